@@ -1,0 +1,103 @@
+package desired
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Host is all that one host's data plane has to be. Values reached through it
+// are never changed; a new picture shares what stayed the same.
+type Host struct {
+	Name     model.HostName
+	Revision int64 // store revision that the picture was compiled from
+	VTEP     netip.Addr
+	FwdMode  model.FwdMode
+	ArpMode  model.ArpMode
+
+	Networks   Map[model.NetworkID, *Network]
+	Ports      Map[string, *Port]           // local endpoints, by Port.IfName
+	Remotes    Map[RemoteKey, *Remote]      // endpoints on other hosts, of the networks present here
+	PolicySets Map[PolicySetID, *PolicySet] // only those that a local port refers to
+}
+
+// Network is a segment that has (or had a moment ago) endpoints on this host.
+type Network struct {
+	ID       model.NetworkID
+	Key      model.NetworkKey
+	Encap    model.Encap
+	Tag      uint32 // VLAN id or VNI
+	Subnet   netip.Prefix
+	Subnet6  netip.Prefix
+	Gateway  netip.Addr
+	Gateway6 netip.Addr
+	VTEPs    []netip.Addr // VXLAN: other hosts with endpoints on the network, sorted; where flooding goes
+}
+
+// Port is a local endpoint.
+type Port struct {
+	IfName   string // host side of the veth pair; derived from the endpoint's key, at most 15 bytes
+	Endpoint model.EndpointKey
+	Network  model.NetworkID
+	MAC      model.MAC
+	IPv4     netip.Addr
+	IPv6     netip.Addr
+	Identity model.Identity
+	Policies PolicySetID // 0 = none applies: everything passes
+}
+
+// RemoteKey finds a remote endpoint by its MAC, unique within a network.
+type RemoteKey struct {
+	Network model.NetworkID
+	MAC     model.MAC
+}
+
+// Remote is an endpoint on another host.
+type Remote struct {
+	Network  model.NetworkID
+	MAC      model.MAC
+	IPv4     netip.Addr
+	IPv6     netip.Addr
+	Identity model.Identity
+	VTEP     netip.Addr // invalid (zero) while its host is unknown, and on VLAN networks
+}
+
+// PolicySetID numbers a PolicySet on this host; ports with equal policy share one.
+type PolicySetID uint32
+
+// PolicySet is the whole policy of the ports that refer to it.
+type PolicySet struct {
+	ID   PolicySetID
+	Name string // canonical list of the policies in it, for people
+	In   []Tier // in order; beyond the last tier everything passes
+	Out  []Tier
+}
+
+// Tier is one stage of decision: the first rule that matches decides, else Default.
+type Tier struct {
+	Tier    model.Tier
+	Rules   []Rule       // in deciding order (model.ComparePolicyRules)
+	Default model.Action // Pass = go to the next tier
+}
+
+// Rule matches the peer of a connection (its source for In, its destination
+// for Out), the protocol and the destination port.
+type Rule struct {
+	ID       string
+	Priority int
+	Action   model.Action
+	// The peer: any, when AnyPeer; otherwise one of the identities or an address
+	// in one of the CIDRs. An empty list without AnyPeer matches nothing.
+	AnyPeer    bool
+	Identities []model.Identity // sorted
+	CIDRs      []CIDR
+	Ports      []model.PortMatch // empty = any protocol
+}
+
+// CIDR is a prefix with exceptions. Network, when not zero, limits it to peers
+// that are on that network (an outside address of a VLAN network's subnet).
+type CIDR struct {
+	Prefix  netip.Prefix
+	Except  []netip.Prefix
+	Network model.NetworkID
+}

@@ -1,0 +1,86 @@
+package model
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// AddrRange is an inclusive range of addresses of one family; First <= Last.
+// The zero value means "no range".
+type AddrRange struct {
+	First netip.Addr `json:"first,omitzero"`
+	Last  netip.Addr `json:"last,omitzero"`
+}
+
+// IsValid tells whether the range is set.
+func (r AddrRange) IsValid() bool { return r.First.IsValid() }
+
+// Contains tells whether a lies in the range.
+func (r AddrRange) Contains(a netip.Addr) bool {
+	return r.IsValid() && r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0
+}
+
+func (r AddrRange) String() string {
+	if !r.IsValid() {
+		return ""
+	}
+	return r.First.String() + "-" + r.Last.String()
+}
+
+// ParseAddrRange parses "a.b.c.d-a.b.c.e", first <= last, IPv4.
+func ParseAddrRange(field, s string) (AddrRange, error) {
+	want := "must be first-last, two IPv4 addresses in ascending order"
+	a, b, ok := strings.Cut(s, "-")
+	if !ok {
+		return AddrRange{}, InvalidField(field, s, want)
+	}
+	first, err1 := netip.ParseAddr(a)
+	last, err2 := netip.ParseAddr(b)
+	if err1 != nil || err2 != nil || !first.Is4() || !last.Is4() || last.Less(first) {
+		return AddrRange{}, InvalidField(field, s, want)
+	}
+	return AddrRange{first, last}, nil
+}
+
+// MAC is an Ethernet address.
+type MAC [6]byte
+
+func (m MAC) String() string { return net.HardwareAddr(m[:]).String() }
+
+// MarshalText writes the usual colon form.
+func (m MAC) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText reads any form that net.ParseMAC takes, six bytes long.
+func (m *MAC) UnmarshalText(b []byte) error {
+	p, err := ParseMAC(string(b))
+	if err == nil {
+		*m = p
+	}
+	return err
+}
+
+// ParseMAC parses a six-byte Ethernet address. The error is of kind ErrInvalid.
+func ParseMAC(s string) (MAC, error) {
+	h, err := net.ParseMAC(s)
+	if err != nil || len(h) != 6 {
+		return MAC{}, InvalidField("macAddress", s, "must be six bytes such as 02:02:0a:01:01:02")
+	}
+	return MAC(h), nil
+}
+
+// EndpointMAC derives an endpoint's MAC: 02:02 and the IPv4 address, as in 1.x;
+// without IPv4, 02:03 and a hash of network and IPv6 address (both are locally
+// administered unicast, IEEE 802 section 8.2).
+func EndpointMAC(n NetworkKey, v4, v6 netip.Addr) MAC {
+	if v4.Is4() {
+		a := v4.As4()
+		return MAC{2, 2, a[0], a[1], a[2], a[3]}
+	}
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s %s", n, v6)
+	s := h.Sum32()
+	return MAC{2, 3, byte(s >> 24), byte(s >> 16), byte(s >> 8), byte(s)}
+}

@@ -1,0 +1,126 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Revision orders commits of one store; it only grows. Zero is "none yet".
+type Revision int64
+
+// KV is one key with its value and the revisions of its first and last write.
+type KV struct {
+	Key    string
+	Value  []byte
+	Create Revision // when the key was created; 0 = the key does not exist
+	Mod    Revision // when it was last written
+}
+
+// Exists tells whether the key was there.
+func (kv KV) Exists() bool { return kv.Create != 0 }
+
+// Store is a distributed (or, in tests, in-memory) transactional store.
+// Methods fail with model.ErrUnavailable when the store cannot be reached and
+// with the context's error when it ends first.
+type Store interface {
+	// Update runs fn in a serializable transaction and commits it, running fn
+	// again when what it read has changed meanwhile (bounded; then
+	// model.ErrConflict). fn must have no effects but those through tx. An error
+	// from fn aborts and is returned as it is. A transaction that wrote nothing
+	// commits nothing and returns the revision it read at.
+	// Limits: MaxOps operations; values up to 1 MiB.
+	Update(ctx context.Context, fn func(tx Tx) error) (Revision, error)
+
+	// Get reads one key, linearizably. A missing key is KV{} without error.
+	Get(ctx context.Context, key string) (KV, error)
+
+	// Range reads all keys under a prefix at one revision, linearizably.
+	Range(ctx context.Context, prefix string) ([]KV, Revision, error)
+
+	// CommitRevision returns, linearizably, the revision of the last Update
+	// committed by anybody: a mirror that has delivered it is as fresh as a read
+	// that starts now.
+	CommitRevision(ctx context.Context) (Revision, error)
+
+	// Mirror calls fn with one complete snapshot of the keys under the prefixes
+	// (Batch.Snapshot set), then with one Batch per transaction that touched
+	// them, in revision order, from one goroutine, until ctx ends or fn fails;
+	// it returns that error. After any gap (compaction, reconnect) it re-lists
+	// and delivers the difference, deletions included, as one Batch. While the
+	// store is away it keeps trying and calls onState, if given.
+	Mirror(ctx context.Context, prefixes []string, fn func(Batch) error, opts ...MirrorOption) error
+
+	// NewSession grants a lease that is kept alive until Close or ctx ends; keys
+	// put with it vanish ttl after the holder stops refreshing.
+	NewSession(ctx context.Context, ttl time.Duration) (Session, error)
+
+	Close() error
+}
+
+// MaxOps is the number of operations that a transaction may hold (etcd caps at
+// 128, Consul at 64; a few are ours: generation, commit key, fence).
+const MaxOps = 40
+
+// Tx is a transaction in the making. Reads see the transaction's own writes.
+type Tx interface {
+	// Get reads a key into the read set: the commit fails (and fn runs again) if
+	// it has changed by then. A missing key is KV{} without error, and joins the
+	// read set as missing.
+	Get(key string) (KV, error)
+	// Peek reads a key without joining the read set.
+	Peek(key string) (KV, error)
+	// Range reads keys under a prefix, at most limit (0 = all), WITHOUT phantom
+	// protection: pair it with Get of a generation key (Table.List does).
+	Range(prefix string, limit int) ([]KV, error)
+	// Put writes blindly. lease may be nil.
+	Put(key string, value []byte, lease Session)
+	// Create writes a key that must not exist; if it does by commit time the
+	// transaction runs again, and if it does now it fails with model.ErrExists.
+	Create(key string, value []byte, lease Session) error
+	// Delete removes a key blindly; absent is fine.
+	Delete(key string)
+	// DeletePrefix removes all keys under a prefix; one operation.
+	DeletePrefix(prefix string)
+	// Require makes the commit depend on the key still being the one created at
+	// revision create: the fence of leader writes. When it is not, Update fails
+	// with ErrFenced and fn does not run again.
+	Require(key string, create Revision)
+}
+
+// Event is the new state of one key; KV.Create == 0 means it was deleted.
+type Event struct {
+	KV   KV
+	Prev []byte // value before, when the mirror still knew it; nil otherwise
+}
+
+// Deleted tells whether the key is gone.
+func (e Event) Deleted() bool { return !e.KV.Exists() }
+
+// Batch is a whole transaction, or a snapshot, as one mirror sees it.
+type Batch struct {
+	Revision Revision // all commits up to here are in what was delivered so far
+	Snapshot bool     // Events are the complete contents, no deletions
+	Events   []Event
+}
+
+// MirrorOption adjusts a mirror.
+type MirrorOption func(*MirrorOptions)
+
+// MirrorOptions are the settings that MirrorOption values fill in.
+type MirrorOptions struct {
+	// OnState is called with nil when the mirror is (again) following the store,
+	// and with the reason when it is not.
+	OnState func(error)
+}
+
+// OnState reports a mirror's health: nil while it follows the store.
+func OnState(f func(error)) MirrorOption { return func(o *MirrorOptions) { o.OnState = f } }
+
+// Session is a lease that its holder keeps alive.
+type Session interface {
+	ID() string
+	// Done is closed when the lease is lost or closed.
+	Done() <-chan struct{}
+	// Close revokes the lease: keys put with it go at once.
+	Close() error
+}
