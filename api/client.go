@@ -1,0 +1,215 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// DefaultTimeout bounds one exchange when the context has no earlier deadline.
+const DefaultTimeout = 30 * time.Second
+
+// DefaultPort is netmaster's, added to base URLs that name none.
+const DefaultPort = "9999"
+
+const (
+	dialTimeout = 5 * time.Second
+	maxAnswer   = 256 << 20
+)
+
+// Client talks to one netmaster or to several replicas of it. It is safe for
+// concurrent use and keeps connections alive.
+type Client struct {
+	bases   []*url.URL
+	current atomic.Int64 // index of the base that answered last
+	http    *http.Client
+	timeout time.Duration
+	header  http.Header
+}
+
+// Option adjusts a Client.
+type Option func(*Client)
+
+// WithTimeout replaces DefaultTimeout.
+func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
+
+// WithHTTPClient makes the client use hc and its transport.
+func WithHTTPClient(hc *http.Client) Option { return func(c *Client) { c.http = hc } }
+
+// WithHeader adds a header to every request.
+func WithHeader(key, value string) Option { return func(c *Client) { c.header.Add(key, value) } }
+
+// WithInsecureTLS skips the verification of the server's certificate.
+func WithInsecureTLS() Option {
+	return func(c *Client) {
+		if t, ok := c.http.Transport.(*http.Transport); ok {
+			t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the caller asks for it (netctl --insecure)
+		}
+	}
+}
+
+// NewClient returns a client for the replicas at the base URLs in base,
+// separated by commas: "http://10.0.0.1:9999,http://10.0.0.2:9999". A missing
+// scheme means http, a missing port DefaultPort (https: 443).
+func NewClient(base string, opts ...Option) (*Client, error) {
+	c := &Client{
+		timeout: DefaultTimeout,
+		header:  make(http.Header),
+		http: &http.Client{Transport: &http.Transport{
+			Proxy:                 http.ProxyFromEnvironment,
+			DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext,
+			TLSHandshakeTimeout:   dialTimeout,
+			MaxIdleConns:          64,
+			MaxIdleConnsPerHost:   32,
+			IdleConnTimeout:       90 * time.Second,
+			ExpectContinueTimeout: time.Second,
+		}},
+	}
+	for s := range strings.SplitSeq(base, ",") {
+		u, err := parseBase(strings.TrimSpace(s))
+		if err != nil {
+			return nil, err
+		}
+		c.bases = append(c.bases, u)
+	}
+	for _, o := range opts {
+		o(c)
+	}
+	return c, nil
+}
+
+func parseBase(s string) (*url.URL, error) {
+	text := s
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
+		u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("netmaster URL %q: must be http://host:port or https://host:port", s)
+	}
+	if u.Port() == "" && u.Scheme == "http" {
+		u.Host = net.JoinHostPort(u.Hostname(), DefaultPort)
+	}
+	u.Path = strings.TrimSuffix(u.Path, "/")
+	return u, nil
+}
+
+// URLs returns the base URLs, in the order given.
+func (c *Client) URLs() []string {
+	var s []string
+	for _, u := range c.bases {
+		s = append(s, u.String())
+	}
+	return s
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Do sends one request, in as its JSON body (nil: none), and decodes the
+// answer into out (nil: dropped). The path is absolute and escaped. When a replica cannot
+// be reached or answers 503, the next one is tried; a request whose effect is
+// not known to be repeatable (POST /plugin/allocAddress) only if it was not
+// sent at all.
+func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return fmt.Errorf("encode request: %w", err)
+		}
+	}
+	repeatable := path != pathAllocAddress
+	var last error
+	first := int(c.current.Load())
+	for i := range c.bases {
+		n := (first + i) % len(c.bases)
+		err := c.try(ctx, c.bases[n], method, path, body, out)
+		if err == nil {
+			c.current.Store(int64(n))
+			return nil
+		}
+		var answer *Error
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("%s %s%s: %w", method, c.bases[n], path, ctx.Err())
+		case errors.As(err, &answer) && answer.Status != http.StatusServiceUnavailable:
+			c.current.Store(int64(n))
+			return err
+		case !repeatable && !isDialError(err):
+			return c.unreachable(err)
+		}
+		// An answer of a live replica tells more than a dead one's silence.
+		var former *Error
+		if !errors.As(last, &former) {
+			last = err
+		}
+	}
+	return c.unreachable(last)
+}
+
+func (c *Client) unreachable(err error) error {
+	var answer *Error
+	if errors.As(err, &answer) {
+		return err
+	}
+	var ue *url.Error // its text repeats method and URL
+	if errors.As(err, &ue) {
+		err = ue.Err
+	}
+	return &UnreachableError{URLs: c.URLs(), Err: err}
+}
+
+func isDialError(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+func (c *Client) try(ctx context.Context, base *url.URL, method, path string, body []byte, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	var r io.Reader
+	if body != nil {
+		r = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, base.String()+path, r)
+	if err != nil {
+		return fmt.Errorf("build request: %w", err)
+	}
+	for k, v := range c.header {
+		req.Header[k] = v
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("read answer of %s: %w", base, err)
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return &Error{Status: resp.StatusCode, Message: strings.TrimSpace(string(data))}
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("%s %s%s: the answer is not netmaster's JSON (%w); is this URL a netmaster?", method, base, path, err)
+	}
+	return nil
+}

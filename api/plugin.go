@@ -1,0 +1,109 @@
+package api
+
+// AllocAddressRequest asks for an address before its endpoint exists
+// (POST /plugin/allocAddress).
+type AllocAddressRequest struct {
+	NetworkID            string `json:"NetworkID"`            // network.tenant, network.tenant:group or network:group.tenant
+	AddressPool          string `json:"AddressPool"`          // CIDR, or CIDR:tenant when NetworkID is empty
+	PreferredIPv4Address string `json:"PreferredIPv4Address"` // empty = any; an IPv6 address works too
+	Host                 string `json:"Host,omitempty"`       // host that holds the reservation
+	Requester            string `json:"Requester,omitempty"`  // who on that host; asking again gives the same address
+}
+
+// AllocAddressResponse carries the address with its prefix length.
+type AllocAddressResponse struct {
+	NetworkID   string `json:"NetworkID"`
+	IPv4Address string `json:"IPv4Address"` // "10.1.1.2/24"
+}
+
+// ReleaseAddressRequest gives an address back (POST /plugin/releaseAddress).
+type ReleaseAddressRequest struct {
+	NetworkID   string `json:"NetworkID"`
+	IPv4Address string `json:"IPv4Address"` // with or without prefix length
+}
+
+// ConfigEP is what the caller says about an endpoint to be created.
+type ConfigEP struct {
+	Container   string            `json:"Container"` // container id
+	Host        string            `json:"Host"`
+	IPAddress   string            `json:"IPAddress"`             // empty = allocate
+	IPv6Address string            `json:"IPv6Address,omitempty"` // empty = allocate, on a network with IPv6
+	ServiceName string            `json:"ServiceName"`           // group
+	Labels      map[string]string `json:"Labels,omitempty"`
+}
+
+// CreateEndpointRequest creates an endpoint (POST /plugin/createEndpoint).
+// Sending it again for the same endpoint and container answers the same.
+type CreateEndpointRequest struct {
+	TenantName   string   `json:"TenantName"`
+	NetworkName  string   `json:"NetworkName"`
+	ServiceName  string   `json:"ServiceName"` // group; empty = none
+	EndpointID   string   `json:"EndpointID"`
+	EPCommonName string   `json:"EPCommonName"`
+	ConfigEP     ConfigEP `json:"ConfigEP"`
+}
+
+// EndpointConfig is an endpoint as stored.
+type EndpointConfig struct {
+	ID               string            `json:"id"`    // network.tenant-endpoint
+	NetID            string            `json:"netID"` // network.tenant
+	EndpointID       string            `json:"endpointID"`
+	ServiceName      string            `json:"serviceName"`
+	EndpointGroupID  int               `json:"endpointGroupId"`
+	EndpointGroupKey string            `json:"endpointGroupKey"` // group:tenant
+	IPAddress        string            `json:"ipAddress"`        // without prefix length
+	IPv6Address      string            `json:"ipv6Address"`
+	MacAddress       string            `json:"macAddress"`
+	HomingHost       string            `json:"homingHost"`
+	IntfName         string            `json:"intfName"`
+	VtepIP           string            `json:"vtepIP"`
+	Labels           map[string]string `json:"labels"`
+	ContainerID      string            `json:"containerId"`
+	EPCommonName     string            `json:"epCommonName"`
+}
+
+// CreateEndpointResponse is the endpoint, and the store revision at which it
+// was committed: an agent whose mirror has reached it knows the endpoint.
+type CreateEndpointResponse struct {
+	EndpointConfig EndpointConfig `json:"EndpointConfig"`
+	Revision       int64          `json:"revision,omitempty"`
+}
+
+// DeleteEndpointRequest deletes an endpoint (POST /plugin/deleteEndpoint).
+type DeleteEndpointRequest struct {
+	TenantName  string `json:"TenantName"`
+	NetworkName string `json:"NetworkName"`
+	ServiceName string `json:"ServiceName"`
+	EndpointID  string `json:"EndpointID"`
+	IPv4Address string `json:"IPv4Address"`
+}
+
+// DeleteEndpointResponse is the endpoint that was deleted.
+type DeleteEndpointResponse struct {
+	EndpointConfig EndpointConfig `json:"EndpointConfig"`
+	Revision       int64          `json:"revision,omitempty"`
+}
+
+// The events of UpdateEndpointRequest.
+const (
+	EventStart = "start" // the container runs: its id, name and labels are known
+	EventDie   = "die"   // the container has stopped
+)
+
+// UpdateEndpointRequest tells what the runtime knows of an endpoint's container
+// (POST /plugin/updateEndpoint).
+type UpdateEndpointRequest struct {
+	IPAddress    string            `json:"IPAddress"`
+	ContainerID  string            `json:"ContainerID"`
+	Labels       map[string]string `json:"Labels"`
+	Tenant       string            `json:"Tenant"`
+	Network      string            `json:"Network"`
+	Event        string            `json:"Event"`
+	EndpointID   string            `json:"EndpointID"`
+	EPCommonName string            `json:"EPCommonName"`
+}
+
+// UpdateEndpointResponse names the endpoint's address.
+type UpdateEndpointResponse struct {
+	IPAddress string `json:"IPAddress"`
+}

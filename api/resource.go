@@ -1,0 +1,160 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+)
+
+// Resource is one collection of objects: T is the object, O its operational
+// state.
+type Resource[T Object, O any] struct {
+	c          *Client
+	collection string
+}
+
+// Globals is the collection of the one global object, "global".
+func (c *Client) Globals() Resource[Global, GlobalOper] {
+	return Resource[Global, GlobalOper]{c, "globals"}
+}
+
+// Tenants is the collection of tenants.
+func (c *Client) Tenants() Resource[Tenant, TenantOper] {
+	return Resource[Tenant, TenantOper]{c, "tenants"}
+}
+
+// Networks is the collection of networks.
+func (c *Client) Networks() Resource[Network, NetworkOper] {
+	return Resource[Network, NetworkOper]{c, "networks"}
+}
+
+// EndpointGroups is the collection of endpoint groups.
+func (c *Client) EndpointGroups() Resource[EndpointGroup, EndpointGroupOper] {
+	return Resource[EndpointGroup, EndpointGroupOper]{c, "endpointGroups"}
+}
+
+// Policies is the collection of policies ("policys" on the wire).
+func (c *Client) Policies() Resource[Policy, PolicyOper] {
+	return Resource[Policy, PolicyOper]{c, "policys"}
+}
+
+// Rules is the collection of rules; they have no operational state.
+func (c *Client) Rules() Resource[Rule, struct{}] {
+	return Resource[Rule, struct{}]{c, "rules"}
+}
+
+// List returns all objects of the collection.
+func (r Resource[T, O]) List(ctx context.Context) ([]T, error) {
+	var out []T
+	err := r.c.Do(ctx, http.MethodGet, "/api/v1/"+r.collection+"/", nil, &out)
+	return out, err
+}
+
+// Get returns one object.
+func (r Resource[T, O]) Get(ctx context.Context, key string) (T, error) {
+	var out T
+	err := r.c.Do(ctx, http.MethodGet, r.path(key), nil, &out)
+	return out, err
+}
+
+// Create creates an object, or updates it when it exists, and returns it as
+// stored.
+func (r Resource[T, O]) Create(ctx context.Context, o T) (T, error) {
+	return r.send(ctx, http.MethodPost, o)
+}
+
+// Update is Create by PUT.
+func (r Resource[T, O]) Update(ctx context.Context, o T) (T, error) {
+	return r.send(ctx, http.MethodPut, o)
+}
+
+func (r Resource[T, O]) send(ctx context.Context, method string, o T) (T, error) {
+	var out T
+	err := r.c.Do(ctx, method, r.path(o.ObjectKey()), o, &out)
+	return out, err
+}
+
+// Delete deletes an object.
+func (r Resource[T, O]) Delete(ctx context.Context, key string) error {
+	return r.c.Do(ctx, http.MethodDelete, r.path(key), nil, nil)
+}
+
+// Inspect returns an object with its operational state.
+func (r Resource[T, O]) Inspect(ctx context.Context, key string) (Inspection[T, O], error) {
+	var out Inspection[T, O]
+	err := r.c.Do(ctx, http.MethodGet, "/api/v1/inspect/"+r.collection+"/"+url.PathEscape(key)+"/", nil, &out)
+	return out, err
+}
+
+func (r Resource[T, O]) path(key string) string {
+	return "/api/v1/" + r.collection + "/" + url.PathEscape(key) + "/"
+}
+
+// InspectEndpoint returns an endpoint by endpoint id, container id or exact
+// name.
+func (c *Client) InspectEndpoint(ctx context.Context, key string) (EndpointOper, error) {
+	var out Inspection[struct{}, EndpointOper]
+	err := c.Do(ctx, http.MethodGet, "/api/v1/inspect/endpoints/"+url.PathEscape(key)+"/", nil, &out)
+	return out.Oper, err
+}
+
+const (
+	pathAllocAddress   = "/plugin/allocAddress"
+	pathReleaseAddress = "/plugin/releaseAddress"
+	pathCreateEndpoint = "/plugin/createEndpoint"
+	pathDeleteEndpoint = "/plugin/deleteEndpoint"
+	pathUpdateEndpoint = "/plugin/updateEndpoint"
+)
+
+// AllocAddress reserves an address before its endpoint exists.
+func (c *Client) AllocAddress(ctx context.Context, req AllocAddressRequest) (AllocAddressResponse, error) {
+	return post[AllocAddressResponse](ctx, c, pathAllocAddress, req)
+}
+
+// ReleaseAddress gives a reserved address back.
+func (c *Client) ReleaseAddress(ctx context.Context, req ReleaseAddressRequest) error {
+	return c.Do(ctx, http.MethodPost, pathReleaseAddress, req, nil)
+}
+
+// CreateEndpoint creates an endpoint; repeating it is harmless.
+func (c *Client) CreateEndpoint(ctx context.Context, req CreateEndpointRequest) (CreateEndpointResponse, error) {
+	return post[CreateEndpointResponse](ctx, c, pathCreateEndpoint, req)
+}
+
+// DeleteEndpoint deletes an endpoint. One that is not there is an error for
+// which IsNotFound holds.
+func (c *Client) DeleteEndpoint(ctx context.Context, req DeleteEndpointRequest) (DeleteEndpointResponse, error) {
+	return post[DeleteEndpointResponse](ctx, c, pathDeleteEndpoint, req)
+}
+
+// UpdateEndpoint tells what the runtime knows of an endpoint's container.
+func (c *Client) UpdateEndpoint(ctx context.Context, req UpdateEndpointRequest) (UpdateEndpointResponse, error) {
+	return post[UpdateEndpointResponse](ctx, c, pathUpdateEndpoint, req)
+}
+
+func post[R any](ctx context.Context, c *Client, path string, req any) (R, error) {
+	var out R
+	err := c.Do(ctx, http.MethodPost, path, req, &out)
+	return out, err
+}
+
+// Version returns the server's build.
+func (c *Client) Version(ctx context.Context) (Version, error) {
+	var out Version
+	err := c.Do(ctx, http.MethodGet, "/version", nil, &out)
+	return out, err
+}
+
+// Info returns the server's role and the nodes that it knows.
+func (c *Client) Info(ctx context.Context) (Info, error) {
+	var out Info
+	err := c.Do(ctx, http.MethodGet, "/info", nil, &out)
+	return out, err
+}
+
+// Services lists the load-balanced services.
+func (c *Client) Services(ctx context.Context) ([]ServiceInfo, error) {
+	var out []ServiceInfo
+	err := c.Do(ctx, http.MethodGet, "/services", nil, &out)
+	return out, err
+}
