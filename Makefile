@@ -1,0 +1,91 @@
+# Everything a developer or CI runs. `make` or `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+MODULE := github.com/contiv/netplugin/v2
+BINARIES := netmaster netplugin netctl contivk8s contivlab
+# The build time is the commit's, so that the same commit builds the same bytes.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+BUILDTIME := $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
+BUILDINFO := $(MODULE)/internal/daemon
+LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COMMIT) -X $(BUILDINFO).buildTime=$(BUILDTIME)
+
+# PKG narrows test, lint, bench and fuzz: make test-unit PKG=./internal/store/...
+PKG ?= ./...
+GOTEST := go test -timeout 10m
+# A pinned tool of tools/go.mod, run in this module.
+tool = GOFLAGS=-mod=readonly go tool -modfile=tools/go.mod $(1)
+# Packages that hold tests with the build tag integration.
+INTEGRATION = $(shell grep -rl --include='*_test.go' '^//go:build .*integration' . | xargs -r -n1 dirname | sort -u)
+# Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
+RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: deps
+deps: ## install the Debian packages that tests and demo need; start no service
+	@tools/deps.sh
+
+.PHONY: build
+build: ## build bin/netmaster, netplugin, netctl, contivk8s, contivlab
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(BINARIES))
+
+.PHONY: test
+test: deps vet test-unit test-lab ## everything CI runs: deps, vet, unit and integration tests
+
+.PHONY: vet
+vet: ## go vet and staticcheck, all build tags
+	go vet -tags integration $(PKG)
+	$(call tool,staticcheck) -tags integration $(PKG)
+
+.PHONY: test-unit
+test-unit: ## tests that need neither root nor packages
+	$(GOTEST) $(PKG)
+
+.PHONY: test-lab
+test-lab: ## tests with real OVS, etcd and namespaces; needs root and `make deps`
+	$(if $(INTEGRATION),$(GOTEST) -timeout 15m -count=1 -p 1 -tags integration $(INTEGRATION),@echo 'no integration tests')
+
+.PHONY: test-race
+test-race: ## unit tests under the race detector, without those that link etcd's server
+	$(GOTEST) -race $(RACE)
+
+.PHONY: lint
+lint: ## golangci-lint, pinned in tools/go.mod (the first run builds it)
+	$(call tool,golangci-lint) run $(PKG)
+
+.PHONY: vulncheck
+vulncheck: ## known vulnerabilities in what the binaries call; needs network
+	$(call tool,govulncheck) ./cmd/...
+
+.PHONY: generate
+generate: ## rewrite generated files and goldens; `git diff` then shows the drift
+	go generate ./...
+	for d in $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u); do $(GOTEST) -count=1 $$d -update; done
+
+FUZZTIME ?= 30s
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (30s)
+	go list -f '{{.Dir}}' $(PKG) | while read -r dir; do \
+	  for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
+	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$dir; done; done
+
+COUNT ?= 6
+.PHONY: bench
+bench: ## benchmarks into bench/new.txt, compared with bench/base.txt by benchstat
+	@mkdir -p bench
+	go test -run '^$$' -bench . -benchmem -count $(COUNT) $(PKG) | tee bench/new.txt
+	@if [ -f bench/base.txt ]; then $(call tool,benchstat) bench/base.txt bench/new.txt; fi
+
+.PHONY: demo
+demo: deps build ## three hosts, two tenants, policies, live; KEEP=1 leaves it running
+	bin/contivlab demo $(if $(KEEP),--keep)
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin bench/new.txt

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Installs the Debian/Ubuntu packages that the tests and the demo need, and only
+# those that are missing. Says what it does. Starts and enables no service: the
+# tests and contivlab run daemons of their own, inside their own namespaces.
+set -euo pipefail
+
+# package                  what for
+packages=(
+  openvswitch-switch      # the data plane under test (ovsdb-server, ovs-vswitchd)
+  etcd-server             # the real etcd of the store's conformance suite
+  iproute2                # namespaces and links
+  iperf3                  # traffic under restarts
+  iputils-ping            # reachability
+  containernetworking-plugins # the stock bridge plugin that benchmarks compare with
+  busybox-static          # containers' root
+  ethtool                 # offload settings of container interfaces
+  tcpdump                 # looking at packets when a test fails
+)
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "deps: this is no Debian or Ubuntu; install by hand: ${packages[*]}" >&2
+  exit 0
+fi
+missing=()
+for p in "${packages[@]}"; do
+  [[ $(dpkg-query -W -f='${db:Status-Status}' "$p" 2>/dev/null) == installed ]] || missing+=("$p")
+done
+if [[ ${#missing[@]} -eq 0 ]]; then
+  echo "deps: all ${#packages[@]} packages are installed"
+  exit 0
+fi
+
+root=()
+if [[ $EUID -ne 0 ]]; then
+  command -v sudo >/dev/null || { echo "deps: run as root to install: ${missing[*]}" >&2; exit 1; }
+  root=(sudo)
+fi
+echo "deps: installing ${missing[*]} (services stay stopped and disabled)"
+
+# A policy of 101 ("action forbidden by policy") keeps maintainer scripts from
+# starting daemons; see /usr/share/doc/init-system-helpers/README.policy-rc.d.gz.
+policy=/usr/sbin/policy-rc.d
+if [[ ! -e $policy ]]; then
+  printf '#!/bin/sh\nexit 101\n' | "${root[@]}" tee "$policy" >/dev/null
+  "${root[@]}" chmod 755 "$policy"
+  trap '"${root[@]}" rm -f "$policy"' EXIT
+fi
+log=$(mktemp)
+if ! { "${root[@]}" apt-get update -q &&
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+  cat "$log" >&2
+  rm -f "$log"
+  exit 1
+fi
+rm -f "$log"
+
+# Only what this run installed: a service that was there before is not ours.
+for p in "${missing[@]}"; do
+  dpkg-query -L "$p" | sed -n 's,^.*/systemd/system/\([^/@]*\.service\)$,\1,p' | sort -u | while read -r unit; do
+    if [[ -d /run/systemd/system ]]; then
+      "${root[@]}" systemctl disable --now "$unit" >/dev/null 2>&1 || true
+    else
+      "${root[@]}" find /etc/systemd/system -name "$unit" -type l -delete
+    fi
+    echo "deps: $unit left disabled"
+  done
+done
+echo "deps: installed ${missing[*]}"
