@@ -1,0 +1,312 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Compile brings the picture up to date with all changes since the last call
+// and returns it, with the problems of the present inputs sorted by object.
+// revision is the store revision that the inputs stand for. The picture shares
+// what did not change with the one before; neither may be written to.
+func (c *Compiler) Compile(revision int64) (desired.Host, []Problem) {
+	before := c.out
+	if c.dirtyHeader {
+		c.compileHeader()
+	}
+	c.compileNetworks(before)
+	c.placeEndpoints()
+	c.compileTenants()
+	renumbered := c.compileGroups(before)
+	for e := range renumbered {
+		c.dirtyEps.add(e)
+	}
+	c.putEndpoints(before)
+	c.prune()
+	c.dirtyHeader = false
+	clear(c.dirtyEps)
+	clear(c.dirtyNetworks)
+	clear(c.dirtyGroups)
+	clear(c.dirtyTenants)
+	c.out.Revision = revision
+	return c.out, c.problems.list()
+}
+
+func (c *Compiler) compileHeader() {
+	c.out.Name = c.self
+	c.out.FwdMode, c.out.ArpMode = model.FwdBridge, model.ArpProxy
+	if c.global != nil {
+		c.out.FwdMode, c.out.ArpMode = c.global.FwdMode, c.global.ArpMode
+		c.problems.set("global", "")
+	} else {
+		c.problems.set("global", "the cluster's settings are not known: bridge and proxy mode stand in")
+	}
+	object := "host " + string(c.self)
+	if h := c.hosts[c.self]; h != nil {
+		c.out.VTEP = h.VTEP
+		c.problems.set(object, "")
+	} else {
+		c.out.VTEP = netip.Addr{}
+		c.problems.set(object, "this host is not known to the cluster: it has no tunnel endpoint")
+	}
+}
+
+// compileNetworks decides which networks are in the picture and writes them.
+func (c *Compiler) compileNetworks(before desired.Host) {
+	contested := set[model.NetworkID]{}
+	for n := range c.dirtyNetworks {
+		claim := model.NetworkID(0)
+		if len(n.byHost[c.self]) > 0 && n.rec != nil {
+			claim = n.rec.ID
+		}
+		if claim == n.claimed {
+			continue
+		}
+		if n.claimed != 0 {
+			if delete(c.netIDs[n.claimed], n); len(c.netIDs[n.claimed]) == 0 {
+				delete(c.netIDs, n.claimed)
+			}
+			contested.add(n.claimed)
+		}
+		if n.claimed = claim; claim != 0 {
+			if c.netIDs[claim] == nil {
+				c.netIDs[claim] = set[*network]{}
+			}
+			c.netIDs[claim].add(n)
+			contested.add(claim)
+		}
+		c.renumber(n, 0)
+	}
+	for id := range contested {
+		var winner *network
+		for n := range c.netIDs[id] {
+			if winner == nil || n.key.String() < winner.key.String() {
+				winner = n
+			}
+		}
+		for n := range c.netIDs[id] {
+			if n == winner {
+				c.renumber(n, id)
+			} else {
+				c.renumber(n, 0)
+			}
+		}
+	}
+	for n := range c.dirtyNetworks {
+		var text string
+		switch {
+		case len(n.byHost[c.self]) == 0:
+		case n.rec == nil:
+			text = "unknown: its ports on this host stay shut"
+		case n.rec.ID == 0:
+			text = "has no number: its ports on this host stay shut"
+		case n.id == 0:
+			text = fmt.Sprintf("its number %d belongs to another network: its ports on this host stay shut", n.rec.ID)
+		default:
+			text = c.putNetworkPicture(n, before)
+		}
+		c.problems.set("network "+n.key.String(), text)
+	}
+}
+
+// renumber moves a network to another number in the picture, 0 = out of it.
+func (c *Compiler) renumber(n *network, id model.NetworkID) {
+	if n.id == id {
+		return
+	}
+	if cur, ok := c.out.Networks.Get(n.id); ok && cur.Key == n.key {
+		c.out.Networks = c.out.Networks.Delete(n.id)
+	}
+	n.id = id
+	c.dirtyNetworks.add(n)
+	for _, e := range n.eps {
+		c.dirtyEps.add(e)
+	}
+}
+
+// putNetworkPicture writes a network and returns what is wrong with it.
+func (c *Compiler) putNetworkPicture(n *network, before desired.Host) (problem string) {
+	r := n.rec
+	pic := &desired.Network{
+		ID: n.id, Key: n.key, Encap: r.Encap, Tag: r.Tag,
+		Subnet: r.Subnet, Subnet6: r.Subnet6, Gateway: r.Gateway, Gateway6: r.Gateway6,
+	}
+	if r.Encap == model.EncapVXLAN {
+		var unknown []string
+		for h := range n.byHost {
+			if h == c.self {
+				continue
+			}
+			if vtep := c.vtep(h); vtep.IsValid() {
+				pic.VTEPs = append(pic.VTEPs, vtep)
+			} else {
+				unknown = append(unknown, fmt.Sprintf("%q", h))
+			}
+		}
+		slices.SortFunc(pic.VTEPs, netip.Addr.Compare)
+		pic.VTEPs = slices.Compact(pic.VTEPs)
+		if slices.Sort(unknown); len(unknown) > 0 {
+			problem = "hosts without a tunnel endpoint, whose endpoints cannot be reached: " + strings.Join(unknown, ", ")
+		}
+	}
+	if old, ok := before.Networks.Get(n.id); ok && old.Equal(pic) {
+		pic = old
+	}
+	c.out.Networks = c.out.Networks.Set(n.id, pic)
+	return problem
+}
+
+// vtep returns another host's tunnel endpoint, zero when it is unknown or our own.
+func (c *Compiler) vtep(name model.HostName) netip.Addr {
+	h := c.hosts[name]
+	if h == nil {
+		return netip.Addr{}
+	}
+	if own := c.hosts[c.self]; own != nil && own.VTEP == h.VTEP {
+		return netip.Addr{}
+	}
+	return h.VTEP
+}
+
+// winsMAC tells whether e is the one that gets its MAC: local endpoints come
+// first, then the smallest id. Control never hands a MAC out twice.
+func (c *Compiler) winsMAC(e *endpoint) (bool, *endpoint) {
+	win := e
+	for _, o := range e.net.macs[e.MAC] {
+		if local := o.Host == c.self; local != (win.Host == c.self) {
+			if local {
+				win = o
+			}
+		} else if cmp.Less(o.Key.ID, win.Key.ID) {
+			win = o
+		}
+	}
+	return win == e, win
+}
+
+// placeEndpoints decides which changed endpoints are in the picture and as
+// what, and takes out those that no longer are where they were.
+func (c *Compiler) placeEndpoints() {
+	for e := range c.dirtyEps {
+		in := !e.gone && e.net.id != 0
+		text := ""
+		if in {
+			won, winner := c.winsMAC(e)
+			if in = won; !won {
+				text = fmt.Sprintf("its MAC %s belongs to endpoint %s: it stays shut", e.MAC, winner.Key)
+			} else if e.identity() == model.IdentityUnknown {
+				text = "has no identity: others take it for unknown"
+			}
+		}
+		if cur := c.networks[e.Key.Network]; !e.gone || cur == nil || cur.eps[e.Key.ID] == nil {
+			c.problems.set("endpoint "+e.Key.String(), text)
+		}
+		port, remote := in && e.Host == c.self, in && e.Host != c.self
+		if e.isPort && !port {
+			c.out.Ports = c.out.Ports.Delete(e.ifName)
+		}
+		var g *group
+		if port && e.Group != "" {
+			g = c.group(e.groupKey())
+		}
+		if g != e.group {
+			if e.group != nil {
+				delete(e.group.ports, e)
+				c.dirtyGroups.add(e.group)
+			}
+			if g != nil {
+				g.ports.add(e)
+				c.dirtyGroups.add(g)
+			}
+			e.group = g
+		}
+		key := desired.RemoteKey{Network: e.net.id, MAC: e.MAC}
+		if e.isRemote && (!remote || key != e.remote) {
+			c.out.Remotes = c.out.Remotes.Delete(e.remote)
+		}
+		e.isPort, e.isRemote, e.remote = port, remote, key
+	}
+}
+
+// putEndpoints writes the changed endpoints that are in the picture.
+func (c *Compiler) putEndpoints(before desired.Host) {
+	for e := range c.dirtyEps {
+		switch {
+		case e.isPort:
+			p := desired.Port{
+				IfName: e.ifName, Endpoint: e.Key, Network: e.net.id, MAC: e.MAC,
+				IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(),
+			}
+			if e.group != nil && e.group.set != nil {
+				p.Policies = e.group.set.ID
+			}
+			pic := &p
+			if old, ok := before.Ports.Get(e.ifName); ok && *old == p {
+				pic = old
+			}
+			c.out.Ports = c.out.Ports.Set(e.ifName, pic)
+		case e.isRemote:
+			r := desired.Remote{
+				Network: e.net.id, MAC: e.MAC, IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(),
+			}
+			if e.net.rec.Encap == model.EncapVXLAN {
+				r.VTEP = c.vtep(e.Host)
+			}
+			pic := &r
+			if old, ok := before.Remotes.Get(e.remote); ok && *old == r {
+				pic = old
+			}
+			c.out.Remotes = c.out.Remotes.Set(e.remote, pic)
+		}
+	}
+}
+
+// compileTenants looks at the identities that have endpoints but no record.
+func (c *Compiler) compileTenants() {
+	for t := range c.dirtyTenants {
+		var orphans []model.Identity
+		for id := range t.orphans {
+			orphans = append(orphans, id)
+		}
+		slices.Sort(orphans)
+		if slices.Equal(orphans, t.compiledOrphans) {
+			continue
+		}
+		t.compiledOrphans = orphans
+		text := ""
+		if len(orphans) > 0 {
+			text = fmt.Sprintf("identities %d have endpoints but no record: rules that deny take them for a peer", orphans)
+		}
+		c.problems.set("tenant "+string(t.name), text)
+		for _, p := range c.policies {
+			if p.key.Tenant == t.name && len(p.users) > 0 {
+				c.touchPolicy(p)
+			}
+		}
+	}
+}
+
+// prune forgets entries that nothing refers to any more.
+func (c *Compiler) prune() {
+	for n := range c.dirtyNetworks {
+		if n.empty() {
+			delete(c.networks, n.key)
+		}
+	}
+	for g := range c.dirtyGroups {
+		if g.rec == nil && len(g.ports) == 0 {
+			delete(c.groups, g.key)
+		}
+	}
+	for t := range c.dirtyTenants {
+		if len(t.records) == 0 && len(t.uses) == 0 {
+			delete(c.tenants, t.name)
+		}
+	}
+}

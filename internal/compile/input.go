@@ -1,0 +1,421 @@
+package compile
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Compiler holds the inputs of one host's picture. Set and Delete record a
+// change, at a cost that does not depend on how much else there is; Compile
+// brings the picture up to date. Values handed in are not changed afterwards,
+// neither by the Compiler nor by the caller. A Compiler is used by one
+// goroutine at a time; pictures it returned may be read by any.
+type Compiler struct {
+	self     model.HostName
+	global   *model.Global
+	hosts    map[model.HostName]*model.Host
+	networks map[model.NetworkKey]*network
+	groups   map[model.GroupKey]*group
+	policies map[model.PolicyKey]*policy
+	tenants  map[model.TenantName]*tenant
+
+	// Indexes over dependencies.
+	peers  map[peerRef]map[model.PolicyKey]int // rules that name a peer, by policy
+	netIDs map[model.NetworkID]set[*network]   // who claims a number; nearly always one
+
+	// What has to be looked at by the next Compile.
+	dirtyHeader   bool
+	dirtyNetworks set[*network]
+	dirtyEps      set[*endpoint]
+	dirtyGroups   set[*group]
+	dirtyTenants  set[*tenant]
+
+	withSet  set[*group] // those that have a policy set
+	out      desired.Host
+	problems problems
+}
+
+// New returns a Compiler for one host that has been told nothing yet.
+func New(host model.HostName) *Compiler {
+	return &Compiler{
+		self:          host,
+		hosts:         map[model.HostName]*model.Host{},
+		networks:      map[model.NetworkKey]*network{},
+		groups:        map[model.GroupKey]*group{},
+		policies:      map[model.PolicyKey]*policy{},
+		tenants:       map[model.TenantName]*tenant{},
+		peers:         map[peerRef]map[model.PolicyKey]int{},
+		netIDs:        map[model.NetworkID]set[*network]{},
+		dirtyHeader:   true,
+		dirtyNetworks: set[*network]{},
+		dirtyEps:      set[*endpoint]{},
+		dirtyGroups:   set[*group]{},
+		dirtyTenants:  set[*tenant]{},
+		withSet:       set[*group]{},
+	}
+}
+
+// SetGlobal records the cluster's settings.
+func (c *Compiler) SetGlobal(g model.Global) {
+	c.global = &g
+	c.dirtyHeader = true
+}
+
+// DeleteGlobal forgets them; the defaults (bridge, proxy) stand in.
+func (c *Compiler) DeleteGlobal() {
+	c.global = nil
+	c.dirtyHeader = true
+}
+
+// SetHost records a host. When its VTEP changes, every network with endpoints
+// on it is looked at again.
+func (c *Compiler) SetHost(h model.Host) {
+	old := c.hosts[h.Name]
+	c.hosts[h.Name] = &h
+	if old == nil || old.VTEP != h.VTEP {
+		c.touchHost(h.Name)
+	}
+}
+
+// DeleteHost forgets a host; its endpoints keep their place without a tunnel.
+func (c *Compiler) DeleteHost(name model.HostName) {
+	if c.hosts[name] != nil {
+		delete(c.hosts, name)
+		c.touchHost(name)
+	}
+}
+
+func (c *Compiler) touchHost(name model.HostName) {
+	if name == c.self {
+		c.dirtyHeader = true
+	}
+	for _, n := range c.networks {
+		if name == c.self && len(n.byHost[c.self]) > 0 {
+			c.dirtyNetworks.add(n)
+		}
+		if eps := n.byHost[name]; len(eps) > 0 {
+			c.dirtyNetworks.add(n)
+			for e := range eps {
+				c.dirtyEps.add(e)
+			}
+		}
+	}
+}
+
+func (c *Compiler) network(k model.NetworkKey) *network {
+	return lookup(c.networks, k, func() *network {
+		return &network{
+			key: k, eps: map[model.EndpointID]*endpoint{},
+			byHost: map[model.HostName]set[*endpoint]{}, macs: map[model.MAC][]*endpoint{},
+		}
+	})
+}
+
+// SetNetwork records a network.
+func (c *Compiler) SetNetwork(v model.Network) { c.putNetwork(v.Key, &v) }
+
+// DeleteNetwork forgets a network; ports that remain on it leave the picture.
+func (c *Compiler) DeleteNetwork(k model.NetworkKey) { c.putNetwork(k, nil) }
+
+func (c *Compiler) putNetwork(k model.NetworkKey, rec *model.Network) {
+	n := c.network(k)
+	old := n.rec
+	n.rec = rec
+	c.dirtyNetworks.add(n)
+	if old == nil || rec == nil || *old != *rec {
+		for e := range eachEndpoint(n) {
+			c.dirtyEps.add(e)
+		}
+		c.touchPeer(peerRef{tenant: k.Tenant, network: k.Name})
+	}
+}
+
+func eachEndpoint(n *network) func(func(*endpoint) bool) {
+	return func(yield func(*endpoint) bool) {
+		for _, e := range n.eps {
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+func (c *Compiler) group(k model.GroupKey) *group {
+	return lookup(c.groups, k, func() *group { return &group{key: k, ports: set[*endpoint]{}} })
+}
+
+// SetGroup records an endpoint group.
+func (c *Compiler) SetGroup(v model.Group) { c.putGroup(v.Key, &v) }
+
+// DeleteGroup forgets a group; ports that remain in it deny everything.
+func (c *Compiler) DeleteGroup(k model.GroupKey) { c.putGroup(k, nil) }
+
+func (c *Compiler) putGroup(k model.GroupKey, rec *model.Group) {
+	g := c.group(k)
+	old := g.rec
+	g.rec = rec
+	if old != nil {
+		for _, name := range old.Policies {
+			p := c.policy(model.PolicyKey{Tenant: k.Tenant, Name: name})
+			delete(p.refs, k)
+			c.prunePolicy(p)
+		}
+	}
+	if rec != nil {
+		for _, name := range rec.Policies {
+			c.policy(model.PolicyKey{Tenant: k.Tenant, Name: name}).refs.add(k)
+		}
+	}
+	c.dirtyGroups.add(g)
+	if (old == nil) != (rec == nil) {
+		c.touchPeer(peerRef{tenant: k.Tenant, group: k.Name})
+	}
+}
+
+func (c *Compiler) policy(k model.PolicyKey) *policy {
+	return lookup(c.policies, k, func() *policy {
+		return &policy{key: k, rules: map[model.RuleID]*model.Rule{}, refs: set[model.GroupKey]{}, users: set[*group]{}}
+	})
+}
+
+func (c *Compiler) prunePolicy(p *policy) {
+	if !p.known && len(p.rules) == 0 && len(p.refs) == 0 && len(p.users) == 0 {
+		delete(c.policies, p.key)
+	}
+}
+
+// touchPolicy makes the groups that use the policy be compiled again.
+func (c *Compiler) touchPolicy(p *policy) {
+	p.compiled = false
+	for k := range p.refs {
+		c.dirtyGroups.add(c.group(k))
+	}
+}
+
+// touchPeer makes the policies with a rule that names the peer be compiled again.
+func (c *Compiler) touchPeer(ref peerRef) {
+	for k := range c.peers[ref] {
+		c.touchPolicy(c.policy(k))
+	}
+}
+
+// SetPolicy records a policy.
+func (c *Compiler) SetPolicy(v model.ContivPolicy) {
+	p := c.policy(v.Key)
+	if !p.known {
+		p.known = true
+		c.touchPolicy(p)
+	}
+}
+
+// DeletePolicy forgets a policy; groups that still name it deny everything.
+func (c *Compiler) DeletePolicy(k model.PolicyKey) {
+	p := c.policy(k)
+	if p.known {
+		p.known = false
+		c.touchPolicy(p)
+	}
+	c.prunePolicy(p)
+}
+
+// SetRule records a rule.
+func (c *Compiler) SetRule(v model.Rule) {
+	p := c.policy(v.Key.PolicyKey())
+	if old := p.rules[v.Key.Rule]; old != nil {
+		if *old == v {
+			return
+		}
+		c.countPeer(old, -1)
+	}
+	p.rules[v.Key.Rule] = &v
+	c.countPeer(&v, 1)
+	c.touchPolicy(p)
+}
+
+// DeleteRule forgets a rule.
+func (c *Compiler) DeleteRule(k model.RuleKey) {
+	p := c.policy(k.PolicyKey())
+	if old := p.rules[k.Rule]; old != nil {
+		delete(p.rules, k.Rule)
+		c.countPeer(old, -1)
+		c.touchPolicy(p)
+	}
+	c.prunePolicy(p)
+}
+
+func (c *Compiler) countPeer(r *model.Rule, by int) {
+	ref := peerRef{tenant: r.Key.Tenant, group: r.Group, network: r.Network}
+	if r.Group != "" {
+		ref.network = ""
+	}
+	if ref.group == "" && ref.network == "" {
+		return
+	}
+	m := c.peers[ref]
+	if m == nil {
+		m = map[model.PolicyKey]int{}
+		c.peers[ref] = m
+	}
+	if m[r.Key.PolicyKey()] += by; m[r.Key.PolicyKey()] == 0 {
+		if delete(m, r.Key.PolicyKey()); len(m) == 0 {
+			delete(c.peers, ref)
+		}
+	}
+}
+
+// SetEndpoint records an endpoint.
+func (c *Compiler) SetEndpoint(v model.Endpoint) {
+	n := c.network(v.Key.Network)
+	old := n.eps[v.Key.ID]
+	if old != nil {
+		if sameEndpoint(&old.Endpoint, &v) {
+			return
+		}
+		c.unlink(n, old)
+		old.Endpoint = v
+		c.link(n, old)
+		return
+	}
+	e := &endpoint{Endpoint: v, net: n, ifName: IfName(v.Key)}
+	n.eps[v.Key.ID] = e
+	c.link(n, e)
+}
+
+// sameEndpoint compares what a picture depends on.
+func sameEndpoint(a, b *model.Endpoint) bool {
+	return a.Group == b.Group && a.Identity == b.Identity && a.Host == b.Host &&
+		a.IPv4 == b.IPv4 && a.IPv6 == b.IPv6 && a.MAC == b.MAC
+}
+
+// DeleteEndpoint forgets an endpoint.
+func (c *Compiler) DeleteEndpoint(k model.EndpointKey) {
+	n := c.networks[k.Network]
+	if n == nil || n.eps[k.ID] == nil {
+		return
+	}
+	e := n.eps[k.ID]
+	delete(n.eps, k.ID)
+	c.unlink(n, e)
+	e.gone = true
+	if len(n.eps) == 0 {
+		c.dirtyNetworks.add(n)
+	}
+}
+
+// link enters an endpoint into the indexes and marks what its coming touches.
+func (c *Compiler) link(n *network, e *endpoint) {
+	e.gone = false
+	c.dirtyEps.add(e)
+	on := n.byHost[e.Host]
+	if on == nil {
+		on = set[*endpoint]{}
+		n.byHost[e.Host] = on
+		c.dirtyNetworks.add(n)
+	}
+	on.add(e)
+	n.macs[e.MAC] = append(n.macs[e.MAC], e)
+	c.touchMAC(n, e.MAC)
+	c.useIdentity(c.tenant(n.key.Tenant), e.identity(), 1)
+}
+
+// unlink is the reverse of link.
+func (c *Compiler) unlink(n *network, e *endpoint) {
+	c.dirtyEps.add(e)
+	on := n.byHost[e.Host]
+	if delete(on, e); len(on) == 0 {
+		delete(n.byHost, e.Host)
+		c.dirtyNetworks.add(n)
+	}
+	claims := n.macs[e.MAC]
+	if i := slices.Index(claims, e); len(claims) == 1 {
+		delete(n.macs, e.MAC)
+	} else {
+		n.macs[e.MAC] = slices.Delete(slices.Clone(claims), i, i+1)
+		c.touchMAC(n, e.MAC)
+	}
+	c.useIdentity(c.tenant(n.key.Tenant), e.identity(), -1)
+}
+
+func (c *Compiler) touchMAC(n *network, mac model.MAC) {
+	for _, e := range n.macs[mac] {
+		c.dirtyEps.add(e)
+	}
+}
+
+func (c *Compiler) tenant(name model.TenantName) *tenant {
+	return lookup(c.tenants, name, func() *tenant {
+		return &tenant{
+			records: map[model.Identity]*model.IdentityRecord{}, byPeer: map[peerRef]set[model.Identity]{},
+			uses: map[model.Identity]int{}, orphans: set[model.Identity]{}, name: name,
+		}
+	})
+}
+
+func (c *Compiler) useIdentity(t *tenant, id model.Identity, by int) {
+	if t.uses[id] += by; t.uses[id] == 0 {
+		delete(t.uses, id)
+		c.dirtyTenants.add(t)
+	}
+	c.checkOrphan(t, id)
+}
+
+func (c *Compiler) checkOrphan(t *tenant, id model.Identity) {
+	_, was := t.orphans[id]
+	if is := t.uses[id] > 0 && t.records[id] == nil; is != was {
+		if is {
+			t.orphans.add(id)
+		} else {
+			delete(t.orphans, id)
+		}
+		c.dirtyTenants.add(t)
+	}
+}
+
+// SetIdentity records what an identity stands for.
+func (c *Compiler) SetIdentity(r model.IdentityRecord) {
+	t := c.tenant(r.Network.Tenant)
+	if old := t.records[r.ID]; old != nil {
+		if old.Network == r.Network && old.Group == r.Group && maps.Equal(old.Labels, r.Labels) {
+			return
+		}
+		c.indexIdentity(t, old, false)
+	}
+	t.records[r.ID] = &r
+	c.indexIdentity(t, &r, true)
+	c.checkOrphan(t, r.ID)
+}
+
+// DeleteIdentity forgets an identity. An endpoint that still has it is taken
+// for a peer of every rule that denies, and of none that allows.
+func (c *Compiler) DeleteIdentity(name model.TenantName, id model.Identity) {
+	t := c.tenant(name)
+	if old := t.records[id]; old != nil {
+		delete(t.records, id)
+		c.indexIdentity(t, old, false)
+		c.checkOrphan(t, id)
+	}
+	c.dirtyTenants.add(t)
+}
+
+func (c *Compiler) indexIdentity(t *tenant, r *model.IdentityRecord, add bool) {
+	refs := []peerRef{{tenant: r.Network.Tenant, network: r.Network.Name}}
+	if r.Group != "" {
+		refs = append(refs, peerRef{tenant: r.Network.Tenant, group: r.Group})
+	}
+	for _, ref := range refs {
+		ids := t.byPeer[ref]
+		if add {
+			if ids == nil {
+				ids = set[model.Identity]{}
+				t.byPeer[ref] = ids
+			}
+			ids.add(r.ID)
+		} else if delete(ids, r.ID); len(ids) == 0 {
+			delete(t.byPeer, ref)
+		}
+		c.touchPeer(ref)
+	}
+}
