@@ -1,0 +1,224 @@
+package plumb
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Inside is what the container's side of a pair has to be.
+type Inside struct {
+	Netns     string
+	IfName    string
+	MAC       model.MAC
+	MTU       int
+	Addresses []netip.Prefix // not masked
+	Gateways  []netip.Addr   // of default routes, at most one per family
+	// TxChecksumOff makes the container's kernel write complete checksums: a
+	// switch that reads frames from user space never sees them otherwise.
+	TxChecksumOff bool
+}
+
+// Configure sets MAC, MTU, addresses and routes and brings the interface up. It
+// returns the gateways whose default route it made: a namespace that has a
+// default route already keeps it. Running it twice is harmless.
+func Configure(in Inside) ([]netip.Addr, error) {
+	target, err := openNetns(in.Netns)
+	if err != nil {
+		return nil, err
+	}
+	defer target.Close()
+	var routed []netip.Addr
+	err = target.Do(func(ns.NetNS) error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		routed, err = configure(h, in)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("configure %s in %s: %w", in.IfName, in.Netns, err)
+	}
+	return routed, nil
+}
+
+func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
+	link, err := h.LinkByName(in.IfName)
+	if isNoLink(err) {
+		return nil, model.Errorf(model.ErrNotFound, "the interface does not exist")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := prepareIPv6(in); err != nil {
+		return nil, err
+	}
+	if in.TxChecksumOff {
+		if err := setTxChecksum(in.IfName, false); err != nil {
+			return nil, err
+		}
+	}
+	if err := h.LinkSetHardwareAddr(link, in.MAC[:]); err != nil {
+		return nil, fmt.Errorf("set MAC %s: %w", in.MAC, err)
+	}
+	if in.MTU != 0 && link.Attrs().MTU != in.MTU {
+		if err := h.LinkSetMTU(link, in.MTU); err != nil {
+			return nil, fmt.Errorf("set MTU %d: %w", in.MTU, err)
+		}
+	}
+	for _, p := range in.Addresses {
+		addr := &netlink.Addr{IPNet: ipNet(p)}
+		if p.Addr().Is6() {
+			addr.Flags = unix.IFA_F_NODAD // addresses are unique by allocation
+		}
+		if err := h.AddrReplace(link, addr); err != nil {
+			return nil, fmt.Errorf("add address %s: %w", p, err)
+		}
+	}
+	if err := h.LinkSetUp(link); err != nil {
+		return nil, fmt.Errorf("bring up: %w", err)
+	}
+	var routed []netip.Addr
+	for _, gw := range in.Gateways {
+		r := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(defaultRoute(gw)), Gw: net.IP(gw.AsSlice())}
+		switch err := h.RouteAdd(r); {
+		case err == nil:
+			routed = append(routed, gw)
+		case errors.Is(err, unix.EEXIST):
+			if ours, err := hasRoute(h, link, defaultRoute(gw), gw); err != nil {
+				return nil, err
+			} else if ours {
+				routed = append(routed, gw)
+			}
+		default:
+			return nil, fmt.Errorf("add default route by %s: %w", gw, err)
+		}
+	}
+	return routed, nil
+}
+
+// prepareIPv6 silences what the kernel would send by itself: without an IPv6
+// address the protocol is off on the interface; with one there is no duplicate
+// address detection, no solicitation of routers and no autoconfiguration.
+func prepareIPv6(in Inside) error {
+	for _, p := range in.Addresses {
+		if p.Addr().Is6() {
+			for _, s := range [][2]string{
+				{"disable_ipv6", "0"}, {"accept_dad", "0"}, {"accept_ra", "0"},
+				{"autoconf", "0"}, {"router_solicitations", "0"},
+			} {
+				if err := writeIPv6(in.IfName, s[0], s[1]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return writeIPv6(in.IfName, "disable_ipv6", "1")
+}
+
+// Expect is what Verify compares an interface with; empty fields are not compared.
+type Expect struct {
+	Netns     string
+	IfName    string
+	MAC       model.MAC
+	Addresses []netip.Prefix
+	Gateways  []netip.Addr
+}
+
+// Verify fails with model.ErrNotFound, naming what is missing, or with
+// model.ErrConflict, naming what differs.
+func Verify(want Expect) error {
+	target, err := openNetns(want.Netns)
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	return target.Do(func(ns.NetNS) error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		return verify(h, want)
+	})
+}
+
+func verify(h *netlink.Handle, want Expect) error {
+	where := want.IfName + " in " + want.Netns
+	link, err := h.LinkByName(want.IfName)
+	if isNoLink(err) {
+		return model.Errorf(model.ErrNotFound, "interface %s does not exist", where)
+	}
+	if err != nil {
+		return fmt.Errorf("find %s: %w", where, err)
+	}
+	a := link.Attrs()
+	if a.Flags&net.FlagUp == 0 {
+		return model.Errorf(model.ErrConflict, "interface %s is down", where)
+	}
+	if got := a.HardwareAddr.String(); want.MAC != (model.MAC{}) && got != want.MAC.String() {
+		return model.Errorf(model.ErrConflict, "interface %s has MAC %s instead of %s", where, got, want.MAC)
+	}
+	addrs, err := h.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return fmt.Errorf("list addresses of %s: %w", where, err)
+	}
+	for _, p := range want.Addresses {
+		found := false
+		for _, got := range addrs {
+			found = found || got.IPNet.String() == p.String()
+		}
+		if !found {
+			return model.Errorf(model.ErrNotFound, "interface %s lacks address %s", where, p)
+		}
+	}
+	for _, gw := range want.Gateways {
+		ok, err := hasRoute(h, link, defaultRoute(gw), gw)
+		if err != nil {
+			return fmt.Errorf("list routes of %s: %w", where, err)
+		}
+		if !ok {
+			return model.Errorf(model.ErrNotFound, "interface %s lacks the default route by %s", where, gw)
+		}
+	}
+	return nil
+}
+
+func hasRoute(h *netlink.Handle, link netlink.Link, dst netip.Prefix, gw netip.Addr) (bool, error) {
+	family := netlink.FAMILY_V4
+	if dst.Addr().Is6() {
+		family = netlink.FAMILY_V6
+	}
+	routes, err := h.RouteList(link, family)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return false, err
+	}
+	for _, r := range routes {
+		isDst := r.Dst == nil && dst.Bits() == 0 || r.Dst != nil && r.Dst.String() == dst.String()
+		if isDst && r.Gw.Equal(net.IP(gw.AsSlice())) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func defaultRoute(gw netip.Addr) netip.Prefix {
+	if gw.Is4() {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: net.IP(p.Addr().AsSlice()), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}

@@ -1,0 +1,215 @@
+package plumb
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// AliasPrefix begins the alias of every host side; the endpoint's key follows.
+const AliasPrefix = "contiv:"
+
+// hostIfRE is the shape of compile.IfName.
+var hostIfRE = regexp.MustCompile(`^cv[a-z2-7]{13}$`)
+
+// Pair is a veth pair to be made.
+type Pair struct {
+	HostIf string // host side, at most 15 bytes
+	Alias  string // of the host side, with AliasPrefix
+	Netns  string // path of the container's namespace
+	IfName string // container side
+	MTU    int    // of both sides
+}
+
+// Create makes the pair with its container side already in the container's
+// namespace (down), and the host side up without any address; it returns the
+// host side's MAC. A host side that is left over from a former attempt is
+// replaced. Errors: model.ErrNotFound when the namespace is not there,
+// model.ErrExists when it has an interface of that name.
+func Create(p Pair) (model.MAC, error) {
+	target, err := openNetns(p.Netns)
+	if err != nil {
+		return model.MAC{}, err
+	}
+	defer target.Close()
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return model.MAC{}, fmt.Errorf("create veth %s: %w", p.HostIf, err)
+	}
+	defer h.Close()
+
+	veth := &netlink.Veth{
+		LinkAttrs:     netlink.LinkAttrs{Name: p.HostIf, MTU: p.MTU, TxQLen: -1},
+		PeerName:      p.IfName,
+		PeerTxQLen:    -1,
+		PeerNamespace: netlink.NsFd(int(target.Fd())),
+	}
+	err = h.LinkAdd(veth)
+	if errors.Is(err, unix.EEXIST) {
+		old, lookup := h.LinkByName(p.HostIf)
+		if lookup != nil {
+			return model.MAC{}, model.Errorf(model.ErrExists, "create interface %s in %s: the namespace has one of that name", p.IfName, p.Netns)
+		}
+		if err = h.LinkDel(old); err == nil || isNoLink(err) {
+			err = h.LinkAdd(veth)
+		}
+	}
+	if errors.Is(err, unix.EEXIST) {
+		return model.MAC{}, model.Errorf(model.ErrExists, "create interface %s in %s: the namespace has one of that name", p.IfName, p.Netns)
+	}
+	if err != nil {
+		return model.MAC{}, fmt.Errorf("create veth %s to %s in %s: %w", p.HostIf, p.IfName, p.Netns, err)
+	}
+	mac, err := finishHostSide(h, p)
+	if err != nil {
+		return model.MAC{}, errors.Join(err, Delete(p.HostIf))
+	}
+	return mac, nil
+}
+
+func finishHostSide(h *netlink.Handle, p Pair) (model.MAC, error) {
+	link, err := h.LinkByName(p.HostIf)
+	if err != nil {
+		return model.MAC{}, fmt.Errorf("find veth %s: %w", p.HostIf, err)
+	}
+	if err := h.LinkSetAlias(link, p.Alias); err != nil {
+		return model.MAC{}, fmt.Errorf("set alias of %s: %w", p.HostIf, err)
+	}
+	// The host's own stack must not talk on this link (router solicitations,
+	// multicast listener reports): the container would hear it.
+	if err := writeIPv6(p.HostIf, "disable_ipv6", "1"); err != nil {
+		return model.MAC{}, err
+	}
+	if err := h.LinkSetUp(link); err != nil {
+		return model.MAC{}, fmt.Errorf("bring up %s: %w", p.HostIf, err)
+	}
+	return model.MAC(link.Attrs().HardwareAddr), nil
+}
+
+// Delete removes a pair by its host side; one that is absent is fine.
+func Delete(hostIf string) error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("delete veth %s: %w", hostIf, err)
+	}
+	defer h.Close()
+	link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: hostIf}}
+	found, err := h.LinkByName(hostIf)
+	if isNoLink(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find veth %s: %w", hostIf, err)
+	}
+	link.Index = found.Attrs().Index
+	if err := h.LinkDel(link); err != nil && !isNoLink(err) {
+		return fmt.Errorf("delete veth %s: %w", hostIf, err)
+	}
+	return nil
+}
+
+// Exists tells whether the host side of a pair is there.
+func Exists(hostIf string) (bool, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return false, fmt.Errorf("find veth %s: %w", hostIf, err)
+	}
+	defer h.Close()
+	_, err = h.LinkByName(hostIf)
+	if isNoLink(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// List returns the names of the host sides of all pairs of ours in this
+// namespace, by alias, or by name where the process died before it could set
+// the alias.
+func List() ([]string, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("list veths: %w", err)
+	}
+	defer h.Close()
+	links, err := h.LinkList()
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("list veths: %w", err)
+	}
+	var out []string
+	for _, l := range links {
+		a := l.Attrs()
+		if l.Type() != "veth" || !hostIfRE.MatchString(a.Name) {
+			continue
+		}
+		if a.Alias == "" || strings.HasPrefix(a.Alias, AliasPrefix) {
+			out = append(out, a.Name)
+		}
+	}
+	return out, nil
+}
+
+func isNoLink(err error) bool {
+	var nf netlink.LinkNotFoundError
+	return errors.As(err, &nf) || errors.Is(err, unix.ENODEV)
+}
+
+func openNetns(path string) (ns.NetNS, error) {
+	if path == "" {
+		return nil, model.InvalidField("netns", path, "must be the path of the container's network namespace")
+	}
+	n, err := ns.GetNS(path)
+	var missing ns.NSPathNotExistErr
+	var notNS ns.NSPathNotNSErr
+	switch {
+	case errors.As(err, &missing):
+		return nil, model.Errorf(model.ErrNotFound, "open network namespace %s: it does not exist", path)
+	case errors.As(err, &notNS):
+		return nil, model.InvalidField("netns", path, "must be a network namespace")
+	case err != nil:
+		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
+	}
+	return n, nil
+}
+
+// writeIPv6 sets a per-interface setting of IPv6 in the namespace of the
+// calling thread; a kernel without IPv6 has nothing to set.
+func writeIPv6(ifName, setting, value string) error {
+	path := "/proc/sys/net/ipv6/conf/" + ifName + "/" + setting
+	err := os.WriteFile(path, []byte(value), 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("set %s of %s: %w", setting, ifName, err)
+	}
+	return nil
+}
+
+// LinkMTU returns the MTU of the interface that holds an address.
+func LinkMTU(addr string) (int, error) {
+	ifs, err := net.Interfaces()
+	if err != nil {
+		return 0, fmt.Errorf("list interfaces: %w", err)
+	}
+	for _, i := range ifs {
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue // it went away meanwhile
+		}
+		for _, a := range addrs {
+			if p, ok := a.(*net.IPNet); ok && p.IP.String() == addr {
+				return i.MTU, nil
+			}
+		}
+	}
+	return 0, model.Errorf(model.ErrNotFound, "no interface of this host has the address %s", addr)
+}

@@ -1,0 +1,123 @@
+package attach
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Key names an attachment on this host: one interface of one container.
+type Key struct {
+	Container string `json:"container"` // the runtime's container id
+	IfName    string `json:"ifname"`    // inside the container
+}
+
+func (k Key) String() string { return k.Container + "/" + k.IfName }
+
+// Request asks to attach a container's interface.
+type Request struct {
+	Key
+	Netns     string            `json:"netns"`             // path of the container's network namespace
+	Tenant    string            `json:"tenant,omitempty"`  // empty = default
+	Network   string            `json:"network,omitempty"` // empty = the group's network, the tenant's default network, else default-net
+	Group     string            `json:"group,omitempty"`   // empty = none
+	Name      string            `json:"name,omitempty"`    // common name, for people
+	Labels    map[string]string `json:"labels,omitempty"`
+	Addresses []netip.Addr      `json:"addresses,omitempty"` // preferred: at most one IPv4 and one IPv6
+	MTU       int               `json:"mtu,omitempty"`       // 0 = what the underlay leaves
+	Source    string            `json:"source,omitempty"`    // who asks, such as SourceCNI
+	Config    string            `json:"config,omitempty"`    // name of the CNI network configuration
+}
+
+// SourceCNI marks attachments that came through CNI: only those are subject to Collect.
+const SourceCNI = "cni"
+
+// DefaultNetwork is used when neither request, group nor tenant name one.
+const DefaultNetwork model.NetworkName = "default-net"
+
+// Result is a finished attachment.
+type Result struct {
+	Endpoint  string    `json:"endpoint"` // tenant:network:id
+	Group     string    `json:"group,omitempty"`
+	HostIf    string    `json:"hostIf"` // host side of the veth pair
+	HostMAC   model.MAC `json:"hostMac"`
+	IfName    string    `json:"ifname"`
+	Netns     string    `json:"netns"`
+	MAC       model.MAC `json:"mac"` // container side
+	MTU       int       `json:"mtu"`
+	Addresses []Address `json:"addresses"`
+	Routes    []Route   `json:"routes,omitempty"`
+	Revision  int64     `json:"revision"` // store revision of the endpoint
+}
+
+// Address is an address of the interface with its subnet's length.
+type Address struct {
+	Prefix  netip.Prefix `json:"prefix"`           // not masked
+	Gateway netip.Addr   `json:"gateway,omitzero"` // zero = the network has none
+}
+
+// Route is a route in the container's namespace.
+type Route struct {
+	Dst     netip.Prefix `json:"dst"`
+	Gateway netip.Addr   `json:"gateway"`
+}
+
+// DetachRequest undoes an attachment; one that does not exist is a success.
+type DetachRequest struct {
+	Key
+	Netns string `json:"netns,omitempty"` // may be gone already
+}
+
+// CheckRequest asks whether an attachment is as its result said. The
+// expectations, when given, come from what the runtime remembers.
+type CheckRequest struct {
+	Key
+	Netns     string         `json:"netns"`
+	MAC       string         `json:"mac,omitempty"`
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	Routes    []Route        `json:"routes,omitempty"`
+}
+
+// CollectRequest releases the attachments that came from one CNI network
+// configuration on this host and are not in Valid.
+type CollectRequest struct {
+	Config string `json:"config"`
+	Valid  []Key  `json:"valid"`
+}
+
+// Service attaches containers. Errors are of the kinds of model.
+type Service interface {
+	// Attach is idempotent on Key; it answers when the port is programmed with
+	// its policy.
+	Attach(ctx context.Context, r Request) (Result, error)
+	// Detach succeeds on what is absent and without the control plane.
+	Detach(ctx context.Context, r DetachRequest) error
+	// Check fails when the attachment is not what it was made.
+	Check(ctx context.Context, r CheckRequest) error
+	// Collect detaches what the runtime no longer knows.
+	Collect(ctx context.Context, r CollectRequest) error
+	// Ready fails with model.ErrUnavailable when Attach would; the error is
+	// ErrDegraded when running containers may suffer too.
+	Ready(ctx context.Context) error
+}
+
+// ErrDegraded: the data plane does not follow; running containers may have
+// limited connectivity. It is of kind model.ErrUnavailable.
+var ErrDegraded = model.Errorf(model.ErrUnavailable, "the data plane does not follow")
+
+// SocketPath is where netplugin listens unless told otherwise.
+const SocketPath = "/run/contiv/contiv-cni.sock"
+
+// StateDir is where netplugin keeps its state unless told otherwise; the spool
+// is in SpoolDir below it.
+const StateDir = "/var/lib/contiv"
+
+// The paths of the socket's HTTP interface. All are POST with a JSON body.
+const (
+	PathAttach  = "/v2/attach"
+	PathDetach  = "/v2/detach"
+	PathCheck   = "/v2/check"
+	PathCollect = "/v2/collect"
+	PathReady   = "/v2/ready"
+)
