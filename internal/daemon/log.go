@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+)
+
+// LogConfig says where and how to log. Register binds it to flags.
+type LogConfig struct {
+	Level        string // DEBUG, INFO, WARN, ERROR
+	JSON         bool
+	Syslog       bool
+	SyslogURL    string // protocol://ip:port or unix:///path
+	SyslogFormat string // auto, rfc5424, rfc3164
+}
+
+// DefaultLog is logging of 1.x: INFO, as text, to stderr.
+func DefaultLog() LogConfig {
+	return LogConfig{Level: "INFO", SyslogURL: "udp://127.0.0.1:514", SyslogFormat: "auto"}
+}
+
+// Register binds the logging flags of 1.x; envPrefix is such as
+// "CONTIV_NETMASTER_".
+func (c *LogConfig) Register(fs *FlagSet, envPrefix string) {
+	fs.Enum(&c.Level, Flag{
+		Name: "log-level", Env: envPrefix + "LOG_LEVEL", Value: "level",
+		Usage: "least level to log: DEBUG, INFO, WARN or ERROR",
+	}, "DEBUG", "INFO", "WARN", "ERROR")
+	fs.Bool(&c.JSON, Flag{
+		Name: "use-json-log", Aliases: []string{"json-log"}, Env: envPrefix + "USE_JSON_LOG",
+		Usage: "log as JSON instead of text",
+	})
+	fs.Bool(&c.Syslog, Flag{
+		Name: "use-syslog", Aliases: []string{"syslog"}, Env: envPrefix + "USE_SYSLOG",
+		Usage: "log to syslog too",
+	})
+	fs.String(&c.SyslogURL, Flag{
+		Name: "syslog-url", Env: envPrefix + "SYSLOG_URL", Value: "url",
+		Usage: "syslog server: udp://ip:port, tcp://ip:port or unix:///dev/log",
+		Check: func(v string) error { _, err := parseSyslogURL(v); return err },
+	})
+	fs.Enum(&c.SyslogFormat, Flag{
+		Name: "syslog-format", Env: envPrefix + "SYSLOG_FORMAT", Value: "format",
+		Usage: "rfc5424, rfc3164, or auto: rfc3164 on unix sockets and rfc5424 elsewhere",
+	}, "auto", "rfc5424", "rfc3164")
+}
+
+// Open returns the logger and a function that flushes and closes it.
+func (c LogConfig) Open(program string, stderr io.Writer) (*slog.Logger, func() error, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(strings.ToUpper(c.Level))); err != nil {
+		return nil, nil, Usagef("--log-level %q: must be one of DEBUG, INFO, WARN, ERROR", c.Level)
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	var h slog.Handler
+	if c.JSON {
+		h = slog.NewJSONHandler(stderr, opts)
+	} else {
+		h = slog.NewTextHandler(stderr, opts)
+	}
+	if !c.Syslog {
+		return slog.New(h), func() error { return nil }, nil
+	}
+	sink, err := newSyslogSink(c, program)
+	if err != nil {
+		return nil, nil, Usagef("--syslog-url %q: %w", c.SyslogURL, err)
+	}
+	return slog.New(teeHandler{h, newSyslogHandler(sink, level, c.JSON)}), sink.Close, nil
+}
+
+// teeHandler hands each record to two handlers.
+type teeHandler [2]slog.Handler
+
+func (t teeHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return t[0].Enabled(ctx, l) || t[1].Enabled(ctx, l)
+}
+
+func (t teeHandler) Handle(ctx context.Context, r slog.Record) error {
+	var errs []error
+	for _, h := range t {
+		if h.Enabled(ctx, r.Level) {
+			errs = append(errs, h.Handle(ctx, r.Clone()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (t teeHandler) WithAttrs(a []slog.Attr) slog.Handler {
+	return teeHandler{t[0].WithAttrs(a), t[1].WithAttrs(a)}
+}
+
+func (t teeHandler) WithGroup(name string) slog.Handler {
+	return teeHandler{t[0].WithGroup(name), t[1].WithGroup(name)}
+}

@@ -1,0 +1,55 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// The exit codes of our programs.
+const (
+	ExitOK      = 0
+	ExitFailure = 1
+	ExitUsage   = 2
+)
+
+// Run calls fn with a context that SIGINT and SIGTERM cancel, and returns the
+// exit code: 0 when fn returns nil or was cancelled by a signal, 2 for a
+// *UsageError, 1 otherwise. Errors are printed to stderr with the program's
+// name. A second signal ends the process at once.
+func Run(program string, stderr io.Writer, fn func(ctx context.Context) error) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // back to the default action, for the second signal
+	err := fn(ctx)
+	var usage *UsageError
+	switch {
+	case err == nil, ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return ExitOK
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "%s: %v\n", program, err)
+		return ExitUsage
+	default:
+		fmt.Fprintf(stderr, "%s: %v\n", program, err)
+		return ExitFailure
+	}
+}
+
+// ParseFlags runs fs.Parse and, when help or the version is asked for, prints
+// it to stdout; done says that the program has nothing else to do.
+func ParseFlags(fs *FlagSet, args []string, lookupEnv func(string) (string, bool), stdout io.Writer) (done bool, err error) {
+	err = fs.Parse(args, lookupEnv)
+	switch {
+	case errors.Is(err, ErrHelp):
+		_, err = io.WriteString(stdout, fs.Usage())
+		return true, err
+	case errors.Is(err, ErrVersion):
+		_, err = io.WriteString(stdout, Build().String())
+		return true, err
+	}
+	return err != nil, err
+}
