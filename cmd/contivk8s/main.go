@@ -1,0 +1,57 @@
+// Command contivk8s is the CNI plugin of Contiv: it hands what a container
+// runtime asks for to netplugin. See docs/user/cni.md.
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"github.com/contiv/netplugin/v2/internal/cni"
+)
+
+// Set by the linker: -ldflags "-X main.version=2.0.0".
+var version string
+
+func main() {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "-version", "--version":
+			fmt.Print(versionText())
+			return
+		case "-h", "-help", "--help":
+			fmt.Print(usage)
+			return
+		}
+		fmt.Fprintf(os.Stderr, "contivk8s: unexpected argument %q\n%s", os.Args[1], usage)
+		os.Exit(2)
+	}
+	os.Exit(cni.Run("CNI plugin contivk8s " + versionLine()))
+}
+
+const usage = `contivk8s is a CNI plugin: a container runtime starts it with CNI_COMMAND and
+other variables of the CNI specification, and its configuration on stdin.
+usage: contivk8s [-version]
+`
+
+func versionLine() string {
+	if version != "" {
+		return version
+	}
+	return "devel"
+}
+
+func versionText() string {
+	commit, at := "", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				commit = s.Value
+			case "vcs.time":
+				at = s.Value
+			}
+		}
+	}
+	return fmt.Sprintf("Version: %s\nGitCommit: %s\nBuildTime: %s\n", versionLine(), commit, at)
+}

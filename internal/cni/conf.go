@@ -1,0 +1,217 @@
+package cni
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+)
+
+// Conf is the network configuration: the keys of the specification and ours.
+type Conf struct {
+	CNIVersion string               `json:"cniVersion"`
+	Name       string               `json:"name"`
+	Tenant     string               `json:"tenant"`
+	Network    string               `json:"network"`
+	Group      string               `json:"group"`
+	Socket     string               `json:"socket"`   // netplugin's; else $CONTIV_CNI_SOCKET, else attach.SocketPath
+	StateDir   string               `json:"stateDir"` // netplugin's; else $CONTIV_CNI_STATE_DIR, else attach.StateDir
+	MTU        int                  `json:"mtu"`
+	Labels     map[string]string    `json:"labels"`
+	IP         addresses            `json:"ip"`
+	Prev       json.RawMessage      `json:"prevResult"`
+	Valid      []types.GCAttachment `json:"cni.dev/valid-attachments"`
+	Args       struct {
+		CNI struct {
+			IPs addresses `json:"ips"`
+		} `json:"cni"`
+	} `json:"args"`
+	RuntimeConfig struct {
+		IPs addresses `json:"ips"`
+	} `json:"runtimeConfig"`
+}
+
+// addresses is one address or a list of them, each with or without a prefix
+// length (which the network decides, not the runtime).
+type addresses []netip.Addr
+
+func (a *addresses) UnmarshalJSON(b []byte) error {
+	var list []string
+	var one string
+	if json.Unmarshal(b, &one) == nil {
+		list = strings.FieldsFunc(one, func(r rune) bool { return r == ',' || r == ' ' })
+	} else if json.Unmarshal(b, &list) != nil {
+		return errors.New("must be an address or a list of addresses")
+	}
+	out, err := parseAddresses(list)
+	*a = out
+	return err
+}
+
+func parseAddresses(list []string) ([]netip.Addr, error) {
+	var out []netip.Addr
+	for _, s := range list {
+		bare, _, _ := strings.Cut(s, "/")
+		ip, err := netip.ParseAddr(bare)
+		if err != nil || ip.Zone() != "" {
+			return nil, errors.New("address " + quote(s) + ": must be an IPv4 or IPv6 address")
+		}
+		out = append(out, ip.Unmap())
+	}
+	return out, nil
+}
+
+func quote(s string) string {
+	if len(s) > 80 {
+		s = s[:77] + "..."
+	}
+	b, _ := json.Marshal(s) // a string cannot fail
+	return string(b)
+}
+
+// loadConf decodes a network configuration. The error is one of the
+// specification's.
+func loadConf(data []byte) (Conf, error) {
+	var c Conf
+	if err := json.Unmarshal(data, &c); err != nil {
+		var te *json.UnmarshalTypeError
+		if errors.As(err, &te) && te.Field != "" {
+			return c, types.NewError(types.ErrDecodingFailure, "decode network configuration",
+				te.Field+": must be a "+te.Type.String()+", not a "+te.Value)
+		}
+		return c, types.NewError(types.ErrDecodingFailure, "decode network configuration", err.Error())
+	}
+	if c.MTU != 0 && (c.MTU < 576 || c.MTU > 65535) {
+		return c, types.NewError(types.ErrInvalidNetworkConfig, "invalid network configuration",
+			"mtu: must be between 576 and 65535")
+	}
+	return c, nil
+}
+
+// Environment variables that stand in for keys of the configuration.
+const (
+	EnvSocket   = "CONTIV_CNI_SOCKET"
+	EnvStateDir = "CONTIV_CNI_STATE_DIR"
+)
+
+func (c Conf) client(getenv func(string) string) attach.Client {
+	s := c.Socket
+	if s == "" {
+		s = getenv(EnvSocket)
+	}
+	return attach.Client{Socket: s}
+}
+
+func (c Conf) spool(getenv func(string) string) attach.Spool {
+	d := c.StateDir
+	if d == "" {
+		d = getenv(EnvStateDir)
+	}
+	if d == "" {
+		d = attach.StateDir
+	}
+	return attach.Spool{Dir: filepath.Join(d, attach.SpoolDir)}
+}
+
+// loadArgs reads CNI_ARGS ("K=V;K=V") into the request: TENANT, NETWORK, GROUP,
+// IP and NAME override the configuration; the K8S_POD_* become name and labels.
+// Unknown keys are refused unless IgnoreUnknown is set, as the convention has it.
+func loadArgs(args string, r *attach.Request) error {
+	if args == "" {
+		return nil
+	}
+	bad := func(details string) error {
+		return types.NewError(types.ErrInvalidEnvironmentVariables, "invalid CNI_ARGS", details)
+	}
+	var unknown []string
+	ignore := false
+	for pair := range strings.SplitSeq(args, ";") {
+		if pair == "" {
+			continue
+		}
+		k, v, ok := strings.Cut(pair, "=")
+		if !ok {
+			return bad(quote(pair) + " must be KEY=VALUE")
+		}
+		switch k {
+		case "IgnoreUnknown":
+			switch strings.ToLower(v) {
+			case "1", "true":
+				ignore = true
+			case "0", "false":
+			default:
+				return bad("IgnoreUnknown=" + quote(v) + " must be 1, true, 0 or false")
+			}
+		case "TENANT":
+			r.Tenant = v
+		case "NETWORK":
+			r.Network = v
+		case "GROUP":
+			r.Group = v
+		case "NAME":
+			r.Name = v
+		case "IP":
+			ips, err := parseAddresses(strings.FieldsFunc(v, func(c rune) bool { return c == ',' }))
+			if err != nil {
+				return bad("IP: " + err.Error())
+			}
+			r.Addresses = ips
+		case "K8S_POD_NAME", "K8S_POD_NAMESPACE", "K8S_POD_UID":
+			if v != "" {
+				if r.Labels == nil {
+					r.Labels = map[string]string{}
+				}
+				r.Labels[podLabels[k]] = v
+			}
+			if k == "K8S_POD_NAME" && r.Name == "" {
+				r.Name = v
+			}
+		case "K8S_POD_INFRA_CONTAINER_ID":
+		default:
+			unknown = append(unknown, k)
+		}
+	}
+	if len(unknown) > 0 && !ignore {
+		return bad("unknown key " + quote(unknown[0]) + "; known are TENANT, NETWORK, GROUP, IP, NAME, K8S_POD_*; IgnoreUnknown=1 accepts any")
+	}
+	return nil
+}
+
+// podLabels are the labels under which what a kubelet says about the pod is kept.
+var podLabels = map[string]string{
+	"K8S_POD_NAME":      "io.kubernetes.pod.name",
+	"K8S_POD_NAMESPACE": "io.kubernetes.pod.namespace",
+	"K8S_POD_UID":       "io.kubernetes.pod.uid",
+}
+
+// request builds the attach request of an ADD.
+func (c Conf) request(args *skel.CmdArgs) (attach.Request, error) {
+	r := attach.Request{
+		Key:   attach.Key{Container: args.ContainerID, IfName: args.IfName},
+		Netns: args.Netns, Tenant: c.Tenant, Network: c.Network, Group: c.Group,
+		Labels: c.Labels, MTU: c.MTU, Source: attach.SourceCNI, Config: c.Name,
+	}
+	for _, ips := range []addresses{c.IP, c.Args.CNI.IPs, c.RuntimeConfig.IPs} {
+		if len(ips) > 0 {
+			r.Addresses = ips
+		}
+	}
+	if err := loadArgs(args.Args, &r); err != nil {
+		return r, err
+	}
+	families := map[bool]bool{}
+	for _, ip := range r.Addresses {
+		if families[ip.Is4()] {
+			return r, types.NewError(types.ErrInvalidNetworkConfig, "invalid addresses",
+				"ip: at most one IPv4 and one IPv6 address may be asked for")
+		}
+		families[ip.Is4()] = true
+	}
+	return r, nil
+}
