@@ -66,5 +66,9 @@ func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
 // InvalidField is shorthand for a FieldError. want is a phrase such as
 // "must be a port between 0 and 65535".
 func InvalidField(field string, value any, want string) error {
-	return &FieldError{Field: field, Value: fmt.Sprint(value), Want: want}
+	text := fmt.Sprint(value)
+	if len(text) > 80 {
+		text = text[:77] + "..."
+	}
+	return &FieldError{Field: field, Value: text, Want: want}
 }

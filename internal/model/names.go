@@ -32,9 +32,6 @@ func parseName(field, s string, limit int) error {
 	case s == "":
 		return InvalidField(field, s, "must not be empty")
 	case len(s) > limit || !nameRE.MatchString(s):
-		if len(s) > 80 {
-			s = s[:77] + "..."
-		}
 		if limit != MaxName {
 			return InvalidField(field, s, strings.Replace(wantName, "64", itoa(limit), 1))
 		}
@@ -76,9 +73,6 @@ var endpointIDRE = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.:-]{0,252}$`)
 // lost every endpoint listing (known fault 5).
 func ParseEndpointID(s string) (EndpointID, error) {
 	if !endpointIDRE.MatchString(s) {
-		if len(s) > 80 {
-			s = s[:77] + "..."
-		}
 		return "", InvalidField("EndpointID", s, "must be 1-253 letters, digits or any of _.:-, and start with a letter or digit")
 	}
 	return EndpointID(s), nil

@@ -39,6 +39,8 @@ type Network struct {
 	Gateway6  netip.Addr   `json:"gateway6,omitzero"`
 	CfgdTag   string       `json:"cfgdTag,omitempty"`
 	RawSubnet string       `json:"rawSubnet,omitempty"` // the subnet as the user wrote it, echoed by the API
+
+	RawSubnet6 string `json:"rawSubnet6,omitempty"` // likewise ipv6Subnet
 }
 
 // Group is a set of endpoints of one network that share policies.
