@@ -1,0 +1,49 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Programs are what a lab runs, by the names of their packages under cmd/.
+var Programs = []string{"netmaster", "netplugin", "netctl", "contivk8s"}
+
+// Build compiles programs (default: Programs) of the module around dir into bin.
+func Build(ctx context.Context, dir, bin string, programs ...string) error {
+	if len(programs) == 0 {
+		programs = Programs
+	}
+	root, err := Root(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return err
+	}
+	args := []string{"build", "-o", bin + string(filepath.Separator)}
+	for _, p := range programs {
+		args = append(args, "./cmd/"+p)
+	}
+	c := exec.CommandContext(ctx, "go", args...)
+	c.Dir = root
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, tail(string(out), 20))
+	}
+	return nil
+}
+
+// Root returns the directory of the Go module around dir.
+func Root(ctx context.Context, dir string) (string, error) {
+	c := exec.CommandContext(ctx, "go", "env", "GOMOD")
+	c.Dir = dir
+	out, err := c.Output()
+	mod := strings.TrimSpace(string(out))
+	if err != nil || mod == "" || mod == os.DevNull {
+		return "", fmt.Errorf("find the Go module around %q: there is none", dir)
+	}
+	return filepath.Dir(mod), nil
+}

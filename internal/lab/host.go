@@ -1,0 +1,201 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Host is one simulated machine.
+type Host struct {
+	Name    string
+	Address netip.Addr // on the underlay; its VTEP
+	Dir     string
+	NS      *Namespace
+	lab     *Lab
+}
+
+// wire prepares the host's links; it runs in the host's namespace.
+func (h *Host) wire() error {
+	for _, link := range []string{"eth0", "eth1"} {
+		if err := errors.Join(sysctl("net/ipv6/conf/"+link+"/disable_ipv6", "1"), setUp(link)); err != nil {
+			return err
+		}
+	}
+	if h.lab.st.Config.Datapath == "system" {
+		return addAddress("eth0", netip.PrefixFrom(h.Address, 24))
+	}
+	return nil
+}
+
+// RunDir holds the sockets and the database of the host's Open vSwitch.
+func (h *Host) RunDir() string { return filepath.Join(h.Dir, "ovs") }
+
+// DB is the address of the host's OVSDB.
+func (h *Host) DB() string { return "unix:" + filepath.Join(h.RunDir(), "db.sock") }
+
+// CNISocket is where the host's netplugin answers the CNI binary.
+func (h *Host) CNISocket() string { return filepath.Join(h.Dir, "cni.sock") }
+
+// ovsEnv keeps OVS programs inside the host's own directories.
+func (h *Host) ovsEnv() []string {
+	return []string{"OVS_RUNDIR=" + h.RunDir(), "OVS_LOGDIR=" + h.RunDir(), "OVS_DBDIR=" + h.RunDir()}
+}
+
+// Run runs a command inside the host, with OVS programs pointed at its switch.
+func (h *Host) Run(ctx context.Context, name string, args ...string) (string, error) {
+	c := h.NS.Command(ctx, name, args...)
+	c.Env = append(os.Environ(), h.ovsEnv()...)
+	c.Dir = h.Dir
+	out, err := c.CombinedOutput()
+	return string(out), err
+}
+
+// Vsctl runs ovs-vsctl on the host's database.
+func (h *Host) Vsctl(ctx context.Context, args ...string) (string, error) {
+	return h.Run(ctx, "ovs-vsctl", append([]string{"--db=" + h.DB(), "--timeout=30"}, args...)...)
+}
+
+// startSwitch makes the host's OVS database and starts its daemons. On the
+// userspace datapath the host's address moves to a bridge that holds eth0, for
+// there tunnels leave through OVS bridges only.
+func (h *Host) startSwitch(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := os.MkdirAll(h.RunDir(), 0o755); err != nil {
+		return err
+	}
+	db := filepath.Join(h.RunDir(), "conf.db")
+	if _, err := h.Run(ctx, "ovsdb-tool", "create", db, "/usr/share/openvswitch/vswitch.ovsschema"); err != nil {
+		return err
+	}
+	if err := h.StartOvsdb(ctx); err != nil {
+		return err
+	}
+	if _, err := h.Vsctl(ctx, "--no-wait", "init"); err != nil {
+		return err
+	}
+	if err := h.StartVswitchd(ctx); err != nil {
+		return err
+	}
+	if h.lab.st.Config.Datapath == "system" {
+		return nil
+	}
+	if _, err := h.Vsctl(ctx, "add-br", "underlay", "--", "set", "bridge", "underlay", "datapath_type=netdev",
+		"fail_mode=standalone", "--", "add-port", "underlay", "eth0"); err != nil {
+		return h.process("ovs-vswitchd").failed(err)
+	}
+	return h.NS.Do(func() error {
+		return errors.Join(sysctl("net/ipv6/conf/underlay/disable_ipv6", "1"), addAddress("underlay", netip.PrefixFrom(h.Address, 24)))
+	})
+}
+
+func (h *Host) process(name string) *Process { return h.lab.Process(h.Name + "-" + name) }
+
+// Agent returns the host's netplugin process.
+func (h *Host) Agent() *Process { return h.process("netplugin") }
+
+// Vswitchd returns the host's ovs-vswitchd process.
+func (h *Host) Vswitchd() *Process { return h.process("ovs-vswitchd") }
+
+// StartOvsdb starts the host's ovsdb-server and waits until it answers.
+func (h *Host) StartOvsdb(ctx context.Context) error {
+	sock := strings.TrimPrefix(h.DB(), "unix:")
+	if err := os.Remove(sock); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	p, err := h.lab.start(h.NS, h.Name+"-ovsdb-server", h.Dir, h.ovsEnv(), "/usr/sbin/ovsdb-server",
+		filepath.Join(h.RunDir(), "conf.db"), "--remote=punix:"+sock, "--no-chdir", "-vconsole:info", "-vsyslog:off",
+		"--unixctl="+filepath.Join(h.RunDir(), "ovsdb-server.ctl"))
+	if err != nil {
+		return err
+	}
+	return p.ready(ctx, "OVSDB of "+h.Name, func(context.Context) error {
+		_, err := os.Stat(sock)
+		return err
+	})
+}
+
+// StartVswitchd starts the host's ovs-vswitchd and waits until it takes commands.
+func (h *Host) StartVswitchd(ctx context.Context) error {
+	ctl := filepath.Join(h.RunDir(), "ovs-vswitchd.ctl")
+	if err := os.Remove(ctl); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	p, err := h.lab.start(h.NS, h.Name+"-ovs-vswitchd", h.Dir, h.ovsEnv(), "/usr/sbin/ovs-vswitchd", h.DB(),
+		"--no-chdir", "-vconsole:info", "-vsyslog:off", "--unixctl="+ctl)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return p.ready(ctx, "ovs-vswitchd of "+h.Name, func(context.Context) error {
+		_, err := os.Stat(ctl)
+		return err
+	})
+}
+
+// LaunchAgent starts the host's netplugin and does not wait for it.
+func (h *Host) LaunchAgent(env ...string) (*Process, error) {
+	cfg := h.lab.st.Config
+	argv := []string{filepath.Join(cfg.BinDir, "netplugin"), "--host", h.Name,
+		"--ctrl-ip", h.Address.String(), "--vtep-ip", h.Address.String(), "--vlan-uplinks", "eth1",
+		"--etcd-endpoints", h.lab.etcdURL(), "--ovs-db", h.DB(), "--ovs-run-dir", h.RunDir(),
+		"--ovs-datapath", cfg.Datapath, "--state-dir", filepath.Join(h.Dir, "state"), "--cni-socket", h.CNISocket()}
+	env = append(append(h.ovsEnv(), cfg.AgentEnv...), env...)
+	return h.lab.start(h.NS, h.Name+"-netplugin", h.Dir, env, append(argv, cfg.AgentArgs...)...)
+}
+
+// StartAgent starts the host's netplugin, with extra environment (fault points),
+// and waits until CNI's STATUS says that it can add containers.
+func (h *Host) StartAgent(ctx context.Context, env ...string) error {
+	p, err := h.LaunchAgent(env...)
+	if err != nil {
+		return err
+	}
+	return h.WaitAgent(ctx, p)
+}
+
+// WaitAgent waits until CNI's STATUS says that the host can add containers.
+func (h *Host) WaitAgent(ctx context.Context, p *Process) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return p.ready(ctx, "netplugin on "+h.Name, h.Status)
+}
+
+// KillAgent ends netplugin at once, as a crash does.
+func (h *Host) KillAgent() error { return h.Agent().Kill() }
+
+// RestartAgent kills netplugin and starts it again.
+func (h *Host) RestartAgent(ctx context.Context, env ...string) error {
+	if err := h.KillAgent(); err != nil {
+		return err
+	}
+	return h.StartAgent(ctx, env...)
+}
+
+// RestartVswitchd kills ovs-vswitchd and starts it again; netplugin is not told.
+func (h *Host) RestartVswitchd(ctx context.Context) error {
+	if err := h.Vswitchd().Kill(); err != nil {
+		return err
+	}
+	return h.StartVswitchd(ctx)
+}
+
+// Pause stops a daemon without ending it (SIGSTOP).
+func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
+
+// Resume lets a paused daemon go on (SIGCONT).
+func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
+
+// Flows returns the OpenFlow flows of a bridge, for people and failure reports.
+func (h *Host) Flows(ctx context.Context, bridge string) (string, error) {
+	return h.Run(ctx, "ovs-ofctl", "-O", "OpenFlow15", "--names", "dump-flows", filepath.Join(h.RunDir(), bridge+".mgmt"))
+}
+
+func (h *Host) String() string { return fmt.Sprintf("%s (%s)", h.Name, h.Address) }

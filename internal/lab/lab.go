@@ -1,0 +1,338 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Config says what a lab consists of.
+type Config struct {
+	Name       string   `json:"name"`   // 1-12 lower-case letters and digits
+	Dir        string   `json:"dir"`    // state, logs, sockets; default BaseDir/Name
+	BinDir     string   `json:"binDir"` // netmaster, netplugin, netctl and contivk8s
+	Hosts      int      `json:"hosts"`
+	Embedded   bool     `json:"embedded,omitempty"` // netmaster's own etcd instead of an etcd process
+	Detach     bool     `json:"detach,omitempty"`   // processes outlive the one that builds the lab
+	MTU        int      `json:"mtu,omitempty"`      // of the underlay; default 1500
+	Datapath   string   `json:"datapath"`           // system or netdev; default: what the kernel has
+	MasterArgs []string `json:"masterArgs,omitempty"`
+	AgentArgs  []string `json:"agentArgs,omitempty"`
+	AgentEnv   []string `json:"agentEnv,omitempty"`
+	// Progress, if set, is told each finished step and how long it took.
+	Progress func(step string, took time.Duration) `json:"-"`
+}
+
+// Lab is a running cluster of simulated hosts. Its methods may be called in
+// parallel.
+type Lab struct {
+	Fabric *Namespace // the bridges between the hosts
+	Master *Namespace // netmaster and etcd
+	hosts  []*Host
+
+	mu      sync.Mutex
+	st      state
+	spaces  map[string]*Namespace // of containers
+	spawn   *spawner
+	closers []func()
+}
+
+// fill sets defaults and checks a configuration.
+func (c *Config) fill() error {
+	if err := checkName(c.Name); err != nil {
+		return err
+	}
+	if c.Hosts < 0 || c.Hosts > 200 {
+		return fmt.Errorf("hosts %d: must be between 0 and 200", c.Hosts)
+	}
+	if c.Dir == "" {
+		c.Dir = filepath.Join(BaseDir, c.Name)
+	}
+	if c.MTU == 0 {
+		c.MTU = 1500
+	}
+	if c.Datapath == "" {
+		c.Datapath = "netdev"
+		if _, err := os.Stat("/sys/module/openvswitch"); err == nil {
+			c.Datapath = "system"
+		}
+	}
+	return nil
+}
+
+// Missing lists what the machine lacks for a lab, one sentence each with the
+// Debian package that has it.
+func Missing(embedded bool) []string {
+	need := map[string]string{
+		"/usr/sbin/ovs-vswitchd": "openvswitch-switch", "/usr/sbin/ovsdb-server": "openvswitch-switch",
+		"/usr/bin/ovs-vsctl": "openvswitch-switch", "/usr/sbin/ip": "iproute2",
+	}
+	if !embedded {
+		need["/usr/bin/etcd"] = "etcd-server"
+	}
+	var out []string
+	for path, pkg := range need {
+		if _, err := os.Stat(path); err != nil {
+			out = append(out, path+" is missing: apt-get install "+pkg)
+		}
+	}
+	if os.Geteuid() != 0 {
+		out = append(out, "a lab needs root: network namespaces cannot be made by another user")
+	}
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		out = append(out, "/dev/net/tun is missing: Open vSwitch's userspace datapath needs the kernel's tun driver")
+	}
+	return out
+}
+
+// Up builds a lab and returns once every part of it answers. What a crashed
+// run under the same name left is removed first. On failure nothing remains
+// but the logs, whose last lines are in the error.
+func Up(ctx context.Context, cfg Config) (*Lab, error) {
+	if err := cfg.fill(); err != nil {
+		return nil, err
+	}
+	if m := Missing(cfg.Embedded); len(m) > 0 {
+		return nil, fmt.Errorf("build lab %s: %s", cfg.Name, m[0])
+	}
+	if st, err := readState(cfg.Dir); err == nil && (st.ownerAlive() || st.Ready && st.Config.Detach) {
+		return nil, fmt.Errorf("build lab %s: it is running already; end it with contivlab down", cfg.Name)
+	}
+	if err := Remove(cfg.Name, cfg.Dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	l := &Lab{
+		st:     state{Config: cfg, Owner: os.Getpid(), Processes: map[string]*Process{}, Containers: map[string]*Attachment{}},
+		spaces: map[string]*Namespace{}, spawn: newSpawner(),
+	}
+	if err := l.save(); err != nil {
+		return nil, err
+	}
+	if err := l.build(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("build lab %s: %w", cfg.Name, err), l.Down())
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.st.Ready = true
+	return l, l.save()
+}
+
+// step runs one part of the building and reports it.
+func (l *Lab) step(what string, f func() error) error {
+	start := time.Now()
+	err := f()
+	if err == nil && l.st.Config.Progress != nil {
+		l.st.Config.Progress(what, time.Since(start))
+	}
+	return err
+}
+
+func (l *Lab) build(ctx context.Context) error {
+	if err := l.step("network of namespaces", l.wire); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if !l.st.Config.Embedded {
+			if err := l.step("etcd", func() error { return l.StartEtcd(ctx) }); err != nil {
+				return err
+			}
+		}
+		return l.step("netmaster", func() error { return l.StartMaster(ctx) })
+	})
+	for _, h := range l.hosts {
+		g.Go(func() error {
+			if err := l.step("Open vSwitch on "+h.Name, func() error { return h.startSwitch(ctx) }); err != nil {
+				return err
+			}
+			return l.step("netplugin on "+h.Name, func() error { return h.StartAgent(ctx) })
+		})
+	}
+	return g.Wait()
+}
+
+// wire makes the namespaces, the underlay and the VLAN trunk.
+func (l *Lab) wire() (err error) {
+	cfg := l.st.Config
+	p := prefix(cfg.Name)
+	if l.Fabric, err = newNamespace(p + "fabric"); err != nil {
+		return err
+	}
+	if l.Master, err = newNamespace(p + "master"); err != nil {
+		return err
+	}
+	for i := 1; i <= cfg.Hosts; i++ {
+		h := &Host{lab: l, Name: fmt.Sprintf("h%d", i), Address: cfg.address(firstHost + i - 1).Addr()}
+		h.Dir = filepath.Join(cfg.Dir, h.Name)
+		if err := os.MkdirAll(h.Dir, 0o755); err != nil {
+			return err
+		}
+		if h.NS, err = newNamespace(p + h.Name); err != nil {
+			return err
+		}
+		l.hosts = append(l.hosts, h)
+	}
+	err = l.Fabric.Do(func() error {
+		for path, v := range map[string]string{
+			"net/ipv6/conf/all/disable_ipv6": "1", "net/ipv6/conf/default/disable_ipv6": "1",
+			"net/bridge/bridge-nf-call-iptables": "0", "net/bridge/bridge-nf-call-ip6tables": "0",
+		} {
+			if err := sysctl(path, v); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(addBridge("underlay", cfg.MTU), addBridge("trunk", cfg.MTU)); err != nil {
+			return err
+		}
+		if err := plug("underlay", "master", cfg.MTU, l.Master, "eth0"); err != nil {
+			return err
+		}
+		for _, h := range l.hosts {
+			if err := errors.Join(plug("underlay", h.Name, cfg.MTU, h.NS, "eth0"), plug("trunk", h.Name+"v", cfg.MTU, h.NS, "eth1")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = l.Master.Do(func() error { return errors.Join(addAddress("eth0", cfg.address(masterHost)), txChecksumOff("eth0")) })
+	for _, h := range l.hosts {
+		err = errors.Join(err, h.NS.Do(h.wire))
+	}
+	return err
+}
+
+// Open returns a lab that another process built and left running.
+func Open(name string) (*Lab, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	st, err := readState(filepath.Join(BaseDir, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("open lab %s: there is none; contivlab up makes one", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !st.Ready {
+		return nil, fmt.Errorf("open lab %s: it is being built, or its building was killed; contivlab down removes it", name)
+	}
+	l := &Lab{st: st, spaces: map[string]*Namespace{}, spawn: newSpawner()}
+	p := prefix(name)
+	var errs [2]error
+	l.Fabric, errs[0] = openNamespace(p + "fabric")
+	l.Master, errs[1] = openNamespace(p + "master")
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	for i := 1; i <= st.Config.Hosts; i++ {
+		h := &Host{lab: l, Name: fmt.Sprintf("h%d", i), Address: st.Config.address(firstHost + i - 1).Addr()}
+		h.Dir = filepath.Join(st.Config.Dir, h.Name)
+		if h.NS, err = openNamespace(p + h.Name); err != nil {
+			return nil, err
+		}
+		l.hosts = append(l.hosts, h)
+	}
+	for c := range st.Containers {
+		if l.spaces[c], err = openNamespace(l.containerSpace(c)); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// Close gives up the handle to a lab and leaves the lab running, if its
+// processes were started detached.
+func (l *Lab) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.closers {
+		c()
+	}
+	l.closers = nil
+	for _, n := range l.spaces {
+		n.close()
+	}
+	for _, h := range l.hosts {
+		h.NS.close()
+	}
+	l.Fabric.close()
+	l.Master.close()
+	l.spawn.close()
+}
+
+// Down ends every process of the lab and removes everything it made.
+func (l *Lab) Down() error {
+	l.stopAll()
+	l.Close()
+	return Remove(l.st.Config.Name, l.st.Config.Dir)
+}
+
+// stopAll asks all processes to end, in parallel; Remove kills what stays.
+func (l *Lab) stopAll() {
+	l.mu.Lock()
+	var g errgroup.Group
+	for _, p := range l.st.Processes {
+		g.Go(func() error { return p.Stop(grace) })
+	}
+	l.mu.Unlock()
+	_ = g.Wait() // Remove looks again and reports
+}
+
+// Config returns the configuration with defaults filled in.
+func (l *Lab) Config() Config { return l.st.Config }
+
+// Hosts returns the simulated hosts in order: h1, h2, ...
+func (l *Lab) Hosts() []*Host { return l.hosts }
+
+// Host returns the host of that name.
+func (l *Lab) Host(name string) (*Host, error) {
+	for _, h := range l.hosts {
+		if h.Name == name {
+			return h, nil
+		}
+	}
+	return nil, fmt.Errorf("host %q: the lab has h1 to h%d", name, len(l.hosts))
+}
+
+// Process returns a daemon by name: etcd, netmaster, h1-netplugin,
+// h1-ovs-vswitchd, h1-ovsdb-server, ...; nil when it was never started.
+func (l *Lab) Process(name string) *Process {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.st.Processes[name]
+}
+
+// Processes returns all daemons by name.
+func (l *Lab) Processes() map[string]*Process {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make(map[string]*Process, len(l.st.Processes))
+	for n, p := range l.st.Processes {
+		out[n] = p
+	}
+	return out
+}
+
+// start starts a daemon and writes it down.
+func (l *Lab) start(ns *Namespace, name, dir string, env []string, argv ...string) (*Process, error) {
+	p, err := l.spawn.start(ns, name, dir, env, argv, l.st.Config.Detach)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.st.Processes[name] = p
+	return p, l.save()
+}

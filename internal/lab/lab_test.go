@@ -1,0 +1,191 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+)
+
+// need skips a test that the machine cannot run, or fails it where everything
+// must run.
+func need(t *testing.T) {
+	t.Helper()
+	if m := Missing(false); len(m) > 0 {
+		if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
+			t.Fatal(strings.Join(m, "; "))
+		}
+		t.Skip(strings.Join(m, "; "))
+	}
+}
+
+// bare builds a lab's network and switches, without netmaster and netplugin.
+func bare(t *testing.T, name string, hosts int) *Lab {
+	t.Helper()
+	need(t)
+	cfg := Config{Name: name, Hosts: hosts, Progress: func(s string, d time.Duration) { t.Logf("%s: %v", s, d.Round(time.Millisecond)) }}
+	if err := cfg.fill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Remove(name, cfg.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l := &Lab{
+		st:     state{Config: cfg, Owner: os.Getpid(), Processes: map[string]*Process{}, Containers: map[string]*Attachment{}},
+		spaces: map[string]*Namespace{}, spawn: newSpawner(),
+	}
+	t.Cleanup(func() {
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := l.step("network", l.wire); err != nil {
+		t.Fatal(err)
+	}
+	g, ctx := errgroup.WithContext(t.Context())
+	for _, h := range l.hosts {
+		g.Go(func() error { return l.step("switch of "+h.Name, func() error { return h.startSwitch(ctx) }) })
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestUnderlay checks that what a data plane needs of the lab works: VXLAN
+// between hosts, tagged frames over the trunk, TCP and ICMP through both, and
+// that Down leaves nothing.
+func TestUnderlay(t *testing.T) {
+	l := bare(t, "blab", 2)
+	for i, h := range l.Hosts() {
+		peer := l.Hosts()[1-i]
+		br := []string{"add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=" + l.Config().Datapath,
+			"--", "add-port", "br0", "vx", "--", "set", "interface", "vx", "type=vxlan", "options:remote_ip=" + peer.Address.String(),
+			"--", "add-br", "br1", "--", "set", "bridge", "br1", "datapath_type=" + l.Config().Datapath, "--", "add-port", "br1", "eth1",
+			"--", "add-port", "br1", "tagged", "tag=7", "--", "set", "interface", "tagged", "type=internal"}
+		if _, err := h.Vsctl(t.Context(), br...); err != nil {
+			t.Fatal(err)
+		}
+		err := h.NS.Do(func() error {
+			return errors.Join(addAddress("br0", netip.MustParsePrefix(fmt.Sprintf("10.1.1.%d/24", i+1))),
+				addAddress("tagged", netip.MustParsePrefix(fmt.Sprintf("10.1.2.%d/24", i+1))))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.spaces["h2"] = l.Hosts()[1].NS
+	if _, err := l.Serve("h2", "tcp/80", "udp/53"); err != nil {
+		t.Fatal(err)
+	}
+	from := l.Hosts()[0].NS
+	for _, net := range []string{"10.250.0.12", "10.1.1.2", "10.1.2.2"} {
+		for _, tg := range []Target{{"icmp", netip.MustParseAddr(net), 0}, {"tcp", netip.MustParseAddr(net), 80},
+			{"udp", netip.MustParseAddr(net), 53}, {"tcp", netip.MustParseAddr(net), 81}, {"udp", netip.MustParseAddr(net), 54}} {
+			want := OK
+			if tg.Port == 81 || tg.Port == 54 {
+				want = Refused
+			}
+			a := from.Probe(t.Context(), tg, 3*time.Second)
+			if a.Verdict != want || a.Err != nil {
+				t.Errorf("%s: %s, want %s", tg, a, want)
+			}
+			if want == OK && tg.Port != 0 && a.From != "h2" {
+				t.Errorf("%s: answered by %q, want h2", tg, a.From)
+			}
+		}
+	}
+	if a := from.Probe(t.Context(), Target{"tcp", netip.MustParseAddr("10.1.1.9"), 80}, 100*time.Millisecond); a.Verdict != Denied {
+		t.Errorf("an address nobody has: %s, want denied", a)
+	}
+	if err := l.Down(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := namespacesWith(prefix("blab")); err != nil || len(left) > 0 {
+		t.Errorf("namespaces left: %v, %v", left, err)
+	}
+	if _, err := os.Stat(filepath.Join(BaseDir, "blab")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("directory left: %v", err)
+	}
+}
+
+// TestEtcd checks that etcd starts, keeps its data over a kill, and that a
+// daemon which cannot start is reported with the end of its log.
+func TestEtcd(t *testing.T) {
+	l := bare(t, "betcd", 0)
+	if err := l.StartEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	put := func(args ...string) string {
+		c := l.Master.Command(t.Context(), "etcdctl", args...)
+		c.Env = append(os.Environ(), "ETCDCTL_API=3")
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	put("put", "a", "1")
+	if err := l.Process("etcd").Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.StartEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("a\n1\n", put("get", "a")); diff != "" {
+		t.Errorf("after a kill (-want +got):\n%s", diff)
+	}
+	p, err := l.start(l.Master, "broken", l.Config().Dir, nil, "sh", "-c", "echo no such disk >&2; exit 3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.ready(t.Context(), "broken", func(context.Context) error { return errors.New("not yet") })
+	if err == nil || !strings.Contains(err.Error(), "no such disk") || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("a daemon that ends: %v, want its exit status and the end of its log", err)
+	}
+}
+
+// TestRemoveAfterCrash checks that what a killed builder left goes away by name
+// alone: its processes, whose state was never written, and its namespaces.
+func TestRemoveAfterCrash(t *testing.T) {
+	need(t)
+	ns, err := newNamespace(prefix("bcrash") + "h1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.close()
+	c := ns.Command(t.Context(), "sleep", "600")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := List()
+	if err != nil || !strings.Contains(strings.Join(names, " "), "bcrash") {
+		t.Fatalf("List() = %v, %v, want bcrash among them", names, err)
+	}
+	if err := Remove("bcrash", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the process inside: %v, want killed", err)
+	}
+	if left, err := namespacesWith(prefix("bcrash")); err != nil || len(left) > 0 {
+		t.Errorf("namespaces left: %v, %v", left, err)
+	}
+	if err := Remove("bcrash", ""); err != nil {
+		t.Errorf("removing what is gone: %v", err)
+	}
+	if err := Remove("b-crash", ""); err == nil {
+		t.Error("a name with a hyphen was accepted")
+	}
+}

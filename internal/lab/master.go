@@ -1,0 +1,114 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// startTimeout bounds how long a daemon may take until it answers; the machine
+// may be busy.
+const startTimeout = 60 * time.Second
+
+// MasterURL is netmaster's address inside the lab.
+func (l *Lab) MasterURL() string {
+	return fmt.Sprintf("http://%s:9999", l.st.Config.address(masterHost).Addr())
+}
+
+// etcdURL is etcd's address inside the lab.
+func (l *Lab) etcdURL() string {
+	return fmt.Sprintf("http://%s:2379", l.st.Config.address(masterHost).Addr())
+}
+
+// HTTP returns a client whose connections start inside the namespace.
+func (n *Namespace) HTTP() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: n.Dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 10 * time.Second}}
+}
+
+// get fetches a URL inside a namespace; only 200 is success.
+func (n *Namespace) get(ctx context.Context, url string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	c := n.HTTP()
+	defer c.CloseIdleConnections()
+	resp, err := c.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %s: %s", url, resp.Status, strings.TrimSpace(string(b)))
+	}
+	return b, err
+}
+
+// StartEtcd starts the etcd process in the master's namespace and waits until
+// it is healthy. Its data outlives a restart.
+func (l *Lab) StartEtcd(ctx context.Context) error {
+	dir := filepath.Join(l.st.Config.Dir, "master")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	p, err := l.start(l.Master, "etcd", dir, nil, "/usr/bin/etcd", "--name", "lab",
+		"--data-dir", filepath.Join(dir, "etcd"), "--log-level", "warn", "--logger", "zap",
+		"--listen-client-urls", "http://127.0.0.1:2379,"+l.etcdURL(), "--advertise-client-urls", l.etcdURL(),
+		"--listen-peer-urls", "http://127.0.0.1:2380", "--initial-advertise-peer-urls", "http://127.0.0.1:2380",
+		"--initial-cluster", "lab=http://127.0.0.1:2380")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return p.ready(ctx, "etcd to be healthy", func(ctx context.Context) error {
+		b, err := l.Master.get(ctx, "http://127.0.0.1:2379/health")
+		if err == nil && !strings.Contains(string(b), `"true"`) {
+			err = fmt.Errorf("it says %s", b)
+		}
+		return err
+	})
+}
+
+// StartMaster starts netmaster and waits until it serves the tenants, which
+// needs the store.
+func (l *Lab) StartMaster(ctx context.Context, env ...string) error {
+	dir := filepath.Join(l.st.Config.Dir, "master")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	addr := l.st.Config.address(masterHost).Addr().String()
+	argv := []string{filepath.Join(l.st.Config.BinDir, "netmaster"),
+		"--external-address", "0.0.0.0:9999", "--internal-address", net.JoinHostPort(addr, "9001")}
+	if l.st.Config.Embedded {
+		argv = append(argv, "--data-dir", filepath.Join(dir, "data"), "--etcd-listen", "http://127.0.0.1:2379,"+l.etcdURL())
+	} else {
+		argv = append(argv, "--etcd-endpoints", l.etcdURL())
+	}
+	p, err := l.start(l.Master, "netmaster", dir, env, append(argv, l.st.Config.MasterArgs...)...)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return p.ready(ctx, "netmaster to serve its API", func(ctx context.Context) error {
+		_, err := l.Master.get(ctx, l.MasterURL()+"/api/v1/tenants/")
+		return err
+	})
+}
+
+// Netctl runs netctl in the master's namespace and returns what it prints.
+func (l *Lab) Netctl(ctx context.Context, args ...string) (string, error) {
+	argv := append([]string{"--netmaster", l.MasterURL()}, args...)
+	out, err := l.Master.Command(ctx, filepath.Join(l.st.Config.BinDir, "netctl"), argv...).CombinedOutput()
+	return string(out), err
+}

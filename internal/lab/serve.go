@@ -1,0 +1,115 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Serve answers probes inside a container on the given ports ("tcp/80",
+// "udp/53"; both families) with the container's name, until the lab is closed
+// or stop is called.
+func (l *Lab) Serve(container string, ports ...string) (stop func(), err error) {
+	ns, err := l.Space(container)
+	if err != nil {
+		return nil, err
+	}
+	var closers []func() error
+	var wg sync.WaitGroup
+	stop = sync.OnceFunc(func() {
+		for _, c := range closers {
+			_ = c() // the listener's loop ends either way
+		}
+		wg.Wait()
+	})
+	for _, p := range ports {
+		proto, port, ok := strings.Cut(p, "/")
+		n, e := strconv.ParseUint(port, 10, 16)
+		if !ok || e != nil || proto != "tcp" && proto != "udp" {
+			stop()
+			return nil, fmt.Errorf("port %q: must be tcp/N or udp/N with N between 1 and 65535", p)
+		}
+		addr := ":" + strconv.FormatUint(n, 10)
+		err = ns.Do(func() error {
+			var lc net.ListenConfig
+			if proto == "tcp" {
+				ln, err := lc.Listen(context.Background(), "tcp", "[::]"+addr)
+				if err == nil {
+					closers = append(closers, ln.Close)
+					wg.Go(func() { answerTCP(ln, container) })
+				}
+				return err
+			}
+			pc, err := lc.ListenPacket(context.Background(), "udp", "[::]"+addr)
+			if err == nil {
+				closers = append(closers, pc.Close)
+				wg.Go(func() { answerUDP(pc, container) })
+			}
+			return err
+		})
+		if err != nil {
+			stop()
+			return nil, fmt.Errorf("listen on %s in %s: %w", p, container, err)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closers = append(l.closers, stop)
+	return stop, nil
+}
+
+// answerTCP answers each line of each connection with the name.
+func answerTCP(ln net.Listener, name string) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	open := map[net.Conn]bool{}
+	for {
+		c, err := ln.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			break
+		}
+		if err != nil {
+			continue
+		}
+		mu.Lock()
+		open[c] = true
+		mu.Unlock()
+		wg.Go(func() {
+			lines := bufio.NewScanner(c)
+			for lines.Scan() {
+				if _, err := fmt.Fprintln(c, name); err != nil {
+					break
+				}
+			}
+			mu.Lock()
+			delete(open, c)
+			mu.Unlock()
+			c.Close()
+		})
+	}
+	mu.Lock()
+	for c := range open {
+		c.Close()
+	}
+	mu.Unlock()
+	wg.Wait()
+}
+
+// answerUDP answers each datagram with the name.
+func answerUDP(pc net.PacketConn, name string) {
+	buf := make([]byte, 2048)
+	for {
+		_, from, err := pc.ReadFrom(buf)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil {
+			_, _ = pc.WriteTo([]byte(name+"\n"), from) // lost like any datagram
+		}
+	}
+}
