@@ -1,0 +1,29 @@
+// Command netctl steers Contiv from the command line; see internal/cli.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/cli"
+	"github.com/contiv/netplugin/v2/internal/daemon"
+)
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	build := daemon.Build()
+	return cli.Run(ctx, cli.Env{
+		Stdout: os.Stdout,
+		Stderr: os.Stderr,
+		Getenv: os.Getenv,
+		Build:  api.Version{Version: build.Version, GitCommit: build.Commit, BuildTime: build.Time},
+	}, os.Args[1:])
+}

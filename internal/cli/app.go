@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// DefaultNetmaster is asked when neither --netmaster nor NETMASTER names one.
+const DefaultNetmaster = "http://netmaster:9999"
+
+// Env is what a run of netctl needs from its process.
+type Env struct {
+	Stdout io.Writer
+	Stderr io.Writer
+	Getenv func(string) string
+	Build  api.Version // of netctl itself
+}
+
+// globals are the options that every command takes.
+type globals struct {
+	netmaster string
+	insecure  bool
+	timeout   time.Duration
+}
+
+// factory gives commands their surroundings; the client is made when first
+// asked for, since only then all flags are known.
+type factory struct {
+	out     io.Writer
+	build   api.Version
+	globals *globals
+	connect func(globals) (*api.Client, error)
+	made    *api.Client
+}
+
+func (f *factory) client() (*api.Client, error) {
+	if f.made == nil {
+		c, err := f.connect(*f.globals)
+		if err != nil {
+			return nil, usageErrorf("--netmaster: %v", err)
+		}
+		f.made = c
+	}
+	return f.made, nil
+}
+
+func connect(g globals) (*api.Client, error) {
+	opts := []api.Option{api.WithTimeout(g.timeout)}
+	if g.insecure {
+		opts = append(opts, api.WithInsecureTLS())
+	}
+	return api.NewClient(g.netmaster, opts...)
+}
+
+// Run executes one command line (args without the program's name) and returns
+// the process's exit code.
+func Run(ctx context.Context, env Env, args []string) int {
+	g := &globals{netmaster: DefaultNetmaster, timeout: api.DefaultTimeout}
+	f := &factory{out: env.Stdout, build: env.Build, globals: g, connect: connect}
+	root := newRoot(f)
+	inv, err := g.fromEnv(env.Getenv)
+	if err == nil {
+		inv, err = root.resolve(args)
+	}
+	if err == nil {
+		err = inv.execute(ctx, env.Stdout)
+	}
+	if f.made != nil {
+		f.made.Close()
+	}
+	if err != nil {
+		report(env.Stderr, inv.path, err)
+	}
+	return exitCode(err)
+}
+
+// fromEnv takes NETMASTER and INSECURE; flags read later override them.
+func (g *globals) fromEnv(getenv func(string) string) (invocation, error) {
+	if v := getenv("NETMASTER"); v != "" {
+		g.netmaster = v
+	}
+	if v := getenv("INSECURE"); v != "" {
+		b, err := strconv.ParseBool(v)
+		if err != nil {
+			return invocation{path: "netctl"}, usageErrorf("environment variable INSECURE %q: must be true or false", v)
+		}
+		g.insecure = b
+	}
+	return invocation{}, nil
+}
+
+func (g *globals) bind(fs *flagSet) {
+	fs.stringVar(&g.netmaster, "netmaster", "URL", "netmaster's URL, or several separated by commas [$NETMASTER]")
+	fs.boolVar(&g.insecure, "insecure", "do not verify the server's certificate [$INSECURE]")
+	fs.durationVar(&g.timeout, "timeout", "give up on a request after this time")
+}
+
+func newRoot(f *factory) *command {
+	return &command{
+		name:  "netctl",
+		short: "Steers Contiv: tenants, networks, endpoint groups and policies, through netmaster.",
+		examples: []string{
+			"netctl tenant create blue",
+			"netctl network create -tenant blue -subnet 10.1.1.0/24 -gateway 10.1.1.254 backend",
+			"netctl policy create -tenant blue web-in",
+			"netctl policy rule-add -tenant blue -direction in -protocol tcp -port 80 -action allow web-in 1",
+			"netctl group create -tenant blue -policy web-in backend web",
+			"netctl --netmaster http://10.0.0.1:9999 network ls --all",
+		},
+		subs: []*command{
+			newEndpoint(f),
+			newGlobal(f),
+			newGroup(f),
+			newNetwork(f),
+			newPolicy(f),
+			newTenant(f),
+			newVersion(f, nil),
+		},
+		globals: f.globals,
+		version: func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "netctl %s\n", orUnknown(f.build.Version))
+			return err
+		},
+	}
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
+
+func report(w io.Writer, path string, err error) {
+	fmt.Fprintf(w, "netctl: %s\n", message(err))
+	if _, ok := errors.AsType[*usageError](err); ok {
+		fmt.Fprintf(w, "See '%s --help'.\n", path)
+	}
+}

@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// command is a node of the command tree: either a group of commands (subs) or
+// something to run.
+type command struct {
+	name     string
+	aliases  []string
+	short    string   // one sentence
+	examples []string // whole command lines
+	args     []string // positional arguments, all required, as in help
+	subs     []*command
+	globals  *globals                // set on the root only
+	version  func(w io.Writer) error // set on the root only: --version
+
+	flags flagSet
+	// run gets the positional arguments, exactly as many as args.
+	run func(ctx context.Context, args []string) error
+}
+
+// invocation is a command line taken apart: what to do, under which name.
+type invocation struct {
+	path    string // for messages: "netctl network create"
+	execute func(ctx context.Context, stdout io.Writer) error
+}
+
+func (c *command) find(name string) *command {
+	for _, s := range c.subs {
+		if s.name == name || slices.Contains(s.aliases, name) {
+			return s
+		}
+	}
+	return nil
+}
+
+// resolve finds the command that args name and parses its flags.
+func (c *command) resolve(args []string) (invocation, error) {
+	return c.resolveAt(c.name, args, c.globals, c.version)
+}
+
+// resolveAt goes down the tree: a group of commands looks for the next name, a
+// command proper takes the rest.
+func (c *command) resolveAt(path string, args []string, g *globals, version func(io.Writer) error) (invocation, error) {
+	inv := invocation{path: path}
+	var help, showVersion bool
+	fs := c.allFlags(g, &help)
+	if version != nil {
+		fs.boolVar(&showVersion, "version, v", "print netctl's version").general = true
+	}
+	for c.subs != nil && len(args) > 0 {
+		if isFlag(args[0]) {
+			var err error
+			if args, err = fs.one(args); err != nil {
+				return inv, err
+			}
+			continue
+		}
+		if args[0] == "help" || args[0] == "h" {
+			return c.resolveHelp(path, args[1:], g)
+		}
+		sub := c.find(args[0])
+		if sub == nil {
+			return inv, c.unknown(path, args[0])
+		}
+		return sub.resolveAt(path+" "+sub.name, args[1:], g, nil)
+	}
+	positional, err := fs.parse(args)
+	if err != nil {
+		return inv, err
+	}
+	switch {
+	case showVersion:
+		inv.execute = func(_ context.Context, w io.Writer) error { return version(w) }
+	case help || c.subs != nil:
+		inv.execute = func(_ context.Context, w io.Writer) error { return c.help(w, path, fs) }
+	default:
+		if err := c.checkArgs(positional); err != nil {
+			return inv, err
+		}
+		inv.execute = func(ctx context.Context, _ io.Writer) error { return c.run(ctx, positional) }
+	}
+	return inv, nil
+}
+
+// resolveHelp answers "help network create": the help of what the names lead to.
+func (c *command) resolveHelp(path string, names []string, g *globals) (invocation, error) {
+	for _, name := range names {
+		sub := c.find(name)
+		if sub == nil {
+			return invocation{path: path}, c.unknown(path, name)
+		}
+		c, path = sub, path+" "+sub.name
+	}
+	return invocation{path, func(_ context.Context, w io.Writer) error {
+		return c.help(w, path, c.allFlags(g, new(bool)))
+	}}, nil
+}
+
+// allFlags returns the command's own flags and those that every command takes.
+func (c *command) allFlags(g *globals, help *bool) *flagSet {
+	general := &flagSet{}
+	g.bind(general)
+	general.boolVar(help, "help, h", "show this help")
+	for _, d := range general.defs {
+		d.general = true
+	}
+	return &flagSet{defs: append(slices.Clone(c.flags.defs), general.defs...)}
+}
+
+func (c *command) checkArgs(positional []string) error {
+	for i, name := range c.args {
+		if i >= len(positional) {
+			return usageErrorf("%s is missing", name)
+		}
+		if positional[i] == "" {
+			return usageErrorf("%s must not be empty", name)
+		}
+	}
+	if len(positional) > len(c.args) {
+		return usageErrorf("unexpected argument %q", positional[len(c.args)])
+	}
+	return nil
+}
+
+func (c *command) unknown(path, name string) error {
+	var names []string
+	for _, s := range c.subs {
+		names = append(append(names, s.name), s.aliases...)
+	}
+	if near := nearest(name, names); near != "" {
+		return usageErrorf("unknown command %q; did you mean '%s %s'?", name, path, near)
+	}
+	return usageErrorf("unknown command %q", name)
+}
+
+// help writes the command's help, examples first.
+func (c *command) help(w io.Writer, path string, fs *flagSet) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\nExamples:\n", c.short)
+	for _, e := range c.examples {
+		fmt.Fprintf(&b, "  %s\n", e)
+	}
+	usage := path
+	if c.subs != nil {
+		usage += " COMMAND"
+	}
+	usage += " [flags]"
+	for _, a := range c.args {
+		usage += " " + a
+	}
+	fmt.Fprintf(&b, "\nUsage:\n  %s\n", usage)
+	if c.aliases != nil {
+		fmt.Fprintf(&b, "\nAlso known as: %s\n", strings.Join(c.aliases, ", "))
+	}
+	tw := tabwriter.NewWriter(&b, 0, 2, 2, ' ', 0)
+	if c.subs != nil {
+		fmt.Fprint(tw, "\nCommands:\n")
+		for _, s := range c.subs {
+			fmt.Fprintf(tw, "  %s\t%s\n", strings.Join(append([]string{s.name}, s.aliases...), ", "), s.short)
+		}
+	}
+	for _, general := range []bool{false, true} {
+		title := "\nFlags:\n"
+		if general {
+			title = "\nGlobal flags:\n"
+		}
+		for _, d := range fs.defs {
+			if d.general == general {
+				fmt.Fprintf(tw, "%s  %s\t%s\n", title, d.label(), d.help())
+				title = ""
+			}
+		}
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if c.globals != nil {
+		b.WriteString("\nA long flag may be written with one dash (-subnet 10.1.1.0/24). Flags may stand before or after arguments.\n" +
+			"Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not found, 4 conflict or in use, 5 netmaster unavailable.\n" +
+			"'netctl COMMAND --help' tells more of a command.\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// Exit codes of netctl; scripts rely on them.
+const (
+	ExitOK          = 0
+	ExitFailure     = 1 // the request was refused (bad value) or failed otherwise
+	ExitUsage       = 2 // the command line is wrong; nothing was sent
+	ExitNotFound    = 3 // an object that the command names does not exist
+	ExitConflict    = 4 // in use, immutable, taken, exhausted
+	ExitUnavailable = 5 // no netmaster answers, or its store is away: try again later
+)
+
+// usageError is a wrong command line.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+func usageErrorf(format string, args ...any) error {
+	return &usageError{fmt.Sprintf(format, args...)}
+}
+
+func exitCode(err error) int {
+	switch _, usage := errors.AsType[*usageError](err); {
+	case err == nil:
+		return ExitOK
+	case usage:
+		return ExitUsage
+	case api.IsNotFound(err):
+		return ExitNotFound
+	case api.IsConflict(err):
+		return ExitConflict
+	case api.IsUnavailable(err), errors.Is(err, context.DeadlineExceeded):
+		return ExitUnavailable
+	}
+	return ExitFailure
+}
+
+// message is what a person reads about err.
+func message(err error) string {
+	if u, ok := errors.AsType[*api.UnreachableError](err); ok {
+		return fmt.Sprintf("no netmaster answers at %s (%v); start one there, or name another with --netmaster URL or the environment variable NETMASTER",
+			strings.Join(u.URLs, ", "), u.Err)
+	}
+	if errors.Is(err, context.Canceled) {
+		return "interrupted"
+	}
+	return err.Error()
+}

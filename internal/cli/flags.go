@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// flagSet parses the flags of one command the way 1.x did: a name takes one
+// dash or two, its value follows as the next argument or after "=", and flags
+// may stand before, between and after positional arguments. "--" ends flags.
+type flagSet struct {
+	defs []*flagDef
+}
+
+type flagDef struct {
+	names   []string // long name first
+	value   string   // placeholder in help; empty: a switch
+	usage   string
+	def     string // shown in help; empty: none
+	set     func(string) error
+	general bool // one of the options that every command takes
+}
+
+func (s *flagSet) add(names, value, usage, def string, set func(string) error) *flagDef {
+	d := &flagDef{value: value, usage: usage, def: def, set: set}
+	for n := range strings.SplitSeq(names, ",") {
+		d.names = append(d.names, strings.TrimSpace(n))
+	}
+	s.defs = append(s.defs, d)
+	return d
+}
+
+// stringVar takes names as "long, short"; the default is what *p holds.
+func (s *flagSet) stringVar(p *string, names, value, usage string) *flagDef {
+	return s.add(names, value, usage, *p, func(v string) error {
+		*p = v
+		return nil
+	})
+}
+
+func (s *flagSet) intVar(p *int, names, value, usage string) *flagDef {
+	def := strconv.Itoa(*p)
+	return s.add(names, value, usage, def, func(v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			return usageErrorf("must be a whole number")
+		}
+		*p = n
+		return nil
+	})
+}
+
+func (s *flagSet) boolVar(p *bool, names, usage string) *flagDef {
+	return s.add(names, "", usage, "", func(v string) error {
+		b, err := strconv.ParseBool(v)
+		if err != nil {
+			return usageErrorf("must be true or false")
+		}
+		*p = b
+		return nil
+	})
+}
+
+func (s *flagSet) durationVar(p *time.Duration, names, usage string) *flagDef {
+	return s.add(names, "TIME", usage, p.String(), func(v string) error {
+		d, err := time.ParseDuration(v)
+		if err != nil || d <= 0 {
+			return usageErrorf("must be a time above zero such as 5s or 1m30s")
+		}
+		*p = d
+		return nil
+	})
+}
+
+// listVar may be repeated; a value may also hold several, separated by commas.
+func (s *flagSet) listVar(p *[]string, names, value, usage string) *flagDef {
+	return s.add(names, value, usage+" (may be repeated)", "", func(v string) error {
+		for item := range strings.SplitSeq(v, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				*p = append(*p, item)
+			}
+		}
+		return nil
+	})
+}
+
+func (s *flagSet) lookup(name string) *flagDef {
+	for _, d := range s.defs {
+		for _, n := range d.names {
+			if n == name {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+// isFlag tells whether an argument is a flag; a lone dash is not.
+func isFlag(arg string) bool { return len(arg) > 1 && arg[0] == '-' }
+
+// one takes the flag at args[0], with its value, and returns what follows.
+func (s *flagSet) one(args []string) (rest []string, err error) {
+	arg, rest := args[0], args[1:]
+	name, value, hasValue := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
+	d := s.lookup(name)
+	switch {
+	case d == nil:
+		return nil, s.unknown(arg, name)
+	case d.value == "" && !hasValue:
+		value = "true"
+	case !hasValue && len(rest) == 0:
+		return nil, usageErrorf("flag --%s needs a value: %s", d.names[0], d.value)
+	case !hasValue:
+		value, rest = rest[0], rest[1:]
+	}
+	if err := d.set(value); err != nil {
+		return nil, usageErrorf("flag --%s %q: %v", d.names[0], value, err)
+	}
+	return rest, nil
+}
+
+func (s *flagSet) unknown(arg, name string) error {
+	var long []string
+	for _, d := range s.defs {
+		long = append(long, d.names[0])
+	}
+	if near := nearest(name, long); near != "" {
+		return usageErrorf("unknown flag %s; did you mean --%s?", dashes(arg, name), near)
+	}
+	return usageErrorf("unknown flag %s", dashes(arg, name))
+}
+
+// dashes returns the flag as it was written, without its value.
+func dashes(arg, name string) string { return arg[:strings.Index(arg, name)+len(name)] }
+
+// parse takes all flags out of args and returns the positional arguments.
+func (s *flagSet) parse(args []string) (positional []string, err error) {
+	for len(args) > 0 {
+		switch {
+		case args[0] == "--":
+			return append(positional, args[1:]...), nil
+		case isFlag(args[0]):
+			if args, err = s.one(args); err != nil {
+				return nil, err
+			}
+		default:
+			positional = append(positional, args[0])
+			args = args[1:]
+		}
+	}
+	return positional, nil
+}
+
+// label is the flag's left column in help: "-t, --tenant TENANT".
+func (d *flagDef) label() string {
+	var short, long []string
+	for _, n := range d.names {
+		if len(n) == 1 {
+			short = append(short, "-"+n)
+		} else {
+			long = append(long, "--"+n)
+		}
+	}
+	if short == nil {
+		return strings.TrimRight("    "+strings.Join(long, ", ")+" "+d.value, " ")
+	}
+	return strings.TrimRight(strings.Join(append(short, long...), ", ")+" "+d.value, " ")
+}
+
+func (d *flagDef) help() string {
+	if d.def == "" {
+		return d.usage
+	}
+	return fmt.Sprintf("%s (default %s)", d.usage, d.def)
+}

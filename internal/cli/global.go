@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// globalKey is the key of the one global object.
+const globalKey = "global"
+
+type globalOptions struct {
+	common
+	all bool
+}
+
+func newGlobal(f *factory) *command {
+	return &command{
+		name:  "global",
+		short: "Settings of the whole cluster.",
+		examples: []string{
+			"netctl global info",
+			"netctl global set --fwd-mode routing",
+			"netctl global inspect",
+		},
+		subs: []*command{
+			newGlobalInfo(f, nil),
+			newGlobalInspect(f, nil),
+			newGlobalSet(f, nil),
+		},
+	}
+}
+
+func newGlobalInfo(f *factory, run func(context.Context, *globalOptions) error) *command {
+	o := &globalOptions{common: newCommon(f)}
+	c := &command{
+		name:     "info",
+		short:    "Show the settings",
+		examples: []string{"netctl global info", "netctl global info --json"},
+	}
+	c.flags.stringVar(&o.tenant, "tenant, t", "TENANT", "accepted, as in 1.x; the settings are those of all tenants")
+	c.flags.boolVar(&o.all, "all, a", "accepted, as in 1.x; there is one set of settings")
+	c.flags.boolVar(&o.json, "json, j", "print the settings as JSON")
+	c.run = bindRun(o, orDefault(run, runGlobalInfo), nil)
+	return c
+}
+
+func runGlobalInfo(ctx context.Context, o *globalOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	g, err := client.Globals().Get(ctx, globalKey)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(o.out, g)
+	}
+	_, err = fmt.Fprintf(o.out, "Fabric mode: %s\nForward mode: %s\nARP mode: %s\nVlan Range: %s\nVxlan range: %s\nPrivate subnet: %s\n",
+		g.NetworkInfraType, g.FwdMode, g.ArpMode, g.Vlans, g.Vxlans, g.PvtSubnet)
+	return err
+}
+
+func newGlobalInspect(f *factory, run func(context.Context, *globalOptions) error) *command {
+	o := &globalOptions{common: newCommon(f)}
+	c := &command{
+		name:     "inspect",
+		short:    "Show the settings and what is in use of the ranges, as JSON",
+		examples: []string{"netctl global inspect"},
+	}
+	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
+	c.run = bindRun(o, orDefault(run, runGlobalInspect), nil)
+	return c
+}
+
+func runGlobalInspect(ctx context.Context, o *globalOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	got, err := client.Globals().Inspect(ctx, globalKey)
+	if err != nil {
+		return err
+	}
+	return printJSON(o.out, got)
+}
+
+type globalSetOptions struct {
+	common
+	global api.Global
+}
+
+func newGlobalSet(f *factory, run func(context.Context, *globalSetOptions) error) *command {
+	o := &globalSetOptions{common: newCommon(f)}
+	g := &o.global
+	c := &command{
+		name:  "set",
+		short: "Change settings; what is not given stays as it is",
+		examples: []string{
+			"netctl global set --fwd-mode routing",
+			"netctl global set --vlan-range 100-199 --vxlan-range 1000-9999",
+			"netctl global set --arp-mode flood",
+		},
+	}
+	c.flags.stringVar(&g.NetworkInfraType, "fabric-mode, f", "MODE", "aci, aci-opflex or default")
+	c.flags.stringVar(&g.Vlans, "vlan-range, v", "LO-HI", "VLAN ids that networks may use")
+	c.flags.stringVar(&g.Vxlans, "vxlan-range, x", "LO-HI", "VNIs that networks may use")
+	c.flags.stringVar(&g.FwdMode, "fwd-mode, b", "MODE", "bridge or routing")
+	c.flags.stringVar(&g.ArpMode, "arp-mode, a", "MODE", "proxy (answered by the host) or flood")
+	c.flags.stringVar(&g.PvtSubnet, "private-subnet, s", "CIDR", "IPv4 /16 for the hosts' access to containers; the cluster starts with 172.19.0.0/16")
+	c.flags.boolVar(&o.json, "json, j", "print the settings as stored, as JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
+	c.run = bindRun(o, orDefault(run, runGlobalSet), nil)
+	return c
+}
+
+// runGlobalSet sends only what was given: 1.x always sent its default private
+// subnet along and so undid an earlier choice (known fault 15).
+func runGlobalSet(ctx context.Context, o *globalSetOptions) error {
+	var given []string
+	for _, f := range []struct{ name, value string }{
+		{"fabric-mode", o.global.NetworkInfraType},
+		{"fwd-mode", o.global.FwdMode},
+		{"arp-mode", o.global.ArpMode},
+		{"vlan-range", o.global.Vlans},
+		{"vxlan-range", o.global.Vxlans},
+		{"private-subnet", o.global.PvtSubnet},
+	} {
+		if f.value != "" {
+			given = append(given, f.name+" "+f.value)
+		}
+	}
+	if given == nil {
+		return usageErrorf("nothing to set: give at least one of the flags")
+	}
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	o.global.Name = globalKey
+	after, err := client.Globals().Create(ctx, o.global)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return printJSON(o.out, after)
+	case o.quiet:
+		return nil
+	}
+	_, err = fmt.Fprintf(o.out, "Set %s\n", strings.Join(given, ", "))
+	return err
+}

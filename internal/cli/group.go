@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+var groups = kind[api.EndpointGroup, api.EndpointGroupOper]{
+	noun: "group", arg: "GROUP", example: "--tenant blue web", perTenant: true,
+	collection: (*api.Client).EndpointGroups,
+}
+
+type groupCreateOptions struct {
+	common
+	group api.EndpointGroup
+}
+
+func newGroup(f *factory) *command {
+	return &command{
+		name:  "group",
+		short: "Endpoint groups: containers of one network that share policies.",
+		examples: []string{
+			"netctl group create --tenant blue --policy web-in backend web",
+			"netctl group ls --tenant blue",
+			"netctl group rm --tenant blue web",
+		},
+		subs: []*command{
+			newGroupCreate(f, nil),
+			newInspect(f, groups, "Show a group and its endpoints", nil),
+			newGroupList(f, nil),
+			newRemove(f, groups, "Delete a group without endpoints that no rule names", nil),
+		},
+	}
+}
+
+func newGroupCreate(f *factory, run func(context.Context, *groupCreateOptions) error) *command {
+	o := &groupCreateOptions{common: newCommon(f)}
+	g := &o.group
+	c := &command{
+		name:  "create",
+		short: "Create an endpoint group, or change the policies of one",
+		examples: []string{
+			"netctl group create --tenant blue --policy web-in backend web",
+			"netctl group create --tenant blue --policy web-in --policy audit backend web   # changes the policies",
+			"netctl group create --tenant blue --ip-pool 10.1.1.10-10.1.1.19 backend db",
+		},
+		args: []string{"NETWORK", "GROUP"},
+	}
+	o.tenantFlag(&c.flags)
+	c.flags.listVar(&g.Policies, "policy, p", "POLICY", "policy to apply to the group's endpoints")
+	c.flags.stringVar(&g.NetProfile, "networkprofile, n", "PROFILE", "network profile")
+	c.flags.listVar(&g.ExtContractsGrps, "external-contract, e", "CONTRACT", "group of external contracts")
+	c.flags.stringVar(&g.IPPool, "ip-pool, r", "RANGE", "addresses for the group's endpoints, such as 10.36.0.1-10.36.0.10")
+	c.flags.stringVar(&g.CfgdTag, "epg-tag, tag", "NAME", "name for the group in other systems")
+	o.changeFlags(&c.flags, "json, j", "print the group as stored, as JSON")
+	c.run = bindRun(o, orDefault(run, runGroupCreate), []*string{&g.NetworkName, &g.GroupName})
+	return c
+}
+
+func runGroupCreate(ctx context.Context, o *groupCreateOptions) error {
+	o.group.TenantName = o.tenant
+	return put(ctx, &o.common, groups, o.group.GroupName, o.group)
+}
+
+func newGroupList(f *factory, run func(context.Context, *listOptions) error) *command {
+	c := &command{
+		name:    "ls",
+		aliases: []string{"list"},
+		short:   "List endpoint groups",
+		examples: []string{
+			"netctl group ls --tenant blue",
+			"netctl group ls --all --json",
+		},
+	}
+	o := newListOptions(f, &c.flags, true)
+	c.run = bindRun(o, orDefault(run, runGroupList), nil)
+	return c
+}
+
+func runGroupList(ctx context.Context, o *listOptions) error {
+	return list(ctx, o, listing[api.EndpointGroup, api.EndpointGroupOper]{
+		kind:   groups,
+		tenant: func(g api.EndpointGroup) string { return g.TenantName },
+		name:   func(g api.EndpointGroup) string { return g.GroupName },
+		header: []string{"Tenant", "Group", "Network", "IP Pool", "CfgdTag", "Policies", "Network profile"},
+		rows: func(_ context.Context, _ *api.Client, list []api.EndpointGroup) (rows [][]string, _ error) {
+			for _, g := range list {
+				rows = append(rows, []string{g.TenantName, g.GroupName, g.NetworkName, g.IPPool, g.CfgdTag,
+					strings.Join(g.Policies, ","), g.NetProfile})
+			}
+			return rows, nil
+		},
+	})
+}

@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+var rules = kind[api.Rule, struct{}]{
+	noun: "rule", arg: "RULE", perTenant: true, collection: (*api.Client).Rules,
+}
+
+type ruleAddOptions struct {
+	common
+	rule api.Rule
+}
+
+func newRuleAdd(f *factory, run func(context.Context, *ruleAddOptions) error) *command {
+	o := &ruleAddOptions{
+		common: newCommon(f),
+		rule:   api.Rule{Priority: 1, Direction: "in", Action: "allow"},
+	}
+	r := &o.rule
+	c := &command{
+		name:  "rule-add",
+		short: "Add a rule to a policy",
+		examples: []string{
+			"netctl policy rule-add --direction in --protocol tcp --port 80 --action allow --priority 10 web-in http",
+			"netctl policy rule-add --direction in --from-group app --protocol tcp --port 5432 db-in app",
+			"netctl policy rule-add --direction out --to-ip-address 192.0.2.0/24 --action deny web-in no-office",
+		},
+		args: []string{"POLICY", "RULE"},
+	}
+	o.tenantFlag(&c.flags)
+	c.flags.intVar(&r.Priority, "priority, p", "1-100", "the highest that matches decides; on a tie deny wins")
+	c.flags.stringVar(&r.Direction, "direction, d", "in|out", "towards the group's endpoints, or from them")
+	c.flags.stringVar(&r.FromEndpointGroup, "from-group, g", "GROUP", "peers of this group (direction in only)")
+	c.flags.stringVar(&r.ToEndpointGroup, "to-group, e", "GROUP", "peers of this group (direction out only)")
+	c.flags.stringVar(&r.FromNetwork, "from-network, n", "NETWORK", "peers on this network (direction in only)")
+	c.flags.stringVar(&r.ToNetwork, "to-network, o", "NETWORK", "peers on this network (direction out only)")
+	c.flags.stringVar(&r.FromIPAddress, "from-ip-address, i", "CIDR", "peers at this address or in this range (direction in only)")
+	c.flags.stringVar(&r.ToIPAddress, "to-ip-address, s", "CIDR", "peers at this address or in this range (direction out only)")
+	c.flags.stringVar(&r.Protocol, "protocol, l", "PROTOCOL", "tcp, udp, icmp or a number; none: any")
+	c.flags.intVar(&r.Port, "port, P", "PORT", "destination port; 0: any")
+	c.flags.stringVar(&r.Action, "action, j", "allow|deny", "what to do with new connections that match")
+	// -j means --action here, as in 1.x.
+	o.changeFlags(&c.flags, "json", "print the rule as stored, as JSON")
+	c.run = bindRun(o, orDefault(run, runRuleAdd), []*string{&r.PolicyName, &r.RuleID})
+	return c
+}
+
+func runRuleAdd(ctx context.Context, o *ruleAddOptions) error {
+	r := &o.rule
+	r.TenantName = o.tenant
+	if err := checkPeers(r); err != nil {
+		return err
+	}
+	return put(ctx, &o.common, rules, r.RuleID, *r)
+}
+
+// checkPeers refuses peers of the wrong direction before anything is sent, as
+// 1.x did.
+func checkPeers(r *api.Rule) error {
+	from := []struct{ flag, value string }{
+		{"from-group", r.FromEndpointGroup},
+		{"from-network", r.FromNetwork},
+		{"from-ip-address", r.FromIPAddress},
+	}
+	to := []struct{ flag, value string }{
+		{"to-group", r.ToEndpointGroup},
+		{"to-network", r.ToNetwork},
+		{"to-ip-address", r.ToIPAddress},
+	}
+	wrong := to
+	switch r.Direction {
+	case "in":
+	case "out":
+		wrong = from
+	default:
+		return usageErrorf("flag --direction %q: must be in or out", r.Direction)
+	}
+	for _, f := range wrong {
+		if f.value != "" {
+			return usageErrorf("flag --%s cannot go with --direction %s", f.flag, r.Direction)
+		}
+	}
+	return nil
+}
+
+type ruleOptions struct {
+	common
+	policy string
+	rule   string
+}
+
+func newRuleRemove(f *factory, run func(context.Context, *ruleOptions) error) *command {
+	o := &ruleOptions{common: newCommon(f)}
+	c := &command{
+		name:     "rule-rm",
+		short:    "Delete a rule from a policy",
+		examples: []string{"netctl policy rule-rm --tenant blue web-in http"},
+		args:     []string{"POLICY", "RULE"},
+	}
+	o.tenantFlag(&c.flags)
+	o.changeFlags(&c.flags, "json, j", "print the deleted key as JSON")
+	c.run = bindRun(o, orDefault(run, runRuleRemove), []*string{&o.policy, &o.rule})
+	return c
+}
+
+func runRuleRemove(ctx context.Context, o *ruleOptions) error {
+	return remove(ctx, &o.common, rules, o.rule, o.tenant+":"+o.policy+":"+o.rule)
+}
+
+func newRuleList(f *factory, run func(context.Context, *ruleOptions) error) *command {
+	o := &ruleOptions{common: newCommon(f)}
+	c := &command{
+		name:     "rule-ls",
+		short:    "List a policy's rules, in the order in which they decide",
+		examples: []string{"netctl policy rule-ls --tenant blue web-in"},
+		args:     []string{"POLICY"},
+	}
+	o.tenantFlag(&c.flags)
+	c.flags.boolVar(&o.json, "json, j", "print a JSON array")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print rule ids only")
+	c.run = bindRun(o, orDefault(run, runRuleList), []*string{&o.policy})
+	return c
+}
+
+func runRuleList(ctx context.Context, o *ruleOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	// A policy that does not exist is an error, not an empty list.
+	if _, err := client.Policies().Get(ctx, o.tenant+":"+o.policy); err != nil {
+		return err
+	}
+	all, err := client.Rules().List(ctx)
+	if err != nil {
+		return err
+	}
+	shown := []api.Rule{} // not nil: JSON shows []
+	for _, r := range all {
+		if r.TenantName == o.tenant && r.PolicyName == o.policy {
+			shown = append(shown, r)
+		}
+	}
+	slices.SortFunc(shown, compareRules)
+	switch {
+	case o.json:
+		return printJSON(o.out, shown)
+	case o.quiet:
+		var ids []string
+		for _, r := range shown {
+			ids = append(ids, r.RuleID)
+		}
+		return printLines(o.out, ids)
+	}
+	for _, side := range []struct{ direction, title, peer string }{
+		{"in", "Incoming Rules:", "From "},
+		{"out", "Outgoing Rules:", "To "},
+	} {
+		if _, err := fmt.Fprintln(o.out, side.title); err != nil {
+			return err
+		}
+		header := []string{"Rule", "Priority", side.peer + "EndpointGroup", side.peer + "Network", side.peer + "IpAddress",
+			"Protocol", "Port", "Action"}
+		var rows [][]string
+		for _, r := range shown {
+			if r.Direction != side.direction {
+				continue
+			}
+			// Only the side that fits the direction is set.
+			rows = append(rows, []string{r.RuleID, strconv.Itoa(r.Priority), r.FromEndpointGroup + r.ToEndpointGroup,
+				r.FromNetwork + r.ToNetwork, r.FromIPAddress + r.ToIPAddress, r.Protocol, strconv.Itoa(r.Port), r.Action})
+		}
+		if err := printTable(o.out, header, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareRules orders rules as they decide: by priority, deny before allow.
+func compareRules(a, b api.Rule) int {
+	return cmp.Or(
+		cmp.Compare(b.Priority, a.Priority),
+		cmp.Compare(b.Action, a.Action), // "deny" sorts after "allow"
+		cmp.Compare(a.RuleID, b.RuleID),
+	)
+}

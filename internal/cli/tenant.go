@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+var tenants = kind[api.Tenant, api.TenantOper]{
+	noun: "tenant", arg: "TENANT", example: "blue", collection: (*api.Client).Tenants,
+}
+
+type tenantOptions struct {
+	common
+	name string
+}
+
+func newTenant(f *factory) *command {
+	return &command{
+		name:  "tenant",
+		short: "Tenants: name spaces of networks, groups and policies.",
+		examples: []string{
+			"netctl tenant create blue",
+			"netctl tenant ls",
+			"netctl tenant rm blue",
+		},
+		subs: []*command{
+			newTenantCreate(f, nil),
+			newInspect(f, tenants, "Show a tenant and what it holds", nil),
+			newTenantList(f, nil),
+			newRemove(f, tenants, "Delete a tenant that holds nothing any more", nil),
+		},
+	}
+}
+
+func newTenantCreate(f *factory, run func(context.Context, *tenantOptions) error) *command {
+	o := &tenantOptions{common: newCommon(f)}
+	c := &command{
+		name:     "create",
+		short:    "Create a tenant",
+		examples: []string{"netctl tenant create blue"},
+		args:     []string{"TENANT"},
+	}
+	o.changeFlags(&c.flags, "json, j", "print the tenant as stored, as JSON")
+	c.run = bindRun(o, orDefault(run, runTenantCreate), []*string{&o.name})
+	return c
+}
+
+func runTenantCreate(ctx context.Context, o *tenantOptions) error {
+	return put(ctx, &o.common, tenants, o.name, api.Tenant{TenantName: o.name})
+}
+
+func newTenantList(f *factory, run func(context.Context, *listOptions) error) *command {
+	c := &command{
+		name:     "ls",
+		aliases:  []string{"list"},
+		short:    "List tenants",
+		examples: []string{"netctl tenant ls", "netctl tenant ls --json"},
+	}
+	o := newListOptions(f, &c.flags, false)
+	c.run = bindRun(o, orDefault(run, runTenantList), nil)
+	return c
+}
+
+func runTenantList(ctx context.Context, o *listOptions) error {
+	return list(ctx, o, listing[api.Tenant, api.TenantOper]{
+		kind:   tenants,
+		name:   func(t api.Tenant) string { return t.TenantName },
+		header: []string{"Name"},
+		rows: func(_ context.Context, _ *api.Client, list []api.Tenant) (rows [][]string, _ error) {
+			for _, t := range list {
+				rows = append(rows, []string{t.TenantName})
+			}
+			return rows, nil
+		},
+	})
+}
