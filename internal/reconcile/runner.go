@@ -1,0 +1,163 @@
+package reconcile
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Config says what a Runner runs and when. E is the type of the events of the
+// actual side.
+type Config[E any] struct {
+	// Pass makes actual state follow desired state once. It takes the newest
+	// desired state when it starts, not when it was woken. It returns the keys of
+	// what could not be made true (retried, each with its own back-off) and an
+	// error for what concerns the pass as a whole (retried as the key "").
+	Pass func(ctx context.Context, reasons []string) (failed []string, err error)
+	// Events tells of changes of the actual side; may be nil. When it is closed
+	// the Runner goes on without.
+	Events <-chan E
+	// Reason names an event; needed with Events.
+	Reason func(E) string
+	// Drift is the mean time between passes that nothing asked for; each interval
+	// is between half and one and a half of it. Zero means none.
+	Drift time.Duration
+	// Backoff spaces retries; zero fields get defaults.
+	Backoff BackoffConfig
+	// OnError hears of every pass that returned an error and when it is retried;
+	// may be nil. It runs on the Runner's goroutine.
+	OnError func(err error, retryIn time.Duration)
+}
+
+// Runner runs passes until its context ends:
+//
+//	r := reconcile.New(reconcile.Config[driver.Event]{
+//		Pass: func(ctx context.Context, reasons []string) ([]string, error) {
+//			want := inputs.compile()              // takes what came in since the last pass
+//			report, err := drv.Apply(ctx, want)   // never two at a time
+//			publish(report)
+//			return failedPorts(report), err
+//		},
+//		Events: drv.Events(),
+//		Reason: func(e driver.Event) string { return e.Reason },
+//		Drift:  time.Minute,
+//	})
+//	go func() { done <- r.Run(ctx) }()
+//	...
+//	inputs.add(batch); r.Kick("mirror")        // from any goroutine, never blocks
+//	inputs.attach(req); r.Kick("attach")
+type Runner[E any] struct {
+	cfg  Config[E]
+	wake chan struct{} // capacity 1: at least one Kick since the last pass began
+
+	mu      sync.Mutex
+	reasons []string // of the Kicks since then, each once
+}
+
+// New returns a Runner that does nothing until Run.
+func New[E any](cfg Config[E]) *Runner[E] {
+	return &Runner[E]{cfg: cfg, wake: make(chan struct{}, 1)}
+}
+
+// Kick asks for a pass that begins after this call. It never blocks, may be
+// called from any goroutine, also from within a pass, before Run and after it.
+func (r *Runner[E]) Kick(reason string) {
+	r.mu.Lock()
+	if !slices.Contains(r.reasons, reason) {
+		r.reasons = append(r.reasons, reason)
+	}
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *Runner[E]) takeReasons() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	reasons := r.reasons
+	r.reasons = nil
+	return reasons
+}
+
+// Run runs passes until ctx ends, then returns ctx's error. A pass that is
+// running then gets the cancelled ctx and is waited for. The first pass runs
+// when something asks for it: Kick before Run to have one at once.
+func (r *Runner[E]) Run(ctx context.Context) error {
+	retries := NewBackoff[string](r.cfg.Backoff)
+	events := r.cfg.Events
+	retry, drift := newStoppedTimer(), newStoppedTimer()
+	defer retry.Stop()
+	defer drift.Stop()
+	r.armDrift(drift)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.wake:
+		case e, ok := <-events:
+			if !ok {
+				events = nil
+				continue
+			}
+			r.Kick(r.cfg.Reason(e))
+			events = r.drain(events)
+		case <-retry.C:
+			r.Kick("retry")
+		case <-drift.C:
+			r.Kick("drift")
+			r.armDrift(drift)
+		}
+		if ctx.Err() != nil { // select picks at random among what is ready
+			return ctx.Err()
+		}
+		select {
+		case <-r.wake: // this pass answers every Kick until now
+		default:
+		}
+		failed, err := r.cfg.Pass(ctx, r.takeReasons())
+		if err != nil {
+			failed = append(slices.Clone(failed), "")
+		}
+		now := time.Now()
+		retries.Settle(now, failed)
+		next, waiting := retries.Next()
+		if err != nil && r.cfg.OnError != nil && ctx.Err() == nil {
+			r.cfg.OnError(err, retries.At("").Sub(now))
+		}
+		retry.Stop()
+		if waiting {
+			retry.Reset(next.Sub(now))
+		}
+	}
+}
+
+// drain takes the events that are there already, so that a burst costs one pass.
+func (r *Runner[E]) drain(events <-chan E) <-chan E {
+	for {
+		select {
+		case e, ok := <-events:
+			if !ok {
+				return nil
+			}
+			r.Kick(r.cfg.Reason(e))
+		default:
+			return events
+		}
+	}
+}
+
+func (r *Runner[E]) armDrift(t *time.Timer) {
+	if r.cfg.Drift > 0 {
+		t.Reset(r.cfg.Drift/2 + rand.N(r.cfg.Drift))
+	}
+}
+
+func newStoppedTimer() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
