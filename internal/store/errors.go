@@ -13,3 +13,17 @@ var ErrFenced = model.Errorf(model.ErrConflict, "leadership was lost before the 
 // ErrNewerRecord: a record was written by a newer version of this program and
 // has fields that this one would lose; it is readable but not writable here.
 var ErrNewerRecord = errors.New("record was written by a newer version; upgrade this process before changing it")
+
+// ErrTooLarge: a transaction exceeds MaxOps, MaxScopes or MaxValue. It is of
+// kind model.ErrInvalid.
+var ErrTooLarge = model.Errorf(model.ErrInvalid, "request is too large for one transaction")
+
+// ErrSessionLost: a key was to be put with a session that has ended. It is of
+// kind model.ErrUnavailable, since a new session may work.
+var ErrSessionLost = model.Errorf(model.ErrUnavailable, "the session has ended")
+
+// ErrCompacted is what a Backend answers to a read at a revision that the store
+// keeps no more. It never leaves Update or Mirror.
+var ErrCompacted = errors.New("the store keeps that revision no more")
+
+func isExists(err error) bool { return errors.Is(err, model.ErrExists) }

@@ -27,11 +27,15 @@ type Store interface {
 	// again when what it read has changed meanwhile (bounded; then
 	// model.ErrConflict). fn must have no effects but those through tx. An error
 	// from fn aborts and is returned as it is. A transaction that wrote nothing
-	// commits nothing and returns the revision it read at.
-	// Limits: MaxOps operations; values up to 1 MiB.
+	// commits nothing and returns the last commit revision, so that waiting for
+	// it in a mirror that follows commits always ends.
+	// After model.ErrUnavailable or a context's error the outcome is unknown.
+	// Limits: MaxOps operations, MaxScopes scopes, MaxValue bytes a value; more
+	// is ErrTooLarge.
 	Update(ctx context.Context, fn func(tx Tx) error) (Revision, error)
 
-	// Get reads one key, linearizably. A missing key is KV{} without error.
+	// Get reads one key, linearizably. A missing key is a KV that does not exist,
+	// without error.
 	Get(ctx context.Context, key string) (KV, error)
 
 	// Range reads all keys under a prefix at one revision, linearizably.
@@ -57,20 +61,39 @@ type Store interface {
 	Close() error
 }
 
-// MaxOps is the number of operations that a transaction may hold (etcd caps at
-// 128, Consul at 64; a few are ours: generation, commit key, fence).
-const MaxOps = 40
+// Limits of one transaction.
+const (
+	// MaxOps is the number of distinct keys that a transaction may read by Get,
+	// write, or require, prefix deletions included (etcd caps at 128, Consul at
+	// 64; a few are ours: generation, commit key, claims).
+	MaxOps = 40
+	// MaxScopes is the number of scopes that it may observe or touch.
+	MaxScopes = 16
+	// MaxValue is the size of a value in bytes.
+	MaxValue = 1 << 20
+)
 
-// Tx is a transaction in the making. Reads see the transaction's own writes.
+// Pending is the create and mod revision that a transaction shows for its own
+// uncommitted writes.
+const Pending Revision = -1
+
+// Tx is a transaction in the making. Reads see one snapshot (that of the first
+// read) and, over it, the transaction's own writes. A Tx is used from one
+// goroutine and not after fn returned.
 type Tx interface {
+	// Prefetch reads keys in ONE round trip and remembers them for Get, Peek and
+	// Create, without putting them into the read set. Call it first with all the
+	// keys that the use-case is likely to need: Prefetch + commit is then all
+	// that an Update costs.
+	Prefetch(keys ...string) error
 	// Get reads a key into the read set: the commit fails (and fn runs again) if
-	// it has changed by then. A missing key is KV{} without error, and joins the
-	// read set as missing.
+	// it has changed by then. A missing key is a KV that does not exist, without
+	// error, and joins the read set as missing.
 	Get(key string) (KV, error)
 	// Peek reads a key without joining the read set.
 	Peek(key string) (KV, error)
-	// Range reads keys under a prefix, at most limit (0 = all), WITHOUT phantom
-	// protection: pair it with Get of a generation key (Table.List does).
+	// Range reads keys under a prefix, at most limit (0 = all), in key order,
+	// WITHOUT phantom protection: pair it with Observe (Table.List does).
 	Range(prefix string, limit int) ([]KV, error)
 	// Put writes blindly. lease may be nil.
 	Put(key string, value []byte, lease Session)
@@ -81,6 +104,14 @@ type Tx interface {
 	Delete(key string)
 	// DeletePrefix removes all keys under a prefix; one operation.
 	DeletePrefix(prefix string)
+	// Observe puts the generation of a scope into the read set: the commit fails
+	// (and fn runs again) when a transaction that touched the scope commits
+	// first. After three such failures Update claims the scope, which makes its
+	// writers wait for it.
+	Observe(scope string) error
+	// Touch tells the observers of a scope that this transaction changes it. It
+	// is blind: any number of transactions may touch a scope at once.
+	Touch(scope string)
 	// Require makes the commit depend on the key still being the one created at
 	// revision create: the fence of leader writes. When it is not, Update fails
 	// with ErrFenced and fn does not run again.
@@ -111,7 +142,16 @@ type MirrorOptions struct {
 	// OnState is called with nil when the mirror is (again) following the store,
 	// and with the reason when it is not.
 	OnState func(error)
+	// Commits asks for a Batch, without events, also for every Update that
+	// touched nothing under the prefixes.
+	Commits bool
 }
+
+// FollowCommits makes a mirror deliver a Batch for every Update of anybody,
+// without events when it touched nothing under the prefixes, so that
+// Batch.Revision reaches every commit revision. Without it Batch.Revision
+// reaches only revisions that touched the prefixes.
+func FollowCommits() MirrorOption { return func(o *MirrorOptions) { o.Commits = true } }
 
 // OnState reports a mirror's health: nil while it follows the store.
 func OnState(f func(error)) MirrorOption { return func(o *MirrorOptions) { o.OnState = f } }

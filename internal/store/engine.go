@@ -1,0 +1,334 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Backend is what an implementation of Store offers to Engine: reading at a
+// revision, and a compare-and-commit. All isolation is built from these.
+type Backend interface {
+	// ReadKeys reads keys at revision at (0 = now, linearizably) and returns one
+	// KV per key, KV{} with the key set when it is missing, and the revision read
+	// at. ErrCompacted when that revision is gone.
+	ReadKeys(ctx context.Context, at Revision, keys []string) ([]KV, Revision, error)
+	// ReadRange reads the keys under a prefix in key order, at most limit (0 =
+	// all), likewise.
+	ReadRange(ctx context.Context, at Revision, prefix string, limit int) ([]KV, Revision, error)
+	// Commit applies c as one revision if all compares hold.
+	Commit(ctx context.Context, c Commit) (Outcome, error)
+	// GrantLease makes a lease that nobody refreshes and returns its id.
+	GrantLease(ctx context.Context, ttl time.Duration) (string, error)
+}
+
+// Compare is one condition of a Commit.
+type Compare struct {
+	Key      string
+	Mod      Revision // required mod revision, 0 = missing
+	Create   Revision // required create revision, when ByCreate
+	ByCreate bool
+}
+
+// Holds tells whether the key's state meets the condition.
+func (c Compare) Holds(kv KV) bool {
+	if c.ByCreate {
+		return kv.Create == c.Create
+	}
+	return kv.Mod == c.Mod
+}
+
+// Put is one write of a Commit; Lease is "" for none.
+type Put struct {
+	Key   string
+	Value []byte
+	Lease string
+}
+
+// Commit is a whole transaction. DeletePrefixes come first, so Puts may lie
+// under them. No key is in both Puts and Deletes.
+type Commit struct {
+	Compares       []Compare
+	DeletePrefixes []string
+	Deletes        []string
+	Puts           []Put
+}
+
+// Outcome tells what became of a Commit.
+type Outcome struct {
+	Committed bool
+	Revision  Revision // of the commit; or, when not committed, the one that Actual was read at
+	Actual    []KV     // when not committed: the state of each compared key, values included
+}
+
+// Bounds of Update's retries.
+const (
+	maxAttempts   = 48 // runs of fn that may end in a conflict
+	claimAfter    = 3  // conflicts over one scope before it is claimed
+	claimTTL      = 5 * time.Second
+	claimPatience = 3 * claimTTL // longest wait for the claims of others
+	firstBackOff  = time.Millisecond
+	lastBackOff   = 64 * time.Millisecond
+)
+
+// Engine runs Update over a Backend: snapshot reads, optimistic commit,
+// retries, fences and claims. Its zero value with Backend set is ready.
+type Engine struct{ Backend Backend }
+
+// snapshot seeds a transaction with what is known of one revision.
+type snapshot struct {
+	at  Revision
+	kvs []KV
+}
+
+// Update does what Store.Update promises.
+func (e Engine) Update(ctx context.Context, fn func(Tx) error) (Revision, error) {
+	u := update{Engine: e, scopeConflicts: map[string]int{}}
+	rev, err := u.run(ctx, fn)
+	if len(u.claims) > 0 {
+		u.release(ctx)
+	}
+	return rev, err
+}
+
+// CommitRevision reads the revision of the last commit, linearizably.
+func (e Engine) CommitRevision(ctx context.Context) (Revision, error) {
+	kvs, _, err := e.Backend.ReadKeys(ctx, 0, []string{CommitKey})
+	if err != nil {
+		return 0, err
+	}
+	return kvs[0].Mod, nil
+}
+
+// update is the state of one call of Update.
+type update struct {
+	Engine
+	attempts       int
+	scopeConflicts map[string]int
+	claims         map[string]Revision // held: scope -> create revision of the claim
+	waited         time.Duration       // for the claims of others
+}
+
+func (u *update) run(ctx context.Context, fn func(Tx) error) (Revision, error) {
+	var seed snapshot
+	for {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		t := newTxn(ctx, u.Backend, seed, u.attempts == 0)
+		err := fn(t)
+		switch {
+		case t.err != nil:
+			return 0, t.err
+		case t.stale:
+			if seed, err = u.again(ctx, snapshot{}); err != nil {
+				return 0, err
+			}
+			continue
+		case err != nil:
+			return 0, err
+		case t.writesNothing():
+			return u.CommitRevision(ctx)
+		}
+		c, err := t.commit(u.claims)
+		if err != nil {
+			return 0, err
+		}
+		out, err := u.Backend.Commit(ctx, c)
+		if err != nil {
+			return 0, err
+		}
+		if out.Committed {
+			u.claims = nil
+			return out.Revision, nil
+		}
+		if seed, err = u.conflict(ctx, t, c, out); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// conflict finds out why a commit failed and prepares the next run.
+func (u *update) conflict(ctx context.Context, t *txn, c Commit, out Outcome) (snapshot, error) {
+	failed := map[string]bool{}
+	for i, cmp := range c.Compares {
+		if !cmp.Holds(out.Actual[i]) {
+			failed[cmp.Key] = true
+		}
+	}
+	for _, f := range t.fences {
+		if failed[f.Key] && !f.Holds(actual(c, out, f.Key)) {
+			return snapshot{}, ErrFenced
+		}
+	}
+	var foreign []string
+	for scope := range t.touched {
+		if _, own := u.claims[scope]; !own && failed[claimKey(scope)] {
+			foreign = append(foreign, scope)
+		}
+	}
+	if len(foreign) > 0 {
+		// Whoever waits holds nothing, or two claimants could wait for each other.
+		u.release(ctx)
+		return snapshot{}, u.await(ctx, foreign)
+	}
+	for scope := range u.claims {
+		if failed[claimKey(scope)] {
+			u.claims = nil // expired under our hands; the others expire likewise
+			break
+		}
+	}
+	claim := false
+	for scope := range t.observed {
+		if failed[genKey(scope)] {
+			u.scopeConflicts[scope]++
+		}
+		claim = claim || u.scopeConflicts[scope] >= claimAfter
+	}
+	if claim && len(u.claims) == 0 {
+		if err := u.claim(ctx, t); err != nil {
+			return snapshot{}, err
+		}
+		u.attempts++
+		return snapshot{}, u.exhausted()
+	}
+	return u.again(ctx, snapshot{at: out.Revision, kvs: out.Actual})
+}
+
+func actual(c Commit, out Outcome, key string) KV {
+	for i, cmp := range c.Compares {
+		if cmp.Key == key {
+			return out.Actual[i]
+		}
+	}
+	return KV{}
+}
+
+// again counts a conflict and backs off. The first retry comes at once, from
+// what the failed commit told; later ones sleep and read afresh.
+func (u *update) again(ctx context.Context, seed snapshot) (snapshot, error) {
+	u.attempts++
+	if err := u.exhausted(); err != nil {
+		return snapshot{}, err
+	}
+	if u.attempts == 1 {
+		return seed, nil
+	}
+	return snapshot{}, sleep(ctx, backOff(u.attempts-2))
+}
+
+func (u *update) exhausted() error {
+	if u.attempts < maxAttempts {
+		return nil
+	}
+	return model.Errorf(model.ErrConflict, "others kept changing the same objects during %d attempts; try again", u.attempts)
+}
+
+// claim makes the writers of the observed scopes wait, until this Update ends
+// or claimTTL has passed. Safety does not depend on it: the generations are
+// compared all the same.
+func (u *update) claim(ctx context.Context, t *txn) error {
+	lease, err := u.Backend.GrantLease(ctx, claimTTL)
+	if err != nil {
+		return fmt.Errorf("claim: %w", err)
+	}
+	for {
+		var c Commit
+		var scopes []string
+		for scope := range t.observed {
+			scopes = append(scopes, scope)
+			c.Compares = append(c.Compares, Compare{Key: claimKey(scope)})
+			c.Puts = append(c.Puts, Put{Key: claimKey(scope), Lease: lease})
+		}
+		out, err := u.Backend.Commit(ctx, c)
+		switch {
+		case errors.Is(err, ErrSessionLost): // we waited longer than the lease lives
+			if lease, err = u.Backend.GrantLease(ctx, claimTTL); err != nil {
+				return fmt.Errorf("claim: %w", err)
+			}
+			continue
+		case err != nil:
+			return fmt.Errorf("claim: %w", err)
+		case out.Committed:
+			u.claims = make(map[string]Revision, len(scopes))
+			for _, scope := range scopes {
+				u.claims[scope] = out.Revision
+			}
+			return nil
+		}
+		if err := u.await(ctx, scopes); err != nil {
+			return err
+		}
+	}
+}
+
+// await returns when none of the scopes is claimed.
+func (u *update) await(ctx context.Context, scopes []string) error {
+	keys := make([]string, len(scopes))
+	for i, scope := range scopes {
+		keys[i] = claimKey(scope)
+	}
+	for i := 0; ; i++ {
+		d := backOff(i)
+		if u.waited += d; u.waited > claimPatience {
+			return model.Errorf(model.ErrConflict, "%s is being changed by others; try again", strings.Join(scopes, ", "))
+		}
+		if err := sleep(ctx, d); err != nil {
+			return err
+		}
+		kvs, _, err := u.Backend.ReadKeys(ctx, 0, keys)
+		if err != nil {
+			return err
+		}
+		free := true
+		for _, kv := range kvs {
+			free = free && !kv.Exists()
+		}
+		if free {
+			return nil
+		}
+	}
+}
+
+// release gives claims back, also when the caller's context has ended; what
+// fails here the lease does.
+func (u *update) release(ctx context.Context) {
+	if len(u.claims) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTTL/2)
+	defer cancel()
+	for scope, create := range u.claims {
+		key := claimKey(scope)
+		_, _ = u.Backend.Commit(ctx, Commit{
+			Compares: []Compare{{Key: key, Create: create, ByCreate: true}},
+			Deletes:  []string{key},
+		})
+	}
+	u.claims = nil
+}
+
+// backOff returns a random duration whose bound doubles with i.
+func backOff(i int) time.Duration {
+	bound := lastBackOff
+	if i < 6 {
+		bound = firstBackOff << i
+	}
+	return bound/4 + rand.N(bound)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

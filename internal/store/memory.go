@@ -1,0 +1,316 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Memory is the in-memory Store: the reference for what the others must do, and
+// the store of tests. Client gives further connections to the same data, each
+// with faults of its own.
+type Memory struct {
+	db     *memoryDB
+	engine Engine
+
+	mu      sync.Mutex
+	faults  faults
+	changed chan struct{} // closed and replaced when faults change
+	closed  bool
+}
+
+// faults is what the hooks have asked for.
+type faults struct {
+	conflicts   int
+	unavailable bool
+	paused      bool
+	dropped     int // how often mirrors were disconnected
+}
+
+var (
+	_ Store   = (*Memory)(nil)
+	_ Backend = (*Memory)(nil)
+)
+
+// NewMemory returns an empty store.
+func NewMemory() *Memory {
+	return (&Memory{db: &memoryDB{
+		rev: 1, items: map[string][]KV{}, leases: map[string]*memoryLease{}, changed: make(chan struct{}),
+	}}).Client()
+}
+
+// Client returns another connection to the same data.
+func (m *Memory) Client() *Memory {
+	c := &Memory{db: m.db, changed: make(chan struct{})}
+	c.engine = Engine{Backend: c}
+	return c
+}
+
+// Conflict makes the next n commits through this connection fail as if somebody
+// had been faster.
+func (m *Memory) Conflict(n int) { m.fault(func(f *faults) { f.conflicts = n }) }
+
+// Unavailable makes this connection fail (true) or work again (false).
+func (m *Memory) Unavailable(away bool) { m.fault(func(f *faults) { f.unavailable = away }) }
+
+// Pause holds back delivery to the mirrors of this connection, or resumes it.
+func (m *Memory) Pause(paused bool) { m.fault(func(f *faults) { f.paused = paused }) }
+
+// DropWatches disconnects the mirrors of this connection: they re-list.
+func (m *Memory) DropWatches() { m.fault(func(f *faults) { f.dropped++ }) }
+
+// Compact forgets all old revisions: mirrors that are behind have to re-list,
+// transactions that read at an old snapshot have to run again.
+func (m *Memory) Compact() { m.db.compact() }
+
+// ExpireSessions ends all sessions at once, as if their holders had died long
+// ago.
+func (m *Memory) ExpireSessions() { m.db.expireAll() }
+
+func (m *Memory) fault(change func(*faults)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change(&m.faults)
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// condition returns the present faults and what tells of their change.
+func (m *Memory) condition() (faults, <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.faults, m.changed
+}
+
+func (m *Memory) reachable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || m.faults.unavailable {
+		return model.Errorf(model.ErrUnavailable, "the in-memory store is away")
+	}
+	return nil
+}
+
+// Close ends this connection; the data stays for the others.
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	return nil
+}
+
+// Update implements Store.
+func (m *Memory) Update(ctx context.Context, fn func(Tx) error) (Revision, error) {
+	return m.engine.Update(ctx, fn)
+}
+
+// CommitRevision implements Store.
+func (m *Memory) CommitRevision(ctx context.Context) (Revision, error) {
+	return m.engine.CommitRevision(ctx)
+}
+
+// Get implements Store.
+func (m *Memory) Get(ctx context.Context, key string) (KV, error) {
+	kvs, _, err := m.ReadKeys(ctx, 0, []string{key})
+	if err != nil {
+		return KV{}, err
+	}
+	return kvs[0], nil
+}
+
+// Range implements Store.
+func (m *Memory) Range(ctx context.Context, prefix string) ([]KV, Revision, error) {
+	return m.ReadRange(ctx, 0, prefix, 0)
+}
+
+// ReadKeys implements Backend.
+func (m *Memory) ReadKeys(ctx context.Context, at Revision, keys []string) ([]KV, Revision, error) {
+	if err := m.reachable(ctx); err != nil {
+		return nil, 0, err
+	}
+	m.db.mu.Lock()
+	defer m.db.mu.Unlock()
+	at, err := m.db.snapshot(at)
+	if err != nil {
+		return nil, 0, err
+	}
+	kvs := make([]KV, len(keys))
+	for i, key := range keys {
+		kvs[i] = m.db.get(key, at)
+	}
+	return kvs, at, nil
+}
+
+// ReadRange implements Backend.
+func (m *Memory) ReadRange(ctx context.Context, at Revision, prefix string, limit int) ([]KV, Revision, error) {
+	if err := m.reachable(ctx); err != nil {
+		return nil, 0, err
+	}
+	m.db.mu.Lock()
+	defer m.db.mu.Unlock()
+	at, err := m.db.snapshot(at)
+	if err != nil {
+		return nil, 0, err
+	}
+	return m.db.list(prefix, at, limit), at, nil
+}
+
+// Commit implements Backend.
+func (m *Memory) Commit(ctx context.Context, c Commit) (Outcome, error) {
+	if err := m.reachable(ctx); err != nil {
+		return Outcome{}, err
+	}
+	m.mu.Lock()
+	conflict := m.faults.conflicts > 0
+	if conflict {
+		m.faults.conflicts--
+	}
+	m.mu.Unlock()
+	return m.db.commit(c, conflict)
+}
+
+// GrantLease implements Backend.
+func (m *Memory) GrantLease(ctx context.Context, ttl time.Duration) (string, error) {
+	if err := m.reachable(ctx); err != nil {
+		return "", err
+	}
+	return m.db.grant(ttl).id, nil
+}
+
+// Mirror implements Store.
+func (m *Memory) Mirror(ctx context.Context, prefixes []string, fn func(Batch) error, opts ...MirrorOption) error {
+	var o MirrorOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.OnState == nil {
+		o.OnState = func(error) {}
+	}
+	state := NewMirrorState(prefixes, o.Commits)
+	for {
+		reason, err := m.follow(ctx, state, fn, o.OnState)
+		if err != nil {
+			return err
+		}
+		o.OnState(reason)
+	}
+}
+
+// follow lists and then delivers commits until a gap, whose reason it returns.
+func (m *Memory) follow(ctx context.Context, state *MirrorState, fn func(Batch) error, onState func(error)) (reason, err error) {
+	began, err := m.deliverable(ctx, onState)
+	if err != nil {
+		return nil, err
+	}
+	kvs, rev := m.db.listAll(state.Prefixes())
+	if b, deliver := state.Relist(kvs, rev); deliver {
+		if err := fn(b); err != nil {
+			return nil, err
+		}
+	}
+	onState(nil)
+	from, to := state.Span()
+	for {
+		now, faulty := m.condition()
+		if now.dropped != began || now.unavailable {
+			return model.Errorf(model.ErrUnavailable, "the mirror was disconnected"), nil
+		}
+		entries, more, ok := m.db.since(state.Last())
+		switch {
+		case now.paused:
+			entries, more = nil, nil // wait for the faults to change
+		case !ok:
+			return fmt.Errorf("revisions after %d were compacted: %w", state.Last(), ErrCompacted), nil
+		}
+		for _, entry := range entries {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			b, deliver := state.Commit(within(entry.kvs, from, to), entry.rev)
+			if !deliver {
+				continue
+			}
+			if err := fn(b); err != nil {
+				return nil, err
+			}
+		}
+		if len(entries) > 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-more:
+		case <-faulty:
+		}
+	}
+}
+
+// deliverable waits until the mirror may list, and returns how often mirrors
+// had been disconnected by then.
+func (m *Memory) deliverable(ctx context.Context, onState func(error)) (dropped int, err error) {
+	told := false
+	for {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		now, faulty := m.condition()
+		if !now.unavailable && !now.paused {
+			return now.dropped, nil
+		}
+		if now.unavailable && !told {
+			onState(model.Errorf(model.ErrUnavailable, "the in-memory store is away"))
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+		case <-faulty:
+		}
+	}
+}
+
+func within(kvs []KV, from, to string) []KV {
+	lo := sort.Search(len(kvs), func(i int) bool { return kvs[i].Key >= from })
+	hi := len(kvs)
+	if to != "" {
+		hi = sort.Search(len(kvs), func(i int) bool { return kvs[i].Key >= to })
+	}
+	return kvs[lo:max(lo, hi)]
+}
+
+// NewSession implements Store.
+func (m *Memory) NewSession(ctx context.Context, ttl time.Duration) (Session, error) {
+	if err := m.reachable(ctx); err != nil {
+		return nil, err
+	}
+	if ttl <= 0 {
+		return nil, model.Errorf(model.ErrInvalid, "session: ttl %s must be positive", ttl)
+	}
+	lease := m.db.grant(ttl)
+	m.db.keepAlive(lease)
+	s := &memorySession{db: m.db, lease: lease}
+	s.stop = context.AfterFunc(ctx, func() { m.db.abandon(lease) })
+	return s, nil
+}
+
+type memorySession struct {
+	db    *memoryDB
+	lease *memoryLease
+	stop  func() bool
+}
+
+func (s *memorySession) ID() string            { return s.lease.id }
+func (s *memorySession) Done() <-chan struct{} { return s.lease.done }
+
+func (s *memorySession) Close() error {
+	s.stop()
+	s.db.expire(s.lease)
+	return nil
+}

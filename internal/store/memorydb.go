@@ -1,0 +1,280 @@
+package store
+
+import (
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// memoryLog is how many commits a mirror may be behind before it must re-list;
+// at twice as many the older half is forgotten.
+const memoryLog = 4096
+
+// memoryDB holds every key with its versions, and the log of recent commits.
+type memoryDB struct {
+	mu        sync.Mutex
+	rev       Revision
+	compacted Revision // reads before it fail
+	keys      []string // sorted; all that have versions
+	items     map[string][]KV
+	log       []memoryCommit
+	changed   chan struct{} // closed and replaced at each commit
+	leases    map[string]*memoryLease
+	lastLease int64
+}
+
+// memoryCommit is what one revision did, sorted by key; Create 0 = deleted.
+type memoryCommit struct {
+	rev Revision
+	kvs []KV
+}
+
+// memoryLease is a lease; its keys go when it ends.
+type memoryLease struct {
+	id    string
+	ttl   time.Duration
+	timer *time.Timer // nil while somebody keeps it alive
+	keys  map[string]struct{}
+	done  chan struct{}
+	ended bool
+	lost  bool // done is closed
+}
+
+// snapshot checks that revision at can be read; 0 is now.
+func (db *memoryDB) snapshot(at Revision) (Revision, error) {
+	if at == 0 {
+		return db.rev, nil
+	}
+	if at < db.compacted {
+		return 0, ErrCompacted
+	}
+	return at, nil
+}
+
+// get returns the key at a revision; the caller holds the lock.
+func (db *memoryDB) get(key string, at Revision) KV {
+	versions := db.items[key]
+	for i := len(versions) - 1; i >= 0; i-- {
+		if versions[i].Mod > at {
+			continue
+		}
+		if versions[i].Exists() {
+			return versions[i]
+		}
+		break
+	}
+	return KV{Key: key}
+}
+
+func (db *memoryDB) list(prefix string, at Revision, limit int) []KV {
+	var kvs []KV
+	for i := sort.SearchStrings(db.keys, prefix); i < len(db.keys) && strings.HasPrefix(db.keys[i], prefix); i++ {
+		if kv := db.get(db.keys[i], at); kv.Exists() {
+			if kvs = append(kvs, kv); len(kvs) == limit {
+				break
+			}
+		}
+	}
+	return kvs
+}
+
+func (db *memoryDB) listAll(prefixes []string) ([]KV, Revision) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	var kvs []KV
+	for _, p := range prefixes {
+		kvs = append(kvs, db.list(p, db.rev, 0)...)
+	}
+	return kvs, db.rev
+}
+
+// since returns the commits after a revision and what tells of the next one;
+// false when some of them are forgotten.
+func (db *memoryDB) since(rev Revision) ([]memoryCommit, <-chan struct{}, bool) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if rev < db.compacted-1 && rev < db.rev {
+		return nil, db.changed, false
+	}
+	i := sort.Search(len(db.log), func(i int) bool { return db.log[i].rev > rev })
+	return slices.Clone(db.log[i:]), db.changed, true
+}
+
+func (db *memoryDB) commit(c Commit, conflict bool) (Outcome, error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	out := Outcome{Revision: db.rev, Committed: !conflict}
+	for _, cmp := range c.Compares {
+		kv := db.get(cmp.Key, db.rev)
+		out.Actual = append(out.Actual, kv)
+		out.Committed = out.Committed && cmp.Holds(kv)
+	}
+	if !out.Committed {
+		return out, nil
+	}
+	for _, put := range c.Puts {
+		if put.Lease != "" && db.leases[put.Lease] == nil {
+			return Outcome{}, ErrSessionLost
+		}
+	}
+	deleted := slices.Clone(c.Deletes)
+	for _, prefix := range c.DeletePrefixes {
+		for _, kv := range db.list(prefix, db.rev, 0) {
+			if !slices.ContainsFunc(c.Puts, func(p Put) bool { return p.Key == kv.Key }) {
+				deleted = append(deleted, kv.Key)
+			}
+		}
+	}
+	slices.Sort(deleted)
+	var kvs []KV
+	for _, key := range slices.Compact(deleted) {
+		if db.get(key, db.rev).Exists() {
+			kvs = append(kvs, KV{Key: key})
+		}
+	}
+	for _, put := range c.Puts {
+		was := db.get(put.Key, db.rev)
+		create := was.Create
+		if !was.Exists() {
+			create = db.rev + 1
+		}
+		kvs = append(kvs, KV{Key: put.Key, Value: slices.Clone(put.Value), Create: create})
+		db.attach(put.Key, put.Lease)
+	}
+	db.apply(kvs)
+	return Outcome{Committed: true, Revision: db.rev}, nil
+}
+
+// attach makes a lease the only one that a key depends on; "" = none.
+func (db *memoryDB) attach(key, lease string) {
+	for id, l := range db.leases {
+		if id != lease {
+			delete(l.keys, key)
+		}
+	}
+	if lease != "" {
+		db.leases[lease].keys[key] = struct{}{}
+	}
+}
+
+// apply makes the next revision of the given states.
+func (db *memoryDB) apply(kvs []KV) {
+	db.rev++
+	sort.Slice(kvs, func(i, j int) bool { return kvs[i].Key < kvs[j].Key })
+	for i := range kvs {
+		kv := &kvs[i]
+		kv.Mod = db.rev
+		if _, known := db.items[kv.Key]; !known {
+			at := sort.SearchStrings(db.keys, kv.Key)
+			db.keys = slices.Insert(db.keys, at, kv.Key)
+		}
+		db.items[kv.Key] = append(db.items[kv.Key], *kv)
+		if !kv.Exists() {
+			db.attach(kv.Key, "")
+		}
+	}
+	db.log = append(db.log, memoryCommit{db.rev, kvs})
+	if len(db.log) >= 2*memoryLog {
+		db.forget(db.log[memoryLog].rev)
+	}
+	close(db.changed)
+	db.changed = make(chan struct{})
+}
+
+func (db *memoryDB) compact() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.forget(db.rev)
+}
+
+// forget drops all that only reads before rev need.
+func (db *memoryDB) forget(rev Revision) {
+	db.compacted = max(db.compacted, rev)
+	i := sort.Search(len(db.log), func(i int) bool { return db.log[i].rev >= rev })
+	db.log = slices.Clone(db.log[i:])
+	db.keys = slices.DeleteFunc(db.keys, func(key string) bool {
+		versions := db.items[key]
+		n := sort.Search(len(versions), func(i int) bool { return versions[i].Mod > rev })
+		if n > 0 && versions[n-1].Exists() {
+			n-- // still what is read at rev
+		}
+		if versions = slices.Clone(versions[n:]); len(versions) == 0 {
+			delete(db.items, key)
+			return true
+		}
+		db.items[key] = versions
+		return false
+	})
+}
+
+func (db *memoryDB) grant(ttl time.Duration) *memoryLease {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.lastLease++
+	l := &memoryLease{
+		id: strconv.FormatInt(db.lastLease, 16), ttl: ttl,
+		keys: map[string]struct{}{}, done: make(chan struct{}),
+	}
+	l.timer = time.AfterFunc(ttl, func() { db.expire(l) })
+	db.leases[l.id] = l
+	return l
+}
+
+// keepAlive stands for a holder that refreshes the lease.
+func (db *memoryDB) keepAlive(l *memoryLease) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	l.timer.Stop()
+}
+
+// abandon stands for a holder that refreshes it no more.
+func (db *memoryDB) abandon(l *memoryLease) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	l.lose()
+	if !l.ended {
+		l.timer.Reset(l.ttl)
+	}
+}
+
+func (l *memoryLease) lose() {
+	if !l.lost {
+		l.lost = true
+		close(l.done)
+	}
+}
+
+func (db *memoryDB) expire(l *memoryLease) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.end(l)
+}
+
+func (db *memoryDB) expireAll() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for _, l := range db.leases {
+		db.end(l)
+	}
+}
+
+// end deletes the keys of a lease; the caller holds the lock.
+func (db *memoryDB) end(l *memoryLease) {
+	l.lose()
+	if l.ended {
+		return
+	}
+	l.ended = true
+	l.timer.Stop()
+	delete(db.leases, l.id)
+	var gone []KV
+	for key := range l.keys {
+		gone = append(gone, KV{Key: key})
+	}
+	if len(gone) > 0 {
+		db.apply(gone)
+	}
+}

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"sort"
+	"strings"
+)
+
+// MirrorState turns lists and commits into the batches that Store.Mirror
+// promises. Implementations of Store feed it; it remembers what its consumer
+// has been told, which is what makes differences after a gap possible.
+type MirrorState struct {
+	prefixes []string
+	commits  bool
+	known    map[string]KV
+	listed   bool
+	last     Revision
+}
+
+// NewMirrorState starts a mirror that has delivered nothing yet.
+func NewMirrorState(prefixes []string, commits bool) *MirrorState {
+	m := &MirrorState{commits: commits, known: map[string]KV{}}
+	sorted := append([]string(nil), prefixes...)
+	sort.Strings(sorted)
+	for _, p := range sorted {
+		if n := len(m.prefixes); n > 0 && strings.HasPrefix(p, m.prefixes[n-1]) {
+			continue // lies under the one before
+		}
+		m.prefixes = append(m.prefixes, p)
+	}
+	return m
+}
+
+// Prefixes returns what to list: sorted, none under another.
+func (m *MirrorState) Prefixes() []string { return m.prefixes }
+
+// Last returns the revision up to which everything was delivered.
+func (m *MirrorState) Last() Revision { return m.last }
+
+// Span returns the one contiguous range of keys [from, to) that covers all
+// prefixes, and CommitKey when the mirror follows commits: one watch on it sees
+// whole transactions in order. to = "" means no end.
+func (m *MirrorState) Span() (from, to string) {
+	if len(m.prefixes) > 0 {
+		from, to = m.prefixes[0], PrefixEnd(m.prefixes[len(m.prefixes)-1])
+		for _, p := range m.prefixes[:len(m.prefixes)-1] {
+			if end := PrefixEnd(p); end == "" || to != "" && end > to {
+				to = end
+			}
+		}
+	}
+	if m.commits {
+		if from == "" && to == "" && len(m.prefixes) == 0 {
+			return CommitKey, CommitKey + "\x00"
+		}
+		from = min(from, CommitKey)
+		if to != "" {
+			to = max(to, CommitKey+"\x00")
+		}
+	}
+	return from, to
+}
+
+// Wants tells whether the mirror delivers events of the key.
+func (m *MirrorState) Wants(key string) bool {
+	if key == CommitKey {
+		return false
+	}
+	for _, p := range m.prefixes {
+		if strings.HasPrefix(key, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// Relist takes the complete contents at a revision: the first time it returns
+// the snapshot, later the difference to what was delivered before. The batch is
+// to be delivered if deliver is true.
+func (m *MirrorState) Relist(kvs []KV, rev Revision) (b Batch, deliver bool) {
+	b = Batch{Revision: rev, Snapshot: !m.listed}
+	now := make(map[string]KV, len(kvs))
+	for _, kv := range kvs {
+		if !m.Wants(kv.Key) {
+			continue
+		}
+		now[kv.Key] = kv
+		was, had := m.known[kv.Key]
+		if had && was.Mod == kv.Mod && was.Create == kv.Create {
+			continue
+		}
+		b.Events = append(b.Events, Event{KV: kv, Prev: was.Value})
+	}
+	for key, was := range m.known {
+		if _, still := now[key]; !still {
+			b.Events = append(b.Events, Event{KV: KV{Key: key, Mod: rev}, Prev: was.Value})
+		}
+	}
+	sort.Slice(b.Events, func(i, j int) bool { return b.Events[i].KV.Key < b.Events[j].KV.Key })
+	deliver = !m.listed || len(b.Events) > 0 || m.commits && rev > m.last
+	m.known, m.listed, m.last = now, true, rev
+	return b, deliver
+}
+
+// Commit takes all that one revision did within Span: new states of keys, a
+// deleted one with Create 0.
+func (m *MirrorState) Commit(kvs []KV, rev Revision) (b Batch, deliver bool) {
+	b = Batch{Revision: rev}
+	for _, kv := range kvs {
+		if kv.Key == CommitKey {
+			deliver = deliver || m.commits
+		}
+		if !m.Wants(kv.Key) {
+			continue
+		}
+		was, had := m.known[kv.Key]
+		switch {
+		case kv.Exists():
+			m.known[kv.Key] = kv
+		case had:
+			delete(m.known, kv.Key)
+		default:
+			continue // never told of it
+		}
+		b.Events = append(b.Events, Event{KV: kv, Prev: was.Value})
+	}
+	m.last = max(m.last, rev)
+	return b, deliver || len(b.Events) > 0
+}
