@@ -59,6 +59,10 @@ test-race: ## unit tests under the race detector, without those that link etcd's
 lint: ## golangci-lint, pinned in tools/go.mod (the first run builds it)
 	$(call tool,golangci-lint) run $(PKG)
 
+.PHONY: fmt
+fmt: ## format with gofumpt and gci
+	$(call tool,golangci-lint) fmt $(PKG)
+
 .PHONY: vulncheck
 vulncheck: ## known vulnerabilities in what the binaries call; needs network
 	$(call tool,govulncheck) ./cmd/...

@@ -148,15 +148,12 @@ func (c *command) help(w io.Writer, path string, fs *flagSet) error {
 	for _, e := range c.examples {
 		fmt.Fprintf(&b, "  %s\n", e)
 	}
-	usage := path
+	usage := []string{path}
 	if c.subs != nil {
-		usage += " COMMAND"
+		usage = append(usage, "COMMAND")
 	}
-	usage += " [flags]"
-	for _, a := range c.args {
-		usage += " " + a
-	}
-	fmt.Fprintf(&b, "\nUsage:\n  %s\n", usage)
+	usage = append(append(usage, "[flags]"), c.args...)
+	fmt.Fprintf(&b, "\nUsage:\n  %s\n", strings.Join(usage, " "))
 	if c.aliases != nil {
 		fmt.Fprintf(&b, "\nAlso known as: %s\n", strings.Join(c.aliases, ", "))
 	}

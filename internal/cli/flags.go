@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,16 +34,16 @@ func (s *flagSet) add(names, value, usage, def string, set func(string) error) *
 }
 
 // stringVar takes names as "long, short"; the default is what *p holds.
-func (s *flagSet) stringVar(p *string, names, value, usage string) *flagDef {
-	return s.add(names, value, usage, *p, func(v string) error {
+func (s *flagSet) stringVar(p *string, names, value, usage string) {
+	s.add(names, value, usage, *p, func(v string) error {
 		*p = v
 		return nil
 	})
 }
 
-func (s *flagSet) intVar(p *int, names, value, usage string) *flagDef {
+func (s *flagSet) intVar(p *int, names, value, usage string) {
 	def := strconv.Itoa(*p)
-	return s.add(names, value, usage, def, func(v string) error {
+	s.add(names, value, usage, def, func(v string) error {
 		n, err := strconv.Atoi(v)
 		if err != nil {
 			return usageErrorf("must be a whole number")
@@ -63,8 +64,8 @@ func (s *flagSet) boolVar(p *bool, names, usage string) *flagDef {
 	})
 }
 
-func (s *flagSet) durationVar(p *time.Duration, names, usage string) *flagDef {
-	return s.add(names, "TIME", usage, p.String(), func(v string) error {
+func (s *flagSet) durationVar(p *time.Duration, names, usage string) {
+	s.add(names, "TIME", usage, p.String(), func(v string) error {
 		d, err := time.ParseDuration(v)
 		if err != nil || d <= 0 {
 			return usageErrorf("must be a time above zero such as 5s or 1m30s")
@@ -75,8 +76,8 @@ func (s *flagSet) durationVar(p *time.Duration, names, usage string) *flagDef {
 }
 
 // listVar may be repeated; a value may also hold several, separated by commas.
-func (s *flagSet) listVar(p *[]string, names, value, usage string) *flagDef {
-	return s.add(names, value, usage+" (may be repeated)", "", func(v string) error {
+func (s *flagSet) listVar(p *[]string, names, value, usage string) {
+	s.add(names, value, usage+" (may be repeated)", "", func(v string) error {
 		for item := range strings.SplitSeq(v, ",") {
 			if item = strings.TrimSpace(item); item != "" {
 				*p = append(*p, item)
@@ -88,10 +89,8 @@ func (s *flagSet) listVar(p *[]string, names, value, usage string) *flagDef {
 
 func (s *flagSet) lookup(name string) *flagDef {
 	for _, d := range s.defs {
-		for _, n := range d.names {
-			if n == name {
-				return d
-			}
+		if slices.Contains(d.names, name) {
+			return d
 		}
 	}
 	return nil

@@ -87,8 +87,10 @@ func runGroupList(ctx context.Context, o *listOptions) error {
 		header: []string{"Tenant", "Group", "Network", "IP Pool", "CfgdTag", "Policies", "Network profile"},
 		rows: func(_ context.Context, _ *api.Client, list []api.EndpointGroup) (rows [][]string, _ error) {
 			for _, g := range list {
-				rows = append(rows, []string{g.TenantName, g.GroupName, g.NetworkName, g.IPPool, g.CfgdTag,
-					strings.Join(g.Policies, ","), g.NetProfile})
+				rows = append(rows, []string{
+					g.TenantName, g.GroupName, g.NetworkName, g.IPPool, g.CfgdTag,
+					strings.Join(g.Policies, ","), g.NetProfile,
+				})
 			}
 			return rows, nil
 		},

@@ -99,8 +99,10 @@ func runNetworkList(ctx context.Context, o *listOptions) error {
 		kind:   networks,
 		tenant: func(n api.Network) string { return n.TenantName },
 		name:   func(n api.Network) string { return n.NetworkName },
-		header: []string{"Tenant", "Network", "Nw Type", "Encap type", "Packet tag", "Subnet", "Gateway",
-			"IPv6Subnet", "IPv6Gateway", "Cfgd Tag"},
+		header: []string{
+			"Tenant", "Network", "Nw Type", "Encap type", "Packet tag", "Subnet", "Gateway",
+			"IPv6Subnet", "IPv6Gateway", "Cfgd Tag",
+		},
 		rows: networkRows,
 	})
 }
@@ -132,8 +134,10 @@ func networkRows(ctx context.Context, client *api.Client, list []api.Network) ([
 	}
 	var rows [][]string
 	for i, n := range list {
-		rows = append(rows, []string{n.TenantName, n.NetworkName, n.NwType, n.Encap, strconv.Itoa(tags[i]),
-			n.Subnet, n.Gateway, n.IPv6Subnet, n.IPv6Gateway, n.CfgdTag})
+		rows = append(rows, []string{
+			n.TenantName, n.NetworkName, n.NwType, n.Encap, strconv.Itoa(tags[i]),
+			n.Subnet, n.Gateway, n.IPv6Subnet, n.IPv6Gateway, n.CfgdTag,
+		})
 	}
 	return rows, nil
 }

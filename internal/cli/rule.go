@@ -167,16 +167,20 @@ func runRuleList(ctx context.Context, o *ruleOptions) error {
 		if _, err := fmt.Fprintln(o.out, side.title); err != nil {
 			return err
 		}
-		header := []string{"Rule", "Priority", side.peer + "EndpointGroup", side.peer + "Network", side.peer + "IpAddress",
-			"Protocol", "Port", "Action"}
+		header := []string{
+			"Rule", "Priority", side.peer + "EndpointGroup", side.peer + "Network", side.peer + "IpAddress",
+			"Protocol", "Port", "Action",
+		}
 		var rows [][]string
 		for _, r := range shown {
 			if r.Direction != side.direction {
 				continue
 			}
 			// Only the side that fits the direction is set.
-			rows = append(rows, []string{r.RuleID, strconv.Itoa(r.Priority), r.FromEndpointGroup + r.ToEndpointGroup,
-				r.FromNetwork + r.ToNetwork, r.FromIPAddress + r.ToIPAddress, r.Protocol, strconv.Itoa(r.Port), r.Action})
+			rows = append(rows, []string{
+				r.RuleID, strconv.Itoa(r.Priority), r.FromEndpointGroup + r.ToEndpointGroup,
+				r.FromNetwork + r.ToNetwork, r.FromIPAddress + r.ToIPAddress, r.Protocol, strconv.Itoa(r.Port), r.Action,
+			})
 		}
 		if err := printTable(o.out, header, rows); err != nil {
 			return err
