@@ -1,0 +1,275 @@
+package openflow
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Action is one step of a flow. The types are Output, OutputReg, SetField,
+// Move, Resubmit, CT, PushVLAN and PopVLAN; all are comparable.
+type Action interface {
+	fmt.Stringer
+	appendWire(b []byte) []byte
+}
+
+// Reserved port numbers (OpenFlow 1.4.1 section 7.2.1).
+const (
+	PortMax    uint32 = 0xffffff00
+	PortInPort uint32 = 0xfffffff8 // send back to where the packet came from
+	PortLocal  uint32 = 0xfffffffe
+	PortAny    uint32 = 0xffffffff
+)
+
+const (
+	nxVendor      = 0x00002320
+	actOutput     = 0
+	actPushVLAN   = 17
+	actPopVLAN    = 18
+	actSetField   = 25
+	actExperiment = 0xffff
+	nxMove        = 6
+	nxResubmit    = 14
+	nxOutputReg   = 15
+	nxCT          = 35
+	noTable       = 0xff
+	nxInPort      = 0xfff8
+	ctCommit      = 1
+	etherTypeVLAN = 0x8100
+)
+
+type (
+	// Output sends the packet to a port.
+	Output struct{ Port uint32 }
+	// OutputReg sends the packet to the port whose number a field holds.
+	OutputReg struct{ Field Field }
+	// SetField writes a whole field.
+	SetField struct {
+		Field Field
+		Value Value
+	}
+	// Move copies a whole field to another one of the same width.
+	Move struct{ From, To Field }
+	// Resubmit continues in another table, then with the next action.
+	Resubmit struct{ Table uint8 }
+	// CT sends the packet through connection tracking in the zone that the lower
+	// 16 bits of ZoneField hold. With Recirc the packet's tracked copy continues
+	// in Table; without, the packet goes on with the next action.
+	CT struct {
+		Commit    bool
+		ZoneField Field
+		Recirc    bool
+		Table     uint8
+	}
+	// PushVLAN adds an empty 802.1Q tag.
+	PushVLAN struct{}
+	// PopVLAN removes the outer tag.
+	PopVLAN struct{}
+)
+
+// Set writes a number into a field.
+func Set[T ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~int](f Field, n T) SetField {
+	return SetField{f, Uint(n)}
+}
+
+func portText(p uint32) string {
+	switch p {
+	case PortInPort:
+		return "IN_PORT"
+	case PortLocal:
+		return "LOCAL"
+	}
+	return strconv.FormatUint(uint64(p), 10)
+}
+
+func (a Output) String() string {
+	if a.Port >= PortMax {
+		return portText(a.Port)
+	}
+	return "output:" + portText(a.Port)
+}
+
+func (a OutputReg) String() string { return "output:" + fields[a.Field].nxm + "[]" }
+
+func (a SetField) String() string {
+	return "set_field:" + a.Field.text(a.Value) + "->" + a.Field.setName()
+}
+
+func (a Move) String() string {
+	return "move:" + fields[a.From].nxm + "[]->" + fields[a.To].nxm + "[]"
+}
+
+func (a Resubmit) String() string { return "resubmit(," + strconv.Itoa(int(a.Table)) + ")" }
+
+func (a CT) String() string {
+	var p []string
+	if a.Commit {
+		p = append(p, "commit")
+	}
+	if a.Recirc {
+		p = append(p, "table="+strconv.Itoa(int(a.Table)))
+	}
+	p = append(p, "zone="+fields[a.ZoneField].nxm+"[0..15]")
+	return "ct(" + strings.Join(p, ",") + ")"
+}
+
+func (PushVLAN) String() string { return "push_vlan:0x8100" }
+func (PopVLAN) String() string  { return "pop_vlan" }
+
+func appendHeader(b []byte, typ, n int) []byte {
+	b = binary.BigEndian.AppendUint16(b, uint16(typ))
+	return binary.BigEndian.AppendUint16(b, uint16(n))
+}
+
+func appendNX(b []byte, subtype, n int) []byte {
+	b = appendHeader(b, actExperiment, n)
+	b = binary.BigEndian.AppendUint32(b, nxVendor)
+	return binary.BigEndian.AppendUint16(b, uint16(subtype))
+}
+
+func (a Output) appendWire(b []byte) []byte {
+	b = appendHeader(b, actOutput, 16)
+	b = binary.BigEndian.AppendUint32(b, a.Port)
+	return append(b, make([]byte, 8)...) // max_len and padding
+}
+
+// subfield is Nicira's ofs_nbits: offset 0, all bits.
+func subfield(f Field) uint16 { return uint16(f.Bits() - 1) }
+
+func (a OutputReg) appendWire(b []byte) []byte {
+	b = appendNX(b, nxOutputReg, 24)
+	b = binary.BigEndian.AppendUint16(b, subfield(a.Field))
+	b = binary.BigEndian.AppendUint32(b, a.Field.header(false))
+	return append(b, make([]byte, 8)...)
+}
+
+func (a SetField) appendWire(b []byte) []byte {
+	start := len(b)
+	b = appendHeader(b, actSetField, 0)
+	b = appendOXM(b, a.Field, a.Value, ones(a.Field.Bits(), a.Field.Bits()))
+	for (len(b)-start)%8 != 0 {
+		b = append(b, 0)
+	}
+	binary.BigEndian.PutUint16(b[start+2:], uint16(len(b)-start))
+	return b
+}
+
+func (a Move) appendWire(b []byte) []byte {
+	b = appendNX(b, nxMove, 24)
+	b = binary.BigEndian.AppendUint16(b, uint16(a.From.Bits()))
+	b = append(b, 0, 0, 0, 0) // offsets
+	b = binary.BigEndian.AppendUint32(b, a.From.header(false))
+	return binary.BigEndian.AppendUint32(b, a.To.header(false))
+}
+
+func (a Resubmit) appendWire(b []byte) []byte {
+	b = appendNX(b, nxResubmit, 16)
+	b = binary.BigEndian.AppendUint16(b, nxInPort)
+	return append(b, a.Table, 0, 0, 0)
+}
+
+func (a CT) appendWire(b []byte) []byte {
+	b = appendNX(b, nxCT, 24)
+	var flags uint16
+	if a.Commit {
+		flags = ctCommit
+	}
+	b = binary.BigEndian.AppendUint16(b, flags)
+	b = binary.BigEndian.AppendUint32(b, a.ZoneField.header(false))
+	b = binary.BigEndian.AppendUint16(b, 15) // bits 0..15
+	table := uint8(noTable)
+	if a.Recirc {
+		table = a.Table
+	}
+	return append(b, table, 0, 0, 0, 0, 0)
+}
+
+func (PushVLAN) appendWire(b []byte) []byte {
+	b = appendHeader(b, actPushVLAN, 8)
+	b = binary.BigEndian.AppendUint16(b, etherTypeVLAN)
+	return append(b, 0, 0)
+}
+
+func (PopVLAN) appendWire(b []byte) []byte { return append(appendHeader(b, actPopVLAN, 8), 0, 0, 0, 0) }
+
+// fieldOf finds a field by the header of its exact form.
+func fieldOf(h uint32) (Field, error) {
+	f, ok := byNumber[classNum{uint16(h >> 16), uint8(h >> 9 & 0x7f)}]
+	if !ok || fields[f].class == classExperimenter || h>>8&1 == 1 || h&0xff != uint32(fields[f].bytes) {
+		return 0, fmt.Errorf("unknown field %#x", h)
+	}
+	return f, nil
+}
+
+// readAction reads one action and returns the rest.
+func readAction(b []byte) (Action, []byte, error) {
+	if len(b) < 8 {
+		return nil, nil, fmt.Errorf("action cut short: %d bytes", len(b))
+	}
+	typ, n := int(binary.BigEndian.Uint16(b)), int(binary.BigEndian.Uint16(b[2:]))
+	if n < 8 || n%8 != 0 || n > len(b) {
+		return nil, nil, fmt.Errorf("action of type %d and length %d in %d bytes", typ, n, len(b))
+	}
+	body, rest := b[:n], b[n:]
+	switch {
+	case typ == actOutput && n == 16:
+		return Output{binary.BigEndian.Uint32(body[4:])}, rest, nil
+	case typ == actPushVLAN && n == 8 && binary.BigEndian.Uint16(body[4:]) == etherTypeVLAN:
+		return PushVLAN{}, rest, nil
+	case typ == actPopVLAN && n == 8:
+		return PopVLAN{}, rest, nil
+	case typ == actSetField:
+		t, _, err := readOXM(body[4:])
+		if err != nil {
+			return nil, nil, err
+		}
+		if t.Mask != ones(t.Field.Bits(), t.Field.Bits()) {
+			return nil, nil, fmt.Errorf("masked set_field of %s is not supported", t.Field)
+		}
+		return SetField{t.Field, t.Value}, rest, nil
+	case typ == actExperiment && n >= 16 && binary.BigEndian.Uint32(body[4:]) == nxVendor:
+		a, err := readNX(int(binary.BigEndian.Uint16(body[8:])), body)
+		return a, rest, err
+	}
+	return nil, nil, fmt.Errorf("unsupported action of type %d and length %d", typ, n)
+}
+
+func readNX(subtype int, b []byte) (Action, error) {
+	u16 := func(i int) uint16 { return binary.BigEndian.Uint16(b[i:]) }
+	u32 := func(i int) uint32 { return binary.BigEndian.Uint32(b[i:]) }
+	switch {
+	case subtype == nxResubmit && len(b) == 16 && u16(10) == nxInPort && b[12] != noTable:
+		return Resubmit{b[12]}, nil
+	case subtype == nxOutputReg && len(b) == 24:
+		f, err := fieldOf(u32(12))
+		if err == nil && u16(10) != subfield(f) {
+			err = fmt.Errorf("output of a part of %s is not supported", f)
+		}
+		return OutputReg{f}, err
+	case subtype == nxMove && len(b) == 24:
+		from, err := fieldOf(u32(16))
+		if err != nil {
+			return nil, err
+		}
+		to, err := fieldOf(u32(20))
+		if err == nil && (int(u16(10)) != from.Bits() || from.Bits() != to.Bits() || u32(12) != 0) {
+			err = fmt.Errorf("move of a part of %s is not supported", from)
+		}
+		return Move{from, to}, err
+	case subtype == nxCT && len(b) == 24:
+		f, err := fieldOf(u32(12))
+		if err != nil {
+			return nil, err
+		}
+		a := CT{Commit: u16(10)&ctCommit != 0, ZoneField: f}
+		if b[18] != noTable {
+			a.Recirc, a.Table = true, b[18]
+		}
+		if u16(10)&^ctCommit != 0 || u16(16) != 15 || u16(22) != 0 {
+			return nil, fmt.Errorf("ct action with force, a helper or another zone form is not supported")
+		}
+		return a, nil
+	}
+	return nil, fmt.Errorf("unsupported Nicira action %d of length %d", subtype, len(b))
+}

@@ -1,0 +1,198 @@
+// Package ovstest starts an Open vSwitch of its own for tests: one database
+// server and one switch daemon in a fresh network namespace, with their sockets
+// in a temporary directory.
+//
+// It guarantees that all of it is gone when the test ends, and that a missing
+// prerequisite is a failure under CI=true or CONTIV_TEST_REQUIRE=1 and a skip
+// elsewhere. It must not touch the machine's own network or switch.
+package ovstest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Schema is where Debian keeps the switch's database schema.
+const Schema = "/usr/share/openvswitch/vswitch.ovsschema"
+
+var count atomic.Int32
+
+// Server is a running Open vSwitch.
+type Server struct {
+	NS     string // network namespace, as in ip netns
+	RunDir string // holds db.sock and <bridge>.mgmt
+	DB     string // the database's address, such as unix:/tmp/x/db.sock
+
+	t        testing.TB
+	db, vswd *exec.Cmd
+}
+
+// Require skips the test, or fails it in CI, unless it runs as root and all
+// programs are installed.
+func Require(t testing.TB, programs ...string) {
+	t.Helper()
+	var missing []string
+	if os.Geteuid() != 0 {
+		missing = append(missing, "root")
+	}
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
+		t.Fatalf("this test needs %s", strings.Join(missing, ", "))
+	}
+	t.Skipf("this test needs %s", strings.Join(missing, ", "))
+}
+
+// Start runs a database and a switch; both end with the test.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	Require(t, "ip", "ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl", "ovs-appctl")
+	dir, err := os.MkdirTemp("", "Oovs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{
+		NS: fmt.Sprintf("O%d-%d", os.Getpid(), count.Add(1)), RunDir: dir,
+		DB: "unix:" + filepath.Join(dir, "db.sock"), t: t,
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s.Run("ip", "netns", "add", s.NS)
+	t.Cleanup(func() {
+		if out, err := exec.Command("ip", "netns", "del", s.NS).CombinedOutput(); err != nil {
+			t.Errorf("remove namespace %s: %v: %s", s.NS, err, out)
+		}
+	})
+	s.Run("ip", "-n", s.NS, "link", "set", "lo", "up")
+	s.Run("ovsdb-tool", "create", s.path("conf.db"), Schema)
+	s.db = s.daemon("ovsdb-server", s.path("conf.db"), "--remote=p"+s.DB, "--unixctl="+s.path("db.ctl"))
+	t.Cleanup(func() { end(s.db) })
+	s.await("database", s.path("db.sock"))
+	s.Vsctl("--no-wait", "init")
+	s.StartSwitch()
+	t.Cleanup(s.KillSwitch)
+	return s
+}
+
+func (s *Server) path(name string) string { return filepath.Join(s.RunDir, name) }
+
+// env keeps all files of Open vSwitch's programs in the server's directory.
+func (s *Server) env() []string {
+	return append(os.Environ(), "OVS_RUNDIR="+s.RunDir, "OVS_DBDIR="+s.RunDir, "OVS_LOGDIR="+s.RunDir,
+		"OVS_SYSCONFDIR="+s.RunDir)
+}
+
+func (s *Server) daemon(args ...string) *exec.Cmd {
+	s.t.Helper()
+	cmd := exec.Command("ip", append([]string{"netns", "exec", s.NS}, args...)...)
+	cmd.Env = s.env()
+	log, err := os.OpenFile(s.path(args[0]+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		s.t.Fatalf("start %s: %v", args[0], err)
+	}
+	return cmd
+}
+
+func end(cmd *exec.Cmd) {
+	if cmd == nil || cmd.ProcessState != nil {
+		return
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+// await waits until a unix socket answers.
+func (s *Server) await(what, path string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if c, err := net.Dial("unix", path); err == nil {
+			c.Close()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			s.t.Fatalf("%s did not listen at %s:\n%s", what, path, s.Log())
+		case <-tick.C:
+		}
+	}
+}
+
+// StartSwitch starts the switch daemon, after KillSwitch.
+func (s *Server) StartSwitch() {
+	s.t.Helper()
+	s.vswd = s.daemon("ovs-vswitchd", s.DB, "--unixctl="+s.path("vswitchd.ctl"))
+	s.await("switch", s.path("vswitchd.ctl"))
+}
+
+// KillSwitch ends the switch daemon as a crash would.
+func (s *Server) KillSwitch() { end(s.vswd) }
+
+// Log returns what the switch daemon wrote.
+func (s *Server) Log() string {
+	b, _ := os.ReadFile(s.path("ovs-vswitchd.log"))
+	return string(b)
+}
+
+// Try runs a program on the machine with Open vSwitch's directories set, and
+// returns its standard output.
+func (s *Server) Try(args ...string) (string, error) {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = s.env()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("%s: %w: %s%s", strings.Join(args, " "), err, errs.String(), out.String())
+	}
+	return out.String(), nil
+}
+
+// Run is Try that fails the test.
+func (s *Server) Run(args ...string) string {
+	s.t.Helper()
+	out, err := s.Try(args...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// Vsctl runs ovs-vsctl on the database.
+func (s *Server) Vsctl(args ...string) string {
+	s.t.Helper()
+	return s.Run(append([]string{"ovs-vsctl", "--db=" + s.DB}, args...)...)
+}
+
+// Ofctl runs an ovs-ofctl command on a bridge in OpenFlow 1.4.
+func (s *Server) Ofctl(bridge, command string, args ...string) string {
+	s.t.Helper()
+	return s.Run(append([]string{"ovs-ofctl", "-O", "OpenFlow14", "--no-names", command, "unix:" + s.path(bridge+".mgmt")}, args...)...)
+}
+
+// Appctl runs a command of the switch daemon's control socket.
+func (s *Server) Appctl(args ...string) string {
+	s.t.Helper()
+	return s.Run(append([]string{"ovs-appctl", "-t", s.path("vswitchd.ctl")}, args...)...)
+}
