@@ -1,0 +1,146 @@
+package apiserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// MaxBody is the largest request body, in bytes: several times what the
+// largest group or endpoint needs.
+const MaxBody = 1 << 20
+
+// decode reads a request's body as one JSON object into out. Unknown fields
+// are ignored, as the contract has it; anything else that is wrong is refused
+// with the field's name.
+func decode(w http.ResponseWriter, r *http.Request, out any) error {
+	if r.Body == nil {
+		return badBody("must not be empty: a JSON object is expected")
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	if err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return model.Errorf(errTooLarge, "body: must be at most %d bytes", large.Limit)
+		}
+		return model.Errorf(model.ErrInvalid, "body: could not be read: %w", err)
+	}
+	return decodeJSON(data, out)
+}
+
+func badBody(format string, args ...any) error {
+	return model.Errorf(model.ErrInvalid, "body: "+format, args...)
+}
+
+func decodeJSON(data []byte, out any) error {
+	if !utf8.Valid(data) {
+		return badBody("must be UTF-8")
+	}
+	trimmed := bytes.TrimSpace(data)
+	switch {
+	case len(trimmed) == 0:
+		return badBody("must not be empty: a JSON object is expected")
+	case trimmed[0] != '{' && json.Valid(trimmed):
+		return badBody("must be a JSON object, not %s", jsonKind(trimmed))
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if err := dec.Decode(out); err != nil {
+		return jsonError(data, err)
+	}
+	if rest := bytes.TrimSpace(data[dec.InputOffset():]); len(rest) > 0 {
+		return badBody("must end after the JSON object, but %q follows", clip(rest))
+	}
+	return nil
+}
+
+func clip(b []byte) string {
+	if len(b) > 40 {
+		return strings.ToValidUTF8(string(b[:40]), "") + "..."
+	}
+	return string(b)
+}
+
+func jsonKind(b []byte) string {
+	switch b[0] {
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	}
+	return "a number"
+}
+
+// jsonError puts what encoding/json says into a user's terms.
+func jsonError(data []byte, err error) error {
+	var wrong *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &wrong):
+		return &model.FieldError{Field: lastPart(wrong.Field), Value: wrong.Value, Want: "must be " + goKind(wrong)}
+	case errors.As(err, &syntax):
+		return badBody("is not valid JSON: %s at byte %d", syntax, syntax.Offset)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return badBody("is not valid JSON: it ends too early, after %d bytes", len(data))
+	}
+	return badBody("is not what is expected: %w", err)
+}
+
+func lastPart(field string) string {
+	if field == "" {
+		return "body"
+	}
+	return field[strings.LastIndexByte(field, '.')+1:]
+}
+
+// goKind says in JSON's terms what a field of a Go type wants.
+func goKind(e *json.UnmarshalTypeError) string {
+	switch kind := e.Type.Kind().String(); {
+	case strings.HasPrefix(e.Value, "number "): // a number, but not one that fits
+		return "a whole number of reasonable size"
+	case kind == "string":
+		return "a string"
+	case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"):
+		return "a whole number"
+	case kind == "slice":
+		return "an array"
+	case kind == "bool":
+		return "true or false"
+	default:
+		return "an object"
+	}
+}
+
+// requireJSON accepts a missing Content-Type, as curl and old clients send,
+// and any JSON one, with whatever charset.
+func requireJSON(r *http.Request) error {
+	ct := r.Header.Get("Content-Type")
+	if ct == "" {
+		return nil
+	}
+	t, _, err := mime.ParseMediaType(ct)
+	if err != nil || t != "application/json" && !strings.HasSuffix(t, "+json") && t != "text/plain" &&
+		t != "application/x-www-form-urlencoded" && t != "application/octet-stream" {
+		return model.Errorf(errMediaType, "Content-Type %q: must be application/json", ct)
+	}
+	return nil
+}
+
+// checkKey refuses a body whose fields do not build the key of the path.
+func checkKey(path, fields string) error {
+	if path != fields {
+		return &model.FieldError{Field: "key", Value: clip([]byte(path)), Want: fmt.Sprintf("must equal the key that the body's fields build, %q", clip([]byte(fields)))}
+	}
+	return nil
+}

@@ -1,0 +1,241 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// kind is one collection under /api/v1.
+type kind struct {
+	name string // "networks"
+	// list and get return wire objects with links.
+	list func(v View) []any
+	get  func(v View, key string) (any, error)
+	// put decodes, checks and stores the body of a request for key.
+	put func(ctx context.Context, key string, body func(any) error) error
+	del func(ctx context.Context, key string) error
+	// inspect returns the operational state; nil = the kind has none.
+	inspect func(v View, key string) (any, error)
+}
+
+// notFound says that an object does not exist.
+func notFound(noun, key string) error {
+	return model.Errorf(model.ErrNotFound, "%s %q does not exist", noun, clip([]byte(key)))
+}
+
+// put builds a kind's put from its parts: decode, convert, compare keys, store.
+func put[A api.Object, M any](from func(A) (M, error), store func(context.Context, M) error) func(context.Context, string, func(any) error) error {
+	return func(ctx context.Context, key string, body func(any) error) error {
+		var o A
+		if err := body(&o); err != nil {
+			return err
+		}
+		m, err := from(o)
+		if err != nil {
+			return err
+		}
+		if err := checkKey(key, o.ObjectKey()); err != nil {
+			return err
+		}
+		return store(ctx, m)
+	}
+}
+
+// del builds a kind's del. A key that cannot be one names nothing.
+func del[K any](noun string, parse func(string) (K, error), store func(context.Context, K) error) func(context.Context, string) error {
+	return func(ctx context.Context, key string) error {
+		k, err := parse(key)
+		if err != nil {
+			return notFound(noun, key)
+		}
+		return store(ctx, k)
+	}
+}
+
+// find builds a look-up in a view.
+func find[K, M any](noun string, parse func(string) (K, error), get func(View, K) (M, bool), to func(View, M) any) func(View, string) (any, error) {
+	return func(v View, key string) (any, error) {
+		k, err := parse(key)
+		if err != nil {
+			return nil, notFound(noun, key)
+		}
+		m, ok := get(v, k)
+		if !ok {
+			return nil, notFound(noun, key)
+		}
+		return to(v, m), nil
+	}
+}
+
+func all[M any](ms func(View) []M, to func(View, M) any) func(View) []any {
+	return func(v View) []any {
+		out := []any{}
+		for _, m := range ms(v) {
+			out = append(out, to(v, m))
+		}
+		return out
+	}
+}
+
+// kinds returns the collections that this server has.
+func kinds(c Control, mode string) []kind {
+	parseGlobal := func(s string) (string, error) {
+		if s != globalName {
+			return "", model.ErrNotFound
+		}
+		return s, nil
+	}
+	getGlobal := func(v View, _ string) (model.Global, bool) { return v.Global() }
+	return []kind{
+		{
+			name: "globals",
+			list: func(v View) []any {
+				if g, ok := v.Global(); ok {
+					return []any{globalToAPI(g)}
+				}
+				return []any{}
+			},
+			get:     find("global", parseGlobal, getGlobal, func(_ View, g model.Global) any { return globalToAPI(g) }),
+			put:     put(globalFromAPI, c.PutGlobal),
+			del:     del("global", parseGlobal, func(ctx context.Context, _ string) error { return c.DeleteGlobal(ctx) }),
+			inspect: find("global", parseGlobal, getGlobal, func(v View, _ model.Global) any { return globalOper(v, mode) }),
+		},
+		{
+			name:    "tenants",
+			list:    all(View.Tenants, tenantView),
+			get:     find("tenant", model.ParseTenantName, View.Tenant, tenantView),
+			put:     put(tenantFromAPI, c.PutTenant),
+			del:     del("tenant", model.ParseTenantName, c.DeleteTenant),
+			inspect: find("tenant", model.ParseTenantName, View.Tenant, func(v View, t model.Tenant) any { return tenantOper(v, t.Name) }),
+		},
+		{
+			name:    "networks",
+			list:    all(func(v View) []model.Network { return v.Networks("") }, networkView),
+			get:     find("network", model.ParseNetworkKey, View.Network, networkView),
+			put:     put(networkFromAPI, c.PutNetwork),
+			del:     del("network", model.ParseNetworkKey, c.DeleteNetwork),
+			inspect: find("network", model.ParseNetworkKey, View.Network, func(v View, n model.Network) any { return networkOper(v, n) }),
+		},
+		{
+			name:    "endpointGroups",
+			list:    all(func(v View) []model.Group { return v.Groups("") }, groupView),
+			get:     find("endpointGroup", model.ParseGroupKey, View.Group, groupView),
+			put:     put(groupFromAPI, c.PutGroup),
+			del:     del("endpointGroup", model.ParseGroupKey, c.DeleteGroup),
+			inspect: find("endpointGroup", model.ParseGroupKey, View.Group, func(v View, g model.Group) any { return groupOper(v, g) }),
+		},
+		{
+			name:    "policys",
+			list:    all(func(v View) []model.ContivPolicy { return v.Policies("") }, policyView),
+			get:     find("policy", model.ParsePolicyKey, View.Policy, policyView),
+			put:     put(policyFromAPI, c.PutPolicy),
+			del:     del("policy", model.ParsePolicyKey, c.DeletePolicy),
+			inspect: find("policy", model.ParsePolicyKey, View.Policy, func(v View, p model.ContivPolicy) any { return policyOper(v, p) }),
+		},
+		{
+			name: "rules",
+			list: all(func(v View) []model.Rule { return v.Rules("") }, func(_ View, r model.Rule) any { return ruleToAPI(r) }),
+			get:  find("rule", model.ParseRuleKey, View.Rule, func(_ View, r model.Rule) any { return ruleToAPI(r) }),
+			put:  put(ruleFromAPI, c.PutRule),
+			del:  del("rule", model.ParseRuleKey, c.DeleteRule),
+		},
+	}
+}
+
+// The views below add the links that the server owns, computed from what
+// exists.
+
+func tenantView(v View, t model.Tenant) any {
+	o := api.Tenant{Key: string(t.Name), DefaultNetwork: string(t.DefaultNetwork), TenantName: string(t.Name)}
+	for _, n := range v.Networks(t.Name) {
+		addLink(&o.LinkSets.Networks, "network", n.Key.String())
+	}
+	for _, g := range v.Groups(t.Name) {
+		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
+	}
+	for _, p := range v.Policies(t.Name) {
+		addLink(&o.LinkSets.Policies, "policy", p.Key.String())
+	}
+	return o
+}
+
+func networkView(v View, n model.Network) any {
+	o := networkToAPI(n)
+	for _, g := range v.Groups(n.Key.Tenant) {
+		if g.Network == n.Key.Name {
+			addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
+		}
+	}
+	return o
+}
+
+func groupView(v View, g model.Group) any {
+	o := groupToAPI(g)
+	for _, r := range v.Rules(g.Key.Tenant) {
+		if r.Group == g.Key.Name {
+			addLink(&o.LinkSets.MatchRules, "rule", r.Key.String())
+		}
+	}
+	return o
+}
+
+func policyView(v View, p model.ContivPolicy) any {
+	o := policyToAPI(p)
+	for _, g := range v.Groups(p.Key.Tenant) {
+		if slices.Contains(g.Policies, p.Key.Name) {
+			addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
+		}
+	}
+	for _, r := range v.Rules(p.Key.Tenant) {
+		if r.Key.Policy == p.Key.Name {
+			addLink(&o.LinkSets.Rules, "rule", r.Key.String())
+		}
+	}
+	return o
+}
+
+// handleKind registers a collection's routes, each with and without trailing
+// slash.
+func (s *server) handleKind(k kind) {
+	base, inspect := "/api/v1/"+k.name, "/api/v1/inspect/"+k.name
+	get := func(f func(v View, key string) (any, error)) handler {
+		return func(w http.ResponseWriter, r *http.Request) (any, error) {
+			v, err := s.control.View(r.Context())
+			if err != nil {
+				return nil, err
+			}
+			return f(v, r.PathValue("key"))
+		}
+	}
+	write := func(w http.ResponseWriter, r *http.Request) (any, error) {
+		key := r.PathValue("key")
+		if err := k.put(r.Context(), key, func(out any) error { return decode(w, r, out) }); err != nil {
+			return nil, err
+		}
+		v, err := s.control.View(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		return k.get(v, key)
+	}
+	s.handle("GET", base, get(func(v View, _ string) (any, error) { return k.list(v), nil }))
+	s.handle("GET", base+"/{key}", get(k.get))
+	s.handle("POST", base+"/{key}", write)
+	s.handle("PUT", base+"/{key}", write)
+	s.handle("DELETE", base+"/{key}", func(_ http.ResponseWriter, r *http.Request) (any, error) {
+		key := r.PathValue("key")
+		return key, k.del(r.Context(), key)
+	})
+	s.handle("GET", inspect+"/{key}", get(func(v View, key string) (any, error) {
+		config, err := k.get(v, key)
+		if err != nil || k.inspect == nil {
+			return struct{ Config any }{config}, err
+		}
+		oper, err := k.inspect(v, key)
+		return struct{ Config, Oper any }{config, oper}, err
+	}))
+}

@@ -1,0 +1,333 @@
+package apiserver
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// handlePlugin registers what runtimes ask for.
+func (s *server) handlePlugin() {
+	s.handle("POST", "/plugin/createEndpoint", s.createEndpoint)
+	s.handle("POST", "/plugin/deleteEndpoint", s.deleteEndpoint)
+	s.handle("POST", "/plugin/updateEndpoint", s.updateEndpoint)
+	s.handle("POST", "/plugin/allocAddress", s.allocAddress)
+	s.handle("POST", "/plugin/releaseAddress", s.releaseAddress)
+}
+
+// endpointKey parses the three fields that name an endpoint.
+func endpointKey(tenant, network, id string) (k model.EndpointKey, err error) {
+	if k.Network.Tenant, err = model.ParseTenantName(tenant); err != nil {
+		return k, renamed(err, "TenantName")
+	}
+	if k.Network.Name, err = model.ParseNetworkName(network); err != nil {
+		return k, renamed(err, "NetworkName")
+	}
+	k.ID, err = model.ParseEndpointID(id)
+	return k, err
+}
+
+func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
+	var req api.CreateEndpointRequest
+	if err := decode(w, r, &req); err != nil {
+		return nil, err
+	}
+	e, err := endpointFromAPI(req)
+	if err != nil {
+		return nil, err
+	}
+	e, rev, err := s.control.CreateEndpoint(r.Context(), e)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.control.View(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return api.CreateEndpointResponse{EndpointConfig: endpointConfig(v, e), Revision: rev}, nil
+}
+
+// endpointFromAPI parses a request; the addresses of the result are the
+// preferred ones.
+func endpointFromAPI(req api.CreateEndpointRequest) (e model.Endpoint, err error) {
+	if e.Key, err = endpointKey(req.TenantName, req.NetworkName, req.EndpointID); err != nil {
+		return e, err
+	}
+	group := req.ServiceName
+	if group == "" {
+		group = req.ConfigEP.ServiceName
+	}
+	if req.ConfigEP.ServiceName != "" && req.ConfigEP.ServiceName != group {
+		return e, model.InvalidField("ServiceName", req.ConfigEP.ServiceName, "must be the same inside and outside ConfigEP, "+group)
+	}
+	if e.Group, err = optional(group, model.ParseGroupName); err != nil {
+		return e, renamed(err, "ServiceName")
+	}
+	if e.Host, err = optional(req.ConfigEP.Host, model.ParseHostName); err != nil {
+		return e, renamed(err, "Host")
+	}
+	if e.IPv4, err = optional(req.ConfigEP.IPAddress, func(t string) (netip.Addr, error) {
+		return model.ParseAddr4("IPAddress", t)
+	}); err != nil {
+		return e, err
+	}
+	if e.IPv6, err = optional(req.ConfigEP.IPv6Address, func(t string) (netip.Addr, error) {
+		return model.ParseAddr6("IPv6Address", t)
+	}); err != nil {
+		return e, err
+	}
+	e.Name, e.Container, e.Labels = req.EPCommonName, req.ConfigEP.Container, req.ConfigEP.Labels
+	return e, e.Validate()
+}
+
+func (s *server) deleteEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
+	var req api.DeleteEndpointRequest
+	if err := decode(w, r, &req); err != nil {
+		return nil, err
+	}
+	k, err := endpointKey(req.TenantName, req.NetworkName, req.EndpointID)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.control.View(r.Context()) // before, for the group's id
+	if err != nil {
+		return nil, err
+	}
+	e, rev, err := s.control.DeleteEndpoint(r.Context(), k)
+	if err != nil {
+		return nil, err
+	}
+	return api.DeleteEndpointResponse{EndpointConfig: endpointConfig(v, e), Revision: rev}, nil
+}
+
+func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
+	var req api.UpdateEndpointRequest
+	if err := decode(w, r, &req); err != nil {
+		return nil, err
+	}
+	if req.Event != api.EventStart && req.Event != api.EventDie {
+		return nil, model.InvalidField("Event", req.Event, "must be start or die")
+	}
+	v, err := s.control.View(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	if req.Event == api.EventDie {
+		if req.ContainerID == "" {
+			return nil, model.InvalidField("ContainerID", "", "must not be empty")
+		}
+		for _, e := range v.FindEndpoints(req.ContainerID) {
+			if e.Container == req.ContainerID {
+				return api.UpdateEndpointResponse{IPAddress: addrText(e.IPv4)},
+					s.control.UpdateEndpoint(r.Context(), EndpointUpdate{Key: e.Key, Container: e.Container, Name: e.Name, Stopped: true})
+			}
+		}
+		return nil, model.Errorf(model.ErrNotFound, "no endpoint has the container %q", clip([]byte(req.ContainerID)))
+	}
+	tenant, err := model.ParseTenantName(req.Tenant)
+	if err != nil {
+		return nil, renamed(err, "Tenant")
+	}
+	network, err := networkOrGroup(v, tenant, req.Network)
+	if err != nil {
+		return nil, err
+	}
+	id, err := model.ParseEndpointID(req.EndpointID)
+	if err != nil {
+		return nil, err
+	}
+	err = s.control.UpdateEndpoint(r.Context(), EndpointUpdate{
+		Key:       model.EndpointKey{Network: network, ID: id},
+		Container: req.ContainerID, Name: req.EPCommonName, Labels: req.Labels,
+	})
+	return api.UpdateEndpointResponse{IPAddress: req.IPAddress}, err
+}
+
+// networkOrGroup finds a tenant's network by its name or by the name of a
+// group on it, since a runtime's network may be either.
+func networkOrGroup(v View, tenant model.TenantName, name string) (model.NetworkKey, error) {
+	if n, ok := v.Network(model.NetworkKey{Tenant: tenant, Name: model.NetworkName(name)}); ok {
+		return n.Key, nil
+	}
+	if g, ok := v.Group(model.GroupKey{Tenant: tenant, Name: model.GroupName(name)}); ok {
+		return g.NetworkKey(), nil
+	}
+	return model.NetworkKey{}, model.Errorf(model.ErrNotFound, "network %q of tenant %q does not exist", clip([]byte(name)), tenant)
+}
+
+func (s *server) allocAddress(w http.ResponseWriter, r *http.Request) (any, error) {
+	var req api.AllocAddressRequest
+	if err := decode(w, r, &req); err != nil {
+		return nil, err
+	}
+	v, err := s.control.View(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	n, ask, err := addressRequest(v, req)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.control.AllocAddress(r.Context(), ask)
+	if err != nil {
+		return nil, err
+	}
+	bits := n.Subnet.Bits()
+	if a.Is6() {
+		bits = n.Subnet6.Bits()
+	}
+	return api.AllocAddressResponse{NetworkID: req.NetworkID, IPv4Address: netip.PrefixFrom(a, bits).String()}, nil
+}
+
+func addressRequest(v View, req api.AllocAddressRequest) (n model.Network, ask AddressRequest, err error) {
+	pool, poolTenant, err := parsePool(req.AddressPool)
+	if err != nil {
+		return n, ask, err
+	}
+	if req.NetworkID != "" {
+		n, ask.Group, err = resolveNetworkID(v, req.NetworkID)
+	} else {
+		n, err = networkOfPool(v, pool, poolTenant)
+	}
+	if err != nil {
+		return n, ask, err
+	}
+	ask.Network = n.Key
+	if pool.IsValid() && pool != n.Subnet && pool != n.Subnet6 {
+		return n, ask, model.InvalidField("AddressPool", req.AddressPool, "must be a subnet of network "+n.Key.String())
+	}
+	ask.IPv6 = pool.IsValid() && pool.Addr().Is6() || !n.Subnet.IsValid()
+	if req.PreferredIPv4Address != "" {
+		parse := model.ParseAddr4
+		if ask.IPv6 {
+			parse = model.ParseAddr6
+		}
+		if ask.Preferred, err = parse("PreferredIPv4Address", req.PreferredIPv4Address); err != nil {
+			return n, ask, err
+		}
+	}
+	if ask.Host, err = optional(req.Host, model.ParseHostName); err != nil {
+		return n, ask, renamed(err, "Host")
+	}
+	ask.Requester = req.Requester
+	return n, ask, nil
+}
+
+// parsePool reads "10.1.1.0/24", "10.1.1.0/24:tenant" or nothing.
+func parsePool(s string) (p netip.Prefix, t model.TenantName, err error) {
+	if s == "" {
+		return p, "", nil
+	}
+	cidr := s
+	if slash := strings.IndexByte(s, '/'); slash >= 0 {
+		if colon := strings.IndexByte(s[slash:], ':'); colon >= 0 {
+			cidr = s[:slash+colon]
+			if t, err = model.ParseTenantName(s[slash+colon+1:]); err != nil {
+				return p, "", renamed(err, "AddressPool")
+			}
+		}
+	}
+	if p, err = netip.ParsePrefix(cidr); err != nil {
+		return p, "", model.InvalidField("AddressPool", s, "must be a subnet such as 10.1.1.0/24, or 10.1.1.0/24:tenant")
+	}
+	return p.Masked(), t, nil
+}
+
+// networkOfPool finds the only network that has the subnet.
+func networkOfPool(v View, pool netip.Prefix, tenant model.TenantName) (model.Network, error) {
+	if !pool.IsValid() {
+		return model.Network{}, model.InvalidField("NetworkID", "", "must be network.tenant, unless AddressPool names a subnet")
+	}
+	var found []model.Network
+	for _, n := range v.Networks(tenant) {
+		if n.Subnet == pool || n.Subnet6 == pool {
+			found = append(found, n)
+		}
+	}
+	if tenant == "" && len(found) > 1 { // 1.x looked in the default tenant
+		for _, n := range found {
+			if n.Key.Tenant == model.DefaultTenant {
+				return n, nil
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return model.Network{}, model.Errorf(model.ErrNotFound, "no network has the AddressPool %q", pool)
+	case 1:
+		return found[0], nil
+	}
+	return model.Network{}, model.Errorf(model.ErrConflict,
+		"AddressPool %q is a subnet of several tenants' networks: give NetworkID, or %s:tenant", pool, pool)
+}
+
+// resolveNetworkID finds "network.tenant", "network.tenant:group" or
+// "network:group.tenant". Names may hold dots, so every split is looked up; if
+// several exist, the request is refused as ambiguous.
+func resolveNetworkID(v View, id string) (model.Network, model.GroupName, error) {
+	type match struct {
+		n model.Network
+		g model.GroupName
+	}
+	var found []match
+	try := func(network, tenant, group string) {
+		n, ok := v.Network(model.NetworkKey{Tenant: model.TenantName(tenant), Name: model.NetworkName(network)})
+		if !ok {
+			return
+		}
+		if group != "" {
+			if _, ok := v.Group(model.GroupKey{Tenant: n.Key.Tenant, Name: model.GroupName(group)}); !ok {
+				return
+			}
+		}
+		found = append(found, match{n, model.GroupName(group)})
+	}
+	name, suffix, hasColon := strings.Cut(id, ":")
+	for i := range len(name) {
+		if name[i] == '.' {
+			try(name[:i], name[i+1:], suffix) // network.tenant or network.tenant:group
+		}
+	}
+	if hasColon {
+		for i := range len(suffix) {
+			if suffix[i] == '.' {
+				try(name, suffix[i+1:], suffix[:i]) // network:group.tenant
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return model.Network{}, "", model.Errorf(model.ErrNotFound, "NetworkID %q names no network; it must be network.tenant, or network.tenant:group with an existing group", clip([]byte(id)))
+	case 1:
+		return found[0].n, found[0].g, nil
+	}
+	var keys []string
+	for _, m := range found {
+		keys = append(keys, m.n.Key.String())
+	}
+	return model.Network{}, "", model.Errorf(model.ErrConflict, "NetworkID %q may mean any of the networks %s", clip([]byte(id)), strings.Join(keys, ", "))
+}
+
+func (s *server) releaseAddress(w http.ResponseWriter, r *http.Request) (any, error) {
+	var req api.ReleaseAddressRequest
+	if err := decode(w, r, &req); err != nil {
+		return nil, err
+	}
+	addr, _, _ := strings.Cut(req.IPv4Address, "/")
+	a, err := netip.ParseAddr(addr)
+	if err != nil || a.Zone() != "" || a.Is4In6() {
+		return nil, model.InvalidField("IPv4Address", req.IPv4Address, "must be an IPv4 or IPv6 address such as 10.1.1.2")
+	}
+	v, err := s.control.View(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	n, _, err := resolveNetworkID(v, req.NetworkID)
+	if err != nil {
+		return nil, err
+	}
+	return "success", s.control.ReleaseAddress(r.Context(), n.Key, a)
+}

@@ -1,0 +1,243 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// DefaultTimeout bounds the work for one request.
+const DefaultTimeout = 20 * time.Second
+
+// Config is what the server needs; all fields but Timeout and Registry are required.
+type Config struct {
+	Control  Control
+	Cluster  Cluster
+	Version  api.Version
+	Mode     string // cluster mode, shown by the inspection of global
+	Log      *slog.Logger
+	Registry *prometheus.Registry // of the metrics that /metrics shows; nil = a new one
+	Timeout  time.Duration        // 0 = DefaultTimeout
+}
+
+type server struct {
+	control   Control
+	cluster   Cluster
+	log       *slog.Logger
+	timeout   time.Duration
+	mux       *http.ServeMux
+	names     []string // of the collections
+	requests  *prometheus.CounterVec
+	durations *prometheus.HistogramVec
+}
+
+// handler answers with a value, which is sent as JSON, or an error.
+type handler func(w http.ResponseWriter, r *http.Request) (any, error)
+
+// New returns netmaster's HTTP interface.
+func New(cfg Config) (http.Handler, error) {
+	if cfg.Registry == nil {
+		cfg.Registry = prometheus.NewRegistry()
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	s := &server{
+		control: cfg.Control, cluster: cfg.Cluster, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
+		}, []string{"route", "method", "code"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "netmaster_http_request_duration_seconds", Help: "Time from a request's header to its answer, by route and method.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+		}, []string{"route", "method"}),
+	}
+	for _, c := range []prometheus.Collector{s.requests, s.durations} {
+		if err := cfg.Registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	for _, k := range kinds(cfg.Control, cfg.Mode) {
+		s.names = append(s.names, k.name)
+		s.handleKind(k)
+	}
+	s.handlePlugin()
+	s.handle("GET", "/api/v1/inspect/endpoints/{key}", s.inspectEndpoint)
+	s.handle("GET", "/version", func(http.ResponseWriter, *http.Request) (any, error) { return cfg.Version, nil })
+	s.handle("GET", "/info", func(_ http.ResponseWriter, r *http.Request) (any, error) { return s.cluster.Info(r.Context()) })
+	// Load-balanced services are none of the kinds that this version has: the
+	// list is empty and no id is known.
+	s.handle("GET", "/services", func(http.ResponseWriter, *http.Request) (any, error) { return []api.ServiceInfo{}, nil })
+	s.handle("GET", "/service/{id}", func(_ http.ResponseWriter, r *http.Request) (any, error) {
+		return nil, notFound("service", r.PathValue("id"))
+	})
+	s.handle("GET", "/healthz", func(http.ResponseWriter, *http.Request) (any, error) { return "ok", nil })
+	s.handle("GET", "/readyz", func(_ http.ResponseWriter, r *http.Request) (any, error) { return "ok", s.cluster.Ready(r.Context()) })
+	s.mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{}))
+	return s, nil
+}
+
+// handle registers h under a method and path, with and without trailing slash.
+func (s *server) handle(method, path string, h handler) {
+	hh := s.wrap(method, path, h)
+	s.mux.Handle(method+" "+path, hh)
+	s.mux.Handle(method+" "+path+"/{$}", hh)
+}
+
+// wrap turns a handler into an http.Handler: time limit, panics, JSON, errors,
+// metrics.
+func (s *server) wrap(method, route string, h handler) http.Handler {
+	duration := s.durations.WithLabelValues(route, method)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
+		defer cancel()
+		sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		s.answer(sw, r.WithContext(ctx), h)
+		duration.Observe(time.Since(begin).Seconds())
+		s.requests.WithLabelValues(route, method, strconv.Itoa(sw.status)).Inc()
+		s.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", sw.status, "took", time.Since(begin))
+	})
+}
+
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController and MaxBytesReader reach the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
+	v, err := s.call(w, r, h)
+	var body []byte
+	if err == nil {
+		body, err = json.Marshal(v)
+	}
+	if err != nil {
+		writeError(w, r, s.log, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(body, '\n')) // the client may be gone
+}
+
+func (s *server) call(w http.ResponseWriter, r *http.Request, h handler) (v any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodDelete {
+		if err := requireJSON(r); err != nil {
+			return nil, err
+		}
+	}
+	return h(w, r)
+}
+
+// ServeHTTP answers what has a route, and otherwise says in a sentence what is
+// missing.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h, pattern := s.mux.Handler(r)
+	if pattern != "" {
+		s.mux.ServeHTTP(w, r)
+		return
+	}
+	probe := &probeWriter{header: make(http.Header)}
+	h.ServeHTTP(probe, r)
+	switch probe.status {
+	case http.StatusNotFound:
+		s.requests.WithLabelValues("none", r.Method, "404").Inc()
+		writeError(w, r, s.log, model.Errorf(errNoRoute, "%s", s.noRoute(r.URL.Path)))
+	case http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", probe.header.Get("Allow"))
+		writeError(w, r, s.log, model.Errorf(errMethod, "%s is not possible on %s; possible are %s", r.Method, r.URL.Path, probe.header.Get("Allow")))
+	default:
+		h.ServeHTTP(w, r)
+	}
+}
+
+func (s *server) noRoute(path string) string {
+	rest, ok := strings.CutPrefix(path, "/api/v1/")
+	if !ok {
+		return fmt.Sprintf("%s does not exist", clip([]byte(path)))
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(rest, "inspect/"), "/")
+	if slices.Contains(s.names, name) {
+		return fmt.Sprintf("%s does not exist: a key is tenant:name, with / escaped as %%2F", clip([]byte(path)))
+	}
+	return fmt.Sprintf("collection %q does not exist; there are %s", clip([]byte(name)), strings.Join(s.names, ", "))
+}
+
+// probeWriter takes the answer of the mux's own handlers.
+type probeWriter struct {
+	header http.Header
+	status int
+}
+
+func (p *probeWriter) Header() http.Header         { return p.header }
+func (p *probeWriter) Write(b []byte) (int, error) { return len(b), nil }
+func (p *probeWriter) WriteHeader(status int)      { p.status = status }
+
+// inspectEndpoint finds an endpoint by its id, its container's id or its exact
+// name, in this order; 1.x took any part of one (known fault 30).
+func (s *server) inspectEndpoint(_ http.ResponseWriter, r *http.Request) (any, error) {
+	key := r.PathValue("key")
+	v, err := s.control.View(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	e, err := chooseEndpoint(v.FindEndpoints(key), key)
+	if err != nil {
+		return nil, err
+	}
+	o := endpointOper(v, e)
+	o.Key = key
+	return struct{ Oper any }{o}, nil
+}
+
+func chooseEndpoint(found []model.Endpoint, key string) (model.Endpoint, error) {
+	for _, by := range []func(model.Endpoint) string{
+		func(e model.Endpoint) string { return string(e.Key.ID) },
+		func(e model.Endpoint) string { return e.Container },
+		func(e model.Endpoint) string { return e.Name },
+		func(e model.Endpoint) string { return e.Key.String() },
+	} {
+		var hits []model.Endpoint
+		for _, e := range found {
+			if by(e) == key {
+				hits = append(hits, e)
+			}
+		}
+		switch {
+		case len(hits) == 1:
+			return hits[0], nil
+		case len(hits) > 1:
+			var keys []string
+			for _, e := range hits {
+				keys = append(keys, e.Key.String())
+			}
+			return model.Endpoint{}, model.Errorf(model.ErrConflict, "endpoint %q is ambiguous; ask for one of %s", key, strings.Join(keys, ", "))
+		}
+	}
+	return model.Endpoint{}, notFound("endpoint", key)
+}
