@@ -1,0 +1,144 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// DefaultTimeout bounds one request to etcd.
+const DefaultTimeout = 4 * time.Second
+
+// Config says which etcd to use.
+type Config struct {
+	Endpoints []string      // http(s)://host:port, etcd://host:port or host:port; required
+	Timeout   time.Duration // of one request; 0 = DefaultTimeout
+	TLS       *tls.Config   // for https endpoints; nil = the system's roots
+	Logger    *slog.Logger  // required
+}
+
+// Client is a store.Store on etcd.
+type Client struct {
+	store.Engine
+	etcd      *clientv3.Client
+	endpoints string
+	timeout   time.Duration
+	log       *slog.Logger
+}
+
+var (
+	_ store.Store   = (*Client)(nil)
+	_ store.Backend = (*Client)(nil)
+)
+
+// New makes a client. It does not wait for etcd to answer: requests do, each
+// within Timeout. Bad endpoints are model.ErrInvalid.
+func New(cfg Config) (*Client, error) {
+	endpoints, err := ParseEndpoints(cfg.Endpoints)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.TLS == nil && strings.HasPrefix(endpoints[0], "https://") {
+		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	cli, err := clientv3.New(clientv3.Config{
+		Endpoints: endpoints,
+		TLS:       cfg.TLS,
+		// Servers before 3.5 refuse pings that come more often than every 5 s.
+		DialKeepAliveTime:    6 * time.Second,
+		DialKeepAliveTimeout: 3 * time.Second,
+		DialTimeout:          cfg.Timeout,
+		Logger:               newZap(cfg.Logger, slog.LevelDebug),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open etcd client: %w", err)
+	}
+	c := &Client{etcd: cli, endpoints: strings.Join(endpoints, ", "), timeout: cfg.Timeout, log: cfg.Logger}
+	c.Backend = c
+	return c, nil
+}
+
+// ParseEndpoints checks etcd addresses and returns them as URLs. A bare
+// host:port and etcd:// (as the documents of 2017 have it) mean http://.
+func ParseEndpoints(endpoints []string) ([]string, error) {
+	if len(endpoints) == 0 {
+		return nil, model.InvalidField("etcd-endpoints", "", "must name at least one etcd, such as http://127.0.0.1:2379")
+	}
+	parsed := make([]string, 0, len(endpoints))
+	for _, ep := range endpoints {
+		bad := model.InvalidField("etcd-endpoints", ep, "must be http://host:port, https://host:port or etcd://host:port")
+		text := strings.TrimSpace(ep)
+		if !strings.Contains(text, "://") {
+			text = "http://" + text
+		}
+		u, err := url.Parse(text)
+		if err != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil || u.Fragment != "" {
+			return nil, bad
+		}
+		switch u.Scheme {
+		case "http", "https":
+		case "etcd":
+			u.Scheme = "http"
+		default:
+			return nil, bad
+		}
+		if host, port, err := net.SplitHostPort(u.Host); err != nil || host == "" || port == "" {
+			return nil, bad
+		}
+		u.Path = ""
+		parsed = append(parsed, u.String())
+		if parsed[0][:5] != u.String()[:5] {
+			return nil, model.InvalidField("etcd-endpoints", strings.Join(endpoints, ","), "must be all http or all https")
+		}
+	}
+	return parsed, nil
+}
+
+// Close ends the connection. Sessions and mirrors have to be ended before.
+func (c *Client) Close() error {
+	if err := c.etcd.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("close etcd client: %w", err)
+	}
+	return nil
+}
+
+// within bounds one request.
+func (c *Client) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, c.timeout)
+}
+
+// failed translates an error of a request made under ctx, the caller's context.
+func (c *Client) failed(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, rpctypes.ErrCompacted), errors.Is(err, rpctypes.ErrFutureRev):
+		return store.ErrCompacted // a future revision: etcd was restored from a backup
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return store.ErrSessionLost
+	case errors.Is(err, rpctypes.ErrTooManyOps), errors.Is(err, rpctypes.ErrRequestTooLarge):
+		return model.Errorf(store.ErrTooLarge, "write to etcd: %w", err)
+	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded:
+		return model.Errorf(model.ErrUnavailable, "etcd at %s did not answer within %s", c.endpoints, c.timeout)
+	}
+	return model.Errorf(model.ErrUnavailable, "etcd at %s: %w", c.endpoints, err)
+}

@@ -1,0 +1,195 @@
+package etcd
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// maxGets is how many keys one request reads; etcd's default cap is 128.
+const maxGets = 100
+
+func fromEtcd(kv *mvccpb.KeyValue) store.KV {
+	return store.KV{
+		Key: string(kv.Key), Value: kv.Value,
+		Create: store.Revision(kv.CreateRevision), Mod: store.Revision(kv.ModRevision),
+	}
+}
+
+// Get implements store.Store.
+func (c *Client) Get(ctx context.Context, key string) (store.KV, error) {
+	kvs, _, err := c.ReadKeys(ctx, 0, []string{key})
+	if err != nil {
+		return store.KV{}, err
+	}
+	return kvs[0], nil
+}
+
+// Range implements store.Store.
+func (c *Client) Range(ctx context.Context, prefix string) ([]store.KV, store.Revision, error) {
+	return c.ReadRange(ctx, 0, prefix, 0)
+}
+
+// ReadKeys implements store.Backend.
+func (c *Client) ReadKeys(ctx context.Context, at store.Revision, keys []string) ([]store.KV, store.Revision, error) {
+	out := make([]store.KV, 0, len(keys))
+	for chunk := range slices.Chunk(keys, maxGets) {
+		kvs, rev, err := c.readChunk(ctx, at, chunk)
+		if err != nil {
+			return nil, 0, err
+		}
+		if at == 0 {
+			at = rev
+		}
+		out = append(out, kvs...)
+	}
+	return out, at, nil
+}
+
+func (c *Client) readChunk(ctx context.Context, at store.Revision, keys []string) ([]store.KV, store.Revision, error) {
+	rctx, cancel := c.within(ctx)
+	defer cancel()
+	if len(keys) == 1 {
+		resp, err := c.etcd.Get(rctx, keys[0], clientv3.WithRev(int64(at)))
+		if err != nil {
+			return nil, 0, c.failed(ctx, err)
+		}
+		return []store.KV{one(keys[0], resp.Kvs)}, store.Revision(resp.Header.Revision), nil
+	}
+	gets := make([]clientv3.Op, len(keys))
+	for i, key := range keys {
+		gets[i] = clientv3.OpGet(key, clientv3.WithRev(int64(at)))
+	}
+	resp, err := c.etcd.Txn(rctx).Then(gets...).Commit()
+	if err != nil {
+		return nil, 0, c.failed(ctx, err)
+	}
+	kvs := make([]store.KV, len(keys))
+	for i, key := range keys {
+		kvs[i] = one(key, resp.Responses[i].GetResponseRange().Kvs)
+	}
+	return kvs, store.Revision(resp.Header.Revision), nil
+}
+
+func one(key string, kvs []*mvccpb.KeyValue) store.KV {
+	if len(kvs) == 0 {
+		return store.KV{Key: key}
+	}
+	return fromEtcd(kvs[0])
+}
+
+// ReadRange implements store.Backend. Long ranges are read in pages.
+func (c *Client) ReadRange(ctx context.Context, at store.Revision, prefix string, limit int) ([]store.KV, store.Revision, error) {
+	const page = 4096
+	var kvs []store.KV
+	from, end := prefix, rangeEnd(prefix)
+	if from == "" {
+		from = "\x00"
+	}
+	for {
+		ask := page
+		if limit > 0 {
+			ask = min(page, limit-len(kvs))
+		}
+		rctx, cancel := c.within(ctx)
+		resp, err := c.etcd.Get(rctx, from, clientv3.WithRange(end), clientv3.WithLimit(int64(ask)), clientv3.WithRev(int64(at)))
+		cancel()
+		if err != nil {
+			return nil, 0, c.failed(ctx, err)
+		}
+		if at == 0 {
+			at = store.Revision(resp.Header.Revision)
+		}
+		kvs = slices.Grow(kvs, len(resp.Kvs))
+		for _, kv := range resp.Kvs {
+			kvs = append(kvs, fromEtcd(kv))
+		}
+		if !resp.More || limit > 0 && len(kvs) >= limit {
+			return kvs, at, nil
+		}
+		from = kvs[len(kvs)-1].Key + "\x00"
+	}
+}
+
+// rangeEnd returns etcd's form of the end of a prefix: "\x00" = all the rest.
+func rangeEnd(prefix string) string { return endOr(store.PrefixEnd(prefix)) }
+
+func endOr(end string) string {
+	if end == "" {
+		return "\x00"
+	}
+	return end
+}
+
+// Commit implements store.Backend: one etcd transaction, whose other branch
+// reads what was compared.
+func (c *Client) Commit(ctx context.Context, commit store.Commit) (store.Outcome, error) {
+	compares := make([]clientv3.Cmp, len(commit.Compares))
+	otherwise := make([]clientv3.Op, len(commit.Compares))
+	for i, cmp := range commit.Compares {
+		if cmp.ByCreate {
+			compares[i] = clientv3.Compare(clientv3.CreateRevision(cmp.Key), "=", int64(cmp.Create))
+		} else {
+			compares[i] = clientv3.Compare(clientv3.ModRevision(cmp.Key), "=", int64(cmp.Mod))
+		}
+		otherwise[i] = clientv3.OpGet(cmp.Key)
+	}
+	ops, err := writes(commit)
+	if err != nil {
+		return store.Outcome{}, err
+	}
+	rctx, cancel := c.within(ctx)
+	defer cancel()
+	resp, err := c.etcd.Txn(rctx).If(compares...).Then(ops...).Else(otherwise...).Commit()
+	if err != nil {
+		return store.Outcome{}, c.failed(ctx, err)
+	}
+	out := store.Outcome{Committed: resp.Succeeded, Revision: store.Revision(resp.Header.Revision)}
+	if !out.Committed {
+		out.Actual = make([]store.KV, len(commit.Compares))
+		for i, cmp := range commit.Compares {
+			out.Actual[i] = one(cmp.Key, resp.Responses[i].GetResponseRange().Kvs)
+		}
+	}
+	return out, nil
+}
+
+// writes translates the write set. etcd refuses a transaction that puts a key
+// inside a range that it deletes, so deleted ranges leave such keys out.
+func writes(commit store.Commit) ([]clientv3.Op, error) {
+	var ops []clientv3.Op
+	puts := make([]string, 0, len(commit.Puts))
+	for _, put := range commit.Puts {
+		puts = append(puts, put.Key)
+	}
+	slices.Sort(puts)
+	for _, prefix := range commit.DeletePrefixes {
+		from, end := prefix, rangeEnd(prefix)
+		for _, key := range puts {
+			if !strings.HasPrefix(key, prefix) {
+				continue
+			}
+			if key > from {
+				ops = append(ops, clientv3.OpDelete(from, clientv3.WithRange(key)))
+			}
+			from = key + "\x00"
+		}
+		ops = append(ops, clientv3.OpDelete(from, clientv3.WithRange(end)))
+	}
+	for _, key := range commit.Deletes {
+		ops = append(ops, clientv3.OpDelete(key))
+	}
+	for _, put := range commit.Puts {
+		opts, err := withLease(put.Lease)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, clientv3.OpPut(put.Key, string(put.Value), opts...))
+	}
+	return ops, nil
+}

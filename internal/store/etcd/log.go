@@ -1,0 +1,73 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// newZap returns a zap logger, which is what etcd writes to, over a slog one.
+// What etcd calls information is of interest to nobody but who debugs it.
+func newZap(log *slog.Logger, info slog.Level) *zap.Logger {
+	return zap.New(&zapCore{handler: log.Handler(), info: info}, zap.WithFatalHook(zapcore.WriteThenPanic))
+}
+
+type zapCore struct {
+	handler slog.Handler
+	info    slog.Level // what zap's information becomes
+}
+
+func (c *zapCore) level(l zapcore.Level) slog.Level {
+	switch {
+	case l >= zapcore.ErrorLevel:
+		return slog.LevelError
+	case l == zapcore.WarnLevel:
+		return slog.LevelWarn
+	case l == zapcore.InfoLevel:
+		return c.info
+	}
+	return min(c.info, slog.LevelDebug) - 1
+}
+
+func (c *zapCore) Enabled(l zapcore.Level) bool {
+	return c.handler.Enabled(context.Background(), c.level(l))
+}
+
+func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
+	return &zapCore{handler: c.handler.WithAttrs(attrs(fields)), info: c.info}
+}
+
+func (c *zapCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) {
+		return checked.AddCore(e, c)
+	}
+	return checked
+}
+
+func (c *zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	r := slog.NewRecord(e.Time, c.level(e.Level), "etcd: "+e.Message, 0)
+	r.AddAttrs(attrs(fields)...)
+	return c.handler.Handle(context.Background(), r)
+}
+
+func (c *zapCore) Sync() error { return nil }
+
+func attrs(fields []zapcore.Field) []slog.Attr {
+	enc := zapcore.NewMapObjectEncoder()
+	out := make([]slog.Attr, 0, len(fields))
+	for _, f := range fields {
+		f.AddTo(enc)
+		switch v := enc.Fields[f.Key].(type) {
+		case nil:
+		case time.Duration, time.Time, string, bool, int64, uint64, int, float64:
+			out = append(out, slog.Any(f.Key, v))
+		default:
+			out = append(out, slog.String(f.Key, fmt.Sprint(v)))
+		}
+	}
+	return out
+}

@@ -1,0 +1,166 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// DefaultListen is where agents look for an etcd by default.
+const DefaultListen = "127.0.0.1:2379"
+
+// ServerConfig describes an embedded server.
+type ServerConfig struct {
+	DataDir string       // required; made when missing, mode 0700
+	Listen  string       // host:port; "" = DefaultListen, port 0 = any free one
+	Logger  *slog.Logger // required
+}
+
+// Server is an embedded etcd of one member.
+type Server struct {
+	etcd     *embed.Etcd
+	endpoint string
+	lock     *os.File
+}
+
+// StartServer starts an embedded etcd and returns when it serves. When
+// something answers at the address already, or another process has the data
+// directory, the error says what to do about it.
+func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
+	if cfg.Listen == "" {
+		cfg.Listen = DefaultListen
+	}
+	listen, err := freeAddress(ctx, cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := lockDir(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{endpoint: "http://" + listen, lock: lock}
+	if s.etcd, err = embed.StartEtcd(embedConfig(cfg, listen)); err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("start embedded etcd on %s with data in %s: %w", listen, cfg.DataDir, err)
+	}
+	select {
+	case <-s.etcd.Server.ReadyNotify():
+		return s, nil
+	case err = <-s.etcd.Err():
+	case <-s.etcd.Server.StopNotify():
+		err = errors.New("it stopped at once")
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	_ = s.Close()
+	return nil, fmt.Errorf("start embedded etcd on %s with data in %s: %w", listen, cfg.DataDir, err)
+}
+
+func embedConfig(cfg ServerConfig, listen string) *embed.Config {
+	e := embed.NewConfig()
+	e.Name = "contiv"
+	e.Dir = cfg.DataDir
+	client := url.URL{Scheme: "http", Host: listen}
+	e.ListenClientUrls = []url.URL{client}
+	e.AdvertiseClientUrls = []url.URL{client}
+	// The only member has no peers: it listens for none.
+	e.ListenPeerUrls = nil
+	e.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "localhost:2380"}}
+	e.InitialCluster = e.InitialClusterFromName(e.Name)
+	e.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(cfg.Logger, slog.LevelDebug))
+	e.EnableGRPCGateway = false
+	// Old revisions serve mirrors that are behind; more than these re-list.
+	e.AutoCompactionMode = embed.CompactorModeRevision
+	e.AutoCompactionRetention = "10000"
+	e.QuotaBackendBytes = 8 << 30
+	return e
+}
+
+// Endpoint returns the URL of the server for clients.
+func (s *Server) Endpoint() string { return s.endpoint }
+
+// Err tells when the server has died by itself.
+func (s *Server) Err() <-chan error { return s.etcd.Err() }
+
+// Close stops the server and waits for it.
+func (s *Server) Close() error {
+	s.etcd.Close()
+	return s.lock.Close()
+}
+
+// freeAddress returns the address with its port filled in, or an error that
+// names both choices when something answers there.
+func freeAddress(ctx context.Context, addr string) (string, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || host == "" || port == "" {
+		return "", model.InvalidField("etcd-listen", addr, "must be host:port, such as "+DefaultListen)
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return "", model.Errorf(model.ErrConflict,
+			"start embedded etcd: %s listens on %s already; use it with --etcd-endpoints http://%s, or let the embedded one listen elsewhere with --etcd-listen HOST:PORT",
+			whoListens(ctx, addr), addr, addr)
+	case err != nil:
+		return "", fmt.Errorf("start embedded etcd: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// whoListens says what answers at an address, as well as can be seen.
+func whoListens(ctx context.Context, addr string) string {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/version", nil)
+	if err != nil {
+		return "something"
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "something"
+	}
+	defer resp.Body.Close()
+	var v struct {
+		Server string `json:"etcdserver"`
+	}
+	if json.NewDecoder(resp.Body).Decode(&v) != nil || v.Server == "" {
+		return "something"
+	}
+	return "an etcd " + v.Server
+}
+
+// lockDir makes the data directory and takes it for this process: a second
+// etcd over the same data would wait for the first without a word.
+func lockDir(dir string) (*os.File, error) {
+	if dir == "" {
+		return nil, model.InvalidField("data-dir", dir, "must name a directory")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("start embedded etcd: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "contiv.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start embedded etcd: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, model.Errorf(model.ErrConflict, "start embedded etcd: another process uses %s; stop it, or name another directory with --data-dir", dir)
+	}
+	return f, nil
+}

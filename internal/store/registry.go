@@ -1,0 +1,197 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// ServiceTTL is how long an instance stays registered after it died.
+const ServiceTTL = 10 * time.Second
+
+const servicesPrefix = Root + "service/"
+
+// Service is an instance in the service registry, as stored under
+// /contiv.io/service/<name>/<host>:<port>: agents and operators' scripts look
+// there (contract/rest.md, "Keys in the cluster store").
+type Service struct {
+	ServiceName string
+	Role        string
+	Version     string
+	TTL         int // seconds
+	HostAddr    string
+	Port        int
+	Hostname    string
+}
+
+func (s Service) key() string {
+	return servicesOf(s.ServiceName) + net.JoinHostPort(s.HostAddr, strconv.Itoa(s.Port))
+}
+
+func servicesOf(name string) string { return servicesPrefix + Segment(name) + "/" }
+
+func decodeService(kv KV) (Service, bool) {
+	var s Service
+	return s, json.Unmarshal(kv.Value, &s) == nil && s.ServiceName != ""
+}
+
+// Registration keeps an instance registered until Close.
+type Registration struct {
+	store   Store
+	onError func(error)
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex // held while the record or the session changes
+	service Service
+	session Session
+}
+
+// Register enters an instance and keeps it entered, with new sessions after
+// losses, until Close; TTL is filled in. onError, optional, is told of trouble
+// with the store after the first success.
+func Register(ctx context.Context, st Store, s Service, onError func(error)) (*Registration, error) {
+	if s.ServiceName == "" || s.HostAddr == "" || s.Port < 1 || s.Port > 65535 {
+		return nil, model.Errorf(model.ErrInvalid, "register service %q: it needs a name, an address and a port, got %q and %d", s.ServiceName, s.HostAddr, s.Port)
+	}
+	if onError == nil {
+		onError = func(error) {}
+	}
+	s.TTL = int(ServiceTTL / time.Second)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r := &Registration{store: st, onError: onError, cancel: cancel, service: s}
+	if err := r.enter(ctx); err != nil {
+		cancel()
+		return nil, err
+	}
+	r.running.Go(func() { r.keep(ctx) })
+	return r, nil
+}
+
+// enter puts the record with a new session.
+func (r *Registration) enter(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	session, err := r.store.NewSession(ctx, ServiceTTL)
+	if err != nil {
+		return fmt.Errorf("register %s: %w", r.service.ServiceName, err)
+	}
+	if err := r.put(ctx, r.service, session); err != nil {
+		_ = session.Close()
+		return err
+	}
+	r.session = session
+	return nil
+}
+
+func (r *Registration) put(ctx context.Context, s Service, session Session) error {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("register %s: %w", s.ServiceName, err)
+	}
+	if _, err := r.store.Update(ctx, func(tx Tx) error {
+		tx.Put(s.key(), b, session)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("register %s: %w", s.ServiceName, err)
+	}
+	return nil
+}
+
+func (r *Registration) keep(ctx context.Context) {
+	for {
+		r.mu.Lock()
+		lost := r.session.Done()
+		r.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-lost:
+		}
+		for failures := 0; ctx.Err() == nil; failures++ {
+			err := r.enter(ctx)
+			if err == nil {
+				break
+			}
+			if ctx.Err() == nil {
+				r.onError(err)
+			}
+			if sleep(ctx, 16*backOff(failures)) != nil {
+				return
+			}
+		}
+	}
+}
+
+// SetRole changes the role that the record shows. When it fails, the new role
+// is entered with the next session.
+func (r *Registration) SetRole(ctx context.Context, role string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.service.Role = role
+	return r.put(ctx, r.service, r.session)
+}
+
+// Close takes the instance out of the registry.
+func (r *Registration) Close() error {
+	r.cancel()
+	r.running.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.session.Close(); err != nil {
+		return fmt.Errorf("deregister %s: %w", r.service.ServiceName, err)
+	}
+	return nil
+}
+
+// Services returns the registered instances of a service, of all with the name
+// "", ordered by key. Records that are none are left out.
+func Services(ctx context.Context, st Store, name string) ([]Service, error) {
+	prefix := servicesPrefix
+	if name != "" {
+		prefix = servicesOf(name)
+	}
+	kvs, _, err := st.Range(ctx, prefix)
+	if err != nil {
+		return nil, fmt.Errorf("list services: %w", err)
+	}
+	services := make([]Service, 0, len(kvs))
+	for _, kv := range kvs {
+		if s, ok := decodeService(kv); ok {
+			services = append(services, s)
+		}
+	}
+	return services, nil
+}
+
+// WatchServices calls fn with all instances of a service ("" = of all), ordered
+// by name and address, now and after every change, until ctx ends or fn fails.
+func WatchServices(ctx context.Context, st Store, name string, fn func([]Service) error, opts ...MirrorOption) error {
+	prefix := servicesPrefix
+	if name != "" {
+		prefix = servicesOf(name)
+	}
+	known := map[string]Service{}
+	return st.Mirror(ctx, []string{prefix}, func(b Batch) error {
+		for _, e := range b.Events {
+			delete(known, e.KV.Key)
+			if s, ok := decodeService(e.KV); ok && !e.Deleted() {
+				known[e.KV.Key] = s
+			}
+		}
+		services := make([]Service, 0, len(known))
+		for _, s := range known {
+			services = append(services, s)
+		}
+		slices.SortFunc(services, func(a, b Service) int { return strings.Compare(a.key(), b.key()) })
+		return fn(services)
+	}, opts...)
+}
