@@ -240,6 +240,18 @@ func (s *FlagSet) Names() []string {
 	return out
 }
 
+// Variables returns every environment variable, sorted.
+func (s *FlagSet) Variables() []string {
+	var out []string
+	for _, b := range s.flags {
+		if b.Env != "" {
+			out = append(out, b.Env)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // Usage returns the help text.
 func (s *FlagSet) Usage() string {
 	var b strings.Builder

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/daemon"
+)
+
+func parse(t *testing.T, env map[string]string, args ...string) (options, error) {
+	t.Helper()
+	var o options
+	fs := newFlags(&o)
+	err := fs.Parse(args, func(k string) (string, bool) { v, ok := env[k]; return v, ok })
+	if err == nil {
+		err = o.finish(t.Context(), fs)
+	}
+	return o, err
+}
+
+// TestFlagsOf1x: every flag, spelling and variable of 1.x's help text, and the
+// 2017 spellings, set what they did.
+func TestFlagsOf1x(t *testing.T) {
+	tests := []struct {
+		spellings []string
+		env       string
+		value     string
+		get       func(options) string
+		want      string
+	}{
+		{[]string{"etcd-endpoints", "etcd"}, "ETCD_ENDPOINTS", "http://10.0.0.1:2379,etcd://10.0.0.2:2379", func(o options) string { return strings.Join(o.etcd, " ") }, "http://10.0.0.1:2379 http://10.0.0.2:2379"},
+		{[]string{"etcd-endpoints"}, "ETCD_ENDPOINTS", "http://127.0.0.1:2379", func(o options) string { return strings.Join(o.etcd, " ") }, "http://127.0.0.1:2379"},
+		{[]string{"cluster-store"}, "CLUSTER_STORE", "etcd://127.0.0.1:2379", func(o options) string { return strings.Join(o.etcd, " ") }, "http://127.0.0.1:2379"},
+		{[]string{"external-address", "listen-url"}, "EXTERNAL_ADDRESS", "127.0.0.1:8888", func(o options) string { return o.external + " " + o.internal + " " + o.agent }, "127.0.0.1:8888 127.0.0.1:8888 127.0.0.1:9001"},
+		{[]string{"internal-address", "control-url"}, "INTERNAL_ADDRESS", "127.0.0.5:7777", func(o options) string { return o.internal + " " + o.agent }, "127.0.0.5:7777 127.0.0.5:9001"},
+		{[]string{"fwdmode", "forward-mode"}, "FORWARD_MODE", "routing", func(o options) string { return o.fwdMode }, "routing"},
+		{[]string{"infra", "infra-type"}, "INFRA", "ACI", func(o options) string { return o.infra }, "aci"},
+		{[]string{"log-level"}, "LOG_LEVEL", "debug", func(o options) string { return o.log.Level }, "DEBUG"},
+		{[]string{"mode", "plugin-mode", "cluster-mode"}, "MODE", "kubernetes", func(o options) string { return o.mode }, "kubernetes"},
+		{[]string{"mode"}, "MODE", "none", func(o options) string { return o.mode }, "none"},
+		{[]string{"mode"}, "MODE", "swarm-mode", func(o options) string { return o.mode }, "swarm-mode"},
+		{[]string{"mode"}, "MODE", "mesos", func(o options) string { return o.mode }, "mesos"},
+		{[]string{"mode"}, "MODE", "test", func(o options) string { return o.mode }, "test"},
+		{[]string{"name", "plugin-name"}, "PLUGIN_NAME", "v2plugin", func(o options) string { return o.name }, "v2plugin"},
+		{[]string{"netmode", "network-mode"}, "NET_MODE", "vlan", func(o options) string { return o.netMode }, "vlan"},
+		{[]string{"syslog-url"}, "SYSLOG_URL", "tcp://127.0.0.1:601", func(o options) string { return o.log.SyslogURL }, "tcp://127.0.0.1:601"},
+		{[]string{"use-json-log", "json-log"}, "USE_JSON_LOG", "true", func(o options) string { return map[bool]string{true: "yes"}[o.log.JSON] }, "yes"},
+		{[]string{"use-syslog", "syslog"}, "USE_SYSLOG", "true", func(o options) string { return map[bool]string{true: "yes"}[o.log.Syslog] }, "yes"},
+	}
+	for _, tt := range tests {
+		check := func(how string, o options, err error) {
+			if err != nil || tt.get(o) != tt.want {
+				t.Errorf("%s: got %q, %v; want %q", how, tt.get(o), err, tt.want)
+			}
+		}
+		for _, s := range tt.spellings {
+			for _, dash := range []string{"-", "--"} {
+				o, err := parse(t, nil, dash+s+"="+tt.value)
+				check(dash+s+"=", o, err)
+				if tt.value != "true" {
+					o, err = parse(t, nil, dash+s, tt.value)
+					check(dash+s, o, err)
+				} else {
+					o, err = parse(t, nil, dash+s)
+					check(dash+s, o, err)
+				}
+			}
+		}
+		o, err := parse(t, map[string]string{"CONTIV_NETMASTER_" + tt.env: tt.value})
+		check("$"+tt.env, o, err)
+	}
+}
+
+// TestFlagsRefused: bad values are usage errors that name flag, value and what
+// is allowed.
+func TestFlagsRefused(t *testing.T) {
+	tests := []struct {
+		args string
+		want []string
+	}{
+		{"--etcd-endpoints ftp://x:1", []string{"--etcd-endpoints", "ftp://x:1", "http://host:port"}},
+		{"--etcd http://127.0.0.1", []string{"--etcd", "http://127.0.0.1", "host:port"}},
+		{"--etcd-endpoints ,", []string{"--etcd-endpoints", "must name an etcd"}},
+		{"--consul-endpoints http://127.0.0.1:8500", []string{"--consul-endpoints", "cannot use Consul yet", "--etcd-endpoints"}},
+		{"--consul http://127.0.0.1:8500", []string{"--consul", "cannot use Consul yet"}},
+		{"--cluster-store consul://127.0.0.1:8500", []string{"--cluster-store", "cannot use Consul yet"}},
+		{"--cluster-store redis://127.0.0.1:1", []string{"--cluster-store", "redis://127.0.0.1:1", "etcd://host:port"}},
+		{"--cluster-store etcd://127.0.0.1:2379 --etcd http://127.0.0.1:2379", []string{"--cluster-store", "--etcd", "give one"}},
+		{"--etcd http://127.0.0.1:2379 --data-dir /x", []string{"--data-dir", "embedded etcd", "leave one out"}},
+		{"--external-address 9999", []string{"--external-address", `"9999"`, "ip:port"}},
+		{"--listen-url 0.0.0.0:99999", []string{"--listen-url", "99999", "ip:port"}},
+		{"--external-address http://0.0.0.0:9999", []string{"--external-address", "ip:port"}},
+		{"--internal-address 0.0.0.0:9999", []string{"--internal-address", "0.0.0.0:9999", "one address"}},
+		{"--mode swarm", []string{"--mode", "swarm", "none, docker, swarm-mode, kubernetes, mesos, test"}},
+		{"--name a/b", []string{"--name", "a/b", "letters"}},
+		{"--netmode gre", []string{"--netmode", "gre", "vlan, vxlan"}},
+		{"--fwdmode nat", []string{"--fwdmode", "nat", "bridge, routing"}},
+		{"--infra x", []string{"--infra", `"x"`, "default, aci"}},
+		{"--log-level LOUD", []string{"--log-level", "LOUD", "DEBUG, INFO, WARN, ERROR"}},
+		{"--syslog-url 127.0.0.1", []string{"--syslog-url", "127.0.0.1", "udp://ip:port"}},
+		{"--etcd-listen :2379", []string{"--etcd-listen", ":2379", "ip:port"}},
+		{"--data-dir=", []string{"--data-dir", "must not be empty"}},
+		{"--bogus", []string{"--bogus", "--help"}},
+		{"serve", []string{`"serve"`, "--help"}},
+	}
+	for _, tt := range tests {
+		_, err := parse(t, nil, strings.Fields(tt.args)...)
+		var usage *daemon.UsageError
+		if !errors.As(err, &usage) {
+			t.Errorf("%s: got %v, want a usage error", tt.args, err)
+			continue
+		}
+		for _, w := range tt.want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %q lacks %q", tt.args, err, w)
+			}
+		}
+	}
+}
+
+// TestFlagsDefault: with no flags at all, an embedded etcd and 1.x's addresses.
+func TestFlagsDefault(t *testing.T) {
+	o, err := parse(t, nil, "--internal-address", "127.0.0.1:9999")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{strings.Join(o.etcd, ","), o.external, o.agent, o.mode, o.dataDir, o.etcdListen, o.name}
+	want := []string{"", "0.0.0.0:9999", "127.0.0.1:9001", "none", "/var/lib/contiv/etcd", "127.0.0.1:2379", "netplugin"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestDocumented: the user guide lists every flag, spelling and variable.
+func TestDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/user/netmaster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o options
+	fs := newFlags(&o)
+	for _, n := range fs.Names() {
+		if !strings.Contains(string(doc), "`--"+n+"`") {
+			t.Errorf("docs/user/netmaster.md lacks `--%s`", n)
+		}
+	}
+	for _, e := range fs.Variables() {
+		if !strings.Contains(string(doc), "`"+e+"`") {
+			t.Errorf("docs/user/netmaster.md lacks `%s`", e)
+		}
+	}
+}
