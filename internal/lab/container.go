@@ -69,7 +69,7 @@ func (h *Host) cni() *libcni.CNIConfig {
 // NetworkConfig is the CNI network configuration that the lab attaches
 // containers with; tenant, network and group may be empty.
 func (h *Host) NetworkConfig(tenant, network, group string) (*libcni.NetworkConfigList, error) {
-	plugin := map[string]any{"type": "contivk8s", "socket": h.CNISocket()}
+	plugin := map[string]any{"type": "contivk8s", "socket": h.CNISocket(), "stateDir": h.StateDir()}
 	for k, v := range map[string]string{"tenant": tenant, "network": network, "group": group} {
 		if v != "" {
 			plugin[k] = v

@@ -42,6 +42,10 @@ func (h *Host) DB() string { return "unix:" + filepath.Join(h.RunDir(), "db.sock
 // CNISocket is where the host's netplugin answers the CNI binary.
 func (h *Host) CNISocket() string { return filepath.Join(h.Dir, "cni.sock") }
 
+// StateDir is where the host's netplugin keeps its journal, and the CNI binary
+// its spool.
+func (h *Host) StateDir() string { return filepath.Join(h.Dir, "state") }
+
 // ovsEnv keeps OVS programs inside the host's own directories.
 func (h *Host) ovsEnv() []string {
 	return []string{"OVS_RUNDIR=" + h.RunDir(), "OVS_LOGDIR=" + h.RunDir(), "OVS_DBDIR=" + h.RunDir()}
@@ -146,7 +150,7 @@ func (h *Host) LaunchAgent(env ...string) (*Process, error) {
 	argv := []string{filepath.Join(cfg.BinDir, "netplugin"), "--host", h.Name,
 		"--ctrl-ip", h.Address.String(), "--vtep-ip", h.Address.String(), "--vlan-uplinks", "eth1",
 		"--etcd-endpoints", h.lab.etcdURL(), "--ovs-db", h.DB(), "--ovs-run-dir", h.RunDir(),
-		"--ovs-datapath", cfg.Datapath, "--state-dir", filepath.Join(h.Dir, "state"), "--cni-socket", h.CNISocket()}
+		"--ovs-datapath", cfg.Datapath, "--state-dir", h.StateDir(), "--cni-socket", h.CNISocket()}
 	env = append(append(h.ovsEnv(), cfg.AgentEnv...), env...)
 	return h.lab.start(h.NS, h.Name+"-netplugin", h.Dir, env, append(argv, cfg.AgentArgs...)...)
 }

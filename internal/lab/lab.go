@@ -41,6 +41,7 @@ type Lab struct {
 	spaces  map[string]*Namespace // of containers
 	spawn   *spawner
 	closers []func()
+	servers []func()
 }
 
 // fill sets defaults and checks a configuration.
@@ -255,6 +256,7 @@ func Open(name string) (*Lab, error) {
 // Close gives up the handle to a lab and leaves the lab running, if its
 // processes were started detached.
 func (l *Lab) Close() {
+	l.StopServing()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.closers {

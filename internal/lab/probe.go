@@ -188,6 +188,7 @@ func (n *Namespace) echo(ctx context.Context, to netip.Addr) error {
 // Question is one probe of a matrix.
 type Question struct {
 	From string // container
+	To   string // container that is to answer; empty = not checked
 	Target
 }
 

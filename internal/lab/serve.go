@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Serve answers probes inside a container on the given ports ("tcp/80",
@@ -59,8 +61,49 @@ func (l *Lab) Serve(container string, ports ...string) (stop func(), err error) 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.closers = append(l.closers, stop)
+	l.servers = append(l.servers, stop)
 	return stop, nil
+}
+
+// StopServing ends all that Serve opened in this process.
+func (l *Lab) StopServing() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, stop := range l.servers {
+		stop()
+	}
+	l.servers = nil
+}
+
+// StartServing runs contivlab in the background to answer probes in all
+// containers of a lab that outlives this process, and waits until it does.
+func (l *Lab) StartServing(ctx context.Context, contivlab string) error {
+	p, err := l.start(l.Master, "serve", l.st.Config.Dir, nil, contivlab, "--lab", l.st.Config.Name, "serve")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return p.ready(ctx, "containers to answer", func(ctx context.Context) error {
+		for _, a := range l.Containers() {
+			ns, err := l.Space(a.Name)
+			if err != nil {
+				return err
+			}
+			for _, port := range a.Listen {
+				proto, n, _ := strings.Cut(port, "/")
+				k, err := strconv.ParseUint(n, 10, 16)
+				if err != nil {
+					return err
+				}
+				t := Target{Proto: proto, Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Port: uint16(k)}
+				if got := ns.Probe(ctx, t, time.Second); got.Verdict != OK {
+					return fmt.Errorf("%s on %s: %s", a.Name, port, got)
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // answerTCP answers each line of each connection with the name.

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := root().ExecuteContext(ctx)
+	interrupted := ctx.Err() != nil
+	stop()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+	case errors.As(err, &exit):
+		os.Exit(exit.ExitCode())
+	case interrupted:
+		fmt.Fprintln(os.Stderr, "contivlab: interrupted")
+		os.Exit(130)
+	default:
+		fmt.Fprintln(os.Stderr, "contivlab:", err)
+		os.Exit(1)
+	}
+}
+
+func root() *cobra.Command {
+	c := &cobra.Command{
+		Use:           "contivlab",
+		Short:         "Clusters of simulated hosts on this machine, in network namespaces",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	var name string
+	c.PersistentFlags().StringVar(&name, "lab", "demo", "name of the lab: 1-12 lower-case letters and digits")
+	c.AddCommand(upCommand(&name), downCommand(&name), statusCommand(&name), shellCommand(&name),
+		execCommand(&name), netctlCommand(&name), probeCommand(&name), matrixCommand(&name), demoCommand(&name), serveCommand(&name))
+	return c
+}
+
+// programs returns the directory of the other programs: where this one lies.
+func programs() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Dir(self)
+	for _, p := range lab.Programs {
+		if _, err := os.Stat(filepath.Join(dir, p)); err != nil {
+			return "", fmt.Errorf("%s is not beside contivlab in %s: run make build", p, dir)
+		}
+	}
+	return dir, nil
+}
+
+// progress prints one line for each finished step.
+func progress(step string, took time.Duration) {
+	fmt.Printf("  %-28s %6.0f ms\n", step, float64(took.Microseconds())/1000)
+}
+
+func upCommand(name *string) *cobra.Command {
+	var cfg lab.Config
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Build a cluster and leave it running",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var err error
+			if cfg.BinDir, err = programs(); err != nil {
+				return err
+			}
+			cfg.Name, cfg.Detach, cfg.Progress = *name, true, progress
+			start := time.Now()
+			l, err := lab.Up(c.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			fmt.Printf("lab %s is up after %.1f s; state and logs are in %s\n", *name, time.Since(start).Seconds(), l.Config().Dir)
+			return nil
+		},
+	}
+	c.Flags().IntVar(&cfg.Hosts, "hosts", 3, "number of simulated hosts")
+	c.Flags().BoolVar(&cfg.Embedded, "embedded-etcd", false, "let netmaster run its own etcd instead of an etcd process")
+	c.Flags().IntVar(&cfg.MTU, "mtu", 1500, "MTU of the network between the hosts, in bytes")
+	return c
+}
+
+func downCommand(name *string) *cobra.Command {
+	all := false
+	c := &cobra.Command{
+		Use:   "down",
+		Short: "End a lab and remove everything it made, also after a crash",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			names := []string{*name}
+			if all {
+				var err error
+				if names, err = lab.List(); err != nil {
+					return err
+				}
+			}
+			for _, n := range names {
+				if err := lab.Remove(n, ""); err != nil {
+					return err
+				}
+				fmt.Printf("lab %s is gone\n", n)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "all labs of this machine")
+	return c
+}
+
+// open opens the lab and runs f with it.
+func open(name string, f func(*lab.Lab) error) error {
+	l, err := lab.Open(name)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	return f(l)
+}
+
+// space finds the namespace of a host, a container, or the master.
+func space(l *lab.Lab, where string) (*lab.Namespace, error) {
+	if where == "master" {
+		return l.Master, nil
+	}
+	if h, err := l.Host(where); err == nil {
+		return h.NS, nil
+	}
+	if ns, err := l.Space(where); err == nil {
+		return ns, nil
+	}
+	return nil, fmt.Errorf("%q is neither master, a host (h1 to h%d) nor a container; contivlab status lists them", where, len(l.Hosts()))
+}
+
+// environment lets tools inside find the lab's programs, its netmaster and, on
+// a host, its Open vSwitch.
+func environment(l *lab.Lab, where string) []string {
+	env := append(os.Environ(), "NETMASTER="+l.MasterURL(), "PATH="+l.Config().BinDir+":"+os.Getenv("PATH"), "CONTIVLAB="+l.Config().Name)
+	if h, err := l.Host(where); err == nil {
+		env = append(env, "OVS_RUNDIR="+h.RunDir(), "OVS_DBDIR="+h.RunDir(), "CONTIV_CNI_SOCKET="+h.CNISocket())
+	}
+	return env
+}
+
+// run runs a command inside with this terminal as its own; it is the command's
+// business to end on Ctrl-C.
+func run(l *lab.Lab, where string, argv []string, env ...string) error {
+	ns, err := space(l, where)
+	if err != nil {
+		return err
+	}
+	cmd := ns.Command(context.Background(), argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(environment(l, where), env...)
+	if path, err := exec.LookPath(filepath.Join(l.Config().BinDir, argv[0])); err == nil {
+		cmd.Path, cmd.Err = path, nil
+	}
+	return cmd.Run()
+}
+
+func shellCommand(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "shell HOST",
+		Short: "A shell inside a host, a container or the master, with netctl and ovs-* set up for it",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return open(*name, func(l *lab.Lab) error {
+				return run(l, args[0], []string{"bash", "--norc", "-i"}, "PS1="+args[0]+"# ")
+			})
+		},
+	}
+}
+
+func execCommand(name *string) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "exec HOST COMMAND...",
+		Short: "Run a command inside a host, a container or the master",
+		Args:  cobra.MinimumNArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return open(*name, func(l *lab.Lab) error { return run(l, args[0], args[1:]) })
+		},
+	}
+	c.Flags().SetInterspersed(false)
+	return c
+}
+
+func netctlCommand(name *string) *cobra.Command {
+	c := &cobra.Command{
+		Use:                "netctl ARGUMENT...",
+		Short:              "Run netctl against the lab's netmaster",
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return open(*name, func(l *lab.Lab) error { return run(l, "master", append([]string{"netctl"}, args...)) })
+		},
+	}
+	return c
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+func statusCommand(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "The lab's daemons, hosts and containers",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return open(*name, func(l *lab.Lab) error {
+				w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+				fmt.Fprintln(w, "DAEMON\tPID\tSTATE\tLOG")
+				procs := l.Processes()
+				names := make([]string, 0, len(procs))
+				for n := range procs {
+					names = append(names, n)
+				}
+				sort.Strings(names)
+				for _, n := range names {
+					state := "running"
+					if !procs[n].Alive() {
+						state = "ended"
+					}
+					fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", n, procs[n].PID, state, procs[n].Log)
+				}
+				fmt.Fprintln(w, "\nHOST\tADDRESS\tREADY FOR CONTAINERS\t")
+				for _, h := range l.Hosts() {
+					ready := "yes"
+					if err := h.Status(c.Context()); err != nil {
+						ready = "no: " + err.Error()
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\t\n", h.Name, h.Address, ready)
+				}
+				fmt.Fprintln(w)
+				containers(w, l)
+				return w.Flush()
+			})
+		},
+	}
+}
+
+// containers writes the table of containers.
+func containers(w *tabwriter.Writer, l *lab.Lab) {
+	fmt.Fprintln(w, "CONTAINER\tHOST\tTENANT\tNETWORK\tGROUP\tADDRESSES\tLISTENS ON")
+	for _, a := range l.Containers() {
+		addrs := []string{}
+		if a.IPv4.IsValid() {
+			addrs = append(addrs, a.IPv4.String())
+		}
+		if a.IPv6.IsValid() {
+			addrs = append(addrs, a.IPv6.String())
+		}
+		group := a.Group
+		if group == "" {
+			group = "-"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.Name, a.Host, a.Tenant, a.Network, group,
+			strings.Join(addrs, " "), strings.Join(a.Listen, " "))
+	}
+}

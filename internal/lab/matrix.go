@@ -1,0 +1,61 @@
+package lab
+
+import (
+	"context"
+	"time"
+)
+
+// Row is one question of a matrix with its answer.
+type Row struct {
+	Question
+	Expected Verdict // what the intent says, by compile and driver.Fake
+	Why      string  // how the Fake put it
+	Seen     Answer
+	Retried  bool // the first try said something else
+}
+
+// Right tells whether what was seen is what the intent says: where somebody
+// was to answer, the one that was asked did.
+func (r Row) Right() bool {
+	if r.Seen.Err != nil || r.Seen.Verdict != r.Expected {
+		return false
+	}
+	return r.Expected != OK || r.Proto == "icmp" || r.To == "" || r.Seen.From == r.To
+}
+
+// Patience of a matrix: how long silence counts as waiting at the first try,
+// and at the second, which is made where the first did not say what was
+// expected. The machine may be busy.
+const (
+	firstPatience  = 400 * time.Millisecond
+	secondPatience = 2500 * time.Millisecond
+)
+
+// Matrix asks questions in parallel and puts beside the answers what the
+// intent in the store says.
+func (l *Lab) Matrix(ctx context.Context, qs []Question) ([]Row, error) {
+	want, err := l.Expect(ctx, qs)
+	if err != nil {
+		return nil, err
+	}
+	return l.MatrixOf(ctx, qs, want), nil
+}
+
+// MatrixOf asks questions whose answers are known.
+func (l *Lab) MatrixOf(ctx context.Context, qs []Question, want []Expectation) []Row {
+	rows := make([]Row, len(qs))
+	for i, a := range l.AskAll(ctx, qs, firstPatience) {
+		rows[i] = Row{Question: qs[i], Expected: want[i].Verdict, Why: want[i].Why, Seen: a}
+	}
+	var again []Question
+	var at []int
+	for i, r := range rows {
+		if !r.Right() {
+			again, at = append(again, r.Question), append(at, i)
+		}
+	}
+	for k, a := range l.AskAll(ctx, again, secondPatience) {
+		rows[at[k]].Seen, rows[at[k]].Retried = a, true
+	}
+	return rows
+}
