@@ -1,0 +1,194 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const maxLines = 500
+
+// file is a tracked file of the module.
+type file struct {
+	name string // relative to the module's root, with slashes
+	text string
+}
+
+func (f file) isGo() bool   { return strings.HasSuffix(f.name, ".go") }
+func (f file) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
+
+// generated files carry the line that `go help generate` asks for.
+func (f file) generated() bool {
+	return regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`).MatchString(f.text)
+}
+
+// files returns the tracked text files of the repository.
+func files(t *testing.T) []file {
+	t.Helper()
+	root := moduleRoot(t)
+	var all []file
+	for name := range strings.SplitSeq(strings.TrimRight(run(t, root, "git", "ls-files", "-z"), "\x00"), "\x00") {
+		data, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		if os.IsNotExist(err) { // deleted, not committed yet
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(data[:min(len(data), 8000)]), "\x00") {
+			all = append(all, file{name, string(data)})
+		}
+	}
+	if len(all) == 0 {
+		t.Fatal("git lists no files")
+	}
+	return all
+}
+
+// Every package says in doc.go what it is, what it guarantees and what it must
+// not do; commands say it at their main.
+func TestPackageComments(t *testing.T) {
+	docs, dirs := map[string]string{}, map[string]bool{}
+	for _, f := range files(t) {
+		if !f.isGo() || f.isTest() || strings.Contains(f.name, "testdata/") || strings.HasPrefix(f.name, "tools/") {
+			continue
+		}
+		dir := path.Dir(f.name)
+		dirs[dir] = true
+		if base := path.Base(f.name); base == "doc.go" || base == "main.go" && strings.HasPrefix(dir, "cmd/") && docs[dir] == "" {
+			docs[dir] = f.text
+		}
+	}
+	for dir := range dirs {
+		text, want := docs[dir], "// Package "
+		if strings.HasPrefix(dir, "cmd/") {
+			want = "// Command "
+		}
+		if !strings.HasPrefix(text, want) && !strings.Contains(text, "\n"+want) {
+			t.Errorf("%s: no doc.go with a comment that begins %q", dir, want)
+		}
+	}
+}
+
+// A file is one thing: at most 500 lines, unless a program wrote it.
+func TestFileLength(t *testing.T) {
+	for _, f := range files(t) {
+		if n := strings.Count(f.text, "\n"); f.isGo() && n > maxLines && !f.generated() {
+			t.Errorf("%s has %d lines, %d are allowed", f.name, n, maxLines)
+		}
+	}
+}
+
+// Packages return errors: only commands and tests end the process.
+func TestNoExit(t *testing.T) {
+	banned := map[string][]string{
+		"os":      {"Exit"},
+		"log":     {"Fatal", "Fatalf", "Fatalln", "Panic", "Panicf", "Panicln"},
+		"runtime": {"Goexit"},
+	}
+	for _, f := range files(t) {
+		if !f.isGo() || f.isTest() || strings.HasPrefix(f.name, "cmd/") || strings.Contains(f.name, "testdata/") {
+			continue
+		}
+		eachCall(t, f, func(pos, pkg, name string) {
+			if slices.Contains(banned[pkg], name) || pkg == "" && name == "panic" {
+				t.Errorf("%s: %s ends the process; return an error", pos, strings.TrimPrefix(pkg+"."+name, "."))
+			}
+		})
+	}
+}
+
+// A test waits for a condition with a deadline, or injects a clock. In a bubble
+// of testing/synctest time is such a clock, and sleeping moves it.
+func TestNoSleepInTests(t *testing.T) {
+	for _, f := range files(t) {
+		if !f.isTest() || strings.Contains(f.text, `"testing/synctest"`) {
+			continue
+		}
+		eachCall(t, f, func(pos, pkg, name string) {
+			if pkg == "time" && name == "Sleep" {
+				t.Errorf("%s: time.Sleep in a test", pos)
+			}
+		})
+	}
+}
+
+// eachCall visits the calls of f that name a function directly or by its
+// package; the package of a method call is the variable's name.
+func eachCall(t *testing.T, f file, visit func(pos, pkg, name string)) {
+	t.Helper()
+	fset := token.NewFileSet()
+	tree, err := parser.ParseFile(fset, f.name, f.text, parser.SkipObjectResolution)
+	if err != nil {
+		t.Errorf("%s: %v", f.name, err)
+		return
+	}
+	ast.Inspect(tree, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		switch fun := call.Fun.(type) {
+		case *ast.Ident:
+			visit(fset.Position(call.Pos()).String(), "", fun.Name)
+		case *ast.SelectorExpr:
+			if x, ok := fun.X.(*ast.Ident); ok {
+				visit(fset.Position(call.Pos()).String(), x.Name, fun.Sel.Name)
+			}
+		}
+		return true
+	})
+}
+
+// What is tracked works on any machine and is finished.
+func TestTrackedText(t *testing.T) {
+	// Written so that this file does not match itself.
+	machinePath := regexp.MustCompile(`(^|[^a-zA-Z.])/(wor` + `k|far` + `m)/`)
+	unfinished := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b`)
+	for _, f := range files(t) {
+		if path.Base(f.name) == "go.sum" {
+			continue
+		}
+		n := 0
+		for line := range strings.Lines(f.text) {
+			n++
+			if machinePath.MatchString(line) {
+				t.Errorf("%s:%d: a path of one machine: %s", f.name, n, strings.TrimSpace(line))
+			}
+			if f.isGo() && unfinished.MatchString(line) {
+				t.Errorf("%s:%d: unfinished: %s", f.name, n, strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
+// Every entry of the changelog carries one of its tags.
+func TestChangelog(t *testing.T) {
+	tag := regexp.MustCompile(`^- \[(CHANGE|FEATURE|ENHANCEMENT|PERF|BUGFIX|SECURITY)\] `)
+	for _, f := range files(t) {
+		if f.name != "CHANGELOG.md" {
+			continue
+		}
+		for line := range strings.Lines(f.text) {
+			if strings.HasPrefix(line, "- ") && !tag.MatchString(line) {
+				t.Errorf("CHANGELOG.md: no tag: %s", line)
+			}
+		}
+	}
+}
+
+// The Makefile stays readable at one sitting.
+func TestMakefileLength(t *testing.T) {
+	for _, f := range files(t) {
+		if n := strings.Count(f.text, "\n"); f.name == "Makefile" && n > 100 {
+			t.Errorf("the Makefile has %d lines, 100 are allowed", n)
+		}
+	}
+}

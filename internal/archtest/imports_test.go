@@ -1,0 +1,186 @@
+package archtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// listed is what `go list -json` says of a package.
+type listed struct {
+	ImportPath string
+	Name       string
+	Dir        string
+	GoFiles    []string
+	Imports    []string
+	Deps       []string
+}
+
+// moduleRoot returns the directory of go.mod.
+func moduleRoot(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(run(t, ".", "go", "list", "-m", "-f", "{{.Dir}}"))
+}
+
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out)
+}
+
+// packages lists the module's packages that have files outside tests, by path
+// relative to the module.
+func packages(t *testing.T) map[string]listed {
+	t.Helper()
+	out := run(t, moduleRoot(t), "go", "list", "-e", "-json=ImportPath,Name,Dir,GoFiles,Imports,Deps", "./...")
+	found := map[string]listed{}
+	for d := json.NewDecoder(strings.NewReader(out)); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return found
+		} else if err != nil {
+			t.Fatalf("decode go list: %v", err)
+		}
+		if len(p.GoFiles) > 0 {
+			found[strings.TrimPrefix(p.ImportPath, module)] = p
+		}
+	}
+}
+
+// fits tells whether a package falls under a pattern of a rule.
+func fits(pattern, pkg string) bool {
+	if below, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(pkg, below)
+	}
+	return pattern == pkg
+}
+
+func ruleFor(pkg string) *rule {
+	for i, r := range rules {
+		if fits(r.pkg, pkg) {
+			return &rules[i]
+		}
+	}
+	return nil
+}
+
+// within tells whether both packages belong to one concrete implementation,
+// such as internal/driver/ovs and internal/driver/ovs/openflow.
+func within(a, b string) bool {
+	return strings.HasPrefix(a, b+"/") && strings.Count(b, "/") >= 2 ||
+		strings.HasPrefix(b, a+"/") && strings.Count(a, "/") >= 2
+}
+
+// testOnly packages are conformance suites.
+func testOnly(pkg string) bool {
+	return strings.HasSuffix(pkg, "test") && strings.HasPrefix(pkg, "internal/")
+}
+
+// Every import between packages of the module is one that the rules allow.
+func TestImports(t *testing.T) {
+	for pkg, p := range packages(t) {
+		r := ruleFor(pkg)
+		if r == nil {
+			t.Errorf("%s has no rule: add one to rules_test.go, with its reason", pkg)
+			continue
+		}
+		for _, path := range p.Imports {
+			target, ours := strings.CutPrefix(path, module)
+			switch {
+			case !ours:
+			case testOnly(target) && !testOnly(pkg):
+				t.Errorf("%s imports %s, which is for tests only", pkg, target)
+			case r.free || within(pkg, target) || slices.ContainsFunc(r.may, func(m string) bool { return fits(m, target) }):
+			default:
+				t.Errorf("%s must not import %s: %s", pkg, target, r.why)
+			}
+		}
+	}
+}
+
+// The rules speak of packages that exist, or that are planned by name; what
+// exists is not planned any more.
+func TestRulesAreLive(t *testing.T) {
+	found := packages(t)
+	// Suites have test files only, so go list's GoFiles do not show them.
+	suites := strings.Fields(run(t, moduleRoot(t), "git", "ls-files", "test", "bench"))
+	exists := func(pattern string) bool {
+		for pkg := range found {
+			if fits(pattern, pkg) {
+				return true
+			}
+		}
+		return slices.ContainsFunc(suites, func(f string) bool {
+			return strings.HasSuffix(pattern, "*") && fits(pattern, f) && strings.HasSuffix(f, ".go")
+		})
+	}
+	patterns := map[string]bool{}
+	for _, r := range rules {
+		if r.why == "" {
+			t.Errorf("the rule for %s says no reason", r.pkg)
+		}
+		for _, p := range append([]string{r.pkg}, r.may...) {
+			patterns[p] = true
+		}
+	}
+	for p := range standardOnly {
+		patterns[p] = true
+	}
+	for _, u := range unlinked {
+		patterns[u.binary] = true
+		if p, ours := strings.CutPrefix(u.prefix, module); ours {
+			patterns[p] = true
+		}
+	}
+	for p := range patterns {
+		switch isPlanned := slices.Contains(planned, p); {
+		case exists(p) && isPlanned:
+			t.Errorf("%s exists: take it off the list of planned packages", p)
+		case !exists(p) && !isPlanned:
+			t.Errorf("a rule names %s, which does not exist", p)
+		}
+	}
+	for _, p := range planned {
+		if !patterns[p] {
+			t.Errorf("planned package %s has no rule", p)
+		}
+	}
+}
+
+// Some packages need the standard library only.
+func TestStandardLibraryOnly(t *testing.T) {
+	found := packages(t)
+	for pkg, why := range standardOnly {
+		for _, path := range found[pkg].Imports {
+			host, _, _ := strings.Cut(path, "/")
+			if strings.Contains(host, ".") && !strings.HasPrefix(path, module) {
+				t.Errorf("%s must not import %s: %s", pkg, path, why)
+			}
+		}
+	}
+}
+
+// Binaries do not contain what they must not.
+func TestUnlinked(t *testing.T) {
+	found := packages(t)
+	for _, u := range unlinked {
+		for _, dep := range found[u.binary].Deps {
+			if strings.HasPrefix(dep, u.prefix) {
+				t.Errorf("%s links %s: %s", u.binary, dep, u.why)
+				break
+			}
+		}
+	}
+}

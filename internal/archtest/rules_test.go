@@ -1,0 +1,110 @@
+package archtest
+
+// module is the module's path; rules name packages relative to it.
+const module = "github.com/contiv/netplugin/v2/"
+
+// rule says which packages of the module a package may import outside its
+// tests, and why no others.
+type rule struct {
+	pkg string   // relative to the module; "x/*" stands for the packages right below x and all below those
+	may []string // likewise; anything: nil and free
+	why string
+	// free packages may import every package of the module.
+	free bool
+}
+
+// rules are docs/design's "who may import whom". The first that fits a package
+// holds, so that exceptions stand before what they are exceptions to.
+var rules = []rule{
+	{pkg: "api", why: "wire shapes and client are importable by others: standard library only"},
+	{pkg: "internal/model", why: "values of the domain depend on nothing, so that everything can depend on them"},
+	{pkg: "internal/reconcile", why: "a generic runner that knows no networking"},
+	{pkg: "internal/daemon", why: "what surrounds any long-running program knows no program"},
+
+	{pkg: "internal/ipam", may: []string{"internal/model"}, why: "allocators are pure: no store, no wire"},
+	{pkg: "internal/desired", may: []string{"internal/model"}, why: "the picture of a host is data only"},
+	{pkg: "internal/store", may: []string{"internal/model"}, why: "the store knows keys and values, no use-cases"},
+	{pkg: "internal/store/storetest", may: []string{"internal/model", "internal/store"}, why: "one conformance suite for all stores knows none of them"},
+	{pkg: "internal/store/*", may: []string{"internal/model", "internal/store"}, why: "a concrete store knows the contract only"},
+	{pkg: "internal/compile", may: []string{"internal/model", "internal/desired"}, why: "compile is a pure function of the cluster's state"},
+	{pkg: "internal/control", may: []string{"internal/model", "internal/ipam", "internal/store"}, why: "use-cases know neither wire shapes nor hosts"},
+	{
+		pkg: "internal/apiserver", may: []string{"api", "internal/model", "internal/control", "internal/compile", "internal/desired"},
+		why: "HTTP is a thin adapter on use-cases; it asks control, never the store",
+	},
+	{pkg: "internal/k8s", may: []string{"internal/model", "internal/control"}, why: "an orchestrator is a thin adapter on use-cases"},
+
+	{pkg: "internal/driver", may: []string{"internal/desired", "internal/model"}, why: "a driver gets data, not ids: it never reaches back into the database"},
+	{
+		pkg: "internal/driver/drivertest", may: []string{"internal/driver", "internal/desired", "internal/model", "internal/reconcile"},
+		why: "one conformance suite for all drivers knows none of them",
+	},
+	{
+		pkg: "internal/driver/*", may: []string{"internal/driver", "internal/desired", "internal/model", "internal/reconcile"},
+		why: "a concrete driver makes the host look like the picture, and knows nothing else",
+	},
+	{pkg: "internal/dns", may: []string{"internal/desired", "internal/model"}, why: "fed by desired.DNS"},
+	{pkg: "internal/bgp", may: []string{"internal/desired", "internal/model"}, why: "fed by desired.BGP"},
+
+	{pkg: "internal/attach/*", may: []string{"internal/attach", "internal/model"}, why: "namespace plumbing knows requests and results only"},
+	{pkg: "internal/attach", may: []string{"internal/model"}, why: "runtimes' requests know no agent: contivk8s stays small"},
+	{
+		pkg: "internal/agent",
+		may: []string{
+			"api", "internal/model", "internal/store", "internal/compile", "internal/desired", "internal/driver",
+			"internal/reconcile", "internal/attach", "internal/attach/*", "internal/dns", "internal/bgp",
+		},
+		why: "the agent never imports control (it asks a netmaster by REST), and gets its store and driver from cmd",
+	},
+	{pkg: "internal/cni", may: []string{"internal/attach", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
+	{pkg: "internal/mesos", may: []string{"internal/attach", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
+	{pkg: "internal/libnetwork", may: []string{"internal/attach", "internal/model"}, why: "verbs become attach requests, nothing more"},
+	{pkg: "internal/cli", may: []string{"api"}, why: "netctl can do what any client of the REST interface can"},
+
+	{pkg: "internal/lab", free: true, why: "simulated hosts are made of everything, concrete stores and drivers included"},
+	{pkg: "internal/archtest", why: "has tests only"},
+	{pkg: "cmd/*", free: true, why: "flags, wiring, run: the only place that picks a concrete store or driver"},
+	{pkg: "test/*", free: true, why: "suites that need the real thing"},
+	{pkg: "bench/*", free: true, why: "benchmark programs"},
+}
+
+// planned are packages of rules that nobody has written yet. The list only
+// ever gets shorter: a package that exists must leave it.
+var planned = []string{
+	"bench/*",
+	"internal/bgp",
+	"internal/dns",
+	"internal/k8s",
+	"internal/libnetwork",
+	"internal/mesos",
+}
+
+// standardOnly may import nothing but the standard library and each other.
+var standardOnly = map[string]string{
+	"api":               "others import it; it must not drag anything in",
+	"internal/model":    "parsing and invariants need no library",
+	"internal/desired":  "data only",
+	"internal/ipam":     "pure",
+	"internal/attach":   "linked into contivk8s, which a runtime starts for every container",
+	"internal/archtest": "has tests only",
+}
+
+// unlinked says what a binary must not contain, directly or not.
+var unlinked = []struct {
+	binary string
+	prefix string // of import paths, the module's own included
+	why    string
+}{
+	{"cmd/contivk8s", "go.etcd.io/", "started for every container: small, talks to netplugin only"},
+	{"cmd/contivk8s", "github.com/ovn-kubernetes/", "started for every container: small, talks to netplugin only"},
+	{"cmd/contivk8s", "google.golang.org/grpc", "started for every container: small, talks to netplugin only"},
+	{"cmd/contivk8s", module + "internal/agent", "started for every container: small, talks to netplugin only"},
+	{"cmd/contivk8s", module + "internal/store", "started for every container: small, talks to netplugin only"},
+	{"cmd/netctl", "go.etcd.io/", "a client of the REST interface"},
+	{"cmd/netctl", module + "internal/model", "a client of the REST interface"},
+	{"cmd/netctl", module + "internal/store", "a client of the REST interface"},
+	{"cmd/netplugin", module + "internal/control", "an agent changes intent only by asking a netmaster"},
+	{"cmd/netplugin", module + "internal/apiserver", "an agent is no server of the REST interface"},
+	{"cmd/netmaster", module + "internal/driver", "netmaster has no data plane"},
+	{"cmd/netmaster", module + "internal/agent", "netmaster has no data plane"},
+}
