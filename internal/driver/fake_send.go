@@ -1,0 +1,372 @@
+package driver
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Send judges one packet by what was applied, by the connections seen so far,
+// and carries out the consequences: connection table and counters.
+func (f *Fake) Send(p Packet) Verdict {
+	f.k.mu.Lock()
+	defer f.k.mu.Unlock()
+	v := f.k.send(&p)
+	v.Packet = p
+	f.k.count(&p, &v)
+	return v
+}
+
+func dropped(reason string) Verdict { return Verdict{Drop: reason} }
+
+// origin is where a packet came from and who sent it.
+type origin struct {
+	net    *desired.Network
+	port   *desired.Port // nil when it came from elsewhere
+	uplink bool
+}
+
+func (k *fakeKernel) send(p *Packet) Verdict {
+	t := k.tables
+	var from origin
+	switch {
+	case p.Port != "":
+		port := t.ports[p.Port]
+		if port == nil || t.networks[port.Network] == nil {
+			return dropped(DropNoPort)
+		}
+		from = origin{net: t.networks[port.Network], port: port}
+		if !t.honest(port, p) {
+			return dropped(DropSpoof)
+		}
+	case p.Uplink:
+		from = origin{net: t.byVLAN[p.VLAN], uplink: true}
+		if from.net == nil {
+			return dropped(DropNetwork)
+		}
+		if t.isLocal(from.net.ID, senderAddr(p)) || t.byMAC[desired.RemoteKey{Network: from.net.ID, MAC: p.SrcMAC}].port != nil {
+			return dropped(DropSpoof)
+		}
+	default:
+		from = origin{net: t.networks[p.Network]}
+		if from.net == nil || from.net.Encap != model.EncapVXLAN || !p.VTEP.IsValid() {
+			return dropped(DropNetwork)
+		}
+		if a := senderAddr(p); !(p.ARP != nil || p.isND()) || a.IsValid() && !a.IsUnspecified() {
+			s, known := t.byAddr[addrKey{from.net.ID, a}]
+			if !known || s.port != nil || s.identity == model.IdentityUnknown {
+				return dropped(DropUnknownSource)
+			}
+		}
+	}
+	switch {
+	case p.ARP != nil || p.isND():
+		return t.neighbour(from, p)
+	case p.isIP():
+		return k.forward(from, p)
+	}
+	return dropped(DropNotIP)
+}
+
+func (t *tables) isLocal(n model.NetworkID, a netip.Addr) bool {
+	return a.IsValid() && t.byAddr[addrKey{n, a}].port != nil
+}
+
+func senderAddr(p *Packet) netip.Addr {
+	if p.ARP != nil {
+		return p.ARP.SenderIP
+	}
+	return p.Src
+}
+
+// honest tells whether a container sends in its own name only.
+func (t *tables) honest(port *desired.Port, p *Packet) bool {
+	if p.SrcMAC != port.MAC {
+		return false
+	}
+	own := func(a netip.Addr) bool {
+		return a.IsValid() && (a == port.IPv4 || a == port.IPv6 || a == LinkLocal(port.MAC))
+	}
+	if a := p.ARP; a != nil {
+		return a.SenderMAC == port.MAC && (own(a.SenderIP) || a.SenderIP == netip.IPv4Unspecified() && a.Op == ARPRequest)
+	}
+	if !p.isND() {
+		return !p.isIP() || own(p.Src)
+	}
+	if p.ND != nil && p.ND.HasLink && p.ND.LinkAddr != port.MAC {
+		return false
+	}
+	switch p.ICMPType {
+	case NDNeighborSolicit, NDRouterSolicit: // duplicate address detection and first solicitation have no source yet
+		return own(p.Src) || p.Src == netip.IPv6Unspecified()
+	case NDNeighborAdvert:
+		return own(p.Src) && p.ND != nil && own(p.ND.Target)
+	}
+	return false // no endpoint is a router
+}
+
+// neighbour handles ARP and neighbour discovery, which no policy touches.
+func (t *tables) neighbour(from origin, p *Packet) Verdict {
+	if !multicast(p.DstMAC) && !asks(p) {
+		return t.toStation(from, p.DstMAC)
+	}
+	if t.arpMode == model.ArpFlood {
+		if multicast(p.DstMAC) {
+			return t.flood(from, nil)
+		}
+		return t.toStation(from, p.DstMAC)
+	}
+	if asks(p) {
+		target := askedFor(p)
+		if s, ok := t.byAddr[addrKey{from.net.ID, target}]; ok && t.answers(from, s) {
+			return Verdict{Answer: answer(p, target, s.mac)}
+		}
+		if !multicast(p.DstMAC) {
+			if _, ok := t.byMAC[desired.RemoteKey{Network: from.net.ID, MAC: p.DstMAC}]; ok {
+				return t.toStation(from, p.DstMAC)
+			}
+		}
+	}
+	if from.port != nil && from.net.Encap == model.EncapVLAN {
+		return Verdict{Uplink: true, VLAN: from.net.Tag}
+	}
+	return dropped(DropUnknownDest)
+}
+
+func asks(p *Packet) bool {
+	return p.ARP != nil && p.ARP.Op == ARPRequest || p.ARP == nil && p.ICMPType == NDNeighborSolicit && p.ND != nil
+}
+
+func askedFor(p *Packet) netip.Addr {
+	if p.ARP != nil {
+		return p.ARP.TargetIP
+	}
+	return p.ND.Target
+}
+
+// answers tells whether this host answers for a station: to its containers for
+// everybody but themselves (who asks for its own address looks for a
+// duplicate), to the physical network for its containers, to tunnels for nobody.
+func (t *tables) answers(from origin, s station) bool {
+	if from.port != nil {
+		return s.mac != from.port.MAC
+	}
+	return from.uplink && s.port != nil
+}
+
+// answer makes the reply to an ARP request or a neighbour solicitation.
+func answer(p *Packet, target netip.Addr, mac model.MAC) *Packet {
+	if a := p.ARP; a != nil {
+		return &Packet{SrcMAC: mac, DstMAC: p.SrcMAC, ARP: &ARP{
+			Op: ARPReply, SenderMAC: mac, SenderIP: target, TargetMAC: a.SenderMAC, TargetIP: a.SenderIP,
+		}}
+	}
+	dst := p.Src
+	if dst.IsUnspecified() {
+		dst = netip.IPv6LinkLocalAllNodes()
+	}
+	return &Packet{
+		SrcMAC: mac, DstMAC: p.SrcMAC, Src: target, Dst: dst,
+		Proto: model.ProtoICMPv6, ICMPType: NDNeighborAdvert, ND: &ND{Target: target, LinkAddr: mac, HasLink: true},
+	}
+}
+
+// toStation finds where a unicast frame goes.
+func (t *tables) toStation(from origin, mac model.MAC) Verdict {
+	s, ok := t.byMAC[desired.RemoteKey{Network: from.net.ID, MAC: mac}]
+	switch {
+	case ok && s.port != nil && s.port != from.port:
+		return Verdict{Ports: []string{s.port.IfName}}
+	case from.port == nil || s.port != nil:
+		return dropped(DropUnknownDest)
+	case from.net.Encap == model.EncapVLAN:
+		return Verdict{Uplink: true, VLAN: from.net.Tag}
+	case ok:
+		return Verdict{VTEPs: []netip.Addr{s.vtep}, Network: from.net.ID}
+	}
+	return dropped(DropUnknownDest)
+}
+
+// flood finds where a broadcast or multicast frame goes; admit, when not nil,
+// says which local ports may have it.
+func (t *tables) flood(from origin, admit func(*desired.Port) bool) Verdict {
+	var v Verdict
+	denied := false
+	for name, port := range t.ports {
+		if port.Network != from.net.ID || port == from.port {
+			continue
+		}
+		if admit != nil && !admit(port) {
+			denied = true
+			continue
+		}
+		v.Ports = append(v.Ports, name)
+	}
+	slices.Sort(v.Ports)
+	if from.port != nil {
+		if from.net.Encap == model.EncapVLAN {
+			v.Uplink, v.VLAN = true, from.net.Tag
+		} else if len(from.net.VTEPs) > 0 {
+			v.VTEPs, v.Network = from.net.VTEPs, from.net.ID
+		}
+	}
+	if len(v.Ports) == 0 && !v.Uplink && len(v.VTEPs) == 0 {
+		if denied {
+			return dropped(DropPolicy)
+		}
+		return dropped(DropUnknownDest)
+	}
+	return v
+}
+
+// forward judges an IP packet.
+func (k *fakeKernel) forward(from origin, p *Packet) Verdict {
+	t := k.tables
+	if from.port != nil && from.port.Identity == model.IdentityUnknown && from.net.Encap == model.EncapVXLAN {
+		return dropped(DropUnknownSource)
+	}
+	orig, ok := k.conns.classify(from.net.ID, p)
+	if !ok {
+		return dropped(DropInvalid)
+	}
+	var rules []string
+	if multicast(p.DstMAC) {
+		if t.arpMode != model.ArpFlood {
+			return dropped(DropUnknownDest)
+		}
+		if from.port != nil {
+			pass, rule := t.judge(from.port, model.Out, t.peerAt(from.net, orig.dst), orig)
+			if rules = appendRule(rules, rule); !pass {
+				return Verdict{Drop: DropPolicy, Rules: rules}
+			}
+		}
+		v := t.flood(from, func(port *desired.Port) bool {
+			pass, rule := t.judge(port, model.In, t.peerAt(from.net, orig.src), orig)
+			rules = appendRule(rules, rule)
+			return pass
+		})
+		v.Rules = slices.Compact(slices.Sorted(slices.Values(rules)))
+		if v.Passed() {
+			k.conns.commit(orig, p)
+		}
+		return v
+	}
+	v := t.toStation(from, p.DstMAC)
+	if !v.Passed() {
+		return v
+	}
+	// The connection is judged at both of its ends that are on this host, in its
+	// own direction, whichever way the packet goes.
+	ends := []struct {
+		here, there netip.Addr
+		dir         model.Direction
+	}{{orig.src, orig.dst, model.Out}, {orig.dst, orig.src, model.In}}
+	for _, end := range ends {
+		port := t.byAddr[addrKey{from.net.ID, end.here}].port
+		if port == nil { // the frame's own end, when it is not addressed by IP
+			port = k.ownEnd(from, v, orig, p, end.dir)
+		}
+		if port == nil {
+			continue
+		}
+		pass, rule := t.judge(port, end.dir, t.peerAt(from.net, end.there), orig)
+		if rule != "" && !pass {
+			return Verdict{Drop: DropPolicy, Rules: []string{rule}}
+		}
+		if !pass {
+			return dropped(DropPolicy)
+		}
+		rules = appendRule(rules, rule)
+	}
+	v.Rules = rules
+	k.conns.commit(orig, p)
+	return v
+}
+
+// ownEnd returns the local port that a unicast frame with a foreign IP
+// destination goes to, when dir is the direction in which it must be judged
+// there: nothing reaches a port unjudged.
+func (k *fakeKernel) ownEnd(from origin, v Verdict, orig flow, p *Packet, dir model.Direction) *desired.Port {
+	if dir != model.In || len(v.Ports) != 1 || orig.dst != p.Dst {
+		return nil
+	}
+	return k.tables.ports[v.Ports[0]]
+}
+
+func appendRule(rules []string, id string) []string {
+	if id == "" {
+		return rules
+	}
+	return append(rules, id)
+}
+
+// peerAt is who policy takes an address on a network for.
+func (t *tables) peerAt(n *desired.Network, a netip.Addr) peer {
+	p := peer{addr: a, network: n.ID}
+	if s, ok := t.byAddr[addrKey{n.ID, a}]; ok {
+		p.identity = s.identity
+	} else if n.Encap == model.EncapVLAN {
+		p.identity = model.IdentityExternal
+	}
+	return p
+}
+
+// judge applies a port's policy to a connection.
+func (t *tables) judge(port *desired.Port, dir model.Direction, other peer, orig flow) (bool, string) {
+	if port.Policies == 0 {
+		return true, ""
+	}
+	set := t.sets[port.Policies]
+	if set == nil {
+		return false, "" // its rules are not in (any more)
+	}
+	tiers, dport := set.In, uint16(0)
+	if dir == model.Out {
+		tiers = set.Out
+	}
+	if orig.proto.HasPorts() {
+		dport = orig.dstPort
+	}
+	return decide(tiers, other, orig.proto, dport)
+}
+
+func (k *fakeKernel) count(p *Packet, v *Verdict) {
+	n := uint64(cmp.Or(p.Bytes, 64))
+	if v.Drop != "" {
+		k.drops[v.Drop]++
+	}
+	for _, id := range v.Rules {
+		r := k.rules[id]
+		if r == nil {
+			r = &RuleStats{}
+			k.rules[id] = r
+		}
+		r.Packets++
+		r.Bytes += n
+	}
+	port := func(name string) *PortStats {
+		s := k.ports[name]
+		if s == nil {
+			s = &PortStats{}
+			k.ports[name] = s
+		}
+		return s
+	}
+	if k.tables.ports[p.Port] != nil {
+		s := port(p.Port)
+		s.TxPackets++
+		s.TxBytes += n
+		if v.Answer != nil {
+			s.RxPackets++
+			s.RxBytes += n
+		}
+	}
+	for _, name := range v.Ports {
+		s := port(name)
+		s.RxPackets++
+		s.RxBytes += n
+	}
+}

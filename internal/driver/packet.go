@@ -1,0 +1,156 @@
+package driver
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Packet is a frame as Fake judges it. Where it comes from is one of Port,
+// VTEP with Network, and Uplink with VLAN. What it is: ARP, when ARP is set;
+// IPv4 or IPv6, when Src and Dst are; anything else is dropped.
+type Packet struct {
+	Port    string          // sent by the container behind this local port
+	VTEP    netip.Addr      // came through a tunnel from this host
+	Network model.NetworkID // on this network
+	Uplink  bool            // came from the physical network
+	VLAN    uint32          // with this tag
+
+	SrcMAC, DstMAC model.MAC
+	ARP            *ARP
+
+	Src, Dst         netip.Addr
+	Proto            model.Protocol // for ICMP on IPv6: ProtoICMPv6
+	SrcPort, DstPort uint16         // with ports
+	TCPFlags         uint8          // FlagSYN ...
+	ICMPType         uint8
+	ICMPCode         uint8
+	ICMPID           uint16  // of echo and its like
+	ND               *ND     // of neighbour discovery
+	Inner            *Packet // of an ICMP error: the packet that it is about
+	Frag             *Fragment
+	Bytes            int // length; only counted
+}
+
+// TCP flags (RFC 9293 section 3.1).
+const (
+	FlagFIN uint8 = 1 << iota
+	FlagSYN
+	FlagRST
+	FlagPSH
+	FlagACK
+)
+
+// ARP is an address resolution message for IPv4 over Ethernet (RFC 826).
+type ARP struct {
+	Op                 uint16 // 1 request, 2 reply
+	SenderMAC          model.MAC
+	SenderIP, TargetIP netip.Addr
+	TargetMAC          model.MAC
+}
+
+const (
+	ARPRequest uint16 = 1
+	ARPReply   uint16 = 2
+)
+
+// ND is what a neighbour discovery message says beyond its ICMPv6 type
+// (RFC 4861 section 4). LinkAddr is the source or target link-layer address
+// option; HasLink tells whether it is there.
+type ND struct {
+	Target   netip.Addr
+	LinkAddr model.MAC
+	HasLink  bool
+}
+
+// ICMPv6 types of neighbour discovery (RFC 4861 section 4).
+const (
+	NDRouterSolicit   uint8 = 133
+	NDRouterAdvert    uint8 = 134
+	NDNeighborSolicit uint8 = 135
+	NDNeighborAdvert  uint8 = 136
+	NDRedirect        uint8 = 137
+)
+
+// Fragment says which part of a datagram the packet is. Ports and ICMP fields
+// count only at Offset 0.
+type Fragment struct {
+	ID     uint32
+	Offset uint16 // in bytes
+	More   bool
+}
+
+// Broadcast is the Ethernet broadcast address.
+var Broadcast = model.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+func (p *Packet) isIP() bool { return p.Src.IsValid() && p.Dst.IsValid() && p.Src.Is4() == p.Dst.Is4() }
+
+func (p *Packet) isND() bool {
+	return p.isIP() && p.Frag == nil && p.Src.Is6() && p.Proto == model.ProtoICMPv6 &&
+		p.ICMPType >= NDRouterSolicit && p.ICMPType <= NDRedirect
+}
+
+func (p *Packet) isICMP() bool { return p.Proto == model.ProtoICMP || p.Proto == model.ProtoICMPv6 }
+
+func multicast(m model.MAC) bool { return m[0]&1 != 0 }
+
+// LinkLocal is the IPv6 link-local address that belongs to a MAC (RFC 4291
+// appendix A: modified EUI-64).
+func LinkLocal(m model.MAC) netip.Addr {
+	return netip.AddrFrom16([16]byte{0xfe, 0x80, 8: m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]})
+}
+
+// Verdict is what became of a packet: delivered, answered, or dropped.
+type Verdict struct {
+	Ports   []string     // local ports it was delivered to, sorted
+	VTEPs   []netip.Addr // hosts it was tunnelled to, sorted
+	Network model.NetworkID
+	Uplink  bool    // it was sent out of the uplink, with VLAN
+	VLAN    uint32  // tag on the uplink
+	Answer  *Packet // what was sent back in the name of the one that was asked
+	Drop    string  // why it went nowhere; one of the Drop constants
+	Rules   []string // ids of the rules that decided: the one that denied, or those that allowed
+	Packet  Packet // the packet itself
+}
+
+// Passed tells whether the packet went anywhere.
+func (v Verdict) Passed() bool { return v.Drop == "" }
+
+// Why packets are dropped; also the keys of Stats.Drops.
+const (
+	DropNoPort        = "unknown-port"        // from a port that is not programmed
+	DropNetwork       = "unknown-network"     // tunnel or tag of no network of ours
+	DropSpoof         = "spoof"               // sender is not who it says
+	DropUnknownSource = "unknown-source"      // VXLAN: no endpoint is known at the source address
+	DropUnknownDest   = "unknown-destination" // nobody has the destination MAC, or nobody is asked
+	DropPolicy        = "policy"              // a rule, or a tier's default, denied it
+	DropInvalid       = "invalid"             // answer to nothing: reply, error or fragment without its first
+	DropNotIP         = "not-ip"              // neither ARP nor IP
+)
+
+func (v Verdict) String() string {
+	var b strings.Builder
+	switch {
+	case v.Drop != "":
+		fmt.Fprintf(&b, "dropped (%s)", v.Drop)
+	case v.Answer != nil:
+		fmt.Fprintf(&b, "answered by %s", v.Answer.SrcMAC)
+	default:
+		fmt.Fprint(&b, "delivered to")
+		for _, p := range v.Ports {
+			fmt.Fprintf(&b, " %s", p)
+		}
+		for _, a := range v.VTEPs {
+			fmt.Fprintf(&b, " vtep %s", a)
+		}
+		if v.Uplink {
+			fmt.Fprintf(&b, " uplink vlan %d", v.VLAN)
+		}
+	}
+	if len(v.Rules) > 0 {
+		fmt.Fprintf(&b, " by %s", strings.Join(v.Rules, " and "))
+	}
+	return b.String()
+}
