@@ -1,0 +1,338 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/reconcile"
+)
+
+// Agent is one host's agent. Make it with New and let it Run once.
+type Agent struct {
+	cfg       Config
+	log       *slog.Logger
+	bootID    string
+	lock      *os.File // held while the agent lives
+	journal   *journal
+	cluster   *cluster
+	masters   *masters
+	published *published
+	runner    *reconcile.Runner[driver.Event]
+	locks     keyLocks
+	owe       chan struct{}
+	status    *status
+	problems  map[string]string // as logged; of the runner's goroutine
+
+	spoolEvery time.Duration
+	socket     net.Listener
+	rest       net.Listener // nil without RESTAddress
+
+	metrics    *prometheus.Registry
+	applyTime  prometheus.Histogram
+	attachTime *prometheus.HistogramVec
+}
+
+var _ attach.Service = (*Agent)(nil)
+
+// New takes the host: it locks the state directory, takes the socket over from
+// a dead predecessor, and undoes what did not survive it. It fails with a
+// sentence when another netplugin runs here. The store and netmaster need not
+// be reachable. Close or Run release what it took.
+func New(cfg Config) (a *Agent, err error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	a = &Agent{
+		cfg: cfg, log: cfg.Log, bootID: bootID(),
+		published: newPublished(), owe: make(chan struct{}, 1),
+		problems: map[string]string{}, spoolEvery: 10 * time.Second,
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make state directory: %w", err)
+	}
+	if a.lock, err = lockFile(filepath.Join(cfg.StateDir, "lock")); err != nil {
+		return nil, err
+	}
+	if a.masters, err = newMasters(cfg.Netmasters); err != nil {
+		return nil, err
+	}
+	if a.journal, err = openJournal(cfg.journalDir(), cfg.Log); err != nil {
+		return nil, err
+	}
+	a.cluster = newCluster(cfg.Host, cfg.Store, cfg.Log, a.kick)
+	a.runner = reconcile.New(reconcile.Config[driver.Event]{
+		Pass:   a.pass,
+		Events: cfg.Driver.Events(),
+		Reason: func(e driver.Event) string { return "driver: " + e.Reason },
+		Drift:  cfg.Drift,
+		OnError: func(err error, in time.Duration) {
+			a.log.Error("the data plane does not follow", "error", err, "retry_in", in)
+		},
+	})
+	a.status = newStatus(a)
+	if err := a.registerMetrics(); err != nil {
+		return nil, err
+	}
+	if a.socket, err = listenUnix(cfg.Socket); err != nil {
+		return nil, err
+	}
+	if cfg.RESTAddress != "" {
+		if a.rest, err = net.Listen("tcp", cfg.RESTAddress); err != nil {
+			return nil, fmt.Errorf("listen for inspection: %w; --rest-address chooses another address", err)
+		}
+	}
+	if err := a.recover(); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *Agent) kick(reason string) { a.runner.Kick(reason) }
+
+// RESTAddr is where the inspection interface listens; nil without one.
+func (a *Agent) RESTAddr() net.Addr {
+	if a.rest == nil {
+		return nil
+	}
+	return a.rest.Addr()
+}
+
+// Close releases what New took. Run calls it.
+func (a *Agent) Close() error {
+	var errs []error
+	for _, l := range []net.Listener{a.socket, a.rest} {
+		if l != nil {
+			if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	if a.masters != nil {
+		a.masters.close()
+	}
+	if a.lock != nil {
+		errs = append(errs, a.lock.Close())
+		a.lock = nil
+	}
+	return errors.Join(errs...)
+}
+
+// lockFile takes an exclusive lock that ends with the process.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock state directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close() // nothing was written
+		return nil, model.Errorf(model.ErrConflict,
+			"another netplugin uses the state directory %s; stop it, or give this one its own --state-dir, --cni-socket and --rest-address", filepath.Dir(path))
+	}
+	return f, nil
+}
+
+// listenUnix listens on a path, replacing the socket of a dead process.
+func listenUnix(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make directory of the CNI socket: %w", err)
+	}
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		_ = c.Close()
+		return nil, model.Errorf(model.ErrConflict,
+			"another netplugin answers at %s; stop it, or give this one its own --cni-socket", path)
+	}
+	if st, err := os.Lstat(path); err == nil {
+		if st.Mode()&os.ModeSocket == 0 {
+			return nil, model.Errorf(model.ErrConflict, "--cni-socket %q: a file that is not a socket is there", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("remove stale CNI socket: %w", err)
+		}
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on the CNI socket: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil { // who reaches it can attach as anybody
+		return nil, errors.Join(fmt.Errorf("restrict the CNI socket: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// Run works until ctx ends, then stops in order: no new requests, those under
+// way finish, the loop ends; the data plane keeps forwarding. It returns nil
+// after ctx's end, or why the agent cannot work.
+func (a *Agent) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	// What requests under way need outlives ctx until they are done.
+	inner, stopInner := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopInner()
+
+	var outside, inside sync.WaitGroup
+	serve := func(l net.Listener, h http.Handler, what string) {
+		outside.Go(func() {
+			if err := serveHTTP(ctx, l, h); err != nil {
+				stop(fmt.Errorf("serve %s: %w", what, err))
+			}
+		})
+	}
+	inside.Go(func() { a.cluster.run(inner, a.cfg.TenantLinger) })
+	inside.Go(func() { _ = a.runner.Run(inner) }) // its error is inner's end
+	inside.Go(func() { a.status.run(inner) })
+	inside.Go(func() { a.discover(inner) })
+	inside.Go(func() { a.announce(inner) })
+	outside.Go(func() { a.payOwed(ctx) })
+	outside.Go(func() { a.releaseOrphans(ctx) })
+	outside.Go(func() { a.sayMasters(ctx) })
+	outside.Go(func() {
+		if err := a.compare(ctx); err != nil {
+			stop(err)
+		}
+	})
+	a.replaySpool(ctx)
+	a.oweWake()
+	serve(a.socket, a.socketHandler(), "the CNI socket")
+	if a.rest != nil {
+		serve(a.rest, a.restHandler(), "inspection")
+	}
+	a.log.Info("netplugin is running", "host", a.cfg.Host, "vtep", a.cfg.VTEP, "driver", a.cfg.DriverName,
+		"socket", a.cfg.Socket, "attachments", len(a.journal.all()))
+
+	outside.Wait()
+	stopInner()
+	inside.Wait()
+	err := a.Close()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return errors.Join(cause, err)
+	}
+	return err
+}
+
+// shutdownGrace is how long requests under way may take at the end; an
+// attachment that takes longer is undone at the next start.
+const shutdownGrace = 5 * time.Second
+
+func serveHTTP(ctx context.Context, l net.Listener, h http.Handler) error {
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	srv := &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		BaseContext: func(net.Listener) context.Context { return base },
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(l) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	grace, stop := context.WithTimeout(base, shutdownGrace)
+	defer stop()
+	err := srv.Shutdown(grace)
+	if err != nil {
+		cancel() // requests under way give up and undo
+		again, stopAgain := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+		defer stopAgain()
+		if err = srv.Shutdown(again); err != nil {
+			err = srv.Close()
+		}
+	}
+	<-failed
+	return err
+}
+
+// compare waits for the cluster's settings and checks that the flags do not
+// contradict them; and gives up when a host without any state cannot reach the
+// store at its first start.
+func (a *Agent) compare(ctx context.Context) error {
+	first := a.journal.fresh && a.cfg.FirstStart > 0
+	wctx, cancel := ctx, context.CancelFunc(func() {})
+	if first {
+		wctx, cancel = context.WithTimeout(ctx, a.cfg.FirstStart)
+	}
+	err := a.cluster.wait(wctx, func() (bool, error) {
+		m := a.cluster.mirrors[""]
+		return m != nil && m.ready, nil
+	})
+	cancel()
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return model.Errorf(model.ErrUnavailable,
+			"the cluster's store does not answer: %w; give its address with --etcd-endpoints (or $CONTIV_NETPLUGIN_ETCD_ENDPOINTS)", a.cluster.stale())
+	}
+	var g model.Global
+	err = a.cluster.wait(ctx, func() (bool, error) {
+		if a.cluster.global != nil {
+			g = *a.cluster.global
+		}
+		return a.cluster.global != nil, nil
+	})
+	if err != nil {
+		return nil // ctx has ended
+	}
+	if want := a.cfg.FwdMode; want != "" && g.FwdMode != want {
+		return model.Errorf(model.ErrConflict,
+			"--fwdmode %s contradicts the cluster's forwarding mode, which is %s: leave the flag out, or change the cluster with 'netctl global set --fwd-mode %s'", want, g.FwdMode, want)
+	}
+	if want := a.cfg.PvtSubnet; want.IsValid() && g.PvtSubnet.IsValid() && g.PvtSubnet != want {
+		return model.Errorf(model.ErrConflict,
+			"--private-subnet %s contradicts the cluster's, which is %s: leave the flag out, or change the cluster with 'netctl global set --private-subnet %s'", want, g.PvtSubnet, want)
+	}
+	return nil
+}
+
+// sayMasters tells people whom the agent waits for: at once, then every 10 s.
+func (a *Agent) sayMasters(ctx context.Context) {
+	waiting := false
+	for {
+		bases, changed := a.masters.known()
+		if bases != "" {
+			a.log.Info("netmaster found", "urls", bases)
+			waiting = false
+		} else {
+			if !waiting {
+				select { // the registry's first answer is on its way
+				case <-changed:
+					continue
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+					return
+				}
+			}
+			waiting = true
+			a.log.Info("waiting for a netmaster: none is registered in the store; start one, or give --netmaster URL")
+		}
+		var again <-chan time.Time
+		if waiting {
+			again = time.After(10 * time.Second)
+		}
+		select {
+		case <-changed:
+		case <-again:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

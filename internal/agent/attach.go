@@ -1,0 +1,318 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// target is where an attachment goes, parsed and with defaults filled in.
+type target struct {
+	tenant  model.TenantName
+	network model.NetworkName // empty = netmaster knows it by the group
+	group   model.GroupName
+	v4, v6  netip.Addr
+}
+
+// Attach implements attach.Service.
+func (a *Agent) Attach(ctx context.Context, r attach.Request) (attach.Result, error) {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.AttachTimeout)
+	defer cancel()
+	res, err := a.attach(ctx, r)
+	a.attachTime.WithLabelValues("attach", outcomeLabel(err)).Observe(time.Since(start).Seconds())
+	if err != nil {
+		a.log.Warn("attach failed", "container", r.Container, "ifname", r.IfName, "error", err)
+		return res, fmt.Errorf("attach %s: %w", r.Key, err)
+	}
+	a.log.Info("attached", "container", r.Container, "ifname", r.IfName, "endpoint", res.Endpoint,
+		"interface", res.HostIf, "took", time.Since(start))
+	return res, nil
+}
+
+func (a *Agent) attach(ctx context.Context, r attach.Request) (attach.Result, error) {
+	t, err := parseTarget(r)
+	if err != nil {
+		return attach.Result{}, err
+	}
+	unlock := a.locks.lock(ctx.Done(), r.Key)
+	if unlock == nil {
+		return attach.Result{}, model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", ctx.Err())
+	}
+	defer unlock()
+	if a.cfg.spool().Has(r.Key) { // a deletion of the former attachment of that name
+		if err := a.detachLocked(ctx, r.Key); err != nil {
+			return attach.Result{}, err
+		}
+	}
+	if res, ok, err := a.existing(ctx, r, t); ok || err != nil {
+		return res, err
+	}
+	if err := a.Ready(ctx); err != nil {
+		return attach.Result{}, err
+	}
+	a.cluster.acquire(t.tenant)
+	res, err := a.attachNew(ctx, r, t)
+	if err != nil {
+		a.cluster.release(t.tenant)
+	}
+	return res, err
+}
+
+// parseTarget checks the request's fields. Errors are of kind ErrInvalid.
+func parseTarget(r attach.Request) (target, error) {
+	var t target
+	var err error
+	if r.Container == "" || r.IfName == "" || len(r.IfName) > 15 {
+		return t, model.InvalidField("container and ifname", r.Key, "must not be empty, the interface's name at most 15 bytes")
+	}
+	if r.Netns == "" {
+		return t, model.InvalidField("netns", r.Netns, "must be the path of the container's network namespace")
+	}
+	t.tenant = model.DefaultTenant
+	if r.Tenant != "" {
+		if t.tenant, err = model.ParseTenantName(r.Tenant); err != nil {
+			return t, err
+		}
+	}
+	if r.Network != "" {
+		if t.network, err = model.ParseNetworkName(r.Network); err != nil {
+			return t, err
+		}
+	}
+	if r.Group != "" {
+		if t.group, err = model.ParseGroupName(r.Group); err != nil {
+			return t, err
+		}
+	}
+	for _, ip := range r.Addresses {
+		slot := &t.v6
+		if ip.Is4() {
+			slot = &t.v4
+		}
+		if slot.IsValid() {
+			return t, model.InvalidField("addresses", ip, "at most one IPv4 and one IPv6 address may be asked for")
+		}
+		*slot = ip
+	}
+	return t, nil
+}
+
+// existing answers for an attachment that stands: ADD is idempotent. What does
+// not stand any more, or is on another network, is released first.
+func (a *Agent) existing(ctx context.Context, r attach.Request, t target) (attach.Result, bool, error) {
+	e, ok := a.journal.get(r.Key)
+	if !ok {
+		return attach.Result{}, false, nil
+	}
+	if e.State == stateDone && e.Result != nil {
+		same := e.Endpoint.Network.Tenant == t.tenant && (t.network == "" || e.Endpoint.Network.Name == t.network) &&
+			e.Group == t.group && e.Request.Netns == r.Netns
+		there, err := plumb.Exists(e.HostIf)
+		if err != nil {
+			return attach.Result{}, false, err
+		}
+		if same && there && plumb.Verify(expectation(e, r.Netns)) == nil {
+			if a.checkPort(e) == nil {
+				return *e.Result, true, nil
+			}
+			if err := a.Ready(ctx); err != nil {
+				return attach.Result{}, false, err
+			}
+			// Somebody has deleted the endpoint under the container.
+		}
+	}
+	if err := a.releaseEntry(ctx, e); err != nil {
+		return attach.Result{}, false, model.Errorf(model.ErrUnavailable,
+			"its former attachment as %s is not released yet: %w", e.Endpoint, err)
+	}
+	return attach.Result{}, false, nil
+}
+
+// resolve fills in the network: the one asked for, else the group's, else the
+// tenant's default, else default-net. It returns the network's record when the
+// mirror has it.
+func (a *Agent) resolve(t *target) (model.Network, bool) {
+	c := a.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.mirrors[t.tenant]
+	if t.network == "" && t.group != "" && m != nil {
+		t.network = m.groups[model.GroupKey{Tenant: t.tenant, Name: t.group}].Network
+	}
+	if t.network == "" {
+		t.network = c.tenants[t.tenant].DefaultNetwork
+	}
+	if t.network == "" {
+		t.network = attach.DefaultNetwork
+	}
+	if m == nil {
+		return model.Network{}, false
+	}
+	n, ok := m.networks[model.NetworkKey{Tenant: t.tenant, Name: t.network}]
+	return n, ok
+}
+
+// attachNew makes an attachment that the journal does not know. Whatever fails
+// is undone.
+func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res attach.Result, err error) {
+	if err := a.cluster.waitTenant(ctx, t.tenant); err != nil {
+		return res, err
+	}
+	network, known := a.resolve(&t)
+	key := model.EndpointKey{
+		Network: model.NetworkKey{Tenant: t.tenant, Name: t.network},
+		ID:      endpointID(a.cfg.Host, r.Key),
+	}
+	e := entry{
+		State: stateIntent, Request: r, Endpoint: key, Group: t.group,
+		HostIf: compile.IfName(key), BootID: a.bootID,
+	}
+	mtu := 0
+	if known {
+		if mtu, err = a.mtu(network, r.MTU); err != nil {
+			return res, err
+		}
+	}
+	// The veth is made while the intent becomes durable and netmaster works. A
+	// veth without a journal entry is swept at the next start by its name.
+	a.cluster.hide(key)
+	made := make(chan vethOutcome, 1)
+	if known {
+		go func() { made <- a.makeVeth(e, mtu) }()
+	}
+	defer func() {
+		if err != nil {
+			a.undo(ctx, e, made, known)
+		}
+	}()
+	if err = a.journal.put(e, true); err != nil {
+		return res, err
+	}
+	if err = a.cfg.Hook(StepJournalled); err != nil {
+		return res, err
+	}
+	ep, rev, err := a.masters.create(ctx, createRequest(a.cfg.Host, e, t), key)
+	if err != nil {
+		return res, err
+	}
+	if err = a.cfg.Hook(StepCreated); err != nil {
+		return res, err
+	}
+	if !known { // netmaster knows a network that the mirror has not seen yet
+		if network, err = a.waitNetwork(ctx, key.Network); err != nil {
+			return res, err
+		}
+		if mtu, err = a.mtu(network, r.MTU); err != nil {
+			return res, err
+		}
+		made <- a.makeVeth(e, mtu)
+		known = true
+	}
+	veth := <-made
+	made <- veth // undo waits for it too
+	if veth.err != nil {
+		return res, veth.err
+	}
+	a.cluster.reveal(key)
+	a.runner.Kick("attach")
+
+	res = attach.Result{
+		Endpoint: key.String(), Group: string(t.group), HostIf: e.HostIf, HostMAC: veth.mac,
+		IfName: r.IfName, Netns: r.Netns, MAC: ep.MAC, MTU: mtu,
+		Addresses: addresses(network, ep), Revision: int64(rev),
+	}
+	if res.Routes, err = a.configure(res); err != nil {
+		return res, err
+	}
+	if err = a.cfg.Hook(StepConfigured); err != nil {
+		return res, err
+	}
+	if err = a.waitProgrammed(ctx, ep, e.HostIf, rev); err != nil {
+		return res, err
+	}
+	if err = a.cfg.Hook(StepProgrammed); err != nil {
+		return res, err
+	}
+	e.State, e.Result = stateDone, &res
+	if err = a.journal.put(e, false); err != nil {
+		return res, err
+	}
+	err = a.cfg.Hook(StepDone)
+	return res, err
+}
+
+type vethOutcome struct {
+	mac model.MAC
+	err error
+}
+
+func (a *Agent) makeVeth(e entry, mtu int) vethOutcome {
+	mac, err := plumb.Create(plumb.Pair{
+		HostIf: e.HostIf, Alias: plumb.AliasPrefix + e.Endpoint.String(),
+		Netns: e.Request.Netns, IfName: e.Request.IfName, MTU: mtu,
+	})
+	if err == nil {
+		err = a.cfg.Hook(StepVeth)
+	}
+	return vethOutcome{mac, err}
+}
+
+func createRequest(host model.HostName, e entry, t target) api.CreateEndpointRequest {
+	req := api.CreateEndpointRequest{
+		TenantName: string(t.tenant), NetworkName: string(t.network), ServiceName: string(t.group),
+		EndpointID: string(e.Endpoint.ID), EPCommonName: e.Request.Name,
+		ConfigEP: api.ConfigEP{
+			Container: e.Request.Container, Host: string(host), ServiceName: string(t.group),
+			Labels: maps.Clone(e.Request.Labels),
+		},
+	}
+	if req.EPCommonName == "" {
+		req.EPCommonName = e.Request.Container
+	}
+	if t.v4.IsValid() {
+		req.ConfigEP.IPAddress = t.v4.String()
+	}
+	if t.v6.IsValid() {
+		req.ConfigEP.IPv6Address = t.v6.String()
+	}
+	return req
+}
+
+// undo removes what a failed attachment has made so far. It must end even when
+// ctx has.
+func (a *Agent) undo(ctx context.Context, e entry, made <-chan vethOutcome, started bool) {
+	if started {
+		<-made // whatever came of it, it has ended
+	}
+	e.State = stateIntent // the tenant is released by attach, not with the entry
+	if err := a.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
+		a.log.Warn("a failed attachment is not undone yet; it will be", "attachment", e.key().String(), "error", err)
+	}
+}
+
+// waitNetwork waits for a network that netmaster knows already.
+func (a *Agent) waitNetwork(ctx context.Context, k model.NetworkKey) (model.Network, error) {
+	var n model.Network
+	err := a.cluster.wait(ctx, func() (bool, error) {
+		m := a.cluster.mirrors[k.Tenant]
+		if m == nil {
+			return false, model.Errorf(model.ErrUnavailable, "tenant %s is not mirrored", k.Tenant)
+		}
+		var ok bool
+		n, ok = m.networks[k]
+		return ok, nil
+	})
+	if err != nil {
+		return n, model.Errorf(model.ErrUnavailable, "wait for network %s in the mirror: %w", k, err)
+	}
+	return n, nil
+}

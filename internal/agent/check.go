@@ -1,0 +1,104 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// expectation is what the container's side of a finished attachment must be.
+func expectation(e entry, netns string) plumb.Expect {
+	want := plumb.Expect{Netns: netns, IfName: e.Request.IfName}
+	if e.Result == nil {
+		return want
+	}
+	want.MAC = e.Result.MAC
+	for _, ad := range e.Result.Addresses {
+		want.Addresses = append(want.Addresses, ad.Prefix)
+	}
+	for _, rt := range e.Result.Routes {
+		want.Gateways = append(want.Gateways, rt.Gateway)
+	}
+	return want
+}
+
+// Check implements attach.Service.
+func (a *Agent) Check(_ context.Context, r attach.CheckRequest) error {
+	e, ok := a.journal.get(r.Key)
+	if !ok || e.State != stateDone {
+		return model.Errorf(model.ErrNotFound, "check %s: there is no such attachment on this host", r.Key)
+	}
+	want := expectation(e, r.Netns)
+	if r.Netns == "" {
+		want.Netns = e.Request.Netns
+	}
+	if r.MAC != "" && r.MAC != want.MAC.String() {
+		return model.Errorf(model.ErrConflict, "check %s: the runtime remembers MAC %s, the attachment has %s", r.Key, r.MAC, want.MAC)
+	}
+	for _, p := range r.Addresses {
+		if !slices.Contains(want.Addresses, p) {
+			return model.Errorf(model.ErrConflict, "check %s: the runtime remembers address %s, which the attachment does not have", r.Key, p)
+		}
+	}
+	there, err := plumb.Exists(e.HostIf)
+	if err == nil && !there {
+		err = model.Errorf(model.ErrNotFound, "the host's interface %s does not exist", e.HostIf)
+	}
+	if err == nil {
+		err = plumb.Verify(want)
+	}
+	if err == nil {
+		err = a.checkPort(e)
+	}
+	if err != nil {
+		return fmt.Errorf("check %s: %w", r.Key, err)
+	}
+	return nil
+}
+
+func (a *Agent) checkPort(e entry) error {
+	o, _ := a.published.get()
+	st, ok := o.report.Ports[e.HostIf]
+	switch {
+	case o.err != nil:
+		return model.Errorf(model.ErrConflict, "the data plane does not follow: %w", o.err)
+	case !ok:
+		return model.Errorf(model.ErrNotFound, "port %s is not programmed", e.HostIf)
+	case st.Err != nil:
+		return model.Errorf(model.ErrConflict, "port %s is not programmed: %w", e.HostIf, st.Err)
+	}
+	return nil
+}
+
+// Ready implements attach.Service.
+func (a *Agent) Ready(context.Context) error {
+	if err := a.cluster.stale(); err != nil {
+		return model.Errorf(model.ErrUnavailable, "the cluster's store cannot be followed: %w", err)
+	}
+	o, _ := a.published.get()
+	switch {
+	case o.err != nil:
+		return fmt.Errorf("%w: %w", attach.ErrDegraded, o.err)
+	case o.at.IsZero():
+		return model.Errorf(model.ErrUnavailable, "the data plane has not been programmed for the first time yet")
+	}
+	if a.masters.get() == nil {
+		return errNoMaster
+	}
+	return nil
+}
+
+func outcomeLabel(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, model.ErrUnavailable):
+		return "unavailable"
+	}
+	return "failed"
+}

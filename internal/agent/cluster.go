@@ -1,0 +1,467 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// cluster is what this host mirrors of the store (the global part and the
+// tenants present here), fed into a Compiler. Each mirror is a goroutine; what
+// they deliver is entered under one lock.
+type cluster struct {
+	host model.HostName
+	st   store.Store
+	log  *slog.Logger
+	kick func(reason string)
+
+	mu       sync.Mutex
+	ctx      context.Context // of run; nil before
+	comp     *compile.Compiler
+	rev      store.Revision // newest delivered by any mirror
+	global   *model.Global
+	tenants  map[model.TenantName]model.Tenant
+	mirrors  map[model.TenantName]*mirror // "" is the global part
+	required map[model.TenantName]bool    // to be complete before the first compile
+	hidden   map[model.EndpointKey]bool
+	changed  chan struct{} // closed and replaced at every change
+	paused   chan struct{} // not nil while mirrors are paused; closed to resume
+	running  sync.WaitGroup
+}
+
+// mirror is one watched prefix.
+type mirror struct {
+	tenant    model.TenantName
+	cancel    context.CancelFunc
+	ready     bool           // the snapshot is in
+	err       error          // why it does not follow now; nil = it follows
+	rev       store.Revision // of the last batch
+	refs      int            // attachments that need it
+	unused    time.Time      // since when refs is zero
+	values    map[any]any    // by typed key: everything delivered and not deleted
+	endpoints map[model.EndpointKey]model.Endpoint
+	networks  map[model.NetworkKey]model.Network
+	groups    map[model.GroupKey]model.Group
+}
+
+func newCluster(host model.HostName, st store.Store, log *slog.Logger, kick func(string)) *cluster {
+	return &cluster{
+		host: host, st: st, log: log, kick: kick,
+		comp:     compile.New(host),
+		tenants:  map[model.TenantName]model.Tenant{},
+		mirrors:  map[model.TenantName]*mirror{},
+		required: map[model.TenantName]bool{"": true},
+		hidden:   map[model.EndpointKey]bool{},
+		changed:  make(chan struct{}),
+	}
+}
+
+// run follows the global part and the tenants acquired so far and later, until
+// ctx ends; it returns when no mirror runs any more.
+func (c *cluster) run(ctx context.Context, linger time.Duration) {
+	c.mu.Lock()
+	c.ctx = ctx
+	c.startLocked("")
+	for t := range c.required {
+		c.startLocked(t)
+	}
+	c.mu.Unlock()
+	tick := time.NewTicker(max(linger/10, 10*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			c.dropUnused(now, linger)
+		case <-ctx.Done():
+			c.running.Wait()
+			return
+		}
+	}
+}
+
+// startLocked begins to mirror a tenant unless it is mirrored already.
+func (c *cluster) startLocked(t model.TenantName) *mirror {
+	if m := c.mirrors[t]; m != nil {
+		return m
+	}
+	m := &mirror{
+		tenant: t, unused: time.Now(), err: errors.New("the first snapshot has not arrived"),
+		values:    map[any]any{},
+		endpoints: map[model.EndpointKey]model.Endpoint{},
+		networks:  map[model.NetworkKey]model.Network{},
+		groups:    map[model.GroupKey]model.Group{},
+	}
+	c.mirrors[t] = m
+	if c.ctx == nil {
+		return m // run starts it
+	}
+	c.followLocked(m)
+	return m
+}
+
+func (c *cluster) followLocked(m *mirror) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	m.cancel = cancel
+	prefix := store.GlobalPrefix
+	if m.tenant != "" {
+		prefix = store.TenantPrefix(m.tenant)
+	}
+	c.running.Go(func() {
+		defer cancel()
+		err := c.st.Mirror(ctx, []string{prefix},
+			func(b store.Batch) error { return c.deliver(ctx, m, b) },
+			store.OnState(func(err error) { c.onState(m, err) }))
+		if ctx.Err() == nil { // the store gave up, or a batch could not be entered
+			c.onState(m, err)
+			c.log.Error("the mirror of the store has ended", "prefix", prefix, "error", err)
+		}
+	})
+}
+
+func (c *cluster) onState(m *mirror, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && !m.ready {
+		return // following, but the snapshot is not in
+	}
+	if (err == nil) != (m.err == nil) {
+		if err != nil {
+			c.log.Warn("the store cannot be followed; the last state stays", "tenant", m.tenant, "error", err)
+		} else {
+			c.log.Info("the store is followed again", "tenant", m.tenant)
+		}
+	}
+	m.err = err
+	c.broadcastLocked()
+}
+
+func (c *cluster) broadcastLocked() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// deliver enters one batch.
+func (c *cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
+	if err := c.waitUnpaused(ctx); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range b.Events {
+		ch, err := store.Decode(e)
+		if err != nil {
+			// One unreadable record must not stop the host: what it described is
+			// missing, which compiles to something that denies.
+			c.log.Error("a record in the store cannot be read", "key", e.KV.Key, "error", err)
+			ch.Value = nil
+		}
+		c.enterLocked(m, ch)
+	}
+	m.rev = b.Revision
+	c.rev = max(c.rev, b.Revision)
+	if b.Snapshot || !m.ready {
+		m.ready = true
+	}
+	m.err = nil
+	c.broadcastLocked()
+	c.kick("mirror")
+	return nil
+}
+
+// enterLocked records one change and hands it to the Compiler.
+func (c *cluster) enterLocked(m *mirror, ch store.Change) {
+	if ch.Key == nil {
+		return
+	}
+	if ch.Value == nil {
+		delete(m.values, ch.Key)
+	} else {
+		m.values[ch.Key] = ch.Value
+	}
+	gone := ch.Value == nil
+	switch k := ch.Key.(type) {
+	case model.NetworkKey:
+		if gone {
+			delete(m.networks, k)
+			c.comp.DeleteNetwork(k)
+			return
+		}
+		n := ch.Value.(model.Network)
+		m.networks[k] = n
+		c.comp.SetNetwork(n)
+	case model.GroupKey:
+		if gone {
+			delete(m.groups, k)
+			c.comp.DeleteGroup(k)
+			return
+		}
+		g := ch.Value.(model.Group)
+		m.groups[k] = g
+		c.comp.SetGroup(g)
+	case model.PolicyKey:
+		if gone {
+			c.comp.DeletePolicy(k)
+			return
+		}
+		c.comp.SetPolicy(ch.Value.(model.ContivPolicy))
+	case model.RuleKey:
+		if gone {
+			c.comp.DeleteRule(k)
+			return
+		}
+		c.comp.SetRule(ch.Value.(model.Rule))
+	case model.EndpointKey:
+		if gone {
+			delete(m.endpoints, k)
+			delete(c.hidden, k)
+			c.comp.DeleteEndpoint(k)
+			return
+		}
+		e := ch.Value.(model.Endpoint)
+		if e.Host == c.host {
+			m.endpoints[k] = e
+		} else {
+			delete(m.endpoints, k)
+		}
+		if c.hidden[k] && e.Host == c.host {
+			return
+		}
+		c.comp.SetEndpoint(e)
+	default:
+		c.enterGlobalLocked(ch)
+	}
+}
+
+func (c *cluster) enterGlobalLocked(ch store.Change) {
+	gone := ch.Value == nil
+	switch k := ch.Key.(type) {
+	case model.TenantName:
+		if gone {
+			delete(c.tenants, k)
+			return
+		}
+		c.tenants[k] = ch.Value.(model.Tenant)
+	case model.HostName:
+		if gone {
+			c.comp.DeleteHost(k)
+			return
+		}
+		c.comp.SetHost(ch.Value.(model.Host))
+	case store.GlobalKey:
+		if gone {
+			c.global = nil
+			c.comp.DeleteGlobal()
+			return
+		}
+		g := ch.Value.(model.Global)
+		c.global = &g
+		c.comp.SetGlobal(g)
+	case store.IdentityKey:
+		if gone {
+			c.comp.DeleteIdentity(k.Tenant, k.ID)
+			return
+		}
+		c.comp.SetIdentity(ch.Value.(model.IdentityRecord))
+	}
+}
+
+// acquire makes a tenant mirrored and keeps it so until release.
+func (c *cluster) acquire(t model.TenantName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.startLocked(t).refs++
+}
+
+// require is acquire, and holds the first compile back until the tenant's
+// snapshot is in. It is for what stands when the agent starts.
+func (c *cluster) require(t model.TenantName) {
+	c.acquire(t)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.required[t] = true
+}
+
+func (c *cluster) release(t model.TenantName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.mirrors[t]; m != nil {
+		if m.refs--; m.refs == 0 {
+			m.unused = time.Now()
+		}
+	}
+}
+
+// dropUnused ends the mirrors of tenants that nothing here has needed for a while.
+func (c *cluster) dropUnused(now time.Time, linger time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for t, m := range c.mirrors {
+		if t == "" || m.refs > 0 || now.Sub(m.unused) < linger || len(m.endpoints) > 0 {
+			continue
+		}
+		m.cancel()
+		delete(c.mirrors, t)
+		delete(c.required, t)
+		for k := range m.values {
+			c.enterLocked(m, store.Change{Key: k})
+		}
+		c.kick("tenant left")
+	}
+}
+
+// hide keeps a local endpoint out of the picture: it is not plumbed yet, or not
+// any more, whatever the store says. reveal undoes it.
+func (c *cluster) hide(k model.EndpointKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hidden[k] = true
+	if m := c.mirrors[k.Network.Tenant]; m != nil {
+		if _, ok := m.endpoints[k]; ok {
+			c.comp.DeleteEndpoint(k)
+		}
+	}
+}
+
+func (c *cluster) reveal(k model.EndpointKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.hidden, k)
+	if m := c.mirrors[k.Network.Tenant]; m != nil {
+		if e, ok := m.endpoints[k]; ok {
+			c.comp.SetEndpoint(e)
+		}
+	}
+}
+
+// picture is one compilation.
+type picture struct {
+	want     desired.Host
+	problems []compile.Problem
+	revs     map[model.TenantName]store.Revision // what the picture has seen of each tenant
+}
+
+// compile makes a picture, unless the first complete snapshot is still missing.
+func (c *cluster) compile() (picture, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for t := range c.required {
+		if m := c.mirrors[t]; m == nil || !m.ready {
+			return picture{}, false
+		}
+	}
+	if len(c.required) > 1 { // complete once: tenants that come later have no ports here
+		c.required = map[model.TenantName]bool{"": true}
+	}
+	p := picture{revs: make(map[model.TenantName]store.Revision, len(c.mirrors))}
+	for t, m := range c.mirrors {
+		p.revs[t] = m.rev
+	}
+	var problems []compile.Problem
+	p.want, problems = c.comp.Compile(int64(c.rev))
+	p.problems = slices.Clone(problems)
+	return p, true
+}
+
+// wait blocks until ok, called under the lock, reports true or fails, or ctx ends.
+func (c *cluster) wait(ctx context.Context, ok func() (bool, error)) error {
+	for {
+		c.mu.Lock()
+		done, err := ok()
+		changed := c.changed
+		c.mu.Unlock()
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// waitTenant waits for a tenant's snapshot. The tenant must have been acquired.
+func (c *cluster) waitTenant(ctx context.Context, t model.TenantName) error {
+	var why error
+	err := c.wait(ctx, func() (bool, error) {
+		m := c.mirrors[t]
+		if m == nil {
+			return false, model.Errorf(model.ErrUnavailable, "tenant %s is not mirrored", t)
+		}
+		why = m.err
+		return m.ready, nil
+	})
+	if err != nil && why != nil {
+		return model.Errorf(model.ErrUnavailable, "read tenant %s from the store: %w", t, why)
+	}
+	return err
+}
+
+// stale tells why the store is not followed; nil when it is.
+func (c *cluster) stale() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.staleLocked()
+}
+
+func (c *cluster) staleLocked() error {
+	g := c.mirrors[""]
+	if g == nil {
+		return errors.New("the agent has not begun to follow it")
+	}
+	if g.err != nil {
+		return g.err
+	}
+	for _, t := range slices.Sorted(maps.Keys(c.mirrors)) {
+		// A tenant that was acquired just now is waited for by who acquired it.
+		if m := c.mirrors[t]; m.err != nil && m.ready {
+			return fmt.Errorf("tenant %s: %w", t, m.err)
+		}
+	}
+	return nil
+}
+
+// pause stops the mirrors from delivering until resume: what the host knows
+// stands still. For tests of what ignorance opens.
+func (c *cluster) pause() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.paused == nil {
+		c.paused = make(chan struct{})
+	}
+}
+
+func (c *cluster) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.paused != nil {
+		close(c.paused)
+		c.paused = nil
+	}
+}
+
+func (c *cluster) waitUnpaused(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		paused := c.paused
+		c.mu.Unlock()
+		if paused == nil {
+			return nil
+		}
+		select {
+		case <-paused:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

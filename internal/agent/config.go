@@ -1,0 +1,116 @@
+package agent
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// Config is what an Agent needs. Fields are required unless they say otherwise.
+type Config struct {
+	Host       model.HostName
+	Control    netip.Addr // of this host, for the control plane
+	VTEP       netip.Addr // of this host, for tunnels
+	VXLANPort  int        // registered as netplugin.vtep; 0 = 4789
+	DriverName string     // as shown to people: ovs, fake
+	Store      store.Store
+	Driver     driver.Driver
+	Log        *slog.Logger
+
+	// Netmasters are base URLs, separated by commas, used instead of the service
+	// registry; optional.
+	Netmasters string
+	// FwdMode and PvtSubnet, when set, must be the cluster's: Run fails otherwise.
+	FwdMode   model.FwdMode
+	PvtSubnet netip.Prefix
+
+	StateDir    string // journal, spool and lock; empty = attach.StateDir
+	Socket      string // empty = attach.SocketPath
+	RESTAddress string // inspection over HTTP; empty = none, "127.0.0.1:0" = any port
+	Version     string // for the service registry; optional
+
+	// TxChecksumOff: the data plane reads frames in user space, so containers
+	// must compute checksums themselves. Ignored when the driver says it itself.
+	TxChecksumOff bool
+	// MTU of the underlay; 0 = that of the interface that holds VTEP, else 1500.
+	UnderlayMTU int
+
+	// FirstStart bounds the wait for the store when this host has no state yet;
+	// 0 = wait for ever.
+	FirstStart time.Duration
+
+	// Timings; zero fields get defaults.
+	AttachTimeout time.Duration // default 25 s
+	TenantLinger  time.Duration // how long a tenant stays mirrored after its last endpoint; default 5 min
+	Drift         time.Duration // mean time between passes that nothing asks for; default 1 min
+	StatusEvery   time.Duration // least time between two status writes; default 2 s
+
+	// Hook, when set, is called at every step of Attach and Detach: tests kill or
+	// fail there. An error fails the step.
+	Hook func(step string) error
+	// DebugHooks enables the endpoints that pause the mirror: tests only.
+	DebugHooks bool
+}
+
+func (c *Config) complete() error {
+	switch {
+	case c.Host == "":
+		return errors.New("agent: Host is required")
+	case c.Store == nil, c.Driver == nil, c.Log == nil:
+		return errors.New("agent: Store, Driver and Log are required")
+	}
+	or := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	or(&c.AttachTimeout, 25*time.Second)
+	or(&c.TenantLinger, 5*time.Minute)
+	or(&c.Drift, time.Minute)
+	or(&c.StatusEvery, 2*time.Second)
+	if c.StateDir == "" {
+		c.StateDir = attach.StateDir
+	}
+	if c.Socket == "" {
+		c.Socket = attach.SocketPath
+	}
+	if c.VXLANPort == 0 {
+		c.VXLANPort = 4789
+	}
+	if c.Hook == nil {
+		c.Hook = func(string) error { return nil }
+	}
+	return nil
+}
+
+func (c *Config) journalDir() string { return filepath.Join(c.StateDir, "attach") }
+func (c *Config) spool() attach.Spool {
+	return attach.Spool{Dir: filepath.Join(c.StateDir, attach.SpoolDir)}
+}
+
+// The steps at which Hook is called, in their order within Attach and Detach.
+const (
+	StepJournalled = "journalled" // intent is durable; nothing else exists
+	StepVeth       = "veth"       // the pair exists
+	StepCreated    = "created"    // netmaster has the endpoint
+	StepConfigured = "configured" // the container's side is configured
+	StepProgrammed = "programmed" // the data plane has the port
+	StepDone       = "done"       // the journal says done; not answered yet
+	StepOwed       = "owed"       // the journal says owed; nothing is removed yet
+	StepVethGone   = "veth-gone"  // the pair is removed
+	StepDeleted    = "deleted"    // netmaster has released the endpoint
+	StepForgotten  = "forgotten"  // the journal has forgotten it; not answered yet
+)
+
+// Steps are all steps, for tests that walk them.
+var Steps = []string{
+	StepJournalled, StepVeth, StepCreated, StepConfigured, StepProgrammed, StepDone,
+	StepOwed, StepVethGone, StepDeleted, StepForgotten,
+}

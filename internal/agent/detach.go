@@ -1,0 +1,204 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/reconcile"
+)
+
+// detachMaster bounds the attempt to release an endpoint while a runtime waits:
+// what does not answer by then is owed.
+const detachMaster = 3 * time.Second
+
+// Detach implements attach.Service.
+func (a *Agent) Detach(ctx context.Context, r attach.DetachRequest) error {
+	start := time.Now()
+	err := a.detach(ctx, r.Key)
+	a.attachTime.WithLabelValues("detach", outcomeLabel(err)).Observe(time.Since(start).Seconds())
+	if err != nil {
+		return fmt.Errorf("detach %s: %w", r.Key, err)
+	}
+	a.log.Info("detached", "container", r.Container, "ifname", r.IfName, "took", time.Since(start))
+	return nil
+}
+
+func (a *Agent) detach(ctx context.Context, k attach.Key) error {
+	unlock := a.locks.lock(ctx.Done(), k)
+	if unlock == nil {
+		return model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", ctx.Err())
+	}
+	defer unlock()
+	return a.detachLocked(ctx, k)
+}
+
+// detachLocked releases an attachment, or makes its release owed; only a
+// journal that cannot be written is an error. A spooled deletion of the
+// attachment is then settled.
+func (a *Agent) detachLocked(ctx context.Context, k attach.Key) error {
+	if e, ok := a.journal.get(k); ok {
+		if err := a.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
+			now, still := a.journal.get(k)
+			if still && now.State != stateOwed {
+				return err
+			}
+			a.log.Warn("a release is owed and will be done later", "attachment", k.String(), "error", err)
+			a.oweWake()
+		}
+	}
+	return a.cfg.spool().Remove(k)
+}
+
+// releaseEntry undoes an attachment in the order that leaves nothing behind
+// whenever the process dies: the journal says owed, the port leaves the picture,
+// the veth goes, netmaster releases the endpoint, the journal forgets. On an
+// error the entry stays owed (or, when the journal cannot be written, as it
+// was). The caller holds the attachment's lock.
+func (a *Agent) releaseEntry(ctx context.Context, e entry) error {
+	stood := e.State == stateDone
+	e.State, e.Result = stateOwed, nil
+	if err := a.journal.put(e, false); err != nil {
+		return err
+	}
+	if stood {
+		a.cluster.release(e.Endpoint.Network.Tenant)
+	}
+	if err := a.cfg.Hook(StepOwed); err != nil {
+		return err
+	}
+	a.cluster.hide(e.Endpoint)
+	a.runner.Kick("detach")
+	if err := plumb.Delete(e.HostIf); err != nil {
+		return a.makeDurable(e, err)
+	}
+	if err := a.cfg.Hook(StepVethGone); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, detachMaster)
+	defer cancel()
+	if err := a.masters.delete(ctx, e.Endpoint, e.Group); err != nil {
+		return a.makeDurable(e, err)
+	}
+	if err := a.cfg.Hook(StepDeleted); err != nil {
+		return err
+	}
+	if err := a.journal.remove(e.key()); err != nil {
+		return err
+	}
+	return a.cfg.Hook(StepForgotten)
+}
+
+// makeDurable writes an owed entry so that it outlives the machine too, and
+// returns why it is still owed.
+func (a *Agent) makeDurable(e entry, why error) error {
+	return errors.Join(why, a.journal.put(e, true))
+}
+
+// Collect implements attach.Service.
+func (a *Agent) Collect(ctx context.Context, r attach.CollectRequest) error {
+	if r.Config == "" {
+		return model.InvalidField("config", r.Config, "must be the name of the CNI network configuration")
+	}
+	var errs []error
+	for _, e := range a.journal.all() {
+		if e.Request.Source != attach.SourceCNI || e.Request.Config != r.Config || e.State == stateOwed ||
+			slices.Contains(r.Valid, e.key()) {
+			continue
+		}
+		// An attachment that is being made has begun after the runtime drew up
+		// its list, or has been given up by it: its lock decides.
+		if e.State == stateIntent {
+			continue
+		}
+		a.log.Info("collecting an attachment that the runtime has lost", "attachment", e.key().String())
+		if err := a.detach(ctx, e.key()); err != nil {
+			errs = append(errs, fmt.Errorf("collect %s: %w", e.key(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *Agent) oweWake() {
+	select {
+	case a.owe <- struct{}{}:
+	default:
+	}
+}
+
+// payOwed releases what is owed, whenever something is or netmaster comes back,
+// with a back-off for each attachment; and replays the spool. It runs until ctx
+// ends.
+func (a *Agent) payOwed(ctx context.Context) {
+	retries := reconcile.NewBackoff[attach.Key](reconcile.BackoffConfig{Base: 500 * time.Millisecond, Max: 10 * time.Second})
+	poll := time.NewTicker(a.spoolEvery)
+	defer poll.Stop()
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for {
+		_, masters := a.masters.known()
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.owe:
+		case <-masters:
+		case <-retry.C:
+		case <-poll.C:
+			a.replaySpool(ctx)
+		}
+		var failed []attach.Key
+		now := time.Now()
+		for _, e := range a.journal.all() {
+			if e.State != stateOwed || ctx.Err() != nil {
+				continue
+			}
+			if at := retries.At(e.key()); at.After(now) {
+				failed = append(failed, e.key())
+				continue
+			}
+			if err := a.payOne(ctx, e.key()); err != nil {
+				a.log.Debug("a release stays owed", "attachment", e.key().String(), "error", err)
+				failed = append(failed, e.key())
+			}
+		}
+		retries.Settle(now, failed)
+		if next, ok := retries.Next(); ok {
+			retry.Reset(time.Until(next))
+		}
+	}
+}
+
+func (a *Agent) payOne(ctx context.Context, k attach.Key) error {
+	unlock := a.locks.lock(ctx.Done(), k)
+	if unlock == nil {
+		return ctx.Err()
+	}
+	defer unlock()
+	e, ok := a.journal.get(k)
+	if !ok || e.State != stateOwed {
+		return nil // settled, or attached anew, meanwhile
+	}
+	if err := a.releaseEntry(ctx, e); err != nil {
+		return err
+	}
+	a.log.Info("an owed release is done", "attachment", k.String(), "endpoint", e.Endpoint.String())
+	return nil
+}
+
+// replaySpool does the deletions that contivk8s could not hand over.
+func (a *Agent) replaySpool(ctx context.Context) {
+	list, err := a.cfg.spool().List()
+	if err != nil {
+		a.log.Warn("the spool of deletions cannot be read completely", "error", err)
+	}
+	for _, r := range list {
+		if err := a.Detach(ctx, r); err != nil {
+			a.log.Warn("a spooled deletion failed and will be tried again", "attachment", r.Key.String(), "error", err)
+		}
+	}
+}

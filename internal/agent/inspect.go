@@ -1,0 +1,230 @@
+package agent
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// restHandler serves inspection (1.x: port 9090), health and metrics.
+func (a *Agent) restHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /svcstats", a.getStats)
+	mux.HandleFunc("GET /inspect/driver", a.getDriver)
+	mux.HandleFunc("GET /inspect/bgp", a.getBGP)
+	mux.HandleFunc("GET /inspect/nameserver", a.getNameserver)
+	mux.HandleFunc("POST /debug/reclaimEndpoint/{id}", a.reclaim)
+	mux.HandleFunc("GET /debug/state", a.getState)
+	mux.HandleFunc("GET /healthz", a.getHealth)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
+	if a.cfg.DebugHooks {
+		mux.HandleFunc("POST /debug/mirror/pause", func(w http.ResponseWriter, _ *http.Request) {
+			a.cluster.pause()
+			writeJSON(w, http.StatusOK, map[string]bool{"paused": true})
+		})
+		mux.HandleFunc("POST /debug/mirror/resume", func(w http.ResponseWriter, _ *http.Request) {
+			a.cluster.resume()
+			writeJSON(w, http.StatusOK, map[string]bool{"paused": false})
+		})
+	}
+	return mux
+}
+
+// PauseMirror stops what the host learns of the cluster, ResumeMirror lets it
+// go on: tests of what ignorance must not open.
+func (a *Agent) PauseMirror() { a.cluster.pause() }
+
+// ResumeMirror undoes PauseMirror.
+func (a *Agent) ResumeMirror() { a.cluster.resume() }
+
+func failHTTP(w http.ResponseWriter, err error) {
+	_, status := attach.NewFailure(err)
+	http.Error(w, err.Error(), status)
+}
+
+// getStats answers the counters: of ports by endpoint, of rules by id, of drops
+// by reason. Services have none on this host until services are compiled.
+func (a *Agent) getStats(w http.ResponseWriter, r *http.Request) {
+	s, err := a.cfg.Driver.Stats(r.Context())
+	if err != nil {
+		failHTTP(w, err)
+		return
+	}
+	ports := make(map[string]driver.PortStats, len(s.Ports))
+	for name, p := range s.Ports {
+		ports[name] = p
+	}
+	writeJSON(w, http.StatusOK, map[string]any{
+		"services": map[string]any{}, "ports": ports, "rules": orEmpty(s.Rules), "drops": orEmpty(s.Drops),
+	})
+}
+
+func orEmpty[V any](m map[string]V) map[string]V {
+	if m == nil {
+		return map[string]V{}
+	}
+	return m
+}
+
+func (a *Agent) getDriver(w http.ResponseWriter, r *http.Request) {
+	text, err := a.cfg.Driver.Inspect(r.Context())
+	if err != nil {
+		failHTTP(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{
+		"driver": a.cfg.DriverName, "host": a.cfg.Host, "vtep": a.cfg.VTEP,
+		"state": strings.Split(strings.TrimRight(text, "\n"), "\n"),
+	})
+}
+
+// getBGP answers what 1.x' netctl shows of a router that this host does not run.
+func (a *Agent) getBGP(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]any{"neighbors": []any{}, "routes": []any{}, "adminStatus": "not configured"})
+}
+
+func (a *Agent) getNameserver(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]any{"records": []any{}, "status": "not configured"})
+}
+
+// reclaim releases what stands under an endpoint's id, as DEL would: for people
+// whose runtime has forgotten a container.
+func (a *Agent) reclaim(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	for _, e := range a.journal.all() {
+		if string(e.Endpoint.ID) != id && e.Endpoint.String() != id && e.Request.Container != id {
+			continue
+		}
+		if err := a.Detach(r.Context(), attach.DetachRequest{Key: e.key()}); err != nil {
+			failHTTP(w, err)
+			return
+		}
+		writeJSON(w, http.StatusOK, map[string]string{"reclaimed": e.Endpoint.String()})
+		return
+	}
+	failHTTP(w, model.Errorf(model.ErrNotFound, "reclaim endpoint %q: no attachment on this host has that endpoint or container id", id))
+}
+
+// State is what /debug/state answers.
+type State struct {
+	Host        model.HostName             `json:"host"`
+	Netmasters  string                     `json:"netmasters"`
+	Stale       string                     `json:"stale,omitempty"` // why the store is not followed
+	Paused      bool                       `json:"paused,omitempty"`
+	Revision    int64                      `json:"revision"` // newest that the mirrors have delivered
+	Applied     int64                      `json:"applied"`  // of the last picture
+	Tenants     map[model.TenantName]int64 `json:"tenants"`  // mirrored, with their revisions
+	Ports       map[string]PortState       `json:"ports"`
+	Pending     []string                   `json:"pending"` // ports wanted but not programmed
+	Attachments map[string]int             `json:"attachments"`
+	Problems    map[string]string          `json:"problems"`
+	Error       string                     `json:"error,omitempty"`
+	LastPass    time.Time                  `json:"lastPass"`
+	LastTook    string                     `json:"lastTook"`
+	Passes      uint64                     `json:"passes"`
+}
+
+// PortState is a port of the last report.
+type PortState struct {
+	Programmed bool   `json:"programmed"`
+	Error      string `json:"error,omitempty"`
+}
+
+// State draws up what the agent knows of itself.
+func (a *Agent) State() State {
+	o, _ := a.published.get()
+	bases, _ := a.masters.known()
+	s := State{
+		Host: a.cfg.Host, Netmasters: bases, Applied: o.report.Revision,
+		Tenants: map[model.TenantName]int64{}, Ports: map[string]PortState{}, Pending: []string{},
+		Attachments: map[string]int{}, Problems: problemTexts(o), LastPass: o.at, LastTook: o.took.String(),
+	}
+	if err := a.cluster.stale(); err != nil {
+		s.Stale = err.Error()
+	}
+	if o.err != nil {
+		s.Error = o.err.Error()
+	}
+	a.cluster.mu.Lock()
+	s.Revision, s.Paused = int64(a.cluster.rev), a.cluster.paused != nil
+	for t, m := range a.cluster.mirrors {
+		if t != "" {
+			s.Tenants[t] = int64(m.rev)
+		}
+	}
+	a.cluster.mu.Unlock()
+	a.published.mu.Lock()
+	s.Passes = a.published.passes
+	a.published.mu.Unlock()
+	for _, name := range sortedKeys(o.report.Ports) {
+		p := PortState{Programmed: true}
+		if err := o.report.Ports[name].Err; err != nil {
+			p = PortState{Error: err.Error()}
+			s.Pending = append(s.Pending, name)
+		}
+		s.Ports[name] = p
+	}
+	for _, e := range a.journal.all() {
+		s.Attachments[e.State]++
+	}
+	return s
+}
+
+func (a *Agent) getState(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, a.State())
+}
+
+// getHealth answers 200 when containers could be attached, else 503 and why.
+func (a *Agent) getHealth(w http.ResponseWriter, r *http.Request) {
+	if err := a.Ready(r.Context()); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+func (a *Agent) registerMetrics() error {
+	a.metrics = prometheus.NewRegistry()
+	a.applyTime = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "contiv_netplugin_apply_seconds", Help: "Time of one pass of the driver.",
+		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+	})
+	a.attachTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "contiv_netplugin_request_seconds", Help: "Time of one attach or detach, by outcome.",
+		Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+	}, []string{"verb", "outcome"})
+	gauge := func(name, help string, f func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "contiv_netplugin_" + name, Help: help}, f)
+	}
+	var errs []error
+	for _, c := range []prometheus.Collector{
+		a.applyTime, a.attachTime,
+		gauge("ports", "Local ports that are programmed.", func() float64 { return float64(a.observe().Ports) }),
+		gauge("ports_pending", "Local ports that are wanted but not programmed.", func() float64 { return float64(a.observe().Pending) }),
+		gauge("problems", "Objects that the data plane does not hold as wanted.", func() float64 {
+			o, _ := a.published.get()
+			return float64(len(problemTexts(o)))
+		}),
+		gauge("revision", "Store revision of the last picture applied.", func() float64 { return float64(a.observe().Revision) }),
+		gauge("stale", "1 while the store cannot be followed.", func() float64 {
+			if a.cluster.stale() != nil {
+				return 1
+			}
+			return 0
+		}),
+		gauge("attachments", "Attachments in the journal.", func() float64 { return float64(len(a.journal.all())) }),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		errs = append(errs, a.metrics.Register(c))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,188 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// outcome is what the newest pass reached.
+type outcome struct {
+	at       time.Time
+	took     time.Duration
+	revs     map[model.TenantName]store.Revision // what its picture had seen of each tenant
+	report   driver.Report
+	problems []compile.Problem
+	err      error // of the data plane as a whole
+}
+
+// published holds the newest outcome and lets others wait for the next.
+type published struct {
+	mu      sync.Mutex
+	last    outcome
+	passes  uint64
+	errors  uint64
+	changes uint64
+	changed chan struct{}
+}
+
+func newPublished() *published { return &published{changed: make(chan struct{})} }
+
+func (p *published) set(o outcome) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o.err != nil {
+		// The last report still tells what the data plane holds, but no port may
+		// be taken for programmed while it does not follow.
+		p.errors++
+		o.report, o.revs = p.last.report, nil
+	}
+	p.passes++
+	p.changes += uint64(max(o.report.Changes, 0))
+	p.last = o
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func (p *published) get() (outcome, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last, p.changed
+}
+
+// pass makes the data plane follow once; see reconcile.Config.
+func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
+	pic, ok := a.cluster.compile()
+	if !ok {
+		return nil, nil // the snapshot's arrival wakes the runner again
+	}
+	start := time.Now()
+	report, err := a.cfg.Driver.Apply(ctx, pic.want)
+	o := outcome{
+		at: time.Now(), took: time.Since(start),
+		revs: pic.revs, report: report, problems: pic.problems, err: err,
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	a.applyTime.Observe(o.took.Seconds())
+	a.published.set(o)
+	a.status.poke()
+	a.log.Debug("applied", "reasons", reasons, "revision", pic.want.Revision,
+		"changes", report.Changes, "ports", len(report.Ports), "took", o.took, "error", err)
+	if err != nil {
+		return nil, fmt.Errorf("apply revision %d to the data plane: %w", pic.want.Revision, err)
+	}
+	var failed []string
+	for name, st := range report.Ports {
+		// An interface that does not exist yet is announced by who makes it.
+		if st.Err != nil && !errors.Is(st.Err, model.ErrNotFound) {
+			failed = append(failed, name)
+		}
+	}
+	for _, p := range report.Problems {
+		failed = append(failed, p.Object)
+	}
+	a.logProblems(o)
+	slices.Sort(failed)
+	return failed, nil
+}
+
+// logProblems logs problems when they come and when they have gone, not at
+// every pass.
+func (a *Agent) logProblems(o outcome) {
+	now := problemTexts(o)
+	for k, text := range now {
+		if a.problems[k] != text {
+			a.log.Warn("the data plane is not as wanted", "object", k, "problem", text)
+		}
+	}
+	for k := range a.problems {
+		if _, still := now[k]; !still {
+			a.log.Info("a problem has gone", "object", k)
+		}
+	}
+	a.problems = now
+}
+
+func problemTexts(o outcome) map[string]string {
+	out := make(map[string]string, len(o.problems))
+	for _, p := range o.problems {
+		out[p.Object] = p.Text
+	}
+	for _, p := range o.report.Problems {
+		out[p.Object] = p.Err.Error()
+	}
+	for name, st := range o.report.Ports {
+		if st.Err != nil && !errors.Is(st.Err, model.ErrNotFound) {
+			out["port "+name] = st.Err.Error()
+		}
+	}
+	return out
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// fallback is how long waitProgrammed waits for the tenant's mirror to reach
+// the revision that netmaster named before it accepts an endpoint that looks as
+// netmaster answered: asked again for an endpoint that exists, netmaster may
+// name a revision that never touched the tenant.
+const fallback = 2 * time.Second
+
+// waitProgrammed waits until the data plane holds the port of an endpoint, with
+// its policy as of revision rev or later.
+func (a *Agent) waitProgrammed(ctx context.Context, ep model.Endpoint, hostIf string, rev store.Revision) error {
+	started := time.Now()
+	timer := time.NewTimer(fallback)
+	defer timer.Stop()
+	for {
+		o, changed := a.published.get()
+		why := a.missing(o, ep, hostIf, rev, time.Since(started) >= fallback)
+		if why == nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+			return model.Errorf(model.ErrUnavailable, "wait until port %s is programmed: %w", hostIf, why)
+		}
+	}
+}
+
+// missing says why a port does not count as programmed yet.
+func (a *Agent) missing(o outcome, ep model.Endpoint, hostIf string, rev store.Revision, late bool) error {
+	if o.err != nil {
+		return o.err
+	}
+	seen, ok := o.revs[ep.Key.Network.Tenant]
+	if !ok || seen < rev && !(late && a.cluster.knows(ep)) {
+		return fmt.Errorf("the picture has reached revision %d of tenant %s, not %d", seen, ep.Key.Network.Tenant, rev)
+	}
+	st, ok := o.report.Ports[hostIf]
+	if !ok {
+		return errors.New("the port is not in the picture")
+	}
+	return st.Err
+}
+
+// knows tells whether the mirror holds the endpoint as given.
+func (c *cluster) knows(ep model.Endpoint) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.mirrors[ep.Key.Network.Tenant]
+	if m == nil {
+		return false
+	}
+	got, ok := m.endpoints[ep.Key]
+	return ok && got.MAC == ep.MAC && got.IPv4 == ep.IPv4 && got.IPv6 == ep.IPv6
+}

@@ -1,0 +1,156 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// masters is the way to netmaster: fixed URLs, or what the registry tells.
+type masters struct {
+	mu      sync.Mutex
+	fixed   bool
+	bases   string
+	client  *api.Client
+	changed chan struct{}
+}
+
+// masterTimeout bounds one request: a netmaster that is there answers in
+// milliseconds, and detaching must not hang on one that is not.
+const masterTimeout = 10 * time.Second
+
+func newMasters(fixed string) (*masters, error) {
+	m := &masters{changed: make(chan struct{})}
+	if fixed == "" {
+		return m, nil
+	}
+	c, err := api.NewClient(fixed, api.WithTimeout(masterTimeout))
+	if err != nil {
+		return nil, err
+	}
+	m.fixed, m.bases, m.client = true, fixed, c
+	return m, nil
+}
+
+// set takes the registry's list of base URLs, sorted.
+func (m *masters) set(urls []string) error {
+	bases := strings.Join(urls, ",")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fixed || bases == m.bases {
+		return nil
+	}
+	var client *api.Client
+	if bases != "" {
+		c, err := api.NewClient(bases, api.WithTimeout(masterTimeout))
+		if err != nil {
+			return err
+		}
+		client = c
+	} else {
+		client = m.client // the last ones known may still answer
+	}
+	m.bases, m.client = bases, client
+	close(m.changed)
+	m.changed = make(chan struct{})
+	return nil
+}
+
+// get returns the client, nil while no netmaster is known.
+func (m *masters) get() *api.Client {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.client
+}
+
+// known tells whether a netmaster is known now, and what tells of a change.
+func (m *masters) known() (string, <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bases, m.changed
+}
+
+func (m *masters) close() {
+	if c := m.get(); c != nil {
+		c.Close()
+	}
+}
+
+var errNoMaster = model.Errorf(model.ErrUnavailable, "no netmaster is known: none is registered in the store and --netmaster is not given")
+
+// create asks netmaster for an endpoint and returns it with its revision.
+func (m *masters) create(ctx context.Context, req api.CreateEndpointRequest, key model.EndpointKey) (model.Endpoint, store.Revision, error) {
+	c := m.get()
+	if c == nil {
+		return model.Endpoint{}, 0, errNoMaster
+	}
+	resp, err := c.CreateEndpoint(ctx, req)
+	if err != nil {
+		return model.Endpoint{}, 0, fromAPI("create endpoint "+key.String(), err)
+	}
+	ec := resp.EndpointConfig
+	ep := model.Endpoint{Key: key, Group: model.GroupName(ec.ServiceName)}
+	if ep.MAC, err = model.ParseMAC(ec.MacAddress); err != nil {
+		return ep, 0, err
+	}
+	for _, f := range []struct {
+		text string
+		to   *netip.Addr
+	}{{ec.IPAddress, &ep.IPv4}, {ec.IPv6Address, &ep.IPv6}} {
+		if f.text == "" {
+			continue
+		}
+		bare, _, _ := strings.Cut(f.text, "/")
+		if *f.to, err = netip.ParseAddr(bare); err != nil {
+			return ep, 0, model.InvalidField("address of endpoint "+key.String(), f.text, "must be an address; is this netmaster of the same version?")
+		}
+	}
+	return ep, store.Revision(resp.Revision), nil
+}
+
+// delete releases an endpoint at netmaster; one that is not there is fine.
+func (m *masters) delete(ctx context.Context, key model.EndpointKey, group model.GroupName) error {
+	c := m.get()
+	if c == nil {
+		return errNoMaster
+	}
+	_, err := c.DeleteEndpoint(ctx, api.DeleteEndpointRequest{
+		TenantName: string(key.Network.Tenant), NetworkName: string(key.Network.Name),
+		ServiceName: string(group), EndpointID: string(key.ID),
+	})
+	if err != nil && !api.IsNotFound(err) {
+		return fromAPI("delete endpoint "+key.String(), err)
+	}
+	return nil
+}
+
+// fromAPI gives an answer of netmaster its kind back.
+func fromAPI(what string, err error) error {
+	var e *api.Error
+	kind := model.ErrUnavailable
+	if errors.As(err, &e) {
+		switch e.Status {
+		case http.StatusBadRequest:
+			kind = model.ErrInvalid
+		case http.StatusNotFound:
+			kind = model.ErrNotFound
+		case http.StatusConflict:
+			kind = model.ErrConflict
+			if strings.Contains(e.Message, "exhausted") || strings.Contains(e.Message, "no free") {
+				kind = model.ErrExhausted
+			}
+		case http.StatusServiceUnavailable:
+		default:
+			return model.Errorf(errors.New("netmaster failed"), "%s: %w", what, err)
+		}
+	}
+	return model.Errorf(kind, "%s: %w", what, err)
+}

@@ -1,0 +1,102 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"sync"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// endpointMark begins the ids of endpoints that an agent made; the host's name
+// follows, so that an agent recognises its own and two hosts with a container
+// "c1" each do not meet. Ids made by others never pass for ours.
+const endpointMark = "cni:"
+
+// endpointID derives an endpoint's id from the attachment:
+// cni:<host>:<container>:<ifname>. None of the parts can hold a colon (host by
+// model, container and ifname by the CNI specification and check here); what is
+// too long or has other characters is hashed.
+func endpointID(host model.HostName, k attach.Key) model.EndpointID {
+	id := markOf(host) + k.Container + ":" + k.IfName
+	if strings.Contains(k.Container+k.IfName, ":") || len(id) > 200 || !plain(id) {
+		sum := sha256.Sum256([]byte(k.Container + "\x00" + k.IfName))
+		id = markOf(host) + "h:" + hex.EncodeToString(sum[:16])
+	}
+	return model.EndpointID(id)
+}
+
+func markOf(host model.HostName) string {
+	h := string(host)
+	if len(h) > 80 {
+		sum := sha256.Sum256([]byte(h))
+		h = hex.EncodeToString(sum[:16])
+	}
+	return endpointMark + h + ":"
+}
+
+func plain(id string) bool {
+	_, err := model.ParseEndpointID(id)
+	return err == nil
+}
+
+// ours tells whether an agent of this host made the endpoint.
+func ours(host model.HostName, id model.EndpointID) bool {
+	return strings.HasPrefix(string(id), markOf(host))
+}
+
+// attachmentOf is the reverse of endpointID, for ids that were not hashed.
+func attachmentOf(host model.HostName, id model.EndpointID) (attach.Key, bool) {
+	rest, ok := strings.CutPrefix(string(id), markOf(host))
+	if !ok {
+		return attach.Key{}, false
+	}
+	container, ifName, ok := strings.Cut(rest, ":")
+	if !ok || len(ifName) > 15 {
+		return attach.Key{}, false
+	}
+	return attach.Key{Container: container, IfName: ifName}, true
+}
+
+// keyLocks serialises what happens to one attachment.
+type keyLocks struct {
+	mu    sync.Mutex
+	locks map[attach.Key]*keyLock
+}
+
+type keyLock struct {
+	sem  chan struct{}
+	refs int
+}
+
+// lock waits for the attachment's lock, or for done; the function returned
+// unlocks, and is nil when done came first.
+func (l *keyLocks) lock(done <-chan struct{}, k attach.Key) func() {
+	l.mu.Lock()
+	if l.locks == nil {
+		l.locks = map[attach.Key]*keyLock{}
+	}
+	e := l.locks[k]
+	if e == nil {
+		e = &keyLock{sem: make(chan struct{}, 1)}
+		l.locks[k] = e
+	}
+	e.refs++
+	l.mu.Unlock()
+	forget := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if e.refs--; e.refs == 0 {
+			delete(l.locks, k)
+		}
+	}
+	select {
+	case e.sem <- struct{}{}:
+		return func() { <-e.sem; forget() }
+	case <-done:
+		forget()
+		return nil
+	}
+}

@@ -1,0 +1,98 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Overheads of VXLAN in the underlay's MTU: RFC 7348 section 5, outer IP, UDP
+// and VXLAN headers and the inner Ethernet header.
+const (
+	vxlanOverhead4 = 50
+	vxlanOverhead6 = 70
+)
+
+// mtu returns the MTU of a container's interface.
+func (a *Agent) mtu(n model.Network, asked int) (int, error) {
+	limit := a.cfg.UnderlayMTU
+	if limit == 0 {
+		limit = 1500
+		if v, err := plumb.LinkMTU(a.cfg.VTEP.String()); err == nil {
+			limit = v
+		}
+	}
+	if n.Encap == model.EncapVXLAN {
+		if a.cfg.VTEP.Is6() {
+			limit -= vxlanOverhead6
+		} else {
+			limit -= vxlanOverhead4
+		}
+	}
+	limit = min(limit, 65535)
+	switch {
+	case asked == 0:
+		return limit, nil
+	case asked < 576 || asked > limit:
+		return 0, model.InvalidField("mtu", asked, fmt.Sprintf("must be between 576 and %d, what the underlay leaves on %s networks", limit, n.Encap))
+	case asked < 1280 && n.Subnet6.IsValid():
+		return 0, model.InvalidField("mtu", asked, "must be at least 1280 on a network with IPv6 (RFC 8200 section 5)")
+	}
+	return asked, nil
+}
+
+func addresses(n model.Network, ep model.Endpoint) []attach.Address {
+	var out []attach.Address
+	if ep.IPv4.IsValid() {
+		out = append(out, attach.Address{Prefix: netip.PrefixFrom(ep.IPv4, n.Subnet.Bits()), Gateway: n.Gateway})
+	}
+	if ep.IPv6.IsValid() {
+		out = append(out, attach.Address{Prefix: netip.PrefixFrom(ep.IPv6, n.Subnet6.Bits()), Gateway: n.Gateway6})
+	}
+	return out
+}
+
+// configure sets up the container's side and returns the routes that it made.
+func (a *Agent) configure(res attach.Result) ([]attach.Route, error) {
+	in := plumb.Inside{
+		Netns: res.Netns, IfName: res.IfName, MAC: res.MAC, MTU: res.MTU,
+		TxChecksumOff: a.txChecksumOff(),
+	}
+	for _, ad := range res.Addresses {
+		in.Addresses = append(in.Addresses, ad.Prefix)
+		if ad.Gateway.IsValid() {
+			in.Gateways = append(in.Gateways, ad.Gateway)
+		}
+	}
+	routed, err := plumb.Configure(in)
+	if err != nil {
+		return nil, err
+	}
+	var out []attach.Route
+	for _, gw := range routed {
+		dst := netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		if gw.Is4() {
+			dst = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		}
+		out = append(out, attach.Route{Dst: dst, Gateway: gw})
+	}
+	return out, nil
+}
+
+// offloads is what a driver may implement to say what it needs of containers'
+// interfaces.
+type offloads interface {
+	// NeedsTxChecksum tells whether frames must leave containers with complete
+	// checksums: a switch in user space.
+	NeedsTxChecksum() bool
+}
+
+func (a *Agent) txChecksumOff() bool {
+	if d, ok := a.cfg.Driver.(offloads); ok {
+		return d.NeedsTxChecksum()
+	}
+	return a.cfg.TxChecksumOff
+}

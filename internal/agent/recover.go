@@ -1,0 +1,147 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// recover brings the host to what the journal says stands, before anything is
+// served: attachments that never became done, and veths of ours that no entry
+// knows, go. It needs neither the store nor netmaster; what netmaster has to
+// release becomes owed.
+func (a *Agent) recover() error {
+	known := map[string]bool{}
+	for _, e := range a.journal.all() {
+		switch {
+		case e.State == stateDone && e.BootID != a.bootID && !a.vethThere(e):
+			// The machine was restarted: the container is gone with its kernel.
+			fallthrough
+		case e.State == stateIntent:
+			a.log.Info("undoing an attachment that did not survive", "attachment", e.key().String(), "state", e.State)
+			e.State, e.Result = stateOwed, nil
+			if err := a.journal.put(e, true); err != nil {
+				return err
+			}
+			fallthrough
+		case e.State == stateOwed:
+			a.cluster.hide(e.Endpoint)
+			if err := plumb.Delete(e.HostIf); err != nil {
+				a.log.Warn("a veth cannot be removed yet", "interface", e.HostIf, "error", err)
+			}
+		default:
+			known[e.HostIf] = true
+			a.cluster.require(e.Endpoint.Network.Tenant)
+		}
+	}
+	return a.sweep(known)
+}
+
+func (a *Agent) vethThere(e entry) bool {
+	there, err := plumb.Exists(e.HostIf)
+	return there || err != nil // when in doubt it is
+}
+
+// sweep removes veths of ours that no entry knows. When the journal's directory
+// is new, though, they are containers' whose journal was lost: they are adopted.
+func (a *Agent) sweep(known map[string]bool) error {
+	found, err := plumb.List()
+	if err != nil {
+		return fmt.Errorf("sweep veths: %w", err)
+	}
+	for _, v := range found {
+		if known[v.Name] {
+			continue
+		}
+		if a.journal.fresh {
+			if e, ok := a.adopted(v); ok {
+				a.log.Warn("adopting an attachment that the journal, which is new, does not know",
+					"interface", v.Name, "endpoint", e.Endpoint.String(), "journal", a.journal.dir)
+				if err := a.journal.put(e, true); err != nil {
+					return err
+				}
+				a.cluster.require(e.Endpoint.Network.Tenant)
+				continue
+			}
+		}
+		a.log.Info("removing a veth that no attachment knows", "interface", v.Name, "alias", v.Alias)
+		if err := plumb.Delete(v.Name); err != nil {
+			a.log.Warn("a veth cannot be removed", "interface", v.Name, "error", err)
+		}
+	}
+	return nil
+}
+
+// adopted makes the journal entry of a veth from its alias, if an agent of this
+// host made it.
+func (a *Agent) adopted(v plumb.Veth) (entry, bool) {
+	key, err := model.ParseEndpointKey(strings.TrimPrefix(v.Alias, plumb.AliasPrefix))
+	if err != nil {
+		return entry{}, false
+	}
+	k, ok := attachmentOf(a.cfg.Host, key.ID)
+	if !ok {
+		return entry{}, false
+	}
+	return entry{
+		State: stateDone, Endpoint: key, HostIf: v.Name, BootID: a.bootID,
+		Request: attach.Request{Key: k},
+	}, true
+}
+
+// releaseOrphans releases endpoints that an agent of this host created and no
+// journal entry knows: their journal was lost. Endpoints that others created on
+// this host are left alone. It reads the whole store once, when everything
+// else runs.
+func (a *Agent) releaseOrphans(ctx context.Context) {
+	wait := time.Second
+	for {
+		err := a.tryReleaseOrphans(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		a.log.Debug("endpoints without attachment are not released yet", "error", err)
+		select {
+		case <-time.After(wait):
+			wait = min(2*wait, time.Minute)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (a *Agent) tryReleaseOrphans(ctx context.Context) error {
+	if err := a.Ready(ctx); err != nil {
+		return err
+	}
+	eps, err := store.EndpointsOn(ctx, a.cfg.Store, a.cfg.Host)
+	if err != nil {
+		return err
+	}
+	journalled := map[model.EndpointKey]bool{}
+	for _, e := range a.journal.all() {
+		journalled[e.Endpoint] = true
+	}
+	for _, ep := range eps {
+		if journalled[ep.Key] || !ours(a.cfg.Host, ep.Key.ID) {
+			continue
+		}
+		// An attachment may have begun since the store was read.
+		if k, ok := attachmentOf(a.cfg.Host, ep.Key.ID); ok {
+			if _, begun := a.journal.get(k); begun {
+				continue
+			}
+		}
+		a.log.Info("releasing an endpoint of this host that no attachment knows", "endpoint", ep.Key.String())
+		if err := a.masters.delete(ctx, ep.Key, ep.Group); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+const maxRequest = 1 << 20
+
+// socketHandler serves attach.Service, and the two calls of 1.x, on the unix
+// socket.
+func (a *Agent) socketHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("POST "+attach.PathAttach, call(a.Attach))
+	mux.Handle("POST "+attach.PathDetach, call(noResult(a.Detach)))
+	mux.Handle("POST "+attach.PathCheck, call(noResult(a.Check)))
+	mux.Handle("POST "+attach.PathCollect, call(noResult(a.Collect)))
+	mux.Handle("POST "+attach.PathReady, call(func(ctx context.Context, _ struct{}) (struct{}, error) {
+		return struct{}{}, a.Ready(ctx)
+	}))
+	mux.HandleFunc("POST /ContivCNI.AddPod", a.legacyAdd)
+	mux.HandleFunc("POST /ContivCNI.DelPod", a.legacyDel)
+	return mux
+}
+
+func noResult[In any](f func(context.Context, In) error) func(context.Context, In) (struct{}, error) {
+	return func(ctx context.Context, in In) (struct{}, error) { return struct{}{}, f(ctx, in) }
+}
+
+// call serves a function of one JSON value to another.
+func call[In, Out any](f func(context.Context, In) (Out, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&in)
+		if err != nil {
+			err = model.Errorf(model.ErrInvalid, "decode request: %w", err)
+		}
+		var out Out
+		if err == nil {
+			out, err = f(r.Context(), in)
+		}
+		if err != nil {
+			failure, status := attach.NewFailure(err)
+			writeJSON(w, status, failure)
+			return
+		}
+		writeJSON(w, http.StatusOK, out)
+	})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // who does not listen any more needs no answer
+}
+
+// legacyPod is the body of 1.x' two calls.
+type legacyPod struct {
+	Name        string `json:"K8S_POD_NAME"`
+	Namespace   string `json:"K8S_POD_NAMESPACE"`
+	ContainerID string `json:"K8S_POD_INFRA_CONTAINER_ID"`
+	Netns       string `json:"CNI_NETNS"`
+	IfName      string `json:"CNI_IFNAME"`
+}
+
+// legacyAnswer is their answer.
+type legacyAnswer struct {
+	Result     uint   `json:"result"` // 0 = success
+	EndpointID string `json:"endpointid,omitempty"`
+	IPAddress  string `json:"ipaddress,omitempty"` // with prefix length
+	IPv6       string `json:"ipv6address,omitempty"`
+	ErrMsg     string `json:"errmsg,omitempty"`
+	ErrInfo    string `json:"errinfo,omitempty"`
+}
+
+// The group of a pod that names none, as in 1.x.
+const legacyGroup = "default-group"
+
+func (p legacyPod) key() attach.Key {
+	k := attach.Key{Container: p.ContainerID, IfName: p.IfName}
+	if k.IfName == "" {
+		k.IfName = "eth0"
+	}
+	return k
+}
+
+func (a *Agent) legacyAdd(w http.ResponseWriter, r *http.Request) {
+	var p legacyPod
+	if !decodeLegacy(w, r, &p) {
+		return
+	}
+	req := attach.Request{
+		Key: p.key(), Netns: p.Netns, Name: p.Name, Source: attach.SourceCNI,
+		Labels: map[string]string{"io.kubernetes.pod.name": p.Name, "io.kubernetes.pod.namespace": p.Namespace},
+	}
+	// 1.x' default-group exists only where somebody has made it.
+	if a.cluster.hasGroup(model.GroupKey{Tenant: model.DefaultTenant, Name: legacyGroup}) {
+		req.Group = legacyGroup
+	}
+	res, err := a.Attach(r.Context(), req)
+	if err != nil {
+		legacyFail(w, "failed to add pod "+p.Namespace+"/"+p.Name, err)
+		return
+	}
+	ans := legacyAnswer{EndpointID: res.Endpoint}
+	for _, ad := range res.Addresses {
+		if ad.Prefix.Addr().Is4() {
+			ans.IPAddress = ad.Prefix.String()
+		} else {
+			ans.IPv6 = ad.Prefix.String()
+		}
+	}
+	writeJSON(w, http.StatusOK, ans)
+}
+
+func (a *Agent) legacyDel(w http.ResponseWriter, r *http.Request) {
+	var p legacyPod
+	if !decodeLegacy(w, r, &p) {
+		return
+	}
+	if err := a.Detach(r.Context(), attach.DetachRequest{Key: p.key(), Netns: p.Netns}); err != nil {
+		legacyFail(w, "failed to delete pod "+p.Namespace+"/"+p.Name, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, legacyAnswer{})
+}
+
+func decodeLegacy(w http.ResponseWriter, r *http.Request, p *legacyPod) bool {
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(p)
+	if err == nil && strings.TrimSpace(p.ContainerID) == "" {
+		err = errors.New("K8S_POD_INFRA_CONTAINER_ID must not be empty")
+	}
+	if err != nil {
+		legacyFail(w, "bad request", model.Errorf(model.ErrInvalid, "decode pod: %w", err))
+		return false
+	}
+	return true
+}
+
+func legacyFail(w http.ResponseWriter, msg string, err error) {
+	_, status := attach.NewFailure(err)
+	writeJSON(w, status, legacyAnswer{Result: 1, ErrMsg: msg, ErrInfo: err.Error()})
+}
+
+// hasGroup tells whether the mirror holds a group; of a tenant that is not
+// mirrored it knows none.
+func (c *cluster) hasGroup(k model.GroupKey) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.mirrors[k.Tenant]
+	if m == nil {
+		return false
+	}
+	_, ok := m.groups[k]
+	return ok
+}
