@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/contiv/netplugin/v2/api"
 )
 
 // startTimeout bounds how long a daemon may take until it answers; the machine
@@ -88,9 +90,9 @@ func (l *Lab) StartMaster(ctx context.Context, env ...string) error {
 	}
 	addr := l.st.Config.address(masterHost).Addr().String()
 	argv := []string{filepath.Join(l.st.Config.BinDir, "netmaster"),
-		"--external-address", "0.0.0.0:9999", "--internal-address", net.JoinHostPort(addr, "9001")}
+		"--external-address", "0.0.0.0:9999", "--internal-address", net.JoinHostPort(addr, "9999")}
 	if l.st.Config.Embedded {
-		argv = append(argv, "--data-dir", filepath.Join(dir, "data"), "--etcd-listen", "http://127.0.0.1:2379,"+l.etcdURL())
+		argv = append(argv, "--data-dir", filepath.Join(dir, "data"), "--etcd-listen", net.JoinHostPort(addr, "2379"))
 	} else {
 		argv = append(argv, "--etcd-endpoints", l.etcdURL())
 	}
@@ -104,6 +106,11 @@ func (l *Lab) StartMaster(ctx context.Context, env ...string) error {
 		_, err := l.Master.get(ctx, l.MasterURL()+"/api/v1/tenants/")
 		return err
 	})
+}
+
+// API returns a client of netmaster's REST interface; the caller closes it.
+func (l *Lab) API() (*api.Client, error) {
+	return api.NewClient(l.MasterURL(), api.WithHTTPClient(l.Master.HTTP()))
 }
 
 // Netctl runs netctl in the master's namespace and returns what it prints.

@@ -1,0 +1,10 @@
+// Package ovs tests whole clusters of simulated hosts with real Open vSwitch:
+// netmaster on a real etcd, netplugin, and containers attached by the CNI
+// library. The tests carry the build tag integration and need root,
+// openvswitch-switch, etcd-server and iperf3.
+//
+// It guarantees that a test leaves no namespace, process or file behind, and
+// that each prints the figures it measured.
+//
+// It must not be imported, and must not touch the machine's own network.
+package ovs
