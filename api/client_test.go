@@ -1,0 +1,218 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func serve(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func client(t *testing.T, base string, opts ...Option) *Client {
+	t.Helper()
+	c, err := NewClient(base, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// dead is a URL where nothing listens.
+func dead(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return "http://" + l.Addr().String()
+}
+
+// TestClientRequests: methods, paths, bodies and answers of a collection.
+func TestClientRequests(t *testing.T) {
+	var got []string
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = append(got, strings.TrimSpace(r.Method+" "+r.URL.EscapedPath()+" "+string(body)))
+		switch {
+		case strings.Contains(r.URL.Path, "/inspect/"):
+			io.WriteString(w, `{"Config":{"tenantName":"blue","networkName":"n"},"Oper":{"numEndpoints":3}}`)
+		case r.Method == http.MethodDelete:
+			io.WriteString(w, `"blue:n"`)
+		case strings.HasSuffix(r.URL.Path, "/networks/"):
+			io.WriteString(w, `[{"tenantName":"blue","networkName":"n"}]`)
+		default:
+			io.WriteString(w, `{"tenantName":"blue","networkName":"n","pktTag":7}`)
+		}
+	})
+	c, ctx := client(t, url), t.Context()
+	n := Network{TenantName: "blue", NetworkName: "n"}
+	if o, err := c.Networks().Create(ctx, n); err != nil || o.PktTag != 7 {
+		t.Errorf("create: %+v, %v", o, err)
+	}
+	if o, err := c.Networks().Get(ctx, "blue:a/b"); err != nil || o.NetworkName != "n" {
+		t.Errorf("get: %+v, %v", o, err)
+	}
+	if l, err := c.Networks().List(ctx); err != nil || len(l) != 1 {
+		t.Errorf("list: %+v, %v", l, err)
+	}
+	if i, err := c.Networks().Inspect(ctx, "blue:n"); err != nil || i.Oper.NumEndpoints != 3 || i.Config.TenantName != "blue" {
+		t.Errorf("inspect: %+v, %v", i, err)
+	}
+	if err := c.Networks().Delete(ctx, "blue:n"); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	body, _ := json.Marshal(n)
+	want := []string{
+		"POST /api/v1/networks/blue:n/ " + string(body), "GET /api/v1/networks/blue:a%2Fb/",
+		"GET /api/v1/networks/", "GET /api/v1/inspect/networks/blue:n/", "DELETE /api/v1/networks/blue:n/",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestClientErrors: answers that are no success are *Error with the sentence.
+func TestClientErrors(t *testing.T) {
+	status := http.StatusNotFound
+	url := serve(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "tenant \"x\" does not exist", status) })
+	c := client(t, url)
+	_, err := c.Tenants().Get(t.Context(), "x")
+	var e *Error
+	if !errors.As(err, &e) || e.Status != 404 || err.Error() != `tenant "x" does not exist` || !IsNotFound(err) || IsConflict(err) || IsUnavailable(err) {
+		t.Errorf("got %#v", err)
+	}
+	status = http.StatusServiceUnavailable
+	if _, err = c.Tenants().Get(t.Context(), "x"); !IsUnavailable(err) {
+		t.Errorf("503: got %#v", err)
+	}
+	_, err = client(t, serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") })).Version(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "is this URL a netmaster?") {
+		t.Errorf("not JSON: got %v", err)
+	}
+}
+
+// TestClientReplicas: what is dead, or answers 503, is passed over, and the
+// replica that answered is asked first from then on.
+func TestClientReplicas(t *testing.T) {
+	var asked atomic.Int32
+	good := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		io.WriteString(w, `{"Version":"2"}`)
+	})
+	var sick atomic.Int32
+	away := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		sick.Add(1)
+		http.Error(w, "the store is away", http.StatusServiceUnavailable)
+	})
+	c := client(t, dead(t)+", "+away+" ,"+good)
+	for range 3 {
+		if v, err := c.Version(t.Context()); err != nil || v.Version != "2" {
+			t.Fatalf("%+v, %v", v, err)
+		}
+	}
+	if asked.Load() != 3 || sick.Load() != 1 {
+		t.Errorf("asked the good one %d times, the sick one %d times; want 3 and 1", asked.Load(), sick.Load())
+	}
+	_, err := client(t, dead(t)+","+away).Version(t.Context())
+	var e *Error
+	if !errors.As(err, &e) || e.Message != "the store is away" {
+		t.Errorf("the answer of the live replica is lost: %v", err)
+	}
+}
+
+// TestClientUnreachable: the error names every URL and what to do.
+func TestClientUnreachable(t *testing.T) {
+	a, b := dead(t), dead(t)
+	_, err := client(t, a+","+b).Tenants().List(t.Context())
+	var u *UnreachableError
+	if !errors.As(err, &u) || !IsUnavailable(err) {
+		t.Fatalf("got %#v", err)
+	}
+	for _, w := range []string{a, b, "connection refused", "start netmaster there"} {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q lacks %q", err, w)
+		}
+	}
+	if strings.Contains(err.Error(), "Get \"") {
+		t.Errorf("%q shows the HTTP client's words", err)
+	}
+}
+
+// TestClientRepeats: an address is not asked for twice when the first request
+// may have had its effect.
+func TestClientRepeats(t *testing.T) {
+	cut := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		c.Close()
+	})
+	var asked atomic.Int32
+	good := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		io.WriteString(w, `{}`)
+	})
+	if _, err := client(t, cut+","+good).AllocAddress(t.Context(), AllocAddressRequest{}); err == nil || asked.Load() != 0 {
+		t.Errorf("allocAddress was repeated: %v, %d", err, asked.Load())
+	}
+	if _, err := client(t, cut+","+good).CreateEndpoint(t.Context(), CreateEndpointRequest{}); err != nil || asked.Load() != 1 {
+		t.Errorf("createEndpoint was not repeated: %v, %d", err, asked.Load())
+	}
+	if _, err := client(t, dead(t)+","+good).AllocAddress(t.Context(), AllocAddressRequest{}); err != nil || asked.Load() != 2 {
+		t.Errorf("allocAddress did not go on to the next replica: %v, %d", err, asked.Load())
+	}
+}
+
+// TestClientTimeout: a server that hangs does not hold the caller, and the
+// caller's context does.
+func TestClientTimeout(t *testing.T) {
+	release := make(chan struct{})
+	url := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	if _, err := client(t, url, WithTimeout(20*time.Millisecond)).Version(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := client(t, url).Version(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestClientURLs: schemes and ports are filled in; nonsense is refused.
+func TestClientURLs(t *testing.T) {
+	c, err := NewClient("10.0.0.1, http://h:80/,https://s,[::1]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"http://10.0.0.1:9999", "http://h:80", "https://s", "http://[::1]:9999"}, c.URLs()); d != "" {
+		t.Error(d)
+	}
+	for _, bad := range []string{"", "ftp://x", "http://", "http://x/?q", "http://x,,", "http://x:y"} {
+		if _, err := NewClient(bad); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
