@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"strconv"
@@ -247,8 +248,9 @@ func TestNetmaster(t *testing.T) {
 // INSECURE and --insecure accept a certificate that nobody vouches for.
 func TestInsecure(t *testing.T) {
 	m := newFakeMaster(t)
-	s := httptest.NewTLSServer(m)
-	s.Config.ErrorLog = nil
+	s := httptest.NewUnstartedServer(m)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // refused handshakes are the point
+	s.StartTLS()
 	defer s.Close()
 	for _, tc := range []struct {
 		insecure string
