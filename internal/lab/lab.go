@@ -19,6 +19,7 @@ type Config struct {
 	BinDir     string   `json:"binDir"` // netmaster, netplugin, netctl and contivk8s
 	Hosts      int      `json:"hosts"`
 	Embedded   bool     `json:"embedded,omitempty"` // netmaster's own etcd instead of an etcd process
+	Bare       bool     `json:"bare,omitempty"`     // hosts with switches only: no etcd, netmaster, netplugin
 	Detach     bool     `json:"detach,omitempty"`   // processes outlive the one that builds the lab
 	MTU        int      `json:"mtu,omitempty"`      // of the underlay; default 1500
 	Datapath   string   `json:"datapath"`           // system or netdev; default: what the kernel has
@@ -143,6 +144,9 @@ func (l *Lab) build(ctx context.Context) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
+		if l.st.Config.Bare {
+			return nil
+		}
 		if !l.st.Config.Embedded {
 			if err := l.step("etcd", func() error { return l.StartEtcd(ctx) }); err != nil {
 				return err
@@ -154,6 +158,9 @@ func (l *Lab) build(ctx context.Context) error {
 		g.Go(func() error {
 			if err := l.step("Open vSwitch on "+h.Name, func() error { return h.startSwitch(ctx) }); err != nil {
 				return err
+			}
+			if l.st.Config.Bare {
+				return nil
 			}
 			return l.step("netplugin on "+h.Name, func() error { return h.StartAgent(ctx) })
 		})

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sync/errgroup"
 )
 
 // need skips a test that the machine cannot run, or fails it where everything
@@ -31,35 +30,17 @@ func need(t *testing.T) {
 func bare(t *testing.T, name string, hosts int) *Lab {
 	t.Helper()
 	need(t)
-	cfg := Config{Name: name, Hosts: hosts, Progress: func(s string, d time.Duration) { t.Logf("%s: %v", s, d.Round(time.Millisecond)) }}
-	if err := cfg.fill(); err != nil {
+	l, err := Up(t.Context(), Config{Name: name, Hosts: hosts, Bare: true, Progress: func(s string, d time.Duration) {
+		t.Logf("%s: %v", s, d.Round(time.Millisecond))
+	}})
+	if err != nil {
 		t.Fatal(err)
-	}
-	if err := Remove(name, cfg.Dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	l := &Lab{
-		st:     state{Config: cfg, Owner: os.Getpid(), Processes: map[string]*Process{}, Containers: map[string]*Attachment{}},
-		spaces: map[string]*Namespace{}, spawn: newSpawner(),
 	}
 	t.Cleanup(func() {
 		if err := l.Down(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := l.step("network", l.wire); err != nil {
-		t.Fatal(err)
-	}
-	g, ctx := errgroup.WithContext(t.Context())
-	for _, h := range l.hosts {
-		g.Go(func() error { return l.step("switch of "+h.Name, func() error { return h.startSwitch(ctx) }) })
-	}
-	if err := g.Wait(); err != nil {
-		t.Fatal(err)
-	}
 	return l
 }
 
