@@ -12,6 +12,19 @@ var groups = kind[api.EndpointGroup, api.EndpointGroupOper]{
 	collection: (*api.Client).EndpointGroups,
 }
 
+var groupList = listing[api.EndpointGroup, api.EndpointGroupOper]{
+	kind:   groups,
+	tenant: func(g api.EndpointGroup) string { return g.TenantName },
+	name:   func(g api.EndpointGroup) string { return g.GroupName },
+	header: []string{"Tenant", "Group", "Network", "IP Pool", "CfgdTag", "Policies", "Network profile"},
+	row: func(g api.EndpointGroup) []string {
+		return []string{
+			g.TenantName, g.GroupName, g.NetworkName, g.IPPool, g.CfgdTag,
+			strings.Join(g.Policies, ","), g.NetProfile,
+		}
+	},
+}
+
 type groupCreateOptions struct {
 	common
 	group api.EndpointGroup
@@ -29,7 +42,7 @@ func newGroup(f *factory) *command {
 		subs: []*command{
 			newGroupCreate(f, nil),
 			newInspect(f, groups, "Show a group and its endpoints", nil),
-			newGroupList(f, nil),
+			newList(f, groupList, "List endpoint groups", nil),
 			newRemove(f, groups, "Delete a group without endpoints that no rule names", nil),
 		},
 	}
@@ -62,37 +75,4 @@ func newGroupCreate(f *factory, run func(context.Context, *groupCreateOptions) e
 func runGroupCreate(ctx context.Context, o *groupCreateOptions) error {
 	o.group.TenantName = o.tenant
 	return put(ctx, &o.common, groups, o.group.GroupName, o.group)
-}
-
-func newGroupList(f *factory, run func(context.Context, *listOptions) error) *command {
-	c := &command{
-		name:    "ls",
-		aliases: []string{"list"},
-		short:   "List endpoint groups",
-		examples: []string{
-			"netctl group ls --tenant blue",
-			"netctl group ls --all --json",
-		},
-	}
-	o := newListOptions(f, &c.flags, true)
-	c.run = bindRun(o, orDefault(run, runGroupList), nil)
-	return c
-}
-
-func runGroupList(ctx context.Context, o *listOptions) error {
-	return list(ctx, o, listing[api.EndpointGroup, api.EndpointGroupOper]{
-		kind:   groups,
-		tenant: func(g api.EndpointGroup) string { return g.TenantName },
-		name:   func(g api.EndpointGroup) string { return g.GroupName },
-		header: []string{"Tenant", "Group", "Network", "IP Pool", "CfgdTag", "Policies", "Network profile"},
-		rows: func(_ context.Context, _ *api.Client, list []api.EndpointGroup) (rows [][]string, _ error) {
-			for _, g := range list {
-				rows = append(rows, []string{
-					g.TenantName, g.GroupName, g.NetworkName, g.IPPool, g.CfgdTag,
-					strings.Join(g.Policies, ","), g.NetProfile,
-				})
-			}
-			return rows, nil
-		},
-	})
 }

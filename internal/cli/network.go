@@ -17,6 +17,23 @@ var networks = kind[api.Network, api.NetworkOper]{
 	collection: (*api.Client).Networks,
 }
 
+var networkList = listing[api.Network, api.NetworkOper]{
+	kind:   networks,
+	tenant: func(n api.Network) string { return n.TenantName },
+	name:   func(n api.Network) string { return n.NetworkName },
+	header: []string{
+		"Tenant", "Network", "Nw Type", "Encap type", "Packet tag", "Subnet", "Gateway",
+		"IPv6Subnet", "IPv6Gateway", "Cfgd Tag",
+	},
+	learn: learnTags,
+	row: func(n api.Network) []string {
+		return []string{
+			n.TenantName, n.NetworkName, n.NwType, n.Encap, strconv.Itoa(n.PktTag),
+			n.Subnet, n.Gateway, n.IPv6Subnet, n.IPv6Gateway, n.CfgdTag,
+		}
+	},
+}
+
 type networkCreateOptions struct {
 	common
 	network api.Network
@@ -35,7 +52,7 @@ func newNetwork(f *factory) *command {
 		subs: []*command{
 			newNetworkCreate(f, nil),
 			newInspect(f, networks, "Show a network, its addresses and endpoints", nil),
-			newNetworkList(f, nil),
+			newList(f, networkList, "List networks; Packet tag is the VLAN id or VNI in use", nil),
 			newRemove(f, networks, "Delete a network that nothing uses any more", nil),
 		},
 	}
@@ -79,42 +96,13 @@ func runNetworkCreate(ctx context.Context, o *networkCreateOptions) error {
 	return put(ctx, &o.common, networks, o.network.NetworkName, o.network)
 }
 
-func newNetworkList(f *factory, run func(context.Context, *listOptions) error) *command {
-	c := &command{
-		name:    "ls",
-		aliases: []string{"list"},
-		short:   "List networks; Packet tag is the VLAN id or VNI in use",
-		examples: []string{
-			"netctl network ls --tenant blue",
-			"netctl net ls --all --json",
-		},
-	}
-	o := newListOptions(f, &c.flags, true)
-	c.run = bindRun(o, orDefault(run, runNetworkList), nil)
-	return c
-}
-
-func runNetworkList(ctx context.Context, o *listOptions) error {
-	return list(ctx, o, listing[api.Network, api.NetworkOper]{
-		kind:   networks,
-		tenant: func(n api.Network) string { return n.TenantName },
-		name:   func(n api.Network) string { return n.NetworkName },
-		header: []string{
-			"Tenant", "Network", "Nw Type", "Encap type", "Packet tag", "Subnet", "Gateway",
-			"IPv6Subnet", "IPv6Gateway", "Cfgd Tag",
-		},
-		rows: networkRows,
-	})
-}
-
-// networkRows asks for the tag of each network that was created without one:
-// the object holds what was asked for, its inspection what is in use.
-func networkRows(ctx context.Context, client *api.Client, list []api.Network) ([][]string, error) {
-	tags := make([]int, len(list))
+// learnTags fills in the tag of each network that was created without one: the
+// object holds what was asked for, its inspection what is in use.
+func learnTags(ctx context.Context, client *api.Client, list []api.Network) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelInspects)
 	for i, n := range list {
-		if tags[i] = n.PktTag; tags[i] != 0 {
+		if n.PktTag != 0 {
 			continue
 		}
 		group.Go(func() error {
@@ -122,22 +110,12 @@ func networkRows(ctx context.Context, client *api.Client, list []api.Network) ([
 			if api.IsNotFound(err) { // deleted since it was listed
 				return nil
 			}
-			tags[i] = got.Oper.PktTag
+			list[i].PktTag = got.Oper.PktTag
 			if got.Oper.ExternalPktTag != 0 {
-				tags[i] = got.Oper.ExternalPktTag
+				list[i].PktTag = got.Oper.ExternalPktTag
 			}
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	var rows [][]string
-	for i, n := range list {
-		rows = append(rows, []string{
-			n.TenantName, n.NetworkName, n.NwType, n.Encap, strconv.Itoa(tags[i]),
-			n.Subnet, n.Gateway, n.IPv6Subnet, n.IPv6Gateway, n.CfgdTag,
-		})
-	}
-	return rows, nil
+	return group.Wait()
 }

@@ -179,24 +179,34 @@ type listOptions struct {
 	all bool
 }
 
-func newListOptions(f *factory, fs *flagSet, perTenant bool) *listOptions {
-	o := &listOptions{common: newCommon(f)}
-	if perTenant {
-		o.tenantFlag(fs)
-		fs.boolVar(&o.all, "all, a", "list those of all tenants")
-	}
-	fs.boolVar(&o.json, "json, j", "print a JSON array")
-	fs.boolVar(&o.quiet, "quiet, q", "print names only")
-	return o
-}
-
 // listing says how a kind of object is listed.
 type listing[T api.Object, O any] struct {
 	kind   kind[T, O]
-	tenant func(T) string // nil: the kind belongs to no tenant
+	tenant func(T) string // unused when the kind belongs to no tenant
 	name   func(T) string
 	header []string
-	rows   func(ctx context.Context, c *api.Client, list []T) ([][]string, error)
+	row    func(T) []string
+	// learn, when set, looks up what rows show beyond the objects themselves.
+	learn func(ctx context.Context, c *api.Client, list []T) error
+}
+
+func newList[T api.Object, O any](f *factory, l listing[T, O], short string, run func(context.Context, *listOptions) error) *command {
+	o := &listOptions{common: newCommon(f)}
+	c := &command{
+		name:     "ls",
+		aliases:  []string{"list"},
+		short:    short,
+		examples: []string{"netctl " + l.kind.noun + " ls --json"},
+	}
+	if l.kind.perTenant {
+		c.examples = []string{"netctl " + l.kind.noun + " ls --tenant blue", "netctl " + l.kind.noun + " ls --all --json"}
+		o.tenantFlag(&c.flags)
+		c.flags.boolVar(&o.all, "all, a", "list those of all tenants")
+	}
+	c.flags.boolVar(&o.json, "json, j", "print a JSON array")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print names only")
+	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *listOptions) error { return list(ctx, o, l) }), nil)
+	return c
 }
 
 // list prints the objects of one tenant or of all, ordered by key. A tenant
@@ -206,7 +216,8 @@ func list[T api.Object, O any](ctx context.Context, o *listOptions, l listing[T,
 	if err != nil {
 		return err
 	}
-	if l.tenant != nil && !o.all {
+	ofTenant := l.kind.perTenant && !o.all
+	if ofTenant {
 		if _, err := client.Tenants().Get(ctx, o.tenant); err != nil {
 			return err
 		}
@@ -217,7 +228,7 @@ func list[T api.Object, O any](ctx context.Context, o *listOptions, l listing[T,
 	}
 	shown := []T{} // not nil: JSON shows []
 	for _, t := range found {
-		if l.tenant == nil || o.all || l.tenant(t) == o.tenant {
+		if !ofTenant || l.tenant(t) == o.tenant {
 			shown = append(shown, t)
 		}
 	}
@@ -232,9 +243,14 @@ func list[T api.Object, O any](ctx context.Context, o *listOptions, l listing[T,
 		}
 		return printLines(o.out, names)
 	}
-	rows, err := l.rows(ctx, client, shown)
-	if err != nil {
-		return err
+	if l.learn != nil {
+		if err := l.learn(ctx, client, shown); err != nil {
+			return err
+		}
+	}
+	var rows [][]string
+	for _, t := range shown {
+		rows = append(rows, l.row(t))
 	}
 	return printTable(o.out, l.header, rows)
 }

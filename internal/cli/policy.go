@@ -11,6 +11,14 @@ var policies = kind[api.Policy, api.PolicyOper]{
 	collection: (*api.Client).Policies,
 }
 
+var policyList = listing[api.Policy, api.PolicyOper]{
+	kind:   policies,
+	tenant: func(p api.Policy) string { return p.TenantName },
+	name:   func(p api.Policy) string { return p.PolicyName },
+	header: []string{"Tenant", "Policy"},
+	row:    func(p api.Policy) []string { return []string{p.TenantName, p.PolicyName} },
+}
+
 type policyOptions struct {
 	common
 	name string
@@ -29,7 +37,7 @@ func newPolicy(f *factory) *command {
 		subs: []*command{
 			newPolicyCreate(f, nil),
 			newInspect(f, policies, "Show a policy and the endpoints under it", nil),
-			newPolicyList(f, nil),
+			newList(f, policyList, "List policies", nil),
 			newRemove(f, policies, "Delete a policy that no group applies, with its rules", nil),
 			newRuleAdd(f, nil),
 			newRuleList(f, nil),
@@ -54,31 +62,4 @@ func newPolicyCreate(f *factory, run func(context.Context, *policyOptions) error
 
 func runPolicyCreate(ctx context.Context, o *policyOptions) error {
 	return put(ctx, &o.common, policies, o.name, api.Policy{TenantName: o.tenant, PolicyName: o.name})
-}
-
-func newPolicyList(f *factory, run func(context.Context, *listOptions) error) *command {
-	c := &command{
-		name:     "ls",
-		aliases:  []string{"list"},
-		short:    "List policies",
-		examples: []string{"netctl policy ls --tenant blue", "netctl policy ls --all --quiet"},
-	}
-	o := newListOptions(f, &c.flags, true)
-	c.run = bindRun(o, orDefault(run, runPolicyList), nil)
-	return c
-}
-
-func runPolicyList(ctx context.Context, o *listOptions) error {
-	return list(ctx, o, listing[api.Policy, api.PolicyOper]{
-		kind:   policies,
-		tenant: func(p api.Policy) string { return p.TenantName },
-		name:   func(p api.Policy) string { return p.PolicyName },
-		header: []string{"Tenant", "Policy"},
-		rows: func(_ context.Context, _ *api.Client, list []api.Policy) (rows [][]string, _ error) {
-			for _, p := range list {
-				rows = append(rows, []string{p.TenantName, p.PolicyName})
-			}
-			return rows, nil
-		},
-	})
 }

@@ -10,6 +10,13 @@ var tenants = kind[api.Tenant, api.TenantOper]{
 	noun: "tenant", arg: "TENANT", example: "blue", collection: (*api.Client).Tenants,
 }
 
+var tenantList = listing[api.Tenant, api.TenantOper]{
+	kind:   tenants,
+	name:   func(t api.Tenant) string { return t.TenantName },
+	header: []string{"Name"},
+	row:    func(t api.Tenant) []string { return []string{t.TenantName} },
+}
+
 type tenantOptions struct {
 	common
 	name string
@@ -27,7 +34,7 @@ func newTenant(f *factory) *command {
 		subs: []*command{
 			newTenantCreate(f, nil),
 			newInspect(f, tenants, "Show a tenant and what it holds", nil),
-			newTenantList(f, nil),
+			newList(f, tenantList, "List tenants", nil),
 			newRemove(f, tenants, "Delete a tenant that holds nothing any more", nil),
 		},
 	}
@@ -48,30 +55,4 @@ func newTenantCreate(f *factory, run func(context.Context, *tenantOptions) error
 
 func runTenantCreate(ctx context.Context, o *tenantOptions) error {
 	return put(ctx, &o.common, tenants, o.name, api.Tenant{TenantName: o.name})
-}
-
-func newTenantList(f *factory, run func(context.Context, *listOptions) error) *command {
-	c := &command{
-		name:     "ls",
-		aliases:  []string{"list"},
-		short:    "List tenants",
-		examples: []string{"netctl tenant ls", "netctl tenant ls --json"},
-	}
-	o := newListOptions(f, &c.flags, false)
-	c.run = bindRun(o, orDefault(run, runTenantList), nil)
-	return c
-}
-
-func runTenantList(ctx context.Context, o *listOptions) error {
-	return list(ctx, o, listing[api.Tenant, api.TenantOper]{
-		kind:   tenants,
-		name:   func(t api.Tenant) string { return t.TenantName },
-		header: []string{"Name"},
-		rows: func(_ context.Context, _ *api.Client, list []api.Tenant) (rows [][]string, _ error) {
-			for _, t := range list {
-				rows = append(rows, []string{t.TenantName})
-			}
-			return rows, nil
-		},
-	})
 }
