@@ -52,31 +52,35 @@ var _ attach.Service = (*Agent)(nil)
 // a dead predecessor, and undoes what did not survive it. It fails with a
 // sentence when another netplugin runs here. The store and netmaster need not
 // be reachable. Close or Run release what it took.
-func New(cfg Config) (a *Agent, err error) {
+func New(cfg Config) (*Agent, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	a = &Agent{
+	a := &Agent{
 		cfg: cfg, log: cfg.Log, bootID: bootID(),
 		published: newPublished(), owe: make(chan struct{}, 1),
 		problems: map[string]string{}, spoolEvery: 10 * time.Second,
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, a.Close())
-		}
-	}()
+	if err := a.take(); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
+}
+
+// take is the part of New that can fail.
+func (a *Agent) take() (err error) {
+	cfg := &a.cfg
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
-		return nil, fmt.Errorf("make state directory: %w", err)
+		return fmt.Errorf("make state directory: %w", err)
 	}
 	if a.lock, err = lockFile(filepath.Join(cfg.StateDir, "lock")); err != nil {
-		return nil, err
+		return err
 	}
 	if a.masters, err = newMasters(cfg.Netmasters); err != nil {
-		return nil, err
+		return err
 	}
 	if a.journal, err = openJournal(cfg.journalDir(), cfg.Log); err != nil {
-		return nil, err
+		return err
 	}
 	a.cluster = newCluster(cfg.Host, cfg.Store, cfg.Log, a.kick)
 	a.runner = reconcile.New(reconcile.Config[driver.Event]{
@@ -90,20 +94,17 @@ func New(cfg Config) (a *Agent, err error) {
 	})
 	a.status = newStatus(a)
 	if err := a.registerMetrics(); err != nil {
-		return nil, err
+		return err
 	}
 	if a.socket, err = listenUnix(cfg.Socket); err != nil {
-		return nil, err
+		return err
 	}
 	if cfg.RESTAddress != "" {
 		if a.rest, err = net.Listen("tcp", cfg.RESTAddress); err != nil {
-			return nil, fmt.Errorf("listen for inspection: %w; --rest-address chooses another address", err)
+			return fmt.Errorf("listen for inspection: %w; --rest-address chooses another address", err)
 		}
 	}
-	if err := a.recover(); err != nil {
-		return nil, err
-	}
-	return a, nil
+	return a.recover()
 }
 
 func (a *Agent) kick(reason string) { a.runner.Kick(reason) }

@@ -70,10 +70,12 @@ func newCluster(host model.HostName, st store.Store, log *slog.Logger, kick func
 // ctx ends; it returns when no mirror runs any more.
 func (c *cluster) run(ctx context.Context, linger time.Duration) {
 	c.mu.Lock()
-	c.ctx = ctx
-	c.startLocked("")
 	for t := range c.required {
 		c.startLocked(t)
+	}
+	c.ctx = ctx
+	for _, m := range c.mirrors {
+		c.followLocked(m)
 	}
 	c.mu.Unlock()
 	tick := time.NewTicker(max(linger/10, 10*time.Millisecond))

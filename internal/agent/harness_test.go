@@ -1,0 +1,406 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// master is a netmaster reduced to the two calls that an agent makes, so that
+// tests can break it at will.
+type master struct {
+	*httptest.Server
+	st    store.Store
+	gone  atomic.Bool // answers 503
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+func newMaster(t *testing.T, st store.Store) *master {
+	m := &master{st: st, calls: map[string]int{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /plugin/createEndpoint", func(w http.ResponseWriter, r *http.Request) {
+		var req api.CreateEndpointRequest
+		m.serve(w, r, &req, func() (any, error) { return m.create(r.Context(), req) })
+	})
+	mux.HandleFunc("POST /plugin/deleteEndpoint", func(w http.ResponseWriter, r *http.Request) {
+		var req api.DeleteEndpointRequest
+		m.serve(w, r, &req, func() (any, error) { return m.delete(r.Context(), req) })
+	})
+	m.Server = httptest.NewServer(mux)
+	t.Cleanup(m.Server.Close)
+	return m
+}
+
+func (m *master) serve(w http.ResponseWriter, r *http.Request, in any, f func() (any, error)) {
+	m.mu.Lock()
+	m.calls[r.URL.Path]++
+	m.mu.Unlock()
+	if m.gone.Load() {
+		http.Error(w, "the store is away", http.StatusServiceUnavailable)
+		return
+	}
+	err := json.NewDecoder(r.Body).Decode(in)
+	var out any
+	if err == nil {
+		out, err = f()
+	}
+	switch {
+	case errors.Is(err, model.ErrNotFound):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case errors.Is(err, model.ErrConflict):
+		http.Error(w, err.Error(), http.StatusConflict)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	default:
+		writeJSON(w, http.StatusOK, out)
+	}
+}
+
+func (m *master) create(ctx context.Context, r api.CreateEndpointRequest) (any, error) {
+	nk := model.NetworkKey{Tenant: model.TenantName(r.TenantName), Name: model.NetworkName(r.NetworkName)}
+	id, err := model.ParseEndpointID(r.EndpointID)
+	if err != nil {
+		return nil, err
+	}
+	key := model.EndpointKey{Network: nk, ID: id}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all, _, err := m.st.Range(ctx, store.TenantPrefix(nk.Tenant))
+	if err != nil {
+		return nil, err
+	}
+	taken := map[netip.Addr]model.EndpointKey{}
+	for _, kv := range all {
+		if ch, err := store.Decode(store.Event{KV: kv}); err == nil {
+			if ep, ok := ch.Value.(model.Endpoint); ok && ep.Key.Network == nk {
+				taken[ep.IPv4] = ep.Key
+			}
+		}
+	}
+	var ep model.Endpoint
+	rev, err := m.st.Update(ctx, func(tx store.Tx) error {
+		n, err := store.Networks.Get(tx, nk)
+		if err != nil {
+			return err
+		}
+		row, err := store.Endpoints.Find(tx, key)
+		if err != nil || row.Exists() {
+			ep = row.Value
+			return err
+		}
+		ep = model.Endpoint{
+			Key: key, Group: model.GroupName(r.ServiceName), Host: model.HostName(r.ConfigEP.Host),
+			Container: r.ConfigEP.Container, Identity: model.IdentityFirst,
+		}
+		if a := r.ConfigEP.IPAddress; a != "" {
+			ep.IPv4 = netip.MustParseAddr(a)
+			if k, ok := taken[ep.IPv4]; ok {
+				return model.Errorf(model.ErrConflict, "address %s is taken by %s", a, k)
+			}
+		} else {
+			for ep.IPv4 = n.Subnet.Addr().Next(); taken[ep.IPv4] != (model.EndpointKey{}) || ep.IPv4 == n.Gateway; {
+				ep.IPv4 = ep.IPv4.Next()
+			}
+		}
+		if n.Subnet6.IsValid() {
+			b := n.Subnet6.Addr().As16()
+			v4 := ep.IPv4.As4()
+			copy(b[12:], v4[:])
+			ep.IPv6 = netip.AddrFrom16(b)
+		}
+		ep.MAC = model.EndpointMAC(nk, ep.IPv4, ep.IPv6)
+		return store.Endpoints.Create(tx, ep)
+	})
+	if err != nil {
+		return nil, err
+	}
+	ec := api.EndpointConfig{
+		EndpointID: r.EndpointID, ServiceName: r.ServiceName, IPAddress: ep.IPv4.String(),
+		MacAddress: ep.MAC.String(), HomingHost: string(ep.Host),
+	}
+	if ep.IPv6.IsValid() {
+		ec.IPv6Address = ep.IPv6.String()
+	}
+	return api.CreateEndpointResponse{EndpointConfig: ec, Revision: int64(rev)}, nil
+}
+
+func (m *master) delete(ctx context.Context, r api.DeleteEndpointRequest) (any, error) {
+	key := model.EndpointKey{
+		Network: model.NetworkKey{Tenant: model.TenantName(r.TenantName), Name: model.NetworkName(r.NetworkName)},
+		ID:      model.EndpointID(r.EndpointID),
+	}
+	_, err := m.st.Update(ctx, func(tx store.Tx) error {
+		if _, err := store.Endpoints.Get(tx, key); err != nil {
+			return err
+		}
+		store.Endpoints.Delete(tx, key)
+		return nil
+	})
+	return api.DeleteEndpointResponse{}, err
+}
+
+// bed is one host on an in-memory store, with an executing Fake.
+type bed struct {
+	t      *testing.T
+	st     *store.Memory // of the test and the master
+	agentS *store.Memory // of the agent: faults of its own
+	master *master
+	fake   *driver.Fake
+	dir    string
+	cfg    Config
+	agent  *Agent
+	stop   func()
+}
+
+const testHost = "n-host1"
+
+func newBed(t *testing.T, change ...func(*Config)) *bed {
+	t.Helper()
+	needNamespaces(t)
+	st := store.NewMemory()
+	b := &bed{t: t, st: st, agentS: st.Client(), fake: driver.NewFake(), dir: shortDir(t)}
+	b.fake.Interfaces(func(name string) bool { _, err := net.InterfaceByName(name); return err == nil })
+	b.master = newMaster(t, st)
+	b.put(func(tx store.Tx) error {
+		return errors.Join(
+			store.Globals.Put(tx, model.Global{
+				FwdMode: model.FwdBridge, ArpMode: model.ArpProxy,
+				VLANs: model.TagRange{Lo: 1, Hi: 4094}, VXLANs: model.TagRange{Lo: 1, Hi: 10000},
+				PvtSubnet: netip.MustParsePrefix("172.19.0.0/16"),
+			}),
+			store.Tenants.Put(tx, model.Tenant{Name: "default"}),
+			store.Tenants.Put(tx, model.Tenant{Name: "blue", DefaultNetwork: "net1"}),
+		)
+	})
+	b.network("blue", "net1", 1)
+	b.network("default", "default-net", 2)
+	b.cfg = Config{
+		Host: testHost, Control: netip.MustParseAddr("10.9.0.1"), VTEP: netip.MustParseAddr("10.9.0.1"),
+		DriverName: "fake", Store: b.agentS, Log: testLog(t),
+		StateDir: filepath.Join(b.dir, "state"), Socket: filepath.Join(b.dir, "cni.sock"),
+		RESTAddress: "127.0.0.1:0", Netmasters: b.master.URL, UnderlayMTU: 1500,
+		AttachTimeout: 10 * time.Second, StatusEvery: 10 * time.Millisecond,
+	}
+	for _, f := range change {
+		f(&b.cfg)
+	}
+	b.start()
+	t.Cleanup(func() {
+		b.stop()
+		b.noVeths()
+	})
+	return b
+}
+
+// shortDir is a directory whose path leaves room for a unix socket's (108 bytes).
+func shortDir(t *testing.T) string {
+	d, err := os.MkdirTemp("", "n-agent-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(d); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func testLog(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimRight(string(p), "\n"))
+	return len(p), nil
+}
+
+func (b *bed) put(fn func(store.Tx) error) store.Revision {
+	b.t.Helper()
+	rev, err := b.st.Update(b.t.Context(), fn)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return rev
+}
+
+func (b *bed) network(tenant model.TenantName, name model.NetworkName, id model.NetworkID) {
+	b.t.Helper()
+	b.put(func(tx store.Tx) error {
+		return errors.Join(
+			store.Networks.Put(tx, model.Network{
+				Key: model.NetworkKey{Tenant: tenant, Name: name}, Type: model.NetworkData, Encap: model.EncapVXLAN,
+				Tag: 100 + uint32(id), ID: id,
+				Subnet:  netip.MustParsePrefix(fmt.Sprintf("10.1.%d.0/24", id)),
+				Gateway: netip.MustParseAddr(fmt.Sprintf("10.1.%d.254", id)),
+				Subnet6: netip.MustParsePrefix(fmt.Sprintf("fd00:%d::/64", id)),
+			}),
+			store.Identities.Put(tx, model.IdentityRecord{
+				ID: model.IdentityFirst, Network: model.NetworkKey{Tenant: tenant, Name: name},
+			}))
+	})
+}
+
+// start makes an agent from the bed's configuration and runs it.
+func (b *bed) start() {
+	b.t.Helper()
+	b.cfg.Driver = b.fake
+	a, err := New(b.cfg)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	b.agent = a
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// restart stops the agent in order and starts another on the same host.
+func (b *bed) restart() {
+	b.t.Helper()
+	b.stop()
+	b.fake = b.fake.Restart()
+	b.start()
+}
+
+func (b *bed) ready() {
+	b.t.Helper()
+	b.eventually("the agent is ready", func() error { return b.client().Ready(b.t.Context()) })
+}
+
+func (b *bed) client() attach.Client { return attach.Client{Socket: b.cfg.Socket} }
+
+// eventually waits for a condition.
+func (b *bed) eventually(what string, f func() error) {
+	b.t.Helper()
+	deadline := time.After(15 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			b.t.Fatalf("%s: still not: %v", what, err)
+		}
+	}
+}
+
+func (b *bed) noVeths() {
+	links, err := netlink.LinkList()
+	if err != nil {
+		b.t.Error(err)
+	}
+	for _, l := range links {
+		if l.Type() == "veth" {
+			b.t.Errorf("veth %s (%s) is left over", l.Attrs().Name, l.Attrs().Alias)
+			if err := netlink.LinkDel(l); err != nil {
+				b.t.Error(err)
+			}
+		}
+	}
+}
+
+func (b *bed) endpoints() []model.Endpoint {
+	b.t.Helper()
+	eps, err := store.EndpointsOn(b.t.Context(), b.st, testHost)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return eps
+}
+
+// nothingLeft checks that neither journal, store, data plane nor kernel hold an
+// attachment.
+func (b *bed) nothingLeft() {
+	b.t.Helper()
+	b.eventually("nothing is left", func() error {
+		if e := b.agent.journal.all(); len(e) > 0 {
+			return fmt.Errorf("journal: %+v", e)
+		}
+		if eps := b.endpoints(); len(eps) > 0 {
+			return fmt.Errorf("store: %+v", eps)
+		}
+		if o, _ := b.agent.published.get(); len(o.report.Ports) > 0 {
+			return fmt.Errorf("ports: %v", o.report.Ports)
+		}
+		return nil
+	})
+	b.noVeths()
+}
+
+// sandbox is a container's network namespace.
+type sandbox struct {
+	path string
+	file *os.File
+}
+
+// newSandbox makes a namespace that lives as long as the test.
+func newSandbox(t *testing.T) *sandbox {
+	t.Helper()
+	type made struct {
+		f   *os.File
+		err error
+	}
+	ch := make(chan made)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread dies with the goroutine
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			ch <- made{err: err}
+			return
+		}
+		f, err := os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
+		ch <- made{f, err}
+	}()
+	m := <-ch
+	if m.err != nil {
+		t.Fatal(m.err)
+	}
+	s := &sandbox{path: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), m.f.Fd()), file: m.f}
+	t.Cleanup(s.close)
+	return s
+}
+
+func (s *sandbox) close() { _ = s.file.Close() } // a second time fails, as it should
+
+func request(container string, s *sandbox) attach.Request {
+	return attach.Request{
+		Key: attach.Key{Container: container, IfName: "eth0"}, Netns: s.path,
+		Tenant: "blue", Source: attach.SourceCNI, Config: "conf1",
+	}
+}
