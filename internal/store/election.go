@@ -94,7 +94,7 @@ func (c Candidate) candidacy(ctx context.Context, lock *lockView, began func()) 
 	}()
 	began()
 	for {
-		if err := lock.wait(ctx, session, func(kv KV) bool { return !kv.Exists() }); err != nil {
+		if err := lock.wait(ctx, session, func(_ Revision, kv KV) bool { return !kv.Exists() }); err != nil {
 			return err
 		}
 		rev, err := c.Store.Update(ctx, func(tx Tx) error {
@@ -119,9 +119,9 @@ func (c Candidate) term(ctx context.Context, lock *lockView, session Session, te
 	var guard sync.WaitGroup
 	guard.Go(func() {
 		defer end()
-		_ = lock.wait(lctx, session, func(kv KV) bool {
+		_ = lock.wait(lctx, session, func(seen Revision, kv KV) bool {
 			// What the view has not seen yet is no loss.
-			return lock.past(term.Create) && kv.Create != term.Create
+			return seen >= term.Create && kv.Create != term.Create
 		})
 	})
 	err := c.Lead(lctx, term)
@@ -154,20 +154,14 @@ func (l *lockView) apply(b Batch) error {
 	return nil
 }
 
-func (l *lockView) past(rev Revision) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.rev >= rev
-}
-
 // wait returns nil when the lock is as wanted, and an error when the context or
 // the session ends.
-func (l *lockView) wait(ctx context.Context, s Session, wanted func(KV) bool) error {
+func (l *lockView) wait(ctx context.Context, s Session, wanted func(Revision, KV) bool) error {
 	for {
 		l.mu.Lock()
-		seen, kv, changed := l.rev > 0, l.kv, l.changed
+		rev, kv, changed := l.rev, l.kv, l.changed
 		l.mu.Unlock()
-		if seen && wanted(kv) {
+		if rev > 0 && wanted(rev, kv) {
 			return nil
 		}
 		select {

@@ -1,16 +1,10 @@
 package store
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"math"
-	"runtime"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -90,69 +84,4 @@ func TestTableRows(t *testing.T) {
 		}
 		return err
 	}))
-}
-
-// 16 creators and one lister in one scope all make progress with bounded
-// retries (design.md, "Phantoms"): the lister is made to lose three times, then
-// its claim holds the creators off.
-func TestCreatorsAndListerProgress(t *testing.T) {
-	st := NewMemory()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var creators errgroup.Group
-	var created [16]atomic.Int64
-	progress := func() (sum, least int64) {
-		least = math.MaxInt64
-		for i := range created {
-			n := created[i].Load()
-			sum, least = sum+n, min(least, n)
-		}
-		return sum, least
-	}
-	for i := range created {
-		creators.Go(func() error {
-			for n := 0; ctx.Err() == nil; n++ {
-				_, err := st.Update(context.WithoutCancel(ctx), func(tx Tx) error {
-					return fruitTable.Create(tx, fruit{Tree: "oak", Name: fmt.Sprint(i, "-", n)})
-				})
-				if err != nil {
-					return err
-				}
-				created[i].Add(1)
-			}
-			return nil
-		})
-	}
-	for n := int64(0); n < 10; n++ {
-		runs := 0
-		_, err := st.Update(t.Context(), func(tx Tx) error {
-			runs++
-			all, err := fruitTable.List(tx, fruits("oak"))
-			if runs <= claimAfter {
-				for before, _ := progress(); ; runtime.Gosched() {
-					if now, _ := progress(); now >= before+20 {
-						break
-					}
-				}
-			}
-			tx.Put(Root+"oper/count", fmt.Appendf(nil, "%d", len(all)), nil)
-			return err
-		})
-		if err != nil {
-			t.Fatalf("list %d: %v", n, err)
-		}
-		if want := claimAfter + 1; runs != want {
-			t.Errorf("list %d took %d runs, want %d", n, runs, want)
-		}
-		for _, least := progress(); least < n+1; _, least = progress() { // the slowest creator gets on, too
-			runtime.Gosched()
-		}
-	}
-	cancel()
-	if err := creators.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if kvs, _, _ := st.Range(t.Context(), claimPrefix); len(kvs) > 0 {
-		t.Errorf("claims left behind: %v", kvs)
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -34,6 +35,7 @@ type Server struct {
 	etcd     *embed.Etcd
 	endpoint string
 	lock     *os.File
+	close    func() error
 }
 
 // StartServer starts an embedded etcd and returns when it serves. When
@@ -56,6 +58,10 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		_ = lock.Close()
 		return nil, fmt.Errorf("start embedded etcd on %s with data in %s: %w", listen, cfg.DataDir, err)
 	}
+	s.close = sync.OnceValue(func() error {
+		s.etcd.Close()
+		return s.lock.Close()
+	})
 	select {
 	case <-s.etcd.Server.ReadyNotify():
 		return s, nil
@@ -95,11 +101,9 @@ func (s *Server) Endpoint() string { return s.endpoint }
 // Err tells when the server has died by itself.
 func (s *Server) Err() <-chan error { return s.etcd.Err() }
 
-// Close stops the server and waits for it.
-func (s *Server) Close() error {
-	s.etcd.Close()
-	return s.lock.Close()
-}
+// Close stops the server and waits for it. Clients have to be closed before, or
+// it waits for them for some seconds.
+func (s *Server) Close() error { return s.close() }
 
 // freeAddress returns the address with its port filled in, or an error that
 // names both choices when something answers there.

@@ -1,0 +1,233 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// The client passes the suite on the embedded server.
+func TestEmbeddedConformance(t *testing.T) {
+	conformance(t, strings.TrimPrefix(embedded(t, t.TempDir(), "127.0.0.1:0").Endpoint(), "http://"))
+}
+
+// The client passes the suite on a real etcd process.
+func TestRealConformance(t *testing.T) { conformance(t, realEtcd(t)) }
+
+func embedded(t testing.TB, dir, listen string) *Server {
+	t.Helper()
+	s, err := StartServer(t.Context(), ServerConfig{DataDir: dir, Listen: listen, Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// realEtcd starts the installed etcd on free ports and returns its address.
+func realEtcd(t testing.TB) string {
+	t.Helper()
+	path, err := exec.LookPath("etcd")
+	if err != nil {
+		if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
+			t.Fatal("etcd is not installed: apt-get install etcd-server")
+		}
+		t.Skip("etcd is not installed: apt-get install etcd-server")
+	}
+	client, peer := freePort(t), freePort(t)
+	dir := t.TempDir()
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "--name", "s-test", "--data-dir", filepath.Join(dir, "data"),
+		"--listen-client-urls", "http://"+client, "--advertise-client-urls", "http://"+client,
+		"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer,
+		"--initial-cluster", "s-test=http://"+peer)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = log.Close()
+		if t.Failed() {
+			text, _ := os.ReadFile(log.Name())
+			t.Logf("etcd said:\n%s", text[max(0, len(text)-4000):])
+		}
+	})
+	return client
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func open(t testing.TB, addr string) *Client {
+	t.Helper()
+	c, err := New(Config{Endpoints: []string{addr}, Timeout: 2 * time.Second, Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// raw is a plain etcd client, to do what a Store cannot.
+func raw(t testing.TB, addr string) *clientv3.Client {
+	t.Helper()
+	c := open(t, addr)
+	t.Cleanup(func() { _ = c.Close() })
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		if _, err := c.Get(t.Context(), "x"); err == nil {
+			return c.etcd
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func conformance(t *testing.T, addr string) {
+	admin := raw(t, addr)
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		if _, err := admin.Delete(t.Context(), "\x00", clientv3.WithFromKey()); err != nil {
+			t.Fatal(err)
+		}
+		proxy := storetest.NewProxy(t, addr)
+		return storetest.Harness{
+			Open:   func(t *testing.T) store.Store { return open(t, proxy.Addr()) },
+			Direct: func(t *testing.T) store.Store { return open(t, addr) },
+			Break:  func(*testing.T) { proxy.Break() },
+			Heal:   func(*testing.T) { proxy.Heal() },
+			Compact: func(t *testing.T) {
+				t.Helper()
+				resp, err := admin.Get(t.Context(), "x")
+				if err == nil {
+					_, err = admin.Compact(t.Context(), resp.Header.Revision, clientv3.WithCompactPhysical())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			},
+			TTL:      2 * time.Second, // the least that etcd grants
+			Patience: 60 * time.Second,
+		}
+	})
+}
+
+// Endpoints are taken in every documented spelling; bad ones are refused with
+// what is allowed.
+func TestParseEndpoints(t *testing.T) {
+	for _, test := range []struct{ in, want string }{
+		{"http://127.0.0.1:2379", "[http://127.0.0.1:2379] <nil>"},
+		{"etcd://10.0.0.1:2379,10.0.0.2:2379", "[http://10.0.0.1:2379 http://10.0.0.2:2379] <nil>"},
+		{"https://[fd00::1]:2379/", "[https://[fd00::1]:2379] <nil>"},
+		{"", `[] etcd-endpoints "": must be http://host:port, https://host:port or etcd://host:port`},
+		{"http://127.0.0.1", `[] etcd-endpoints "http://127.0.0.1": must be http://host:port, https://host:port or etcd://host:port`},
+		{"consul://h:1", `[] etcd-endpoints "consul://h:1": must be http://host:port, https://host:port or etcd://host:port`},
+		{"http://h:1/path", `[] etcd-endpoints "http://h:1/path": must be http://host:port, https://host:port or etcd://host:port`},
+		{"http://h:1,https://h:2", `[] etcd-endpoints "http://h:1,https://h:2": must be all http or all https`},
+	} {
+		got, err := ParseEndpoints(strings.Split(test.in, ","))
+		if got := fmt.Sprint(got, " ", err); got != test.want {
+			t.Errorf("%q: got %s, want %s", test.in, got, test.want)
+		}
+	}
+}
+
+// A second server at the same address, or over the same data, is refused with
+// what to do; data outlive a restart, and a mirror survives it.
+func TestServerRestart(t *testing.T) {
+	dir := t.TempDir()
+	s := embedded(t, dir, "127.0.0.1:0")
+	addr := strings.TrimPrefix(s.Endpoint(), "http://")
+	_, err := StartServer(t.Context(), ServerConfig{DataDir: t.TempDir(), Listen: addr, Logger: quiet()})
+	if err == nil || !strings.Contains(err.Error(), "an etcd 3.") || !strings.Contains(err.Error(), "--etcd-endpoints http://"+addr) || !strings.Contains(err.Error(), "--etcd-listen") {
+		t.Errorf("same address: %v", err)
+	}
+	_, err = StartServer(t.Context(), ServerConfig{DataDir: dir, Listen: "127.0.0.1:0", Logger: quiet()})
+	if err == nil || !strings.Contains(err.Error(), "--data-dir") {
+		t.Errorf("same data: %v", err)
+	}
+
+	c := open(t, addr)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	put := func(value string) {
+		t.Helper()
+		if _, err := c.Update(ctx, func(tx store.Tx) error {
+			tx.Put("/contiv.io/state/x", []byte(value), nil)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("1")
+	seen := make(chan string)
+	mctx, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.Mirror(mctx, []string{"/contiv.io/state/"}, func(b store.Batch) error {
+			for _, e := range b.Events {
+				text := string(e.KV.Value)
+				if e.Deleted() {
+					text = "gone"
+				}
+				select {
+				case seen <- text:
+				case <-ctx.Done():
+				}
+			}
+			return nil
+		})
+	}()
+	expect := func(want string) {
+		t.Helper()
+		select {
+		case got := <-seen:
+			if got != want {
+				t.Errorf("mirror delivered %s, want %s", got, want)
+			}
+		case <-ctx.Done():
+			t.Fatalf("mirror did not deliver %s", want)
+		}
+	}
+	expect("1")
+	for _, data := range []struct{ dir, before string }{{dir, ""}, {t.TempDir(), "gone"}} {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = embedded(t, data.dir, addr)
+		if data.before != "" {
+			expect(data.before) // another etcd with other data: the difference
+		}
+		put("2" + data.before)
+		expect("2" + data.before)
+	}
+	stop()
+	<-ended
+}

@@ -1,0 +1,88 @@
+package storetest
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// Proxy forwards TCP connections to a store, until it is broken.
+type Proxy struct {
+	target   string
+	listener net.Listener
+	running  sync.WaitGroup
+
+	mu     sync.Mutex
+	broken bool
+	conns  map[net.Conn]struct{}
+}
+
+// NewProxy listens on a free loopback port for the length of a test.
+func NewProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{target: target, listener: l, conns: map[net.Conn]struct{}{}}
+	p.running.Go(p.accept)
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.Break()
+		p.running.Wait()
+	})
+	return p
+}
+
+// Addr returns where the proxy listens.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Break cuts all connections, and new ones at once, until Heal.
+func (p *Proxy) Break() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.broken = true
+	for c := range p.conns {
+		_ = c.Close()
+	}
+}
+
+// Heal lets connections through again.
+func (p *Proxy) Heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.broken = false
+}
+
+func (p *Proxy) accept() {
+	for {
+		in, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", p.target)
+		if err != nil {
+			_ = in.Close()
+			continue
+		}
+		p.mu.Lock()
+		if p.broken {
+			_, _ = in.Close(), out.Close()
+		} else {
+			p.conns[in], p.conns[out] = struct{}{}, struct{}{}
+			p.running.Go(func() { p.pipe(in, out) })
+			p.running.Go(func() { p.pipe(out, in) })
+		}
+		p.mu.Unlock()
+	}
+}
+
+func (p *Proxy) pipe(to, from net.Conn) {
+	_, _ = io.Copy(to, from)
+	_, _ = to.Close(), from.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, to)
+	delete(p.conns, from)
+}
