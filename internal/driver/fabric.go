@@ -198,16 +198,16 @@ func solicit(p Packet) Packet {
 			Op: ARPRequest, SenderMAC: p.SrcMAC, SenderIP: p.Src, TargetIP: p.Dst,
 		}}
 	}
-	group, mac := solicitedNode(p.Dst)
+	group, mac := SolicitedNode(p.Dst)
 	return Packet{
 		Port: p.Port, SrcMAC: p.SrcMAC, DstMAC: mac, Src: p.Src, Dst: group, Proto: model.ProtoICMPv6,
 		ICMPType: NDNeighborSolicit, ND: &ND{Target: p.Dst, LinkAddr: p.SrcMAC, HasLink: true},
 	}
 }
 
-// solicitedNode returns the multicast group that an address is asked for in
+// SolicitedNode returns the multicast group that an address is asked for in
 // (RFC 4291 section 2.7.1), and its MAC (RFC 2464 section 7).
-func solicitedNode(a netip.Addr) (netip.Addr, model.MAC) {
+func SolicitedNode(a netip.Addr) (netip.Addr, model.MAC) {
 	b := a.As16()
 	group := [16]byte{0xff, 2, 11: 1, 12: 0xff, 13: b[13], b[14], b[15]}
 	return netip.AddrFrom16(group), model.MAC{0x33, 0x33, 0xff, b[13], b[14], b[15]}

@@ -86,6 +86,7 @@ func (f *Fake) Apply(ctx context.Context, want desired.Host) (Report, error) {
 	}
 	next, report := f.k.accept(want)
 	changes, err := f.k.write(next, &report)
+	f.k.budget = -1
 	report.Changes = changes
 	if changes > 0 {
 		before := f.k.tables
@@ -145,8 +146,8 @@ func (f *Fake) Refuse(fn func(object string) error) {
 	f.k.refuse = fn
 }
 
-// BreakAfter makes Apply break off with an error after n more writes, leaving
-// the data plane half done. Negative: never.
+// BreakAfter makes the next Apply break off with an error after n writes,
+// leaving the data plane half done. Negative: not.
 func (f *Fake) BreakAfter(n int) {
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()

@@ -107,12 +107,12 @@ type Verdict struct {
 	Ports   []string     // local ports it was delivered to, sorted
 	VTEPs   []netip.Addr // hosts it was tunnelled to, sorted
 	Network model.NetworkID
-	Uplink  bool    // it was sent out of the uplink, with VLAN
-	VLAN    uint32  // tag on the uplink
-	Answer  *Packet // what was sent back in the name of the one that was asked
-	Drop    string  // why it went nowhere; one of the Drop constants
+	Uplink  bool     // it was sent out of the uplink, with VLAN
+	VLAN    uint32   // tag on the uplink
+	Answer  *Packet  // what was sent back in the name of the one that was asked
+	Drop    string   // why it went nowhere; one of the Drop constants
 	Rules   []string // ids of the rules that decided: the one that denied, or those that allowed
-	Packet  Packet // the packet itself
+	Packet  Packet   // the packet itself
 }
 
 // Passed tells whether the packet went anywhere.

@@ -1,0 +1,64 @@
+package drivertest
+
+import (
+	"testing"
+)
+
+// TestCases checks that the generated policies are enough and matter: at least
+// 30, none with a problem, each with probes that pass and probes that do not
+// (except where the policy denies or allows everything), and no two the same.
+func TestCases(t *testing.T) {
+	top := StandardTopology()
+	probes := Probes(top)
+	cases := Cases(top)
+	if len(cases) < 30 {
+		t.Errorf("%d cases, want 30 at least", len(cases))
+	}
+	mixed, seen := 0, map[string]string{}
+	for _, c := range cases {
+		w, err := NewWorld(top, c)
+		if err != nil {
+			t.Fatalf("%s: %v", c.Name, err)
+		}
+		for host, p := range w.Problems {
+			if len(p) > 0 {
+				t.Errorf("%s: problems on %s: %v", c.Name, host, p)
+			}
+		}
+		row, yes := make([]byte, len(probes)), 0
+		for i, p := range probes {
+			row[i] = '.'
+			if ok, _ := w.Reach(p); ok {
+				row[i] = 'X'
+				yes++
+			}
+		}
+		if yes > 0 && yes < len(probes) {
+			mixed++
+		}
+		seen[string(row)] = c.Name
+		t.Logf("%s: %d of %d", c.Name, yes, len(probes))
+	}
+	if len(seen) < len(cases)*2/3 {
+		t.Errorf("%d cases have only %d different outcomes", len(cases), len(seen))
+	}
+	if mixed < len(cases)*2/3 {
+		t.Errorf("only %d of %d cases let some probes pass and stop others", mixed, len(cases))
+	}
+}
+
+// TestCasesPairwise checks that every pair of values of two dimensions occurs.
+func TestCasesPairwise(t *testing.T) {
+	rows := pairwise(dimensions)
+	for d1 := range dimensions {
+		for d2 := range d1 {
+			have := map[[2]int]bool{}
+			for _, r := range rows {
+				have[[2]int{r[d1], r[d2]}] = true
+			}
+			if want := len(dimensions[d1]) * len(dimensions[d2]); len(have) != want {
+				t.Errorf("dimensions %d and %d: %d of %d pairs", d1, d2, len(have), want)
+			}
+		}
+	}
+}
