@@ -1,0 +1,380 @@
+package ovs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/ovn-kubernetes/libovsdb/cache"
+	"github.com/ovn-kubernetes/libovsdb/client"
+	dbmodel "github.com/ovn-kubernetes/libovsdb/model"
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+)
+
+// The rows and columns of the Open_vSwitch database that the driver uses
+// (ovs-vswitchd.conf.db(5)).
+type (
+	rootRow struct {
+		UUID    string   `ovsdb:"_uuid"`
+		Bridges []string `ovsdb:"bridges"`
+	}
+	bridgeRow struct {
+		UUID         string            `ovsdb:"_uuid"`
+		Name         string            `ovsdb:"name"`
+		Ports        []string          `ovsdb:"ports"`
+		FailMode     *string           `ovsdb:"fail_mode"`
+		DatapathType string            `ovsdb:"datapath_type"`
+		Protocols    []string          `ovsdb:"protocols"`
+		OtherConfig  map[string]string `ovsdb:"other_config"`
+		ExternalIDs  map[string]string `ovsdb:"external_ids"`
+	}
+	portRow struct {
+		UUID        string            `ovsdb:"_uuid"`
+		Name        string            `ovsdb:"name"`
+		Interfaces  []string          `ovsdb:"interfaces"`
+		ExternalIDs map[string]string `ovsdb:"external_ids"`
+	}
+	interfaceRow struct {
+		UUID        string            `ovsdb:"_uuid"`
+		Name        string            `ovsdb:"name"`
+		Type        string            `ovsdb:"type"`
+		Options     map[string]string `ovsdb:"options"`
+		ExternalIDs map[string]string `ovsdb:"external_ids"`
+		OfPort      *int              `ovsdb:"ofport"`
+		Error       *string           `ovsdb:"error"`
+		LinkState   *string           `ovsdb:"link_state"`
+	}
+)
+
+// database is a connection to the Open vSwitch database and a mirror of the
+// rows above, kept by a monitor. It ends when the connection breaks.
+type database struct {
+	c    client.Client
+	root string
+	lost chan struct{} // closed when the connection has ended
+	wg   sync.WaitGroup
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced with every change of the mirror
+	bridges map[string]*bridgeRow
+	ports   map[string]*portRow
+	ifaces  map[string]*interfaceRow
+}
+
+// openDatabase connects and returns when the mirror is complete.
+func openDatabase(ctx context.Context, endpoint string, log *slog.Logger) (*database, error) {
+	m, err := dbmodel.NewClientDBModel("Open_vSwitch", map[string]dbmodel.Model{
+		"Open_vSwitch": &rootRow{}, "Bridge": &bridgeRow{}, "Port": &portRow{}, "Interface": &interfaceRow{},
+	})
+	if err != nil {
+		return nil, err
+	}
+	l := logr.FromSlogHandler(log.Handler())
+	c, err := client.NewOVSDBClient(m, client.WithEndpoint(endpoint), client.WithLogger(&l))
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", endpoint, err)
+	}
+	if err := c.Connect(ctx); err != nil {
+		return nil, fmt.Errorf("connect to database %s: %w", endpoint, err)
+	}
+	d := &database{
+		c: c, lost: make(chan struct{}), changed: make(chan struct{}),
+		bridges: map[string]*bridgeRow{}, ports: map[string]*portRow{}, ifaces: map[string]*interfaceRow{},
+	}
+	c.Cache().AddEventHandler(&cache.EventHandlerFuncs{
+		AddFunc:    func(_ string, row dbmodel.Model) { d.set(row) },
+		UpdateFunc: func(_ string, _, row dbmodel.Model) { d.set(row) },
+		DeleteFunc: func(_ string, row dbmodel.Model) { d.remove(row) },
+	})
+	d.wg.Add(1)
+	go func() {
+		defer d.wg.Done()
+		<-c.DisconnectNotify()
+		close(d.lost)
+	}()
+	_, err = c.Monitor(ctx, c.NewMonitor(client.WithTable(&rootRow{}), client.WithTable(&bridgeRow{}),
+		client.WithTable(&portRow{}), client.WithTable(&interfaceRow{})))
+	if err != nil {
+		d.close()
+		return nil, fmt.Errorf("monitor database %s: %w", endpoint, err)
+	}
+	// The handler runs behind the cache: wait until it has seen what the cache holds.
+	want := 0
+	for _, t := range []string{"Bridge", "Port", "Interface", "Open_vSwitch"} {
+		if rows := c.Cache().Table(t); rows != nil {
+			want += rows.Len()
+		}
+	}
+	err = d.wait(ctx, func() bool {
+		seen := len(d.bridges) + len(d.ports) + len(d.ifaces)
+		if d.root != "" {
+			seen++
+		}
+		return seen >= want && d.root != ""
+	})
+	if err != nil {
+		d.close()
+		return nil, fmt.Errorf("read database %s: %w", endpoint, err)
+	}
+	return d, nil
+}
+
+func (d *database) close() {
+	d.c.Close()
+	d.wg.Wait()
+}
+
+func (d *database) set(row dbmodel.Model) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch r := row.(type) {
+	case *rootRow:
+		d.root = r.UUID
+	case *bridgeRow:
+		d.bridges[r.UUID] = r
+	case *portRow:
+		d.ports[r.UUID] = r
+	case *interfaceRow:
+		d.ifaces[r.UUID] = r
+	}
+	d.signal()
+}
+
+func (d *database) remove(row dbmodel.Model) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch r := row.(type) {
+	case *bridgeRow:
+		delete(d.bridges, r.UUID)
+	case *portRow:
+		delete(d.ports, r.UUID)
+	case *interfaceRow:
+		delete(d.ifaces, r.UUID)
+	}
+	d.signal()
+}
+
+// signal wakes all waiters; d.mu is held.
+func (d *database) signal() {
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// watch returns a channel that is closed with the next change.
+func (d *database) watch() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changed
+}
+
+// wait returns when ok, which is called with the mirror locked, holds.
+func (d *database) wait(ctx context.Context, ok func() bool) error {
+	for {
+		d.mu.Lock()
+		done, ch := ok(), d.changed
+		d.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-ch:
+		case <-d.lost:
+			return errors.New("connection to the database broke")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// transact runs operations as one transaction; none of them stands when one fails.
+func (d *database) transact(ctx context.Context, ops []ovsdb.Operation) error {
+	if len(ops) == 0 {
+		return nil
+	}
+	// The library waits for its own time when it is not connected.
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	res, err := d.c.Transact(ctx, ops...)
+	if err != nil {
+		return err
+	}
+	if bad, err := ovsdb.CheckOperationResults(res, ops); err != nil {
+		var s []string
+		for _, b := range bad {
+			s = append(s, strings.TrimSpace(b.Error()))
+		}
+		return fmt.Errorf("database refused: %w (%s)", err, strings.Join(s, "; "))
+	}
+	return nil
+}
+
+// bridge returns the bridge of a name, or nil; d.mu is held.
+func (d *database) bridge(name string) *bridgeRow {
+	for _, b := range d.bridges {
+		if b.Name == name {
+			return b
+		}
+	}
+	return nil
+}
+
+// portState is a port as the database has it, with its one interface.
+type portState struct {
+	port   *portRow
+	iface  *interfaceRow
+	bridge string // name of its bridge
+}
+
+// number is the port's OpenFlow number, 0 while it has none.
+func (p portState) number() uint32 {
+	if p.iface == nil || p.iface.OfPort == nil || *p.iface.OfPort <= 0 {
+		return 0
+	}
+	return uint32(*p.iface.OfPort)
+}
+
+// failure is what the switch says of the interface, "" when nothing is wrong.
+func (p portState) failure() string {
+	if p.iface == nil || p.iface.Error == nil {
+		return ""
+	}
+	return *p.iface.Error
+}
+
+func (p portState) up() bool {
+	return p.iface != nil && p.iface.LinkState != nil && *p.iface.LinkState == "up"
+}
+
+// byName lists all ports by name; d.mu is held.
+func (d *database) byName() map[string]portState {
+	bridgeOf := map[string]string{}
+	for _, b := range d.bridges {
+		for _, p := range b.Ports {
+			bridgeOf[p] = b.Name
+		}
+	}
+	out := make(map[string]portState, len(d.ports))
+	for id, p := range d.ports {
+		s := portState{port: p, bridge: bridgeOf[id]}
+		if len(p.Interfaces) == 1 {
+			s.iface = d.ifaces[p.Interfaces[0]]
+		}
+		out[p.Name] = s
+	}
+	return out
+}
+
+// newPort describes a port to be made.
+type newPort struct {
+	name, typ   string
+	options     map[string]string
+	externalIDs map[string]string
+}
+
+// createPorts returns the operations that make ports on a bridge.
+func (d *database) createPorts(bridge *bridgeRow, ports []newPort) ([]ovsdb.Operation, error) {
+	var ops []ovsdb.Operation
+	var ids []string
+	for i, p := range ports {
+		iface := &interfaceRow{
+			UUID: fmt.Sprintf("iface%d", i), Name: p.name, Type: p.typ, Options: p.options, ExternalIDs: p.externalIDs,
+		}
+		port := &portRow{
+			UUID: fmt.Sprintf("port%d", i), Name: p.name, Interfaces: []string{iface.UUID}, ExternalIDs: p.externalIDs,
+		}
+		a, err := d.c.Create(iface)
+		if err != nil {
+			return nil, err
+		}
+		b, err := d.c.Create(port)
+		if err != nil {
+			return nil, err
+		}
+		ops, ids = append(append(ops, a...), b...), append(ids, port.UUID)
+	}
+	m, err := d.mutatePorts(bridge, ovsdb.MutateOperationInsert, ids)
+	return append(ops, m...), err
+}
+
+func (d *database) mutatePorts(bridge *bridgeRow, how ovsdb.Mutator, ids []string) ([]ovsdb.Operation, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	row := &bridgeRow{UUID: bridge.UUID}
+	return d.c.Where(row).Mutate(row, dbmodel.Mutation{Field: &row.Ports, Mutator: how, Value: ids})
+}
+
+// createBridge makes a bridge and its local port.
+func (d *database) createBridge(ctx context.Context, b bridgeRow) error {
+	iface := &interfaceRow{UUID: "iface", Name: b.Name, Type: "internal", ExternalIDs: b.ExternalIDs}
+	port := &portRow{UUID: "port", Name: b.Name, Interfaces: []string{iface.UUID}, ExternalIDs: b.ExternalIDs}
+	b.UUID, b.Ports = "bridge", []string{port.UUID}
+	var ops []ovsdb.Operation
+	for _, row := range []dbmodel.Model{iface, port, &b} {
+		o, err := d.c.Create(row)
+		if err != nil {
+			return err
+		}
+		ops = append(ops, o...)
+	}
+	d.mu.Lock()
+	root := &rootRow{UUID: d.root}
+	d.mu.Unlock()
+	o, err := d.c.Where(root).Mutate(root, dbmodel.Mutation{
+		Field: &root.Bridges, Mutator: ovsdb.MutateOperationInsert, Value: []string{b.UUID},
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.transact(ctx, append(ops, o...)); err != nil {
+		return err
+	}
+	return d.wait(ctx, func() bool { return d.bridge(b.Name) != nil })
+}
+
+// updateBridge corrects the columns in which the bridge differs from want;
+// keys of maps that want does not have stay.
+func (d *database) updateBridge(ctx context.Context, have *bridgeRow, want bridgeRow) (bool, error) {
+	row := *have
+	row.OtherConfig, row.ExternalIDs = maps.Clone(have.OtherConfig), maps.Clone(have.ExternalIDs)
+	changed := merge(&row.OtherConfig, want.OtherConfig)
+	changed = merge(&row.ExternalIDs, want.ExternalIDs) || changed
+	if row.FailMode == nil || *row.FailMode != *want.FailMode {
+		row.FailMode, changed = want.FailMode, true
+	}
+	if row.DatapathType != want.DatapathType {
+		row.DatapathType, changed = want.DatapathType, true
+	}
+	if len(row.Protocols) > 0 && !slices.Contains(row.Protocols, "OpenFlow14") {
+		row.Protocols, changed = append(slices.Clone(row.Protocols), "OpenFlow14"), true
+	}
+	if !changed {
+		return false, nil
+	}
+	ops, err := d.c.Where(&row).Update(&row, &row.OtherConfig, &row.ExternalIDs, &row.FailMode, &row.DatapathType, &row.Protocols)
+	if err != nil {
+		return false, err
+	}
+	return true, d.transact(ctx, ops)
+}
+
+func merge(have *map[string]string, want map[string]string) bool {
+	changed := false
+	for k, v := range want {
+		if old, ok := (*have)[k]; ok && old == v {
+			continue
+		}
+		if *have == nil {
+			*have = map[string]string{}
+		}
+		(*have)[k], changed = v, true
+	}
+	return changed
+}

@@ -1,0 +1,224 @@
+package pipeline
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/driver"
+	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Config is what all flows of a host depend on.
+type Config struct {
+	Tunnel  uint32 // port number of the VXLAN port; 0 = none
+	Uplink  uint32 // port number of the uplink in use; 0 = none
+	ArpMode model.ArpMode
+
+	// Mutation makes the pipeline wrong in a known way, so that a test can show
+	// that it would notice. Only tests set it.
+	Mutation Mutation
+}
+
+// Mutation is a seeded fault.
+type Mutation uint8
+
+// The faults.
+const (
+	NoMutation    Mutation = iota
+	AllowWinsTies          // the tie between allow and deny is broken the wrong way
+	NoReplyMirror          // replies are judged as if they began a connection
+	NoIngress              // policy of the destination is not enforced
+	NumMutations
+)
+
+// Drop reasons by number in the cookie; the texts are those of driver.Fake.
+var reasons = []string{
+	0: "", 1: driver.DropNoPort, 2: driver.DropNetwork, 3: driver.DropSpoof, 4: driver.DropUnknownSource,
+	5: driver.DropUnknownDest, 6: driver.DropPolicy, 7: driver.DropInvalid, 8: driver.DropNotIP,
+}
+
+// Reason returns the text of a drop reason's number.
+func Reason(n uint32) string {
+	if int(n) < len(reasons) {
+		return reasons[n]
+	}
+	return ""
+}
+
+func reasonNumber(text string) uint32 {
+	for i, r := range reasons {
+		if r == text {
+			return uint32(i)
+		}
+	}
+	return 0
+}
+
+// list collects flows.
+type list struct {
+	flows  []of.Flow
+	cookie uint64
+}
+
+func (l *list) add(s Stage, priority uint16, m of.Match, actions ...of.Action) {
+	l.flows = append(l.flows, of.Flow{Table: uint8(s), Priority: priority, Cookie: l.cookie, Match: m, Actions: actions})
+}
+
+func (l *list) drop(s Stage, priority uint16, m of.Match, reason string) {
+	l.flows = append(l.flows, of.Flow{
+		Table: uint8(s), Priority: priority, Cookie: cookie(KindDrop, reasonNumber(reason)), Match: m,
+	})
+}
+
+func match(terms ...of.Term) of.Match { return of.NewMatch(terms...) }
+
+func goTo(s Stage) of.Action { return of.Resubmit{Table: uint8(s)} }
+
+// Ethernet types and ICMPv6 types.
+const (
+	ethIP   = 0x0800
+	ethARP  = 0x0806
+	ethIPv6 = 0x86dd
+
+	ndRouterSolicit   = 133
+	ndRouterAdvert    = 134
+	ndNeighborSolicit = 135
+	ndNeighborAdvert  = 136
+	ndRedirect        = 137
+)
+
+// Terms that occur often.
+var (
+	isIP      = of.Eq(of.EthType, ethIP)
+	isIPv6    = of.Eq(of.EthType, ethIPv6)
+	isARP     = of.Eq(of.EthType, ethARP)
+	untagged  = of.Eq(of.VlanVID, 0)
+	broadcast = of.Masked(of.EthDst, of.MAC([6]byte{1}), of.MAC([6]byte{1})) // and multicast
+	noMAC     = [6]byte{}
+	allNodes  = netip.IPv6LinkLocalAllNodes()
+)
+
+func network(n model.NetworkID) of.Term { return of.Eq(regNetwork, n) }
+func origin(o int) of.Term              { return of.Eq(regOrigin, o) }
+func isProto(p int) of.Term             { return of.Eq(of.IPProto, p) }
+
+// nd is a match on a neighbour discovery type.
+func nd(typ int, more ...of.Term) of.Match {
+	return match(append([]of.Term{isIPv6, isProto(58), of.Eq(of.ICMPv6Type, typ)}, more...)...)
+}
+
+// from adds terms to a source address, of either family.
+func fromAddr(a netip.Addr, more ...of.Term) of.Match {
+	if a.Is4() {
+		return match(append([]of.Term{isIP, of.EqAddr(of.NwSrc, a)}, more...)...)
+	}
+	return match(append([]of.Term{isIPv6, of.EqAddr(of.IPv6Src, a)}, more...)...)
+}
+
+// Base returns the flows that are there whatever the picture.
+func Base(c Config) []of.Flow {
+	l := &list{cookie: cookie(KindBase, 0)}
+	l.drop(Classify, 0, nil, driver.DropNoPort)
+	for _, p := range []uint32{c.Tunnel, c.Uplink} {
+		if p != 0 {
+			l.drop(Classify, 10, match(of.Eq(of.InPort, p)), driver.DropNetwork)
+		}
+	}
+	l.drop(Spoof, 0, nil, driver.DropNotIP)
+	for _, t := range []of.Term{isIP, isIPv6, isARP} {
+		l.drop(Spoof, 50, match(t), driver.DropSpoof)
+	}
+	// Neighbour discovery of local ports: a router's messages are never theirs.
+	l.add(SpoofND, 0, nil, goTo(Destination))
+	for typ := ndRouterAdvert; typ <= ndRedirect; typ++ {
+		l.drop(SpoofND, 50, nd(typ), driver.DropSpoof)
+	}
+	l.add(SpoofND, 50, nd(ndRouterSolicit), goTo(Neighbour))
+
+	l.drop(Source, 0, nil, driver.DropUnknownSource)
+	// Duplicate detection has no sender address yet.
+	l.add(Source, 100, match(isARP, of.Eq(of.ArpSpa, 0)), goTo(Neighbour))
+	for _, typ := range []int{ndRouterSolicit, ndNeighborSolicit} {
+		l.add(Source, 100, nd(typ, of.EqAddr(of.IPv6Src, netip.IPv6Unspecified())), goTo(Neighbour))
+	}
+	// Beyond the uplink is the outside.
+	l.add(Source, 10, match(origin(fromUplink), isIP), of.Set(regSrc, model.IdentityExternal), goTo(Destination))
+	l.add(Source, 10, match(origin(fromUplink), isIPv6), of.Set(regSrc, model.IdentityExternal), goTo(Neighbour))
+	l.add(Source, 10, match(origin(fromUplink), isARP), goTo(Neighbour))
+
+	l.add(Neighbour, 0, nil, goTo(Destination))
+	l.add(Advertise, 0, nil, of.Move{From: of.EthSrc, To: of.NdTll}, goTo(Answer))
+	l.flows[len(l.flows)-1].Match = nd(ndNeighborAdvert) // what nd_tll needs
+	l.drop(Answer, 0, nil, driver.DropUnknownDest)
+	l.add(Answer, 10, match(origin(fromPort)), of.Output{Port: of.PortInPort})
+
+	l.drop(Destination, 0, nil, driver.DropUnknownDest)
+	if c.ArpMode == model.ArpFlood {
+		l.add(Destination, 50, match(broadcast), goTo(Flood))
+	} else {
+		l.drop(Destination, 50, match(broadcast), driver.DropUnknownDest)
+		for _, t := range []of.Match{match(isARP, broadcast), nd(ndRouterSolicit, broadcast), nd(ndRouterAdvert, broadcast),
+			nd(ndNeighborSolicit, broadcast), nd(ndNeighborAdvert, broadcast), nd(ndRedirect, broadcast)} {
+			l.drop(Neighbour, 20, t, driver.DropUnknownDest)
+		}
+	}
+	l.drop(Flood, 0, nil, driver.DropUnknownDest)
+	l.add(Address, 0, nil, of.Set(regDst, model.IdentityExternal), goTo(Track))
+	trackFlows(l, c)
+	policyFrame(l, c)
+	commitFlows(l)
+	l.drop(Output, 0, match(of.Eq(regPort, 0)), driver.DropUnknownDest)
+	l.flows[len(l.flows)-1].Priority = 10
+	l.add(Output, 0, nil, of.OutputReg{Field: regPort})
+	return l.flows
+}
+
+func trackFlows(l *list, c Config) {
+	l.drop(Track, 0, nil, driver.DropNotIP)
+	l.add(Track, 200, match(isARP), goTo(Output))
+	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
+		l.add(Track, 200, nd(typ), goTo(Output))
+	}
+	track := of.CT{ZoneField: regNetwork, Recirc: true, Table: uint8(State)}
+	for _, p := range tracked(false) {
+		l.add(Track, 100, match(isIP, isProto(int(p))), track)
+	}
+	for _, p := range tracked(true) {
+		l.add(Track, 100, match(isIPv6, isProto(int(p))), track)
+	}
+	// What connection tracking in user space does not know is judged packet by packet.
+	l.add(Track, 50, match(isIP), goTo(Out0))
+	l.add(Track, 50, match(isIPv6), goTo(Out0))
+
+	l.drop(State, 100, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
+	for _, eth := range []of.Term{isIP, isIPv6} {
+		// A reset answers a connection, it never begins one.
+		l.drop(State, 90, match(eth, isProto(6), of.State(of.StateNew|of.StateTrk, 0),
+			of.Masked(of.TCPFlags, of.Uint(4), of.Uint(4))), driver.DropInvalid)
+	}
+	if c.Mutation != NoReplyMirror {
+		swap := func(a, b of.Field) []of.Action {
+			return []of.Action{of.Move{From: a, To: regSwap}, of.Move{From: b, To: a}, of.Move{From: regSwap, To: b}}
+		}
+		acts := append(swap(regSrc, regDst), swap(regOut, regIn)...)
+		l.add(State, 80, match(of.State(of.StateRpl|of.StateTrk, 0)), append(acts, goTo(Out0))...)
+	}
+	l.add(State, 10, match(of.State(of.StateTrk, 0)), goTo(Out0))
+	l.drop(State, 0, nil, driver.DropInvalid)
+}
+
+// tracked are the protocols that connection tracking knows.
+func tracked(v6 bool) []model.Protocol {
+	if v6 {
+		return []model.Protocol{model.ProtoICMPv6, model.ProtoTCP, model.ProtoUDP}
+	}
+	return []model.Protocol{model.ProtoICMP, model.ProtoTCP, model.ProtoUDP}
+}
+
+func commitFlows(l *list) {
+	for _, eth := range []of.Term{isIP, isIPv6} {
+		l.add(Commit, 10, match(eth, of.State(of.StateNew|of.StateTrk, 0)),
+			of.CT{Commit: true, ZoneField: regNetwork}, goTo(Output))
+	}
+	l.add(Commit, 0, nil, goTo(Output))
+}

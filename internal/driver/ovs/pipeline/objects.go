@@ -1,0 +1,260 @@
+package pipeline
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// LocalPort is a port of the picture with the number that the switch gave it.
+type LocalPort struct {
+	*desired.Port
+	Number uint32
+}
+
+// Network returns the flows of a network, local being its ports on this host.
+func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
+	l := &list{cookie: cookie(KindNetwork, uint32(n.ID))}
+	switch {
+	case n.Encap == model.EncapVXLAN && c.Tunnel != 0:
+		l.add(Classify, 100, match(of.Eq(of.InPort, c.Tunnel), of.Eq(of.TunID, n.Tag), untagged),
+			of.Set(regNetwork, n.ID), of.Set(regOrigin, fromTunnel), goTo(Source))
+	case n.Encap == model.EncapVLAN && c.Uplink != 0:
+		tag := of.SetField{Field: of.VlanVID, Value: of.Uint(0x1000 | n.Tag)}
+		l.add(Classify, 100, match(of.Eq(of.InPort, c.Uplink), of.Eq(of.VlanVID, 0x1000|n.Tag)),
+			of.PopVLAN{}, of.Set(regNetwork, n.ID), of.Set(regOrigin, fromUplink), goTo(Source))
+		l.add(Answer, 10, match(network(n.ID), origin(fromUplink)), of.PushVLAN{}, tag, of.Output{Port: of.PortInPort})
+		l.add(Destination, 10, match(network(n.ID), origin(fromPort)), of.Set(regPort, c.Uplink), goTo(Address))
+		l.add(Output, 100, match(network(n.ID), of.Eq(regPort, c.Uplink)), of.PushVLAN{}, tag, of.Output{Port: c.Uplink})
+		if c.ArpMode != model.ArpFlood {
+			// What nobody here answers may be for the outside.
+			for _, m := range []of.Match{match(isARP), nd(ndRouterSolicit), nd(ndNeighborSolicit), nd(ndNeighborAdvert)} {
+				l.add(Neighbour, 30, match(append(m, broadcast, network(n.ID), origin(fromPort))...),
+					of.Set(regPort, c.Uplink), goTo(Output))
+			}
+		}
+	}
+	if c.ArpMode == model.ArpFlood {
+		floodFlows(l, c, n, local)
+	}
+	return l.flows
+}
+
+// chunkSize is how many copies one flood flow makes: a flow must fit a message
+// of 64 KB, and a change of one port should rewrite little.
+const chunkSize = 64
+
+// floodFlows chains the copies of a broadcast frame: chunks of local ports by
+// port number, then, for frames of local ports, the outside. Every copy goes
+// through tracking and policy of its own.
+func floodFlows(l *list, c Config, n *desired.Network, local []LocalPort) {
+	local = slices.SortedFunc(slices.Values(local), func(a, b LocalPort) int { return cmp.Compare(a.Number, b.Number) })
+	const last = 0xffffffff
+	at := uint32(0)
+	var acts []of.Action
+	flush := func(next uint32) {
+		l.add(Flood, 100, match(network(n.ID), of.Eq(regChunk, at)), append(acts, of.Set(regChunk, next), goTo(Flood))...)
+		at, acts = next, nil
+	}
+	for _, p := range local {
+		if chunk := p.Number/chunkSize + 1; chunk != at {
+			flush(chunk)
+		}
+		acts = append(acts, of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track))
+	}
+	flush(last)
+	end := match(network(n.ID), of.Eq(regChunk, uint32(last)), origin(fromPort))
+	switch {
+	case n.Encap == model.EncapVLAN && c.Uplink != 0:
+		l.add(Flood, 100, end, of.Set(regIn, 0), of.Set(regPort, c.Uplink), goTo(Address))
+	case n.Encap == model.EncapVXLAN && c.Tunnel != 0 && len(n.VTEPs) > 0:
+		l.add(Flood, 100, end, of.Set(regDst, model.IdentityUnknown), of.Set(regIn, 0), of.Set(regPort, uint32(toVTEPs)), goTo(Track))
+		acts = []of.Action{of.Set(of.TunID, n.Tag)}
+		for _, v := range n.VTEPs {
+			acts = append(acts, tunnelTo(v), of.Output{Port: c.Tunnel})
+		}
+		l.add(Output, 100, match(network(n.ID), of.Eq(regPort, uint32(toVTEPs))), acts...)
+	}
+}
+
+func tunnelTo(vtep netip.Addr) of.Action {
+	if vtep.Is4() {
+		return of.SetField{Field: of.TunDst, Value: of.Addr(vtep)}
+	}
+	return of.SetField{Field: of.TunIPv6Dst, Value: of.Addr(vtep)}
+}
+
+// addresses returns what an endpoint may call its own.
+func addresses(mac model.MAC, v4, v6 netip.Addr) []netip.Addr {
+	var out []netip.Addr
+	if v4.Is4() {
+		out = append(out, v4)
+	}
+	if v6.Is6() {
+		out = append(out, v6)
+	}
+	if ll := driver.LinkLocal(mac); ll != v6 {
+		out = append(out, ll)
+	}
+	return out
+}
+
+// Port returns the flows of a local port on network n.
+func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
+	l := &list{cookie: cookie(KindPort, p.Number)}
+	in, mac := of.Eq(of.InPort, p.Number), of.EqMAC(of.EthSrc, p.MAC)
+	own := addresses(p.MAC, p.IPv4, p.IPv6)
+	vlan := n.Encap == model.EncapVLAN
+	l.add(Classify, 100, match(in, untagged), of.Set(regNetwork, n.ID), of.Set(regSrc, p.Identity),
+		of.Set(regOut, p.Policies), of.Set(regOrigin, fromPort), goTo(Spoof))
+	sha := of.EqMAC(of.ArpSha, p.MAC)
+	if p.IPv4.Is4() {
+		l.add(Spoof, 100, match(in, mac, isARP, sha, of.EqAddr(of.ArpSpa, p.IPv4)), goTo(Neighbour))
+	}
+	l.add(Spoof, 100, match(in, mac, isARP, sha, of.Eq(of.ArpSpa, 0), of.Eq(of.ArpOp, 1)), goTo(Neighbour))
+	for _, a := range own {
+		if a.Is4() {
+			l.add(Spoof, 100, fromAddr(a, in, mac), goTo(Destination))
+			continue
+		}
+		l.add(Spoof, 100, fromAddr(a, in, mac), goTo(SpoofND))
+		for _, link := range [][6]byte{p.MAC, noMAC} {
+			l.add(SpoofND, 100, nd(ndNeighborAdvert, in, of.EqAddr(of.NdTarget, a), of.EqMAC(of.NdTll, link)), goTo(Neighbour))
+		}
+	}
+	for _, link := range [][6]byte{p.MAC, noMAC} {
+		l.add(SpoofND, 100, nd(ndNeighborSolicit, in, of.EqMAC(of.NdSll, link)), goTo(Neighbour))
+	}
+	unspecified := of.EqAddr(of.IPv6Src, netip.IPv6Unspecified())
+	l.add(Spoof, 100, nd(ndNeighborSolicit, in, mac, unspecified, of.EqMAC(of.NdSll, noMAC)), goTo(Neighbour))
+	l.add(Spoof, 100, nd(ndRouterSolicit, in, mac, unspecified), goTo(Neighbour))
+
+	if vlan && c.Uplink != 0 {
+		// Nobody beyond the uplink is one of our own ports.
+		l.drop(Source, 200, match(network(n.ID), origin(fromUplink), mac), driver.DropSpoof)
+		if p.IPv4.Is4() {
+			l.drop(Source, 200, match(network(n.ID), origin(fromUplink), isARP, of.EqAddr(of.ArpSpa, p.IPv4)), driver.DropSpoof)
+		}
+		for _, a := range own {
+			l.drop(Source, 200, fromAddr(a, network(n.ID), origin(fromUplink)), driver.DropSpoof)
+			addressFlow(l, n.ID, a, p.Identity)
+		}
+	}
+	if c.ArpMode != model.ArpFlood {
+		if vlan {
+			answers(l, p.MAC, own, network(n.ID)) // to containers and to the outside
+		} else {
+			answers(l, p.MAC, own, network(n.ID), origin(fromPort))
+		}
+		ownQuestions(l, c, n, in, own)
+	}
+	l.add(Destination, 100, match(network(n.ID), of.EqMAC(of.EthDst, p.MAC)), of.Set(regDst, p.Identity),
+		of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track))
+	return l.flows
+}
+
+// ownQuestions handle a port asking for its own address, which is an
+// announcement or a search for duplicates: nobody answers it.
+func ownQuestions(l *list, c Config, n *desired.Network, in of.Term, own []netip.Addr) {
+	for _, a := range own {
+		m := match(isARP, in, of.Eq(of.ArpOp, 1))
+		if a.Is4() {
+			m = match(append(m, of.EqAddr(of.ArpTpa, a))...)
+		} else {
+			m = nd(ndNeighborSolicit, in, of.EqAddr(of.NdTarget, a))
+		}
+		if n.Encap == model.EncapVLAN && c.Uplink != 0 {
+			l.add(Neighbour, 210, m, of.Set(regPort, c.Uplink), goTo(Output))
+		} else {
+			l.drop(Neighbour, 210, m, driver.DropUnknownDest)
+		}
+	}
+}
+
+// answers make replies to questions for an endpoint's addresses out of the
+// questions themselves.
+func answers(l *list, mac model.MAC, own []netip.Addr, where ...of.Term) {
+	toMAC := of.SetField{Field: of.EthSrc, Value: of.MAC(mac)}
+	for _, a := range own {
+		if a.Is4() {
+			l.add(Neighbour, 200, match(append([]of.Term{isARP, of.Eq(of.ArpOp, 1), of.EqAddr(of.ArpTpa, a)}, where...)...),
+				of.Move{From: of.EthSrc, To: of.EthDst}, toMAC,
+				of.Set(of.ArpOp, 2),
+				of.Move{From: of.ArpSha, To: of.ArpTha}, of.SetField{Field: of.ArpSha, Value: of.MAC(mac)},
+				of.Move{From: of.ArpSpa, To: of.ArpTpa}, of.SetField{Field: of.ArpSpa, Value: of.Addr(a)},
+				goTo(Answer))
+			continue
+		}
+		answer := func(priority uint16, dst of.Action, flags uint32, more ...of.Term) {
+			terms := append([]of.Term{of.EqAddr(of.NdTarget, a)}, where...)
+			l.add(Neighbour, priority, nd(ndNeighborSolicit, append(terms, more...)...),
+				of.Move{From: of.EthSrc, To: of.EthDst}, toMAC,
+				dst, of.SetField{Field: of.IPv6Src, Value: of.Addr(a)},
+				of.Set(of.ICMPv6Type, ndNeighborAdvert),
+				of.Set(of.NdOptionsType, 2), // target link-layer address, in place of the source's
+				of.Set(of.NdReserved, flags),
+				goTo(Advertise))
+		}
+		// RFC 4861 section 4.4: solicited and override; a question without a sender
+		// is answered to all nodes, without solicited.
+		answer(200, of.Move{From: of.IPv6Src, To: of.IPv6Dst}, 0x60000000)
+		answer(205, of.SetField{Field: of.IPv6Dst, Value: of.Addr(allNodes)}, 0x20000000,
+			of.EqAddr(of.IPv6Src, netip.IPv6Unspecified()))
+	}
+}
+
+// addressFlow tells whose an address is when a frame for it leaves by the uplink.
+func addressFlow(l *list, n model.NetworkID, a netip.Addr, id model.Identity) {
+	m := match(network(n), isIP, of.EqAddr(of.NwDst, a))
+	if a.Is6() {
+		m = match(network(n), isIPv6, of.EqAddr(of.IPv6Dst, a))
+	}
+	l.add(Address, 100, m, of.Set(regDst, id), goTo(Track))
+}
+
+// Remote returns the flows of an endpoint on another host. n gives only its
+// encapsulation and tag.
+func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
+	l := &list{cookie: cookie(KindRemote, uint32(n.ID))}
+	own := addresses(r.MAC, r.IPv4, r.IPv6)
+	vlan := n.Encap == model.EncapVLAN
+	from := fromTunnel
+	if vlan {
+		from = fromUplink
+	}
+	if port := map[bool]uint32{true: c.Uplink, false: c.Tunnel}[vlan]; port == 0 {
+		own = nil
+	}
+	known := r.Identity != model.IdentityUnknown
+	for _, a := range own {
+		if known {
+			next := Destination
+			if a.Is6() {
+				next = Neighbour
+			}
+			l.add(Source, 100, fromAddr(a, network(n.ID), origin(from)), of.Set(regSrc, r.Identity), goTo(next))
+		}
+		if vlan {
+			addressFlow(l, n.ID, a, r.Identity)
+		} else if known && a.Is4() {
+			l.add(Source, 100, match(network(n.ID), origin(from), isARP, of.EqAddr(of.ArpSpa, a)), goTo(Neighbour))
+		}
+	}
+	if c.ArpMode != model.ArpFlood {
+		answers(l, r.MAC, addresses(r.MAC, r.IPv4, r.IPv6), network(n.ID), origin(fromPort))
+	}
+	m := match(network(n.ID), origin(fromPort), of.EqMAC(of.EthDst, r.MAC))
+	switch {
+	case vlan && c.Uplink != 0:
+		l.add(Destination, 100, m, of.Set(regDst, r.Identity), of.Set(regPort, c.Uplink), goTo(Track))
+	case !vlan && c.Tunnel != 0 && r.VTEP.IsValid():
+		l.add(Destination, 100, m, of.Set(regDst, r.Identity), of.Set(of.TunID, n.Tag), tunnelTo(r.VTEP),
+			of.Set(regPort, c.Tunnel), goTo(Track))
+	}
+	return l.flows
+}

@@ -1,0 +1,115 @@
+package pipeline
+
+import (
+	"strconv"
+
+	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
+)
+
+// Stage is a flow table, numbered in the order in which packets meet them.
+type Stage uint8
+
+// TiersPerDirection is how many tiers of policy a set may have in each direction.
+const TiersPerDirection = 4
+
+// The stages.
+const (
+	Classify    Stage = iota // which network, by port, tunnel key or VLAN tag
+	Spoof                    // frames of local ports: are they in the port's own name
+	SpoofND                  // and their neighbour discovery
+	Source                   // frames from tunnel and uplink: who sent them
+	Neighbour                // ARP and neighbour discovery
+	Advertise                // second step of answering a neighbour solicitation
+	Answer                   // back to where the question came from
+	Destination              // where a MAC is, and who is there
+	Flood                    // copies for every port and host of the network
+	Address                  // who an address beyond the uplink is
+	Track                    // connection tracking
+	State                    // turn replies round to their connection's direction
+	Out0                     // policy of the connection's source, a table per tier
+	In0         Stage = Out0 + TiersPerDirection
+	Commit      Stage = In0 + TiersPerDirection // remember a connection that was let through
+	Output      Stage = Commit + 1              // encapsulate and send
+	NumStages   Stage = Output + 1
+)
+
+var stageNames = map[Stage]string{
+	Classify: "classify", Spoof: "spoof", SpoofND: "spoof-nd", Source: "source", Neighbour: "neighbour",
+	Advertise: "advertise", Answer: "answer", Destination: "destination", Flood: "flood", Address: "address",
+	Track: "track", State: "state", Commit: "commit", Output: "output",
+}
+
+func (s Stage) String() string {
+	switch {
+	case s >= Out0 && s < In0:
+		return "out-tier-" + strconv.Itoa(int(s-Out0))
+	case s >= In0 && s < Commit:
+		return "in-tier-" + strconv.Itoa(int(s-In0))
+	}
+	if n, ok := stageNames[s]; ok {
+		return n
+	}
+	return "table-" + strconv.Itoa(int(s))
+}
+
+// Registers.
+const (
+	regNetwork = of.Reg0 // model.NetworkID, also the connection tracking zone
+	regSrc     = of.Reg1 // identity of the source; after State: of the connection's source
+	regDst     = of.Reg2 // identity of the destination, likewise
+	regOut     = of.Reg3 // policy set of the source when it is a local port; after State: of the connection's source
+	regIn      = of.Reg4 // policy set of the destination when it is a local port, likewise
+	regPort    = of.Reg5 // port number to send to, or toVTEPs
+	regOrigin  = of.Reg6 // where the frame came from
+	regChunk   = of.Reg7 // place in the chain of Flood
+	regSwap    = of.Reg8 // scratch
+)
+
+// Values of regOrigin.
+const (
+	fromPort   = 1
+	fromTunnel = 2
+	fromUplink = 3
+)
+
+// toVTEPs in regPort means a copy to every other host of the network.
+const toVTEPs = 0xfffd0000
+
+// Cookies: the upper 16 bits say that a flow is ours, the next 8 what it stands
+// for; the lower 32 bits number the object.
+const (
+	CookieMagic uint64 = 0xc0f2 << 48
+	MagicMask   uint64 = 0xffff << 48
+	KindMask    uint64 = 0xff << 40
+	NumberMask  uint64 = 1<<32 - 1
+)
+
+// Kind is what a flow stands for.
+type Kind uint8
+
+// The kinds. Those from KindAllow on count packets that were decided.
+const (
+	KindBase    Kind = 1
+	KindNetwork Kind = 2
+	KindPort    Kind = 3
+	KindRemote  Kind = 4
+	KindAllow   Kind = 0x11 // a rule, by RuleNumber
+	KindDeny    Kind = 0x12 // a rule
+	KindPass    Kind = 0x13 // a rule
+	KindDefault Kind = 0x14 // the default of a tier that lets through or on, by policy set
+	KindDrop    Kind = 0x15 // by reason
+)
+
+const deciding = 0x10
+
+func cookie(k Kind, n uint32) uint64 { return CookieMagic | uint64(k)<<40 | uint64(n) }
+
+// KindOf splits a cookie; ours is false when the flow belongs to somebody else.
+func KindOf(c uint64) (k Kind, number uint32, ours bool) {
+	return Kind(c >> 40), uint32(c), c&MagicMask == CookieMagic
+}
+
+// DecidingCookies selects the flows whose kind is KindAllow or higher.
+func DecidingCookies() (value, mask uint64) {
+	return CookieMagic | deciding<<40, MagicMask | deciding<<40
+}
