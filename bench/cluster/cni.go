@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// stock is where Debian's containernetworking-plugins puts the stock plugins.
+const stock = "/usr/lib/cni"
+
+// verbs are CNI's ADD and DEL of one plugin for the container of a number.
+type verbs struct {
+	name     string
+	add, del func(ctx context.Context, i int) error
+}
+
+// cni measures CNI ADD and DEL of contivk8s and of the stock bridge plugin with
+// host-local addresses, in the same run, on the same simulated host.
+func (b *bench) cni(ctx context.Context) error {
+	if _, err := os.Stat(filepath.Join(stock, "bridge")); err != nil {
+		return fmt.Errorf("the stock plugins are missing: apt-get install containernetworking-plugins: %w", err)
+	}
+	l, err := b.lab(ctx, "benchcni", 1)
+	if err != nil {
+		return err
+	}
+	defer l.Down()
+	for _, line := range []string{
+		"tenant create t", "network create -t t -e vxlan -s 10.1.0.0/16 --subnetv6 fd00:1::/64 net", "policy create -t t p",
+		"policy rule-add -t t -d in -p 10 -l tcp -P 80 -j allow p 1", "policy rule-add -t t -d in -p 1 -j deny p 2", "group create -t t -p p net g",
+	} {
+		if _, err := l.Netctl(ctx, strings.Fields(line)...); err != nil {
+			return err
+		}
+	}
+	n := b.n(160)
+	for i := range n {
+		if _, err := l.AddNamespace(fmt.Sprintf("b%d", i)); err != nil {
+			return err
+		}
+	}
+	h := l.Hosts()[0]
+	bridge, err := stockBridge(l, h)
+	if err != nil {
+		return err
+	}
+	spec := func(i int) lab.ContainerSpec {
+		return lab.ContainerSpec{Name: fmt.Sprintf("b%d", i), Host: h.Name, Tenant: "t", Network: "net", Group: "g"}
+	}
+	ours := verbs{
+		"contivk8s, group with policy, IPv4 and IPv6",
+		func(ctx context.Context, i int) error { _, err := l.CNIAdd(ctx, spec(i)); return err },
+		func(ctx context.Context, i int) error { return l.CNIDel(ctx, spec(i)) },
+	}
+	b.report.table("ADD and DEL (ms), whole call of libcni with the start of the plugin's process", "plugin", "in parallel", "number",
+		"ADD p50", "ADD p99", "DEL p50", "DEL p99", "1.x ADD", "1.x DEL")
+	for _, parallel := range []int{1, 8} {
+		for _, v := range []verbs{bridge, ours} {
+			add, err := latencies(ctx, parallel, n, v.add)
+			if err != nil {
+				return fmt.Errorf("%s: ADD: %w", v.name, err)
+			}
+			del, err := latencies(ctx, parallel, n, v.del)
+			if err != nil {
+				return fmt.Errorf("%s: DEL: %w", v.name, err)
+			}
+			old := []string{"", ""}
+			if v.name == ours.name && parallel == 1 {
+				old = []string{"350-480", "130-190"}
+			}
+			b.report.row(v.name, parallel, n, ms(percentile(add, .5)), ms(percentile(add, .99)), ms(percentile(del, .5)), ms(percentile(del, .99)), old[0], old[1])
+		}
+	}
+	return nil
+}
+
+// latencies runs f n times, some in parallel, and returns how long each took.
+func latencies(ctx context.Context, parallel, n int, f func(context.Context, int) error) ([]time.Duration, error) {
+	out := make([]time.Duration, n)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for i := range n {
+		g.Go(func() error {
+			start := time.Now()
+			err := f(ctx, i)
+			out[i] = time.Since(start)
+			return err
+		})
+	}
+	return out, g.Wait()
+}
+
+// stockBridge sets up the stock bridge plugin on the host.
+func stockBridge(l *lab.Lab, h *lab.Host) (verbs, error) {
+	conf, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "stock", "plugins": []any{map[string]any{
+		"type": "bridge", "bridge": "stock0", "isGateway": true,
+		"ipam": map[string]any{"type": "host-local", "dataDir": filepath.Join(h.Dir, "host-local"), "ranges": [][]map[string]string{
+			{{"subnet": "10.99.0.0/16"}}, {{"subnet": "fd00:99::/64"}},
+		}},
+	}}})
+	if err != nil {
+		return verbs{}, err
+	}
+	list, err := libcni.ConfListFromBytes(conf)
+	if err != nil {
+		return verbs{}, err
+	}
+	c := libcni.NewCNIConfigWithCacheDir([]string{stock}, filepath.Join(h.Dir, "stock-cache"), lab.NewNSExec(h.NS))
+	rt := func(i int) (*libcni.RuntimeConf, error) {
+		ns, err := l.Space(fmt.Sprintf("b%d", i))
+		if err != nil {
+			return nil, err
+		}
+		return &libcni.RuntimeConf{ContainerID: fmt.Sprintf("stock%d", i), NetNS: ns.Path(), IfName: "eth0"}, nil
+	}
+	return verbs{
+		"stock bridge + host-local, no policy, IPv4 and IPv6",
+		func(ctx context.Context, i int) error {
+			r, err := rt(i)
+			if err == nil {
+				_, err = c.AddNetworkList(ctx, list, r)
+			}
+			return err
+		},
+		func(ctx context.Context, i int) error {
+			r, err := rt(i)
+			return errors.Join(err, c.DelNetworkList(ctx, list, r))
+		},
+	}, nil
+}

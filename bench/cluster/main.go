@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// bench is one run.
+type bench struct {
+	bin    string
+	quick  bool // a twentieth of the work, to see that it runs
+	report *report
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// sections in their order.
+var sections = []struct {
+	name string
+	run  func(*bench, context.Context) error
+}{
+	{"api", (*bench).api},
+	{"rule", (*bench).rule},
+	{"cni", (*bench).cni},
+}
+
+func run(ctx context.Context) error {
+	only := flag.String("only", "api,rule,cni", "sections to run, separated by commas")
+	out := flag.String("out", "", "directory to write one file of results a section to; empty = print only")
+	quick := flag.Bool("quick", false, "a twentieth of the work: does it run?")
+	bin := flag.String("bin", "", "directory of the programs; empty = build them")
+	flag.Parse()
+	b := &bench{bin: *bin, quick: *quick}
+	if b.bin == "" {
+		dir, err := os.MkdirTemp("", "contiv-bench-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		b.bin = dir
+		if err := lab.Build(ctx, ".", dir); err != nil {
+			return err
+		}
+	}
+	wanted := strings.Split(*only, ",")
+	for _, s := range sections {
+		if !slices.Contains(wanted, s.name) {
+			continue
+		}
+		b.report = newReport(s.name)
+		if err := s.run(b, ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		fmt.Print(b.report.text.String())
+		if *out != "" {
+			if err := os.MkdirAll(*out, 0o755); err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(*out, s.name+".md"), []byte(b.report.text.String()), 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// n scales an amount of work.
+func (b *bench) n(full int) int {
+	if b.quick {
+		return max(full/20, 2)
+	}
+	return full
+}
+
+// lab builds a cluster for one section.
+func (b *bench) lab(ctx context.Context, name string, hosts int) (*lab.Lab, error) {
+	return lab.Up(ctx, lab.Config{Name: name, BinDir: b.bin, Hosts: hosts})
+}
+
+// percentile returns the q-th part of sorted durations, nearest rank.
+func percentile(d []time.Duration, q float64) time.Duration {
+	if len(d) == 0 {
+		return 0
+	}
+	s := slices.Clone(d)
+	slices.Sort(s)
+	return s[min(int(q*float64(len(s))), len(s)-1)]
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d.Microseconds())/1000) }
