@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/reconcile"
@@ -293,6 +295,7 @@ func (a *Agent) compare(ctx context.Context) error {
 	if err != nil {
 		return nil // ctx has ended
 	}
+	a.warnOverlap(g.PvtSubnet)
 	if want := a.cfg.FwdMode; want != "" && g.FwdMode != want {
 		return model.Errorf(model.ErrConflict,
 			"--fwdmode %s contradicts the cluster's forwarding mode, which is %s: leave the flag out, or change the cluster with 'netctl global set --fwd-mode %s'", want, g.FwdMode, want)
@@ -302,6 +305,23 @@ func (a *Agent) compare(ctx context.Context) error {
 			"--private-subnet %s contradicts the cluster's, which is %s: leave the flag out, or change the cluster with 'netctl global set --private-subnet %s'", want, g.PvtSubnet, want)
 	}
 	return nil
+}
+
+// warnOverlap tells of routes of this host that the private subnet would hide:
+// Docker takes its default pools from 172.17.0.0/16 to 172.31.0.0/16.
+func (a *Agent) warnOverlap(pvt netip.Prefix) {
+	if !pvt.IsValid() {
+		return
+	}
+	found, err := plumb.Overlaps(pvt)
+	if err != nil {
+		a.log.Debug("the host's routes cannot be compared with the private subnet", "error", err)
+	}
+	for _, what := range found {
+		a.log.Warn("the cluster's private subnet collides with a network of this host; choose another with"+
+			" 'netctl global set --private-subnet a.b.0.0/16' (and --private-subnet of netplugin, if given)",
+			"private_subnet", pvt, "collides_with", what)
+	}
 }
 
 // sayMasters tells people whom the agent waits for: at once, then every 10 s.

@@ -131,10 +131,15 @@ func Exists(hostIf string) (bool, error) {
 	return err == nil, err
 }
 
-// List returns the names of the host sides of all pairs of ours in this
-// namespace, by alias, or by name where the process died before it could set
-// the alias.
-func List() ([]string, error) {
+// Veth is the host side of a pair of ours.
+type Veth struct {
+	Name  string
+	Alias string // empty when its maker died before setting it
+}
+
+// List returns the host sides of all pairs of ours in this namespace, by alias,
+// or by name where the alias is missing.
+func List() ([]Veth, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("list veths: %w", err)
@@ -144,14 +149,14 @@ func List() ([]string, error) {
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, fmt.Errorf("list veths: %w", err)
 	}
-	var out []string
+	var out []Veth
 	for _, l := range links {
 		a := l.Attrs()
 		if l.Type() != "veth" || !hostIfRE.MatchString(a.Name) {
 			continue
 		}
 		if a.Alias == "" || strings.HasPrefix(a.Alias, AliasPrefix) {
-			out = append(out, a.Name)
+			out = append(out, Veth{a.Name, a.Alias})
 		}
 	}
 	return out, nil

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+)
+
+// localAddress returns this host's address as the local resolver knows it, if
+// an interface has it, or else the one that the default route leaves from.
+func localAddress(ctx context.Context) (string, error) {
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("find the host's name: %w", err)
+	}
+	ips, resolveErr := net.DefaultResolver.LookupNetIP(ctx, "ip4", name)
+	for _, ip := range ips {
+		if ip = ip.Unmap(); ip.IsGlobalUnicast() && isLocal(ip) {
+			return ip.String(), nil
+		}
+	}
+	// Connecting a datagram socket sends nothing; it asks the routing table.
+	// 192.0.2.1 is an address for documentation (RFC 5737).
+	c, err := (&net.Dialer{}).DialContext(ctx, "udp4", "192.0.2.1:9")
+	if err == nil {
+		defer c.Close()
+		if a, ok := c.LocalAddr().(*net.UDPAddr); ok && !a.IP.IsLoopback() {
+			return a.IP.String(), nil
+		}
+	}
+	if resolveErr == nil {
+		resolveErr = errors.New("it has no address other than loopback")
+	}
+	return "", fmt.Errorf("the resolver does not know an address of host %q: %w", name, resolveErr)
+}
+
+func isLocal(ip netip.Addr) bool {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok {
+			if got, ok := netip.AddrFromSlice(n.IP); ok && got.Unmap() == ip {
+				return true
+			}
+		}
+	}
+	return false
+}

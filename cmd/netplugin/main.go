@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/agent"
+	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/store/etcd"
+)
+
+func main() {
+	os.Exit(daemon.Run("netplugin", os.Stderr, func(ctx context.Context) error {
+		var o options
+		fs := newFlags(&o)
+		if done, err := daemon.ParseFlags(fs, os.Args[1:], os.LookupEnv, os.Stdout); done {
+			return err
+		}
+		if err := o.finish(ctx, fs); err != nil {
+			return err
+		}
+		return run(ctx, o, os.Stderr)
+	}))
+}
+
+// firstStart is how long a host without any state waits for the store: whoever
+// starts it for the first time should hear of a wrong address soon.
+const firstStart = 15 * time.Second
+
+func run(ctx context.Context, o options, stderr io.Writer) (err error) {
+	log, closeLog, err := o.log.Open("netplugin", stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
+
+	st, err := etcd.New(etcd.Config{Endpoints: o.etcd, Logger: log})
+	if err != nil {
+		return daemon.Usagef("--etcd-endpoints: %w", err)
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	drv, err := openDriver(ctx, o, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, drv.Close()) }()
+
+	a, err := agent.New(agent.Config{
+		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, VXLANPort: o.vxlanPort, DriverName: o.driver,
+		Store: st, Driver: drv, Log: log, Netmasters: o.netmaster, FwdMode: o.fwd, PvtSubnet: o.pvt,
+		StateDir: o.stateDir, Socket: o.cniSocket, RESTAddress: o.restAddress, Version: daemon.Build().Version,
+		FirstStart: firstStart, DebugHooks: o.debugHooks, Hook: killAt(o),
+	})
+	if err != nil {
+		return err
+	}
+	log.Info("netplugin starts", "version", daemon.Build().Version, "host", o.hostName, "etcd", o.etcd,
+		"driver", o.driver, "control", o.ctrl, "vtep", o.vtep)
+	return a.Run(ctx)
+}
+
+// openDriver picks the data plane.
+func openDriver(ctx context.Context, o options, log *slog.Logger) (driver.Driver, error) {
+	if o.driver == driverFake {
+		f := driver.NewFake()
+		f.Interfaces(func(name string) bool {
+			_, err := net.InterfaceByName(name)
+			return err == nil
+		})
+		return f, nil
+	}
+	return openOVS(ctx, o, log)
+}
+
+// killAt lets a test kill this process at a step of an attachment, as kill -9
+// would: $CONTIV_NETPLUGIN_TEST_KILL names the step, and --debug-hooks allows it.
+func killAt(o options) func(string) error {
+	at := os.Getenv(envPrefix + "TEST_KILL")
+	if !o.debugHooks || at == "" {
+		return nil
+	}
+	return func(step string) error {
+		if step != at {
+			return nil
+		}
+		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+			return fmt.Errorf("kill at step %s: %w", step, err)
+		}
+		select {} // the signal is on its way
+	}
+}

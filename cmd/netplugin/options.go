@@ -1,0 +1,363 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/etcd"
+)
+
+const envPrefix = "CONTIV_NETPLUGIN_"
+
+// options are netplugin's settings; the lower part is filled in by finish.
+type options struct {
+	etcd         []string
+	consul       []string
+	clusterStore string // 2017 form of the two above
+	host         string
+	ctrlIP       string
+	vtepIP       string
+	vxlanPort    int
+	uplinks      []string
+	mode         string
+	netMode      string
+	fwdMode      string
+	pvtSubnet    string
+	netmaster    string
+
+	driver      string
+	ovsDB       string
+	ovsRunDir   string
+	ovsBridge   string
+	ovsDatapath string
+
+	stateDir    string
+	cniSocket   string
+	restAddress string
+	debugHooks  bool
+	log         daemon.LogConfig
+
+	hostName   model.HostName
+	ctrl, vtep netip.Addr
+	fwd        model.FwdMode
+	pvt        netip.Prefix
+}
+
+const (
+	driverOVS  = "ovs"
+	driverFake = "fake"
+
+	modeNone = "none"
+
+	defaultEtcd    = "http://127.0.0.1:2379"
+	errConsulLater = "this netplugin cannot use Consul yet; use etcd with --etcd-endpoints"
+)
+
+// newFlags binds every flag of netplugin 1.x, the 2017 spellings and ours.
+func newFlags(o *options) *daemon.FlagSet {
+	*o = options{
+		etcd: []string{defaultEtcd}, vxlanPort: 4789, mode: modeNone, driver: driverOVS,
+		ovsDB: "unix:/var/run/openvswitch/db.sock", ovsRunDir: "/var/run/openvswitch",
+		ovsBridge: "contivBr", ovsDatapath: "auto",
+		stateDir: attach.StateDir, cniSocket: attach.SocketPath, restAddress: "127.0.0.1:9090",
+		log: daemon.DefaultLog(),
+	}
+	fs := daemon.NewFlagSet("netplugin", "the host agent of Contiv")
+	storeFlags(fs, o)
+	hostFlags(fs, o)
+	clusterFlags(fs, o)
+	driverFlags(fs, o)
+	localFlags(fs, o)
+	o.log.Register(fs, envPrefix)
+	return fs
+}
+
+func storeFlags(fs *daemon.FlagSet, o *options) {
+	fs.Strings(&o.etcd, daemon.Flag{
+		Name: "etcd-endpoints", Aliases: []string{"etcd"}, Env: envPrefix + "ETCD_ENDPOINTS", Value: "urls",
+		Usage: "etcd that holds the cluster's state, comma-separated",
+		Check: func(v string) error { _, err := etcdEndpoints(v); return err },
+	})
+	fs.Strings(&o.consul, daemon.Flag{
+		Name: "consul-endpoints", Aliases: []string{"consul"}, Env: envPrefix + "CONSUL_ENDPOINTS", Value: "urls",
+		Usage: "Consul that holds the cluster's state (not in this version)",
+		Check: func(string) error { return errors.New(errConsulLater) },
+	})
+	fs.String(&o.clusterStore, daemon.Flag{
+		Name: "cluster-store", Env: envPrefix + "CLUSTER_STORE", Value: "etcd://host:port",
+		Usage: "spelling of 2017 for --etcd-endpoints and --consul-endpoints",
+		Check: checkClusterStore,
+	})
+	fs.String(&o.netmaster, daemon.Flag{
+		Name: "netmaster", Env: envPrefix + "NETMASTER", Value: "urls",
+		Usage: "netmasters to ask, comma-separated", Default: "those registered in the store",
+		Check: checkURLs,
+	})
+}
+
+func hostFlags(fs *daemon.FlagSet, o *options) {
+	fs.String(&o.host, daemon.Flag{
+		Name: "host", Aliases: []string{"host-label"}, Env: envPrefix + "HOST", Value: "name",
+		Usage: "this host's name in the cluster", Default: "<host name reported by the kernel>",
+		Check: func(v string) error {
+			if _, err := model.ParseHostName(v); err != nil {
+				return errors.New("must be letters, digits and inner hyphens, in labels joined by dots, at most 256 characters")
+			}
+			return nil
+		},
+	})
+	fs.String(&o.ctrlIP, daemon.Flag{
+		Name: "ctrl-ip", Env: envPrefix + "CONTROL_IP", Value: "ip",
+		Usage: "this host's address for the control plane", Default: "<host ip from the local resolver>",
+		Check: checkIP,
+	})
+	fs.String(&o.vtepIP, daemon.Flag{
+		Name: "vtep-ip", Env: envPrefix + "VTEP_IP", Value: "ip",
+		Usage: "this host's address for VXLAN tunnels", Default: "<host ip from the local resolver>",
+		Check: checkIP,
+	})
+	fs.Int(&o.vxlanPort, daemon.Flag{
+		Name: "vxlan-port", Env: envPrefix + "VXLAN_PORT", Value: "port",
+		Usage: "UDP port of VXLAN; the same on all hosts",
+	}, 1, 65535)
+	fs.Strings(&o.uplinks, daemon.Flag{
+		Name: "vlan-uplinks", Aliases: []string{"vlan-if"}, Env: envPrefix + "VLAN_UPLINKS", Value: "interfaces",
+		Usage: "interfaces that carry VLAN networks, comma-separated",
+		Check: checkInterfaces,
+	})
+}
+
+func clusterFlags(fs *daemon.FlagSet, o *options) {
+	fs.Enum(&o.mode, daemon.Flag{
+		Name: "mode", Aliases: []string{"plugin-mode", "cluster-mode"}, Env: envPrefix + "MODE", Value: "mode",
+		Usage: "orchestrator: none (plain hosts, CNI), docker, swarm-mode, kubernetes or mesos",
+	}, modeNone, "docker", "swarm-mode", "kubernetes", "mesos", "test")
+	fs.Enum(&o.netMode, daemon.Flag{
+		Name: "netmode", Aliases: []string{"network-mode"}, Env: envPrefix + "NET_MODE", Value: "encap",
+		Usage: "encapsulation that the host is meant for: vlan (wants --vlan-uplinks) or vxlan", Default: "both",
+	}, "vlan", "vxlan")
+	fs.Enum(&o.fwdMode, daemon.Flag{
+		Name: "fwdmode", Aliases: []string{"forward-mode"}, Env: envPrefix + "FORWARD_MODE", Value: "mode",
+		Usage: "forwarding mode that the cluster must have: bridge or routing", Default: "the cluster's",
+	}, "bridge", "routing")
+	fs.String(&o.pvtSubnet, daemon.Flag{
+		Name: "private-subnet", Env: envPrefix + "PRIVATE_SUBNET", Value: "a.b.0.0/16",
+		Usage: "private subnet that the cluster must have", Default: "the cluster's",
+		Check: func(v string) error { _, err := parsePvtSubnet(v); return err },
+	})
+}
+
+func driverFlags(fs *daemon.FlagSet, o *options) {
+	fs.Enum(&o.driver, daemon.Flag{
+		Name: "driver", Env: envPrefix + "DRIVER", Value: "name",
+		Usage: "data plane: ovs, or fake (forwards nothing; for tests of the control plane)",
+	}, driverOVS, driverFake)
+	fs.String(&o.ovsDB, daemon.Flag{
+		Name: "ovs-db", Env: envPrefix + "OVS_DB", Value: "address",
+		Usage: "database of Open vSwitch: unix:/path or tcp:ip:port",
+		Check: checkOVSDB,
+	})
+	fs.String(&o.ovsRunDir, daemon.Flag{
+		Name: "ovs-run-dir", Env: envPrefix + "OVS_RUN_DIR", Value: "directory",
+		Usage: "where Open vSwitch has its bridges' management sockets",
+		Check: checkPath,
+	})
+	fs.String(&o.ovsBridge, daemon.Flag{
+		Name: "ovs-bridge", Env: envPrefix + "OVS_BRIDGE", Value: "name",
+		Usage: "name of the bridge to make",
+		Check: checkInterfaces,
+	})
+	fs.Enum(&o.ovsDatapath, daemon.Flag{
+		Name: "ovs-datapath", Env: envPrefix + "OVS_DATAPATH", Value: "type",
+		Usage: "datapath: system (kernel), netdev (user space), or auto: system where the kernel has it",
+	}, "auto", "system", "netdev")
+}
+
+func localFlags(fs *daemon.FlagSet, o *options) {
+	fs.String(&o.stateDir, daemon.Flag{
+		Name: "state-dir", Env: envPrefix + "STATE_DIR", Value: "directory",
+		Usage: "where to keep the journal of attachments and the spool of deletions",
+		Check: checkPath,
+	})
+	fs.String(&o.cniSocket, daemon.Flag{
+		Name: "cni-socket", Env: envPrefix + "CNI_SOCKET", Value: "path",
+		Usage: "unix socket that contivk8s talks to",
+		Check: checkSocket,
+	})
+	fs.String(&o.restAddress, daemon.Flag{
+		Name: "rest-address", Env: envPrefix + "REST_ADDRESS", Value: "ip:port",
+		Usage: "where to serve inspection, health and metrics; it has no authentication; none = nowhere",
+		Check: checkREST,
+	})
+	fs.Bool(&o.debugHooks, daemon.Flag{
+		Name: "debug-hooks", Env: envPrefix + "DEBUG_HOOKS",
+		Usage: "serve /debug/mirror/pause and resume; for tests only",
+	})
+}
+
+// finish checks what needs more than one flag, and fills in what the kernel and
+// the resolver know.
+func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
+	if o.clusterStore != "" {
+		if how := fs.Given("etcd-endpoints"); how != "" {
+			return daemon.Usagef("%s and %s both name a cluster store; give one", fs.Given("cluster-store"), how)
+		}
+		o.etcd = []string{o.clusterStore}
+	}
+	if o.etcd, err = etcdEndpoints(strings.Join(o.etcd, ",")); err != nil {
+		return daemon.Usagef("--etcd-endpoints: %w", err)
+	}
+	if o.host == "" {
+		if o.host, err = os.Hostname(); err != nil {
+			return daemon.Usagef("--host must be given: %w", err)
+		}
+	}
+	if o.hostName, err = model.ParseHostName(o.host); err != nil {
+		return daemon.Usagef("--host must be given, since the kernel's host name cannot be used: %w", err)
+	}
+	for _, a := range []struct {
+		flag, text string
+		to         *netip.Addr
+	}{{"ctrl-ip", o.ctrlIP, &o.ctrl}, {"vtep-ip", o.vtepIP, &o.vtep}} {
+		text := a.text
+		if text == "" && a.flag == "vtep-ip" && o.ctrlIP != "" {
+			text = o.ctrlIP
+		}
+		if text == "" {
+			if text, err = localAddress(ctx); err != nil {
+				return daemon.Usagef("--%s must be given: %w", a.flag, err)
+			}
+		}
+		if *a.to, err = netip.ParseAddr(text); err != nil {
+			return daemon.Usagef("--%s %q: must be an IP address", a.flag, text)
+		}
+	}
+	if o.netMode == "vlan" && len(o.uplinks) == 0 {
+		return daemon.Usagef("%s vlan needs --vlan-uplinks: the interfaces that carry VLAN networks", fs.Given("netmode"))
+	}
+	if o.fwdMode != "" {
+		o.fwd = model.FwdMode(o.fwdMode)
+	}
+	if o.pvtSubnet != "" {
+		if o.pvt, err = parsePvtSubnet(o.pvtSubnet); err != nil {
+			return daemon.Usagef("--private-subnet %q: %w", o.pvtSubnet, err)
+		}
+	}
+	if o.restAddress == "none" {
+		o.restAddress = ""
+	}
+	return nil
+}
+
+func etcdEndpoints(v string) ([]string, error) {
+	list := daemon.SplitList(v)
+	if len(list) == 0 {
+		return nil, errors.New("must name an etcd, such as " + defaultEtcd)
+	}
+	out, err := etcd.ParseEndpoints(list)
+	var bad *model.FieldError
+	if errors.As(err, &bad) {
+		return nil, errors.New(bad.Want)
+	}
+	return out, err
+}
+
+func checkClusterStore(v string) error {
+	if strings.HasPrefix(v, "consul://") {
+		return errors.New(errConsulLater)
+	}
+	if !strings.HasPrefix(v, "etcd://") || strings.Contains(v, ",") {
+		return errors.New("must be etcd://host:port")
+	}
+	_, err := etcdEndpoints(v)
+	return err
+}
+
+func checkURLs(v string) error {
+	list := daemon.SplitList(v)
+	for _, s := range list {
+		if !strings.Contains(s, "://") {
+			s = "http://" + s
+		}
+		u, err := url.Parse(s)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+			list = nil
+			break
+		}
+	}
+	if len(list) == 0 {
+		return errors.New("must be http://host:port, or several with commas")
+	}
+	return nil
+}
+
+func checkIP(v string) error {
+	a, err := netip.ParseAddr(v)
+	if err != nil || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() {
+		return errors.New("must be one IPv4 or IPv6 address of this host")
+	}
+	return nil
+}
+
+func checkInterfaces(v string) error {
+	list := daemon.SplitList(v)
+	if len(list) == 0 {
+		return errors.New("must name an interface")
+	}
+	for _, s := range list {
+		if len(s) > 15 || strings.ContainsAny(s, "/ \t:") || s == "." || s == ".." {
+			return fmt.Errorf("%q is no interface name: at most 15 characters, no slash, colon or space", s)
+		}
+	}
+	return nil
+}
+
+func parsePvtSubnet(v string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(v)
+	if err != nil || !p.Addr().Is4() || p.Bits() != 16 || p.Masked() != p {
+		return p, errors.New("must be an IPv4 /16 such as 172.19.0.0/16")
+	}
+	return p, nil
+}
+
+func checkOVSDB(v string) error {
+	kind, rest, ok := strings.Cut(v, ":")
+	switch {
+	case ok && kind == "unix" && strings.HasPrefix(rest, "/"):
+		return nil
+	case ok && kind == "tcp" && daemon.CheckHostPort(rest) == nil:
+		return nil
+	}
+	return errors.New("must be unix:/path or tcp:ip:port")
+}
+
+func checkPath(v string) error {
+	if !filepath.IsAbs(v) {
+		return errors.New("must be an absolute path")
+	}
+	return nil
+}
+
+// checkSocket knows that the kernel's limit is 108 bytes with the final zero (unix(7)).
+func checkSocket(v string) error {
+	if !filepath.IsAbs(v) || len(v) > 107 {
+		return errors.New("must be an absolute path of at most 107 bytes")
+	}
+	return nil
+}
+
+func checkREST(v string) error {
+	if v == "none" {
+		return nil
+	}
+	return daemon.CheckHostPort(v)
+}
