@@ -63,6 +63,14 @@ type mirror struct {
 // follow lists and watches until there is a gap, whose reason it returns; err
 // is what ends the mirror. following tells whether the watch had begun.
 func (m *mirror) follow(ctx context.Context) (following bool, reason, err error) {
+	// Ending the watch's context is what frees it in the client.
+	wctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	// Observed from before the list on: list and watch may meet different servers.
+	connection, ended := m.client.watchConnection(wctx)
+	defer func() {
+		cancel()
+		<-ended
+	}()
 	kvs, rev, err := m.list(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -79,16 +87,9 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 	if from == "" {
 		from = "\x00"
 	}
-	// Ending the watch's context is what frees it in the client.
-	wctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	events := m.client.etcd.Watch(wctx, from,
 		clientv3.WithRange(endOr(to)), clientv3.WithRev(int64(rev)+1),
 		clientv3.WithFragment(), clientv3.WithCreatedNotify())
-	connection, ended := m.client.watchConnection(wctx)
-	defer func() {
-		cancel()
-		<-ended
-	}()
 	connected := true
 	for {
 		select {
@@ -111,6 +112,9 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 			}
 			if err := resp.Err(); err != nil {
 				return following, m.gap(resp, err), nil
+			}
+			if resp.Header.Revision < int64(rev) {
+				return following, model.Errorf(model.ErrUnavailable, "etcd at %s has older data", m.client.endpoints), nil
 			}
 			if resp.Created {
 				following = true
@@ -183,20 +187,20 @@ func (m *mirror) deliver(ctx context.Context, events []*clientv3.Event) error {
 	return nil
 }
 
-// watchConnection tells each loss (false) and return (true) of the connection
-// until ctx ends; then it closes ended.
+// watchConnection tells each loss (false) and return (true) of the connection,
+// once it has been there, until ctx ends; then it closes ended.
 func (c *Client) watchConnection(ctx context.Context) (changes <-chan bool, ended <-chan struct{}) {
 	tell, done := make(chan bool), make(chan struct{})
 	go func() {
 		defer close(done)
 		conn := c.etcd.ActiveConnection()
-		up := true
-		for s := conn.GetState(); ; s = conn.GetState() {
+		for up, was := true, false; ; {
+			s := conn.GetState()
+			was = was || s == connectivity.Ready
 			if s == connectivity.Idle {
 				conn.Connect()
 			}
-			now := s == connectivity.Ready || up && s == connectivity.Idle
-			if now != up {
+			if now := s == connectivity.Ready; was && now != up {
 				up = now
 				select {
 				case tell <- up:
@@ -206,6 +210,15 @@ func (c *Client) watchConnection(ctx context.Context) (changes <-chan bool, ende
 			}
 			if s == connectivity.Shutdown || !conn.WaitForStateChange(ctx, s) {
 				return
+			}
+			if s == connectivity.Ready && conn.GetState() == connectivity.Ready {
+				// Lost and back between two looks.
+				select {
+				case tell <- false:
+				case <-ctx.Done():
+					return
+				}
+				up = false
 			}
 		}
 	}()
