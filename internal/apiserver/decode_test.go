@@ -210,9 +210,6 @@ func TestRangeTexts(t *testing.T) {
 			t.Errorf("%v of %v: got %q and %q, want %q and %q", tt.held, tt.usable, in, avail, tt.in, tt.avail)
 		}
 	}
-	if got := tagTexts([]uint32{5000, 1, 2, 3, 7, 6}); got != "1-3, 6-7, 5000" {
-		t.Errorf("tags: %q", got)
-	}
 }
 
 // TestParsePool: the documented pool:tenant form is not taken for IPv6 (known

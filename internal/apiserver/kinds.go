@@ -3,9 +3,9 @@ package apiserver
 import (
 	"context"
 	"net/http"
-	"slices"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -13,13 +13,13 @@ import (
 type kind struct {
 	name string // "networks"
 	// list and get return wire objects with links.
-	list func(v View) []any
-	get  func(v View, key string) (any, error)
+	list func(v *control.View) []any
+	get  func(v *control.View, key string) (any, error)
 	// put decodes, checks and stores the body of a request for key.
 	put func(ctx context.Context, key string, body func(any) error) error
 	del func(ctx context.Context, key string) error
 	// inspect returns the operational state; nil = the kind has none.
-	inspect func(v View, key string) (any, error)
+	inspect func(v *control.View, key string) (any, error)
 }
 
 // notFound says that an object does not exist.
@@ -57,8 +57,8 @@ func del[K any](noun string, parse func(string) (K, error), store func(context.C
 }
 
 // find builds a look-up in a view.
-func find[K, M any](noun string, parse func(string) (K, error), get func(View, K) (M, bool), to func(View, M) any) func(View, string) (any, error) {
-	return func(v View, key string) (any, error) {
+func find[K, M any](noun string, parse func(string) (K, error), get func(*control.View, K) (M, bool), to func(*control.View, M) any) func(*control.View, string) (any, error) {
+	return func(v *control.View, key string) (any, error) {
 		k, err := parse(key)
 		if err != nil {
 			return nil, notFound(noun, key)
@@ -71,8 +71,8 @@ func find[K, M any](noun string, parse func(string) (K, error), get func(View, K
 	}
 }
 
-func all[M any](ms func(View) []M, to func(View, M) any) func(View) []any {
-	return func(v View) []any {
+func all[M any](ms func(*control.View) []M, to func(*control.View, M) any) func(*control.View) []any {
+	return func(v *control.View) []any {
 		out := []any{}
 		for _, m := range ms(v) {
 			out = append(out, to(v, m))
@@ -82,64 +82,64 @@ func all[M any](ms func(View) []M, to func(View, M) any) func(View) []any {
 }
 
 // kinds returns the collections that this server has.
-func kinds(c Control, mode string) []kind {
+func kinds(c *control.Controller, mode string) []kind {
 	parseGlobal := func(s string) (string, error) {
 		if s != globalName {
 			return "", model.ErrNotFound
 		}
 		return s, nil
 	}
-	getGlobal := func(v View, _ string) (model.Global, bool) { return v.Global() }
+	getGlobal := func(v *control.View, _ string) (model.Global, bool) { return v.Global() }
 	return []kind{
 		{
 			name: "globals",
-			list: func(v View) []any {
+			list: func(v *control.View) []any {
 				if g, ok := v.Global(); ok {
 					return []any{globalToAPI(g)}
 				}
 				return []any{}
 			},
-			get:     find("global", parseGlobal, getGlobal, func(_ View, g model.Global) any { return globalToAPI(g) }),
+			get:     find("global", parseGlobal, getGlobal, func(_ *control.View, g model.Global) any { return globalToAPI(g) }),
 			put:     put(globalFromAPI, c.PutGlobal),
 			del:     del("global", parseGlobal, func(ctx context.Context, _ string) error { return c.DeleteGlobal(ctx) }),
-			inspect: find("global", parseGlobal, getGlobal, func(v View, _ model.Global) any { return globalOper(v, mode) }),
+			inspect: find("global", parseGlobal, getGlobal, func(v *control.View, _ model.Global) any { return globalOper(v, mode) }),
 		},
 		{
 			name:    "tenants",
-			list:    all(View.Tenants, tenantView),
-			get:     find("tenant", model.ParseTenantName, View.Tenant, tenantView),
+			list:    all((*control.View).Tenants, tenantView),
+			get:     find("tenant", model.ParseTenantName, (*control.View).Tenant, tenantView),
 			put:     put(tenantFromAPI, c.PutTenant),
 			del:     del("tenant", model.ParseTenantName, c.DeleteTenant),
-			inspect: find("tenant", model.ParseTenantName, View.Tenant, func(v View, t model.Tenant) any { return tenantOper(v, t.Name) }),
+			inspect: find("tenant", model.ParseTenantName, (*control.View).Tenant, func(v *control.View, t model.Tenant) any { return tenantOper(v, t.Name) }),
 		},
 		{
 			name:    "networks",
-			list:    all(func(v View) []model.Network { return v.Networks("") }, networkView),
-			get:     find("network", model.ParseNetworkKey, View.Network, networkView),
+			list:    all(func(v *control.View) []model.Network { return v.Networks("") }, networkView),
+			get:     find("network", model.ParseNetworkKey, (*control.View).Network, networkView),
 			put:     put(networkFromAPI, c.PutNetwork),
 			del:     del("network", model.ParseNetworkKey, c.DeleteNetwork),
-			inspect: find("network", model.ParseNetworkKey, View.Network, func(v View, n model.Network) any { return networkOper(v, n) }),
+			inspect: find("network", model.ParseNetworkKey, (*control.View).Network, func(v *control.View, n model.Network) any { return networkOper(v, n) }),
 		},
 		{
 			name:    "endpointGroups",
-			list:    all(func(v View) []model.Group { return v.Groups("") }, groupView),
-			get:     find("endpointGroup", model.ParseGroupKey, View.Group, groupView),
+			list:    all(func(v *control.View) []model.Group { return v.Groups("") }, groupView),
+			get:     find("endpointGroup", model.ParseGroupKey, (*control.View).Group, groupView),
 			put:     put(groupFromAPI, c.PutGroup),
 			del:     del("endpointGroup", model.ParseGroupKey, c.DeleteGroup),
-			inspect: find("endpointGroup", model.ParseGroupKey, View.Group, func(v View, g model.Group) any { return groupOper(v, g) }),
+			inspect: find("endpointGroup", model.ParseGroupKey, (*control.View).Group, func(v *control.View, g model.Group) any { return groupOper(v, g) }),
 		},
 		{
 			name:    "policys",
-			list:    all(func(v View) []model.ContivPolicy { return v.Policies("") }, policyView),
-			get:     find("policy", model.ParsePolicyKey, View.Policy, policyView),
+			list:    all(func(v *control.View) []model.ContivPolicy { return v.Policies("") }, policyView),
+			get:     find("policy", model.ParsePolicyKey, (*control.View).Policy, policyView),
 			put:     put(policyFromAPI, c.PutPolicy),
 			del:     del("policy", model.ParsePolicyKey, c.DeletePolicy),
-			inspect: find("policy", model.ParsePolicyKey, View.Policy, func(v View, p model.ContivPolicy) any { return policyOper(v, p) }),
+			inspect: find("policy", model.ParsePolicyKey, (*control.View).Policy, func(v *control.View, p model.ContivPolicy) any { return policyOper(v, p) }),
 		},
 		{
 			name: "rules",
-			list: all(func(v View) []model.Rule { return v.Rules("") }, func(_ View, r model.Rule) any { return ruleToAPI(r) }),
-			get:  find("rule", model.ParseRuleKey, View.Rule, func(_ View, r model.Rule) any { return ruleToAPI(r) }),
+			list: all(func(v *control.View) []model.Rule { return v.Rules("") }, func(_ *control.View, r model.Rule) any { return ruleToAPI(r) }),
+			get:  find("rule", model.ParseRuleKey, (*control.View).Rule, func(_ *control.View, r model.Rule) any { return ruleToAPI(r) }),
 			put:  put(ruleFromAPI, c.PutRule),
 			del:  del("rule", model.ParseRuleKey, c.DeleteRule),
 		},
@@ -149,7 +149,7 @@ func kinds(c Control, mode string) []kind {
 // The views below add the links that the server owns, computed from what
 // exists.
 
-func tenantView(v View, t model.Tenant) any {
+func tenantView(v *control.View, t model.Tenant) any {
 	o := api.Tenant{Key: string(t.Name), DefaultNetwork: string(t.DefaultNetwork), TenantName: string(t.Name)}
 	for _, n := range v.Networks(t.Name) {
 		addLink(&o.LinkSets.Networks, "network", n.Key.String())
@@ -163,37 +163,29 @@ func tenantView(v View, t model.Tenant) any {
 	return o
 }
 
-func networkView(v View, n model.Network) any {
+func networkView(v *control.View, n model.Network) any {
 	o := networkToAPI(n)
-	for _, g := range v.Groups(n.Key.Tenant) {
-		if g.Network == n.Key.Name {
-			addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
-		}
+	for _, g := range v.GroupsOfNetwork(n.Key) {
+		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
 	}
 	return o
 }
 
-func groupView(v View, g model.Group) any {
+func groupView(v *control.View, g model.Group) any {
 	o := groupToAPI(g)
-	for _, r := range v.Rules(g.Key.Tenant) {
-		if r.Group == g.Key.Name {
-			addLink(&o.LinkSets.MatchRules, "rule", r.Key.String())
-		}
+	for _, r := range v.RulesOfGroup(g.Key) {
+		addLink(&o.LinkSets.MatchRules, "rule", r.Key.String())
 	}
 	return o
 }
 
-func policyView(v View, p model.ContivPolicy) any {
+func policyView(v *control.View, p model.ContivPolicy) any {
 	o := policyToAPI(p)
-	for _, g := range v.Groups(p.Key.Tenant) {
-		if slices.Contains(g.Policies, p.Key.Name) {
-			addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
-		}
+	for _, g := range v.GroupsOfPolicy(p.Key) {
+		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
 	}
-	for _, r := range v.Rules(p.Key.Tenant) {
-		if r.Key.Policy == p.Key.Name {
-			addLink(&o.LinkSets.Rules, "rule", r.Key.String())
-		}
+	for _, r := range v.RulesOfPolicy(p.Key) {
+		addLink(&o.LinkSets.Rules, "rule", r.Key.String())
 	}
 	return o
 }
@@ -202,7 +194,7 @@ func policyView(v View, p model.ContivPolicy) any {
 // slash.
 func (s *server) handleKind(k kind) {
 	base, inspect := "/api/v1/"+k.name, "/api/v1/inspect/"+k.name
-	get := func(f func(v View, key string) (any, error)) handler {
+	get := func(f func(v *control.View, key string) (any, error)) handler {
 		return func(w http.ResponseWriter, r *http.Request) (any, error) {
 			v, err := s.control.View(r.Context())
 			if err != nil {
@@ -222,7 +214,7 @@ func (s *server) handleKind(k kind) {
 		}
 		return k.get(v, key)
 	}
-	s.handle("GET", base, get(func(v View, _ string) (any, error) { return k.list(v), nil }))
+	s.handle("GET", base, get(func(v *control.View, _ string) (any, error) { return k.list(v), nil }))
 	s.handle("GET", base+"/{key}", get(k.get))
 	s.handle("POST", base+"/{key}", write)
 	s.handle("PUT", base+"/{key}", write)
@@ -230,7 +222,7 @@ func (s *server) handleKind(k kind) {
 		key := r.PathValue("key")
 		return key, k.del(r.Context(), key)
 	})
-	s.handle("GET", inspect+"/{key}", get(func(v View, key string) (any, error) {
+	s.handle("GET", inspect+"/{key}", get(func(v *control.View, key string) (any, error) {
 		config, err := k.get(v, key)
 		if err != nil || k.inspect == nil {
 			return struct{ Config any }{config}, err

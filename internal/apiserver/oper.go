@@ -6,10 +6,11 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-func endpointOper(v View, e model.Endpoint) api.EndpointOper {
+func endpointOper(v *control.View, e model.Endpoint) api.EndpointOper {
 	o := api.EndpointOper{
 		ContainerID:      e.Container,
 		ContainerName:    e.Name,
@@ -23,16 +24,27 @@ func endpointOper(v View, e model.Endpoint) api.EndpointOper {
 		Network:          networkID(e.Key.Network),
 		ServiceName:      string(e.Group),
 	}
-	if g, ok := v.Group(model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}); ok {
-		o.EndpointGroupID = int(g.ID)
-	}
+	o.EndpointGroupID = groupNumber(v, e)
 	if h, ok := v.Host(e.Host); ok {
 		o.VtepIP = addrText(h.VTEP)
 	}
 	return o
 }
 
-func endpointOpers(v View, es []model.Endpoint) []api.EndpointOper {
+// groupNumber is the id of an endpoint's group, 0 for none. A view that does
+// not have the group yet gives way to the endpoint's identity, which is the
+// same number unless its labels count.
+func groupNumber(v *control.View, e model.Endpoint) int {
+	if e.Group == "" {
+		return 0
+	}
+	if g, ok := v.Group(model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}); ok {
+		return int(g.ID)
+	}
+	return int(e.Identity)
+}
+
+func endpointOpers(v *control.View, es []model.Endpoint) []api.EndpointOper {
 	var out []api.EndpointOper
 	for _, e := range es {
 		out = append(out, endpointOper(v, e))
@@ -40,7 +52,7 @@ func endpointOpers(v View, es []model.Endpoint) []api.EndpointOper {
 	return out
 }
 
-func endpointConfig(v View, e model.Endpoint) api.EndpointConfig {
+func endpointConfig(v *control.View, e model.Endpoint) api.EndpointConfig {
 	o := api.EndpointConfig{
 		ID:               networkID(e.Key.Network) + "-" + string(e.Key.ID),
 		NetID:            networkID(e.Key.Network),
@@ -56,9 +68,7 @@ func endpointConfig(v View, e model.Endpoint) api.EndpointConfig {
 		ContainerID:      e.Container,
 		EPCommonName:     e.Name,
 	}
-	if g, ok := v.Group(model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}); ok {
-		o.EndpointGroupID = int(g.ID)
-	}
+	o.EndpointGroupID = groupNumber(v, e)
 	if h, ok := v.Host(e.Host); ok {
 		o.VtepIP = addrText(h.VTEP)
 	}
@@ -66,7 +76,7 @@ func endpointConfig(v View, e model.Endpoint) api.EndpointConfig {
 }
 
 // networkOper builds a network's operational state.
-func networkOper(v View, n model.Network) api.NetworkOper {
+func networkOper(v *control.View, n model.Network) api.NetworkOper {
 	es := v.EndpointsOfNetwork(n.Key)
 	o := api.NetworkOper{
 		Endpoints:    endpointOpers(v, es),
@@ -97,8 +107,8 @@ func networkOper(v View, n model.Network) api.NetworkOper {
 	if gateway.IsValid() {
 		held = append(held, model.AddrRange{First: gateway, Last: gateway})
 	}
-	for _, g := range v.Groups(n.Key.Tenant) {
-		if g.Network == n.Key.Name && g.Pool.IsValid() {
+	for _, g := range v.GroupsOfNetwork(n.Key) {
+		if g.Pool.IsValid() {
 			held = append(held, g.Pool)
 		}
 	}
@@ -107,7 +117,7 @@ func networkOper(v View, n model.Network) api.NetworkOper {
 }
 
 // groupOper builds a group's operational state.
-func groupOper(v View, g model.Group) api.EndpointGroupOper {
+func groupOper(v *control.View, g model.Group) api.EndpointGroupOper {
 	es := v.EndpointsOfGroup(g.Key)
 	o := api.EndpointGroupOper{
 		Endpoints:    endpointOpers(v, es),
@@ -135,12 +145,10 @@ func groupOper(v View, g model.Group) api.EndpointGroupOper {
 	return o
 }
 
-func policyOper(v View, p model.ContivPolicy) api.PolicyOper {
+func policyOper(v *control.View, p model.ContivPolicy) api.PolicyOper {
 	var o api.PolicyOper
-	for _, g := range v.Groups(p.Key.Tenant) {
-		if slices.Contains(g.Policies, p.Key.Name) {
-			o.Endpoints = append(o.Endpoints, endpointOpers(v, v.EndpointsOfGroup(g.Key))...)
-		}
+	for _, g := range v.GroupsOfPolicy(p.Key) {
+		o.Endpoints = append(o.Endpoints, endpointOpers(v, v.EndpointsOfGroup(g.Key))...)
 	}
 	o.NumEndpoints = len(o.Endpoints)
 	return o
@@ -148,7 +156,7 @@ func policyOper(v View, p model.ContivPolicy) api.PolicyOper {
 
 // tenantOper builds a tenant's operational state; what it nests carries no
 // tags, as in 1.x.
-func tenantOper(v View, t model.TenantName) api.TenantOper {
+func tenantOper(v *control.View, t model.TenantName) api.TenantOper {
 	var o api.TenantOper
 	for _, g := range v.Groups(t) {
 		oper := groupOper(v, g)
@@ -165,19 +173,13 @@ func tenantOper(v View, t model.TenantName) api.TenantOper {
 	return o
 }
 
-func globalOper(v View, mode string) api.GlobalOper {
-	o := api.GlobalOper{ClusterMode: mode}
-	var vlans, vxlans []uint32
-	for _, n := range v.Networks("") {
-		o.NumNetworks++
-		if n.Encap == model.EncapVXLAN {
-			vxlans = append(vxlans, n.Tag)
-		} else {
-			vlans = append(vlans, n.Tag)
-		}
+func globalOper(v *control.View, mode string) api.GlobalOper {
+	return api.GlobalOper{
+		ClusterMode: mode,
+		NumNetworks: len(v.Networks("")),
+		VlansInUse:  v.TagsInUse(model.EncapVLAN),
+		VxlansInUse: v.TagsInUse(model.EncapVXLAN),
 	}
-	o.VlansInUse, o.VxlansInUse = tagTexts(vlans), tagTexts(vxlans)
-	return o
 }
 
 // rangeTexts writes which addresses of usable are held and which are free, as
@@ -221,25 +223,6 @@ func joinRanges(rs []model.AddrRange) string {
 		} else {
 			parts = append(parts, r.String())
 		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-func tagTexts(tags []uint32) string {
-	slices.Sort(tags)
-	var parts []string
-	for i := 0; i < len(tags); {
-		j := i
-		for j+1 < len(tags) && tags[j+1] <= tags[j]+1 {
-			j++
-		}
-		r := model.TagRange{Lo: tags[i], Hi: tags[j]}
-		if r.Lo == r.Hi {
-			parts = append(parts, strings.SplitN(r.String(), "-", 2)[0])
-		} else {
-			parts = append(parts, r.String())
-		}
-		i = j + 1
 	}
 	return strings.Join(parts, ", ")
 }

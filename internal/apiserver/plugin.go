@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -43,11 +44,7 @@ func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.control.View(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	return api.CreateEndpointResponse{EndpointConfig: endpointConfig(v, e), Revision: rev}, nil
+	return api.CreateEndpointResponse{EndpointConfig: endpointConfig(s.control.Current(), e), Revision: int64(rev)}, nil
 }
 
 // endpointFromAPI parses a request; the addresses of the result are the
@@ -92,15 +89,11 @@ func (s *server) deleteEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.control.View(r.Context()) // before, for the group's id
-	if err != nil {
-		return nil, err
-	}
 	e, rev, err := s.control.DeleteEndpoint(r.Context(), k)
 	if err != nil {
 		return nil, err
 	}
-	return api.DeleteEndpointResponse{EndpointConfig: endpointConfig(v, e), Revision: rev}, nil
+	return api.DeleteEndpointResponse{EndpointConfig: endpointConfig(s.control.Current(), e), Revision: int64(rev)}, nil
 }
 
 func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -122,7 +115,7 @@ func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 		for _, e := range v.FindEndpoints(req.ContainerID) {
 			if e.Container == req.ContainerID {
 				return api.UpdateEndpointResponse{IPAddress: addrText(e.IPv4)},
-					s.control.UpdateEndpoint(r.Context(), EndpointUpdate{Key: e.Key, Container: e.Container, Name: e.Name, Stopped: true})
+					s.control.UpdateEndpoint(r.Context(), control.EndpointUpdate{Key: e.Key, Container: e.Container, Name: e.Name, Stopped: true})
 			}
 		}
 		return nil, model.Errorf(model.ErrNotFound, "no endpoint has the container %q", clip([]byte(req.ContainerID)))
@@ -139,7 +132,7 @@ func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	err = s.control.UpdateEndpoint(r.Context(), EndpointUpdate{
+	err = s.control.UpdateEndpoint(r.Context(), control.EndpointUpdate{
 		Key:       model.EndpointKey{Network: network, ID: id},
 		Container: req.ContainerID, Name: req.EPCommonName, Labels: req.Labels,
 	})
@@ -148,7 +141,7 @@ func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 
 // networkOrGroup finds a tenant's network by its name or by the name of a
 // group on it, since a runtime's network may be either.
-func networkOrGroup(v View, tenant model.TenantName, name string) (model.NetworkKey, error) {
+func networkOrGroup(v *control.View, tenant model.TenantName, name string) (model.NetworkKey, error) {
 	if n, ok := v.Network(model.NetworkKey{Tenant: tenant, Name: model.NetworkName(name)}); ok {
 		return n.Key, nil
 	}
@@ -182,7 +175,7 @@ func (s *server) allocAddress(w http.ResponseWriter, r *http.Request) (any, erro
 	return api.AllocAddressResponse{NetworkID: req.NetworkID, IPv4Address: netip.PrefixFrom(a, bits).String()}, nil
 }
 
-func addressRequest(v View, req api.AllocAddressRequest) (n model.Network, ask AddressRequest, err error) {
+func addressRequest(v *control.View, req api.AllocAddressRequest) (n model.Network, ask control.AddressRequest, err error) {
 	pool, poolTenant, err := parsePool(req.AddressPool)
 	if err != nil {
 		return n, ask, err
@@ -237,7 +230,7 @@ func parsePool(s string) (p netip.Prefix, t model.TenantName, err error) {
 }
 
 // networkOfPool finds the only network that has the subnet.
-func networkOfPool(v View, pool netip.Prefix, tenant model.TenantName) (model.Network, error) {
+func networkOfPool(v *control.View, pool netip.Prefix, tenant model.TenantName) (model.Network, error) {
 	if !pool.IsValid() {
 		return model.Network{}, model.InvalidField("NetworkID", "", "must be network.tenant, unless AddressPool names a subnet")
 	}
@@ -267,7 +260,7 @@ func networkOfPool(v View, pool netip.Prefix, tenant model.TenantName) (model.Ne
 // resolveNetworkID finds "network.tenant", "network.tenant:group" or
 // "network:group.tenant". Names may hold dots, so every split is looked up; if
 // several exist, the request is refused as ambiguous.
-func resolveNetworkID(v View, id string) (model.Network, model.GroupName, error) {
+func resolveNetworkID(v *control.View, id string) (model.Network, model.GroupName, error) {
 	type match struct {
 		n model.Network
 		g model.GroupName

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -24,7 +25,7 @@ const DefaultTimeout = 20 * time.Second
 
 // Config is what the server needs; all fields but Timeout and Registry are required.
 type Config struct {
-	Control  Control
+	Control  *control.Controller
 	Cluster  Cluster
 	Version  api.Version
 	Mode     string // cluster mode, shown by the inspection of global
@@ -34,7 +35,7 @@ type Config struct {
 }
 
 type server struct {
-	control   Control
+	control   *control.Controller
 	cluster   Cluster
 	log       *slog.Logger
 	timeout   time.Duration
@@ -198,17 +199,24 @@ func (p *probeWriter) Header() http.Header         { return p.header }
 func (p *probeWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (p *probeWriter) WriteHeader(status int)      { p.status = status }
 
-// inspectEndpoint finds an endpoint by its id, its container's id or its exact
-// name, in this order; 1.x took any part of one (known fault 30).
+// inspectEndpoint finds an endpoint by its key (tenant:network:id), its id, its
+// container's id or its exact name, in this order; 1.x took any part of one
+// (known fault 30).
 func (s *server) inspectEndpoint(_ http.ResponseWriter, r *http.Request) (any, error) {
 	key := r.PathValue("key")
 	v, err := s.control.View(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	e, err := chooseEndpoint(v.FindEndpoints(key), key)
-	if err != nil {
-		return nil, err
+	var e model.Endpoint
+	found := false
+	if k, parseErr := model.ParseEndpointKey(key); parseErr == nil {
+		e, found = v.Endpoint(k)
+	}
+	if !found {
+		if e, err = chooseEndpoint(v.FindEndpoints(key), key); err != nil {
+			return nil, err
+		}
 	}
 	o := endpointOper(v, e)
 	o.Key = key
@@ -220,7 +228,6 @@ func chooseEndpoint(found []model.Endpoint, key string) (model.Endpoint, error) 
 		func(e model.Endpoint) string { return string(e.Key.ID) },
 		func(e model.Endpoint) string { return e.Container },
 		func(e model.Endpoint) string { return e.Name },
-		func(e model.Endpoint) string { return e.Key.String() },
 	} {
 		var hits []model.Endpoint
 		for _, e := range found {
