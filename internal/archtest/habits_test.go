@@ -24,6 +24,13 @@ type file struct {
 func (f file) isGo() bool   { return strings.HasSuffix(f.name, ".go") }
 func (f file) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
 
+// isMain tells whether the file is part of a program; programs live in cmd and
+// bench.
+func (f file) isMain() bool {
+	return (strings.HasPrefix(f.name, "cmd/") || strings.HasPrefix(f.name, "bench/")) &&
+		regexp.MustCompile(`(?m)^package main$`).MatchString(f.text)
+}
+
 // generated files carry the line that `go help generate` asks for.
 func (f file) generated() bool {
 	return regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`).MatchString(f.text)
@@ -55,20 +62,21 @@ func files(t *testing.T) []file {
 // Every package says in doc.go what it is, what it guarantees and what it must
 // not do; commands say it at their main.
 func TestPackageComments(t *testing.T) {
-	docs, dirs := map[string]string{}, map[string]bool{}
+	docs, dirs, programs := map[string]string{}, map[string]bool{}, map[string]bool{}
 	for _, f := range files(t) {
 		if !f.isGo() || f.isTest() || strings.Contains(f.name, "testdata/") || strings.HasPrefix(f.name, "tools/") {
 			continue
 		}
 		dir := path.Dir(f.name)
 		dirs[dir] = true
-		if base := path.Base(f.name); base == "doc.go" || base == "main.go" && strings.HasPrefix(dir, "cmd/") && docs[dir] == "" {
+		programs[dir] = programs[dir] || f.isMain()
+		if base := path.Base(f.name); base == "doc.go" || base == "main.go" && f.isMain() && docs[dir] == "" {
 			docs[dir] = f.text
 		}
 	}
 	for dir := range dirs {
 		text, want := docs[dir], "// Package "
-		if strings.HasPrefix(dir, "cmd/") {
+		if programs[dir] {
 			want = "// Command "
 		}
 		if !strings.HasPrefix(text, want) && !strings.Contains(text, "\n"+want) {
@@ -94,7 +102,7 @@ func TestNoExit(t *testing.T) {
 		"runtime": {"Goexit"},
 	}
 	for _, f := range files(t) {
-		if !f.isGo() || f.isTest() || strings.HasPrefix(f.name, "cmd/") || strings.Contains(f.name, "testdata/") {
+		if !f.isGo() || f.isTest() || f.isMain() || strings.Contains(f.name, "testdata/") {
 			continue
 		}
 		eachCall(t, f, func(pos, pkg, name string) {

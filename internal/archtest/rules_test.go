@@ -36,7 +36,7 @@ var rules = []rule{
 
 	{pkg: "internal/driver", may: []string{"internal/desired", "internal/model"}, why: "a driver gets data, not ids: it never reaches back into the database"},
 	{
-		pkg: "internal/driver/drivertest", may: []string{"internal/driver", "internal/desired", "internal/model", "internal/reconcile"},
+		pkg: "internal/driver/drivertest", may: []string{"internal/compile", "internal/driver", "internal/desired", "internal/model", "internal/reconcile"},
 		why: "one conformance suite for all drivers knows none of them",
 	},
 	{
@@ -71,7 +71,6 @@ var rules = []rule{
 // planned are packages of rules that nobody has written yet. The list only
 // ever gets shorter: a package that exists must leave it.
 var planned = []string{
-	"bench/*",
 	"internal/bgp",
 	"internal/dns",
 	"internal/k8s",
