@@ -79,7 +79,9 @@ func ruleFor(pkg string) *rule {
 // within tells whether both packages belong to one concrete implementation,
 // such as internal/driver/ovs and internal/driver/ovs/openflow.
 func within(a, b string) bool {
-	of := func(pkg string) string { return strings.Join(strings.SplitN(pkg, "/", 4)[:min(3, strings.Count(pkg, "/")+1)], "/") }
+	of := func(pkg string) string {
+		return strings.Join(strings.SplitN(pkg, "/", 4)[:min(3, strings.Count(pkg, "/")+1)], "/")
+	}
 	return of(a) == of(b) && strings.Count(of(a), "/") == 2
 }
 
