@@ -1,0 +1,428 @@
+package ovs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Config says which switch to use and how. OVSDB, RunDir and Log are required.
+type Config struct {
+	OVSDB     string     // the database, such as unix:/var/run/openvswitch/db.sock
+	RunDir    string     // where the switch puts <bridge>.mgmt
+	Bridge    string     // empty = contivBr
+	Datapath  string     // system (kernel), netdev (user space), or empty or auto
+	Uplinks   []string   // interfaces that carry VLAN networks; the first one that is up is used
+	VTEP      netip.Addr // own tunnel address; zero = the routing table chooses
+	VXLANPort uint16     // UDP port; 0 = 4789
+	Log       *slog.Logger
+
+	mutation pipeline.Mutation // tests only
+}
+
+// Defaults.
+const (
+	DefaultBridge = "contivBr"
+	// DefaultVXLANPort is IANA's (RFC 7348 section 5).
+	DefaultVXLANPort = 4789
+	tunnelName       = "contivVxlan"
+)
+
+// portWait bounds how long Apply waits for the switch to number new ports.
+const portWait = 3 * time.Second
+
+func (c Config) defaults() (Config, error) {
+	if c.OVSDB == "" || c.RunDir == "" || c.Log == nil {
+		return c, model.Errorf(model.ErrInvalid, "open vswitch driver needs a database address, a run directory and a logger")
+	}
+	if c.Bridge == "" {
+		c.Bridge = DefaultBridge
+	}
+	if c.VXLANPort == 0 {
+		c.VXLANPort = DefaultVXLANPort
+	}
+	switch c.Datapath {
+	case "system", "netdev":
+	case "", "auto":
+		c.Datapath = "netdev"
+		if _, err := netlink.GenlFamilyGet("ovs_datapath"); err == nil {
+			c.Datapath = "system"
+		}
+	default:
+		return c, model.InvalidField("ovs-datapath", c.Datapath, "must be auto, system or netdev")
+	}
+	return c, nil
+}
+
+// Driver implements driver.Driver on Open vSwitch. Its methods may be called
+// from several goroutines.
+type Driver struct {
+	cfg    Config
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	events chan driver.Event
+
+	mu       sync.Mutex // one Apply, replay or reading at a time
+	db       *database
+	sw       *openflow.Conn
+	pic      *picture
+	want     *desired.Host     // what was last asked for
+	known    bool              // the ledger knows what the switch holds
+	rules    map[uint32]string // rule ids by the number in cookies
+	verified time.Time
+	dumpTook time.Duration
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New connects to the database and makes sure of the bridge. The error is of
+// kind ErrUnavailable when no database answers, ErrConflict when a bridge of
+// that name is somebody else's.
+func New(ctx context.Context, cfg Config) (driver.Driver, error) {
+	return open(ctx, cfg)
+}
+
+func open(ctx context.Context, cfg Config) (*Driver, error) {
+	cfg, err := cfg.defaults()
+	if err != nil {
+		return nil, err
+	}
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), pic: newPicture(), rules: map[uint32]string{}}
+	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
+		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
+	}
+	if err := d.ensureBridge(ctx); err != nil {
+		d.db.close()
+		return nil, err
+	}
+	if d.sw, err = d.dial(ctx); err != nil {
+		d.db.close()
+		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is ovs-vswitchd running, and is --ovs-run-dir its directory?", err)
+	}
+	run, cancel := context.WithCancel(context.Background())
+	d.cancel = cancel
+	d.wg.Add(2)
+	go d.keepDatabase(run, d.db)
+	go d.keepSwitch(run, d.sw)
+	return d, nil
+}
+
+// dial connects to the bridge's management socket; the switch makes it soon
+// after the bridge is in the database.
+func (d *Driver) dial(ctx context.Context) (*openflow.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		c, err := openflow.Dial(ctx, filepath.Join(d.cfg.RunDir, d.cfg.Bridge+".mgmt"))
+		if err == nil {
+			return c, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-tick.C:
+		}
+	}
+}
+
+// keepDatabase renews the database connection, and tells when the ports or
+// uplinks that the flows were made for have changed by themselves.
+func (d *Driver) keepDatabase(ctx context.Context, db *database) {
+	defer d.wg.Done()
+	for {
+		ch := db.watch()
+		d.mu.Lock()
+		stale := d.db == db && d.portsMoved()
+		d.mu.Unlock()
+		if stale {
+			d.replay(ctx, "ports of the switch have changed")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ch:
+		case <-db.lost:
+			d.cfg.Log.Warn("connection to the switch's database is lost", "database", d.cfg.OVSDB)
+			db.close()
+			if db = d.reopen(ctx); db == nil {
+				return
+			}
+			d.replay(ctx, "the switch's database is back")
+		}
+	}
+}
+
+func (d *Driver) reopen(ctx context.Context) *database {
+	d.mu.Lock()
+	d.db = nil
+	d.mu.Unlock()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		db, err := openDatabase(try, d.cfg.OVSDB, d.cfg.Log)
+		cancel()
+		if err == nil {
+			d.mu.Lock()
+			d.db = db
+			d.mu.Unlock()
+			return db
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// keepSwitch renews the OpenFlow connection and replays everything as soon as
+// there is a new one: in user space a switch that restarts has lost its flows.
+func (d *Driver) keepSwitch(ctx context.Context, sw *openflow.Conn) {
+	defer d.wg.Done()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-sw.Done():
+		}
+		d.mu.Lock()
+		d.sw, d.known = nil, false
+		d.mu.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
+		d.cfg.Log.Warn("connection to the switch is lost", "bridge", d.cfg.Bridge)
+		d.notify("connection to the switch is lost")
+		for sw = nil; sw == nil; {
+			sw, _ = d.dial(ctx) // tried again until the driver closes
+			if ctx.Err() != nil {
+				if sw != nil {
+					sw.Close()
+				}
+				return
+			}
+		}
+		d.mu.Lock()
+		d.sw = sw
+		d.mu.Unlock()
+		d.replay(ctx, "connected to the switch again")
+	}
+}
+
+// replay makes the last picture true again without waiting for anybody, and
+// tells that it had to.
+func (d *Driver) replay(ctx context.Context, reason string) {
+	d.mu.Lock()
+	var err error
+	if d.want != nil {
+		_, err = d.apply(ctx, *d.want, true)
+	}
+	d.mu.Unlock()
+	if err != nil && ctx.Err() == nil {
+		d.cfg.Log.Warn("replay to the switch failed", "reason", reason, "error", err)
+	} else {
+		d.cfg.Log.Info("replayed to the switch", "reason", reason)
+	}
+	d.notify(reason)
+}
+
+// notify tells the owner; when it does not listen, one waiting event is enough.
+func (d *Driver) notify(reason string) {
+	select {
+	case d.events <- driver.Event{Reason: reason}:
+	default:
+	}
+}
+
+// Events implements driver.Driver.
+func (d *Driver) Events() <-chan driver.Event { return d.events }
+
+// Close implements driver.Driver; bridge, ports and flows stay.
+func (d *Driver) Close() error {
+	d.cancel()
+	d.mu.Lock()
+	sw, db := d.sw, d.db
+	d.mu.Unlock()
+	var err error
+	if sw != nil {
+		err = sw.Close()
+	}
+	d.wg.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sw != nil && d.sw != sw {
+		err = errors.Join(err, d.sw.Close())
+	}
+	if d.db != nil {
+		d.db.close()
+	} else if db != nil {
+		db.close()
+	}
+	d.db, d.sw = nil, nil
+	close(d.events)
+	return err
+}
+
+// Apply implements driver.Driver.
+func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.want = &want
+	return d.apply(ctx, want, false)
+}
+
+func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driver.Report, error) {
+	rep := driver.Report{Revision: want.Revision, Ports: map[string]driver.PortStatus{}}
+	if d.db == nil || d.sw == nil {
+		return rep, model.Errorf(model.ErrUnavailable, "open vswitch: the switch or its database does not answer")
+	}
+	for c := range want.PolicySets.Diff(d.pic.have.PolicySets) {
+		d.learnRules(c.New)
+	}
+	made, problems, err := d.ensurePorts(ctx, want)
+	rep.Changes += made
+	rep.Problems = append(rep.Problems, problems...)
+	if err != nil {
+		return rep, fmt.Errorf("open vswitch: ports: %w", err)
+	}
+	// What can be closed or opened now does not wait for new ports.
+	if err := d.flows(ctx, want, &rep, force); err != nil {
+		return rep, err
+	}
+	if d.awaitNumbers(ctx, want) {
+		if err := d.flows(ctx, want, &rep, false); err != nil {
+			return rep, err
+		}
+	}
+	gone, err := d.removePorts(ctx, want)
+	rep.Changes += gone
+	if err != nil {
+		return rep, fmt.Errorf("open vswitch: ports: %w", err)
+	}
+	d.reportPorts(want, &rep)
+	rep.Problems = append(rep.Problems, d.pic.problems()...)
+	return rep, nil
+}
+
+// flows brings the switch's flows up to date. When nothing is to be changed it
+// compares them with what they should be, unless it did a moment ago.
+func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Report, force bool) error {
+	cfg, numbers := d.inputs(want)
+	d.pic.update(want, cfg, numbers)
+	if !d.known {
+		if err := d.readBack(ctx); err != nil {
+			return err
+		}
+	}
+	edits := d.pic.ledger.edits()
+	// Reading back costs up to a twentieth of the time.
+	if len(edits) == 0 && (force || rep.Changes == 0 && time.Since(d.verified) > 20*d.dumpTook) {
+		if err := d.readBack(ctx); err != nil {
+			return err
+		}
+		edits = d.pic.ledger.edits()
+	}
+	if err := d.write(ctx, edits); err != nil {
+		return err
+	}
+	rep.Changes += len(edits)
+	return nil
+}
+
+// readBack learns what flows of ours the switch holds.
+func (d *Driver) readBack(ctx context.Context) error {
+	start := time.Now()
+	found := map[string]string{}
+	var odd []openflow.Mod
+	err := d.sw.DumpFlows(ctx, openflow.Filter{Table: 0xff, Cookie: pipeline.CookieMagic, CookieMask: pipeline.MagicMask},
+		func(s openflow.FlowStats) {
+			if s.Err != nil { // ours, but of another version
+				odd = append(odd, openflow.Mod{All: true, Flow: openflow.Flow{Cookie: s.Flow.Cookie}, CookieMask: ^uint64(0)})
+				return
+			}
+			found[s.Flow.Key()] = s.Flow.Body()
+		})
+	if err != nil {
+		return model.Errorf(model.ErrUnavailable, "open vswitch: read flows: %w", err)
+	}
+	d.pic.ledger.found(found)
+	d.known, d.verified, d.dumpTook = true, time.Now(), time.Since(start)
+	if len(odd) == 0 {
+		return nil
+	}
+	// Flows that cannot be decoded go in the same bundle as their replacements come.
+	edits := d.pic.ledger.edits()
+	for _, m := range odd {
+		for k, body := range found {
+			if f, err := openflow.FromParts(k, body); err == nil && f.Cookie == m.Flow.Cookie {
+				delete(found, k) // falls with them, so it is written again
+			}
+		}
+	}
+	d.pic.ledger.found(found)
+	edits = d.pic.ledger.edits()
+	mods, err := toMods(edits)
+	if err != nil {
+		return err
+	}
+	if err := d.commit(ctx, append(odd, mods...)); err != nil {
+		return err
+	}
+	d.pic.ledger.done(edits)
+	return nil
+}
+
+func toMods(edits []edit) ([]openflow.Mod, error) {
+	mods := make([]openflow.Mod, 0, len(edits))
+	for _, e := range edits {
+		f, err := openflow.FromParts(e.key, e.body)
+		if err != nil {
+			return nil, err
+		}
+		mods = append(mods, openflow.Mod{Delete: e.remove, Flow: f})
+	}
+	return mods, nil
+}
+
+// write commits edits as one atomic change.
+func (d *Driver) write(ctx context.Context, edits []edit) error {
+	mods, err := toMods(edits)
+	if err != nil {
+		return fmt.Errorf("open vswitch: %w", err)
+	}
+	if err := d.commit(ctx, mods); err != nil {
+		return err
+	}
+	d.pic.ledger.done(edits)
+	return nil
+}
+
+func (d *Driver) commit(ctx context.Context, mods []openflow.Mod) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	err := d.sw.Commit(ctx, mods)
+	if err == nil {
+		return nil
+	}
+	d.known = false // the bundle may or may not have been committed
+	if e := (*openflow.Error)(nil); errors.As(err, &e) {
+		return fmt.Errorf("open vswitch: %w", err)
+	}
+	return model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
+}

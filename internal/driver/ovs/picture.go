@@ -1,0 +1,194 @@
+package ovs
+
+import (
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// picture keeps a ledger in step with a desired.Host. It recomputes the flows
+// of what changed and of nothing else.
+type picture struct {
+	ledger  *ledger
+	have    desired.Host
+	started bool
+	config  pipeline.Config
+	numbers map[string]uint32                            // port numbers that the flows were made with
+	byNet   map[model.NetworkID]map[string]*desired.Port // of ports with a number
+	broken  map[desired.PolicySetID]error                // policy sets that were replaced by denying all
+}
+
+func newPicture() *picture {
+	return &picture{
+		ledger: newLedger(), numbers: map[string]uint32{},
+		byNet:  map[model.NetworkID]map[string]*desired.Port{},
+		broken: map[desired.PolicySetID]error{},
+	}
+}
+
+func portOwner(name string) owner { return owner{kind: pipeline.KindPort, name: name} }
+
+func remoteOwner(k desired.RemoteKey) owner {
+	var mac uint64
+	for _, b := range k.MAC {
+		mac = mac<<8 | uint64(b)
+	}
+	return owner{kind: pipeline.KindRemote, id: uint64(k.Network)<<48 | mac}
+}
+
+// sameSegment tells whether all flows but a network's own stay the same.
+func sameSegment(a, b *desired.Network) bool {
+	return a != nil && b != nil && a.Encap == b.Encap && a.Tag == b.Tag
+}
+
+// update makes the ledger want what the picture says, given the configuration
+// and the numbers of the ports. A port without a number has no flows.
+func (p *picture) update(want desired.Host, c pipeline.Config, numbers map[string]uint32) {
+	all := !p.started || c != p.config
+	if all {
+		p.ledger.set(owner{kind: pipeline.KindBase}, pipeline.Base(c))
+	}
+	old := p.have
+	if all {
+		old = desired.Host{}
+		for k := range p.have.PolicySets.All() {
+			if _, ok := want.PolicySets.Get(k); !ok {
+				p.setPolicy(c, k, nil)
+			}
+		}
+	}
+	for ch := range want.PolicySets.Diff(old.PolicySets) {
+		p.setPolicy(c, ch.Key, ch.New)
+	}
+
+	dirty := map[model.NetworkID]bool{} // own flows to be recomputed
+	moved := map[model.NetworkID]bool{} // flows of its endpoints too
+	for ch := range want.Networks.Diff(p.have.Networks) {
+		dirty[ch.Key] = true
+		moved[ch.Key] = !sameSegment(ch.Old, ch.New)
+	}
+	ports := map[string]bool{}
+	for ch := range want.Ports.Diff(p.have.Ports) {
+		ports[ch.Key] = true
+	}
+	remotes := map[desired.RemoteKey]bool{}
+	for ch := range want.Remotes.Diff(p.have.Remotes) {
+		remotes[ch.Key] = true
+	}
+	for name, was := range p.numbers {
+		if numbers[name] != was {
+			ports[name] = true
+		}
+	}
+	for name, n := range numbers {
+		if p.numbers[name] != n {
+			ports[name] = true
+		}
+	}
+	any := all
+	for _, m := range moved {
+		any = any || m
+	}
+	if any {
+		for k := range want.Networks.All() {
+			dirty[k] = dirty[k] || all
+		}
+		for k, port := range want.Ports.All() {
+			ports[k] = ports[k] || all || moved[port.Network]
+		}
+		for k, r := range want.Remotes.All() {
+			remotes[k] = remotes[k] || all || moved[r.Network]
+		}
+	}
+	p.config, p.started = c, true
+
+	for name, is := range ports {
+		if is {
+			p.setPort(want, name, numbers[name], dirty)
+		}
+	}
+	for k, is := range remotes {
+		if is {
+			r, _ := want.Remotes.Get(k)
+			n, _ := want.Networks.Get(k.Network)
+			if r == nil || n == nil {
+				p.ledger.set(remoteOwner(k), nil)
+			} else {
+				p.ledger.set(remoteOwner(k), pipeline.Remote(c, n, r))
+			}
+		}
+	}
+	for id, is := range dirty {
+		if !is {
+			continue
+		}
+		o := owner{kind: pipeline.KindNetwork, id: uint64(id)}
+		n, _ := want.Networks.Get(id)
+		if n == nil {
+			p.ledger.set(o, nil)
+			continue
+		}
+		var local []pipeline.LocalPort
+		for name, port := range p.byNet[id] {
+			local = append(local, pipeline.LocalPort{Port: port, Number: p.numbers[name]})
+		}
+		p.ledger.set(o, pipeline.Network(c, n, local))
+	}
+	p.have = want
+}
+
+func (p *picture) setPolicy(c pipeline.Config, id desired.PolicySetID, s *desired.PolicySet) {
+	o := owner{kind: pipeline.KindDefault, id: uint64(id)}
+	delete(p.broken, id)
+	if s == nil {
+		p.ledger.set(o, nil)
+		return
+	}
+	flows, err := pipeline.PolicySet(c, s)
+	if err != nil {
+		p.broken[id] = err
+	}
+	p.ledger.set(o, flows)
+}
+
+func (p *picture) setPort(want desired.Host, name string, number uint32, dirty map[model.NetworkID]bool) {
+	if was, ok := p.have.Ports.Get(name); ok {
+		delete(p.byNet[was.Network], name)
+		if len(p.byNet[was.Network]) == 0 {
+			delete(p.byNet, was.Network)
+		}
+		dirty[was.Network] = dirty[was.Network] || p.config.ArpMode == model.ArpFlood
+	}
+	delete(p.numbers, name)
+	port, _ := want.Ports.Get(name)
+	if port == nil || number == 0 {
+		p.ledger.set(portOwner(name), nil)
+		return
+	}
+	p.numbers[name] = number
+	n, _ := want.Networks.Get(port.Network)
+	if n == nil {
+		p.ledger.set(portOwner(name), nil)
+		return
+	}
+	if p.byNet[port.Network] == nil {
+		p.byNet[port.Network] = map[string]*desired.Port{}
+	}
+	p.byNet[port.Network][name] = port
+	dirty[port.Network] = dirty[port.Network] || p.config.ArpMode == model.ArpFlood
+	p.ledger.set(portOwner(name), pipeline.Port(p.config, n, pipeline.LocalPort{Port: port, Number: number}))
+}
+
+// problems lists what could not be made true as wanted.
+func (p *picture) problems() []driver.Problem {
+	var out []driver.Problem
+	for id, err := range p.broken {
+		name := ""
+		if s, ok := p.have.PolicySets.Get(id); ok {
+			name = s.Name
+		}
+		out = append(out, driver.Problem{Object: "policy set " + name, Err: err})
+	}
+	return out
+}
