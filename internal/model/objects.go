@@ -40,7 +40,8 @@ type Network struct {
 	CfgdTag   string       `json:"cfgdTag,omitempty"`
 	RawSubnet string       `json:"rawSubnet,omitempty"` // the subnet as the user wrote it, echoed by the API
 
-	RawSubnet6 string `json:"rawSubnet6,omitempty"` // likewise ipv6Subnet
+	RawSubnet6 string   `json:"rawSubnet6,omitempty"` // likewise ipv6Subnet
+	Identity   Identity `json:"identity,omitempty"`   // allocated: identity of the endpoints without group and labels
 }
 
 // Group is a set of endpoints of one network that share policies.

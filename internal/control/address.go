@@ -1,0 +1,142 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// AddressRequest asks for an address before its endpoint exists, as Docker's
+// IPAM and Mesos do.
+type AddressRequest struct {
+	Network   model.NetworkKey
+	Group     model.GroupName // empty = none; its pool is used if it has one
+	IPv6      bool            // otherwise IPv4
+	Preferred netip.Addr      // invalid = any
+	Host      model.HostName  // only an endpoint there may take the address; empty = any
+	Requester string          // for people
+}
+
+// AllocAddress reserves an address for Options.ReservationTTL. An endpoint
+// created with it takes it over. A preferred address that somebody has is
+// model.ErrConflict, one that cannot be used model.ErrInvalid.
+func (c *Controller) AllocAddress(ctx context.Context, r AddressRequest) (netip.Addr, error) {
+	if r.Preferred.IsValid() {
+		r.IPv6 = r.Preferred.Is6()
+	}
+	if len(r.Requester) > model.MaxEndpointText {
+		return netip.Addr{}, model.InvalidField("Requester", r.Requester, fmt.Sprintf("must be at most %d characters", model.MaxEndpointText))
+	}
+	var got netip.Addr
+	cl := c.claim()
+	rev, err := c.update(ctx, fmt.Sprintf("allocate address on network %q", r.Network), func(tx store.Tx) error {
+		cl.rewind()
+		n, pools, err := networkForAddress(tx, r.Network, r.Group)
+		if err != nil {
+			return err
+		}
+		if got = r.Preferred; got.IsValid() {
+			row, err := wantAddr(tx, n, pools, r.Group, "PreferredIPv4Address", got)
+			if err != nil {
+				return err
+			}
+			if row.Exists() && !c.expired(row.Value) {
+				return model.Errorf(model.ErrConflict, "PreferredIPv4Address %q: %s", got, ownerText(row.Value))
+			}
+		} else if got, err = cl.freeAddr(ctx, tx, n, r.IPv6, pools, r.Group); err != nil {
+			return err
+		}
+		return store.Addresses.Put(tx, store.Address{
+			AddressKey: store.AddressKey{Network: n.Key, Addr: got},
+			Group:      r.Group,
+			Reservation: &store.Reservation{
+				Host: r.Host, Requester: r.Requester,
+				Expires: c.opts.Now().Add(c.opts.ReservationTTL).UTC().Round(0),
+			},
+		})
+	})
+	cl.done(rev)
+	return got, err
+}
+
+// networkForAddress reads what decides about addresses into the read set: the
+// network, its pools, and the group, if any, which must be on the network.
+func networkForAddress(tx store.Tx, k model.NetworkKey, group model.GroupName) (n model.Network, pools map[model.GroupName]model.AddrRange, err error) {
+	if n, err = store.Networks.Get(tx, k); err != nil {
+		return n, nil, err
+	}
+	if group != "" {
+		g, err := store.Groups.Get(tx, model.GroupKey{Tenant: k.Tenant, Name: group})
+		if err != nil {
+			return n, nil, err
+		}
+		if g.Network != k.Name {
+			return n, nil, model.Errorf(model.ErrConflict, "endpoint group %q is on network %q, not on %q", g.Key, g.Network, k.Name)
+		}
+	}
+	row, err := store.GroupPools.Find(tx, store.PoolsKey{Network: k})
+	return n, row.Value.Groups, err
+}
+
+// wantAddr checks that an endpoint of a group may have an address, and reads
+// who has it.
+func wantAddr(tx store.Tx, n model.Network, pools map[model.GroupName]model.AddrRange, group model.GroupName, field string, a netip.Addr) (store.Row[store.Address], error) {
+	subnet, gateway := n.Subnet, n.Gateway
+	if a.Is6() {
+		subnet, gateway = n.Subnet6, n.Gateway6
+	}
+	none := store.Row[store.Address]{}
+	switch {
+	case !subnet.IsValid():
+		return none, model.InvalidField(field, a, fmt.Sprintf("must be empty: network %s has no such subnet", n.Key))
+	case !subnet.Contains(a):
+		return none, model.InvalidField(field, a, fmt.Sprintf("must lie inside the subnet %s", subnet))
+	case a == gateway:
+		return none, model.InvalidField(field, a, "must not be the gateway")
+	case !model.HostRange(subnet).Contains(a):
+		return none, model.InvalidField(field, a, fmt.Sprintf("must not be the network or broadcast address of %s", subnet))
+	case a.Is4() && n.Range.IsValid() && !n.Range.Contains(a):
+		return none, model.InvalidField(field, a, fmt.Sprintf("must lie inside the network's range %s", n.Range))
+	}
+	if pool, ok := pools[group]; ok && a.Is4() && !pool.Contains(a) {
+		return none, model.InvalidField(field, a, fmt.Sprintf("must lie inside the pool %s of endpoint group %q", pool, group))
+	}
+	if other, ok := inOtherPool(pools, group, a); ok {
+		return none, model.Errorf(model.ErrConflict, "%s %q: belongs to the pool of endpoint group %q", field, a, other)
+	}
+	return store.Addresses.Find(tx, store.AddressKey{Network: n.Key, Addr: a})
+}
+
+// expired tells whether an address is kept by a reservation that has run out.
+func (c *Controller) expired(a store.Address) bool {
+	return a.Reservation != nil && !c.opts.Now().Before(a.Reservation.Expires)
+}
+
+// ReleaseAddress gives a reserved address back. An address that nobody has
+// reserved is model.ErrNotFound, that of an endpoint model.ErrInUse.
+func (c *Controller) ReleaseAddress(ctx context.Context, k model.NetworkKey, a netip.Addr) error {
+	_, err := c.update(ctx, fmt.Sprintf("release address %s of network %q", a, k), func(tx store.Tx) error {
+		ak := store.AddressKey{Network: k, Addr: a}
+		if err := tx.Prefetch(store.Networks.Key(k), store.Addresses.Key(ak)); err != nil {
+			return err
+		}
+		if _, err := store.Networks.Get(tx, k); err != nil {
+			return err
+		}
+		row, err := store.Addresses.Find(tx, ak)
+		switch {
+		case err != nil:
+			return err
+		case !row.Exists():
+			return model.Errorf(model.ErrNotFound, "it is not allocated")
+		case row.Value.Reservation == nil:
+			return model.Errorf(model.ErrInUse, "endpoint %q has it", row.Value.Endpoint)
+		}
+		store.Addresses.Delete(tx, ak)
+		return nil
+	})
+	return err
+}

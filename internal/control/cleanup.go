@@ -1,0 +1,213 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// batch is how many objects one transaction of a clean-up removes: five
+// operations each, of at most store.MaxOps; an endpoint touches a scope.
+const batch = 7
+
+// DeleteEndpointsOfNetwork deletes all endpoints of a network and tells how
+// many there were.
+func (c *Controller) DeleteEndpointsOfNetwork(ctx context.Context, k model.NetworkKey) (int, error) {
+	v, err := c.View(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if _, ok := v.Network(k); !ok {
+		return 0, model.Errorf(model.ErrNotFound, "network %q does not exist", k)
+	}
+	return c.deleteEndpoints(ctx, nil, v.EndpointsOfNetwork(k))
+}
+
+// DeleteEndpointsOfGroup deletes all endpoints of a group and tells how many
+// there were.
+func (c *Controller) DeleteEndpointsOfGroup(ctx context.Context, k model.GroupKey) (int, error) {
+	v, err := c.View(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if _, ok := v.Group(k); !ok {
+		return 0, model.Errorf(model.ErrNotFound, "endpoint group %q does not exist", k)
+	}
+	return c.deleteEndpoints(ctx, nil, v.EndpointsOfGroup(k))
+}
+
+// DeleteHost deletes a host that will not come back, with its endpoints, and
+// tells how many those were. Nothing calls it by itself: a host that is only
+// unreachable keeps its containers (known fault 38).
+func (c *Controller) DeleteHost(ctx context.Context, k model.HostName) (int, error) {
+	v, err := c.View(ctx)
+	if err != nil {
+		return 0, err
+	}
+	eps := v.EndpointsOfHost(k)
+	if _, known := v.Host(k); !known && len(eps) == 0 {
+		return 0, model.Errorf(model.ErrNotFound, "host %q does not exist", k)
+	}
+	n, err := c.deleteEndpoints(ctx, nil, eps)
+	if err != nil {
+		return n, err
+	}
+	_, err = c.update(ctx, fmt.Sprintf("delete host %q", k), func(tx store.Tx) error {
+		store.Hosts.Delete(tx, k)
+		return nil
+	})
+	return n, err
+}
+
+// deleteEndpoints deletes those of the endpoints that are still as they were.
+func (c *Controller) deleteEndpoints(ctx context.Context, fence *store.Fence, eps []model.Endpoint) (int, error) {
+	deleted := 0
+	for len(eps) > 0 {
+		some := eps[:min(batch, len(eps))]
+		eps = eps[len(some):]
+		n := 0
+		_, err := c.update(ctx, "delete endpoints", func(tx store.Tx) error {
+			n = 0
+			if fence != nil {
+				fence.Require(tx)
+			}
+			keys := make([]string, len(some))
+			for i, e := range some {
+				keys[i] = store.Endpoints.Key(e.Key)
+			}
+			if err := tx.Prefetch(keys...); err != nil {
+				return err
+			}
+			for _, e := range some {
+				row, err := store.Endpoints.Find(tx, e.Key)
+				if err != nil {
+					return err
+				}
+				if row.Exists() && row.Value.Host == e.Host && row.Value.MAC == e.MAC {
+					removeEndpoint(tx, row.Value)
+					n++
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return deleted, err
+		}
+		deleted += n
+	}
+	return deleted, nil
+}
+
+// Sweep is the leader's garbage collection, until ctx ends or the leadership
+// is lost: reservations that have expired, and identities with labels that no
+// endpoint has.
+func (c *Controller) Sweep(ctx context.Context, fence store.Fence, every time.Duration) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		switch err := c.SweepOnce(ctx, fence); {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, store.ErrFenced):
+			return err
+		case err != nil:
+			c.log.Warn("garbage collection will be tried again", "err", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// SweepOnce does one round of Sweep. An identity takes two rounds: the first
+// marks it, and an endpoint that begins to use it takes the mark off.
+func (c *Controller) SweepOnce(ctx context.Context, fence store.Fence) error {
+	v, err := c.View(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.sweepReservations(ctx, fence, v); err != nil {
+		return fmt.Errorf("sweep reservations: %w", err)
+	}
+	if err := c.sweepIdentities(ctx, fence, v); err != nil {
+		return fmt.Errorf("sweep identities: %w", err)
+	}
+	return nil
+}
+
+func (c *Controller) sweepReservations(ctx context.Context, fence store.Fence, v *View) error {
+	v.mu.RLock()
+	var gone []store.AddressKey
+	for _, s := range v.spaces {
+		for _, o := range s.owners {
+			if c.expired(o.Address) {
+				gone = append(gone, o.AddressKey)
+			}
+		}
+	}
+	v.mu.RUnlock()
+	for _, k := range gone {
+		_, err := c.update(ctx, "sweep address", func(tx store.Tx) error {
+			fence.Require(tx)
+			row, err := store.Addresses.Find(tx, k)
+			if err != nil {
+				return err
+			}
+			if row.Exists() && c.expired(row.Value) {
+				store.Addresses.Delete(tx, k)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepIdentities marks identities that nothing has, and removes those marked
+// in a former round. That is safe because the view held, when it was found that
+// no endpoint has the number, everything up to the mark; and whoever began to
+// use it since has taken the mark off, which the removal compares.
+func (c *Controller) sweepIdentities(ctx context.Context, fence store.Fence, v *View) error {
+	v.mu.RLock()
+	var idle []store.Interned
+	kept := map[model.Identity]bool{} // by a group or a network
+	for _, g := range v.groups.all {
+		kept[g.ID] = true
+	}
+	for _, n := range v.networks.all {
+		kept[n.Identity] = true
+	}
+	for _, i := range v.interned {
+		if v.identityUsers[i.ID] == 0 && !kept[i.ID] {
+			idle = append(idle, i)
+		}
+	}
+	v.mu.RUnlock()
+	for _, i := range idle {
+		_, err := c.update(ctx, "sweep identity", func(tx store.Tx) error {
+			fence.Require(tx)
+			row, err := store.InternedIdentities.Find(tx, i.InternKey)
+			switch {
+			case err != nil || !row.Exists() || row.Value != i:
+				return err
+			case i.Draining:
+				forget(tx, i.InternKey, i.ID)
+				return nil
+			}
+			row.Value.Draining = true
+			return store.InternedIdentities.Put(tx, row.Value)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

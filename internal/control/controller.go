@@ -1,0 +1,180 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// Options adjust a Controller; the zero value is good.
+type Options struct {
+	// Log receives what no caller can be told; nil discards it.
+	Log *slog.Logger
+	// Now is the clock of reservations; nil = time.Now.
+	Now func() time.Time
+	// ReservationTTL is how long an address is kept for an endpoint that does not
+	// come; 0 = 24 hours.
+	ReservationTTL time.Duration
+	// LabelFilter tells which labels of an endpoint count for its identity; nil =
+	// none, since Contiv policies select by group and network only.
+	LabelFilter func(key string) bool
+}
+
+// Controller runs use-cases. Any number may work on one store at once. All
+// methods may be called from any goroutine while Run runs; they wait for its
+// first snapshot. Their errors are of model's kinds.
+type Controller struct {
+	store  store.Store
+	opts   Options
+	log    *slog.Logger
+	view   *View
+	follow *store.Follower
+	locks  keyLocks
+	ready  chan struct{} // closed when the defaults exist and the view is there
+}
+
+// New returns a Controller on a store that somebody else closes. It does
+// nothing until Run.
+func New(st store.Store, opts Options) *Controller {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.ReservationTTL == 0 {
+		opts.ReservationTTL = 24 * time.Hour
+	}
+	if opts.LabelFilter == nil {
+		opts.LabelFilter = func(string) bool { return false }
+	}
+	c := &Controller{store: st, opts: opts, log: opts.Log, view: newView(opts.Log), ready: make(chan struct{})}
+	c.follow = store.NewFollower(st, []string{store.StatePrefix}, c.view.apply)
+	return c
+}
+
+// Run creates what a fresh cluster must have and follows the store, until ctx
+// ends; then it returns nil.
+func (c *Controller) Run(ctx context.Context) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.follow.Run(gctx) })
+	g.Go(func() error { return c.prepare(gctx) })
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("follow the store: %w", err)
+	}
+	return nil
+}
+
+// prepare creates the settings and the default tenant unless they are there,
+// trying again while the store is away, and then lets use-cases begin.
+func (c *Controller) prepare(ctx context.Context) error {
+	delay := 50 * time.Millisecond
+	for told := false; ; {
+		rev, err := c.store.Update(ctx, createDefaults)
+		if err == nil {
+			err = c.follow.WaitFor(ctx, rev)
+		}
+		switch {
+		case err == nil:
+			close(c.ready)
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !errors.Is(err, model.ErrUnavailable) && !errors.Is(err, model.ErrConflict):
+			return fmt.Errorf("create the defaults: %w", err)
+		case !told:
+			c.log.Warn("waiting for the store", "err", err)
+			told = true
+		}
+		timer := time.NewTimer(delay)
+		select {
+		case <-timer.C:
+			delay = min(2*delay, 2*time.Second)
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// createDefaults never changes what is there: a restart must not reset the
+// settings (known fault 6).
+func createDefaults(tx store.Tx) error {
+	if err := tx.Prefetch(store.Globals.Key(store.GlobalKey{}), store.Tenants.Key(model.DefaultTenant)); err != nil {
+		return err
+	}
+	g, err := store.Globals.Find(tx, store.GlobalKey{})
+	if err != nil {
+		return err
+	}
+	if !g.Exists() {
+		if err := store.Globals.Create(tx, model.DefaultGlobal()); err != nil {
+			return err
+		}
+	}
+	t, err := store.Tenants.Find(tx, model.DefaultTenant)
+	if err != nil || t.Exists() {
+		return err
+	}
+	return store.Tenants.Create(tx, model.Tenant{Name: model.DefaultTenant})
+}
+
+// await waits until use-cases may begin.
+func (c *Controller) await(ctx context.Context) error {
+	select {
+	case <-c.ready:
+		return nil
+	default:
+	}
+	select {
+	case <-c.ready:
+		return nil
+	case <-ctx.Done():
+		if err := c.follow.State(); err != nil {
+			return err
+		}
+		return ctx.Err()
+	}
+}
+
+// update runs a use-case's transaction. what is the verb and object for errors.
+func (c *Controller) update(ctx context.Context, what string, fn func(store.Tx) error) (store.Revision, error) {
+	if err := c.await(ctx); err != nil {
+		return 0, fmt.Errorf("%s: %w", what, err)
+	}
+	rev, err := c.store.Update(ctx, fn)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", what, err)
+	}
+	return rev, nil
+}
+
+// View returns the view, fresh: it holds every commit made before the call.
+func (c *Controller) View(ctx context.Context) (*View, error) {
+	if err := c.await(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := c.follow.Fresh(ctx); err != nil {
+		return nil, err
+	}
+	return c.view, nil
+}
+
+// Current returns the view as it is, without asking the store; it is empty
+// before the first snapshot.
+func (c *Controller) Current() *View { return c.view }
+
+// WaitFor returns when the view holds the commit of a revision.
+func (c *Controller) WaitFor(ctx context.Context, rev store.Revision) error {
+	return c.follow.WaitFor(ctx, rev)
+}
+
+// Health returns nil while the view follows the store, else why it does not.
+func (c *Controller) Health() error { return c.follow.State() }

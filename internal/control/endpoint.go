@@ -1,0 +1,268 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// CreateEndpoint creates an endpoint with addresses of its network's families;
+// those set in want are preferred ones. Identity and MAC of want are ignored.
+// It is idempotent on network and endpoint id: asked again for an endpoint that
+// is there with the same group, host and addresses it returns that one. The
+// revision is that of the endpoint's last write: a mirror that has reached it
+// has the endpoint.
+func (c *Controller) CreateEndpoint(ctx context.Context, want model.Endpoint) (model.Endpoint, store.Revision, error) {
+	want.Identity, want.MAC = 0, model.MAC{}
+	if err := want.Validate(); err != nil {
+		return model.Endpoint{}, 0, err
+	}
+	if err := c.await(ctx); err != nil {
+		return model.Endpoint{}, 0, err
+	}
+	var out store.Row[model.Endpoint]
+	cl := c.claim()
+	rev, err := c.update(ctx, fmt.Sprintf("create endpoint %q", want.Key), func(tx store.Tx) (err error) {
+		cl.rewind()
+		out, err = c.createEndpoint(ctx, tx, cl, want)
+		return err
+	})
+	cl.done(rev)
+	switch {
+	case err != nil:
+		return model.Endpoint{}, 0, err
+	case out.Exists(): // it was there
+		return out.Value, out.Mod, nil
+	}
+	return out.Value, rev, nil
+}
+
+// createEndpoint returns a row without revisions for a new endpoint.
+func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim, want model.Endpoint) (none store.Row[model.Endpoint], err error) {
+	if err := tx.Prefetch(c.endpointKeys(cl, want)...); err != nil {
+		return none, err
+	}
+	row, err := store.Endpoints.Find(tx, want.Key)
+	if err != nil {
+		return none, err
+	}
+	if row.Exists() {
+		return row, sameEndpoint(row.Value, want)
+	}
+	n, pools, err := networkForAddress(tx, want.Key.Network, want.Group)
+	if err != nil {
+		return none, err
+	}
+	e := want
+	if e.Identity, err = c.identify(ctx, tx, cl, n, e); err != nil {
+		return none, err
+	}
+	if e.IPv4, err = c.takeAddr(ctx, tx, cl, n, pools, e, "IPAddress", n.Subnet, want.IPv4, false); err != nil {
+		return none, err
+	}
+	if e.IPv6, err = c.takeAddr(ctx, tx, cl, n, pools, e, "IPv6Address", n.Subnet6, want.IPv6, true); err != nil {
+		return none, err
+	}
+	e.MAC = model.EndpointMAC(n.Key, e.IPv4, e.IPv6)
+	if e.Group != "" {
+		t := store.TargetGroup(model.GroupKey{Tenant: n.Key.Tenant, Name: e.Group})
+		ref := store.Reference{RefKey: store.RefKey{Target: t, Kind: "endpoint", From: e.Key.String()}}
+		if err := store.References.Create(tx, ref); err != nil {
+			return none, err
+		}
+	}
+	return store.Row[model.Endpoint]{Value: e}, store.Endpoints.Create(tx, e)
+}
+
+// endpointKeys returns all keys that creating an endpoint usually reads, so
+// that it costs one round trip beside the commit. What the view does not know
+// yet is read one by one.
+func (c *Controller) endpointKeys(cl *claim, want model.Endpoint) []string {
+	k := want.Key.Network
+	keys := []string{
+		store.Endpoints.Key(want.Key), store.Networks.Key(k), store.GroupPools.Key(store.PoolsKey{Network: k}),
+	}
+	if want.Group != "" {
+		g := model.GroupKey{Tenant: k.Tenant, Name: want.Group}
+		from := store.RefKey{Target: store.TargetGroup(g), Kind: "endpoint", From: want.Key.String()}
+		keys = append(keys, store.Groups.Key(g), store.References.Key(from))
+	}
+	if labels := c.filter(want.Labels); labels != nil {
+		if ik, err := internKey(k, want.Group, labels); err == nil {
+			keys = append(keys, store.InternedIdentities.Key(ik))
+		}
+	}
+	n, known := c.view.Network(k)
+	for _, f := range []struct {
+		subnet netip.Prefix
+		want   netip.Addr
+		v6     bool
+	}{{n.Subnet, want.IPv4, false}, {n.Subnet6, want.IPv6, true}} {
+		a := f.want
+		if !a.IsValid() && known && f.subnet.IsValid() {
+			ranges, cursor := allowed(n, f.v6, c.view.poolsOf(k), want.Group)
+			a, _ = cl.addr(n, f.v6, cursor, ranges)
+		}
+		if a.IsValid() {
+			keys = append(keys, store.Addresses.Key(store.AddressKey{Network: k, Addr: a}))
+		}
+	}
+	cl.rewind() // they are still candidates
+	return keys
+}
+
+// poolsOf returns the pools of a network's groups; they must not be changed.
+func (v *View) poolsOf(k model.NetworkKey) map[model.GroupName]model.AddrRange {
+	return read(v, func() map[model.GroupName]model.AddrRange { return v.pools[k].Groups })
+}
+
+// sameEndpoint checks that a request for an existing endpoint asks for what is there.
+func sameEndpoint(old, want model.Endpoint) error {
+	for _, f := range []struct {
+		name     string
+		old, new any
+		given    bool
+	}{
+		{"ServiceName", old.Group, want.Group, true},
+		{"Host", old.Host, want.Host, want.Host != ""},
+		{"IPAddress", old.IPv4, want.IPv4, want.IPv4.IsValid()},
+		{"IPv6Address", old.IPv6, want.IPv6, want.IPv6.IsValid()},
+	} {
+		if f.given && f.old != f.new {
+			return model.Errorf(model.ErrConflict, "it exists already with %s %q, not %q", f.name, fmt.Sprint(f.old), fmt.Sprint(f.new))
+		}
+	}
+	return nil
+}
+
+// identify returns the identity of an endpoint. Those without labels belong to
+// the group or network, which is in the read set.
+func (c *Controller) identify(ctx context.Context, tx store.Tx, cl *claim, n model.Network, e model.Endpoint) (model.Identity, error) {
+	labels := c.filter(e.Labels)
+	switch {
+	case labels != nil:
+		return c.intern(ctx, tx, cl, n.Key, e.Group, labels)
+	case e.Group != "":
+		g, err := store.Groups.Get(tx, model.GroupKey{Tenant: n.Key.Tenant, Name: e.Group})
+		return g.ID, err
+	}
+	return n.Identity, nil
+}
+
+// takeAddr gives an endpoint its address of one family, if the network has the
+// family: the preferred one, which may be reserved for it, or a free one.
+func (c *Controller) takeAddr(ctx context.Context, tx store.Tx, cl *claim, n model.Network, pools map[model.GroupName]model.AddrRange,
+	e model.Endpoint, field string, subnet netip.Prefix, want netip.Addr, v6 bool,
+) (netip.Addr, error) {
+	owner := store.Address{Endpoint: e.Key.ID, Group: e.Group}
+	if want.IsValid() {
+		row, err := wantAddr(tx, n, pools, e.Group, field, want)
+		if err != nil {
+			return want, err
+		}
+		owner.AddressKey = store.AddressKey{Network: n.Key, Addr: want}
+		if !row.Exists() {
+			return want, store.Addresses.Create(tx, owner)
+		}
+		r := row.Value.Reservation
+		if r == nil || !c.expired(row.Value) && r.Host != "" && r.Host != e.Host {
+			return want, model.Errorf(model.ErrConflict, "%s %q: %s", field, want, ownerText(row.Value))
+		}
+		return want, store.Addresses.Put(tx, owner) // the reservation becomes the endpoint's
+	}
+	if !subnet.IsValid() {
+		return netip.Addr{}, nil
+	}
+	a, err := cl.freeAddr(ctx, tx, n, v6, pools, e.Group)
+	if err != nil {
+		return a, err
+	}
+	owner.AddressKey = store.AddressKey{Network: n.Key, Addr: a}
+	return a, store.Addresses.Create(tx, owner)
+}
+
+// DeleteEndpoint deletes an endpoint, frees its addresses, and returns what it
+// was. One that is not there is model.ErrNotFound, which agents take for
+// success.
+func (c *Controller) DeleteEndpoint(ctx context.Context, k model.EndpointKey) (model.Endpoint, store.Revision, error) {
+	var e model.Endpoint
+	rev, err := c.update(ctx, fmt.Sprintf("delete endpoint %q", k), func(tx store.Tx) (err error) {
+		if e, err = store.Endpoints.Get(tx, k); err == nil {
+			removeEndpoint(tx, e)
+		}
+		return err
+	})
+	return e, rev, err
+}
+
+// removeEndpoint takes at most five operations.
+func removeEndpoint(tx store.Tx, e model.Endpoint) {
+	store.Endpoints.Delete(tx, e.Key)
+	for _, a := range []netip.Addr{e.IPv4, e.IPv6} {
+		if a.IsValid() {
+			store.Addresses.Delete(tx, store.AddressKey{Network: e.Key.Network, Addr: a})
+		}
+	}
+	if e.Group != "" {
+		unrefer(tx, store.TargetGroup(model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}), "endpoint", e.Key.String())
+	}
+}
+
+// EndpointUpdate is what a runtime has learnt about an endpoint's container.
+type EndpointUpdate struct {
+	Key       model.EndpointKey
+	Container string            // empty = as it is
+	Name      string            // empty = as it is
+	Labels    map[string]string // added to those that are there
+	Stopped   bool              // the container has ended: its labels no longer count
+}
+
+// UpdateEndpoint records what a runtime has learnt; the endpoint's identity
+// follows its labels.
+func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error {
+	cl := c.claim()
+	rev, err := c.update(ctx, fmt.Sprintf("update endpoint %q", u.Key), func(tx store.Tx) error {
+		cl.rewind()
+		old, err := store.Endpoints.Get(tx, u.Key)
+		if err != nil {
+			return err
+		}
+		e := old
+		if u.Container != "" {
+			e.Container = u.Container
+		}
+		if u.Name != "" {
+			e.Name = u.Name
+		}
+		e.Labels = maps.Clone(old.Labels)
+		if e.Labels == nil {
+			e.Labels = map[string]string{}
+		}
+		maps.Copy(e.Labels, u.Labels)
+		if u.Stopped || len(e.Labels) == 0 {
+			e.Labels = nil
+		}
+		if err := e.Validate(); err != nil {
+			return err
+		}
+		if !maps.Equal(c.filter(e.Labels), c.filter(old.Labels)) {
+			n, err := store.Networks.Get(tx, u.Key.Network)
+			if err != nil {
+				return err
+			}
+			if e.Identity, err = c.identify(ctx, tx, cl, n, e); err != nil {
+				return err
+			}
+		}
+		if e.Container == old.Container && e.Name == old.Name && maps.Equal(e.Labels, old.Labels) {
+			return nil
+		}
+		return store.Endpoints.Put(tx, e)
+	})
+	cl.done(rev)
+	return err
+}

@@ -1,0 +1,276 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// MaxGroupPolicies is how many policies one group may have: each takes
+// operations of the one transaction that a change of a group is.
+const MaxGroupPolicies = 8
+
+// PutGroup creates a group, or changes the policies and the cfgdTag of one. ID
+// of g is ignored. The network and the pool of an existing group cannot change:
+// model.ErrConflict; an empty pool means "as it is".
+func (c *Controller) PutGroup(ctx context.Context, g model.Group) error {
+	g.ID = 0
+	g.Policies = unique(g.Policies)
+	if err := g.Validate(); err != nil {
+		return err
+	}
+	if len(g.Policies) > MaxGroupPolicies {
+		return model.InvalidField("policies", len(g.Policies), fmt.Sprintf("must be at most %d", MaxGroupPolicies))
+	}
+	if g.NetProfile != "" {
+		return model.Errorf(model.ErrNotFound, "netProfile %q does not exist", g.NetProfile)
+	}
+	if len(g.ExtContracts) > 0 {
+		return model.Errorf(model.ErrNotFound, "extContractsGrps %q does not exist", g.ExtContracts[0])
+	}
+	what := fmt.Sprintf("put endpoint group %q", g.Key)
+	if g.Pool.IsValid() { // pools of one network share a row
+		unlock, err := c.locks.lock(ctx, store.GroupPools.Key(store.PoolsKey{Network: g.NetworkKey()}))
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		defer unlock()
+	}
+	cl := c.claim()
+	rev, err := c.update(ctx, what, func(tx store.Tx) error {
+		cl.rewind()
+		return c.putGroup(ctx, tx, cl, g)
+	})
+	cl.done(rev)
+	return err
+}
+
+// unique drops repeated names and keeps the order.
+func unique(names []model.PolicyName) []model.PolicyName {
+	var out []model.PolicyName
+	for _, n := range names {
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g model.Group) error {
+	name := store.NameKey{Tenant: g.Key.Tenant, Name: string(g.Key.Name)}
+	ik, err := internKey(g.NetworkKey(), g.Key.Name, nil)
+	if err != nil {
+		return err
+	}
+	keys := []string{
+		store.Tenants.Key(g.Key.Tenant), store.Groups.Key(g.Key), store.Networks.Key(g.NetworkKey()),
+		store.Names.Key(name), store.InternedIdentities.Key(ik), store.GroupPools.Key(store.PoolsKey{Network: g.NetworkKey()}),
+	}
+	for _, p := range g.Policies {
+		keys = append(keys, store.Policies.Key(model.PolicyKey{Tenant: g.Key.Tenant, Name: p}))
+	}
+	if err := tx.Prefetch(keys...); err != nil {
+		return err
+	}
+	if _, err := store.Tenants.Get(tx, g.Key.Tenant); err != nil {
+		return err
+	}
+	old, err := store.Groups.Find(tx, g.Key)
+	if err != nil {
+		return err
+	}
+	if old.Exists() {
+		return changeGroup(tx, old.Value, g)
+	}
+	n, err := store.Networks.Get(tx, g.NetworkKey())
+	if err != nil {
+		return err
+	}
+	if err := takeName(tx, name, "endpoint group"); err != nil {
+		return err
+	}
+	if err := c.claimPool(tx, n, g); err != nil {
+		return err
+	}
+	if err := refer(tx, store.TargetNetwork(n.Key), "group", g.Key.String()); err != nil {
+		return err
+	}
+	if g.ID, err = c.intern(ctx, tx, cl, n.Key, g.Key.Name, nil); err != nil {
+		return err
+	}
+	if err := attach(tx, g, nil); err != nil {
+		return err
+	}
+	return store.Groups.Create(tx, g)
+}
+
+func changeGroup(tx store.Tx, old, g model.Group) error {
+	if g.Network != old.Network {
+		return immutable("networkName", old.Network, g.Network)
+	}
+	if g.Pool.IsValid() && g.Pool != old.Pool {
+		return immutable("ipPool", old.Pool, g.Pool)
+	}
+	g.Pool, g.ID = old.Pool, old.ID
+	if g.CfgdTag == "" {
+		g.CfgdTag = old.CfgdTag
+	}
+	if slices.Equal(g.Policies, old.Policies) && g.CfgdTag == old.CfgdTag {
+		return nil
+	}
+	if err := attach(tx, g, old.Policies); err != nil {
+		return err
+	}
+	return store.Groups.Put(tx, g)
+}
+
+// attach moves a group's references from its old policies to the new ones.
+func attach(tx store.Tx, g model.Group, old []model.PolicyName) error {
+	for _, p := range g.Policies {
+		if slices.Contains(old, p) {
+			continue
+		}
+		k := model.PolicyKey{Tenant: g.Key.Tenant, Name: p}
+		if _, err := store.Policies.Get(tx, k); err != nil {
+			return err
+		}
+		if err := refer(tx, store.TargetPolicy(k), "group", g.Key.String()); err != nil {
+			return err
+		}
+	}
+	for _, p := range old {
+		if !slices.Contains(g.Policies, p) {
+			unrefer(tx, store.TargetPolicy(model.PolicyKey{Tenant: g.Key.Tenant, Name: p}), "group", g.Key.String())
+		}
+	}
+	return nil
+}
+
+// claimPool keeps a group's pool for the group: it must fit the network, and
+// neither another pool nor anybody's address may lie in it.
+func (c *Controller) claimPool(tx store.Tx, n model.Network, g model.Group) error {
+	if !g.Pool.IsValid() {
+		return nil
+	}
+	if err := n.CheckPool(g.Pool); err != nil {
+		return err
+	}
+	row, err := store.GroupPools.Find(tx, store.PoolsKey{Network: n.Key})
+	if err != nil {
+		return err
+	}
+	pools := store.Pools{Network: n.Key, Groups: map[model.GroupName]model.AddrRange{g.Key.Name: g.Pool}}
+	for name, pool := range row.Value.Groups {
+		if !(pool.Last.Less(g.Pool.First) || g.Pool.Last.Less(pool.First)) {
+			return model.Errorf(model.ErrConflict, "ipPool %q: overlaps %s of endpoint group %q", g.Pool, pool, name)
+		}
+		pools.Groups[name] = pool
+	}
+	// Whoever takes an address has the row of pools in the read set; whoever took
+	// one before is seen here.
+	scope := store.AddressesOf(n.Key)
+	if err := tx.Observe(scope); err != nil {
+		return err
+	}
+	kvs, err := tx.Range(scope+commonPrefix(store.AddrName(g.Pool.First), store.AddrName(g.Pool.Last)), 0)
+	if err != nil {
+		return err
+	}
+	for _, kv := range kvs {
+		a, err := store.Addresses.Decode(kv)
+		if err != nil {
+			return err
+		}
+		if g.Pool.Contains(a.Value.Addr) && !c.expired(a.Value) {
+			return model.Errorf(model.ErrConflict, "ipPool %q: %s", g.Pool, ownerText(a.Value))
+		}
+	}
+	return store.GroupPools.Put(tx, pools)
+}
+
+func commonPrefix(a, b string) string {
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	return a[:i]
+}
+
+// DeleteGroup deletes a group that has no endpoints and that no rule names:
+// otherwise model.ErrInUse (known fault 13).
+func (c *Controller) DeleteGroup(ctx context.Context, k model.GroupKey) error {
+	_, err := c.update(ctx, fmt.Sprintf("delete endpoint group %q", k), func(tx store.Tx) error {
+		g, err := store.Groups.Get(tx, k)
+		if err != nil {
+			return err
+		}
+		ik, err := internKey(g.NetworkKey(), k.Name, nil)
+		if err != nil {
+			return err
+		}
+		if err := unreferenced(tx, store.TargetGroup(k)); err != nil {
+			return err
+		}
+		if g.Pool.IsValid() {
+			if err := freePool(tx, g); err != nil {
+				return err
+			}
+		}
+		if err := attach(tx, model.Group{Key: k}, g.Policies); err != nil {
+			return err
+		}
+		unrefer(tx, store.TargetNetwork(g.NetworkKey()), "group", k.String())
+		store.Groups.Delete(tx, k)
+		store.Names.Delete(tx, store.NameKey{Tenant: k.Tenant, Name: string(k.Name)})
+		store.References.DeleteScope(tx, store.TargetGroup(k).Scope())
+		forget(tx, ik, g.ID)
+		return nil
+	})
+	return err
+}
+
+func freePool(tx store.Tx, g model.Group) error {
+	k := store.PoolsKey{Network: g.NetworkKey()}
+	row, err := store.GroupPools.Find(tx, k)
+	if err != nil {
+		return err
+	}
+	left := store.Pools{Network: k.Network, Groups: map[model.GroupName]model.AddrRange{}}
+	for name, pool := range row.Value.Groups {
+		if name != g.Key.Name {
+			left.Groups[name] = pool
+		}
+	}
+	if len(left.Groups) == 0 {
+		store.GroupPools.Delete(tx, k)
+		return nil
+	}
+	return store.GroupPools.Put(tx, left)
+}
+
+// ownerText says who has an address.
+func ownerText(a store.Address) string {
+	if a.Reservation == nil {
+		return fmt.Sprintf("%s is used by endpoint %q", a.Addr, a.Endpoint)
+	}
+	by := strings.TrimSpace(strings.Join([]string{string(a.Reservation.Host), a.Reservation.Requester}, " "))
+	if by != "" {
+		by = " for " + by
+	}
+	return fmt.Sprintf("%s is reserved%s", a.Addr, by)
+}
+
+// inOtherPool returns the group other than g whose pool holds an address.
+func inOtherPool(pools map[model.GroupName]model.AddrRange, g model.GroupName, a netip.Addr) (model.GroupName, bool) {
+	for name, pool := range pools {
+		if name != g && pool.Contains(a) {
+			return name, true
+		}
+	}
+	return "", false
+}

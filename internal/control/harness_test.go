@@ -1,0 +1,292 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/goleak"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var cmpNet = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
+
+// clock is a hand-moved clock.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// cluster is a store with a controller on it.
+type cluster struct {
+	*Controller
+	t     testing.TB
+	st    *store.Memory
+	clock *clock
+	stop  func()
+}
+
+// ctx ends a test that hangs.
+func testContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func newCluster(t testing.TB, opts ...func(*Options)) *cluster {
+	t.Helper()
+	return onStore(t, store.NewMemory(), opts...)
+}
+
+// onStore starts a controller, such as a second replica, on a store.
+func onStore(t testing.TB, st *store.Memory, opts ...func(*Options)) *cluster {
+	t.Helper()
+	clk := &clock{now: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)}
+	o := Options{Now: clk.Now}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	c := &cluster{Controller: New(st, o), t: t, st: st, clock: clk}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	c.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(c.stop)
+	if err := c.await(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// fresh returns the view with everything committed so far.
+func (c *cluster) fresh() *View {
+	c.t.Helper()
+	v, err := c.View(testContext(c.t))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return v
+}
+
+// dump reads the whole store.
+func (c *cluster) dump() map[string]string {
+	c.t.Helper()
+	kvs, _, err := c.st.Client().Range(context.Background(), store.Root)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, kv := range kvs {
+		out[kv.Key] = string(kv.Value)
+	}
+	return out
+}
+
+// ok fails the test on an error.
+func (c *cluster) ok(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// refused checks that a request fails with the kind and a text that holds part,
+// and that the store is byte for byte what it was.
+func (c *cluster) refused(kind error, part string, request func() error) {
+	c.t.Helper()
+	before := c.dump()
+	err := request()
+	if !errors.Is(err, kind) || !strings.Contains(err.Error(), part) {
+		c.t.Errorf("got %v; want an error of kind %q with %q", err, kind, part)
+	}
+	if strings.Contains(err.Error(), store.Root) {
+		c.t.Errorf("the text shows a key of the store: %v", err)
+	}
+	if diff := cmp.Diff(before, c.dump()); diff != "" {
+		c.t.Errorf("a refused request changed the store: %s", diff)
+	}
+}
+
+func (c *cluster) put(objects ...any) {
+	c.t.Helper()
+	for _, o := range objects {
+		c.ok(c.try(o))
+	}
+}
+
+// try puts or creates an object.
+func (c *cluster) try(o any) error {
+	ctx := testContext(c.t)
+	switch x := o.(type) {
+	case model.Global:
+		return c.PutGlobal(ctx, x)
+	case model.Tenant:
+		return c.PutTenant(ctx, x)
+	case model.Network:
+		return c.PutNetwork(ctx, x)
+	case model.Group:
+		return c.PutGroup(ctx, x)
+	case model.ContivPolicy:
+		return c.PutPolicy(ctx, x)
+	case model.Rule:
+		return c.PutRule(ctx, x)
+	case model.Endpoint:
+		_, _, err := c.CreateEndpoint(ctx, x)
+		return err
+	case AddressRequest:
+		_, err := c.AllocAddress(ctx, x)
+		return err
+	}
+	c.t.Fatalf("cannot put a %T", o)
+	return nil
+}
+
+// remove deletes what a key names.
+func (c *cluster) remove(key any) error {
+	ctx := testContext(c.t)
+	switch k := key.(type) {
+	case store.GlobalKey:
+		return c.DeleteGlobal(ctx)
+	case model.TenantName:
+		return c.DeleteTenant(ctx, k)
+	case model.NetworkKey:
+		return c.DeleteNetwork(ctx, k)
+	case model.GroupKey:
+		return c.DeleteGroup(ctx, k)
+	case model.PolicyKey:
+		return c.DeletePolicy(ctx, k)
+	case model.RuleKey:
+		return c.DeleteRule(ctx, k)
+	case model.EndpointKey:
+		_, _, err := c.DeleteEndpoint(ctx, k)
+		return err
+	}
+	c.t.Fatalf("cannot remove a %T", key)
+	return nil
+}
+
+func netKey(s string) model.NetworkKey {
+	t, n, ok := strings.Cut(s, ":")
+	if !ok {
+		t, n = "default", s
+	}
+	return model.NetworkKey{Tenant: model.TenantName(t), Name: model.NetworkName(n)}
+}
+
+func groupKey(s string) model.GroupKey {
+	k := netKey(s)
+	return model.GroupKey{Tenant: k.Tenant, Name: model.GroupName(k.Name)}
+}
+
+func policyKey(s string) model.PolicyKey {
+	k := netKey(s)
+	return model.PolicyKey{Tenant: k.Tenant, Name: model.PolicyName(k.Name)}
+}
+
+// network makes a VXLAN network from a key and subnets of either family.
+func network(key string, subnets ...string) model.Network {
+	n := model.Network{Key: netKey(key), Type: model.NetworkData, Encap: model.EncapVXLAN}
+	for _, s := range subnets {
+		if strings.Contains(s, ":") {
+			n.Subnet6 = netip.MustParsePrefix(s)
+			continue
+		}
+		var err error
+		if n.Subnet, n.Range, err = model.ParseSubnet4("subnet", s); err != nil {
+			panic(err)
+		}
+	}
+	return n
+}
+
+func with[T any](x T, change func(*T)) T {
+	change(&x)
+	return x
+}
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+func group(key, net string, policies ...model.PolicyName) model.Group {
+	return model.Group{Key: groupKey(key), Network: model.NetworkName(net), Policies: policies}
+}
+
+func pooled(key, net, pool string) model.Group {
+	r, err := model.ParseAddrRange("ipPool", pool)
+	if err != nil {
+		panic(err)
+	}
+	return model.Group{Key: groupKey(key), Network: model.NetworkName(net), Pool: r}
+}
+
+func policy(key string) model.ContivPolicy { return model.ContivPolicy{Key: policyKey(key)} }
+
+func rule(pol, id string, change ...func(*model.Rule)) model.Rule {
+	p := policyKey(pol)
+	r := model.Rule{
+		Key:       model.RuleKey{Tenant: p.Tenant, Policy: p.Name, Rule: model.RuleID(id)},
+		Direction: model.In, Priority: 1, Action: model.Allow, Protocol: model.AnyProtocol,
+	}
+	for _, f := range change {
+		f(&r)
+	}
+	return r
+}
+
+func endpoint(net, id string, change ...func(*model.Endpoint)) model.Endpoint {
+	e := model.Endpoint{Key: model.EndpointKey{Network: netKey(net), ID: model.EndpointID(id)}, Host: "host1", Name: "name-" + id}
+	for _, f := range change {
+		f(&e)
+	}
+	return e
+}
+
+func inGroup(g model.GroupName) func(*model.Endpoint) {
+	return func(e *model.Endpoint) { e.Group = g }
+}
+
+func withIP(ips ...string) func(*model.Endpoint) {
+	return func(e *model.Endpoint) {
+		for _, s := range ips {
+			if a := addr(s); a.Is4() {
+				e.IPv4 = a
+			} else {
+				e.IPv6 = a
+			}
+		}
+	}
+}
+
+// create creates an endpoint and returns it.
+func (c *cluster) create(e model.Endpoint) model.Endpoint {
+	c.t.Helper()
+	got, _, err := c.CreateEndpoint(testContext(c.t), e)
+	c.ok(err)
+	return got
+}

@@ -1,0 +1,249 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// PutNetwork creates a network: it takes its name and subnets, a tag of its
+// encapsulation from the global ranges, a network id and an identity. Tag, ID
+// and Identity of n are ignored. Putting an existing network with equal fields
+// changes nothing; with others it is model.ErrConflict, since networks are
+// immutable.
+func (c *Controller) PutNetwork(ctx context.Context, n model.Network) error {
+	n.Tag, n.ID, n.Identity = 0, 0, 0
+	if err := n.Validate(); err != nil {
+		return err
+	}
+	what := fmt.Sprintf("put network %q", n.Key)
+	var rows []string // that creators of neighbouring subnets write too
+	for _, p := range subnetsOf(n) {
+		rows = append(rows, store.Subnets.Key(bucketOf(n.Key.Tenant, p)))
+	}
+	slices.Sort(rows) // one order for all, or two could wait for each other
+	for _, row := range slices.Compact(rows) {
+		unlock, err := c.locks.lock(ctx, row)
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		defer unlock()
+	}
+	cl := c.claim()
+	rev, err := c.update(ctx, what, func(tx store.Tx) error {
+		cl.rewind()
+		return c.putNetwork(ctx, tx, cl, n)
+	})
+	cl.done(rev)
+	return err
+}
+
+func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n model.Network) error {
+	name := store.NameKey{Tenant: n.Key.Tenant, Name: string(n.Key.Name)}
+	ik, err := internKey(n.Key, "", nil)
+	if err != nil {
+		return err
+	}
+	err = tx.Prefetch(append(subnetKeys(n.Key.Tenant, subnetsOf(n)),
+		store.Globals.Key(store.GlobalKey{}), store.Tenants.Key(n.Key.Tenant),
+		store.Networks.Key(n.Key), store.Names.Key(name), store.InternedIdentities.Key(ik))...)
+	if err != nil {
+		return err
+	}
+	if _, err := store.Tenants.Get(tx, n.Key.Tenant); err != nil {
+		return err
+	}
+	old, err := store.Networks.Find(tx, n.Key)
+	if err != nil {
+		return err
+	}
+	if old.Exists() {
+		return sameNetwork(old.Value, n)
+	}
+	if err := takeName(tx, name, "network"); err != nil {
+		return err
+	}
+	if n.Subnet.IsValid() {
+		if err := claimSubnet(tx, n.Key, "subnet", n.Subnet); err != nil {
+			return err
+		}
+	}
+	if n.Subnet6.IsValid() {
+		if err := claimSubnet(tx, n.Key, "ipv6Subnet", n.Subnet6); err != nil {
+			return err
+		}
+	}
+	if n.Tag, err = takeTag(ctx, tx, cl, n); err != nil {
+		return err
+	}
+	id, err := cl.freeNumber(ctx, tx, store.NumberNetwork, 1, 65535, n.Key.String())
+	if err != nil {
+		return err
+	}
+	n.ID = model.NetworkID(id)
+	if err := putCursor(tx, store.NumberNetwork, id); err != nil {
+		return err
+	}
+	if n.Identity, err = c.intern(ctx, tx, cl, n.Key, "", nil); err != nil {
+		return err
+	}
+	return store.Networks.Create(tx, n)
+}
+
+// sameNetwork checks that a request for an existing network asks for what is there.
+func sameNetwork(old, n model.Network) error {
+	if n.ReqTag == old.Tag {
+		n.ReqTag = old.ReqTag // a client that puts back what it got
+	}
+	for _, f := range []struct {
+		name     string
+		old, new any
+	}{
+		{"nwType", old.Type, n.Type},
+		{"encap", old.Encap, n.Encap},
+		{"pktTag", old.ReqTag, n.ReqTag},
+		{"subnet", model.FormatSubnet4(old.Subnet, old.Range), model.FormatSubnet4(n.Subnet, n.Range)},
+		{"gateway", old.Gateway, n.Gateway},
+		{"ipv6Subnet", old.Subnet6, n.Subnet6},
+		{"ipv6Gateway", old.Gateway6, n.Gateway6},
+		{"cfgdTag", old.CfgdTag, n.CfgdTag},
+	} {
+		if f.old != f.new {
+			return immutable(f.name, f.old, f.new)
+		}
+	}
+	return nil
+}
+
+func immutable(field string, old, new any) error {
+	return model.Errorf(model.ErrConflict, "%s %q: cannot change, it was created with %q", field, fmt.Sprint(new), fmt.Sprint(old))
+}
+
+// takeName gives a name of the space that networks and groups of a tenant share.
+func takeName(tx store.Tx, k store.NameKey, kind string) error {
+	row, err := store.Names.Find(tx, k)
+	if err != nil {
+		return err
+	}
+	if row.Exists() {
+		return model.Errorf(model.ErrConflict, "the name %q belongs to a %s of tenant %q; networks and endpoint groups share one name space", k.Name, row.Value.Kind, k.Tenant)
+	}
+	return store.Names.Create(tx, store.Name{NameKey: k, Kind: kind})
+}
+
+func tagKind(e model.Encap) store.NumberKind {
+	if e == model.EncapVLAN {
+		return store.NumberVLAN
+	}
+	return store.NumberVNI
+}
+
+// takeTag takes the tag asked for, or a free one.
+func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint32, error) {
+	g, err := store.Globals.Get(tx, store.GlobalKey{})
+	if err != nil {
+		return 0, err
+	}
+	kind, field, within := tagKind(n.Encap), "vxlans", g.VXLANs
+	if n.Encap == model.EncapVLAN {
+		field, within = "vlans", g.VLANs
+	}
+	if n.ReqTag == 0 {
+		return cl.freeNumber(ctx, tx, kind, within.Lo, within.Hi, n.Key.String())
+	}
+	if !within.Contains(n.ReqTag) {
+		return 0, model.InvalidField("pktTag", n.ReqTag, fmt.Sprintf("must be within %s, which global sets as %s", within, field))
+	}
+	k := store.NumberKey{Kind: kind, Number: n.ReqTag}
+	row, err := store.Numbers.Find(tx, k)
+	if err != nil {
+		return 0, err
+	}
+	if row.Exists() {
+		return 0, model.Errorf(model.ErrConflict, "pktTag \"%d\": is used by network %s", n.ReqTag, row.Value.Owner)
+	}
+	return n.ReqTag, store.Numbers.Create(tx, store.Number{NumberKey: k, Owner: n.Key.String()})
+}
+
+// DeleteNetwork deletes a network that no group, rule, endpoint or reserved
+// address uses: otherwise model.ErrInUse. A tenant's default network stops
+// being that.
+func (c *Controller) DeleteNetwork(ctx context.Context, k model.NetworkKey) error {
+	_, err := c.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
+		ik, err := internKey(k, "", nil)
+		if err != nil {
+			return err
+		}
+		if err := tx.Prefetch(store.Networks.Key(k), store.Tenants.Key(k.Tenant), store.InternedIdentities.Key(ik)); err != nil {
+			return err
+		}
+		n, err := store.Networks.Get(tx, k)
+		if err != nil {
+			return err
+		}
+		if err := unreferenced(tx, store.TargetNetwork(k)); err != nil {
+			return err
+		}
+		if err := c.unused(tx, k); err != nil {
+			return err
+		}
+		for _, p := range subnetsOf(n) {
+			if err := freeSubnet(tx, k, p); err != nil {
+				return err
+			}
+		}
+		t, err := store.Tenants.Find(tx, k.Tenant)
+		if err != nil {
+			return err
+		}
+		if t.Exists() && t.Value.DefaultNetwork == k.Name {
+			t.Value.DefaultNetwork = ""
+			if err := store.Tenants.Put(tx, t.Value); err != nil {
+				return err
+			}
+		}
+		store.Networks.Delete(tx, k)
+		store.Names.Delete(tx, store.NameKey{Tenant: k.Tenant, Name: string(k.Name)})
+		store.Numbers.Delete(tx, store.NumberKey{Kind: tagKind(n.Encap), Number: n.Tag})
+		store.Numbers.Delete(tx, store.NumberKey{Kind: store.NumberNetwork, Number: uint32(n.ID)})
+		store.GroupPools.Delete(tx, store.PoolsKey{Network: k})
+		store.Addresses.DeleteScope(tx, store.AddressesOf(k)) // expired reservations
+		store.References.DeleteScope(tx, store.TargetNetwork(k).Scope())
+		forget(tx, ik, n.Identity)
+		return nil
+	})
+	return err
+}
+
+// unused checks that nobody has an address of a network. Every endpoint has one.
+func (c *Controller) unused(tx store.Tx, k model.NetworkKey) error {
+	scope := store.AddressesOf(k)
+	if err := tx.Observe(scope); err != nil {
+		return err
+	}
+	const enough = 64
+	kvs, err := tx.Range(scope, enough)
+	if err != nil {
+		return err
+	}
+	for _, kv := range kvs {
+		row, err := store.Addresses.Decode(kv)
+		if err != nil {
+			return err
+		}
+		a := row.Value
+		if a.Reservation == nil {
+			return model.Errorf(model.ErrInUse, "it has active endpoints, for one %q", a.Endpoint)
+		}
+		if c.opts.Now().Before(a.Reservation.Expires) {
+			return model.Errorf(model.ErrInUse, "its address %s is reserved", a.Addr)
+		}
+	}
+	if len(kvs) == enough {
+		return model.Errorf(model.ErrInUse, "many of its addresses are reserved")
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package control
+
+import (
+	"fmt"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// refer records that something refers to a target.
+func refer(tx store.Tx, t store.Target, kind, from string) error {
+	return store.References.Put(tx, store.Reference{RefKey: store.RefKey{Target: t, Kind: kind, From: from}})
+}
+
+// unrefer takes a reference away. It touches no scope: who waits for the last
+// reference to go has to try again anyway.
+func unrefer(tx store.Tx, t store.Target, kind, from string) {
+	tx.Delete(store.References.Key(store.RefKey{Target: t, Kind: kind, From: from}))
+}
+
+// unreferenced checks that nothing refers to a target, else model.ErrInUse.
+// Deleting a policy leaves references of its rules behind when they are many;
+// they count as gone when the rule is, or names something else by now.
+func unreferenced(tx store.Tx, t store.Target) error {
+	if err := tx.Observe(t.Scope()); err != nil {
+		return err
+	}
+	for _, kind := range []struct{ name, text string }{{"endpoint", "it has active endpoints"}, {"group", "it is used by endpoint groups"}} {
+		kvs, err := tx.Range(t.Scope()+kind.name+"/", 1)
+		if err != nil {
+			return err
+		}
+		if len(kvs) > 0 {
+			row, err := store.References.Decode(kvs[0])
+			if err != nil {
+				return err
+			}
+			return model.Errorf(model.ErrInUse, "%s, for one %q", kind.text, row.Value.From)
+		}
+	}
+	kvs, err := tx.Range(t.Scope()+"rule/", 0)
+	if err != nil {
+		return err
+	}
+	keys := make([]model.RuleKey, len(kvs))
+	names := make([]string, len(kvs))
+	for i, kv := range kvs {
+		row, err := store.References.Decode(kv)
+		if err != nil {
+			return err
+		}
+		if keys[i], err = model.ParseRuleKey(row.Value.From); err != nil {
+			return fmt.Errorf("read references of %s %q: %w", t.Kind, t.Name, err)
+		}
+		names[i] = store.Rules.Key(keys[i])
+	}
+	if err := tx.Prefetch(names...); err != nil {
+		return err
+	}
+	for _, k := range keys {
+		row, err := store.Rules.Peek(tx, k)
+		if err != nil {
+			return err
+		}
+		if row.Exists() && ruleNames(row.Value, t) {
+			return model.Errorf(model.ErrInUse, "it is used by rules, for one %q", k)
+		}
+	}
+	return nil
+}
+
+// ruleNames tells whether a rule refers to the target.
+func ruleNames(r model.Rule, t store.Target) bool {
+	for _, x := range ruleTargets(r) {
+		if x == t {
+			return true
+		}
+	}
+	return false
+}
+
+// ruleTargets returns what a rule refers to beside its policy.
+func ruleTargets(r model.Rule) []store.Target {
+	var out []store.Target
+	if r.Group != "" {
+		out = append(out, store.TargetGroup(model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}))
+	}
+	if r.Network != "" {
+		out = append(out, store.TargetNetwork(model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}))
+	}
+	return out
+}

@@ -1,0 +1,116 @@
+package control
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// rows are the objects of one kind, with sorted lists that are made when asked
+// for and kept until something changes. Writers hold the view's lock, readers
+// its read lock.
+type rows[K comparable, V any] struct {
+	all    map[K]V
+	tenant func(K) model.TenantName // "" for kinds that belong to no tenant
+	less   func(a, b K) int
+
+	mu    sync.Mutex // guards lists among readers
+	lists map[model.TenantName][]V
+}
+
+func newRows[K comparable, V any](tenant func(K) model.TenantName, less func(a, b K) int) *rows[K, V] {
+	return &rows[K, V]{all: map[K]V{}, tenant: tenant, less: less, lists: map[model.TenantName][]V{}}
+}
+
+// set stores a value, or removes the row when there is none, and returns what
+// was there.
+func (r *rows[K, V]) set(k K, v *V) (old V, had bool) {
+	old, had = r.all[k]
+	if v == nil {
+		delete(r.all, k)
+	} else {
+		r.all[k] = *v
+	}
+	if len(r.lists) > 0 {
+		delete(r.lists, "")
+		delete(r.lists, r.tenant(k))
+	}
+	return old, had
+}
+
+// list returns the rows of a tenant ("" = all) in key order; it must not be changed.
+func (r *rows[K, V]) list(t model.TenantName) []V {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l, ok := r.lists[t]; ok {
+		return l
+	}
+	keys := make([]K, 0, len(r.all))
+	for k := range r.all {
+		if t == "" || r.tenant(k) == t {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, r.less)
+	l := make([]V, len(keys))
+	for i, k := range keys {
+		l[i] = r.all[k]
+	}
+	r.lists[t] = l
+	return l
+}
+
+// index finds the members that belong to a key.
+type index[K, M comparable] map[K]map[M]struct{}
+
+func (x index[K, M]) add(k K, m M) {
+	if x[k] == nil {
+		x[k] = map[M]struct{}{}
+	}
+	x[k][m] = struct{}{}
+}
+
+func (x index[K, M]) remove(k K, m M) {
+	delete(x[k], m)
+	if len(x[k]) == 0 {
+		delete(x, k)
+	}
+}
+
+// sorted returns the values of an index's members in key order.
+func sorted[M comparable, V any](members map[M]struct{}, all map[M]V, less func(a, b M) int) []V {
+	keys := make([]M, 0, len(members))
+	for m := range members {
+		keys = append(keys, m)
+	}
+	slices.SortFunc(keys, less)
+	out := make([]V, 0, len(keys))
+	for _, k := range keys {
+		if v, ok := all[k]; ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func lessNetwork(a, b model.NetworkKey) int {
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
+}
+
+func lessGroup(a, b model.GroupKey) int {
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
+}
+
+func lessPolicy(a, b model.PolicyKey) int {
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
+}
+
+func lessRule(a, b model.RuleKey) int {
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule))
+}
+
+func lessEndpoint(a, b model.EndpointKey) int {
+	return cmp.Or(lessNetwork(a.Network, b.Network), cmp.Compare(a.ID, b.ID))
+}
