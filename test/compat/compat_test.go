@@ -271,4 +271,3 @@ func normal(v any, at string) any {
 		return v
 	}
 }
-
