@@ -126,18 +126,17 @@ func endOr(end string) string {
 	return end
 }
 
-// Commit implements store.Backend: one etcd transaction, whose other branch
-// reads what was compared.
+// Commit implements store.Backend. What was compared is read after a failure,
+// not by the transaction's other branch, which would travel, be logged and be
+// checked with every success.
 func (c *Client) Commit(ctx context.Context, commit store.Commit) (store.Outcome, error) {
 	compares := make([]clientv3.Cmp, len(commit.Compares))
-	otherwise := make([]clientv3.Op, len(commit.Compares))
 	for i, cmp := range commit.Compares {
 		if cmp.ByCreate {
 			compares[i] = clientv3.Compare(clientv3.CreateRevision(cmp.Key), "=", int64(cmp.Create))
 		} else {
 			compares[i] = clientv3.Compare(clientv3.ModRevision(cmp.Key), "=", int64(cmp.Mod))
 		}
-		otherwise[i] = clientv3.OpGet(cmp.Key)
 	}
 	ops, err := writes(commit)
 	if err != nil {
@@ -145,18 +144,19 @@ func (c *Client) Commit(ctx context.Context, commit store.Commit) (store.Outcome
 	}
 	rctx, cancel := c.within(ctx)
 	defer cancel()
-	resp, err := c.etcd.Txn(rctx).If(compares...).Then(ops...).Else(otherwise...).Commit()
+	resp, err := c.etcd.Txn(rctx).If(compares...).Then(ops...).Commit()
 	if err != nil {
 		return store.Outcome{}, c.failed(ctx, err)
 	}
 	out := store.Outcome{Committed: resp.Succeeded, Revision: store.Revision(resp.Header.Revision)}
 	if !out.Committed {
-		out.Actual = make([]store.KV, len(commit.Compares))
+		keys := make([]string, len(commit.Compares))
 		for i, cmp := range commit.Compares {
-			out.Actual[i] = one(cmp.Key, resp.Responses[i].GetResponseRange().Kvs)
+			keys[i] = cmp.Key
 		}
+		out.Actual, out.Revision, err = c.ReadKeys(ctx, 0, keys)
 	}
-	return out, nil
+	return out, err
 }
 
 // writes translates the write set. etcd refuses a transaction that puts a key
