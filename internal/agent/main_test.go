@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -30,7 +29,12 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := os.RemoveAll(pluginDir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(code)
+	}))
 }
 
 func reexec() int {
@@ -61,5 +65,3 @@ func needNamespaces(t *testing.T) {
 	}
 	t.Skip("network namespaces need root")
 }
-
-func lines(s string) []string { return strings.Split(strings.TrimRight(s, "\n"), "\n") }
