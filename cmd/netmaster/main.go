@@ -1,5 +1,22 @@
 package main
 
-import "os"
+import (
+	"context"
+	"os"
 
-func main() { os.Exit(0) }
+	"github.com/contiv/netplugin/v2/internal/daemon"
+)
+
+func main() {
+	os.Exit(daemon.Run("netmaster", os.Stderr, func(ctx context.Context) error {
+		var o options
+		fs := newFlags(&o)
+		if done, err := daemon.ParseFlags(fs, os.Args[1:], os.LookupEnv, os.Stdout); done {
+			return err
+		}
+		if err := o.finish(ctx, fs); err != nil {
+			return err
+		}
+		return run(ctx, o, os.Stderr)
+	}))
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// The roles that the service registry and /info show.
+const (
+	roleLeader   = "leader"
+	roleFollower = "follower"
+)
+
+// member is this netmaster's part in the cluster: its entries in the service
+// registry and its candidacy. It answers /info.
+type member struct {
+	store    store.Store
+	address  string   // ip:port of this netmaster's API, the lock's value
+	services []string // ip:port to register "netmaster" and "netmaster.rpc" with
+	lead     func(ctx context.Context, term store.Fence) error
+	log      *slog.Logger
+	leading  atomic.Bool
+}
+
+// run registers this netmaster and stands for election until ctx ends; it
+// waits for the store as long as that takes.
+func (m *member) run(ctx context.Context) error {
+	var entries []*store.Registration
+	defer func() {
+		for _, r := range entries {
+			if err := r.Close(); err != nil {
+				m.log.Warn("leaving the service registry failed; the entry expires by itself", "error", err)
+			}
+		}
+	}()
+	host, err := os.Hostname()
+	if err != nil {
+		host = ""
+	}
+	for i, name := range []string{"netmaster", "netmaster.rpc"} {
+		ip, port, err := net.SplitHostPort(m.services[i])
+		if err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(port)
+		if err != nil {
+			return err
+		}
+		entry, err := m.register(ctx, store.Service{
+			ServiceName: name, Role: roleFollower, Version: daemon.Build().Version,
+			HostAddr: ip, Port: n, Hostname: host,
+		})
+		if err != nil {
+			return err
+		}
+		entries = append(entries, entry)
+	}
+	return store.Candidate{
+		Store: m.store, Key: store.LeaderKey, Value: m.address,
+		OnError: m.trouble("taking part in the election"),
+		Lead: func(ctx context.Context, term store.Fence) error {
+			m.log.Info("leading", "lock", term.Key, "term", int64(term.Create))
+			m.setRole(ctx, entries, roleLeader)
+			err := m.lead(ctx, term)
+			m.log.Info("no longer leading", "term", int64(term.Create))
+			// The term's context may have ended; the role must still be told.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			defer cancel()
+			m.setRole(ctx, entries, roleFollower)
+			return err
+		},
+	}.Run(ctx)
+}
+
+// register enters a service, waiting for the store as long as that takes.
+func (m *member) register(ctx context.Context, s store.Service) (*store.Registration, error) {
+	var r *store.Registration
+	err := retry(ctx, m.log, "entering the service registry", func() (err error) {
+		r, err = store.Register(ctx, m.store, s, m.trouble("staying in the service registry"))
+		return err
+	})
+	return r, err
+}
+
+func (m *member) setRole(ctx context.Context, entries []*store.Registration, role string) {
+	m.leading.Store(role == roleLeader)
+	for _, r := range entries {
+		if err := r.SetRole(ctx, role); err != nil {
+			m.log.Warn("the service registry shows another role for now", "role", role, "error", err)
+		}
+	}
+}
+
+func (m *member) trouble(what string) func(error) {
+	return func(err error) { m.log.Warn(what+" failed; trying again", "error", err) }
+}
+
+// Info answers /info.
+func (m *member) Info(ctx context.Context) (api.Info, error) {
+	info := api.Info{CurrentState: roleFollower, NetmasterNodes: []string{}, NetpluginNodes: []string{}}
+	if m.leading.Load() {
+		info.CurrentState = roleLeader
+	}
+	info.LocalIP, _, _ = net.SplitHostPort(m.address)
+	leader, err := m.store.Get(ctx, store.LeaderKey)
+	if err != nil {
+		return info, err
+	}
+	info.LeaderIP = string(leader.Value)
+	services, err := store.Services(ctx, m.store, "")
+	if err != nil {
+		return info, err
+	}
+	for _, s := range services {
+		switch s.ServiceName {
+		case "netmaster":
+			info.NetmasterNodes = append(info.NetmasterNodes, s.HostAddr)
+		case "netplugin", "netplugin.vtep":
+			info.NetpluginNodes = append(info.NetpluginNodes, s.HostAddr)
+		}
+	}
+	for _, nodes := range []*[]string{&info.NetmasterNodes, &info.NetpluginNodes} {
+		slices.Sort(*nodes)
+		*nodes = slices.Compact(*nodes)
+	}
+	return info, nil
+}
+
+// retry calls f until it succeeds or ctx ends, and logs the first failure and
+// then one a minute.
+func retry(ctx context.Context, log *slog.Logger, what string, f func() error) error {
+	var told time.Time
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := f()
+		if err == nil {
+			if !told.IsZero() {
+				log.Info(what + " succeeded")
+			}
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if errors.Is(err, context.Canceled) {
+			return err
+		}
+		if time.Since(told) > time.Minute {
+			told = time.Now()
+			log.Warn(what+" failed; trying again", "error", err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

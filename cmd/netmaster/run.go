@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/apiserver"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/etcd"
+)
+
+// sweepEvery is how often the leader collects garbage.
+const sweepEvery = time.Minute
+
+// readyTimeout bounds what /readyz waits for the store.
+const readyTimeout = 3 * time.Second
+
+// run is netmaster with validated settings, until ctx ends.
+func run(ctx context.Context, o options, stderr io.Writer) (err error) {
+	log, closeLog, err := o.log.Open("netmaster", stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
+	b := daemon.Build()
+	log.Info("starting", "version", b.Version, "commit", b.Commit, "mode", o.mode)
+	o.explain(log)
+
+	// Listeners first: a taken address is told at once.
+	listeners, err := listen(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, ln := range listeners {
+			_ = ln.Close() // closed already when it was served
+		}
+	}()
+	st, closeStore, died, err := openStore(ctx, o, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeStore()) }()
+	return serve(ctx, o, st, died, listeners, log)
+}
+
+// explain tells at start what an operator should know.
+func (o *options) explain(log *slog.Logger) {
+	if host, _, err := net.SplitHostPort(o.external); err == nil && !isLoopback(host) {
+		log.Warn("the REST API has no authentication and is served beyond this host: whoever reaches it can change everything",
+			"address", o.external, "remedy", "bind it to a management network with --external-address, or put a proxy that authenticates in front")
+	}
+	if o.netMode != "" && (o.mode == modeNone || o.mode == modeTest) {
+		log.Warn("--netmode has no effect in this mode: no orchestrator makes networks", "netmode", o.netMode, "mode", o.mode)
+	}
+	if o.name != "netplugin" && o.mode != modeDocker && o.mode != modeSwarm {
+		log.Warn("--name has no effect in this mode: it names the Docker plugin", "name", o.name, "mode", o.mode)
+	}
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+// openStore opens the cluster's store: the etcd that is named, or an embedded
+// one, whose death died tells.
+func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store, closeAll func() error, died <-chan error, err error) {
+	endpoints := o.etcd
+	closeServer := func() error { return nil }
+	if len(endpoints) == 0 {
+		server, err := etcd.StartServer(ctx, etcd.ServerConfig{DataDir: o.dataDir, Listen: o.etcdListen, Logger: log})
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		endpoints, closeServer, died = []string{server.Endpoint()}, server.Close, server.Err()
+		log.Info("serving an embedded etcd", "endpoint", server.Endpoint(), "data", o.dataDir)
+		if host, _, err := net.SplitHostPort(o.etcdListen); err == nil && isLoopback(host) {
+			log.Info("agents on other hosts cannot reach this etcd; give --etcd-listen an address that they can reach")
+		}
+	}
+	client, err := etcd.New(etcd.Config{Endpoints: endpoints, Logger: log})
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, closeServer())
+	}
+	return client, func() error { return errors.Join(client.Close(), closeServer()) }, died, nil
+}
+
+// listen opens the addresses that the API is served on: the external one, the
+// internal one unless the external covers it, and the agents'.
+func listen(ctx context.Context, o options) (lns []net.Listener, err error) {
+	want := []struct{ what, addr, flag string }{
+		{"the REST API", o.external, "--external-address"},
+		{"other netmasters", o.internal, "--internal-address"},
+		{"agents", o.agent, "--agent-address"},
+	}
+	for i, w := range want {
+		if i == 1 && covers(o.external, w.addr) {
+			continue
+		}
+		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", w.addr)
+		switch {
+		case err == nil:
+			lns = append(lns, ln)
+			continue
+		case errors.Is(err, unix.EADDRINUSE):
+			err = fmt.Errorf("listen for %s on %s: another process has the address; stop it, or give another with %s", w.what, w.addr, w.flag)
+		case errors.Is(err, unix.EADDRNOTAVAIL):
+			err = fmt.Errorf("listen for %s on %s: this host does not have the address; give one that it has with %s", w.what, w.addr, w.flag)
+		default:
+			err = fmt.Errorf("listen for %s on %s (%s): %w", w.what, w.addr, w.flag, err)
+		}
+		for _, ln := range lns {
+			_ = ln.Close() // the first error tells more
+		}
+		return nil, err
+	}
+	return lns, nil
+}
+
+// covers tells whether a listener on a also serves b.
+func covers(a, b string) bool {
+	ha, pa, errA := net.SplitHostPort(a)
+	hb, pb, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || pa != pb {
+		return false
+	}
+	if ha == "" || ha == hb {
+		return true
+	}
+	ip, err := netip.ParseAddr(ha)
+	return err == nil && ip.IsUnspecified()
+}
+
+// serve runs the parts and ends them in order: requests first, then this
+// netmaster's part in the cluster, then the view of the store.
+func serve(ctx context.Context, o options, st store.Store, died <-chan error, listeners []net.Listener, log *slog.Logger) error {
+	ctrl := control.New(st, control.Options{Log: log, Initial: o.initial()})
+	m := &member{
+		store: st, address: o.internal, services: []string{o.internal, o.agent},
+		log: log,
+		lead: func(ctx context.Context, term store.Fence) error {
+			if err := ctrl.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
+				return err
+			}
+			return nil // another leads already; stand again
+		},
+	}
+	b := daemon.Build()
+	handler, err := apiserver.New(apiserver.Config{
+		Control: ctrl, Cluster: cluster{m, ctrl}, Mode: o.mode, Log: log,
+		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},
+	})
+	if err != nil {
+		return err
+	}
+	// Each stage outlives the one that needs it.
+	all, gctx := errgroup.WithContext(ctx)
+	viewCtx, endView := context.WithCancel(context.WithoutCancel(ctx))
+	defer endView()
+	memberCtx, endMember := context.WithCancel(context.WithoutCancel(ctx))
+	defer endMember()
+
+	viewDone, memberDone := make(chan struct{}), make(chan struct{})
+	all.Go(func() error {
+		defer close(viewDone)
+		return ctrl.Run(viewCtx)
+	})
+	all.Go(func() error {
+		defer close(memberDone)
+		return ended(memberCtx, m.run(memberCtx))
+	})
+	all.Go(func() error { return ended(gctx, o.compare(gctx, ctrl, log)) })
+	web, wctx := errgroup.WithContext(gctx)
+	for _, ln := range listeners {
+		log.Info("serving", "address", ln.Addr().String())
+		web.Go(func() error { return daemon.Serve(wctx, ln, handler, log) })
+	}
+	if o.debug != "" {
+		web.Go(func() error { return daemon.ServeDebug(wctx, o.debug, log) })
+	}
+	if died != nil {
+		web.Go(func() error {
+			select {
+			case err := <-died:
+				return fmt.Errorf("the embedded etcd has died: %w", err)
+			case <-wctx.Done():
+				return nil
+			}
+		})
+	}
+	all.Go(func() error {
+		err := web.Wait() // returns when gctx has ended and requests are done
+		log.Info("stopping")
+		endMember()
+		<-memberDone
+		endView()
+		<-viewDone
+		return err
+	})
+	return all.Wait()
+}
+
+// ended drops the error of what was told to end.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// compare warns about flags that contradict the cluster's settings, which they
+// would only have set on a new cluster (known fault 6: 1.x reset the settings
+// at every start).
+func (o *options) compare(ctx context.Context, ctrl *control.Controller, log *slog.Logger) error {
+	var v *control.View
+	err := retry(ctx, log, "reading the cluster's settings", func() (err error) {
+		v, err = ctrl.View(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	g, ok := v.Global()
+	if !ok {
+		return nil
+	}
+	if o.fwdMode != "" && o.fwdMode != string(g.FwdMode) {
+		log.Warn("--fwdmode contradicts the cluster's forwarding mode, which stays; change it with: netctl global set --fwd-mode "+o.fwdMode,
+			"flag", o.fwdMode, "cluster", string(g.FwdMode))
+	}
+	if o.givenInfra && o.infra != string(g.Infra) {
+		log.Warn("--infra contradicts the cluster's infrastructure type, which stays; change it with: netctl global set --fabric-mode "+o.infra,
+			"flag", o.infra, "cluster", string(g.Infra))
+	}
+	return nil
+}
+
+// cluster answers the API's questions about the cluster.
+type cluster struct {
+	*member
+	ctrl *control.Controller
+}
+
+// Ready tells whether the store answers and the view follows it.
+func (c cluster) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	_, err := c.ctrl.View(ctx)
+	return err
+}
