@@ -64,6 +64,9 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 	}
 	log.Info("netplugin starts", "version", daemon.Build().Version, "host", o.hostName, "etcd", o.etcd,
 		"driver", o.driver, "control", o.ctrl, "vtep", o.vtep)
+	if o.mode != modeNone && o.mode != "test" {
+		log.Warn("this version attaches containers by CNI only; the orchestrator's own interface is not served", "mode", o.mode)
+	}
 	return a.Run(ctx)
 }
 
