@@ -202,12 +202,12 @@ func execCommand(name *string) *cobra.Command {
 
 func netctlCommand(name *string) *cobra.Command {
 	c := &cobra.Command{
-		Use:                "netctl ARGUMENT...",
-		Short:              "Run netctl against the lab's netmaster",
-		DisableFlagParsing: true,
+		Use:   "netctl ARGUMENT...",
+		Short: "Run netctl against the lab's netmaster",
 		RunE: func(_ *cobra.Command, args []string) error {
 			return open(*name, func(l *lab.Lab) error { return run(l, "master", append([]string{"netctl"}, args...)) })
 		},
 	}
+	c.Flags().SetInterspersed(false) // the rest is netctl's
 	return c
 }
