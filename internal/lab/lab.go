@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -288,15 +289,25 @@ func (l *Lab) Down() error {
 	return Remove(l.st.Config.Name, l.st.Config.Dir)
 }
 
-// stopAll asks all processes to end, in parallel; Remove kills what stays.
+// stopAll asks all processes to end, those that use others first; Remove kills
+// what stays.
 func (l *Lab) stopAll() {
-	l.mu.Lock()
-	var g errgroup.Group
-	for _, p := range l.st.Processes {
-		g.Go(func() error { return p.Stop(grace) })
+	stages := []func(name string) bool{
+		func(n string) bool { return strings.HasSuffix(n, "-netplugin") || n == "serve" },
+		func(n string) bool { return n == "netmaster" },
+		func(string) bool { return true },
 	}
-	l.mu.Unlock()
-	_ = g.Wait() // Remove looks again and reports
+	procs := l.Processes()
+	for _, in := range stages {
+		var g errgroup.Group
+		for name, p := range procs {
+			if in(name) {
+				delete(procs, name)
+				g.Go(func() error { return p.Stop(grace) })
+			}
+		}
+		_ = g.Wait() // Remove looks again and reports
+	}
 }
 
 // Config returns the configuration with defaults filled in.
