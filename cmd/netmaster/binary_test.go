@@ -136,7 +136,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 		}
 	})
 	var err error
-	if p.Client, err = api.NewClient("http://"+p.api, api.WithTimeout(5*time.Second)); err != nil {
+	if p.Client, err = api.NewClient("http://"+p.api, api.WithTimeout(15*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
@@ -379,7 +379,8 @@ func TestStoreAway(t *testing.T) {
 	p := start(t, nil, "--etcd-endpoints", "http://"+at)
 	p.until("answers", func() bool { return p.Do(t.Context(), "GET", "/healthz", nil, nil) == nil })
 	_, err := p.Tenants().List(t.Context())
-	if !api.IsUnavailable(err) {
+	var answer *api.Error
+	if !errors.As(err, &answer) || answer.Status != 503 || !strings.Contains(answer.Message, "etcd") && !strings.Contains(answer.Message, "store") {
 		t.Errorf("without a store: %v", err)
 	}
 	startEtcd(t, at, t.TempDir())

@@ -114,7 +114,7 @@ func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 		}
 		for _, e := range v.FindEndpoints(req.ContainerID) {
 			if e.Container == req.ContainerID {
-				return api.UpdateEndpointResponse{IPAddress: addrText(e.IPv4)},
+				return api.UpdateEndpointResponse{IPAddress: req.IPAddress},
 					s.control.UpdateEndpoint(r.Context(), control.EndpointUpdate{Key: e.Key, Container: e.Container, Name: e.Name, Stopped: true})
 			}
 		}

@@ -20,8 +20,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// DefaultTimeout bounds the work for one request.
-const DefaultTimeout = 20 * time.Second
+// DefaultTimeout bounds the work for one request: long enough for an etcd that
+// elects a new leader, short enough for a client that waits for a 503.
+const DefaultTimeout = 8 * time.Second
 
 // Config is what the server needs; all fields but Timeout and Registry are required.
 type Config struct {
@@ -77,6 +78,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	s.handlePlugin()
 	s.handle("GET", "/api/v1/inspect/endpoints/{key}", s.inspectEndpoint)
+	s.handle("DELETE", "/debug/epcleanup/tenant/{tenant}/{what}/{id}", s.cleanup)
 	s.handle("GET", "/version", func(http.ResponseWriter, *http.Request) (any, error) { return cfg.Version, nil })
 	s.handle("GET", "/info", func(_ http.ResponseWriter, r *http.Request) (any, error) { return s.cluster.Info(r.Context()) })
 	// Load-balanced services are none of the kinds that this version has: the

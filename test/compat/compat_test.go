@@ -82,7 +82,11 @@ func ours(x exchange) bool {
 			return false
 		}
 	}
-	for _, path := range []string{"/debug/", "/services", "/service/"} {
+	switch x.Section { // they are about those kinds, and change groups only to refer to them
+	case "netprofile", "contracts", "appprofile", "bgp", "servicelb", "aci", "volumes":
+		return false
+	}
+	for _, path := range []string{"/debug/ofnet", "/services", "/service/"} {
 		if strings.HasPrefix(x.Path, path) {
 			return false
 		}
@@ -238,7 +242,9 @@ func normal(v any, at string) any {
 		for k, x := range v {
 			switch {
 			case k == "revision": // an addition
-			case k == "intfName": // 1.x left it to the agent
+			case k == "NetProfiles", k == "Servicelbs", k == "AppProfiles", k == "totalNetprofiles", k == "totalServicelbs", k == "totalAppProfiles", k == "servicelbs": // kinds that this version does not have
+			case k == "ipAddress", k == "ipv6Address", k == "macAddress", k == "IPv4Address", k == "allocatedIPAddresses", k == "availableIPAddresses", k == "allocatedAddressesCount": // which address is free depends on those kinds, and on the order of search
+			case k == "intfName", k == "containerId", k == "containerID": // 1.x learnt them later
 			case k == "endpointGroupId", k == "pktTag" && strings.HasPrefix(at, "Oper"), k == "externalPktTag": // numbers that the server chooses
 			case k == "numNetworks", k == "vlansInUse", k == "vxlansInUse", k == "freeVXLANsStart": // by state that differs
 			case k == "Version", k == "GitCommit", k == "BuildTime":
