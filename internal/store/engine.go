@@ -86,9 +86,33 @@ type snapshot struct {
 	kvs []KV
 }
 
+// Near answers reads from memory, as of a revision that may be some moments
+// old; Follower is one.
+type Near interface {
+	// ReadNear returns those of the keys that it knows (missing ones as KVs that
+	// do not exist) at revision at, or at its own when at is 0, and that
+	// revision; 0 when it cannot.
+	ReadNear(at Revision, keys []string) ([]KV, Revision)
+}
+
+// NearUpdater is a Store whose Update can read from memory first. All of ours
+// are, since an Engine is.
+type NearUpdater interface {
+	UpdateNear(ctx context.Context, near Near, fn func(Tx) error) (Revision, error)
+}
+
 // Update does what Store.Update promises.
 func (e Engine) Update(ctx context.Context, fn func(Tx) error) (Revision, error) {
-	u := update{Engine: e, scopeConflicts: map[string]int{}}
+	return e.UpdateNear(ctx, nil, fn)
+}
+
+// UpdateNear is Update, but fn runs first on what near knows, which saves the
+// round trip of the reads. What is wrong with that the commit's compares find
+// out; a run that ends without a commit (fn failed, or wrote nothing) counts
+// for nothing and is done again with reads from the store. So fn may run once
+// more, and the guarantees are the same.
+func (e Engine) UpdateNear(ctx context.Context, near Near, fn func(Tx) error) (Revision, error) {
+	u := update{Engine: e, near: near, scopeConflicts: map[string]int{}}
 	rev, err := u.run(ctx, fn)
 	if len(u.claims) > 0 {
 		u.release(ctx)
@@ -108,6 +132,7 @@ func (e Engine) CommitRevision(ctx context.Context) (Revision, error) {
 // update is the state of one call of Update.
 type update struct {
 	Engine
+	near           Near // nil once it has been tried
 	attempts       int
 	scopeConflicts map[string]int
 	claims         map[string]Revision // held: scope -> create revision of the claim
@@ -121,8 +146,11 @@ func (u *update) run(ctx context.Context, fn func(Tx) error) (Revision, error) {
 			return 0, err
 		}
 		t := newTxn(ctx, u.Backend, seed, u.attempts == 0)
+		t.near, u.near = u.near, nil
 		err := fn(t)
 		switch {
+		case t.usedNear && (err != nil || t.err != nil || t.stale || t.writesNothing()):
+			continue
 		case t.err != nil:
 			return 0, t.err
 		case t.stale:

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -30,6 +32,7 @@ type Follower struct {
 	changed chan struct{} // closed and replaced whenever the above change
 
 	fresh freshness
+	near  nearCache
 }
 
 // NewFollower makes a Follower that has not started. Options are those of
@@ -39,6 +42,7 @@ func NewFollower(st Store, prefixes []string, apply func(Batch) error, opts ...M
 		store: st, prefixes: prefixes, apply: apply, options: opts,
 		state:   model.Errorf(model.ErrUnavailable, "the store has not been read yet"),
 		changed: make(chan struct{}),
+		near:    nearCache{prefixes: prefixes},
 	}
 }
 
@@ -55,6 +59,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		}
 	}
 	err := f.store.Mirror(ctx, f.prefixes, func(b Batch) error {
+		f.near.apply(b)
 		if err := f.apply(b); err != nil {
 			return err
 		}
@@ -117,6 +122,60 @@ func (f *Follower) Fresh(ctx context.Context) (Revision, error) {
 		return 0, err
 	}
 	return rev, f.WaitFor(ctx, rev)
+}
+
+// Update is Store.Update over the followed store, with what the mirror knows
+// read from memory (see Engine.UpdateNear): its cost is that of the commit
+// alone, as long as what fn reads lies under the followed prefixes.
+func (f *Follower) Update(ctx context.Context, fn func(Tx) error) (Revision, error) {
+	if st, ok := f.store.(NearUpdater); ok {
+		return st.UpdateNear(ctx, &f.near, fn)
+	}
+	return f.store.Update(ctx, fn)
+}
+
+// nearCache holds the records of a mirror as they are stored.
+type nearCache struct {
+	prefixes []string
+
+	mu  sync.RWMutex
+	rev Revision // 0 before the first snapshot
+	kvs map[string]KV
+}
+
+func (c *nearCache) apply(b Batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b.Snapshot {
+		c.kvs = make(map[string]KV, len(b.Events))
+	}
+	for _, e := range b.Events {
+		if e.Deleted() {
+			delete(c.kvs, e.KV.Key)
+		} else {
+			c.kvs[e.KV.Key] = e.KV
+		}
+	}
+	c.rev = b.Revision
+}
+
+// ReadNear implements Near. Another revision than the present one it does not
+// know.
+func (c *nearCache) ReadNear(at Revision, keys []string) ([]KV, Revision) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.rev == 0 || at != 0 && at != c.rev {
+		return nil, 0
+	}
+	kvs := make([]KV, 0, len(keys))
+	for _, key := range keys {
+		if kv, ok := c.kvs[key]; ok {
+			kvs = append(kvs, kv)
+		} else if key != CommitKey && slices.ContainsFunc(c.prefixes, func(p string) bool { return strings.HasPrefix(key, p) }) {
+			kvs = append(kvs, KV{Key: key})
+		}
+	}
+	return kvs, c.rev
 }
 
 // freshness lets concurrent readers share one read, as long as it began after

@@ -32,8 +32,9 @@ type faults struct {
 }
 
 var (
-	_ Store   = (*Memory)(nil)
-	_ Backend = (*Memory)(nil)
+	_ Store       = (*Memory)(nil)
+	_ NearUpdater = (*Memory)(nil)
+	_ Backend     = (*Memory)(nil)
 )
 
 // NewMemory returns an empty store.
@@ -109,6 +110,11 @@ func (m *Memory) Close() error {
 // Update implements Store.
 func (m *Memory) Update(ctx context.Context, fn func(Tx) error) (Revision, error) {
 	return m.engine.Update(ctx, fn)
+}
+
+// UpdateNear implements NearUpdater.
+func (m *Memory) UpdateNear(ctx context.Context, near Near, fn func(Tx) error) (Revision, error) {
+	return m.engine.UpdateNear(ctx, near, fn)
 }
 
 // CommitRevision implements Store.

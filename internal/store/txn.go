@@ -27,6 +27,9 @@ type txn struct {
 	observed map[string]Revision // scope -> mod revision of its generation
 	touched  map[string]struct{}
 
+	near     Near // nil: read from the store only
+	usedNear bool
+
 	blindCreate bool  // Create may assume that a key it has not read is absent
 	stale       bool  // the snapshot was compacted away: run again
 	err         error // first failure of the store, or of a limit
@@ -72,6 +75,11 @@ func (t *txn) Prefetch(keys ...string) error {
 	if len(missing) == 0 {
 		return nil
 	}
+	if t.near != nil {
+		if missing = t.readNear(missing); len(missing) == 0 {
+			return nil
+		}
+	}
 	kvs, rev, err := t.b.ReadKeys(t.ctx, t.at, missing)
 	if err != nil {
 		return t.fail(err)
@@ -83,6 +91,19 @@ func (t *txn) Prefetch(keys ...string) error {
 		t.cache[key] = kvs[i]
 	}
 	return nil
+}
+
+// readNear reads what memory knows at the snapshot and returns the other keys.
+func (t *txn) readNear(keys []string) (missing []string) {
+	kvs, rev := t.near.ReadNear(t.at, keys)
+	if rev == 0 {
+		return keys
+	}
+	t.at, t.usedNear = rev, true
+	for _, kv := range kvs {
+		t.cache[kv.Key] = kv
+	}
+	return slices.DeleteFunc(keys, func(key string) bool { _, known := t.cache[key]; return known })
 }
 
 // read returns the key at the snapshot.

@@ -41,8 +41,9 @@ type Client struct {
 }
 
 var (
-	_ store.Store   = (*Client)(nil)
-	_ store.Backend = (*Client)(nil)
+	_ store.Store       = (*Client)(nil)
+	_ store.NearUpdater = (*Client)(nil)
+	_ store.Backend     = (*Client)(nil)
 )
 
 // New makes a client. It does not wait for etcd to answer: requests do, each
@@ -51,9 +52,6 @@ func New(cfg Config) (*Client, error) {
 	endpoints, err := ParseEndpoints(cfg.Endpoints)
 	if err != nil {
 		return nil, err
-	}
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = DefaultTimeout
 	}
 	if cfg.TLS == nil && strings.HasPrefix(endpoints[0], "https://") {
 		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -64,15 +62,22 @@ func New(cfg Config) (*Client, error) {
 		// Servers before 3.5 refuse pings that come more often than every 5 s.
 		DialKeepAliveTime:    6 * time.Second,
 		DialKeepAliveTimeout: 3 * time.Second,
-		DialTimeout:          cfg.Timeout,
+		DialTimeout:          DefaultTimeout,
 		Logger:               newZap(cfg.Logger, slog.LevelDebug),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open etcd client: %w", err)
 	}
-	c := &Client{etcd: cli, endpoints: strings.Join(endpoints, ", "), timeout: cfg.Timeout, log: cfg.Logger}
+	return newClient(cli, strings.Join(endpoints, ", "), cfg), nil
+}
+
+func newClient(cli *clientv3.Client, endpoints string, cfg Config) *Client {
+	c := &Client{etcd: cli, endpoints: endpoints, timeout: cfg.Timeout, log: cfg.Logger}
+	if c.timeout <= 0 {
+		c.timeout = DefaultTimeout
+	}
 	c.Backend = c
-	return c, nil
+	return c
 }
 
 // ParseEndpoints checks etcd addresses and returns them as URLs. A bare

@@ -28,6 +28,16 @@ func TestEmbeddedConformance(t *testing.T) {
 	conformance(t, strings.TrimPrefix(embedded(t, t.TempDir(), "127.0.0.1:0").Endpoint(), "http://"))
 }
 
+// The client inside the embedded server's process passes the suite.
+func TestInProcessConformance(t *testing.T) {
+	s := embedded(t, t.TempDir(), "127.0.0.1:0")
+	inside := func(*testing.T) store.Store { return s.Client() }
+	conformanceWith(t, strings.TrimPrefix(s.Endpoint(), "http://"), func(h storetest.Harness) storetest.Harness {
+		h.Open, h.Direct, h.Break, h.Heal = inside, inside, nil, nil
+		return h
+	})
+}
+
 // The client passes the suite on a real etcd process.
 func TestRealConformance(t *testing.T) { conformance(t, realEtcd(t)) }
 
@@ -111,13 +121,17 @@ func raw(t testing.TB, addr string) *clientv3.Client {
 }
 
 func conformance(t *testing.T, addr string) {
+	conformanceWith(t, addr, func(h storetest.Harness) storetest.Harness { return h })
+}
+
+func conformanceWith(t *testing.T, addr string, adjust func(storetest.Harness) storetest.Harness) {
 	admin := raw(t, addr)
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		if _, err := admin.Delete(t.Context(), "\x00", clientv3.WithFromKey()); err != nil {
 			t.Fatal(err)
 		}
 		proxy := storetest.NewProxy(t, addr)
-		return storetest.Harness{
+		return adjust(storetest.Harness{
 			Open:   func(t *testing.T) store.Store { return open(t, proxy.Addr()) },
 			Direct: func(t *testing.T) store.Store { return open(t, addr) },
 			Break:  func(*testing.T) { proxy.Break() },
@@ -134,7 +148,7 @@ func conformance(t *testing.T, addr string) {
 			},
 			TTL:      2 * time.Second, // the least that etcd grants
 			Patience: 60 * time.Second,
-		}
+		})
 	})
 }
 

@@ -194,6 +194,9 @@ func (c *Client) watchConnection(ctx context.Context) (changes <-chan bool, ende
 	go func() {
 		defer close(done)
 		conn := c.etcd.ActiveConnection()
+		if conn == nil { // inside the server's process
+			return
+		}
 		for up, was := true, false; ; {
 			s := conn.GetState()
 			was = was || s == connectivity.Ready

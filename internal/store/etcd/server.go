@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -34,6 +35,7 @@ type ServerConfig struct {
 type Server struct {
 	etcd     *embed.Etcd
 	endpoint string
+	log      *slog.Logger
 	lock     *os.File
 	close    func() error
 }
@@ -53,7 +55,7 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{endpoint: "http://" + listen, lock: lock}
+	s := &Server{endpoint: "http://" + listen, log: cfg.Logger, lock: lock}
 	if s.etcd, err = embed.StartEtcd(embedConfig(cfg, listen)); err != nil {
 		_ = lock.Close()
 		return nil, fmt.Errorf("start embedded etcd on %s with data in %s: %w", listen, cfg.DataDir, err)
@@ -97,6 +99,12 @@ func embedConfig(cfg ServerConfig, listen string) *embed.Config {
 
 // Endpoint returns the URL of the server for clients.
 func (s *Server) Endpoint() string { return s.endpoint }
+
+// Client returns a client inside this process, which spares the network and a
+// good part of the latency. It has to be closed before the server.
+func (s *Server) Client() *Client {
+	return newClient(v3client.New(s.etcd.Server), "embedded at "+s.endpoint, Config{Logger: s.log})
+}
 
 // Err tells when the server has died by itself.
 func (s *Server) Err() <-chan error { return s.etcd.Err() }

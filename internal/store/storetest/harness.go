@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ type Harness struct {
 	// Direct is like Open, but Break does not touch the connection.
 	Direct func(t *testing.T) store.Store
 	// Break makes the store unreachable through the connections of Open until
-	// Heal; their mirrors lose their connection.
+	// Heal; their mirrors lose their connection. nil when that cannot happen.
 	Break, Heal func(t *testing.T)
 	// Compact forgets all revisions but the present one.
 	Compact func(t *testing.T)
@@ -29,6 +30,7 @@ type Harness struct {
 // Run runs the suite. fresh is called for each test.
 func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 	t.Helper()
+	breaking := []string{"Unavailable", "MirrorGap", "MirrorReconnect", "MirrorEnds"}
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *bench)
@@ -46,6 +48,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"Fence", testFence},
 		{"CommitRevision", testCommitRevision},
 		{"Follower", testFollower},
+		{"Near", testNear},
 		{"Cancel", testCancel},
 		{"Unavailable", testUnavailable},
 		{"MirrorTransactions", testMirrorTransactions},
@@ -61,6 +64,9 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := fresh(t)
+			if h.Break == nil && slices.Contains(breaking, test.name) {
+				t.Skip("the connection cannot break")
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), h.Patience)
 			t.Cleanup(cancel)
 			b := &bench{Harness: h, t: t, ctx: ctx}

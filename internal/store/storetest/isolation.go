@@ -38,11 +38,17 @@ func testSerializable(t *testing.T, b *bench) {
 	var g errgroup.Group
 	for c := range clients {
 		st := b.open()
+		update := st.Update
+		if c%2 == 1 { // half of them read from memory first
+			f := store.NewFollower(st, []string{scope}, func(store.Batch) error { return nil })
+			b.follow(f)
+			update = f.Update
+		}
 		rnd := rand.New(rand.NewPCG(uint64(c), 1))
 		g.Go(func() error {
 			for n := range each {
 				var d done
-				rev, err := st.Update(b.ctx, func(tx store.Tx) error {
+				rev, err := update(b.ctx, func(tx store.Tx) error {
 					d = done{reads: map[string]string{}, writes: map[string]string{}}
 					for range 1 + rnd.IntN(2) {
 						k := scope + strconv.Itoa(rnd.IntN(keys))

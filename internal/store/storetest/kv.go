@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -384,7 +383,82 @@ func testFollower(t *testing.T, b *bench) {
 	if err := f.State(); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("after its end: %v", err)
 	}
-	if !slices.Contains([]string{"49"}, view[key("f/x")]) {
-		t.Errorf("last view: %v", view)
+}
+
+// follow runs a follower for the length of the test.
+func (b *bench) follow(f *store.Follower) {
+	ctx, cancel := context.WithCancel(b.ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = f.Run(ctx) // ends with the context
+	}()
+	b.t.Cleanup(func() { cancel(); <-ended })
+}
+
+// A follower's Update reads from memory, yet neither fails, succeeds nor reads
+// on what is outdated.
+func testNear(t *testing.T, b *bench) {
+	other := b.open()
+	held := make(chan struct{}, 100) // what apply may let pass
+	f := store.NewFollower(b, []string{key("n/")}, func(store.Batch) error { <-held; return nil })
+	first := b.put("n/a", "1")
+	held <- struct{}{}
+	b.follow(f)
+	defer close(held) // before the follower is waited for
+	if err := f.WaitFor(b.ctx, first); err != nil {
+		t.Fatal(err)
 	}
+	for i := range 3 { // from the second on the follower is behind
+		want := fmt.Sprint(i)
+		if _, err := other.Update(b.ctx, func(tx store.Tx) error {
+			tx.Put(key("n/a"), []byte(want), nil)
+			tx.Put(key("n/"+want), []byte(want), nil)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		if _, err := f.Update(b.ctx, func(tx store.Tx) error {
+			got = nil
+			if err := tx.Prefetch(key("n/a"), key("n/"+want), key("elsewhere")); err != nil {
+				return err
+			}
+			for _, name := range []string{"n/a", "n/" + want} {
+				kv, err := tx.Get(key(name))
+				if err != nil {
+					return err
+				}
+				got = append(got, string(kv.Value))
+			}
+			tx.Put(key("copy"), []byte(got[0]), nil)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{want, want}, got); diff != "" {
+			t.Error(diff)
+		}
+		if err := mustExist(b.ctx, f, "n/"+want); err != nil {
+			t.Errorf("failed on what is outdated: %v", err)
+		}
+		_, err := f.Update(b.ctx, func(tx store.Tx) error { return tx.Create(key("n/"+want), nil, nil) })
+		if !errors.Is(err, model.ErrExists) {
+			t.Errorf("create of what exists: %v", err)
+		}
+	}
+	if err := mustExist(b.ctx, f, "n/none"); !errors.Is(err, model.ErrNotFound) {
+		t.Errorf("missing key: %v", err)
+	}
+}
+
+func mustExist(ctx context.Context, f *store.Follower, name string) error {
+	_, err := f.Update(ctx, func(tx store.Tx) error {
+		kv, err := tx.Get(key(name))
+		if err == nil && !kv.Exists() {
+			return model.ErrNotFound
+		}
+		return err
+	})
+	return err
 }
