@@ -14,7 +14,6 @@ LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COM
 
 # PKG narrows test, lint, bench and fuzz: make test-unit PKG=./internal/store/...
 PKG ?= ./...
-GOTEST := go test -timeout 10m
 # A pinned tool of tools/go.mod, run in this module.
 tool = GOFLAGS=-mod=readonly go tool -modfile=tools/go.mod $(1)
 # Packages that hold tests with the build tag integration.
@@ -45,15 +44,15 @@ vet: ## go vet and staticcheck, all build tags
 
 .PHONY: test-unit
 test-unit: ## tests that need neither root nor packages
-	$(GOTEST) $(PKG)
+	go test -timeout 10m $(PKG)
 
 .PHONY: test-lab
 test-lab: ## tests with real OVS, etcd and namespaces; needs root and `make deps`
-	$(if $(INTEGRATION),$(GOTEST) -timeout 15m -count=1 -p 1 -tags integration $(INTEGRATION),@echo 'no integration tests')
+	$(if $(INTEGRATION),go test -timeout 15m -count=1 -p 1 -tags integration $(INTEGRATION),@echo 'no integration tests')
 
 .PHONY: test-race
 test-race: ## unit tests under the race detector, without those that link etcd's server
-	$(GOTEST) -race $(RACE)
+	go test -timeout 10m -race $(RACE)
 
 .PHONY: lint
 lint: ## golangci-lint, pinned in tools/go.mod (the first run builds it)
@@ -70,7 +69,7 @@ vulncheck: ## known vulnerabilities in what the binaries call; needs network
 .PHONY: generate
 generate: ## rewrite generated files and goldens; `git diff` then shows the drift
 	go generate ./...
-	for d in $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u); do $(GOTEST) -count=1 $$d -update; done
+	for d in $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u); do go test -count=1 $$d -update; done
 
 FUZZTIME ?= 30s
 .PHONY: fuzz
