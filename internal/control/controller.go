@@ -17,6 +17,9 @@ import (
 type Options struct {
 	// Log receives what no caller can be told; nil discards it.
 	Log *slog.Logger
+	// Initial is what a new cluster's settings have instead of the defaults; zero
+	// fields mean the default. It changes nothing on a cluster that exists.
+	Initial model.Global
 	// Now is the clock of reservations; nil = time.Now.
 	Now func() time.Time
 	// ReservationTTL is how long an address is kept for an endpoint that does not
@@ -77,7 +80,7 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) prepare(ctx context.Context) error {
 	delay := 50 * time.Millisecond
 	for told := false; ; {
-		rev, err := c.store.Update(ctx, createDefaults)
+		rev, err := c.store.Update(ctx, c.createDefaults)
 		if err == nil {
 			err = c.follow.WaitFor(ctx, rev)
 		}
@@ -106,7 +109,7 @@ func (c *Controller) prepare(ctx context.Context) error {
 
 // createDefaults never changes what is there: a restart must not reset the
 // settings (known fault 6).
-func createDefaults(tx store.Tx) error {
+func (c *Controller) createDefaults(tx store.Tx) error {
 	if err := tx.Prefetch(store.Globals.Key(store.GlobalKey{}), store.Tenants.Key(model.DefaultTenant)); err != nil {
 		return err
 	}
@@ -115,7 +118,7 @@ func createDefaults(tx store.Tx) error {
 		return err
 	}
 	if !g.Exists() {
-		if err := store.Globals.Create(tx, model.DefaultGlobal()); err != nil {
+		if err := store.Globals.Create(tx, model.DefaultGlobal().Merge(c.opts.Initial)); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,391 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// Addresses come in order, skip gateway and pools, and endpoints get the MAC of
+// their IPv4 address.
+func TestAddresses(t *testing.T) {
+	c := newCluster(t)
+	c.put(
+		with(network("tiny", "10.8.1.0/29", "2001:db8:8::/64"), func(n *model.Network) { n.Gateway, n.Gateway6 = addr("10.8.1.1"), addr("2001:db8:8::1") }),
+		network("only6", "2001:db8:7::/64"), network("p2p", "10.8.9.0/31"), network("one", "10.8.9.9/32"),
+		pooled("pool", "tiny", "10.8.1.3-10.8.1.4"),
+	)
+	type got struct{ V4, V6, MAC string }
+	show := func(e model.Endpoint) got { return got{e.IPv4.String(), e.IPv6.String(), e.MAC.String()} }
+	for i, tc := range []struct {
+		e    model.Endpoint
+		want got
+	}{
+		{endpoint("tiny", "c1"), got{"10.8.1.2", "2001:db8:8::2", "02:02:0a:08:01:02"}},
+		{endpoint("tiny", "c2", inGroup("pool")), got{"10.8.1.3", "2001:db8:8::3", "02:02:0a:08:01:03"}},
+		{endpoint("tiny", "c3"), got{"10.8.1.5", "2001:db8:8::4", "02:02:0a:08:01:05"}},
+		{endpoint("tiny", "c4", inGroup("pool"), withIP("2001:db8:8::99")), got{"10.8.1.4", "2001:db8:8::99", "02:02:0a:08:01:04"}},
+		{endpoint("tiny", "c5", withIP("10.8.1.6")), got{"10.8.1.6", "2001:db8:8::5", "02:02:0a:08:01:06"}},
+		{endpoint("p2p", "c1"), got{"10.8.9.0", "invalid IP", "02:02:0a:08:09:00"}},
+		{endpoint("p2p", "c2"), got{"10.8.9.1", "invalid IP", "02:02:0a:08:09:01"}},
+		{endpoint("one", "c1"), got{"10.8.9.9", "invalid IP", "02:02:0a:08:09:09"}},
+	} {
+		if diff := cmp.Diff(tc.want, show(c.create(tc.e))); diff != "" {
+			t.Errorf("endpoint %d: %s", i, diff)
+		}
+	}
+	if e := c.create(endpoint("only6", "c1")); e.IPv4.IsValid() || e.IPv6 != addr("2001:db8:7::1") || e.MAC[0] != 2 || e.MAC[1] != 3 {
+		t.Errorf("endpoint without IPv4 is %+v", e)
+	}
+	c.refused(model.ErrExhausted, "default:tiny", func() error { return c.try(endpoint("tiny", "x")) })
+	c.refused(model.ErrExhausted, "pool 10.8.1.3-10.8.1.4", func() error { return c.try(endpoint("tiny", "x", inGroup("pool"))) })
+	c.refused(model.ErrExhausted, "default:one", func() error { return c.try(AddressRequest{Network: netKey("one")}) })
+
+	c.ok(c.remove(model.EndpointKey{Network: netKey("tiny"), ID: "c3"}))
+	if e := c.create(endpoint("tiny", "c6")); e.IPv4 != addr("10.8.1.5") {
+		t.Errorf("the freed address was not found, got %v", e.IPv4)
+	}
+}
+
+// What is allocated and available, in the texts of 1.x; the count never goes
+// below what is there (known fault 18).
+func TestUsage(t *testing.T) {
+	c := base(t)
+	v := c.fresh()
+	for _, tc := range []struct {
+		net  string
+		want Usage
+	}{
+		{"v1", Usage{2, "10.1.1.1-10.1.1.2, 10.1.1.254", "10.1.1.3-10.1.1.253"}},
+		{"v2", Usage{1, "10.1.2.1, 10.1.2.10-10.1.2.20", "10.1.2.2-10.1.2.9, 10.1.2.21-10.1.2.254"}},
+		{"v3", Usage{0, "", "10.1.3.10-10.1.3.50"}},
+		{"only6", Usage{0, "", "2001:db8:7::1-2001:db8:7:0:ffff:ffff:ffff:ffff"}},
+		{"nosuch", Usage{}},
+	} {
+		if diff := cmp.Diff(tc.want, v.NetworkUsage(netKey(tc.net))); diff != "" {
+			t.Errorf("%s: %s", tc.net, diff)
+		}
+	}
+	if diff := cmp.Diff(Usage{1, "10.1.2.10", "10.1.2.11-10.1.2.20"}, v.GroupUsage(groupKey("pool"))); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(Usage{}, v.GroupUsage(groupKey("web"))); diff != "" {
+		t.Error(diff)
+	}
+	c.ok(c.remove(model.EndpointKey{Network: netKey("v1"), ID: "c1"}))
+	c.ok(c.remove(model.EndpointKey{Network: netKey("v1"), ID: "c2"}))
+	if got := c.fresh().NetworkUsage(netKey("v1")).Count; got != 0 {
+		t.Errorf("count %d after all endpoints are gone", got)
+	}
+	if diff := cmp.Diff("1-5", v.TagsInUse(model.EncapVXLAN)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff("100", v.TagsInUse(model.EncapVLAN)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A reserved address becomes the endpoint's in one step, goes with it, and is
+// swept only when its time is over.
+func TestReservations(t *testing.T) {
+	c := newCluster(t)
+	ctx := testContext(t)
+	c.put(network("n", "10.1.0.0/24"), pooled("web", "n", "10.1.0.100-10.1.0.110"))
+	k := netKey("n")
+	alloc := func(r AddressRequest) string {
+		t.Helper()
+		a, err := c.AllocAddress(ctx, r)
+		c.ok(err)
+		return a.String()
+	}
+	if diff := cmp.Diff([]string{"10.1.0.1", "10.1.0.2", "10.1.0.100"}, []string{
+		alloc(AddressRequest{Network: k}), alloc(AddressRequest{Network: k, Host: "host1"}), alloc(AddressRequest{Network: k, Group: "web"}),
+	}); diff != "" {
+		t.Error(diff)
+	}
+	c.refused(model.ErrConflict, "reserved for host1", func() error {
+		return c.try(endpoint("n", "x", withIP("10.1.0.2"), func(e *model.Endpoint) { e.Host = "host9" }))
+	})
+	c.create(endpoint("n", "c2", withIP("10.1.0.2")))
+	c.create(endpoint("n", "c100", withIP("10.1.0.100"), inGroup("web")))
+	c.refused(model.ErrInUse, "endpoint", func() error { return c.ReleaseAddress(ctx, k, addr("10.1.0.2")) })
+	c.ok(c.ReleaseAddress(ctx, k, addr("10.1.0.1")))
+	c.refused(model.ErrNotFound, "not allocated", func() error { return c.ReleaseAddress(ctx, k, addr("10.1.0.1")) })
+	c.ok(c.remove(model.EndpointKey{Network: k, ID: "c2"}))
+	alloc(AddressRequest{Network: k, Preferred: addr("10.1.0.50")})
+
+	term := c.leader()
+	c.ok(c.SweepOnce(ctx, term))
+	if got := len(c.fresh().Addresses(k)); got != 2 {
+		t.Errorf("%d addresses are held, want the endpoint's and the reserved one", got)
+	}
+	c.clock.advance(25 * time.Hour)
+	alloc(AddressRequest{Network: k, Preferred: addr("10.1.0.50")}) // expired: to be had again
+	c.clock.advance(25 * time.Hour)
+	c.ok(c.SweepOnce(ctx, term))
+	if diff := cmp.Diff("[10.1.0.100]", fmt.Sprint(c.fresh().Addresses(k))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// leader makes a lock like that of an election.
+func (c *cluster) leader() store.Fence {
+	c.t.Helper()
+	rev, err := c.st.Update(testContext(c.t), func(tx store.Tx) error {
+		tx.Delete(store.LeaderKey)
+		return nil
+	})
+	c.ok(err)
+	rev, err = c.st.Update(testContext(c.t), func(tx store.Tx) error { return tx.Create(store.LeaderKey, []byte("x"), nil) })
+	c.ok(err)
+	return store.Fence{Key: store.LeaderKey, Create: rev}
+}
+
+// A leader that has been replaced removes nothing.
+func TestSweepIsFenced(t *testing.T) {
+	c := newCluster(t)
+	c.put(network("n", "10.1.0.0/24"), AddressRequest{Network: netKey("n")})
+	old := c.leader()
+	c.leader()
+	c.clock.advance(25 * time.Hour)
+	c.refused(store.ErrFenced, "leadership", func() error { return c.SweepOnce(testContext(t), old) })
+	c.refused(store.ErrFenced, "leadership", func() error { return c.Sweep(testContext(t), old, time.Hour) })
+}
+
+// Group ids are unique and are not given to the next group, not even after a
+// restart (known fault 7); networks' ids likewise.
+func TestNumbersAreNotReusedSoon(t *testing.T) {
+	c := newCluster(t)
+	c.put(network("n", "10.1.0.0/24"))
+	seen := map[model.Identity]string{}
+	for i := range 6 {
+		if i == 3 {
+			c.stop()
+			c = onStore(t, c.st)
+		}
+		name := fmt.Sprintf("g%d", i)
+		c.put(group(name, "n"), network(fmt.Sprintf("m%d", i), fmt.Sprintf("10.2.%d.0/24", i)))
+		g, _ := c.fresh().Group(groupKey(name))
+		if other, dup := seen[g.ID]; dup || g.ID < model.IdentityFirst {
+			t.Errorf("group %s has the identity %d of %q", name, g.ID, other)
+		}
+		seen[g.ID] = name
+		n, _ := c.fresh().Network(netKey(fmt.Sprintf("m%d", i)))
+		if want := model.NetworkID(i + 2); n.ID != want {
+			t.Errorf("network %d has id %d, want %d", i, n.ID, want)
+		}
+		c.ok(c.remove(groupKey(name)))
+		c.ok(c.remove(n.Key))
+	}
+}
+
+// VLANs and VNIs come from the ranges, end, and come back.
+func TestTags(t *testing.T) {
+	c := newCluster(t)
+	c.put(model.Global{VLANs: model.TagRange{Lo: 100, Hi: 103}, VXLANs: model.TagRange{Lo: 5000, Hi: 5002}})
+	vlan := func(i int) model.Network {
+		return with(network(fmt.Sprintf("vl%d", i), fmt.Sprintf("10.8.%d.0/24", i)), func(n *model.Network) { n.Encap = model.EncapVLAN })
+	}
+	for i := range 4 {
+		c.put(vlan(i))
+	}
+	c.refused(model.ErrExhausted, "vlan", func() error { return c.try(vlan(4)) })
+	for i := range 3 {
+		c.put(network(fmt.Sprintf("vx%d", i), fmt.Sprintf("10.9.%d.0/24", i)))
+	}
+	c.refused(model.ErrExhausted, "vni", func() error { return c.try(network("vx3", "10.9.3.0/24")) })
+	c.ok(c.remove(netKey("vx1")))
+	c.put(network("vx9", "10.9.9.0/24"))
+	if n, _ := c.fresh().Network(netKey("vx9")); n.Tag != 5001 {
+		t.Errorf("tag %d, want the only free one", n.Tag)
+	}
+	c.put(model.Global{VLANs: model.TagRange{Lo: 1, Hi: 104}})
+	c.put(vlan(4))
+}
+
+// Labels that pass the filter make identities of their own; what nothing has
+// any more goes after two rounds, and one that is used again in between stays.
+func TestIdentities(t *testing.T) {
+	c := newCluster(t, func(o *Options) { o.LabelFilter = func(k string) bool { return k == "app" } })
+	ctx := testContext(t)
+	c.put(network("n", "10.1.0.0/24"), group("web", "n"))
+	labels := func(kv ...string) func(*model.Endpoint) {
+		return func(e *model.Endpoint) {
+			e.Labels = map[string]string{}
+			for i := 0; i < len(kv); i += 2 {
+				e.Labels[kv[i]] = kv[i+1]
+			}
+		}
+	}
+	plain := c.create(endpoint("n", "plain"))
+	inWeb := c.create(endpoint("n", "web", inGroup("web")))
+	noise := c.create(endpoint("n", "noise", inGroup("web"), labels("commit", "123")))
+	a1 := c.create(endpoint("n", "a1", inGroup("web"), labels("app", "a", "commit", "1")))
+	a2 := c.create(endpoint("n", "a2", inGroup("web"), labels("app", "a", "commit", "2")))
+	b := c.create(endpoint("n", "b", inGroup("web"), labels("app", "b")))
+	g, _ := c.fresh().Group(groupKey("web"))
+	n, _ := c.fresh().Network(netKey("n"))
+	ids := []model.Identity{plain.Identity, inWeb.Identity, noise.Identity, a1.Identity, a2.Identity}
+	want := []model.Identity{n.Identity, g.ID, g.ID, a1.Identity, a1.Identity}
+	if diff := cmp.Diff(want, ids); diff != "" {
+		t.Error(diff)
+	}
+	if all := []model.Identity{n.Identity, g.ID, a1.Identity, b.Identity}; len(slices.Compact(slices.Sorted(slices.Values(all)))) != 4 {
+		t.Errorf("identities %v are not distinct", all)
+	}
+	term := c.leader()
+	count := func() int {
+		c.fresh()
+		return strings.Count(fmt.Sprint(keysUnder(c, store.IdentitiesOf("default"))), "/identities/")
+	}
+	c.ok(c.remove(b.Key))
+	c.ok(c.remove(a1.Key))
+	c.ok(c.remove(a2.Key))
+	c.ok(c.SweepOnce(ctx, term)) // marks a and b
+	if got := count(); got != 4 {
+		t.Errorf("%d identities after the first round, want 4", got)
+	}
+	c.ok(c.UpdateEndpoint(ctx, EndpointUpdate{Key: inWeb.Key, Labels: map[string]string{"app": "a"}, Container: "cont1"}))
+	if e, _ := c.fresh().Endpoint(inWeb.Key); e.Identity != a1.Identity || e.Container != "cont1" {
+		t.Errorf("endpoint is %+v, want identity %d again", e, a1.Identity)
+	}
+	c.ok(c.SweepOnce(ctx, term)) // removes b only
+	c.ok(c.SweepOnce(ctx, term))
+	if got := count(); got != 3 {
+		t.Errorf("%d identities at last, want those of network, group and app=a", got)
+	}
+	c.ok(c.UpdateEndpoint(ctx, EndpointUpdate{Key: inWeb.Key, Stopped: true}))
+	if e, _ := c.fresh().Endpoint(inWeb.Key); e.Identity != g.ID || e.Labels != nil || e.Container != "cont1" {
+		t.Errorf("stopped endpoint is %+v", e)
+	}
+}
+
+func keysUnder(c *cluster, prefix string) []string {
+	var out []string
+	for k := range c.dump() {
+		if strings.HasPrefix(k, prefix) {
+			out = append(out, k)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// The view computes what 1.x stored on both sides, and finds endpoints by the
+// whole text only (known fault 30).
+func TestViewLinks(t *testing.T) {
+	c := base(t)
+	c.create(endpoint("v1", "c10", inGroup("web")))
+	v := c.fresh()
+	names := func(xs any) string {
+		switch xs := xs.(type) {
+		case []model.Group:
+			return join(xs, func(g model.Group) string { return g.Key.String() })
+		case []model.Rule:
+			return join(xs, func(r model.Rule) string { return r.Key.String() })
+		case []model.Endpoint:
+			return join(xs, func(e model.Endpoint) string { return string(e.Key.ID) })
+		case []model.Network:
+			return join(xs, func(n model.Network) string { return n.Key.String() })
+		}
+		return "?"
+	}
+	for _, tc := range []struct {
+		name, want string
+		got        any
+	}{
+		{"networks", "blue:v1 default:only6 default:v1 default:v2 default:v3 default:v6", v.Networks("")},
+		{"networks of blue", "blue:v1", v.Networks("blue")},
+		{"groups of v1", "default:db default:web", v.GroupsOfNetwork(netKey("v1"))},
+		{"groups of p1", "default:web", v.GroupsOfPolicy(policyKey("p1"))},
+		{"rules of p1", "default:p1:1 default:p1:6", v.RulesOfPolicy(policyKey("p1"))},
+		{"rules naming db", "default:p1:6", v.RulesOfGroup(groupKey("db"))},
+		{"endpoints of web", "c1 c10", v.EndpointsOfGroup(groupKey("web"))},
+		{"endpoints of v1", "c1 c10 c2", v.EndpointsOfNetwork(netKey("v1"))},
+		{"endpoints of host1", "c1 c10 c2 c9", v.EndpointsOfHost("host1")},
+		{"endpoint c1", "c1", v.FindEndpoints("c1")},
+		{"endpoint by name", "c10", v.FindEndpoints("name-c10")},
+		{"nobody", "", v.FindEndpoints("c")},
+	} {
+		if diff := cmp.Diff(tc.want, names(tc.got)); diff != "" {
+			t.Errorf("%s: %s", tc.name, diff)
+		}
+	}
+	c.ok(c.remove(model.RuleKey{Tenant: "default", Policy: "p1", Rule: "6"}))
+	c.put(group("web", "v1", "p2"))
+	v = c.fresh()
+	if got := names(v.RulesOfGroup(groupKey("db"))) + names(v.GroupsOfPolicy(policyKey("p1"))); got != "" {
+		t.Errorf("links stay: %s", got)
+	}
+}
+
+func join[T any](xs []T, f func(T) string) string {
+	var out []string
+	for _, x := range xs {
+		out = append(out, f(x))
+	}
+	return strings.Join(out, " ")
+}
+
+// Deleting a policy takes its rules along, however many, and then what they
+// named can be deleted.
+func TestDeleteLargePolicy(t *testing.T) {
+	c := newCluster(t)
+	c.put(network("n", "10.1.0.0/24"), group("db", "n"), policy("p"))
+	for i := range 60 {
+		c.put(rule("p", fmt.Sprint(i), func(r *model.Rule) { r.Group = "db" }))
+	}
+	c.refused(model.ErrInUse, "rules", func() error { return c.remove(groupKey("db")) })
+	c.ok(c.remove(policyKey("p")))
+	if got := len(c.fresh().Rules("")); got != 0 {
+		t.Errorf("%d rules are left", got)
+	}
+	c.put(policy("p"), rule("p", "50", func(r *model.Rule) { r.Group = "db" })) // over a reference left behind
+	c.refused(model.ErrInUse, "default:p:50", func() error { return c.remove(groupKey("db")) })
+	c.ok(c.remove(model.RuleKey{Tenant: "default", Policy: "p", Rule: "50"}))
+	c.put(rule("p", "51")) // same id as one left behind, naming something else
+	c.ok(c.remove(groupKey("db")))
+	if left := keysUnder(c, store.TargetGroup(groupKey("db")).Scope()); len(left) > 0 {
+		t.Errorf("references are left: %v", left)
+	}
+}
+
+// Hosts and whole networks or groups of endpoints can be cleaned up.
+func TestCleanUp(t *testing.T) {
+	c := base(t)
+	ctx := testContext(t)
+	_, err := c.st.Update(ctx, func(tx store.Tx) error { return store.Hosts.Put(tx, model.Host{Name: "host2"}) })
+	c.ok(err)
+	for i := range 20 {
+		c.create(endpoint("v1", fmt.Sprintf("x%d", i), inGroup("web"), func(e *model.Endpoint) { e.Host = "host2" }))
+	}
+	if n, err := c.DeleteHost(ctx, "host2"); n != 20 || err != nil {
+		t.Errorf("deleted %d, %v; want 20", n, err)
+	}
+	if _, known := c.fresh().Host("host2"); known {
+		t.Error("the host is still there")
+	}
+	if n, err := c.DeleteEndpointsOfGroup(ctx, groupKey("web")); n != 1 || err != nil {
+		t.Errorf("deleted %d, %v; want 1", n, err)
+	}
+	if n, err := c.DeleteEndpointsOfNetwork(ctx, netKey("v1")); n != 1 || err != nil {
+		t.Errorf("deleted %d, %v; want 1", n, err)
+	}
+	for _, err := range []error{
+		second(c.DeleteHost(ctx, "nosuch")), second(c.DeleteEndpointsOfGroup(ctx, groupKey("nosuch"))), second(c.DeleteEndpointsOfNetwork(ctx, netKey("nosuch"))),
+	} {
+		if !errors.Is(err, model.ErrNotFound) {
+			t.Errorf("got %v, want not found", err)
+		}
+	}
+}
+
+func second(_ int, err error) error { return err }
