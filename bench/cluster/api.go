@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -27,8 +28,26 @@ func (b *bench) api(ctx context.Context) error {
 		return err
 	}
 
+	raw, err := l.Etcd(ctx)
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	n := b.n(2000)
+	b.report.table("What etcd itself does: puts of 300 bytes a second, for comparison", "clients", "a second")
+	for _, clients := range []int{1, 8} {
+		took, err := times(ctx, clients, n, func(ctx context.Context, i int) error {
+			_, err := raw.Put(ctx, fmt.Sprintf("/bench/%d", i), strings.Repeat("x", 300))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		b.report.row(clients, perSecond(n, took))
+	}
+
 	b.report.table("Objects a second, one client", "object", "number", "a second", "1.x")
-	n := b.n(400)
+	n = b.n(400)
 	took, err := times(ctx, 1, n, func(ctx context.Context, i int) error {
 		_, err := c.Networks().Create(ctx, api.Network{
 			TenantName: "t", NetworkName: fmt.Sprintf("n%d", i), Encap: "vxlan",

@@ -1,0 +1,228 @@
+//go:build integration
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+var bin string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		if bin = os.Getenv("CONTIV_TEST_BIN"); bin != "" {
+			return m.Run()
+		}
+		dir, err := os.MkdirTemp("", "contivlab-test-")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		bin = dir
+		if err := lab.Build(context.Background(), ".", bin, append([]string{"contivlab"}, lab.Programs...)...); err != nil {
+			panic(err)
+		}
+		return m.Run()
+	}())
+}
+
+func need(t *testing.T) {
+	t.Helper()
+	m := lab.Missing(false)
+	if len(m) == 0 {
+		return
+	}
+	if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
+		t.Fatal(strings.Join(m, "; "))
+	}
+	t.Skip(strings.Join(m, "; "))
+}
+
+// volatile are settings that count or that the kernel changes by itself.
+var volatile = regexp.MustCompile(`nf_conntrack_count$|/stat/|random|tcp_fastopen_key|_mem$`)
+
+// machine is what the demo must not change.
+func machine(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, cmd := range []string{
+		"ip -d link", "ip -4 address", "ip -4 route show table all", "ip -6 route show table all", "ip -4 rule", "ip -6 rule",
+		"iptables-save", "ip6tables-save", "nft list ruleset",
+	} {
+		f := strings.Fields(cmd)
+		if _, err := exec.LookPath(f[0]); err != nil {
+			continue
+		}
+		b, err := exec.Command(f[0], f[1:]...).Output()
+		if err != nil {
+			t.Fatalf("%s: %v", cmd, err)
+		}
+		text := regexp.MustCompile(`(?m)^#.*$|\[\d+:\d+\]|valid_lft.*|expires \d+sec|users \d+`).ReplaceAllString(string(b), "")
+		out[cmd] = text
+	}
+	err := filepath.WalkDir("/proc/sys/net", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || volatile.MatchString(path) {
+			return nil // what cannot be listed cannot be compared
+		}
+		b, err := os.ReadFile(path)
+		if err == nil {
+			out[path] = string(b)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir("/run/netns")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "cl-bdemo-") {
+			out["namespace "+e.Name()] = "there"
+		}
+	}
+	if _, err := os.Stat(filepath.Join(lab.BaseDir, "bdemo")); err == nil {
+		out["directory"] = "there"
+	}
+	return out
+}
+
+func contivlab(ctx context.Context, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, filepath.Join(bin, "contivlab"), append([]string{"--lab", "bdemo"}, args...)...)
+}
+
+// TestDemo runs the demo as a user does: it shows two matrices as intended
+// within 90 s and leaves the machine's links, addresses, routes, filters,
+// settings and namespaces as they were.
+func TestDemo(t *testing.T) {
+	need(t)
+	before := machine(t)
+	start := time.Now()
+	out, err := contivlab(t.Context(), "demo").CombinedOutput()
+	took := time.Since(start)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("took %v\n%s", took.Round(time.Millisecond), out)
+	if n := strings.Count(string(out), "all as expected"); n != 2 {
+		t.Errorf("%d matrices as expected, want 2", n)
+	}
+	if n := strings.Count(string(out), "changed"); n < 4 {
+		t.Errorf("the change of the policy changed %d answers, want at least 4", n)
+	}
+	if took > 90*time.Second {
+		t.Errorf("took %v, want less than 90 s", took)
+	}
+	if diff := cmp.Diff(before, machine(t)); diff != "" {
+		t.Errorf("the machine is not as before (-want +got):\n%s", diff)
+	}
+}
+
+// waitFor reads a command's output until a line holds text.
+func waitFor(t *testing.T, cmd *exec.Cmd, text string) *bufio.Scanner {
+	t.Helper()
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(pipe)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), text) {
+			return lines
+		}
+	}
+	t.Fatalf("%s ended before it said %q", cmd, text)
+	return nil
+}
+
+// TestInterrupt checks that Ctrl-C in the middle leaves nothing behind.
+func TestInterrupt(t *testing.T) {
+	need(t)
+	before := machine(t)
+	cmd := contivlab(context.Background(), "demo")
+	lines := waitFor(t, cmd, "Attaching")
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() {
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 130 {
+		t.Errorf("exit: %v, want status 130", err)
+	}
+	if diff := cmp.Diff(before, machine(t)); diff != "" {
+		t.Errorf("the machine is not as before (-want +got):\n%s", diff)
+	}
+}
+
+// TestKilled checks that `contivlab down` removes what a demo killed in the
+// middle left.
+func TestKilled(t *testing.T) {
+	need(t)
+	before := machine(t)
+	cmd := contivlab(context.Background(), "demo", "--keep") // its daemons do not die with it
+	waitFor(t, cmd, "Attaching")
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed
+	if cmp.Equal(before, machine(t)) {
+		t.Error("the killed demo left nothing: this test proves nothing")
+	}
+	if out, err := contivlab(t.Context(), "down").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if diff := cmp.Diff(before, machine(t)); diff != "" {
+		t.Errorf("the machine is not as before (-want +got):\n%s", diff)
+	}
+}
+
+// TestKeep checks that a cluster that was kept answers the commands that the
+// demo suggests, and goes away.
+func TestKeep(t *testing.T) {
+	need(t)
+	t.Cleanup(func() {
+		if out, err := contivlab(context.Background(), "down").CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	if out, err := contivlab(t.Context(), "demo", "--keep").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, tc := range []struct{ args, want string }{
+		{"status", "netmaster"},
+		{"probe web1 db1 tcp/5432", "ok"},
+		{"probe web1 app1 tcp/8080", "denied"},
+		{"netctl policy rule-ls -t blue to-db", "5432"},
+		{"exec web1 ip -4 addr show eth0", "10.1.1."},
+		{"matrix", "all as expected"},
+	} {
+		out, err := contivlab(t.Context(), strings.Fields(tc.args)...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), tc.want) {
+			t.Errorf("contivlab %s: %v, want %q in:\n%s", tc.args, err, tc.want, out)
+		}
+	}
+	shell := contivlab(t.Context(), "shell", "h1")
+	shell.Stdin = strings.NewReader("ovs-vsctl show; netctl tenant ls; exit\n")
+	if out, err := shell.CombinedOutput(); err != nil || !strings.Contains(string(out), "contivBr") || !strings.Contains(string(out), "blue") {
+		t.Errorf("contivlab shell h1: %v\n%s", err, out)
+	}
+}
