@@ -216,6 +216,9 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 	if o.etcd, err = etcdEndpoints(strings.Join(o.etcd, ",")); err != nil {
 		return daemon.Usagef("--etcd-endpoints: %w", err)
 	}
+	if o.netMode == "vlan" && len(o.uplinks) == 0 {
+		return daemon.Usagef("%s vlan needs --vlan-uplinks: the interfaces that carry VLAN networks", fs.Given("netmode"))
+	}
 	if o.host == "" {
 		if o.host, err = os.Hostname(); err != nil {
 			return daemon.Usagef("--host must be given: %w", err)
@@ -240,9 +243,6 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 		if *a.to, err = netip.ParseAddr(text); err != nil {
 			return daemon.Usagef("--%s %q: must be an IP address", a.flag, text)
 		}
-	}
-	if o.netMode == "vlan" && len(o.uplinks) == 0 {
-		return daemon.Usagef("%s vlan needs --vlan-uplinks: the interfaces that carry VLAN networks", fs.Given("netmode"))
 	}
 	if o.fwdMode != "" {
 		o.fwd = model.FwdMode(o.fwdMode)

@@ -265,10 +265,10 @@ func serveHTTP(ctx context.Context, l net.Listener, h http.Handler) error {
 }
 
 // compare waits for the cluster's settings and checks that the flags do not
-// contradict them; and gives up when a host without any state cannot reach the
-// store at its first start.
+// contradict them; and gives up when a host without any attachment cannot reach
+// the store soon after its start: somebody has just given a wrong address.
 func (a *Agent) compare(ctx context.Context) error {
-	first := a.journal.fresh && a.cfg.FirstStart > 0
+	first := len(a.journal.all()) == 0 && a.cfg.FirstStart > 0
 	wctx, cancel := ctx, context.CancelFunc(func() {})
 	if first {
 		wctx, cancel = context.WithTimeout(ctx, a.cfg.FirstStart)

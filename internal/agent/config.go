@@ -42,7 +42,7 @@ type Config struct {
 	// MTU of the underlay; 0 = that of the interface that holds VTEP, else 1500.
 	UnderlayMTU int
 
-	// FirstStart bounds the wait for the store when this host has no state yet;
+	// FirstStart bounds the wait for the store when this host has no attachments;
 	// 0 = wait for ever.
 	FirstStart time.Duration
 

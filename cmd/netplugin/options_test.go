@@ -1,0 +1,120 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func noEnv(string) (string, bool) { return "", false }
+
+// TestFlagsOf1x: every spelling and variable of netplugin 1.x is known.
+func TestFlagsOf1x(t *testing.T) {
+	names := strings.Fields(`consul-endpoints consul ctrl-ip etcd-endpoints etcd fwdmode forward-mode host
+		host-label log-level mode plugin-mode cluster-mode netmode network-mode syslog-url use-json-log json-log
+		use-syslog syslog vlan-uplinks vlan-if vtep-ip vxlan-port cluster-store`)
+	envs := strings.Fields(`CONSUL_ENDPOINTS CONTROL_IP ETCD_ENDPOINTS FORWARD_MODE HOST LOG_LEVEL MODE NET_MODE
+		SYSLOG_URL USE_JSON_LOG USE_SYSLOG VLAN_UPLINKS VTEP_IP VXLAN_PORT`)
+	var o options
+	fs := newFlags(&o)
+	for _, n := range names {
+		if !slices.Contains(fs.Names(), n) {
+			t.Errorf("flag --%s is not known", n)
+		}
+	}
+	usage := fs.Usage()
+	for _, e := range envs {
+		if !strings.Contains(usage, "[$CONTIV_NETPLUGIN_"+e+"]") {
+			t.Errorf("variable CONTIV_NETPLUGIN_%s is not known", e)
+		}
+	}
+}
+
+// TestFlagsDocumented: the user's page has every flag.
+func TestFlagsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/user/netplugin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o options
+	for _, n := range newFlags(&o).Names() {
+		if !regexp.MustCompile("`--" + regexp.QuoteMeta(n) + "\\b").Match(page) {
+			t.Errorf("docs/user/netplugin.md does not have --%s", n)
+		}
+	}
+}
+
+// TestBadFlags refuses nonsense with a sentence that names flag and value.
+func TestBadFlags(t *testing.T) {
+	tests := []struct {
+		args []string
+		want []string // parts of the sentence
+	}{
+		{[]string{"--etcd-endpoints", "foo"}, []string{"--etcd-endpoints", `"foo"`, "http://host:port"}},
+		{[]string{"--etcd", "http://a:1/x"}, []string{"--etcd ", "http://host:port"}},
+		{[]string{"--cluster-store", "consul://1.2.3.4:8500"}, []string{"--cluster-store", "Consul"}},
+		{[]string{"--consul", "http://1.2.3.4:8500"}, []string{"--consul", "etcd"}},
+		{[]string{"--cluster-store", "etcd://1.2.3.4:1", "--etcd", "http://1.2.3.4:1"}, []string{"--cluster-store", "--etcd", "one"}},
+		{[]string{"--fwdmode", "x"}, []string{"--fwdmode", "bridge, routing"}},
+		{[]string{"--mode", "x"}, []string{"--mode", "kubernetes"}},
+		{[]string{"--netmode", "vlan"}, []string{"--netmode", "--vlan-uplinks"}},
+		{[]string{"--vtep-ip", "1.2.3"}, []string{"--vtep-ip", "1.2.3"}},
+		{[]string{"--ctrl-ip", "0.0.0.0"}, []string{"--ctrl-ip", "0.0.0.0"}},
+		{[]string{"--vxlan-port", "70000"}, []string{"--vxlan-port", "70000", "65535"}},
+		{[]string{"--vlan-if", "a/b"}, []string{"--vlan-if", "a/b"}},
+		{[]string{"--host", "a b"}, []string{"--host", "a b"}},
+		{[]string{"--private-subnet", "10.0.0.0/8"}, []string{"--private-subnet", "/16"}},
+		{[]string{"--netmaster", "ftp://x"}, []string{"--netmaster", "ftp://x"}},
+		{[]string{"--driver", "x"}, []string{"--driver", "ovs"}},
+		{[]string{"--ovs-db", "x"}, []string{"--ovs-db", "unix:/path"}},
+		{[]string{"--ovs-datapath", "x"}, []string{"--ovs-datapath", "netdev"}},
+		{[]string{"--state-dir", "x"}, []string{"--state-dir", "absolute"}},
+		{[]string{"--cni-socket", "/" + strings.Repeat("x", 107)}, []string{"--cni-socket", "107"}},
+		{[]string{"--rest-address", "x"}, []string{"--rest-address", "ip:port"}},
+		{[]string{"--bogus"}, []string{"--bogus"}},
+		{[]string{"bogus"}, []string{"bogus"}},
+	}
+	for _, tt := range tests {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			var o options
+			fs := newFlags(&o)
+			err := fs.Parse(tt.args, noEnv)
+			if err == nil {
+				err = o.finish(t.Context(), fs)
+			}
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, w := range tt.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("sentence %q lacks %q", err, w)
+				}
+			}
+		})
+	}
+}
+
+// TestEnvironment reads settings from the environment; the command line wins.
+func TestEnvironment(t *testing.T) {
+	env := map[string]string{
+		envPrefix + "ETCD_ENDPOINTS": "etcd://10.0.0.1:2379,10.0.0.2:2379", envPrefix + "HOST": "fromenv",
+		envPrefix + "VTEP_IP": "10.0.0.9", envPrefix + "CONTROL_IP": "10.0.0.8",
+	}
+	var o options
+	fs := newFlags(&o)
+	err := fs.Parse([]string{"-host-label=fromargs"}, func(k string) (string, bool) { v, ok := env[k]; return v, ok })
+	if err == nil {
+		err = o.finish(t.Context(), fs)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.hostName != "fromargs" || o.vtep.String() != "10.0.0.9" || o.ctrl.String() != "10.0.0.8" {
+		t.Errorf("host %s, vtep %s, control %s", o.hostName, o.vtep, o.ctrl)
+	}
+	if got := strings.Join(o.etcd, " "); got != "http://10.0.0.1:2379 http://10.0.0.2:2379" {
+		t.Errorf("etcd endpoints %q", got)
+	}
+}
