@@ -78,24 +78,23 @@ func isLoopback(host string) bool {
 // openStore opens the cluster's store: the etcd that is named, or an embedded
 // one, whose death died tells.
 func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store, closeAll func() error, died <-chan error, err error) {
-	endpoints := o.etcd
-	closeServer := func() error { return nil }
-	if len(endpoints) == 0 {
-		server, err := etcd.StartServer(ctx, etcd.ServerConfig{DataDir: o.dataDir, Listen: o.etcdListen, Logger: log})
+	if len(o.etcd) > 0 {
+		client, err := etcd.New(etcd.Config{Endpoints: o.etcd, Logger: log})
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		endpoints, closeServer, died = []string{server.Endpoint()}, server.Close, server.Err()
-		log.Info("serving an embedded etcd", "endpoint", server.Endpoint(), "data", o.dataDir)
-		if host, _, err := net.SplitHostPort(o.etcdListen); err == nil && isLoopback(host) {
-			log.Info("agents on other hosts cannot reach this etcd; give --etcd-listen an address that they can reach")
-		}
+		return client, client.Close, nil, nil
 	}
-	client, err := etcd.New(etcd.Config{Endpoints: endpoints, Logger: log})
+	server, err := etcd.StartServer(ctx, etcd.ServerConfig{DataDir: o.dataDir, Listen: o.etcdListen, Logger: log})
 	if err != nil {
-		return nil, nil, nil, errors.Join(err, closeServer())
+		return nil, nil, nil, err
 	}
-	return client, func() error { return errors.Join(client.Close(), closeServer()) }, died, nil
+	log.Info("serving an embedded etcd", "endpoint", server.Endpoint(), "data", o.dataDir)
+	if host, _, err := net.SplitHostPort(o.etcdListen); err == nil && isLoopback(host) {
+		log.Info("agents on other hosts cannot reach this etcd; give --etcd-listen an address that they can reach")
+	}
+	client := server.Client()
+	return client, func() error { return errors.Join(client.Close(), server.Close()) }, server.Err(), nil
 }
 
 // listen opens the addresses that the API is served on: the external one, the
