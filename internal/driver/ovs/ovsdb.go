@@ -99,8 +99,13 @@ func openDatabase(ctx context.Context, endpoint string, log *slog.Logger) (*data
 		<-c.DisconnectNotify()
 		close(d.lost)
 	}()
-	_, err = c.Monitor(ctx, c.NewMonitor(client.WithTable(&rootRow{}), client.WithTable(&bridgeRow{}),
-		client.WithTable(&portRow{}), client.WithTable(&interfaceRow{})))
+	// The columns by name: without, the server sends all, and the cache breaks
+	// off at the first update of one that the rows above do not have.
+	root, br, port, ifc := &rootRow{}, &bridgeRow{}, &portRow{}, &interfaceRow{}
+	_, err = c.Monitor(ctx, c.NewMonitor(client.WithTable(root, &root.Bridges),
+		client.WithTable(br, &br.Name, &br.Ports, &br.FailMode, &br.DatapathType, &br.Protocols, &br.OtherConfig, &br.ExternalIDs),
+		client.WithTable(port, &port.Name, &port.Interfaces, &port.ExternalIDs),
+		client.WithTable(ifc, &ifc.Name, &ifc.Type, &ifc.Options, &ifc.ExternalIDs, &ifc.OfPort, &ifc.Error, &ifc.LinkState)))
 	if err != nil {
 		d.close()
 		return nil, fmt.Errorf("monitor database %s: %w", endpoint, err)
