@@ -154,7 +154,8 @@ func testElection(t *testing.T, b *bench) {
 	resign := make(chan struct{})
 	for _, name := range []string{"one:1", "two:2", "three:3"} {
 		ctx, cancel := context.WithCancel(b.ctx)
-		stop[name], ended[name] = cancel, make(chan error, 1)
+		end := make(chan error, 1)
+		stop[name], ended[name] = cancel, end
 		c := store.Candidate{
 			Store: b.open(), Key: store.LeaderKey, Value: name, TTL: b.TTL,
 			Lead: func(ctx context.Context, term store.Fence) error {
@@ -167,7 +168,7 @@ func testElection(t *testing.T, b *bench) {
 				return nil
 			},
 		}
-		go func() { ended[name] <- c.Run(ctx) }()
+		go func() { end <- c.Run(ctx) }()
 	}
 	t.Cleanup(func() {
 		for name, cancel := range stop {
@@ -182,8 +183,15 @@ func testElection(t *testing.T, b *bench) {
 	})
 	term := func(n int) string {
 		t.Helper()
-		l.until(b.ctx, t, fmt.Sprintf("term %d", n), func() bool { return len(l.log) >= n && l.leading == 1 })
-		return l.log[n-1]
+		var who string
+		l.until(b.ctx, t, fmt.Sprintf("term %d", n), func() bool {
+			if len(l.log) < n || l.leading != 1 {
+				return false
+			}
+			who = l.log[n-1]
+			return true
+		})
+		return who
 	}
 	first := term(1)
 	if got, err := store.Leader(b.ctx, b, store.LeaderKey); err != nil || got != first {
@@ -199,6 +207,8 @@ func testElection(t *testing.T, b *bench) {
 	term(3)
 	resign <- struct{}{}
 	term(4)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for i := 1; i < len(l.fences); i++ {
 		if l.fences[i].Create <= l.fences[i-1].Create {
 			t.Errorf("fences do not grow: %v", l.fences)
