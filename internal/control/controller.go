@@ -152,7 +152,7 @@ func (c *Controller) update(ctx context.Context, what string, fn func(store.Tx) 
 	if err := c.await(ctx); err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
-	rev, err := c.store.Update(ctx, fn)
+	rev, err := c.follow.Update(ctx, fn)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}

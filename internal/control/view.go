@@ -31,6 +31,7 @@ type View struct {
 	rules     *rows[model.RuleKey, model.Rule]
 	hosts     *rows[model.HostName, model.Host]
 	endpoints map[model.EndpointKey]model.Endpoint
+	listed    lists[model.Endpoint] // of networks, groups and hosts
 
 	endpointsOfNetwork index[model.NetworkKey, model.EndpointKey]
 	endpointsOfGroup   index[model.GroupKey, model.EndpointKey]
@@ -66,6 +67,7 @@ func (v *View) reset() {
 	v.rules = newRows[model.RuleKey, model.Rule](func(k model.RuleKey) model.TenantName { return k.Tenant }, lessRule)
 	v.hosts = newRows[model.HostName, model.Host](noHost, cmp.Compare[model.HostName])
 	v.endpoints = map[model.EndpointKey]model.Endpoint{}
+	v.listed.of = nil
 	v.endpointsOfNetwork = index[model.NetworkKey, model.EndpointKey]{}
 	v.endpointsOfGroup = index[model.GroupKey, model.EndpointKey]{}
 	v.endpointsOfHost = index[model.HostName, model.EndpointKey]{}
@@ -199,6 +201,7 @@ func endpointTexts(e model.Endpoint) []string {
 
 func (v *View) enterEndpoint(k model.EndpointKey, e *model.Endpoint) {
 	if old, had := v.endpoints[k]; had {
+		v.listed.drop(k.Network, model.GroupKey{Tenant: k.Network.Tenant, Name: old.Group}, old.Host)
 		v.endpointsOfNetwork.remove(k.Network, k)
 		v.endpointsOfGroup.remove(model.GroupKey{Tenant: k.Network.Tenant, Name: old.Group}, k)
 		v.endpointsOfHost.remove(old.Host, k)
@@ -214,6 +217,7 @@ func (v *View) enterEndpoint(k model.EndpointKey, e *model.Endpoint) {
 		return
 	}
 	v.endpoints[k] = *e
+	v.listed.drop(k.Network, model.GroupKey{Tenant: k.Network.Tenant, Name: e.Group}, e.Host)
 	v.endpointsOfNetwork.add(k.Network, k)
 	v.endpointsOfHost.add(e.Host, k)
 	if e.Group != "" {
@@ -343,17 +347,23 @@ func (v *View) NumEndpoints(k model.NetworkKey) int {
 
 // EndpointsOfNetwork returns a network's endpoints.
 func (v *View) EndpointsOfNetwork(k model.NetworkKey) []model.Endpoint {
-	return read(v, func() []model.Endpoint { return sorted(v.endpointsOfNetwork[k], v.endpoints, lessEndpoint) })
+	return v.listEndpoints(k, func() map[model.EndpointKey]struct{} { return v.endpointsOfNetwork[k] })
 }
 
 // EndpointsOfGroup returns a group's endpoints.
 func (v *View) EndpointsOfGroup(k model.GroupKey) []model.Endpoint {
-	return read(v, func() []model.Endpoint { return sorted(v.endpointsOfGroup[k], v.endpoints, lessEndpoint) })
+	return v.listEndpoints(k, func() map[model.EndpointKey]struct{} { return v.endpointsOfGroup[k] })
 }
 
 // EndpointsOfHost returns the endpoints that live on a host.
 func (v *View) EndpointsOfHost(k model.HostName) []model.Endpoint {
-	return read(v, func() []model.Endpoint { return sorted(v.endpointsOfHost[k], v.endpoints, lessEndpoint) })
+	return v.listEndpoints(k, func() map[model.EndpointKey]struct{} { return v.endpointsOfHost[k] })
+}
+
+func (v *View) listEndpoints(owner any, members func() map[model.EndpointKey]struct{}) []model.Endpoint {
+	return read(v, func() []model.Endpoint {
+		return v.listed.get(owner, func() []model.Endpoint { return sorted(members(), v.endpoints, lessEndpoint) })
+	})
 }
 
 // FindEndpoints returns the endpoints whose id, container id or name equals

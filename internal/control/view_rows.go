@@ -79,6 +79,38 @@ func (x index[K, M]) remove(k K, m M) {
 	}
 }
 
+// lists keeps sorted lists of members, by what they belong to, until the
+// members change. Writers hold the view's lock, readers its read lock.
+type lists[V any] struct {
+	mu sync.Mutex
+	of map[any][]V
+}
+
+// drop forgets the lists of the owners.
+func (l *lists[V]) drop(owners ...any) {
+	if len(l.of) == 0 {
+		return
+	}
+	for _, k := range owners {
+		delete(l.of, k)
+	}
+}
+
+// get returns the list of an owner, made by list if need be.
+func (l *lists[V]) get(owner any, list func() []V) []V {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	vs, ok := l.of[owner]
+	if !ok {
+		vs = list()
+		if l.of == nil {
+			l.of = map[any][]V{}
+		}
+		l.of[owner] = vs
+	}
+	return vs
+}
+
 // sorted returns the values of an index's members in key order.
 func sorted[M comparable, V any](members map[M]struct{}, all map[M]V, less func(a, b M) int) []V {
 	keys := make([]M, 0, len(members))
