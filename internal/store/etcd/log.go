@@ -48,8 +48,25 @@ func (c *zapCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore
 	return checked
 }
 
+// routine is what etcd warns of although it is as it should be here, or
+// reaches the caller as an error anyway.
+var routine = map[string]bool{
+	"retrying of unary invoker failed": true, // returned by the call
+	"Running http and grpc server on single port. This is not recommended for production.": true,
+	"simple token is not cryptographically signed":                                         true, // authentication is off
+	"setting up serving from embedded etcd failed.":                                        true, // at every Close; else Server.Err tells
+	"stopping insecure grpc server due to error":                                           true,
+	"stopped insecure grpc server due to error":                                            true,
+}
+
 func (c *zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	r := slog.NewRecord(e.Time, c.level(e.Level), "etcd: "+e.Message, 0)
+	level := c.level(e.Level)
+	if routine[e.Message] {
+		if level = slog.LevelDebug; !c.handler.Enabled(context.Background(), level) {
+			return nil
+		}
+	}
+	r := slog.NewRecord(e.Time, level, "etcd: "+e.Message, 0)
 	r.AddAttrs(attrs(fields)...)
 	return c.handler.Handle(context.Background(), r)
 }
