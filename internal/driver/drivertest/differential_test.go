@@ -1,0 +1,503 @@
+package drivertest
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// dice turns bytes into choices, so that the fuzzer steers them; when the bytes
+// run out it goes on with a generator seeded by them.
+type dice struct {
+	data  []byte
+	state uint64
+}
+
+func newDice(data []byte) *dice {
+	h := fnv.New64a()
+	h.Write(data)
+	return &dice{data, h.Sum64() | 1}
+}
+
+func (d *dice) n(n int) int {
+	if len(d.data) > 0 {
+		b := d.data[0]
+		d.data = d.data[1:]
+		return int(b) % n
+	}
+	d.state ^= d.state << 13 // xorshift64
+	d.state ^= d.state >> 7
+	d.state ^= d.state << 17
+	return int(d.state >> 33 % uint64(n))
+}
+
+func pick[T any](d *dice, of ...T) T { return of[d.n(len(of))] }
+
+// fuzzWorld is a random cluster in both worlds: compilers and Fakes, and the oracle.
+type fuzzWorld struct {
+	d       *dice
+	o       *oracle
+	comps   map[model.HostName]*compile.Compiler
+	fabric  driver.Fabric
+	parties []party // IPv4 and IPv6 ones
+	mutate  func(desired.Host) desired.Host
+	packets int
+	last    *oPacket
+	ident   uint16
+}
+
+var fuzzHosts = []model.HostName{"h1", "h2"}
+
+// each runs fn on all compilers.
+func (w *fuzzWorld) each(fn func(*compile.Compiler)) {
+	for _, h := range fuzzHosts {
+		fn(w.comps[h])
+	}
+}
+
+func newFuzzWorld(data []byte, mutate func(desired.Host) desired.Host) *fuzzWorld {
+	w := &fuzzWorld{d: newDice(data), comps: map[model.HostName]*compile.Compiler{}, mutate: mutate, o: &oracle{
+		networks: map[model.NetworkKey]model.Network{}, groups: map[model.GroupKey]model.Group{},
+		policies: map[model.PolicyKey]bool{}, rules: map[model.RuleKey]model.Rule{},
+		identities: map[model.Identity]bool{}, seen: map[model.HostName]map[conn]bool{},
+	}}
+	for _, h := range fuzzHosts {
+		w.comps[h] = compile.New(h)
+		w.fabric.Add(h, driver.NewFake())
+	}
+	for i, h := range fuzzHosts {
+		vtep := netip.AddrFrom4([4]byte{192, 168, 0, byte(i + 1)})
+		w.each(func(c *compile.Compiler) { c.SetHost(model.Host{Name: h, VTEP: vtep}) })
+	}
+	mode := pick(w.d, model.ArpProxy, model.ArpFlood)
+	w.each(func(c *compile.Compiler) { c.SetGlobal(model.Global{FwdMode: model.FwdBridge, ArpMode: mode}) })
+	id := model.Identity(model.IdentityFirst)
+	netID := model.NetworkID(0)
+	for _, tenant := range []model.TenantName{"blue", "red"} {
+		for i, name := range []model.NetworkName{"n1", "n2"} {
+			netID++
+			n := model.Network{
+				Key: model.NetworkKey{Tenant: tenant, Name: name}, ID: netID, Tag: uint32(netID) + 10,
+				Encap:   pick(w.d, model.EncapVXLAN, model.EncapVLAN),
+				Subnet:  netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 24),
+				Subnet6: netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 0xfd, 3: byte(i)}), 64),
+			}
+			if w.d.n(12) > 0 {
+				w.o.networks[n.Key] = n
+				w.each(func(c *compile.Compiler) { c.SetNetwork(n) })
+			}
+			w.addParties(n, &id)
+		}
+		for p := range 2 {
+			w.setPolicy(model.PolicyKey{Tenant: tenant, Name: model.PolicyName(fmt.Sprint("p", p))})
+			for r := range w.d.n(4) {
+				w.setRule(tenant, p, r)
+			}
+		}
+		for g := range 3 {
+			w.setGroup(tenant, g)
+		}
+	}
+	return w
+}
+
+func (w *fuzzWorld) addParties(n model.Network, id *model.Identity) {
+	for i := range 2 + w.d.n(3) {
+		*id++
+		e := model.Endpoint{
+			Key: model.EndpointKey{Network: n.Key, ID: model.EndpointID(fmt.Sprint("e", i))}, Identity: *id,
+			Host:  pick(w.d, fuzzHosts...),
+			Group: pick(w.d, "", "g0", "g0", "g1", "g2", model.GroupName("g9")),
+			IPv4:  host4(n, byte(i+1)), IPv6: host6(n, byte(i+1)),
+		}
+		e.MAC = model.EndpointMAC(n.Key, e.IPv4, e.IPv6)
+		if w.d.n(15) > 0 {
+			w.o.identities[e.Identity] = true
+			w.each(func(c *compile.Compiler) {
+				c.SetIdentity(model.IdentityRecord{ID: e.Identity, Network: n.Key, Group: e.Group})
+			})
+		}
+		w.each(func(c *compile.Compiler) { c.SetEndpoint(e) })
+		w.parties = append(w.parties, party{e, e.IPv4}, party{e, e.IPv6})
+	}
+	outside := model.Endpoint{Key: model.EndpointKey{Network: n.Key}, MAC: model.MAC{2, 9, 9, 9, 9, byte(n.ID)}}
+	w.parties = append(w.parties, party{outside, host4(n, 200)}, party{outside, netip.AddrFrom4([4]byte{8, 8, 8, 8})}, party{outside, host6(n, 200)})
+}
+
+func host4(n model.Network, last byte) netip.Addr {
+	a := n.Subnet.Addr().As4()
+	a[3] = last
+	return netip.AddrFrom4(a)
+}
+
+func host6(n model.Network, last byte) netip.Addr {
+	a := n.Subnet6.Addr().As16()
+	a[15] = last
+	return netip.AddrFrom16(a)
+}
+
+func (w *fuzzWorld) setPolicy(k model.PolicyKey) {
+	if w.d.n(12) == 0 {
+		delete(w.o.policies, k)
+		w.each(func(c *compile.Compiler) { c.DeletePolicy(k) })
+		return
+	}
+	w.o.policies[k] = true
+	w.each(func(c *compile.Compiler) { c.SetPolicy(model.ContivPolicy{Key: k}) })
+}
+
+func (w *fuzzWorld) setGroup(tenant model.TenantName, i int) {
+	g := model.Group{Key: model.GroupKey{Tenant: tenant, Name: model.GroupName(fmt.Sprint("g", i))}, Network: "n1"}
+	switch w.d.n(12) {
+	case 0:
+		delete(w.o.groups, g.Key)
+		w.each(func(c *compile.Compiler) { c.DeleteGroup(g.Key) })
+		return
+	case 1, 2, 3, 4:
+		g.Policies = []model.PolicyName{"p0"}
+	case 5, 6:
+		g.Policies = []model.PolicyName{"p1"}
+	case 7, 8, 9:
+		g.Policies = []model.PolicyName{"p1", "p0"}
+	}
+	w.o.groups[g.Key] = g
+	w.each(func(c *compile.Compiler) { c.SetGroup(g) })
+}
+
+func (w *fuzzWorld) setRule(tenant model.TenantName, policy, rule int) {
+	k := model.RuleKey{Tenant: tenant, Policy: model.PolicyName(fmt.Sprint("p", policy)), Rule: model.RuleID(fmt.Sprint("r", rule))}
+	if w.d.n(8) == 0 {
+		delete(w.o.rules, k)
+		w.each(func(c *compile.Compiler) { c.DeleteRule(k) })
+		return
+	}
+	r := model.Rule{
+		Key: k, Direction: pick(w.d, model.In, model.Out), Priority: 1 + w.d.n(3), Action: pick(w.d, model.Allow, model.Deny, model.Deny),
+		Protocol: pick(w.d, model.AnyProtocol, model.ProtoTCP, model.ProtoUDP, model.ProtoICMP, 47),
+	}
+	if r.Protocol.HasPorts() && w.d.n(2) == 0 {
+		r.Port = pick(w.d, uint16(80), 81)
+	}
+	net := model.Network{Subnet: netip.MustParsePrefix("10.0.0.0/24"), Subnet6: netip.MustParsePrefix("fd00::/64")}
+	switch w.d.n(8) {
+	case 0, 1:
+	case 2, 3:
+		r.Group = pick(w.d, "g0", "g1", "g2", model.GroupName("g9"))
+	case 4:
+		r.Network = pick(w.d, "n1", "n2", model.NetworkName("n9"))
+	case 5:
+		r.Addr = netip.PrefixFrom(host4(net, byte(1+w.d.n(3))), pick(w.d, 32, 31, 24))
+	case 6:
+		r.Addr = netip.PrefixFrom(host6(net, byte(1+w.d.n(3))), pick(w.d, 128, 127, 64))
+	case 7:
+		r.Addr = pick(w.d, netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0"), netip.MustParsePrefix("8.0.0.0/8"))
+	}
+	w.o.rules[k] = r
+	w.each(func(c *compile.Compiler) { c.SetRule(r) })
+}
+
+// apply compiles and applies on all hosts.
+func (w *fuzzWorld) apply() error {
+	for _, h := range fuzzHosts {
+		pic, _ := w.comps[h].Compile(1)
+		if w.mutate != nil {
+			pic = w.mutate(pic)
+		}
+		report, err := w.fabric.Host(h).Apply(context.Background(), pic)
+		if err != nil {
+			return err
+		}
+		if err := Failed(report); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run lives through random changes and packets; it returns a description of
+// the first packet that the two worlds judge differently.
+func (w *fuzzWorld) run(rounds int) error {
+	for range rounds {
+		if err := w.apply(); err != nil {
+			return err
+		}
+		for range 24 {
+			p := w.packet()
+			got, hops := w.send(p)
+			if want := w.o.delivered(p); got != want {
+				return fmt.Errorf("packet %s: oracle %v, Fakes %v: %v", p, want, got, hops)
+			}
+			w.packets++
+			w.last = &p
+		}
+		tenant := pick(w.d, model.TenantName("blue"), "red")
+		switch w.d.n(3) {
+		case 0:
+			w.setRule(tenant, w.d.n(2), w.d.n(4))
+		case 1:
+			w.setGroup(tenant, w.d.n(3))
+		case 2:
+			w.setPolicy(model.PolicyKey{Tenant: tenant, Name: pick(w.d, model.PolicyName("p0"), "p1")})
+		}
+	}
+	return nil
+}
+
+// packet makes the next packet: often an answer or an error to the last one.
+func (w *fuzzWorld) packet() oPacket {
+	if l := w.last; l != nil && l.about == nil && w.d.n(2) == 0 {
+		back := oPacket{from: l.to, to: l.from, proto: l.proto, sport: l.dpt, dpt: l.sport}
+		switch w.d.n(4) {
+		case 0:
+			back.about, back.proto, back.sport, back.dpt = l, model.ProtoICMP, 0, 0
+		case 1:
+			return *l // again
+		case 2: // the same the other way: a connection of its own, unless it answers
+		default:
+			back.answer = l.proto == model.ProtoTCP || l.proto == model.ProtoICMP
+		}
+		return back
+	}
+	for {
+		from := w.parties[w.d.n(len(w.parties))]
+		var to []party
+		for _, p := range w.parties {
+			if p.addr.Is4() == from.addr.Is4() && p.Key != from.Key && (p.Key.Network == from.Key.Network || w.d.n(16) == 0) {
+				to = append(to, p)
+			}
+		}
+		to = slices.DeleteFunc(to, func(p party) bool { return p.Host == "" && from.Host == "" })
+		if len(to) == 0 {
+			continue
+		}
+		w.ident++
+		p := oPacket{from: from, to: w.inNetwork(from.Key.Network, to[w.d.n(len(to))]), sport: 1000 + w.ident}
+		if p.to.Key == from.Key {
+			continue
+		}
+		p.proto = pick(w.d, model.ProtoTCP, model.ProtoUDP, model.ProtoICMP, 47)
+		switch {
+		case p.proto.HasPorts():
+			p.dpt = pick(w.d, uint16(80), 81, 82)
+		case p.proto == model.ProtoICMP:
+			p.dpt = p.sport
+		default:
+			p.sport = 0
+		}
+		return p
+	}
+}
+
+// inNetwork is who an address of another network is when it is used in k: the
+// endpoint there that has it, or somebody outside.
+func (w *fuzzWorld) inNetwork(k model.NetworkKey, p party) party {
+	if p.Key.Network == k {
+		return p
+	}
+	for _, o := range w.parties {
+		if o.Key.Network == k && o.addr == p.addr && o.MAC == p.MAC {
+			return o
+		}
+	}
+	p.Key, p.Host, p.Group, p.Identity = model.EndpointKey{Network: k}, "", "", 0
+	return p
+}
+
+// frame is the packet as Fake takes it, without where it comes from.
+func frame(p oPacket) driver.Packet {
+	f := driver.Packet{
+		SrcMAC: p.from.MAC, DstMAC: p.to.MAC, Src: p.from.addr, Dst: p.to.addr,
+		Proto: p.proto, SrcPort: p.sport, DstPort: p.dpt,
+	}
+	switch {
+	case p.proto == model.ProtoTCP:
+		if f.TCPFlags = driver.FlagACK; p.answer {
+			f.TCPFlags |= driver.FlagSYN
+		}
+	case p.proto == model.ProtoICMP:
+		v6 := p.from.addr.Is6()
+		if f.ICMPID, f.SrcPort, f.DstPort = p.sport, 0, 0; v6 {
+			f.Proto = model.ProtoICMPv6
+		}
+		switch {
+		case p.about != nil:
+			inner := frame(*p.about)
+			if f.Inner, f.ICMPType = &inner, 3; v6 {
+				f.ICMPType = 1
+			}
+		case p.answer:
+			if f.ICMPType = 0; v6 {
+				f.ICMPType = 129
+			}
+		default:
+			if f.ICMPType = 8; v6 {
+				f.ICMPType = 128
+			}
+		}
+	}
+	return f
+}
+
+// send sends a packet through the Fakes and tells whether it arrived.
+func (w *fuzzWorld) send(p oPacket) (bool, []driver.Hop) {
+	f := frame(p)
+	n, known := w.o.networks[p.from.Key.Network]
+	if p.from.Host == "" { // from outside: every host sees it
+		f.Uplink, f.VLAN = true, n.Tag
+		if !known || n.Encap != model.EncapVLAN {
+			return false, nil
+		}
+		v := w.fabric.Host(p.to.Host).Send(f)
+		return slices.Equal(v.Ports, []string{compile.IfName(p.to.Key)}), []driver.Hop{{Host: p.to.Host, Verdict: v}}
+	}
+	f.Port = compile.IfName(p.from.Key)
+	arrived, hops := w.fabric.Send(p.from.Host, f)
+	if p.to.Host == "" {
+		return hops[0].Verdict.Uplink && len(arrived) == 0, hops
+	}
+	// There and nowhere else: not at another tenant's equal address either.
+	return slices.Equal(arrived, []driver.Arrival{{Host: p.to.Host, Port: compile.IfName(p.to.Key)}}), hops
+}
+
+// FuzzDifferential compares compile and Fake with the oracle on random
+// clusters, policies, changes and packets.
+func FuzzDifferential(f *testing.F) {
+	for i := range uint32(16) {
+		f.Add(binary.BigEndian.AppendUint32(nil, i))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := newFuzzWorld(data, nil).run(4); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestDifferential runs the same for a second or two with fixed seeds.
+func TestDifferential(t *testing.T) {
+	worlds, packets, began := 0, 0, time.Now()
+	for seed := range uint32(1500) {
+		w := newFuzzWorld(binary.BigEndian.AppendUint32([]byte("t"), seed), nil)
+		if err := w.run(6); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		worlds++
+		packets += w.packets
+	}
+	t.Logf("%d clusters, %d packets, %.0f packets/s", worlds, packets, float64(packets)/time.Since(began).Seconds())
+}
+
+// eachSet rewrites the policy sets of a picture.
+func eachSet(fn func(s *desired.PolicySet)) func(desired.Host) desired.Host {
+	return func(h desired.Host) desired.Host {
+		for id, s := range h.PolicySets.All() {
+			c := *s
+			c.In, c.Out = cloneTiers(s.In), cloneTiers(s.Out)
+			fn(&c)
+			h.PolicySets = h.PolicySets.Set(id, &c)
+		}
+		return h
+	}
+}
+
+func cloneTiers(in []desired.Tier) []desired.Tier {
+	out := slices.Clone(in)
+	for i := range out {
+		out[i].Rules = slices.Clone(out[i].Rules)
+		for j := range out[i].Rules {
+			out[i].Rules[j].CIDRs = slices.Clone(out[i].Rules[j].CIDRs)
+		}
+	}
+	return out
+}
+
+func eachRule(fn func(r *desired.Rule)) func(desired.Host) desired.Host {
+	return eachSet(func(s *desired.PolicySet) {
+		for _, tiers := range [][]desired.Tier{s.In, s.Out} {
+			for _, t := range tiers {
+				for i := range t.Rules {
+					fn(&t.Rules[i])
+				}
+			}
+		}
+	})
+}
+
+// TestDifferentialHasTeeth checks that seeded faults are found.
+func TestDifferentialHasTeeth(t *testing.T) {
+	byRank := func(less func(a, b desired.Rule) int) func(desired.Host) desired.Host {
+		return eachSet(func(s *desired.PolicySet) {
+			for _, tiers := range [][]desired.Tier{s.In, s.Out} {
+				for _, t := range tiers {
+					slices.SortStableFunc(t.Rules, less)
+				}
+			}
+		})
+	}
+	for name, mutate := range map[string]func(desired.Host) desired.Host{
+		"allow wins a tie": byRank(func(a, b desired.Rule) int {
+			if a.Priority != b.Priority {
+				return b.Priority - a.Priority
+			}
+			if a.Action == b.Action {
+				return 0
+			} else if a.Action == model.Allow {
+				return -1
+			}
+			return 1
+		}),
+		"lower priority wins": byRank(func(a, b desired.Rule) int { return a.Priority - b.Priority }),
+		"directions swapped":  eachSet(func(s *desired.PolicySet) { s.In, s.Out = s.Out, s.In }),
+		"actions swapped": eachRule(func(r *desired.Rule) {
+			r.Action = map[model.Action]model.Action{model.Allow: model.Deny, model.Deny: model.Allow}[r.Action]
+		}),
+		"ports ignored": eachRule(func(r *desired.Rule) {
+			if len(r.Ports) > 0 {
+				r.Ports = []model.PortMatch{{Protocol: r.Ports[0].Protocol, Hi: 65535}}
+			}
+		}),
+		"protocols ignored":  eachRule(func(r *desired.Rule) { r.Ports = nil }),
+		"addresses ignored":  eachRule(func(r *desired.Rule) { r.CIDRs = nil }),
+		"identities ignored": eachRule(func(r *desired.Rule) { r.Identities = nil }),
+		"networks of addresses ignored": eachRule(func(r *desired.Rule) {
+			for i := range r.CIDRs {
+				r.CIDRs[i].Network = 0
+			}
+		}),
+		"no match denies": eachSet(func(s *desired.PolicySet) {
+			for _, tiers := range [][]desired.Tier{s.In, s.Out} {
+				for i := range tiers {
+					tiers[i].Default = model.Deny
+				}
+			}
+		}),
+		"policies not attached": func(h desired.Host) desired.Host {
+			for name, p := range h.Ports.All() {
+				c := *p
+				c.Policies = 0
+				h.Ports = h.Ports.Set(name, &c)
+			}
+			return h
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint32(3000) {
+				w := newFuzzWorld(binary.BigEndian.AppendUint32([]byte("m"), seed), mutate)
+				if err := w.run(6); err != nil {
+					t.Logf("found after %d clusters", seed+1)
+					return
+				}
+			}
+			t.Error("not found")
+		})
+	}
+}
