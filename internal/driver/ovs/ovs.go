@@ -84,6 +84,7 @@ type Driver struct {
 	rules    map[uint32]string // rule ids by the number in cookies
 	verified time.Time
 	dumpTook time.Duration
+	fault    func() error // tests only: asked before every write
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -257,7 +258,7 @@ func (d *Driver) Events() <-chan driver.Event { return d.events }
 func (d *Driver) Close() error {
 	d.cancel()
 	d.mu.Lock()
-	sw, db := d.sw, d.db
+	sw := d.sw
 	d.mu.Unlock()
 	var err error
 	if sw != nil {
@@ -271,8 +272,6 @@ func (d *Driver) Close() error {
 	}
 	if d.db != nil {
 		d.db.close()
-	} else if db != nil {
-		db.close()
 	}
 	d.db, d.sw = nil, nil
 	close(d.events)
@@ -289,6 +288,9 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 
 func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driver.Report, error) {
 	rep := driver.Report{Revision: want.Revision, Ports: map[string]driver.PortStatus{}}
+	if err := ctx.Err(); err != nil {
+		return rep, fmt.Errorf("open vswitch: %w", err)
+	}
 	if d.db == nil || d.sw == nil {
 		return rep, model.Errorf(model.ErrUnavailable, "open vswitch: the switch or its database does not answer")
 	}
@@ -414,8 +416,17 @@ func (d *Driver) write(ctx context.Context, edits []edit) error {
 }
 
 func (d *Driver) commit(ctx context.Context, mods []openflow.Mod) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	if len(mods) == 0 {
+		return nil
+	}
+	// Giving up in the middle would leave open whether the bundle was committed.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
+	if d.fault != nil {
+		if err := d.fault(); err != nil {
+			return err
+		}
+	}
 	err := d.sw.Commit(ctx, mods)
 	if err == nil {
 		return nil

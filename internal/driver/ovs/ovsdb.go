@@ -203,8 +203,9 @@ func (d *database) transact(ctx context.Context, ops []ovsdb.Operation) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	// The library waits for its own time when it is not connected.
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	// A transaction that is given up on may still happen, and then the mirror is
+	// behind for a while; so it is seen through.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	res, err := d.c.Transact(ctx, ops...)
 	if err != nil {

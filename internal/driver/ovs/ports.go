@@ -118,6 +118,9 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 	}
 	slices.SortFunc(missing, func(a, b newPort) int { return strings.Compare(a.name, b.name) })
 	ops, err := d.db.createPorts(bridge, missing)
+	if err == nil && d.fault != nil {
+		err = d.fault()
+	}
 	if err != nil {
 		return 0, problems, err
 	}
@@ -162,6 +165,9 @@ func (d *Driver) removePorts(ctx context.Context, want desired.Host) (int, error
 		return 0, nil
 	}
 	ops, err := d.db.mutatePorts(bridge, "delete", ids)
+	if err == nil && d.fault != nil {
+		err = d.fault()
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -225,7 +231,7 @@ func (d *Driver) awaitNumbers(ctx context.Context, want desired.Host) bool {
 	defer cancel()
 	wanted := d.wantedPorts(want)
 	// Not in time: the report says so, and the database's monitor calls back.
-	_ = d.db.wait(short, func() bool {
+	if err := d.db.wait(short, func() bool {
 		have := d.db.byName()
 		for name := range wanted {
 			if h := have[name]; d.ours(h) && h.number() == 0 && h.failure() == "" {
@@ -233,7 +239,9 @@ func (d *Driver) awaitNumbers(ctx context.Context, want desired.Host) bool {
 			}
 		}
 		return true
-	})
+	}); err != nil {
+		d.cfg.Log.Warn("the switch has not numbered all ports", "waited", portWait, "error", err)
+	}
 	return d.portsMoved()
 }
 

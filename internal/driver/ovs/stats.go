@@ -1,11 +1,7 @@
 package ovs
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -87,81 +83,4 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 		return out, model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
 	}
 	return out, nil
-}
-
-// Inspect implements driver.Driver: ports, then flows by stage with counters,
-// as the switch has them.
-func (d *Driver) Inspect(ctx context.Context) (string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.sw == nil || d.db == nil {
-		return "", model.Errorf(model.ErrUnavailable, "open vswitch: the switch or its database does not answer")
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "bridge %s datapath %s\n", d.cfg.Bridge, d.cfg.Datapath)
-	d.db.mu.Lock()
-	have := d.db.byName()
-	d.db.mu.Unlock()
-	var names []string
-	for name, h := range have {
-		if h.bridge == d.cfg.Bridge {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		h := have[name]
-		fmt.Fprintf(&b, "port %s number %d", name, h.number())
-		if m := h.port.ExternalIDs[markKey]; m != "" {
-			fmt.Fprintf(&b, " %s", m)
-		} else {
-			b.WriteString(" foreign")
-		}
-		if e := h.port.ExternalIDs[endpointKey]; e != "" {
-			fmt.Fprintf(&b, " %s", e)
-		}
-		if e := h.failure(); e != "" {
-			fmt.Fprintf(&b, " error %q", e)
-		}
-		b.WriteByte('\n')
-	}
-	var flows []openflow.FlowStats
-	if err := d.sw.DumpFlows(ctx, openflow.AllFlows, func(s openflow.FlowStats) { flows = append(flows, s) }); err != nil {
-		return "", model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
-	}
-	text := make(map[string]string, len(flows))
-	for _, f := range flows {
-		text[f.Flow.Key()] = f.Flow.String()
-	}
-	slices.SortFunc(flows, func(x, y openflow.FlowStats) int {
-		return cmp.Or(cmp.Compare(x.Flow.Table, y.Flow.Table), cmp.Compare(y.Flow.Priority, x.Flow.Priority),
-			strings.Compare(text[x.Flow.Key()], text[y.Flow.Key()]))
-	})
-	stage := pipeline.Stage(0xff)
-	for _, f := range flows {
-		if s := pipeline.Stage(f.Flow.Table); s != stage {
-			stage = s
-			fmt.Fprintf(&b, "stage %d %s\n", stage, stage)
-		}
-		fmt.Fprintf(&b, "  %d packets %s", f.Packets, d.describe(f))
-		b.WriteByte('\n')
-	}
-	return b.String(), nil
-}
-
-func (d *Driver) describe(f openflow.FlowStats) string {
-	s := f.Flow.String()
-	if f.Err != nil {
-		return fmt.Sprintf("cookie=%#x, table=%d, priority=%d (%v)", f.Flow.Cookie, f.Flow.Table, f.Flow.Priority, f.Err)
-	}
-	kind, n, ours := pipeline.KindOf(f.Flow.Cookie)
-	switch {
-	case !ours:
-		return s + " (foreign)"
-	case kind == pipeline.KindDrop:
-		return s + " (" + pipeline.Reason(n) + ")"
-	case kind == pipeline.KindAllow || kind == pipeline.KindDeny || kind == pipeline.KindPass:
-		return s + " (rule " + d.rules[n] + ")"
-	}
-	return s
 }

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"cmp"
+	"hash/fnv"
 	"net/netip"
 	"slices"
 
@@ -45,15 +46,22 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 	return l.flows
 }
 
-// chunkSize is how many copies one flood flow makes: a flow must fit a message
-// of 64 KB, and a change of one port should rewrite little.
-const chunkSize = 64
+// chunks is into how many flows the copies are spread at most: a flow must fit
+// a message of 64 KB, and a change of one port should rewrite little.
+const chunks = 32
 
 // floodFlows chains the copies of a broadcast frame: chunks of local ports by
-// port number, then, for frames of local ports, the outside. Every copy goes
-// through tracking and policy of its own.
+// name, then, for frames of local ports, the outside. Every copy goes through
+// tracking and policy of its own.
 func floodFlows(l *list, c Config, n *desired.Network, local []LocalPort) {
-	local = slices.SortedFunc(slices.Values(local), func(a, b LocalPort) int { return cmp.Compare(a.Number, b.Number) })
+	chunk := func(p LocalPort) uint32 {
+		h := fnv.New32a()
+		h.Write([]byte(p.IfName))
+		return h.Sum32()%chunks + 1
+	}
+	local = slices.SortedFunc(slices.Values(local), func(a, b LocalPort) int {
+		return cmp.Or(cmp.Compare(chunk(a), chunk(b)), cmp.Compare(a.IfName, b.IfName))
+	})
 	const last = 0xffffffff
 	at := uint32(0)
 	var acts []of.Action
@@ -62,8 +70,8 @@ func floodFlows(l *list, c Config, n *desired.Network, local []LocalPort) {
 		at, acts = next, nil
 	}
 	for _, p := range local {
-		if chunk := p.Number/chunkSize + 1; chunk != at {
-			flush(chunk)
+		if c := chunk(p); c != at {
+			flush(c)
 		}
 		acts = append(acts, of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track))
 	}

@@ -1,0 +1,395 @@
+package ovs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// The outside world of the switch under test: an underlay bridge with the
+// tunnel's address and one wire, and a wire as uplink. Everything is in one
+// namespace; veth pairs whose far ends nobody configures are the containers.
+var (
+	vtep1   = netip.MustParseAddr("192.168.7.1")
+	vtep2   = netip.MustParseAddr("192.168.7.2")
+	mac2    = model.MAC{0x02, 0x07, 0, 0, 0, 2}
+	etherMe = []byte{0x88, 0xb5} // IEEE 802 local experimental: comes straight back
+)
+
+const (
+	underlayBridge = "brUnder"
+	underlayWire   = "under0"
+	uplinkWire     = "uplink0"
+)
+
+// rig is a switch with its outside world.
+type rig struct {
+	*ovstest.Server
+	wires    map[string]*wire // far ends, by name of the near end
+	underMAC model.MAC
+	drv      *Driver
+	mutation pipeline.Mutation
+	networks map[model.NetworkID]uint32 // VNI by network
+}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	ovstest.Require(t, "sysctl")
+	r := &rig{Server: ovstest.Start(t), wires: map[string]*wire{}, networks: map[model.NetworkID]uint32{}}
+	for _, which := range []string{"all", "default"} { // no neighbour discovery of the kernel's own
+		r.Run("ip", "netns", "exec", r.NS, "sysctl", "-q", "-w", "net.ipv6.conf."+which+".disable_ipv6=1")
+	}
+	r.addWire(t, underlayWire, model.MAC{2, 7, 0, 0, 0, 9})
+	r.addWire(t, uplinkWire, model.MAC{2, 7, 0, 0, 0, 8})
+	r.underlay(t)
+	return r
+}
+
+func (r *rig) underlay(t testing.TB) {
+	r.Vsctl("add-br", underlayBridge, "--", "set", "bridge", underlayBridge, "datapath_type=netdev",
+		"--", "add-port", underlayBridge, underlayWire)
+	r.Run("ip", "-n", r.NS, "addr", "add", vtep1.String()+"/24", "dev", underlayBridge)
+	r.Run("ip", "-n", r.NS, "link", "set", underlayBridge, "up")
+	r.learn(t)
+}
+
+// learn tells the switch the neighbour behind the tunnel, which it would
+// otherwise have to ask for.
+func (r *rig) learn(t testing.TB) {
+	t.Helper()
+	out := strings.Fields(r.Run("ip", "-n", r.NS, "-br", "link", "show", underlayBridge))
+	mac, err := model.ParseMAC(out[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.underMAC = mac
+	r.Appctl("tnl/neigh/set", underlayBridge, vtep2.String(), mac2.String())
+	r.Ofctl(underlayBridge, "add-flow", "priority=65535,dl_type=0x88b5,actions=IN_PORT")
+}
+
+// wire is the far end of a veth pair.
+type wire struct {
+	fd int
+}
+
+// inNS runs fn on a thread in the server's namespace.
+func (r *rig) inNS(t testing.TB, fn func() error) {
+	t.Helper()
+	res := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		h, err := netns.GetFromName(r.NS)
+		if err == nil {
+			defer h.Close()
+			err = netns.Set(h)
+		}
+		if err == nil {
+			err = fn()
+		}
+		res <- err
+	}()
+	if err := <-res; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addWire makes a veth pair: the near end name, and a far end to send and
+// receive on.
+func (r *rig) addWire(t testing.TB, name string, mac model.MAC) {
+	t.Helper()
+	far := "f" + name
+	if len(far) > 15 {
+		far = "f" + name[len(name)-14:]
+	}
+	r.Run("ip", "-n", r.NS, "link", "add", name, "type", "veth", "peer", "name", far, "address", mac.String())
+	for _, l := range []string{name, far} {
+		r.Run("ip", "-n", r.NS, "link", "set", l, "up")
+	}
+	w := &wire{}
+	r.inNS(t, func() error {
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK, int(htons(unix.ETH_P_ALL)))
+		if err != nil {
+			return err
+		}
+		w.fd = fd
+		link, err := interfaceIndex(far)
+		if err != nil {
+			return err
+		}
+		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1); err != nil {
+			return err
+		}
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: link})
+	})
+	r.wires[name] = w
+	t.Cleanup(func() { unix.Close(w.fd) })
+}
+
+func interfaceIndex(name string) (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	req, err := unix.NewIfreq(name)
+	if err != nil {
+		return 0, err
+	}
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, req); err != nil {
+		return 0, err
+	}
+	return int(req.Uint32()), nil
+}
+
+func htons(v uint16) uint16 { return v<<8 | v>>8 }
+
+func (w *wire) send(f []byte) error { return unix.Send(w.fd, f, 0) }
+
+// receive returns all frames that have come in, with their VLAN tag put back.
+func (w *wire) receive() [][]byte {
+	var out [][]byte
+	b, oob := make([]byte, 4096), make([]byte, 256)
+	for {
+		n, on, _, from, err := unix.Recvmsg(w.fd, b, oob, 0)
+		if err != nil {
+			return out
+		}
+		if a, ok := from.(*unix.SockaddrLinklayer); ok && a.Pkttype == unix.PACKET_OUTGOING {
+			continue
+		}
+		f := append([]byte{}, b[:n]...)
+		if msgs, err := unix.ParseSocketControlMessage(oob[:on]); err == nil {
+			for _, m := range msgs {
+				// struct tpacket_auxdata: status u32, len, snaplen u32, mac, net, tci, tpid u16
+				if m.Header.Level == unix.SOL_PACKET && m.Header.Type == unix.PACKET_AUXDATA && m.Data[0]&0x10 != 0 {
+					f = tagged(f, uint32(m.Data[16])|uint32(m.Data[17])<<8)
+				}
+			}
+		}
+		out = append(out, f)
+	}
+}
+
+// bounce sends a frame that the switch returns and waits for it: twice, since
+// the first one may share a batch with what was sent before.
+func (r *rig) bounce(t testing.TB, w *wire, seen func([]byte)) {
+	t.Helper()
+	for i := range 2 {
+		f := make([]byte, 60)
+		copy(f, []byte{2, 9, 9, 9, 9, 9, 2, 9, 9, 9, 9, 8})
+		copy(f[12:], etherMe)
+		f[14] = byte(i)
+		if err := w.send(f); err != nil {
+			t.Fatal(err)
+		}
+		deadline := time.Now().Add(5 * time.Second)
+		for back := false; !back; {
+			left := time.Until(deadline)
+			if left <= 0 {
+				t.Fatalf("the switch does not answer any more:\n%s", r.Log())
+			}
+			p := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}}
+			if _, err := unix.Poll(p, int(left.Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) {
+				t.Fatal(err)
+			}
+			for _, g := range w.receive() {
+				if slices.Equal(g[12:14], etherMe) {
+					back = back || g[14] == byte(i)
+					continue
+				}
+				seen(g)
+			}
+		}
+	}
+}
+
+// inject sends a packet and tells where it came out.
+func (r *rig) inject(t testing.TB, p driver.Packet) driver.Verdict {
+	t.Helper()
+	near, f := p.Port, frame(p)
+	switch {
+	case p.Uplink:
+		near, f = uplinkWire, tagged(f, p.VLAN)
+	case p.VTEP.IsValid():
+		vni, ok := r.networks[p.Network]
+		if !ok {
+			vni = 0xabcdef
+		}
+		near, f = underlayWire, vxlan(r.underMAC, mac2, vtep2, vtep1, DefaultVXLANPort, vni, f)
+	}
+	in := r.wires[near]
+	if in == nil {
+		t.Fatalf("no interface %q", near)
+	}
+	for _, w := range r.wires {
+		w.receive()
+	}
+	if err := in.send(f); err != nil {
+		t.Fatal(err)
+	}
+	var v driver.Verdict
+	collect := func(name string, g []byte) {
+		switch {
+		case len(g) < 14 || slices.Equal(g[12:14], etherMe):
+		case name == underlayWire:
+			if dst, vni, inner, ok := unwrap(g); ok {
+				v.VTEPs = append(v.VTEPs, dst)
+				for n, x := range r.networks {
+					if x == vni {
+						v.Network = n
+					}
+				}
+				_ = inner
+			}
+		case name == near:
+			if name == uplinkWire && len(g) > 16 {
+				g = append(append([]byte{}, g[:12]...), g[16:]...)
+			}
+			if a := readAnswer(g); a != nil {
+				v.Answer = a
+			} else {
+				t.Errorf("frame %x came back from where it was sent", g)
+			}
+		case name == uplinkWire:
+			v.Uplink, v.VLAN = true, uint32(g[14])<<8|uint32(g[15])
+		default:
+			v.Ports = append(v.Ports, name)
+		}
+	}
+	r.bounce(t, in, func(g []byte) { collect(near, g) })
+	for name, w := range r.wires {
+		if w != in {
+			for _, g := range w.receive() {
+				collect(name, g)
+			}
+		}
+	}
+	slices.Sort(v.Ports)
+	slices.SortFunc(v.VTEPs, netip.Addr.Compare)
+	if len(v.Ports) == 0 && len(v.VTEPs) == 0 && !v.Uplink && v.Answer == nil {
+		v.Drop = "dropped"
+	}
+	return v
+}
+
+func (r *rig) config(t testing.TB) Config {
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	if testing.Verbose() {
+		log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
+	}
+	return Config{
+		OVSDB: r.DB, RunDir: r.RunDir, Bridge: "contivBr", Datapath: "netdev", Uplinks: []string{uplinkWire},
+		Log: log, mutation: r.mutation,
+	}
+}
+
+// open starts a driver on the rig.
+func (r *rig) open(t testing.TB) *Driver {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	d, err := open(ctx, r.config(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Ofctl("contivBr", "add-flow", "priority=65535,dl_type=0x88b5,actions=IN_PORT")
+	r.drv = d
+	return d
+}
+
+// harness lets the conformance suite work on a rig.
+func (r *rig) harness() drivertest.Harness {
+	for _, n := range drivertest.StandardTopology().Networks {
+		if n.Encap == model.EncapVXLAN {
+			r.networks[n.ID] = n.Tag
+		}
+	}
+	return drivertest.Harness{
+		Open:         func(t testing.TB) driver.Driver { return settled{r.open(t), r, t} },
+		AddInterface: func(t testing.TB, name string, mac model.MAC) { r.addWire(t, name, mac) },
+		Foreign:      r.foreign,
+		Garbage:      r.garbage,
+		Break: func(_ testing.TB, n int) {
+			r.drv.fault = func() error {
+				if n > 0 {
+					n--
+					return nil
+				}
+				r.drv.fault = nil
+				return errors.New("broken by the test")
+			}
+		},
+		Send: r.inject,
+		SkipPacket: func(p driver.Packet) string {
+			if p.Frag != nil {
+				return "the switch keeps fragments until all are there"
+			}
+			return ""
+		},
+	}
+}
+
+// settled waits after an Apply until the datapath's cached flows follow it.
+type settled struct {
+	*Driver
+	r *rig
+	t testing.TB
+}
+
+func (s settled) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
+	defer s.r.Appctl("revalidator/wait")
+	defer func() { s.fault = nil }()
+	return s.Driver.Apply(ctx, want)
+}
+
+// foreign makes a bridge, a port on our bridge, a flow on our bridge.
+func (r *rig) foreign(t testing.TB) func(testing.TB) {
+	r.Vsctl("--may-exist", "add-br", "brForeign", "--", "set", "bridge", "brForeign", "datapath_type=netdev",
+		"--", "--may-exist", "add-port", "contivBr", "alien0", "--", "set", "interface", "alien0", "type=internal")
+	r.Ofctl("contivBr", "add-flow", "cookie=0x1234,table=77,priority=5,ip,actions=drop")
+	state := func() string {
+		return r.Vsctl("list-br") + r.Vsctl("list-ports", "brForeign") + r.Vsctl("get", "port", "alien0", "_uuid") +
+			r.Ofctl("contivBr", "dump-flows", "cookie=0x1234/-1", "--no-stats") + r.Ofctl(underlayBridge, "dump-flows", "--no-stats")
+	}
+	before := state()
+	return func(t testing.TB) {
+		t.Helper()
+		if after := state(); after != before {
+			t.Errorf("foreign objects before:\n%s\nafter:\n%s", before, after)
+		}
+	}
+}
+
+// garbage makes a port and flows as an agent of another time would have left.
+func (r *rig) garbage(t testing.TB) func(testing.TB) {
+	r.Vsctl("add-port", "contivBr", "cvgarbage", "--", "set", "interface", "cvgarbage", "type=internal",
+		"--", "set", "port", "cvgarbage", "external_ids:contiv=port")
+	r.Ofctl("contivBr", "add-flow", fmt.Sprintf("cookie=%#x,table=0,priority=1000,in_port=99,actions=normal", pipeline.CookieMagic|77))
+	return func(t testing.TB) {
+		t.Helper()
+		if s := r.Vsctl("list-ports", "contivBr"); strings.Contains(s, "cvgarbage") {
+			t.Errorf("ports: %s", s)
+		}
+		if s := r.Ofctl("contivBr", "dump-flows"); strings.Contains(strings.ToLower(s), "normal") {
+			t.Errorf("flows: %s", s)
+		}
+	}
+}
