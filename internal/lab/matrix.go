@@ -11,7 +11,8 @@ type Row struct {
 	Expected Verdict // what the intent says, by compile and driver.Fake
 	Why      string  // how the Fake put it
 	Seen     Answer
-	Retried  bool // the first try said something else
+	First    Answer // the first try, when it was not as expected and a second was made
+	Retried  bool
 }
 
 // Right tells whether what was seen is what the intent says: where somebody
@@ -55,7 +56,8 @@ func (l *Lab) MatrixOf(ctx context.Context, qs []Question, want []Expectation) [
 		}
 	}
 	for k, a := range l.AskAll(ctx, again, secondPatience) {
-		rows[at[k]].Seen, rows[at[k]].Retried = a, true
+		r := &rows[at[k]]
+		r.First, r.Seen, r.Retried = r.Seen, a, true
 	}
 	return rows
 }
