@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -10,6 +11,9 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/daemon"
@@ -135,6 +139,33 @@ func (m *member) Info(ctx context.Context) (api.Info, error) {
 		*nodes = slices.Compact(*nodes)
 	}
 	return info, nil
+}
+
+// metrics returns a registry with what the process and this member tell.
+func (m *member) metrics() (*prometheus.Registry, error) {
+	b := daemon.Build()
+	r := prometheus.NewRegistry()
+	for _, c := range []prometheus.Collector{
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "netmaster_leader", Help: "1 while this netmaster leads, else 0.",
+		}, func() float64 {
+			if m.leading.Load() {
+				return 1
+			}
+			return 0
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "netmaster_build_info", Help: "1, with the build in the labels.",
+			ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "go": b.Go},
+		}, func() float64 { return 1 }),
+	} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return r, nil
 }
 
 // retry calls f until it succeeds or ctx ends, and logs the first failure and

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
@@ -230,19 +231,19 @@ func checkClusterStore(v string) error {
 
 // checkListen accepts ip:port and :port.
 func checkListen(v string) error {
-	host, _, err := net.SplitHostPort(v)
+	host, port, err := net.SplitHostPort(v)
 	if err == nil && host != "" {
 		_, err = netip.ParseAddr(host)
 	}
-	if err != nil || daemon.CheckHostPort(v) != nil {
-		return errors.New("must be ip:port, such as 0.0.0.0:9999")
+	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 {
+		return errors.New("must be ip:port, such as 0.0.0.0:9999, with a port between 1 and 65535")
 	}
 	return nil
 }
 
 func checkIPPort(v string) error {
 	if strings.HasPrefix(v, ":") || checkListen(v) != nil {
-		return errors.New("must be ip:port, such as 127.0.0.1:2379")
+		return errors.New("must be ip:port, such as 127.0.0.1:2379, with a port between 1 and 65535")
 	}
 	return nil
 }

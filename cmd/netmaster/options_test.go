@@ -93,6 +93,7 @@ func TestFlagsRefused(t *testing.T) {
 		{"--etcd http://127.0.0.1:2379 --data-dir /x", []string{"--data-dir", "embedded etcd", "leave one out"}},
 		{"--external-address 9999", []string{"--external-address", `"9999"`, "ip:port"}},
 		{"--listen-url 0.0.0.0:99999", []string{"--listen-url", "99999", "ip:port"}},
+		{"--external-address 127.0.0.1:0", []string{"--external-address", "127.0.0.1:0", "between 1 and 65535"}},
 		{"--external-address http://0.0.0.0:9999", []string{"--external-address", "ip:port"}},
 		{"--internal-address 0.0.0.0:9999", []string{"--internal-address", "0.0.0.0:9999", "one address"}},
 		{"--mode swarm", []string{"--mode", "swarm", "none, docker, swarm-mode, kubernetes, mesos, test"}},

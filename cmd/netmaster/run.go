@@ -62,6 +62,9 @@ func (o *options) explain(log *slog.Logger) {
 		log.Warn("the REST API has no authentication and is served beyond this host: whoever reaches it can change everything",
 			"address", o.external, "remedy", "bind it to a management network with --external-address, or put a proxy that authenticates in front")
 	}
+	if o.mode != modeNone && o.mode != modeTest {
+		log.Warn("this version does nothing with the orchestrator by itself: it is told of endpoints by agents, and watches neither Docker nor Kubernetes nor Mesos", "mode", o.mode)
+	}
 	if o.netMode != "" && (o.mode == modeNone || o.mode == modeTest) {
 		log.Warn("--netmode has no effect in this mode: no orchestrator makes networks", "netmode", o.netMode, "mode", o.mode)
 	}
@@ -158,8 +161,12 @@ func serve(ctx context.Context, o options, st store.Store, died <-chan error, li
 		},
 	}
 	b := daemon.Build()
+	metrics, err := m.metrics()
+	if err != nil {
+		return err
+	}
 	handler, err := apiserver.New(apiserver.Config{
-		Control: ctrl, Cluster: cluster{m, ctrl}, Mode: o.mode, Log: log,
+		Control: ctrl, Cluster: cluster{m, ctrl}, Mode: o.mode, Log: log, Registry: metrics,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},
 	})
 	if err != nil {

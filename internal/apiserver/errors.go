@@ -18,6 +18,7 @@ var statusByKind = []struct {
 	status int
 }{
 	{model.ErrUnavailable, http.StatusServiceUnavailable},
+	{errCrossOrigin, http.StatusForbidden},
 	{errNoRoute, http.StatusNotFound},
 	{errMethod, http.StatusMethodNotAllowed},
 	{errTooLarge, http.StatusRequestEntityTooLarge},
@@ -32,13 +33,14 @@ var statusByKind = []struct {
 
 // Kinds of failure that only HTTP knows.
 var (
-	errNoRoute   = errors.New("no such route")
-	errMethod    = errors.New("method not allowed")
-	errTooLarge  = errors.New("body too large")
-	errMediaType = errors.New("not JSON")
+	errNoRoute     = errors.New("no such route")
+	errMethod      = errors.New("method not allowed")
+	errTooLarge    = errors.New("body too large")
+	errMediaType   = errors.New("not JSON")
+	errCrossOrigin = errors.New("cross-origin request of a browser")
 )
 
-// statusOf returns the status code for an error and whether it is one of ours.
+// statusOf returns the status code for an error.
 func statusOf(err error) int {
 	for _, k := range statusByKind {
 		if errors.Is(err, k.kind) {

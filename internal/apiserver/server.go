@@ -64,7 +64,7 @@ func New(cfg Config) (http.Handler, error) {
 		}, []string{"route", "method", "code"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "netmaster_http_request_duration_seconds", Help: "Time from a request's header to its answer, by route and method.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 8),
 		}, []string{"route", "method"}),
 	}
 	for _, c := range []prometheus.Collector{s.requests, s.durations} {
@@ -90,7 +90,13 @@ func New(cfg Config) (http.Handler, error) {
 	s.handle("GET", "/healthz", func(http.ResponseWriter, *http.Request) (any, error) { return "ok", nil })
 	s.handle("GET", "/readyz", func(_ http.ResponseWriter, r *http.Request) (any, error) { return "ok", s.cluster.Ready(r.Context()) })
 	s.mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{}))
-	return s, nil
+	// There is no authentication: a web page in the browser of somebody who can
+	// reach this server must not be able to change the cluster.
+	browsers := http.NewCrossOriginProtection()
+	browsers.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, r, s.log, model.Errorf(errCrossOrigin, "a page of another origin (%s) may not change anything here", clip([]byte(r.Header.Get("Origin")))))
+	}))
+	return browsers.Handler(s), nil
 }
 
 // handle registers h under a method and path, with and without trailing slash.
@@ -103,14 +109,13 @@ func (s *server) handle(method, path string, h handler) {
 // wrap turns a handler into an http.Handler: time limit, panics, JSON, errors,
 // metrics.
 func (s *server) wrap(method, route string, h handler) http.Handler {
-	duration := s.durations.WithLabelValues(route, method)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
 		defer cancel()
 		sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		s.answer(sw, r.WithContext(ctx), h)
-		duration.Observe(time.Since(begin).Seconds())
+		s.durations.WithLabelValues(route, method).Observe(time.Since(begin).Seconds())
 		s.requests.WithLabelValues(route, method, strconv.Itoa(sw.status)).Inc()
 		s.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", sw.status, "took", time.Since(begin))
 	})

@@ -308,6 +308,26 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// TestBrowser: a page of another origin cannot change anything.
+func TestBrowser(t *testing.T) {
+	f := serve(t, 0)
+	req, _ := http.NewRequestWithContext(t.Context(), "POST", f.url+"/api/v1/tenants/evil/", strings.NewReader(`{"tenantName":"evil"}`))
+	req.Header.Set("Content-Type", "text/plain")
+	req.Header.Set("Origin", "http://evil.example")
+	resp, err := f.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode != 403 || !strings.Contains(string(body), "http://evil.example") {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	if status, _ := f.do("GET", "/api/v1/tenants/evil/", ""); status != 404 {
+		t.Errorf("it was created: %d", status)
+	}
+}
+
 // TestEndpointLife: creation answers the same when repeated and carries the
 // revision; inspections show the endpoint until it is gone.
 func TestEndpointLife(t *testing.T) {
