@@ -13,7 +13,10 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -63,7 +66,12 @@ func New(cfg Config) (*Client, error) {
 		DialKeepAliveTime:    6 * time.Second,
 		DialKeepAliveTimeout: 3 * time.Second,
 		DialTimeout:          DefaultTimeout,
-		Logger:               newZap(cfg.Logger, slog.LevelDebug),
+		// After a long outage gRPC would wait up to two minutes by default.
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: 3 * time.Second,
+		})},
+		Logger: newZap(cfg.Logger, slog.LevelDebug),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open etcd client: %w", err)
@@ -124,9 +132,17 @@ func (c *Client) Close() error {
 	return nil
 }
 
+// patience bounds one request while no endpoint can be connected to: whether
+// one answers shows within this time.
+const patience = time.Second
+
 // within bounds one request.
 func (c *Client) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, c.timeout)
+	timeout := c.timeout
+	if conn := c.etcd.ActiveConnection(); conn != nil && conn.GetState() == connectivity.TransientFailure {
+		timeout = min(timeout, patience)
+	}
+	return context.WithTimeout(ctx, timeout)
 }
 
 // failed translates an error of a request made under ctx, the caller's context.
@@ -143,7 +159,7 @@ func (c *Client) failed(ctx context.Context, err error) error {
 	case errors.Is(err, rpctypes.ErrTooManyOps), errors.Is(err, rpctypes.ErrRequestTooLarge):
 		return model.Errorf(store.ErrTooLarge, "write to etcd: %w", err)
 	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded:
-		return model.Errorf(model.ErrUnavailable, "etcd at %s did not answer within %s", c.endpoints, c.timeout)
+		return model.Errorf(model.ErrUnavailable, "etcd at %s does not answer", c.endpoints)
 	}
 	return model.Errorf(model.ErrUnavailable, "etcd at %s: %w", c.endpoints, err)
 }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -244,4 +245,44 @@ func TestServerRestart(t *testing.T) {
 	}
 	stop()
 	<-ended
+}
+
+// KeepCompacted forgets what is older than its interval, and what is needed
+// stays.
+func TestKeepCompacted(t *testing.T) {
+	s := embedded(t, t.TempDir(), "127.0.0.1:0")
+	c := s.Client()
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	put := func(value string) store.Revision {
+		t.Helper()
+		rev, err := c.Update(ctx, func(tx store.Tx) error {
+			tx.Put("/contiv.io/state/x", []byte(value), nil)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rev
+	}
+	first := put("1")
+	put("2")
+	kctx, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- c.KeepCompacted(kctx, 20*time.Millisecond) }()
+	for {
+		if _, _, err := c.ReadKeys(ctx, first, []string{"/contiv.io/state/x"}); errors.Is(err, store.ErrCompacted) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+	if kv, err := c.Get(ctx, "/contiv.io/state/x"); err != nil || string(kv.Value) != "2" {
+		t.Errorf("after compaction: %v, %v", kv, err)
+	}
 }
