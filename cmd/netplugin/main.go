@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/contiv/netplugin/v2/internal/agent"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -67,7 +69,13 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 	if o.mode != modeNone && o.mode != "test" {
 		log.Warn("this version attaches containers by CNI only; the orchestrator's own interface is not served", "mode", o.mode)
 	}
-	return a.Run(ctx)
+	if o.debug == "" {
+		return a.Run(ctx)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return daemon.ServeDebug(ctx, o.debug, log) })
+	g.Go(func() error { return a.Run(ctx) })
+	return g.Wait()
 }
 
 // openDriver picks the data plane.

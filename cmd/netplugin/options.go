@@ -44,6 +44,7 @@ type options struct {
 	cniSocket   string
 	restAddress string
 	debugHooks  bool
+	debug       string
 	log         daemon.LogConfig
 
 	hostName   model.HostName
@@ -197,6 +198,11 @@ func localFlags(fs *daemon.FlagSet, o *options) {
 		Name: "rest-address", Env: envPrefix + "REST_ADDRESS", Value: "ip:port",
 		Usage: "where to serve inspection, health and metrics; it has no authentication; none = nowhere",
 		Check: checkREST,
+	})
+	fs.String(&o.debug, daemon.Flag{
+		Name: "debug-address", Env: envPrefix + "DEBUG_ADDRESS", Value: "ip:port",
+		Usage: "where to serve profiling under /debug/pprof/; empty = nowhere",
+		Check: daemon.CheckHostPort,
 	})
 	fs.Bool(&o.debugHooks, daemon.Flag{
 		Name: "debug-hooks", Env: envPrefix + "DEBUG_HOOKS",

@@ -36,6 +36,7 @@ type Agent struct {
 	runner    *reconcile.Runner[driver.Event]
 	locks     keyLocks
 	owe       chan struct{}
+	underlay  underlayMTU
 	status    *status
 	problems  map[string]string // as logged; of the runner's goroutine
 

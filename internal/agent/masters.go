@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -149,8 +150,9 @@ func fromAPI(what string, err error) error {
 			}
 		case http.StatusServiceUnavailable:
 		default:
-			return model.Errorf(errors.New("netmaster failed"), "%s: %w", what, err)
+			return fmt.Errorf("%s: netmaster failed: %w", what, err)
 		}
+		return model.Errorf(kind, "%w", err) // netmaster's sentence says what it was doing
 	}
 	return model.Errorf(kind, "%s: %w", what, err)
 }

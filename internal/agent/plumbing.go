@@ -3,6 +3,8 @@ package agent
 import (
 	"fmt"
 	"net/netip"
+	"sync"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
@@ -20,10 +22,7 @@ const (
 func (a *Agent) mtu(n model.Network, asked int) (int, error) {
 	limit := a.cfg.UnderlayMTU
 	if limit == 0 {
-		limit = 1500
-		if v, err := plumb.LinkMTU(a.cfg.VTEP.String()); err == nil {
-			limit = v
-		}
+		limit = a.underlay.get(a.cfg.VTEP)
 	}
 	if n.Encap == model.EncapVXLAN {
 		if a.cfg.VTEP.Is6() {
@@ -42,6 +41,29 @@ func (a *Agent) mtu(n model.Network, asked int) (int, error) {
 		return 0, model.InvalidField("mtu", asked, "must be at least 1280 on a network with IPv6 (RFC 8200 section 5)")
 	}
 	return asked, nil
+}
+
+// underlayMTU remembers the MTU of the interface that holds the VTEP: finding
+// it costs a look at every interface, and it hardly ever changes.
+type underlayMTU struct {
+	mu  sync.Mutex
+	at  time.Time
+	mtu int
+}
+
+// underlayFresh is how long it is remembered.
+const underlayFresh = 10 * time.Second
+
+func (u *underlayMTU) get(vtep netip.Addr) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.mtu == 0 || time.Since(u.at) > underlayFresh {
+		u.at, u.mtu = time.Now(), 1500 // Ethernet's, when no interface holds the address
+		if v, err := plumb.LinkMTU(vtep.String()); err == nil {
+			u.mtu = v
+		}
+	}
+	return u.mtu
 }
 
 func addresses(n model.Network, ep model.Endpoint) []attach.Address {

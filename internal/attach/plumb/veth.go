@@ -10,6 +10,7 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -81,18 +82,27 @@ func finishHostSide(h *netlink.Handle, p Pair) (model.MAC, error) {
 	if err != nil {
 		return model.MAC{}, fmt.Errorf("find veth %s: %w", p.HostIf, err)
 	}
-	if err := h.LinkSetAlias(link, p.Alias); err != nil {
-		return model.MAC{}, fmt.Errorf("set alias of %s: %w", p.HostIf, err)
-	}
 	// The host's own stack must not talk on this link (router solicitations,
 	// multicast listener reports): the container would hear it.
 	if err := writeIPv6(p.HostIf, "disable_ipv6", "1"); err != nil {
 		return model.MAC{}, err
 	}
-	if err := h.LinkSetUp(link); err != nil {
-		return model.MAC{}, fmt.Errorf("bring up %s: %w", p.HostIf, err)
+	if err := setAliasUp(link.Attrs().Index, p.Alias); err != nil {
+		return model.MAC{}, fmt.Errorf("set alias of %s and bring it up: %w", p.HostIf, err)
 	}
 	return model.MAC(link.Attrs().HardwareAddr), nil
+}
+
+// setAliasUp is one message where two would be two events for everybody who
+// watches links: a switch looks at its ports at each.
+func setAliasUp(index int, alias string) error {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index, msg.Change, msg.Flags = int32(index), unix.IFF_UP, unix.IFF_UP
+	req.AddData(msg)
+	req.AddData(nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(alias)))
+	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	return err
 }
 
 // Delete removes a pair by its host side; one that is absent is fine.
