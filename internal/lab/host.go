@@ -126,12 +126,14 @@ func (h *Host) StartOvsdb(ctx context.Context) error {
 }
 
 // StartVswitchd starts the host's ovs-vswitchd and waits until it takes commands.
+// It runs ahead of other processes: where it forwards packets itself it stands
+// for a part of the kernel, and loses them when it has to wait for a processor.
 func (h *Host) StartVswitchd(ctx context.Context) error {
 	ctl := filepath.Join(h.RunDir(), "ovs-vswitchd.ctl")
 	if err := os.Remove(ctl); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	p, err := h.lab.start(h.NS, h.Name+"-ovs-vswitchd", h.Dir, h.ovsEnv(), "/usr/sbin/ovs-vswitchd", h.DB(),
+	p, err := h.lab.start(h.NS, h.Name+"-ovs-vswitchd", h.Dir, h.ovsEnv(), "nice", "-n", "-15", "/usr/sbin/ovs-vswitchd", h.DB(),
 		"--no-chdir", "-vconsole:info", "-vsyslog:off", "--unixctl="+ctl)
 	if err != nil {
 		return err
