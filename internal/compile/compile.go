@@ -30,10 +30,10 @@ func (c *Compiler) Compile(revision int64) (desired.Host, []Problem) {
 	c.putEndpoints(before)
 	c.prune()
 	c.dirtyHeader = false
-	clear(c.dirtyEps)
-	clear(c.dirtyNetworks)
-	clear(c.dirtyGroups)
-	clear(c.dirtyTenants)
+	reset(&c.dirtyEps)
+	reset(&c.dirtyNetworks)
+	reset(&c.dirtyGroups)
+	reset(&c.dirtyTenants)
 	c.out.Revision = revision
 	return c.out, c.problems.list()
 }

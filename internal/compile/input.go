@@ -89,13 +89,19 @@ func (c *Compiler) DeleteHost(name model.HostName) {
 }
 
 func (c *Compiler) touchHost(name model.HostName) {
-	if name == c.self {
+	if name == c.self { // rare: which tunnels there are depends on our own end
 		c.dirtyHeader = true
+		for _, n := range c.networks {
+			if len(n.byHost[c.self]) > 0 {
+				c.dirtyNetworks.add(n)
+				for e := range eachEndpoint(n) {
+					c.dirtyEps.add(e)
+				}
+			}
+		}
+		return
 	}
 	for _, n := range c.networks {
-		if name == c.self && len(n.byHost[c.self]) > 0 {
-			c.dirtyNetworks.add(n)
-		}
 		if eps := n.byHost[name]; len(eps) > 0 {
 			c.dirtyNetworks.add(n)
 			for e := range eps {

@@ -137,6 +137,7 @@ func (c *Compiler) groupSet(g *group) *desired.PolicySet {
 	}
 	var names, unknown []string
 	for _, p := range g.active {
+		c.compilePolicy(p) // also when another one is missing: its problems count
 		names = append(names, string(p.key.Name))
 		if !p.known {
 			unknown = append(unknown, string(p.key.Name))
@@ -153,7 +154,6 @@ func (c *Compiler) groupSet(g *group) *desired.PolicySet {
 	}
 	var in, out []desired.Rule
 	for _, p := range g.active {
-		c.compilePolicy(p)
 		in, out = append(in, p.in...), append(out, p.out...)
 	}
 	return &desired.PolicySet{

@@ -9,6 +9,16 @@ type set[K comparable] map[K]struct{}
 
 func (s set[K]) add(k K) { s[k] = struct{}{} }
 
+// reset empties a set. A set that was big is replaced: clearing and iterating a
+// map cost what it once held, and the next change must not pay for the first.
+func reset[K comparable](s *set[K]) {
+	if len(*s) > 64 {
+		*s = set[K]{}
+	} else {
+		clear(*s)
+	}
+}
+
 // network is what is known about one network key: its record (nil while
 // unknown), its endpoints on all hosts, and what was compiled of it.
 type network struct {

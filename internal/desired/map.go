@@ -12,11 +12,23 @@ import (
 // parts, so a part holds about 250 objects at a million, and a change copies
 // one part and two tables of 64 pointers.
 type Map[K comparable, V comparable] struct {
-	root *[fan]*[fan]map[K]V
+	root *[fan]*middle[K, V]
 	n    int
 }
 
 const fan = 64
+
+type middle[K comparable, V comparable] [fan]*part[K, V]
+
+// part is behind a pointer so that shared parts are recognised without a look inside.
+type part[K comparable, V comparable] struct{ m map[K]V }
+
+func (p *part[K, V]) get() map[K]V {
+	if p == nil {
+		return nil
+	}
+	return p.m
+}
 
 // seed is fixed for the process: two maps must agree where a key lives.
 var seed = maphash.MakeSeed()
@@ -39,27 +51,27 @@ func (m Map[K, V]) Get(k K) (V, bool) {
 	if m.root[i] == nil {
 		return zero, false
 	}
-	v, ok := m.root[i][j][k]
+	v, ok := m.root[i][j].get()[k]
 	return v, ok
 }
 
 // edit returns a copy of m whose part of k may be written, and that part.
 func (m Map[K, V]) edit(k K) (Map[K, V], map[K]V) {
 	i, j := slot(k)
-	root := new([fan]*[fan]map[K]V)
+	root := new([fan]*middle[K, V])
 	if m.root != nil {
 		*root = *m.root
 	}
-	mid := new([fan]map[K]V)
+	mid := new(middle[K, V])
 	if root[i] != nil {
 		*mid = *root[i]
 	}
-	part := maps.Clone(mid[j])
-	if part == nil {
-		part = map[K]V{}
+	own := maps.Clone(mid[j].get())
+	if own == nil {
+		own = map[K]V{}
 	}
-	mid[j], root[i] = part, mid
-	return Map[K, V]{root, m.n}, part
+	mid[j], root[i] = &part[K, V]{own}, mid
+	return Map[K, V]{root, m.n}, own
 }
 
 // Set returns a map in which k has the value v. Setting an equal value returns
@@ -98,8 +110,8 @@ func (m Map[K, V]) All() iter.Seq2[K, V] {
 			if mid == nil {
 				continue
 			}
-			for _, part := range mid {
-				for k, v := range part {
+			for _, p := range mid {
+				for k, v := range p.get() {
 					if !yield(k, v) {
 						return
 					}
@@ -129,7 +141,7 @@ func (m Map[K, V]) Diff(old Map[K, V]) iter.Seq[Change[K, V]] {
 				continue
 			}
 			for j := range fan {
-				if !diffPart(partOf(a, j), partOf(b, j), yield) {
+				if x, y := a.part(j), b.part(j); x != y && !diffPart(x.get(), y.get(), yield) {
 					return
 				}
 			}
@@ -137,18 +149,18 @@ func (m Map[K, V]) Diff(old Map[K, V]) iter.Seq[Change[K, V]] {
 	}
 }
 
-func (m Map[K, V]) mid(i int) *[fan]map[K]V {
+func (m Map[K, V]) mid(i int) *middle[K, V] {
 	if m.root == nil {
 		return nil
 	}
 	return m.root[i]
 }
 
-func partOf[K comparable, V comparable](mid *[fan]map[K]V, j int) map[K]V {
-	if mid == nil {
+func (d *middle[K, V]) part(j int) *part[K, V] {
+	if d == nil {
 		return nil
 	}
-	return mid[j]
+	return d[j]
 }
 
 func diffPart[K comparable, V comparable](a, b map[K]V, yield func(Change[K, V]) bool) bool {

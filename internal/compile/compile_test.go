@@ -1,0 +1,273 @@
+package compile
+
+import (
+	"fmt"
+	"maps"
+	"math/rand"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// picture is a desired.Host with plain maps, to be compared by contents.
+type picture struct {
+	Header   string
+	Networks map[model.NetworkID]desired.Network
+	Ports    map[string]desired.Port
+	Remotes  map[desired.RemoteKey]desired.Remote
+	Sets     map[desired.PolicySetID]desired.PolicySet
+	Problems []string
+}
+
+func plain[K, V comparable](m desired.Map[K, *V]) map[K]V {
+	out := map[K]V{}
+	for k, v := range m.All() {
+		out[k] = *v
+	}
+	return out
+}
+
+func contents(h desired.Host, problems []Problem) picture {
+	p := picture{
+		Header:  fmt.Sprint(h.Name, h.Revision, h.VTEP, h.FwdMode, h.ArpMode),
+		Ports:   plain(h.Ports),
+		Remotes: plain(h.Remotes), Networks: map[model.NetworkID]desired.Network{}, Sets: map[desired.PolicySetID]desired.PolicySet{},
+	}
+	for k, v := range h.Networks.All() {
+		p.Networks[k] = *v
+	}
+	for k, v := range h.PolicySets.All() {
+		p.Sets[k] = *v
+	}
+	for _, x := range problems {
+		p.Problems = append(p.Problems, x.String())
+	}
+	return p
+}
+
+var byValue = []cmp.Option{
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+}
+
+// inputs is a full set of inputs: what the compiler has been told, as maps.
+type inputs map[string]any
+
+func (in inputs) compile(order func(n int) []int) picture {
+	c := New("h1")
+	keys := slices.Sorted(maps.Keys(in))
+	for _, i := range order(len(keys)) {
+		tell(c, in[keys[i]])
+	}
+	return contents(c.Compile(7))
+}
+
+func key(v any) string {
+	switch v := v.(type) {
+	case model.Global:
+		return "global"
+	case model.Host:
+		return "host " + string(v.Name)
+	case model.Network:
+		return "network " + v.Key.String()
+	case model.Group:
+		return "group " + v.Key.String()
+	case model.ContivPolicy:
+		return "policy " + v.Key.String()
+	case model.Rule:
+		return "rule " + v.Key.String()
+	case model.Endpoint:
+		return "endpoint " + v.Key.String()
+	case model.IdentityRecord:
+		return fmt.Sprintf("identity %s %d", v.Network.Tenant, v.ID)
+	}
+	return ""
+}
+
+func tell(c *Compiler, v any) {
+	switch v := v.(type) {
+	case model.Global:
+		c.SetGlobal(v)
+	case model.Host:
+		c.SetHost(v)
+	case model.Network:
+		c.SetNetwork(v)
+	case model.Group:
+		c.SetGroup(v)
+	case model.ContivPolicy:
+		c.SetPolicy(v)
+	case model.Rule:
+		c.SetRule(v)
+	case model.Endpoint:
+		c.SetEndpoint(v)
+	case model.IdentityRecord:
+		c.SetIdentity(v)
+	}
+}
+
+func untell(c *Compiler, v any) {
+	switch v := v.(type) {
+	case model.Global:
+		c.DeleteGlobal()
+	case model.Host:
+		c.DeleteHost(v.Name)
+	case model.Network:
+		c.DeleteNetwork(v.Key)
+	case model.Group:
+		c.DeleteGroup(v.Key)
+	case model.ContivPolicy:
+		c.DeletePolicy(v.Key)
+	case model.Rule:
+		c.DeleteRule(v.Key)
+	case model.Endpoint:
+		c.DeleteEndpoint(v.Key)
+	case model.IdentityRecord:
+		c.DeleteIdentity(v.Network.Tenant, v.ID)
+	}
+}
+
+func choose[T any](rng *rand.Rand, of ...T) T { return of[rng.Intn(len(of))] }
+
+// randomObject makes an object of a small universe in which references are
+// often missing, numbers and MACs clash, and enumerations may be unknown.
+func randomObject(rng *rand.Rand) any {
+	tenant := choose(rng, model.TenantName("blue"), "red")
+	network := model.NetworkKey{Tenant: tenant, Name: choose(rng, model.NetworkName("n1"), "n2", "n3")}
+	group := choose(rng, model.GroupName(""), "g1", "g2", "g3")
+	policy := choose(rng, model.PolicyName("p1"), "p2", "p3")
+	host := choose(rng, model.HostName("h1"), "h1", "h2", "h3", "h4", "")
+	identity := model.IdentityFirst + model.Identity(rng.Intn(6))
+	switch rng.Intn(16) {
+	case 0:
+		return model.Global{FwdMode: choose(rng, model.FwdBridge, model.FwdRouting), ArpMode: choose(rng, model.ArpProxy, model.ArpFlood)}
+	case 1:
+		return model.Host{Name: cmpOr(host, "h2"), VTEP: netip.AddrFrom4([4]byte{192, 168, 0, byte(1 + rng.Intn(4))})}
+	case 2, 3:
+		return model.Network{
+			Key: network, Encap: choose(rng, model.EncapVLAN, model.EncapVXLAN), ID: model.NetworkID(rng.Intn(6)), Tag: uint32(1 + rng.Intn(5)),
+			Subnet:  netip.MustParsePrefix(choose(rng, "10.1.0.0/24", "10.2.0.0/24")),
+			Subnet6: choose(rng, netip.Prefix{}, netip.MustParsePrefix("fd00::/64")),
+		}
+	case 4, 5:
+		g := model.Group{Key: model.GroupKey{Tenant: tenant, Name: cmpOr(group, "g1")}, Network: network.Name}
+		for range rng.Intn(4) {
+			g.Policies = append(g.Policies, choose(rng, model.PolicyName("p1"), "p2", "p3"))
+		}
+		return g
+	case 6:
+		return model.ContivPolicy{Key: model.PolicyKey{Tenant: tenant, Name: policy}}
+	case 7, 8, 9:
+		r := model.Rule{
+			Key:       model.RuleKey{Tenant: tenant, Policy: policy, Rule: choose(rng, model.RuleID("1"), "2", "3")},
+			Direction: choose(rng, model.In, model.In, model.Out, model.Out, model.Direction("up")), Priority: 1 + rng.Intn(3),
+			Action:   choose(rng, model.Allow, model.Deny),
+			Protocol: choose(rng, model.AnyProtocol, model.ProtoTCP, model.ProtoICMP, 300),
+		}
+		switch rng.Intn(4) {
+		case 0:
+			r.Group = choose(rng, model.GroupName("g1"), "g2", "g3")
+		case 1:
+			r.Network = network.Name
+		case 2:
+			r.Addr = netip.MustParsePrefix(choose(rng, "10.1.0.7/24", "fd00::1/128"))
+		}
+		return r
+	case 10:
+		r := model.IdentityRecord{ID: identity, Network: network, Group: group}
+		if rng.Intn(3) == 0 {
+			r.Labels = map[string]string{"a": "b"}
+		}
+		return r
+	}
+	e := model.Endpoint{
+		Key: model.EndpointKey{Network: network, ID: model.EndpointID(fmt.Sprint("e", rng.Intn(6)))}, Group: group,
+		Identity: choose(rng, identity, identity, identity, 0), Host: host,
+		IPv4: netip.AddrFrom4([4]byte{10, 1, 0, byte(1 + rng.Intn(6))}), MAC: model.MAC{2, 2, 0, 0, 0, byte(rng.Intn(7))},
+		Container: fmt.Sprint(rng.Intn(3)),
+	}
+	return e
+}
+
+func cmpOr[T ~string](a, b T) T {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func ascending(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+func descending(n int) []int {
+	out := ascending(n)
+	slices.Reverse(out)
+	return out
+}
+
+// testSequences runs random sequences of changes and compares: compiled after
+// each change, after many (squashed), and from scratch in three orders.
+func testSequences(t *testing.T, seeds int) {
+	for seed := range seeds {
+		rng := rand.New(rand.NewSource(int64(seed)))
+		steps, squashed := New("h1"), New("h1")
+		state := inputs{}
+		for step := range 300 {
+			v := randomObject(rng)
+			if k := key(v); rng.Intn(4) == 0 {
+				delete(state, k)
+				untell(steps, v)
+				untell(squashed, v)
+			} else {
+				state[k] = v
+				tell(steps, v)
+				tell(squashed, v)
+			}
+			old, _ := steps.Compile(7)
+			frozen := contents(old, nil)
+			if step%10 == 9 {
+				want := state.compile(ascending)
+				for name, got := range map[string]picture{
+					"step by step": contents(steps.Compile(7)), "squashed": contents(squashed.Compile(7)),
+					"from scratch, reversed": state.compile(descending), "from scratch, shuffled": state.compile(rng.Perm),
+				} {
+					if diff := cmp.Diff(want, got, byValue...); diff != "" {
+						t.Fatalf("seed %d step %d: %s differs from scratch (-want +got):\n%s", seed, step, name, diff)
+					}
+				}
+				if diff := cmp.Diff(frozen, contents(old, nil), byValue...); diff != "" {
+					t.Fatalf("seed %d step %d: a published picture changed:\n%s", seed, step, diff)
+				}
+			}
+		}
+		for _, v := range state {
+			untell(steps, v)
+		}
+		steps.Compile(7)
+		if n := len(steps.networks) + len(steps.groups) + len(steps.policies) + len(steps.tenants) + len(steps.peers) + len(steps.netIDs); n != 0 {
+			t.Fatalf("seed %d: %d entries left after everything was deleted: %v %v %v %v", seed, n, steps.networks, steps.groups, steps.policies, steps.tenants)
+		}
+		if diff := cmp.Diff(contents(New("h1").Compile(7)), contents(steps.Compile(7)), byValue...); diff != "" {
+			t.Fatalf("seed %d: everything deleted (-want +got):\n%s", seed, diff)
+		}
+	}
+}
+
+// TestIncremental checks that the picture depends on the present inputs only.
+func TestIncremental(t *testing.T) { testSequences(t, 40) }
+
+// TestIncrementalCollisions checks the same with policy sets whose numbers collide.
+func TestIncrementalCollisions(t *testing.T) {
+	defer func(old func(string) desired.PolicySetID) { setHash = old }(setHash)
+	setHash = func(name string) desired.PolicySetID { return desired.PolicySetID(len(name) % 2) }
+	testSequences(t, 40)
+}
