@@ -43,6 +43,48 @@ func (c *Client) Rules() Resource[Rule, struct{}] {
 	return Resource[Rule, struct{}]{c, "rules"}
 }
 
+// NetProfiles is the collection of net profiles; they have no operational state.
+func (c *Client) NetProfiles() Resource[NetProfile, struct{}] {
+	return Resource[NetProfile, struct{}]{c, "netprofiles"}
+}
+
+// ServiceLBs is the collection of load-balanced services.
+func (c *Client) ServiceLBs() Resource[ServiceLB, ServiceLBOper] {
+	return Resource[ServiceLB, ServiceLBOper]{c, "serviceLBs"}
+}
+
+// AppProfiles is the collection of app profiles; they have no operational state.
+func (c *Client) AppProfiles() Resource[AppProfile, struct{}] {
+	return Resource[AppProfile, struct{}]{c, "appProfiles"}
+}
+
+// Bgps is the collection of hosts' BGP settings; the key is the host's name.
+func (c *Client) Bgps() Resource[Bgp, BgpOper] {
+	return Resource[Bgp, BgpOper]{c, "Bgps"}
+}
+
+// ExtContractsGroups is the collection of groups of external contracts; they
+// have no operational state.
+func (c *Client) ExtContractsGroups() Resource[ExtContractsGroup, struct{}] {
+	return Resource[ExtContractsGroup, struct{}]{c, "extContractsGroups"}
+}
+
+// AciGws is the collection of the one ACI gateway, "aciGw".
+func (c *Client) AciGws() Resource[AciGw, AciGwOper] {
+	return Resource[AciGw, AciGwOper]{c, "aciGws"}
+}
+
+// Volumes is the collection of volumes; they have no operational state.
+func (c *Client) Volumes() Resource[Volume, struct{}] {
+	return Resource[Volume, struct{}]{c, "volumes"}
+}
+
+// VolumeProfiles is the collection of volume profiles; they have no operational
+// state.
+func (c *Client) VolumeProfiles() Resource[VolumeProfile, struct{}] {
+	return Resource[VolumeProfile, struct{}]{c, "volumeProfiles"}
+}
+
 // List returns all objects of the collection.
 func (r Resource[T, O]) List(ctx context.Context) ([]T, error) {
 	var out []T
@@ -157,4 +199,17 @@ func (c *Client) Services(ctx context.Context) ([]ServiceInfo, error) {
 	var out []ServiceInfo
 	err := c.Do(ctx, http.MethodGet, "/services", nil, &out)
 	return out, err
+}
+
+// Service returns one load-balanced service by its id, "service:tenant".
+func (c *Client) Service(ctx context.Context, id string) (ServiceInfo, error) {
+	var out []ServiceInfo
+	err := c.Do(ctx, http.MethodGet, "/service/"+url.PathEscape(id), nil, &out)
+	if err == nil && len(out) == 0 {
+		err = &Error{Status: http.StatusNotFound, Message: "service \"" + id + "\" does not exist"}
+	}
+	if err != nil {
+		return ServiceInfo{}, err
+	}
+	return out[0], nil
 }

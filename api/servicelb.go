@@ -1,0 +1,30 @@
+package api
+
+// ServiceLB is a virtual address of a network whose connections are spread
+// over the endpoints that have all labels of its selectors.
+type ServiceLB struct {
+	Key         string         `json:"key,omitempty"`
+	IPAddress   string         `json:"ipAddress,omitempty"` // as asked for; empty = any of the network's
+	NetworkName string         `json:"networkName,omitempty"`
+	Ports       []string       `json:"ports,omitempty"`     // "service port:provider port:protocol"
+	Selectors   []string       `json:"selectors,omitempty"` // "key=value"
+	ServiceName string         `json:"serviceName,omitempty"`
+	TenantName  string         `json:"tenantName,omitempty"`
+	Links       ServiceLBLinks `json:"links"`
+}
+
+// ServiceLBLinks are what a service refers to.
+type ServiceLBLinks struct {
+	Network Link `json:"Network"`
+	Tenant  Link `json:"Tenant"`
+}
+
+// ObjectKey returns "tenant:service".
+func (o ServiceLB) ObjectKey() string { return o.TenantName + ":" + o.ServiceName }
+
+// ServiceLBOper is the operational state of a service.
+type ServiceLBOper struct {
+	NumProviders int            `json:"numProviders,omitempty"`
+	Providers    []EndpointOper `json:"providers,omitempty"`
+	ServiceVip   string         `json:"serviceVip,omitempty"`
+}
