@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -15,8 +16,15 @@ const openTimeout = 15 * time.Second
 func openOVS(ctx context.Context, o options, log *slog.Logger) (driver.Driver, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	return ovs.New(ctx, ovs.Config{
+	cfg := ovs.Config{
 		OVSDB: o.ovsDB, RunDir: o.ovsRunDir, Bridge: o.ovsBridge, Datapath: o.ovsDatapath,
 		Uplinks: o.uplinks, VTEP: o.vtep, VXLANPort: uint16(o.vxlanPort), Log: log,
-	})
+	}
+	if o.debugHooks { // tests of whole clusters seed a fault and must notice it
+		var err error
+		if cfg, err = cfg.Mutated(os.Getenv(envPrefix + "TEST_MUTATION")); err != nil {
+			return nil, err
+		}
+	}
+	return ovs.New(ctx, cfg)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -119,10 +120,7 @@ func (h *Host) StartOvsdb(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.ready(ctx, "OVSDB of "+h.Name, func(context.Context) error {
-		_, err := os.Stat(sock)
-		return err
-	})
+	return p.ready(ctx, "OVSDB of "+h.Name, func(ctx context.Context) error { return accepts(ctx, sock) })
 }
 
 // StartVswitchd starts the host's ovs-vswitchd and waits until it takes commands.
@@ -140,10 +138,16 @@ func (h *Host) StartVswitchd(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return p.ready(ctx, "ovs-vswitchd of "+h.Name, func(context.Context) error {
-		_, err := os.Stat(ctl)
+	return p.ready(ctx, "ovs-vswitchd of "+h.Name, func(ctx context.Context) error { return accepts(ctx, ctl) })
+}
+
+// accepts tells whether somebody listens on a unix socket.
+func accepts(ctx context.Context, path string) error {
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
 		return err
-	})
+	}
+	return c.Close()
 }
 
 // LaunchAgent starts the host's netplugin and does not wait for it.

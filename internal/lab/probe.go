@@ -47,6 +47,7 @@ func (t Target) String() string {
 type Answer struct {
 	Verdict Verdict
 	From    string        // name of the container that answered, where Serve listens (tcp, udp)
+	At      time.Time     // when it was asked
 	Took    time.Duration // until the answer came
 	Err     error         // the probe itself could not be made
 }
@@ -76,7 +77,7 @@ func (n *Namespace) Probe(ctx context.Context, t Target, timeout time.Duration) 
 	default:
 		return Answer{Err: fmt.Errorf("probe %s: unknown protocol", t)}
 	}
-	a := Answer{Verdict: OK, From: who, Took: time.Since(start)}
+	a := Answer{Verdict: OK, From: who, At: start, Took: time.Since(start)}
 	var ne net.Error
 	switch {
 	case err == nil:

@@ -157,9 +157,10 @@ func wireRule(r model.Rule) api.Rule {
 
 // tried is what came of one case.
 type tried struct {
-	rows  []lab.Row
-	wrong []lab.Row
-	took  time.Duration
+	rows    []lab.Row
+	wrong   []lab.Row
+	applied time.Time // when netmaster had answered the last call
+	took    time.Duration
 }
 
 // try puts a case on the cluster and compares the whole matrix with what the
@@ -169,6 +170,7 @@ func (c *cluster) try(t drivertest.Topology, w *drivertest.World, old, next driv
 	if err := c.apply(c.t.Context(), old, next); err != nil {
 		return tried{}, fmt.Errorf("case %s: %w", next.Name, err)
 	}
+	applied := time.Now()
 	if err := w.Switch(next); err != nil {
 		return tried{}, fmt.Errorf("case %s: %w", next.Name, err)
 	}
@@ -186,7 +188,7 @@ func (c *cluster) try(t drivertest.Topology, w *drivertest.World, old, next driv
 		}
 		want = append(want, e)
 	}
-	out := tried{rows: c.MatrixOf(c.t.Context(), qs, want)}
+	out := tried{applied: applied, rows: c.MatrixOf(c.t.Context(), qs, want)}
 	out.took = time.Since(start)
 	for _, r := range out.rows {
 		if !r.Right() {
@@ -214,7 +216,7 @@ func TestMatrix(t *testing.T) {
 	}
 	equalAddresses(t, c)
 	var probes, late, early, denied int
-	var longest time.Duration
+	var longest, latest time.Duration
 	start := time.Now()
 	old := drivertest.Case{}
 	for _, next := range cases {
@@ -229,6 +231,7 @@ func TestMatrix(t *testing.T) {
 			switch {
 			case r.Retried && r.Expected == lab.Denied:
 				late++
+				latest = max(latest, r.First.At.Sub(got.applied))
 			case r.Retried:
 				early++
 			}
@@ -247,8 +250,11 @@ func TestMatrix(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("%d cases, %d probes (%d to be denied) in %v; longest case %v; at the second try only: %d were closed, %d were open",
-		len(cases), probes, denied, time.Since(start).Round(time.Millisecond), longest.Round(time.Millisecond), late, early)
+	t.Logf("%d cases, %d probes (%d to be denied) in %v; longest case %v; at the second try only: %d were closed (asked at most %v after the change), %d were open",
+		len(cases), probes, denied, time.Since(start).Round(time.Millisecond), longest.Round(time.Millisecond), late, latest.Round(time.Millisecond), early)
+	if latest > time.Second {
+		t.Errorf("a change was not in force after %v, want at most 1 s", latest)
+	}
 }
 
 // equalAddresses checks that the two tenants' containers have the same
@@ -277,7 +283,7 @@ func equalAddresses(t *testing.T, c *cluster) {
 func TestMutations(t *testing.T) {
 	for i, m := range mutations {
 		t.Run(m, func(t *testing.T) {
-			c := standard(t, "mut"+strconv.Itoa(i), func(cfg *lab.Config) { cfg.AgentEnv = []string{mutationEnv + "=" + m} })
+			c := standard(t, "mut"+strconv.Itoa(i), func(cfg *lab.Config) { cfg.AgentEnv = []string{debugEnv, mutationEnv + "=" + m} })
 			top := c.topology()
 			w, err := drivertest.NewWorld(top, drivertest.Case{})
 			if err != nil {
@@ -303,6 +309,6 @@ func TestMutations(t *testing.T) {
 }
 
 // mutationEnv makes netplugin's driver wrong on purpose; mutations are what it knows.
-const mutationEnv = "CONTIV_NETPLUGIN_OVS_MUTATION"
+const mutationEnv = "CONTIV_NETPLUGIN_TEST_MUTATION"
 
-var mutations = []string{"no-in-policy", "deny-as-allow"}
+var mutations = []string{"allow-wins-ties", "no-reply-mirror", "no-ingress"}
