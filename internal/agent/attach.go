@@ -194,9 +194,11 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 			a.undo(ctx, e, made, known)
 		}
 	}()
+	clock := newPhases()
 	if err = a.journal.put(e, true); err != nil {
 		return res, err
 	}
+	clock.mark("journal")
 	if err = a.cfg.Hook(StepJournalled); err != nil {
 		return res, err
 	}
@@ -204,6 +206,7 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 	if err != nil {
 		return res, err
 	}
+	clock.mark("create")
 	if err = a.cfg.Hook(StepCreated); err != nil {
 		return res, err
 	}
@@ -222,6 +225,7 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 	if veth.err != nil {
 		return res, veth.err
 	}
+	clock.mark("veth")
 	a.cluster.reveal(key)
 	a.runner.Kick("attach")
 
@@ -233,12 +237,14 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 	if res.Routes, err = a.configure(res); err != nil {
 		return res, err
 	}
+	clock.mark("configure")
 	if err = a.cfg.Hook(StepConfigured); err != nil {
 		return res, err
 	}
 	if err = a.waitProgrammed(ctx, ep, e.HostIf, rev); err != nil {
 		return res, err
 	}
+	clock.mark("programmed")
 	if err = a.cfg.Hook(StepProgrammed); err != nil {
 		return res, err
 	}
@@ -246,8 +252,24 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 	if err = a.journal.put(e, false); err != nil {
 		return res, err
 	}
+	clock.mark("done")
+	a.log.Debug("attach phases", clock.attrs...)
 	err = a.cfg.Hook(StepDone)
 	return res, err
+}
+
+// phases measures how long the parts of an attachment take, for the log.
+type phases struct {
+	last  time.Time
+	attrs []any
+}
+
+func newPhases() *phases { return &phases{last: time.Now()} }
+
+func (p *phases) mark(name string) {
+	now := time.Now()
+	p.attrs = append(p.attrs, name, now.Sub(p.last))
+	p.last = now
 }
 
 type vethOutcome struct {

@@ -29,6 +29,7 @@ type cluster struct {
 	ctx      context.Context // of run; nil before
 	comp     *compile.Compiler
 	rev      store.Revision // newest delivered by any mirror
+	dirty    store.Revision // of the last batch that could change the picture
 	global   *model.Global
 	tenants  map[model.TenantName]model.Tenant
 	mirrors  map[model.TenantName]*mirror // "" is the global part
@@ -159,6 +160,7 @@ func (c *cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	relevant := !m.ready
 	for _, e := range b.Events {
 		ch, err := store.Decode(e)
 		if err != nil {
@@ -167,7 +169,9 @@ func (c *cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 			c.log.Error("a record in the store cannot be read", "key", e.KV.Key, "error", err)
 			ch.Value = nil
 		}
-		c.enterLocked(m, ch)
+		if c.enterLocked(m, ch) {
+			relevant = true
+		}
 	}
 	m.rev = b.Revision
 	c.rev = max(c.rev, b.Revision)
@@ -176,105 +180,79 @@ func (c *cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	}
 	m.err = nil
 	c.broadcastLocked()
-	c.kick("mirror")
+	if relevant {
+		c.dirty = b.Revision
+		c.kick("mirror")
+	}
 	return nil
 }
 
-// enterLocked records one change and hands it to the Compiler.
-func (c *cluster) enterLocked(m *mirror, ch store.Change) {
+// enterLocked records one change and hands it to the Compiler; it tells whether
+// the picture may differ for it.
+func (c *cluster) enterLocked(m *mirror, ch store.Change) bool {
 	if ch.Key == nil {
-		return
+		return false
 	}
 	if ch.Value == nil {
 		delete(m.values, ch.Key)
 	} else {
 		m.values[ch.Key] = ch.Value
 	}
-	gone := ch.Value == nil
 	switch k := ch.Key.(type) {
 	case model.NetworkKey:
-		if gone {
-			delete(m.networks, k)
-			c.comp.DeleteNetwork(k)
-			return
-		}
-		n := ch.Value.(model.Network)
-		m.networks[k] = n
-		c.comp.SetNetwork(n)
+		enter(ch, m.networks, k, c.comp.SetNetwork, c.comp.DeleteNetwork)
 	case model.GroupKey:
-		if gone {
-			delete(m.groups, k)
-			c.comp.DeleteGroup(k)
-			return
-		}
-		g := ch.Value.(model.Group)
-		m.groups[k] = g
-		c.comp.SetGroup(g)
+		enter(ch, m.groups, k, c.comp.SetGroup, c.comp.DeleteGroup)
 	case model.PolicyKey:
-		if gone {
-			c.comp.DeletePolicy(k)
-			return
-		}
-		c.comp.SetPolicy(ch.Value.(model.ContivPolicy))
+		enter(ch, nil, k, c.comp.SetPolicy, c.comp.DeletePolicy)
 	case model.RuleKey:
-		if gone {
-			c.comp.DeleteRule(k)
-			return
-		}
-		c.comp.SetRule(ch.Value.(model.Rule))
+		enter(ch, nil, k, c.comp.SetRule, c.comp.DeleteRule)
 	case model.EndpointKey:
-		if gone {
-			delete(m.endpoints, k)
-			delete(c.hidden, k)
-			c.comp.DeleteEndpoint(k)
-			return
-		}
-		e := ch.Value.(model.Endpoint)
-		if e.Host == c.host {
-			m.endpoints[k] = e
-		} else {
-			delete(m.endpoints, k)
-		}
-		if c.hidden[k] && e.Host == c.host {
-			return
-		}
-		c.comp.SetEndpoint(e)
-	default:
-		c.enterGlobalLocked(ch)
+		return c.enterEndpointLocked(m, k, ch)
+	case store.IdentityKey:
+		enter(ch, nil, k, c.comp.SetIdentity, func(k store.IdentityKey) { c.comp.DeleteIdentity(k.Tenant, k.ID) })
+	case model.HostName:
+		enter(ch, nil, k, c.comp.SetHost, c.comp.DeleteHost)
+	case model.TenantName:
+		enter(ch, c.tenants, k, func(model.Tenant) {}, func(model.TenantName) {})
+		return false
+	case store.GlobalKey:
+		c.global = nil
+		enter(ch, nil, k, func(g model.Global) { c.global = &g; c.comp.SetGlobal(g) }, func(store.GlobalKey) { c.comp.DeleteGlobal() })
 	}
+	return true
 }
 
-func (c *cluster) enterGlobalLocked(ch store.Change) {
-	gone := ch.Value == nil
-	switch k := ch.Key.(type) {
-	case model.TenantName:
-		if gone {
-			delete(c.tenants, k)
-			return
-		}
-		c.tenants[k] = ch.Value.(model.Tenant)
-	case model.HostName:
-		if gone {
-			c.comp.DeleteHost(k)
-			return
-		}
-		c.comp.SetHost(ch.Value.(model.Host))
-	case store.GlobalKey:
-		if gone {
-			c.global = nil
-			c.comp.DeleteGlobal()
-			return
-		}
-		g := ch.Value.(model.Global)
-		c.global = &g
-		c.comp.SetGlobal(g)
-	case store.IdentityKey:
-		if gone {
-			c.comp.DeleteIdentity(k.Tenant, k.ID)
-			return
-		}
-		c.comp.SetIdentity(ch.Value.(model.IdentityRecord))
+// enter puts a row into, or takes it from, a map (nil = none) and the Compiler.
+func enter[K comparable, V any](ch store.Change, to map[K]V, k K, set func(V), del func(K)) {
+	if ch.Value == nil {
+		delete(to, k)
+		del(k)
+		return
 	}
+	v := ch.Value.(V)
+	if to != nil {
+		to[k] = v
+	}
+	set(v)
+}
+
+func (c *cluster) enterEndpointLocked(m *mirror, k model.EndpointKey, ch store.Change) bool {
+	hidden := c.hidden[k]
+	if ch.Value == nil {
+		delete(m.endpoints, k)
+		delete(c.hidden, k)
+		c.comp.DeleteEndpoint(k)
+		return !hidden
+	}
+	e := ch.Value.(model.Endpoint)
+	if e.Host != c.host {
+		delete(m.endpoints, k)
+	} else if m.endpoints[k] = e; hidden {
+		return false
+	}
+	c.comp.SetEndpoint(e)
+	return true
 }
 
 // acquire makes a tenant mirrored and keeps it so until release.

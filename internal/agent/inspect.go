@@ -121,7 +121,7 @@ type State struct {
 	Stale       string                     `json:"stale,omitempty"` // why the store is not followed
 	Paused      bool                       `json:"paused,omitempty"`
 	Revision    int64                      `json:"revision"` // newest that the mirrors have delivered
-	Applied     int64                      `json:"applied"`  // of the last picture
+	Applied     int64                      `json:"applied"`  // what the data plane stands for
 	Tenants     map[model.TenantName]int64 `json:"tenants"`  // mirrored, with their revisions
 	Ports       map[string]PortState       `json:"ports"`
 	Pending     []string                   `json:"pending"` // ports wanted but not programmed
@@ -156,6 +156,9 @@ func (a *Agent) State() State {
 	}
 	a.cluster.mu.Lock()
 	s.Revision, s.Paused = int64(a.cluster.rev), a.cluster.paused != nil
+	if s.Applied >= int64(a.cluster.dirty) { // nothing since then concerns this host
+		s.Applied = s.Revision
+	}
 	for t, m := range a.cluster.mirrors {
 		if t != "" {
 			s.Tenants[t] = int64(m.rev)

@@ -113,16 +113,15 @@ func (j *journal) path(k attach.Key) string {
 	return filepath.Join(j.dir, hex.EncodeToString(sum[:16])+".json")
 }
 
-// put writes an entry. Durable entries survive a crash of the machine; others
-// that of the process, which is enough where a crash of the machine takes the
-// container along.
+// put writes an entry. Durable entries are synced before put returns; others
+// outlive the process only, which is enough where a crash of the machine takes
+// the container along. The directory is not synced: what a crash of the machine
+// loses of it, releaseOrphans finds.
 func (j *journal) put(e entry, durable bool) error {
 	e.Version = 1
 	data, err := json.Marshal(e)
-	if err == nil && durable {
-		err = attach.WriteFileDurably(j.path(e.key()), data)
-	} else if err == nil {
-		err = replaceFile(j.path(e.key()), data)
+	if err == nil {
+		err = replaceFile(j.path(e.key()), data, durable)
 	}
 	if err != nil {
 		return fmt.Errorf("write journal entry of %s: %w", e.key(), err)
@@ -133,12 +132,15 @@ func (j *journal) put(e entry, durable bool) error {
 	return nil
 }
 
-func replaceFile(path string, data []byte) error {
+func replaceFile(path string, data []byte, durable bool) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
 	}
 	_, err = tmp.Write(data)
+	if err == nil && durable {
+		err = tmp.Sync()
+	}
 	err = errors.Join(err, tmp.Close())
 	if err == nil {
 		err = os.Rename(tmp.Name(), path)
