@@ -84,66 +84,84 @@ func (cl *claim) number(kind store.NumberKind, lo, hi uint32) (uint32, bool) {
 	return x, true
 }
 
-// freshAfter is how many candidates of others are skipped before the view is
-// waited for.
-const freshAfter = 8
+// When the view lags behind other replicas, candidates turn out to be taken.
+const (
+	freshAfter = 8              // how many are skipped before the view is waited for
+	maxSkipped = 8 * freshAfter // how many before the request gives up
+)
 
-// freeAddr finds an address in allowed that nobody has, by the store too, and
-// leaves the look-up in the read set; model.ErrExhausted when there is none.
+// another decides, after so many skipped candidates and with or without a next
+// one, whether to look at it; it waits for the view where that may help.
+// exhausted is the error when there is no next one.
+func (cl *claim) another(ctx context.Context, skipped int, ok bool, refreshed *bool, exhausted func() error) (bool, error) {
+	switch {
+	case !ok && *refreshed:
+		return false, exhausted()
+	case skipped >= maxSkipped:
+		return false, model.Errorf(model.ErrConflict, "others took %d candidates first; try again", skipped)
+	case ok && (skipped == 0 || skipped%freshAfter != 0):
+		return true, nil
+	}
+	// What was freed, or taken by others, may not have reached the view yet.
+	_, err := cl.c.follow.Fresh(ctx)
+	*refreshed = true
+	return ok, err
+}
+
+// freeAddr finds an address in allowed that nobody has, by the store too; who
+// creates its row is told if that has changed by then. model.ErrExhausted when
+// there is none.
 func (cl *claim) freeAddr(ctx context.Context, tx store.Tx, n model.Network, v6 bool, pools map[model.GroupName]model.AddrRange, group model.GroupName) (netip.Addr, error) {
 	ranges, cursor := allowed(n, v6, pools, group)
+	exhausted := func() error {
+		where := "network " + n.Key.String()
+		if cursor != cursorAny {
+			where = "the pool " + ranges.String() + " of endpoint group " + string(group)
+		}
+		return model.Errorf(model.ErrExhausted, "%s has no free address left", where)
+	}
 	refreshed := false
-	for skipped := 0; ; skipped++ {
+	for skipped := 0; ; {
 		a, ok := cl.addr(n, v6, cursor, ranges)
-		if !ok && refreshed {
-			where := "network " + n.Key.String()
-			if cursor != cursorAny {
-				where = "the pool " + ranges.String() + " of endpoint group " + string(group)
-			}
-			return a, model.Errorf(model.ErrExhausted, "%s has no free address left", where)
+		look, err := cl.another(ctx, skipped, ok, &refreshed, exhausted)
+		if err != nil {
+			return netip.Addr{}, err
 		}
-		if !ok || skipped >= freshAfter && !refreshed {
-			// What was freed, or taken by others, may not have reached the view yet.
-			if _, err := cl.c.follow.Fresh(ctx); err != nil {
-				return a, err
-			}
-			refreshed = true
-			if !ok {
-				continue
-			}
+		if !look {
+			continue
 		}
-		row, err := store.Addresses.Find(tx, store.AddressKey{Network: n.Key, Addr: a})
+		row, err := store.Addresses.Peek(tx, store.AddressKey{Network: n.Key, Addr: a})
 		if err != nil || !row.Exists() {
 			return a, err
 		}
+		skipped++
 	}
 }
 
 // freeNumber finds a number in [lo, hi] that nobody has and takes it for owner.
 func (cl *claim) freeNumber(ctx context.Context, tx store.Tx, kind store.NumberKind, lo, hi uint32, owner string) (uint32, error) {
+	exhausted := func() error {
+		return model.Errorf(model.ErrExhausted, "no %s between %d and %d is free", kind, lo, hi)
+	}
 	refreshed := false
-	for skipped := 0; ; skipped++ {
+	for skipped := 0; ; {
 		x, ok := cl.number(kind, lo, hi)
-		if !ok && refreshed {
-			return 0, model.Errorf(model.ErrExhausted, "no %s between %d and %d is free", kind, lo, hi)
+		look, err := cl.another(ctx, skipped, ok, &refreshed, exhausted)
+		if err != nil {
+			return 0, err
 		}
-		if !ok || skipped >= freshAfter && !refreshed {
-			if _, err := cl.c.follow.Fresh(ctx); err != nil {
-				return 0, err
-			}
-			refreshed = true
-			if !ok {
-				continue
-			}
+		if !look {
+			continue
 		}
 		k := store.NumberKey{Kind: kind, Number: x}
-		row, err := store.Numbers.Find(tx, k)
+		row, err := store.Numbers.Peek(tx, k)
 		if err != nil {
 			return 0, err
 		}
 		if !row.Exists() {
 			return x, store.Numbers.Create(tx, store.Number{NumberKey: k, Owner: owner})
 		}
+		skipped++
 	}
 }
 

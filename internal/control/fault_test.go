@@ -126,6 +126,24 @@ func TestLaggingReplica(t *testing.T) {
 	checkInvariants(t, c)
 }
 
+// Far behind, it waits for its view and goes on where the others are.
+func TestFarBehind(t *testing.T) {
+	c := base(t)
+	other := onStore(t, c.st.Client())
+	c.st.Pause(true)
+	for i := range 5 * freshAfter {
+		other.create(endpoint("v1", fmt.Sprintf("o%d", i)))
+		other.put(network(fmt.Sprintf("o%d", i), fmt.Sprintf("10.70.%d.0/24", i)))
+	}
+	done := make(chan error, 2)
+	go func() { done <- c.try(endpoint("v1", "mine")) }()
+	go func() { done <- c.try(network("mine", "10.61.0.0/24")) }()
+	c.st.Pause(false)
+	c.ok(<-done)
+	c.ok(<-done)
+	checkInvariants(t, c)
+}
+
 // A controller started while the store is away begins when it is back; before,
 // requests wait and say why they cannot go on.
 func TestStartWithoutStore(t *testing.T) {

@@ -213,6 +213,29 @@ func TestDeleteGroupWhileFilling(t *testing.T) {
 	}
 }
 
+// Likewise a network while endpoints and reservations come.
+func TestDeleteNetworkWhileFilling(t *testing.T) {
+	cs := replicas(t, 2)
+	for round := range 20 {
+		name := fmt.Sprintf("n%d", round)
+		cs[0].put(network(name, fmt.Sprintf("10.%d.0.0/24", round)))
+		outcomesOf(t, parallel(4, func(i int) error {
+			switch i {
+			case 0, 1:
+				return cs[i].remove(netKey(name))
+			case 2:
+				return cs[0].try(endpoint(name, "c"))
+			}
+			return cs[1].try(AddressRequest{Network: netKey(name)})
+		}))
+		v := cs[0].fresh()
+		if _, ok := v.Network(netKey(name)); !ok && len(v.EndpointsOfNetwork(netKey(name)))+len(v.Addresses(netKey(name))) > 0 {
+			t.Errorf("network %s is gone, its endpoints %v and addresses %v are not", name, v.EndpointsOfNetwork(netKey(name)), v.Addresses(netKey(name)))
+		}
+	}
+	checkInvariants(t, cs[0])
+}
+
 // The tag range never ends up without a tag in use.
 func TestRangeWhileCreating(t *testing.T) {
 	cs := replicas(t, 2)
