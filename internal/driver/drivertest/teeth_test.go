@@ -1,0 +1,116 @@
+package drivertest
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// eachSet rewrites the policy sets of a picture.
+func eachSet(fn func(s *desired.PolicySet)) func(desired.Host) desired.Host {
+	return func(h desired.Host) desired.Host {
+		for id, s := range h.PolicySets.All() {
+			c := *s
+			c.In, c.Out = cloneTiers(s.In), cloneTiers(s.Out)
+			fn(&c)
+			h.PolicySets = h.PolicySets.Set(id, &c)
+		}
+		return h
+	}
+}
+
+func cloneTiers(in []desired.Tier) []desired.Tier {
+	out := slices.Clone(in)
+	for i := range out {
+		out[i].Rules = slices.Clone(out[i].Rules)
+		for j := range out[i].Rules {
+			out[i].Rules[j].CIDRs = slices.Clone(out[i].Rules[j].CIDRs)
+		}
+	}
+	return out
+}
+
+func eachRule(fn func(r *desired.Rule)) func(desired.Host) desired.Host {
+	return eachSet(func(s *desired.PolicySet) {
+		for _, tiers := range [][]desired.Tier{s.In, s.Out} {
+			for _, t := range tiers {
+				for i := range t.Rules {
+					fn(&t.Rules[i])
+				}
+			}
+		}
+	})
+}
+
+// TestDifferentialHasTeeth checks that seeded faults are found.
+func TestDifferentialHasTeeth(t *testing.T) {
+	byRank := func(less func(a, b desired.Rule) int) func(desired.Host) desired.Host {
+		return eachSet(func(s *desired.PolicySet) {
+			for _, tiers := range [][]desired.Tier{s.In, s.Out} {
+				for _, t := range tiers {
+					slices.SortStableFunc(t.Rules, less)
+				}
+			}
+		})
+	}
+	for name, mutate := range map[string]func(desired.Host) desired.Host{
+		"allow wins a tie": byRank(func(a, b desired.Rule) int {
+			if a.Priority != b.Priority {
+				return b.Priority - a.Priority
+			}
+			if a.Action == b.Action {
+				return 0
+			} else if a.Action == model.Allow {
+				return -1
+			}
+			return 1
+		}),
+		"lower priority wins": byRank(func(a, b desired.Rule) int { return a.Priority - b.Priority }),
+		"directions swapped":  eachSet(func(s *desired.PolicySet) { s.In, s.Out = s.Out, s.In }),
+		"actions swapped": eachRule(func(r *desired.Rule) {
+			r.Action = map[model.Action]model.Action{model.Allow: model.Deny, model.Deny: model.Allow}[r.Action]
+		}),
+		"ports ignored": eachRule(func(r *desired.Rule) {
+			if len(r.Ports) > 0 {
+				r.Ports = []model.PortMatch{{Protocol: r.Ports[0].Protocol, Hi: 65535}}
+			}
+		}),
+		"protocols ignored":  eachRule(func(r *desired.Rule) { r.Ports = nil }),
+		"addresses ignored":  eachRule(func(r *desired.Rule) { r.CIDRs = nil }),
+		"identities ignored": eachRule(func(r *desired.Rule) { r.Identities = nil }),
+		"networks of addresses ignored": eachRule(func(r *desired.Rule) {
+			for i := range r.CIDRs {
+				r.CIDRs[i].Network = 0
+			}
+		}),
+		"no match denies": eachSet(func(s *desired.PolicySet) {
+			for _, tiers := range [][]desired.Tier{s.In, s.Out} {
+				for i := range tiers {
+					tiers[i].Default = model.Deny
+				}
+			}
+		}),
+		"policies not attached": func(h desired.Host) desired.Host {
+			for name, p := range h.Ports.All() {
+				c := *p
+				c.Policies = 0
+				h.Ports = h.Ports.Set(name, &c)
+			}
+			return h
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint32(3000) {
+				w := newFuzzWorld(binary.BigEndian.AppendUint32([]byte("m"), seed), mutate)
+				if err := w.run(6); err != nil {
+					t.Logf("found after %d clusters", seed+1)
+					return
+				}
+			}
+			t.Error("not found")
+		})
+	}
+}
