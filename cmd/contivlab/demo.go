@@ -184,7 +184,7 @@ func (d *demo) matrix(ctx context.Context, before []lab.Row) ([]lab.Row, error) 
 		return nil, err
 	}
 	took := time.Since(start)
-	return rows, printMatrix(rows, before, took)
+	return rows, printMatrix(d.l, rows, before, took)
 }
 
 // leave hands the answering of probes to a process that stays.

@@ -26,7 +26,7 @@ func matrixCommand(name *string) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printMatrix(rows, nil, time.Since(start))
+				return printMatrix(l, rows, nil, time.Since(start))
 			})
 		},
 	}
@@ -95,9 +95,13 @@ func everything(l *lab.Lab) []lab.Question {
 
 // printMatrix prints rows, marks what changed since before, and fails when one
 // is not as expected.
-func printMatrix(rows, before []lab.Row, took time.Duration) error {
+func printMatrix(l *lab.Lab, rows, before []lab.Row, took time.Duration) error {
+	host := map[string]string{}
+	for _, a := range l.Containers() {
+		host[a.Name] = a.Host
+	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "  FROM\tTO\tPORT\tADDRESS\tEXPECTED\tSEEN\t")
+	fmt.Fprintln(w, "  FROM\tTO\tHOSTS\tPORT\tADDRESS\tEXPECTED\tSEEN\t")
 	wrong := 0
 	for i, r := range rows {
 		port := r.Proto
@@ -115,7 +119,7 @@ func printMatrix(rows, before []lab.Row, took time.Duration) error {
 		case i < len(before) && before[i].Seen.Verdict != r.Seen.Verdict:
 			mark = "changed"
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.From, r.To, port, r.Addr, r.Expected, seen, mark)
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.From, r.To, host[r.From]+" "+host[r.To], port, r.Addr, r.Expected, seen, mark)
 	}
 	if err := w.Flush(); err != nil {
 		return err
