@@ -116,11 +116,13 @@ func TestRegistrationSurvivesSessionLoss(t *testing.T) {
 		st.Unavailable(true)
 		st.ExpireSessions()
 		time.Sleep(time.Minute) // of the bubble's clock
+		synctest.Wait()
 		if len(troubles) == 0 || !errors.Is(troubles[0], model.ErrUnavailable) {
 			t.Errorf("troubles: %v", troubles)
 		}
 		st.Unavailable(false)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // of the bubble's clock
+		synctest.Wait()
 		got, err := store.Services(t.Context(), st, "netmaster")
 		if err != nil || len(got) != 1 || got[0].Role != "leader" {
 			t.Errorf("after the store came back: %v, %v", got, err)
@@ -148,9 +150,11 @@ func TestLeaderLosesSession(t *testing.T) {
 				},
 			}.Run(ctx)
 		}()
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // of the bubble's clock
+		synctest.Wait()
 		st.ExpireSessions()
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // of the bubble's clock
+		synctest.Wait()
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("run: %v", err)
