@@ -1,0 +1,52 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata/deps.txt")
+
+// TestDependencies holds the list of packages that the plugin links: a runtime
+// starts it for every verb, so it stays small. A change of the list is a
+// decision; -update writes it down.
+func TestDependencies(t *testing.T) {
+	c := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := c.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const file = "testdata/deps.txt"
+	if *update {
+		if err := os.WriteFile(file, out, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(out)); diff != "" {
+		t.Errorf("packages linked (-listed +linked); go test -update accepts them:\n%s", diff)
+	}
+}
+
+// TestNoHTTP: net/http and crypto/tls would double the plugin's start.
+func TestNoHTTP(t *testing.T) {
+	c := exec.Command("go", "list", "-deps", ".")
+	out, err := c.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{"net/http", "crypto/tls"} {
+		if strings.Contains("\n"+string(out), "\n"+p+"\n") {
+			t.Errorf("the plugin links %s", p)
+		}
+	}
+}
