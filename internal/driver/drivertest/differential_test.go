@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -51,9 +52,11 @@ type fuzzWorld struct {
 	fabric  driver.Fabric
 	parties []party // IPv4 and IPv6 ones
 	mutate  func(desired.Host) desired.Host
+	forget  bool // the Fakes lose their connections after every packet
 	packets int
 	last    *oPacket
 	ident   uint16
+	moved   model.Identity
 }
 
 var fuzzHosts = []model.HostName{"h1", "h2"}
@@ -233,6 +236,11 @@ func (w *fuzzWorld) run(rounds int) error {
 		}
 		for range 24 {
 			p := w.packet()
+			if w.forget {
+				for _, h := range fuzzHosts {
+					w.fabric.Host(h).ForgetConnections()
+				}
+			}
 			got, hops := w.send(p)
 			if want := w.o.delivered(p); got != want {
 				return fmt.Errorf("packet %s: oracle %v, Fakes %v: %v", p, want, got, hops)
@@ -241,7 +249,9 @@ func (w *fuzzWorld) run(rounds int) error {
 			w.last = &p
 		}
 		tenant := pick(w.d, model.TenantName("blue"), "red")
-		switch w.d.n(3) {
+		switch w.d.n(4) {
+		case 3:
+			w.changeEndpoint()
 		case 0:
 			w.setRule(tenant, w.d.n(2), w.d.n(4))
 		case 1:
@@ -251,6 +261,37 @@ func (w *fuzzWorld) run(rounds int) error {
 		}
 	}
 	return nil
+}
+
+// changeEndpoint moves an endpoint to another host or another group; with a
+// move its connections are over.
+func (w *fuzzWorld) changeEndpoint() {
+	e := w.parties[w.d.n(len(w.parties))].Endpoint
+	if e.Host == "" {
+		return
+	}
+	if w.d.n(2) == 0 {
+		e.Host = fuzzHosts[1-slices.Index(fuzzHosts, e.Host)]
+		for _, seen := range w.o.seen {
+			maps.DeleteFunc(seen, func(c conn, _ bool) bool {
+				return c.net == e.Key.Network && (c.a == e.IPv4 || c.b == e.IPv4 || c.a == e.IPv6 || c.b == e.IPv6)
+			})
+		}
+	} else {
+		w.moved++
+		e.Group, e.Identity = pick(w.d, "", "g0", "g1", model.GroupName("g9")), 1000+w.moved
+		w.o.identities[e.Identity] = true
+		w.each(func(c *compile.Compiler) {
+			c.SetIdentity(model.IdentityRecord{ID: e.Identity, Network: e.Key.Network, Group: e.Group})
+		})
+	}
+	w.each(func(c *compile.Compiler) { c.SetEndpoint(e) })
+	for i := range w.parties {
+		if w.parties[i].Key == e.Key {
+			w.parties[i].Endpoint = e
+		}
+	}
+	w.last = nil // its parties may be out of date
 }
 
 // packet makes the next packet: often an answer or an error to the last one.

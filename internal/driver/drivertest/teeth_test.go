@@ -114,3 +114,16 @@ func TestDifferentialHasTeeth(t *testing.T) {
 		})
 	}
 }
+
+// TestDifferentialMissesConnections checks that lost connections are found.
+func TestDifferentialMissesConnections(t *testing.T) {
+	for seed := range uint32(3000) {
+		w := newFuzzWorld(binary.BigEndian.AppendUint32([]byte("m"), seed), nil)
+		w.forget = true
+		if err := w.run(6); err != nil {
+			t.Logf("found after %d clusters", seed+1)
+			return
+		}
+	}
+	t.Error("not found")
+}

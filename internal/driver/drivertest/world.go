@@ -76,7 +76,7 @@ type World struct {
 	Pictures  map[model.HostName]desired.Host
 	Problems  map[model.HostName][]compile.Problem
 	compilers map[model.HostName]*compile.Compiler
-	case_     Case
+	current   Case
 	srcPort   uint16
 }
 
@@ -124,10 +124,10 @@ func (w *World) Switch(c Case) error {
 			g.Policies = c.Attach[g.Key]
 			comp.SetGroup(g)
 		}
-		for _, r := range w.case_.Rules {
+		for _, r := range w.current.Rules {
 			comp.DeleteRule(r.Key)
 		}
-		for _, p := range w.case_.Policies {
+		for _, p := range w.current.Policies {
 			comp.DeletePolicy(p.Key)
 		}
 		for _, p := range c.Policies {
@@ -146,7 +146,7 @@ func (w *World) Switch(c Case) error {
 			return fmt.Errorf("host %s: %w", h.Name, err)
 		}
 	}
-	w.case_ = c
+	w.current = c
 	return nil
 }
 
