@@ -270,7 +270,12 @@ func (b *bed) network(tenant model.TenantName, name model.NetworkName, id model.
 // start makes an agent from the bed's configuration and runs it.
 func (b *bed) start() {
 	b.t.Helper()
-	b.cfg.Driver = b.fake
+	b.startWith(b.fake)
+}
+
+func (b *bed) startWith(d driver.Driver) {
+	b.t.Helper()
+	b.cfg.Driver = d
 	a, err := New(b.cfg)
 	if err != nil {
 		b.t.Fatal(err)

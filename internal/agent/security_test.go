@@ -1,0 +1,364 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// watchfulDriver fails the test when it is applied before it may be.
+type watchfulDriver struct {
+	driver.Driver
+	allowed func() bool
+	t       *testing.T
+}
+
+func (d watchfulDriver) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
+	if !d.allowed() {
+		d.t.Error("Apply before the first complete snapshot")
+	}
+	return d.Driver.Apply(ctx, want)
+}
+
+// TestNoWriteBeforeSnapshot: a restarted agent whose store is away touches
+// nothing, and still detaches.
+func TestNoWriteBeforeSnapshot(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	r := request("c1", newSandbox(t))
+	r2 := request("c2", newSandbox(t))
+	for _, r := range []attach.Request{r, r2} {
+		if _, err := b.client().Attach(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.stop()
+	b.agentS.Unavailable(true)
+	b.fake = b.fake.Restart()
+	b.cfg.Driver = watchfulDriver{b.fake, func() bool {
+		_, err := b.agentS.Get(context.Background(), "x")
+		return err == nil
+	}, t}
+	b.startWith(b.cfg.Driver)
+	b.eventually("the socket answers", func() error {
+		if err := b.client().Ready(t.Context()); err == nil || errors.Is(err, attach.ErrUnreachable) {
+			return fmt.Errorf("ready: %w", err)
+		}
+		return nil
+	})
+	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r2.Key}); err != nil {
+		t.Errorf("Detach with the store away: %v", err)
+	}
+	b.agentS.Unavailable(false)
+	b.ready()
+	if st := b.agent.State(); len(st.Ports) != 1 {
+		t.Errorf("ports %v, want c1's", st.Ports)
+	}
+	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
+		t.Fatal(err)
+	}
+	b.nothingLeft()
+}
+
+// TestPausedMirror: what the host knows stands still while its mirror is
+// paused, and an Attach waits for its own endpoint to be known.
+func TestPausedMirror(t *testing.T) {
+	b := newBed(t, func(c *Config) { c.DebugHooks = true })
+	b.ready()
+	r := request("c1", newSandbox(t))
+	if _, err := b.client().Attach(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	post := func(path string) {
+		t.Helper()
+		resp, err := http.Post("http://"+b.agent.RESTAddr().String()+path, "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", path, resp.Status)
+		}
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	post("/debug/mirror/pause")
+	before := b.agent.State().Revision
+	b.network("blue", "net3", 3)
+	done := make(chan error, 1)
+	r2 := request("c2", newSandbox(t))
+	go func() {
+		_, err := b.client().Attach(context.Background(), r2)
+		done <- err
+	}()
+	b.eventually("netmaster has the second endpoint", func() error {
+		if n := len(b.endpoints()); n != 2 {
+			return fmt.Errorf("%d endpoints", n)
+		}
+		return nil
+	})
+	select {
+	case err := <-done:
+		t.Errorf("Attach answered although its endpoint cannot be known: %v", err)
+	default:
+	}
+	if st := b.agent.State(); st.Revision != before || !st.Paused || len(st.Ports) != 1 {
+		t.Errorf("state of a paused host: %+v, want revision %d and one port", st, before)
+	}
+	post("/debug/mirror/resume")
+	if err := <-done; err != nil {
+		t.Errorf("Attach after the mirror goes on: %v", err)
+	}
+	for _, c := range []string{"c1", "c2"} {
+		if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: attach.Key{Container: c, IfName: "eth0"}}); err != nil {
+			t.Error(err)
+		}
+	}
+	b.nothingLeft()
+}
+
+// TestOrphans: endpoints that this agent made and its journal has lost are
+// released; those that others created on this host stay.
+func TestOrphans(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	b.stop()
+	nk := model.NetworkKey{Tenant: "blue", Name: "net1"}
+	for i, id := range []model.EndpointID{"cni:n-host1:lost:eth0", "somebody-elses", "cni:n-host2:lost:eth0"} {
+		ip := netip.AddrFrom4([4]byte{10, 1, 1, byte(200 + i)})
+		ep := model.Endpoint{Key: model.EndpointKey{Network: nk, ID: id}, Host: testHost, IPv4: ip,
+			MAC: model.EndpointMAC(nk, ip, netip.Addr{}), Identity: model.IdentityFirst}
+		b.put(func(tx store.Tx) error { return store.Endpoints.Create(tx, ep) })
+	}
+	b.fake = b.fake.Restart()
+	b.start()
+	b.eventually("the orphan is gone", func() error {
+		var ids []string
+		for _, ep := range b.endpoints() {
+			ids = append(ids, string(ep.Key.ID))
+		}
+		if diff := cmp.Diff([]string{"cni:n-host2:lost:eth0", "somebody-elses"}, ids); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
+}
+
+// TestSweepAndAdopt: veths of ours that no entry knows are removed at the next
+// start, also those whose maker died before setting the alias; with a journal
+// that is new they are adopted.
+func TestSweepAndAdopt(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	s := newSandbox(t)
+	key := model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: endpointID(testHost, attach.Key{Container: "old", IfName: "eth0"})}
+	if _, err := plumb.Create(plumb.Pair{HostIf: compile.IfName(key), Alias: plumb.AliasPrefix + key.String(), Netns: s.path, IfName: "eth0", MTU: 1450}); err != nil {
+		t.Fatal(err)
+	}
+	b.restart()
+	b.ready()
+	b.noVeths()
+
+	res, err := b.client().Attach(t.Context(), request("c1", s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	if err := os.RemoveAll(b.cfg.journalDir()); err != nil {
+		t.Fatal(err)
+	}
+	b.fake = b.fake.Restart()
+	b.start()
+	b.ready()
+	b.eventually("the port is still programmed", func() error {
+		if p := b.agent.State().Ports[res.HostIf]; !p.Programmed {
+			return fmt.Errorf("port: %+v", p)
+		}
+		return nil
+	})
+	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: attach.Key{Container: "c1", IfName: "eth0"}}); err != nil {
+		t.Fatal(err)
+	}
+	b.nothingLeft()
+}
+
+// TestJournalBadFile sets a file that is no entry aside and goes on.
+func TestJournalBadFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "attach")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"bad.json": "{", ".new-1": "half", "note.txt": "x"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j, err := openJournal(dir, testLog(t))
+	if err != nil || len(j.all()) != 0 {
+		t.Fatalf("entries %v, %v", j.all(), err)
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, n := range names {
+		got = append(got, n.Name())
+	}
+	if diff := cmp.Diff([]string{"bad.json.bad", "note.txt"}, got); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+// TestEndpointID derives ids that are valid, distinct and recognisable.
+func TestEndpointID(t *testing.T) {
+	long := strings.Repeat("c", 300)
+	seen := map[model.EndpointID]attach.Key{}
+	for _, host := range []model.HostName{"h1", "h2", model.HostName(strings.Repeat("h", 200))} {
+		for _, k := range []attach.Key{{Container: "a", IfName: "eth0"}, {Container: "a.eth0", IfName: "x"}, {Container: "a", IfName: "eth1"},
+			{Container: long, IfName: "eth0"}, {Container: long + "x", IfName: "eth0"}, {Container: "a", IfName: "et%h0"}, {Container: "h", IfName: "eth0"}} {
+			id := endpointID(host, k)
+			if _, err := model.ParseEndpointID(string(id)); err != nil {
+				t.Errorf("%v on %s: %v", k, host, err)
+			}
+			if other, ok := seen[id]; ok {
+				t.Errorf("%v and %v share %s", k, other, id)
+			}
+			seen[id] = k
+			if !ours(host, id) || ours("h3", id) {
+				t.Errorf("%s is not recognised as made on %s", id, host)
+			}
+			if back, ok := attachmentOf(host, id); ok && back != k {
+				t.Errorf("%s is read back as %v, want %v", id, back, k)
+			}
+		}
+	}
+}
+
+// TestLegacySocket speaks 1.x' two calls.
+func TestLegacySocket(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	s := newSandbox(t)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", b.cfg.Socket)
+	}}}
+	post := func(call, body string) (int, legacyAnswer) {
+		t.Helper()
+		resp, err := client.Post("http://x/ContivCNI."+call, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var a legacyAnswer
+		if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, a
+	}
+	pod := fmt.Sprintf(`{"K8S_POD_NAME":"web","K8S_POD_NAMESPACE":"ns","K8S_POD_INFRA_CONTAINER_ID":"c1","CNI_NETNS":%q,"CNI_IFNAME":"eth0"}`, s.path)
+	want := legacyAnswer{EndpointID: "default:default-net:cni:n-host1:c1:eth0", IPAddress: "10.1.2.1/24", IPv6: "fd00:2::a01:201/64"}
+	status, got := post("AddPod", pod)
+	if diff := cmp.Diff(want, got); status != 200 || diff != "" {
+		t.Errorf("AddPod: %d (-want +got):\n%s", status, diff)
+	}
+	if status, got := post("DelPod", pod); status != 200 || got.Result != 0 {
+		t.Errorf("DelPod: %d %+v", status, got)
+	}
+	if status, got := post("AddPod", `{"K8S_POD_NAME":"web"}`); status != 400 || got.Result == 0 || got.ErrInfo == "" {
+		t.Errorf("AddPod without container: %d %+v", status, got)
+	}
+	b.nothingLeft()
+}
+
+// TestInspect reads the inspection interface.
+func TestInspect(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	r := request("c1", newSandbox(t))
+	if _, err := b.client().Attach(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	base := "http://" + b.agent.RESTAddr().String()
+	for path, want := range map[string]string{
+		"/svcstats": `"ports"`, "/inspect/driver": "blue:net1", "/inspect/bgp": "not configured", "/inspect/nameserver": "not configured",
+		"/debug/state": `"programmed":true`, "/healthz": "ok", "/metrics": "contiv_netplugin_ports 1",
+	} {
+		resp, err := http.Get(base + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
+			t.Errorf("GET %s: %s, %v: %.300s lacks %q", path, resp.Status, err, body, want)
+		}
+	}
+	for id, want := range map[string]int{"nobody": http.StatusNotFound, "c1": http.StatusOK} {
+		resp, err := http.Post(base+"/debug/reclaimEndpoint/"+id, "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("reclaim %s: %s, want %d", id, resp.Status, want)
+		}
+	}
+	if resp, err := http.Post(base+"/debug/mirror/pause", "", nil); err != nil || resp.StatusCode != http.StatusNotFound {
+		t.Errorf("pausing the mirror without --debug-hooks: %v, %v", resp, err)
+	} else {
+		_ = resp.Body.Close()
+	}
+	b.nothingLeft()
+}
+
+// TestContradiction: an agent whose flags contradict the cluster stops with a
+// sentence that names flag and values.
+func TestContradiction(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	b.stop()
+	for _, tt := range []struct {
+		change func(*Config)
+		want   []string
+	}{
+		{func(c *Config) { c.FwdMode = model.FwdRouting }, []string{"--fwdmode routing", "bridge"}},
+		{func(c *Config) { c.PvtSubnet = netip.MustParsePrefix("172.30.0.0/16") }, []string{"--private-subnet 172.30.0.0/16", "172.19.0.0/16"}},
+	} {
+		cfg := b.cfg
+		tt.change(&cfg)
+		a, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = a.Run(t.Context())
+		if !errors.Is(err, model.ErrConflict) {
+			t.Errorf("Run: %v, want a conflict", err)
+			continue
+		}
+		for _, w := range tt.want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("sentence %q lacks %q", err, w)
+			}
+		}
+	}
+}
