@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -56,7 +57,7 @@ var sizes = []int{10, 1_000, 10_000, 100_000}
 // compiled and compared with the picture before.
 func BenchmarkEndpointChange(b *testing.B) {
 	for _, n := range sizes {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			c := New("h1")
 			extra := cluster(c, n)(n)
 			extra.Host = "h2" // which is on the network already
@@ -82,7 +83,7 @@ func BenchmarkEndpointChange(b *testing.B) {
 // BenchmarkRuleChange measures one rule changing.
 func BenchmarkRuleChange(b *testing.B) {
 	for _, n := range sizes {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			c := New("h1")
 			cluster(c, n)
 			pic, _ := c.Compile(1)
@@ -103,7 +104,7 @@ func BenchmarkRuleChange(b *testing.B) {
 // BenchmarkSnapshot measures a compile from nothing.
 func BenchmarkSnapshot(b *testing.B) {
 	for _, n := range sizes {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			for range b.N {
 				c := New("h1")
 				cluster(c, n)

@@ -6,6 +6,7 @@ import (
 	"math/rand"
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -188,7 +189,7 @@ func randomObject(rng *rand.Rand) any {
 		Key: model.EndpointKey{Network: network, ID: model.EndpointID(fmt.Sprint("e", rng.Intn(6)))}, Group: group,
 		Identity: choose(rng, identity, identity, identity, 0), Host: host,
 		IPv4: netip.AddrFrom4([4]byte{10, 1, 0, byte(1 + rng.Intn(6))}), MAC: model.MAC{2, 2, 0, 0, 0, byte(rng.Intn(7))},
-		Container: fmt.Sprint(rng.Intn(3)),
+		Container: strconv.Itoa(rng.Intn(3)),
 	}
 	return e
 }
@@ -217,6 +218,7 @@ func descending(n int) []int {
 // testSequences runs random sequences of changes and compares: compiled after
 // each change, after many (squashed), and from scratch in three orders.
 func testSequences(t *testing.T, seeds int) {
+	t.Helper()
 	for seed := range seeds {
 		rng := rand.New(rand.NewSource(int64(seed)))
 		steps, squashed := New("h1"), New("h1")

@@ -37,18 +37,36 @@ func TestMissingReferences(t *testing.T) {
 	}{
 		{"group", func(c *Compiler) { c.DeleteGroup(model.GroupKey{Tenant: blue, Name: "g1"}) }, []desired.Rule{shut}, model.Deny, "group blue:g1: unknown"},
 		{"policy", func(c *Compiler) { c.DeletePolicy(model.PolicyKey{Tenant: blue, Name: "p1"}) }, []desired.Rule{shut}, model.Deny, "group blue:g1: its policy p1 is unknown"},
-		{"peer group of an allow", func(c *Compiler) { c.SetRule(rule(model.Allow, byGroup)) },
-			[]desired.Rule{{ID: id, Priority: 5, Action: model.Allow}}, model.Pass, "rule blue:p1:r1: group blue:gone is unknown: the rule matches nothing"},
-		{"peer group of a deny", func(c *Compiler) { c.SetRule(rule(model.Deny, byGroup)) },
-			[]desired.Rule{{ID: id, Priority: 5, Action: model.Deny, AnyPeer: true}}, model.Pass, "rule blue:p1:r1: group blue:gone is unknown: the rule denies any peer"},
-		{"peer network of an allow", func(c *Compiler) { c.SetRule(rule(model.Allow, byNetwork)) },
-			[]desired.Rule{{ID: id, Priority: 5, Action: model.Allow}}, model.Pass, "rule blue:p1:r1: network blue:gone is unknown: the rule matches nothing"},
-		{"peer network of a deny", func(c *Compiler) { c.SetRule(rule(model.Deny, byNetwork)) },
-			[]desired.Rule{{ID: id, Priority: 5, Action: model.Deny, AnyPeer: true}}, model.Pass, "rule blue:p1:r1: network blue:gone is unknown: the rule denies any peer"},
-		{"unknown action", func(c *Compiler) { c.SetRule(rule("log", func(*model.Rule) {})) },
-			[]desired.Rule{{ID: id, Priority: 5, Action: model.Deny, AnyPeer: true}}, model.Pass, `rule blue:p1:r1: action "log" is not known`},
-		{"unknown protocol", func(c *Compiler) { c.SetRule(rule(model.Allow, func(r *model.Rule) { r.Protocol = 999 })) },
-			[]desired.Rule{{ID: id, Priority: 5, Action: model.Deny, AnyPeer: true}}, model.Pass, "rule blue:p1:r1: protocol 999 is not known"},
+		{
+			"peer group of an allow", func(c *Compiler) { c.SetRule(rule(model.Allow, byGroup)) },
+			[]desired.Rule{{ID: id, Priority: 5, Action: model.Allow}},
+			model.Pass, "rule blue:p1:r1: group blue:gone is unknown: the rule matches nothing",
+		},
+		{
+			"peer group of a deny", func(c *Compiler) { c.SetRule(rule(model.Deny, byGroup)) },
+			[]desired.Rule{{ID: id, Priority: 5, Action: model.Deny, AnyPeer: true}},
+			model.Pass, "rule blue:p1:r1: group blue:gone is unknown: the rule denies any peer",
+		},
+		{
+			"peer network of an allow", func(c *Compiler) { c.SetRule(rule(model.Allow, byNetwork)) },
+			[]desired.Rule{{ID: id, Priority: 5, Action: model.Allow}},
+			model.Pass, "rule blue:p1:r1: network blue:gone is unknown: the rule matches nothing",
+		},
+		{
+			"peer network of a deny", func(c *Compiler) { c.SetRule(rule(model.Deny, byNetwork)) },
+			[]desired.Rule{{ID: id, Priority: 5, Action: model.Deny, AnyPeer: true}},
+			model.Pass, "rule blue:p1:r1: network blue:gone is unknown: the rule denies any peer",
+		},
+		{
+			"unknown action", func(c *Compiler) { c.SetRule(rule("log", func(*model.Rule) {})) },
+			[]desired.Rule{{ID: id, Priority: 5, Action: model.Deny, AnyPeer: true}},
+			model.Pass, `rule blue:p1:r1: action "log" is not known`,
+		},
+		{
+			"unknown protocol", func(c *Compiler) { c.SetRule(rule(model.Allow, func(r *model.Rule) { r.Protocol = 999 })) },
+			[]desired.Rule{{ID: id, Priority: 5, Action: model.Deny, AnyPeer: true}},
+			model.Pass, "rule blue:p1:r1: protocol 999 is not known",
+		},
 		{"identity record", func(c *Compiler) {
 			c.SetRule(rule(model.Deny, func(r *model.Rule) { r.Group = "g1" }))
 			c.DeleteIdentity(blue, 300)

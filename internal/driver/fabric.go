@@ -135,10 +135,10 @@ func (f *Fabric) Reach(q Probe) (bool, []Hop) {
 		Port: q.ToPort, SrcMAC: to.MAC, DstMAC: from.MAC, Src: dst, Dst: src,
 		Proto: q.Proto, SrcPort: q.DstPort, DstPort: q.SrcPort,
 	}
-	switch q.Proto {
-	case model.ProtoTCP:
+	switch {
+	case q.Proto == model.ProtoTCP:
 		p.TCPFlags, r.TCPFlags = FlagSYN, FlagSYN|FlagACK
-	case model.ProtoICMP, model.ProtoICMPv6:
+	case p.isICMP():
 		p.SrcPort, p.DstPort, r.SrcPort, r.DstPort = 0, 0, 0, 0
 		p.ICMPID, r.ICMPID = q.SrcPort, q.SrcPort
 		p.Proto, p.ICMPType, r.ICMPType = model.ProtoICMP, 8, 0

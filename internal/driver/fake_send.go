@@ -55,7 +55,7 @@ func (k *fakeKernel) send(p *Packet) Verdict {
 		if from.net == nil || from.net.Encap != model.EncapVXLAN || !p.VTEP.IsValid() {
 			return dropped(DropNetwork)
 		}
-		if a := senderAddr(p); !(p.ARP != nil || p.isND()) || a.IsValid() && !a.IsUnspecified() {
+		if a := senderAddr(p); p.ARP == nil && !p.isND() || a.IsValid() && !a.IsUnspecified() {
 			s, known := t.byAddr[addrKey{from.net.ID, a}]
 			if !known || s.port != nil || s.identity == model.IdentityUnknown {
 				return dropped(DropUnknownSource)
@@ -267,7 +267,7 @@ func (k *fakeKernel) forward(from origin, p *Packet) Verdict {
 	for _, end := range ends {
 		port := t.byAddr[addrKey{from.net.ID, end.here}].port
 		if port == nil { // the frame's own end, when it is not addressed by IP
-			port = k.ownEnd(from, v, orig, p, end.dir)
+			port = k.ownEnd(v, orig, p, end.dir)
 		}
 		if port == nil {
 			continue
@@ -289,7 +289,7 @@ func (k *fakeKernel) forward(from origin, p *Packet) Verdict {
 // ownEnd returns the local port that a unicast frame with a foreign IP
 // destination goes to, when dir is the direction in which it must be judged
 // there: nothing reaches a port unjudged.
-func (k *fakeKernel) ownEnd(from origin, v Verdict, orig flow, p *Packet, dir model.Direction) *desired.Port {
+func (k *fakeKernel) ownEnd(v Verdict, orig flow, p *Packet, dir model.Direction) *desired.Port {
 	if dir != model.In || len(v.Ports) != 1 || orig.dst != p.Dst {
 		return nil
 	}

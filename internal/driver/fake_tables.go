@@ -254,7 +254,8 @@ func (f *Fake) Inspect(context.Context) (string, error) {
 func addrText(a interface {
 	IsValid() bool
 	String() string
-}) string {
+},
+) string {
 	if !a.IsValid() {
 		return "-"
 	}

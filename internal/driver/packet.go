@@ -51,6 +51,7 @@ type ARP struct {
 	TargetMAC          model.MAC
 }
 
+// The operations of ARP (RFC 826).
 const (
 	ARPRequest uint16 = 1
 	ARPReply   uint16 = 2

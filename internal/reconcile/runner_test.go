@@ -120,7 +120,7 @@ func TestRunnerRetries(t *testing.T) {
 		var heard []time.Duration
 		h := start(t, Config[string]{
 			Backoff: BackoffConfig{Base: time.Second, Max: 3 * time.Second},
-			OnError: func(err error, in time.Duration) { heard = append(heard, in) },
+			OnError: func(_ error, in time.Duration) { heard = append(heard, in) },
 		}, false, func(n int) ([]string, error) {
 			switch {
 			case n <= 2:
@@ -131,9 +131,9 @@ func TestRunnerRetries(t *testing.T) {
 			return nil, nil
 		})
 		h.Kick("go")
-		time.Sleep(500 * time.Millisecond)
+		<-time.After(500 * time.Millisecond)
 		h.Kick("other") // must not put off p1
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		h.want(t,
 			pass{0, []string{"go"}},
 			pass{500 * time.Millisecond, []string{"other"}},
@@ -151,7 +151,7 @@ func TestRunnerRetries(t *testing.T) {
 func TestRunnerDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, Config[string]{Drift: time.Minute}, false, nil)
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		synctest.Wait()
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -174,7 +174,7 @@ func TestRunnerStops(t *testing.T) {
 		ended := false
 		r := New(Config[string]{Pass: func(ctx context.Context, _ []string) ([]string, error) {
 			<-ctx.Done()
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			ended = true
 			return nil, ctx.Err()
 		}})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -53,7 +54,7 @@ func (t Topology) makeCase(i int, v []string) Case {
 		Attach: map[model.GroupKey][]model.PolicyName{},
 	}
 	add := func(policy model.PolicyName, r model.Rule) {
-		r.Key = model.RuleKey{Tenant: tenant, Policy: policy, Rule: model.RuleID(fmt.Sprint(len(c.Rules) + 1))}
+		r.Key = model.RuleKey{Tenant: tenant, Policy: policy, Rule: model.RuleID(strconv.Itoa(len(c.Rules) + 1))}
 		c.Rules = append(c.Rules, r)
 	}
 	attach := func(policy model.PolicyName) {
@@ -75,9 +76,10 @@ func (t Topology) makeCase(i int, v []string) Case {
 	if tie := v[dimTie]; tie != "none" {
 		second := model.Rule{Direction: dir, Action: opposite, Protocol: model.ProtoTCP, Port: 80}
 		second.Priority = map[string]int{"same": 50, "higher": 60, "lower": 40}[tie]
-		if main.Protocol == model.ProtoUDP {
+		switch v[dimProtocol] {
+		case "udp", "udp8080":
 			second.Protocol, second.Port = model.ProtoUDP, 8080
-		} else if main.Protocol == model.ProtoICMP {
+		case "icmp":
 			second.Protocol, second.Port = model.ProtoICMP, 0
 		}
 		add("p1", second)

@@ -84,7 +84,7 @@ func newFuzzWorld(data []byte, mutate func(desired.Host) desired.Host) *fuzzWorl
 	}
 	mode := pick(w.d, model.ArpProxy, model.ArpFlood)
 	w.each(func(c *compile.Compiler) { c.SetGlobal(model.Global{FwdMode: model.FwdBridge, ArpMode: mode}) })
-	id := model.Identity(model.IdentityFirst)
+	id := model.IdentityFirst
 	netID := model.NetworkID(0)
 	for _, tenant := range []model.TenantName{"blue", "red"} {
 		for i, name := range []model.NetworkName{"n1", "n2"} {
@@ -360,12 +360,12 @@ func frame(p oPacket) driver.Packet {
 		SrcMAC: p.from.MAC, DstMAC: p.to.MAC, Src: p.from.addr, Dst: p.to.addr,
 		Proto: p.proto, SrcPort: p.sport, DstPort: p.dpt,
 	}
-	switch {
-	case p.proto == model.ProtoTCP:
+	if p.proto == model.ProtoTCP {
 		if f.TCPFlags = driver.FlagACK; p.answer {
 			f.TCPFlags |= driver.FlagSYN
 		}
-	case p.proto == model.ProtoICMP:
+	}
+	if p.proto == model.ProtoICMP {
 		v6 := p.from.addr.Is6()
 		if f.ICMPID, f.SrcPort, f.DstPort = p.sport, 0, 0; v6 {
 			f.Proto = model.ProtoICMPv6

@@ -9,7 +9,7 @@ import (
 
 // TestFake runs the conformance suite on Fake.
 func TestFake(t *testing.T) {
-	Run(t, func(t *testing.T) Harness {
+	Run(t, func(*testing.T) Harness {
 		fake := driver.NewFake()
 		opened := false
 		ifaces := map[string]bool{}

@@ -143,7 +143,7 @@ func (o *oracle) allows(e party, dir model.Direction, peer party, c conn) bool {
 // peerMatches tells whether a rule means a peer. What is not known is meant by
 // every rule that denies and by none that allows.
 func (o *oracle) peerMatches(r model.Rule, p party) bool {
-	fits := true
+	var fits bool
 	switch {
 	case r.Group != "":
 		if _, known := o.groups[model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}]; !known {

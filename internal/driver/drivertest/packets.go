@@ -137,9 +137,15 @@ func craftedPackets(top Topology, sport uint16) []namedPacket {
 		name     string
 		from, to model.Endpoint
 	}{
-		{"same host", web1, db1}, {"other host", web1, db2}, {"from the other host", db2, web1}, {"no group", solo1, db1},
-		{"VLAN same host", lan1, lonely}, {"VLAN other host", lan1, lan2}, {"VLAN from the other host", lan2, lan1},
-		{"another tenant's equal address", red1, db1}, {"itself", web1, web1},
+		{"same host", web1, db1},
+		{"other host", web1, db2},
+		{"from the other host", db2, web1},
+		{"no group", solo1, db1},
+		{"VLAN same host", lan1, lonely},
+		{"VLAN other host", lan1, lan2},
+		{"VLAN from the other host", lan2, lan1},
+		{"another tenant's equal address", red1, db1},
+		{"itself", web1, web1},
 	} {
 		add("ARP "+x.name, arp(x.from, x.to.IPv4))
 		add("ND "+x.name, ns(x.from, x.to.IPv6))

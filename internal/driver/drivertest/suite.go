@@ -47,6 +47,7 @@ type Harness struct {
 // Run runs the conformance suite. start returns an empty data plane; it is
 // called once per test.
 func Run(t *testing.T, start func(t *testing.T) Harness) {
+	t.Helper()
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, Harness)
@@ -75,77 +76,81 @@ type bench struct {
 }
 
 func open(t *testing.T, h Harness) *bench {
+	t.Helper()
 	b := &bench{Harness: h, drv: h.Open(t), ref: driver.NewFake()}
 	t.Cleanup(func() { b.close(t) })
 	return b
 }
 
-func (b *bench) close(t testing.TB) {
+func (b *bench) close(tb testing.TB) {
+	tb.Helper()
 	if b.drv != nil {
 		if err := b.drv.Close(); err != nil {
-			t.Errorf("Close() = %v", err)
+			tb.Errorf("Close() = %v", err)
 		}
 		b.drv = nil
 	}
 }
 
-func (b *bench) restart(t testing.TB) {
-	b.close(t)
-	b.drv = b.Open(t)
+func (b *bench) restart(tb testing.TB) {
+	tb.Helper()
+	b.close(tb)
+	b.drv = b.Open(tb)
 }
 
-func (b *bench) interfaces(t testing.TB, pics ...desired.Host) {
+func (b *bench) interfaces(tb testing.TB, pics ...desired.Host) {
+	tb.Helper()
 	done := map[string]bool{}
 	for _, pic := range pics {
 		for name, p := range pic.Ports.All() {
 			if !done[name] {
 				done[name] = true
-				b.AddInterface(t, name, p.MAC)
+				b.AddInterface(tb, name, p.MAC)
 			}
 		}
 	}
 }
 
 // apply applies a picture to both and checks the report.
-func (b *bench) apply(t testing.TB, pic desired.Host) driver.Report {
-	t.Helper()
+func (b *bench) apply(tb testing.TB, pic desired.Host) driver.Report {
+	tb.Helper()
 	report, err := b.drv.Apply(context.Background(), pic)
 	if err != nil {
-		t.Fatalf("Apply() = %v", err)
+		tb.Fatalf("Apply() = %v", err)
 	}
 	if err := Failed(report); err != nil {
-		t.Errorf("Apply() reports %v", err)
+		tb.Errorf("Apply() reports %v", err)
 	}
 	if report.Revision != pic.Revision {
-		t.Errorf("report's revision = %d, want %d", report.Revision, pic.Revision)
+		tb.Errorf("report's revision = %d, want %d", report.Revision, pic.Revision)
 	}
 	if len(report.Ports) != pic.Ports.Len() {
-		t.Errorf("report has %d ports, want %d", len(report.Ports), pic.Ports.Len())
+		tb.Errorf("report has %d ports, want %d", len(report.Ports), pic.Ports.Len())
 	}
 	if _, err := b.ref.Apply(context.Background(), pic); err != nil {
-		t.Fatalf("Fake.Apply() = %v", err)
+		tb.Fatalf("Fake.Apply() = %v", err)
 	}
 	return report
 }
 
-func (b *bench) inspect(t testing.TB) string {
-	t.Helper()
+func (b *bench) inspect(tb testing.TB) string {
+	tb.Helper()
 	text, err := b.drv.Inspect(context.Background())
 	if err != nil {
-		t.Fatalf("Inspect() = %v", err)
+		tb.Fatalf("Inspect() = %v", err)
 	}
 	return text
 }
 
 // Pictures returns the first host's picture of the standard topology with some
 // policies, and smaller and bigger ones: for tests of drivers.
-func Pictures(t testing.TB) (small, big desired.Host) {
-	t.Helper()
+func Pictures(tb testing.TB) (small, big desired.Host) {
+	tb.Helper()
 	top := StandardTopology()
 	c := Cases(top)[1]
 	w, err := NewWorld(top, c)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	big = w.Pictures["h1"]
 	comp := NewCompiler(top, "h1")
@@ -169,6 +174,7 @@ func emptyPicture(revision int64) desired.Host {
 
 // testEmpty: an empty picture can be applied to an empty data plane.
 func testEmpty(t *testing.T, h Harness) {
+	t.Helper()
 	b := open(t, h)
 	b.apply(t, emptyPicture(1))
 	if r := b.apply(t, emptyPicture(2)); r.Changes != 0 {
@@ -178,6 +184,7 @@ func testEmpty(t *testing.T, h Harness) {
 
 // testGrowShrink: state depends on the last picture only, not on the way to it.
 func testGrowShrink(t *testing.T, h Harness) {
+	t.Helper()
 	b := open(t, h)
 	small, big := Pictures(t)
 	b.interfaces(t, small, big)
@@ -199,6 +206,7 @@ func testGrowShrink(t *testing.T, h Harness) {
 // testSameTwice: applying what is there changes nothing, also when the picture
 // was compiled anew and shares no memory.
 func testSameTwice(t *testing.T, h Harness) {
+	t.Helper()
 	b := open(t, h)
 	_, big := Pictures(t)
 	_, again := Pictures(t)
@@ -216,6 +224,7 @@ func testSameTwice(t *testing.T, h Harness) {
 
 // testRestartSame: a restarted agent that wants what is there leaves the same state.
 func testRestartSame(t *testing.T, h Harness) {
+	t.Helper()
 	b := open(t, h)
 	_, big := Pictures(t)
 	b.interfaces(t, big)
@@ -233,6 +242,7 @@ func testRestartSame(t *testing.T, h Harness) {
 
 // testRestartSweeps: what a former agent left, and is not wanted, goes.
 func testRestartSweeps(t *testing.T, h Harness) {
+	t.Helper()
 	b := open(t, h)
 	small, big := Pictures(t)
 	b.interfaces(t, small, big)
@@ -255,6 +265,7 @@ func testRestartSweeps(t *testing.T, h Harness) {
 
 // testForeign: what is not ours stays, whatever is applied.
 func testForeign(t *testing.T, h Harness) {
+	t.Helper()
 	if h.Foreign == nil {
 		t.Skip("the harness has no Foreign")
 	}
@@ -273,6 +284,7 @@ func testForeign(t *testing.T, h Harness) {
 // testMissingInterface: a port without its interface is reported as not found,
 // the others work, and it works once the interface is there.
 func testMissingInterface(t *testing.T, h Harness) {
+	t.Helper()
 	b := open(t, h)
 	_, big := Pictures(t)
 	names := slices.Sorted(func(yield func(string) bool) {
@@ -304,6 +316,7 @@ func testMissingInterface(t *testing.T, h Harness) {
 
 // testBreak: an Apply that fails midway is followed by one that converges.
 func testBreak(t *testing.T, h Harness) {
+	t.Helper()
 	if h.Break == nil {
 		t.Skip("the harness has no Break")
 	}
@@ -327,6 +340,7 @@ func testBreak(t *testing.T, h Harness) {
 
 // testCancelled: a cancelled Apply returns an error and does no harm.
 func testCancelled(t *testing.T, h Harness) {
+	t.Helper()
 	b := open(t, h)
 	_, big := Pictures(t)
 	b.interfaces(t, big)
@@ -346,17 +360,17 @@ type outcome struct {
 	Answered bool
 }
 
-func (b *bench) compare(t testing.TB, what string, p driver.Packet) bool {
-	t.Helper()
+func (b *bench) compare(tb testing.TB, what string, p driver.Packet) bool {
+	tb.Helper()
 	if b.SkipPacket != nil && b.SkipPacket(p) != "" {
 		return true
 	}
 	v := b.ref.Send(p)
 	want := outcome{v.Ports, v.VTEPs, v.Uplink, v.Answer != nil}
-	v2 := b.Send(t, p)
+	v2 := b.Send(tb, p)
 	got := outcome{v2.Ports, v2.VTEPs, v2.Uplink, v2.Answer != nil}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
-		t.Errorf("%s: Fake: %s (-want +got):\n%s", what, v, diff)
+		tb.Errorf("%s: Fake: %s (-want +got):\n%s", what, v, diff)
 		return false
 	}
 	return true
@@ -365,6 +379,7 @@ func (b *bench) compare(t testing.TB, what string, p driver.Packet) bool {
 // testPackets: spoofed and honest ARP, ND and IP, and the probes of every
 // generated policy, do what Fake says, in proxy and in flood mode.
 func testPackets(t *testing.T, h Harness) {
+	t.Helper()
 	if h.Send == nil {
 		t.Skip("the harness has no Send")
 	}
@@ -406,6 +421,7 @@ func testPackets(t *testing.T, h Harness) {
 // testLiveChange: a rule that comes applies to established connections, and
 // one that goes lets them go on.
 func testLiveChange(t *testing.T, h Harness) {
+	t.Helper()
 	if h.Send == nil {
 		t.Skip("the harness has no Send")
 	}

@@ -61,12 +61,8 @@ func TestDifferentialHasTeeth(t *testing.T) {
 			if a.Priority != b.Priority {
 				return b.Priority - a.Priority
 			}
-			if a.Action == b.Action {
-				return 0
-			} else if a.Action == model.Allow {
-				return -1
-			}
-			return 1
+			rank := map[model.Action]int{model.Allow: 0, model.Pass: 1, model.Deny: 2}
+			return rank[a.Action] - rank[b.Action]
 		}),
 		"lower priority wins": byRank(func(a, b desired.Rule) int { return a.Priority - b.Priority }),
 		"directions swapped":  eachSet(func(s *desired.PolicySet) { s.In, s.Out = s.Out, s.In }),

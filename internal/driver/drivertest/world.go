@@ -54,7 +54,11 @@ func Probes(t Topology) []Probe {
 				continue
 			}
 			for _, v6 := range []bool{false, true} {
-				if v6 && !(a.IPv6.IsValid() && b.IPv6.IsValid()) || !v6 && !(a.IPv4.IsValid() && b.IPv4.IsValid()) {
+				both := a.IPv4.IsValid() && b.IPv4.IsValid()
+				if v6 {
+					both = a.IPv6.IsValid() && b.IPv6.IsValid()
+				}
+				if !both {
 					continue
 				}
 				for _, port := range ProbePorts {
