@@ -40,10 +40,11 @@ var sections = []struct {
 	{"api", (*bench).api},
 	{"rule", (*bench).rule},
 	{"cni", (*bench).cni},
+	{"change", (*bench).change},
 }
 
 func run(ctx context.Context) error {
-	only := flag.String("only", "api,rule,cni", "sections to run, separated by commas")
+	only := flag.String("only", "api,rule,cni,change", "sections to run, separated by commas")
 	out := flag.String("out", "", "directory to write one file of results a section to; empty = print only")
 	quick := flag.Bool("quick", false, "a twentieth of the work: does it run?")
 	bin := flag.String("bin", "", "directory of the programs; empty = build them")
@@ -88,6 +89,15 @@ func (b *bench) n(full int) int {
 		return max(full/20, 2)
 	}
 	return full
+}
+
+// detail prints single values to error output, in the order measured.
+func (b *bench) detail(what string, d []time.Duration) {
+	fmt.Fprintf(os.Stderr, "%s (ms):", what)
+	for _, v := range d {
+		fmt.Fprintf(os.Stderr, " %s", ms(v))
+	}
+	fmt.Fprintln(os.Stderr)
 }
 
 // lab builds a cluster for one section.

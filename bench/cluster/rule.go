@@ -77,6 +77,8 @@ func (b *bench) rule(ctx context.Context) error {
 		}
 		opening = append(opening, first.Sub(start))
 	}
+	b.detail("close", closing)
+	b.detail("open", opening)
 	b.report.table(fmt.Sprintf("From the API call to the last, or the first, packet (ms; %d times; datagrams every 0.2 ms across hosts)", len(closing)),
 		"change", "p50", "p99", "most", "of which the API call, p50", "1.x")
 	b.report.row("close: deny added", ms(percentile(closing, .5)), ms(percentile(closing, .99)), ms(percentile(closing, 1)), ms(percentile(closeCall, .5)), "7")
