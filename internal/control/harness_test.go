@@ -63,12 +63,18 @@ func newCluster(t testing.TB, opts ...func(*Options)) *cluster {
 // onStore starts a controller, such as a second replica, on a store.
 func onStore(t testing.TB, st *store.Memory, opts ...func(*Options)) *cluster {
 	t.Helper()
+	return through(t, st, st, opts...)
+}
+
+// through starts a controller that reaches a store through a wrapper of it.
+func through(t testing.TB, wrapper store.Store, st *store.Memory, opts ...func(*Options)) *cluster {
+	t.Helper()
 	clk := &clock{now: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)}
 	o := Options{Now: clk.Now}
 	for _, opt := range opts {
 		opt(&o)
 	}
-	c := &cluster{Controller: New(st, o), t: t, st: st, clock: clk}
+	c := &cluster{Controller: New(wrapper, o), t: t, st: st, clock: clk}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()

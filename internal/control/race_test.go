@@ -301,6 +301,13 @@ func checkInvariants(t *testing.T, c *cluster) {
 		}
 		checkEndpoints(t, v, n)
 	}
+	v.mu.RLock()
+	for k := range v.endpoints {
+		if _, ok := v.networks.all[k.Network]; !ok {
+			t.Errorf("endpoint %s has no network", k)
+		}
+	}
+	v.mu.RUnlock()
 	for _, g := range v.Groups("") {
 		if _, ok := v.Network(g.NetworkKey()); !ok {
 			t.Errorf("group %s has no network", g.Key)
