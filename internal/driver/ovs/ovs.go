@@ -429,6 +429,7 @@ func (d *Driver) commit(ctx context.Context, mods []openflow.Mod) error {
 	}
 	err := d.sw.Commit(ctx, mods)
 	if err == nil {
+		d.purge(ctx)
 		return nil
 	}
 	d.known = false // the bundle may or may not have been committed
@@ -436,4 +437,18 @@ func (d *Driver) commit(ctx context.Context, mods []openflow.Mod) error {
 		return fmt.Errorf("open vswitch: %w", err)
 	}
 	return model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
+}
+
+// purge makes the datapath in user space forget what it has cached, so that the
+// next packet of everything is judged by the tables as they are now. Its own
+// revalidation is not enough: in Open vSwitch 3.1 a cached flow that overlaps
+// with another one may keep its old actions for ever
+// (docs/design/ovs-pipeline.md, "Stale datapath flows").
+func (d *Driver) purge(ctx context.Context) {
+	if d.cfg.Datapath != "netdev" {
+		return
+	}
+	if err := control(ctx, d.cfg.RunDir, "revalidator/purge"); err != nil {
+		d.cfg.Log.Warn("cached flows of the switch cannot be purged: packets may be judged by former rules", "error", err)
+	}
 }

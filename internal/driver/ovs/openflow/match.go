@@ -195,9 +195,17 @@ var protoNames = []struct {
 	eth   uint64
 	proto int
 }{
-	{"tcp", 0x0800, 6}, {"udp", 0x0800, 17}, {"icmp", 0x0800, 1}, {"sctp", 0x0800, 132},
-	{"tcp6", 0x86dd, 6}, {"udp6", 0x86dd, 17}, {"icmp6", 0x86dd, 58}, {"sctp6", 0x86dd, 132},
-	{"ip", 0x0800, -1}, {"ipv6", 0x86dd, -1}, {"arp", 0x0806, -1},
+	{"tcp", 0x0800, 6},
+	{"udp", 0x0800, 17},
+	{"icmp", 0x0800, 1},
+	{"sctp", 0x0800, 132},
+	{"tcp6", 0x86dd, 6},
+	{"udp6", 0x86dd, 17},
+	{"icmp6", 0x86dd, 58},
+	{"sctp6", 0x86dd, 132},
+	{"ip", 0x0800, -1},
+	{"ipv6", 0x86dd, -1},
+	{"arp", 0x0806, -1},
 }
 
 func (t Term) text() string {

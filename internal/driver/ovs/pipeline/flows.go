@@ -157,8 +157,10 @@ func Base(c Config) []of.Flow {
 		l.add(Destination, 50, match(broadcast), goTo(Flood))
 	} else {
 		l.drop(Destination, 50, match(broadcast), driver.DropUnknownDest)
-		for _, t := range []of.Match{match(isARP, broadcast), nd(ndRouterSolicit, broadcast), nd(ndRouterAdvert, broadcast),
-			nd(ndNeighborSolicit, broadcast), nd(ndNeighborAdvert, broadcast), nd(ndRedirect, broadcast)} {
+		for _, t := range []of.Match{
+			match(isARP, broadcast), nd(ndRouterSolicit, broadcast), nd(ndRouterAdvert, broadcast),
+			nd(ndNeighborSolicit, broadcast), nd(ndNeighborAdvert, broadcast), nd(ndRedirect, broadcast),
+		} {
 			l.drop(Neighbour, 20, t, driver.DropUnknownDest)
 		}
 	}
