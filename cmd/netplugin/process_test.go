@@ -59,10 +59,12 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// buildAll builds the programs once for all tests.
+var binDir = filepath.Join(os.TempDir(), fmt.Sprintf("n-bin-%d", os.Getpid()))
+
+// buildAll builds the programs once for all tests; TestMain removes them.
 var buildAll = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "n-bin-")
-	if err != nil {
+	dir := binDir
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	c := exec.Command("go", "build", "-o", dir, "../netplugin", "../netmaster", "../contivk8s")

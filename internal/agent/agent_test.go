@@ -181,6 +181,9 @@ func TestMasterGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.master.gone.Store(true)
+	if err := b.client().Ready(t.Context()); !errors.Is(err, model.ErrUnavailable) {
+		t.Errorf("Ready: %v, want unavailable", err)
+	}
 	if _, err := b.client().Attach(t.Context(), request("c2", newSandbox(t))); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("Attach: %v, want unavailable", err)
 	}

@@ -56,7 +56,7 @@ func (a *Agent) attach(ctx context.Context, r attach.Request) (attach.Result, er
 	if res, ok, err := a.existing(ctx, r, t); ok || err != nil {
 		return res, err
 	}
-	if err := a.Ready(ctx); err != nil {
+	if err := a.ready(); err != nil {
 		return attach.Result{}, err
 	}
 	a.cluster.acquire(t.tenant)
@@ -124,7 +124,7 @@ func (a *Agent) existing(ctx context.Context, r attach.Request, t target) (attac
 			if a.checkPort(e) == nil {
 				return *e.Result, true, nil
 			}
-			if err := a.Ready(ctx); err != nil {
+			if err := a.ready(); err != nil {
 				return attach.Result{}, false, err
 			}
 			// Somebody has deleted the endpoint under the container.

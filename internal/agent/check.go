@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
@@ -75,8 +76,21 @@ func (a *Agent) checkPort(e entry) error {
 	return nil
 }
 
-// Ready implements attach.Service.
-func (a *Agent) Ready(context.Context) error {
+// pingTimeout bounds Ready's question to netmaster.
+const pingTimeout = 2 * time.Second
+
+// Ready implements attach.Service. It asks a netmaster whether it is there.
+func (a *Agent) Ready(ctx context.Context) error {
+	if err := a.ready(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	return a.masters.ping(ctx)
+}
+
+// ready is Ready without asking anybody.
+func (a *Agent) ready() error {
 	if err := a.cluster.stale(); err != nil {
 		return model.Errorf(model.ErrUnavailable, "the cluster's store cannot be followed: %w", err)
 	}

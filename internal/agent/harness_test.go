@@ -50,6 +50,13 @@ func newMaster(t *testing.T, st store.Store) *master {
 		var req api.DeleteEndpointRequest
 		m.serve(w, r, &req, func() (any, error) { return m.delete(r.Context(), req) })
 	})
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
+		if m.gone.Load() {
+			http.Error(w, "the store is away", http.StatusServiceUnavailable)
+			return
+		}
+		writeJSON(w, http.StatusOK, api.Version{Version: "test"})
+	})
 	m.Server = httptest.NewServer(mux)
 	t.Cleanup(m.Server.Close)
 	return m

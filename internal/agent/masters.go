@@ -117,6 +117,18 @@ func (m *masters) create(ctx context.Context, req api.CreateEndpointRequest, key
 	return ep, store.Revision(resp.Revision), nil
 }
 
+// ping asks a netmaster for its version.
+func (m *masters) ping(ctx context.Context) error {
+	c := m.get()
+	if c == nil {
+		return errNoMaster
+	}
+	if err := c.Do(ctx, http.MethodGet, "/version", nil, nil); err != nil {
+		return model.Errorf(model.ErrUnavailable, "ask netmaster: %w", err)
+	}
+	return nil
+}
+
 // delete releases an endpoint at netmaster; one that is not there is fine.
 func (m *masters) delete(ctx context.Context, key model.EndpointKey, group model.GroupName) error {
 	c := m.get()

@@ -117,7 +117,7 @@ func (a *Agent) releaseOrphans(ctx context.Context) {
 }
 
 func (a *Agent) tryReleaseOrphans(ctx context.Context) error {
-	if err := a.Ready(ctx); err != nil {
+	if err := a.ready(); err != nil {
 		return err
 	}
 	eps, err := store.EndpointsOn(ctx, a.cfg.Store, a.cfg.Host)

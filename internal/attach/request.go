@@ -76,7 +76,6 @@ type CheckRequest struct {
 	Netns     string         `json:"netns"`
 	MAC       string         `json:"mac,omitempty"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
-	Routes    []Route        `json:"routes,omitempty"`
 }
 
 // CollectRequest releases the attachments that came from one CNI network

@@ -229,13 +229,6 @@ func expectations(c Conf, req *attach.CheckRequest) error {
 			req.Addresses = append(req.Addresses, netip.PrefixFrom(a.Unmap(), bits))
 		}
 	}
-	for _, rt := range prev.Routes {
-		gw, ok := netip.AddrFromSlice(rt.GW)
-		dst, ok2 := netip.AddrFromSlice(rt.Dst.IP)
-		if bits, _ := rt.Dst.Mask.Size(); ok && ok2 {
-			req.Routes = append(req.Routes, attach.Route{Dst: netip.PrefixFrom(dst.Unmap(), bits), Gateway: gw.Unmap()})
-		}
-	}
 	return nil
 }
 
