@@ -10,7 +10,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 BUILDTIME := $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
 BUILDINFO := $(MODULE)/internal/daemon
-LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COMMIT) -X $(BUILDINFO).buildTime=$(BUILDTIME)
+LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COMMIT) -X $(BUILDINFO).buildTime=$(BUILDTIME) -X main.version=$(VERSION)
 
 # PKG narrows test, lint, bench and fuzz: make test-unit PKG=./internal/store/...
 PKG ?= ./...
@@ -79,8 +79,12 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$dir; done; done
 
 COUNT ?= 6
+.PHONY: bench-cluster
+bench-cluster: deps ## whole clusters: API, rules, CNI, one change; rewrites bench/results; needs root
+	go run ./bench/cluster -out bench/results
+
 .PHONY: bench
-bench: ## benchmarks into bench/new.txt, compared with bench/base.txt by benchstat
+bench: bench-cluster ## that, and benchmarks into bench/new.txt, compared with bench/base.txt by benchstat
 	@mkdir -p bench
 	go test -run '^$$' -bench . -benchmem -count $(COUNT) $(PKG) | tee bench/new.txt
 	@if [ -f bench/base.txt ]; then $(call tool,benchstat) bench/base.txt bench/new.txt; fi

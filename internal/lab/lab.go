@@ -114,7 +114,7 @@ func Up(ctx context.Context, cfg Config) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{
-		st:     state{Config: cfg, Owner: os.Getpid(), Processes: map[string]*Process{}, Containers: map[string]*Attachment{}},
+		st:     state{Config: cfg, Owner: self(), Processes: map[string]*Process{}, Containers: map[string]*Attachment{}},
 		spaces: map[string]*Namespace{}, spawn: newSpawner(),
 	}
 	if err := l.save(); err != nil {

@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // need skips a test that the machine cannot run, or fails it where everything
 // must run.
@@ -168,5 +171,28 @@ func TestRemoveAfterCrash(t *testing.T) {
 	}
 	if err := Remove("b-crash", ""); err == nil {
 		t.Error("a name with a hyphen was accepted")
+	}
+}
+
+// TestRunningElsewhere checks that a lab is neither built twice nor built over
+// one that another process still runs.
+func TestRunningElsewhere(t *testing.T) {
+	l := bare(t, "btwice", 0)
+	l.st.Owner = &Process{PID: os.Getppid()}
+	l.st.Owner.Start, _ = startTime(os.Getppid())
+	if err := l.save(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Up(t.Context(), Config{Name: "btwice", Bare: true})
+	if err == nil || !strings.Contains(err.Error(), "running already") {
+		t.Errorf("a second lab of the name: %v, want an error that says so", err)
+	}
+	for _, cfg := range []Config{{Name: "b-twice"}, {Name: ""}, {Name: "toolongforalab"}, {Name: "b", Hosts: 201}, {Name: "b", Hosts: -1}} {
+		if _, err := Up(t.Context(), cfg); err == nil {
+			t.Errorf("%+v was accepted", cfg)
+		}
+	}
+	if _, err := Open("bnone"); err == nil || !strings.Contains(err.Error(), "there is none") {
+		t.Errorf("opening what is not there: %v", err)
 	}
 }

@@ -24,7 +24,7 @@ const stateFile = "lab.json"
 // can use or remove it.
 type state struct {
 	Config     Config                 `json:"config"`
-	Owner      int                    `json:"owner"` // pid of the process that built it
+	Owner      *Process               `json:"owner"` // the process that built it
 	Processes  map[string]*Process    `json:"processes"`
 	Containers map[string]*Attachment `json:"containers"`
 	Ready      bool                   `json:"ready"`
@@ -170,13 +170,16 @@ func killInside(spaces []string) error {
 	return errors.Join(errs...)
 }
 
-// ownerAlive tells whether the process that built a lab still runs it.
-func (st state) ownerAlive() bool {
-	if st.Owner == 0 || st.Owner == os.Getpid() {
-		return false
-	}
-	return syscall.Kill(st.Owner, 0) == nil
+// self identifies this process.
+func self() *Process {
+	p := &Process{Name: "contivlab", PID: os.Getpid()}
+	p.Start, _ = startTime(p.PID) // it runs
+	return p
 }
+
+// ownerAlive tells whether the process that built a lab, another than this,
+// still runs.
+func (st state) ownerAlive() bool { return st.Owner.Alive() && st.Owner.PID != os.Getpid() }
 
 // address returns the underlay address of the n-th machine.
 func (c Config) address(n int) netip.Prefix {
