@@ -7,13 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -90,27 +88,6 @@ type wire struct {
 	fd int
 }
 
-// inNS runs fn on a thread in the server's namespace.
-func (r *rig) inNS(t testing.TB, fn func() error) {
-	t.Helper()
-	res := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		h, err := netns.GetFromName(r.NS)
-		if err == nil {
-			defer h.Close()
-			err = netns.Set(h)
-		}
-		if err == nil {
-			err = fn()
-		}
-		res <- err
-	}()
-	if err := <-res; err != nil {
-		t.Fatal(err)
-	}
-}
-
 // addWire makes a veth pair: the near end name, and a far end to send and
 // receive on.
 func (r *rig) addWire(t testing.TB, name string, mac model.MAC) {
@@ -124,7 +101,7 @@ func (r *rig) addWire(t testing.TB, name string, mac model.MAC) {
 		r.Run("ip", "-n", r.NS, "link", "set", l, "up")
 	}
 	w := &wire{}
-	r.inNS(t, func() error {
+	if err := inNamespace(r.NS, func() error {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK, int(htons(unix.ETH_P_ALL)))
 		if err != nil {
 			return err
@@ -138,7 +115,9 @@ func (r *rig) addWire(t testing.TB, name string, mac model.MAC) {
 			return err
 		}
 		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: link})
-	})
+	}); err != nil {
+		t.Fatal(err)
+	}
 	r.wires[name] = w
 	t.Cleanup(func() { unix.Close(w.fd) })
 }
