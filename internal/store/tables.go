@@ -18,6 +18,7 @@ import (
 //	state/tenant/T/rules/P/R               model.Rule
 //	state/tenant/T/endpoints/N/E           model.Endpoint
 //	state/tenant/T/identities/NUMBER       model.IdentityRecord
+//	others under state/global/, tenant/    see tables_more.go
 //	state/alloc/...                        see tables_alloc.go; agents do not watch it
 const (
 	// StatePrefix holds everything that Decode understands.
@@ -159,7 +160,7 @@ var Identities = NewTable(TableSpec[IdentityKey, model.IdentityRecord]{
 type Change struct {
 	// Key is a GlobalKey, model.TenantName, model.HostName, model.NetworkKey,
 	// model.GroupKey, model.PolicyKey, model.RuleKey, model.EndpointKey,
-	// IdentityKey, or one of the keys of tables_alloc.go. It is nil for a key that
+	// IdentityKey, or one of the keys of tables_more.go and tables_alloc.go. It is nil for a key that
 	// this program does not know, which a newer one may have written.
 	Key any
 	// Value is the row (model.Network for a model.NetworkKey, and so on); nil when
@@ -208,6 +209,11 @@ func decodeGlobal(ev Event, seg []string) (Change, error) {
 		if seg[1] == "global" {
 			return decodeRow(Globals, GlobalKey{}, ev)
 		}
+		if seg[1] == "aciGw" {
+			return decodeRow(AciGws, AciGwKey{}, ev)
+		}
+	case "bgp":
+		return decodeRow(Bgps, BgpKey{model.HostName(seg[1])}, ev)
 	case "tenants":
 		return decodeRow(Tenants, model.TenantName(seg[1]), ev)
 	case "hosts":
@@ -233,6 +239,8 @@ func decodeTenant(ev Event, t model.TenantName, kind string, seg []string) (Chan
 		if n, err := strconv.ParseUint(seg[0], 10, 32); err == nil {
 			return decodeRow(Identities, IdentityKey{t, model.Identity(n)}, ev)
 		}
+	case len(seg) == 1:
+		return decodeNamed(ev, t, kind, seg[0])
 	}
 	return Change{}, nil
 }

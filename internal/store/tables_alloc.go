@@ -21,7 +21,7 @@ import (
 //	number/KIND/HEX            Number: VLANs, VNIs, network ids, identity numbers
 //	cursor/KIND                Cursor: where the search for a free number goes on
 //	identity/T/HASH            Interned: contents of an identity -> its number
-//	ref/KIND/T/NAME/...        Reference: who refers to a group, network or policy
+//	ref/KIND/T/NAME/...        Reference: who refers to a group, network, policy ...
 
 // AddressKey names an address of a network.
 type AddressKey struct {
@@ -29,11 +29,13 @@ type AddressKey struct {
 	Addr    netip.Addr       `json:"addr"`
 }
 
-// Address says who owns an address: an endpoint, or else a reservation.
+// Address says who owns an address: an endpoint, a load-balanced service (as its
+// virtual address), or else a reservation.
 type Address struct {
 	AddressKey
 	Endpoint    model.EndpointID `json:"endpoint,omitempty"`
 	Group       model.GroupName  `json:"group,omitempty"` // of the endpoint, or asked for by the reservation
+	Service     string           `json:"service,omitempty"`
 	Reservation *Reservation     `json:"reservation,omitempty"`
 }
 
@@ -232,7 +234,7 @@ var InternedIdentities = NewTable(TableSpec[InternKey, Interned]{
 
 // Target is what a reference points at.
 type Target struct {
-	Kind   string           `json:"kind"` // "group", "network" or "policy"
+	Kind   string           `json:"kind"` // "group", "network", "policy", "netprofile" or "extcontracts"
 	Tenant model.TenantName `json:"tenant"`
 	Name   string           `json:"name"`
 }
@@ -254,7 +256,7 @@ func (t Target) Scope() string {
 // RefKey says that From, of kind Kind, refers to Target.
 type RefKey struct {
 	Target Target `json:"target"`
-	Kind   string `json:"kind"` // "endpoint", "rule" or "group"
+	Kind   string `json:"kind"` // "endpoint", "rule", "group", "service" or "appprofile"
 	From   string `json:"from"` // its key as text
 }
 

@@ -1,0 +1,164 @@
+package model
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// NetProfileKey names a net profile within the cluster.
+type NetProfileKey struct {
+	Tenant TenantName `json:"tenant"`
+	Name   string     `json:"name"`
+}
+
+func (k NetProfileKey) String() string { return string(k.Tenant) + ":" + k.Name }
+
+// ParseNetProfileKey parses "tenant:profile". The error is of kind ErrInvalid.
+func ParseNetProfileKey(s string) (NetProfileKey, error) {
+	t, n, err := parseKey("profileName", s, MaxName)
+	return NetProfileKey{t, n}, err
+}
+
+// NetProfile limits and marks what the endpoints of the groups that name it send.
+type NetProfile struct {
+	Key       NetProfileKey `json:"key"`
+	Bandwidth Bandwidth     `json:"bandwidth,omitzero"`
+	DSCP      int           `json:"dscp,omitempty"`  // 0-63 (RFC 2474 section 3); 0 = packets are not marked
+	Burst     int           `json:"burst,omitempty"` // kilobytes, 2-10486; 0 = chosen from the bandwidth
+}
+
+// Limits of net profiles.
+const (
+	MaxDSCP  = 63
+	MinBurst = 2
+	MaxBurst = 10486
+	// MaxBandwidth is the highest limit, in kilobits a second: 10,000 Gbit/s.
+	MaxBandwidth = 10_000_000_000
+)
+
+// Bandwidth is a limit of traffic; the zero value means none.
+type Bandwidth struct {
+	Kbps uint64 `json:"kbps"` // kilobits (1000 bits) a second
+	Text string `json:"text"` // as the user wrote it
+}
+
+const wantBandwidth = "must be a number and a unit, k, m or g with b or bps behind it or not, such as 10 kbps, 100mbps, 5Mb or 2g, of at most 10000g; or empty for no limit"
+
+var bandwidthRE = regexp.MustCompile(`^([1-9][0-9]*) *([kmgKMG])([bB]([pP][sS])?)?$`)
+
+// ParseBandwidth parses a limit such as "10 kbps"; empty is no limit. Units are
+// powers of 1000. The error is of kind ErrInvalid.
+func ParseBandwidth(s string) (Bandwidth, error) {
+	if s == "" {
+		return Bandwidth{}, nil
+	}
+	m := bandwidthRE.FindStringSubmatch(s)
+	if m == nil || len(m[1]) > 11 {
+		return Bandwidth{}, InvalidField("bandwidth", s, wantBandwidth)
+	}
+	n, err := strconv.ParseUint(m[1], 10, 64)
+	switch strings.ToLower(m[2]) {
+	case "m":
+		n *= 1000
+	case "g":
+		n *= 1000 * 1000
+	}
+	if err != nil || n > MaxBandwidth {
+		return Bandwidth{}, InvalidField("bandwidth", s, wantBandwidth)
+	}
+	return Bandwidth{n, s}, nil
+}
+
+// Validate checks all fields. The error is of kind ErrInvalid.
+func (p NetProfile) Validate() error {
+	if _, err := ParseTenantName(string(p.Key.Tenant)); err != nil {
+		return err
+	}
+	if err := parseName("profileName", p.Key.Name, MaxName); err != nil {
+		return err
+	}
+	b, err := ParseBandwidth(p.Bandwidth.Text)
+	switch {
+	case err != nil:
+		return err
+	case b != p.Bandwidth:
+		return InvalidField("bandwidth", p.Bandwidth.Text, fmt.Sprintf("must mean %d kbps", p.Bandwidth.Kbps))
+	case p.DSCP < 0 || p.DSCP > MaxDSCP:
+		return InvalidField("DSCP", p.DSCP, "must be between 0 (packets are not marked) and 63")
+	case p.Burst != 0 && (p.Burst < MinBurst || p.Burst > MaxBurst):
+		return InvalidField("burst", p.Burst, "must be between 2 and 10486 kilobytes, or 0 to choose it from the bandwidth")
+	}
+	return nil
+}
+
+// AppProfileKey names an app profile within the cluster.
+type AppProfileKey struct {
+	Tenant TenantName `json:"tenant"`
+	Name   string     `json:"name"`
+}
+
+func (k AppProfileKey) String() string { return string(k.Tenant) + ":" + k.Name }
+
+// ParseAppProfileKey parses "tenant:profile". The error is of kind ErrInvalid.
+func ParseAppProfileKey(s string) (AppProfileKey, error) {
+	t, n, err := parseKey("appProfileName", s, MaxName)
+	return AppProfileKey{t, n}, err
+}
+
+// AppProfile ties groups of a tenant together: one application.
+type AppProfile struct {
+	Key    AppProfileKey `json:"key"`
+	Groups []GroupName   `json:"groups,omitempty"`
+}
+
+// MaxAppProfileGroups is how many groups one app profile may tie.
+const MaxAppProfileGroups = 500
+
+// Validate checks all fields. The error is of kind ErrInvalid.
+func (p AppProfile) Validate() error {
+	if _, err := ParseTenantName(string(p.Key.Tenant)); err != nil {
+		return err
+	}
+	if err := parseName("appProfileName", p.Key.Name, MaxName); err != nil {
+		return err
+	}
+	if len(p.Groups) > MaxAppProfileGroups {
+		return InvalidField("endpointGroups", len(p.Groups), fmt.Sprintf("must be at most %d", MaxAppProfileGroups))
+	}
+	for i, g := range p.Groups {
+		if err := parseName("endpointGroups", string(g), MaxName); err != nil {
+			return err
+		}
+		if slices.Contains(p.Groups[:i], g) {
+			return InvalidField("endpointGroups", g, "must be named once")
+		}
+	}
+	return nil
+}
+
+// parseKey parses "tenant:name".
+func parseKey(field, s string, limit int) (TenantName, string, error) {
+	tenant, name, ok := strings.Cut(s, ":")
+	if !ok {
+		return "", "", InvalidField("key", s, "must be tenant:"+strings.TrimSuffix(field, "Name"))
+	}
+	t, err := ParseTenantName(tenant)
+	if err != nil {
+		return "", "", err
+	}
+	if err := parseName(field, name, limit); err != nil {
+		return "", "", err
+	}
+	return t, name, nil
+}
+
+// validText checks a text for people: printable, at most limit bytes.
+func validText(field, s string, limit int) error {
+	if len(s) > limit || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) {
+		return InvalidField(field, s, fmt.Sprintf("must be at most %d printable characters", limit))
+	}
+	return nil
+}
