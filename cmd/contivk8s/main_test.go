@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "rewrite testdata/deps.txt")
 // starts it for every verb, so it stays small. A change of the list is a
 // decision; -update writes it down.
 func TestDependencies(t *testing.T) {
-	c := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")
+	c := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := c.Output()
 	if err != nil {
@@ -39,7 +39,7 @@ func TestDependencies(t *testing.T) {
 
 // TestNoHTTP: net/http and crypto/tls would double the plugin's start.
 func TestNoHTTP(t *testing.T) {
-	c := exec.Command("go", "list", "-deps", ".")
+	c := exec.CommandContext(t.Context(), "go", "list", "-deps", ".")
 	out, err := c.Output()
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func localAddress(ctx context.Context) (string, error) {
 	// 192.0.2.1 is an address for documentation (RFC 5737).
 	c, err := (&net.Dialer{}).DialContext(ctx, "udp4", "192.0.2.1:9")
 	if err == nil {
-		defer c.Close()
+		defer func() { _ = c.Close() }() // nothing was sent
 		if a, ok := c.LocalAddr().(*net.UDPAddr); ok && !a.IP.IsLoopback() {
 			return a.IP.String(), nil
 		}

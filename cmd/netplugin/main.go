@@ -55,7 +55,7 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, drv.Close()) }()
 
-	a, err := agent.New(agent.Config{
+	a, err := agent.New(ctx, agent.Config{
 		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, VXLANPort: o.vxlanPort, DriverName: o.driver,
 		Store: st, Driver: drv, Log: log, Netmasters: o.netmaster, FwdMode: o.fwd, PvtSubnet: o.pvt,
 		StateDir: o.stateDir, Socket: o.cniSocket, RESTAddress: o.restAddress, Version: daemon.Build().Version,

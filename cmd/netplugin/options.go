@@ -270,8 +270,7 @@ func etcdEndpoints(v string) ([]string, error) {
 		return nil, errors.New("must name an etcd, such as " + defaultEtcd)
 	}
 	out, err := etcd.ParseEndpoints(list)
-	var bad *model.FieldError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*model.FieldError](err); ok {
 		return nil, errors.New(bad.Want)
 	}
 	return out, err

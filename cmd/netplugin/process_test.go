@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func newCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "n-netplugin-")
+	dir, err := os.MkdirTemp("", "n-netplugin-") //nolint:usetesting // t.TempDir may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func (c *cluster) must(method, path string, in any) {
 // spawn starts a program that ends with the test at the latest.
 func (c *cluster) spawn(name string, env []string, args ...string) *process {
 	c.t.Helper()
-	p := &process{cmd: exec.Command(filepath.Join(c.bin, name), args...), done: make(chan struct{}), log: &lockedBuffer{}}
+	p := &process{cmd: exec.CommandContext(context.WithoutCancel(c.t.Context()), filepath.Join(c.bin, name), args...), done: make(chan struct{}), log: &lockedBuffer{}}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -237,7 +238,11 @@ func (c *cluster) left() error {
 }
 
 func (c *cluster) state() (st agent.State, err error) {
-	resp, err := http.Get("http://127.0.0.1:9090/debug/state")
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, "http://127.0.0.1:9090/debug/state", nil)
+	if err != nil {
+		return st, err
+	}
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return st, err
 	}
@@ -317,8 +322,10 @@ func TestKillAtEveryStep(t *testing.T) {
 // TestStartRefused starts netplugin where it cannot work, and reads why.
 func TestStartRefused(t *testing.T) {
 	c := newCluster(t)
-	base := []string{"--driver", "fake", "--ctrl-ip", "127.0.0.1", "--state-dir", filepath.Join(c.dir, "s2"),
-		"--cni-socket", filepath.Join(c.dir, "s2.sock"), "--rest-address", "none"}
+	base := []string{
+		"--driver", "fake", "--ctrl-ip", "127.0.0.1", "--state-dir", filepath.Join(c.dir, "s2"),
+		"--cni-socket", filepath.Join(c.dir, "s2.sock"), "--rest-address", "none",
+	}
 	tests := []struct {
 		name string
 		args []string

@@ -55,7 +55,7 @@ var _ attach.Service = (*Agent)(nil)
 // a dead predecessor, and undoes what did not survive it. It fails with a
 // sentence when another netplugin runs here. The store and netmaster need not
 // be reachable. Close or Run release what it took.
-func New(cfg Config) (*Agent, error) {
+func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
@@ -64,14 +64,14 @@ func New(cfg Config) (*Agent, error) {
 		published: newPublished(), owe: make(chan struct{}, 1),
 		problems: map[string]string{}, spoolEvery: 10 * time.Second,
 	}
-	if err := a.take(); err != nil {
+	if err := a.take(ctx); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
 	return a, nil
 }
 
 // take is the part of New that can fail.
-func (a *Agent) take() (err error) {
+func (a *Agent) take(ctx context.Context) (err error) {
 	cfg := &a.cfg
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return fmt.Errorf("make state directory: %w", err)
@@ -92,18 +92,18 @@ func (a *Agent) take() (err error) {
 		Reason: func(e driver.Event) string { return "driver: " + e.Reason },
 		Drift:  cfg.Drift,
 		OnError: func(err error, in time.Duration) {
-			a.log.Error("the data plane does not follow", "error", err, "retry_in", in)
+			a.log.Error("the data plane does not follow", "error", err, "retryIn", in)
 		},
 	})
 	a.status = newStatus(a)
 	if err := a.registerMetrics(); err != nil {
 		return err
 	}
-	if a.socket, err = listenUnix(cfg.Socket); err != nil {
+	if a.socket, err = listenUnix(ctx, cfg.Socket); err != nil {
 		return err
 	}
 	if cfg.RESTAddress != "" {
-		if a.rest, err = net.Listen("tcp", cfg.RESTAddress); err != nil {
+		if a.rest, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.RESTAddress); err != nil {
 			return fmt.Errorf("listen for inspection: %w; --rest-address chooses another address", err)
 		}
 	}
@@ -155,11 +155,11 @@ func lockFile(path string) (*os.File, error) {
 }
 
 // listenUnix listens on a path, replacing the socket of a dead process.
-func listenUnix(path string) (net.Listener, error) {
+func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make directory of the CNI socket: %w", err)
 	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+	if c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path); err == nil {
 		_ = c.Close()
 		return nil, model.Errorf(model.ErrConflict,
 			"another netplugin answers at %s; stop it, or give this one its own --cni-socket", path)
@@ -172,7 +172,7 @@ func listenUnix(path string) (net.Listener, error) {
 			return nil, fmt.Errorf("remove stale CNI socket: %w", err)
 		}
 	}
-	l, err := net.Listen("unix", path)
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on the CNI socket: %w", err)
 	}
@@ -261,7 +261,9 @@ func serveHTTP(ctx context.Context, l net.Listener, h http.Handler) error {
 			err = srv.Close()
 		}
 	}
-	<-failed
+	if ended := <-failed; err == nil && !errors.Is(ended, http.ErrServerClosed) {
+		err = ended
+	}
 	return err
 }
 
@@ -280,7 +282,7 @@ func (a *Agent) compare(ctx context.Context) error {
 	})
 	cancel()
 	if ctx.Err() != nil {
-		return nil
+		return ctx.Err()
 	}
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable,
@@ -294,7 +296,7 @@ func (a *Agent) compare(ctx context.Context) error {
 		return a.cluster.global != nil, nil
 	})
 	if err != nil {
-		return nil // ctx has ended
+		return err // ctx has ended
 	}
 	a.warnOverlap(g.PvtSubnet)
 	if want := a.cfg.FwdMode; want != "" && g.FwdMode != want {
@@ -321,7 +323,7 @@ func (a *Agent) warnOverlap(pvt netip.Prefix) {
 	for _, what := range found {
 		a.log.Warn("the cluster's private subnet collides with a network of this host; choose another with"+
 			" 'netctl global set --private-subnet a.b.0.0/16' (and --private-subnet of netplugin, if given)",
-			"private_subnet", pvt, "collides_with", what)
+			"privateSubnet", pvt, "collidesWith", what)
 	}
 }
 

@@ -352,19 +352,19 @@ func TestHookFails(t *testing.T) {
 func TestSecondAgent(t *testing.T) {
 	b := newBed(t)
 	b.ready()
-	if _, err := New(b.cfg); !errors.Is(err, model.ErrConflict) {
+	if _, err := New(t.Context(), b.cfg); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("same state directory: %v, want a conflict", err)
 	}
 	other := b.cfg
 	other.StateDir = b.dir + "/other"
-	if _, err := New(other); !errors.Is(err, model.ErrConflict) {
+	if _, err := New(t.Context(), other); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("same socket: %v, want a conflict", err)
 	}
 	if err := os.WriteFile(b.dir+"/file", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	other.Socket = b.dir + "/file"
-	if _, err := New(other); !errors.Is(err, model.ErrConflict) {
+	if _, err := New(t.Context(), other); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("socket path is a file: %v, want a conflict", err)
 	}
 }

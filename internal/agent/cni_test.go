@@ -52,6 +52,7 @@ type cniRuntime struct {
 }
 
 func newRuntime(t *testing.T, b *bed) *cniRuntime {
+	t.Helper()
 	path := contivk8s(t)
 	return &cniRuntime{libcni.NewCNIConfigWithCacheDir([]string{path}, t.TempDir(), nil), b, path}
 }
@@ -214,7 +215,7 @@ func TestCNICheckFinds(t *testing.T) {
 		{"link", "set", "eth0", "down"},
 		{"link", "del", "eth0"},
 	} {
-		if out, err := exec.Command("nsenter", append([]string{"--net=" + s.path, "ip"}, change...)...).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "nsenter", append([]string{"--net=" + s.path, "ip"}, change...)...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %v: %v: %s", change, err, out)
 		}
 		err := r.CheckNetworkList(t.Context(), list, rt("c1", s))

@@ -198,7 +198,7 @@ func (a *Agent) replaySpool(ctx context.Context) {
 	}
 	for _, r := range list {
 		if err := a.Detach(ctx, r); err != nil {
-			a.log.Warn("a spooled deletion failed and will be tried again", "attachment", r.Key.String(), "error", err)
+			a.log.Warn("a spooled deletion failed and will be tried again", "attachment", r.String(), "error", err)
 		}
 	}
 }

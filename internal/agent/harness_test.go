@@ -40,6 +40,7 @@ type master struct {
 }
 
 func newMaster(t *testing.T, st store.Store) *master {
+	t.Helper()
 	m := &master{st: st, calls: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /plugin/createEndpoint", func(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +59,7 @@ func newMaster(t *testing.T, st store.Store) *master {
 		writeJSON(w, http.StatusOK, api.Version{Version: "test"})
 	})
 	m.Server = httptest.NewServer(mux)
-	t.Cleanup(m.Server.Close)
+	t.Cleanup(m.Close)
 	return m
 }
 
@@ -225,7 +226,8 @@ func newBed(t *testing.T, change ...func(*Config)) *bed {
 
 // shortDir is a directory whose path leaves room for a unix socket's (108 bytes).
 func shortDir(t *testing.T) string {
-	d, err := os.MkdirTemp("", "n-agent-")
+	t.Helper()
+	d, err := os.MkdirTemp("", "n-agent-") //nolint:usetesting // t.TempDir may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,6 +240,7 @@ func shortDir(t *testing.T) string {
 }
 
 func testLog(t *testing.T) *slog.Logger {
+	t.Helper()
 	return slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
@@ -283,7 +286,7 @@ func (b *bed) start() {
 func (b *bed) startWith(d driver.Driver) {
 	b.t.Helper()
 	b.cfg.Driver = d
-	a, err := New(b.cfg)
+	a, err := New(b.t.Context(), b.cfg)
 	if err != nil {
 		b.t.Fatal(err)
 	}

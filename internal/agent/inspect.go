@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -59,12 +58,8 @@ func (a *Agent) getStats(w http.ResponseWriter, r *http.Request) {
 		failHTTP(w, err)
 		return
 	}
-	ports := make(map[string]driver.PortStats, len(s.Ports))
-	for name, p := range s.Ports {
-		ports[name] = p
-	}
 	writeJSON(w, http.StatusOK, map[string]any{
-		"services": map[string]any{}, "ports": ports, "rules": orEmpty(s.Rules), "drops": orEmpty(s.Drops),
+		"services": map[string]any{}, "ports": orEmpty(s.Ports), "rules": orEmpty(s.Rules), "drops": orEmpty(s.Drops),
 	})
 }
 

@@ -165,7 +165,7 @@ func (a *Agent) missing(o outcome, ep model.Endpoint, hostIf string, rev store.R
 		return o.err
 	}
 	seen, ok := o.revs[ep.Key.Network.Tenant]
-	if !ok || seen < rev && !(late && a.cluster.knows(ep)) {
+	if !ok || seen < rev && (!late || !a.cluster.knows(ep)) {
 		return fmt.Errorf("the picture has reached revision %d of tenant %s, not %d", seen, ep.Key.Network.Tenant, rev)
 	}
 	st, ok := o.report.Ports[hostIf]

@@ -147,9 +147,8 @@ func (m *masters) delete(ctx context.Context, key model.EndpointKey, group model
 
 // fromAPI gives an answer of netmaster its kind back.
 func fromAPI(what string, err error) error {
-	var e *api.Error
 	kind := model.ErrUnavailable
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*api.Error](err); ok {
 		switch e.Status {
 		case http.StatusBadRequest:
 			kind = model.ErrInvalid

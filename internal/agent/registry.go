@@ -37,7 +37,7 @@ func (a *Agent) discover(ctx context.Context) {
 // served, so they are not registered.
 func (a *Agent) announce(ctx context.Context) {
 	host := model.Host{Name: a.cfg.Host, Control: a.cfg.Control, VTEP: a.cfg.VTEP, Driver: a.cfg.DriverName}
-	if !a.retry(ctx, "the host's record cannot be written to the store", func() error {
+	if !a.retry(ctx, "write the host's record to the store", func() error {
 		_, err := a.cfg.Store.Update(ctx, func(tx store.Tx) error {
 			row, err := store.Hosts.Find(tx, host.Name)
 			if err != nil || row.Exists() && row.Value == host {
@@ -50,7 +50,7 @@ func (a *Agent) announce(ctx context.Context) {
 		return
 	}
 	var reg *store.Registration
-	if !a.retry(ctx, "netplugin.vtep cannot be registered", func() (err error) {
+	if !a.retry(ctx, "register netplugin.vtep", func() (err error) {
 		reg, err = store.Register(ctx, a.cfg.Store, store.Service{
 			ServiceName: "netplugin.vtep", Version: a.cfg.Version, HostAddr: a.cfg.VTEP.String(),
 			Port: a.cfg.VXLANPort, Hostname: string(a.cfg.Host),
@@ -78,7 +78,7 @@ func (a *Agent) retry(ctx context.Context, what string, f func() error) bool {
 			return false
 		}
 		if first {
-			a.log.Warn(what+" yet", "error", err)
+			a.log.Warn("something is not done yet and will be tried again", "what", what, "error", err)
 		}
 		select {
 		case <-time.After(wait):

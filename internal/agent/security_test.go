@@ -90,13 +90,8 @@ func TestPausedMirror(t *testing.T) {
 	}
 	post := func(path string) {
 		t.Helper()
-		resp, err := http.Post("http://"+b.agent.RESTAddr().String()+path, "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			t.Errorf("%s: %s", path, resp.Status)
+		if status, body := do(t, http.DefaultClient, http.MethodPost, "http://"+b.agent.RESTAddr().String()+path, ""); status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
 	defer http.DefaultClient.CloseIdleConnections()
@@ -144,8 +139,10 @@ func TestOrphans(t *testing.T) {
 	nk := model.NetworkKey{Tenant: "blue", Name: "net1"}
 	for i, id := range []model.EndpointID{"cni:n-host1:lost:eth0", "somebody-elses", "cni:n-host2:lost:eth0"} {
 		ip := netip.AddrFrom4([4]byte{10, 1, 1, byte(200 + i)})
-		ep := model.Endpoint{Key: model.EndpointKey{Network: nk, ID: id}, Host: testHost, IPv4: ip,
-			MAC: model.EndpointMAC(nk, ip, netip.Addr{}), Identity: model.IdentityFirst}
+		ep := model.Endpoint{
+			Key: model.EndpointKey{Network: nk, ID: id}, Host: testHost, IPv4: ip,
+			MAC: model.EndpointMAC(nk, ip, netip.Addr{}), Identity: model.IdentityFirst,
+		}
 		b.put(func(tx store.Tx) error { return store.Endpoints.Create(tx, ep) })
 	}
 	b.fake = b.fake.Restart()
@@ -233,8 +230,15 @@ func TestEndpointID(t *testing.T) {
 	long := strings.Repeat("c", 300)
 	seen := map[model.EndpointID]attach.Key{}
 	for _, host := range []model.HostName{"h1", "h2", model.HostName(strings.Repeat("h", 200))} {
-		for _, k := range []attach.Key{{Container: "a", IfName: "eth0"}, {Container: "a.eth0", IfName: "x"}, {Container: "a", IfName: "eth1"},
-			{Container: long, IfName: "eth0"}, {Container: long + "x", IfName: "eth0"}, {Container: "a", IfName: "et%h0"}, {Container: "h", IfName: "eth0"}} {
+		for _, k := range []attach.Key{
+			{Container: "a", IfName: "eth0"},
+			{Container: "a.eth0", IfName: "x"},
+			{Container: "a", IfName: "eth1"},
+			{Container: long, IfName: "eth0"},
+			{Container: long + "x", IfName: "eth0"},
+			{Container: "a", IfName: "et%h0"},
+			{Container: "h", IfName: "eth0"},
+		} {
 			id := endpointID(host, k)
 			if _, err := model.ParseEndpointID(string(id)); err != nil {
 				t.Errorf("%v on %s: %v", k, host, err)
@@ -263,16 +267,12 @@ func TestLegacySocket(t *testing.T) {
 	}}}
 	post := func(call, body string) (int, legacyAnswer) {
 		t.Helper()
-		resp, err := client.Post("http://x/ContivCNI."+call, "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
+		status, answer := do(t, client, http.MethodPost, "http://x/ContivCNI."+call, body)
 		var a legacyAnswer
-		if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
+		if err := json.Unmarshal([]byte(answer), &a); err != nil {
 			t.Fatal(err)
 		}
-		return resp.StatusCode, a
+		return status, a
 	}
 	pod := fmt.Sprintf(`{"K8S_POD_NAME":"web","K8S_POD_NAMESPACE":"ns","K8S_POD_INFRA_CONTAINER_ID":"c1","CNI_NETNS":%q,"CNI_IFNAME":"eth0"}`, s.path)
 	want := legacyAnswer{EndpointID: "default:default-net:cni:n-host1:c1:eth0", IPAddress: "10.1.2.1/24", IPv6: "fd00:2::a01:201/64"}
@@ -289,6 +289,25 @@ func TestLegacySocket(t *testing.T) {
 	b.nothingLeft()
 }
 
+// do makes an HTTP request and returns status and body of the answer.
+func do(t *testing.T, c *http.Client, method, url, body string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
 // TestInspect reads the inspection interface.
 func TestInspect(t *testing.T) {
 	b := newBed(t)
@@ -303,30 +322,18 @@ func TestInspect(t *testing.T) {
 		"/svcstats": `"ports"`, "/inspect/driver": "blue:net1", "/inspect/bgp": "not configured", "/inspect/nameserver": "not configured",
 		"/debug/state": `"programmed":true`, "/healthz": "ok", "/metrics": "contiv_netplugin_ports 1",
 	} {
-		resp, err := http.Get(base + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
-			t.Errorf("GET %s: %s, %v: %.300s lacks %q", path, resp.Status, err, body, want)
+		status, body := do(t, http.DefaultClient, http.MethodGet, base+path, "")
+		if status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("GET %s: %d: %.300s lacks %q", path, status, body, want)
 		}
 	}
 	for id, want := range map[string]int{"nobody": http.StatusNotFound, "c1": http.StatusOK} {
-		resp, err := http.Post(base+"/debug/reclaimEndpoint/"+id, "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode != want {
-			t.Errorf("reclaim %s: %s, want %d", id, resp.Status, want)
+		if status, body := do(t, http.DefaultClient, http.MethodPost, base+"/debug/reclaimEndpoint/"+id, ""); status != want {
+			t.Errorf("reclaim %s: %d %s, want %d", id, status, body, want)
 		}
 	}
-	if resp, err := http.Post(base+"/debug/mirror/pause", "", nil); err != nil || resp.StatusCode != http.StatusNotFound {
-		t.Errorf("pausing the mirror without --debug-hooks: %v, %v", resp, err)
-	} else {
-		_ = resp.Body.Close()
+	if status, _ := do(t, http.DefaultClient, http.MethodPost, base+"/debug/mirror/pause", ""); status != http.StatusNotFound {
+		t.Errorf("pausing the mirror without --debug-hooks: %d, want 404", status)
 	}
 	b.nothingLeft()
 }
@@ -346,7 +353,7 @@ func TestContradiction(t *testing.T) {
 	} {
 		cfg := b.cfg
 		tt.change(&cfg)
-		a, err := New(cfg)
+		a, err := New(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

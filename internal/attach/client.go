@@ -92,7 +92,7 @@ func (c Client) roundTrip(ctx context.Context, path string, in any) (int, []byte
 	if err != nil {
 		return 0, nil, unreachable("connect", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // what counts has been read
 	if t, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(t); err != nil {
 			return 0, nil, unreachable("set deadline", err)

@@ -22,11 +22,11 @@ import (
 // serve runs an HTTP server on a unix socket.
 func serve(t *testing.T, h http.HandlerFunc) Client {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "n-attach-") // t.TempDir may be too long for a socket
+	dir, err := os.MkdirTemp("", "n-attach-") //nolint:usetesting // t.TempDir may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(dir, "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestErrorKinds(t *testing.T) {
 			if !errors.Is(err, kind) || err.Error() != "the sentence" {
 				t.Errorf("error %v, want the sentence of kind %v", err, kind)
 			}
-			if errors.Is(err, ErrDegraded) != (kind == ErrDegraded) {
+			if errors.Is(err, ErrDegraded) != errors.Is(kind, ErrDegraded) {
 				t.Errorf("degraded: %v", errors.Is(err, ErrDegraded))
 			}
 		})
@@ -94,11 +94,11 @@ func TestUnreachable(t *testing.T) {
 		<-r.Context().Done()
 	})
 	garbage := func(answer string) Client {
-		dir, err := os.MkdirTemp("", "n-attach-")
+		dir, err := os.MkdirTemp("", "n-attach-") //nolint:usetesting // t.TempDir may be too long for a socket
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := net.Listen("unix", filepath.Join(dir, "s"))
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(dir, "s"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -106,7 +106,7 @@ func WriteFileDurably(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name()) // fails after the rename, as it should
+	defer func() { _ = os.Remove(tmp.Name()) }() // fails after the rename, as it should
 	_, err = tmp.Write(data)
 	if err == nil {
 		err = tmp.Sync()

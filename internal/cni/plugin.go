@@ -144,7 +144,7 @@ func result(r attach.Result, cniVersion string) *types100.Result {
 		}
 	}
 	for _, a := range r.Addresses {
-		ip := &types100.IPConfig{Interface: types100.Int(1), Address: ipNet(a.Prefix)}
+		ip := &types100.IPConfig{Interface: new(1), Address: ipNet(a.Prefix)}
 		if a.Gateway.IsValid() {
 			ip.Gateway = a.Gateway.AsSlice()
 		}

@@ -34,7 +34,7 @@ func Configure(in Inside) ([]netip.Addr, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer target.Close()
+	defer func() { _ = target.Close() }() // open for reading
 	var routed []netip.Addr
 	err = target.Do(func(ns.NetNS) error {
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -113,8 +113,11 @@ func prepareIPv6(in Inside) error {
 	for _, p := range in.Addresses {
 		if p.Addr().Is6() {
 			for _, s := range [][2]string{
-				{"disable_ipv6", "0"}, {"accept_dad", "0"}, {"accept_ra", "0"},
-				{"autoconf", "0"}, {"router_solicitations", "0"},
+				{"disable_ipv6", "0"},
+				{"accept_dad", "0"},
+				{"accept_ra", "0"},
+				{"autoconf", "0"},
+				{"router_solicitations", "0"},
 			} {
 				if err := writeIPv6(in.IfName, s[0], s[1]); err != nil {
 					return err
@@ -142,7 +145,7 @@ func Verify(want Expect) error {
 	if err != nil {
 		return err
 	}
-	defer target.Close()
+	defer func() { _ = target.Close() }() // open for reading
 	return target.Do(func(ns.NetNS) error {
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 		if err != nil {

@@ -41,7 +41,7 @@ func Create(p Pair) (model.MAC, error) {
 	if err != nil {
 		return model.MAC{}, err
 	}
-	defer target.Close()
+	defer func() { _ = target.Close() }() // open for reading
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return model.MAC{}, fmt.Errorf("create veth %s: %w", p.HostIf, err)
