@@ -42,16 +42,19 @@ type TableSpec[K comparable, V any] struct {
 // Table gives typed access to the rows of one kind inside a transaction.
 type Table[K comparable, V any] struct{ spec TableSpec[K, V] }
 
-// NewTable declares a table. The spec is a constant of the program: one that
-// lacks a function makes NewTable panic at start.
+// NewTable declares a table. The spec is a constant of the program: every field
+// but Show and Unlisted is needed, and TestTablesAreComplete holds that.
 func NewTable[K comparable, V any](spec TableSpec[K, V]) *Table[K, V] {
-	if spec.Noun == "" || spec.Version < 1 || spec.KeyOf == nil || spec.Scope == nil || spec.Name == nil {
-		panic(fmt.Sprintf("store: table %q lacks a part of its declaration", spec.Noun))
-	}
 	if spec.Show == nil {
 		spec.Show = func(k K) string { return fmt.Sprint(k) }
 	}
 	return &Table[K, V]{spec}
+}
+
+// Complete tells whether the declaration has all that the table needs.
+func (t *Table[K, V]) Complete() bool {
+	s := t.spec
+	return s.Noun != "" && s.Version >= 1 && s.KeyOf != nil && s.Scope != nil && s.Name != nil
 }
 
 // Row is a value with the revisions of its first and last write.
