@@ -116,7 +116,7 @@ func (c *Controller) expired(a store.Address) bool {
 }
 
 // ReleaseAddress gives a reserved address back. An address that nobody has
-// reserved is model.ErrNotFound, that of an endpoint model.ErrInUse.
+// reserved is model.ErrNotFound, that of an endpoint or a service model.ErrInUse.
 func (c *Controller) ReleaseAddress(ctx context.Context, k model.NetworkKey, a netip.Addr) error {
 	_, err := c.update(ctx, fmt.Sprintf("release address %s of network %q", a, k), func(tx store.Tx) error {
 		ak := store.AddressKey{Network: k, Addr: a}
@@ -133,7 +133,7 @@ func (c *Controller) ReleaseAddress(ctx context.Context, k model.NetworkKey, a n
 		case !row.Exists():
 			return model.Errorf(model.ErrNotFound, "it is not allocated")
 		case row.Value.Reservation == nil:
-			return model.Errorf(model.ErrInUse, "endpoint %q has it", row.Value.Endpoint)
+			return model.Errorf(model.ErrInUse, "%s", ownerText(row.Value))
 		}
 		store.Addresses.Delete(tx, ak)
 		return nil

@@ -40,7 +40,8 @@ func (c *Controller) DeleteEndpointsOfGroup(ctx context.Context, k model.GroupKe
 	return c.deleteEndpoints(ctx, nil, v.EndpointsOfGroup(k))
 }
 
-// DeleteHost deletes a host that will not come back, with its endpoints, and
+// DeleteHost deletes a host that will not come back, with its endpoints and BGP
+// settings, and
 // tells how many those were. Nothing calls it by itself: a host that is only
 // unreachable keeps its containers (known fault 38).
 func (c *Controller) DeleteHost(ctx context.Context, k model.HostName) (int, error) {
@@ -58,6 +59,7 @@ func (c *Controller) DeleteHost(ctx context.Context, k model.HostName) (int, err
 	}
 	_, err = c.update(ctx, fmt.Sprintf("delete host %q", k), func(tx store.Tx) error {
 		store.Hosts.Delete(tx, k)
+		store.Bgps.Delete(tx, store.BgpKey{Host: k})
 		return nil
 	})
 	return n, err

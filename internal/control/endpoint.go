@@ -61,10 +61,11 @@ func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 	if e.Identity, err = c.identify(ctx, tx, cl, n, e); err != nil {
 		return none, err
 	}
-	if e.IPv4, err = c.takeAddr(ctx, tx, cl, n, pools, e, "IPAddress", n.Subnet, want.IPv4, false); err != nil {
+	owner := store.Address{Endpoint: e.Key.ID, Group: e.Group}
+	if e.IPv4, err = c.takeAddr(ctx, tx, cl, n, pools, owner, e.Host, "IPAddress", n.Subnet, want.IPv4, false); err != nil {
 		return none, err
 	}
-	if e.IPv6, err = c.takeAddr(ctx, tx, cl, n, pools, e, "IPv6Address", n.Subnet6, want.IPv6, true); err != nil {
+	if e.IPv6, err = c.takeAddr(ctx, tx, cl, n, pools, owner, e.Host, "IPv6Address", n.Subnet6, want.IPv6, true); err != nil {
 		return none, err
 	}
 	e.MAC = model.EndpointMAC(n.Key, e.IPv4, e.IPv6)
@@ -153,14 +154,14 @@ func (c *Controller) identify(ctx context.Context, tx store.Tx, cl *claim, n mod
 	return n.Identity, nil
 }
 
-// takeAddr gives an endpoint its address of one family, if the network has the
-// family: the preferred one, which may be reserved for it, or a free one.
+// takeAddr gives an endpoint, or a service, its address of one family, if the
+// network has the family: the preferred one, which may be reserved for its
+// host, or a free one.
 func (c *Controller) takeAddr(ctx context.Context, tx store.Tx, cl *claim, n model.Network, pools map[model.GroupName]model.AddrRange,
-	e model.Endpoint, field string, subnet netip.Prefix, want netip.Addr, v6 bool,
+	owner store.Address, host model.HostName, field string, subnet netip.Prefix, want netip.Addr, v6 bool,
 ) (netip.Addr, error) {
-	owner := store.Address{Endpoint: e.Key.ID, Group: e.Group}
 	if want.IsValid() {
-		row, err := wantAddr(tx, n, pools, e.Group, field, want)
+		row, err := wantAddr(tx, n, pools, owner.Group, field, want)
 		if err != nil {
 			return want, err
 		}
@@ -169,15 +170,15 @@ func (c *Controller) takeAddr(ctx context.Context, tx store.Tx, cl *claim, n mod
 			return want, store.Addresses.Create(tx, owner)
 		}
 		r := row.Value.Reservation
-		if r == nil || !c.expired(row.Value) && r.Host != "" && r.Host != e.Host {
+		if r == nil || !c.expired(row.Value) && r.Host != "" && r.Host != host {
 			return want, model.Errorf(model.ErrConflict, "%s %q: %s", field, want, ownerText(row.Value))
 		}
-		return want, store.Addresses.Put(tx, owner) // the reservation becomes the endpoint's
+		return want, store.Addresses.Put(tx, owner) // the reservation becomes the owner's
 	}
 	if !subnet.IsValid() {
 		return netip.Addr{}, nil
 	}
-	a, err := cl.freeAddr(ctx, tx, n, v6, pools, e.Group)
+	a, err := cl.freeAddr(ctx, tx, n, v6, pools, owner.Group)
 	if err != nil {
 		return a, err
 	}

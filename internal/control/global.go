@@ -127,23 +127,35 @@ func (c *Controller) DeleteTenant(ctx context.Context, k model.TenantName) error
 		if k == model.DefaultTenant {
 			return model.Errorf(model.ErrInUse, "the default tenant cannot be deleted")
 		}
-		if n, any, err := store.Networks.Any(tx, store.NetworksOf(k)); err != nil {
-			return err
-		} else if any {
-			return model.Errorf(model.ErrInUse, "it has networks, for one %q", n.Key.Name)
-		}
-		if g, any, err := store.Groups.Any(tx, store.GroupsOf(k)); err != nil {
-			return err
-		} else if any {
-			return model.Errorf(model.ErrInUse, "it has endpoint groups, for one %q", g.Key.Name)
-		}
-		if p, any, err := store.Policies.Any(tx, store.PoliciesOf(k)); err != nil {
-			return err
-		} else if any {
-			return model.Errorf(model.ErrInUse, "it has policies, for one %q", p.Key.Name)
+		for _, empty := range []func(store.Tx) error{
+			none(store.Networks, store.NetworksOf(k), "networks", func(n model.Network) string { return string(n.Key.Name) }),
+			none(store.Groups, store.GroupsOf(k), "endpoint groups", func(g model.Group) string { return string(g.Key.Name) }),
+			none(store.Policies, store.PoliciesOf(k), "policies", func(p model.ContivPolicy) string { return string(p.Key.Name) }),
+			none(store.NetProfiles, store.NetProfilesOf(k), "net profiles", func(p model.NetProfile) string { return p.Key.Name }),
+			none(store.AppProfiles, store.AppProfilesOf(k), "app profiles", func(p model.AppProfile) string { return p.Key.Name }),
+			none(store.LoadBalancers, store.LoadBalancersOf(k), "load-balanced services", func(s model.Service) string { return s.Key.Name }),
+			none(store.ExtContracts, store.ExtContractsOf(k), "groups of external contracts", func(e model.ExtContracts) string { return e.Key.Name }),
+			none(store.Volumes, store.VolumesOf(k), "volumes", func(v model.Volume) string { return v.Key.Name }),
+			none(store.VolumeProfiles, store.VolumeProfilesOf(k), "volume profiles", func(p model.VolumeProfile) string { return p.Key.Name }),
+		} {
+			if err := empty(tx); err != nil {
+				return err
+			}
 		}
 		store.Tenants.Delete(tx, k)
 		return nil
 	})
 	return err
+}
+
+// none checks that a scope of a tenant is empty, and makes the commit depend on
+// its staying so.
+func none[K comparable, V any](t *store.Table[K, V], scope, nouns string, name func(V) string) func(store.Tx) error {
+	return func(tx store.Tx) error {
+		v, any, err := t.Any(tx, scope)
+		if err == nil && any {
+			err = model.Errorf(model.ErrInUse, "it has %s, for one %q", nouns, name(v))
+		}
+		return err
+	}
 }

@@ -11,27 +11,29 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// MaxGroupPolicies is how many policies one group may have: each takes
+// MaxGroupPolicies is how many policies one group may have, MaxGroupRefs how
+// many policies and groups of external contracts together: each takes
 // operations of the one transaction that a change of a group is.
-const MaxGroupPolicies = 8
+const (
+	MaxGroupPolicies = 8
+	MaxGroupRefs     = 10
+)
 
-// PutGroup creates a group, or changes the policies and the cfgdTag of one. ID
-// of g is ignored. The network and the pool of an existing group cannot change:
+// PutGroup creates a group, or changes the policies, the net profile, the
+// external contracts and the cfgdTag of one, whether or not it has endpoints.
+// ID of g is ignored. The network and the pool of an existing group cannot change:
 // model.ErrConflict; an empty pool means "as it is".
 func (c *Controller) PutGroup(ctx context.Context, g model.Group) error {
 	g.ID = 0
-	g.Policies = unique(g.Policies)
+	g.Policies, g.ExtContracts = unique(g.Policies), unique(g.ExtContracts)
 	if err := g.Validate(); err != nil {
 		return err
 	}
 	if len(g.Policies) > MaxGroupPolicies {
 		return model.InvalidField("policies", len(g.Policies), fmt.Sprintf("must be at most %d", MaxGroupPolicies))
 	}
-	if g.NetProfile != "" {
-		return model.Errorf(model.ErrNotFound, "netProfile %q does not exist", g.NetProfile)
-	}
-	if len(g.ExtContracts) > 0 {
-		return model.Errorf(model.ErrNotFound, "extContractsGrps %q does not exist", g.ExtContracts[0])
+	if n := len(g.Policies) + len(g.ExtContracts); n > MaxGroupRefs {
+		return model.InvalidField("extContractsGrps", len(g.ExtContracts), fmt.Sprintf("must be, together with policies, at most %d", MaxGroupRefs))
 	}
 	what := fmt.Sprintf("put endpoint group %q", g.Key)
 	if g.Pool.IsValid() { // pools of one network share a row
@@ -51,8 +53,8 @@ func (c *Controller) PutGroup(ctx context.Context, g model.Group) error {
 }
 
 // unique drops repeated names and keeps the order.
-func unique(names []model.PolicyName) []model.PolicyName {
-	var out []model.PolicyName
+func unique[T comparable](names []T) []T {
+	var out []T
 	for _, n := range names {
 		if !slices.Contains(out, n) {
 			out = append(out, n)
@@ -71,13 +73,10 @@ func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g mod
 		store.Tenants.Key(g.Key.Tenant), store.Groups.Key(g.Key), store.Networks.Key(g.NetworkKey()),
 		store.Names.Key(name), store.InternedIdentities.Key(ik), store.GroupPools.Key(store.PoolsKey{Network: g.NetworkKey()}),
 	}
-	for _, p := range g.Policies {
-		keys = append(keys, store.Policies.Key(model.PolicyKey{Tenant: g.Key.Tenant, Name: p}))
+	for _, r := range groupRefs(g) {
+		keys = append(keys, r.key)
 	}
 	if err := tx.Prefetch(keys...); err != nil {
-		return err
-	}
-	if _, err := store.Tenants.Get(tx, g.Key.Tenant); err != nil {
 		return err
 	}
 	old, err := store.Groups.Find(tx, g.Key)
@@ -86,6 +85,9 @@ func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g mod
 	}
 	if old.Exists() {
 		return changeGroup(tx, old.Value, g)
+	}
+	if _, err := store.Tenants.Get(tx, g.Key.Tenant); err != nil {
+		return err
 	}
 	n, err := store.Networks.Get(tx, g.NetworkKey())
 	if err != nil {
@@ -103,7 +105,7 @@ func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g mod
 	if g.ID, err = c.intern(ctx, tx, cl, n.Key, g.Key.Name, nil); err != nil {
 		return err
 	}
-	if err := attach(tx, g, nil); err != nil {
+	if err := attach(tx, g, model.Group{}); err != nil {
 		return err
 	}
 	return store.Groups.Create(tx, g)
@@ -120,32 +122,68 @@ func changeGroup(tx store.Tx, old, g model.Group) error {
 	if g.CfgdTag == "" {
 		g.CfgdTag = old.CfgdTag
 	}
-	if slices.Equal(g.Policies, old.Policies) && g.CfgdTag == old.CfgdTag {
+	if slices.Equal(g.Policies, old.Policies) && g.NetProfile == old.NetProfile &&
+		slices.Equal(g.ExtContracts, old.ExtContracts) && g.CfgdTag == old.CfgdTag {
 		return nil
 	}
-	if err := attach(tx, g, old.Policies); err != nil {
+	if err := attach(tx, g, old); err != nil {
 		return err
 	}
 	return store.Groups.Put(tx, g)
 }
 
-// attach moves a group's references from its old policies to the new ones.
-func attach(tx store.Tx, g model.Group, old []model.PolicyName) error {
+// groupRef is something that a group names beside its network.
+type groupRef struct {
+	field, name string
+	key         string // of its row
+	target      store.Target
+	get         func(store.Tx) error // reads it into the read set
+}
+
+func groupRefs(g model.Group) []groupRef {
+	var out []groupRef
 	for _, p := range g.Policies {
-		if slices.Contains(old, p) {
+		k := model.PolicyKey{Tenant: g.Key.Tenant, Name: p}
+		out = append(out, groupRef{"policies", string(p), store.Policies.Key(k), store.TargetPolicy(k), getter(store.Policies, k)})
+	}
+	if g.NetProfile != "" {
+		k := model.NetProfileKey{Tenant: g.Key.Tenant, Name: g.NetProfile}
+		out = append(out, groupRef{"netProfile", k.Name, store.NetProfiles.Key(k), store.TargetNetProfile(k), getter(store.NetProfiles, k)})
+	}
+	for _, e := range g.ExtContracts {
+		k := model.ExtContractsKey{Tenant: g.Key.Tenant, Name: e}
+		out = append(out, groupRef{"extContractsGrps", e, store.ExtContracts.Key(k), store.TargetExtContracts(k), getter(store.ExtContracts, k)})
+	}
+	return out
+}
+
+func getter[K comparable, V any](t *store.Table[K, V], k K) func(store.Tx) error {
+	return func(tx store.Tx) error {
+		_, err := t.Get(tx, k)
+		return err
+	}
+}
+
+// attach moves a group's references from what it named to what it names.
+func attach(tx store.Tx, g, old model.Group) error {
+	before, after := groupRefs(old), groupRefs(g)
+	has := func(refs []groupRef, t store.Target) bool {
+		return slices.ContainsFunc(refs, func(r groupRef) bool { return r.target == t })
+	}
+	for _, r := range after {
+		if has(before, r.target) {
 			continue
 		}
-		k := model.PolicyKey{Tenant: g.Key.Tenant, Name: p}
-		if _, err := store.Policies.Get(tx, k); err != nil {
-			return err
+		if err := r.get(tx); err != nil {
+			return fmt.Errorf("%s %q: %w", r.field, r.name, err)
 		}
-		if err := refer(tx, store.TargetPolicy(k), "group", g.Key.String()); err != nil {
+		if err := refer(tx, r.target, "group", g.Key.String()); err != nil {
 			return err
 		}
 	}
-	for _, p := range old {
-		if !slices.Contains(g.Policies, p) {
-			unrefer(tx, store.TargetPolicy(model.PolicyKey{Tenant: g.Key.Tenant, Name: p}), "group", g.Key.String())
+	for _, r := range before {
+		if !has(after, r.target) {
+			unrefer(tx, r.target, "group", g.Key.String())
 		}
 	}
 	return nil
@@ -201,8 +239,8 @@ func commonPrefix(a, b string) string {
 	return a[:i]
 }
 
-// DeleteGroup deletes a group that has no endpoints and that no rule names:
-// otherwise model.ErrInUse (known fault 13).
+// DeleteGroup deletes a group that has no endpoints and that neither a rule nor
+// an app profile names: otherwise model.ErrInUse (known fault 13).
 func (c *Controller) DeleteGroup(ctx context.Context, k model.GroupKey) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete endpoint group %q", k), func(tx store.Tx) error {
 		g, err := store.Groups.Get(tx, k)
@@ -221,7 +259,7 @@ func (c *Controller) DeleteGroup(ctx context.Context, k model.GroupKey) error {
 				return err
 			}
 		}
-		if err := attach(tx, model.Group{Key: k}, g.Policies); err != nil {
+		if err := attach(tx, model.Group{Key: k}, g); err != nil {
 			return err
 		}
 		unrefer(tx, store.TargetNetwork(g.NetworkKey()), "group", k.String())
@@ -255,7 +293,10 @@ func freePool(tx store.Tx, g model.Group) error {
 
 // ownerText says who has an address.
 func ownerText(a store.Address) string {
-	if a.Reservation == nil {
+	switch {
+	case a.Service != "":
+		return fmt.Sprintf("%s is the address of load-balanced service %q", a.Addr, a.Service)
+	case a.Reservation == nil:
 		return fmt.Sprintf("%s is used by endpoint %q", a.Addr, a.Endpoint)
 	}
 	by := strings.TrimSpace(strings.Join([]string{string(a.Reservation.Host), a.Reservation.Requester}, " "))

@@ -166,6 +166,22 @@ func (c *cluster) try(o any) error {
 	case model.Endpoint:
 		_, _, err := c.CreateEndpoint(ctx, x)
 		return err
+	case model.NetProfile:
+		return c.PutNetProfile(ctx, x)
+	case model.AppProfile:
+		return c.PutAppProfile(ctx, x)
+	case model.Service:
+		return c.PutService(ctx, x)
+	case model.ExtContracts:
+		return c.PutExtContracts(ctx, x)
+	case model.Volume:
+		return c.PutVolume(ctx, x)
+	case model.VolumeProfile:
+		return c.PutVolumeProfile(ctx, x)
+	case model.Bgp:
+		return c.PutBgp(ctx, x)
+	case model.AciGw:
+		return c.PutAciGw(ctx, x)
 	case AddressRequest:
 		_, err := c.AllocAddress(ctx, x)
 		return err
@@ -190,6 +206,22 @@ func (c *cluster) remove(key any) error {
 		return c.DeletePolicy(ctx, k)
 	case model.RuleKey:
 		return c.DeleteRule(ctx, k)
+	case model.NetProfileKey:
+		return c.DeleteNetProfile(ctx, k)
+	case model.AppProfileKey:
+		return c.DeleteAppProfile(ctx, k)
+	case model.ServiceKey:
+		return c.DeleteService(ctx, k)
+	case model.ExtContractsKey:
+		return c.DeleteExtContracts(ctx, k)
+	case model.VolumeKey:
+		return c.DeleteVolume(ctx, k)
+	case model.VolumeProfileKey:
+		return c.DeleteVolumeProfile(ctx, k)
+	case store.BgpKey:
+		return c.DeleteBgp(ctx, k.Host)
+	case store.AciGwKey:
+		return c.DeleteAciGw(ctx)
 	case model.EndpointKey:
 		_, _, err := c.DeleteEndpoint(ctx, k)
 		return err

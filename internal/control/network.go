@@ -168,8 +168,8 @@ func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint
 	return n.ReqTag, store.Numbers.Create(tx, store.Number{NumberKey: k, Owner: n.Key.String()})
 }
 
-// DeleteNetwork deletes a network that no group, rule, endpoint or reserved
-// address uses: otherwise model.ErrInUse. A tenant's default network stops
+// DeleteNetwork deletes a network that no group, rule, service, endpoint or
+// reserved address uses: otherwise model.ErrInUse. A tenant's default network stops
 // being that.
 func (c *Controller) DeleteNetwork(ctx context.Context, k model.NetworkKey) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
@@ -235,6 +235,9 @@ func (c *Controller) unused(tx store.Tx, k model.NetworkKey) error {
 			return err
 		}
 		a := row.Value
+		if a.Service != "" {
+			return model.Errorf(model.ErrInUse, "%s", ownerText(a))
+		}
 		if a.Reservation == nil {
 			return model.Errorf(model.ErrInUse, "it has active endpoints, for one %q", a.Endpoint)
 		}

@@ -18,6 +18,14 @@ func unrefer(tx store.Tx, t store.Target, kind, from string) {
 	tx.Delete(store.References.Key(store.RefKey{Target: t, Kind: kind, From: from}))
 }
 
+// usedBy says by the kind of a reference, other than a rule's, what it means.
+var usedBy = map[string]string{
+	"appprofile": "it belongs to app profiles",
+	"endpoint":   "it has active endpoints",
+	"group":      "it is used by endpoint groups",
+	"service":    "it is used by load-balanced services",
+}
+
 // unreferenced checks that nothing refers to a target, else model.ErrInUse.
 // Deleting a policy leaves references of its rules behind when they are many;
 // they count as gone when the rule is, or names something else by now.
@@ -25,17 +33,21 @@ func unreferenced(tx store.Tx, t store.Target) error {
 	if err := tx.Observe(t.Scope()); err != nil {
 		return err
 	}
-	for _, kind := range []struct{ name, text string }{{"endpoint", "it has active endpoints"}, {"group", "it is used by endpoint groups"}} {
-		kvs, err := tx.Range(t.Scope()+kind.name+"/", 1)
-		if err != nil {
+	// References lie in order of their kinds: whatever comes before and after
+	// those of rules refers for certain.
+	for _, prefix := range []string{"", "service/"} {
+		kvs, err := tx.Range(t.Scope()+prefix, 1)
+		if err != nil || len(kvs) == 0 && prefix == "" {
 			return err
 		}
-		if len(kvs) > 0 {
-			row, err := store.References.Decode(kvs[0])
+		for _, kv := range kvs {
+			row, err := store.References.Decode(kv)
 			if err != nil {
 				return err
 			}
-			return model.Errorf(model.ErrInUse, "%s, for one %q", kind.text, row.Value.From)
+			if text, ok := usedBy[row.Value.Kind]; ok {
+				return model.Errorf(model.ErrInUse, "%s, for one %q", text, row.Value.From)
+			}
 		}
 	}
 	kvs, err := tx.Range(t.Scope()+"rule/", 0)

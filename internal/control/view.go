@@ -32,6 +32,7 @@ type View struct {
 	hosts     *rows[model.HostName, model.Host]
 	endpoints map[model.EndpointKey]model.Endpoint
 	listed    lists[model.Endpoint] // of networks, groups and hosts
+	more      moreRows
 
 	endpointsOfNetwork index[model.NetworkKey, model.EndpointKey]
 	endpointsOfGroup   index[model.GroupKey, model.EndpointKey]
@@ -66,6 +67,7 @@ func (v *View) reset() {
 	v.policies = newRows[model.PolicyKey, model.ContivPolicy](func(k model.PolicyKey) model.TenantName { return k.Tenant }, lessPolicy)
 	v.rules = newRows[model.RuleKey, model.Rule](func(k model.RuleKey) model.TenantName { return k.Tenant }, lessRule)
 	v.hosts = newRows[model.HostName, model.Host](noHost, cmp.Compare[model.HostName])
+	v.more = newMoreRows()
 	v.endpoints = map[model.EndpointKey]model.Endpoint{}
 	v.listed.of = nil
 	v.endpointsOfNetwork = index[model.NetworkKey, model.EndpointKey]{}
@@ -162,12 +164,15 @@ func (v *View) enter(ch store.Change) {
 		} else {
 			delete(v.interned, k)
 		}
+	default:
+		v.more.enter(ch)
 	}
 }
 
 func (v *View) enterGroup(k model.GroupKey, g *model.Group) {
 	if old, had := v.groups.set(k, g); had {
 		v.groupsOfNetwork.remove(old.NetworkKey(), k)
+		v.more.indexGroup(old, false)
 		for _, p := range old.Policies {
 			v.groupsOfPolicy.remove(model.PolicyKey{Tenant: k.Tenant, Name: p}, k)
 		}
@@ -176,6 +181,7 @@ func (v *View) enterGroup(k model.GroupKey, g *model.Group) {
 		return
 	}
 	v.groupsOfNetwork.add(g.NetworkKey(), k)
+	v.more.indexGroup(*g, true)
 	for _, p := range g.Policies {
 		v.groupsOfPolicy.add(model.PolicyKey{Tenant: k.Tenant, Name: p}, k)
 	}
@@ -205,6 +211,7 @@ func (v *View) enterEndpoint(k model.EndpointKey, e *model.Endpoint) {
 		v.endpointsOfNetwork.remove(k.Network, k)
 		v.endpointsOfGroup.remove(model.GroupKey{Tenant: k.Network.Tenant, Name: old.Group}, k)
 		v.endpointsOfHost.remove(old.Host, k)
+		v.more.indexLabels(old, false)
 		for _, s := range endpointTexts(old) {
 			v.endpointsByText.remove(s, k)
 		}
@@ -220,6 +227,7 @@ func (v *View) enterEndpoint(k model.EndpointKey, e *model.Endpoint) {
 	v.listed.drop(k.Network, model.GroupKey{Tenant: k.Network.Tenant, Name: e.Group}, e.Host)
 	v.endpointsOfNetwork.add(k.Network, k)
 	v.endpointsOfHost.add(e.Host, k)
+	v.more.indexLabels(*e, true)
 	if e.Group != "" {
 		v.endpointsOfGroup.add(model.GroupKey{Tenant: k.Network.Tenant, Name: e.Group}, k)
 	}

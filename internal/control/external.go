@@ -1,0 +1,107 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// PutBgp creates a host's BGP settings or replaces them. The host must be one
+// that an agent has told of (known fault 26): otherwise model.ErrNotFound.
+func (c *Controller) PutBgp(ctx context.Context, b model.Bgp) error {
+	if err := b.Validate(); err != nil {
+		return err
+	}
+	_, err := c.update(ctx, fmt.Sprintf("put Bgp %q", b.Host), func(tx store.Tx) error {
+		k := store.BgpKey{Host: b.Host}
+		if err := tx.Prefetch(store.Bgps.Key(k), store.Hosts.Key(b.Host)); err != nil {
+			return err
+		}
+		old, err := store.Bgps.Find(tx, k)
+		if err != nil || old.Exists() && old.Value == b {
+			return err
+		}
+		if !old.Exists() {
+			h, err := store.Hosts.Find(tx, b.Host)
+			if err != nil {
+				return err
+			}
+			if !h.Exists() {
+				return model.Errorf(model.ErrNotFound, "hostname %q: the host does not exist: no netplugin has told of it yet", b.Host)
+			}
+		}
+		return store.Bgps.Put(tx, b)
+	})
+	return err
+}
+
+// DeleteBgp deletes a host's BGP settings.
+func (c *Controller) DeleteBgp(ctx context.Context, h model.HostName) error {
+	return deleteRow(ctx, c, store.Bgps, store.BgpKey{Host: h}, nil)
+}
+
+// PutExtContracts creates a group of external contracts or replaces it.
+func (c *Controller) PutExtContracts(ctx context.Context, e model.ExtContracts) error {
+	if err := e.Validate(); err != nil {
+		return err
+	}
+	return putRow(ctx, c, e.Key.Tenant, store.ExtContracts, e.Key, e)
+}
+
+// DeleteExtContracts deletes a group of external contracts that no endpoint
+// group names: otherwise model.ErrInUse.
+func (c *Controller) DeleteExtContracts(ctx context.Context, k model.ExtContractsKey) error {
+	t := store.TargetExtContracts(k)
+	return deleteRow(ctx, c, store.ExtContracts, k, &t)
+}
+
+// PutAciGw sets the settings of the ACI fabric.
+func (c *Controller) PutAciGw(ctx context.Context, g model.AciGw) error {
+	if err := g.Validate(); err != nil {
+		return err
+	}
+	_, err := c.update(ctx, "put aciGw", func(tx store.Tx) error {
+		old, err := store.AciGws.Find(tx, store.AciGwKey{})
+		if err != nil || old.Exists() && reflect.DeepEqual(old.Value, g) {
+			return err
+		}
+		return store.AciGws.Put(tx, g)
+	})
+	return err
+}
+
+// DeleteAciGw deletes the settings of the ACI fabric.
+func (c *Controller) DeleteAciGw(ctx context.Context) error {
+	_, err := c.update(ctx, "delete aciGw", func(tx store.Tx) error {
+		if _, err := store.AciGws.Get(tx, store.AciGwKey{}); err != nil {
+			return err
+		}
+		store.AciGws.Delete(tx, store.AciGwKey{})
+		return nil
+	})
+	return err
+}
+
+// HostStatus is what a host's agent observes of its data plane.
+type HostStatus = store.HostStatus
+
+// HostStatuses reads what all agents have observed, in order of the hosts.
+func (c *Controller) HostStatuses(ctx context.Context) ([]HostStatus, error) {
+	kvs, _, err := c.store.Range(ctx, store.HostStatusScope)
+	if err != nil {
+		return nil, fmt.Errorf("read the hosts' status: %w", err)
+	}
+	var out []HostStatus
+	for _, kv := range kvs {
+		row, err := store.HostStatuses.Decode(kv)
+		if err != nil {
+			c.log.Error("a host's status cannot be read", "key", kv.Key, "err", err)
+			continue
+		}
+		out = append(out, row.Value)
+	}
+	return out, nil
+}

@@ -1,0 +1,204 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// putRow creates or replaces an object of a tenant that has neither immutable
+// fields nor references of its own. An equal one is left as it is.
+func putRow[K comparable, V any](ctx context.Context, c *Controller, t model.TenantName, table *store.Table[K, V], k K, v V) error {
+	_, err := c.update(ctx, fmt.Sprintf("put %s %q", table.Noun(), fmt.Sprint(k)), func(tx store.Tx) error {
+		if err := tx.Prefetch(store.Tenants.Key(t), table.Key(k)); err != nil {
+			return err
+		}
+		if _, err := store.Tenants.Get(tx, t); err != nil {
+			return err
+		}
+		old, err := table.Find(tx, k)
+		if err != nil || old.Exists() && reflect.DeepEqual(old.Value, v) {
+			return err
+		}
+		return table.Put(tx, v)
+	})
+	return err
+}
+
+// deleteRow deletes an object, if nothing refers to it; target may be nil.
+func deleteRow[K comparable, V any](ctx context.Context, c *Controller, table *store.Table[K, V], k K, target *store.Target) error {
+	_, err := c.update(ctx, fmt.Sprintf("delete %s %q", table.Noun(), fmt.Sprint(k)), func(tx store.Tx) error {
+		if _, err := table.Get(tx, k); err != nil {
+			return err
+		}
+		if target != nil {
+			if err := unreferenced(tx, *target); err != nil {
+				return err
+			}
+			store.References.DeleteScope(tx, target.Scope())
+		}
+		table.Delete(tx, k)
+		return nil
+	})
+	return err
+}
+
+// PutNetProfile creates a net profile or replaces it, whether or not groups
+// name it: it takes effect on live endpoints.
+func (c *Controller) PutNetProfile(ctx context.Context, p model.NetProfile) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	return putRow(ctx, c, p.Key.Tenant, store.NetProfiles, p.Key, p)
+}
+
+// DeleteNetProfile deletes a net profile that no group names: otherwise
+// model.ErrInUse.
+func (c *Controller) DeleteNetProfile(ctx context.Context, k model.NetProfileKey) error {
+	t := store.TargetNetProfile(k)
+	return deleteRow(ctx, c, store.NetProfiles, k, &t)
+}
+
+// PutVolume creates a volume or replaces it.
+func (c *Controller) PutVolume(ctx context.Context, v model.Volume) error {
+	if err := v.Validate(); err != nil {
+		return err
+	}
+	return putRow(ctx, c, v.Key.Tenant, store.Volumes, v.Key, v)
+}
+
+// DeleteVolume deletes a volume.
+func (c *Controller) DeleteVolume(ctx context.Context, k model.VolumeKey) error {
+	return deleteRow(ctx, c, store.Volumes, k, nil)
+}
+
+// PutVolumeProfile creates a volume profile or replaces it.
+func (c *Controller) PutVolumeProfile(ctx context.Context, p model.VolumeProfile) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	return putRow(ctx, c, p.Key.Tenant, store.VolumeProfiles, p.Key, p)
+}
+
+// DeleteVolumeProfile deletes a volume profile.
+func (c *Controller) DeleteVolumeProfile(ctx context.Context, k model.VolumeProfileKey) error {
+	return deleteRow(ctx, c, store.VolumeProfiles, k, nil)
+}
+
+// appBatch is how many groups of an app profile one transaction ties or frees:
+// each takes two operations and a scope.
+const appBatch = 12
+
+// PutAppProfile creates an app profile or replaces its groups, which must
+// exist. More changes than appBatch take several transactions, each of which
+// leaves the profile with exactly the groups that are tied; when one of them
+// fails, for a group that somebody deleted meanwhile, putting the profile again
+// goes on from there.
+func (c *Controller) PutAppProfile(ctx context.Context, p model.AppProfile) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	what := fmt.Sprintf("put app profile %q", p.Key)
+	for done := false; !done; {
+		_, err := c.update(ctx, what, func(tx store.Tx) (err error) {
+			done, err = tieGroups(tx, p)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tieGroups takes one step towards the wanted profile and tells whether it is
+// there.
+func tieGroups(tx store.Tx, want model.AppProfile) (done bool, err error) {
+	keys := []string{store.Tenants.Key(want.Key.Tenant), store.AppProfiles.Key(want.Key)}
+	for _, g := range want.Groups {
+		keys = append(keys, store.Groups.Key(model.GroupKey{Tenant: want.Key.Tenant, Name: g}))
+	}
+	if err := tx.Prefetch(keys...); err != nil {
+		return false, err
+	}
+	if _, err := store.Tenants.Get(tx, want.Key.Tenant); err != nil {
+		return false, err
+	}
+	old, err := store.AppProfiles.Find(tx, want.Key)
+	if err != nil {
+		return false, err
+	}
+	if old.Exists() && slices.Equal(old.Value.Groups, want.Groups) {
+		return true, nil
+	}
+	for _, g := range want.Groups { // all of them first: what cannot be done is not begun
+		k := model.GroupKey{Tenant: want.Key.Tenant, Name: g}
+		row, err := store.Groups.Peek(tx, k)
+		if err == nil && !row.Exists() {
+			err = model.Errorf(model.ErrNotFound, "endpointGroups %q: endpoint group %q does not exist", g, k)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	left := appBatch
+	next := model.AppProfile{Key: want.Key}
+	for _, g := range want.Groups {
+		switch {
+		case slices.Contains(old.Value.Groups, g):
+		case left == 0:
+			continue
+		default:
+			left--
+			k := model.GroupKey{Tenant: want.Key.Tenant, Name: g}
+			if _, err := store.Groups.Get(tx, k); err != nil {
+				return false, err
+			}
+			if err := refer(tx, store.TargetGroup(k), "appprofile", want.Key.String()); err != nil {
+				return false, err
+			}
+		}
+		next.Groups = append(next.Groups, g)
+	}
+	for _, g := range old.Value.Groups {
+		switch {
+		case slices.Contains(want.Groups, g):
+		case left == 0:
+			next.Groups = append(next.Groups, g)
+		default:
+			left--
+			unrefer(tx, store.TargetGroup(model.GroupKey{Tenant: want.Key.Tenant, Name: g}), "appprofile", want.Key.String())
+		}
+	}
+	return slices.Equal(next.Groups, want.Groups), store.AppProfiles.Put(tx, next)
+}
+
+// DeleteAppProfile deletes an app profile and frees its groups, which stay.
+func (c *Controller) DeleteAppProfile(ctx context.Context, k model.AppProfileKey) error {
+	what := fmt.Sprintf("delete app profile %q", k)
+	for done := false; !done; {
+		_, err := c.update(ctx, what, func(tx store.Tx) error {
+			p, err := store.AppProfiles.Get(tx, k)
+			if err != nil {
+				return err
+			}
+			if done = len(p.Groups) <= appBatch; !done {
+				_, err := tieGroups(tx, model.AppProfile{Key: k})
+				return err
+			}
+			for _, g := range p.Groups {
+				unrefer(tx, store.TargetGroup(model.GroupKey{Tenant: k.Tenant, Name: g}), "appprofile", k.String())
+			}
+			store.AppProfiles.Delete(tx, k)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

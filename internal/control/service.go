@@ -1,0 +1,111 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// PutService creates a load-balanced service, with the address that it asks for
+// or a free one of its network, or changes the selectors, the ports and the
+// address of one. VIP of s is ignored; an empty ReqAddr of an existing service
+// means "as it is". The network cannot change: model.ErrConflict, and nothing
+// has changed (known fault 24).
+func (c *Controller) PutService(ctx context.Context, s model.Service) error {
+	s.VIP = netip.Addr{}
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	cl := c.claim()
+	rev, err := c.update(ctx, fmt.Sprintf("put load-balanced service %q", s.Key), func(tx store.Tx) error {
+		cl.rewind()
+		return c.putService(ctx, tx, cl, s)
+	})
+	cl.done(rev)
+	return err
+}
+
+func (c *Controller) putService(ctx context.Context, tx store.Tx, cl *claim, s model.Service) error {
+	keys := []string{
+		store.Tenants.Key(s.Key.Tenant), store.LoadBalancers.Key(s.Key), store.Networks.Key(s.NetworkKey()),
+		store.GroupPools.Key(store.PoolsKey{Network: s.NetworkKey()}),
+	}
+	if err := tx.Prefetch(keys...); err != nil {
+		return err
+	}
+	if _, err := store.Tenants.Get(tx, s.Key.Tenant); err != nil {
+		return err
+	}
+	old, err := store.LoadBalancers.Find(tx, s.Key)
+	if err != nil {
+		return err
+	}
+	if old.Exists() && s.Network != old.Value.Network {
+		return immutable("networkName", old.Value.Network, s.Network)
+	}
+	if old.Exists() {
+		s.VIP = old.Value.VIP
+		if !s.ReqAddr.IsValid() {
+			s.ReqAddr = old.Value.ReqAddr
+		}
+		if sameService(old.Value, s) {
+			return nil
+		}
+	}
+	if !s.VIP.IsValid() || s.ReqAddr.IsValid() && s.ReqAddr != s.VIP {
+		if err := c.moveService(ctx, tx, cl, &s); err != nil {
+			return err
+		}
+	}
+	if !old.Exists() {
+		if err := refer(tx, store.TargetNetwork(s.NetworkKey()), "service", s.Key.String()); err != nil {
+			return err
+		}
+	}
+	return store.LoadBalancers.Put(tx, s)
+}
+
+// moveService gives a service its address, instead of the one that it has, if any.
+func (c *Controller) moveService(ctx context.Context, tx store.Tx, cl *claim, s *model.Service) error {
+	n, pools, err := networkForAddress(tx, s.NetworkKey(), "")
+	if err != nil {
+		return err
+	}
+	former := s.VIP
+	v6 := !n.Subnet.IsValid()
+	subnet := n.Subnet
+	if v6 {
+		subnet = n.Subnet6
+	}
+	owner := store.Address{Service: s.Key.Name}
+	if s.VIP, err = c.takeAddr(ctx, tx, cl, n, pools, owner, "", "ipAddress", subnet, s.ReqAddr, v6); err != nil {
+		return err
+	}
+	if former.IsValid() {
+		store.Addresses.Delete(tx, store.AddressKey{Network: n.Key, Addr: former})
+	}
+	return nil
+}
+
+func sameService(a, b model.Service) bool {
+	return a.ReqAddr == b.ReqAddr && a.VIP == b.VIP && slices.Equal(a.Selectors, b.Selectors) && slices.Equal(a.Ports, b.Ports)
+}
+
+// DeleteService deletes a load-balanced service and frees its address.
+func (c *Controller) DeleteService(ctx context.Context, k model.ServiceKey) error {
+	_, err := c.update(ctx, fmt.Sprintf("delete load-balanced service %q", k), func(tx store.Tx) error {
+		s, err := store.LoadBalancers.Get(tx, k)
+		if err != nil {
+			return err
+		}
+		store.Addresses.Delete(tx, store.AddressKey{Network: s.NetworkKey(), Addr: s.VIP})
+		unrefer(tx, store.TargetNetwork(s.NetworkKey()), "service", k.String())
+		store.LoadBalancers.Delete(tx, k)
+		return nil
+	})
+	return err
+}
