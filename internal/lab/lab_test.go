@@ -107,7 +107,7 @@ func TestUnderlay(t *testing.T) {
 // TestEtcd checks that etcd starts, keeps its data over a kill, and that a
 // daemon which cannot start is reported with the end of its log.
 func TestEtcd(t *testing.T) {
-	l := bare(t, "betcd", 0)
+	l := bare(t, "blabetcd", 0)
 	if err := l.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestEtcd(t *testing.T) {
 // alone: its processes, whose state was never written, and its namespaces.
 func TestRemoveAfterCrash(t *testing.T) {
 	need(t)
-	ns, err := newNamespace(prefix("bcrash") + "h1")
+	ns, err := newNamespace(prefix("blabcrash") + "h1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,22 +154,22 @@ func TestRemoveAfterCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	names, err := List()
-	if err != nil || !strings.Contains(strings.Join(names, " "), "bcrash") {
+	if err != nil || !strings.Contains(strings.Join(names, " "), "blabcrash") {
 		t.Fatalf("List() = %v, %v, want bcrash among them", names, err)
 	}
-	if err := Remove("bcrash", ""); err != nil {
+	if err := Remove("blabcrash", ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("the process inside: %v, want killed", err)
 	}
-	if left, err := namespacesWith(prefix("bcrash")); err != nil || len(left) > 0 {
+	if left, err := namespacesWith(prefix("blabcrash")); err != nil || len(left) > 0 {
 		t.Errorf("namespaces left: %v, %v", left, err)
 	}
-	if err := Remove("bcrash", ""); err != nil {
+	if err := Remove("blabcrash", ""); err != nil {
 		t.Errorf("removing what is gone: %v", err)
 	}
-	if err := Remove("b-crash", ""); err == nil {
+	if err := Remove("blab-crash", ""); err == nil {
 		t.Error("a name with a hyphen was accepted")
 	}
 }
@@ -177,13 +177,13 @@ func TestRemoveAfterCrash(t *testing.T) {
 // TestRunningElsewhere checks that a lab is neither built twice nor built over
 // one that another process still runs.
 func TestRunningElsewhere(t *testing.T) {
-	l := bare(t, "btwice", 0)
+	l := bare(t, "blabtwice", 0)
 	l.st.Owner = &Process{PID: os.Getppid()}
 	l.st.Owner.Start, _ = startTime(os.Getppid())
 	if err := l.save(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Up(t.Context(), Config{Name: "btwice", Bare: true})
+	_, err := Up(t.Context(), Config{Name: "blabtwice", Bare: true})
 	if err == nil || !strings.Contains(err.Error(), "running already") {
 		t.Errorf("a second lab of the name: %v, want an error that says so", err)
 	}
