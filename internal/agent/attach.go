@@ -56,6 +56,7 @@ func (a *Agent) attach(ctx context.Context, r attach.Request) (attach.Result, er
 	if res, ok, err := a.existing(ctx, r, t); ok || err != nil {
 		return res, err
 	}
+	a.awaitFirst(ctx)
 	if err := a.ready(); err != nil {
 		return attach.Result{}, err
 	}

@@ -160,6 +160,9 @@ func (c *cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.mirrors[m.tenant] != m { // the tenant was dropped while this batch waited
+		return context.Canceled
+	}
 	relevant := !m.ready
 	for _, e := range b.Events {
 		ch, err := store.Decode(e)

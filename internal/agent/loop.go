@@ -132,6 +132,26 @@ func problemTexts(o outcome) map[string]string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
+// startGrace is how long an attachment waits for an agent that has just started.
+const startGrace = 5 * time.Second
+
+// awaitFirst waits for the first pass of the driver, within startGrace.
+func (a *Agent) awaitFirst(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, startGrace)
+	defer cancel()
+	for {
+		o, changed := a.published.get()
+		if !o.at.IsZero() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // fallback is how long waitProgrammed waits for the tenant's mirror to reach
 // the revision that netmaster named before it accepts an endpoint that looks as
 // netmaster answered: asked again for an endpoint that exists, netmaster may

@@ -209,13 +209,17 @@ func writeIPv6(ifName, setting, value string) error {
 	return nil
 }
 
-// LinkMTU returns the MTU of the interface that holds an address.
+// LinkMTU returns the MTU of the interface that holds an address; the loopback
+// interface does not count, since nothing leaves the host by it.
 func LinkMTU(addr string) (int, error) {
 	ifs, err := net.Interfaces()
 	if err != nil {
 		return 0, fmt.Errorf("list interfaces: %w", err)
 	}
 	for _, i := range ifs {
+		if i.Flags&net.FlagLoopback != 0 {
+			continue
+		}
 		addrs, err := i.Addrs()
 		if err != nil {
 			continue // it went away meanwhile
