@@ -80,6 +80,8 @@ const (
 	ethARP  = 0x0806
 	ethIPv6 = 0x86dd
 
+	protoFragment = 44 // RFC 8200 section 4.5
+
 	ndRouterSolicit   = 133
 	ndRouterAdvert    = 134
 	ndNeighborSolicit = 135
@@ -212,7 +214,9 @@ func trackFlows(l *list, c Config) {
 // tracked are the protocols that connection tracking knows.
 func tracked(v6 bool) []model.Protocol {
 	if v6 {
-		return []model.Protocol{model.ProtoICMPv6, model.ProtoTCP, model.ProtoUDP}
+		// Of a later fragment the switch sees the fragment header only (44): tracking
+		// puts it to its first one.
+		return []model.Protocol{model.ProtoICMPv6, model.ProtoTCP, model.ProtoUDP, protoFragment}
 	}
 	return []model.Protocol{model.ProtoICMP, model.ProtoTCP, model.ProtoUDP}
 }

@@ -1,0 +1,242 @@
+package pipeline
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+var update = flag.Bool("update", false, "rewrite the goldens")
+
+// text prints flows by stage, in the order in which the switch tries them.
+func text(flows []of.Flow) string {
+	slices.SortFunc(flows, func(a, b of.Flow) int {
+		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(b.Priority, a.Priority), strings.Compare(a.String(), b.String()))
+	})
+	var b strings.Builder
+	stage := -1
+	for _, f := range flows {
+		if int(f.Table) != stage {
+			stage = int(f.Table)
+			fmt.Fprintf(&b, "# %s\n", Stage(f.Table))
+		}
+		b.WriteString(f.String() + "\n")
+	}
+	return b.String()
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (run with -update to make it)", err)
+	}
+	if diff := gocmp.Diff(string(want), got); diff != "" {
+		t.Errorf("flows (-want +got):\n%s", diff)
+	}
+}
+
+var (
+	key  = model.NetworkKey{Tenant: "blue", Name: "net"}
+	port = desired.Port{
+		IfName: "cv1", Network: 7, MAC: model.MAC{2, 2, 10, 1, 1, 2}, Identity: 256, Policies: 5,
+		IPv4: netip.MustParseAddr("10.1.1.2"), IPv6: netip.MustParseAddr("fd00::2"),
+	}
+	remote = desired.Remote{
+		Network: 7, MAC: model.MAC{2, 2, 10, 1, 1, 3}, Identity: 257, VTEP: netip.MustParseAddr("192.168.0.2"),
+		IPv4: netip.MustParseAddr("10.1.1.3"), IPv6: netip.MustParseAddr("fd00::3"),
+	}
+)
+
+// TestModes pins the flows of one port and one remote endpoint in each mode.
+func TestModes(t *testing.T) {
+	golden(t, "base-proxy", text(Base(Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpProxy})))
+	golden(t, "base-flood", text(Base(Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpFlood})))
+	for _, encap := range []model.Encap{model.EncapVXLAN, model.EncapVLAN} {
+		for _, mode := range []model.ArpMode{model.ArpProxy, model.ArpFlood} {
+			for _, family := range []string{"v4", "v6", "dual"} {
+				c := Config{Tunnel: 1, Uplink: 2, ArpMode: mode}
+				n := &desired.Network{ID: 7, Key: key, Encap: encap, Tag: 100, VTEPs: []netip.Addr{remote.VTEP}}
+				p, r := port, remote
+				switch family {
+				case "v4":
+					p.IPv6, r.IPv6 = netip.Addr{}, netip.Addr{}
+				case "v6":
+					p.IPv4, r.IPv4 = netip.Addr{}, netip.Addr{}
+				}
+				local := LocalPort{&p, 10}
+				flows := slices.Concat(Network(c, n, []LocalPort{local}), Port(c, n, local), Remote(c, n, &r))
+				golden(t, fmt.Sprintf("%s-%s-%s", encap, mode, family), text(flows))
+			}
+		}
+	}
+}
+
+// TestPolicyGolden pins the flows of a set with every kind of peer and port.
+func TestPolicyGolden(t *testing.T) {
+	pm := func(p model.Protocol, lo, hi uint16) []model.PortMatch {
+		return []model.PortMatch{{Protocol: p, Lo: lo, Hi: hi}}
+	}
+	prefix := netip.MustParsePrefix
+	s := &desired.PolicySet{ID: 5, Name: "p1", In: []desired.Tier{
+		{Tier: model.TierContiv, Default: model.Pass, Rules: []desired.Rule{
+			{ID: "a", Priority: 100, Action: model.Deny, AnyPeer: true},
+			{ID: "b", Priority: 10, Action: model.Deny, Identities: []model.Identity{256, 257}, Ports: pm(model.ProtoTCP, 80, 80)},
+			{ID: "c", Priority: 10, Action: model.Allow, Identities: []model.Identity{256}, Ports: pm(model.ProtoTCP, 80, 80)},
+			{ID: "d", Priority: 9, Action: model.Pass, AnyPeer: true, Ports: pm(model.ProtoUDP, 1000, 1030)},
+			{ID: "e", Priority: 8, Action: model.Allow, AnyPeer: true, Ports: pm(model.ProtoICMP, 0, 0)},
+			{ID: "f", Priority: 7, Action: model.Allow, Ports: pm(model.ProtoTCP, 0, 65535), CIDRs: []desired.CIDR{
+				{Prefix: prefix("10.0.0.0/8"), Except: []netip.Prefix{prefix("10.128.0.0/10")}},
+				{Prefix: prefix("fd00::/64"), Network: 7},
+			}},
+			{ID: "g", Priority: 6, Action: model.Allow, CIDRs: []desired.CIDR{{Prefix: prefix("0.0.0.0/0")}}},
+			{ID: "h", Priority: 5, Action: model.Allow, AnyPeer: true, Ports: pm(model.ProtoSCTP, 9, 9)},
+			{ID: "i", Priority: 4, Action: model.Allow, AnyPeer: true, Ports: pm(47, 0, 65535)},
+			{ID: "none", Priority: 3, Action: model.Allow},
+		}},
+		{Tier: model.TierKubernetes, Default: model.Deny, Rules: []desired.Rule{
+			{ID: "k", Action: model.Allow, Identities: []model.Identity{300}},
+		}},
+	}}
+	flows, err := PolicySet(Config{}, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "policy", text(flows))
+}
+
+// TestPolicyThatDoesNotFit checks that what flows cannot say denies everything.
+func TestPolicyThatDoesNotFit(t *testing.T) {
+	for name, tiers := range map[string][]desired.Tier{
+		"priority": {{Default: model.Pass, Rules: []desired.Rule{{ID: "r", Priority: MaxRulePriority + 1, Action: model.Allow, AnyPeer: true}}}},
+		"tiers":    make([]desired.Tier, TiersPerDirection+1),
+	} {
+		flows, err := PolicySet(Config{}, &desired.PolicySet{ID: 5, In: tiers})
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if len(flows) != 2 || len(flows[0].Actions)+len(flows[1].Actions) != 0 {
+			t.Errorf("%s: flows\n%s", name, text(flows))
+		}
+	}
+}
+
+// TestRulePriorities checks that a higher priority wins and that deny wins ties.
+func TestRulePriorities(t *testing.T) {
+	at := func(p int, a model.Action) uint16 {
+		return rulePriority(Config{}, &desired.Rule{Priority: p, Action: a})
+	}
+	order := []uint16{
+		priorityDefault, at(0, model.Allow), at(0, model.Pass), at(0, model.Deny), at(1, model.Allow),
+		at(MaxRulePriority, model.Allow), at(MaxRulePriority, model.Deny),
+	}
+	if !slices.IsSorted(order) || len(slices.Compact(slices.Clone(order))) != len(order) {
+		t.Errorf("priorities %v are not strictly ascending", order)
+	}
+}
+
+// TestPortMasks checks ranges against every port.
+func TestPortMasks(t *testing.T) {
+	for _, r := range [][2]uint16{{0, 65535}, {80, 80}, {1000, 1030}, {1, 65534}, {65535, 65535}, {0, 0}, {1024, 65535}} {
+		masks := portMasks(r[0], r[1])
+		for p := 0; p <= 65535; p++ {
+			n := 0
+			for _, m := range masks {
+				if uint16(p)&m.mask == m.value {
+					n++
+				}
+			}
+			want := 0
+			if uint16(p) >= r[0] && uint16(p) <= r[1] {
+				want = 1
+			}
+			if n != want {
+				t.Fatalf("range %v: port %d is in %d of %v", r, p, n, masks)
+			}
+		}
+	}
+}
+
+// FuzzWithout checks that exceptions are cut out of a prefix, and nothing else.
+func FuzzWithout(f *testing.F) {
+	f.Add(uint32(0x0a000000), 8, uint32(0x0a010000), 16, uint32(0x0a010203))
+	f.Add(uint32(0), 0, uint32(0xffffffff), 32, uint32(0xffffffff))
+	f.Add(uint32(0x0a000000), 24, uint32(0x0a000000), 8, uint32(0x0a000001))
+	f.Fuzz(func(t *testing.T, p uint32, pb int, e uint32, eb int, a uint32) {
+		addr := func(v uint32) netip.Addr {
+			return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
+		}
+		whole, err1 := addr(p).Prefix(pb)
+		except, err2 := addr(e).Prefix(eb)
+		if err1 != nil || err2 != nil {
+			return
+		}
+		n := 0
+		for _, q := range without(whole, []netip.Prefix{except}) {
+			if q.Contains(addr(a)) {
+				n++
+			}
+		}
+		want := 0
+		if whole.Contains(addr(a)) && !except.Contains(addr(a)) {
+			want = 1
+		}
+		if n != want {
+			t.Errorf("%s without %s holds %s %d times, want %d", whole, except, addr(a), n, want)
+		}
+	})
+}
+
+// TestFlowsRoundTrip checks that every flow survives text and wire.
+func TestFlowsRoundTrip(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.golden")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("goldens: %v, %v", files, err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := map[string]string{}
+		for l := range strings.Lines(string(b)) {
+			l = strings.TrimSuffix(l, "\n")
+			if strings.HasPrefix(l, "#") {
+				continue
+			}
+			f, err := of.ParseFlow(l)
+			if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			g, err := of.FromParts(f.Key(), f.Body())
+			if err != nil || g.String() != l {
+				t.Errorf("%s: %s became %s: %v", file, l, g, err)
+			}
+			if old, ok := keys[f.Key()]; ok {
+				t.Errorf("%s: two flows of one key:\n%s\n%s", file, old, l)
+			}
+			keys[f.Key()] = l
+		}
+	}
+}
