@@ -3,6 +3,8 @@
 package ovs
 
 import (
+	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -40,4 +42,61 @@ func TestReplies(t *testing.T) {
 		}
 	}
 	t.Logf("%d questions: replies passed, new connections the other way did not", asked)
+}
+
+// TestChangeReachesEstablished checks that a changed rule applies to
+// connections that were established before it, within 1 s, and that they go on
+// when it is taken back.
+func TestChangeReachesEstablished(t *testing.T) {
+	c := pairUp(t, "change")
+	for _, family := range []string{"4", "6"} {
+		to := netip.AddrPortFrom(c.addr("s", family), 80).String()
+		conns := map[string]net.Conn{}
+		for _, network := range []string{"tcp", "udp"} {
+			conn, err := c.space("c").Dial(t.Context(), network, to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			conns[network] = conn
+			if err := echo(conn, time.Second); err != nil {
+				t.Fatalf("%s before the change: %v", network, err)
+			}
+		}
+		until := func(what string, open bool) {
+			t.Helper()
+			for network, conn := range conns {
+				start := time.Now()
+				for {
+					at := time.Now()
+					err := echo(conn, 200*time.Millisecond)
+					if (err == nil) == open {
+						t.Logf("%s IPv%s: %s %v after the command", network, family, what, at.Sub(start).Round(time.Millisecond))
+						break
+					}
+					// TCP retransmits what was dropped with growing pauses.
+					if limit := map[bool]time.Duration{false: time.Second, true: 5 * time.Second}[open]; at.Sub(start) > limit {
+						t.Errorf("%s IPv%s: not %s %v after the command: %v", network, family, what, limit, err)
+						break
+					}
+				}
+			}
+		}
+		c.netctl("policy rule-add -t blue -d in -p 50 -j deny p stop")
+		until("closed", false)
+		c.netctl("policy rule-rm -t blue p stop")
+		until("open", true)
+	}
+}
+
+// echo sends a line and waits for one.
+func echo(c net.Conn, timeout time.Duration) error {
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	if _, err := c.Write([]byte("who\n")); err != nil {
+		return err
+	}
+	_, err := c.Read(make([]byte, 256))
+	return err
 }
