@@ -196,6 +196,12 @@ func groupToAPI(g model.Group) api.EndpointGroup {
 		o.Policies = append(o.Policies, string(p))
 		addLink(&o.LinkSets.Policies, "policy", model.PolicyKey{Tenant: g.Key.Tenant, Name: p}.String())
 	}
+	for _, name := range g.ExtContracts {
+		addLink(&o.LinkSets.ExtContractsGrps, "extContractsGroup", model.ExtContractsKey{Tenant: g.Key.Tenant, Name: name}.String())
+	}
+	if g.NetProfile != "" {
+		o.Links.NetProfile = api.Link{Type: "netprofile", Key: model.NetProfileKey{Tenant: g.Key.Tenant, Name: g.NetProfile}.String()}
+	}
 	o.Links.Network = api.Link{Type: "network", Key: g.NetworkKey().String()}
 	o.Links.Tenant = tenantLink(g.Key.Tenant)
 	return o

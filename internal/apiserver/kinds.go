@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"iter"
 	"net/http"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -11,9 +12,10 @@ import (
 
 // kind is one collection under /api/v1.
 type kind struct {
-	name string // "networks"
+	name         string // "networks"
+	object, oper any    // zero wire objects, for the description of the API; oper nil = no operational state
 	// list and get return wire objects with links.
-	list func(v *control.View) []any
+	list func(v *control.View) iter.Seq[any]
 	get  func(v *control.View, key string) (any, error)
 	// put decodes, checks and stores the body of a request for key.
 	put func(ctx context.Context, key string, body func(any) error) error
@@ -71,13 +73,18 @@ func find[K, M any](noun string, parse func(string) (K, error), get func(*contro
 	}
 }
 
-func all[M any](ms func(*control.View) []M, to func(*control.View, M) any) func(*control.View) []any {
-	return func(v *control.View) []any {
-		out := []any{}
-		for _, m := range ms(v) {
-			out = append(out, to(v, m))
+// all builds a kind's list. Objects are made one by one while the answer is
+// sent.
+func all[M any](ms func(*control.View) []M, to func(*control.View, M) any) func(*control.View) iter.Seq[any] {
+	return func(v *control.View) iter.Seq[any] {
+		list := ms(v)
+		return func(yield func(any) bool) {
+			for _, m := range list {
+				if !yield(to(v, m)) {
+					return
+				}
+			}
 		}
-		return out
 	}
 }
 
@@ -90,14 +97,15 @@ func kinds(c *control.Controller, mode string) []kind {
 		return s, nil
 	}
 	getGlobal := func(v *control.View, _ string) (model.Global, bool) { return v.Global() }
-	return []kind{
+	return append([]kind{
 		{
-			name: "globals",
-			list: func(v *control.View) []any {
-				if g, ok := v.Global(); ok {
-					return []any{globalToAPI(g)}
+			name: "globals", object: api.Global{}, oper: api.GlobalOper{},
+			list: func(v *control.View) iter.Seq[any] {
+				return func(yield func(any) bool) {
+					if g, ok := v.Global(); ok {
+						yield(globalToAPI(g))
+					}
 				}
-				return []any{}
 			},
 			get:     find("global", parseGlobal, getGlobal, func(_ *control.View, g model.Global) any { return globalToAPI(g) }),
 			put:     put(globalFromAPI, c.PutGlobal),
@@ -105,7 +113,7 @@ func kinds(c *control.Controller, mode string) []kind {
 			inspect: find("global", parseGlobal, getGlobal, func(v *control.View, _ model.Global) any { return globalOper(v, mode) }),
 		},
 		{
-			name:    "tenants",
+			name: "tenants", object: api.Tenant{}, oper: api.TenantOper{},
 			list:    all((*control.View).Tenants, tenantView),
 			get:     find("tenant", model.ParseTenantName, (*control.View).Tenant, tenantView),
 			put:     put(tenantFromAPI, c.PutTenant),
@@ -113,7 +121,7 @@ func kinds(c *control.Controller, mode string) []kind {
 			inspect: find("tenant", model.ParseTenantName, (*control.View).Tenant, func(v *control.View, t model.Tenant) any { return tenantOper(v, t.Name) }),
 		},
 		{
-			name:    "networks",
+			name: "networks", object: api.Network{}, oper: api.NetworkOper{},
 			list:    all(func(v *control.View) []model.Network { return v.Networks("") }, networkView),
 			get:     find("network", model.ParseNetworkKey, (*control.View).Network, networkView),
 			put:     put(networkFromAPI, c.PutNetwork),
@@ -121,7 +129,7 @@ func kinds(c *control.Controller, mode string) []kind {
 			inspect: find("network", model.ParseNetworkKey, (*control.View).Network, func(v *control.View, n model.Network) any { return networkOper(v, n) }),
 		},
 		{
-			name:    "endpointGroups",
+			name: "endpointGroups", object: api.EndpointGroup{}, oper: api.EndpointGroupOper{},
 			list:    all(func(v *control.View) []model.Group { return v.Groups("") }, groupView),
 			get:     find("endpointGroup", model.ParseGroupKey, (*control.View).Group, groupView),
 			put:     put(groupFromAPI, c.PutGroup),
@@ -129,7 +137,7 @@ func kinds(c *control.Controller, mode string) []kind {
 			inspect: find("endpointGroup", model.ParseGroupKey, (*control.View).Group, func(v *control.View, g model.Group) any { return groupOper(v, g) }),
 		},
 		{
-			name:    "policys",
+			name: "policys", object: api.Policy{}, oper: api.PolicyOper{},
 			list:    all(func(v *control.View) []model.ContivPolicy { return v.Policies("") }, policyView),
 			get:     find("policy", model.ParsePolicyKey, (*control.View).Policy, policyView),
 			put:     put(policyFromAPI, c.PutPolicy),
@@ -137,13 +145,13 @@ func kinds(c *control.Controller, mode string) []kind {
 			inspect: find("policy", model.ParsePolicyKey, (*control.View).Policy, func(v *control.View, p model.ContivPolicy) any { return policyOper(v, p) }),
 		},
 		{
-			name: "rules",
+			name: "rules", object: api.Rule{},
 			list: all(func(v *control.View) []model.Rule { return v.Rules("") }, func(_ *control.View, r model.Rule) any { return ruleToAPI(r) }),
 			get:  find("rule", model.ParseRuleKey, (*control.View).Rule, func(_ *control.View, r model.Rule) any { return ruleToAPI(r) }),
 			put:  put(ruleFromAPI, c.PutRule),
 			del:  del("rule", model.ParseRuleKey, c.DeleteRule),
 		},
-	}
+	}, moreKinds(c)...)
 }
 
 // The views below add the links that the server owns, computed from what
@@ -160,6 +168,21 @@ func tenantView(v *control.View, t model.Tenant) any {
 	for _, p := range v.Policies(t.Name) {
 		addLink(&o.LinkSets.Policies, "policy", p.Key.String())
 	}
+	for _, p := range v.NetProfiles(t.Name) {
+		addLink(&o.LinkSets.NetProfiles, "netprofile", p.Key.String())
+	}
+	for _, p := range v.AppProfiles(t.Name) {
+		addLink(&o.LinkSets.AppProfiles, "appProfile", p.Key.String())
+	}
+	for _, s := range v.Services(t.Name) {
+		addLink(&o.LinkSets.Servicelbs, "serviceLB", s.Key.String())
+	}
+	for _, x := range v.Volumes(t.Name) {
+		addLink(&o.LinkSets.Volumes, "volume", x.Key.String())
+	}
+	for _, p := range v.VolumeProfiles(t.Name) {
+		addLink(&o.LinkSets.VolumeProfiles, "volumeProfile", p.Key.String())
+	}
 	return o
 }
 
@@ -168,11 +191,17 @@ func networkView(v *control.View, n model.Network) any {
 	for _, g := range v.GroupsOfNetwork(n.Key) {
 		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
 	}
+	for _, s := range v.ServicesOfNetwork(n.Key) {
+		addLink(&o.LinkSets.Servicelbs, "serviceLB", s.Key.String())
+	}
 	return o
 }
 
 func groupView(v *control.View, g model.Group) any {
 	o := groupToAPI(g)
+	if k, ok := v.AppProfileOf(g.Key); ok {
+		o.Links.AppProfile = api.Link{Type: "appProfile", Key: k.String()}
+	}
 	for _, r := range v.RulesOfGroup(g.Key) {
 		addLink(&o.LinkSets.MatchRules, "rule", r.Key.String())
 	}

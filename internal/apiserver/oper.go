@@ -169,6 +169,10 @@ func tenantOper(v *control.View, t model.TenantName) api.TenantOper {
 		o.TotalEndpoints += oper.NumEndpoints
 		o.Networks = append(o.Networks, oper)
 	}
+	for _, x := range v.Services(t) {
+		o.Servicelbs = append(o.Servicelbs, serviceOper(v, x))
+	}
+	o.TotalServicelbs, o.TotalNetprofiles, o.TotalAppProfiles = len(o.Servicelbs), len(v.NetProfiles(t)), len(v.AppProfiles(t))
 	o.TotalEPGs, o.TotalNetworks, o.TotalPolicies = len(o.EndpointGroups), len(o.Networks), len(v.Policies(t))
 	return o
 }

@@ -1,9 +1,12 @@
 package apiserver
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -81,12 +84,9 @@ func New(cfg Config) (http.Handler, error) {
 	s.handle("DELETE", "/debug/epcleanup/tenant/{tenant}/{what}/{id}", s.cleanup)
 	s.handle("GET", "/version", func(http.ResponseWriter, *http.Request) (any, error) { return cfg.Version, nil })
 	s.handle("GET", "/info", func(_ http.ResponseWriter, r *http.Request) (any, error) { return s.cluster.Info(r.Context()) })
-	// Load-balanced services are none of the kinds that this version has: the
-	// list is empty and no id is known.
-	s.handle("GET", "/services", func(http.ResponseWriter, *http.Request) (any, error) { return []api.ServiceInfo{}, nil })
-	s.handle("GET", "/service/{id}", func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		return nil, notFound("service", r.PathValue("id"))
-	})
+	s.handle("GET", "/services", s.services)
+	s.handle("GET", "/service/{id}", s.service)
+	s.handle("GET", "/debug/ofnet", s.ofnet)
 	s.handle("GET", "/healthz", func(http.ResponseWriter, *http.Request) (any, error) { return "ok", nil })
 	s.handle("GET", "/readyz", func(_ http.ResponseWriter, r *http.Request) (any, error) { return "ok", s.cluster.Ready(r.Context()) })
 	s.mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{}))
@@ -136,16 +136,51 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 	v, err := s.call(w, r, h)
-	var body []byte
-	if err == nil {
-		body, err = json.Marshal(v)
-	}
 	if err != nil {
 		writeError(w, r, s.log, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(body, '\n')) // the client may be gone
+	switch v := v.(type) {
+	case text:
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte(v)) // the client may be gone
+	case iter.Seq[any]:
+		w.Header().Set("Content-Type", "application/json")
+		if err := writeList(w, v); err != nil {
+			s.log.Debug("a list was not sent to its end", "path", r.URL.Path, "err", err)
+		}
+	default:
+		body, err := json.Marshal(v)
+		if err != nil {
+			writeError(w, r, s.log, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(append(body, '\n'))
+	}
+}
+
+// writeList sends a JSON array while its members are made: a list of any length
+// takes the memory of a few of them.
+func writeList(w io.Writer, list iter.Seq[any]) error {
+	b := bufio.NewWriterSize(w, 64<<10)
+	first, more := byte('['), byte(',')
+	for v := range list {
+		body, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		_ = b.WriteByte(first) // a bufio.Writer keeps its first error for Flush
+		if _, err := b.Write(body); err != nil {
+			return err
+		}
+		first = more
+	}
+	if first != more {
+		_ = b.WriteByte(first)
+	}
+	_, _ = b.WriteString("]\n")
+	return b.Flush()
 }
 
 func (s *server) call(w http.ResponseWriter, r *http.Request, h handler) (v any, err error) {

@@ -282,3 +282,20 @@ func (v *View) ServicesOf(e model.Endpoint) []model.Service {
 	}
 	return out
 }
+
+// HostNames returns the hosts that agents have told of or that endpoints live
+// on, in no particular order; a name may be there twice.
+func (v *View) HostNames() []model.HostName {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	var out []model.HostName
+	for h := range v.hosts.all {
+		out = append(out, h)
+	}
+	for h := range v.endpointsOfHost {
+		if h != "" {
+			out = append(out, h)
+		}
+	}
+	return out
+}
