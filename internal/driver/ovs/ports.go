@@ -127,12 +127,13 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 	if err := d.db.transact(ctx, ops); err != nil {
 		return 0, problems, model.Errorf(model.ErrUnavailable, "create %d ports: %w", len(missing), err)
 	}
+	// The mirror takes in a transaction row by row.
 	err = d.db.wait(ctx, func() bool {
-		have := map[string]bool{}
-		for _, p := range d.db.ports {
-			have[p.Name] = true
-		}
-		return !slices.ContainsFunc(missing, func(p newPort) bool { return !have[p.name] })
+		have := d.db.byName()
+		return !slices.ContainsFunc(missing, func(p newPort) bool {
+			h := have[p.name]
+			return !d.ours(h) || h.iface == nil
+		})
 	})
 	return len(missing), problems, err
 }
@@ -175,7 +176,10 @@ func (d *Driver) removePorts(ctx context.Context, want desired.Host) (int, error
 		return 0, model.Errorf(model.ErrUnavailable, "remove %d ports: %w", len(ids), err)
 	}
 	return len(ids), d.db.wait(ctx, func() bool {
-		return !slices.ContainsFunc(ids, func(id string) bool { return d.db.ports[id] != nil })
+		b := d.db.bridge(d.cfg.Bridge)
+		return !slices.ContainsFunc(ids, func(id string) bool {
+			return d.db.ports[id] != nil || b != nil && slices.Contains(b.Ports, id)
+		})
 	})
 }
 

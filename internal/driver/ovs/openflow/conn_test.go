@@ -66,7 +66,7 @@ func TestSwitchRoundTrip(t *testing.T) {
 		t.Errorf("dump over the wire (-want +got):\n%s", diff)
 	}
 	text := map[string]string{}
-	for _, l := range strings.Split(s.Ofctl("br0", "dump-flows"), "\n") {
+	for l := range strings.SplitSeq(s.Ofctl("br0", "dump-flows"), "\n") {
 		if !strings.Contains(l, "actions=") {
 			continue
 		}

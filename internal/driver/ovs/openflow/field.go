@@ -3,6 +3,7 @@ package openflow
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math/bits"
 	"net/netip"
 	"strconv"
@@ -185,15 +186,13 @@ var byNumber, byNXM = func() (map[classNum]Field, map[string]Field) {
 		n[fields[f].nxm] = f
 	}
 	// Open vSwitch answers with the older Nicira numbers where a field has both.
-	for c, f := range map[classNum]Field{
+	maps.Copy(m, map[classNum]Field{
 		{0, 1}: EthDst, {0, 2}: EthSrc, {0, 3}: EthType, {0, 6}: IPProto, {0, 7}: NwSrc, {0, 8}: NwDst,
 		{0, 9}: TCPSrc, {0, 10}: TCPDst, {0, 11}: UDPSrc, {0, 12}: UDPDst, {0, 13}: ICMPType, {0, 14}: ICMPCode,
 		{0, 15}: ArpOp, {0, 16}: ArpSpa, {0, 17}: ArpTpa,
 		{classNX, 16}: TunID, {classNX, 17}: ArpSha, {classNX, 18}: ArpTha, {classNX, 19}: IPv6Src, {classNX, 20}: IPv6Dst,
 		{classNX, 21}: ICMPv6Type, {classNX, 22}: ICMPv6Code, {classNX, 23}: NdTarget, {classNX, 24}: NdSll, {classNX, 25}: NdTll,
-	} {
-		m[c] = f
-	}
+	})
 	return m, n
 }()
 

@@ -274,7 +274,7 @@ func parseAction(s string) (Action, error) {
 func parseCT(s string, bad error) (Action, error) {
 	var a CT
 	zone := false
-	for _, p := range strings.Split(s, ",") {
+	for p := range strings.SplitSeq(s, ",") {
 		k, v, _ := strings.Cut(p, "=")
 		switch k {
 		case "commit":
