@@ -146,6 +146,32 @@ func TestAttachRefused(t *testing.T) {
 	}
 }
 
+// TestGroupNetwork: without a network the group's decides, before the tenant's
+// default.
+func TestGroupNetwork(t *testing.T) {
+	b := newBed(t)
+	b.network("blue", "net5", 5)
+	b.put(func(tx store.Tx) error {
+		return store.Groups.Put(tx, model.Group{
+			Key: model.GroupKey{Tenant: "blue", Name: "web"}, Network: "net5", ID: model.IdentityFirst,
+		})
+	})
+	b.ready()
+	r := request("c1", newSandbox(t))
+	r.Group = "web"
+	res, err := b.client().Attach(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "blue:net5:cni:n-host1:c1:eth0"; res.Endpoint != want || res.Group != "web" {
+		t.Errorf("endpoint %s in group %q, want %s in web", res.Endpoint, res.Group, want)
+	}
+	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
+		t.Fatal(err)
+	}
+	b.nothingLeft()
+}
+
 // TestPreferredAddress gives a container the address that it asks for, and
 // refuses one that is taken.
 func TestPreferredAddress(t *testing.T) {

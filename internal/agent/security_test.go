@@ -276,9 +276,17 @@ func TestLegacySocket(t *testing.T) {
 	}
 	pod := fmt.Sprintf(`{"K8S_POD_NAME":"web","K8S_POD_NAMESPACE":"ns","K8S_POD_INFRA_CONTAINER_ID":"c1","CNI_NETNS":%q,"CNI_IFNAME":"eth0"}`, s.path)
 	want := legacyAnswer{EndpointID: "default:default-net:cni:n-host1:c1:eth0", IPAddress: "10.1.2.1/24", IPv6: "fd00:2::a01:201/64"}
+	b.put(func(tx store.Tx) error {
+		return store.Groups.Put(tx, model.Group{
+			Key: model.GroupKey{Tenant: "default", Name: "default-group"}, Network: "default-net", ID: model.IdentityFirst,
+		})
+	})
 	status, got := post("AddPod", pod)
 	if diff := cmp.Diff(want, got); status != 200 || diff != "" {
 		t.Errorf("AddPod: %d (-want +got):\n%s", status, diff)
+	}
+	if eps := b.endpoints(); len(eps) != 1 || eps[0].Group != "default-group" {
+		t.Errorf("endpoints %+v, want one in default-group", eps)
 	}
 	if status, got := post("DelPod", pod); status != 200 || got.Result != 0 {
 		t.Errorf("DelPod: %d %+v", status, got)

@@ -105,6 +105,14 @@ func (a *Agent) legacyAdd(w http.ResponseWriter, r *http.Request) {
 		Labels: map[string]string{"io.kubernetes.pod.name": p.Name, "io.kubernetes.pod.namespace": p.Namespace},
 	}
 	// 1.x' default-group exists only where somebody has made it.
+	a.cluster.acquire(model.DefaultTenant)
+	defer a.cluster.release(model.DefaultTenant)
+	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.AttachTimeout)
+	defer cancel()
+	if err := a.cluster.waitTenant(ctx, model.DefaultTenant); err != nil {
+		legacyFail(w, "failed to add pod "+p.Namespace+"/"+p.Name, err)
+		return
+	}
 	if a.cluster.hasGroup(model.GroupKey{Tenant: model.DefaultTenant, Name: legacyGroup}) {
 		req.Group = legacyGroup
 	}
