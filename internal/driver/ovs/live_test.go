@@ -3,6 +3,7 @@ package ovs
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -330,6 +331,107 @@ func TestSwitchCrash(t *testing.T) {
 	}
 }
 
+// TestServerSpeaksFirstAfterCrash pins what is lost when user space's connection
+// tracking dies with the switch and policy denies the server's side to open
+// connections: the server's data do not pass until the client has sent something.
+func TestServerSpeaksFirstAfterCrash(t *testing.T) {
+	l := newLive(t, 2)
+	defer l.drv.Close()
+	a, b := l.boxes[0], l.boxes[1]
+	p := *a.port
+	p.Policies = 6
+	a.port = &p
+	l.pic.Ports = l.pic.Ports.Set(p.IfName, &p)
+	l.pic.PolicySets = l.pic.PolicySets.Set(6, &desired.PolicySet{ID: 6, Name: "closed", In: []desired.Tier{{Default: model.Deny}}})
+	l.apply(t)
+	var ln net.Listener
+	if err := inNamespace(b.ns, func() (err error) { ln, err = net.Listen("tcp", ":80"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		c, _ := ln.Accept()
+		accepted <- c
+	}()
+	client, err := l.dial(t, a, b.port.IPv4, 80, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server := <-accepted
+	defer server.Close()
+	expect := func(within time.Duration) error {
+		_ = client.SetReadDeadline(time.Now().Add(within))
+		_, err := client.Read(make([]byte, 1))
+		return err
+	}
+	if _, err := server.Write([]byte("a")); err != nil || expect(2*time.Second) != nil {
+		t.Fatalf("before the crash: %v", err)
+	}
+	l.KillSwitch()
+	l.StartSwitch()
+	for start := time.Now(); time.Since(start) < 5*time.Second; { // until the flows are back
+		if l.in(a, "ping", "-c", "1", "-W", "1", b.port.IPv4.String()).Run() == nil {
+			break
+		}
+	}
+	if _, err := server.Write([]byte("b")); err != nil {
+		t.Fatal(err)
+	}
+	if expect(500*time.Millisecond) == nil {
+		t.Error("the server's data pass: the documentation says that they do not")
+	}
+	start := time.Now()
+	if _, err := client.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := expect(5 * time.Second); err != nil {
+		t.Errorf("after the client has spoken: %v", err)
+	}
+	t.Logf("the server's data arrive %v after the client has spoken", time.Since(start))
+}
+
+// TestForeignBridge checks that a bridge of somebody else is refused, and that
+// an uplink that is a port elsewhere is left there and reported.
+func TestForeignBridge(t *testing.T) {
+	s := ovstest.Start(t)
+	r := rig{Server: s}
+	cfg := r.config(t)
+	cfg.Uplinks = []string{"theirs0"}
+	s.Vsctl("add-br", "contivBr", "--", "set", "bridge", "contivBr", "datapath_type=netdev")
+	if _, err := open(t.Context(), cfg); !errors.Is(err, model.ErrConflict) {
+		t.Errorf("open() on a foreign bridge = %v, want a conflict", err)
+	}
+	s.Vsctl("del-br", "contivBr", "--", "add-br", "other", "--", "set", "bridge", "other", "datapath_type=netdev",
+		"--", "add-port", "other", "theirs0", "--", "set", "interface", "theirs0", "type=internal")
+	d, err := open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	rep, err := d.Apply(t.Context(), desired.Host{ArpMode: model.ArpProxy})
+	if err != nil || len(rep.Problems) != 1 || !errors.Is(rep.Problems[0].Err, model.ErrConflict) {
+		t.Errorf("Apply() = %+v, %v; want one conflict", rep, err)
+	}
+	if got := strings.TrimSpace(s.Vsctl("port-to-br", "theirs0")); got != "other" {
+		t.Errorf("theirs0 is now on %s", got)
+	}
+}
+
+// TestNoSwitch checks what is said when nothing answers.
+func TestNoSwitch(t *testing.T) {
+	r := rig{Server: &ovstest.Server{DB: "unix:" + t.TempDir() + "/none.sock", RunDir: t.TempDir()}}
+	if _, err := New(t.Context(), r.config(t)); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "--ovs-db") {
+		t.Errorf("New() = %v, want unavailable and the flag", err)
+	}
+	cfg := r.config(t)
+	cfg.Datapath = "dpdk"
+	if _, err := New(t.Context(), cfg); !errors.Is(err, model.ErrInvalid) {
+		t.Errorf("New() with datapath dpdk = %v, want invalid", err)
+	}
+}
+
 // TestFlowDeletedByHand checks that an Apply of the same picture repairs the tables.
 func TestFlowDeletedByHand(t *testing.T) {
 	l := newLive(t, 2)
@@ -445,6 +547,12 @@ func TestFragments(t *testing.T) {
 	}
 }
 
+// settle waits until the switch has done all that is in the database: it takes
+// some 14 ms to remove a port in user space, and adds nothing meanwhile.
+func (l *live) settle(n int) {
+	l.Vsctl("set", "Open_vSwitch", ".", fmt.Sprintf("external_ids:round=%d", n))
+}
+
 // BenchmarkPorts measures 50 ports added in one Apply, until all are programmed.
 func BenchmarkPorts(b *testing.B) {
 	const n = 50
@@ -470,6 +578,7 @@ func BenchmarkPorts(b *testing.B) {
 		rounds++
 		l.pic.Ports = desired.Map[string, *desired.Port]{}
 		l.apply(b)
+		l.settle(rounds)
 	}
 	b.ReportMetric(float64(n*rounds)/took.Seconds(), "ports/s")
 }
@@ -494,6 +603,7 @@ func BenchmarkPort(b *testing.B) {
 		rounds++
 		l.pic.Ports = without
 		l.apply(b)
+		l.settle(rounds)
 	}
 	b.ReportMetric(float64(took.Milliseconds())/float64(rounds), "ms/add")
 }

@@ -75,6 +75,8 @@ type Driver struct {
 	wg     sync.WaitGroup
 	events chan driver.Event
 
+	stale chan struct{} // asks for another purge soon
+
 	mu       sync.Mutex // one Apply, replay or reading at a time
 	db       *database
 	sw       *openflow.Conn
@@ -101,7 +103,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), pic: newPicture(), rules: map[uint32]string{}}
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), stale: make(chan struct{}, 1), pic: newPicture(), rules: map[uint32]string{}}
 	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}
@@ -115,7 +117,8 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	}
 	run, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
-	d.wg.Add(2)
+	d.wg.Add(3)
+	go d.purgeLater(run)
 	go d.keepDatabase(run, d.db)
 	go d.keepSwitch(run, d.sw)
 	return d, nil
@@ -448,7 +451,36 @@ func (d *Driver) purge(ctx context.Context) {
 	if d.cfg.Datapath != "netdev" {
 		return
 	}
-	if err := control(ctx, d.cfg.RunDir, "revalidator/purge"); err != nil {
+	if err := control(ctx, d.cfg.RunDir, purgeCommand); err != nil {
 		d.cfg.Log.Warn("cached flows of the switch cannot be purged: packets may be judged by former rules", "error", err)
+	}
+	select {
+	case d.stale <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	purgeCommand = "revalidator/purge"
+	purgeDelay   = 200 * time.Millisecond
+)
+
+// purgeLater purges once more, some time after a change: the first purge skips
+// cached flows that a revalidating thread holds at that moment.
+func (d *Driver) purgeLater(ctx context.Context) {
+	defer d.wg.Done()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.stale:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(purgeDelay):
+		}
+		// A failure was told by the first one, or the switch is gone with its cache.
+		_ = control(ctx, d.cfg.RunDir, purgeCommand)
 	}
 }
