@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,12 +66,16 @@ func (b *bench) cni(ctx context.Context) error {
 	}
 	b.report.table("ADD and DEL (ms), whole call of libcni with the start of the plugin's process", "plugin", "in parallel", "number",
 		"ADD p50", "ADD p99", "DEL p50", "DEL p99", "1.x ADD", "1.x DEL")
+	var usage []any
 	for _, parallel := range []int{1, 8} {
 		for _, v := range []verbs{bridge, ours} {
+			before := processorTimes(l)
 			add, err := latencies(ctx, parallel, n, v.add)
 			if err != nil {
 				return fmt.Errorf("%s: ADD: %w", v.name, err)
 			}
+			usage = append(usage, []any{v.name, parallel}...)
+			usage = append(usage, processorTimes(l).since(before, n)...)
 			del, err := latencies(ctx, parallel, n, v.del)
 			if err != nil {
 				return fmt.Errorf("%s: DEL: %w", v.name, err)
@@ -81,6 +86,11 @@ func (b *bench) cni(ctx context.Context) error {
 			}
 			b.report.row(v.name, parallel, n, ms(percentile(add, .5)), ms(percentile(add, .99)), ms(percentile(del, .5)), ms(percentile(del, .99)), old[0], old[1])
 		}
+	}
+	header := append([]string{"plugin", "in parallel"}, processorColumns...)
+	b.report.table("Processor time of one ADD (ms), by who spends it", header...)
+	for row := range slices.Chunk(usage, len(header)) {
+		b.report.row(row...)
 	}
 	return nil
 }

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// processorColumns are who processor time is told apart by.
+var processorColumns = []string{"the plugin's processes", "netplugin", "ovs-vswitchd", "ovsdb-server", "netmaster", "etcd", "the bench (libcni)"}
+
+// processor is processor time used so far, user and system, by column.
+type processor [7]time.Duration
+
+// processorTimes reads what a lab's daemons, this process and its ended
+// children have used.
+func processorTimes(l *lab.Lab) (p processor) {
+	for name, proc := range l.Processes() {
+		for i, column := range processorColumns {
+			if i > 0 && strings.HasSuffix(name, column) {
+				p[i] += used(proc.PID)
+			}
+		}
+	}
+	p[0] = rusage(syscall.RUSAGE_CHILDREN)
+	p[6] = rusage(syscall.RUSAGE_SELF)
+	return p
+}
+
+// since returns the time used between two readings for one of n operations.
+func (p processor) since(before processor, n int) []any {
+	var out []any
+	for i := range p {
+		out = append(out, fmt.Sprintf("%.1f", float64((p[i]-before[i]).Microseconds())/1000/float64(n)))
+	}
+	return out
+}
+
+// used reads a process's time from /proc/PID/stat (proc(5), in ticks of 10 ms).
+func used(pid int) time.Duration {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(b)[strings.LastIndexByte(string(b), ')')+1:])
+	if len(f) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseInt(f[11], 10, 64) // the kernel writes numbers
+	system, _ := strconv.ParseInt(f[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+func rusage(who int) time.Duration {
+	var r syscall.Rusage
+	if syscall.Getrusage(who, &r) != nil {
+		return 0
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
