@@ -22,7 +22,7 @@ const (
 // PutGroup creates a group, or changes the policies, the net profile, the
 // external contracts and the cfgdTag of one, whether or not it has endpoints.
 // ID of g is ignored. The network and the pool of an existing group cannot change:
-// model.ErrConflict; an empty pool means "as it is".
+// model.ErrConflict; an empty pool or cfgdTag means "as it is".
 func (c *Controller) PutGroup(ctx context.Context, g model.Group) error {
 	g.ID = 0
 	g.Policies, g.ExtContracts = unique(g.Policies), unique(g.ExtContracts)
@@ -204,7 +204,7 @@ func (c *Controller) claimPool(tx store.Tx, n model.Network, g model.Group) erro
 	}
 	pools := store.Pools{Network: n.Key, Groups: map[model.GroupName]model.AddrRange{g.Key.Name: g.Pool}}
 	for name, pool := range row.Value.Groups {
-		if !(pool.Last.Less(g.Pool.First) || g.Pool.Last.Less(pool.First)) {
+		if !pool.Last.Less(g.Pool.First) && !g.Pool.Last.Less(pool.First) {
 			return model.Errorf(model.ErrConflict, "ipPool %q: overlaps %s of endpoint group %q", g.Pool, pool, name)
 		}
 		pools.Groups[name] = pool

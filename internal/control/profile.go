@@ -13,7 +13,7 @@ import (
 // putRow creates or replaces an object of a tenant that has neither immutable
 // fields nor references of its own. An equal one is left as it is.
 func putRow[K comparable, V any](ctx context.Context, c *Controller, t model.TenantName, table *store.Table[K, V], k K, v V) error {
-	_, err := c.update(ctx, fmt.Sprintf("put %s %q", table.Noun(), fmt.Sprint(k)), func(tx store.Tx) error {
+	_, err := c.update(ctx, fmt.Sprintf("put %s %q", table.Noun(), table.Show(k)), func(tx store.Tx) error {
 		if err := tx.Prefetch(store.Tenants.Key(t), table.Key(k)); err != nil {
 			return err
 		}
@@ -31,7 +31,7 @@ func putRow[K comparable, V any](ctx context.Context, c *Controller, t model.Ten
 
 // deleteRow deletes an object, if nothing refers to it; target may be nil.
 func deleteRow[K comparable, V any](ctx context.Context, c *Controller, table *store.Table[K, V], k K, target *store.Target) error {
-	_, err := c.update(ctx, fmt.Sprintf("delete %s %q", table.Noun(), fmt.Sprint(k)), func(tx store.Tx) error {
+	_, err := c.update(ctx, fmt.Sprintf("delete %s %q", table.Noun(), table.Show(k)), func(tx store.Tx) error {
 		if _, err := table.Get(tx, k); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -83,12 +84,7 @@ func unreferenced(tx store.Tx, t store.Target) error {
 
 // ruleNames tells whether a rule refers to the target.
 func ruleNames(r model.Rule, t store.Target) bool {
-	for _, x := range ruleTargets(r) {
-		if x == t {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(ruleTargets(r), t)
 }
 
 // ruleTargets returns what a rule refers to beside its policy.

@@ -139,12 +139,12 @@ func TestReservations(t *testing.T) {
 // leader makes a lock like that of an election.
 func (c *cluster) leader() store.Fence {
 	c.t.Helper()
-	rev, err := c.st.Update(testContext(c.t), func(tx store.Tx) error {
+	_, err := c.st.Update(testContext(c.t), func(tx store.Tx) error {
 		tx.Delete(store.LeaderKey)
 		return nil
 	})
 	c.ok(err)
-	rev, err = c.st.Update(testContext(c.t), func(tx store.Tx) error { return tx.Create(store.LeaderKey, []byte("x"), nil) })
+	rev, err := c.st.Update(testContext(c.t), func(tx store.Tx) error { return tx.Create(store.LeaderKey, []byte("x"), nil) })
 	c.ok(err)
 	return store.Fence{Key: store.LeaderKey, Create: rev}
 }

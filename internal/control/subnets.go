@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -76,9 +77,7 @@ func claimSubnet(tx store.Tx, n model.NetworkKey, field string, p netip.Prefix) 
 		}
 	}
 	b := store.SubnetBucket{BucketKey: mine, Subnets: map[string]model.NetworkName{p.String(): n.Name}}
-	for text, owner := range row.Value.Subnets {
-		b.Subnets[text] = owner
-	}
+	maps.Copy(b.Subnets, row.Value.Subnets)
 	return store.Subnets.Put(tx, b)
 }
 

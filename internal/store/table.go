@@ -77,6 +77,9 @@ func (t *Table[K, V]) Scope(k K) string { return t.spec.Scope(k) }
 // Noun returns what a row is called in texts.
 func (t *Table[K, V]) Noun() string { return t.spec.Noun }
 
+// Show returns a key as people write it.
+func (t *Table[K, V]) Show(k K) string { return t.spec.Show(k) }
+
 // Decode reads a row from what the store holds, for mirrors. A missing key is
 // a Row that does not exist.
 func (t *Table[K, V]) Decode(kv KV) (Row[V], error) {
