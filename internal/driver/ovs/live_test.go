@@ -607,3 +607,42 @@ func BenchmarkPort(b *testing.B) {
 	}
 	b.ReportMetric(float64(took.Milliseconds())/float64(rounds), "ms/add")
 }
+
+// BenchmarkEndpointChange measures an Apply that changes one remote endpoint
+// among many on a real switch, and a restart that reads all flows back.
+func BenchmarkEndpointChange(b *testing.B) {
+	for _, n := range []int{10, 1000, 10000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			l := newLive(b, 1)
+			remote := func(i int, id model.Identity) (desired.RemoteKey, *desired.Remote) {
+				r := &desired.Remote{
+					Network: 7, MAC: model.MAC{2, 2, 10, 2, byte(i >> 8), byte(i)}, IPv4: netip.AddrFrom4([4]byte{10, 2, byte(i >> 8), byte(i)}),
+					Identity: id, VTEP: netip.AddrFrom4([4]byte{1, 2, 3, 4}),
+				}
+				return desired.RemoteKey{Network: 7, MAC: r.MAC}, r
+			}
+			for i := range n {
+				l.pic.Remotes = l.pic.Remotes.Set(remote(i, 300))
+			}
+			start := time.Now()
+			l.apply(b)
+			first := time.Since(start)
+			id := model.Identity(301)
+			for b.Loop() {
+				l.pic.Remotes = l.pic.Remotes.Set(remote(n/2, id))
+				id++
+				l.apply(b)
+			}
+			b.StopTimer()
+			_ = l.drv.Close()
+			start = time.Now()
+			l.open(b)
+			if rep := l.apply(b); rep.Changes != 0 {
+				b.Errorf("a restart made %d changes", rep.Changes)
+			}
+			b.ReportMetric(float64(time.Since(start).Microseconds())/1000, "ms-restart")
+			b.ReportMetric(float64(first.Microseconds())/1000, "ms-first")
+			_ = l.drv.Close()
+		})
+	}
+}
