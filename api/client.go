@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -151,8 +152,7 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 			return c.unreachable(err)
 		}
 		// An answer of a live replica tells more than a dead one's silence.
-		var former *Error
-		if !errors.As(last, &former) {
+		if _, ok := errors.AsType[*Error](last); !ok {
 			last = err
 		}
 	}
@@ -160,12 +160,10 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 }
 
 func (c *Client) unreachable(err error) error {
-	var answer *Error
-	if errors.As(err, &answer) {
+	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
-	var ue *url.Error // its text repeats method and URL
-	if errors.As(err, &ue) {
+	if ue, ok := errors.AsType[*url.Error](err); ok { // its text repeats method and URL
 		err = ue.Err
 	}
 	return &UnreachableError{URLs: c.URLs(), Err: err}
@@ -187,9 +185,7 @@ func (c *Client) try(ctx context.Context, base *url.URL, method, path string, bo
 	if err != nil {
 		return fmt.Errorf("build request: %w", err)
 	}
-	for k, v := range c.header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, c.header)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -55,13 +55,13 @@ func TestClientRequests(t *testing.T) {
 		got = append(got, strings.TrimSpace(r.Method+" "+r.URL.EscapedPath()+" "+string(body)))
 		switch {
 		case strings.Contains(r.URL.Path, "/inspect/"):
-			io.WriteString(w, `{"Config":{"tenantName":"blue","networkName":"n"},"Oper":{"numEndpoints":3}}`)
+			_, _ = io.WriteString(w, `{"Config":{"tenantName":"blue","networkName":"n"},"Oper":{"numEndpoints":3}}`)
 		case r.Method == http.MethodDelete:
-			io.WriteString(w, `"blue:n"`)
+			_, _ = io.WriteString(w, `"blue:n"`)
 		case strings.HasSuffix(r.URL.Path, "/networks/"):
-			io.WriteString(w, `[{"tenantName":"blue","networkName":"n"}]`)
+			_, _ = io.WriteString(w, `[{"tenantName":"blue","networkName":"n"}]`)
 		default:
-			io.WriteString(w, `{"tenantName":"blue","networkName":"n","pktTag":7}`)
+			_, _ = io.WriteString(w, `{"tenantName":"blue","networkName":"n","pktTag":7}`)
 		}
 	})
 	c, ctx := client(t, url), t.Context()
@@ -117,7 +117,7 @@ func TestClientReplicas(t *testing.T) {
 	var asked atomic.Int32
 	good := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
-		io.WriteString(w, `{"Version":"2"}`)
+		_, _ = io.WriteString(w, `{"Version":"2"}`)
 	})
 	var sick atomic.Int32
 	away := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -161,7 +161,7 @@ func TestClientUnreachable(t *testing.T) {
 // TestClientRepeats: an address is not asked for twice when the first request
 // may have had its effect.
 func TestClientRepeats(t *testing.T) {
-	cut := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	cut := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		c, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -172,7 +172,7 @@ func TestClientRepeats(t *testing.T) {
 	var asked atomic.Int32
 	good := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
-		io.WriteString(w, `{}`)
+		_, _ = io.WriteString(w, `{}`)
 	})
 	if _, err := client(t, cut+","+good).AllocAddress(t.Context(), AllocAddressRequest{}); err == nil || asked.Load() != 0 {
 		t.Errorf("allocAddress was repeated: %v, %d", err, asked.Load())

@@ -40,15 +40,15 @@ func TestShapes(t *testing.T) {
 		inspect := strings.HasPrefix(kind, "inspect/")
 		kind, key, _ := strings.Cut(strings.TrimPrefix(kind, "inspect/"), "/")
 		shape := kind
-		if inspect {
+		switch {
+		case inspect:
 			shape += " inspect"
-		} else if key == "" && strings.HasPrefix(x.Path, "/api/") {
-			shape += " list"
-		} else if !strings.HasPrefix(x.Path, "/api/") {
+		case strings.HasPrefix(x.Path, "/service/"):
+			shape = "/service/{id}"
+		case !strings.HasPrefix(x.Path, "/api/"):
 			shape = x.Path
-			if strings.HasPrefix(shape, "/service/") {
-				shape = "/service/{id}"
-			}
+		case key == "":
+			shape += " list"
 		}
 		v := value(shape)
 		// What is of no kind (debugging) is left out.
