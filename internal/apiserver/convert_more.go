@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"net/netip"
 	"strconv"
 	"strings"
 
@@ -111,7 +110,7 @@ func bgpFromAPI(o api.Bgp) (b model.Bgp, err error) {
 	if b.NeighborAS, err = model.ParseAS("neighbor-as", o.NeighborAS); err != nil {
 		return b, err
 	}
-	if b.Neighbor, err = optional(o.Neighbor, func(s string) (netip.Addr, error) { return model.ParseNeighbor(s) }); err != nil {
+	if b.Neighbor, err = optional(o.Neighbor, model.ParseNeighbor); err != nil {
 		return b, err
 	}
 	return b, b.Validate()

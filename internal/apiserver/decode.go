@@ -27,8 +27,7 @@ func decode(w http.ResponseWriter, r *http.Request, out any) error {
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if err != nil {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
+		if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return model.Errorf(errTooLarge, "body: must be at most %d bytes", large.Limit)
 		}
 		return model.Errorf(model.ErrInvalid, "body: could not be read: %w", err)

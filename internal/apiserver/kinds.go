@@ -224,7 +224,7 @@ func policyView(v *control.View, p model.ContivPolicy) any {
 func (s *server) handleKind(k kind) {
 	base, inspect := "/api/v1/"+k.name, "/api/v1/inspect/"+k.name
 	get := func(f func(v *control.View, key string) (any, error)) handler {
-		return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		return func(_ http.ResponseWriter, r *http.Request) (any, error) {
 			v, err := s.control.View(r.Context())
 			if err != nil {
 				return nil, err

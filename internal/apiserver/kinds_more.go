@@ -17,7 +17,6 @@ func moreKinds(c *control.Controller) []kind {
 		}
 		return s, nil
 	}
-	parseHost := func(s string) (model.HostName, error) { return model.ParseHostName(s) }
 	getAciGw := func(v *control.View, _ string) (model.AciGw, bool) { return v.AciGw() }
 	return []kind{
 		{
@@ -45,10 +44,10 @@ func moreKinds(c *control.Controller) []kind {
 		{
 			name: "Bgps", object: api.Bgp{}, oper: api.BgpOper{},
 			list: all((*control.View).Bgps, func(_ *control.View, b model.Bgp) any { return bgpToAPI(b) }),
-			get:  find("Bgp", parseHost, (*control.View).Bgp, func(_ *control.View, b model.Bgp) any { return bgpToAPI(b) }),
+			get:  find("Bgp", model.ParseHostName, (*control.View).Bgp, func(_ *control.View, b model.Bgp) any { return bgpToAPI(b) }),
 			put:  put(bgpFromAPI, c.PutBgp),
-			del:  del("Bgp", parseHost, c.DeleteBgp),
-			inspect: find("Bgp", parseHost, (*control.View).Bgp, func(*control.View, model.Bgp) any {
+			del:  del("Bgp", model.ParseHostName, c.DeleteBgp),
+			inspect: find("Bgp", model.ParseHostName, (*control.View).Bgp, func(*control.View, model.Bgp) any {
 				return api.BgpOper{} // sessions are observed on the host itself: netplugin's /inspect/bgp
 			}),
 		},

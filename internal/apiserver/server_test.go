@@ -293,7 +293,7 @@ func TestRoutes(t *testing.T) {
 		t.Errorf("metrics lack the endpoints' creation:\n%s", got)
 	}
 	for ct, want := range map[string]int{"application/json": 200, "application/json; charset=utf-8": 200, "": 200, "application/x-www-form-urlencoded": 200, "text/xml": 415} {
-		req, _ := http.NewRequestWithContext(t.Context(), "POST", f.url+"/api/v1/tenants/green/", strings.NewReader(`{"tenantName":"green"}`))
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/api/v1/tenants/green/", strings.NewReader(`{"tenantName":"green"}`))
 		if ct != "" {
 			req.Header.Set("Content-Type", ct)
 		}
@@ -311,7 +311,7 @@ func TestRoutes(t *testing.T) {
 // TestBrowser: a page of another origin cannot change anything.
 func TestBrowser(t *testing.T) {
 	f := serve(t, 0)
-	req, _ := http.NewRequestWithContext(t.Context(), "POST", f.url+"/api/v1/tenants/evil/", strings.NewReader(`{"tenantName":"evil"}`))
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/api/v1/tenants/evil/", strings.NewReader(`{"tenantName":"evil"}`))
 	req.Header.Set("Content-Type", "text/plain")
 	req.Header.Set("Origin", "http://evil.example")
 	resp, err := f.http.Do(req)
@@ -320,7 +320,7 @@ func TestBrowser(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)
-	if resp.StatusCode != 403 || !strings.Contains(string(body), "http://evil.example") {
+	if resp.StatusCode != http.StatusForbidden || !strings.Contains(string(body), "http://evil.example") {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
 	if status, _ := f.do("GET", "/api/v1/tenants/evil/", ""); status != 404 {
@@ -408,7 +408,7 @@ func TestStoreDown(t *testing.T) {
 func TestFault(t *testing.T) {
 	var log bytes.Buffer
 	rec := httptest.NewRecorder()
-	writeError(rec, httptest.NewRequest("GET", "/x", nil), slog.New(slog.NewTextHandler(&log, nil)), errors.New("disk on fire"))
+	writeError(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil), slog.New(slog.NewTextHandler(&log, nil)), errors.New("disk on fire"))
 	answer := rec.Body.String()
 	if rec.Code != 500 || strings.Contains(answer, "fire") {
 		t.Errorf("%d %q", rec.Code, answer)
@@ -419,7 +419,7 @@ func TestFault(t *testing.T) {
 	}
 	s := &server{log: slog.New(slog.NewTextHandler(&log, nil))}
 	rec = httptest.NewRecorder()
-	s.answer(rec, httptest.NewRequest("GET", "/x", nil), func(http.ResponseWriter, *http.Request) (any, error) { panic("oops") })
+	s.answer(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil), func(http.ResponseWriter, *http.Request) (any, error) { panic("oops") })
 	if rec.Code != 500 || strings.Contains(rec.Body.String(), "oops") || !strings.Contains(log.String(), "oops") {
 		t.Errorf("panic: %d %q", rec.Code, rec.Body)
 	}
