@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // The enumerations below reject what they do not know; their zero value is
@@ -17,6 +18,7 @@ type (
 	Action      string
 )
 
+// The values that there are.
 const (
 	InfraDefault   InfraType = "default"
 	InfraACI       InfraType = "aci"
@@ -43,17 +45,14 @@ const (
 )
 
 func parseEnum[T ~string](field, s string, known ...T) (T, error) {
-	want := "must be one of"
+	names := make([]string, len(known))
 	for i, k := range known {
 		if string(k) == s {
 			return k, nil
 		}
-		if i > 0 {
-			want += ","
-		}
-		want += " " + string(k)
+		names[i] = string(k)
 	}
-	return "", InvalidField(field, s, want)
+	return "", InvalidField(field, s, "must be one of "+strings.Join(names, ", "))
 }
 
 // ParseInfraType, like all ParseX below, returns an ErrInvalid that names the
@@ -89,6 +88,7 @@ func ParseAction(s string) (Action, error) { return parseEnum("action", s, Allow
 // ProtoICMP stands for ICMP on IPv4 and ICMPv6 on IPv6.
 type Protocol int16
 
+// The protocols that have names here.
 const (
 	AnyProtocol Protocol = -1
 	ProtoICMP   Protocol = 1
@@ -111,8 +111,9 @@ func (p Protocol) String() string {
 		return "tcp"
 	case ProtoUDP:
 		return "udp"
+	default:
+		return strconv.Itoa(int(p))
 	}
-	return strconv.Itoa(int(p))
 }
 
 // ParseProtocol parses "tcp", "udp", "icmp", empty (any) or a number 0-255.

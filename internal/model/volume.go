@@ -65,7 +65,7 @@ func (v Volume) Validate() error {
 	if err := parseName("volumeName", v.Key.Name, MaxName); err != nil {
 		return err
 	}
-	return v.Storage.validate()
+	return v.validate()
 }
 
 // VolumeProfile describes volumes to be made.
@@ -82,5 +82,5 @@ func (v VolumeProfile) Validate() error {
 	if err := parseName("volumeProfileName", v.Key.Name, MaxName); err != nil {
 		return err
 	}
-	return v.Storage.validate()
+	return v.validate()
 }
