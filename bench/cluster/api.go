@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -10,15 +11,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
 // api measures netmaster alone: objects and endpoints a second.
-func (b *bench) api(ctx context.Context) error {
-	l, err := b.lab(ctx, "benchapi", 0)
+func (b *bench) api(ctx context.Context) (err error) {
+	l, err := b.lab(ctx, lab.Config{Name: "benchapi", Hosts: 0})
 	if err != nil {
 		return err
 	}
-	defer l.Down()
 	c, err := l.API()
 	if err != nil {
 		return err
@@ -32,7 +33,7 @@ func (b *bench) api(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer raw.Close()
+	defer func() { err = errors.Join(err, raw.Close()) }()
 	n := b.n(2000)
 	b.report.table("What etcd itself does: puts of 300 bytes a second, for comparison", "clients", "a second")
 	for _, clients := range []int{1, 8} {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -29,19 +31,18 @@ func (b *bench) change(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) changeAt(ctx context.Context, n int) error {
-	l, err := lab.Up(ctx, lab.Config{Name: "benchchange", Hosts: 1, Bare: true})
+func (b *bench) changeAt(ctx context.Context, n int) (err error) {
+	l, err := b.lab(ctx, lab.Config{Name: fmt.Sprintf("benchchg%d", n), Hosts: 1, Bare: true})
 	if err != nil {
 		return err
 	}
-	defer l.Down()
 	h := l.Hosts()[0]
 	log := slog.New(slog.DiscardHandler)
 	sw, err := ovs.New(ctx, ovs.Config{OVSDB: h.DB(), RunDir: h.RunDir(), Datapath: l.Config().Datapath, VTEP: h.Address, Log: log})
 	if err != nil {
 		return err
 	}
-	defer sw.Close()
+	defer func() { err = errors.Join(err, sw.Close()) }()
 
 	w := newPopulation(h.Address)
 	if err := h.NS.Do(func() error {
@@ -129,7 +130,7 @@ func newPopulation(vtep netip.Addr) *population {
 	p.c.SetPolicy(model.ContivPolicy{Key: policy})
 	for i, action := range []model.Action{model.Allow, model.Deny} {
 		r := model.Rule{
-			Key:       model.RuleKey{Tenant: "t", Policy: "p", Rule: model.RuleID(fmt.Sprint(i))},
+			Key:       model.RuleKey{Tenant: "t", Policy: "p", Rule: model.RuleID(strconv.Itoa(i))},
 			Direction: model.In, Priority: 10 - i, Action: action, Protocol: model.AnyProtocol,
 		}
 		if action == model.Allow {

@@ -32,11 +32,10 @@ func (b *bench) cni(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(stock, "bridge")); err != nil {
 		return fmt.Errorf("the stock plugins are missing: apt-get install containernetworking-plugins: %w", err)
 	}
-	l, err := b.lab(ctx, "benchcni", 1)
+	l, err := b.lab(ctx, lab.Config{Name: "benchcni", Hosts: 1})
 	if err != nil {
 		return err
 	}
-	defer l.Down()
 	for _, line := range []string{
 		"tenant create t", "network create -t t -e vxlan -s 10.1.0.0/16 --subnetv6 fd00:1::/64 net", "policy create -t t p",
 		"policy rule-add -t t -d in -p 10 -l tcp -P 80 -j allow p 1", "policy rule-add -t t -d in -p 1 -j deny p 2", "group create -t t -p p net g",

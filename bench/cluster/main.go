@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ type bench struct {
 	bin    string
 	quick  bool // a twentieth of the work, to see that it runs
 	report *report
+	labs   []*lab.Lab // of the section that runs
 }
 
 func main() {
@@ -43,7 +45,7 @@ var sections = []struct {
 	{"change", (*bench).change},
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context) (err error) {
 	only := flag.String("only", "api,rule,cni,change", "sections to run, separated by commas")
 	out := flag.String("out", "", "directory to write one file of results a section to; empty = print only")
 	quick := flag.Bool("quick", false, "a twentieth of the work: does it run?")
@@ -55,7 +57,7 @@ func run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir)
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		b.bin = dir
 		if err := lab.Build(ctx, ".", dir); err != nil {
 			return err
@@ -66,8 +68,13 @@ func run(ctx context.Context) error {
 		if !slices.Contains(wanted, s.name) {
 			continue
 		}
-		b.report = newReport(s.name)
-		if err := s.run(b, ctx); err != nil {
+		b.report = newReport(ctx, s.name)
+		err := s.run(b, ctx)
+		for _, l := range b.labs {
+			err = errors.Join(err, l.Down())
+		}
+		b.labs = nil
+		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		fmt.Print(b.report.text.String())
@@ -100,9 +107,14 @@ func (b *bench) detail(what string, d []time.Duration) {
 	fmt.Fprintln(os.Stderr)
 }
 
-// lab builds a cluster for one section.
-func (b *bench) lab(ctx context.Context, name string, hosts int) (*lab.Lab, error) {
-	return lab.Up(ctx, lab.Config{Name: name, BinDir: b.bin, Hosts: hosts})
+// lab builds a cluster that goes away at the section's end.
+func (b *bench) lab(ctx context.Context, cfg lab.Config) (*lab.Lab, error) {
+	cfg.BinDir = b.bin
+	l, err := lab.Up(ctx, cfg)
+	if err == nil {
+		b.labs = append(b.labs, l)
+	}
+	return l, err
 }
 
 // percentile returns the q-th part of sorted durations, nearest rank.

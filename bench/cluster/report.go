@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,12 +14,12 @@ import (
 type report struct{ text strings.Builder }
 
 // newReport begins a report with what ran where and when.
-func newReport(section string) *report {
+func newReport(ctx context.Context, section string) *report {
 	r := &report{}
 	fmt.Fprintf(&r.text, "# %s\n\n", section)
-	fmt.Fprintf(&r.text, "- date: %s, commit %s\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), output("git", "rev-parse", "--short=12", "HEAD"))
-	fmt.Fprintf(&r.text, "- machine: %s, %d cores, kernel %s, %s\n", cpu(), runtime.NumCPU(), output("uname", "-r"), runtime.Version())
-	fmt.Fprintf(&r.text, "- with: %s; %s\n", firstLine(output("etcd", "--version")), firstLine(output("ovs-vswitchd", "--version")))
+	fmt.Fprintf(&r.text, "- date: %s, commit %s\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), output(ctx, "git", "rev-parse", "--short=12", "HEAD"))
+	fmt.Fprintf(&r.text, "- machine: %s, %d cores, kernel %s, %s\n", cpu(), runtime.NumCPU(), output(ctx, "uname", "-r"), runtime.Version())
+	fmt.Fprintf(&r.text, "- with: %s; %s\n", firstLine(output(ctx, "etcd", "--version")), firstLine(output(ctx, "ovs-vswitchd", "--version")))
 	fmt.Fprintf(&r.text, "- command: `go run ./bench/cluster %s`\n", strings.Join(os.Args[1:], " "))
 	fmt.Fprintf(&r.text, "- load of the machine before (1, 5, 15 min): %s\n", load())
 	return r
@@ -35,8 +36,8 @@ func (r *report) row(cells ...any) {
 	fmt.Fprintln(&r.text, "|")
 }
 
-func output(name string, args ...string) string {
-	b, err := exec.Command(name, args...).Output()
+func output(ctx context.Context, name string, args ...string) string {
+	b, err := exec.CommandContext(ctx, name, args...).Output()
 	if err != nil {
 		return name + " unknown"
 	}

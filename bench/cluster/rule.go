@@ -18,11 +18,10 @@ import (
 // rule measures the time from a rule's API call to its effect on running
 // traffic: datagrams every 0.2 ms from one container to another on another host.
 func (b *bench) rule(ctx context.Context) error {
-	l, err := b.lab(ctx, "benchrule", 2)
+	l, err := b.lab(ctx, lab.Config{Name: "benchrule", Hosts: 2})
 	if err != nil {
 		return err
 	}
-	defer l.Down()
 	for _, line := range []string{
 		"tenant create t", "network create -t t -e vxlan -s 10.1.1.0/24 net", "policy create -t t p",
 		"group create -t t net clients", "group create -t t -p p net servers",

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }() // in the temporary directory
 		bin = dir
 		if err := lab.Build(context.Background(), ".", bin, append([]string{"contivlab"}, lab.Programs...)...); err != nil {
 			panic(err)
@@ -68,7 +68,7 @@ func machine(t *testing.T) map[string]string {
 		if _, err := exec.LookPath(f[0]); err != nil {
 			continue
 		}
-		b, err := exec.Command(f[0], f[1:]...).Output()
+		b, err := exec.CommandContext(t.Context(), f[0], f[1:]...).Output()
 		if err != nil {
 			t.Fatalf("%s: %v", cmd, err)
 		}
@@ -76,11 +76,13 @@ func machine(t *testing.T) map[string]string {
 		out[cmd] = text
 	}
 	err := filepath.WalkDir("/proc/sys/net", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || volatile.MatchString(path) {
-			return nil // what cannot be listed cannot be compared
+		if err != nil {
+			return fs.SkipDir // what cannot be listed cannot be compared
 		}
-		b, err := os.ReadFile(path)
-		if err == nil {
+		if d.IsDir() || volatile.MatchString(path) {
+			return nil
+		}
+		if b, err := os.ReadFile(path); err == nil {
 			out[path] = string(b)
 		}
 		return nil

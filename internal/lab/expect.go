@@ -34,7 +34,7 @@ func (l *Lab) ExpectOf(ctx context.Context, snap []store.Change, rev store.Revis
 	var fabric driver.Fabric
 	for name, pic := range l.Pictures(snap, rev) {
 		fake := driver.NewFake()
-		defer fake.Close()
+		defer func() { _ = fake.Close() }() // it holds nothing
 		if _, err := fake.Apply(ctx, pic); err != nil {
 			return nil, fmt.Errorf("apply the picture of %s to the Fake: %w", name, err)
 		}

@@ -153,10 +153,12 @@ func accepts(ctx context.Context, path string) error {
 // LaunchAgent starts the host's netplugin and does not wait for it.
 func (h *Host) LaunchAgent(env ...string) (*Process, error) {
 	cfg := h.lab.st.Config
-	argv := []string{filepath.Join(cfg.BinDir, "netplugin"), "--host", h.Name,
+	argv := []string{
+		filepath.Join(cfg.BinDir, "netplugin"), "--host", h.Name,
 		"--ctrl-ip", h.Address.String(), "--vtep-ip", h.Address.String(), "--vlan-uplinks", "eth1",
 		"--etcd-endpoints", h.lab.etcdURL(), "--ovs-db", h.DB(), "--ovs-run-dir", h.RunDir(),
-		"--ovs-datapath", cfg.Datapath, "--state-dir", h.StateDir(), "--cni-socket", h.CNISocket()}
+		"--ovs-datapath", cfg.Datapath, "--state-dir", h.StateDir(), "--cni-socket", h.CNISocket(),
+	}
 	env = append(append(h.ovsEnv(), cfg.AgentEnv...), env...)
 	return h.lab.start(h.NS, h.Name+"-netplugin", h.Dir, env, append(argv, cfg.AgentArgs...)...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -339,9 +340,7 @@ func (l *Lab) Processes() map[string]*Process {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := make(map[string]*Process, len(l.st.Processes))
-	for n, p := range l.st.Processes {
-		out[n] = p
-	}
+	maps.Copy(out, l.st.Processes)
 	return out
 }
 

@@ -54,10 +54,12 @@ func TestUnderlay(t *testing.T) {
 	l := bare(t, "blab", 2)
 	for i, h := range l.Hosts() {
 		peer := l.Hosts()[1-i]
-		br := []string{"add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=" + l.Config().Datapath,
+		br := []string{
+			"add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=" + l.Config().Datapath,
 			"--", "add-port", "br0", "vx", "--", "set", "interface", "vx", "type=vxlan", "options:remote_ip=" + peer.Address.String(),
 			"--", "add-br", "br1", "--", "set", "bridge", "br1", "datapath_type=" + l.Config().Datapath, "--", "add-port", "br1", "eth1",
-			"--", "add-port", "br1", "tagged", "tag=7", "--", "set", "interface", "tagged", "type=internal"}
+			"--", "add-port", "br1", "tagged", "tag=7", "--", "set", "interface", "tagged", "type=internal",
+		}
 		if _, err := h.Vsctl(t.Context(), br...); err != nil {
 			t.Fatal(err)
 		}
@@ -75,8 +77,13 @@ func TestUnderlay(t *testing.T) {
 	}
 	from := l.Hosts()[0].NS
 	for _, net := range []string{"10.250.0.12", "10.1.1.2", "10.1.2.2"} {
-		for _, tg := range []Target{{"icmp", netip.MustParseAddr(net), 0}, {"tcp", netip.MustParseAddr(net), 80},
-			{"udp", netip.MustParseAddr(net), 53}, {"tcp", netip.MustParseAddr(net), 81}, {"udp", netip.MustParseAddr(net), 54}} {
+		for _, tg := range []Target{
+			{"icmp", netip.MustParseAddr(net), 0},
+			{"tcp", netip.MustParseAddr(net), 80},
+			{"udp", netip.MustParseAddr(net), 53},
+			{"tcp", netip.MustParseAddr(net), 81},
+			{"udp", netip.MustParseAddr(net), 54},
+		} {
 			want := OK
 			if tg.Port == 81 || tg.Port == 54 {
 				want = Refused

@@ -89,8 +89,10 @@ func (l *Lab) StartMaster(ctx context.Context, env ...string) error {
 		return err
 	}
 	addr := l.st.Config.address(masterHost).Addr().String()
-	argv := []string{filepath.Join(l.st.Config.BinDir, "netmaster"),
-		"--external-address", "0.0.0.0:9999", "--internal-address", net.JoinHostPort(addr, "9999")}
+	argv := []string{
+		filepath.Join(l.st.Config.BinDir, "netmaster"),
+		"--external-address", "0.0.0.0:9999", "--internal-address", net.JoinHostPort(addr, "9999"),
+	}
 	if l.st.Config.Embedded {
 		argv = append(argv, "--data-dir", filepath.Join(dir, "data"), "--etcd-listen", net.JoinHostPort(addr, "2379"))
 	} else {

@@ -127,7 +127,9 @@ func newNamespace(name string) (*Namespace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make network namespace %s: %w", name, err)
 	}
-	f.Close()
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
 	back, err := home()
 	if err != nil {
 		return nil, err
@@ -164,7 +166,7 @@ func openNamespace(name string) (*Namespace, error) {
 
 func (n *Namespace) close() {
 	if n != nil && n.h.IsOpen() {
-		n.h.Close()
+		_ = n.h.Close() // a handle only
 	}
 }
 

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -87,8 +88,7 @@ func (n *Namespace) Ping(ctx context.Context, to netip.Addr, interval time.Durat
 	}
 	_ = c.SetReadDeadline(time.Now().Add(time.Second)) // its failure shows as lost replies
 	wg.Wait()
-	c.Close()
-	if err != nil {
+	if err := errors.Join(err, c.Close()); err != nil {
 		return PingStats{}, fmt.Errorf("ping %s: %w", to, err)
 	}
 	s := PingStats{Sent: len(sentAt), Received: len(answered)}

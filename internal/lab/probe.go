@@ -151,7 +151,7 @@ func (n *Namespace) echo(ctx context.Context, to netip.Addr) error {
 	if err := n.Do(func() (err error) { c, err = icmp.ListenPacket(network, any); return err }); err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // what was to come has come
 	id := int(echoID.Add(1) & 0xffff)
 	token := make([]byte, 8)
 	binary.BigEndian.PutUint64(token, uint64(time.Now().UnixNano()))
@@ -200,12 +200,11 @@ func (l *Lab) AskAll(ctx context.Context, qs []Question, timeout time.Duration) 
 	g.SetLimit(64)
 	for i, q := range qs {
 		g.Go(func() error {
-			ns, err := l.Space(q.From)
-			if err != nil {
+			if ns, err := l.Space(q.From); err != nil {
 				out[i] = Answer{Err: err}
-				return nil
+			} else {
+				out[i] = ns.Probe(ctx, q.Target, timeout)
 			}
-			out[i] = ns.Probe(ctx, q.Target, timeout)
 			return nil
 		})
 	}

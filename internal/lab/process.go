@@ -58,8 +58,8 @@ func (s *spawner) start(ns *Namespace, name, dir string, env, argv []string, det
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
-	cmd := exec.Command(argv[0], argv[1:]...)
+	defer func() { _ = log.Close() }()                                     // the child has its own
+	cmd := exec.CommandContext(context.Background(), argv[0], argv[1:]...) // it is ended by Stop, Kill or Pdeathsig
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -163,7 +163,7 @@ func (p *Process) Stop(grace time.Duration) error {
 	if err := p.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	syscall.Kill(p.PID, syscall.SIGCONT) // a paused process must hear it
+	_ = syscall.Kill(p.PID, syscall.SIGCONT) // a paused process must hear it; one that ended need not
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	if p.Wait(ctx) == nil {
@@ -228,11 +228,11 @@ func until(ctx context.Context, what string, check func(context.Context) error) 
 	pause := time.Millisecond
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var last error
+	last := errors.New("never asked")
 	for {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w (last: %v)", what, context.Cause(ctx), last)
+			return fmt.Errorf("wait for %s: %w (last: %w)", what, context.Cause(ctx), last)
 		case <-timer.C:
 		}
 		if last = check(ctx); last == nil {

@@ -32,7 +32,7 @@ func (l *Lab) Snapshot(ctx context.Context) ([]store.Change, store.Revision, err
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the intent: %w", err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // nothing was written
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	resp, err := c.Get(ctx, store.StatePrefix, clientv3.WithPrefix())

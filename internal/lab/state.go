@@ -128,7 +128,7 @@ func Remove(name, dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}
-	os.Remove(BaseDir) // succeeds for the last lab only
+	_ = os.Remove(BaseDir) // succeeds for the last lab only
 	return nil
 }
 

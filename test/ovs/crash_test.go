@@ -4,6 +4,7 @@ package ovs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,7 +43,7 @@ func (c *cluster) traces(ctx context.Context, h *lab.Host) (traces, error) {
 	if err != nil {
 		return tr, err
 	}
-	err = filepath.WalkDir(filepath.Join(h.StateDir(), "attach"), func(path string, d os.DirEntry, err error) error {
+	err = filepath.WalkDir(filepath.Join(h.StateDir(), "attach"), func(_ string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			tr.Journal = append(tr.Journal, d.Name())
 		}
@@ -109,7 +110,7 @@ func TestKillAtEveryStep(t *testing.T) {
 					return err
 				}
 				if !cmp.Equal(clean, got) {
-					return fmt.Errorf("something is")
+					return errors.New("something is")
 				}
 				return nil
 			})

@@ -15,7 +15,11 @@ func (c *cluster) mirror(host, verb string) {
 	c.t.Helper()
 	hc := c.host(host).NS.HTTP()
 	defer hc.CloseIdleConnections()
-	resp, err := hc.Post("http://127.0.0.1:9090/debug/mirror/"+verb, "application/json", nil)
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, "http://127.0.0.1:9090/debug/mirror/"+verb, http.NoBody)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	resp, err := hc.Do(req)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }() // in the temporary directory
 		bin = filepath.Join(dir, "bin")
 		if err := lab.Build(context.Background(), ".", bin); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -29,9 +29,18 @@ func standard(t *testing.T, name string, change ...func(*lab.Config)) *cluster {
 		"group create -t red vx web", "group create -t red vx db")
 	var specs []lab.ContainerSpec
 	for _, s := range []struct{ name, host, where string }{
-		{"web1", "h1", "blue/vx/web"}, {"web2", "h2", "blue/vx/web"}, {"db1", "h1", "blue/vx/db"}, {"db2", "h2", "blue/vx/db"},
-		{"solo1", "h1", "blue/vx"}, {"lan1", "h1", "blue/vl/lan"}, {"lan2", "h2", "blue/vl/lan"}, {"lonely1", "h1", "blue/vl"},
-		{"red-web1", "h1", "red/vx/web"}, {"red-web2", "h2", "red/vx/web"}, {"red-db1", "h1", "red/vx/db"}, {"red-db2", "h2", "red/vx/db"},
+		{"web1", "h1", "blue/vx/web"},
+		{"web2", "h2", "blue/vx/web"},
+		{"db1", "h1", "blue/vx/db"},
+		{"db2", "h2", "blue/vx/db"},
+		{"solo1", "h1", "blue/vx"},
+		{"lan1", "h1", "blue/vl/lan"},
+		{"lan2", "h2", "blue/vl/lan"},
+		{"lonely1", "h1", "blue/vl"},
+		{"red-web1", "h1", "red/vx/web"},
+		{"red-web2", "h2", "red/vx/web"},
+		{"red-db1", "h1", "red/vx/db"},
+		{"red-db2", "h2", "red/vx/db"},
 	} {
 		sp := spec(s.name, s.host, s.where)
 		sp.Listen = nil

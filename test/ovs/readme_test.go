@@ -5,6 +5,7 @@ package ovs
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -104,7 +105,7 @@ func newShell(t *testing.T, c *cluster, h *lab.Host) *shell {
 	}
 	t.Cleanup(func() {
 		for _, ns := range []string{"web1", "db1"} { // the README's names, made by its commands
-			_ = exec.Command("ip", "netns", "del", ns).Run()
+			_ = exec.CommandContext(context.Background(), "ip", "netns", "del", ns).Run()
 		}
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -128,7 +129,7 @@ func (s *shell) run(script string) (string, error) {
 		}
 		if state, ok := strings.CutPrefix(line, end); ok {
 			if strings.TrimSpace(state) != "yes" {
-				return b.String(), fmt.Errorf("a command failed")
+				return b.String(), errors.New("a command failed")
 			}
 			return b.String(), nil
 		}
