@@ -58,3 +58,46 @@ func controlAt(ctx context.Context, path, command string) error {
 	}
 	return nil
 }
+
+// purge makes the datapath in user space forget what it has cached, so that the
+// next packet of everything is judged by the tables as they are now. Its own
+// revalidation is not enough: in Open vSwitch 3.1 a cached flow that overlaps
+// with another one may keep its old actions for ever
+// (docs/design/ovs-pipeline.md, "Stale datapath flows").
+func (d *Driver) purge(ctx context.Context) {
+	if d.cfg.Datapath != "netdev" {
+		return
+	}
+	if err := control(ctx, d.cfg.RunDir, purgeCommand); err != nil {
+		d.cfg.Log.Warn("cached flows of the switch cannot be purged: packets may be judged by former rules", "error", err)
+	}
+	select {
+	case d.stale <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	purgeCommand = "revalidator/purge"
+	purgeDelay   = 200 * time.Millisecond
+)
+
+// purgeLater purges once more, some time after a change: the first purge skips
+// cached flows that a revalidating thread holds at that moment.
+func (d *Driver) purgeLater(ctx context.Context) {
+	defer d.wg.Done()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.stale:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(purgeDelay):
+		}
+		// A failure was told by the first one, or the switch is gone with its cache.
+		_ = control(ctx, d.cfg.RunDir, purgeCommand)
+	}
+}

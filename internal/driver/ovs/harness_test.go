@@ -307,14 +307,13 @@ func (r *rig) harness() drivertest.Harness {
 		Foreign:      r.foreign,
 		Garbage:      r.garbage,
 		Break: func(_ testing.TB, n int) {
-			r.drv.fault = func() error {
-				if n > 0 {
-					n--
-					return nil
+			r.drv.setFault(func() error {
+				n--
+				if n == -1 {
+					return errors.New("broken by the test")
 				}
-				r.drv.fault = nil
-				return errors.New("broken by the test")
-			}
+				return nil
+			})
 		},
 		Send: r.inject,
 		SkipPacket: func(p driver.Packet) string {
@@ -330,8 +329,15 @@ func (r *rig) harness() drivertest.Harness {
 type disarmed struct{ *Driver }
 
 func (d disarmed) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
-	defer func() { d.fault = nil }()
+	defer d.setFault(nil)
 	return d.Driver.Apply(ctx, want)
+}
+
+// setFault makes the driver ask fn before every write.
+func (d *Driver) setFault(fn func() error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fault = fn
 }
 
 // foreign makes a bridge, a port on our bridge, a flow on our bridge.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -122,128 +121,6 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	go d.keepDatabase(run, d.db)
 	go d.keepSwitch(run, d.sw)
 	return d, nil
-}
-
-// dial connects to the bridge's management socket; the switch makes it soon
-// after the bridge is in the database.
-func (d *Driver) dial(ctx context.Context) (*openflow.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		c, err := openflow.Dial(ctx, filepath.Join(d.cfg.RunDir, d.cfg.Bridge+".mgmt"))
-		if err == nil {
-			return c, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-tick.C:
-		}
-	}
-}
-
-// keepDatabase renews the database connection, and tells when the ports or
-// uplinks that the flows were made for have changed by themselves.
-func (d *Driver) keepDatabase(ctx context.Context, db *database) {
-	defer d.wg.Done()
-	for {
-		ch := db.watch()
-		d.mu.Lock()
-		stale := d.db == db && d.portsMoved()
-		d.mu.Unlock()
-		if stale {
-			d.replay(ctx, "ports of the switch have changed")
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ch:
-		case <-db.lost:
-			d.cfg.Log.Warn("connection to the switch's database is lost", "database", d.cfg.OVSDB)
-			db.close()
-			if db = d.reopen(ctx); db == nil {
-				return
-			}
-			d.replay(ctx, "the switch's database is back")
-		}
-	}
-}
-
-func (d *Driver) reopen(ctx context.Context) *database {
-	d.mu.Lock()
-	d.db = nil
-	d.mu.Unlock()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		try, cancel := context.WithTimeout(ctx, 5*time.Second)
-		db, err := openDatabase(try, d.cfg.OVSDB, d.cfg.Log)
-		cancel()
-		if err == nil {
-			d.mu.Lock()
-			d.db = db
-			d.mu.Unlock()
-			return db
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-}
-
-// keepSwitch renews the OpenFlow connection and replays everything as soon as
-// there is a new one: in user space a switch that restarts has lost its flows.
-func (d *Driver) keepSwitch(ctx context.Context, sw *openflow.Conn) {
-	defer d.wg.Done()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-sw.Done():
-		}
-		d.mu.Lock()
-		d.sw, d.known = nil, false
-		d.mu.Unlock()
-		if ctx.Err() != nil {
-			return
-		}
-		d.cfg.Log.Warn("connection to the switch is lost", "bridge", d.cfg.Bridge)
-		d.notify("connection to the switch is lost")
-		for sw = nil; sw == nil; {
-			sw, _ = d.dial(ctx) // tried again until the driver closes
-			if ctx.Err() != nil {
-				if sw != nil {
-					sw.Close()
-				}
-				return
-			}
-		}
-		d.mu.Lock()
-		d.sw = sw
-		d.mu.Unlock()
-		d.replay(ctx, "connected to the switch again")
-	}
-}
-
-// replay makes the last picture true again without waiting for anybody, and
-// tells that it had to.
-func (d *Driver) replay(ctx context.Context, reason string) {
-	d.mu.Lock()
-	var err error
-	if d.want != nil {
-		_, err = d.apply(ctx, *d.want, true)
-	}
-	d.mu.Unlock()
-	if err != nil && ctx.Err() == nil {
-		d.cfg.Log.Warn("replay to the switch failed", "reason", reason, "error", err)
-	} else {
-		d.cfg.Log.Info("replayed to the switch", "reason", reason)
-	}
-	d.notify(reason)
 }
 
 // notify tells the owner; when it does not listen, one waiting event is enough.
@@ -440,47 +317,4 @@ func (d *Driver) commit(ctx context.Context, mods []openflow.Mod) error {
 		return fmt.Errorf("open vswitch: %w", err)
 	}
 	return model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
-}
-
-// purge makes the datapath in user space forget what it has cached, so that the
-// next packet of everything is judged by the tables as they are now. Its own
-// revalidation is not enough: in Open vSwitch 3.1 a cached flow that overlaps
-// with another one may keep its old actions for ever
-// (docs/design/ovs-pipeline.md, "Stale datapath flows").
-func (d *Driver) purge(ctx context.Context) {
-	if d.cfg.Datapath != "netdev" {
-		return
-	}
-	if err := control(ctx, d.cfg.RunDir, purgeCommand); err != nil {
-		d.cfg.Log.Warn("cached flows of the switch cannot be purged: packets may be judged by former rules", "error", err)
-	}
-	select {
-	case d.stale <- struct{}{}:
-	default:
-	}
-}
-
-const (
-	purgeCommand = "revalidator/purge"
-	purgeDelay   = 200 * time.Millisecond
-)
-
-// purgeLater purges once more, some time after a change: the first purge skips
-// cached flows that a revalidating thread holds at that moment.
-func (d *Driver) purgeLater(ctx context.Context) {
-	defer d.wg.Done()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.stale:
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(purgeDelay):
-		}
-		// A failure was told by the first one, or the switch is gone with its cache.
-		_ = control(ctx, d.cfg.RunDir, purgeCommand)
-	}
 }

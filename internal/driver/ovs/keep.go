@@ -1,0 +1,131 @@
+package ovs
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
+)
+
+// dial connects to the bridge's management socket; the switch makes it soon
+// after the bridge is in the database.
+func (d *Driver) dial(ctx context.Context) (*openflow.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		c, err := openflow.Dial(ctx, filepath.Join(d.cfg.RunDir, d.cfg.Bridge+".mgmt"))
+		if err == nil {
+			return c, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-tick.C:
+		}
+	}
+}
+
+// keepDatabase renews the database connection, and tells when the ports or
+// uplinks that the flows were made for have changed by themselves.
+func (d *Driver) keepDatabase(ctx context.Context, db *database) {
+	defer d.wg.Done()
+	for {
+		ch := db.watch()
+		d.mu.Lock()
+		stale := d.db == db && d.portsMoved()
+		d.mu.Unlock()
+		if stale {
+			d.replay(ctx, "ports of the switch have changed")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ch:
+		case <-db.lost:
+			d.cfg.Log.Warn("connection to the switch's database is lost", "database", d.cfg.OVSDB)
+			db.close()
+			if db = d.reopen(ctx); db == nil {
+				return
+			}
+			d.replay(ctx, "the switch's database is back")
+		}
+	}
+}
+
+func (d *Driver) reopen(ctx context.Context) *database {
+	d.mu.Lock()
+	d.db = nil
+	d.mu.Unlock()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		db, err := openDatabase(try, d.cfg.OVSDB, d.cfg.Log)
+		cancel()
+		if err == nil {
+			d.mu.Lock()
+			d.db = db
+			d.mu.Unlock()
+			return db
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// keepSwitch renews the OpenFlow connection and replays everything as soon as
+// there is a new one: in user space a switch that restarts has lost its flows.
+func (d *Driver) keepSwitch(ctx context.Context, sw *openflow.Conn) {
+	defer d.wg.Done()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-sw.Done():
+		}
+		d.mu.Lock()
+		d.sw, d.known = nil, false
+		d.mu.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
+		d.cfg.Log.Warn("connection to the switch is lost", "bridge", d.cfg.Bridge)
+		d.notify("connection to the switch is lost")
+		for sw = nil; sw == nil; {
+			sw, _ = d.dial(ctx) // tried again until the driver closes
+			if ctx.Err() != nil {
+				if sw != nil {
+					sw.Close()
+				}
+				return
+			}
+		}
+		d.mu.Lock()
+		d.sw = sw
+		d.mu.Unlock()
+		d.replay(ctx, "connected to the switch again")
+	}
+}
+
+// replay makes the last picture true again without waiting for anybody, and
+// tells that it had to.
+func (d *Driver) replay(ctx context.Context, reason string) {
+	d.mu.Lock()
+	var err error
+	if d.want != nil {
+		_, err = d.apply(ctx, *d.want, true)
+	}
+	d.mu.Unlock()
+	if err != nil && ctx.Err() == nil {
+		d.cfg.Log.Warn("replay to the switch failed", "reason", reason, "error", err)
+	} else {
+		d.cfg.Log.Info("replayed to the switch", "reason", reason)
+	}
+	d.notify(reason)
+}

@@ -1,0 +1,228 @@
+package ovs
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestRestartLosesNothing restarts the driver under a ping every 10 ms over
+// IPv4 and IPv6 and a TCP connection: nothing is lost, and nothing rewritten.
+func TestRestartLosesNothing(t *testing.T) {
+	l := newLive(t, 2)
+	a, b := l.boxes[0], l.boxes[1]
+	l.echo(t, b, 80)
+	c, err := l.dial(t, a, b.port.IPv4, 80, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	stop4, stop6 := l.ping(t, a, b.port.IPv4), l.ping(t, a, b.port.IPv6)
+	for range 3 {
+		if err := l.drv.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := roundTrip(c, time.Second); err != nil {
+			t.Errorf("without a driver: %v", err)
+		}
+		l.open(t)
+		if rep := l.apply(t); rep.Changes != 0 {
+			t.Errorf("a restart made %d changes", rep.Changes)
+		}
+		if err := roundTrip(c, time.Second); err != nil {
+			t.Errorf("after a restart: %v", err)
+		}
+	}
+	defer l.drv.Close()
+	for i, stop := range []func() (int, int){stop4, stop6} {
+		if sent, got := stop(); got < sent-1 || got == 0 { // the last one may be under way
+			t.Errorf("ping over IPv%d: %d of %d answered", 4+2*i, got, sent)
+		}
+	}
+}
+
+// TestSwitchCrash kills the switch daemon: flows are back without an Apply, new
+// connections work within 2 s of its start, and established TCP connections
+// whose opening side speaks go on.
+func TestSwitchCrash(t *testing.T) {
+	l := newLive(t, 2)
+	defer l.drv.Close()
+	a, b := l.boxes[0], l.boxes[1]
+	l.deny(b, 443, true)
+	l.apply(t)
+	l.echo(t, b, 80)
+	l.echo(t, b, 443)
+	old, err := l.dial(t, a, b.port.IPv4, 80, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if err := roundTrip(old, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	l.KillSwitch()
+	start := time.Now()
+	l.StartSwitch()
+	t.Logf("switch answers its control socket after %v", time.Since(start))
+	for {
+		c, err := l.dial(t, a, b.port.IPv4, 80, 100*time.Millisecond)
+		if err == nil {
+			err = roundTrip(c, time.Second)
+			c.Close()
+		}
+		if err == nil {
+			break
+		}
+		if time.Since(start) > 10*time.Second {
+			t.Fatalf("no new connection after %v: %v", time.Since(start), err)
+		}
+	}
+	took := time.Since(start)
+	t.Logf("a new connection works %v after the switch's start", took)
+	if took > 2*time.Second {
+		t.Errorf("a new connection works %v after the switch's start, want 2 s at most", took)
+	}
+	if err := roundTrip(old, 5*time.Second); err != nil {
+		t.Errorf("the established connection: %v", err)
+	}
+	if _, err := l.dial(t, a, b.port.IPv4, 443, 300*time.Millisecond); err == nil {
+		t.Error("what policy denies passes after the crash")
+	}
+	select {
+	case <-l.drv.Events():
+	case <-time.After(5 * time.Second):
+		t.Error("no event")
+	}
+}
+
+// TestServerSpeaksFirstAfterCrash pins what is lost when user space's connection
+// tracking dies with the switch and policy denies the server's side to open
+// connections: the server's data do not pass until the client has sent something.
+func TestServerSpeaksFirstAfterCrash(t *testing.T) {
+	l := newLive(t, 2)
+	defer l.drv.Close()
+	a, b := l.boxes[0], l.boxes[1]
+	p := *a.port
+	p.Policies = 6
+	a.port = &p
+	l.pic.Ports = l.pic.Ports.Set(p.IfName, &p)
+	l.pic.PolicySets = l.pic.PolicySets.Set(6, &desired.PolicySet{ID: 6, Name: "closed", In: []desired.Tier{{Default: model.Deny}}})
+	l.apply(t)
+	var ln net.Listener
+	if err := inNamespace(b.ns, func() (err error) { ln, err = net.Listen("tcp", ":80"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		c, _ := ln.Accept()
+		accepted <- c
+	}()
+	client, err := l.dial(t, a, b.port.IPv4, 80, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server := <-accepted
+	defer server.Close()
+	expect := func(within time.Duration) error {
+		_ = client.SetReadDeadline(time.Now().Add(within))
+		_, err := client.Read(make([]byte, 1))
+		return err
+	}
+	if _, err := server.Write([]byte("a")); err != nil || expect(2*time.Second) != nil {
+		t.Fatalf("before the crash: %v", err)
+	}
+	l.KillSwitch()
+	l.StartSwitch()
+	for start := time.Now(); time.Since(start) < 5*time.Second; { // until the flows are back
+		if l.in(a, "ping", "-c", "1", "-W", "1", b.port.IPv4.String()).Run() == nil {
+			break
+		}
+	}
+	if _, err := server.Write([]byte("b")); err != nil {
+		t.Fatal(err)
+	}
+	if expect(500*time.Millisecond) == nil {
+		t.Error("the server's data pass: the documentation says that they do not")
+	}
+	start := time.Now()
+	if _, err := client.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := expect(5 * time.Second); err != nil {
+		t.Errorf("after the client has spoken: %v", err)
+	}
+	t.Logf("the server's data arrive %v after the client has spoken", time.Since(start))
+}
+
+// TestForeignBridge checks that a bridge of somebody else is refused, and that
+// an uplink that is a port elsewhere is left there and reported.
+func TestForeignBridge(t *testing.T) {
+	s := ovstest.Start(t)
+	r := rig{Server: s}
+	cfg := r.config(t)
+	cfg.Uplinks = []string{"theirs0"}
+	s.Vsctl("add-br", "contivBr", "--", "set", "bridge", "contivBr", "datapath_type=netdev")
+	if _, err := open(t.Context(), cfg); !errors.Is(err, model.ErrConflict) {
+		t.Errorf("open() on a foreign bridge = %v, want a conflict", err)
+	}
+	s.Vsctl("del-br", "contivBr", "--", "add-br", "other", "--", "set", "bridge", "other", "datapath_type=netdev",
+		"--", "add-port", "other", "theirs0", "--", "set", "interface", "theirs0", "type=internal")
+	d, err := open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	rep, err := d.Apply(t.Context(), desired.Host{ArpMode: model.ArpProxy})
+	if err != nil || len(rep.Problems) != 1 || !errors.Is(rep.Problems[0].Err, model.ErrConflict) {
+		t.Errorf("Apply() = %+v, %v; want one conflict", rep, err)
+	}
+	if got := strings.TrimSpace(s.Vsctl("port-to-br", "theirs0")); got != "other" {
+		t.Errorf("theirs0 is now on %s", got)
+	}
+}
+
+// TestNoSwitch checks what is said when nothing answers.
+func TestNoSwitch(t *testing.T) {
+	r := rig{Server: &ovstest.Server{DB: "unix:" + t.TempDir() + "/none.sock", RunDir: t.TempDir()}}
+	if _, err := New(t.Context(), r.config(t)); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "--ovs-db") {
+		t.Errorf("New() = %v, want unavailable and the flag", err)
+	}
+	cfg := r.config(t)
+	cfg.Datapath = "dpdk"
+	if _, err := New(t.Context(), cfg); !errors.Is(err, model.ErrInvalid) {
+		t.Errorf("New() with datapath dpdk = %v, want invalid", err)
+	}
+}
+
+// TestFlowDeletedByHand checks that an Apply of the same picture repairs the tables.
+func TestFlowDeletedByHand(t *testing.T) {
+	l := newLive(t, 2)
+	defer l.drv.Close()
+	flows := func() []string {
+		f := strings.Split(l.Ofctl("contivBr", "dump-flows", "--no-stats"), "\n")
+		slices.Sort(f)
+		return f
+	}
+	before := flows()
+	l.Ofctl("contivBr", "del-flows", "table=7")
+	l.drv.mu.Lock()
+	l.drv.verified = time.Time{}
+	l.drv.mu.Unlock()
+	if rep := l.apply(t); rep.Changes == 0 {
+		t.Error("Apply() noticed nothing")
+	}
+	if diff := cmp.Diff(before, flows()); diff != "" {
+		t.Errorf("flows (-before +after):\n%s", diff)
+	}
+}
