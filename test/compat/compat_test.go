@@ -40,6 +40,7 @@ type exchange struct {
 
 // body is what was sent: an object, or a text that was sent as it is.
 func (x exchange) body(t *testing.T) string {
+	t.Helper()
 	if len(x.Request) == 0 || string(x.Request) == "null" {
 		return ""
 	}

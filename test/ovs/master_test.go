@@ -144,3 +144,60 @@ func TestEtcdGone(t *testing.T) {
 	c.wants("c new tcp/80", lab.OK)
 	talks()
 }
+
+// TestCutAndPaused checks what a cut cable and a netmaster that hangs do:
+// containers of one host keep talking, ADD gives up with an error instead of
+// hanging, and all is well when the fault has gone.
+func TestCutAndPaused(t *testing.T) {
+	c := pairUp(t, "cut")
+	h2 := c.host("h2")
+	if err := h2.NS.SetLink("eth0", false); err != nil {
+		t.Fatal(err)
+	}
+	if a := c.ask("c s tcp/80", 400*time.Millisecond); a.Verdict != lab.Denied {
+		t.Errorf("c s tcp/80 with h2's cable cut: %s, want denied", a)
+	}
+	c.wants("c near tcp/80", lab.OK)
+	if err := h2.NS.SetLink("eth0", true); err != nil {
+		t.Fatal(err)
+	}
+	c.wants("c s tcp/80", lab.OK)
+
+	m := c.Process("netmaster")
+	if err := m.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	_, err := c.AddContainer(t.Context(), spec("new", "h1", "blue/net/servers"))
+	took := time.Since(start)
+	if err := m.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if err == nil || took > 60*time.Second {
+		t.Errorf("ADD with netmaster hanging: %v after %v, want an error within a minute", err, took)
+	}
+	t.Logf("ADD with netmaster hanging failed after %v: %v", took.Round(time.Millisecond), err)
+	c.wants("c near tcp/80", lab.OK)
+	c.add(spec("new", "h1", "blue/net/servers"))
+	c.wants("c new tcp/80", lab.OK)
+	c.hasEndpoints("blue:net", 4)
+}
+
+// TestEmbeddedEtcd checks a cluster whose netmaster keeps the store itself, and
+// that the store outlives netmaster's death.
+func TestEmbeddedEtcd(t *testing.T) {
+	c := up(t, "embed", 2, func(cfg *lab.Config) { cfg.Embedded = true })
+	c.netctl("tenant create blue", "network create -t blue -e vxlan -s 10.1.1.0/24 net")
+	c.add(spec("a", "h1", "blue/net"), spec("b", "h2", "blue/net"))
+	c.wants("a b tcp/80", lab.OK)
+	if err := c.Process("netmaster").Kill(); err != nil {
+		t.Fatal(err)
+	}
+	c.wants("b a udp/80", lab.OK)
+	if err := c.StartMaster(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.hasEndpoints("blue:net", 2)
+	c.add(spec("d", "h2", "blue/net"))
+	c.wants("a d tcp/80", lab.OK)
+}
