@@ -56,13 +56,12 @@ func (db *memoryDB) snapshot(at Revision) (Revision, error) {
 
 // get returns the key at a revision; the caller holds the lock.
 func (db *memoryDB) get(key string, at Revision) KV {
-	versions := db.items[key]
-	for i := len(versions) - 1; i >= 0; i-- {
-		if versions[i].Mod > at {
+	for _, version := range slices.Backward(db.items[key]) {
+		if version.Mod > at {
 			continue
 		}
-		if versions[i].Exists() {
-			return versions[i]
+		if version.Exists() {
+			return version
 		}
 		break
 	}

@@ -94,7 +94,7 @@ func keepUnknown(t reflect.Type, old, cur json.RawMessage) (json.RawMessage, err
 	}
 	var was, now map[string]json.RawMessage
 	if json.Unmarshal(old, &was) != nil || json.Unmarshal(cur, &now) != nil || was == nil || now == nil {
-		return cur, nil // not objects: null, or another kind before; nothing to keep
+		return cur, nil //nolint:nilerr // not objects: null, or another kind before; nothing to keep
 	}
 	fields := jsonFields(t)
 	for name, value := range was {

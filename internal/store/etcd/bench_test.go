@@ -47,6 +47,7 @@ func BenchmarkUpdate(b *testing.B) {
 
 // follower runs a Follower of all state.
 func follower(b *testing.B, c *Client) (f *store.Follower, stop func()) {
+	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	f = store.NewFollower(c, []string{store.StatePrefix}, func(store.Batch) error { return nil })
 	ended := make(chan struct{})
@@ -61,6 +62,7 @@ func follower(b *testing.B, c *Client) (f *store.Follower, stop func()) {
 }
 
 func benchmarkUpdate(b *testing.B, clients int, update func(context.Context, func(store.Tx) error) (store.Revision, error)) {
+	b.Helper()
 	run := time.Now().UnixNano()
 	var n atomic.Int64
 	body := func() error { return createLikeEndpoint(b, update, fmt.Sprintf("%d-%d", run, n.Add(1))) }
@@ -83,6 +85,7 @@ func benchmarkUpdate(b *testing.B, clients int, update func(context.Context, fun
 }
 
 func createLikeEndpoint(b *testing.B, update func(context.Context, func(store.Tx) error) (store.Revision, error), id string) error {
+	b.Helper()
 	shared := []string{"global/config", "tenants/blue", "networks/n", "groups/g", "hosts/h"}
 	made := []string{"endpoints/" + id, "addr4/" + id, "addr6/" + id, "names/" + id, "identity/" + id}
 	_, err := update(b.Context(), func(tx store.Tx) error {

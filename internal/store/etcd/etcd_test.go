@@ -68,7 +68,8 @@ func realEtcd(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "--name", "s-test", "--data-dir", filepath.Join(dir, "data"),
+	// It ends in Cleanup, after those that use it.
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), path, "--name", "s-test", "--data-dir", filepath.Join(dir, "data"),
 		"--listen-client-urls", "http://"+client, "--advertise-client-urls", "http://"+client,
 		"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer,
 		"--initial-cluster", "s-test=http://"+peer)
@@ -90,7 +91,7 @@ func realEtcd(t testing.TB) string {
 
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,19 +123,22 @@ func raw(t testing.TB, addr string) *clientv3.Client {
 }
 
 func conformance(t *testing.T, addr string) {
+	t.Helper()
 	conformanceWith(t, addr, func(h storetest.Harness) storetest.Harness { return h })
 }
 
 func conformanceWith(t *testing.T, addr string, adjust func(storetest.Harness) storetest.Harness) {
+	t.Helper()
 	admin := raw(t, addr)
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		t.Helper()
 		if _, err := admin.Delete(t.Context(), "\x00", clientv3.WithFromKey()); err != nil {
 			t.Fatal(err)
 		}
 		proxy := storetest.NewProxy(t, addr)
 		return adjust(storetest.Harness{
-			Open:   func(t *testing.T) store.Store { return open(t, proxy.Addr()) },
-			Direct: func(t *testing.T) store.Store { return open(t, addr) },
+			Open:   func(t *testing.T) store.Store { t.Helper(); return open(t, proxy.Addr()) },
+			Direct: func(t *testing.T) store.Store { t.Helper(); return open(t, addr) },
 			Break:  func(*testing.T) { proxy.Break() },
 			Heal:   func(*testing.T) { proxy.Heal() },
 			Compact: func(t *testing.T) {
@@ -244,7 +248,9 @@ func TestServerRestart(t *testing.T) {
 		expect("2" + data.before)
 	}
 	stop()
-	<-ended
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the mirror ended with %v", err)
+	}
 }
 
 // KeepCompacted forgets what is older than its interval, and what is needed

@@ -61,7 +61,8 @@ func (c *Client) NewSession(ctx context.Context, ttl time.Duration) (store.Sessi
 	go func() {
 		defer close(s.done)
 		defer cancel()
-		for range alive { //nolint:revive // each message is a refresh; the end of them is the end of the lease
+		for range alive {
+			// Each message is a refresh; the end of them is the end of the lease.
 		}
 	}()
 	return s, nil

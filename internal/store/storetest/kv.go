@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -352,7 +353,7 @@ func testFollower(t *testing.T, b *bench) {
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()
 	for i := range 50 {
-		want := fmt.Sprint(i)
+		want := strconv.Itoa(i)
 		if _, err := other.Update(b.ctx, func(tx store.Tx) error {
 			tx.Put(key("f/x"), []byte(want), nil)
 			return nil
@@ -410,7 +411,7 @@ func testNear(t *testing.T, b *bench) {
 		t.Fatal(err)
 	}
 	for i := range 3 { // from the second on the follower is behind
-		want := fmt.Sprint(i)
+		want := strconv.Itoa(i)
 		if _, err := other.Update(b.ctx, func(tx store.Tx) error {
 			tx.Put(key("n/a"), []byte(want), nil)
 			tx.Put(key("n/"+want), []byte(want), nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -229,7 +230,7 @@ func testMirrorEnds(t *testing.T, b *bench) {
 			if n++; n > at {
 				return mine
 			}
-			b.put("e/x", fmt.Sprint(n))
+			b.put("e/x", strconv.Itoa(n))
 			return nil
 		})
 		if err != mine { //nolint:errorlint // it must be the very error

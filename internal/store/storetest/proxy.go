@@ -9,7 +9,7 @@ import (
 
 // Proxy forwards TCP connections to a store, until it is broken.
 type Proxy struct {
-	target   string
+	dial     func() (net.Conn, error)
 	listener net.Listener
 	running  sync.WaitGroup
 
@@ -19,15 +19,18 @@ type Proxy struct {
 }
 
 // NewProxy listens on a free loopback port for the length of a test.
-func NewProxy(t testing.TB, target string) *Proxy {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func NewProxy(tb testing.TB, target string) *Proxy {
+	tb.Helper()
+	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	p := &Proxy{target: target, listener: l, conns: map[net.Conn]struct{}{}}
+	p := &Proxy{
+		dial:     func() (net.Conn, error) { return new(net.Dialer).DialContext(tb.Context(), "tcp", target) },
+		listener: l, conns: map[net.Conn]struct{}{},
+	}
 	p.running.Go(p.accept)
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		_ = l.Close()
 		p.Break()
 		p.running.Wait()
@@ -61,7 +64,7 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		out, err := net.Dial("tcp", p.target)
+		out, err := p.dial()
 		if err != nil {
 			_ = in.Close()
 			continue
