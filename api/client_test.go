@@ -39,7 +39,7 @@ func client(t *testing.T, base string, opts ...Option) *Client {
 // dead is a URL where nothing listens.
 func dead(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestClientErrors(t *testing.T) {
 	if _, err = c.Tenants().Get(t.Context(), "x"); !IsUnavailable(err) {
 		t.Errorf("503: got %#v", err)
 	}
-	_, err = client(t, serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") })).Version(t.Context())
+	_, err = client(t, serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") })).Version(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "is this URL a netmaster?") {
 		t.Errorf("not JSON: got %v", err)
 	}

@@ -45,7 +45,7 @@ var built = sync.OnceValues(func() (string, error) {
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if binaryDir != "" {
-		os.RemoveAll(binaryDir)
+		_ = os.RemoveAll(binaryDir)
 	}
 	os.Exit(code)
 }
@@ -112,7 +112,7 @@ func (b *logBuffer) String() string {
 // free returns an address of loopback that nothing listens on now.
 func free(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func (p *process) stop() {
 // TestExitCodes: help and version are 0 on stdout, usage errors 2 and failures
 // 1, each with a sentence on stderr and nothing else.
 func TestExitCodes(t *testing.T) {
-	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	busy, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestExitCodes(t *testing.T) {
 // TestEveryFlag runs with every flag given at once, embedded etcd included, and
 // again on the same data, where flags for a new cluster must not reset it.
 func TestEveryFlag(t *testing.T) {
-	syslog, err := net.ListenPacket("udp", "127.0.0.1:0")
+	syslog, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

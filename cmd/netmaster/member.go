@@ -107,7 +107,7 @@ func (m *member) setRole(ctx context.Context, entries []*store.Registration, rol
 }
 
 func (m *member) trouble(what string) func(error) {
-	return func(err error) { m.log.Warn(what+" failed; trying again", "error", err) }
+	return func(err error) { m.log.Warn("failed; trying again", "what", what, "error", err) }
 }
 
 // Info answers /info.
@@ -176,7 +176,7 @@ func retry(ctx context.Context, log *slog.Logger, what string, f func() error) e
 		err := f()
 		if err == nil {
 			if !told.IsZero() {
-				log.Info(what + " succeeded")
+				log.Info("succeeded at last", "what", what)
 			}
 			return nil
 		}
@@ -188,7 +188,7 @@ func retry(ctx context.Context, log *slog.Logger, what string, f func() error) e
 		}
 		if time.Since(told) > time.Minute {
 			told = time.Now()
-			log.Warn(what+" failed; trying again", "error", err)
+			log.Warn("failed; trying again", "what", what, "error", err)
 		}
 		select {
 		case <-time.After(wait):

@@ -110,8 +110,7 @@ func TestFlagsRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		_, err := parse(t, nil, strings.Fields(tt.args)...)
-		var usage *daemon.UsageError
-		if !errors.As(err, &usage) {
+		if _, ok := errors.AsType[*daemon.UsageError](err); !ok {
 			t.Errorf("%s: got %v, want a usage error", tt.args, err)
 			continue
 		}

@@ -222,7 +222,7 @@ func serve(ctx context.Context, o options, st store.Store, died <-chan error, li
 // ended drops the error of what was told to end.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the end is why it failed
 	}
 	return err
 }
@@ -244,12 +244,12 @@ func (o *options) compare(ctx context.Context, ctrl *control.Controller, log *sl
 		return nil
 	}
 	if o.fwdMode != "" && o.fwdMode != string(g.FwdMode) {
-		log.Warn("--fwdmode contradicts the cluster's forwarding mode, which stays; change it with: netctl global set --fwd-mode "+o.fwdMode,
-			"flag", o.fwdMode, "cluster", string(g.FwdMode))
+		log.Warn("--fwdmode contradicts the cluster's forwarding mode, which stays",
+			"flag", o.fwdMode, "cluster", string(g.FwdMode), "remedy", "netctl global set --fwd-mode "+o.fwdMode)
 	}
 	if o.givenInfra && o.infra != string(g.Infra) {
-		log.Warn("--infra contradicts the cluster's infrastructure type, which stays; change it with: netctl global set --fabric-mode "+o.infra,
-			"flag", o.infra, "cluster", string(g.Infra))
+		log.Warn("--infra contradicts the cluster's infrastructure type, which stays",
+			"flag", o.infra, "cluster", string(g.Infra), "remedy", "netctl global set --fabric-mode "+o.infra)
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func TestSyslog(t *testing.T) {
 			got := make(chan string, 1)
 			var at net.Addr
 			if tt.network == "udp" || tt.network == "unixgram" {
-				c, err := net.ListenPacket(tt.network, addr)
+				c, err := new(net.ListenConfig).ListenPacket(t.Context(), tt.network, addr)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -153,7 +153,7 @@ func TestSyslog(t *testing.T) {
 					got <- string(buf[:n])
 				}()
 			} else {
-				l, err := net.Listen(tt.network, addr)
+				l, err := new(net.ListenConfig).Listen(t.Context(), tt.network, addr)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -199,7 +199,7 @@ func TestSyslog(t *testing.T) {
 // TestSyslogDead: a syslog server that does not answer never blocks the
 // program, neither while logging nor at the end.
 func TestSyslogDead(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestLogJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer done()
+	defer func() { _ = done() }()
 	log.Info("hi", "n", 1)
 	var rec map[string]any
 	if err := json.Unmarshal([]byte(out.String()), &rec); err != nil || rec["msg"] != "hi" || rec["level"] != "INFO" {
@@ -250,7 +250,7 @@ func TestLogJSON(t *testing.T) {
 // TestServe: a request that runs when the program is told to stop gets its
 // answer, and Serve returns nil.
 func TestServe(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,22 +262,23 @@ func TestServe(t *testing.T) {
 		if r.Context().Err() != nil {
 			t.Error("the request's context ended with the server's")
 		}
-		io.WriteString(w, "done")
+		_, _ = io.WriteString(w, "done")
 	})
 	served := make(chan error, 1)
 	go func() { served <- Serve(ctx, ln, h, slog.New(slog.DiscardHandler)) }()
-	c, err := net.Dial("tcp", ln.Addr().String())
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 	<-started
 	cancel()
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)
 	if string(body) != "done" {
 		t.Errorf("body %q", body)

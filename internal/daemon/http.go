@@ -43,7 +43,9 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 		cancel()
 		err = srv.Close()
 	}
-	<-failed
+	if cause := <-failed; err == nil && !errors.Is(cause, http.ErrServerClosed) {
+		err = cause
+	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("shut down %s: %w", ln.Addr(), err)
 	}
@@ -76,7 +78,7 @@ func ServeDebug(ctx context.Context, addr string, log *slog.Logger) error {
 func CheckHostPort(v string) error {
 	_, port, err := net.SplitHostPort(v)
 	if err == nil {
-		_, err = net.LookupPort("tcp", port)
+		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port)
 	}
 	if err != nil || port == "" {
 		return errors.New("must be ip:port, such as 0.0.0.0:9999")
