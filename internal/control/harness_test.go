@@ -48,8 +48,9 @@ type cluster struct {
 	stop  func()
 }
 
-// ctx ends a test that hangs.
+// testContext ends a test that hangs.
 func testContext(t testing.TB) context.Context {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	t.Cleanup(cancel)
 	return ctx

@@ -155,8 +155,10 @@ func TestRefused(t *testing.T) {
 		addr, part string
 		kind       error
 	}{
-		{"10.1.1.254", "not allocated", model.ErrNotFound}, {"10.1.1.99", "not allocated", model.ErrNotFound},
-		{"10.9.9.9", "not allocated", model.ErrNotFound}, {"10.1.1.1", "endpoint", model.ErrInUse},
+		{"10.1.1.254", "not allocated", model.ErrNotFound},
+		{"10.1.1.99", "not allocated", model.ErrNotFound},
+		{"10.9.9.9", "not allocated", model.ErrNotFound},
+		{"10.1.1.1", "endpoint", model.ErrInUse},
 	} {
 		c.refused(tc.kind, tc.part, func() error { return c.ReleaseAddress(ctx, netKey("v1"), addr(tc.addr)) })
 	}
@@ -197,7 +199,8 @@ func TestDeleteAll(t *testing.T) {
 		AddressRequest{Network: netKey("blue:v1")},
 	)
 	for _, k := range []any{
-		model.EndpointKey{Network: netKey("blue:v1"), ID: "c1"}, model.EndpointKey{Network: netKey("blue:v1"), ID: "c2"},
+		model.EndpointKey{Network: netKey("blue:v1"), ID: "c1"},
+		model.EndpointKey{Network: netKey("blue:v1"), ID: "c2"},
 		model.EndpointKey{Network: netKey("blue:v1"), ID: "c3"},
 		groupKey("blue:web"), policyKey("blue:p1"), groupKey("blue:pool"),
 	} {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -341,7 +342,7 @@ func TestDeleteLargePolicy(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/24"), group("db", "n"), policy("p"))
 	for i := range 60 {
-		c.put(rule("p", fmt.Sprint(i), func(r *model.Rule) { r.Group = "db" }))
+		c.put(rule("p", strconv.Itoa(i), func(r *model.Rule) { r.Group = "db" }))
 	}
 	c.refused(model.ErrInUse, "rules", func() error { return c.remove(groupKey("db")) })
 	c.ok(c.remove(policyKey("p")))
