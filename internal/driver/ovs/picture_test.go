@@ -78,8 +78,10 @@ func TestPictureIncremental(t *testing.T) {
 					h.Remotes = h.Remotes.Delete(desired.RemoteKey{Network: id, MAC: model.MAC{2, 2, 10, 2, 0, byte(i)}})
 				case 7:
 					set := desired.PolicySetID(rng.Intn(2) + 1)
-					h.PolicySets = h.PolicySets.Set(set, &desired.PolicySet{ID: set, In: []desired.Tier{{Default: model.Pass,
-						Rules: []desired.Rule{{ID: "r", Priority: rng.Intn(3), Action: model.Deny, AnyPeer: true}}}}})
+					h.PolicySets = h.PolicySets.Set(set, &desired.PolicySet{ID: set, In: []desired.Tier{{
+						Default: model.Pass,
+						Rules:   []desired.Rule{{ID: "r", Priority: rng.Intn(3), Action: model.Deny, AnyPeer: true}},
+					}}})
 				}
 			}
 			c := pipeline.Config{Tunnel: 100, Uplink: uint32(101 + rng.Intn(20)/19), ArpMode: model.ArpProxy}

@@ -2,6 +2,7 @@ package openflow
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -267,7 +268,7 @@ func readNX(subtype int, b []byte) (Action, error) {
 			a.Recirc, a.Table = true, b[18]
 		}
 		if u16(10)&^ctCommit != 0 || u16(16) != 15 || u16(22) != 0 {
-			return nil, fmt.Errorf("ct action with force, a helper or another zone form is not supported")
+			return nil, errors.New("ct action with force, a helper or another zone form is not supported")
 		}
 		return a, nil
 	}

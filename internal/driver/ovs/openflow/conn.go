@@ -200,7 +200,7 @@ func (c *Conn) exchangeAt(ctx context.Context, first, n uint32, build func(xid u
 	}()
 	defer func() { // a write that hangs ends with the connection
 		if wrote != nil {
-			<-wrote
+			<-wrote //nolint:errcheck // what ended the call tells more
 		}
 	}()
 	for {
@@ -287,7 +287,7 @@ func (c *Conn) Commit(ctx context.Context, mods []Mod) error {
 		case e != nil && refusal == nil:
 			return true, fmt.Errorf("commit %d flow changes: %w", n, e)
 		case e != nil:
-			return true, nil
+			return true, nil //nolint:nilerr // the first refusal is what the caller gets
 		}
 		return m.typ == typeBundleControl && len(m.body) >= 8 && binary.BigEndian.Uint16(m.body[4:]) == ended, nil
 	})

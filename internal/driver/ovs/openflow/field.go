@@ -226,8 +226,9 @@ func (f Field) setName() string {
 		return "sctp_src"
 	case SCTPDst:
 		return "sctp_dst"
+	default:
+		return fields[f].name
 	}
-	return fields[f].name
 }
 
 // Bits is the field's width.

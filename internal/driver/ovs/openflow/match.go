@@ -92,19 +92,20 @@ func appendOXM(b []byte, f Field, v, mask Value) []byte {
 // wireRank orders terms so that a field follows its prerequisites, as the
 // specification demands (section 7.2.3.6).
 func wireRank(f Field) int {
-	switch {
-	case f == EthType:
+	switch f {
+	case EthType:
 		return 0
-	case f == IPProto:
+	case IPProto:
 		return 1
-	case f == ICMPType || f == ICMPv6Type:
+	case ICMPType, ICMPv6Type:
 		return 2
-	case f == CtState:
+	case CtState:
 		return 3
-	case f == CtNwProto:
+	case CtNwProto:
 		return 4
+	default:
+		return 5
 	}
-	return 5
 }
 
 // appendWire writes the match as an ofp_match, padded (section 7.2.3.1).

@@ -174,14 +174,14 @@ func portTerms(ports []model.PortMatch) []alternative {
 	}
 	var out []alternative
 	for _, m := range ports {
-		switch p := m.Protocol; {
-		case p == model.AnyProtocol:
+		switch p := m.Protocol; p {
+		case model.AnyProtocol:
 			return []alternative{{}}
-		case p == model.ProtoICMP:
+		case model.ProtoICMP:
 			out = append(out,
 				alternative{ethIP, true, []of.Term{isTracked, of.Eq(of.CtNwProto, 1)}},
 				alternative{ethIPv6, true, []of.Term{isTracked, of.Eq(of.CtNwProto, 58)}})
-		case p == model.ProtoTCP || p == model.ProtoUDP:
+		case model.ProtoTCP, model.ProtoUDP:
 			for _, pm := range portMasks(m.Lo, m.Hi) {
 				for _, eth := range []uint16{ethIP, ethIPv6} {
 					out = append(out, alternative{eth, true, []of.Term{
@@ -189,7 +189,7 @@ func portTerms(ports []model.PortMatch) []alternative {
 					}})
 				}
 			}
-		case p == model.ProtoSCTP:
+		case model.ProtoSCTP:
 			for _, pm := range portMasks(m.Lo, m.Hi) {
 				for _, eth := range []uint16{ethIP, ethIPv6} {
 					out = append(out, alternative{eth, false, []of.Term{
@@ -197,7 +197,7 @@ func portTerms(ports []model.PortMatch) []alternative {
 					}})
 				}
 			}
-		case p == model.ProtoICMPv6:
+		case model.ProtoICMPv6:
 			out = append(out, alternative{ethIPv6, true, []of.Term{isTracked, of.Eq(of.CtNwProto, 58)}})
 		default:
 			for _, eth := range []uint16{ethIP, ethIPv6} {
