@@ -63,17 +63,18 @@ func (b *bench) cni(ctx context.Context) error {
 		func(ctx context.Context, i int) error { _, err := l.CNIAdd(ctx, spec(i)); return err },
 		func(ctx context.Context, i int) error { return l.CNIDel(ctx, spec(i)) },
 	}
-	b.report.table("ADD and DEL (ms), whole call of libcni with the start of the plugin's process", "plugin", "in parallel", "number",
+	b.report.table("ADD and DEL (ms), whole call of libcni with the start of the plugin's process", "plugin", "in parallel", "containers",
 		"ADD p50", "ADD p99", "DEL p50", "DEL p99", "1.x ADD", "1.x DEL")
 	var usage []any
-	for _, parallel := range []int{1, 8} {
+	for _, round := range []struct{ parallel, n int }{{1, n / 4}, {8, n / 4}, {8, n}} {
+		parallel, n := round.parallel, round.n
 		for _, v := range []verbs{bridge, ours} {
 			before := processorTimes(l)
 			add, err := latencies(ctx, parallel, n, v.add)
 			if err != nil {
 				return fmt.Errorf("%s: ADD: %w", v.name, err)
 			}
-			usage = append(usage, []any{v.name, parallel}...)
+			usage = append(usage, v.name, parallel, n)
 			usage = append(usage, processorTimes(l).since(before, n)...)
 			del, err := latencies(ctx, parallel, n, v.del)
 			if err != nil {
@@ -86,7 +87,7 @@ func (b *bench) cni(ctx context.Context) error {
 			b.report.row(v.name, parallel, n, ms(percentile(add, .5)), ms(percentile(add, .99)), ms(percentile(del, .5)), ms(percentile(del, .99)), old[0], old[1])
 		}
 	}
-	header := append([]string{"plugin", "in parallel"}, processorColumns...)
+	header := append([]string{"plugin", "in parallel", "containers"}, processorColumns...)
 	b.report.table("Processor time of one ADD (ms), by who spends it", header...)
 	for row := range slices.Chunk(usage, len(header)) {
 		b.report.row(row...)

@@ -198,6 +198,11 @@ func TestEmbeddedEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.hasEndpoints("blue:net", 2)
+	for _, h := range c.Hosts() { // until its mirror follows again
+		if err := h.WaitAgent(t.Context(), h.Agent()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c.add(spec("d", "h2", "blue/net"))
 	c.wants("a d tcp/80", lab.OK)
 }
