@@ -243,15 +243,15 @@ func (s *server) handleKind(k kind) {
 		}
 		return k.get(v, key)
 	}
-	s.handle("GET", base, get(func(v *control.View, _ string) (any, error) { return k.list(v), nil }))
-	s.handle("GET", base+"/{key}", get(k.get))
-	s.handle("POST", base+"/{key}", write)
-	s.handle("PUT", base+"/{key}", write)
-	s.handle("DELETE", base+"/{key}", func(_ http.ResponseWriter, r *http.Request) (any, error) {
+	s.handleOf(&k, "GET", base, get(func(v *control.View, _ string) (any, error) { return k.list(v), nil }))
+	s.handleOf(&k, "GET", base+"/{key}", get(k.get))
+	s.handleOf(&k, "POST", base+"/{key}", write)
+	s.handleOf(&k, "PUT", base+"/{key}", write)
+	s.handleOf(&k, "DELETE", base+"/{key}", func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		key := r.PathValue("key")
 		return key, k.del(r.Context(), key)
 	})
-	s.handle("GET", inspect+"/{key}", get(func(v *control.View, key string) (any, error) {
+	s.handleOf(&k, "GET", inspect+"/{key}", get(func(v *control.View, key string) (any, error) {
 		config, err := k.get(v, key)
 		if err != nil || k.inspect == nil {
 			return struct{ Config any }{config}, err

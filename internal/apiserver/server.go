@@ -45,6 +45,7 @@ type server struct {
 	timeout   time.Duration
 	mux       *http.ServeMux
 	names     []string // of the collections
+	routes    []route  // in the order of their registration
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 }
@@ -89,6 +90,15 @@ func New(cfg Config) (http.Handler, error) {
 	s.handle("GET", "/debug/ofnet", s.ofnet)
 	s.handle("GET", "/healthz", func(http.ResponseWriter, *http.Request) (any, error) { return "ok", nil })
 	s.handle("GET", "/readyz", func(_ http.ResponseWriter, r *http.Request) (any, error) { return "ok", s.cluster.Ready(r.Context()) })
+	s.routes = append(s.routes, route{"GET", "/metrics", nil}, route{"GET", "/openapi.json", nil})
+	description, err := openAPI(s.routes)
+	if err != nil {
+		return nil, err
+	}
+	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(description) // the client may be gone
+	})
 	s.mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{}))
 	// There is no authentication: a web page in the browser of somebody who can
 	// reach this server must not be able to change the cluster.
@@ -101,6 +111,12 @@ func New(cfg Config) (http.Handler, error) {
 
 // handle registers h under a method and path, with and without trailing slash.
 func (s *server) handle(method, path string, h handler) {
+	s.handleOf(nil, method, path, h)
+}
+
+// handleOf is handle for a route of a collection.
+func (s *server) handleOf(k *kind, method, path string, h handler) {
+	s.routes = append(s.routes, route{method, path, k})
 	hh := s.wrap(method, path, h)
 	s.mux.Handle(method+" "+path, hh)
 	s.mux.Handle(method+" "+path+"/{$}", hh)

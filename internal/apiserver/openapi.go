@@ -1,0 +1,258 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// route is a method and a path that the server answers.
+type route struct {
+	method, path string
+	kind         *kind // of collections
+}
+
+// exchange says what a route beside the collections takes and gives.
+type exchange struct {
+	summary string
+	in, out any // zero wire values; in nil = no body, out a string = text
+}
+
+// exchanges describe the routes beside the collections.
+var exchanges = map[string]exchange{
+	"GET /api/v1/inspect/endpoints/{key}":                 {"Find an endpoint by its key (tenant:network:id), its id, its container's id or its exact name", nil, endpointInspection{}},
+	"POST /plugin/createEndpoint":                         {"Create an endpoint; repeating it is harmless", api.CreateEndpointRequest{}, api.CreateEndpointResponse{}},
+	"POST /plugin/deleteEndpoint":                         {"Delete an endpoint", api.DeleteEndpointRequest{}, api.DeleteEndpointResponse{}},
+	"POST /plugin/updateEndpoint":                         {"Tell what a runtime knows of an endpoint's container; its labels decide which services it provides", api.UpdateEndpointRequest{}, api.UpdateEndpointResponse{}},
+	"POST /plugin/allocAddress":                           {"Reserve an address before its endpoint exists", api.AllocAddressRequest{}, api.AllocAddressResponse{}},
+	"POST /plugin/releaseAddress":                         {"Give a reserved address back", api.ReleaseAddressRequest{}, ""},
+	"DELETE /debug/epcleanup/tenant/{tenant}/{what}/{id}": {"Delete the endpoints of a network (net) or a group (group), or one endpoint (ep), whose containers are gone for good", nil, cleanupAnswer{}},
+	"GET /debug/ofnet":                                    {"Desired and actual state of all hosts, or of the one that ?host= names, as text", nil, text("")},
+	"GET /version":                                        {"The server's build", nil, api.Version{}},
+	"GET /info":                                           {"The server's role and the nodes that the registry knows", nil, api.Info{}},
+	"GET /services":                                       {"All load-balanced services with their providers", nil, []api.ServiceInfo{}},
+	"GET /service/{id}":                                   {"One load-balanced service by its id, service:tenant, in a list of one", nil, []api.ServiceInfo{}},
+	"GET /healthz":                                        {"Whether the process lives", nil, ""},
+	"GET /readyz":                                         {"Whether the cluster store can be reached", nil, ""},
+	"GET /metrics":                                        {"Metrics in Prometheus' text format", nil, text("")},
+	"GET /openapi.json":                                   {"This description", nil, map[string]any{}},
+}
+
+type endpointInspection struct {
+	Oper api.EndpointOper `json:"Oper"`
+}
+
+// openAPI describes the routes by OpenAPI 3.1, from the wire types.
+func openAPI(routes []route) ([]byte, error) {
+	schemas := make(schemas)
+	paths := make(map[string]any)
+	for _, r := range routes {
+		item, ok := paths[r.path].(map[string]any)
+		if !ok {
+			item = make(map[string]any)
+			paths[r.path] = item
+		}
+		op, err := schemas.operation(r)
+		if err != nil {
+			return nil, err
+		}
+		item[strings.ToLower(r.method)] = op
+	}
+	doc := map[string]any{
+		"openapi": "3.1.0",
+		"info": map[string]any{
+			"title":   "Contiv netmaster",
+			"version": "v1",
+			"license": map[string]any{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+			"description": "Networks, groups, policies and load-balanced services of containers. Every path is also served with a slash at its end. " +
+				"A key is the parts of an object's name joined with \":\"; the key in the path must equal the one that the body's fields build. " +
+				"Links are the server's: what a client sends in them is ignored. A refusal is one sentence of text that names field, value and what is allowed.",
+		},
+		"servers":    []any{map[string]any{"url": "http://localhost:" + api.DefaultPort}},
+		"paths":      paths,
+		"components": map[string]any{"schemas": schemas, "responses": map[string]any{"Refusal": refusal}},
+	}
+	b, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encode the description of the API: %w", err)
+	}
+	return append(b, '\n'), nil
+}
+
+var refusal = map[string]any{
+	"description": "One sentence: 400 invalid, 403 a page of another origin, 404 unknown, 409 conflict, in use, exhausted or immutable, 413 too large, 415 not JSON, 503 store away",
+	"content":     map[string]any{"text/plain": map[string]any{"schema": map[string]any{"type": "string"}}},
+}
+
+// schemas are the components, by name of the wire type.
+type schemas map[string]any
+
+func (s schemas) operation(r route) (map[string]any, error) {
+	if r.kind != nil {
+		return s.kindOperation(r), nil
+	}
+	x, ok := exchanges[r.method+" "+r.path]
+	if !ok {
+		return nil, fmt.Errorf("describe %s %s: it has no entry", r.method, r.path)
+	}
+	op := operation(r, x.summary)
+	if x.in != nil {
+		op["requestBody"] = body(s.of(reflect.TypeOf(x.in)))
+	}
+	answer := jsonContent(s.of(reflect.TypeOf(x.out)))
+	if _, isText := x.out.(text); isText {
+		answer = map[string]any{"text/plain": map[string]any{"schema": map[string]any{"type": "string"}}}
+	}
+	op["responses"] = responses(answer)
+	return op, nil
+}
+
+// kindOperation describes one of the routes of a collection.
+func (s schemas) kindOperation(r route) map[string]any {
+	k := r.kind
+	object := s.of(reflect.TypeOf(k.object))
+	s.constrain(reflect.TypeOf(k.object).Name(), k.name)
+	var op map[string]any
+	var answer any = object
+	switch {
+	case strings.HasPrefix(r.path, "/api/v1/inspect/"):
+		op = operation(r, "Object and operational state of one of "+k.name)
+		properties := map[string]any{"Config": object}
+		if k.oper != nil {
+			properties["Oper"] = s.of(reflect.TypeOf(k.oper))
+		}
+		answer = map[string]any{"type": "object", "properties": properties}
+	case r.method == http.MethodGet && !strings.Contains(r.path, "{"):
+		op = operation(r, "All "+k.name)
+		answer = map[string]any{"type": "array", "items": object}
+	case r.method == http.MethodGet:
+		op = operation(r, "One of "+k.name)
+	case r.method == http.MethodDelete:
+		op = operation(r, "Delete one of "+k.name+"; what is referred to is refused")
+		answer = map[string]any{"type": "string", "description": "the key"}
+	default:
+		op = operation(r, "Create or update one of "+k.name+", and answer with it as stored")
+		op["requestBody"] = body(object)
+	}
+	op["tags"] = []string{k.name}
+	op["responses"] = responses(jsonContent(answer))
+	return op
+}
+
+func operation(r route, summary string) map[string]any {
+	op := map[string]any{"summary": summary, "operationId": operationID(r)}
+	var params []any
+	for part := range strings.SplitSeq(r.path, "/") {
+		if name, ok := strings.CutPrefix(part, "{"); ok {
+			params = append(params, map[string]any{
+				"name": strings.TrimSuffix(name, "}"), "in": "path", "required": true, "schema": map[string]any{"type": "string"},
+			})
+		}
+	}
+	if r.path == "/debug/ofnet" {
+		params = append(params, map[string]any{"name": "host", "in": "query", "schema": map[string]any{"type": "string"}})
+	}
+	if params != nil {
+		op["parameters"] = params
+	}
+	return op
+}
+
+// operationID makes "getApiV1NetworksKey" of GET /api/v1/networks/{key}.
+func operationID(r route) string {
+	id := strings.ToLower(r.method)
+	for _, part := range strings.FieldsFunc(r.path, func(c rune) bool { return strings.ContainsRune("/{}.", c) }) {
+		id += strings.ToUpper(part[:1]) + part[1:]
+	}
+	return id
+}
+
+func jsonContent(schema any) map[string]any {
+	return map[string]any{"application/json": map[string]any{"schema": schema}}
+}
+
+func body(schema any) map[string]any {
+	return map[string]any{"required": true, "content": jsonContent(schema)}
+}
+
+func responses(content map[string]any) map[string]any {
+	return map[string]any{
+		"200":     map[string]any{"description": "Done", "content": content},
+		"default": map[string]any{"$ref": "#/components/responses/Refusal"},
+	}
+}
+
+// of returns the schema of a wire type; structs become components.
+func (s schemas) of(t reflect.Type) map[string]any {
+	switch t.Kind() {
+	case reflect.String:
+		return map[string]any{"type": "string"}
+	case reflect.Bool:
+		return map[string]any{"type": "boolean"}
+	case reflect.Int, reflect.Int64:
+		return map[string]any{"type": "integer"}
+	case reflect.Slice:
+		return map[string]any{"type": "array", "items": s.of(t.Elem())}
+	case reflect.Map:
+		if t.Elem().Kind() == reflect.Interface {
+			return map[string]any{"type": "object"}
+		}
+		return map[string]any{"type": "object", "additionalProperties": s.of(t.Elem())}
+	case reflect.Struct:
+		return s.ofStruct(t)
+	}
+	return map[string]any{}
+}
+
+func (s schemas) ofStruct(t reflect.Type) map[string]any {
+	ref := map[string]any{"$ref": "#/components/schemas/" + t.Name()}
+	if _, done := s[t.Name()]; done {
+		return ref
+	}
+	properties := make(map[string]any)
+	s[t.Name()] = map[string]any{"type": "object", "properties": properties}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		schema := s.of(f.Type)
+		if name == "link-sets" || name == "links" || name == "key" && strings.Contains(f.Tag.Get("json"), "omitempty") {
+			schema = map[string]any{"readOnly": true, "allOf": []any{schema}}
+		}
+		properties[name] = schema
+	}
+	return ref
+}
+
+// constrain writes what a kind's fields may hold into its schema.
+func (s schemas) constrain(typeName, kind string) {
+	component, ok := s[typeName].(map[string]any)
+	if !ok || component["required"] != nil {
+		return
+	}
+	properties := component["properties"].(map[string]any) //nolint:forcetypeassert // ofStruct makes it
+	required := []string{}
+	for _, name := range sortedKeys(fields[kind]) {
+		f := fields[kind][name]
+		p, ok := properties[name].(map[string]any)
+		if !ok {
+			continue
+		}
+		p["description"] = f.text
+		if f.enum != nil {
+			p["enum"] = f.enum
+		}
+		if f.min != f.max {
+			p["minimum"], p["maximum"] = f.min, f.max
+		}
+		if f.required {
+			required = append(required, name)
+		}
+	}
+	slices.Sort(required)
+	component["required"] = required
+}
