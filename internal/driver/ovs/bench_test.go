@@ -3,6 +3,7 @@ package ovs
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
@@ -75,7 +76,7 @@ func BenchmarkPort(b *testing.B) {
 // among many on a real switch, and a restart that reads all flows back.
 func BenchmarkEndpointChange(b *testing.B) {
 	for _, n := range []int{10, 1000, 10000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			l := newLive(b, 1)
 			remote := func(i int, id model.Identity) (desired.RemoteKey, *desired.Remote) {
 				r := &desired.Remote{

@@ -144,8 +144,9 @@ func payload(p driver.Packet) []byte {
 		}
 		be.PutUint16(b[2:], ^sum(pseudo(p, len(b)), b))
 		return b
+	default:
+		return make([]byte, 20)
 	}
-	return make([]byte, 20)
 }
 
 // vxlan wraps a frame for the tunnel (RFC 7348 section 5).

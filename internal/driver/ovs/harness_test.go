@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -62,6 +61,7 @@ func newRig(t testing.TB) *rig {
 }
 
 func (r *rig) underlay(t testing.TB) {
+	t.Helper()
 	r.Vsctl("add-br", underlayBridge, "--", "set", "bridge", underlayBridge, "datapath_type=netdev",
 		"--", "add-port", underlayBridge, underlayWire)
 	r.Run("ip", "-n", r.NS, "addr", "add", vtep1.String()+"/24", "dev", underlayBridge)
@@ -270,7 +270,8 @@ func (r *rig) inject(t testing.TB, p driver.Packet) driver.Verdict {
 }
 
 func (r *rig) config(t testing.TB) Config {
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
 	if testing.Verbose() {
 		log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
@@ -302,10 +303,16 @@ func (r *rig) harness() drivertest.Harness {
 		}
 	}
 	return drivertest.Harness{
-		Open:         func(t testing.TB) driver.Driver { return disarmed{r.open(t)} },
-		AddInterface: func(t testing.TB, name string, mac model.MAC) { r.addWire(t, name, mac) },
-		Foreign:      r.foreign,
-		Garbage:      r.garbage,
+		Open: func(t testing.TB) driver.Driver {
+			t.Helper()
+			return disarmed{r.open(t)}
+		},
+		AddInterface: func(t testing.TB, name string, mac model.MAC) {
+			t.Helper()
+			r.addWire(t, name, mac)
+		},
+		Foreign: r.foreign,
+		Garbage: r.garbage,
 		Break: func(_ testing.TB, n int) {
 			r.drv.setFault(func() error {
 				n--
@@ -341,7 +348,7 @@ func (d *Driver) setFault(fn func() error) {
 }
 
 // foreign makes a bridge, a port on our bridge, a flow on our bridge.
-func (r *rig) foreign(t testing.TB) func(testing.TB) {
+func (r *rig) foreign(testing.TB) func(testing.TB) {
 	r.Vsctl("--may-exist", "add-br", "brForeign", "--", "set", "bridge", "brForeign", "datapath_type=netdev",
 		"--", "--may-exist", "add-port", "contivBr", "alien0", "--", "set", "interface", "alien0", "type=internal")
 	r.Ofctl("contivBr", "add-flow", "cookie=0x1234,table=77,priority=5,ip,actions=drop")
@@ -359,7 +366,7 @@ func (r *rig) foreign(t testing.TB) func(testing.TB) {
 }
 
 // garbage makes a port and flows as an agent of another time would have left.
-func (r *rig) garbage(t testing.TB) func(testing.TB) {
+func (r *rig) garbage(testing.TB) func(testing.TB) {
 	r.Vsctl("add-port", "contivBr", "cvgarbage", "--", "set", "interface", "cvgarbage", "type=internal",
 		"--", "set", "port", "cvgarbage", "external_ids:contiv=port")
 	r.Ofctl("contivBr", "add-flow", fmt.Sprintf("cookie=%#x,table=0,priority=1000,in_port=99,actions=normal", pipeline.CookieMagic|77))

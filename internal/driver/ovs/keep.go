@@ -101,7 +101,7 @@ func (d *Driver) keepSwitch(ctx context.Context, sw *openflow.Conn) {
 			sw, _ = d.dial(ctx) // tried again until the driver closes
 			if ctx.Err() != nil {
 				if sw != nil {
-					sw.Close()
+					_ = sw.Close() // nobody used it yet
 				}
 				return
 			}

@@ -84,7 +84,8 @@ func (l *live) addBox(t testing.TB, i int) {
 	for _, args := range [][]string{
 		{"addr", "add", v4.String() + "/24", "dev", "eth0"},
 		{"addr", "add", v6.String() + "/64", "dev", "eth0", "nodad"},
-		{"link", "set", "lo", "up"}, {"link", "set", "eth0", "up"},
+		{"link", "set", "lo", "up"},
+		{"link", "set", "eth0", "up"},
 	} {
 		l.Run(append([]string{"ip", "-n", b.ns}, args...)...)
 	}
@@ -108,9 +109,9 @@ func (l *live) apply(t testing.TB) driver.Report {
 	return rep
 }
 
-// in runs a program in a box.
+// in prepares a program in a box; who starts it waits for it.
 func (l *live) in(b *box, args ...string) *exec.Cmd {
-	return exec.Command("ip", append([]string{"netns", "exec", b.ns}, args...)...)
+	return exec.CommandContext(context.Background(), "ip", append([]string{"netns", "exec", b.ns}, args...)...)
 }
 
 // deny gives box b a policy that denies TCP to port from any peer, or none.
@@ -193,7 +194,7 @@ func (l *live) echo(t testing.TB, b *box, port int) {
 	t.Helper()
 	var ln net.Listener
 	if err := inNamespace(b.ns, func() (err error) {
-		ln, err = net.Listen("tcp", ":"+strconv.Itoa(port))
+		ln, err = new(net.ListenConfig).Listen(t.Context(), "tcp", ":"+strconv.Itoa(port))
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -201,9 +202,7 @@ func (l *live) echo(t testing.TB, b *box, port int) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var conns []net.Conn
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
+	wg.Go(func() {
 		for {
 			c, err := ln.Accept()
 			if err != nil {
@@ -212,10 +211,9 @@ func (l *live) echo(t testing.TB, b *box, port int) {
 			mu.Lock()
 			conns = append(conns, c)
 			mu.Unlock()
-			wg.Add(1)
-			go func() { defer wg.Done(); _, _ = io.Copy(c, c) }()
+			wg.Go(func() { _, _ = io.Copy(c, c) })
 		}
-	}()
+	})
 	t.Cleanup(func() {
 		ln.Close()
 		mu.Lock()

@@ -174,9 +174,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	if d.db == nil || d.sw == nil {
 		return rep, model.Errorf(model.ErrUnavailable, "open vswitch: the switch or its database does not answer")
 	}
-	for c := range want.PolicySets.Diff(d.pic.have.PolicySets) {
-		d.learnRules(c.New)
-	}
+	d.learnAll(want)
 	made, problems, err := d.ensurePorts(ctx, want)
 	rep.Changes += made
 	rep.Problems = append(rep.Problems, problems...)
@@ -249,7 +247,6 @@ func (d *Driver) readBack(ctx context.Context) error {
 		return nil
 	}
 	// Flows that cannot be decoded go in the same bundle as their replacements come.
-	edits := d.pic.ledger.edits()
 	for _, m := range odd {
 		for k, body := range found {
 			if f, err := openflow.FromParts(k, body); err == nil && f.Cookie == m.Flow.Cookie {
@@ -258,7 +255,7 @@ func (d *Driver) readBack(ctx context.Context) error {
 		}
 	}
 	d.pic.ledger.found(found)
-	edits = d.pic.ledger.edits()
+	edits := d.pic.ledger.edits()
 	mods, err := toMods(edits)
 	if err != nil {
 		return err

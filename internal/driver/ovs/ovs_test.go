@@ -12,5 +12,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestConformance runs the conformance suite on a real switch with real frames.
 func TestConformance(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) drivertest.Harness { return newRig(t).harness() })
+	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
+		t.Helper()
+		return newRig(t).harness()
+	})
 }

@@ -93,12 +93,10 @@ func openDatabase(ctx context.Context, endpoint string, log *slog.Logger) (*data
 		UpdateFunc: func(_ string, _, row dbmodel.Model) { d.set(row) },
 		DeleteFunc: func(_ string, row dbmodel.Model) { d.remove(row) },
 	})
-	d.wg.Add(1)
-	go func() {
-		defer d.wg.Done()
+	d.wg.Go(func() {
 		<-c.DisconnectNotify()
 		close(d.lost)
-	}()
+	})
 	// The columns by name: without, the server sends all, and the cache breaks
 	// off at the first update of one that the rows above do not have.
 	root, br, port, ifc := &rootRow{}, &bridgeRow{}, &portRow{}, &interfaceRow{}

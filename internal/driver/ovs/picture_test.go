@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand"
 	"net/netip"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -108,7 +109,7 @@ func TestPictureIncremental(t *testing.T) {
 // cost must not grow with them.
 func BenchmarkRemoteChange(b *testing.B) {
 	for _, n := range []int{10, 1000, 10000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			var h desired.Host
 			h.Networks = h.Networks.Set(1, &desired.Network{ID: 1, Encap: model.EncapVXLAN, Tag: 5})
 			remote := func(i int, id model.Identity) (desired.RemoteKey, *desired.Remote) {
