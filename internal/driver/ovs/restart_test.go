@@ -226,3 +226,36 @@ func TestFlowDeletedByHand(t *testing.T) {
 		t.Errorf("flows (-before +after):\n%s", diff)
 	}
 }
+
+// TestDatabaseCrash kills the database server: Apply says that it cannot, and
+// everything works again when the server is back. (In between, Open vSwitch 3.1
+// in user space forwards nothing: its main thread waits for the database.)
+func TestDatabaseCrash(t *testing.T) {
+	l := newLive(t, 2)
+	defer l.drv.Close()
+	l.KillDatabase()
+	await := func(what string, ok func() bool) {
+		t.Helper()
+		for start := time.Now(); time.Since(start) < 15*time.Second; {
+			if ok() {
+				return
+			}
+		}
+		t.Fatal(what)
+	}
+	await("Apply() without a database succeeds", func() bool {
+		_, err := l.drv.Apply(t.Context(), l.pic)
+		return errors.Is(err, model.ErrUnavailable)
+	})
+	l.StartDatabase()
+	l.addBox(t, 2)
+	await("Apply() with the database again fails", func() bool {
+		rep, err := l.drv.Apply(t.Context(), l.pic)
+		return err == nil && rep.Ports[l.boxes[2].port.IfName].Err == nil
+	})
+	for _, to := range l.boxes[1:] {
+		if out, err := l.in(l.boxes[0], "ping", "-c", "1", "-W", "2", to.port.IPv4.String()).CombinedOutput(); err != nil {
+			t.Errorf("ping %s: %v\n%s", to.port.IPv4, err, out)
+		}
+	}
+}

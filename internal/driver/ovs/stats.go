@@ -10,6 +10,24 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
+// maxRules bounds the memory for ids of rules that are gone.
+const maxRules = 20000
+
+// learnAll learns the rules of the sets that are new in want; when too many
+// have gathered, only those of want stay.
+func (d *Driver) learnAll(want desired.Host) {
+	for c := range want.PolicySets.Diff(d.pic.have.PolicySets) {
+		d.learnRules(c.New)
+	}
+	if len(d.rules) <= maxRules {
+		return
+	}
+	clear(d.rules)
+	for _, s := range want.PolicySets.All() {
+		d.learnRules(s)
+	}
+}
+
 // learnRules remembers the ids behind the numbers in cookies.
 func (d *Driver) learnRules(s *desired.PolicySet) {
 	if s == nil {

@@ -72,9 +72,8 @@ func Start(t testing.TB) *Server {
 	})
 	s.Run("ip", "-n", s.NS, "link", "set", "lo", "up")
 	s.Run("ovsdb-tool", "create", s.path("conf.db"), Schema)
-	s.db = s.daemon("ovsdb-server", s.path("conf.db"), "--remote=p"+s.DB, "--unixctl="+s.path("db.ctl"))
-	t.Cleanup(func() { end(s.db) })
-	s.await("database", s.path("db.sock"))
+	s.StartDatabase()
+	t.Cleanup(s.KillDatabase)
 	s.Vsctl("--no-wait", "init")
 	s.StartSwitch()
 	t.Cleanup(s.KillSwitch)
@@ -132,6 +131,17 @@ func (s *Server) await(what, path string) {
 		}
 	}
 }
+
+// StartDatabase starts the database server, after KillDatabase.
+func (s *Server) StartDatabase() {
+	s.t.Helper()
+	_ = os.Remove(s.path("db.sock")) // a killed one leaves it
+	s.db = s.daemon("ovsdb-server", s.path("conf.db"), "--remote=p"+s.DB, "--unixctl="+s.path("db.ctl"))
+	s.await("database", s.path("db.sock"))
+}
+
+// KillDatabase ends the database server as a crash would.
+func (s *Server) KillDatabase() { end(s.db) }
 
 // StartSwitch starts the switch daemon, after KillSwitch.
 func (s *Server) StartSwitch() {
