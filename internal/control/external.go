@@ -15,27 +15,29 @@ func (c *Controller) PutBgp(ctx context.Context, b model.Bgp) error {
 	if err := b.Validate(); err != nil {
 		return err
 	}
-	_, err := c.update(ctx, fmt.Sprintf("put Bgp %q", b.Host), func(tx store.Tx) error {
-		k := store.BgpKey{Host: b.Host}
-		if err := tx.Prefetch(store.Bgps.Key(k), store.Hosts.Key(b.Host)); err != nil {
-			return err
-		}
-		old, err := store.Bgps.Find(tx, k)
-		if err != nil || old.Exists() && old.Value == b {
-			return err
-		}
-		if !old.Exists() {
-			h, err := store.Hosts.Find(tx, b.Host)
-			if err != nil {
-				return err
-			}
-			if !h.Exists() {
-				return model.Errorf(model.ErrNotFound, "hostname %q: the host does not exist: no netplugin has told of it yet", b.Host)
-			}
-		}
-		return store.Bgps.Put(tx, b)
-	})
+	_, err := c.update(ctx, fmt.Sprintf("put Bgp %q", b.Host), func(tx store.Tx) error { return putBgp(tx, b) })
 	return err
+}
+
+func putBgp(tx store.Tx, b model.Bgp) error {
+	k := store.BgpKey{Host: b.Host}
+	if err := tx.Prefetch(store.Bgps.Key(k), store.Hosts.Key(b.Host)); err != nil {
+		return err
+	}
+	old, err := store.Bgps.Find(tx, k)
+	if err != nil || old.Exists() && old.Value == b {
+		return err
+	}
+	if !old.Exists() {
+		h, err := store.Hosts.Find(tx, b.Host)
+		if err != nil {
+			return err
+		}
+		if !h.Exists() {
+			return model.Errorf(model.ErrNotFound, "hostname %q: the host does not exist: no netplugin has told of it yet", b.Host)
+		}
+	}
+	return store.Bgps.Put(tx, b)
 }
 
 // DeleteBgp deletes a host's BGP settings.
@@ -63,14 +65,16 @@ func (c *Controller) PutAciGw(ctx context.Context, g model.AciGw) error {
 	if err := g.Validate(); err != nil {
 		return err
 	}
-	_, err := c.update(ctx, "put aciGw", func(tx store.Tx) error {
-		old, err := store.AciGws.Find(tx, store.AciGwKey{})
-		if err != nil || old.Exists() && reflect.DeepEqual(old.Value, g) {
-			return err
-		}
-		return store.AciGws.Put(tx, g)
-	})
+	_, err := c.update(ctx, "put aciGw", func(tx store.Tx) error { return putAciGw(tx, g) })
 	return err
+}
+
+func putAciGw(tx store.Tx, g model.AciGw) error {
+	old, err := store.AciGws.Find(tx, store.AciGwKey{})
+	if err != nil || old.Exists() && reflect.DeepEqual(old.Value, g) {
+		return err
+	}
+	return store.AciGws.Put(tx, g)
 }
 
 // DeleteAciGw deletes the settings of the ACI fabric.

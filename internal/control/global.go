@@ -12,14 +12,16 @@ import (
 // they are). The ranges may change while every id in use stays inside; the
 // others only while there is no network: model.ErrInUse.
 func (c *Controller) PutGlobal(ctx context.Context, change model.Global) error {
-	_, err := c.update(ctx, "update global", func(tx store.Tx) error {
-		old, err := store.Globals.Get(tx, store.GlobalKey{})
-		if err != nil {
-			return err
-		}
-		return putGlobal(tx, old, old.Merge(change))
-	})
+	_, err := c.update(ctx, "update global", func(tx store.Tx) error { return changeGlobal(tx, change) })
 	return err
+}
+
+func changeGlobal(tx store.Tx, change model.Global) error {
+	old, err := store.Globals.Get(tx, store.GlobalKey{})
+	if err != nil {
+		return err
+	}
+	return putGlobal(tx, old, old.Merge(change))
 }
 
 // DeleteGlobal sets all settings back to their defaults, under the same rules
@@ -96,26 +98,28 @@ func (c *Controller) PutTenant(ctx context.Context, t model.Tenant) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	_, err := c.update(ctx, fmt.Sprintf("put tenant %q", t.Name), func(tx store.Tx) error {
-		if err := tx.Prefetch(store.Tenants.Key(t.Name)); err != nil {
-			return err
-		}
-		old, err := store.Tenants.Find(tx, t.Name)
-		if err != nil {
-			return err
-		}
-		if old.Exists() && (t.DefaultNetwork == "" || t.DefaultNetwork == old.Value.DefaultNetwork) {
-			return nil
-		}
-		if t.DefaultNetwork != "" {
-			k := model.NetworkKey{Tenant: t.Name, Name: t.DefaultNetwork}
-			if _, err := store.Networks.Get(tx, k); err != nil {
-				return fmt.Errorf("defaultNetwork %q: %w", t.DefaultNetwork, err)
-			}
-		}
-		return store.Tenants.Put(tx, t)
-	})
+	_, err := c.update(ctx, fmt.Sprintf("put tenant %q", t.Name), func(tx store.Tx) error { return putTenant(tx, t) })
 	return err
+}
+
+func putTenant(tx store.Tx, t model.Tenant) error {
+	if err := tx.Prefetch(store.Tenants.Key(t.Name)); err != nil {
+		return err
+	}
+	old, err := store.Tenants.Find(tx, t.Name)
+	if err != nil {
+		return err
+	}
+	if old.Exists() && (t.DefaultNetwork == "" || t.DefaultNetwork == old.Value.DefaultNetwork) {
+		return nil
+	}
+	if t.DefaultNetwork != "" {
+		k := model.NetworkKey{Tenant: t.Name, Name: t.DefaultNetwork}
+		if _, err := store.Networks.Get(tx, k); err != nil {
+			return fmt.Errorf("defaultNetwork %q: %w", t.DefaultNetwork, err)
+		}
+	}
+	return store.Tenants.Put(tx, t)
 }
 
 // DeleteTenant deletes a tenant that holds nothing; the default tenant stays.

@@ -24,16 +24,9 @@ const (
 // ID of g is ignored. The network and the pool of an existing group cannot change:
 // model.ErrConflict; an empty pool or cfgdTag means "as it is".
 func (c *Controller) PutGroup(ctx context.Context, g model.Group) error {
-	g.ID = 0
-	g.Policies, g.ExtContracts = unique(g.Policies), unique(g.ExtContracts)
-	if err := g.Validate(); err != nil {
+	g, err := checkedGroup(g)
+	if err != nil {
 		return err
-	}
-	if len(g.Policies) > MaxGroupPolicies {
-		return model.InvalidField("policies", len(g.Policies), fmt.Sprintf("must be at most %d", MaxGroupPolicies))
-	}
-	if n := len(g.Policies) + len(g.ExtContracts); n > MaxGroupRefs {
-		return model.InvalidField("extContractsGrps", len(g.ExtContracts), fmt.Sprintf("must be, together with policies, at most %d", MaxGroupRefs))
 	}
 	what := fmt.Sprintf("put endpoint group %q", g.Key)
 	if g.Pool.IsValid() { // pools of one network share a row
@@ -50,6 +43,22 @@ func (c *Controller) PutGroup(ctx context.Context, g model.Group) error {
 	})
 	cl.done(rev)
 	return err
+}
+
+// checkedGroup returns a group that may be put, in the form in which it is kept.
+func checkedGroup(g model.Group) (model.Group, error) {
+	g.ID = 0
+	g.Policies, g.ExtContracts = unique(g.Policies), unique(g.ExtContracts)
+	if err := g.Validate(); err != nil {
+		return g, err
+	}
+	if len(g.Policies) > MaxGroupPolicies {
+		return g, model.InvalidField("policies", len(g.Policies), fmt.Sprintf("must be at most %d", MaxGroupPolicies))
+	}
+	if n := len(g.Policies) + len(g.ExtContracts); n > MaxGroupRefs {
+		return g, model.InvalidField("extContractsGrps", len(g.ExtContracts), fmt.Sprintf("must be, together with policies, at most %d", MaxGroupRefs))
+	}
+	return g, nil
 }
 
 // unique drops repeated names and keeps the order.

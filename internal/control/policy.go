@@ -13,20 +13,22 @@ func (c *Controller) PutPolicy(ctx context.Context, p model.ContivPolicy) error 
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	_, err := c.update(ctx, fmt.Sprintf("put policy %q", p.Key), func(tx store.Tx) error {
-		if err := tx.Prefetch(store.Tenants.Key(p.Key.Tenant), store.Policies.Key(p.Key)); err != nil {
-			return err
-		}
-		if _, err := store.Tenants.Get(tx, p.Key.Tenant); err != nil {
-			return err
-		}
-		old, err := store.Policies.Find(tx, p.Key)
-		if err != nil || old.Exists() {
-			return err
-		}
-		return store.Policies.Create(tx, p)
-	})
+	_, err := c.update(ctx, fmt.Sprintf("put policy %q", p.Key), func(tx store.Tx) error { return putPolicy(tx, p) })
 	return err
+}
+
+func putPolicy(tx store.Tx, p model.ContivPolicy) error {
+	if err := tx.Prefetch(store.Tenants.Key(p.Key.Tenant), store.Policies.Key(p.Key)); err != nil {
+		return err
+	}
+	if _, err := store.Tenants.Get(tx, p.Key.Tenant); err != nil {
+		return err
+	}
+	old, err := store.Policies.Find(tx, p.Key)
+	if err != nil || old.Exists() {
+		return err
+	}
+	return store.Policies.Create(tx, p)
 }
 
 // maxRefDeletes bounds the references that deleting a policy takes along; the
@@ -70,47 +72,49 @@ func (c *Controller) PutRule(ctx context.Context, r model.Rule) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	_, err := c.update(ctx, fmt.Sprintf("put rule %q", r.Key), func(tx store.Tx) error {
-		group := model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}
-		network := model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}
-		keys := []string{store.Policies.Key(r.Key.PolicyKey()), store.Rules.Key(r.Key)}
-		if r.Group != "" {
-			keys = append(keys, store.Groups.Key(group))
-		}
-		if r.Network != "" {
-			keys = append(keys, store.Networks.Key(network))
-		}
-		if err := tx.Prefetch(keys...); err != nil {
-			return err
-		}
-		if _, err := store.Policies.Get(tx, r.Key.PolicyKey()); err != nil {
-			return err
-		}
-		old, err := store.Rules.Find(tx, r.Key)
-		if err != nil {
-			return err
-		}
-		if old.Exists() {
-			return sameRule(old.Value, r)
-		}
-		if r.Group != "" {
-			if _, err := store.Groups.Get(tx, group); err != nil {
-				return fmt.Errorf("%sEndpointGroup %q: %w", side(r), r.Group, err)
-			}
-		}
-		if r.Network != "" {
-			if _, err := store.Networks.Get(tx, network); err != nil {
-				return fmt.Errorf("%sNetwork %q: %w", side(r), r.Network, err)
-			}
-		}
-		for _, t := range ruleTargets(r) {
-			if err := refer(tx, t, "rule", r.Key.String()); err != nil {
-				return err
-			}
-		}
-		return store.Rules.Create(tx, r)
-	})
+	_, err := c.update(ctx, fmt.Sprintf("put rule %q", r.Key), func(tx store.Tx) error { return putRule(tx, r) })
 	return err
+}
+
+func putRule(tx store.Tx, r model.Rule) error {
+	group := model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}
+	network := model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}
+	keys := []string{store.Policies.Key(r.Key.PolicyKey()), store.Rules.Key(r.Key)}
+	if r.Group != "" {
+		keys = append(keys, store.Groups.Key(group))
+	}
+	if r.Network != "" {
+		keys = append(keys, store.Networks.Key(network))
+	}
+	if err := tx.Prefetch(keys...); err != nil {
+		return err
+	}
+	if _, err := store.Policies.Get(tx, r.Key.PolicyKey()); err != nil {
+		return err
+	}
+	old, err := store.Rules.Find(tx, r.Key)
+	if err != nil {
+		return err
+	}
+	if old.Exists() {
+		return sameRule(old.Value, r)
+	}
+	if r.Group != "" {
+		if _, err := store.Groups.Get(tx, group); err != nil {
+			return fmt.Errorf("%sEndpointGroup %q: %w", side(r), r.Group, err)
+		}
+	}
+	if r.Network != "" {
+		if _, err := store.Networks.Get(tx, network); err != nil {
+			return fmt.Errorf("%sNetwork %q: %w", side(r), r.Network, err)
+		}
+	}
+	for _, t := range ruleTargets(r) {
+		if err := refer(tx, t, "rule", r.Key.String()); err != nil {
+			return err
+		}
+	}
+	return store.Rules.Create(tx, r)
 }
 
 // side is the prefix of the fields that name a rule's peer.

@@ -13,20 +13,22 @@ import (
 // putRow creates or replaces an object of a tenant that has neither immutable
 // fields nor references of its own. An equal one is left as it is.
 func putRow[K comparable, V any](ctx context.Context, c *Controller, t model.TenantName, table *store.Table[K, V], k K, v V) error {
-	_, err := c.update(ctx, fmt.Sprintf("put %s %q", table.Noun(), table.Show(k)), func(tx store.Tx) error {
-		if err := tx.Prefetch(store.Tenants.Key(t), table.Key(k)); err != nil {
-			return err
-		}
-		if _, err := store.Tenants.Get(tx, t); err != nil {
-			return err
-		}
-		old, err := table.Find(tx, k)
-		if err != nil || old.Exists() && reflect.DeepEqual(old.Value, v) {
-			return err
-		}
-		return table.Put(tx, v)
-	})
+	_, err := c.update(ctx, fmt.Sprintf("put %s %q", table.Noun(), table.Show(k)), func(tx store.Tx) error { return setRow(tx, t, table, k, v) })
 	return err
+}
+
+func setRow[K comparable, V any](tx store.Tx, t model.TenantName, table *store.Table[K, V], k K, v V) error {
+	if err := tx.Prefetch(store.Tenants.Key(t), table.Key(k)); err != nil {
+		return err
+	}
+	if _, err := store.Tenants.Get(tx, t); err != nil {
+		return err
+	}
+	old, err := table.Find(tx, k)
+	if err != nil || old.Exists() && reflect.DeepEqual(old.Value, v) {
+		return err
+	}
+	return table.Put(tx, v)
 }
 
 // deleteRow deletes an object, if nothing refers to it; target may be nil.

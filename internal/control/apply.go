@@ -1,0 +1,185 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// Change is an object that a list to be applied holds. Those of one rank do not
+// refer to each other; they refer to lower ranks only.
+type Change struct {
+	rank int
+	what string // verb and object, for errors
+	key  string // of the object's row
+	// read returns the object as the transaction sees it; false = not there.
+	read func(tx store.Tx) (any, bool, error)
+	put  func(ctx context.Context, tx store.Tx, cl *claim) error
+	// late is what has to wait for higher ranks; nil = nothing.
+	late *Change
+	// alone is the use-case for an object that is too large for one transaction;
+	// nil = none is.
+	alone func(ctx context.Context) error
+}
+
+// Outcome is what applying a change does to its object.
+type Outcome struct {
+	Before, After any // objects of package model; Before is nil for one that was not there
+}
+
+// Unchanged tells whether the object was there as wanted.
+func (o Outcome) Unchanged() bool { return reflect.DeepEqual(o.Before, o.After) }
+
+// ChangeError says which of the changes failed. Err is of a kind of package model.
+type ChangeError struct {
+	Index int
+	Err   error
+}
+
+func (e *ChangeError) Error() string { return fmt.Sprintf("change %d: %v", e.Index, e.Err) }
+
+func (e *ChangeError) Unwrap() error { return e.Err }
+
+// errDryRun ends a transaction that shall change nothing.
+var errDryRun = errors.New("dry run")
+
+// applyBatch is with how many changes of a long list one transaction begins;
+// fewer when they do not fit.
+const applyBatch = 16
+
+// step is one change of a list, or the late part of one.
+type step struct {
+	*Change
+	index int
+}
+
+// Apply makes all changes, in an order in which each finds what it refers to.
+// They are first tried together: when one of them fails, a *ChangeError says
+// which, and nothing has changed. If they fit one transaction they are
+// committed as one. Otherwise they are committed in order, in as few
+// transactions as they fit; more is asked between these, and false ends the
+// work: done is then less than the number of changes, and applying the same
+// list again goes on from there. So it does after a failure in between, which
+// others' changes or the store can cause. The outcomes are those of the whole list.
+func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, more func() bool) (out []Outcome, done int, err error) {
+	steps := ordered(changes)
+	out = make([]Outcome, len(changes))
+	cl := c.claim()
+	rev, err := c.update(ctx, "apply", func(tx store.Tx) error {
+		cl.rewind()
+		clear(out)
+		if err := tryAll(ctx, tx, cl, steps, out); err != nil {
+			return err
+		}
+		if dryRun {
+			return errDryRun
+		}
+		return nil
+	})
+	cl.done(rev)
+	switch {
+	case err == nil, errors.Is(err, errDryRun):
+		return out, len(changes), nil
+	case !errors.Is(err, store.ErrTooLarge):
+		return nil, 0, unwrapChange(err)
+	}
+	left := slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return out[s.index].Unchanged() })
+	for size := applyBatch; len(left) > 0 && more(); {
+		n := min(size, len(left))
+		err := c.applySome(ctx, left[:n])
+		switch {
+		case err == nil:
+			left, size = left[n:], 2*size
+		case errors.Is(err, store.ErrTooLarge) && n > 1:
+			size = n / 2
+		default:
+			return nil, 0, unwrapChange(err)
+		}
+	}
+	unfinished := map[int]bool{}
+	for _, s := range left {
+		unfinished[s.index] = true
+	}
+	return out, len(changes) - len(unfinished), nil
+}
+
+// applySome commits steps in one transaction, or the only one by its use-case.
+func (c *Controller) applySome(ctx context.Context, steps []step) error {
+	cl := c.claim()
+	rev, err := c.update(ctx, "apply", func(tx store.Tx) error {
+		cl.rewind()
+		return tryAll(ctx, tx, cl, steps, nil)
+	})
+	cl.done(rev)
+	if errors.Is(err, store.ErrTooLarge) && len(steps) == 1 && steps[0].alone != nil {
+		if err := steps[0].alone(ctx); err != nil {
+			return &ChangeError{steps[0].index, err}
+		}
+		return nil
+	}
+	return err
+}
+
+// unwrapChange drops what update says around the change that failed.
+func unwrapChange(err error) error {
+	if e, ok := errors.AsType[*ChangeError](err); ok {
+		return e
+	}
+	return err
+}
+
+// ordered returns the changes and their late parts in order of their ranks.
+func ordered(changes []Change) []step {
+	var steps []step
+	for i := range changes {
+		steps = append(steps, step{&changes[i], i})
+		if changes[i].late != nil {
+			steps = append(steps, step{changes[i].late, i})
+		}
+	}
+	slices.SortStableFunc(steps, func(a, b step) int { return a.rank - b.rank })
+	return steps
+}
+
+// tryAll runs the steps in a transaction and notes in out, unless that is nil,
+// what they do to the objects.
+func tryAll(ctx context.Context, tx store.Tx, cl *claim, steps []step, out []Outcome) error {
+	keys := make([]string, len(steps))
+	for i, s := range steps {
+		keys[i] = s.key
+	}
+	slices.Sort(keys)
+	if err := tx.Prefetch(slices.Compact(keys)...); err != nil { // one round trip, not one a step
+		return err
+	}
+	seen := make([]bool, len(out))
+	for _, s := range steps {
+		if err := s.try(ctx, tx, cl, out, seen); err != nil {
+			return &ChangeError{s.index, fmt.Errorf("%s: %w", s.what, err)}
+		}
+	}
+	return nil
+}
+
+func (s step) try(ctx context.Context, tx store.Tx, cl *claim, out []Outcome, seen []bool) error {
+	if out != nil && !seen[s.index] {
+		seen[s.index] = true
+		before, ok, err := s.read(tx)
+		if err != nil {
+			return err
+		}
+		if ok {
+			out[s.index].Before = before
+		}
+	}
+	if err := s.put(ctx, tx, cl); err != nil || out == nil {
+		return err
+	}
+	after, _, err := s.read(tx)
+	out[s.index].After = after
+	return err
+}

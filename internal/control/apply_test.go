@@ -1,0 +1,163 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// small is a list that fits one transaction, in an order that does not.
+func small(c *cluster) []Change {
+	return []Change{
+		c.ChangeTenant(model.Tenant{Name: "blue", DefaultNetwork: "n"}),
+		c.ChangeRule(rule("blue:p", "1")),
+		c.ChangeGroup(group("blue:g", "blue:n", "p")),
+		c.ChangePolicy(policy("blue:p")),
+		c.ChangeNetwork(network("blue:n", "10.1.0.0/24")),
+	}
+}
+
+// commits returns how many transactions f committed.
+func (c *cluster) commits(f func()) int64 {
+	c.t.Helper()
+	before, err := c.st.CommitRevision(testContext(c.t))
+	c.ok(err)
+	f()
+	after, err := c.st.CommitRevision(testContext(c.t))
+	c.ok(err)
+	return int64(after - before)
+}
+
+// A list is put in the order of its references, in one transaction; putting it
+// again finds everything there; a dry run changes nothing and tells the same.
+func TestApply(t *testing.T) {
+	c := newCluster(t)
+	actions := func(dryRun bool) []bool {
+		out, done, err := c.Apply(testContext(t), small(c), dryRun, func() bool { return true })
+		if err != nil || done != 5 {
+			t.Fatalf("done %d, error %v", done, err)
+		}
+		var unchanged []bool
+		for _, o := range out {
+			unchanged = append(unchanged, o.Unchanged())
+		}
+		return unchanged
+	}
+	before := c.dump()
+	if diff := cmp.Diff([]bool{false, false, false, false, false}, actions(true)); diff != "" {
+		t.Errorf("dry run: unchanged (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, c.dump()); diff != "" {
+		t.Errorf("a dry run changed the store: %s", diff)
+	}
+	if n := c.commits(func() { actions(false) }); n != 1 {
+		t.Errorf("%d transactions", n)
+	}
+	if n := c.commits(func() {
+		if diff := cmp.Diff([]bool{true, true, true, true, true}, actions(false)); diff != "" {
+			t.Errorf("again: unchanged (-want +got):\n%s", diff)
+		}
+	}); n != 0 {
+		t.Errorf("again: %d transactions", n)
+	}
+	if x, ok := c.fresh().Tenant("blue"); !ok || x.DefaultNetwork != "n" {
+		t.Errorf("tenant %+v", x)
+	}
+}
+
+// One bad change of a list, wherever it stands, changes nothing and is named,
+// whether or not the list fits one transaction.
+func TestApplyAllOrNothing(t *testing.T) {
+	c := newCluster(t)
+	c.put(network("taken", "10.9.0.0/24"))
+	for name, tc := range map[string]struct {
+		bad  Change
+		kind error
+	}{
+		"invalid":   {c.ChangeRule(rule("blue:p", "bad", func(r *model.Rule) { r.Priority = 101 })), model.ErrInvalid},
+		"unknown":   {c.ChangeGroup(group("blue:bad", "blue:nosuch")), model.ErrNotFound},
+		"conflict":  {c.ChangeNetwork(network("bad", "10.9.0.0/25")), model.ErrConflict},
+		"immutable": {c.ChangeNetwork(network("taken", "10.8.0.0/24")), model.ErrConflict},
+		"late":      {c.ChangeTenant(model.Tenant{Name: "red", DefaultNetwork: "nosuch"}), model.ErrNotFound},
+	} {
+		for _, rules := range []int{0, 50} {
+			list := append(small(c), tc.bad)
+			for i := range rules {
+				list = append(list, c.ChangeRule(rule("blue:p", fmt.Sprintf("r%d", i))))
+			}
+			c.refused(tc.kind, "", func() error {
+				_, done, err := c.Apply(testContext(t), list, false, func() bool { return true })
+				if e, ok := errors.AsType[*ChangeError](err); !ok || e.Index != 5 || done != 0 {
+					t.Errorf("%s: done %d, error %v", name, done, err)
+				}
+				return err
+			})
+		}
+	}
+}
+
+// A list that does not fit one transaction takes several; stopped in between it
+// goes on from there.
+func TestApplyLongList(t *testing.T) {
+	c := newCluster(t)
+	list := small(c)
+	for i := range 200 {
+		list = append(list, c.ChangeRule(rule("blue:p", fmt.Sprintf("r%d", i))))
+	}
+	app := model.AppProfile{Key: model.AppProfileKey{Tenant: "blue", Name: "app"}}
+	for i := range 30 { // more than one transaction ties
+		name := model.GroupName(fmt.Sprintf("g%02d", i))
+		app.Groups = append(app.Groups, name)
+		list = append(list, c.ChangeGroup(group("blue:"+string(name), "blue:n")))
+	}
+	list = append(list, c.ChangeAppProfile(app))
+	slices.Reverse(list)
+	turns := 0
+	for done := 0; done < len(list); turns++ {
+		left := 3
+		out, n, err := c.Apply(testContext(t), list, false, func() bool { left--; return left >= 0 })
+		if err != nil || n < done || len(out) != len(list) {
+			t.Fatalf("done %d after %d, error %v", n, done, err)
+		}
+		done = n
+	}
+	if turns < 2 {
+		t.Errorf("%d turns", turns)
+	}
+	v := c.fresh()
+	if n := len(v.RulesOfPolicy(policyKey("blue:p"))); n != 201 {
+		t.Errorf("%d rules", n)
+	}
+	got, _ := v.AppProfile(app.Key)
+	if diff := cmp.Diff(app.Groups, got.Groups); diff != "" {
+		t.Errorf("groups of the app profile (-want +got):\n%s", diff)
+	}
+}
+
+// Endpoints of a list get the addresses that they ask for, and two of one list
+// never the same.
+func TestApplyEndpoints(t *testing.T) {
+	c := newCluster(t)
+	list := []Change{
+		c.ChangeEndpoint(endpoint("n", "a", withIP("10.1.0.9"))),
+		c.ChangeEndpoint(endpoint("n", "b")),
+		c.ChangeEndpoint(endpoint("n", "c")),
+		c.ChangeNetwork(network("n", "10.1.0.0/24")),
+		c.ChangeNetwork(network("m", "10.2.0.0/24")),
+	}
+	out, _, err := c.Apply(testContext(t), list, false, func() bool { return true })
+	c.ok(err)
+	a, b, d := out[0].After.(model.Endpoint), out[1].After.(model.Endpoint), out[2].After.(model.Endpoint)
+	if a.IPv4 != addr("10.1.0.9") || b.IPv4 == d.IPv4 || b.IPv4 == a.IPv4 || d.IPv4 == a.IPv4 {
+		t.Errorf("addresses %v, %v, %v", a.IPv4, b.IPv4, d.IPv4)
+	}
+	n, m := out[3].After.(model.Network), out[4].After.(model.Network)
+	if n.Tag == m.Tag || n.ID == m.ID || n.Identity == m.Identity {
+		t.Errorf("networks share a number: %+v, %+v", n, m)
+	}
+}
