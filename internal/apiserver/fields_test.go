@@ -173,8 +173,8 @@ func TestFieldsComplete(t *testing.T) {
 	for _, k := range kinds(nil, "") {
 		var inType []string
 		typ := reflect.TypeOf(k.object)
-		for i := range typ.NumField() {
-			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		for field := range typ.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name != "key" && name != "link-sets" && name != "links" {
 				inType = append(inType, name)
 			}

@@ -165,11 +165,12 @@ func operation(r route, summary string) map[string]any {
 
 // operationID makes "getApiV1NetworksKey" of GET /api/v1/networks/{key}.
 func operationID(r route) string {
-	id := strings.ToLower(r.method)
+	var id strings.Builder
+	id.WriteString(strings.ToLower(r.method))
 	for _, part := range strings.FieldsFunc(r.path, func(c rune) bool { return strings.ContainsRune("/{}.", c) }) {
-		id += strings.ToUpper(part[:1]) + part[1:]
+		id.WriteString(strings.ToUpper(part[:1]) + part[1:])
 	}
-	return id
+	return id.String()
 }
 
 func jsonContent(schema any) map[string]any {
@@ -205,8 +206,9 @@ func (s schemas) of(t reflect.Type) map[string]any {
 		return map[string]any{"type": "object", "additionalProperties": s.of(t.Elem())}
 	case reflect.Struct:
 		return s.ofStruct(t)
+	default:
+		return map[string]any{}
 	}
-	return map[string]any{}
 }
 
 func (s schemas) ofStruct(t reflect.Type) map[string]any {
@@ -216,8 +218,7 @@ func (s schemas) ofStruct(t reflect.Type) map[string]any {
 	}
 	properties := make(map[string]any)
 	s[t.Name()] = map[string]any{"type": "object", "properties": properties}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		schema := s.of(f.Type)
 		if name == "link-sets" || name == "links" || name == "key" && strings.Contains(f.Tag.Get("json"), "omitempty") {
