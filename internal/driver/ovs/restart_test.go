@@ -118,7 +118,7 @@ func TestServerSpeaksFirstAfterCrash(t *testing.T) {
 	l.pic.PolicySets = l.pic.PolicySets.Set(6, &desired.PolicySet{ID: 6, Name: "closed", In: []desired.Tier{{Default: model.Deny}}})
 	l.apply(t)
 	var ln net.Listener
-	if err := inNamespace(b.ns, func() (err error) { ln, err = net.Listen("tcp", ":80"); return err }); err != nil {
+	if err := inNamespace(b.ns, func() (err error) { ln, err = new(net.ListenConfig).Listen(t.Context(), "tcp", ":80"); return err }); err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()

@@ -55,7 +55,7 @@ func Require(t testing.TB, programs ...string) {
 func Start(t testing.TB) *Server {
 	t.Helper()
 	Require(t, "ip", "ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl", "ovs-appctl")
-	dir, err := os.MkdirTemp("", "Oovs")
+	dir, err := os.MkdirTemp("", "Oovs") //nolint:usetesting // t.TempDir is too long for the path of a unix socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,10 +63,10 @@ func Start(t testing.TB) *Server {
 		NS: fmt.Sprintf("O%d-%d", os.Getpid(), count.Add(1)), RunDir: dir,
 		DB: "unix:" + filepath.Join(dir, "db.sock"), t: t,
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	s.Run("ip", "netns", "add", s.NS)
 	t.Cleanup(func() {
-		if out, err := exec.Command("ip", "netns", "del", s.NS).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(context.Background(), "ip", "netns", "del", s.NS).CombinedOutput(); err != nil {
 			t.Errorf("remove namespace %s: %v: %s", s.NS, err, out)
 		}
 	})
@@ -90,15 +90,16 @@ func (s *Server) env() []string {
 
 func (s *Server) daemon(args ...string) *exec.Cmd {
 	s.t.Helper()
-	cmd := exec.Command("ip", append([]string{"netns", "exec", s.NS}, args...)...)
+	cmd := exec.CommandContext(context.Background(), "ip", append([]string{"netns", "exec", s.NS}, args...)...)
 	cmd.Env = s.env()
 	log, err := os.OpenFile(s.path(args[0]+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	err = cmd.Start()
+	_ = log.Close() // the daemon has its own
+	if err != nil {
 		s.t.Fatalf("start %s: %v", args[0], err)
 	}
 	return cmd
@@ -120,8 +121,8 @@ func (s *Server) await(what, path string) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if c, err := net.Dial("unix", path); err == nil {
-			c.Close()
+		if c, err := new(net.Dialer).DialContext(ctx, "unix", path); err == nil {
+			_ = c.Close()
 			return
 		}
 		select {
@@ -162,7 +163,7 @@ func (s *Server) Log() string {
 // Try runs a program on the machine with Open vSwitch's directories set, and
 // returns its standard output.
 func (s *Server) Try(args ...string) (string, error) {
-	cmd := exec.Command(args[0], args[1:]...)
+	cmd := exec.CommandContext(context.Background(), args[0], args[1:]...) // also in Cleanup, when t's context has ended
 	cmd.Env = s.env()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
