@@ -178,9 +178,12 @@ func TestLifeCycleMore(t *testing.T) {
 	c.addHost("host1")
 	c.put(model.Tenant{Name: "t"}, network("t:n", "10.7.0.0/24"), policy("t:p"), group("t:g", "n"))
 	objects := []any{
-		model.NetProfile{Key: npKey("t:np"), Burst: 7}, contracts("t:ec"), app("t:app", "g"), service("t:s", "n", "", "a=b"),
-		model.Bgp{Host: "host1", RouterIP: netip.MustParsePrefix("50.1.1.2/24"), AS: 1, NeighborAS: 2}, model.AciGw{},
-		model.Volume{Key: model.VolumeKey(npKey("t:v"))}, model.VolumeProfile{Key: model.VolumeProfileKey(npKey("t:v"))},
+		model.NetProfile{Key: npKey("t:np"), Burst: 7},
+		contracts("t:ec"), app("t:app", "g"), service("t:s", "n", "", "a=b"),
+		model.Bgp{Host: "host1", RouterIP: netip.MustParsePrefix("50.1.1.2/24"), AS: 1, NeighborAS: 2},
+		model.AciGw{},
+		model.Volume{Key: model.VolumeKey(npKey("t:v"))},
+		model.VolumeProfile{Key: model.VolumeProfileKey(npKey("t:v"))},
 	}
 	before := c.meaning()
 	c.put(objects...)
