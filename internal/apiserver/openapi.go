@@ -190,6 +190,9 @@ func responses(content map[string]any) map[string]any {
 
 // of returns the schema of a wire type; structs become components.
 func (s schemas) of(t reflect.Type) map[string]any {
+	if t == reflect.TypeFor[json.RawMessage]() {
+		return map[string]any{"type": "object"}
+	}
 	switch t.Kind() {
 	case reflect.String:
 		return map[string]any{"type": "string"}
