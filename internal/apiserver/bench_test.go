@@ -1,0 +1,132 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// bench is the API over an in-memory store, without a network between.
+type bench struct {
+	b testing.TB
+	h http.Handler
+}
+
+func newBench(b testing.TB) *bench {
+	b.Helper()
+	ctrl := control.New(store.NewMemory(), control.Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- ctrl.Run(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.Errorf("control: %v", err)
+		}
+	})
+	h, err := New(Config{Control: ctrl, Cluster: testCluster{ctrl}, Mode: "test", Log: slog.New(slog.DiscardHandler), Timeout: time.Minute})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &bench{b, h}
+}
+
+// sink counts an answer and when its first byte came.
+type sink struct {
+	header http.Header
+	status int
+	bytes  int
+	writes int
+	first  time.Time
+}
+
+func (s *sink) Header() http.Header { return s.header }
+
+func (s *sink) WriteHeader(status int) { s.status = status }
+
+func (s *sink) Write(p []byte) (int, error) {
+	if s.first.IsZero() {
+		s.first = time.Now()
+	}
+	s.bytes += len(p)
+	s.writes++
+	return len(p), nil
+}
+
+func (b *bench) do(method, path, body string) *sink {
+	b.b.Helper()
+	req := httptest.NewRequest(method, path, io.NopCloser(strings.NewReader(body)))
+	s := &sink{header: http.Header{}, status: 200}
+	b.h.ServeHTTP(s, req)
+	if s.status != 200 {
+		b.b.Fatalf("%s %s %s: %d", method, path, body, s.status)
+	}
+	return s
+}
+
+func (b *bench) rule(i int) {
+	b.b.Helper()
+	b.do("POST", fmt.Sprintf("/api/v1/rules/default:p:%d/", i),
+		fmt.Sprintf(`{"tenantName":"default","policyName":"p","ruleId":"%d","direction":"in","action":"allow","protocol":"tcp","port":%d,"fromEndpointGroup":"g"}`, i, 1+i%65535))
+}
+
+// BenchmarkAddRule adds rules to a policy, attached to a group and naming one,
+// that has some already: 1.x took 9 ms for the first and 42 ms for the 1,000th.
+func BenchmarkAddRule(b *testing.B) {
+	for _, present := range []int{0, 1000, 5000, 10000} {
+		b.Run(fmt.Sprintf("present=%d", present), func(b *testing.B) {
+			s := newBench(b)
+			s.do("POST", "/api/v1/networks/default:n/", `{"tenantName":"default","networkName":"n","encap":"vxlan","subnet":"10.0.0.0/16"}`)
+			s.do("POST", "/api/v1/policys/default:p/", `{"tenantName":"default","policyName":"p"}`)
+			s.do("POST", "/api/v1/endpointGroups/default:g/", `{"tenantName":"default","groupName":"g","networkName":"n","policies":["p"]}`)
+			for i := range present {
+				s.rule(i)
+			}
+			b.ResetTimer()
+			for i := range b.N {
+				s.rule(present + i)
+			}
+		})
+	}
+}
+
+// BenchmarkList answers lists of 10,000 objects.
+func BenchmarkList(b *testing.B) {
+	const many = 10000
+	s := newBench(b)
+	s.do("POST", "/api/v1/globals/global/", `{"name":"global","vxlans":"1-100000"}`)
+	s.do("POST", "/api/v1/policys/default:p/", `{"tenantName":"default","policyName":"p"}`)
+	for i := range many {
+		s.do("POST", fmt.Sprintf("/api/v1/networks/default:n%d/", i),
+			fmt.Sprintf(`{"tenantName":"default","networkName":"n%d","encap":"vxlan","subnet":"10.%d.%d.0/24"}`, i, i/256, i%256))
+		s.do("POST", fmt.Sprintf("/api/v1/endpointGroups/default:g%d/", i), fmt.Sprintf(`{"tenantName":"default","groupName":"g%d","networkName":"n%d","policies":["p"]}`, i, i))
+		s.do("POST", fmt.Sprintf("/api/v1/netprofiles/default:np%d/", i), fmt.Sprintf(`{"tenantName":"default","profileName":"np%d","bandwidth":"10mbps"}`, i))
+		s.do("POST", fmt.Sprintf("/api/v1/rules/default:p:%d/", i), fmt.Sprintf(`{"tenantName":"default","policyName":"p","ruleId":"%d","direction":"in","action":"allow"}`, i))
+	}
+	for _, name := range []string{"networks", "endpointGroups", "rules", "netprofiles"} {
+		b.Run(name, func(b *testing.B) {
+			var first time.Duration
+			size := 0
+			for b.Loop() {
+				begin := time.Now()
+				got := s.do("GET", "/api/v1/"+name+"/", "")
+				first += got.first.Sub(begin)
+				size = got.bytes
+				if got.writes < 2 {
+					b.Fatal("the list was sent in one piece")
+				}
+			}
+			b.ReportMetric(float64(first.Microseconds())/float64(b.N)/1000, "ms-to-first-byte")
+			b.ReportMetric(float64(size)/1e6, "MB")
+		})
+	}
+}
