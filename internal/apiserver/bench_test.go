@@ -64,7 +64,7 @@ func (s *sink) Write(p []byte) (int, error) {
 
 func (b *bench) do(method, path, body string) *sink {
 	b.b.Helper()
-	req := httptest.NewRequest(method, path, io.NopCloser(strings.NewReader(body)))
+	req := httptest.NewRequestWithContext(b.b.Context(), method, path, io.NopCloser(strings.NewReader(body)))
 	s := &sink{header: http.Header{}, status: 200}
 	b.h.ServeHTTP(s, req)
 	if s.status != 200 {
