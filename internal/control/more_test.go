@@ -496,3 +496,32 @@ func checkMore(t *testing.T, c *cluster) {
 		}
 	}
 }
+
+// The largest group fits one transaction: when it is created, when all that it
+// names changes at once, and when it is deleted.
+func TestLargestGroup(t *testing.T) {
+	c := newCluster(t)
+	c.put(network("n", "10.1.0.0/16"))
+	g := pooled("g", "n", "10.1.1.1-10.1.1.9")
+	other := g
+	for i := range MaxGroupPolicies {
+		a, b := fmt.Sprintf("a%d", i), fmt.Sprintf("b%d", i)
+		c.put(policy(a), policy(b))
+		g.Policies, other.Policies = append(g.Policies, model.PolicyName(a)), append(other.Policies, model.PolicyName(b))
+	}
+	for i := range MaxGroupRefs - MaxGroupPolicies {
+		a, b := fmt.Sprintf("a%d", i), fmt.Sprintf("b%d", i)
+		c.put(contracts(a), contracts(b))
+		g.ExtContracts, other.ExtContracts = append(g.ExtContracts, a), append(other.ExtContracts, b)
+	}
+	c.put(model.NetProfile{Key: npKey("a")}, model.NetProfile{Key: npKey("b")})
+	g.NetProfile, other.NetProfile = "a", "b"
+	before := c.meaning()
+	c.put(g)
+	c.put(other)
+	checkMore(t, c)
+	c.ok(c.remove(groupKey("g")))
+	if d := cmp.Diff(before, c.meaning()); d != "" {
+		t.Errorf("something is left: %s", d)
+	}
+}
