@@ -35,12 +35,11 @@ build: ## build bin/netmaster, netplugin, netctl, contivk8s, contivlab
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(BINARIES))
 
 .PHONY: test
-test: deps vet test-unit test-lab ## everything CI runs: deps, vet, unit and integration tests
+test: deps vet lint test-unit test-lab ## everything CI runs: deps, vet, lint, unit and integration tests
 
 .PHONY: vet
-vet: ## go vet and staticcheck, all build tags
+vet: ## go vet, all build tags
 	go vet -tags integration $(PKG)
-	$(call tool,staticcheck) -tags integration $(PKG)
 
 .PHONY: test-unit
 test-unit: ## tests that need neither root nor packages
@@ -55,8 +54,8 @@ test-race: ## unit tests under the race detector, without those that link etcd's
 	go test -timeout 10m -race $(RACE)
 
 .PHONY: lint
-lint: ## golangci-lint, pinned in tools/go.mod (the first run builds it)
-	$(call tool,golangci-lint) run $(PKG)
+lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it)
+	$(call tool,golangci-lint) run --allow-parallel-runners $(PKG)
 
 .PHONY: fmt
 fmt: ## format with gofumpt and gci
