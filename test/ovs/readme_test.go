@@ -71,9 +71,10 @@ func TestReadme(t *testing.T) {
 
 // shell is a bash on a host that runs one script after another.
 type shell struct {
-	in  io.WriteCloser
-	out *bufio.Reader
-	dir string
+	in   io.WriteCloser
+	out  *bufio.Reader
+	dir  string
+	kill func() error
 }
 
 // newShell starts a shell in a directory with the programs in bin/; what a
@@ -110,7 +111,7 @@ func newShell(t *testing.T, c *cluster, h *lab.Host) *shell {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return &shell{in, bufio.NewReader(out), dir}
+	return &shell{in, bufio.NewReader(out), dir, cmd.Process.Kill}
 }
 
 // run runs a script and fails with the first of its commands that does.
@@ -121,6 +122,9 @@ func (s *shell) run(script string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// A block may wait for a daemon; one that waits for ever ends with its shell.
+	limit := time.AfterFunc(time.Minute, func() { _ = s.kill() })
+	defer limit.Stop()
 	var b strings.Builder
 	for {
 		line, err := s.out.ReadString('\n')
