@@ -22,10 +22,15 @@ const MaxBody = 1 << 20
 // are ignored, as the contract has it; anything else that is wrong is refused
 // with the field's name.
 func decode(w http.ResponseWriter, r *http.Request, out any) error {
+	return decodeUpTo(w, r, out, MaxBody)
+}
+
+// decodeUpTo is decode with another limit, in bytes.
+func decodeUpTo(w http.ResponseWriter, r *http.Request, out any, limit int64) error {
 	if r.Body == nil {
 		return badBody("must not be empty: a JSON object is expected")
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err != nil {
 		if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return model.Errorf(errTooLarge, "body: must be at most %d bytes", large.Limit)

@@ -81,6 +81,7 @@ func New(cfg Config) (http.Handler, error) {
 		s.handleKind(k)
 	}
 	s.handlePlugin()
+	s.handle("POST", "/api/v1/apply", s.apply)
 	s.handle("GET", "/api/v1/inspect/endpoints/{key}", s.inspectEndpoint)
 	s.handle("DELETE", "/debug/epcleanup/tenant/{tenant}/{what}/{id}", s.cleanup)
 	s.handle("GET", "/version", func(http.ResponseWriter, *http.Request) (any, error) { return cfg.Version, nil })

@@ -61,7 +61,7 @@ type step struct {
 // They are first tried together: when one of them fails, a *ChangeError says
 // which, and nothing has changed. If they fit one transaction they are
 // committed as one. Otherwise they are committed in order, in as few
-// transactions as they fit; more is asked between these, and false ends the
+// transactions as they fit; more is asked after each, and false ends the
 // work: done is then less than the number of changes, and applying the same
 // list again goes on from there. So it does after a failure in between, which
 // others' changes or the store can cause. The outcomes are those of the whole list.
@@ -88,12 +88,12 @@ func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, m
 		return nil, 0, unwrapChange(err)
 	}
 	left := slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return out[s.index].Unchanged() })
-	for size := applyBatch; len(left) > 0 && more(); {
+	for size, going := applyBatch, true; len(left) > 0 && going; {
 		n := min(size, len(left))
 		err := c.applySome(ctx, left[:n])
 		switch {
 		case err == nil:
-			left, size = left[n:], 2*size
+			left, size, going = left[n:], 2*size, more()
 		case errors.Is(err, store.ErrTooLarge) && n > 1:
 			size = n / 2
 		default:

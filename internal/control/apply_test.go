@@ -16,7 +16,7 @@ func small(c *cluster) []Change {
 	return []Change{
 		c.ChangeTenant(model.Tenant{Name: "blue", DefaultNetwork: "n"}),
 		c.ChangeRule(rule("blue:p", "1")),
-		c.ChangeGroup(group("blue:g", "blue:n", "p")),
+		c.ChangeGroup(group("blue:g", "n", "p")),
 		c.ChangePolicy(policy("blue:p")),
 		c.ChangeNetwork(network("blue:n", "10.1.0.0/24")),
 	}
@@ -80,7 +80,7 @@ func TestApplyAllOrNothing(t *testing.T) {
 		kind error
 	}{
 		"invalid":   {c.ChangeRule(rule("blue:p", "bad", func(r *model.Rule) { r.Priority = 101 })), model.ErrInvalid},
-		"unknown":   {c.ChangeGroup(group("blue:bad", "blue:nosuch")), model.ErrNotFound},
+		"unknown":   {c.ChangeGroup(group("blue:bad", "nosuch")), model.ErrNotFound},
 		"conflict":  {c.ChangeNetwork(network("bad", "10.9.0.0/25")), model.ErrConflict},
 		"immutable": {c.ChangeNetwork(network("taken", "10.8.0.0/24")), model.ErrConflict},
 		"late":      {c.ChangeTenant(model.Tenant{Name: "red", DefaultNetwork: "nosuch"}), model.ErrNotFound},
@@ -113,7 +113,7 @@ func TestApplyLongList(t *testing.T) {
 	for i := range 30 { // more than one transaction ties
 		name := model.GroupName(fmt.Sprintf("g%02d", i))
 		app.Groups = append(app.Groups, name)
-		list = append(list, c.ChangeGroup(group("blue:"+string(name), "blue:n")))
+		list = append(list, c.ChangeGroup(group("blue:"+string(name), "n")))
 	}
 	list = append(list, c.ChangeAppProfile(app))
 	slices.Reverse(list)
