@@ -21,6 +21,7 @@ func run() int {
 	defer stop()
 	build := daemon.Build()
 	return cli.Run(ctx, cli.Env{
+		Stdin:  os.Stdin,
 		Stdout: os.Stdout,
 		Stderr: os.Stderr,
 		Getenv: os.Getenv,

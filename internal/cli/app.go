@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -16,6 +17,7 @@ const DefaultNetmaster = "http://netmaster:9999"
 
 // Env is what a run of netctl needs from its process.
 type Env struct {
+	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
 	Getenv func(string) string
@@ -33,10 +35,15 @@ type globals struct {
 // asked for, since only then all flags are known.
 type factory struct {
 	out     io.Writer
+	stderr  io.Writer // of progress and prompts
+	stdin   io.Reader
 	build   api.Version
 	globals *globals
 	connect func(globals) (*api.Client, error)
 	made    *api.Client
+	// loginPath is where login keeps its token; empty = there is no home directory.
+	loginPath string
+	root      *command // of the tree, for completion
 }
 
 func (f *factory) client() (*api.Client, error) {
@@ -50,8 +57,8 @@ func (f *factory) client() (*api.Client, error) {
 	return f.made, nil
 }
 
-func connect(g globals) (*api.Client, error) {
-	opts := []api.Option{api.WithTimeout(g.timeout)}
+func connect(g globals, opts ...api.Option) (*api.Client, error) {
+	opts = append(opts, api.WithTimeout(g.timeout))
 	if g.insecure {
 		opts = append(opts, api.WithInsecureTLS())
 	}
@@ -62,7 +69,17 @@ func connect(g globals) (*api.Client, error) {
 // the process's exit code.
 func Run(ctx context.Context, env Env, args []string) int {
 	g := &globals{netmaster: DefaultNetmaster, timeout: api.DefaultTimeout}
-	f := &factory{out: env.Stdout, build: env.Build, globals: g, connect: connect}
+	f := &factory{out: env.Stdout, stderr: env.Stderr, stdin: env.Stdin, build: env.Build, globals: g}
+	if home := env.Getenv("HOME"); home != "" {
+		f.loginPath = filepath.Join(home, ".netctl", "config.json")
+	}
+	f.connect = func(g globals) (*api.Client, error) {
+		login, err := loginHeader(f.loginPath, g.netmaster)
+		if err != nil {
+			return nil, err
+		}
+		return connect(g, login...)
+	}
 	root := newRoot(f)
 	inv, err := g.fromEnv(env.Getenv)
 	if err == nil {
@@ -114,11 +131,18 @@ func newRoot(f *factory) *command {
 			"netctl --netmaster http://10.0.0.1:9999 network ls --all",
 		},
 		subs: []*command{
+			newAciGw(f),
+			newAppProfile(f),
+			newBgp(f),
 			newEndpoint(f),
+			newExtContracts(f),
 			newGlobal(f),
 			newGroup(f),
+			newLogin(f, nil),
+			newNetProfile(f),
 			newNetwork(f),
 			newPolicy(f),
+			newService(f),
 			newTenant(f),
 			newVersion(f, nil),
 		},

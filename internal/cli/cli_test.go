@@ -59,6 +59,13 @@ func furnish(m *fakeMaster) {
 	m.store("rules", "blue:web-in:some", `{"key":"blue:web-in:some","action":"allow","direction":"in","fromIpAddress":"192.0.2.0/24","policyName":"web-in","priority":1,"ruleId":"some","tenantName":"blue","link-sets":{},"links":{}}`)
 	m.store("rules", "blue:web-in:out", `{"key":"blue:web-in:out","action":"allow","direction":"out","toNetwork":"office","policyName":"web-in","port":53,"priority":5,"protocol":"udp","ruleId":"out","tenantName":"blue","link-sets":{},"links":{}}`)
 	m.store("rules", "blue:audit:1", `{"key":"blue:audit:1","action":"allow","direction":"in","policyName":"audit","priority":1,"ruleId":"1","tenantName":"blue","link-sets":{},"links":{}}`)
+	m.store("netprofiles", "blue:gold", `{"key":"blue:gold","DSCP":10,"bandwidth":"100mbps","burst":200,"profileName":"gold","tenantName":"blue","link-sets":{},"links":{}}`)
+	m.store("serviceLBs", "blue:shop", `{"key":"blue:shop","ipAddress":"10.1.1.100","networkName":"backend","ports":["80:8080:TCP"],"selectors":["app=web","tier=front"],"serviceName":"shop","tenantName":"blue","links":{}}`)
+	m.inspect["serviceLBs/blue:shop"] = `{"numProviders":1,"serviceVip":"10.1.1.100"}`
+	m.store("appProfiles", "blue:store", `{"key":"blue:store","appProfileName":"store","endpointGroups":["web","app"],"tenantName":"blue","link-sets":{},"links":{}}`)
+	m.store("Bgps", "host1", `{"key":"host1","as":"65002","hostname":"host1","neighbor":"50.1.1.200","neighbor-as":"500","routerip":"50.1.1.1/24"}`)
+	m.store("extContractsGroups", "blue:outside", `{"key":"blue:outside","contracts":["uni/tn-common/brc-dns","uni/tn-common/brc-ntp"],"contractsGroupName":"outside","contractsType":"consumed","tenantName":"blue","link-sets":{}}`)
+	m.store("aciGws", "aciGw", `{"key":"aciGw","enforcePolicies":"yes","includeCommonTenant":"no","name":"aciGw","nodeBindings":"topology/pod-1/node-101","physicalDomain":"dom"}`)
 	m.inspect["endpoints/web1"] = `{"key":"web1","containerName":"web1","endpointGroupId":257,"endpointGroupKey":"web:blue","endpointID":"3f0c","homingHost":"host1","ipAddress":["10.1.1.1",""],"labels":"map[a<b:c&d]","macAddress":"02:02:0a:01:01:01","network":"backend.blue","serviceName":"web"}`
 	m.inspect["globals/global"] = `{"clusterMode":"none","numNetworks":3,"vlansInUse":"7, 100","vxlansInUse":"5000"}`
 }
@@ -98,6 +105,30 @@ func TestShow(t *testing.T) {
 		"policy rule-ls web-in -t blue -j",
 		"endpoint inspect web1",
 		"ep inspect web1",
+		"netprofile ls -t blue",
+		"netprofile ls -t blue -q",
+		"netprofile list -a -j",
+		"netprofile inspect -t blue gold",
+		"service ls -t blue",
+		"service ls -a -q",
+		"service ls -a -j",
+		"service inspect -t blue shop",
+		"app-profile ls -t blue",
+		"app-profile ls -a -q",
+		"app-profile list -a -j",
+		"app-profile group-ls -t blue store",
+		"app-profile group-ls -t blue -q store",
+		"app-profile group-list -t blue -j store",
+		"bgp ls",
+		"bgp ls -q",
+		"bgp list -j",
+		"bgp inspect host1",
+		"external-contracts ls -t blue",
+		"external-contracts ls -a -q",
+		"external-contracts list -a -j",
+		"aci-gw info",
+		"aci-gw info -t blue -a -j",
+		"aci-gw inspect",
 	} {
 		t.Run(strings.ReplaceAll(line, " ", "_"), func(t *testing.T) {
 			got := netctl(t, m.url, strings.Fields(line)...)
@@ -209,6 +240,46 @@ func TestChange(t *testing.T) {
 		},
 		{"policy rule-rm -t blue web-in http -q", `DELETE /api/v1/rules/blue:web-in:http/`, "http\n"},
 		{
+			"netprofile create -t blue -b 10mbps -d 4 -s 20 silver",
+			`POST /api/v1/netprofiles/blue:silver/ {"DSCP":4,"bandwidth":"10mbps","burst":20,"profileName":"silver","tenantName":"blue",` + links + `{"Tenant":{}}}`,
+			"Created netprofile blue:silver\n",
+		},
+		{"netprofile rm -t blue gold", `DELETE /api/v1/netprofiles/blue:gold/`, "Deleted netprofile blue:gold\n"},
+		{
+			"service create -t blue -s backend -l app=web --selector=tier=front -p 80:8080:TCP --port=53:53:UDP --ip 10.1.1.9 new",
+			`POST /api/v1/serviceLBs/blue:new/ {"ipAddress":"10.1.1.9","networkName":"backend","ports":["80:8080:TCP","53:53:UDP"],"selectors":["app=web","tier=front"],"serviceName":"new","tenantName":"blue","links":{"Network":{},"Tenant":{}}}`,
+			"Created service blue:new\n",
+		},
+		{"service rm -t blue shop", `DELETE /api/v1/serviceLBs/blue:shop/`, "Deleted service blue:shop\n"},
+		{
+			"app-profile create -t blue -g web,app new",
+			`POST /api/v1/appProfiles/blue:new/ {"appProfileName":"new","endpointGroups":["web","app"],"tenantName":"blue",` + links + `{"Tenant":{}}}`,
+			"Created app-profile blue:new\n",
+		},
+		{
+			"app-profile update -t blue -g web store",
+			`POST /api/v1/appProfiles/blue:store/ {"appProfileName":"store","endpointGroups":["web"],"tenantName":"blue",` + links + `{"Tenant":{}}}`,
+			"Updated app-profile blue:store\n",
+		},
+		{"app-profile delete -t blue store", `DELETE /api/v1/appProfiles/blue:store/`, "Deleted app-profile blue:store\n"},
+		{
+			"bgp create --router-ip 50.1.1.2/24 --as 65002 --neighbor-as 500 --neighbor 50.1.1.200 host2",
+			`POST /api/v1/Bgps/host2/ {"as":"65002","hostname":"host2","neighbor":"50.1.1.200","neighbor-as":"500","routerip":"50.1.1.2/24"}`,
+			"Created bgp host2\n",
+		},
+		{"bgp rm host1", `DELETE /api/v1/Bgps/host1/`, "Deleted bgp host1\n"},
+		{
+			"external-contracts create -t blue -c -a uni/tn-common/brc-a -a uni/tn-common/brc-b new",
+			`POST /api/v1/extContractsGroups/blue:new/ {"contracts":["uni/tn-common/brc-a","uni/tn-common/brc-b"],"contractsGroupName":"new","contractsType":"consumed","tenantName":"blue","link-sets":{}}`,
+			"Created external-contracts blue:new\n",
+		},
+		{"external-contracts rm -t blue outside", `DELETE /api/v1/extContractsGroups/blue:outside/`, "Deleted external-contracts blue:outside\n"},
+		{ // what is not given stays as it is
+			"aci-gw set -d other -n=",
+			`POST /api/v1/aciGws/aciGw/ {"enforcePolicies":"yes","includeCommonTenant":"no","name":"aciGw","physicalDomain":"other"}`,
+			"Updated aci-gw aciGw\n",
+		},
+		{
 			"global set --fwd-mode routing -v 10-20",
 			`POST /api/v1/globals/global/ {"fwdMode":"routing","name":"global","vlans":"10-20"}`,
 			"Set fwd-mode routing, vlan-range 10-20\n",
@@ -268,6 +339,7 @@ func TestFailures(t *testing.T) {
 		{"network ls -a", refusal{http.StatusServiceUnavailable, "no"}, "GET /api/v1/inspect/networks/blue:backend/", ExitUnavailable, "netctl: no\n"},
 		{"global set -f aci", refusal{http.StatusConflict, "no"}, "POST /api/v1/globals/global/", ExitConflict, "netctl: no\n"},
 		{"global info", refusal{http.StatusServiceUnavailable, "no"}, "GET /api/v1/globals/global/", ExitUnavailable, "netctl: no\n"},
+		{"app-profile update nosuch -g g", refusal{}, "", ExitNotFound, "netctl: appProfiles default:nosuch does not exist\n"},
 		{"ep inspect c10", refusal{}, "", ExitNotFound, "netctl: endpoints c10 does not exist\n"},
 	} {
 		t.Run(tc.line, func(t *testing.T) {

@@ -22,6 +22,7 @@ type flagDef struct {
 	def     string // shown in help; empty: none
 	set     func(string) error
 	general bool // one of the options that every command takes
+	given   bool // set on the command line
 }
 
 func (s *flagSet) add(names, value, usage, def string, set func(string) error) *flagDef {
@@ -117,7 +118,14 @@ func (s *flagSet) one(args []string) (rest []string, err error) {
 	if err := d.set(value); err != nil {
 		return nil, usageErrorf("flag --%s %q: %v", d.names[0], value, err)
 	}
+	d.given = true
 	return rest, nil
+}
+
+// given tells whether a flag was on the command line.
+func (s *flagSet) given(name string) bool {
+	d := s.lookup(name)
+	return d != nil && d.given
 }
 
 func (s *flagSet) unknown(arg, name string) error {

@@ -61,12 +61,14 @@ func readLegacy(t *testing.T) []legacyCommand {
 	return all
 }
 
+func plainConnect(g globals) (*api.Client, error) { return connect(g) }
+
 // newTree returns the command tree with every command replaced by one that
 // only records its arguments.
 func newTree(t *testing.T) (root *command, got *[]string) {
 	t.Helper()
 	g := &globals{netmaster: DefaultNetmaster, timeout: time.Second}
-	root = newRoot(&factory{out: t.Output(), globals: g, connect: connect})
+	root = newRoot(&factory{out: t.Output(), globals: g, connect: plainConnect})
 	got = new([]string)
 	var replace func(c *command)
 	replace = func(c *command) {
@@ -99,7 +101,7 @@ func at(t *testing.T, root *command, words []string) *command {
 // short and "=" form, before and after the positional arguments, with the same
 // default; every command name and alias exists.
 func TestLegacyFlags(t *testing.T) {
-	values := map[string]string{"pkt-tag": "5", "priority": "5", "port": "5"}
+	values := map[string]string{"dscp": "5", "burst": "5", "pkt-tag": "5", "priority": "5", "port": "5"}
 	count := 0
 	for _, lc := range readLegacy(t) {
 		root, got := newTree(t)
@@ -157,7 +159,7 @@ func TestLegacyFlags(t *testing.T) {
 			}
 		}
 	}
-	if count < 90 {
+	if count < 150 {
 		t.Errorf("only %d flag names read from the 1.x help", count)
 	}
 }
@@ -181,6 +183,10 @@ func TestUsage(t *testing.T) {
 		{"tenant create a b", "netctl: unexpected argument \"b\"\nSee 'netctl tenant create --help'.\n"},
 		{"tenant ls --json=perhaps", "netctl: flag --json \"perhaps\": must be true or false\nSee 'netctl tenant ls --help'.\n"},
 		{"global set", "netctl: nothing to set: give at least one of the flags\nSee 'netctl global set --help'.\n"},
+		{"bgp create h", "netctl: --router-ip is missing\nSee 'netctl bgp create --help'.\n"},
+		{"external-contracts create -a c x", "netctl: give either --consumed or --provided\nSee 'netctl external-contracts create --help'.\n"},
+		{"external-contracts create -c -p -a c x", "netctl: give either --consumed or --provided\nSee 'netctl external-contracts create --help'.\n"},
+		{"external-contracts create -c x", "netctl: --contract is missing\nSee 'netctl external-contracts create --help'.\n"},
 		{"policy rule-add p 1 -d both", "netctl: flag --direction \"both\": must be in or out\nSee 'netctl policy rule-add --help'.\n"},
 		{"policy rule-add p 1 --to-group g", "netctl: flag --to-group cannot go with --direction in\nSee 'netctl policy rule-add --help'.\n"},
 		{"policy rule-add p 1 -d out -i 10.0.0.0/8", "netctl: flag --from-ip-address cannot go with --direction out\nSee 'netctl policy rule-add --help'.\n"},
@@ -238,7 +244,7 @@ func TestNetmaster(t *testing.T) {
 	var seen globals
 	f := &factory{globals: &globals{netmaster: DefaultNetmaster, timeout: time.Second}, connect: func(g globals) (*api.Client, error) {
 		seen = g
-		return connect(g)
+		return plainConnect(g)
 	}}
 	if _, err := f.client(); err != nil || seen.netmaster != "http://netmaster:9999" {
 		t.Errorf("default netmaster %q, error %v", seen.netmaster, err)

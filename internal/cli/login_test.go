@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// login keeps the token so that only its user can read it; later commands show
+// it to the proxy that gave it, and to nobody else.
+func TestLogin(t *testing.T) {
+	var tokens []string
+	proxy := func() *httptest.Server {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Errorf("read: %v", err)
+			}
+			tokens = append(tokens, r.Header.Get("X-Auth-Token"))
+			switch {
+			case r.URL.Path != pathLogin:
+				_, _ = io.WriteString(w, `[]`)
+			case string(body) == `{"password":"se cret","username":"ann"}`:
+				_, _ = io.WriteString(w, `{"token":"t0k"}`)
+			default:
+				http.Error(w, "wrong password", http.StatusUnauthorized)
+			}
+		}))
+		s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		return s
+	}
+	mine, other := proxy(), proxy()
+	home := t.TempDir()
+	run := func(stdin, url string, args ...string) result {
+		t.Helper()
+		var out, errOut bytes.Buffer
+		env := map[string]string{"HOME": home, "NETMASTER": url, "INSECURE": "1"}
+		code := Run(t.Context(), Env{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errOut, Getenv: func(n string) string { return env[n] }}, args)
+		return result{code, out.String(), errOut.String()}
+	}
+	for _, tc := range []struct {
+		stdin, url string
+		want       result
+	}{
+		{"", "http://127.0.0.1:1", result{ExitUsage, "", "netctl: --netmaster \"http://127.0.0.1:1\": must be the https:// address of an auth_proxy; netmaster itself has no users\nSee 'netctl login --help'.\n"}},
+		{"", mine.URL, result{ExitUsage, "", "Username: netctl: Username: is missing: it is read from standard input\nSee 'netctl login --help'.\n"}},
+		{"ann\nbad\n", mine.URL, result{ExitFailure, "", "Username: Password: netctl: log in: wrong password\n"}},
+		{"ann\nse cret\n", mine.URL, result{ExitOK, "Logged in as ann\n", "Username: Password: "}},
+	} {
+		got := run(tc.stdin, tc.url, "login")
+		if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(result{})); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	info, err := os.Stat(filepath.Join(home, ".netctl", "config.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("token file %v, error %v", info, err)
+	}
+	tokens = nil
+	for _, url := range []string{mine.URL, other.URL} {
+		if got := run("", url, "tenant", "ls", "-q"); got.code != ExitOK {
+			t.Errorf("tenant ls: %+v", got)
+		}
+	}
+	if diff := cmp.Diff([]string{"t0k", ""}, tokens); diff != "" {
+		t.Errorf("tokens shown (-want +got):\n%s", diff)
+	}
+}

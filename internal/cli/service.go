@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+var services = kind[api.ServiceLB, api.ServiceLBOper]{
+	noun: "service", arg: "SERVICE", example: "--tenant blue web", perTenant: true,
+	collection: (*api.Client).ServiceLBs,
+}
+
+var serviceList = listing[api.ServiceLB, api.ServiceLBOper]{
+	kind:   services,
+	tenant: func(s api.ServiceLB) string { return s.TenantName },
+	name:   func(s api.ServiceLB) string { return s.ServiceName },
+	header: []string{"ServiceName", "Tenant", "Network", "Selectors"},
+	row: func(s api.ServiceLB) []string {
+		return []string{s.ServiceName, s.TenantName, s.NetworkName, strings.Join(s.Selectors, ",")}
+	},
+}
+
+type serviceCreateOptions struct {
+	common
+	service api.ServiceLB
+}
+
+func newService(f *factory) *command {
+	return &command{
+		name:  "service",
+		short: "Services: virtual addresses that spread connections over endpoints chosen by label.",
+		examples: []string{
+			"netctl service create --tenant blue --network backend --selector app=web --port 80:8080:TCP web",
+			"netctl service ls --tenant blue",
+			"netctl service inspect --tenant blue web",
+		},
+		subs: []*command{
+			newServiceCreate(f, nil),
+			newInspect(f, services, "Show a service, its address and its providers", nil),
+			newList(f, serviceList, "List services", nil),
+			newRemove(f, services, "Delete a service", nil),
+		},
+	}
+}
+
+func newServiceCreate(f *factory, run func(context.Context, *serviceCreateOptions) error) *command {
+	o := &serviceCreateOptions{common: newCommon(f)}
+	s := &o.service
+	c := &command{
+		name:  "create",
+		short: "Create a service, or change its selectors and ports",
+		examples: []string{
+			"netctl service create --tenant blue --network backend --selector app=web --selector tier=front --port 80:8080:TCP web",
+			"netctl service create --network backend --selector app=dns --port 53:53:UDP --preferred-ip 10.1.1.53 dns",
+		},
+		args: []string{"SERVICE"},
+	}
+	o.tenantFlag(&c.flags)
+	c.flags.stringVar(&s.NetworkName, "network, s", "NETWORK", "network of the service's address and of its providers")
+	c.flags.listVar(&s.Selectors, "selector, l", "KEY=VALUE", "label that a provider must have")
+	c.flags.listVar(&s.Ports, "port, p", "PORTS", "service port:provider port:protocol")
+	c.flags.stringVar(&s.IPAddress, "preferred-ip, ip", "ADDRESS", "address of the service; none: a free one of the network")
+	o.changeFlags(&c.flags, "json, j", "print the service as stored, as JSON")
+	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *serviceCreateOptions) error {
+		o.service.TenantName = o.tenant
+		return put(ctx, &o.common, services, o.service.ServiceName, o.service)
+	}), []*string{&s.ServiceName})
+	return c
+}
