@@ -25,6 +25,7 @@ type exchange struct {
 
 // exchanges describe the routes beside the collections.
 var exchanges = map[string]exchange{
+	"POST /api/v1/apply":                                  {"Make objects be as given, all or none; each with its kind beside its fields", api.ApplyRequest{}, api.ApplyResponse{}},
 	"GET /api/v1/inspect/endpoints/{key}":                 {"Find an endpoint by its key (tenant:network:id), its id, its container's id or its exact name", nil, endpointInspection{}},
 	"POST /plugin/createEndpoint":                         {"Create an endpoint; repeating it is harmless", api.CreateEndpointRequest{}, api.CreateEndpointResponse{}},
 	"POST /plugin/deleteEndpoint":                         {"Delete an endpoint", api.DeleteEndpointRequest{}, api.DeleteEndpointResponse{}},
