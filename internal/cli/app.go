@@ -133,9 +133,13 @@ func newRoot(f *factory) *command {
 		subs: []*command{
 			newAciGw(f),
 			newAppProfile(f),
+			newApply(f, nil),
 			newBgp(f),
+			newDiff(f, nil),
 			newEndpoint(f),
+			newExport(f, nil),
 			newExtContracts(f),
+			newGet(f, nil),
 			newGlobal(f),
 			newGroup(f),
 			newLogin(f, nil),
@@ -162,6 +166,9 @@ func orUnknown(s string) string {
 }
 
 func report(w io.Writer, path string, err error) {
+	if errors.Is(err, errDiffers) { // stdout has said it
+		return
+	}
 	fmt.Fprintf(w, "netctl: %s\n", message(err))
 	if _, ok := errors.AsType[*usageError](err); ok {
 		fmt.Fprintf(w, "See '%s --help'.\n", path)

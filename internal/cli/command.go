@@ -17,12 +17,13 @@ type command struct {
 	short    string   // one sentence
 	examples []string // whole command lines
 	args     []string // positional arguments, all required, as in help
+	optional []string // positional arguments after them that may be left out
 	subs     []*command
 	globals  *globals                // set on the root only
 	version  func(w io.Writer) error // set on the root only: --version
 
 	flags flagSet
-	// run gets the positional arguments, exactly as many as args.
+	// run gets the positional arguments: as many as args, and the optional ones given.
 	run func(ctx context.Context, args []string) error
 }
 
@@ -124,8 +125,8 @@ func (c *command) checkArgs(positional []string) error {
 			return usageErrorf("%s must not be empty", name)
 		}
 	}
-	if len(positional) > len(c.args) {
-		return usageErrorf("unexpected argument %q", positional[len(c.args)])
+	if most := len(c.args) + len(c.optional); len(positional) > most {
+		return usageErrorf("unexpected argument %q", positional[most])
 	}
 	return nil
 }
@@ -153,6 +154,9 @@ func (c *command) help(w io.Writer, path string, fs *flagSet) error {
 		usage = append(usage, "COMMAND")
 	}
 	usage = append(append(usage, "[flags]"), c.args...)
+	for _, arg := range c.optional {
+		usage = append(usage, "["+arg+"]")
+	}
 	fmt.Fprintf(&b, "\nUsage:\n  %s\n", strings.Join(usage, " "))
 	if c.aliases != nil {
 		fmt.Fprintf(&b, "\nAlso known as: %s\n", strings.Join(c.aliases, ", "))
@@ -181,7 +185,7 @@ func (c *command) help(w io.Writer, path string, fs *flagSet) error {
 	}
 	if c.globals != nil {
 		b.WriteString("\nA long flag may be written with one dash (-subnet 10.1.1.0/24). Flags may stand before or after arguments.\n" +
-			"Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not found, 4 conflict or in use, 5 netmaster unavailable.\n" +
+			"Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not found, 4 conflict or in use, 5 netmaster unavailable, 6 diff found differences.\n" +
 			"'netctl COMMAND --help' tells more of a command.\n")
 	}
 	_, err := io.WriteString(w, b.String())

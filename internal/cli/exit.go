@@ -17,7 +17,11 @@ const (
 	ExitNotFound    = 3 // an object that the command names does not exist
 	ExitConflict    = 4 // in use, immutable, taken, exhausted
 	ExitUnavailable = 5 // no netmaster answers, or its store is away: try again later
+	ExitDiffers     = 6 // diff: something differs; nothing went wrong
 )
+
+// errDiffers makes diff exit with ExitDiffers.
+var errDiffers = errors.New("there are differences")
 
 // usageError is a wrong command line.
 type usageError struct{ text string }
@@ -32,6 +36,8 @@ func exitCode(err error) int {
 	switch _, usage := errors.AsType[*usageError](err); {
 	case err == nil:
 		return ExitOK
+	case errors.Is(err, errDiffers):
+		return ExitDiffers
 	case usage:
 		return ExitUsage
 	case api.IsNotFound(err):

@@ -22,6 +22,7 @@ type fakeMaster struct {
 	inspect  map[string]string                     // path below /inspect/ -> Oper as JSON
 	refuse   map[string]refusal                    // "METHOD path" -> answer
 	requests []string                              // "METHOD path body"
+	applied  []string                              // answers to POST /api/v1/apply, in order
 }
 
 type refusal struct {
@@ -66,6 +67,11 @@ func (m *fakeMaster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Path == "/version" {
 		m.answer(w, `{"GitCommit":"abc123","Version":"2.1.0","BuildTime":"2026-11-21T00:00:00Z"}`)
+		return
+	}
+	if r.URL.Path == "/api/v1/apply" {
+		m.answer(w, m.applied[0])
+		m.applied = m.applied[1:]
 		return
 	}
 	parts := strings.Split(strings.Trim(strings.TrimPrefix(r.URL.Path, "/api/v1/"), "/"), "/")

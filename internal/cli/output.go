@@ -44,6 +44,12 @@ func printTable(w io.Writer, header []string, rows [][]string) error {
 	return err
 }
 
+// printRow writes one more row of a table whose widths are not known any more.
+func printRow(w io.Writer, row []string) error {
+	_, err := fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "  "), " "))
+	return err
+}
+
 func printLines(w io.Writer, lines []string) error {
 	for _, l := range lines {
 		if _, err := fmt.Fprintln(w, l); err != nil {

@@ -87,7 +87,8 @@ func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, m
 	case !errors.Is(err, store.ErrTooLarge):
 		return nil, 0, unwrapChange(err)
 	}
-	left := slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return out[s.index].Unchanged() })
+	steps = slices.DeleteFunc(steps, func(s step) bool { return out[s.index].Unchanged() })
+	left := steps
 	for size, going := applyBatch, true; len(left) > 0 && going; {
 		n := min(size, len(left))
 		err := c.applySome(ctx, left[:n])
@@ -97,7 +98,11 @@ func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, m
 		case errors.Is(err, store.ErrTooLarge) && n > 1:
 			size = n / 2
 		default:
-			return nil, 0, unwrapChange(err)
+			err = unwrapChange(err)
+			if len(left) < len(steps) {
+				return nil, 0, begun(err)
+			}
+			return nil, 0, err
 		}
 	}
 	unfinished := map[int]bool{}
@@ -130,6 +135,15 @@ func unwrapChange(err error) error {
 		return e
 	}
 	return err
+}
+
+// begun says of a failure that others of the list are done.
+func begun(err error) error {
+	const text = "%w; other objects of the list are applied already, and applying it again goes on from there"
+	if e, ok := errors.AsType[*ChangeError](err); ok {
+		return &ChangeError{e.Index, fmt.Errorf(text, e.Err)}
+	}
+	return fmt.Errorf(text, err)
 }
 
 // ordered returns the changes and their late parts in order of their ranks.

@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+type applyOptions struct {
+	common
+	stdin  io.Reader
+	stderr io.Writer
+	files  []string
+	dryRun bool
+}
+
+func newApplyOptions(f *factory, fs *flagSet) *applyOptions {
+	o := &applyOptions{common: newCommon(f), stdin: f.stdin, stderr: f.stderr}
+	fs.listVar(&o.files, "file, f", "FILE", "file, directory, or - for standard input")
+	return o
+}
+
+func newApply(f *factory, run func(context.Context, *applyOptions) error) *command {
+	c := &command{
+		name:  "apply",
+		short: "Make objects be as YAML documents say: all of them, or none",
+		examples: []string{
+			"netctl apply -f blue.yaml",
+			"netctl apply -f cluster.d/ --dry-run",
+			"netctl export --tenant blue | netctl --netmaster http://other:9999 apply -f -",
+		},
+	}
+	o := newApplyOptions(f, &c.flags)
+	c.flags.boolVar(&o.dryRun, "dry-run, n", "say what would be done, change nothing")
+	o.changeFlags(&c.flags, "json, j", "print a JSON array of kind, key and action")
+	c.run = bindRun(o, orDefault(run, runApply), nil)
+	return c
+}
+
+// Texts by what was done to an object.
+var (
+	appliedTexts = map[string]string{api.ApplyCreated: "Created", api.ApplyUpdated: "Updated", api.ApplyUnchanged: "Unchanged:"}
+	dryRunTexts  = map[string]string{api.ApplyCreated: "Would create", api.ApplyUpdated: "Would update", api.ApplyUnchanged: "Unchanged:"}
+)
+
+func runApply(ctx context.Context, o *applyOptions) error {
+	results, _, err := o.send(ctx, o.dryRun)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		for i := range results {
+			results[i].Before, results[i].After = nil, nil
+		}
+		return printJSON(o.out, results)
+	}
+	texts := appliedTexts
+	if o.dryRun {
+		texts = dryRunTexts
+	}
+	for _, r := range results {
+		line := texts[r.Action] + " " + r.Kind + " " + r.Key
+		if o.quiet {
+			line = r.Key
+		}
+		if err := printLines(o.out, []string{line}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send reads the documents and applies them, asking again while the server
+// says that there is more to do.
+func (o *applyOptions) send(ctx context.Context, dryRun bool) ([]api.ApplyResult, []document, error) {
+	if len(o.files) == 0 {
+		return nil, nil, usageErrorf("--file is missing: -f FILE, -f DIRECTORY or -f - for standard input")
+	}
+	docs, err := readDocuments(o.stdin, o.files)
+	if err != nil {
+		return nil, nil, err
+	}
+	req := api.ApplyRequest{Objects: make([]json.RawMessage, len(docs)), DryRun: dryRun}
+	for i, d := range docs {
+		if req.Objects[i], err = json.Marshal(d.fields); err != nil {
+			return nil, nil, d.errorf("%w", err)
+		}
+	}
+	client, err := o.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	results := []api.ApplyResult{} // of the first answer: later ones find done what it began
+	for first := true; ; first = false {
+		answer, err := client.Apply(ctx, req)
+		if e, ok := errors.AsType[*api.ApplyError](err); ok && e.Index < len(docs) {
+			d := docs[e.Index]
+			return nil, nil, fmt.Errorf("%s (%s %s): %w", d.where(), d.kind, d.key, e.Err)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if first && answer.Results != nil {
+			results = answer.Results
+		}
+		if answer.Done >= len(docs) {
+			return results, docs, nil
+		}
+		if _, err := fmt.Fprintf(o.stderr, "%d of %d objects are applied\n", answer.Done, len(docs)); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+func newDiff(f *factory, run func(context.Context, *applyOptions) error) *command {
+	c := &command{
+		name:     "diff",
+		short:    "Show what apply would change; exits with 6 when there is something",
+		examples: []string{"netctl diff -f blue.yaml"},
+	}
+	o := newApplyOptions(f, &c.flags)
+	c.flags.boolVar(&o.json, "json, j", "print a JSON array of the objects that differ, before and after")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print the keys of the objects that differ only")
+	c.run = bindRun(o, orDefault(run, runDiff), nil)
+	return c
+}
+
+func runDiff(ctx context.Context, o *applyOptions) error {
+	results, _, err := o.send(ctx, true)
+	if err != nil {
+		return err
+	}
+	differ := []api.ApplyResult{} // not nil: JSON shows []
+	for _, r := range results {
+		if r.Action != api.ApplyUnchanged {
+			differ = append(differ, r)
+		}
+	}
+	if o.json {
+		if err := printJSON(o.out, differ); err != nil {
+			return err
+		}
+	}
+	for _, r := range differ {
+		text := r.Key + "\n"
+		if !o.quiet {
+			if text, err = diffText(r); err != nil {
+				return err
+			}
+		}
+		if o.json {
+			break
+		}
+		if _, err := io.WriteString(o.out, text); err != nil {
+			return err
+		}
+	}
+	if len(differ) > 0 {
+		return errDiffers
+	}
+	return nil
+}
+
+// diffText shows an object field by field: - is now, + would be.
+func diffText(r api.ApplyResult) (string, error) {
+	typ, _, err := documentType(r.Kind)
+	if err != nil {
+		return "", err
+	}
+	sides := [2]struct {
+		names []string
+		texts map[string]string
+	}{}
+	for i, data := range []json.RawMessage{r.Before, r.After} {
+		o := reflect.New(typ)
+		if len(data) > 0 {
+			if err := json.Unmarshal(data, o.Interface()); err != nil {
+				return "", fmt.Errorf("read the answer: %w", err)
+			}
+		}
+		if sides[i].names, sides[i].texts, err = fieldTexts(o.Interface()); err != nil {
+			return "", err
+		}
+	}
+	before, after := sides[0], sides[1]
+	var b strings.Builder
+	mark := "~"
+	if r.Action == api.ApplyCreated {
+		mark = "+"
+	}
+	fmt.Fprintf(&b, "%s %s %s\n", mark, r.Kind, r.Key)
+	for f := range typ.Fields() {
+		name := jsonName(f)
+		was, now := before.texts[name], after.texts[name]
+		if was == now {
+			continue
+		}
+		if was != "" {
+			fmt.Fprintf(&b, "-   %s: %s\n", name, was)
+		}
+		if now != "" {
+			fmt.Fprintf(&b, "+   %s: %s\n", name, now)
+		}
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+type exportOptions struct {
+	common
+	factory *factory
+	from    string
+	inUse   bool
+}
+
+func newExport(f *factory, run func(context.Context, *exportOptions) error) *command {
+	o := &exportOptions{common: newCommon(f), factory: f}
+	o.tenant = ""
+	c := &command{
+		name:  "export",
+		short: "Write all objects as YAML documents that apply takes",
+		examples: []string{
+			"netctl export > cluster.yaml",
+			"netctl export --tenant blue > blue.yaml",
+			"netctl export --from http://old-netmaster:9999 > cluster.yaml   # a netmaster of 1.x",
+		},
+	}
+	c.flags.stringVar(&o.tenant, "tenant, t", "TENANT", "only the tenant and what it holds")
+	c.flags.stringVar(&o.from, "from", "URL", "of another netmaster, also of 1.x; implies --in-use")
+	c.flags.boolVar(&o.inUse, "in-use", "write the tags and addresses in use, also those that netmaster chose, and the endpoints")
+	c.flags.boolVar(&o.json, "json, j", "print a JSON array")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print kinds and keys only")
+	c.run = bindRun(o, orDefault(run, runExport), nil)
+	return c
+}
+
+func runExport(ctx context.Context, o *exportOptions) error {
+	if o.from != "" {
+		o.factory.globals.netmaster, o.inUse = o.from, true
+	}
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	if o.tenant != "" {
+		if _, err := client.Tenants().Get(ctx, o.tenant); err != nil {
+			return err
+		}
+	}
+	docs := []exported{} // not nil: JSON shows []
+	for _, k := range objectKinds() {
+		list, err := k.list(ctx, client)
+		if err != nil && !api.IsNotFound(err) { // early 1.x lack some kinds
+			return err
+		}
+		for _, object := range list {
+			if o.tenant != "" && k.tenant(object) != o.tenant && (k.name != "tenant" || k.key(object) != o.tenant) {
+				continue
+			}
+			found := []exported{{k.name, k.key(object), object}}
+			if o.inUse {
+				if found, err = o.pin(ctx, client, found[0]); err != nil {
+					return err
+				}
+			}
+			docs = append(docs, found...)
+		}
+	}
+	// Endpoints come last: people read what they are in first.
+	slices.SortStableFunc(docs, func(a, b exported) int { return boolInt(a.kind == endpointKind) - boolInt(b.kind == endpointKind) })
+	return o.write(docs)
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// exported is an object on its way into a document.
+type exported struct {
+	kind, key string
+	object    any
+}
+
+func (o *exportOptions) write(docs []exported) error {
+	switch {
+	case o.json:
+		var out []map[string]any
+		for _, d := range docs {
+			fields := map[string]any{"kind": d.kind}
+			for _, f := range fieldsOf(d.object) {
+				var v any
+				if err := f.node.Decode(&v); err != nil {
+					return err
+				}
+				fields[f.name] = v
+			}
+			out = append(out, fields)
+		}
+		return printJSON(o.out, append([]map[string]any{}, out...))
+	case o.quiet:
+		for _, d := range docs {
+			if _, err := fmt.Fprintln(o.out, d.kind, d.key); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return writeDocuments(o.out, docs)
+}
+
+func writeDocuments(w io.Writer, docs []exported) error {
+	for _, d := range docs {
+		if err := writeDocument(w, d.kind, d.object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pin writes into an object what netmaster chose for it, and adds the
+// endpoints of a network.
+func (o *exportOptions) pin(ctx context.Context, c *api.Client, d exported) ([]exported, error) {
+	switch x := d.object.(type) {
+	case api.Network:
+		got, err := c.Networks().Inspect(ctx, d.key)
+		if err != nil {
+			return nil, err
+		}
+		x.PktTag = got.Oper.PktTag
+		// 1.x numbers a VXLAN network's VLAN on the bridge too: the VNI is the other one.
+		if x.Encap == "vxlan" && got.Oper.ExternalPktTag != 0 {
+			x.PktTag = got.Oper.ExternalPktTag
+		}
+		docs := []exported{{d.kind, d.key, x}}
+		for _, e := range got.Oper.Endpoints {
+			r := endpointRequest(x, e)
+			if r.EndpointID == "" { // an address of 1.x that nobody can free
+				if _, err := fmt.Fprintf(o.factory.stderr, "netctl: an endpoint of network %s at %s has no id and is left out\n", d.key, r.ConfigEP.IPAddress); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			docs = append(docs, exported{endpointKind, d.key + ":" + r.EndpointID, r})
+		}
+		return docs, nil
+	case api.ServiceLB:
+		got, err := c.ServiceLBs().Inspect(ctx, d.key)
+		if err != nil {
+			return nil, err
+		}
+		if got.Oper.ServiceVip != "" {
+			x.IPAddress = got.Oper.ServiceVip
+		}
+		return []exported{{d.kind, d.key, x}}, nil
+	}
+	return []exported{d}, nil
+}
+
+// endpointRequest asks for an endpoint as it is, at its addresses.
+func endpointRequest(n api.Network, e api.EndpointOper) api.CreateEndpointRequest {
+	r := api.CreateEndpointRequest{
+		TenantName: n.TenantName, NetworkName: n.NetworkName, EndpointID: e.EndpointID, EPCommonName: e.ContainerName,
+		ConfigEP: api.ConfigEP{Container: e.ContainerID, Host: e.HomingHost, Labels: parseLabels(e.Labels)},
+	}
+	if e.ServiceName != n.NetworkName { // 1.x names the network where there is no group
+		r.ServiceName = e.ServiceName
+	}
+	if r.EndpointID == "" { // 1.x calls it by its container
+		r.EndpointID = e.ContainerID
+	}
+	for i, p := range []*string{&r.ConfigEP.IPAddress, &r.ConfigEP.IPv6Address} {
+		if i < len(e.IPAddress) {
+			*p = e.IPAddress[i]
+		}
+	}
+	return r
+}
+
+var labelStart = regexp.MustCompile(`(?:^| )([^\s:]+):`)
+
+// parseLabels reads labels as the wire shows them, "map[app:web tier:front]". A
+// value with blanks before something like "word:" cannot be told from two labels.
+func parseLabels(s string) map[string]string {
+	s, ok := strings.CutPrefix(s, "map[")
+	s = strings.TrimSuffix(s, "]")
+	if !ok || s == "" {
+		return nil
+	}
+	labels := map[string]string{}
+	starts := labelStart.FindAllStringSubmatchIndex(s, -1)
+	for i, at := range starts {
+		end := len(s)
+		if i+1 < len(starts) {
+			end = starts[i+1][0]
+		}
+		labels[s[at[2]:at[3]]] = s[at[1]:end]
+	}
+	return labels
+}

@@ -1,0 +1,279 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// shop is a tenant in documents whose order does not work one by one.
+const shop = `# comment
+kind: endpointGroup
+tenantName: blue
+groupName: web
+networkName: backend
+policies: [web-in]
+---
+kind: rule
+tenantName: blue
+policyName: web-in
+ruleId: 1
+direction: in
+action: deny
+---
+---
+kind: policy
+tenantName: blue
+policyName: web-in
+---
+kind: network
+tenantName: blue
+networkName: backend
+encap: vxlan
+subnet: 10.1.1.0/24
+gateway: 10.1.1.254
+---
+kind: tenant
+tenantName: blue
+defaultNetwork: backend
+`
+
+func netctlIn(t *testing.T, stdin, url string, args ...string) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code := Run(t.Context(), Env{
+		Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errOut, Build: testBuild,
+		Getenv: func(name string) string { return map[string]string{"NETMASTER": url}[name] },
+	}, args)
+	return result{code, out.String(), errOut.String()}
+}
+
+func check(t *testing.T, want, got result) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// apply, diff and export agree: what differs is shown, then applied, then
+// nothing differs, and what is exported applies without a change.
+func TestApplyDiffExport(t *testing.T) {
+	url := startNetmaster(t)
+	want := "+ endpointGroup blue:web\n+   groupName: web\n+   networkName: backend\n+   policies: [web-in]\n+   tenantName: blue\n"
+	if got := netctlIn(t, shop, url, "diff", "-f", "-"); got.code != ExitDiffers || !strings.HasPrefix(got.out, want) || got.errOut != "" {
+		t.Errorf("diff: %+v", got)
+	}
+	check(t, result{ExitOK, "Would create endpointGroup blue:web\nWould create rule blue:web-in:1\nWould create policy blue:web-in\nWould create network blue:backend\nWould create tenant blue\n", ""},
+		netctlIn(t, shop, url, "apply", "-f", "-", "-n"))
+	check(t, result{ExitOK, "Created endpointGroup blue:web\nCreated rule blue:web-in:1\nCreated policy blue:web-in\nCreated network blue:backend\nCreated tenant blue\n", ""},
+		netctlIn(t, shop, url, "apply", "-f", "-"))
+	check(t, result{ExitOK, "", ""}, netctlIn(t, shop, url, "diff", "-f", "-"))
+	check(t, result{ExitDiffers, "~ endpointGroup blue:web\n-   policies: [web-in]\n", ""},
+		netctlIn(t, strings.Replace(shop, "policies: [web-in]\n", "", 1), url, "diff", "-f", "-"))
+	check(t, result{ExitDiffers, "blue:web\n", ""},
+		netctlIn(t, strings.Replace(shop, "policies: [web-in]\n", "", 1), url, "diff", "-q", "-f", "-"))
+
+	dir := t.TempDir()
+	exported := netctl(t, url, "export")
+	golden(t, "manifest/export", exported.out)
+	if err := os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(exported.out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check(t, result{ExitOK, "", ""}, netctl(t, url, "diff", "-f", dir))
+	second := startNetmaster(t)
+	if got := netctl(t, second, "apply", "-q", "-f", dir); got.code != ExitOK {
+		t.Errorf("apply elsewhere: %+v", got)
+	}
+	if got := netctl(t, second, "export"); got.out != exported.out {
+		t.Errorf("exported from there (-want +got):\n%s", cmp.Diff(exported.out, got.out))
+	}
+}
+
+// One bad document of fifty changes nothing; the message names file, document
+// and field, and the exit code tells the kind of failure.
+func TestApplyBadDocument(t *testing.T) {
+	url := startNetmaster(t)
+	for name, tc := range map[string]struct {
+		bad  string
+		code int
+		has  string // of the message, after the document's place
+	}{
+		"value":     {"kind: network\ntenantName: blue\nnetworkName: n\nencap: vlan\nsubnet: 10.1.1.0/99\n", ExitFailure, ` (network blue:n): subnet "10.1.1.0/99"`},
+		"unknown":   {"kind: network\ntenantName: blue\nnetworkName: n\nsubnett: 10.1.1.0/24\n", ExitFailure, ` (network blue:n): field "subnett"`},
+		"type":      {"kind: network\ntenantName: blue\nnetworkName: n\nsubnet: 10.1.1.0/24\npktTag: many\n", ExitFailure, "pktTag"},
+		"reference": {"kind: endpointGroup\ntenantName: t1\ngroupName: g\nnetworkName: nosuch\n", ExitNotFound, `(endpointGroup t1:g): put endpoint group "t1:g": network "t1:nosuch" does not exist`},
+		"conflict":  {"kind: global\nname: global\nvlans: 200-100\n", ExitFailure, "vlans"},
+		"kind":      {"kind: netwrk\n", ExitUsage, `unknown kind "netwrk"; there are global, tenant`},
+		"no kind":   {"tenantName: blue\n", ExitFailure, `line 162: field "kind" is missing`},
+		"syntax":    {"kind: [\n", ExitFailure, "line"},
+		"twice":     {"kind: tenant\ntenantName: t3\n", ExitFailure, "tenant t3 is also in"},
+		"same":      {"kind: tenant\ntenantName: a\ntenantName: b\n", ExitFailure, `line 164: field "tenantName" is there twice`},
+		"alias":     {"kind: tenant\ntenantName: &x a\ndefaultNetwork: *x\n", ExitFailure, "anchors and aliases"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			for i := range 49 {
+				if i == 40 {
+					fmt.Fprintf(&b, "---\n%s", tc.bad)
+				}
+				fmt.Fprintf(&b, "---\nkind: tenant\ntenantName: t%d\n\n", i)
+			}
+			file := filepath.Join(t.TempDir(), "fifty.yaml")
+			if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got := netctl(t, url, "apply", "-f", file)
+			place := "netctl: " + file + ": document 41"
+			if name == "twice" {
+				place = "netctl: " + file + ": document 4" // the later one is told of
+			}
+			if got.code != tc.code || got.out != "" || !strings.HasPrefix(got.errOut, place) || !strings.Contains(got.errOut, tc.has) {
+				t.Errorf("exit code %d, want %d; stdout %q, stderr %q", got.code, tc.code, got.out, got.errOut)
+			}
+			check(t, result{ExitOK, "default\n", ""}, netctl(t, url, "tenant", "ls", "-q"))
+		})
+	}
+}
+
+// What cannot be read is said so, and nothing is sent.
+func TestApplyFiles(t *testing.T) {
+	m := newFakeMaster(t)
+	dir := t.TempDir()
+	for _, tc := range []struct {
+		args []string
+		want result
+	}{
+		{[]string{"apply"}, result{ExitUsage, "", "netctl: --file is missing: -f FILE, -f DIRECTORY or -f - for standard input\nSee 'netctl apply --help'.\n"}},
+		{[]string{"apply", "-f", dir + "/nosuch"}, result{ExitFailure, "", "netctl: " + dir + "/nosuch: no such file or directory\n"}},
+		{[]string{"diff", "-f", dir}, result{ExitFailure, "", "netctl: " + dir + ": holds no *.yaml, *.yml or *.json\n"}},
+	} {
+		check(t, tc.want, netctl(t, m.url, tc.args...))
+	}
+	if len(m.requests) > 0 {
+		t.Errorf("sent %q", m.requests)
+	}
+}
+
+// A list that takes several requests is gone on with, and progress is told.
+func TestApplyProgress(t *testing.T) {
+	m := newFakeMaster(t)
+	m.applied = []string{
+		`{"results":[{"kind":"tenant","key":"a","action":"created"},{"kind":"tenant","key":"b","action":"created"}],"done":1}`,
+		`{"results":[{"kind":"tenant","key":"a","action":"unchanged"},{"kind":"tenant","key":"b","action":"created"}],"done":2}`,
+	}
+	check(t, result{ExitOK, "Created tenant a\nCreated tenant b\n", "1 of 2 objects are applied\n"},
+		netctlIn(t, "kind: tenant\ntenantName: a\n---\nkind: tenant\ntenantName: b\n", m.url, "apply", "-f", "-"))
+}
+
+// Many rules, more than one transaction takes, are applied in one go.
+func TestApplyLong(t *testing.T) {
+	url := startNetmaster(t)
+	var b strings.Builder
+	b.WriteString("kind: policy\ntenantName: default\npolicyName: p\n")
+	for i := range 300 {
+		fmt.Fprintf(&b, "---\nkind: rule\ntenantName: default\npolicyName: p\nruleId: r%d\ndirection: in\naction: deny\n", i)
+	}
+	if got := netctlIn(t, b.String(), url, "apply", "-f", "-"); got.code != ExitOK || strings.Count(got.out, "Created rule") != 300 {
+		t.Errorf("exit code %d, %s", got.code, got.errOut)
+	}
+	if got := netctlIn(t, b.String(), url, "apply", "-f", "-"); got.code != ExitOK || strings.Count(got.out, "Unchanged: ") != 301 {
+		t.Errorf("again: exit code %d, %s", got.code, got.errOut)
+	}
+}
+
+// Labels are read as the wire shows them.
+func TestParseLabels(t *testing.T) {
+	for text, want := range map[string]map[string]string{
+		"":                                 nil,
+		"map[]":                            nil,
+		"map[app:web]":                     {"app": "web"},
+		"map[app:web url:http://x:80/ z:]": {"app": "web", "url": "http://x:80/", "z": ""},
+		"map[a.b/c:two words d:e]":         {"a.b/c": "two words", "d": "e"},
+		"garbage":                          nil,
+	} {
+		if diff := cmp.Diff(want, parseLabels(text)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+// FuzzParseDocuments: no input makes the reader panic, and what it takes has a kind.
+func FuzzParseDocuments(f *testing.F) {
+	f.Add(shop)
+	f.Add("kind: endpoint\nConfigEP: {Labels: {1: 2}}\n")
+	f.Add("{\"kind\": \"Bgp\", \"as\": 65000}")
+	f.Add("kind: &a x\ny: *a")
+	f.Fuzz(func(t *testing.T, text string) {
+		docs, err := parseDocuments("fuzz", strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		for _, d := range docs {
+			if _, _, err := documentType(d.kind); err != nil {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+	})
+}
+
+// A 1.x netmaster's tags, addresses and endpoints are kept by export and apply.
+func TestExportFromLegacy(t *testing.T) {
+	old := newFakeMaster(t)
+	old.store("tenants", "blue", `{"key":"blue","tenantName":"blue","link-sets":{}}`)
+	old.store("networks", "blue:vx", `{"key":"blue:vx","encap":"vxlan","gateway":"10.1.1.254","networkName":"vx","nwType":"data","subnet":"10.1.1.0/24","tenantName":"blue","link-sets":{},"links":{"Tenant":{"type":"tenant","key":"blue"}}}`)
+	old.store("networks", "blue:vl", `{"key":"blue:vl","encap":"vlan","networkName":"vl","nwType":"data","subnet":"10.2.1.0/24","tenantName":"blue","link-sets":{},"links":{"Tenant":{"type":"tenant","key":"blue"}}}`)
+	old.inspect["networks/blue:vx"] = `{"pktTag":3,"externalPktTag":5002,"networkTag":"vx.blue","numEndpoints":2,"endpoints":[
+		{"containerID":"c1","containerName":"web1","endpointGroupId":2,"endpointGroupKey":"web:blue","endpointID":"e1","homingHost":"host1","ipAddress":["10.1.1.7",""],"labels":"map[app:web]","macAddress":"02:02:0a:01:01:07","network":"vx.blue","serviceName":"web"},
+		{"containerName":"name-","homingHost":"host1","ipAddress":["10.1.1.10",""],"labels":"map[]","network":"vx.blue"},
+		{"containerID":"c2","endpointID":"e2","homingHost":"host2","ipAddress":["10.1.1.3",""],"labels":"map[]","macAddress":"02:02:0a:01:01:03","network":"vx.blue","serviceName":"vx"}]}`
+	old.inspect["networks/blue:vl"] = `{"pktTag":42,"networkTag":"vl.blue"}`
+	old.store("endpointGroups", "blue:web", `{"key":"blue:web","groupName":"web","networkName":"vx","policies":["p"],"tenantName":"blue","link-sets":{},"links":{}}`)
+	old.store("policys", "blue:p", `{"key":"blue:p","policyName":"p","tenantName":"blue","link-sets":{},"links":{}}`)
+	old.store("rules", "blue:p:1", `{"key":"blue:p:1","action":"deny","direction":"in","policyName":"p","priority":1,"ruleId":"1","tenantName":"blue","link-sets":{},"links":{}}`)
+	old.store("serviceLBs", "blue:shop", `{"key":"blue:shop","networkName":"vx","ports":["80:8080:TCP"],"selectors":["app=web"],"serviceName":"shop","tenantName":"blue","links":{}}`)
+	old.inspect["serviceLBs/blue:shop"] = `{"numProviders":1,"serviceVip":"10.1.1.9"}`
+	old.refuse["GET /api/v1/volumes/"] = refusal{404, "404 page not found"}
+
+	url := startNetmaster(t)
+	got := netctl(t, url, "export", "--from", old.url)
+	if got.code != ExitOK {
+		t.Fatalf("%+v", got)
+	}
+	if want := "netctl: an endpoint of network blue:vx at 10.1.1.10 has no id and is left out\n"; got.errOut != want {
+		t.Errorf("stderr %q, want %q", got.errOut, want)
+	}
+	golden(t, "manifest/legacy", got.out)
+	// Only of the cluster's settings the new one has its own.
+	if applied := netctlIn(t, got.out, url, "apply", "-f", "-"); applied.code != ExitOK {
+		t.Fatalf("apply: %+v", applied)
+	}
+	if again := netctl(t, url, "export", "--in-use"); again.out != got.out {
+		t.Errorf("exported from 2.0 (-want +got):\n%s", cmp.Diff(got.out, again.out))
+	}
+	c, err := api.NewClient(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ep, err := c.InspectEndpoint(t.Context(), "e1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"10.1.1.7", "02:02:0a:01:01:07", "host1", "web", "map[app:web]"}, []string{ep.IPAddress[0], ep.MacAddress, ep.HomingHost, ep.ServiceName, ep.Labels}); diff != "" {
+		t.Errorf("endpoint (-want +got):\n%s", diff)
+	}
+	// Its agent, which asks for the endpoint again, gets the same address.
+	again, err := c.CreateEndpoint(t.Context(), api.CreateEndpointRequest{
+		TenantName: "blue", NetworkName: "vx", ServiceName: "web", EndpointID: "e1", ConfigEP: api.ConfigEP{Host: "host1"},
+	})
+	if err != nil || again.EndpointConfig.IPAddress != "10.1.1.7" {
+		t.Errorf("endpoint asked for again: %+v, %v", again, err)
+	}
+}

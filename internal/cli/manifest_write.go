@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// serverOwned are the fields of objects that a client's are ignored in.
+var serverOwned = []string{"key", "link-sets", "links"}
+
+// field is a field of an object that a document says.
+type field struct {
+	name string
+	node *yaml.Node
+}
+
+// fieldsOf returns an object's fields but those that are empty or the server's.
+func fieldsOf(o any) []field {
+	v := reflect.Indirect(reflect.ValueOf(o))
+	var out []field
+	for f, member := range v.Fields() {
+		name := jsonName(f)
+		if name == "" || slices.Contains(serverOwned, name) || isEmpty(member) {
+			continue
+		}
+		out = append(out, field{name, yamlOf(member)})
+	}
+	return out
+}
+
+func isEmpty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Slice, reflect.Map:
+		return v.Len() == 0
+	case reflect.Struct:
+		return len(fieldsOf(v.Interface())) == 0
+	}
+	return v.IsZero()
+}
+
+func yamlOf(v reflect.Value) *yaml.Node {
+	n := &yaml.Node{}
+	switch v.Kind() {
+	case reflect.Struct:
+		n.Kind = yaml.MappingNode
+		for _, f := range fieldsOf(v.Interface()) {
+			n.Content = append(n.Content, textNode(f.name), f.node)
+		}
+	case reflect.Map:
+		n.Kind = yaml.MappingNode
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int {
+			if a.String() < b.String() {
+				return -1
+			}
+			return 1
+		})
+		for _, k := range keys {
+			n.Content = append(n.Content, textNode(k.String()), yamlOf(v.MapIndex(k)))
+		}
+	case reflect.Slice:
+		n.Kind, n.Style = yaml.SequenceNode, yaml.FlowStyle
+		for i := range v.Len() {
+			n.Content = append(n.Content, yamlOf(v.Index(i)))
+		}
+	case reflect.String:
+		return textNode(v.String())
+	default:
+		n.Kind, n.Value = yaml.ScalarNode, fmt.Sprint(v.Interface())
+	}
+	return n
+}
+
+func textNode(s string) *yaml.Node {
+	n := &yaml.Node{}
+	n.SetString(s)
+	return n
+}
+
+// writeDocument writes an object as one YAML document.
+func writeDocument(w io.Writer, kind string, o any) error {
+	n := &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{textNode("kind"), textNode(kind)}}
+	for _, f := range fieldsOf(o) {
+		n.Content = append(n.Content, textNode(f.name), f.node)
+	}
+	if _, err := io.WriteString(w, "---\n"); err != nil {
+		return err
+	}
+	e := yaml.NewEncoder(w)
+	e.SetIndent(2)
+	if err := e.Encode(n); err != nil {
+		return err
+	}
+	return e.Close()
+}
+
+// fieldTexts returns an object's fields as text, in order.
+func fieldTexts(o any) (names []string, texts map[string]string, err error) {
+	texts = map[string]string{}
+	for _, f := range fieldsOf(o) {
+		if f.node.Kind == yaml.MappingNode {
+			f.node.Style = yaml.FlowStyle
+		}
+		b, err := yaml.Marshal(f.node)
+		if err != nil {
+			return nil, nil, err
+		}
+		names = append(names, f.name)
+		texts[f.name] = string(b[:len(b)-1]) // without its newline
+	}
+	return names, texts, nil
+}
+
+func number(n int) string { return strconv.Itoa(n) }
