@@ -43,7 +43,6 @@ type factory struct {
 	made    *api.Client
 	// loginPath is where login keeps its token; empty = there is no home directory.
 	loginPath string
-	root      *command // of the tree, for completion
 }
 
 func (f *factory) client() (*api.Client, error) {
@@ -82,7 +81,11 @@ func Run(ctx context.Context, env Env, args []string) int {
 	}
 	root := newRoot(f)
 	inv, err := g.fromEnv(env.Getenv)
-	if err == nil {
+	switch {
+	case err != nil:
+	case len(args) > 0 && args[0] == completeCommand:
+		inv.execute = func(ctx context.Context, w io.Writer) error { return complete(ctx, f, root, w, args[1:]) }
+	default:
 		inv, err = root.resolve(args)
 	}
 	if err == nil {
@@ -135,6 +138,7 @@ func newRoot(f *factory) *command {
 			newAppProfile(f),
 			newApply(f, nil),
 			newBgp(f),
+			newCompletion(f),
 			newDiff(f, nil),
 			newEndpoint(f),
 			newExport(f, nil),

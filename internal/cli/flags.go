@@ -21,8 +21,9 @@ type flagDef struct {
 	usage   string
 	def     string // shown in help; empty: none
 	set     func(string) error
-	general bool // one of the options that every command takes
-	given   bool // set on the command line
+	general bool   // one of the options that every command takes
+	given   bool   // set on the command line
+	text    string // as it was set there
 }
 
 func (s *flagSet) add(names, value, usage, def string, set func(string) error) *flagDef {
@@ -118,7 +119,7 @@ func (s *flagSet) one(args []string) (rest []string, err error) {
 	if err := d.set(value); err != nil {
 		return nil, usageErrorf("flag --%s %q: %v", d.names[0], value, err)
 	}
-	d.given = true
+	d.given, d.text = true, value
 	return rest, nil
 }
 

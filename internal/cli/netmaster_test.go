@@ -25,7 +25,11 @@ func (alone) Ready(context.Context) error            { return nil }
 // returns its URL.
 func startNetmaster(t *testing.T) string {
 	t.Helper()
-	st := store.NewMemory()
+	return startNetmasterOn(t, store.NewMemory())
+}
+
+func startNetmasterOn(t *testing.T, st *store.Memory) string {
+	t.Helper()
 	ctrl := control.New(st, control.Options{})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running errgroup.Group

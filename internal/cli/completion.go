@@ -1,0 +1,243 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// completionTimeout bounds how long a shell waits for names from the server.
+const completionTimeout = 2 * time.Second
+
+// completeCommand is the hidden command that the shells' scripts run, with the
+// words of the line so far, the last of them being the one to complete. It
+// prints candidates, one a line, and never fails: a shell shows no errors.
+const completeCommand = "__complete"
+
+// scripts make a shell complete netctl's lines; %s is completeCommand.
+var scripts = map[string]string{
+	"bash": `# bash completion for netctl: source it, or put it into /etc/bash_completion.d.
+_netctl() {
+    local cur line
+    cur=${COMP_WORDS[COMP_CWORD]}
+    COMPREPLY=()
+    while IFS= read -r line; do
+        [[ $line == "$cur"* ]] && COMPREPLY+=("$line")
+    done < <(netctl %s "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -o default -F _netctl netctl
+`,
+	"zsh": `#compdef netctl
+# zsh completion for netctl: put it as _netctl into a directory of $fpath.
+_netctl() {
+    local -a candidates
+    candidates=("${(@f)$(netctl %s "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    candidates=(${candidates:#})
+    if (( ${#candidates} )); then
+        compadd -a candidates
+    else
+        _files
+    fi
+}
+if [ "$funcstack[1]" = "_netctl" ]; then
+    _netctl "$@"
+else
+    compdef _netctl netctl
+fi
+`,
+	"fish": `# fish completion for netctl: put it into ~/.config/fish/completions/netctl.fish.
+function __netctl_complete
+    set -l words (commandline -opc) (commandline -ct)
+    netctl %s $words[2..-1] 2>/dev/null
+end
+complete -c netctl -f -a '(__netctl_complete)'
+complete -c netctl -s f -l file -r -F
+`,
+}
+
+func newCompletion(f *factory) *command {
+	c := &command{
+		name:  "completion",
+		short: "Print the script that makes a shell complete commands, flags and names of objects",
+		examples: []string{
+			"source <(netctl completion bash)",
+			"netctl completion zsh > ~/.zsh/functions/_netctl",
+			"netctl completion fish > ~/.config/fish/completions/netctl.fish",
+		},
+		args: []string{"bash|zsh|fish"},
+	}
+	c.run = func(_ context.Context, args []string) error {
+		script, ok := scripts[args[0]]
+		if !ok {
+			return usageErrorf("unknown shell %q; there are bash, zsh and fish", args[0])
+		}
+		_, err := fmt.Fprintf(f.out, script, completeCommand)
+		return err
+	}
+	return c
+}
+
+// place is where on a command line the word to be completed stands.
+type place struct {
+	command  *command
+	path     []string // of the command
+	flags    *flagSet
+	valueOf  *flagDef // the word is this flag's value
+	nth      int      // else it is this positional argument
+	previous []string // the positional arguments before it
+	prefix   string   // what stands before the value in the same word: "--tenant="
+	word     string   // as far as it is written
+}
+
+// locate follows the words of a line, setting the flags that it passes.
+func locate(root *command, g *globals, words []string) place {
+	p := place{command: root, word: words[len(words)-1]}
+	help := false
+	p.flags = root.allFlags(g, &help)
+	done := words[:len(words)-1]
+	for i := 0; i < len(done); i++ {
+		w := done[i]
+		switch {
+		case isFlag(w):
+			name, _, hasValue := strings.Cut(strings.TrimLeft(w, "-"), "=")
+			d := p.flags.lookup(name)
+			switch {
+			case d == nil:
+			case hasValue || d.value == "":
+				_, _ = p.flags.one(done[i : i+1]) // a wrong value is told of when the line is run
+			case i+1 == len(done):
+				p.valueOf = d
+				return p
+			default:
+				_, _ = p.flags.one(done[i : i+2])
+				i++
+			}
+		case p.command.subs != nil:
+			sub := p.command.find(w)
+			if sub == nil {
+				return place{}
+			}
+			p.command, p.path = sub, append(p.path, sub.name)
+			p.flags = sub.allFlags(g, &help)
+		default:
+			p.previous = append(p.previous, w)
+			p.nth++
+		}
+	}
+	if name, value, ok := strings.Cut(p.word, "="); ok && isFlag(p.word) {
+		p.valueOf = p.flags.lookup(strings.TrimLeft(name, "-"))
+		p.prefix, p.word = name+"=", value
+	}
+	return p
+}
+
+// complete prints the candidates for the last of the words.
+func complete(ctx context.Context, f *factory, root *command, out io.Writer, words []string) error {
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	p := locate(root, f.globals, words)
+	var found []string
+	switch {
+	case p.command == nil:
+		return nil
+	case p.valueOf != nil:
+		found = p.values(ctx, f, p.valueOf.value)
+	case strings.HasPrefix(p.word, "-"):
+		for _, d := range p.flags.defs {
+			found = append(found, "--"+d.names[0])
+		}
+	case p.command.subs != nil:
+		for _, s := range p.command.subs {
+			found = append(found, s.name)
+		}
+	default:
+		if args := append(slices.Clone(p.command.args), p.command.optional...); p.nth < len(args) {
+			found = p.values(ctx, f, args[p.nth])
+		}
+	}
+	var shown []string
+	for _, c := range found {
+		if strings.HasPrefix(c, p.word) {
+			shown = append(shown, p.prefix+c)
+		}
+	}
+	return printLines(out, shown)
+}
+
+// kindsByPlaceholder say which objects a value names, by its name in help.
+var kindsByPlaceholder = map[string]string{
+	"TENANT": "tenant", "NETWORK": "network", "GROUP": "group", "POLICY": "policy", "NETPROFILE": "netprofile", "PROFILE": "netprofile",
+	"SERVICE": "service", "APP-PROFILE": "app-profile", "HOST": "bgp", "CONTRACTS": "external-contracts", "CONTRACT": "external-contracts",
+	"RULE": "rule",
+}
+
+// values returns what may stand where help shows a placeholder.
+func (p place) values(ctx context.Context, f *factory, placeholder string) []string {
+	switch placeholder {
+	case "ENCAP":
+		return []string{"vlan", "vxlan"}
+	case "TYPE":
+		return []string{"data", "infra"}
+	case "PROTOCOL":
+		return []string{"icmp", "tcp", "udp"}
+	case "KIND":
+		var names []string
+		for _, k := range objectKinds() {
+			names = append(names, k.name)
+		}
+		return names
+	case "MODE":
+		return map[string][]string{
+			"fabric-mode": {"aci", "aci-opflex", "default"}, "fwd-mode": {"bridge", "routing"}, "arp-mode": {"flood", "proxy"},
+		}[p.valueOf.names[0]]
+	}
+	if strings.Contains(placeholder, "|") {
+		return strings.Split(placeholder, "|")
+	}
+	name := kindsByPlaceholder[placeholder]
+	if placeholder == "NAME" && len(p.previous) > 0 { // get KIND NAME
+		name = p.previous[0]
+	}
+	k, err := findKind(name)
+	if err != nil {
+		return nil
+	}
+	return p.names(ctx, f, k)
+}
+
+// names asks the server for the names of a kind of object in the line's tenant.
+func (p place) names(ctx context.Context, f *factory, k *objectKind) []string {
+	tenant := "default"
+	if d := p.flags.lookup("tenant"); d != nil && d.text != "" {
+		tenant = d.text
+	}
+	client, err := f.client()
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	list, err := k.list(ctx, client)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, o := range list {
+		switch r, isRule := o.(api.Rule); {
+		case k.perTenant && k.tenant(o) != tenant:
+		case isRule && p.command.name != "get":
+			if len(p.previous) > 0 && r.PolicyName == p.previous[0] {
+				names = append(names, r.RuleID)
+			}
+		default:
+			names = append(names, k.name1(o))
+		}
+	}
+	return names
+}
