@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// Every command of netctl, one after the other against a live netmaster,
+// prints what the golden holds: standard output, then standard error, then the
+// exit code unless it is 0.
+func TestEveryCommand(t *testing.T) {
+	const file = "testdata/every-command.txt"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := store.NewMemory()
+	host := model.Host{Name: "host1", VTEP: netip.MustParseAddr("192.0.2.1")} // as its agent tells
+	if _, err := st.Update(t.Context(), func(tx store.Tx) error { return store.Hosts.Put(tx, host) }); err != nil {
+		t.Fatal(err)
+	}
+	url := startNetmasterOn(t, st)
+	var all strings.Builder
+	ran := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(strings.TrimPrefix(line, "$ "))
+		if !strings.HasPrefix(line, "$ netctl ") {
+			continue
+		}
+		r := netctl(t, url, words[1:]...)
+		printed := strings.ReplaceAll(r.out+r.errOut, url, DefaultNetmaster) // its port is chosen anew each time
+		fmt.Fprintf(&all, "$ %s\n%s", strings.Join(words, " "), printed)
+		if r.code != 0 {
+			fmt.Fprintf(&all, "exit code %d\n", r.code)
+		}
+		path, c := "netctl", newRoot(&factory{globals: &globals{}})
+		for _, w := range words[1:] {
+			if sub := c.find(w); sub != nil && c.subs != nil {
+				c, path = sub, path+" "+sub.name
+			}
+		}
+		ran[path] = true
+	}
+	var walk func(c *command, path string)
+	walk = func(c *command, path string) {
+		if c.subs == nil && !ran[path] {
+			t.Errorf("%s is not run", path)
+		}
+		for _, s := range c.subs {
+			walk(s, path+" "+s.name)
+		}
+	}
+	walk(newRoot(&factory{globals: &globals{}}), "netctl")
+	if *update {
+		if err := os.WriteFile(file, []byte(all.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(text), all.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
