@@ -33,16 +33,42 @@ func consoleSteps(text string) []step {
 	return steps
 }
 
-// The console blocks of the user guide print what they say, one after the
-// other on one cluster.
-func TestDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../docs/user/netctl.md")
-	if err != nil {
-		t.Fatal(err)
+// files returns a document's YAML blocks that begin with their file's name.
+func files(text string) map[string]string {
+	out := map[string]string{}
+	for i, block := range strings.Split(text, "```") {
+		body, ok := strings.CutPrefix(block, "yaml\n# ")
+		if name, _, _ := strings.Cut(body, "\n"); ok && i%2 == 1 {
+			out[strings.TrimSpace(name)] = body[len(name):]
+		}
 	}
+	return out
+}
+
+// The console blocks of the user guides print what they say, one after the
+// other on one cluster, beside the files that YAML blocks show.
+func TestDocumentation(t *testing.T) {
+	for doc, least := range map[string]int{"netctl.md": 20, "apply.md": 7, "moving-from-1x.md": 1} {
+		t.Run(doc, func(t *testing.T) {
+			text, err := os.ReadFile("../../docs/user/" + doc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Chdir(t.TempDir())
+			for name, content := range files(string(text)) {
+				if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			runSteps(t, consoleSteps(string(text)), least)
+		})
+	}
+}
+
+func runSteps(t *testing.T, steps []step, least int) {
+	t.Helper()
 	url := startNetmaster(t)
-	steps := consoleSteps(string(text))
-	if len(steps) < 20 {
+	if len(steps) < least {
 		t.Fatalf("only %d commands found", len(steps))
 	}
 	last := 0
