@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0)
+// Connections: one entry for both directions, found under the ordered pair of
+// ends; it knows which end began.
+#pragma once
+
+#include "packet.h"
+
+#define SECOND 1000000000ULL
+
+// timeout is how long a connection lives without packets.
+static __always_inline __u64 timeout(__u8 proto, __u8 state)
+{
+	switch (proto) {
+	case P_TCP:
+		if (state & CT_CLOSED)
+			return 30 * SECOND;
+		return state & CT_REPLIED ? 8 * 3600 * SECOND : 120 * SECOND;
+	case P_ICMP:
+	case P_ICMP6:
+		return 30 * SECOND;
+	}
+	return state & CT_REPLIED ? 180 * SECOND : 60 * SECOND;
+}
+
+// make_key orders the ends of a flow; it returns whether they were swapped.
+static __always_inline int make_key(struct pkt *p, const struct flow *f)
+{
+	struct ct_key *k = &p->ck;
+	const __u32 *a = (const void *)&f->src, *b = (const void *)&f->dst;
+	int flip = 0;
+	if (a[3] != b[3])
+		flip = a[3] > b[3];
+	else if (a[2] != b[2])
+		flip = a[2] > b[2];
+	else if (a[1] != b[1])
+		flip = a[1] > b[1];
+	else if (a[0] != b[0])
+		flip = a[0] > b[0];
+	else
+		flip = f->sport > f->dport;
+	k->net = p->net;
+	k->proto = f->proto;
+	k->flip = 0;
+	k->pad = 0;
+	if (flip) {
+		k->lo = f->dst;
+		k->hi = f->src;
+		k->lo_port = f->dport;
+		k->hi_port = f->sport;
+	} else {
+		k->lo = f->src;
+		k->hi = f->dst;
+		k->lo_port = f->sport;
+		k->hi_port = f->dport;
+	}
+	return flip;
+}
+
+static __always_inline void set_orig(struct pkt *p, const struct flow *f, int reply)
+{
+	p->reply = reply;
+	if (!reply) {
+		p->orig = *f;
+		return;
+	}
+	p->orig.src = f->dst;
+	p->orig.dst = f->src;
+	p->orig.sport = f->dport;
+	p->orig.dport = f->sport;
+	p->orig.proto = f->proto;
+}
+
+static __always_inline struct ct *find(struct pkt *p, __u64 now)
+{
+	struct ct *c = bpf_map_lookup_elem(&conns, &p->ck);
+	if (c && now - c->seen > timeout(p->ck.proto, c->state) && now > c->seen)
+		return 0;
+	return c;
+}
+
+// known finds the connection of a flow, whichever direction the flow is in.
+static __always_inline struct ct *known(struct pkt *p, const struct flow *f, __u64 now)
+{
+	int flip = make_key(p, f);
+	if (f->proto == P_ICMP || f->proto == P_ICMP6)
+		p->ck.flip = flip;
+	struct ct *c = find(p, now);
+	if (!c && (f->proto == P_ICMP || f->proto == P_ICMP6)) {
+		p->ck.flip = !flip;
+		c = find(p, now);
+	}
+	if (c)
+		set_orig(p, f, flip != c->flipped);
+	return c;
+}
+
+// read_quoted reads the packet that an ICMP error is about.
+static __noinline int read_quoted(struct __sk_buff *skb, struct pkt *p)
+{
+	struct ip *h = &p->inner;
+	__builtin_memset(h, 0, sizeof(*h));
+	if (p->ip.v6) {
+		if (read_ip6(skb, p, h, p->ip.l4 + 8, 1))
+			return -1;
+	} else if (read_ip4(skb, p, h, p->ip.l4 + 8, 1)) {
+		return -1;
+	}
+	return h->later ? -1 : 0;
+}
+
+// classify finds the connection that a packet belongs to, and its original
+// direction in p->orig; 0 = the packet answers nothing that is known. p->known
+// tells whether *conn is set.
+static __noinline int classify(struct __sk_buff *skb, struct pkt *p, __u64 now)
+{
+	struct flow *f = &p->ip.f;
+	struct ct *c;
+	int flip;
+	p->known = p->error = 0;
+	if (p->ip.fragment) {
+		p->fk.net = p->net;
+		p->fk.id = p->ip.frag_id;
+		p->fk.src = f->src;
+		p->fk.dst = f->dst;
+		p->fk.proto = p->ip.v6 ? 0 : f->proto;
+	}
+	if (p->ip.later) {
+		struct frag *fr = bpf_map_lookup_elem(&frags, &p->fk);
+		if (!fr || now - fr->seen > 30 * SECOND)
+			return 0;
+		p->orig = fr->orig;
+		p->reply = fr->reply;
+		flip = make_key(p, &p->orig);
+		if (p->orig.proto == P_ICMP || p->orig.proto == P_ICMP6)
+			p->ck.flip = flip;
+		p->known = find(p, now) != 0;
+		return 1;
+	}
+	if (f->proto == P_ICMP || f->proto == P_ICMP6) {
+		__u8 t = p->ip.type;
+		int query, answer, error;
+		if ((f->proto == P_ICMP6) != p->ip.v6)
+			return 0;
+		if (p->ip.v6) {
+			query = t == 128;
+			answer = t == 129;
+			error = t >= 1 && t <= 4;
+		} else {
+			query = t == 8 || t == 13 || t == 15 || t == 17;
+			answer = t == 0 || t == 14 || t == 16 || t == 18;
+			error = t == 3 || t == 4 || t == 5 || t == 11 || t == 12;
+		}
+		if (error) {
+			if (read_quoted(skb, p) || !same_addr(&p->inner.f.src, &f->dst))
+				return 0;
+			c = known(p, &p->inner.f, now);
+			p->known = c != 0;
+			p->reply = !p->reply; // it goes against what it quotes
+			p->error = 1;
+			return c != 0;
+		}
+		if (!query && !answer)
+			return 0;
+		flip = make_key(p, f);
+		p->ck.flip = answer ? !flip : flip;
+		set_orig(p, f, answer);
+		p->known = find(p, now) != 0;
+		return query || p->known;
+	}
+	c = known(p, f, now);
+	if (c && f->proto == P_TCP && (c->state & CT_CLOSED) && (p->ip.tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN)
+		c = 0; // the tuple is used anew
+	if (c) {
+		p->known = 1;
+		return 1;
+	}
+	if (f->proto == P_TCP) {
+		// A connection may be picked up in its middle, but not by an answer.
+		if (p->ip.tcp_flags & TCP_RST || (p->ip.tcp_flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK))
+			return 0;
+	}
+	set_orig(p, f, 0);
+	return 1;
+}
+
+// commit records that a packet of the connection was let through.
+static __noinline int commit(struct pkt *p, __u64 now, __u32 epoch, __u32 in_ifindex)
+{
+	struct ct *c = 0;
+	__u8 state = 0;
+	if (p->known) {
+		c = bpf_map_lookup_elem(&conns, &p->ck);
+		if (c)
+			state = c->state;
+	}
+	if (p->reply && !p->error)
+		state |= CT_REPLIED;
+	if (p->ip.f.proto == P_TCP && p->ip.tcp_flags & (TCP_FIN | TCP_RST))
+		state |= CT_CLOSED;
+	if (c) {
+		c->out_rule = p->out_rule;
+		c->in_rule = p->rule;
+		c->in_ifindex = in_ifindex;
+		c->state = state;
+		c->seen = now;
+		c->epoch = epoch; // last: whoever finds it finds the rest
+	} else {
+		struct ct *n = &p->fresh;
+		__builtin_memset(n, 0, sizeof(*n));
+		n->seen = now;
+		n->out_rule = p->out_rule;
+		n->in_rule = p->rule;
+		n->epoch = epoch;
+		n->in_ifindex = in_ifindex;
+		n->state = state;
+		n->flipped = !(same_addr(&p->orig.src, &p->ck.lo) && p->orig.sport == p->ck.lo_port);
+		bpf_map_update_elem(&conns, &p->ck, n, BPF_ANY);
+	}
+	if (p->ip.fragment && p->ip.more && !p->ip.later) {
+		p->frag.orig = p->orig;
+		p->frag.reply = p->reply;
+		p->frag.seen = now;
+		bpf_map_update_elem(&frags, &p->fk, &p->frag, BPF_ANY);
+	}
+	return 0;
+}

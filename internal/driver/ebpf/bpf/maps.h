@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0)
+// What the programs and the loader share: map layouts. Addresses are 16 bytes,
+// IPv4 as IPv4-mapped IPv6; ports and tags are in host order unless said.
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define ENCAP_VXLAN 1
+#define ENCAP_VLAN 2
+
+enum drop_reason {
+	DROP_NONE,
+	DROP_NO_PORT,
+	DROP_NETWORK,
+	DROP_SPOOF,
+	DROP_UNKNOWN_SOURCE,
+	DROP_UNKNOWN_DEST,
+	DROP_POLICY,
+	DROP_INVALID,
+	DROP_NOT_IP,
+	DROP_REASONS,
+};
+
+struct addr {
+	__u8 b[16];
+};
+
+struct settings {
+	__u32 epoch; // of policy: a verdict that was cached under another one is stale
+	__u32 flood; // ARP mode: 0 = proxy, 1 = flood
+	__u32 vxlan; // interface index of the tunnel device; 0 = none
+	__u32 uplink; // interface index of the uplink; 0 = none
+};
+
+struct port {
+	__u32 net;
+	__u32 tag;
+	__u32 encap;
+	__u32 identity;
+	__u32 set;
+	struct addr ip4, ip6; // all zero = none
+	__u8 mac[6];
+	__u8 pad[2];
+};
+
+struct tag_key {
+	__u32 encap, tag;
+};
+
+struct network {
+	__u32 encap, tag;
+	__u32 ports, vteps; // how many members there are of each kind
+};
+
+struct station_key {
+	__u32 net;
+	__u8 mac[6];
+	__u8 pad[2];
+};
+
+struct station {
+	__u32 ifindex; // 0 = on another host
+	__u32 set;
+	__u32 vtep_family; // 0, 4 or 6
+	__u8 vtep[16]; // IPv4: the first four bytes, in host order
+};
+
+struct host_key {
+	__u32 net;
+	struct addr ip;
+};
+
+struct host {
+	__u32 identity;
+	__u32 ifindex; // 0 = on another host
+	__u32 set;
+	__u8 mac[6];
+	__u8 pad[2];
+};
+
+struct member_key {
+	__u32 net, kind, index; // kind: 0 = local port, 1 = VTEP
+};
+
+struct policy_set {
+	__u32 version; // what its rules are found under
+	__u8 tiers[2]; // number of tiers by direction
+	__u8 pad[2];
+	__u8 defaults[2][4]; // action by direction and tier
+	__u64 hash[2]; // of the contents, for a restarted agent
+};
+
+#define DIR_IN 0
+#define DIR_OUT 1
+#define TIERS 4
+
+#define ACT_DENY 0
+#define ACT_ALLOW 1
+#define ACT_PASS 2
+
+#define PEER_ANY 0
+#define PEER_IDENTITY 1
+#define PEER_CLASS 2
+
+struct rule_key {
+	__u32 prefixlen;
+	__u32 version;
+	__u8 dir, tier, kind, pad;
+	__u32 peer;
+	__u8 proto, pad2;
+	__be16 port;
+};
+#define RULE_BITS 128
+
+struct rule {
+	__u32 rank; // position in the tier: the lowest decides
+	__u32 action;
+	__u64 id;
+};
+
+struct cidr_key {
+	__u32 prefixlen;
+	__u32 version;
+	__u8 dir, tier, family, pad;
+	__u32 scope; // network id; 0 = any
+	struct addr ip;
+};
+#define CIDR_BITS 224
+
+struct flow {
+	struct addr src, dst;
+	__u16 sport, dport;
+	__u8 proto, pad[3];
+};
+
+struct ct_key {
+	__u32 net;
+	__u8 proto;
+	__u8 flip; // ICMP only: direction of the request
+	__u16 lo_port, hi_port;
+	__u16 pad;
+	struct addr lo, hi;
+};
+
+#define CT_REPLIED 1
+#define CT_CLOSED 2
+
+struct ct {
+	__u64 seen; // coarse monotonic clock, ns
+	__u64 out_rule, in_rule; // that allowed it; 0 = none
+	__u32 epoch; // under which the verdict was found
+	__u32 in_ifindex; // local port that it was judged for as destination
+	__u8 flipped; // the original direction is from hi to lo
+	__u8 state;
+	__u8 pad[6];
+};
+
+struct frag_key {
+	__u32 net, id;
+	struct addr src, dst;
+	__u32 proto;
+};
+
+struct frag {
+	struct flow orig;
+	__u8 reply;
+	__u8 pad[3];
+	__u64 seen;
+};
+
+struct counter {
+	__u64 packets, bytes;
+};
+
+struct port_counter {
+	struct counter rx, tx;
+};
+
+#define MAP(NAME, TYPE, KEY, VALUE, MAX, FLAGS)          \
+	struct {                                         \
+		__uint(type, TYPE);                      \
+		__type(key, KEY);                        \
+		__type(value, VALUE);                    \
+		__uint(max_entries, MAX);                \
+		__uint(map_flags, FLAGS);                \
+		__uint(pinning, LIBBPF_PIN_BY_NAME);     \
+	} NAME SEC(".maps")
+
+MAP(settings, BPF_MAP_TYPE_ARRAY, __u32, struct settings, 1, 0);
+MAP(ports, BPF_MAP_TYPE_HASH, __u32, struct port, 4096, BPF_F_NO_PREALLOC);
+MAP(tags, BPF_MAP_TYPE_HASH, struct tag_key, __u32, 16384, BPF_F_NO_PREALLOC);
+MAP(networks, BPF_MAP_TYPE_HASH, __u32, struct network, 16384, BPF_F_NO_PREALLOC);
+MAP(stations, BPF_MAP_TYPE_HASH, struct station_key, struct station, 131072, BPF_F_NO_PREALLOC);
+MAP(hosts, BPF_MAP_TYPE_HASH, struct host_key, struct host, 393216, BPF_F_NO_PREALLOC);
+MAP(members, BPF_MAP_TYPE_HASH, struct member_key, struct station, 131072, BPF_F_NO_PREALLOC);
+MAP(sets, BPF_MAP_TYPE_HASH, __u32, struct policy_set, 4096, BPF_F_NO_PREALLOC);
+MAP(rules, BPF_MAP_TYPE_LPM_TRIE, struct rule_key, struct rule, 1048576, BPF_F_NO_PREALLOC);
+MAP(cidrs, BPF_MAP_TYPE_LPM_TRIE, struct cidr_key, __u32, 262144, BPF_F_NO_PREALLOC);
+MAP(conns, BPF_MAP_TYPE_LRU_HASH, struct ct_key, struct ct, 131072, 0);
+MAP(frags, BPF_MAP_TYPE_LRU_HASH, struct frag_key, struct frag, 4096, 0);
+MAP(hits, BPF_MAP_TYPE_LRU_PERCPU_HASH, __u64, struct counter, 32768, 0);
+MAP(drops, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, DROP_REASONS, 0);
+MAP(port_counters, BPF_MAP_TYPE_PERCPU_HASH, __u32, struct port_counter, 4096, BPF_F_NO_PREALLOC);

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0)
+// Reading a frame. Everything is copied by bpf_skb_load_bytes, which refuses
+// what is beyond the packet, so truncated packets end here.
+#pragma once
+
+#include "maps.h"
+
+#define FROM_PORT 1
+#define FROM_TUNNEL 2
+#define FROM_UPLINK 3
+
+#define ETH_IP 0x0800
+#define ETH_ARP 0x0806
+#define ETH_IP6 0x86dd
+
+#define P_ICMP 1
+#define P_TCP 6
+#define P_UDP 17
+#define P_ICMP6 58
+#define P_SCTP 132
+
+#define TCP_FIN 1
+#define TCP_SYN 2
+#define TCP_RST 4
+#define TCP_ACK 16
+
+#define KIND_OTHER 0
+#define KIND_ARP 1
+#define KIND_IP 2
+
+struct eth {
+	__u8 dst[6], src[6];
+	__be16 proto;
+} __attribute__((packed));
+
+struct arp {
+	__be16 hw, proto;
+	__u8 hwlen, plen;
+	__be16 op;
+	__u8 smac[6], sip[4], tmac[6], tip[4];
+} __attribute__((packed));
+
+struct ip4 {
+	__u8 vihl, tos;
+	__be16 len, id, frag;
+	__u8 ttl, proto;
+	__be16 csum;
+	__u8 src[4], dst[4];
+};
+
+struct ip6 {
+	__be32 vtcfl;
+	__be16 len;
+	__u8 next, hops;
+	struct addr src, dst;
+};
+
+// ip is what is read of an IP packet, outer or quoted.
+struct ip {
+	struct flow f;
+	__u32 l4; // offset of the transport header
+	__u32 frag_id;
+	__u8 v6, fragment, later, more; // later: not the first fragment
+	__u8 type, code, tcp_flags, pad;
+};
+
+struct pkt {
+	struct eth eth;
+	__u8 kind, from, nd, multicast;
+	__u32 ifindex, net, encap, tag;
+	__u32 identity, set; // of the port that it comes from
+	__u32 len;
+	struct arp arp;
+	struct ip ip, inner;
+	struct addr sender; // ARP sender, or IP source
+	struct addr target; // ND target
+	struct addr mapped; // scratch
+	__u8 has_sender;
+	// connection
+	struct flow orig;
+	struct ct_key ck;
+	struct ct fresh;
+	__u8 reply, known, error;
+	// keys, so that they need no stack
+	struct station_key sk;
+	struct host_key hk;
+	struct rule_key rk;
+	struct cidr_key lk;
+	struct frag_key fk;
+	struct frag frag;
+	struct member_key mk;
+	struct ip4 h4;
+	struct ip6 h6;
+	__u8 buf[40];
+	// judgement
+	__u32 peer_identity;
+	__u64 rule;
+	__u32 admitted, refused;
+	__u64 out_rule;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct pkt);
+	__uint(max_entries, 1);
+} scratch SEC(".maps");
+
+static __always_inline int same(const void *a, const void *b, int n)
+{
+	const __u8 *x = a, *y = b;
+	__u8 d = 0;
+#pragma unroll
+	for (int i = 0; i < n; i++)
+		d |= x[i] ^ y[i];
+	return d == 0;
+}
+
+static __always_inline int same_addr(const struct addr *a, const struct addr *b)
+{
+	const __u32 *x = (const void *)a, *y = (const void *)b;
+	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2] && x[3] == y[3];
+}
+
+static __always_inline int zero_addr(const struct addr *a)
+{
+	const __u32 *x = (const void *)a;
+	return !(x[0] | x[1] | x[2] | x[3]);
+}
+
+static __always_inline void map4(struct addr *a, const __u8 *ip)
+{
+	__u32 *x = (void *)a;
+	x[0] = x[1] = 0;
+	x[2] = bpf_htonl(0xffff);
+	__builtin_memcpy(&a->b[12], ip, 4);
+}
+
+// link_local is the address that belongs to a MAC (RFC 4291 appendix A).
+static __always_inline void link_local(struct addr *a, const __u8 *m)
+{
+	__builtin_memset(a, 0, sizeof(*a));
+	a->b[0] = 0xfe;
+	a->b[1] = 0x80;
+	a->b[8] = m[0] ^ 2;
+	a->b[9] = m[1];
+	a->b[10] = m[2];
+	a->b[11] = 0xff;
+	a->b[12] = 0xfe;
+	a->b[13] = m[3];
+	a->b[14] = m[4];
+	a->b[15] = m[5];
+}
+
+// read_l4 reads ports or ICMP fields; 0 = fine. Quoted packets may end after
+// eight bytes (RFC 792).
+static __noinline int read_l4(struct __sk_buff *skb, struct pkt *p, struct ip *h, __u32 quoted)
+{
+	__u8 *b = p->buf;
+	if (h->later)
+		return 0;
+	switch (h->f.proto) {
+	case P_TCP:
+		if (bpf_skb_load_bytes(skb, h->l4, b, 8))
+			return -1;
+		if (!quoted) {
+			if (bpf_skb_load_bytes(skb, h->l4 + 8, b + 8, 12) || b[12] < 0x50)
+				return -1;
+			h->tcp_flags = b[13];
+		}
+		break;
+	case P_UDP:
+	case P_SCTP:
+		if (bpf_skb_load_bytes(skb, h->l4, b, 8))
+			return -1;
+		if (!quoted && h->f.proto == P_SCTP && bpf_skb_load_bytes(skb, h->l4 + 8, b + 8, 4))
+			return -1;
+		if (h->f.proto == P_UDP && b[4] == 0 && b[5] > 0 && b[5] < 8)
+			return -1;
+		break;
+	case P_ICMP:
+	case P_ICMP6:
+		if (bpf_skb_load_bytes(skb, h->l4, b, 8))
+			return -1;
+		h->type = b[0];
+		h->code = b[1];
+		h->f.sport = h->f.dport = (__u16)b[4] << 8 | b[5];
+		return 0;
+	default:
+		return 0;
+	}
+	h->f.sport = (__u16)b[0] << 8 | b[1];
+	h->f.dport = (__u16)b[2] << 8 | b[3];
+	return 0;
+}
+
+static __noinline int read_ip4(struct __sk_buff *skb, struct pkt *p, struct ip *h, __u32 off, __u32 quoted)
+{
+	if (bpf_skb_load_bytes(skb, off, &p->h4, sizeof(p->h4)))
+		return -1;
+	__u32 hl = (p->h4.vihl & 15) * 4, total = bpf_ntohs(p->h4.len), fo = bpf_ntohs(p->h4.frag);
+	if (p->h4.vihl >> 4 != 4 || hl < 20)
+		return -1;
+	// With segmentation offload a packet beyond 64 KiB has total length 0.
+	if (!quoted && ((total && (total < hl || off + total > skb->len)) || (!total && skb->len < 65536)))
+		return -1;
+	map4(&h->f.src, p->h4.src);
+	map4(&h->f.dst, p->h4.dst);
+	h->f.proto = p->h4.proto;
+	h->l4 = off + hl;
+	h->more = (fo & 0x2000) != 0;
+	h->later = (fo & 0x1fff) != 0;
+	h->fragment = h->more || h->later;
+	h->frag_id = bpf_ntohs(p->h4.id);
+	// A later fragment that would overwrite the first one's ports (RFC 3128).
+	if ((fo & 0x1fff) == 1 && h->f.proto == P_TCP)
+		return -1;
+	return read_l4(skb, p, h, quoted);
+}
+
+static __noinline int read_ip6(struct __sk_buff *skb, struct pkt *p, struct ip *h, __u32 off, __u32 quoted)
+{
+	if (bpf_skb_load_bytes(skb, off, &p->h6, sizeof(p->h6)))
+		return -1;
+	__u32 len = bpf_ntohs(p->h6.len);
+	if ((*(__u8 *)&p->h6) >> 4 != 6)
+		return -1;
+	if (!quoted && ((len && off + 40 + len > skb->len) || (!len && p->h6.next != 0 && p->h6.next != 59 && skb->len < 65536)))
+		return -1;
+	h->v6 = 1;
+	h->f.src = p->h6.src;
+	h->f.dst = p->h6.dst;
+	__u8 next = p->h6.next, *b = p->buf;
+	off += 40;
+	for (int i = 0; i < 8; i++) {
+		if (next != 0 && next != 43 && next != 44 && next != 51 && next != 60)
+			break;
+		if (bpf_skb_load_bytes(skb, off, b, 8))
+			return -1;
+		if (next == 44) {
+			__u32 fo = (__u32)b[2] << 8 | b[3];
+			h->more = fo & 1;
+			h->later = (fo & 0xfff8) != 0;
+			h->fragment = 1;
+			h->frag_id = (__u32)b[4] << 24 | (__u32)b[5] << 16 | (__u32)b[6] << 8 | b[7];
+			next = b[0];
+			off += 8;
+			if (h->later)
+				break;
+			continue;
+		}
+		off += next == 51 ? (b[1] + 2) * 4 : (b[1] + 1) * 8;
+		next = b[0];
+	}
+	if (!h->later && (next == 0 || next == 43 || next == 44 || next == 51 || next == 60))
+		return -1; // more extension headers than anybody uses
+	h->f.proto = next;
+	h->l4 = off;
+	return read_l4(skb, p, h, quoted);
+}
+
+// read_frame reads a frame; 0 = fine, otherwise why it is dropped.
+static __noinline int read_frame(struct __sk_buff *skb, struct pkt *p)
+{
+	if (bpf_skb_load_bytes(skb, 0, &p->eth, sizeof(p->eth)))
+		return DROP_INVALID;
+	p->multicast = p->eth.dst[0] & 1;
+	if (p->eth.src[0] & 1)
+		return DROP_SPOOF;
+	switch (bpf_ntohs(p->eth.proto)) {
+	case ETH_ARP:
+		if (bpf_skb_load_bytes(skb, 14, &p->arp, sizeof(p->arp)) || p->arp.hw != bpf_htons(1) ||
+		    p->arp.proto != bpf_htons(ETH_IP) || p->arp.hwlen != 6 || p->arp.plen != 4)
+			return DROP_INVALID;
+		p->kind = KIND_ARP;
+		map4(&p->sender, p->arp.sip);
+		p->has_sender = *(__u32 *)p->arp.sip != 0;
+		return 0;
+	case ETH_IP:
+		if (read_ip4(skb, p, &p->ip, 14, 0))
+			return DROP_INVALID;
+		break;
+	case ETH_IP6:
+		if (read_ip6(skb, p, &p->ip, 14, 0))
+			return DROP_INVALID;
+		break;
+	default:
+		return DROP_NOT_IP;
+	}
+	p->kind = KIND_IP;
+	p->sender = p->ip.f.src;
+	p->has_sender = !zero_addr(&p->sender);
+	if (p->ip.v6 && p->ip.f.proto == P_ICMP6 && !p->ip.fragment && p->ip.type >= 133 && p->ip.type <= 137) {
+		p->nd = p->ip.type;
+		if ((p->nd == 135 || p->nd == 136) && bpf_skb_load_bytes(skb, p->ip.l4 + 8, &p->target, 16))
+			return DROP_INVALID;
+	}
+	return 0;
+}

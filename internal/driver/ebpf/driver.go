@@ -1,0 +1,278 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Config says where and how the driver works. Log is required. The driver
+// works in the network namespace of the thread that calls it.
+type Config struct {
+	PinDir      string   // on a BPF file system, this driver's own; empty = /sys/fs/bpf/contiv/default
+	Device      string   // name of the VXLAN device; empty = contivVxlan0
+	VXLANPort   uint16   // UDP port; 0 = 4789
+	Uplinks     []string // interfaces that carry VLAN networks; the first that exists is used
+	Attach      string   // tcx, clsact, or empty: tcx where the kernel has it
+	Connections uint32   // size of the connection table; 0 = 131,072
+	Log         *slog.Logger
+}
+
+const (
+	standardMount = "/sys/fs/bpf"
+	// DefaultPinDir holds the pinned objects of a machine's only agent.
+	DefaultPinDir = standardMount + "/contiv/default"
+	// DefaultDevice is the VXLAN device's name.
+	DefaultDevice = "contivVxlan0"
+	// DefaultVXLANPort is IANA's (RFC 7348 section 5).
+	DefaultVXLANPort = 4789
+)
+
+// Driver implements driver.Driver with eBPF programs. Its methods may be
+// called from several goroutines.
+type Driver struct {
+	cfg    Config
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	events chan driver.Event
+
+	mu     sync.Mutex // all below
+	closed bool
+	obj    *objects
+	att    *attacher
+	w      writer
+
+	settings *table[uint32, settings]
+	ports    *table[uint32, port]
+	tags     *table[tagKey, uint32]
+	networks *table[uint32, network]
+	stations *table[stationKey, station]
+	hosts    *table[hostKey, hostEntry]
+	members  *table[memberKey, station]
+	sets     *table[uint32, policySet]
+	rules    *table[ruleKey, rule]
+	cidrs    *table[cidrKey, uint32]
+
+	last     desired.Host // what the maps hold, when known
+	known    bool
+	indexes  map[string]int                    // interface index of each programmed port
+	refused  map[desired.PolicySetID]error     // sets that do not fit
+	byVer    map[uint32]*compiledKeys          // entries by version
+	version  uint32                            // last one used
+	doomed   []doomedVersion                   // versions no set refers to any more
+	ruleIDs  map[uint64]string                 // by number
+	endpoint map[string]model.EndpointKey      // by port
+	gone     map[hostKey]bool                  // addresses whose connections must go
+	dirty    map[uint32]bool                   // networks whose members change
+	netPorts map[uint32]map[string]stationPort // programmed ports by network
+}
+
+type stationPort struct{ ifindex, set uint32 }
+
+type compiledKeys struct {
+	rules []ruleKey
+	cidrs []cidrKey
+}
+
+type doomedVersion struct {
+	version uint32
+	since   time.Time
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New loads the programs and takes over what an earlier process left in the pin
+// directory; packets keep flowing. The error wraps ebpf.ErrNotSupported when
+// the kernel lacks a feature, which it names.
+func New(ctx context.Context, cfg Config) (driver.Driver, error) { return open(ctx, cfg) }
+
+func open(ctx context.Context, cfg Config) (*Driver, error) {
+	if cfg.Log == nil {
+		return nil, model.Errorf(model.ErrInvalid, "ebpf driver needs a logger")
+	}
+	if cfg.PinDir == "" {
+		cfg.PinDir = DefaultPinDir
+	}
+	if cfg.Device == "" {
+		cfg.Device = DefaultDevice
+	}
+	if cfg.VXLANPort == 0 {
+		cfg.VXLANPort = DefaultVXLANPort
+	}
+	switch cfg.Attach {
+	case "", attachTCX, attachClsact:
+	default:
+		return nil, model.InvalidField("attach", cfg.Attach, "must be tcx or clsact")
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("ebpf driver: %w", err)
+	}
+	if err := Probe(); err != nil {
+		return nil, err
+	}
+	if err := pinDirectory(cfg.PinDir); err != nil {
+		return nil, err
+	}
+	obj, err := loadObjects(cfg.PinDir, cfg.Connections)
+	if err != nil {
+		return nil, err
+	}
+	d := &Driver{cfg: cfg, obj: obj, events: make(chan driver.Event, 16)}
+	if err := d.takeOver(); err != nil {
+		return nil, errors.Join(err, obj.Close())
+	}
+	run, cancel := context.WithCancel(context.Background())
+	d.cancel = cancel
+	updates, stop := make(chan netlink.LinkUpdate, 64), make(chan struct{})
+	if err := netlink.LinkSubscribe(updates, stop); err != nil {
+		cancel()
+		return nil, errors.Join(fmt.Errorf("ebpf driver: watch interfaces: %w", err), obj.Close())
+	}
+	d.wg.Add(2)
+	go d.watch(run, updates, stop)
+	go d.maintain(run)
+	return d, nil
+}
+
+// takeOver reads back the maps and puts the programs behind the pinned links.
+func (d *Driver) takeOver() error {
+	w, o := &d.w, d.obj
+	d.settings = newTable[uint32, settings]("settings", o.Settings, w)
+	d.ports = newTable[uint32, port]("ports", o.Ports, w)
+	d.tags = newTable[tagKey, uint32]("tags", o.Tags, w)
+	d.networks = newTable[uint32, network]("networks", o.Networks, w)
+	d.stations = newTable[stationKey, station]("stations", o.Stations, w)
+	d.hosts = newTable[hostKey, hostEntry]("hosts", o.Hosts, w)
+	d.members = newTable[memberKey, station]("members", o.Members, w)
+	d.sets = newTable[uint32, policySet]("sets", o.Sets, w)
+	d.rules = newTable[ruleKey, rule]("rules", o.Rules, w)
+	d.cidrs = newTable[cidrKey, uint32]("cidrs", o.Cidrs, w)
+	for _, load := range []func() error{
+		d.settings.load, d.ports.load, d.tags.load, d.networks.load, d.stations.load,
+		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.cidrs.load,
+	} {
+		if err := load(); err != nil {
+			return fmt.Errorf("ebpf driver: %w", err)
+		}
+	}
+	d.indexes, d.refused = map[string]int{}, map[desired.PolicySetID]error{}
+	d.ruleIDs, d.endpoint = map[uint64]string{}, map[string]model.EndpointKey{}
+	d.gone, d.dirty, d.netPorts = map[hostKey]bool{}, map[uint32]bool{}, map[uint32]map[string]stationPort{}
+	d.byVer = map[uint32]*compiledKeys{}
+	for k := range d.rules.have {
+		v := d.ofVersion(k.Version)
+		v.rules = append(v.rules, k)
+	}
+	for k := range d.cidrs.have {
+		v := d.ofVersion(k.Version)
+		v.cidrs = append(v.cidrs, k)
+	}
+	used := map[uint32]bool{}
+	for _, s := range d.sets.have {
+		used[s.Version] = true
+		d.version = max(d.version, s.Version)
+	}
+	for v := range d.byVer {
+		d.version = max(d.version, v)
+		if !used[v] {
+			d.doomed = append(d.doomed, doomedVersion{version: v})
+		}
+	}
+	d.att = &attacher{dir: filepath.Join(d.cfg.PinDir, "links"), way: d.cfg.Attach}
+	if d.att.way == "" {
+		d.att.way = attachClsact
+		if haveTCX(o.FromUplink) {
+			d.att.way = attachTCX
+		}
+	}
+	return d.att.open(func(name string) *ebpf.Program {
+		ifname, dir, _ := strings.Cut(name, ":")
+		switch {
+		case ifname == d.cfg.Device:
+			return o.FromTunnel
+		case ifname == d.uplinkName():
+			return o.FromUplink
+		case dir == "out":
+			return o.ToContainer
+		}
+		return o.FromContainer
+	})
+}
+
+func (d *Driver) ofVersion(v uint32) *compiledKeys {
+	if d.byVer[v] == nil {
+		d.byVer[v] = &compiledKeys{}
+	}
+	return d.byVer[v]
+}
+
+func (d *Driver) uplinkName() string {
+	for _, name := range d.cfg.Uplinks {
+		if i, err := ifindex(name); err == nil && i != 0 {
+			return name
+		}
+	}
+	return ""
+}
+
+// Events implements driver.Driver.
+func (d *Driver) Events() <-chan driver.Event { return d.events }
+
+// Close implements driver.Driver; programs and maps stay and go on working.
+func (d *Driver) Close() error {
+	d.cancel()
+	d.wg.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	close(d.events)
+	return errors.Join(d.att.close(), d.obj.Close())
+}
+
+// watch tells the owner when an interface of ours comes or goes.
+func (d *Driver) watch(ctx context.Context, updates <-chan netlink.LinkUpdate, stop chan struct{}) {
+	defer d.wg.Done()
+	done := ctx.Done()
+	for {
+		select {
+		case <-done:
+			close(stop)
+			done = nil // until the subscription has ended
+		case u, ok := <-updates:
+			if !ok {
+				return
+			}
+			name := u.Attrs().Name
+			d.mu.Lock()
+			index, ours := d.indexes[name]
+			_, missing := d.last.Ports.Get(name)
+			d.mu.Unlock()
+			gone := u.Header.Type == 17 // RTM_DELLINK
+			if ours && (gone || index != u.Attrs().Index) || !ours && missing && !gone {
+				d.notify("interface " + name + " changed")
+			}
+		}
+	}
+}
+
+func (d *Driver) notify(reason string) {
+	select {
+	case d.events <- driver.Event{Reason: reason}:
+	default:
+	}
+}

@@ -1,0 +1,526 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// The outside world of the host under test: its interfaces' far ends are in
+// another namespace, where nobody configures them; one is the wire that the
+// tunnel uses, one the uplink, all others are containers.
+var (
+	vtep1 = netip.MustParseAddr("192.168.7.1")
+	vtep2 = netip.MustParseAddr("192.168.7.2")
+	mac2  = model.MAC{0x02, 0x07, 0, 0, 0, 2}
+)
+
+const (
+	underlayWire = "under0"
+	uplinkWire   = "uplink0"
+	sentinel     = "sent0"
+)
+
+var count atomic.Int32
+
+// thread runs functions one after another on one thread, in one namespace and
+// on one processor, so that packets are processed in the order they are sent.
+type thread struct {
+	work chan func()
+	done chan struct{}
+}
+
+func newThread(t testing.TB, ns string) *thread {
+	th := &thread{make(chan func()), make(chan struct{})}
+	ready := make(chan error, 1)
+	go func() {
+		defer close(th.done)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		h, err := netns.GetFromName(ns)
+		if err == nil {
+			err = netns.Set(h)
+			h.Close()
+		}
+		var set unix.CPUSet
+		set.Set(0)
+		if err == nil {
+			err = unix.SchedSetaffinity(0, &set)
+		}
+		ready <- err
+		for fn := range th.work {
+			fn()
+		}
+	}()
+	t.Cleanup(func() { close(th.work); <-th.done })
+	if err := <-ready; err != nil {
+		t.Fatal(err)
+	}
+	return th
+}
+
+func (th *thread) do(fn func()) {
+	done := make(chan struct{})
+	th.work <- func() { defer close(done); fn() }
+	<-done
+}
+
+type wire struct{ fd int }
+
+type rig struct {
+	t         testing.TB
+	host, far string // namespaces
+	pins      string
+	thread    *thread
+	wires     map[string]*wire
+	networks  map[model.NetworkID]uint32
+	underMAC  model.MAC
+	drv       *Driver
+	attach    string
+	near      *wire // near end of the sentinel's wire
+}
+
+// require skips the test, or fails it in CI, where it cannot run.
+func require(t testing.TB, programs ...string) {
+	t.Helper()
+	var missing []string
+	if os.Geteuid() != 0 {
+		missing = append(missing, "root")
+	} else if err := Probe(); err != nil {
+		missing = append(missing, err.Error())
+	}
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
+		t.Fatalf("this test needs %s", strings.Join(missing, ", "))
+	}
+	t.Skipf("this test needs %s", strings.Join(missing, ", "))
+}
+
+func run(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func namespace(t testing.TB, prefix string) string {
+	name := fmt.Sprintf("%s%d-%d", prefix, os.Getpid(), count.Add(1))
+	run(t, "ip", "netns", "add", name)
+	t.Cleanup(func() { run(t, "ip", "netns", "del", name) })
+	for _, which := range []string{"all", "default"} { // no packets of the kernel's own
+		run(t, "ip", "netns", "exec", name, "sysctl", "-q", "-w", "net.ipv6.conf."+which+".disable_ipv6=1")
+	}
+	return name
+}
+
+func bpfMount(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	require(t, "ip", "sysctl", "tc")
+	r := &rig{t: t, wires: map[string]*wire{}, networks: map[model.NetworkID]uint32{}}
+	r.pins = filepath.Join(bpfMount(t), "host")
+	r.host, r.far = namespace(t, "Eh"), namespace(t, "Ef")
+	r.thread = newThread(t, r.host)
+	t.Cleanup(func() {
+		if r.near != nil {
+			unix.Close(r.near.fd)
+		}
+	})
+	r.addWire(t, underlayWire, model.MAC{2, 7, 0, 0, 0, 9})
+	r.addWire(t, uplinkWire, model.MAC{2, 7, 0, 0, 0, 8})
+	r.addWire(t, sentinel, model.MAC{2, 7, 0, 0, 0, 7})
+	run(t, "ip", "-n", r.host, "addr", "add", vtep1.String()+"/24", "dev", underlayWire)
+	run(t, "ip", "-n", r.host, "neigh", "add", vtep2.String(), "lladdr", mac2.String(), "dev", underlayWire)
+	mac, err := model.ParseMAC(strings.Fields(run(t, "ip", "-n", r.host, "-br", "link", "show", underlayWire))[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.underMAC = mac
+	for _, n := range drivertest.StandardTopology().Networks {
+		if n.Encap == model.EncapVXLAN {
+			r.networks[n.ID] = n.Tag
+		}
+	}
+	return r
+}
+
+func packetSocket(ifname string) (int, error) {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK, int(htons(unix.ETH_P_ALL)))
+	if err != nil {
+		return 0, err
+	}
+	index, err := ifindex(ifname)
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1)
+	}
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: index})
+	}
+	if err != nil {
+		unix.Close(fd)
+		return 0, err
+	}
+	return fd, nil
+}
+
+func htons(v uint16) uint16 { return v<<8 | v>>8 }
+
+// addWire makes a veth pair: the near end name in the host, and a far end to
+// send and receive on.
+func (r *rig) addWire(t testing.TB, name string, mac model.MAC) {
+	t.Helper()
+	far := "f" + name
+	if len(far) > 15 {
+		far = "f" + name[len(name)-14:]
+	}
+	run(t, "ip", "-n", r.host, "link", "add", name, "mtu", "2000", "type", "veth", "peer", "name", far, "mtu", "2000", "address", mac.String(), "netns", r.far)
+	run(t, "ip", "-n", r.host, "link", "set", name, "up")
+	run(t, "ip", "-n", r.far, "link", "set", far, "up")
+	w := &wire{}
+	errs := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		h, err := netns.GetFromName(r.far)
+		if err == nil {
+			err = netns.Set(h)
+			h.Close()
+		}
+		if err == nil {
+			w.fd, err = packetSocket(far)
+		}
+		errs <- err
+	}()
+	if err := <-errs; err != nil {
+		t.Fatal(err)
+	}
+	r.wires[name] = w
+	t.Cleanup(func() { unix.Close(w.fd) })
+}
+
+func (w *wire) send(f []byte) error { return unix.Send(w.fd, f, 0) }
+
+// receive returns all frames that have come in, with their VLAN tag put back.
+func (w *wire) receive() [][]byte {
+	var out [][]byte
+	b, oob := make([]byte, 4096), make([]byte, 256)
+	for {
+		n, on, _, from, err := unix.Recvmsg(w.fd, b, oob, 0)
+		if err != nil {
+			return out
+		}
+		if a, ok := from.(*unix.SockaddrLinklayer); ok && a.Pkttype == unix.PACKET_OUTGOING {
+			continue
+		}
+		f := append([]byte{}, b[:n]...)
+		if msgs, err := unix.ParseSocketControlMessage(oob[:on]); err == nil {
+			for _, m := range msgs {
+				// struct tpacket_auxdata: status u32, len, snaplen u32, mac, net, tci, tpid u16
+				if m.Header.Level == unix.SOL_PACKET && m.Header.Type == unix.PACKET_AUXDATA && m.Data[0]&0x10 != 0 {
+					f = tagged(f, uint32(m.Data[16])|uint32(m.Data[17])<<8)
+				}
+			}
+		}
+		out = append(out, f)
+	}
+}
+
+// settle waits until the processor that packets are sent on has worked off its
+// queues: a frame that it queues later has come through, several times, since
+// each step of a packet may queue another.
+func (r *rig) settle(t testing.TB, near int) {
+	t.Helper()
+	w := r.wires[sentinel]
+	for i := range 5 {
+		f := make([]byte, 60)
+		copy(f, []byte{2, 9, 9, 9, 9, 9, 2, 9, 9, 9, 9, 8, 0x88, 0xb5, byte(i)})
+		if err := unix.Send(near, f, 0); err != nil {
+			t.Fatal(err)
+		}
+		p := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}}
+		for back := false; !back; {
+			if n, err := unix.Poll(p, 5000); n == 0 || err != nil && !errors.Is(err, unix.EINTR) {
+				t.Fatalf("no packets come through any more: %v", err)
+			}
+			for _, g := range w.receive() {
+				back = back || g[14] == byte(i)
+			}
+		}
+	}
+}
+
+// inject sends a packet and tells where it came out.
+func (r *rig) inject(t testing.TB, p driver.Packet) (v driver.Verdict) {
+	t.Helper()
+	near, f := p.Port, frame(p)
+	switch {
+	case p.Uplink:
+		near, f = uplinkWire, tagged(f, p.VLAN)
+	case p.VTEP.IsValid():
+		vni, ok := r.networks[p.Network]
+		if !ok {
+			vni = 0xabcdef
+		}
+		near, f = underlayWire, vxlan(r.underMAC, mac2, vtep2, vtep1, DefaultVXLANPort, vni, f)
+	}
+	in := r.wires[near]
+	if in == nil {
+		t.Fatalf("no interface %q", near)
+	}
+	r.thread.do(func() {
+		for _, w := range r.wires {
+			w.receive()
+		}
+		if r.near == nil { // opening one takes the kernel long
+			fd, err := packetSocket(sentinel)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.near = &wire{fd}
+		}
+		if err := in.send(f); err != nil {
+			t.Error(err)
+			return
+		}
+		r.settle(t, r.near.fd)
+	})
+	for name, w := range r.wires {
+		for _, g := range w.receive() {
+			r.collect(t, &v, near, name, g)
+		}
+	}
+	slices.Sort(v.Ports)
+	slices.SortFunc(v.VTEPs, netip.Addr.Compare)
+	if len(v.Ports) == 0 && len(v.VTEPs) == 0 && !v.Uplink && v.Answer == nil {
+		v.Drop = "dropped"
+	}
+	return v
+}
+
+func (r *rig) collect(t testing.TB, v *driver.Verdict, near, name string, g []byte) {
+	t.Helper()
+	switch {
+	case len(g) < 14 || g[12] == 0x88 && g[13] == 0xb5:
+	case name == underlayWire:
+		if dst, vni, _, ok := unwrap(g); ok {
+			v.VTEPs = append(v.VTEPs, dst)
+			for n, x := range r.networks {
+				if x == vni {
+					v.Network = n
+				}
+			}
+		}
+	case name == near:
+		if name == uplinkWire && len(g) > 16 {
+			g = append(append([]byte{}, g[:12]...), g[16:]...)
+		}
+		if v.Answer = readAnswer(g); v.Answer == nil {
+			t.Errorf("frame %x came back from where it was sent", g)
+		}
+	case name == uplinkWire:
+		v.Uplink, v.VLAN = true, uint32(g[14])<<8|uint32(g[15])
+	default:
+		v.Ports = append(v.Ports, name)
+	}
+}
+
+// inHost is a driver whose calls are made in the host's namespace; it takes
+// back a fault that an Apply did not meet.
+type inHost struct {
+	*Driver
+	th *thread
+}
+
+func (d inHost) Apply(ctx context.Context, want desired.Host) (rep driver.Report, err error) {
+	d.th.do(func() { rep, err = d.Driver.Apply(ctx, want) })
+	d.setFault(nil)
+	return rep, err
+}
+
+func (d *Driver) setFault(fn func() error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.w.fault = fn
+}
+
+func (r *rig) config(t testing.TB) Config {
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	if testing.Verbose() {
+		log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
+	}
+	return Config{PinDir: r.pins, Uplinks: []string{uplinkWire}, Attach: r.attach, Connections: 16384, Log: log}
+}
+
+func (r *rig) open(t testing.TB) driver.Driver {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var err error
+	r.thread.do(func() { r.drv, err = open(ctx, r.config(t)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inHost{r.drv, r.thread}
+}
+
+// harness lets the conformance suite work on a rig.
+func (r *rig) harness() drivertest.Harness {
+	return drivertest.Harness{
+		Open:         r.open,
+		AddInterface: r.addWire,
+		Foreign:      r.foreign,
+		Garbage:      r.garbage,
+		Break: func(_ testing.TB, n int) {
+			r.drv.setFault(func() error {
+				if n--; n == -1 {
+					return errors.New("broken by the test")
+				}
+				return nil
+			})
+		},
+		Send: r.inject,
+	}
+}
+
+// foreign puts somebody else's programs on a port and on the uplink, another
+// VXLAN device into the host, and another directory beside the pins.
+func (r *rig) foreign(t testing.TB) func(testing.TB) {
+	t.Helper()
+	var dev string
+	for name := range r.wires {
+		if strings.HasPrefix(name, "cv") {
+			dev = name
+		}
+	}
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SchedCLS, License: "MIT",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { prog.Close() })
+	beside := filepath.Join(filepath.Dir(r.pins), "alien")
+	if err := prog.Pin(beside); err != nil {
+		t.Fatal(err)
+	}
+	var links []link.Link
+	r.thread.do(func() {
+		for _, dev := range []string{dev, uplinkWire} {
+			i, err := ifindex(dev)
+			if err != nil {
+				t.Error(err)
+			}
+			l, err := link.AttachTCX(link.TCXOptions{Interface: i, Program: prog, Attach: attachType(true)})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			links = append(links, l)
+		}
+	})
+	t.Cleanup(func() {
+		for _, l := range links {
+			l.Close()
+		}
+	})
+	run(t, "ip", "-n", r.host, "link", "add", "alien0", "type", "vxlan", "id", "77", "dstport", "9999", "remote", "192.168.7.9")
+	state := func() string {
+		s := run(t, "ip", "-n", r.host, "-d", "link", "show", "alien0")
+		for _, l := range links {
+			s += fmt.Sprint(ifindexOf(l), " ")
+		}
+		_, err := os.Stat(beside)
+		return s + fmt.Sprint(err)
+	}
+	before := state()
+	return func(t testing.TB) {
+		t.Helper()
+		if after := state(); after != before {
+			t.Errorf("foreign objects before:\n%s\nafter:\n%s", before, after)
+		}
+	}
+}
+
+// garbage leaves entries, a link and files as an agent of another time would have.
+func (r *rig) garbage(t testing.TB) func(testing.TB) {
+	t.Helper()
+	d := r.drv
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(d.obj.Ports.Put(uint32(99999), port{Net: 1, Encap: 1}))
+	must(d.obj.Hosts.Put(hostKey{Net: 77, IP: addr{1}}, hostEntry{Identity: 5}))
+	must(d.obj.Stations.Put(stationKey{Net: 77, MAC: model.MAC{2, 1}}, station{Ifindex: 3}))
+	must(d.obj.Rules.Put(ruleKey{Bits: 96, Version: 123456}, rule{Action: actAllow}))
+	must(d.obj.Members.Put(memberKey{1, 0, 900}, station{Ifindex: 1}))
+	must(d.obj.Sets.Put(uint32(777), policySet{Version: 123455}))
+	r.addWire(t, "cvgarbage", model.MAC{2, 9})
+	r.thread.do(func() {
+		i, err := ifindex("cvgarbage")
+		must(err)
+		l, err := link.AttachTCX(link.TCXOptions{Interface: i, Program: d.obj.FromContainer, Attach: attachType(true)})
+		must(err)
+		must(l.Pin(filepath.Join(r.pins, "links", "cvgarbage:in")))
+		must(l.Close())
+	})
+	must(os.Mkdir(filepath.Join(r.pins, "links", "rubbish"), 0o700))
+	return func(t testing.TB) {
+		t.Helper()
+		if r.attach == attachClsact {
+			return
+		}
+		for _, name := range []string{"cvgarbage:in", "rubbish"} {
+			if _, err := os.Stat(filepath.Join(r.pins, "links", name)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s is still there: %v", name, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package ebpf
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Inspect implements driver.Driver: what the maps hold now, one entry a line,
+// sorted. Interfaces are given by name, and versions of sets not at all, so
+// that the text depends on the picture only.
+func (d *Driver) Inspect(ctx context.Context) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	if d.closed {
+		return "", model.Errorf(model.ErrUnavailable, "ebpf driver: it is closed")
+	}
+	for _, load := range []func() error{
+		d.settings.load, d.ports.load, d.tags.load, d.networks.load, d.stations.load,
+		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.cidrs.load,
+	} {
+		if err := load(); err != nil {
+			return "", fmt.Errorf("ebpf driver: %w", err)
+		}
+	}
+	names := map[uint32]string{0: "-"}
+	for name, i := range d.indexes {
+		names[uint32(i)] = name
+	}
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	encap := map[uint32]model.Encap{encapVXLAN: model.EncapVXLAN, encapVLAN: model.EncapVLAN}
+	for i, p := range d.ports.have {
+		add("port %s network %d %s %d %s %s %s identity %d policy %d", names[i], p.Net, encap[p.Encap], p.Tag, p.MAC,
+			text(p.IP4), text(p.IP6), p.Identity, p.Set)
+	}
+	for k, id := range d.tags.have {
+		add("tag %s %d network %d", encap[k.Encap], k.Tag, id)
+	}
+	for id, n := range d.networks.have {
+		add("network %d %s %d ports %d vteps %d", id, encap[n.Encap], n.Tag, n.Ports, n.VTEPs)
+	}
+	for k, m := range d.members.have {
+		add("member %d/%d/%d %s %s policy %d", k.Net, k.Kind, k.Index, names[m.Ifindex], m.vtep(), m.Set)
+	}
+	for k, s := range d.stations.have {
+		add("station %d/%s port %s vtep %s policy %d", k.Net, k.MAC, names[s.Ifindex], s.vtep(), s.Set)
+	}
+	for k, h := range d.hosts.have {
+		add("address %d/%s %s port %s identity %d policy %d", k.Net, text(k.IP), h.MAC, names[h.Ifindex], h.Identity, h.Set)
+	}
+	byVersion := map[uint32]uint32{}
+	for id, s := range d.sets.have {
+		byVersion[s.Version] = id
+		add("policy %d tiers in %d out %d defaults in %v out %v", id, s.Tiers[dirIn], s.Tiers[dirOut], s.Defaults[dirIn], s.Defaults[dirOut])
+	}
+	direction := []string{dirIn: "in", dirOut: "out"}
+	for k, r := range d.rules.have {
+		if id, ok := byVersion[k.Version]; ok {
+			add("policy %d %s tier %d %s -> %s %s rank %d", id, direction[k.Dir&1], k.Tier, k.text(), actions[r.Action], d.ruleIDs[r.ID], r.Rank)
+		}
+	}
+	for k, class := range d.cidrs.have {
+		if id, ok := byVersion[k.Version]; ok {
+			bits := k.Bits - cidrBitsFixed
+			if k.Family == 4 {
+				bits -= 96
+			}
+			add("policy %d %s tier %d network %d %s/%d class %d", id, direction[k.Dir&1], k.Tier, k.Scope, text(k.IP), bits, class)
+		}
+	}
+	slices.Sort(lines)
+	s := d.settings.have[0]
+	head := fmt.Sprintf("attached by %s, flood %d, tunnel %v, uplink %v\n", d.att.way, s.Flood, s.VXLAN != 0, s.Uplink != 0)
+	if len(lines) == 0 {
+		return head, nil
+	}
+	return head + strings.Join(lines, "\n") + "\n", nil
+}
+
+var actions = map[uint32]model.Action{actDeny: model.Deny, actAllow: model.Allow, actPass: model.Pass}
+
+func text(a addr) string {
+	if n := a.netip(); n.IsValid() {
+		return n.String()
+	}
+	return "-"
+}
+
+func (k ruleKey) text() string {
+	who := map[uint8]string{peerAny: "anybody", peerIdentity: "identity", peerClass: "class"}[k.Kind]
+	if k.Kind != peerAny {
+		who = fmt.Sprintf("%s %d", who, k.Peer)
+	}
+	if k.Bits == ruleBitsAny {
+		return who
+	}
+	return fmt.Sprintf("%s proto %d port %d/%d", who, k.Proto, binary.BigEndian.Uint16(k.Port[:]), k.Bits-ruleBitsProto)
+}

@@ -1,0 +1,196 @@
+package ebpf
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// The types here are the map layouts of bpf/maps.h, field by field; a test
+// compares their sizes with the compiled programs'. Multi-byte fields are in
+// host order unless their comment says network order.
+
+// addr is an address as the maps hold it: IPv4 as IPv4-mapped IPv6; zero = none.
+type addr [16]byte
+
+func toAddr(a netip.Addr) addr {
+	if !a.IsValid() {
+		return addr{}
+	}
+	return a.As16()
+}
+
+func (a addr) netip() netip.Addr {
+	if a == (addr{}) {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom16(a).Unmap()
+}
+
+const (
+	encapVXLAN = 1
+	encapVLAN  = 2
+)
+
+func toEncap(e model.Encap) uint32 {
+	if e == model.EncapVLAN {
+		return encapVLAN
+	}
+	return encapVXLAN
+}
+
+type settings struct {
+	Epoch, Flood, VXLAN, Uplink uint32
+}
+
+type port struct {
+	Net, Tag, Encap, Identity, Set uint32
+	IP4, IP6                       addr
+	MAC                            model.MAC
+	Pad                            [2]byte
+}
+
+type tagKey struct{ Encap, Tag uint32 }
+
+type network struct {
+	Encap, Tag, Ports, VTEPs uint32
+}
+
+type stationKey struct {
+	Net uint32
+	MAC model.MAC
+	Pad [2]byte
+}
+
+type station struct {
+	Ifindex, Set, Family uint32
+	VTEP                 [16]byte
+}
+
+func (s *station) setVTEP(a netip.Addr) {
+	switch {
+	case a.Is4():
+		b := a.As4()
+		s.Family = 4
+		binary.NativeEndian.PutUint32(s.VTEP[:], binary.BigEndian.Uint32(b[:]))
+	case a.IsValid():
+		s.Family, s.VTEP = 6, a.As16()
+	}
+}
+
+func (s station) vtep() netip.Addr {
+	switch s.Family {
+	case 4:
+		var b [4]byte
+		binary.BigEndian.PutUint32(b[:], binary.NativeEndian.Uint32(s.VTEP[:]))
+		return netip.AddrFrom4(b)
+	case 6:
+		return netip.AddrFrom16(s.VTEP)
+	}
+	return netip.Addr{}
+}
+
+type hostKey struct {
+	Net uint32
+	IP  addr
+}
+
+type hostEntry struct {
+	Identity, Ifindex, Set uint32
+	MAC                    model.MAC
+	Pad                    [2]byte
+}
+
+type memberKey struct{ Net, Kind, Index uint32 }
+
+const (
+	memberPort = 0
+	memberVTEP = 1
+)
+
+type policySet struct {
+	Version  uint32
+	Tiers    [2]uint8
+	Pad      [2]byte
+	Defaults [2][maxTiers]uint8
+	Hash     [2]uint64
+}
+
+const (
+	maxTiers = 4
+	dirIn    = 0
+	dirOut   = 1
+
+	actDeny  = 0
+	actAllow = 1
+	actPass  = 2
+
+	peerAny      = 0
+	peerIdentity = 1
+	peerClass    = 2
+)
+
+func toAction(a model.Action) uint32 {
+	switch a {
+	case model.Allow:
+		return actAllow
+	case model.Pass:
+		return actPass
+	case model.Deny:
+	}
+	return actDeny
+}
+
+// ruleKey is a key of a longest-prefix-match map: Bits counts from Version on.
+type ruleKey struct {
+	Bits, Version        uint32
+	Dir, Tier, Kind, Pad uint8
+	Peer                 uint32
+	Proto, Pad2          uint8
+	Port                 [2]byte // network order
+}
+
+const (
+	ruleBitsAny   = 96
+	ruleBitsProto = 112 // and the bits of the port beyond that
+)
+
+type rule struct {
+	Rank, Action uint32
+	ID           uint64
+}
+
+// cidrKey is a key of a longest-prefix-match map, as ruleKey.
+type cidrKey struct {
+	Bits, Version          uint32
+	Dir, Tier, Family, Pad uint8
+	Scope                  uint32
+	IP                     addr
+}
+
+const cidrBitsFixed = 96
+
+type connKey struct {
+	Net            uint32
+	Proto, Flip    uint8
+	LoPort, HiPort uint16
+	Pad            uint16
+	Lo, Hi         addr
+}
+
+type conn struct {
+	Seen, OutRule, InRule uint64
+	Epoch, InIfindex      uint32
+	Flipped, State        uint8
+	Pad                   [6]byte
+}
+
+const (
+	connReplied = 1
+	connClosed  = 2
+)
+
+type counter struct{ Packets, Bytes uint64 }
+
+type portCounter struct{ Rx, Tx counter }
