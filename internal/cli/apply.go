@@ -50,7 +50,7 @@ var (
 )
 
 func runApply(ctx context.Context, o *applyOptions) error {
-	results, _, err := o.send(ctx, o.dryRun)
+	results, err := o.send(ctx, o.dryRun)
 	if err != nil {
 		return err
 	}
@@ -78,42 +78,42 @@ func runApply(ctx context.Context, o *applyOptions) error {
 
 // send reads the documents and applies them, asking again while the server
 // says that there is more to do.
-func (o *applyOptions) send(ctx context.Context, dryRun bool) ([]api.ApplyResult, []document, error) {
+func (o *applyOptions) send(ctx context.Context, dryRun bool) ([]api.ApplyResult, error) {
 	if len(o.files) == 0 {
-		return nil, nil, usageErrorf("--file is missing: -f FILE, -f DIRECTORY or -f - for standard input")
+		return nil, usageErrorf("--file is missing: -f FILE, -f DIRECTORY or -f - for standard input")
 	}
 	docs, err := readDocuments(o.stdin, o.files)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	req := api.ApplyRequest{Objects: make([]json.RawMessage, len(docs)), DryRun: dryRun}
 	for i, d := range docs {
 		if req.Objects[i], err = json.Marshal(d.fields); err != nil {
-			return nil, nil, d.errorf("%w", err)
+			return nil, d.errorf("%w", err)
 		}
 	}
 	client, err := o.client()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	results := []api.ApplyResult{} // of the first answer: later ones find done what it began
 	for first := true; ; first = false {
 		answer, err := client.Apply(ctx, req)
 		if e, ok := errors.AsType[*api.ApplyError](err); ok && e.Index < len(docs) {
 			d := docs[e.Index]
-			return nil, nil, fmt.Errorf("%s (%s %s): %w", d.where(), d.kind, d.key, e.Err)
+			return nil, fmt.Errorf("%s (%s %s): %w", d.where(), d.kind, d.key, e.Err)
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if first && answer.Results != nil {
 			results = answer.Results
 		}
 		if answer.Done >= len(docs) {
-			return results, docs, nil
+			return results, nil
 		}
 		if _, err := fmt.Fprintf(o.stderr, "%d of %d objects are applied\n", answer.Done, len(docs)); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 }
@@ -132,7 +132,7 @@ func newDiff(f *factory, run func(context.Context, *applyOptions) error) *comman
 }
 
 func runDiff(ctx context.Context, o *applyOptions) error {
-	results, _, err := o.send(ctx, true)
+	results, err := o.send(ctx, true)
 	if err != nil {
 		return err
 	}

@@ -23,12 +23,16 @@ const completeCommand = "__complete"
 var scripts = map[string]string{
 	"bash": `# bash completion for netctl: source it, or put it into /etc/bash_completion.d.
 _netctl() {
-    local cur line
-    cur=${COMP_WORDS[COMP_CWORD]}
+    local line=${COMP_LINE:0:COMP_POINT} cur cut candidate
+    local -a words
+    read -ra words <<<"$line"
+    [[ $line == *' ' ]] && words+=("")
+    cur=${words[${#words[@]}-1]}
+    cut=${cur%%"${cur##*[=:]}"} # bash takes = and : for the ends of words
     COMPREPLY=()
-    while IFS= read -r line; do
-        [[ $line == "$cur"* ]] && COMPREPLY+=("$line")
-    done < <(netctl %s "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+    while IFS= read -r candidate; do
+        [[ $candidate == "$cur"* ]] && COMPREPLY+=("${candidate#"$cut"}")
+    done < <(netctl %s "${words[@]:1}" 2>/dev/null)
 }
 complete -o default -F _netctl netctl
 `,

@@ -90,13 +90,20 @@ func TestCompletionScripts(t *testing.T) {
 	if err != nil {
 		t.Skip("bash is not installed")
 	}
-	const line = `netctl() { printf '%s\n' "$@" >&2; printf '%s\n' office other backend; }
-source "$1"
-COMP_WORDS=(netctl network rm o) COMP_CWORD=3
-_netctl
-printf '%s\n' "${COMPREPLY[@]}"`
-	out, err := exec.CommandContext(t.Context(), bash, "-c", line, "-", filepath.Join(dir, "bash")).Output()
-	if diff := cmp.Diff("office\nother\n", string(out)); err != nil || diff != "" {
-		t.Errorf("error %v, candidates (-want +got):\n%s", err, diff)
+	// netctl itself is a function that shows its arguments and some candidates.
+	const script = `source "$1"
+log=$2
+netctl() { printf '<%s>' "$@" >>"$log"; printf '%s\n' office other backend --tenant=blue; }
+for COMP_LINE in 'netctl network rm o' 'netctl network rm ' 'netctl network rm --tenant=b'; do
+    COMP_POINT=${#COMP_LINE}
+    _netctl
+    echo "${COMPREPLY[@]}"
+done
+cat "$log"`
+	out, err := exec.CommandContext(t.Context(), bash, "-c", script, "-", filepath.Join(dir, "bash"), filepath.Join(dir, "log")).Output()
+	want := "office other\noffice other backend --tenant=blue\nblue\n" +
+		"<__complete><network><rm><o><__complete><network><rm><><__complete><network><rm><--tenant=b>"
+	if diff := cmp.Diff(want, string(out)); err != nil || diff != "" {
+		t.Errorf("error %v, candidates and calls (-want +got):\n%s", err, diff)
 	}
 }

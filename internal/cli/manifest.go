@@ -105,8 +105,8 @@ func readFile(stdin io.Reader, path string) ([]document, error) {
 	if err != nil {
 		return nil, pathError(err)
 	}
-	defer f.Close()
-	return parseDocuments(path, f)
+	docs, err := parseDocuments(path, f)
+	return docs, errors.Join(err, f.Close())
 }
 
 // parseDocuments reads YAML (of which JSON is a part) from r; empty documents
@@ -239,6 +239,9 @@ func fromYAML(n *yaml.Node, t reflect.Type) (any, error) {
 			out = append(out, v)
 		}
 		return out, nil
+	case yaml.AliasNode:
+		return nil, fmt.Errorf("line %d: anchors and aliases are not taken", n.Line)
+	case yaml.DocumentNode: // the reader has taken it apart
 	case yaml.ScalarNode:
 		if t != nil && t.Kind() == reflect.String && n.Tag != "!!null" {
 			return n.Value, nil
@@ -249,7 +252,7 @@ func fromYAML(n *yaml.Node, t reflect.Type) (any, error) {
 		}
 		return v, nil
 	}
-	return nil, fmt.Errorf("line %d: anchors and aliases are not taken", n.Line)
+	return nil, fmt.Errorf("line %d: cannot be read", n.Line)
 }
 
 // memberType returns the type of a struct's field by its JSON name, or of the

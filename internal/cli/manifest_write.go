@@ -34,7 +34,7 @@ func fieldsOf(o any) []field {
 }
 
 func isEmpty(v reflect.Value) bool {
-	switch v.Kind() {
+	switch v.Kind() { //nolint:exhaustive // of all others the zero value is empty
 	case reflect.Slice, reflect.Map:
 		return v.Len() == 0
 	case reflect.Struct:
@@ -45,7 +45,7 @@ func isEmpty(v reflect.Value) bool {
 
 func yamlOf(v reflect.Value) *yaml.Node {
 	n := &yaml.Node{}
-	switch v.Kind() {
+	switch v.Kind() { //nolint:exhaustive // wire types have no others than these, numbers and truth values
 	case reflect.Struct:
 		n.Kind = yaml.MappingNode
 		for _, f := range fieldsOf(v.Interface()) {

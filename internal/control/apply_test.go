@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -160,4 +161,39 @@ func TestApplyEndpoints(t *testing.T) {
 	if n.Tag == m.Tag || n.ID == m.ID || n.Identity == m.Identity {
 		t.Errorf("networks share a number: %+v, %+v", n, m)
 	}
+}
+
+// A failure between the transactions of a long list says which change it was
+// and that others are done; the same list applies when its cause is gone.
+func TestApplyFailsInBetween(t *testing.T) {
+	c := newCluster(t)
+	c.put(model.Tenant{Name: "blue"}, policy("blue:p"), policy("blue:q"))
+	var list []Change
+	for _, p := range []string{"blue:p", "blue:q"} {
+		for i := range 60 {
+			list = append(list, c.ChangeRule(rule(p, fmt.Sprintf("r%d", i))))
+		}
+	}
+	_, _, err := c.Apply(testContext(t), list, false, func() bool {
+		c.ok(ignoreNotFound(c.DeletePolicy(testContext(t), policyKey("blue:q"))))
+		return true
+	})
+	e, ok := errors.AsType[*ChangeError](err)
+	if !ok || e.Index < 60 || !errors.Is(err, model.ErrNotFound) || !strings.Contains(err.Error(), "applied already") {
+		t.Fatalf("error %v", err)
+	}
+	if n := len(c.fresh().RulesOfPolicy(policyKey("blue:p"))); n == 0 {
+		t.Error("nothing is applied")
+	}
+	c.put(policy("blue:q"))
+	if _, done, err := c.Apply(testContext(t), list, false, func() bool { return true }); err != nil || done != len(list) {
+		t.Errorf("again: done %d, error %v", done, err)
+	}
+}
+
+func ignoreNotFound(err error) error {
+	if errors.Is(err, model.ErrNotFound) {
+		return nil
+	}
+	return err
 }
