@@ -106,7 +106,7 @@ func Up(ctx context.Context, cfg Config) (*Lab, error) {
 		return nil, fmt.Errorf("build lab %s: %s", cfg.Name, m[0])
 	}
 	if st, err := readState(cfg.Dir); err == nil && (st.ownerAlive() || st.Ready && st.Config.Detach) {
-		return nil, fmt.Errorf("build lab %s: it is running already; end it with contivlab down", cfg.Name)
+		return nil, fmt.Errorf("build lab %s: it is running already; end it with contivlab --lab %[1]s down", cfg.Name)
 	}
 	if err := Remove(cfg.Name, cfg.Dir); err != nil {
 		return nil, err
@@ -207,7 +207,8 @@ func (l *Lab) wire() (err error) {
 			return err
 		}
 		for _, h := range l.hosts {
-			if err := errors.Join(plug("underlay", h.Name, cfg.MTU, h.NS, "eth0"), plug("trunk", h.Name+"v", cfg.MTU, h.NS, "eth1")); err != nil {
+			err := errors.Join(plug("underlay", h.Name, cfg.MTU, h.NS, "eth0"), plug("trunk", h.Name+"v", cfg.MTU, h.NS, "eth1"))
+			if err = errors.Join(err, setLearning(h.Name+"v", false)); err != nil {
 				return err
 			}
 		}

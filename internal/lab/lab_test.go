@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -76,13 +77,13 @@ func TestUnderlay(t *testing.T) {
 		t.Fatal(err)
 	}
 	from := l.Hosts()[0].NS
-	for _, net := range []string{"10.250.0.12", "10.1.1.2", "10.1.2.2"} {
+	for _, address := range []string{"10.250.0.12", "10.1.1.2", "10.1.2.2"} {
 		for _, tg := range []Target{
-			{"icmp", netip.MustParseAddr(net), 0},
-			{"tcp", netip.MustParseAddr(net), 80},
-			{"udp", netip.MustParseAddr(net), 53},
-			{"tcp", netip.MustParseAddr(net), 81},
-			{"udp", netip.MustParseAddr(net), 54},
+			{"icmp", netip.MustParseAddr(address), 0},
+			{"tcp", netip.MustParseAddr(address), 80},
+			{"udp", netip.MustParseAddr(address), 53},
+			{"tcp", netip.MustParseAddr(address), 81},
+			{"udp", netip.MustParseAddr(address), 54},
 		} {
 			want := OK
 			if tg.Port == 81 || tg.Port == 54 {
@@ -97,6 +98,10 @@ func TestUnderlay(t *testing.T) {
 			}
 		}
 	}
+	sameMACElsewhere(t, l)
+	if a := from.Probe(t.Context(), Target{"icmp", netip.MustParseAddr("10.1.2.2"), 0}, 3*time.Second); a.Verdict != OK {
+		t.Errorf("the trunk, after another VLAN had the same MAC address on another host: %s, want ok", a)
+	}
 	if a := from.Probe(t.Context(), Target{"tcp", netip.MustParseAddr("10.1.1.9"), 80}, 100*time.Millisecond); a.Verdict != Denied {
 		t.Errorf("an address nobody has: %s, want denied", a)
 	}
@@ -108,6 +113,34 @@ func TestUnderlay(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(BaseDir, "blab")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("directory left: %v", err)
+	}
+}
+
+// sameMACElsewhere sends a frame in VLAN 8 from the first host, with the MAC
+// address that the second one has in VLAN 7, as tenants with equal subnets do.
+func sameMACElsewhere(t *testing.T, l *Lab) {
+	t.Helper()
+	var mac net.HardwareAddr
+	err := l.Hosts()[1].NS.Do(func() error {
+		i, err := net.InterfaceByName("tagged")
+		if err == nil {
+			mac = i.HardwareAddr
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := l.Hosts()[0]
+	_, err = h.Vsctl(t.Context(), "add-port", "br1", "clash", "tag=8", "--", "set", "interface", "clash", "type=internal", fmt.Sprintf("mac=%q", mac))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.NS.Do(func() error { return addAddress("clash", netip.MustParsePrefix("10.1.3.1/24")) }); err != nil {
+		t.Fatal(err)
+	}
+	if a := h.NS.Probe(t.Context(), Target{"icmp", netip.MustParseAddr("10.1.3.9"), 0}, 200*time.Millisecond); a.Verdict == OK {
+		t.Errorf("an address nobody has: %s", a)
 	}
 }
 
