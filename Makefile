@@ -10,7 +10,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 BUILDTIME := $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
 BUILDINFO := $(MODULE)/internal/daemon
-LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COMMIT) -X $(BUILDINFO).buildTime=$(BUILDTIME) -X main.version=$(VERSION)
+LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COMMIT) -X $(BUILDINFO).buildTime=$(BUILDTIME) -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.buildTime=$(BUILDTIME)
 
 # PKG narrows test, lint, bench and fuzz: make test-unit PKG=./internal/store/...
 PKG ?= ./...

@@ -9,7 +9,7 @@ import (
 )
 
 // Set by the linker: -ldflags "-X main.version=2.0.0".
-var version string
+var version, commit, buildTime string
 
 func main() {
 	if len(os.Args) > 1 {
@@ -40,8 +40,8 @@ func versionLine() string {
 }
 
 func versionText() string {
-	commit, at := "", ""
-	if info, ok := debug.ReadBuildInfo(); ok {
+	commit, at := commit, buildTime
+	if info, ok := debug.ReadBuildInfo(); ok && commit == "" && at == "" {
 		for _, s := range info.Settings {
 			switch s.Key {
 			case "vcs.revision":
