@@ -39,6 +39,7 @@ func newAciGwInfo(f *factory, run func(context.Context, *aciGwOptions) error) *c
 	c.flags.stringVar(&o.tenant, "tenant, t", "TENANT", "accepted, as in 1.x; the gateway is that of all tenants")
 	c.flags.boolVar(&o.all, "all, a", "accepted, as in 1.x; there is one gateway")
 	c.flags.boolVar(&o.json, "json, j", "print a JSON array")
+	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
 	c.run = bindRun(o, orDefault(run, runAciGwInfo), nil)
 	return c
 }
@@ -52,8 +53,8 @@ func runAciGwInfo(ctx context.Context, o *aciGwOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return printJSON(o.out, append([]api.AciGw{}, list...))
+	if o.json || o.quiet {
+		return o.showJSON(append([]api.AciGw{}, list...))
 	}
 	for _, g := range list {
 		if _, err := fmt.Fprintf(o.out, "Path bindings: %s\nNode bindings: %s\nPhysical domain: %s\nEnforce policies: %s\nInclude Common-Tenant: %s\n",
@@ -68,6 +69,7 @@ func newAciGwInspect(f *factory, run func(context.Context, *aciGwOptions) error)
 	o := &aciGwOptions{common: newCommon(f)}
 	c := &command{name: "inspect", short: "Show the settings and how many app profiles there are, as JSON", examples: []string{"netctl aci-gw inspect"}}
 	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
+	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
 	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *aciGwOptions) error {
 		client, err := o.client()
 		if err != nil {
@@ -77,7 +79,7 @@ func newAciGwInspect(f *factory, run func(context.Context, *aciGwOptions) error)
 		if err != nil {
 			return err
 		}
-		return printJSON(o.out, got)
+		return o.showJSON(got)
 	}), nil)
 	return c
 }

@@ -77,6 +77,9 @@ func TestShow(t *testing.T) {
 	for _, line := range []string{
 		"version",
 		"version --json",
+		"version -q",
+		"global info -q",
+		"tenant inspect -q blue",
 		"--version",
 		"global info",
 		"global info --json",

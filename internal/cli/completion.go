@@ -240,7 +240,7 @@ func (p place) names(ctx context.Context, f *factory, k *objectKind) []string {
 				names = append(names, r.RuleID)
 			}
 		default:
-			names = append(names, k.name1(o))
+			names = append(names, k.shortName(o))
 		}
 	}
 	return names

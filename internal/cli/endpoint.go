@@ -30,6 +30,7 @@ func newEndpointInspect(f *factory, run func(context.Context, *endpointOptions) 
 		args:     []string{"ENDPOINT"},
 	}
 	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
+	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
 	c.run = bindRun(o, orDefault(run, runEndpointInspect), []*string{&o.key})
 	return c
 }
@@ -46,7 +47,7 @@ func runEndpointInspect(ctx context.Context, o *endpointOptions) error {
 		return err
 	}
 	// The wire shape of an inspection whose kind has no configuration.
-	return printJSON(o.out, struct {
+	return o.showJSON(struct {
 		Oper api.EndpointOper `json:"Oper"`
 	}{oper})
 }

@@ -164,6 +164,22 @@ func TestLegacyFlags(t *testing.T) {
 	}
 }
 
+// Every command takes --json and --quiet, but the one whose output is a script.
+func TestJSONAndQuiet(t *testing.T) {
+	var walk func(c *command, path string)
+	walk = func(c *command, path string) {
+		for _, name := range []string{"json", "quiet"} {
+			if c.subs == nil && c.flags.lookup(name) == nil && path != "netctl completion" {
+				t.Errorf("%s has no --%s", path, name)
+			}
+		}
+		for _, s := range c.subs {
+			walk(s, path+" "+s.name)
+		}
+	}
+	walk(newRoot(&factory{globals: &globals{}}), "netctl")
+}
+
 // A wrong command line exits with 2, sends nothing, and says what was meant.
 func TestUsage(t *testing.T) {
 	for _, tc := range []struct{ line, errOut string }{

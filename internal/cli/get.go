@@ -119,7 +119,7 @@ func (o *getOptions) show(w io.Writer, k *objectKind, found []any, first bool) e
 	switch {
 	case o.quiet:
 		for _, object := range found {
-			if err := printLines(w, []string{k.name1(object)}); err != nil {
+			if err := printLines(w, []string{k.shortName(object)}); err != nil {
 				return err
 			}
 		}

@@ -43,6 +43,7 @@ func newGlobalInfo(f *factory, run func(context.Context, *globalOptions) error) 
 	c.flags.stringVar(&o.tenant, "tenant, t", "TENANT", "accepted, as in 1.x; the settings are those of all tenants")
 	c.flags.boolVar(&o.all, "all, a", "accepted, as in 1.x; there is one set of settings")
 	c.flags.boolVar(&o.json, "json, j", "print the settings as JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
 	c.run = bindRun(o, orDefault(run, runGlobalInfo), nil)
 	return c
 }
@@ -56,8 +57,8 @@ func runGlobalInfo(ctx context.Context, o *globalOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return printJSON(o.out, g)
+	if o.json || o.quiet {
+		return o.showJSON(g)
 	}
 	_, err = fmt.Fprintf(o.out, "Fabric mode: %s\nForward mode: %s\nARP mode: %s\nVlan Range: %s\nVxlan range: %s\nPrivate subnet: %s\n",
 		g.NetworkInfraType, g.FwdMode, g.ArpMode, g.Vlans, g.Vxlans, g.PvtSubnet)
@@ -72,6 +73,7 @@ func newGlobalInspect(f *factory, run func(context.Context, *globalOptions) erro
 		examples: []string{"netctl global inspect"},
 	}
 	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
+	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
 	c.run = bindRun(o, orDefault(run, runGlobalInspect), nil)
 	return c
 }
@@ -85,7 +87,7 @@ func runGlobalInspect(ctx context.Context, o *globalOptions) error {
 	if err != nil {
 		return err
 	}
-	return printJSON(o.out, got)
+	return o.showJSON(got)
 }
 
 type globalSetOptions struct {

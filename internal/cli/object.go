@@ -28,6 +28,17 @@ func (o *common) tenantFlag(fs *flagSet) {
 	fs.stringVar(&o.tenant, "tenant, t", "TENANT", "name of the tenant")
 }
 
+// quietUsage is the help of --quiet where what is shown has no shorter form.
+const quietUsage = "print nothing: the exit code tells whether it is there"
+
+// showJSON prints an answer unless --quiet wants none.
+func (o *common) showJSON(v any) error {
+	if o.quiet {
+		return nil
+	}
+	return printJSON(o.out, v)
+}
+
 // changeFlags are those of commands that create or delete.
 func (o *common) changeFlags(fs *flagSet, jsonNames, jsonUsage string) {
 	fs.boolVar(&o.json, jsonNames, jsonUsage)
@@ -93,6 +104,7 @@ func newInspect[T api.Object, O any](f *factory, k kind[T, O], short string, run
 	}
 	o := newNameOptions(f, k, &c.flags)
 	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
+	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
 	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *nameOptions) error {
 		client, err := o.client()
 		if err != nil {
@@ -102,7 +114,7 @@ func newInspect[T api.Object, O any](f *factory, k kind[T, O], short string, run
 		if err != nil {
 			return err
 		}
-		return printJSON(o.out, got)
+		return o.showJSON(got)
 	}), []*string{&o.name})
 	return c
 }

@@ -19,7 +19,7 @@ type objectKind struct {
 	perTenant bool
 	typ       reflect.Type
 	key       func(o any) string
-	name1     func(o any) string // name within its tenant
+	shortName func(o any) string // name within its tenant
 	tenant    func(o any) string
 	list      func(ctx context.Context, c *api.Client) ([]any, error) // ordered by key
 	get       func(ctx context.Context, c *api.Client, key string) (any, error)
@@ -36,11 +36,11 @@ type objectKind struct {
 func kindOf[T api.Object, O any](name string, aliases []string, l listing[T, O]) *objectKind {
 	k := &objectKind{
 		name: name, aliases: aliases, perTenant: l.kind.perTenant, typ: reflect.TypeFor[T](),
-		header: l.header,
-		key:    func(o any) string { return of[T](o).ObjectKey() },
-		name1:  func(o any) string { return l.name(of[T](o)) },
-		tenant: func(any) string { return "" },
-		row:    func(o any) []string { return l.row(of[T](o)) },
+		header:    l.header,
+		key:       func(o any) string { return of[T](o).ObjectKey() },
+		shortName: func(o any) string { return l.name(of[T](o)) },
+		tenant:    func(any) string { return "" },
+		row:       func(o any) []string { return l.row(of[T](o)) },
 		get: func(ctx context.Context, c *api.Client, key string) (any, error) {
 			return l.kind.collection(c).Get(ctx, key)
 		},

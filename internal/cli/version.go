@@ -13,6 +13,7 @@ type versionOptions struct {
 	client func() (*api.Client, error)
 	build  api.Version
 	json   bool
+	quiet  bool
 }
 
 func newVersion(f *factory, run func(context.Context, *versionOptions) error) *command {
@@ -23,6 +24,7 @@ func newVersion(f *factory, run func(context.Context, *versionOptions) error) *c
 		examples: []string{"netctl version", "netctl version --json"},
 	}
 	c.flags.boolVar(&o.json, "json, j", "print JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print the server's version only")
 	c.run = bindRun(o, orDefault(run, runVersion), nil)
 	return c
 }
@@ -34,13 +36,18 @@ func runVersion(ctx context.Context, o *versionOptions) error {
 		return err
 	}
 	server, serverErr := client.Version(ctx)
-	if o.json {
+	switch {
+	case o.quiet && !o.json:
+		if serverErr == nil {
+			err = printLines(o.out, []string{orUnknown(server.Version)})
+		}
+	case o.json:
 		v := map[string]api.Version{"client": o.build}
 		if serverErr == nil {
 			v["server"] = server
 		}
 		err = printJSON(o.out, v)
-	} else {
+	default:
 		err = printVersion(o.out, "Client", o.build)
 		if serverErr == nil && err == nil {
 			fmt.Fprintln(o.out)
