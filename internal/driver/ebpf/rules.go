@@ -69,9 +69,28 @@ type tierCompiler struct {
 	tier       *desired.Tier
 	dir, index uint8
 	work       int
+	ports      []int // of each rule: a number for its list of ports
+	seen       []int // by that number: the last call of prune that met it
+	calls      int
+}
+
+// numberPorts numbers equal lists of ports alike.
+func (t *tierCompiler) numberPorts() {
+	numbers := map[string]int{}
+	for i := range t.tier.Rules {
+		key := fmt.Sprint(t.tier.Rules[i].Ports)
+		n, ok := numbers[key]
+		if !ok {
+			n = len(numbers)
+			numbers[key] = n
+		}
+		t.ports = append(t.ports, n)
+	}
+	t.seen = make([]int, len(numbers))
 }
 
 func (t *tierCompiler) compile() error {
+	t.numberPorts()
 	var anybody []int
 	identities := map[model.Identity][]int{}
 	scopes := map[model.NetworkID]*classifier{}
@@ -139,16 +158,23 @@ func (t *tierCompiler) classify(scope model.NetworkID, cl *classifier, classes m
 	return nil
 }
 
-// prune leaves out rules that an earlier one for every protocol covers.
+// prune leaves out rules that an earlier one covers: for every protocol, or
+// for the same ports.
 func (t *tierCompiler) prune(list []int) []int {
 	slices.Sort(list)
-	list = slices.Compact(list)
-	for n, i := range list {
+	t.calls++
+	kept := list[:0]
+	for _, i := range list {
+		if t.seen[t.ports[i]] == t.calls {
+			continue
+		}
+		t.seen[t.ports[i]] = t.calls
+		kept = append(kept, i)
 		if anyProtocol(&t.tier.Rules[i]) {
-			return list[:n+1]
+			break
 		}
 	}
-	return list
+	return kept
 }
 
 func anyProtocol(r *desired.Rule) bool {
