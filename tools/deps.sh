@@ -13,6 +13,8 @@ packages=(
   iputils-ping            # reachability
   containernetworking-plugins # the stock bridge plugin that benchmarks compare with
   busybox-static          # containers' root
+  docker.io               # the engines of test/docker, started by hand
+  containerd              # comes with it; named here so that its service stays off
   ethtool                 # offload settings of container interfaces
   tcpdump                 # looking at packets when a test fails
 )
@@ -56,7 +58,7 @@ rm -f "$log"
 
 # Only what this run installed: a service that was there before is not ours.
 for p in "${missing[@]}"; do
-  dpkg-query -L "$p" | sed -n 's,^.*/systemd/system/\([^/@]*\.service\)$,\1,p' | sort -u | while read -r unit; do
+  dpkg-query -L "$p" | sed -n 's,^.*/systemd/system/\([^/@]*\.\(service\|socket\)\)$,\1,p' | sort -u | while read -r unit; do
     if [[ -d /run/systemd/system ]]; then
       "${root[@]}" systemctl disable --now "$unit" >/dev/null 2>&1 || true
     else

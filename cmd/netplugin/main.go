@@ -66,14 +66,20 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 	}
 	log.Info("netplugin starts", "version", daemon.Build().Version, "host", o.hostName, "etcd", o.etcd,
 		"driver", o.driver, "control", o.ctrl, "vtep", o.vtep)
-	if o.mode != modeNone && o.mode != "test" {
+	docker, err := openDocker(ctx, o, a, log)
+	if err != nil {
+		return errors.Join(err, a.Close())
+	}
+	if o.mode == "kubernetes" || o.mode == "mesos" {
 		log.Warn("this version attaches containers by CNI only; the orchestrator's own interface is not served", "mode", o.mode)
 	}
-	if o.debug == "" {
-		return a.Run(ctx)
-	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return daemon.ServeDebug(ctx, o.debug, log) })
+	if o.debug != "" {
+		g.Go(func() error { return daemon.ServeDebug(ctx, o.debug, log) })
+	}
+	if docker != nil {
+		g.Go(func() error { return docker.Run(ctx) })
+	}
 	g.Go(func() error { return a.Run(ctx) })
 	return g.Wait()
 }
@@ -87,6 +93,9 @@ func openDriver(ctx context.Context, o options, log *slog.Logger) (driver.Driver
 			return err == nil
 		})
 		return f, nil
+	}
+	if o.driver == driverEBPF {
+		return openEBPF(ctx, o, log)
 	}
 	return openOVS(ctx, o, log)
 }

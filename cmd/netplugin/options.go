@@ -12,6 +12,8 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/driver/ebpf"
+	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
@@ -39,6 +41,12 @@ type options struct {
 	ovsRunDir   string
 	ovsBridge   string
 	ovsDatapath string
+	ebpfPinDir  string
+
+	pluginName   string
+	dockerDir    string
+	dockerEngine string
+	dockerScope  string
 
 	stateDir    string
 	cniSocket   string
@@ -55,9 +63,15 @@ type options struct {
 
 const (
 	driverOVS  = "ovs"
+	driverEBPF = "ebpf"
 	driverFake = "fake"
 
-	modeNone = "none"
+	modeNone   = "none"
+	modeDocker = "docker"
+	modeSwarm  = "swarm-mode"
+
+	scopeLocal  = "local"
+	scopeGlobal = "global"
 
 	defaultEtcd    = "http://127.0.0.1:2379"
 	errConsulLater = "this netplugin cannot use Consul yet; use etcd with --etcd-endpoints"
@@ -68,7 +82,8 @@ func newFlags(o *options) *daemon.FlagSet {
 	*o = options{
 		etcd: []string{defaultEtcd}, vxlanPort: 4789, mode: modeNone, driver: driverOVS,
 		ovsDB: "unix:/var/run/openvswitch/db.sock", ovsRunDir: "/var/run/openvswitch",
-		ovsBridge: "contivBr", ovsDatapath: "auto",
+		ovsBridge: "contivBr", ovsDatapath: "auto", ebpfPinDir: ebpf.DefaultPinDir,
+		pluginName: "netplugin", dockerDir: libnetwork.SocketDir, dockerEngine: "unix:///var/run/docker.sock", dockerScope: scopeLocal,
 		stateDir: attach.StateDir, cniSocket: attach.SocketPath, restAddress: "127.0.0.1:9090",
 		log: daemon.DefaultLog(),
 	}
@@ -77,6 +92,7 @@ func newFlags(o *options) *daemon.FlagSet {
 	hostFlags(fs, o)
 	clusterFlags(fs, o)
 	driverFlags(fs, o)
+	dockerFlags(fs, o)
 	localFlags(fs, o)
 	o.log.Register(fs, envPrefix)
 	return fs
@@ -141,7 +157,7 @@ func clusterFlags(fs *daemon.FlagSet, o *options) {
 	fs.Enum(&o.mode, daemon.Flag{
 		Name: "mode", Aliases: []string{"plugin-mode", "cluster-mode"}, Env: envPrefix + "MODE", Value: "mode",
 		Usage: "orchestrator: none (plain hosts, CNI), docker, swarm-mode, kubernetes or mesos",
-	}, modeNone, "docker", "swarm-mode", "kubernetes", "mesos", "test")
+	}, modeNone, modeDocker, modeSwarm, "kubernetes", "mesos", "test")
 	fs.Enum(&o.netMode, daemon.Flag{
 		Name: "netmode", Aliases: []string{"network-mode"}, Env: envPrefix + "NET_MODE", Value: "encap",
 		Usage: "encapsulation that the host is meant for: vlan (wants --vlan-uplinks) or vxlan", Default: "both",
@@ -160,8 +176,13 @@ func clusterFlags(fs *daemon.FlagSet, o *options) {
 func driverFlags(fs *daemon.FlagSet, o *options) {
 	fs.Enum(&o.driver, daemon.Flag{
 		Name: "driver", Env: envPrefix + "DRIVER", Value: "name",
-		Usage: "data plane: ovs, or fake (forwards nothing; for tests of the control plane)",
-	}, driverOVS, driverFake)
+		Usage: "data plane: ovs, ebpf (a kernel and nothing else), or fake (forwards nothing; for tests of the control plane)",
+	}, driverOVS, driverEBPF, driverFake)
+	fs.String(&o.ebpfPinDir, daemon.Flag{
+		Name: "ebpf-pin-dir", Env: envPrefix + "EBPF_PIN_DIR", Value: "directory",
+		Usage: "where the ebpf data plane keeps its objects, on a BPF file system; its own, for each netplugin on a machine",
+		Check: checkPath,
+	})
 	fs.String(&o.ovsDB, daemon.Flag{
 		Name: "ovs-db", Env: envPrefix + "OVS_DB", Value: "address",
 		Usage: "database of Open vSwitch: unix:/path or tcp:ip:port",

@@ -75,8 +75,8 @@ func parseTarget(r attach.Request) (target, error) {
 	if r.Container == "" || r.IfName == "" || len(r.IfName) > 15 {
 		return t, model.InvalidField("container and ifname", r.Key, "must not be empty, the interface's name at most 15 bytes")
 	}
-	if r.Netns == "" {
-		return t, model.InvalidField("netns", r.Netns, "must be the path of the container's network namespace")
+	if r.Parked != (r.Netns == "") {
+		return t, model.InvalidField("netns", r.Netns, "must be the path of the container's network namespace, or empty for an interface that stays on the host")
 	}
 	t.tenant = model.DefaultTenant
 	if r.Tenant != "" {
@@ -116,12 +116,12 @@ func (a *Agent) existing(ctx context.Context, r attach.Request, t target) (attac
 	}
 	if e.State == stateDone && e.Result != nil {
 		same := e.Endpoint.Network.Tenant == t.tenant && (t.network == "" || e.Endpoint.Network.Name == t.network) &&
-			e.Group == t.group && e.Request.Netns == r.Netns
+			e.Group == t.group && e.Request.Netns == r.Netns && e.Request.Parked == r.Parked
 		there, err := plumb.Exists(e.HostIf)
 		if err != nil {
 			return attach.Result{}, false, err
 		}
-		if same && there && plumb.Verify(expectation(e, r.Netns)) == nil {
+		if same && there && (r.Parked || plumb.Verify(expectation(e, r.Netns)) == nil) {
 			if a.checkPort(e) == nil {
 				return *e.Result, true, nil
 			}
@@ -235,6 +235,9 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 		IfName: r.IfName, Netns: r.Netns, MAC: ep.MAC, MTU: mtu,
 		Addresses: addresses(network, ep), Revision: int64(rev),
 	}
+	if r.Parked {
+		res.Parked = parkedName(e.HostIf)
+	}
 	if res.Routes, err = a.configure(res); err != nil {
 		return res, err
 	}
@@ -279,10 +282,14 @@ type vethOutcome struct {
 }
 
 func (a *Agent) makeVeth(e entry, mtu int) vethOutcome {
-	mac, err := plumb.Create(plumb.Pair{
+	pair := plumb.Pair{
 		HostIf: e.HostIf, Alias: plumb.AliasPrefix + e.Endpoint.String(),
 		Netns: e.Request.Netns, IfName: e.Request.IfName, MTU: mtu,
-	})
+	}
+	if e.Request.Parked {
+		pair.IfName = parkedName(e.HostIf)
+	}
+	mac, err := plumb.Create(pair)
 	if err == nil {
 		err = a.cfg.Hook(StepVeth)
 	}

@@ -77,11 +77,18 @@ func addresses(n model.Network, ep model.Endpoint) []attach.Address {
 	return out
 }
 
+// parkedName names the container's side of a pair while it is on the host.
+func parkedName(hostIf string) string { return "cw" + hostIf[2:] }
+
 // configure sets up the container's side and returns the routes that it made.
 func (a *Agent) configure(res attach.Result) ([]attach.Route, error) {
 	in := plumb.Inside{
 		Netns: res.Netns, IfName: res.IfName, MAC: res.MAC, MTU: res.MTU,
 		TxChecksumOff: a.txChecksumOff(),
+	}
+	if res.Parked != "" {
+		in.IfName = res.Parked
+		return nil, plumb.Park(in)
 	}
 	for _, ad := range res.Addresses {
 		in.Addresses = append(in.Addresses, ad.Prefix)

@@ -74,7 +74,6 @@ var planned = []string{
 	"internal/bgp",
 	"internal/dns",
 	"internal/k8s",
-	"internal/libnetwork",
 	"internal/mesos",
 }
 

@@ -28,10 +28,17 @@ type Request struct {
 	MTU       int               `json:"mtu,omitempty"`       // 0 = what the underlay leaves
 	Source    string            `json:"source,omitempty"`    // who asks, such as SourceCNI
 	Config    string            `json:"config,omitempty"`    // name of the CNI network configuration
+	// Parked: the container's side stays in the host's namespace, down and
+	// without addresses, for a runtime that moves and configures it itself
+	// (Docker). Netns must be empty then.
+	Parked bool `json:"parked,omitempty"`
 }
 
 // SourceCNI marks attachments that came through CNI: only those are subject to Collect.
 const SourceCNI = "cni"
+
+// SourceDocker marks attachments that came through Docker's remote driver.
+const SourceDocker = "docker"
 
 // DefaultNetwork is used when neither request, group nor tenant name one.
 const DefaultNetwork model.NetworkName = "default-net"
@@ -48,7 +55,8 @@ type Result struct {
 	MTU       int       `json:"mtu"`
 	Addresses []Address `json:"addresses"`
 	Routes    []Route   `json:"routes,omitempty"`
-	Revision  int64     `json:"revision"` // store revision of the endpoint
+	Revision  int64     `json:"revision"`         // store revision of the endpoint
+	Parked    string    `json:"parked,omitempty"` // name of the container's side in the host's namespace
 }
 
 // Address is an address of the interface with its subnet's length.

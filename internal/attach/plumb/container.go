@@ -51,6 +51,29 @@ func Configure(in Inside) ([]netip.Addr, error) {
 	return routed, nil
 }
 
+// Park sets MAC and MTU of a container's side that stays in this namespace, and
+// leaves it down: whoever moves it into the container does the rest.
+func Park(in Inside) error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("park %s: %w", in.IfName, err)
+	}
+	defer h.Close()
+	link, err := h.LinkByName(in.IfName)
+	if err != nil {
+		return fmt.Errorf("park %s: %w", in.IfName, err)
+	}
+	if in.TxChecksumOff {
+		if err := setTxChecksum(in.IfName, false); err != nil {
+			return err
+		}
+	}
+	if err := h.LinkSetHardwareAddr(link, in.MAC[:]); err != nil {
+		return fmt.Errorf("park %s: set MAC %s: %w", in.IfName, in.MAC, err)
+	}
+	return nil
+}
+
 func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
 	link, err := h.LinkByName(in.IfName)
 	if isNoLink(err) {

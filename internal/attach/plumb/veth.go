@@ -26,7 +26,7 @@ var hostIfRE = regexp.MustCompile(`^cv[a-z2-7]{13}$`)
 type Pair struct {
 	HostIf string // host side, at most 15 bytes
 	Alias  string // of the host side, with AliasPrefix
-	Netns  string // path of the container's namespace
+	Netns  string // path of the container's namespace; empty = the container side stays in this one
 	IfName string // container side
 	MTU    int    // of both sides
 }
@@ -37,11 +37,15 @@ type Pair struct {
 // replaced. Errors: model.ErrNotFound when the namespace is not there,
 // model.ErrExists when it has an interface of that name.
 func Create(p Pair) (model.MAC, error) {
-	target, err := openNetns(p.Netns)
-	if err != nil {
-		return model.MAC{}, err
+	var peer any // namespace of the container side; nil = this one
+	if p.Netns != "" {
+		target, err := openNetns(p.Netns)
+		if err != nil {
+			return model.MAC{}, err
+		}
+		defer func() { _ = target.Close() }() // open for reading
+		peer = netlink.NsFd(int(target.Fd()))
 	}
-	defer func() { _ = target.Close() }() // open for reading
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return model.MAC{}, fmt.Errorf("create veth %s: %w", p.HostIf, err)
@@ -52,7 +56,7 @@ func Create(p Pair) (model.MAC, error) {
 		LinkAttrs:     netlink.LinkAttrs{Name: p.HostIf, MTU: p.MTU, TxQLen: -1},
 		PeerName:      p.IfName,
 		PeerTxQLen:    -1,
-		PeerNamespace: netlink.NsFd(int(target.Fd())),
+		PeerNamespace: peer,
 	}
 	err = h.LinkAdd(veth)
 	if errors.Is(err, unix.EEXIST) {

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/agent"
+	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/libnetwork"
+)
+
+func dockerFlags(fs *daemon.FlagSet, o *options) {
+	fs.String(&o.pluginName, daemon.Flag{
+		Name: "plugin-name", Aliases: []string{"name"}, Env: envPrefix + "PLUGIN_NAME", Value: "name",
+		Usage: "name of the Docker plugin: docker network create -d NAME; with --mode docker or swarm-mode",
+		Check: func(v string) error {
+			if v == "" || v[0] == '.' || strings.ContainsAny(v, "/: \t") {
+				return errors.New("must be a file name without colon or space")
+			}
+			return nil
+		},
+	})
+	fs.String(&o.dockerDir, daemon.Flag{
+		Name: "docker-socket-dir", Env: envPrefix + "DOCKER_SOCKET_DIR", Value: "directory",
+		Usage: "where Docker looks for plugins' sockets",
+		Check: checkPath,
+	})
+	fs.String(&o.dockerEngine, daemon.Flag{
+		Name: "docker-endpoint", Env: envPrefix + "DOCKER_ENDPOINT", Value: "unix:///path",
+		Usage: "Docker engine whose networks to keep as the cluster's; none = leave them alone",
+		Check: func(v string) error {
+			if v == "none" {
+				return nil
+			}
+			if _, err := libnetwork.ParseEndpoint(v); err != nil {
+				return errors.New("must be unix:///path of the engine's socket, or none")
+			}
+			return nil
+		},
+	})
+	fs.Enum(&o.dockerScope, daemon.Flag{
+		Name: "docker-scope", Env: envPrefix + "DOCKER_SCOPE", Value: "scope",
+		Usage: "scope of Docker's networks: local (every engine has its own), or global (swarm mode; networks are made by hand)",
+	}, scopeLocal, scopeGlobal)
+}
+
+// openDocker makes the Docker plugin where the mode asks for it; nil otherwise.
+func openDocker(ctx context.Context, o options, a *agent.Agent, log *slog.Logger) (*libnetwork.Plugin, error) {
+	if o.mode != modeDocker && o.mode != modeSwarm {
+		return nil, nil
+	}
+	endpoint := o.dockerEngine
+	if endpoint == "none" {
+		endpoint = ""
+	}
+	return libnetwork.New(ctx, libnetwork.Config{
+		Name: o.pluginName, SocketDir: o.dockerDir, StateDir: o.stateDir, Global: o.dockerScope == scopeGlobal,
+		Endpoint: endpoint, Backend: a, Log: log,
+	})
+}

@@ -1,0 +1,233 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// What runtimes ask for beyond attaching: networks and groups as the cluster
+// has them now, and addresses before their endpoints exist. All of it asks a
+// netmaster; errors are of model's kinds.
+
+// Network returns a network; without one, ErrNotFound.
+func (a *Agent) Network(ctx context.Context, k model.NetworkKey) (model.Network, error) {
+	c := a.masters.get()
+	if c == nil {
+		return model.Network{}, errNoMaster
+	}
+	o, err := c.Networks().Get(ctx, k.String())
+	if err != nil {
+		return model.Network{}, fromAPI("read network "+k.String(), err)
+	}
+	return networkOf(o)
+}
+
+// Networks returns all networks of all tenants.
+func (a *Agent) Networks(ctx context.Context) ([]model.Network, error) {
+	c := a.masters.get()
+	if c == nil {
+		return nil, errNoMaster
+	}
+	list, err := c.Networks().List(ctx)
+	if err != nil {
+		return nil, fromAPI("list networks", err)
+	}
+	out := make([]model.Network, 0, len(list))
+	for _, o := range list {
+		n, err := networkOf(o)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// Group returns a group; without one, ErrNotFound.
+func (a *Agent) Group(ctx context.Context, k model.GroupKey) (model.Group, error) {
+	c := a.masters.get()
+	if c == nil {
+		return model.Group{}, errNoMaster
+	}
+	o, err := c.EndpointGroups().Get(ctx, k.String())
+	if err != nil {
+		return model.Group{}, fromAPI("read group "+k.String(), err)
+	}
+	return groupOf(o), nil
+}
+
+// Groups returns all groups of all tenants.
+func (a *Agent) Groups(ctx context.Context) ([]model.Group, error) {
+	c := a.masters.get()
+	if c == nil {
+		return nil, errNoMaster
+	}
+	list, err := c.EndpointGroups().List(ctx)
+	if err != nil {
+		return nil, fromAPI("list groups", err)
+	}
+	out := make([]model.Group, 0, len(list))
+	for _, o := range list {
+		out = append(out, groupOf(o))
+	}
+	return out, nil
+}
+
+// CreateNetwork creates a network; of n only key, encapsulation, requested tag,
+// subnets and gateways count.
+func (a *Agent) CreateNetwork(ctx context.Context, n model.Network) error {
+	c := a.masters.get()
+	if c == nil {
+		return errNoMaster
+	}
+	o := api.Network{
+		TenantName: string(n.Key.Tenant), NetworkName: string(n.Key.Name), Encap: string(n.Encap), PktTag: int(n.ReqTag),
+	}
+	for _, f := range []struct {
+		valid bool
+		text  string
+		to    *string
+	}{
+		{n.Subnet.IsValid(), n.Subnet.String(), &o.Subnet}, {n.Gateway.IsValid(), n.Gateway.String(), &o.Gateway},
+		{n.Subnet6.IsValid(), n.Subnet6.String(), &o.IPv6Subnet}, {n.Gateway6.IsValid(), n.Gateway6.String(), &o.IPv6Gateway},
+	} {
+		if f.valid {
+			*f.to = f.text
+		}
+	}
+	if _, err := c.Networks().Create(ctx, o); err != nil {
+		return fromAPI("create network "+n.Key.String(), err)
+	}
+	return nil
+}
+
+// DeleteNetwork deletes a network; without one, ErrNotFound.
+func (a *Agent) DeleteNetwork(ctx context.Context, k model.NetworkKey) error {
+	c := a.masters.get()
+	if c == nil {
+		return errNoMaster
+	}
+	if err := c.Networks().Delete(ctx, k.String()); err != nil {
+		return fromAPI("delete network "+k.String(), err)
+	}
+	return nil
+}
+
+// ReserveAddress reserves an address of the pool (one of the network's subnets)
+// for an endpoint of this host: the preferred one, if valid.
+func (a *Agent) ReserveAddress(ctx context.Context, k model.NetworkKey, g model.GroupName, pool netip.Prefix, preferred netip.Addr) (netip.Addr, error) {
+	c := a.masters.get()
+	if c == nil {
+		return netip.Addr{}, errNoMaster
+	}
+	req := api.AllocAddressRequest{
+		NetworkID: networkID(k, g), AddressPool: pool.String(), Host: string(a.cfg.Host), Requester: attach.SourceDocker,
+	}
+	if preferred.IsValid() {
+		req.PreferredIPv4Address = preferred.String()
+	}
+	resp, err := c.AllocAddress(ctx, req)
+	if err != nil {
+		return netip.Addr{}, fromAPI("reserve address on network "+k.String(), err)
+	}
+	text, _, _ := strings.Cut(resp.IPv4Address, "/")
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return addr, model.InvalidField("address from netmaster", resp.IPv4Address, "must be an address with its length")
+	}
+	return addr, nil
+}
+
+// ReleaseAddress gives a reserved address back; one that is not reserved any
+// more is fine.
+func (a *Agent) ReleaseAddress(ctx context.Context, k model.NetworkKey, addr netip.Addr) error {
+	c := a.masters.get()
+	if c == nil {
+		return errNoMaster
+	}
+	err := c.ReleaseAddress(ctx, api.ReleaseAddressRequest{NetworkID: networkID(k, ""), IPv4Address: addr.String()})
+	if err != nil && !api.IsNotFound(err) {
+		return fromAPI("release address "+addr.String(), err)
+	}
+	return nil
+}
+
+func networkID(k model.NetworkKey, g model.GroupName) string {
+	id := string(k.Name) + "." + string(k.Tenant)
+	if g != "" {
+		id += ":" + string(g)
+	}
+	return id
+}
+
+// Attached returns what an attachment that stands was answered with.
+func (a *Agent) Attached(k attach.Key) (attach.Result, bool) {
+	e, ok := a.journal.get(k)
+	if !ok || e.State != stateDone || e.Result == nil {
+		return attach.Result{}, false
+	}
+	return *e.Result, true
+}
+
+// AttachedBy lists the attachments that stand and came from a source.
+func (a *Agent) AttachedBy(source string) []attach.Key {
+	var out []attach.Key
+	for _, e := range a.journal.all() {
+		if e.State == stateDone && e.Request.Source == source {
+			out = append(out, e.key())
+		}
+	}
+	return out
+}
+
+// networkOf reads what runtimes need of a network. A subnet may be written as
+// first-last/len.
+func networkOf(o api.Network) (n model.Network, err error) {
+	n.Key = model.NetworkKey{Tenant: model.TenantName(o.TenantName), Name: model.NetworkName(o.NetworkName)}
+	n.Type, n.Encap = model.NetworkType(o.NwType), model.Encap(o.Encap)
+	bad := func(field, value string) (model.Network, error) {
+		return n, model.InvalidField(field+" of network "+n.Key.String(), value, "cannot be read; is this netmaster of the same version?")
+	}
+	for _, f := range []struct {
+		field, text string
+		to          *netip.Prefix
+	}{{"subnet", o.Subnet, &n.Subnet}, {"ipv6Subnet", o.IPv6Subnet, &n.Subnet6}} {
+		if f.text == "" {
+			continue
+		}
+		text := f.text
+		if first, rest, ok := strings.Cut(text, "-"); ok {
+			_, bits, _ := strings.Cut(rest, "/")
+			text = first + "/" + bits
+		}
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return bad(f.field, f.text)
+		}
+		*f.to = p.Masked()
+	}
+	for _, f := range []struct {
+		field, text string
+		to          *netip.Addr
+	}{{"gateway", o.Gateway, &n.Gateway}, {"ipv6Gateway", o.IPv6Gateway, &n.Gateway6}} {
+		if f.text == "" {
+			continue
+		}
+		if *f.to, err = netip.ParseAddr(f.text); err != nil {
+			return bad(f.field, f.text)
+		}
+	}
+	return n, nil
+}
+
+func groupOf(o api.EndpointGroup) model.Group {
+	return model.Group{
+		Key:     model.GroupKey{Tenant: model.TenantName(o.TenantName), Name: model.GroupName(o.GroupName)},
+		Network: model.NetworkName(o.NetworkName),
+	}
+}

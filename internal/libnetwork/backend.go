@@ -1,0 +1,99 @@
+package libnetwork
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Backend is what Docker's verbs become. Errors are of model's kinds.
+type Backend interface {
+	// Attach and Detach are attach.Service's.
+	Attach(ctx context.Context, r attach.Request) (attach.Result, error)
+	Detach(ctx context.Context, r attach.DetachRequest) error
+	// Attached returns what an attachment that stands was answered with.
+	Attached(k attach.Key) (attach.Result, bool)
+	// AttachedBy lists the attachments that stand and came from a source.
+	AttachedBy(source string) []attach.Key
+
+	Network(ctx context.Context, k model.NetworkKey) (model.Network, error)
+	Networks(ctx context.Context) ([]model.Network, error)
+	CreateNetwork(ctx context.Context, n model.Network) error
+	DeleteNetwork(ctx context.Context, k model.NetworkKey) error
+	Group(ctx context.Context, k model.GroupKey) (model.Group, error)
+	Groups(ctx context.Context) ([]model.Group, error)
+
+	// ReserveAddress keeps an address of the pool for an endpoint of this host:
+	// the preferred one if valid.
+	ReserveAddress(ctx context.Context, k model.NetworkKey, g model.GroupName, pool netip.Prefix, preferred netip.Addr) (netip.Addr, error)
+	// ReleaseAddress gives a reserved address back; one that is not is fine.
+	ReleaseAddress(ctx context.Context, k model.NetworkKey, addr netip.Addr) error
+}
+
+// Ref names what a Docker network stands for: a network, or a group on it.
+type Ref struct {
+	Network model.NetworkKey `json:"network"`
+	Group   model.GroupName  `json:"group,omitempty"`
+}
+
+// Name is the Docker network's: that of the group or network, with /tenant
+// outside the default tenant, as 1.x named them.
+func (r Ref) Name() string {
+	name := string(r.Network.Name)
+	if r.Group != "" {
+		name = string(r.Group)
+	}
+	if r.Network.Tenant != model.DefaultTenant {
+		name += "/" + string(r.Network.Tenant)
+	}
+	return name
+}
+
+func (r Ref) String() string {
+	if r.Group != "" {
+		return "group " + string(r.Group) + " on network " + r.Network.String()
+	}
+	return "network " + r.Network.String()
+}
+
+// The options and labels that name a Docker network's Contiv objects.
+const (
+	optTenant  = "tenant"
+	optNetwork = "network"
+	optGroup   = "group"
+	optEncap   = "encap"
+	optTag     = "pkt-tag"
+)
+
+// parseRef reads the options of a Docker network. Without a network, and
+// without a group, ok is false.
+func parseRef(o map[string]string) (r Ref, ok bool, err error) {
+	r.Network.Tenant = model.DefaultTenant
+	if s := o[optTenant]; s != "" {
+		if r.Network.Tenant, err = model.ParseTenantName(s); err != nil {
+			return r, false, err
+		}
+	}
+	if s := o[optNetwork]; s != "" {
+		if r.Network.Name, err = model.ParseNetworkName(s); err != nil {
+			return r, false, err
+		}
+	}
+	if s := o[optGroup]; s != "" {
+		if r.Group, err = model.ParseGroupName(s); err != nil {
+			return r, false, err
+		}
+	}
+	return r, r.Network.Name != "" || r.Group != "", nil
+}
+
+// options is the reverse of parseRef.
+func (r Ref) options() map[string]string {
+	o := map[string]string{optTenant: string(r.Network.Tenant), optNetwork: string(r.Network.Name)}
+	if r.Group != "" {
+		o[optGroup] = string(r.Group)
+	}
+	return o
+}

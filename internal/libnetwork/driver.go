@@ -1,0 +1,272 @@
+package libnetwork
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// endpointIf names the interface in an attachment's key; Docker numbers the
+// interfaces of a container itself.
+const endpointIf = "eth0"
+
+func endpointAttachment(id string) attach.Key {
+	return attach.Key{Container: id, IfName: endpointIf}
+}
+
+func (p *Plugin) createNetwork(ctx context.Context, r createNetworkRequest) (empty, error) {
+	if r.NetworkID == "" {
+		return empty{}, model.InvalidField("NetworkID", "", "must not be empty")
+	}
+	options := stringOptions(r.Options[keyGeneric])
+	ref, ok, err := parseRef(options)
+	if err != nil {
+		return empty{}, err
+	}
+	if !ok {
+		return empty{}, model.InvalidField("option network", "",
+			"must name the Contiv network: docker network create -o network=NAME (and -o tenant=TENANT, -o group=GROUP)")
+	}
+	if old, ok := p.networks.get(r.NetworkID); ok && old.Ref.Name() != ref.Name() {
+		return empty{}, model.Errorf(model.ErrExists, "network id %s is that of %s already", short(r.NetworkID), old.Ref)
+	}
+	if ref.Group != "" {
+		g, err := p.backend.Group(ctx, model.GroupKey{Tenant: ref.Network.Tenant, Name: ref.Group})
+		if err != nil {
+			return empty{}, err
+		}
+		if ref.Network.Name != "" && g.Network != ref.Network.Name {
+			return empty{}, model.Errorf(model.ErrConflict, "group %s is on network %s, not on %s", g.Key, g.Network, ref.Network.Name)
+		}
+		ref.Network.Name = g.Network
+	}
+	want, err := wantedNetwork(ref.Network, r, options)
+	if err != nil {
+		return empty{}, err
+	}
+	b := binding{Ref: ref}
+	have, err := p.backend.Network(ctx, ref.Network)
+	switch {
+	case errors.Is(err, model.ErrNotFound):
+		if !want.Subnet.IsValid() {
+			return empty{}, err
+		}
+		if err := p.backend.CreateNetwork(ctx, want); err != nil {
+			return empty{}, err
+		}
+		b.Created = true
+		p.log.Info("created a network for Docker", "network", ref.Network.String(), "subnet", want.Subnet)
+	case err != nil:
+		return empty{}, err
+	case want.Subnet.IsValid() && want.Subnet != have.Subnet:
+		return empty{}, model.Errorf(model.ErrConflict, "network %s exists with the subnet %s, not %s", ref.Network, have.Subnet, want.Subnet)
+	}
+	if old, ok := p.networks.get(r.NetworkID); ok {
+		b.Created = b.Created || old.Created
+	}
+	return empty{}, p.networks.put(r.NetworkID, b)
+}
+
+// wantedNetwork is the network that a request describes.
+func wantedNetwork(k model.NetworkKey, r createNetworkRequest, options map[string]string) (model.Network, error) {
+	n := model.Network{Key: k, Encap: model.EncapVXLAN}
+	if s := options[optEncap]; s != "" {
+		n.Encap = model.Encap(s) // netmaster knows which there are
+	}
+	if s := options[optTag]; s != "" {
+		tag, err := strconv.ParseUint(s, 10, 24)
+		if err != nil {
+			return n, model.InvalidField("option "+optTag, s, "must be a VLAN id or a VNI")
+		}
+		n.ReqTag = uint32(tag)
+	}
+	if len(r.IPv4Data) > 1 || len(r.IPv6Data) > 1 {
+		return n, model.InvalidField("IPv4Data", len(r.IPv4Data), "at most one subnet of each family is possible")
+	}
+	for _, f := range []struct {
+		data    []ipamData
+		subnet  *netip.Prefix
+		gateway *netip.Addr
+	}{{r.IPv4Data, &n.Subnet, &n.Gateway}, {r.IPv6Data, &n.Subnet6, &n.Gateway6}} {
+		for _, d := range f.data {
+			pool, err := netip.ParsePrefix(d.Pool)
+			if err != nil {
+				return n, model.InvalidField("Pool", d.Pool, "must be a subnet such as 10.1.1.0/24")
+			}
+			*f.subnet = pool.Masked()
+			if gw, err := netip.ParsePrefix(d.Gateway); err == nil && gw.Addr() != f.subnet.Addr() {
+				*f.gateway = gw.Addr()
+			}
+		}
+	}
+	return n, nil
+}
+
+// stringOptions reads the generic options, whose values are strings or, with
+// some engines, anything.
+func stringOptions(generic any) map[string]string {
+	out := map[string]string{}
+	m, _ := generic.(map[string]any)
+	for k, v := range m {
+		out[k] = fmt.Sprint(v)
+	}
+	return out
+}
+
+// deleteNetwork removes the Contiv network only if Docker created it. The
+// engine removes its own network whatever the answer; the reconciler brings it
+// back while the Contiv network stays.
+func (p *Plugin) deleteNetwork(ctx context.Context, r networkRequest) (empty, error) {
+	b, ok := p.networks.get(r.NetworkID)
+	if !ok {
+		return empty{}, nil
+	}
+	if err := p.networks.remove(r.NetworkID); err != nil {
+		return empty{}, err
+	}
+	if !b.Created || b.Group != "" {
+		return empty{}, nil
+	}
+	if err := p.backend.DeleteNetwork(ctx, b.Network); err != nil && !errors.Is(err, model.ErrNotFound) {
+		return empty{}, fmt.Errorf("the Contiv network stays: %w", err)
+	}
+	p.log.Info("deleted a network that Docker had created", "network", b.Network.String())
+	return empty{}, nil
+}
+
+func (p *Plugin) createEndpoint(ctx context.Context, r createEndpointRequest) (createEndpointResponse, error) {
+	var none createEndpointResponse
+	b, err := p.network(r.NetworkID)
+	if err != nil {
+		return none, err
+	}
+	if r.EndpointID == "" {
+		return none, model.InvalidField("EndpointID", "", "must not be empty")
+	}
+	key := endpointAttachment(r.EndpointID)
+	if _, ok := p.backend.Attached(key); ok {
+		return none, model.Errorf(model.ErrExists, "endpoint %s exists already", short(r.EndpointID))
+	}
+	in := endpointInterface{}
+	if r.Interface != nil {
+		in = *r.Interface
+	}
+	req := attach.Request{
+		Key: key, Parked: true, Source: attach.SourceDocker,
+		Tenant: string(b.Network.Tenant), Network: string(b.Network.Name), Group: string(b.Group),
+	}
+	for _, text := range []string{in.Address, in.AddressIPv6} {
+		if text == "" {
+			continue
+		}
+		a, err := netip.ParsePrefix(text)
+		if err != nil {
+			return none, model.InvalidField("Address", text, "must be an address with its length")
+		}
+		req.Addresses = append(req.Addresses, a.Addr())
+	}
+	res, err := p.backend.Attach(ctx, req)
+	if err != nil {
+		return none, err
+	}
+	if in.MacAddress != "" {
+		if mac, err := model.ParseMAC(in.MacAddress); err != nil || mac != res.MAC {
+			return none, errors.Join(
+				model.InvalidField("MacAddress", in.MacAddress, fmt.Sprintf("must be empty, or %s, which belongs to the endpoint's address", res.MAC)),
+				p.backend.Detach(ctx, attach.DetachRequest{Key: key}))
+		}
+	}
+	p.reserved.taken(b.Network, req.Addresses)
+	return createEndpointResponse{Interface: whatIsNew(in, res)}, nil
+}
+
+// whatIsNew is what libnetwork does not know yet: it refuses to hear the rest.
+func whatIsNew(in endpointInterface, res attach.Result) *endpointInterface {
+	var out endpointInterface
+	if in.MacAddress == "" {
+		out.MacAddress = res.MAC.String()
+	}
+	for _, a := range res.Addresses {
+		switch {
+		case a.Prefix.Addr().Is4() && in.Address == "":
+			out.Address = a.Prefix.String()
+		case a.Prefix.Addr().Is6() && in.AddressIPv6 == "":
+			out.AddressIPv6 = a.Prefix.String()
+		}
+	}
+	if out == (endpointInterface{}) {
+		return nil
+	}
+	return &out
+}
+
+func (p *Plugin) deleteEndpoint(ctx context.Context, r endpointRequest) (empty, error) {
+	if r.EndpointID == "" {
+		return empty{}, model.InvalidField("EndpointID", "", "must not be empty")
+	}
+	return empty{}, p.backend.Detach(ctx, attach.DetachRequest{Key: endpointAttachment(r.EndpointID)})
+}
+
+func (p *Plugin) operInfo(_ context.Context, r endpointRequest) (operInfoResponse, error) {
+	res, err := p.endpoint(r)
+	if err != nil {
+		return operInfoResponse{}, err
+	}
+	return operInfoResponse{Value: map[string]any{
+		"endpoint": res.Endpoint, "interface": res.HostIf, "mac": res.MAC.String(), "mtu": strconv.Itoa(res.MTU),
+	}}, nil
+}
+
+// join names the interface that libnetwork moves into the container. The
+// gateway service of Docker (docker_gwbridge) stays off: it would be a way
+// around the network's policy.
+func (p *Plugin) join(_ context.Context, r endpointRequest) (joinResponse, error) {
+	res, err := p.endpoint(r)
+	if err != nil {
+		return joinResponse{}, err
+	}
+	out := joinResponse{
+		InterfaceName:         &interfaceName{SrcName: res.Parked, DstPrefix: "eth"},
+		DisableGatewayService: true,
+	}
+	for _, a := range res.Addresses {
+		switch {
+		case !a.Gateway.IsValid():
+		case a.Gateway.Is4():
+			out.Gateway = a.Gateway.String()
+		default:
+			out.GatewayIPv6 = a.Gateway.String()
+		}
+	}
+	return out, nil
+}
+
+// network finds what a Docker network stands for.
+func (p *Plugin) network(id string) (binding, error) {
+	b, ok := p.networks.get(id)
+	if !ok {
+		return b, model.Errorf(model.ErrNotFound, "network id %q is not known to this plugin", short(id))
+	}
+	return b, nil
+}
+
+func (p *Plugin) endpoint(r endpointRequest) (attach.Result, error) {
+	res, ok := p.backend.Attached(endpointAttachment(r.EndpointID))
+	if !ok {
+		return res, model.Errorf(model.ErrNotFound, "endpoint %q is not known to this plugin", short(r.EndpointID))
+	}
+	return res, nil
+}
+
+// short is a Docker id as people see it.
+func short(id string) string {
+	if len(id) > 12 {
+		return id[:12]
+	}
+	return id
+}

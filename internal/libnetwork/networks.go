@@ -1,0 +1,115 @@
+package libnetwork
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+)
+
+// binding is what a Docker network id stands for on this engine.
+type binding struct {
+	Ref
+	Created bool `json:"created,omitempty"` // a user created the Contiv network through Docker
+}
+
+// networks is the persistent map from Docker's network ids, which differ from
+// engine to engine and are announced once only.
+type networks struct {
+	path string
+
+	mu   sync.Mutex
+	byID map[string]binding
+}
+
+type networksFile struct {
+	Version  int                `json:"version"` // 1
+	Networks map[string]binding `json:"networks"`
+}
+
+// openNetworks reads the map; a file that is not there is an empty one.
+func openNetworks(path string) (*networks, error) {
+	n := &networks{path: path, byID: map[string]binding{}}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return n, os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	var f networksFile
+	if err == nil {
+		err = json.Unmarshal(data, &f)
+	}
+	if err == nil && f.Version != 1 {
+		err = errors.New("it is not of version 1")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Docker's networks from %s: %w", path, err)
+	}
+	maps.Copy(n.byID, f.Networks)
+	return n, nil
+}
+
+func (n *networks) get(id string) (binding, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	b, ok := n.byID[id]
+	return b, ok
+}
+
+// put binds an id durably; the binding that it has already costs nothing.
+func (n *networks) put(id string, b binding) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old, was := n.byID[id]
+	if was && old == b {
+		return nil
+	}
+	n.byID[id] = b
+	err := n.saveLocked()
+	if err != nil {
+		delete(n.byID, id)
+		if was {
+			n.byID[id] = old
+		}
+	}
+	return err
+}
+
+func (n *networks) remove(id string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old, was := n.byID[id]
+	if !was {
+		return nil
+	}
+	delete(n.byID, id)
+	err := n.saveLocked()
+	if err != nil {
+		n.byID[id] = old
+	}
+	return err
+}
+
+// ids lists the ids that are known.
+func (n *networks) ids() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Sorted(maps.Keys(n.byID))
+}
+
+func (n *networks) saveLocked() error {
+	data, err := json.MarshalIndent(networksFile{1, n.byID}, "", "  ")
+	if err == nil {
+		err = attach.WriteFileDurably(n.path, append(data, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("remember Docker's networks: %w", err)
+	}
+	return nil
+}

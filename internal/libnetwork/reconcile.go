@@ -1,0 +1,268 @@
+package libnetwork
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// labelPrefix begins the labels by which a Docker network is recognised as ours:
+// names may be given twice.
+const labelPrefix = "io.contiv."
+
+// labelPlugin is the label that holds the plugin's name.
+const labelPlugin = labelPrefix + "plugin"
+
+const (
+	// reconcileEvery is how often the engine's networks are compared: it costs
+	// two lists of netmaster and one of the engine.
+	reconcileEvery = 2 * time.Second
+	// lostAfter is how long an endpoint may be unknown to the engine's running
+	// containers: starting one takes time.
+	lostAfter = time.Minute
+)
+
+// reconcile keeps the engine's networks as the cluster's until ctx ends. An
+// engine or a netmaster that is away is waited for.
+func (p *Plugin) reconcile(ctx context.Context) {
+	defer p.engine.close()
+	tick := time.NewTicker(reconcileEvery)
+	defer tick.Stop()
+	said := map[string]string{}
+	lost := map[attach.Key]time.Time{}
+	for {
+		now := map[string]string{}
+		if err := p.compareNetworks(ctx, now); err != nil {
+			now["all"] = err.Error()
+		} else if err := p.collect(ctx, lost, time.Now()); err != nil {
+			now["all"] = err.Error()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		p.say(said, now)
+		said = now
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// say logs problems once, and that they are over.
+func (p *Plugin) say(before, now map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		if before[name] != now[name] {
+			p.log.Warn("Docker's networks are not as the cluster's", "network", name, "problem", now[name])
+		}
+	}
+	for name := range before {
+		if _, still := now[name]; !still {
+			p.log.Info("Docker's networks are as the cluster's again", "network", name)
+		}
+	}
+}
+
+// wanted is a network as the engine should have it.
+type wanted struct {
+	ref Ref
+	net model.Network
+}
+
+// compareNetworks makes one comparison. What concerns one network only is noted
+// in problems. The engine is read first: what it has then and the cluster has
+// not, later, has gone.
+func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string) error {
+	have, err := p.engine.networks(ctx, p.name)
+	if err != nil {
+		return err
+	}
+	want, err := p.wantedNetworks(ctx)
+	if err != nil {
+		return err
+	}
+	ids := map[string]bool{}
+	there := map[string]bool{}
+	for _, n := range have {
+		ids[n.ID] = true
+		ref, ok := p.refOf(n)
+		if !ok {
+			continue
+		}
+		w, ok := want[ref.String()]
+		switch {
+		case !ok || !sameSubnet(n, w.net):
+			if err := p.engine.remove(ctx, n.ID); err != nil && !isStatus(err, http.StatusNotFound) {
+				problems[n.Name] = "its " + ref.String() + " is gone: " + err.Error()
+				there[ref.String()] = true
+				continue
+			}
+			p.log.Info("removed a network from Docker", "name", n.Name, "of", ref.String())
+			delete(ids, n.ID)
+		case n.Labels[labelPlugin] != "":
+			if _, known := p.networks.get(n.ID); !known { // the map was lost
+				if err := p.networks.put(n.ID, binding{Ref: ref}); err != nil {
+					return err
+				}
+			}
+			there[ref.String()] = true
+		default:
+			there[ref.String()] = true // a user's own, by docker network create
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		if there[key] {
+			continue
+		}
+		w := want[key]
+		id, err := p.engine.create(ctx, p.createRequest(w))
+		if err != nil {
+			problems[w.ref.Name()] = "it cannot be created: " + err.Error()
+			continue
+		}
+		ids[id] = true
+		p.log.Info("created a network in Docker", "name", w.ref.Name(), "of", w.ref.String(), "id", short(id))
+	}
+	return p.forget(ids, time.Now())
+}
+
+// forget drops the ids that the engine has not had for a while: networks that
+// went while the plugin did not run. One that is being created is not listed yet.
+func (p *Plugin) forget(ids map[string]bool, now time.Time) error {
+	known := p.networks.ids()
+	maps.DeleteFunc(p.stale, func(id string, _ time.Time) bool { return ids[id] || !slices.Contains(known, id) })
+	for _, id := range known {
+		if ids[id] {
+			continue
+		}
+		since, ok := p.stale[id]
+		if !ok {
+			p.stale[id] = now
+		} else if now.Sub(since) >= lostAfter {
+			if err := p.networks.remove(id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// refOf tells what a Docker network stands for: by its labels, or by its id
+// where a user created it.
+func (p *Plugin) refOf(n engineNetwork) (Ref, bool) {
+	if n.Labels[labelPlugin] == p.name {
+		ref, ok, err := parseRef(map[string]string{
+			optTenant: n.Labels[labelPrefix+optTenant], optNetwork: n.Labels[labelPrefix+optNetwork], optGroup: n.Labels[labelPrefix+optGroup],
+		})
+		return ref, ok && err == nil
+	}
+	b, ok := p.networks.get(n.ID)
+	return b.Ref, ok
+}
+
+func sameSubnet(n engineNetwork, w model.Network) bool {
+	for _, c := range n.IPAM.Config {
+		if c.Subnet != w.Subnet.String() && (!w.Subnet6.IsValid() || c.Subnet != w.Subnet6.String()) {
+			return false
+		}
+	}
+	return true
+}
+
+// wantedNetworks draws up what the engine should have, by Ref.String.
+func (p *Plugin) wantedNetworks(ctx context.Context) (map[string]wanted, error) {
+	nets, err := p.backend.Networks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := p.backend.Groups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]wanted{}
+	byKey := map[model.NetworkKey]model.Network{}
+	add := func(r Ref, n model.Network) {
+		if n.Type != model.NetworkInfra && n.Subnet.IsValid() { // Docker has no networks without IPv4
+			out[r.String()] = wanted{r, n}
+		}
+	}
+	for _, n := range nets {
+		byKey[n.Key] = n
+		add(Ref{Network: n.Key}, n)
+	}
+	for _, g := range groups {
+		if n, ok := byKey[g.NetworkKey()]; ok {
+			add(Ref{Network: n.Key, Group: g.Key.Name}, n)
+		}
+	}
+	return out, nil
+}
+
+func (p *Plugin) createRequest(w wanted) createRequest {
+	r := createRequest{
+		Name: w.ref.Name(), CheckDuplicate: true, Driver: p.name, EnableIPv6: w.net.Subnet6.IsValid(),
+		IPAM:    engineIPAM{Driver: p.name, Options: w.ref.options(), Config: []engineSubnet{subnetOf(w.net.Subnet.String(), w.net.Gateway.IsValid(), w.net.Gateway.String())}},
+		Options: w.ref.options(), Labels: map[string]string{labelPlugin: p.name},
+	}
+	if r.EnableIPv6 {
+		r.IPAM.Config = append(r.IPAM.Config, subnetOf(w.net.Subnet6.String(), w.net.Gateway6.IsValid(), w.net.Gateway6.String()))
+	}
+	for k, v := range w.ref.options() {
+		r.Labels[labelPrefix+k] = v
+	}
+	return r
+}
+
+func subnetOf(subnet string, has bool, gateway string) engineSubnet {
+	if !has {
+		gateway = ""
+	}
+	return engineSubnet{Subnet: subnet, Gateway: gateway}
+}
+
+// collect detaches what no running container of the engine has had for a while:
+// an engine that was killed between two calls has forgotten it.
+func (p *Plugin) collect(ctx context.Context, lost map[attach.Key]time.Time, now time.Time) error {
+	keys := p.backend.AttachedBy(attach.SourceDocker)
+	if len(keys) == 0 {
+		clear(lost)
+		return nil
+	}
+	running, err := p.engine.endpoints(ctx)
+	if err != nil {
+		return err
+	}
+	missing := map[attach.Key]bool{}
+	for _, k := range keys {
+		if running[k.Container] {
+			continue
+		}
+		missing[k] = true
+		since, ok := lost[k]
+		if !ok {
+			lost[k] = now
+			continue
+		}
+		if now.Sub(since) < lostAfter {
+			continue
+		}
+		p.log.Warn("detaching an endpoint that no container of Docker has", "endpoint", short(k.Container))
+		if err := p.backend.Detach(ctx, attach.DetachRequest{Key: k}); err != nil {
+			return err
+		}
+	}
+	maps.DeleteFunc(lost, func(k attach.Key, _ time.Time) bool { return !missing[k] })
+	return nil
+}
+
+func isStatus(err error, status int) bool {
+	var e *engineError
+	return errors.As(err, &e) && e.status == status
+}

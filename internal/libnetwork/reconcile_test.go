@@ -1,0 +1,258 @@
+package libnetwork
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// docker is an engine reduced to the calls that a Plugin makes.
+type docker struct {
+	mu       sync.Mutex
+	nets     map[string]engineNetwork
+	made     int
+	busy     map[string]bool // ids that cannot go
+	endpoint string          // of the one running container
+}
+
+func (d *docker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	path := strings.TrimPrefix(r.URL.Path, engineVersion)
+	id, isNetwork := strings.CutPrefix(path, "/networks/")
+	fail := func(status int, text string) {
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(map[string]string{"message": text})
+	}
+	switch {
+	case r.Method == http.MethodGet && path == "/networks":
+		out := []engineNetwork{{ID: "bridge", Name: "bridge", Driver: "bridge"}}
+		for _, n := range d.nets {
+			out = append(out, n)
+		}
+		_ = json.NewEncoder(w).Encode(out)
+	case r.Method == http.MethodGet && path == "/containers/json":
+		_, _ = fmt.Fprintf(w, `[{"NetworkSettings":{"Networks":{"net1":{"EndpointID":%q}}}}]`, d.endpoint)
+	case r.Method == http.MethodPost && id == "create":
+		var c createRequest
+		if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
+			fail(400, err.Error())
+			return
+		}
+		for _, n := range d.nets {
+			if n.Name == c.Name {
+				fail(409, "network with name "+c.Name+" already exists")
+				return
+			}
+		}
+		d.made++
+		n := engineNetwork{ID: fmt.Sprintf("id%d", d.made), Name: c.Name, Driver: c.Driver, Labels: c.Labels, Options: c.Options, IPAM: c.IPAM}
+		d.nets[n.ID] = n
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(map[string]string{"Id": n.ID})
+	case r.Method == http.MethodDelete && isNetwork && d.busy[id]:
+		fail(403, "network has active endpoints")
+	case r.Method == http.MethodDelete && isNetwork:
+		delete(d.nets, id)
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		fail(404, "page not found")
+	}
+}
+
+func (d *docker) names() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []string
+	for _, n := range d.nets {
+		out = append(out, n.Name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// newEngineBed is a plugin with an engine that answers.
+func newEngineBed(t *testing.T) (*Plugin, *cluster, *docker) {
+	t.Helper()
+	d := &docker{nets: map[string]engineNetwork{}, busy: map[string]bool{}}
+	var sock string
+	b := newBed(t, func(c *Config) { sock = filepath.Join(c.StateDir, "docker.sock") })
+	b.stop() // the comparisons are made by the test
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", sock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: d, ReadHeaderTimeout: time.Second}
+	done := make(chan struct{})
+	go func() { _ = srv.Serve(l); close(done) }()
+	b.cfg.Endpoint = "unix://" + sock
+	p, err := New(t.Context(), b.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Close()
+		p.engine.close()
+		_ = srv.Close()
+		<-done
+	})
+	return p, b.c, d
+}
+
+// compare makes one comparison and returns its problems.
+func compare(t *testing.T, p *Plugin) map[string]string {
+	t.Helper()
+	problems := map[string]string{}
+	if err := p.compareNetworks(t.Context(), problems); err != nil {
+		t.Fatal(err)
+	}
+	return problems
+}
+
+// TestNetworksFollow: networks appear, come back, change and go with the
+// cluster's, and foreign ones are left alone.
+func TestNetworksFollow(t *testing.T) {
+	p, c, d := newEngineBed(t)
+	d.nets["foreign"] = engineNetwork{ID: "foreign", Name: "foreign", Driver: "netplugin"}
+	check := func(want ...string) {
+		t.Helper()
+		if problems := compare(t, p); len(problems) > 0 {
+			t.Errorf("problems: %v", problems)
+		}
+		if diff := cmp.Diff(want, d.names()); diff != "" {
+			t.Errorf("networks (-want +got):\n%s", diff)
+		}
+	}
+	check("foreign", "lone/blue", "net1", "web")
+	made := d.made
+	check("foreign", "lone/blue", "net1", "web")
+	if d.made != made {
+		t.Error("a second comparison creates networks")
+	}
+	web := d.nets[idOf(d, "web")]
+	want := engineNetwork{
+		ID: web.ID, Name: "web", Driver: "netplugin",
+		Labels:  map[string]string{"io.contiv.plugin": "netplugin", "io.contiv.tenant": "default", "io.contiv.network": "net1", "io.contiv.group": "web"},
+		Options: map[string]string{"tenant": "default", "network": "net1", "group": "web"},
+		IPAM: engineIPAM{
+			Driver: "netplugin", Options: map[string]string{"tenant": "default", "network": "net1", "group": "web"},
+			Config: []engineSubnet{{Subnet: "10.1.1.0/24", Gateway: "10.1.1.254"}, {Subnet: "fd00:1::/64"}},
+		},
+	}
+	if diff := cmp.Diff(want, web); diff != "" {
+		t.Errorf("group's network (-want +got):\n%s", diff)
+	}
+	delete(d.nets, web.ID) // a user's docker network rm
+	check("foreign", "lone/blue", "net1", "web")
+
+	lone := model.NetworkKey{Tenant: "blue", Name: "lone"}
+	n := c.nets[lone]
+	delete(c.nets, lone)
+	check("foreign", "net1", "web")
+	c.nets[lone] = n
+	check("foreign", "lone/blue", "net1", "web")
+
+	// What cannot go, and what cannot come, is told.
+	d.busy[idOf(d, "web")] = true
+	delete(c.groups, model.GroupKey{Tenant: "default", Name: "web"})
+	c.groups[model.GroupKey{Tenant: "default", Name: "foreign"}] = model.Group{Key: model.GroupKey{Tenant: "default", Name: "foreign"}, Network: "net1"}
+	problems := compare(t, p)
+	if !strings.Contains(problems["web"], "active endpoints") || !strings.Contains(problems["foreign"], "already exists") || len(problems) != 2 {
+		t.Errorf("problems: %v", problems)
+	}
+}
+
+func idOf(d *docker, name string) string {
+	for id, n := range d.nets {
+		if n.Name == name {
+			return id
+		}
+	}
+	return ""
+}
+
+// TestMapLost: ids of labelled networks are learnt again from the engine, and
+// ids that it has not for a while are forgotten.
+func TestMapLost(t *testing.T) {
+	p, _, d := newEngineBed(t)
+	compare(t, p)
+	compare(t, p)
+	id := idOf(d, "web")
+	if b, ok := p.networks.get(id); !ok || b.Group != "web" || b.Network.Name != "net1" {
+		t.Errorf("the id of web is bound to %v, %v", b, ok)
+	}
+	if err := p.networks.put("old", binding{}); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	ids := map[string]bool{id: true}
+	for _, at := range []time.Duration{0, lostAfter / 2} {
+		if err := p.forget(ids, now.Add(at)); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := p.networks.get("old"); !ok {
+			t.Fatalf("forgotten after %v", at)
+		}
+	}
+	if err := p.forget(ids, now.Add(lostAfter)); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.networks.ids(); !slices.Equal(got, []string{id}) {
+		t.Errorf("ids %v remain", got)
+	}
+}
+
+// TestCollect: an endpoint that no running container has is detached after a
+// while, and no other.
+func TestCollect(t *testing.T) {
+	p, c, d := newEngineBed(t)
+	d.endpoint = "alive"
+	for _, id := range []string{"alive", "dead"} {
+		c.attached[endpointAttachment(id)] = attach.Result{}
+	}
+	lost := map[attach.Key]time.Time{}
+	now := time.Now()
+	for _, at := range []time.Duration{0, lostAfter / 2, lostAfter} {
+		if n := len(c.attached); n != 2 {
+			t.Fatalf("%d attachments before %v", n, at)
+		}
+		if err := p.collect(t.Context(), lost, now.Add(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, ok := c.attached[endpointAttachment("alive")]; !ok || len(c.attached) != 1 {
+		t.Errorf("attachments: %v", c.attached)
+	}
+}
+
+// TestEngineAway: no engine is no failure; its networks come when it does.
+func TestEngineAway(t *testing.T) {
+	d := &docker{nets: map[string]engineNetwork{}}
+	var sock string
+	b := newBed(t, func(c *Config) {
+		sock = filepath.Join(c.StateDir, "docker.sock")
+		c.Endpoint = "unix://" + sock
+	})
+	b.is("Plugin.Activate", "", `{"Implements":["NetworkDriver","IpamDriver"]}`)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", sock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: d, ReadHeaderTimeout: time.Second}
+	done := make(chan struct{})
+	go func() { _ = srv.Serve(l); close(done) }()
+	defer func() { b.stop(); _ = srv.Close(); <-done }()
+	until(t, "the networks are there", func() bool { return len(d.names()) == 3 })
+}

@@ -1,0 +1,129 @@
+package libnetwork
+
+// The requests and answers of libnetwork's remote protocol; see docs/remote.md
+// and docs/ipam.md of github.com/moby/libnetwork. Fields that nothing here needs
+// are left out.
+
+type empty struct{}
+
+type activateResponse struct {
+	Implements []string
+}
+
+type driverCapabilities struct {
+	Scope             string
+	ConnectivityScope string
+}
+
+type ipamData struct {
+	AddressSpace string
+	Pool         string // CIDR
+	Gateway      string // CIDR
+}
+
+type createNetworkRequest struct {
+	NetworkID          string
+	Options            map[string]any
+	IPv4Data, IPv6Data []ipamData
+}
+
+type networkRequest struct {
+	NetworkID string
+}
+
+type endpointInterface struct {
+	Address     string `json:",omitempty"` // CIDR
+	AddressIPv6 string `json:",omitempty"`
+	MacAddress  string `json:",omitempty"`
+}
+
+type createEndpointRequest struct {
+	NetworkID  string
+	EndpointID string
+	Interface  *endpointInterface
+}
+
+type createEndpointResponse struct {
+	Interface *endpointInterface `json:",omitempty"` // only what the request left open
+}
+
+type endpointRequest struct {
+	NetworkID  string
+	EndpointID string
+}
+
+type operInfoResponse struct {
+	Value map[string]any
+}
+
+type interfaceName struct {
+	SrcName   string
+	DstPrefix string
+}
+
+type joinResponse struct {
+	InterfaceName         *interfaceName
+	Gateway               string `json:",omitempty"`
+	GatewayIPv6           string `json:",omitempty"`
+	DisableGatewayService bool
+}
+
+type ipamCapabilities struct {
+	RequiresMACAddress    bool
+	RequiresRequestReplay bool
+}
+
+type addressSpaces struct {
+	LocalDefaultAddressSpace  string
+	GlobalDefaultAddressSpace string
+}
+
+type requestPoolRequest struct {
+	AddressSpace string
+	Pool         string
+	SubPool      string
+	Options      map[string]string
+	V6           bool
+}
+
+type requestPoolResponse struct {
+	PoolID string
+	Pool   string
+	Data   map[string]string
+}
+
+type releasePoolRequest struct {
+	PoolID string
+}
+
+type requestAddressRequest struct {
+	PoolID  string
+	Address string
+	Options map[string]string
+}
+
+type requestAddressResponse struct {
+	Address string // CIDR
+	Data    map[string]string
+}
+
+type releaseAddressRequest struct {
+	PoolID  string
+	Address string
+}
+
+// errorResponse is the answer when a call fails: libnetwork looks for Err in
+// answers of network drivers, and for Error in those of IPAM drivers.
+type errorResponse struct {
+	Err   string
+	Error string
+}
+
+func failure(text string) errorResponse { return errorResponse{text, text} }
+
+// Keys of options that libnetwork sets.
+const (
+	keyGeneric     = "com.docker.network.generic"
+	keyGateway     = "com.docker.network.gateway"
+	keyAddressType = "RequestAddressType"
+)
