@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -196,4 +197,51 @@ func ignoreNotFound(err error) error {
 		return nil
 	}
 	return err
+}
+
+// A dry run leaves nothing behind that a later list could trip over: not the
+// addresses and numbers that it tried, not the shape of a network.
+func TestApplyAfterDryRun(t *testing.T) {
+	c := newCluster(t)
+	c.ok(c.PutGlobal(testContext(t), model.Global{VXLANs: model.TagRange{Lo: 7, Hi: 7}})) // one for both
+	list := func(subnet string) []Change {
+		return []Change{c.ChangeEndpoint(endpoint("n", "a")), c.ChangeNetwork(network("n", subnet))}
+	}
+	yes := func() bool { return true }
+	dry, _, err := c.Apply(testContext(t), list("10.1.0.0/24"), true, yes)
+	c.ok(err)
+	done, _, err := c.Apply(testContext(t), list("10.5.0.0/24"), false, yes)
+	c.ok(err)
+	for i, o := range [][]Outcome{dry, done} {
+		want := []string{"10.1.0.1", "10.5.0.1"}[i]
+		if e, _ := o[0].After.(model.Endpoint); e.IPv4 != addr(want) {
+			t.Errorf("address %v, want %s", e.IPv4, want)
+		}
+	}
+}
+
+// The same list from many sides at once, through two replicas, is there once.
+func TestApplyInParallel(t *testing.T) {
+	a := newCluster(t)
+	b := onStore(t, a.st.Client())
+	var sides errgroup.Group
+	for i := range 8 {
+		c := []*cluster{a, b}[i%2]
+		sides.Go(func() error {
+			list := small(c)
+			for r := range 60 {
+				list = append(list, c.ChangeRule(rule("blue:p", fmt.Sprintf("r%d", r))))
+			}
+			_, done, err := c.Apply(testContext(t), list, false, func() bool { return true })
+			if err == nil && done != len(list) {
+				err = fmt.Errorf("done %d of %d", done, len(list))
+			}
+			return err
+		})
+	}
+	a.ok(sides.Wait())
+	v := a.fresh()
+	if n := len(v.RulesOfPolicy(policyKey("blue:p"))); n != 61 || len(v.Networks("blue")) != 1 {
+		t.Errorf("%d rules, networks %v", n, v.Networks("blue"))
+	}
 }
