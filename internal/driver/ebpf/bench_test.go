@@ -1,0 +1,71 @@
+package ebpf
+
+import (
+	"context"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestSpeedOfOneHost measures one TCP stream between two containers of one host
+// under a policy, against a bare veth pair between two namespaces, in turn. It
+// only reports: other work on the machine moves the figures.
+func TestSpeedOfOneHost(t *testing.T) {
+	if testing.Short() || !testing.Verbose() {
+		t.Skip("a measurement; run with -v")
+	}
+	require(t, "ip", "iperf3")
+	r := newRig(t)
+	a, b := namespace(t, "Ea"), namespace(t, "Eb")
+	drv := r.open(t)
+	defer drv.Close()
+	pic := desired.Host{Name: "h1", VTEP: vtep1, ArpMode: model.ArpProxy, Revision: 1}
+	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Encap: model.EncapVXLAN, Tag: 100})
+	pic.PolicySets = pic.PolicySets.Set(1, &desired.PolicySet{ID: 1, In: []desired.Tier{{Default: model.Deny, Rules: []desired.Rule{
+		{ID: "r1", Action: model.Allow, Identities: []model.Identity{300}},
+	}}}})
+	for i, ns := range []string{a, b} {
+		name, ip := "cvspeed"+ns[:2], netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)})
+		p := &desired.Port{IfName: name, Network: 1, MAC: model.MAC{2, 5, 0, 0, 0, byte(i + 1)}, IPv4: ip, Identity: 300, Policies: 1}
+		pic.Ports = pic.Ports.Set(name, p)
+		run(t, "ip", "-n", r.host, "link", "add", name, "type", "veth", "peer", "name", "eth0", "address", p.MAC.String(), "netns", ns)
+		run(t, "ip", "-n", r.host, "link", "set", name, "up")
+		run(t, "ip", "-n", ns, "link", "set", "eth0", "up")
+		run(t, "ip", "-n", ns, "addr", "add", ip.String()+"/24", "dev", "eth0")
+	}
+	run(t, "ip", "-n", a, "link", "add", "v0", "type", "veth", "peer", "name", "v0", "netns", b)
+	for i, ns := range []string{a, b} {
+		run(t, "ip", "-n", ns, "link", "set", "v0", "up")
+		run(t, "ip", "-n", ns, "addr", "add", netip.AddrFrom4([4]byte{10, 8, 0, byte(i + 1)}).String()+"/24", "dev", "v0")
+	}
+	rep, err := drv.Apply(t.Context(), pic)
+	if err != nil || len(rep.Problems) > 0 {
+		t.Fatal(err, rep)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	server := exec.CommandContext(ctx, "ip", "netns", "exec", b, "iperf3", "-s")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cancel(); _ = server.Wait() }()
+	deadline := time.Now().Add(5 * time.Second)
+	for exec.Command("ip", "netns", "exec", a, "iperf3", "-c", "10.8.0.2", "-n", "1").Run() != nil && time.Now().Before(deadline) {
+	}
+	for range 3 {
+		for _, to := range []string{"10.8.0.2", "10.9.0.2"} {
+			out := run(t, "ip", "netns", "exec", a, "iperf3", "-c", to, "-t", "2", "-f", "g")
+			for _, l := range strings.Split(out, "\n") {
+				if strings.Contains(l, "receiver") {
+					t.Logf("%s: %s", map[string]string{"10.8.0.2": "veth", "10.9.0.2": "ours"}[to], l)
+				}
+			}
+		}
+	}
+	s, err := drv.Stats(t.Context())
+	t.Logf("stats %+v %v", s, err)
+}
