@@ -118,9 +118,9 @@ func TestUnderlay(t *testing.T) {
 // tenants with equal subnets have equal MAC addresses, in different VLANs.
 func learned(t *testing.T, l *Lab) []string {
 	t.Helper()
-	out, err := l.Fabric.Command(t.Context(), "bridge", "fdb", "show", "br", "trunk").Output()
+	out, err := l.Fabric.Command(t.Context(), "bridge", "fdb", "show", "br", "trunk").CombinedOutput()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("list what the trunk knows: %v: %s", err, out)
 	}
 	var lines []string
 	for line := range strings.Lines(string(out)) {
