@@ -1,4 +1,3 @@
-// Command netctl steers Contiv from the command line; see internal/cli.
 package main
 
 import (
