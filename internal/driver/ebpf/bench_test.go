@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"os/exec"
 	"strings"
@@ -21,10 +22,45 @@ func TestSpeedOfOneHost(t *testing.T) {
 	}
 	require(t, "ip", "iperf3")
 	r := newRig(t)
-	a, b := namespace(t, "Ea"), namespace(t, "Eb")
+	pic, a, b := r.pair(t)
 	drv := r.open(t)
 	defer drv.Close()
-	pic := desired.Host{Name: "h1", VTEP: vtep1, ArpMode: model.ArpProxy, Revision: 1}
+	rep, err := drv.Apply(t.Context(), pic)
+	if err != nil || len(rep.Problems) > 0 {
+		t.Fatal(err, rep)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	server := exec.CommandContext(ctx, "ip", "netns", "exec", b, "iperf3", "-s")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cancel(); _ = server.Wait() }()
+	deadline := time.Now().Add(5 * time.Second)
+	for exec.Command("ip", "netns", "exec", a, "iperf3", "-c", "10.8.0.2", "-n", "1").Run() != nil {
+		if time.Now().After(deadline) {
+			t.Fatal("iperf3 does not answer")
+		}
+	}
+	for range 3 {
+		for _, to := range []string{"10.8.0.2", "10.9.0.2"} {
+			out := run(t, "ip", "netns", "exec", a, "iperf3", "-c", to, "-t", "2", "-f", "g")
+			for _, l := range strings.Split(out, "\n") {
+				if strings.Contains(l, "receiver") {
+					t.Logf("%s: %s", map[string]string{"10.8.0.2": "veth", "10.9.0.2": "ours"}[to], l)
+				}
+			}
+		}
+	}
+	s, err := drv.Stats(t.Context())
+	t.Logf("stats %+v %v", s, err)
+}
+
+// pair makes two containers, a and b, under one policy, joined besides by a
+// bare veth pair (10.8.0.0/24 beside 10.9.0.0/24).
+func (r *rig) pair(t testing.TB) (pic desired.Host, a, b string) {
+	t.Helper()
+	a, b = namespace(t, "Ea"), namespace(t, "Eb")
+	pic = desired.Host{Name: "h1", VTEP: vtep1, ArpMode: model.ArpProxy, Revision: 1}
 	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Encap: model.EncapVXLAN, Tag: 100})
 	pic.PolicySets = pic.PolicySets.Set(1, &desired.PolicySet{ID: 1, In: []desired.Tier{{Default: model.Deny, Rules: []desired.Rule{
 		{ID: "r1", Action: model.Allow, Identities: []model.Identity{300}},
@@ -43,29 +79,54 @@ func TestSpeedOfOneHost(t *testing.T) {
 		run(t, "ip", "-n", ns, "link", "set", "v0", "up")
 		run(t, "ip", "-n", ns, "addr", "add", netip.AddrFrom4([4]byte{10, 8, 0, byte(i + 1)}).String()+"/24", "dev", "v0")
 	}
-	rep, err := drv.Apply(t.Context(), pic)
-	if err != nil || len(rep.Problems) > 0 {
-		t.Fatal(err, rep)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	server := exec.CommandContext(ctx, "ip", "netns", "exec", b, "iperf3", "-s")
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { cancel(); _ = server.Wait() }()
-	deadline := time.Now().Add(5 * time.Second)
-	for exec.Command("ip", "netns", "exec", a, "iperf3", "-c", "10.8.0.2", "-n", "1").Run() != nil && time.Now().Before(deadline) {
-	}
-	for range 3 {
-		for _, to := range []string{"10.8.0.2", "10.9.0.2"} {
-			out := run(t, "ip", "netns", "exec", a, "iperf3", "-c", to, "-t", "2", "-f", "g")
-			for _, l := range strings.Split(out, "\n") {
-				if strings.Contains(l, "receiver") {
-					t.Logf("%s: %s", map[string]string{"10.8.0.2": "veth", "10.9.0.2": "ours"}[to], l)
-				}
+	return pic, a, b
+}
+
+// TestRestartLosesNothing restarts the driver and changes rules again and again
+// under a stream of pings, and expects every answer.
+func TestRestartLosesNothing(t *testing.T) {
+	require(t, "ip", "ping")
+	for _, way := range []string{attachTCX, attachClsact} {
+		t.Run(way, func(t *testing.T) {
+			r := newRig(t)
+			r.attach = way
+			pic, a, _ := r.pair(t)
+			drv := r.open(t)
+			if _, err := drv.Apply(t.Context(), pic); err != nil {
+				t.Fatal(err)
 			}
-		}
+			done := make(chan string, 1)
+			go func() {
+				out, err := exec.Command("ip", "netns", "exec", a, "ping", "-q", "-i", "0.002", "-c", "1000", "10.9.0.2").CombinedOutput()
+				done <- fmt.Sprintf("%s%v", out, err)
+			}()
+			restarts := 0
+			for {
+				select {
+				case out := <-done:
+					if !strings.Contains(out, " 0% packet loss") {
+						t.Errorf("%d restarts:\n%s", restarts, out)
+					}
+					t.Logf("%d restarts", restarts)
+					if err := drv.Close(); err != nil {
+						t.Error(err)
+					}
+					return
+				default:
+				}
+				if err := drv.Close(); err != nil {
+					t.Fatal(err)
+				}
+				drv = r.open(t)
+				set, _ := pic.PolicySets.Get(1)
+				next := *set
+				next.Name = fmt.Sprint(restarts)
+				pic.PolicySets = pic.PolicySets.Set(1, &next)
+				if _, err := drv.Apply(t.Context(), pic); err != nil {
+					t.Fatal(err)
+				}
+				restarts++
+			}
+		})
 	}
-	s, err := drv.Stats(t.Context())
-	t.Logf("stats %+v %v", s, err)
 }

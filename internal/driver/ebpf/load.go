@@ -54,23 +54,21 @@ const bpfMagic = 0xcafe4a11
 // pinDirectory makes sure of the directory, on a BPF file system; the standard
 // place is mounted when nobody has.
 func pinDirectory(dir string) error {
-	parent := dir
-	for {
+	for at := dir; ; at = filepath.Dir(at) {
 		var st unix.Statfs_t
-		err := unix.Statfs(parent, &st)
+		err := unix.Statfs(at, &st)
 		if err == nil && uint32(st.Type) == bpfMagic {
 			break
 		}
-		if err == nil && parent == standardMount {
+		if err == nil && at == standardMount {
 			if err := unix.Mount("bpf", standardMount, "bpf", 0, ""); err != nil {
 				return fmt.Errorf("ebpf driver: mount the BPF file system at %s: %w", standardMount, err)
 			}
 			break
 		}
-		if err == nil && parent == filepath.Dir(parent) || err == nil && !errors.Is(err, unix.ENOENT) && filepath.Dir(parent) == "/" {
+		if at == filepath.Dir(at) {
 			return model.Errorf(model.ErrInvalid, "ebpf driver: pin directory %s is not on a BPF file system; mount one there, or take one below %s", dir, standardMount)
 		}
-		parent = filepath.Dir(parent)
 	}
 	for _, d := range []string{dir, filepath.Join(dir, "links"), filepath.Join(dir, "maps")} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
