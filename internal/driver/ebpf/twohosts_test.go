@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -78,17 +79,16 @@ func TestTwoHosts(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	server := exec.CommandContext(ctx, "ip", "netns", "exec", containers[1], "iperf3", "-s", "-1")
-	out, err := server.StdoutPipe()
-	if err == nil {
-		err = server.Start()
-	}
-	if err != nil {
+	server := exec.CommandContext(ctx, "ip", "netns", "exec", containers[1], "iperf3", "-s")
+	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { cancel(); _ = server.Wait() }()
-	if _, err := out.Read(make([]byte, 256)); err != nil { // it listens
-		t.Fatal(err)
+	deadline := time.Now().Add(5 * time.Second)
+	for exec.Command("ip", "netns", "exec", containers[0], "iperf3", "-c", ip4[1].String(), "-n", "1").Run() != nil {
+		if time.Now().After(deadline) {
+			t.Fatal("iperf3 does not answer")
+		}
 	}
 	s := run(t, "ip", "netns", "exec", containers[0], "iperf3", "-c", ip4[1].String(), "-t", "2", "-f", "g")
 	for _, l := range strings.Split(s, "\n") {
