@@ -215,6 +215,8 @@ func TestDocker(t *testing.T) {
 		e.networksAre(all...)
 	}
 	b.sub("Life", life)
+	b.sub("Example", example)
+	b.sub("StartTime", startTime)
 	b.sub("Networks", func(b *bed) { networkLife(b, all) })
 	b.sub("Parallel", parallel)
 	b.sub("Restarts", restarts)
@@ -398,5 +400,71 @@ func restarts(b *bed) {
 
 	one.docker("rm -f r1 r3")
 	two.docker("rm -f r2")
+	b.nothingLeft()
+}
+
+// example: the policy of examples/compose is what its page says.
+func example(b *bed) {
+	one, two := b.e[0], b.e[1]
+	script, err := filepath.Abs("../../examples/compose/policy.sh")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for range 2 {
+		c := b.Master.Command(b.t.Context(), "sh", script)
+		c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "NETMASTER="+b.MasterURL())
+		if out, err := c.CombinedOutput(); err != nil {
+			b.t.Fatalf("%v: %s", err, out)
+		}
+	}
+	names := []string{"net1", "lone", "web", "db", "net1/blue", "shop", "shop-web", "shop-app", "shop-db"}
+	for _, e := range b.e {
+		e.networksAre(names...)
+	}
+	serve := func(e *engine, name, ip, port string) {
+		e.docker("run -d --name " + name + " --net shop-" + name + " --ip " + ip + " bb httpd -f -h /www -p " + port)
+	}
+	serve(one, "web", "10.77.0.10", "80")
+	serve(two, "app", "10.77.0.20", "8080")
+	serve(one, "db", "10.77.0.30", "5432")
+	one.reaches("web", "8080", "10.77.0.20", true)
+	two.reaches("app", "5432", "10.77.0.30", true)
+	one.reaches("web", "5432", "10.77.0.30", false)
+	one.reaches("db", "8080", "10.77.0.20", false)
+	one.docker("rm -f web db")
+	two.docker("rm -f app")
+	b.nothingLeft()
+	b.netctl("policy rule-rm shop-app web", "policy rule-rm shop-db app", "group rm shop-web", "group rm shop-app", "group rm shop-db", "net rm shop", "policy rm shop-app", "policy rm shop-db")
+}
+
+// startTime compares docker run on a Contiv network with a bridge network of
+// Docker's, in turn, by their medians. On every network but the default bridge
+// the engine also sets up its resolver inside the container, which runs iptables
+// several times: the default bridge is measured too, and only told.
+func startTime(b *bed) {
+	const rounds = 11
+	e := b.e[0]
+	e.docker("network create own")
+	took := map[string][]time.Duration{}
+	for i := range rounds {
+		for _, network := range []string{"bridge", "own", "net1"} {
+			name := fmt.Sprintf("s%d%s", i, network)
+			start := time.Now()
+			e.docker("run -d --name " + name + " --net " + network + " bb sleep 1000")
+			took[network] = append(took[network], time.Since(start))
+			e.docker("rm -f " + name)
+		}
+	}
+	e.docker("network rm own")
+	median := func(network string) time.Duration {
+		slices.Sort(took[network])
+		return took[network][rounds/2].Round(time.Millisecond)
+	}
+	bridge, own, contiv := median("bridge"), median("own"), median("net1")
+	b.t.Logf("docker run takes %v on the default bridge, %v on a bridge network, %v on a Contiv network: %.2f and %.2f times",
+		bridge, own, contiv, float64(contiv)/float64(bridge), float64(contiv)/float64(own))
+	if contiv > own*12/10 {
+		b.t.Errorf("docker run takes %v on a Contiv network and %v on a bridge network: more than 1.2 times", contiv, own)
+	}
 	b.nothingLeft()
 }

@@ -38,7 +38,7 @@ exec sleep 86400`
 type engine struct {
 	t    *testing.T
 	host *lab.Host
-	dir  string // state, sockets, plugins: short paths
+	dir  string    // state, sockets, plugins: short paths
 	box  *exec.Cmd // holds the mount namespace
 	cmd  *lab.Command
 	done chan struct{} // closed when cmd has ended
