@@ -74,6 +74,8 @@ func clip(b []byte) string {
 
 func jsonKind(b []byte) string {
 	switch b[0] {
+	case '{':
+		return "an object"
 	case '[':
 		return "an array"
 	case '"':
@@ -92,7 +94,19 @@ func jsonError(data []byte, err error) error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &wrong):
-		return &model.FieldError{Field: lastPart(wrong.Field), Value: wrong.Value, Want: "must be " + goKind(wrong)}
+		raw := rawField(data, wrong.Field)
+		if raw == nil {
+			return badBody("must be a JSON object whose fields have the right types: %s where %s is wanted", wrong.Value, goKind(wrong))
+		}
+		want := "must be " + goKind(wrong)
+		switch {
+		case strings.HasPrefix(wrong.Value, "number "): // a number, but not one that fits
+		case raw[0] == '[' && wrong.Value != "array", raw[0] == '{' && wrong.Value != "object":
+			want = "every element " + want
+		default:
+			want += ", not " + jsonKind(raw)
+		}
+		return model.InvalidField(lastPart(wrong.Field), string(raw), want)
 	case errors.As(err, &syntax):
 		return badBody("is not valid JSON: %s at byte %d", syntax, syntax.Offset)
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -101,17 +115,37 @@ func jsonError(data []byte, err error) error {
 	return badBody("is not what is expected: %w", err)
 }
 
-func lastPart(field string) string {
-	if field == "" {
-		return "body"
+// rawField finds the text of a field, whose path has dots, in a JSON object.
+// Names match as encoding/json matches them: in any case. It is nil when there
+// is no such field, as with the elements of arrays.
+func rawField(data []byte, path string) json.RawMessage {
+	for name := range strings.SplitSeq(path, ".") {
+		var object map[string]json.RawMessage
+		if json.NewDecoder(bytes.NewReader(data)).Decode(&object) != nil {
+			return nil
+		}
+		raw, ok := object[name]
+		for k, v := range object {
+			if !ok && strings.EqualFold(k, name) {
+				raw, ok = v, true
+			}
+		}
+		if !ok {
+			return nil
+		}
+		data = raw
 	}
+	return bytes.TrimSpace(data)
+}
+
+func lastPart(field string) string {
 	return field[strings.LastIndexByte(field, '.')+1:]
 }
 
 // goKind says in JSON's terms what a field of a Go type wants.
 func goKind(e *json.UnmarshalTypeError) string {
 	switch kind := e.Type.Kind().String(); {
-	case strings.HasPrefix(e.Value, "number "): // a number, but not one that fits
+	case strings.HasPrefix(e.Value, "number "):
 		return "a whole number of reasonable size"
 	case kind == "string":
 		return "a string"

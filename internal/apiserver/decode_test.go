@@ -27,12 +27,14 @@ func TestDecodeRefuses(t *testing.T) {
 		{`true`, `body: must be a JSON object, not a boolean`},
 		{`{"tenantName":"x"} trailing`, `body: must end after the JSON object, but "trailing" follows`},
 		{`{"tenantName":"x"}{}`, `body: must end after the JSON object, but "{}" follows`},
-		{`{"tenantName":5}`, `tenantName "number": must be a string`},
-		{`{"pktTag":"5"}`, `pktTag "string": must be a whole number`},
-		{`{"pktTag":1.5}`, `pktTag "number 1.5": must be a whole number of reasonable size`},
-		{`{"pktTag":99999999999999999999}`, `pktTag "number 99999999999999999999": must be a whole number of reasonable size`},
-		{`{"subnet":{}}`, `subnet "object": must be a string`},
-		{`{"link-sets":7}`, `link-sets "number": must be an object`},
+		{`{"tenantName":5}`, `tenantName "5": must be a string, not a number`},
+		{`{"pktTag":"5"}`, `pktTag "\"5\"": must be a whole number, not a string`},
+		{`{"pktTag":1.5}`, `pktTag "1.5": must be a whole number of reasonable size`},
+		{`{"pktTag":99999999999999999999}`, `pktTag "99999999999999999999": must be a whole number of reasonable size`},
+		{`{"subnet":{}}`, `subnet "{}": must be a string, not an object`},
+		{`{"link-sets":7}`, `link-sets "7": must be an object, not a number`},
+		{`{"SUBNET":true}`, `subnet "true": must be a string, not a boolean`},
+		{`{"link-sets":{"Services":{"x":[]}}}`, `Services "{\"x\":[]}": every element must be an object`},
 		{"{\"tenantName\":\"\xff\"}", `body: must be UTF-8`},
 	}
 	for _, tt := range tests {
@@ -41,6 +43,16 @@ func TestDecodeRefuses(t *testing.T) {
 		if err == nil || !errors.Is(err, model.ErrInvalid) || err.Error() != tt.want {
 			t.Errorf("%s\n got %v\nwant %s", tt.body, err, tt.want)
 		}
+	}
+}
+
+// TestDecodeRefusesElements: an element of the wrong type names the array.
+func TestDecodeRefusesElements(t *testing.T) {
+	var o api.EndpointGroup
+	err := decodeJSON([]byte(`{"policies":["p",5]}`), &o)
+	const want = `policies "[\"p\",5]": every element must be a string`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

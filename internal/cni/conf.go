@@ -3,6 +3,7 @@ package cni
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -89,7 +90,7 @@ func loadConf(data []byte) (Conf, error) {
 	}
 	if c.MTU != 0 && (c.MTU < 576 || c.MTU > 65535) {
 		return c, types.NewError(types.ErrInvalidNetworkConfig, "invalid network configuration",
-			"mtu: must be between 576 and 65535")
+			fmt.Sprintf("mtu %d: must be between 576 and 65535", c.MTU))
 	}
 	return c, nil
 }

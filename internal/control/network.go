@@ -129,7 +129,7 @@ func takeName(tx store.Tx, k store.NameKey, kind string) error {
 		return err
 	}
 	if row.Exists() {
-		return model.Errorf(model.ErrConflict, "the name %q belongs to a %s of tenant %q; networks and endpoint groups share one name space", k.Name, row.Value.Kind, k.Tenant)
+		return model.Errorf(model.ErrConflict, "the name %q belongs to the %s of that name in tenant %q; networks and endpoint groups share one name space", k.Name, row.Value.Kind, k.Tenant)
 	}
 	return store.Names.Create(tx, store.Name{NameKey: k, Kind: kind})
 }
