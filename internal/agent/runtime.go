@@ -93,8 +93,10 @@ func (a *Agent) CreateNetwork(ctx context.Context, n model.Network) error {
 		text  string
 		to    *string
 	}{
-		{n.Subnet.IsValid(), n.Subnet.String(), &o.Subnet}, {n.Gateway.IsValid(), n.Gateway.String(), &o.Gateway},
-		{n.Subnet6.IsValid(), n.Subnet6.String(), &o.IPv6Subnet}, {n.Gateway6.IsValid(), n.Gateway6.String(), &o.IPv6Gateway},
+		{n.Subnet.IsValid(), n.Subnet.String(), &o.Subnet},
+		{n.Gateway.IsValid(), n.Gateway.String(), &o.Gateway},
+		{n.Subnet6.IsValid(), n.Subnet6.String(), &o.IPv6Subnet},
+		{n.Gateway6.IsValid(), n.Gateway6.String(), &o.IPv6Gateway},
 	} {
 		if f.valid {
 			*f.to = f.text

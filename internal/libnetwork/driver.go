@@ -32,7 +32,7 @@ func (p *Plugin) createNetwork(ctx context.Context, r createNetworkRequest) (emp
 		return empty{}, model.InvalidField("option network", "",
 			"must name the Contiv network: docker network create -o network=NAME (and -o tenant=TENANT, -o group=GROUP)")
 	}
-	if old, ok := p.networks.get(r.NetworkID); ok && old.Ref.Name() != ref.Name() {
+	if old, ok := p.networks.get(r.NetworkID); ok && old.Name() != ref.Name() {
 		return empty{}, model.Errorf(model.ErrExists, "network id %s is that of %s already", short(r.NetworkID), old.Ref)
 	}
 	if ref.Group != "" {

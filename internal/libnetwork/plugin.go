@@ -122,7 +122,9 @@ func (p *Plugin) Run(ctx context.Context) error {
 			err = srv.Close()
 		}
 		cancel()
-		<-failed
+		if ended := <-failed; err == nil && !errors.Is(ended, http.ErrServerClosed) {
+			err = ended
+		}
 	}
 	stop()
 	all.Wait()

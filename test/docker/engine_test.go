@@ -87,10 +87,12 @@ func (e *engine) start(flags ...string) {
 		e.t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }() // the child has its own
-	args := append([]string{fmt.Sprintf("--mount=/proc/%d/ns/mnt", e.box.Process.Pid), "/usr/sbin/dockerd",
+	args := append([]string{
+		fmt.Sprintf("--mount=/proc/%d/ns/mnt", e.box.Process.Pid), "/usr/sbin/dockerd",
 		"--data-root", filepath.Join(e.dir, "data"), "--exec-root", filepath.Join(e.dir, "x"),
 		"--pidfile", filepath.Join(e.dir, "pid"), "-H", "unix://" + e.socket(),
-		"--iptables=false", "--ip6tables=false", "--ip-forward=false"}, flags...)
+		"--iptables=false", "--ip6tables=false", "--ip-forward=false",
+	}, flags...)
 	e.cmd = e.host.NS.Command(context.Background(), "nsenter", args...)
 	e.cmd.Stdout, e.cmd.Stderr = log, log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -260,7 +262,7 @@ func (e *engine) image() {
 	}
 	add(tar.Header{Name: "bin/busybox", Mode: 0o755, Typeflag: tar.TypeReg}, box)
 	add(tar.Header{Name: "www/index.html", Mode: 0o644, Typeflag: tar.TypeReg}, []byte("ok\n"))
-	for _, n := range strings.Fields("sh sleep ip ping nc wget httpd cat") {
+	for n := range strings.FieldsSeq("sh sleep ip ping nc wget httpd cat") {
 		add(tar.Header{Name: "bin/" + n, Linkname: "busybox", Typeflag: tar.TypeSymlink}, nil)
 	}
 	if err := w.Close(); err != nil {
