@@ -89,7 +89,8 @@ bench: bench-cluster ## that, and benchmarks into bench/new.txt, compared with b
 	@if [ -f bench/base.txt ]; then $(call tool,benchstat) bench/base.txt bench/new.txt; fi
 
 .PHONY: demo
-demo: deps build ## three hosts, two tenants, policies, live; KEEP=1 leaves it running
+demo: build ## three hosts, two tenants, policies, live; KEEP=1 leaves it running
+	@tools/deps.sh demo
 	bin/contivlab demo $(if $(KEEP),--keep)
 
 .PHONY: clean

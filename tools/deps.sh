@@ -6,18 +6,23 @@ set -euo pipefail
 
 # package                  what for
 packages=(
-  openvswitch-switch      # the data plane under test (ovsdb-server, ovs-vswitchd)
-  etcd-server             # the real etcd of the store's conformance suite
+  openvswitch-switch      # the data plane (ovsdb-server, ovs-vswitchd)
+  etcd-server             # the lab's store, and one that the store's conformance suite runs on
   iproute2                # namespaces and links
-  iperf3                  # traffic under restarts
   iputils-ping            # reachability
+  ethtool                 # offload settings of container interfaces
+)
+# "deps.sh demo" stops there; the tests need these too.
+test_packages=(
+  iperf3                  # traffic under restarts
   containernetworking-plugins # the stock bridge plugin that benchmarks compare with
   busybox-static          # containers' root
   docker.io               # the engines of test/docker, started by hand
   containerd              # comes with it; named here so that its service stays off
-  ethtool                 # offload settings of container interfaces
   tcpdump                 # looking at packets when a test fails
+  clang-14 llvm-14 libbpf-dev # the test that the committed eBPF objects are what the C makes
 )
+[[ ${1:-test} == demo ]] || packages+=("${test_packages[@]}")
 
 if ! command -v dpkg-query >/dev/null; then
   echo "deps: this is no Debian or Ubuntu; install by hand: ${packages[*]}" >&2
