@@ -26,6 +26,9 @@ const (
 	// lostAfter is how long an endpoint may be unknown to the engine's running
 	// containers: starting one takes time.
 	lostAfter = time.Minute
+	// madeWithin is how long the engine may take to list a network after it has
+	// told the plugin of it.
+	madeWithin = 5 * time.Second
 )
 
 // reconcile keeps the engine's networks as the cluster's until ctx ends. An
@@ -106,6 +109,9 @@ func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string
 			}
 			p.log.Info("removed a network from Docker", "name", n.Name, "of", ref.String())
 			delete(ids, n.ID)
+			if err := p.networks.remove(n.ID); err != nil { // the engine has said so too, if it could
+				return err
+			}
 		case n.Labels[labelPlugin] != "":
 			if _, known := p.networks.get(n.ID); !known { // the map was lost
 				if err := p.networks.put(n.ID, binding{Ref: ref}); err != nil {
@@ -118,10 +124,10 @@ func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(want)) {
-		if there[key] {
+		w := want[key]
+		if there[key] || p.beingMade(w.ref, ids, time.Now()) {
 			continue
 		}
-		w := want[key]
 		id, err := p.engine.create(ctx, p.createRequest(w))
 		if err != nil {
 			problems[w.ref.Name()] = "it cannot be created: " + err.Error()
@@ -131,6 +137,20 @@ func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string
 		p.log.Info("created a network in Docker", "name", w.ref.Name(), "of", w.ref.String(), "id", short(id))
 	}
 	return p.forget(ids, time.Now())
+}
+
+// beingMade tells whether a user may just be creating the network through
+// Docker: the plugin has bound its id, and the engine does not list it yet.
+func (p *Plugin) beingMade(r Ref, ids map[string]bool, now time.Time) bool {
+	for _, id := range p.networks.ids() {
+		if b, _ := p.networks.get(id); b.Ref != r || ids[id] {
+			continue
+		}
+		if since, ok := p.stale[id]; !ok || now.Sub(since) < madeWithin {
+			return true
+		}
+	}
+	return false
 }
 
 // forget drops the ids that the engine has not had for a while: networks that

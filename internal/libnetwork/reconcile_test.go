@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -155,6 +156,22 @@ func TestNetworksFollow(t *testing.T) {
 		t.Errorf("group's network (-want +got):\n%s", diff)
 	}
 	delete(d.nets, web.ID) // a user's docker network rm
+	if err := p.networks.remove(web.ID); err != nil {
+		t.Fatal(err)
+	}
+	check("foreign", "lone/blue", "net1", "web")
+
+	// One that a user is just creating is not made a second time, unless that
+	// comes to nothing.
+	mine := Ref{Network: model.NetworkKey{Tenant: "default", Name: "mine"}}
+	c.nets[mine.Network] = model.Network{Key: mine.Network, Subnet: netip.MustParsePrefix("10.1.3.0/24")}
+	if err := p.networks.put("user", binding{Ref: mine, Created: true}); err != nil {
+		t.Fatal(err)
+	}
+	check("foreign", "lone/blue", "net1", "web")
+	p.stale["user"] = p.stale["user"].Add(-madeWithin)
+	check("foreign", "lone/blue", "mine", "net1", "web")
+	delete(c.nets, mine.Network)
 	check("foreign", "lone/blue", "net1", "web")
 
 	lone := model.NetworkKey{Tenant: "blue", Name: "lone"}
