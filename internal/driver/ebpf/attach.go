@@ -38,7 +38,7 @@ type attacher struct {
 func haveTCX(prog *ebpf.Program) bool {
 	l, err := link.AttachTCX(link.TCXOptions{Interface: 1, Program: prog, Attach: ebpf.AttachTCXIngress})
 	if err == nil { // the loopback has index 1 in every namespace
-		l.Close()
+		_ = l.Close()
 	}
 	return err == nil
 }

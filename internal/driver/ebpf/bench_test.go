@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func TestSpeedOfOneHost(t *testing.T) {
 	}
 	defer func() { cancel(); _ = server.Wait() }()
 	deadline := time.Now().Add(5 * time.Second)
-	for exec.Command("ip", "netns", "exec", a, "iperf3", "-c", "10.8.0.2", "-n", "1").Run() != nil {
+	for exec.CommandContext(t.Context(), "ip", "netns", "exec", a, "iperf3", "-c", "10.8.0.2", "-n", "1").Run() != nil {
 		if time.Now().After(deadline) {
 			t.Fatal("iperf3 does not answer")
 		}
@@ -44,7 +45,7 @@ func TestSpeedOfOneHost(t *testing.T) {
 	for range 3 {
 		for _, to := range []string{"10.8.0.2", "10.9.0.2"} {
 			out := run(t, "ip", "netns", "exec", a, "iperf3", "-c", to, "-t", "2", "-f", "g")
-			for _, l := range strings.Split(out, "\n") {
+			for l := range strings.SplitSeq(out, "\n") {
 				if strings.Contains(l, "receiver") {
 					t.Logf("%s: %s", map[string]string{"10.8.0.2": "veth", "10.9.0.2": "ours"}[to], l)
 				}
@@ -97,7 +98,7 @@ func TestRestartLosesNothing(t *testing.T) {
 			}
 			done := make(chan string, 1)
 			go func() {
-				out, err := exec.Command("ip", "netns", "exec", a, "ping", "-q", "-i", "0.002", "-c", "1000", "10.9.0.2").CombinedOutput()
+				out, err := exec.CommandContext(t.Context(), "ip", "netns", "exec", a, "ping", "-q", "-i", "0.002", "-c", "1000", "10.9.0.2").CombinedOutput()
 				done <- fmt.Sprintf("%s%v", out, err)
 			}()
 			restarts := 0
@@ -120,7 +121,7 @@ func TestRestartLosesNothing(t *testing.T) {
 				drv = r.open(t)
 				set, _ := pic.PolicySets.Get(1)
 				next := *set
-				next.Name = fmt.Sprint(restarts)
+				next.Name = strconv.Itoa(restarts)
 				pic.PolicySets = pic.PolicySets.Set(1, &next)
 				if _, err := drv.Apply(t.Context(), pic); err != nil {
 					t.Fatal(err)

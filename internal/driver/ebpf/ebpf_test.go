@@ -12,12 +12,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestConformance runs the conformance suite on the kernel with real frames.
 func TestConformance(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) drivertest.Harness { return newRig(t).harness() })
+	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
+		t.Helper()
+		return newRig(t).harness()
+	})
 }
 
 // TestConformanceClsact runs it with programs attached as kernels before 6.6 do.
 func TestConformanceClsact(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
+		t.Helper()
 		r := newRig(t)
 		r.attach = attachClsact
 		return r.harness()

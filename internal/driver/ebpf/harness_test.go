@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -86,7 +85,7 @@ func require(t testing.TB, programs ...string) {
 
 func run(t testing.TB, args ...string) string {
 	t.Helper()
-	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	out, err := exec.CommandContext(context.WithoutCancel(t.Context()), args[0], args[1:]...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
 	}
@@ -94,6 +93,7 @@ func run(t testing.TB, args ...string) string {
 }
 
 func namespace(t testing.TB, prefix string) string {
+	t.Helper()
 	name := fmt.Sprintf("%s%d-%d", prefix, os.Getpid(), count.Add(1))
 	run(t, "ip", "netns", "add", name)
 	t.Cleanup(func() { run(t, "ip", "netns", "del", name) })
@@ -347,7 +347,8 @@ func (d *Driver) setFault(fn func() error) {
 }
 
 func (r *rig) config(t testing.TB) Config {
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
 	if testing.Verbose() {
 		log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
@@ -429,12 +430,12 @@ func (r *rig) foreign(t testing.TB) func(testing.TB) {
 	})
 	run(t, "ip", "-n", r.host, "link", "add", "alien0", "type", "vxlan", "id", "77", "dstport", "9999", "remote", "192.168.7.9")
 	state := func() string {
-		s := run(t, "ip", "-n", r.host, "-d", "link", "show", "alien0")
+		seen := []any{run(t, "ip", "-n", r.host, "-d", "link", "show", "alien0")}
 		for _, l := range links {
-			s += fmt.Sprint(ifindexOf(l), " ")
+			seen = append(seen, ifindexOf(l))
 		}
 		_, err := os.Stat(beside)
-		return s + fmt.Sprint(err)
+		return fmt.Sprintln(append(seen, err)...)
 	}
 	before := state()
 	return func(t testing.TB) {

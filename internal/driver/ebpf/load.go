@@ -111,7 +111,7 @@ func loadObjects(dir string, conns uint32) (*objects, error) {
 			}
 		}
 		if old != nil {
-			old.Close()
+			_ = old.Close()
 		}
 	}
 	var o objects

@@ -31,7 +31,7 @@ func TestCompiledObjectIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "run", "github.com/cilium/ebpf/cmd/bpf2go", "-cc", "clang-14", "-strip", "llvm-strip-14", "-no-global-types",
+	cmd := exec.CommandContext(t.Context(), "go", "run", "github.com/cilium/ebpf/cmd/bpf2go", "-cc", "clang-14", "-strip", "llvm-strip-14", "-no-global-types",
 		"-target", "bpfel", "-go-package", "ebpf", "-output-dir", dir, "datapath", filepath.Join(wd, "bpf", "datapath.c"),
 		"--", "-O2", "-g", "-Wall", "-Werror", "-mcpu=v3", "-I/usr/include/x86_64-linux-gnu")
 	if out, err := cmd.CombinedOutput(); err != nil {

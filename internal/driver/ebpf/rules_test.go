@@ -1,10 +1,10 @@
 package ebpf
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -70,7 +70,7 @@ func TestCompileEqualsScan(t *testing.T) {
 			return netip.AddrFrom4([4]byte{10, 0, byte(rnd.IntN(2)), byte(rnd.IntN(8))})
 		}
 		for i := range rnd.IntN(12) {
-			r := desired.Rule{ID: fmt.Sprint(i), Action: []model.Action{model.Allow, model.Deny, model.Pass}[rnd.IntN(3)]}
+			r := desired.Rule{ID: strconv.Itoa(i), Action: []model.Action{model.Allow, model.Deny, model.Pass}[rnd.IntN(3)]}
 			switch rnd.IntN(3) {
 			case 0:
 				r.AnyPeer = true
@@ -156,7 +156,7 @@ func TestCompileSizes(t *testing.T) {
 		s := &desired.PolicySet{ID: 1, In: []desired.Tier{{}}}
 		for i := range 10000 {
 			r := test.rule(i)
-			r.ID, r.Action = fmt.Sprint(i), model.Allow
+			r.ID, r.Action = strconv.Itoa(i), model.Allow
 			s.In[0].Rules = append(s.In[0].Rules, r)
 		}
 		start := time.Now()

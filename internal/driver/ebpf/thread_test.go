@@ -16,6 +16,7 @@ type thread struct {
 }
 
 func newThread(t testing.TB, ns string) *thread {
+	t.Helper()
 	th := &thread{make(chan func()), make(chan struct{})}
 	ready := make(chan error, 1)
 	go func() {

@@ -2,7 +2,6 @@ package ebpf
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net/netip"
 	"os/exec"
@@ -57,7 +56,7 @@ func TestTwoHosts(t *testing.T) {
 		var err error
 		var rep driver.Report
 		th.do(func() {
-			drv, err = open(t.Context(), Config{PinDir: filepath.Join(pins, ns), Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+			drv, err = open(t.Context(), Config{PinDir: filepath.Join(pins, ns), Log: slog.New(slog.DiscardHandler)})
 			if err == nil {
 				rep, err = drv.Apply(t.Context(), pic)
 			}
@@ -85,13 +84,13 @@ func TestTwoHosts(t *testing.T) {
 	}
 	defer func() { cancel(); _ = server.Wait() }()
 	deadline := time.Now().Add(5 * time.Second)
-	for exec.Command("ip", "netns", "exec", containers[0], "iperf3", "-c", ip4[1].String(), "-n", "1").Run() != nil {
+	for exec.CommandContext(t.Context(), "ip", "netns", "exec", containers[0], "iperf3", "-c", ip4[1].String(), "-n", "1").Run() != nil {
 		if time.Now().After(deadline) {
 			t.Fatal("iperf3 does not answer")
 		}
 	}
 	s := run(t, "ip", "netns", "exec", containers[0], "iperf3", "-c", ip4[1].String(), "-t", "2", "-f", "g")
-	for _, l := range strings.Split(s, "\n") {
+	for l := range strings.SplitSeq(s, "\n") {
 		if strings.Contains(l, "receiver") {
 			t.Log(l)
 		}
