@@ -135,14 +135,15 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 // startGrace is how long an attachment waits for an agent that has just started.
 const startGrace = 5 * time.Second
 
-// awaitFirst waits for the first pass of the driver, within startGrace.
+// awaitFirst waits for the first pass of the driver and the first netmaster,
+// within startGrace.
 func (a *Agent) awaitFirst(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, startGrace)
 	defer cancel()
 	for {
 		o, changed := a.published.get()
 		if !o.at.IsZero() {
-			return
+			break
 		}
 		select {
 		case <-changed:
@@ -150,6 +151,7 @@ func (a *Agent) awaitFirst(ctx context.Context) {
 			return
 		}
 	}
+	a.masters.wait(ctx)
 }
 
 // fallback is how long waitProgrammed waits for the tenant's mirror to reach

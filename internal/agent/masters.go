@@ -28,10 +28,6 @@ type masters struct {
 // milliseconds, and detaching must not hang on one that is not.
 const masterTimeout = 10 * time.Second
 
-// firstMaster is how long a request waits for the first netmaster to be known:
-// an agent that has just started learns of it from the store in a moment.
-const firstMaster = 3 * time.Second
-
 func newMasters(fixed string) (*masters, error) {
 	m := &masters{changed: make(chan struct{})}
 	if fixed == "" {
@@ -76,21 +72,18 @@ func (m *masters) get() *api.Client {
 	return m.client
 }
 
-// wait returns the client, once there is one; nil when there is still none
-// after firstMaster, or when ctx ends.
-func (m *masters) wait(ctx context.Context) *api.Client {
-	ctx, cancel := context.WithTimeout(ctx, firstMaster)
-	defer cancel()
+// wait returns once a netmaster has become known, or ctx ends.
+func (m *masters) wait(ctx context.Context) {
 	for {
 		m.mu.Lock()
-		client, changed := m.client, m.changed
+		there, changed := m.client != nil, m.changed
 		m.mu.Unlock()
-		if client != nil {
-			return client
+		if there {
+			return
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-changed:
 		}
 	}
@@ -113,7 +106,7 @@ var errNoMaster = model.Errorf(model.ErrUnavailable, "no netmaster is known: non
 
 // create asks netmaster for an endpoint and returns it with its revision.
 func (m *masters) create(ctx context.Context, req api.CreateEndpointRequest, key model.EndpointKey) (model.Endpoint, store.Revision, error) {
-	c := m.wait(ctx)
+	c := m.get()
 	if c == nil {
 		return model.Endpoint{}, 0, errNoMaster
 	}
