@@ -13,7 +13,8 @@ import (
 // its read lock.
 type rows[K comparable, V any] struct {
 	all    map[K]V
-	tenant func(K) model.TenantName // "" for kinds that belong to no tenant
+	of     index[model.TenantName, K] // so that a tenant's list costs what the tenant has
+	tenant func(K) model.TenantName   // "" for kinds that belong to no tenant
 	less   func(a, b K) int
 
 	mu    sync.Mutex // guards lists among readers
@@ -21,17 +22,23 @@ type rows[K comparable, V any] struct {
 }
 
 func newRows[K comparable, V any](tenant func(K) model.TenantName, less func(a, b K) int) *rows[K, V] {
-	return &rows[K, V]{all: map[K]V{}, tenant: tenant, less: less, lists: map[model.TenantName][]V{}}
+	return &rows[K, V]{
+		all: map[K]V{}, of: index[model.TenantName, K]{}, tenant: tenant, less: less,
+		lists: map[model.TenantName][]V{},
+	}
 }
 
 // set stores a value, or removes the row when there is none, and returns what
 // was there.
 func (r *rows[K, V]) set(k K, v *V) (old V, had bool) {
 	old, had = r.all[k]
-	if v == nil {
-		delete(r.all, k)
-	} else {
+	switch {
+	case v != nil:
 		r.all[k] = *v
+		r.of.add(r.tenant(k), k)
+	case had:
+		delete(r.all, k)
+		r.of.remove(r.tenant(k), k)
 	}
 	if len(r.lists) > 0 {
 		delete(r.lists, "")
@@ -47,16 +54,11 @@ func (r *rows[K, V]) list(t model.TenantName) []V {
 	if l, ok := r.lists[t]; ok {
 		return l
 	}
-	keys := make([]K, 0, len(r.all))
-	for k := range r.all {
-		if t == "" || r.tenant(k) == t {
-			keys = append(keys, k)
-		}
-	}
-	slices.SortFunc(keys, r.less)
-	l := make([]V, len(keys))
-	for i, k := range keys {
-		l[i] = r.all[k]
+	var l []V
+	if t == "" {
+		l = sorted(r.all, r.all, r.less)
+	} else {
+		l = sorted(r.of[t], r.all, r.less)
 	}
 	r.lists[t] = l
 	return l
@@ -112,7 +114,7 @@ func (l *lists[V]) get(owner any, list func() []V) []V {
 }
 
 // sorted returns the values of an index's members in key order.
-func sorted[M comparable, V any](members map[M]struct{}, all map[M]V, less func(a, b M) int) []V {
+func sorted[M comparable, V, X any](members map[M]X, all map[M]V, less func(a, b M) int) []V {
 	keys := make([]M, 0, len(members))
 	for m := range members {
 		keys = append(keys, m)
