@@ -174,7 +174,11 @@ type keyFields struct {
 func (k keyFields) of(fields map[string]any) string {
 	var parts []string
 	for _, f := range k.fields {
-		parts = append(parts, fmt.Sprint(fields[f]))
+		part := "?" // the document lacks it; what checks documents says so
+		if v, ok := fields[f]; ok {
+			part = fmt.Sprint(v)
+		}
+		parts = append(parts, part)
 	}
 	return strings.Join(parts, ":")
 }

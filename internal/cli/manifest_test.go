@@ -107,6 +107,7 @@ func TestApplyBadDocument(t *testing.T) {
 	}{
 		"value":     {"kind: network\ntenantName: blue\nnetworkName: n\nencap: vlan\nsubnet: 10.1.1.0/99\n", ExitFailure, ` (network blue:n): subnet "10.1.1.0/99"`},
 		"unknown":   {"kind: network\ntenantName: blue\nnetworkName: n\nsubnett: 10.1.1.0/24\n", ExitFailure, ` (network blue:n): field "subnett"`},
+		"no name":   {"kind: network\ntenantName: blue\nsubnet: 10.1.1.0/24\n", ExitFailure, ` (network blue:?): `},
 		"type":      {"kind: network\ntenantName: blue\nnetworkName: n\nsubnet: 10.1.1.0/24\npktTag: many\n", ExitFailure, "pktTag"},
 		"reference": {"kind: endpointGroup\ntenantName: t1\ngroupName: g\nnetworkName: nosuch\n", ExitNotFound, `(endpointGroup t1:g): put endpoint group "t1:g": network "t1:nosuch" does not exist`},
 		"conflict":  {"kind: global\nname: global\nvlans: 200-100\n", ExitFailure, "vlans"},
