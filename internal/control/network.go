@@ -119,7 +119,20 @@ func sameNetwork(old, n model.Network) error {
 }
 
 func immutable(field string, old, new any) error {
-	return model.Errorf(model.ErrConflict, "%s %q: cannot change, it was created with %q", field, fmt.Sprint(new), fmt.Sprint(old))
+	was, is := fieldText(old), fieldText(new)
+	if was == "" {
+		return model.Errorf(model.ErrConflict, "%s %q: cannot change, it was created without", field, is)
+	}
+	return model.Errorf(model.ErrConflict, "%s %q: cannot change, it was created with %q", field, is, was)
+}
+
+// fieldText writes a field's value; an address or prefix that is not there is
+// "", as in the API, not netip's "invalid IP".
+func fieldText(v any) string {
+	if x, ok := v.(interface{ IsValid() bool }); ok && !x.IsValid() {
+		return ""
+	}
+	return fmt.Sprint(v)
 }
 
 // takeName gives a name of the space that networks and groups of a tenant share.
