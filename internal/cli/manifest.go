@@ -174,8 +174,10 @@ type keyFields struct {
 func (k keyFields) of(fields map[string]any) string {
 	var parts []string
 	for _, f := range k.fields {
-		part := "?" // the document lacks it; what checks documents says so
-		if v, ok := fields[f]; ok {
+		part := "?" // the document has none, or not a name; what checks documents says so
+		switch v := fields[f].(type) {
+		case nil, map[string]any, []any:
+		default:
 			part = fmt.Sprint(v)
 		}
 		parts = append(parts, part)
