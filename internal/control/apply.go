@@ -68,6 +68,11 @@ type step struct {
 func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, more func() bool) (out []Outcome, done int, err error) {
 	steps := ordered(changes)
 	out = make([]Outcome, len(changes))
+	// The trial of a long list, and a dry run, commit nothing that could prove
+	// memory's reads old: they must not be older than the request.
+	if _, err := c.View(ctx); err != nil {
+		return nil, 0, err
+	}
 	cl := c.claim()
 	rev, err := c.update(ctx, "apply", func(tx store.Tx) error {
 		cl.rewind()
