@@ -69,7 +69,28 @@ func (b *bench) api(ctx context.Context) (err error) {
 	}
 	b.report.row("group", n, perSecond(n, took), "92")
 
-	b.report.table("`/plugin/createEndpoint` a second in a /16, by how many endpoints are there", "clients", "group",
+	if err := b.endpoints(ctx, c, "an etcd process (3.4)"); err != nil {
+		return err
+	}
+
+	l, err = b.lab(ctx, lab.Config{Name: "benchemb", Hosts: 0, Embedded: true})
+	if err != nil {
+		return err
+	}
+	own, err := l.API()
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	if _, err := own.Tenants().Create(ctx, api.Tenant{TenantName: "t"}); err != nil {
+		return err
+	}
+	return b.endpoints(ctx, own, "netmaster's own etcd, the default")
+}
+
+// endpoints measures how fast endpoints are created, by how many there are.
+func (b *bench) endpoints(ctx context.Context, c *api.Client, store string) error {
+	b.report.table("`/plugin/createEndpoint` a second in a /16, by how many endpoints are there; store: "+store, "clients", "group",
 		"0-1000", "1000-2000", "2000-3000", "3000-4000", "4000-5000", "all", "1.x", "wanted")
 	for i, tc := range []struct {
 		clients      int

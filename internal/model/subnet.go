@@ -52,8 +52,8 @@ func ParseAddr6(field, s string) (netip.Addr, error) {
 }
 
 // ParseSubnet4 parses "a.b.c.d/len", or "a.b.c.d-a.b.c.e/len" which also limits
-// automatic allocation to the range. Bits beyond the length are masked off in
-// the prefix; keep the text to show what the user wrote. The range, if any,
+// automatic allocation to the range. Without a range, bits beyond the length
+// are refused. The range, if any,
 // lies inside the prefix and holds none of its unusable addresses. The error
 // is of kind ErrInvalid.
 func ParseSubnet4(field, s string) (netip.Prefix, AddrRange, error) {
@@ -75,6 +75,9 @@ func ParseSubnet4(field, s string) (netip.Prefix, AddrRange, error) {
 		return netip.Prefix{}, AddrRange{}, err
 	}
 	if !isRange {
+		if p != subnet {
+			return bad(wantMasked(subnet))
+		}
 		return subnet, AddrRange{}, nil
 	}
 	end, err := netip.ParseAddr(last)
@@ -88,8 +91,7 @@ func ParseSubnet4(field, s string) (netip.Prefix, AddrRange, error) {
 	return subnet, r, nil
 }
 
-// FormatSubnet4 is the inverse of ParseSubnet4, with the host bits masked off
-// when there is no range.
+// FormatSubnet4 is the inverse of ParseSubnet4.
 func FormatSubnet4(p netip.Prefix, r AddrRange) string {
 	switch {
 	case !p.IsValid():
@@ -100,15 +102,23 @@ func FormatSubnet4(p netip.Prefix, r AddrRange) string {
 	return p.String()
 }
 
-// ParseSubnet6 parses an IPv6 subnet with a length of 1 to 128; bits beyond the
-// length are masked off. The error is of kind ErrInvalid.
+// ParseSubnet6 parses an IPv6 subnet with a length of 1 to 128 and no bits
+// beyond it. The error is of kind ErrInvalid.
 func ParseSubnet6(field, s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil || !p.Addr().Is6() || p.Addr().Is4In6() || p.Bits() == 0 {
 		return netip.Prefix{}, InvalidField(field, s, "must be an IPv6 subnet such as 2001:db8:1::/64")
 	}
-	p = p.Masked()
+	if p != p.Masked() {
+		return netip.Prefix{}, InvalidField(field, s, wantMasked(p.Masked()))
+	}
 	return p, checkReserved(field, s, p)
+}
+
+// wantMasked refuses a subnet with bits beyond its length: 1.x kept them in the
+// object and dropped them in its state (known fault 22).
+func wantMasked(p netip.Prefix) string {
+	return "has address bits beyond its length; the subnet is " + p.String()
 }
 
 // ParsePvtSubnet parses the hosts' private subnet: IPv4, length 16.

@@ -32,7 +32,7 @@ func wantField(t *testing.T, err error, field, part string) {
 func TestParseSubnet4(t *testing.T) {
 	for _, tc := range []struct{ in, subnet, rng, fault string }{
 		{in: "10.1.1.0/24", subnet: "10.1.1.0/24"},
-		{in: "10.3.4.77/24", subnet: "10.3.4.0/24"},
+		{in: "10.3.4.77/24", fault: "the subnet is 10.3.4.0/24"},
 		{in: "10.1.3.10-10.1.3.50/24", subnet: "10.1.3.0/24", rng: "10.1.3.10-10.1.3.50"},
 		{in: "10.3.8.10-10.3.8.10/24", subnet: "10.3.8.0/24", rng: "10.3.8.10-10.3.8.10"},
 		{in: "10.3.1.0/31", subnet: "10.3.1.0/31"},
@@ -111,7 +111,7 @@ func TestHostRange(t *testing.T) {
 func validNetwork() Network {
 	return Network{
 		Key: NetworkKey{"default", "n1"}, Type: NetworkData, Encap: EncapVXLAN,
-		Subnet: netip.MustParsePrefix("10.1.1.0/24"), Gateway: netip.MustParseAddr("10.1.1.254"), RawSubnet: "10.1.1.7/24",
+		Subnet: netip.MustParsePrefix("10.1.1.0/24"), Gateway: netip.MustParseAddr("10.1.1.254"), RawSubnet: "10.1.1.0/24",
 		Subnet6: netip.MustParsePrefix("2001:db8::/64"), Gateway6: netip.MustParseAddr("2001:db8::1"),
 	}
 }

@@ -26,6 +26,7 @@ var table = []difference{
 	{"a default network must exist (known fault 27)", []int{161}},
 	{"IPv6-only networks exist (known fault 20)", []int{224}},
 	{"a subnet of one address is one, and another must not overlap it (known fault 22)", []int{250, 251}},
+	{"a subnet has no address bits beyond its length: 1.x kept them in the object and dropped them in its state (known fault 22)", []int{257}},
 	{"networks cannot have loopback or multicast addresses (known fault 22)", []int{264, 265}},
 	{"a gateway is inside its subnet and not its network or broadcast address (known faults 20 and 22)", []int{270, 271, 274}},
 	{"1.x echoed the request, with empty links and with what it ignored (known fault 14)", []int{358, 363, 434, 435, 445, 446, 447, 448, 456, 457, 480, 491, 494, 508, 514, 520, 521}},
