@@ -123,6 +123,11 @@ func (h *Host) StartOvsdb(ctx context.Context) error {
 	return p.ready(ctx, "OVSDB of "+h.Name, func(ctx context.Context) error { return accepts(ctx, sock) })
 }
 
+// keepMemory makes glibc keep what ovs-vswitchd frees: giving memory back and
+// taking it again is half of its work when ports come and go
+// (docs/design/attach.md, which tells operators the same).
+var keepMemory = []string{"MALLOC_TOP_PAD_=16777216", "MALLOC_TRIM_THRESHOLD_=268435456"}
+
 // StartVswitchd starts the host's ovs-vswitchd and waits until it takes commands.
 // It runs ahead of other processes: where it forwards packets itself it stands
 // for a part of the kernel, and loses them when it has to wait for a processor.
@@ -131,7 +136,7 @@ func (h *Host) StartVswitchd(ctx context.Context) error {
 	if err := os.Remove(ctl); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	p, err := h.lab.start(h.NS, h.Name+"-ovs-vswitchd", h.Dir, h.ovsEnv(), "nice", "-n", "-15", "/usr/sbin/ovs-vswitchd", h.DB(),
+	p, err := h.lab.start(h.NS, h.Name+"-ovs-vswitchd", h.Dir, append(h.ovsEnv(), keepMemory...), "nice", "-n", "-15", "/usr/sbin/ovs-vswitchd", h.DB(),
 		"--no-chdir", "-vconsole:info", "-vsyslog:off", "--unixctl="+ctl)
 	if err != nil {
 		return err
