@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 
@@ -170,7 +169,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	if host == "" {
 		if ip, err := netip.ParseAddr(extHost); err == nil && !ip.IsUnspecified() {
 			host = extHost
-		} else if host, err = localAddress(ctx); err != nil {
+		} else if host, err = daemon.LocalAddress(ctx); err != nil {
 			return daemon.Usagef("--internal-address must be given: %w", err)
 		}
 	}
@@ -253,50 +252,4 @@ func checkPluginName(v string) error {
 		return errors.New("must be letters, digits and inner hyphens, in labels joined by dots, at most 64 characters")
 	}
 	return nil
-}
-
-// localAddress returns this host's address as the local resolver knows it, or
-// else the one that the default route leaves from.
-func localAddress(ctx context.Context) (string, error) {
-	name, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("find the host's name: %w", err)
-	}
-	ips, resolveErr := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
-	for _, ip := range ips {
-		ip = ip.Unmap()
-		if ip.Is4() && ip.IsGlobalUnicast() && isLocal(ip) {
-			return ip.String(), nil
-		}
-	}
-	// Connecting a datagram socket sends nothing; it asks the routing table.
-	// 192.0.2.1 is an address for documentation (RFC 5737).
-	c, err := (&net.Dialer{}).DialContext(ctx, "udp4", "192.0.2.1:9")
-	if err == nil {
-		defer c.Close()
-		if a, ok := c.LocalAddr().(*net.UDPAddr); ok && !a.IP.IsLoopback() {
-			return a.IP.String(), nil
-		}
-	}
-	if resolveErr == nil {
-		resolveErr = errors.New("it has no address other than loopback")
-	}
-	return "", fmt.Errorf("the resolver does not know an address of host %q: %w", name, resolveErr)
-}
-
-// isLocal tells whether an interface of this host has the address: a stale
-// line in /etc/hosts must not win.
-func isLocal(ip netip.Addr) bool {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return false
-	}
-	for _, a := range addrs {
-		if n, ok := a.(*net.IPNet); ok {
-			if got, ok := netip.AddrFromSlice(n.IP); ok && got.Unmap() == ip {
-				return true
-			}
-		}
-	}
-	return false
 }

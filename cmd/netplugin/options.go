@@ -263,7 +263,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 			text = o.ctrlIP
 		}
 		if text == "" {
-			if text, err = localAddress(ctx); err != nil {
+			if text, err = daemon.LocalAddress(ctx); err != nil {
 				return daemon.Usagef("--%s must be given: %w", a.flag, err)
 			}
 		}

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"os"
 )
 
-// localAddress returns this host's address as the local resolver knows it, if
+// LocalAddress returns this host's address as the local resolver knows it, if
 // an interface has it, or else the one that the default route leaves from.
-func localAddress(ctx context.Context) (string, error) {
+func LocalAddress(ctx context.Context) (string, error) {
 	name, err := os.Hostname()
 	if err != nil {
 		return "", fmt.Errorf("find the host's name: %w", err)
@@ -37,6 +37,8 @@ func localAddress(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("the resolver does not know an address of host %q: %w", name, resolveErr)
 }
 
+// isLocal tells whether an interface of this host has the address: a stale
+// line in /etc/hosts must not win.
 func isLocal(ip netip.Addr) bool {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
