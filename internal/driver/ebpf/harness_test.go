@@ -219,7 +219,7 @@ func (w *wire) receive() [][]byte {
 			for _, m := range msgs {
 				// struct tpacket_auxdata: status u32, len, snaplen u32, mac, net, tci, tpid u16
 				if m.Header.Level == unix.SOL_PACKET && m.Header.Type == unix.PACKET_AUXDATA && m.Data[0]&0x10 != 0 {
-					f = tagged(f, uint32(m.Data[16])|uint32(m.Data[17])<<8)
+					f = drivertest.Tagged(f, uint32(m.Data[16])|uint32(m.Data[17])<<8)
 				}
 			}
 		}
@@ -254,16 +254,16 @@ func (r *rig) settle(t testing.TB, near int) {
 // inject sends a packet and tells where it came out.
 func (r *rig) inject(t testing.TB, p driver.Packet) (v driver.Verdict) {
 	t.Helper()
-	near, f := p.Port, frame(p)
+	near, f := p.Port, drivertest.Frame(p)
 	switch {
 	case p.Uplink:
-		near, f = uplinkWire, tagged(f, p.VLAN)
+		near, f = uplinkWire, drivertest.Tagged(f, p.VLAN)
 	case p.VTEP.IsValid():
 		vni, ok := r.networks[p.Network]
 		if !ok {
 			vni = 0xabcdef
 		}
-		near, f = underlayWire, vxlan(r.underMAC, mac2, vtep2, vtep1, DefaultVXLANPort, vni, f)
+		near, f = underlayWire, drivertest.VXLAN(r.underMAC, mac2, vtep2, vtep1, DefaultVXLANPort, vni, f)
 	}
 	in := r.wires[near]
 	if in == nil {
@@ -305,7 +305,7 @@ func (r *rig) collect(t testing.TB, v *driver.Verdict, near, name string, g []by
 	switch {
 	case len(g) < 14 || g[12] == 0x88 && g[13] == 0xb5:
 	case name == underlayWire:
-		if dst, vni, _, ok := unwrap(g); ok {
+		if dst, vni, _, ok := drivertest.Unwrap(g, DefaultVXLANPort); ok {
 			v.VTEPs = append(v.VTEPs, dst)
 			for n, x := range r.networks {
 				if x == vni {
@@ -317,7 +317,7 @@ func (r *rig) collect(t testing.TB, v *driver.Verdict, near, name string, g []by
 		if name == uplinkWire && len(g) > 16 {
 			g = append(append([]byte{}, g[:12]...), g[16:]...)
 		}
-		if v.Answer = readAnswer(g); v.Answer == nil {
+		if v.Answer = drivertest.ReadAnswer(g); v.Answer == nil {
 			t.Errorf("frame %x came back from where it was sent", g)
 		}
 	case name == uplinkWire:

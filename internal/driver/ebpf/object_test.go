@@ -142,7 +142,7 @@ func TestMalformedNeverPass(t *testing.T) {
 	}
 	runs := 0
 	for name, p := range packets {
-		f := frame(p)
+		f := drivertest.Frame(p)
 		if got := try(f); got != redirect {
 			t.Fatalf("%s: whole packet: verdict %d, want %d (redirected)", name, got, redirect)
 		}

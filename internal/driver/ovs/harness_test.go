@@ -159,7 +159,7 @@ func (w *wire) receive() [][]byte {
 			for _, m := range msgs {
 				// struct tpacket_auxdata: status u32, len, snaplen u32, mac, net, tci, tpid u16
 				if m.Header.Level == unix.SOL_PACKET && m.Header.Type == unix.PACKET_AUXDATA && m.Data[0]&0x10 != 0 {
-					f = tagged(f, uint32(m.Data[16])|uint32(m.Data[17])<<8)
+					f = drivertest.Tagged(f, uint32(m.Data[16])|uint32(m.Data[17])<<8)
 				}
 			}
 		}
@@ -203,16 +203,16 @@ func (r *rig) bounce(t testing.TB, w *wire, seen func([]byte)) {
 // inject sends a packet and tells where it came out.
 func (r *rig) inject(t testing.TB, p driver.Packet) driver.Verdict {
 	t.Helper()
-	near, f := p.Port, frame(p)
+	near, f := p.Port, drivertest.Frame(p)
 	switch {
 	case p.Uplink:
-		near, f = uplinkWire, tagged(f, p.VLAN)
+		near, f = uplinkWire, drivertest.Tagged(f, p.VLAN)
 	case p.VTEP.IsValid():
 		vni, ok := r.networks[p.Network]
 		if !ok {
 			vni = 0xabcdef
 		}
-		near, f = underlayWire, vxlan(r.underMAC, mac2, vtep2, vtep1, DefaultVXLANPort, vni, f)
+		near, f = underlayWire, drivertest.VXLAN(r.underMAC, mac2, vtep2, vtep1, DefaultVXLANPort, vni, f)
 	}
 	in := r.wires[near]
 	if in == nil {
@@ -229,7 +229,7 @@ func (r *rig) inject(t testing.TB, p driver.Packet) driver.Verdict {
 		switch {
 		case len(g) < 14 || slices.Equal(g[12:14], etherMe):
 		case name == underlayWire:
-			if dst, vni, inner, ok := unwrap(g); ok {
+			if dst, vni, inner, ok := drivertest.Unwrap(g, DefaultVXLANPort); ok {
 				v.VTEPs = append(v.VTEPs, dst)
 				for n, x := range r.networks {
 					if x == vni {
@@ -242,7 +242,7 @@ func (r *rig) inject(t testing.TB, p driver.Packet) driver.Verdict {
 			if name == uplinkWire && len(g) > 16 {
 				g = append(append([]byte{}, g[:12]...), g[16:]...)
 			}
-			if a := readAnswer(g); a != nil {
+			if a := drivertest.ReadAnswer(g); a != nil {
 				v.Answer = a
 			} else {
 				t.Errorf("frame %x came back from where it was sent", g)

@@ -1,4 +1,4 @@
-package ovs
+package drivertest
 
 import (
 	"encoding/binary"
@@ -8,8 +8,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// frame serializes a packet as an Ethernet frame with right checksums.
-func frame(p driver.Packet) []byte {
+// Frame serializes a packet as an Ethernet frame with right checksums.
+func Frame(p driver.Packet) []byte {
 	b := append(append([]byte{}, p.DstMAC[:]...), p.SrcMAC[:]...)
 	if a := p.ARP; a != nil {
 		b = append(b, 0x08, 0x06, 0, 1, 8, 0, 6, 4)
@@ -25,8 +25,8 @@ func frame(p driver.Packet) []byte {
 	return append(b, ipPacket(p)...)
 }
 
-// tagged puts an 802.1Q tag on a frame.
-func tagged(f []byte, vlan uint32) []byte {
+// Tagged puts an 802.1Q tag on a frame.
+func Tagged(f []byte, vlan uint32) []byte {
 	b := append([]byte{}, f[:12]...)
 	b = append(b, 0x81, 0x00, byte(vlan>>8), byte(vlan))
 	return append(b, f[12:]...)
@@ -48,7 +48,7 @@ func ipPacket(p driver.Packet) []byte {
 			binary.BigEndian.PutUint16(h[6:], more<<13|offset)
 		}
 		h = append(append(h, p.Src.AsSlice()...), p.Dst.AsSlice()...)
-		binary.BigEndian.PutUint16(h[10:], ^sum(0, h))
+		binary.BigEndian.PutUint16(h[10:], ^checksum(0, h))
 		return append(h, pay...)
 	}
 	next, ext := byte(p.Proto), []byte(nil)
@@ -64,7 +64,7 @@ func ipPacket(p driver.Packet) []byte {
 	return append(append(h, ext...), pay...)
 }
 
-func sum(start uint32, b []byte) uint16 {
+func checksum(start uint32, b []byte) uint16 {
 	s := start
 	for i := 0; i+1 < len(b); i += 2 {
 		s += uint32(binary.BigEndian.Uint16(b[i:]))
@@ -80,7 +80,7 @@ func sum(start uint32, b []byte) uint16 {
 
 func pseudo(p driver.Packet, n int) uint32 {
 	b := append(append([]byte{}, p.Src.AsSlice()...), p.Dst.AsSlice()...)
-	return uint32(sum(0, b)) + uint32(p.Proto) + uint32(n)
+	return uint32(checksum(0, b)) + uint32(p.Proto) + uint32(n)
 }
 
 func payload(p driver.Packet) []byte {
@@ -97,7 +97,7 @@ func payload(p driver.Packet) []byte {
 		be.PutUint32(b[8:], 1001)
 		b[12], b[13] = 0x50, p.TCPFlags
 		be.PutUint16(b[14:], 0xffff)
-		be.PutUint16(b[16:], ^sum(pseudo(p, len(b)), b))
+		be.PutUint16(b[16:], ^checksum(pseudo(p, len(b)), b))
 		return b
 	case model.ProtoUDP:
 		b := make([]byte, 24)
@@ -109,7 +109,7 @@ func payload(p driver.Packet) []byte {
 		be.PutUint16(b, p.SrcPort)
 		be.PutUint16(b[2:], p.DstPort)
 		be.PutUint16(b[4:], uint16(total))
-		be.PutUint16(b[6:], ^sum(pseudo(p, total), b)) // the rest is zeros
+		be.PutUint16(b[6:], ^checksum(pseudo(p, total), b)) // the rest is zeros
 		return b
 	case model.ProtoSCTP:
 		b := make([]byte, 32) // an INIT with a checksum that nobody here checks
@@ -123,7 +123,7 @@ func payload(p driver.Packet) []byte {
 			b[4], b[5], b[7] = 0, 0, 0
 			b = append(b, ipPacket(*p.Inner)...)
 		}
-		be.PutUint16(b[2:], ^sum(0, b))
+		be.PutUint16(b[2:], ^checksum(0, b))
 		return b
 	case model.ProtoICMPv6:
 		b := []byte{p.ICMPType, p.ICMPCode, 0, 0, byte(p.ICMPID >> 8), byte(p.ICMPID), 0, 1}
@@ -142,15 +142,15 @@ func payload(p driver.Packet) []byte {
 		case p.ICMPType == driver.NDRouterAdvert:
 			b = append(b, make([]byte, 8)...)
 		}
-		be.PutUint16(b[2:], ^sum(pseudo(p, len(b)), b))
+		be.PutUint16(b[2:], ^checksum(pseudo(p, len(b)), b))
 		return b
 	default:
 		return make([]byte, 20)
 	}
 }
 
-// vxlan wraps a frame for the tunnel (RFC 7348 section 5).
-func vxlan(outerDst, outerSrc model.MAC, src, dst netip.Addr, port uint16, vni uint32, f []byte) []byte {
+// VXLAN wraps a frame for the tunnel (RFC 7348 section 5).
+func VXLAN(outerDst, outerSrc model.MAC, src, dst netip.Addr, port uint16, vni uint32, f []byte) []byte {
 	body := append([]byte{8, 0, 0, 0, byte(vni >> 16), byte(vni >> 8), byte(vni), 0}, f...)
 	u := make([]byte, 8)
 	binary.BigEndian.PutUint16(u, 50000)
@@ -160,22 +160,23 @@ func vxlan(outerDst, outerSrc model.MAC, src, dst netip.Addr, port uint16, vni u
 	h := []byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0}
 	binary.BigEndian.PutUint16(h[2:], uint16(20+len(u)))
 	h = append(append(h, src.AsSlice()...), dst.AsSlice()...)
-	binary.BigEndian.PutUint16(h[10:], ^sum(0, h))
+	binary.BigEndian.PutUint16(h[10:], ^checksum(0, h))
 	b := append(append([]byte{}, outerDst[:]...), outerSrc[:]...)
 	b = append(b, 0x08, 0x00)
 	return append(append(b, h...), u...)
 }
 
-// unwrap reads the tunnel's destination and key, and the frame inside.
-func unwrap(f []byte) (dst netip.Addr, vni uint32, inner []byte, ok bool) {
-	if len(f) < 50 || f[12] != 8 || f[13] != 0 || f[23] != 17 || binary.BigEndian.Uint16(f[36:]) != DefaultVXLANPort {
+// Unwrap reads the destination and key of a frame of the tunnel on a UDP port,
+// and the frame inside.
+func Unwrap(f []byte, port uint16) (dst netip.Addr, vni uint32, inner []byte, ok bool) {
+	if len(f) < 50 || f[12] != 8 || f[13] != 0 || f[23] != 17 || binary.BigEndian.Uint16(f[36:]) != port {
 		return
 	}
 	return netip.AddrFrom4([4]byte(f[30:34])), binary.BigEndian.Uint32(f[46:]) >> 8, f[50:], true
 }
 
-// readAnswer decodes an ARP reply or a neighbour advertisement.
-func readAnswer(f []byte) *driver.Packet {
+// ReadAnswer decodes an ARP reply or a neighbour advertisement.
+func ReadAnswer(f []byte) *driver.Packet {
 	if len(f) < 42 {
 		return nil
 	}
@@ -195,7 +196,7 @@ func readAnswer(f []byte) *driver.Packet {
 			p.ND.HasLink, p.ND.LinkAddr = true, model.MAC(f[80:86])
 		}
 		// A receiver would check it, so the switch must have updated it.
-		if sum(pseudo(*p, len(f)-54), f[54:]) != 0xffff {
+		if checksum(pseudo(*p, len(f)-54), f[54:]) != 0xffff {
 			return nil
 		}
 		return p
