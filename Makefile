@@ -6,6 +6,7 @@ SHELL := /bin/bash
 MODULE := github.com/contiv/netplugin/v2
 BINARIES := netmaster netplugin netctl contivk8s contivlab
 # The build time is the commit's, so that the same commit builds the same bytes.
+PLUGIN ?= contiv/netplugin:2.0
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 BUILDTIME := $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
@@ -23,33 +24,29 @@ RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: deps
+.PHONY: deps build
 deps: ## install the Debian packages that tests and demo need; start no service
 	@tools/deps.sh
-
-.PHONY: build
 build: ## build bin/netmaster, netplugin, netctl, contivk8s, contivlab
 	@mkdir -p bin
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(BINARIES))
 
-.PHONY: test
+.PHONY: test vet
 test: deps vet lint test-unit test-lab ## everything CI runs: deps, vet, lint, unit and integration tests
 
-.PHONY: vet
+.PHONY: vet test-unit
 vet: ## go vet, all build tags
 	go vet -tags integration $(PKG)
-
-.PHONY: test-unit
 test-unit: ## tests that need neither root nor packages
 	go test -timeout 10m $(PKG)
 
-.PHONY: test-lab
-test-lab: ## tests with real OVS, etcd and namespaces; needs root and `make deps`
+.PHONY: test-lab test-slice test-race
+test-lab: ## tests with real data planes, etcd and namespaces; needs root and `make deps`
 	$(if $(INTEGRATION),go test -timeout 15m -count=1 -p 1 -tags integration $(INTEGRATION),@echo 'no integration tests')
-
-.PHONY: test-race
+test-slice: ## whole clusters, every test on every driver, all cases: what test-lab takes samples of
+	go test -timeout 40m -count=1 -tags integration ./test/slice -full
 test-race: ## unit tests under the race detector, without those that link etcd's server
 	go test -timeout 10m -race $(RACE)
 
@@ -57,11 +54,15 @@ test-race: ## unit tests under the race detector, without those that link etcd's
 lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it)
 	$(call tool,golangci-lint) run --allow-parallel-runners $(PKG)
 
-.PHONY: fmt
+KERNELS ?= 6.1
+.PHONY: test-kernel
+test-kernel: ## the eBPF driver's tests on Debian's KERNELS (6.1) in QEMU; minutes with KVM, else an hour
+	@tools/deps.sh kernel
+	tools/test-kernel.sh $(KERNELS)
+
+.PHONY: fmt vulncheck
 fmt: ## format with gofumpt and gci
 	$(call tool,golangci-lint) fmt $(PKG)
-
-.PHONY: vulncheck
 vulncheck: ## known vulnerabilities in what the binaries call; needs network
 	$(call tool,govulncheck) ./cmd/...
 
@@ -78,21 +79,22 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$dir; done; done
 
 COUNT ?= 6
-.PHONY: bench-cluster
-bench-cluster: deps ## whole clusters: API, rules, CNI, one change; rewrites bench/results; needs root
-	go run ./bench/cluster -out bench/results
-
-.PHONY: bench
-bench: bench-cluster ## that, and benchmarks into bench/new.txt, compared with bench/base.txt by benchstat
+.PHONY: bench-cluster bench-datapath bench
+bench-cluster bench-datapath: deps ## whole clusters; a packet's way on eBPF; rewrite bench/results; need root
+	go run ./$(subst -,/,$@) -out bench/results
+bench: bench-cluster bench-datapath ## that, and benchmarks into bench/new.txt, compared with bench/base.txt by benchstat
 	@mkdir -p bench
 	go test -run '^$$' -bench . -benchmem -count $(COUNT) $(PKG) | tee bench/new.txt
 	@if [ -f bench/base.txt ]; then $(call tool,benchstat) bench/base.txt bench/new.txt; fi
 
-.PHONY: demo
-demo: build ## three hosts, two tenants, policies, live; KEEP=1 leaves it running
-	@tools/deps.sh demo
-	bin/contivlab demo $(if $(KEEP),--keep)
-
-.PHONY: clean
+.PHONY: demo demo-docker plugin clean
+demo: build ## three hosts, two tenants, policies, live; DRIVER=ebpf|ovs|mixed; KEEP=1 leaves it running
+	@tools/deps.sh demo $(DRIVER)
+	bin/contivlab demo $(if $(DRIVER),--driver $(DRIVER)) $(if $(KEEP),--keep)
+demo-docker: build ## two Docker engines on two hosts, names, policy, start times; KEEP=1 leaves it running
+	@tools/deps.sh
+	bin/contivlab demo-docker $(if $(KEEP),--keep)
+plugin: build ## bin/plugin for `docker plugin create $(PLUGIN)`
+	packaging/docker-plugin/build.sh bin bin/plugin $(PLUGIN)
 clean: ## remove what was built
 	rm -rf bin bench/new.txt

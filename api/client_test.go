@@ -216,3 +216,18 @@ func TestClientURLs(t *testing.T) {
 		}
 	}
 }
+
+// A monitor gives up on a netmaster that takes the request and does not answer.
+func TestMonitorWithoutAnswer(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer s.Close()
+	c, err := NewClient(s.URL, WithTimeout(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	err = c.Monitor(t.Context(), MonitorRequest{}, func(FlowEvent) error { return nil })
+	if !IsUnavailable(err) || !strings.Contains(err.Error(), "no answer within 50ms") {
+		t.Errorf("Monitor() = %v", err)
+	}
+}

@@ -28,6 +28,7 @@ type ConfigEP struct {
 	Host        string            `json:"Host"`
 	IPAddress   string            `json:"IPAddress"`             // empty = allocate
 	IPv6Address string            `json:"IPv6Address,omitempty"` // empty = allocate, on a network with IPv6
+	MacAddress  string            `json:"MacAddress,omitempty"`  // empty = the one made of the address
 	ServiceName string            `json:"ServiceName"`           // group
 	Labels      map[string]string `json:"Labels,omitempty"`
 }

@@ -6,23 +6,37 @@ set -euo pipefail
 
 # package                  what for
 packages=(
-  openvswitch-switch      # the data plane (ovsdb-server, ovs-vswitchd)
   etcd-server             # the lab's store, and one that the store's conformance suite runs on
   iproute2                # namespaces and links
   iputils-ping            # reachability
-  ethtool                 # offload settings of container interfaces
 )
-# "deps.sh demo" stops there; the tests need these too.
+# "deps.sh demo" stops there; "deps.sh demo ovs" (or mixed), and the tests, need the other data plane.
+ovs_packages=(
+  openvswitch-switch      # ovsdb-server, ovs-vswitchd
+)
+# The tests need these too.
 test_packages=(
+  ethtool                 # offload settings of container interfaces
   iperf3                  # traffic under restarts
   containernetworking-plugins # the stock bridge plugin that benchmarks compare with
   busybox-static          # containers' root
   docker.io               # the engines of test/docker, started by hand
+  docker-compose          # the compose example, as users run it
+  systemd                 # systemd-analyze, which checks the units
   containerd              # comes with it; named here so that its service stays off
+  iptables                # a firewall in the way of forwarded packets
   tcpdump                 # looking at packets when a test fails
   clang-14 llvm-14 libbpf-dev # the test that the committed eBPF objects are what the C makes
 )
+# "deps.sh kernel" installs what test-kernel.sh boots other kernels with, besides.
+kernel_packages=(
+  qemu-system-x86         # the machine
+  kmod                    # modprobe for the guest, depmod for its modules
+  xz-utils                # modules come compressed
+)
+[[ ${1:-test} == demo && ${2:-ebpf} == ebpf ]] || packages+=("${ovs_packages[@]}")
 [[ ${1:-test} == demo ]] || packages+=("${test_packages[@]}")
+[[ ${1:-test} != kernel ]] || packages+=("${kernel_packages[@]}")
 
 if ! command -v dpkg-query >/dev/null; then
   echo "deps: this is no Debian or Ubuntu; install by hand: ${packages[*]}" >&2

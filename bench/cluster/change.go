@@ -32,7 +32,7 @@ func (b *bench) change(ctx context.Context) error {
 }
 
 func (b *bench) changeAt(ctx context.Context, n int) (err error) {
-	l, err := b.lab(ctx, lab.Config{Name: fmt.Sprintf("bchg%d", n), Hosts: 1, Bare: true})
+	l, err := b.lab(ctx, lab.Config{Name: fmt.Sprintf("bchg%d", n), Hosts: 1, Bare: true, Driver: lab.DriverOVS})
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 type bench struct {
 	bin    string
 	quick  bool // a twentieth of the work, to see that it runs
+	driver string
 	report *report
 	labs   []*lab.Lab // of the section that runs
 }
@@ -49,9 +50,10 @@ func run(ctx context.Context) (err error) {
 	only := flag.String("only", "api,rule,cni,change", "sections to run, separated by commas")
 	out := flag.String("out", "", "directory to write one file of results a section to; empty = print only")
 	quick := flag.Bool("quick", false, "a twentieth of the work: does it run?")
+	driver := flag.String("driver", lab.DriverOVS, "data plane of the hosts: ovs, ebpf or mixed")
 	bin := flag.String("bin", "", "directory of the programs; empty = build them")
 	flag.Parse()
-	b := &bench{bin: *bin, quick: *quick}
+	b := &bench{bin: *bin, quick: *quick, driver: *driver}
 	if b.bin == "" {
 		dir, err := os.MkdirTemp("", "contiv-bench-")
 		if err != nil {
@@ -110,6 +112,9 @@ func (b *bench) detail(what string, d []time.Duration) {
 // lab builds a cluster that goes away at the section's end.
 func (b *bench) lab(ctx context.Context, cfg lab.Config) (*lab.Lab, error) {
 	cfg.BinDir = b.bin
+	if cfg.Driver == "" {
+		cfg.Driver = b.driver
+	}
 	l, err := lab.Up(ctx, cfg)
 	if err == nil {
 		b.labs = append(b.labs, l)

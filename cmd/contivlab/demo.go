@@ -61,24 +61,33 @@ var pairs = []string{
 	"green1 green2 tcp/80", "green2 green1 icmp", "old1 old2 tcp/80", "old2 old1 icmp",
 }
 
+// planes says what forwards packets, by driver.
+var planes = map[string]string{
+	lab.DriverEBPF:  "which forwards in the kernel with eBPF",
+	lab.DriverOVS:   "which forwards with its own Open vSwitch",
+	lab.DriverMixed: "some with eBPF in the kernel, some with an Open vSwitch of their own",
+}
+
 func demoCommand(name *string) *cobra.Command {
 	var keep, embedded bool
+	var driver string
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Three hosts, two tenants, a policy: what is let through, before and after a live change",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			d := demo{name: *name, keep: keep, embedded: embedded}
+			d := demo{name: *name, driver: driver, keep: keep, embedded: embedded}
 			return d.run(c.Context())
 		},
 	}
+	driverFlag(c, &driver)
 	c.Flags().BoolVar(&keep, "keep", false, "leave the cluster running")
 	c.Flags().BoolVar(&embedded, "embedded-etcd", false, "let netmaster run its own etcd instead of an etcd process")
 	return c
 }
 
 type demo struct {
-	name           string
+	name, driver   string
 	keep, embedded bool
 	l              *lab.Lab
 }
@@ -89,8 +98,8 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Println("Building one netmaster with etcd and three hosts, each a network namespace with its own Open vSwitch and netplugin:")
-	d.l, err = lab.Up(ctx, lab.Config{Name: d.name, BinDir: bin, Hosts: 3, Embedded: d.embedded, Detach: d.keep, Progress: progress})
+	fmt.Println("Building one netmaster with etcd and three hosts, each a network namespace with its own netplugin, " + planes[d.driver] + ":")
+	d.l, err = lab.Up(ctx, lab.Config{Name: d.name, BinDir: bin, Hosts: 3, Driver: d.driver, Embedded: d.embedded, Detach: d.keep, Progress: progress})
 	if err != nil {
 		return err
 	}
@@ -212,7 +221,7 @@ func (d *demo) hints(bin string) {
 	} else {
 		fmt.Println("\nThree commands to try after `make demo KEEP=1`, which leaves the cluster running:")
 	}
-	fmt.Printf("  %s probe web1 db1 tcp/5432\n  %s netctl policy rule-ls -t blue to-db\n  %s shell h1\n", tool, tool, tool)
+	fmt.Printf("  %s netctl monitor --drops           # shows what is denied and why, while in a second terminal\n  %s probe web1 app1 tcp/8080         # somebody tries\n  %s shell h1\n", tool, tool, tool)
 	if d.keep {
 		fmt.Printf("and when you have seen enough: %s down\n", tool)
 	}

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -16,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/lab"
@@ -43,7 +46,7 @@ func TestMain(m *testing.M) {
 
 func need(t *testing.T) {
 	t.Helper()
-	m := lab.Missing(false)
+	m := lab.Config{Driver: lab.DriverMixed}.Missing()
 	if len(m) == 0 {
 		return
 	}
@@ -99,6 +102,15 @@ func machine(t *testing.T) map[string]string {
 			out["namespace "+e.Name()] = "there"
 		}
 	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, "bdemo") {
+			out["mount "+line] = "there"
+		}
+	}
 	if _, err := os.Stat(filepath.Join(lab.BaseDir, "bdemo")); err == nil {
 		out["directory"] = "there"
 	}
@@ -109,14 +121,21 @@ func contivlab(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, filepath.Join(bin, "contivlab"), append([]string{"--lab", "bdemo"}, args...)...)
 }
 
-// TestDemo runs the demo as a user does: it shows two matrices as intended
-// within 90 s and leaves the machine's links, addresses, routes, filters,
-// settings and namespaces as they were.
+// TestDemo runs the demo as a user does, on every data plane: it shows two
+// matrices as intended within 90 s and leaves the machine's links, addresses,
+// routes, filters, settings, mounts and namespaces as they were.
 func TestDemo(t *testing.T) {
 	need(t)
+	for _, d := range []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed} {
+		t.Run(d, func(t *testing.T) { demoOn(t, d) })
+	}
+}
+
+func demoOn(t *testing.T, driver string) {
+	t.Helper()
 	before := machine(t)
 	start := time.Now()
-	out, err := contivlab(t.Context(), "demo").CombinedOutput()
+	out, err := contivlab(t.Context(), "demo", "--driver", driver).CombinedOutput()
 	took := time.Since(start)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -175,13 +194,48 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
+// pinned returns the kernel's numbers of the maps and links that the lab's hosts
+// have pinned.
+func pinned(t *testing.T) (maps []ebpf.MapID, links []link.ID) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(lab.BaseDir, "bdemo", "bpf", "h*", "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if filepath.Base(filepath.Dir(f)) == "links" {
+			l, err := link.LoadPinnedLink(f, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := l.Info()
+			if err := errors.Join(err, l.Close()); err != nil {
+				t.Fatal(err)
+			}
+			links = append(links, info.ID)
+			continue
+		}
+		m, err := ebpf.LoadPinnedMap(f, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := m.Info()
+		if err := errors.Join(err, m.Close()); err != nil {
+			t.Fatal(err)
+		}
+		id, _ := info.ID()
+		maps = append(maps, id)
+	}
+	return maps, links
+}
+
 // TestKilled checks that `contivlab down` removes what a demo killed in the
-// middle left.
+// middle left, what it had in the kernel included.
 func TestKilled(t *testing.T) {
 	need(t)
 	before := machine(t)
-	cmd := contivlab(context.Background(), "demo", "--keep") // its daemons do not die with it
-	waitFor(t, cmd, "Attaching")
+	cmd := contivlab(context.Background(), "demo", "--keep", "--driver", lab.DriverMixed) // its daemons do not die with it
+	waitFor(t, cmd, "Who reaches whom")
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -189,11 +243,36 @@ func TestKilled(t *testing.T) {
 	if cmp.Equal(before, machine(t)) {
 		t.Error("the killed demo left nothing: this test proves nothing")
 	}
+	maps, links := pinned(t)
+	if len(maps) == 0 || len(links) == 0 {
+		t.Errorf("%d maps and %d links are pinned: this test proves nothing", len(maps), len(links))
+	}
 	if out, err := contivlab(t.Context(), "down").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if diff := cmp.Diff(before, machine(t)); diff != "" {
 		t.Errorf("the machine is not as before (-want +got):\n%s", diff)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err := lab.Until(ctx, "the kernel to free maps and links", func(context.Context) error {
+		for _, id := range maps {
+			if m, err := ebpf.NewMapFromID(id); !errors.Is(err, os.ErrNotExist) {
+				return errors.Join(fmt.Errorf("map %d is there: %w", id, err), m.Close())
+			}
+		}
+		for _, id := range links {
+			if l, err := link.NewFromID(id); !errors.Is(err, os.ErrNotExist) {
+				if err == nil {
+					err = l.Close()
+				}
+				return fmt.Errorf("link %d is there: %w", id, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -223,8 +302,8 @@ func TestKeep(t *testing.T) {
 		}
 	}
 	shell := contivlab(t.Context(), "shell", "h1")
-	shell.Stdin = strings.NewReader("ovs-vsctl show; netctl tenant ls; exit\n")
-	if out, err := shell.CombinedOutput(); err != nil || !strings.Contains(string(out), "contivBr") || !strings.Contains(string(out), "blue") {
+	shell.Stdin = strings.NewReader("ip -br link; netctl tenant ls; exit\n")
+	if out, err := shell.CombinedOutput(); err != nil || !strings.Contains(string(out), "contivVxlan0") || !strings.Contains(string(out), "blue") {
 		t.Errorf("contivlab shell h1: %v\n%s", err, out)
 	}
 }

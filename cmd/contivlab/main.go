@@ -45,7 +45,7 @@ func root() *cobra.Command {
 	var name string
 	c.PersistentFlags().StringVar(&name, "lab", "demo", "name of the lab: 1-12 lower-case letters and digits")
 	c.AddCommand(upCommand(&name), downCommand(&name), statusCommand(&name), shellCommand(&name),
-		execCommand(&name), netctlCommand(&name), probeCommand(&name), matrixCommand(&name), demoCommand(&name), serveCommand(&name))
+		execCommand(&name), netctlCommand(&name), probeCommand(&name), matrixCommand(&name), demoCommand(&name), demoDockerCommand(), serveCommand(&name))
 	return c
 }
 
@@ -93,8 +93,14 @@ func upCommand(name *string) *cobra.Command {
 	}
 	c.Flags().IntVar(&cfg.Hosts, "hosts", 3, "number of simulated hosts")
 	c.Flags().BoolVar(&cfg.Embedded, "embedded-etcd", false, "let netmaster run its own etcd instead of an etcd process")
+	driverFlag(c, &cfg.Driver)
 	c.Flags().IntVar(&cfg.MTU, "mtu", 1500, "MTU of the network between the hosts, in bytes")
 	return c
+}
+
+// driverFlag lets a command choose the data plane of its hosts.
+func driverFlag(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "driver", lab.DriverEBPF, "data plane of the hosts: ebpf, ovs (Open vSwitch), or mixed")
 }
 
 func downCommand(name *string) *cobra.Command {

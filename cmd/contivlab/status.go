@@ -34,13 +34,13 @@ func statusCommand(name *string) *cobra.Command {
 					}
 					fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", n, procs[n].PID, state, procs[n].Log)
 				}
-				fmt.Fprintln(w, "\nHOST\tADDRESS\tREADY FOR CONTAINERS\t")
+				fmt.Fprintln(w, "\nHOST\tADDRESS\tDRIVER\tREADY FOR CONTAINERS")
 				for _, h := range l.Hosts() {
 					ready := "yes"
 					if err := h.Status(c.Context()); err != nil {
 						ready = "no: " + err.Error()
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t\n", h.Name, h.Address, ready)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", h.Name, h.Address, h.Driver(), ready)
 				}
 				fmt.Fprintln(w)
 				containers(w, l)

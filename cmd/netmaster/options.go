@@ -3,15 +3,15 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
 
 const envPrefix = "CONTIV_NETMASTER_"
@@ -31,6 +31,7 @@ type options struct {
 
 	mode       string
 	name       string
+	engine     string // of Docker, unix:///path; empty = none
 	netMode    string
 	fwdMode    string
 	infra      string
@@ -61,7 +62,7 @@ func newFlags(o *options) *daemon.FlagSet {
 	fs.Strings(&o.etcd, daemon.Flag{
 		Name: "etcd-endpoints", Aliases: []string{"etcd"}, Env: envPrefix + "ETCD_ENDPOINTS", Value: "urls",
 		Usage: "etcd to keep the cluster's state in, comma-separated, such as " + defaultEtcd, Default: "an embedded etcd, see --etcd-listen",
-		Check: func(v string) error { _, err := etcdEndpoints(v); return err },
+		Check: func(v string) error { _, err := etcd.ParseFlag(daemon.SplitList(v)); return err },
 	})
 	fs.Strings(&o.consul, daemon.Flag{
 		Name: "consul-endpoints", Aliases: []string{"consul"}, Env: envPrefix + "CONSUL_ENDPOINTS", Value: "urls",
@@ -71,7 +72,7 @@ func newFlags(o *options) *daemon.FlagSet {
 	fs.String(&o.clusterStore, daemon.Flag{
 		Name: "cluster-store", Env: envPrefix + "CLUSTER_STORE", Value: "etcd://host:port",
 		Usage: "spelling of 2017 for --etcd-endpoints and --consul-endpoints",
-		Check: checkClusterStore,
+		Check: func(v string) error { return etcd.CheckClusterStore(v, errConsulLater) },
 	})
 	fs.String(&o.dataDir, daemon.Flag{
 		Name: "data-dir", Env: envPrefix + "DATA_DIR", Value: "directory",
@@ -110,8 +111,21 @@ func newFlags(o *options) *daemon.FlagSet {
 	}, modeNone, modeDocker, modeSwarm, modeKubernetes, modeMesos, modeTest)
 	fs.String(&o.name, daemon.Flag{
 		Name: "name", Aliases: []string{"plugin-name"}, Env: envPrefix + "PLUGIN_NAME", Value: "name",
-		Usage: "name of the Docker plugin, in modes docker and swarm-mode",
+		Usage: "what Docker calls its plugin, netplugin, in mode swarm-mode",
 		Check: checkPluginName,
+	})
+	fs.String(&o.engine, daemon.Flag{
+		Name: "docker-endpoint", Env: envPrefix + "DOCKER_ENDPOINT", Value: "unix:///path",
+		Usage: "Docker engine, a manager of the swarm, that the leader makes the swarm's networks on; none = leave them alone", Default: "unix:///var/run/docker.sock with --mode swarm-mode, otherwise none",
+		Check: func(v string) error {
+			if v == "none" {
+				return nil
+			}
+			if _, err := libnetwork.ParseEndpoint(v); err != nil {
+				return errors.New("must be unix:///path of the engine's socket, or none")
+			}
+			return nil
+		},
 	})
 	fs.Enum(&o.netMode, daemon.Flag{
 		Name: "netmode", Aliases: []string{"network-mode"}, Env: envPrefix + "NET_MODE", Value: "encap",
@@ -138,19 +152,25 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 		}
 		o.etcd = []string{o.clusterStore}
 	}
-	for i, e := range o.etcd {
-		list, err := etcdEndpoints(e)
-		if err != nil {
-			return daemon.Usagef("%s %q: %w", fs.Given("etcd-endpoints"), e, err)
-		}
-		o.etcd[i] = list[0]
-	}
 	if len(o.etcd) > 0 {
+		list, err := etcd.ParseFlag(o.etcd)
+		if err != nil {
+			return daemon.Usagef("%s %s: %w", fs.Given("etcd-endpoints"), strings.Join(o.etcd, ","), err)
+		}
+		o.etcd = list
 		for _, flag := range []string{"data-dir", "etcd-listen"} {
 			if how := fs.Given(flag); how != "" {
 				return daemon.Usagef("%s is for the embedded etcd, but a cluster store is given too; leave one out", how)
 			}
 		}
+	}
+	switch {
+	case o.engine == "none":
+		o.engine = ""
+	case o.engine == "" && o.mode == modeSwarm:
+		o.engine = "unix:///var/run/docker.sock"
+	case o.engine != "" && o.mode != modeSwarm:
+		return daemon.Usagef("%s is for --mode swarm-mode: in other modes each netplugin makes its engine's networks", fs.Given("docker-endpoint"))
 	}
 	o.givenInfra = fs.Given("infra") != ""
 	extHost, extPort, err := net.SplitHostPort(o.external)
@@ -192,42 +212,6 @@ func notEmpty(v string) error {
 	return nil
 }
 
-// etcdEndpoints reads a comma-separated list of http, https and etcd URLs; the
-// last mean http, and so does a missing scheme.
-func etcdEndpoints(v string) ([]string, error) {
-	list := daemon.SplitList(v)
-	if len(list) == 0 {
-		return nil, errors.New("must name an etcd, such as " + defaultEtcd)
-	}
-	for i, s := range list {
-		text := s
-		if rest, ok := strings.CutPrefix(text, "etcd://"); ok {
-			text = "http://" + rest
-		}
-		if !strings.Contains(text, "://") {
-			text = "http://" + text
-		}
-		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Path != "" && u.Path != "/" || u.User != nil ||
-			u.RawQuery != "" || u.Hostname() == "" || daemon.CheckHostPort(u.Host) != nil {
-			return nil, fmt.Errorf("must be http://host:port, https://host:port or etcd://host:port, not %q", s)
-		}
-		list[i] = u.Scheme + "://" + u.Host
-	}
-	return list, nil
-}
-
-func checkClusterStore(v string) error {
-	if strings.HasPrefix(v, "consul://") {
-		return errors.New(errConsulLater)
-	}
-	if !strings.HasPrefix(v, "etcd://") || strings.Contains(v, ",") {
-		return errors.New("must be etcd://host:port")
-	}
-	_, err := etcdEndpoints(v)
-	return err
-}
-
 // checkListen accepts ip:port and :port.
 func checkListen(v string) error {
 	host, port, err := net.SplitHostPort(v)
@@ -248,8 +232,8 @@ func checkIPPort(v string) error {
 }
 
 func checkPluginName(v string) error {
-	if _, err := model.ParseTenantName(v); err != nil {
-		return errors.New("must be letters, digits and inner hyphens, in labels joined by dots, at most 64 characters")
+	if !libnetwork.ValidName(v) {
+		return errors.New("must be a name without spaces, or that of a managed plugin such as contiv/netplugin:2.0")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,6 +18,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/apiserver"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/libnetwork"
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
@@ -62,14 +65,14 @@ func (o *options) explain(log *slog.Logger) {
 		log.Warn("the REST API has no authentication and is served beyond this host: whoever reaches it can change everything",
 			"address", o.external, "remedy", "bind it to a management network with --external-address, or put a proxy that authenticates in front")
 	}
-	if o.mode != modeNone && o.mode != modeTest {
-		log.Warn("this version does nothing with the orchestrator by itself: it is told of endpoints by agents, and watches neither Docker nor Kubernetes nor Mesos", "mode", o.mode)
+	if o.mode == modeKubernetes || o.mode == modeMesos {
+		log.Warn("this version does nothing with the orchestrator by itself: it is told of endpoints by agents, and watches neither Kubernetes nor Mesos", "mode", o.mode)
 	}
 	if o.netMode != "" && (o.mode == modeNone || o.mode == modeTest) {
 		log.Warn("--netmode has no effect in this mode: no orchestrator makes networks", "netmode", o.netMode, "mode", o.mode)
 	}
-	if o.name != "netplugin" && o.mode != modeDocker && o.mode != modeSwarm {
-		log.Warn("--name has no effect in this mode: it names the Docker plugin", "name", o.name, "mode", o.mode)
+	if o.name != "netplugin" && o.mode != modeSwarm {
+		log.Warn("--name has no effect in this mode: it names the Docker plugin that a swarm's networks use", "name", o.name, "mode", o.mode)
 	}
 }
 
@@ -150,10 +153,22 @@ func covers(a, b string) bool {
 // netmaster's part in the cluster, then the view of the store.
 func serve(ctx context.Context, o options, st store.Store, died <-chan error, listeners []net.Listener, log *slog.Logger) error {
 	ctrl := control.New(st, control.Options{Log: log, Initial: o.initial()})
+	var swarm *libnetwork.Swarm
+	if o.engine != "" {
+		var err error
+		if swarm, err = libnetwork.NewSwarm(o.name, o.engine, intent{ctrl}, log); err != nil {
+			return err
+		}
+	}
 	m := &member{
 		store: st, address: o.internal, services: []string{o.internal, o.agent},
 		log: log,
 		lead: func(ctx context.Context, term store.Fence) error {
+			if swarm != nil {
+				var running sync.WaitGroup
+				running.Go(func() { swarm.Run(ctx) })
+				defer running.Wait()
+			}
 			if err := ctrl.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
 				return err
 			}
@@ -166,6 +181,7 @@ func serve(ctx context.Context, o options, st store.Store, died <-chan error, li
 		return err
 	}
 	handler, err := apiserver.New(apiserver.Config{
+		Address: o.internal, Stopping: ctx.Done(),
 		Control: ctrl, Cluster: cluster{m, ctrl}, Mode: o.mode, Log: log, Registry: metrics,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},
 	})
@@ -266,4 +282,23 @@ func (c cluster) Ready(ctx context.Context) error {
 	defer cancel()
 	_, err := c.ctrl.View(ctx)
 	return err
+}
+
+// intent tells the networks and groups that there are.
+type intent struct{ ctrl *control.Controller }
+
+func (i intent) Networks(ctx context.Context) ([]model.Network, error) {
+	v, err := i.ctrl.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return v.Networks(""), nil
+}
+
+func (i intent) Groups(ctx context.Context) ([]model.Group, error) {
+	v, err := i.ctrl.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return v.Groups(""), nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/agent"
 	"github.com/contiv/netplugin/v2/internal/daemon"
@@ -16,8 +15,8 @@ func dockerFlags(fs *daemon.FlagSet, o *options) {
 		Name: "plugin-name", Aliases: []string{"name"}, Env: envPrefix + "PLUGIN_NAME", Value: "name",
 		Usage: "name of the Docker plugin: docker network create -d NAME; with --mode docker or swarm-mode",
 		Check: func(v string) error {
-			if v == "" || v[0] == '.' || strings.ContainsAny(v, "/: \t") {
-				return errors.New("must be a file name without colon or space")
+			if !libnetwork.ValidName(v) {
+				return errors.New("must be a name without spaces, or that of a managed plugin such as contiv/netplugin:2.0")
 			}
 			return nil
 		},
@@ -42,13 +41,16 @@ func dockerFlags(fs *daemon.FlagSet, o *options) {
 	})
 	fs.Enum(&o.dockerScope, daemon.Flag{
 		Name: "docker-scope", Env: envPrefix + "DOCKER_SCOPE", Value: "scope",
-		Usage: "scope of Docker's networks: local (every engine has its own), or global (swarm mode; networks are made by hand)",
+		Usage: "scope of Docker's networks: local (every engine has its own), or global (a swarm has them, and netmaster makes them)", Default: "global with --mode swarm-mode, otherwise local",
 	}, scopeLocal, scopeGlobal)
 }
 
+// docker tells whether containers of a Docker engine are served.
+func (o options) docker() bool { return o.mode == modeDocker || o.mode == modeSwarm }
+
 // openDocker makes the Docker plugin where the mode asks for it; nil otherwise.
 func openDocker(ctx context.Context, o options, a *agent.Agent, log *slog.Logger) (*libnetwork.Plugin, error) {
-	if o.mode != modeDocker && o.mode != modeSwarm {
+	if !o.docker() {
 		return nil, nil
 	}
 	endpoint := o.dockerEngine
@@ -56,7 +58,7 @@ func openDocker(ctx context.Context, o options, a *agent.Agent, log *slog.Logger
 		endpoint = ""
 	}
 	return libnetwork.New(ctx, libnetwork.Config{
-		Name: o.pluginName, SocketDir: o.dockerDir, StateDir: o.stateDir, Global: o.dockerScope == scopeGlobal,
+		Name: o.pluginName, SocketDir: o.dockerDir, StateDir: o.stateDir, Global: o.dockerScope == scopeGlobal || o.dockerScope == "" && o.mode == modeSwarm,
 		Endpoint: endpoint, Backend: a, Log: log,
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -15,11 +16,21 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/agent"
 	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/dns"
 	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
 
+// collect is the collector's percentage where GOGC says nothing: half of Go's
+// own. A host's picture stays, so that little is garbage for long; the memory
+// belongs to the containers (bench/datapath measures it).
+const collect = 50
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collect)
+	}
 	os.Exit(daemon.Run("netplugin", os.Stderr, func(ctx context.Context) error {
 		var o options
 		fs := newFlags(&o)
@@ -49,20 +60,44 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 		return daemon.Usagef("--etcd-endpoints: %w", err)
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
+	if o.docker() {
+		if err := libnetwork.Free(ctx, o.dockerDir, o.pluginName); err != nil {
+			return err
+		}
+	}
+	plane, err := chooseDriver(ctx, o)
+	if err != nil {
+		return err
+	}
+	o.driver = plane.Driver
+	log.Info("the data plane is chosen", "driver", plane.Driver, "why", plane.Why, "since", plane.Since)
 	drv, err := openDriver(ctx, o, log)
 	if err != nil {
+		if plane.fellBack() {
+			err = fmt.Errorf("%w; Open vSwitch was taken because of this: %s", err, plane.Why)
+		}
 		return err
 	}
 	defer func() { err = errors.Join(err, drv.Close()) }()
 
+	upstreams, err := dns.ParseUpstreams(o.dnsUpstream)
+	if err != nil {
+		return daemon.Usagef("--dns-upstream: %w", err)
+	}
 	a, err := agent.New(ctx, agent.Config{
-		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, VXLANPort: o.vxlanPort, DriverName: o.driver,
-		Store: st, Driver: drv, Log: log, Netmasters: o.netmaster, FwdMode: o.fwd, PvtSubnet: o.pvt,
+		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, VXLANPort: o.vxlanPort, DriverName: o.driver, DriverWhy: plane.Why, Predecessor: predecessor(ctx, o, log),
+		Store: st, Driver: drv, Log: log, Netmasters: o.netmaster, FwdMode: o.fwd, PvtSubnet: o.pvt, IPForward: o.ipForward,
 		StateDir: o.stateDir, Socket: o.cniSocket, RESTAddress: o.restAddress, Version: daemon.Build().Version,
+		NoDNS: o.dns == dnsOff, DNSUpstreams: upstreams, Uplinks: o.uplinks,
 		FirstStart: firstStart, DebugHooks: o.debugHooks, Hook: killAt(o),
 	})
 	if err != nil {
 		return err
+	}
+	if o.driver != driverFake {
+		if err := plane.remember(o.stateDir); err != nil {
+			return errors.Join(err, a.Close())
+		}
 	}
 	log.Info("netplugin starts", "version", daemon.Build().Version, "host", o.hostName, "etcd", o.etcd,
 		"driver", o.driver, "control", o.ctrl, "vtep", o.vtep)

@@ -34,6 +34,7 @@ type options struct {
 	netMode      string
 	fwdMode      string
 	pvtSubnet    string
+	ipForward    bool
 	netmaster    string
 
 	driver      string
@@ -42,11 +43,15 @@ type options struct {
 	ovsBridge   string
 	ovsDatapath string
 	ebpfPinDir  string
+	ebpfSizes   string
 
 	pluginName   string
 	dockerDir    string
 	dockerEngine string
 	dockerScope  string
+
+	dns         string
+	dnsUpstream string
 
 	stateDir    string
 	cniSocket   string
@@ -62,6 +67,7 @@ type options struct {
 }
 
 const (
+	driverAuto = "auto"
 	driverOVS  = "ovs"
 	driverEBPF = "ebpf"
 	driverFake = "fake"
@@ -80,10 +86,11 @@ const (
 // newFlags binds every flag of netplugin 1.x, the 2017 spellings and ours.
 func newFlags(o *options) *daemon.FlagSet {
 	*o = options{
-		etcd: []string{defaultEtcd}, vxlanPort: 4789, mode: modeNone, driver: driverOVS,
+		etcd: []string{defaultEtcd}, vxlanPort: 4789, mode: modeNone, driver: driverAuto,
 		ovsDB: "unix:/var/run/openvswitch/db.sock", ovsRunDir: "/var/run/openvswitch",
 		ovsBridge: "contivBr", ovsDatapath: "auto", ebpfPinDir: ebpf.DefaultPinDir,
-		pluginName: "netplugin", dockerDir: libnetwork.SocketDir, dockerEngine: "unix:///var/run/docker.sock", dockerScope: scopeLocal,
+		pluginName: "netplugin", dockerDir: libnetwork.SocketDir, dockerEngine: "unix:///var/run/docker.sock",
+		dns:      dnsOn,
 		stateDir: attach.StateDir, cniSocket: attach.SocketPath, restAddress: "127.0.0.1:9090",
 		log: daemon.DefaultLog(),
 	}
@@ -93,6 +100,7 @@ func newFlags(o *options) *daemon.FlagSet {
 	clusterFlags(fs, o)
 	driverFlags(fs, o)
 	dockerFlags(fs, o)
+	dnsFlags(fs, o)
 	localFlags(fs, o)
 	o.log.Register(fs, envPrefix)
 	return fs
@@ -102,7 +110,7 @@ func storeFlags(fs *daemon.FlagSet, o *options) {
 	fs.Strings(&o.etcd, daemon.Flag{
 		Name: "etcd-endpoints", Aliases: []string{"etcd"}, Env: envPrefix + "ETCD_ENDPOINTS", Value: "urls",
 		Usage: "etcd that holds the cluster's state, comma-separated",
-		Check: func(v string) error { _, err := etcdEndpoints(v); return err },
+		Check: func(v string) error { _, err := etcd.ParseFlag(daemon.SplitList(v)); return err },
 	})
 	fs.Strings(&o.consul, daemon.Flag{
 		Name: "consul-endpoints", Aliases: []string{"consul"}, Env: envPrefix + "CONSUL_ENDPOINTS", Value: "urls",
@@ -112,7 +120,7 @@ func storeFlags(fs *daemon.FlagSet, o *options) {
 	fs.String(&o.clusterStore, daemon.Flag{
 		Name: "cluster-store", Env: envPrefix + "CLUSTER_STORE", Value: "etcd://host:port",
 		Usage: "spelling of 2017 for --etcd-endpoints and --consul-endpoints",
-		Check: checkClusterStore,
+		Check: func(v string) error { return etcd.CheckClusterStore(v, errConsulLater) },
 	})
 	fs.String(&o.netmaster, daemon.Flag{
 		Name: "netmaster", Env: envPrefix + "NETMASTER", Value: "urls",
@@ -171,17 +179,26 @@ func clusterFlags(fs *daemon.FlagSet, o *options) {
 		Usage: "private subnet that the cluster must have", Default: "the cluster's",
 		Check: func(v string) error { _, err := parsePvtSubnet(v); return err },
 	})
+	fs.Bool(&o.ipForward, daemon.Flag{
+		Name: "ip-forward", Env: envPrefix + "IP_FORWARD",
+		Usage: "set net.ipv4.ip_forward where it is off: without it containers reach this host and nothing beyond it",
+	})
 }
 
 func driverFlags(fs *daemon.FlagSet, o *options) {
 	fs.Enum(&o.driver, daemon.Flag{
 		Name: "driver", Env: envPrefix + "DRIVER", Value: "name",
-		Usage: "data plane: ovs, ebpf (a kernel and nothing else), or fake (forwards nothing; for tests of the control plane)",
-	}, driverOVS, driverEBPF, driverFake)
+		Usage: "data plane: ebpf (a kernel and nothing else), ovs (Open vSwitch), auto (the one that this host has had; at first ebpf, or ovs where the kernel lacks something), or fake (forwards nothing; for tests of the control plane)",
+	}, driverAuto, driverEBPF, driverOVS, driverFake)
 	fs.String(&o.ebpfPinDir, daemon.Flag{
 		Name: "ebpf-pin-dir", Env: envPrefix + "EBPF_PIN_DIR", Value: "directory",
 		Usage: "where the ebpf data plane keeps its objects, on a BPF file system; its own, for each netplugin on a machine",
 		Check: checkPath,
+	})
+	fs.String(&o.ebpfSizes, daemon.Flag{
+		Name: "ebpf-map-sizes", Env: envPrefix + "EBPF_MAP_SIZES", Value: "map=entries,...",
+		Usage: "sizes of the ebpf data plane's maps that are to differ from the built-in ones, such as conns=262144",
+		Check: func(v string) error { _, err := parseMapSizes(v); return err },
 	})
 	fs.String(&o.ovsDB, daemon.Flag{
 		Name: "ovs-db", Env: envPrefix + "OVS_DB", Value: "address",
@@ -240,7 +257,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 		}
 		o.etcd = []string{o.clusterStore}
 	}
-	if o.etcd, err = etcdEndpoints(strings.Join(o.etcd, ",")); err != nil {
+	if o.etcd, err = etcd.ParseFlag(o.etcd); err != nil {
 		return daemon.Usagef("--etcd-endpoints: %w", err)
 	}
 	if o.netMode == "vlan" && len(o.uplinks) == 0 {
@@ -283,29 +300,6 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 		o.restAddress = ""
 	}
 	return nil
-}
-
-func etcdEndpoints(v string) ([]string, error) {
-	list := daemon.SplitList(v)
-	if len(list) == 0 {
-		return nil, errors.New("must name an etcd, such as " + defaultEtcd)
-	}
-	out, err := etcd.ParseEndpoints(list)
-	if bad, ok := errors.AsType[*model.FieldError](err); ok {
-		return nil, errors.New(bad.Want)
-	}
-	return out, err
-}
-
-func checkClusterStore(v string) error {
-	if strings.HasPrefix(v, "consul://") {
-		return errors.New(errConsulLater)
-	}
-	if !strings.HasPrefix(v, "etcd://") || strings.Contains(v, ",") {
-		return errors.New("must be etcd://host:port")
-	}
-	_, err := etcdEndpoints(v)
-	return err
 }
 
 func checkURLs(v string) error {

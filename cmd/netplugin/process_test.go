@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,6 +25,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/agent"
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/netnstest"
 )
 
 // cluster is one netmaster with its embedded etcd, and one host: real
@@ -78,7 +80,7 @@ var buildAll = sync.OnceValues(func() (string, error) {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	needNamespaces(t)
+	netnstest.Need(t)
 	bin, err := buildAll()
 	if err != nil {
 		t.Fatal(err)
@@ -326,11 +328,22 @@ func TestStartRefused(t *testing.T) {
 		"--driver", "fake", "--ctrl-ip", "127.0.0.1", "--state-dir", filepath.Join(c.dir, "s2"),
 		"--cni-socket", filepath.Join(c.dir, "s2.sock"), "--rest-address", "none",
 	}
+	plugins := filepath.Join(c.dir, "plugins")
+	if err := os.Mkdir(plugins, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	other, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(plugins, "netplugin.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
 	tests := []struct {
 		name string
 		args []string
 		want []string
 	}{
+		// First of all, before anything of the other one is touched.
+		{"two plugins of one name", []string{"--mode", "docker", "--docker-endpoint", "none", "--docker-socket-dir", plugins}, []string{"another plugin answers", "--plugin-name"}},
 		{"forwarding mode", []string{"--fwdmode", "routing"}, []string{"--fwdmode routing", "bridge"}},
 		{"private subnet", []string{"--private-subnet", "172.30.0.0/16"}, []string{"--private-subnet 172.30.0.0/16", "172.19.0.0/16"}},
 		{"no store", []string{"--etcd-endpoints", "http://127.0.0.1:1"}, []string{"--etcd-endpoints"}},

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
-	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/reconcile"
@@ -25,20 +23,24 @@ import (
 
 // Agent is one host's agent. Make it with New and let it Run once.
 type Agent struct {
-	cfg       Config
-	log       *slog.Logger
-	bootID    string
-	lock      *os.File // held while the agent lives
-	journal   *journal
-	cluster   *cluster
-	masters   *masters
-	published *published
-	runner    *reconcile.Runner[driver.Event]
-	locks     keyLocks
-	owe       chan struct{}
-	underlay  underlayMTU
-	status    *status
-	problems  map[string]string // as logged; of the runner's goroutine
+	cfg        Config
+	log        *slog.Logger
+	bootID     string
+	lock       *os.File // held while the agent lives
+	journal    *journal
+	cluster    *cluster
+	way        *wayOut
+	publishing publishing
+	masters    *masters
+	names      *nameServer
+	published  *published
+	watchers   *watchers
+	runner     *reconcile.Runner[driver.Event]
+	locks      keyLocks
+	owe        chan struct{}
+	underlay   underlayMTU
+	status     *status
+	problems   map[string]string // as logged; of the runner's goroutine
 
 	spoolEvery time.Duration
 	socket     net.Listener
@@ -61,7 +63,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, log: cfg.Log, bootID: bootID(),
-		published: newPublished(), owe: make(chan struct{}, 1),
+		published: newPublished(), watchers: newWatchers(), owe: make(chan struct{}, 1),
 		problems: map[string]string{}, spoolEvery: 10 * time.Second,
 	}
 	if err := a.take(ctx); err != nil {
@@ -86,6 +88,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		return err
 	}
 	a.cluster = newCluster(cfg.Host, cfg.Store, cfg.Log, a.kick)
+	a.way = newWayOut(a)
 	a.runner = reconcile.New(reconcile.Config[driver.Event]{
 		Pass:   a.pass,
 		Events: cfg.Driver.Events(),
@@ -96,6 +99,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		},
 	})
 	a.status = newStatus(a)
+	a.names = newNameServer(cfg, a.SetNameServer)
 	if err := a.registerMetrics(); err != nil {
 		return err
 	}
@@ -205,6 +209,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	inside.Go(func() { a.status.run(inner) })
 	inside.Go(func() { a.discover(inner) })
 	inside.Go(func() { a.announce(inner) })
+	outside.Go(func() { a.names.serveNames(ctx, a) })
+	outside.Go(func() { a.monitor(ctx) })
+	outside.Go(func() { a.serveMonitors(ctx) })
 	outside.Go(func() { a.payOwed(ctx) })
 	outside.Go(func() { a.releaseOrphans(ctx) })
 	outside.Go(func() { a.sayMasters(ctx) })
@@ -219,7 +226,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.rest != nil {
 		serve(a.rest, a.restHandler(), "inspection")
 	}
-	a.log.Info("netplugin is running", "host", a.cfg.Host, "vtep", a.cfg.VTEP, "driver", a.cfg.DriverName,
+	a.log.Info("netplugin is running", "host", a.cfg.Host, "vtep", a.cfg.VTEP, "driver", a.cfg.DriverName, "why", a.cfg.DriverWhy,
 		"socket", a.cfg.Socket, "attachments", len(a.journal.all()))
 
 	outside.Wait()
@@ -298,7 +305,9 @@ func (a *Agent) compare(ctx context.Context) error {
 	if err != nil {
 		return err // ctx has ended
 	}
-	a.warnOverlap(g.PvtSubnet)
+	if err := a.way.assign(ctx); err != nil {
+		return err
+	}
 	if want := a.cfg.FwdMode; want != "" && g.FwdMode != want {
 		return model.Errorf(model.ErrConflict,
 			"--fwdmode %s contradicts the cluster's forwarding mode, which is %s: leave the flag out, or change the cluster with 'netctl global set --fwd-mode %s'", want, g.FwdMode, want)
@@ -308,23 +317,6 @@ func (a *Agent) compare(ctx context.Context) error {
 			"--private-subnet %s contradicts the cluster's, which is %s: leave the flag out, or change the cluster with 'netctl global set --private-subnet %s'", want, g.PvtSubnet, want)
 	}
 	return nil
-}
-
-// warnOverlap tells of routes of this host that the private subnet would hide:
-// Docker takes its default pools from 172.17.0.0/16 to 172.31.0.0/16.
-func (a *Agent) warnOverlap(pvt netip.Prefix) {
-	if !pvt.IsValid() {
-		return
-	}
-	found, err := plumb.Overlaps(pvt)
-	if err != nil {
-		a.log.Debug("the host's routes cannot be compared with the private subnet", "error", err)
-	}
-	for _, what := range found {
-		a.log.Warn("the cluster's private subnet collides with a network of this host; choose another with"+
-			" 'netctl global set --private-subnet a.b.0.0/16' (and --private-subnet of netplugin, if given)",
-			"privateSubnet", pvt, "collidesWith", what)
-	}
 }
 
 // sayMasters tells people whom the agent waits for: at once, then every 10 s.

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -183,7 +185,10 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 			return res, err
 		}
 	}
-	// The veth is made while the intent becomes durable and netmaster works. A
+	if e.Private, err = a.way.take(e); err != nil {
+		return res, err
+	}
+	// The veth is made while the intent is written down and netmaster works. A
 	// veth without a journal entry is swept at the next start by its name.
 	a.cluster.hide(key)
 	made := make(chan vethOutcome, 1)
@@ -196,7 +201,7 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 		}
 	}()
 	clock := newPhases()
-	if err = a.journal.put(e, true); err != nil {
+	if err = a.journal.put(e); err != nil {
 		return res, err
 	}
 	clock.mark("journal")
@@ -238,6 +243,12 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 	if r.Parked {
 		res.Parked = parkedName(e.HostIf)
 	}
+	if e.Private.IsValid() && ep.IPv4.IsValid() && !network.Gateway.IsValid() {
+		res.Router = desired.RouterAddr
+	}
+	if way := a.way.settled(); a.names != nil && ep.IPv4.IsValid() && way.Holds(e.Private) {
+		res.NameServer, res.Search = way.Addr, strings.ToLower(string(t.tenant))
+	}
 	if res.Routes, err = a.configure(res); err != nil {
 		return res, err
 	}
@@ -253,7 +264,7 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 		return res, err
 	}
 	e.State, e.Result = stateDone, &res
-	if err = a.journal.put(e, false); err != nil {
+	if err = a.journal.put(e); err != nil {
 		return res, err
 	}
 	clock.mark("done")
@@ -285,6 +296,7 @@ func (a *Agent) makeVeth(e entry, mtu int) vethOutcome {
 	pair := plumb.Pair{
 		HostIf: e.HostIf, Alias: plumb.AliasPrefix + e.Endpoint.String(),
 		Netns: e.Request.Netns, IfName: e.Request.IfName, MTU: mtu,
+		Promiscuous: a.txChecksumOff(), // for the same reason: a switch in user space
 	}
 	if e.Request.Parked {
 		pair.IfName = parkedName(e.HostIf)
@@ -313,6 +325,9 @@ func createRequest(host model.HostName, e entry, t target) api.CreateEndpointReq
 	}
 	if t.v6.IsValid() {
 		req.ConfigEP.IPv6Address = t.v6.String()
+	}
+	if e.Request.MAC != (model.MAC{}) {
+		req.ConfigEP.MacAddress = e.Request.MAC.String()
 	}
 	return req
 }

@@ -214,6 +214,8 @@ func (c *cluster) enterLocked(m *mirror, ch store.Change) bool {
 		return c.enterEndpointLocked(m, k, ch)
 	case store.IdentityKey:
 		enter(ch, nil, k, c.comp.SetIdentity, func(k store.IdentityKey) { c.comp.DeleteIdentity(k.Tenant, k.ID) })
+	case model.ServiceKey:
+		enter(ch, nil, k, c.comp.SetService, c.comp.DeleteService)
 	case model.HostName:
 		enter(ch, nil, k, c.comp.SetHost, c.comp.DeleteHost)
 	case model.TenantName:

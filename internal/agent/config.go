@@ -19,10 +19,15 @@ type Config struct {
 	Control    netip.Addr // of this host, for the control plane
 	VTEP       netip.Addr // of this host, for tunnels
 	VXLANPort  int        // registered as netplugin.vtep; 0 = 4789
-	DriverName string     // as shown to people: ovs, fake
+	DriverName string     // as shown to people: ebpf, ovs, fake
+	DriverWhy  string     // as shown to people: why this one; optional
 	Store      store.Store
 	Driver     driver.Driver
 	Log        *slog.Logger
+
+	// Predecessor is what another driver left on this host, nil when nothing: the
+	// first pass takes the containers over from it.
+	Predecessor driver.Predecessor
 
 	// Netmasters are base URLs, separated by commas, used instead of the service
 	// registry; optional.
@@ -36,11 +41,23 @@ type Config struct {
 	RESTAddress string // inspection over HTTP; empty = none, "127.0.0.1:0" = any port
 	Version     string // for the service registry; optional
 
+	// IPForward: set net.ipv4.ip_forward where it is off, so that containers reach
+	// the outside; otherwise the status only says so.
+	IPForward bool
+
+	// NoDNS switches the containers' name server off. DNSUpstreams are the resolvers
+	// that it asks; nil = those of ResolvConf (empty = /etc/resolv.conf).
+	NoDNS        bool
+	DNSUpstreams []netip.AddrPort
+	ResolvConf   string
+
 	// TxChecksumOff: the data plane reads frames in user space, so containers
 	// must compute checksums themselves. Ignored when the driver says it itself.
 	TxChecksumOff bool
 	// MTU of the underlay; 0 = that of the interface that holds VTEP, else 1500.
 	UnderlayMTU int
+	// Uplinks carry VLAN networks, whose MTU is that of the first one that exists.
+	Uplinks []string
 
 	// FirstStart bounds the wait for the store when this host has no attachments;
 	// 0 = wait for ever.
@@ -97,7 +114,7 @@ func (c *Config) spool() attach.Spool {
 
 // The steps at which Hook is called, in their order within Attach and Detach.
 const (
-	StepJournalled = "journalled" // intent is durable; nothing else exists
+	StepJournalled = "journalled" // intent is written down; nothing else exists
 	StepVeth       = "veth"       // the pair exists
 	StepCreated    = "created"    // netmaster has the endpoint
 	StepConfigured = "configured" // the container's side is configured

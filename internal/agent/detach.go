@@ -63,7 +63,7 @@ func (a *Agent) detachLocked(ctx context.Context, k attach.Key) error {
 func (a *Agent) releaseEntry(ctx context.Context, e entry) error {
 	stood := e.State == stateDone
 	e.State, e.Result = stateOwed, nil
-	if err := a.journal.put(e, false); err != nil {
+	if err := a.journal.put(e); err != nil {
 		return err
 	}
 	if stood {
@@ -91,13 +91,14 @@ func (a *Agent) releaseEntry(ctx context.Context, e entry) error {
 	if err := a.journal.remove(e.key()); err != nil {
 		return err
 	}
+	a.way.release(e)
 	return a.cfg.Hook(StepForgotten)
 }
 
 // makeDurable writes an owed entry so that it outlives the machine too, and
 // returns why it is still owed.
 func (a *Agent) makeDurable(e entry, why error) error {
-	return errors.Join(why, a.journal.put(e, true))
+	return errors.Join(why, a.journal.put(e))
 }
 
 // Collect implements attach.Service.

@@ -26,6 +26,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/netnstest"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -188,7 +189,7 @@ const testHost = "n-host1"
 
 func newBed(t *testing.T, change ...func(*Config)) *bed {
 	t.Helper()
-	needNamespaces(t)
+	netnstest.Need(t)
 	st := store.NewMemory()
 	b := &bed{t: t, st: st, agentS: st.Client(), fake: driver.NewFake(), dir: shortDir(t)}
 	b.fake.Interfaces(func(name string) bool { _, err := net.InterfaceByName(name); return err == nil })

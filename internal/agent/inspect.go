@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ func (a *Agent) restHandler() http.Handler {
 	mux.HandleFunc("GET /inspect/nameserver", a.getNameserver)
 	mux.HandleFunc("POST /debug/reclaimEndpoint/{id}", a.reclaim)
 	mux.HandleFunc("GET /debug/state", a.getState)
+	mux.HandleFunc("GET /monitor", a.getMonitor)
 	mux.HandleFunc("GET /healthz", a.getHealth)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
 	if a.cfg.DebugHooks {
@@ -60,6 +62,7 @@ func (a *Agent) getStats(w http.ResponseWriter, r *http.Request) {
 	}
 	writeJSON(w, http.StatusOK, map[string]any{
 		"services": map[string]any{}, "ports": orEmpty(s.Ports), "rules": orEmpty(s.Rules), "drops": orEmpty(s.Drops),
+		"tables": tablesOf(a.cfg.Driver),
 	})
 }
 
@@ -77,7 +80,8 @@ func (a *Agent) getDriver(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]any{
-		"driver": a.cfg.DriverName, "host": a.cfg.Host, "vtep": a.cfg.VTEP,
+		"tables": tablesOf(a.cfg.Driver),
+		"driver": a.cfg.DriverName, "why": a.cfg.DriverWhy, "host": a.cfg.Host, "vtep": a.cfg.VTEP,
 		"state": strings.Split(strings.TrimRight(text, "\n"), "\n"),
 	})
 }
@@ -85,10 +89,6 @@ func (a *Agent) getDriver(w http.ResponseWriter, r *http.Request) {
 // getBGP answers what 1.x' netctl shows of a router that this host does not run.
 func (a *Agent) getBGP(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"neighbors": []any{}, "routes": []any{}, "adminStatus": "not configured"})
-}
-
-func (a *Agent) getNameserver(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"records": []any{}, "status": "not configured"})
 }
 
 // reclaim releases what stands under an endpoint's id, as DEL would: for people
@@ -130,8 +130,10 @@ type State struct {
 
 // PortState is a port of the last report.
 type PortState struct {
-	Programmed bool   `json:"programmed"`
-	Error      string `json:"error,omitempty"`
+	Programmed bool                 `json:"programmed"`
+	Error      string               `json:"error,omitempty"`
+	Private    netip.Addr           `json:"private,omitzero"` // by which the host's stack knows it
+	Published  []attach.PortBinding `json:"published,omitempty"`
 }
 
 // State draws up what the agent knows of itself.
@@ -173,6 +175,10 @@ func (a *Agent) State() State {
 	}
 	for _, e := range a.journal.all() {
 		s.Attachments[e.State]++
+		if p, ok := s.Ports[e.HostIf]; ok && e.State == stateDone {
+			p.Private, p.Published = e.Private, e.Ports
+			s.Ports[e.HostIf] = p
+		}
 	}
 	return s
 }
@@ -204,7 +210,8 @@ func (a *Agent) registerMetrics() error {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "contiv_netplugin_" + name, Help: help}, f)
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{
+	for _, c := range append(a.names.metrics(), []prometheus.Collector{
+		tables{a.cfg.Driver},
 		a.applyTime, a.attachTime,
 		gauge("ports", "Local ports that are programmed.", func() float64 { return float64(a.observe().Ports) }),
 		gauge("ports_pending", "Local ports that are wanted but not programmed.", func() float64 { return float64(a.observe().Pending) }),
@@ -221,7 +228,7 @@ func (a *Agent) registerMetrics() error {
 		}),
 		gauge("attachments", "Attachments in the journal.", func() float64 { return float64(len(a.journal.all())) }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
+	}...) {
 		errs = append(errs, a.metrics.Register(c))
 	}
 	return errors.Join(errs...)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +38,9 @@ type entry struct {
 	HostIf   string            `json:"hostIf"`
 	BootID   string            `json:"bootId,omitempty"` // of the kernel that held the veth
 	Result   *attach.Result    `json:"result,omitempty"` // when done
+	// Private is the endpoint's address in the host's private subnet.
+	Private netip.Addr           `json:"private,omitzero"`
+	Ports   []attach.PortBinding `json:"ports,omitempty"` // published
 }
 
 func (e entry) key() attach.Key { return e.Request.Key }
@@ -113,15 +118,15 @@ func (j *journal) path(k attach.Key) string {
 	return filepath.Join(j.dir, hex.EncodeToString(sum[:16])+".json")
 }
 
-// put writes an entry. Durable entries are synced before put returns; others
-// outlive the process only, which is enough where a crash of the machine takes
-// the container along. The directory is not synced: what a crash of the machine
-// loses of it, releaseOrphans finds.
-func (j *journal) put(e entry, durable bool) error {
+// put writes an entry. It outlives the process; nothing is synced, since a crash
+// of the machine takes the containers along, and what it loses of the journal
+// releaseOrphans finds.
+func (j *journal) put(e entry) error {
 	e.Version = 1
 	data, err := json.Marshal(e)
 	if err == nil {
-		err = replaceFile(j.path(e.key()), data, durable)
+		_, known := j.get(e.key())
+		err = write(j.path(e.key()), data, known)
 	}
 	if err != nil {
 		return fmt.Errorf("write journal entry of %s: %w", e.key(), err)
@@ -132,15 +137,42 @@ func (j *journal) put(e entry, durable bool) error {
 	return nil
 }
 
-func replaceFile(path string, data []byte, durable bool) error {
+// page is how much one write puts into a file without a kill getting between.
+const page = 4096
+
+// write makes the file, or overwrites it in place, padded with blanks where the
+// old contents were longer: renaming a new file over an old one makes ext4 begin
+// to write both to disk, for each container that starts.
+func write(path string, data []byte, there bool) error {
+	if !there || len(data) > page {
+		return replace(path, data)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return replace(path, data)
+	}
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() > page {
+		return errors.Join(f.Close(), replace(path, data))
+	}
+	if err == nil {
+		if n := int(info.Size()) - len(data); n > 0 {
+			data = append(data, bytes.Repeat([]byte{' '}, n)...)
+		}
+		_, err = f.WriteAt(data, 0)
+	}
+	return errors.Join(err, f.Close())
+}
+
+func replace(path string, data []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
 	}
 	_, err = tmp.Write(data)
-	if err == nil && durable {
-		err = tmp.Sync()
-	}
 	err = errors.Join(err, tmp.Close())
 	if err == nil {
 		err = os.Rename(tmp.Name(), path)

@@ -22,7 +22,8 @@ type outcome struct {
 	revs     map[model.TenantName]store.Revision // what its picture had seen of each tenant
 	report   driver.Report
 	problems []compile.Problem
-	err      error // of the data plane as a whole
+	ports    uint64 // the last change of published ports that is in the host's stack
+	err      error  // of the data plane as a whole
 }
 
 // published holds the newest outcome and lets others wait for the next.
@@ -44,7 +45,7 @@ func (p *published) set(o outcome) {
 		// The last report still tells what the data plane holds, but no port may
 		// be taken for programmed while it does not follow.
 		p.errors++
-		o.report, o.revs = p.last.report, nil
+		o.report, o.revs, o.ports = p.last.report, nil, p.last.ports
 	}
 	p.passes++
 	p.changes += uint64(max(o.report.Changes, 0))
@@ -61,18 +62,28 @@ func (p *published) get() (outcome, <-chan struct{}) {
 
 // pass makes the data plane follow once; see reconcile.Config.
 func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
+	a.way.refresh()
+	ports := a.way.published.Load()
 	pic, ok := a.cluster.compile()
 	if !ok {
 		return nil, nil // the snapshot's arrival wakes the runner again
 	}
+	pic.problems = append(pic.problems, a.names.follow(ctx, pic.want)...)
 	start := time.Now()
-	report, err := a.cfg.Driver.Apply(ctx, pic.want)
+	apply := a.cfg.Driver.Apply
+	if a.cfg.Predecessor != nil {
+		apply = a.takeOver
+	}
+	report, err := apply(ctx, pic.want)
 	o := outcome{
 		at: time.Now(), took: time.Since(start),
 		revs: pic.revs, report: report, problems: pic.problems, err: err,
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	if err == nil {
+		o.ports, o.problems = ports, append(o.problems, a.way.follow(ctx, pic.want, slices.Contains(reasons, "drift"))...)
 	}
 	a.applyTime.Observe(o.took.Seconds())
 	a.published.set(o)

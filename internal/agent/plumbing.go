@@ -24,12 +24,13 @@ func (a *Agent) mtu(n model.Network, asked int) (int, error) {
 	if limit == 0 {
 		limit = a.underlay.get(a.cfg.VTEP)
 	}
-	if n.Encap == model.EncapVXLAN {
-		if a.cfg.VTEP.Is6() {
-			limit -= vxlanOverhead6
-		} else {
-			limit -= vxlanOverhead4
-		}
+	switch {
+	case n.Encap == model.EncapVLAN:
+		limit = uplinkMTU(a.cfg.Uplinks, limit)
+	case a.cfg.VTEP.Is6():
+		limit -= vxlanOverhead6
+	default:
+		limit -= vxlanOverhead4
 	}
 	limit = min(limit, 65535)
 	switch {
@@ -41,6 +42,16 @@ func (a *Agent) mtu(n model.Network, asked int) (int, error) {
 		return 0, model.InvalidField("mtu", asked, "must be at least 1280 on a network with IPv6 (RFC 8200 section 5)")
 	}
 	return asked, nil
+}
+
+// uplinkMTU is the MTU of the first uplink that exists, otherwise that of the underlay.
+func uplinkMTU(uplinks []string, underlay int) int {
+	for _, name := range uplinks {
+		if mtu, err := plumb.InterfaceMTU(name); err == nil {
+			return mtu
+		}
+	}
+	return underlay
 }
 
 // underlayMTU remembers the MTU of the interface that holds the VTEP: finding
@@ -95,6 +106,9 @@ func (a *Agent) configure(res attach.Result) ([]attach.Route, error) {
 		if ad.Gateway.IsValid() {
 			in.Gateways = append(in.Gateways, ad.Gateway)
 		}
+	}
+	if res.Router.IsValid() {
+		in.Gateways = append(in.Gateways, res.Router)
 	}
 	routed, err := plumb.Configure(in)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 func (a *Agent) recover() error {
 	known := map[string]bool{}
 	for _, e := range a.journal.all() {
+		a.way.keep(e)
 		switch {
 		case e.State == stateDone && e.BootID != a.bootID && !a.vethThere(e):
 			// The machine was restarted: the container is gone with its kernel.
@@ -26,7 +27,7 @@ func (a *Agent) recover() error {
 		case e.State == stateIntent:
 			a.log.Info("undoing an attachment that did not survive", "attachment", e.key().String(), "state", e.State)
 			e.State, e.Result = stateOwed, nil
-			if err := a.journal.put(e, true); err != nil {
+			if err := a.journal.put(e); err != nil {
 				return err
 			}
 			fallthrough
@@ -50,6 +51,8 @@ func (a *Agent) vethThere(e entry) bool {
 
 // sweep removes veths of ours that no entry knows. When the journal's directory
 // is new, though, they are containers' whose journal was lost: they are adopted.
+// Those of an agent with another host name are not ours: two agents may share a
+// machine, on purpose or by mistake, and containers must not pay for it.
 func (a *Agent) sweep(known map[string]bool) error {
 	found, err := plumb.List()
 	if err != nil {
@@ -63,12 +66,17 @@ func (a *Agent) sweep(known map[string]bool) error {
 			if e, ok := a.adopted(v); ok {
 				a.log.Warn("adopting an attachment that the journal, which is new, does not know",
 					"interface", v.Name, "endpoint", e.Endpoint.String(), "journal", a.journal.dir)
-				if err := a.journal.put(e, true); err != nil {
+				if err := a.journal.put(e); err != nil {
 					return err
 				}
 				a.cluster.require(e.Endpoint.Network.Tenant)
 				continue
 			}
+		}
+		if key, ok := endpointOf(v); ok && !ours(a.cfg.Host, key.ID) {
+			a.log.Warn("leaving a veth alone, as a netplugin with another --host made it; delete it (ip link del) if that one is no more",
+				"interface", v.Name, "endpoint", key.String())
+			continue
 		}
 		a.log.Info("removing a veth that no attachment knows", "interface", v.Name, "alias", v.Alias)
 		if err := plumb.Delete(v.Name); err != nil {
@@ -78,11 +86,17 @@ func (a *Agent) sweep(known map[string]bool) error {
 	return nil
 }
 
+// endpointOf returns the endpoint that a veth was made for.
+func endpointOf(v plumb.Veth) (model.EndpointKey, bool) {
+	key, err := model.ParseEndpointKey(strings.TrimPrefix(v.Alias, plumb.AliasPrefix))
+	return key, err == nil
+}
+
 // adopted makes the journal entry of a veth from its alias, if an agent of this
 // host made it.
 func (a *Agent) adopted(v plumb.Veth) (entry, bool) {
-	key, err := model.ParseEndpointKey(strings.TrimPrefix(v.Alias, plumb.AliasPrefix))
-	if err != nil {
+	key, ok := endpointOf(v)
+	if !ok {
 		return entry{}, false
 	}
 	k, ok := attachmentOf(a.cfg.Host, key.ID)

@@ -120,22 +120,24 @@ func (a *Agent) DeleteNetwork(ctx context.Context, k model.NetworkKey) error {
 	return nil
 }
 
-// ReserveAddress reserves an address of the pool (one of the network's subnets)
-// for an endpoint of this host: the preferred one, if valid.
-func (a *Agent) ReserveAddress(ctx context.Context, k model.NetworkKey, g model.GroupName, pool netip.Prefix, preferred netip.Addr) (netip.Addr, error) {
+// ReserveAddress reserves an address for an endpoint that does not exist yet.
+func (a *Agent) ReserveAddress(ctx context.Context, r attach.AddressRequest) (netip.Addr, error) {
 	c := a.masters.get()
 	if c == nil {
 		return netip.Addr{}, errNoMaster
 	}
 	req := api.AllocAddressRequest{
-		NetworkID: networkID(k, g), AddressPool: pool.String(), Host: string(a.cfg.Host), Requester: attach.SourceDocker,
+		NetworkID: networkID(r.Network, r.Group), AddressPool: r.Pool.String(), Requester: attach.SourceDocker,
 	}
-	if preferred.IsValid() {
-		req.PreferredIPv4Address = preferred.String()
+	if !r.AnyHost {
+		req.Host = string(a.cfg.Host)
+	}
+	if r.Preferred.IsValid() {
+		req.PreferredIPv4Address = r.Preferred.String()
 	}
 	resp, err := c.AllocAddress(ctx, req)
 	if err != nil {
-		return netip.Addr{}, fromAPI("reserve address on network "+k.String(), err)
+		return netip.Addr{}, fromAPI("reserve address on network "+r.Network.String(), err)
 	}
 	text, _, _ := strings.Cut(resp.IPv4Address, "/")
 	addr, err := netip.ParseAddr(text)

@@ -197,6 +197,39 @@ func TestSweepAndAdopt(t *testing.T) {
 	b.nothingLeft()
 }
 
+// TestSweepSparesOtherHosts: veths of an agent with another host name, started
+// on this machine by mistake or on purpose, stay, with a new journal and with
+// an old one.
+func TestSweepSparesOtherHosts(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	s := newSandbox(t)
+	key := model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: endpointID("another-host", attach.Key{Container: "theirs", IfName: "eth0"})}
+	hostIf := compile.IfName(key)
+	if _, err := plumb.Create(plumb.Pair{HostIf: hostIf, Alias: plumb.AliasPrefix + key.String(), Netns: s.path, IfName: "eth0", MTU: 1450}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := plumb.Delete(hostIf); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, fresh := range []bool{false, true} {
+		b.stop()
+		if fresh {
+			if err := os.RemoveAll(b.cfg.journalDir()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.fake = b.fake.Restart()
+		b.start()
+		b.ready()
+		if there, err := plumb.Exists(hostIf); !there || err != nil {
+			t.Errorf("journal new: %v: their veth is there: %v, %v", fresh, there, err)
+		}
+	}
+}
+
 // TestJournalBadFile sets a file that is no entry aside and goes on.
 func TestJournalBadFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "attach")
@@ -327,7 +360,8 @@ func TestInspect(t *testing.T) {
 	defer http.DefaultClient.CloseIdleConnections()
 	base := "http://" + b.agent.RESTAddr().String()
 	for path, want := range map[string]string{
-		"/svcstats": `"ports"`, "/inspect/driver": "blue:net1", "/inspect/bgp": "not configured", "/inspect/nameserver": "not configured",
+		"/svcstats?": `"tables":{"conns"`, "/inspect/driver?": `"tables":{"conns"`, "/metrics?": `contiv_netplugin_table_evictions_total{table="conns"} 0`,
+		"/svcstats": `"ports"`, "/inspect/driver": "blue:net1", "/inspect/bgp": "not configured", "/inspect/nameserver": `"names":{}`,
 		"/debug/state": `"programmed":true`, "/healthz": "ok", "/metrics": "contiv_netplugin_ports 1",
 	} {
 		status, body := do(t, http.DefaultClient, http.MethodGet, base+path, "")

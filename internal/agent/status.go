@@ -73,7 +73,7 @@ const maxProblems = 100
 func (a *Agent) observe() store.HostStatus {
 	o, _ := a.published.get()
 	s := store.HostStatus{
-		Host: a.cfg.Host, Driver: a.cfg.DriverName, Version: a.cfg.Version, Revision: o.report.Revision,
+		Host: a.cfg.Host, Driver: a.cfg.DriverName, DriverWhy: a.cfg.DriverWhy, Version: a.cfg.Version, Revision: o.report.Revision,
 	}
 	if o.err != nil {
 		s.Error = o.err.Error()

@@ -61,12 +61,16 @@ func (r endpointRequest) ObjectKey() string {
 }
 
 func endpointToRequest(e model.Endpoint) endpointRequest {
+	mac := ""
+	if !e.MAC.Derived() {
+		mac = e.MAC.String()
+	}
 	return endpointRequest{api.CreateEndpointRequest{
 		TenantName: string(e.Key.Network.Tenant), NetworkName: string(e.Key.Network.Name), ServiceName: string(e.Group),
 		EndpointID: string(e.Key.ID), EPCommonName: e.Name,
 		ConfigEP: api.ConfigEP{
 			Container: e.Container, Host: string(e.Host), IPAddress: addrText(e.IPv4), IPv6Address: addrText(e.IPv6),
-			ServiceName: string(e.Group), Labels: e.Labels,
+			MacAddress: mac, ServiceName: string(e.Group), Labels: e.Labels,
 		},
 	}}
 }

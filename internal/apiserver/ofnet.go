@@ -107,6 +107,9 @@ func writeStatus(b *strings.Builder, st control.HostStatus, told bool) {
 	}
 	fmt.Fprintf(b, "  actual: %d ports programmed, %d pending, at revision %d, reported %s by %s %s\n",
 		st.Ports, st.Pending, st.Revision, st.Updated, st.Driver, st.Version)
+	if st.DriverWhy != "" {
+		fmt.Fprintf(b, "    driver %s: %s\n", st.Driver, st.DriverWhy)
+	}
 	if st.Error != "" {
 		fmt.Fprintf(b, "    error: %s\n", st.Error)
 	}

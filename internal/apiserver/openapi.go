@@ -34,6 +34,8 @@ var exchanges = map[string]exchange{
 	"POST /plugin/releaseAddress":                         {"Give a reserved address back", api.ReleaseAddressRequest{}, ""},
 	"DELETE /debug/epcleanup/tenant/{tenant}/{what}/{id}": {"Delete the endpoints of a network (net) or a group (group), or one endpoint (ep), whose containers are gone for good", nil, cleanupAnswer{}},
 	"GET /debug/ofnet":                                    {"Desired and actual state of all hosts, or of the one that ?host= names, as text", nil, text("")},
+	"GET /api/v1/monitor":                                 {"Packets that are dropped, and connections that begin (unless ?drops=true), a JSON object a line as they happen; ?from= and ?to= name groups, ?host= a host", nil, api.FlowEvent{}},
+	"POST /plugin/monitor/{id}":                           {"An agent's events for a monitor, a JSON object a line", api.FlowEvent{}, text("")},
 	"GET /version":                                        {"The server's build", nil, api.Version{}},
 	"GET /info":                                           {"The server's role and the nodes that the registry knows", nil, api.Info{}},
 	"GET /services":                                       {"All load-balanced services with their providers", nil, []api.ServiceInfo{}},
@@ -145,6 +147,13 @@ func (s schemas) kindOperation(r route) map[string]any {
 	return op
 }
 
+// queries are the query parameters of paths that have some.
+var queries = map[string][]string{
+	"/debug/ofnet":         {"host"},
+	"/api/v1/monitor":      {"drops", "from", "to", "host"},
+	"/plugin/monitor/{id}": {"host"},
+}
+
 func operation(r route, summary string) map[string]any {
 	op := map[string]any{"summary": summary, "operationId": operationID(r)}
 	var params []any
@@ -155,8 +164,8 @@ func operation(r route, summary string) map[string]any {
 			})
 		}
 	}
-	if r.path == "/debug/ofnet" {
-		params = append(params, map[string]any{"name": "host", "in": "query", "schema": map[string]any{"type": "string"}})
+	for _, name := range queries[r.path] {
+		params = append(params, map[string]any{"name": name, "in": "query", "schema": map[string]any{"type": "string"}})
 	}
 	if params != nil {
 		op["parameters"] = params

@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -76,6 +78,9 @@ func endpointFromAPI(req api.CreateEndpointRequest) (e model.Endpoint, err error
 	}); err != nil {
 		return e, err
 	}
+	if e.MAC, err = optional(req.ConfigEP.MacAddress, model.ParseMAC); err != nil {
+		return e, renamed(err, "MacAddress")
+	}
 	e.Name, e.Container, e.Labels = req.EPCommonName, req.ConfigEP.Container, req.ConfigEP.Labels
 	return e, e.Validate()
 }
@@ -108,17 +113,8 @@ func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	if req.Event == api.EventDie {
-		if req.ContainerID == "" {
-			return nil, model.InvalidField("ContainerID", "", "must not be empty")
-		}
-		for _, e := range v.FindEndpoints(req.ContainerID) {
-			if e.Container == req.ContainerID {
-				return api.UpdateEndpointResponse{IPAddress: req.IPAddress},
-					s.control.UpdateEndpoint(r.Context(), control.EndpointUpdate{Key: e.Key, Container: e.Container, Name: e.Name, Stopped: true})
-			}
-		}
-		return nil, model.Errorf(model.ErrNotFound, "no endpoint has the container %q", clip([]byte(req.ContainerID)))
+	if req.Event == api.EventDie && (req.EndpointID == "" || req.Tenant == "") { // as 1.x tells it
+		return api.UpdateEndpointResponse{IPAddress: req.IPAddress}, s.containerDied(r.Context(), v, req.ContainerID)
 	}
 	tenant, err := model.ParseTenantName(req.Tenant)
 	if err != nil {
@@ -134,9 +130,28 @@ func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	}
 	err = s.control.UpdateEndpoint(r.Context(), control.EndpointUpdate{
 		Key:       model.EndpointKey{Network: network, ID: id},
-		Container: req.ContainerID, Name: req.EPCommonName, Labels: req.Labels,
+		Container: req.ContainerID, Name: req.EPCommonName, Labels: req.Labels, Stopped: req.Event == api.EventDie,
 	})
 	return api.UpdateEndpointResponse{IPAddress: req.IPAddress}, err
+}
+
+// containerDied records that a container has stopped, for all its endpoints.
+func (s *server) containerDied(ctx context.Context, v *control.View, id string) error {
+	if id == "" {
+		return model.InvalidField("ContainerID", "", "must not be empty")
+	}
+	found := false
+	var errs []error
+	for _, e := range v.FindEndpoints(id) {
+		if e.Container == id {
+			found = true
+			errs = append(errs, s.control.UpdateEndpoint(ctx, control.EndpointUpdate{Key: e.Key, Stopped: true}))
+		}
+	}
+	if !found {
+		return model.Errorf(model.ErrNotFound, "no endpoint has the container %q", clip([]byte(id)))
+	}
+	return errors.Join(errs...)
 }
 
 // networkOrGroup finds a tenant's network by its name or by the name of a

@@ -27,7 +27,7 @@ import (
 // elects a new leader, short enough for a client that waits for a 503.
 const DefaultTimeout = 8 * time.Second
 
-// Config is what the server needs; all fields but Timeout and Registry are required.
+// Config is what the server needs; all fields but Timeout, Registry and Stopping are required.
 type Config struct {
 	Control  *control.Controller
 	Cluster  Cluster
@@ -36,6 +36,8 @@ type Config struct {
 	Log      *slog.Logger
 	Registry *prometheus.Registry // of the metrics that /metrics shows; nil = a new one
 	Timeout  time.Duration        // 0 = DefaultTimeout
+	Address  string               // ip:port at which agents reach this server, to deliver events
+	Stopping <-chan struct{}      // closed when streams must end; nil = never
 }
 
 type server struct {
@@ -43,6 +45,9 @@ type server struct {
 	cluster   Cluster
 	log       *slog.Logger
 	timeout   time.Duration
+	address   string
+	stopping  <-chan struct{}
+	monitors  monitors
 	mux       *http.ServeMux
 	names     []string // of the collections
 	routes    []route  // in the order of their registration
@@ -63,6 +68,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	s := &server{
 		control: cfg.Control, cluster: cfg.Cluster, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
+		address: cfg.Address, stopping: cfg.Stopping, monitors: monitors{byID: map[string]*monitorStream{}},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
 		}, []string{"route", "method", "code"}),
@@ -91,7 +97,12 @@ func New(cfg Config) (http.Handler, error) {
 	s.handle("GET", "/debug/ofnet", s.ofnet)
 	s.handle("GET", "/healthz", func(http.ResponseWriter, *http.Request) (any, error) { return "ok", nil })
 	s.handle("GET", "/readyz", func(_ http.ResponseWriter, r *http.Request) (any, error) { return "ok", s.cluster.Ready(r.Context()) })
-	s.routes = append(s.routes, route{"GET", "/metrics", nil}, route{"GET", "/openapi.json", nil})
+	s.routes = append(s.routes, route{"GET", "/metrics", nil}, route{"GET", "/openapi.json", nil},
+		route{"GET", "/api/v1/monitor", nil}, route{"POST", "/plugin/monitor/{id}", nil})
+	for _, slash := range []string{"", "/{$}"} {
+		s.mux.HandleFunc("GET /api/v1/monitor"+slash, s.watch)
+		s.mux.HandleFunc("POST /plugin/monitor/{id}"+slash, s.deliver)
+	}
 	description, err := openAPI(s.routes)
 	if err != nil {
 		return nil, err

@@ -62,6 +62,16 @@ func TestServices(t *testing.T) {
 	if got, err = f.Service(ctx, "s:blue"); err != nil || len(got.Providers) != 0 {
 		t.Errorf("after its end: %+v, %v", got, err)
 	}
+	if _, err := f.UpdateEndpoint(ctx, update); err != nil {
+		t.Fatal(err)
+	}
+	update.Event, update.Labels = api.EventDie, nil
+	if _, err := f.UpdateEndpoint(ctx, update); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = f.Service(ctx, "s:blue"); err != nil || len(got.Providers) != 0 {
+		t.Errorf("after the end of that endpoint: %+v, %v", got, err)
+	}
 	for _, id := range []string{"blue:s", "s", "s:red", "none:blue"} {
 		if _, err := f.Service(ctx, id); !api.IsNotFound(err) || !strings.Contains(err.Error(), "service:tenant") {
 			t.Errorf("%s: %v", id, err)

@@ -43,6 +43,13 @@ func (c Client) Check(ctx context.Context, r CheckRequest) error {
 	return c.do(ctx, PathCheck, r, nil)
 }
 
+// Publish asks netplugin to publish ports; see Service.
+func (c Client) Publish(ctx context.Context, r PublishRequest) (PublishResult, error) {
+	var res PublishResult
+	err := c.do(ctx, PathPublish, r, &res)
+	return res, err
+}
+
 // Collect asks netplugin to release what the runtime has lost; see Service.
 func (c Client) Collect(ctx context.Context, r CollectRequest) error {
 	return c.do(ctx, PathCollect, r, nil)

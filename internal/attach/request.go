@@ -25,6 +25,7 @@ type Request struct {
 	Name      string            `json:"name,omitempty"`    // common name, for people
 	Labels    map[string]string `json:"labels,omitempty"`
 	Addresses []netip.Addr      `json:"addresses,omitempty"` // preferred: at most one IPv4 and one IPv6
+	MAC       model.MAC         `json:"mac,omitzero"`        // preferred; zero = the one made of the address
 	MTU       int               `json:"mtu,omitempty"`       // 0 = what the underlay leaves
 	Source    string            `json:"source,omitempty"`    // who asks, such as SourceCNI
 	Config    string            `json:"config,omitempty"`    // name of the CNI network configuration
@@ -39,6 +40,15 @@ const SourceCNI = "cni"
 
 // SourceDocker marks attachments that came through Docker's remote driver.
 const SourceDocker = "docker"
+
+// AddressRequest asks for an address before its endpoint exists.
+type AddressRequest struct {
+	Network   model.NetworkKey
+	Group     model.GroupName // empty = none; its pool is used if it has one
+	Pool      netip.Prefix    // one of the network's subnets
+	Preferred netip.Addr      // invalid = any
+	AnyHost   bool            // an endpoint on any host may take it, not only on this one
+}
 
 // DefaultNetwork is used when neither request, group nor tenant name one.
 const DefaultNetwork model.NetworkName = "default-net"
@@ -55,8 +65,13 @@ type Result struct {
 	MTU       int       `json:"mtu"`
 	Addresses []Address `json:"addresses"`
 	Routes    []Route   `json:"routes,omitempty"`
-	Revision  int64     `json:"revision"`         // store revision of the endpoint
-	Parked    string    `json:"parked,omitempty"` // name of the container's side in the host's namespace
+	// Router is the virtual router's address where the network has no gateway: a
+	// default route by it must be on-link, for it is in no subnet. Zero = none.
+	Router     netip.Addr `json:"router,omitzero"`
+	NameServer netip.Addr `json:"nameServer,omitzero"` // that knows the tenant's names; zero = none
+	Search     string     `json:"search,omitempty"`    // domain of those names; with NameServer
+	Revision   int64      `json:"revision"`            // store revision of the endpoint
+	Parked     string     `json:"parked,omitempty"`    // name of the container's side in the host's namespace
 }
 
 // Address is an address of the interface with its subnet's length.
@@ -102,6 +117,10 @@ type Service interface {
 	Detach(ctx context.Context, r DetachRequest) error
 	// Check fails when the attachment is not what it was made.
 	Check(ctx context.Context, r CheckRequest) error
+	// Publish makes ports of an attachment that stands reachable at its host, and
+	// ends what it published before; detaching ends all. It answers when the
+	// ports work. A host port that is taken: model.ErrExists, nothing changed.
+	Publish(ctx context.Context, r PublishRequest) (PublishResult, error)
 	// Collect detaches what the runtime no longer knows.
 	Collect(ctx context.Context, r CollectRequest) error
 	// Ready fails with model.ErrUnavailable when Attach would; the error is
@@ -126,5 +145,6 @@ const (
 	PathDetach  = "/v2/detach"
 	PathCheck   = "/v2/check"
 	PathCollect = "/v2/collect"
+	PathPublish = "/v2/publish"
 	PathReady   = "/v2/ready"
 )

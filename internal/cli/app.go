@@ -147,6 +147,7 @@ func newRoot(f *factory) *command {
 			newGlobal(f),
 			newGroup(f),
 			newLogin(f, nil),
+			newMonitor(f, nil),
 			newNetProfile(f),
 			newNetwork(f),
 			newPolicy(f),

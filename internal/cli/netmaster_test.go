@@ -34,14 +34,16 @@ func startNetmasterOn(t *testing.T, st *store.Memory) string {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running errgroup.Group
 	running.Go(func() error { return ctrl.Run(ctx) })
+	s := httptest.NewUnstartedServer(nil)
 	handler, err := apiserver.New(apiserver.Config{
 		Control: ctrl, Cluster: alone{}, Mode: "none", Log: slog.New(slog.DiscardHandler),
-		Version: api.Version{Version: "2.1.0"},
+		Version: api.Version{Version: "2.1.0"}, Address: s.Listener.Addr().String(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewServer(handler)
+	s.Config.Handler = handler
+	s.Start()
 	t.Cleanup(func() {
 		s.Close()
 		cancel()

@@ -153,6 +153,9 @@ func result(r attach.Result, cniVersion string) *types100.Result {
 	for _, rt := range r.Routes {
 		out.Routes = append(out.Routes, &types.Route{Dst: ipNet(rt.Dst), GW: rt.Gateway.AsSlice()})
 	}
+	if r.NameServer.IsValid() {
+		out.DNS = types.DNS{Nameservers: []string{r.NameServer.String()}, Search: []string{r.Search}}
+	}
 	return out
 }
 

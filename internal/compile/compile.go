@@ -28,6 +28,7 @@ func (c *Compiler) Compile(revision int64) (desired.Host, []Problem) {
 		c.dirtyEps.add(e)
 	}
 	c.putEndpoints(before)
+	c.compileDNS(before)
 	c.prune()
 	c.dirtyHeader = false
 	reset(&c.dirtyEps)
@@ -241,7 +242,7 @@ func (c *Compiler) putEndpoints(before desired.Host) {
 		case e.isPort:
 			p := desired.Port{
 				IfName: e.ifName, Endpoint: e.Key, Network: e.net.id, MAC: e.MAC,
-				IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(),
+				IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(), Private: c.privateOf(e),
 			}
 			if e.group != nil && e.group.set != nil {
 				p.Policies = e.group.set.ID

@@ -22,6 +22,8 @@ type picture struct {
 	Ports    map[string]desired.Port
 	Remotes  map[desired.RemoteKey]desired.Remote
 	Sets     map[desired.PolicySetID]desired.PolicySet
+	Names    map[desired.DNSKey]desired.DNSRecord
+	Subnets  map[model.NetworkKey]desired.DNSNetwork
 	Problems []string
 }
 
@@ -37,6 +39,8 @@ func contents(h desired.Host, problems []Problem) picture {
 	p := picture{
 		Header:  fmt.Sprint(h.Name, h.Revision, h.VTEP, h.FwdMode, h.ArpMode),
 		Ports:   plain(h.Ports),
+		Names:   plain(h.DNS.Records),
+		Subnets: plain(h.DNS.Networks),
 		Remotes: plain(h.Remotes), Networks: map[model.NetworkID]desired.Network{}, Sets: map[desired.PolicySetID]desired.PolicySet{},
 	}
 	for k, v := range h.Networks.All() {
@@ -86,6 +90,8 @@ func key(v any) string {
 		return "endpoint " + v.Key.String()
 	case model.IdentityRecord:
 		return fmt.Sprintf("identity %s %d", v.Network.Tenant, v.ID)
+	case model.Service:
+		return "service " + v.Key.String()
 	}
 	return ""
 }
@@ -108,6 +114,8 @@ func tell(c *Compiler, v any) {
 		c.SetEndpoint(v)
 	case model.IdentityRecord:
 		c.SetIdentity(v)
+	case model.Service:
+		c.SetService(v)
 	}
 }
 
@@ -129,6 +137,8 @@ func untell(c *Compiler, v any) {
 		c.DeleteEndpoint(v.Key)
 	case model.IdentityRecord:
 		c.DeleteIdentity(v.Network.Tenant, v.ID)
+	case model.Service:
+		c.DeleteService(v.Key)
 	}
 }
 
@@ -143,7 +153,7 @@ func randomObject(rng *rand.Rand) any {
 	policy := choose(rng, model.PolicyName("p1"), "p2", "p3")
 	host := choose(rng, model.HostName("h1"), "h1", "h2", "h3", "h4", "")
 	identity := model.IdentityFirst + model.Identity(rng.Intn(6))
-	switch rng.Intn(16) {
+	switch rng.Intn(17) {
 	case 0:
 		return model.Global{FwdMode: choose(rng, model.FwdBridge, model.FwdRouting), ArpMode: choose(rng, model.ArpProxy, model.ArpFlood)}
 	case 1:
@@ -184,12 +194,17 @@ func randomObject(rng *rand.Rand) any {
 			r.Labels = map[string]string{"a": "b"}
 		}
 		return r
+	case 11:
+		return model.Service{
+			Key: model.ServiceKey{Tenant: tenant, Name: choose(rng, "s1", "s2")}, Network: network.Name,
+			VIP: choose(rng, netip.Addr{}, netip.MustParseAddr("10.1.0.100"), netip.MustParseAddr("fd00::100")),
+		}
 	}
 	e := model.Endpoint{
 		Key: model.EndpointKey{Network: network, ID: model.EndpointID(fmt.Sprint("e", rng.Intn(6)))}, Group: group,
 		Identity: choose(rng, identity, identity, identity, 0), Host: host,
 		IPv4: netip.AddrFrom4([4]byte{10, 1, 0, byte(1 + rng.Intn(6))}), MAC: model.MAC{2, 2, 0, 0, 0, byte(rng.Intn(7))},
-		Container: strconv.Itoa(rng.Intn(3)),
+		Container: strconv.Itoa(rng.Intn(3)), Name: choose(rng, "", "1", "c1", "c2"),
 	}
 	return e
 }

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -21,6 +22,7 @@ type Compiler struct {
 	groups   map[model.GroupKey]*group
 	policies map[model.PolicyKey]*policy
 	tenants  map[model.TenantName]*tenant
+	privates map[model.EndpointKey]netip.Addr // as this host has chosen them
 
 	// Indexes over dependencies.
 	peers  map[peerRef]map[model.PolicyKey]int // rules that name a peer, by policy
@@ -32,6 +34,7 @@ type Compiler struct {
 	dirtyEps      set[*endpoint]
 	dirtyGroups   set[*group]
 	dirtyTenants  set[*tenant]
+	dirtyServices map[model.ServiceKey]*model.Service // nil = deleted
 
 	withSet  set[*group] // those that have a policy set
 	out      desired.Host
@@ -47,6 +50,7 @@ func New(host model.HostName) *Compiler {
 		groups:        map[model.GroupKey]*group{},
 		policies:      map[model.PolicyKey]*policy{},
 		tenants:       map[model.TenantName]*tenant{},
+		privates:      map[model.EndpointKey]netip.Addr{},
 		peers:         map[peerRef]map[model.PolicyKey]int{},
 		netIDs:        map[model.NetworkID]set[*network]{},
 		dirtyHeader:   true,
@@ -54,6 +58,7 @@ func New(host model.HostName) *Compiler {
 		dirtyEps:      set[*endpoint]{},
 		dirtyGroups:   set[*group]{},
 		dirtyTenants:  set[*tenant]{},
+		dirtyServices: map[model.ServiceKey]*model.Service{},
 		withSet:       set[*group]{},
 	}
 }
@@ -293,7 +298,7 @@ func (c *Compiler) SetEndpoint(v model.Endpoint) {
 // sameEndpoint compares what a picture depends on.
 func sameEndpoint(a, b *model.Endpoint) bool {
 	return a.Group == b.Group && a.Identity == b.Identity && a.Host == b.Host &&
-		a.IPv4 == b.IPv4 && a.IPv6 == b.IPv6 && a.MAC == b.MAC
+		a.IPv4 == b.IPv4 && a.IPv6 == b.IPv6 && a.MAC == b.MAC && containerName(a) == containerName(b)
 }
 
 // DeleteEndpoint forgets an endpoint.

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -17,8 +18,10 @@ type Change struct {
 	what string // verb and object, for errors
 	key  string // of the object's row
 	// read returns the object as the transaction sees it; false = not there.
-	read func(tx store.Tx) (any, bool, error)
-	put  func(ctx context.Context, tx store.Tx, cl *claim) error
+	read  func(tx store.Tx) (any, bool, error)
+	put   func(ctx context.Context, tx store.Tx, cl *claim) error
+	rule  *model.Rule  // the object, of a rule
+	group *model.Group // the object, of a group
 	// late is what has to wait for higher ranks; nil = nothing.
 	late *Change
 	// alone is the use-case for an object that is too large for one transaction;
@@ -80,6 +83,9 @@ func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, m
 		if err := tryAll(ctx, tx, cl, steps, out); err != nil {
 			return err
 		}
+		if err := c.fitAll(steps); err != nil {
+			return err
+		}
 		if dryRun {
 			return errDryRun
 		}
@@ -115,6 +121,26 @@ func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, m
 		unfinished[s.index] = true
 	}
 	return out, len(changes) - len(unfinished), nil
+}
+
+// fitAll checks that the policies fit hosts when all steps are done.
+func (c *Controller) fitAll(steps []step) error {
+	var rules []model.Rule
+	var groups []model.Group
+	var at, atGroups []step
+	for _, s := range steps {
+		switch {
+		case s.rule != nil:
+			rules, at = append(rules, *s.rule), append(at, s)
+		case s.group != nil:
+			groups, atGroups = append(groups, *s.group), append(atGroups, s)
+		}
+	}
+	if i, err := c.view.fit(rules, groups); err != nil {
+		s := append(at, atGroups...)[i]
+		return &ChangeError{s.index, fmt.Errorf("%s: %w", s.what, err)}
+	}
+	return nil
 }
 
 // applySome commits steps in one transaction, or the only one by its use-case.

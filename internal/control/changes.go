@@ -83,13 +83,15 @@ func (c *Controller) ChangeNetwork(n model.Network) Change {
 
 // ChangeGroup is PutGroup in a list.
 func (c *Controller) ChangeGroup(g model.Group) Change {
-	return changeOf(rankGroup, store.Groups, g.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankGroup, store.Groups, g.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
 		g, err := checkedGroup(g)
 		if err != nil {
 			return err
 		}
 		return c.putGroup(ctx, tx, cl, g)
 	})
+	ch.group = &g
+	return ch
 }
 
 // ChangePolicy is PutPolicy in a list.
@@ -104,12 +106,14 @@ func (c *Controller) ChangePolicy(p model.ContivPolicy) Change {
 
 // ChangeRule is PutRule in a list.
 func (c *Controller) ChangeRule(r model.Rule) Change {
-	return changeOf(rankMember, store.Rules, r.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankMember, store.Rules, r.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
 		if err := r.Validate(); err != nil {
 			return err
 		}
 		return putRule(tx, r)
 	})
+	ch.rule = &r
+	return ch
 }
 
 // ChangeNetProfile is PutNetProfile in a list.

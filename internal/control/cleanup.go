@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// batch is how many objects one transaction of a clean-up removes: five
+// batch is how many objects one transaction of a clean-up removes: six
 // operations each, of at most store.MaxOps; an endpoint touches a scope.
-const batch = 7
+const batch = 6
 
 // DeleteEndpointsOfNetwork deletes all endpoints of a network and tells how
 // many there were.

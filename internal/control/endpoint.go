@@ -11,13 +11,14 @@ import (
 )
 
 // CreateEndpoint creates an endpoint with addresses of its network's families;
-// those set in want are preferred ones. Identity and MAC of want are ignored.
+// those set in want are preferred ones, and so is its MAC unless it is zero.
+// Identity of want is ignored.
 // It is idempotent on network and endpoint id: asked again for an endpoint that
 // is there with the same group, host and addresses it returns that one. The
 // revision is that of the endpoint's last write: a mirror that has reached it
 // has the endpoint.
 func (c *Controller) CreateEndpoint(ctx context.Context, want model.Endpoint) (model.Endpoint, store.Revision, error) {
-	want.Identity, want.MAC = 0, model.MAC{}
+	want.Identity = 0
 	if err := want.Validate(); err != nil {
 		return model.Endpoint{}, 0, err
 	}
@@ -68,7 +69,9 @@ func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 	if e.IPv6, err = c.takeAddr(ctx, tx, cl, n, pools, owner, e.Host, "IPv6Address", n.Subnet6, want.IPv6, true); err != nil {
 		return none, err
 	}
-	e.MAC = model.EndpointMAC(n.Key, e.IPv4, e.IPv6)
+	if e.MAC, err = takeMAC(tx, e); err != nil {
+		return none, err
+	}
 	if e.Group != "" {
 		t := store.TargetGroup(model.GroupKey{Tenant: n.Key.Tenant, Name: e.Group})
 		ref := store.Reference{RefKey: store.RefKey{Target: t, Kind: "endpoint", From: e.Key.String()}}
@@ -132,6 +135,7 @@ func sameEndpoint(old, want model.Endpoint) error {
 		{"Host", old.Host, want.Host, want.Host != ""},
 		{"IPAddress", old.IPv4, want.IPv4, want.IPv4.IsValid()},
 		{"IPv6Address", old.IPv6, want.IPv6, want.IPv6.IsValid()},
+		{"MacAddress", old.MAC, want.MAC, want.MAC != model.MAC{}},
 	} {
 		if f.given && f.old != f.new {
 			return model.Errorf(model.ErrConflict, "it exists already with %s %q, not %q", f.name, fmt.Sprint(f.old), fmt.Sprint(f.new))
@@ -186,6 +190,30 @@ func (c *Controller) takeAddr(ctx context.Context, tx store.Tx, cl *claim, n mod
 	return a, store.Addresses.Create(tx, owner)
 }
 
+// takeMAC gives an endpoint that has its addresses its MAC: the one made of
+// them, or the one that its runtime has chosen. A chosen one has a row of its own
+// and must not look like one made of an address, so that no two endpoints of a
+// network can have the same.
+func takeMAC(tx store.Tx, e model.Endpoint) (model.MAC, error) {
+	made := model.EndpointMAC(e.Key.Network, e.IPv4, e.IPv6)
+	switch {
+	case e.MAC == model.MAC{} || e.MAC == made:
+		return made, nil
+	case e.MAC.Derived():
+		return made, model.InvalidField("MacAddress", e.MAC,
+			fmt.Sprintf("must not begin with 02:02 or 02:03, as MACs made of addresses do, unless it is its own, %s", made))
+	}
+	owner := store.MACOwner{MACKey: store.MACKey{Network: e.Key.Network, MAC: e.MAC}, Endpoint: e.Key.ID}
+	row, err := store.ChosenMACs.Find(tx, owner.MACKey)
+	if err != nil {
+		return made, err
+	}
+	if row.Exists() {
+		return made, model.Errorf(model.ErrConflict, "MacAddress %q: endpoint %q has it", e.MAC, row.Value.Endpoint)
+	}
+	return e.MAC, store.ChosenMACs.Create(tx, owner)
+}
+
 // DeleteEndpoint deletes an endpoint, frees its addresses, and returns what it
 // was. One that is not there is model.ErrNotFound, which agents take for
 // success.
@@ -200,13 +228,16 @@ func (c *Controller) DeleteEndpoint(ctx context.Context, k model.EndpointKey) (m
 	return e, rev, err
 }
 
-// removeEndpoint takes at most five operations.
+// removeEndpoint takes at most six operations.
 func removeEndpoint(tx store.Tx, e model.Endpoint) {
 	store.Endpoints.Delete(tx, e.Key)
 	for _, a := range []netip.Addr{e.IPv4, e.IPv6} {
 		if a.IsValid() {
 			store.Addresses.Delete(tx, store.AddressKey{Network: e.Key.Network, Addr: a})
 		}
+	}
+	if !e.MAC.Derived() {
+		store.ChosenMACs.Delete(tx, store.MACKey{Network: e.Key.Network, MAC: e.MAC})
 	}
 	if e.Group != "" {
 		unrefer(tx, store.TargetGroup(model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}), "endpoint", e.Key.String())

@@ -22,7 +22,8 @@ const (
 // PutGroup creates a group, or changes the policies, the net profile, the
 // external contracts and the cfgdTag of one, whether or not it has endpoints.
 // ID of g is ignored. The network and the pool of an existing group cannot change:
-// model.ErrConflict; an empty pool or cfgdTag means "as it is".
+// model.ErrConflict; an empty pool or cfgdTag means "as it is". Policies that
+// together would not fit a host are model.ErrExhausted.
 func (c *Controller) PutGroup(ctx context.Context, g model.Group) error {
 	g, err := checkedGroup(g)
 	if err != nil {
@@ -39,7 +40,11 @@ func (c *Controller) PutGroup(ctx context.Context, g model.Group) error {
 	cl := c.claim()
 	rev, err := c.update(ctx, what, func(tx store.Tx) error {
 		cl.rewind()
-		return c.putGroup(ctx, tx, cl, g)
+		if err := c.putGroup(ctx, tx, cl, g); err != nil {
+			return err
+		}
+		_, err := c.view.fit(nil, []model.Group{g})
+		return err
 	})
 	cl.done(rev)
 	return err

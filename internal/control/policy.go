@@ -67,12 +67,19 @@ func (c *Controller) DeletePolicy(ctx context.Context, k model.PolicyKey) error 
 
 // PutRule creates a rule. What it names must exist in its tenant. Putting an
 // existing rule with equal fields changes nothing; with others it is
-// model.ErrConflict, since rules are immutable.
+// model.ErrConflict, since rules are immutable. One with which the policy, or
+// the policies of a group, would not fit a host is model.ErrExhausted.
 func (c *Controller) PutRule(ctx context.Context, r model.Rule) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	_, err := c.update(ctx, fmt.Sprintf("put rule %q", r.Key), func(tx store.Tx) error { return putRule(tx, r) })
+	_, err := c.update(ctx, fmt.Sprintf("put rule %q", r.Key), func(tx store.Tx) error {
+		if err := putRule(tx, r); err != nil {
+			return err
+		}
+		_, err := c.view.fit([]model.Rule{r}, nil)
+		return err
+	})
 	return err
 }
 

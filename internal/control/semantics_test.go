@@ -137,6 +137,33 @@ func TestReservations(t *testing.T) {
 	}
 }
 
+// TestChosenMAC: a runtime may choose an endpoint's MAC; no network has one twice.
+func TestChosenMAC(t *testing.T) {
+	c := newCluster(t)
+	c.put(network("n", "10.1.0.0/24"), network("other", "10.2.0.0/24"))
+	withMAC := func(s string) func(*model.Endpoint) {
+		return func(e *model.Endpoint) {
+			var err error
+			if e.MAC, err = model.ParseMAC(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	try := func(net, id, mac string) func() error {
+		return func() error { return c.try(endpoint(net, id, withMAC(mac))) }
+	}
+	c.create(endpoint("n", "c1", withMAC("02:00:00:00:00:07")))
+	c.ok(try("n", "c1", "02:00:00:00:00:07")()) // idempotent
+	c.refused(model.ErrConflict, "exists already with MacAddress", try("n", "c1", "02:00:00:00:00:08"))
+	c.refused(model.ErrConflict, `endpoint "c1" has it`, try("n", "c2", "02:00:00:00:00:07"))
+	c.refused(model.ErrInvalid, "even first byte", try("n", "c2", "03:00:00:00:00:07"))
+	c.refused(model.ErrInvalid, "its own, 02:02:0a:01:00", try("n", "c2", "02:02:0a:01:00:63"))
+	c.ok(c.try(endpoint("n", "c3", withMAC("02:02:0a:01:00:63"), withIP("10.1.0.99")))) // what it has anyway
+	c.ok(try("other", "c4", "02:00:00:00:00:07")())
+	c.ok(c.remove(model.EndpointKey{Network: netKey("n"), ID: "c1"}))
+	c.ok(try("n", "c5", "02:00:00:00:00:07")())
+}
+
 // leader makes a lock like that of an election.
 func (c *cluster) leader() store.Fence {
 	c.t.Helper()

@@ -33,6 +33,7 @@ type View struct {
 	endpoints map[model.EndpointKey]model.Endpoint
 	listed    lists[model.Endpoint] // of networks, groups and hosts
 	more      moreRows
+	sizes     sizes
 
 	endpointsOfNetwork index[model.NetworkKey, model.EndpointKey]
 	endpointsOfGroup   index[model.GroupKey, model.EndpointKey]
@@ -68,6 +69,7 @@ func (v *View) reset() {
 	v.rules = newRows[model.RuleKey, model.Rule](func(k model.RuleKey) model.TenantName { return k.Tenant }, lessRule)
 	v.hosts = newRows[model.HostName, model.Host](noHost, cmp.Compare[model.HostName])
 	v.more = newMoreRows()
+	v.sizes = newSizes()
 	v.endpoints = map[model.EndpointKey]model.Endpoint{}
 	v.listed.of = nil
 	v.endpointsOfNetwork = index[model.NetworkKey, model.EndpointKey]{}
@@ -134,7 +136,9 @@ func (v *View) enter(ch store.Change) {
 	case model.GroupKey:
 		v.enterGroup(k, value[model.Group](ch))
 	case model.PolicyKey:
-		v.policies.set(k, value[model.ContivPolicy](ch))
+		if v.policies.set(k, value[model.ContivPolicy](ch)); ch.Deleted() {
+			delete(v.sizes.meters, unionOf(k.Tenant, k.Name))
+		}
 	case model.RuleKey:
 		v.enterRule(k, value[model.Rule](ch))
 	case model.EndpointKey:
@@ -173,6 +177,7 @@ func (v *View) enterGroup(k model.GroupKey, g *model.Group) {
 	if old, had := v.groups.set(k, g); had {
 		v.groupsOfNetwork.remove(old.NetworkKey(), k)
 		v.more.indexGroup(old, false)
+		v.sizes.indexGroup(old, false)
 		for _, p := range old.Policies {
 			v.groupsOfPolicy.remove(model.PolicyKey{Tenant: k.Tenant, Name: p}, k)
 		}
@@ -182,6 +187,7 @@ func (v *View) enterGroup(k model.GroupKey, g *model.Group) {
 	}
 	v.groupsOfNetwork.add(g.NetworkKey(), k)
 	v.more.indexGroup(*g, true)
+	v.sizes.indexGroup(*g, true)
 	for _, p := range g.Policies {
 		v.groupsOfPolicy.add(model.PolicyKey{Tenant: k.Tenant, Name: p}, k)
 	}
@@ -190,12 +196,14 @@ func (v *View) enterGroup(k model.GroupKey, g *model.Group) {
 func (v *View) enterRule(k model.RuleKey, r *model.Rule) {
 	if old, had := v.rules.set(k, r); had {
 		v.rulesOfPolicy.remove(k.PolicyKey(), k)
+		v.sizes.enterRule(old, false)
 		v.rulesOfGroup.remove(model.GroupKey{Tenant: k.Tenant, Name: old.Group}, k)
 	}
 	if r == nil {
 		return
 	}
 	v.rulesOfPolicy.add(k.PolicyKey(), k)
+	v.sizes.enterRule(*r, true)
 	if r.Group != "" {
 		v.rulesOfGroup.add(model.GroupKey{Tenant: k.Tenant, Name: r.Group}, k)
 	}

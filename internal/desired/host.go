@@ -14,11 +14,14 @@ type Host struct {
 	VTEP     netip.Addr
 	FwdMode  model.FwdMode
 	ArpMode  model.ArpMode
+	Private  *Private // the way out through the host's stack; nil = none
 
 	Networks   Map[model.NetworkID, *Network]
 	Ports      Map[string, *Port]           // local endpoints, by Port.IfName
 	Remotes    Map[RemoteKey, *Remote]      // endpoints on other hosts, of the networks present here
 	PolicySets Map[PolicySetID, *PolicySet] // only those that a local port refers to
+
+	DNS DNS // for the host's name server; drivers ignore it
 }
 
 // Network is a segment that has (or had a moment ago) endpoints on this host.
@@ -43,6 +46,7 @@ type Port struct {
 	IPv4     netip.Addr
 	IPv6     netip.Addr
 	Identity model.Identity
+	Private  netip.Addr  // IPv4: the endpoint's address in Host.Private; zero = it has no way out
 	Policies PolicySetID // 0 = none applies: everything passes
 }
 

@@ -34,6 +34,7 @@ type fragKey struct {
 type conntrack struct {
 	conns map[flow]struct{}
 	frags map[fragKey]flow // to the original direction of the connection of the first fragment
+	fresh bool             // the packet under way began its connection
 }
 
 func newConntrack() *conntrack {
@@ -116,6 +117,8 @@ func (c *conntrack) classify(n model.NetworkID, p *Packet) (flow, bool) {
 
 // commit records that a packet of the connection was let through.
 func (c *conntrack) commit(orig flow, p *Packet) {
+	_, old := c.conns[orig]
+	c.fresh = !old
 	c.conns[orig] = struct{}{}
 	if p.Frag == nil {
 		return

@@ -22,10 +22,41 @@ type Driver interface {
 	Events() <-chan Event
 	// Stats returns counters per port and per rule.
 	Stats(ctx context.Context) (Stats, error)
+	// Monitor tells of packets that are dropped, and of connections that begin
+	// when asked, until ctx ends or the driver closes; then the channel is closed.
+	// While nobody monitors, packets that pass cost nothing for it. Equal packets
+	// may be told together, and what is too much is left out and counted
+	// (FlowLost), so that a flood takes a bounded part of a processor. There is
+	// one monitor at a time: a second one fails with model.ErrConflict.
+	Monitor(ctx context.Context, opts MonitorOptions) (<-chan FlowEvent, error)
 	// Inspect renders the data plane's state as text for people and goldens.
 	Inspect(ctx context.Context) (string, error)
 	// Close releases connections; the data plane keeps forwarding.
 	Close() error
+}
+
+// Preparer is implemented by drivers whose first Apply takes long: Prepare does,
+// while another driver still forwards, what that one does not notice.
+type Preparer interface {
+	Prepare(ctx context.Context, want desired.Host) error
+}
+
+// Predecessor is what another driver left on a host that changes its driver
+// with containers running. The new driver takes the containers' interfaces over
+// in this order, so that no packet ever passes unjudged: Prepare, where the new
+// one has it, Release, Apply, Remove, Apply. Traffic stands still from Release
+// until the new driver has applied the picture. Both may be repeated; what is
+// gone already is fine.
+type Predecessor interface {
+	// Release gives up what only one driver of a host can hold: the tunnel's UDP
+	// port, the host's interface to its containers, and the first look at what
+	// containers send.
+	Release(ctx context.Context) error
+	// Remove takes everything away that the driver owned, the container's
+	// interfaces themselves excepted, which never were its own.
+	Remove(ctx context.Context) error
+	// String names it to people.
+	String() string
 }
 
 // Report tells what an Apply reached.
@@ -58,6 +89,19 @@ type Stats struct {
 	Ports map[string]PortStats // by IfName
 	Rules map[string]RuleStats // by rule ID
 	Drops map[string]uint64    // packets dropped, by reason: spoof, unknown-source, policy, ...
+}
+
+// Tabled is a driver whose data plane fills tables by itself, connections and
+// the like, and tells how full they are.
+type Tabled interface {
+	Tables() map[string]TableStats // by name
+}
+
+// TableStats tell how full a table is, as of some seconds ago.
+type TableStats struct {
+	Entries  uint64 `json:"entries"`
+	Capacity uint64 `json:"capacity"` // 0 = unbounded
+	Evicted  uint64 `json:"evicted"`  // entries that made room for others since the driver opened
 }
 
 // PortStats count frames of one port, as seen from the container.

@@ -20,6 +20,8 @@ type Fake struct {
 	k      *fakeKernel
 	events chan Event
 	closed bool
+
+	stopMonitor func() // nil until the first Monitor
 }
 
 // fakeKernel is what outlives a driver process: objects, connections, counters.
@@ -31,6 +33,7 @@ type fakeKernel struct {
 	ports   map[string]*PortStats
 	rules   map[string]*RuleStats
 	drops   map[string]uint64
+	monitor *monitor // nil while nobody monitors
 
 	hasIface func(name string) bool
 	refuse   func(object string) error
@@ -99,6 +102,13 @@ func (f *Fake) Apply(ctx context.Context, want desired.Host) (Report, error) {
 // Events implements Driver.
 func (f *Fake) Events() <-chan Event { return f.events }
 
+// Tables implements Tabled: they never evict.
+func (f *Fake) Tables() map[string]TableStats {
+	f.k.mu.Lock()
+	defer f.k.mu.Unlock()
+	return map[string]TableStats{"conns": {Entries: uint64(len(f.k.conns.conns))}}
+}
+
 // Stats implements Driver.
 func (f *Fake) Stats(context.Context) (Stats, error) {
 	f.k.mu.Lock()
@@ -125,6 +135,10 @@ func (f *Fake) Close() error {
 	if !f.closed {
 		f.closed = true
 		close(f.events)
+		if f.stopMonitor != nil {
+			f.stopMonitor()
+			f.k.endMonitor(f.k.monitor)
+		}
 	}
 	return nil
 }

@@ -14,9 +14,11 @@ import (
 func (f *Fake) Send(p Packet) Verdict {
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()
+	f.k.tables.decisions, f.k.conns.fresh = nil, false
 	v := f.k.send(&p)
 	v.Packet = p
 	f.k.count(&p, &v)
+	f.k.tell(&p, &v)
 	return v
 }
 
@@ -27,12 +29,20 @@ type origin struct {
 	net    *desired.Network
 	port   *desired.Port // nil when it came from elsewhere
 	uplink bool
+	host   bool // the host's own stack
 }
 
 func (k *fakeKernel) send(p *Packet) Verdict {
 	t := k.tables
 	var from origin
+	var sent *Packet
 	switch {
+	case p.Host:
+		var why string
+		if from, sent, why = t.fromHost(p); why != "" {
+			return dropped(why)
+		}
+		p = sent
 	case p.Port != "":
 		port := t.ports[p.Port]
 		if port == nil || t.networks[port.Network] == nil {
@@ -66,7 +76,11 @@ func (k *fakeKernel) send(p *Packet) Verdict {
 	case p.ARP != nil || p.isND():
 		return t.neighbour(from, p)
 	case p.isIP():
-		return k.forward(from, p)
+		v := k.forward(from, p)
+		if sent != nil && v.Passed() {
+			v.Sent = sent
+		}
+		return v
 	}
 	return dropped(DropNotIP)
 }
@@ -110,6 +124,9 @@ func (t *tables) honest(port *desired.Port, p *Packet) bool {
 
 // neighbour handles ARP and neighbour discovery, which no policy touches.
 func (t *tables) neighbour(from origin, p *Packet) Verdict {
+	if t.routerAnswers(from, p) {
+		return Verdict{Answer: answer(p, p.ARP.TargetIP, t.private.RouterMAC)}
+	}
 	if !multicast(p.DstMAC) && !asks(p) {
 		return t.toStation(from, p.DstMAC)
 	}
@@ -130,7 +147,7 @@ func (t *tables) neighbour(from origin, p *Packet) Verdict {
 			}
 		}
 	}
-	if from.port != nil && from.net.Encap == model.EncapVLAN {
+	if from.port != nil && from.net.Encap == model.EncapVLAN && !t.isRouter(p.DstMAC) {
 		return Verdict{Uplink: true, VLAN: from.net.Tag}
 	}
 	return dropped(DropUnknownDest)
@@ -176,6 +193,9 @@ func answer(p *Packet, target netip.Addr, mac model.MAC) *Packet {
 
 // toStation finds where a unicast frame goes.
 func (t *tables) toStation(from origin, mac model.MAC) Verdict {
+	if from.port != nil && t.isRouter(mac) {
+		return dropped(DropUnknownDest) // not even to the uplink
+	}
 	s, ok := t.byMAC[desired.RemoteKey{Network: from.net.ID, MAC: mac}]
 	switch {
 	case ok && s.port != nil && s.port != from.port:
@@ -254,7 +274,13 @@ func (k *fakeKernel) forward(from origin, p *Packet) Verdict {
 		}
 		return v
 	}
-	v := t.toStation(from, p.DstMAC)
+	routed := from.host || t.toRouter(from, p)
+	var v Verdict
+	if routed && !from.host {
+		v = t.route(from, p)
+	} else {
+		v = t.toStation(from, p.DstMAC)
+	}
 	if !v.Passed() {
 		return v
 	}
@@ -272,7 +298,11 @@ func (k *fakeKernel) forward(from origin, p *Packet) Verdict {
 		if port == nil {
 			continue
 		}
-		pass, rule := t.judge(port, end.dir, t.peerAt(from.net, end.there), orig)
+		other := t.peerAt(from.net, end.there)
+		if routed {
+			other.identity = model.IdentityExternal
+		}
+		pass, rule := t.judge(port, end.dir, other, orig)
 		if rule != "" && !pass {
 			return Verdict{Drop: DropPolicy, Rules: []string{rule}}
 		}
@@ -321,6 +351,7 @@ func (t *tables) judge(port *desired.Port, dir model.Direction, other peer, orig
 	}
 	set := t.sets[port.Policies]
 	if set == nil {
+		t.decisions = append(t.decisions, Decision{Direction: dir})
 		return false, "" // its rules are not in (any more)
 	}
 	tiers, dport := set.In, uint16(0)
@@ -330,7 +361,9 @@ func (t *tables) judge(port *desired.Port, dir model.Direction, other peer, orig
 	if orig.proto.HasPorts() {
 		dport = orig.dstPort
 	}
-	return decide(tiers, other, orig.proto, dport)
+	pass, rule, tier := decide(tiers, other, orig.proto, dport)
+	t.decisions = append(t.decisions, Decision{Direction: dir, Rule: rule, Tier: tier})
+	return pass, rule
 }
 
 func (k *fakeKernel) count(p *Packet, v *Verdict) {

@@ -19,17 +19,22 @@ type header struct {
 	vtep    netip.Addr
 	fwdMode model.FwdMode
 	arpMode model.ArpMode
+	way     desired.Private // zero = none
 }
 
 // tables are the indexes that packets are looked up in.
 type tables struct {
 	header
-	networks map[model.NetworkID]*desired.Network
-	byVLAN   map[uint32]*desired.Network
-	sets     map[desired.PolicySetID]*desired.PolicySet
-	ports    map[string]*desired.Port
-	byMAC    map[desired.RemoteKey]station
-	byAddr   map[addrKey]station
+	networks  map[model.NetworkID]*desired.Network
+	byVLAN    map[uint32]*desired.Network
+	sets      map[desired.PolicySetID]*desired.PolicySet
+	ports     map[string]*desired.Port
+	byMAC     map[desired.RemoteKey]station
+	byAddr    map[addrKey]station
+	private   *desired.Private // nil = none
+	byPrivate map[netip.Addr]*desired.Port
+
+	decisions []Decision // of the packet under way, in order
 }
 
 type addrKey struct {
@@ -49,6 +54,10 @@ func index(o objects) *tables {
 	t := &tables{
 		header: o.header, networks: o.networks, sets: o.sets, ports: o.ports,
 		byVLAN: map[uint32]*desired.Network{}, byMAC: map[desired.RemoteKey]station{}, byAddr: map[addrKey]station{},
+		byPrivate: indexPrivate(o),
+	}
+	if o.header.way != (desired.Private{}) {
+		t.private = &o.header.way
 	}
 	for _, n := range o.networks {
 		if n.Encap == model.EncapVLAN {
@@ -76,7 +85,10 @@ func index(o objects) *tables {
 // written; what it refuses is in the report.
 func (k *fakeKernel) accept(want desired.Host) (objects, Report) {
 	o := noObjects()
-	o.header = header{want.Name, want.VTEP, want.FwdMode, want.ArpMode}
+	o.header = header{name: want.Name, vtep: want.VTEP, fwdMode: want.FwdMode, arpMode: want.ArpMode}
+	if want.Private != nil {
+		o.header.way = *want.Private
+	}
 	report := Report{Revision: want.Revision, Ports: map[string]PortStatus{}}
 	problem := func(object string, err error) {
 		report.Problems = append(report.Problems, Problem{object, err})
@@ -129,12 +141,16 @@ func (k *fakeKernel) accept(want desired.Host) (objects, Report) {
 		}
 		return nil
 	}
+	privates := map[netip.Addr]string{}
 	ports := maps.Collect(want.Ports.All())
 	for _, name := range slices.Sorted(maps.Keys(ports)) {
 		p := ports[name]
 		err := k.checkPort(name, p, o.sets)
 		if err == nil {
 			err = claim(p.Network, p.MAC, portName(name), p.IPv4, p.IPv6)
+		}
+		if err == nil {
+			err = checkPrivate(want.Private, p, privates)
 		}
 		report.Ports[name] = PortStatus{Err: err}
 		if err == nil {
@@ -225,8 +241,8 @@ func (f *Fake) Inspect(context.Context) (string, error) {
 			networkName(id), n.Key, n.Encap, n.Tag, addrText(n.Subnet), addrText(n.Subnet6), addrText(n.Gateway), addrText(n.Gateway6), n.VTEPs))
 	}
 	for name, p := range o.ports {
-		lines = append(lines, fmt.Sprintf("%s network %d %s %s %s identity %d policy %d endpoint %s",
-			portName(name), p.Network, p.MAC, addrText(p.IPv4), addrText(p.IPv6), p.Identity, p.Policies, p.Endpoint))
+		lines = append(lines, fmt.Sprintf("%s network %d %s %s %s identity %d policy %d endpoint %s%s",
+			portName(name), p.Network, p.MAC, addrText(p.IPv4), addrText(p.IPv6), p.Identity, p.Policies, p.Endpoint, privateText(p.Private)))
 	}
 	for key, r := range o.remotes {
 		lines = append(lines, fmt.Sprintf("%s %s %s identity %d vtep %s",
@@ -245,6 +261,9 @@ func (f *Fake) Inspect(context.Context) (string, error) {
 	}
 	slices.Sort(lines)
 	head := fmt.Sprintf("host %s vtep %s %s %s\n", o.header.name, addrText(o.header.vtep), o.header.fwdMode, o.header.arpMode)
+	if w := o.header.way; w != (desired.Private{}) {
+		head = strings.TrimSuffix(head, "\n") + fmt.Sprintf(" private %s host %s at %s router %s\n", w.Subnet, w.Addr, w.Interface, w.RouterMAC)
+	}
 	if len(lines) == 0 {
 		return head, nil
 	}

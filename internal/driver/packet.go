@@ -9,7 +9,7 @@ import (
 )
 
 // Packet is a frame as Fake judges it. Where it comes from is one of Port,
-// VTEP with Network, and Uplink with VLAN. What it is: ARP, when ARP is set;
+// VTEP with Network, Uplink with VLAN, and Host. What it is: ARP, when ARP is set;
 // IPv4 or IPv6, when Src and Dst are; anything else is dropped.
 type Packet struct {
 	Port    string          // sent by the container behind this local port
@@ -17,6 +17,7 @@ type Packet struct {
 	Network model.NetworkID // on this network
 	Uplink  bool            // came from the physical network
 	VLAN    uint32          // with this tag
+	Host    bool            // sent by the host's own stack on Private.Interface
 
 	SrcMAC, DstMAC model.MAC
 	ARP            *ARP
@@ -110,6 +111,8 @@ type Verdict struct {
 	Network model.NetworkID
 	Uplink  bool     // it was sent out of the uplink, with VLAN
 	VLAN    uint32   // tag on the uplink
+	Host    bool     // it was handed to the host's own stack
+	Sent    *Packet  // as it left, where the way out translated it; nil = as it came
 	Answer  *Packet  // what was sent back in the name of the one that was asked
 	Drop    string   // why it went nowhere; one of the Drop constants
 	Rules   []string // ids of the rules that decided: the one that denied, or those that allowed
@@ -129,6 +132,7 @@ const (
 	DropPolicy        = "policy"              // a rule, or a tier's default, denied it
 	DropInvalid       = "invalid"             // answer to nothing: reply, error or fragment without its first
 	DropNotIP         = "not-ip"              // neither ARP nor IP
+	DropTooBig        = "too-big"             // it does not fit the path, which its sender was told; Fake has no MTU
 )
 
 func (v Verdict) String() string {
@@ -148,6 +152,12 @@ func (v Verdict) String() string {
 		}
 		if v.Uplink {
 			fmt.Fprintf(&b, " uplink vlan %d", v.VLAN)
+		}
+		if v.Host {
+			fmt.Fprint(&b, " the host")
+		}
+		if v.Sent != nil {
+			fmt.Fprintf(&b, " as %s to %s", v.Sent.Src, v.Sent.Dst)
 		}
 	}
 	if len(v.Rules) > 0 {

@@ -16,8 +16,9 @@ type peer struct {
 }
 
 // decide runs a connection through the tiers of one direction and returns
-// whether it passes, and the id of the rule that decided ("" when none did).
-func decide(tiers []desired.Tier, p peer, proto model.Protocol, port uint16) (bool, string) {
+// whether it passes, the id of the rule that decided ("" when none did), and
+// the tier that denies by default.
+func decide(tiers []desired.Tier, p peer, proto model.Protocol, port uint16) (bool, string, model.Tier) {
 	for _, t := range tiers {
 		action, id := t.Default, ""
 		for i := range t.Rules {
@@ -28,13 +29,16 @@ func decide(tiers []desired.Tier, p peer, proto model.Protocol, port uint16) (bo
 		}
 		switch action {
 		case model.Allow:
-			return true, id
+			return true, id, 0
 		case model.Pass:
 		default:
-			return false, id
+			if id == "" {
+				return false, "", t.Tier
+			}
+			return false, id, 0
 		}
 	}
-	return true, ""
+	return true, "", 0
 }
 
 func matches(r *desired.Rule, p peer, proto model.Protocol, port uint16) bool {

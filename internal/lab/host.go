@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -28,10 +29,17 @@ func (h *Host) wire() error {
 			return err
 		}
 	}
-	if h.lab.st.Config.Datapath == "system" {
-		return addAddress("eth0", netip.PrefixFrom(h.Address, 24))
+	if h.Driver() == DriverOVS && h.lab.st.Config.Datapath != "system" {
+		return nil // startSwitch gives it an address
 	}
-	return nil
+	return addAddress("eth0", netip.PrefixFrom(h.Address, 24))
+}
+
+// Driver returns the data plane that the host's netplugin was last started with.
+func (h *Host) Driver() string {
+	h.lab.mu.Lock()
+	defer h.lab.mu.Unlock()
+	return h.lab.st.Drivers[h.Name]
 }
 
 // RunDir holds the sockets and the database of the host's Open vSwitch.
@@ -68,7 +76,8 @@ func (h *Host) Vsctl(ctx context.Context, args ...string) (string, error) {
 
 // startSwitch makes the host's OVS database and starts its daemons. On the
 // userspace datapath the host's address moves to a bridge that holds eth0, for
-// there tunnels leave through OVS bridges only.
+// there tunnels leave through OVS bridges only; and what comes over the cables
+// comes as over a wire, in frames of the MTU with their checksums filled in.
 func (h *Host) startSwitch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -91,12 +100,20 @@ func (h *Host) startSwitch(ctx context.Context) error {
 	if h.lab.st.Config.Datapath == "system" {
 		return nil
 	}
+	err := h.lab.Fabric.Do(func() error { return errors.Join(txChecksumOff(h.Name), txChecksumOff(h.Name+"v")) })
+	if err != nil {
+		return err
+	}
 	if _, err := h.Vsctl(ctx, "add-br", "underlay", "--", "set", "bridge", "underlay", "datapath_type=netdev",
 		"fail_mode=standalone", "--", "add-port", "underlay", "eth0"); err != nil {
 		return h.process("ovs-vswitchd").failed(err)
 	}
 	return h.NS.Do(func() error {
-		return errors.Join(sysctl("net/ipv6/conf/underlay/disable_ipv6", "1"), addAddress("underlay", netip.PrefixFrom(h.Address, 24)))
+		if err := delAddress("eth0", netip.PrefixFrom(h.Address, 24)); err != nil {
+			return err
+		}
+		// The kernel answers ARP on any link that is up; eth0 is the switch's now.
+		return errors.Join(sysctl("net/ipv4/conf/eth0/arp_ignore", "1"), sysctl("net/ipv6/conf/underlay/disable_ipv6", "1"), addAddress("underlay", netip.PrefixFrom(h.Address, 24)))
 	})
 }
 
@@ -160,9 +177,9 @@ func (h *Host) LaunchAgent(env ...string) (*Process, error) {
 	cfg := h.lab.st.Config
 	argv := []string{
 		filepath.Join(cfg.BinDir, "netplugin"), "--host", h.Name,
-		"--ctrl-ip", h.Address.String(), "--vtep-ip", h.Address.String(), "--vlan-uplinks", "eth1",
-		"--etcd-endpoints", h.lab.etcdURL(), "--ovs-db", h.DB(), "--ovs-run-dir", h.RunDir(),
-		"--ovs-datapath", cfg.Datapath, "--state-dir", h.StateDir(), "--cni-socket", h.CNISocket(),
+		"--ctrl-ip", h.Address.String(), "--vtep-ip", h.Address.String(), "--vlan-uplinks", "eth1", "--ip-forward",
+		"--etcd-endpoints", h.lab.etcdURL(), "--driver", h.Driver(), "--ebpf-pin-dir", h.PinDir(),
+		"--ovs-db", h.DB(), "--ovs-run-dir", h.RunDir(), "--ovs-datapath", cfg.Datapath, "--state-dir", h.StateDir(), "--cni-socket", h.CNISocket(),
 	}
 	env = append(append(h.ovsEnv(), cfg.AgentEnv...), env...)
 	return h.lab.start(h.NS, h.Name+"-netplugin", h.Dir, env, append(argv, cfg.AgentArgs...)...)
@@ -196,6 +213,24 @@ func (h *Host) RestartAgent(ctx context.Context, env ...string) error {
 	return h.StartAgent(ctx, env...)
 }
 
+// ChangeDriver stops netplugin and starts it with another driver. A host that is
+// to have Open vSwitch gets one, if it has none; one that no longer needs its
+// switch keeps it running.
+func (h *Host) ChangeDriver(ctx context.Context, driver string) error {
+	if driver == DriverOVS && h.Vswitchd() == nil {
+		if err := h.startSwitch(ctx); err != nil {
+			return err
+		}
+	}
+	if err := h.Agent().Stop(grace); err != nil {
+		return err
+	}
+	h.lab.mu.Lock()
+	h.lab.st.Drivers[h.Name] = driver
+	h.lab.mu.Unlock()
+	return h.StartAgent(ctx)
+}
+
 // RestartVswitchd kills ovs-vswitchd and starts it again; netplugin is not told.
 func (h *Host) RestartVswitchd(ctx context.Context) error {
 	if err := h.Vswitchd().Kill(); err != nil {
@@ -209,6 +244,24 @@ func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
 
 // Resume lets a paused daemon go on (SIGCONT).
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
+
+// Ports returns the names of the interfaces that the host's data plane serves, sorted.
+func (h *Host) Ports(ctx context.Context) ([]string, error) {
+	if h.Driver() == DriverOVS {
+		out, err := h.Vsctl(ctx, "list-ports", "contivBr")
+		return strings.Fields(out), err
+	}
+	entries, err := os.ReadDir(filepath.Join(h.PinDir(), "links"))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		name, _, _ := strings.Cut(e.Name(), ":")
+		names = append(names, name)
+	}
+	return slices.Compact(names), nil // in the order of their names
+}
 
 // Flows returns the OpenFlow flows of a bridge, for people and failure reports.
 func (h *Host) Flows(ctx context.Context, bridge string) (string, error) {

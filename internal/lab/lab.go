@@ -21,10 +21,11 @@ type Config struct {
 	BinDir     string   `json:"binDir"` // netmaster, netplugin, netctl and contivk8s
 	Hosts      int      `json:"hosts"`
 	Embedded   bool     `json:"embedded,omitempty"` // netmaster's own etcd instead of an etcd process
-	Bare       bool     `json:"bare,omitempty"`     // hosts with switches only: no etcd, netmaster, netplugin
+	Bare       bool     `json:"bare,omitempty"`     // hosts with links, and switches where they are asked for: no etcd, netmaster, netplugin
+	Driver     string   `json:"driver"`             // data plane of the hosts: DriverEBPF (default), DriverOVS or DriverMixed
 	Detach     bool     `json:"detach,omitempty"`   // processes outlive the one that builds the lab
 	MTU        int      `json:"mtu,omitempty"`      // of the underlay; default 1500
-	Datapath   string   `json:"datapath"`           // system or netdev; default: what the kernel has
+	Datapath   string   `json:"datapath"`           // of Open vSwitch: system or netdev; default: what the kernel has
 	MasterArgs []string `json:"masterArgs,omitempty"`
 	AgentArgs  []string `json:"agentArgs,omitempty"`
 	AgentEnv   []string `json:"agentEnv,omitempty"`
@@ -47,6 +48,24 @@ type Lab struct {
 	servers []func()
 }
 
+// What Config.Driver may be.
+const (
+	DriverEBPF  = "ebpf"
+	DriverOVS   = "ovs"
+	DriverMixed = "mixed" // odd hosts (h1, h3, ...) on ebpf, even ones on ovs
+)
+
+// driver returns the data plane that the n-th host, counted from 1, begins with.
+func (c *Config) driver(n int) string {
+	switch {
+	case c.Driver != DriverMixed:
+		return c.Driver
+	case n%2 == 0:
+		return DriverOVS
+	}
+	return DriverEBPF
+}
+
 // fill sets defaults and checks a configuration.
 func (c *Config) fill() error {
 	if err := checkName(c.Name); err != nil {
@@ -61,6 +80,13 @@ func (c *Config) fill() error {
 	if c.MTU == 0 {
 		c.MTU = 1500
 	}
+	switch c.Driver {
+	case "":
+		c.Driver = DriverEBPF
+	case DriverEBPF, DriverOVS, DriverMixed:
+	default:
+		return fmt.Errorf("driver %q: must be %s, %s or %s", c.Driver, DriverEBPF, DriverOVS, DriverMixed)
+	}
 	if c.Datapath == "" {
 		c.Datapath = "netdev"
 		if _, err := os.Stat("/sys/module/openvswitch"); err == nil {
@@ -70,14 +96,17 @@ func (c *Config) fill() error {
 	return nil
 }
 
-// Missing lists what the machine lacks for a lab, one sentence each with the
-// Debian package that has it.
-func Missing(embedded bool) []string {
-	need := map[string]string{
-		"/usr/sbin/ovs-vswitchd": "openvswitch-switch", "/usr/sbin/ovsdb-server": "openvswitch-switch",
-		"/usr/bin/ovs-vsctl": "openvswitch-switch", "/usr/sbin/ip": "iproute2",
+// Missing lists what the machine lacks for a lab of that configuration, one
+// sentence each with the Debian package that has it.
+func (c Config) Missing() []string {
+	need := map[string]string{"/usr/sbin/ip": "iproute2"}
+	ovs, ebpf := c.Driver == DriverOVS || c.Driver == DriverMixed, c.Driver != DriverOVS
+	if ovs {
+		for _, path := range []string{"/usr/sbin/ovs-vswitchd", "/usr/sbin/ovsdb-server", "/usr/bin/ovs-vsctl"} {
+			need[path] = "openvswitch-switch"
+		}
 	}
-	if !embedded {
+	if !c.Embedded {
 		need["/usr/bin/etcd"] = "etcd-server"
 	}
 	var out []string
@@ -88,8 +117,12 @@ func Missing(embedded bool) []string {
 	}
 	if os.Geteuid() != 0 {
 		out = append(out, "a lab needs root: network namespaces cannot be made by another user")
+	} else if ebpf && !c.Bare {
+		if err := probe(); err != nil {
+			out = append(out, err.Error())
+		}
 	}
-	if _, err := os.Stat("/dev/net/tun"); err != nil {
+	if _, err := os.Stat("/dev/net/tun"); ovs && err != nil {
 		out = append(out, "/dev/net/tun is missing: Open vSwitch's userspace datapath needs the kernel's tun driver")
 	}
 	return out
@@ -102,7 +135,7 @@ func Up(ctx context.Context, cfg Config) (*Lab, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
-	if m := Missing(cfg.Embedded); len(m) > 0 {
+	if m := cfg.Missing(); len(m) > 0 {
 		return nil, fmt.Errorf("build lab %s: %s", cfg.Name, m[0])
 	}
 	if st, err := readState(cfg.Dir); err == nil && (st.ownerAlive() || st.Ready && st.Config.Detach) {
@@ -115,7 +148,10 @@ func Up(ctx context.Context, cfg Config) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{
-		st:     state{Config: cfg, Owner: self(), Processes: map[string]*Process{}, Containers: map[string]*Attachment{}},
+		st: state{
+			Config: cfg, Owner: self(), Drivers: map[string]string{}, Processes: map[string]*Process{},
+			Containers: map[string]*Attachment{},
+		},
 		spaces: map[string]*Namespace{}, spawn: newSpawner(),
 	}
 	if err := l.save(); err != nil {
@@ -158,13 +194,15 @@ func (l *Lab) build(ctx context.Context) error {
 	})
 	for _, h := range l.hosts {
 		g.Go(func() error {
-			if err := l.step("Open vSwitch on "+h.Name, func() error { return h.startSwitch(ctx) }); err != nil {
-				return err
+			if h.Driver() == DriverOVS {
+				if err := l.step("Open vSwitch on "+h.Name, func() error { return h.startSwitch(ctx) }); err != nil {
+					return err
+				}
 			}
 			if l.st.Config.Bare {
 				return nil
 			}
-			return l.step("netplugin on "+h.Name, func() error { return h.StartAgent(ctx) })
+			return l.step(fmt.Sprintf("netplugin (%s) on %s", h.Driver(), h.Name), func() error { return h.StartAgent(ctx) })
 		})
 	}
 	return g.Wait()
@@ -180,6 +218,9 @@ func (l *Lab) wire() (err error) {
 	if l.Master, err = newNamespace(p + "master"); err != nil {
 		return err
 	}
+	if err := mountBPF(cfg.Dir); err != nil {
+		return err
+	}
 	for i := 1; i <= cfg.Hosts; i++ {
 		h := &Host{lab: l, Name: fmt.Sprintf("h%d", i), Address: cfg.address(firstHost + i - 1).Addr()}
 		h.Dir = filepath.Join(cfg.Dir, h.Name)
@@ -190,6 +231,7 @@ func (l *Lab) wire() (err error) {
 			return err
 		}
 		l.hosts = append(l.hosts, h)
+		l.st.Drivers[h.Name] = cfg.driver(i)
 	}
 	err = l.Fabric.Do(func() error {
 		for path, v := range map[string]string{

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // must run.
 func need(t *testing.T) {
 	t.Helper()
-	if m := Missing(false); len(m) > 0 {
+	if m := (Config{Driver: DriverMixed}).Missing(); len(m) > 0 {
 		if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
 			t.Fatal(strings.Join(m, "; "))
 		}
@@ -33,7 +33,7 @@ func need(t *testing.T) {
 func bare(t *testing.T, name string, hosts int) *Lab {
 	t.Helper()
 	need(t)
-	l, err := Up(t.Context(), Config{Name: name, Hosts: hosts, Bare: true, Progress: func(s string, d time.Duration) {
+	l, err := Up(t.Context(), Config{Name: name, Hosts: hosts, Bare: true, Driver: DriverOVS, Progress: func(s string, d time.Duration) {
 		t.Logf("%s: %v", s, d.Round(time.Millisecond))
 	}})
 	if err != nil {

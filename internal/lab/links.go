@@ -78,6 +78,22 @@ func addAddress(link string, p netip.Prefix) error {
 	return netlink.LinkSetUp(l)
 }
 
+// delAddress takes an address from a link of the thread's namespace; absent is fine.
+func delAddress(link string, p netip.Prefix) error {
+	l, err := netlink.LinkByName(link)
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", link, err)
+	}
+	a, err := netlink.ParseAddr(p.String())
+	if err != nil {
+		return err
+	}
+	if err := netlink.AddrDel(l, a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return fmt.Errorf("remove address %s from %s: %w", p, link, err)
+	}
+	return nil
+}
+
 // sysctl writes a setting of the thread's namespace, if the kernel has it.
 func sysctl(path, value string) error {
 	err := os.WriteFile("/proc/sys/"+path, []byte(value), 0o644)

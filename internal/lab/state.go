@@ -24,7 +24,8 @@ const stateFile = "lab.json"
 // can use or remove it.
 type state struct {
 	Config     Config                 `json:"config"`
-	Owner      *Process               `json:"owner"` // the process that built it
+	Owner      *Process               `json:"owner"`   // the process that built it
+	Drivers    map[string]string      `json:"drivers"` // by host, as last started
 	Processes  map[string]*Process    `json:"processes"`
 	Containers map[string]*Attachment `json:"containers"`
 	Ready      bool                   `json:"ready"`
@@ -122,6 +123,7 @@ func Remove(name, dir string) error {
 	for _, s := range spaces {
 		errs = append(errs, removeNamespace(s))
 	}
+	errs = append(errs, unmountBPF(dir))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}

@@ -8,29 +8,43 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
+// Source tells what networks and groups there are.
+type Source interface {
+	Networks(ctx context.Context) ([]model.Network, error)
+	Groups(ctx context.Context) ([]model.Group, error)
+}
+
 // Backend is what Docker's verbs become. Errors are of model's kinds.
 type Backend interface {
+	Source
 	// Attach and Detach are attach.Service's.
 	Attach(ctx context.Context, r attach.Request) (attach.Result, error)
 	Detach(ctx context.Context, r attach.DetachRequest) error
 	// Attached returns what an attachment that stands was answered with.
 	Attached(k attach.Key) (attach.Result, bool)
+	// Publish is attach.Service's.
+	Publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error)
+	// Published lists what an attachment publishes.
+	Published(k attach.Key) []attach.PortBinding
 	// AttachedBy lists the attachments that stand and came from a source.
 	AttachedBy(source string) []attach.Key
+	// Describe records what the engine says of the container of an attachment;
+	// without the attachment: model.ErrNotFound.
+	Describe(ctx context.Context, d attach.Description) error
 
 	Network(ctx context.Context, k model.NetworkKey) (model.Network, error)
-	Networks(ctx context.Context) ([]model.Network, error)
 	CreateNetwork(ctx context.Context, n model.Network) error
 	DeleteNetwork(ctx context.Context, k model.NetworkKey) error
 	Group(ctx context.Context, k model.GroupKey) (model.Group, error)
-	Groups(ctx context.Context) ([]model.Group, error)
 
-	// ReserveAddress keeps an address of the pool for an endpoint of this host:
-	// the preferred one if valid.
-	ReserveAddress(ctx context.Context, k model.NetworkKey, g model.GroupName, pool netip.Prefix, preferred netip.Addr) (netip.Addr, error)
+	// ReserveAddress keeps an address for an endpoint that does not exist yet.
+	ReserveAddress(ctx context.Context, r AddressRequest) (netip.Addr, error)
 	// ReleaseAddress gives a reserved address back; one that is not is fine.
 	ReleaseAddress(ctx context.Context, k model.NetworkKey, addr netip.Addr) error
 }
+
+// AddressRequest asks for an address.
+type AddressRequest = attach.AddressRequest
 
 // Ref names what a Docker network stands for: a network, or a group on it.
 type Ref struct {

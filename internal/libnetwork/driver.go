@@ -29,8 +29,7 @@ func (p *Plugin) createNetwork(ctx context.Context, r createNetworkRequest) (emp
 		return empty{}, err
 	}
 	if !ok {
-		return empty{}, model.InvalidField("option network", "",
-			"must name the Contiv network: docker network create -o network=NAME (and -o tenant=TENANT, -o group=GROUP)")
+		return empty{}, p.createUnnamed(ctx, r, ref.Network.Tenant, options)
 	}
 	if old, ok := p.networks.get(r.NetworkID); ok && old.Name() != ref.Name() {
 		return empty{}, model.Errorf(model.ErrExists, "network id %s is that of %s already", short(r.NetworkID), old.Ref)
@@ -129,7 +128,7 @@ func (p *Plugin) deleteNetwork(ctx context.Context, r networkRequest) (empty, er
 	if err := p.networks.remove(r.NetworkID); err != nil {
 		return empty{}, err
 	}
-	if !b.Created || b.Group != "" {
+	if !b.Created || b.Group != "" || b.unnamed() {
 		return empty{}, nil
 	}
 	if err := p.backend.DeleteNetwork(ctx, b.Network); err != nil && !errors.Is(err, model.ErrNotFound) {
@@ -141,7 +140,7 @@ func (p *Plugin) deleteNetwork(ctx context.Context, r networkRequest) (empty, er
 
 func (p *Plugin) createEndpoint(ctx context.Context, r createEndpointRequest) (createEndpointResponse, error) {
 	var none createEndpointResponse
-	b, err := p.network(r.NetworkID)
+	b, err := p.network(ctx, r.NetworkID)
 	if err != nil {
 		return none, err
 	}
@@ -170,18 +169,18 @@ func (p *Plugin) createEndpoint(ctx context.Context, r createEndpointRequest) (c
 		}
 		req.Addresses = append(req.Addresses, a.Addr())
 	}
+	if in.MacAddress != "" {
+		if req.MAC, err = model.ParseMAC(in.MacAddress); err != nil {
+			return none, err
+		}
+	}
 	res, err := p.backend.Attach(ctx, req)
 	if err != nil {
 		return none, err
 	}
-	if in.MacAddress != "" {
-		if mac, err := model.ParseMAC(in.MacAddress); err != nil || mac != res.MAC {
-			return none, errors.Join(
-				model.InvalidField("MacAddress", in.MacAddress, fmt.Sprintf("must be empty, or %s, which belongs to the endpoint's address", res.MAC)),
-				p.backend.Detach(ctx, attach.DetachRequest{Key: key}))
-		}
+	if !p.global { // a swarm's manager releases what it has asked for
+		p.reserved.taken(b.Network, req.Addresses)
 	}
-	p.reserved.taken(b.Network, req.Addresses)
 	return createEndpointResponse{Interface: whatIsNew(in, res)}, nil
 }
 
@@ -243,16 +242,23 @@ func (p *Plugin) join(_ context.Context, r endpointRequest) (joinResponse, error
 			out.GatewayIPv6 = a.Gateway.String()
 		}
 	}
+	if out.Gateway == "" && res.Router.IsValid() { // in no subnet: it has to be made reachable
+		out.Gateway = res.Router.String()
+		out.StaticRoutes = []staticRoute{{Destination: netip.PrefixFrom(res.Router, 32).String(), RouteType: routeConnected}}
+	}
 	return out, nil
 }
 
-// network finds what a Docker network stands for.
-func (p *Plugin) network(id string) (binding, error) {
-	b, ok := p.networks.get(id)
-	if !ok {
-		return b, model.Errorf(model.ErrNotFound, "network id %q is not known to this plugin", short(id))
-	}
-	return b, nil
+// network finds what a Docker network stands for. One whose name is still to be
+// learnt is waited for.
+func (p *Plugin) network(ctx context.Context, id string) (binding, error) {
+	return p.await(ctx, func() (binding, error) {
+		b, ok := p.networks.get(id)
+		if !ok {
+			return b, model.Errorf(model.ErrNotFound, "network id %q is not known to this plugin", short(id))
+		}
+		return b, nil
+	})
 }
 
 func (p *Plugin) endpoint(r endpointRequest) (attach.Result, error) {

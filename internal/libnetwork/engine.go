@@ -110,6 +110,7 @@ type engineNetwork struct {
 	ID      string `json:"Id"`
 	Name    string
 	Driver  string
+	Scope   string // local, global or swarm
 	Labels  map[string]string
 	Options map[string]string
 	IPAM    engineIPAM
@@ -149,6 +150,8 @@ type createRequest struct {
 	CheckDuplicate bool
 	Driver         string
 	EnableIPv6     bool
+	Scope          string `json:",omitempty"` // empty = as the driver says
+	Attachable     bool   `json:",omitempty"` // docker run may use a swarm's network
 	IPAM           engineIPAM
 	Options        map[string]string
 	Labels         map[string]string
@@ -164,6 +167,18 @@ func (e *engine) create(ctx context.Context, r createRequest) (id string, err er
 
 func (e *engine) remove(ctx context.Context, id string) error {
 	return e.do(ctx, http.MethodDelete, "/networks/"+url.PathEscape(id), nil, nil)
+}
+
+// swarm tells whether the engine manages a swarm.
+func (e *engine) swarm(ctx context.Context) (state string, manager bool, err error) {
+	var out struct {
+		Swarm struct {
+			LocalNodeState   string
+			ControlAvailable bool
+		}
+	}
+	err = e.do(ctx, http.MethodGet, "/info", nil, &out)
+	return out.Swarm.LocalNodeState, out.Swarm.ControlAvailable, err
 }
 
 // endpoints lists the endpoint ids of all running containers.

@@ -23,7 +23,8 @@ type pool struct {
 	prefix netip.Prefix
 }
 
-// String is the pool's id: tenant/network/group/address/length.
+// String is the pool's id: tenant/network/group/address/length; without a network
+// for one that a user creates without naming it.
 func (p pool) String() string {
 	return strings.Join([]string{string(p.Network.Tenant), string(p.Network.Name), string(p.Group), p.prefix.String()}, "/")
 }
@@ -35,10 +36,12 @@ func parsePool(id string) (p pool, err error) {
 		return p, unknown
 	}
 	ref, ok, err := parseRef(map[string]string{optTenant: f[0], optNetwork: f[1], optGroup: f[2]})
-	if err != nil || !ok || ref.Network.Name == "" {
-		return p, unknown
+	if err != nil || ok != (ref.Network.Name != "") {
+		return p, unknown // a group has a network
 	}
-	p.Ref = ref
+	if p.Ref = ref; !ok {
+		p.Network.Tenant = model.TenantName(f[0])
+	}
 	if p.prefix, err = netip.ParsePrefix(f[3]); err != nil || p.prefix.Masked() != p.prefix {
 		return p, unknown
 	}
@@ -53,7 +56,7 @@ func (p *Plugin) requestPool(ctx context.Context, r requestPoolRequest) (request
 	if err != nil {
 		return none, err
 	}
-	if !ok {
+	if !ok && (p.engine == nil || p.global || r.Pool == "") {
 		return none, model.InvalidField("IPAM option network", "",
 			"must name the Contiv network: docker network create --ipam-opt network=NAME (and tenant=, group=)")
 	}
@@ -66,6 +69,10 @@ func (p *Plugin) requestPool(ctx context.Context, r requestPoolRequest) (request
 			return none, model.InvalidField("Pool", r.Pool, "must be a subnet such as 10.1.1.0/24")
 		}
 		want = want.Masked()
+	}
+	if !ok { // its name is learnt later; until then its subnet finds it
+		ref.Network.Tenant = model.TenantName(r.Options[optTenant]) // checked above
+		return requestPoolResponse{PoolID: pool{ref, want}.String(), Pool: want.String(), Data: map[string]string{}}, nil
 	}
 	if ref.Group != "" {
 		g, err := p.backend.Group(ctx, model.GroupKey{Tenant: ref.Network.Tenant, Name: ref.Group})
@@ -103,9 +110,24 @@ func (p *Plugin) releasePool(_ context.Context, r releasePoolRequest) (empty, er
 	return empty{}, err // a pool lives as long as its network
 }
 
+// poolOf reads a pool's id. That of a network created without a name is found by
+// its subnet, and its name is waited for, unless it is enough to know the subnet.
+func (p *Plugin) poolOf(ctx context.Context, id string, named bool) (pool, error) {
+	pl, err := parsePool(id)
+	if err != nil || pl.Network.Name != "" || !named {
+		return pl, err
+	}
+	b, err := p.await(ctx, func() (binding, error) {
+		return p.networks.find(pl)
+	})
+	pl.Ref = b.Ref
+	return pl, err
+}
+
 func (p *Plugin) requestAddress(ctx context.Context, r requestAddressRequest) (requestAddressResponse, error) {
 	var none requestAddressResponse
-	pl, err := parsePool(r.PoolID)
+	gateway := r.Options[keyAddressType] == keyGateway
+	pl, err := p.poolOf(ctx, r.PoolID, !gateway)
 	if err != nil {
 		return none, err
 	}
@@ -121,10 +143,15 @@ func (p *Plugin) requestAddress(ctx context.Context, r requestAddressRequest) (r
 	answer := func(a netip.Addr) (requestAddressResponse, error) {
 		return requestAddressResponse{Address: netip.PrefixFrom(a, pl.prefix.Bits()).String(), Data: map[string]string{}}, nil
 	}
-	if r.Options[keyAddressType] == keyGateway {
+	if gateway {
 		return p.requestGateway(ctx, pl, want, answer)
 	}
-	a, err := p.backend.ReserveAddress(ctx, pl.Network, pl.Group, pl.prefix, want)
+	a, err := p.backend.ReserveAddress(ctx, AddressRequest{Network: pl.Network, Group: pl.Group, Pool: pl.prefix, Preferred: want, AnyHost: p.global})
+	if p.global && want.IsValid() && errors.Is(err, model.ErrConflict) {
+		// A swarm's manager reserves for its workers, and each asks for what it
+		// was given; whether the address is to be had shows when the endpoint is made.
+		return answer(want)
+	}
 	if err != nil {
 		return none, err
 	}
@@ -137,6 +164,9 @@ func (p *Plugin) requestAddress(ctx context.Context, r requestAddressRequest) (r
 func (p *Plugin) requestGateway(ctx context.Context, pl pool, want netip.Addr, answer func(netip.Addr) (requestAddressResponse, error)) (requestAddressResponse, error) {
 	if want.IsValid() {
 		return answer(want)
+	}
+	if pl.Network.Name == "" {
+		return answer(pl.prefix.Addr())
 	}
 	n, err := p.backend.Network(ctx, pl.Network)
 	switch {
@@ -153,29 +183,36 @@ func (p *Plugin) requestGateway(ctx context.Context, pl pool, want netip.Addr, a
 // releaseAddress frees what this plugin has reserved and no endpoint has taken;
 // an endpoint's address goes with the endpoint, and a gateway never.
 func (p *Plugin) releaseAddress(ctx context.Context, r releaseAddressRequest) (empty, error) {
-	pl, err := parsePool(r.PoolID)
+	pl, err := p.poolOf(ctx, r.PoolID, false)
 	if err != nil {
 		return empty{}, err
+	}
+	if pl.Network.Name == "" {
+		if b, err := p.networks.find(pl); err == nil {
+			pl.Ref = b.Ref // otherwise the gateway of a network that came to nothing
+		}
 	}
 	a, err := netip.ParseAddr(r.Address)
 	if err != nil {
 		return empty{}, model.InvalidField("Address", r.Address, "must be an IP address")
 	}
-	if !p.reserved.has(pl.Network, a) {
+	if !p.reserved.last(pl.Network, a) {
 		return empty{}, nil
 	}
-	if err := p.backend.ReleaseAddress(ctx, pl.Network, a); err != nil {
-		return empty{}, err
+	if err := p.backend.ReleaseAddress(ctx, pl.Network, a); err != nil && !errors.Is(err, model.ErrInUse) {
+		return empty{}, err // in use: it goes with the endpoint that has it
 	}
 	p.reserved.taken(pl.Network, []netip.Addr{a})
 	return empty{}, nil
 }
 
-// reservations are the addresses that this plugin holds for endpoints to come.
-// After a restart they are unknown, and run out by themselves.
+// reservations are the addresses that this plugin holds for endpoints to come,
+// with how often they were asked for: in a swarm an address may be given to the
+// next task before the last one's is released. After a restart they are unknown,
+// and run out by themselves.
 type reservations struct {
 	mu  sync.Mutex
-	set map[reservation]bool
+	set map[reservation]int
 }
 
 type reservation struct {
@@ -187,15 +224,22 @@ func (s *reservations) add(k model.NetworkKey, a netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.set == nil {
-		s.set = map[reservation]bool{}
+		s.set = map[reservation]int{}
 	}
-	s.set[reservation{k, a}] = true
+	s.set[reservation{k, a}]++
 }
 
-func (s *reservations) has(k model.NetworkKey, a netip.Addr) bool {
+// last takes note of a release, and tells whether nobody else has asked for the
+// address since.
+func (s *reservations) last(k model.NetworkKey, a netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.set[reservation{k, a}]
+	r := reservation{k, a}
+	if s.set[r] > 1 {
+		s.set[r]--
+		return false
+	}
+	return s.set[r] == 1
 }
 
 func (s *reservations) taken(k model.NetworkKey, addrs []netip.Addr) {

@@ -12,21 +12,29 @@ import (
 	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // binding is what a Docker network id stands for on this engine.
 type binding struct {
 	Ref
 	Created bool `json:"created,omitempty"` // a user created the Contiv network through Docker
+	// Want is the network that a user has asked Docker for without naming it to
+	// us. Its key is incomplete, and so is Ref, until the engine has told the name.
+	Want model.Network `json:"want,omitzero"`
 }
+
+// unnamed tells whether the name is still to be learnt from the engine.
+func (b binding) unnamed() bool { return b.Network.Name == "" }
 
 // networks is the persistent map from Docker's network ids, which differ from
 // engine to engine and are announced once only.
 type networks struct {
 	path string
 
-	mu   sync.Mutex
-	byID map[string]binding
+	mu      sync.Mutex
+	byID    map[string]binding
+	changed chan struct{} // closed and replaced at every change
 }
 
 type networksFile struct {
@@ -36,7 +44,7 @@ type networksFile struct {
 
 // openNetworks reads the map; a file that is not there is an empty one.
 func openNetworks(path string) (*networks, error) {
-	n := &networks{path: path, byID: map[string]binding{}}
+	n := &networks{path: path, byID: map[string]binding{}, changed: make(chan struct{})}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return n, os.MkdirAll(filepath.Dir(path), 0o700)
@@ -60,6 +68,43 @@ func (n *networks) get(id string) (binding, bool) {
 	defer n.mu.Unlock()
 	b, ok := n.byID[id]
 	return b, ok
+}
+
+// watch returns a channel that the next change closes.
+func (n *networks) watch() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.changed
+}
+
+// find returns the binding of the network that a user has asked for without
+// naming it, by subnet and, if the pool says it, tenant.
+func (n *networks) find(p pool) (binding, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var found []binding
+	for _, b := range n.byID {
+		if (p.Network.Tenant == "" || b.Network.Tenant == p.Network.Tenant) && (b.Want.Subnet == p.prefix || b.Want.Subnet6 == p.prefix) {
+			found = append(found, b)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return binding{}, model.Errorf(model.ErrNotFound, "pool %q is that of no network", p)
+	}
+	return binding{}, model.Errorf(model.ErrConflict, "several tenants have the subnet %s; name the tenant with --ipam-opt tenant=TENANT when the network is created", p.prefix)
+}
+
+// name completes a binding; false when it has gone meanwhile.
+func (n *networks) name(id string, r Ref) (bool, error) {
+	b, ok := n.get(id)
+	if !ok {
+		return false, nil
+	}
+	b.Ref = r
+	return true, n.put(id, b)
 }
 
 // put binds an id durably; the binding that it has already costs nothing.
@@ -111,5 +156,7 @@ func (n *networks) saveLocked() error {
 	if err != nil {
 		return fmt.Errorf("remember Docker's networks: %w", err)
 	}
+	close(n.changed)
+	n.changed = make(chan struct{})
 	return nil
 }

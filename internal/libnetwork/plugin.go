@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,22 +42,37 @@ type Plugin struct {
 	log      *slog.Logger
 	networks *networks
 	reserved reservations
+	told     scopeFile
 	engine   *engine // nil = none
 	socket   net.Listener
+	wake     chan struct{}        // a network waits for its name
 	stale    map[string]time.Time // ids that the engine does not list; of reconcile
+}
+
+var nameRE = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*/)*[A-Za-z0-9][A-Za-z0-9._-]*(:[A-Za-z0-9._-]+)?$`)
+
+// ValidName tells whether a plugin may have the name: one word, or repository
+// and tag of a managed plugin.
+func ValidName(name string) bool { return nameRE.MatchString(name) }
+
+// socketName is the last word of a plugin's name, without the tag.
+func socketName(name string) string {
+	name, _, _ = strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ":")
+	return name + ".sock"
 }
 
 // New reads the map of network ids and listens on the plugin's socket. The
 // engine need not be there. Run or Close release the socket.
 func New(ctx context.Context, cfg Config) (*Plugin, error) {
 	p := &Plugin{
-		name: cfg.Name, path: filepath.Join(cfg.SocketDir, cfg.Name+".sock"), global: cfg.Global,
-		backend: cfg.Backend, log: cfg.Log, stale: map[string]time.Time{},
+		name: cfg.Name, path: filepath.Join(cfg.SocketDir, socketName(cfg.Name)), global: cfg.Global,
+		backend: cfg.Backend, log: cfg.Log, stale: map[string]time.Time{}, wake: make(chan struct{}, 1),
 	}
 	var err error
 	if p.networks, err = openNetworks(filepath.Join(cfg.StateDir, "docker", "networks.json")); err != nil {
 		return nil, err
 	}
+	p.told = scopeFile(filepath.Join(cfg.StateDir, "docker", "scope"))
 	if cfg.Endpoint != "" {
 		if p.engine, err = newEngine(cfg.Endpoint); err != nil {
 			return nil, err
@@ -65,15 +82,29 @@ func New(ctx context.Context, cfg Config) (*Plugin, error) {
 	return p, err
 }
 
+// Free fails with model.ErrConflict when another plugin of that name answers.
+// Who finds that out first has done nothing yet to the other's containers.
+func Free(ctx context.Context, socketDir, name string) error {
+	return free(ctx, filepath.Join(socketDir, socketName(name)))
+}
+
+func free(ctx context.Context, path string) error {
+	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil //nolint:nilerr // nobody is there
+	}
+	_ = c.Close()
+	return model.Errorf(model.ErrConflict, "another plugin answers at %s; stop it, or give this one its own --plugin-name", path)
+}
+
 // listen takes the socket over from a dead process, and refuses to take it from
 // a living one.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make Docker's plugin directory: %w", err)
 	}
-	if c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path); err == nil {
-		_ = c.Close()
-		return nil, model.Errorf(model.ErrConflict, "another plugin answers at %s; stop it, or give this one its own --plugin-name", path)
+	if err := free(ctx, path); err != nil {
+		return nil, err
 	}
 	st, err := os.Lstat(path)
 	switch {
@@ -106,8 +137,11 @@ func (p *Plugin) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var all sync.WaitGroup
-	if p.engine != nil && !p.global {
+	if p.engine != nil {
 		all.Go(func() { p.reconcile(ctx) })
+	}
+	if p.engine != nil {
+		all.Go(func() { p.followNames(ctx) })
 	}
 	srv := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute}
 	failed := make(chan error, 1)
@@ -136,9 +170,9 @@ func (p *Plugin) Run(ctx context.Context) error {
 
 func (p *Plugin) scope() string {
 	if p.global {
-		return "global"
+		return scopeGlobal
 	}
-	return "local"
+	return scopeLocal
 }
 
 // maxRequest bounds a request's body.
@@ -152,12 +186,10 @@ func (p *Plugin) handler() http.Handler {
 	}
 	add("Plugin.Activate", fixed(activateResponse{Implements: []string{"NetworkDriver", "IpamDriver"}}))
 
-	add("NetworkDriver.GetCapabilities", fixed(driverCapabilities{Scope: p.scope(), ConnectivityScope: "global"}))
+	add("NetworkDriver.GetCapabilities", verb(p, p.capabilities))
 	add("NetworkDriver.CreateNetwork", verb(p, p.createNetwork))
 	add("NetworkDriver.DeleteNetwork", verb(p, p.deleteNetwork))
-	// Networks of a swarm are allocated by its manager; theirs are allocated by
-	// netmaster, so there is nothing to add.
-	add("NetworkDriver.AllocateNetwork", fixed(map[string]any{"Options": map[string]string{}}))
+	add("NetworkDriver.AllocateNetwork", verb(p, p.allocateNetwork))
 	add("NetworkDriver.FreeNetwork", fixed(empty{}))
 	add("NetworkDriver.CreateEndpoint", verb(p, p.createEndpoint))
 	add("NetworkDriver.DeleteEndpoint", verb(p, p.deleteEndpoint))
@@ -165,9 +197,8 @@ func (p *Plugin) handler() http.Handler {
 	add("NetworkDriver.Join", verb(p, p.join))
 	// libnetwork takes the interface back itself and deletes the endpoint after.
 	add("NetworkDriver.Leave", fixed(empty{}))
-	// Ports are published by nobody: the gateway service is off.
-	add("NetworkDriver.ProgramExternalConnectivity", fixed(empty{}))
-	add("NetworkDriver.RevokeExternalConnectivity", fixed(empty{}))
+	add("NetworkDriver.ProgramExternalConnectivity", verb(p, p.publish))
+	add("NetworkDriver.RevokeExternalConnectivity", verb(p, p.unpublish))
 	// Hosts find each other through the cluster's store.
 	add("NetworkDriver.DiscoverNew", fixed(empty{}))
 	add("NetworkDriver.DiscoverDelete", fixed(empty{}))

@@ -32,6 +32,11 @@ type cluster struct {
 	reserved map[netip.Addr]bool
 	attached map[attach.Key]attach.Result
 	next     netip.Addr
+
+	published map[attach.Key][]attach.PortBinding
+
+	described map[string][]string // what was told, by endpoint id
+	away      bool
 }
 
 func newCluster() *cluster {
@@ -69,8 +74,13 @@ func (c *cluster) Attach(_ context.Context, r attach.Request) (attach.Result, er
 		v4 = c.next
 		c.next = c.next.Next()
 	}
-	res.MAC = model.EndpointMAC(n.Key, v4, netip.Addr{})
+	if res.MAC = r.MAC; res.MAC == (model.MAC{}) {
+		res.MAC = model.EndpointMAC(n.Key, v4, netip.Addr{})
+	}
 	res.Addresses = []attach.Address{{Prefix: netip.PrefixFrom(v4, n.Subnet.Bits()), Gateway: n.Gateway}}
+	if !n.Gateway.IsValid() {
+		res.Router = netip.MustParseAddr("169.254.1.1")
+	}
 	c.attached[r.Key] = res
 	return res, nil
 }
@@ -80,6 +90,25 @@ func (c *cluster) Detach(_ context.Context, r attach.DetachRequest) error {
 	defer c.mu.Unlock()
 	delete(c.attached, r.Key)
 	return nil
+}
+
+func (c *cluster) Publish(_ context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.attached[r.Key]; !ok {
+		return attach.PublishResult{}, model.Errorf(model.ErrNotFound, "no such attachment")
+	}
+	if c.published == nil {
+		c.published = map[attach.Key][]attach.PortBinding{}
+	}
+	c.published[r.Key] = r.Ports
+	return attach.PublishResult{Ports: r.Ports}, nil
+}
+
+func (c *cluster) Published(k attach.Key) []attach.PortBinding {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.published[k]
 }
 
 func (c *cluster) Attached(k attach.Key) (attach.Result, bool) {
@@ -153,9 +182,10 @@ func (c *cluster) Groups(context.Context) ([]model.Group, error) {
 	return out, nil
 }
 
-func (c *cluster) ReserveAddress(_ context.Context, _ model.NetworkKey, _ model.GroupName, _ netip.Prefix, want netip.Addr) (netip.Addr, error) {
+func (c *cluster) ReserveAddress(_ context.Context, r AddressRequest) (netip.Addr, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	want := r.Preferred
 	if !want.IsValid() {
 		want = c.next
 		c.next = c.next.Next()
@@ -298,6 +328,8 @@ func TestProtocol(t *testing.T) {
 		`{"Value":{"endpoint":"ep","interface":"cvx","mac":"02:02:0a:01:01:01","mtu":"1450"}}`)
 	b.is("NetworkDriver.Join", `{"NetworkID":"n1","EndpointID":"e1","SandboxKey":"/x"}`,
 		`{"InterfaceName":{"SrcName":"cwx","DstPrefix":"eth"},"Gateway":"10.1.1.254","DisableGatewayService":true}`)
+	b.is("NetworkDriver.CreateEndpoint", `{"NetworkID":"n1","EndpointID":"e2","Interface":{"Address":"10.1.1.3/24","MacAddress":"02:00:00:00:00:07"}}`, `{}`)
+	b.is("NetworkDriver.DeleteEndpoint", `{"NetworkID":"n1","EndpointID":"e2"}`, `{}`)
 	for _, call := range []string{"ProgramExternalConnectivity", "RevokeExternalConnectivity", "Leave", "DeleteEndpoint", "DeleteEndpoint"} {
 		b.is("NetworkDriver."+call, `{"NetworkID":"n1","EndpointID":"e1"}`, `{}`)
 	}
@@ -312,7 +344,7 @@ func TestProtocol(t *testing.T) {
 		t.Error("a reservation outlives its release")
 	}
 	b.is("IpamDriver.ReleasePool", `{"PoolID":"`+pool1+`"}`, `{}`)
-	b.is("NetworkDriver.AllocateNetwork", `{"NetworkID":"n2"}`, `{"Options":{}}`)
+	b.is("NetworkDriver.AllocateNetwork", `{"NetworkID":"n2","Options":{"network":"net1"}}`, `{"Options":{"network":"net1"}}`)
 	for _, call := range []string{"FreeNetwork", "DeleteNetwork", "DeleteNetwork", "DiscoverNew", "DiscoverDelete"} {
 		b.is("NetworkDriver."+call, `{"NetworkID":"n1"}`, `{}`)
 	}
@@ -336,6 +368,7 @@ func TestBadCalls(t *testing.T) {
 		{"NetworkDriver.CreateNetwork", "{", 400, "decode"},
 		{"IpamDriver.RequestAddress", `[]`, 400, "decode"},
 		{"NetworkDriver.CreateNetwork", `{"NetworkID":"n9"}`, 200, "option network"},
+		{"NetworkDriver.AllocateNetwork", `{"NetworkID":"n9"}`, 200, "option network"},
 		{"NetworkDriver.CreateNetwork", `{"NetworkID":"n9","Options":{"com.docker.network.generic":{"network":"a b"}}}`, 200, "a b"},
 		{"NetworkDriver.CreateNetwork", `{"NetworkID":"n9","Options":{"com.docker.network.generic":{"network":"none"}}}`, 200, "does not exist"},
 		{"NetworkDriver.CreateNetwork", `{"NetworkID":"n9","Options":{"com.docker.network.generic":{"group":"none"}}}`, 200, "does not exist"},
@@ -343,7 +376,7 @@ func TestBadCalls(t *testing.T) {
 		{"NetworkDriver.CreateNetwork", strings.Replace(netOne, `"network":"net1"`, `"network":"lone","tenant":"blue"`, 1), 200, "already"},
 		{"NetworkDriver.CreateEndpoint", `{"NetworkID":"n9","EndpointID":"e9"}`, 200, "n9"},
 		{"NetworkDriver.CreateEndpoint", `{"NetworkID":"n1","EndpointID":"e1"}`, 200, "exists already"},
-		{"NetworkDriver.CreateEndpoint", `{"NetworkID":"n1","EndpointID":"e2","Interface":{"MacAddress":"02:00:00:00:00:01"}}`, 200, "MacAddress"},
+		{"NetworkDriver.CreateEndpoint", `{"NetworkID":"n1","EndpointID":"e2","Interface":{"MacAddress":"02:00"}}`, 200, "macAddress"},
 		{"NetworkDriver.CreateEndpoint", `{"NetworkID":"n1","EndpointID":"e2","Interface":{"Address":"x"}}`, 200, `"x"`},
 		{"NetworkDriver.Join", `{"NetworkID":"n1","EndpointID":"e9"}`, 200, "e9"},
 		{"NetworkDriver.EndpointOperInfo", `{"NetworkID":"n1","EndpointID":"e9"}`, 200, "e9"},

@@ -3,6 +3,7 @@ package libnetwork
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -26,6 +27,9 @@ const (
 	// lostAfter is how long an endpoint may be unknown to the engine's running
 	// containers: starting one takes time.
 	lostAfter = time.Minute
+	// nameEvery is how often the engine is asked while a network waits for its
+	// name: it lists a network milliseconds after the plugin has agreed to it.
+	nameEvery = 20 * time.Millisecond
 	// madeWithin is how long the engine may take to list a network after it has
 	// told the plugin of it.
 	madeWithin = 5 * time.Second
@@ -35,40 +39,55 @@ const (
 // engine or a netmaster that is away is waited for.
 func (p *Plugin) reconcile(ctx context.Context) {
 	defer p.engine.close()
-	tick := time.NewTicker(reconcileEvery)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
 	said := map[string]string{}
 	lost := map[attach.Key]time.Time{}
 	for {
 		now := map[string]string{}
-		if err := p.compareNetworks(ctx, now); err != nil {
+		next := reconcileEvery
+		if err := p.checkScope(); err != nil {
 			now["all"] = err.Error()
+		} else if waiting, err := p.compare(ctx, now); err != nil {
+			now["all"] = err.Error()
+		} else if waiting > 0 {
+			next = nameEvery
 		} else if err := p.collect(ctx, lost, time.Now()); err != nil {
 			now["all"] = err.Error()
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		p.say(said, now)
+		say(p.log, said, now)
 		said = now
+		tick.Reset(next)
 		select {
 		case <-tick.C:
+		case <-p.wake:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
+// compare makes one comparison, unless the networks are a swarm's.
+func (p *Plugin) compare(ctx context.Context, problems map[string]string) (waiting int, err error) {
+	if p.global {
+		return 0, nil
+	}
+	return p.compareNetworks(ctx, problems)
+}
+
 // say logs problems once, and that they are over.
-func (p *Plugin) say(before, now map[string]string) {
+func say(log *slog.Logger, before, now map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		if before[name] != now[name] {
-			p.log.Warn("Docker's networks are not as the cluster's", "network", name, "problem", now[name])
+			log.Warn("Docker's networks are not as the cluster's", "network", name, "problem", now[name])
 		}
 	}
 	for name := range before {
 		if _, still := now[name]; !still {
-			p.log.Info("Docker's networks are as the cluster's again", "network", name)
+			log.Info("Docker's networks are as the cluster's again", "network", name)
 		}
 	}
 }
@@ -81,15 +100,18 @@ type wanted struct {
 
 // compareNetworks makes one comparison. What concerns one network only is noted
 // in problems. The engine is read first: what it has then and the cluster has
-// not, later, has gone.
-func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string) error {
+// not, later, has gone. It returns how many networks wait for their names.
+func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string) (waiting int, err error) {
 	have, err := p.engine.networks(ctx, p.name)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	want, err := p.wantedNetworks(ctx)
+	if waiting, err = p.nameNetworks(ctx, have, problems); err != nil {
+		return waiting, err
+	}
+	want, err := wantedNetworks(ctx, p.backend)
 	if err != nil {
-		return err
+		return waiting, err
 	}
 	ids := map[string]bool{}
 	there := map[string]bool{}
@@ -110,12 +132,12 @@ func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string
 			p.log.Info("removed a network from Docker", "name", n.Name, "of", ref.String())
 			delete(ids, n.ID)
 			if err := p.networks.remove(n.ID); err != nil { // the engine has said so too, if it could
-				return err
+				return waiting, err
 			}
 		case n.Labels[labelPlugin] != "":
 			if _, known := p.networks.get(n.ID); !known { // the map was lost
 				if err := p.networks.put(n.ID, binding{Ref: ref}); err != nil {
-					return err
+					return waiting, err
 				}
 			}
 			there[ref.String()] = true
@@ -128,7 +150,7 @@ func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string
 		if there[key] || p.beingMade(w.ref, ids, time.Now()) {
 			continue
 		}
-		id, err := p.engine.create(ctx, p.createRequest(w))
+		id, err := p.engine.create(ctx, newCreateRequest(p.name, w))
 		if err != nil {
 			problems[w.ref.Name()] = "it cannot be created: " + err.Error()
 			continue
@@ -136,7 +158,7 @@ func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string
 		ids[id] = true
 		p.log.Info("created a network in Docker", "name", w.ref.Name(), "of", w.ref.String(), "id", short(id))
 	}
-	return p.forget(ids, time.Now())
+	return waiting, p.forget(ids, time.Now())
 }
 
 // beingMade tells whether a user may just be creating the network through
@@ -178,13 +200,18 @@ func (p *Plugin) forget(ids map[string]bool, now time.Time) error {
 // where a user created it.
 func (p *Plugin) refOf(n engineNetwork) (Ref, bool) {
 	if n.Labels[labelPlugin] == p.name {
-		ref, ok, err := parseRef(map[string]string{
-			optTenant: n.Labels[labelPrefix+optTenant], optNetwork: n.Labels[labelPrefix+optNetwork], optGroup: n.Labels[labelPrefix+optGroup],
-		})
-		return ref, ok && err == nil
+		return labelled(n)
 	}
 	b, ok := p.networks.get(n.ID)
-	return b.Ref, ok
+	return b.Ref, ok && !b.unnamed()
+}
+
+// labelled reads the labels of a network that we have made.
+func labelled(n engineNetwork) (Ref, bool) {
+	ref, ok, err := parseRef(map[string]string{
+		optTenant: n.Labels[labelPrefix+optTenant], optNetwork: n.Labels[labelPrefix+optNetwork], optGroup: n.Labels[labelPrefix+optGroup],
+	})
+	return ref, ok && err == nil
 }
 
 func sameSubnet(n engineNetwork, w model.Network) bool {
@@ -197,12 +224,12 @@ func sameSubnet(n engineNetwork, w model.Network) bool {
 }
 
 // wantedNetworks draws up what the engine should have, by Ref.String.
-func (p *Plugin) wantedNetworks(ctx context.Context) (map[string]wanted, error) {
-	nets, err := p.backend.Networks(ctx)
+func wantedNetworks(ctx context.Context, from Source) (map[string]wanted, error) {
+	nets, err := from.Networks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	groups, err := p.backend.Groups(ctx)
+	groups, err := from.Groups(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -225,11 +252,12 @@ func (p *Plugin) wantedNetworks(ctx context.Context) (map[string]wanted, error) 
 	return out, nil
 }
 
-func (p *Plugin) createRequest(w wanted) createRequest {
+// newCreateRequest describes a network to an engine; driver is the plugin's name.
+func newCreateRequest(driver string, w wanted) createRequest {
 	r := createRequest{
-		Name: w.ref.Name(), CheckDuplicate: true, Driver: p.name, EnableIPv6: w.net.Subnet6.IsValid(),
-		IPAM:    engineIPAM{Driver: p.name, Options: w.ref.options(), Config: []engineSubnet{subnetOf(w.net.Subnet.String(), w.net.Gateway.IsValid(), w.net.Gateway.String())}},
-		Options: w.ref.options(), Labels: map[string]string{labelPlugin: p.name},
+		Name: w.ref.Name(), CheckDuplicate: true, Driver: driver, EnableIPv6: w.net.Subnet6.IsValid(),
+		IPAM:    engineIPAM{Driver: driver, Options: w.ref.options(), Config: []engineSubnet{subnetOf(w.net.Subnet.String(), w.net.Gateway.IsValid(), w.net.Gateway.String())}},
+		Options: w.ref.options(), Labels: map[string]string{labelPlugin: driver},
 	}
 	if r.EnableIPv6 {
 		r.IPAM.Config = append(r.IPAM.Config, subnetOf(w.net.Subnet6.String(), w.net.Gateway6.IsValid(), w.net.Gateway6.String()))

@@ -2,6 +2,7 @@ package libnetwork
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -26,6 +27,8 @@ type docker struct {
 	made     int
 	busy     map[string]bool // ids that cannot go
 	endpoint string          // of the one running container
+	scope    string          // of networks that are made
+	manager  bool            // of a swarm
 }
 
 func (d *docker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -44,6 +47,8 @@ func (d *docker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			out = append(out, n)
 		}
 		_ = json.NewEncoder(w).Encode(out)
+	case r.Method == http.MethodGet && path == "/info":
+		_, _ = fmt.Fprintf(w, `{"Swarm":{"LocalNodeState":"active","ControlAvailable":%v}}`, d.manager)
 	case r.Method == http.MethodGet && path == "/containers/json":
 		_, _ = fmt.Fprintf(w, `[{"NetworkSettings":{"Networks":{"net1":{"EndpointID":%q}}}}]`, d.endpoint)
 	case r.Method == http.MethodPost && id == "create":
@@ -59,7 +64,7 @@ func (d *docker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		d.made++
-		n := engineNetwork{ID: fmt.Sprintf("id%d", d.made), Name: c.Name, Driver: c.Driver, Labels: c.Labels, Options: c.Options, IPAM: c.IPAM}
+		n := engineNetwork{ID: fmt.Sprintf("id%d", d.made), Name: c.Name, Driver: c.Driver, Scope: d.scope, Labels: c.Labels, Options: c.Options, IPAM: c.IPAM}
 		d.nets[n.ID] = n
 		w.WriteHeader(http.StatusCreated)
 		_ = json.NewEncoder(w).Encode(map[string]string{"Id": n.ID})
@@ -116,7 +121,7 @@ func newEngineBed(t *testing.T) (*Plugin, *cluster, *docker) {
 func compare(t *testing.T, p *Plugin) map[string]string {
 	t.Helper()
 	problems := map[string]string{}
-	if err := p.compareNetworks(t.Context(), problems); err != nil {
+	if _, err := p.compareNetworks(t.Context(), problems); err != nil {
 		t.Fatal(err)
 	}
 	return problems
@@ -272,4 +277,63 @@ func TestEngineAway(t *testing.T) {
 	go func() { _ = srv.Serve(l); close(done) }()
 	defer func() { b.stop(); _ = srv.Close(); <-done }()
 	until(t, "the networks are there", func() bool { return len(d.names()) == 3 })
+}
+
+// TestUnnamed: a network that a user creates without telling us its name is made
+// as soon as the engine lists it; what cannot be made goes from Docker again.
+func TestUnnamed(t *testing.T) {
+	p, c, d := newEngineBed(t)
+	create := func(id, subnet, tenant string) error {
+		_, err := p.createNetwork(t.Context(), createNetworkRequest{
+			NetworkID: id, IPv4Data: []ipamData{{Pool: subnet, Gateway: netip.MustParsePrefix(subnet).Addr().Next().String() + "/24"}},
+			Options: map[string]any{keyGeneric: map[string]any{"tenant": tenant}},
+		})
+		return err
+	}
+	list := func(id, name string) { d.nets[id] = engineNetwork{ID: id, Name: name, Driver: "netplugin"} }
+	if err := create("u0", "10.1.1.0/25", "default"); !errors.Is(err, model.ErrConflict) || !strings.Contains(err.Error(), "-o network=net1") {
+		t.Errorf("overlapping subnet: %v", err)
+	}
+	pl, err := p.requestPool(t.Context(), requestPoolRequest{Pool: "10.6.0.0/24"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := create("u1", "10.6.0.0/24", "blue"); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string, 1)
+	go func() { // waits for the name
+		r, err := p.requestAddress(t.Context(), requestAddressRequest{PoolID: pl.PoolID, Address: "10.6.0.9"})
+		got <- fmt.Sprint(r.Address, err)
+	}()
+	compare(t, p) // not listed yet
+	list("u1", "lab/blue")
+	compare(t, p)
+	if text := <-got; text != "10.6.0.9/24<nil>" {
+		t.Errorf("address: %s", text)
+	}
+	key := model.NetworkKey{Tenant: "blue", Name: "lab"}
+	if n := c.nets[key]; n.Subnet.String() != "10.6.0.0/24" || n.Gateway.String() != "10.6.0.1" {
+		t.Errorf("the Contiv network is %+v", n)
+	}
+	made := d.made
+	if compare(t, p); d.made != made {
+		t.Error("the network is made a second time")
+	}
+	if err := create("u2", "10.6.0.0/24", "default"); err != nil {
+		t.Fatal(err)
+	}
+	list("u2", "bad name!")
+	if problems := compare(t, p); !strings.Contains(problems["bad name!"], "removed from Docker") {
+		t.Errorf("problems: %v", problems)
+	}
+	if _, ok := d.nets["u2"]; ok {
+		t.Error("a network that cannot be made stays in Docker")
+	}
+	if _, err := p.deleteNetwork(t.Context(), networkRequest{NetworkID: "u1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := c.nets[key]; ok {
+		t.Error("the Contiv network outlives Docker's")
+	}
 }

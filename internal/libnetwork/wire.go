@@ -31,6 +31,15 @@ type networkRequest struct {
 	NetworkID string
 }
 
+type allocateNetworkRequest struct {
+	NetworkID string
+	Options   map[string]string
+}
+
+type allocateNetworkResponse struct {
+	Options map[string]string
+}
+
 type endpointInterface struct {
 	Address     string `json:",omitempty"` // CIDR
 	AddressIPv6 string `json:",omitempty"`
@@ -52,6 +61,20 @@ type endpointRequest struct {
 	EndpointID string
 }
 
+// portMapping is an element of the option keyPortMap.
+type portMapping struct {
+	Proto                       uint8
+	HostIP                      string
+	Port, HostPort, HostPortEnd uint16
+}
+
+type connectivityRequest struct {
+	endpointRequest
+	Options struct {
+		PortMap []portMapping `json:"com.docker.network.portmap"`
+	}
+}
+
 type operInfoResponse struct {
 	Value map[string]any
 }
@@ -63,10 +86,20 @@ type interfaceName struct {
 
 type joinResponse struct {
 	InterfaceName         *interfaceName
-	Gateway               string `json:",omitempty"`
-	GatewayIPv6           string `json:",omitempty"`
+	Gateway               string        `json:",omitempty"`
+	GatewayIPv6           string        `json:",omitempty"`
+	StaticRoutes          []staticRoute `json:",omitempty"`
 	DisableGatewayService bool
 }
+
+// staticRoute is a route that libnetwork makes before it sets the gateway.
+type staticRoute struct {
+	Destination string
+	RouteType   int
+}
+
+// routeConnected is a route without next hop.
+const routeConnected = 1
 
 type ipamCapabilities struct {
 	RequiresMACAddress    bool

@@ -71,6 +71,9 @@ func ParseMAC(s string) (MAC, error) {
 	return MAC(h), nil
 }
 
+// Derived tells whether it may be one that EndpointMAC makes.
+func (m MAC) Derived() bool { return m[0] == 2 && (m[1] == 2 || m[1] == 3) }
+
 // EndpointMAC derives an endpoint's MAC: 02:02 and the IPv4 address, as in 1.x;
 // without IPv4, 02:03 and a hash of network and IPv6 address (both are locally
 // administered unicast, IEEE 802 section 8.2).

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // MaxHostName is the length limit of hosts' names, in characters.
@@ -161,21 +162,27 @@ const MaxPhysicalDomain = 128
 const MaxBindings = 1024
 
 var (
-	pathRE   = regexp.MustCompile(`^topology/pod-[0-9]{1,4}/paths-[0-9]{1,4}/pathep-\[eth[0-9]{1,2}/[0-9]{1,2}\]$`)
-	domainRE = regexp.MustCompile(`^[a-zA-Z0-9_.:-]*$`)
-	nodeRE   = regexp.MustCompile(`^topology/pod-[0-9]{1,4}/node-[0-9]{1,4}$`)
+	pathRE   = pattern(`^topology/pod-[0-9]{1,4}/paths-[0-9]{1,4}/pathep-\[eth[0-9]{1,2}/[0-9]{1,2}\]$`)
+	domainRE = pattern(`^[a-zA-Z0-9_.:-]*$`)
+	nodeRE   = pattern(`^topology/pod-[0-9]{1,4}/node-[0-9]{1,4}$`)
 )
+
+// pattern compiles when it is first asked for: contivk8s, which starts for every
+// container and needs none of them, would spend a tenth of its start on them.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // ParsePathBindings parses a comma-separated list; empty is none. The error is
 // of kind ErrInvalid.
 func ParsePathBindings(s string) ([]string, error) {
-	return parseBindings("pathBindings", s, pathRE, "must be a comma-separated list of paths such as topology/pod-1/paths-101/pathep-[eth1/14], each once")
+	return parseBindings("pathBindings", s, pathRE(), "must be a comma-separated list of paths such as topology/pod-1/paths-101/pathep-[eth1/14], each once")
 }
 
 // ParseNodeBindings parses a comma-separated list; empty is none. The error is
 // of kind ErrInvalid.
 func ParseNodeBindings(s string) ([]string, error) {
-	return parseBindings("nodeBindings", s, nodeRE, "must be a comma-separated list of nodes such as topology/pod-1/node-101, each once")
+	return parseBindings("nodeBindings", s, nodeRE(), "must be a comma-separated list of nodes such as topology/pod-1/node-101, each once")
 }
 
 func parseBindings(field, s string, re *regexp.Regexp, want string) ([]string, error) {
@@ -212,7 +219,7 @@ func ParseYesNo(field, s string, byDefault bool) (bool, error) {
 
 // Validate checks all fields. The error is of kind ErrInvalid.
 func (g AciGw) Validate() error {
-	if len(g.PhysicalDomain) > MaxPhysicalDomain || !domainRE.MatchString(g.PhysicalDomain) {
+	if len(g.PhysicalDomain) > MaxPhysicalDomain || !domainRE().MatchString(g.PhysicalDomain) {
 		return InvalidField("physicalDomain", g.PhysicalDomain, "must be at most 128 letters, digits or any of _.:-")
 	}
 	if _, err := ParsePathBindings(strings.Join(g.PathBindings, ",")); err != nil {

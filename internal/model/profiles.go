@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +46,7 @@ type Bandwidth struct {
 
 const wantBandwidth = "must be a number and a unit, k, m or g with b or bps behind it or not, such as 10 kbps, 100mbps, 5Mb or 2g, of at most 10000g; or empty for no limit"
 
-var bandwidthRE = regexp.MustCompile(`^([1-9][0-9]*) *([kmgKMG])([bB]([pP][sS])?)?$`)
+var bandwidthRE = pattern(`^([1-9][0-9]*) *([kmgKMG])([bB]([pP][sS])?)?$`)
 
 // ParseBandwidth parses a limit such as "10 kbps"; empty is no limit. Units are
 // powers of 1000. The error is of kind ErrInvalid.
@@ -55,7 +54,7 @@ func ParseBandwidth(s string) (Bandwidth, error) {
 	if s == "" {
 		return Bandwidth{}, nil
 	}
-	m := bandwidthRE.FindStringSubmatch(s)
+	m := bandwidthRE().FindStringSubmatch(s)
 	if m == nil || len(m[1]) > 11 {
 		return Bandwidth{}, InvalidField("bandwidth", s, wantBandwidth)
 	}

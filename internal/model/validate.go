@@ -335,8 +335,8 @@ func (r Rule) Validate() error {
 	})
 }
 
-// Validate checks what a runtime gives of an endpoint (not Identity and MAC,
-// which are derived, and not that addresses fit the network).
+// Validate checks what a runtime gives of an endpoint (not Identity, which
+// is derived, and not that addresses fit the network). A zero MAC means none.
 func (e Endpoint) Validate() error {
 	if err := e.Key.Network.validate(); err != nil {
 		return err
@@ -355,6 +355,9 @@ func (e Endpoint) Validate() error {
 	}
 	if e.IPv6.IsValid() && (!e.IPv6.Is6() || e.IPv6.Is4In6() || e.IPv6.Zone() != "") {
 		return InvalidField("IPv6Address", e.IPv6, "must be an IPv6 address")
+	}
+	if e.MAC[0]&1 != 0 {
+		return InvalidField("MacAddress", e.MAC, "must be that of one interface: an even first byte")
 	}
 	if !printable(e.Name) {
 		return InvalidField("EPCommonName", e.Name, wantEndpointText)

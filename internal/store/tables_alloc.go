@@ -15,6 +15,7 @@ import (
 // the same address, tag, number or name meet at one key. Under state/alloc/:
 //
 //	address/T/N/4HEX or 6HEX   Address: who has an address of a network
+//	mac/T/N/HEX                MACOwner: who has a MAC that its runtime has chosen
 //	pools/T/N                  Pools: the groups' pools of a network
 //	name/T/NAME                Name: networks and groups share one name space
 //	subnet/T/...               SubnetBucket: subnets of a tenant, for overlap checks
@@ -80,6 +81,30 @@ var Addresses = NewTable(TableSpec[AddressKey, Address]{
 	Show:  func(k AddressKey) string { return k.Addr.String() + " of network " + k.Network.String() },
 	Scope: func(k AddressKey) string { return AddressesOf(k.Network) },
 	Name:  func(k AddressKey) string { return AddrName(k.Addr) },
+})
+
+// MACKey names a MAC of a network.
+type MACKey struct {
+	Network model.NetworkKey `json:"network"`
+	MAC     model.MAC        `json:"mac"`
+}
+
+// MACOwner says which endpoint has a MAC that its runtime has chosen. MACs made
+// of addresses have no row: they are unique as addresses are.
+type MACOwner struct {
+	MACKey
+	Endpoint model.EndpointID `json:"endpoint"`
+}
+
+// ChosenMACs holds the MACs that runtimes have chosen, by network.
+var ChosenMACs = NewTable(TableSpec[MACKey, MACOwner]{
+	Noun: "MAC", Version: 1, Unlisted: true,
+	KeyOf: func(o MACOwner) MACKey { return o.MACKey },
+	Show:  func(k MACKey) string { return k.MAC.String() + " of network " + k.Network.String() },
+	Scope: func(k MACKey) string {
+		return AllocPrefix + "mac/" + Segment(string(k.Network.Tenant)) + "/" + Segment(string(k.Network.Name)) + "/"
+	},
+	Name: func(k MACKey) string { return hex.EncodeToString(k.MAC[:]) },
 })
 
 // PoolsKey names a network's row of pools.
@@ -278,6 +303,11 @@ func decodeAlloc(ev Event, seg []string) (Change, error) {
 		if a, ok := parseAddrName(seg[3]); ok {
 			k := AddressKey{model.NetworkKey{Tenant: tenant(1), Name: model.NetworkName(seg[2])}, a}
 			return decodeRow(Addresses, k, ev)
+		}
+	case n == 4 && seg[0] == "mac":
+		if b, err := hex.DecodeString(seg[3]); err == nil && len(b) == len(model.MAC{}) {
+			k := MACKey{model.NetworkKey{Tenant: tenant(1), Name: model.NetworkName(seg[2])}, model.MAC(b)}
+			return decodeRow(ChosenMACs, k, ev)
 		}
 	case n == 3 && seg[0] == "pools":
 		return decodeRow(GroupPools, PoolsKey{model.NetworkKey{Tenant: tenant(1), Name: model.NetworkName(seg[2])}}, ev)

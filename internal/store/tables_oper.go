@@ -9,7 +9,8 @@ import (
 
 // OperPrefix holds observed status; nothing is compiled from it.
 //
-//	oper/host/H    HostStatus, written by H's agent
+//	oper/host/H       HostStatus, written by H's agent
+//	oper/monitor/ID   MonitorRequest, written by a netmaster with a lease
 const OperPrefix = Root + "oper/"
 
 const hostStatusScope = OperPrefix + "host/"
@@ -19,15 +20,16 @@ const HostStatusScope = hostStatusScope
 
 // HostStatus is what an agent observes of its host's data plane.
 type HostStatus struct {
-	Host     model.HostName    `json:"host"`
-	Driver   string            `json:"driver"`
-	Version  string            `json:"version,omitempty"`
-	Updated  string            `json:"updated"`  // RFC 3339, by the host's clock
-	Revision int64             `json:"revision"` // of the last picture applied
-	Ports    int               `json:"ports"`    // programmed
-	Pending  int               `json:"pending"`  // wanted but not programmed
-	Error    string            `json:"error,omitempty"`
-	Problems map[string]string `json:"problems,omitempty"` // object -> sentence; the first hundred
+	Host      model.HostName    `json:"host"`
+	Driver    string            `json:"driver"`
+	DriverWhy string            `json:"driverWhy,omitempty"` // a sentence: why the host has this one
+	Version   string            `json:"version,omitempty"`
+	Updated   string            `json:"updated"`  // RFC 3339, by the host's clock
+	Revision  int64             `json:"revision"` // of the last picture applied
+	Ports     int               `json:"ports"`    // programmed
+	Pending   int               `json:"pending"`  // wanted but not programmed
+	Error     string            `json:"error,omitempty"`
+	Problems  map[string]string `json:"problems,omitempty"` // object -> sentence; the first hundred
 }
 
 // HostStatuses holds what agents observe, by host.

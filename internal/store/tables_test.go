@@ -58,6 +58,7 @@ func samples(t *testing.T) []sample {
 			AddressKey:  AddressKey{net, addr("2001:db8::2")},
 			Reservation: &Reservation{Host: "h1", Expires: time.Unix(5, 0).UTC()},
 		}),
+		row(t, ChosenMACs, MACOwner{MACKey{net, model.MAC{2, 0, 0, 0, 0, 10}}, "c:1"}),
 		row(t, GroupPools, Pools{Network: net, Groups: map[model.GroupName]model.AddrRange{"web": {First: addr("10.1.1.2"), Last: addr("10.1.1.3")}}}),
 		row(t, Names, Name{NameKey{"a.b", "n-1"}, "network"}),
 		row(t, Subnets, SubnetBucket{BucketKey{Tenant: "a.b"}, map[string]model.NetworkName{"10.0.0.0/8": "n-1"}}),

@@ -1,9 +1,9 @@
 // Package docker tests Contiv with real Docker Engines: each simulated host of
-// internal/lab runs a dockerd of its own, in the host's network namespace and a
-// mount namespace in which /run/docker/plugins is the host's own directory.
+// internal/lab runs a dockerd of its own, in the host's network namespace and in
+// mount and process namespaces of its own (internal/lab/docker).
 //
 // It needs root and the packages of tools/deps.sh (docker.io, openvswitch-switch,
-// etcd-server, busybox-static); run it with go test -tags integration. It starts
-// no service of the machine and changes neither its network nor its iptables:
-// the engines run with iptables switched off.
+// etcd-server, busybox-static,
+// docker-compose, systemd); run it with go test -tags integration. It starts
+// no service of the machine and changes neither its network nor its iptables.
 package docker

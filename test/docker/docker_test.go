@@ -4,7 +4,6 @@ package docker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/lab"
+	dockerlab "github.com/contiv/netplugin/v2/internal/lab/docker"
 )
 
 // bin holds the programs under test, built once, or given by CONTIV_TEST_BIN.
@@ -22,6 +22,13 @@ var bin string
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
+		if q := os.Getenv(askEnv); q != "" {
+			if err := ask(context.Background(), q); err != nil {
+				fmt.Println(err)
+				return 1
+			}
+			return 0
+		}
 		if bin = os.Getenv("CONTIV_TEST_BIN"); bin != "" {
 			return m.Run()
 		}
@@ -40,13 +47,11 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-func need(t *testing.T) {
+func need(t *testing.T, driver string) {
 	t.Helper()
-	missing := lab.Missing(false)
-	for path, pkg := range map[string]string{"/usr/sbin/dockerd": "docker.io", dockerCLI: "docker.io", "/bin/busybox": "busybox-static"} {
-		if _, err := os.Stat(path); err != nil {
-			missing = append(missing, path+" is missing: apt-get install "+pkg)
-		}
+	missing := append(lab.Config{Driver: driver}.Missing(), dockerlab.Missing()...)
+	if _, err := os.Stat(composeCLI); err != nil {
+		missing = append(missing, composeCLI+" is missing: apt-get install docker-compose")
 	}
 	if len(missing) == 0 {
 		return
@@ -61,7 +66,8 @@ func need(t *testing.T) {
 type bed struct {
 	t *testing.T
 	*lab.Lab
-	e []*engine
+	e     []*engine
+	flows map[string]int // of hosts on Open vSwitch, before there was any container
 }
 
 func (b *bed) netctl(lines ...string) {
@@ -73,10 +79,16 @@ func (b *bed) netctl(lines ...string) {
 	}
 }
 
-func up(t *testing.T) *bed {
+func up(t *testing.T, driver string) *bed {
 	t.Helper()
-	need(t)
-	l, err := lab.Up(t.Context(), lab.Config{Name: fmt.Sprintf("d%d", os.Getpid()), BinDir: bin, Hosts: 2})
+	need(t, driver)
+	return upWith(t, lab.Config{Name: fmt.Sprintf("d%d", os.Getpid()), BinDir: bin, Hosts: 2, Driver: driver}, nil)
+}
+
+// upWith builds a lab with an engine on each host.
+func upWith(t *testing.T, cfg lab.Config, flags []string) *bed {
+	t.Helper()
+	l, err := lab.Up(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,33 +106,22 @@ func up(t *testing.T) *bed {
 		}
 	})
 	for _, h := range l.Hosts() {
-		dir, err := os.MkdirTemp("", "d-") //nolint:usetesting // t.TempDir may be too long for a socket
-		if err != nil {
+		e := &engine{t: t, host: h}
+		if e.Engine, err = dockerlab.New(h, flags...); err != nil {
 			t.Fatal(err)
 		}
-		e := &engine{t: t, host: h, dir: dir}
 		b.e = append(b.e, e)
 		t.Cleanup(func() {
 			if t.Failed() {
-				t.Logf("end of dockerd's log on %s:\n%s", h.Name, e.log())
+				t.Logf("end of dockerd's log on %s:\n%s", h.Name, e.Log())
 			}
-			if e.cmd != nil {
-				if ids, err := e.try("ps", "-aq"); err == nil && ids != "" {
-					_, _ = e.try(append([]string{"rm", "-f"}, strings.Fields(ids)...)...) // what a failed test left
-				}
-			}
-			e.stop()
-			e.close()
-			if err := os.RemoveAll(dir); err != nil {
+			if err := e.Close(context.Background()); err != nil {
 				t.Error(err)
 			}
 		})
-		if err := h.RestartAgent(t.Context(), e.env()...); err != nil {
-			t.Fatal(err)
-		}
-		e.space()
+		e.must(h.RestartAgent(t.Context(), e.env()...))
 		e.start()
-		e.image()
+		e.must(e.Import(t.Context()))
 	}
 	return b
 }
@@ -139,56 +140,10 @@ func (e *engine) networksAre(names ...string) {
 	})
 }
 
-// left counts what containers leave behind on a host.
-func (b *bed) left() error {
-	var errs []error
-	for _, e := range b.e {
-		links, err := e.host.NS.Links()
-		errs = append(errs, err)
-		for _, l := range links {
-			if strings.HasPrefix(l, "cv") || strings.HasPrefix(l, "cw") {
-				errs = append(errs, fmt.Errorf("%s: interface %s", e.host.Name, l))
-			}
-		}
-		files, err := filepath.Glob(filepath.Join(e.host.StateDir(), "attach", "*.json"))
-		errs = append(errs, err)
-		if len(files) > 0 {
-			errs = append(errs, fmt.Errorf("%s: %d journal entries", e.host.Name, len(files)))
-		}
-		ports, err := e.host.Vsctl(b.t.Context(), "list-ports", "contivBr")
-		errs = append(errs, err)
-		for p := range strings.FieldsSeq(ports) {
-			if strings.HasPrefix(p, "cv") {
-				errs = append(errs, fmt.Errorf("%s: port %s", e.host.Name, p))
-			}
-		}
-	}
-	c, err := b.API()
-	if err != nil {
-		return errors.Join(append(errs, err)...)
-	}
-	defer c.Close()
-	nets, err := c.Networks().List(b.t.Context())
-	errs = append(errs, err)
-	for _, n := range nets {
-		i, err := c.Networks().Inspect(b.t.Context(), n.ObjectKey())
-		errs = append(errs, err)
-		if err == nil && (i.Oper.NumEndpoints != 0 || len(i.Oper.Endpoints) != 0 || i.Oper.AllocatedAddressesCount != 0) {
-			errs = append(errs, fmt.Errorf("network %s: %d endpoints, addresses %s", n.ObjectKey(), i.Oper.NumEndpoints, i.Oper.AllocatedIPAddresses))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (b *bed) nothingLeft() {
-	b.t.Helper()
-	b.e[0].until("nothing is left", 15*time.Second, b.left)
-}
-
 // sub runs a subtest with the bed's parts reporting to it.
 func (b *bed) sub(name string, f func(b *bed)) {
 	b.t.Run(name, func(t *testing.T) {
-		s := &bed{t: t, Lab: b.Lab}
+		s := &bed{t: t, Lab: b.Lab, flows: b.flows}
 		for _, e := range b.e {
 			e.t = t
 			s.e = append(s.e, e)
@@ -204,8 +159,8 @@ func (b *bed) sub(name string, f func(b *bed)) {
 
 // TestDocker drives two engines on two hosts through a container's life.
 func TestDocker(t *testing.T) {
-	b := up(t)
-	b.netctl("net create --subnet 10.21.1.0/24 --gateway 10.21.1.254 net1",
+	b := up(t, lab.DriverMixed)
+	b.netctl("net create --subnet 10.21.1.0/24 --gateway 10.21.1.254 --subnetv6 fd21:1::/64 net1",
 		"net create --subnet 10.21.2.0/28 lone",
 		"policy create pol", "group create net1 web", "group create --policy pol net1 db",
 		"policy rule-add --direction in --action deny --protocol tcp --port 80 --from-group web pol 1",
@@ -214,11 +169,15 @@ func TestDocker(t *testing.T) {
 	for _, e := range b.e {
 		e.networksAre(all...)
 	}
+	b.countFlows()
 	b.sub("Life", life)
+	b.sub("Outside", outside)
+	b.sub("Names", names)
 	b.sub("Example", example)
 	b.sub("StartTime", startTime)
 	b.sub("Networks", func(b *bed) { networkLife(b, all) })
 	b.sub("Parallel", parallel)
+	b.sub("Compose", compose)
 	b.sub("Restarts", restarts)
 }
 
@@ -245,10 +204,20 @@ func life(b *bed) {
 	b.netctl("policy rule-add --direction in --action deny --protocol tcp --port 80 --from-group web pol 1")
 	one.reaches("w1", "80", db, false)
 
+	// IPv6, with an address and a MAC of the user's choice.
+	two.run("v6", "--net web --ip6 fd21:1::77 --mac-address 02:00:00:00:00:77")
+	if got := two.docker("exec v6 ip addr show eth0"); !strings.Contains(got, "fd21:1::77/64") || !strings.Contains(got, "02:00:00:00:00:77") {
+		b.t.Errorf("v6 has\n%s", got)
+	}
+	one.reaches("w1", "ping", "fd21:1::77", true)
+	one.reaches("w1", "ping", two.addr("v6", "web"), true)
+	one.refused("run --rm --net web --mac-address 02:00:00:00:00:77 bb ip a", "02:00:00:00:00:77")
+	two.docker("rm -f v6")
+
 	// What cannot be.
 	one.refused("run --rm --net web --ip 10.21.1.77 bb ip a", "10.21.1.77")
 	one.refused("run --rm --net web --ip 10.99.1.1 bb ip a")
-	one.refused("run --rm --net web --mac-address 02:00:00:00:00:01 bb ip a", "MacAddress")
+	one.refused("run --rm --net web --mac-address 02:02:00:00:00:01 bb ip a", "02:02")
 
 	// A second network, and away again.
 	one.docker("network connect lone w1")
@@ -280,6 +249,14 @@ func networkLife(b *bed, all []string) {
 	if after := one.docker("network inspect -f {{.Id}} lone"); after == before {
 		b.t.Error("the network has not been made anew")
 	}
+	// Neither goes from under a running container.
+	one.run("u1", "--net lone")
+	if out, err := b.Netctl(b.t.Context(), "net", "rm", "lone"); err == nil {
+		b.t.Errorf("a network goes from under its container: %s", out)
+	}
+	one.refused("network rm lone", "active endpoints")
+	one.reaches("u1", "ping", one.addr("u1", "lone"), true)
+	one.docker("rm -f u1")
 	// A user makes one through Docker: it is Contiv's, and goes with Docker's.
 	one.docker("network create -d netplugin --subnet 10.21.9.0/24 --ipam-driver netplugin --ipam-opt network=mine -o network=mine mine")
 	for _, e := range b.e {
@@ -300,6 +277,23 @@ func networkLife(b *bed, all []string) {
 	if out, err := b.Netctl(b.t.Context(), "net", "inspect", "mine"); err == nil {
 		b.t.Errorf("the network outlives Docker's: %s", out)
 	}
+	// Neither has to be told the name; Docker's own IPAM will do on one host.
+	for _, ipam := range []string{"", "--ipam-driver netplugin"} {
+		one.docker("network create -d netplugin --subnet 10.21.9.0/24 " + ipam + " -o tenant=blue ours")
+		one.run("m1", "--net ours --ip 10.21.9.7")
+		if _, err := b.Netctl(b.t.Context(), "net", "inspect", "-t", "blue", "ours"); err != nil {
+			b.t.Error(err)
+		}
+		two.networksAre(append([]string{"ours/blue"}, all...)...)
+		two.run("m2", "--net ours/blue")
+		two.reaches("m2", "ping", "10.21.9.7", true)
+		one.docker("rm -f m1")
+		two.docker("rm -f m2")
+		one.docker("network rm ours")
+		for _, e := range b.e {
+			e.networksAre(all...)
+		}
+	}
 	// A Contiv network goes: so do Docker's, and it may come back otherwise.
 	b.netctl("net rm lone")
 	for _, e := range b.e {
@@ -310,7 +304,8 @@ func networkLife(b *bed, all []string) {
 		e.networksAre(all...)
 	}
 	one.refused("network create -d netplugin --subnet 10.21.8.0/24 --ipam-driver netplugin --ipam-opt network=lone -o network=lone x", "10.21.3.0/28")
-	one.refused("network create -d netplugin --subnet 10.21.8.0/24 x", "network")
+	one.refused("network create -d netplugin --subnet 10.21.3.0/24 x", "overlaps network default:lone")
+	one.refused("network create -d netplugin --ipam-driver netplugin x", "network")
 	one.networksAre(all...)
 	b.nothingLeft()
 }
@@ -353,28 +348,48 @@ func parallel(b *bed) {
 // containers alive.
 func restarts(b *bed) {
 	one, two := b.e[0], b.e[1]
-	one.run("r1", "--net net1")
+	one.run("r1", "--stop-timeout 1 --net net1 -p 8080:80")
 	two.run("r2", "--net net1")
 	peer := two.addr("r2", "net1")
 	one.reaches("r1", "ping", peer, true)
 
-	pings := make(chan string, 1)
-	go func() {
-		out, _ := one.try("exec", "r1", "ping", "-i", "0.05", "-c", "100", "-W", "1", peer)
-		pings <- out
-	}()
-	if err := one.host.RestartAgent(b.t.Context(), one.env()...); err != nil {
-		b.t.Fatal(err)
+	for _, e := range b.e {
+		pings := make(chan string, 1)
+		go func() {
+			out, _ := one.try("exec", "r1", "ping", "-i", "0.05", "-c", "100", "-W", "1", peer)
+			pings <- out
+		}()
+		if err := e.host.RestartAgent(b.t.Context(), e.env()...); err != nil {
+			b.t.Fatal(err)
+		}
+		if out := <-pings; !strings.Contains(out, " 100 packets received") {
+			b.t.Errorf("a restart of netplugin on %s loses packets:\n%s", e.host.Name, out[max(0, len(out)-200):])
+		}
 	}
-	if out := <-pings; !strings.Contains(out, " 100 packets received") {
-		b.t.Errorf("a restart of netplugin loses packets:\n%s", out[max(0, len(out)-200):])
+	published := func() {
+		b.t.Helper()
+		one.until("the port is published", 5*time.Second, func() error { return b.wget("")(one.host.Address.String() + ":8080") })
 	}
+	published()
 	one.docker("rm -f r1") // the new process knows the old one's endpoint
-	one.run("r1", "--net net1")
+	one.run("r1", "--stop-timeout 1 --net net1 -p 8080:80")
 
-	// In order: the engine stops its containers.
+	// In order: the engine stops its containers. What the cluster's networks
+	// become meanwhile does not wait for it, and is there when it is back.
 	one.stop()
+	b.netctl("group create net1 late")
 	one.start()
+	late := func(wanted bool) func() error {
+		return func() error {
+			if there := strings.Contains(one.docker("network ls --format {{.Name}}"), "late"); there != wanted {
+				return fmt.Errorf("network late is there: %v", there)
+			}
+			return nil
+		}
+	}
+	one.until("the engine has the network made while it was away", 15*time.Second, late(true))
+	b.netctl("group rm late")
+	one.until("the network is gone", 15*time.Second, late(false))
 	one.docker("start r1")
 	one.reaches("r1", "ping", peer, true)
 	// Killed: its containers die when it comes back.
@@ -395,6 +410,7 @@ func restarts(b *bed) {
 		b.t.Errorf("the container did not outlive the engine: process %s, now %s", pid, got)
 	}
 	one.reaches("r1", "ping", peer, true)
+	published()
 	one.run("r3", "--net net1")
 	one.reaches("r3", "ping", peer, true)
 
@@ -403,65 +419,18 @@ func restarts(b *bed) {
 	b.nothingLeft()
 }
 
-// example: the policy of examples/compose is what its page says.
-func example(b *bed) {
-	one, two := b.e[0], b.e[1]
-	script, err := filepath.Abs("../../examples/compose/policy.sh")
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	for range 2 {
-		c := b.Master.Command(b.t.Context(), "sh", script)
-		c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "NETMASTER="+b.MasterURL())
-		if out, err := c.CombinedOutput(); err != nil {
-			b.t.Fatalf("%v: %s", err, out)
-		}
-	}
-	names := []string{"net1", "lone", "web", "db", "net1/blue", "shop", "shop-web", "shop-app", "shop-db"}
-	for _, e := range b.e {
-		e.networksAre(names...)
-	}
-	serve := func(e *engine, name, ip, port string) {
-		e.docker("run -d --name " + name + " --net shop-" + name + " --ip " + ip + " bb httpd -f -h /www -p " + port)
-	}
-	serve(one, "web", "10.77.0.10", "80")
-	serve(two, "app", "10.77.0.20", "8080")
-	serve(one, "db", "10.77.0.30", "5432")
-	one.reaches("web", "8080", "10.77.0.20", true)
-	two.reaches("app", "5432", "10.77.0.30", true)
-	one.reaches("web", "5432", "10.77.0.30", false)
-	one.reaches("db", "8080", "10.77.0.20", false)
-	one.docker("rm -f web db")
-	two.docker("rm -f app")
-	b.nothingLeft()
-	b.netctl("policy rule-rm shop-app web", "policy rule-rm shop-db app", "group rm shop-web", "group rm shop-app", "group rm shop-db", "net rm shop", "policy rm shop-app", "policy rm shop-db")
-}
-
 // startTime compares docker run on a Contiv network with a bridge network of
 // Docker's, in turn, by their medians, and tells them: a figure is no reason to
 // fail on a busy machine. On every network but the default bridge
 // the engine also sets up its resolver inside the container, which runs iptables
 // several times.
 func startTime(b *bed) {
-	const rounds = 11
 	e := b.e[0]
 	e.docker("network create own")
-	took := map[string][]time.Duration{}
-	for i := range rounds {
-		for _, network := range []string{"bridge", "own", "net1"} {
-			name := fmt.Sprintf("s%d%s", i, network)
-			start := time.Now()
-			e.docker("run -d --name " + name + " --net " + network + " bb sleep 1000")
-			took[network] = append(took[network], time.Since(start))
-			e.docker("rm -f " + name)
-		}
-	}
+	took, err := e.StartTimes(b.t.Context(), 5, "bridge", "own", "net1")
+	e.must(err)
 	e.docker("network rm own")
-	median := func(network string) time.Duration {
-		slices.Sort(took[network])
-		return took[network][rounds/2].Round(time.Millisecond)
-	}
-	bridge, own, contiv := median("bridge"), median("own"), median("net1")
+	bridge, own, contiv := took["bridge"], took["own"], took["net1"]
 	b.t.Logf("docker run takes %v on the default bridge, %v on a bridge network, %v on a Contiv network: %.2f and %.2f times",
 		bridge, own, contiv, float64(contiv)/float64(bridge), float64(contiv)/float64(own))
 	b.nothingLeft()

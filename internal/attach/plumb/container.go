@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
@@ -20,7 +21,9 @@ type Inside struct {
 	MAC       model.MAC
 	MTU       int
 	Addresses []netip.Prefix // not masked
-	Gateways  []netip.Addr   // of default routes, at most one per family
+	// Gateways of default routes, at most one per family; one that is in no
+	// subnet of Addresses is taken for a neighbour all the same.
+	Gateways []netip.Addr
 	// TxChecksumOff makes the container's kernel write complete checksums: a
 	// switch that reads frames from user space never sees them otherwise.
 	TxChecksumOff bool
@@ -113,6 +116,9 @@ func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
 	var routed []netip.Addr
 	for _, gw := range in.Gateways {
 		r := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(defaultRoute(gw)), Gw: net.IP(gw.AsSlice())}
+		if !slices.ContainsFunc(in.Addresses, func(p netip.Prefix) bool { return p.Contains(gw) }) {
+			r.Flags = int(netlink.FLAG_ONLINK)
+		}
 		switch err := h.RouteAdd(r); {
 		case err == nil:
 			routed = append(routed, gw)

@@ -15,20 +15,20 @@ import (
 // dockerConfig is where a Docker engine is told of address pools.
 const dockerConfig = "/etc/docker/daemon.json"
 
-// Overlaps names the networks of this host that overlap with a prefix: routes
-// other than the default one, and address pools that Docker is configured with.
-func Overlaps(p netip.Prefix) ([]string, error) {
+// Overlaps names what of this host overlaps with a prefix: routes other than
+// the default one and those of the interface except, and address pools that
+// Docker is configured with.
+func Overlaps(p netip.Prefix, except string) (routes, pools []string, err error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, fmt.Errorf("list routes: %w", err)
+		return nil, nil, fmt.Errorf("list routes: %w", err)
 	}
 	defer h.Close()
-	routes, err := h.RouteList(nil, netlink.FAMILY_V4)
+	list, err := h.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return nil, fmt.Errorf("list routes: %w", err)
+		return nil, nil, fmt.Errorf("list routes: %w", err)
 	}
-	var found []string
-	for _, r := range routes {
+	for _, r := range list {
 		if r.Dst == nil {
 			continue
 		}
@@ -38,25 +38,29 @@ func Overlaps(p netip.Prefix) ([]string, error) {
 		}
 		name := "route " + dst.String()
 		if l, err := h.LinkByIndex(r.LinkIndex); err == nil {
+			if l.Attrs().Name == except {
+				continue
+			}
 			name += " on " + l.Attrs().Name
 		}
-		found = append(found, name)
+		routes = append(routes, name)
 	}
+	slices.Sort(routes)
+	routes = slices.Compact(routes)
 	data, err := os.ReadFile(dockerConfig)
 	if errors.Is(err, os.ErrNotExist) {
-		return found, nil
+		return routes, nil, nil
 	}
 	if err != nil {
-		return found, fmt.Errorf("read Docker's pools: %w", err)
+		return routes, nil, fmt.Errorf("read Docker's pools: %w", err)
 	}
-	pools, err := dockerPools(data)
-	for _, pool := range pools {
+	configured, err := dockerPools(data)
+	for _, pool := range configured {
 		if pool.Overlaps(p) {
-			found = append(found, "Docker's address pool "+pool.String())
+			pools = append(pools, pool.String())
 		}
 	}
-	slices.Sort(found)
-	return slices.Compact(found), err
+	return routes, pools, err
 }
 
 func dockerPools(data []byte) ([]netip.Prefix, error) {

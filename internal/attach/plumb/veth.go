@@ -29,6 +29,11 @@ type Pair struct {
 	Netns  string // path of the container's namespace; empty = the container side stays in this one
 	IfName string // container side
 	MTU    int    // of both sides
+	// Promiscuous: the host side takes every frame, and the host's own stack
+	// answers no ARP on it. A switch that reads it from user space wants that: the
+	// stack gets the frames too, and has the router's address elsewhere. Done later
+	// by the switch, it is one more event at which the switch looks at all its ports.
+	Promiscuous bool
 }
 
 // Create makes the pair with its container side already in the container's
@@ -91,20 +96,24 @@ func finishHostSide(h *netlink.Handle, p Pair) (model.MAC, error) {
 	if err := writeIPv6(p.HostIf, "disable_ipv6", "1"); err != nil {
 		return model.MAC{}, err
 	}
-	if err := setAliasUp(link.Attrs().Index, p.Alias); err != nil {
+	if err := setAliasUp(link.Attrs().Index, p); err != nil {
 		return model.MAC{}, fmt.Errorf("set alias of %s and bring it up: %w", p.HostIf, err)
 	}
 	return model.MAC(link.Attrs().HardwareAddr), nil
 }
 
-// setAliasUp is one message where two would be two events for everybody who
-// watches links: a switch looks at its ports at each.
-func setAliasUp(index int, alias string) error {
+// setAliasUp is one message where several would be an event each for everybody
+// who watches links: a switch looks at its ports at each.
+func setAliasUp(index int, p Pair) error {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index, msg.Change, msg.Flags = int32(index), unix.IFF_UP, unix.IFF_UP
+	flags := uint32(unix.IFF_UP)
+	if p.Promiscuous {
+		flags |= unix.IFF_PROMISC | unix.IFF_NOARP
+	}
+	msg.Index, msg.Change, msg.Flags = int32(index), flags, flags
 	req.AddData(msg)
-	req.AddData(nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(alias)))
+	req.AddData(nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(p.Alias)))
 	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
 	return err
 }
@@ -200,10 +209,15 @@ func openNetns(path string) (ns.NetNS, error) {
 }
 
 // writeIPv6 sets a per-interface setting of IPv6 in the namespace of the
-// calling thread; a kernel without IPv6 has nothing to set.
+// calling thread; a kernel without IPv6 has nothing to set. What is set already
+// is not written: for disable_ipv6 the kernel would spin for the lock of all
+// links, which others hold while containers start in parallel.
 func writeIPv6(ifName, setting, value string) error {
 	path := "/proc/sys/net/ipv6/conf/" + ifName + "/" + setting
-	err := os.WriteFile(path, []byte(value), 0)
+	now, err := os.ReadFile(path)
+	if err == nil && strings.TrimSpace(string(now)) != value {
+		err = os.WriteFile(path, []byte(value), 0)
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -211,6 +225,15 @@ func writeIPv6(ifName, setting, value string) error {
 		return fmt.Errorf("set %s of %s: %w", setting, ifName, err)
 	}
 	return nil
+}
+
+// InterfaceMTU returns the MTU of an interface of this namespace.
+func InterfaceMTU(name string) (int, error) {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return 0, fmt.Errorf("find interface %s: %w", name, err)
+	}
+	return l.Attrs().MTU, nil
 }
 
 // LinkMTU returns the MTU of the interface that holds an address; the loopback

@@ -24,6 +24,7 @@ func TestFake(t *testing.T) {
 			},
 			AddInterface: func(_ testing.TB, name string, _ model.MAC) { ifaces[name] = true },
 			Break:        func(_ testing.TB, n int) { fake.BreakAfter(n) },
+			WayOut:       true,
 			Send:         func(_ testing.TB, p driver.Packet) driver.Verdict { return fake.Send(p) },
 		}
 	})

@@ -40,6 +40,10 @@ type Harness struct {
 	// VTEPs, Uplink and Answer != nil are compared with Fake's verdict; Drop is
 	// set when it came out nowhere (which reason does not matter).
 	Send func(t testing.TB, p driver.Packet) driver.Verdict
+	// WayOut: Send knows packets from and to the host's interface
+	// (desired.Private), and says in Sent what a translated packet looks like
+	// (ReadPacket) where it came out.
+	WayOut bool
 	// SkipPacket says why the harness cannot send a packet; "" = it can.
 	SkipPacket func(p driver.Packet) string
 }
@@ -63,6 +67,8 @@ func Run(t *testing.T, start func(t *testing.T) Harness) {
 		{"Cancelled", testCancelled},
 		{"Packets", testPackets},
 		{"LiveChange", testLiveChange},
+		{"WayOut", testWayOut},
+		{"Monitor", testMonitor},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, start(t)) })
 	}
@@ -358,6 +364,8 @@ type outcome struct {
 	VTEPs    []netip.Addr
 	Uplink   bool
 	Answered bool
+	Host     bool
+	Sent     string // as Fake translated it; "" = not
 }
 
 func (b *bench) compare(tb testing.TB, what string, p driver.Packet) bool {
@@ -366,9 +374,12 @@ func (b *bench) compare(tb testing.TB, what string, p driver.Packet) bool {
 		return true
 	}
 	v := b.ref.Send(p)
-	want := outcome{v.Ports, v.VTEPs, v.Uplink, v.Answer != nil}
+	want := outcome{v.Ports, v.VTEPs, v.Uplink, v.Answer != nil, v.Host, sentText(v.Sent)}
 	v2 := b.Send(tb, p)
-	got := outcome{v2.Ports, v2.VTEPs, v2.Uplink, v2.Answer != nil}
+	got := outcome{v2.Ports, v2.VTEPs, v2.Uplink, v2.Answer != nil, v2.Host, ""}
+	if want.Sent != "" {
+		got.Sent = sentText(v2.Sent)
+	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		tb.Errorf("%s: Fake: %s (-want +got):\n%s", what, v, diff)
 		return false

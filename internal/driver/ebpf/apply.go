@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +23,9 @@ type pass struct {
 	rep      *driver.Report
 	scratch  bool // what the maps hold is compared with the whole picture
 	networks map[model.NetworkID]*desired.Network
-	attached map[string]bool // interfaces that keep their programs
-	oldHosts []hostKey       // entries of objects that changed or went
+	attached map[string]bool       // interfaces that keep their programs
+	private  map[netip.Addr]string // ports by private address
+	oldHosts []hostKey             // entries of objects that changed or went
 	oldMACs  []stationKey
 }
 
@@ -40,7 +42,7 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	}
 	d.purgeDoomed(time.Now().Add(-doomedGrace))
 	d.w.changes = 0
-	p := &pass{Driver: d, want: want, rep: &rep, networks: map[model.NetworkID]*desired.Network{}, attached: map[string]bool{}}
+	p := &pass{Driver: d, want: want, rep: &rep, networks: map[model.NetworkID]*desired.Network{}, attached: map[string]bool{}, private: map[netip.Addr]string{}}
 	p.scratch = !d.known || d.networkMoved(want)
 	if p.scratch {
 		d.last = desired.Host{}
@@ -57,16 +59,6 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 		return rep, fmt.Errorf("ebpf driver: %w", err)
 	}
 	return rep, nil
-}
-
-// networkMoved tells whether a network changed its tag, which ports repeat.
-func (d *Driver) networkMoved(want desired.Host) bool {
-	for c := range want.Networks.Diff(d.last.Networks) {
-		if c.Had && c.Has && (c.Old.Encap != c.New.Encap || c.Old.Tag != c.New.Tag) {
-			return true
-		}
-	}
-	return want.VTEP != d.last.VTEP
 }
 
 // newEpoch makes every cached verdict stale and forgets the connections of
@@ -96,6 +88,7 @@ func (p *pass) run() error {
 	p.ports.begin()
 	p.members.begin()
 	p.tags.begin()
+	p.privates.begin()
 	if p.scratch {
 		p.netPorts = map[uint32]map[string]stationPort{}
 		for id := range p.Driver.networks.have {
@@ -104,7 +97,7 @@ func (p *pass) run() error {
 	}
 	for _, step := range []func() error{
 		p.checkNetworks, p.putDevices, p.putNetworks, p.putSets, p.putRemotes, p.putPorts, p.putMembers,
-		p.removePorts, p.removeStations, p.removeSets, p.removeNetworks,
+		p.removePorts, p.removeHostSide, p.removeStations, p.removeSets, p.removeNetworks,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -143,47 +136,6 @@ func (p *pass) checkNetworks() error {
 	return nil
 }
 
-// putDevices makes sure of the tunnel device and the uplink, where networks need them.
-func (p *pass) putDevices() error {
-	s := p.settings.have[0]
-	s.Flood, s.VXLAN, s.Uplink = 0, 0, 0
-	if p.want.ArpMode == model.ArpFlood {
-		s.Flood = 1
-	}
-	var vxlan, vlan bool
-	for _, n := range p.networks {
-		vxlan = vxlan || n.Encap == model.EncapVXLAN
-		vlan = vlan || n.Encap == model.EncapVLAN
-	}
-	if vxlan {
-		index, made, err := ensureTunnel(p.cfg.Device, "contiv "+p.cfg.PinDir, p.cfg.VXLANPort)
-		if err == nil {
-			var attached bool
-			attached, err = p.att.attach(p.cfg.Device, index, true, p.obj.FromTunnel)
-			p.count(made, attached)
-		}
-		if err != nil {
-			p.problem("tunnel "+p.cfg.Device, err)
-		} else {
-			s.VXLAN, p.attached[p.cfg.Device] = uint32(index), true
-		}
-	}
-	if name := p.uplinkName(); vlan && name != "" {
-		index, err := ifindex(name)
-		if err == nil {
-			var attached bool
-			attached, err = p.att.attach(name, index, true, p.obj.FromUplink)
-			p.count(attached)
-		}
-		if err != nil {
-			p.problem("uplink "+name, err)
-		} else {
-			s.Uplink, p.attached[name] = uint32(index), true
-		}
-	}
-	return p.settings.put(0, s)
-}
-
 func (p *pass) count(done ...bool) {
 	for _, d := range done {
 		if d {
@@ -196,11 +148,17 @@ func (p *pass) putNetworks() error {
 	for id, n := range p.networks {
 		old := p.Driver.networks.have[uint32(id)]
 		v := network{Encap: toEncap(n.Encap), Tag: n.Tag, Ports: old.Ports, VTEPs: old.VTEPs}
-		if err := p.Driver.networks.put(uint32(id), v); err != nil {
+		err := p.Driver.networks.put(uint32(id), v)
+		if err == nil {
+			err = p.tags.put(tagKey{v.Encap, v.Tag}, uint32(id))
+		}
+		if fatal(err) {
 			return err
 		}
-		if err := p.tags.put(tagKey{v.Encap, v.Tag}, uint32(id)); err != nil {
-			return err
+		if err != nil {
+			p.problem(fmt.Sprintf("network %d", id), err)
+			delete(p.networks, id)
+			continue
 		}
 		if last, ok := p.last.Networks.Get(id); !ok || !slices.Equal(last.VTEPs, n.VTEPs) {
 			p.dirty[uint32(id)] = true
@@ -239,7 +197,8 @@ func (p *pass) putRemotes() error {
 		}
 		r := c.New
 		n := p.networks[r.Network]
-		switch name := fmt.Sprintf("remote %d/%s", c.Key.Network, c.Key.MAC); {
+		name := fmt.Sprintf("remote %d/%s", c.Key.Network, c.Key.MAC)
+		switch {
 		case n == nil:
 			p.problem(name, model.Errorf(model.ErrNotFound, "network %d does not exist", r.Network))
 			continue
@@ -247,15 +206,28 @@ func (p *pass) putRemotes() error {
 			p.problem(name, model.Errorf(model.ErrInvalid, "its host has no tunnel endpoint"))
 			continue
 		}
-		var s station
-		s.setVTEP(r.VTEP)
-		if err := p.stations.put(stationKey{Net: uint32(r.Network), MAC: r.MAC}, s); err != nil {
+		if err := p.putRemote(r); fatal(err) {
 			return err
+		} else if err != nil {
+			p.problem(name, err)
 		}
-		for _, k := range addresses(r.Network, r.MAC, r.IPv4, r.IPv6) {
-			if err := p.putHost(k, hostEntry{Identity: uint32(r.Identity), MAC: r.MAC}); err != nil {
-				return err
-			}
+	}
+	return nil
+}
+
+func (p *pass) putRemote(r *desired.Remote) error {
+	hosts, at := addresses(r.Network, r.MAC, r.IPv4, r.IPv6), stationKey{Net: uint32(r.Network), MAC: r.MAC}
+	if err := errors.Join(p.hosts.room(hosts...), p.stations.room(at)); err != nil {
+		return err
+	}
+	var s station
+	s.setVTEP(r.VTEP)
+	if err := p.stations.put(at, s); err != nil {
+		return err
+	}
+	for _, k := range hosts {
+		if err := p.putHost(k, hostEntry{Identity: uint32(r.Identity), MAC: r.MAC}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -277,41 +249,55 @@ func (p *pass) checkPort(name string, o *desired.Port) error {
 			return model.Errorf(model.ErrNotFound, "policy set %d does not exist", o.Policies)
 		}
 	}
-	return nil
+	return p.checkPrivate(o)
 }
 
+// putPorts programs the ports. One that cannot be keeps the programs on its
+// interface, which drop everything.
 func (p *pass) putPorts() error {
+	all := p.verifyAll()
+	ask, err := newIndexer()
+	if err != nil {
+		return err
+	}
+	defer ask.close()
 	for name, o := range p.want.Ports.All() {
-		err := p.checkPort(name, o)
-		index := 0
-		if err == nil {
-			index, err = ifindex(name)
-			if err == nil && index == 0 {
-				err = model.Errorf(model.ErrNotFound, "interface %s does not exist", name)
-			}
-		}
-		if err == nil {
-			err = p.attachPort(name, index)
+		wrong := p.checkPort(name, o)
+		index, err := p.closePort(name, o, ask, all)
+		if err = cmp.Or(wrong, err); err == nil {
+			err = p.putPort(name, uint32(index), o)
 		}
 		p.rep.Ports[name] = driver.PortStatus{Err: err}
-		if err != nil {
-			continue
-		}
-		if err := p.putPort(name, uint32(index), o); err != nil {
-			p.rep.Ports[name] = driver.PortStatus{Err: err}
+		if fatal(err) {
 			return err
 		}
 	}
 	return nil
 }
 
+// closePort puts the programs on a port's interface, where they are not known
+// to be.
+func (p *pass) closePort(name string, o *desired.Port, ask indexer, verify bool) (int, error) {
+	index, err := ask.index(name)
+	if err == nil && index == 0 {
+		err = model.Errorf(model.ErrNotFound, "interface %s does not exist", name)
+	}
+	if err == nil && (verify || p.indexes[name] != index) {
+		err = p.attachPort(name, index)
+	}
+	if err == nil {
+		p.attached[name], p.indexes[name], p.endpoint[name] = true, index, o.Endpoint
+	}
+	return index, err
+}
+
 func (p *pass) attachPort(name string, index int) error {
-	in, err := p.att.attach(name, index, true, p.obj.FromContainer)
+	in, err := p.att.attachPort(name, index, true, p.obj.FromContainer)
 	p.count(in)
 	if err != nil {
 		return err
 	}
-	out, err := p.att.attach(name, index, false, p.obj.ToContainer)
+	out, err := p.att.attachPort(name, index, false, p.obj.ToContainer)
 	p.count(out)
 	return err
 }
@@ -321,7 +307,10 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port) error {
 	if old, ok := p.last.Ports.Get(name); ok && *old != *o {
 		p.forgetPort(old)
 	}
-	p.attached[name], p.indexes[name], p.endpoint[name] = true, int(index), o.Endpoint
+	hosts, at := addresses(o.Network, o.MAC, o.IPv4, o.IPv6), stationKey{Net: uint32(o.Network), MAC: o.MAC}
+	if err := errors.Join(p.hosts.room(hosts...), p.stations.room(at), p.ports.room(index)); err != nil {
+		return err
+	}
 	s := stationPort{index, uint32(o.Policies)}
 	if at := p.netPorts[uint32(o.Network)]; at == nil {
 		p.netPorts[uint32(o.Network)] = map[string]stationPort{}
@@ -330,24 +319,26 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port) error {
 		p.netPorts[uint32(o.Network)][name] = s
 		p.dirty[uint32(o.Network)] = true
 	}
-	var c portCounter
-	if err := p.obj.PortCounters.Lookup(index, &[]portCounter{}); err != nil {
-		if err := p.obj.PortCounters.Put(index, slices.Repeat([]portCounter{c}, cpus())); err != nil {
-			return fmt.Errorf("write map port_counters: %w", err)
-		}
+	slot, err := p.slotOf(index)
+	if err != nil {
+		return err
 	}
-	for _, k := range addresses(o.Network, o.MAC, o.IPv4, o.IPv6) {
+	for _, k := range hosts {
 		if err := p.putHost(k, hostEntry{Identity: uint32(o.Identity), Ifindex: index, Set: uint32(o.Policies), MAC: o.MAC}); err != nil {
 			return err
 		}
 	}
-	if err := p.stations.put(stationKey{Net: uint32(o.Network), MAC: o.MAC}, station{Ifindex: index, Set: uint32(o.Policies)}); err != nil {
+	if err := p.stations.put(at, station{Ifindex: index, Set: uint32(o.Policies)}); err != nil {
 		return err
 	}
-	return p.ports.put(index, port{
+	entry := port{
 		Net: uint32(o.Network), Tag: n.Tag, Encap: toEncap(n.Encap), Identity: uint32(o.Identity), Set: uint32(o.Policies),
-		IP4: toAddr(o.IPv4), IP6: toAddr(o.IPv6), MAC: o.MAC,
-	})
+		IP4: toAddr(o.IPv4), IP6: toAddr(o.IPv6), MAC: o.MAC, Slot: slot,
+	}
+	if err := p.putWayOut(index, o, n, &entry); err != nil {
+		return err
+	}
+	return p.ports.put(index, entry)
 }
 
 func (p *pass) forgetPort(o *desired.Port) {
@@ -364,45 +355,15 @@ func (p *pass) forgetPort(o *desired.Port) {
 // putMembers writes who gets what is flooded, in a fixed order.
 func (p *pass) putMembers() error {
 	for id := range p.last.Ports.All() { // ports that are not there any more
-		if old, ok := p.last.Ports.Get(id); ok && !p.attached[id] {
+		if old, ok := p.last.Ports.Get(id); ok && (!p.attached[id] || p.rep.Ports[id].Err != nil) {
 			p.forgetPort(old)
 		}
 	}
 	for id := range p.dirty {
-		n := p.networks[model.NetworkID(id)]
-		old := p.Driver.networks.have[id]
-		v := network{Encap: old.Encap, Tag: old.Tag}
-		at := p.netPorts[id]
-		for _, name := range slices.Sorted(maps.Keys(at)) {
-			if err := p.members.put(memberKey{id, memberPort, v.Ports}, station{Ifindex: at[name].ifindex, Set: at[name].set}); err != nil {
-				return err
-			}
-			v.Ports++
-		}
-		if n != nil && n.Encap == model.EncapVXLAN {
-			for _, a := range n.VTEPs {
-				var s station
-				s.setVTEP(a)
-				if err := p.members.put(memberKey{id, memberVTEP, v.VTEPs}, s); err != nil {
-					return err
-				}
-				v.VTEPs++
-			}
-		}
-		if n != nil {
-			if err := p.Driver.networks.put(id, v); err != nil {
-				return err
-			}
-		}
-		for i := v.Ports; i < old.Ports; i++ {
-			if err := p.members.del(memberKey{id, memberPort, i}); err != nil {
-				return err
-			}
-		}
-		for i := v.VTEPs; i < old.VTEPs; i++ {
-			if err := p.members.del(memberKey{id, memberVTEP, i}); err != nil {
-				return err
-			}
+		if err := p.putMembersOf(id); fatal(err) {
+			return err
+		} else if err != nil {
+			p.problem(fmt.Sprintf("network %d", id), err)
 		}
 	}
 	clear(p.dirty)
@@ -410,6 +371,44 @@ func (p *pass) putMembers() error {
 		return p.members.sweep()
 	}
 	return nil
+}
+
+func (p *pass) putMembersOf(id uint32) error {
+	n := p.networks[model.NetworkID(id)]
+	old := p.Driver.networks.have[id]
+	v := network{Encap: old.Encap, Tag: old.Tag}
+	put := func(kind uint32, at *uint32, s station) error {
+		err := p.members.put(memberKey{id, kind, *at}, s)
+		if err == nil {
+			*at++
+		}
+		return err
+	}
+	var errs []error
+	at := p.netPorts[id]
+	for _, name := range slices.Sorted(maps.Keys(at)) {
+		errs = append(errs, put(memberPort, &v.Ports, station{Ifindex: at[name].ifindex, Set: at[name].set}))
+	}
+	if n != nil && n.Encap == model.EncapVXLAN {
+		for _, a := range n.VTEPs {
+			var s station
+			s.setVTEP(a)
+			errs = append(errs, put(memberVTEP, &v.VTEPs, s))
+		}
+	}
+	if err := errors.Join(errs...); fatal(err) {
+		return err
+	}
+	if n != nil {
+		errs = append(errs, p.Driver.networks.put(id, v))
+	}
+	for i := v.Ports; i < old.Ports; i++ {
+		errs = append(errs, p.members.del(memberKey{id, memberPort, i}))
+	}
+	for i := v.VTEPs; i < old.VTEPs; i++ {
+		errs = append(errs, p.members.del(memberKey{id, memberVTEP, i}))
+	}
+	return errors.Join(errs...)
 }
 
 // removePorts closes the ports that are not wanted, then takes the programs off.
@@ -425,10 +424,7 @@ func (p *pass) removePorts() error {
 		if err := p.ports.del(index); err != nil {
 			return err
 		}
-		if err := p.obj.PortCounters.Delete(index); err != nil && !isNotExist(err) {
-			return fmt.Errorf("write map port_counters: %w", err)
-		}
-		if name := names[int(index)]; p.att.way == attachClsact && !p.attached[name] {
+		if name := names[int(index)]; !p.attached[name] {
 			if err := p.att.detach(name, int(index)); err != nil {
 				p.problem("port "+name, err)
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -25,12 +26,13 @@ const (
 const (
 	filterPriority = 0xc017
 	filterHandle   = 0xc0
+	filterName     = "contiv"
 )
 
 // attacher holds programs to interfaces, in one of two ways.
 type attacher struct {
-	dir   string // pinned links
-	way   string
+	dir   string               // pinned links
+	way   string               // of all but ports: the tunnel, the uplink, the underlay, the host's side
 	links map[string]link.Link // by pin name; TCX only
 }
 
@@ -100,15 +102,38 @@ func (a *attacher) attach(ifname string, ifindex int, ingress bool, prog *ebpf.P
 	if a.way == attachClsact {
 		return a.filter(ifname, ifindex, ingress, prog)
 	}
-	name := pinName(ifname, ingress)
-	if l := a.links[name]; l != nil {
-		if ifindexOf(l) == ifindex {
-			return false, nil
-		}
-		delete(a.links, name)
-		if err := errors.Join(l.Unpin(), l.Close()); err != nil {
-			return false, fmt.Errorf("interface %s: %w", ifname, err)
-		}
+	return a.link(pinName(ifname, ingress), ifname, ifindex, ingress, prog)
+}
+
+// attachPort is attach for a port's interface, by a filter on every kernel: a
+// TCX link waits for all processors, with the lock of all interfaces held, twice
+// a port (docs/adr/0005). A link of an earlier version goes once the filter is
+// there.
+func (a *attacher) attachPort(ifname string, ifindex int, ingress bool, prog *ebpf.Program) (bool, error) {
+	done, err := a.filter(ifname, ifindex, ingress, prog)
+	if err == nil {
+		err = a.unlink(pinName(ifname, ingress))
+	}
+	return done, err
+}
+
+// unlink removes a pinned link, if there is one of that name.
+func (a *attacher) unlink(name string) error {
+	l := a.links[name]
+	if l == nil {
+		return nil
+	}
+	delete(a.links, name)
+	return errors.Join(l.Unpin(), l.Close())
+}
+
+// link is attach by TCX, under the name of a pin.
+func (a *attacher) link(name, ifname string, ifindex int, ingress bool, prog *ebpf.Program) (bool, error) {
+	if l := a.links[name]; l != nil && ifindexOf(l) == ifindex {
+		return false, nil
+	}
+	if err := a.unlink(name); err != nil {
+		return false, fmt.Errorf("interface %s: %w", ifname, err)
 	}
 	l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: attachType(ingress)})
 	if err != nil {
@@ -121,62 +146,89 @@ func (a *attacher) attach(ifname string, ifindex int, ingress bool, prog *ebpf.P
 	return true, nil
 }
 
-func (a *attacher) filter(ifname string, ifindex int, ingress bool, prog *ebpf.Program) (bool, error) {
-	parent := uint32(netlink.HANDLE_MIN_EGRESS)
+func filterParent(ingress bool) uint32 {
 	if ingress {
-		parent = netlink.HANDLE_MIN_INGRESS
+		return netlink.HANDLE_MIN_INGRESS
 	}
+	return netlink.HANDLE_MIN_EGRESS
+}
+
+// ourFilter finds our filter on an interface, nil when there is none; in our
+// place may also be somebody else's.
+func ourFilter(ifindex int, ingress bool) (*netlink.BpfFilter, error) {
+	have, err := netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex}}, filterParent(ingress))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range have {
+		if f.Attrs().Priority != filterPriority {
+			continue
+		}
+		b, ok := f.(*netlink.BpfFilter)
+		if !ok || b.Handle != filterHandle || b.Name != filterName {
+			return nil, model.Errorf(model.ErrConflict, "a %s filter that is not ours has priority %d; delete it (tc filter del)", f.Type(), filterPriority)
+		}
+		return b, nil
+	}
+	return nil, nil
+}
+
+func (a *attacher) filter(ifname string, ifindex int, ingress bool, prog *ebpf.Program) (bool, error) {
 	info, err := prog.Info()
 	if err != nil {
 		return false, fmt.Errorf("interface %s: %w", ifname, err)
 	}
 	id, _ := info.ID()
-	l := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex, Name: ifname}}
-	have, err := netlink.FilterList(l, parent)
-	if err == nil {
-		for _, f := range have {
-			if b, ok := f.(*netlink.BpfFilter); ok && b.Priority == filterPriority && b.Handle == filterHandle && b.Id == int(id) {
-				return false, nil
-			}
-		}
+	have, err := ourFilter(ifindex, ingress)
+	switch {
+	case errors.Is(err, model.ErrConflict):
+		return false, fmt.Errorf("interface %s: %w", ifname, err)
+	case err == nil && have != nil && have.Id == int(id):
+		return false, nil
 	}
 	qdisc := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: ifindex, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
 	}}
-	if err := netlink.QdiscAdd(qdisc); err != nil && !errors.Is(err, unix.EEXIST) {
+	err = netlink.QdiscAdd(qdisc)
+	if errors.Is(err, unix.EEXIST) && !ingress && hasIngressQdisc(ifindex) { // it would take our filter, for what comes in
+		return false, model.Errorf(model.ErrConflict, "interface %s has an ingress qdisc that is not ours, beside which no program can be attached to what goes out; delete it (tc qdisc del dev %[1]s ingress)", ifname)
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return false, fmt.Errorf("interface %s: clsact: %w", ifname, err)
 	}
 	if err := netlink.FilterReplace(&netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: ifindex, Parent: parent, Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority,
+			LinkIndex: ifindex, Parent: filterParent(ingress), Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority,
 		},
-		Fd: prog.FD(), Name: "contiv", DirectAction: true,
+		Fd: prog.FD(), Name: filterName, DirectAction: true,
 	}); err != nil {
 		return false, fmt.Errorf("interface %s: filter: %w", ifname, err)
 	}
 	return true, nil
 }
 
+// hasIngressQdisc tells whether the place of clsact is taken by its
+// predecessor, which knows no way out.
+func hasIngressQdisc(ifindex int) bool {
+	all, err := netlink.QdiscList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex}})
+	return err == nil && slices.ContainsFunc(all, func(q netlink.Qdisc) bool { return q.Type() == "ingress" })
+}
+
 // detach takes our program off an interface, whether it still exists or not.
 func (a *attacher) detach(ifname string, ifindex int) error {
 	var errs []error
+	for _, name := range []string{pinName(ifname, true), pinName(ifname, false), underPin(ifname)} {
+		errs = append(errs, a.unlink(name))
+	}
 	for _, ingress := range []bool{true, false} {
-		name := pinName(ifname, ingress)
-		if l := a.links[name]; l != nil {
-			delete(a.links, name)
-			errs = append(errs, l.Unpin(), l.Close())
-		}
-		if a.way != attachClsact || ifindex == 0 {
+		if ifindex == 0 {
 			continue
 		}
-		parent := uint32(netlink.HANDLE_MIN_EGRESS)
-		if ingress {
-			parent = netlink.HANDLE_MIN_INGRESS
+		f, err := ourFilter(ifindex, ingress)
+		if err != nil || f == nil { // not ours, or the interface is gone
+			continue
 		}
-		err := netlink.FilterDel(&netlink.BpfFilter{FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: ifindex, Parent: parent, Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority,
-		}})
-		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.EINVAL) {
+		if err := netlink.FilterDel(f); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.EINVAL) {
 			errs = append(errs, err)
 		}
 	}
@@ -216,9 +268,61 @@ func ifindex(name string) (int, error) {
 	return l.Attrs().Index, nil
 }
 
+// putDevices makes sure of the tunnel device and the uplink, where networks need them.
+func (p *pass) putDevices() error {
+	s := p.settings.have[0]
+	s.Flood, s.VXLAN, s.Uplink, s.Underlay, s.MTU, s.UplinkMTU = 0, 0, 0, 0, 0, 0
+	if p.want.ArpMode == model.ArpFlood {
+		s.Flood = 1
+	}
+	var vxlan, vlan bool
+	for _, n := range p.networks {
+		vxlan = vxlan || n.Encap == model.EncapVXLAN
+		vlan = vlan || n.Encap == model.EncapVLAN
+	}
+	if vxlan {
+		index, made, err := 0, false, p.under.find(p.want.VTEP)
+		if err == nil {
+			s.MTU = uint32(p.under.inner())
+			index, made, err = ensureTunnel(p.cfg.Device, tunnelAlias(p.cfg.PinDir), p.cfg.VXLANPort, p.under.inner())
+		}
+		if err == nil {
+			var attached bool
+			attached, err = p.att.attach(p.cfg.Device, index, true, p.obj.FromTunnel)
+			p.count(made, attached)
+		}
+		if err != nil {
+			p.problem("tunnel "+p.cfg.Device, err)
+		} else {
+			s.VXLAN, p.attached[p.cfg.Device] = uint32(index), true
+			if err := p.openShortWays(&s); err != nil {
+				p.problem("tunnel "+p.cfg.Device, err)
+			}
+		}
+	}
+	if name := p.uplinkName(); vlan && name != "" {
+		l, err := netlink.LinkByName(name)
+		if err == nil {
+			var attached bool
+			attached, err = p.att.attach(name, l.Attrs().Index, true, p.obj.FromUplink)
+			p.count(attached)
+		}
+		if err != nil {
+			p.problem("uplink "+name, err)
+		} else {
+			s.Uplink, s.UplinkMTU, p.attached[name] = uint32(l.Attrs().Index), uint32(l.Attrs().MTU), true
+		}
+	}
+	p.putHostSide(&s)
+	return p.settings.put(0, s)
+}
+
+// tunnelAlias marks the VXLAN device as that of a pin directory's driver.
+func tunnelAlias(pinDir string) string { return "contiv " + pinDir }
+
 // ensureTunnel makes the VXLAN device, which carries every network: the
 // program says the VNI and the host of each packet. It is ours by its alias.
-func ensureTunnel(name, alias string, udpPort uint16) (index int, made bool, err error) {
+func ensureTunnel(name, alias string, udpPort uint16, mtu int) (index int, made bool, err error) {
 	l, err := netlink.LinkByName(name)
 	if err == nil {
 		v, ok := l.(*netlink.Vxlan)
@@ -226,10 +330,16 @@ func ensureTunnel(name, alias string, udpPort uint16) (index int, made bool, err
 			return 0, false, model.Errorf(model.ErrConflict, "interface %s exists and is not ours (its alias is %q, not %q)", name, l.Attrs().Alias, alias)
 		}
 		if v.FlowBased && v.Port == int(udpPort) {
+			if l.Attrs().MTU != mtu {
+				if err := netlink.LinkSetMTU(l, mtu); err != nil {
+					return 0, false, fmt.Errorf("interface %s: set MTU %d: %w", name, mtu, err)
+				}
+				made = true
+			}
 			if l.Attrs().Flags&1 == 0 {
 				err = netlink.LinkSetUp(l)
 			}
-			return l.Attrs().Index, false, err
+			return l.Attrs().Index, made, err
 		}
 		if err := netlink.LinkDel(l); err != nil {
 			return 0, false, fmt.Errorf("interface %s: replace: %w", name, err)
@@ -237,9 +347,9 @@ func ensureTunnel(name, alias string, udpPort uint16) (index int, made bool, err
 	} else if !errors.As(err, &netlink.LinkNotFoundError{}) {
 		return 0, false, fmt.Errorf("interface %s: %w", name, err)
 	}
-	v := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: name}, FlowBased: true, Port: int(udpPort)}
+	v := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: name, MTU: mtu}, FlowBased: true, Port: int(udpPort)}
 	if err := netlink.LinkAdd(v); err != nil {
-		return 0, false, fmt.Errorf("interface %s: create (UDP port %d): %w", name, udpPort, err)
+		return 0, false, portTaken(name, udpPort, err)
 	}
 	if l, err = netlink.LinkByName(name); err == nil {
 		if err = netlink.LinkSetAlias(l, alias); err == nil {
@@ -247,7 +357,23 @@ func ensureTunnel(name, alias string, udpPort uint16) (index int, made bool, err
 		}
 	}
 	if err != nil {
-		return 0, false, errors.Join(fmt.Errorf("interface %s: %w", name, err), netlink.LinkDel(v))
+		return 0, false, errors.Join(portTaken(name, udpPort, err), netlink.LinkDel(v))
 	}
 	return l.Attrs().Index, true, nil
+}
+
+// portTaken explains why the VXLAN device cannot be made or brought up.
+func portTaken(name string, udpPort uint16, err error) error {
+	if !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	holder := "a socket of this host (ss -ulnp)"
+	if all, err := netlink.LinkList(); err == nil {
+		for _, l := range all {
+			if v, ok := l.(*netlink.Vxlan); ok && v.Port == int(udpPort) && v.Name != name {
+				holder = fmt.Sprintf("VXLAN device %s (VNI %d)", v.Name, v.VxlanId)
+			}
+		}
+	}
+	return model.Errorf(model.ErrConflict, "interface %s: UDP port %d is held by %s, which is not ours; remove it, or give every netplugin of the cluster another --vxlan-port: %w", name, udpPort, holder, err)
 }

@@ -91,6 +91,9 @@ func TestRestartLosesNothing(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			r := newRig(t)
 			r.attach = way
+			if way == attachTCX && !haveTCX(alien(t, tcNext)) {
+				t.Skip("TCX came with Linux 6.6")
+			}
 			pic, a, _ := r.pair(t)
 			drv := r.open(t)
 			if _, err := drv.Apply(t.Context(), pic); err != nil {
@@ -127,6 +130,42 @@ func TestRestartLosesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				restarts++
+			}
+		})
+	}
+}
+
+// BenchmarkChange is one remote endpoint's coming or going, by local ports.
+func BenchmarkChange(b *testing.B) {
+	for _, ports := range []int{1, 100} {
+		b.Run(fmt.Sprintf("ports=%d", ports), func(b *testing.B) {
+			r := newRig(b)
+			pic := desired.Host{Name: "h1", VTEP: vtep1, ArpMode: model.ArpProxy, Revision: 1}
+			pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Encap: model.EncapVXLAN, Tag: 100})
+			for i := range ports {
+				name := fmt.Sprintf("cvmany%d", i)
+				run(b, "ip", "-n", r.host, "link", "add", name, "type", "veth", "peer", "name", "f"+name)
+				pic.Ports = pic.Ports.Set(name, &desired.Port{
+					IfName: name, Network: 1, MAC: model.MAC{2, 5, 0, 0, 0, byte(i)}, IPv4: netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), Identity: 300,
+				})
+			}
+			drv := r.open(b)
+			defer drv.Close()
+			k := desired.RemoteKey{Network: 1, MAC: model.MAC{2, 6}}
+			apply := func(i int) {
+				pic.Remotes = pic.Remotes.Delete(k)
+				if i%2 == 0 {
+					pic.Remotes = pic.Remotes.Set(k, &desired.Remote{Network: 1, MAC: k.MAC, IPv4: netip.MustParseAddr("10.9.7.7"), Identity: 300, VTEP: vtep2})
+				}
+				if rep, err := drv.Apply(b.Context(), pic); err != nil || len(rep.Problems) > 0 {
+					b.Fatal(err, rep.Problems)
+				}
+			}
+			apply(1)
+			i := 0
+			for b.Loop() {
+				apply(i)
+				i++
 			}
 		})
 	}

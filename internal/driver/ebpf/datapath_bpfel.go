@@ -18,7 +18,12 @@ import (
 const (
 	datapathMapCidrs          = "cidrs"
 	datapathMapConns          = "conns"
+	datapathMapCreated        = "created"
 	datapathMapDrops          = "drops"
+	datapathMapEventBudgets   = "event_budgets"
+	datapathMapEventSlots     = "event_slots"
+	datapathMapEvents         = "events"
+	datapathMapFast           = "fast"
 	datapathMapFrags          = "frags"
 	datapathMapHits           = "hits"
 	datapathMapHosts          = "hosts"
@@ -26,14 +31,18 @@ const (
 	datapathMapNetworks       = "networks"
 	datapathMapPortCounters   = "port_counters"
 	datapathMapPorts          = "ports"
+	datapathMapPrivates       = "privates"
 	datapathMapRules          = "rules"
 	datapathMapScratch        = "scratch"
 	datapathMapSets           = "sets"
 	datapathMapSettings       = "settings"
 	datapathMapStations       = "stations"
 	datapathMapTags           = "tags"
+	datapathMapTooBig         = "too_big"
 	datapathProgFromContainer = "from_container"
+	datapathProgFromHost      = "from_host"
 	datapathProgFromTunnel    = "from_tunnel"
+	datapathProgFromUnderlay  = "from_underlay"
 	datapathProgFromUplink    = "from_uplink"
 	datapathProgToContainer   = "to_container"
 )
@@ -81,7 +90,9 @@ type datapathSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type datapathProgramSpecs struct {
 	FromContainer *ebpf.ProgramSpec `ebpf:"from_container"`
+	FromHost      *ebpf.ProgramSpec `ebpf:"from_host"`
 	FromTunnel    *ebpf.ProgramSpec `ebpf:"from_tunnel"`
+	FromUnderlay  *ebpf.ProgramSpec `ebpf:"from_underlay"`
 	FromUplink    *ebpf.ProgramSpec `ebpf:"from_uplink"`
 	ToContainer   *ebpf.ProgramSpec `ebpf:"to_container"`
 }
@@ -92,7 +103,12 @@ type datapathProgramSpecs struct {
 type datapathMapSpecs struct {
 	Cidrs        *ebpf.MapSpec `ebpf:"cidrs"`
 	Conns        *ebpf.MapSpec `ebpf:"conns"`
+	Created      *ebpf.MapSpec `ebpf:"created"`
 	Drops        *ebpf.MapSpec `ebpf:"drops"`
+	EventBudgets *ebpf.MapSpec `ebpf:"event_budgets"`
+	EventSlots   *ebpf.MapSpec `ebpf:"event_slots"`
+	Events       *ebpf.MapSpec `ebpf:"events"`
+	Fast         *ebpf.MapSpec `ebpf:"fast"`
 	Frags        *ebpf.MapSpec `ebpf:"frags"`
 	Hits         *ebpf.MapSpec `ebpf:"hits"`
 	Hosts        *ebpf.MapSpec `ebpf:"hosts"`
@@ -100,12 +116,14 @@ type datapathMapSpecs struct {
 	Networks     *ebpf.MapSpec `ebpf:"networks"`
 	PortCounters *ebpf.MapSpec `ebpf:"port_counters"`
 	Ports        *ebpf.MapSpec `ebpf:"ports"`
+	Privates     *ebpf.MapSpec `ebpf:"privates"`
 	Rules        *ebpf.MapSpec `ebpf:"rules"`
 	Scratch      *ebpf.MapSpec `ebpf:"scratch"`
 	Sets         *ebpf.MapSpec `ebpf:"sets"`
 	Settings     *ebpf.MapSpec `ebpf:"settings"`
 	Stations     *ebpf.MapSpec `ebpf:"stations"`
 	Tags         *ebpf.MapSpec `ebpf:"tags"`
+	TooBig       *ebpf.MapSpec `ebpf:"too_big"`
 }
 
 // datapathVariableSpecs contains global variables before they are loaded into the kernel.
@@ -136,7 +154,12 @@ func (o *datapathObjects) Close() error {
 type datapathMaps struct {
 	Cidrs        *ebpf.Map `ebpf:"cidrs"`
 	Conns        *ebpf.Map `ebpf:"conns"`
+	Created      *ebpf.Map `ebpf:"created"`
 	Drops        *ebpf.Map `ebpf:"drops"`
+	EventBudgets *ebpf.Map `ebpf:"event_budgets"`
+	EventSlots   *ebpf.Map `ebpf:"event_slots"`
+	Events       *ebpf.Map `ebpf:"events"`
+	Fast         *ebpf.Map `ebpf:"fast"`
 	Frags        *ebpf.Map `ebpf:"frags"`
 	Hits         *ebpf.Map `ebpf:"hits"`
 	Hosts        *ebpf.Map `ebpf:"hosts"`
@@ -144,19 +167,26 @@ type datapathMaps struct {
 	Networks     *ebpf.Map `ebpf:"networks"`
 	PortCounters *ebpf.Map `ebpf:"port_counters"`
 	Ports        *ebpf.Map `ebpf:"ports"`
+	Privates     *ebpf.Map `ebpf:"privates"`
 	Rules        *ebpf.Map `ebpf:"rules"`
 	Scratch      *ebpf.Map `ebpf:"scratch"`
 	Sets         *ebpf.Map `ebpf:"sets"`
 	Settings     *ebpf.Map `ebpf:"settings"`
 	Stations     *ebpf.Map `ebpf:"stations"`
 	Tags         *ebpf.Map `ebpf:"tags"`
+	TooBig       *ebpf.Map `ebpf:"too_big"`
 }
 
 func (m *datapathMaps) Close() error {
 	return _DatapathClose(
 		m.Cidrs,
 		m.Conns,
+		m.Created,
 		m.Drops,
+		m.EventBudgets,
+		m.EventSlots,
+		m.Events,
+		m.Fast,
 		m.Frags,
 		m.Hits,
 		m.Hosts,
@@ -164,12 +194,14 @@ func (m *datapathMaps) Close() error {
 		m.Networks,
 		m.PortCounters,
 		m.Ports,
+		m.Privates,
 		m.Rules,
 		m.Scratch,
 		m.Sets,
 		m.Settings,
 		m.Stations,
 		m.Tags,
+		m.TooBig,
 	)
 }
 
@@ -184,7 +216,9 @@ type datapathVariables struct {
 // It can be passed to loadDatapathObjects or ebpf.CollectionSpec.LoadAndAssign.
 type datapathPrograms struct {
 	FromContainer *ebpf.Program `ebpf:"from_container"`
+	FromHost      *ebpf.Program `ebpf:"from_host"`
 	FromTunnel    *ebpf.Program `ebpf:"from_tunnel"`
+	FromUnderlay  *ebpf.Program `ebpf:"from_underlay"`
 	FromUplink    *ebpf.Program `ebpf:"from_uplink"`
 	ToContainer   *ebpf.Program `ebpf:"to_container"`
 }
@@ -192,7 +226,9 @@ type datapathPrograms struct {
 func (p *datapathPrograms) Close() error {
 	return _DatapathClose(
 		p.FromContainer,
+		p.FromHost,
 		p.FromTunnel,
+		p.FromUnderlay,
 		p.FromUplink,
 		p.ToContainer,
 	)

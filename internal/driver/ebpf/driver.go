@@ -12,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -21,13 +22,13 @@ import (
 // Config says where and how the driver works. Log is required. The driver
 // works in the network namespace of the thread that calls it.
 type Config struct {
-	PinDir      string   // on a BPF file system, this driver's own; empty = /sys/fs/bpf/contiv/default
-	Device      string   // name of the VXLAN device; empty = contivVxlan0
-	VXLANPort   uint16   // UDP port; 0 = 4789
-	Uplinks     []string // interfaces that carry VLAN networks; the first that exists is used
-	Attach      string   // tcx, clsact, or empty: tcx where the kernel has it
-	Connections uint32   // size of the connection table; 0 = 131,072
-	Log         *slog.Logger
+	PinDir    string            // on a BPF file system, this driver's own; empty = /sys/fs/bpf/contiv/default
+	Device    string            // name of the VXLAN device; empty = contivVxlan0
+	VXLANPort uint16            // UDP port; 0 = 4789
+	Uplinks   []string          // interfaces that carry VLAN networks; the first that exists is used
+	Attach    string            // of devices other than ports: tcx, clsact, or empty: tcx where the kernel has it
+	Sizes     map[string]uint32 // of maps, by name, where they are not those of bpf/maps.h; see CheckSizes
+	Log       *slog.Logger
 }
 
 const (
@@ -44,6 +45,7 @@ const (
 // called from several goroutines.
 type Driver struct {
 	cfg    Config
+	run    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	events chan driver.Event
@@ -53,6 +55,8 @@ type Driver struct {
 	obj    *objects
 	att    *attacher
 	w      writer
+
+	monitoring chan struct{} // closed when the monitor has ended; nil = none was begun
 
 	settings *table[uint32, settings]
 	ports    *table[uint32, port]
@@ -64,19 +68,24 @@ type Driver struct {
 	sets     *table[uint32, policySet]
 	rules    *table[ruleKey, rule]
 	cidrs    *table[cidrKey, uint32]
+	privates *table[uint32, uint32] // interface index by private address
 
 	last     desired.Host // what the maps hold, when known
 	known    bool
-	indexes  map[string]int                    // interface index of each programmed port
-	refused  map[desired.PolicySetID]error     // sets that do not fit
-	byVer    map[uint32]*compiledKeys          // entries by version
-	version  uint32                            // last one used
-	doomed   []doomedVersion                   // versions no set refers to any more
-	ruleIDs  map[uint64]string                 // by number
-	endpoint map[string]model.EndpointKey      // by port
-	gone     map[hostKey]bool                  // addresses whose connections must go
-	dirty    map[uint32]bool                   // networks whose members change
-	netPorts map[uint32]map[string]stationPort // programmed ports by network
+	indexes  map[string]int                // interface index of each programmed port
+	refused  map[desired.PolicySetID]error // sets that do not fit
+	byVer    map[uint32]*compiledKeys      // entries by version
+	version  uint32                        // last one used
+	doomed   []doomedVersion               // versions no set refers to any more
+	ruleIDs  map[uint64]string             // by number
+	endpoint map[string]model.EndpointKey  // by port
+	under    underlay
+
+	conns, frags, hits lru
+	gone               map[hostKey]bool                  // addresses whose connections must go
+	dirty              map[uint32]bool                   // networks whose members change
+	netPorts           map[uint32]map[string]stationPort // programmed ports by network
+	verified           time.Time                         // when Apply last looked at the programs of every port
 }
 
 type stationPort struct{ ifindex, set uint32 }
@@ -125,7 +134,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err := pinDirectory(cfg.PinDir); err != nil {
 		return nil, err
 	}
-	obj, err := loadObjects(cfg.PinDir, cfg.Connections)
+	obj, err := loadObjects(cfg.PinDir, cfg.Sizes)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +143,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 		return nil, errors.Join(err, obj.Close())
 	}
 	run, cancel := context.WithCancel(context.Background())
-	d.cancel = cancel
+	d.run, d.cancel = run, cancel
 	updates, stop := make(chan netlink.LinkUpdate, 64), make(chan struct{})
 	if err := netlink.LinkSubscribe(updates, stop); err != nil {
 		cancel()
@@ -159,13 +168,20 @@ func (d *Driver) takeOver() error {
 	d.sets = newTable[uint32, policySet]("sets", o.Sets, w)
 	d.rules = newTable[ruleKey, rule]("rules", o.Rules, w)
 	d.cidrs = newTable[cidrKey, uint32]("cidrs", o.Cidrs, w)
+	d.privates = newTable[uint32, uint32]("privates", o.Privates, w)
+	d.conns = lru{name: "conns", made: madeConn, m: o.Conns}
+	d.frags = lru{name: "frags", made: madeFrag, m: o.Frags}
+	d.hits = lru{name: "hits", made: madeHit, m: o.Hits, quiet: true} // counters of rules that are no more go first
 	for _, load := range []func() error{
-		d.settings.load, d.ports.load, d.tags.load, d.networks.load, d.stations.load,
-		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.cidrs.load,
+		func() error { return d.countTables(0) }, d.settings.load, d.ports.load, d.tags.load, d.networks.load, d.stations.load,
+		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.cidrs.load, d.privates.load,
 	} {
 		if err := load(); err != nil {
 			return fmt.Errorf("ebpf driver: %w", err)
 		}
+	}
+	if err := d.setMonitor(0); err != nil { // who died may have left it on
+		return err
 	}
 	d.indexes, d.refused = map[string]int{}, map[desired.PolicySetID]error{}
 	d.ruleIDs, d.endpoint = map[uint64]string{}, map[string]model.EndpointKey{}
@@ -191,19 +207,26 @@ func (d *Driver) takeOver() error {
 		}
 	}
 	d.att = &attacher{dir: filepath.Join(d.cfg.PinDir, "links"), way: d.cfg.Attach}
-	if d.att.way == "" {
+	tcx := haveTCX(o.FromUplink)
+	switch {
+	case d.att.way == attachTCX && !tcx:
+		return model.Errorf(model.ErrInvalid, "ebpf driver: this kernel lacks TCX, which Linux 6.6 and later have: %w", ebpf.ErrNotSupported)
+	case d.att.way == "" && tcx:
+		d.att.way = attachTCX
+	case d.att.way == "":
 		d.att.way = attachClsact
-		if haveTCX(o.FromUplink) {
-			d.att.way = attachTCX
-		}
 	}
 	return d.att.open(func(name string) *ebpf.Program {
 		ifname, dir, _ := strings.Cut(name, ":")
 		switch {
+		case dir == underDir:
+			return o.FromUnderlay
 		case ifname == d.cfg.Device:
 			return o.FromTunnel
 		case ifname == d.uplinkName():
 			return o.FromUplink
+		case ifname == desired.HostInterface:
+			return o.FromHost
 		case dir == "out":
 			return o.ToContainer
 		}
@@ -232,7 +255,9 @@ func (d *Driver) Events() <-chan driver.Event { return d.events }
 
 // Close implements driver.Driver; programs and maps stay and go on working.
 func (d *Driver) Close() error {
+	d.mu.Lock()
 	d.cancel()
+	d.mu.Unlock()
 	d.wg.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -261,8 +286,12 @@ func (d *Driver) watch(ctx context.Context, updates <-chan netlink.LinkUpdate, s
 			d.mu.Lock()
 			index, ours := d.indexes[name]
 			_, missing := d.last.Ports.Get(name)
+			gone := u.Header.Type == unix.RTM_DELLINK
+			resized := d.resized(u.Attrs().Index, u.Attrs().MTU, gone)
 			d.mu.Unlock()
-			gone := u.Header.Type == 17 // RTM_DELLINK
+			if resized {
+				d.notify("the MTU of interface " + name + " changed")
+			}
 			if ours && (gone || index != u.Attrs().Index) || !ours && missing && !gone {
 				d.notify("interface " + name + " changed")
 			}

@@ -3,7 +3,6 @@ package ebpf
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -12,8 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-func isNotExist(err error) bool  { return errors.Is(err, ebpf.ErrKeyNotExist) }
-func isExhausted(err error) bool { return errors.Is(err, model.ErrExhausted) }
+func isNotExist(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }
 
 func cpus() int {
 	n, err := ebpf.PossibleCPU()
@@ -32,7 +30,6 @@ func (d *Driver) maintain(ctx context.Context) {
 	defer d.wg.Done()
 	tick := time.NewTicker(expireEvery)
 	defer tick.Stop()
-	full := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -43,19 +40,15 @@ func (d *Driver) maintain(ctx context.Context) {
 		d.purgeDoomed(time.Now().Add(-doomedGrace))
 		d.mu.Unlock()
 		now, err := monotonic()
-		if err != nil {
-			continue
+		if err == nil {
+			err = d.countTables(now)
 		}
-		n, err := d.dropConns(func(k connKey, c conn) bool { return expired(k, c, now) })
 		if err != nil {
 			d.cfg.Log.Warn("expire connections", "err", err)
 			continue
 		}
-		most := int(d.obj.Conns.MaxEntries())
-		if now := n > most*9/10; now != full {
-			if full = now; full {
-				d.cfg.Log.Warn("the connection table is nearly full; the longest idle connections are evicted", "connections", n, "capacity", most)
-			}
+		for _, l := range []*lru{&d.conns, &d.frags, &d.hits} {
+			d.warn(l, time.Now())
 		}
 	}
 }
@@ -86,43 +79,13 @@ func expired(k connKey, c conn, now uint64) bool {
 	return now > c.Seen && now-c.Seen > uint64(limit)
 }
 
-// dropConns deletes the connections that fn says, and returns how many are left.
-func (d *Driver) dropConns(fn func(connKey, conn) bool) (left int, err error) {
-	const batch = 4096
-	var cur ebpf.MapBatchCursor
-	keys, values := make([]connKey, batch), make([]conn, batch)
-	var dead []connKey
-	for {
-		n, err := d.obj.Conns.BatchLookup(&cur, keys, values, nil)
-		for i := range n {
-			if fn(keys[i], values[i]) {
-				dead = append(dead, keys[i])
-			} else {
-				left++
-			}
-		}
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			break
-		}
-		if err != nil {
-			return left, fmt.Errorf("read map conns: %w", err)
-		}
-	}
-	for _, k := range dead {
-		if err := d.obj.Conns.Delete(k); err != nil && !isNotExist(err) {
-			return left, fmt.Errorf("write map conns: %w", err)
-		}
-	}
-	return left, nil
-}
-
 // forgetGone drops the connections of addresses that are nobody's, or somebody
 // else's, now.
 func (d *Driver) forgetGone() error {
 	if len(d.gone) == 0 {
 		return nil
 	}
-	_, err := d.dropConns(func(k connKey, _ conn) bool {
+	err := d.dropConns(func(k connKey, _ conn) bool {
 		return d.gone[hostKey{k.Net, k.Lo}] || d.gone[hostKey{k.Net, k.Hi}]
 	})
 	if err == nil {

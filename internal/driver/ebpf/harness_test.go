@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -16,9 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
@@ -57,7 +56,11 @@ type rig struct {
 	underMAC  model.MAC
 	drv       *Driver
 	attach    string
-	near      *wire // near end of the sentinel's wire
+	sizes     map[string]uint32 // of maps
+	log       io.Writer         // nil = nowhere, or the test's when verbose
+	near      *wire             // near end of the sentinel's wire
+	side      *wire             // the host's own side of the way out, as its stack sees it
+	sideIndex int
 }
 
 // require skips the test, or fails it in CI, where it cannot run.
@@ -128,6 +131,7 @@ func newRig(t testing.TB) *rig {
 		if r.near != nil {
 			unix.Close(r.near.fd)
 		}
+		r.closeSide()
 	})
 	r.addWire(t, underlayWire, model.MAC{2, 7, 0, 0, 0, 9})
 	r.addWire(t, uplinkWire, model.MAC{2, 7, 0, 0, 0, 8})
@@ -255,6 +259,10 @@ func (r *rig) settle(t testing.TB, near int) {
 func (r *rig) inject(t testing.TB, p driver.Packet) (v driver.Verdict) {
 	t.Helper()
 	near, f := p.Port, drivertest.Frame(p)
+	if p.Host {
+		p.SrcMAC, p.DstMAC = desired.RouterMAC, desired.RouterMAC // as on any interface that resolves nobody
+		near, f = desired.HostInterface, drivertest.Frame(p)
+	}
 	switch {
 	case p.Uplink:
 		near, f = uplinkWire, drivertest.Tagged(f, p.VLAN)
@@ -265,13 +273,23 @@ func (r *rig) inject(t testing.TB, p driver.Packet) (v driver.Verdict) {
 		}
 		near, f = underlayWire, drivertest.VXLAN(r.underMAC, mac2, vtep2, vtep1, DefaultVXLANPort, vni, f)
 	}
+	r.thread.do(func() { r.openSide(t) })
 	in := r.wires[near]
+	if p.Host {
+		in = r.side
+	}
 	if in == nil {
-		t.Fatalf("no interface %q", near)
+		if !p.Host {
+			t.Fatalf("no interface %q", near)
+		}
+		return driver.Verdict{Drop: "no interface"}
 	}
 	r.thread.do(func() {
 		for _, w := range r.wires {
 			w.receive()
+		}
+		if r.side != nil {
+			r.side.receive()
 		}
 		if r.near == nil { // opening one takes the kernel long
 			fd, err := packetSocket(sentinel)
@@ -281,7 +299,8 @@ func (r *rig) inject(t testing.TB, p driver.Packet) (v driver.Verdict) {
 			}
 			r.near = &wire{fd}
 		}
-		if err := in.send(f); err != nil {
+		// Who sends on an interface whose program drops the frame hears of it.
+		if err := in.send(f); err != nil && (!p.Host || !errors.Is(err, unix.ENOBUFS)) {
 			t.Error(err)
 			return
 		}
@@ -290,11 +309,21 @@ func (r *rig) inject(t testing.TB, p driver.Packet) (v driver.Verdict) {
 	for name, w := range r.wires {
 		for _, g := range w.receive() {
 			r.collect(t, &v, near, name, g)
+			if p.Host {
+				v.Sent = read(t, g)
+			}
+		}
+	}
+	if r.side != nil {
+		for _, g := range r.side.receive() {
+			if v.Sent = read(t, g); v.Sent != nil {
+				v.Host = true
+			}
 		}
 	}
 	slices.Sort(v.Ports)
 	slices.SortFunc(v.VTEPs, netip.Addr.Compare)
-	if len(v.Ports) == 0 && len(v.VTEPs) == 0 && !v.Uplink && v.Answer == nil {
+	if len(v.Ports) == 0 && len(v.VTEPs) == 0 && !v.Uplink && !v.Host && v.Answer == nil {
 		v.Drop = "dropped"
 	}
 	return v
@@ -349,10 +378,14 @@ func (d *Driver) setFault(fn func() error) {
 func (r *rig) config(t testing.TB) Config {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	if testing.Verbose() {
+	if r.log != nil {
+		log = slog.New(slog.NewTextHandler(r.log, nil))
+	} else if testing.Verbose() {
 		log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
-	return Config{PinDir: r.pins, Uplinks: []string{uplinkWire}, Attach: r.attach, Connections: 16384, Log: log}
+	sizes := map[string]uint32{"conns": 16384}
+	maps.Copy(sizes, r.sizes)
+	return Config{PinDir: r.pins, Uplinks: []string{uplinkWire}, Attach: r.attach, Sizes: sizes, Log: log}
 }
 
 func (r *rig) open(t testing.TB) driver.Driver {
@@ -382,105 +415,7 @@ func (r *rig) harness() drivertest.Harness {
 				return nil
 			})
 		},
-		Send: r.inject,
-	}
-}
-
-// foreign puts somebody else's programs on a port and on the uplink, another
-// VXLAN device into the host, and another directory beside the pins.
-func (r *rig) foreign(t testing.TB) func(testing.TB) {
-	t.Helper()
-	var dev string
-	for name := range r.wires {
-		if strings.HasPrefix(name, "cv") {
-			dev = name
-		}
-	}
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Type: ebpf.SchedCLS, License: "MIT",
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { prog.Close() })
-	beside := filepath.Join(filepath.Dir(r.pins), "alien")
-	if err := prog.Pin(beside); err != nil {
-		t.Fatal(err)
-	}
-	var links []link.Link
-	r.thread.do(func() {
-		for _, dev := range []string{dev, uplinkWire} {
-			i, err := ifindex(dev)
-			if err != nil {
-				t.Error(err)
-			}
-			l, err := link.AttachTCX(link.TCXOptions{Interface: i, Program: prog, Attach: attachType(true)})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			links = append(links, l)
-		}
-	})
-	t.Cleanup(func() {
-		for _, l := range links {
-			l.Close()
-		}
-	})
-	run(t, "ip", "-n", r.host, "link", "add", "alien0", "type", "vxlan", "id", "77", "dstport", "9999", "remote", "192.168.7.9")
-	state := func() string {
-		seen := []any{run(t, "ip", "-n", r.host, "-d", "link", "show", "alien0")}
-		for _, l := range links {
-			seen = append(seen, ifindexOf(l))
-		}
-		_, err := os.Stat(beside)
-		return fmt.Sprintln(append(seen, err)...)
-	}
-	before := state()
-	return func(t testing.TB) {
-		t.Helper()
-		if after := state(); after != before {
-			t.Errorf("foreign objects before:\n%s\nafter:\n%s", before, after)
-		}
-	}
-}
-
-// garbage leaves entries, a link and files as an agent of another time would have.
-func (r *rig) garbage(t testing.TB) func(testing.TB) {
-	t.Helper()
-	d := r.drv
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(d.obj.Ports.Put(uint32(99999), port{Net: 1, Encap: 1}))
-	must(d.obj.Hosts.Put(hostKey{Net: 77, IP: addr{1}}, hostEntry{Identity: 5}))
-	must(d.obj.Stations.Put(stationKey{Net: 77, MAC: model.MAC{2, 1}}, station{Ifindex: 3}))
-	must(d.obj.Rules.Put(ruleKey{Bits: 96, Version: 123456}, rule{Action: actAllow}))
-	must(d.obj.Members.Put(memberKey{1, 0, 900}, station{Ifindex: 1}))
-	must(d.obj.Sets.Put(uint32(777), policySet{Version: 123455}))
-	r.addWire(t, "cvgarbage", model.MAC{2, 9})
-	r.thread.do(func() {
-		i, err := ifindex("cvgarbage")
-		must(err)
-		l, err := link.AttachTCX(link.TCXOptions{Interface: i, Program: d.obj.FromContainer, Attach: attachType(true)})
-		must(err)
-		must(l.Pin(filepath.Join(r.pins, "links", "cvgarbage:in")))
-		must(l.Close())
-	})
-	must(os.Mkdir(filepath.Join(r.pins, "links", "rubbish"), 0o700))
-	return func(t testing.TB) {
-		t.Helper()
-		if r.attach == attachClsact {
-			return
-		}
-		for _, name := range []string{"cvgarbage:in", "rubbish"} {
-			if _, err := os.Stat(filepath.Join(r.pins, "links", name)); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%s is still there: %v", name, err)
-			}
-		}
+		Send:   r.inject,
+		WayOut: true,
 	}
 }

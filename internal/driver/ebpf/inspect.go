@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -24,7 +25,7 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 	}
 	for _, load := range []func() error{
 		d.settings.load, d.ports.load, d.tags.load, d.networks.load, d.stations.load,
-		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.cidrs.load,
+		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.cidrs.load, d.privates.load,
 	} {
 		if err := load(); err != nil {
 			return "", fmt.Errorf("ebpf driver: %w", err)
@@ -40,6 +41,9 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 	for i, p := range d.ports.have {
 		add("port %s network %d %s %d %s %s %s identity %d policy %d", names[i], p.Net, encap[p.Encap], p.Tag, p.MAC,
 			text(p.IP4), text(p.IP6), p.Identity, p.Set)
+	}
+	for a, i := range d.privates.have {
+		add("private address %s port %s router %s", unword(a), names[i], unword(d.ports.have[i].RouterIP))
 	}
 	for k, id := range d.tags.have {
 		add("tag %s %d network %d", encap[k.Encap], k.Tag, id)
@@ -78,7 +82,7 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 	}
 	slices.Sort(lines)
 	s := d.settings.have[0]
-	head := fmt.Sprintf("attached by %s, flood %d, tunnel %v, uplink %v\n", d.att.way, s.Flood, s.VXLAN != 0, s.Uplink != 0)
+	head := fmt.Sprintf("attached by %s, flood %d, tunnel %v, uplink %v, host %s\n", d.att.way, s.Flood, s.VXLAN != 0, s.Uplink != 0, unword(s.HostIP))
 	if len(lines) == 0 {
 		return head, nil
 	}
@@ -86,6 +90,13 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 }
 
 var actions = map[uint32]model.Action{actDeny: model.Deny, actAllow: model.Allow, actPass: model.Pass}
+
+func unword(w uint32) string {
+	if w == 0 {
+		return "-"
+	}
+	return netip.AddrFrom4([4]byte(binary.NativeEndian.AppendUint32(nil, w))).String()
+}
 
 func text(a addr) string {
 	if n := a.netip(); n.IsValid() {

@@ -3,6 +3,7 @@ package ebpf
 import (
 	"encoding/binary"
 	"net/netip"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -42,13 +43,33 @@ func toEncap(e model.Encap) uint32 {
 
 type settings struct {
 	Epoch, Flood, VXLAN, Uplink uint32
+	Underlay                    uint32
+	VTEP, VTEPMask              [4]byte // network order
+	VXLANPort                   [2]byte // network order
+	Pad0                        [2]byte
+	Monitor                     uint32
+	Host                        uint32
+	HostIP                      uint32 // network order, as the two below
+	PrivateNet, PrivateMask     uint32
+	Router                      model.MAC
+	Pad                         [2]byte
+	MTU, UplinkMTU              uint32
 }
+
+const (
+	monitorDrops       = 1
+	monitorConnections = 2
+)
 
 type port struct {
 	Net, Tag, Encap, Identity, Set uint32
 	IP4, IP6                       addr
 	MAC                            model.MAC
-	Pad                            [2]byte
+	Pad                            uint8
+	Diverts                        uint8
+	PrivateIP, RouterIP            uint32 // network order, as the two below
+	Subnet, Mask                   uint32
+	Slot                           uint32 // of its counters
 }
 
 type tagKey struct{ Encap, Tag uint32 }
@@ -191,6 +212,44 @@ const (
 	connClosed  = 2
 )
 
+type fragKey struct {
+	Net, ID  uint32
+	Src, Dst addr
+	Proto    uint32
+}
+
+type frag struct {
+	Src, Dst     addr
+	Sport, Dport uint16
+	Proto        uint8
+	Pad          [3]byte
+	Reply        uint8
+	Pad2         [7]byte
+	Seen         uint64
+}
+
+// fragLife is how long a fragment finds its first one's connection.
+const fragLife = 30 * time.Second
+
 type counter struct{ Packets, Bytes uint64 }
 
 type portCounter struct{ Rx, Tx counter }
+
+// event is a record of the ring buffer.
+type event struct {
+	Time, Hash, OutRule, InRule uint64
+	Src, Dst                    addr
+	Net, Ifindex, OutSet, InSet uint32
+	Count, Slot, CPU            uint32
+	SrcPort, DstPort            uint16
+	Proto, Type, Reason, Tier   uint8
+	SrcMAC, DstMAC              model.MAC
+	ARP                         uint8
+	Pad                         [7]byte
+}
+
+type eventSlot struct{ Hash, Told, Held uint64 }
+
+type eventBudget struct{ Second, Used, Lost uint64 }
+
+const eventSlots = 1024

@@ -5,49 +5,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-var errNoSpace = unix.E2BIG // what the kernel says of a full map
-
-// requirement is a kernel feature without which the driver does not work.
-type requirement struct {
-	what, since string
-	probe       func() error
-}
-
-func mapType(t ebpf.MapType) func() error { return func() error { return features.HaveMapType(t) } }
-
-var requirements = []requirement{
-	{"TC programs", "4.1", func() error { return features.HaveProgramType(ebpf.SchedCLS) }},
-	{"longest-prefix-match maps", "4.11", mapType(ebpf.LPMTrie)},
-	{"LRU hash maps", "4.10", mapType(ebpf.LRUHash)},
-	{"delivery into a namespace (bpf_redirect_peer)", "5.10", helper(helperRedirectPeer)},
-	{"loops (bpf_loop)", "5.17", helper(helperLoop)},
-	{"the coarse clock (bpf_ktime_get_coarse_ns)", "5.11", helper(helperCoarseClock)},
-}
-
-// Probe tells whether this kernel can run the driver. The error, of kind
-// model.ErrInvalid and wrapping ebpf.ErrNotSupported, names what is missing and
-// the first kernel that has it.
-func Probe() error {
-	for _, r := range requirements {
-		err := r.probe()
-		if errors.Is(err, ebpf.ErrNotSupported) {
-			return model.Errorf(model.ErrInvalid, "ebpf driver: this kernel has no %s, which Linux %s and later have: %w", r.what, r.since, err)
-		}
-		if err != nil {
-			return fmt.Errorf("ebpf driver: probe %s: %w", r.what, err)
-		}
-	}
-	return nil
-}
+// isFull recognises what the kernel says of a full map: hashes and tries differ.
+func isFull(err error) bool { return errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOSPC) }
 
 const bpfMagic = 0xcafe4a11
 
@@ -85,7 +54,8 @@ type objects struct {
 
 // loadObjects loads the programs onto the pinned maps. Maps of another layout,
 // or other things in their place, are replaced: nothing else may be in there.
-func loadObjects(dir string, conns uint32) (*objects, error) {
+// A map that has only changed its size keeps what it holds.
+func loadObjects(dir string, sizes map[string]uint32) (*objects, error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("ebpf driver: lift the memory limit: %w", err)
 	}
@@ -93,25 +63,27 @@ func loadObjects(dir string, conns uint32) (*objects, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ebpf driver: %w", err)
 	}
-	if conns != 0 {
-		spec.Maps["conns"].MaxEntries = conns
+	if err := resize(spec, sizes); err != nil {
+		return nil, err
 	}
 	at := filepath.Join(dir, "maps")
+	whole := true
 	for name, m := range spec.Maps {
 		if m.Pinning != ebpf.PinByName {
 			continue
 		}
-		path := filepath.Join(at, name)
-		old, err := ebpf.LoadPinnedMap(path, nil)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-		case err != nil, m.Compatible(old) != nil:
-			if err := os.RemoveAll(path); err != nil {
-				return nil, fmt.Errorf("ebpf driver: remove %s: %w", path, err)
-			}
+		kept, err := makeWay(m, filepath.Join(at, name))
+		if err != nil {
+			return nil, fmt.Errorf("ebpf driver: %w", err)
 		}
-		if old != nil {
-			_ = old.Close()
+		whole = whole && (kept || !slices.Contains(policyMaps, name))
+	}
+	for _, name := range policyMaps {
+		if whole {
+			break
+		}
+		if err := os.RemoveAll(filepath.Join(at, name)); err != nil {
+			return nil, fmt.Errorf("ebpf driver: %w", err)
 		}
 	}
 	var o objects
@@ -120,4 +92,79 @@ func loadObjects(dir string, conns uint32) (*objects, error) {
 		return nil, fmt.Errorf("ebpf driver: load: %w", err)
 	}
 	return &o, nil
+}
+
+// sizable are the maps whose size may be chosen.
+var sizable = []string{"ports", "tags", "networks", "stations", "hosts", "members", "sets", "rules", "cidrs", "conns", "frags", "hits"}
+
+// CheckSizes tells whether sizes of maps, by name, may be asked for.
+func CheckSizes(sizes map[string]uint32) error {
+	for name, n := range sizes {
+		if !slices.Contains(sizable, name) {
+			return model.InvalidField("map", name, "must be one of "+strings.Join(sizable, ", "))
+		}
+		if n < 1 || n > maxEntries {
+			return model.InvalidField("size of map "+name, n, fmt.Sprintf("must be between 1 and %d", maxEntries))
+		}
+	}
+	return nil
+}
+
+// maxEntries bounds the kernel's memory that a slip of the keyboard takes.
+const maxEntries = 1 << 24
+
+func resize(spec *ebpf.CollectionSpec, sizes map[string]uint32) error {
+	if err := CheckSizes(sizes); err != nil {
+		return err
+	}
+	for name, n := range sizes {
+		spec.Maps[name].MaxEntries = n
+		if name == "ports" {
+			spec.Maps["port_counters"].MaxEntries = n
+		}
+	}
+	return nil
+}
+
+// policyMaps make sense together only: a set's entry stands for its rules.
+// While there is none, its ports let nothing through.
+var policyMaps = []string{"sets", "rules", "cidrs"}
+
+// makeWay removes what is pinned in a map's place and is not that map; a map
+// of another size is copied into a new one first. It returns whether all that
+// the map held is still there.
+func makeWay(spec *ebpf.MapSpec, path string) (kept bool, err error) {
+	if at, err := os.Lstat(path); err == nil && at.Mode()&os.ModeSymlink != 0 {
+		return false, os.Remove(path) // it may lead to somebody else's
+	}
+	old, err := ebpf.LoadPinnedMap(path, nil)
+	if err != nil { // nothing, or no map
+		return false, os.RemoveAll(path)
+	}
+	defer func() { err = errors.Join(err, old.Close()) }()
+	if spec.Compatible(old) == nil {
+		return true, nil
+	}
+	same := spec.Copy()
+	same.MaxEntries = old.MaxEntries()
+	fits := same.Compatible(old) == nil
+	if err := os.RemoveAll(path); err != nil || !fits {
+		return false, err
+	}
+	same.MaxEntries, same.Pinning = spec.MaxEntries, ebpf.PinNone // it is pinned when it is full
+	renewed, err := ebpf.NewMap(same)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, renewed.Close()) }()
+	var key, value []byte
+	it := old.Iterate()
+	for err == nil && it.Next(&key, &value) {
+		err = renewed.Put(key, value)
+	}
+	kept = err == nil
+	if isFull(err) { // smaller than what is there: Apply will tell
+		err = nil
+	}
+	return kept, errors.Join(err, renewed.Pin(path))
 }

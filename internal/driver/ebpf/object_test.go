@@ -59,11 +59,13 @@ func TestLayouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, kv := range map[string][2]any{
-		"settings": {uint32(0), settings{}}, "ports": {uint32(0), port{}}, "tags": {tagKey{}, uint32(0)},
+		"settings": {uint32(0), settings{}}, "ports": {uint32(0), port{}}, "tags": {tagKey{}, uint32(0)}, "privates": {uint32(0), uint32(0)},
 		"networks": {uint32(0), network{}}, "stations": {stationKey{}, station{}}, "hosts": {hostKey{}, hostEntry{}},
 		"members": {memberKey{}, station{}}, "sets": {uint32(0), policySet{}}, "rules": {ruleKey{}, rule{}},
 		"cidrs": {cidrKey{}, uint32(0)}, "conns": {connKey{}, conn{}}, "hits": {uint64(0), counter{}},
-		"port_counters": {uint32(0), portCounter{}},
+		"frags":         {fragKey{}, frag{}},
+		"port_counters": {uint32(0), portCounter{}}, "event_slots": {uint32(0), eventSlot{}},
+		"event_budgets": {uint32(0), eventBudget{}},
 	} {
 		m := spec.Maps[name]
 		if k, v := binary.Size(kv[0]), binary.Size(kv[1]); k != int(m.KeySize) || v != int(m.ValueSize) {

@@ -22,7 +22,7 @@ func (p *pass) putSets() error {
 		if err == nil {
 			continue
 		}
-		if p.w.fault != nil && p.broken(err) {
+		if fatal(err) {
 			return err
 		}
 		p.refused[c.Key] = err
@@ -30,9 +30,6 @@ func (p *pass) putSets() error {
 	}
 	return nil
 }
-
-// broken tells errors of writing from those of the set itself.
-func (p *pass) broken(err error) bool { return !isExhausted(err) }
 
 // putSet writes a set's entries under a new version and then turns the set over
 // to it, so that every packet meets either the old rules or the new ones.
@@ -92,10 +89,10 @@ func (p *pass) putSet(id desired.PolicySetID, s *desired.PolicySet) error {
 func (p *pass) room(c *compiledSet) error {
 	full := func() error {
 		if n := len(p.rules.have) + len(c.rules); n > int(p.rules.m.MaxEntries()) {
-			return model.Errorf(model.ErrExhausted, "its rules need %d entries, and %d of %d are taken", len(c.rules), len(p.rules.have), p.rules.m.MaxEntries())
+			return model.Errorf(model.ErrExhausted, "its rules need %d entries, and %d of %d are taken: fewer ports for nested address ranges, or netplugin --ebpf-map-sizes rules=N", len(c.rules), len(p.rules.have), p.rules.m.MaxEntries())
 		}
 		if n := len(p.cidrs.have) + len(c.cidrs); n > int(p.cidrs.m.MaxEntries()) {
-			return model.Errorf(model.ErrExhausted, "its addresses need %d entries, and %d of %d are taken", len(c.cidrs), len(p.cidrs.have), p.cidrs.m.MaxEntries())
+			return model.Errorf(model.ErrExhausted, "its addresses need %d entries, and %d of %d are taken: netplugin --ebpf-map-sizes cidrs=N", len(c.cidrs), len(p.cidrs.have), p.cidrs.m.MaxEntries())
 		}
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 var dropNames = []string{
 	"", driver.DropNoPort, driver.DropNetwork, driver.DropSpoof, driver.DropUnknownSource,
 	driver.DropUnknownDest, driver.DropPolicy, driver.DropInvalid, driver.DropNotIP,
+	driver.DropTooBig,
 }
 
 // Stats implements driver.Driver. Counters live in the maps: they outlast the
@@ -31,8 +32,10 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 	for name, index := range d.indexes {
 		s := driver.PortStats{Endpoint: d.endpoint[name]}
 		var per []portCounter
-		if err := d.obj.PortCounters.Lookup(uint32(index), &per); err != nil && !isNotExist(err) {
-			return out, fmt.Errorf("ebpf driver: read map port_counters: %w", err)
+		if o, ok := d.ports.have[uint32(index)]; ok { // not shut
+			if err := d.obj.PortCounters.Lookup(o.Slot, &per); err != nil {
+				return out, fmt.Errorf("ebpf driver: read map port_counters: %w", err)
+			}
 		}
 		for _, c := range per {
 			s.RxPackets += c.Rx.Packets
@@ -74,4 +77,13 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 		}
 	}
 	return out, nil
+}
+
+// Tables implements driver.Tabled.
+func (d *Driver) Tables() map[string]driver.TableStats {
+	out := map[string]driver.TableStats{}
+	for _, l := range []*lru{&d.conns, &d.frags, &d.hits} {
+		out[l.name] = l.stats()
+	}
+	return out
 }

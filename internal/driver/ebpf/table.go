@@ -15,6 +15,14 @@ type writer struct {
 	fault   func() error
 }
 
+// writeError is a write that failed, which ends an Apply; a map that is full
+// concerns one object only and is none.
+type writeError struct{ error }
+
+func (e writeError) Unwrap() error { return e.error }
+
+func fatal(err error) bool { return errors.As(err, &writeError{}) }
+
 // table is a pinned map with a copy of what it holds, so that only
 // differences are written.
 type table[K, V comparable] struct {
@@ -57,18 +65,37 @@ func (t *table[K, V]) put(k K, v V) error {
 	}
 	if t.w.fault != nil {
 		if err := t.w.fault(); err != nil {
-			return err
+			return writeError{err}
 		}
 	}
 	if err := t.m.Update(k, v, ebpf.UpdateAny); err != nil {
-		if errors.Is(err, errNoSpace) {
-			return model.Errorf(model.ErrExhausted, "map %s is full at %d entries", t.name, t.m.MaxEntries())
+		if isFull(err) {
+			return t.full()
 		}
-		return fmt.Errorf("write map %s: %w", t.name, err)
+		return writeError{fmt.Errorf("write map %s: %w", t.name, err)}
 	}
 	t.have[k] = v
 	if !t.quiet {
 		t.w.changes++
+	}
+	return nil
+}
+
+// full says that the map is, and what to do.
+func (t *table[K, V]) full() error {
+	return model.Errorf(model.ErrExhausted, "map %s of this host's data plane is full at %d entries; netplugin --ebpf-map-sizes %[1]s=N makes it bigger", t.name, t.m.MaxEntries())
+}
+
+// room tells whether keys can be put, before anything is written.
+func (t *table[K, V]) room(keys ...K) error {
+	n := len(t.have)
+	for _, k := range keys {
+		if _, ok := t.have[k]; !ok {
+			n++
+		}
+	}
+	if n > len(t.have) && n > int(t.m.MaxEntries()) {
+		return t.full()
 	}
 	return nil
 }
@@ -80,11 +107,11 @@ func (t *table[K, V]) del(k K) error {
 	}
 	if t.w.fault != nil {
 		if err := t.w.fault(); err != nil {
-			return err
+			return writeError{err}
 		}
 	}
 	if err := t.m.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("write map %s: %w", t.name, err)
+		return writeError{fmt.Errorf("write map %s: %w", t.name, err)}
 	}
 	delete(t.have, k)
 	if !t.quiet {

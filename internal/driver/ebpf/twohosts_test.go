@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,82 +16,139 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestTwoHosts runs two drivers with pin directories of their own on one
-// machine and sends pings, small and bigger than the path, and a TCP stream,
-// through the tunnel between them, over IPv4 and IPv6.
-func TestTwoHosts(t *testing.T) {
-	require(t, "ip", "ping", "iperf3", "sysctl")
+// twoHosts are two hosts on one machine, with drivers and pin directories of
+// their own, an underlay between their interfaces u0, and a container on each,
+// with a real network stack on its eth0.
+type twoHosts struct {
+	hosts, containers [2]string // namespaces
+	threads           [2]*thread
+	drivers           [2]*Driver
+	pictures          [2]desired.Host
+}
+
+var (
+	containerIP4 = [2]netip.Addr{netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")}
+	containerIP6 = [2]netip.Addr{netip.MustParseAddr("fd00:9::1"), netip.MustParseAddr("fd00:9::2")}
+)
+
+// containerPort is the host's side of each container's interface.
+const containerPort = "cvtwo"
+
+func newTwoHosts(t testing.TB, underlay, inner int) *twoHosts {
+	t.Helper()
+	require(t, "ip", "ping", "sysctl")
 	pins := bpfMount(t)
-	hosts := []string{namespace(t, "Eh"), namespace(t, "Eh")}
-	containers := []string{namespace(t, "Ec"), namespace(t, "Ec")}
-	run(t, "ip", "-n", hosts[0], "link", "add", "u0", "mtu", "1600", "type", "veth", "peer", "name", "u0", "mtu", "1600", "netns", hosts[1])
-	vteps := []netip.Addr{vtep1, vtep2}
-	ip4 := []netip.Addr{netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")}
-	ip6 := []netip.Addr{netip.MustParseAddr("fd00:9::1"), netip.MustParseAddr("fd00:9::2")}
-	macs := []model.MAC{{2, 5, 0, 0, 0, 1}, {2, 5, 0, 0, 0, 2}}
-	for i, ns := range hosts {
+	w := &twoHosts{hosts: [2]string{namespace(t, "Eh"), namespace(t, "Eh")}, containers: [2]string{namespace(t, "Ec"), namespace(t, "Ec")}}
+	big := strconv.Itoa(underlay)
+	run(t, "ip", "-n", w.hosts[0], "link", "add", "u0", "mtu", big, "type", "veth", "peer", "name", "u0", "mtu", big, "netns", w.hosts[1])
+	vteps := [2]netip.Addr{vtep1, vtep2}
+	macs := [2]model.MAC{{2, 5, 0, 0, 0, 1}, {2, 5, 0, 0, 0, 2}}
+	mtu := strconv.Itoa(inner)
+	for i, ns := range w.hosts {
 		run(t, "ip", "-n", ns, "link", "set", "u0", "up")
 		run(t, "ip", "-n", ns, "addr", "add", vteps[i].String()+"/24", "dev", "u0")
-		c := containers[i]
+		c := w.containers[i]
 		run(t, "ip", "netns", "exec", c, "sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=0")
-		run(t, "ip", "-n", ns, "link", "add", "cvtwo", "type", "veth", "peer", "name", "eth0", "address", macs[i].String(), "netns", c)
-		run(t, "ip", "-n", ns, "link", "set", "cvtwo", "up")
+		run(t, "ip", "-n", ns, "link", "add", containerPort, "mtu", mtu, "type", "veth", "peer", "name", "eth0", "mtu", mtu, "address", macs[i].String(), "netns", c)
+		run(t, "ip", "-n", ns, "link", "set", containerPort, "up")
 		run(t, "ip", "netns", "exec", c, "sysctl", "-q", "-w", "net.ipv6.conf.eth0.disable_ipv6=0")
 		run(t, "ip", "-n", c, "link", "set", "eth0", "up")
 		run(t, "ip", "-n", c, "link", "set", "lo", "up")
-		run(t, "ip", "-n", c, "addr", "add", ip4[i].String()+"/24", "dev", "eth0")
-		run(t, "ip", "-n", c, "addr", "add", ip6[i].String()+"/64", "dev", "eth0", "nodad")
+		run(t, "ip", "-n", c, "addr", "add", containerIP4[i].String()+"/24", "dev", "eth0")
+		run(t, "ip", "-n", c, "addr", "add", containerIP6[i].String()+"/64", "dev", "eth0", "nodad")
 
 		pic := desired.Host{Name: model.HostName(ns), VTEP: vteps[i], ArpMode: model.ArpProxy, Revision: 1}
 		pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Encap: model.EncapVXLAN, Tag: 100, VTEPs: []netip.Addr{vteps[1-i]}})
 		pic.PolicySets = pic.PolicySets.Set(1, &desired.PolicySet{ID: 1, In: []desired.Tier{{Default: model.Deny, Rules: []desired.Rule{
 			{ID: "r1", Action: model.Allow, Identities: []model.Identity{300}},
 		}}}})
-		pic.Ports = pic.Ports.Set("cvtwo", &desired.Port{IfName: "cvtwo", Network: 1, MAC: macs[i], IPv4: ip4[i], IPv6: ip6[i], Identity: 300, Policies: 1})
+		pic.Ports = pic.Ports.Set(containerPort, &desired.Port{
+			IfName: containerPort, Network: 1, MAC: macs[i], IPv4: containerIP4[i], IPv6: containerIP6[i], Identity: 300, Policies: 1,
+		})
 		o := 1 - i
 		pic.Remotes = pic.Remotes.Set(desired.RemoteKey{Network: 1, MAC: macs[o]}, &desired.Remote{
-			Network: 1, MAC: macs[o], IPv4: ip4[o], IPv6: ip6[o], Identity: 300, VTEP: vteps[o],
+			Network: 1, MAC: macs[o], IPv4: containerIP4[o], IPv6: containerIP6[o], Identity: 300, VTEP: vteps[o],
 		})
-		th := newThread(t, ns)
-		var drv *Driver
+		w.pictures[i], w.threads[i] = pic, newThread(t, ns)
 		var err error
-		var rep driver.Report
-		th.do(func() {
-			drv, err = open(t.Context(), Config{PinDir: filepath.Join(pins, ns), Log: slog.New(slog.DiscardHandler)})
-			if err == nil {
-				rep, err = drv.Apply(t.Context(), pic)
-			}
+		w.threads[i].do(func() {
+			w.drivers[i], err = open(t.Context(), Config{PinDir: filepath.Join(pins, ns), Log: slog.New(slog.DiscardHandler)})
 		})
-		if err != nil || len(rep.Problems) > 0 || rep.Ports["cvtwo"].Err != nil {
-			t.Fatal(err, rep)
+		if err != nil {
+			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			s, _ := drv.Stats(context.Background())
-			t.Logf("host %d: drops %v", i, s.Drops)
-			if err := drv.Close(); err != nil {
+			t.Logf("host %d: drops %v", i, w.drops(t, i))
+			if err := w.drivers[i].Close(); err != nil {
 				t.Error(err)
 			}
 		})
+		w.apply(t, i)
 	}
-	for _, to := range []string{ip4[1].String(), ip6[1].String()} {
-		for _, size := range []string{"56", "4000"} { // the bigger one comes in fragments
-			run(t, "ip", "netns", "exec", containers[0], "ping", "-c", "3", "-i", "0.05", "-W", "2", "-s", size, to)
-		}
+	return w
+}
+
+func (w *twoHosts) apply(t testing.TB, i int) {
+	t.Helper()
+	var rep driver.Report
+	var err error
+	w.threads[i].do(func() { rep, err = w.drivers[i].Apply(context.Background(), w.pictures[i]) })
+	if err != nil || len(rep.Problems) > 0 || rep.Ports[containerPort].Err != nil {
+		t.Fatal(err, rep)
 	}
+}
+
+func (w *twoHosts) drops(t testing.TB, i int) map[string]uint64 {
+	t.Helper()
+	s, err := w.drivers[i].Stats(context.Background())
+	if err != nil {
+		t.Error(err)
+	}
+	return s.Drops
+}
+
+// in runs a command in a container and returns what it says, whether it fails or not.
+func (w *twoHosts) in(t testing.TB, i int, args ...string) (string, error) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ip", append([]string{"netns", "exec", w.containers[i]}, args...)...).CombinedOutput()
+	return string(out), err
+}
+
+// iperf sends from the first container to the second until enough.
+func (w *twoHosts) iperf(t testing.TB, to netip.Addr, enough ...string) string {
+	t.Helper()
+	require(t, "iperf3")
 	ctx, cancel := context.WithCancel(t.Context())
-	server := exec.CommandContext(ctx, "ip", "netns", "exec", containers[1], "iperf3", "-s")
+	server := exec.CommandContext(ctx, "ip", "netns", "exec", w.containers[1], "iperf3", "-s")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { cancel(); _ = server.Wait() }()
-	deadline := time.Now().Add(5 * time.Second)
-	for exec.CommandContext(t.Context(), "ip", "netns", "exec", containers[0], "iperf3", "-c", ip4[1].String(), "-n", "1").Run() != nil {
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if _, err := w.in(t, 0, "iperf3", "-c", to.String(), "-n", "1"); err == nil {
+			break
+		}
 		if time.Now().After(deadline) {
 			t.Fatal("iperf3 does not answer")
 		}
 	}
-	s := run(t, "ip", "netns", "exec", containers[0], "iperf3", "-c", ip4[1].String(), "-t", "2", "-f", "g")
-	for l := range strings.SplitSeq(s, "\n") {
+	out, err := w.in(t, 0, append([]string{"iperf3", "-c", to.String()}, enough...)...)
+	if err != nil {
+		t.Errorf("iperf3: %v: %s", err, out)
+	}
+	return out
+}
+
+// TestTwoHosts sends pings, small and bigger than the path, and a TCP stream,
+// through the tunnel between two hosts, over IPv4 and IPv6.
+func TestTwoHosts(t *testing.T) {
+	w := newTwoHosts(t, 1600, 1500)
+	for _, to := range []string{containerIP4[1].String(), containerIP6[1].String()} {
+		for _, size := range []string{"56", "4000"} { // the bigger one comes in fragments
+			run(t, "ip", "netns", "exec", w.containers[0], "ping", "-c", "3", "-i", "0.05", "-W", "2", "-s", size, to)
+		}
+	}
+	for l := range strings.SplitSeq(w.iperf(t, containerIP4[1], "-t", "2", "-f", "g"), "\n") {
 		if strings.Contains(l, "receiver") {
 			t.Log(l)
 		}

@@ -83,9 +83,9 @@ func (r *rig) learn(t testing.TB) {
 	r.Ofctl(underlayBridge, "add-flow", "priority=65535,dl_type=0x88b5,actions=IN_PORT")
 }
 
-// wire is the far end of a veth pair.
+// wire is the far end of a veth pair, or the host's interface.
 type wire struct {
-	fd int
+	fd, index int
 }
 
 // addWire makes a veth pair: the near end name, and a far end to send and
@@ -100,6 +100,31 @@ func (r *rig) addWire(t testing.TB, name string, mac model.MAC) {
 	for _, l := range []string{name, far} {
 		r.Run("ip", "-n", r.NS, "link", "set", l, "up")
 	}
+	w := r.listen(t, far)
+	r.wires[name] = w
+}
+
+// hostWire returns the host's interface, which the driver makes and removes.
+func (r *rig) hostWire(t testing.TB) *wire {
+	t.Helper()
+	index := 0
+	_ = inNamespace(r.NS, func() (err error) { index, err = interfaceIndex(desired.HostInterface); return err })
+	w := r.wires[desired.HostInterface]
+	switch {
+	case index == 0:
+		delete(r.wires, desired.HostInterface)
+		return nil
+	case w == nil || w.index != index:
+		r.Run("ip", "-n", r.NS, "link", "set", desired.HostInterface, "up")
+		w = r.listen(t, desired.HostInterface)
+		r.wires[desired.HostInterface] = w
+	}
+	return w
+}
+
+// listen opens an interface.
+func (r *rig) listen(t testing.TB, name string) *wire {
+	t.Helper()
 	w := &wire{}
 	if err := inNamespace(r.NS, func() error {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK, int(htons(unix.ETH_P_ALL)))
@@ -107,19 +132,18 @@ func (r *rig) addWire(t testing.TB, name string, mac model.MAC) {
 			return err
 		}
 		w.fd = fd
-		link, err := interfaceIndex(far)
-		if err != nil {
+		if w.index, err = interfaceIndex(name); err != nil {
 			return err
 		}
 		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1); err != nil {
 			return err
 		}
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: link})
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: w.index})
 	}); err != nil {
 		t.Fatal(err)
 	}
-	r.wires[name] = w
 	t.Cleanup(func() { unix.Close(w.fd) })
+	return w
 }
 
 func interfaceIndex(name string) (int, error) {
@@ -204,7 +228,10 @@ func (r *rig) bounce(t testing.TB, w *wire, seen func([]byte)) {
 func (r *rig) inject(t testing.TB, p driver.Packet) driver.Verdict {
 	t.Helper()
 	near, f := p.Port, drivertest.Frame(p)
+	r.hostWire(t)
 	switch {
+	case p.Host:
+		near = desired.HostInterface
 	case p.Uplink:
 		near, f = uplinkWire, drivertest.Tagged(f, p.VLAN)
 	case p.VTEP.IsValid():
@@ -247,10 +274,12 @@ func (r *rig) inject(t testing.TB, p driver.Packet) driver.Verdict {
 			} else {
 				t.Errorf("frame %x came back from where it was sent", g)
 			}
+		case name == desired.HostInterface:
+			v.Host, v.Sent = true, readPacket(t, g)
 		case name == uplinkWire:
 			v.Uplink, v.VLAN = true, uint32(g[14])<<8|uint32(g[15])
 		default:
-			v.Ports = append(v.Ports, name)
+			v.Ports, v.Sent = append(v.Ports, name), readPacket(t, g)
 		}
 	}
 	r.bounce(t, in, func(g []byte) { collect(near, g) })
@@ -263,10 +292,21 @@ func (r *rig) inject(t testing.TB, p driver.Packet) driver.Verdict {
 	}
 	slices.Sort(v.Ports)
 	slices.SortFunc(v.VTEPs, netip.Addr.Compare)
-	if len(v.Ports) == 0 && len(v.VTEPs) == 0 && !v.Uplink && v.Answer == nil {
+	if len(v.Ports) == 0 && len(v.VTEPs) == 0 && !v.Uplink && !v.Host && v.Answer == nil {
 		v.Drop = "dropped"
 	}
 	return v
+}
+
+// readPacket reads what came out, and fails the test when its receiver would
+// throw it away.
+func readPacket(t testing.TB, f []byte) *driver.Packet {
+	t.Helper()
+	p, err := drivertest.ReadPacket(f)
+	if err != nil {
+		t.Error(err)
+	}
+	return p
 }
 
 func (r *rig) config(t testing.TB) Config {
@@ -322,7 +362,8 @@ func (r *rig) harness() drivertest.Harness {
 				return nil
 			})
 		},
-		Send: r.inject,
+		Send:   r.inject,
+		WayOut: true,
 		SkipPacket: func(p driver.Packet) string {
 			if p.Frag != nil {
 				return "the switch keeps fragments until all are there"

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -25,20 +26,19 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "bridge %s datapath %s\n", d.cfg.Bridge, d.cfg.Datapath)
-	d.db.mu.Lock()
-	have := d.db.byName()
-	d.db.mu.Unlock()
-	var names []string
+	have := map[string]portState{}
 	byNumber := map[uint32]string{}
-	for name, h := range have {
-		if h.bridge == d.cfg.Bridge {
-			names = append(names, name)
+	d.db.mu.Lock()
+	for name := range d.db.named {
+		if h := d.db.port(name); h.bridge == d.cfg.Bridge {
+			have[name] = h
 			if n := h.number(); n != 0 {
 				byNumber[n] = name
 			}
 		}
 	}
-	slices.Sort(names)
+	d.db.mu.Unlock()
+	names := slices.Sorted(maps.Keys(have))
 	for _, name := range names {
 		h := have[name]
 		b.WriteString("port " + name + " " + cmp.Or(h.port.ExternalIDs[markKey], "foreign"))

@@ -17,10 +17,11 @@ type owner struct {
 // ledger knows which flows are wanted, by owner, and which the switch holds.
 // Its cost follows the flows that change, not those that are there.
 type ledger struct {
-	owned     map[owner]map[string]string // key -> body of each owner's flows
-	claims    map[string][]owner          // key -> owners, nearly always one
-	installed map[string]string           // key -> body in the switch
-	pending   map[string]struct{}         // keys that may differ
+	owned     map[owner]map[string]string   // key -> body of each owner's flows
+	claims    map[string][]owner            // key -> owners, nearly always one
+	installed map[string]string             // key -> body in the switch
+	pending   map[string]struct{}           // keys that may differ
+	watch     func(key, body string) string // what monitoring makes of a flow's body; nil = nobody monitors
 }
 
 func newLedger() *ledger {
@@ -85,7 +86,17 @@ func (l *ledger) wanted(key string) (string, bool) {
 			best = o
 		}
 	}
-	return l.owned[best][key], true
+	body := l.owned[best][key]
+	if l.watch != nil {
+		body = l.watch(key, body)
+	}
+	return body, true
+}
+
+// setWatch changes what monitoring makes of flows.
+func (l *ledger) setWatch(watch func(key, body string) string) {
+	l.watch = watch
+	l.found(l.installed)
 }
 
 func (o owner) less(p owner) bool {

@@ -71,11 +71,16 @@ func (l *live) open(t testing.TB) {
 
 func (l *live) addBox(t testing.TB, i int) {
 	t.Helper()
+	l.addBoxOn(t, l.net, i, i+1)
+}
+
+func (l *live) addBoxOn(t testing.TB, n *desired.Network, i, addr int) {
+	t.Helper()
 	b := &box{ns: fmt.Sprintf("%sb%d", l.NS, i)}
-	v4, v6 := netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), netip.MustParseAddr(fmt.Sprintf("fd09::%x", i+1))
+	v4, v6 := netip.AddrFrom4([4]byte{10, 9, 0, byte(addr)}), netip.MustParseAddr(fmt.Sprintf("fd09::%x", addr))
 	b.port = &desired.Port{
-		IfName: fmt.Sprintf("cvbox%d", i), Endpoint: model.EndpointKey{Network: l.net.Key, ID: model.EndpointID(fmt.Sprint("b", i))},
-		Network: l.net.ID, MAC: model.EndpointMAC(l.net.Key, v4, v6), IPv4: v4, IPv6: v6, Identity: model.Identity(300 + i),
+		IfName: fmt.Sprintf("cvbox%d", i), Endpoint: model.EndpointKey{Network: n.Key, ID: model.EndpointID(fmt.Sprint("b", i))},
+		Network: n.ID, MAC: model.EndpointMAC(n.Key, v4, v6), IPv4: v4, IPv6: v6, Identity: model.Identity(300 + i),
 	}
 	l.Run("ip", "netns", "add", b.ns)
 	t.Cleanup(func() { _, _ = l.Try("ip", "netns", "del", b.ns) })

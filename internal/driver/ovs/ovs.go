@@ -74,17 +74,20 @@ type Driver struct {
 	wg     sync.WaitGroup
 	events chan driver.Event
 
-	stale chan struct{} // asks for another purge soon
+	run   context.Context // ends with Close
+	stale chan struct{}   // asks for another purge soon
 
 	mu       sync.Mutex // one Apply, replay or reading at a time
 	db       *database
 	sw       *openflow.Conn
 	pic      *picture
+	prepares bool              // what the old driver still holds is left out
 	want     *desired.Host     // what was last asked for
 	known    bool              // the ledger knows what the switch holds
 	rules    map[uint32]string // rule ids by the number in cookies
 	verified time.Time
 	dumpTook time.Duration
+	watching *watch       // who monitors; nil = nobody
 	fault    func() error // tests only: asked before every write
 }
 
@@ -115,7 +118,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is ovs-vswitchd running, and is --ovs-run-dir its directory?", err)
 	}
 	run, cancel := context.WithCancel(context.Background())
-	d.cancel = cancel
+	d.run, d.cancel = run, cancel
 	d.wg.Add(3)
 	go d.purgeLater(run)
 	go d.keepDatabase(run, d.db)
@@ -136,7 +139,13 @@ func (d *Driver) Events() <-chan driver.Event { return d.events }
 
 // Close implements driver.Driver; bridge, ports and flows stay.
 func (d *Driver) Close() error {
+	d.mu.Lock()
 	d.cancel()
+	w := d.watching
+	d.mu.Unlock()
+	if w != nil {
+		<-w.ended // it takes its flows back
+	}
 	d.mu.Lock()
 	sw := d.sw
 	d.mu.Unlock()
@@ -164,6 +173,26 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	defer d.mu.Unlock()
 	d.want = &want
 	return d.apply(ctx, want, false)
+}
+
+// Prepare implements driver.Preparer: the ports, all but the tunnel and the
+// host's interface to its containers. They get no flows yet: a switch in user
+// space sees copies of what containers send while another driver forwards, and
+// its connection tracking, which would see one side of each connection only,
+// would refuse the other side afterwards.
+func (d *Driver) Prepare(ctx context.Context, want desired.Host) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.db == nil || d.sw == nil {
+		return model.Errorf(model.ErrUnavailable, "open vswitch: the switch or its database does not answer")
+	}
+	d.prepares = true
+	defer func() { d.prepares = false }()
+	if _, _, err := d.ensurePorts(ctx, want); err != nil {
+		return fmt.Errorf("open vswitch: ports: %w", err)
+	}
+	d.awaitNumbers(ctx, want)
+	return nil
 }
 
 func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driver.Report, error) {

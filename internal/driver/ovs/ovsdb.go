@@ -18,54 +18,23 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// The rows and columns of the Open_vSwitch database that the driver uses
-// (ovs-vswitchd.conf.db(5)).
-type (
-	rootRow struct {
-		UUID    string   `ovsdb:"_uuid"`
-		Bridges []string `ovsdb:"bridges"`
-	}
-	bridgeRow struct {
-		UUID         string            `ovsdb:"_uuid"`
-		Name         string            `ovsdb:"name"`
-		Ports        []string          `ovsdb:"ports"`
-		FailMode     *string           `ovsdb:"fail_mode"`
-		DatapathType string            `ovsdb:"datapath_type"`
-		Protocols    []string          `ovsdb:"protocols"`
-		OtherConfig  map[string]string `ovsdb:"other_config"`
-		ExternalIDs  map[string]string `ovsdb:"external_ids"`
-	}
-	portRow struct {
-		UUID        string            `ovsdb:"_uuid"`
-		Name        string            `ovsdb:"name"`
-		Interfaces  []string          `ovsdb:"interfaces"`
-		ExternalIDs map[string]string `ovsdb:"external_ids"`
-	}
-	interfaceRow struct {
-		UUID        string            `ovsdb:"_uuid"`
-		Name        string            `ovsdb:"name"`
-		Type        string            `ovsdb:"type"`
-		Options     map[string]string `ovsdb:"options"`
-		ExternalIDs map[string]string `ovsdb:"external_ids"`
-		OfPort      *int              `ovsdb:"ofport"`
-		Error       *string           `ovsdb:"error"`
-		LinkState   *string           `ovsdb:"link_state"`
-	}
-)
-
 // database is a connection to the Open vSwitch database and a mirror of the
 // rows above, kept by a monitor. It ends when the connection breaks.
 type database struct {
-	c    client.Client
-	root string
-	lost chan struct{} // closed when the connection has ended
-	wg   sync.WaitGroup
+	c       client.Client
+	root    string
+	next    int // next_cfg and cur_cfg; under mu
+	current int
+	lost    chan struct{} // closed when the connection has ended
+	wg      sync.WaitGroup
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced with every change of the mirror
 	bridges map[string]*bridgeRow
 	ports   map[string]*portRow
 	ifaces  map[string]*interfaceRow
+	named   map[string]*portRow // ports by name
+	holder  map[string]string   // name of the bridge that holds a port, by the port's UUID
 }
 
 // openDatabase connects and returns when the mirror is complete.
@@ -87,6 +56,7 @@ func openDatabase(ctx context.Context, endpoint string, log *slog.Logger) (*data
 	d := &database{
 		c: c, lost: make(chan struct{}), changed: make(chan struct{}),
 		bridges: map[string]*bridgeRow{}, ports: map[string]*portRow{}, ifaces: map[string]*interfaceRow{},
+		named: map[string]*portRow{}, holder: map[string]string{},
 	}
 	c.Cache().AddEventHandler(&cache.EventHandlerFuncs{
 		AddFunc:    func(_ string, row dbmodel.Model) { d.set(row) },
@@ -100,10 +70,10 @@ func openDatabase(ctx context.Context, endpoint string, log *slog.Logger) (*data
 	// The columns by name: without, the server sends all, and the cache breaks
 	// off at the first update of one that the rows above do not have.
 	root, br, port, ifc := &rootRow{}, &bridgeRow{}, &portRow{}, &interfaceRow{}
-	_, err = c.Monitor(ctx, c.NewMonitor(client.WithTable(root, &root.Bridges),
+	_, err = c.Monitor(ctx, c.NewMonitor(client.WithTable(root, &root.Bridges, &root.NextCfg, &root.CurCfg),
 		client.WithTable(br, &br.Name, &br.Ports, &br.FailMode, &br.DatapathType, &br.Protocols, &br.OtherConfig, &br.ExternalIDs),
 		client.WithTable(port, &port.Name, &port.Interfaces, &port.ExternalIDs),
-		client.WithTable(ifc, &ifc.Name, &ifc.Type, &ifc.Options, &ifc.ExternalIDs, &ifc.OfPort, &ifc.Error, &ifc.LinkState)))
+		client.WithTable(ifc, &ifc.Name, &ifc.Type, &ifc.Options, &ifc.ExternalIDs, &ifc.OfPort, &ifc.MAC, &ifc.Error, &ifc.LinkState)))
 	if err != nil {
 		d.close()
 		return nil, fmt.Errorf("monitor database %s: %w", endpoint, err)
@@ -132,36 +102,6 @@ func openDatabase(ctx context.Context, endpoint string, log *slog.Logger) (*data
 func (d *database) close() {
 	d.c.Close()
 	d.wg.Wait()
-}
-
-func (d *database) set(row dbmodel.Model) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch r := row.(type) {
-	case *rootRow:
-		d.root = r.UUID
-	case *bridgeRow:
-		d.bridges[r.UUID] = r
-	case *portRow:
-		d.ports[r.UUID] = r
-	case *interfaceRow:
-		d.ifaces[r.UUID] = r
-	}
-	d.signal()
-}
-
-func (d *database) remove(row dbmodel.Model) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch r := row.(type) {
-	case *bridgeRow:
-		delete(d.bridges, r.UUID)
-	case *portRow:
-		delete(d.ports, r.UUID)
-	case *interfaceRow:
-		delete(d.ifaces, r.UUID)
-	}
-	d.signal()
 }
 
 // signal wakes all waiters; d.mu is held.
@@ -229,55 +169,10 @@ func (d *database) bridge(name string) *bridgeRow {
 	return nil
 }
 
-// portState is a port as the database has it, with its one interface.
-type portState struct {
-	port   *portRow
-	iface  *interfaceRow
-	bridge string // name of its bridge
-}
-
-// number is the port's OpenFlow number, 0 while it has none.
-func (p portState) number() uint32 {
-	if p.iface == nil || p.iface.OfPort == nil || *p.iface.OfPort <= 0 {
-		return 0
-	}
-	return uint32(*p.iface.OfPort)
-}
-
-// failure is what the switch says of the interface, "" when nothing is wrong.
-func (p portState) failure() string {
-	if p.iface == nil || p.iface.Error == nil {
-		return ""
-	}
-	return *p.iface.Error
-}
-
-func (p portState) up() bool {
-	return p.iface != nil && p.iface.LinkState != nil && *p.iface.LinkState == "up"
-}
-
-// byName lists all ports by name; d.mu is held.
-func (d *database) byName() map[string]portState {
-	bridgeOf := map[string]string{}
-	for _, b := range d.bridges {
-		for _, p := range b.Ports {
-			bridgeOf[p] = b.Name
-		}
-	}
-	out := make(map[string]portState, len(d.ports))
-	for id, p := range d.ports {
-		s := portState{port: p, bridge: bridgeOf[id]}
-		if len(p.Interfaces) == 1 {
-			s.iface = d.ifaces[p.Interfaces[0]]
-		}
-		out[p.Name] = s
-	}
-	return out
-}
-
 // newPort describes a port to be made.
 type newPort struct {
 	name, typ   string
+	mac         string // "" = the switch chooses
 	options     map[string]string
 	externalIDs map[string]string
 }
@@ -289,6 +184,9 @@ func (d *database) createPorts(bridge *bridgeRow, ports []newPort) ([]ovsdb.Oper
 	for i, p := range ports {
 		iface := &interfaceRow{
 			UUID: fmt.Sprintf("iface%d", i), Name: p.name, Type: p.typ, Options: p.options, ExternalIDs: p.externalIDs,
+		}
+		if p.mac != "" {
+			iface.MAC = &p.mac
 		}
 		port := &portRow{
 			UUID: fmt.Sprintf("port%d", i), Name: p.name, Interfaces: []string{iface.UUID}, ExternalIDs: p.externalIDs,

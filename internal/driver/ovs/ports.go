@@ -3,7 +3,6 @@ package ovs
 import (
 	"context"
 	"hash/fnv"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +21,7 @@ const (
 	markPort     = "port"
 	markTunnel   = "tunnel"
 	markUplink   = "uplink"
+	markHost     = "host"
 	failNoDevice = "No such device"
 )
 
@@ -61,9 +61,9 @@ func (d *Driver) ensureBridge(ctx context.Context) error {
 	return nil
 }
 
-// wantedPorts lists the ports that the bridge should have, local ones and ours
-// to the outside.
-func (d *Driver) wantedPorts(want desired.Host) map[string]newPort {
+// infrastructure lists the ports that the bridge should have beside those of
+// endpoints.
+func (d *Driver) infrastructure(want desired.Host) map[string]newPort {
 	out := map[string]newPort{
 		tunnelName: {
 			name: tunnelName, typ: "vxlan", externalIDs: map[string]string{markKey: markTunnel},
@@ -78,8 +78,14 @@ func (d *Driver) wantedPorts(want desired.Host) map[string]newPort {
 	for _, u := range d.cfg.Uplinks {
 		out[u] = newPort{name: u, externalIDs: map[string]string{markKey: markUplink}}
 	}
-	for name, p := range want.Ports.All() {
-		out[name] = newPort{name: name, externalIDs: map[string]string{markKey: markPort, endpointKey: p.Endpoint.String()}}
+	if w := want.Private; w != nil {
+		out[w.Interface] = newPort{
+			name: w.Interface, typ: "internal", mac: w.RouterMAC.String(), externalIDs: map[string]string{markKey: markHost},
+		}
+	}
+	if d.prepares {
+		delete(out, tunnelName)
+		delete(out, desired.HostInterface)
 	}
 	return out
 }
@@ -88,31 +94,34 @@ func (d *Driver) wantedPorts(want desired.Host) map[string]newPort {
 // returns how many. Ports of others are never taken.
 func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []driver.Problem, error) {
 	d.db.mu.Lock()
-	bridge, have := d.db.bridge(d.cfg.Bridge), d.db.byName()
+	bridge := d.db.bridge(d.cfg.Bridge)
 	d.db.mu.Unlock()
 	if bridge == nil {
 		if err := d.ensureBridge(ctx); err != nil {
 			return 0, nil, err
 		}
-		d.db.mu.Lock()
-		bridge, have = d.db.bridge(d.cfg.Bridge), d.db.byName()
-		d.db.mu.Unlock()
 	}
 	var missing []newPort
 	var problems []driver.Problem
-	for name, p := range d.wantedPorts(want) {
-		h, ok := have[name]
+	d.db.mu.Lock()
+	bridge = d.db.bridge(d.cfg.Bridge)
+	for name, p := range d.infrastructure(want) {
+		h := d.db.port(name)
 		switch {
-		case !ok:
+		case h.port == nil:
 			missing = append(missing, p)
-		case h.bridge == d.cfg.Bridge && h.port.ExternalIDs[markKey] == p.externalIDs[markKey]:
-			if p.externalIDs[markKey] != markPort && h.failure() != "" {
-				problems = append(problems, driver.Problem{Object: "interface " + name, Err: model.Errorf(model.ErrUnavailable, "%s", h.failure())})
-			}
-		case p.externalIDs[markKey] != markPort:
+		case h.bridge != d.cfg.Bridge || h.port.ExternalIDs[markKey] != p.externalIDs[markKey]:
 			problems = append(problems, driver.Problem{Object: "interface " + name, Err: d.taken(name, h)})
+		case h.failure() != "":
+			problems = append(problems, driver.Problem{Object: "interface " + name, Err: model.Errorf(model.ErrUnavailable, "%s", h.failure())})
 		}
 	}
+	for name, p := range want.Ports.All() {
+		if d.db.named[name] == nil {
+			missing = append(missing, newPort{name: name, externalIDs: map[string]string{markKey: markPort, endpointKey: p.Endpoint.String()}})
+		}
+	}
+	d.db.mu.Unlock()
 	if len(missing) == 0 {
 		return 0, problems, nil
 	}
@@ -129,9 +138,8 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 	}
 	// The mirror takes in a transaction row by row.
 	err = d.db.wait(ctx, func() bool {
-		have := d.db.byName()
 		return !slices.ContainsFunc(missing, func(p newPort) bool {
-			h := have[p.name]
+			h := d.db.port(p.name)
 			return !d.ours(h) || h.iface == nil
 		})
 	})
@@ -148,20 +156,23 @@ func (d *Driver) taken(name string, h portState) error {
 // removePorts removes ports of ours that are not wanted. Their flows have gone
 // before: the switch may give a port's number to another one.
 func (d *Driver) removePorts(ctx context.Context, want desired.Host) (int, error) {
-	wanted := d.wantedPorts(want)
-	d.db.mu.Lock()
-	bridge, have := d.db.bridge(d.cfg.Bridge), d.db.byName()
-	d.db.mu.Unlock()
+	infra := d.infrastructure(want)
 	var ids []string
-	for name, h := range have {
-		mark := h.port.ExternalIDs[markKey]
-		if h.bridge != d.cfg.Bridge || mark != markPort && mark != markUplink && mark != markTunnel {
-			continue
+	d.db.mu.Lock()
+	bridge := d.db.bridge(d.cfg.Bridge)
+	for name, p := range d.db.named {
+		keep := true
+		switch p.ExternalIDs[markKey] {
+		case markPort:
+			_, keep = want.Ports.Get(name)
+		case markUplink, markTunnel, markHost:
+			_, keep = infra[name]
 		}
-		if _, ok := wanted[name]; !ok {
-			ids = append(ids, h.port.UUID)
+		if !keep && d.db.holder[p.UUID] == d.cfg.Bridge {
+			ids = append(ids, p.UUID)
 		}
 	}
+	d.db.mu.Unlock()
 	if len(ids) == 0 || bridge == nil {
 		return 0, nil
 	}
@@ -188,17 +199,14 @@ func (d *Driver) ours(h portState) bool {
 	return h.port != nil && h.bridge == d.cfg.Bridge && h.port.ExternalIDs[markKey] != ""
 }
 
-// inputs collects what flows are made of beside the picture.
-func (d *Driver) inputs(want desired.Host) (pipeline.Config, map[string]uint32) {
-	d.db.mu.Lock()
-	have := d.db.byName()
-	d.db.mu.Unlock()
+// config collects what all flows depend on beside the picture; d.db.mu is held.
+func (d *Driver) config(want desired.Host) pipeline.Config {
 	c := pipeline.Config{ArpMode: want.ArpMode, Mutation: d.cfg.mutation}
-	if h := have[tunnelName]; d.ours(h) {
+	if h := d.db.port(tunnelName); d.ours(h) {
 		c.Tunnel = h.number()
 	}
 	for _, u := range d.cfg.Uplinks {
-		h := have[u]
+		h := d.db.port(u)
 		if !d.ours(h) || h.number() == 0 {
 			continue
 		}
@@ -209,13 +217,33 @@ func (d *Driver) inputs(want desired.Host) (pipeline.Config, map[string]uint32) 
 			break
 		}
 	}
-	numbers := map[string]uint32{}
-	for name := range want.Ports.All() {
-		if h := have[name]; d.ours(h) && h.number() != 0 {
-			numbers[name] = h.number()
+	if w := want.Private; w != nil {
+		if h := d.db.port(w.Interface); d.ours(h) && h.number() != 0 {
+			c.Host, c.Private = h.number(), *w
 		}
 	}
-	return c, numbers
+	return c
+}
+
+// number is the number of an endpoint's port, 0 while it has none; d.db.mu is held.
+func (d *Driver) number(name string) uint32 {
+	if h := d.db.port(name); d.ours(h) {
+		return h.number()
+	}
+	return 0
+}
+
+// inputs collects what flows are made of beside the picture.
+func (d *Driver) inputs(want desired.Host) (pipeline.Config, map[string]uint32) {
+	d.db.mu.Lock()
+	defer d.db.mu.Unlock()
+	numbers := make(map[string]uint32, want.Ports.Len())
+	for name := range want.Ports.All() {
+		if n := d.number(name); n != 0 {
+			numbers[name] = n
+		}
+	}
+	return d.config(want), numbers
 }
 
 // portsMoved tells whether flows were made for other numbers than the switch
@@ -224,8 +252,22 @@ func (d *Driver) portsMoved() bool {
 	if d.want == nil || d.db == nil {
 		return false
 	}
-	c, numbers := d.inputs(*d.want)
-	return c != d.pic.config || !maps.Equal(numbers, d.pic.numbers)
+	d.db.mu.Lock()
+	defer d.db.mu.Unlock()
+	if d.config(*d.want) != d.pic.config {
+		return true
+	}
+	known := 0 // of the numbers that flows were made for
+	for name := range d.want.Ports.All() {
+		n := d.number(name)
+		if n != d.pic.numbers[name] {
+			return true
+		}
+		if n != 0 {
+			known++
+		}
+	}
+	return known != len(d.pic.numbers)
 }
 
 // awaitNumbers waits until the switch has numbered every wanted port or said
@@ -233,12 +275,20 @@ func (d *Driver) portsMoved() bool {
 func (d *Driver) awaitNumbers(ctx context.Context, want desired.Host) bool {
 	short, cancel := context.WithTimeout(ctx, portWait)
 	defer cancel()
-	wanted := d.wantedPorts(want)
+	infra := d.infrastructure(want)
+	numbered := func(name string) bool {
+		h := d.db.port(name)
+		return !d.ours(h) || h.number() != 0 || h.failure() != ""
+	}
 	// Not in time: the report says so, and the database's monitor calls back.
 	if err := d.db.wait(short, func() bool {
-		have := d.db.byName()
-		for name := range wanted {
-			if h := have[name]; d.ours(h) && h.number() == 0 && h.failure() == "" {
+		for name := range infra {
+			if !numbered(name) {
+				return false
+			}
+		}
+		for name := range want.Ports.All() {
+			if !numbered(name) {
 				return false
 			}
 		}
@@ -252,10 +302,9 @@ func (d *Driver) awaitNumbers(ctx context.Context, want desired.Host) bool {
 // reportPorts tells the state of every port of the picture.
 func (d *Driver) reportPorts(want desired.Host, rep *driver.Report) {
 	d.db.mu.Lock()
-	have := d.db.byName()
-	d.db.mu.Unlock()
+	defer d.db.mu.Unlock()
 	for name, p := range want.Ports.All() {
-		rep.Ports[name] = driver.PortStatus{Err: d.portError(name, p, want, have[name])}
+		rep.Ports[name] = driver.PortStatus{Err: d.portError(name, p, want, d.db.port(name))}
 	}
 }
 

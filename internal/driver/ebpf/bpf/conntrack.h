@@ -197,6 +197,7 @@ static __noinline int commit(struct pkt *p, __u64 now, __u32 epoch, __u32 in_ifi
 		state |= CT_REPLIED;
 	if (p->ip.f.proto == P_TCP && p->ip.tcp_flags & (TCP_FIN | TCP_RST))
 		state |= CT_CLOSED;
+	state = p->way ? state | CT_WAY : state & ~CT_WAY;
 	if (c) {
 		c->out_rule = p->out_rule;
 		c->in_rule = p->rule;
@@ -214,13 +215,19 @@ static __noinline int commit(struct pkt *p, __u64 now, __u32 epoch, __u32 in_ifi
 		n->in_ifindex = in_ifindex;
 		n->state = state;
 		n->flipped = !(same_addr(&p->orig.src, &p->ck.lo) && p->orig.sport == p->ck.lo_port);
-		bpf_map_update_elem(&conns, &p->ck, n, BPF_ANY);
+		if (!bpf_map_update_elem(&conns, &p->ck, n, BPF_NOEXIST))
+			made(MADE_CONN);
+		else
+			bpf_map_update_elem(&conns, &p->ck, n, BPF_ANY);
 	}
 	if (p->ip.fragment && p->ip.more && !p->ip.later) {
 		p->frag.orig = p->orig;
 		p->frag.reply = p->reply;
 		p->frag.seen = now;
-		bpf_map_update_elem(&frags, &p->fk, &p->frag, BPF_ANY);
+		if (!bpf_map_update_elem(&frags, &p->fk, &p->frag, BPF_NOEXIST))
+			made(MADE_FRAG);
+		else
+			bpf_map_update_elem(&frags, &p->fk, &p->frag, BPF_ANY);
 	}
 	return 0;
 }

@@ -9,6 +9,10 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#define TC_NEXT -1
+#define TC_DROP 2
+#define TC_REDIRECT 7
+
 #define ENCAP_VXLAN 1
 #define ENCAP_VLAN 2
 
@@ -22,6 +26,7 @@ enum drop_reason {
 	DROP_POLICY,
 	DROP_INVALID,
 	DROP_NOT_IP,
+	DROP_TOO_BIG,
 	DROP_REASONS,
 };
 
@@ -34,6 +39,15 @@ struct settings {
 	__u32 flood; // ARP mode: 0 = proxy, 1 = flood
 	__u32 vxlan; // interface index of the tunnel device; 0 = none
 	__u32 uplink; // interface index of the uplink; 0 = none
+	__u32 underlay; // interface with the tunnel address; 0 = packets take no short way
+	__be32 vtep, vtep_mask; // own tunnel address and what it has in common with neighbours
+	__be16 vxlan_port, pad0;
+	__u32 monitor; // who listens: MONITOR_DROPS, MONITOR_CONNECTIONS
+	__u32 host; // interface index of the host's own side; 0 = no way out
+	__be32 host_ip; // its address
+	__be32 private_net, private_mask; // the host's private subnet
+	__u8 router[6], pad[2]; // MAC of the virtual router
+	__u32 mtu, uplink_mtu; // of the tunnel device and the uplink, without Ethernet's header
 };
 
 struct port {
@@ -44,7 +58,12 @@ struct port {
 	__u32 set;
 	struct addr ip4, ip6; // all zero = none
 	__u8 mac[6];
-	__u8 pad[2];
+	__u8 pad;
+	__u8 diverts; // the router takes some of what is sent to another one
+	__be32 private_ip; // in the host's private subnet; 0 = no way out
+	__be32 router_ip; // that the router has on its network; 0 = none
+	__be32 subnet, mask; // of its network
+	__u32 slot; // of its counters
 };
 
 struct tag_key {
@@ -148,6 +167,7 @@ struct ct_key {
 
 #define CT_REPLIED 1
 #define CT_CLOSED 2
+#define CT_WAY 4 // judged as going to or coming from the host
 
 struct ct {
 	__u64 seen; // coarse monotonic clock, ns
@@ -172,6 +192,25 @@ struct frag {
 	__u64 seen;
 };
 
+struct fast_key {
+	__u32 ifindex, tag; // where it came from; tag of the tunnel, 0 on a port
+	__be32 src, dst, ports;
+	__u32 proto;
+};
+
+struct fast {
+	__u64 until; // in ticks
+	__u64 out_rule, in_rule;
+	__u32 epoch;
+	__u32 ifindex; // where it goes, a port or the tunnel device
+	__u32 tx_slot, rx_slot; // counters of the ports at its ends, where they are here
+	__u32 tag; // of the tunnel; 0 = to a port
+	__u8 macs[12]; // destination, source
+	__u32 underlay; // where it leaves with a tunnel header of ours, if small; 0 = nowhere
+	__u32 vtep_family;
+	__u8 vtep[16]; // as in struct station; on packets out of a tunnel where they came from
+};
+
 struct counter {
 	__u64 packets, bytes;
 };
@@ -192,6 +231,7 @@ struct port_counter {
 
 MAP(settings, BPF_MAP_TYPE_ARRAY, __u32, struct settings, 1, 0);
 MAP(ports, BPF_MAP_TYPE_HASH, __u32, struct port, 4096, BPF_F_NO_PREALLOC);
+MAP(privates, BPF_MAP_TYPE_HASH, __be32, __u32, 4096, BPF_F_NO_PREALLOC); // interface index by private address
 MAP(tags, BPF_MAP_TYPE_HASH, struct tag_key, __u32, 16384, BPF_F_NO_PREALLOC);
 MAP(networks, BPF_MAP_TYPE_HASH, __u32, struct network, 16384, BPF_F_NO_PREALLOC);
 MAP(stations, BPF_MAP_TYPE_HASH, struct station_key, struct station, 131072, BPF_F_NO_PREALLOC);
@@ -203,5 +243,18 @@ MAP(cidrs, BPF_MAP_TYPE_LPM_TRIE, struct cidr_key, __u32, 262144, BPF_F_NO_PREAL
 MAP(conns, BPF_MAP_TYPE_LRU_HASH, struct ct_key, struct ct, 131072, 0);
 MAP(frags, BPF_MAP_TYPE_LRU_HASH, struct frag_key, struct frag, 4096, 0);
 MAP(hits, BPF_MAP_TYPE_LRU_PERCPU_HASH, __u64, struct counter, 32768, 0);
+// created counts the entries that the programs made in maps that evict: what
+// was made, and is neither there nor was deleted, was evicted.
+#define MADE_CONN 0
+#define MADE_FRAG 1
+#define MADE_HIT 2
+MAP(created, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, 3, 0);
 MAP(drops, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, DROP_REASONS, 0);
-MAP(port_counters, BPF_MAP_TYPE_PERCPU_HASH, __u32, struct port_counter, 4096, BPF_F_NO_PREALLOC);
+MAP(port_counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct port_counter, 4096, 0);
+
+static __always_inline void made(__u32 what)
+{
+	__u64 *n = bpf_map_lookup_elem(&created, &what);
+	if (n)
+		*n += 1;
+}

@@ -8,6 +8,7 @@
 #define FROM_PORT 1
 #define FROM_TUNNEL 2
 #define FROM_UPLINK 3
+#define FROM_HOST 4
 
 #define ETH_IP 0x0800
 #define ETH_ARP 0x0806
@@ -17,6 +18,8 @@
 #define P_TCP 6
 #define P_UDP 17
 #define P_ICMP6 58
+#define P_DCCP 33
+#define P_UDPLITE 136
 #define P_SCTP 132
 
 #define TCP_FIN 1
@@ -59,6 +62,7 @@ struct ip6 {
 struct ip {
 	struct flow f;
 	__u32 l4; // offset of the transport header
+	__u32 end; // of the packet; what the frame has beyond is padding
 	__u32 frag_id;
 	__u8 v6, fragment, later, more; // later: not the first fragment
 	__u8 type, code, tcp_flags, pad;
@@ -75,7 +79,7 @@ struct pkt {
 	struct addr sender; // ARP sender, or IP source
 	struct addr target; // ND target
 	struct addr mapped; // scratch
-	__u8 has_sender;
+	__u8 has_sender, way;
 	// connection
 	struct flow orig;
 	struct ct_key ck;
@@ -89,14 +93,22 @@ struct pkt {
 	struct frag_key fk;
 	struct frag frag;
 	struct member_key mk;
+	struct fast_key fast_key;
+	struct fast fast;
+	__u32 epoch; // read before anything else
+	__u32 slot; // counters of the port that it comes from
+	__u32 remote; // IPv4 address of the host that it came from, by tunnel; 0 = none
 	struct ip4 h4;
 	struct ip6 h6;
+	struct bpf_tunnel_key key;
 	__u8 buf[40];
 	// judgement
 	__u32 peer_identity;
 	__u64 rule;
 	__u32 admitted, refused;
 	__u64 out_rule;
+	__u32 judged_set, out_set, in_set; // asked last, and of the ends that are here
+	__u8 judged_dir, judged_tier; // the tier that denied by default, TIERS = none did
 };
 
 struct {
@@ -159,6 +171,16 @@ static __noinline int read_l4(struct __sk_buff *skb, struct pkt *p, struct ip *h
 	__u8 *b = p->buf;
 	if (h->later)
 		return 0;
+	__u32 least = h->f.proto == P_TCP ? 20 : h->f.proto == P_SCTP ? 12 : 8;
+	switch (h->f.proto) {
+	case P_TCP:
+	case P_UDP:
+	case P_SCTP:
+	case P_ICMP:
+	case P_ICMP6:
+		if (!quoted && h->l4 + least > h->end)
+			return -1;
+	}
 	switch (h->f.proto) {
 	case P_TCP:
 		if (bpf_skb_load_bytes(skb, h->l4, b, 8))
@@ -208,6 +230,7 @@ static __noinline int read_ip4(struct __sk_buff *skb, struct pkt *p, struct ip *
 	map4(&h->f.dst, p->h4.dst);
 	h->f.proto = p->h4.proto;
 	h->l4 = off + hl;
+	h->end = quoted || !total ? skb->len : off + total;
 	h->more = (fo & 0x2000) != 0;
 	h->later = (fo & 0x1fff) != 0;
 	h->fragment = h->more || h->later;
@@ -225,13 +248,14 @@ static __noinline int read_ip6(struct __sk_buff *skb, struct pkt *p, struct ip *
 	__u32 len = bpf_ntohs(p->h6.len);
 	if ((*(__u8 *)&p->h6) >> 4 != 6)
 		return -1;
-	if (!quoted && ((len && off + 40 + len > skb->len) || (!len && p->h6.next != 0 && p->h6.next != 59 && skb->len < 65536)))
+	if (!quoted && ((len && off + 40 + len > skb->len) || (!len && p->h6.next != 59 && skb->len < 65536)))
 		return -1;
 	h->v6 = 1;
 	h->f.src = p->h6.src;
 	h->f.dst = p->h6.dst;
 	__u8 next = p->h6.next, *b = p->buf;
 	off += 40;
+	h->end = quoted || !len ? skb->len : off + len;
 	for (int i = 0; i < 8; i++) {
 		if (next != 0 && next != 43 && next != 44 && next != 51 && next != 60)
 			break;
@@ -252,6 +276,8 @@ static __noinline int read_ip6(struct __sk_buff *skb, struct pkt *p, struct ip *
 		off += next == 51 ? (b[1] + 2) * 4 : (b[1] + 1) * 8;
 		next = b[0];
 	}
+	if (off > h->end)
+		return -1;
 	if (!h->later && (next == 0 || next == 43 || next == 44 || next == 51 || next == 60))
 		return -1; // more extension headers than anybody uses
 	h->f.proto = next;

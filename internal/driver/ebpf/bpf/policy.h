@@ -20,6 +20,9 @@ static __always_inline struct rule *better(struct pkt *p, struct rule *best, __u
 static __noinline int judge(struct pkt *p, __u32 set, __u32 dir)
 {
 	p->rule = 0;
+	p->judged_set = set;
+	p->judged_dir = dir;
+	p->judged_tier = TIERS;
 	if (!set)
 		return 1;
 	struct policy_set *s = bpf_map_lookup_elem(&sets, &set);
@@ -63,8 +66,11 @@ static __noinline int judge(struct pkt *p, __u32 set, __u32 dir)
 		}
 		if (action == ACT_ALLOW)
 			return 1;
-		if (action != ACT_PASS)
+		if (action != ACT_PASS) {
+			if (!best)
+				p->judged_tier = t;
 			return 0;
+		}
 	}
 	p->rule = 0;
 	return 1;

@@ -4,12 +4,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 )
 
 // Action is one step of a flow. The types are Output, OutputReg, SetField,
-// Move, Resubmit, CT, PushVLAN and PopVLAN; all are comparable.
+// Move, Resubmit, CT, PushVLAN, PopVLAN and Controller; all are comparable.
 type Action interface {
 	fmt.Stringer
 	appendWire(b []byte) []byte
@@ -17,10 +18,11 @@ type Action interface {
 
 // Reserved port numbers (OpenFlow 1.4.1 section 7.2.1).
 const (
-	PortMax    uint32 = 0xffffff00
-	PortInPort uint32 = 0xfffffff8 // send back to where the packet came from
-	PortLocal  uint32 = 0xfffffffe
-	PortAny    uint32 = 0xffffffff
+	PortMax        uint32 = 0xffffff00
+	PortInPort     uint32 = 0xfffffff8 // send back to where the packet came from
+	portController uint32 = 0xfffffffd
+	PortLocal      uint32 = 0xfffffffe
+	PortAny        uint32 = 0xffffffff
 )
 
 const (
@@ -34,9 +36,11 @@ const (
 	nxResubmit    = 14
 	nxOutputReg   = 15
 	nxCT          = 35
+	nxNAT         = 36
 	noTable       = 0xff
 	nxInPort      = 0xfff8
 	ctCommit      = 1
+	natIPv4Min    = 1
 	etherTypeVLAN = 0x8100
 )
 
@@ -62,11 +66,27 @@ type (
 		ZoneField Field
 		Recirc    bool
 		Table     uint8
+		NAT       NAT
+		To        netip.Addr // IPv4, of NATSrc and NATDst
 	}
+	// NAT says how CT translates addresses, those in packets that ICMP errors
+	// quote included. Ports stay where no other connection of the zone has them.
+	NAT uint8
+	// Controller sends the packet to the connections that take such, whole or
+	// its first MaxLen bytes.
+	Controller struct{ MaxLen uint16 }
 	// PushVLAN adds an empty 802.1Q tag.
 	PushVLAN struct{}
 	// PopVLAN removes the outer tag.
 	PopVLAN struct{}
+)
+
+// The translations, in the order of Nicira's NX_NAT_F flags.
+const (
+	NoNAT    NAT = iota
+	NATKnown     // as the packet's connection was committed with, if at all
+	NATSrc       // a new connection's source becomes To
+	NATDst       // a new connection's destination becomes To
 )
 
 // Set writes a number into a field.
@@ -91,6 +111,8 @@ func (a Output) String() string {
 	return "output:" + portText(a.Port)
 }
 
+func (a Controller) String() string { return "CONTROLLER:" + strconv.Itoa(int(a.MaxLen)) }
+
 func (a OutputReg) String() string { return "output:" + fields[a.Field].nxm + "[]" }
 
 func (a SetField) String() string {
@@ -112,6 +134,15 @@ func (a CT) String() string {
 		p = append(p, "table="+strconv.Itoa(int(a.Table)))
 	}
 	p = append(p, "zone="+fields[a.ZoneField].nxm+"[0..15]")
+	switch a.NAT {
+	case NoNAT:
+	case NATKnown:
+		p = append(p, "nat")
+	case NATSrc:
+		p = append(p, "nat(src="+a.To.String()+")")
+	case NATDst:
+		p = append(p, "nat(dst="+a.To.String()+")")
+	}
 	return "ct(" + strings.Join(p, ",") + ")"
 }
 
@@ -133,6 +164,13 @@ func (a Output) appendWire(b []byte) []byte {
 	b = appendHeader(b, actOutput, 16)
 	b = binary.BigEndian.AppendUint32(b, a.Port)
 	return append(b, make([]byte, 8)...) // max_len and padding
+}
+
+func (a Controller) appendWire(b []byte) []byte {
+	b = appendHeader(b, actOutput, 16)
+	b = binary.BigEndian.AppendUint32(b, portController)
+	b = binary.BigEndian.AppendUint16(b, a.MaxLen)
+	return append(b, make([]byte, 6)...)
 }
 
 // subfield is Nicira's ofs_nbits: offset 0, all bits.
@@ -171,6 +209,7 @@ func (a Resubmit) appendWire(b []byte) []byte {
 }
 
 func (a CT) appendWire(b []byte) []byte {
+	start := len(b)
 	b = appendNX(b, nxCT, 24)
 	var flags uint16
 	if a.Commit {
@@ -183,7 +222,24 @@ func (a CT) appendWire(b []byte) []byte {
 	if a.Recirc {
 		table = a.Table
 	}
-	return append(b, table, 0, 0, 0, 0, 0)
+	b = append(b, table, 0, 0, 0, 0, 0)
+	if a.NAT == NoNAT {
+		return b
+	}
+	// The translation is an action within the action.
+	nat, n, ranges := uint16(a.NAT-NATKnown), 16, uint16(0)
+	if a.NAT != NATKnown {
+		n, ranges = 24, natIPv4Min
+	}
+	b = append(appendNX(b, nxNAT, n), 0, 0)
+	b = binary.BigEndian.AppendUint16(b, nat)
+	b = binary.BigEndian.AppendUint16(b, ranges)
+	if a.NAT != NATKnown {
+		to := a.To.As4()
+		b = append(append(b, to[:]...), 0, 0, 0, 0)
+	}
+	binary.BigEndian.PutUint16(b[start+2:], uint16(len(b)-start))
+	return b
 }
 
 func (PushVLAN) appendWire(b []byte) []byte {
@@ -214,6 +270,8 @@ func readAction(b []byte) (Action, []byte, error) {
 	}
 	body, rest := b[:n], b[n:]
 	switch {
+	case typ == actOutput && n == 16 && binary.BigEndian.Uint32(body[4:]) == portController:
+		return Controller{binary.BigEndian.Uint16(body[8:])}, rest, nil
 	case typ == actOutput && n == 16:
 		return Output{binary.BigEndian.Uint32(body[4:])}, rest, nil
 	case typ == actPushVLAN && n == 8 && binary.BigEndian.Uint16(body[4:]) == etherTypeVLAN:
@@ -258,7 +316,7 @@ func readNX(subtype int, b []byte) (Action, error) {
 			err = fmt.Errorf("move of a part of %s is not supported", from)
 		}
 		return Move{from, to}, err
-	case subtype == nxCT && len(b) == 24:
+	case subtype == nxCT && (len(b) == 24 || len(b) == 40 || len(b) == 48):
 		f, err := fieldOf(u32(12))
 		if err != nil {
 			return nil, err
@@ -270,7 +328,24 @@ func readNX(subtype int, b []byte) (Action, error) {
 		if u16(10)&^ctCommit != 0 || u16(16) != 15 || u16(22) != 0 {
 			return nil, errors.New("ct action with force, a helper or another zone form is not supported")
 		}
-		return a, nil
+		if len(b) > 24 {
+			a.NAT, a.To, err = readNAT(b[24:])
+		}
+		return a, err
 	}
 	return nil, fmt.Errorf("unsupported Nicira action %d of length %d", subtype, len(b))
+}
+
+// readNAT reads the translation within a CT.
+func readNAT(b []byte) (NAT, netip.Addr, error) {
+	u16 := func(i int) uint16 { return binary.BigEndian.Uint16(b[i:]) }
+	if u16(0) == actExperiment && int(u16(2)) == len(b) && binary.BigEndian.Uint32(b[4:]) == nxVendor && u16(8) == nxNAT {
+		switch flags, ranges := u16(12), u16(14); {
+		case len(b) == 16 && flags == 0 && ranges == 0:
+			return NATKnown, netip.Addr{}, nil
+		case len(b) == 24 && (flags == 1 || flags == 2) && ranges == natIPv4Min:
+			return NATKnown + NAT(flags), netip.AddrFrom4([4]byte(b[16:])), nil
+		}
+	}
+	return 0, netip.Addr{}, errors.New("ct action with another nested action than nat to one IPv4 address is not supported")
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Conn is a connection to a bridge. It is safe for concurrent use; one owned
@@ -20,6 +21,8 @@ type Conn struct {
 	done chan struct{}
 
 	wmu sync.Mutex // one message sequence at a time
+
+	packets atomic.Pointer[func(PacketIn)] // who takes packets; nil = nobody
 
 	mu      sync.Mutex
 	err     error
@@ -114,6 +117,14 @@ func (c *Conn) read(r io.Reader) {
 			c.wmu.Lock()
 			_, err = c.c.Write(finish(b, 0))
 			c.wmu.Unlock()
+			continue
+		}
+		if m.typ == typePacketIn {
+			if fn := c.packets.Load(); fn != nil {
+				if p, err := readPacketIn(m.body); err == nil { // of another version: not ours
+					(*fn)(p)
+				}
+			}
 			continue
 		}
 		if p := c.find(m.xid); p != nil {

@@ -24,6 +24,7 @@ var samples = []string{
 	"table=3, priority=301,ct_state=-inv+trk,ct_ipv6_dst=fd00::/8,ct_nw_proto=58,ipv6 actions=ct(table=4,zone=NXM_NX_REG0[0..15])",
 	"table=3, priority=302,ct_state=+rpl+trk,ct_zone=7,ct_mark=0x1/0xf,ip actions=move:NXM_NX_REG1[]->NXM_NX_REG8[]",
 	"table=3, priority=303,ct_state=+est+trk,ct_nw_dst=10.0.0.0/8,ct_nw_proto=17,ct_tp_src=53,ip actions=drop",
+	"table=3, priority=304,ct_state=+new+trk,ip actions=ct(commit,zone=NXM_NX_REG0[0..15],nat(src=172.19.0.1)),ct(commit,zone=NXM_NX_REG0[0..15],nat(dst=10.1.1.2)),ct(table=4,zone=NXM_NX_REG0[0..15],nat)",
 	"table=4, priority=1,tcp,tp_src=80,tp_dst=0x1f00/0xff00,tcp_flags=-syn+ack actions=drop",
 	"table=4, priority=2,udp,tp_src=53,tp_dst=54 actions=drop",
 	"table=4, priority=3,udp6,tp_src=53 actions=drop",
@@ -36,6 +37,7 @@ var samples = []string{
 	"table=5, priority=3,reg15=0x1/0xff,metadata=0x5 actions=drop",
 	"table=5, priority=4,arp,arp_tha=02:02:0a:01:01:02 actions=drop",
 	"table=5, priority=5,tcp actions=move:NXM_OF_TCP_SRC[]->NXM_OF_TCP_DST[],set_field:10.1.1.1->ip_dst",
+	"table=5, priority=7,udp actions=CONTROLLER:128,set_field:0x7->reg15",
 	"table=5, priority=6,icmp6,icmpv6_type=136,nd_tll=02:02:0a:01:01:02 actions=drop",
 }
 
@@ -107,5 +109,22 @@ func FuzzParseFlow(f *testing.F) {
 		if err != nil || g.String() != fl.String() {
 			t.Fatalf("%q: parsed %s, through the wire %s: %v", s, fl, g, err)
 		}
+	})
+}
+
+// FuzzPacketIn feeds foreign bytes to the decoder of packets that the switch
+// sends up: it must not panic.
+func FuzzPacketIn(f *testing.F) {
+	m := NewMatch(Eq(InPort, 3), Eq(Reg0, 7), Eq(Reg15, 0xffffffff)).appendWire(nil)
+	b := append(append(make([]byte, 16), m...), 0, 0, 'f', 'r', 'a', 'm', 'e')
+	b[7], b[15] = 12, 5
+	p, err := readPacketIn(b)
+	if err != nil || p.Table != 12 || p.Cookie != 5 || string(p.Frame) != "frame" ||
+		p.Register(InPort) != 3 || p.Register(Reg0) != 7 || p.Register(Reg15) != 0xffffffff || p.Register(Reg1) != 0 {
+		f.Errorf("%x was read as %+v, %v", b, p, err)
+	}
+	f.Add(b)
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		_, _ = readPacketIn(b)
 	})
 }

@@ -244,6 +244,12 @@ func parseAction(s string) (Action, error) {
 		return f, nil
 	}
 	switch kind {
+	case "CONTROLLER":
+		n, err := strconv.ParseUint(arg, 10, 16)
+		if err != nil {
+			return nil, bad
+		}
+		return Controller{uint16(n)}, nil
 	case "output":
 		if n, err := strconv.ParseUint(arg, 10, 32); err == nil {
 			return Output{uint32(n)}, nil
@@ -277,6 +283,16 @@ func parseCT(s string, bad error) (Action, error) {
 	for p := range strings.SplitSeq(s, ",") {
 		k, v, _ := strings.Cut(p, "=")
 		switch k {
+		case "nat":
+			a.NAT = NATKnown
+		case "nat(src", "nat(dst":
+			var err error
+			if a.To, err = netip.ParseAddr(strings.TrimSuffix(v, ")")); err != nil || !a.To.Is4() {
+				return nil, bad
+			}
+			if a.NAT = NATSrc; k == "nat(dst" {
+				a.NAT = NATDst
+			}
 		case "commit":
 			a.Commit = true
 		case "table":

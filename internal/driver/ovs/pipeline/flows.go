@@ -3,6 +3,7 @@ package pipeline
 import (
 	"net/netip"
 
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -13,6 +14,8 @@ type Config struct {
 	Tunnel  uint32 // port number of the VXLAN port; 0 = none
 	Uplink  uint32 // port number of the uplink in use; 0 = none
 	ArpMode model.ArpMode
+	Host    uint32          // port number of the host's interface; 0 = no way out
+	Private desired.Private // the way out, when there is one
 
 	// Mutation makes the pipeline wrong in a known way, so that a test can show
 	// that it would notice. Only tests set it.
@@ -121,7 +124,7 @@ func fromAddr(a netip.Addr, more ...of.Term) of.Match {
 func Base(c Config) []of.Flow {
 	l := &list{cookie: cookie(KindBase, 0)}
 	l.drop(Classify, 0, nil, driver.DropNoPort)
-	for _, p := range []uint32{c.Tunnel, c.Uplink} {
+	for _, p := range []uint32{c.Tunnel, c.Uplink, c.Host} {
 		if p != 0 {
 			l.drop(Classify, 10, match(of.Eq(of.InPort, p)), driver.DropNetwork)
 		}
@@ -168,6 +171,7 @@ func Base(c Config) []of.Flow {
 	}
 	l.drop(Flood, 0, nil, driver.DropUnknownDest)
 	l.add(Address, 0, nil, of.Set(regDst, model.IdentityExternal), goTo(Track))
+	hostBase(l, c)
 	trackFlows(l, c)
 	policyFrame(l, c)
 	commitFlows(l)

@@ -43,6 +43,7 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 	if c.ArpMode == model.ArpFlood {
 		floodFlows(l, c, n, local)
 	}
+	hostNetwork(l, c, n)
 	return l.flows
 }
 
@@ -118,8 +119,13 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 	in, mac := of.Eq(of.InPort, p.Number), of.EqMAC(of.EthSrc, p.MAC)
 	own := addresses(p.MAC, p.IPv4, p.IPv6)
 	vlan := n.Encap == model.EncapVLAN
-	l.add(Classify, 100, match(in, untagged), of.Set(regNetwork, n.ID), of.Set(regSrc, p.Identity),
-		of.Set(regOut, p.Policies), of.Set(regOrigin, fromPort), goTo(Spoof))
+	classify := []of.Action{
+		of.Set(regNetwork, n.ID), of.Set(regSrc, p.Identity), of.Set(regOut, p.Policies), of.Set(regOrigin, fromPort),
+	}
+	if hostPort(l, c, n, p) {
+		classify = append(classify, of.Set(regWay, wayOpen))
+	}
+	l.add(Classify, 100, match(in, untagged), append(classify, goTo(Spoof))...)
 	sha := of.EqMAC(of.ArpSha, p.MAC)
 	if p.IPv4.Is4() {
 		l.add(Spoof, 100, match(in, mac, isARP, sha, of.EqAddr(of.ArpSpa, p.IPv4)), goTo(Neighbour))
@@ -190,12 +196,7 @@ func answers(l *list, mac model.MAC, own []netip.Addr, where ...of.Term) {
 	toMAC := of.SetField{Field: of.EthSrc, Value: of.MAC(mac)}
 	for _, a := range own {
 		if a.Is4() {
-			l.add(Neighbour, 200, match(append([]of.Term{isARP, of.Eq(of.ArpOp, 1), of.EqAddr(of.ArpTpa, a)}, where...)...),
-				of.Move{From: of.EthSrc, To: of.EthDst}, toMAC,
-				of.Set(of.ArpOp, 2),
-				of.Move{From: of.ArpSha, To: of.ArpTha}, of.SetField{Field: of.ArpSha, Value: of.MAC(mac)},
-				of.Move{From: of.ArpSpa, To: of.ArpTpa}, of.SetField{Field: of.ArpSpa, Value: of.Addr(a)},
-				goTo(Answer))
+			l.answerARP(Neighbour, 200, match(append(where, of.EqAddr(of.ArpTpa, a))...), mac, a, goTo(Answer))
 			continue
 		}
 		answer := func(priority uint16, dst of.Action, flags uint32, more ...of.Term) {
@@ -214,6 +215,16 @@ func answers(l *list, mac model.MAC, own []netip.Addr, where ...of.Term) {
 		answer(205, of.SetField{Field: of.IPv6Dst, Value: of.Addr(allNodes)}, 0x20000000,
 			of.EqAddr(of.IPv6Src, netip.IPv6Unspecified()))
 	}
+}
+
+// answerARP makes requests that match m into replies of mac and a.
+func (l *list) answerARP(s Stage, priority uint16, m of.Match, mac model.MAC, a netip.Addr, send of.Action) {
+	l.add(s, priority, match(append(m, isARP, of.Eq(of.ArpOp, 1))...),
+		of.Move{From: of.EthSrc, To: of.EthDst}, of.SetField{Field: of.EthSrc, Value: of.MAC(mac)},
+		of.Set(of.ArpOp, 2),
+		of.Move{From: of.ArpSha, To: of.ArpTha}, of.SetField{Field: of.ArpSha, Value: of.MAC(mac)},
+		of.Move{From: of.ArpSpa, To: of.ArpTpa}, of.SetField{Field: of.ArpSpa, Value: of.Addr(a)},
+		send)
 }
 
 // addressFlow tells whose an address is when a frame for it leaves by the uplink.

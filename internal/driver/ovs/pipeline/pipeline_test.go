@@ -93,6 +93,30 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// TestHost pins what the way out through the host adds: on a network whose
+// gateway the virtual router is, and on one with a physical router.
+func TestHost(t *testing.T) {
+	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+	c := Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpProxy, Host: 3, Private: *way}
+	without := Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpProxy}
+	p := port
+	p.Private = netip.MustParseAddr("172.19.0.1")
+	local := LocalPort{&p, 10}
+	for name, n := range map[string]*desired.Network{
+		"host-gateway": {ID: 7, Key: key, Encap: model.EncapVXLAN, Tag: 100, Gateway: netip.MustParseAddr("10.1.1.1")},
+		"host-link":    {ID: 7, Key: key, Encap: model.EncapVLAN, Tag: 100},
+		"host-divert":  {ID: 7, Key: key, Encap: model.EncapVLAN, Tag: 100, Gateway: netip.MustParseAddr("10.1.1.1")},
+	} {
+		n.Subnet = netip.MustParsePrefix("10.1.1.0/24")
+		have := map[string]bool{}
+		for _, f := range slices.Concat(Base(without), Network(without, n, nil), Port(without, n, local)) {
+			have[f.String()] = true
+		}
+		flows := slices.Concat(Base(c), Network(c, n, []LocalPort{local}), Port(c, n, local))
+		golden(t, name, text(slices.DeleteFunc(flows, func(f of.Flow) bool { return have[f.String()] })))
+	}
+}
+
 // TestPolicyGolden pins the flows of a set with every kind of peer and port.
 func TestPolicyGolden(t *testing.T) {
 	pm := func(p model.Protocol, lo, hi uint16) []model.PortMatch {

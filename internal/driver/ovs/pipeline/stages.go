@@ -17,13 +17,14 @@ const (
 	Classify    Stage = iota // which network, by port, tunnel key or VLAN tag
 	Spoof                    // frames of local ports: are they in the port's own name
 	SpoofND                  // and their neighbour discovery
-	Source                   // frames from tunnel and uplink: who sent them
+	Source                   // frames from tunnel, uplink and host: who sent them
 	Neighbour                // ARP and neighbour discovery
 	Advertise                // second step of answering a neighbour solicitation
 	Answer                   // back to where the question came from
 	Destination              // where a MAC is, and who is there
 	Flood                    // copies for every port and host of the network
 	Address                  // who an address beyond the uplink is
+	Route                    // what the virtual router takes, and to where
 	Track                    // connection tracking
 	State                    // turn replies round to their connection's direction
 	Out0                     // policy of the connection's source, a table per tier
@@ -35,7 +36,7 @@ const (
 
 var stageNames = map[Stage]string{
 	Classify: "classify", Spoof: "spoof", SpoofND: "spoof-nd", Source: "source", Neighbour: "neighbour",
-	Advertise: "advertise", Answer: "answer", Destination: "destination", Flood: "flood", Address: "address",
+	Advertise: "advertise", Answer: "answer", Destination: "destination", Flood: "flood", Address: "address", Route: "route",
 	Track: "track", State: "state", Commit: "commit", Output: "output",
 }
 
@@ -63,6 +64,7 @@ const (
 	regOrigin  = of.Reg6 // where the frame came from
 	regChunk   = of.Reg7 // place in the chain of Flood
 	regSwap    = of.Reg8 // scratch
+	regWay     = of.Reg9 // way out of a local port through the host
 )
 
 // Values of regOrigin.
@@ -70,6 +72,13 @@ const (
 	fromPort   = 1
 	fromTunnel = 2
 	fromUplink = 3
+	fromHost   = 4
+)
+
+// Values of regWay; 0 = none.
+const (
+	wayOpen     = 1 // the port has a private address
+	wayDiverted = 2 // the packet was on its way to the physical router
 )
 
 // toVTEPs in regPort means a copy to every other host of the network.

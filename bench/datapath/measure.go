@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+)
+
+// series are the values of one path and metric, one a round.
+type series []float64
+
+// results are what was measured, by path and metric.
+type results map[[2]string]series
+
+func (r results) of(p, m string) series { return r[[2]string{p, m}] }
+
+// measure runs every metric on every path, round after round, in another order
+// in each, so that what the machine does besides falls on all of them alike.
+func (b *bench) measure(ctx context.Context, paths []path, metrics ...metric) (results, error) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // no collector among the threads that measure
+	out := results{}
+	for _, p := range paths { // a first one, that fills caches, does not count
+		if _, err := latency.run(p, 20*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+	order := slices.Clone(paths)
+	for i := range b.rounds {
+		fmt.Fprintf(os.Stderr, "  round %d of %d\n", i+1, b.rounds)
+		for _, m := range metrics {
+			runtime.GC()
+			rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+			for _, p := range order {
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
+				v, err := m.run(p, b.window)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", m.name, err)
+				}
+				k := [2]string{p.name, m.name}
+				out[k] = append(out[k], v)
+			}
+		}
+	}
+	return out, nil
+}
+
+func median(s series) float64 {
+	s = slices.Clone(s)
+	slices.Sort(s)
+	if n := len(s); n == 0 {
+		return 0
+	} else if n%2 == 0 {
+		return (s[n/2-1] + s[n/2]) / 2
+	} else {
+		return s[n/2]
+	}
+}
+
+// ratio is the median of the rounds' ratios with its 95 % interval by
+// bootstrap (percentiles of the medians of 2,000 samples with replacement).
+type ratio struct {
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+}
+
+func compare(s, base series) ratio {
+	each := make(series, min(len(s), len(base)))
+	for i := range each {
+		each[i] = s[i] / base[i]
+	}
+	if len(each) == 0 {
+		return ratio{}
+	}
+	rnd := rand.New(rand.NewPCG(1, 2)) // the same interval from the same values
+	medians := make(series, 2000)
+	sample := make(series, len(each))
+	for i := range medians {
+		for j := range sample {
+			sample[j] = each[rnd.IntN(len(each))]
+		}
+		medians[i] = median(sample)
+	}
+	slices.Sort(medians)
+	return ratio{median(each), medians[len(medians)*25/1000], medians[len(medians)*975/1000-1]}
+}
+
+func (r ratio) String() string { return fmt.Sprintf("%.3f [%.3f, %.3f]", r.Median, r.Low, r.High) }

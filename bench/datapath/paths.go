@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// The addresses of containers: 10.9.0.0/16 is the overlay's.
+func overlay(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, byte(i >> 8), byte(i)}) }
+
+func pairOf(net byte) [2]netip.Addr {
+	return [2]netip.Addr{netip.AddrFrom4([4]byte{10, 8, net, 1}), netip.AddrFrom4([4]byte{10, 8, net, 2})}
+}
+
+// barePair is a veth pair between two namespaces and nothing else.
+func (r *rig) barePair(ctx context.Context) (path, error) {
+	a, err := r.space()
+	if err != nil {
+		return path{}, err
+	}
+	b, err := r.space()
+	if err != nil {
+		return path{}, err
+	}
+	ends := pairOf(1)
+	return path{"veth pair", a, b, ends[1]}, cable(ctx, a, b, "eth0", mtu, ends)
+}
+
+// bridged is a Linux bridge between two containers of one host.
+func (r *rig) bridged(ctx context.Context) (path, error) {
+	h, err := r.space()
+	if err != nil {
+		return path{}, err
+	}
+	if err := errors.Join(plain(h), ip(ctx, h, "link add br0 mtu "+mtu+" type bridge", "link set br0 up")); err != nil {
+		return path{}, err
+	}
+	return r.plugged(ctx, "Linux bridge", h, "br0", pairOf(2))
+}
+
+// plugged is two containers on a bridge that is there.
+func (r *rig) plugged(ctx context.Context, name string, h *lab.Namespace, bridge string, ends [2]netip.Addr) (path, error) {
+	p := path{name: name, addr: ends[1]}
+	for i, ns := range []**lab.Namespace{&p.client, &p.server} {
+		var err error
+		port := fmt.Sprintf("p%d", i)
+		if *ns, err = r.container(ctx, h, port, ends[i], macOf(ends[i])); err != nil {
+			return p, err
+		}
+		if err := ip(ctx, h, "link set "+port+" master "+bridge); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// vxlan is two containers on bridges of two hosts that the kernel's own VXLAN
+// device joins; the hosts have a cable.
+func (r *rig) vxlan(ctx context.Context, hosts [2]*lab.Namespace, vteps [2]netip.Addr) (path, error) {
+	ends := pairOf(3)
+	p := path{name: "kernel VXLAN device + bridge", addr: ends[1]}
+	for i, ns := range []**lab.Namespace{&p.client, &p.server} {
+		h := hosts[i]
+		err := plain(h)
+		if err != nil {
+			return p, err
+		}
+		err = ip(ctx, h, "link add br0 mtu "+mtu+" type bridge", "link set br0 up",
+			fmt.Sprintf("link add vx0 mtu %s type vxlan id 77 dstport 8472 remote %s local %s", mtu, vteps[1-i], vteps[i]),
+			"link set vx0 master br0 up")
+		if err == nil {
+			*ns, err = r.container(ctx, h, "p0", ends[i], macOf(ends[i]))
+		}
+		if err == nil {
+			err = ip(ctx, h, "link set p0 master br0")
+		}
+		if err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// joined makes two host namespaces with a cable.
+func (r *rig) joined(ctx context.Context) (hosts [2]*lab.Namespace, vteps [2]netip.Addr, err error) {
+	vteps = [2]netip.Addr{netip.MustParseAddr("192.168.7.1"), netip.MustParseAddr("192.168.7.2")}
+	for i := range hosts {
+		if hosts[i], err = r.space(); err != nil {
+			return hosts, vteps, err
+		}
+	}
+	return hosts, vteps, cable(ctx, hosts[0], hosts[1], "u0", cableMTU, vteps)
+}
+
+// two makes two hosts with the eBPF driver, on namespaces that have a cable.
+func (r *rig) two(ctx context.Context, spaces [2]*lab.Namespace, vteps [2]netip.Addr) (hosts [2]*host, err error) {
+	for i := range hosts {
+		hosts[i] = newHost(r, spaces[i], vteps[i], vteps[1-i])
+		hosts[i].policy(shape(setTen, 10, one))
+		if err := hosts[i].openEBPF(ctx); err != nil {
+			return hosts, err
+		}
+	}
+	return hosts, nil
+}
+
+// pairOn makes two containers, each on a host of its own or both on one.
+func pairOn(ctx context.Context, name string, a, b *host, first int, set desired.PolicySetID) (p path, err error) {
+	p = path{name: name, addr: overlay(first + 1)}
+	if p.client, err = a.add(ctx, overlay(first), set); err != nil {
+		return p, err
+	}
+	if p.server, err = b.add(ctx, overlay(first+1), set); err != nil || a == b {
+		return p, err
+	}
+	a.remote(overlay(first+1), b.pic.VTEP)
+	b.remote(overlay(first), a.pic.VTEP)
+	return p, nil
+}

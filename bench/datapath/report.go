@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/bench/machine"
+)
+
+// report is what a run found, for people (text) and programs (JSON).
+type report struct {
+	Date    string   `json:"date"`
+	Commit  string   `json:"commit"`
+	Machine string   `json:"machine"`
+	Kernel  string   `json:"kernel"`
+	Command string   `json:"command"`
+	Load    string   `json:"loadBefore"`
+	Tables  []table  `json:"tables"`
+	Targets []target `json:"targets"`
+}
+
+type table struct {
+	Title   string     `json:"title"`
+	Columns []string   `json:"columns"`
+	Rows    [][]string `json:"rows"`
+}
+
+// target is something that is wanted, and whether it holds.
+type target struct {
+	What   string  `json:"what"`
+	Wanted string  `json:"wanted"`
+	Found  string  `json:"found"`
+	Value  float64 `json:"value"`
+	Limit  float64 `json:"limit"`
+	Holds  bool    `json:"holds"`
+}
+
+func newReport(ctx context.Context) *report {
+	return &report{
+		Date:    time.Now().UTC().Format("2006-01-02 15:04 UTC"),
+		Commit:  machine.Output(ctx, "git", "rev-parse", "--short=12", "HEAD"),
+		Machine: fmt.Sprintf("%s, %d cores", machine.Processor(), runtime.NumCPU()),
+		Kernel:  machine.Output(ctx, "uname", "-r"),
+		Command: "go run ./bench/datapath " + strings.Join(os.Args[1:], " "),
+		Load:    machine.Load(),
+	}
+}
+
+func (r *report) table(title string, columns ...string) *table {
+	r.Tables = append(r.Tables, table{Title: title, Columns: columns})
+	return &r.Tables[len(r.Tables)-1]
+}
+
+func (t *table) row(cells ...any) {
+	row := make([]string, len(cells))
+	for i, c := range cells {
+		row[i] = fmt.Sprint(c)
+	}
+	t.Rows = append(t.Rows, row)
+}
+
+// atLeast and atMost judge a value and say so at once.
+func (r *report) atLeast(what string, value, limit float64, found string) {
+	r.judge(target{what, fmt.Sprintf("at least %g", limit), found, value, limit, value >= limit})
+}
+
+func (r *report) atMost(what string, value, limit float64, found string) {
+	r.judge(target{what, fmt.Sprintf("at most %g", limit), found, value, limit, value <= limit && value > 0})
+}
+
+func (r *report) judge(t target) {
+	if math.IsNaN(t.Value) || math.IsInf(t.Value, 0) { // nothing came through on one of the paths
+		t.Value, t.Holds = 0, false
+	}
+	r.Targets = append(r.Targets, t)
+	fmt.Fprintln(os.Stderr, t)
+}
+
+func (t target) String() string {
+	verdict := "HOLDS  "
+	if !t.Holds {
+		verdict = "MISSED "
+	}
+	return fmt.Sprintf("%s %s: %s, wanted %s", verdict, t.What, t.Found, t.Wanted)
+}
+
+// paths writes the table of a section: medians, and ratios to the first path.
+func (r *report) paths(title string, paths []path, res results, metrics ...metric) {
+	columns := []string{"path"}
+	for _, m := range metrics {
+		columns = append(columns, m.name+" ("+m.unit+")", "ratio to "+paths[0].name+", 95 % interval")
+	}
+	t := r.table(title, columns...)
+	for _, p := range paths {
+		cells := []any{p.name}
+		for _, m := range metrics {
+			s, base := res.of(p.name, m.name), res.of(paths[0].name, m.name)
+			format := "%.2f"
+			if median(s) > 1000 {
+				format = "%.0f"
+			}
+			cells = append(cells, fmt.Sprintf(format, median(s)), compare(s, base).String())
+		}
+		t.row(cells...)
+	}
+}
+
+func (r *report) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# datapath\n\n- date: %s, commit %s\n- machine: %s, kernel %s, %s\n- command: `%s`\n- load of the machine before (1, 5, 15 min): %s\n",
+		r.Date, r.Commit, r.Machine, r.Kernel, runtime.Version(), r.Command, r.Load)
+	all := append([]table{r.verdicts()}, r.Tables...)
+	for _, t := range all {
+		fmt.Fprintf(&b, "\n%s\n\n| %s |\n|%s\n", t.Title, strings.Join(t.Columns, " | "), strings.Repeat("---|", len(t.Columns)))
+		for _, row := range t.Rows {
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+		}
+	}
+	return b.String()
+}
+
+func (r *report) verdicts() table {
+	t := table{Title: "What is wanted, and whether it holds", Columns: []string{"figure", "wanted", "found", "holds"}}
+	for _, x := range r.Targets {
+		t.row(x.What, x.Wanted, x.Found, map[bool]string{true: "yes", false: "**no**"}[x.Holds])
+	}
+	return t
+}
+
+// write writes both forms into a directory.
+func (r *report) write(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "datapath.json"), append(b, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "datapath.md"), []byte(r.text()), 0o644)
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+)
+
+const nameEBPF, nameOVS = "driver ebpf", "driver ovs (userspace)"
+
+// oneHost compares ways between two containers of one host.
+func (b *bench) oneHost(ctx context.Context) error {
+	return b.with(ctx, "bdp1", 1, func(r *rig) error {
+		veth, err := r.barePair(ctx)
+		if err != nil {
+			return err
+		}
+		bridge, err := r.bridged(ctx)
+		if err != nil {
+			return err
+		}
+		paths := []path{veth, bridge}
+		dock, err := r.docker(ctx)
+		if err != nil {
+			return err
+		}
+		paths = append(paths, dock)
+		spaces, vteps, err := r.joined(ctx)
+		if err != nil {
+			return err
+		}
+		hosts, err := r.two(ctx, spaces, vteps)
+		if err != nil {
+			return err
+		}
+		ours, err := pairOn(ctx, nameEBPF, hosts[0], hosts[0], 2, setTen)
+		if err != nil {
+			return err
+		}
+		lh := r.lab.Hosts()[0]
+		sw := newHost(r, lh.NS, lh.Address)
+		sw.policy(shape(setTen, 10, one))
+		if err := sw.openOVS(ctx, lh); err != nil {
+			return err
+		}
+		theirs, err := pairOn(ctx, nameOVS, sw, sw, 4, setTen)
+		if err != nil {
+			return err
+		}
+		if err := r.completeChecksums(ctx, theirs); err != nil {
+			return err
+		}
+		for _, h := range []*host{hosts[0], sw} {
+			if err := h.apply(ctx); err != nil {
+				return err
+			}
+		}
+		paths = append(paths, ours, theirs)
+		metrics := []metric{stream1, stream8, latency}
+		res, err := b.measure(ctx, paths, metrics...)
+		if err != nil {
+			return err
+		}
+		b.report.paths("Two containers of one host, MTU "+mtu+"; drivers with a policy of ten rules and connection tracking", paths, res, metrics...)
+		for _, m := range []metric{stream1, stream8} {
+			q := compare(res.of(nameEBPF, m.name), res.of(veth.name, m.name))
+			b.report.atLeast("one host, "+m.name+", ebpf to veth", q.Median, 0.95, q.String())
+		}
+		q := compare(res.of(nameEBPF, latency.name), res.of(veth.name, latency.name))
+		b.report.atMost("one host, "+latency.name+", ebpf to veth", q.Median, 1.05, q.String())
+		return nil
+	})
+}
+
+// completeChecksums does what netplugin does on the userspace switch.
+func (r *rig) completeChecksums(ctx context.Context, p path) error {
+	for _, ns := range []string{p.client.Name, p.server.Name} {
+		if err := run(ctx, "ip", "netns", "exec", ns, "ethtool", "-K", "eth0", "tx", "off"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// twoHosts compares ways between containers of two hosts.
+func (b *bench) twoHosts(ctx context.Context) error {
+	return b.with(ctx, "bdp2", 2, func(r *rig) error {
+		spaces, vteps, err := r.joined(ctx)
+		if err != nil {
+			return err
+		}
+		kernel, err := r.vxlan(ctx, spaces, vteps)
+		if err != nil {
+			return err
+		}
+		hosts, err := r.two(ctx, spaces, vteps)
+		if err != nil {
+			return err
+		}
+		ours, err := pairOn(ctx, nameEBPF, hosts[0], hosts[1], 2, setTen)
+		if err != nil {
+			return err
+		}
+		var sws [2]*host
+		all := hosts[:]
+		for i, lh := range r.lab.Hosts() {
+			sws[i] = newHost(r, lh.NS, lh.Address, r.lab.Hosts()[1-i].Address)
+			sws[i].policy(shape(setTen, 10, one))
+			if err := sws[i].openOVS(ctx, lh); err != nil {
+				return err
+			}
+			all = append(all, sws[i])
+		}
+		theirs, err := pairOn(ctx, nameOVS, sws[0], sws[1], 4, setTen)
+		if err == nil {
+			err = r.completeChecksums(ctx, theirs)
+		}
+		if err != nil {
+			return err
+		}
+		for _, h := range all {
+			if err := h.apply(ctx); err != nil {
+				return err
+			}
+		}
+		paths := []path{kernel, ours, theirs}
+		metrics := []metric{stream1, stream8, latency}
+		res, err := b.measure(ctx, paths, metrics...)
+		if err != nil {
+			return err
+		}
+		b.report.paths("Two containers of two hosts, MTU "+mtu+" in the overlay and "+cableMTU+" between the hosts", paths, res, metrics...)
+		for _, m := range []metric{stream1, stream8} {
+			q := compare(res.of(nameEBPF, m.name), res.of(kernel.name, m.name))
+			b.report.atLeast("two hosts, "+m.name+", ebpf to VXLAN with a bridge", q.Median, 1.05, q.String())
+		}
+		q := compare(res.of(nameEBPF, latency.name), res.of(kernel.name, latency.name))
+		b.report.atMost("two hosts, "+latency.name+", ebpf to VXLAN with a bridge", q.Median, 0.8, q.String())
+		return nil
+	})
+}
+
+// The size of the big hosts.
+const manyRemotes, manyRules = 10000, 10000
+
+// scale compares 10,000 rules and 10,000 remote endpoints with ten rules.
+func (b *bench) scale(ctx context.Context) error {
+	return b.with(ctx, "bdp3", 0, func(r *rig) error {
+		var pairs [2][2]*host // with little, with much
+		for i := range pairs {
+			spaces, vteps, err := r.joined(ctx)
+			if err != nil {
+				return err
+			}
+			if pairs[i], err = r.two(ctx, spaces, vteps); err != nil {
+				return err
+			}
+		}
+		little, much := pairs[0], pairs[1]
+		for i, h := range much {
+			for k := range b.n(manyRemotes) {
+				h.remote(overlay(1000+k), much[1-i].pic.VTEP)
+			}
+			n := b.n(manyRules)
+			h.policy(shape(setNested, n, nested))
+			h.policy(shape(setRanges, n, ranged))
+			h.policy(shape(setMixed, n, mixed))
+			h.policy(shape(setLast, n, one))
+		}
+		const ten, none = "ten rules", "no policy"
+		var same, across []path
+		for i, c := range []struct {
+			name string
+			on   [2]*host
+			set  desired.PolicySetID
+		}{
+			{ten, little, setTen},
+			{none, little, 0},
+			{"10,000 nested CIDRs", much, setNested},
+			{"10,000 overlapping port ranges", much, setRanges},
+			{"10,000 for anybody and groups in turn", much, setMixed},
+			{"10,000 groups, the last matches", much, setLast},
+		} {
+			p, err := pairOn(ctx, c.name, c.on[0], c.on[0], 10+2*i, c.set)
+			if err != nil {
+				return err
+			}
+			same = append(same, p)
+			if c.set == setTen || c.set == setLast {
+				if p, err = pairOn(ctx, c.name, c.on[0], c.on[1], 50+2*i, c.set); err != nil {
+					return err
+				}
+				across = append(across, p)
+			}
+		}
+		for _, h := range []*host{little[0], little[1], much[0], much[1]} {
+			if err := h.apply(ctx); err != nil {
+				return err
+			}
+		}
+		metrics := []metric{stream1, latency, connect}
+		res, err := b.measure(ctx, same, metrics...)
+		if err != nil {
+			return err
+		}
+		b.report.paths("driver ebpf, two containers of one host: rules; with 10,000 rules the host has four such policies and 10,000 remote endpoints", same, res, metrics...)
+		for _, p := range same[2:] {
+			b.near(p, ten, res)
+			q := compare(res.of(p.name, connect.name), res.of(none, connect.name))
+			b.report.atLeast(p.name+": new connections, to no policy", q.Median, 0.9, q.String())
+		}
+		res, err = b.measure(ctx, across, stream1, latency)
+		if err != nil {
+			return err
+		}
+		b.report.paths("The same across two hosts", across, res, stream1, latency)
+		b.near(across[1], ten, res)
+		return nil
+	})
+}
+
+// near judges whether a path is within 5 % of another.
+func (b *bench) near(p path, base string, res results) {
+	q := compare(res.of(p.name, stream1.name), res.of(base, stream1.name))
+	b.report.atLeast(fmt.Sprintf("%s: %s, to %s", p.name, stream1.name, base), q.Median, 0.95, q.String())
+	q = compare(res.of(p.name, latency.name), res.of(base, latency.name))
+	b.report.atMost(fmt.Sprintf("%s: %s, to %s", p.name, latency.name, base), q.Median, 1.05, q.String())
+}

@@ -1,0 +1,346 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// path is a way between two namespaces that is measured.
+type path struct {
+	name           string
+	client, server *lab.Namespace
+	addr           netip.Addr // of the server
+}
+
+// metric is one kind of traffic.
+type metric struct {
+	name, unit string
+	run        func(path, time.Duration) (float64, error)
+}
+
+const port = 5001
+
+// The sizes of iperf3: what one call reads and writes.
+const chunk = 128 << 10
+
+// transactions are timed in batches: the median of them is what one costs when
+// nobody else takes the processor.
+const batch = 32
+
+var (
+	stream1 = metric{"one TCP stream", "Gbit/s", func(p path, d time.Duration) (float64, error) { return streams(p, 1, d) }}
+	stream8 = metric{"eight TCP streams", "Gbit/s", func(p path, d time.Duration) (float64, error) { return streams(p, 8, d) }}
+	latency = metric{"round trip of 1 byte", "µs", roundTrips}
+	connect = metric{"new connections", "1/s", connections}
+)
+
+// onCPU runs fn inside a namespace on a thread of one processor, ahead of what
+// else the machine does, and without the signals by which the Go scheduler asks
+// threads to make room.
+func onCPU(ns *lab.Namespace, cpu int, fn func() error) error {
+	return ns.Do(func() error {
+		var before, want unix.CPUSet
+		if err := unix.SchedGetaffinity(0, &before); err != nil {
+			return fmt.Errorf("read the thread's processors: %w", err)
+		}
+		want.Set(cpu % runtime.NumCPU())
+		urgent, was := unix.Sigset_t{}, unix.Sigset_t{}
+		urgent.Val[0] = 1 << (unix.SIGURG - 1)
+		err := errors.Join(unix.SchedSetaffinity(0, &want), unix.Setpriority(unix.PRIO_PROCESS, 0, -15),
+			unix.PthreadSigmask(unix.SIG_BLOCK, &urgent, &was))
+		if err == nil {
+			err = fn()
+		}
+		return errors.Join(err, unix.PthreadSigmask(unix.SIG_SETMASK, &was, nil),
+			unix.Setpriority(unix.PRIO_PROCESS, 0, 0), unix.SchedSetaffinity(0, &before))
+	})
+}
+
+// socket makes a TCP socket whose calls end after some seconds, come what may.
+func socket() (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	return fd, patience(fd)
+}
+
+func patience(fd int) error {
+	limit := unix.Timeval{Sec: 5}
+	return errors.Join(
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit),
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+}
+
+// listen opens the server's end.
+func listen(p path) (fd int, err error) {
+	err = p.server.Do(func() error {
+		if fd, err = socket(); err != nil {
+			return err
+		}
+		return errors.Join(
+			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+			unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: p.addr.As4()}),
+			unix.Listen(fd, 1024))
+	})
+	if err != nil {
+		return -1, fmt.Errorf("%s: listen on %s: %w", p.name, p.addr, err)
+	}
+	return fd, nil
+}
+
+// pair makes one connection; both ends of it are sockets of this process.
+func pair(p path, l int) (client, server int, err error) {
+	err = p.client.Do(func() error {
+		if client, err = socket(); err != nil {
+			return err
+		}
+		for {
+			err := unix.Connect(client, &unix.SockaddrInet4{Port: port, Addr: p.addr.As4()})
+			if errors.Is(err, unix.EISCONN) { // a signal had come before
+				return nil
+			}
+			if !errors.Is(err, unix.EINTR) {
+				return err
+			}
+		}
+	})
+	for ok := err == nil; ok; ok = errors.Is(err, unix.EINTR) {
+		server, _, err = unix.Accept4(l, unix.SOCK_CLOEXEC)
+	}
+	if err == nil {
+		err = patience(server)
+	}
+	if err != nil {
+		return -1, -1, fmt.Errorf("%s: connect to %s: %w", p.name, p.addr, err)
+	}
+	return client, server, nil
+}
+
+// meter takes samples of how much arrives: the median of them is the speed
+// when nobody else takes the processors.
+type meter struct {
+	start   time.Time
+	total   atomic.Int64
+	mu      sync.Mutex
+	at      time.Duration
+	before  int64
+	samples series // Gbit/s
+}
+
+// interval is how much time one sample is about.
+const interval = 4 * time.Millisecond
+
+func (m *meter) add(n int) {
+	total, now := m.total.Add(int64(n)), time.Since(m.start)
+	if !m.mu.TryLock() {
+		return
+	}
+	if took := now - m.at; took >= interval {
+		m.samples = append(m.samples, float64(total-m.before)*8/float64(took.Nanoseconds()))
+		m.at, m.before = now, total
+	}
+	m.mu.Unlock()
+}
+
+// streams sends as fast as it can through n connections and returns how fast
+// it arrived, in Gbit/s. Senders share one processor, receivers another.
+func streams(p path, n int, d time.Duration) (float64, error) {
+	l, err := listen(p)
+	if err != nil {
+		return 0, err
+	}
+	defer shut(l)
+	var wg sync.WaitGroup
+	errs := make([]error, 2*n)
+	var ends []int
+	defer func() {
+		for _, fd := range ends {
+			shut(fd)
+		}
+	}()
+	for range n {
+		c, s, err := pair(p, l)
+		if err != nil {
+			return 0, err
+		}
+		ends = append(ends, c, s)
+	}
+	m := meter{start: time.Now()}
+	for i := range n {
+		c, s := ends[2*i], ends[2*i+1]
+		wg.Go(func() {
+			errs[2*i] = onCPU(p.client, 0, func() error {
+				b := make([]byte, chunk)
+				for time.Since(m.start) < d {
+					if _, err := raw(unix.SYS_WRITE, c, b); err != nil {
+						return err
+					}
+				}
+				return unix.Shutdown(c, unix.SHUT_WR)
+			})
+		})
+		wg.Go(func() {
+			errs[2*i+1] = onCPU(p.server, 1, func() error {
+				b := make([]byte, chunk)
+				for {
+					k, err := raw(unix.SYS_READ, s, b)
+					if k == 0 || err != nil {
+						return err
+					}
+					m.add(k)
+				}
+			})
+		})
+	}
+	wg.Wait()
+	if len(m.samples) < 5 { // too little came
+		m.samples = series{float64(m.total.Load()) * 8 / float64(time.Since(m.start).Nanoseconds())}
+	}
+	return median(m.samples), wrap(p, errors.Join(errs...))
+}
+
+// roundTrips sends one byte to and fro and returns what a round trip takes, in
+// microseconds. Both ends run on one processor, so that no wake-up of another
+// one is in the figure.
+func roundTrips(p path, d time.Duration) (float64, error) {
+	l, err := listen(p)
+	if err != nil {
+		return 0, err
+	}
+	defer shut(l)
+	c, s, err := pair(p, l)
+	if err != nil {
+		return 0, err
+	}
+	defer shut(s)
+	echoed := make(chan error, 1)
+	go func() {
+		echoed <- onCPU(p.server, 1, func() error {
+			b := make([]byte, 1)
+			for {
+				if k, err := raw(unix.SYS_READ, s, b); k == 0 || err != nil {
+					return err
+				}
+				if _, err := raw(unix.SYS_WRITE, s, b); err != nil {
+					return err
+				}
+			}
+		})
+	}()
+	var took []time.Duration
+	err = onCPU(p.client, 1, func() error {
+		b := make([]byte, 1)
+		for begin := time.Now(); time.Since(begin) < d; {
+			start := time.Now()
+			for range batch {
+				if _, err := raw(unix.SYS_WRITE, c, b); err != nil {
+					return err
+				}
+				if _, err := raw(unix.SYS_READ, c, b); err != nil {
+					return err
+				}
+			}
+			took = append(took, time.Since(start))
+		}
+		return nil
+	})
+	shut(c)
+	if err = wrap(p, errors.Join(err, <-echoed)); err != nil {
+		return 0, err
+	}
+	slices.Sort(took)
+	return float64(took[len(took)/2].Nanoseconds()) / 1000 / batch, nil
+}
+
+// connections opens connections one after the other, sends a byte to and fro
+// on each, and returns how many there were a second. The server closes first:
+// it keeps what waits, and the client does not run out of ports.
+func connections(p path, d time.Duration) (float64, error) {
+	l, err := listen(p)
+	if err != nil {
+		return 0, err
+	}
+	served := make(chan error, 1)
+	go func() {
+		served <- onCPU(p.server, 1, func() error {
+			b := make([]byte, 1)
+			for {
+				s, ok := accept(l)
+				if !ok {
+					return nil
+				}
+				_, err := raw(unix.SYS_READ, s, b)
+				if err == nil {
+					_, err = raw(unix.SYS_WRITE, s, b)
+				}
+				shut(s)
+				if err != nil {
+					return err
+				}
+			}
+		})
+	}()
+	var took []time.Duration
+	err = onCPU(p.client, 1, func() error {
+		b := make([]byte, 1)
+		to := address(p.addr)
+		for begin := time.Now(); time.Since(begin) < d; {
+			start := time.Now()
+			for range batch {
+				if err := oneConnection(to, b); err != nil {
+					return err
+				}
+			}
+			took = append(took, time.Since(start))
+		}
+		return nil
+	})
+	_ = unix.Shutdown(l, unix.SHUT_RDWR) // wakes the server
+	err = errors.Join(err, <-served)
+	shut(l)
+	if err != nil {
+		return 0, wrap(p, err)
+	}
+	slices.Sort(took)
+	return batch / took[len(took)/2].Seconds(), nil
+}
+
+func oneConnection(to *unix.RawSockaddrInet4, b []byte) error {
+	fd, err := socket()
+	if err != nil {
+		return err
+	}
+	defer shut(fd)
+	if err := dial(fd, to); err != nil {
+		return err
+	}
+	if _, err := raw(unix.SYS_WRITE, fd, b); err != nil {
+		return err
+	}
+	if _, err := raw(unix.SYS_READ, fd, b); err != nil {
+		return err
+	}
+	_, err = raw(unix.SYS_READ, fd, b) // the end
+	return err
+}
+
+func wrap(p path, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: traffic to %s: %w", p.name, p.addr, err)
+	}
+	return nil
+}
+
+func shut(fd int) { _ = unix.Close(fd) } // nothing of it is needed any more

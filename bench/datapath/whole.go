@@ -1,0 +1,214 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/containernetworking/cni/libcni"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// stock is where Debian's containernetworking-plugins puts the stock plugins.
+const stock = "/usr/lib/cni"
+
+// whole measures a whole cluster's host on the ebpf driver: CNI ADD beside the
+// stock bridge plugin with host-local, in turn, and what netplugin's memory is
+// with 10,000 endpoints on other hosts.
+func (b *bench) whole(ctx context.Context) error {
+	bin, err := os.MkdirTemp("", "contiv-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(bin) }() // programs only
+	fmt.Fprintln(os.Stderr, "  building the programs")
+	if err := lab.Build(ctx, ".", bin); err != nil {
+		return err
+	}
+	l, err := lab.Up(ctx, lab.Config{Name: "bdp4", Hosts: 1, Driver: lab.DriverEBPF, BinDir: bin})
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.onLab(ctx, l), l.Down())
+}
+
+func (b *bench) onLab(ctx context.Context, l *lab.Lab) error {
+	for _, line := range []string{
+		"tenant create t", "network create -t t -e vxlan -s 10.1.0.0/16 --subnetv6 fd00:1::/64 net", "policy create -t t p",
+		"policy rule-add -t t -d in -p 10 -l tcp -P 80 -j allow p 1", "policy rule-add -t t -d in -p 1 -j deny p 2", "group create -t t -p p net g",
+	} {
+		if _, err := l.Netctl(ctx, strings.Fields(line)...); err != nil {
+			return err
+		}
+	}
+	if err := b.add(ctx, l); err != nil {
+		return err
+	}
+	return b.memory(ctx, l)
+}
+
+// add runs ADD of both plugins in turn, each for a container of its own.
+func (b *bench) add(ctx context.Context, l *lab.Lab) error {
+	h := l.Hosts()[0]
+	bridge, list, err := stockBridge(h)
+	if err != nil {
+		return err
+	}
+	var theirs, ours series
+	for i := range b.n(80) {
+		name := "c" + strconv.Itoa(i)
+		ns, err := l.AddNamespace(name)
+		if err != nil {
+			return err
+		}
+		start := time.Now()
+		if _, err := bridge.AddNetworkList(ctx, list, &libcni.RuntimeConf{ContainerID: "stock" + name, NetNS: ns.Path(), IfName: "eth1"}); err != nil {
+			return fmt.Errorf("stock bridge: ADD: %w", err)
+		}
+		theirs = append(theirs, milliseconds(start))
+		start = time.Now()
+		if _, err := l.CNIAdd(ctx, lab.ContainerSpec{Name: name, Host: h.Name, Tenant: "t", Network: "net", Group: "g"}); err != nil {
+			return fmt.Errorf("contivk8s: ADD: %w", err)
+		}
+		ours = append(ours, milliseconds(start))
+	}
+	q := compare(ours, theirs)
+	t := b.report.table("CNI ADD, one at a time, in turn: the whole call of libcni (ms)", "plugin", "containers", "median", "ratio, 95 % interval")
+	t.row("stock bridge + host-local, no policy, IPv4 and IPv6", len(theirs), fmt.Sprintf("%.1f", median(theirs)), "")
+	t.row("contivk8s on driver ebpf, group with policy, IPv4 and IPv6", len(ours), fmt.Sprintf("%.1f", median(ours)), q)
+	b.report.atMost("CNI ADD on ebpf, median, to the stock bridge plugin's", median(ours)/median(theirs), 1, fmt.Sprintf("%.1f ms to %.1f ms", median(ours), median(theirs)))
+	return nil
+}
+
+func milliseconds(since time.Time) float64 { return float64(time.Since(since).Microseconds()) / 1000 }
+
+// stockBridge is the stock bridge plugin on a host.
+func stockBridge(h *lab.Host) (*libcni.CNIConfig, *libcni.NetworkConfigList, error) {
+	if _, err := os.Stat(filepath.Join(stock, "bridge")); err != nil {
+		return nil, nil, fmt.Errorf("the stock plugins are missing: apt-get install containernetworking-plugins: %w", err)
+	}
+	conf, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "stock", "plugins": []any{map[string]any{
+		"type": "bridge", "bridge": "stock0", "isGateway": true,
+		"ipam": map[string]any{"type": "host-local", "dataDir": filepath.Join(h.Dir, "host-local"), "ranges": [][]map[string]string{
+			{{"subnet": "10.99.0.0/16"}}, {{"subnet": "fd00:99::/64"}},
+		}},
+	}}})
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err := libcni.ConfListFromBytes(conf)
+	return libcni.NewCNIConfigWithCacheDir([]string{stock}, filepath.Join(h.Dir, "stock-cache"), lab.NewNSExec(h.NS)), list, err
+}
+
+// memory fills the store with endpoints of other hosts and reads netplugin's
+// anonymous resident memory once its data plane holds them all.
+func (b *bench) memory(ctx context.Context, l *lab.Lab) error {
+	c, err := l.API()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := otherHosts(ctx, l); err != nil {
+		return err
+	}
+	n := b.n(manyRemotes)
+	fmt.Fprintf(os.Stderr, "  creating %d endpoints\n", n)
+	g, creating := errgroup.WithContext(ctx)
+	g.SetLimit(8)
+	for i := range n {
+		g.Go(func() error {
+			_, err := c.CreateEndpoint(creating, api.CreateEndpointRequest{
+				TenantName: "t", NetworkName: "net", ServiceName: "g", EndpointID: "r" + strconv.Itoa(i),
+				ConfigEP: api.ConfigEP{Host: fmt.Sprintf("other%d", i%others)},
+			})
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	h := l.Hosts()[0]
+	wait, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
+	if err := lab.Until(wait, "the data plane holds every endpoint", func(context.Context) error {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(h.PinDir(), "maps", "hosts"), &ebpf.LoadPinOptions{ReadOnly: true})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = m.Close() }() // only read
+		have := 0
+		var key, value []byte
+		for it := m.Iterate(); it.Next(&key, &value); {
+			have++
+		}
+		if have < n {
+			return fmt.Errorf("%d addresses of %d endpoints", have, n)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	anon, err := rssAnon(h.Agent().PID)
+	if err != nil {
+		return err
+	}
+	t := b.report.table("netplugin, driver ebpf, real store", "endpoints on other hosts", "RssAnon of its process (MB)")
+	t.row(n, fmt.Sprintf("%.1f", anon))
+	b.report.atMost("netplugin's anonymous resident memory (MB)", anon, 60, fmt.Sprintf("%.1f", anon))
+	return nil
+}
+
+// others is how many hosts the endpoints are on.
+const others = 100
+
+// otherHosts writes the records that agents of other hosts would: the one of
+// h1's, with another name and address.
+func otherHosts(ctx context.Context, l *lab.Lab) (err error) {
+	c, err := l.Etcd(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	h := l.Hosts()[0]
+	found, err := c.Get(ctx, store.Hosts.Key(model.HostName(h.Name)))
+	if err != nil || len(found.Kvs) == 0 {
+		return fmt.Errorf("read the record of host %s: %w", h.Name, cmp.Or(err, model.ErrNotFound))
+	}
+	for i := range others {
+		name := fmt.Sprintf("other%d", i)
+		record := strings.ReplaceAll(string(found.Kvs[0].Value), strconv.Quote(h.Name), strconv.Quote(name))
+		record = strings.ReplaceAll(record, strconv.Quote(h.Address.String()), strconv.Quote(fmt.Sprintf("198.51.100.%d", i+1)))
+		if _, err := c.Put(ctx, store.Hosts.Key(model.HostName(name)), record); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rssAnon reads a process's anonymous resident memory from /proc, in MB (10^6).
+func rssAnon(pid int) (float64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+			kb, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")), 64)
+			return kb * 1024 / 1e6, err
+		}
+	}
+	return 0, errors.New("the kernel tells no RssAnon")
+}

@@ -1,0 +1,157 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// maxDeliveries bounds how many monitors of netmasters this host serves at once.
+const maxDeliveries = 16
+
+// deliverAgain is how long a netmaster that cannot be reached is left alone.
+const deliverAgain = time.Second
+
+// serveMonitors follows the monitors that netmasters have entered in the store,
+// and sends them this host's events: the agent calls, so it opens no port.
+func (a *Agent) serveMonitors(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	active := map[string]context.CancelFunc{}
+	err := store.WatchMonitors(ctx, a.cfg.Store, func(list []store.MonitorRequest) error {
+		wanted := map[string]bool{}
+		for _, r := range list {
+			if r.Host != "" && r.Host != a.cfg.Host || len(wanted) == maxDeliveries {
+				continue
+			}
+			wanted[r.ID] = true
+			if active[r.ID] == nil {
+				dctx, cancel := context.WithCancel(ctx)
+				active[r.ID] = cancel
+				running.Go(func() { a.deliver(dctx, r) })
+			}
+		}
+		for id, cancel := range active {
+			if !wanted[id] {
+				cancel()
+				delete(active, id)
+			}
+		}
+		return nil
+	})
+	for _, cancel := range active {
+		cancel()
+	}
+	if ctx.Err() == nil {
+		a.log.Error("netmasters' monitors are not followed any more", "error", err)
+	}
+}
+
+// deliver sends the events that a monitor wants until it is gone or ctx ends.
+func (a *Agent) deliver(ctx context.Context, r store.MonitorRequest) {
+	client, err := api.NewClient(strings.Join(append([]string{r.Address}, a.masters.fixedBases()...), ","))
+	if err != nil {
+		a.log.Warn("a monitor cannot be served", "netmaster", r.Address, "error", err)
+		return
+	}
+	defer client.Close()
+	w := a.watchers.add(r)
+	defer a.watchers.remove(w)
+	for ctx.Err() == nil {
+		err := client.DeliverFlows(ctx, r.ID, string(a.cfg.Host), w.events)
+		if api.IsNotFound(err) {
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			a.log.Debug("events cannot be delivered", "netmaster", r.Address, "error", err)
+		}
+		select {
+		case <-time.After(deliverAgain):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// fixedBases are the netmasters that a flag names, for a netmaster that is not
+// reached at the address that it knows of itself.
+func (m *masters) fixedBases() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.fixed {
+		return nil
+	}
+	return strings.Split(m.bases, ",")
+}
+
+// getMonitor streams this host's events, a JSON object a line: GET /monitor,
+// with ?drops=true for drops only, and groups in ?from= and ?to=.
+func (a *Agent) getMonitor(w http.ResponseWriter, r *http.Request) {
+	want, err := watchQuery(r)
+	if err != nil {
+		failHTTP(w, err)
+		return
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Time{}) // the request has been read
+	watcher := a.watchers.add(want)
+	defer a.watchers.remove(watcher)
+	beat := time.NewTicker(api.MonitorBeat)
+	defer beat.Stop()
+	w.Header().Set("Content-Type", api.MediaLines)
+	for line := []byte("\n"); ; {
+		_ = rc.SetWriteDeadline(time.Now().Add(10 * time.Second))
+		if _, err := w.Write(line); err != nil || rc.Flush() != nil {
+			return
+		}
+		line = []byte("\n")
+		select {
+		case <-r.Context().Done():
+			return
+		case <-beat.C:
+		case e, ok := <-watcher.events:
+			if !ok {
+				return
+			}
+			if line, err = json.Marshal(e); err != nil {
+				return
+			}
+			line = append(line, '\n')
+		}
+	}
+}
+
+func watchQuery(r *http.Request) (want store.MonitorRequest, err error) {
+	want.Connections = true
+	for k, v := range r.URL.Query() {
+		switch k {
+		case "drops":
+			drops, err := strconv.ParseBool(v[0])
+			if err != nil {
+				return want, model.InvalidField("drops", v[0], "must be true or false")
+			}
+			want.Connections = !drops
+		case "from":
+			want.FromTenant, want.From = splitGroup(v[0])
+		case "to":
+			want.ToTenant, want.To = splitGroup(v[0])
+		default:
+			return want, model.Errorf(model.ErrInvalid, "query parameter %q is not known; possible are drops, from, to", k)
+		}
+	}
+	return want, nil
+}
+
+func splitGroup(s string) (model.TenantName, model.GroupName) {
+	if tenant, name, ok := strings.Cut(s, ":"); ok {
+		return model.TenantName(tenant), model.GroupName(name)
+	}
+	return "", model.GroupName(s)
+}

@@ -1,0 +1,50 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Describe tells netmaster what a runtime knows of an attachment's container:
+// its name follows, and so do the services that its labels select. Labels that
+// netmaster would not take are left out. Without the attachment: ErrNotFound.
+func (a *Agent) Describe(ctx context.Context, d attach.Description) error {
+	e, ok := a.journal.get(d.Key)
+	if !ok || e.State != stateDone {
+		return model.Errorf(model.ErrNotFound, "describe %s: there is no such attachment on this host", d.Key)
+	}
+	c := a.masters.get()
+	if c == nil {
+		return errNoMaster
+	}
+	req := api.UpdateEndpointRequest{
+		Event: api.EventStart, Tenant: string(e.Endpoint.Network.Tenant), Network: string(e.Endpoint.Network.Name),
+		EndpointID: string(e.Endpoint.ID), ContainerID: d.ID, EPCommonName: d.Name,
+	}
+	if d.Stopped {
+		req.Event = api.EventDie
+	} else {
+		req.Labels = usableLabels(d.Labels)
+	}
+	if _, err := c.UpdateEndpoint(ctx, req); err != nil {
+		return fromAPI("describe endpoint "+e.Endpoint.String(), err)
+	}
+	return nil
+}
+
+// usableLabels returns the labels within the limits of model.ValidateLabels; of
+// too many, the first by name.
+func usableLabels(labels map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if len(out) < model.MaxLabels && model.ValidateLabels(map[string]string{k: labels[k]}) == nil {
+			out[k] = labels[k]
+		}
+	}
+	return out
+}

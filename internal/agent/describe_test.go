@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestDescribe: what a runtime knows of a container goes to the endpoint at
+// netmaster, without labels that it would refuse the whole for.
+func TestDescribe(t *testing.T) {
+	var got api.UpdateEndpointRequest
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = api.UpdateEndpointRequest{}
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || r.URL.Path != "/plugin/updateEndpoint" {
+			t.Errorf("%s: %v", r.URL, err)
+		}
+		if got.EPCommonName == "gone" {
+			http.Error(w, "no such endpoint", http.StatusNotFound)
+			return
+		}
+		writeJSON(w, http.StatusOK, api.UpdateEndpointResponse{})
+	}))
+	t.Cleanup(srv.Close)
+	m, err := newMasters(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.close)
+	k := attach.Key{Container: "ep1", IfName: "eth0"}
+	ep := model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: "cni:h1:ep1:eth0"}
+	a := &Agent{masters: m, journal: &journal{entries: map[attach.Key]entry{
+		k:                {State: stateDone, Endpoint: ep},
+		{Container: "x"}: {State: stateOwed, Endpoint: ep},
+	}}}
+	many := map[string]string{"": "no key", "long": strings.Repeat("x", model.MaxLabelValue+1)}
+	want := map[string]string{}
+	for i := range model.MaxLabels + 5 {
+		many[strconv.Itoa(1000+i)] = "v"
+		if i < model.MaxLabels {
+			want[strconv.Itoa(1000+i)] = "v"
+		}
+	}
+	about := api.UpdateEndpointRequest{Event: api.EventStart, Tenant: "blue", Network: "net1", EndpointID: string(ep.ID), ContainerID: "c1", EPCommonName: "web", Labels: want}
+	if err := a.Describe(t.Context(), attach.Description{Key: k, ID: "c1", Name: "web", Labels: many}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(about, got); diff != "" {
+		t.Errorf("start (-want +got):\n%s", diff)
+	}
+	about.Event, about.Labels = api.EventDie, nil
+	if err := a.Describe(t.Context(), attach.Description{Key: k, ID: "c1", Name: "web", Labels: many, Stopped: true}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(about, got); diff != "" {
+		t.Errorf("end (-want +got):\n%s", diff)
+	}
+	for what, d := range map[string]attach.Description{
+		"no attachment": {}, "one that goes": {Key: attach.Key{Container: "x"}}, "no endpoint": {Key: k, Name: "gone"},
+	} {
+		if err := a.Describe(t.Context(), d); !errors.Is(err, model.ErrNotFound) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

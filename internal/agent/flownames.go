@@ -1,0 +1,168 @@
+package agent
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// namesAge is how old an index may get that lacks what is looked for.
+const namesAge = 200 * time.Millisecond
+
+// flowNames gives the data plane's numbers and addresses their names, from what
+// the host mirrors of the cluster. It is used by one goroutine.
+type flowNames struct {
+	cluster *cluster
+	host    string
+
+	made     time.Time
+	rev      store.Revision
+	networks map[model.NetworkID]model.NetworkKey
+	stations map[stationAt]model.Endpoint
+}
+
+type stationAt struct {
+	network model.NetworkID
+	addr    netip.Addr
+}
+
+// forget frees the index.
+func (n *flowNames) forget() { n.networks, n.stations, n.made = nil, nil, time.Time{} }
+
+// refresh makes the index anew, unless nothing can have changed or it was made
+// a moment ago.
+func (n *flowNames) refresh() bool {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	if !n.made.IsZero() && (n.rev == n.cluster.rev || time.Since(n.made) < namesAge) {
+		return false
+	}
+	n.made, n.rev = time.Now(), n.cluster.rev
+	n.networks, n.stations = map[model.NetworkID]model.NetworkKey{}, map[stationAt]model.Endpoint{}
+	for _, m := range n.cluster.mirrors {
+		for k, net := range m.networks {
+			n.networks[net.ID] = k
+		}
+	}
+	for _, m := range n.cluster.mirrors {
+		for _, v := range m.values {
+			e, ok := v.(model.Endpoint)
+			if !ok {
+				continue
+			}
+			id := m.networks[e.Key.Network].ID
+			for _, a := range []netip.Addr{e.IPv4, e.IPv6, driver.LinkLocal(e.MAC)} {
+				if a.IsValid() {
+					n.stations[stationAt{id, a}] = e
+				}
+			}
+		}
+	}
+	return true
+}
+
+// station finds who has an address on a network.
+func (n *flowNames) station(id model.NetworkID, a netip.Addr) (model.Endpoint, bool) {
+	e, ok := n.stations[stationAt{id, a}]
+	if !ok && n.refresh() {
+		e, ok = n.stations[stationAt{id, a}]
+	}
+	return e, ok
+}
+
+// resolve turns an event of the driver into one for people.
+func (n *flowNames) resolve(e driver.FlowEvent) api.FlowEvent {
+	out := api.FlowEvent{Time: e.Time, Host: n.host, Count: e.Count}
+	if e.Kind == driver.FlowLost {
+		out.Event = api.FlowLost
+		return out
+	}
+	if _, ok := n.networks[e.Network]; !ok && e.Network != 0 {
+		n.refresh()
+	}
+	if k, ok := n.networks[e.Network]; ok {
+		out.Tenant, out.Network = string(k.Tenant), string(k.Name)
+	}
+	switch {
+	case e.Kind == driver.FlowConnection:
+		out.Event, out.Verdict = api.FlowConnection, "allow"
+	case e.Reason == driver.DropPolicy:
+		out.Event, out.Verdict, out.Reason = api.FlowDrop, "deny", e.Reason
+	default:
+		out.Event, out.Verdict, out.Reason = api.FlowDrop, "drop", e.Reason
+	}
+	out.From, out.To = n.peer(e.Network, e.Src, e.SrcPort, e.SrcMAC), n.peer(e.Network, e.Dst, e.DstPort, e.DstMAC)
+	if out.Protocol = protocolName(e.Proto); e.ARP {
+		out.Protocol = "arp"
+	} else if strings.HasPrefix(out.Protocol, "icmp") {
+		t := int(e.ICMPType)
+		out.ICMPType = &t
+	}
+	for _, d := range e.Decisions {
+		out.Decisions = append(out.Decisions, ruleNames(d, e.Kind == driver.FlowDrop))
+	}
+	if e.Reason == driver.DropPolicy && len(out.Decisions) == 1 {
+		out.Direction = out.Decisions[0].Direction
+	}
+	return out
+}
+
+func (n *flowNames) peer(id model.NetworkID, a netip.Addr, port uint16, mac model.MAC) api.FlowPeer {
+	p := api.FlowPeer{Port: int(port)}
+	if mac != (model.MAC{}) {
+		p.MAC = mac.String()
+	}
+	if !a.IsValid() {
+		return p
+	}
+	p.Address = a.String()
+	if e, ok := n.station(id, a); ok {
+		p.Endpoint, p.Container = e.Key.String(), e.Container
+		if e.Group != "" {
+			p.Group = model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}.String()
+		}
+	}
+	return p
+}
+
+func protocolName(p model.Protocol) string {
+	switch p {
+	case model.AnyProtocol:
+		return ""
+	case model.ProtoICMPv6:
+		return "icmp6"
+	case model.ProtoSCTP:
+		return "sctp"
+	default:
+		if p == model.ProtoTCP || p == model.ProtoUDP || p == model.ProtoICMP {
+			return p.String()
+		}
+		return strconv.Itoa(int(p))
+	}
+}
+
+// ruleNames names who decided at one end.
+func ruleNames(d driver.Decision, denied bool) api.FlowRule {
+	r := api.FlowRule{Direction: string(d.Direction)}
+	if d.Rule == "" {
+		if denied {
+			r.Default = tierNames[d.Tier]
+		}
+		return r
+	}
+	k, err := model.ParseRuleKey(d.Rule)
+	if err != nil { // compiled in the place of what could not be
+		r.Rule = d.Rule
+		return r
+	}
+	r.Rule, r.Policy = string(k.Rule), model.PolicyKey{Tenant: k.Tenant, Name: k.Policy}.String()
+	return r
+}
+
+var tierNames = map[model.Tier]string{0: "closed", model.TierContiv: "contiv", model.TierKubernetes: "kubernetes"}

@@ -1,0 +1,186 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// watcherQueue is how many events wait for one who watches.
+const watcherQueue = 1024
+
+// watchers are those who watch the data plane; while there are none it is not
+// monitored at all.
+type watchers struct {
+	mu      sync.Mutex
+	all     map[*watcher]struct{}
+	changed chan struct{} // closed and replaced when somebody comes or goes
+	closed  bool
+}
+
+// watcher gets the events that concern it, with names.
+type watcher struct {
+	want   store.MonitorRequest
+	events chan api.FlowEvent // closed when the agent stops
+	lost   uint64             // that did not fit; guarded by watchers.mu
+}
+
+func newWatchers() *watchers {
+	return &watchers{all: map[*watcher]struct{}{}, changed: make(chan struct{})}
+}
+
+func (ws *watchers) broadcastLocked() {
+	close(ws.changed)
+	ws.changed = make(chan struct{})
+}
+
+// add begins to watch; remove ends it.
+func (ws *watchers) add(want store.MonitorRequest) *watcher {
+	w := &watcher{want: want, events: make(chan api.FlowEvent, watcherQueue)}
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.closed {
+		close(w.events)
+		return w
+	}
+	ws.all[w] = struct{}{}
+	ws.broadcastLocked()
+	return w
+}
+
+func (ws *watchers) remove(w *watcher) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if _, ok := ws.all[w]; ok {
+		delete(ws.all, w)
+		ws.broadcastLocked()
+	}
+}
+
+func (ws *watchers) close() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.closed = true
+	for w := range ws.all {
+		close(w.events)
+	}
+	clear(ws.all)
+}
+
+// wants is what all of them together want of the driver.
+func (ws *watchers) wants() (any bool, opts driver.MonitorOptions, changed <-chan struct{}) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for w := range ws.all {
+		opts.Connections = opts.Connections || w.want.Connections
+	}
+	return len(ws.all) > 0, opts, ws.changed
+}
+
+// tell hands an event to all whom it concerns, and waits for nobody.
+func (ws *watchers) tell(e api.FlowEvent) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for w := range ws.all {
+		if !concerns(e, w.want) {
+			continue
+		}
+		if w.lost > 0 {
+			lost := api.FlowEvent{Time: e.Time, Host: e.Host, Event: api.FlowLost, Count: w.lost}
+			select {
+			case w.events <- lost:
+				w.lost = 0
+			default:
+			}
+		}
+		select {
+		case w.events <- e:
+		default:
+			w.lost += max(e.Count, 1)
+		}
+	}
+}
+
+// concerns tells whether an event is one that a request wants.
+func concerns(e api.FlowEvent, want store.MonitorRequest) bool {
+	switch e.Event {
+	case api.FlowDrop, api.FlowConnection:
+	default:
+		return true
+	}
+	member := func(group string, tenant, name string) bool {
+		if name == "" {
+			return true
+		}
+		if tenant == "" && e.Tenant != "" {
+			tenant = e.Tenant
+		}
+		return group == tenant+":"+name
+	}
+	return (e.Event != api.FlowConnection || want.Connections) &&
+		member(e.From.Group, string(want.FromTenant), string(want.From)) &&
+		member(e.To.Group, string(want.ToTenant), string(want.To))
+}
+
+// monitorAgain is how long a data plane that cannot be monitored is left alone.
+const monitorAgain = 5 * time.Second
+
+// monitor keeps the driver monitored while somebody watches, until ctx ends.
+func (a *Agent) monitor(ctx context.Context) {
+	defer a.watchers.close()
+	names := &flowNames{cluster: a.cluster, host: string(a.cfg.Host)}
+	for ctx.Err() == nil {
+		wanted, opts, changed := a.watchers.wants()
+		if !wanted {
+			names.forget()
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if err := a.monitorOnce(ctx, opts, names); err != nil {
+			a.log.Warn("the data plane cannot be monitored", "error", err)
+			a.watchers.tell(api.FlowEvent{
+				Time: time.Now(), Host: string(a.cfg.Host), Event: api.FlowNote, Text: "the data plane cannot be monitored: " + err.Error(),
+			})
+		} else if again, now, _ := a.watchers.wants(); !again || now != opts {
+			continue // that is why it ended
+		}
+		select {
+		case <-changed:
+		case <-time.After(monitorAgain):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// monitorOnce passes the driver's events on until others are wanted, the driver
+// ends them, or ctx ends.
+func (a *Agent) monitorOnce(ctx context.Context, opts driver.MonitorOptions, names *flowNames) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events, err := a.cfg.Driver.Monitor(ctx, opts)
+	if err != nil {
+		return err
+	}
+	for {
+		wanted, now, changed := a.watchers.wants()
+		if !wanted || now != opts {
+			cancel()
+			changed = nil // until the driver has ended it
+		}
+		select {
+		case e, ok := <-events:
+			if !ok {
+				return nil
+			}
+			a.watchers.tell(names.resolve(e))
+		case <-changed:
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// Events get the names of endpoints, groups, policies and rules.
+func TestFlowNames(t *testing.T) {
+	net := model.NetworkKey{Tenant: "blue", Name: "net"}
+	a, b := netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.1.3")
+	c := newCluster("h1", nil, slog.New(slog.DiscardHandler), func(string) {})
+	c.mirrors["blue"] = &mirror{
+		networks: map[model.NetworkKey]model.Network{net: {Key: net, ID: 7}},
+		values: map[any]any{
+			1: model.Endpoint{Key: model.EndpointKey{Network: net, ID: "e1"}, Group: "web", Container: "c1", IPv4: a},
+			2: model.Endpoint{Key: model.EndpointKey{Network: net, ID: "e2"}, IPv4: b, MAC: model.MAC{2, 0, 0, 0, 0, 3}},
+		},
+	}
+	n := &flowNames{cluster: c, host: "h1"}
+	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+	zero := 0
+	for _, tc := range []struct {
+		in   driver.FlowEvent
+		want api.FlowEvent
+	}{
+		{
+			driver.FlowEvent{
+				Time: at, Kind: driver.FlowDrop, Count: 3, Reason: driver.DropPolicy, Network: 7, Src: a, Dst: b, Proto: model.ProtoTCP, SrcPort: 1000, DstPort: 80,
+				Decisions: []driver.Decision{{Direction: model.In, Rule: "blue:p:r"}},
+			},
+			api.FlowEvent{
+				Time: at, Host: "h1", Event: "drop", Count: 3, Verdict: "deny", Reason: "policy", Tenant: "blue", Network: "net", Protocol: "tcp", Direction: "in",
+				From:      api.FlowPeer{Endpoint: "blue:net:e1", Container: "c1", Group: "blue:web", Address: "10.1.1.2", Port: 1000},
+				To:        api.FlowPeer{Endpoint: "blue:net:e2", Address: "10.1.1.3", Port: 80},
+				Decisions: []api.FlowRule{{Direction: "in", Rule: "r", Policy: "blue:p"}},
+			},
+		},
+		{
+			driver.FlowEvent{
+				Time: at, Kind: driver.FlowDrop, Count: 1, Reason: driver.DropPolicy, Network: 7, Src: driver.LinkLocal(model.MAC{2, 0, 0, 0, 0, 3}), Dst: netip.MustParseAddr("fd00::9"), Proto: model.ProtoICMPv6,
+				Decisions: []driver.Decision{{Direction: model.Out, Tier: model.TierKubernetes}},
+			},
+			api.FlowEvent{
+				Time: at, Host: "h1", Event: "drop", Count: 1, Verdict: "deny", Reason: "policy", Tenant: "blue", Network: "net", Protocol: "icmp6", ICMPType: &zero, Direction: "out",
+				From:      api.FlowPeer{Endpoint: "blue:net:e2", Address: "fe80::ff:fe00:3"},
+				To:        api.FlowPeer{Address: "fd00::9"},
+				Decisions: []api.FlowRule{{Direction: "out", Default: "kubernetes"}},
+			},
+		},
+		{
+			driver.FlowEvent{
+				Time: at, Kind: driver.FlowConnection, Count: 1, Network: 9, Src: a, Dst: b, Proto: model.ProtoSCTP, SrcMAC: model.MAC{2, 1},
+				Decisions: []driver.Decision{{Direction: model.Out}, {Direction: model.In, Rule: "shut/blue:web"}},
+			},
+			api.FlowEvent{
+				Time: at, Host: "h1", Event: "connection", Count: 1, Verdict: "allow", Protocol: "sctp",
+				From: api.FlowPeer{Address: "10.1.1.2", MAC: "02:01:00:00:00:00"}, To: api.FlowPeer{Address: "10.1.1.3"},
+				Decisions: []api.FlowRule{{Direction: "out"}, {Direction: "in", Rule: "shut/blue:web"}},
+			},
+		},
+		{
+			driver.FlowEvent{Time: at, Kind: driver.FlowDrop, Count: 1, Reason: driver.DropPolicy, Proto: model.AnyProtocol, Decisions: []driver.Decision{{Direction: model.In}}},
+			api.FlowEvent{
+				Time: at, Host: "h1", Event: "drop", Count: 1, Verdict: "deny", Reason: "policy", Direction: "in",
+				Decisions: []api.FlowRule{{Direction: "in", Default: "closed"}},
+			},
+		},
+		{driver.FlowEvent{Time: at, Kind: driver.FlowLost, Count: 9}, api.FlowEvent{Time: at, Host: "h1", Event: "lost", Count: 9}},
+	} {
+		if diff := cmp.Diff(tc.want, n.resolve(tc.in)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+// Whoever watches gets what concerns him, and hears how much he was too slow for.
+func TestWatchers(t *testing.T) {
+	ws := newWatchers()
+	all := ws.add(store.MonitorRequest{Connections: true})
+	drops := ws.add(store.MonitorRequest{From: "web"})
+	other := ws.add(store.MonitorRequest{ToTenant: "red", To: "web", Connections: true})
+	if wanted, opts, _ := ws.wants(); !wanted || !opts.Connections {
+		t.Errorf("wants() = %v, %+v", wanted, opts)
+	}
+	web, db := api.FlowPeer{Group: "blue:web"}, api.FlowPeer{Group: "blue:db"}
+	ws.tell(api.FlowEvent{Event: api.FlowDrop, Tenant: "blue", From: web, To: db})
+	ws.tell(api.FlowEvent{Event: api.FlowDrop, Tenant: "blue", From: db, To: web})
+	ws.tell(api.FlowEvent{Event: api.FlowConnection, Tenant: "blue", From: web, To: db})
+	ws.tell(api.FlowEvent{Event: api.FlowLost, Count: 1})
+	if len(all.events) != 4 || len(drops.events) != 2 || len(other.events) != 1 {
+		t.Errorf("%d, %d and %d events", len(all.events), len(drops.events), len(other.events))
+	}
+	ws.remove(all)
+	ws.remove(other)
+	if wanted, opts, _ := ws.wants(); !wanted || opts.Connections {
+		t.Errorf("wants() = %v, %+v", wanted, opts)
+	}
+	for range watcherQueue + 10 {
+		ws.tell(api.FlowEvent{Event: api.FlowDrop, Tenant: "blue", From: web, Count: 2})
+	}
+	for len(drops.events) > 0 {
+		<-drops.events
+	}
+	ws.tell(api.FlowEvent{Event: api.FlowDrop, Tenant: "blue", From: web})
+	if e := <-drops.events; e.Event != api.FlowLost || e.Count != 24 {
+		t.Errorf("after a flood: %+v, want 24 lost", e)
+	}
+	ws.close()
+	if _, ok := <-ws.add(store.MonitorRequest{}).events; ok {
+		t.Error("a closed agent has events")
+	}
+}
+
+// An agent monitors its data plane only while somebody watches: over its own
+// inspection address, or at a netmaster that has entered a monitor in the store.
+func TestMonitorOnRequest(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	idle := func() error { // nobody monitors: the test may
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		events, err := b.fake.Monitor(ctx, driver.MonitorOptions{})
+		if err != nil {
+			return err
+		}
+		cancel()
+		for range events { // until it has ended
+			continue
+		}
+		return nil
+	}
+	b.eventually("nothing is monitored", idle)
+	drop := func() { b.fake.Send(driver.Packet{Port: "nosuch", SrcMAC: model.MAC{2, 1}}) }
+	isDrop := func(line []byte) bool {
+		var e api.FlowEvent
+		return json.Unmarshal(line, &e) == nil && e.Host == testHost && e.Reason == driver.DropNoPort && e.From.MAC == "02:01:00:00:00:00"
+	}
+
+	// At a netmaster.
+	lines := make(chan string, 64)
+	taker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/plugin/monitor/m1" || r.URL.Query().Get("host") != testHost {
+			http.NotFound(w, r)
+			return
+		}
+		for s := bufio.NewScanner(r.Body); s.Scan(); {
+			lines <- s.Text()
+		}
+	}))
+	defer taker.Close()
+	session, err := store.OpenMonitor(t.Context(), b.st, store.MonitorRequest{ID: "m1", Address: strings.TrimPrefix(taker.URL, "http://")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere, err := store.OpenMonitor(t.Context(), b.st, store.MonitorRequest{ID: "m2", Address: "127.0.0.1:1", Host: "another"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("a drop arrives at netmaster", func() error {
+		drop()
+		select {
+		case line := <-lines:
+			if isDrop([]byte(line)) {
+				return nil
+			}
+			return fmt.Errorf("it is %s", line)
+		default:
+			return errors.New("no line")
+		}
+	})
+	if err := errors.Join(session.Close(), elsewhere.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("nothing is monitored any more", idle)
+
+	// On the host.
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.agent.RESTAddr().String()+"/monitor?drops=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan bool, 1)
+	go func() {
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			got <- false
+			return
+		}
+		defer resp.Body.Close()
+		for s := bufio.NewScanner(resp.Body); s.Scan(); {
+			if isDrop(s.Bytes()) {
+				got <- true
+				return
+			}
+		}
+		got <- false
+	}()
+	b.eventually("a drop arrives at who watches", func() error {
+		drop()
+		select {
+		case ok := <-got:
+			if !ok {
+				t.Fatal("the stream broke")
+			}
+			return nil
+		default:
+			return errors.New("nothing yet")
+		}
+	})
+	cancel()
+	http.DefaultClient.CloseIdleConnections()
+	b.eventually("nothing is monitored at last", idle)
+}

@@ -1,0 +1,132 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Host ports for bindings that ask for any: the dynamic ports of RFC 6335
+// section 6.
+const (
+	firstDynamic = 49152
+	lastDynamic  = 65535
+)
+
+// publishing serialises the choice of host ports.
+type publishing struct{ mu sync.Mutex }
+
+// Publish implements attach.Service.
+func (a *Agent) Publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
+	res, err := a.publish(ctx, r)
+	if err != nil {
+		return attach.PublishResult{}, fmt.Errorf("publish ports of %s: %w", r.Key, err)
+	}
+	return res, nil
+}
+
+// Published lists what an attachment publishes.
+func (a *Agent) Published(k attach.Key) []attach.PortBinding {
+	e, _ := a.journal.get(k)
+	return e.Ports
+}
+
+func (a *Agent) publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
+	var res attach.PublishResult
+	unlock := a.locks.lock(ctx.Done(), r.Key)
+	if unlock == nil {
+		return res, model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", ctx.Err())
+	}
+	defer unlock()
+	e, ok := a.journal.get(r.Key)
+	switch {
+	case !ok || e.State != stateDone:
+		return res, model.Errorf(model.ErrNotFound, "there is no such attachment on this host")
+	case len(r.Ports) > 0 && !e.Private.IsValid():
+		return res, model.Errorf(model.ErrUnavailable, "the container has no private address on this host, so nothing reaches it there; the host's status says why")
+	}
+	chosen, err := a.choose(e, r.Ports)
+	if err != nil {
+		return res, err
+	}
+	return attach.PublishResult{Ports: chosen}, a.waitPublished(ctx, a.way.published.Add(1))
+}
+
+// choose finds the host ports of an attachment and journals them.
+func (a *Agent) choose(e entry, want []attach.PortBinding) ([]attach.PortBinding, error) {
+	a.publishing.mu.Lock()
+	defer a.publishing.mu.Unlock()
+	type holder struct {
+		attach.PortBinding
+		who string
+	}
+	var taken []holder
+	for _, o := range a.journal.all() {
+		if o.key() == e.key() || o.State == stateOwed {
+			continue
+		}
+		for _, b := range o.Ports {
+			taken = append(taken, holder{b, o.key().String()})
+		}
+	}
+	former := e.Ports
+	e.Ports = nil
+	for _, b := range want {
+		b, err := b.Check()
+		if err != nil {
+			return nil, err
+		}
+		first, last := b.HostPort, b.HostPortEnd
+		if first == 0 {
+			first, last = firstDynamic, lastDynamic
+			for _, f := range former { // asked again, it stays
+				if f.Proto == b.Proto && f.ContainerPort == b.ContainerPort && f.HostIP == b.HostIP && f.HostPort >= firstDynamic {
+					first, last = f.HostPort, f.HostPort
+				}
+			}
+		}
+		who := ""
+		for port := int(first); port <= int(last); port++ {
+			b.HostPort, b.HostPortEnd, who = uint16(port), uint16(port), ""
+			for _, t := range taken {
+				if t.Overlaps(b) {
+					who = t.who
+				}
+			}
+			if who == "" {
+				break
+			}
+		}
+		if who != "" {
+			return nil, model.Errorf(model.ErrExists, "host port %d-%d/%s is published by %s already", first, last, b.Proto, who)
+		}
+		taken = append(taken, holder{b, e.key().String()})
+		e.Ports = append(e.Ports, b)
+	}
+	return e.Ports, a.journal.put(e)
+}
+
+// waitPublished waits until the host's stack holds a change of published ports.
+func (a *Agent) waitPublished(ctx context.Context, change uint64) error {
+	a.kick("published ports")
+	for {
+		o, changed := a.published.get()
+		if o.err == nil && o.ports >= change {
+			for _, p := range o.problems {
+				if strings.HasPrefix(p.Object, "published ports") {
+					return model.Errorf(model.ErrUnavailable, "%s", p.Text)
+				}
+			}
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return model.Errorf(model.ErrUnavailable, "wait until the host's stack has the ports: %w", ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package agent
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv/netplugin/v2/internal/driver"
+)
+
+// tablesOf asks a driver for its tables; one that has none answers none.
+func tablesOf(d driver.Driver) map[string]driver.TableStats {
+	if t, ok := d.(driver.Tabled); ok {
+		return t.Tables()
+	}
+	return map[string]driver.TableStats{}
+}
+
+// tables are the metrics of the tables that the data plane fills by itself.
+type tables struct{ driver driver.Driver }
+
+var (
+	tableEntries  = prometheus.NewDesc("contiv_netplugin_table_entries", "Entries of a table that the data plane fills, as of some seconds ago.", []string{"table"}, nil)
+	tableCapacity = prometheus.NewDesc("contiv_netplugin_table_capacity", "Entries that the table holds before it evicts.", []string{"table"}, nil)
+	tableEvicted  = prometheus.NewDesc("contiv_netplugin_table_evictions_total", "Entries that made room for others.", []string{"table"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (t tables) Describe(ch chan<- *prometheus.Desc) {
+	ch <- tableEntries
+	ch <- tableCapacity
+	ch <- tableEvicted
+}
+
+// Collect implements prometheus.Collector.
+func (t tables) Collect(ch chan<- prometheus.Metric) {
+	for name, x := range tablesOf(t.driver) {
+		ch <- prometheus.MustNewConstMetric(tableEntries, prometheus.GaugeValue, float64(x.Entries), name)
+		ch <- prometheus.MustNewConstMetric(tableCapacity, prometheus.GaugeValue, float64(x.Capacity), name)
+		ch <- prometheus.MustNewConstMetric(tableEvicted, prometheus.CounterValue, float64(x.Evicted), name)
+	}
+}

@@ -1,0 +1,67 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+)
+
+// takeOver moves the host's containers from another driver to this one: see
+// driver.Predecessor for the order. Until the new driver is prepared the old one
+// goes on forwarding, by the last picture that it knew; what the new one refuses
+// as a whole is an error, and what is left of the old one is removed in a later
+// pass.
+func (a *Agent) takeOver(ctx context.Context, want desired.Host) (driver.Report, error) {
+	old := a.cfg.Predecessor
+	start := time.Now()
+	needs := a.txChecksumOff()
+	if needs {
+		a.setTxChecksum(false)
+	}
+	if p, ok := a.cfg.Driver.(driver.Preparer); ok {
+		if err := p.Prepare(ctx, want); err != nil {
+			return driver.Report{}, fmt.Errorf("prepare to take over from %s: %w", old, err)
+		}
+	}
+	ready := time.Now()
+	if err := old.Release(ctx); err != nil {
+		return driver.Report{}, fmt.Errorf("take over from %s: %w", old, err)
+	}
+	rep, err := a.cfg.Driver.Apply(ctx, want)
+	if err != nil {
+		return rep, err
+	}
+	programmed := time.Now()
+	if err := old.Remove(ctx); err != nil {
+		rep.Problems = append(rep.Problems, driver.Problem{Object: old.String(), Err: fmt.Errorf("it cannot be removed yet: %w", err)})
+		return rep, nil
+	}
+	gone := time.Now()
+	changes := rep.Changes
+	if rep, err = a.cfg.Driver.Apply(ctx, want); err != nil {
+		return rep, err
+	}
+	rep.Changes += changes
+	a.cfg.Predecessor = nil
+	if !needs {
+		a.setTxChecksum(true)
+	}
+	a.log.Info("the containers have changed to another driver", "from", old.String(), "to", a.cfg.DriverName, "ports", len(rep.Ports),
+		"prepared", ready.Sub(start), "programmed", programmed.Sub(ready), "removed", gone.Sub(programmed), "took", time.Since(ready))
+	return rep, nil
+}
+
+// setTxChecksum switches the checksum offload of all containers' interfaces.
+func (a *Agent) setTxChecksum(on bool) {
+	pairs := map[string]string{}
+	for _, e := range a.journal.all() {
+		pairs[e.HostIf] = e.Request.Netns
+	}
+	if err := plumb.SetTxChecksum(pairs, on); err != nil {
+		a.log.Warn("the checksum offload of some containers' interfaces is not as the driver needs it", "wanted", on, "error", err)
+	}
+}

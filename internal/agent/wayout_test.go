@@ -1,0 +1,273 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// outletFake is a Fake that makes the host's interface, as real drivers do.
+type outletFake struct{ *driver.Fake }
+
+func (outletFake) HasWayOut() bool { return true }
+
+func (f outletFake) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
+	if w := want.Private; w != nil {
+		if _, err := netlink.LinkByName(w.Interface); err != nil {
+			attrs := netlink.NewLinkAttrs()
+			attrs.Name, attrs.HardwareAddr = w.Interface, net.HardwareAddr(w.RouterMAC[:])
+			if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
+				return driver.Report{}, err
+			}
+		}
+	}
+	return f.Fake.Apply(ctx, want)
+}
+
+// newWayOutBed is a bed whose driver has a way out.
+func newWayOutBed(t *testing.T) *bed {
+	t.Helper()
+	b := newBed(t)
+	b.stop()
+	b.cfg.IPForward = true
+	b.fake = b.fake.Restart()
+	b.startWith(outletFake{b.fake})
+	t.Cleanup(func() {
+		if l, err := netlink.LinkByName(desired.HostInterface); err == nil {
+			if err := netlink.LinkDel(l); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	b.ready()
+	b.eventually("the way out is there", func() error {
+		if text, _ := b.fake.Inspect(t.Context()); !strings.Contains(text, "private 172.19.0.0/16 host 172.19.255.254 at contivh0") {
+			return errors.New(text)
+		}
+		return nil
+	})
+	return b
+}
+
+func (b *bed) private(container string) string {
+	b.t.Helper()
+	e, ok := b.agent.journal.get(attach.Key{Container: container, IfName: "eth0"})
+	if !ok || !e.Private.IsValid() {
+		b.t.Fatalf("%s has no private address: %+v", container, e)
+	}
+	if text, err := b.fake.Inspect(b.t.Context()); err != nil || !strings.Contains(text, "private "+e.Private.String()) {
+		b.t.Errorf("the data plane does not have %s of %s: %v\n%s", e.Private, container, err, text)
+	}
+	return e.Private.String()
+}
+
+// TestWayOut: private addresses are unique, stable over restarts, and not used
+// again at once; ports are published once each, chosen where that is asked for,
+// and outlive a restart.
+func TestWayOut(t *testing.T) {
+	b := newWayOutBed(t)
+	boxes := map[string]*sandbox{}
+	for _, c := range []string{"c1", "c2"} {
+		boxes[c] = newSandbox(t)
+		if _, err := b.client().Attach(t.Context(), request(c, boxes[c])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, two := b.private("c1"), b.private("c2")
+	if one == two {
+		t.Fatalf("both have %s", one)
+	}
+	publish := func(container string, ports ...attach.PortBinding) ([]attach.PortBinding, error) {
+		res, err := b.client().Publish(t.Context(), attach.PublishRequest{Key: attach.Key{Container: container, IfName: "eth0"}, Ports: ports})
+		return res.Ports, err
+	}
+	tcp := func(first, last uint16) attach.PortBinding {
+		return attach.PortBinding{Proto: model.ProtoTCP, HostPort: first, HostPortEnd: last, ContainerPort: 80}
+	}
+	at := tcp(9000, 0)
+	at.HostIP = netip.MustParseAddr("192.0.2.1")
+	got, err := publish("c1", tcp(8080, 0), tcp(8080, 8090), tcp(0, 0), at)
+	if err != nil || len(got) != 4 || got[0].HostPort != 8080 || got[1].HostPort != 8081 || got[2].HostPort < firstDynamic || got[3].HostPort != 9000 {
+		t.Fatalf("Publish() = %v, %v", got, err)
+	}
+	chosen := got[2].HostPort
+	shown := 0
+	for _, p := range b.agent.State().Ports {
+		if p.Private.String() == one && len(p.Published) == 4 && p.Published[1].String() == "*:8081->80/tcp" {
+			shown++
+		}
+	}
+	if shown != 1 {
+		t.Errorf("the state shows the ports %d times: %+v", shown, b.agent.State().Ports)
+	}
+	for _, x := range []struct {
+		port attach.PortBinding
+		kind error
+		text string
+	}{
+		{tcp(8081, 0), model.ErrExists, "published by c1/eth0 already"},
+		{tcp(8080, 8081), model.ErrExists, "8080-8081/tcp"},
+		{tcp(9000, 0), model.ErrExists, "9000"},
+		{attach.PortBinding{Proto: model.ProtoICMP, HostPort: 1, ContainerPort: 1}, model.ErrInvalid, "must be tcp, udp or sctp"},
+		{attach.PortBinding{Proto: model.ProtoTCP, HostPort: 1}, model.ErrInvalid, "containerPort"},
+		{tcp(9, 8), model.ErrInvalid, "must not be below"},
+	} {
+		if _, err := publish("c2", x.port); !errors.Is(err, x.kind) || !strings.Contains(fmt.Sprint(err), x.text) {
+			t.Errorf("Publish(%v) = %v, want %q", x.port, err, x.text)
+		}
+	}
+	other := tcp(9000, 0)
+	other.HostIP = netip.MustParseAddr("192.0.2.2")
+	udp := tcp(8080, 0)
+	udp.Proto = model.ProtoUDP
+	if _, err := publish("c2", other, udp); err != nil { // another address, another protocol
+		t.Error(err)
+	}
+	if _, err := publish("nobody", tcp(1, 0)); !errors.Is(err, model.ErrNotFound) {
+		t.Errorf("Publish() of nobody's = %v", err)
+	}
+
+	b.stop()
+	b.fake = b.fake.Restart()
+	b.startWith(outletFake{b.fake})
+	b.ready()
+	if b.private("c1") != one || b.private("c2") != two {
+		t.Errorf("after a restart: %s and %s, before: %s and %s", b.private("c1"), b.private("c2"), one, two)
+	}
+	if _, err := publish("c2", tcp(8080, 0)); !errors.Is(err, model.ErrExists) {
+		t.Errorf("Publish() of what was published before the restart = %v", err)
+	}
+	if got, err := publish("c1", tcp(0, 0)); err != nil || got[0].HostPort != chosen {
+		t.Errorf("Publish() again = %v, %v; it was port %d", got, err, chosen)
+	}
+	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: attach.Key{Container: "c1", IfName: "eth0"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := publish("c2", tcp(8080, 0)); err != nil {
+		t.Errorf("Publish() of what a container had that is gone = %v", err)
+	}
+	if _, err := b.client().Attach(t.Context(), request("c3", newSandbox(t))); err != nil {
+		t.Fatal(err)
+	}
+	if three := b.private("c3"); three == one || three == two {
+		t.Errorf("the third container has %s, which was used just now", three)
+	}
+	for _, c := range []string{"c2", "c3"} {
+		if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: attach.Key{Container: c, IfName: "eth0"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.eventually("nobody has an address", func() error {
+		b.agent.way.mu.Lock()
+		defer b.agent.way.mu.Unlock()
+		if n := len(b.agent.way.taken); n > 0 {
+			return fmt.Errorf("%d have", n)
+		}
+		return nil
+	})
+}
+
+// TestWayOutCollides: where the private subnet is a network of the host already,
+// there is no way out, containers live on, and the status says what to do; when
+// the network goes, the way out comes.
+func TestWayOutCollides(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "n-docker"
+	strange := &netlink.Bridge{LinkAttrs: attrs}
+	addr, err := netlink.ParseAddr("172.19.0.1/24")
+	if err == nil {
+		err = errors.Join(netlink.LinkAdd(strange), netlink.AddrAdd(strange, addr), netlink.LinkSetUp(strange))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.fake = b.fake.Restart()
+	b.startWith(outletFake{b.fake})
+	t.Cleanup(func() {
+		if l, err := netlink.LinkByName(desired.HostInterface); err == nil {
+			_ = netlink.LinkDel(l) // with the namespace at the latest
+		}
+	})
+	b.ready()
+	s := newSandbox(t)
+	if _, err := b.client().Attach(t.Context(), request("c1", s)); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("a problem that names the route and the way out of it", func() error {
+		o, _ := b.agent.published.get()
+		text := problemTexts(o)["way out"]
+		for _, want := range []string{"172.19.0.0/24 on n-docker", "netctl global set --private-subnet", "--private-subnet of netplugin"} {
+			if !strings.Contains(text, want) {
+				return fmt.Errorf("problem %q lacks %q", text, want)
+			}
+		}
+		return nil
+	})
+	key := attach.Key{Container: "c1", IfName: "eth0"}
+	if text, _ := b.fake.Inspect(t.Context()); strings.Contains(text, "private") {
+		t.Errorf("there is a way out all the same:\n%s", text)
+	}
+	if err := netlink.LinkDel(strange); err != nil {
+		t.Fatal(err)
+	}
+	b.agent.kick("test")
+	b.eventually("the way out is there", func() error {
+		o, _ := b.agent.published.get()
+		if text := problemTexts(o)["way out"]; text != "" {
+			return errors.New(text)
+		}
+		return nil
+	})
+	b.private("c1")
+	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: key}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPrivateAddresses: every address of the subnet that may be an endpoint's is
+// handed out once; then the error says what is full.
+func TestPrivateAddresses(t *testing.T) {
+	a := &Agent{log: slog.New(slog.DiscardHandler)}
+	a.cluster = &cluster{comp: compile.New("h1"), global: &model.Global{PvtSubnet: netip.MustParsePrefix("172.19.0.0/29")}}
+	w := &wayOut{a: a, able: true, taken: map[netip.Addr]attach.Key{}}
+	e := func(i int) entry {
+		return entry{Request: attach.Request{Key: attach.Key{Container: "c" + strconv.Itoa(i)}}}
+	}
+	seen := map[netip.Addr]bool{}
+	for i := range 5 { // .1 to .5; .6 is the host's
+		x, err := w.take(e(i))
+		if err != nil || seen[x] || !w.settled().Holds(x) {
+			t.Fatalf("address %d = %s, %v (taken: %v)", i, x, err, seen)
+		}
+		seen[x] = true
+	}
+	if _, err := w.take(e(5)); !errors.Is(err, model.ErrExhausted) || !strings.Contains(err.Error(), "172.19.0.0/29") {
+		t.Errorf("the sixth: %v", err)
+	}
+	gone := e(3)
+	gone.Private = netip.MustParseAddr("172.19.0.4")
+	w.release(gone)
+	if x, err := w.take(e(6)); err != nil || x != gone.Private {
+		t.Errorf("after a release: %s, %v", x, err)
+	}
+	w.able = false
+	if x, err := w.take(e(7)); err != nil || x.IsValid() {
+		t.Errorf("without a way out: %s, %v", x, err)
+	}
+}

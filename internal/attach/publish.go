@@ -1,0 +1,69 @@
+package attach
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// PortBinding publishes a port of a container on its host. On input HostPort 0
+// asks for any free port, and HostPortEnd beyond HostPort for one of a range;
+// what Publish returns has one host port each.
+type PortBinding struct {
+	Proto         model.Protocol `json:"proto"`           // TCP, UDP or SCTP
+	HostIP        netip.Addr     `json:"hostIp,omitzero"` // IPv4; zero or 0.0.0.0 = any address of the host
+	HostPort      uint16         `json:"hostPort,omitempty"`
+	HostPortEnd   uint16         `json:"hostPortEnd,omitempty"` // 0 = HostPort
+	ContainerPort uint16         `json:"containerPort"`
+}
+
+func (b PortBinding) String() string {
+	ip := "*"
+	if b.HostIP.IsValid() {
+		ip = b.HostIP.String()
+	}
+	return fmt.Sprintf("%s:%d->%d/%s", ip, b.HostPort, b.ContainerPort, b.Proto)
+}
+
+// Check refuses a binding that cannot be, and returns it in its one form.
+func (b PortBinding) Check() (PortBinding, error) {
+	if !b.Proto.HasPorts() {
+		return b, model.InvalidField("proto", b.Proto, "must be tcp, udp or sctp")
+	}
+	if b.HostIP = b.HostIP.Unmap(); b.HostIP == netip.IPv4Unspecified() {
+		b.HostIP = netip.Addr{}
+	}
+	if b.HostIP.IsValid() && !b.HostIP.Is4() {
+		return b, model.InvalidField("hostIp", b.HostIP, "must be an IPv4 address of the host, or empty for all")
+	}
+	if b.ContainerPort == 0 {
+		return b, model.InvalidField("containerPort", b.ContainerPort, "must be between 1 and 65535")
+	}
+	if b.HostPortEnd == 0 {
+		b.HostPortEnd = b.HostPort
+	}
+	if b.HostPortEnd < b.HostPort {
+		return b, model.InvalidField("hostPortEnd", b.HostPortEnd, fmt.Sprintf("must not be below hostPort %d", b.HostPort))
+	}
+	return b, nil
+}
+
+// Overlaps tells whether two bindings want the same port of the host.
+func (b PortBinding) Overlaps(o PortBinding) bool {
+	return b.Proto == o.Proto && b.HostPort == o.HostPort &&
+		(!b.HostIP.IsValid() || !o.HostIP.IsValid() || b.HostIP == o.HostIP)
+}
+
+// PublishRequest says all that an attachment publishes: what is not in Ports
+// any more ends.
+type PublishRequest struct {
+	Key
+	Ports []PortBinding `json:"ports"`
+}
+
+// PublishResult is what was published, in the order of the request, with the
+// host ports that were chosen.
+type PublishResult struct {
+	Ports []PortBinding `json:"ports"`
+}

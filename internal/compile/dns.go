@@ -1,0 +1,93 @@
+package compile
+
+import (
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// SetService records a load-balanced service; only its name and address matter.
+func (c *Compiler) SetService(s model.Service) { c.dirtyServices[s.Key] = &s }
+
+// DeleteService forgets a service.
+func (c *Compiler) DeleteService(k model.ServiceKey) { c.dirtyServices[k] = nil }
+
+// compileDNS brings the names up to date with the endpoints, networks and
+// services that have changed. Endpoints of all hosts have names, whether or not
+// their network is present here.
+func (c *Compiler) compileDNS(before desired.Host) {
+	put := func(k desired.DNSKey, r desired.DNSRecord) {
+		if r.Service == "" && r.Group == "" && r.Name == "" {
+			c.out.DNS.Records = c.out.DNS.Records.Delete(k)
+			return
+		}
+		pic := &r
+		if old, ok := before.DNS.Records.Get(k); ok && *old == r {
+			pic = old
+		}
+		c.out.DNS.Records = c.out.DNS.Records.Set(k, pic)
+	}
+	for e := range c.dirtyEps {
+		if e.gone && e.net.eps[e.Key.ID] != nil { // deleted and made again
+			continue
+		}
+		r := desired.DNSRecord{Network: e.Key.Network, IPv4: e.IPv4, IPv6: e.IPv6}
+		if !e.gone {
+			r.Group, r.Name = dnsName(string(e.Group)), dnsName(containerName(&e.Endpoint))
+		}
+		put(desired.DNSKey{Endpoint: e.Key}, r)
+	}
+	for k, s := range c.dirtyServices {
+		var r desired.DNSRecord
+		if s != nil && s.VIP.IsValid() {
+			r = desired.DNSRecord{Network: s.NetworkKey(), Service: dnsName(k.Name)}
+			if s.VIP.Is4() {
+				r.IPv4 = s.VIP
+			} else {
+				r.IPv6 = s.VIP
+			}
+		}
+		put(desired.DNSKey{Service: k}, r)
+	}
+	clear(c.dirtyServices)
+	for n := range c.dirtyNetworks {
+		if n.rec == nil {
+			c.out.DNS.Networks = c.out.DNS.Networks.Delete(n.key)
+			continue
+		}
+		pic := &desired.DNSNetwork{Subnet: n.rec.Subnet, Subnet6: n.rec.Subnet6}
+		if old, ok := before.DNS.Networks.Get(n.key); ok && *old == *pic {
+			pic = old
+		}
+		c.out.DNS.Networks = c.out.DNS.Networks.Set(n.key, pic)
+	}
+}
+
+// containerName is the name that people gave the endpoint's container; empty
+// while only an id is known.
+func containerName(e *model.Endpoint) string {
+	if e.Name == e.Container {
+		return ""
+	}
+	return e.Name
+}
+
+// maxDNSName is how long a name may be; the tenant's follows (RFC 1035 section
+// 2.3.4: 255 octets in all).
+const maxDNSName = 180
+
+// dnsName returns a name as queries have it, in lower case; empty when it
+// cannot be written as one without escapes.
+func dnsName(s string) string {
+	if len(s) > maxDNSName {
+		return ""
+	}
+	s = strings.ToLower(s)
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return ""
+		}
+	}
+	return s
+}

@@ -1,0 +1,88 @@
+package control
+
+import (
+	"context"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// MonitorRequest asks the agents for what their data planes drop, and which
+// connections begin. From and To are groups as people write them: "group" (of
+// any tenant) or "tenant:group"; empty = any.
+type MonitorRequest struct {
+	ID          string // random: agents name it when they deliver
+	Address     string // ip:port where they deliver
+	Connections bool
+	Host        model.HostName // empty = all
+	From, To    string
+}
+
+// Monitor is a request that agents answer until Close.
+type Monitor struct {
+	Hosts   []model.HostName // that are asked
+	session store.Session
+}
+
+// Done is closed when the store has lost the request, and after Close.
+func (m *Monitor) Done() <-chan struct{} { return m.session.Done() }
+
+// Close takes the request back.
+func (m *Monitor) Close() error { return m.session.Close() }
+
+// OpenMonitor checks a request and enters it, for the agents to find. Events may
+// come in before it returns.
+func (c *Controller) OpenMonitor(ctx context.Context, r MonitorRequest) (*Monitor, error) {
+	v, err := c.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q := store.MonitorRequest{ID: r.ID, Address: r.Address, Connections: r.Connections, Host: r.Host}
+	if q.FromTenant, q.From, err = groupNamed(v, "from", r.From); err != nil {
+		return nil, err
+	}
+	if q.ToTenant, q.To, err = groupNamed(v, "to", r.To); err != nil {
+		return nil, err
+	}
+	m := &Monitor{}
+	for _, h := range v.Hosts() {
+		if r.Host == "" || h.Name == r.Host {
+			m.Hosts = append(m.Hosts, h.Name)
+		}
+	}
+	if r.Host != "" && m.Hosts == nil {
+		return nil, model.Errorf(model.ErrNotFound, "host %q does not exist", r.Host)
+	}
+	m.session, err = store.OpenMonitor(ctx, c.store, q)
+	return m, err
+}
+
+// groupNamed finds the group that a filter names.
+func groupNamed(v *View, field, text string) (t model.TenantName, g model.GroupName, err error) {
+	if text == "" {
+		return "", "", nil
+	}
+	tenant, name, qualified := strings.Cut(text, ":")
+	if !qualified {
+		tenant, name = "", text
+	}
+	if g, err = model.ParseGroupName(name); err != nil {
+		return "", "", model.InvalidField(field, text, "must be an endpoint group: group, or tenant:group")
+	}
+	if qualified {
+		if t, err = model.ParseTenantName(tenant); err != nil {
+			return "", "", model.InvalidField(field, text, "must be an endpoint group: group, or tenant:group")
+		}
+		if _, ok := v.Group(model.GroupKey{Tenant: t, Name: g}); ok {
+			return t, g, nil
+		}
+		return "", "", model.Errorf(model.ErrNotFound, "endpoint group %q does not exist", text)
+	}
+	for _, x := range v.Tenants() {
+		if _, ok := v.Group(model.GroupKey{Tenant: x.Name, Name: g}); ok {
+			return "", g, nil
+		}
+	}
+	return "", "", model.Errorf(model.ErrNotFound, "endpoint group %q does not exist in any tenant", text)
+}

@@ -1,0 +1,179 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// union is the policies of a group, whose rules are one list on a host; the
+// names are sorted and apart by commas.
+type union struct {
+	tenant model.TenantName
+	names  string
+}
+
+func unionOf(t model.TenantName, names ...model.PolicyName) union {
+	var out []string
+	for _, n := range unique(names) {
+		out = append(out, string(n))
+	}
+	slices.Sort(out)
+	return union{t, strings.Join(out, ",")}
+}
+
+func (u union) String() string {
+	if strings.Contains(u.names, ",") {
+		return fmt.Sprintf("policies %q of one group", string(u.tenant)+":"+u.names)
+	}
+	return fmt.Sprintf("policy %q", string(u.tenant)+":"+u.names)
+}
+
+func (u union) policies() (out []model.PolicyKey) {
+	for n := range strings.SplitSeq(u.names, ",") {
+		out = append(out, model.PolicyKey{Tenant: u.tenant, Name: model.PolicyName(n)})
+	}
+	return out
+}
+
+// sizes are the View's meters of policies that have become large, alone and
+// together with others of a group. The view's lock guards them.
+type sizes struct {
+	unions map[model.PolicyKey]map[union]int // how many groups have the policy among several
+	meters map[union]*model.PolicyMeter
+}
+
+func newSizes() sizes {
+	return sizes{map[model.PolicyKey]map[union]int{}, map[union]*model.PolicyMeter{}}
+}
+
+// indexGroup enters (or takes out) the policies of a group.
+func (s *sizes) indexGroup(g model.Group, in bool) {
+	u := unionOf(g.Key.Tenant, g.Policies...)
+	if !strings.Contains(u.names, ",") {
+		return
+	}
+	for _, p := range u.policies() {
+		if s.unions[p] == nil {
+			s.unions[p] = map[union]int{}
+		}
+		if in {
+			s.unions[p][u]++
+		} else if s.unions[p][u]--; s.unions[p][u] == 0 {
+			delete(s.unions[p], u)
+			delete(s.meters, u)
+		}
+		if len(s.unions[p]) == 0 {
+			delete(s.unions, p)
+		}
+	}
+}
+
+// enterRule counts a rule that has come, or gone.
+func (s *sizes) enterRule(r model.Rule, in bool) {
+	if len(s.meters) == 0 {
+		return
+	}
+	for _, u := range s.of(r.Key.PolicyKey()) {
+		switch m := s.meters[u]; {
+		case m == nil:
+		case in:
+			m.Add(r)
+		default:
+			m.Remove(r)
+		}
+	}
+}
+
+// of returns the unions that a policy is in, itself first.
+func (s *sizes) of(p model.PolicyKey) []union {
+	out := []union{unionOf(p.Tenant, p.Name)}
+	for u := range s.unions[p] {
+		out = append(out, u)
+	}
+	return out
+}
+
+// fit refuses, with model.ErrExhausted, rules and groups that would make the
+// rules of a policy, or of the policies of one group, more than a host holds. It
+// goes by what the mirror knows: what other replicas commit at the same moment
+// may pass beside it, and groups that come later add identities to rules that
+// name their network. There the host refuses. index is the first rule, or
+// len(rules) and more for a group, that does not fit.
+func (v *View) fit(rules []model.Rule, groups []model.Group) (index int, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	last := map[union]int{} // the rule or group to blame when nothing before it is
+	for i, r := range rules {
+		if _, there := v.rules.all[r.Key]; there {
+			continue
+		}
+		for _, u := range v.sizes.of(r.Key.PolicyKey()) {
+			last[u] = i
+		}
+	}
+	for i, g := range groups {
+		old := v.groups.all[g.Key].Policies
+		if len(g.Policies) > 1 && slices.ContainsFunc(g.Policies, func(p model.PolicyName) bool { return !slices.Contains(old, p) }) {
+			last[unionOf(g.Key.Tenant, g.Policies...)] = len(rules) + i
+		}
+	}
+	for u, at := range last {
+		n, e := v.fitUnion(u, rules)
+		if e == nil {
+			continue
+		}
+		e = fmt.Errorf("%s: %w", u, e)
+		if n >= 0 && at < len(rules) {
+			at = n
+		}
+		if err == nil || at < index {
+			index, err = at, e
+		}
+	}
+	return index, err
+}
+
+// fitUnion does so for one union; n is the first rule that does not fit.
+func (v *View) fitUnion(u union, rules []model.Rule) (n int, err error) {
+	policies := u.policies()
+	var joining []model.Rule
+	var at []int
+	for i, r := range rules {
+		if _, there := v.rules.all[r.Key]; !there && slices.Contains(policies, r.Key.PolicyKey()) {
+			joining, at = append(joining, r), append(at, i)
+		}
+	}
+	count := len(joining)
+	for _, p := range policies {
+		count += len(v.rulesOfPolicy[p])
+	}
+	// Every rule at a peer of its own, all of whose ports meet, cannot take more.
+	if count*(count+len(v.groups.of[u.tenant])+4)*20 <= model.MaxPolicyEntries {
+		return 0, nil
+	}
+	present := func() (out []model.Rule) {
+		for _, p := range policies {
+			for k := range v.rulesOfPolicy[p] {
+				out = append(out, v.rules.all[k])
+			}
+		}
+		return out
+	}
+	m := v.sizes.meters[u]
+	if m == nil {
+		m = model.NewPolicyMeter(present())
+		if len(policies) == 1 || v.sizes.unions[policies[0]][u] > 0 { // others nobody would keep up to date
+			v.sizes.meters[u] = m
+		}
+	}
+	fit, err := m.Check(present, joining, func(n model.NetworkName) int {
+		return len(v.groupsOfNetwork[model.NetworkKey{Tenant: u.tenant, Name: n}]) + 1
+	})
+	if err != nil && fit < len(at) {
+		return at[fit], err
+	}
+	return -1, err
+}

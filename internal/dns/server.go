@@ -1,0 +1,228 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/miekg/dns"
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+)
+
+// Config is what a Server needs. Log is required.
+type Config struct {
+	Upstreams  []netip.AddrPort // resolvers to ask; nil = those of ResolvConf
+	ResolvConf string           // empty = /etc/resolv.conf
+	Log        *slog.Logger
+
+	now func() time.Time // of tests
+}
+
+// Server is one host's name server. Its methods are safe for concurrent use.
+type Server struct {
+	cfg       Config
+	names     *names
+	cache     *cache
+	upstreams *upstreams
+	flights   singleflight.Group
+	underWay  underWay
+	loop      loop
+	count     counters
+	work      sync.WaitGroup // beside the answers
+}
+
+// New returns a Server that knows nobody yet and refuses everyone.
+func New(cfg Config) *Server {
+	if cfg.now == nil {
+		cfg.now = time.Now
+	}
+	if cfg.ResolvConf == "" {
+		cfg.ResolvConf = ResolvConf
+	}
+	s := &Server{cfg: cfg, names: newNames(), cache: newCache(cacheBytes, cfg.now), underWay: underWay{by: map[netip.Addr]int{}}}
+	s.upstreams = &upstreams{fixed: cfg.Upstreams, path: cfg.ResolvConf, now: cfg.now, log: cfg.Log, changed: s.cache.clear}
+	return s
+}
+
+// Update takes the names and the local ports of a picture.
+func (s *Server) Update(h desired.Host) { s.names.update(h) }
+
+// Sockets are where a Server listens, on one address and port.
+type Sockets struct {
+	UDP net.PacketConn
+	TCP net.Listener
+}
+
+// Addr is their address.
+func (l Sockets) Addr() netip.AddrPort { return l.TCP.Addr().(*net.TCPAddr).AddrPort() }
+
+// Close closes both; Serve does it too.
+func (l Sockets) Close() error { return errors.Join(l.UDP.Close(), l.TCP.Close()) }
+
+// Listen opens the sockets on a port of an address, which need not be there
+// yet; port 0 = one that is free for both.
+func Listen(ctx context.Context, addr netip.AddrPort) (Sockets, error) {
+	lc := net.ListenConfig{Control: freeBind}
+	var last error
+	for range 10 { // the port that is free for one may be taken for the other
+		tcp, err := lc.Listen(ctx, "tcp", addr.String())
+		if err != nil {
+			return Sockets{}, fmt.Errorf("listen for names: %w", err)
+		}
+		l := Sockets{TCP: tcp}
+		if l.UDP, err = lc.ListenPacket(ctx, "udp", l.Addr().String()); err == nil {
+			return l, nil
+		}
+		last = errors.Join(fmt.Errorf("listen for names: %w", err), tcp.Close())
+		if addr.Port() != 0 {
+			break
+		}
+	}
+	return Sockets{}, last
+}
+
+// freeBind lets a socket have an address that the host gets later.
+func freeBind(_, _ string, c syscall.RawConn) error {
+	var err error
+	if e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_FREEBIND, 1) }); e != nil {
+		return e
+	}
+	return err
+}
+
+// Serve answers on the sockets until ctx ends, then closes them; questions under
+// way are given up. It returns nil after ctx's end.
+func (s *Server) Serve(ctx context.Context, l Sockets) error {
+	s.upstreams.listen(l.Addr())
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	started := make(chan struct{}, 2)
+	failed := make(chan error, 2)
+	servers := []*dns.Server{{PacketConn: l.UDP}, {Listener: newConnLimit(l.TCP, s.names)}}
+	for _, srv := range servers {
+		srv.Handler = handler{s, inner}
+		srv.UDPSize = dns.MaxMsgSize >> 4
+		srv.ReadTimeout, srv.WriteTimeout = 2*time.Second, 2*time.Second
+		srv.IdleTimeout = func() time.Duration { return 5 * time.Second }
+		srv.NotifyStartedFunc = func() { started <- struct{}{} }
+		srv.MsgAcceptFunc = s.accept
+		srv.MsgInvalidFunc = func([]byte, error) { s.count.malformed.Add(1) }
+		go func() { failed <- srv.ActivateAndServe() }()
+	}
+	ended := 0
+	var err error
+	for up := 0; up < len(servers) && ended == 0; { // they can be shut down only then
+		select {
+		case <-started:
+			up++
+		case err = <-failed:
+			ended++
+		}
+	}
+	if ended == 0 {
+		select {
+		case <-ctx.Done():
+		case err = <-failed:
+			ended++
+		}
+	}
+	stop()
+	for _, srv := range servers {
+		_ = srv.ShutdownContext(context.WithoutCancel(ctx)) // one that has ended says so
+	}
+	_ = l.Close() // most often they are closed already
+	for ; ended < len(servers); ended++ {
+		err = errors.Join(err, <-failed)
+	}
+	s.work.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("serve names: %w", err)
+}
+
+// accept decides by the header whether a message is looked at, and counts those
+// that are not.
+func (s *Server) accept(h dns.Header) dns.MsgAcceptAction {
+	a := dns.DefaultMsgAcceptFunc(h)
+	if a != dns.MsgAccept {
+		s.count.malformed.Add(1)
+	}
+	return a
+}
+
+// The bounds of TCP connections.
+const (
+	maxConns         = 256
+	maxConnsPerAsker = 16
+)
+
+// connLimit is a listener that closes the connections of those that are no local
+// port, and those beyond the bounds.
+type connLimit struct {
+	net.Listener
+	names *names
+
+	mu    sync.Mutex
+	total int
+	by    map[netip.Addr]int
+}
+
+func newConnLimit(l net.Listener, n *names) *connLimit {
+	return &connLimit{Listener: l, names: n, by: map[netip.Addr]int{}}
+}
+
+// Accept implements net.Listener.
+func (l *connLimit) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		addr := addrOf(c.RemoteAddr())
+		if _, ok := l.names.asker(addr); ok && l.take(addr) {
+			return &limitedConn{Conn: c, free: sync.OnceFunc(func() { l.give(addr) })}, nil
+		}
+		_ = c.Close() // nothing was read
+	}
+}
+
+func (l *connLimit) take(a netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.total >= maxConns || l.by[a] >= maxConnsPerAsker {
+		return false
+	}
+	l.total++
+	l.by[a]++
+	return true
+}
+
+func (l *connLimit) give(a netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.total--
+	if l.by[a]--; l.by[a] == 0 {
+		delete(l.by, a)
+	}
+}
+
+type limitedConn struct {
+	net.Conn
+	free func()
+}
+
+// Close implements net.Conn.
+func (c *limitedConn) Close() error {
+	c.free()
+	return c.Conn.Close()
+}

@@ -1,0 +1,133 @@
+package ebpf
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// boundGroups is how many groups, and so identities, the networks of TestBound have.
+const boundGroups = 6
+
+// contivSet is the set of a list of Contiv rules as package compile makes it, on
+// VLAN networks, whose addresses are peers too.
+func contivSet(rules []model.Rule) *desired.PolicySet {
+	key := model.PolicyKey{Tenant: "t", Name: "p"}
+	in, out := desired.Tier{Tier: model.TierContiv, Default: model.Pass}, desired.Tier{Tier: model.TierContiv, Default: model.Pass}
+	for _, r := range model.ContivToPolicy(key, model.GroupKey{Tenant: "t"}, rules).Rules {
+		x := desired.Rule{ID: r.ID, Priority: r.Priority, Action: r.Action, AnyPeer: len(r.Peers) == 0, Ports: r.Ports}
+		for _, p := range r.Peers {
+			switch {
+			case p.Selector != nil:
+				n, _ := strconv.Atoi(string(p.Selector.Group))
+				x.Identities = []model.Identity{model.Identity(300 + n)}
+			case p.CIDR.IsValid():
+				x.CIDRs = []desired.CIDR{{Prefix: p.CIDR.Masked()}}
+			default:
+				n, _ := strconv.Atoi(string(p.Network.Name))
+				for i := range boundGroups {
+					x.Identities = append(x.Identities, model.Identity(300+n*boundGroups+i))
+				}
+				for _, s := range []string{"10.0.0.0/8", "fd00::/64"} {
+					x.CIDRs = append(x.CIDRs, desired.CIDR{Prefix: netip.MustParsePrefix(s), Network: model.NetworkID(1 + n)})
+				}
+			}
+		}
+		if r.Direction == model.In {
+			in.Rules = append(in.Rules, x)
+		} else {
+			out.Rules = append(out.Rules, x)
+		}
+	}
+	return &desired.PolicySet{ID: 1, In: []desired.Tier{in}, Out: []desired.Tier{out}}
+}
+
+// TestBound: what netmaster counts of a policy, at first and after looking
+// closer, is never less than what this driver makes of it, and what it accepts
+// at most fits twice into the maps.
+func TestBound(t *testing.T) {
+	spec, err := loadDatapath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, m := spec.Maps["rules"].MaxEntries, spec.Maps["cidrs"].MaxEntries; n < 2*model.MaxPolicyEntries || m < 2*model.MaxPolicyPrefixes {
+		t.Errorf("maps hold %d rules and %d prefixes, netmaster accepts %d and %d", n, m, model.MaxPolicyEntries, model.MaxPolicyPrefixes)
+	}
+	identities := func(model.NetworkName) int { return boundGroups }
+	rnd := rand.New(rand.NewPCG(9, 10))
+	closer := 0
+	for round := range 400 {
+		var rules []model.Rule
+		wide := rnd.IntN(2)
+		for i := range round % 4 { // alone: the most that ports beside a rule for all can take
+			rules = append(rules, model.Rule{
+				Key:       model.RuleKey{Tenant: "t", Policy: "p", Rule: model.RuleID("only" + strconv.Itoa(i))},
+				Direction: model.In, Action: model.Allow, Priority: 1 + min(i, 1), Protocol: model.ProtoTCP, Port: uint16(i * 0x5a5a),
+			})
+		}
+		many := rnd.IntN(400)
+		if round < 4 {
+			many = 0
+		}
+		for i := range many {
+			r := model.Rule{
+				Key:       model.RuleKey{Tenant: "t", Policy: "p", Rule: model.RuleID(strconv.Itoa(i))},
+				Direction: []model.Direction{model.In, model.Out}[rnd.IntN(2)],
+				Action:    []model.Action{model.Allow, model.Deny}[rnd.IntN(2)],
+				Priority:  1 + rnd.IntN(20),
+				Protocol:  model.ProtoTCP,
+				Port:      uint16(1 + rnd.IntN(65535)>>rnd.IntN(16)),
+			}
+			if rnd.IntN(8) == 0 {
+				r.Protocol = []model.Protocol{model.AnyProtocol, model.ProtoUDP, model.ProtoSCTP, model.ProtoICMP, model.ProtoICMPv6, 47}[rnd.IntN(6)]
+			}
+			if !r.Protocol.HasPorts() || wide > 0 && rnd.IntN(40) == 0 {
+				r.Port = 0
+			}
+			switch rnd.IntN(6) {
+			case 0:
+				r.Group = model.GroupName(strconv.Itoa(rnd.IntN(2 * boundGroups)))
+			case 1:
+				r.Network = model.NetworkName(strconv.Itoa(rnd.IntN(2)))
+			case 2, 3, 4:
+				a := netip.AddrFrom4([4]byte{10, byte(rnd.IntN(3)), byte(rnd.IntN(3)), byte(rnd.IntN(256))})
+				if rnd.IntN(4) == 0 {
+					a = netip.AddrFrom16([16]byte{0: 0xfd, 7: byte(rnd.IntN(3)), 15: byte(rnd.IntN(256))})
+				}
+				r.Addr, _ = a.Prefix(a.BitLen() - rnd.IntN(a.BitLen()+1)>>rnd.IntN(6))
+			}
+			rules = append(rules, r)
+		}
+		c, err := compileSet(contivSet(rules))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := model.NewPolicyMeter(slices.Clone(rules))
+		entries, prefixes := m.Entries(identities)
+		m.Recount(rules)
+		again, _ := m.Entries(identities)
+		if len(c.rules) > again || again > entries || len(c.cidrs) > prefixes {
+			t.Fatalf("round %d: %d entries, bounds %d and %d; %d prefixes, bound %d; of %+v", round, len(c.rules), entries, again, len(c.cidrs), prefixes, rules)
+		}
+		if again < entries {
+			closer++
+		}
+		// What was found holds for the rules that come after.
+		half := model.NewPolicyMeter(rules[:len(rules)/2])
+		half.Recount(rules[:len(rules)/2])
+		for _, r := range rules[len(rules)/2:] {
+			half.Add(r)
+		}
+		if later, _ := half.Entries(identities); later < again {
+			t.Fatalf("round %d: %d entries when counted before half of the rules came, %d now, of %+v", round, later, again, rules)
+		}
+	}
+	if closer < 100 {
+		t.Errorf("looking closer found less in %d rounds only", closer)
+	}
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0)
+// The way out through the host's own stack: the virtual router, and the one to
+// one translation between an endpoint's address and its private one. Checksums
+// are corrected by the difference, which is right for packets with offloads too.
+#pragma once
+
+#include "packet.h"
+
+#define WAY_NONE 0
+#define WAY_OUT 1 // to the host
+#define WAY_IN 2 // from the host
+#define WAY_NOWHERE 3 // the router's, and it leads nowhere
+
+static __always_inline __be32 last4(const struct addr *a)
+{
+	return *(const __be32 *)&a->b[12];
+}
+
+// leads tells whether the router takes packets to an address: outside of the
+// network, of one host, and of no endpoint by its private address.
+static __always_inline int leads(const struct settings *g, const struct port *o, __be32 to)
+{
+	__u8 first = *(__u8 *)&to;
+	return o->private_ip && (to & o->mask) != o->subnet && (to == g->host_ip || (to & g->private_mask) != g->private_net) &&
+	       first != 0 && first != 127 && first < 224;
+}
+
+// way_of tells whether a container's IP unicast packet is the router's.
+static __always_inline int way_of(const struct pkt *p, const struct settings *g, const struct port *o)
+{
+	int direct;
+	if (!g->host)
+		return WAY_NONE;
+	direct = same(p->eth.dst, g->router, 6);
+	if (!direct && !o->diverts)
+		return WAY_NONE;
+	__be32 to = last4(&p->ip.f.dst);
+	int open = !p->ip.v6 && leads(g, o, to);
+	if (direct)
+		return open ? WAY_OUT : WAY_NOWHERE;
+	if (open && (to == g->host_ip || (!p->ip.later && p->ip.f.dport == 53 && (p->ip.f.proto == P_UDP || p->ip.f.proto == P_TCP))))
+		return WAY_OUT;
+	return WAY_NONE;
+}
+
+// readdress changes one address of the IPv4 header at offset ip, and what sums
+// it up: the header's checksum and, where l4 is not 0, the transport's.
+static __always_inline int readdress(struct __sk_buff *skb, __u32 ip, __u32 field, __u32 l4, __u32 proto, __be32 from, __be32 to)
+{
+	__u32 at = 0, flags = BPF_F_PSEUDO_HDR | sizeof(to);
+	if (l4 && proto == P_TCP)
+		at = l4 + 16;
+	if (l4 && (proto == P_UDP || proto == P_UDPLITE)) {
+		at = l4 + 6;
+		flags |= BPF_F_MARK_MANGLED_0; // none stays none
+	}
+	if (l4 && proto == P_DCCP)
+		at = l4 + 6;
+	if (at && bpf_l4_csum_replace(skb, at, from, to, flags))
+		return -1;
+	if (bpf_l3_csum_replace(skb, ip + 10, from, to, sizeof(to)))
+		return -1;
+	return bpf_skb_store_bytes(skb, ip + field, &to, sizeof(to), 0);
+}
+
+#define IP_SRC 12
+#define IP_DST 16
+
+static __always_inline int is_error4(__u8 type)
+{
+	return type == 3 || type == 4 || type == 5 || type == 11 || type == 12;
+}
+
+// requote changes the address in a packet that an ICMP error quotes. The sum of
+// the quoted header stays what it was, and so does the error's checksum.
+static __always_inline int requote(struct __sk_buff *skb, struct pkt *p, __u32 at, __u32 field, __be32 from, __be32 to)
+{
+	if (bpf_skb_load_bytes(skb, at + field, p->buf, 4))
+		return 0; // it quotes too little to be known
+	if (*(__be32 *)p->buf != from)
+		return 0;
+	return readdress(skb, at, field, 0, 0, from, to);
+}
+
+// outwards gives a packet that was let through to the host.
+static __noinline int outwards(struct __sk_buff *skb, struct pkt *p)
+{
+	__u32 zero = 0, ifindex = p->ifindex;
+	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
+	struct port *o = bpf_map_lookup_elem(&ports, &ifindex);
+	if (!g || !o)
+		return -1;
+	__be32 own = last4(&o->ip4);
+	if (p->error && requote(skb, p, p->ip.l4 + 8, IP_DST, own, o->private_ip))
+		return -1;
+	if (readdress(skb, 14, IP_SRC, p->ip.later ? 0 : p->ip.l4, p->ip.f.proto, own, o->private_ip))
+		return -1;
+	return bpf_skb_store_bytes(skb, 0, g->router, 6, 0);
+}
+
+// inwards makes a packet that the host sent to a private address the endpoint's.
+static __noinline int inwards(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct port *o)
+{
+	__u32 hl = (p->h4.vihl & 15) * 4, l4 = 14 + hl, proto = p->h4.proto;
+	__be32 own = last4(&o->ip4);
+	int later = (p->h4.frag & bpf_htons(0x1fff)) != 0;
+	if (hl < 20)
+		return -1;
+	if (!later && proto == P_ICMP) {
+		if (bpf_skb_load_bytes(skb, l4, p->buf, 1))
+			return -1;
+		if (is_error4(p->buf[0]) && requote(skb, p, l4 + 8, IP_SRC, o->private_ip, own))
+			return -1;
+	}
+	if (readdress(skb, 14, IP_DST, later ? 0 : l4, proto, o->private_ip, own))
+		return -1;
+	__builtin_memcpy(p->buf, o->mac, 6);
+	__builtin_memcpy(p->buf + 6, g->router, 6);
+	return bpf_skb_store_bytes(skb, 0, p->buf, 12, 0);
+}

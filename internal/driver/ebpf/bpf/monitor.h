@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0)
+// Telling of drops and new connections, to whoever listens. Packets that are
+// alike but for their source port are told once a second, with their number;
+// a processor tells at most EVENTS_PER_SECOND; the rest is counted.
+#pragma once
+
+#include "packet.h"
+
+#define MONITOR_DROPS 1
+#define MONITOR_CONNECTIONS 2
+
+#define EVENTS_PER_SECOND 1000
+#define EVENT_SLOTS 1024
+
+#define NANOSECONDS 1000000000ULL
+
+struct event {
+	__u64 time; // coarse monotonic clock, ns
+	__u64 hash; // of all that makes events alike
+	__u64 out_rule, in_rule; // that decided; 0 = none
+	struct addr src, dst; // all zero = not IP
+	__u32 net, ifindex; // ifindex of the local port that it came from, 0 = none
+	__u32 out_set, in_set; // policies that were asked; 0 = none
+	__u32 count, slot, cpu;
+	__u16 sport, dport;
+	__u8 proto, type;
+	__u8 reason; // enum drop_reason; 0 = a connection
+	__u8 tier; // that denied by default; TIERS = none did
+	__u8 src_mac[6], dst_mac[6];
+	__u8 arp; // src and dst are sender and target of an ARP message
+	__u8 pad[7];
+};
+
+// event_slot holds back what is alike.
+struct event_slot {
+	__u64 hash, told; // time of the last event
+	__u64 held; // packets since then
+};
+
+struct event_budget {
+	__u64 second; // that used counts for
+	__u64 used, lost;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} events SEC(".maps");
+MAP(event_slots, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct event_slot, EVENT_SLOTS, 0);
+MAP(event_budgets, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct event_budget, 1, 0);
+
+static __always_inline __u64 mix(__u64 h, __u64 v)
+{
+	h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
+	return h ^ h >> 29;
+}
+
+// monitor tells what became of the packet under way: reason, or 0 = it began a
+// connection.
+static __noinline int monitor(struct pkt *p, __u32 reason)
+{
+	__u32 zero = 0;
+	__u64 now = bpf_ktime_get_coarse_ns(), count = 1, h;
+	__u8 type = 0;
+	struct event_budget *b = bpf_map_lookup_elem(&event_budgets, &zero);
+	int ip = p->kind == KIND_IP;
+	if (!b)
+		return 0;
+	h = mix(mix(reason, p->net), p->from == FROM_PORT ? p->ifindex : 0);
+	if (ip) {
+		if (!p->ip.later && (p->ip.f.proto == P_ICMP || p->ip.f.proto == P_ICMP6))
+			type = p->ip.type;
+		const __u64 *a = (const void *)&p->ip.f.src, *d = (const void *)&p->ip.f.dst;
+		h = mix(mix(mix(mix(h, a[0]), a[1]), d[0]), d[1]);
+		h = mix(h, (__u64)p->ip.f.proto << 32 | (__u32)type << 16 | p->ip.f.dport);
+	}
+	if (p->kind == KIND_ARP)
+		h = mix(mix(h, *(__u32 *)p->arp.sip), (__u64)*(__u32 *)p->arp.tip << 32 | 1);
+	__u32 slot = h & (EVENT_SLOTS - 1);
+	struct event_slot *s = bpf_map_lookup_elem(&event_slots, &slot);
+	if (!s)
+		return 0;
+	__u64 age = now - s->told;
+	if (s->hash == h && age < NANOSECONDS) {
+		s->held++;
+		return 0;
+	}
+	// What is held for two seconds has been told by the reader.
+	if (age < 2 * NANOSECONDS) {
+		if (s->hash == h)
+			count += s->held;
+		else
+			b->lost += s->held;
+	}
+	s->held = 0;
+	if (b->second != now / NANOSECONDS) {
+		b->second = now / NANOSECONDS;
+		b->used = 0;
+	}
+	struct event *e = 0;
+	if (b->used < EVENTS_PER_SECOND)
+		e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e) {
+		b->lost += count;
+		return 0;
+	}
+	b->used++;
+	s->hash = h;
+	s->told = now;
+	__builtin_memset(e, 0, sizeof(*e));
+	e->time = now;
+	e->hash = h;
+	e->count = count;
+	e->slot = slot;
+	e->cpu = bpf_get_smp_processor_id();
+	e->net = p->net;
+	e->reason = reason;
+	e->tier = TIERS;
+	if (p->from == FROM_PORT)
+		e->ifindex = p->ifindex;
+	if (p->eth.proto) {
+		__builtin_memcpy(e->src_mac, p->eth.src, 6);
+		__builtin_memcpy(e->dst_mac, p->eth.dst, 6);
+	}
+	if (ip) {
+		e->src = p->ip.f.src;
+		e->dst = p->ip.f.dst;
+		e->sport = p->ip.f.sport;
+		e->dport = p->ip.f.dport;
+		e->proto = p->ip.f.proto;
+		e->type = type;
+	}
+	if (p->kind == KIND_ARP) {
+		e->arp = 1;
+		map4(&e->src, p->arp.sip);
+		map4(&e->dst, p->arp.tip);
+	}
+	if (reason == DROP_POLICY) {
+		if (p->judged_dir == DIR_OUT) {
+			e->out_set = p->judged_set;
+			e->out_rule = p->rule;
+		} else {
+			e->in_set = p->judged_set;
+			e->in_rule = p->rule;
+		}
+		e->tier = p->judged_tier;
+	} else if (!reason) {
+		e->out_set = p->out_set;
+		e->out_rule = p->out_rule;
+		e->in_set = p->in_set;
+		e->in_rule = p->rule;
+	}
+	bpf_ringbuf_submit(e, 0);
+	return 0;
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0)
+// The short ways between hosts. In: on the interface that has the host's tunnel address, a
+// packet of a connection that from_tunnel has let in a moment ago, from the
+// same host, is taken out of its tunnel headers here. All others, and those
+// that carry several segments, go on to the host's stack and its VXLAN device.
+// Out: a small packet to a host on the same link gets its tunnel headers here,
+// as the VXLAN device would write them.
+#pragma once
+
+#include "fast.h"
+
+struct tunnel_header {
+	__u8 macs[12];
+	__be16 eth;
+	__u8 vihl, tos;
+	__be16 len, id, frag;
+	__u8 ttl, proto;
+	__be16 csum;
+	__be32 src, dst;
+	__be16 sport, dport, udp_len, udp_csum;
+	__be32 flags, vni; // RFC 7348 section 5
+} __attribute__((packed));
+
+#define TUNNEL_BYTES 50
+
+// inside finds what was decided about the packet in a tunnel packet, and copies
+// its MACs; 0 = it is to go the long way.
+static __always_inline struct fast *inside(struct __sk_buff *skb, struct settings *g, __u8 *macs)
+{
+	struct tunnel_header *t = (void *)(long)skb->data;
+	void *end = (void *)(long)skb->data_end;
+	if ((void *)(t + 1) > end || t->eth != bpf_htons(ETH_IP) || t->vihl != 0x45 || t->frag & bpf_htons(0xbfff))
+		return 0;
+	if (t->proto != P_UDP || t->dport != g->vxlan_port || t->dst != g->vtep || t->udp_csum || t->flags != bpf_htonl(0x08000000))
+		return 0;
+	if ((t->tos & 3) == 3) // congestion: the device tells the inner packet
+		return 0;
+	if (skb->gso_size || skb->vlan_present || bpf_ntohs(t->len) + 14 != skb->len || bpf_ntohs(t->udp_len) + 34 != skb->len)
+		return 0;
+	__u32 vni = bpf_ntohl(t->vni);
+	if (vni & 0xff)
+		return 0;
+	struct fast_header *h = (void *)t + TUNNEL_BYTES;
+	if ((void *)h + 42 > end)
+		return 0;
+	struct fast *f = remembered(h, end, skb->len - TUNNEL_BYTES, *(volatile __u32 *)&g->epoch, g->vxlan, vni >> 8);
+	if (!f || f->vtep_family != 4 || *(__u32 *)f->vtep != bpf_ntohl(t->src))
+		return 0;
+	__builtin_memcpy(macs, h->macs, 12);
+	return f;
+}
+
+// Packets up to here fit into every path (RFC 791: hosts take 576 bytes).
+#define SMALL 512
+
+// wrap puts a frame into a tunnel packet; 0 = it is one.
+static __noinline int wrap(struct __sk_buff *skb, struct fast *f, struct settings *g)
+{
+	struct {
+		struct tunnel_header t;
+		__u8 macs[12];
+		__be16 eth;
+	} __attribute__((packed)) n = {};
+	struct bpf_redir_neigh to = { .nh_family = 2 /* AF_INET */ };
+	__u32 len = skb->len, hash = bpf_get_hash_recalc(skb), sum;
+	__u8 *data = (void *)(long)skb->data;
+	if ((void *)data + 16 > (void *)(long)skb->data_end)
+		return -1;
+	__u8 ecn = data[15] & 3;
+	n.t.eth = n.eth = bpf_htons(ETH_IP);
+	n.t.vihl = 0x45;
+	n.t.tos = ecn == 3 ? 2 : ecn; // RFC 6040 section 4.1
+	n.t.len = bpf_htons(len + TUNNEL_BYTES - 14);
+	n.t.frag = bpf_htons(0x4000);
+	n.t.ttl = 64;
+	n.t.proto = P_UDP;
+	n.t.src = g->vtep;
+	n.t.dst = to.ipv4_nh = bpf_htonl(*(__u32 *)f->vtep);
+	hash ^= hash << 16; // the source port as the kernel chooses it
+	n.t.sport = bpf_htons((__u16)(((__u64)hash * (60999 - 32768) >> 32) + 32768));
+	n.t.dport = g->vxlan_port;
+	n.t.udp_len = bpf_htons(len + TUNNEL_BYTES - 34);
+	n.t.flags = bpf_htonl(0x08000000);
+	n.t.vni = bpf_htonl(f->tag << 8);
+	__builtin_memcpy(n.macs, f->macs, 12);
+	sum = bpf_htons(0x4500 | n.t.tos) + n.t.len + n.t.frag + bpf_htons(64 << 8 | P_UDP);
+	sum += (n.t.src & 0xffff) + (n.t.src >> 16) + (n.t.dst & 0xffff) + (n.t.dst >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	n.t.csum = ~sum;
+	if (bpf_skb_adjust_room(skb, TUNNEL_BYTES, BPF_ADJ_ROOM_MAC,
+				BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | BPF_F_ADJ_ROOM_ENCAP_L2(14)))
+		return -1;
+	if (bpf_skb_store_bytes(skb, 0, &n, sizeof(n), 0))
+		return TC_DROP;
+	return bpf_redirect_neigh(f->underlay, &to, sizeof(to), 0);
+}

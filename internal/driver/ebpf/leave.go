@@ -1,0 +1,124 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+)
+
+// InUse tells whether a driver of that pin directory has been at work here
+// since the machine started.
+func InUse(pinDir string) bool {
+	if pinDir == "" {
+		pinDir = DefaultPinDir
+	}
+	entries, err := os.ReadDir(filepath.Join(pinDir, "maps"))
+	return err == nil && len(entries) > 0
+}
+
+// leftovers are the driver's objects on a host that changes to another driver.
+type leftovers struct{ cfg Config }
+
+// Leftovers returns what the driver left in this network namespace and its pin
+// directory, nil when there is nothing.
+func Leftovers(cfg Config) driver.Predecessor {
+	if cfg.PinDir == "" {
+		cfg.PinDir = DefaultPinDir
+	}
+	if cfg.Device == "" {
+		cfg.Device = DefaultDevice
+	}
+	l := &leftovers{cfg}
+	if tunnel, err := l.tunnel(); !InUse(cfg.PinDir) && tunnel == nil && err == nil {
+		return nil
+	}
+	return l
+}
+
+func (l *leftovers) String() string { return "the eBPF programs pinned in " + l.cfg.PinDir }
+
+// tunnel finds the VXLAN device; nil when it does not exist or is not ours.
+func (l *leftovers) tunnel() (netlink.Link, error) {
+	return ourDevice(l.cfg.Device, tunnelAlias(l.cfg.PinDir))
+}
+
+// Release removes the VXLAN device and the host's side of the way out, since the
+// next driver makes its own, of the same port and the same name; and the
+// programs stand aside, so that no switch sees one side of a connection only.
+func (l *leftovers) Release(context.Context) error {
+	for _, name := range []string{l.cfg.Device, desired.HostInterface} {
+		t, err := ourDevice(name, tunnelAlias(l.cfg.PinDir))
+		if err == nil && t != nil {
+			err = netlink.LinkDel(t)
+		}
+		if err != nil {
+			return fmt.Errorf("ebpf driver: remove %s: %w", name, err)
+		}
+	}
+	names, err := l.pins()
+	if err == nil {
+		err = standAside(l.linkDir(), names)
+	}
+	return errors.Join(err, l.unfilter())
+}
+
+// Remove takes the programs off all interfaces and removes what is pinned.
+func (l *leftovers) Remove(ctx context.Context) error {
+	if err := errors.Join(l.Release(ctx), l.unpin()); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(l.cfg.PinDir); err != nil {
+		return fmt.Errorf("ebpf driver: remove %s: %w", l.cfg.PinDir, err)
+	}
+	return nil
+}
+
+func (l *leftovers) linkDir() string { return filepath.Join(l.cfg.PinDir, "links") }
+
+// pins names the pinned links.
+func (l *leftovers) pins() (names []string, err error) {
+	entries, err := os.ReadDir(l.linkDir())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("ebpf driver: %w", err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+// unpin removes the pinned links; a program goes off its interface with its link.
+func (l *leftovers) unpin() error {
+	names, err := l.pins()
+	errs := []error{err}
+	for _, name := range names {
+		p, err := link.LoadPinnedLink(filepath.Join(l.linkDir(), name), nil)
+		if err != nil { // no link: it goes with the directory
+			continue
+		}
+		errs = append(errs, p.Unpin(), p.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// unfilter removes the filters of kernels without TCX.
+func (l *leftovers) unfilter() error {
+	links, err := netlink.LinkList()
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return fmt.Errorf("ebpf driver: list interfaces: %w", err)
+	}
+	a := attacher{way: attachClsact}
+	var errs []error
+	for _, i := range links {
+		errs = append(errs, a.detach(i.Attrs().Name, i.Attrs().Index))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,173 @@
+package ebpf
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestFullMaps gives one map after the other room for one entry: what does not
+// fit is refused by name, with the size and the flag to change it, everything
+// else works, and it fits once there is room; connections outlast every change.
+func TestFullMaps(t *testing.T) {
+	r := newRig(t)
+	_, big := drivertest.Pictures(t)
+	set, _ := big.PolicySets.Get(anyPort(big, func(p *desired.Port) bool { return p.Policies != 0 }).Policies)
+	tight := *set
+	tight.In = append([]desired.Tier{{Default: model.Pass, Rules: []desired.Rule{{
+		ID: "nets", Priority: 1, Action: model.Allow,
+		CIDRs: []desired.CIDR{{Prefix: netip.MustParsePrefix("10.7.0.0/16")}, {Prefix: netip.MustParsePrefix("10.8.0.0/16")}},
+	}}}}, set.In...)
+	big.PolicySets = big.PolicySets.Set(set.ID, &tight)
+	big.PolicySets = big.PolicySets.Set(set.ID+1, &desired.PolicySet{ID: set.ID + 1, In: []desired.Tier{{Default: model.Deny}}})
+	for name, p := range big.Ports.All() {
+		r.addWire(t, name, p.MAC)
+	}
+	kept := connKey{Net: 1, Proto: 6, LoPort: 1, HiPort: 2}
+	drv := r.open(t)
+	now, err := monotonic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.drv.obj.Conns.Put(kept, conn{Seen: now}); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"ports", "tags", "networks", "stations", "hosts", "members", "sets", "rules", "cidrs", ""}
+	for _, name := range names { // what was small the last time has room again
+		if err := drv.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r.sizes = map[string]uint32{"conns": 1024}
+		if name != "" {
+			r.sizes[name] = 1
+		}
+		drv = r.open(t)
+		rep, err := drv.Apply(t.Context(), big)
+		if err != nil {
+			t.Errorf("%s: Apply() = %v", name, err)
+		}
+		said, worked := 0, 0
+		judge := func(object string, err error) {
+			switch {
+			case errors.Is(err, model.ErrExhausted) && strings.Contains(err.Error(), "--ebpf-map-sizes "+name+"=N"):
+				said++
+			case name != "networks" && name != "tags": // without which there are no ports and remotes
+				t.Errorf("%s: %s: %v", name, object, err)
+			}
+		}
+		for _, p := range rep.Problems {
+			judge(p.Object, p.Err)
+		}
+		for ifname, p := range rep.Ports {
+			if p.Err == nil {
+				worked++
+			} else {
+				judge(ifname, p.Err)
+			}
+		}
+		if (said == 0) != (name == "") {
+			t.Errorf("%s: %d objects say that the map is full: %+v", name, said, rep)
+		}
+		if worked == 0 && name != "hosts" && name != "stations" { // which other hosts' endpoints fill first
+			t.Errorf("%s: no port works any more: %+v", name, rep.Ports)
+		}
+		if again, err := drv.Apply(t.Context(), big); err != nil || len(again.Problems) != len(rep.Problems) {
+			t.Errorf("%s: Apply() again = %v, %d problems; want %d", name, err, len(again.Problems), len(rep.Problems))
+		}
+		if err := r.drv.obj.Conns.Lookup(kept, &conn{}); err != nil {
+			t.Errorf("%s: the connection is gone: %v", name, err)
+		}
+	}
+	if err := drv.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func anyPort(pic desired.Host, fn func(*desired.Port) bool) *desired.Port {
+	for _, p := range pic.Ports.All() {
+		if fn(p) {
+			return p
+		}
+	}
+	return nil
+}
+
+// TestSizesAreChecked: unknown maps and absurd sizes are refused.
+func TestSizesAreChecked(t *testing.T) {
+	for _, sizes := range []map[string]uint32{{"nosuch": 5}, {"settings": 2}, {"conns": 0}, {"conns": maxEntries + 1}} {
+		if err := CheckSizes(sizes); !errors.Is(err, model.ErrInvalid) {
+			t.Errorf("CheckSizes(%v) = %v, want kind %v", sizes, err, model.ErrInvalid)
+		}
+	}
+	if err := CheckSizes(map[string]uint32{"conns": 1, "frags": maxEntries}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEvictionsAreTold fills the maps that evict: every entry that was made is
+// there, deleted, or counted as evicted; the log says so once; new connections
+// go on being let through.
+func TestEvictionsAreTold(t *testing.T) {
+	r := newRig(t)
+	const room, flood = 256, 3000
+	r.sizes = map[string]uint32{"conns": room, "frags": room, "hits": 16}
+	var log bytes.Buffer
+	r.log = &log
+	pic, a, b := r.neighbours(t)
+	drv := r.open(t)
+	defer drv.Close()
+	if rep, err := drv.Apply(t.Context(), pic); err != nil || drivertest.Failed(rep) != nil {
+		t.Fatal(err, drivertest.Failed(rep))
+	}
+	var frames [][]byte
+	for i := range flood {
+		p := web(a, b, uint16(10_000+i), 8000+uint16(i%80))
+		p.Frag = &driver.Fragment{ID: uint32(i), More: true}
+		frames = append(frames, drivertest.Frame(p))
+	}
+	for i, ret := range r.from(t, a.IfName, frames...) {
+		if ret != redirected {
+			t.Fatalf("connection %d: verdict %d, want %d", i, ret, redirected)
+		}
+	}
+	now, err := monotonic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time there is nothing new to tell
+		if err := r.drv.countTables(now); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range []*lru{&r.drv.conns, &r.drv.frags, &r.drv.hits} {
+			l.at = l.at.Add(-warnEvery)
+			r.drv.warn(l, l.at.Add(2*warnEvery))
+		}
+	}
+	before := r.drv.Tables()
+	for name, want := range map[string]uint64{"conns": flood, "frags": flood} {
+		got := before[name]
+		if got.Entries+got.Evicted != want || got.Evicted < want-room || got.Capacity != room {
+			t.Errorf("%s: %+v; want %d entries or evictions in all, room for %d", name, got, want, room)
+		}
+		if n := strings.Count(log.String(), "map="+name+" "); n != 1 {
+			t.Errorf("%s: the log tells %d times of evictions, want once:\n%s", name, n, log.String())
+		}
+	}
+	if got := before["hits"]; got.Evicted == 0 || got.Capacity != 16 {
+		t.Errorf("hits: %+v, want evictions from 16", got)
+	}
+	// What was deleted was not evicted.
+	if err := r.drv.countTables(now + uint64(fragLife) + 1e9); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.drv.Tables()["frags"]; got.Entries != 0 || got.Evicted != before["frags"].Evicted {
+		t.Errorf("frags after their time: %+v, before %+v", got, before["frags"])
+	}
+}

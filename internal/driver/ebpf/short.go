@@ -1,0 +1,36 @@
+package ebpf
+
+import (
+	"encoding/binary"
+
+	"github.com/vishvananda/netlink"
+)
+
+// underDir ends the name of the link on the underlay's interface, which may be
+// an uplink as well.
+const underDir = "under"
+
+func underPin(ifname string) string { return ifname + ":" + underDir }
+
+// openShortWays lets packets of established connections take the short ways to
+// and from other hosts, on the interface that has the tunnel address. Without
+// them (no TCX, an IPv6 address, no Ethernet, IPsec policies, which they would
+// bypass) packets take the way through the host's stack, as the first ones of
+// every connection do.
+func (p *pass) openShortWays(s *settings) error {
+	name := p.under.name
+	if p.att.way != attachTCX || !p.want.VTEP.Is4() || name == "" {
+		return nil
+	}
+	if _, err := p.att.link(underPin(name), name, p.under.index, true, p.obj.FromUnderlay); err != nil {
+		return err
+	}
+	p.attached[name] = true
+	policies, err := netlink.XfrmPolicyList(netlink.FAMILY_ALL)
+	if err != nil || len(policies) > 0 {
+		return nil //nolint:nilerr // a kernel that does not tell is taken for one that has some
+	}
+	s.Underlay, s.VTEP, s.VTEPMask = uint32(p.under.index), p.want.VTEP.As4(), p.under.mask
+	binary.BigEndian.PutUint16(s.VXLANPort[:], p.cfg.VXLANPort)
+	return nil
+}

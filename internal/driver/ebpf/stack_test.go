@@ -1,0 +1,67 @@
+package ebpf
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// TestStackFits adds up the stack of every chain of calls as kernels before
+// 6.8 do, in steps of 32 bytes: here they may fit, and be refused there.
+func TestStackFits(t *testing.T) {
+	require(t)
+	spec, err := loadDatapath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range spec.Maps {
+		m.Pinning = ebpf.PinNone
+	}
+	all, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Close()
+	for name, p := range all.Programs {
+		depths := regexp.MustCompile(`stack depth ([0-9+]+)`).FindStringSubmatch(p.VerifierLog)
+		if depths == nil {
+			t.Fatalf("%s: the verifier does not tell the stack's depth:\n%s", name, p.VerifierLog)
+		}
+		frames, calls, at := map[string]int{}, map[string][]string{}, ""
+		sizes := strings.Split(depths[1], "+")
+		for _, ins := range spec.Programs[name].Instructions {
+			if s := ins.Symbol(); s != "" {
+				at = s
+				n, err := strconv.Atoi(sizes[len(frames)])
+				if err != nil {
+					t.Fatal(err)
+				}
+				frames[s] = (max(n, 1) + 31) / 32 * 32
+			}
+			if ins.IsFunctionReference() {
+				calls[at] = append(calls[at], ins.Reference())
+			}
+		}
+		if len(frames) != len(sizes) {
+			t.Fatalf("%s: %d functions, %d frames", name, len(frames), len(sizes))
+		}
+		if chain, depth := deepest(name, frames, calls); depth > 512 {
+			t.Errorf("%s: the calls %s take %d bytes of stack, of 512", name, strings.Join(chain, " > "), depth)
+		} else {
+			t.Logf("%s: %d bytes by %s", name, depth, strings.Join(chain, " > "))
+		}
+	}
+}
+
+func deepest(fn string, frames map[string]int, calls map[string][]string) (chain []string, depth int) {
+	for _, next := range calls[fn] {
+		if c, d := deepest(next, frames, calls); d > depth {
+			chain, depth = c, d
+		}
+	}
+	return slices.Concat([]string{fn}, chain), depth + frames[fn]
+}

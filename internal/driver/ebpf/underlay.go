@@ -1,0 +1,85 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+)
+
+// Bytes that VXLAN takes of the underlay's MTU: outer IP, UDP and VXLAN headers
+// and the inner Ethernet header (RFC 7348 section 5).
+const (
+	overhead4 = 50
+	overhead6 = 70
+)
+
+// underlay is the interface that holds this host's tunnel endpoint.
+type underlay struct {
+	vtep  netip.Addr
+	index int // 0 = not known (any more)
+	mtu   int
+	name  string  // empty unless it is an Ethernet interface
+	mask  [4]byte // of the address's subnet, where it is IPv4
+}
+
+// find looks for the interface unless it is known. Where none holds the
+// address, as behind a NAT, Ethernet's MTU is taken.
+func (u *underlay) find(vtep netip.Addr) error {
+	if u.index != 0 && u.vtep == vtep {
+		return nil
+	}
+	*u = underlay{vtep: vtep, mtu: 1500}
+	all, err := netlink.AddrList(nil, unix.AF_UNSPEC)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return fmt.Errorf("list addresses: %w", err)
+	}
+	for _, a := range all {
+		if ip, ok := netip.AddrFromSlice(a.IP); !ok || ip.Unmap() != vtep {
+			continue
+		}
+		l, err := netlink.LinkByIndex(a.LinkIndex)
+		if err == nil && l.Attrs().Flags&unix.IFF_LOOPBACK == 0 {
+			u.index, u.mtu = a.LinkIndex, l.Attrs().MTU
+			if l.Attrs().EncapType == "ether" {
+				u.name = l.Attrs().Name
+				copy(u.mask[:], a.Mask)
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// inner is the biggest packet that the tunnel carries whole.
+func (u *underlay) inner() int {
+	if u.vtep.Is6() {
+		return u.mtu - overhead6
+	}
+	return u.mtu - overhead4
+}
+
+// resized tells whether an interface's change concerns what fits the tunnel or
+// the uplink. The caller holds d.mu.
+func (d *Driver) resized(index, mtu int, gone bool) bool {
+	if index == d.under.index && (gone || mtu != d.under.mtu) {
+		d.under.index = 0
+		return true
+	}
+	s := d.settings.have[0]
+	return s.Uplink == uint32(index) && !gone && s.UplinkMTU != uint32(mtu)
+}
+
+// networkMoved tells whether a network changed its tag, which ports repeat.
+func (d *Driver) networkMoved(want desired.Host) bool {
+	for c := range want.Networks.Diff(d.last.Networks) {
+		if c.Had && c.Has && (c.Old.Encap != c.New.Encap || c.Old.Tag != c.New.Tag) {
+			return true
+		}
+	}
+	return want.VTEP != d.last.VTEP
+}

@@ -1,0 +1,174 @@
+package ebpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// farSide is the other end of the host's side. Nothing ever gets there, as a
+// program takes every frame before: a pair is what every kernel with containers
+// has, a device with one end (dummy) is not.
+const farSide = "contivh1"
+
+// raiseFarSide brings it up, silent.
+func raiseFarSide() error {
+	l, err := netlink.LinkByName(farSide)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", farSide, err)
+	}
+	err = os.WriteFile("/proc/sys/net/ipv6/conf/"+farSide+"/disable_ipv6", []byte("1"), 0)
+	if errors.Is(err, os.ErrNotExist) { // a kernel without IPv6
+		err = nil
+	}
+	return errors.Join(err, netlink.LinkSetUp(l))
+}
+
+// hostMTU is the MTU of the host's side: whatever a container may send fits,
+// and the route to containers says what fits into them.
+const hostMTU = 65535
+
+// HasWayOut tells that the driver makes desired.Private.Interface.
+func (d *Driver) HasWayOut() bool { return true }
+
+// word is an IPv4 address as the programs compare it: in network order; 0 = none.
+func word(a netip.Addr) uint32 {
+	if !a.Is4() {
+		return 0
+	}
+	b := a.As4()
+	return binary.NativeEndian.Uint32(b[:])
+}
+
+func maskWord(p netip.Prefix) uint32 {
+	if !p.IsValid() || !p.Addr().Is4() {
+		return 0
+	}
+	return binary.NativeEndian.Uint32(net.CIDRMask(p.Bits(), 32))
+}
+
+// putHostSide makes sure of the host's own side of the way out: a device of
+// which nothing but the program on it ever takes a frame.
+func (p *pass) putHostSide(s *settings) {
+	s.Host, s.HostIP, s.PrivateNet, s.PrivateMask, s.Router = 0, 0, 0, 0, model.MAC{}
+	w := p.want.Private
+	if w == nil {
+		return
+	}
+	index, made, err := ensureHostSide(w, tunnelAlias(p.cfg.PinDir))
+	if err == nil {
+		var attached bool
+		attached, err = p.att.attach(w.Interface, index, false, p.obj.FromHost)
+		p.count(made, attached)
+	}
+	if err != nil {
+		p.problem("interface "+w.Interface, err)
+		return
+	}
+	p.attached[w.Interface] = true
+	s.Host, s.HostIP, s.Router = uint32(index), word(w.Addr), w.RouterMAC
+	s.PrivateNet, s.PrivateMask = word(w.Subnet.Addr()), maskWord(w.Subnet)
+}
+
+// checkPrivate refuses a port whose private address cannot be, or is another's.
+func (p *pass) checkPrivate(o *desired.Port) error {
+	if p.want.Private == nil || !o.Private.IsValid() {
+		return nil
+	}
+	if !p.want.Private.Holds(o.Private) || !o.IPv4.IsValid() {
+		return model.Errorf(model.ErrInvalid, "private address %s is not an endpoint's in %s", o.Private, p.want.Private.Subnet)
+	}
+	if other := p.private[o.Private]; other != "" && other != o.IfName {
+		return model.Errorf(model.ErrExists, "private address %s is port %s's", o.Private, other)
+	}
+	p.private[o.Private] = o.IfName
+	return nil
+}
+
+// putWayOut writes a port's part of the way out into its entry, and who has its
+// private address.
+func (p *pass) putWayOut(index uint32, o *desired.Port, n *desired.Network, entry *port) error {
+	if p.want.Private == nil || !o.Private.IsValid() {
+		return nil
+	}
+	entry.PrivateIP, entry.RouterIP = word(o.Private), word(n.Router())
+	entry.Subnet, entry.Mask = word(n.Subnet.Masked().Addr()), maskWord(n.Subnet)
+	if !n.Router().IsValid() {
+		entry.Diverts = 1
+	}
+	return p.privates.put(entry.PrivateIP, index)
+}
+
+// ensureHostSide makes the device; it is ours by its alias.
+func ensureHostSide(w *desired.Private, alias string) (index int, made bool, err error) {
+	name := w.Interface
+	l, err := netlink.LinkByName(name)
+	switch {
+	case errors.As(err, &netlink.LinkNotFoundError{}):
+		made = true
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU, attrs.HardwareAddr = name, hostMTU, net.HardwareAddr(w.RouterMAC[:])
+		if err = netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: farSide, PeerMTU: hostMTU}); err != nil {
+			return 0, false, fmt.Errorf("interface %s: create: %w", name, err)
+		}
+		if l, err = netlink.LinkByName(name); err == nil {
+			err = errors.Join(netlink.LinkSetAlias(l, alias), raiseFarSide())
+		}
+	case err == nil && (l.Type() != "veth" || l.Attrs().Alias != alias):
+		return 0, false, model.Errorf(model.ErrConflict, "interface %s exists and is not ours (a %s whose alias is %q, not %q)", name, l.Type(), l.Attrs().Alias, alias)
+	case err == nil && l.Attrs().HardwareAddr.String() != w.RouterMAC.String():
+		made = true
+		err = netlink.LinkSetHardwareAddr(l, w.RouterMAC[:])
+	}
+	if err == nil && l.Attrs().Flags&net.FlagUp == 0 {
+		made = true
+		err = errors.Join(netlink.LinkSetARPOff(l), netlink.LinkSetUp(l))
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("interface %s: %w", name, err)
+	}
+	return l.Attrs().Index, made, nil
+}
+
+// removeHostSide removes the device when there is no way out any more.
+func (p *pass) removeHostSide() error {
+	if err := p.privates.sweep(); err != nil {
+		return err
+	}
+	if p.want.Private != nil {
+		return nil
+	}
+	l, err := ourDevice(desired.HostInterface, tunnelAlias(p.cfg.PinDir))
+	if err == nil && l != nil {
+		err = netlink.LinkDel(l)
+		p.count(true)
+	}
+	if err != nil {
+		p.problem("interface "+desired.HostInterface, err)
+	}
+	return nil
+}
+
+// ourDevice finds a device by its name and alias; nil when it does not exist or
+// is not ours.
+func ourDevice(name, alias string) (netlink.Link, error) {
+	l, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", name, err)
+	}
+	if l.Attrs().Alias != alias {
+		return nil, nil
+	}
+	return l, nil
+}

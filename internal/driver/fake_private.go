@@ -1,0 +1,108 @@
+package driver
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// The way out through the host's own stack; see docs/design/policy.md.
+
+// routerAnswers tells whether a packet asks for the virtual router, which
+// answers its containers whatever the ARP mode is.
+func (t *tables) routerAnswers(from origin, p *Packet) bool {
+	return t.private != nil && from.port != nil && from.port.Private.IsValid() &&
+		p.ARP != nil && p.ARP.Op == ARPRequest && p.ARP.TargetIP == from.net.Router()
+}
+
+func (t *tables) isRouter(mac model.MAC) bool { return t.private != nil && mac == t.private.RouterMAC }
+
+// toRouter tells whether an IP packet is the virtual router's to take.
+func (t *tables) toRouter(from origin, p *Packet) bool {
+	if t.private == nil || from.port == nil || multicast(p.DstMAC) {
+		return false
+	}
+	if t.isRouter(p.DstMAC) {
+		return true
+	}
+	port := p.DstPort
+	if p.Frag != nil && p.Frag.Offset != 0 {
+		port = 0
+	}
+	return p.Dst.Is4() && t.private.Diverts(from.net, p.Dst, p.Proto, port)
+}
+
+// route finds where the router sends a packet: to the host, in the name of the
+// endpoint's private address.
+func (t *tables) route(from origin, p *Packet) Verdict {
+	if !from.port.Private.IsValid() || !t.private.Leads(from.net, p.Dst) {
+		return dropped(DropUnknownDest)
+	}
+	sent := *p
+	sent.Port, sent.DstMAC, sent.Src = "", t.private.RouterMAC, from.port.Private
+	if p.Inner != nil && p.Inner.Dst == from.port.IPv4 {
+		inner := *p.Inner
+		inner.Dst, sent.Inner = from.port.Private, &inner
+	}
+	return Verdict{Host: true, Sent: &sent}
+}
+
+// fromHost turns a packet that the host's stack sent to a private address into
+// the endpoint's; "" or why it is dropped.
+func (t *tables) fromHost(p *Packet) (origin, *Packet, string) {
+	if t.private == nil {
+		return origin{}, nil, DropNetwork
+	}
+	if !p.isIP() {
+		return origin{}, nil, DropNotIP
+	}
+	port := t.byPrivate[p.Dst]
+	if port == nil || t.networks[port.Network] == nil {
+		return origin{}, nil, DropUnknownDest
+	}
+	from := origin{net: t.networks[port.Network], host: true}
+	if from.net.Subnet.Contains(p.Src) {
+		return from, nil, DropSpoof // nobody on the network comes this way
+	}
+	q := *p
+	q.SrcMAC, q.DstMAC, q.Dst = t.private.RouterMAC, port.MAC, port.IPv4
+	if p.Inner != nil && p.Inner.Src == p.Dst {
+		inner := *p.Inner
+		inner.Src, q.Inner = port.IPv4, &inner
+	}
+	return from, &q, ""
+}
+
+// indexPrivate finds ports by their private addresses.
+func indexPrivate(o objects) map[netip.Addr]*desired.Port {
+	out := map[netip.Addr]*desired.Port{}
+	for _, p := range o.ports {
+		if p.Private.IsValid() {
+			out[p.Private] = p
+		}
+	}
+	return out
+}
+
+// checkPrivate refuses a port whose private address cannot be, or is taken.
+func checkPrivate(way *desired.Private, p *desired.Port, taken map[netip.Addr]string) error {
+	if way == nil || !p.Private.IsValid() {
+		return nil
+	}
+	if !way.Holds(p.Private) || !p.IPv4.IsValid() {
+		return model.Errorf(model.ErrInvalid, "private address %s is not an endpoint's in %s", p.Private, way.Subnet)
+	}
+	if other, dup := taken[p.Private]; dup {
+		return model.Errorf(model.ErrExists, "private address %s is %s's", p.Private, other)
+	}
+	taken[p.Private] = portName(p.IfName)
+	return nil
+}
+
+func privateText(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return " private " + a.String()
+}

@@ -1,0 +1,307 @@
+package ovs
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// samplesPerSecond bounds what the switch sends up: each sample leaves its fast
+// path.
+const samplesPerSecond = 500
+
+// maxHeld bounds how many kinds of packets are told together.
+const maxHeld = 4096
+
+// watch is a monitor under way.
+type watch struct {
+	d           *Driver
+	connections bool
+	queue       *driver.FlowQueue
+	samples     chan openflow.PacketIn
+	conn        *openflow.Conn // of its own: what it sends must not hold up changes; nil while it is away
+	cut         uint64         // by the switch's bound, as told already
+	held        map[alike]*heldEvent
+	ended       chan struct{} // closed when the flows are as before
+}
+
+// alike is what packets have in common that are told together.
+type alike struct {
+	kind            driver.FlowKind
+	reason, port    string
+	network         model.NetworkID
+	src, dst        string
+	proto           model.Protocol
+	dstPort         uint16
+	icmpType        uint8
+	outRule, inRule string
+}
+
+type heldEvent struct {
+	event driver.FlowEvent
+	told  time.Time
+	count uint64
+}
+
+// Monitor implements driver.Driver. The flows that drop, and those that let
+// connections through when asked, also send the packet to a connection of the
+// monitor's own; a meter bounds that over the whole bridge. Both go with it.
+func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-chan driver.FlowEvent, error) {
+	w := &watch{
+		d: d, connections: opts.Connections, queue: driver.NewFlowQueue(),
+		samples: make(chan openflow.PacketIn, samplesPerSecond), held: map[alike]*heldEvent{}, ended: make(chan struct{}),
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.run.Err() != nil:
+		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: the driver is closed")
+	case d.watching != nil:
+		return nil, model.Errorf(model.ErrConflict, "open vswitch: it is monitored already")
+	}
+	if err := w.connect(ctx); err != nil {
+		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: monitor: %w", err)
+	}
+	d.watching = w
+	if err := d.rewatch(ctx, w.dress); err != nil {
+		d.watching = nil
+		return nil, errors.Join(fmt.Errorf("monitor: %w", err), d.rewatch(ctx, nil), w.conn.Close())
+	}
+	d.wg.Go(func() { w.run(ctx) })
+	return w.queue.Events(), nil
+}
+
+// rewatch rewrites the flows that monitoring changes, in one atomic bundle.
+func (d *Driver) rewatch(ctx context.Context, dress func(key, body string) string) error {
+	d.pic.ledger.setWatch(dress)
+	if !d.known || d.sw == nil {
+		return nil // the next Apply or replay writes everything
+	}
+	return d.write(ctx, d.pic.ledger.edits())
+}
+
+// dress is what monitoring makes of a flow's body.
+func (w *watch) dress(key, body string) string {
+	if !pipeline.Watchable(key[0], binary.BigEndian.Uint64([]byte(body[:8])), w.connections) {
+		return body // most are not, and decoding takes its time
+	}
+	f, err := openflow.FromParts(key, body)
+	if err != nil {
+		return body // it is one of ours, so it can be read
+	}
+	return pipeline.Watched(f, w.connections).Body()
+}
+
+// connect opens the monitor's connection.
+func (w *watch) connect(ctx context.Context) error {
+	conn, err := w.d.dial(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	err = conn.ReceivePackets(ctx, samplesPerSecond, func(p openflow.PacketIn) {
+		select {
+		case w.samples <- p:
+		default:
+			w.queue.Lose(1)
+		}
+	})
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	w.conn, w.cut = conn, 0
+	return nil
+}
+
+// run passes events on until ctx or the driver ends.
+func (w *watch) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(w.d.run, cancel)()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	defer w.end()
+	for {
+		var gone <-chan struct{}
+		if w.conn != nil {
+			gone = w.conn.Done()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case p := <-w.samples:
+			w.take(p)
+		case <-gone: // the switch; its flows are replayed by others
+			_ = w.conn.Close()
+			w.conn = nil
+		case <-tick.C:
+			w.tick(ctx)
+		}
+	}
+}
+
+// end makes the flows be as before.
+func (w *watch) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	w.d.mu.Lock()
+	err := w.d.rewatch(ctx, nil)
+	w.d.mu.Unlock()
+	if w.conn != nil {
+		if err == nil {
+			err = w.conn.ForgetPackets(ctx)
+		}
+		_ = w.conn.Close() // nothing was left unsaid
+	}
+	if err != nil {
+		w.d.cfg.Log.Warn("end the monitor; what it added goes with the next change", "error", err)
+	}
+	w.d.mu.Lock()
+	w.d.watching = nil // now that the bound is gone, another may set its own
+	w.d.mu.Unlock()
+	w.queue.Close()
+	close(w.ended)
+}
+
+// tick tells what was held back and what was lost, and connects again.
+func (w *watch) tick(ctx context.Context) {
+	now := time.Now()
+	for k, h := range w.held {
+		switch {
+		case now.Sub(h.told) < time.Second:
+		case h.count == 0:
+			delete(w.held, k)
+		default:
+			h.event.Count, h.event.Time = h.count, now
+			h.told, h.count = now, 0
+			w.queue.Send(h.event)
+		}
+	}
+	if w.conn == nil {
+		if err := w.connect(ctx); err != nil {
+			w.d.cfg.Log.Debug("the monitor is without its switch", "error", err)
+		}
+		return
+	}
+	if cut, err := w.conn.PacketsCut(ctx); err == nil && cut > w.cut {
+		w.queue.Lose(cut - w.cut)
+		w.cut = cut
+	}
+}
+
+// take tells of one packet, unless one like it was told of less than a second ago.
+func (w *watch) take(p openflow.PacketIn) {
+	e, ok := w.d.flowEvent(p)
+	if !ok {
+		return
+	}
+	k := alike{
+		kind: e.Kind, reason: e.Reason, port: e.Port, network: e.Network, src: e.Src.String(), dst: e.Dst.String(),
+		proto: e.Proto, dstPort: e.DstPort, icmpType: e.ICMPType,
+	}
+	for _, d := range e.Decisions {
+		if d.Direction == model.Out {
+			k.outRule = d.Rule
+		} else {
+			k.inRule = d.Rule
+		}
+	}
+	h := w.held[k]
+	if h != nil && e.Time.Sub(h.told) < time.Second {
+		h.count++
+		return
+	}
+	if h != nil {
+		e.Count += h.count
+	}
+	if h != nil || len(w.held) < maxHeld {
+		w.held[k] = &heldEvent{event: e, told: e.Time}
+	}
+	w.queue.Send(e)
+}
+
+// flowEvent says what a packet that the switch sent up stands for.
+func (d *Driver) flowEvent(p openflow.PacketIn) (driver.FlowEvent, bool) {
+	e := driver.FlowEvent{
+		Time: time.Now(), Count: 1, Kind: driver.FlowDrop, Network: model.NetworkID(p.Register(pipeline.RegNetwork)),
+	}
+	readFrame(p.Frame, &e)
+	kind, number, ours := pipeline.KindOf(p.Cookie)
+	if !ours {
+		return e, false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	in := p.Register(openflow.InPort)
+	for name, n := range d.pic.numbers {
+		if n == in {
+			e.Port = name
+		}
+	}
+	if e.Port == "" && in == d.pic.config.Host && in != 0 {
+		for _, port := range d.pic.have.Ports.All() {
+			if port.Private.IsValid() && port.Private == e.Dst {
+				e.Dst = port.IPv4 // which it gets where connections are remembered
+			}
+		}
+	}
+	sets := map[bool]uint32{true: p.Register(pipeline.RegOutSet), false: p.Register(pipeline.RegInSet)}
+	out, tier, policy := pipeline.PolicyStage(p.Table)
+	switch {
+	case kind == pipeline.KindDeny && policy:
+		e.Reason = driver.DropPolicy
+		e.Decisions = []driver.Decision{{Direction: direction(out), Rule: d.rules[number]}}
+	case kind == pipeline.KindDrop && policy:
+		e.Reason = driver.DropPolicy
+		e.Decisions = []driver.Decision{{Direction: direction(out), Tier: d.tierOf(sets[out], out, tier)}}
+	case kind == pipeline.KindDrop:
+		e.Reason = pipeline.Reason(number)
+	case pipeline.Commits(p.Table):
+		if e.DstMAC[0]&1 != 0 {
+			return e, false // a broadcast begins no connection
+		}
+		e.Kind = driver.FlowConnection
+		if sets[true] != 0 {
+			e.Decisions = append(e.Decisions, driver.Decision{Direction: model.Out, Rule: d.rules[p.Register(pipeline.RegRuleOut)]})
+		}
+		if sets[false] != 0 {
+			e.Decisions = append(e.Decisions, driver.Decision{Direction: model.In, Rule: d.rules[p.Register(pipeline.RegRuleIn)]})
+		}
+	default:
+		return e, false
+	}
+	return e, true
+}
+
+func direction(out bool) model.Direction {
+	if out {
+		return model.Out
+	}
+	return model.In
+}
+
+// tierOf names a tier of a policy set, 0 when the set is not in.
+func (d *Driver) tierOf(set uint32, out bool, tier int) model.Tier {
+	id := desired.PolicySetID(set)
+	s, ok := d.pic.have.PolicySets.Get(id)
+	if !ok || d.pic.broken[id] != nil {
+		return 0
+	}
+	tiers := s.In
+	if out {
+		tiers = s.Out
+	}
+	if tier >= len(tiers) {
+		return 0
+	}
+	return tiers[tier].Tier
+}

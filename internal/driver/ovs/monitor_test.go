@@ -1,0 +1,215 @@
+package ovs
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestMonitorFlood: of a flood of drops every packet is accounted for, by few
+// events when they are alike, and by a bounded number of them when they are not.
+func TestMonitorFlood(t *testing.T) {
+	r := newRig(t)
+	drv := r.open(t)
+	_, big := drivertest.Pictures(t)
+	var from *desired.Port
+	for name, p := range big.Ports.All() {
+		r.addWire(t, name, p.MAC)
+		from = p
+	}
+	if _, err := drv.Apply(t.Context(), big); err != nil {
+		t.Fatal(err)
+	}
+	events, err := drv.Monitor(t.Context(), driver.MonitorOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer drv.Close()
+	const flood = 3000
+	before := uint64(0)
+	for _, test := range []struct {
+		name string
+		of   int // kinds of packets
+		most int
+	}{{"alike", 1, 20}, {"all different", flood, flood}} {
+		for i := range flood {
+			f := drivertest.Frame(driver.Packet{ // to an address of 9.9.0.0/16
+				SrcMAC: from.MAC, DstMAC: model.MAC{2, 1}, Src: from.IPv4.Next(), Proto: model.ProtoUDP, DstPort: 53,
+				Dst: netip.AddrFrom4([4]byte{9, byte(test.of >> 8), byte(i % test.of >> 8), byte(i % test.of)}),
+			})
+			if err := r.wires[from.IfName].send(f); err != nil {
+				t.Fatal(err)
+			}
+			if i%100 == 99 { // its queue is short
+				r.bounce(t, r.wires[underlayWire], func([]byte) {})
+			}
+		}
+		// The wire may lose some before the switch; it counts those that it dropped.
+		told, lost, n, counted := uint64(0), uint64(0), 0, uint64(0)
+		tick := time.NewTicker(50 * time.Millisecond)
+		late := time.After(20 * time.Second)
+		for counted < flood/2 || told+lost != counted {
+			select {
+			case e := <-events:
+				switch {
+				case e.Kind == driver.FlowLost:
+					lost += e.Count
+				case e.Reason == driver.DropSpoof && e.Port == from.IfName && e.Network == from.Network && e.DstPort == 53:
+					told += e.Count
+					n++
+				default:
+					t.Errorf("%s: unexpected event %+v", test.name, e)
+				}
+			case <-tick.C:
+				s, err := drv.Stats(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				counted = s.Drops[driver.DropSpoof] - before
+			case <-late:
+				t.Fatalf("%s: %d packets told in %d events and %d lost of %d", test.name, told, n, lost, counted)
+			}
+		}
+		tick.Stop()
+		before += counted
+		if n > test.most {
+			t.Errorf("%s: %d packets told in %d events, %d lost, of %d", test.name, told, n, lost, counted)
+		}
+		t.Logf("%s: %d packets told in %d events, %d lost", test.name, told, n, lost)
+	}
+}
+
+// TestMonitorOutlivesSwitch: when the switch comes back, so do its drops.
+func TestMonitorOutlivesSwitch(t *testing.T) {
+	r := newRig(t)
+	drv := r.open(t)
+	_, big := drivertest.Pictures(t)
+	var from *desired.Port
+	for name, p := range big.Ports.All() {
+		r.addWire(t, name, p.MAC)
+		from = p
+	}
+	if _, err := drv.Apply(t.Context(), big); err != nil {
+		t.Fatal(err)
+	}
+	events, err := drv.Monitor(t.Context(), driver.MonitorOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer drv.Close()
+	r.KillSwitch()
+	r.StartSwitch()
+	f := drivertest.Frame(driver.Packet{SrcMAC: model.MAC{2, 9}, DstMAC: model.MAC{2, 1}, Src: from.IPv4, Dst: from.IPv4, Proto: model.ProtoUDP, DstPort: 53})
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(20 * time.Second)
+	for {
+		select {
+		case e := <-events:
+			if e.Reason == driver.DropSpoof && e.Port == from.IfName {
+				return
+			}
+		case <-tick.C:
+			if err := r.wires[from.IfName].send(f); err != nil {
+				t.Fatal(err)
+			}
+		case <-late:
+			t.Fatal("no drop was told after the switch came back")
+		}
+	}
+}
+
+// TestMonitorLeavesNoTrace: the flows after a monitor are those before it, and
+// what a dead agent's monitor left is taken away.
+func TestMonitorLeavesNoTrace(t *testing.T) {
+	r := newRig(t)
+	drv := r.open(t)
+	_, big := drivertest.Pictures(t)
+	for name, p := range big.Ports.All() {
+		r.addWire(t, name, p.MAC)
+	}
+	if _, err := drv.Apply(t.Context(), big); err != nil {
+		t.Fatal(err)
+	}
+	dump := func() map[string]string {
+		out := map[string]string{}
+		err := r.drv.sw.DumpFlows(t.Context(), openflow.AllFlows, func(s openflow.FlowStats) { out[s.Flow.Key()] = s.Flow.String() })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	before := dump()
+	ctx, cancel := context.WithCancel(t.Context())
+	events, err := drv.Monitor(ctx, driver.MonitorOptions{Connections: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	during := dump()
+	if cmp.Equal(before, during) {
+		t.Error("monitoring changes no flow")
+	}
+	cancel()
+	for range events { // until it has ended
+		continue
+	}
+	if diff := cmp.Diff(before, dump()); diff != "" {
+		t.Errorf("flows after the monitor (-want +got):\n%s", diff)
+	}
+	if meters := r.Ofctl("contivBr", "dump-meters"); len(meters) > 100 {
+		t.Errorf("meters after the monitor: %s", meters)
+	}
+	r.drv.mu.Lock() // as if the process had died under monitoring
+	err = r.drv.rewatch(t.Context(), (&watch{connections: true}).dress)
+	r.drv.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := drv.Close(); err != nil {
+		t.Fatal(err)
+	}
+	drv = r.open(t)
+	defer drv.Close()
+	if _, err := drv.Apply(t.Context(), big); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, dump()); diff != "" {
+		t.Errorf("flows after a death under monitoring (-want +got):\n%s", diff)
+	}
+}
+
+// FuzzReadFrame: what a container sends must not break the reader.
+func FuzzReadFrame(f *testing.F) {
+	a, b := netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.1.3")
+	six, seven := netip.MustParseAddr("fd00::2"), netip.MustParseAddr("fd00::3")
+	packets := []driver.Packet{
+		{Src: a, Dst: b, Proto: model.ProtoTCP, SrcPort: 1000, DstPort: 80},
+		{Src: a, Dst: b, Proto: model.ProtoICMP, ICMPType: 8},
+		{Src: six, Dst: seven, Proto: model.ProtoUDP, SrcPort: 1000, DstPort: 53},
+		{Src: six, Dst: seven, Proto: model.ProtoUDP, SrcPort: 1000, DstPort: 53, Frag: &driver.Fragment{ID: 1, More: true}},
+		{Src: six, Dst: seven, Proto: model.ProtoICMPv6, ICMPType: 128},
+	}
+	for _, p := range packets {
+		p.SrcMAC, p.DstMAC = model.MAC{2, 1}, model.MAC{2, 2}
+		var e driver.FlowEvent
+		readFrame(drivertest.Tagged(drivertest.Frame(p), 7), &e)
+		if e.SrcMAC != p.SrcMAC || e.DstMAC != p.DstMAC || e.Src != p.Src || e.Dst != p.Dst || e.Proto != p.Proto ||
+			e.SrcPort != p.SrcPort || e.DstPort != p.DstPort || e.ICMPType != p.ICMPType {
+			f.Errorf("%+v was read as %+v", p, e)
+		}
+		f.Add(drivertest.Frame(p))
+	}
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		var e driver.FlowEvent
+		readFrame(b, &e)
+	})
+}

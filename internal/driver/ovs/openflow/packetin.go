@@ -1,0 +1,144 @@
+package openflow
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Packets that the switch sends here, and the meter that bounds them
+// (OpenFlow 1.4.1 sections 7.3.2, 7.3.4.4, 7.3.5.11 and 7.4.1).
+const (
+	typeSetConfig = 9
+	typePacketIn  = 10
+	typeMeterMod  = 29
+
+	multipartMeter = 9
+
+	meterController = 0xfffffffe // of all packets to controllers
+	meterAdd        = 0
+	meterDelete     = 2
+	meterFlags      = 2 | 4 | 8 // packets per second, with burst, counted
+	bandDrop        = 1
+)
+
+// PacketIn is a packet that a flow with a Controller action sent here.
+type PacketIn struct {
+	Table  uint8
+	Cookie uint64 // of that flow
+	Match  Match  // metadata that this package knows: port, registers; those that are zero are left out
+	Frame  []byte
+}
+
+// Register returns a 32-bit field of the metadata, 0 when it is not there.
+func (p PacketIn) Register(f Field) uint32 {
+	v, _ := p.Match.get(f)
+	return uint32(v)
+}
+
+// readPacketIn reads the body of an OFPT_PACKET_IN.
+func readPacketIn(b []byte) (PacketIn, error) {
+	if len(b) < 24 {
+		return PacketIn{}, fmt.Errorf("packet-in cut short: %d bytes", len(b))
+	}
+	p := PacketIn{Table: b[7], Cookie: binary.BigEndian.Uint64(b[8:])}
+	n := int(binary.BigEndian.Uint16(b[18:]))
+	end := 16 + (n+7)/8*8 + 2
+	if n < 4 || end > len(b) {
+		return PacketIn{}, fmt.Errorf("packet-in with metadata of length %d in %d bytes", n, len(b))
+	}
+	for in := b[20 : 16+n]; len(in) >= 4; {
+		size := 4 + int(in[3])
+		if size > len(in) {
+			return PacketIn{}, errors.New("packet-in with metadata cut short")
+		}
+		if t, _, err := readOXM(in[:size]); err == nil { // there are fields that no flow of ours uses
+			p.Match = append(p.Match, t)
+		}
+		in = in[size:]
+	}
+	p.Frame = b[end:]
+	return p, nil
+}
+
+// ReceivePackets makes the switch send packets of Controller actions to this
+// connection, at most rate a second over the whole bridge; fn is called from
+// the connection's goroutine and must not wait. Call it once. An error of type
+// *Error means that the switch cannot bound them, and then sends none.
+func (c *Conn) ReceivePackets(ctx context.Context, rate uint32, fn func(PacketIn)) error {
+	c.packets.Store(&fn)
+	build := func(xid uint32) ([]byte, error) {
+		b := appendMeterMod(nil, xid, meterDelete, 0) // one that a dead process left
+		b = appendMeterMod(b, xid+1, meterAdd, rate)
+		return finish(appendMessage(b, typeBarrierReq, xid+2), len(b)), nil
+	}
+	if err := c.refusable(ctx, 3, build); err != nil {
+		return fmt.Errorf("bound the packets from the switch: %w", err)
+	}
+	err := c.refusable(ctx, 2, func(xid uint32) ([]byte, error) {
+		b := appendMessage(nil, typeSetConfig, xid)
+		b = finish(append(b, 0, 0, 0xff, 0xff), 0) // whole packets
+		return finish(appendMessage(b, typeBarrierReq, xid+1), len(b)), nil
+	})
+	if err != nil {
+		return fmt.Errorf("ask the switch for packets: %w", err)
+	}
+	return nil
+}
+
+// ForgetPackets removes the bound that ReceivePackets set.
+func (c *Conn) ForgetPackets(ctx context.Context) error {
+	return c.refusable(ctx, 2, func(xid uint32) ([]byte, error) {
+		b := appendMeterMod(nil, xid, meterDelete, 0)
+		return finish(appendMessage(b, typeBarrierReq, xid+1), len(b)), nil
+	})
+}
+
+// PacketsCut returns how many packets the bound has kept back since it was set.
+func (c *Conn) PacketsCut(ctx context.Context) (n uint64, err error) {
+	err = c.multipart(ctx, "read meter", func(xid uint32) []byte {
+		b := appendMultipart(nil, xid, multipartMeter)
+		b = binary.BigEndian.AppendUint32(b, meterController)
+		return finish(append(b, 0, 0, 0, 0), 0)
+	}, func(b []byte) error {
+		if len(b) < 56 {
+			return fmt.Errorf("meter counters cut short: %d bytes", len(b))
+		}
+		n = binary.BigEndian.Uint64(b[40:])
+		return nil
+	})
+	return n, err
+}
+
+// refusable sends n messages of which the last is a barrier, and returns the
+// first refusal.
+func (c *Conn) refusable(ctx context.Context, n uint32, build func(xid uint32) ([]byte, error)) error {
+	var refusal error
+	err := c.exchange(ctx, n, build, func(m reply) (bool, error) {
+		if err := firstError(asError(m)); err != nil && refusal == nil {
+			refusal = err
+		}
+		return m.typ == typeBarrierRep, nil
+	})
+	if err != nil {
+		return err
+	}
+	return refusal
+}
+
+func appendMeterMod(b []byte, xid uint32, command uint16, rate uint32) []byte {
+	start := len(b)
+	b = appendMessage(b, typeMeterMod, xid)
+	b = binary.BigEndian.AppendUint16(b, command)
+	b = binary.BigEndian.AppendUint16(b, meterFlags)
+	b = binary.BigEndian.AppendUint32(b, meterController)
+	if command != meterDelete {
+		b = binary.BigEndian.AppendUint16(b, bandDrop)
+		b = binary.BigEndian.AppendUint16(b, 16)
+		b = binary.BigEndian.AppendUint32(b, rate)
+		b = binary.BigEndian.AppendUint32(b, rate) // burst
+		b = append(b, 0, 0, 0, 0)
+	}
+	return finish(b, start)
+}

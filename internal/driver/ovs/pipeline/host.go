@@ -1,0 +1,110 @@
+package pipeline
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// The way out through the host's own stack: what containers send to the
+// virtual router goes to the host's interface in the name of their private
+// addresses, and what the host sends to a private address goes to its
+// container. Connection tracking translates, in the network's own zone, since
+// setting the address fields would leave ICMP errors with the other address in
+// the packet they quote, and damages fragments (docs/design/ovs-pipeline.md).
+
+// nowhere are the destinations beside the private subnet that the router does
+// not take: this network, loopback, multicast and reserved (RFC 6890).
+var nowhere = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("224.0.0.0/3"),
+}
+
+func to(p netip.Prefix) of.Term { return of.InPrefix(of.NwDst, p) }
+
+// hostBase adds what the way out needs whatever networks there are.
+func hostBase(l *list, c Config) {
+	if c.Host == 0 {
+		return
+	}
+	way := c.Private
+	router := match(origin(fromPort), of.EqMAC(of.EthDst, way.RouterMAC))
+	l.add(Destination, 201, match(append(router, isIP, of.Eq(regWay, wayOpen))...), goTo(Route))
+	l.drop(Destination, 199, router, driver.DropUnknownDest)
+
+	l.drop(Route, 0, nil, driver.DropUnknownDest)
+	out := []of.Action{
+		of.Set(regDst, model.IdentityExternal),
+		of.SetField{Field: of.EthDst, Value: of.MAC(way.RouterMAC)},
+		of.Set(regPort, c.Host), goTo(Track),
+	}
+	l.add(Route, 100, match(isIP), out...)
+	l.add(Route, 130, match(isIP, of.EqAddr(of.NwDst, way.Addr)), out...)
+	for _, p := range append([]netip.Prefix{way.Subnet}, nowhere...) {
+		l.drop(Route, 120, match(isIP, to(p)), driver.DropUnknownDest)
+		l.add(Route, 125, match(isIP, to(p), of.Eq(regWay, wayDiverted)), of.Set(regWay, 0), goTo(Destination))
+	}
+
+	// Its registers are set where its port's private address is known.
+	l.add(Source, 10, match(origin(fromHost), isIP), goTo(Track))
+	for _, p := range tracked(false) {
+		translate := of.CT{ZoneField: regNetwork, Recirc: true, Table: uint8(State), NAT: of.NATKnown}
+		l.add(Track, 110, match(isIP, isProto(int(p)), of.Eq(regPort, c.Host)), translate)
+		l.add(Track, 110, match(isIP, isProto(int(p)), origin(fromHost)), translate)
+	}
+}
+
+// hostNetwork adds what the way out needs for a network: the router's ARP,
+// what it does not take, and what is diverted from a physical router.
+func hostNetwork(l *list, c Config, n *desired.Network) {
+	if c.Host == 0 || !n.Subnet.IsValid() {
+		return
+	}
+	inside := match(network(n.ID), isIP, to(n.Subnet.Masked()))
+	l.drop(Route, 140, inside, driver.DropUnknownDest)
+	l.drop(Source, 200, match(network(n.ID), origin(fromHost), isIP, of.InPrefix(of.NwSrc, n.Subnet.Masked())), driver.DropSpoof)
+	open := of.Eq(regWay, wayOpen)
+	if r := n.Router(); r.IsValid() {
+		l.answerARP(Neighbour, 220, match(network(n.ID), open, of.EqAddr(of.ArpTpa, r)), c.Private.RouterMAC, r, goTo(Answer))
+		return
+	}
+	l.add(Route, 145, match(append(inside, of.Eq(regWay, wayDiverted))...), of.Set(regWay, 0), goTo(Destination))
+	unicast := of.Masked(of.EthDst, of.Value{}, of.MAC([6]byte{1}))
+	for _, m := range []of.Match{
+		match(of.EqAddr(of.NwDst, c.Private.Addr)),
+		match(isProto(17), of.Eq(of.UDPDst, 53)),
+		match(isProto(6), of.Eq(of.TCPDst, 53)),
+	} {
+		l.add(Destination, 200, match(append(m, network(n.ID), isIP, open, unicast)...), of.Set(regWay, wayDiverted), goTo(Route))
+	}
+}
+
+// hostPort adds what a port's private address needs, and tells whether it has one.
+func hostPort(l *list, c Config, n *desired.Network, p LocalPort) bool {
+	if c.Host == 0 || !p.Private.IsValid() || !p.IPv4.IsValid() {
+		return false
+	}
+	host, private := of.Eq(of.InPort, c.Host), of.EqAddr(of.NwDst, p.Private)
+	l.answerARP(Classify, 100, match(host, of.EqAddr(of.ArpTpa, p.Private)), p.MAC, p.Private, of.Output{Port: of.PortInPort})
+	l.add(Classify, 100, match(host, isIP, private),
+		of.Set(regNetwork, n.ID), of.Set(regOrigin, fromHost), of.Set(regSrc, model.IdentityExternal),
+		of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number),
+		of.SetField{Field: of.EthSrc, Value: of.MAC(c.Private.RouterMAC)}, of.SetField{Field: of.EthDst, Value: of.MAC(p.MAC)},
+		goTo(Source))
+
+	isNew, untracked := of.State(of.StateNew|of.StateTrk, 0), of.State(0, of.StateTrk)
+	leaving := match(network(n.ID), isIP, of.Eq(regPort, c.Host), of.EqAddr(of.NwSrc, p.IPv4))
+	coming := match(network(n.ID), isIP, origin(fromHost), private)
+	for _, w := range []struct {
+		m     of.Match
+		nat   of.NAT
+		field of.Field
+		to    netip.Addr
+	}{{leaving, of.NATSrc, of.NwSrc, p.Private}, {coming, of.NATDst, of.NwDst, p.IPv4}} {
+		l.add(Commit, 20, match(append(w.m, isNew)...), of.CT{Commit: true, ZoneField: regNetwork, NAT: w.nat, To: w.to}, goTo(Output))
+		l.add(Output, 110, match(append(w.m, untracked)...), of.SetField{Field: w.field, Value: of.Addr(w.to)}, of.OutputReg{Field: regPort})
+	}
+	return true
+}

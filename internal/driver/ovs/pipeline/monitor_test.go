@@ -1,0 +1,67 @@
+package pipeline
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
+)
+
+// TestWatched: of every flow in the goldens, monitoring leaves key and cookie;
+// all that drop send up first, and nothing else does but what commits
+// connections, when these are wanted; what lets through notes its rule.
+func TestWatched(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.golden")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("goldens: %v, %v", files, err)
+	}
+	seen := map[string]int{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			if strings.HasPrefix(line, "#") {
+				continue
+			}
+			f, err := of.ParseFlow(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plain := of.ActionsText(f.Actions)
+			for _, connections := range []bool{false, true} {
+				w := Watched(f, connections)
+				got := of.ActionsText(w.Actions)
+				if w.Key() != f.Key() || w.Cookie != f.Cookie {
+					t.Errorf("%s became %s", f, w)
+				}
+				if !Watchable(f.Table, f.Cookie, connections) && got != plain {
+					t.Errorf("%s is not watchable and became %s", f, w)
+				}
+				kind, _, _ := KindOf(f.Cookie)
+				_, _, policy := PolicyStage(f.Table)
+				want, what := plain, "same"
+				switch {
+				case plain == "drop":
+					want, what = "CONTROLLER:256", "drop"
+				case connections && Commits(f.Table) && strings.Contains(plain, "ct(commit"):
+					want, what = "CONTROLLER:256,"+plain, "commit"
+				case connections && kind == KindAllow && policy:
+					want, what = "->reg15,"+plain, "allow"
+				}
+				if !strings.HasSuffix(got, want) || what != "allow" && got != want {
+					t.Errorf("%s became %s, want actions %s", f, w, want)
+				}
+				seen[what]++
+			}
+		}
+	}
+	for _, what := range []string{"same", "drop", "commit", "allow"} {
+		if seen[what] == 0 {
+			t.Errorf("no flow of kind %s was seen in %v", what, seen)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package hostnet
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// The parts of rules, each a list of nftables expressions.
+
+// Offsets in the IPv4 header (RFC 791 section 3.1).
+const (
+	offsetSrc = 12
+	offsetDst = 16
+)
+
+// ipsDNAT is the status of a connection whose destination is translated
+// (linux/netfilter/nf_conntrack_common.h, IPS_DST_NAT).
+const ipsDNAT = 1 << 5
+
+var loopback = netip.MustParsePrefix("127.0.0.0/8")
+
+func ifname(name string) []byte {
+	b := make([]byte, unix.IFNAMSIZ)
+	copy(b, name)
+	return b
+}
+
+func meta(key expr.MetaKey, op expr.CmpOp, data []byte) []expr.Any {
+	return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: op, Register: 1, Data: data}}
+}
+
+func iif(name string) []expr.Any    { return meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, ifname(name)) }
+func oif(name string) []expr.Any    { return meta(expr.MetaKeyOIFNAME, expr.CmpOpEq, ifname(name)) }
+func notOif(name string) []expr.Any { return meta(expr.MetaKeyOIFNAME, expr.CmpOpNeq, ifname(name)) }
+
+func l4(p model.Protocol) []expr.Any {
+	return meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{byte(p)})
+}
+
+func payload(base expr.PayloadBase, offset, n uint32) expr.Any {
+	return &expr.Payload{DestRegister: 1, Base: base, Offset: offset, Len: n}
+}
+
+func port(p uint16) []byte { return binary.BigEndian.AppendUint16(nil, p) }
+
+func dport(p uint16) []expr.Any {
+	return []expr.Any{payload(expr.PayloadBaseTransportHeader, 2, 2), &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: port(p)}}
+}
+
+func addr(offset uint32, op expr.CmpOp, a netip.Addr) []expr.Any {
+	return []expr.Any{payload(expr.PayloadBaseNetworkHeader, offset, 4), &expr.Cmp{Op: op, Register: 1, Data: a.AsSlice()}}
+}
+
+func daddr(a netip.Addr) []expr.Any    { return addr(offsetDst, expr.CmpOpEq, a) }
+func notSaddr(a netip.Addr) []expr.Any { return addr(offsetSrc, expr.CmpOpNeq, a) }
+
+func inSubnet(offset uint32, p netip.Prefix) []expr.Any {
+	return []expr.Any{
+		payload(expr.PayloadBaseNetworkHeader, offset, 4),
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: ipNet(p).Mask, Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Masked().Addr().AsSlice()},
+	}
+}
+
+// dstLocal matches any address of this host.
+func dstLocal() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: 1, FlagDADDR: true, ResultADDRTYPE: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
+	}
+}
+
+func ct(key expr.CtKey, bits uint32, set bool) []expr.Any {
+	op := expr.CmpOpEq
+	if set {
+		op = expr.CmpOpNeq
+	}
+	return []expr.Any{
+		&expr.Ct{Key: key, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binary.NativeEndian.AppendUint32(nil, bits), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: op, Register: 1, Data: make([]byte, 4)},
+	}
+}
+
+func ctState(bits uint32, set bool) []expr.Any { return ct(expr.CtKeySTATE, bits, set) }
+func wasDNAT(yes bool) []expr.Any              { return ct(expr.CtKeySTATUS, ipsDNAT, yes) }
+
+// dnat leads to an address and, unless it is 0, a port.
+func dnat(to netip.Addr, p uint16) []expr.Any {
+	if p == 0 {
+		return []expr.Any{
+			&expr.Immediate{Register: 1, Data: to.AsSlice()},
+			&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1},
+		}
+	}
+	return []expr.Any{
+		&expr.Immediate{Register: 1, Data: to.AsSlice()},
+		&expr.Immediate{Register: 2, Data: port(p)},
+		&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1, RegProtoMin: 2, Specified: true},
+	}
+}
+
+func masquerade() []expr.Any { return []expr.Any{&expr.Masq{}} }
+func drop() []expr.Any       { return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}} }
+func accept() []expr.Any {
+	return []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept}}
+}

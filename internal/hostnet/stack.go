@@ -1,0 +1,196 @@
+package hostnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Want is what the host's stack has to be.
+type Want struct {
+	Private    *desired.Private // nil = nothing of ours
+	MTU        int              // of the narrowest container's interface; 0 = the interface's own
+	NameServer uint16           // port at Private.Addr that queries go to; 0 = none
+	Endpoints  []Endpoint       // those that publish ports
+}
+
+// Endpoint is a local container that publishes ports.
+type Endpoint struct {
+	Addr netip.Addr // its private address
+	// Masquerade: its answers to strangers would leave by another router, so
+	// what is published meets it in the host's name.
+	Masquerade bool
+	Ports      []attach.PortBinding // published, one host port each
+}
+
+// Stack is the network stack of the namespace of the thread that calls Apply.
+// It is used by one goroutine at a time.
+type Stack struct {
+	log      *slog.Logger
+	forward  bool
+	last     *Want // as applied; nil = not known
+	index    int   // of the interface then; 0 = there was none
+	problems map[string]error
+}
+
+// New returns the stack. forward lets it switch IP forwarding on.
+func New(log *slog.Logger, forward bool) *Stack { return &Stack{log: log, forward: forward} }
+
+// Apply makes the stack what it has to be, and returns what could not be made
+// so, by object. When it wants what it wanted, nothing has failed, and the
+// interface is the same, it looks at the rest of the kernel's state only if look
+// says so: somebody waits for it whenever a container comes.
+func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]error {
+	slices.SortFunc(want.Endpoints, func(a, b Endpoint) int { return a.Addr.Compare(b.Addr) })
+	index := 0
+	if want.Private != nil {
+		if link, err := netlink.LinkByName(want.Private.Interface); err == nil {
+			index = link.Attrs().Index
+		}
+	}
+	if !look && s.last != nil && len(s.problems) == 0 && index == s.index && reflect.DeepEqual(*s.last, want) {
+		return nil
+	}
+	s.problems = map[string]error{}
+	note := func(object string, err error) {
+		if err != nil {
+			s.problems[object] = err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		note("way out", err)
+		return s.problems
+	}
+	if want.Private != nil {
+		note("interface "+want.Private.Interface, s.ensureLink(want))
+		note("way out", s.ensureForwarding())
+	}
+	note("published ports and masquerade", s.ensureTable(want))
+	note("firewall", s.passFirewall(want.Private))
+	if len(s.problems) == 0 {
+		forgetGone(s.log, s.last, want)
+	}
+	s.last, s.index = &want, index
+	return s.problems
+}
+
+// ensureLink gives the host's interface its address and its route. The
+// interface resolves nobody: every frame is the data plane's.
+func (s *Stack) ensureLink(want Want) error {
+	p := want.Private
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	link, err := h.LinkByName(p.Interface)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return model.Errorf(model.ErrNotFound, "the data plane has not made it")
+	}
+	if err != nil {
+		return err
+	}
+	for _, set := range [][2]string{
+		{"net/ipv6/conf/" + p.Interface + "/disable_ipv6", "1"},
+		// A port published at a loopback address reaches a container, too; nothing
+		// else gets there, as the data plane takes no loopback addresses.
+		{"net/ipv4/conf/" + p.Interface + "/route_localnet", "1"},
+	} {
+		if err := writeSysctl(set[0], set[1]); err != nil {
+			return err
+		}
+	}
+	if link.Attrs().Flags&net.FlagUp == 0 || link.Attrs().RawFlags&unix.IFF_NOARP == 0 {
+		if err := errors.Join(h.LinkSetARPOff(link), h.LinkSetUp(link)); err != nil {
+			return err
+		}
+	}
+	own := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(p.Addr, p.Subnet.Bits())), Flags: unix.IFA_F_NOPREFIXROUTE}
+	have, err := h.AddrList(link, netlink.FAMILY_V4)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return err
+	}
+	if i := slices.IndexFunc(have, func(o netlink.Addr) bool { return o.IPNet.String() == own.IPNet.String() }); i >= 0 {
+		have = slices.Delete(have, i, i+1)
+	} else if err := h.AddrReplace(link, own); err != nil {
+		return fmt.Errorf("add address %s: %w", own.IPNet, err)
+	}
+	for _, a := range have {
+		if err := h.AddrDel(link, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return fmt.Errorf("remove address %s: %w", a.IPNet, err)
+		}
+	}
+	return ensureRoute(h, link, want)
+}
+
+// ensureRoute leads the private subnet to the data plane. Its MTU is that of the
+// narrowest container: the host's TCP keeps to it, and what is forwarded and
+// does not fit is answered with an ICMP error, as by any router.
+func ensureRoute(h *netlink.Handle, link netlink.Link, want Want) error {
+	r := &netlink.Route{
+		LinkIndex: link.Attrs().Index, Dst: ipNet(want.Private.Subnet), Src: net.IP(want.Private.Addr.AsSlice()),
+		Scope: netlink.SCOPE_LINK, Protocol: unix.RTPROT_STATIC, MTU: want.MTU,
+	}
+	have, err := h.RouteListFiltered(netlink.FAMILY_V4, r, netlink.RT_FILTER_OIF|netlink.RT_FILTER_DST)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return err
+	}
+	if len(have) == 1 && have[0].MTU == want.MTU && have[0].Src.Equal(r.Src) {
+		return nil
+	}
+	if err := h.RouteReplace(r); err != nil {
+		return fmt.Errorf("add route %s: %w", want.Private.Subnet, err)
+	}
+	return nil
+}
+
+// ensureForwarding looks at net.ipv4.ip_forward, without which containers reach
+// this host only.
+func (s *Stack) ensureForwarding() error {
+	const path = "net/ipv4/ip_forward"
+	data, err := os.ReadFile("/proc/sys/" + path)
+	if err != nil {
+		return fmt.Errorf("read net.ipv4.ip_forward: %w", err)
+	}
+	if strings.TrimSpace(string(data)) != "0" {
+		return nil
+	}
+	if s.forward {
+		s.log.Info("switching on IP forwarding, as --ip-forward asks", "sysctl", "net.ipv4.ip_forward=1")
+		return writeSysctl(path, "1")
+	}
+	return model.Errorf(model.ErrUnavailable, "containers reach this host, but nothing beyond it, and published ports only from here: "+
+		"net.ipv4.ip_forward is 0; set it ('sysctl -w net.ipv4.ip_forward=1'), or start netplugin with --ip-forward")
+}
+
+// writeSysctl writes a setting unless it has the value; a kernel without it has
+// nothing to set.
+func writeSysctl(path, value string) error {
+	path = "/proc/sys/" + path
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(data)) == value {
+		return nil
+	}
+	if err := os.WriteFile(path, []byte(value), 0); err != nil {
+		return fmt.Errorf("set %s to %s: %w", path, value, err)
+	}
+	return nil
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: net.IP(p.Addr().AsSlice()), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}

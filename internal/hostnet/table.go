@@ -1,0 +1,164 @@
+package hostnet
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TableName is our table in nftables, of family ip.
+const TableName = "contiv"
+
+// markPrefix begins the name of an empty chain whose rest says what the table
+// was made from: whoever finds it need not make it again.
+const markPrefix = "made-from-"
+
+// chain is one base chain and the rules in it.
+type chain struct {
+	name     string
+	kind     nftables.ChainType
+	hook     *nftables.ChainHook
+	priority nftables.ChainPriority
+	rules    [][]expr.Any
+}
+
+// ensureTable replaces our table as a whole, in one transaction, unless it is
+// there as wanted. Connections that are translated stay so: that is kept in the
+// connection tracking.
+func (s *Stack) ensureTable(want Want) error {
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: TableName}
+	have, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
+	if want.Private == nil {
+		if err != nil { // a kernel without nftables has nothing of ours
+			return nil //nolint:nilerr // see above
+		}
+		for _, ch := range have {
+			if ch.Table.Name == TableName {
+				c.DelTable(table)
+				return c.Flush()
+			}
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read nftables: %w", err)
+	}
+	chains := chainsOf(want)
+	mark, err := markOf(want)
+	if err != nil {
+		return err
+	}
+	if intact(c, table, have, chains, mark) {
+		return nil
+	}
+	c.AddTable(table) // deleting what is not there is an error
+	c.DelTable(table)
+	c.AddTable(table)
+	c.AddChain(&nftables.Chain{Name: mark, Table: table})
+	for _, ch := range chains {
+		at := c.AddChain(&nftables.Chain{Name: ch.name, Table: table, Type: ch.kind, Hooknum: ch.hook, Priority: &ch.priority})
+		for _, r := range ch.rules {
+			c.AddRule(&nftables.Rule{Table: table, Chain: at, Exprs: r})
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("write table %s of nftables: %w", TableName, err)
+	}
+	return nil
+}
+
+func markOf(want Want) (string, error) {
+	data, err := json.Marshal(want)
+	sum := sha256.Sum256(append(data, "layout 2"...))
+	return markPrefix + hex.EncodeToString(sum[:8]), err
+}
+
+// intact tells whether the table holds what was made from the same wish: its
+// mark, and as many rules.
+func intact(c *nftables.Conn, table *nftables.Table, have []*nftables.Chain, want []chain, mark string) bool {
+	there := map[string]bool{}
+	for _, ch := range have {
+		if ch.Table.Name == TableName {
+			there[ch.Name] = true
+		}
+	}
+	if len(there) != len(want)+1 || !there[mark] {
+		return false
+	}
+	for _, ch := range want {
+		rules, err := c.GetRules(table, &nftables.Chain{Name: ch.name, Table: table})
+		if err != nil || len(rules) != len(ch.rules) {
+			return false
+		}
+	}
+	return true
+}
+
+// chainsOf makes the rules. Priorities are one before the standard ones, so that
+// the order beside Docker's chains is fixed.
+func chainsOf(want Want) []chain {
+	p := want.Private
+	nat := func(name string, hook *nftables.ChainHook, pr nftables.ChainPriority) chain {
+		return chain{name: name, kind: nftables.ChainTypeNAT, hook: hook, priority: pr - 1}
+	}
+	pre := nat("prerouting", nftables.ChainHookPrerouting, *nftables.ChainPriorityNATDest)
+	out := nat("output", nftables.ChainHookOutput, *nftables.ChainPriorityNATDest)
+	post := nat("postrouting", nftables.ChainHookPostrouting, *nftables.ChainPriorityNATSource)
+	fwd := chain{name: "forward", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: *nftables.ChainPriorityFilter - 1}
+
+	if want.NameServer != 0 {
+		for _, proto := range []model.Protocol{model.ProtoUDP, model.ProtoTCP} {
+			pre.add(iif(p.Interface), l4(proto), dport(53), dnat(p.Addr, want.NameServer))
+		}
+	}
+	for _, e := range want.Endpoints {
+		for _, b := range e.Ports {
+			to := dstLocal()
+			if b.HostIP.IsValid() {
+				to = daddr(b.HostIP)
+			}
+			for _, ch := range []*chain{&pre, &out} {
+				ch.add(to, l4(b.Proto), dport(b.HostPort), dnat(e.Addr, b.ContainerPort))
+			}
+		}
+		if e.Masquerade {
+			post.add(oif(p.Interface), daddr(e.Addr), wasDNAT(true), masquerade())
+		}
+	}
+	// Who means the router means this host. It is no address of the host's, which
+	// would answer for it on every interface where its stack hears of it.
+	pre.add(iif(p.Interface), daddr(desired.RouterAddr), dnat(p.Addr, 0))
+	// The data plane takes no private address but the host's own for an answer
+	// of a container: one container meets another's published port in the
+	// host's name.
+	post.add(oif(p.Interface), inSubnet(offsetSrc, p.Subnet), notSaddr(p.Addr), masquerade())
+	post.add(oif(p.Interface), inSubnet(offsetSrc, loopback), masquerade())
+	post.add(notOif(p.Interface), inSubnet(offsetSrc, p.Subnet), masquerade())
+	// Nobody beyond the host begins what is not published.
+	fwd.add(oif(p.Interface), ctState(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED, false), wasDNAT(false), drop())
+	return []chain{pre, out, post, fwd}
+}
+
+func (c *chain) add(parts ...[]expr.Any) {
+	var r []expr.Any
+	for _, p := range parts {
+		r = append(r, p...)
+	}
+	c.rules = append(c.rules, r)
+}
+
+// isMissing tells that the kernel does not have what was asked for.
+func isMissing(err error) bool { return errors.Is(err, unix.ENOENT) }

@@ -1,0 +1,110 @@
+package libnetwork
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+const (
+	// namesEvery is how often containers are looked at when no event says that
+	// anything has changed.
+	namesEvery = 15 * time.Second
+	// namesAgain is how long after a failure.
+	namesAgain = time.Second
+)
+
+// followNames tells the cluster the names and labels of the engine's containers
+// until ctx ends. It looks at all of them whenever an event says that some have
+// changed, so that no event's loss, order or meaning matters.
+func (p *Plugin) followNames(ctx context.Context) {
+	wake := make(chan struct{}, 1)
+	var events sync.WaitGroup
+	events.Go(func() {
+		p.followEvents(ctx, func() {
+			select {
+			case wake <- struct{}{}:
+			default: // it will be seen
+			}
+		})
+	})
+	defer events.Wait()
+	told := map[attach.Key]attach.Description{}
+	said := ""
+	for {
+		again := namesEvery
+		text := ""
+		if err := p.tellNames(ctx, told); err != nil {
+			text, again = err.Error(), namesAgain
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if text != said && text != "" {
+			p.log.Warn("names and labels of containers are not told to the cluster", "problem", text)
+		} else if text != said {
+			p.log.Info("names and labels of containers are told to the cluster again")
+		}
+		said = text
+		select {
+		case <-wake:
+		case <-time.After(again):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tellNames tells what has changed since it was told. The attachments are read
+// before the containers: one that no container has then has lost it.
+func (p *Plugin) tellNames(ctx context.Context, told map[attach.Key]attach.Description) error {
+	keys := p.backend.AttachedBy(attach.SourceDocker)
+	if len(keys) == 0 {
+		clear(told)
+		return nil
+	}
+	running, err := p.engine.containers(ctx)
+	if err != nil {
+		return err
+	}
+	byKey := map[attach.Key]attach.Description{}
+	for _, c := range running {
+		for _, id := range c.endpoints {
+			k := endpointAttachment(id)
+			byKey[k] = attach.Description{Key: k, ID: c.id, Name: c.name, Labels: c.labels}
+		}
+	}
+	attached := map[attach.Key]bool{}
+	for _, k := range keys {
+		attached[k] = true
+		before, was := told[k]
+		now, runs := byKey[k]
+		if !runs {
+			if !was {
+				continue // it is being started
+			}
+			now = before
+			now.Stopped = true
+		}
+		if was && now.Equal(before) {
+			continue
+		}
+		switch err := p.backend.Describe(ctx, now); {
+		case errors.Is(err, model.ErrNotFound): // it has just gone
+		case errors.Is(err, model.ErrInvalid):
+			p.log.Warn("the cluster does not take a container's name or labels", "container", now.Name, "problem", err)
+			told[k] = now
+		case err != nil:
+			return err
+		default:
+			told[k] = now
+		}
+	}
+	maps.DeleteFunc(told, func(k attach.Key, _ attach.Description) bool { return !attached[k] })
+	return nil
+}

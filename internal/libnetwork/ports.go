@@ -1,0 +1,54 @@
+package libnetwork
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// publish publishes a container's ports by the endpoint that leads out of it.
+// Docker itself publishes nothing on networks of plugins, and has no field in
+// which to hear of a port that was chosen for it.
+func (p *Plugin) publish(ctx context.Context, r connectivityRequest) (empty, error) {
+	if len(r.Options.PortMap) == 0 {
+		return empty{}, nil
+	}
+	req := attach.PublishRequest{Key: endpointAttachment(r.EndpointID)}
+	for _, m := range r.Options.PortMap {
+		b := attach.PortBinding{Proto: model.Protocol(m.Proto), HostPort: m.HostPort, HostPortEnd: m.HostPortEnd, ContainerPort: m.Port}
+		if m.HostIP != "" {
+			ip, err := netip.ParseAddr(m.HostIP)
+			if err != nil {
+				return empty{}, model.InvalidField("HostIP", m.HostIP, "must be an IP address")
+			}
+			if ip == netip.IPv6Unspecified() { // Docker asks for it beside 0.0.0.0
+				continue
+			}
+			b.HostIP = ip
+		}
+		req.Ports = append(req.Ports, b)
+	}
+	res, err := p.backend.Publish(ctx, req)
+	if err != nil {
+		return empty{}, err
+	}
+	for _, b := range res.Ports {
+		p.log.Info("published a port", "endpoint", short(r.EndpointID), "port", b.String())
+	}
+	return empty{}, nil
+}
+
+// unpublish ends that; what is gone publishes nothing any more.
+func (p *Plugin) unpublish(ctx context.Context, r endpointRequest) (empty, error) {
+	key := endpointAttachment(r.EndpointID)
+	if len(p.backend.Published(key)) == 0 {
+		return empty{}, nil
+	}
+	if _, err := p.backend.Publish(ctx, attach.PublishRequest{Key: key}); err != nil && !errors.Is(err, model.ErrNotFound) {
+		return empty{}, err
+	}
+	return empty{}, nil
+}

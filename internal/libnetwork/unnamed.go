@@ -1,0 +1,135 @@
+package libnetwork
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Docker does not tell a driver what a network is called. A network that a user
+// creates without naming the Contiv network in an option is remembered by its
+// id; as soon as the engine lists it, the Contiv network is made under the name
+// that it has there.
+
+// nameWithin is how long a call waits for the name of a network.
+const nameWithin = 10 * time.Second
+
+// createUnnamed remembers a network whose name is still to be learnt. What can
+// be refused without the name is refused here, where Docker hears of it.
+func (p *Plugin) createUnnamed(ctx context.Context, r createNetworkRequest, tenant model.TenantName, options map[string]string) error {
+	want, err := wantedNetwork(model.NetworkKey{Tenant: tenant}, r, options)
+	switch {
+	case err != nil:
+		return err
+	case p.engine == nil || p.global:
+		return model.InvalidField("option network", "",
+			"must name the Contiv network: docker network create -o network=NAME (and -o tenant=TENANT, -o group=GROUP); "+
+				"it is learnt from the engine only with --docker-endpoint and local scope")
+	case !want.Subnet.IsValid():
+		return model.InvalidField("IPv4Data", "", "must have a subnet (--subnet), or name a Contiv network that exists (-o network=NAME)")
+	}
+	if b, ok := p.networks.get(r.NetworkID); ok {
+		if b.Want != want {
+			return model.Errorf(model.ErrExists, "network id %s is that of %s already", short(r.NetworkID), b.Ref)
+		}
+		return nil
+	}
+	list, err := p.backend.Networks(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range list {
+		if n.Key.Tenant == tenant && (n.Subnet.IsValid() && n.Subnet.Overlaps(want.Subnet) ||
+			n.Subnet6.IsValid() && want.Subnet6.IsValid() && n.Subnet6.Overlaps(want.Subnet6)) {
+			return model.Errorf(model.ErrConflict, "subnet %s overlaps network %s; to use that one, add -o network=%s", want.Subnet, n.Key, n.Key.Name)
+		}
+	}
+	if err := p.networks.put(r.NetworkID, binding{Ref: Ref{Network: want.Key}, Created: true, Want: want}); err != nil {
+		return err
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// nameNetworks makes the Contiv networks of those whose names the engine tells
+// by now. A network that cannot be made is taken from Docker again. It returns
+// how many are still without a name.
+func (p *Plugin) nameNetworks(ctx context.Context, have []engineNetwork, problems map[string]string) (waiting int, err error) {
+	listed := map[string]string{}
+	for _, n := range have {
+		listed[n.ID] = n.Name
+	}
+	for _, id := range p.networks.ids() {
+		b, ok := p.networks.get(id)
+		if !ok || !b.unnamed() {
+			continue
+		}
+		name, ok := listed[id]
+		if !ok {
+			waiting++
+			continue
+		}
+		err := p.nameNetwork(ctx, id, b, name)
+		switch {
+		case err == nil:
+		case errors.Is(err, model.ErrUnavailable):
+			waiting++
+			problems[name] = "its Contiv network cannot be made yet: " + err.Error()
+		default:
+			problems[name] = "its Contiv network cannot be made, so it is removed from Docker: " + err.Error()
+			if err := p.engine.remove(ctx, id); err != nil {
+				return waiting, err
+			}
+			if err := p.networks.remove(id); err != nil {
+				return waiting, err
+			}
+		}
+	}
+	return waiting, nil
+}
+
+func (p *Plugin) nameNetwork(ctx context.Context, id string, b binding, name string) error {
+	ref := b.Ref
+	name = strings.TrimSuffix(name, ref.Name()) // as others of the tenant are called: lab/blue
+	var err error
+	if ref.Network.Name, err = model.ParseNetworkName(name); err != nil {
+		return err
+	}
+	n := b.Want
+	n.Key = ref.Network
+	if err := p.backend.CreateNetwork(ctx, n); err != nil {
+		return err
+	}
+	there, err := p.networks.name(id, ref)
+	if err == nil && !there { // Docker has removed its own meanwhile
+		return p.backend.DeleteNetwork(ctx, n.Key)
+	}
+	if err == nil {
+		p.log.Info("created a network for Docker", "network", n.Key.String(), "subnet", n.Subnet)
+	}
+	return err
+}
+
+// await asks for a binding until it has a name.
+func (p *Plugin) await(ctx context.Context, get func() (binding, error)) (binding, error) {
+	ctx, cancel := context.WithTimeout(ctx, nameWithin)
+	defer cancel()
+	for {
+		changed := p.networks.watch()
+		b, err := get()
+		if err != nil || !b.unnamed() {
+			return b, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return b, model.Errorf(model.ErrUnavailable, "the Contiv network of this Docker network is not made yet; netplugin's log tells why")
+		}
+	}
+}

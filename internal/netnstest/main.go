@@ -1,0 +1,79 @@
+package netnstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"go.uber.org/goleak"
+)
+
+// inside is set in the environment of the process that runs in the namespace.
+const inside = "CONTIV_TEST_IN_NAMESPACE"
+
+// Run runs a package's tests, as root in a network namespace of their own whose
+// loopback interface is up, then clean (nil = nothing), and returns the exit
+// code for TestMain.
+func Run(m *testing.M, clean func() error) int {
+	if os.Getenv(inside) == "" && os.Geteuid() == 0 {
+		return reexec()
+	}
+	if os.Getenv(inside) != "" {
+		lo, err := netlink.LinkByName("lo")
+		if err == nil {
+			err = netlink.LinkSetUp(lo)
+		}
+		if err != nil {
+			return failed(fmt.Errorf("bring up lo: %w", err))
+		}
+	}
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			code = failed(err)
+		}
+	}
+	if clean != nil {
+		if err := clean(); err != nil {
+			return failed(err)
+		}
+	}
+	return code
+}
+
+func failed(err error) int {
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+func reexec() int {
+	c := exec.CommandContext(context.Background(), "/proc/self/exe", os.Args[1:]...)
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	c.Env = append(os.Environ(), inside+"=1")
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	err := c.Run()
+	if e, ok := errors.AsType[*exec.ExitError](err); ok {
+		return e.ExitCode()
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return 0
+}
+
+// Need skips a test outside such a namespace, unless CI says that it must run.
+func Need(t testing.TB) {
+	t.Helper()
+	if os.Getenv(inside) != "" {
+		return
+	}
+	if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
+		t.Fatal("network namespaces need root")
+	}
+	t.Skip("network namespaces need root")
+}

@@ -1,0 +1,92 @@
+//go:build integration
+
+package docker
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// outside: containers reach their host and what lies beyond it, with a gateway
+// and without, and published ports are reached from there. The engines drop
+// what is forwarded, as Docker's do; the outside is the netmaster's machine.
+func outside(b *bed) {
+	for _, e := range b.e { // a data plane each
+		outsideOf(b, e)
+	}
+}
+
+func outsideOf(b *bed, one *engine) {
+	const private, beyond = "172.19.255.254", "10.250.0.2"
+	one.run("o1", "--net web -p 8080:80 -p 127.0.0.1:8081:80/tcp")
+	one.run("o2", "--net lone -p 8082:80")
+	for _, c := range []string{"o1", "o2"} {
+		one.reaches(c, "ping", private, true)
+		one.reaches(c, "ping", beyond, true)
+		pid := one.docker("inspect -f {{.State.Pid}} " + c)
+		one.until("TCP to netmaster", 5*time.Second, func() error {
+			_, err := one.Inside(b.t.Context(), "nsenter", "--net=/proc/"+pid+"/ns/net", "timeout", "1", "bash", "-c", "exec 3<>/dev/tcp/"+beyond+"/9999")
+			return err
+		})
+	}
+	if got := one.docker("exec o2 ip route"); !strings.Contains(got, "default via 169.254.1.1") {
+		b.t.Errorf("routes without a gateway:\n%s", got)
+	}
+	host := one.host.Address.String()
+	for _, ask := range []struct {
+		who  string
+		from func(url string) error
+		url  string
+		want bool
+	}{
+		{"outside", b.wget(""), host + ":8080", true},
+		{"outside", b.wget(""), host + ":8082", true},
+		{"outside", b.wget(""), host + ":8081", false},
+		{"host", b.wget(one.host.Name), host + ":8080", true},
+		{"host", b.wget(one.host.Name), "127.0.0.1:8081", true},
+		{"other host", b.wget(b.other(one)), host + ":8080", true},
+	} {
+		one.until(fmt.Sprintf("%s to %s: %v", ask.who, ask.url, ask.want), 5*time.Second, func() error {
+			if err := ask.from(ask.url); (err == nil) != ask.want {
+				return fmt.Errorf("it is %w", err)
+			}
+			return nil
+		})
+	}
+	one.reaches("o2", "8080", host, true)
+	one.refused("run --rm --net web -p 8080:80 bb ip a", "8080")
+	one.docker("restart -t 0 o1")
+	one.until("the port is back", 5*time.Second, func() error { return b.wget("")(host + ":8080") })
+	one.docker("rm -f o1 o2")
+	if b.wget("")(host+":8080") == nil {
+		b.t.Error("a published port outlives its container")
+	}
+	b.nothingLeft()
+}
+
+// wget asks for a page from a host, or from the netmaster's machine.
+func (b *bed) wget(from string) func(url string) error {
+	ns := b.Master
+	for _, e := range b.e {
+		if e.host.Name == from {
+			ns = e.host.NS
+		}
+	}
+	return func(url string) error {
+		out, err := ns.Command(b.t.Context(), "timeout", "1", "bash", "-c",
+			"exec 3<>/dev/tcp/"+strings.Replace(url, ":", "/", 1)+" && echo -e 'GET / HTTP/1.0\\r\\n\\r' >&3 && grep -q ok <&3").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}
+}
+
+// other names the other host.
+func (b *bed) other(e *engine) string {
+	if b.e[0].host == e.host {
+		return b.e[1].host.Name
+	}
+	return b.e[0].host.Name
+}

@@ -1,0 +1,154 @@
+//go:build integration
+
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+	dockerlab "github.com/contiv/netplugin/v2/internal/lab/docker"
+)
+
+const managed = "contiv/netplugin:2.0"
+
+// TestSwarm makes the managed plugin, enables it, and runs containers with it:
+// first with the engine's own networks, then in a swarm of one node, whose
+// networks the leading netmaster makes.
+func TestSwarm(t *testing.T) {
+	need(t, lab.DriverEBPF)
+	name := fmt.Sprintf("w%d", os.Getpid())
+	socket := filepath.Join(lab.BaseDir, name, "h1", "docker", "docker.sock")
+	b := upWith(t, lab.Config{
+		Name: name, BinDir: bin, Hosts: 1, Driver: lab.DriverEBPF,
+		MasterArgs: []string{"--mode", "swarm-mode", "--name", managed, "--docker-endpoint", "unix://" + socket},
+	}, dockerlab.Isolated)
+	e := b.e[0]
+	e.makePlugin()
+	b.netctl("net create --subnet 10.31.1.0/24 --gateway 10.31.1.254 web", "net create --subnet 10.31.2.0/24 back",
+		"policy create closed", "policy rule-add --direction in --action deny --protocol tcp --port 80 closed 1", "group create --policy closed web front")
+
+	// Mode docker: the engine's own networks.
+	e.setPlugin("CONTIV_NETPLUGIN_MODE=docker")
+	e.docker("plugin enable " + managed)
+	e.until("networks", 15*time.Second, func() error { return e.has("web", "local") })
+	e.run("m1", "--net web")
+	e.run("m2", "--net web")
+	e.reaches("m1", "80", e.addr("m2", "web"), true)
+	e.docker("rm -f m1 m2")
+	b.nothingLeft()
+
+	// The mode changes, and the engine still goes by what it was told.
+	e.docker("plugin disable -f " + managed)
+	e.setPlugin("CONTIV_NETPLUGIN_MODE=swarm-mode")
+	e.docker("plugin enable " + managed)
+	for n := range strings.FieldsSeq(e.docker("network ls --filter driver=" + managed + " --format {{.Name}}")) {
+		e.docker("network rm " + n)
+	}
+	e.docker("swarm init --advertise-addr " + e.host.Address.String() + " --data-path-port 7789")
+	e.until("the mismatch is told", 20*time.Second, func() error {
+		if log := b.Process("netmaster").Tail(40) + e.Log(); !strings.Contains(log, "restart the engine") {
+			return fmt.Errorf("netmaster says %s", log[max(0, len(log)-300):])
+		}
+		return nil
+	})
+	e.stop()
+	e.start()
+	e.until("networks of the swarm", 45*time.Second, func() error { return e.has("web", "swarm") })
+
+	e.docker("service create -d --stop-grace-period 1s --name s1 --network web --replicas 2 --endpoint-mode dnsrr --no-resolve-image bb httpd -f -h /www")
+	e.docker("service create -d --stop-grace-period 1s --name s2 --network front --no-resolve-image bb httpd -f -h /www") // with a virtual IP
+	e.until("the services run", 30*time.Second, func() error {
+		if got := e.docker("service ls --format {{.Name}}={{.Replicas}}"); got != "s1=2/2\ns2=1/1" {
+			return fmt.Errorf("they are %s", got)
+		}
+		return nil
+	})
+	var tasks []string
+	for _, s := range []string{"s1", "s2"} {
+		tasks = append(tasks, strings.Fields(e.docker("ps -q --filter label=com.docker.swarm.service.name="+s))...)
+	}
+	e.reaches(tasks[0], "80", e.addr(tasks[1], "web"), true)
+	front := e.addr(tasks[2], "front")
+	e.reaches(tasks[0], "ping", front, true)
+	e.reaches(tasks[0], "80", front, false)  // the policy of the group
+	e.run("c1", "--net web --ip 10.31.1.99") // networks are attachable
+	e.reaches("c1", "80", e.addr(tasks[1], "web"), true)
+	e.refused("run --rm --net web --ip 10.31.1.99 bb ip a", "10.31.1.99")
+	e.docker("kill " + tasks[0])
+	e.until("the swarm replaces a task", 30*time.Second, func() error {
+		if got := e.docker("service ps --format {{.CurrentState}} --filter desired-state=running s1"); strings.Count(got, "Running") != 2 {
+			return fmt.Errorf("tasks are %s", got)
+		}
+		return nil
+	})
+
+	// A Contiv network comes and goes with the swarm's.
+	b.netctl("net create --subnet 10.31.3.0/24 more")
+	e.until("another network", 15*time.Second, func() error { return e.has("more", "swarm") })
+	b.netctl("net rm more")
+	e.until("it goes", 15*time.Second, func() error {
+		if e.has("more", "swarm") == nil {
+			return errors.New("it is still there")
+		}
+		return nil
+	})
+	e.docker("service rm s1 s2")
+	e.docker("rm -f c1")
+	e.until("tasks are gone", 30*time.Second, func() error {
+		if got := e.docker("ps -aq"); got != "" {
+			return fmt.Errorf("there are %s", got)
+		}
+		return nil
+	})
+	b.nothingLeft()
+	e.docker("swarm leave -f")
+}
+
+// makePlugin makes the managed plugin, as make plugin does, and sets it up for
+// the simulated host.
+func (e *engine) makePlugin() {
+	e.t.Helper()
+	dir := e.t.TempDir()
+	if out, err := exec.CommandContext(e.t.Context(), "../../packaging/docker-plugin/build.sh", bin, dir, managed).CombinedOutput(); err != nil {
+		e.t.Fatalf("build.sh: %v: %s", err, out)
+	}
+	e.docker("plugin create " + managed + " " + dir)
+	var args []string
+	argv := e.host.Agent().Argv[1:]
+	for i, arg := range argv { // as the lab starts netplugin, but with the plugin's own paths
+		switch {
+		case arg == "--state-dir" || arg == "--cni-socket" || i > 0 && (argv[i-1] == "--state-dir" || argv[i-1] == "--cni-socket"):
+		case i > 0 && argv[i-1] == "--ebpf-pin-dir":
+			args = append(args, "/sys/fs/bpf/"+e.host.Name)
+		default:
+			args = append(args, arg)
+		}
+	}
+	e.must(e.host.KillAgent())
+	_, err := e.try("plugin", "set", managed, "args="+strings.Join(args, " "),
+		"state.source="+e.host.StateDir(), "run.source="+e.host.Dir, "bpf.source="+filepath.Dir(e.host.PinDir()),
+		"CONTIV_NETPLUGIN_DOCKER_ENDPOINT=unix:///host/run/docker/docker.sock", "CONTIV_NETPLUGIN_CNI_SOCKET=/host/run/cni.sock")
+	e.must(err)
+}
+
+func (e *engine) setPlugin(setting string) {
+	e.t.Helper()
+	e.docker("plugin set " + managed + " " + setting)
+}
+
+// has fails unless the engine has a network with the scope.
+func (e *engine) has(network, scope string) error {
+	got, err := e.Docker(context.Background(), "network", "ls", "--filter", "driver="+managed, "--format", "{{.Name}} {{.Scope}}")
+	if err == nil && !strings.Contains("\n"+got+"\n", "\n"+network+" "+scope+"\n") {
+		err = fmt.Errorf("networks are %q", got)
+	}
+	return err
+}

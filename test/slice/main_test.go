@@ -1,0 +1,243 @@
+//go:build integration
+
+package slice
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// bin holds the programs under test, built once for the package, or given by
+// CONTIV_TEST_BIN.
+var bin string
+
+// What runs: make test-slice runs everything on every driver; without -full each
+// test runs on the drivers that make a difference to it, and the matrix goes
+// through every value of every dimension on all of them, and through all pairs
+// of values on the first.
+var (
+	drivers = flag.String("drivers", "ebpf,ovs,mixed", "drivers to test, separated by commas")
+	full    = flag.Bool("full", false, "every test on every driver, the matrix with all cases")
+)
+
+// The drivers that a test makes sense on.
+var (
+	both = []string{lab.DriverEBPF, lab.DriverOVS}
+	all  = []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}
+)
+
+// on runs a test on each driver of a list, or without -full on its first n ones.
+func on(t *testing.T, n int, list []string, test func(*testing.T, string)) {
+	t.Helper()
+	wanted := strings.Split(*drivers, ",")
+	for i, d := range list {
+		if slices.Contains(wanted, d) && (i < n || *full) {
+			t.Run(d, func(t *testing.T) { test(t, d) })
+		}
+	}
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(func() int {
+		if bin = os.Getenv("CONTIV_TEST_BIN"); bin != "" {
+			return m.Run()
+		}
+		dir, err := os.MkdirTemp("", "contiv-slice-test-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer func() { _ = os.RemoveAll(dir) }() // in the temporary directory
+		bin = filepath.Join(dir, "bin")
+		if err := lab.Build(context.Background(), ".", bin); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// need skips a test that the machine cannot run, or fails it where everything
+// must run.
+func need(t *testing.T, paths ...string) {
+	t.Helper()
+	missing := lab.Config{Driver: lab.DriverMixed}.Missing()
+	for _, p := range paths {
+		if _, err := os.Stat(p); err != nil {
+			missing = append(missing, p+" is missing")
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
+		t.Fatal(strings.Join(missing, "; "))
+	}
+	t.Skip(strings.Join(missing, "; "))
+}
+
+// cluster is a lab with shorthands for tests.
+type cluster struct {
+	*lab.Lab
+	t *testing.T
+}
+
+// up builds a lab of its own for a test. The name begins with b, for its owner,
+// and ends with the driver's first letter.
+func up(t *testing.T, driver, name string, hosts int, change ...func(*lab.Config)) *cluster {
+	t.Helper()
+	need(t)
+	cfg := lab.Config{Name: "b" + name + driver[:1], BinDir: bin, Hosts: hosts, Driver: driver}
+	for _, f := range change {
+		f(&cfg)
+	}
+	start := time.Now()
+	l, err := lab.Up(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d hosts up in %v", hosts, time.Since(start).Round(time.Millisecond))
+	c := &cluster{Lab: l, t: t}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for name, p := range l.Processes() {
+				t.Logf("end of %s's log:\n%s", name, p.Tail(25))
+			}
+			if os.Getenv("CONTIV_TEST_KEEP") == "1" {
+				t.Logf("kept in %s until the next run", cfg.Dir)
+				return
+			}
+		}
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// netctl runs netctl commands, one a line; they must succeed.
+func (c *cluster) netctl(lines ...string) {
+	c.t.Helper()
+	for _, line := range lines {
+		if _, err := c.Netctl(c.t.Context(), strings.Fields(line)...); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// add attaches containers, in parallel, and lets them answer probes.
+func (c *cluster) add(specs ...lab.ContainerSpec) {
+	c.t.Helper()
+	g, ctx := errgroup.WithContext(c.t.Context())
+	for _, s := range specs {
+		g.Go(func() error {
+			if _, err := c.AddContainer(ctx, s); err != nil {
+				return err
+			}
+			_, err := c.Serve(s.Name, s.Listen...)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// spec is shorthand: name@host tenant/network[/group], listening on TCP and UDP 80.
+func spec(name, host, where string) lab.ContainerSpec {
+	f := append(strings.Split(where, "/"), "")
+	return lab.ContainerSpec{Name: name, Host: host, Tenant: f[0], Network: f[1], Group: f[2], Listen: []string{"tcp/80", "udp/80"}}
+}
+
+func (c *cluster) host(name string) *lab.Host {
+	c.t.Helper()
+	h, err := c.Host(name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return h
+}
+
+func (c *cluster) space(name string) *lab.Namespace {
+	c.t.Helper()
+	ns, err := c.Space(name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return ns
+}
+
+// addr returns a container's address of a family, "4" or "6".
+func (c *cluster) addr(name, family string) netip.Addr {
+	c.t.Helper()
+	a, err := c.Container(name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if family == "6" {
+		return a.IPv6
+	}
+	return a.IPv4
+}
+
+// question reads "a b tcp/80" or "a b icmp 6".
+func (c *cluster) question(line string) lab.Question {
+	c.t.Helper()
+	f := append(strings.Fields(line), "4")
+	proto, port, _ := strings.Cut(f[2], "/")
+	t := lab.Target{Proto: proto, Addr: c.addr(f[1], f[3])}
+	if _, err := fmt.Sscan(port, &t.Port); err != nil && proto != "icmp" {
+		c.t.Fatal(err)
+	}
+	return lab.Question{From: f[0], To: f[1], Target: t}
+}
+
+// ask probes once.
+func (c *cluster) ask(line string, timeout time.Duration) lab.Answer {
+	c.t.Helper()
+	q := c.question(line)
+	return c.space(q.From).Probe(c.t.Context(), q.Target, timeout)
+}
+
+// denied asks all lines at once; none may be answered.
+func (c *cluster) denied(when string, lines ...string) {
+	c.t.Helper()
+	var qs []lab.Question
+	for _, line := range lines {
+		qs = append(qs, c.question(line))
+	}
+	for i, a := range c.AskAll(c.t.Context(), qs, 400*time.Millisecond) {
+		if a.Verdict != lab.Denied || a.Err != nil {
+			c.t.Errorf("%s: %s: %s, want denied", when, lines[i], a)
+		}
+	}
+}
+
+// wants asks until the answer is as wanted, at most 2 s.
+func (c *cluster) wants(line string, want lab.Verdict) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
+	defer cancel()
+	err := lab.Until(ctx, line+" to be "+string(want), func(context.Context) error {
+		if a := c.ask(line, 300*time.Millisecond); a.Verdict != want || a.Err != nil {
+			return fmt.Errorf("it is %s", a)
+		}
+		return nil
+	})
+	if err != nil {
+		c.t.Error(err)
+	}
+}

@@ -1,0 +1,346 @@
+//go:build integration
+
+package slice
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// standard builds drivertest's standard topology on a real cluster.
+func standard(t *testing.T, driver, name string, change ...func(*lab.Config)) *cluster {
+	t.Helper()
+	c := up(t, driver, name, 2, change...)
+	c.netctl("tenant create blue", "tenant create red",
+		"network create -t blue -e vxlan -s 10.1.1.0/24 --subnetv6 fd00:1::/64 vx",
+		"network create -t red -e vxlan -s 10.1.1.0/24 --subnetv6 fd00:1::/64 vx",
+		"network create -t blue -e vlan -s 10.1.2.0/24 --subnetv6 fd00:2::/64 vl",
+		"group create -t blue vx web", "group create -t blue vx db", "group create -t blue vl lan",
+		"group create -t red vx web", "group create -t red vx db")
+	var specs []lab.ContainerSpec
+	for _, s := range []struct{ name, host, where string }{
+		{"web1", "h1", "blue/vx/web"},
+		{"web2", "h2", "blue/vx/web"},
+		{"db1", "h1", "blue/vx/db"},
+		{"db2", "h2", "blue/vx/db"},
+		{"solo1", "h1", "blue/vx"},
+		{"lan1", "h1", "blue/vl/lan"},
+		{"lan2", "h2", "blue/vl/lan"},
+		{"lonely1", "h1", "blue/vl"},
+		{"red-web1", "h1", "red/vx/web"},
+		{"red-web2", "h2", "red/vx/web"},
+		{"red-db1", "h1", "red/vx/db"},
+		{"red-db2", "h2", "red/vx/db"},
+	} {
+		sp := spec(s.name, s.host, s.where)
+		sp.Listen = nil
+		for _, port := range drivertest.ProbePorts {
+			sp.Listen = append(sp.Listen, fmt.Sprintf("tcp/%d", port), fmt.Sprintf("udp/%d", port))
+		}
+		specs = append(specs, sp)
+	}
+	start := time.Now()
+	c.add(specs...)
+	t.Logf("%d containers attached in %v", len(specs), time.Since(start).Round(time.Millisecond))
+	return c
+}
+
+// topology reads from the store what netmaster made of the cluster.
+func (c *cluster) topology() drivertest.Topology {
+	c.t.Helper()
+	snap, _, err := c.Snapshot(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var t drivertest.Topology
+	for _, ch := range snap {
+		switch v := ch.Value.(type) {
+		case model.Global:
+			t.Global = v
+		case model.Host:
+			t.Hosts = append(t.Hosts, v)
+		case model.Network:
+			t.Networks = append(t.Networks, v)
+		case model.Group:
+			t.Groups = append(t.Groups, v)
+		case model.Endpoint:
+			t.Endpoints = append(t.Endpoints, v)
+		case model.IdentityRecord:
+			t.Identities = append(t.Identities, v)
+		}
+	}
+	return t
+}
+
+// questionOf turns a probe between endpoints into one between containers.
+func (c *cluster) questionOf(t drivertest.Topology, p drivertest.Probe) lab.Question {
+	c.t.Helper()
+	find := func(k model.EndpointKey) *lab.Attachment {
+		e := t.Endpoint(k)
+		i := slices.IndexFunc(c.Containers(), func(a *lab.Attachment) bool {
+			return a.Tenant == string(k.Network.Tenant) && a.Network == string(k.Network.Name) && a.IPv4 == e.IPv4
+		})
+		if i < 0 {
+			c.t.Fatalf("no container for endpoint %s", k)
+		}
+		return c.Containers()[i]
+	}
+	from, to := find(p.From), find(p.To)
+	q := lab.Question{From: from.Name, To: to.Name, Target: lab.Target{Proto: p.Proto.String(), Addr: to.IPv4, Port: p.Port}}
+	if p.IPv6 {
+		q.Addr = to.IPv6
+	}
+	return q
+}
+
+// apply replaces the policies of one case by those of another, live, by
+// netmaster's API, and returns the groups that had any before.
+func (c *cluster) apply(ctx context.Context, old, next drivertest.Case) error {
+	a := c.client()
+	attach := func(groups map[model.GroupKey][]model.PolicyName, with bool) error {
+		for k, names := range groups {
+			g, err := a.EndpointGroups().Get(ctx, k.String())
+			if err != nil {
+				return err
+			}
+			g.Policies = nil
+			for _, n := range names {
+				if with {
+					g.Policies = append(g.Policies, string(n))
+				}
+			}
+			if _, err := a.EndpointGroups().Update(ctx, g); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := attach(old.Attach, false); err != nil {
+		return err
+	}
+	for _, p := range old.Policies {
+		if err := a.Policies().Delete(ctx, p.Key.String()); err != nil {
+			return err
+		}
+	}
+	for _, p := range next.Policies {
+		if _, err := a.Policies().Create(ctx, api.Policy{TenantName: string(p.Key.Tenant), PolicyName: string(p.Key.Name)}); err != nil {
+			return err
+		}
+	}
+	for _, r := range next.Rules {
+		if _, err := a.Rules().Create(ctx, wireRule(r)); err != nil {
+			return err
+		}
+	}
+	return attach(next.Attach, true)
+}
+
+// wireRule writes a rule as a client of the REST interface does.
+func wireRule(r model.Rule) api.Rule {
+	w := api.Rule{
+		TenantName: string(r.Key.Tenant), PolicyName: string(r.Key.Policy), RuleID: string(r.Key.Rule),
+		Direction: string(r.Direction), Action: string(r.Action), Priority: r.Priority, Protocol: r.Protocol.String(), Port: int(r.Port),
+	}
+	addr := ""
+	if r.Addr.IsValid() {
+		addr = r.Addr.String()
+	}
+	if r.Direction == model.In {
+		w.FromEndpointGroup, w.FromNetwork, w.FromIPAddress = string(r.Group), string(r.Network), addr
+	} else {
+		w.ToEndpointGroup, w.ToNetwork, w.ToIPAddress = string(r.Group), string(r.Network), addr
+	}
+	return w
+}
+
+// tried is what came of one case.
+type tried struct {
+	rows    []lab.Row
+	wrong   []lab.Row
+	applied time.Time // when netmaster had answered the last call
+	took    time.Duration
+}
+
+// try puts a case on the cluster and compares the whole matrix with what the
+// reference says.
+func (c *cluster) try(t drivertest.Topology, w *drivertest.World, old, next drivertest.Case) (tried, error) {
+	start := time.Now()
+	if err := c.apply(c.t.Context(), old, next); err != nil {
+		return tried{}, fmt.Errorf("case %s: %w", next.Name, err)
+	}
+	applied := time.Now()
+	if err := w.Switch(next); err != nil {
+		return tried{}, fmt.Errorf("case %s: %w", next.Name, err)
+	}
+	var qs []lab.Question
+	var want []lab.Expectation
+	for _, p := range drivertest.Probes(t) {
+		qs = append(qs, c.questionOf(t, p))
+		e := lab.Expectation{Verdict: lab.Denied}
+		ok, hops := w.Reach(p)
+		if ok {
+			e.Verdict = lab.OK
+		}
+		for _, h := range hops {
+			e.Why += fmt.Sprintf("%s: %s; ", h.Host, h.Verdict)
+		}
+		want = append(want, e)
+	}
+	out := tried{applied: applied, rows: c.MatrixOf(c.t.Context(), qs, want)}
+	out.took = time.Since(start)
+	for _, r := range out.rows {
+		if !r.Right() {
+			out.wrong = append(out.wrong, r)
+		}
+	}
+	return out, nil
+}
+
+// TestMatrix puts drivertest's generated policies, pairwise over direction,
+// action, protocol, kind of peer, priority ties and a second policy, one after
+// another on one running cluster, and compares who reaches whom (TCP, UDP,
+// ICMP; IPv4, IPv6; on one host, across hosts; VXLAN, VLAN; two tenants with
+// equal addresses) with what the Fake says.
+func TestMatrix(t *testing.T) { on(t, 3, all, matrix) }
+
+// sample returns cases that have every value of every dimension.
+func sample(cases []drivertest.Case) (out []drivertest.Case) {
+	seen := map[[2]string]bool{}
+	for _, c := range cases {
+		fresh := false
+		for i, value := range strings.Split(c.Name, "-")[1:] {
+			k := [2]string{strconv.Itoa(i), value}
+			fresh = fresh || !seen[k]
+			seen[k] = true
+		}
+		if fresh {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func matrix(t *testing.T, driver string) {
+	c := standard(t, driver, "matrix")
+	top := c.topology()
+	cases := drivertest.Cases(top)
+	if len(cases) < 30 {
+		t.Fatalf("%d cases, want at least 30", len(cases))
+	}
+	if driver != lab.DriverEBPF && !*full {
+		cases = sample(cases)
+	}
+	w, err := drivertest.NewWorld(top, drivertest.Case{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equalAddresses(t, c)
+	var probes, late, early, denied int
+	var longest, latest time.Duration
+	start := time.Now()
+	old := drivertest.Case{}
+	for _, next := range cases {
+		got, err := c.try(top, w, old, next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old = next
+		longest = max(longest, got.took)
+		for _, r := range got.rows {
+			probes++
+			switch {
+			case r.Retried && r.Expected == lab.Denied:
+				late++
+				latest = max(latest, r.First.At.Sub(got.applied))
+			case r.Retried:
+				early++
+			}
+			if r.Expected == lab.Denied {
+				denied++
+			}
+		}
+		for i, r := range got.wrong {
+			if i == 5 {
+				t.Errorf("%s: and %d more", next.Name, len(got.wrong)-i)
+				break
+			}
+			t.Errorf("%s: %s to %s, %s: %s (answered by %q), want %s: %s", next.Name, r.From, r.To, r.Target, r.Seen, r.Seen.From, r.Expected, r.Why)
+		}
+		if len(got.wrong) > 0 && t.Failed() && len(got.wrong) > 20 {
+			break
+		}
+	}
+	t.Logf("%d cases, %d probes (%d to be denied) in %v; longest case %v; at the second try only: %d were closed (asked at most %v after the change), %d were open",
+		len(cases), probes, denied, time.Since(start).Round(time.Millisecond), longest.Round(time.Millisecond), late, latest.Round(time.Millisecond), early)
+	if latest > time.Second {
+		t.Errorf("a change was not in force after %v, want at most 1 s", latest)
+	}
+}
+
+// equalAddresses checks that the two tenants' containers have the same
+// addresses, without which the matrix proves less than it says.
+func equalAddresses(t *testing.T, c *cluster) {
+	t.Helper()
+	has := map[string]map[netip.Addr]bool{"blue": {}, "red": {}}
+	for _, a := range c.Containers() {
+		if a.Network == "vx" {
+			has[a.Tenant][a.IPv4] = true
+		}
+	}
+	both := 0
+	for a := range has["red"] {
+		if has["blue"][a] {
+			both++
+		}
+	}
+	if both < 4 {
+		t.Fatalf("the tenants share %d addresses, want 4: %v", both, has)
+	}
+}
+
+// TestMutations checks that the matrix notices a wrong driver: with each seeded
+// fault of the ovs driver, at least one answer differs from the Fake's.
+func TestMutations(t *testing.T) {
+	for i, m := range mutations {
+		t.Run(m, func(t *testing.T) {
+			c := standard(t, lab.DriverOVS, "mut"+strconv.Itoa(i), func(cfg *lab.Config) { cfg.AgentEnv = []string{debugEnv, mutationEnv + "=" + m} })
+			top := c.topology()
+			w, err := drivertest.NewWorld(top, drivertest.Case{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			old := drivertest.Case{}
+			for _, next := range drivertest.Cases(top) {
+				got, err := c.try(top, w, old, next)
+				if err != nil {
+					t.Fatal(err)
+				}
+				old = next
+				if len(got.wrong) > 0 {
+					r := got.wrong[0]
+					t.Logf("noticed by case %s: %d of %d answers are wrong, such as %s to %s, %s: %s, want %s",
+						next.Name, len(got.wrong), len(got.rows), r.From, r.To, r.Target, r.Seen, r.Expected)
+					return
+				}
+			}
+			t.Errorf("no case noticed the fault %s", m)
+		})
+	}
+}
+
+// mutationEnv makes netplugin's driver wrong on purpose; mutations are what it knows.
+const mutationEnv = "CONTIV_NETPLUGIN_TEST_MUTATION"
+
+var mutations = []string{"allow-wins-ties", "no-reply-mirror", "no-ingress"}
