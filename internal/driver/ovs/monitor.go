@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -28,7 +29,9 @@ type watch struct {
 	queue       *driver.FlowQueue
 	samples     chan openflow.PacketIn
 	conn        *openflow.Conn // of its own: what it sends must not hold up changes; nil while it is away
-	cut         uint64         // by the switch's bound, as told already
+	came        atomic.Uint64  // packets on conn
+	passed      uint64         // by the switch's bound, at the tick before
+	lost        uint64         // on the way to conn, as told already
 	held        map[alike]*heldEvent
 	ended       chan struct{} // closed when the flows are as before
 }
@@ -108,18 +111,22 @@ func (w *watch) connect(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	err = conn.ReceivePackets(ctx, samplesPerSecond, func(p openflow.PacketIn) {
-		select {
-		case w.samples <- p:
-		default:
-			w.queue.Lose(1)
-		}
-	})
-	if err != nil {
+	w.came.Store(0) // the bound counts anew too
+	if err := conn.ReceivePackets(ctx, samplesPerSecond, w.receive); err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	w.conn, w.cut = conn, 0
+	w.conn, w.passed, w.lost = conn, 0, 0
 	return nil
+}
+
+// receive takes a packet from the connection.
+func (w *watch) receive(p openflow.PacketIn) {
+	w.came.Add(1)
+	select {
+	case w.samples <- p:
+	default:
+		w.queue.Lose(1)
+	}
 }
 
 // run passes events on until ctx or the driver ends.
@@ -145,6 +152,7 @@ func (w *watch) run(ctx context.Context) {
 			w.conn = nil
 		case <-tick.C:
 			w.tick(ctx)
+			tick.Reset(time.Second) // a late one must not bring the next one closer
 		}
 	}
 }
@@ -192,10 +200,27 @@ func (w *watch) tick(ctx context.Context) {
 		}
 		return
 	}
-	if cut, err := w.conn.PacketsCut(ctx); err == nil && cut > w.cut {
-		w.queue.Lose(cut - w.cut)
-		w.cut = cut
+	w.miss(ctx)
+}
+
+// miss tells of packets that the switch sent nobody. It counts those that its
+// bound cuts, but not those that find its queues full, when this process or
+// the switch is slow: what has passed the bound and not come by the next tick
+// is lost too. Should it come later still, the next losses are so much less.
+func (w *watch) miss(ctx context.Context) {
+	met, cut, err := w.conn.PacketCounts(ctx)
+	if err != nil {
+		return // of a switch that goes away; it counts anew
 	}
+	lost := cut
+	if came := w.came.Load(); w.passed > came {
+		lost += w.passed - came
+	}
+	if lost > w.lost {
+		w.queue.Lose(lost - w.lost)
+		w.lost = lost
+	}
+	w.passed = met - cut
 }
 
 // take tells of one packet, unless one like it was told of less than a second ago.

@@ -3,6 +3,7 @@ package ovs
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,13 +35,27 @@ func TestMonitorFlood(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer drv.Close()
+	var gate sync.Mutex // what holds it keeps the reader from reading
+	w := drv.watching
+	err = w.conn.ReceivePackets(t.Context(), samplesPerSecond, func(p openflow.PacketIn) {
+		gate.Lock()
+		defer gate.Unlock()
+		w.receive(p)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	const flood = 3000
 	before := uint64(0)
 	for _, test := range []struct {
 		name string
 		of   int // kinds of packets
 		most int
-	}{{"alike", 1, 20}, {"all different", flood, flood}} {
+		slow bool // more comes than the switch keeps for a reader
+	}{{"alike", 1, 20, false}, {"all different", flood, flood, false}, {"slow reader", flood, flood, true}} {
+		if test.slow {
+			gate.Lock()
+		}
 		for i := range flood {
 			f := drivertest.Frame(driver.Packet{ // to an address of 9.9.0.0/16
 				SrcMAC: from.MAC, DstMAC: model.MAC{2, 1}, Src: from.IPv4.Next(), Proto: model.ProtoUDP, DstPort: 53,
@@ -52,6 +67,9 @@ func TestMonitorFlood(t *testing.T) {
 			if i%100 == 99 { // its queue is short
 				r.bounce(t, r.wires[underlayWire], func([]byte) {})
 			}
+		}
+		if test.slow {
+			gate.Unlock()
 		}
 		// The wire may lose some before the switch; it counts those that it dropped.
 		told, lost, n, counted := uint64(0), uint64(0), 0, uint64(0)

@@ -95,8 +95,10 @@ func (c *Conn) ForgetPackets(ctx context.Context) error {
 	})
 }
 
-// PacketsCut returns how many packets the bound has kept back since it was set.
-func (c *Conn) PacketsCut(ctx context.Context) (n uint64, err error) {
+// PacketCounts returns how many packets have met the bound since it was set,
+// and how many of them it has kept back. Where the switch forwards in user
+// space, those it let through before it answers have come here, or never will.
+func (c *Conn) PacketCounts(ctx context.Context) (met, cut uint64, err error) {
 	err = c.multipart(ctx, "read meter", func(xid uint32) []byte {
 		b := appendMultipart(nil, xid, multipartMeter)
 		b = binary.BigEndian.AppendUint32(b, meterController)
@@ -105,10 +107,10 @@ func (c *Conn) PacketsCut(ctx context.Context) (n uint64, err error) {
 		if len(b) < 56 {
 			return fmt.Errorf("meter counters cut short: %d bytes", len(b))
 		}
-		n = binary.BigEndian.Uint64(b[40:])
+		met, cut = binary.BigEndian.Uint64(b[16:]), binary.BigEndian.Uint64(b[40:])
 		return nil
 	})
-	return n, err
+	return met, cut, err
 }
 
 // refusable sends n messages of which the last is a barrier, and returns the
