@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 )
 
@@ -138,24 +137,22 @@ func TestEtcd(t *testing.T) {
 	if err := l.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	put := func(args ...string) string {
-		c := l.Master.Command(t.Context(), "etcdctl", args...)
-		c.Env = append(os.Environ(), "ETCDCTL_API=3")
-		out, err := c.CombinedOutput()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(out)
+	c, err := l.Etcd(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	put("put", "a", "1")
+	defer c.Close()
+	if _, err := c.Put(t.Context(), "a", "1"); err != nil {
+		t.Fatal(err)
+	}
 	if err := l.Process("etcd").Kill(); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff("a\n1\n", put("get", "a")); diff != "" {
-		t.Errorf("after a kill (-want +got):\n%s", diff)
+	if got, err := c.Get(t.Context(), "a"); err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "1" {
+		t.Errorf("after a kill: %v, %v, want 1", got, err)
 	}
 	p, err := l.start(l.Master, "broken", l.Config().Dir, nil, "sh", "-c", "echo no such disk >&2; exit 3")
 	if err != nil {
