@@ -532,7 +532,7 @@ static __always_inline int short_way(struct __sk_buff *skb, struct fast *f)
 		struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 		if (!g || !fits(skb, g->mtu))
 			return LONG_WAY;
-		if (f->underlay && len <= SMALL && !skb->gso_size) {
+		if (f->underlay) {
 			int way = wrap(skb, f, g);
 			if (way >= 0) {
 				count_ends(&f->out_rule, &f->in_rule, len);

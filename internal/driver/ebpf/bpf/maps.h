@@ -206,7 +206,7 @@ struct fast {
 	__u32 tx_slot, rx_slot; // counters of the ports at its ends, where they are here
 	__u32 tag; // of the tunnel; 0 = to a port
 	__u8 macs[12]; // destination, source
-	__u32 underlay; // where it leaves with a tunnel header of ours, if small; 0 = nowhere
+	__u32 underlay; // where it leaves with a tunnel header of ours; 0 = nowhere
 	__u32 vtep_family;
 	__u8 vtep[16]; // as in struct station; on packets out of a tunnel where they came from
 };

@@ -3,8 +3,8 @@
 // packet of a connection that from_tunnel has let in a moment ago, from the
 // same host, is taken out of its tunnel headers here. All others, and those
 // that carry several segments, go on to the host's stack and its VXLAN device.
-// Out: a small packet to a host on the same link gets its tunnel headers here,
-// as the VXLAN device would write them.
+// Out: a packet to a host on the same link gets its tunnel headers here, as the
+// VXLAN device would write them.
 #pragma once
 
 #include "fast.h"
@@ -53,7 +53,11 @@ static __always_inline struct fast *inside(struct __sk_buff *skb, struct setting
 // Packets up to here fit into every path (RFC 791: hosts take 576 bytes).
 #define SMALL 512
 
-// wrap puts a frame into a tunnel packet; 0 = it is one.
+static __u32 idents; // of tunnel packets that may be fragmented
+
+// wrap puts a frame into a tunnel packet; 0 = it is one. A frame of several
+// segments becomes one of several tunnel packets, which the device, or the
+// kernel before it, cuts.
 static __noinline int wrap(struct __sk_buff *skb, struct fast *f, struct settings *g)
 {
 	struct {
@@ -64,14 +68,17 @@ static __noinline int wrap(struct __sk_buff *skb, struct fast *f, struct setting
 	struct bpf_redir_neigh to = { .nh_family = 2 /* AF_INET */ };
 	__u32 len = skb->len, hash = bpf_get_hash_recalc(skb), sum;
 	__u8 *data = (void *)(long)skb->data;
-	if ((void *)data + 16 > (void *)(long)skb->data_end)
+	if ((void *)data + 16 > (void *)(long)skb->data_end || len + TUNNEL_BYTES - 14 > 65535)
 		return -1;
 	__u8 ecn = data[15] & 3;
 	n.t.eth = n.eth = bpf_htons(ETH_IP);
 	n.t.vihl = 0x45;
 	n.t.tos = ecn == 3 ? 2 : ecn; // RFC 6040 section 4.1
 	n.t.len = bpf_htons(len + TUNNEL_BYTES - 14);
-	n.t.frag = bpf_htons(0x4000);
+	if (len <= SMALL)
+		n.t.frag = bpf_htons(0x4000);
+	else
+		n.t.id = bpf_htons(__sync_fetch_and_add(&idents, skb->gso_segs ? skb->gso_segs : 1));
 	n.t.ttl = 64;
 	n.t.proto = P_UDP;
 	n.t.src = g->vtep;
@@ -83,13 +90,14 @@ static __noinline int wrap(struct __sk_buff *skb, struct fast *f, struct setting
 	n.t.flags = bpf_htonl(0x08000000);
 	n.t.vni = bpf_htonl(f->tag << 8);
 	__builtin_memcpy(n.macs, f->macs, 12);
-	sum = bpf_htons(0x4500 | n.t.tos) + n.t.len + n.t.frag + bpf_htons(64 << 8 | P_UDP);
+	sum = bpf_htons(0x4500 | n.t.tos) + n.t.len + n.t.id + n.t.frag + bpf_htons(64 << 8 | P_UDP);
 	sum += (n.t.src & 0xffff) + (n.t.src >> 16) + (n.t.dst & 0xffff) + (n.t.dst >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	n.t.csum = ~sum;
 	if (bpf_skb_adjust_room(skb, TUNNEL_BYTES, BPF_ADJ_ROOM_MAC,
-				BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | BPF_F_ADJ_ROOM_ENCAP_L2(14)))
+				BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | BPF_F_ADJ_ROOM_ENCAP_L2(14) |
+				BPF_F_ADJ_ROOM_ENCAP_L2_ETH | BPF_F_ADJ_ROOM_FIXED_GSO))
 		return -1;
 	if (bpf_skb_store_bytes(skb, 0, &n, sizeof(n), 0))
 		return TC_DROP;

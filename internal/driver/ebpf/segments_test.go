@@ -1,0 +1,175 @@
+package ebpf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// TestSegments sends a TCP stream and segmented datagrams out of a host whose
+// underlay has no offloads, so that the kernel cuts what the programs have put
+// into tunnel packets: every packet on the wire is whole by itself, and next to
+// none went through the VXLAN device.
+func TestSegments(t *testing.T) {
+	require(t, "ethtool")
+	w := newTwoHosts(t, 1550, 1500)
+	run(t, "ip", "netns", "exec", w.hosts[0], "ethtool", "-K", "u0", "tx", "off", "tso", "off", "gso", "off", "tx-udp_tnl-segmentation", "off")
+	under := newThread(t, w.hosts[1])
+	var wire int
+	var err error
+	under.do(func() { wire, err = packetSocket("u0") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(wire)
+	if err := unix.SetsockoptInt(wire, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 256<<20); err != nil {
+		t.Fatal(err)
+	}
+	before := w.tunnelled(t, 0)
+	for range 5 { // the first ones go the long way
+		testDatagrams(t, w, containerIP4[1])
+	}
+	const size = 8 << 20
+	if n := w.stream(t, size); n != size {
+		t.Fatalf("%d bytes of %d arrived", n, size)
+	}
+	device := w.tunnelled(t, 0) - before
+	var big, repeated int
+	seen := map[uint16]bool{}
+	b := make([]byte, 70_000)
+	for {
+		n, from, err := unix.Recvfrom(wire, b, 0)
+		if err != nil {
+			break
+		}
+		if a, ok := from.(*unix.SockaddrLinklayer); ok && a.Pkttype == unix.PACKET_OUTGOING {
+			continue
+		}
+		id, fault := tunnelFault(b[:n])
+		if fault != "" {
+			t.Fatalf("%s: %x", fault, b[:min(n, 120)])
+		}
+		if n <= 562 { // which are never cut
+			continue
+		}
+		big++
+		if seen[id] {
+			repeated++
+		}
+		seen[id] = true
+	}
+	if big < size/1500 {
+		t.Fatalf("%d big packets seen, of %d bytes in all", big, size)
+	}
+	if device > uint64(big/10) {
+		t.Errorf("%d packets of %d went through the VXLAN device: the test shows nothing", device, big)
+	}
+	if repeated > big/10 { // the device counts by itself
+		t.Errorf("%d of %d packets have an identification that another one had", repeated, big)
+	}
+}
+
+// tunnelled is how many packets a host's VXLAN device has sent.
+func (w *twoHosts) tunnelled(t testing.TB, i int) (n uint64) {
+	t.Helper()
+	w.threads[i].do(func() {
+		l, err := netlink.LinkByIndex(int(w.drivers[i].settings.have[0].VXLAN))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		n = l.Attrs().Statistics.TxPackets
+	})
+	return n
+}
+
+// stream sends n bytes from the first container to the second and returns how
+// many arrived.
+func (w *twoHosts) stream(t testing.TB, n int) int64 {
+	t.Helper()
+	near, far := newThread(t, w.containers[0]), newThread(t, w.containers[1])
+	var l net.Listener
+	var err error
+	far.do(func() { l, err = net.Listen("tcp4", netip.AddrPortFrom(containerIP4[1], 0).String()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var c net.Conn
+	near.do(func() { c, err = net.DialTimeout("tcp4", l.Addr().String(), 10*time.Second) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	sent := make(chan error, 1)
+	go func() {
+		_, err := c.Write(make([]byte, n))
+		sent <- err
+		c.Close()
+	}()
+	if err := s.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.Copy(io.Discard, s)
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return got
+}
+
+// tunnelFault says what is wrong with a packet that two hosts exchange, as far
+// as it is a tunnel packet with TCP or UDP over IPv4 in it, and returns the
+// outer identification.
+func tunnelFault(f []byte) (id uint16, fault string) {
+	be := binary.BigEndian
+	if len(f) < 14+20+8+8+14+20 || be.Uint16(f[12:]) != 0x0800 || f[23] != unix.IPPROTO_UDP || be.Uint16(f[36:]) != DefaultVXLANPort {
+		return 0, ""
+	}
+	outer, inner := f[14:34], f[50:]
+	ip := inner[14:]
+	id = be.Uint16(outer[4:])
+	if be.Uint16(inner[12:]) != 0x0800 || ip[9] != unix.IPPROTO_TCP && ip[9] != unix.IPPROTO_UDP {
+		return id, ""
+	}
+	total := int(be.Uint16(ip[2:]))
+	if got, want := int(be.Uint16(outer[2:])), len(f)-14; got != want {
+		return id, fmt.Sprintf("outer length %d of %d", got, want)
+	}
+	if got, want := int(be.Uint16(f[38:])), len(f)-34; got != want || be.Uint16(f[40:]) != 0 {
+		return id, fmt.Sprintf("UDP length %d of %d, checksum %x", got, want, f[40:42])
+	}
+	if total != len(ip) || total > 1500 {
+		return id, fmt.Sprintf("inner length %d of %d", total, len(ip))
+	}
+	if checksum(outer) != 0 || checksum(ip[:20]) != 0 {
+		return id, "an IP header's checksum is wrong"
+	}
+	if ip[9] == unix.IPPROTO_UDP && be.Uint16(ip[26:]) == 0 {
+		return id, ""
+	}
+	pseudo := append(append([]byte{}, ip[12:20]...), 0, ip[9])
+	pseudo = be.AppendUint16(pseudo, uint16(total-20))
+	pseudo = append(pseudo, ip[20:]...)
+	if len(pseudo)%2 > 0 {
+		pseudo = append(pseudo, 0)
+	}
+	if checksum(pseudo) != 0 {
+		return id, "the inner transport's checksum is wrong"
+	}
+	return id, ""
+}
