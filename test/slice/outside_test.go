@@ -272,6 +272,14 @@ func (c *cluster) bigThings(h *lab.Host) {
 	if out, err := h.Run(c.t.Context(), "ip", "link", "set", "up0", "mtu", "1200"); err != nil {
 		c.t.Fatal(err, out)
 	}
+	// So does the far end of a link, but it offers to take more: who sends to it
+	// has to learn by those errors. (It would send more, too, of which a veth
+	// takes what is to be cut later, and drops single segments: every lost one
+	// would stay lost.)
+	link := "route replace 203.0.113.0/24 dev o0 src " + beyondAddr.String() + " mtu 1200 advmss 1460"
+	if out, err := c.space(beyond).Command(c.t.Context(), "ip", strings.Fields(link)...).CombinedOutput(); err != nil {
+		c.t.Fatalf("ip %s: %v %s", link, err, out)
+	}
 	both("a link of 1200 bytes")
 	out, _ := c.space("b").Command(c.t.Context(), "ping", "-c", "1", "-W", "2", "-M", "do", "-s", "1300", beyondAddr.String()).CombinedOutput()
 	if !strings.Contains(string(out), "mtu = 1200") && !strings.Contains(string(out), "mtu=1200") {
