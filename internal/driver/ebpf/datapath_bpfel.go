@@ -38,6 +38,7 @@ const (
 	datapathMapSettings       = "settings"
 	datapathMapStations       = "stations"
 	datapathMapTags           = "tags"
+	datapathMapTallies        = "tallies"
 	datapathMapTooBig         = "too_big"
 	datapathProgFromContainer = "from_container"
 	datapathProgFromHost      = "from_host"
@@ -123,6 +124,7 @@ type datapathMapSpecs struct {
 	Settings     *ebpf.MapSpec `ebpf:"settings"`
 	Stations     *ebpf.MapSpec `ebpf:"stations"`
 	Tags         *ebpf.MapSpec `ebpf:"tags"`
+	Tallies      *ebpf.MapSpec `ebpf:"tallies"`
 	TooBig       *ebpf.MapSpec `ebpf:"too_big"`
 }
 
@@ -174,6 +176,7 @@ type datapathMaps struct {
 	Settings     *ebpf.Map `ebpf:"settings"`
 	Stations     *ebpf.Map `ebpf:"stations"`
 	Tags         *ebpf.Map `ebpf:"tags"`
+	Tallies      *ebpf.Map `ebpf:"tallies"`
 	TooBig       *ebpf.Map `ebpf:"too_big"`
 }
 
@@ -201,6 +204,7 @@ func (m *datapathMaps) Close() error {
 		m.Settings,
 		m.Stations,
 		m.Tags,
+		m.Tallies,
 		m.TooBig,
 	)
 }

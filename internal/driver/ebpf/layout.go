@@ -235,6 +235,13 @@ type counter struct{ Packets, Bytes uint64 }
 
 type portCounter struct{ Rx, Tx counter }
 
+// tally counts for one rule on one processor.
+type tally struct {
+	ID   uint64 // 0 = nobody's
+	N    counter
+	Seen uint64 // in ticks
+}
+
 // event is a record of the ring buffer.
 type event struct {
 	Time, Hash, OutRule, InRule uint64

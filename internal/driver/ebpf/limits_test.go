@@ -126,6 +126,7 @@ func TestEvictionsAreTold(t *testing.T) {
 	if rep, err := drv.Apply(t.Context(), pic); err != nil || drivertest.Failed(rep) != nil {
 		t.Fatal(err, drivertest.Failed(rep))
 	}
+	r.takeTallies(t, tally{ID: 1, Seen: 1 << 62}) // or few rules would need the map hits
 	var frames [][]byte
 	for i := range flood {
 		p := web(a, b, uint16(10_000+i), 8000+uint16(i%80))

@@ -63,7 +63,7 @@ func TestLayouts(t *testing.T) {
 		"networks": {uint32(0), network{}}, "stations": {stationKey{}, station{}}, "hosts": {hostKey{}, hostEntry{}},
 		"members": {memberKey{}, station{}}, "sets": {uint32(0), policySet{}}, "rules": {ruleKey{}, rule{}},
 		"cidrs": {cidrKey{}, uint32(0)}, "conns": {connKey{}, conn{}}, "hits": {uint64(0), counter{}},
-		"frags":         {fragKey{}, frag{}},
+		"frags": {fragKey{}, frag{}}, "tallies": {uint32(0), tally{}},
 		"port_counters": {uint32(0), portCounter{}}, "event_slots": {uint32(0), eventSlot{}},
 		"event_budgets": {uint32(0), eventBudget{}},
 	} {

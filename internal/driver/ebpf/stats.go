@@ -3,6 +3,9 @@ package ebpf
 import (
 	"context"
 	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -45,23 +48,14 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 		}
 		out.Ports[name] = s
 	}
-	var id uint64
-	var hits []counter
-	it := d.obj.Hits.Iterate()
-	for it.Next(&id, &hits) {
-		name, ok := d.ruleIDs[id]
-		if !ok {
-			continue
-		}
-		s := out.Rules[name]
-		for _, c := range hits {
-			s.Packets += c.Packets
-			s.Bytes += c.Bytes
-		}
-		out.Rules[name] = s
+	hits, err := d.ruleCounters()
+	if err != nil {
+		return out, err
 	}
-	if err := it.Err(); err != nil {
-		return out, fmt.Errorf("ebpf driver: read map hits: %w", err)
+	for id, c := range hits {
+		if name, ok := d.ruleIDs[id]; ok {
+			out.Rules[name] = driver.RuleStats(c)
+		}
 	}
 	for reason, name := range dropNames {
 		var per []uint64
@@ -75,6 +69,55 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 		if sum > 0 && name != "" {
 			out.Drops[name] = sum
 		}
+	}
+	return out, nil
+}
+
+// ruleCounters adds up what was counted for each rule: by processors on their
+// own (tallies), and where a rule has no tally (hits). A tally that went to
+// another rule in between would be missed, so all is read again then.
+func (d *Driver) ruleCounters() (out map[uint64]counter, err error) {
+	add := func(id uint64, c counter) {
+		sum := out[id]
+		out[id] = counter{sum.Packets + c.Packets, sum.Bytes + c.Bytes}
+	}
+	kept := func(a, b tally) bool { return a.ID == 0 || a.ID == b.ID }
+	before, err := d.readTallies()
+	for range 3 { // a tally moves when nothing has hit its rule for a second at least
+		if err != nil {
+			return nil, err
+		}
+		out = map[uint64]counter{}
+		var id uint64
+		var per []counter
+		it := d.obj.Hits.Iterate()
+		for it.Next(&id, &per) {
+			for _, c := range per {
+				add(id, c)
+			}
+		}
+		if err := it.Err(); err != nil {
+			return nil, fmt.Errorf("ebpf driver: read map hits: %w", err)
+		}
+		was := before
+		before, err = d.readTallies()
+		if slices.EqualFunc(was, before, kept) {
+			break
+		}
+	}
+	for _, t := range before {
+		add(t.ID, t.N)
+	}
+	return out, err
+}
+
+// readTallies returns those of all processors.
+func (d *Driver) readTallies() ([]tally, error) {
+	most, width := int(d.obj.Tallies.MaxEntries()), cpus()
+	keys, out := make([]uint32, most), make([]tally, most*width)
+	var cur ebpf.MapBatchCursor
+	if _, err := d.obj.Tallies.BatchLookup(&cur, keys, out, nil); err != nil && !isNotExist(err) {
+		return nil, fmt.Errorf("ebpf driver: read map tallies: %w", err)
 	}
 	return out, nil
 }

@@ -24,15 +24,58 @@ static __noinline int dropped(__u32 reason)
 	return TC_DROP;
 }
 
-static __always_inline void hit(__u64 *id, __u64 bytes)
+// hit_all counts where all processors' counts of a rule are.
+static __noinline int hit_all(__u64 *id, struct counter *n)
 {
-	struct counter *c = bpf_map_lookup_elem(&hits, id), one = { 1, bytes };
+	if (!id || !n)
+		return 0;
+	struct counter *c = bpf_map_lookup_elem(&hits, id);
 	if (c) {
-		c->packets++;
-		c->bytes += bytes;
-	} else if (!bpf_map_update_elem(&hits, id, &one, BPF_NOEXIST)) {
+		c->packets += n->packets;
+		c->bytes += n->bytes;
+	} else if (!bpf_map_update_elem(&hits, id, n, BPF_NOEXIST)) {
 		made(MADE_HIT);
 	}
+	return 0;
+}
+
+static __always_inline struct tally *tally(__u64 id)
+{
+	__u32 i = id & (TALLIES - 1);
+	return bpf_map_lookup_elem(&tallies, &i);
+}
+
+// hit_again counts for a rule that hit has counted for a moment ago.
+static __always_inline void hit_again(__u64 *id, __u64 bytes)
+{
+	struct tally *t = tally(*id);
+	if (t && t->id == *id) {
+		t->n.packets++;
+		t->n.bytes += bytes;
+	} else {
+		struct counter one = { 1, bytes };
+		hit_all(id, &one);
+	}
+}
+
+// hit counts for a rule, which takes its place among the tallies if nobody has
+// it or its owner is idle.
+static __noinline int hit(__u64 *id, __u64 bytes)
+{
+	if (!id)
+		return 0;
+	__u64 now = bpf_jiffies64();
+	struct tally *t = tally(*id);
+	if (t && t->id != *id && (!t->id || (__s64)(now - t->seen) > IDLE_TICKS)) {
+		if (t->id)
+			hit_all(&t->id, &t->n);
+		t->id = *id;
+		t->n.packets = t->n.bytes = 0;
+	}
+	if (t && t->id == *id)
+		t->seen = now;
+	hit_again(id, bytes);
+	return 0;
 }
 
 static __always_inline void count_slot_rx(__u32 slot, __u64 bytes)
@@ -345,17 +388,21 @@ static __always_inline __u32 identity_at(struct pkt *p, const struct addr *a)
 	return p->encap == ENCAP_VLAN ? 1 : 0;
 }
 
-static __always_inline void count_ends(__u64 *out_rule, __u64 *in_rule, __u32 len)
+// count_ends counts for the rules of a packet that goes a short way.
+static __always_inline void count_ends(struct fast *f, __u32 len)
 {
-	if (*out_rule)
-		hit(out_rule, len);
-	if (*in_rule)
-		hit(in_rule, len);
+	if (f->out_rule)
+		hit_again(&f->out_rule, len);
+	if (f->in_rule)
+		hit_again(&f->in_rule, len);
 }
 
 static __always_inline void count_rules(struct pkt *p)
 {
-	count_ends(&p->out_rule, &p->rule, p->len);
+	if (p->out_rule)
+		hit(&p->out_rule, p->len);
+	if (p->rule)
+		hit(&p->rule, p->len);
 }
 
 // judge_ends applies the policies of both ends of p->orig that are here; 1 = passes.
@@ -535,16 +582,16 @@ static __always_inline int short_way(struct __sk_buff *skb, struct fast *f)
 		if (f->underlay) {
 			int way = wrap(skb, f, g);
 			if (way >= 0) {
-				count_ends(&f->out_rule, &f->in_rule, len);
+				count_ends(f, len);
 				return way;
 			}
 		}
 		if (tunnel_key(skb, f->tag, f->vtep_family, f->vtep))
 			return LONG_WAY;
-		count_ends(&f->out_rule, &f->in_rule, len);
+		count_ends(f, len);
 		return bpf_redirect(out, 0);
 	}
-	count_ends(&f->out_rule, &f->in_rule, len);
+	count_ends(f, len);
 	count_slot_rx(f->rx_slot, len);
 	return bpf_redirect_peer(out, 0);
 }

@@ -193,20 +193,22 @@ struct frag {
 };
 
 struct fast_key {
+	__u64 ends; // addresses, as in the packet
+	__u32 ports; // as in the packet
 	__u32 ifindex, tag; // where it came from; tag of the tunnel, 0 on a port
-	__be32 src, dst, ports;
 	__u32 proto;
 };
 
 struct fast {
+	struct fast_key key;
 	__u64 until; // in ticks
-	__u64 out_rule, in_rule;
+	__u8 head[16]; // of the frame: destination, source, type, and IPv4 without options
 	__u32 epoch;
 	__u32 ifindex; // where it goes, a port or the tunnel device
 	__u32 tx_slot, rx_slot; // counters of the ports at its ends, where they are here
 	__u32 tag; // of the tunnel; 0 = to a port
-	__u8 macs[12]; // destination, source
 	__u32 underlay; // where it leaves with a tunnel header of ours; 0 = nowhere
+	__u64 out_rule, in_rule;
 	__u32 vtep_family;
 	__u8 vtep[16]; // as in struct station; on packets out of a tunnel where they came from
 };
@@ -217,6 +219,14 @@ struct counter {
 
 struct port_counter {
 	struct counter rx, tx;
+};
+
+// tally counts for one rule on one processor; what others counted for it, and
+// this place before it was given to another rule, is in hits.
+struct tally {
+	__u64 id; // 0 = nobody's
+	struct counter n;
+	__u64 seen; // in ticks, by the long way
 };
 
 #define MAP(NAME, TYPE, KEY, VALUE, MAX, FLAGS)          \
@@ -243,6 +253,8 @@ MAP(cidrs, BPF_MAP_TYPE_LPM_TRIE, struct cidr_key, __u32, 262144, BPF_F_NO_PREAL
 MAP(conns, BPF_MAP_TYPE_LRU_HASH, struct ct_key, struct ct, 131072, 0);
 MAP(frags, BPF_MAP_TYPE_LRU_HASH, struct frag_key, struct frag, 4096, 0);
 MAP(hits, BPF_MAP_TYPE_LRU_PERCPU_HASH, __u64, struct counter, 32768, 0);
+#define TALLIES 4096
+MAP(tallies, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct tally, TALLIES, 0);
 // created counts the entries that the programs made in maps that evict: what
 // was made, and is neither there nor was deleted, was evicted.
 #define MADE_CONN 0

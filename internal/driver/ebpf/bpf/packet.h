@@ -93,7 +93,6 @@ struct pkt {
 	struct frag_key fk;
 	struct frag frag;
 	struct member_key mk;
-	struct fast_key fast_key;
 	struct fast fast;
 	__u32 epoch; // read before anything else
 	__u32 slot; // counters of the port that it comes from

@@ -89,7 +89,7 @@ static __noinline int wrap(struct __sk_buff *skb, struct fast *f, struct setting
 	n.t.udp_len = bpf_htons(len + TUNNEL_BYTES - 34);
 	n.t.flags = bpf_htonl(0x08000000);
 	n.t.vni = bpf_htonl(f->tag << 8);
-	__builtin_memcpy(n.macs, f->macs, 12);
+	__builtin_memcpy(n.macs, f->head, 12);
 	sum = bpf_htons(0x4500 | n.t.tos) + n.t.len + n.t.id + n.t.frag + bpf_htons(64 << 8 | P_UDP);
 	sum += (n.t.src & 0xffff) + (n.t.src >> 16) + (n.t.dst & 0xffff) + (n.t.dst >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
