@@ -40,6 +40,9 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 	b := daemon.Build()
 	log.Info("starting", "version", b.Version, "commit", b.Commit, "mode", o.mode)
 	o.explain(log)
+	if err := daemon.CoalesceTimers(); err != nil {
+		log.Debug("timers stay exact, which costs some processor time", "err", err)
+	}
 
 	// Listeners first: a taken address is told at once.
 	listeners, err := listen(ctx, o)

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/url"
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
@@ -26,6 +28,9 @@ import (
 // DefaultTimeout bounds one request to etcd.
 const DefaultTimeout = 4 * time.Second
 
+// window is how many bytes etcd may send ahead of what has been read.
+const window = 8 << 20
+
 // Config says which etcd to use.
 type Config struct {
 	Endpoints []string      // http(s)://host:port, etcd://host:port or host:port; required
@@ -38,6 +43,8 @@ type Config struct {
 type Client struct {
 	store.Engine
 	etcd      *clientv3.Client
+	kv        pb.KVClient    // for transactions: etcd would copy every compare three times
+	watch     pb.WatchClient // for mirrors: a stream that ends with its connection
 	endpoints string
 	timeout   time.Duration
 	log       *slog.Logger
@@ -67,20 +74,27 @@ func New(cfg Config) (*Client, error) {
 		DialKeepAliveTimeout: 3 * time.Second,
 		DialTimeout:          DefaultTimeout,
 		// After a long outage gRPC would wait up to two minutes by default.
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
-			MinConnectTimeout: 3 * time.Second,
-		})},
+		DialOptions: []grpc.DialOption{
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+				MinConnectTimeout: 3 * time.Second,
+			}),
+			// Windows of a fixed size: to adapt them gRPC would ping the server with
+			// every answer, which wakes both processes once more.
+			grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
+			// As etcd's client has it for its own calls.
+			grpc.WithDefaultCallOptions(grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(math.MaxInt32)),
+		},
 		Logger: newZap(cfg.Logger, slog.LevelDebug),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open etcd client: %w", err)
 	}
-	return newClient(cli, strings.Join(endpoints, ", "), cfg), nil
+	return newClient(cli, clientv3.RetryKVClient(cli), pb.NewWatchClient(cli.ActiveConnection()), strings.Join(endpoints, ", "), cfg), nil
 }
 
-func newClient(cli *clientv3.Client, endpoints string, cfg Config) *Client {
-	c := &Client{etcd: cli, endpoints: endpoints, timeout: cfg.Timeout, log: cfg.Logger}
+func newClient(cli *clientv3.Client, kv pb.KVClient, watch pb.WatchClient, endpoints string, cfg Config) *Client {
+	c := &Client{etcd: cli, kv: kv, watch: watch, endpoints: endpoints, timeout: cfg.Timeout, log: cfg.Logger}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}

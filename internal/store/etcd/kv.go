@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -130,23 +131,19 @@ func endOr(end string) string {
 // not by the transaction's other branch, which would travel, be logged and be
 // checked with every success.
 func (c *Client) Commit(ctx context.Context, commit store.Commit) (store.Outcome, error) {
-	compares := make([]clientv3.Cmp, len(commit.Compares))
+	req := &pb.TxnRequest{Compare: make([]*pb.Compare, len(commit.Compares))}
 	for i, cmp := range commit.Compares {
-		if cmp.ByCreate {
-			compares[i] = clientv3.Compare(clientv3.CreateRevision(cmp.Key), "=", int64(cmp.Create))
-		} else {
-			compares[i] = clientv3.Compare(clientv3.ModRevision(cmp.Key), "=", int64(cmp.Mod))
-		}
+		req.Compare[i] = compare(cmp)
 	}
-	ops, err := writes(commit)
-	if err != nil {
+	var err error
+	if req.Success, err = writes(commit); err != nil {
 		return store.Outcome{}, err
 	}
 	rctx, cancel := c.within(ctx)
 	defer cancel()
-	resp, err := c.etcd.Txn(rctx).If(compares...).Then(ops...).Commit()
+	resp, err := c.kv.Txn(rctx, req)
 	if err != nil {
-		return store.Outcome{}, c.failed(ctx, err)
+		return store.Outcome{}, c.failed(ctx, clientv3.ContextError(rctx, err))
 	}
 	out := store.Outcome{Committed: resp.Succeeded, Revision: store.Revision(resp.Header.Revision)}
 	if !out.Committed {
@@ -159,37 +156,54 @@ func (c *Client) Commit(ctx context.Context, commit store.Commit) (store.Outcome
 	return out, err
 }
 
+func compare(c store.Compare) *pb.Compare {
+	cmp := &pb.Compare{Key: []byte(c.Key), Result: pb.Compare_EQUAL}
+	if c.ByCreate {
+		cmp.Target, cmp.TargetUnion = pb.Compare_CREATE, &pb.Compare_CreateRevision{CreateRevision: int64(c.Create)}
+	} else {
+		cmp.Target, cmp.TargetUnion = pb.Compare_MOD, &pb.Compare_ModRevision{ModRevision: int64(c.Mod)}
+	}
+	return cmp
+}
+
 // writes translates the write set. etcd refuses a transaction that puts a key
 // inside a range that it deletes, so deleted ranges leave such keys out.
-func writes(commit store.Commit) ([]clientv3.Op, error) {
-	var ops []clientv3.Op
-	puts := make([]string, 0, len(commit.Puts))
-	for _, put := range commit.Puts {
-		puts = append(puts, put.Key)
+func writes(commit store.Commit) ([]*pb.RequestOp, error) {
+	ops := make([]*pb.RequestOp, 0, len(commit.DeletePrefixes)+len(commit.Deletes)+len(commit.Puts))
+	remove := func(from, end string) {
+		r := &pb.DeleteRangeRequest{Key: []byte(from), RangeEnd: []byte(end)}
+		ops = append(ops, &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}})
 	}
-	slices.Sort(puts)
-	for _, prefix := range commit.DeletePrefixes {
-		from, end := prefix, rangeEnd(prefix)
-		for _, key := range puts {
-			if !strings.HasPrefix(key, prefix) {
-				continue
-			}
-			if key > from {
-				ops = append(ops, clientv3.OpDelete(from, clientv3.WithRange(key)))
-			}
-			from = key + "\x00"
+	if len(commit.DeletePrefixes) > 0 {
+		puts := make([]string, 0, len(commit.Puts))
+		for _, put := range commit.Puts {
+			puts = append(puts, put.Key)
 		}
-		ops = append(ops, clientv3.OpDelete(from, clientv3.WithRange(end)))
+		slices.Sort(puts)
+		for _, prefix := range commit.DeletePrefixes {
+			from, end := prefix, rangeEnd(prefix)
+			for _, key := range puts {
+				if !strings.HasPrefix(key, prefix) {
+					continue
+				}
+				if key > from {
+					remove(from, key)
+				}
+				from = key + "\x00"
+			}
+			remove(from, end)
+		}
 	}
 	for _, key := range commit.Deletes {
-		ops = append(ops, clientv3.OpDelete(key))
+		remove(key, "")
 	}
 	for _, put := range commit.Puts {
-		opts, err := withLease(put.Lease)
+		lease, err := parseLease(put.Lease)
 		if err != nil {
 			return nil, err
 		}
-		ops = append(ops, clientv3.OpPut(put.Key, string(put.Value), opts...))
+		r := &pb.PutRequest{Key: []byte(put.Key), Value: put.Value, Lease: int64(lease)}
+		ops = append(ops, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: r}})
 	}
 	return ops, nil
 }

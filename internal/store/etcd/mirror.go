@@ -7,8 +7,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/connectivity"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -47,9 +48,9 @@ func (c *Client) Mirror(ctx context.Context, prefixes []string, fn func(store.Ba
 	}
 }
 
-// mirrorBackOff grows from some 25 ms to some 2 s.
+// mirrorBackOff grows from some 25 ms to some second.
 func mirrorBackOff(failures int) time.Duration {
-	d := 25 * time.Millisecond << min(failures, 6)
+	d := 25 * time.Millisecond << min(failures, 5)
 	return d + rand.N(d/2)
 }
 
@@ -63,14 +64,22 @@ type mirror struct {
 // follow lists and watches until there is a gap, whose reason it returns; err
 // is what ends the mirror. following tells whether the watch had begun.
 func (m *mirror) follow(ctx context.Context) (following bool, reason, err error) {
-	// Ending the watch's context is what frees it in the client.
+	// Ending the stream's context is what frees it.
 	wctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	// Observed from before the list on: list and watch may meet different servers.
-	connection, ended := m.client.watchConnection(wctx)
-	defer func() {
-		cancel()
-		<-ended
-	}()
+	defer cancel()
+	// The stream belongs to one connection and ends with it. It is opened before
+	// the list: over an etcd whose data were replaced in between, a watch from the
+	// list's revision on would wait for ever.
+	opening, opened := m.client.within(ctx)
+	stop := context.AfterFunc(opening, cancel)
+	stream, err := m.client.watch.Watch(wctx)
+	if !stop() {
+		err = context.DeadlineExceeded
+	}
+	opened()
+	if err != nil {
+		return m.stopped(ctx, false, err)
+	}
 	kvs, rev, err := m.list(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -87,51 +96,41 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 	if from == "" {
 		from = "\x00"
 	}
-	events := m.client.etcd.Watch(wctx, from,
-		clientv3.WithRange(endOr(to)), clientv3.WithRev(int64(rev)+1),
-		clientv3.WithFragment(), clientv3.WithCreatedNotify())
-	connected := true
+	_ = stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
+		Key: []byte(from), RangeEnd: []byte(endOr(to)), StartRevision: int64(rev) + 1, Fragment: true,
+	}}}) // if it fails, Recv tells why
+	var events []*mvccpb.Event // of a response that comes in fragments
 	for {
-		select {
-		case <-ctx.Done():
-			return following, nil, ctx.Err()
-		case up := <-connection:
-			if !up {
-				connected = false
-				m.onState(model.Errorf(model.ErrUnavailable, "the connection to etcd at %s is lost", m.client.endpoints))
-				continue
-			}
-			if !connected {
-				// The client resumes the watch by itself, but over an etcd whose
-				// data are others, or older, it would wait for ever.
-				return following, model.Errorf(model.ErrUnavailable, "etcd at %s is back", m.client.endpoints), nil
-			}
-		case resp, ok := <-events:
-			if !ok {
-				return following, model.Errorf(model.ErrUnavailable, "etcd at %s ended the watch", m.client.endpoints), nil
-			}
-			if err := resp.Err(); err != nil {
-				return following, m.gap(resp, err), nil
-			}
-			if resp.Header.Revision < int64(rev) {
-				return following, model.Errorf(model.ErrUnavailable, "etcd at %s has older data", m.client.endpoints), nil
-			}
-			if resp.Created {
-				following = true
-				m.onState(nil)
-			}
-			if err := m.deliver(ctx, resp.Events); err != nil {
-				return following, nil, err
-			}
+		resp, err := stream.Recv()
+		switch {
+		case err != nil:
+			return m.stopped(ctx, following, err)
+		case resp.CompactRevision != 0:
+			return following, fmt.Errorf("revisions before %d: %w", resp.CompactRevision, store.ErrCompacted), nil
+		case resp.Canceled:
+			return m.stopped(ctx, following, errors.New(resp.CancelReason))
+		case resp.Header.Revision < int64(rev):
+			return following, model.Errorf(model.ErrUnavailable, "etcd at %s has older data", m.client.endpoints), nil
+		case resp.Created:
+			following = true
+			m.onState(nil)
 		}
+		if events = append(events, resp.Events...); resp.Fragment {
+			continue
+		}
+		if err := m.deliver(ctx, events); err != nil {
+			return following, nil, err
+		}
+		events = events[:0]
 	}
 }
 
-func (m *mirror) gap(resp clientv3.WatchResponse, err error) error {
-	if resp.CompactRevision != 0 {
-		return fmt.Errorf("revisions before %d: %w", resp.CompactRevision, store.ErrCompacted)
+// stopped tells why the stream has ended, in follow's terms.
+func (m *mirror) stopped(ctx context.Context, following bool, err error) (bool, error, error) {
+	if ctx.Err() != nil {
+		return following, nil, ctx.Err()
 	}
-	return model.Errorf(model.ErrUnavailable, "etcd at %s ended the watch: %w", m.client.endpoints, err)
+	return following, m.client.failed(ctx, err), nil
 }
 
 // list reads all prefixes at one revision.
@@ -157,8 +156,8 @@ func (m *mirror) list(ctx context.Context) ([]store.KV, store.Revision, error) {
 }
 
 // deliver hands on the events of one response, one batch per revision: etcd
-// keeps the events of a revision in one response (the client joins fragments).
-func (m *mirror) deliver(ctx context.Context, events []*clientv3.Event) error {
+// keeps the events of a revision in one response, however many fragments it has.
+func (m *mirror) deliver(ctx context.Context, events []*mvccpb.Event) error {
 	for len(events) > 0 {
 		rev := events[0].Kv.ModRevision
 		n := 1
@@ -168,7 +167,7 @@ func (m *mirror) deliver(ctx context.Context, events []*clientv3.Event) error {
 		kvs := make([]store.KV, n)
 		for i, e := range events[:n] {
 			kvs[i] = fromEtcd(e.Kv)
-			if e.Type == clientv3.EventTypeDelete {
+			if e.Type == mvccpb.DELETE {
 				kvs[i].Create, kvs[i].Value = 0, nil
 			}
 		}
@@ -185,45 +184,4 @@ func (m *mirror) deliver(ctx context.Context, events []*clientv3.Event) error {
 		}
 	}
 	return nil
-}
-
-// watchConnection tells each loss (false) and return (true) of the connection,
-// once it has been there, until ctx ends; then it closes ended.
-func (c *Client) watchConnection(ctx context.Context) (changes <-chan bool, ended <-chan struct{}) {
-	tell, done := make(chan bool), make(chan struct{})
-	go func() {
-		defer close(done)
-		conn := c.etcd.ActiveConnection()
-		if conn == nil { // inside the server's process
-			return
-		}
-		for up, was := true, false; ; {
-			s := conn.GetState()
-			was = was || s == connectivity.Ready
-			if s == connectivity.Idle {
-				conn.Connect()
-			}
-			if now := s == connectivity.Ready; was && now != up {
-				up = now
-				select {
-				case tell <- up:
-				case <-ctx.Done():
-					return
-				}
-			}
-			if s == connectivity.Shutdown || !conn.WaitForStateChange(ctx, s) {
-				return
-			}
-			if s == connectivity.Ready && conn.GetState() == connectivity.Ready {
-				// Lost and back between two looks.
-				select {
-				case tell <- false:
-				case <-ctx.Done():
-					return
-				}
-				up = false
-			}
-		}
-	}()
-	return tell, done
 }

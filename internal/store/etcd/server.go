@@ -16,6 +16,8 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -103,7 +105,9 @@ func (s *Server) Endpoint() string { return s.endpoint }
 // Client returns a client inside this process, which spares the network and a
 // good part of the latency. It has to be closed before the server.
 func (s *Server) Client() *Client {
-	return newClient(v3client.New(s.etcd.Server), "embedded at "+s.endpoint, Config{Logger: s.log})
+	kv := adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(s.etcd.Server))
+	watch := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(s.etcd.Server))
+	return newClient(v3client.New(s.etcd.Server), kv, watch, "embedded at "+s.endpoint, Config{Logger: s.log})
 }
 
 // Err tells when the server has died by itself.

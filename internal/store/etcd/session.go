@@ -15,15 +15,16 @@ import (
 
 func leaseID(id clientv3.LeaseID) string { return strconv.FormatInt(int64(id), 16) }
 
-func withLease(id string) ([]clientv3.OpOption, error) {
+// parseLease reads what leaseID wrote; "" is none.
+func parseLease(id string) (clientv3.LeaseID, error) {
 	if id == "" {
-		return nil, nil
+		return clientv3.NoLease, nil
 	}
 	n, err := strconv.ParseInt(id, 16, 64)
 	if err != nil {
-		return nil, fmt.Errorf("session %q is not one of etcd", id)
+		return 0, fmt.Errorf("session %q is not one of etcd", id)
 	}
-	return []clientv3.OpOption{clientv3.WithLease(clientv3.LeaseID(n))}, nil
+	return clientv3.LeaseID(n), nil
 }
 
 // GrantLease implements store.Backend. etcd counts whole seconds, rounded up.
