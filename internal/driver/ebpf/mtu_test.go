@@ -188,10 +188,12 @@ func testDatagrams(t *testing.T, w *twoHosts, to netip.Addr) {
 	binary.NativeEndian.PutUint32(oob[8:], uint32(h.Level))
 	binary.NativeEndian.PutUint32(oob[12:], uint32(h.Type))
 	copy(oob[unix.CmsgLen(0):], segmented)
-	if _, _, err := client.WriteMsgUDP(make([]byte, 2500), oob, nil); err != nil {
-		t.Fatal(err)
+	for range 4 { // the first ones go the long way
+		if _, _, err := client.WriteMsgUDP(make([]byte, 2500), oob, nil); err != nil {
+			t.Fatal(err)
+		}
+		expect(1000, 1000, 500)
 	}
-	expect(1000, 1000, 500)
 	if !to.Is4() {
 		return // RFC 8200 section 8.1 forbids it
 	}

@@ -720,7 +720,7 @@ int from_underlay(struct __sk_buff *skb)
 	struct fast *f = g && g->underlay ? inside(skb, g, macs) : 0;
 	if (!f || f->tag)
 		return TC_NEXT;
-	if (bpf_skb_adjust_room(skb, -TUNNEL_BYTES, BPF_ADJ_ROOM_MAC, 0))
+	if (unwrap(skb))
 		return TC_NEXT;
 	if (bpf_skb_store_bytes(skb, 0, macs, sizeof(macs), 0))
 		return dropped(DROP_INVALID);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
 // The short ways between hosts. In: on the interface that has the host's tunnel address, a
 // packet of a connection that from_tunnel has let in a moment ago, from the
-// same host, is taken out of its tunnel headers here. All others, and those
-// that carry several segments, go on to the host's stack and its VXLAN device.
+// same host, is taken out of its tunnel headers here. All others go on to the
+// host's stack and its VXLAN device.
 // Out: a packet to a host on the same link gets its tunnel headers here, as the
 // VXLAN device would write them.
 #pragma once
@@ -35,13 +35,18 @@ static __always_inline struct fast *inside(struct __sk_buff *skb, struct setting
 		return 0;
 	if ((t->tos & 3) == 3) // congestion: the device tells the inner packet
 		return 0;
-	if (skb->gso_size || skb->vlan_present || bpf_ntohs(t->len) + 14 != skb->len || bpf_ntohs(t->udp_len) + 34 != skb->len)
+	if (skb->vlan_present || bpf_ntohs(t->len) + 14 != skb->len || bpf_ntohs(t->udp_len) + 34 != skb->len)
 		return 0;
 	__u32 vni = bpf_ntohl(t->vni);
 	if (vni & 0xff)
 		return 0;
 	struct fast_header *h = (void *)t + TUNNEL_BYTES;
 	if ((void *)h + 42 > end)
+		return 0;
+	// Of several segments only TCP's: the kernel would still take the buffer for
+	// a tunnel's when it cuts datagrams for a socket. Whatever else was merged
+	// is longer than its first packet says.
+	if (skb->gso_size && (h->proto != P_TCP || bpf_ntohs(h->len) + 14 + TUNNEL_BYTES != skb->len))
 		return 0;
 	struct fast *f = remembered(h, end, skb->len - TUNNEL_BYTES, *(volatile __u32 *)&g->epoch, g->vxlan, vni >> 8);
 	if (!f || f->vtep_family != 4 || *(__u32 *)f->vtep != bpf_ntohl(t->src))
@@ -52,6 +57,21 @@ static __always_inline struct fast *inside(struct __sk_buff *skb, struct setting
 
 // Packets up to here fit into every path (RFC 791: hosts take 576 bytes).
 #define SMALL 512
+
+// unwrap takes the tunnel headers off; 0 = done. What is known of the inner
+// checksum stays known, so that nobody adds up big packets again.
+static __always_inline int unwrap(struct __sk_buff *skb)
+{
+	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO;
+	int known = skb->len > SMALL && bpf_csum_level(skb, BPF_CSUM_LEVEL_QUERY) > 0;
+	if (known)
+		flags |= BPF_F_ADJ_ROOM_NO_CSUM_RESET;
+	if (bpf_skb_adjust_room(skb, -TUNNEL_BYTES, BPF_ADJ_ROOM_MAC, flags))
+		return -1;
+	if (known)
+		bpf_csum_level(skb, BPF_CSUM_LEVEL_DEC);
+	return 0;
+}
 
 static __u32 idents; // of tunnel packets that may be fragmented
 
