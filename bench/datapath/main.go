@@ -52,8 +52,8 @@ func execute(ctx context.Context) error {
 	b := &bench{}
 	only := flag.String("only", strings.Join(names, ","), "sections to run, separated by commas")
 	out := flag.String("out", "", "directory to write datapath.md and datapath.json to; empty = print only")
-	flag.IntVar(&b.rounds, "rounds", 9, "rounds of each measurement, at least 5")
-	flag.DurationVar(&b.window, "window", 250*time.Millisecond, "how long each measurement of a round lasts")
+	flag.IntVar(&b.rounds, "rounds", 21, "rounds of each measurement, at least 5")
+	flag.DurationVar(&b.window, "window", 100*time.Millisecond, "how long each measurement of a round lasts")
 	flag.BoolVar(&b.quick, "quick", false, "does it run? little rounds and tables")
 	flag.Parse()
 	if b.quick {

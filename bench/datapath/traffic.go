@@ -67,12 +67,14 @@ func onCPU(ns *lab.Namespace, cpu int, fn func() error) error {
 }
 
 // socket makes a TCP socket whose calls end after some seconds, come what may.
+// It sends when it may: the machine's congestion control may be one that paces
+// (bbr), by timers that cost more than what is measured here.
 func socket() (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
-	return fd, patience(fd)
+	return fd, errors.Join(patience(fd), unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno"))
 }
 
 func patience(fd int) error {
