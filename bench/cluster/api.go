@@ -69,6 +69,9 @@ func (b *bench) api(ctx context.Context) (err error) {
 	}
 	b.report.row("group", n, perSecond(n, took), "92")
 
+	if err := b.bare(ctx, l); err != nil {
+		return err
+	}
 	if err := b.endpoints(ctx, c, "an etcd process (3.4)"); err != nil {
 		return err
 	}

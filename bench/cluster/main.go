@@ -52,7 +52,11 @@ func run(ctx context.Context) (err error) {
 	quick := flag.Bool("quick", false, "a twentieth of the work: does it run?")
 	driver := flag.String("driver", lab.DriverOVS, "data plane of the hosts: ovs, ebpf or mixed")
 	bin := flag.String("bin", "", "directory of the programs; empty = build them")
+	bare := flag.String("bare", "", "for the bench itself: be the bare server over the etcd at this URL")
 	flag.Parse()
+	if *bare != "" {
+		return serveBare(ctx, *bare)
+	}
 	b := &bench{bin: *bin, quick: *quick, driver: *driver}
 	if b.bin == "" {
 		dir, err := os.MkdirTemp("", "contiv-bench-")
