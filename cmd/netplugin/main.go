@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -22,14 +21,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
 
-// collect is the collector's percentage where GOGC says nothing: half of Go's
-// own. A host's picture stays, so that little is garbage for long; the memory
-// belongs to the containers (bench/datapath measures it).
-const collect = 50
-
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collect)
+		paceCollector()
 	}
 	os.Exit(daemon.Run("netplugin", os.Stderr, func(ctx context.Context) error {
 		var o options
