@@ -172,3 +172,35 @@ func TestEvictionsAreTold(t *testing.T) {
 		t.Errorf("frags after their time: %+v, before %+v", got, before["frags"])
 	}
 }
+
+// TestCountersOutlastSizes: what is counted is there after a start with maps of
+// other sizes.
+func TestCountersOutlastSizes(t *testing.T) {
+	r := newRig(t)
+	pic, a, b := r.neighbours(t)
+	want := uint64(0)
+	for _, sizes := range []map[string]uint32{nil, {"hits": 64, "ports": 16}, {"hits": 128, "ports": 64}} {
+		r.sizes = sizes
+		drv := r.open(t)
+		if rep, err := drv.Apply(t.Context(), pic); err != nil || drivertest.Failed(rep) != nil {
+			t.Fatal(err, drivertest.Failed(rep))
+		}
+		r.takeTallies(t, tally{ID: 1, Seen: 1 << 62}) // so that the rule counts in the map hits
+		for _, ret := range r.from(t, a.IfName, drivertest.Frame(web(a, b, uint16(10_000+want), 80))) {
+			if ret != redirected {
+				t.Fatalf("verdict %d, want %d", ret, redirected)
+			}
+		}
+		want++
+		s, err := drv.Stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rule, tx, rx := s.Rules["web"].Packets, s.Ports[a.IfName].TxPackets, s.Ports[b.IfName].RxPackets; rule != want || tx != want || rx != want {
+			t.Errorf("sizes %v: the rule counts %d packets, the ports %d and %d; want %d", sizes, rule, tx, rx, want)
+		}
+		if err := drv.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -126,6 +127,11 @@ func resize(spec *ebpf.CollectionSpec, sizes map[string]uint32) error {
 	return nil
 }
 
+// perCPU tells whether an entry has a value for each processor.
+func perCPU(t ebpf.MapType) bool {
+	return t == ebpf.PerCPUArray || t == ebpf.PerCPUHash || t == ebpf.LRUCPUHash
+}
+
 // policyMaps make sense together only: a set's entry stands for its rules.
 // While there is none, its ports let nothing through.
 var policyMaps = []string{"sets", "rules", "cidrs"}
@@ -157,12 +163,17 @@ func makeWay(spec *ebpf.MapSpec, path string) (kept bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, renewed.Close()) }()
-	var key, value []byte
-	it := old.Iterate()
-	for err == nil && it.Next(&key, &value) {
-		err = renewed.Put(key, value)
+	var key []byte
+	one := reflect.TypeFor[[]byte]()
+	if perCPU(spec.Type) {
+		one = reflect.SliceOf(reflect.ArrayOf(int(spec.ValueSize), reflect.TypeFor[byte]()))
 	}
-	kept = err == nil
+	value := reflect.New(one)
+	it := old.Iterate()
+	for err == nil && it.Next(&key, value.Interface()) {
+		err = renewed.Put(key, value.Elem().Interface())
+	}
+	kept = err == nil && it.Err() == nil
 	if isFull(err) { // smaller than what is there: Apply will tell
 		err = nil
 	}
