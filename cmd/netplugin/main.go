@@ -48,6 +48,9 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
+	if err := daemon.CoalesceTimers(); err != nil {
+		log.Debug("timers stay exact, which costs some processor time", "err", err)
+	}
 
 	st, err := etcd.New(etcd.Config{Endpoints: o.etcd, Logger: log})
 	if err != nil {
