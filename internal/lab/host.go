@@ -142,7 +142,7 @@ func (h *Host) StartOvsdb(ctx context.Context) error {
 
 // keepMemory makes glibc keep what ovs-vswitchd frees: giving memory back and
 // taking it again is half of its work when ports come and go
-// (docs/design/attach.md, which tells operators the same).
+// (packaging/systemd has the same for operators).
 var keepMemory = []string{"MALLOC_TOP_PAD_=16777216", "MALLOC_TRIM_THRESHOLD_=268435456"}
 
 // StartVswitchd starts the host's ovs-vswitchd and waits until it takes commands.

@@ -137,6 +137,10 @@ func TestEtcd(t *testing.T) {
 	if err := l.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	slack, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", l.Process("etcd").PID))
+	if err != nil || string(slack) != "2000000\n" {
+		t.Errorf("its timers may be %q ns late, %v; want 2 ms, as packaging/systemd says", slack, err)
+	}
 	c, err := l.Etcd(t.Context())
 	if err != nil {
 		t.Fatal(err)

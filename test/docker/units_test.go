@@ -21,21 +21,27 @@ func TestUnits(t *testing.T) {
 		t.Skip(analyze + " is missing: apt-get install systemd")
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"netplugin", "netmaster"} {
-		data, err := os.ReadFile("../../packaging/systemd/" + name + ".service")
+	verify := func(unit, file, old, text string) { // of which old is replaced
+		t.Helper()
+		data, err := os.ReadFile("../../packaging/systemd/" + file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := strings.Replace(string(data), "/usr/bin/"+name, filepath.Join(bin, name), 1)
-		if text == string(data) {
-			t.Errorf("%s.service starts something else than /usr/bin/%[1]s", name)
+		if !strings.Contains(string(data), old) {
+			t.Errorf("%s has no %s", file, old)
 		}
-		path := filepath.Join(dir, name+".service")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		path := filepath.Join(dir, unit+".service")
+		if err := os.WriteFile(path, []byte(strings.Replace(string(data), old, text, 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", path).CombinedOutput(); err != nil || len(out) > 0 {
-			t.Errorf("%s.service: %v %s", name, err, out)
+			t.Errorf("%s: %v %s", file, err, out)
 		}
+	}
+	for _, name := range []string{"netplugin", "netmaster"} {
+		verify(name, name+".service", "/usr/bin/"+name, filepath.Join(bin, name))
+	}
+	for _, name := range []string{"etcd", "ovs-vswitchd"} { // settings for others' units
+		verify(name, name+".service.d/contiv.conf", "[Service]", "[Service]\nExecStart=/bin/true")
 	}
 }
