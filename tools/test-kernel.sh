@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 tests='.'
 if [[ ${1:-} == -run ]]; then tests=$2; shift 2; fi
 [[ $# -gt 0 ]] || set -- 6.1
-for p in qemu-system-x86_64 busybox dpkg-deb depmod modprobe ip tc ping iperf3 ethtool xz; do
+for p in qemu-system-x86_64 busybox dpkg-deb depmod modprobe ip tc nstat ping iperf3 ethtool xz; do
   command -v "$p" >/dev/null || { echo "test-kernel: $p is missing; tools/deps.sh kernel installs it" >&2; exit 1; }
 done
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/contiv-kernels
@@ -45,7 +45,7 @@ initramfs() {
   find "$root/lib/modules" -name '*.ko.xz' -exec xz -dq {} +
   depmod -b "$root" "$version"
   cp "$(command -v busybox)" "$root/bin/busybox"
-  for p in ip tc ping iperf3 ethtool modprobe; do
+  for p in ip tc nstat ping iperf3 ethtool modprobe; do
     cp -L "$(command -v $p)" "$root/sbin/$p"
     for lib in $(ldd "$(command -v $p)" | grep -o '/[^ ]*'); do
       mkdir -p "$root$(dirname "$lib")" && cp -Ln "$lib" "$root$lib"

@@ -77,8 +77,8 @@ func TestSegments(t *testing.T) {
 }
 
 // TestMerged has the receiving host's underlay merge what it gets, as network
-// cards do, of a stream and of segmented datagrams; next to none of it goes
-// through the VXLAN device.
+// cards do, of a stream and of segmented datagrams; where there are short ways,
+// next to none of it goes through the VXLAN device.
 func TestMerged(t *testing.T) {
 	require(t, "ethtool", "nstat")
 	w := newTwoHosts(t, 1550, 1500)
@@ -113,7 +113,7 @@ func TestMerged(t *testing.T) {
 	if merged < size/70_000 {
 		t.Errorf("%d frames of several segments came: the test shows nothing", merged)
 	}
-	if device > uint64(merged/2) {
+	if short := w.drivers[1].att.way == attachTCX; short && device > uint64(merged/2) {
 		t.Errorf("%d packets went through the VXLAN device, beside %d merged ones", device, merged)
 	}
 	for _, bad := range []string{"TcpInCsumErrors", "UdpInCsumErrors"} {
