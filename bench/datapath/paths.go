@@ -6,6 +6,11 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
@@ -41,6 +46,45 @@ func (r *rig) bridged(ctx context.Context) (path, error) {
 		return path{}, err
 	}
 	return r.plugged(ctx, "Linux bridge", h, "br0", pairOf(2))
+}
+
+// redirected is two containers of one host whose packets a program hands over,
+// which does nothing else: what is left when policy costs nothing.
+func (r *rig) redirected(ctx context.Context) (path, error) {
+	h, err := r.space()
+	if err != nil {
+		return path{}, err
+	}
+	ends := pairOf(5)
+	p := path{name: "bpf_redirect_peer alone", addr: ends[1]}
+	for i, ns := range []**lab.Namespace{&p.client, &p.server} {
+		if *ns, err = r.container(ctx, h, fmt.Sprintf("p%d", i), ends[i], macOf(ends[i])); err != nil {
+			return p, err
+		}
+	}
+	return p, h.Do(func() error { return errors.Join(handOver("p0", "p1"), handOver("p1", "p0")) })
+}
+
+// handOver gives what comes from one interface to the peer of another.
+func handOver(from, to string) error {
+	a, errA := netlink.LinkByName(from)
+	b, errB := netlink.LinkByName(to)
+	if err := errors.Join(errA, errB); err != nil {
+		return err
+	}
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "Apache-2.0", Instructions: asm.Instructions{
+		asm.Mov.Imm(asm.R1, int32(b.Attrs().Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirectPeer.Call(), asm.Return(),
+	}})
+	if err != nil {
+		return fmt.Errorf("load a program that redirects: %w", err)
+	}
+	defer prog.Close()
+	return errors.Join(
+		netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: a.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}),
+		netlink.FilterAdd(&netlink.BpfFilter{
+			FilterAttrs: netlink.FilterAttrs{LinkIndex: a.Attrs().Index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Priority: 1, Protocol: unix.ETH_P_ALL},
+			Fd:          prog.FD(), Name: "redirect", DirectAction: true,
+		}))
 }
 
 // plugged is two containers on a bridge that is there.
