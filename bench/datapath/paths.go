@@ -78,7 +78,7 @@ func handOver(from, to string) error {
 	if err != nil {
 		return fmt.Errorf("load a program that redirects: %w", err)
 	}
-	defer prog.Close()
+	defer func() { _ = prog.Close() }() // the filter keeps it
 	return errors.Join(
 		netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: a.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}),
 		netlink.FilterAdd(&netlink.BpfFilter{
