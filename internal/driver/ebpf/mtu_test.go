@@ -109,17 +109,7 @@ func TestOffloads(t *testing.T) {
 	}
 	before := features()
 
-	far := newThread(t, w.containers[1])
-	var sniffer int
-	var err error
-	far.do(func() { sniffer, err = packetSocket("eth0") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(sniffer)
-	if err := unix.SetsockoptInt(sniffer, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20); err != nil {
-		t.Fatal(err)
-	}
+	sniffer := sniff(t, w.containers[1], "eth0", 64<<20)
 	for _, to := range []netip.Addr{containerIP4[1], containerIP6[1]} {
 		w.iperf(t, to, "-n", "20M")
 		biggest, b := 0, make([]byte, 70_000)

@@ -25,17 +25,7 @@ func TestSegments(t *testing.T) {
 	require(t, "ethtool")
 	w := newTwoHosts(t, 1550, 1500)
 	run(t, "ip", "netns", "exec", w.hosts[0], "ethtool", "-K", "u0", "tx", "off", "tso", "off", "gso", "off", "tx-udp_tnl-segmentation", "off")
-	under := newThread(t, w.hosts[1])
-	var wire int
-	var err error
-	under.do(func() { wire, err = packetSocket("u0") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(wire)
-	if err := unix.SetsockoptInt(wire, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 256<<20); err != nil {
-		t.Fatal(err)
-	}
+	wire := sniff(t, w.hosts[1], "u0", 256<<20)
 	before := w.tunnelled(t, 0).TxPackets
 	testDatagrams(t, w, containerIP4[1])
 	const size = 8 << 20
@@ -84,17 +74,7 @@ func TestMerged(t *testing.T) {
 	w := newTwoHosts(t, 1550, 1500)
 	run(t, "ip", "netns", "exec", w.hosts[0], "ethtool", "-K", "u0", "tx", "off", "tso", "off", "gso", "off", "tx-udp_tnl-segmentation", "off")
 	run(t, "ip", "netns", "exec", w.hosts[1], "ethtool", "-K", "u0", "gro", "on")
-	far := newThread(t, w.containers[1])
-	var sniffer int
-	var err error
-	far.do(func() { sniffer, err = packetSocket("eth0") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(sniffer)
-	if err := unix.SetsockoptInt(sniffer, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 256<<20); err != nil {
-		t.Fatal(err)
-	}
+	sniffer := sniff(t, w.containers[1], "eth0", 256<<20)
 	before := w.tunnelled(t, 1).RxPackets
 	testDatagrams(t, w, containerIP4[1])
 	const size = 8 << 20
@@ -122,6 +102,23 @@ func TestMerged(t *testing.T) {
 			t.Errorf("checksums: %v: %s", err, out)
 		}
 	}
+}
+
+// sniff opens a socket that gets what passes an interface of a namespace, and
+// holds so many bytes until they are read.
+func sniff(t testing.TB, ns, ifname string, bytes int) int {
+	t.Helper()
+	var fd int
+	var err error
+	newThread(t, ns).do(func() { fd, err = packetSocket(ifname) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes); err != nil {
+		t.Fatal(err)
+	}
+	return fd
 }
 
 // tunnelled are the counters of a host's VXLAN device.

@@ -16,13 +16,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestMonitorFlood: of a flood of drops every packet is accounted for, by few
-// events when they are alike, and by a bounded number of them when they are not.
-func TestMonitorFlood(t *testing.T) {
-	r := newRig(t)
-	drv := r.open(t)
-	_, big := drivertest.Pictures(t)
-	var from *desired.Port
+// monitored is a driver with a picture that it has made true, and one of its ports.
+func monitored(t *testing.T) (r *rig, drv *Driver, big desired.Host, from *desired.Port) {
+	t.Helper()
+	r = newRig(t)
+	drv = r.open(t)
+	_, big = drivertest.Pictures(t)
 	for name, p := range big.Ports.All() {
 		r.addWire(t, name, p.MAC)
 		from = p
@@ -30,6 +29,13 @@ func TestMonitorFlood(t *testing.T) {
 	if _, err := drv.Apply(t.Context(), big); err != nil {
 		t.Fatal(err)
 	}
+	return r, drv, big, from
+}
+
+// TestMonitorFlood: of a flood of drops every packet is accounted for, by few
+// events when they are alike, and by a bounded number of them when they are not.
+func TestMonitorFlood(t *testing.T) {
+	r, drv, _, from := monitored(t)
 	events, err := drv.Monitor(t.Context(), driver.MonitorOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -108,17 +114,7 @@ func TestMonitorFlood(t *testing.T) {
 
 // TestMonitorOutlivesSwitch: when the switch comes back, so do its drops.
 func TestMonitorOutlivesSwitch(t *testing.T) {
-	r := newRig(t)
-	drv := r.open(t)
-	_, big := drivertest.Pictures(t)
-	var from *desired.Port
-	for name, p := range big.Ports.All() {
-		r.addWire(t, name, p.MAC)
-		from = p
-	}
-	if _, err := drv.Apply(t.Context(), big); err != nil {
-		t.Fatal(err)
-	}
+	r, drv, _, from := monitored(t)
 	events, err := drv.Monitor(t.Context(), driver.MonitorOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -149,15 +145,7 @@ func TestMonitorOutlivesSwitch(t *testing.T) {
 // TestMonitorLeavesNoTrace: the flows after a monitor are those before it, and
 // what a dead agent's monitor left is taken away.
 func TestMonitorLeavesNoTrace(t *testing.T) {
-	r := newRig(t)
-	drv := r.open(t)
-	_, big := drivertest.Pictures(t)
-	for name, p := range big.Ports.All() {
-		r.addWire(t, name, p.MAC)
-	}
-	if _, err := drv.Apply(t.Context(), big); err != nil {
-		t.Fatal(err)
-	}
+	r, drv, big, _ := monitored(t)
 	dump := func() map[string]string {
 		out := map[string]string{}
 		err := r.drv.sw.DumpFlows(t.Context(), openflow.AllFlows, func(s openflow.FlowStats) { out[s.Flow.Key()] = s.Flow.String() })
