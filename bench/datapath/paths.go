@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -62,11 +63,12 @@ func (r *rig) redirected(ctx context.Context) (path, error) {
 			return p, err
 		}
 	}
-	return p, h.Do(func() error { return errors.Join(handOver("p0", "p1"), handOver("p1", "p0")) })
+	return p, h.Do(func() error { return errors.Join(r.handOver("p0", "p1"), r.handOver("p1", "p0")) })
 }
 
-// handOver gives what comes from one interface to the peer of another.
-func handOver(from, to string) error {
+// handOver gives what comes from one interface to the peer of another. The
+// program is attached as ours are to ports that last.
+func (r *rig) handOver(from, to string) error {
 	a, errA := netlink.LinkByName(from)
 	b, errB := netlink.LinkByName(to)
 	if err := errors.Join(errA, errB); err != nil {
@@ -78,7 +80,14 @@ func handOver(from, to string) error {
 	if err != nil {
 		return fmt.Errorf("load a program that redirects: %w", err)
 	}
-	defer func() { _ = prog.Close() }() // the filter keeps it
+	defer func() { _ = prog.Close() }() // the link or the filter keeps it
+	l, err := link.AttachTCX(link.TCXOptions{Interface: a.Attrs().Index, Program: prog, Attach: ebpf.AttachTCXIngress})
+	if err == nil {
+		r.onClose(l.Close)
+	}
+	if !errors.Is(err, ebpf.ErrNotSupported) {
+		return err
+	}
 	return errors.Join(
 		netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: a.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}),
 		netlink.FilterAdd(&netlink.BpfFilter{

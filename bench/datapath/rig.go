@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,6 +36,7 @@ type rig struct {
 	lab    *lab.Lab // its namespaces, and its two hosts with Open vSwitch
 	dir    string
 	n      int // namespaces so far
+	ebpf   []*host
 	closed []func() error
 }
 
@@ -176,9 +178,37 @@ func (h *host) open(make func() (driver.Driver, error)) error {
 }
 
 func (h *host) openEBPF(ctx context.Context) error {
+	h.r.ebpf = append(h.r.ebpf, h)
 	return h.open(func() (driver.Driver, error) {
-		return ebpf.New(ctx, ebpf.Config{PinDir: filepath.Join(h.r.dir, "bpf", h.ns.Name), Log: slog.New(slog.DiscardHandler)})
+		return ebpf.New(ctx, ebpf.Config{PinDir: h.pins(), Log: slog.New(slog.DiscardHandler)})
 	})
+}
+
+func (h *host) pins() string { return filepath.Join(h.r.dir, "bpf", h.ns.Name) }
+
+// lasting waits until every port of driver ebpf has the link that ports get
+// which stand for some seconds; a kernel without TCX has none.
+func (r *rig) lasting(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for _, h := range r.ebpf {
+		pinned := func(ifname string) bool {
+			_, err := os.Stat(filepath.Join(h.pins(), "links", ifname+":in"))
+			return err == nil
+		}
+		for name := range h.pic.Ports.All() {
+			for pinned(ebpf.DefaultDevice) && !pinned(name) {
+				select {
+				case <-ctx.Done():
+					return fmt.Errorf("port %s has no link yet: %w", name, ctx.Err())
+				case <-tick.C:
+				}
+			}
+		}
+	}
+	return nil
 }
 
 func (h *host) openOVS(ctx context.Context, lh *lab.Host) error {

@@ -68,6 +68,9 @@ func (b *bench) oneHost(ctx context.Context) error {
 		}
 		paths := []path{veths[0], bridge, dock, bare[0], ours[0], theirs}
 		metrics := []metric{stream1, stream8, latency}
+		if err := r.lasting(ctx); err != nil {
+			return err
+		}
 		res, err := b.measure(ctx, slices.Concat(paths, veths[1:], bare[1:], ours[1:]), metrics...)
 		if err != nil {
 			return err
@@ -136,6 +139,9 @@ func (b *bench) twoHosts(ctx context.Context) error {
 		}
 		paths := []path{kernel, ours, theirs}
 		metrics := []metric{stream1, stream8, latency}
+		if err := r.lasting(ctx); err != nil {
+			return err
+		}
 		res, err := b.measure(ctx, paths, metrics...)
 		if err != nil {
 			return err
@@ -210,6 +216,9 @@ func (b *bench) scale(ctx context.Context) error {
 			}
 		}
 		metrics := []metric{stream1, latency, connect}
+		if err := r.lasting(ctx); err != nil {
+			return err
+		}
 		res, err := b.measure(ctx, same, metrics...)
 		if err != nil {
 			return err

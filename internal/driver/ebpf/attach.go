@@ -106,15 +106,22 @@ func (a *attacher) attach(ifname string, ifindex int, ingress bool, prog *ebpf.P
 }
 
 // attachPort is attach for a port's interface, by a filter on every kernel: a
-// TCX link waits for all processors, with the lock of all interfaces held, twice
-// a port (docs/adr/0005). A link of an earlier version goes once the filter is
-// there.
+// TCX link waits for all processors, with the lock of all interfaces held
+// (docs/adr/0005). The link that a lasting port has for its way in stays
+// (lasting.go); what an earlier version had for the way out goes once the
+// filter is there.
 func (a *attacher) attachPort(ifname string, ifindex int, ingress bool, prog *ebpf.Program) (bool, error) {
 	done, err := a.filter(ifname, ifindex, ingress, prog)
-	if err == nil {
-		err = a.unlink(pinName(ifname, ingress))
+	if name := pinName(ifname, ingress); err == nil && !(ingress && a.linked(name, ifindex)) {
+		err = a.unlink(name)
 	}
 	return done, err
+}
+
+// linked tells whether there is a link under the name of a pin, on that interface.
+func (a *attacher) linked(name string, ifindex int) bool {
+	l := a.links[name]
+	return l != nil && ifindexOf(l) == ifindex
 }
 
 // unlink removes a pinned link, if there is one of that name.
@@ -129,7 +136,7 @@ func (a *attacher) unlink(name string) error {
 
 // link is attach by TCX, under the name of a pin.
 func (a *attacher) link(name, ifname string, ifindex int, ingress bool, prog *ebpf.Program) (bool, error) {
-	if l := a.links[name]; l != nil && ifindexOf(l) == ifindex {
+	if a.linked(name, ifindex) {
 		return false, nil
 	}
 	if err := a.unlink(name); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -26,7 +27,7 @@ type Config struct {
 	Device    string            // name of the VXLAN device; empty = contivVxlan0
 	VXLANPort uint16            // UDP port; 0 = 4789
 	Uplinks   []string          // interfaces that carry VLAN networks; the first that exists is used
-	Attach    string            // of devices other than ports: tcx, clsact, or empty: tcx where the kernel has it
+	Attach    string            // tcx, clsact, or empty: tcx where the kernel has it; ports have clsact until they last
 	Sizes     map[string]uint32 // of maps, by name, where they are not those of bpf/maps.h; see CheckSizes
 	Log       *slog.Logger
 }
@@ -152,6 +153,14 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	d.wg.Add(2)
 	go d.watch(run, updates, stop)
 	go d.maintain(run)
+	if d.att.way == attachTCX {
+		home, err := netns.Get()
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("ebpf driver: open this network namespace: %w", err), d.Close())
+		}
+		d.wg.Add(1)
+		go d.linkLasting(run, home)
+	}
 	return d, nil
 }
 

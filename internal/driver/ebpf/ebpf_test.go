@@ -27,3 +27,16 @@ func TestConformanceClsact(t *testing.T) {
 		return r.harness()
 	})
 }
+
+// TestConformanceLasting runs it with ports that have stood for long.
+func TestConformanceLasting(t *testing.T) {
+	if !haveTCX(alien(t, tcNext)) {
+		t.Skip("TCX came with Linux 6.6")
+	}
+	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
+		t.Helper()
+		r := newRig(t)
+		r.lasting = true
+		return r.harness()
+	})
+}

@@ -56,6 +56,7 @@ type rig struct {
 	underMAC  model.MAC
 	drv       *Driver
 	attach    string
+	lasting   bool              // ports have stood for long after each Apply
 	sizes     map[string]uint32 // of maps
 	log       io.Writer         // nil = nowhere, or the test's when verbose
 	near      *wire             // near end of the sentinel's wire
@@ -360,13 +361,30 @@ func (r *rig) collect(t testing.TB, v *driver.Verdict, near, name string, g []by
 // back a fault that an Apply did not meet.
 type inHost struct {
 	*Driver
-	th *thread
+	r *rig
 }
 
 func (d inHost) Apply(ctx context.Context, want desired.Host) (rep driver.Report, err error) {
-	d.th.do(func() { rep, err = d.Driver.Apply(ctx, want) })
+	d.r.thread.do(func() { rep, err = d.Driver.Apply(ctx, want) })
 	d.setFault(nil)
+	if d.r.lasting {
+		d.r.last(d.r.t)
+	}
 	return rep, err
+}
+
+// last makes every port one that has stood for long.
+func (r *rig) last(t testing.TB) {
+	t.Helper()
+	r.thread.do(func() {
+		known := map[string]lasting{}
+		r.drv.dueForLink(known, time.Now())
+		for _, name := range r.drv.dueForLink(known, time.Now().Add(lastsAfter)) {
+			if err := r.drv.linkPort(context.Background(), name, known[name].index); err != nil && !errors.Is(err, model.ErrConflict) {
+				t.Errorf("link %s: %v", name, err)
+			}
+		}
+	})
 }
 
 func (d *Driver) setFault(fn func() error) {
@@ -397,7 +415,7 @@ func (r *rig) open(t testing.TB) driver.Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return inHost{r.drv, r.thread}
+	return inHost{r.drv, r}
 }
 
 // harness lets the conformance suite work on a rig.
