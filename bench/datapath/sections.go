@@ -12,7 +12,7 @@ const nameEBPF, nameOVS = "driver ebpf", "driver ovs (userspace)"
 
 // twins is how many pairs of containers stand for a path whose round trips are
 // judged to the per cent.
-const twins = 5
+const twins = 9
 
 // oneHost compares ways between two containers of one host.
 func (b *bench) oneHost(ctx context.Context) error {
