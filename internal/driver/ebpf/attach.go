@@ -112,7 +112,9 @@ func (a *attacher) attach(ifname string, ifindex int, ingress bool, prog *ebpf.P
 // filter is there.
 func (a *attacher) attachPort(ifname string, ifindex int, ingress bool, prog *ebpf.Program) (bool, error) {
 	done, err := a.filter(ifname, ifindex, ingress, prog)
-	if name := pinName(ifname, ingress); err == nil && !(ingress && a.linked(name, ifindex)) {
+	name := pinName(ifname, ingress)
+	lasts := ingress && a.linked(name, ifindex)
+	if err == nil && !lasts {
 		err = a.unlink(name)
 	}
 	return done, err
