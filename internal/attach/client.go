@@ -61,16 +61,16 @@ func (c Client) Ready(ctx context.Context) error {
 }
 
 func (c Client) do(ctx context.Context, path string, in, out any) error {
-	status, body, err := c.roundTrip(ctx, path, in)
+	request, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	status, body, err := c.Exchange(ctx, path, request)
 	if err != nil {
 		return err
 	}
 	if status < 200 || status > 299 {
-		var f Failure
-		if json.Unmarshal(body, &f) != nil || f.Message == "" {
-			return fmt.Errorf("netplugin answered %d: %s", status, bytes.TrimSpace(body))
-		}
-		return f.Err()
+		return AnswerError(status, body)
 	}
 	if out == nil {
 		return nil
@@ -81,12 +81,20 @@ func (c Client) do(ctx context.Context, path string, in, out any) error {
 	return nil
 }
 
-// roundTrip fails only with ErrUnreachable or because in cannot be encoded.
-func (c Client) roundTrip(ctx context.Context, path string, in any) (int, []byte, error) {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return 0, nil, fmt.Errorf("encode request: %w", err)
+// AnswerError is the error that an answer of a status other than 2xx holds.
+func AnswerError(status int, body []byte) error {
+	var f Failure
+	if json.Unmarshal(body, &f) != nil || f.Message == "" {
+		return fmt.Errorf("netplugin answered %d: %s", status, bytes.TrimSpace(body))
 	}
+	return f.Err()
+}
+
+// Exchange posts a JSON body to a path of the socket, which may have a query
+// (escaped), and returns the answer's status and body (at most 1 MiB with its
+// header). The error is ErrUnreachable whatever has gone wrong; a status that
+// tells of a failure is no error.
+func (c Client) Exchange(ctx context.Context, path string, body []byte) (status int, answer []byte, err error) {
 	socket := c.Socket
 	if socket == "" {
 		socket = SocketPath
@@ -114,8 +122,7 @@ func (c Client) roundTrip(ctx context.Context, path string, in any) (int, []byte
 	if _, err := conn.Write(req.Bytes()); err != nil {
 		return 0, nil, unreachable("send", err)
 	}
-	status, answer, err := readResponse(conn)
-	if err != nil {
+	if status, answer, err = readResponse(conn); err != nil {
 		return 0, nil, unreachable("receive", err)
 	}
 	return status, answer, nil
