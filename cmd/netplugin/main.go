@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/internal/agent"
+	"github.com/contiv/netplugin/v2/internal/cni"
+	"github.com/contiv/netplugin/v2/internal/cni/serve"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/dns"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -98,6 +100,7 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 	}
 	log.Info("netplugin starts", "version", daemon.Build().Version, "host", o.hostName, "etcd", o.etcd,
 		"driver", o.driver, "control", o.ctrl, "vtep", o.vtep)
+	a.Handle("POST "+cni.Path, serve.Handler(a))
 	docker, err := openDocker(ctx, o, a, log)
 	if err != nil {
 		return errors.Join(err, a.Close())

@@ -44,7 +44,8 @@ type Agent struct {
 
 	spoolEvery time.Duration
 	socket     net.Listener
-	rest       net.Listener // nil without RESTAddress
+	adapters   map[string]http.Handler // on socket, by pattern
+	rest       net.Listener            // nil without RESTAddress
 
 	metrics    *prometheus.Registry
 	applyTime  prometheus.Histogram
@@ -65,6 +66,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		cfg: cfg, log: cfg.Log, bootID: bootID(),
 		published: newPublished(), watchers: newWatchers(), owe: make(chan struct{}, 1),
 		problems: map[string]string{}, spoolEvery: 10 * time.Second,
+		adapters: map[string]http.Handler{},
 	}
 	if err := a.take(ctx); err != nil {
 		return nil, errors.Join(err, a.Close())
@@ -113,6 +115,11 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	}
 	return a.recover()
 }
+
+// Handle has an orchestrator's adapter answer on the CNI socket, beside
+// attach.Service: pattern is http.ServeMux's and none of attach's paths. It is
+// for between New and Run.
+func (a *Agent) Handle(pattern string, h http.Handler) { a.adapters[pattern] = h }
 
 func (a *Agent) kick(reason string) { a.runner.Kick(reason) }
 

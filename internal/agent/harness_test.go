@@ -24,6 +24,8 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/cni"
+	"github.com/contiv/netplugin/v2/internal/cni/serve"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netnstest"
@@ -291,6 +293,7 @@ func (b *bed) startWith(d driver.Driver) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	a.Handle("POST "+cni.Path, serve.Handler(a))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()

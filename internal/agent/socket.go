@@ -13,8 +13,8 @@ import (
 
 const maxRequest = 1 << 20
 
-// socketHandler serves attach.Service, and the two calls of 1.x, on the unix
-// socket.
+// socketHandler serves attach.Service, the adapters and the two calls of 1.x on
+// the unix socket.
 func (a *Agent) socketHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST "+attach.PathAttach, call(a.Attach))
@@ -25,6 +25,9 @@ func (a *Agent) socketHandler() http.Handler {
 	mux.Handle("POST "+attach.PathReady, call(func(ctx context.Context, _ struct{}) (struct{}, error) {
 		return struct{}{}, a.Ready(ctx)
 	}))
+	for pattern, h := range a.adapters {
+		mux.Handle(pattern, h)
+	}
 	mux.HandleFunc("POST /ContivCNI.AddPod", a.legacyAdd)
 	mux.HandleFunc("POST /ContivCNI.DelPod", a.legacyDel)
 	return mux

@@ -1,12 +1,14 @@
-// Package cni translates the verbs of the Container Network Interface
-// (specification 1.1 and the older versions that libcni knows) into requests
-// to netplugin over its unix socket.
+// Package cni is the plugin of the Container Network Interface (specification
+// 1.1 and the older versions that libcni knows): it hands a runtime's verb and
+// configuration to netplugin as they are, over its unix socket, and netplugin's
+// answer to the runtime. Package serve, in netplugin, understands them.
 //
 // It guarantees that whatever a runtime sends is answered in the
 // specification's terms on stdout, and that DEL succeeds with netplugin down:
 // the deletion is spooled, and netplugin replays it.
 //
-// It must not touch namespaces, the store or netmaster: netplugin does. It must
-// stay small and quick to start, since runtimes start it for every verb; a test
+// It must not touch namespaces, the store or netmaster: netplugin does. Nor must
+// it decode what netplugin can: runtimes start it for every verb, and a process
+// that has just started builds the tables of every type that it decodes. A test
 // in cmd/contivk8s holds the list of what it links.
 package cni

@@ -1,19 +1,19 @@
 package cni
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
-	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -28,14 +28,10 @@ const (
 	gcTimeout    = 120 * time.Second
 )
 
-// Error codes of specification 1.1 that libcni has no names for, and our own
-// (100 and above are the plugin's).
+// Environment variables that stand in for keys of the configuration.
 const (
-	codeUnavailable = 50 // STATUS: ADD cannot be served
-	codeDegraded    = 51 // STATUS: nor may existing containers be well
-	codeExhausted   = 101
-	codeConflict    = 102
-	codeNotAsMade   = 103 // CHECK
+	EnvSocket   = "CONTIV_CNI_SOCKET"
+	EnvStateDir = "CONTIV_CNI_STATE_DIR"
 )
 
 // Run serves one invocation: the verb is in the environment, the configuration
@@ -43,257 +39,144 @@ const (
 func Run(about string) int {
 	var err error
 	var conf []byte
-	// The specification wants cniVersion in error results; skel reads stdin by
-	// itself, so it is read here and handed on by a pipe.
+	// The specification wants cniVersion in error results, and skel keeps what it
+	// has read to itself.
 	if os.Getenv("CNI_COMMAND") != "" && os.Getenv("CNI_COMMAND") != "VERSION" {
 		if conf, err = io.ReadAll(os.Stdin); err == nil {
 			err = feedStdin(conf)
 		}
 		if err != nil {
-			return report(nil, types.NewError(types.ErrIOFailure, "read network configuration", err.Error()))
+			return write(ErrorObject(nil, types.NewError(types.ErrIOFailure, "read network configuration", err.Error())), 1)
 		}
 	}
-	p := plugin{getenv: os.Getenv}
+	var p plugin
 	e := skel.PluginMainFuncsWithError(skel.CNIFuncs{
-		Add: p.add, Del: p.del, Check: p.check, GC: p.gc, Status: p.status,
+		Add:    func(a *skel.CmdArgs) error { return p.do(Add, addTimeout, a) },
+		Del:    func(a *skel.CmdArgs) error { return p.do(Del, delTimeout, a) },
+		Check:  func(a *skel.CmdArgs) error { return p.do(Check, checkTimeout, a) },
+		GC:     func(a *skel.CmdArgs) error { return p.do(GC, gcTimeout, a) },
+		Status: func(a *skel.CmdArgs) error { return p.do(Status, checkTimeout, a) },
 	}, version.All, about)
-	if e != nil {
-		return report(conf, e)
+	switch {
+	case e == nil:
+		return write(p.answer, 0)
+	case p.refused:
+		return write(p.answer, 1)
 	}
-	return 0
+	return write(ErrorObject(conf, e), 1)
 }
 
+// feedStdin makes skel read data: by a file in memory, which takes any length
+// without anybody to write meanwhile.
 func feedStdin(data []byte) error {
-	r, w, err := os.Pipe()
+	fd, err := unix.MemfdCreate("conf", unix.MFD_CLOEXEC)
 	if err != nil {
 		return err
 	}
-	os.Stdin = r
-	go func() { // ends with the process at the latest
-		_, _ = w.Write(data)
-		_ = w.Close()
-	}()
+	f := os.NewFile(uintptr(fd), "stdin")
+	if _, err := f.WriteAt(data, 0); err != nil {
+		return err
+	}
+	os.Stdin = f
 	return nil
 }
 
-// report prints an error result (specification 1.1, section 5 "Error").
-func report(conf []byte, e *types.Error) int {
-	var c struct {
-		CNIVersion string `json:"cniVersion"`
+func write(answer []byte, code int) int {
+	if len(answer) == 0 {
+		return code
 	}
-	_ = json.Unmarshal(conf, &c) // a version that cannot be read is left out
-	out, err := json.MarshalIndent(struct {
-		CNIVersion string `json:"cniVersion,omitempty"`
-		*types.Error
-	}{c.CNIVersion, e}, "", "    ")
-	if err == nil {
-		_, err = os.Stdout.Write(append(out, '\n'))
+	if _, err := os.Stdout.Write(answer); err != nil {
+		fmt.Fprintln(os.Stderr, "contivk8s: write answer:", err)
+		return 1
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "contivk8s: write error result:", err)
-	}
-	return 1
+	return code
 }
 
+// plugin keeps netplugin's answer for stdout until skel has no objection.
 type plugin struct {
-	getenv func(string) string
+	answer  []byte
+	refused bool // answer is an error object
 }
 
-func (p plugin) add(args *skel.CmdArgs) error {
-	c, err := loadConf(args.StdinData)
-	if err != nil {
+// local are the keys of the configuration that are not for netplugin.
+type local struct {
+	Socket   string `json:"socket"`   // netplugin's; else $CONTIV_CNI_SOCKET, else attach.SocketPath
+	StateDir string `json:"stateDir"` // netplugin's; else $CONTIV_CNI_STATE_DIR, else attach.StateDir
+}
+
+// do has netplugin serve a verb. A DEL that it cannot serve is spooled.
+func (p *plugin) do(verb string, limit time.Duration, args *skel.CmdArgs) error {
+	var c local
+	if err := Decode(args.StdinData, &c); err != nil {
 		return err
 	}
-	if len(c.Prev) > 0 && string(c.Prev) != "null" {
-		return types.NewError(types.ErrInvalidNetworkConfig, "contivk8s must be the first plugin of its list",
-			"prevResult: contivk8s makes the interface and cannot follow another plugin")
+	in := Invocation{
+		Verb: verb, Container: args.ContainerID, Netns: args.Netns, IfName: args.IfName,
+		Args: args.Args, Conf: args.StdinData,
 	}
-	req, err := c.request(args)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), addTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	res, err := c.client(p.getenv).Attach(ctx, req)
-	if err != nil {
-		return toCNI(err)
-	}
-	return types.PrintResult(result(res, c.CNIVersion), configVersion(c))
-}
-
-// configVersion is the version that results must have; none given means 0.1.0
-// (specification 0.1.0).
-func configVersion(c Conf) string {
-	if c.CNIVersion == "" {
-		return "0.1.0"
-	}
-	return c.CNIVersion
-}
-
-func result(r attach.Result, cniVersion string) *types100.Result {
-	out := &types100.Result{
-		CNIVersion: types100.ImplementedSpecVersion,
-		Interfaces: []*types100.Interface{
-			{Name: r.HostIf, Mac: r.HostMAC.String(), Mtu: r.MTU},
-			{Name: r.IfName, Mac: r.MAC.String(), Mtu: r.MTU, Sandbox: r.Netns},
-		},
-	}
-	if ok, err := version.GreaterThanOrEqualTo(cniVersion, "1.1.0"); err != nil || !ok {
-		for _, i := range out.Interfaces {
-			i.Mtu = 0 // the field came with 1.1.0
-		}
-	}
-	for _, a := range r.Addresses {
-		ip := &types100.IPConfig{Interface: new(1), Address: ipNet(a.Prefix)}
-		if a.Gateway.IsValid() {
-			ip.Gateway = a.Gateway.AsSlice()
-		}
-		out.IPs = append(out.IPs, ip)
-	}
-	for _, rt := range r.Routes {
-		out.Routes = append(out.Routes, &types.Route{Dst: ipNet(rt.Dst), GW: rt.Gateway.AsSlice()})
-	}
-	if r.NameServer.IsValid() {
-		out.DNS = types.DNS{Nameservers: []string{r.NameServer.String()}, Search: []string{r.Search}}
-	}
-	return out
-}
-
-// del never fails for what is absent, and spools what cannot be done now.
-func (p plugin) del(args *skel.CmdArgs) error {
-	c, err := loadConf(args.StdinData)
-	if err != nil {
-		return err
-	}
-	req := attach.DetachRequest{
-		Key: attach.Key{Container: args.ContainerID, IfName: args.IfName}, Netns: args.Netns,
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), delTimeout)
-	defer cancel()
-	err = c.client(p.getenv).Detach(ctx, req)
-	if err == nil {
-		return nil
-	}
-	if serr := c.spool(p.getenv).Put(req); serr != nil {
-		return types.NewError(types.ErrTryAgainLater, "the deletion can be neither done nor spooled",
-			err.Error()+"; "+serr.Error())
-	}
-	fmt.Fprintf(os.Stderr, "contivk8s: %v; the deletion is spooled and netplugin will do it\n", err)
-	return nil
-}
-
-func (p plugin) check(args *skel.CmdArgs) error {
-	c, err := loadConf(args.StdinData)
-	if err != nil {
-		return err
-	}
-	req := attach.CheckRequest{Key: attach.Key{Container: args.ContainerID, IfName: args.IfName}, Netns: args.Netns}
-	if err := expectations(c, &req); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
-	defer cancel()
-	err = c.client(p.getenv).Check(ctx, req)
+	err := p.ask(ctx, c.socket(), in)
 	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, model.ErrNotFound), errors.Is(err, model.ErrConflict):
-		return types.NewError(codeNotAsMade, "the attachment is not what it was made", err.Error())
-	}
-	return toCNI(err)
-}
-
-// expectations takes what the runtime remembers of our container interface.
-func expectations(c Conf, req *attach.CheckRequest) error {
-	if len(c.Prev) == 0 || string(c.Prev) == "null" {
-		return types.NewError(types.ErrInvalidNetworkConfig, "prevResult is missing",
-			"CHECK needs the result of ADD in prevResult")
-	}
-	pc := prevConf(c)
-	if err := version.ParsePrevResult(pc); err != nil {
-		return types.NewError(types.ErrDecodingFailure, "decode prevResult", err.Error())
-	}
-	prev, err := types100.NewResultFromResult(pc.PrevResult)
-	if err != nil {
-		return types.NewError(types.ErrDecodingFailure, "decode prevResult", err.Error())
-	}
-	index := -1
-	for i, ifc := range prev.Interfaces {
-		if ifc.Sandbox != "" && ifc.Name == req.IfName {
-			index, req.MAC = i, ifc.Mac
-		}
-	}
-	for _, ip := range prev.IPs {
-		if ip.Interface != nil && index >= 0 && *ip.Interface != index {
-			continue
-		}
-		if a, ok := netip.AddrFromSlice(ip.Address.IP); ok {
-			bits, _ := ip.Address.Mask.Size()
-			req.Addresses = append(req.Addresses, netip.PrefixFrom(a.Unmap(), bits))
-		}
-	}
-	return nil
-}
-
-func prevConf(c Conf) *types.PluginConf {
-	pc := &types.PluginConf{CNIVersion: c.CNIVersion}
-	_ = json.Unmarshal(c.Prev, &pc.RawPrevResult) // ParsePrevResult then complains
-	return pc
-}
-
-func (p plugin) gc(args *skel.CmdArgs) error {
-	c, err := loadConf(args.StdinData)
-	if err != nil {
+	case err == nil, p.refused:
 		return err
-	}
-	req := attach.CollectRequest{Config: c.Name, Valid: []attach.Key{}}
-	for _, v := range c.Valid {
-		req.Valid = append(req.Valid, attach.Key{Container: v.ContainerID, IfName: v.IfName})
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), gcTimeout)
-	defer cancel()
-	if err := c.client(p.getenv).Collect(ctx, req); err != nil {
-		return toCNI(err)
-	}
-	return nil
-}
-
-func (p plugin) status(args *skel.CmdArgs) error {
-	c, err := loadConf(args.StdinData)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
-	defer cancel()
-	err = c.client(p.getenv).Ready(ctx)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, attach.ErrDegraded):
-		return types.NewError(codeDegraded, "netplugin's data plane does not follow", err.Error())
-	}
-	return types.NewError(codeUnavailable, "netplugin cannot attach containers now", err.Error())
-}
-
-// toCNI maps error kinds to the specification's codes.
-func toCNI(err error) error {
-	if err == nil {
-		return nil
-	}
-	code, msg := types.ErrInternal, "netplugin failed"
-	switch {
+	case verb == Del:
+		return c.spoolDeletion(in, err)
+	case verb == Status:
+		return types.NewError(CodeUnavailable, "netplugin cannot attach containers now", err.Error())
 	case errors.Is(err, attach.ErrUnreachable):
-		code, msg = types.ErrTryAgainLater, "netplugin does not answer"
-	case errors.Is(err, model.ErrUnavailable):
-		code, msg = types.ErrTryAgainLater, "try again later"
-	case errors.Is(err, model.ErrInvalid):
-		code, msg = types.ErrInvalidNetworkConfig, "invalid request"
-	case errors.Is(err, model.ErrNotFound):
-		code, msg = types.ErrInvalidNetworkConfig, "something that the request names does not exist"
-	case errors.Is(err, model.ErrExhausted):
-		code, msg = codeExhausted, "a pool is exhausted"
-	case errors.Is(err, model.ErrConflict), errors.Is(err, model.ErrExists), errors.Is(err, model.ErrInUse):
-		code, msg = codeConflict, "conflict"
+		return types.NewError(types.ErrTryAgainLater, "netplugin does not answer", err.Error())
 	}
-	return types.NewError(code, msg, err.Error())
+	return types.NewError(types.ErrTryAgainLater, "netplugin cannot serve this", err.Error())
+}
+
+// ask takes netplugin's answer. An error without p.refused means that netplugin
+// has not served the verb.
+func (p *plugin) ask(ctx context.Context, socket string, in Invocation) error {
+	status, body, err := attach.Client{Socket: socket}.Exchange(ctx, in.target(), in.Conf)
+	if err != nil {
+		return err
+	}
+	switch status {
+	case StatusDone:
+		p.answer = body
+		return nil
+	case StatusRefused:
+		p.answer, p.refused = body, true
+		return errors.New("refused") // for skel; the runtime gets the answer
+	case 404:
+		return model.Errorf(model.ErrUnavailable, "netplugin does not know %s, so it is older than this contivk8s: upgrade netplugin (%s)",
+			Path, bytes.TrimSpace(body))
+	}
+	return attach.AnswerError(status, body)
+}
+
+func (c local) socket() string {
+	if c.Socket != "" {
+		return c.Socket
+	}
+	return os.Getenv(EnvSocket)
+}
+
+func (c local) spool() attach.Spool {
+	d := c.StateDir
+	if d == "" {
+		d = os.Getenv(EnvStateDir)
+	}
+	if d == "" {
+		d = attach.StateDir
+	}
+	return attach.Spool{Dir: filepath.Join(d, attach.SpoolDir)}
+}
+
+// spoolDeletion leaves a DEL, which must not fail for what is absent, to a later
+// netplugin; why says what is wrong with this one.
+func (c local) spoolDeletion(in Invocation, why error) error {
+	req := attach.DetachRequest{Key: attach.Key{Container: in.Container, IfName: in.IfName}, Netns: in.Netns}
+	if err := c.spool().Put(req); err != nil {
+		return types.NewError(types.ErrTryAgainLater, "the deletion can be neither done nor spooled",
+			why.Error()+"; "+err.Error())
+	}
+	fmt.Fprintf(os.Stderr, "contivk8s: %v; the deletion is spooled and netplugin will do it\n", why)
+	return nil
 }

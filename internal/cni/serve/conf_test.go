@@ -1,4 +1,4 @@
-package cni
+package serve
 
 import (
 	"encoding/json"
@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/cni"
 )
 
 // compareAddrs lets cmp look at addresses by value.
@@ -88,12 +88,17 @@ func TestRequestRefused(t *testing.T) {
 }
 
 // The CNI configuration and CNI_ARGS come from files and runtimes: whatever
-// they hold, the plugin answers, and never asks for an address with a zone or
+// they hold, netplugin answers, and never asks for an address with a zone or
 // for two of a family.
 func FuzzRequest(f *testing.F) {
 	f.Add(`{"name":"n","ip":["10.1.1.5/24","fd00::5"],"labels":{"a":"b"},"runtimeConfig":{"ips":["::ffff:10.1.1.7"]}}`, "IgnoreUnknown=1;K8S_POD_NAME=web-0;IP=10.1.1.9")
+	f.Add(`{"cniVersion":"1.0.0","prevResult":{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/ns"}],"ips":[{"address":"10.1.1.1/24","interface":0}]}}`, "")
+	f.Add(`{"cniVersion":"0.4.0","prevResult":{"interfaces":[null],"ips":[null,{"address":null,"interface":-1}]}}`, "")
 	f.Add(`{"mtu":1e3,"args":{"cni":{"ips":"10.1.1.6"}}}`, "TENANT=t;;GROUP==")
 	f.Fuzz(func(t *testing.T, conf, args string) {
+		if c, err := loadConf([]byte(conf)); err == nil {
+			_ = expectations(c, &attach.CheckRequest{}) // it returns
+		}
 		r, err := request(conf, args)
 		if err != nil {
 			return
@@ -116,5 +121,5 @@ func request(conf, args string) (attach.Request, error) {
 	if err != nil {
 		return attach.Request{}, err
 	}
-	return c.request(&skel.CmdArgs{ContainerID: "c1", Netns: "/ns", IfName: "eth0", Args: args})
+	return c.request(cni.Invocation{Container: "c1", Netns: "/ns", IfName: "eth0", Args: args})
 }

@@ -1,4 +1,4 @@
-package cni
+package serve
 
 import (
 	"net/netip"

@@ -1,28 +1,26 @@
-package cni
+package serve
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"strings"
 
-	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/cni"
 )
 
-// Conf is the network configuration: the keys of the specification and ours.
-type Conf struct {
+// conf is the network configuration: the keys of the specification and ours,
+// but for those that only the plugin needs (socket, stateDir).
+type conf struct {
 	CNIVersion string               `json:"cniVersion"`
 	Name       string               `json:"name"`
 	Tenant     string               `json:"tenant"`
 	Network    string               `json:"network"`
 	Group      string               `json:"group"`
-	Socket     string               `json:"socket"`   // netplugin's; else $CONTIV_CNI_SOCKET, else attach.SocketPath
-	StateDir   string               `json:"stateDir"` // netplugin's; else $CONTIV_CNI_STATE_DIR, else attach.StateDir
 	MTU        int                  `json:"mtu"`
 	Labels     map[string]string    `json:"labels"`
 	IP         addresses            `json:"ip"`
@@ -78,46 +76,16 @@ func quote(s string) string {
 
 // loadConf decodes a network configuration. The error is one of the
 // specification's.
-func loadConf(data []byte) (Conf, error) {
-	var c Conf
-	if err := json.Unmarshal(data, &c); err != nil {
-		var te *json.UnmarshalTypeError
-		if errors.As(err, &te) && te.Field != "" {
-			return c, types.NewError(types.ErrDecodingFailure, "decode network configuration",
-				te.Field+": must be a "+te.Type.String()+", not a "+te.Value)
-		}
-		return c, types.NewError(types.ErrDecodingFailure, "decode network configuration", err.Error())
+func loadConf(data []byte) (conf, error) {
+	var c conf
+	if err := cni.Decode(data, &c); err != nil {
+		return c, err
 	}
 	if c.MTU != 0 && (c.MTU < 576 || c.MTU > 65535) {
 		return c, types.NewError(types.ErrInvalidNetworkConfig, "invalid network configuration",
 			fmt.Sprintf("mtu %d: must be between 576 and 65535", c.MTU))
 	}
 	return c, nil
-}
-
-// Environment variables that stand in for keys of the configuration.
-const (
-	EnvSocket   = "CONTIV_CNI_SOCKET"
-	EnvStateDir = "CONTIV_CNI_STATE_DIR"
-)
-
-func (c Conf) client(getenv func(string) string) attach.Client {
-	s := c.Socket
-	if s == "" {
-		s = getenv(EnvSocket)
-	}
-	return attach.Client{Socket: s}
-}
-
-func (c Conf) spool(getenv func(string) string) attach.Spool {
-	d := c.StateDir
-	if d == "" {
-		d = getenv(EnvStateDir)
-	}
-	if d == "" {
-		d = attach.StateDir
-	}
-	return attach.Spool{Dir: filepath.Join(d, attach.SpoolDir)}
 }
 
 // loadArgs reads CNI_ARGS ("K=V;K=V") into the request: TENANT, NETWORK, GROUP,
@@ -192,10 +160,10 @@ var podLabels = map[string]string{
 }
 
 // request builds the attach request of an ADD.
-func (c Conf) request(args *skel.CmdArgs) (attach.Request, error) {
+func (c conf) request(in cni.Invocation) (attach.Request, error) {
 	r := attach.Request{
-		Key:   attach.Key{Container: args.ContainerID, IfName: args.IfName},
-		Netns: args.Netns, Tenant: c.Tenant, Network: c.Network, Group: c.Group,
+		Key:   attach.Key{Container: in.Container, IfName: in.IfName},
+		Netns: in.Netns, Tenant: c.Tenant, Network: c.Network, Group: c.Group,
 		Labels: c.Labels, MTU: c.MTU, Source: attach.SourceCNI, Config: c.Name,
 	}
 	for _, ips := range []addresses{c.IP, c.Args.CNI.IPs, c.RuntimeConfig.IPs} {
@@ -203,7 +171,7 @@ func (c Conf) request(args *skel.CmdArgs) (attach.Request, error) {
 			r.Addresses = ips
 		}
 	}
-	if err := loadArgs(args.Args, &r); err != nil {
+	if err := loadArgs(in.Args, &r); err != nil {
 		return r, err
 	}
 	families := map[bool]bool{}
