@@ -20,6 +20,10 @@ import (
 // stock is where Debian's containernetworking-plugins puts the stock plugins.
 const stock = "/usr/lib/cni"
 
+// rounds of 8 in parallel, of both plugins in turn: what else the machine does
+// moves the median of one round of 40 by a third.
+const rounds = 5
+
 // verbs are CNI's ADD and DEL of one plugin for the container of a number.
 type verbs struct {
 	name     string
@@ -63,28 +67,36 @@ func (b *bench) cni(ctx context.Context) error {
 		func(ctx context.Context, i int) error { _, err := l.CNIAdd(ctx, spec(i)); return err },
 		func(ctx context.Context, i int) error { return l.CNIDel(ctx, spec(i)) },
 	}
-	b.report.table("ADD and DEL (ms), whole call of libcni with the start of the plugin's process", "plugin", "in parallel", "containers",
+	b.report.table("ADD and DEL (ms), whole call of libcni with the start of the plugin's process", "plugin", "in parallel", "containers", "rounds",
 		"ADD p50", "ADD p99", "DEL p50", "DEL p99", "1.x ADD", "1.x DEL")
 	var usage []any
-	for _, round := range []struct{ parallel, n int }{{1, n / 4}, {8, n / 4}, {8, n}} {
-		parallel, n := round.parallel, round.n
-		for _, v := range []verbs{bridge, ours} {
-			before := processorTimes(l)
-			add, err := latencies(ctx, parallel, n, v.add)
-			if err != nil {
-				return fmt.Errorf("%s: ADD: %w", v.name, err)
+	for _, c := range []struct{ parallel, n, rounds int }{{1, n / 4, 1}, {8, n / 4, rounds}, {8, n, 1}} {
+		both := []verbs{bridge, ours}
+		var adds, dels [2][]time.Duration
+		var spent [2]processor
+		for range c.rounds {
+			for i, v := range both {
+				before := processorTimes(l)
+				add, err := latencies(ctx, c.parallel, c.n, v.add)
+				if err != nil {
+					return fmt.Errorf("%s: ADD: %w", v.name, err)
+				}
+				spent[i].add(processorTimes(l), before)
+				del, err := latencies(ctx, c.parallel, c.n, v.del)
+				if err != nil {
+					return fmt.Errorf("%s: DEL: %w", v.name, err)
+				}
+				adds[i], dels[i] = append(adds[i], add...), append(dels[i], del...)
 			}
-			usage = append(usage, v.name, parallel, n)
-			usage = append(usage, processorTimes(l).since(before, n)...)
-			del, err := latencies(ctx, parallel, n, v.del)
-			if err != nil {
-				return fmt.Errorf("%s: DEL: %w", v.name, err)
-			}
+		}
+		for i, v := range both {
 			old := []string{"", ""}
-			if v.name == ours.name && parallel == 1 {
+			if v.name == ours.name && c.parallel == 1 {
 				old = []string{"350-480", "130-190"}
 			}
-			b.report.row(v.name, parallel, n, ms(percentile(add, .5)), ms(percentile(add, .99)), ms(percentile(del, .5)), ms(percentile(del, .99)), old[0], old[1])
+			b.report.row(v.name, c.parallel, c.n, c.rounds, ms(percentile(adds[i], .5)), ms(percentile(adds[i], .99)), ms(percentile(dels[i], .5)), ms(percentile(dels[i], .99)), old[0], old[1])
+			usage = append(usage, v.name, c.parallel, c.n)
+			usage = append(usage, spent[i].each(c.n*c.rounds)...)
 		}
 	}
 	header := append([]string{"plugin", "in parallel", "containers"}, processorColumns...)

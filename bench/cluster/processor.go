@@ -32,11 +32,18 @@ func processorTimes(l *lab.Lab) (p processor) {
 	return p
 }
 
-// since returns the time used between two readings for one of n operations.
-func (p processor) since(before processor, n int) []any {
+// add adds what was used between two readings.
+func (p *processor) add(after, before processor) {
+	for i := range p {
+		p[i] += after[i] - before[i]
+	}
+}
+
+// each returns the time of one of n operations, in ms.
+func (p processor) each(n int) []any {
 	var out []any
 	for i := range p {
-		out = append(out, fmt.Sprintf("%.1f", float64((p[i]-before[i]).Microseconds())/1000/float64(n)))
+		out = append(out, fmt.Sprintf("%.1f", float64(p[i].Microseconds())/1000/float64(n)))
 	}
 	return out
 }
