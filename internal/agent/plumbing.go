@@ -94,7 +94,7 @@ func parkedName(hostIf string) string { return "cw" + hostIf[2:] }
 // configure sets up the container's side and returns the routes that it made.
 func (a *Agent) configure(res attach.Result) ([]attach.Route, error) {
 	in := plumb.Inside{
-		Netns: res.Netns, IfName: res.IfName, MAC: res.MAC, MTU: res.MTU,
+		Netns: res.Netns, IfName: res.IfName, MAC: res.MAC,
 		TxChecksumOff: a.txChecksumOff(),
 	}
 	if res.Parked != "" {

@@ -14,12 +14,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Inside is what the container's side of a pair has to be.
+// Inside is what the container's side of a pair has to be, beside what Create
+// made it.
 type Inside struct {
 	Netns     string
 	IfName    string
 	MAC       model.MAC
-	MTU       int
 	Addresses []netip.Prefix // not masked
 	// Gateways of default routes, at most one per family; one that is in no
 	// subnet of Addresses is taken for a neighbour all the same.
@@ -29,9 +29,12 @@ type Inside struct {
 	TxChecksumOff bool
 }
 
-// Configure sets MAC, MTU, addresses and routes and brings the interface up. It
-// returns the gateways whose default route it made: a namespace that has a
-// default route already keeps it. Running it twice is harmless.
+// Configure sets MAC, addresses and routes of the container's side of a pair that
+// Create made; without an IPv6 address IPv6 goes off. It returns the gateways
+// whose default route it made: a namespace that has a default route already
+// keeps it. Nothing that it does is an event for who watches the host's links.
+// Running it twice is harmless. Errors: model.ErrNotFound when the namespace or
+// the interface is not there.
 func Configure(in Inside) ([]netip.Addr, error) {
 	target, err := openNetns(in.Netns)
 	if err != nil {
@@ -54,7 +57,7 @@ func Configure(in Inside) ([]netip.Addr, error) {
 	return routed, nil
 }
 
-// Park sets MAC and MTU of a container's side that stays in this namespace, and
+// Park sets the MAC of a container's side that stays in this namespace, and
 // leaves it down: whoever moves it into the container does the rest.
 func Park(in Inside) error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -78,16 +81,14 @@ func Park(in Inside) error {
 }
 
 func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
-	link, err := h.LinkByName(in.IfName)
+	index, err := indexOf(in.IfName)
 	if isNoLink(err) {
 		return nil, model.Errorf(model.ErrNotFound, "the interface does not exist")
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := prepareIPv6(in); err != nil {
-		return nil, err
-	}
+	link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: in.IfName, Index: index}}
 	if in.TxChecksumOff {
 		if err := setTxChecksum(in.IfName, false); err != nil {
 			return nil, err
@@ -96,12 +97,14 @@ func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
 	if err := h.LinkSetHardwareAddr(link, in.MAC[:]); err != nil {
 		return nil, fmt.Errorf("set MAC %s: %w", in.MAC, err)
 	}
-	if in.MTU != 0 && link.Attrs().MTU != in.MTU {
-		if err := h.LinkSetMTU(link, in.MTU); err != nil {
-			return nil, fmt.Errorf("set MTU %d: %w", in.MTU, err)
-		}
+	addresses, off := in.Addresses, "1" // without an IPv6 address the protocol is off
+	if slices.ContainsFunc(addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
+		addresses, off = append(slices.Clone(addresses), linkLocal(in.MAC)), "0"
 	}
-	for _, p := range in.Addresses {
+	if _, err := writeIPv6(in.IfName, "disable_ipv6", off); err != nil {
+		return nil, err
+	}
+	for _, p := range addresses {
 		addr := &netlink.Addr{IPNet: ipNet(p)}
 		if p.Addr().Is6() {
 			addr.Flags = unix.IFA_F_NODAD // addresses are unique by allocation
@@ -110,12 +113,9 @@ func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
 			return nil, fmt.Errorf("add address %s: %w", p, err)
 		}
 	}
-	if err := h.LinkSetUp(link); err != nil {
-		return nil, fmt.Errorf("bring up: %w", err)
-	}
 	var routed []netip.Addr
 	for _, gw := range in.Gateways {
-		r := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(defaultRoute(gw)), Gw: net.IP(gw.AsSlice())}
+		r := &netlink.Route{LinkIndex: index, Dst: ipNet(defaultRoute(gw)), Gw: net.IP(gw.AsSlice())}
 		if !slices.ContainsFunc(in.Addresses, func(p netip.Prefix) bool { return p.Contains(gw) }) {
 			r.Flags = int(netlink.FLAG_ONLINK)
 		}
@@ -135,27 +135,31 @@ func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
 	return routed, nil
 }
 
-// prepareIPv6 silences what the kernel would send by itself: without an IPv6
-// address the protocol is off on the interface; with one there is no duplicate
-// address detection, no solicitation of routers and no autoconfiguration.
-func prepareIPv6(in Inside) error {
-	for _, p := range in.Addresses {
-		if p.Addr().Is6() {
-			for _, s := range [][2]string{
-				{"disable_ipv6", "0"},
-				{"accept_dad", "0"},
-				{"accept_ra", "0"},
-				{"autoconf", "0"},
-				{"router_solicitations", "0"},
-			} {
-				if err := writeIPv6(in.IfName, s[0], s[1]); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
+// linkLocal is the address that a kernel makes of a MAC by itself (RFC 4291
+// appendix A), for interfaces that Create has told not to.
+func linkLocal(m model.MAC) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom16([16]byte{
+		0xfe, 0x80, 8: m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5],
+	}), 64)
+}
+
+// indexOf finds an interface in the namespace of the calling thread. It asks for
+// the number only: all that the kernel could tell of a link takes it ten times
+// as long.
+func indexOf(ifName string) (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("find %s: %w", ifName, err)
 	}
-	return writeIPv6(in.IfName, "disable_ipv6", "1")
+	defer func() { _ = unix.Close(fd) }() // nothing was written
+	req, err := unix.NewIfreq(ifName)
+	if err == nil {
+		err = unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, req)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("find %s: %w", ifName, err)
+	}
+	return int(req.Uint32()), nil
 }
 
 // Expect is what Verify compares an interface with; empty fields are not compared.

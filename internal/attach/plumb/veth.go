@@ -20,6 +20,9 @@ import (
 // AliasPrefix begins the alias of every host side; the endpoint's key follows.
 const AliasPrefix = "contiv:"
 
+// inet6AddrGenMode is IFLA_INET6_ADDR_GEN_MODE of linux/if_link.h.
+const inet6AddrGenMode = 8
+
 // hostIfRE is the shape of compile.IfName.
 var hostIfRE = regexp.MustCompile(`^cv[a-z2-7]{13}$`)
 
@@ -37,16 +40,22 @@ type Pair struct {
 	Promiscuous bool
 }
 
-// Create makes the pair with its container side already in the container's
-// namespace (down), and the host side up without any address; it returns the
-// host side's MAC. A host side that is left over from a former attempt is
-// replaced. Errors: model.ErrNotFound when the namespace is not there,
-// model.ErrExists when it has an interface of that name.
+// Create makes the pair, both sides up and silent: without any address, not even
+// a link-local one. The container side is in the namespace of the container; one
+// that stays in this one is left down. It returns the MAC of the host side. One that
+// is left over from a former attempt is replaced. Errors: model.ErrNotFound when
+// the namespace is not there, model.ErrExists when it has an interface of that
+// name.
+//
+// A switch looks at all its ports whenever a link of its namespace changes. So
+// all that changes about the host side, the carrier too, comes at one moment,
+// and no later than the port: the container side is up before it.
 func Create(p Pair) (model.MAC, error) {
+	var target ns.NetNS
 	var peer any // namespace of the container side; nil = this one
 	if p.Netns != "" {
-		target, err := openNetns(p.Netns)
-		if err != nil {
+		var err error
+		if target, err = openNetns(p.Netns); err != nil {
 			return model.MAC{}, err
 		}
 		defer func() { _ = target.Close() }() // open for reading
@@ -83,38 +92,66 @@ func Create(p Pair) (model.MAC, error) {
 	if err != nil {
 		return model.MAC{}, fmt.Errorf("create veth %s to %s in %s: %w", p.HostIf, p.IfName, p.Netns, err)
 	}
-	if err := finishHostSide(veth.Index, p); err != nil {
+	if err := raise(p, target); err != nil {
 		return model.MAC{}, errors.Join(err, Delete(p.HostIf))
 	}
 	return mac, nil
 }
 
-func finishHostSide(index int, p Pair) error {
+// raise brings up the container side, if target is its namespace, and then the
+// host side, which makes the carrier of both.
+func raise(p Pair, target ns.NetNS) error {
 	// The host's own stack must not talk on this link (router solicitations,
-	// multicast listener reports): the container would hear it.
-	if err := writeIPv6(p.HostIf, "disable_ipv6", "1"); err != nil {
+	// multicast listener reports): the container would hear it. The kernel spins
+	// here while others hold the lock of all links; before the switch has noticed
+	// the new one they seldom do.
+	if _, err := writeIPv6(p.HostIf, "disable_ipv6", "1"); err != nil {
 		return err
 	}
-	if err := setAliasUp(index, p); err != nil {
-		return fmt.Errorf("set alias of %s and bring it up: %w", p.HostIf, err)
+	if target != nil {
+		if err := target.Do(func(ns.NetNS) error { return raiseContainerSide(p.IfName) }); err != nil {
+			return err
+		}
 	}
-	return nil
-}
-
-// setAliasUp is one message where several would be an event each for everybody
-// who watches links: a switch looks at its ports at each.
-func setAliasUp(index int, p Pair) error {
-	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	flags := uint32(unix.IFF_UP)
 	if p.Promiscuous {
 		flags |= unix.IFF_PROMISC | unix.IFF_NOARP
 	}
-	msg.Index, msg.Change, msg.Flags = int32(index), flags, flags
+	return setUp(p.HostIf, flags, nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(p.Alias)))
+}
+
+// raiseContainerSide brings up an interface in the namespace of the calling
+// thread. It gets no link-local address: that is made of the MAC, which comes
+// with the other addresses.
+func raiseContainerSide(ifName string) error {
+	there, err := writeIPv6(ifName, "accept_ra", "0")
+	if err != nil {
+		return err
+	}
+	var spec []*nl.RtAttr
+	if there { // the kernel has IPv6, and the interface's MTU is large enough for it
+		af := nl.NewRtAttr(unix.IFLA_AF_SPEC|unix.NLA_F_NESTED, nil)
+		af.AddRtAttr(unix.AF_INET6, nil).AddRtAttr(inet6AddrGenMode, nl.Uint8Attr(nl.IN6_ADDR_GEN_MODE_NONE))
+		spec = append(spec, af)
+	}
+	return setUp(ifName, unix.IFF_UP, spec...)
+}
+
+// setUp is one message where several would be an event each for everybody who
+// watches links.
+func setUp(ifName string, flags uint32, attrs ...*nl.RtAttr) error {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Change, msg.Flags = flags, flags
 	req.AddData(msg)
-	req.AddData(nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(p.Alias)))
-	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
-	return err
+	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(ifName)))
+	for _, a := range attrs {
+		req.AddData(a)
+	}
+	if _, err := req.Execute(unix.NETLINK_ROUTE, 0); err != nil {
+		return fmt.Errorf("bring up %s: %w", ifName, err)
+	}
+	return nil
 }
 
 // Delete removes a pair by its host side; one that is absent is fine.
@@ -208,15 +245,19 @@ func openNetns(path string) (ns.NetNS, error) {
 }
 
 // writeIPv6 sets a per-interface setting of IPv6 in the namespace of the
-// calling thread; a kernel without IPv6 has nothing to set. What is set already
+// calling thread, and tells whether there is one; a kernel without IPv6, or an
+// interface whose MTU is too small for it, has nothing to set. What is set already
 // is not written: for disable_ipv6 the kernel would spin for the lock of all
 // links, which others hold while containers start in parallel.
-func writeIPv6(ifName, setting, value string) error {
+func writeIPv6(ifName, setting, value string) (bool, error) {
 	path := "/proc/sys/net/ipv6/conf/" + ifName + "/" + setting
-	if err := writeSetting(path, value); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("set %s of %s: %w", setting, ifName, err)
+	switch err := writeSetting(path, value); {
+	case errors.Is(err, os.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("set %s of %s: %w", setting, ifName, err)
 	}
-	return nil
+	return true, nil
 }
 
 // writeSetting goes without os.File, which enters every file in the runtime's
