@@ -28,7 +28,7 @@ func (b *bench) measure(ctx context.Context, paths []path, metrics ...metric) (r
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // no collector among the threads that measure
 	out, byName := results{}, map[string][]path{}
 	for _, p := range paths { // a first one, that fills caches, does not count
-		if _, err := latency.run(p, 20*time.Millisecond); err != nil {
+		if _, err := latency.run([]path{p}, 20*time.Millisecond); err != nil {
 			return nil, err
 		}
 		byName[p.name] = append(byName[p.name], p)
@@ -39,16 +39,19 @@ func (b *bench) measure(ctx context.Context, paths []path, metrics ...metric) (r
 		for _, m := range metrics {
 			runtime.GC()
 			rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-			for _, name := range order {
-				p := byName[name][i%len(byName[name])]
-				if err := ctx.Err(); err != nil {
-					return nil, err
-				}
-				v, err := m.run(p, b.window)
-				if err != nil {
-					return nil, fmt.Errorf("%s: %w", m.name, err)
-				}
-				k := [2]string{p.name, m.name}
+			now := make([]path, len(order))
+			for j, name := range order {
+				now[j] = byName[name][i%len(byName[name])]
+			}
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			values, err := m.run(now, b.window)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", m.name, err)
+			}
+			for j, v := range values {
+				k := [2]string{order[j], m.name}
 				out[k] = append(out[k], v)
 			}
 		}

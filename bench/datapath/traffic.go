@@ -22,10 +22,24 @@ type path struct {
 	addr           netip.Addr // of the server
 }
 
-// metric is one kind of traffic.
+// metric is one kind of traffic; run measures it on each of the paths.
 type metric struct {
 	name, unit string
-	run        func(path, time.Duration) (float64, error)
+	run        func([]path, time.Duration) ([]float64, error)
+}
+
+// oneByOne measures one path after the other.
+func oneByOne(f func(path, time.Duration) (float64, error)) func([]path, time.Duration) ([]float64, error) {
+	return func(paths []path, d time.Duration) (out []float64, err error) {
+		for _, p := range paths {
+			v, err := f(p, d)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, v)
+		}
+		return out, nil
+	}
 }
 
 const port = 5001
@@ -38,10 +52,10 @@ const chunk = 128 << 10
 const batch = 32
 
 var (
-	stream1 = metric{"one TCP stream", "Gbit/s", func(p path, d time.Duration) (float64, error) { return streams(p, 1, d) }}
-	stream8 = metric{"eight TCP streams", "Gbit/s", func(p path, d time.Duration) (float64, error) { return streams(p, 8, d) }}
+	stream1 = metric{"one TCP stream", "Gbit/s", oneByOne(func(p path, d time.Duration) (float64, error) { return streams(p, 1, d) })}
+	stream8 = metric{"eight TCP streams", "Gbit/s", oneByOne(func(p path, d time.Duration) (float64, error) { return streams(p, 8, d) })}
 	latency = metric{"round trip of 1 byte", "µs", roundTrips}
-	connect = metric{"new connections", "1/s", connections}
+	connect = metric{"new connections", "1/s", oneByOne(connections)}
 )
 
 // onCPU runs fn inside a namespace on a thread of one processor, ahead of what
@@ -213,44 +227,52 @@ func streams(p path, n int, d time.Duration) (float64, error) {
 	return median(m.samples), wrap(p, errors.Join(errs...))
 }
 
-// roundTrips sends one byte to and fro and returns what a round trip takes, in
-// microseconds. Both ends run on one processor, so that no wake-up of another
-// one is in the figure.
-func roundTrips(p path, d time.Duration) (float64, error) {
+// echo is a connection whose server sends back what it gets.
+type echo struct {
+	path
+	client, server int
+	served         chan error
+}
+
+func openEcho(p path) (*echo, error) {
 	l, err := listen(p)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer shut(l)
-	c, s, err := pair(p, l)
-	if err != nil {
-		return 0, err
+	e := &echo{path: p, served: make(chan error, 1)}
+	if e.client, e.server, err = pair(p, l); err != nil {
+		return nil, err
 	}
-	defer shut(s)
-	echoed := make(chan error, 1)
 	go func() {
-		echoed <- onCPU(p.server, 1, func() error {
+		e.served <- onCPU(p.server, 1, func() error {
 			b := make([]byte, 1)
 			for {
-				if k, err := raw(unix.SYS_READ, s, b); k == 0 || err != nil {
+				if k, err := raw(unix.SYS_READ, e.server, b); k == 0 || err != nil {
 					return err
 				}
-				if _, err := raw(unix.SYS_WRITE, s, b); err != nil {
+				if _, err := raw(unix.SYS_WRITE, e.server, b); err != nil {
 					return err
 				}
 			}
 		})
 	}()
-	var took []time.Duration
-	err = onCPU(p.client, 1, func() error {
+	return e, nil
+}
+
+// exchange sends one byte to and fro for some time and returns what each batch
+// of round trips took. Both ends run on one processor, so that no wake-up of
+// another one is in the figure.
+func (e *echo) exchange(d time.Duration) (took []time.Duration, err error) {
+	return took, onCPU(e.path.client, 1, func() error {
 		b := make([]byte, 1)
 		for begin := time.Now(); time.Since(begin) < d; {
 			start := time.Now()
 			for range batch {
-				if _, err := raw(unix.SYS_WRITE, c, b); err != nil {
+				if _, err := raw(unix.SYS_WRITE, e.client, b); err != nil {
 					return err
 				}
-				if _, err := raw(unix.SYS_READ, c, b); err != nil {
+				if _, err := raw(unix.SYS_READ, e.client, b); err != nil {
 					return err
 				}
 			}
@@ -258,12 +280,50 @@ func roundTrips(p path, d time.Duration) (float64, error) {
 		}
 		return nil
 	})
-	shut(c)
-	if err = wrap(p, errors.Join(err, <-echoed)); err != nil {
-		return 0, err
+}
+
+func (e *echo) close() error {
+	shut(e.client)
+	err := <-e.served
+	shut(e.server)
+	return wrap(e.path, err)
+}
+
+// turns is how many times roundTrips comes to each path.
+const turns = 20
+
+// roundTrips returns what a round trip of one byte takes on each path, in
+// microseconds. The paths take turns of some milliseconds: a machine whose
+// neighbours come and go is half as fast from one tenth of a second to the next.
+func roundTrips(paths []path, d time.Duration) (took []float64, err error) {
+	var all []*echo
+	defer func() {
+		for _, e := range all {
+			err = errors.Join(err, e.close())
+		}
+	}()
+	for _, p := range paths {
+		e, err := openEcho(p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
 	}
-	slices.Sort(took)
-	return float64(took[len(took)/2].Nanoseconds()) / 1000 / batch, nil
+	batches := make([][]time.Duration, len(all))
+	for range turns {
+		for i, e := range all {
+			more, err := e.exchange(d / turns)
+			if err != nil {
+				return nil, wrap(e.path, err)
+			}
+			batches[i] = append(batches[i], more...)
+		}
+	}
+	for _, b := range batches {
+		slices.Sort(b)
+		took = append(took, float64(b[len(b)/2].Nanoseconds())/1000/batch)
+	}
+	return took, nil
 }
 
 // connections opens connections one after the other, sends a byte to and fro
