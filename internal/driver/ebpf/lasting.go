@@ -2,13 +2,10 @@ package ebpf
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"runtime"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -110,7 +107,7 @@ func (d *Driver) linkPort(ctx context.Context, name string, index int) error {
 			return model.Errorf(model.ErrConflict, "interface %s: a %s filter of priority %d is not ours", name, f.Type(), f.Attrs().Priority)
 		}
 	}
-	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: d.obj.FromContainer, Attach: ebpf.AttachTCXIngress})
+	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: d.obj.FromContainer, Attach: attachType(true)})
 	if err != nil {
 		return fmt.Errorf("interface %s: attach: %w", name, err)
 	}
@@ -119,10 +116,5 @@ func (d *Driver) linkPort(ctx context.Context, name string, index int) error {
 	if ctx.Err() != nil || d.indexes[name] != index { // the port went meanwhile
 		return l.Close()
 	}
-	pin := pinName(name, true)
-	if err := l.Pin(filepath.Join(d.att.dir, pin)); err != nil {
-		return errors.Join(fmt.Errorf("interface %s: pin: %w", name, err), l.Close())
-	}
-	d.att.links[pin] = l
-	return nil
+	return d.att.keep(pinName(name, true), name, l)
 }
