@@ -175,7 +175,7 @@ func (b *bench) memory(ctx context.Context, l *lab.Lab) error {
 const others = 100
 
 // otherHosts writes the records that agents of other hosts would: the one of
-// h1's, with another name and address.
+// h1's, with another name and other addresses.
 func otherHosts(ctx context.Context, l *lab.Lab) (err error) {
 	c, err := l.Etcd(ctx)
 	if err != nil {
@@ -190,7 +190,9 @@ func otherHosts(ctx context.Context, l *lab.Lab) (err error) {
 	for i := range others {
 		name := fmt.Sprintf("other%d", i)
 		record := strings.ReplaceAll(string(found.Kvs[0].Value), strconv.Quote(h.Name), strconv.Quote(name))
-		record = strings.ReplaceAll(record, strconv.Quote(h.Address.String()), strconv.Quote(fmt.Sprintf("198.51.100.%d", i+1)))
+		for _, a := range []string{h.Address.String(), h.Control.String()} {
+			record = strings.ReplaceAll(record, strconv.Quote(a), strconv.Quote(fmt.Sprintf("198.51.100.%d", i+1)))
+		}
 		if _, err := c.Put(ctx, store.Hosts.Key(model.HostName(name)), record); err != nil {
 			return err
 		}

@@ -1,8 +1,9 @@
 // Package lab builds clusters of simulated hosts on one machine: network
-// namespaces joined by Linux bridges, each host with its own Open vSwitch and
-// its own netplugin, a netmaster on a real etcd, and containers attached by the
-// CNI library through the contivk8s binary. The demo, the integration tests and
-// the benchmarks all stand on it.
+// namespaces joined by Linux bridges (one for traffic between hosts, one for
+// VLANs, one for control), each host with its own Open vSwitch and its own
+// netplugin, a netmaster on a real etcd, and containers attached by the CNI
+// library through the contivk8s binary. The demo, the integration tests and the
+// benchmarks all stand on it.
 //
 // It guarantees that everything it makes lies in its own namespaces and under
 // its own directory, that namespaces carry the lab's name as prefix, that it

@@ -17,17 +17,30 @@ import (
 type Host struct {
 	Name    string
 	Address netip.Addr // on the underlay; its VTEP
+	Control netip.Addr // on the control network
 	Dir     string
 	NS      *Namespace
 	lab     *Lab
 }
 
+// host describes the n-th host, counted from 1; its namespace is the caller's business.
+func (l *Lab) host(n int) *Host {
+	name := fmt.Sprintf("h%d", n)
+	return &Host{
+		Name: name, Address: address(underlay, firstHost+n-1).Addr(), Control: address(control, firstHost+n-1).Addr(),
+		Dir: filepath.Join(l.st.Config.Dir, name), lab: l,
+	}
+}
+
 // wire prepares the host's links; it runs in the host's namespace.
 func (h *Host) wire() error {
-	for _, link := range []string{"eth0", "eth1"} {
+	for _, link := range []string{"eth0", "eth1", "ctl0"} {
 		if err := errors.Join(sysctl("net/ipv6/conf/"+link+"/disable_ipv6", "1"), setUp(link)); err != nil {
 			return err
 		}
+	}
+	if err := addAddress("ctl0", netip.PrefixFrom(h.Control, 24)); err != nil {
+		return err
 	}
 	if h.Driver() == DriverOVS && h.lab.st.Config.Datapath != "system" {
 		return nil // startSwitch gives it an address
@@ -177,7 +190,7 @@ func (h *Host) LaunchAgent(env ...string) (*Process, error) {
 	cfg := h.lab.st.Config
 	argv := []string{
 		filepath.Join(cfg.BinDir, "netplugin"), "--host", h.Name,
-		"--ctrl-ip", h.Address.String(), "--vtep-ip", h.Address.String(), "--vlan-uplinks", "eth1", "--ip-forward",
+		"--ctrl-ip", h.Control.String(), "--vtep-ip", h.Address.String(), "--vlan-uplinks", "eth1", "--ip-forward",
 		"--etcd-endpoints", h.lab.etcdURL(), "--driver", h.Driver(), "--ebpf-pin-dir", h.PinDir(),
 		"--ovs-db", h.DB(), "--ovs-run-dir", h.RunDir(), "--ovs-datapath", cfg.Datapath, "--state-dir", h.StateDir(), "--cni-socket", h.CNISocket(),
 	}

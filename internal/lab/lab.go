@@ -24,7 +24,7 @@ type Config struct {
 	Bare       bool     `json:"bare,omitempty"`     // hosts with links, and switches where they are asked for: no etcd, netmaster, netplugin
 	Driver     string   `json:"driver"`             // data plane of the hosts: DriverEBPF (default), DriverOVS or DriverMixed
 	Detach     bool     `json:"detach,omitempty"`   // processes outlive the one that builds the lab
-	MTU        int      `json:"mtu,omitempty"`      // of the underlay; default 1500
+	MTU        int      `json:"mtu,omitempty"`      // of the networks between the hosts; default 1500
 	Datapath   string   `json:"datapath"`           // of Open vSwitch: system or netdev; default: what the kernel has
 	MasterArgs []string `json:"masterArgs,omitempty"`
 	AgentArgs  []string `json:"agentArgs,omitempty"`
@@ -208,7 +208,9 @@ func (l *Lab) build(ctx context.Context) error {
 	return g.Wait()
 }
 
-// wire makes the namespaces, the underlay and the VLAN trunk.
+// wire makes the namespaces, the underlay, the VLAN trunk and the control
+// network. The last is of its own so that what netplugin, netmaster and etcd say
+// to each other does not pass, and wait for, a host's Open vSwitch.
 func (l *Lab) wire() (err error) {
 	cfg := l.st.Config
 	p := prefix(cfg.Name)
@@ -222,8 +224,7 @@ func (l *Lab) wire() (err error) {
 		return err
 	}
 	for i := 1; i <= cfg.Hosts; i++ {
-		h := &Host{lab: l, Name: fmt.Sprintf("h%d", i), Address: cfg.address(firstHost + i - 1).Addr()}
-		h.Dir = filepath.Join(cfg.Dir, h.Name)
+		h := l.host(i)
 		if err := os.MkdirAll(h.Dir, 0o755); err != nil {
 			return err
 		}
@@ -242,14 +243,16 @@ func (l *Lab) wire() (err error) {
 				return err
 			}
 		}
-		if err := errors.Join(addBridge("underlay", cfg.MTU), addBridge("trunk", cfg.MTU)); err != nil {
+		if err := errors.Join(addBridge("underlay", cfg.MTU), addBridge("trunk", cfg.MTU), addBridge("control", cfg.MTU)); err != nil {
 			return err
 		}
-		if err := plug("underlay", "master", cfg.MTU, l.Master, "eth0"); err != nil {
+		err := errors.Join(plug("underlay", "master", cfg.MTU, l.Master, "eth0"), plug("control", "masterc", cfg.MTU, l.Master, "ctl0"))
+		if err != nil {
 			return err
 		}
 		for _, h := range l.hosts {
-			err := errors.Join(plug("underlay", h.Name, cfg.MTU, h.NS, "eth0"), plug("trunk", h.Name+"v", cfg.MTU, h.NS, "eth1"))
+			err := errors.Join(plug("underlay", h.Name, cfg.MTU, h.NS, "eth0"), plug("trunk", h.Name+"v", cfg.MTU, h.NS, "eth1"),
+				plug("control", h.Name+"c", cfg.MTU, h.NS, "ctl0"))
 			if err = errors.Join(err, setLearning(h.Name+"v", false)); err != nil {
 				return err
 			}
@@ -259,7 +262,9 @@ func (l *Lab) wire() (err error) {
 	if err != nil {
 		return err
 	}
-	err = l.Master.Do(func() error { return errors.Join(addAddress("eth0", cfg.address(masterHost)), txChecksumOff("eth0")) })
+	err = l.Master.Do(func() error {
+		return errors.Join(addAddress("eth0", address(underlay, masterHost)), txChecksumOff("eth0"), addAddress("ctl0", address(control, masterHost)))
+	})
 	for _, h := range l.hosts {
 		err = errors.Join(err, h.NS.Do(h.wire))
 	}
@@ -290,8 +295,7 @@ func Open(name string) (*Lab, error) {
 		return nil, err
 	}
 	for i := 1; i <= st.Config.Hosts; i++ {
-		h := &Host{lab: l, Name: fmt.Sprintf("h%d", i), Address: st.Config.address(firstHost + i - 1).Addr()}
-		h.Dir = filepath.Join(st.Config.Dir, h.Name)
+		h := l.host(i)
 		if h.NS, err = openNamespace(p + h.Name); err != nil {
 			return nil, err
 		}

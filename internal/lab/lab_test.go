@@ -47,8 +47,9 @@ func bare(t *testing.T, name string, hosts int) *Lab {
 }
 
 // TestUnderlay checks that what a data plane needs of the lab works: VXLAN
-// between hosts, tagged frames over the trunk, TCP and ICMP through both, and
-// that Down leaves nothing.
+// between hosts, tagged frames over the trunk, TCP and ICMP through both and
+// through the control network, which does without the switches, and that Down
+// leaves nothing.
 func TestUnderlay(t *testing.T) {
 	l := bare(t, "blab", 2)
 	for i, h := range l.Hosts() {
@@ -75,7 +76,7 @@ func TestUnderlay(t *testing.T) {
 		t.Fatal(err)
 	}
 	from := l.Hosts()[0].NS
-	for _, address := range []string{"10.250.0.12", "10.1.1.2", "10.1.2.2"} {
+	for _, address := range []string{"10.250.0.12", "10.251.0.12", "10.1.1.2", "10.1.2.2"} {
 		for _, tg := range []Target{
 			{"icmp", netip.MustParseAddr(address), 0},
 			{"tcp", netip.MustParseAddr(address), 80},
@@ -95,6 +96,15 @@ func TestUnderlay(t *testing.T) {
 				t.Errorf("%s: answered by %q, want h2", tg, a.From)
 			}
 		}
+	}
+	if err := l.Hosts()[1].Vswitchd().Pause(); err != nil {
+		t.Fatal(err)
+	}
+	if a := from.Probe(t.Context(), Target{"tcp", l.Hosts()[1].Control, 80}, 3*time.Second); a.Verdict != OK {
+		t.Errorf("the control network with a switch paused: %s, want ok", a)
+	}
+	if err := l.Hosts()[1].Vswitchd().Resume(); err != nil {
+		t.Fatal(err)
 	}
 	if lines := learned(t, l); len(lines) > 0 {
 		t.Errorf("the trunk has learned addresses: %q", lines)

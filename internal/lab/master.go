@@ -21,12 +21,12 @@ const startTimeout = 60 * time.Second
 
 // MasterURL is netmaster's address inside the lab.
 func (l *Lab) MasterURL() string {
-	return fmt.Sprintf("http://%s:9999", l.st.Config.address(masterHost).Addr())
+	return fmt.Sprintf("http://%s:9999", address(control, masterHost).Addr())
 }
 
 // etcdURL is etcd's address inside the lab.
 func (l *Lab) etcdURL() string {
-	return fmt.Sprintf("http://%s:2379", l.st.Config.address(masterHost).Addr())
+	return fmt.Sprintf("http://%s:2379", address(control, masterHost).Addr())
 }
 
 // HTTP returns a client whose connections start inside the namespace.
@@ -93,7 +93,7 @@ func (l *Lab) StartMaster(ctx context.Context, env ...string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	addr := l.st.Config.address(masterHost).Addr().String()
+	addr := address(control, masterHost).Addr().String()
 	argv := []string{
 		filepath.Join(l.st.Config.BinDir, "netmaster"),
 		"--external-address", "0.0.0.0:9999", "--internal-address", net.JoinHostPort(addr, "9999"),

@@ -183,15 +183,17 @@ func self() *Process {
 // still runs.
 func (st state) ownerAlive() bool { return st.Owner.Alive() && st.Owner.PID != os.Getpid() }
 
-// address returns the underlay address of the n-th machine.
-func (c Config) address(n int) netip.Prefix {
-	a := netip.MustParsePrefix(underlay).Addr().As4()
+// address returns the address of the n-th machine on a network.
+func address(network string, n int) netip.Prefix {
+	p := netip.MustParsePrefix(network)
+	a := p.Addr().As4()
 	a[3] = byte(n)
-	return netip.PrefixFrom(netip.AddrFrom4(a), 24)
+	return netip.PrefixFrom(netip.AddrFrom4(a), p.Bits())
 }
 
 const (
-	underlay   = "10.250.0.0/24" // host addresses, inside the lab's namespaces only
+	underlay   = "10.250.0.0/24" // between hosts; inside the lab's namespaces only, as the next
+	control    = "10.251.0.0/24" // what netplugin, netmaster and etcd say to each other
 	masterHost = 2
 	firstHost  = 11
 	grace      = 3 * time.Second

@@ -149,7 +149,7 @@ func etcdGone(t *testing.T, driver string) {
 	talks()
 }
 
-// TestCutAndPaused checks what a cut cable and a netmaster that hangs do:
+// TestCutAndPaused checks what cut cables and a netmaster that hangs do:
 // containers of one host keep talking, ADD gives up with an error instead of
 // hanging, and all is well when the fault has gone.
 func TestCutAndPaused(t *testing.T) { on(t, 1, both, cutAndPaused) }
@@ -157,17 +157,23 @@ func TestCutAndPaused(t *testing.T) { on(t, 1, both, cutAndPaused) }
 func cutAndPaused(t *testing.T, driver string) {
 	c := pairUp(t, driver, "cut")
 	h2 := c.host("h2")
-	if err := h2.NS.SetLink("eth0", false); err != nil {
-		t.Fatal(err)
+	cables := func(up bool) { // to the other hosts, and to netmaster and etcd
+		t.Helper()
+		for _, link := range []string{"eth0", "ctl0"} {
+			if err := h2.NS.SetLink(link, up); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
+	cables(false)
 	if a := c.ask("c s tcp/80", 400*time.Millisecond); a.Verdict != lab.Denied {
-		t.Errorf("c s tcp/80 with h2's cable cut: %s, want denied", a)
+		t.Errorf("c s tcp/80 with h2's cables cut: %s, want denied", a)
 	}
 	c.wants("c near tcp/80", lab.OK)
-	if err := h2.NS.SetLink("eth0", true); err != nil {
-		t.Fatal(err)
-	}
+	cables(true)
 	c.wants("c s tcp/80", lab.OK)
+	c.add(spec("far", "h2", "blue/net/servers"))
+	c.wants("c far tcp/80", lab.OK)
 
 	m := c.Process("netmaster")
 	if err := m.Pause(); err != nil {
@@ -186,7 +192,7 @@ func cutAndPaused(t *testing.T, driver string) {
 	c.wants("c near tcp/80", lab.OK)
 	c.add(spec("new", "h1", "blue/net/servers"))
 	c.wants("c new tcp/80", lab.OK)
-	c.hasEndpoints("blue:net", 4)
+	c.hasEndpoints("blue:net", 5)
 }
 
 // TestEmbeddedEtcd checks a cluster whose netmaster keeps the store itself, and
