@@ -28,8 +28,10 @@ type block struct {
 var blockRE = regexp.MustCompile("(?s)<!-- run: (\\w+) -->\n```sh\n(.*?)```")
 
 // TestReadme runs the README's quick start on two machines: its code blocks
-// marked runnable, in order, each machine with one shell, as a reader would.
-func TestReadme(t *testing.T) { on(t, 1, both, readme) }
+// marked runnable, in order, each machine with one shell, as a reader would. A
+// machine has one address for everything: with Open vSwitch's userspace datapath
+// netplugin talks to netmaster and etcd through its own switch.
+func TestReadme(t *testing.T) { on(t, 2, both, readme) }
 
 func readme(t *testing.T, driver string) {
 	need(t)
