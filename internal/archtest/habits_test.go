@@ -22,6 +22,7 @@ type file struct {
 }
 
 func (f file) isGo() bool   { return strings.HasSuffix(f.name, ".go") }
+func (f file) isC() bool    { return strings.HasSuffix(f.name, ".c") || strings.HasSuffix(f.name, ".h") }
 func (f file) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
 
 // isMain tells whether the file is part of a program; programs live in cmd and
@@ -88,7 +89,7 @@ func TestPackageComments(t *testing.T) {
 // A file is one thing: at most 500 lines, unless a program wrote it.
 func TestFileLength(t *testing.T) {
 	for _, f := range files(t) {
-		if n := strings.Count(f.text, "\n"); f.isGo() && n > maxLines && !f.generated() {
+		if n := strings.Count(f.text, "\n"); (f.isGo() || f.isC()) && n > maxLines && !f.generated() {
 			t.Errorf("%s has %d lines, %d are allowed", f.name, n, maxLines)
 		}
 	}

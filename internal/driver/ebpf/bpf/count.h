@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0)
+// Counting: drops by reason, rules by their hits, ports by what goes in and out.
+#pragma once
+
+#include "fast.h"
+#include "monitor.h"
+
+static __noinline int dropped(__u32 reason)
+{
+	__u32 zero = 0;
+	__u64 *n = bpf_map_lookup_elem(&drops, &reason);
+	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
+	if (n)
+		*n += 1;
+	if (g && g->monitor & MONITOR_DROPS) {
+		struct pkt *p = bpf_map_lookup_elem(&scratch, &zero);
+		if (p)
+			monitor(p, reason);
+	}
+	return TC_DROP;
+}
+
+// hit_all counts where all processors' counts of a rule are.
+static __noinline int hit_all(__u64 *id, struct counter *n)
+{
+	if (!id || !n)
+		return 0;
+	struct counter *c = bpf_map_lookup_elem(&hits, id);
+	if (c) {
+		c->packets += n->packets;
+		c->bytes += n->bytes;
+	} else if (!bpf_map_update_elem(&hits, id, n, BPF_NOEXIST)) {
+		made(MADE_HIT);
+	}
+	return 0;
+}
+
+static __always_inline struct tally *tally(__u64 id)
+{
+	__u32 i = id & (TALLIES - 1);
+	return bpf_map_lookup_elem(&tallies, &i);
+}
+
+// hit_again counts for a rule that hit has counted for a moment ago.
+static __always_inline void hit_again(__u64 *id, __u64 bytes)
+{
+	struct tally *t = tally(*id);
+	if (t && t->id == *id) {
+		t->n.packets++;
+		t->n.bytes += bytes;
+	} else {
+		struct counter one = { 1, bytes };
+		hit_all(id, &one);
+	}
+}
+
+// hit counts for a rule, which takes its place among the tallies if nobody has
+// it or its owner is idle.
+static __noinline int hit(__u64 *id, __u64 bytes)
+{
+	if (!id)
+		return 0;
+	__u64 now = bpf_jiffies64();
+	struct tally *t = tally(*id);
+	if (t && t->id != *id && (!t->id || (__s64)(now - t->seen) > IDLE_TICKS)) {
+		if (t->id)
+			hit_all(&t->id, &t->n);
+		t->id = *id;
+		t->n.packets = t->n.bytes = 0;
+	}
+	if (t && t->id == *id)
+		t->seen = now;
+	hit_again(id, bytes);
+	return 0;
+}
+
+static __always_inline void count_slot_rx(__u32 slot, __u64 bytes)
+{
+	struct port_counter *c = bpf_map_lookup_elem(&port_counters, &slot);
+	if (c) {
+		c->rx.packets++;
+		c->rx.bytes += bytes;
+	}
+}
+
+static __always_inline void count_slot_tx(__u32 slot, __u64 bytes)
+{
+	struct port_counter *c = bpf_map_lookup_elem(&port_counters, &slot);
+	if (c) {
+		c->tx.packets++;
+		c->tx.bytes += bytes;
+	}
+}
+
+static __always_inline void count_rx(__u32 ifindex, __u64 bytes)
+{
+	struct port *o = bpf_map_lookup_elem(&ports, &ifindex);
+	if (o)
+		count_slot_rx(o->slot, bytes);
+}
+
+// count_ends counts for the rules of a packet that goes a short way.
+static __always_inline void count_ends(struct fast *f, __u32 len)
+{
+	if (f->out_rule)
+		hit_again(&f->out_rule, len);
+	if (f->in_rule)
+		hit_again(&f->in_rule, len);
+}
+
+static __always_inline void count_rules(struct pkt *p)
+{
+	if (p->out_rule)
+		hit(&p->out_rule, p->len);
+	if (p->rule)
+		hit(&p->rule, p->len);
+}

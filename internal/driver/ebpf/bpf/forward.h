@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0)
+// IP packets: judged by the policies of both ends, and sent on.
+#pragma once
+
+#include "flood.h"
+#include "hostside.h"
+
+static __always_inline __u32 identity_at(struct pkt *p, const struct addr *a)
+{
+	if (p->way)
+		return 1; // whoever is beyond the host
+	struct host *h = host_at(p, a);
+	if (h)
+		return h->identity;
+	return p->encap == ENCAP_VLAN ? 1 : 0;
+}
+
+// judge_ends applies the policies of both ends of p->orig that are here; 1 = passes.
+static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, __u32 *in_ifindex)
+{
+	struct host *h = host_at(p, &p->orig.src);
+	p->out_rule = 0;
+	p->out_set = p->in_set = 0;
+	*in_ifindex = 0;
+	if (h && h->ifindex) {
+		__u32 set = h->set;
+		p->out_set = set;
+		p->peer_identity = identity_at(p, &p->orig.dst);
+		if (!judge(p, set, DIR_OUT))
+			return 0;
+		p->out_rule = p->rule;
+	}
+	h = host_at(p, &p->orig.dst);
+	__u32 set = 0;
+	if (h && h->ifindex) {
+		set = h->set;
+		*in_ifindex = h->ifindex;
+	} else if (target && same_addr(&p->orig.dst, &p->ip.f.dst)) {
+		set = target_set; // nothing reaches a port unjudged
+		*in_ifindex = target;
+	}
+	p->rule = 0;
+	if (*in_ifindex) {
+		p->in_set = set;
+		p->peer_identity = identity_at(p, &p->orig.src);
+		if (!judge(p, set, DIR_IN))
+			return 0;
+	}
+	return 1;
+}
+
+static __noinline int forward_multicast(struct __sk_buff *skb, struct pkt *p, struct settings *g, __u64 now)
+{
+	__u32 epoch = g->epoch;
+	p->out_rule = p->rule = 0;
+	if (!g->flood)
+		return dropped(DROP_UNKNOWN_DEST);
+	if (p->from == FROM_PORT) {
+		p->peer_identity = identity_at(p, &p->orig.dst);
+		if (!judge(p, p->set, DIR_OUT)) {
+			if (p->rule)
+				hit(&p->rule, p->len);
+			return dropped(DROP_POLICY);
+		}
+		if (p->rule)
+			hit(&p->rule, p->len);
+	}
+	p->peer_identity = identity_at(p, &p->orig.src);
+	int verdict = flood(skb, p, 1);
+	p->rule = 0;
+	if (p->admitted)
+		commit(p, now, epoch - 1, 0); // there is no one verdict to remember
+	return verdict;
+}
+
+// deliver sends on what was let through.
+static __always_inline int deliver(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct station *s)
+{
+	if (p->way != WAY_OUT)
+		return to_station(skb, p, g, s);
+	if (outwards(skb, p))
+		return dropped(DROP_INVALID);
+	return bpf_redirect(g->host, BPF_F_INGRESS);
+}
+
+// forward judges an IP packet and sends it on.
+static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
+{
+	__u32 zero = 0, in = 0;
+	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
+	__u64 now = bpf_ktime_get_coarse_ns();
+	if (!g)
+		return dropped(DROP_NETWORK);
+	__u32 epoch = p->epoch;
+	if (p->from == FROM_PORT && !p->identity && p->encap == ENCAP_VXLAN)
+		return dropped(DROP_UNKNOWN_SOURCE);
+	if (!classify(skb, p, now))
+		return dropped(DROP_INVALID);
+	if (p->multicast)
+		return forward_multicast(skb, p, g, now);
+	struct station *s = p->way == WAY_OUT ? 0 : station_at(p, p->eth.dst);
+	if (p->way == WAY_NOWHERE || (p->way != WAY_OUT && !reachable(p, g, s)))
+		return dropped(DROP_UNKNOWN_DEST);
+	__u32 target = s ? s->ifindex : 0, set = s ? s->set : 0;
+	if (p->known && !p->ip.fragment) {
+		struct ct *c = bpf_map_lookup_elem(&conns, &p->ck);
+		if (c && c->epoch == epoch && !(c->state & CT_WAY) == !p->way && (p->reply || !target || target == c->in_ifindex)) {
+			if (now - c->seen > SECOND)
+				c->seen = now;
+			if (p->reply && !p->error && !(c->state & CT_REPLIED))
+				c->state |= CT_REPLIED;
+			if (p->ip.f.proto == P_TCP && p->ip.tcp_flags & (TCP_FIN | TCP_RST))
+				c->state |= CT_CLOSED;
+			p->out_rule = c->out_rule;
+			p->rule = c->in_rule;
+			count_rules(p);
+			if (!p->way)
+				remember(p, g, s);
+			return deliver(skb, p, g, s);
+		}
+	}
+	if (!judge_ends(p, target, set, &in)) {
+		if (p->rule)
+			hit(&p->rule, p->len);
+		return dropped(DROP_POLICY);
+	}
+	count_rules(p);
+	if (!p->known && g->monitor & MONITOR_CONNECTIONS)
+		monitor(p, DROP_NONE);
+	commit(p, now, epoch, in);
+	return deliver(skb, p, g, s);
+}
