@@ -43,6 +43,7 @@ type Agent struct {
 	problems   map[string]string // as logged; of the runner's goroutine
 
 	spoolEvery time.Duration
+	lateGrace  time.Duration
 	socket     net.Listener
 	adapters   map[string]http.Handler // on socket, by pattern
 	rest       net.Listener            // nil without RESTAddress
@@ -65,7 +66,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, log: cfg.Log, bootID: bootID(),
 		published: newPublished(), watchers: newWatchers(), owe: make(chan struct{}, 1),
-		problems: map[string]string{}, spoolEvery: 10 * time.Second,
+		problems: map[string]string{}, spoolEvery: 10 * time.Second, lateGrace: lateGrace,
 		adapters: map[string]http.Handler{},
 	}
 	if err := a.take(ctx); err != nil {

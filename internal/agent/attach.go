@@ -294,7 +294,7 @@ type vethOutcome struct {
 
 func (a *Agent) makeVeth(e entry, mtu int) vethOutcome {
 	pair := plumb.Pair{
-		HostIf: e.HostIf, Alias: plumb.AliasPrefix + e.Endpoint.String(),
+		HostIf: e.HostIf, Alias: aliasOf(e.Endpoint),
 		Netns: e.Request.Netns, IfName: e.Request.IfName, MTU: mtu,
 		Promiscuous: a.txChecksumOff(), // for the same reason: a switch in user space
 	}
@@ -341,6 +341,7 @@ func (a *Agent) undo(ctx context.Context, e entry, made <-chan vethOutcome, star
 	e.State = stateIntent // the tenant is released by attach, not with the entry
 	if err := a.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
 		a.log.Warn("a failed attachment is not undone yet; it will be", "attachment", e.key().String(), "error", err)
+		a.oweWake()
 	}
 }
 

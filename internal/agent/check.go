@@ -104,7 +104,7 @@ func (a *Agent) ready() error {
 	if a.masters.get() == nil {
 		return errNoMaster
 	}
-	return nil
+	return a.journal.trouble()
 }
 
 func outcomeLabel(err error) string {

@@ -32,11 +32,11 @@ type cluster struct {
 	dirty    store.Revision // of the last batch that could change the picture
 	global   *model.Global
 	tenants  map[model.TenantName]model.Tenant
-	mirrors  map[model.TenantName]*mirror // "" is the global part
-	required map[model.TenantName]bool    // to be complete before the first compile
-	hidden   map[model.EndpointKey]bool
-	changed  chan struct{} // closed and replaced at every change
-	paused   chan struct{} // not nil while mirrors are paused; closed to resume
+	mirrors  map[model.TenantName]*mirror    // "" is the global part
+	required map[model.TenantName]bool       // to be complete before the first compile
+	hidden   map[model.EndpointKey]time.Time // since when no attachment needs it; zero = one does
+	changed  chan struct{}                   // closed and replaced at every change
+	paused   chan struct{}                   // not nil while mirrors are paused; closed to resume
 	running  sync.WaitGroup
 }
 
@@ -62,7 +62,7 @@ func newCluster(host model.HostName, st store.Store, log *slog.Logger, kick func
 		tenants:  map[model.TenantName]model.Tenant{},
 		mirrors:  map[model.TenantName]*mirror{},
 		required: map[model.TenantName]bool{"": true},
-		hidden:   map[model.EndpointKey]bool{},
+		hidden:   map[model.EndpointKey]time.Time{},
 		changed:  make(chan struct{}),
 	}
 }
@@ -85,6 +85,7 @@ func (c *cluster) run(ctx context.Context, linger time.Duration) {
 		select {
 		case now := <-tick.C:
 			c.dropUnused(now, linger)
+			c.dropForgotten(now, linger)
 		case <-ctx.Done():
 			c.running.Wait()
 			return
@@ -243,10 +244,9 @@ func enter[K comparable, V any](ch store.Change, to map[K]V, k K, set func(V), d
 }
 
 func (c *cluster) enterEndpointLocked(m *mirror, k model.EndpointKey, ch store.Change) bool {
-	hidden := c.hidden[k]
+	_, hidden := c.hidden[k]
 	if ch.Value == nil {
 		delete(m.endpoints, k)
-		delete(c.hidden, k)
 		c.comp.DeleteEndpoint(k)
 		return !hidden
 	}
@@ -309,7 +309,7 @@ func (c *cluster) dropUnused(now time.Time, linger time.Duration) {
 func (c *cluster) hide(k model.EndpointKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hidden[k] = true
+	c.hidden[k] = time.Time{}
 	if m := c.mirrors[k.Network.Tenant]; m != nil {
 		if _, ok := m.endpoints[k]; ok {
 			c.comp.DeleteEndpoint(k)

@@ -38,18 +38,17 @@ func (a *Agent) detach(ctx context.Context, k attach.Key) error {
 	return a.detachLocked(ctx, k)
 }
 
-// detachLocked releases an attachment, or makes its release owed; only a
-// journal that cannot be written is an error. A spooled deletion of the
-// attachment is then settled.
+// detachLocked releases an attachment, or makes its release owed; only what is
+// owed and cannot be written down is an error, of kind model.ErrUnavailable. A
+// spooled deletion of the attachment is then settled.
 func (a *Agent) detachLocked(ctx context.Context, k attach.Key) error {
 	if e, ok := a.journal.get(k); ok {
 		if err := a.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
-			now, still := a.journal.get(k)
-			if still && now.State != stateOwed {
+			a.oweWake()
+			if a.journal.isUnsaved(k) {
 				return err
 			}
 			a.log.Warn("a release is owed and will be done later", "attachment", k.String(), "error", err)
-			a.oweWake()
 		}
 	}
 	return a.cfg.spool().Remove(k)
@@ -58,14 +57,13 @@ func (a *Agent) detachLocked(ctx context.Context, k attach.Key) error {
 // releaseEntry undoes an attachment in the order that leaves nothing behind
 // whenever the process dies: the journal says owed, the port leaves the picture,
 // the veth goes, netmaster releases the endpoint, the journal forgets. On an
-// error the entry stays owed (or, when the journal cannot be written, as it
-// was). The caller holds the attachment's lock.
+// error the entry stays owed. A journal that cannot be written stops nothing of
+// it; only when something else fails too is it part of the error. The caller
+// holds the attachment's lock.
 func (a *Agent) releaseEntry(ctx context.Context, e entry) error {
 	stood := e.State == stateDone
 	e.State, e.Result = stateOwed, nil
-	if err := a.journal.put(e); err != nil {
-		return err
-	}
+	unsaved := a.journal.hold(e)
 	if stood {
 		a.cluster.release(e.Endpoint.Network.Tenant)
 	}
@@ -74,8 +72,8 @@ func (a *Agent) releaseEntry(ctx context.Context, e entry) error {
 	}
 	a.cluster.hide(e.Endpoint)
 	a.runner.Kick("detach")
-	if err := plumb.Delete(e.HostIf); err != nil {
-		return a.makeDurable(e, err)
+	if err := plumb.Delete(e.HostIf, aliasOf(e.Endpoint)); err != nil {
+		return errors.Join(err, unsaved)
 	}
 	if err := a.cfg.Hook(StepVethGone); err != nil {
 		return err
@@ -83,7 +81,7 @@ func (a *Agent) releaseEntry(ctx context.Context, e entry) error {
 	ctx, cancel := context.WithTimeout(ctx, detachMaster)
 	defer cancel()
 	if err := a.masters.delete(ctx, e.Endpoint, e.Group); err != nil {
-		return a.makeDurable(e, err)
+		return errors.Join(err, unsaved)
 	}
 	if err := a.cfg.Hook(StepDeleted); err != nil {
 		return err
@@ -91,14 +89,9 @@ func (a *Agent) releaseEntry(ctx context.Context, e entry) error {
 	if err := a.journal.remove(e.key()); err != nil {
 		return err
 	}
+	a.cluster.forget(e.Endpoint)
 	a.way.release(e)
 	return a.cfg.Hook(StepForgotten)
-}
-
-// makeDurable writes an owed entry so that it outlives the machine too, and
-// returns why it is still owed.
-func (a *Agent) makeDurable(e entry, why error) error {
-	return errors.Join(why, a.journal.put(e))
 }
 
 // Collect implements attach.Service.
@@ -150,6 +143,8 @@ func (a *Agent) payOwed(ctx context.Context) {
 		case <-masters:
 		case <-retry.C:
 		case <-poll.C:
+			a.repairJournal(ctx)
+			a.releaseLate(ctx, a.lateGrace)
 			a.replaySpool(ctx)
 		}
 		var failed []attach.Key

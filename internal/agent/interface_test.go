@@ -43,7 +43,7 @@ func TestInterfaceSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := plumb.Delete(hostIf); err != nil {
+		if err := plumb.Delete(hostIf, plumb.AliasPrefix+"test"); err != nil {
 			t.Error(err)
 		}
 	})

@@ -30,7 +30,7 @@ const (
 
 // entry is what the journal knows of one attachment.
 type entry struct {
-	Version  int               `json:"version"` // 1
+	Version  int               `json:"version"` // journalVersion
 	State    string            `json:"state"`
 	Request  attach.Request    `json:"request"`
 	Endpoint model.EndpointKey `json:"endpoint"`
@@ -50,16 +50,32 @@ func (e entry) key() attach.Key { return e.Request.Key }
 // attachment's lock.
 type journal struct {
 	dir   string
+	log   *slog.Logger
 	fresh bool // the directory did not exist before
 
 	mu      sync.Mutex
 	entries map[attach.Key]entry
+	damaged map[string]string // why a file is set aside, by its former path
+	unsaved map[attach.Key]bool
+	stale   map[string]bool // files to be removed, of entries that are forgotten
+	failed  error           // of the last write; nil once one has succeeded
 }
 
-// openJournal reads a journal. Files that hold no entry are renamed to *.bad
-// and logged: the attachments that they were are swept as unknown.
+// journalVersion is what this netplugin writes, and the newest that it reads.
+const journalVersion = 1
+
+// setAside is added to the name of a file that cannot be read.
+const setAside = ".bad"
+
+// openJournal reads a journal. Files that hold no entry are renamed to *.bad,
+// logged and kept in mind: the veths of the attachments that they were are
+// adopted by their alias. An entry of a newer version is an error of kind
+// model.ErrConflict.
 func openJournal(dir string, log *slog.Logger) (*journal, error) {
-	j := &journal{dir: dir, entries: map[attach.Key]entry{}}
+	j := &journal{
+		dir: dir, log: log, entries: map[attach.Key]entry{}, damaged: map[string]string{},
+		unsaved: map[attach.Key]bool{}, stale: map[string]bool{},
+	}
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		j.fresh = true
 	}
@@ -71,30 +87,45 @@ func openJournal(dir string, log *slog.Logger) (*journal, error) {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
 	for _, n := range names {
-		file := filepath.Join(dir, n.Name())
-		if strings.HasPrefix(n.Name(), ".new-") { // a write that was cut short
-			if err := os.Remove(file); err != nil {
-				return nil, fmt.Errorf("open journal: %w", err)
-			}
-			continue
+		if err := j.open(filepath.Join(dir, n.Name())); err != nil {
+			return nil, fmt.Errorf("open journal: %w", err)
 		}
-		if !strings.HasSuffix(n.Name(), ".json") {
-			continue
-		}
-		e, err := readEntry(file)
-		if err == nil && j.path(e.key()) != file {
-			err = errors.New("its contents do not belong to its name")
-		}
-		if err != nil {
-			log.Error("a journal entry cannot be read and is set aside", "file", file, "error", err)
-			if err := os.Rename(file, file+".bad"); err != nil {
-				return nil, fmt.Errorf("open journal: %w", err)
-			}
-			continue
-		}
-		j.entries[e.key()] = e
 	}
 	return j, nil
+}
+
+// open reads one file of the journal's directory.
+func (j *journal) open(file string) error {
+	if strings.HasPrefix(filepath.Base(file), newFile) { // a write that was cut short
+		if err := os.Remove(file); err != nil && !unwritable(err) {
+			return err
+		}
+		return nil
+	}
+	if former, ok := strings.CutSuffix(file, setAside); ok {
+		j.damaged[former] = "it was set aside by an earlier start"
+		return nil
+	}
+	if !strings.HasSuffix(file, ".json") {
+		return nil
+	}
+	e, err := readEntry(file)
+	if errors.Is(err, model.ErrConflict) {
+		return err
+	}
+	if err == nil && j.path(e.key()) != file {
+		err = errors.New("its contents do not belong to its name")
+	}
+	if err != nil {
+		j.log.Error("a journal entry cannot be read and is set aside", "file", file, "error", err)
+		if err := os.Rename(file, file+setAside); err != nil && !unwritable(err) {
+			return err
+		}
+		j.damaged[file] = err.Error()
+		return nil
+	}
+	j.entries[e.key()] = e
+	return nil
 }
 
 func readEntry(file string) (entry, error) {
@@ -103,12 +134,21 @@ func readEntry(file string) (entry, error) {
 	if err != nil {
 		return e, err
 	}
+	// The version first: of a newer one nothing else can be relied on.
+	var v struct {
+		Version int `json:"version"`
+	}
+	if json.Unmarshal(data, &v) == nil && v.Version > journalVersion {
+		return e, model.Errorf(model.ErrConflict,
+			"journal entry %s is of version %d, written by a newer netplugin, and this one reads up to %d: start the newer one again, or end all containers with it before going back",
+			file, v.Version, journalVersion)
+	}
 	if err := json.Unmarshal(data, &e); err != nil {
 		return e, err
 	}
-	if e.Version != 1 || e.HostIf == "" || e.Request.Container == "" ||
+	if e.Version != journalVersion || e.HostIf == "" || e.Request.Container == "" ||
 		!slices.Contains([]string{stateIntent, stateDone, stateOwed}, e.State) {
-		return e, errors.New("it is not a journal entry of version 1")
+		return e, fmt.Errorf("it is not a journal entry of version %d", journalVersion)
 	}
 	return e, nil
 }
@@ -118,24 +158,59 @@ func (j *journal) path(k attach.Key) string {
 	return filepath.Join(j.dir, hex.EncodeToString(sum[:16])+".json")
 }
 
-// put writes an entry. It outlives the process; nothing is synced, since a crash
-// of the machine takes the containers along, and what it loses of the journal
-// releaseOrphans finds.
+// put writes an entry; on an error the journal knows what it knew before. What
+// it wrote outlives the process; nothing is synced, since a crash of the machine
+// takes the containers along, and what it loses of the journal releaseOrphans
+// finds. A disk that is full or cannot be written is model.ErrUnavailable.
 func (j *journal) put(e entry) error {
-	e.Version = 1
-	data, err := json.Marshal(e)
-	if err == nil {
-		_, known := j.get(e.key())
-		err = write(j.path(e.key()), data, known)
-	}
-	if err != nil {
-		return fmt.Errorf("write journal entry of %s: %w", e.key(), err)
+	if err := j.save(e); err != nil {
+		return err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.entries[e.key()] = e
 	return nil
 }
+
+// hold is put for what is so whether it can be written or not: on an error the
+// journal knows the entry all the same, and repair writes it.
+func (j *journal) hold(e entry) error {
+	j.mu.Lock()
+	j.entries[e.key()] = e
+	j.unsaved[e.key()] = true
+	j.mu.Unlock()
+	return j.save(e)
+}
+
+// save writes an entry's file.
+func (j *journal) save(e entry) error {
+	e.Version = journalVersion
+	data, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("write journal entry of %s: %w", e.key(), err)
+	}
+	_, known := j.get(e.key())
+	err = write(j.path(e.key()), data, known)
+	if errors.Is(err, fs.ErrNotExist) { // somebody has removed the directory
+		if err = os.MkdirAll(j.dir, 0o700); err == nil {
+			err = write(j.path(e.key()), data, false)
+		}
+	}
+	if err != nil {
+		err = model.Errorf(model.ErrUnavailable, "write journal entry of %s: %w; netplugin needs free space, and may write, in %s (--state-dir)", e.key(), err, j.dir)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.failed = err
+	if err == nil {
+		delete(j.unsaved, e.key())
+		delete(j.stale, j.path(e.key()))
+	}
+	return err
+}
+
+// newFile begins the names of files that are being written.
+const newFile = ".new-"
 
 // page is how much one write puts into a file without a kill getting between.
 const page = 4096
@@ -168,7 +243,7 @@ func write(path string, data []byte, there bool) error {
 }
 
 func replace(path string, data []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	tmp, err := os.CreateTemp(filepath.Dir(path), newFile+"*")
 	if err != nil {
 		return err
 	}
@@ -190,14 +265,36 @@ func (j *journal) get(k attach.Key) (entry, bool) {
 	return e, ok
 }
 
+// remove forgets an entry, and with it the file that was set aside in its place.
+// Files on a disk that cannot be written go later.
 func (j *journal) remove(k attach.Key) error {
-	if err := os.Remove(j.path(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove journal entry of %s: %w", k, err)
+	path := j.path(k)
+	var left []string
+	for _, file := range []string{path, path + setAside} {
+		switch err := os.Remove(file); {
+		case err == nil || gone(file):
+		case unwritable(err):
+			left = append(left, file)
+		default:
+			return fmt.Errorf("remove journal entry of %s: %w", k, err)
+		}
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	for _, file := range left {
+		j.stale[file] = true
+	}
 	delete(j.entries, k)
+	delete(j.unsaved, k)
+	delete(j.damaged, path)
 	return nil
+}
+
+// gone tells whether a file is not there: on a file system that cannot be
+// written the error of removing it does not.
+func gone(file string) bool {
+	_, err := os.Lstat(file)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 func (j *journal) all() []entry {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
@@ -27,13 +28,11 @@ func (a *Agent) recover() error {
 		case e.State == stateIntent:
 			a.log.Info("undoing an attachment that did not survive", "attachment", e.key().String(), "state", e.State)
 			e.State, e.Result = stateOwed, nil
-			if err := a.journal.put(e); err != nil {
-				return err
-			}
+			a.holdEntry(e)
 			fallthrough
 		case e.State == stateOwed:
 			a.cluster.hide(e.Endpoint)
-			if err := plumb.Delete(e.HostIf); err != nil {
+			if err := plumb.Delete(e.HostIf, aliasOf(e.Endpoint)); err != nil {
 				a.log.Warn("a veth cannot be removed yet", "interface", e.HostIf, "error", err)
 			}
 		default:
@@ -49,10 +48,21 @@ func (a *Agent) vethThere(e entry) bool {
 	return there || err != nil // when in doubt it is
 }
 
-// sweep removes veths of ours that no entry knows. When the journal's directory
-// is new, though, they are containers' whose journal was lost: they are adopted.
-// Those of an agent with another host name are not ours: two agents may share a
-// machine, on purpose or by mistake, and containers must not pay for it.
+// holdEntry enters what is so. A disk that cannot be written must not keep
+// netplugin from starting: the status says so, and repairJournal writes later.
+func (a *Agent) holdEntry(e entry) {
+	if err := a.journal.hold(e); err != nil {
+		a.log.Error("a journal entry cannot be written yet", "attachment", e.key().String(), "error", err)
+	}
+}
+
+// sweep removes veths of ours that no entry knows: their maker died before it
+// wrote anything down. Those of containers whose entry was lost are adopted by
+// their alias; of those it is known that the journal is new, or the entry
+// damaged, or else the container's side has addresses, which it gets after the
+// entry is written. Those of an agent with another host name are not ours: two
+// agents may share a machine, on purpose or by mistake, and containers must not
+// pay for it.
 func (a *Agent) sweep(known map[string]bool) error {
 	found, err := plumb.List()
 	if err != nil {
@@ -62,51 +72,57 @@ func (a *Agent) sweep(known map[string]bool) error {
 		if known[v.Name] {
 			continue
 		}
-		if a.journal.fresh {
-			if e, ok := a.adopted(v); ok {
-				a.log.Warn("adopting an attachment that the journal, which is new, does not know",
-					"interface", v.Name, "endpoint", e.Endpoint.String(), "journal", a.journal.dir)
-				if err := a.journal.put(e); err != nil {
-					return err
-				}
-				a.cluster.require(e.Endpoint.Network.Tenant)
-				continue
-			}
-		}
-		if key, ok := endpointOf(v); ok && !ours(a.cfg.Host, key.ID) {
+		key, ok := endpointOf(v)
+		switch {
+		case ok && !ours(a.cfg.Host, key.ID):
 			a.log.Warn("leaving a veth alone, as a netplugin with another --host made it; delete it (ip link del) if that one is no more",
 				"interface", v.Name, "endpoint", key.String())
-			continue
-		}
-		a.log.Info("removing a veth that no attachment knows", "interface", v.Name, "alias", v.Alias)
-		if err := plumb.Delete(v.Name); err != nil {
-			a.log.Warn("a veth cannot be removed", "interface", v.Name, "error", err)
+		case ok && a.adopt(v, key):
+		default:
+			a.log.Info("removing a veth that no attachment knows", "interface", v.Name, "alias", v.Alias)
+			if err := plumb.Delete(v.Name, v.Alias); err != nil {
+				a.log.Warn("a veth cannot be removed", "interface", v.Name, "error", err)
+			}
 		}
 	}
 	return nil
 }
 
+// adopt takes a veth of this host over whose journal entry is not there, and
+// tells whether it is a container's and must stay.
+func (a *Agent) adopt(v plumb.Veth, key model.EndpointKey) bool {
+	k, plain := attachmentOf(a.cfg.Host, key.ID)
+	why := "the journal is new"
+	if !a.journal.fresh {
+		why = "its journal entry cannot be read"
+		if !plain || !a.journal.isDamaged(k) {
+			configured, err := plumb.Configured(v.Name)
+			if err == nil && !configured {
+				return false
+			}
+			why = "its journal entry is gone"
+		}
+	}
+	if !plain {
+		a.log.Warn("leaving a container's veth alone without its journal entry, as its alias does not name the container; it goes with the container",
+			"interface", v.Name, "endpoint", key.String(), "why", why)
+		return true
+	}
+	a.log.Warn("adopting an attachment by its interface's alias", "interface", v.Name, "endpoint", key.String(),
+		"why", why, "journal", a.journal.dir)
+	a.holdEntry(entry{
+		State: stateDone, Endpoint: key, HostIf: v.Name, BootID: a.bootID, Request: attach.Request{Key: k},
+	})
+	a.cluster.require(key.Network.Tenant)
+	return true
+}
+
+func aliasOf(k model.EndpointKey) string { return plumb.AliasPrefix + k.String() }
+
 // endpointOf returns the endpoint that a veth was made for.
 func endpointOf(v plumb.Veth) (model.EndpointKey, bool) {
 	key, err := model.ParseEndpointKey(strings.TrimPrefix(v.Alias, plumb.AliasPrefix))
 	return key, err == nil
-}
-
-// adopted makes the journal entry of a veth from its alias, if an agent of this
-// host made it.
-func (a *Agent) adopted(v plumb.Veth) (entry, bool) {
-	key, ok := endpointOf(v)
-	if !ok {
-		return entry{}, false
-	}
-	k, ok := attachmentOf(a.cfg.Host, key.ID)
-	if !ok {
-		return entry{}, false
-	}
-	return entry{
-		State: stateDone, Endpoint: key, HostIf: v.Name, BootID: a.bootID,
-		Request: attach.Request{Key: k},
-	}, true
 }
 
 // releaseOrphans releases endpoints that an agent of this host created and no
@@ -144,6 +160,11 @@ func (a *Agent) tryReleaseOrphans(ctx context.Context) error {
 	}
 	for _, ep := range eps {
 		if journalled[ep.Key] || !ours(a.cfg.Host, ep.Key.ID) {
+			continue
+		}
+		// The interface of a container whose entry was lost, or one of another
+		// netplugin of this name: the endpoint is in use.
+		if there, err := plumb.Exists(compile.IfName(ep.Key)); there || err != nil {
 			continue
 		}
 		// An attachment may have begun since the store was read.

@@ -210,7 +210,7 @@ func TestSweepSparesOtherHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := plumb.Delete(hostIf); err != nil {
+		if err := plumb.Delete(hostIf, aliasOf(key)); err != nil {
 			t.Error(err)
 		}
 	})

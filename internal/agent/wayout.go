@@ -160,7 +160,8 @@ func (w *wayOut) assignOne(ctx context.Context, p *desired.Private, k attach.Key
 		w.a.log.Warn("an attachment has no way out", "attachment", k.String(), "error", err)
 		return nil
 	}
-	return w.a.journal.put(e)
+	w.a.holdEntry(e)
+	return nil
 }
 
 // refresh tells the compiler of the way out, unless the private subnet is a

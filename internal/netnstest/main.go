@@ -17,7 +17,7 @@ import (
 const inside = "CONTIV_TEST_IN_NAMESPACE"
 
 // Run runs a package's tests, as root in a network namespace of their own whose
-// loopback interface is up, then clean (nil = nothing), and returns the exit
+// loopback interface is up, and in a mount namespace of their own, then clean (nil = nothing), and returns the exit
 // code for TestMain.
 func Run(m *testing.M, clean func() error) int {
 	if os.Getenv(inside) == "" && os.Geteuid() == 0 {
@@ -30,6 +30,9 @@ func Run(m *testing.M, clean func() error) int {
 		}
 		if err != nil {
 			return failed(fmt.Errorf("bring up lo: %w", err))
+		}
+		if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+			return failed(fmt.Errorf("keep mounts to the tests: %w", err))
 		}
 	}
 	code := m.Run()
@@ -55,7 +58,7 @@ func reexec() int {
 	c := exec.CommandContext(context.Background(), "/proc/self/exe", os.Args[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.Env = append(os.Environ(), inside+"=1")
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	err := c.Run()
 	if e, ok := errors.AsType[*exec.ExitError](err); ok {
 		return e.ExitCode()

@@ -82,6 +82,10 @@ func Create(p Pair) (model.MAC, error) {
 		if lookup != nil {
 			return model.MAC{}, model.Errorf(model.ErrExists, "create interface %s in %s: the namespace has one of that name", p.IfName, p.Netns)
 		}
+		if !isPair(old, p.Alias) {
+			return model.MAC{}, model.Errorf(model.ErrExists, "create interface %s: this host has one of that name that is not netplugin's (%s, alias %q); remove it with 'ip link del %s'",
+				p.HostIf, old.Type(), old.Attrs().Alias, p.HostIf)
+		}
 		if err = h.LinkDel(old); err == nil || isNoLink(err) {
 			err = h.LinkAdd(veth)
 		}
@@ -93,7 +97,7 @@ func Create(p Pair) (model.MAC, error) {
 		return model.MAC{}, fmt.Errorf("create veth %s to %s in %s: %w", p.HostIf, p.IfName, p.Netns, err)
 	}
 	if err := raise(p, target); err != nil {
-		return model.MAC{}, errors.Join(err, Delete(p.HostIf))
+		return model.MAC{}, errors.Join(err, Delete(p.HostIf, p.Alias))
 	}
 	return mac, nil
 }
@@ -154,8 +158,11 @@ func setUp(ifName string, flags uint32, attrs ...*nl.RtAttr) error {
 	return nil
 }
 
-// Delete removes a pair by its host side; one that is absent is fine.
-func Delete(hostIf string) error {
+// Delete removes a pair by its host side and the alias that Create gave it; one
+// that is absent is fine. An interface of that name with another alias is
+// somebody else's: it stays, as ours is not there. One without an alias is ours:
+// its maker died before setting it.
+func Delete(hostIf, alias string) error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("delete veth %s: %w", hostIf, err)
@@ -163,7 +170,7 @@ func Delete(hostIf string) error {
 	defer h.Close()
 	link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: hostIf}}
 	found, err := h.LinkByName(hostIf)
-	if isNoLink(err) {
+	if isNoLink(err) || err == nil && !isPair(found, alias) {
 		return nil
 	}
 	if err != nil {
@@ -174,6 +181,13 @@ func Delete(hostIf string) error {
 		return fmt.Errorf("delete veth %s: %w", hostIf, err)
 	}
 	return nil
+}
+
+// isPair tells whether an interface is the host side that Create makes with an
+// alias.
+func isPair(l netlink.Link, alias string) bool {
+	a := l.Attrs().Alias
+	return l.Type() == "veth" && (a == "" || a == alias)
 }
 
 // Exists tells whether the host side of a pair is there.
