@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -168,6 +169,21 @@ func (p *process) until(what string, ok func() bool) {
 func (p *process) ready() {
 	p.t.Helper()
 	p.until("is ready", func() bool { return p.Do(p.t.Context(), "GET", "/readyz", nil, nil) == nil })
+}
+
+// unready waits until /readyz says, in text and in JSON, that a condition does
+// not hold.
+func (p *process) unready(condition string) {
+	p.t.Helper()
+	p.until("is not ready for its "+condition, func() bool {
+		var text, list *api.Error
+		var h api.Health
+		return errors.As(p.Do(p.t.Context(), "GET", "/readyz", nil, nil), &text) && text.Status == 503 &&
+			strings.Contains(text.Message, "\n"+condition+": ") &&
+			errors.As(p.Do(p.t.Context(), "GET", "/readyz?format=json", nil, nil), &list) && list.Status == 503 &&
+			json.Unmarshal([]byte(list.Message), &h) == nil && !h.Ready &&
+			slices.ContainsFunc(h.Conditions, func(c api.Condition) bool { return c.Name == condition && !c.OK && c.Message != "" })
+	})
 }
 
 // stop ends it by SIGTERM and expects exit code 0.
@@ -387,10 +403,18 @@ func TestStoreAway(t *testing.T) {
 	if !errors.As(err, &answer) || answer.Status != 503 || !strings.Contains(answer.Message, "etcd") && !strings.Contains(answer.Message, "store") {
 		t.Errorf("without a store: %v", err)
 	}
-	startEtcd(t, at, t.TempDir())
+	p.unready("store")
+	server := startEtcd(t, at, t.TempDir())
 	p.ready()
 	if l, err := p.Tenants().List(t.Context()); err != nil || len(l) != 1 {
 		t.Errorf("with the store: %v, %v", l, err)
 	}
+	if _, err := server.Client().Update(t.Context(), func(tx store.Tx) error {
+		store.Globals.Delete(tx, store.GlobalKey{})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p.unready("settings")
 	p.stop()
 }

@@ -279,12 +279,23 @@ type cluster struct {
 	ctrl *control.Controller
 }
 
-// Ready tells whether the store answers and the view follows it.
-func (c cluster) Ready(ctx context.Context) error {
+// Health tells whether the store answers linearizably, which needs its quorum,
+// whether the view follows it, and whether it is a cluster's.
+func (c cluster) Health(ctx context.Context) api.Health {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	_, err := c.ctrl.View(ctx)
-	return err
+	h := api.Health{Ready: true}
+	v, err := c.ctrl.View(ctx)
+	if err != nil {
+		h.Add("store", false, fmt.Errorf("the cluster's store cannot be read: %w", err))
+		return h
+	}
+	h.Add("store", false, nil)
+	if _, there := v.Global(); !there {
+		err = errors.New("the store has no settings of a cluster: it is empty, or another one; look where --etcd-endpoints or --data-dir lead")
+	}
+	h.Add("settings", false, err)
+	return h
 }
 
 // intent tells the networks and groups that there are.

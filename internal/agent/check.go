@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
@@ -74,37 +73,6 @@ func (a *Agent) checkPort(e entry) error {
 		return model.Errorf(model.ErrConflict, "port %s is not programmed: %w", e.HostIf, st.Err)
 	}
 	return nil
-}
-
-// pingTimeout bounds Ready's question to netmaster.
-const pingTimeout = 2 * time.Second
-
-// Ready implements attach.Service. It asks a netmaster whether it is there.
-func (a *Agent) Ready(ctx context.Context) error {
-	if err := a.ready(); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
-	defer cancel()
-	return a.masters.ping(ctx)
-}
-
-// ready is Ready without asking anybody.
-func (a *Agent) ready() error {
-	if err := a.cluster.stale(); err != nil {
-		return model.Errorf(model.ErrUnavailable, "the cluster's store cannot be followed: %w", err)
-	}
-	o, _ := a.published.get()
-	switch {
-	case o.err != nil:
-		return fmt.Errorf("%w: %w", attach.ErrDegraded, o.err)
-	case o.at.IsZero():
-		return model.Errorf(model.ErrUnavailable, "the data plane has not been programmed for the first time yet")
-	}
-	if a.masters.get() == nil {
-		return errNoMaster
-	}
-	return a.journal.trouble()
 }
 
 func outcomeLabel(err error) string {

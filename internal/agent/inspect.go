@@ -26,6 +26,7 @@ func (a *Agent) restHandler() http.Handler {
 	mux.HandleFunc("GET /debug/state", a.getState)
 	mux.HandleFunc("GET /monitor", a.getMonitor)
 	mux.HandleFunc("GET /healthz", a.getHealth)
+	mux.HandleFunc("GET /readyz", a.getHealth)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
 	if a.cfg.DebugHooks {
 		mux.HandleFunc("POST /debug/mirror/pause", func(w http.ResponseWriter, _ *http.Request) {
@@ -185,15 +186,6 @@ func (a *Agent) State() State {
 
 func (a *Agent) getState(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, a.State())
-}
-
-// getHealth answers 200 when containers could be attached, else 503 and why.
-func (a *Agent) getHealth(w http.ResponseWriter, r *http.Request) {
-	if err := a.Ready(r.Context()); err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	_, _ = w.Write([]byte("ok\n"))
 }
 
 func (a *Agent) registerMetrics() error {

@@ -9,6 +9,6 @@ import (
 // Cluster tells what the service registry and the election know.
 type Cluster interface {
 	Info(ctx context.Context) (api.Info, error)
-	// Ready returns nil when the store can be reached.
-	Ready(ctx context.Context) error
+	// Health judges whether this netmaster can serve.
+	Health(ctx context.Context) api.Health
 }

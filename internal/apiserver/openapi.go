@@ -41,7 +41,7 @@ var exchanges = map[string]exchange{
 	"GET /services":                                       {"All load-balanced services with their providers", nil, []api.ServiceInfo{}},
 	"GET /service/{id}":                                   {"One load-balanced service by its id, service:tenant, in a list of one", nil, []api.ServiceInfo{}},
 	"GET /healthz":                                        {"Whether the process lives", nil, ""},
-	"GET /readyz":                                         {"Whether the cluster store can be reached", nil, ""},
+	"GET /readyz":                                         {"Whether this netmaster can serve: 200 or 503, with its conditions for who accepts JSON or asks for ?format=json, else as text", nil, api.Health{}},
 	"GET /metrics":                                        {"Metrics in Prometheus' text format", nil, text("")},
 	"GET /openapi.json":                                   {"This description", nil, map[string]any{}},
 }

@@ -96,12 +96,12 @@ func New(cfg Config) (http.Handler, error) {
 	s.handle("GET", "/service/{id}", s.service)
 	s.handle("GET", "/debug/ofnet", s.ofnet)
 	s.handle("GET", "/healthz", func(http.ResponseWriter, *http.Request) (any, error) { return "ok", nil })
-	s.handle("GET", "/readyz", func(_ http.ResponseWriter, r *http.Request) (any, error) { return "ok", s.cluster.Ready(r.Context()) })
-	s.routes = append(s.routes, route{"GET", "/metrics", nil}, route{"GET", "/openapi.json", nil},
+	s.routes = append(s.routes, route{"GET", "/metrics", nil}, route{"GET", "/readyz", nil}, route{"GET", "/openapi.json", nil},
 		route{"GET", "/api/v1/monitor", nil}, route{"POST", "/plugin/monitor/{id}", nil})
 	for _, slash := range []string{"", "/{$}"} {
 		s.mux.HandleFunc("GET /api/v1/monitor"+slash, s.watch)
 		s.mux.HandleFunc("POST /plugin/monitor/{id}"+slash, s.deliver)
+		s.mux.HandleFunc("GET /readyz"+slash, func(w http.ResponseWriter, r *http.Request) { s.cluster.Health(r.Context()).ServeHTTP(w, r) })
 	}
 	description, err := openAPI(s.routes)
 	if err != nil {

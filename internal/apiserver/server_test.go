@@ -38,9 +38,13 @@ func (testCluster) Info(context.Context) (api.Info, error) {
 	return api.Info{CurrentState: "leader", NetmasterNodes: []string{}, NetpluginNodes: []string{}}, nil
 }
 
-func (c testCluster) Ready(ctx context.Context) error {
+func (c testCluster) Health(ctx context.Context) api.Health {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	h := api.Health{Ready: true}
 	_, err := c.ctrl.View(ctx)
-	return err
+	h.Add("store", false, err)
+	return h
 }
 
 // serve runs the API over an in-memory store.

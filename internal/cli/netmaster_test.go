@@ -19,7 +19,7 @@ import (
 type alone struct{}
 
 func (alone) Info(context.Context) (api.Info, error) { return api.Info{CurrentState: "leader"}, nil }
-func (alone) Ready(context.Context) error            { return nil }
+func (alone) Health(context.Context) api.Health      { return api.Health{Ready: true} }
 
 // startNetmaster serves the real REST interface on a store in memory and
 // returns its URL.

@@ -108,7 +108,7 @@ func (noCluster) Info(context.Context) (api.Info, error) {
 	}, nil
 }
 
-func (noCluster) Ready(context.Context) error { return nil }
+func (noCluster) Health(context.Context) api.Health { return api.Health{Ready: true} }
 
 // newServer serves the API over an in-memory store, where the agent of host1
 // has told of its host.

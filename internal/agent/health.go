@@ -1,0 +1,254 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// condition is one named part of the host's health. Whoever knows of something
+// else that an operator has to hear of adds it to conditions.
+type condition struct {
+	name string // stable: programs know it
+	// needed: containers cannot be attached while it does not hold, and CNI's
+	// STATUS says so. Of the observation its check has the outcome only.
+	needed bool
+	// notice: told, but the host counts as ready: what an operator may choose to
+	// leave as it is.
+	notice bool
+	// check returns nil when the condition holds, else a sentence. It answers from
+	// memory, or within ctx, which is short.
+	check func(ctx context.Context, a *Agent, seen *observation) error
+}
+
+// conditions are all, the most telling first.
+var conditions = []condition{
+	{name: "store", needed: true, check: storeFollowed},
+	{name: "data-plane", needed: true, check: dataPlaneFollows},
+	{name: "netmaster", needed: true, check: func(ctx context.Context, a *Agent, _ *observation) error { return a.masters.ping(ctx) }},
+	{name: "journal", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.journal.trouble() }},
+	{name: "disk", check: diskHasRoom},
+	{name: "tunnel", check: without("tunnel", "host")},
+	{name: "attachments", check: attachmentsHaveEndpoints},
+	{name: "ports", check: portsProgrammed},
+	{name: "settings", check: without("global")},
+	{name: "devices", check: without("interface", "uplink")},
+	{name: "others", notice: true, check: withoutOthers("tunnel", "host", "global", "interface", "uplink", "port")},
+}
+
+// observation is what conditions judge, taken once for all of them.
+type observation struct {
+	outcome
+	problems map[string]string // by object
+	finished []entry           // attachments
+	lost     map[attach.Key]bool
+}
+
+func (a *Agent) look() *observation {
+	o, _ := a.published.get()
+	s := &observation{outcome: o, problems: problemTexts(o), lost: map[attach.Key]bool{}}
+	for _, e := range a.journal.all() {
+		if e.State == stateDone {
+			s.finished = append(s.finished, e)
+		}
+	}
+	a.cluster.markLost(s.finished, s.lost)
+	return s
+}
+
+// markLost marks the attachments whose endpoint the store, as far as it is
+// known, does not have.
+func (c *cluster) markLost(finished []entry, lost map[attach.Key]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range finished {
+		m := c.mirrors[e.Endpoint.Network.Tenant]
+		if m == nil || !m.ready {
+			continue
+		}
+		if _, there := m.endpoints[e.Endpoint]; !there {
+			lost[e.key()] = true
+		}
+	}
+}
+
+// healthTimeout bounds what one look at all conditions waits for others.
+const healthTimeout = 2 * time.Second
+
+// Health judges all conditions.
+func (a *Agent) Health(ctx context.Context) api.Health {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	h := api.Health{Ready: true}
+	seen := a.look()
+	for _, c := range conditions {
+		h.Add(c.name, c.notice, c.check(ctx, a, seen))
+	}
+	return h
+}
+
+// Ready implements attach.Service: whether containers can be attached. It asks a
+// netmaster whether it is there.
+func (a *Agent) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	o, _ := a.published.get()
+	for _, c := range conditions {
+		if c.needed {
+			if err := c.check(ctx, a, &observation{outcome: o}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ready is Ready without asking anybody.
+func (a *Agent) ready() error {
+	o, _ := a.published.get()
+	seen := &observation{outcome: o}
+	if err := storeFollowed(context.Background(), a, seen); err != nil {
+		return err
+	}
+	if err := dataPlaneFollows(context.Background(), a, seen); err != nil {
+		return err
+	}
+	if a.masters.get() == nil {
+		return errNoMaster
+	}
+	return a.journal.trouble()
+}
+
+func storeFollowed(_ context.Context, a *Agent, _ *observation) error {
+	if err := a.cluster.stale(); err != nil {
+		return model.Errorf(model.ErrUnavailable, "the cluster's store cannot be followed: %w", err)
+	}
+	return nil
+}
+
+func dataPlaneFollows(_ context.Context, _ *Agent, s *observation) error {
+	switch {
+	case s.err != nil:
+		return fmt.Errorf("%w: %w", attach.ErrDegraded, s.err)
+	case s.at.IsZero():
+		return model.Errorf(model.ErrUnavailable, "the data plane has not been programmed for the first time yet")
+	}
+	return nil
+}
+
+// fullSpace is how many free bytes in the state directory's file system count as
+// none: the journal needs a block for each attachment.
+const fullSpace = 1 << 20
+
+func diskHasRoom(_ context.Context, a *Agent, _ *observation) error {
+	free, writable, err := a.journal.freeSpace()
+	switch {
+	case err != nil:
+		return err
+	case !writable:
+		return fmt.Errorf("the file system of the state directory %s is read-only: containers can be neither attached nor detached in order; remount it", a.cfg.StateDir)
+	case free < fullSpace:
+		return fmt.Errorf("the file system of the state directory %s is full (%d bytes are free): containers can be neither attached nor detached in order; make room", a.cfg.StateDir, free)
+	}
+	return nil
+}
+
+// attachmentsHaveEndpoints: what runs here must be known to the cluster, or
+// nobody sends to it and its address may be given to others.
+func attachmentsHaveEndpoints(_ context.Context, _ *Agent, s *observation) error {
+	var lost []string
+	for _, e := range s.finished {
+		if s.lost[e.key()] {
+			lost = append(lost, e.Endpoint.String())
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d attachments have no endpoint in the cluster's store, so that others do not reach them: %s", len(lost), firstOf(lost))
+}
+
+// portsProgrammed: every finished attachment's port must be in the data plane.
+func portsProgrammed(_ context.Context, _ *Agent, s *observation) error {
+	var bad []string
+	for _, e := range s.finished {
+		st, there := s.report.Ports[e.HostIf]
+		switch {
+		case there && st.Err != nil:
+			bad = append(bad, fmt.Sprintf("%s (%s): %s", e.HostIf, e.key(), st.Err))
+		case !there && !s.lost[e.key()] && !s.at.IsZero():
+			bad = append(bad, fmt.Sprintf("%s (%s) is not in the picture", e.HostIf, e.key()))
+		}
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d ports of this host are not programmed, so that their containers are cut off: %s", len(bad), firstOf(bad))
+}
+
+// without makes a condition of there being no problem of some kinds.
+func without(kinds ...string) func(context.Context, *Agent, *observation) error {
+	return func(_ context.Context, _ *Agent, s *observation) error {
+		return s.problemsThat(func(kind string) bool { return slices.Contains(kinds, kind) })
+	}
+}
+
+// withoutOthers makes a condition of there being no problem but of some kinds.
+func withoutOthers(kinds ...string) func(context.Context, *Agent, *observation) error {
+	return func(_ context.Context, _ *Agent, s *observation) error {
+		return s.problemsThat(func(kind string) bool { return !slices.Contains(kinds, kind) })
+	}
+}
+
+func (s *observation) problemsThat(are func(kind string) bool) error {
+	var texts []string
+	for _, object := range sortedKeys(s.problems) {
+		if are(problemKind(object)) {
+			texts = append(texts, object+": "+s.problems[object])
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return errors.New(firstOf(texts))
+}
+
+// firstOf joins the first few of many.
+func firstOf(list []string) string {
+	const few = 3
+	if len(list) <= few {
+		return strings.Join(list, "; ")
+	}
+	return fmt.Sprintf("%s; and %d more", strings.Join(list[:few], "; "), len(list)-few)
+}
+
+// problemKinds are the kinds of objects that problems have, longer names before
+// those that they begin with.
+var problemKinds = []string{
+	"global", "host", "tenant", "network", "endpoint", "group", "rule", "policy set", "policy", "remote", "port",
+	"tunnel", "uplink", "interface", "way out", "name server", "published ports", "firewall", "journal", "damaged journal",
+}
+
+// problemKind is the kind of a problem's object, which labels metrics: one of
+// problemKinds, else "other".
+func problemKind(object string) string {
+	for _, k := range problemKinds {
+		if rest, ok := strings.CutPrefix(object, k); ok && (rest == "" || rest[0] == ' ') {
+			return k
+		}
+	}
+	return "other"
+}
+
+// getHealth answers /healthz and /readyz.
+func (a *Agent) getHealth(w http.ResponseWriter, r *http.Request) {
+	a.Health(r.Context()).ServeHTTP(w, r)
+}

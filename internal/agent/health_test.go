@@ -1,0 +1,182 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// saying returns an error unless /healthz and /readyz answer with a status, and
+// with exactly these conditions not holding, in text and in JSON.
+func (b *bed) saying(status int, broken ...string) error {
+	base := "http://" + b.agent.RESTAddr().String()
+	for _, path := range []string{"/healthz", "/readyz"} {
+		got, body := do(b.t, http.DefaultClient, http.MethodGet, base+path, "")
+		first, rest, _ := strings.Cut(body, "\n")
+		if got != status || (first == "ok") != (status == http.StatusOK) {
+			return fmt.Errorf("GET %s: %d %q, want %d", path, got, body, status)
+		}
+		for _, name := range broken {
+			if !strings.Contains("\n"+rest, "\n"+name+": ") && !strings.Contains("\n"+rest, "\nnotice: "+name+": ") {
+				return fmt.Errorf("GET %s: %q does not name condition %s", path, body, name)
+			}
+		}
+		got, body = do(b.t, http.DefaultClient, http.MethodGet, base+path+"?format=json", "")
+		var h api.Health
+		if err := json.Unmarshal([]byte(body), &h); err != nil || got != status || h.Ready != (status == http.StatusOK) || len(h.Conditions) != len(conditions) {
+			return fmt.Errorf("GET %s in JSON: %d %s, want %d", path, got, body, status)
+		}
+		var named []string
+		for _, c := range h.Conditions {
+			if !c.OK {
+				named = append(named, c.Name)
+			}
+		}
+		if !slices.Equal(named, broken) {
+			return fmt.Errorf("GET %s names %v, want %v: %s", path, named, broken, body)
+		}
+	}
+	return nil
+}
+
+func (b *bed) says(status int, broken ...string) {
+	b.t.Helper()
+	b.eventually(fmt.Sprintf("health %d %v", status, broken), func() error { return b.saying(status, broken...) })
+}
+
+// TestHealth breaks what health has to tell, one thing after the other; each is
+// told, and gone when it is mended.
+func TestHealth(t *testing.T) {
+	b := newBed(t)
+	defer http.DefaultClient.CloseIdleConnections()
+	b.ready()
+	b.says(http.StatusOK)
+	r := request("c1", newSandbox(t))
+	res, err := b.client().Attach(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.says(http.StatusOK)
+
+	t.Run("netmaster away", func(*testing.T) {
+		b.master.gone.Store(true)
+		b.says(http.StatusServiceUnavailable, "netmaster")
+		b.master.gone.Store(false)
+		b.says(http.StatusOK)
+	})
+	t.Run("store away", func(*testing.T) {
+		b.agentS.Unavailable(true)
+		b.agentS.DropWatches()
+		b.says(http.StatusServiceUnavailable, "store")
+		b.agentS.Unavailable(false)
+		b.says(http.StatusOK)
+	})
+	t.Run("a problem that cuts nobody here off", func(*testing.T) {
+		far := model.Endpoint{
+			Key:  model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: "far"},
+			Host: "unknown-host", IPv4: netip.MustParseAddr("10.1.1.99"), MAC: model.MAC{2, 2, 10, 1, 1, 99}, Identity: model.IdentityFirst,
+		}
+		b.put(func(tx store.Tx) error { return store.Endpoints.Put(tx, far) })
+		b.says(http.StatusOK, "others")
+		b.put(func(tx store.Tx) error { store.Endpoints.Delete(tx, far.Key); return nil })
+		b.says(http.StatusOK)
+	})
+	t.Run("host record gone", func(*testing.T) {
+		var row model.Host
+		b.put(func(tx store.Tx) (err error) { row, err = store.Hosts.Get(tx, testHost); return err })
+		b.put(func(tx store.Tx) error { store.Hosts.Delete(tx, testHost); return nil })
+		b.says(http.StatusServiceUnavailable, "tunnel", "ports", "others")
+		b.put(func(tx store.Tx) error { return store.Hosts.Put(tx, row) })
+		b.says(http.StatusOK)
+	})
+	t.Run("veth deleted", func(t *testing.T) {
+		if err := plumb.Delete(res.HostIf, plumb.AliasPrefix+res.Endpoint); err != nil {
+			t.Fatal(err)
+		}
+		b.agent.kick("test")
+		b.says(http.StatusServiceUnavailable, "ports")
+		if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
+			t.Fatal(err)
+		}
+		b.says(http.StatusOK)
+	})
+}
+
+// TestHealthLost: an attachment whose endpoint is gone from the store is told.
+func TestHealthLost(t *testing.T) {
+	b := newBed(t)
+	defer http.DefaultClient.CloseIdleConnections()
+	b.ready()
+	r := request("c1", newSandbox(t))
+	if _, err := b.client().Attach(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	key := b.endpoints()[0].Key
+	b.put(func(tx store.Tx) error { store.Endpoints.Delete(tx, key); return nil })
+	b.says(http.StatusServiceUnavailable, "attachments")
+	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
+		t.Fatal(err)
+	}
+	b.says(http.StatusOK)
+}
+
+// TestHealthDisk fills the file system of the state directory.
+func TestHealthDisk(t *testing.T) {
+	b := newBed(t)
+	defer http.DefaultClient.CloseIdleConnections()
+	b.ready()
+	dir := filepath.Join(b.dir, "small")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	b.stop()
+	b.cfg.StateDir = dir
+	b.start()
+	b.says(http.StatusOK)
+	filler := filepath.Join(dir, "filler")
+	if err := os.WriteFile(filler, make([]byte, 64<<20-1<<19), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.agent.kick("test")
+	b.says(http.StatusServiceUnavailable, "disk", "others")
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	b.agent.kick("test")
+	b.says(http.StatusOK)
+	b.stop()
+}
+
+func TestProblemKind(t *testing.T) {
+	for object, want := range map[string]string{
+		"global": "global", "host n1": "host", "policy set abc": "policy set", "policy 7": "policy", "port cv1": "port",
+		"published ports and masquerade": "published ports", "way out": "way out", "tunnels": "other", "": "other",
+		"remote 1/02:02:0a:01:01:02": "remote", "something new": "other",
+	} {
+		if got := problemKind(object); got != want {
+			t.Errorf("kind of %q is %q, want %q", object, got, want)
+		}
+	}
+}
