@@ -105,13 +105,19 @@ func (c *Controller) deleteEndpoints(ctx context.Context, fence *store.Fence, ep
 }
 
 // Sweep is the leader's garbage collection, until ctx ends or the leadership
-// is lost: reservations that have expired, and identities with labels that no
-// endpoint has.
+// is lost: reservations that have expired, identities with labels that no
+// endpoint has, and, once in generationRounds, generations of scopes that nobody
+// has touched since the time before.
 func (c *Controller) Sweep(ctx context.Context, fence store.Fence, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for {
-		switch err := c.SweepOnce(ctx, fence); {
+	var touched store.Revision
+	for round := 0; ; round++ {
+		err := c.SweepOnce(ctx, fence)
+		if err == nil && round%generationRounds == 0 {
+			touched, err = c.sweepGenerations(ctx, fence, touched)
+		}
+		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, store.ErrFenced):
@@ -125,6 +131,26 @@ func (c *Controller) Sweep(ctx context.Context, fence store.Fence, every time.Du
 			return nil
 		}
 	}
+}
+
+// generationRounds is how many rounds a scope's generation stays at least after
+// its last use: those in use would only be made again.
+const generationRounds = 60
+
+// sweepGenerations returns the revision that the next time begins at.
+func (c *Controller) sweepGenerations(ctx context.Context, fence store.Fence, before store.Revision) (store.Revision, error) {
+	now, err := c.store.CommitRevision(ctx)
+	if err != nil {
+		return before, fmt.Errorf("sweep generations: %w", err)
+	}
+	n, err := store.SweepGenerations(ctx, c.store, fence, before)
+	if err != nil {
+		return before, err
+	}
+	if n > 0 {
+		c.log.Debug("swept generations of scopes that nobody uses", "count", n)
+	}
+	return now, nil
 }
 
 // SweepOnce does one round of Sweep. An identity takes two rounds: the first

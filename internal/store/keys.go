@@ -14,6 +14,9 @@ const (
 	CommitKey = Root + "state/commit"
 	// genPrefix + scope is the generation of a scope.
 	genPrefix = Root + "gen/"
+	// sweptKey is put whenever generations are removed: who has observed a scope
+	// without one compares it.
+	sweptKey = Root + "gen-swept"
 	// claimPrefix + scope is the claim of an observer that conflicted too often.
 	claimPrefix = Root + "claim/"
 )

@@ -25,7 +25,9 @@ type txn struct {
 	prefixes []string // deleted
 	fences   []Compare
 	observed map[string]Revision // scope -> mod revision of its generation
-	touched  map[string]struct{}
+	// missedGen: a scope observed has no generation, so none may be swept.
+	missedGen bool
+	touched   map[string]struct{}
 
 	near     Near // nil: read from the store only
 	usedNear bool
@@ -243,11 +245,15 @@ func (t *txn) Observe(scope string) error {
 	if _, done := t.observed[scope]; done {
 		return nil
 	}
-	kv, err := t.read(genKey(scope))
-	if err != nil {
+	gen := genKey(scope)
+	if err := t.Prefetch(gen, sweptKey); err != nil {
 		return err
 	}
-	t.observed[scope] = kv.Mod
+	t.observed[scope] = t.cache[gen].Mod
+	if !t.cache[gen].Exists() {
+		// One that is made and swept before the commit would be missing again.
+		t.missedGen = true
+	}
 	return nil
 }
 
@@ -284,6 +290,9 @@ func (t *txn) commit(claims map[string]Revision) (Commit, error) {
 	}
 	for _, scope := range slices.Sorted(maps.Keys(t.observed)) {
 		c.Compares = append(c.Compares, Compare{Key: genKey(scope), Mod: t.observed[scope]})
+	}
+	if t.missedGen {
+		c.Compares = append(c.Compares, Compare{Key: sweptKey, Mod: t.cache[sweptKey].Mod})
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.writes)) {
 		switch w := t.writes[key]; {

@@ -71,16 +71,18 @@ type Driver struct {
 	cidrs    *table[cidrKey, uint32]
 	privates *table[uint32, uint32] // interface index by private address
 
-	last     desired.Host // what the maps hold, when known
-	known    bool
-	indexes  map[string]int                // interface index of each programmed port
-	refused  map[desired.PolicySetID]error // sets that do not fit
-	byVer    map[uint32]*compiledKeys      // entries by version
-	version  uint32                        // last one used
-	doomed   []doomedVersion               // versions no set refers to any more
-	ruleIDs  map[uint64]string             // by number
-	endpoint map[string]model.EndpointKey  // by port
-	under    underlay
+	last    desired.Host // what the maps hold, when known
+	known   bool
+	indexes map[string]int                // interface index of each programmed port
+	refused map[desired.PolicySetID]error // sets that do not fit
+	byVer   map[uint32]*compiledKeys      // entries by version
+	version uint32                        // last one used
+	doomed  []doomedVersion               // versions no set refers to any more
+	ruleIDs map[uint64]string             // by number
+	// rulesKept is how many rules the last clean-up of ruleIDs has left.
+	rulesKept int
+	endpoint  map[string]model.EndpointKey // by port
+	under     underlay
 
 	conns, frags, hits lru
 	gone               map[hostKey]bool                  // addresses whose connections must go

@@ -13,6 +13,7 @@ import (
 const doomedGrace = 100 * time.Millisecond
 
 func (p *pass) putSets() error {
+	defer p.forgetRules()
 	for c := range p.want.PolicySets.Diff(p.last.PolicySets) {
 		if !c.Has {
 			continue
@@ -31,19 +32,41 @@ func (p *pass) putSets() error {
 	return nil
 }
 
+// maxRuleIDs bounds the memory for ids of rules that are gone: counters and
+// decisions may still speak of them.
+const maxRuleIDs = 20000
+
+// learnRules remembers the ids behind the numbers of counters.
+func (d *Driver) learnRules(s *desired.PolicySet) {
+	for _, tiers := range [][]desired.Tier{s.In, s.Out} {
+		for _, t := range tiers {
+			for i := range t.Rules {
+				d.ruleIDs[ruleNumber(t.Rules[i].ID)] = t.Rules[i].ID
+			}
+		}
+	}
+}
+
+// forgetRules leaves only the rules that are wanted when twice as many, and more
+// than maxRuleIDs, have gathered.
+func (p *pass) forgetRules() {
+	if len(p.ruleIDs) <= max(maxRuleIDs, 2*p.rulesKept) {
+		return
+	}
+	defer func() { p.rulesKept = len(p.ruleIDs) }()
+	clear(p.ruleIDs)
+	for _, s := range p.want.PolicySets.All() {
+		p.learnRules(s)
+	}
+}
+
 // putSet writes a set's entries under a new version and then turns the set over
 // to it, so that every packet meets either the old rules or the new ones.
 func (p *pass) putSet(id desired.PolicySetID, s *desired.PolicySet) error {
 	if id == 0 || s.ID != id {
 		return model.Errorf(model.ErrInvalid, "policy set %d calls itself %d", id, s.ID)
 	}
-	for _, tiers := range [][]desired.Tier{s.In, s.Out} {
-		for _, t := range tiers {
-			for i := range t.Rules {
-				p.ruleIDs[ruleNumber(t.Rules[i].ID)] = t.Rules[i].ID
-			}
-		}
-	}
+	p.learnRules(s)
 	old, had := p.sets.have[uint32(id)]
 	if had && old.Hash == hashSet(s) {
 		return nil

@@ -43,6 +43,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"Serializable", testSerializable},
 		{"WriteSkew", testWriteSkew},
 		{"Phantoms", testPhantoms},
+		{"SweepGenerations", testSweep},
 		{"CreatorsAndLister", testCreatorsAndLister},
 		{"CreateRace", testCreateRace},
 		{"Fence", testFence},

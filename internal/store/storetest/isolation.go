@@ -210,6 +210,60 @@ func testPhantoms(t *testing.T, b *bench) {
 	}
 }
 
+// testSweep removes the generation of a scope between what a lister read and
+// its commit: it must notice what was created meanwhile, also when the scope had
+// no generation at first.
+func testSweep(t *testing.T, b *bench) {
+	scope := key("tenant/green/nets/")
+	sweeper := b.open()
+	rev := b.update(func(tx store.Tx) error { tx.Put(store.LeaderKey, []byte("me"), nil); return nil })
+	fence := store.Fence{Key: store.LeaderKey, Create: rev}
+	for round := range 3 {
+		runs, seen := 0, 0
+		_, err := b.Update(b.ctx, func(tx store.Tx) error {
+			runs++
+			if err := tx.Observe(scope); err != nil {
+				return err
+			}
+			kvs, err := tx.Range(scope, 0)
+			if err != nil {
+				return err
+			}
+			seen = len(kvs)
+			if runs == 1 {
+				created, err := sweeper.Update(b.ctx, func(tx store.Tx) error {
+					tx.Touch(scope)
+					return tx.Create(scope+strconv.Itoa(round), nil, nil)
+				})
+				if err != nil {
+					return err
+				}
+				if n, err := store.SweepGenerations(b.ctx, sweeper, fence, created+1); err != nil || n == 0 {
+					return fmt.Errorf("swept %d generations: %w", n, err)
+				}
+			}
+			tx.Put(key("listed"), []byte(strconv.Itoa(seen)), nil)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen != round+1 || runs < 2 {
+			t.Errorf("round %d: the lister saw %d keys in %d runs, want %d in more than one", round, seen, runs, round+1)
+		}
+	}
+	if n, err := store.SweepGenerations(b.ctx, sweeper, fence, 1<<60); err != nil || n != 0 {
+		t.Errorf("swept %d generations, %v; all had gone", n, err)
+	}
+	b.update(func(tx store.Tx) error { tx.Touch(scope); return nil })
+	if n, err := store.SweepGenerations(b.ctx, sweeper, fence, rev); err != nil || n != 0 {
+		t.Errorf("swept %d generations, %v; the one there is newer than that", n, err)
+	}
+	if _, err := store.SweepGenerations(b.ctx, sweeper, store.Fence{Key: store.LeaderKey, Create: rev - 1}, 1<<60); !errors.Is(err, store.ErrFenced) {
+		t.Errorf("sweep of a term that has ended: %v, want %v", err, store.ErrFenced)
+	}
+}
+
 // 16 creators and one lister in one scope all make progress with bounded
 // retries (design.md, "Phantoms"): the lister is made to lose three times, then
 // its claim holds the creators off.
