@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,7 @@ type member struct {
 	store    store.Store
 	address  string   // ip:port of this netmaster's API, the lock's value
 	services []string // ip:port to register "netmaster" and "netmaster.rpc" with
+	listen   []string // ip:port that this process listens on, all of them
 	lead     func(ctx context.Context, term store.Fence) error
 	log      *slog.Logger
 	leading  atomic.Bool
@@ -52,6 +54,12 @@ func (m *member) run(ctx context.Context) error {
 	if err != nil {
 		host = ""
 	}
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		store.KeepListening(ctx, m.store, store.Service{Role: "netmaster", Version: daemon.Build().Version, Hostname: host},
+			m.listen, m.trouble("telling agents what to keep containers from"))
+	})
+	defer listening.Wait()
 	for i, name := range []string{"netmaster", "netmaster.rpc"} {
 		ip, port, err := net.SplitHostPort(m.services[i])
 		if err != nil {

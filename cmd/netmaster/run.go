@@ -138,6 +138,18 @@ func listen(ctx context.Context, o options) (lns []net.Listener, err error) {
 	return lns, nil
 }
 
+// listening is all that this process listens on.
+func (o options) listening() []string {
+	at := []string{o.external, o.internal, o.agent}
+	if o.debug != "" {
+		at = append(at, o.debug)
+	}
+	if len(o.etcd) == 0 && len(o.consul) == 0 {
+		at = append(at, o.etcdListen)
+	}
+	return at
+}
+
 // covers tells whether a listener on a also serves b.
 func covers(a, b string) bool {
 	ha, pa, errA := net.SplitHostPort(a)
@@ -164,7 +176,7 @@ func serve(ctx context.Context, o options, st store.Store, died <-chan error, li
 		}
 	}
 	m := &member{
-		store: st, address: o.internal, services: []string{o.internal, o.agent},
+		store: st, address: o.internal, services: []string{o.internal, o.agent}, listen: o.listening(),
 		log: log,
 		lead: func(ctx context.Context, term store.Fence) error {
 			if swarm != nil {

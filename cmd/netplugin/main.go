@@ -88,6 +88,7 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 		Store: st, Driver: drv, Log: log, Netmasters: o.netmaster, FwdMode: o.fwd, PvtSubnet: o.pvt, IPForward: o.ipForward,
 		StateDir: o.stateDir, Socket: o.cniSocket, RESTAddress: o.restAddress, Version: daemon.Build().Version,
 		NoDNS: o.dns == dnsOff, DNSUpstreams: upstreams, Uplinks: o.uplinks,
+		StoreAddresses: st.Addresses, ContainersReachControl: o.reachControl, DebugAddress: o.debug,
 		FirstStart: firstStart, DebugHooks: o.debugHooks, Hook: killAt(o),
 	})
 	if err != nil {

@@ -35,6 +35,7 @@ type options struct {
 	fwdMode      string
 	pvtSubnet    string
 	ipForward    bool
+	reachControl bool
 	netmaster    string
 
 	driver      string
@@ -182,6 +183,10 @@ func clusterFlags(fs *daemon.FlagSet, o *options) {
 	fs.Bool(&o.ipForward, daemon.Flag{
 		Name: "ip-forward", Env: envPrefix + "IP_FORWARD",
 		Usage: "set net.ipv4.ip_forward where it is off: without it containers reach this host and nothing beyond it",
+	})
+	fs.Bool(&o.reachControl, daemon.Flag{
+		Name: "containers-reach-control-plane", Env: envPrefix + "CONTAINERS_REACH_CONTROL_PLANE",
+		Usage: "let containers reach netmasters, the store and netplugins, from which they are kept otherwise: whoever reaches them commands the cluster",
 	})
 }
 

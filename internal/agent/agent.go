@@ -30,6 +30,7 @@ type Agent struct {
 	journal    *journal
 	cluster    *cluster
 	way        *wayOut
+	control    *controlPlane
 	publishing publishing
 	masters    *masters
 	names      *nameServer
@@ -92,6 +93,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	}
 	a.cluster = newCluster(cfg.Host, cfg.Store, cfg.Log, a.kick)
 	a.way = newWayOut(a)
+	a.control = newControlPlane(a)
 	a.runner = reconcile.New(reconcile.Config[driver.Event]{
 		Pass:   a.pass,
 		Events: cfg.Driver.Events(),
@@ -216,6 +218,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	inside.Go(func() { _ = a.runner.Run(inner) }) // its error is inner's end
 	inside.Go(func() { a.status.run(inner) })
 	inside.Go(func() { a.discover(inner) })
+	inside.Go(func() { a.control.run(inner) })
 	inside.Go(func() { a.announce(inner) })
 	outside.Go(func() { a.names.serveNames(ctx, a) })
 	outside.Go(func() { a.monitor(ctx) })

@@ -32,12 +32,15 @@ type cluster struct {
 	dirty    store.Revision // of the last batch that could change the picture
 	global   *model.Global
 	tenants  map[model.TenantName]model.Tenant
+	hosts    map[model.HostName]model.Host
 	mirrors  map[model.TenantName]*mirror    // "" is the global part
 	required map[model.TenantName]bool       // to be complete before the first compile
 	hidden   map[model.EndpointKey]time.Time // since when no attachment needs it; zero = one does
 	changed  chan struct{}                   // closed and replaced at every change
 	paused   chan struct{}                   // not nil while mirrors are paused; closed to resume
 	running  sync.WaitGroup
+
+	hostsVersion uint64 // counts changes of hosts
 }
 
 // mirror is one watched prefix.
@@ -60,6 +63,7 @@ func newCluster(host model.HostName, st store.Store, log *slog.Logger, kick func
 		host: host, st: st, log: log, kick: kick,
 		comp:     compile.New(host),
 		tenants:  map[model.TenantName]model.Tenant{},
+		hosts:    map[model.HostName]model.Host{},
 		mirrors:  map[model.TenantName]*mirror{},
 		required: map[model.TenantName]bool{"": true},
 		hidden:   map[model.EndpointKey]time.Time{},
@@ -218,7 +222,8 @@ func (c *cluster) enterLocked(m *mirror, ch store.Change) bool {
 	case model.ServiceKey:
 		enter(ch, nil, k, c.comp.SetService, c.comp.DeleteService)
 	case model.HostName:
-		enter(ch, nil, k, c.comp.SetHost, c.comp.DeleteHost)
+		c.hostsVersion++
+		enter(ch, c.hosts, k, c.comp.SetHost, c.comp.DeleteHost)
 	case model.TenantName:
 		enter(ch, c.tenants, k, func(model.Tenant) {}, func(model.TenantName) {})
 		return false

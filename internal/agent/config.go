@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -32,6 +33,15 @@ type Config struct {
 	// Netmasters are base URLs, separated by commas, used instead of the service
 	// registry; optional.
 	Netmasters string
+	// StoreAddresses tells where the store answers, as host:port; nil = nowhere
+	// that containers could reach. With an error it tells what it knows.
+	StoreAddresses func(context.Context) ([]string, error)
+	// ContainersReachControl lets containers reach the control plane (netmasters,
+	// the store, netplugins), from which they are kept otherwise.
+	ContainersReachControl bool
+	// DebugAddress is where profiling is served, by others; empty = nowhere.
+	DebugAddress string
+
 	// FwdMode and PvtSubnet, when set, must be the cluster's: Run fails otherwise.
 	FwdMode   model.FwdMode
 	PvtSubnet netip.Prefix

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -61,11 +62,18 @@ func (a *Agent) getStats(w http.ResponseWriter, r *http.Request) {
 		failHTTP(w, err)
 		return
 	}
+	if n, err := a.way.net.Refused(); err == nil && n > 0 {
+		s.Drops = maps.Clone(orEmpty(s.Drops))
+		s.Drops[dropControlPlane] = n
+	}
 	writeJSON(w, http.StatusOK, map[string]any{
 		"services": map[string]any{}, "ports": orEmpty(s.Ports), "rules": orEmpty(s.Rules), "drops": orEmpty(s.Drops),
 		"tables": tablesOf(a.cfg.Driver),
 	})
 }
+
+// dropControlPlane is why the host's stack, and no data plane, refuses a packet.
+const dropControlPlane = "control-plane"
 
 func orEmpty[V any](m map[string]V) map[string]V {
 	if m == nil {
@@ -217,6 +225,12 @@ func (a *Agent) registerMetrics() error {
 				return 1
 			}
 			return 0
+		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "contiv_netplugin_control_plane_refused_total", Help: "Packets of containers to the control plane that were refused.",
+		}, func() float64 {
+			n, _ := a.way.net.Refused() // a kernel that does not tell counts nothing
+			return float64(n)
 		}),
 		gauge("attachments", "Attachments in the journal.", func() float64 { return float64(len(a.journal.all())) }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

@@ -65,7 +65,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	a.way.refresh()
 	ports := a.way.published.Load()
 	pic, ok := a.cluster.compile()
-	if !ok {
+	if !ok || !a.control.known() {
 		return nil, nil // the snapshot's arrival wakes the runner again
 	}
 	pic.problems = append(pic.problems, a.names.follow(ctx, pic.want)...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -49,6 +50,12 @@ func (a *Agent) announce(ctx context.Context) {
 	}) {
 		return
 	}
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		store.KeepListening(ctx, a.cfg.Store, store.Service{Role: "netplugin", Version: a.cfg.Version, Hostname: string(a.cfg.Host)}, a.listening(),
+			func(err error) { a.log.Debug("other hosts do not hear where this netplugin listens", "error", err) })
+	})
+	defer listening.Wait()
 	var reg *store.Registration
 	if !a.retry(ctx, "register netplugin.vtep", func() (err error) {
 		reg, err = store.Register(ctx, a.cfg.Store, store.Service{

@@ -201,7 +201,10 @@ func (w *wayOut) follow(ctx context.Context, pic desired.Host, look bool) []comp
 	if !w.able {
 		return nil
 	}
-	want := hostnet.Want{Private: pic.Private, NameServer: uint16(w.dns.Load())}
+	want := hostnet.Want{Private: pic.Private, NameServer: uint16(w.dns.Load()), Control: w.a.control.want(look)}
+	if look {
+		w.a.control.sayRefused()
+	}
 	if pic.Private != nil {
 		for _, e := range w.a.journal.all() {
 			port, ok := pic.Ports.Get(e.HostIf)

@@ -16,6 +16,8 @@ import (
 const (
 	offsetSrc = 12
 	offsetDst = 16
+	// Of the IPv6 header (RFC 8200 section 3).
+	offsetDst6 = 24
 )
 
 // ipsDNAT is the status of a connection whose destination is translated
@@ -103,6 +105,40 @@ func dnat(to netip.Addr, p uint16) []expr.Any {
 		&expr.Immediate{Register: 2, Data: port(p)},
 		&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1, RegProtoMin: 2, Specified: true},
 	}
+}
+
+// Registers of four bytes, as which the first of 16 bytes is addressed too: a
+// set's key that has two parts lies in consecutive ones.
+const (
+	reg32After4  = unix.NFT_REG32_01 // behind an IPv4 address in register 1
+	reg32After16 = unix.NFT_REG32_04 // behind an IPv6 address in register 1
+)
+
+func v4() []expr.Any  { return meta(expr.MetaKeyNFPROTO, expr.CmpOpEq, []byte{unix.NFPROTO_IPV4}) }
+func v6() []expr.Any  { return meta(expr.MetaKeyNFPROTO, expr.CmpOpEq, []byte{unix.NFPROTO_IPV6}) }
+func tcp() []expr.Any { return l4(model.ProtoTCP) }
+
+func lookup(setName string) expr.Any {
+	return &expr.Lookup{SourceRegister: 1, SetName: setName}
+}
+
+// dportIn matches a destination port of a set.
+func dportIn(setName string) []expr.Any {
+	return []expr.Any{payload(expr.PayloadBaseTransportHeader, 2, 2), lookup(setName)}
+}
+
+// target matches the destination by a set of address and port.
+func target(offset, n, behind uint32, setName string) []expr.Any {
+	return []expr.Any{
+		payload(expr.PayloadBaseNetworkHeader, offset, n),
+		&expr.Payload{DestRegister: behind, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		lookup(setName),
+	}
+}
+
+// reset answers TCP at once, and counts.
+func reset() []expr.Any {
+	return []expr.Any{&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}
 }
 
 func masquerade() []expr.Any { return []expr.Any{&expr.Masq{}} }

@@ -26,6 +26,8 @@ type Want struct {
 	MTU        int              // of the narrowest container's interface; 0 = the interface's own
 	NameServer uint16           // port at Private.Addr that queries go to; 0 = none
 	Endpoints  []Endpoint       // those that publish ports
+	// Control is what containers are kept from; nil = nothing.
+	Control *Control `json:"-"` // has a table of its own
 }
 
 // Endpoint is a local container that publishes ports.
@@ -45,6 +47,7 @@ type Stack struct {
 	last     *Want // as applied; nil = not known
 	index    int   // of the interface then; 0 = there was none
 	problems map[string]error
+	refused  refused
 }
 
 // New returns the stack. forward lets it switch IP forwarding on.
@@ -79,6 +82,8 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 		note("interface "+want.Private.Interface, s.ensureLink(want))
 		note("way out", s.ensureForwarding())
 	}
+	// First what keeps containers out, then what leads them anywhere.
+	note("control plane", s.ensureControl(want))
 	note("published ports and masquerade", s.ensureTable(want))
 	note("firewall", s.passFirewall(want.Private))
 	if len(s.problems) == 0 {

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -15,7 +17,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TableName is our table in nftables, of family ip.
+// TableName is our table in nftables: of family ip for the way out, of family
+// inet for what containers are kept from.
 const TableName = "contiv"
 
 // markPrefix begins the name of an empty chain whose rest says what the table
@@ -31,43 +34,72 @@ type chain struct {
 	rules    [][]expr.Any
 }
 
-// ensureTable replaces our table as a whole, in one transaction, unless it is
-// there as wanted. Connections that are translated stay so: that is kept in the
-// connection tracking.
+// set is one set that rules refer to by its name.
+type set struct {
+	name     string
+	key      nftables.SetDatatype
+	elements []nftables.SetElement
+}
+
+// ensureTable makes the table of the way out be as wanted. Connections that are
+// translated stay so: that is kept in the connection tracking.
 func (s *Stack) ensureTable(want Want) error {
+	if want.Private == nil {
+		return removeTable(nftables.TableFamilyIPv4)
+	}
+	return ensureTable(nftables.TableFamilyIPv4, nil, chainsOf(want), []any{"layout 2", want}, nil)
+}
+
+// removeTable takes our table of a family away.
+func removeTable(family nftables.TableFamily) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
 	}
-	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: TableName}
-	have, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
-	if want.Private == nil {
-		if err != nil { // a kernel without nftables has nothing of ours
-			return nil //nolint:nilerr // see above
-		}
-		for _, ch := range have {
-			if ch.Table.Name == TableName {
-				c.DelTable(table)
-				return c.Flush()
-			}
-		}
-		return nil
+	have, err := c.ListChainsOfTableFamily(family)
+	if err != nil { // a kernel without nftables has nothing of ours
+		return nil //nolint:nilerr // see above
 	}
+	if slices.ContainsFunc(have, func(ch *nftables.Chain) bool { return ch.Table.Name == TableName }) {
+		c.DelTable(&nftables.Table{Family: family, Name: TableName})
+		return c.Flush()
+	}
+	return nil
+}
+
+// ensureTable replaces our table of a family as a whole, in one transaction,
+// unless it is there, made from the same. before, optional, is called before it is replaced.
+func ensureTable(family nftables.TableFamily, sets []set, chains []chain, madeFrom any, before func()) error {
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	table := &nftables.Table{Family: family, Name: TableName}
+	have, err := c.ListChainsOfTableFamily(family)
 	if err != nil {
 		return fmt.Errorf("read nftables: %w", err)
 	}
-	chains := chainsOf(want)
-	mark, err := markOf(want)
+	mark, err := markOf(madeFrom)
 	if err != nil {
 		return err
 	}
 	if intact(c, table, have, chains, mark) {
 		return nil
 	}
+	if before != nil {
+		before()
+	}
 	c.AddTable(table) // deleting what is not there is an error
 	c.DelTable(table)
 	c.AddTable(table)
 	c.AddChain(&nftables.Chain{Name: mark, Table: table})
+	for _, st := range sets {
+		if err := c.AddSet(&nftables.Set{
+			Table: table, Name: st.name, KeyType: st.key, Concatenation: strings.Contains(st.key.Name, " . "),
+		}, st.elements); err != nil {
+			return fmt.Errorf("write set %s of nftables: %w", st.name, err)
+		}
+	}
 	for _, ch := range chains {
 		at := c.AddChain(&nftables.Chain{Name: ch.name, Table: table, Type: ch.kind, Hooknum: ch.hook, Priority: &ch.priority})
 		for _, r := range ch.rules {
@@ -80,9 +112,9 @@ func (s *Stack) ensureTable(want Want) error {
 	return nil
 }
 
-func markOf(want Want) (string, error) {
-	data, err := json.Marshal(want)
-	sum := sha256.Sum256(append(data, "layout 2"...))
+func markOf(madeFrom any) (string, error) {
+	data, err := json.Marshal(madeFrom)
+	sum := sha256.Sum256(data)
 	return markPrefix + hex.EncodeToString(sum[:8]), err
 }
 

@@ -1,0 +1,354 @@
+package agent
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/hostnet"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// DefaultRESTPort is where netplugins serve inspection unless told otherwise.
+const DefaultRESTPort = 9090
+
+const (
+	// controlLinger is how long an address stays kept that the registry names no
+	// more: a netmaster that comes back is reachable before it is registered.
+	controlLinger = time.Hour
+	// controlEvery is how often the store is asked for its members, and names
+	// of hosts are resolved again.
+	controlEvery = time.Minute
+)
+
+// controlPlane knows where the cluster's control plane answers, which this
+// host's containers are kept from: netmasters by the registry, the store by its
+// members and the flags, netplugins by the hosts' records.
+type controlPlane struct {
+	a     *Agent
+	ready chan struct{} // closed once all sources have been heard
+
+	mu      sync.Mutex
+	sources map[string][]netip.AddrPort  // by what tells of them
+	waiting map[string]bool              // sources that have not been heard
+	left    map[netip.AddrPort]time.Time // named by no source any more, since
+	version uint64                       // of sources
+	// machines are the addresses of those that tell what they listen on: an etcd
+	// beside a netmaster is reached by all of them.
+	machines map[netip.Addr][]netip.Addr
+
+	// Of the runner's goroutine.
+	hosts   []model.Host
+	built   *hostnet.Control // nil = not yet
+	of      [2]uint64        // versions of sources and hosts that built and hosts are of
+	refused uint64           // as logged
+	counted bool             // refused has a value
+}
+
+// Sources, beside the services of the registry.
+const (
+	sourceStore = "store"
+	sourceFlag  = "--netmaster"
+)
+
+// controlServices name addresses of the control plane in the registry: those that
+// it is to be asked at, and all that it listens on.
+var controlServices = []string{"netmaster", "netmaster.rpc", store.ListenService}
+
+func newControlPlane(a *Agent) *controlPlane {
+	p := &controlPlane{
+		a: a, ready: make(chan struct{}),
+		sources: map[string][]netip.AddrPort{}, left: map[netip.AddrPort]time.Time{},
+		waiting: map[string]bool{sourceStore: true, sourceFlag: true},
+	}
+	for _, name := range controlServices {
+		p.waiting[name] = true
+	}
+	return p
+}
+
+// known tells whether all sources have been heard: before, nothing that leads
+// containers anywhere may be made.
+func (p *controlPlane) known() bool {
+	select {
+	case <-p.ready:
+		return true
+	default:
+		return p.a.cfg.ContainersReachControl
+	}
+}
+
+// run follows the sources until ctx ends.
+func (p *controlPlane) run(ctx context.Context) {
+	if p.a.cfg.ContainersReachControl {
+		return
+	}
+	var running sync.WaitGroup
+	for _, name := range controlServices {
+		running.Go(func() {
+			err := store.WatchServices(ctx, p.a.cfg.Store, name, func(list []store.Service) error {
+				var at []string
+				for _, s := range list {
+					at = append(at, net.JoinHostPort(s.HostAddr, strconv.Itoa(s.Port)))
+				}
+				if name == store.ListenService {
+					p.setMachines(list)
+				}
+				p.set(name, p.resolve(ctx, at))
+				return nil
+			})
+			if ctx.Err() == nil {
+				p.a.log.Error("the control plane's addresses are not followed any more", "service", name, "error", err)
+			}
+		})
+	}
+	for ctx.Err() == nil {
+		p.set(sourceFlag, p.resolve(ctx, hostsOfURLs(p.a.cfg.Netmasters)))
+		var at []string
+		if ask := p.a.cfg.StoreAddresses; ask != nil {
+			var err error
+			if at, err = ask(ctx); err != nil {
+				p.a.log.Debug("not all addresses of the store are known", "error", err)
+			}
+		}
+		p.set(sourceStore, p.resolve(ctx, at))
+		select {
+		case <-time.After(controlEvery):
+		case <-ctx.Done():
+		}
+	}
+	running.Wait()
+}
+
+// hostsOfURLs are host:port of URLs, separated by commas.
+func hostsOfURLs(list string) (at []string) {
+	for text := range strings.SplitSeq(list, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		if !strings.Contains(text, "://") {
+			text = "http://" + text
+		}
+		u, err := url.Parse(text)
+		if err != nil {
+			continue // netplugin's client has refused it
+		}
+		port := u.Port()
+		if port == "" {
+			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+		}
+		at = append(at, net.JoinHostPort(u.Hostname(), port))
+	}
+	return at
+}
+
+// resolve returns the addresses of host:port. A name that has none now is
+// passed over: the next time may tell.
+func (p *controlPlane) resolve(ctx context.Context, at []string) (out []netip.AddrPort) {
+	for _, text := range at {
+		host, service, err := net.SplitHostPort(text)
+		port, bad := strconv.ParseUint(service, 10, 16)
+		if err != nil || bad != nil || port == 0 {
+			continue
+		}
+		addrs := []netip.Addr{}
+		if a, err := netip.ParseAddr(host); err == nil {
+			addrs = append(addrs, a)
+		} else if addrs, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
+			p.a.log.Debug("a host of the control plane has no address", "host", host, "error", err)
+		}
+		for _, a := range addrs {
+			out = append(out, netip.AddrPortFrom(a.Unmap().WithZone(""), uint16(port)))
+		}
+	}
+	return out
+}
+
+// set takes what a source names now.
+func (p *controlPlane) set(source string, now []netip.AddrPort) {
+	slices.SortFunc(now, netip.AddrPort.Compare)
+	now = slices.Compact(now)
+	p.mu.Lock()
+	first := p.waiting[source]
+	changed := first || !slices.Equal(p.sources[source], now)
+	if changed {
+		for _, ap := range p.sources[source] {
+			p.left[ap] = time.Now()
+		}
+		for _, ap := range now {
+			delete(p.left, ap)
+		}
+		p.sources[source] = now
+		p.version++
+	}
+	if first {
+		if delete(p.waiting, source); len(p.waiting) == 0 {
+			close(p.ready)
+		}
+	}
+	p.mu.Unlock()
+	if changed {
+		p.a.kick("control plane")
+	}
+}
+
+func (p *controlPlane) setMachines(list []store.Service) {
+	byName := map[string][]netip.Addr{}
+	for _, s := range list {
+		if a, err := netip.ParseAddr(s.HostAddr); err == nil && !slices.Contains(byName[s.Hostname], a) {
+			byName[s.Hostname] = append(byName[s.Hostname], a)
+		}
+	}
+	machines := map[netip.Addr][]netip.Addr{}
+	for _, all := range byName {
+		for _, a := range all {
+			machines[a] = all
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.machines = machines // set tells of the change: it is of the same records
+}
+
+// want is what containers are to be kept from now; nil = nothing. look says to
+// see whether time or the host's own addresses have changed it.
+func (p *controlPlane) want(look bool) *hostnet.Control {
+	if p.a.cfg.ContainersReachControl {
+		return nil
+	}
+	hosts, version := p.a.cluster.knownHosts(p.of[1])
+	if version != p.of[1] {
+		p.hosts = hosts
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if of := [2]uint64{p.version, version}; p.built == nil || look || of != p.of {
+		p.built, p.of = p.buildLocked(), of
+	}
+	return p.built
+}
+
+func (p *controlPlane) buildLocked() *hostnet.Control {
+	at := map[netip.AddrPort]bool{}
+	for _, list := range p.sources {
+		for _, ap := range list {
+			at[ap] = true
+		}
+	}
+	for ap, since := range p.left {
+		if time.Since(since) > controlLinger {
+			delete(p.left, ap)
+			continue
+		}
+		at[ap] = true
+	}
+	k := &hostnet.Control{}
+	inspection := []uint16{DefaultRESTPort}
+	for i, text := range p.a.listening() {
+		if _, port, err := net.SplitHostPort(text); err == nil {
+			if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+				k.Ports = append(k.Ports, uint16(n))
+				if i == 0 { // others' are likely to be the same, also of those that do not tell
+					inspection = append(inspection, uint16(n))
+				}
+			}
+		}
+	}
+	// Where a machine is a host as well, it answers at both of its addresses.
+	twins := map[netip.Addr][]netip.Addr{}
+	for _, h := range p.hosts {
+		twins[h.Control] = append(twins[h.Control], h.VTEP)
+		twins[h.VTEP] = append(twins[h.VTEP], h.Control)
+		for _, a := range []netip.Addr{h.Control, h.VTEP} {
+			for _, port := range inspection {
+				if a.IsValid() {
+					k.Targets = append(k.Targets, netip.AddrPortFrom(a, port))
+				}
+			}
+		}
+	}
+	local := localAddresses()
+	for ap := range at {
+		same := slices.Concat([]netip.Addr{ap.Addr()}, twins[ap.Addr()], p.machines[ap.Addr()])
+		for _, a := range same {
+			switch {
+			case !a.IsValid():
+			case a.IsLoopback(), a.IsUnspecified():
+				k.Ports = append(k.Ports, ap.Port())
+			case local[a]:
+				k.Ports = append(k.Ports, ap.Port())
+				fallthrough
+			default:
+				k.Targets = append(k.Targets, netip.AddrPortFrom(a, ap.Port()))
+			}
+		}
+	}
+	slices.Sort(k.Ports)
+	k.Ports = slices.Compact(k.Ports)
+	slices.SortFunc(k.Targets, netip.AddrPort.Compare)
+	k.Targets = slices.Compact(k.Targets)
+	return k
+}
+
+// listening is where this process listens for people and machines: inspection,
+// then profiling.
+func (a *Agent) listening() (at []string) {
+	if r := a.RESTAddr(); r != nil {
+		at = append(at, r.String())
+	}
+	if a.cfg.DebugAddress != "" {
+		at = append(at, a.cfg.DebugAddress)
+	}
+	return at
+}
+
+// localAddresses are this host's; none where they cannot be read.
+func localAddresses() map[netip.Addr]bool {
+	out := map[netip.Addr]bool{}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return out
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok {
+			if addr, ok := netip.AddrFromSlice(n.IP); ok {
+				out[addr.Unmap()] = true
+			}
+		}
+	}
+	return out
+}
+
+// sayRefused logs how often containers were refused since the last look.
+func (p *controlPlane) sayRefused() {
+	n, err := p.a.way.net.Refused()
+	if err != nil {
+		return
+	}
+	if p.counted && n > p.refused {
+		p.a.log.Warn("containers asked for the control plane and were refused; --containers-reach-control-plane would let them", "packets", n-p.refused)
+	}
+	p.refused, p.counted = n, true
+}
+
+// knownHosts returns the hosts' records and their version, which is never 0;
+// none when it is still the given one.
+func (c *cluster) knownHosts(version uint64) ([]model.Host, uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hostsVersion+1 == version {
+		return nil, version
+	}
+	out := make([]model.Host, 0, len(c.hosts))
+	for _, h := range c.hosts {
+		out = append(out, h)
+	}
+	return out, c.hostsVersion + 1
+}

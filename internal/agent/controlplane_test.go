@@ -1,0 +1,118 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// TestControlPlaneFollowed: what containers are kept from follows the registry,
+// the hosts' records and the store's members; an address that is named no more
+// is kept for a while; nothing is programmed before all has been heard.
+func TestControlPlaneFollowed(t *testing.T) {
+	st := store.NewMemory()
+	dir := shortDir(t)
+	a, err := New(t.Context(), Config{
+		Host: testHost, Control: netip.MustParseAddr("10.9.0.1"), VTEP: netip.MustParseAddr("10.9.0.1"),
+		Store: st, Driver: driver.NewFake(), Log: testLog(t), StateDir: dir + "/state", Socket: dir + "/cni.sock",
+		RESTAddress: "127.0.0.1:0", DebugAddress: "127.0.0.1:6060", Netmasters: "http://127.0.0.1:9998, 198.51.100.5",
+		StoreAddresses: func(context.Context) ([]string, error) {
+			return []string{"198.51.100.6:2380", "localhost:2379", "198.51.100.6:2379"}, errors.New("not all are known")
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.control.known() {
+		t.Error("all is known before anybody has said anything")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { a.control.run(ctx); close(done) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	register := func(name, hostname, addr string, port int) *store.Registration {
+		t.Helper()
+		r, err := store.Register(t.Context(), st, store.Service{ServiceName: name, HostAddr: addr, Port: port, Hostname: hostname}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = r.Close() })
+		return r
+	}
+	have := func(what string, ports []uint16, targets ...string) {
+		t.Helper()
+		deadline := time.After(10 * time.Second)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			k := a.control.want(true)
+			missing := ""
+			for _, p := range ports {
+				if !slices.Contains(k.Ports, p) {
+					missing = "port"
+				}
+			}
+			for _, x := range targets {
+				if !slices.Contains(k.Targets, netip.MustParseAddrPort(x)) {
+					missing = x
+				}
+			}
+			if missing == "" {
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-deadline:
+				t.Fatalf("%s: %s is missing in %+v", what, missing, k)
+			}
+		}
+	}
+	have("flags and store", []uint16{9998, 2379, 6060}, "198.51.100.5:80", "198.51.100.6:2379", "198.51.100.6:2380")
+	select {
+	case <-a.control.ready:
+	case <-time.After(10 * time.Second):
+		t.Fatal("not all sources are heard")
+	}
+
+	one := register("netmaster", "m1", "198.51.100.1", 9999)
+	register("netmaster.rpc", "m1", "198.51.100.1", 9001)
+	have("registry", nil, "198.51.100.1:9999", "198.51.100.1:9001")
+	// A machine with more addresses, on which the store is as well.
+	register(store.ListenService, "m6", "198.51.100.66", 9999)
+	register(store.ListenService, "m6", "198.51.100.6", 9999)
+	register(store.ListenService, "m6", "2001:db8::6", 9999)
+	have("machines", nil, "198.51.100.66:9999", "198.51.100.66:2379", "[2001:db8::6]:2380")
+
+	if err := one.Close(); err != nil {
+		t.Fatal(err)
+	}
+	register("netmaster", "m2", "198.51.100.2", 9999)
+	have("one has gone, another come", nil, "198.51.100.1:9999", "198.51.100.2:9999")
+	a.control.mu.Lock()
+	for ap := range a.control.left {
+		a.control.left[ap] = time.Now().Add(-2 * controlLinger)
+	}
+	a.control.mu.Unlock()
+	if k := a.control.want(true); slices.Contains(k.Targets, netip.MustParseAddrPort("198.51.100.1:9999")) {
+		t.Errorf("what is gone for long is still kept: %v", k.Targets)
+	}
+
+	a.cluster.mu.Lock()
+	a.cluster.hosts["h2"] = model.Host{Name: "h2", Control: netip.MustParseAddr("198.51.100.2"), VTEP: netip.MustParseAddr("203.0.113.2")}
+	a.cluster.hostsVersion++
+	a.cluster.mu.Unlock()
+	have("a host that is a netmaster's machine", nil, "203.0.113.2:9999", "203.0.113.2:9090", "198.51.100.2:9090")
+}
