@@ -58,7 +58,11 @@ func (w *wayOut) settled() *desired.Private {
 	g, ok := w.a.cluster.settings()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if want := desired.NewPrivate(g.PvtSubnet); ok && (w.private == nil || want == nil || *want != *w.private) {
+	want := desired.NewPrivate(g.PvtSubnet)
+	if want != nil {
+		want.TunnelPort = uint16(w.a.cfg.VXLANPort)
+	}
+	if ok && (w.private == nil || want == nil || *want != *w.private) {
 		w.private, w.checked = want, false
 	}
 	return w.private

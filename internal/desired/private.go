@@ -14,6 +14,9 @@ type Private struct {
 	Addr      netip.Addr   // the host's own address in it
 	Interface string       // of the host's stack; the driver makes it, with RouterMAC as its address
 	RouterMAC model.MAC    // of the virtual router that containers send to
+	// TunnelPort is the UDP port of all hosts' tunnels: nothing of a container
+	// gets there, since hosts take what comes for each other's. 0 = none.
+	TunnelPort uint16
 }
 
 // HostInterface is the host's interface to its containers.
@@ -64,6 +67,12 @@ func (n *Network) Router() netip.Addr {
 func (p *Private) Leads(n *Network, to netip.Addr) bool {
 	return to.Is4() && !n.Subnet.Contains(to) && (to == p.Addr || !p.Subnet.Contains(to)) &&
 		to.As4()[0] != 0 && to.As4()[0] != 127 && to.As4()[0] < 224
+}
+
+// IsTunnel tells whether a packet is for a host's tunnel. Later fragments have
+// port 0, and are worth nothing without their first.
+func (p *Private) IsTunnel(proto model.Protocol, port uint16) bool {
+	return proto == model.ProtoUDP && port == p.TunnelPort && port != 0
 }
 
 // Diverts tells whether the host takes a packet that a container sends to the

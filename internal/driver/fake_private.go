@@ -36,7 +36,7 @@ func (t *tables) toRouter(from origin, p *Packet) bool {
 // route finds where the router sends a packet: to the host, in the name of the
 // endpoint's private address.
 func (t *tables) route(from origin, p *Packet) Verdict {
-	if !from.port.Private.IsValid() || !t.private.Leads(from.net, p.Dst) {
+	if !from.port.Private.IsValid() || !t.private.Leads(from.net, p.Dst) || t.private.IsTunnel(p.Proto, p.DstPort) {
 		return dropped(DropUnknownDest)
 	}
 	sent := *p

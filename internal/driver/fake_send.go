@@ -65,11 +65,8 @@ func (k *fakeKernel) send(p *Packet) Verdict {
 		if from.net == nil || from.net.Encap != model.EncapVXLAN || !p.VTEP.IsValid() {
 			return dropped(DropNetwork)
 		}
-		if a := senderAddr(p); p.ARP == nil && !p.isND() || a.IsValid() && !a.IsUnspecified() {
-			s, known := t.byAddr[addrKey{from.net.ID, a}]
-			if !known || s.port != nil || s.identity == model.IdentityUnknown {
-				return dropped(DropUnknownSource)
-			}
+		if !t.ofItsHost(from.net.ID, p) {
+			return dropped(DropUnknownSource)
 		}
 	}
 	switch {
@@ -83,6 +80,22 @@ func (k *fakeKernel) send(p *Packet) Verdict {
 		return v
 	}
 	return dropped(DropNotIP)
+}
+
+// ofItsHost tells whether a frame out of a tunnel is in the name of an endpoint,
+// by its MAC and address, and came from that endpoint's host. What looks for a
+// duplicate or a router has no address yet.
+func (t *tables) ofItsHost(n model.NetworkID, p *Packet) bool {
+	s, ok := t.byMAC[desired.RemoteKey{Network: n, MAC: p.SrcMAC}]
+	if !ok || s.port != nil || s.vtep != p.VTEP {
+		return false
+	}
+	a := senderAddr(p)
+	if (p.ARP != nil || p.isND()) && (!a.IsValid() || a.IsUnspecified()) {
+		return true
+	}
+	by, ok := t.byAddr[addrKey{n, a}]
+	return ok && by.mac == s.mac && by.identity != model.IdentityUnknown
 }
 
 func (t *tables) isLocal(n model.NetworkID, a netip.Addr) bool {
@@ -128,13 +141,13 @@ func (t *tables) neighbour(from origin, p *Packet) Verdict {
 		return Verdict{Answer: answer(p, p.ARP.TargetIP, t.private.RouterMAC)}
 	}
 	if !multicast(p.DstMAC) && !asks(p) {
-		return t.toStation(from, p.DstMAC)
+		return t.toStation(from, p)
 	}
 	if t.arpMode == model.ArpFlood {
 		if multicast(p.DstMAC) {
 			return t.flood(from, nil)
 		}
-		return t.toStation(from, p.DstMAC)
+		return t.toStation(from, p)
 	}
 	if asks(p) {
 		target := askedFor(p)
@@ -143,7 +156,7 @@ func (t *tables) neighbour(from origin, p *Packet) Verdict {
 		}
 		if !multicast(p.DstMAC) {
 			if _, ok := t.byMAC[desired.RemoteKey{Network: from.net.ID, MAC: p.DstMAC}]; ok {
-				return t.toStation(from, p.DstMAC)
+				return t.toStation(from, p)
 			}
 		}
 	}
@@ -191,8 +204,14 @@ func answer(p *Packet, target netip.Addr, mac model.MAC) *Packet {
 	}
 }
 
-// toStation finds where a unicast frame goes.
-func (t *tables) toStation(from origin, mac model.MAC) Verdict {
+// toStation finds where a unicast frame goes. One whose IP destination is an
+// endpoint's and whose MAC is not that endpoint's goes nowhere: it would get to
+// somebody for whom nobody was asked.
+func (t *tables) toStation(from origin, p *Packet) Verdict {
+	mac := p.DstMAC
+	if by, ok := t.byAddr[addrKey{from.net.ID, p.Dst}]; ok && p.ARP == nil && by.mac != mac {
+		return dropped(DropUnknownDest)
+	}
 	if from.port != nil && t.isRouter(mac) {
 		return dropped(DropUnknownDest) // not even to the uplink
 	}
@@ -279,7 +298,7 @@ func (k *fakeKernel) forward(from origin, p *Packet) Verdict {
 	if routed && !from.host {
 		v = t.route(from, p)
 	} else {
-		v = t.toStation(from, p.DstMAC)
+		v = t.toStation(from, p)
 	}
 	if !v.Passed() {
 		return v

@@ -115,6 +115,7 @@ func newSite(t testing.TB) *site {
 			{Proto: model.ProtoTCP, HostIP: near, HostPort: 8081, ContainerPort: 80},
 		}},
 	}}
+	s.want.Private.TunnelPort = 4789
 	return s
 }
 
@@ -305,6 +306,30 @@ func TestStack(t *testing.T) {
 	} {
 		if seen := s.ask(x.ns, x.network, x.from, x.to); seen != x.seen {
 			t.Errorf("%s: %s to %s was seen as %q, want %q", x.name, x.network, x.to, seen, x.seen)
+		}
+	}
+	// A tunnel is nobody's but hosts'. Only one port, and only what leads to hosts.
+	s.want.Endpoints = append(s.want.Endpoints, Endpoint{Addr: other, Ports: []attach.PortBinding{{Proto: model.ProtoUDP, HostPort: 5000, ContainerPort: 4789}}})
+	s.good()
+	for _, at := range []string{near.String(), s.want.Private.Addr.String()} {
+		s.serve(s.host, "udp", at+":4789")
+		s.serve(s.host, "udp", at+":4790")
+	}
+	s.serve(s.beyond, "udp", far.String()+":4789")
+	s.serve(s.conts, "udp", other.String()+":4789")
+	for _, x := range []struct{ name, ns, to, seen string }{
+		{"this host's tunnel", s.conts, near.String() + ":4789", ""},
+		{"this host's tunnel by its private address", s.conts, s.want.Private.Addr.String() + ":4789", ""},
+		{"this host's tunnel as the router", s.conts, desired.RouterAddr.String() + ":4789", ""},
+		{"another host's tunnel", s.conts, far.String() + ":4789", ""},
+		{"the port beside", s.conts, near.String() + ":4790", web.String()},
+		{"the tunnel from another host", s.beyond, near.String() + ":4789", far.String()},
+		{"another host's tunnel from this one", s.host, far.String() + ":4789", near.String()},
+		{"a container's own tunnel, published", s.beyond, near.String() + ":5000", far.String()},
+		{"a container's own tunnel, published, from another one", s.conts, near.String() + ":5000", host},
+	} {
+		if seen := s.ask(x.ns, "udp", "", x.to); seen != x.seen {
+			t.Errorf("%s: was seen as %q, want %q", x.name, seen, x.seen)
 		}
 	}
 	if got := iptables("-S", "DOCKER-USER"); !strings.Contains(got, "-i contivh0") || !strings.Contains(got, "-o contivh0") || !strings.Contains(got, "RETURN") {

@@ -47,7 +47,7 @@ func (s *Stack) ensureTable(want Want) error {
 	if want.Private == nil {
 		return removeTable(nftables.TableFamilyIPv4)
 	}
-	return ensureTable(nftables.TableFamilyIPv4, nil, chainsOf(want), []any{"layout 2", want}, nil)
+	return ensureTable(nftables.TableFamilyIPv4, nil, chainsOf(want), []any{"layout 3", want}, nil)
 }
 
 // removeTable takes our table of a family away.
@@ -149,7 +149,10 @@ func chainsOf(want Want) []chain {
 	pre := nat("prerouting", nftables.ChainHookPrerouting, *nftables.ChainPriorityNATDest)
 	out := nat("output", nftables.ChainHookOutput, *nftables.ChainPriorityNATDest)
 	post := nat("postrouting", nftables.ChainHookPostrouting, *nftables.ChainPriorityNATSource)
-	fwd := chain{name: "forward", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: *nftables.ChainPriorityFilter - 1}
+	filter := func(name string, hook *nftables.ChainHook) chain {
+		return chain{name: name, kind: nftables.ChainTypeFilter, hook: hook, priority: *nftables.ChainPriorityFilter - 1}
+	}
+	in, fwd := filter("input", nftables.ChainHookInput), filter("forward", nftables.ChainHookForward)
 
 	if want.NameServer != 0 {
 		for _, proto := range []model.Protocol{model.ProtoUDP, model.ProtoTCP} {
@@ -181,7 +184,13 @@ func chainsOf(want Want) []chain {
 	post.add(notOif(p.Interface), inSubnet(offsetSrc, p.Subnet), masquerade())
 	// Nobody beyond the host begins what is not published.
 	fwd.add(oif(p.Interface), ctState(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED, false), wasDNAT(false), drop())
-	return []chain{pre, out, post, fwd}
+	if p.TunnelPort != 0 {
+		// Hosts take what is in a tunnel for each other's, whatever led there.
+		tunnel := slices.Concat(iif(p.Interface), l4(model.ProtoUDP), dport(p.TunnelPort), drop())
+		in.add(tunnel)
+		fwd.add(notOif(p.Interface), tunnel)
+	}
+	return []chain{pre, out, post, in, fwd}
 }
 
 func (c *chain) add(parts ...[]expr.Any) {

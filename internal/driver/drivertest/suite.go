@@ -409,6 +409,9 @@ func testPackets(t *testing.T, h Harness) {
 		for _, x := range craftedPackets(top, uint16(10000+1000*i)) {
 			b.compare(t, fmt.Sprintf("%s: %s", mode, x.name), x.packet)
 		}
+		for _, x := range senders(top, uint16(15000+1000*i)) {
+			b.compare(t, fmt.Sprintf("%s: %s", mode, x.name), x.packet)
+		}
 		if mode == model.ArpFlood {
 			b.close(t)
 			continue

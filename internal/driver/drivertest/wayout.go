@@ -15,10 +15,14 @@ import (
 // Outside is an address that is on no network.
 var Outside = netip.MustParseAddr("198.51.100.7")
 
+// TunnelPort is the UDP port of tunnels (RFC 7348 section 5).
+const TunnelPort = 4789
+
 // WithWayOut gives a compiler of a topology's first host its way out: every
 // endpoint there has a private address, in the order of the topology.
 func WithWayOut(top Topology, c *compile.Compiler) {
 	way := desired.NewPrivate(top.Global.PvtSubnet)
+	way.TunnelPort = TunnelPort
 	c.SetPrivate(way)
 	next := way.Subnet.Addr()
 	for _, e := range top.Endpoints {
@@ -199,7 +203,7 @@ func outwards(top Topology, pic desired.Host, e model.Endpoint, router model.MAC
 	for _, to := range []netip.Addr{Outside, pic.Private.Addr} {
 		for _, q := range []driver.Packet{
 			ask(to, model.ProtoTCP, 80), ask(to, model.ProtoTCP, 443), ask(to, model.ProtoTCP, 53), ask(to, model.ProtoUDP, 53),
-			ask(to, model.ProtoUDP, 123), ask(to, model.ProtoSCTP, 80), ask(to, model.ProtoICMP, 0), ask(to, 47, 0), ask(to, 136, 0),
+			ask(to, model.ProtoUDP, 123), ask(to, model.ProtoUDP, TunnelPort), ask(to, model.ProtoTCP, TunnelPort), ask(to, model.ProtoSCTP, 80), ask(to, model.ProtoICMP, 0), ask(to, 47, 0), ask(to, 136, 0),
 		} {
 			name := fmt.Sprintf("to %s proto %d port %d", to, q.Proto, q.DstPort)
 			add(name, q)

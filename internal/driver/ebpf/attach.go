@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -293,6 +294,7 @@ func (p *pass) putDevices() error {
 	if p.want.ArpMode == model.ArpFlood {
 		s.Flood = 1
 	}
+	binary.BigEndian.PutUint16(s.VXLANPort[:], p.cfg.VXLANPort)
 	var vxlan, vlan bool
 	for _, n := range p.networks {
 		vxlan = vxlan || n.Encap == model.EncapVXLAN
@@ -302,6 +304,9 @@ func (p *pass) putDevices() error {
 		index, made, err := 0, false, p.under.find(p.want.VTEP)
 		if err == nil {
 			s.MTU = uint32(p.under.inner())
+			err = p.source.put(0, p.under.source())
+		}
+		if err == nil {
 			index, made, err = ensureTunnel(p.cfg.Device, tunnelAlias(p.cfg.PinDir), p.cfg.VXLANPort, p.under.inner())
 		}
 		if err == nil {

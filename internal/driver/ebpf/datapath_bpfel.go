@@ -40,6 +40,7 @@ const (
 	datapathMapTags           = "tags"
 	datapathMapTallies        = "tallies"
 	datapathMapTooBig         = "too_big"
+	datapathMapTunnelSource   = "tunnel_source"
 	datapathProgFromContainer = "from_container"
 	datapathProgFromHost      = "from_host"
 	datapathProgFromTunnel    = "from_tunnel"
@@ -126,6 +127,7 @@ type datapathMapSpecs struct {
 	Tags         *ebpf.MapSpec `ebpf:"tags"`
 	Tallies      *ebpf.MapSpec `ebpf:"tallies"`
 	TooBig       *ebpf.MapSpec `ebpf:"too_big"`
+	TunnelSource *ebpf.MapSpec `ebpf:"tunnel_source"`
 }
 
 // datapathVariableSpecs contains global variables before they are loaded into the kernel.
@@ -178,6 +180,7 @@ type datapathMaps struct {
 	Tags         *ebpf.Map `ebpf:"tags"`
 	Tallies      *ebpf.Map `ebpf:"tallies"`
 	TooBig       *ebpf.Map `ebpf:"too_big"`
+	TunnelSource *ebpf.Map `ebpf:"tunnel_source"`
 }
 
 func (m *datapathMaps) Close() error {
@@ -206,6 +209,7 @@ func (m *datapathMaps) Close() error {
 		m.Tags,
 		m.Tallies,
 		m.TooBig,
+		m.TunnelSource,
 	)
 }
 

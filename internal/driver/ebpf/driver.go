@@ -60,6 +60,7 @@ type Driver struct {
 	monitoring chan struct{} // closed when the monitor has ended; nil = none was begun
 
 	settings *table[uint32, settings]
+	source   *table[uint32, tunnelSource]
 	ports    *table[uint32, port]
 	tags     *table[tagKey, uint32]
 	networks *table[uint32, network]
@@ -170,6 +171,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 func (d *Driver) takeOver() error {
 	w, o := &d.w, d.obj
 	d.settings = newTable[uint32, settings]("settings", o.Settings, w)
+	d.source = newTable[uint32, tunnelSource]("tunnel_source", o.TunnelSource, w)
 	d.ports = newTable[uint32, port]("ports", o.Ports, w)
 	d.tags = newTable[tagKey, uint32]("tags", o.Tags, w)
 	d.networks = newTable[uint32, network]("networks", o.Networks, w)
@@ -184,7 +186,7 @@ func (d *Driver) takeOver() error {
 	d.frags = lru{name: "frags", made: madeFrag, m: o.Frags}
 	d.hits = lru{name: "hits", made: madeHit, m: o.Hits, quiet: true} // counters of rules that are no more go first
 	for _, load := range []func() error{
-		func() error { return d.countTables(0) }, d.settings.load, d.ports.load, d.tags.load, d.networks.load, d.stations.load,
+		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.ports.load, d.tags.load, d.networks.load, d.stations.load,
 		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.cidrs.load, d.privates.load,
 	} {
 		if err := load(); err != nil {

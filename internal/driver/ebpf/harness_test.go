@@ -272,7 +272,7 @@ func (r *rig) inject(t testing.TB, p driver.Packet) (v driver.Verdict) {
 		if !ok {
 			vni = 0xabcdef
 		}
-		near, f = underlayWire, drivertest.VXLAN(r.underMAC, mac2, vtep2, vtep1, DefaultVXLANPort, vni, f)
+		near, f = underlayWire, drivertest.VXLAN(r.underMAC, mac2, p.VTEP, vtep1, DefaultVXLANPort, vni, f)
 	}
 	r.thread.do(func() { r.openSide(t) })
 	in := r.wires[near]

@@ -61,6 +61,12 @@ const (
 	monitorConnections = 2
 )
 
+// tunnelSource is the address that tunnel packets are sent from, as station's.
+type tunnelSource struct {
+	Family uint32 // 0 = the routing table chooses
+	VTEP   [16]byte
+}
+
 type port struct {
 	Net, Tag, Encap, Identity, Set uint32
 	IP4, IP6                       addr
@@ -89,15 +95,19 @@ type station struct {
 	VTEP                 [16]byte
 }
 
-func (s *station) setVTEP(a netip.Addr) {
+func (s *station) setVTEP(a netip.Addr) { s.Family, s.VTEP = toVTEP(a) }
+
+// toVTEP is a tunnel endpoint as the maps hold it: family 0 = none.
+func toVTEP(a netip.Addr) (family uint32, vtep [16]byte) {
 	switch {
 	case a.Is4():
 		b := a.As4()
-		s.Family = 4
-		binary.NativeEndian.PutUint32(s.VTEP[:], binary.BigEndian.Uint32(b[:]))
+		binary.NativeEndian.PutUint32(vtep[:], binary.BigEndian.Uint32(b[:]))
+		return 4, vtep
 	case a.IsValid():
-		s.Family, s.VTEP = 6, a.As16()
+		return 6, a.As16()
 	}
+	return 0, vtep
 }
 
 func (s station) vtep() netip.Addr {

@@ -1,8 +1,6 @@
 package ebpf
 
 import (
-	"encoding/binary"
-
 	"github.com/vishvananda/netlink"
 )
 
@@ -31,6 +29,5 @@ func (p *pass) openShortWays(s *settings) error {
 		return nil //nolint:nilerr // a kernel that does not tell is taken for one that has some
 	}
 	s.Underlay, s.VTEP, s.VTEPMask = uint32(p.under.index), p.want.VTEP.As4(), p.under.mask
-	binary.BigEndian.PutUint16(s.VXLANPort[:], p.cfg.VXLANPort)
 	return nil
 }

@@ -154,3 +154,72 @@ func TestTwoHosts(t *testing.T) {
 		}
 	}
 }
+
+// TestTunnelSource: packets leave with the tunnel address that hosts are known
+// by, whatever the routing table would choose; those of another one are taken
+// for nobody's.
+func TestTunnelSource(t *testing.T) {
+	w := newTwoHosts(t, 1600, 1500)
+	type pair [2]netip.Addr
+	addrs := func(a, b string) pair { return pair{netip.MustParseAddr(a), netip.MustParseAddr(b)} }
+	set := func(i int, own, others, otherKnown netip.Addr) {
+		pic := w.pictures[i]
+		pic.VTEP = own
+		n, _ := pic.Networks.Get(1)
+		moved := *n
+		moved.VTEPs = []netip.Addr{others}
+		pic.Networks = pic.Networks.Set(1, &moved)
+		for k, r := range pic.Remotes.All() {
+			r := *r
+			r.VTEP = otherKnown
+			pic.Remotes = pic.Remotes.Set(k, &r)
+		}
+		pic.Revision++
+		w.pictures[i] = pic
+		w.apply(t, i)
+	}
+	ping := func(to netip.Addr) error {
+		_, err := w.in(t, 0, "ping", "-c", "2", "-i", "0.05", "-W", "1", to.String())
+		return err
+	}
+	for i, ns := range w.hosts {
+		o := strconv.Itoa(2 - i)
+		n := strconv.Itoa(i + 1)
+		run(t, "ip", "netns", "exec", ns, "sysctl", "-q", "-w", "net.ipv6.conf.u0.disable_ipv6=0")
+		run(t, "ip", "-n", ns, "link", "set", "lo", "up")
+		run(t, "ip", "-n", ns, "addr", "add", "192.168.7.10"+n+"/24", "dev", "u0")
+		run(t, "ip", "-n", ns, "addr", "add", "10.77.0."+n+"/32", "dev", "lo")
+		run(t, "ip", "-n", ns, "route", "add", "10.77.0."+o+"/32", "dev", "u0", "via", "192.168.7."+o)
+		run(t, "ip", "-n", ns, "addr", "add", "fd00:7::"+n+"/64", "dev", "u0", "nodad")
+		run(t, "ip", "-n", ns, "addr", "add", "fd00:7::10"+n+"/64", "dev", "u0", "nodad")
+	}
+	for _, x := range []struct {
+		name       string
+		own, other pair // other: addresses of the same hosts that are not their tunnels'
+	}{
+		{"the interface's first address", pair{vtep1, vtep2}, addrs("192.168.7.101", "192.168.7.102")},
+		{"another address of it", addrs("192.168.7.101", "192.168.7.102"), pair{vtep1, vtep2}},
+		{"an address of the loopback", addrs("10.77.0.1", "10.77.0.2"), pair{vtep1, vtep2}},
+		{"IPv6", addrs("fd00:7::1", "fd00:7::2"), addrs("fd00:7::101", "fd00:7::102")},
+		{"another IPv6 address", addrs("fd00:7::101", "fd00:7::102"), addrs("fd00:7::1", "fd00:7::2")},
+	} {
+		for i := range w.hosts {
+			set(i, x.own[i], x.own[1-i], x.own[1-i])
+		}
+		for _, to := range []netip.Addr{containerIP4[1], containerIP6[1]} {
+			if err := ping(to); err != nil {
+				t.Errorf("%s: %s is not reached", x.name, to)
+			}
+		}
+		before := w.drops(t, 1)[driver.DropUnknownSource]
+		set(1, x.own[1], x.own[0], x.other[0])
+		for _, to := range []netip.Addr{containerIP4[1], containerIP6[1]} {
+			if ping(to) == nil {
+				t.Errorf("%s: %s answers somebody who is not where it is known to be", x.name, to)
+			}
+		}
+		if w.drops(t, 1)[driver.DropUnknownSource] == before {
+			t.Errorf("%s: no packet of an unknown source was counted", x.name)
+		}
+	}
+}

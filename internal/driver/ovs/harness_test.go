@@ -239,7 +239,7 @@ func (r *rig) inject(t testing.TB, p driver.Packet) driver.Verdict {
 		if !ok {
 			vni = 0xabcdef
 		}
-		near, f = underlayWire, drivertest.VXLAN(r.underMAC, mac2, vtep2, vtep1, DefaultVXLANPort, vni, f)
+		near, f = underlayWire, drivertest.VXLAN(r.underMAC, mac2, p.VTEP, vtep1, DefaultVXLANPort, vni, f)
 	}
 	in := r.wires[near]
 	if in == nil {

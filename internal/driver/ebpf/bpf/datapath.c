@@ -87,7 +87,7 @@ static __always_inline struct pkt *begin(struct __sk_buff *skb, __u8 from, __u32
 	if (!p)
 		return 0;
 	p->epoch = epoch;
-	p->remote = 0;
+	p->remote_family = 0;
 	p->kind = p->nd = p->has_sender = p->multicast = 0;
 	p->from = from;
 	p->ifindex = skb->ifindex;
@@ -158,6 +158,28 @@ int from_container(struct __sk_buff *skb)
 	return decide(skb, p);
 }
 
+// came_from tells whether a frame's outer source is a tunnel endpoint.
+static __always_inline int came_from(const struct pkt *p, __u32 family, const __u8 *vtep)
+{
+	if (family != p->remote_family)
+		return 0;
+	return family == 4 ? p->key.remote_ipv4 == *(const __u32 *)vtep : same(p->key.remote_ipv6, vtep, 16);
+}
+
+// of_its_host tells whether a frame out of the tunnel is in the name of an
+// endpoint, by its MAC and address, and came from that endpoint's host. What
+// looks for a duplicate or a router has no address yet.
+static __noinline int of_its_host(struct pkt *p)
+{
+	struct station *s = station_at(p, p->eth.src);
+	if (!s || s->ifindex || !came_from(p, s->vtep_family, s->vtep))
+		return 0;
+	if (!p->has_sender && (p->kind == KIND_ARP || p->nd))
+		return 1;
+	struct host *h = host_at(p, &p->sender);
+	return h && !h->ifindex && h->identity && same(h->mac, p->eth.src, 6);
+}
+
 SEC("tc")
 int from_tunnel(struct __sk_buff *skb)
 {
@@ -171,15 +193,14 @@ int from_tunnel(struct __sk_buff *skb)
 	if (six && bpf_skb_get_tunnel_key(skb, k, sizeof(*k), BPF_F_TUNINFO_IPV6))
 		return dropped(DROP_NETWORK);
 	t.tag = k->tunnel_id;
+	p->remote_family = six ? 6 : 4;
 	struct fast *f = remembered_frame(skb, epoch, t.tag);
-	if (f && !f->tag)
+	if (f && !f->tag && came_from(p, f->vtep_family, f->vtep))
 		return short_way(skb, f);
 	__u32 *net = bpf_map_lookup_elem(&tags, &t);
 	if (!net)
 		return dropped(DROP_NETWORK);
 	p->net = *net;
-	if (!six)
-		p->remote = k->remote_ipv4;
 	p->encap = ENCAP_VXLAN;
 	p->tag = t.tag;
 	if (skb->vlan_present)
@@ -187,11 +208,8 @@ int from_tunnel(struct __sk_buff *skb)
 	int bad = read_frame(skb, p);
 	if (bad)
 		return dropped(bad);
-	if ((p->kind == KIND_IP && !p->nd) || p->has_sender) {
-		struct host *h = host_at(p, &p->sender);
-		if (!h || h->ifindex || !h->identity)
-			return dropped(DROP_UNKNOWN_SOURCE);
-	}
+	if (!of_its_host(p))
+		return dropped(DROP_UNKNOWN_SOURCE);
 	return decide(skb, p);
 }
 

@@ -119,8 +119,8 @@ static __noinline int remember(struct pkt *p, struct settings *g, struct station
 		f->rx_slot = o->slot;
 		f->ifindex = to;
 		f->tag = f->underlay = 0;
-		f->vtep_family = p->remote ? 4 : 0;
-		__builtin_memcpy(f->vtep, &p->remote, 4);
+		f->vtep_family = p->remote_family;
+		__builtin_memcpy(f->vtep, p->key.remote_ipv6, 16);
 	} else if (p->from == FROM_PORT && p->encap == ENCAP_VXLAN && s->vtep_family && g->vxlan) {
 		f->ifindex = g->vxlan;
 		f->tag = p->tag;

@@ -99,7 +99,7 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 	if (p->multicast)
 		return forward_multicast(skb, p, g, now);
 	struct station *s = p->way == WAY_OUT ? 0 : station_at(p, p->eth.dst);
-	if (p->way == WAY_NOWHERE || (p->way != WAY_OUT && !reachable(p, g, s)))
+	if (p->way == WAY_NOWHERE || (p->way != WAY_OUT && !reachable(p, g, s)) || (!p->way && astray(p)))
 		return dropped(DROP_UNKNOWN_DEST);
 	__u32 target = s ? s->ifindex : 0, set = s ? s->set : 0;
 	if (p->known && !p->ip.fragment) {

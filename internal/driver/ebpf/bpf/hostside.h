@@ -36,8 +36,12 @@ static __always_inline int way_of(const struct pkt *p, const struct settings *g,
 		return WAY_NONE;
 	__be32 to = last4(&p->ip.f.dst);
 	int open = !p->ip.v6 && leads(g, o, to);
+	// No container speaks to a tunnel: hosts take what is in there for each other's.
+	int tunnel = !p->ip.later && p->ip.f.proto == P_UDP && bpf_htons(p->ip.f.dport) == g->vxlan_port;
 	if (direct)
-		return open ? WAY_OUT : WAY_NOWHERE;
+		return open && !tunnel ? WAY_OUT : WAY_NOWHERE;
+	if (open && to == g->host_ip && tunnel)
+		return WAY_NOWHERE;
 	if (open && (to == g->host_ip || (!p->ip.later && p->ip.f.dport == 53 && (p->ip.f.proto == P_UDP || p->ip.f.proto == P_TCP))))
 		return WAY_OUT;
 	return WAY_NONE;

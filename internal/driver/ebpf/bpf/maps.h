@@ -70,6 +70,12 @@ struct tag_key {
 	__u32 encap, tag;
 };
 
+// tunnel_source is this host's tunnel address, as in struct station.
+struct tunnel_source {
+	__u32 family; // 0 = the routing table chooses
+	__u8 vtep[16];
+};
+
 struct network {
 	__u32 encap, tag;
 	__u32 ports, vteps; // how many members there are of each kind
@@ -240,6 +246,7 @@ struct tally {
 	} NAME SEC(".maps")
 
 MAP(settings, BPF_MAP_TYPE_ARRAY, __u32, struct settings, 1, 0);
+MAP(tunnel_source, BPF_MAP_TYPE_ARRAY, __u32, struct tunnel_source, 1, 0);
 MAP(ports, BPF_MAP_TYPE_HASH, __u32, struct port, 4096, BPF_F_NO_PREALLOC);
 MAP(privates, BPF_MAP_TYPE_HASH, __be32, __u32, 4096, BPF_F_NO_PREALLOC); // interface index by private address
 MAP(tags, BPF_MAP_TYPE_HASH, struct tag_key, __u32, 16384, BPF_F_NO_PREALLOC);

@@ -78,8 +78,9 @@ static __noinline int neighbour(struct __sk_buff *skb, struct pkt *p)
 		return dropped(DROP_NETWORK);
 	if (p->way == WAY_OUT) // it asks for the router
 		return answer_arp(skb, p, g->router);
+	int lost = p->nd && !p->multicast && astray(p);
 	if (!p->multicast && (!asks || g->flood))
-		return to_station(skb, p, g, station_at(p, p->eth.dst));
+		return lost ? dropped(DROP_UNKNOWN_DEST) : to_station(skb, p, g, station_at(p, p->eth.dst));
 	if (g->flood)
 		return flood(skb, p, 0);
 	if (asks) {
@@ -93,6 +94,8 @@ static __noinline int neighbour(struct __sk_buff *skb, struct pkt *p)
 			if (answers)
 				return p->kind == KIND_ARP ? answer_arp(skb, p, s->mac) : answer_nd(skb, p, s);
 		}
+		if (lost)
+			return dropped(DROP_UNKNOWN_DEST);
 		if (!p->multicast) {
 			struct station *st = station_at(p, p->eth.dst);
 			if (st)

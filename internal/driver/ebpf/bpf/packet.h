@@ -96,7 +96,7 @@ struct pkt {
 	struct fast fast;
 	__u32 epoch; // read before anything else
 	__u32 slot; // counters of the port that it comes from
-	__u32 remote; // IPv4 address of the host that it came from, by tunnel; 0 = none
+	__u32 remote_family; // of the host that it came from by tunnel, whose address is in key; 0 = none
 	struct ip4 h4;
 	struct ip6 h6;
 	struct bpf_tunnel_key key;

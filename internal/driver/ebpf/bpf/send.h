@@ -22,11 +22,24 @@ static __always_inline struct station *station_at(struct pkt *p, const __u8 *mac
 	return bpf_map_lookup_elem(&stations, &p->sk);
 }
 
+// astray tells whether a unicast frame's IP destination is an endpoint's and its
+// MAC is not that endpoint's: it would get to somebody for whom nobody was asked.
+static __noinline int astray(struct pkt *p)
+{
+	struct host *h = host_at(p, &p->ip.f.dst);
+	return h && !same(h->mac, p->eth.dst, 6);
+}
+
 static __always_inline int tunnel_key(struct __sk_buff *skb, __u32 vni, __u32 family, const __u8 *vtep)
 {
 	struct bpf_tunnel_key k = {};
+	__u32 zero = 0;
+	struct tunnel_source *own = bpf_map_lookup_elem(&tunnel_source, &zero);
 	k.tunnel_id = vni;
 	k.tunnel_ttl = 64;
+	// Receivers take nothing from another address of this host.
+	if (own && own->family == family)
+		__builtin_memcpy(k.local_ipv6, own->vtep, 16);
 	if (family == 4) {
 		k.remote_ipv4 = *(const __u32 *)vtep;
 		return bpf_skb_set_tunnel_key(skb, &k, sizeof(k), BPF_F_ZERO_CSUM_TX);

@@ -99,6 +99,7 @@ var (
 	isARP     = of.Eq(of.EthType, ethARP)
 	untagged  = of.Eq(of.VlanVID, 0)
 	broadcast = of.Masked(of.EthDst, of.MAC([6]byte{1}), of.MAC([6]byte{1})) // and multicast
+	unicast   = of.Masked(of.EthDst, of.Value{}, of.MAC([6]byte{1}))
 	noMAC     = [6]byte{}
 	allNodes  = netip.IPv6LinkLocalAllNodes()
 )
@@ -118,6 +119,14 @@ func fromAddr(a netip.Addr, more ...of.Term) of.Match {
 		return match(append([]of.Term{isIP, of.EqAddr(of.NwSrc, a)}, more...)...)
 	}
 	return match(append([]of.Term{isIPv6, of.EqAddr(of.IPv6Src, a)}, more...)...)
+}
+
+// toAddr adds terms to a destination address, of either family.
+func toAddr(a netip.Addr, more ...of.Term) of.Match {
+	if a.Is4() {
+		return match(append([]of.Term{isIP, of.EqAddr(of.NwDst, a)}, more...)...)
+	}
+	return match(append([]of.Term{isIPv6, of.EqAddr(of.IPv6Dst, a)}, more...)...)
 }
 
 // Base returns the flows that are there whatever the picture.
@@ -140,6 +149,7 @@ func Base(c Config) []of.Flow {
 	}
 	l.add(SpoofND, 50, nd(ndRouterSolicit), goTo(Neighbour))
 
+	l.drop(Sender, 0, nil, driver.DropUnknownSource)
 	l.drop(Source, 0, nil, driver.DropUnknownSource)
 	// Duplicate detection has no sender address yet.
 	l.add(Source, 100, match(isARP, of.Eq(of.ArpSpa, 0)), goTo(Neighbour))

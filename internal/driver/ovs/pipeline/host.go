@@ -40,6 +40,9 @@ func hostBase(l *list, c Config) {
 		of.SetField{Field: of.EthDst, Value: of.MAC(way.RouterMAC)},
 		of.Set(regPort, c.Host), goTo(Track),
 	}
+	if way.TunnelPort != 0 {
+		l.drop(Route, 150, match(isIP, isProto(17), of.Eq(of.UDPDst, way.TunnelPort)), driver.DropUnknownDest)
+	}
 	l.add(Route, 100, match(isIP), out...)
 	l.add(Route, 130, match(isIP, of.EqAddr(of.NwDst, way.Addr)), out...)
 	for _, p := range append([]netip.Prefix{way.Subnet}, nowhere...) {
@@ -71,7 +74,6 @@ func hostNetwork(l *list, c Config, n *desired.Network) {
 		return
 	}
 	l.add(Route, 145, match(append(inside, of.Eq(regWay, wayDiverted))...), of.Set(regWay, 0), goTo(Destination))
-	unicast := of.Masked(of.EthDst, of.Value{}, of.MAC([6]byte{1}))
 	for _, m := range []of.Match{
 		match(of.EqAddr(of.NwDst, c.Private.Addr)),
 		match(isProto(17), of.Eq(of.UDPDst, 53)),

@@ -24,7 +24,7 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 	switch {
 	case n.Encap == model.EncapVXLAN && c.Tunnel != 0:
 		l.add(Classify, 100, match(of.Eq(of.InPort, c.Tunnel), of.Eq(of.TunID, n.Tag), untagged),
-			of.Set(regNetwork, n.ID), of.Set(regOrigin, fromTunnel), goTo(Source))
+			of.Set(regNetwork, n.ID), of.Set(regOrigin, fromTunnel), goTo(Sender))
 	case n.Encap == model.EncapVLAN && c.Uplink != 0:
 		tag := of.SetField{Field: of.VlanVID, Value: of.Uint(0x1000 | n.Tag)}
 		l.add(Classify, 100, match(of.Eq(of.InPort, c.Uplink), of.Eq(of.VlanVID, 0x1000|n.Tag)),
@@ -89,6 +89,13 @@ func floodFlows(l *list, c Config, n *desired.Network, local []LocalPort) {
 		}
 		l.add(Output, 100, match(network(n.ID), of.Eq(regPort, uint32(toVTEPs))), acts...)
 	}
+}
+
+func tunnelFrom(vtep netip.Addr) of.Term {
+	if vtep.Is4() {
+		return of.EqAddr(of.TunSrc, vtep)
+	}
+	return of.EqAddr(of.TunIPv6Src, vtep)
 }
 
 func tunnelTo(vtep netip.Addr) of.Action {
@@ -167,9 +174,25 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 		}
 		ownQuestions(l, c, n, in, own)
 	}
-	l.add(Destination, 100, match(network(n.ID), of.EqMAC(of.EthDst, p.MAC)), of.Set(regDst, p.Identity),
-		of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track))
+	deliver(l, n.ID, []of.Term{network(n.ID), of.EqMAC(of.EthDst, p.MAC)}, own, []of.Action{
+		of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track),
+	})
 	return l.flows
+}
+
+// deliver adds the flows that take frames to the MAC of an endpoint: none at
+// all when there are no actions. What is for one of its addresses goes by its
+// MAC alone: else a frame would get to somebody for whom nobody was asked.
+func deliver(l *list, n model.NetworkID, there []of.Term, own []netip.Addr, acts []of.Action) {
+	for _, a := range own {
+		l.drop(Destination, 110, toAddr(a, network(n), unicast), driver.DropUnknownDest)
+		if acts != nil {
+			l.add(Destination, 120, toAddr(a, there...), acts...)
+		}
+	}
+	if acts != nil {
+		l.add(Destination, 100, match(there...), acts...)
+	}
 }
 
 // ownQuestions handle a port asking for its own address, which is an
@@ -229,11 +252,7 @@ func (l *list) answerARP(s Stage, priority uint16, m of.Match, mac model.MAC, a 
 
 // addressFlow tells whose an address is when a frame for it leaves by the uplink.
 func addressFlow(l *list, n model.NetworkID, a netip.Addr, id model.Identity) {
-	m := match(network(n), isIP, of.EqAddr(of.NwDst, a))
-	if a.Is6() {
-		m = match(network(n), isIPv6, of.EqAddr(of.IPv6Dst, a))
-	}
-	l.add(Address, 100, m, of.Set(regDst, id), goTo(Track))
+	l.add(Address, 100, toAddr(a, network(n)), of.Set(regDst, id), goTo(Track))
 }
 
 // Remote returns the flows of an endpoint on another host. n gives only its
@@ -250,30 +269,38 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 		own = nil
 	}
 	known := r.Identity != model.IdentityUnknown
+	sender := []of.Term{network(n.ID), origin(from)}
+	if !vlan && own != nil && r.VTEP.IsValid() {
+		// Nobody is believed: a frame in its name comes from its host.
+		mac := of.EqMAC(of.EthSrc, r.MAC)
+		sender = append(sender, mac)
+		l.add(Sender, 100, match(network(n.ID), mac, tunnelFrom(r.VTEP)), goTo(Source))
+	}
 	for _, a := range own {
 		if known {
 			next := Destination
 			if a.Is6() {
 				next = Neighbour
 			}
-			l.add(Source, 100, fromAddr(a, network(n.ID), origin(from)), of.Set(regSrc, r.Identity), goTo(next))
+			l.add(Source, 100, fromAddr(a, sender...), of.Set(regSrc, r.Identity), goTo(next))
 		}
 		if vlan {
 			addressFlow(l, n.ID, a, r.Identity)
 		} else if known && a.Is4() {
-			l.add(Source, 100, match(network(n.ID), origin(from), isARP, of.EqAddr(of.ArpSpa, a)), goTo(Neighbour))
+			l.add(Source, 100, match(append(sender, isARP, of.EqAddr(of.ArpSpa, a))...), goTo(Neighbour))
 		}
 	}
 	if c.ArpMode != model.ArpFlood {
 		answers(l, r.MAC, addresses(r.MAC, r.IPv4, r.IPv6), network(n.ID), origin(fromPort))
 	}
-	m := match(network(n.ID), origin(fromPort), of.EqMAC(of.EthDst, r.MAC))
+	there := []of.Term{network(n.ID), origin(fromPort), of.EqMAC(of.EthDst, r.MAC)}
+	var acts []of.Action
 	switch {
 	case vlan && c.Uplink != 0:
-		l.add(Destination, 100, m, of.Set(regDst, r.Identity), of.Set(regPort, c.Uplink), goTo(Track))
+		acts = []of.Action{of.Set(regDst, r.Identity), of.Set(regPort, c.Uplink), goTo(Track)}
 	case !vlan && c.Tunnel != 0 && r.VTEP.IsValid():
-		l.add(Destination, 100, m, of.Set(regDst, r.Identity), of.Set(of.TunID, n.Tag), tunnelTo(r.VTEP),
-			of.Set(regPort, c.Tunnel), goTo(Track))
+		acts = []of.Action{of.Set(regDst, r.Identity), of.Set(of.TunID, n.Tag), tunnelTo(r.VTEP), of.Set(regPort, c.Tunnel), goTo(Track)}
 	}
+	deliver(l, n.ID, there, addresses(r.MAC, r.IPv4, r.IPv6), acts)
 	return l.flows
 }

@@ -17,6 +17,7 @@ const (
 	Classify    Stage = iota // which network, by port, tunnel key or VLAN tag
 	Spoof                    // frames of local ports: are they in the port's own name
 	SpoofND                  // and their neighbour discovery
+	Sender                   // frames from the tunnel: did their sender's host send them
 	Source                   // frames from tunnel, uplink and host: who sent them
 	Neighbour                // ARP and neighbour discovery
 	Advertise                // second step of answering a neighbour solicitation
@@ -35,7 +36,7 @@ const (
 )
 
 var stageNames = map[Stage]string{
-	Classify: "classify", Spoof: "spoof", SpoofND: "spoof-nd", Source: "source", Neighbour: "neighbour",
+	Classify: "classify", Spoof: "spoof", SpoofND: "spoof-nd", Sender: "sender", Source: "source", Neighbour: "neighbour",
 	Advertise: "advertise", Answer: "answer", Destination: "destination", Flood: "flood", Address: "address", Route: "route",
 	Track: "track", State: "state", Commit: "commit", Output: "output",
 }
