@@ -85,7 +85,7 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 	}
 	a, err := agent.New(ctx, agent.Config{
 		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, VXLANPort: o.vxlanPort, DriverName: o.driver, DriverWhy: plane.Why, Predecessor: predecessor(ctx, o, log),
-		Store: st, Driver: drv, Log: log, Netmasters: o.netmaster, FwdMode: o.fwd, PvtSubnet: o.pvt, IPForward: o.ipForward,
+		Store: st, Driver: drv, Log: log, Netmasters: o.netmaster, FwdMode: o.fwd, PvtSubnet: o.pvt, IPForward: o.ipForward, TakeHost: o.takeHost,
 		StateDir: o.stateDir, Socket: o.cniSocket, RESTAddress: o.restAddress, Version: daemon.Build().Version,
 		NoDNS: o.dns == dnsOff, DNSUpstreams: upstreams, Uplinks: o.uplinks,
 		StoreAddresses: st.Addresses, ContainersReachControl: o.reachControl, DebugAddress: o.debug,

@@ -26,6 +26,7 @@ type options struct {
 	consul       []string
 	clusterStore string // 2017 form of the two above
 	host         string
+	takeHost     bool
 	ctrlIP       string
 	vtepIP       string
 	vxlanPort    int
@@ -140,6 +141,10 @@ func hostFlags(fs *daemon.FlagSet, o *options) {
 			}
 			return nil
 		},
+	})
+	fs.Bool(&o.takeHost, daemon.Flag{
+		Name: "take-host", Env: envPrefix + "TAKE_HOST",
+		Usage: "take the host's name over from another installation that is gone for good and had other addresses, and release its endpoints; a living one keeps it",
 	})
 	fs.String(&o.ctrlIP, daemon.Flag{
 		Name: "ctrl-ip", Env: envPrefix + "CONTROL_IP", Value: "ip",

@@ -42,6 +42,12 @@ type Agent struct {
 	underlay   underlayMTU
 	status     *status
 	problems   map[string]string // as logged; of the runner's goroutine
+	standing   *standing
+
+	installation installation
+	since        string // RFC 3339: when this agent began
+	naming       *current[naming]
+	reannounce   chan struct{}
 
 	spoolEvery time.Duration
 	lateGrace  time.Duration
@@ -67,6 +73,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, log: cfg.Log, bootID: bootID(),
 		published: newPublished(), watchers: newWatchers(), owe: make(chan struct{}, 1),
+		naming: newCurrent[naming](), reannounce: make(chan struct{}, 1), since: time.Now().UTC().Format(time.RFC3339),
 		problems: map[string]string{}, spoolEvery: 10 * time.Second, lateGrace: lateGrace,
 		adapters: map[string]http.Handler{},
 	}
@@ -85,13 +92,23 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	if a.lock, err = lockFile(filepath.Join(cfg.StateDir, "lock")); err != nil {
 		return err
 	}
-	if a.masters, err = newMasters(cfg.Netmasters); err != nil {
+	if a.installation, err = openInstallation(cfg.StateDir, cfg.Log); err != nil {
+		return err
+	}
+	a.standing = &standing{log: cfg.Log, texts: map[string]string{}, changed: func() { a.status.poke() }}
+	if a.masters, err = newMasters(cfg.Netmasters, a.mine); err != nil {
 		return err
 	}
 	if a.journal, err = openJournal(cfg.journalDir(), cfg.Log); err != nil {
 		return err
 	}
 	a.cluster = newCluster(cfg.Host, cfg.Store, cfg.Log, a.kick)
+	a.cluster.onOwnHost = func() {
+		select {
+		case a.reannounce <- struct{}{}:
+		default:
+		}
+	}
 	a.way = newWayOut(a)
 	a.control = newControlPlane(a)
 	a.runner = reconcile.New(reconcile.Config[driver.Event]{
@@ -219,7 +236,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	inside.Go(func() { a.status.run(inner) })
 	inside.Go(func() { a.discover(inner) })
 	inside.Go(func() { a.control.run(inner) })
-	inside.Go(func() { a.announce(inner) })
+	inside.Go(func() { a.tellListening(inner) })
+	inside.Go(func() {
+		if err := a.announce(inner); err != nil {
+			stop(err)
+		}
+	})
 	outside.Go(func() { a.names.serveNames(ctx, a) })
 	outside.Go(func() { a.monitor(ctx) })
 	outside.Go(func() { a.serveMonitors(ctx) })

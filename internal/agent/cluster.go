@@ -24,6 +24,8 @@ type cluster struct {
 	st   store.Store
 	log  *slog.Logger
 	kick func(reason string)
+	// onOwnHost is called, under mu, when the record of this host has changed.
+	onOwnHost func()
 
 	mu       sync.Mutex
 	ctx      context.Context // of run; nil before
@@ -61,13 +63,14 @@ type mirror struct {
 func newCluster(host model.HostName, st store.Store, log *slog.Logger, kick func(string)) *cluster {
 	return &cluster{
 		host: host, st: st, log: log, kick: kick,
-		comp:     compile.New(host),
-		tenants:  map[model.TenantName]model.Tenant{},
-		hosts:    map[model.HostName]model.Host{},
-		mirrors:  map[model.TenantName]*mirror{},
-		required: map[model.TenantName]bool{"": true},
-		hidden:   map[model.EndpointKey]time.Time{},
-		changed:  make(chan struct{}),
+		onOwnHost: func() {},
+		comp:      compile.New(host),
+		tenants:   map[model.TenantName]model.Tenant{},
+		hosts:     map[model.HostName]model.Host{},
+		mirrors:   map[model.TenantName]*mirror{},
+		required:  map[model.TenantName]bool{"": true},
+		hidden:    map[model.EndpointKey]time.Time{},
+		changed:   make(chan struct{}),
 	}
 }
 
@@ -222,6 +225,9 @@ func (c *cluster) enterLocked(m *mirror, ch store.Change) bool {
 	case model.ServiceKey:
 		enter(ch, nil, k, c.comp.SetService, c.comp.DeleteService)
 	case model.HostName:
+		if k == c.host {
+			c.onOwnHost()
+		}
 		c.hostsVersion++
 		enter(ch, c.hosts, k, c.comp.SetHost, c.comp.DeleteHost)
 	case model.TenantName:

@@ -42,6 +42,9 @@ type Config struct {
 	// DebugAddress is where profiling is served, by others; empty = nowhere.
 	DebugAddress string
 
+	// TakeHost takes the host's name over from an installation that is not alive
+	// and had other addresses; its endpoints are then released.
+	TakeHost bool
 	// FwdMode and PvtSubnet, when set, must be the cluster's: Run fails otherwise.
 	FwdMode   model.FwdMode
 	PvtSubnet netip.Prefix
@@ -78,6 +81,7 @@ type Config struct {
 	TenantLinger  time.Duration // how long a tenant stays mirrored after its last endpoint; default 5 min
 	Drift         time.Duration // mean time between passes that nothing asks for; default 1 min
 	StatusEvery   time.Duration // least time between two status writes; default 2 s
+	ClaimPatience time.Duration // how long a start waits for a former run's claim to the name to end; default its lease's 10 s and 5 s
 
 	// Hook, when set, is called at every step of Attach and Detach: tests kill or
 	// fail there. An error fails the step.
@@ -102,6 +106,7 @@ func (c *Config) complete() error {
 	or(&c.TenantLinger, 5*time.Minute)
 	or(&c.Drift, time.Minute)
 	or(&c.StatusEvery, 2*time.Second)
+	or(&c.ClaimPatience, store.ServiceTTL+5*time.Second)
 	if c.StateDir == "" {
 		c.StateDir = attach.StateDir
 	}

@@ -32,6 +32,7 @@ type condition struct {
 // conditions are all, the most telling first.
 var conditions = []condition{
 	{name: "store", needed: true, check: storeFollowed},
+	{name: "host-name", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.mine() }},
 	{name: "data-plane", needed: true, check: dataPlaneFollows},
 	{name: "netmaster", needed: true, check: func(ctx context.Context, a *Agent, _ *observation) error { return a.masters.ping(ctx) }},
 	{name: "journal", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.journal.trouble() }},
@@ -116,6 +117,9 @@ func (a *Agent) ready() error {
 	o, _ := a.published.get()
 	seen := &observation{outcome: o}
 	if err := storeFollowed(context.Background(), a, seen); err != nil {
+		return err
+	}
+	if err := a.mine(); err != nil {
 		return err
 	}
 	if err := dataPlaneFollows(context.Background(), a, seen); err != nil {

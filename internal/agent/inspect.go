@@ -152,7 +152,7 @@ func (a *Agent) State() State {
 	s := State{
 		Host: a.cfg.Host, Netmasters: bases, Applied: o.report.Revision,
 		Tenants: map[model.TenantName]int64{}, Ports: map[string]PortState{}, Pending: []string{},
-		Attachments: map[string]int{}, Problems: problemTexts(o), LastPass: o.at, LastTook: o.took.String(),
+		Attachments: map[string]int{}, Problems: a.problemTexts(o), LastPass: o.at, LastTook: o.took.String(),
 	}
 	if err := a.cluster.stale(); err != nil {
 		s.Stale = err.Error()
@@ -217,7 +217,7 @@ func (a *Agent) registerMetrics() error {
 		gauge("ports_pending", "Local ports that are wanted but not programmed.", func() float64 { return float64(a.observe().Pending) }),
 		gauge("problems", "Objects that the data plane does not hold as wanted.", func() float64 {
 			o, _ := a.published.get()
-			return float64(len(problemTexts(o)))
+			return float64(len(a.problemTexts(o)))
 		}),
 		gauge("revision", "Store revision of the last picture applied.", func() float64 { return float64(a.observe().Revision) }),
 		gauge("stale", "1 while the store cannot be followed.", func() float64 {

@@ -147,8 +147,8 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 // startGrace is how long an attachment waits for an agent that has just started.
 const startGrace = 5 * time.Second
 
-// awaitFirst waits for the first pass of the driver and the first netmaster,
-// within startGrace.
+// awaitFirst waits for the first pass of the driver, the claim to the host's
+// name and the first netmaster, within startGrace.
 func (a *Agent) awaitFirst(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, startGrace)
 	defer cancel()
@@ -163,6 +163,7 @@ func (a *Agent) awaitFirst(ctx context.Context) {
 			return
 		}
 	}
+	a.awaitName(ctx)
 	a.masters.wait(ctx)
 }
 

@@ -17,6 +17,8 @@ import (
 
 // masters is the way to netmaster: fixed URLs, or what the registry tells.
 type masters struct {
+	allowed func() error // whether endpoints of this host may be created and released
+
 	mu      sync.Mutex
 	fixed   bool
 	bases   string
@@ -28,8 +30,8 @@ type masters struct {
 // milliseconds, and detaching must not hang on one that is not.
 const masterTimeout = 10 * time.Second
 
-func newMasters(fixed string) (*masters, error) {
-	m := &masters{changed: make(chan struct{})}
+func newMasters(fixed string, allowed func() error) (*masters, error) {
+	m := &masters{allowed: allowed, changed: make(chan struct{})}
 	if fixed == "" {
 		return m, nil
 	}
@@ -110,6 +112,9 @@ func (m *masters) create(ctx context.Context, req api.CreateEndpointRequest, key
 	if c == nil {
 		return model.Endpoint{}, 0, errNoMaster
 	}
+	if err := m.allowed(); err != nil {
+		return model.Endpoint{}, 0, err
+	}
 	resp, err := c.CreateEndpoint(ctx, req)
 	if err != nil {
 		return model.Endpoint{}, 0, fromAPI("create endpoint "+key.String(), err)
@@ -151,6 +156,9 @@ func (m *masters) delete(ctx context.Context, key model.EndpointKey, group model
 	c := m.get()
 	if c == nil {
 		return errNoMaster
+	}
+	if err := m.allowed(); err != nil {
+		return err
 	}
 	_, err := c.DeleteEndpoint(ctx, api.DeleteEndpointRequest{
 		TenantName: string(key.Network.Tenant), NetworkName: string(key.Network.Name),

@@ -158,6 +158,7 @@ func (a *Agent) tryReleaseOrphans(ctx context.Context) error {
 	for _, e := range a.journal.all() {
 		journalled[e.Endpoint] = true
 	}
+	// ready has held that the name is claimed by this installation.
 	for _, ep := range eps {
 		if journalled[ep.Key] || !ours(a.cfg.Host, ep.Key.ID) {
 			continue

@@ -32,6 +32,9 @@ func (s *status) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		if s.a.mine() != nil { // another's status is not ours to write; the claim pokes
+			continue
+		}
 		now := s.a.observe()
 		now.Updated = last.Updated
 		if !written || !sameStatus(now, last) {
@@ -85,7 +88,7 @@ func (a *Agent) observe() store.HostStatus {
 			s.Pending++
 		}
 	}
-	texts := problemTexts(o)
+	texts := a.problemTexts(o)
 	for _, k := range sortedKeys(texts) {
 		if len(s.Problems) == maxProblems {
 			break

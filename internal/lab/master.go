@@ -29,6 +29,10 @@ func (l *Lab) etcdURL() string {
 	return fmt.Sprintf("http://%s:2379", address(control, masterHost).Addr())
 }
 
+// StoreURL is the address of the lab's etcd, of its own or in netmaster, inside
+// the lab.
+func (l *Lab) StoreURL() string { return l.etcdURL() }
+
 // HTTP returns a client whose connections start inside the namespace.
 func (n *Namespace) HTTP() *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: n.Dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 10 * time.Second}}

@@ -101,6 +101,11 @@ type Host struct {
 	Control netip.Addr `json:"control"`
 	VTEP    netip.Addr `json:"vtep"`
 	Driver  string     `json:"driver,omitempty"`
+	// Installation is the UUID of the agent's state directory: who has the name.
+	Installation string `json:"installation,omitempty"`
+	// Store names the store that the host follows and that has all of its
+	// attachments; see store.Incarnation.Mark.
+	Store string `json:"store,omitempty"`
 }
 
 // Identity is the number that data planes match on instead of addresses:

@@ -63,7 +63,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		if err := f.apply(b); err != nil {
 			return err
 		}
-		f.update(func() { f.rev, f.ready = max(f.rev, b.Revision), true })
+		f.update(func() { f.rev, f.ready = b.Revision, true })
 		return nil
 	}, FollowCommits(), OnState(onState))
 	f.update(func() { f.state = model.Errorf(model.ErrUnavailable, "the view of the store has ended: %w", err) })

@@ -5,13 +5,15 @@ import "strings"
 // Root is the prefix of every key of this system.
 const Root = "/contiv.io/"
 
-// Keys that belong to the store itself, not to any table. A mirror never
-// delivers them.
+// Keys of the store itself. A mirror delivers none of them but StoreIdentityKey.
 const (
 	// CommitKey is put blindly by every Update: its mod revision is the revision
 	// of the last commit. It sorts between state/alloc/ and state/global/, so that
 	// one watch range covers it together with what agents mirror.
 	CommitKey = Root + "state/commit"
+	// StoreIdentityKey holds the store's Incarnation. Every list of a mirror reads
+	// it too.
+	StoreIdentityKey = Root + "state/global/config/store"
 	// genPrefix + scope is the generation of a scope.
 	genPrefix = Root + "gen/"
 	// sweptKey is put whenever generations are removed: who has observed a scope

@@ -215,8 +215,8 @@ func (m *Memory) follow(ctx context.Context, state *MirrorState, fn func(Batch) 
 	if err != nil {
 		return nil, err
 	}
-	kvs, rev := m.db.listAll(state.Prefixes())
-	if b, deliver := state.Relist(kvs, rev); deliver {
+	list := m.db.listAll(state.Prefixes())
+	if b, deliver := state.Relist(list.kvs, list.rev, list.identity); deliver {
 		if err := fn(b); err != nil {
 			return nil, err
 		}
@@ -228,7 +228,7 @@ func (m *Memory) follow(ctx context.Context, state *MirrorState, fn func(Batch) 
 		if now.dropped != began || now.unavailable {
 			return model.Errorf(model.ErrUnavailable, "the mirror was disconnected"), nil
 		}
-		entries, more, ok := m.db.since(state.Last())
+		entries, more, ok := m.db.since(state.Last(), list.generation)
 		switch {
 		case now.paused:
 			entries, more = nil, nil // wait for the faults to change

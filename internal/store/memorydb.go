@@ -24,6 +24,8 @@ type memoryDB struct {
 	changed   chan struct{} // closed and replaced at each commit
 	leases    map[string]*memoryLease
 	lastLease int64
+
+	generation int // grows when the data are replaced
 }
 
 // memoryCommit is what one revision did, sorted by key; Create 0 = deleted.
@@ -80,22 +82,30 @@ func (db *memoryDB) list(prefix string, at Revision, limit int) []KV {
 	return kvs
 }
 
-func (db *memoryDB) listAll(prefixes []string) ([]KV, Revision) {
+// memoryList is what a mirror lists.
+type memoryList struct {
+	kvs        []KV
+	rev        Revision
+	identity   KV // of the store
+	generation int
+}
+
+func (db *memoryDB) listAll(prefixes []string) memoryList {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	var kvs []KV
+	l := memoryList{rev: db.rev, identity: db.get(StoreIdentityKey, db.rev), generation: db.generation}
 	for _, p := range prefixes {
-		kvs = append(kvs, db.list(p, db.rev, 0)...)
+		l.kvs = append(l.kvs, db.list(p, db.rev, 0)...)
 	}
-	return kvs, db.rev
+	return l
 }
 
 // since returns the commits after a revision and what tells of the next one;
-// false when some of them are forgotten.
-func (db *memoryDB) since(rev Revision) ([]memoryCommit, <-chan struct{}, bool) {
+// false when some of them are forgotten, or the data are others.
+func (db *memoryDB) since(rev Revision, generation int) ([]memoryCommit, <-chan struct{}, bool) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if rev < db.compacted-1 && rev < db.rev {
+	if generation != db.generation || rev < db.compacted-1 && rev < db.rev {
 		return nil, db.changed, false
 	}
 	i := sort.Search(len(db.log), func(i int) bool { return db.log[i].rev > rev })

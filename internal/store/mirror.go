@@ -1,6 +1,8 @@
 package store
 
 import (
+	"bytes"
+	"reflect"
 	"sort"
 	"strings"
 )
@@ -14,6 +16,7 @@ type MirrorState struct {
 	known    map[string]KV
 	listed   bool
 	last     Revision
+	of       Incarnation // at the newest list
 }
 
 // NewMirrorState starts a mirror that has delivered nothing yet.
@@ -74,10 +77,13 @@ func (m *MirrorState) Wants(key string) bool {
 }
 
 // Relist takes the complete contents at a revision: the first time it returns
-// the snapshot, later the difference to what was delivered before. The batch is
-// to be delivered if deliver is true.
-func (m *MirrorState) Relist(kvs []KV, rev Revision) (b Batch, deliver bool) {
-	b = Batch{Revision: rev, Snapshot: !m.listed}
+// the snapshot, later the difference to what was delivered before. identity is
+// the record at StoreIdentityKey, read before the contents. The batch is to be
+// delivered if deliver is true: without events it is when the store is another
+// one, or has gone back in time.
+func (m *MirrorState) Relist(kvs []KV, rev Revision, identity KV) (b Batch, deliver bool) {
+	of := incarnationOf(identity)
+	b = Batch{Revision: rev, Snapshot: !m.listed, Listed: true, Store: of}
 	now := make(map[string]KV, len(kvs))
 	for _, kv := range kvs {
 		if !m.Wants(kv.Key) {
@@ -85,7 +91,8 @@ func (m *MirrorState) Relist(kvs []KV, rev Revision) (b Batch, deliver bool) {
 		}
 		now[kv.Key] = kv
 		was, had := m.known[kv.Key]
-		if had && was.Mod == kv.Mod && was.Create == kv.Create {
+		// Revisions alone do not tell: the store may be another one.
+		if had && was.Mod == kv.Mod && was.Create == kv.Create && bytes.Equal(was.Value, kv.Value) {
 			continue
 		}
 		b.Events = append(b.Events, Event{KV: kv, Prev: was.Value})
@@ -96,15 +103,15 @@ func (m *MirrorState) Relist(kvs []KV, rev Revision) (b Batch, deliver bool) {
 		}
 	}
 	sort.Slice(b.Events, func(i, j int) bool { return b.Events[i].KV.Key < b.Events[j].KV.Key })
-	deliver = !m.listed || len(b.Events) > 0 || m.commits && rev > m.last
-	m.known, m.listed, m.last = now, true, rev
+	deliver = !m.listed || len(b.Events) > 0 || m.commits && rev > m.last || rev < m.last || !reflect.DeepEqual(of, m.of)
+	m.known, m.listed, m.last, m.of = now, true, rev, of
 	return b, deliver
 }
 
 // Commit takes all that one revision did within Span: new states of keys, a
 // deleted one with Create 0.
 func (m *MirrorState) Commit(kvs []KV, rev Revision) (b Batch, deliver bool) {
-	b = Batch{Revision: rev}
+	b = Batch{Revision: rev, Store: m.of}
 	for _, kv := range kvs {
 		if kv.Key == CommitKey {
 			deliver = deliver || m.commits

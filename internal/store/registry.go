@@ -30,10 +30,33 @@ type Service struct {
 	HostAddr    string
 	Port        int
 	Hostname    string
+	// Installation is that of a host's agent: see model.Host.
+	Installation string `json:",omitempty"`
 }
 
 func (s Service) key() string {
 	return servicesOf(s.ServiceName) + net.JoinHostPort(s.HostAddr, strconv.Itoa(s.Port))
+}
+
+// Find reads the instance that is registered at the same place as s.
+func (s Service) Find(tx Tx) (Service, bool, error) {
+	kv, err := tx.Get(s.key())
+	if err != nil || !kv.Exists() {
+		return Service{}, false, err
+	}
+	was, ok := decodeService(kv)
+	return was, ok, nil
+}
+
+// Put enters an instance for as long as a session lasts; TTL is filled in.
+func (s Service) Put(tx Tx, session Session) error {
+	s.TTL = int(ServiceTTL / time.Second)
+	b, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("register %s: %w", s.ServiceName, err)
+	}
+	tx.Put(s.key(), b, session)
+	return nil
 }
 
 func servicesOf(name string) string { return servicesPrefix + Segment(name) + "/" }
@@ -93,14 +116,7 @@ func (r *Registration) enter(ctx context.Context) error {
 }
 
 func (r *Registration) put(ctx context.Context, s Service, session Session) error {
-	b, err := json.Marshal(s)
-	if err != nil {
-		return fmt.Errorf("register %s: %w", s.ServiceName, err)
-	}
-	if _, err := r.store.Update(ctx, func(tx Tx) error {
-		tx.Put(s.key(), b, session)
-		return nil
-	}); err != nil {
+	if _, err := r.store.Update(ctx, func(tx Tx) error { return s.Put(tx, session) }); err != nil {
 		return fmt.Errorf("register %s: %w", s.ServiceName, err)
 	}
 	return nil

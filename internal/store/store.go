@@ -131,7 +131,13 @@ func (e Event) Deleted() bool { return !e.KV.Exists() }
 type Batch struct {
 	Revision Revision // all commits up to here are in what was delivered so far
 	Snapshot bool     // Events are the complete contents, no deletions
-	Events   []Event
+	// Listed: Events come of a list, as the snapshot and what is delivered after
+	// a gap do. Only then Revision may be lower than before, when the store is
+	// another one, or an older state of it.
+	Listed bool
+	// Store is which store the newest list was read from.
+	Store  Incarnation
+	Events []Event
 }
 
 // MirrorOption adjusts a mirror.

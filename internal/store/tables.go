@@ -10,6 +10,7 @@ import (
 // The key layout, all under /contiv.io/. Names are written by Segment.
 //
 //	state/global/config/global             model.Global
+//	state/global/config/store              Incarnation, written by netmaster
 //	state/global/tenants/T                 model.Tenant
 //	state/global/hosts/H                   model.Host, written by H's agent
 //	state/tenant/T/networks/N              model.Network
@@ -158,7 +159,7 @@ var Identities = NewTable(TableSpec[IdentityKey, model.IdentityRecord]{
 
 // Change is a mirror event under StatePrefix in typed form.
 type Change struct {
-	// Key is a GlobalKey, model.TenantName, model.HostName, model.NetworkKey,
+	// Key is a GlobalKey, IncarnationKey, model.TenantName, model.HostName, model.NetworkKey,
 	// model.GroupKey, model.PolicyKey, model.RuleKey, model.EndpointKey,
 	// IdentityKey, or one of the keys of tables_more.go and tables_alloc.go. It is nil for a key that
 	// this program does not know, which a newer one may have written.
@@ -208,6 +209,9 @@ func decodeGlobal(ev Event, seg []string) (Change, error) {
 	case "config":
 		if seg[1] == "global" {
 			return decodeRow(Globals, GlobalKey{}, ev)
+		}
+		if seg[1] == "store" {
+			return decodeRow(Incarnations, IncarnationKey{}, ev)
 		}
 		if seg[1] == "aciGw" {
 			return decodeRow(AciGws, AciGwKey{}, ev)

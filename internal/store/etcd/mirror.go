@@ -80,14 +80,14 @@ func (m *mirror) follow(ctx context.Context) (following bool, reason, err error)
 	if err != nil {
 		return m.stopped(ctx, false, err)
 	}
-	kvs, rev, err := m.list(ctx)
+	kvs, rev, identity, err := m.list(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return false, nil, ctx.Err()
 		}
 		return false, err, nil
 	}
-	if b, deliver := m.state.Relist(kvs, rev); deliver {
+	if b, deliver := m.state.Relist(kvs, rev, identity); deliver {
 		if err := m.fn(b); err != nil {
 			return false, nil, err
 		}
@@ -133,24 +133,23 @@ func (m *mirror) stopped(ctx context.Context, following bool, err error) (bool, 
 	return following, m.client.failed(ctx, err), nil
 }
 
-// list reads all prefixes at one revision.
-func (m *mirror) list(ctx context.Context) ([]store.KV, store.Revision, error) {
+// list reads the store's identity and all prefixes at one revision.
+func (m *mirror) list(ctx context.Context) ([]store.KV, store.Revision, store.KV, error) {
 	for {
 		var all []store.KV
-		var at store.Revision
-		var err error
+		first, at, err := m.client.ReadKeys(ctx, 0, []string{store.StoreIdentityKey})
+		if err != nil {
+			return nil, 0, store.KV{}, err
+		}
 		for _, prefix := range m.state.Prefixes() {
 			var kvs []store.KV
-			if kvs, at, err = m.client.ReadRange(ctx, at, prefix, 0); err != nil {
+			if kvs, _, err = m.client.ReadRange(ctx, at, prefix, 0); err != nil {
 				break
 			}
 			all = append(all, kvs...)
 		}
-		if at == 0 && err == nil { // no prefixes: only commits
-			_, at, err = m.client.ReadKeys(ctx, 0, []string{store.CommitKey})
-		}
 		if !errors.Is(err, store.ErrCompacted) {
-			return all, at, err
+			return all, at, first[0], err
 		}
 	}
 }

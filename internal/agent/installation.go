@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// installation is who this agent is, whatever the host is called: it is made
+// when a state directory is used for the first time.
+type installation struct {
+	Version int    `json:"version"` // 1
+	ID      string `json:"id"`      // a UUID
+	Since   string `json:"since"`   // RFC 3339
+}
+
+const installationFile = "installation.json"
+
+// openInstallation reads a state directory's installation, or makes one. A file
+// that holds none is set aside: whether the host's name is still this one's is
+// then for claim to find out.
+func openInstallation(dir string, log *slog.Logger) (installation, error) {
+	path := filepath.Join(dir, installationFile)
+	var i installation
+	data, err := os.ReadFile(path)
+	if err == nil {
+		if err = json.Unmarshal(data, &i); err == nil && (i.Version != 1 || uuid.Validate(i.ID) != nil) {
+			err = errors.New("it is not an installation of version 1")
+		}
+		if err == nil {
+			return i, nil
+		}
+		log.Error("the installation's identity cannot be read and is made anew", "file", path, "error", err)
+		if err := os.Rename(path, path+".bad"); err != nil {
+			return i, fmt.Errorf("set %s aside: %w", path, err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return i, fmt.Errorf("read the installation's identity: %w", err)
+	}
+	i = installation{Version: 1, ID: uuid.NewString(), Since: time.Now().UTC().Format(time.RFC3339)}
+	if err := writeDurably(path, i); err != nil {
+		return i, fmt.Errorf("write the installation's identity: %w", err)
+	}
+	return i, nil
+}
+
+// writeDurably puts a value as JSON into a file so that it, or what was there
+// before, outlives a crash of the machine.
+func writeDurably(path string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	tmp := path + ".new"
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(data, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

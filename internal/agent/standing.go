@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"log/slog"
+	"maps"
+	"sync"
+)
+
+// The objects of the host's standing.
+const (
+	aboutName = "host name"
+)
+
+// standing is what is wrong with the host's place in the cluster, beside
+// what the data plane reports: a sentence for each object. They show in the log
+// when they come and go, in /debug/state, in the host's status and, by
+// the conditions of health.go, in /healthz.
+type standing struct {
+	log     *slog.Logger
+	changed func()
+
+	mu    sync.Mutex
+	texts map[string]string
+}
+
+// set says what is wrong with an object; "" = nothing any more.
+func (c *standing) set(object, text string) {
+	c.mu.Lock()
+	was := c.texts[object]
+	if text == "" {
+		delete(c.texts, object)
+	} else {
+		c.texts[object] = text
+	}
+	c.mu.Unlock()
+	switch {
+	case was == text:
+		return
+	case text != "":
+		c.log.Error("this host's place in the cluster is not as it should be", "object", object, "problem", text)
+	default:
+		c.log.Info("a problem has gone", "object", object)
+	}
+	c.changed()
+}
+
+func (c *standing) all() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.texts)
+}
+
+// problemTexts returns all that is not as wanted: object -> sentence.
+func (a *Agent) problemTexts(o outcome) map[string]string {
+	texts := problemTexts(o)
+	maps.Copy(texts, a.standing.all())
+	return texts
+}

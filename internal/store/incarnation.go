@@ -1,0 +1,65 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Incarnation says which store this is, and since which restore: a netmaster
+// writes it once, with the defaults of a new cluster; a restore from a backup
+// gives it another epoch. Agents and netmasters that have followed one store
+// do not take another, or an older state of it, for intent.
+type Incarnation struct {
+	ID    string `json:"id"`    // a UUID; "" = the store has none: it is empty, or from before there were any
+	Epoch int64  `json:"epoch"` // grows with each restore: 1, then seconds since 1970
+	Since string `json:"since"` // RFC 3339: when the epoch began
+	// Replaces are ids of stores whose followers an operator has told to follow
+	// this one instead.
+	Replaces []string `json:"replaces,omitempty"`
+}
+
+// Same tells whether two incarnations are the same epoch of the same store.
+func (i Incarnation) Same(o Incarnation) bool { return i.ID == o.ID && i.Epoch == o.Epoch }
+
+// Succeeds tells whether who followed the store old is to follow this one: it
+// is a later epoch of it, or an operator has said so.
+func (i Incarnation) Succeeds(old Incarnation) bool {
+	return i.ID != "" && (i.ID == old.ID && i.Epoch > old.Epoch || slices.Contains(i.Replaces, old.ID))
+}
+
+// Mark is how a host's record names the store that the host follows.
+func (i Incarnation) Mark() string {
+	if i.ID == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s/%d", i.ID, i.Epoch)
+}
+
+func (i Incarnation) String() string {
+	if i.ID == "" {
+		return "a store without identity"
+	}
+	return fmt.Sprintf("store %s, epoch %d", i.ID, i.Epoch)
+}
+
+// IncarnationKey is the key of the only row of Incarnations.
+type IncarnationKey struct{}
+
+// Incarnations holds the store's identity.
+var Incarnations = NewTable(TableSpec[IncarnationKey, Incarnation]{
+	Noun: "store identity", Version: 1, Unlisted: true,
+	KeyOf: func(Incarnation) IncarnationKey { return IncarnationKey{} },
+	Show:  func(IncarnationKey) string { return "store" },
+	Scope: func(IncarnationKey) string { return configScope },
+	Name:  func(IncarnationKey) string { return "store" },
+})
+
+// incarnationOf reads the identity of a store from its record; one that cannot
+// be read is none.
+func incarnationOf(kv KV) Incarnation {
+	row, err := Incarnations.Decode(kv)
+	if err != nil {
+		return Incarnation{}
+	}
+	return row.Value
+}

@@ -1,0 +1,67 @@
+//go:build integration
+
+package slice
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// TestTakenName checks that a second machine with a living host's name is
+// refused, with a sentence that names the living one, and that the living one's
+// containers do not lose a packet by it.
+func TestTakenName(t *testing.T) { on(t, 2, both, takenName) }
+
+func takenName(t *testing.T, driver string) {
+	c := pairUp(t, driver, "name")
+	h1, h2 := c.host("h1"), c.host("h2")
+	c.losesNothing("a second host with a taken name", func(ctx context.Context) error {
+		dir := t.TempDir()
+		limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		out, err := h2.NS.Command(limited, filepath.Join(bin, "netplugin"), "--host", h1.Name, "--driver", "fake",
+			"--ctrl-ip", h2.Control.String(), "--vtep-ip", "10.250.0.99", "--etcd-endpoints", c.StoreURL(), "--dns", "off",
+			"--state-dir", filepath.Join(dir, "state"), "--cni-socket", filepath.Join(dir, "cni.sock"), "--rest-address", "127.0.0.1:0").CombinedOutput()
+		if err == nil || limited.Err() != nil {
+			return fmt.Errorf("it ended with %w, want that it ends by itself with an error:\n%s", err, out)
+		}
+		for _, want := range []string{`the host name "h1" is taken`, h1.Control.String(), h1.Address.String(), "since 20", "--host"} {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("what it says lacks %q:\n%s", want, out)
+			}
+		}
+		return nil
+	})
+	c.hasEndpoints("blue:net", 3)
+	c.add(spec("new", "h1", "blue/net/servers"))
+	c.wants("c new tcp/80", lab.OK)
+}
+
+// losesNothing pings every 10 ms, on one host and across hosts, while do goes
+// on: no reply may be lost. A busy machine loses packets without that, so three
+// tries are made: what do breaks, it breaks every time.
+func (c *cluster) losesNothing(what string, do func(context.Context) error) {
+	c.t.Helper()
+	var lost []string
+	for range 3 {
+		lost = nil
+		_, pings := c.traffic(func(ctx context.Context, _ *stream) error { return do(ctx) })
+		for name, p := range pings {
+			if p.Lost() > 0 || p.Sent < 20 {
+				lost = append(lost, fmt.Sprintf("ping %s: %s", name, p))
+			}
+		}
+		if len(lost) == 0 || c.t.Failed() {
+			return
+		}
+	}
+	for _, l := range lost {
+		c.t.Errorf("%s: %s, want none lost", what, l)
+	}
+}
