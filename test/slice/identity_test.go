@@ -4,6 +4,7 @@ package slice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -51,9 +52,11 @@ func (c *cluster) losesNothing(what string, do func(context.Context) error) {
 	var lost []string
 	for range 3 {
 		lost = nil
-		_, pings := c.traffic(func(ctx context.Context, _ *stream) error { return do(ctx) })
+		_, pings := c.traffic(func(ctx context.Context, s *stream) error {
+			return errors.Join(do(ctx), s.more(ctx, 4<<20)) // and some seconds on
+		})
 		for name, p := range pings {
-			if p.Lost() > 0 || p.Sent < 20 {
+			if p.Lost() > 0 || p.Sent < 100 {
 				lost = append(lost, fmt.Sprintf("ping %s: %s", name, p))
 			}
 		}
