@@ -65,7 +65,7 @@ func (a *Agent) announce(ctx context.Context) error {
 			}
 		}
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the end is why it failed
 		}
 		var taken takenError
 		switch {
@@ -76,7 +76,7 @@ func (a *Agent) announce(ctx context.Context) error {
 			a.standing.set(aboutName, taken.text)
 		case errors.As(err, &taken):
 			if !told {
-				a.log.Info("waiting for a former run's claim to this host's name to end", "holder", taken.text, "at most", a.cfg.ClaimPatience)
+				a.log.Info("waiting for a former run's claim to this host's name to end", "holder", taken.text, "atMost", a.cfg.ClaimPatience)
 			}
 			told = true
 		case err != nil && !told:

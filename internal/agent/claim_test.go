@@ -198,7 +198,7 @@ func TestClaimIsKept(t *testing.T) {
 	b.agentS.Unavailable(false)
 	b.eventually("the agent says that its name is taken", func() error {
 		if err := b.client().Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "is taken") || !strings.Contains(err.Error(), "10.9.0.9") {
-			return fmt.Errorf("ready: %v", err)
+			return fmt.Errorf("ready: %w", err)
 		}
 		if p := b.agent.State().Problems[aboutName]; !strings.Contains(p, "10.9.0.9") {
 			return fmt.Errorf("problem %q", p)
