@@ -118,6 +118,10 @@ func (a *Agent) hold(ctx context.Context, session store.Session, entered func())
 		case fresh || errors.As(err, new(takenError)):
 			return err
 		}
+		tick.Reset(claimEvery)
+		if err != nil {
+			tick.Reset(claimRetry)
+		}
 		select {
 		case <-tick.C:
 		case <-a.reannounce:

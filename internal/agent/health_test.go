@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/netip"
 	"os"
@@ -96,11 +97,10 @@ func TestHealth(t *testing.T) {
 		b.says(http.StatusOK)
 	})
 	t.Run("host record gone", func(*testing.T) {
-		var row model.Host
-		b.put(func(tx store.Tx) (err error) { row, err = store.Hosts.Get(tx, testHost); return err })
+		b.agentS.Conflict(math.MaxInt) // so that the agent cannot write it again
 		b.put(func(tx store.Tx) error { store.Hosts.Delete(tx, testHost); return nil })
 		b.says(http.StatusServiceUnavailable, "tunnel", "ports", "others")
-		b.put(func(tx store.Tx) error { return store.Hosts.Put(tx, row) })
+		b.agentS.Conflict(0)
 		b.says(http.StatusOK)
 	})
 	t.Run("veth deleted", func(t *testing.T) {
