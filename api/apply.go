@@ -28,11 +28,12 @@ const (
 
 // ApplyResult is the result for one object.
 type ApplyResult struct {
-	Kind   string          `json:"kind"`
-	Key    string          `json:"key"`
-	Action string          `json:"action"`           // created, updated, unchanged
-	Before json.RawMessage `json:"before,omitempty"` // in a dry run, without links; nothing for a new object
-	After  json.RawMessage `json:"after,omitempty"`  // in a dry run, without links
+	Kind     string          `json:"kind"`
+	Key      string          `json:"key"`
+	Action   string          `json:"action"`             // created, updated, unchanged
+	Before   json.RawMessage `json:"before,omitempty"`   // in a dry run, without links; nothing for a new object
+	After    json.RawMessage `json:"after,omitempty"`    // in a dry run, without links
+	Warnings []string        `json:"warnings,omitempty"` // what of the object has no effect
 }
 
 // ApplyResponse has one result for each object, in the order of the request.
@@ -68,7 +69,7 @@ func applyError(e *Error) error {
 	rest, ok := strings.CutPrefix(e.Message, "objects[")
 	number, text, found := strings.Cut(rest, "]: ")
 	if n, err := strconv.Atoi(number); ok && found && err == nil {
-		return &ApplyError{n, &Error{Status: e.Status, Message: text}}
+		return &ApplyError{n, &Error{Status: e.Status, Kind: e.Kind, Message: text}}
 	}
 	return e
 }

@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"mime"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -36,6 +38,7 @@ type Client struct {
 	http    *http.Client
 	timeout time.Duration
 	header  http.Header
+	warn    func(text string) // nil = nobody is told
 }
 
 // Option adjusts a Client.
@@ -49,6 +52,10 @@ func WithHTTPClient(hc *http.Client) Option { return func(c *Client) { c.http = 
 
 // WithHeader adds a header to every request.
 func WithHeader(key, value string) Option { return func(c *Client) { c.header.Add(key, value) } }
+
+// WithWarnings has warn called with each warning that an answer carries: what a
+// write set that has no effect. It must be safe for concurrent use.
+func WithWarnings(warn func(text string)) Option { return func(c *Client) { c.warn = warn } }
 
 // WithInsecureTLS skips the verification of the server's certificate.
 func WithInsecureTLS() Option {
@@ -185,6 +192,7 @@ func (c *Client) try(ctx context.Context, base *url.URL, method, path string, bo
 	if err != nil {
 		return fmt.Errorf("build request: %w", err)
 	}
+	req.Header.Set("Accept", "application/json")
 	maps.Copy(req.Header, c.header)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -199,8 +207,9 @@ func (c *Client) try(ctx context.Context, base *url.URL, method, path string, bo
 		return fmt.Errorf("read answer of %s: %w", base, err)
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return &Error{Status: resp.StatusCode, Message: strings.TrimSpace(string(data))}
+		return readError(resp.StatusCode, resp.Header.Get("Content-Type"), data)
 	}
+	c.tell(resp.Header.Values("Warning"))
 	if out == nil {
 		return nil
 	}
@@ -208,4 +217,24 @@ func (c *Client) try(ctx context.Context, base *url.URL, method, path string, bo
 		return fmt.Errorf("%s %s%s: the answer is not netmaster's JSON (%w); is this URL a netmaster?", method, base, path, err)
 	}
 	return nil
+}
+
+// readError reads a refusal: JSON of a server of ours, else text.
+func readError(status int, contentType string, data []byte) *Error {
+	e := &Error{Status: status}
+	if t, _, err := mime.ParseMediaType(contentType); err == nil && t == "application/json" && json.Unmarshal(data, e) == nil && e.Message != "" {
+		return e
+	}
+	return &Error{Status: status, Message: strings.TrimSpace(string(data))}
+}
+
+// tell hands on warnings of the form that netmaster writes: 299 - "text".
+func (c *Client) tell(headers []string) {
+	for _, h := range headers {
+		quoted, ok := strings.CutPrefix(h, "299 - ")
+		text, err := strconv.Unquote(quoted)
+		if ok && err == nil && c.warn != nil {
+			c.warn(text)
+		}
+	}
 }

@@ -7,10 +7,29 @@ import (
 	"strings"
 )
 
-// Error is an answer that is not a success.
+// Kinds of refusals and failures. A newer server may know more.
+const (
+	KindInvalid     = "invalid"     // a value is not allowed: 400
+	KindNotFound    = "notFound"    // an object that the request names does not exist: 404
+	KindExists      = "exists"      // it exists already, with other values: 409
+	KindConflict    = "conflict"    // it contradicts what exists, cannot change, or others were faster: 409
+	KindInUse       = "inUse"       // something refers to it: 409
+	KindExhausted   = "exhausted"   // a pool, a range or a table is full: 409
+	KindUnavailable = "unavailable" // the cluster's store is away: 503
+	KindNoRoute     = "noRoute"     // no such path: 404
+	KindMethod      = "method"      // the path does not have the method: 405
+	KindTooLarge    = "tooLarge"    // the body is too large: 413
+	KindMediaType   = "mediaType"   // the body is not JSON, or compressed: 415
+	KindForbidden   = "forbidden"   // a browser's page of another origin, or a name of another host: 403
+	KindInternal    = "internal"    // a fault of the server: 500
+)
+
+// Error is an answer that is not a success. Clients that accept
+// application/json get it as such; others get Message as text.
 type Error struct {
-	Status  int    // HTTP status code
-	Message string // the server's sentence, without trailing newline
+	Status  int    `json:"-"`              // HTTP status code
+	Kind    string `json:"kind,omitempty"` // "" = the server, an older one or none of ours, does not tell
+	Message string `json:"message"`        // the server's sentence, without trailing newline
 }
 
 func (e *Error) Error() string {
@@ -20,9 +39,23 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// IsNotFound tells whether err is an answer 404: an object that the request
-// names does not exist.
-func IsNotFound(err error) bool { return hasStatus(err, http.StatusNotFound) }
+// IsNotFound tells whether an object that the request names does not exist. A
+// path that does not exist, on a server that is none of ours, is another matter.
+func IsNotFound(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	if ok && e.Kind == "" { // an older server, 1.x's, or none of ours
+		return e.Status == http.StatusNotFound && e.Message != "404 page not found"
+	}
+	return ok && e.Kind == KindNotFound
+}
+
+// KindOf returns the kind that a server tells of an error; "" when none does.
+func KindOf(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Kind
+	}
+	return ""
+}
 
 // IsConflict tells whether err is an answer 409: in use, immutable, taken,
 // exhausted or contradicting what exists.

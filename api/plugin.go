@@ -74,8 +74,9 @@ type CreateEndpointResponse struct {
 type DeleteEndpointRequest struct {
 	TenantName  string `json:"TenantName"`
 	NetworkName string `json:"NetworkName"`
-	ServiceName string `json:"ServiceName"`
 	EndpointID  string `json:"EndpointID"`
+	// These are not looked at, as in 1.x: the other three name the endpoint.
+	ServiceName string `json:"ServiceName"`
 	IPv4Address string `json:"IPv4Address"`
 }
 

@@ -4,10 +4,13 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/effecttest"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/deps.txt")
@@ -49,4 +52,28 @@ func TestNoHTTP(t *testing.T) {
 			t.Errorf("the plugin links %s", p)
 		}
 	}
+}
+
+// TestVersionText: -version tells the build, in lines that scripts may read.
+func TestVersionText(t *testing.T) {
+	for _, want := range []string{"Version: ", "GitCommit: ", "BuildTime: "} {
+		if !strings.Contains(versionText(), want) {
+			t.Errorf("%q lacks %q", versionText(), want)
+		}
+	}
+}
+
+// TestEveryFlagHasEffect: the flags are few; a runtime uses the environment.
+func TestEveryFlagHasEffect(t *testing.T) {
+	source, err := os.ReadFile("main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accepted []string
+	for _, m := range regexp.MustCompile(`case "(-[^"]+)"`).FindAllStringSubmatch(string(source), -1) {
+		accepted = append(accepted, m[1])
+	}
+	effecttest.Check(t, "this test", accepted, map[string]effecttest.Effect{
+		"-version": effecttest.By("TestVersionText"), "-h": effecttest.By("TestNoHTTP"),
+	}, nil)
 }

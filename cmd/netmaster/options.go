@@ -107,11 +107,11 @@ func newFlags(o *options) *daemon.FlagSet {
 	})
 	fs.Enum(&o.mode, daemon.Flag{
 		Name: "mode", Aliases: []string{"plugin-mode", "cluster-mode"}, Env: envPrefix + "MODE", Value: "mode",
-		Usage: "orchestrator: none (plain hosts), docker, swarm-mode, kubernetes, mesos or test",
+		Usage: "orchestrator: none (plain hosts), docker, swarm-mode, kubernetes, mesos or test; " + idleMode,
 	}, modeNone, modeDocker, modeSwarm, modeKubernetes, modeMesos, modeTest)
 	fs.String(&o.name, daemon.Flag{
 		Name: "name", Aliases: []string{"plugin-name"}, Env: envPrefix + "PLUGIN_NAME", Value: "name",
-		Usage: "what Docker calls its plugin, netplugin, in mode swarm-mode",
+		Usage: "what Docker calls its plugin; " + idleName,
 		Check: checkPluginName,
 	})
 	fs.String(&o.engine, daemon.Flag{
@@ -129,15 +129,15 @@ func newFlags(o *options) *daemon.FlagSet {
 	})
 	fs.Enum(&o.netMode, daemon.Flag{
 		Name: "netmode", Aliases: []string{"network-mode"}, Env: envPrefix + "NET_MODE", Value: "encap",
-		Usage: "encapsulation of networks that the orchestrator makes without naming one: vlan or vxlan",
+		Usage: "encapsulation of networks that an orchestrator makes without naming one: vlan or vxlan; " + idleNetMode,
 	}, "vlan", "vxlan")
 	fs.Enum(&o.fwdMode, daemon.Flag{
 		Name: "fwdmode", Aliases: []string{"forward-mode"}, Env: envPrefix + "FORWARD_MODE", Value: "mode",
-		Usage: "forwarding mode of a new cluster: bridge or routing", Default: "bridge",
+		Usage: "forwarding mode of a new cluster: bridge or routing; " + idleValues("fwdMode"), Default: "bridge",
 	}, "bridge", "routing")
 	fs.Enum(&o.infra, daemon.Flag{
 		Name: "infra", Aliases: []string{"infra-type"}, Env: envPrefix + "INFRA", Value: "type",
-		Usage: "infrastructure of a new cluster: default, aci or aci-opflex",
+		Usage: "infrastructure of a new cluster: default, aci or aci-opflex; " + idleValues("networkInfraType"),
 	}, "default", "aci", "aci-opflex")
 	o.log.Register(fs, envPrefix)
 	return fs

@@ -68,15 +68,7 @@ func (o *options) explain(log *slog.Logger) {
 		log.Warn("the REST API has no authentication and is served beyond this host: whoever reaches it can change everything",
 			"address", o.external, "remedy", "bind it to a management network with --external-address, or put a proxy that authenticates in front")
 	}
-	if o.mode == modeKubernetes || o.mode == modeMesos {
-		log.Warn("this version does nothing with the orchestrator by itself: it is told of endpoints by agents, and watches neither Kubernetes nor Mesos", "mode", o.mode)
-	}
-	if o.netMode != "" && (o.mode == modeNone || o.mode == modeTest) {
-		log.Warn("--netmode has no effect in this mode: no orchestrator makes networks", "netmode", o.netMode, "mode", o.mode)
-	}
-	if o.name != "netplugin" && o.mode != modeSwarm {
-		log.Warn("--name has no effect in this mode: it names the Docker plugin that a swarm's networks use", "name", o.name, "mode", o.mode)
-	}
+	o.warnIdle(log)
 }
 
 func isLoopback(host string) bool {

@@ -36,7 +36,7 @@ func main() {
 		if err := o.finish(ctx, fs); err != nil {
 			return err
 		}
-		return run(ctx, o, os.Stderr)
+		return run(ctx, o, fs, os.Stderr)
 	}))
 }
 
@@ -44,7 +44,7 @@ func main() {
 // starts it for the first time should hear of a wrong address soon.
 const firstStart = 15 * time.Second
 
-func run(ctx context.Context, o options, stderr io.Writer) (err error) {
+func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (err error) {
 	log, closeLog, err := o.log.Open("netplugin", stderr)
 	if err != nil {
 		return err
@@ -69,6 +69,7 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 		return err
 	}
 	o.driver = plane.Driver
+	o.warnIdle(fs, log)
 	log.Info("the data plane is chosen", "driver", plane.Driver, "why", plane.Why, "since", plane.Since)
 	drv, err := openDriver(ctx, o, log)
 	if err != nil {
@@ -105,9 +106,6 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 	docker, err := openDocker(ctx, o, a, log)
 	if err != nil {
 		return errors.Join(err, a.Close())
-	}
-	if o.mode == "kubernetes" || o.mode == "mesos" {
-		log.Warn("this version attaches containers by CNI only; the orchestrator's own interface is not served", "mode", o.mode)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	if o.debug != "" {

@@ -170,7 +170,7 @@ func hostFlags(fs *daemon.FlagSet, o *options) {
 func clusterFlags(fs *daemon.FlagSet, o *options) {
 	fs.Enum(&o.mode, daemon.Flag{
 		Name: "mode", Aliases: []string{"plugin-mode", "cluster-mode"}, Env: envPrefix + "MODE", Value: "mode",
-		Usage: "orchestrator: none (plain hosts, CNI), docker, swarm-mode, kubernetes or mesos",
+		Usage: "orchestrator: none (plain hosts, CNI), docker, swarm-mode, kubernetes or mesos; " + idleMode,
 	}, modeNone, modeDocker, modeSwarm, "kubernetes", "mesos", "test")
 	fs.Enum(&o.netMode, daemon.Flag{
 		Name: "netmode", Aliases: []string{"network-mode"}, Env: envPrefix + "NET_MODE", Value: "encap",
@@ -178,7 +178,7 @@ func clusterFlags(fs *daemon.FlagSet, o *options) {
 	}, "vlan", "vxlan")
 	fs.Enum(&o.fwdMode, daemon.Flag{
 		Name: "fwdmode", Aliases: []string{"forward-mode"}, Env: envPrefix + "FORWARD_MODE", Value: "mode",
-		Usage: "forwarding mode that the cluster must have: bridge or routing", Default: "the cluster's",
+		Usage: "forwarding mode that the cluster must have: bridge or routing; " + idleRouting(), Default: "the cluster's",
 	}, "bridge", "routing")
 	fs.String(&o.pvtSubnet, daemon.Flag{
 		Name: "private-subnet", Env: envPrefix + "PRIVATE_SUBNET", Value: "a.b.0.0/16",

@@ -224,6 +224,8 @@ func (c *cluster) enterLocked(m *mirror, ch store.Change) bool {
 		enter(ch, nil, k, c.comp.SetIdentity, func(k store.IdentityKey) { c.comp.DeleteIdentity(k.Tenant, k.ID) })
 	case model.ServiceKey:
 		enter(ch, nil, k, c.comp.SetService, c.comp.DeleteService)
+	case store.BgpKey:
+		enter(ch, nil, k, c.comp.SetBgp, func(k store.BgpKey) { c.comp.DeleteBgp(k.Host) })
 	case model.HostName:
 		if k == c.host {
 			c.onOwnHost()

@@ -170,25 +170,37 @@ func (m *masters) delete(ctx context.Context, key model.EndpointKey, group model
 	return nil
 }
 
+// kinds are model's kinds of error by their names in netmaster's answers.
+var kinds = map[string]error{
+	api.KindInvalid:     model.ErrInvalid,
+	api.KindNotFound:    model.ErrNotFound,
+	api.KindExists:      model.ErrExists,
+	api.KindConflict:    model.ErrConflict,
+	api.KindInUse:       model.ErrInUse,
+	api.KindExhausted:   model.ErrExhausted,
+	api.KindUnavailable: model.ErrUnavailable,
+}
+
+// statusKinds stand in for a kind that an older netmaster does not tell.
+var statusKinds = map[int]error{
+	http.StatusBadRequest:         model.ErrInvalid,
+	http.StatusNotFound:           model.ErrNotFound,
+	http.StatusConflict:           model.ErrConflict,
+	http.StatusServiceUnavailable: model.ErrUnavailable,
+}
+
 // fromAPI gives an answer of netmaster its kind back.
 func fromAPI(what string, err error) error {
-	kind := model.ErrUnavailable
-	if e, ok := errors.AsType[*api.Error](err); ok {
-		switch e.Status {
-		case http.StatusBadRequest:
-			kind = model.ErrInvalid
-		case http.StatusNotFound:
-			kind = model.ErrNotFound
-		case http.StatusConflict:
-			kind = model.ErrConflict
-			if strings.Contains(e.Message, "exhausted") || strings.Contains(e.Message, "no free") {
-				kind = model.ErrExhausted
-			}
-		case http.StatusServiceUnavailable:
-		default:
-			return fmt.Errorf("%s: netmaster failed: %w", what, err)
-		}
-		return model.Errorf(kind, "%w", err) // netmaster's sentence says what it was doing
+	e, ok := errors.AsType[*api.Error](err)
+	if !ok {
+		return model.Errorf(model.ErrUnavailable, "%s: %w", what, err)
 	}
-	return model.Errorf(kind, "%s: %w", what, err)
+	kind := kinds[e.Kind]
+	if e.Kind == "" {
+		kind = statusKinds[e.Status]
+	}
+	if kind == nil {
+		return fmt.Errorf("%s: netmaster failed: %w", what, err)
+	}
+	return model.Errorf(kind, "%w", err) // netmaster's sentence says what it was doing
 }

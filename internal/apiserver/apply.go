@@ -19,39 +19,6 @@ import (
 // fifty thousand objects.
 const MaxApplyBody = 16 << 20
 
-// applier is what applying knows of a kind.
-type applier struct {
-	kind string
-	// change turns a body into a change, and returns the object's key.
-	change func(body []byte) (ch control.Change, key string, err error)
-	// render turns an object of package model into its wire object, without links.
-	render func(m any) any
-}
-
-// applied builds an applier: decode, convert, and the change of a list.
-func applied[A api.Object, M any](kind string, from func(A) (M, error), change func(M) control.Change, to func(M) A) applier {
-	return applier{
-		kind: kind,
-		change: func(body []byte) (ch control.Change, key string, err error) {
-			var o A
-			if err := decodeStrict(body, &o); err != nil {
-				return ch, "", err
-			}
-			m, err := from(o)
-			if err != nil {
-				return ch, "", err
-			}
-			return change(m), o.ObjectKey(), nil
-		},
-		render: func(m any) any {
-			if m, ok := m.(M); ok {
-				return to(m)
-			}
-			return nil
-		},
-	}
-}
-
 // endpointRequest is an endpoint of a list.
 type endpointRequest struct{ api.CreateEndpointRequest }
 
@@ -75,31 +42,14 @@ func endpointToRequest(e model.Endpoint) endpointRequest {
 	}}
 }
 
-// appliers returns the kinds that may be applied.
-func appliers(c *control.Controller) map[string]applier {
-	all := map[string]applier{}
-	for _, a := range []applier{
-		applied("global", globalFromAPI, c.ChangeGlobal, globalToAPI),
-		applied("tenant", tenantFromAPI, c.ChangeTenant, func(t model.Tenant) api.Tenant {
-			return api.Tenant{Key: string(t.Name), TenantName: string(t.Name), DefaultNetwork: string(t.DefaultNetwork)}
-		}),
-		applied("network", networkFromAPI, c.ChangeNetwork, networkToAPI),
-		applied("endpointGroup", groupFromAPI, c.ChangeGroup, groupToAPI),
-		applied("policy", policyFromAPI, c.ChangePolicy, policyToAPI),
-		applied("rule", ruleFromAPI, c.ChangeRule, ruleToAPI),
-		applied("netprofile", netProfileFromAPI, c.ChangeNetProfile, netProfileToAPI),
-		applied("serviceLB", serviceFromAPI, c.ChangeService, serviceToAPI),
-		applied("appProfile", appProfileFromAPI, c.ChangeAppProfile, appProfileToAPI),
-		applied("Bgp", bgpFromAPI, c.ChangeBgp, bgpToAPI),
-		applied("extContractsGroup", extContractsFromAPI, c.ChangeExtContracts, extContractsToAPI),
-		applied("aciGw", aciGwFromAPI, c.ChangeAciGw, aciGwToAPI),
-		applied("volume", volumeFromAPI, c.ChangeVolume, volumeToAPI),
-		applied("volumeProfile", volumeProfileFromAPI, c.ChangeVolumeProfile, volumeProfileToAPI),
-		applied("endpoint", func(r endpointRequest) (model.Endpoint, error) { return endpointFromAPI(r.CreateEndpointRequest) },
-			c.ChangeEndpoint, endpointToRequest),
-	} {
-		all[a.kind] = a
+// appliers returns the writers of the kinds that may be applied, by kind.
+func appliers(c *control.Controller) map[string]writer {
+	all := map[string]writer{}
+	for _, k := range kinds(c, "") {
+		all[k.writer.kind] = k.writer
 	}
+	all["endpoint"] = writes("endpoint", func(r endpointRequest) (model.Endpoint, error) { return endpointFromAPI(r.CreateEndpointRequest) },
+		whole(c.ChangeEndpoint), endpointToRequest, without(endpointToRequest))
 	return all
 }
 
@@ -122,7 +72,7 @@ func decodeStrict(body []byte, out any) error {
 func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 	begin := time.Now()
 	var req api.ApplyRequest
-	if err := decodeUpTo(w, r, &req, MaxApplyBody); err != nil {
+	if _, err := decodeUpTo(w, r, &req, MaxApplyBody); err != nil {
 		return nil, err
 	}
 	kinds := appliers(s.control)
@@ -130,13 +80,15 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 	results := make([]api.ApplyResult, len(req.Objects))
 	for i, object := range req.Objects {
 		a, body, err := kindOf(kinds, object)
+		var want wish
 		if err == nil {
-			results[i].Kind = a.kind
-			changes[i], results[i].Key, err = a.change(body)
+			want, err = a.read(func(out any) ([]byte, error) { return body, decodeStrict(body, out) })
 		}
 		if err != nil {
 			return nil, fmt.Errorf("objects[%d]: %w", i, err)
 		}
+		changes[i] = want.change
+		results[i] = api.ApplyResult{Kind: a.kind, Key: want.key, Warnings: want.warnings}
 	}
 	// Half of the time is for what is under way when it is over.
 	more := func() bool { return time.Since(begin) < s.timeout/2 && r.Context().Err() == nil }
@@ -174,7 +126,7 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 // kindOf finds an object's kind and returns its fields without it.
-func kindOf(kinds map[string]applier, object []byte) (a applier, body []byte, err error) {
+func kindOf(kinds map[string]writer, object []byte) (a writer, body []byte, err error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(object, &fields); err != nil {
 		return a, nil, model.Errorf(model.ErrInvalid, "must be a JSON object with a kind")

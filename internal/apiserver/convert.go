@@ -73,6 +73,10 @@ func tenantFromAPI(o api.Tenant) (t model.Tenant, err error) {
 	return t, err
 }
 
+func tenantToAPI(t model.Tenant) api.Tenant {
+	return api.Tenant{Key: string(t.Name), TenantName: string(t.Name), DefaultNetwork: string(t.DefaultNetwork)}
+}
+
 // renamed gives a field error the name that the field has in the request.
 func renamed(err error, field string) error {
 	if f, ok := err.(*model.FieldError); ok { //nolint:errorlint // parsers of model return it bare

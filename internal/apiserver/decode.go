@@ -18,26 +18,26 @@ import (
 // largest group or endpoint needs.
 const MaxBody = 1 << 20
 
-// decode reads a request's body as one JSON object into out. Unknown fields
+// decode reads a request's body as one JSON object into out, and returns it. Unknown fields
 // are ignored, as the contract has it; anything else that is wrong is refused
 // with the field's name.
-func decode(w http.ResponseWriter, r *http.Request, out any) error {
+func decode(w http.ResponseWriter, r *http.Request, out any) (body []byte, err error) {
 	return decodeUpTo(w, r, out, MaxBody)
 }
 
 // decodeUpTo is decode with another limit, in bytes.
-func decodeUpTo(w http.ResponseWriter, r *http.Request, out any, limit int64) error {
+func decodeUpTo(w http.ResponseWriter, r *http.Request, out any, limit int64) (body []byte, err error) {
 	if r.Body == nil {
-		return badBody("must not be empty: a JSON object is expected")
+		return nil, badBody("must not be empty: a JSON object is expected")
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err != nil {
 		if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return model.Errorf(errTooLarge, "body: must be at most %d bytes", large.Limit)
+			return nil, model.Errorf(errTooLarge, "body: must be at most %d bytes", large.Limit)
 		}
-		return model.Errorf(model.ErrInvalid, "body: could not be read: %w", err)
+		return nil, model.Errorf(model.ErrInvalid, "body: could not be read: %w", err)
 	}
-	return decodeJSON(data, out)
+	return data, decodeJSON(data, out)
 }
 
 func badBody(format string, args ...any) error {

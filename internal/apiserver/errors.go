@@ -3,60 +3,68 @@ package apiserver
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
 
+	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// statusByKind maps the kinds of failure to HTTP status codes. The first match
+// failures maps the kinds of failure to what clients are told. The first match
 // decides; an error of no kind is a fault of ours: 500.
-var statusByKind = []struct {
-	kind   error
+var failures = []struct {
+	err    error
 	status int
+	kind   string
 }{
-	{model.ErrUnavailable, http.StatusServiceUnavailable},
-	{errCrossOrigin, http.StatusForbidden},
-	{errNoRoute, http.StatusNotFound},
-	{errMethod, http.StatusMethodNotAllowed},
-	{errTooLarge, http.StatusRequestEntityTooLarge},
-	{errMediaType, http.StatusUnsupportedMediaType},
-	{model.ErrInvalid, http.StatusBadRequest},
-	{model.ErrNotFound, http.StatusNotFound},
-	{model.ErrExists, http.StatusConflict},
-	{model.ErrInUse, http.StatusConflict},
-	{model.ErrExhausted, http.StatusConflict},
-	{model.ErrConflict, http.StatusConflict},
+	{model.ErrUnavailable, http.StatusServiceUnavailable, api.KindUnavailable},
+	{errForbidden, http.StatusForbidden, api.KindForbidden},
+	{errNoRoute, http.StatusNotFound, api.KindNoRoute},
+	{errMethod, http.StatusMethodNotAllowed, api.KindMethod},
+	{errTooLarge, http.StatusRequestEntityTooLarge, api.KindTooLarge},
+	{errMediaType, http.StatusUnsupportedMediaType, api.KindMediaType},
+	{model.ErrInvalid, http.StatusBadRequest, api.KindInvalid},
+	{model.ErrNotFound, http.StatusNotFound, api.KindNotFound},
+	{model.ErrExists, http.StatusConflict, api.KindExists},
+	{model.ErrInUse, http.StatusConflict, api.KindInUse},
+	{model.ErrExhausted, http.StatusConflict, api.KindExhausted},
+	{model.ErrConflict, http.StatusConflict, api.KindConflict},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable, api.KindUnavailable},
+	{context.Canceled, http.StatusServiceUnavailable, api.KindUnavailable},
 }
 
 // Kinds of failure that only HTTP knows.
 var (
-	errNoRoute     = errors.New("no such route")
-	errMethod      = errors.New("method not allowed")
-	errTooLarge    = errors.New("body too large")
-	errMediaType   = errors.New("not JSON")
-	errCrossOrigin = errors.New("cross-origin request of a browser")
+	errNoRoute   = errors.New("no such route")
+	errMethod    = errors.New("method not allowed")
+	errTooLarge  = errors.New("body too large")
+	errMediaType = errors.New("not JSON")
+	errForbidden = errors.New("forbidden")
 )
 
-// statusOf returns the status code for an error.
-func statusOf(err error) int {
-	for _, k := range statusByKind {
-		if errors.Is(err, k.kind) {
-			return k.status
+// failureOf returns the status code and the kind for an error.
+func failureOf(err error) (status int, kind string) {
+	for _, f := range failures {
+		if errors.Is(err, f.err) {
+			return f.status, f.kind
 		}
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusInternalServerError
+	return http.StatusInternalServerError, api.KindInternal
 }
 
-// writeError answers with the error's sentence as text, or, for a fault of
-// ours, with an id under which the log has the details.
+// wantsJSON tells whether a client names JSON among what it accepts, as netctl
+// and package api's client do; curl's "anything" is text for people.
+func wantsJSON(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "application/json")
+}
+
+// writeError answers with the error's sentence, as text or with its kind as
+// JSON, or, for a fault of ours, with an id under which the log has the details.
 func writeError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
-	status := statusOf(err)
+	status, kind := failureOf(err)
 	text := err.Error()
 	switch {
 	case status == http.StatusInternalServerError:
@@ -71,8 +79,16 @@ func writeError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err er
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	text = strings.TrimRight(text, "\n")
+	body, contentType := []byte(text), "text/plain; charset=utf-8"
+	if wantsJSON(r) {
+		contentType = "application/json"
+		if body, err = json.Marshal(api.Error{Kind: kind, Message: text}); err != nil {
+			log.Error("an error could not be encoded", "error", err) // two texts cannot fail
+		}
+	}
+	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(strings.TrimRight(text, "\n") + "\n")) // the client may be gone
+	_, _ = w.Write(append(body, '\n')) // the client may be gone
 }

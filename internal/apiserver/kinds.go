@@ -15,11 +15,10 @@ type kind struct {
 	name         string // "networks"
 	object, oper any    // zero wire objects, for the description of the API; oper nil = no operational state
 	// list and get return wire objects with links.
-	list func(v *control.View) iter.Seq[any]
-	get  func(v *control.View, key string) (any, error)
-	// put decodes, checks and stores the body of a request for key.
-	put func(ctx context.Context, key string, body func(any) error) error
-	del func(ctx context.Context, key string) error
+	list   func(v *control.View) iter.Seq[any]
+	get    func(v *control.View, key string) (any, error)
+	writer writer
+	del    func(ctx context.Context, key string) error
 	// inspect returns the operational state; nil = the kind has none.
 	inspect func(v *control.View, key string) (any, error)
 }
@@ -27,24 +26,6 @@ type kind struct {
 // notFound says that an object does not exist.
 func notFound(noun, key string) error {
 	return model.Errorf(model.ErrNotFound, "%s %q does not exist", noun, clip([]byte(key)))
-}
-
-// put builds a kind's put from its parts: decode, convert, compare keys, store.
-func put[A api.Object, M any](from func(A) (M, error), store func(context.Context, M) error) func(context.Context, string, func(any) error) error {
-	return func(ctx context.Context, key string, body func(any) error) error {
-		var o A
-		if err := body(&o); err != nil {
-			return err
-		}
-		m, err := from(o)
-		if err != nil {
-			return err
-		}
-		if err := checkKey(key, o.ObjectKey()); err != nil {
-			return err
-		}
-		return store(ctx, m)
-	}
 }
 
 // del builds a kind's del. A key that cannot be one names nothing.
@@ -108,7 +89,7 @@ func kinds(c *control.Controller, mode string) []kind {
 				}
 			},
 			get:     find("global", parseGlobal, getGlobal, func(_ *control.View, g model.Global) any { return globalToAPI(g) }),
-			put:     put(globalFromAPI, c.PutGlobal),
+			writer:  writes("global", globalFromAPI, whole(c.ChangeGlobal), globalToAPI, without(globalToAPI)),
 			del:     del("global", parseGlobal, func(ctx context.Context, _ string) error { return c.DeleteGlobal(ctx) }),
 			inspect: find("global", parseGlobal, getGlobal, func(v *control.View, _ model.Global) any { return globalOper(v, mode) }),
 		},
@@ -116,7 +97,7 @@ func kinds(c *control.Controller, mode string) []kind {
 			name: "tenants", object: api.Tenant{}, oper: api.TenantOper{},
 			list:    all((*control.View).Tenants, tenantView),
 			get:     find("tenant", model.ParseTenantName, (*control.View).Tenant, tenantView),
-			put:     put(tenantFromAPI, c.PutTenant),
+			writer:  writes("tenant", tenantFromAPI, changeTenant(c), tenantToAPI, tenantView),
 			del:     del("tenant", model.ParseTenantName, c.DeleteTenant),
 			inspect: find("tenant", model.ParseTenantName, (*control.View).Tenant, func(v *control.View, t model.Tenant) any { return tenantOper(v, t.Name) }),
 		},
@@ -124,7 +105,7 @@ func kinds(c *control.Controller, mode string) []kind {
 			name: "networks", object: api.Network{}, oper: api.NetworkOper{},
 			list:    all(func(v *control.View) []model.Network { return v.Networks("") }, networkView),
 			get:     find("network", model.ParseNetworkKey, (*control.View).Network, networkView),
-			put:     put(networkFromAPI, c.PutNetwork),
+			writer:  writes("network", networkFromAPI, whole(c.ChangeNetwork), networkToAPI, networkView),
 			del:     del("network", model.ParseNetworkKey, c.DeleteNetwork),
 			inspect: find("network", model.ParseNetworkKey, (*control.View).Network, func(v *control.View, n model.Network) any { return networkOper(v, n) }),
 		},
@@ -132,7 +113,7 @@ func kinds(c *control.Controller, mode string) []kind {
 			name: "endpointGroups", object: api.EndpointGroup{}, oper: api.EndpointGroupOper{},
 			list:    all(func(v *control.View) []model.Group { return v.Groups("") }, groupView),
 			get:     find("endpointGroup", model.ParseGroupKey, (*control.View).Group, groupView),
-			put:     put(groupFromAPI, c.PutGroup),
+			writer:  writes("endpointGroup", groupFromAPI, changeGroup(c), groupToAPI, groupView),
 			del:     del("endpointGroup", model.ParseGroupKey, c.DeleteGroup),
 			inspect: find("endpointGroup", model.ParseGroupKey, (*control.View).Group, func(v *control.View, g model.Group) any { return groupOper(v, g) }),
 		},
@@ -140,25 +121,33 @@ func kinds(c *control.Controller, mode string) []kind {
 			name: "policys", object: api.Policy{}, oper: api.PolicyOper{},
 			list:    all(func(v *control.View) []model.ContivPolicy { return v.Policies("") }, policyView),
 			get:     find("policy", model.ParsePolicyKey, (*control.View).Policy, policyView),
-			put:     put(policyFromAPI, c.PutPolicy),
+			writer:  writes("policy", policyFromAPI, whole(c.ChangePolicy), policyToAPI, policyView),
 			del:     del("policy", model.ParsePolicyKey, c.DeletePolicy),
 			inspect: find("policy", model.ParsePolicyKey, (*control.View).Policy, func(v *control.View, p model.ContivPolicy) any { return policyOper(v, p) }),
 		},
 		{
 			name: "rules", object: api.Rule{},
-			list: all(func(v *control.View) []model.Rule { return v.Rules("") }, func(_ *control.View, r model.Rule) any { return ruleToAPI(r) }),
-			get:  find("rule", model.ParseRuleKey, (*control.View).Rule, func(_ *control.View, r model.Rule) any { return ruleToAPI(r) }),
-			put:  put(ruleFromAPI, c.PutRule),
-			del:  del("rule", model.ParseRuleKey, c.DeleteRule),
+			list:   all(func(v *control.View) []model.Rule { return v.Rules("") }, func(_ *control.View, r model.Rule) any { return ruleToAPI(r) }),
+			get:    find("rule", model.ParseRuleKey, (*control.View).Rule, func(_ *control.View, r model.Rule) any { return ruleToAPI(r) }),
+			writer: writes("rule", ruleFromAPI, whole(c.ChangeRule), ruleToAPI, without(ruleToAPI)),
+			del:    del("rule", model.ParseRuleKey, c.DeleteRule),
 		},
 	}, moreKinds(c)...)
+}
+
+func changeTenant(c *control.Controller) func(model.Tenant, emptied) control.Change {
+	return func(t model.Tenant, empty emptied) control.Change { return c.ChangeTenant(t, empty("defaultNetwork")) }
+}
+
+func changeGroup(c *control.Controller) func(model.Group, emptied) control.Change {
+	return func(g model.Group, empty emptied) control.Change { return c.ChangeGroup(g, empty("cfgdTag")) }
 }
 
 // The views below add the links that the server owns, computed from what
 // exists.
 
 func tenantView(v *control.View, t model.Tenant) any {
-	o := api.Tenant{Key: string(t.Name), DefaultNetwork: string(t.DefaultNetwork), TenantName: string(t.Name)}
+	o := tenantToAPI(t)
 	for _, n := range v.Networks(t.Name) {
 		addLink(&o.LinkSets.Networks, "network", n.Key.String())
 	}
@@ -232,17 +221,7 @@ func (s *server) handleKind(k kind) {
 			return f(v, r.PathValue("key"))
 		}
 	}
-	write := func(w http.ResponseWriter, r *http.Request) (any, error) {
-		key := r.PathValue("key")
-		if err := k.put(r.Context(), key, func(out any) error { return decode(w, r, out) }); err != nil {
-			return nil, err
-		}
-		v, err := s.control.View(r.Context())
-		if err != nil {
-			return nil, err
-		}
-		return k.get(v, key)
-	}
+	write := func(w http.ResponseWriter, r *http.Request) (any, error) { return s.write(k, w, r) }
 	s.handleOf(&k, "GET", base, get(func(v *control.View, _ string) (any, error) { return k.list(v), nil }))
 	s.handleOf(&k, "GET", base+"/{key}", get(k.get))
 	s.handleOf(&k, "POST", base+"/{key}", write)

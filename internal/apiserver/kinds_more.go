@@ -21,42 +21,42 @@ func moreKinds(c *control.Controller) []kind {
 	return []kind{
 		{
 			name: "netprofiles", object: api.NetProfile{},
-			list: all(func(v *control.View) []model.NetProfile { return v.NetProfiles("") }, netProfileView),
-			get:  find("netprofile", model.ParseNetProfileKey, (*control.View).NetProfile, netProfileView),
-			put:  put(netProfileFromAPI, c.PutNetProfile),
-			del:  del("netprofile", model.ParseNetProfileKey, c.DeleteNetProfile),
+			list:   all(func(v *control.View) []model.NetProfile { return v.NetProfiles("") }, netProfileView),
+			get:    find("netprofile", model.ParseNetProfileKey, (*control.View).NetProfile, netProfileView),
+			writer: writes("netprofile", netProfileFromAPI, whole(c.ChangeNetProfile), netProfileToAPI, netProfileView),
+			del:    del("netprofile", model.ParseNetProfileKey, c.DeleteNetProfile),
 		},
 		{
 			name: "serviceLBs", object: api.ServiceLB{}, oper: api.ServiceLBOper{},
 			list:    all(func(v *control.View) []model.Service { return v.Services("") }, serviceView),
 			get:     find("serviceLB", model.ParseServiceKey, (*control.View).Service, serviceView),
-			put:     put(serviceFromAPI, c.PutService),
+			writer:  writes("serviceLB", serviceFromAPI, whole(c.ChangeService), serviceToAPI, without(serviceToAPI)),
 			del:     del("serviceLB", model.ParseServiceKey, c.DeleteService),
 			inspect: find("serviceLB", model.ParseServiceKey, (*control.View).Service, func(v *control.View, s model.Service) any { return serviceOper(v, s) }),
 		},
 		{
 			name: "appProfiles", object: api.AppProfile{},
-			list: all(func(v *control.View) []model.AppProfile { return v.AppProfiles("") }, appProfileView),
-			get:  find("appProfile", model.ParseAppProfileKey, (*control.View).AppProfile, appProfileView),
-			put:  put(appProfileFromAPI, c.PutAppProfile),
-			del:  del("appProfile", model.ParseAppProfileKey, c.DeleteAppProfile),
+			list:   all(func(v *control.View) []model.AppProfile { return v.AppProfiles("") }, appProfileView),
+			get:    find("appProfile", model.ParseAppProfileKey, (*control.View).AppProfile, appProfileView),
+			writer: writes("appProfile", appProfileFromAPI, whole(c.ChangeAppProfile), appProfileToAPI, without(appProfileToAPI)),
+			del:    del("appProfile", model.ParseAppProfileKey, c.DeleteAppProfile),
 		},
 		{
 			name: "Bgps", object: api.Bgp{}, oper: api.BgpOper{},
-			list: all((*control.View).Bgps, func(_ *control.View, b model.Bgp) any { return bgpToAPI(b) }),
-			get:  find("Bgp", model.ParseHostName, (*control.View).Bgp, func(_ *control.View, b model.Bgp) any { return bgpToAPI(b) }),
-			put:  put(bgpFromAPI, c.PutBgp),
-			del:  del("Bgp", model.ParseHostName, c.DeleteBgp),
+			list:   all((*control.View).Bgps, func(_ *control.View, b model.Bgp) any { return bgpToAPI(b) }),
+			get:    find("Bgp", model.ParseHostName, (*control.View).Bgp, func(_ *control.View, b model.Bgp) any { return bgpToAPI(b) }),
+			writer: writes("Bgp", bgpFromAPI, whole(c.ChangeBgp), bgpToAPI, without(bgpToAPI)),
+			del:    del("Bgp", model.ParseHostName, c.DeleteBgp),
 			inspect: find("Bgp", model.ParseHostName, (*control.View).Bgp, func(*control.View, model.Bgp) any {
 				return api.BgpOper{} // sessions are observed on the host itself: netplugin's /inspect/bgp
 			}),
 		},
 		{
 			name: "extContractsGroups", object: api.ExtContractsGroup{},
-			list: all(func(v *control.View) []model.ExtContracts { return v.ExtContracts("") }, extContractsView),
-			get:  find("extContractsGroup", model.ParseExtContractsKey, (*control.View).ExtContractsGroup, extContractsView),
-			put:  put(extContractsFromAPI, c.PutExtContracts),
-			del:  del("extContractsGroup", model.ParseExtContractsKey, c.DeleteExtContracts),
+			list:   all(func(v *control.View) []model.ExtContracts { return v.ExtContracts("") }, extContractsView),
+			get:    find("extContractsGroup", model.ParseExtContractsKey, (*control.View).ExtContractsGroup, extContractsView),
+			writer: writes("extContractsGroup", extContractsFromAPI, whole(c.ChangeExtContracts), extContractsToAPI, extContractsView),
+			del:    del("extContractsGroup", model.ParseExtContractsKey, c.DeleteExtContracts),
 		},
 		{
 			name: "aciGws", object: api.AciGw{}, oper: api.AciGwOper{},
@@ -67,26 +67,26 @@ func moreKinds(c *control.Controller) []kind {
 					}
 				}
 			},
-			get: find("aciGw", parseAciGw, getAciGw, func(_ *control.View, g model.AciGw) any { return aciGwToAPI(g) }),
-			put: put(aciGwFromAPI, c.PutAciGw),
-			del: del("aciGw", parseAciGw, func(ctx context.Context, _ string) error { return c.DeleteAciGw(ctx) }),
+			get:    find("aciGw", parseAciGw, getAciGw, func(_ *control.View, g model.AciGw) any { return aciGwToAPI(g) }),
+			writer: writes("aciGw", aciGwFromAPI, whole(c.ChangeAciGw), aciGwToAPI, without(aciGwToAPI)),
+			del:    del("aciGw", parseAciGw, func(ctx context.Context, _ string) error { return c.DeleteAciGw(ctx) }),
 			inspect: find("aciGw", parseAciGw, getAciGw, func(v *control.View, _ model.AciGw) any {
 				return api.AciGwOper{NumAppProfiles: len(v.AppProfiles(""))}
 			}),
 		},
 		{
 			name: "volumes", object: api.Volume{},
-			list: all(func(v *control.View) []model.Volume { return v.Volumes("") }, volumeView),
-			get:  find("volume", model.ParseVolumeKey, (*control.View).Volume, volumeView),
-			put:  put(volumeFromAPI, c.PutVolume),
-			del:  del("volume", model.ParseVolumeKey, c.DeleteVolume),
+			list:   all(func(v *control.View) []model.Volume { return v.Volumes("") }, volumeView),
+			get:    find("volume", model.ParseVolumeKey, (*control.View).Volume, volumeView),
+			writer: writes("volume", volumeFromAPI, whole(c.ChangeVolume), volumeToAPI, without(volumeToAPI)),
+			del:    del("volume", model.ParseVolumeKey, c.DeleteVolume),
 		},
 		{
 			name: "volumeProfiles", object: api.VolumeProfile{},
-			list: all(func(v *control.View) []model.VolumeProfile { return v.VolumeProfiles("") }, volumeProfileView),
-			get:  find("volumeProfile", model.ParseVolumeProfileKey, (*control.View).VolumeProfile, volumeProfileView),
-			put:  put(volumeProfileFromAPI, c.PutVolumeProfile),
-			del:  del("volumeProfile", model.ParseVolumeProfileKey, c.DeleteVolumeProfile),
+			list:   all(func(v *control.View) []model.VolumeProfile { return v.VolumeProfiles("") }, volumeProfileView),
+			get:    find("volumeProfile", model.ParseVolumeProfileKey, (*control.View).VolumeProfile, volumeProfileView),
+			writer: writes("volumeProfile", volumeProfileFromAPI, whole(c.ChangeVolumeProfile), volumeProfileToAPI, without(volumeProfileToAPI)),
+			del:    del("volumeProfile", model.ParseVolumeProfileKey, c.DeleteVolumeProfile),
 		},
 	}
 }

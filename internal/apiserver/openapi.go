@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // route is a method and a path that the server answers.
@@ -88,8 +89,33 @@ func openAPI(routes []route) ([]byte, error) {
 }
 
 var refusal = map[string]any{
-	"description": "One sentence: 400 invalid, 403 a page of another origin, 404 unknown, 409 conflict, in use, exhausted or immutable, 413 too large, 415 not JSON, 503 store away",
-	"content":     map[string]any{"text/plain": map[string]any{"schema": map[string]any{"type": "string"}}},
+	"description": "One sentence: 400 invalid, 403 a page of another origin or a name of another host, 404 unknown, 409 conflict, in use, exhausted or immutable, 413 too large, 415 not JSON, 503 store away. " +
+		"Text, or for clients that name application/json in Accept an object with the kind of refusal",
+	"content": map[string]any{
+		"text/plain": map[string]any{"schema": map[string]any{"type": "string"}},
+		"application/json": map[string]any{"schema": map[string]any{
+			"type": "object", "required": []string{"kind", "message"},
+			"properties": map[string]any{
+				"kind": map[string]any{"type": "string", "enum": []string{
+					api.KindInvalid, api.KindNotFound, api.KindExists, api.KindConflict, api.KindInUse, api.KindExhausted, api.KindUnavailable,
+					api.KindNoRoute, api.KindMethod, api.KindTooLarge, api.KindMediaType, api.KindForbidden, api.KindInternal,
+				}},
+				"message": map[string]any{"type": "string"},
+			},
+		}},
+	},
+}
+
+// idleText says, in sentences to be appended, what of a field, or of the whole
+// kind (name ""), has no effect.
+func idleText(kind, name string) string {
+	var b strings.Builder
+	for _, n := range model.NoEffects(kind) {
+		if n.Field == name {
+			b.WriteString("; " + n.Text)
+		}
+	}
+	return b.String()
 }
 
 // schemas are the components, by name of the wire type.
@@ -111,7 +137,7 @@ func (s schemas) operation(r route) (map[string]any, error) {
 	if _, isText := x.out.(text); isText {
 		answer = map[string]any{"text/plain": map[string]any{"schema": map[string]any{"type": "string"}}}
 	}
-	op["responses"] = responses(answer)
+	op["responses"] = responses(r, answer)
 	return op, nil
 }
 
@@ -143,7 +169,7 @@ func (s schemas) kindOperation(r route) map[string]any {
 		op["requestBody"] = body(object)
 	}
 	op["tags"] = []string{k.name}
-	op["responses"] = responses(jsonContent(answer))
+	op["responses"] = responses(r, jsonContent(answer))
 	return op
 }
 
@@ -191,9 +217,29 @@ func body(schema any) map[string]any {
 	return map[string]any{"required": true, "content": jsonContent(schema)}
 }
 
-func responses(content map[string]any) map[string]any {
+// revision and warning are the headers that writes' answers carry.
+var (
+	revision = map[string]any{
+		"description": "Store revision of the write's commit (of the last one, when there was nothing to change). A view of the cluster that has reached it holds the write",
+		"schema":      map[string]any{"type": "integer"},
+	}
+	warning = map[string]any{
+		"description": "299 - \"sentence\": something that the object sets has no effect in this version; one header for each. In results of apply they are the field warnings",
+		"schema":      map[string]any{"type": "string"},
+	}
+)
+
+func responses(r route, content map[string]any) map[string]any {
+	done := map[string]any{"description": "Done", "content": content}
+	if r.method != http.MethodGet && r.path != "/plugin/monitor/{id}" {
+		headers := map[string]any{revisionHeader: revision}
+		if r.kind != nil && r.method != http.MethodDelete {
+			headers["Warning"] = warning
+		}
+		done["headers"] = headers
+	}
 	return map[string]any{
-		"200":     map[string]any{"description": "Done", "content": content},
+		"200":     done,
 		"default": map[string]any{"$ref": "#/components/responses/Refusal"},
 	}
 }
@@ -256,7 +302,7 @@ func (s schemas) constrain(typeName, kind string) {
 		if !ok {
 			continue
 		}
-		p["description"] = f.text
+		p["description"] = f.text + idleText(kind, name)
 		if f.enum != nil {
 			p["enum"] = f.enum
 		}
@@ -269,4 +315,7 @@ func (s schemas) constrain(typeName, kind string) {
 	}
 	slices.Sort(required)
 	component["required"] = required
+	if text := idleText(kind, ""); text != "" {
+		component["description"] = strings.TrimPrefix(text, "; ")
+	}
 }

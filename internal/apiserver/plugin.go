@@ -35,7 +35,7 @@ func endpointKey(tenant, network, id string) (k model.EndpointKey, err error) {
 
 func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
 	var req api.CreateEndpointRequest
-	if err := decode(w, r, &req); err != nil {
+	if _, err := decode(w, r, &req); err != nil {
 		return nil, err
 	}
 	e, err := endpointFromAPI(req)
@@ -87,7 +87,7 @@ func endpointFromAPI(req api.CreateEndpointRequest) (e model.Endpoint, err error
 
 func (s *server) deleteEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
 	var req api.DeleteEndpointRequest
-	if err := decode(w, r, &req); err != nil {
+	if _, err := decode(w, r, &req); err != nil {
 		return nil, err
 	}
 	k, err := endpointKey(req.TenantName, req.NetworkName, req.EndpointID)
@@ -103,7 +103,7 @@ func (s *server) deleteEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 
 func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
 	var req api.UpdateEndpointRequest
-	if err := decode(w, r, &req); err != nil {
+	if _, err := decode(w, r, &req); err != nil {
 		return nil, err
 	}
 	if req.Event != api.EventStart && req.Event != api.EventDie {
@@ -168,7 +168,7 @@ func networkOrGroup(v *control.View, tenant model.TenantName, name string) (mode
 
 func (s *server) allocAddress(w http.ResponseWriter, r *http.Request) (any, error) {
 	var req api.AllocAddressRequest
-	if err := decode(w, r, &req); err != nil {
+	if _, err := decode(w, r, &req); err != nil {
 		return nil, err
 	}
 	v, err := s.control.View(r.Context())
@@ -321,7 +321,7 @@ func resolveNetworkID(v *control.View, id string) (model.Network, model.GroupNam
 
 func (s *server) releaseAddress(w http.ResponseWriter, r *http.Request) (any, error) {
 	var req api.ReleaseAddressRequest
-	if err := decode(w, r, &req); err != nil {
+	if _, err := decode(w, r, &req); err != nil {
 		return nil, err
 	}
 	addr, _, _ := strings.Cut(req.IPv4Address, "/")

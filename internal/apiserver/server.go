@@ -116,7 +116,7 @@ func New(cfg Config) (http.Handler, error) {
 	// reach this server must not be able to change the cluster.
 	browsers := http.NewCrossOriginProtection()
 	browsers.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, r, s.log, model.Errorf(errCrossOrigin, "a page of another origin (%s) may not change anything here", clip([]byte(r.Header.Get("Origin")))))
+		writeError(w, r, s.log, model.Errorf(errForbidden, "a page of another origin (%s) may not change anything here", clip([]byte(r.Header.Get("Origin")))))
 	}))
 	return browsers.Handler(s), nil
 }
@@ -141,7 +141,12 @@ func (s *server) wrap(method, route string, h handler) http.Handler {
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
 		defer cancel()
-		sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		ctx, revision := control.NoteRevision(ctx)
+		sw := &statusWriter{ResponseWriter: w, status: http.StatusOK, before: func(h http.Header) {
+			if *revision != 0 {
+				h.Set(revisionHeader, strconv.FormatInt(int64(*revision), 10))
+			}
+		}}
 		s.answer(sw, r.WithContext(ctx), h)
 		s.durations.WithLabelValues(route, method).Observe(time.Since(begin).Seconds())
 		s.requests.WithLabelValues(route, method, strconv.Itoa(sw.status)).Inc()
@@ -149,12 +154,28 @@ func (s *server) wrap(method, route string, h handler) http.Handler {
 	})
 }
 
+// statusWriter remembers the status, and calls before (nil = nothing) when the
+// header is about to be sent.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
+	before func(http.Header)
+}
+
+func (w *statusWriter) send() {
+	if w.before != nil {
+		w.before(w.Header())
+		w.before = nil
+	}
+}
+
+func (w *statusWriter) Write(b []byte) (int, error) {
+	w.send()
+	return w.ResponseWriter.Write(b)
 }
 
 func (w *statusWriter) WriteHeader(status int) {
+	w.send()
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)
 }

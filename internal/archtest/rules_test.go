@@ -66,6 +66,7 @@ var rules = []rule{
 	{pkg: "internal/lab", free: true, why: "simulated hosts are made of everything, concrete stores and drivers included"},
 	{pkg: "internal/lab/*", free: true, why: "what simulated hosts run beside Contiv"},
 	{pkg: "internal/netnstest", why: "around the tests of any package"},
+	{pkg: "internal/effecttest", why: "around the tests of any package"},
 	{pkg: "internal/archtest", why: "has tests only"},
 	{pkg: "cmd/*", free: true, why: "flags, wiring, run: the only place that picks a concrete store or driver"},
 	{pkg: "test/*", free: true, why: "suites that need the real thing"},

@@ -21,6 +21,7 @@ func newAciGw(f *factory) *command {
 	return &command{
 		name:  "aci-gw",
 		short: "The gateway to an ACI fabric.",
+		note:  noteAciGw,
 		examples: []string{
 			"netctl aci-gw set --phys-dom containerDom --node-bindings topology/pod-1/node-101",
 			"netctl aci-gw info",
@@ -90,6 +91,7 @@ func newAciGwSet(f *factory, run func(context.Context, *aciGwOptions) error) *co
 	c := &command{
 		name:  "set",
 		short: "Change settings; what is not given stays as it is",
+		note:  noteAciGw,
 		examples: []string{
 			"netctl aci-gw set --phys-dom containerDom --path-bindings topology/pod-1/paths-101/pathep-[eth1/14]",
 			"netctl aci-gw set --enforce-policies no",

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -77,7 +78,16 @@ func Run(ctx context.Context, env Env, args []string) int {
 		if err != nil {
 			return nil, err
 		}
-		return connect(g, login...)
+		warned := map[string]bool{}
+		var mu sync.Mutex
+		return connect(g, append(login, api.WithWarnings(func(text string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !warned[text] {
+				warned[text] = true
+				fmt.Fprintf(env.Stderr, "warning: %s\n", text)
+			}
+		}))...)
 	}
 	root := newRoot(f)
 	inv, err := g.fromEnv(env.Getenv)

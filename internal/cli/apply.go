@@ -54,6 +54,9 @@ func runApply(ctx context.Context, o *applyOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := o.warn(results); err != nil {
+		return err
+	}
 	if o.json {
 		for i := range results {
 			results[i].Before, results[i].After = nil, nil
@@ -118,6 +121,31 @@ func (o *applyOptions) send(ctx context.Context, dryRun bool) ([]api.ApplyResult
 	}
 }
 
+// warn says on standard error what of the objects has no effect: each sentence
+// once, with the objects that it is about.
+func (o *applyOptions) warn(results []api.ApplyResult) error {
+	about := map[string][]string{}
+	var texts []string
+	for _, r := range results {
+		for _, text := range r.Warnings {
+			if about[text] == nil {
+				texts = append(texts, text)
+			}
+			about[text] = append(about[text], r.Kind+" "+r.Key)
+		}
+	}
+	for _, text := range texts {
+		objects := about[text][0]
+		if n := len(about[text]); n > 1 {
+			objects = fmt.Sprintf("%s and %d more", objects, n-1)
+		}
+		if _, err := fmt.Fprintf(o.stderr, "warning: %s: %s\n", objects, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func newDiff(f *factory, run func(context.Context, *applyOptions) error) *command {
 	c := &command{
 		name:     "diff",
@@ -134,6 +162,9 @@ func newDiff(f *factory, run func(context.Context, *applyOptions) error) *comman
 func runDiff(ctx context.Context, o *applyOptions) error {
 	results, err := o.send(ctx, true)
 	if err != nil {
+		return err
+	}
+	if err := o.warn(results); err != nil {
 		return err
 	}
 	differ := []api.ApplyResult{} // not nil: JSON shows []

@@ -34,6 +34,7 @@ func newAppProfile(f *factory) *command {
 	return &command{
 		name:  "app-profile",
 		short: "Application profiles: the groups that make up an application.",
+		note:  noteAppProfiles,
 		examples: []string{
 			"netctl app-profile create --tenant blue --group web,db shop",
 			"netctl app-profile update --tenant blue --group web,app,db shop",
@@ -56,6 +57,7 @@ func newAppProfilePut(f *factory, name, short string, update bool, run func(cont
 	c := &command{
 		name:     name,
 		short:    short,
+		note:     noteAppProfiles,
 		examples: []string{"netctl app-profile " + name + " --tenant blue --group web,db shop"},
 		args:     []string{"APP-PROFILE"},
 	}

@@ -26,6 +26,7 @@ func newBgp(f *factory) *command {
 	return &command{
 		name:  "bgp",
 		short: "BGP: how a host tells a router of the network which addresses it has.",
+		note:  noteBgp,
 		examples: []string{
 			"netctl bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 500 host1",
 			"netctl bgp ls",
@@ -46,6 +47,7 @@ func newBgpCreate(f *factory, run func(context.Context, *bgpCreateOptions) error
 	c := &command{
 		name:     "create",
 		short:    "Set the BGP settings of a host",
+		note:     noteBgp,
 		examples: []string{"netctl bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 500 host1"},
 		args:     []string{"HOST"},
 	}

@@ -15,6 +15,7 @@ type command struct {
 	name     string
 	aliases  []string
 	short    string   // one sentence
+	note     string   // what of it has no effect in this version; as model.NoEffect says it
 	examples []string // whole command lines
 	args     []string // positional arguments, all required, as in help
 	optional []string // positional arguments after them that may be left out
@@ -145,7 +146,11 @@ func (c *command) unknown(path, name string) error {
 // help writes the command's help, examples first.
 func (c *command) help(w io.Writer, path string, fs *flagSet) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\nExamples:\n", c.short)
+	fmt.Fprintf(&b, "%s\n", c.short)
+	for line := range strings.Lines(c.note) {
+		fmt.Fprintf(&b, "Note: %s.\n", strings.TrimSpace(line))
+	}
+	b.WriteString("\nExamples:\n")
 	for _, e := range c.examples {
 		fmt.Fprintf(&b, "  %s\n", e)
 	}

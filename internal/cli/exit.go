@@ -59,5 +59,8 @@ func message(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"
 	}
+	if e, ok := errors.AsType[*api.Error](err); ok && e.Kind == "" && e.Message == "404 page not found" {
+		return "netmaster does not answer there, but something else, which says: " + e.Message + "; name netmaster's URL with --netmaster or the environment variable NETMASTER"
+	}
 	return err.Error()
 }

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,7 +57,7 @@ func runExport(ctx context.Context, o *exportOptions) error {
 	docs := []exported{} // not nil: JSON shows []
 	for _, k := range objectKinds() {
 		list, err := k.list(ctx, client)
-		if err != nil && !api.IsNotFound(err) { // early 1.x lack some kinds
+		if err != nil && (k.name == "tenant" || !isMissing(err)) { // early 1.x lack some kinds
 			return err
 		}
 		for _, object := range list {
@@ -204,4 +206,10 @@ func parseLabels(s string) map[string]string {
 		labels[s[at[2]:at[3]]] = s[at[1]:end]
 	}
 	return labels
+}
+
+// isMissing tells whether the server does not have the path at all.
+func isMissing(err error) bool {
+	e, ok := errors.AsType[*api.Error](err)
+	return ok && e.Status == http.StatusNotFound
 }

@@ -32,6 +32,7 @@ func newExtContracts(f *factory) *command {
 	return &command{
 		name:  "external-contracts",
 		short: "External contracts: contracts of an ACI fabric that groups provide or consume.",
+		note:  noteContracts,
 		examples: []string{
 			"netctl external-contracts create --tenant blue --provided --contract uni/tn-common/brc-web outside",
 			"netctl group create --tenant blue --external-contract outside backend web",
@@ -51,6 +52,7 @@ func newExtContractsCreate(f *factory, run func(context.Context, *extContractsOp
 	c := &command{
 		name:     "create",
 		short:    "Create external contracts, or replace them",
+		note:     noteContracts,
 		examples: []string{"netctl external-contracts create --tenant blue --consumed --contract uni/tn-common/brc-dns --contract uni/tn-common/brc-ntp outside"},
 		args:     []string{"CONTRACTS"},
 	}

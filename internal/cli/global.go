@@ -101,16 +101,17 @@ func newGlobalSet(f *factory, run func(context.Context, *globalSetOptions) error
 	c := &command{
 		name:  "set",
 		short: "Change settings; what is not given stays as it is",
+		note:  noteRouting + "\n" + noteACI + "\n" + noteOpflex,
 		examples: []string{
 			"netctl global set --fwd-mode routing",
 			"netctl global set --vlan-range 100-199 --vxlan-range 1000-9999",
 			"netctl global set --arp-mode flood",
 		},
 	}
-	c.flags.stringVar(&g.NetworkInfraType, "fabric-mode, f", "MODE", "aci, aci-opflex or default")
+	c.flags.stringVar(&g.NetworkInfraType, "fabric-mode, f", "MODE", "default, or aci or aci-opflex, which have no effect yet")
 	c.flags.stringVar(&g.Vlans, "vlan-range, v", "LO-HI", "VLAN ids that networks may use")
 	c.flags.stringVar(&g.Vxlans, "vxlan-range, x", "LO-HI", "VNIs that networks may use")
-	c.flags.stringVar(&g.FwdMode, "fwd-mode, b", "MODE", "bridge or routing")
+	c.flags.stringVar(&g.FwdMode, "fwd-mode, b", "MODE", "bridge, or routing, which has no effect yet")
 	c.flags.stringVar(&g.ArpMode, "arp-mode, a", "MODE", "proxy (answered by the host) or flood")
 	c.flags.stringVar(&g.PvtSubnet, "private-subnet, s", "CIDR", "IPv4 /16 for the hosts' access to containers; the cluster starts with 172.19.0.0/16")
 	c.flags.boolVar(&o.json, "json, j", "print the settings as stored, as JSON")

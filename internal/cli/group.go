@@ -54,6 +54,7 @@ func newGroupCreate(f *factory, run func(context.Context, *groupCreateOptions) e
 	c := &command{
 		name:  "create",
 		short: "Create an endpoint group, or change the policies of one",
+		note:  noteGroupNet + "\n" + noteGroupExt + "\n" + noteGroupTag,
 		examples: []string{
 			"netctl group create --tenant blue --policy web-in backend web",
 			"netctl group create --tenant blue --policy web-in --policy audit backend web   # changes the policies",
@@ -63,10 +64,10 @@ func newGroupCreate(f *factory, run func(context.Context, *groupCreateOptions) e
 	}
 	o.tenantFlag(&c.flags)
 	c.flags.listVar(&g.Policies, "policy, p", "POLICY", "policy to apply to the group's endpoints")
-	c.flags.stringVar(&g.NetProfile, "networkprofile, n", "PROFILE", "network profile")
-	c.flags.listVar(&g.ExtContractsGrps, "external-contract, e", "CONTRACT", "group of external contracts")
+	c.flags.stringVar(&g.NetProfile, "networkprofile, n", "PROFILE", "network profile; has no effect yet")
+	c.flags.listVar(&g.ExtContractsGrps, "external-contract, e", "CONTRACT", "group of external contracts; has no effect yet")
 	c.flags.stringVar(&g.IPPool, "ip-pool, r", "RANGE", "addresses for the group's endpoints, such as 10.36.0.1-10.36.0.10")
-	c.flags.stringVar(&g.CfgdTag, "epg-tag, tag", "NAME", "name for the group in other systems")
+	c.flags.stringVar(&g.CfgdTag, "epg-tag, tag", "NAME", "name for the group in other systems; has no effect yet")
 	o.changeFlags(&c.flags, "json, j", "print the group as stored, as JSON")
 	c.run = bindRun(o, orDefault(run, runGroupCreate), []*string{&g.NetworkName, &g.GroupName})
 	return c

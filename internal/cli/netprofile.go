@@ -31,6 +31,7 @@ func newNetProfile(f *factory) *command {
 	return &command{
 		name:  "netprofile",
 		short: "Network profiles: bandwidth and marking of groups' traffic.",
+		note:  noteNetProfiles,
 		examples: []string{
 			"netctl netprofile create --tenant blue --bandwidth 100mbps --dscp 10 gold",
 			"netctl group create --tenant blue --networkprofile gold backend web",
@@ -50,7 +51,8 @@ func newNetProfileCreate(f *factory, run func(context.Context, *netProfileOption
 	p := &o.profile
 	c := &command{
 		name:  "create",
-		short: "Create a network profile, or change one; running containers follow",
+		short: "Create a network profile, or change one",
+		note:  noteNetProfiles,
 		examples: []string{
 			"netctl netprofile create --tenant blue --bandwidth 100mbps --burst 200 gold",
 			"netctl netprofile create --dscp 46 voice",

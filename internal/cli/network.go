@@ -67,6 +67,7 @@ func newNetworkCreate(f *factory, run func(context.Context, *networkCreateOption
 	c := &command{
 		name:  "create",
 		short: "Create a network",
+		note:  noteInfra + "\n" + noteNetworkTag,
 		examples: []string{
 			"netctl network create --tenant blue --subnet 10.1.1.0/24 --gateway 10.1.1.254 backend",
 			"netctl network create --encap vlan --pkt-tag 100 --subnet 10.2.0.10-10.2.0.99/16 office",
@@ -75,14 +76,14 @@ func newNetworkCreate(f *factory, run func(context.Context, *networkCreateOption
 		args: []string{"NETWORK"},
 	}
 	o.tenantFlag(&c.flags)
-	c.flags.stringVar(&n.NwType, "nw-type, n", "TYPE", "data, or infra for the hosts themselves")
+	c.flags.stringVar(&n.NwType, "nw-type, n", "TYPE", "data, or infra, which has no effect yet")
 	c.flags.stringVar(&n.Encap, "encap, e", "ENCAP", "how hosts exchange packets: vlan or vxlan")
 	c.flags.intVar(&n.PktTag, "pkt-tag, p", "TAG", "VLAN id or VNI; 0 takes the next free one")
 	c.flags.stringVar(&n.Subnet, "subnet, s", "CIDR", "IPv4 subnet, or a range of it to allocate from (10.1.1.10-10.1.1.99/24); required unless --subnetv6 is given")
 	c.flags.stringVar(&n.Gateway, "gateway, g", "ADDRESS", "IPv4 gateway inside the subnet")
 	c.flags.stringVar(&n.IPv6Subnet, "subnetv6, s6", "CIDR", "IPv6 subnet")
 	c.flags.stringVar(&n.IPv6Gateway, "gatewayv6, g6", "ADDRESS", "IPv6 gateway inside the IPv6 subnet")
-	c.flags.stringVar(&n.CfgdTag, "nw-tag, tag", "NAME", "name for the network in other systems")
+	c.flags.stringVar(&n.CfgdTag, "nw-tag, tag", "NAME", "name for the network in other systems; has no effect yet")
 	o.changeFlags(&c.flags, "json, j", "print the network as stored, as JSON")
 	c.run = bindRun(o, orDefault(run, runNetworkCreate), []*string{&n.NetworkName})
 	return c

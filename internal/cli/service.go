@@ -30,7 +30,8 @@ type serviceCreateOptions struct {
 func newService(f *factory) *command {
 	return &command{
 		name:  "service",
-		short: "Services: virtual addresses that spread connections over endpoints chosen by label.",
+		short: "Services: addresses and names for endpoints chosen by label.",
+		note:  noteServices,
 		examples: []string{
 			"netctl service create --tenant blue --network backend --selector app=web --port 80:8080:TCP web",
 			"netctl service ls --tenant blue",
@@ -51,6 +52,7 @@ func newServiceCreate(f *factory, run func(context.Context, *serviceCreateOption
 	c := &command{
 		name:  "create",
 		short: "Create a service, or change its selectors and ports",
+		note:  noteServices,
 		examples: []string{
 			"netctl service create --tenant blue --network backend --selector app=web --selector tier=front --port 80:8080:TCP web",
 			"netctl service create --network backend --selector app=dns --port 53:53:UDP --preferred-ip 10.1.1.53 dns",

@@ -48,6 +48,7 @@ func (c *Compiler) compileHeader() {
 	} else {
 		c.problems.set("global", "the cluster's settings are not known: bridge and proxy mode stand in")
 	}
+	noEffect(c, "globals", "global", c.global, true)
 	object := "host " + string(c.self)
 	if h := c.hosts[c.self]; h != nil {
 		c.out.VTEP = h.VTEP
@@ -113,6 +114,7 @@ func (c *Compiler) compileNetworks(before desired.Host) {
 			text = c.putNetworkPicture(n, before)
 		}
 		c.problems.set("network "+n.key.String(), text)
+		noEffect(c, "networks", n.key.String(), n.rec, len(n.byHost[c.self]) > 0)
 	}
 }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// SetService records a load-balanced service; only its name and address matter.
+// SetService records a load-balanced service; only its name and address
+// matter.
 func (c *Compiler) SetService(s model.Service) { c.dirtyServices[s.Key] = &s }
 
 // DeleteService forgets a service.
@@ -39,6 +40,7 @@ func (c *Compiler) compileDNS(before desired.Host) {
 		put(desired.DNSKey{Endpoint: e.Key}, r)
 	}
 	for k, s := range c.dirtyServices {
+		noEffect(c, "serviceLBs", k.String(), s, true)
 		var r desired.DNSRecord
 		if s != nil && s.VIP.IsValid() {
 			r = desired.DNSRecord{Network: s.NetworkKey(), Service: dnsName(k.Name)}

@@ -34,6 +34,7 @@ func (c *Compiler) compileGroups(before desired.Host) set[*endpoint] {
 			p.users.add(g)
 		}
 		g.active = uses
+		noEffect(c, "endpointGroups", g.key.String(), g.rec, len(g.ports) > 0)
 		old[g] = g.set
 		g.set = c.groupSet(g)
 		if g.set != nil {

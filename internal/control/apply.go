@@ -19,14 +19,66 @@ type Change struct {
 	key  string // of the object's row
 	// read returns the object as the transaction sees it; false = not there.
 	read  func(tx store.Tx) (any, bool, error)
+	check func() error // what is wrong with the object by itself; nil = nothing can be
 	put   func(ctx context.Context, tx store.Tx, cl *claim) error
 	rule  *model.Rule  // the object, of a rule
 	group *model.Group // the object, of a group
 	// late is what has to wait for higher ranks; nil = nothing.
 	late *Change
 	// alone is the use-case for an object that is too large for one transaction;
-	// nil = none is.
-	alone func(ctx context.Context) error
+	// nil = none is. It returns the object and the revision of the last one.
+	alone func(ctx context.Context) (any, store.Revision, error)
+	// hold are rows that many changes write: this process makes one such change
+	// after the other, instead of retrying.
+	hold []string
+}
+
+// Commit is what a change has done.
+type Commit struct {
+	Object   any            // of package model, as it was committed
+	Revision store.Revision // of the commit, or of the last one when nothing was to be changed
+}
+
+// Put makes one change. Its errors are of package model's kinds; nothing has
+// changed then, unless the object is too large for one transaction.
+func (c *Controller) Put(ctx context.Context, ch Change) (Commit, error) {
+	if ch.check != nil {
+		if err := ch.check(); err != nil {
+			return Commit{}, err
+		}
+	}
+	slices.Sort(ch.hold) // one order for all, or two could wait for each other
+	for _, row := range slices.Compact(ch.hold) {
+		unlock, err := c.locks.lock(ctx, row)
+		if err != nil {
+			return Commit{}, fmt.Errorf("%s: %w", ch.what, err)
+		}
+		defer unlock()
+	}
+	changes := []Change{ch}
+	steps := ordered(changes)
+	var out Commit
+	cl := c.claim()
+	rev, err := c.update(ctx, ch.what, func(tx store.Tx) error {
+		cl.rewind()
+		for _, s := range steps {
+			if err := s.put(ctx, tx, cl); err != nil {
+				return err
+			}
+		}
+		if _, err := c.fitAll(steps); err != nil {
+			return err
+		}
+		var err error
+		out.Object, _, err = ch.read(tx)
+		return err
+	})
+	cl.done(rev)
+	if errors.Is(err, store.ErrTooLarge) && ch.alone != nil {
+		out.Object, rev, err = ch.alone(ctx)
+	}
+	out.Revision = rev
+	return out, err
 }
 
 // Outcome is what applying a change does to its object.
@@ -83,8 +135,8 @@ func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, m
 		if err := tryAll(ctx, tx, cl, steps, out); err != nil {
 			return err
 		}
-		if err := c.fitAll(steps); err != nil {
-			return err
+		if s, err := c.fitAll(steps); err != nil {
+			return &ChangeError{s.index, fmt.Errorf("%s: %w", s.what, err)}
 		}
 		if dryRun {
 			return errDryRun
@@ -123,8 +175,9 @@ func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, m
 	return out, len(changes) - len(unfinished), nil
 }
 
-// fitAll checks that the policies fit hosts when all steps are done.
-func (c *Controller) fitAll(steps []step) error {
+// fitAll checks that the policies fit hosts when all steps are done, and returns
+// the step with which they do not.
+func (c *Controller) fitAll(steps []step) (bad step, err error) {
 	var rules []model.Rule
 	var groups []model.Group
 	var at, atGroups []step
@@ -137,10 +190,9 @@ func (c *Controller) fitAll(steps []step) error {
 		}
 	}
 	if i, err := c.view.fit(rules, groups); err != nil {
-		s := append(at, atGroups...)[i]
-		return &ChangeError{s.index, fmt.Errorf("%s: %w", s.what, err)}
+		return append(at, atGroups...)[i], err
 	}
-	return nil
+	return step{}, nil
 }
 
 // applySome commits steps in one transaction, or the only one by its use-case.
@@ -152,7 +204,7 @@ func (c *Controller) applySome(ctx context.Context, steps []step) error {
 	})
 	cl.done(rev)
 	if errors.Is(err, store.ErrTooLarge) && len(steps) == 1 && steps[0].alone != nil {
-		if err := steps[0].alone(ctx); err != nil {
+		if _, _, err := steps[0].alone(ctx); err != nil {
 			return &ChangeError{steps[0].index, err}
 		}
 		return nil
@@ -219,6 +271,11 @@ func (s step) try(ctx context.Context, tx store.Tx, cl *claim, out []Outcome, se
 		}
 		if ok {
 			out[s.index].Before = before
+		}
+	}
+	if s.check != nil {
+		if err := s.check(); err != nil {
+			return err
 		}
 	}
 	if err := s.put(ctx, tx, cl); err != nil || out == nil {

@@ -16,9 +16,9 @@ import (
 // small is a list that fits one transaction, in an order that does not.
 func small(c *cluster) []Change {
 	return []Change{
-		c.ChangeTenant(model.Tenant{Name: "blue", DefaultNetwork: "n"}),
+		c.ChangeTenant(model.Tenant{Name: "blue", DefaultNetwork: "n"}, false),
 		c.ChangeRule(rule("blue:p", "1")),
-		c.ChangeGroup(group("blue:g", "n", "p")),
+		c.ChangeGroup(group("blue:g", "n", "p"), false),
 		c.ChangePolicy(policy("blue:p")),
 		c.ChangeNetwork(network("blue:n", "10.1.0.0/24")),
 	}
@@ -82,10 +82,10 @@ func TestApplyAllOrNothing(t *testing.T) {
 		kind error
 	}{
 		"invalid":   {c.ChangeRule(rule("blue:p", "bad", func(r *model.Rule) { r.Priority = 101 })), model.ErrInvalid},
-		"unknown":   {c.ChangeGroup(group("blue:bad", "nosuch")), model.ErrNotFound},
+		"unknown":   {c.ChangeGroup(group("blue:bad", "nosuch"), false), model.ErrNotFound},
 		"conflict":  {c.ChangeNetwork(network("bad", "10.9.0.0/25")), model.ErrConflict},
 		"immutable": {c.ChangeNetwork(network("taken", "10.8.0.0/24")), model.ErrConflict},
-		"late":      {c.ChangeTenant(model.Tenant{Name: "red", DefaultNetwork: "nosuch"}), model.ErrNotFound},
+		"late":      {c.ChangeTenant(model.Tenant{Name: "red", DefaultNetwork: "nosuch"}, false), model.ErrNotFound},
 	} {
 		for _, rules := range []int{0, 50} {
 			list := append(small(c), tc.bad)
@@ -115,7 +115,7 @@ func TestApplyLongList(t *testing.T) {
 	for i := range 30 { // more than one transaction ties
 		name := model.GroupName(fmt.Sprintf("g%02d", i))
 		app.Groups = append(app.Groups, name)
-		list = append(list, c.ChangeGroup(group("blue:"+string(name), "n")))
+		list = append(list, c.ChangeGroup(group("blue:"+string(name), "n"), false))
 	}
 	list = append(list, c.ChangeAppProfile(app))
 	slices.Reverse(list)
@@ -203,7 +203,7 @@ func ignoreNotFound(err error) error {
 // addresses and numbers that it tried, not the shape of a network.
 func TestApplyAfterDryRun(t *testing.T) {
 	c := newCluster(t)
-	c.ok(c.PutGlobal(testContext(t), model.Global{VXLANs: model.TagRange{Lo: 7, Hi: 7}})) // one for both
+	c.put(model.Global{VXLANs: model.TagRange{Lo: 7, Hi: 7}}) // one for both
 	list := func(subnet string) []Change {
 		return []Change{c.ChangeEndpoint(endpoint("n", "a")), c.ChangeNetwork(network("n", subnet))}
 	}

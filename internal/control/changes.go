@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -36,161 +37,188 @@ func changeOf[K comparable, V any](rank int, table *store.Table[K, V], k K, put 
 
 // rowChange is the change of an object that setRow writes.
 func rowChange[K comparable, V any](t model.TenantName, table *store.Table[K, V], k K, v V, validate func() error) Change {
-	return changeOf(rankBeside, table, k, func(_ context.Context, tx store.Tx, _ *claim) error {
-		if err := validate(); err != nil {
-			return err
-		}
+	ch := changeOf(rankBeside, table, k, func(_ context.Context, tx store.Tx, _ *claim) error {
 		return setRow(tx, t, table, k, v)
 	})
+	ch.check = validate
+	return ch
 }
 
-// ChangeGlobal is PutGlobal in a list.
+// ChangeGlobal changes the settings that are set in g (zero fields stay as
+// they are). The ranges may change while every id in use stays inside; the
+// others only while there is no network: model.ErrInUse.
 func (c *Controller) ChangeGlobal(g model.Global) Change {
-	return changeOf(rankGlobal, store.Globals, store.GlobalKey{}, func(_ context.Context, tx store.Tx, _ *claim) error {
-		return changeGlobal(tx, g)
+	ch := changeOf(rankGlobal, store.Globals, store.GlobalKey{}, func(_ context.Context, tx store.Tx, _ *claim) error {
+		old, err := store.Globals.Get(tx, store.GlobalKey{})
+		if err != nil {
+			return err
+		}
+		return putGlobal(tx, old, old.Merge(g))
 	})
+	ch.what = "update global"
+	return ch
 }
 
-// ChangeTenant is PutTenant in a list. The default network, which cannot be
-// there before the tenant, is set after the networks.
-func (c *Controller) ChangeTenant(t model.Tenant) Change {
-	set := func(rank int, t model.Tenant) Change {
-		return changeOf(rank, store.Tenants, t.Name, func(_ context.Context, tx store.Tx, _ *claim) error {
-			if err := t.Validate(); err != nil {
-				return err
-			}
-			return putTenant(tx, t)
+// ChangeTenant creates a tenant, or sets the default network of one; without
+// default network it leaves an existing tenant as it is, or with clearDefault
+// takes its default network away. In a list, the default network, which cannot
+// be there before the tenant, is set after the networks.
+func (c *Controller) ChangeTenant(t model.Tenant, clearDefault bool) Change {
+	set := func(rank int, t model.Tenant, clearDefault bool) Change {
+		ch := changeOf(rank, store.Tenants, t.Name, func(_ context.Context, tx store.Tx, _ *claim) error {
+			return putTenant(tx, t, clearDefault)
 		})
+		ch.check = t.Validate
+		return ch
 	}
-	first := set(rankTenant, model.Tenant{Name: t.Name})
+	first := set(rankTenant, model.Tenant{Name: t.Name}, clearDefault && t.DefaultNetwork == "")
 	if t.DefaultNetwork != "" {
-		late := set(rankDefaultNetwork, t)
+		late := set(rankDefaultNetwork, t, false)
 		first.late = &late
 	}
 	return first
 }
 
-// ChangeNetwork is PutNetwork in a list.
+// ChangeNetwork creates a network: it takes its name and subnets, a tag of its
+// encapsulation from the global ranges, a network id and an identity. Tag, ID
+// and Identity of n are ignored. An existing network with equal fields stays as
+// it is; with others it is model.ErrConflict, since networks are immutable.
 func (c *Controller) ChangeNetwork(n model.Network) Change {
 	n.Tag, n.ID, n.Identity = 0, 0, 0
-	return changeOf(rankNetwork, store.Networks, n.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
-		if err := n.Validate(); err != nil {
-			return err
-		}
+	ch := changeOf(rankNetwork, store.Networks, n.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
 		return c.putNetwork(ctx, tx, cl, n)
 	})
-}
-
-// ChangeGroup is PutGroup in a list.
-func (c *Controller) ChangeGroup(g model.Group) Change {
-	ch := changeOf(rankGroup, store.Groups, g.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
-		g, err := checkedGroup(g)
-		if err != nil {
-			return err
-		}
-		return c.putGroup(ctx, tx, cl, g)
-	})
-	ch.group = &g
+	ch.check = n.Validate
+	for _, p := range subnetsOf(n) { // creators of neighbouring subnets write these too
+		ch.hold = append(ch.hold, store.Subnets.Key(bucketOf(n.Key.Tenant, p)))
+	}
 	return ch
 }
 
-// ChangePolicy is PutPolicy in a list.
-func (c *Controller) ChangePolicy(p model.ContivPolicy) Change {
-	return changeOf(rankBeside, store.Policies, p.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
-		if err := p.Validate(); err != nil {
-			return err
-		}
-		return putPolicy(tx, p)
+// ChangeGroup creates a group, or changes the policies, the net profile, the
+// external contracts and the cfgdTag of one, whether or not it has endpoints.
+// ID of g is ignored. The network and the pool of an existing group cannot change:
+// model.ErrConflict; an empty pool means "as it is", and so does an empty
+// cfgdTag without clearTag. Policies that together would not fit a host are
+// model.ErrExhausted.
+func (c *Controller) ChangeGroup(g model.Group, clearTag bool) Change {
+	g, bad := checkedGroup(g)
+	ch := changeOf(rankGroup, store.Groups, g.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
+		return c.putGroup(ctx, tx, cl, g, clearTag)
 	})
+	ch.check = func() error { return bad }
+	ch.group = &g
+	if g.Pool.IsValid() { // pools of one network share a row
+		ch.hold = []string{store.GroupPools.Key(store.PoolsKey{Network: g.NetworkKey()})}
+	}
+	return ch
 }
 
-// ChangeRule is PutRule in a list.
+// ChangePolicy creates a policy; an existing one stays as it is.
+func (c *Controller) ChangePolicy(p model.ContivPolicy) Change {
+	ch := changeOf(rankBeside, store.Policies, p.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
+		return putPolicy(tx, p)
+	})
+	ch.check = p.Validate
+	return ch
+}
+
+// ChangeRule creates a rule. What it names must exist in its tenant. An
+// existing rule with equal fields stays as it is; with others it is
+// model.ErrConflict, since rules are immutable. One with which the policy, or
+// the policies of a group, would not fit a host is model.ErrExhausted.
 func (c *Controller) ChangeRule(r model.Rule) Change {
 	ch := changeOf(rankMember, store.Rules, r.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
-		if err := r.Validate(); err != nil {
-			return err
-		}
 		return putRule(tx, r)
 	})
+	ch.check = r.Validate
 	ch.rule = &r
 	return ch
 }
 
-// ChangeNetProfile is PutNetProfile in a list.
+// ChangeNetProfile creates a net profile or replaces it, whether or not groups
+// name it.
 func (c *Controller) ChangeNetProfile(p model.NetProfile) Change {
 	return rowChange(p.Key.Tenant, store.NetProfiles, p.Key, p, p.Validate)
 }
 
-// ChangeExtContracts is PutExtContracts in a list.
+// ChangeExtContracts creates a group of external contracts or replaces it.
 func (c *Controller) ChangeExtContracts(e model.ExtContracts) Change {
 	return rowChange(e.Key.Tenant, store.ExtContracts, e.Key, e, e.Validate)
 }
 
-// ChangeVolume is PutVolume in a list.
+// ChangeVolume creates a volume or replaces it.
 func (c *Controller) ChangeVolume(v model.Volume) Change {
 	return rowChange(v.Key.Tenant, store.Volumes, v.Key, v, v.Validate)
 }
 
-// ChangeVolumeProfile is PutVolumeProfile in a list.
+// ChangeVolumeProfile creates a volume profile or replaces it.
 func (c *Controller) ChangeVolumeProfile(p model.VolumeProfile) Change {
 	return rowChange(p.Key.Tenant, store.VolumeProfiles, p.Key, p, p.Validate)
 }
 
-// ChangeAppProfile is PutAppProfile in a list.
+// ChangeAppProfile creates an app profile or replaces its groups, which must
+// exist. More changes than appBatch take several transactions, each of which
+// leaves the profile with exactly the groups that are tied; when one of them
+// fails, for a group that somebody deleted meanwhile, changing the profile again
+// goes on from there.
 func (c *Controller) ChangeAppProfile(p model.AppProfile) Change {
 	ch := changeOf(rankMember, store.AppProfiles, p.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
-		if err := p.Validate(); err != nil {
-			return err
-		}
 		for {
 			if done, err := tieGroups(tx, p); done || err != nil {
 				return err
 			}
 		}
 	})
-	ch.alone = func(ctx context.Context) error { return c.PutAppProfile(ctx, p) }
+	ch.check = p.Validate
+	ch.alone = func(ctx context.Context) (any, store.Revision, error) {
+		rev, err := c.tieAll(ctx, p)
+		return p, rev, err
+	}
 	return ch
 }
 
-// ChangeService is PutService in a list.
+// ChangeService creates a load-balanced service, with the address that it asks
+// for or a free one of its network, or changes the selectors, the ports and the
+// address of one. VIP of s is ignored; an empty ReqAddr of an existing service
+// means "as it is". The network cannot change: model.ErrConflict, and nothing
+// has changed (known fault 24).
 func (c *Controller) ChangeService(s model.Service) Change {
-	return changeOf(rankMember, store.LoadBalancers, s.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
-		if err := s.Validate(); err != nil {
-			return err
-		}
+	s.VIP = netip.Addr{}
+	ch := changeOf(rankMember, store.LoadBalancers, s.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
 		return c.putService(ctx, tx, cl, s)
 	})
+	ch.check = s.Validate
+	return ch
 }
 
-// ChangeBgp is PutBgp in a list.
+// ChangeBgp creates a host's BGP settings or replaces them. The host must be one
+// that an agent has told of (known fault 26): otherwise model.ErrNotFound.
 func (c *Controller) ChangeBgp(b model.Bgp) Change {
-	return changeOf(rankBeside, store.Bgps, store.BgpKey{Host: b.Host}, func(_ context.Context, tx store.Tx, _ *claim) error {
-		if err := b.Validate(); err != nil {
-			return err
-		}
+	ch := changeOf(rankBeside, store.Bgps, store.BgpKey{Host: b.Host}, func(_ context.Context, tx store.Tx, _ *claim) error {
 		return putBgp(tx, b)
 	})
+	ch.check = b.Validate
+	return ch
 }
 
-// ChangeAciGw is PutAciGw in a list.
+// ChangeAciGw sets the settings of the ACI fabric.
 func (c *Controller) ChangeAciGw(g model.AciGw) Change {
-	return changeOf(rankBeside, store.AciGws, store.AciGwKey{}, func(_ context.Context, tx store.Tx, _ *claim) error {
-		if err := g.Validate(); err != nil {
-			return err
-		}
+	ch := changeOf(rankBeside, store.AciGws, store.AciGwKey{}, func(_ context.Context, tx store.Tx, _ *claim) error {
 		return putAciGw(tx, g)
 	})
+	ch.check = g.Validate
+	return ch
 }
 
 // ChangeEndpoint is CreateEndpoint in a list: one that is there must be as
 // wanted.
 func (c *Controller) ChangeEndpoint(e model.Endpoint) Change {
 	e.Identity, e.MAC = 0, model.MAC{}
-	return changeOf(rankEndpoint, store.Endpoints, e.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
-		if err := e.Validate(); err != nil {
-			return err
-		}
+	ch := changeOf(rankEndpoint, store.Endpoints, e.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
 		_, err := c.createEndpoint(ctx, tx, cl, e)
 		return err
 	})
+	ch.check = e.Validate
+	return ch
 }

@@ -156,7 +156,20 @@ func (c *Controller) update(ctx context.Context, what string, fn func(store.Tx) 
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
+	if note, ok := ctx.Value(notes{}).(*store.Revision); ok {
+		*note = max(*note, rev)
+	}
 	return rev, nil
+}
+
+type notes struct{}
+
+// NoteRevision returns a context for one request's use-cases, and where they
+// note the revision of their last commit: 0 until there is one. It is for
+// answers of any kind of write; read it when the use-cases have returned.
+func NoteRevision(ctx context.Context) (context.Context, *store.Revision) {
+	note := new(store.Revision)
+	return context.WithValue(ctx, notes{}, note), note
 }
 
 // View returns the view, fresh: it holds every commit made before the call.

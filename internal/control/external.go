@@ -9,16 +9,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// PutBgp creates a host's BGP settings or replaces them. The host must be one
-// that an agent has told of (known fault 26): otherwise model.ErrNotFound.
-func (c *Controller) PutBgp(ctx context.Context, b model.Bgp) error {
-	if err := b.Validate(); err != nil {
-		return err
-	}
-	_, err := c.update(ctx, fmt.Sprintf("put Bgp %q", b.Host), func(tx store.Tx) error { return putBgp(tx, b) })
-	return err
-}
-
 func putBgp(tx store.Tx, b model.Bgp) error {
 	k := store.BgpKey{Host: b.Host}
 	if err := tx.Prefetch(store.Bgps.Key(k), store.Hosts.Key(b.Host)); err != nil {
@@ -45,30 +35,12 @@ func (c *Controller) DeleteBgp(ctx context.Context, h model.HostName) error {
 	return deleteRow(ctx, c, store.Bgps, store.BgpKey{Host: h}, nil)
 }
 
-// PutExtContracts creates a group of external contracts or replaces it.
-func (c *Controller) PutExtContracts(ctx context.Context, e model.ExtContracts) error {
-	if err := e.Validate(); err != nil {
-		return err
-	}
-	return putRow(ctx, c, e.Key.Tenant, store.ExtContracts, e.Key, e)
-}
-
 // DeleteExtContracts deletes a group of external contracts that no endpoint
 // group names: otherwise model.ErrInUse.
 func (c *Controller) DeleteExtContracts(ctx context.Context, k model.ExtContractsKey) error {
 	t := store.TargetExtContracts(k)
 	return deleteRow(ctx, c, store.ExtContracts, k, &t)
 }
-
-// PutAciGw sets the settings of the ACI fabric.
-func (c *Controller) PutAciGw(ctx context.Context, g model.AciGw) error {
-	if err := g.Validate(); err != nil {
-		return err
-	}
-	_, err := c.update(ctx, "put aciGw", func(tx store.Tx) error { return putAciGw(tx, g) })
-	return err
-}
-
 func putAciGw(tx store.Tx, g model.AciGw) error {
 	old, err := store.AciGws.Find(tx, store.AciGwKey{})
 	if err != nil || old.Exists() && reflect.DeepEqual(old.Value, g) {

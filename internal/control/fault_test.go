@@ -160,11 +160,12 @@ func TestStartWithoutStore(t *testing.T) {
 	go func() { done <- c.Run(ctx) }()
 	short, stop := context.WithCancel(context.Background())
 	stop()
-	if err := c.PutTenant(short, model.Tenant{Name: "blue"}); !errors.Is(err, model.ErrUnavailable) && !errors.Is(err, context.Canceled) {
+	blue := c.ChangeTenant(model.Tenant{Name: "blue"}, false)
+	if _, err := c.Put(short, blue); !errors.Is(err, model.ErrUnavailable) && !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	st.Unavailable(false)
-	if err := c.PutTenant(testContext(t), model.Tenant{Name: "blue"}); err != nil {
+	if _, err := c.Put(testContext(t), blue); err != nil {
 		t.Error(err)
 	}
 	cancel()

@@ -8,24 +8,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// PutGlobal changes the settings that are set in change (zero fields stay as
-// they are). The ranges may change while every id in use stays inside; the
-// others only while there is no network: model.ErrInUse.
-func (c *Controller) PutGlobal(ctx context.Context, change model.Global) error {
-	_, err := c.update(ctx, "update global", func(tx store.Tx) error { return changeGlobal(tx, change) })
-	return err
-}
-
-func changeGlobal(tx store.Tx, change model.Global) error {
-	old, err := store.Globals.Get(tx, store.GlobalKey{})
-	if err != nil {
-		return err
-	}
-	return putGlobal(tx, old, old.Merge(change))
-}
-
 // DeleteGlobal sets all settings back to their defaults, under the same rules
-// as PutGlobal and only while there is no network (known fault 8).
+// as ChangeGlobal and only while there is no network (known fault 8).
 func (c *Controller) DeleteGlobal(ctx context.Context) error {
 	_, err := c.update(ctx, "delete global", func(tx store.Tx) error {
 		old, err := store.Globals.Get(tx, store.GlobalKey{})
@@ -91,18 +75,7 @@ func checkRange(tx store.Tx, field string, kind store.NumberKind, old, want mode
 	}
 	return nil
 }
-
-// PutTenant creates a tenant, or sets the default network of one. Putting an
-// existing tenant without default network changes nothing.
-func (c *Controller) PutTenant(ctx context.Context, t model.Tenant) error {
-	if err := t.Validate(); err != nil {
-		return err
-	}
-	_, err := c.update(ctx, fmt.Sprintf("put tenant %q", t.Name), func(tx store.Tx) error { return putTenant(tx, t) })
-	return err
-}
-
-func putTenant(tx store.Tx, t model.Tenant) error {
+func putTenant(tx store.Tx, t model.Tenant, clearDefault bool) error {
 	if err := tx.Prefetch(store.Tenants.Key(t.Name)); err != nil {
 		return err
 	}
@@ -110,7 +83,7 @@ func putTenant(tx store.Tx, t model.Tenant) error {
 	if err != nil {
 		return err
 	}
-	if old.Exists() && (t.DefaultNetwork == "" || t.DefaultNetwork == old.Value.DefaultNetwork) {
+	if old.Exists() && (t.DefaultNetwork == "" && !clearDefault || t.DefaultNetwork == old.Value.DefaultNetwork) {
 		return nil
 	}
 	if t.DefaultNetwork != "" {

@@ -19,37 +19,6 @@ const (
 	MaxGroupRefs     = 10
 )
 
-// PutGroup creates a group, or changes the policies, the net profile, the
-// external contracts and the cfgdTag of one, whether or not it has endpoints.
-// ID of g is ignored. The network and the pool of an existing group cannot change:
-// model.ErrConflict; an empty pool or cfgdTag means "as it is". Policies that
-// together would not fit a host are model.ErrExhausted.
-func (c *Controller) PutGroup(ctx context.Context, g model.Group) error {
-	g, err := checkedGroup(g)
-	if err != nil {
-		return err
-	}
-	what := fmt.Sprintf("put endpoint group %q", g.Key)
-	if g.Pool.IsValid() { // pools of one network share a row
-		unlock, err := c.locks.lock(ctx, store.GroupPools.Key(store.PoolsKey{Network: g.NetworkKey()}))
-		if err != nil {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-		defer unlock()
-	}
-	cl := c.claim()
-	rev, err := c.update(ctx, what, func(tx store.Tx) error {
-		cl.rewind()
-		if err := c.putGroup(ctx, tx, cl, g); err != nil {
-			return err
-		}
-		_, err := c.view.fit(nil, []model.Group{g})
-		return err
-	})
-	cl.done(rev)
-	return err
-}
-
 // checkedGroup returns a group that may be put, in the form in which it is kept.
 func checkedGroup(g model.Group) (model.Group, error) {
 	g.ID = 0
@@ -77,7 +46,7 @@ func unique[T comparable](names []T) []T {
 	return out
 }
 
-func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g model.Group) error {
+func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g model.Group, clearTag bool) error {
 	name := store.NameKey{Tenant: g.Key.Tenant, Name: string(g.Key.Name)}
 	ik, err := internKey(g.NetworkKey(), g.Key.Name, nil)
 	if err != nil {
@@ -98,7 +67,7 @@ func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g mod
 		return err
 	}
 	if old.Exists() {
-		return changeGroup(tx, old.Value, g)
+		return changeGroup(tx, old.Value, g, clearTag)
 	}
 	if _, err := store.Tenants.Get(tx, g.Key.Tenant); err != nil {
 		return err
@@ -125,7 +94,7 @@ func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g mod
 	return store.Groups.Create(tx, g)
 }
 
-func changeGroup(tx store.Tx, old, g model.Group) error {
+func changeGroup(tx store.Tx, old, g model.Group, clearTag bool) error {
 	if g.Network != old.Network {
 		return immutable("networkName", old.Network, g.Network)
 	}
@@ -133,7 +102,7 @@ func changeGroup(tx store.Tx, old, g model.Group) error {
 		return immutable("ipPool", old.Pool, g.Pool)
 	}
 	g.Pool, g.ID = old.Pool, old.ID
-	if g.CfgdTag == "" {
+	if g.CfgdTag == "" && !clearTag {
 		g.CfgdTag = old.CfgdTag
 	}
 	if slices.Equal(g.Policies, old.Policies) && g.NetProfile == old.NetProfile &&

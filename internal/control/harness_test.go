@@ -151,44 +151,47 @@ func (c *cluster) put(objects ...any) {
 // try puts or creates an object.
 func (c *cluster) try(o any) error {
 	ctx := testContext(c.t)
+	var ch Change
 	switch x := o.(type) {
 	case model.Global:
-		return c.PutGlobal(ctx, x)
+		ch = c.ChangeGlobal(x)
 	case model.Tenant:
-		return c.PutTenant(ctx, x)
+		ch = c.ChangeTenant(x, false)
 	case model.Network:
-		return c.PutNetwork(ctx, x)
+		ch = c.ChangeNetwork(x)
 	case model.Group:
-		return c.PutGroup(ctx, x)
+		ch = c.ChangeGroup(x, false)
 	case model.ContivPolicy:
-		return c.PutPolicy(ctx, x)
+		ch = c.ChangePolicy(x)
 	case model.Rule:
-		return c.PutRule(ctx, x)
+		ch = c.ChangeRule(x)
+	case model.NetProfile:
+		ch = c.ChangeNetProfile(x)
+	case model.AppProfile:
+		ch = c.ChangeAppProfile(x)
+	case model.Service:
+		ch = c.ChangeService(x)
+	case model.ExtContracts:
+		ch = c.ChangeExtContracts(x)
+	case model.Volume:
+		ch = c.ChangeVolume(x)
+	case model.VolumeProfile:
+		ch = c.ChangeVolumeProfile(x)
+	case model.Bgp:
+		ch = c.ChangeBgp(x)
+	case model.AciGw:
+		ch = c.ChangeAciGw(x)
 	case model.Endpoint:
 		_, _, err := c.CreateEndpoint(ctx, x)
 		return err
-	case model.NetProfile:
-		return c.PutNetProfile(ctx, x)
-	case model.AppProfile:
-		return c.PutAppProfile(ctx, x)
-	case model.Service:
-		return c.PutService(ctx, x)
-	case model.ExtContracts:
-		return c.PutExtContracts(ctx, x)
-	case model.Volume:
-		return c.PutVolume(ctx, x)
-	case model.VolumeProfile:
-		return c.PutVolumeProfile(ctx, x)
-	case model.Bgp:
-		return c.PutBgp(ctx, x)
-	case model.AciGw:
-		return c.PutAciGw(ctx, x)
 	case AddressRequest:
 		_, err := c.AllocAddress(ctx, x)
 		return err
+	default:
+		c.t.Fatalf("cannot put a %T", o)
 	}
-	c.t.Fatalf("cannot put a %T", o)
-	return nil
+	_, err := c.Put(ctx, ch)
+	return err
 }
 
 // remove deletes what a key names.

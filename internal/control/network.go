@@ -3,43 +3,10 @@ package control
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
-
-// PutNetwork creates a network: it takes its name and subnets, a tag of its
-// encapsulation from the global ranges, a network id and an identity. Tag, ID
-// and Identity of n are ignored. Putting an existing network with equal fields
-// changes nothing; with others it is model.ErrConflict, since networks are
-// immutable.
-func (c *Controller) PutNetwork(ctx context.Context, n model.Network) error {
-	n.Tag, n.ID, n.Identity = 0, 0, 0
-	if err := n.Validate(); err != nil {
-		return err
-	}
-	what := fmt.Sprintf("put network %q", n.Key)
-	var rows []string // that creators of neighbouring subnets write too
-	for _, p := range subnetsOf(n) {
-		rows = append(rows, store.Subnets.Key(bucketOf(n.Key.Tenant, p)))
-	}
-	slices.Sort(rows) // one order for all, or two could wait for each other
-	for _, row := range slices.Compact(rows) {
-		unlock, err := c.locks.lock(ctx, row)
-		if err != nil {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-		defer unlock()
-	}
-	cl := c.claim()
-	rev, err := c.update(ctx, what, func(tx store.Tx) error {
-		cl.rewind()
-		return c.putNetwork(ctx, tx, cl, n)
-	})
-	cl.done(rev)
-	return err
-}
 
 func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n model.Network) error {
 	name := store.NameKey{Tenant: n.Key.Tenant, Name: string(n.Key.Name)}

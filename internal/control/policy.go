@@ -8,15 +8,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// PutPolicy creates a policy; putting an existing one changes nothing.
-func (c *Controller) PutPolicy(ctx context.Context, p model.ContivPolicy) error {
-	if err := p.Validate(); err != nil {
-		return err
-	}
-	_, err := c.update(ctx, fmt.Sprintf("put policy %q", p.Key), func(tx store.Tx) error { return putPolicy(tx, p) })
-	return err
-}
-
 func putPolicy(tx store.Tx, p model.ContivPolicy) error {
 	if err := tx.Prefetch(store.Tenants.Key(p.Key.Tenant), store.Policies.Key(p.Key)); err != nil {
 		return err
@@ -64,25 +55,6 @@ func (c *Controller) DeletePolicy(ctx context.Context, k model.PolicyKey) error 
 	})
 	return err
 }
-
-// PutRule creates a rule. What it names must exist in its tenant. Putting an
-// existing rule with equal fields changes nothing; with others it is
-// model.ErrConflict, since rules are immutable. One with which the policy, or
-// the policies of a group, would not fit a host is model.ErrExhausted.
-func (c *Controller) PutRule(ctx context.Context, r model.Rule) error {
-	if err := r.Validate(); err != nil {
-		return err
-	}
-	_, err := c.update(ctx, fmt.Sprintf("put rule %q", r.Key), func(tx store.Tx) error {
-		if err := putRule(tx, r); err != nil {
-			return err
-		}
-		_, err := c.view.fit([]model.Rule{r}, nil)
-		return err
-	})
-	return err
-}
-
 func putRule(tx store.Tx, r model.Rule) error {
 	group := model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}
 	network := model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}

@@ -10,13 +10,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// putRow creates or replaces an object of a tenant that has neither immutable
+// setRow creates or replaces an object of a tenant that has neither immutable
 // fields nor references of its own. An equal one is left as it is.
-func putRow[K comparable, V any](ctx context.Context, c *Controller, t model.TenantName, table *store.Table[K, V], k K, v V) error {
-	_, err := c.update(ctx, fmt.Sprintf("put %s %q", table.Noun(), table.Show(k)), func(tx store.Tx) error { return setRow(tx, t, table, k, v) })
-	return err
-}
-
 func setRow[K comparable, V any](tx store.Tx, t model.TenantName, table *store.Table[K, V], k K, v V) error {
 	if err := tx.Prefetch(store.Tenants.Key(t), table.Key(k)); err != nil {
 		return err
@@ -49,15 +44,6 @@ func deleteRow[K comparable, V any](ctx context.Context, c *Controller, table *s
 	return err
 }
 
-// PutNetProfile creates a net profile or replaces it, whether or not groups
-// name it: it takes effect on live endpoints.
-func (c *Controller) PutNetProfile(ctx context.Context, p model.NetProfile) error {
-	if err := p.Validate(); err != nil {
-		return err
-	}
-	return putRow(ctx, c, p.Key.Tenant, store.NetProfiles, p.Key, p)
-}
-
 // DeleteNetProfile deletes a net profile that no group names: otherwise
 // model.ErrInUse.
 func (c *Controller) DeleteNetProfile(ctx context.Context, k model.NetProfileKey) error {
@@ -65,25 +51,9 @@ func (c *Controller) DeleteNetProfile(ctx context.Context, k model.NetProfileKey
 	return deleteRow(ctx, c, store.NetProfiles, k, &t)
 }
 
-// PutVolume creates a volume or replaces it.
-func (c *Controller) PutVolume(ctx context.Context, v model.Volume) error {
-	if err := v.Validate(); err != nil {
-		return err
-	}
-	return putRow(ctx, c, v.Key.Tenant, store.Volumes, v.Key, v)
-}
-
 // DeleteVolume deletes a volume.
 func (c *Controller) DeleteVolume(ctx context.Context, k model.VolumeKey) error {
 	return deleteRow(ctx, c, store.Volumes, k, nil)
-}
-
-// PutVolumeProfile creates a volume profile or replaces it.
-func (c *Controller) PutVolumeProfile(ctx context.Context, p model.VolumeProfile) error {
-	if err := p.Validate(); err != nil {
-		return err
-	}
-	return putRow(ctx, c, p.Key.Tenant, store.VolumeProfiles, p.Key, p)
 }
 
 // DeleteVolumeProfile deletes a volume profile.
@@ -95,26 +65,16 @@ func (c *Controller) DeleteVolumeProfile(ctx context.Context, k model.VolumeProf
 // each takes two operations and a scope.
 const appBatch = 12
 
-// PutAppProfile creates an app profile or replaces its groups, which must
-// exist. More changes than appBatch take several transactions, each of which
-// leaves the profile with exactly the groups that are tied; when one of them
-// fails, for a group that somebody deleted meanwhile, putting the profile again
-// goes on from there.
-func (c *Controller) PutAppProfile(ctx context.Context, p model.AppProfile) error {
-	if err := p.Validate(); err != nil {
-		return err
-	}
+// tieAll is ChangeAppProfile in as many transactions as it takes.
+func (c *Controller) tieAll(ctx context.Context, p model.AppProfile) (rev store.Revision, err error) {
 	what := fmt.Sprintf("put app profile %q", p.Key)
-	for done := false; !done; {
-		_, err := c.update(ctx, what, func(tx store.Tx) (err error) {
+	for done := false; !done && err == nil; {
+		rev, err = c.update(ctx, what, func(tx store.Tx) (err error) {
 			done, err = tieGroups(tx, p)
 			return err
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+	return rev, err
 }
 
 // tieGroups takes one step towards the wanted profile and tells whether it is

@@ -3,31 +3,11 @@ package control
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
-
-// PutService creates a load-balanced service, with the address that it asks for
-// or a free one of its network, or changes the selectors, the ports and the
-// address of one. VIP of s is ignored; an empty ReqAddr of an existing service
-// means "as it is". The network cannot change: model.ErrConflict, and nothing
-// has changed (known fault 24).
-func (c *Controller) PutService(ctx context.Context, s model.Service) error {
-	s.VIP = netip.Addr{}
-	if err := s.Validate(); err != nil {
-		return err
-	}
-	cl := c.claim()
-	rev, err := c.update(ctx, fmt.Sprintf("put load-balanced service %q", s.Key), func(tx store.Tx) error {
-		cl.rewind()
-		return c.putService(ctx, tx, cl, s)
-	})
-	cl.done(rev)
-	return err
-}
 
 func (c *Controller) putService(ctx context.Context, tx store.Tx, cl *claim, s model.Service) error {
 	keys := []string{

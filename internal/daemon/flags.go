@@ -229,6 +229,15 @@ func (s *FlagSet) Given(name string) string {
 	return ""
 }
 
+// Flags returns every flag, in the order in which they were bound.
+func (s *FlagSet) Flags() []Flag {
+	out := make([]Flag, len(s.flags))
+	for i, b := range s.flags {
+		out[i] = b.Flag
+	}
+	return out
+}
+
 // Names returns every spelling of every flag, sorted: for tests and
 // documentation checks.
 func (s *FlagSet) Names() []string {

@@ -101,6 +101,9 @@ func (s server) add(ctx context.Context, in cni.Invocation, c conf) ([]byte, err
 		return nil, types.NewError(types.ErrInvalidNetworkConfig, "contivk8s must be the first plugin of its list",
 			"prevResult: contivk8s makes the interface and cannot follow another plugin")
 	}
+	if err := checkKeys(in.Conf); err != nil {
+		return nil, err
+	}
 	req, err := c.request(in)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"log/slog"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Sentences about flags that do nothing, as help texts have them.
+const (
+	idleMode    = "kubernetes and mesos do nothing yet: agents tell of endpoints, and netmaster watches neither Kubernetes nor Mesos"
+	idleNetMode = "has no effect: no orchestrator leaves the choice to netmaster in this version"
+	idleName    = "has no effect but with --mode swarm-mode: it names the Docker plugin that a swarm's networks use"
+)
+
+// idleValues says which values of a setting of the cluster do nothing.
+func idleValues(field string) string {
+	var texts []string
+	for _, n := range model.NoEffects("globals") {
+		if n.Field == field {
+			texts = append(texts, n.Text)
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+// warnIdle says at start which of the flags given do nothing.
+func (o *options) warnIdle(log *slog.Logger) {
+	warn := func(flag, value, text string) {
+		log.Warn("--"+flag+" has no effect", "value", value, "why", text)
+	}
+	if o.mode == modeKubernetes || o.mode == modeMesos {
+		warn("mode", o.mode, idleMode)
+	}
+	if o.netMode != "" {
+		warn("netmode", o.netMode, idleNetMode)
+	}
+	if o.name != "netplugin" && o.mode != modeSwarm {
+		warn("name", o.name, idleName)
+	}
+	for _, n := range model.WithoutEffect(o.initial()) {
+		flag := map[string]string{"fwdMode": "fwdmode", "networkInfraType": "infra"}[n.Field]
+		warn(flag, n.Value, n.Text)
+	}
+}

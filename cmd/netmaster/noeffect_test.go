@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/effecttest"
+)
+
+// flagEffects are netmaster's flags, each with the test that fails when it does
+// nothing, or with the sentence of its help text that says so.
+var flagEffects = map[string]effecttest.Effect{
+	"etcd-endpoints":   effecttest.By("TestReplicas"),
+	"consul-endpoints": effecttest.By("TestFlagsRefused"),
+	"cluster-store":    effecttest.By("TestReplicas"),
+	"data-dir":         effecttest.By("TestEveryFlag"),
+	"etcd-listen":      effecttest.By("TestEveryFlag"),
+	"external-address": effecttest.By("TestWarns"),
+	"internal-address": effecttest.By("TestEveryFlag"),
+	"agent-address":    effecttest.By("TestEveryFlag"),
+	"debug-address":    effecttest.By("TestEveryFlag"),
+	"mode":             effecttest.By("TestEveryFlag"),
+	"name":             effecttest.By("TestSwarm"),
+	"docker-endpoint":  effecttest.By("TestSwarm"),
+	"fwdmode":          effecttest.By("TestEveryFlag"),
+	"infra":            effecttest.By("TestEveryFlag"),
+	"netmode":          effecttest.None(idleNetMode),
+	"log-level":        effecttest.By("TestFlags"),
+	"use-json-log":     effecttest.By("TestLogJSON"),
+	"use-syslog":       effecttest.By("TestSyslog"),
+	"syslog-url":       effecttest.By("TestSyslogURL"),
+	"syslog-format":    effecttest.By("TestSyslog"),
+}
+
+// TestEveryFlagHasEffect: each flag does something, by a test, or its help text
+// says that it does not.
+func TestEveryFlagHasEffect(t *testing.T) {
+	var o options
+	usage := map[string]string{}
+	var accepted []string
+	for _, f := range newFlags(&o).Flags() {
+		accepted = append(accepted, f.Name)
+		usage[f.Name] = f.Usage
+	}
+	effecttest.Check(t, "flagEffects in cmd/netmaster/noeffect_test.go", accepted, flagEffects,
+		func(flag, sentence string) bool { return strings.Contains(usage[flag], sentence) })
+}
+
+// TestIdleFlags: flags that do nothing, or not in the mode or with the driver
+// that was chosen, are warned of at start; others are not.
+func TestIdleFlags(t *testing.T) {
+	for _, tc := range []struct{ args, want string }{
+		{"--internal-address 127.0.0.1:1", ""},
+		{"--internal-address 127.0.0.1:1 --fwdmode bridge --infra default --mode docker", ""},
+		{"--internal-address 127.0.0.1:1 --fwdmode routing --infra aci", "fwdmode,infra"},
+		{"--internal-address 127.0.0.1:1 --infra aci-opflex --netmode vlan", "infra,netmode"},
+		{"--internal-address 127.0.0.1:1 --mode kubernetes --name x", "mode,name"},
+		{"--internal-address 127.0.0.1:1 --mode swarm-mode --name x", ""},
+	} {
+		var o options
+		fs := newFlags(&o)
+		if err := fs.Parse(strings.Fields(tc.args), func(string) (string, bool) { return "", false }); err != nil {
+			t.Fatalf("%s: %v", tc.args, err)
+		}
+		if err := o.finish(t.Context(), fs); err != nil {
+			t.Fatalf("%s: %v", tc.args, err)
+		}
+		var out bytes.Buffer
+		o.warnIdle(slog.New(slog.NewTextHandler(&out, nil)))
+		lines := strings.Count(out.String(), "\n")
+		if want := strings.Split(tc.want, ","); tc.want == "" && lines > 0 || tc.want != "" && lines != len(want) {
+			t.Errorf("%s: %s", tc.args, out.String())
+		}
+		for flag := range strings.SplitSeq(tc.want, ",") {
+			if flag != "" && !strings.Contains(out.String(), "--"+flag+" has no effect") {
+				t.Errorf("%s: no warning of --%s: %s", tc.args, flag, out.String())
+			}
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// idleMode is about modes that do nothing, as the help text has it.
+const idleMode = "kubernetes, mesos and test do no more than none yet: containers are attached by CNI only"
+
+// idleRouting says that forwarding mode routing does nothing.
+func idleRouting() string {
+	return model.WithoutEffect(model.Global{FwdMode: model.FwdRouting})[0].Text
+}
+
+// onlyWith are flags that do nothing unless another choice is made.
+var onlyWith = []struct {
+	flag, when string // the choice, in words
+	holds      func(options) bool
+}{
+	{"plugin-name", "--mode docker or swarm-mode", options.docker},
+	{"docker-socket-dir", "--mode docker or swarm-mode", options.docker},
+	{"docker-endpoint", "--mode docker or swarm-mode", options.docker},
+	{"docker-scope", "--mode docker or swarm-mode", options.docker},
+	{"ebpf-pin-dir", "driver ebpf", func(o options) bool { return o.driver == driverEBPF }},
+	{"ebpf-map-sizes", "driver ebpf", func(o options) bool { return o.driver == driverEBPF }},
+	{"ovs-db", "driver ovs", func(o options) bool { return o.driver == driverOVS }},
+	{"ovs-run-dir", "driver ovs", func(o options) bool { return o.driver == driverOVS }},
+	{"ovs-bridge", "driver ovs", func(o options) bool { return o.driver == driverOVS }},
+	{"ovs-datapath", "driver ovs", func(o options) bool { return o.driver == driverOVS }},
+	{"vlan-uplinks", "a driver that forwards", func(o options) bool { return o.driver != driverFake }},
+	{"dns-upstream", "--dns on", func(o options) bool { return o.dns == dnsOn }},
+}
+
+// warnIdle says at start which of the flags given do nothing on this host; the
+// driver is chosen by then.
+func (o options) warnIdle(fs *daemon.FlagSet, log *slog.Logger) {
+	if o.mode != modeNone && !o.docker() {
+		log.Warn("--mode has no effect", "value", o.mode, "why", idleMode)
+	}
+	for _, n := range model.WithoutEffect(model.Global{FwdMode: o.fwd}) {
+		log.Warn("--fwdmode has no effect", "value", n.Value, "why", n.Text)
+	}
+	for _, f := range onlyWith {
+		if how := fs.Given(f.flag); how != "" && !f.holds(o) {
+			log.Warn(how+" has no effect on this host: it is for "+f.when, "mode", o.mode, "driver", o.driver)
+		}
+	}
+}

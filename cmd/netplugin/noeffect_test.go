@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/effecttest"
+)
+
+// flagEffects are netplugin's flags, each with the test that fails when it does
+// nothing, or with the sentence of its help text that says so.
+var flagEffects = map[string]effecttest.Effect{
+	"etcd-endpoints":    effecttest.By("TestBadFlags"),
+	"consul-endpoints":  effecttest.By("TestBadFlags"),
+	"cluster-store":     effecttest.By("TestBadFlags"),
+	"netmaster":         effecttest.By("TestMasterGone"),
+	"host":              effecttest.By("TestEnvironment"),
+	"ctrl-ip":           effecttest.By("TestBadFlags"),
+	"vtep-ip":           effecttest.By("TestMatrix"),
+	"vxlan-port":        effecttest.By("TestConformance"),
+	"vlan-uplinks":      effecttest.By("TestMatrix"),
+	"mode":              effecttest.By("TestDocker"),
+	"netmode":           effecttest.By("TestBadFlags"),
+	"fwdmode":           effecttest.By("TestContradiction"),
+	"private-subnet":    effecttest.By("TestContradiction"),
+	"ip-forward":        effecttest.By("TestOutside"),
+	"driver":            effecttest.By("TestChoose"),
+	"ebpf-pin-dir":      effecttest.By("TestStartRefused"),
+	"ebpf-map-sizes":    effecttest.By("TestBadFlags"),
+	"ovs-db":            effecttest.By("TestNoSwitch"),
+	"ovs-run-dir":       effecttest.By("TestNoSwitch"),
+	"ovs-bridge":        effecttest.By("TestForeignBridge"),
+	"ovs-datapath":      effecttest.By("TestStartRefused"),
+	"plugin-name":       effecttest.By("TestDocker"),
+	"docker-socket-dir": effecttest.By("TestDocker"),
+	"docker-endpoint":   effecttest.By("TestDocker"),
+	"docker-scope":      effecttest.By("TestSwarm"),
+	"dns":               effecttest.By("TestNameServerFollowsHome"),
+	"dns-upstream":      effecttest.By("TestResolvers"),
+	"state-dir":         effecttest.By("TestSpool"),
+	"cni-socket":        effecttest.By("TestSpool"),
+	"rest-address":      effecttest.By("TestSpool"),
+	"debug-address":     effecttest.By("TestBadFlags"),
+	"debug-hooks":       effecttest.By("TestCutAndPaused"),
+	"log-level":         effecttest.By("TestFlags"),
+	"use-json-log":      effecttest.By("TestLogJSON"),
+	"use-syslog":        effecttest.By("TestSyslog"),
+	"syslog-url":        effecttest.By("TestSyslogURL"),
+	"syslog-format":     effecttest.By("TestSyslog"),
+}
+
+// TestEveryFlagHasEffect: each flag does something, by a test, or its help text
+// says that it does not.
+func TestEveryFlagHasEffect(t *testing.T) {
+	var o options
+	usage := map[string]string{}
+	var accepted []string
+	for _, f := range newFlags(&o).Flags() {
+		accepted = append(accepted, f.Name)
+		usage[f.Name] = f.Usage
+	}
+	effecttest.Check(t, "flagEffects in cmd/netplugin/noeffect_test.go", accepted, flagEffects,
+		func(flag, sentence string) bool { return strings.Contains(usage[flag], sentence) })
+}
+
+// TestIdleFlags: flags that do nothing, or not in the mode or with the driver
+// that was chosen, are warned of at start; others are not.
+func TestIdleFlags(t *testing.T) {
+	for _, tc := range []struct{ args, want string }{
+		{"--ctrl-ip 127.0.0.1 --driver ebpf --ebpf-pin-dir /x --dns-upstream 1.1.1.1", ""},
+		{"--ctrl-ip 127.0.0.1 --driver ebpf --ovs-bridge x --ovs-datapath netdev", "ovs-bridge,ovs-datapath"},
+		{"--ctrl-ip 127.0.0.1 --driver ovs --ebpf-pin-dir /x --dns off --dns-upstream 1.1.1.1", "ebpf-pin-dir,dns-upstream"},
+		{"--ctrl-ip 127.0.0.1 --driver ovs --mode kubernetes --fwdmode routing", "mode,fwdmode"},
+		{"--ctrl-ip 127.0.0.1 --driver ovs --mode docker --docker-endpoint none", ""},
+		{"--ctrl-ip 127.0.0.1 --driver ovs --docker-endpoint none --name x", "docker-endpoint,name"},
+	} {
+		var o options
+		fs := newFlags(&o)
+		if err := fs.Parse(strings.Fields(tc.args), func(string) (string, bool) { return "", false }); err != nil {
+			t.Fatalf("%s: %v", tc.args, err)
+		}
+		if err := o.finish(t.Context(), fs); err != nil {
+			t.Fatalf("%s: %v", tc.args, err)
+		}
+		var out bytes.Buffer
+		o.warnIdle(fs, slog.New(slog.NewTextHandler(&out, nil)))
+		lines := strings.Count(out.String(), "\n")
+		if want := strings.Split(tc.want, ","); tc.want == "" && lines > 0 || tc.want != "" && lines != len(want) {
+			t.Errorf("%s: %s", tc.args, out.String())
+		}
+		for flag := range strings.SplitSeq(tc.want, ",") {
+			if flag != "" && !strings.Contains(out.String(), "--"+flag+" has no effect") {
+				t.Errorf("%s: no warning of --%s: %s", tc.args, flag, out.String())
+			}
+		}
+	}
+}

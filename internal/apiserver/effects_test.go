@@ -1,0 +1,262 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/effecttest"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// fieldEffects shows of each field, or of each value where there is a choice,
+// the test that fails when it does nothing. What does nothing is in
+// internal/model/noeffect.go instead.
+var fieldEffects = map[string]effecttest.Effect{
+	"globals.name":                     effecttest.By("TestFields"),
+	"globals.networkInfraType=default": effecttest.By("TestFields"),
+	"globals.fwdMode=bridge":           effecttest.By("TestConformance"),
+	"globals.arpMode=proxy":            effecttest.By("TestConformance"),
+	"globals.arpMode=flood":            effecttest.By("TestConformance"),
+	"globals.vlans":                    effecttest.By("TestTags"),
+	"globals.vxlans":                   effecttest.By("TestTags"),
+	"globals.pvtSubnet":                effecttest.By("TestPrivateAddresses"),
+
+	"tenants.tenantName":     effecttest.By("TestMatrix"),
+	"tenants.defaultNetwork": effecttest.By("TestAttachDetach"),
+
+	"networks.tenantName":  effecttest.By("TestMatrix"),
+	"networks.networkName": effecttest.By("TestMatrix"),
+	"networks.nwType=data": effecttest.By("TestMatrix"),
+	"networks.encap=vlan":  effecttest.By("TestMatrix"),
+	"networks.encap=vxlan": effecttest.By("TestMatrix"),
+	"networks.pktTag":      effecttest.By("TestTags"),
+	"networks.subnet":      effecttest.By("TestAddresses"),
+	"networks.gateway":     effecttest.By("TestRoutes"),
+	"networks.ipv6Subnet":  effecttest.By("TestMatrix"),
+	"networks.ipv6Gateway": effecttest.By("TestRoutes"),
+
+	"endpointGroups.tenantName":  effecttest.By("TestMatrix"),
+	"endpointGroups.groupName":   effecttest.By("TestMatrix"),
+	"endpointGroups.networkName": effecttest.By("TestGroupNetwork"),
+	"endpointGroups.policies":    effecttest.By("TestGroupChangesLive"),
+	"endpointGroups.ipPool":      effecttest.By("TestEndpointsBesidePools"),
+
+	"policys.tenantName": effecttest.By("TestMatrix"),
+	"policys.policyName": effecttest.By("TestMatrix"),
+
+	"rules.tenantName":        effecttest.By("TestMatrix"),
+	"rules.policyName":        effecttest.By("TestMatrix"),
+	"rules.ruleId":            effecttest.By("TestMatrix"),
+	"rules.direction=in":      effecttest.By("TestMatrix"),
+	"rules.direction=out":     effecttest.By("TestMatrix"),
+	"rules.priority":          effecttest.By("TestMatrix"),
+	"rules.action=allow":      effecttest.By("TestMatrix"),
+	"rules.action=deny":       effecttest.By("TestMatrix"),
+	"rules.protocol":          effecttest.By("TestMatrix"),
+	"rules.port":              effecttest.By("TestMatrix"),
+	"rules.fromEndpointGroup": effecttest.By("TestMatrix"),
+	"rules.fromNetwork":       effecttest.By("TestMatrix"),
+	"rules.fromIpAddress":     effecttest.By("TestMatrix"),
+	"rules.toEndpointGroup":   effecttest.By("TestMatrix"),
+	"rules.toNetwork":         effecttest.By("TestMatrix"),
+	"rules.toIpAddress":       effecttest.By("TestMatrix"),
+
+	"serviceLBs.tenantName":  effecttest.By("TestServices"),
+	"serviceLBs.serviceName": effecttest.By("TestServices"),
+	"serviceLBs.networkName": effecttest.By("TestServiceAddress"),
+	"serviceLBs.ipAddress":   effecttest.By("TestServiceAddress"),
+	"serviceLBs.selectors":   effecttest.By("TestProviders"),
+}
+
+// requestEffects are the fields of requests beside the collections. The sentence
+// about one without effect stands beside it in package api.
+var requestEffects = map[string]effecttest.Effect{
+	"CreateEndpointRequest.TenantName":   effecttest.By("TestEndpointLife"),
+	"CreateEndpointRequest.NetworkName":  effecttest.By("TestEndpointLife"),
+	"CreateEndpointRequest.ServiceName":  effecttest.By("TestEndpointLife"),
+	"CreateEndpointRequest.EndpointID":   effecttest.By("TestEndpointLife"),
+	"CreateEndpointRequest.EPCommonName": effecttest.By("TestEndpointLife"),
+	"CreateEndpointRequest.ConfigEP":     effecttest.By("TestEndpointLife"),
+
+	"ConfigEP.Container":   effecttest.By("TestEndpointLife"),
+	"ConfigEP.Host":        effecttest.By("TestEndpointLife"),
+	"ConfigEP.IPAddress":   effecttest.By("TestEndpointLife"),
+	"ConfigEP.IPv6Address": effecttest.By("TestPreferredAddress"),
+	"ConfigEP.MacAddress":  effecttest.By("TestChosenMAC"),
+	"ConfigEP.ServiceName": effecttest.By("TestEndpointLife"),
+	"ConfigEP.Labels":      effecttest.By("TestProviders"),
+
+	"DeleteEndpointRequest.TenantName":  effecttest.By("TestEndpointLife"),
+	"DeleteEndpointRequest.NetworkName": effecttest.By("TestEndpointLife"),
+	"DeleteEndpointRequest.EndpointID":  effecttest.By("TestEndpointLife"),
+	"DeleteEndpointRequest.ServiceName": effecttest.None("not looked at, as in 1.x: the other three name the endpoint"),
+	"DeleteEndpointRequest.IPv4Address": effecttest.None("not looked at, as in 1.x: the other three name the endpoint"),
+
+	"UpdateEndpointRequest.IPAddress":    effecttest.By("TestEndpointLife"),
+	"UpdateEndpointRequest.ContainerID":  effecttest.By("TestEndpointLife"),
+	"UpdateEndpointRequest.Labels":       effecttest.By("TestProviders"),
+	"UpdateEndpointRequest.Tenant":       effecttest.By("TestEndpointLife"),
+	"UpdateEndpointRequest.Network":      effecttest.By("TestEndpointLife"),
+	"UpdateEndpointRequest.Event":        effecttest.By("TestEndpointLife"),
+	"UpdateEndpointRequest.EndpointID":   effecttest.By("TestEndpointLife"),
+	"UpdateEndpointRequest.EPCommonName": effecttest.By("TestEndpointLife"),
+
+	"AllocAddressRequest.NetworkID":            effecttest.By("TestReservations"),
+	"AllocAddressRequest.AddressPool":          effecttest.By("TestEndpointLife"),
+	"AllocAddressRequest.PreferredIPv4Address": effecttest.By("TestReservations"),
+	"AllocAddressRequest.Host":                 effecttest.By("TestReservations"),
+	"AllocAddressRequest.Requester":            effecttest.By("TestReservations"),
+
+	"ReleaseAddressRequest.NetworkID":   effecttest.By("TestReservations"),
+	"ReleaseAddressRequest.IPv4Address": effecttest.By("TestReservations"),
+
+	"ApplyRequest.objects": effecttest.By("TestApply"),
+	"ApplyRequest.dryRun":  effecttest.By("TestApply"),
+}
+
+// jsonNames are the JSON names of a struct's fields, but for those of the server.
+func jsonNames(typ reflect.Type) []string {
+	var out []string
+	for f := range typ.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "key" && name != "link-sets" && name != "links" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// TestEveryFieldHasEffect: each field of each kind does something, by a test, or
+// is in the table of what does not, by which answers warn, documents say it and
+// hosts show it.
+func TestEveryFieldHasEffect(t *testing.T) {
+	var accepted []string
+	for _, k := range kinds(nil, "") {
+		idle := model.NoEffects(k.name)
+		if slices.ContainsFunc(idle, func(n model.NoEffect) bool { return n.Field == "" }) {
+			continue // the whole kind has none
+		}
+		for _, name := range jsonNames(reflect.TypeOf(k.object)) {
+			values := slices.DeleteFunc(slices.Clone(fields[k.name][name].enum), func(v string) bool { return v == "" })
+			if len(values) < 2 {
+				values = []string{""}
+			}
+			for _, v := range values {
+				if !slices.ContainsFunc(idle, func(n model.NoEffect) bool { return n.Field == name && n.Value == v }) {
+					accepted = append(accepted, strings.TrimSuffix(k.name+"."+name+"="+v, "="))
+				}
+			}
+		}
+		for _, n := range idle {
+			if !slices.Contains(jsonNames(reflect.TypeOf(k.object)), n.Field) {
+				t.Errorf("internal/model/noeffect.go has %s.%s, which does not exist", n.Kind, n.Field)
+			}
+		}
+	}
+	effecttest.Check(t, "fieldEffects in internal/apiserver/effects_test.go", accepted, fieldEffects, nil)
+}
+
+// TestEveryRequestFieldHasEffect: likewise for requests beside the collections.
+func TestEveryRequestFieldHasEffect(t *testing.T) {
+	source, err := os.ReadFile("../../api/plugin.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accepted []string
+	var add func(typ reflect.Type)
+	add = func(typ reflect.Type) {
+		for _, name := range jsonNames(typ) {
+			accepted = append(accepted, typ.Name()+"."+name)
+		}
+		for f := range typ.Fields() {
+			if f.Type.Kind() == reflect.Struct {
+				add(f.Type)
+			}
+		}
+	}
+	for _, x := range exchanges {
+		if typ := reflect.TypeOf(x.in); typ != nil && typ != reflect.TypeFor[api.FlowEvent]() { // an agent's report, not a wish
+			add(typ)
+		}
+	}
+	effecttest.Check(t, "requestEffects in internal/apiserver/effects_test.go", accepted, requestEffects,
+		func(_, sentence string) bool { return strings.Contains(string(source), sentence) })
+}
+
+// TestWarnings: whatever has no effect is taken with a warning that says so, in
+// a header and in the result of applying it, and what has effect is not.
+func TestWarnings(t *testing.T) {
+	f := serve(t, 0)
+	f.addHosts("h1")
+	f.must("POST", "/api/v1/tenants/t/", `{"tenantName":"t"}`)
+	seen := map[string]bool{}
+	for _, c := range []struct{ kind, key, body string }{
+		{"global", "global", `{"name":"global","fwdMode":"routing","networkInfraType":"aci"}`},
+		{"global", "global", `{"name":"global","networkInfraType":"aci-opflex"}`},
+		{"global", "global", `{"name":"global","fwdMode":"bridge","networkInfraType":"default"}`},
+		{"netprofile", "t:np", `{"tenantName":"t","profileName":"np"}`},
+		{"extContractsGroup", "t:ec", `{"tenantName":"t","contractsGroupName":"ec","contractsType":"provided"}`},
+		{"network", "t:n", `{"tenantName":"t","networkName":"n","encap":"vxlan","subnet":"10.1.1.0/24","nwType":"infra","cfgdTag":"x"}`},
+		{"network", "t:plain", `{"tenantName":"t","networkName":"plain","encap":"vxlan","subnet":"10.1.2.0/24"}`},
+		{"endpointGroup", "t:g", `{"tenantName":"t","groupName":"g","networkName":"n","netProfile":"np","extContractsGrps":["ec"],"cfgdTag":"y"}`},
+		{"endpointGroup", "t:h", `{"tenantName":"t","groupName":"h","networkName":"n"}`},
+		{"serviceLB", "t:s", `{"tenantName":"t","serviceName":"s","networkName":"n","selectors":["a=b"],"ports":["80:80:tcp"]}`},
+		{"appProfile", "t:a", `{"tenantName":"t","appProfileName":"a"}`},
+		{"Bgp", "h1", `{"hostname":"h1","routerip":"50.1.1.2/24","as":"1","neighbor-as":"2"}`},
+		{"aciGw", "aciGw", `{"name":"aciGw"}`},
+		{"volume", "t:v", `{"tenantName":"t","volumeName":"v"}`},
+		{"volumeProfile", "t:vp", `{"tenantName":"t","volumeProfileName":"vp"}`},
+	} {
+		collection := collectionOf(t, c.kind)
+		req, err := http.NewRequestWithContext(t.Context(), "POST", f.url+"/api/v1/"+collection+"/"+c.key, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := f.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		var told []string
+		for _, h := range resp.Header.Values("Warning") {
+			told = append(told, strings.Trim(strings.TrimPrefix(h, "299 - "), `"`))
+		}
+		var want []string
+		for _, n := range model.NoEffects(collection) {
+			set := strings.Contains(c.body, `"`+n.Field+`":"`+n.Value)
+			if n.Field == "" || n.Value != "" && strings.Contains(c.body, `"`+n.Field+`":"`+n.Value+`"`) || n.Value == "" && (set || strings.Contains(c.body, `"`+n.Field+`":[`)) {
+				want = append(want, n.Text)
+				seen[n.Text] = true
+			}
+		}
+		if resp.StatusCode != 200 || !slices.Equal(told, want) {
+			t.Errorf("%s: %d, warnings %q; want %q", c.body, resp.StatusCode, told, want)
+		}
+		answer, err := f.Apply(t.Context(), api.ApplyRequest{Objects: []json.RawMessage{json.RawMessage(`{"kind":"` + c.kind + `",` + c.body[1:])}})
+		if err != nil || !slices.Equal(answer.Results[0].Warnings, want) {
+			t.Errorf("apply %s: %v, warnings %+v; want %q", c.body, err, answer.Results, want)
+		}
+	}
+	for _, n := range model.NoEffects("") {
+		if !seen[n.Text] {
+			t.Errorf("nothing here sets what %q is about", n.Text)
+		}
+	}
+}
+
+func collectionOf(t *testing.T, kind string) string {
+	t.Helper()
+	for _, k := range kinds(nil, "") {
+		if k.writer.kind == kind {
+			return k.name
+		}
+	}
+	t.Fatalf("no collection of %s", kind)
+	return ""
+}

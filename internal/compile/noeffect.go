@@ -1,0 +1,40 @@
+package compile
+
+import "github.com/contiv/netplugin/v2/internal/model"
+
+// kindNoEffect is what has no effect and concerns hosts, by collection.
+var kindNoEffect = func() map[string][]model.NoEffect {
+	out := map[string][]model.NoEffect{}
+	for _, n := range model.NoEffects("") {
+		if n.Hosts != "" {
+			out[n.Kind] = append(out[n.Kind], n)
+		}
+	}
+	return out
+}()
+
+// noEffect tells, as problems, what an object has set without effect; of an
+// object that is gone (nil), or does not concern this host, it clears them.
+func noEffect[T any](c *Compiler, kind, key string, object *T, concerned bool) {
+	for _, n := range kindNoEffect[kind] {
+		text := ""
+		if concerned && object != nil && n.SetIn(*object) {
+			text = model.NoEffectPrefix + n.Text
+		}
+		c.problems.set(n.Object(key), text)
+	}
+}
+
+// SetBgp records a host's BGP settings; only this host's own matter.
+func (c *Compiler) SetBgp(b model.Bgp) {
+	if b.Host == c.self {
+		noEffect(c, "Bgps", string(b.Host), &b, true)
+	}
+}
+
+// DeleteBgp forgets a host's BGP settings.
+func (c *Compiler) DeleteBgp(host model.HostName) {
+	if host == c.self {
+		noEffect[model.Bgp](c, "Bgps", string(host), nil, true)
+	}
+}
