@@ -28,7 +28,7 @@ func idleValues(field string) string {
 // warnIdle says at start which of the flags given do nothing.
 func (o *options) warnIdle(log *slog.Logger) {
 	warn := func(flag, value, text string) {
-		log.Warn("--"+flag+" has no effect", "value", value, "why", text)
+		log.Warn("a flag has no effect", "flag", "--"+flag, "value", value, "why", text)
 	}
 	if o.mode == modeKubernetes || o.mode == modeMesos {
 		warn("mode", o.mode, idleMode)

@@ -74,7 +74,7 @@ func TestIdleFlags(t *testing.T) {
 			t.Errorf("%s: %s", tc.args, out.String())
 		}
 		for flag := range strings.SplitSeq(tc.want, ",") {
-			if flag != "" && !strings.Contains(out.String(), "--"+flag+" has no effect") {
+			if flag != "" && !strings.Contains(out.String(), "flag=--"+flag+" ") {
 				t.Errorf("%s: no warning of --%s: %s", tc.args, flag, out.String())
 			}
 		}

@@ -38,14 +38,14 @@ var onlyWith = []struct {
 // driver is chosen by then.
 func (o options) warnIdle(fs *daemon.FlagSet, log *slog.Logger) {
 	if o.mode != modeNone && !o.docker() {
-		log.Warn("--mode has no effect", "value", o.mode, "why", idleMode)
+		log.Warn("a flag has no effect", "flag", "--mode", "value", o.mode, "why", idleMode)
 	}
 	for _, n := range model.WithoutEffect(model.Global{FwdMode: o.fwd}) {
-		log.Warn("--fwdmode has no effect", "value", n.Value, "why", n.Text)
+		log.Warn("a flag has no effect", "flag", "--fwdmode", "value", n.Value, "why", n.Text)
 	}
 	for _, f := range onlyWith {
 		if how := fs.Given(f.flag); how != "" && !f.holds(o) {
-			log.Warn(how+" has no effect on this host: it is for "+f.when, "mode", o.mode, "driver", o.driver)
+			log.Warn("a flag has no effect", "flag", how, "why", "it is for "+f.when, "mode", o.mode, "driver", o.driver)
 		}
 	}
 }

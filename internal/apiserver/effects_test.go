@@ -214,7 +214,7 @@ func TestWarnings(t *testing.T) {
 		{"volumeProfile", "t:vp", `{"tenantName":"t","volumeProfileName":"vp"}`},
 	} {
 		collection := collectionOf(t, c.kind)
-		req, err := http.NewRequestWithContext(t.Context(), "POST", f.url+"/api/v1/"+collection+"/"+c.key, strings.NewReader(c.body))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/api/v1/"+collection+"/"+c.key, strings.NewReader(c.body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +235,7 @@ func TestWarnings(t *testing.T) {
 				seen[n.Text] = true
 			}
 		}
-		if resp.StatusCode != 200 || !slices.Equal(told, want) {
+		if resp.StatusCode != http.StatusOK || !slices.Equal(told, want) {
 			t.Errorf("%s: %d, warnings %q; want %q", c.body, resp.StatusCode, told, want)
 		}
 		answer, err := f.Apply(t.Context(), api.ApplyRequest{Objects: []json.RawMessage{json.RawMessage(`{"kind":"` + c.kind + `",` + c.body[1:])}})

@@ -33,8 +33,10 @@ func TestNoEffect(t *testing.T) {
 	}
 	g := model.DefaultGlobal()
 	c.SetGlobal(g)
-	n := model.Network{Key: model.NetworkKey{Tenant: "t", Name: "n"}, Type: model.NetworkInfra, Encap: model.EncapVXLAN, ID: 1, Tag: 1,
-		Subnet: netip.MustParsePrefix("10.1.1.0/24"), CfgdTag: "x"}
+	n := model.Network{
+		Key: model.NetworkKey{Tenant: "t", Name: "n"}, Type: model.NetworkInfra, Encap: model.EncapVXLAN, ID: 1, Tag: 1,
+		Subnet: netip.MustParsePrefix("10.1.1.0/24"), CfgdTag: "x",
+	}
 	c.SetNetwork(n)
 	group := model.Group{Key: model.GroupKey{Tenant: "t", Name: "g"}, Network: "n", NetProfile: "np", ExtContracts: []string{"ec"}, CfgdTag: "x"}
 	c.SetGroup(group)
