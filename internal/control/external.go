@@ -41,6 +41,7 @@ func (c *Controller) DeleteExtContracts(ctx context.Context, k model.ExtContract
 	t := store.TargetExtContracts(k)
 	return deleteRow(ctx, c, store.ExtContracts, k, &t)
 }
+
 func putAciGw(tx store.Tx, g model.AciGw) error {
 	old, err := store.AciGws.Find(tx, store.AciGwKey{})
 	if err != nil || old.Exists() && reflect.DeepEqual(old.Value, g) {

@@ -75,6 +75,7 @@ func checkRange(tx store.Tx, field string, kind store.NumberKind, old, want mode
 	}
 	return nil
 }
+
 func putTenant(tx store.Tx, t model.Tenant, clearDefault bool) error {
 	if err := tx.Prefetch(store.Tenants.Key(t.Name)); err != nil {
 		return err

@@ -55,6 +55,7 @@ func (c *Controller) DeletePolicy(ctx context.Context, k model.PolicyKey) error 
 	})
 	return err
 }
+
 func putRule(tx store.Tx, r model.Rule) error {
 	group := model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}
 	network := model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}
