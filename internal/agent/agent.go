@@ -243,6 +243,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	})
 	outside.Go(func() { a.names.serveNames(ctx, a) })
+	outside.Go(func() { a.way.guard(ctx) })
 	outside.Go(func() { a.monitor(ctx) })
 	outside.Go(func() { a.serveMonitors(ctx) })
 	outside.Go(func() {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
@@ -233,6 +234,37 @@ func (w *wayOut) follow(ctx context.Context, pic desired.Host, look bool) []comp
 		problems = append(problems, compile.Problem{Object: object, Text: err.Error()})
 	}
 	return problems
+}
+
+// guardEvery is how often it is asked whether the host's connection tracking has
+// room; the kernel fills a fifth of it in about as long.
+const guardEvery = time.Second
+
+// guard keeps containers from filling the host's connection tracking.
+func (w *wayOut) guard(ctx context.Context) {
+	if !w.able {
+		return
+	}
+	g := hostnet.NewGuard(w.a.log)
+	tick := time.NewTicker(guardEvery)
+	defer tick.Stop()
+	told := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := g.Look(ctx, w.settled())
+		text := ""
+		if err != nil && ctx.Err() == nil {
+			text = err.Error()
+		}
+		if text != "" && text != told {
+			w.a.log.Warn("the host's connection tracking cannot be guarded", "error", err)
+		}
+		told = text
+	}
 }
 
 // settings returns the cluster's, and whether they are known.

@@ -103,6 +103,9 @@ func (c *conntrack) classify(n model.NetworkID, p *Packet) (flow, bool) {
 		}
 		return flow{}, false
 	}
+	if p.Proto == model.ProtoTCP && p.TCPFlags&(FlagSYN|FlagACK) == FlagSYN {
+		return f, true // whoever was asked and asks itself begins a connection of its own
+	}
 	if orig, ok := c.known(f); ok {
 		return orig, true
 	}
@@ -120,6 +123,9 @@ func (c *conntrack) commit(orig flow, p *Packet) {
 	_, old := c.conns[orig]
 	c.fresh = !old
 	c.conns[orig] = struct{}{}
+	if orig.proto == model.ProtoTCP { // one of its ends began it, not both
+		delete(c.conns, orig.reversed())
+	}
 	if p.Frag == nil {
 		return
 	}

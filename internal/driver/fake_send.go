@@ -70,6 +70,8 @@ func (k *fakeKernel) send(p *Packet) Verdict {
 		}
 	}
 	switch {
+	case p.isIP() && p.damaged():
+		return dropped(DropInvalid)
 	case p.ARP != nil || p.isND():
 		return t.neighbour(from, p)
 	case p.isIP():

@@ -33,6 +33,36 @@ type Packet struct {
 	Inner            *Packet // of an ICMP error: the packet that it is about
 	Frag             *Fragment
 	Bytes            int // length; only counted
+	Damage           Damage
+}
+
+// Damage is what is wrong with an IP packet beyond what its fields say.
+type Damage uint8
+
+// The kinds. A TCP packet whose flags nobody sends is damaged without one.
+const (
+	Sound         Damage = iota
+	UDPTooLong           // the UDP length is beyond the packet
+	UDPLengthZero        // the UDP length is 0
+	TCPBeyond            // TCP's data begin beyond the packet
+	TCPInside            // TCP's data begin in its header
+	WrongChecksum        // the IPv4 header's checksum is wrong
+	NoHopsLeft           // TTL or hop limit is 0
+	ReservedFlag         // of IPv4 (RFC 791: must be zero)
+)
+
+// damaged tells whether a packet is what nobody sends.
+func (p *Packet) damaged() bool {
+	return p.Damage != Sound || p.Proto == model.ProtoTCP && (p.Frag == nil || p.Frag.Offset == 0) && !tcpFlags(p.TCPFlags)
+}
+
+// tcpFlags tells whether a TCP segment may have the flags: a request is neither
+// an end nor a reset, and all others but a reset acknowledge something.
+func tcpFlags(f uint8) bool {
+	if f&FlagSYN != 0 && f&(FlagFIN|FlagRST) != 0 {
+		return false
+	}
+	return f&FlagACK != 0 || f&(FlagSYN|FlagRST) != 0 && f&(FlagFIN|FlagPSH|FlagURG) == 0
 }
 
 // TCP flags (RFC 9293 section 3.1).
@@ -42,6 +72,7 @@ const (
 	FlagRST
 	FlagPSH
 	FlagACK
+	FlagURG
 )
 
 // ARP is an address resolution message for IPv4 over Ethernet (RFC 826).
@@ -130,7 +161,7 @@ const (
 	DropUnknownSource = "unknown-source"      // VXLAN: no endpoint is known at the source address
 	DropUnknownDest   = "unknown-destination" // nobody has the destination MAC, or nobody is asked
 	DropPolicy        = "policy"              // a rule, or a tier's default, denied it
-	DropInvalid       = "invalid"             // answer to nothing: reply, error or fragment without its first
+	DropInvalid       = "invalid"             // damaged, or answer to nothing: reply, error or fragment without its first
 	DropNotIP         = "not-ip"              // neither ARP nor IP
 	DropTooBig        = "too-big"             // it does not fit the path, which its sender was told; Fake has no MTU
 )

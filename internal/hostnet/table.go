@@ -50,7 +50,7 @@ func (s *Stack) ensureTable(want Want) error {
 	return ensureTable(nftables.TableFamilyIPv4, nil, chainsOf(want), []any{"layout 3", want}, nil)
 }
 
-// removeTable takes our table of a family away.
+// removeTable takes our tables of a family away.
 func removeTable(family nftables.TableFamily) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -60,11 +60,17 @@ func removeTable(family nftables.TableFamily) error {
 	if err != nil { // a kernel without nftables has nothing of ours
 		return nil //nolint:nilerr // see above
 	}
-	if slices.ContainsFunc(have, func(ch *nftables.Chain) bool { return ch.Table.Name == TableName }) {
-		c.DelTable(&nftables.Table{Family: family, Name: TableName})
-		return c.Flush()
+	found := false
+	for _, name := range []string{TableName, GuardTable} {
+		if slices.ContainsFunc(have, func(ch *nftables.Chain) bool { return ch.Table.Name == name }) {
+			c.DelTable(&nftables.Table{Family: family, Name: name})
+			found = true
+		}
 	}
-	return nil
+	if !found {
+		return nil
+	}
+	return c.Flush()
 }
 
 // ensureTable replaces our table of a family as a whole, in one transaction,

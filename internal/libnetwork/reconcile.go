@@ -214,13 +214,17 @@ func labelled(n engineNetwork) (Ref, bool) {
 	return ref, ok && err == nil
 }
 
+// sameSubnet tells whether a Docker network has the subnets of ours, and none
+// else; a user's own may do without the one of IPv6.
 func sameSubnet(n engineNetwork, w model.Network) bool {
+	there := map[string]bool{}
 	for _, c := range n.IPAM.Config {
 		if c.Subnet != w.Subnet.String() && (!w.Subnet6.IsValid() || c.Subnet != w.Subnet6.String()) {
 			return false
 		}
+		there[c.Subnet] = true
 	}
-	return true
+	return !w.Subnet6.IsValid() || n.Labels[labelPlugin] == "" || there[w.Subnet6.String()]
 }
 
 // wantedNetworks draws up what the engine should have, by Ref.String.

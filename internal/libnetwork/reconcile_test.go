@@ -337,3 +337,36 @@ func TestUnnamed(t *testing.T) {
 		t.Error("the Contiv network outlives Docker's")
 	}
 }
+
+// TestNetworkOfAnotherSubnet: a network that went and came back with another
+// subnet between two comparisons is replaced, on one engine and in a swarm; its
+// neighbours keep theirs.
+func TestNetworkOfAnotherSubnet(t *testing.T) {
+	p, c, d := newEngineBed(t)
+	compare(t, p)
+	key := model.NetworkKey{Tenant: "blue", Name: "lone"}
+	for _, change := range []func(*model.Network){
+		func(n *model.Network) { n.Subnet = netip.MustParsePrefix("10.77.0.0/24") },
+		func(n *model.Network) { n.Subnet6 = netip.MustParsePrefix("fd00:77::/64") },
+		func(n *model.Network) { n.Subnet6 = netip.MustParsePrefix("fd00:78::/64") },
+	} {
+		old, kept := idOf(d, "lone/blue"), idOf(d, "net1")
+		n := c.nets[key]
+		change(&n)
+		c.nets[key] = n
+		if problems := compare(t, p); len(problems) > 0 {
+			t.Errorf("problems: %v", problems)
+		}
+		now := idOf(d, "lone/blue")
+		var subnets []string
+		for _, s := range d.nets[now].IPAM.Config {
+			subnets = append(subnets, s.Subnet)
+		}
+		if now == old || !slices.Contains(subnets, n.Subnet.String()) || n.Subnet6.IsValid() && !slices.Contains(subnets, n.Subnet6.String()) {
+			t.Errorf("the network %s was %s, and is %s with %v; want another one with %v and %v", key, old, now, subnets, n.Subnet, n.Subnet6)
+		}
+		if id := idOf(d, "net1"); id != kept {
+			t.Errorf("the network beside it was %s and is %s", kept, id)
+		}
+	}
+}

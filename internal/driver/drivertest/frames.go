@@ -22,7 +22,40 @@ func Frame(p driver.Packet) []byte {
 	} else {
 		b = append(b, 0x86, 0xdd)
 	}
-	return append(b, ipPacket(p)...)
+	return damage(append(b, ipPacket(p)...), p)
+}
+
+// damage breaks a frame; the checksum of an IPv4 header is right after it, unless
+// it is that.
+func damage(f []byte, p driver.Packet) []byte {
+	be, l4, ttl := binary.BigEndian, 34, 22
+	if p.Src.Is6() {
+		l4, ttl = 54, 21
+	}
+	switch p.Damage {
+	case driver.Sound:
+		return f
+	case driver.UDPTooLong:
+		be.PutUint16(f[l4+4:], 9999)
+	case driver.UDPLengthZero:
+		be.PutUint16(f[l4+4:], 0)
+	case driver.TCPBeyond:
+		f[l4+12] = 0xf0
+	case driver.TCPInside:
+		f[l4+12] = 0x40
+	case driver.NoHopsLeft:
+		f[ttl] = 0
+	case driver.ReservedFlag:
+		f[20] |= 0x80
+	case driver.WrongChecksum:
+		f[25] ^= 0xff
+		return f
+	}
+	if p.Src.Is4() {
+		be.PutUint16(f[24:], 0)
+		be.PutUint16(f[24:], ^checksum(0, f[14:34]))
+	}
+	return f
 }
 
 // Tagged puts an 802.1Q tag on a frame.
@@ -88,9 +121,13 @@ func payload(p driver.Packet) []byte {
 		return make([]byte, 64)
 	}
 	be := binary.BigEndian
+	least := 20
+	if p.Frag != nil {
+		least = 24 // all fragments but the last are of whole eights of bytes
+	}
 	switch p.Proto {
 	case model.ProtoTCP:
-		b := make([]byte, 20)
+		b := make([]byte, least)
 		be.PutUint16(b, p.SrcPort)
 		be.PutUint16(b[2:], p.DstPort)
 		be.PutUint32(b[4:], 1000)
@@ -145,7 +182,7 @@ func payload(p driver.Packet) []byte {
 		be.PutUint16(b[2:], ^checksum(pseudo(p, len(b)), b))
 		return b
 	default:
-		return make([]byte, 20)
+		return make([]byte, least)
 	}
 }
 

@@ -46,6 +46,9 @@ type Harness struct {
 	WayOut bool
 	// SkipPacket says why the harness cannot send a packet; "" = it can.
 	SkipPacket func(p driver.Packet) string
+	// Differs are the names of the cases in which the data plane is known to let
+	// through less than Fake, with the reason.
+	Differs map[string]string
 }
 
 // Run runs the conformance suite. start returns an empty data plane; it is
@@ -67,6 +70,8 @@ func Run(t *testing.T, start func(t *testing.T) Harness) {
 		{"Cancelled", testCancelled},
 		{"Packets", testPackets},
 		{"LiveChange", testLiveChange},
+		{"Replies", testReplies},
+		{"Damaged", testDamaged},
 		{"WayOut", testWayOut},
 		{"Monitor", testMonitor},
 	} {

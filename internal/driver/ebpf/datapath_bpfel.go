@@ -25,6 +25,8 @@ const (
 	datapathMapEvents         = "events"
 	datapathMapFast           = "fast"
 	datapathMapFrags          = "frags"
+	datapathMapGiven          = "given"
+	datapathMapHalfopen       = "halfopen"
 	datapathMapHits           = "hits"
 	datapathMapHosts          = "hosts"
 	datapathMapMembers        = "members"
@@ -36,6 +38,8 @@ const (
 	datapathMapScratch        = "scratch"
 	datapathMapSets           = "sets"
 	datapathMapSettings       = "settings"
+	datapathMapSlots          = "slots"
+	datapathMapSpent          = "spent"
 	datapathMapStations       = "stations"
 	datapathMapTags           = "tags"
 	datapathMapTallies        = "tallies"
@@ -47,6 +51,10 @@ const (
 	datapathProgFromUnderlay  = "from_underlay"
 	datapathProgFromUplink    = "from_uplink"
 	datapathProgToContainer   = "to_container"
+	datapathVarConnsShare     = "conns_share"
+	datapathVarConnsShort     = "conns_short"
+	datapathVarHalfShort      = "half_short"
+	datapathVarHalfSlots      = "half_slots"
 )
 
 // loadDatapath returns the embedded CollectionSpec for datapath.
@@ -112,6 +120,8 @@ type datapathMapSpecs struct {
 	Events       *ebpf.MapSpec `ebpf:"events"`
 	Fast         *ebpf.MapSpec `ebpf:"fast"`
 	Frags        *ebpf.MapSpec `ebpf:"frags"`
+	Given        *ebpf.MapSpec `ebpf:"given"`
+	Halfopen     *ebpf.MapSpec `ebpf:"halfopen"`
 	Hits         *ebpf.MapSpec `ebpf:"hits"`
 	Hosts        *ebpf.MapSpec `ebpf:"hosts"`
 	Members      *ebpf.MapSpec `ebpf:"members"`
@@ -123,6 +133,8 @@ type datapathMapSpecs struct {
 	Scratch      *ebpf.MapSpec `ebpf:"scratch"`
 	Sets         *ebpf.MapSpec `ebpf:"sets"`
 	Settings     *ebpf.MapSpec `ebpf:"settings"`
+	Slots        *ebpf.MapSpec `ebpf:"slots"`
+	Spent        *ebpf.MapSpec `ebpf:"spent"`
 	Stations     *ebpf.MapSpec `ebpf:"stations"`
 	Tags         *ebpf.MapSpec `ebpf:"tags"`
 	Tallies      *ebpf.MapSpec `ebpf:"tallies"`
@@ -134,6 +146,10 @@ type datapathMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type datapathVariableSpecs struct {
+	ConnsShare *ebpf.VariableSpec `ebpf:"conns_share"`
+	ConnsShort *ebpf.VariableSpec `ebpf:"conns_short"`
+	HalfShort  *ebpf.VariableSpec `ebpf:"half_short"`
+	HalfSlots  *ebpf.VariableSpec `ebpf:"half_slots"`
 }
 
 // datapathObjects contains all objects after they have been loaded into the kernel.
@@ -165,6 +181,8 @@ type datapathMaps struct {
 	Events       *ebpf.Map `ebpf:"events"`
 	Fast         *ebpf.Map `ebpf:"fast"`
 	Frags        *ebpf.Map `ebpf:"frags"`
+	Given        *ebpf.Map `ebpf:"given"`
+	Halfopen     *ebpf.Map `ebpf:"halfopen"`
 	Hits         *ebpf.Map `ebpf:"hits"`
 	Hosts        *ebpf.Map `ebpf:"hosts"`
 	Members      *ebpf.Map `ebpf:"members"`
@@ -176,6 +194,8 @@ type datapathMaps struct {
 	Scratch      *ebpf.Map `ebpf:"scratch"`
 	Sets         *ebpf.Map `ebpf:"sets"`
 	Settings     *ebpf.Map `ebpf:"settings"`
+	Slots        *ebpf.Map `ebpf:"slots"`
+	Spent        *ebpf.Map `ebpf:"spent"`
 	Stations     *ebpf.Map `ebpf:"stations"`
 	Tags         *ebpf.Map `ebpf:"tags"`
 	Tallies      *ebpf.Map `ebpf:"tallies"`
@@ -194,6 +214,8 @@ func (m *datapathMaps) Close() error {
 		m.Events,
 		m.Fast,
 		m.Frags,
+		m.Given,
+		m.Halfopen,
 		m.Hits,
 		m.Hosts,
 		m.Members,
@@ -205,6 +227,8 @@ func (m *datapathMaps) Close() error {
 		m.Scratch,
 		m.Sets,
 		m.Settings,
+		m.Slots,
+		m.Spent,
 		m.Stations,
 		m.Tags,
 		m.Tallies,
@@ -217,6 +241,10 @@ func (m *datapathMaps) Close() error {
 //
 // It can be passed to loadDatapathObjects or ebpf.CollectionSpec.LoadAndAssign.
 type datapathVariables struct {
+	ConnsShare *ebpf.Variable `ebpf:"conns_share"`
+	ConnsShort *ebpf.Variable `ebpf:"conns_short"`
+	HalfShort  *ebpf.Variable `ebpf:"half_short"`
+	HalfSlots  *ebpf.Variable `ebpf:"half_slots"`
 }
 
 // datapathPrograms contains all programs after they have been loaded into the kernel.

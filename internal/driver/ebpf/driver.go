@@ -85,11 +85,12 @@ type Driver struct {
 	endpoint  map[string]model.EndpointKey // by port
 	under     underlay
 
-	conns, frags, hits lru
-	gone               map[hostKey]bool                  // addresses whose connections must go
-	dirty              map[uint32]bool                   // networks whose members change
-	netPorts           map[uint32]map[string]stationPort // programmed ports by network
-	verified           time.Time                         // when Apply last looked at the programs of every port
+	conns       *connections
+	frags, hits *lru
+	gone        map[hostKey]bool                  // addresses whose connections must go
+	dirty       map[uint32]bool                   // networks whose members change
+	netPorts    map[uint32]map[string]stationPort // programmed ports by network
+	verified    time.Time                         // when Apply last looked at the programs of every port
 }
 
 type stationPort struct{ ifindex, set uint32 }
@@ -182,9 +183,9 @@ func (d *Driver) takeOver() error {
 	d.rules = newTable[ruleKey, rule]("rules", o.Rules, w)
 	d.cidrs = newTable[cidrKey, uint32]("cidrs", o.Cidrs, w)
 	d.privates = newTable[uint32, uint32]("privates", o.Privates, w)
-	d.conns = lru{name: "conns", made: madeConn, m: o.Conns}
-	d.frags = lru{name: "frags", made: madeFrag, m: o.Frags}
-	d.hits = lru{name: "hits", made: madeHit, m: o.Hits, quiet: true} // counters of rules that are no more go first
+	d.conns = newConnections(d)
+	d.frags = newLRU("frags", o.Frags, madeFrag, false)
+	d.hits = newLRU("hits", o.Hits, madeHit, true) // counters of rules that are no more go first
 	for _, load := range []func() error{
 		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.ports.load, d.tags.load, d.networks.load, d.stations.load,
 		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.cidrs.load, d.privates.load,

@@ -22,19 +22,26 @@ func cpus() int {
 }
 
 // expireEvery is how often dead connections are taken out; the programs
-// themselves do not take them for alive in the meantime.
-const expireEvery = 10 * time.Second
+// themselves do not take them for alive in the meantime. roomEvery is how often
+// it is asked whether there is room for open ones.
+const (
+	expireEvery = 10 * time.Second
+	roomEvery   = time.Second
+)
 
 // maintain takes out what nobody needs any more.
 func (d *Driver) maintain(ctx context.Context) {
 	defer d.wg.Done()
-	tick := time.NewTicker(expireEvery)
+	tick := time.NewTicker(roomEvery)
 	defer tick.Stop()
-	for {
+	for n := time.Duration(1); ; n++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+		if n%(expireEvery/roomEvery) != 0 && !d.conns.short() {
+			continue
 		}
 		d.mu.Lock()
 		d.purgeDoomed(time.Now().Add(-doomedGrace))
@@ -47,8 +54,8 @@ func (d *Driver) maintain(ctx context.Context) {
 			d.cfg.Log.Warn("expire connections", "err", err)
 			continue
 		}
-		for _, l := range []*lru{&d.conns, &d.frags, &d.hits} {
-			d.warn(l, time.Now())
+		for _, f := range d.fills() {
+			d.warn(f, time.Now())
 		}
 	}
 }
@@ -63,18 +70,24 @@ func monotonic() (uint64, error) {
 
 // expired is timeout() of bpf/conntrack.h.
 func expired(k connKey, c conn, now uint64) bool {
+	const fins = connFin | connFinReply
 	limit := 60 * time.Second
-	switch {
-	case model.Protocol(k.Proto) == model.ProtoTCP && c.State&connClosed != 0:
+	switch model.Protocol(k.Proto) {
+	case model.ProtoTCP:
+		switch {
+		case c.State&connReset != 0 || c.State&fins == fins:
+			limit = 30 * time.Second
+		case c.State&connOpen != 0 && c.State&fins == 0:
+			limit = 8 * time.Hour
+		default:
+			limit = 120 * time.Second
+		}
+	case model.ProtoICMP, model.ProtoICMPv6:
 		limit = 30 * time.Second
-	case model.Protocol(k.Proto) == model.ProtoTCP && c.State&connReplied != 0:
-		limit = 8 * time.Hour
-	case model.Protocol(k.Proto) == model.ProtoTCP:
-		limit = 120 * time.Second
-	case model.Protocol(k.Proto) == model.ProtoICMP, model.Protocol(k.Proto) == model.ProtoICMPv6:
-		limit = 30 * time.Second
-	case c.State&connReplied != 0:
-		limit = 180 * time.Second
+	default:
+		if c.State&connReplied != 0 {
+			limit = 180 * time.Second
+		}
 	}
 	return now > c.Seen && now-c.Seen > uint64(limit)
 }
@@ -85,7 +98,7 @@ func (d *Driver) forgetGone() error {
 	if len(d.gone) == 0 {
 		return nil
 	}
-	err := d.dropConns(func(k connKey, _ conn) bool {
+	err := d.conns.sweep(func(k connKey, _ conn) bool {
 		return d.gone[hostKey{k.Net, k.Lo}] || d.gone[hostKey{k.Net, k.Hi}]
 	})
 	if err == nil {

@@ -17,12 +17,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 var update = flag.Bool("update", false, "rewrite the corpus of FuzzPacket")
 
 // judged are two ports of one network, where b takes connections to TCP ports
-// 80 and 8000 to 8079 and pings, and everything else is denied; and r, an
+// 80 and 8000 to 8079, to UDP port 5353, and pings, and everything else is denied; and r, an
 // endpoint of another host.
 type judged struct {
 	*rig
@@ -41,6 +42,13 @@ func newJudged(t testing.TB) *judged {
 	}
 	pic.Remotes = pic.Remotes.Set(desired.RemoteKey{Network: 1, MAC: far.MAC}, far)
 	r.networks[1] = 100
+	set, _ := pic.PolicySets.Get(b.Policies)
+	names := *set
+	names.In = slices.Clone(set.In)
+	names.In[0].Rules = append(slices.Clone(names.In[0].Rules), desired.Rule{
+		ID: "names", Priority: 50, Action: model.Allow, AnyPeer: true, Ports: []model.PortMatch{{Protocol: model.ProtoUDP, Lo: 5353, Hi: 5353}},
+	})
+	pic.PolicySets = pic.PolicySets.Set(set.ID, &names)
 	j := &judged{rig: r, t: t, a: a, b: b, r: far, drv: r.open(t)}
 	t.Cleanup(func() { _ = j.drv.Close() })
 	if rep, err := j.drv.Apply(t.Context(), pic); err != nil || drivertest.Failed(rep) != nil {
@@ -71,20 +79,81 @@ func (j *judged) drops(t testing.TB) (n uint64) {
 func (j *judged) forget(t testing.TB) {
 	t.Helper()
 	err := errors.Join(
-		j.rig.drv.dropConns(func(connKey, conn) bool { return true }),
-		sweepMap(j.rig.drv, &j.rig.drv.frags, 1, func(fragKey, frag) bool { return true }))
+		j.rig.drv.conns.sweep(func(connKey, conn) bool { return true }),
+		sweepMap(j.rig.drv, j.rig.drv.frags, 1, func(fragKey, frag) bool { return true }))
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// try forgets and sends a frame from a, through
-// the program alone or, where the kernel does not run it on such a frame, by
-// the wire. It returns whether the frame went anywhere, and expects it to be
-// counted as dropped otherwise.
+// acquaint forgets, and makes the programs know a connection of TCP and one of
+// UDP from a to b, both of IPv4 on the short way, and one of IPv6.
+func (j *judged) acquaint(t testing.TB) {
+	t.Helper()
+	j.forget(t)
+	am, bm, a4, b4 := j.a.MAC, j.b.MAC, j.a.IPv4.As4(), j.b.IPv4.As4()
+	there := func(flags byte) []byte {
+		return ether(bm, am, 0x0800, header4(a4, b4, 6, 0, nil, tcp(4000, 80, flags)))
+	}
+	back := ether(am, bm, 0x0800, header4(b4, a4, 6, 0, nil, tcp(80, 4000, 18)))
+	there6 := ether(bm, am, 0x86dd, header6(j.a.IPv6.As16(), j.b.IPv6.As16(), 6, tcp(4000, 80, 2)))
+	ask := ether(bm, am, 0x0800, header4(a4, b4, 17, 0, nil, udp(4000, 5353)))
+	answer := ether(am, bm, 0x0800, header4(b4, a4, 17, 0, nil, udp(5353, 4000)))
+	for _, x := range []struct {
+		from string
+		f    []byte
+	}{
+		{j.a.IfName, there(2)}, {j.b.IfName, back}, {j.a.IfName, there(16)}, {j.a.IfName, there(16)}, {j.a.IfName, there6},
+		{j.a.IfName, ask}, {j.b.IfName, answer}, {j.a.IfName, ask}, {j.a.IfName, ask},
+	} {
+		if ret := j.from(t, x.from, x.f); len(ret) != 1 || ret[0] != redirected {
+			t.Fatalf("%x: verdict %v", x.f, ret)
+		}
+	}
+}
+
+// related tells whether a frame of a's may pass because of what acquaint made
+// known: an answer, an end, or an error about an answer.
+func (j *judged) related(f []byte) bool {
+	if len(f) < 34 || [6]byte(f[6:12]) != j.a.MAC || [6]byte(f[:6]) != j.b.MAC {
+		return false
+	}
+	mine := netip.AddrFrom4([4]byte(f[26:30])) == j.a.IPv4
+	if f[12] == 0x86 {
+		if len(f) < 54 || f[20] != 6 && f[20] != 58 && f[20] != 44 && f[20] != 0 && f[20] != 60 && f[20] != 43 && f[20] != 51 {
+			return false
+		}
+		return netip.AddrFrom16([16]byte(f[22:38])) == j.a.IPv6 // of which mayPass has said what it can
+	}
+	hl := int(f[14]&15) * 4
+	if hl < 20 || len(f) < 14+hl+8 || !mine || sum16(f[14:14+hl]) != 0xffff || f[22] == 0 || f[20]&0x80 != 0 {
+		return false
+	}
+	body := f[14+hl:]
+	switch f[23] {
+	case 6:
+		n := int(binary.BigEndian.Uint16(f[16:])) - hl
+		return len(body) >= 20 && n >= 20 && int(body[12]>>4)*4 <= n && body[12] >= 0x50 && goodFlags(body[13]) &&
+			binary.BigEndian.Uint16(body) == 4000 && binary.BigEndian.Uint16(body[2:]) == 80
+	case 1:
+		return slices.Contains([]byte{3, 4, 5, 11, 12}, body[0])
+	}
+	return false
+}
+
+// try forgets and sends a frame from a.
 func (j *judged) try(t testing.TB, f []byte) bool {
 	t.Helper()
 	j.forget(t)
+	return j.send(t, f)
+}
+
+// send sends a frame from a, through
+// the program alone or, where the kernel does not run it on such a frame, by
+// the wire. It returns whether the frame went anywhere, and expects it to be
+// counted as dropped otherwise.
+func (j *judged) send(t testing.TB, f []byte) bool {
+	t.Helper()
 	before, ret := j.drops(t), uint32(0)
 	var err error
 	j.thread.do(func() {
@@ -143,6 +212,10 @@ func TestPackets(t *testing.T) {
 	for name, s := range j.samples() {
 		if got := j.try(t, s.frame); got != s.passes {
 			t.Errorf("%s (%x): passes: %v, want %v", name, s.frame, got, s.passes)
+		}
+		j.acquaint(t)
+		if got := j.send(t, s.frame); got != s.passes && !(got && j.related(s.frame)) {
+			t.Errorf("%s (%x), as part of what is known: passes: %v, want %v", name, s.frame, got, s.passes)
 		}
 		if may := mayPass(s.frame, sender{j.a.MAC, j.a.IPv4, j.a.IPv6}, j.b.MAC); s.passes && !may {
 			t.Errorf("%s (%x): the fuzz target would call this a leak", name, s.frame)
@@ -217,6 +290,10 @@ func FuzzPacket(f *testing.F) {
 		if j.try(t, frame) && !mayPass(frame, sender{j.a.MAC, j.a.IPv4, j.a.IPv6}, j.b.MAC) {
 			t.Errorf("%x went out", frame)
 		}
+		j.acquaint(t)
+		if j.send(t, frame) && !mayPass(frame, sender{j.a.MAC, j.a.IPv4, j.a.IPv6}, j.b.MAC) && !j.related(frame) {
+			t.Errorf("%x went out by what was known", frame)
+		}
 		for _, out := range j.tunnelled(t, frame) {
 			if !mayPass(frame, sender{ip4: j.r.IPv4, ip6: j.r.IPv6}, j.b.MAC) {
 				t.Errorf("%x came out of the tunnel as %x", frame, out)
@@ -255,10 +332,10 @@ func mayPass(f []byte, from sender, to [6]byte) bool {
 			return false
 		}
 		hl, total := int(body[0]&15)*4, int(binary.BigEndian.Uint16(body[2:]))
-		if hl < 20 || total < hl || total > len(body) || binary.BigEndian.Uint16(body[6:])&0x1fff != 0 {
+		if hl < 20 || total < hl || total > len(body) || binary.BigEndian.Uint16(body[6:])&0x9fff != 0 || body[8] == 0 || sum16(body[:hl]) != 0xffff {
 			return false
 		}
-		return from.is(netip.AddrFrom4([4]byte(body[12:16])), mac) && [6]byte(f[:6]) == to && allowed(body[9], body[hl:total], 1)
+		return from.is(netip.AddrFrom4([4]byte(body[12:16])), mac) && [6]byte(f[:6]) == to && allowed(body[9], body[hl:total], 1, int(^body[6]&0x20))
 	case 0x86dd:
 		return mayPass6(f, body, from, to)
 	}
@@ -271,10 +348,10 @@ func mayPass6(f, body []byte, from sender, to [6]byte) bool {
 	}
 	mac, length := [6]byte(f[6:12]), int(binary.BigEndian.Uint16(body[4:]))
 	src := netip.AddrFrom16([16]byte(body[8:24]))
-	if 40+length > len(body) {
+	if 40+length > len(body) || body[7] == 0 {
 		return false
 	}
-	next, rest := body[6], body[40:40+length]
+	next, rest, whole := body[6], body[40:40+length], 1
 	for slices.Contains([]byte{0, 43, 44, 51, 60}, next) {
 		if len(rest) < 8 {
 			return false
@@ -285,7 +362,7 @@ func mayPass6(f, body []byte, from sender, to [6]byte) bool {
 			if binary.BigEndian.Uint16(rest[2:])&0xfff8 != 0 {
 				return false
 			}
-			skip = 8
+			skip, whole = 8, int(^rest[3]&1)
 		case 51:
 			skip = (int(rest[1]) + 2) * 4
 		}
@@ -297,18 +374,37 @@ func mayPass6(f, body []byte, from sender, to [6]byte) bool {
 	if next == 58 && len(rest) >= 8 && (rest[0] == 133 || rest[0] == 135 || rest[0] == 136) {
 		return from.is(src, mac) || src.IsUnspecified() && rest[0] != 136 // neighbour discovery
 	}
-	return from.is(src, mac) && [6]byte(f[:6]) == to && allowed(next, rest, 58)
+	return from.is(src, mac) && [6]byte(f[:6]) == to && allowed(next, rest, 58, whole)
 }
 
-// allowed is the policy of b.
-func allowed(proto byte, b []byte, ping byte) bool {
+// goodFlags are those that a TCP segment may have.
+func goodFlags(f byte) bool {
+	switch f & 0x17 { // without PSH, URG and those of congestion
+	case 2:
+		return f&0x28 == 0
+	case 4:
+		return f&0x28 == 0
+	case 16, 17, 18, 20:
+		return true
+	}
+	return false
+}
+
+// allowed is the policy of b; whole is 0 for a fragment.
+func allowed(proto byte, b []byte, ping byte, whole int) bool {
 	switch proto {
 	case 6:
-		if len(b) < 20 || b[12] < 0x50 || b[13]&4 != 0 || b[13]&18 == 18 {
+		if len(b) < 20 || b[12] < 0x50 || int(b[12]>>4)*4 > len(b) || b[13]&4 != 0 || b[13]&18 == 18 || !goodFlags(b[13]) {
 			return false
 		}
 		to := binary.BigEndian.Uint16(b[2:])
 		return to == 80 || to >= 8000 && to < 8080
+	case 17:
+		if len(b) < 8 {
+			return false
+		}
+		n := int(binary.BigEndian.Uint16(b[4:])) // of a fragment it is that of the whole
+		return n >= 8 && (n <= len(b) || whole == 0) && binary.BigEndian.Uint16(b[2:]) == 5353
 	case ping:
 		return len(b) >= 8 && slices.Contains(map[byte][]byte{1: {8, 13, 15, 17}, 58: {128}}[ping], b[0])
 	}

@@ -211,16 +211,31 @@ type connKey struct {
 }
 
 type conn struct {
-	Seen, OutRule, InRule uint64
-	Epoch, InIfindex      uint32
-	Flipped, State        uint8
-	Pad                   [6]byte
+	Seen, OutRule, InRule  uint64
+	Epoch, InIfindex, Slot uint32
+	Owner                  uint16
+	Flipped, State         uint8
 }
 
 const (
-	connReplied = 1
-	connClosed  = 2
+	connReplied = 1 << iota
+	connOpen
+	connWay
+	connReset
+	connFin      // of who began
+	connFinReply // of the other end
 )
+
+// slot is a place for a half-open connection.
+type slot struct {
+	Owner uint32
+	Key   connKey
+}
+
+// share is how many connections an owner holds.
+type share struct{ Half, Open uint32 }
+
+const owners = 16384
 
 type fragKey struct {
 	Net, ID  uint32
@@ -233,9 +248,11 @@ type frag struct {
 	Sport, Dport uint16
 	Proto        uint8
 	Pad          [3]byte
-	Reply        uint8
-	Pad2         [7]byte
+	Reply, Pad2  uint8
+	Parts        uint16
+	Pad3         [4]byte
 	Seen         uint64
+	Part         [64][2]uint16 // bytes of the datagram, from and to
 }
 
 // fragLife is how long a fragment finds its first one's connection.

@@ -117,7 +117,7 @@ func TestSizesAreChecked(t *testing.T) {
 func TestEvictionsAreTold(t *testing.T) {
 	r := newRig(t)
 	const room, flood = 256, 3000
-	r.sizes = map[string]uint32{"conns": room, "frags": room, "hits": 16}
+	r.sizes = map[string]uint32{"halfopen": room, "frags": room, "hits": 16}
 	var log bytes.Buffer
 	r.log = &log
 	pic, a, b := r.neighbours(t)
@@ -146,13 +146,13 @@ func TestEvictionsAreTold(t *testing.T) {
 		if err := r.drv.countTables(now); err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range []*lru{&r.drv.conns, &r.drv.frags, &r.drv.hits} {
-			l.at = l.at.Add(-warnEvery)
-			r.drv.warn(l, l.at.Add(2*warnEvery))
+		for _, f := range r.drv.fills() {
+			f.at = f.at.Add(-warnEvery)
+			r.drv.warn(f, f.at.Add(2*warnEvery))
 		}
 	}
 	before := r.drv.Tables()
-	for name, want := range map[string]uint64{"conns": flood, "frags": flood} {
+	for name, want := range map[string]uint64{"halfopen": flood, "frags": flood} {
 		got := before[name]
 		if got.Entries+got.Evicted != want || got.Evicted < want-room || got.Capacity != room {
 			t.Errorf("%s: %+v; want %d entries or evictions in all, room for %d", name, got, want, room)

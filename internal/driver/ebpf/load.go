@@ -96,7 +96,7 @@ func loadObjects(dir string, sizes map[string]uint32) (*objects, error) {
 }
 
 // sizable are the maps whose size may be chosen.
-var sizable = []string{"ports", "tags", "networks", "stations", "hosts", "members", "sets", "rules", "cidrs", "conns", "frags", "hits"}
+var sizable = []string{"ports", "tags", "networks", "stations", "hosts", "members", "sets", "rules", "cidrs", "conns", "halfopen", "frags", "hits"}
 
 // CheckSizes tells whether sizes of maps, by name, may be asked for.
 func CheckSizes(sizes map[string]uint32) error {
@@ -120,8 +120,19 @@ func resize(spec *ebpf.CollectionSpec, sizes map[string]uint32) error {
 	}
 	for name, n := range sizes {
 		spec.Maps[name].MaxEntries = n
-		if name == "ports" {
+		switch name {
+		case "ports":
 			spec.Maps["port_counters"].MaxEntries = n
+		case "halfopen":
+			spec.Maps["slots"].MaxEntries = n
+		}
+	}
+	half, open := spec.Maps["halfopen"].MaxEntries, spec.Maps["conns"].MaxEntries
+	for name, n := range map[string]uint32{
+		"half_slots": half, "half_short": many(half), "conns_short": many(open), "conns_share": max(1, open/16),
+	} {
+		if err := spec.Variables[name].Set(n); err != nil {
+			return fmt.Errorf("ebpf driver: set %s: %w", name, err)
 		}
 	}
 	return nil

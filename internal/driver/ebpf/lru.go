@@ -11,28 +11,38 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 )
 
-// lru is a map that the programs fill and that evicts the longest idle entry
-// when it is full. The kernel does not say how often it did; but whatever the
-// programs made that is neither there any more nor was deleted here is evicted.
-type lru struct {
+// fill is how full a map is that makes room when it is, and what that cost.
+type fill struct {
 	name  string
-	made  uint32 // its counter in the map created
-	quiet bool   // evicting is no loss worth a warning
+	quiet bool // evicting is no loss worth a warning
+	most  uint64
 
 	mu      sync.Mutex
-	m       *ebpf.Map
-	counted bool
-	base    uint64 // made before the first count and gone since
-	deleted uint64 // since then
 	entries uint64 // at the last count
 	evicted uint64 // since the first count; never shrinks
 	warned  uint64 // of these
 	at      time.Time
 }
 
-// MADE_CONN, MADE_FRAG and MADE_HIT of bpf/maps.h.
+// lru is a map that the programs fill and that evicts the longest idle entry
+// when it is full. The kernel does not say how often it did; but whatever the
+// programs made that is neither there any more nor was deleted here is evicted.
+type lru struct {
+	fill
+	made    uint32 // its counter in the map created
+	m       *ebpf.Map
+	counted bool
+	base    uint64 // made before the first count and gone since
+	deleted uint64 // since then
+}
+
+func newLRU(name string, m *ebpf.Map, made uint32, quiet bool) *lru {
+	return &lru{fill: fill{name: name, quiet: quiet, most: uint64(m.MaxEntries())}, m: m, made: made}
+}
+
+// EVICTED_HALF, MADE_FRAG and MADE_HIT of bpf/maps.h.
 const (
-	madeConn = iota
+	evictedHalf = iota
 	madeFrag
 	madeHit
 )
@@ -52,8 +62,27 @@ func (d *Driver) madeBy(slot uint32) (sum uint64, err error) {
 	return sum, nil
 }
 
-// sweepMap deletes the entries that fn says and counts the others. width is the
+// eachEntry calls fn for every entry of a map, many at a time. width is the
 // number of values of an entry: that of processors where each has its own.
+func eachEntry[K, V any](name string, m *ebpf.Map, width int, fn func(K, V)) error {
+	const batch = 4096
+	var cur ebpf.MapBatchCursor
+	keys, values := make([]K, batch), make([]V, batch*width)
+	for {
+		n, err := m.BatchLookup(&cur, keys, values, nil)
+		for i := range n {
+			fn(keys[i], values[i*width])
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read map %s: %w", name, err)
+		}
+	}
+}
+
+// sweepMap deletes the entries that fn says and counts the others.
 func sweepMap[K comparable, V any](d *Driver, l *lru, width int, fn func(K, V) bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,26 +90,17 @@ func sweepMap[K comparable, V any](d *Driver, l *lru, width int, fn func(K, V) b
 	if err != nil {
 		return err
 	}
-	const batch = 4096
-	var cur ebpf.MapBatchCursor
-	keys, values := make([]K, batch), make([]V, batch*width)
 	var dead []K
 	left := uint64(0)
-	for {
-		n, err := l.m.BatchLookup(&cur, keys, values, nil)
-		for i := range n {
-			if fn(keys[i], values[i*width]) {
-				dead = append(dead, keys[i])
-			} else {
-				left++
-			}
+	err = eachEntry(l.name, l.m, width, func(k K, v V) {
+		if fn(k, v) {
+			dead = append(dead, k)
+		} else {
+			left++
 		}
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("read map %s: %w", l.name, err)
-		}
+	})
+	if err != nil {
+		return err
 	}
 	if !l.counted {
 		if made, err = d.madeBy(l.made); err != nil {
@@ -104,31 +124,33 @@ func sweepMap[K comparable, V any](d *Driver, l *lru, width int, fn func(K, V) b
 }
 
 // warn tells of evictions, at most once in a while.
-func (d *Driver) warn(l *lru, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.quiet || l.evicted == l.warned || now.Sub(l.at) < warnEvery {
+func (d *Driver) warn(f *fill, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.quiet || f.evicted == f.warned || now.Sub(f.at) < warnEvery {
 		return
 	}
-	d.cfg.Log.Warn("a map was full: its longest idle entries were evicted; netplugin --ebpf-map-sizes makes it bigger", "map", l.name,
-		"evicted", l.evicted-l.warned, "capacity", l.m.MaxEntries())
-	l.warned, l.at = l.evicted, now
+	d.cfg.Log.Warn("a map was full and made room; netplugin --ebpf-map-sizes makes it bigger", "map", f.name,
+		"evicted", f.evicted-f.warned, "capacity", f.most)
+	f.warned, f.at = f.evicted, now
 }
 
-func (l *lru) stats() driver.TableStats {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return driver.TableStats{Entries: l.entries, Capacity: uint64(l.m.MaxEntries()), Evicted: l.evicted}
+func (f *fill) stats() driver.TableStats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return driver.TableStats{Entries: f.entries, Capacity: f.most, Evicted: f.evicted}
+}
+
+// fills are those of all maps that make room.
+func (d *Driver) fills() []*fill {
+	return []*fill{&d.conns.open, &d.conns.half, &d.frags.fill, &d.hits.fill}
 }
 
 // countTables takes out of the maps that evict what is dead, and counts the rest.
 func (d *Driver) countTables(now uint64) error {
 	return errors.Join(
-		d.dropConns(func(k connKey, c conn) bool { return expired(k, c, now) }),
-		sweepMap(d, &d.frags, 1, func(_ fragKey, f frag) bool { return now > f.Seen && now-f.Seen > uint64(fragLife) }),
-		sweepMap(d, &d.hits, cpus(), func(uint64, counter) bool { return false }),
+		d.conns.sweep(func(k connKey, c conn) bool { return expired(k, c, now) }),
+		sweepMap(d, d.frags, 1, func(_ fragKey, f frag) bool { return now > f.Seen && now-f.Seen > uint64(fragLife) }),
+		sweepMap(d, d.hits, cpus(), func(uint64, counter) bool { return false }),
 	)
 }
-
-// dropConns deletes the connections that fn says.
-func (d *Driver) dropConns(fn func(connKey, conn) bool) error { return sweepMap(d, &d.conns, 1, fn) }

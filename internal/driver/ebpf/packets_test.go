@@ -27,7 +27,28 @@ func header4(src, dst [4]byte, proto byte, frag uint16, options []byte, payload 
 	h[8], h[9] = 64, proto
 	copy(h[12:], src[:])
 	copy(h[16:], dst[:])
-	return append(append(h, options...), body...)
+	return summed(append(append(h, options...), body...))
+}
+
+// summed puts the right checksum into an IPv4 header, as far as there is one.
+func summed(b []byte) []byte {
+	if hl := int(b[0]&15) * 4; hl >= 20 && hl <= len(b) {
+		b[10], b[11] = 0, 0
+		binary.BigEndian.PutUint16(b[10:], ^sum16(b[:hl]))
+	}
+	return b
+}
+
+// sum16 is the sum of RFC 1071, not complemented.
+func sum16(b []byte) uint16 {
+	s := uint32(0)
+	for i := 0; i+1 < len(b); i += 2 {
+		s += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for s>>16 != 0 {
+		s = s&0xffff + s>>16
+	}
+	return uint16(s)
 }
 
 func header6(src, dst [16]byte, next byte, payload ...[]byte) []byte {
@@ -93,13 +114,21 @@ func samples(a, b driver.Packet) map[string]sample {
 	}
 	patch := func(f []byte, at int, v ...byte) []byte {
 		copy(f[at:], v)
+		if at >= 14 && at < 34 && f[12] == 8 && f[13] == 0 {
+			summed(f[14:])
+		}
 		return f
 	}
+	unsummed := func(f []byte) []byte { // the checksum is off by one
+		f[25]++
+		return f
+	}
+	long := func(b []byte, n int) []byte { return append(slices.Clone(b), make([]byte, n-len(b))...) }
+	nops := func(n int) []byte { return slices.Repeat([]byte{1}, n) }
 	var none [4]byte
 	web4, web6 := tcp(4000, 80, 2), tcp(4000, 80, 2)
 	quoted4 := header4(b4, a4, 6, 0, nil, tcp(80, 4000, 16))
 	quoted6 := header6(b6, a6, 6, tcp(80, 4000, 16))
-	nops := func(n int) []byte { return slices.Repeat([]byte{1}, n) }
 	return map[string]sample{
 		"tcp4":                      {ip4(6, 0, nil, web4), true},
 		"tcp4-denied":               {ip4(6, 0, nil, tcp(4000, 81, 2)), false},
@@ -107,6 +136,27 @@ func samples(a, b driver.Packet) map[string]sample {
 		"tcp4-reset":                {ip4(6, 0, nil, tcp(4000, 80, 4)), false},
 		"tcp4-short":                {ip4(6, 0, nil, web4[:19]), false},
 		"tcp4-offset-4":             {patch(ip4(6, 0, nil, web4), 46, 0x40), false},
+		"tcp4-offset-15":            {patch(ip4(6, 0, nil, web4), 46, 0xf0), false},
+		"tcp4-offset-6":             {patch(ip4(6, 0, nil, web4, []byte{1, 1, 1, 1}), 46, 0x60), true},
+		"tcp4-offset-6-cut":         {patch(ip4(6, 0, nil, web4), 46, 0x60), false},
+		"tcp4-no-flags":             {ip4(6, 0, nil, tcp(4000, 80, 0)), false},
+		"tcp4-syn-fin":              {ip4(6, 0, nil, tcp(4000, 80, 3)), false},
+		"tcp4-syn-reset":            {ip4(6, 0, nil, tcp(4000, 80, 6)), false},
+		"tcp4-christmas":            {ip4(6, 0, nil, tcp(4000, 80, 0x29)), false},
+		"tcp4-only-fin":             {ip4(6, 0, nil, tcp(4000, 80, 1)), false},
+		"tcp4-only-push":            {ip4(6, 0, nil, tcp(4000, 80, 8)), false},
+		"tcp4-congestion-bits":      {ip4(6, 0, nil, tcp(4000, 80, 0xc2)), true},
+		"udp4":                      {ip4(17, 0, nil, udp(4000, 5353)), true},
+		"udp4-options":              {ip4(17, 0, nil, udp(4000, 5353), make([]byte, 4)), true}, // RFC 9868: beyond its length
+		"udp4-length-0":             {patch(ip4(17, 0, nil, udp(4000, 5353)), 38, 0, 0), false},
+		"udp4-length-9":             {patch(ip4(17, 0, nil, udp(4000, 5353)), 38, 0, 9), false},
+		"udp4-length-9999":          {patch(ip4(17, 0, nil, udp(4000, 5353)), 38, 0x27, 0x0f), false},
+		"checksum4":                 {unsummed(ip4(6, 0, nil, web4)), false},
+		"checksum4-options":         {unsummed(ip4(6, 0, nops(8), web4)), false},
+		"ttl4-0":                    {patch(ip4(6, 0, nil, web4), 22, 0), false},
+		"ttl4-1":                    {patch(ip4(6, 0, nil, web4), 22, 1), true},
+		"reserved4":                 {ip4(6, 0x8000, nil, web4), false},
+		"whole4":                    {ip4(6, 0x4000, nil, web4), true},
 		"udp4-denied":               {ip4(17, 0, nil, udp(4000, 80)), false},
 		"udp4-length-7":             {patch(ip4(17, 0, nil, udp(4000, 80)), 38, 0, 7), false},
 		"ping4":                     {ip4(1, 0, nil, icmp(8, 0)), true},
@@ -126,7 +176,9 @@ func samples(a, b driver.Packet) map[string]sample {
 		"spoofed4":                  {ether(bm, am, 0x0800, header4(b4, b4, 6, 0, nil, web4)), false},
 		"spoofed-mac":               {ether(bm, bm, 0x0800, header4(a4, b4, 6, 0, nil, web4)), false},
 		"multicast-source":          {ether(bm, model.MAC{1, 0, 0, 0, 0, 1}, 0x0800, header4(a4, b4, 6, 0, nil, web4)), false},
-		"fragment4-first":           {ip4(6, 0x2000, nil, web4), true},
+		"fragment4-first":           {ip4(6, 0x2000, nil, long(web4, 24)), true},
+		"fragment4-first-uneven":    {ip4(6, 0x2000, nil, web4), false},
+		"fragment4-beyond":          {ip4(6, 0x1fff, nil, long(web4, 24)), false},
 		"fragment4-later":           {ip4(6, 0x2003, nil, web4), false},
 		"fragment4-last":            {ip4(6, 0x0003, nil, web4), false},
 		"fragment4-overlaps-ports":  {ip4(6, 0x0001, nil, web4), false},
@@ -139,6 +191,12 @@ func samples(a, b driver.Packet) map[string]sample {
 		"error4-quote-later":        {ip4(1, 0, nil, icmp(3, 3), patch(slices.Clone(quoted4), 6, 0, 9)), false},
 		"error4-quotes-error":       {ip4(1, 0, nil, icmp(3, 3), header4(b4, a4, 1, 0, nil, icmp(3, 3))), false},
 		"tcp6":                      {ip6(6, web6), true},
+		"tcp6-offset-15":            {patch(ip6(6, web6), 66, 0xf0), false},
+		"tcp6-no-flags":             {ip6(6, tcp(4000, 80, 0)), false},
+		"udp6":                      {ip6(17, udp(4000, 5353)), true},
+		"udp6-length-0":             {patch(ip6(17, udp(4000, 5353)), 58, 0, 0), false},
+		"udp6-length-9999":          {patch(ip6(17, udp(4000, 5353)), 58, 0x27, 0x0f), false},
+		"hops6-0":                   {patch(ip6(6, web6), 21, 0), false},
 		"tcp6-denied":               {ip6(6, tcp(4000, 81, 2)), false},
 		"ping6":                     {ip6(58, icmp(128, 0)), true},
 		"icmp4-in-ip6":              {ip6(1, icmp(8, 0)), false},
@@ -155,7 +213,8 @@ func samples(a, b driver.Packet) map[string]sample {
 		"option6-beyond":            {ip6(0, []byte{6, 255, 1, 4, 0, 0, 0, 0}, web6), false},
 		"auth6":                     {ip6(51, []byte{6, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, web6), true},
 		"no-next6":                  {ip6(59), false},
-		"fragment6-first":           {ip6(44, fragment6(6, 0, true), web6), true},
+		"fragment6-first":           {ip6(44, fragment6(6, 0, true), long(web6, 24)), true},
+		"fragment6-first-uneven":    {ip6(44, fragment6(6, 0, true), web6), false},
 		"fragment6-atomic":          {ip6(44, fragment6(6, 0, false), web6), true},
 		"fragment6-later":           {ip6(44, fragment6(6, 8, true), web6), false},
 		"fragment6-tiny":            {ip6(44, fragment6(60, 0, true), option(6)), false},

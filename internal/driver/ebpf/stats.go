@@ -125,8 +125,8 @@ func (d *Driver) readTallies() ([]tally, error) {
 // Tables implements driver.Tabled.
 func (d *Driver) Tables() map[string]driver.TableStats {
 	out := map[string]driver.TableStats{}
-	for _, l := range []*lru{&d.conns, &d.frags, &d.hits} {
-		out[l.name] = l.stats()
+	for _, f := range d.fills() {
+		out[f.name] = f.stats()
 	}
 	return out
 }

@@ -3,18 +3,20 @@
 // ends; it knows which end began.
 #pragma once
 
-#include "packet.h"
+#include "share.h"
 
 #define SECOND 1000000000ULL
 
-// timeout is how long a connection lives without packets.
+// timeout is how long a connection lives without packets (expired() of
+// expire.go says the same). Half-closed TCP lives as long as Linux's FIN_WAIT,
+// and closed TCP as its LAST_ACK.
 static __always_inline __u64 timeout(__u8 proto, __u8 state)
 {
 	switch (proto) {
 	case P_TCP:
-		if (state & CT_CLOSED)
+		if (state & CT_RESET || (state & CT_FINS) == CT_FINS)
 			return 30 * SECOND;
-		return state & CT_REPLIED ? 8 * 3600 * SECOND : 120 * SECOND;
+		return state & CT_OPEN && !(state & CT_FINS) ? 8 * 3600 * SECOND : 120 * SECOND;
 	case P_ICMP:
 	case P_ICMP6:
 		return 30 * SECOND;
@@ -70,12 +72,48 @@ static __always_inline void set_orig(struct pkt *p, const struct flow *f, int re
 	p->orig.proto = f->proto;
 }
 
-static __always_inline struct ct *find(struct pkt *p, __u64 now)
+static __always_inline int alive(struct pkt *p, struct ct *c, __u64 now)
+{
+	return now - c->seen <= timeout(p->ck.proto, c->state) || now <= c->seen;
+}
+
+// find finds the connection of p->ck; p->half says where.
+static __noinline struct ct *find(struct pkt *p, __u64 now)
 {
 	struct ct *c = bpf_map_lookup_elem(&conns, &p->ck);
-	if (c && now - c->seen > timeout(p->ck.proto, c->state) && now > c->seen)
-		return 0;
-	return c;
+	p->half = 0;
+	if (c && alive(p, c, now))
+		return c;
+	c = bpf_map_lookup_elem(&halfopen, &p->ck);
+	p->half = 1;
+	if (c && alive(p, c, now))
+		return c;
+	return 0;
+}
+
+// found is what find has found.
+static __always_inline struct ct *found(struct pkt *p)
+{
+	return p->half ? bpf_map_lookup_elem(&halfopen, &p->ck) : bpf_map_lookup_elem(&conns, &p->ck);
+}
+
+// next_state is a connection's state after the packet under way.
+static __always_inline __u8 next_state(const struct pkt *p, __u8 state)
+{
+	__u8 flags = p->ip.tcp_flags;
+	if (p->error) // which is about it, and no part of it
+		return state;
+	if (p->reply)
+		state |= CT_REPLIED;
+	if (p->ip.f.proto != P_TCP)
+		return state & CT_REPLIED ? state | CT_OPEN : state;
+	if (!p->reply && state & CT_REPLIED && !(flags & TCP_SYN))
+		state |= CT_OPEN;
+	if (flags & TCP_FIN)
+		state |= p->reply ? CT_FIN << 1 : CT_FIN;
+	if (flags & TCP_RST)
+		state |= CT_RESET;
+	return state;
 }
 
 // known finds the connection of a flow, whichever direction the flow is in.
@@ -108,6 +146,28 @@ static __noinline int read_quoted(struct __sk_buff *skb, struct pkt *p)
 	return h->later ? -1 : 0;
 }
 
+// overlaps tells whether a fragment says something again, or is one too many;
+// otherwise it is noted. What a datagram consists of must not depend on who puts
+// it together (RFC 1858, RFC 5722).
+static __noinline int overlaps(struct pkt *p, struct frag *f)
+{
+	if (!f)
+		return 1;
+	__u32 n = f->parts;
+	for (int i = 0; i < FRAG_PARTS; i++) {
+		if (i >= n)
+			break;
+		if (p->ip.frag_from < f->part[i].to && f->part[i].from < p->ip.frag_to)
+			return 1;
+	}
+	if (n >= FRAG_PARTS)
+		return 1;
+	f->part[n].from = p->ip.frag_from;
+	f->part[n].to = p->ip.frag_to;
+	f->parts = n + 1;
+	return 0;
+}
+
 // classify finds the connection that a packet belongs to, and its original
 // direction in p->orig; 0 = the packet answers nothing that is known. p->known
 // tells whether *conn is set.
@@ -126,7 +186,7 @@ static __noinline int classify(struct __sk_buff *skb, struct pkt *p, __u64 now)
 	}
 	if (p->ip.later) {
 		struct frag *fr = bpf_map_lookup_elem(&frags, &p->fk);
-		if (!fr || now - fr->seen > 30 * SECOND)
+		if (!fr || now - fr->seen > 30 * SECOND || overlaps(p, fr))
 			return 0;
 		p->orig = fr->orig;
 		p->reply = fr->reply;
@@ -168,8 +228,10 @@ static __noinline int classify(struct __sk_buff *skb, struct pkt *p, __u64 now)
 		return query || p->known;
 	}
 	c = known(p, f, now);
-	if (c && f->proto == P_TCP && (c->state & CT_CLOSED) && (p->ip.tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN)
-		c = 0; // the tuple is used anew
+	// Whoever was asked and asks itself begins a connection of its own; so does
+	// who asks again after an end.
+	if (c && f->proto == P_TCP && (p->ip.tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && (p->reply || c->state & (CT_RESET | CT_FINS)))
+		c = 0;
 	if (c) {
 		p->known = 1;
 		return 1;
@@ -183,28 +245,27 @@ static __noinline int classify(struct __sk_buff *skb, struct pkt *p, __u64 now)
 	return 1;
 }
 
+static __always_inline int flipped(const struct pkt *p)
+{
+	return !(same_addr(&p->orig.src, &p->ck.lo) && p->orig.sport == p->ck.lo_port);
+}
+
 // commit records that a packet of the connection was let through.
 static __noinline int commit(struct pkt *p, __u64 now, __u32 epoch, __u32 in_ifindex)
 {
-	struct ct *c = 0;
-	__u8 state = 0;
-	if (p->known) {
-		c = bpf_map_lookup_elem(&conns, &p->ck);
-		if (c)
-			state = c->state;
-	}
-	if (p->reply && !p->error)
-		state |= CT_REPLIED;
-	if (p->ip.f.proto == P_TCP && p->ip.tcp_flags & (TCP_FIN | TCP_RST))
-		state |= CT_CLOSED;
-	state = p->way ? state | CT_WAY : state & ~CT_WAY;
+	struct ct *c = found(p); // of a connection that is past, if it is not known
 	if (c) {
+		__u8 state = next_state(p, p->known ? c->state : 0);
 		c->out_rule = p->out_rule;
 		c->in_rule = p->rule;
 		c->in_ifindex = in_ifindex;
-		c->state = state;
+		c->state = p->way ? state | CT_WAY : state & ~CT_WAY;
 		c->seen = now;
+		if (!p->known)
+			c->flipped = flipped(p);
 		c->epoch = epoch; // last: whoever finds it finds the rest
+		if (p->half && state & CT_OPEN)
+			open(p, c);
 	} else {
 		struct ct *n = &p->fresh;
 		__builtin_memset(n, 0, sizeof(*n));
@@ -213,17 +274,17 @@ static __noinline int commit(struct pkt *p, __u64 now, __u32 epoch, __u32 in_ifi
 		n->in_rule = p->rule;
 		n->epoch = epoch;
 		n->in_ifindex = in_ifindex;
-		n->state = state;
-		n->flipped = !(same_addr(&p->orig.src, &p->ck.lo) && p->orig.sport == p->ck.lo_port);
-		if (!bpf_map_update_elem(&conns, &p->ck, n, BPF_NOEXIST))
-			made(MADE_CONN);
-		else
-			bpf_map_update_elem(&conns, &p->ck, n, BPF_ANY);
+		n->state = next_state(p, 0) | (p->way ? CT_WAY : 0);
+		n->flipped = flipped(p);
+		begin_half(p);
 	}
 	if (p->ip.fragment && p->ip.more && !p->ip.later) {
 		p->frag.orig = p->orig;
 		p->frag.reply = p->reply;
 		p->frag.seen = now;
+		p->frag.parts = 1;
+		p->frag.part[0].from = p->ip.frag_from;
+		p->frag.part[0].to = p->ip.frag_to;
 		if (!bpf_map_update_elem(&frags, &p->fk, &p->frag, BPF_NOEXIST))
 			made(MADE_FRAG);
 		else

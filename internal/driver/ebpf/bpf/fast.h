@@ -54,6 +54,17 @@ static __always_inline struct fast *fast_place(__u64 ends, __u32 ports, __u32 if
 	return bpf_map_lookup_elem(&fast, &i);
 }
 
+// summed tells whether the header's checksum is right.
+static __always_inline int summed(const struct fast_header *h, __u64 ends)
+{
+	const __u32 *w = (const void *)&h->vihl;
+	__u64 sum = (__u64)w[0] + w[1] + w[2] + (__u32)ends + (ends >> 32);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16) == 0xffff;
+}
+
 // remembered finds what was decided about a packet of len bytes; 0 = nothing
 // that counts. The first 42 bytes are there.
 static __always_inline struct fast *remembered(struct fast_header *h, void *end, __u32 len, __u32 epoch, __u32 ifindex, __u32 tag)
@@ -67,16 +78,21 @@ static __always_inline struct fast *remembered(struct fast_header *h, void *end,
 		return 0;
 	if (f->epoch != epoch || (__s64)(f->until - bpf_jiffies64()) < 0 || AT(h, frag) & bpf_htons(0xbfff))
 		return 0;
-	__u32 total = bpf_ntohs(AT(h, len));
-	if (total < 28 || total + 14 > len)
+	__u32 total = bpf_ntohs(AT(h, len)), l4;
+	if (total < 28 || total + 14 > len || !h->ttl || !summed(h, ends))
 		return 0;
 	if (f->key.proto == P_TCP) {
-		if ((void *)h + 54 > end || total < 40 || h->offset < 0x50 || h->flags & (TCP_FIN | TCP_SYN | TCP_RST))
+		if ((void *)h + 54 > end)
 			return 0;
-	} else if (bpf_ntohs(AT(h, udp_len)) < 8) {
-		return 0;
+		l4 = (h->offset >> 4) * 4;
+		if (l4 < 20 || (h->flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)
+			return 0;
+	} else {
+		l4 = bpf_ntohs(AT(h, udp_len));
+		if (l4 < 8)
+			return 0;
 	}
-	return f;
+	return l4 + 20 > total ? 0 : f;
 }
 
 // remembered_frame is remembered for a whole frame.

@@ -19,6 +19,7 @@ static __always_inline __u32 identity_at(struct pkt *p, const struct addr *a)
 static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, __u32 *in_ifindex)
 {
 	struct host *h = host_at(p, &p->orig.src);
+	p->owner = h ? charge_to(p, h) : 0;
 	p->out_rule = 0;
 	p->out_set = p->in_set = 0;
 	*in_ifindex = 0;
@@ -31,6 +32,8 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, 
 		p->out_rule = p->rule;
 	}
 	h = host_at(p, &p->orig.dst);
+	if (!p->owner)
+		p->owner = h ? charge_to(p, h) : NOBODY;
 	__u32 set = 0;
 	if (h && h->ifindex) {
 		set = h->set;
@@ -52,6 +55,8 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, 
 static __noinline int forward_multicast(struct __sk_buff *skb, struct pkt *p, struct settings *g, __u64 now)
 {
 	__u32 epoch = g->epoch;
+	struct host *h = host_at(p, &p->orig.src);
+	p->owner = h ? charge_to(p, h) : NOBODY;
 	p->out_rule = p->rule = 0;
 	if (!g->flood)
 		return dropped(DROP_UNKNOWN_DEST);
@@ -103,16 +108,17 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		return dropped(DROP_UNKNOWN_DEST);
 	__u32 target = s ? s->ifindex : 0, set = s ? s->set : 0;
 	if (p->known && !p->ip.fragment) {
-		struct ct *c = bpf_map_lookup_elem(&conns, &p->ck);
+		struct ct *c = found(p);
 		if (c && c->epoch == epoch && !(c->state & CT_WAY) == !p->way && (p->reply || !target || target == c->in_ifindex)) {
+			__u8 state = next_state(p, c->state);
 			if (now - c->seen > SECOND)
 				c->seen = now;
-			if (p->reply && !p->error && !(c->state & CT_REPLIED))
-				c->state |= CT_REPLIED;
-			if (p->ip.f.proto == P_TCP && p->ip.tcp_flags & (TCP_FIN | TCP_RST))
-				c->state |= CT_CLOSED;
+			if (state != c->state)
+				c->state = state;
 			p->out_rule = c->out_rule;
 			p->rule = c->in_rule;
+			if (p->half && state & CT_OPEN)
+				open(p, c);
 			count_rules(p);
 			if (!p->way)
 				remember(p, g, s);

@@ -171,18 +171,33 @@ struct ct_key {
 	struct addr lo, hi;
 };
 
-#define CT_REPLIED 1
-#define CT_CLOSED 2
+#define CT_REPLIED 1 // something came back
+#define CT_OPEN 2 // both ends take part: of TCP, who began has answered the answer
 #define CT_WAY 4 // judged as going to or coming from the host
+#define CT_RESET 8
+#define CT_FIN 16 // of who began; CT_FIN << 1 of the other end
+#define CT_FINS (CT_FIN | CT_FIN << 1)
 
 struct ct {
 	__u64 seen; // coarse monotonic clock, ns
 	__u64 out_rule, in_rule; // that allowed it; 0 = none
 	__u32 epoch; // under which the verdict was found
 	__u32 in_ifindex; // local port that it was judged for as destination
+	__u32 slot; // of a half-open one, in slots
+	__u16 owner; // whose share it takes
 	__u8 flipped; // the original direction is from hi to lo
 	__u8 state;
-	__u8 pad[6];
+};
+
+// slot is a place for a half-open connection.
+struct slot {
+	__u32 owner; // 0 = free; SLOT_TAKEN = being written
+	struct ct_key key;
+};
+
+// share is how many connections an endpoint holds, or all of them do.
+struct share {
+	__u32 half, open;
 };
 
 struct frag_key {
@@ -191,11 +206,19 @@ struct frag_key {
 	__u32 proto;
 };
 
+#define FRAG_PARTS 64
+
+struct part {
+	__u16 from, to; // bytes of the datagram
+};
+
 struct frag {
 	struct flow orig;
 	__u8 reply;
-	__u8 pad[3];
+	__u8 pad;
+	__u16 parts; // that have passed
 	__u64 seen;
+	struct part part[FRAG_PARTS];
 };
 
 struct fast_key {
@@ -257,14 +280,21 @@ MAP(members, BPF_MAP_TYPE_HASH, struct member_key, struct station, 131072, BPF_F
 MAP(sets, BPF_MAP_TYPE_HASH, __u32, struct policy_set, 4096, BPF_F_NO_PREALLOC);
 MAP(rules, BPF_MAP_TYPE_LPM_TRIE, struct rule_key, struct rule, 1048576, BPF_F_NO_PREALLOC);
 MAP(cidrs, BPF_MAP_TYPE_LPM_TRIE, struct cidr_key, __u32, 262144, BPF_F_NO_PREALLOC);
-MAP(conns, BPF_MAP_TYPE_LRU_HASH, struct ct_key, struct ct, 131072, 0);
+MAP(conns, BPF_MAP_TYPE_HASH, struct ct_key, struct ct, 131072, 0); // open ones
+MAP(halfopen, BPF_MAP_TYPE_HASH, struct ct_key, struct ct, 65536, 0); // all others
+MAP(slots, BPF_MAP_TYPE_ARRAY, __u32, struct slot, 65536, 0); // as many as halfopen has
+// What an owner holds is what the programs made less what they took away
+// (spent), less what the driver took away (given). Place 0 counts for all.
+#define OWNERS 16384
+MAP(spent, BPF_MAP_TYPE_ARRAY, __u32, struct share, OWNERS, 0);
+MAP(given, BPF_MAP_TYPE_ARRAY, __u32, struct share, OWNERS, 0);
 MAP(frags, BPF_MAP_TYPE_LRU_HASH, struct frag_key, struct frag, 4096, 0);
 MAP(hits, BPF_MAP_TYPE_LRU_PERCPU_HASH, __u64, struct counter, 32768, 0);
 #define TALLIES 4096
 MAP(tallies, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct tally, TALLIES, 0);
 // created counts the entries that the programs made in maps that evict: what
 // was made, and is neither there nor was deleted, was evicted.
-#define MADE_CONN 0
+#define EVICTED_HALF 0 // counts evictions, since the programs know of them
 #define MADE_FRAG 1
 #define MADE_HIT 2
 MAP(created, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, 3, 0);

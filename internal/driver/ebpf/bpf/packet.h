@@ -25,7 +25,9 @@
 #define TCP_FIN 1
 #define TCP_SYN 2
 #define TCP_RST 4
+#define TCP_PSH 8
 #define TCP_ACK 16
+#define TCP_URG 32
 
 #define KIND_OTHER 0
 #define KIND_ARP 1
@@ -63,7 +65,7 @@ struct ip {
 	struct flow f;
 	__u32 l4; // offset of the transport header
 	__u32 end; // of the packet; what the frame has beyond is padding
-	__u32 frag_id;
+	__u32 frag_id, frag_from, frag_to; // the bytes of the datagram that a fragment is
 	__u8 v6, fragment, later, more; // later: not the first fragment
 	__u8 type, code, tcp_flags, pad;
 };
@@ -84,7 +86,10 @@ struct pkt {
 	struct flow orig;
 	struct ct_key ck;
 	struct ct fresh;
+	struct ct_key victim;
+	__u32 owner; // whose share a connection takes
 	__u8 reply, known, error;
+	__u8 half; // the connection is among the half-open, if it is anywhere
 	// keys, so that they need no stack
 	struct station_key sk;
 	struct host_key hk;
@@ -163,6 +168,16 @@ static __always_inline void link_local(struct addr *a, const __u8 *m)
 	a->b[15] = m[5];
 }
 
+// bad_flags tells whether a TCP segment's flags are nobody's: nothing, or what
+// only an acknowledgement may have without being one; a request that is also
+// an end (as Open vSwitch's and, but for PSH, Linux's connection tracking say).
+static __always_inline int bad_flags(__u8 f)
+{
+	if (f & TCP_SYN && f & (TCP_FIN | TCP_RST))
+		return 1;
+	return !(f & TCP_ACK) && (!(f & (TCP_SYN | TCP_RST)) || f & (TCP_FIN | TCP_PSH | TCP_URG));
+}
+
 // read_l4 reads ports or ICMP fields; 0 = fine. Quoted packets may end after
 // eight bytes (RFC 792).
 static __noinline int read_l4(struct __sk_buff *skb, struct pkt *p, struct ip *h, __u32 quoted)
@@ -185,9 +200,12 @@ static __noinline int read_l4(struct __sk_buff *skb, struct pkt *p, struct ip *h
 		if (bpf_skb_load_bytes(skb, h->l4, b, 8))
 			return -1;
 		if (!quoted) {
-			if (bpf_skb_load_bytes(skb, h->l4 + 8, b + 8, 12) || b[12] < 0x50)
+			if (bpf_skb_load_bytes(skb, h->l4 + 8, b + 8, 12))
 				return -1;
+			__u32 header = (b[12] >> 4) * 4;
 			h->tcp_flags = b[13];
+			if (header < 20 || h->l4 + header > h->end || bad_flags(b[13]))
+				return -1;
 		}
 		break;
 	case P_UDP:
@@ -196,8 +214,11 @@ static __noinline int read_l4(struct __sk_buff *skb, struct pkt *p, struct ip *h
 			return -1;
 		if (!quoted && h->f.proto == P_SCTP && bpf_skb_load_bytes(skb, h->l4 + 8, b + 8, 4))
 			return -1;
-		if (h->f.proto == P_UDP && b[4] == 0 && b[5] > 0 && b[5] < 8)
-			return -1;
+		if (h->f.proto == P_UDP && !quoted) { // RFC 768; a fragment's is that of the whole
+			__u32 len = (__u32)b[4] << 8 | b[5], there = h->end - h->l4;
+			if (len < 8 ? len || there <= 65535 : len > there && !h->fragment)
+				return -1;
+		}
 		break;
 	case P_ICMP:
 	case P_ICMP6:
@@ -215,6 +236,36 @@ static __noinline int read_l4(struct __sk_buff *skb, struct pkt *p, struct ip *h
 	return 0;
 }
 
+// in_parts notes which bytes of its datagram a fragment is; 0 = fine. All but the
+// last are of eight bytes each (RFC 791, RFC 8200 section 4.5).
+static __always_inline int in_parts(struct ip *h, __u32 from, __u32 at)
+{
+	__u32 len = h->end - at;
+	h->frag_from = from;
+	h->frag_to = from + len;
+	return h->fragment && (from + len > 65535 || (h->more && (!len || len & 7)));
+}
+
+// bad_sum tells whether an IPv4 header's checksum is wrong; p->h4 is its first
+// 20 bytes.
+static __always_inline int bad_sum(struct __sk_buff *skb, struct pkt *p, __u32 off, __u32 hl)
+{
+	const __u16 *w = (const void *)&p->h4;
+	__u32 sum = 0, more = (hl - 20) & 63;
+#pragma unroll
+	for (int i = 0; i < 10; i++)
+		sum += w[i];
+	if (more) {
+		if (more > sizeof(p->buf) || bpf_skb_load_bytes(skb, off + 20, p->buf, more))
+			return 1;
+		__s64 s = bpf_csum_diff(0, 0, (__be32 *)p->buf, more, sum);
+		sum = (s & 0xffff) + ((__u32)s >> 16);
+	}
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum != 0xffff;
+}
+
 static __noinline int read_ip4(struct __sk_buff *skb, struct pkt *p, struct ip *h, __u32 off, __u32 quoted)
 {
 	if (bpf_skb_load_bytes(skb, off, &p->h4, sizeof(p->h4)))
@@ -224,6 +275,8 @@ static __noinline int read_ip4(struct __sk_buff *skb, struct pkt *p, struct ip *
 		return -1;
 	// With segmentation offload a packet beyond 64 KiB has total length 0.
 	if (!quoted && ((total && (total < hl || off + total > skb->len)) || (!total && skb->len < 65536)))
+		return -1;
+	if (!quoted && (fo & 0x8000 || !p->h4.ttl || bad_sum(skb, p, off, hl)))
 		return -1;
 	map4(&h->f.src, p->h4.src);
 	map4(&h->f.dst, p->h4.dst);
@@ -237,6 +290,8 @@ static __noinline int read_ip4(struct __sk_buff *skb, struct pkt *p, struct ip *
 	// A later fragment that would overwrite the first one's ports (RFC 3128).
 	if ((fo & 0x1fff) == 1 && h->f.proto == P_TCP)
 		return -1;
+	if (!quoted && in_parts(h, (fo & 0x1fff) * 8, h->l4))
+		return -1;
 	return read_l4(skb, p, h, quoted);
 }
 
@@ -248,6 +303,8 @@ static __noinline int read_ip6(struct __sk_buff *skb, struct pkt *p, struct ip *
 	if ((*(__u8 *)&p->h6) >> 4 != 6)
 		return -1;
 	if (!quoted && ((len && off + 40 + len > skb->len) || (!len && p->h6.next != 59 && skb->len < 65536)))
+		return -1;
+	if (!quoted && !p->h6.hops)
 		return -1;
 	h->v6 = 1;
 	h->f.src = p->h6.src;
@@ -268,6 +325,8 @@ static __noinline int read_ip6(struct __sk_buff *skb, struct pkt *p, struct ip *
 			h->frag_id = (__u32)b[4] << 24 | (__u32)b[5] << 16 | (__u32)b[6] << 8 | b[7];
 			next = b[0];
 			off += 8;
+			if (!quoted && (off > h->end || in_parts(h, fo & 0xfff8, off)))
+				return -1;
 			if (h->later)
 				break;
 			continue;

@@ -53,6 +53,7 @@ const (
 	EthType
 	VlanVID
 	IPProto
+	IPTTL
 	IPFrag
 	NwSrc
 	NwDst
@@ -140,6 +141,7 @@ var fields = func() (t [numFields]fieldInfo) {
 		EthType:       {"dl_type", "NXM_OF_ETH_TYPE", classBasic, 5, 2, fmtHex, false},
 		VlanVID:       {"vlan_vid", "OXM_OF_VLAN_VID", classBasic, 6, 2, fmtHex, true},
 		IPProto:       {"nw_proto", "NXM_OF_IP_PROTO", classBasic, 10, 1, fmtDec, false},
+		IPTTL:         {"nw_ttl", "NXM_NX_IP_TTL", classNX, 29, 1, fmtDec, false},
 		IPFrag:        {"nw_frag", "NXM_NX_IP_FRAG", classNX, 26, 1, fmtFrag, true},
 		NwSrc:         {"nw_src", "NXM_OF_IP_SRC", classBasic, 11, 4, fmtIPv4, true},
 		NwDst:         {"nw_dst", "NXM_OF_IP_DST", classBasic, 12, 4, fmtIPv4, true},

@@ -197,6 +197,9 @@ func trackFlows(l *list, c Config) {
 	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
 		l.add(Track, 200, nd(typ), goTo(Output))
 	}
+	for _, eth := range []of.Term{isIP, isIPv6} { // of a host that must not have sent it on
+		l.drop(Track, 300, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
+	}
 	track := of.CT{ZoneField: regNetwork, Recirc: true, Table: uint8(State)}
 	for _, p := range tracked(false) {
 		l.add(Track, 100, match(isIP, isProto(int(p))), track)
@@ -213,6 +216,10 @@ func trackFlows(l *list, c Config) {
 		// A reset answers a connection, it never begins one.
 		l.drop(State, 90, match(eth, isProto(6), of.State(of.StateNew|of.StateTrk, 0),
 			of.Masked(of.TCPFlags, of.Uint(4), of.Uint(4))), driver.DropInvalid)
+		// A request is no answer: tracking in user space takes one within the window
+		// for it.
+		l.drop(State, 90, match(eth, isProto(6), of.State(of.StateRpl|of.StateTrk, 0),
+			of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12))), driver.DropInvalid)
 	}
 	if c.Mutation != NoReplyMirror {
 		swap := func(a, b of.Field) []of.Action {

@@ -1,0 +1,107 @@
+package drivertest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// ReservedFlag is the case of Damaged of IPv4's reserved flag.
+const ReservedFlag = "reserved flag"
+
+// testDamaged: packets that nobody sends go nowhere, new ones and those of a
+// connection that is known, from a port, out of the tunnel and from the uplink.
+func testDamaged(t *testing.T, h Harness) {
+	t.Helper()
+	if h.Send == nil {
+		t.Skip("the harness has no Send")
+	}
+	b := open(t, h)
+	top := StandardTopology()
+	w, err := NewWorld(top, Case{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.interfaces(t, w.Pictures["h1"])
+	b.apply(t, w.Pictures["h1"])
+	at := func(network model.NetworkName, id model.EndpointID) model.Endpoint {
+		return top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: network}, ID: id})
+	}
+	sport := uint16(50000)
+	for _, pair := range [][2]model.Endpoint{
+		{at("vx", "web1"), at("vx", "db1")},
+		{at("vx", "web1"), at("vx", "db2")},
+		{at("vx", "db2"), at("vx", "web1")},
+		{at("vl", "lan2"), at("vl", "lan1")},
+	} {
+		from, to := pair[0], pair[1]
+		for _, v6 := range []bool{false, true} {
+			for _, x := range damaged() {
+				if x.only4 && v6 {
+					continue
+				}
+				if why := h.Differs[x.name]; why != "" {
+					t.Logf("%s: %s", x.name, why)
+					continue
+				}
+				sport++
+				p := between(top, from, to, x.proto, v6, sport, 80)
+				name := fmt.Sprintf("%s to %s, IPv6 %v: %s", from.Key.ID, to.Key.ID, v6, x.name)
+				bad := p
+				bad.Damage = x.damage
+				if x.proto == model.ProtoTCP && x.damage == driver.Sound {
+					bad.TCPFlags = x.flags
+				}
+				b.compare(t, name+", unknown", bad)
+				// Packets that are known go another way.
+				b.compare(t, name+": request", p)
+				b.compare(t, name+": answer", answerTo(top, p, from, to))
+				if x.proto == model.ProtoTCP {
+					p.TCPFlags = driver.FlagACK
+				}
+				for range 2 {
+					b.compare(t, name+": again", p)
+				}
+				bad = p
+				bad.Damage = x.damage
+				if x.proto == model.ProtoTCP && x.damage == driver.Sound {
+					bad.TCPFlags = x.flags
+				}
+				b.compare(t, name+", known", bad)
+				b.compare(t, name+": at last", p)
+			}
+		}
+	}
+}
+
+type damagedCase struct {
+	name   string
+	proto  model.Protocol
+	damage driver.Damage
+	flags  uint8
+	only4  bool
+}
+
+func damaged() []damagedCase {
+	tcp := func(name string, flags uint8) damagedCase {
+		return damagedCase{name: name, proto: model.ProtoTCP, flags: flags}
+	}
+	return []damagedCase{
+		{name: "UDP length beyond the packet", proto: model.ProtoUDP, damage: driver.UDPTooLong},
+		{name: "UDP length 0", proto: model.ProtoUDP, damage: driver.UDPLengthZero},
+		{name: "TCP data beyond the packet", proto: model.ProtoTCP, damage: driver.TCPBeyond},
+		{name: "TCP data in the header", proto: model.ProtoTCP, damage: driver.TCPInside},
+		{name: "header checksum", proto: model.ProtoTCP, damage: driver.WrongChecksum, only4: true},
+		{name: "header checksum of UDP", proto: model.ProtoUDP, damage: driver.WrongChecksum, only4: true},
+		{name: "no hops left", proto: model.ProtoTCP, damage: driver.NoHopsLeft},
+		{name: ReservedFlag, proto: model.ProtoTCP, damage: driver.ReservedFlag, only4: true},
+		tcp("no flags", 0),
+		tcp("SYN and FIN", driver.FlagSYN|driver.FlagFIN),
+		tcp("SYN and RST", driver.FlagSYN|driver.FlagRST),
+		tcp("FIN, PSH and URG", driver.FlagFIN|driver.FlagPSH|driver.FlagURG),
+		tcp("FIN alone", driver.FlagFIN),
+		tcp("PSH alone", driver.FlagPSH),
+	}
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0)
+// Whose connections stay when there is not room for all. A connection is half
+// open until both ends take part in it, and has a place of its own kind until
+// then, so that no half-open one takes an open one's. Places are given out in a
+// ring, oldest first: where none is free, the next few tell who of their owners
+// holds most, and that one's oldest goes. Open ones are evicted by the driver
+// only; while they are short of room, nobody gets more than its share of them,
+// and what is beyond stays among the half-open. All this costs something when a
+// connection begins and when it opens, and nothing per packet.
+#pragma once
+
+#include "packet.h"
+
+// Set when the programs are loaded.
+volatile const __u32 half_slots = 65536; // entries of slots and halfopen
+volatile const __u32 half_short = 52428; // more half-open connections than this are many
+volatile const __u32 conns_short = 104857; // more open connections than this are many
+volatile const __u32 conns_share = 8192; // of one owner, when they are many
+
+#define SLOT_TAKEN 0xffffffff
+#define NO_SLOT 0xffffffff
+#define SLOTS_NEXT 16 // places among which one is chosen: next in the ring, and anywhere
+#define SLOTS_ANYWHERE 48
+
+static __u32 hand; // of the ring
+
+// charge_to makes an endpoint the owner of the connection under way. Two of one
+// place share it.
+static __always_inline __u32 charge_to(const struct pkt *p, const struct host *h)
+{
+	const __u16 *m = (const void *)h->mac;
+	__u64 v = (__u64)m[0] << 32 | (__u32)m[1] << 16 | m[2];
+	v = (v ^ (__u64)p->net << 40) * 0x9e3779b97f4a7c15ULL;
+	return 2 + (__u32)(v >> 32) % (OWNERS - 2);
+}
+
+#define NOBODY 1 // owner of what no endpoint here or elsewhere began
+
+static __always_inline __u32 held_half(__u32 owner)
+{
+	struct share *s = bpf_map_lookup_elem(&spent, &owner), *g = bpf_map_lookup_elem(&given, &owner);
+	if (!s || !g)
+		return 0;
+	__s32 n = s->half - g->half;
+	return n < 0 ? 0 : n;
+}
+
+static __always_inline __u32 held_open(__u32 owner)
+{
+	struct share *s = bpf_map_lookup_elem(&spent, &owner), *g = bpf_map_lookup_elem(&given, &owner);
+	if (!s || !g)
+		return 0;
+	__s32 n = s->open - g->open;
+	return n < 0 ? 0 : n;
+}
+
+// count_held adds to what an owner holds, and to what all do.
+static __noinline int count_held(__u32 owner, __u32 half, __u32 open)
+{
+	__u32 all = 0;
+	struct share *s = bpf_map_lookup_elem(&spent, &owner), *t = bpf_map_lookup_elem(&spent, &all);
+	if (!s || !t)
+		return 0;
+	if (half) {
+		__sync_fetch_and_add(&s->half, half);
+		__sync_fetch_and_add(&t->half, half);
+	}
+	if (open) {
+		__sync_fetch_and_add(&s->open, open);
+		__sync_fetch_and_add(&t->open, open);
+	}
+	return 0;
+}
+
+static __always_inline int same_key(const struct ct_key *a, const struct ct_key *b)
+{
+	const __u32 *x = (const void *)a, *y = (const void *)b;
+	__u32 d = 0;
+#pragma unroll
+	for (int i = 0; i < sizeof(*a) / 4; i++)
+		d |= x[i] ^ y[i];
+	return d == 0;
+}
+
+// take_slot finds a place for a half-open connection, free or freed;
+// NO_SLOT = somebody else was faster. The places that it looks at are those next
+// in the ring, which are the oldest, and some anywhere: a run of places is one
+// owner's often, which need not be who holds most.
+static __noinline __u32 take_slot(struct pkt *p)
+{
+	__u32 at = __sync_fetch_and_add(&hand, 1) % half_slots, best = NO_SLOT, whose = 0, most = 0, i = at, far = at, all;
+	struct slot *s = bpf_map_lookup_elem(&slots, &i);
+	if (s && !s->owner && !__sync_val_compare_and_swap(&s->owner, 0, SLOT_TAKEN))
+		return i;
+	all = held_half(0);
+	for (int n = 0; n < SLOTS_NEXT + SLOTS_ANYWHERE; n++) {
+		far = far * 1664525 + 1013904223; // Knuth 3.3.4
+		i = n < SLOTS_NEXT ? (at + n) % half_slots : (__u32)((__u64)far * half_slots >> 32);
+		s = bpf_map_lookup_elem(&slots, &i);
+		if (!s)
+			break;
+		__u32 owner = s->owner;
+		if (owner == SLOT_TAKEN)
+			continue;
+		if (!owner) {
+			if (!__sync_val_compare_and_swap(&s->owner, 0, SLOT_TAKEN))
+				return i;
+			continue;
+		}
+		__u32 held = held_half(owner) + 1;
+		if (held > most) {
+			most = held;
+			best = i;
+			whose = owner;
+		}
+		if (most > all / 2 && all > half_short)
+			break; // nobody holds more, and there is little room
+	}
+	s = bpf_map_lookup_elem(&slots, &best);
+	if (!s || __sync_val_compare_and_swap(&s->owner, whose, SLOT_TAKEN) != whose)
+		return NO_SLOT;
+	p->victim = s->key;
+	if (!bpf_map_delete_elem(&halfopen, &p->victim)) {
+		count_held(whose, -1, 0);
+		made(EVICTED_HALF);
+	}
+	return best;
+}
+
+// leave_slot gives back the place of the connection of p->ck.
+static __always_inline void leave_slot(struct pkt *p, __u32 slot, __u32 owner)
+{
+	struct slot *s = bpf_map_lookup_elem(&slots, &slot);
+	if (s && s->owner == owner && same_key(&s->key, &p->ck))
+		__sync_val_compare_and_swap(&s->owner, owner, 0);
+}
+
+// begin_half enters p->fresh as a half-open connection of p->owner; 1 = done.
+static __noinline int begin_half(struct pkt *p)
+{
+	__u32 owner = p->owner, slot = take_slot(p);
+	struct slot *s = bpf_map_lookup_elem(&slots, &slot);
+	if (!s)
+		return 0;
+	p->fresh.slot = slot;
+	p->fresh.owner = owner;
+	s->key = p->ck;
+	if (bpf_map_update_elem(&halfopen, &p->ck, &p->fresh, BPF_NOEXIST)) {
+		*(volatile __u32 *)&s->owner = 0;
+		return 0;
+	}
+	*(volatile __u32 *)&s->owner = owner; // last: now it may be evicted
+	count_held(owner, 1, 0);
+	return 1;
+}
+
+// open makes the half-open connection c of p->ck an open one, if there is room.
+static __noinline int open(struct pkt *p, struct ct *c)
+{
+	if (!c)
+		return 0;
+	__u32 owner = c->owner, slot = c->slot, all = 0;
+	if (held_open(all) >= conns_short && held_open(owner) >= conns_share)
+		return 0;
+	p->fresh = *c;
+	int old = bpf_map_update_elem(&conns, &p->ck, &p->fresh, BPF_NOEXIST);
+	if (old && bpf_map_update_elem(&conns, &p->ck, &p->fresh, BPF_EXIST)) // one past its time
+		return 0;
+	count_held(owner, bpf_map_delete_elem(&halfopen, &p->ck) ? 0 : -1, !old);
+	leave_slot(p, slot, owner);
+	return 1;
+}

@@ -1,0 +1,197 @@
+package ebpf
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+)
+
+// many is the number of entries from which a map of a size has little room: 80 %.
+func many(size uint32) uint32 { return uint32(uint64(size) * 4 / 5) }
+
+// connections are the maps of connections, of which each owner has a share
+// (bpf/share.h). The programs evict half-open ones, the driver open ones.
+type connections struct {
+	half, open fill
+	obj        *objects
+	made       func(slot uint32) (uint64, error)
+	given      []share // as the programs read it
+	before     uint64  // evicted before this process began
+	counted    bool
+}
+
+func newConnections(d *Driver) *connections {
+	c := &connections{obj: d.obj, made: d.madeBy}
+	c.half.name, c.half.most = "halfopen", uint64(d.obj.Halfopen.MaxEntries())
+	c.open.name, c.open.most = "conns", uint64(d.obj.Conns.MaxEntries())
+	return c
+}
+
+// owned is an open connection with what decides about its eviction.
+type owned struct {
+	key   connKey
+	owner uint16
+	seen  uint64
+}
+
+// short tells whether there is little room for open connections.
+func (c *connections) short() bool {
+	var spent, given share
+	all := uint32(0)
+	if c.obj.Spent.Lookup(all, &spent) != nil || c.obj.Given.Lookup(all, &given) != nil {
+		return false // the next sweep will say
+	}
+	n := int32(spent.Open - given.Open)
+	return n > 0 && uint32(n) >= many(uint32(c.open.most))
+}
+
+// sweep deletes the connections that fn says and counts the others. When there
+// is little room for open ones, those go that were idle longest, of the owners
+// that have most.
+func (c *connections) sweep(fn func(connKey, conn) bool) error {
+	c.open.mu.Lock()
+	defer c.open.mu.Unlock()
+	c.half.mu.Lock()
+	defer c.half.mu.Unlock()
+	left := make([]share, owners)
+	crowded := c.short()
+	var open []owned
+	dead := map[*ebpf.Map][]connKey{}
+	places := map[connKey]uint32{}
+	err := eachEntry("conns", c.obj.Conns, 1, func(k connKey, v conn) {
+		switch {
+		case fn(k, v):
+			dead[c.obj.Conns] = append(dead[c.obj.Conns], k)
+			return
+		case crowded:
+			open = append(open, owned{k, v.Owner, v.Seen})
+		}
+		left[0].Open++
+		left[v.Owner%owners].Open++
+	})
+	if err != nil {
+		return err
+	}
+	if out := crowd(open, int(c.open.most)*3/4); len(out) > 0 {
+		for _, o := range out {
+			dead[c.obj.Conns] = append(dead[c.obj.Conns], o.key)
+			left[0].Open--
+			left[o.owner%owners].Open--
+		}
+		c.open.evicted += uint64(len(out))
+	}
+	err = eachEntry("halfopen", c.obj.Halfopen, 1, func(k connKey, v conn) {
+		if fn(k, v) {
+			dead[c.obj.Halfopen] = append(dead[c.obj.Halfopen], k)
+			places[k] = v.Slot
+			return
+		}
+		left[0].Half++
+		left[v.Owner%owners].Half++
+	})
+	if err != nil {
+		return err
+	}
+	for m, keys := range dead {
+		for _, k := range keys {
+			if err := m.Delete(k); err != nil && !isNotExist(err) {
+				return fmt.Errorf("delete a connection: %w", err)
+			}
+		}
+	}
+	if err := c.free(places); err != nil {
+		return err
+	}
+	c.open.entries, c.half.entries = uint64(left[0].Open), uint64(left[0].Half)
+	return c.give(left)
+}
+
+// free gives back the places of half-open connections that were deleted.
+func (c *connections) free(places map[connKey]uint32) error {
+	for k, at := range places {
+		var s slot
+		if err := c.obj.Slots.Lookup(at, &s); err != nil || s.Key != k {
+			continue // it has gone to somebody else
+		}
+		if err := c.obj.Slots.Put(at, slot{}); err != nil {
+			return fmt.Errorf("write map slots: %w", err)
+		}
+	}
+	return nil
+}
+
+// give tells the programs what each owner has left. What they make and take
+// away meanwhile makes it inexact until the next time.
+func (c *connections) give(left []share) error {
+	if c.given == nil {
+		c.given = make([]share, 0, owners)
+		if err := eachEntry("given", c.obj.Given, 1, func(_ uint32, s share) { c.given = append(c.given, s) }); err != nil {
+			return err
+		}
+	}
+	at := 0
+	var changed []uint32
+	var now []share
+	err := eachEntry("spent", c.obj.Spent, 1, func(_ uint32, s share) {
+		g := share{s.Half - left[at].Half, s.Open - left[at].Open}
+		if g != c.given[at] {
+			c.given[at] = g
+			changed, now = append(changed, uint32(at)), append(now, g)
+		}
+		at++
+	})
+	for i, k := range changed {
+		if err != nil {
+			break
+		}
+		err = c.obj.Given.Put(k, now[i])
+	}
+	if err != nil {
+		c.given = nil // it is not known any more what is there
+		return fmt.Errorf("write map given: %w", err)
+	}
+	evicted, err := c.made(evictedHalf)
+	if err != nil {
+		return err
+	}
+	if !c.counted {
+		c.counted, c.before = true, evicted
+	}
+	c.half.evicted = evicted - c.before
+	return nil
+}
+
+// crowd picks those that go so that room remain: of owners that have more than
+// a level that all keep, the longest idle.
+func crowd(open []owned, room int) (out []owned) {
+	if len(open) <= room {
+		return nil
+	}
+	has := map[uint16]int{}
+	for _, o := range open {
+		has[o.owner]++
+	}
+	sizes := make([]int, 0, len(has))
+	for _, n := range has {
+		sizes = append(sizes, n)
+	}
+	slices.Sort(sizes)
+	level := 0
+	for i, n := range sizes { // the most that fits when nobody has more
+		level = room / (len(sizes) - i)
+		if n > level {
+			break
+		}
+		room -= n
+	}
+	slices.SortFunc(open, func(a, b owned) int { return cmp.Compare(a.seen, b.seen) })
+	for _, o := range open {
+		if has[o.owner] > level {
+			has[o.owner]--
+			out = append(out, o)
+		}
+	}
+	return out
+}
