@@ -103,8 +103,15 @@ func (j *judged) acquaint(t testing.TB) {
 		from string
 		f    []byte
 	}{
-		{j.a.IfName, there(2)}, {j.b.IfName, back}, {j.a.IfName, there(16)}, {j.a.IfName, there(16)}, {j.a.IfName, there6},
-		{j.a.IfName, ask}, {j.b.IfName, answer}, {j.a.IfName, ask}, {j.a.IfName, ask},
+		{j.a.IfName, there(2)},
+		{j.b.IfName, back},
+		{j.a.IfName, there(16)},
+		{j.a.IfName, there(16)},
+		{j.a.IfName, there6},
+		{j.a.IfName, ask},
+		{j.b.IfName, answer},
+		{j.a.IfName, ask},
+		{j.a.IfName, ask},
 	} {
 		if ret := j.from(t, x.from, x.f); len(ret) != 1 || ret[0] != redirected {
 			t.Fatalf("%x: verdict %v", x.f, ret)
@@ -214,7 +221,7 @@ func TestPackets(t *testing.T) {
 			t.Errorf("%s (%x): passes: %v, want %v", name, s.frame, got, s.passes)
 		}
 		j.acquaint(t)
-		if got := j.send(t, s.frame); got != s.passes && !(got && j.related(s.frame)) {
+		if got := j.send(t, s.frame); got != s.passes && (!got || !j.related(s.frame)) {
 			t.Errorf("%s (%x), as part of what is known: passes: %v, want %v", name, s.frame, got, s.passes)
 		}
 		if may := mayPass(s.frame, sender{j.a.MAC, j.a.IPv4, j.a.IPv6}, j.b.MAC); s.passes && !may {

@@ -401,7 +401,7 @@ func (r *rig) config(t testing.TB) Config {
 	} else if testing.Verbose() {
 		log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
-	sizes := map[string]uint32{"conns": 16384}
+	sizes := map[string]uint32{"conns": 16384, "halfopen": 16384}
 	maps.Copy(sizes, r.sizes)
 	return Config{PinDir: r.pins, Uplinks: []string{uplinkWire}, Attach: r.attach, Sizes: sizes, Log: log}
 }

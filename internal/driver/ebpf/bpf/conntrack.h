@@ -146,6 +146,20 @@ static __noinline int read_quoted(struct __sk_buff *skb, struct pkt *p)
 	return h->later ? -1 : 0;
 }
 
+struct overlap {
+	struct pkt *p;
+	struct frag *f;
+	__u32 found;
+};
+
+static long overlap_one(__u32 i, struct overlap *o)
+{
+	if (i >= FRAG_PARTS)
+		return 1;
+	o->found |= o->p->ip.frag_from < o->f->part[i].to && o->f->part[i].from < o->p->ip.frag_to;
+	return o->found;
+}
+
 // overlaps tells whether a fragment says something again, or is one too many;
 // otherwise it is noted. What a datagram consists of must not depend on who puts
 // it together (RFC 1858, RFC 5722).
@@ -154,13 +168,9 @@ static __noinline int overlaps(struct pkt *p, struct frag *f)
 	if (!f)
 		return 1;
 	__u32 n = f->parts;
-	for (int i = 0; i < FRAG_PARTS; i++) {
-		if (i >= n)
-			break;
-		if (p->ip.frag_from < f->part[i].to && f->part[i].from < p->ip.frag_to)
-			return 1;
-	}
-	if (n >= FRAG_PARTS)
+	struct overlap o = { .p = p, .f = f };
+	bpf_loop(n, overlap_one, &o, 0);
+	if (o.found || n >= FRAG_PARTS)
 		return 1;
 	f->part[n].from = p->ip.frag_from;
 	f->part[n].to = p->ip.frag_to;

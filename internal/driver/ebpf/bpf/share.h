@@ -82,49 +82,62 @@ static __always_inline int same_key(const struct ct_key *a, const struct ct_key 
 	return d == 0;
 }
 
+static __always_inline int take(struct slot *s, __u32 owner)
+{
+	return __sync_val_compare_and_swap(&s->owner, owner, SLOT_TAKEN) == owner;
+}
+
+struct search {
+	__u32 at, far; // where the next look is, in the ring and anywhere
+	__u32 all; // half-open connections
+	__u32 slot, owner, most; // of who holds most; owner 0 = it is free, and taken
+};
+
+static long look_at(__u32 n, struct search *l)
+{
+	l->far = l->far * 1664525 + 1013904223; // Knuth 3.3.4
+	__u32 i = n < SLOTS_NEXT ? (l->at + n) % half_slots : (__u32)((__u64)l->far * half_slots >> 32);
+	struct slot *s = bpf_map_lookup_elem(&slots, &i);
+	if (!s)
+		return 1;
+	__u32 owner = s->owner;
+	if (owner == SLOT_TAKEN || (!owner && !take(s, 0)))
+		return 0;
+	__u32 held = owner ? held_half(owner) + 1 : ~0;
+	if (held > l->most) {
+		l->most = held;
+		l->slot = i;
+		l->owner = owner;
+	}
+	// Nobody holds more than half, and there is little room; or this was free.
+	return !owner || (l->most > l->all / 2 && l->all > half_short);
+}
+
 // take_slot finds a place for a half-open connection, free or freed;
 // NO_SLOT = somebody else was faster. The places that it looks at are those next
 // in the ring, which are the oldest, and some anywhere: a run of places is one
 // owner's often, which need not be who holds most.
 static __noinline __u32 take_slot(struct pkt *p)
 {
-	__u32 at = __sync_fetch_and_add(&hand, 1) % half_slots, best = NO_SLOT, whose = 0, most = 0, i = at, far = at, all;
-	struct slot *s = bpf_map_lookup_elem(&slots, &i);
-	if (s && !s->owner && !__sync_val_compare_and_swap(&s->owner, 0, SLOT_TAKEN))
-		return i;
-	all = held_half(0);
-	for (int n = 0; n < SLOTS_NEXT + SLOTS_ANYWHERE; n++) {
-		far = far * 1664525 + 1013904223; // Knuth 3.3.4
-		i = n < SLOTS_NEXT ? (at + n) % half_slots : (__u32)((__u64)far * half_slots >> 32);
-		s = bpf_map_lookup_elem(&slots, &i);
-		if (!s)
-			break;
-		__u32 owner = s->owner;
-		if (owner == SLOT_TAKEN)
-			continue;
-		if (!owner) {
-			if (!__sync_val_compare_and_swap(&s->owner, 0, SLOT_TAKEN))
-				return i;
-			continue;
-		}
-		__u32 held = held_half(owner) + 1;
-		if (held > most) {
-			most = held;
-			best = i;
-			whose = owner;
-		}
-		if (most > all / 2 && all > half_short)
-			break; // nobody holds more, and there is little room
-	}
-	s = bpf_map_lookup_elem(&slots, &best);
-	if (!s || __sync_val_compare_and_swap(&s->owner, whose, SLOT_TAKEN) != whose)
+	struct search l = { .at = __sync_fetch_and_add(&hand, 1) % half_slots };
+	l.far = l.slot = l.at;
+	struct slot *s = bpf_map_lookup_elem(&slots, &l.slot);
+	if (s && !s->owner && take(s, 0))
+		return l.slot;
+	l.all = held_half(0);
+	l.slot = NO_SLOT;
+	bpf_loop(SLOTS_NEXT + SLOTS_ANYWHERE, look_at, &l, 0);
+	s = bpf_map_lookup_elem(&slots, &l.slot);
+	if (!s || (l.owner && !take(s, l.owner)))
 		return NO_SLOT;
+	if (!l.owner)
+		return l.slot;
 	p->victim = s->key;
 	if (!bpf_map_delete_elem(&halfopen, &p->victim)) {
-		count_held(whose, -1, 0);
+		count_held(l.owner, -1, 0);
 		made(EVICTED_HALF);
 	}
-	return best;
+	return l.slot;
 }
 
 // leave_slot gives back the place of the connection of p->ck.
