@@ -1,21 +1,36 @@
 #!/usr/bin/env bash
-# Runs the eBPF driver's tests on kernels that are not this machine's: Debian's
-# own packages, downloaded and unpacked (nothing is installed), booted in QEMU
-# (by KVM where /dev/kvm can be opened, else emulated) on an initramfs of
-# busybox, the compiled tests, and the few programs that these call.
+# Runs a driver's tests on kernels that are not this machine's: Debian's own
+# packages, downloaded and unpacked (nothing is installed), booted in QEMU (by
+# KVM where /dev/kvm can be opened, else emulated) on an initramfs of busybox,
+# the compiled tests, and the few programs that these call.
 #
-#   tools/test-kernel.sh [-run REGEXP] [SERIES | vmlinuz-package.deb]...
+#   tools/test-kernel.sh [-suite ebpf|ovs] [-run REGEXP] [SERIES | vmlinuz-package.deb]...
 #
-# SERIES is a prefix of a Debian kernel version, such as 6.1 (the default).
+# The suite ovs is the Open vSwitch driver's on the kernel's datapath. SERIES is
+# a prefix of a Debian kernel version, such as 6.1 (the default).
 # The guest's serial console is the output; its tests' exit code is the
 # script's. On failure the log stays, and its place is named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-tests='.'
-if [[ ${1:-} == -run ]]; then tests=$2; shift 2; fi
+tests='.' suite=ebpf
+while [[ ${1:-} == -* ]]; do
+  case $1 in
+    -suite) suite=$2 ;;
+    -run) tests=$2 ;;
+    *) echo "test-kernel: unknown flag $1; -suite and -run are known" >&2; exit 2 ;;
+  esac
+  shift 2
+done
 [[ $# -gt 0 ]] || set -- 6.1
-for p in qemu-system-x86_64 busybox dpkg-deb depmod modprobe ip tc nstat ping iperf3 ethtool xz; do
+# What the guest has beside busybox, and with how many processors: one where
+# packets must meet the switch in the order in which the tests send them.
+case $suite in
+  ebpf) programs=(ip tc nstat ping iperf3 ethtool modprobe) processors=2 ;;
+  ovs) programs=(ip ping ethtool modprobe ovsdb-tool ovsdb-server ovs-vswitchd ovs-vsctl ovs-ofctl ovs-appctl ovs-dpctl) processors=1 ;;
+  *) echo "test-kernel: unknown suite $suite; ebpf and ovs are known" >&2; exit 2 ;;
+esac
+for p in qemu-system-x86_64 busybox dpkg-deb depmod xz "${programs[@]}"; do
   command -v "$p" >/dev/null || { echo "test-kernel: $p is missing; tools/deps.sh kernel installs it" >&2; exit 1; }
 done
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/contiv-kernels
@@ -23,7 +38,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$cache"
 
-CGO_ENABLED=0 go test -c -o "$work/ebpf.test" ./internal/driver/ebpf
+CGO_ENABLED=0 go test -c -o "$work/$suite.test" "./internal/driver/$suite"
 
 # package SERIES: the path of the newest kernel package of that series.
 package() {
@@ -45,16 +60,20 @@ initramfs() {
   find "$root/lib/modules" -name '*.ko.xz' -exec xz -dq {} +
   depmod -b "$root" "$version"
   cp "$(command -v busybox)" "$root/bin/busybox"
-  for p in ip tc nstat ping iperf3 ethtool modprobe; do
-    cp -L "$(command -v $p)" "$root/sbin/$p"
-    for lib in $(ldd "$(command -v $p)" | grep -o '/[^ ]*'); do
+  for p in "${programs[@]}"; do
+    cp -L "$(command -v "$p")" "$root/sbin/$p"
+    for lib in $(ldd "$(command -v "$p")" | grep -o '/[^ ]*'); do
       mkdir -p "$root$(dirname "$lib")" && cp -Ln "$lib" "$root$lib"
     done
   done
-  cp "$work/ebpf.test" "$root/test/"
-  [[ ! -d internal/driver/ebpf/testdata ]] || cp -r internal/driver/ebpf/testdata "$root/test/"
+  if [[ $suite == ovs ]]; then
+    mkdir -p "$root/usr/share" && cp -r /usr/share/openvswitch "$root/usr/share/"
+  fi
+  cp "$work/$suite.test" "$root/test/"
+  [[ ! -d internal/driver/$suite/testdata ]] || cp -r "internal/driver/$suite/testdata" "$root/test/"
   install -m 755 tools/test-kernel-init.sh "$root/init"
   printf '%s\n' "$tests" >"$root/test/run"
+  printf '%s\n' "$suite" >"$root/test/suite"
   (cd "$root" && find . | busybox cpio -o -H newc 2>/dev/null) >"$work/initramfs"
 }
 
@@ -62,7 +81,7 @@ initramfs() {
 guest() {
   local cpu=max
   [[ $2 == tcg ]] || cpu=host
-  timeout "$1" qemu-system-x86_64 -accel "$2" -cpu "$cpu" -smp 2 -m 2048 -nodefaults -no-reboot -display none -serial stdio \
+  timeout "$1" qemu-system-x86_64 -accel "$2" -cpu "$cpu" -smp "$processors" -m 2048 -nodefaults -no-reboot -display none -serial stdio \
     -kernel "$work"/kernel/boot/vmlinuz-* -initrd "$work/initramfs" \
     -append "console=ttyS0 quiet panic=-1 oops=panic $3" </dev/null 2>&1 | stdbuf -oL tr -d '\r' || true
 }
@@ -76,7 +95,7 @@ for series; do
   accel=tcg
   # A virtual machine's own KVM may be there and yet not get a kernel through its boot.
   if [[ -w /dev/kvm ]] && guest 20s kvm contiv.hello | grep -q '^test-kernel: hello'; then accel=kvm; fi
-  echo "test-kernel: $(basename "$deb"), $accel"
+  echo "test-kernel: suite $suite, $(basename "$deb"), $accel"
   guest 60m "$accel" '' | tee "$log"
   code=$(sed -n 's/^test-kernel: exit \([0-9]*\)$/\1/p' "$log" | tail -1)
   if [[ ${code:-1} -ne 0 ]]; then

@@ -1,6 +1,8 @@
 package drivertest
 
 import (
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -60,5 +62,35 @@ func TestCasesPairwise(t *testing.T) {
 				t.Errorf("dimensions %d and %d: %d of %d pairs", d1, d2, len(have), want)
 			}
 		}
+	}
+}
+
+// TestSample checks that a sample has every value, that its seed decides it, and
+// that other seeds come to other cases, so that all are tried in time.
+func TestSample(t *testing.T) {
+	cases := Cases(StandardTopology())
+	tried := map[string]bool{}
+	for seed := range uint64(40) {
+		a, b := Sample(cases, seed), Sample(cases, seed)
+		values := map[[2]int]bool{}
+		for i, c := range a {
+			if c.Name != b[i].Name {
+				t.Fatalf("seed %d: case %d is %s, then %s", seed, i, c.Name, b[i].Name)
+			}
+			tried[c.Name] = true
+			for d, v := range strings.Split(c.Name, "-")[1:] {
+				values[[2]int{d, slices.Index(dimensions[d], v)}] = true
+			}
+		}
+		want := 0
+		for _, d := range dimensions {
+			want += len(d)
+		}
+		if len(values) != want || len(a) > len(cases)/2 {
+			t.Errorf("seed %d: %d cases of %d with %d values, want all %d", seed, len(a), len(cases), len(values), want)
+		}
+	}
+	if len(tried) != len(cases) {
+		t.Errorf("40 seeds tried %d cases of %d", len(tried), len(cases))
 	}
 }

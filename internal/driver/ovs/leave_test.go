@@ -16,7 +16,7 @@ func TestLeave(t *testing.T) {
 	if err := l.drv.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l.Vsctl("add-br", "other", "--", "set", "bridge", "other", "datapath_type=netdev", "--", "add-br", bridges1x[0])
+	l.Vsctl("add-br", "other", "--", "set", "bridge", "other", "datapath_type="+ovstest.Datapath(), "--", "add-br", bridges1x[0])
 	left := func() (driver.Predecessor, string) {
 		t.Helper()
 		p, err := Leftovers(t.Context(), l.cfg)

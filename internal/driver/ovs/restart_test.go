@@ -172,11 +172,11 @@ func TestForeignBridge(t *testing.T) {
 	r := rig{Server: s}
 	cfg := r.config(t)
 	cfg.Uplinks = []string{"theirs0"}
-	s.Vsctl("add-br", "contivBr", "--", "set", "bridge", "contivBr", "datapath_type=netdev")
+	s.Vsctl("add-br", "contivBr", "--", "set", "bridge", "contivBr", "datapath_type="+ovstest.Datapath())
 	if _, err := open(t.Context(), cfg); !errors.Is(err, model.ErrConflict) {
 		t.Errorf("open() on a foreign bridge = %v, want a conflict", err)
 	}
-	s.Vsctl("del-br", "contivBr", "--", "add-br", "other", "--", "set", "bridge", "other", "datapath_type=netdev",
+	s.Vsctl("del-br", "contivBr", "--", "add-br", "other", "--", "set", "bridge", "other", "datapath_type="+ovstest.Datapath(),
 		"--", "add-port", "other", "theirs0", "--", "set", "interface", "theirs0", "type=internal")
 	d, err := open(t.Context(), cfg)
 	if err != nil {

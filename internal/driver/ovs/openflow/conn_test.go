@@ -17,7 +17,7 @@ import (
 func dial(t testing.TB) (*ovstest.Server, *openflow.Conn, context.Context) {
 	t.Helper()
 	s := ovstest.Start(t)
-	s.Vsctl("add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev", "fail_mode=secure")
+	s.Vsctl("add-br", "br0", "--", "set", "bridge", "br0", "datapath_type="+ovstest.Datapath(), "fail_mode=secure")
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
 	c, err := openflow.Dial(ctx, filepath.Join(s.RunDir, "br0.mgmt"))

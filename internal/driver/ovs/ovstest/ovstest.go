@@ -19,6 +19,19 @@ const Schema = "/usr/share/openvswitch/vswitch.ovsschema"
 
 var count atomic.Int32
 
+// Datapath is the datapath_type of the bridges under test: netdev (user space),
+// or what CONTIV_TEST_OVS_DATAPATH says; system is the kernel's, which needs
+// its module.
+func Datapath() string {
+	if d := os.Getenv("CONTIV_TEST_OVS_DATAPATH"); d != "" {
+		return d
+	}
+	return "netdev"
+}
+
+// Kernel tells whether the bridges under test are the kernel's.
+func Kernel() bool { return Datapath() == "system" }
+
 // Server is a running Open vSwitch.
 type Server struct {
 	NS     string // network namespace, as in ip netns

@@ -14,6 +14,7 @@ type Config struct {
 	Tunnel  uint32 // port number of the VXLAN port; 0 = none
 	Uplink  uint32 // port number of the uplink in use; 0 = none
 	ArpMode model.ArpMode
+	Relay   bool            // the datapath cannot make neighbour advertisements: see relay
 	Host    uint32          // port number of the host's interface; 0 = no way out
 	Private desired.Private // the way out, when there is one
 

@@ -168,9 +168,9 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 	}
 	if c.ArpMode != model.ArpFlood {
 		if vlan {
-			answers(l, p.MAC, own, network(n.ID)) // to containers and to the outside
+			answers(l, c, p.MAC, own, network(n.ID)) // to containers and to the outside
 		} else {
-			answers(l, p.MAC, own, network(n.ID), origin(fromPort))
+			answers(l, c, p.MAC, own, network(n.ID), origin(fromPort))
 		}
 		ownQuestions(l, c, n, in, own)
 	}
@@ -215,11 +215,15 @@ func ownQuestions(l *list, c Config, n *desired.Network, in of.Term, own []netip
 
 // answers make replies to questions for an endpoint's addresses out of the
 // questions themselves.
-func answers(l *list, mac model.MAC, own []netip.Addr, where ...of.Term) {
+func answers(l *list, c Config, mac model.MAC, own []netip.Addr, where ...of.Term) {
 	toMAC := of.SetField{Field: of.EthSrc, Value: of.MAC(mac)}
 	for _, a := range own {
 		if a.Is4() {
 			l.answerARP(Neighbour, 200, match(append(where, of.EqAddr(of.ArpTpa, a))...), mac, a, goTo(Answer))
+			continue
+		}
+		if c.Relay {
+			relay(l, mac, a, where)
 			continue
 		}
 		answer := func(priority uint16, dst of.Action, flags uint32, more ...of.Term) {
@@ -238,6 +242,16 @@ func answers(l *list, mac model.MAC, own []netip.Addr, where ...of.Term) {
 		answer(205, of.SetField{Field: of.IPv6Dst, Value: of.Addr(allNodes)}, 0x20000000,
 			of.EqAddr(of.IPv6Src, netip.IPv6Unspecified()))
 	}
+}
+
+// relay sends a question for an endpoint's IPv6 address to the endpoint itself,
+// whose own stack answers. The kernel's datapath cannot set the fields that
+// make an advertisement of a solicitation, and Open vSwitch refuses such flows
+// there. The destination address stays the group's: only then is the answer
+// sent with the link-layer address in it (RFC 4861 section 7.2.4).
+func relay(l *list, mac model.MAC, a netip.Addr, where []of.Term) {
+	terms := append([]of.Term{of.EqAddr(of.NdTarget, a)}, where...)
+	l.add(Neighbour, 200, nd(ndNeighborSolicit, terms...), of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, goTo(Destination))
 }
 
 // answerARP makes requests that match m into replies of mac and a.
@@ -291,7 +305,7 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 		}
 	}
 	if c.ArpMode != model.ArpFlood {
-		answers(l, r.MAC, addresses(r.MAC, r.IPv4, r.IPv6), network(n.ID), origin(fromPort))
+		answers(l, c, r.MAC, addresses(r.MAC, r.IPv4, r.IPv6), network(n.ID), origin(fromPort))
 	}
 	there := []of.Term{network(n.ID), origin(fromPort), of.EqMAC(of.EthDst, r.MAC)}
 	var acts []of.Action

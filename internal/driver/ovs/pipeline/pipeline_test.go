@@ -93,6 +93,23 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// TestRelay pins the flows for a datapath that cannot make advertisements.
+func TestRelay(t *testing.T) {
+	c := Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpProxy, Relay: true}
+	for _, encap := range []model.Encap{model.EncapVXLAN, model.EncapVLAN} {
+		n := &desired.Network{ID: 7, Key: key, Encap: encap, Tag: 100}
+		p, r := port, remote
+		p.IPv4, r.IPv4 = netip.Addr{}, netip.Addr{}
+		got := text(slices.Concat(Port(c, n, LocalPort{&p, 10}), Remote(c, n, &r)))
+		golden(t, fmt.Sprintf("%s-relay-v6", encap), got)
+		for _, field := range []string{"nd_options_type", "nd_reserved"} {
+			if strings.Contains(got, field) {
+				t.Errorf("%s: flows with %s, which the kernel's datapath refuses", encap, field)
+			}
+		}
+	}
+}
+
 // TestHost pins what the way out through the host adds: on a network whose
 // gateway the virtual router is, and on one with a physical router.
 func TestHost(t *testing.T) {
