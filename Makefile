@@ -50,15 +50,22 @@ test-slice: ## whole clusters, every test on every driver, all cases: what test-
 test-race: ## unit tests under the race detector, without those that link etcd's server
 	go test -timeout 10m -race $(RACE)
 
+SEED ?= 1
+.PHONY: chaos-operator
+chaos-operator: COUNT = 500
+chaos-operator: deps ## COUNT (500) random operator mistakes by SEED on a running lab, DRIVER=ebpf|ovs|ebpf,ovs; needs root
+	go test -timeout 4h -count=1 -v -tags integration ./test/chaos -args -open -seed $(SEED) -mistakes $(COUNT) -drivers $(or $(DRIVER),ebpf,ovs)
+
 .PHONY: lint
 lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it)
 	$(call tool,golangci-lint) run --allow-parallel-runners $(PKG)
 
 KERNELS ?= 6.1
 .PHONY: test-kernel
-test-kernel: ## the eBPF driver's tests on Debian's KERNELS (6.1) in QEMU; minutes with KVM, else an hour
+test-kernel: ## the eBPF driver on Debian's KERNELS (6.1), Open vSwitch's kernel datapath on 6.12, in QEMU; minutes with KVM, else an hour
 	@tools/deps.sh kernel
 	tools/test-kernel.sh $(KERNELS)
+	tools/test-kernel.sh -suite ovs 6.12
 
 .PHONY: fmt vulncheck
 fmt: ## format with gofumpt and gci

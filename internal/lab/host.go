@@ -186,16 +186,20 @@ func accepts(ctx context.Context, path string) error {
 }
 
 // LaunchAgent starts the host's netplugin and does not wait for it.
-func (h *Host) LaunchAgent(env ...string) (*Process, error) {
+func (h *Host) LaunchAgent(env ...string) (*Process, error) { return h.LaunchAgentWith(nil, env...) }
+
+// LaunchAgentWith is LaunchAgent with flags behind the lab's own, which they
+// win over.
+func (h *Host) LaunchAgentWith(flags []string, env ...string) (*Process, error) {
 	cfg := h.lab.st.Config
 	argv := []string{
 		filepath.Join(cfg.BinDir, "netplugin"), "--host", h.Name,
 		"--ctrl-ip", h.Control.String(), "--vtep-ip", h.Address.String(), "--vlan-uplinks", "eth1", "--ip-forward",
-		"--etcd-endpoints", h.lab.etcdURL(), "--driver", h.Driver(), "--ebpf-pin-dir", h.PinDir(),
+		"--etcd-endpoints", h.lab.StoreURL(), "--driver", h.Driver(), "--ebpf-pin-dir", h.PinDir(),
 		"--ovs-db", h.DB(), "--ovs-run-dir", h.RunDir(), "--ovs-datapath", cfg.Datapath, "--state-dir", h.StateDir(), "--cni-socket", h.CNISocket(),
 	}
 	env = append(append(h.ovsEnv(), cfg.AgentEnv...), env...)
-	return h.lab.start(h.NS, h.Name+"-netplugin", h.Dir, env, append(argv, cfg.AgentArgs...)...)
+	return h.lab.start(h.NS, h.Name+"-netplugin", h.Dir, env, slices.Concat(argv, cfg.AgentArgs, flags)...)
 }
 
 // StartAgent starts the host's netplugin, with extra environment (fault points),

@@ -127,6 +127,17 @@ func txChecksumOff(link string) error {
 	return nil
 }
 
+// JoinControl links a namespace to the control network as machine n of it, 20 to
+// 250, and returns its address there.
+func (l *Lab) JoinControl(ns *Namespace, n int) (netip.Addr, error) {
+	at := address(control, n)
+	port := fmt.Sprintf("joined%d", n)
+	if err := l.Fabric.Do(func() error { return plug("control", port, l.st.Config.MTU, ns, "ctl0") }); err != nil {
+		return netip.Addr{}, err
+	}
+	return at.Addr(), ns.Do(func() error { return addAddress("ctl0", at) })
+}
+
 // SetLink sets a link inside a namespace up or down: a cut cable.
 func (n *Namespace) SetLink(name string, up bool) error {
 	return n.Do(func() error {

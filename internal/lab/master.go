@@ -24,8 +24,8 @@ func (l *Lab) MasterURL() string {
 	return fmt.Sprintf("http://%s:9999", address(control, masterHost).Addr())
 }
 
-// etcdURL is etcd's address inside the lab.
-func (l *Lab) etcdURL() string {
+// StoreURL is etcd's address inside the lab.
+func (l *Lab) StoreURL() string {
 	return fmt.Sprintf("http://%s:2379", address(control, masterHost).Addr())
 }
 
@@ -73,7 +73,7 @@ func (l *Lab) StartEtcd(ctx context.Context) error {
 	}
 	p, err := l.start(l.Master, "etcd", dir, nil, append(slices.Clone(lateTimers), "/usr/bin/etcd", "--name", "lab",
 		"--data-dir", filepath.Join(dir, "etcd"), "--log-level", "warn", "--logger", "zap",
-		"--listen-client-urls", "http://127.0.0.1:2379,"+l.etcdURL(), "--advertise-client-urls", l.etcdURL(),
+		"--listen-client-urls", "http://127.0.0.1:2379,"+l.StoreURL(), "--advertise-client-urls", l.StoreURL(),
 		"--listen-peer-urls", "http://127.0.0.1:2380", "--initial-advertise-peer-urls", "http://127.0.0.1:2380",
 		"--initial-cluster", "lab=http://127.0.0.1:2380")...)
 	if err != nil {
@@ -93,21 +93,7 @@ func (l *Lab) StartEtcd(ctx context.Context) error {
 // StartMaster starts netmaster and waits until it serves the tenants, which
 // needs the store.
 func (l *Lab) StartMaster(ctx context.Context, env ...string) error {
-	dir := filepath.Join(l.st.Config.Dir, "master")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	addr := address(control, masterHost).Addr().String()
-	argv := []string{
-		filepath.Join(l.st.Config.BinDir, "netmaster"),
-		"--external-address", "0.0.0.0:9999", "--internal-address", net.JoinHostPort(addr, "9999"),
-	}
-	if l.st.Config.Embedded {
-		argv = append(argv, "--data-dir", filepath.Join(dir, "data"), "--etcd-listen", net.JoinHostPort(addr, "2379"))
-	} else {
-		argv = append(argv, "--etcd-endpoints", l.etcdURL())
-	}
-	p, err := l.start(l.Master, "netmaster", dir, env, append(argv, l.st.Config.MasterArgs...)...)
+	p, err := l.LaunchMaster(nil, env...)
 	if err != nil {
 		return err
 	}
@@ -117,6 +103,26 @@ func (l *Lab) StartMaster(ctx context.Context, env ...string) error {
 		_, err := l.Master.get(ctx, l.MasterURL()+"/api/v1/tenants/")
 		return err
 	})
+}
+
+// LaunchMaster starts netmaster, with flags behind the lab's own, which they win
+// over, and does not wait for it.
+func (l *Lab) LaunchMaster(flags []string, env ...string) (*Process, error) {
+	dir := filepath.Join(l.st.Config.Dir, "master")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	addr := address(control, masterHost).Addr().String()
+	argv := []string{
+		filepath.Join(l.st.Config.BinDir, "netmaster"),
+		"--external-address", "0.0.0.0:9999", "--internal-address", net.JoinHostPort(addr, "9999"),
+	}
+	if l.st.Config.Embedded {
+		argv = append(argv, "--data-dir", filepath.Join(dir, "data"), "--etcd-listen", net.JoinHostPort(addr, "2379"))
+	} else {
+		argv = append(argv, "--etcd-endpoints", l.StoreURL())
+	}
+	return l.start(l.Master, "netmaster", dir, env, slices.Concat(argv, l.st.Config.MasterArgs, flags)...)
 }
 
 // API returns a client of netmaster's REST interface; the caller closes it.

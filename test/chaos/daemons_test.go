@@ -1,0 +1,202 @@
+//go:build integration
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// What holds which: "agent@" is a host's netplugin, "plane@" its data plane,
+// "cable@" its links; "master", "store"; "all" is everything.
+
+// switchDies is what docs/design/ovs-pipeline.md says of the switch's death in
+// user space, with its start.
+var switchDies = cost{near: 5 * time.Second, far: 5 * time.Second, why: "the datapath in user space dies with its process"}
+
+func daemonMistakes() []*mistake {
+	agent := []string{"agent@"}
+	plane := []string{"agent@", "plane@"}
+	return []*mistake{
+		{name: "netplugin restarted", needs: agent, do: restartAgent},
+		{name: "netplugin killed and started", needs: agent, do: killAgent},
+		{name: "netplugin killed, and later started", needs: plane, do: killAgentFor},
+		{name: "netplugin stopped (SIGSTOP)", needs: plane, do: pause("netplugin")},
+		{name: "netplugin gets SIGHUP", open: "B22", needs: agent, do: hup("netplugin")},
+		{name: "netmaster killed, and later started", needs: []string{"master"}, do: killMasterFor},
+		{name: "netmaster restarted", needs: []string{"master"}, do: restartMaster},
+		{name: "netmaster stopped (SIGSTOP)", needs: []string{"master"}, do: pause("netmaster")},
+		{name: "netmaster gets SIGHUP", open: "B22", needs: []string{"master"}, do: hup("netmaster")},
+		{name: "etcd killed, and later started", needs: []string{"store"}, do: killStoreFor},
+		{name: "etcd stopped (SIGSTOP)", needs: []string{"store"}, do: pause("etcd")},
+		{name: "everything killed, started in any order", needs: []string{"all"}, do: killAll},
+		{name: "ovs-vswitchd killed and started", only: lab.DriverOVS, needs: plane, costs: switchDies, do: restartSwitch},
+		{name: "ovsdb-server killed and started", only: lab.DriverOVS, needs: plane, do: restartDatabase},
+	}
+}
+
+func restartAgent(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	if err := h.Agent().Stop(10 * time.Second); err != nil {
+		return nil, err
+	}
+	return nil, h.StartAgent(ctx)
+}
+
+func killAgent(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	return nil, h.RestartAgent(ctx)
+}
+
+// endDaemon kills a daemon until it is started again.
+func (w *world) endDaemon(name string, start func(context.Context) error) (undo, error) {
+	w.down[name] = true
+	return func(ctx context.Context) error {
+		delete(w.down, name)
+		return start(ctx)
+	}, w.Process(name).Kill()
+}
+
+// startDaemon starts a daemon that has ended.
+func (w *world) startDaemon(ctx context.Context, name string) error {
+	switch name {
+	case "netmaster":
+		return w.StartMaster(ctx)
+	case "etcd":
+		return w.StartEtcd(ctx)
+	}
+	host, daemon, _ := strings.Cut(name, "-")
+	h, err := w.Host(host)
+	if err != nil {
+		return err
+	}
+	switch daemon {
+	case "netplugin":
+		return h.StartAgent(ctx)
+	case "ovsdb-server":
+		return h.StartOvsdb(ctx)
+	case "ovs-vswitchd":
+		return h.StartVswitchd(ctx)
+	}
+	return fmt.Errorf("nobody knows how to start %s", name)
+}
+
+func killAgentFor(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	return w.endDaemon(h.Name+"-netplugin", func(ctx context.Context) error { return h.StartAgent(ctx) })
+}
+
+func killMasterFor(_ context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
+	return w.endDaemon("netmaster", func(ctx context.Context) error { return w.StartMaster(ctx) })
+}
+
+func killStoreFor(_ context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
+	return w.endDaemon("etcd", w.startStore)
+}
+
+// startStore starts etcd and waits until everybody follows it again.
+func (w *world) startStore(ctx context.Context) error {
+	if err := w.StartEtcd(ctx); err != nil {
+		return err
+	}
+	return w.ready(ctx)
+}
+
+// ready waits until netmaster and the agents that run can do their work.
+func (w *world) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if !w.down["netmaster"] {
+		if err := lab.Until(ctx, "netmaster to answer", func(ctx context.Context) error { return w.netctl(ctx, "tenant ls") }); err != nil {
+			return err
+		}
+	}
+	for _, h := range w.Hosts() {
+		if !w.down[h.Name+"-netplugin"] && !w.down["netmaster"] {
+			if err := lab.Until(ctx, h.Name+" to be ready", h.Status); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func restartMaster(ctx context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
+	if err := w.Process("netmaster").Stop(10 * time.Second); err != nil {
+		return nil, err
+	}
+	return nil, w.StartMaster(ctx)
+}
+
+func daemonOf(w *world, h *lab.Host, name string) *lab.Process {
+	if h != nil {
+		name = h.Name + "-" + name
+	}
+	return w.Process(name)
+}
+
+func pause(name string) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
+	return func(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+		p := daemonOf(w, h, name)
+		w.down[p.Name] = true
+		return func(ctx context.Context) error {
+			delete(w.down, p.Name)
+			return errors.Join(p.Resume(), w.ready(ctx))
+		}, p.Pause()
+	}
+}
+
+func hup(name string) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
+	return func(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+		if err := daemonOf(w, h, name).Signal(syscall.SIGHUP); err != nil {
+			return nil, err
+		}
+		return nil, w.flow(ctx, 20) // judge looks whether it lives
+	}
+}
+
+func killAll(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
+	names := []string{"etcd", "netmaster", "h1-netplugin", "h2-netplugin", "h3-netplugin"}
+	r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	for _, n := range names {
+		if err := w.Process(n).Kill(); err != nil {
+			return nil, err
+		}
+	}
+	r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	var g errgroup.Group
+	for _, n := range names { // each waits for what it needs
+		g.Go(func() error { return w.startDaemon(ctx, n) })
+		if err := w.flow(ctx, r.IntN(20)); err != nil {
+			return nil, err
+		}
+	}
+	return nil, g.Wait()
+}
+
+func restartSwitch(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	return nil, errors.Join(h.RestartVswitchd(ctx), w.recovers(ctx))
+}
+
+func restartDatabase(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	return nil, errors.Join(w.Process(h.Name+"-ovsdb-server").Kill(), h.StartOvsdb(ctx))
+}
+
+// recovers waits until both pings are answered again.
+func (w *world) recovers(ctx context.Context) error {
+	begin := time.Now()
+	return lab.Until(ctx, "pings to be answered again", func(context.Context) error {
+		for name, p := range w.pings {
+			if p.Between(begin, time.Now()).Received < 10 {
+				return fmt.Errorf("%s are not", name)
+			}
+		}
+		return nil
+	})
+}

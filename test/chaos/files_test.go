@@ -1,0 +1,192 @@
+//go:build integration
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+func fileMistakes() []*mistake {
+	all := []string{"agent@", "plane@", "master", "store"}
+	return []*mistake{
+		{name: "a victim's journal entry deleted", needs: all, do: victimEntry(os.Remove)},
+		{name: "a victim's journal entry damaged", open: "A12", needs: all, do: victimEntry(damage)},
+		{name: "all journal entries damaged", open: "A12", needs: []string{"agent@", "plane@"}, do: damageAll},
+		{name: "netplugin's state directory emptied", open: "A12", needs: []string{"agent@", "plane@"}, do: emptyState},
+		{name: "driver.json deleted", needs: []string{"agent@"}, do: driverFile(os.Remove)},
+		{name: "driver.json damaged", needs: []string{"agent@"}, do: driverFile(damage)},
+		{name: "rubbish in the spool", needs: []string{"agent@"}, do: rubbishInSpool},
+		{name: "the CNI socket deleted", needs: []string{"agent@", "plane@"}, do: socketDeleted},
+		{name: "pins deleted", open: "B27", only: lab.DriverEBPF, needs: []string{"agent@", "plane@"}, do: pinsDeleted},
+		{name: "the disk of the state directory full", open: "B31", needs: all, do: diskFull},
+		{name: "another store, an empty one", open: "A3", needs: []string{"store", "master", "agent"}, do: emptyStore},
+	}
+}
+
+// damage leaves the first half of a file.
+func damage(path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, b[:len(b)/2], 0o600)
+}
+
+// victimEntry spoils the journal's file of a victim while netplugin is down.
+func victimEntry(spoil func(string) error) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
+	return func(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+		before, err := journal(h)
+		if err != nil {
+			return nil, err
+		}
+		s, err := w.victim(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		back := func(ctx context.Context) error { return w.DelContainer(ctx, s) }
+		after, err := journal(h)
+		if err != nil || len(after) != len(before)+1 {
+			return back, fmt.Errorf("the journal has %d entries, before the victim %d: %w", len(after), len(before), err)
+		}
+		if err := h.KillAgent(); err != nil {
+			return back, err
+		}
+		had := map[string]bool{}
+		for _, f := range before {
+			had[f] = true
+		}
+		for _, f := range after {
+			if !had[f] {
+				err = errors.Join(err, spoil(f))
+			}
+		}
+		return back, errors.Join(err, h.StartAgent(ctx))
+	}
+}
+
+func damageAll(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	files, err := journal(h)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		err = errors.Join(err, damage(f))
+	}
+	return nil, errors.Join(err, h.RestartAgent(ctx))
+}
+
+// emptyState deletes what netplugin has written, once with it running and once
+// with it down; it is to find its containers by what the host shows.
+func emptyState(ctx context.Context, _ *world, h *lab.Host, r *rand.Rand) (undo, error) {
+	down := r.IntN(2) == 0
+	if down {
+		if err := h.KillAgent(); err != nil {
+			return nil, err
+		}
+	}
+	entries, err := os.ReadDir(h.StateDir())
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(h.StateDir(), e.Name())))
+	}
+	if down {
+		return nil, errors.Join(err, h.StartAgent(ctx))
+	}
+	return func(ctx context.Context) error { return h.RestartAgent(ctx) }, err
+}
+
+func driverFile(spoil func(string) error) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
+	return func(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+		err := spoil(filepath.Join(h.StateDir(), "driver.json"))
+		if errors.Is(err, os.ErrNotExist) {
+			err = nil // a driver that was asked for by name need not be written down
+		}
+		return nil, errors.Join(err, h.RestartAgent(ctx))
+	}
+}
+
+func rubbishInSpool(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	dir := filepath.Join(h.StateDir(), "spool")
+	err := os.MkdirAll(dir, 0o700)
+	for name, text := range map[string]string{"a.json": "{", "b.json": `{"key":{}}`, "c": "\x00\x01", "d.json": "[]"} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	return nil, errors.Join(err, h.RestartAgent(ctx))
+}
+
+func socketDeleted(_ context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	return func(ctx context.Context) error { return h.RestartAgent(ctx) }, os.Remove(h.CNISocket())
+}
+
+// pinsDeleted takes the pins away under the running netplugin.
+func pinsDeleted(_ context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	return func(ctx context.Context) error { return h.RestartAgent(ctx) }, os.RemoveAll(h.PinDir())
+}
+
+// diskFull fills the disk of the journal: an ADD is refused in words, and
+// nothing of it stays.
+func diskFull(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	filler := filepath.Join(h.StateDir(), "filler")
+	back := func(ctx context.Context) error { return errors.Join(os.Remove(filler), h.Status(ctx)) }
+	if err := fill(filler); err != nil {
+		return back, err
+	}
+	s, err := w.victim(ctx, h)
+	if err == nil {
+		return back, errors.Join(errors.New("an ADD succeeded that cannot be written down"), w.DelContainer(ctx, s))
+	}
+	if !strings.Contains(err.Error(), "no space left") && !strings.Contains(err.Error(), "full") {
+		return back, fmt.Errorf("an ADD on a full disk says only: %w", err)
+	}
+	return back, nil
+}
+
+// fill writes until nothing fits any more.
+func fill(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	for block := make([]byte, 1<<16); len(block) > 0; {
+		if _, err := f.Write(block); err != nil {
+			block = block[:len(block)/2]
+		}
+	}
+	return f.Close()
+}
+
+// emptyStore lets an etcd with nothing in it answer in the place of the right
+// one, and puts the right one back.
+func emptyStore(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
+	data := filepath.Join(w.Config().Dir, "master", "etcd")
+	if err := w.Process("etcd").Kill(); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(data, data+".kept"); err != nil {
+		return nil, err
+	}
+	back := func(ctx context.Context) error {
+		if err := w.Process("etcd").Kill(); err != nil {
+			return err
+		}
+		if err := errors.Join(os.RemoveAll(data), os.Rename(data+".kept", data)); err != nil {
+			return err
+		}
+		return w.startStore(ctx)
+	}
+	if err := w.StartEtcd(ctx); err != nil {
+		return back, err
+	}
+	short, cancel := context.WithTimeout(ctx, time.Duration(2+r.IntN(3))*time.Second)
+	defer cancel()
+	_ = w.flow(short, 1000) // time for everybody to look at it
+	return back, nil
+}

@@ -1,0 +1,64 @@
+//go:build integration
+
+package chaos
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// What runs. make chaos-operator gives SEED, COUNT and DRIVER.
+var (
+	seed    = flag.Uint64("seed", 1, "decides which mistakes are made")
+	count   = flag.Int("mistakes", 25, "how many are made on each driver")
+	drivers = flag.String("drivers", "ebpf,ovs", "drivers to try, separated by commas")
+	open    = flag.Bool("open", false, "also mistakes that show faults which are known and not mended yet")
+	only    = flag.String("only", "", "mistakes whose names hold one of these words, separated by commas; empty = all")
+)
+
+// bin holds the programs under test, built once, or given by CONTIV_TEST_BIN.
+var bin string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(func() int {
+		if bin = os.Getenv("CONTIV_TEST_BIN"); bin != "" {
+			return m.Run()
+		}
+		dir, err := os.MkdirTemp("", "contiv-chaos-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer func() { _ = os.RemoveAll(dir) }() // in the temporary directory
+		bin = filepath.Join(dir, "bin")
+		if err := lab.Build(context.Background(), ".", bin); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// TestOperator makes the mistakes, puts all right, and asks for the status;
+// then it leaves one fault in and asks again.
+func TestOperator(t *testing.T) {
+	for d := range strings.SplitSeq(*drivers, ",") {
+		t.Run(d, func(t *testing.T) {
+			if missing := (lab.Config{Driver: d}).Missing(); len(missing) > 0 {
+				if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
+					t.Fatal(strings.Join(missing, "; "))
+				}
+				t.Skip(strings.Join(missing, "; "))
+			}
+			operate(t, d)
+		})
+	}
+}
