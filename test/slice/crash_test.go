@@ -137,7 +137,7 @@ func killAtEveryStep(t *testing.T, driver string) {
 
 // TestSpool checks that DEL with netplugin down exits 0 and is replayed, that
 // STATUS answers code 50 meanwhile, and that GC releases what was lost.
-func TestSpool(t *testing.T) { on(t, 1, both, spool) }
+func TestSpool(t *testing.T) { onOne(t, both, spool) }
 
 func spool(t *testing.T, driver string) {
 	c := up(t, driver, "spool", 1)

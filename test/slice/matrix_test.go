@@ -215,23 +215,6 @@ func (c *cluster) try(t drivertest.Topology, w *drivertest.World, old, next driv
 // equal addresses) with what the Fake says.
 func TestMatrix(t *testing.T) { on(t, 3, all, matrix) }
 
-// sample returns cases that have every value of every dimension.
-func sample(cases []drivertest.Case) (out []drivertest.Case) {
-	seen := map[[2]string]bool{}
-	for _, c := range cases {
-		fresh := false
-		for i, value := range strings.Split(c.Name, "-")[1:] {
-			k := [2]string{strconv.Itoa(i), value}
-			fresh = fresh || !seen[k]
-			seen[k] = true
-		}
-		if fresh {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
 func matrix(t *testing.T, driver string) {
 	c := standard(t, driver, "matrix")
 	top := c.topology()
@@ -240,7 +223,12 @@ func matrix(t *testing.T, driver string) {
 		t.Fatalf("%d cases, want at least 30", len(cases))
 	}
 	if driver != lab.DriverEBPF && !*full {
-		cases = sample(cases)
+		cases = drivertest.Sample(cases, chosen())
+		names := make([]string, len(cases))
+		for i, c := range cases {
+			names[i] = c.Name
+		}
+		t.Logf("a sample of %d cases, which -seed %d repeats: %s", len(cases), chosen(), strings.Join(names, ", "))
 	}
 	w, err := drivertest.NewWorld(top, drivertest.Case{})
 	if err != nil {

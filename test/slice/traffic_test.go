@@ -31,7 +31,8 @@ type stream struct {
 	err      error // of the receiver, when it has ended by itself
 }
 
-// The stream's rate leaves a busy machine room: 20 Mbit/s.
+// The stream's rate leaves a busy machine room: 20 Mbit/s, or what a cluster's
+// load multiplies it by.
 const (
 	chunk = 8 << 10
 	pace  = 3200 * time.Microsecond
@@ -66,7 +67,7 @@ func (c *cluster) stream(ctx context.Context) (*stream, error) {
 	s.wg.Go(func() {
 		tick := time.NewTicker(pace)
 		defer tick.Stop()
-		buf := make([]byte, chunk)
+		buf := make([]byte, chunk*max(c.load, 1))
 		for range tick.C {
 			if _, err := out.Write(buf); err != nil {
 				return // closed, or broken: then the receiver tells
