@@ -95,11 +95,12 @@ func (b *bench) api(ctx context.Context) (err error) {
 func (b *bench) endpoints(ctx context.Context, c *api.Client, store string) error {
 	b.report.table("`/plugin/createEndpoint` a second in a /16, by how many endpoints are there; store: "+store, "clients", "group",
 		"0-1000", "1000-2000", "2000-3000", "3000-4000", "4000-5000", "all", "1.x", "wanted")
+	var missed []string
 	for i, tc := range []struct {
 		clients      int
 		group        bool
-		old, atLeast string
-	}{{1, false, "213", "1065"}, {8, false, "205", "1025"}, {1, true, "127", "635"}, {8, true, "127", "635"}} {
+		old, atLeast int
+	}{{1, false, 213, 1065}, {8, false, 205, 1025}, {1, true, 127, 635}, {8, true, 127, 635}} {
 		net := fmt.Sprintf("big%d", i)
 		if _, err := c.Networks().Create(ctx, api.Network{TenantName: "t", NetworkName: net, Encap: "vxlan", Subnet: fmt.Sprintf("10.%d.0.0/16", 10+i)}); err != nil {
 			return err
@@ -129,7 +130,11 @@ func (b *bench) endpoints(ctx context.Context, c *api.Client, store string) erro
 			cells = append(cells, perSecond(each, took))
 		}
 		b.report.row(append(cells, perSecond(5*each, all), tc.old, tc.atLeast)...)
+		if got := float64(5*each) / all.Seconds(); got < float64(tc.atLeast) {
+			missed = append(missed, fmt.Sprintf("%.0f of %d a second (%d client, group %t)", got, tc.atLeast, tc.clients, tc.group))
+		}
 	}
+	b.report.misses(missed)
 	return nil
 }
 

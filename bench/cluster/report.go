@@ -37,6 +37,15 @@ func (r *report) row(cells ...any) {
 	fmt.Fprintln(&r.text, "|")
 }
 
+// misses says below a table which of its figures are not what was wanted.
+func (r *report) misses(what []string) {
+	if len(what) == 0 {
+		fmt.Fprintln(&r.text, "\nAll of what was wanted was reached.")
+		return
+	}
+	fmt.Fprintf(&r.text, "\n**Missed:** %s.\n", strings.Join(what, "; "))
+}
+
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line

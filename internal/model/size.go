@@ -147,7 +147,7 @@ func (m *PolicyMeter) Check(present func() []Rule, joining []Rule, identities fu
 		entries, prefixes := m.Entries(identities)
 		switch {
 		case entries > MaxPolicyEntries:
-			return Errorf(ErrExhausted, "its rules would take up to %d entries of a host's tables, where an address prefix counts the ports of all prefixes that cover it, and a network's rule each of its groups; at most %d are allowed", entries, MaxPolicyEntries)
+			return Errorf(ErrExhausted, "its rules would take up to %d entries of a host's tables, where an address prefix counts the ports of all prefixes that cover it, and a network's rule each of its groups; at most %d are allowed: name the peers of wide ranges by group, or their ports by protocol (docs/user/limits.md)", entries, MaxPolicyEntries)
 		case prefixes > MaxPolicyPrefixes:
 			return Errorf(ErrExhausted, "its rules would take up to %d address prefixes of a host's tables; at most %d are allowed", prefixes, MaxPolicyPrefixes)
 		}

@@ -141,3 +141,46 @@ func TestPolicyMeterCheck(t *testing.T) {
 		t.Errorf("too many prefixes: %d rules fit, %v", fit, err)
 	}
 }
+
+// TestBoundOfNestedPrefixes pins where rules of any shape end: 1,000 ports of a
+// wide prefix beside narrower ones inside it are taken up to the 523rd of these,
+// and refused then in words that say what to do (docs/user/limits.md); 10,000
+// rules of peers that do not lie inside one another are taken.
+func TestBoundOfNestedPrefixes(t *testing.T) {
+	var rules []Rule
+	add := func(prefix string, port int) {
+		rules = append(rules, sizeRule(len(rules), func(r *Rule) {
+			r.Addr, r.Protocol, r.Port = netip.MustParsePrefix(prefix), ProtoTCP, uint16(port)
+		}))
+	}
+	for i := range 1000 {
+		add("10.0.0.0/8", 1000+i)
+	}
+	for i := range 523 {
+		add(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i / 256), byte(i), 0}), 24).String(), 80)
+	}
+	last := len(rules) - 1
+	m := NewPolicyMeter(rules[:last-1])
+	if _, err := m.Check(func() []Rule { return rules[:last-1] }, rules[last-1:last], ten); err != nil {
+		t.Errorf("522 nested prefixes: %v", err)
+	}
+	m.Add(rules[last-1])
+	_, err := m.Check(func() []Rule { return rules[:last] }, rules[last:], ten)
+	if !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), "524288") || !strings.Contains(err.Error(), "docs/user/limits.md") {
+		t.Errorf("523 nested prefixes: %v, want a refusal with the limit and what to do", err)
+	}
+	for name, shape := range map[string]func(i int, r *Rule){
+		"groups":          func(i int, r *Rule) { r.Group = GroupName("g" + strconv.Itoa(i%100)) },
+		"anybody":         func(int, *Rule) {},
+		"addresses":       func(i int, r *Rule) { r.Addr = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32) },
+		"disjoint ranges": func(i int, r *Rule) { r.Addr = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24) },
+	} {
+		var rules []Rule
+		for i := range 10000 {
+			rules = append(rules, sizeRule(i, func(r *Rule) { r.Protocol, r.Port = ProtoTCP, uint16(1+i); shape(i, r) }))
+		}
+		if _, err := NewPolicyMeter(nil).Check(func() []Rule { return nil }, rules, ten); err != nil {
+			t.Errorf("10,000 rules of %s: %v", name, err)
+		}
+	}
+}
