@@ -246,10 +246,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	outside.Go(func() { a.way.guard(ctx) })
 	outside.Go(func() { a.monitor(ctx) })
 	outside.Go(func() { a.serveMonitors(ctx) })
-	outside.Go(func() {
-		a.replaySpool(ctx)
-		a.payOwed(ctx)
-	})
+	outside.Go(func() { a.payOwed(ctx) })
 	outside.Go(func() { a.releaseOrphans(ctx) })
 	outside.Go(func() { a.sayMasters(ctx) })
 	outside.Go(func() {
@@ -257,6 +254,8 @@ func (a *Agent) Run(ctx context.Context) error {
 			stop(err)
 		}
 	})
+	a.replaySpool(ctx)
+	a.oweWake()
 	serve(a.socket, a.socketHandler(), "the CNI socket")
 	if a.rest != nil {
 		serve(a.rest, a.restHandler(), "inspection")

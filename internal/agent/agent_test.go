@@ -263,6 +263,42 @@ func TestStoreGone(t *testing.T) {
 	b.nothingLeft()
 }
 
+// TestSpool: a deletion that was spooled while netplugin was down is done at
+// its start, and one spooled later is settled by the next Attach.
+func TestSpool(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	s := newSandbox(t)
+	r := request("c1", s)
+	if _, err := b.client().Attach(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	if err := b.cfg.spool().Put(attach.DetachRequest{Key: r.Key}); err != nil {
+		t.Fatal(err)
+	}
+	b.fake = b.fake.Restart()
+	b.start()
+	b.nothingLeft()
+	b.ready()
+	if _, err := b.client().Attach(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.cfg.spool().Put(attach.DetachRequest{Key: r.Key}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.client().Attach(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if b.cfg.spool().Has(r.Key) {
+		t.Error("the spooled deletion is still there and would end the new attachment")
+	}
+	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
+		t.Fatal(err)
+	}
+	b.nothingLeft()
+}
+
 // TestCollect releases what the runtime has lost, and nothing of others.
 func TestCollect(t *testing.T) {
 	b := newBed(t)

@@ -20,7 +20,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
-	"github.com/contiv/netplugin/v2/internal/cni"
 )
 
 // contivk8s builds the plugin once and returns the directory that holds it.
@@ -362,47 +361,4 @@ func TestSpoolNeedsDirectory(t *testing.T) {
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		t.Errorf("Put into /proc: %v, want an error", err)
 	}
-}
-
-// TestCNIDelAnyConf: a DEL works whatever has become of the configuration, also
-// with netplugin down: runtimes repeat a refused one for ever.
-func TestCNIDelAnyConf(t *testing.T) {
-	b := newBed(t)
-	b.ready()
-	r := newRuntime(t, b)
-	del := func(t *testing.T, stdin string) {
-		t.Helper()
-		c := exec.CommandContext(t.Context(), filepath.Join(r.path, "contivk8s"))
-		c.Env = []string{
-			"CNI_COMMAND=DEL", "CNI_CONTAINERID=c1", "CNI_IFNAME=eth0", "CNI_PATH=" + r.path,
-			cni.EnvSocket + "=" + b.cfg.Socket, cni.EnvStateDir + "=" + b.cfg.StateDir,
-		}
-		c.Stdin = strings.NewReader(stdin)
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Errorf("DEL: %v: %s", err, out)
-		}
-	}
-	for name, stdin := range map[string]string{
-		"empty": "", "no JSON": "hello", "an array": "[]", "no name": `{"cniVersion":"1.1.0"}`,
-		"a name that is none": `{"cniVersion":"1.1.0","name":"!"}`,
-		"unknown version":     `{"cniVersion":"9.9.9","name":"x"}`,
-		"wrong types":         `{"cniVersion":"1.1.0","name":"x","socket":5,"tenant":[],"mtu":"big"}`,
-		"cut short":           `{"cniVersion":"1.1.0","name":"x","sock`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := b.client().Attach(t.Context(), request("c1", newSandbox(t))); err != nil {
-				t.Fatal(err)
-			}
-			del(t, stdin)
-			b.nothingLeft()
-		})
-	}
-	if _, err := b.client().Attach(t.Context(), request("c1", newSandbox(t))); err != nil {
-		t.Fatal(err)
-	}
-	b.stop()
-	del(t, "hello")
-	b.fake = b.fake.Restart()
-	b.start()
-	b.nothingLeft()
 }

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
@@ -150,50 +147,26 @@ func (a *Agent) payOwed(ctx context.Context) {
 			a.releaseLate(ctx, a.lateGrace)
 			a.replaySpool(ctx)
 		}
+		var failed []attach.Key
 		now := time.Now()
-		failed := a.payAll(ctx, now, retries.At)
+		for _, e := range a.journal.all() {
+			if e.State != stateOwed || ctx.Err() != nil {
+				continue
+			}
+			if at := retries.At(e.key()); at.After(now) {
+				failed = append(failed, e.key())
+				continue
+			}
+			if err := a.payOne(ctx, e.key()); err != nil {
+				a.log.Debug("a release stays owed", "attachment", e.key().String(), "error", err)
+				failed = append(failed, e.key())
+			}
+		}
 		retries.Settle(now, failed)
 		if next, ok := retries.Next(); ok {
 			retry.Reset(time.Until(next))
 		}
 	}
-}
-
-// releasesAtOnce bounds how many releases wait for netmaster at a time: each
-// may take detachMaster.
-const releasesAtOnce = 8
-
-// payAll tries what is owed and due, and returns what stays owed.
-func (a *Agent) payAll(ctx context.Context, now time.Time, due func(attach.Key) time.Time) []attach.Key {
-	var mu sync.Mutex
-	var failed []attach.Key
-	var g errgroup.Group
-	g.SetLimit(releasesAtOnce)
-	for _, e := range a.journal.all() {
-		if e.State != stateOwed || ctx.Err() != nil {
-			continue
-		}
-		waits := due(e.key()).After(now)
-		g.Go(func() error {
-			if !waits && a.paid(ctx, e.key()) {
-				return nil
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			failed = append(failed, e.key())
-			return nil
-		})
-	}
-	_ = g.Wait() // nothing fails it
-	return failed
-}
-
-func (a *Agent) paid(ctx context.Context, k attach.Key) bool {
-	err := a.payOne(ctx, k)
-	if err != nil {
-		a.log.Debug("a release stays owed", "attachment", k.String(), "error", err)
-	}
-	return err == nil
 }
 
 func (a *Agent) payOne(ctx context.Context, k attach.Key) error {
@@ -219,22 +192,9 @@ func (a *Agent) replaySpool(ctx context.Context) {
 	if err != nil {
 		a.log.Warn("the spool of deletions cannot be read completely", "error", err)
 	}
-	var g errgroup.Group
-	g.SetLimit(releasesAtOnce)
 	for _, r := range list {
-		g.Go(func() error {
-			a.replay(ctx, r)
-			return nil
-		})
-	}
-	_ = g.Wait() // nothing fails it
-}
-
-func (a *Agent) replay(ctx context.Context, r attach.DetachRequest) {
-	if ctx.Err() != nil {
-		return
-	}
-	if err := a.Detach(ctx, r); err != nil {
-		a.log.Warn("a spooled deletion failed and will be tried again", "attachment", r.String(), "error", err)
+		if err := a.Detach(ctx, r); err != nil {
+			a.log.Warn("a spooled deletion failed and will be tried again", "attachment", r.String(), "error", err)
+		}
 	}
 }

@@ -36,12 +36,10 @@ import (
 // tests can break it at will.
 type master struct {
 	*httptest.Server
-	st   store.Store
-	gone atomic.Bool // answers 503
-	// silent, when set, holds every request back until it is closed.
-	silent atomic.Pointer[chan struct{}]
-	mu     sync.Mutex
-	calls  map[string]int
+	st    store.Store
+	gone  atomic.Bool // answers 503
+	mu    sync.Mutex
+	calls map[string]int
 }
 
 func newMaster(t *testing.T, st store.Store) *master {
@@ -72,12 +70,6 @@ func (m *master) serve(w http.ResponseWriter, r *http.Request, in any, f func() 
 	m.mu.Lock()
 	m.calls[r.URL.Path]++
 	m.mu.Unlock()
-	if wait := m.silent.Load(); wait != nil {
-		select {
-		case <-*wait:
-		case <-r.Context().Done():
-		}
-	}
 	if m.gone.Load() {
 		http.Error(w, "the store is away", http.StatusServiceUnavailable)
 		return

@@ -50,16 +50,13 @@ func Run(about string) int {
 		}
 	}
 	var p plugin
-	e := p.serve(about)
-	if e != nil && !p.reached && os.Getenv("CNI_COMMAND") == Del {
-		// skel does not take the configuration, or the environment. A deletion needs
-		// of the former only where netplugin is, and a runtime would repeat a
-		// refused one for ever.
-		fmt.Fprintf(os.Stderr, "contivk8s: %v; the deletion goes to netplugin's usual place\n", e)
-		if err := feedStdin([]byte(plainConf)); err == nil {
-			e = p.serve(about)
-		}
-	}
+	e := skel.PluginMainFuncsWithError(skel.CNIFuncs{
+		Add:    func(a *skel.CmdArgs) error { return p.do(Add, addTimeout, a) },
+		Del:    func(a *skel.CmdArgs) error { return p.do(Del, delTimeout, a) },
+		Check:  func(a *skel.CmdArgs) error { return p.do(Check, checkTimeout, a) },
+		GC:     func(a *skel.CmdArgs) error { return p.do(GC, gcTimeout, a) },
+		Status: func(a *skel.CmdArgs) error { return p.do(Status, checkTimeout, a) },
+	}, version.All, about)
 	switch {
 	case e == nil:
 		return write(p.answer, 0)
@@ -67,19 +64,6 @@ func Run(about string) int {
 		return write(p.answer, 1)
 	}
 	return write(ErrorObject(conf, e), 1)
-}
-
-// plainConf is a configuration that skel takes and that says nothing.
-const plainConf = `{"cniVersion":"1.0.0","name":"contiv"}`
-
-func (p *plugin) serve(about string) *types.Error {
-	return skel.PluginMainFuncsWithError(skel.CNIFuncs{
-		Add:    func(a *skel.CmdArgs) error { return p.do(Add, addTimeout, a) },
-		Del:    func(a *skel.CmdArgs) error { return p.do(Del, delTimeout, a) },
-		Check:  func(a *skel.CmdArgs) error { return p.do(Check, checkTimeout, a) },
-		GC:     func(a *skel.CmdArgs) error { return p.do(GC, gcTimeout, a) },
-		Status: func(a *skel.CmdArgs) error { return p.do(Status, checkTimeout, a) },
-	}, version.All, about)
 }
 
 // feedStdin makes skel read data: by a file in memory, which takes any length
@@ -112,7 +96,6 @@ func write(answer []byte, code int) int {
 type plugin struct {
 	answer  []byte
 	refused bool // answer is an error object
-	reached bool // skel has let the verb through
 }
 
 // local are the keys of the configuration that are not for netplugin.
@@ -123,13 +106,9 @@ type local struct {
 
 // do has netplugin serve a verb. A DEL that it cannot serve is spooled.
 func (p *plugin) do(verb string, limit time.Duration, args *skel.CmdArgs) error {
-	p.reached = true
 	var c local
 	if err := Decode(args.StdinData, &c); err != nil {
-		if verb != Del {
-			return err
-		}
-		fmt.Fprintf(os.Stderr, "contivk8s: %v; the deletion is done all the same\n", err) // the other keys are read
+		return err
 	}
 	in := Invocation{
 		Verb: verb, Container: args.ContainerID, Netns: args.Netns, IfName: args.IfName,

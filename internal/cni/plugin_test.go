@@ -194,7 +194,7 @@ func TestRefusedHere(t *testing.T) {
 	}{
 		{"no JSON", Add, "{", nil, 6, "unexpected end"},
 		{"socket is no text", Add, `{"cniVersion":"1.0.0","name":"n","socket":1}`, nil, 6, "socket: must be a string, not a number"},
-		{"state directory is no text", Add, `{"cniVersion":"1.0.0","name":"n","stateDir":{}}`, nil, 6, "stateDir: must be a string, not a object"},
+		{"state directory is no text", Del, `{"cniVersion":"1.0.0","name":"n","stateDir":{}}`, nil, 6, "stateDir: must be a string, not a object"},
 		{"no name", Add, `{"cniVersion":"1.0.0"}`, nil, 7, "name"},
 		{"bad container", Add, `{"cniVersion":"1.0.0","name":"n"}`, []string{"CNI_CONTAINERID=-"}, 4, "containerID"},
 		{"unknown version", Add, `{"cniVersion":"7.0.0","name":"n"}`, nil, 1, "7.0.0"},

@@ -68,13 +68,6 @@ type server struct{ svc attach.Service }
 // do returns what goes to the runtime. Errors are of the specification's type,
 // or undone.
 func (s server) do(ctx context.Context, in cni.Invocation) ([]byte, error) {
-	if in.Verb == cni.Del { // of any configuration: a runtime would repeat a refused one for ever
-		req := attach.DetachRequest{Key: attach.Key{Container: in.Container, IfName: in.IfName}, Netns: in.Netns}
-		if err := s.svc.Detach(ctx, req); err != nil {
-			return nil, &undone{err}
-		}
-		return nil, nil
-	}
 	c, err := loadConf(in.Conf)
 	if err != nil {
 		return nil, err
@@ -82,6 +75,12 @@ func (s server) do(ctx context.Context, in cni.Invocation) ([]byte, error) {
 	switch in.Verb {
 	case cni.Add:
 		return s.add(ctx, in, c)
+	case cni.Del:
+		req := attach.DetachRequest{Key: attach.Key{Container: in.Container, IfName: in.IfName}, Netns: in.Netns}
+		if err := s.svc.Detach(ctx, req); err != nil {
+			return nil, &undone{err}
+		}
+		return nil, nil
 	case cni.Check:
 		return nil, s.check(ctx, in, c)
 	case cni.GC:
