@@ -33,38 +33,31 @@ build: ## build bin/netmaster, netplugin, netctl, contivk8s, contivlab
 	@mkdir -p bin
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(BINARIES))
 
-.PHONY: test vet
+.PHONY: test vet test-unit
 test: deps vet lint test-unit test-lab ## everything CI runs: deps, vet, lint, unit and integration tests
-
-.PHONY: vet test-unit
 vet: ## go vet, all build tags
 	go vet -tags integration $(PKG)
 test-unit: ## tests that need neither root nor packages
 	go test -timeout 10m $(PKG)
 
-.PHONY: test-lab test-slice test-race
+.PHONY: test-lab test-slice test-race chaos-operator
 test-lab: ## tests with real data planes, etcd and namespaces; needs root and `make deps`
 	$(if $(INTEGRATION),go test -timeout 15m -count=1 -p 1 -tags integration $(INTEGRATION),@echo 'no integration tests')
 test-slice: ## whole clusters, every test on every driver, all cases: what test-lab takes samples of
 	go test -timeout 40m -count=1 -tags integration ./test/slice -full
 test-race: ## unit tests under the race detector, without those that link etcd's server
 	go test -timeout 10m -race $(RACE)
-
-SEED ?= 1
-.PHONY: chaos-operator
-chaos-operator: COUNT = 500
-chaos-operator: deps ## COUNT (500) random operator mistakes by SEED on a running lab, DRIVER=ebpf|ovs|ebpf,ovs; needs root
-	go test -timeout 4h -count=1 -v -tags integration ./test/chaos -args -open -seed $(SEED) -mistakes $(COUNT) -drivers $(or $(DRIVER),ebpf,ovs)
+chaos-operator: deps ## COUNT (500) random operator mistakes by SEED (1) on a running lab, DRIVER=ebpf|ovs|ebpf,ovs; needs root
+	go test -timeout 4h -count=1 -v -tags integration ./test/chaos -args -open -seed $(or $(SEED),1) -mistakes $(or $(COUNT),500) -drivers $(if $(DRIVER),$(DRIVER),ebpf,ovs)
 
 .PHONY: lint
 lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it)
 	$(call tool,golangci-lint) run --allow-parallel-runners $(PKG)
 
-KERNELS ?= 6.1
 .PHONY: test-kernel
 test-kernel: ## the eBPF driver on Debian's KERNELS (6.1), Open vSwitch's kernel datapath on 6.12, in QEMU; minutes with KVM, else an hour
 	@tools/deps.sh kernel
-	tools/test-kernel.sh $(KERNELS)
+	tools/test-kernel.sh $(or $(KERNELS),6.1)
 	tools/test-kernel.sh -suite ovs 6.12
 
 .PHONY: fmt vulncheck
@@ -85,13 +78,12 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 	  for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
 	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$dir; done; done
 
-COUNT ?= 6
 .PHONY: bench-cluster bench-datapath bench
 bench-cluster bench-datapath: deps ## whole clusters; a packet's way on eBPF; rewrite bench/results; need root
 	go run ./$(subst -,/,$@) -out bench/results
 bench: bench-cluster bench-datapath ## that, and benchmarks into bench/new.txt, compared with bench/base.txt by benchstat
 	@mkdir -p bench
-	go test -run '^$$' -bench . -benchmem -count $(COUNT) $(PKG) | tee bench/new.txt
+	go test -run '^$$' -bench . -benchmem -count $(or $(COUNT),6) $(PKG) | tee bench/new.txt
 	@if [ -f bench/base.txt ]; then $(call tool,benchstat) bench/base.txt bench/new.txt; fi
 
 .PHONY: demo demo-docker plugin clean
