@@ -44,15 +44,15 @@ func daemonMistakes() []*mistake {
 	}
 }
 
-func restartAgent(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func restartAgent(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
 	if err := h.Agent().Stop(10 * time.Second); err != nil {
 		return nil, err
 	}
-	return nil, h.StartAgent(ctx)
+	return nil, w.startAgent(ctx, h)
 }
 
-func killAgent(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
-	return nil, h.RestartAgent(ctx)
+func killAgent(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	return nil, w.restartAgent(ctx, h)
 }
 
 // endDaemon kills a daemon until it is started again.
@@ -68,7 +68,7 @@ func (w *world) endDaemon(name string, start func(context.Context) error) (undo,
 func (w *world) startDaemon(ctx context.Context, name string) error {
 	switch name {
 	case "netmaster":
-		return w.StartMaster(ctx)
+		return w.startMaster(ctx)
 	case "etcd":
 		return w.StartEtcd(ctx)
 	}
@@ -79,7 +79,7 @@ func (w *world) startDaemon(ctx context.Context, name string) error {
 	}
 	switch daemon {
 	case "netplugin":
-		return h.StartAgent(ctx)
+		return w.startAgent(ctx, h)
 	case "ovsdb-server":
 		return h.StartOvsdb(ctx)
 	case "ovs-vswitchd":
@@ -89,11 +89,11 @@ func (w *world) startDaemon(ctx context.Context, name string) error {
 }
 
 func killAgentFor(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
-	return w.endDaemon(h.Name+"-netplugin", func(ctx context.Context) error { return h.StartAgent(ctx) })
+	return w.endDaemon(h.Name+"-netplugin", func(ctx context.Context) error { return w.startAgent(ctx, h) })
 }
 
 func killMasterFor(_ context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
-	return w.endDaemon("netmaster", func(ctx context.Context) error { return w.StartMaster(ctx) })
+	return w.endDaemon("netmaster", w.startMaster)
 }
 
 func killStoreFor(_ context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
@@ -108,10 +108,22 @@ func (w *world) startStore(ctx context.Context) error {
 	return w.ready(ctx)
 }
 
+// startMaster starts netmaster, which answers when it has its store.
+func (w *world) startMaster(ctx context.Context) error {
+	if w.down["etcd"] {
+		_, err := w.LaunchMaster(nil)
+		return err
+	}
+	return errors.Join(w.StartMaster(ctx), w.ready(ctx))
+}
+
 // ready waits until netmaster and the agents that run can do their work.
 func (w *world) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+	if w.down["etcd"] {
+		return nil
+	}
 	if !w.down["netmaster"] {
 		if err := lab.Until(ctx, "netmaster to answer", func(ctx context.Context) error { return w.netctl(ctx, "tenant ls") }); err != nil {
 			return err
@@ -127,11 +139,28 @@ func (w *world) ready(ctx context.Context) error {
 	return nil
 }
 
+// startAgent starts a host's netplugin and waits until it can add containers,
+// unless what it needs for that is away.
+func (w *world) startAgent(ctx context.Context, h *lab.Host) error {
+	p, err := h.LaunchAgent()
+	if err != nil || w.down["netmaster"] || w.down["etcd"] {
+		return err
+	}
+	return h.WaitAgent(ctx, p)
+}
+
+func (w *world) restartAgent(ctx context.Context, h *lab.Host) error {
+	if err := h.KillAgent(); err != nil {
+		return err
+	}
+	return w.startAgent(ctx, h)
+}
+
 func restartMaster(ctx context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
 	if err := w.Process("netmaster").Stop(10 * time.Second); err != nil {
 		return nil, err
 	}
-	return nil, w.StartMaster(ctx)
+	return nil, w.startMaster(ctx)
 }
 
 func daemonOf(w *world, h *lab.Host, name string) *lab.Process {

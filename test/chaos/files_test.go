@@ -69,11 +69,11 @@ func victimEntry(spoil func(string) error) func(context.Context, *world, *lab.Ho
 				err = errors.Join(err, spoil(f))
 			}
 		}
-		return back, errors.Join(err, h.StartAgent(ctx))
+		return back, errors.Join(err, w.startAgent(ctx, h))
 	}
 }
 
-func damageAll(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func damageAll(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
 	files, err := journal(h)
 	if err != nil {
 		return nil, err
@@ -81,12 +81,12 @@ func damageAll(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, 
 	for _, f := range files {
 		err = errors.Join(err, damage(f))
 	}
-	return nil, errors.Join(err, h.RestartAgent(ctx))
+	return nil, errors.Join(err, w.restartAgent(ctx, h))
 }
 
 // emptyState deletes what netplugin has written, once with it running and once
 // with it down; it is to find its containers by what the host shows.
-func emptyState(ctx context.Context, _ *world, h *lab.Host, r *rand.Rand) (undo, error) {
+func emptyState(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (undo, error) {
 	down := r.IntN(2) == 0
 	if down {
 		if err := h.KillAgent(); err != nil {
@@ -98,37 +98,37 @@ func emptyState(ctx context.Context, _ *world, h *lab.Host, r *rand.Rand) (undo,
 		err = errors.Join(err, os.RemoveAll(filepath.Join(h.StateDir(), e.Name())))
 	}
 	if down {
-		return nil, errors.Join(err, h.StartAgent(ctx))
+		return nil, errors.Join(err, w.startAgent(ctx, h))
 	}
-	return func(ctx context.Context) error { return h.RestartAgent(ctx) }, err
+	return func(ctx context.Context) error { return w.restartAgent(ctx, h) }, err
 }
 
 func driverFile(spoil func(string) error) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
-	return func(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	return func(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
 		err := spoil(filepath.Join(h.StateDir(), "driver.json"))
 		if errors.Is(err, os.ErrNotExist) {
 			err = nil // a driver that was asked for by name need not be written down
 		}
-		return nil, errors.Join(err, h.RestartAgent(ctx))
+		return nil, errors.Join(err, w.restartAgent(ctx, h))
 	}
 }
 
-func rubbishInSpool(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+func rubbishInSpool(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
 	dir := filepath.Join(h.StateDir(), "spool")
 	err := os.MkdirAll(dir, 0o700)
 	for name, text := range map[string]string{"a.json": "{", "b.json": `{"key":{}}`, "c": "\x00\x01", "d.json": "[]"} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	return nil, errors.Join(err, h.RestartAgent(ctx))
+	return nil, errors.Join(err, w.restartAgent(ctx, h))
 }
 
-func socketDeleted(_ context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
-	return func(ctx context.Context) error { return h.RestartAgent(ctx) }, os.Remove(h.CNISocket())
+func socketDeleted(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	return func(ctx context.Context) error { return w.restartAgent(ctx, h) }, os.Remove(h.CNISocket())
 }
 
 // pinsDeleted takes the pins away under the running netplugin.
-func pinsDeleted(_ context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
-	return func(ctx context.Context) error { return h.RestartAgent(ctx) }, os.RemoveAll(h.PinDir())
+func pinsDeleted(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	return func(ctx context.Context) error { return w.restartAgent(ctx, h) }, os.RemoveAll(h.PinDir())
 }
 
 // diskFull fills the disk of the journal: an ADD is refused in words, and

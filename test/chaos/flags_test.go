@@ -77,7 +77,7 @@ func wrongAgentFlag(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (u
 	p, err := h.LaunchAgentWith(flags)
 	back := func(ctx context.Context) error {
 		delete(w.down, name)
-		return errors.Join(p.Stop(10*time.Second), h.StartAgent(ctx))
+		return errors.Join(p.Stop(10*time.Second), w.startAgent(ctx, h))
 	}
 	return back, errors.Join(err, w.endsOrWaits(ctx, p))
 }
@@ -106,7 +106,7 @@ func wrongMasterFlag(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (
 	p, err := w.LaunchMaster(flags)
 	back := func(ctx context.Context) error {
 		delete(w.down, "netmaster")
-		return errors.Join(p.Stop(10*time.Second), w.StartMaster(ctx))
+		return errors.Join(p.Stop(10*time.Second), w.startMaster(ctx))
 	}
 	return back, errors.Join(err, w.endsOrWaits(ctx, p))
 }
@@ -121,7 +121,7 @@ func otherPins(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, 
 	p, err := h.LaunchAgentWith([]string{"--ebpf-pin-dir", other})
 	back := func(ctx context.Context) error {
 		delete(w.down, name)
-		return errors.Join(p.Stop(10*time.Second), os.RemoveAll(other), h.StartAgent(ctx))
+		return errors.Join(p.Stop(10*time.Second), os.RemoveAll(other), w.startAgent(ctx, h))
 	}
 	return back, errors.Join(err, w.endsOrWaits(ctx, p))
 }

@@ -152,7 +152,7 @@ func goesUnseen(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo,
 	if err := h.KillAgent(); err != nil {
 		return nil, err
 	}
-	return nil, errors.Join(w.DelContainer(ctx, s), h.StartAgent(ctx))
+	return nil, errors.Join(w.DelContainer(ctx, s), w.startAgent(ctx, h))
 }
 
 // isLost takes a container away without a DEL; GC is how its runtime tells.

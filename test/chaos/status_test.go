@@ -30,7 +30,7 @@ func (w *world) known() []known {
 			if err != nil {
 				return nil, err
 			}
-			return w.endDaemon("h3-netplugin", func(ctx context.Context) error { return h.StartAgent(ctx) })
+			return w.endDaemon("h3-netplugin", func(ctx context.Context) error { return w.startAgent(ctx, h) })
 		}},
 		{"a victim's interface on h2 is gone", []string{"h2"}, func(ctx context.Context) (undo, error) {
 			h, err := w.Host("h2")

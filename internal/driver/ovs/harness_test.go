@@ -219,6 +219,9 @@ func (r *rig) bounce(t testing.TB, w *wire, seen func([]byte)) {
 			t.Fatal(err)
 		}
 		deadline := time.Now().Add(5 * time.Second)
+		if ovstest.Kernel() { // emulated
+			deadline = deadline.Add(time.Minute)
+		}
 		for back := false; !back; {
 			left := time.Until(deadline)
 			if left <= 0 {
