@@ -97,6 +97,7 @@ func hostPort(l *list, c Config, n *desired.Network, p LocalPort) bool {
 		goTo(Source))
 
 	isNew, untracked := of.State(of.StateNew|of.StateTrk, 0), of.State(0, of.StateTrk)
+	isRelated := of.State(of.StateRel|of.StateTrk, of.StateRpl|of.StateNew|of.StateInv)
 	leaving := match(network(n.ID), isIP, of.Eq(regPort, c.Host), of.EqAddr(of.NwSrc, p.IPv4))
 	coming := match(network(n.ID), isIP, origin(fromHost), private)
 	for _, w := range []struct {
@@ -106,6 +107,10 @@ func hostPort(l *list, c Config, n *desired.Network, p LocalPort) bool {
 		to    netip.Addr
 	}{{leaving, of.NATSrc, of.NwSrc, p.Private}, {coming, of.NATDst, of.NwDst, p.IPv4}} {
 		l.add(Commit, 20, match(append(w.m, isNew)...), of.CT{Commit: true, ZoneField: regNetwork, NAT: w.nat, To: w.to}, goTo(Output))
+		// The kernel translates an error that goes in its connection's own direction
+		// only where the connection is committed; user space has done it by now, and
+		// the address does not match any more.
+		l.add(Commit, 20, match(append(w.m, isRelated)...), of.CT{Commit: true, ZoneField: regNetwork, NAT: of.NATKnown}, goTo(Output))
 		l.add(Output, 110, match(append(w.m, untracked)...), of.SetField{Field: w.field, Value: of.Addr(w.to)}, of.OutputReg{Field: regPort})
 	}
 	return true
