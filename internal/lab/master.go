@@ -24,14 +24,11 @@ func (l *Lab) MasterURL() string {
 	return fmt.Sprintf("http://%s:9999", address(control, masterHost).Addr())
 }
 
-// StoreURL is etcd's address inside the lab.
+// StoreURL is the address of the lab's etcd, of its own or in netmaster, inside
+// the lab.
 func (l *Lab) StoreURL() string {
 	return fmt.Sprintf("http://%s:2379", address(control, masterHost).Addr())
 }
-
-// StoreURL is the address of the lab's etcd, of its own or in netmaster, inside
-// the lab.
-func (l *Lab) StoreURL() string { return l.etcdURL() }
 
 // HTTP returns a client whose connections start inside the namespace.
 func (n *Namespace) HTTP() *http.Client {
