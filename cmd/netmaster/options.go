@@ -37,6 +37,7 @@ type options struct {
 	infra      string
 	log        daemon.LogConfig
 	givenInfra bool
+	loopback   error // why --internal-address is loopback, which nobody asked for
 }
 
 const (
@@ -190,7 +191,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 		if ip, err := netip.ParseAddr(extHost); err == nil && !ip.IsUnspecified() {
 			host = extHost
 		} else if host, err = daemon.LocalAddress(ctx); err != nil {
-			return daemon.Usagef("--internal-address must be given: %w", err)
+			host, o.loopback = "127.0.0.1", err
 		}
 	}
 	o.internal = net.JoinHostPort(host, port)

@@ -54,12 +54,29 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 			_ = ln.Close() // closed already when it was served
 		}
 	}()
-	st, closeStore, died, err := openStore(ctx, o, log)
+	st, closeStore, server, err := openStore(ctx, o, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
-	return serve(ctx, o, st, died, listeners, log)
+	if server == nil {
+		return serve(ctx, o, st, nil, listeners, log)
+	}
+	// When the store has died under it, nothing can end in order any more: each
+	// part would wait for the store.
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx, o, st, server, listeners, log) }()
+	broken := make(chan error, 1)
+	go func() { broken <- server.Wait(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case err := <-broken:
+		if err == nil { // ctx has ended
+			return <-done
+		}
+		return fmt.Errorf("the embedded etcd cannot go on: %w", err)
+	}
 }
 
 // explain tells at start what an operator should know.
@@ -67,6 +84,10 @@ func (o *options) explain(log *slog.Logger) {
 	if host, _, err := net.SplitHostPort(o.external); err == nil && !isLoopback(host) {
 		log.Warn("the REST API has no authentication and is served beyond this host: whoever reaches it can change everything",
 			"address", o.external, "remedy", "bind it to a management network with --external-address, or put a proxy that authenticates in front")
+	}
+	if o.loopback != nil {
+		log.Warn("this host has no address that others could reach, so this netmaster can be found on this host only",
+			"address", o.internal, "why", o.loopback, "remedy", "give --internal-address, or the host an address and start again")
 	}
 	o.warnIdle(log)
 }
@@ -77,8 +98,8 @@ func isLoopback(host string) bool {
 }
 
 // openStore opens the cluster's store: the etcd that is named, or an embedded
-// one, whose death died tells.
-func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store, closeAll func() error, died <-chan error, err error) {
+// one, which is server.
+func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store, closeAll func() error, server *etcd.Server, err error) {
 	if len(o.etcd) > 0 {
 		client, err := etcd.New(etcd.Config{Endpoints: o.etcd, Logger: log})
 		if err != nil {
@@ -86,7 +107,7 @@ func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store
 		}
 		return client, client.Close, nil, nil
 	}
-	server, err := etcd.StartServer(ctx, etcd.ServerConfig{DataDir: o.dataDir, Listen: o.etcdListen, Logger: log})
+	server, err = etcd.StartServer(ctx, etcd.ServerConfig{DataDir: o.dataDir, Listen: o.etcdListen, Logger: log})
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -95,7 +116,12 @@ func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store
 		log.Info("agents on other hosts cannot reach this etcd; give --etcd-listen an address that they can reach")
 	}
 	client := server.Client()
-	return client, func() error { return errors.Join(client.Close(), server.Close()) }, server.Err(), nil
+	return client, func() error {
+		if server.Broken() {
+			return nil // it would wait for its own dead parts; the process ends
+		}
+		return errors.Join(client.Close(), server.Close())
+	}, server, nil
 }
 
 // listen opens the addresses that the API is served on: the external one, the
@@ -158,7 +184,7 @@ func covers(a, b string) bool {
 
 // serve runs the parts and ends them in order: requests first, then this
 // netmaster's part in the cluster, then the view of the store.
-func serve(ctx context.Context, o options, st store.Store, died <-chan error, listeners []net.Listener, log *slog.Logger) error {
+func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, listeners []net.Listener, log *slog.Logger) error {
 	ctrl := control.New(st, control.Options{Log: log, Initial: o.initial()})
 	var swarm *libnetwork.Swarm
 	if o.engine != "" {
@@ -187,6 +213,13 @@ func serve(ctx context.Context, o options, st store.Store, died <-chan error, li
 	if err != nil {
 		return err
 	}
+	if server != nil {
+		for _, c := range server.Collectors() {
+			if err := metrics.Register(c); err != nil {
+				return fmt.Errorf("register metrics: %w", err)
+			}
+		}
+	}
 	handler, err := apiserver.New(apiserver.Config{
 		Address: o.internal, Stopping: ctx.Done(),
 		Control: ctrl, Cluster: cluster{m, ctrl}, Mode: o.mode, Log: log, Registry: metrics,
@@ -197,6 +230,10 @@ func serve(ctx context.Context, o options, st store.Store, died <-chan error, li
 	}
 	// Each stage outlives the one that needs it.
 	all, gctx := errgroup.WithContext(ctx)
+	all.Go(func() error {
+		daemon.LogHangups(gctx, log)
+		return nil
+	})
 	viewCtx, endView := context.WithCancel(context.WithoutCancel(ctx))
 	defer endView()
 	memberCtx, endMember := context.WithCancel(context.WithoutCancel(ctx))
@@ -219,16 +256,6 @@ func serve(ctx context.Context, o options, st store.Store, died <-chan error, li
 	}
 	if o.debug != "" {
 		web.Go(func() error { return daemon.ServeDebug(wctx, o.debug, log) })
-	}
-	if died != nil {
-		web.Go(func() error {
-			select {
-			case err := <-died:
-				return fmt.Errorf("the embedded etcd has died: %w", err)
-			case <-wctx.Done():
-				return nil
-			}
-		})
 	}
 	all.Go(func() error {
 		err := web.Wait() // returns when gctx has ended and requests are done

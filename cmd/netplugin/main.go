@@ -108,6 +108,10 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 		return errors.Join(err, a.Close())
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		daemon.LogHangups(ctx, log)
+		return nil
+	})
 	if o.debug != "" {
 		g.Go(func() error { return daemon.ServeDebug(ctx, o.debug, log) })
 	}

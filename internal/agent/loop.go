@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -109,17 +110,47 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	return failed, nil
 }
 
+// grouped is how many problems of one kind are logged by name at a time: a
+// cluster's endpoints may all have the same one.
+const grouped = 3
+
 // logProblems logs problems when they come and when they have gone, not at
-// every pass.
+// every pass; many of one kind, which is the first word of their objects, in one
+// line.
 func (a *Agent) logProblems(o outcome) {
 	now := problemTexts(o)
+	came, went := map[string][]string{}, map[string][]string{}
 	for k, text := range now {
 		if a.problems[k] != text {
-			a.log.Warn("the data plane is not as wanted", "object", k, "problem", text)
+			kind, _, _ := strings.Cut(k, " ")
+			came[kind] = append(came[kind], k)
 		}
 	}
 	for k := range a.problems {
 		if _, still := now[k]; !still {
+			kind, _, _ := strings.Cut(k, " ")
+			went[kind] = append(went[kind], k)
+		}
+	}
+	for _, kind := range sortedKeys(came) {
+		objects := came[kind]
+		slices.Sort(objects)
+		if len(objects) > grouped {
+			a.log.Warn("the data plane is not as wanted", "kind", kind, "count", len(objects), "first", objects[0], "problem", now[objects[0]])
+			continue
+		}
+		for _, k := range objects {
+			a.log.Warn("the data plane is not as wanted", "object", k, "problem", now[k])
+		}
+	}
+	for _, kind := range sortedKeys(went) {
+		objects := went[kind]
+		slices.Sort(objects)
+		if len(objects) > grouped {
+			a.log.Info("problems have gone", "kind", kind, "count", len(objects), "first", objects[0])
+			continue
+		}
+		for _, k := range objects {
 			a.log.Info("a problem has gone", "object", k)
 		}
 	}

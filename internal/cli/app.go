@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -13,8 +14,29 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// DefaultNetmaster is asked when neither --netmaster nor NETMASTER names one.
-const DefaultNetmaster = "http://netmaster:9999"
+// DefaultNetmaster is asked when neither --netmaster nor NETMASTER names one, and
+// localNetmaster where nobody knows a host netmaster.
+const (
+	DefaultNetmaster = "http://netmaster:9999"
+	localNetmaster   = "http://127.0.0.1:9999"
+)
+
+// resolveTimeout bounds the question for the host netmaster: a resolver that is
+// away must not hold a command up.
+const resolveTimeout = 2 * time.Second
+
+// reachable returns where to ask: what was given, or the default.
+func reachable(ctx context.Context, netmaster string, lookup func(context.Context, string) ([]string, error)) string {
+	if netmaster != DefaultNetmaster {
+		return netmaster
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	if _, err := lookup(ctx, "netmaster"); err != nil {
+		return localNetmaster
+	}
+	return netmaster
+}
 
 // Env is what a run of netctl needs from its process.
 type Env struct {
@@ -42,13 +64,18 @@ type factory struct {
 	globals *globals
 	connect func(globals) (*api.Client, error)
 	made    *api.Client
+	lookup  func(context.Context, string) ([]string, error) // of a host's name; nil = the default is taken as it is
 	// loginPath is where login keeps its token; empty = there is no home directory.
 	loginPath string
 }
 
 func (f *factory) client() (*api.Client, error) {
 	if f.made == nil {
-		c, err := f.connect(*f.globals)
+		g := *f.globals
+		if f.lookup != nil {
+			g.netmaster = reachable(context.Background(), g.netmaster, f.lookup)
+		}
+		c, err := f.connect(g)
 		if err != nil {
 			return nil, usageErrorf("--netmaster: %v", err)
 		}
@@ -69,7 +96,7 @@ func connect(g globals, opts ...api.Option) (*api.Client, error) {
 // the process's exit code.
 func Run(ctx context.Context, env Env, args []string) int {
 	g := &globals{netmaster: DefaultNetmaster, timeout: api.DefaultTimeout}
-	f := &factory{out: env.Stdout, stderr: env.Stderr, stdin: env.Stdin, build: env.Build, globals: g}
+	f := &factory{out: env.Stdout, stderr: env.Stderr, stdin: env.Stdin, build: env.Build, globals: g, lookup: net.DefaultResolver.LookupHost}
 	if home := env.Getenv("HOME"); home != "" {
 		f.loginPath = filepath.Join(home, ".netctl", "config.json")
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -264,6 +265,22 @@ func TestNetmaster(t *testing.T) {
 	}}
 	if _, err := f.client(); err != nil || seen.netmaster != "http://netmaster:9999" {
 		t.Errorf("default netmaster %q, error %v", seen.netmaster, err)
+	}
+	known := func(context.Context, string) ([]string, error) { return []string{"10.0.0.1"}, nil }
+	unknown := func(context.Context, string) ([]string, error) { return nil, errors.New("no such host") }
+	for _, tt := range []struct {
+		given  string
+		lookup func(context.Context, string) ([]string, error)
+		want   string
+	}{
+		{DefaultNetmaster, known, DefaultNetmaster},
+		{DefaultNetmaster, unknown, "http://127.0.0.1:9999"},
+		{"http://other:9999", unknown, "http://other:9999"},
+	} {
+		f := &factory{globals: &globals{netmaster: tt.given, timeout: time.Second}, lookup: tt.lookup, connect: f.connect}
+		if _, err := f.client(); err != nil || seen.netmaster != tt.want {
+			t.Errorf("%s given: asks %s, %v; want %s", tt.given, seen.netmaster, err, tt.want)
+		}
 	}
 }
 

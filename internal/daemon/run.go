@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -20,11 +21,15 @@ const (
 // Run calls fn with a context that SIGINT and SIGTERM cancel, and returns the
 // exit code: 0 when fn returns nil or was cancelled by a signal, 2 for a
 // *UsageError, 1 otherwise. Errors are printed to stderr with the program's
-// name. A second signal ends the process at once.
+// name. A second signal ends the process at once. SIGHUP never ends it: see
+// LogHangups.
 func Run(program string, stderr io.Writer, fn func(ctx context.Context) error) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // back to the default action, for the second signal
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	err := fn(ctx)
 	var usage *UsageError
 	switch {
@@ -36,6 +41,23 @@ func Run(program string, stderr io.Writer, fn func(ctx context.Context) error) i
 	default:
 		fmt.Fprintf(stderr, "%s: %v\n", program, err)
 		return ExitFailure
+	}
+}
+
+// LogHangups answers every SIGHUP with a line, until ctx ends: there is nothing
+// to reopen, as logs go to standard error and to syslog; and a terminal that is
+// closed, or a logrotate that expects files, must not end a daemon.
+func LogHangups(ctx context.Context, log *slog.Logger) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	for {
+		select {
+		case <-hangups:
+			log.Info("SIGHUP has no effect: logs go to standard error, and to syslog if asked for, so there are no files to reopen")
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

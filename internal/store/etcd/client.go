@@ -15,6 +15,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -85,7 +86,7 @@ func New(cfg Config) (*Client, error) {
 			// As etcd's client has it for its own calls.
 			grpc.WithDefaultCallOptions(grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 		},
-		Logger: newZap(cfg.Logger, slog.LevelDebug),
+		Logger: newZap(cfg.Logger, slog.LevelDebug, zapcore.WriteThenPanic),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open etcd client: %w", err)

@@ -12,8 +12,9 @@ import (
 
 // newZap returns a zap logger, which is what etcd writes to, over a slog one.
 // What etcd calls information is of interest to nobody but who debugs it.
-func newZap(log *slog.Logger, info slog.Level) *zap.Logger {
-	return zap.New(&zapCore{handler: log.Handler(), info: info}, zap.WithFatalHook(zapcore.WriteThenPanic))
+// atEnd is what happens where etcd cannot go on.
+func newZap(log *slog.Logger, info slog.Level, atEnd zapcore.CheckWriteHook) *zap.Logger {
+	return zap.New(&zapCore{handler: log.Handler(), info: info}, zap.WithFatalHook(atEnd), zap.WithPanicHook(atEnd))
 }
 
 type zapCore struct {

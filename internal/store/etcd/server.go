@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -22,6 +23,9 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
+
+// lockName is the file of the data directory that a server holds locked.
+const lockName = "contiv.lock"
 
 // DefaultListen is where agents look for an etcd by default.
 const DefaultListen = "127.0.0.1:2379"
@@ -35,10 +39,15 @@ type ServerConfig struct {
 
 // Server is an embedded etcd of one member.
 type Server struct {
-	etcd     *embed.Etcd
+	etcd     atomic.Pointer[embed.Etcd] // nil while it starts
 	endpoint string
+	dir      string
 	log      *slog.Logger
 	lock     *os.File
+	once     sync.Once
+	why      error // it cannot go on; set before died is closed
+	died     chan struct{}
+	watching sync.WaitGroup
 	close    func() error
 }
 
@@ -57,29 +66,57 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{endpoint: "http://" + listen, log: cfg.Logger, lock: lock}
-	if s.etcd, err = embed.StartEtcd(embedConfig(cfg, listen)); err != nil {
-		_ = lock.Close()
+	s := &Server{endpoint: "http://" + listen, dir: cfg.DataDir, log: cfg.Logger, lock: lock, died: make(chan struct{})}
+	fail := func(err error) (*Server, error) {
 		return nil, fmt.Errorf("start embedded etcd on %s with data in %s: %w", listen, cfg.DataDir, err)
 	}
+	type started struct {
+		etcd *embed.Etcd
+		err  error
+	}
+	done := make(chan started, 1)
+	go func() { // it ends by itself where etcd cannot go on: see ender
+		e, err := embed.StartEtcd(embedConfig(cfg, listen, ender{s}))
+		done <- started{e, err}
+	}()
+	select {
+	case r := <-done:
+		if r.err != nil {
+			_ = lock.Close()
+			return fail(r.err)
+		}
+		s.etcd.Store(r.etcd)
+	case <-s.died:
+		_ = lock.Close()
+		return fail(s.why)
+	}
+	running := s.etcd.Load()
+	watch, stopWatch := context.WithCancel(context.WithoutCancel(ctx))
 	s.close = sync.OnceValue(func() error {
-		s.etcd.Close()
+		stopWatch()
+		s.watching.Wait()
+		if !s.Broken() { // else it would wait for its own dead parts
+			running.Close()
+		}
 		return s.lock.Close()
 	})
+	s.watching.Go(func() { s.watchDisk(watch) })
 	select {
-	case <-s.etcd.Server.ReadyNotify():
+	case <-running.Server.ReadyNotify():
 		return s, nil
-	case err = <-s.etcd.Err():
-	case <-s.etcd.Server.StopNotify():
+	case <-s.died:
+		err = s.why
+	case err = <-running.Err():
+	case <-running.Server.StopNotify():
 		err = errors.New("it stopped at once")
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	_ = s.Close()
-	return nil, fmt.Errorf("start embedded etcd on %s with data in %s: %w", listen, cfg.DataDir, err)
+	return fail(err)
 }
 
-func embedConfig(cfg ServerConfig, listen string) *embed.Config {
+func embedConfig(cfg ServerConfig, listen string, end ender) *embed.Config {
 	e := embed.NewConfig()
 	e.Name = "contiv"
 	e.Dir = cfg.DataDir
@@ -90,12 +127,12 @@ func embedConfig(cfg ServerConfig, listen string) *embed.Config {
 	e.ListenPeerUrls = nil
 	e.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "localhost:2380"}}
 	e.InitialCluster = e.InitialClusterFromName(e.Name)
-	e.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(cfg.Logger, slog.LevelDebug))
+	e.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(cfg.Logger, slog.LevelDebug, end))
 	e.EnableGRPCGateway = false
 	// Old revisions serve mirrors that are behind; more than these re-list.
 	e.AutoCompactionMode = embed.CompactorModeRevision
 	e.AutoCompactionRetention = "10000"
-	e.QuotaBackendBytes = 8 << 30
+	e.QuotaBackendBytes = quota
 	return e
 }
 
@@ -105,13 +142,23 @@ func (s *Server) Endpoint() string { return s.endpoint }
 // Client returns a client inside this process, which spares the network and a
 // good part of the latency. It has to be closed before the server.
 func (s *Server) Client() *Client {
-	kv := adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(s.etcd.Server))
-	watch := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(s.etcd.Server))
-	return newClient(v3client.New(s.etcd.Server), kv, watch, "embedded at "+s.endpoint, Config{Logger: s.log})
+	e := s.etcd.Load()
+	kv := adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(e.Server))
+	watch := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(e.Server))
+	return newClient(v3client.New(e.Server), kv, watch, "embedded at "+s.endpoint, Config{Logger: s.log})
 }
 
-// Err tells when the server has died by itself.
-func (s *Server) Err() <-chan error { return s.etcd.Err() }
+// Wait returns why the server cannot go on, or nil when ctx has ended.
+func (s *Server) Wait(ctx context.Context) error {
+	select {
+	case <-s.died:
+		return s.why
+	case err := <-s.etcd.Load().Err():
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
 
 // Close stops the server and waits for it. Clients have to be closed before, or
 // it waits for them for some seconds.
@@ -170,7 +217,7 @@ func lockDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("start embedded etcd: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, "contiv.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("start embedded etcd: %w", err)
 	}

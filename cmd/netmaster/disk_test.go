@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/netnstest"
+)
+
+// TestDiskFull: a netmaster whose disk is full warns before, ends with a
+// sentence that says what to do, and has all that it answered when it starts
+// again with space.
+func TestDiskFull(t *testing.T) {
+	netnstest.Need(t)
+	t.Parallel()
+	disk := t.TempDir()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=160m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	args := []string{"--data-dir", filepath.Join(disk, "etcd"), "--etcd-listen", free(t)}
+	p := start(t, nil, args...)
+	p.ready()
+	p.until("the log warns of few space", func() bool { return strings.Contains(p.log.String(), "MB left") })
+	tenant := func(name string) error {
+		_, err := p.Tenants().Create(t.Context(), api.Tenant{TenantName: name})
+		return err
+	}
+	if err := tenant("kept"); err != nil {
+		t.Fatal(err)
+	}
+	ballast := filepath.Join(disk, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 256<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("fill the disk: %v", err)
+	}
+	for i, over := 0, false; !over; i++ {
+		_ = tenant(fmt.Sprintf("more%d", i)) // some time it takes no more
+		select {
+		case <-p.done:
+			over = true
+		default:
+		}
+		if i > 20000 {
+			t.Fatal("a full disk does not end it")
+		}
+	}
+	log := p.log.String()
+	for _, unwanted := range []string{"goroutine ", "panic:", ".go:"} {
+		if strings.Contains(log, unwanted) {
+			t.Errorf("the log has %q: a trace of Go is no sentence\n%s", unwanted, log)
+			break
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	if last := lines[len(lines)-1]; !strings.HasPrefix(last, "netmaster: ") ||
+		!strings.Contains(last, "no space left on device") || !strings.Contains(last, "free some space there") {
+		t.Errorf("last line: %s", last)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	p = start(t, nil, args...)
+	p.ready()
+	if _, err := p.Tenants().Get(t.Context(), "kept"); err != nil {
+		t.Errorf("what was answered before the disk was full: %v", err)
+	}
+}
+
+// TestDirectoryLost: a data directory that somebody removes under a running
+// netmaster is told, with what to do.
+func TestDirectoryLost(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "etcd")
+	p := start(t, nil, "--data-dir", dir, "--etcd-listen", free(t))
+	p.ready()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	p.until("the log tells of it", func() bool {
+		return strings.Contains(p.log.String(), "was removed while netmaster runs") && strings.Contains(p.log.String(), "netctl export")
+	})
+}
