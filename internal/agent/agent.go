@@ -133,7 +133,11 @@ func (a *Agent) take(ctx context.Context) (err error) {
 			return fmt.Errorf("listen for inspection: %w; --rest-address chooses another address", err)
 		}
 	}
-	return a.recover()
+	if err := a.recover(); err != nil {
+		return err
+	}
+	a.holdPublished() // before anybody is served; what fails is told by the first pass
+	return nil
 }
 
 // Handle has an orchestrator's adapter answer on the CNI socket, beside
@@ -154,6 +158,7 @@ func (a *Agent) RESTAddr() net.Addr {
 // Close releases what New took. Run calls it.
 func (a *Agent) Close() error {
 	var errs []error
+	a.publishing.held.Keep(nil)
 	for _, l := range []net.Listener{a.socket, a.rest} {
 		if l != nil {
 			if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {

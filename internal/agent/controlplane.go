@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/hostnet"
@@ -43,6 +44,9 @@ type controlPlane struct {
 	// machines are the addresses of those that tell what they listen on: an etcd
 	// beside a netmaster is reached by all of them.
 	machines map[netip.Addr][]netip.Addr
+
+	// last is built, for others than the runner's goroutine.
+	last atomic.Pointer[hostnet.Control]
 
 	// Of the runner's goroutine.
 	hosts   []model.Host
@@ -231,8 +235,17 @@ func (p *controlPlane) want(look bool) *hostnet.Control {
 	defer p.mu.Unlock()
 	if of := [2]uint64{p.version, version}; p.built == nil || look || of != p.of {
 		p.built, p.of = p.buildLocked(), of
+		p.last.Store(p.built)
 	}
 	return p.built
+}
+
+// ownPorts are the control plane's ports on this host, as of the last pass.
+func (p *controlPlane) ownPorts() []uint16 {
+	if k := p.last.Load(); k != nil {
+		return k.Ports
+	}
+	return nil
 }
 
 func (p *controlPlane) buildLocked() *hostnet.Control {

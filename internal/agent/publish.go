@@ -2,11 +2,14 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/hostnet"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -17,8 +20,71 @@ const (
 	lastDynamic  = 65535
 )
 
-// publishing serialises the choice of host ports.
-type publishing struct{ mu sync.Mutex }
+// publishing serialises the choice of host ports, and holds them, so that no
+// process of the host has what a container publishes.
+type publishing struct {
+	mu   sync.Mutex
+	held hostnet.Holder
+}
+
+func hostPort(b attach.PortBinding) hostnet.HostPort {
+	return hostnet.HostPort{Proto: b.Proto, Addr: b.HostIP, Port: b.HostPort}
+}
+
+// ownPort refuses the ports of Contiv itself, whether or not a process holds
+// them now: the tunnel's, which may be the kernel's or the switch's, and the
+// control plane's on this host.
+func (a *Agent) ownPort(b attach.PortBinding) error {
+	if b.Proto == model.ProtoUDP && int(b.HostPort) == a.cfg.VXLANPort {
+		return model.Errorf(model.ErrExists, "host port %s: address already in use by the tunnel between Contiv's hosts", hostPort(b))
+	}
+	if b.Proto == model.ProtoTCP && slices.Contains(a.control.ownPorts(), b.HostPort) {
+		return model.Errorf(model.ErrExists, "host port %s: address already in use by Contiv's control plane (netmaster, the store or netplugin)", hostPort(b))
+	}
+	return nil
+}
+
+// holdPublished holds what the journal says is published. A port that somebody
+// has taken meanwhile is told, and stays the container's, which had it first;
+// one of Contiv's own is withheld from it.
+func (a *Agent) holdPublished() (problems map[string]error, withheld map[hostnet.HostPort]bool) {
+	a.publishing.mu.Lock()
+	defer a.publishing.mu.Unlock()
+	problems, withheld = map[string]error{}, map[hostnet.HostPort]bool{}
+	for _, e := range a.journal.all() {
+		if e.State == stateOwed {
+			continue
+		}
+		for _, b := range e.Ports {
+			err := a.ownPort(b)
+			if err != nil {
+				withheld[hostPort(b)] = true
+			} else {
+				err = a.publishing.held.Hold(hostPort(b))
+			}
+			if err != nil {
+				problems["published "+hostPort(b).String()+" of "+e.key().String()] = err
+			}
+		}
+	}
+	return problems, withheld
+}
+
+// giveUpPorts ends the holding of what is not published any more.
+func (a *Agent) giveUpPorts() {
+	a.publishing.mu.Lock()
+	defer a.publishing.mu.Unlock()
+	wanted := map[hostnet.HostPort]bool{}
+	for _, e := range a.journal.all() {
+		if e.State == stateOwed {
+			continue
+		}
+		for _, b := range e.Ports {
+			wanted[hostPort(b)] = true
+		}
+	}
+	a.publishing.held.Keep(wanted)
+}
 
 // Publish implements attach.Service.
 func (a *Agent) Publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
@@ -75,6 +141,12 @@ func (a *Agent) choose(e entry, want []attach.PortBinding) ([]attach.PortBinding
 	}
 	former := e.Ports
 	e.Ports = nil
+	done := false
+	defer func() {
+		if !done { // what was held for nothing is given up
+			a.kick("ports that are not published")
+		}
+	}()
 	for _, b := range want {
 		b, err := b.Check()
 		if err != nil {
@@ -89,17 +161,30 @@ func (a *Agent) choose(e entry, want []attach.PortBinding) ([]attach.PortBinding
 				}
 			}
 		}
-		who := ""
+		var who string
+		var why error
 		for port := int(first); port <= int(last); port++ {
-			b.HostPort, b.HostPortEnd, who = uint16(port), uint16(port), ""
+			b.HostPort, b.HostPortEnd, who, why = uint16(port), uint16(port), "", nil
 			for _, t := range taken {
 				if t.Overlaps(b) {
 					who = t.who
 				}
 			}
-			if who == "" {
+			if who != "" {
+				continue
+			}
+			if why = a.ownPort(b); why == nil {
+				why = a.publishing.held.Hold(hostPort(b))
+			}
+			if why == nil || !errors.Is(why, model.ErrExists) {
 				break
 			}
+		}
+		if why != nil && first != last && errors.Is(why, model.ErrExists) {
+			why = model.Errorf(model.ErrExists, "none of the host ports %d-%d/%s is free: %w", first, last, b.Proto, why)
+		}
+		if why != nil {
+			return nil, why
 		}
 		if who != "" {
 			return nil, model.Errorf(model.ErrExists, "host port %d-%d/%s is published by %s already", first, last, b.Proto, who)
@@ -107,7 +192,9 @@ func (a *Agent) choose(e entry, want []attach.PortBinding) ([]attach.PortBinding
 		taken = append(taken, holder{b, e.key().String()})
 		e.Ports = append(e.Ports, b)
 	}
-	return e.Ports, a.journal.put(e)
+	err := a.journal.put(e)
+	done = err == nil
+	return e.Ports, err
 }
 
 // waitPublished waits until the host's stack holds a change of published ports.

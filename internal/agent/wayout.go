@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -210,6 +211,11 @@ func (w *wayOut) follow(ctx context.Context, pic desired.Host, look bool) []comp
 	if look {
 		w.a.control.sayRefused()
 	}
+	problems := append([]compile.Problem(nil), w.blocked...)
+	taken, withheld := w.a.holdPublished()
+	for object, err := range taken {
+		problems = append(problems, compile.Problem{Object: object, Text: err.Error()})
+	}
 	if pic.Private != nil {
 		for _, e := range w.a.journal.all() {
 			port, ok := pic.Ports.Get(e.HostIf)
@@ -223,15 +229,21 @@ func (w *wayOut) follow(ctx context.Context, pic desired.Host, look bool) []comp
 				continue
 			}
 			ep := hostnet.Endpoint{Addr: e.Private, Ports: e.Ports}
+			if len(withheld) > 0 {
+				ep.Ports = slices.DeleteFunc(slices.Clone(e.Ports), func(b attach.PortBinding) bool { return withheld[hostPort(b)] })
+			}
 			if n, ok := pic.Networks.Get(port.Network); ok {
 				ep.Masquerade = !n.Router().IsValid()
 			}
 			want.Endpoints = append(want.Endpoints, ep)
 		}
 	}
-	problems := append([]compile.Problem(nil), w.blocked...)
-	for object, err := range w.net.Apply(ctx, want, look) {
+	failed := w.net.Apply(ctx, want, look)
+	for object, err := range failed {
 		problems = append(problems, compile.Problem{Object: object, Text: err.Error()})
+	}
+	if len(failed) == 0 {
+		w.a.giveUpPorts() // nothing leads from them any more
 	}
 	return problems
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -99,7 +100,12 @@ func TestWayOut(t *testing.T) {
 		return attach.PortBinding{Proto: model.ProtoTCP, HostPort: first, HostPortEnd: last, ContainerPort: 80}
 	}
 	at := tcp(9000, 0)
-	at.HostIP = netip.MustParseAddr("192.0.2.1")
+	at.HostIP = netip.MustParseAddr("127.0.0.2")
+	process, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer process.Close()
 	got, err := publish("c1", tcp(8080, 0), tcp(8080, 8090), tcp(0, 0), at)
 	if err != nil || len(got) != 4 || got[0].HostPort != 8080 || got[1].HostPort != 8081 || got[2].HostPort < firstDynamic || got[3].HostPort != 9000 {
 		t.Fatalf("Publish() = %v, %v", got, err)
@@ -122,6 +128,11 @@ func TestWayOut(t *testing.T) {
 		{tcp(8081, 0), model.ErrExists, "published by c1/eth0 already"},
 		{tcp(8080, 8081), model.ErrExists, "8080-8081/tcp"},
 		{tcp(9000, 0), model.ErrExists, "9000"},
+		{tcp(uint16(process.Addr().(*net.TCPAddr).Port), 0), model.ErrExists, "address already in use"},
+		{tcp(uint16(b.agent.RESTAddr().(*net.TCPAddr).Port), 0), model.ErrExists, "address already in use by Contiv's control plane"},
+		{attach.PortBinding{Proto: model.ProtoUDP, HostPort: 4789, ContainerPort: 1}, model.ErrExists, "address already in use by the tunnel"},
+		{attach.PortBinding{Proto: model.ProtoUDP, HostIP: netip.MustParseAddr("127.0.0.9"), HostPort: 4789, ContainerPort: 1}, model.ErrExists, "4789"},
+		{attach.PortBinding{Proto: model.ProtoTCP, HostIP: netip.MustParseAddr("198.51.100.1"), HostPort: 1, ContainerPort: 1}, model.ErrInvalid, "has no address 198.51.100.1"},
 		{attach.PortBinding{Proto: model.ProtoICMP, HostPort: 1, ContainerPort: 1}, model.ErrInvalid, "must be tcp, udp or sctp"},
 		{attach.PortBinding{Proto: model.ProtoTCP, HostPort: 1}, model.ErrInvalid, "containerPort"},
 		{tcp(9, 8), model.ErrInvalid, "must not be below"},
@@ -130,8 +141,18 @@ func TestWayOut(t *testing.T) {
 			t.Errorf("Publish(%v) = %v, want %q", x.port, err, x.text)
 		}
 	}
+	serve := func(port string) error { // a process of the host
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":"+port)
+		if err == nil {
+			_ = l.Close()
+		}
+		return err
+	}
+	if err := serve("8081"); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a process gets a port that a container publishes: %v", err)
+	}
 	other := tcp(9000, 0)
-	other.HostIP = netip.MustParseAddr("192.0.2.2")
+	other.HostIP = netip.MustParseAddr("127.0.0.3")
 	udp := tcp(8080, 0)
 	udp.Proto = model.ProtoUDP
 	if _, err := publish("c2", other, udp); err != nil { // another address, another protocol
@@ -141,10 +162,38 @@ func TestWayOut(t *testing.T) {
 		t.Errorf("Publish() of nobody's = %v", err)
 	}
 
+	// Without netplugin somebody takes a port: it is told, and stays the container's.
 	b.stop()
+	thief, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":8081")
+	if err != nil {
+		t.Fatalf("a stopped netplugin keeps a port: %v", err)
+	}
 	b.fake = b.fake.Restart()
 	b.startWith(outletFake{b.fake})
 	b.ready()
+	told := func() string {
+		o, _ := b.agent.published.get()
+		return problemTexts(o)["published 8081/tcp of c1/eth0"]
+	}
+	b.eventually("the port that was taken is told", func() error {
+		if !strings.Contains(told(), "already in use") {
+			return fmt.Errorf("%q", told())
+		}
+		return nil
+	})
+	if err := thief.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.agent.kick("test")
+	b.eventually("the port is held again", func() error {
+		if told() != "" {
+			return errors.New(told())
+		}
+		return nil
+	})
+	if err := serve("8081"); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a process gets a port that is held again: %v", err)
+	}
 	if b.private("c1") != one || b.private("c2") != two {
 		t.Errorf("after a restart: %s and %s, before: %s and %s", b.private("c1"), b.private("c2"), one, two)
 	}
@@ -160,6 +209,7 @@ func TestWayOut(t *testing.T) {
 	if _, err := publish("c2", tcp(8080, 0)); err != nil {
 		t.Errorf("Publish() of what a container had that is gone = %v", err)
 	}
+	b.eventually("a port that nobody publishes is free", func() error { return serve("8081") })
 	if _, err := b.client().Attach(t.Context(), request("c3", newSandbox(t))); err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,9 @@ func (p *Plugin) createNetwork(ctx context.Context, r createNetworkRequest) (emp
 		return empty{}, model.InvalidField("NetworkID", "", "must not be empty")
 	}
 	options := stringOptions(r.Options[keyGeneric])
+	if err := errors.Join(checkInternal(r.Options), checkOptions("-o", options, networkOptions)); err != nil {
+		return empty{}, err
+	}
 	ref, ok, err := parseRef(options)
 	if err != nil {
 		return empty{}, err

@@ -52,6 +52,9 @@ func parsePool(id string) (p pool, err error) {
 // network that does not exist yet is taken as asked for: CreateNetwork follows.
 func (p *Plugin) requestPool(ctx context.Context, r requestPoolRequest) (requestPoolResponse, error) {
 	var none requestPoolResponse
+	if err := checkOptions("--ipam-opt", r.Options, addressOptions); err != nil {
+		return none, err
+	}
 	ref, ok, err := parseRef(r.Options)
 	if err != nil {
 		return none, err
@@ -124,10 +127,22 @@ func (p *Plugin) poolOf(ctx context.Context, id string, named bool) (pool, error
 	return pl, err
 }
 
+// isUnmade tells whether a pool is that of a network that is just being created
+// without a name: Docker asks for addresses that it is to keep aside before it
+// tells the driver of the network.
+func (p *Plugin) isUnmade(id string) bool {
+	pl, err := parsePool(id)
+	return err == nil && pl.Network.Name == ""
+}
+
 func (p *Plugin) requestAddress(ctx context.Context, r requestAddressRequest) (requestAddressResponse, error) {
 	var none requestAddressResponse
 	gateway := r.Options[keyAddressType] == keyGateway
 	pl, err := p.poolOf(ctx, r.PoolID, !gateway)
+	if !gateway && r.Address != "" && errors.Is(err, model.ErrNotFound) && p.isUnmade(r.PoolID) {
+		return none, model.InvalidField("--aux-address", r.Address, "is not possible when the network is made: Contiv has no network yet to keep it out of. "+
+			"Leave it out; 'netctl group create --ip-pool' says which addresses a group hands out")
+	}
 	if err != nil {
 		return none, err
 	}

@@ -61,6 +61,9 @@ func (p *Plugin) checkScope() error {
 // allocateNetwork answers a swarm's manager. Networks are allocated by
 // netmaster: the options go to the workers as they are.
 func (p *Plugin) allocateNetwork(_ context.Context, r allocateNetworkRequest) (allocateNetworkResponse, error) {
+	if err := checkOptions("-o", r.Options, networkOptions); err != nil {
+		return allocateNetworkResponse{}, err
+	}
 	_, ok, err := parseRef(r.Options)
 	if err == nil && !ok {
 		err = model.InvalidField("option network", "",

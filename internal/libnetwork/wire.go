@@ -157,6 +157,7 @@ func failure(text string) errorResponse { return errorResponse{text, text} }
 // Keys of options that libnetwork sets.
 const (
 	keyGeneric     = "com.docker.network.generic"
+	keyInternal    = "com.docker.network.internal"
 	keyGateway     = "com.docker.network.gateway"
 	keyAddressType = "RequestAddressType"
 )

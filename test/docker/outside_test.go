@@ -4,6 +4,7 @@ package docker
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"time"
 )
@@ -18,17 +19,18 @@ func outside(b *bed) {
 }
 
 func outsideOf(b *bed, one *engine) {
-	const private, beyond = "172.19.255.254", "10.250.0.2"
+	const private, beyond = "172.19.255.254", "10.250.0.2" // netmaster's machine
+	one.taken()
 	one.run("o1", "--net web -p 8080:80 -p 127.0.0.1:8081:80/tcp")
 	one.run("o2", "--net lone -p 8082:80")
 	for _, c := range []string{"o1", "o2"} {
 		one.reaches(c, "ping", private, true)
 		one.reaches(c, "ping", beyond, true)
 		pid := one.docker("inspect -f {{.State.Pid}} " + c)
-		one.until("TCP to netmaster", 5*time.Second, func() error {
-			_, err := one.Inside(b.t.Context(), "nsenter", "--net=/proc/"+pid+"/ns/net", "timeout", "1", "bash", "-c", "exec 3<>/dev/tcp/"+beyond+"/9999")
-			return err
-		})
+		out, err := one.Inside(b.t.Context(), "nsenter", "--net=/proc/"+pid+"/ns/net", "timeout", "5", "bash", "-c", "exec 3<>/dev/tcp/"+beyond+"/9999")
+		if err == nil || !strings.Contains(out+err.Error(), "refused") {
+			b.t.Errorf("%s to netmaster: %v %s, want to be refused", c, err, out)
+		}
 	}
 	if got := one.docker("exec o2 ip route"); !strings.Contains(got, "default via 169.254.1.1") {
 		b.t.Errorf("routes without a gateway:\n%s", got)
@@ -63,6 +65,35 @@ func outsideOf(b *bed, one *engine) {
 		b.t.Error("a published port outlives its container")
 	}
 	b.nothingLeft()
+}
+
+// taken: published ports are those of nobody else, and nobody else's once they
+// are published, as on Docker's own bridge.
+func (e *engine) taken() {
+	e.t.Helper()
+	const inUse = "address already in use"
+	var process net.Listener
+	e.must(e.host.NS.Do(func() (err error) {
+		process, err = new(net.ListenConfig).Listen(e.t.Context(), "tcp", ":8022")
+		return err
+	}))
+	e.docker("run -d --name t0 -p 8033:80 bb httpd -f -h /www")
+	for _, p := range []string{"8022:80", "8033:80", "9090:80", "4789:4789/udp"} {
+		e.refused("run --rm --net web -p "+p+" bb ip a", inUse)
+	}
+	e.must(process.Close())
+	e.docker("rm -f t0")
+	e.run("t1", "--net web -p 8022:80 -p 8033:80/udp")
+	e.refused("run --rm -p 8022:80 bb ip a", inUse)
+	e.refused("run --rm -p 8033:80/udp bb ip a", inUse)
+	e.docker("rm -f t1")
+	e.docker("run --rm -p 8022:80 bb ip a")
+	e.refused("network create -d netplugin --internal --subnet 10.66.0.0/24 inside", "--internal")
+	e.refused("network create -d netplugin -o com.docker.network.driver.mtu=1400 --subnet 10.66.0.0/24 small", "com.docker.network.driver.mtu")
+	e.refused("network create -d netplugin --ipam-driver netplugin --aux-address a=10.66.0.5 --subnet 10.66.0.0/24 aux", "--aux-address")
+	if got := e.docker("network ls -q -f name=inside -f name=small -f name=aux"); got != "" {
+		e.t.Errorf("refused networks are there: %s", got)
+	}
 }
 
 // wget asks for a page from a host, or from the netmaster's machine.

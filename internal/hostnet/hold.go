@@ -1,0 +1,117 @@
+package hostnet
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// HostPort is a port of the host: of one of its addresses, or of all (the zero
+// address). IPv4.
+type HostPort struct {
+	Proto model.Protocol
+	Addr  netip.Addr
+	Port  uint16
+}
+
+func (p HostPort) String() string {
+	if p.Addr.IsValid() {
+		return fmt.Sprintf("%s:%d/%s", p.Addr, p.Port, p.Proto)
+	}
+	return fmt.Sprintf("%d/%s", p.Port, p.Proto)
+}
+
+// Holder keeps ports of the host for containers, as a process that serves there
+// would: who has a port keeps it, and who wants one of ours is told that it is
+// in use. The sockets take no packet. Any goroutine may use it.
+type Holder struct {
+	mu   sync.Mutex
+	held map[HostPort]int // its socket; -1 = the kernel has none of that protocol
+}
+
+// Hold takes a port, which is fine if it is held already. ErrExists: it is in
+// use; ErrInvalid: the address is none of this host's.
+func (h *Holder) Hold(p HostPort) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.held[p]; ok {
+		return nil
+	}
+	fd, err := hold(p)
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return model.Errorf(model.ErrExists, "host port %s: address already in use by a process of this host or a port that another engine publishes", p)
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return model.Errorf(model.ErrInvalid, "host port %s: this host has no address %s", p, p.Addr)
+	case err != nil:
+		return fmt.Errorf("take host port %s: %w", p, err)
+	}
+	if h.held == nil {
+		h.held = map[HostPort]int{}
+	}
+	h.held[p] = fd
+	return nil
+}
+
+// Keep gives up all ports that are not wanted any more.
+func (h *Holder) Keep(wanted map[HostPort]bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.held, func(p HostPort, fd int) bool {
+		if wanted[p] {
+			return false
+		}
+		if fd >= 0 {
+			_ = unix.Close(fd) // it has no data to lose
+		}
+		return true
+	})
+}
+
+// hold opens a socket that has a port and takes nothing.
+func hold(p HostPort) (fd int, err error) {
+	kind := unix.SOCK_STREAM
+	if p.Proto == model.ProtoUDP {
+		kind = unix.SOCK_DGRAM
+	}
+	fd, err = unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, int(p.Proto))
+	if p.Proto == model.ProtoSCTP && (errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.ESOCKTNOSUPPORT)) {
+		return -1, nil // then no process has the port either
+	}
+	if err != nil {
+		return -1, err
+	}
+	defer func() {
+		if err != nil {
+			_ = unix.Close(fd)
+		}
+	}()
+	nothing := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K} // keeps 0 bytes: drops
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing}); err != nil {
+		return -1, err
+	}
+	if kind == unix.SOCK_STREAM {
+		// Connections that ended a moment ago do not count; the price is that only a
+		// socket that listens keeps others out.
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+			return -1, err
+		}
+	}
+	at := unix.SockaddrInet4{Port: int(p.Port)}
+	if p.Addr.IsValid() {
+		at.Addr = p.Addr.As4()
+	}
+	if err := unix.Bind(fd, &at); err != nil {
+		return -1, err
+	}
+	if kind == unix.SOCK_STREAM {
+		err = unix.Listen(fd, 0)
+	}
+	return fd, err
+}

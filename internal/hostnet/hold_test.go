@@ -1,0 +1,97 @@
+package hostnet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestHold: a port that a process has is not taken, one that is held no process
+// gets, and one that is given up is free; for one address and for all.
+func TestHold(t *testing.T) {
+	s := newSite(t)
+	loop := netip.MustParseAddr("127.0.0.1")
+	for _, x := range []struct {
+		network, process string // where a process serves
+		ours             HostPort
+		free             bool // both may be
+	}{
+		{"tcp", "0.0.0.0:7001", HostPort{Proto: model.ProtoTCP, Port: 7001}, false},
+		{"tcp", "[::]:7002", HostPort{Proto: model.ProtoTCP, Port: 7002}, false},
+		{"tcp", "127.0.0.1:7003", HostPort{Proto: model.ProtoTCP, Port: 7003}, false},
+		{"tcp", "0.0.0.0:7004", HostPort{model.ProtoTCP, near, 7004}, false},
+		{"tcp4", "127.0.0.1:7005", HostPort{model.ProtoTCP, near, 7005}, true},
+		{"udp", "0.0.0.0:7006", HostPort{Proto: model.ProtoUDP, Port: 7006}, false},
+		{"udp", "[::]:7007", HostPort{model.ProtoUDP, loop, 7007}, false},
+		{"udp4", "127.0.0.1:7008", HostPort{model.ProtoUDP, near, 7008}, true},
+		{"udp", "0.0.0.0:7009", HostPort{Proto: model.ProtoTCP, Port: 7009}, true},
+	} {
+		var h Holder
+		serve := func() (close func() error, err error) {
+			var lc net.ListenConfig
+			err = in(t, s.host, func() error {
+				if x.network[:3] == "udp" {
+					c, err := lc.ListenPacket(context.Background(), x.network, x.process)
+					if err == nil {
+						close = c.Close
+					}
+					return err
+				}
+				l, err := lc.Listen(context.Background(), x.network, x.process)
+				if err == nil {
+					close = l.Close
+				}
+				return err
+			})
+			return close, err
+		}
+		hold := func() error { return in(t, s.host, func() error { return h.Hold(x.ours) }) }
+
+		stop, err := serve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := hold(); x.free && err != nil || !x.free && !errors.Is(err, model.ErrExists) {
+			t.Errorf("%s with a process at %s/%s: %v", x.ours, x.process, x.network, err)
+		}
+		h.Keep(nil)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // holding twice is fine
+			if err := hold(); err != nil {
+				t.Fatalf("%s, which is free: %v", x.ours, err)
+			}
+		}
+		stop, err = serve()
+		if x.free && err != nil || !x.free && !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("a process at %s/%s with %s held: %v", x.process, x.network, x.ours, err)
+		}
+		if err == nil {
+			_ = stop()
+		}
+		h.Keep(map[HostPort]bool{x.ours: true})
+		if _, err := serve(); !x.free && err == nil {
+			t.Errorf("%s is not kept", x.ours)
+		}
+		h.Keep(nil)
+		if stop, err = serve(); err != nil && !x.free {
+			t.Errorf("%s given up: %v", x.ours, err)
+		} else if err == nil {
+			_ = stop()
+		}
+	}
+	var h Holder
+	if err := in(t, s.host, func() error { return h.Hold(HostPort{model.ProtoTCP, far, 7010}) }); !errors.Is(err, model.ErrInvalid) {
+		t.Errorf("an address of another host: %v", err)
+	}
+	if err := in(t, s.host, func() error { return h.Hold(HostPort{Proto: model.ProtoSCTP, Port: 7011}) }); err != nil {
+		t.Errorf("SCTP: %v", err)
+	}
+	h.Keep(nil)
+}

@@ -1,0 +1,45 @@
+package libnetwork
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// networkOptions are the options (-o) that a network of Docker may be created
+// with; addressOptions those of its addresses (--ipam-opt).
+var (
+	networkOptions = []string{optTenant, optNetwork, optGroup, optEncap, optTag}
+	addressOptions = []string{optTenant, optNetwork, optGroup}
+)
+
+// dockerPrefix begins the options that Docker itself has or adds.
+const dockerPrefix = "com.docker.network."
+
+// checkOptions refuses what would have no effect.
+func checkOptions(flag string, options map[string]string, known []string) error {
+	for _, k := range slices.Sorted(maps.Keys(options)) {
+		switch {
+		case slices.Contains(known, k):
+		case k == dockerPrefix+"driver.mtu":
+			return model.InvalidField(flag+" "+k, options[k], "has no effect: a Contiv network has the MTU that its hosts' underlay leaves it")
+		case flag == "--ipam-opt" && strings.HasPrefix(k, dockerPrefix): // an order of the engine's to its own drivers
+		default:
+			return model.InvalidField(flag+" "+k, options[k], "is not known: there are "+strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// checkInternal refuses networks without a way out: Docker's flag would have no effect.
+func checkInternal(options map[string]any) error {
+	switch fmt.Sprint(options[keyInternal]) {
+	case "true", "1":
+		return model.InvalidField("--internal", "true",
+			"is not possible on Contiv's networks: their containers have a way out by their host; leave it out, and keep containers in by policy ('netctl policy rule-add -d out -j deny')")
+	}
+	return nil
+}
