@@ -69,6 +69,9 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 		return err
 	}
 	o.driver = plane.Driver
+	if err := o.checkAddresses(); err != nil {
+		return err
+	}
 	o.warnIdle(fs, log)
 	log.Info("the data plane is chosen", "driver", plane.Driver, "why", plane.Why, "since", plane.Since)
 	drv, err := openDriver(ctx, o, log)

@@ -312,6 +312,23 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 	return nil
 }
 
+// checkAddresses refuses addresses that are not this host's: others would send
+// where nobody is.
+func (o *options) checkAddresses() error {
+	if o.driver == driverFake { // forwards nothing
+		return nil
+	}
+	for _, a := range []struct {
+		flag string
+		addr netip.Addr
+	}{{"ctrl-ip", o.ctrl}, {"vtep-ip", o.vtep}} {
+		if err := daemon.HasAddress(a.addr); err != nil {
+			return daemon.Usagef("--%s %q: %w", a.flag, a.addr, err)
+		}
+	}
+	return nil
+}
+
 func checkURLs(v string) error {
 	list := daemon.SplitList(v)
 	for _, s := range list {

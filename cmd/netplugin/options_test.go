@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/netip"
 	"os"
 	"regexp"
 	"slices"
@@ -116,5 +117,22 @@ func TestEnvironment(t *testing.T) {
 	}
 	if got := strings.Join(o.etcd, " "); got != "http://10.0.0.1:2379 http://10.0.0.2:2379" {
 		t.Errorf("etcd endpoints %q", got)
+	}
+}
+
+// TestAddressesAreOurs: an address that the host does not have is refused,
+// naming those that it has.
+func TestAddressesAreOurs(t *testing.T) {
+	o := options{driver: driverAuto, ctrl: netip.MustParseAddr("127.0.0.1"), vtep: netip.MustParseAddr("127.0.0.1")}
+	if err := o.checkAddresses(); err != nil {
+		t.Errorf("an address of this host: %v", err)
+	}
+	o.vtep = netip.MustParseAddr("198.51.100.9")
+	if err := o.checkAddresses(); err == nil || !strings.Contains(err.Error(), `--vtep-ip "198.51.100.9": is no address of this host, which has `) {
+		t.Errorf("an address of another host: %v", err)
+	}
+	o.ctrl, o.vtep = o.vtep, o.ctrl
+	if err := o.checkAddresses(); err == nil || !strings.Contains(err.Error(), "--ctrl-ip") {
+		t.Errorf("an address of another host: %v", err)
 	}
 }

@@ -70,6 +70,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 		return nil, nil // the snapshot's arrival wakes the runner again
 	}
 	pic.problems = append(pic.problems, a.names.follow(ctx, pic.want)...)
+	pic.problems = append(pic.problems, a.withoutUplink(pic.want)...)
 	pic.problems = append(pic.problems, a.journal.problems()...)
 	start := time.Now()
 	apply := a.cfg.Driver.Apply

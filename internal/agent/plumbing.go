@@ -3,11 +3,14 @@ package agent
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -26,6 +29,9 @@ func (a *Agent) mtu(n model.Network, asked int) (int, error) {
 	}
 	switch {
 	case n.Encap == model.EncapVLAN:
+		if why := a.noUplink(); why != "" {
+			return 0, model.Errorf(model.ErrUnavailable, "network %s is a VLAN network, and %s", n.Key, why)
+		}
 		limit = uplinkMTU(a.cfg.Uplinks, limit)
 	case a.cfg.VTEP.Is6():
 		limit -= vxlanOverhead6
@@ -42,6 +48,36 @@ func (a *Agent) mtu(n model.Network, asked int) (int, error) {
 		return 0, model.InvalidField("mtu", asked, "must be at least 1280 on a network with IPv6 (RFC 8200 section 5)")
 	}
 	return asked, nil
+}
+
+// noUplink says why this host carries no VLAN network; "" when it does.
+func (a *Agent) noUplink() string {
+	for _, name := range a.cfg.Uplinks {
+		if _, err := plumb.InterfaceMTU(name); err == nil {
+			return ""
+		}
+	}
+	if len(a.cfg.Uplinks) == 0 {
+		return "this host has no uplink for those: start netplugin with --vlan-uplinks INTERFACE"
+	}
+	return "this host has no interface " + strings.Join(a.cfg.Uplinks, " or ") + ": make it, or give --vlan-uplinks another"
+}
+
+// withoutUplink tells of the VLAN networks that have containers here and no uplink.
+func (a *Agent) withoutUplink(pic desired.Host) (problems []compile.Problem) {
+	why := ""
+	for _, n := range pic.Networks.All() {
+		if n.Encap != model.EncapVLAN {
+			continue
+		}
+		if why == "" {
+			if why = a.noUplink(); why == "" {
+				return nil
+			}
+		}
+		problems = append(problems, compile.Problem{Object: "uplink of network " + n.Key.String(), Text: "its containers here reach nobody beyond this host: " + why})
+	}
+	return problems
 }
 
 // uplinkMTU is the MTU of the first uplink that exists, otherwise that of the underlay.
@@ -83,7 +119,13 @@ func addresses(n model.Network, ep model.Endpoint) []attach.Address {
 		out = append(out, attach.Address{Prefix: netip.PrefixFrom(ep.IPv4, n.Subnet.Bits()), Gateway: n.Gateway})
 	}
 	if ep.IPv6.IsValid() {
-		out = append(out, attach.Address{Prefix: netip.PrefixFrom(ep.IPv6, n.Subnet6.Bits()), Gateway: n.Gateway6})
+		gw := n.Gateway6
+		if n.Encap != model.EncapVLAN {
+			// Nobody is there: the way out is IPv4's. Without a default route whoever
+			// connects to the outside is told at once that it is unreachable.
+			gw = netip.Addr{}
+		}
+		out = append(out, attach.Address{Prefix: netip.PrefixFrom(ep.IPv6, n.Subnet6.Bits()), Gateway: gw})
 	}
 	return out
 }

@@ -52,10 +52,10 @@ var fields = map[string]map[string]field{
 		"nwType":      {text: "data (default) or infra", enum: []string{"", "data", "infra"}},
 		"encap":       {text: "vlan or vxlan", enum: []string{"vlan", "vxlan"}, required: true},
 		"pktTag":      {text: "a free VLAN id (1-4094) or VNI (1-16777215) within the range that global sets; 0 = allocate one", min: 0, max: model.MaxVNI},
-		"subnet":      {text: "an IPv4 subnet such as 10.1.1.0/24, or a range in one such as 10.1.1.10-10.1.1.50/24, that overlaps no other network of the tenant and no reserved block; empty only with ipv6Subnet"},
+		"subnet":      {text: "an IPv4 subnet such as 10.1.1.0/24, or a range in one such as 10.1.1.10-10.1.1.50/24, that overlaps no other network of the tenant, no reserved block and not the private subnet; empty only with ipv6Subnet"},
 		"gateway":     {text: "an address of the subnet other than its network and broadcast address; empty = none"},
 		"ipv6Subnet":  {text: "an IPv6 subnet that overlaps no other network of the tenant and no reserved block; empty = none"},
-		"ipv6Gateway": {text: "an address of the IPv6 subnet; empty = none"},
+		"ipv6Gateway": {text: "an address of the IPv6 subnet; on a VXLAN network containers get no default route by it, as IPv6 has no way out yet; empty = none"},
 		"cfgdTag":     {text: tagText},
 	},
 	"endpointGroups": {

@@ -34,6 +34,14 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 		return err
 	}
 	if n.Subnet.IsValid() {
+		g, err := store.Globals.Get(tx, store.GlobalKey{})
+		if err != nil {
+			return err
+		}
+		if g.PvtSubnet.IsValid() && g.PvtSubnet.Overlaps(n.Subnet) {
+			return model.Errorf(model.ErrConflict, "subnet %q: overlaps the cluster's private subnet %s, in which each host and its containers know each other; "+
+				"choose another subnet, or, while there is no network, another private subnet ('netctl global set --private-subnet a.b.0.0/16')", n.Subnet, g.PvtSubnet)
+		}
 		if err := claimSubnet(tx, n.Key, "subnet", n.Subnet); err != nil {
 			return err
 		}

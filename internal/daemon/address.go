@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 )
 
 // LocalAddress returns this host's address as the local resolver knows it, if
@@ -35,6 +36,28 @@ func LocalAddress(ctx context.Context) (string, error) {
 		resolveErr = errors.New("it has no address other than loopback")
 	}
 	return "", fmt.Errorf("the resolver does not know an address of host %q: %w", name, resolveErr)
+}
+
+// HasAddress refuses an address that no interface of this host has, naming those
+// that there are.
+func HasAddress(ip netip.Addr) error {
+	if isLocal(ip.Unmap().WithZone("")) {
+		return nil
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("read this host's addresses: %w", err)
+	}
+	var have []string
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+			have = append(have, n.IP.String())
+		}
+	}
+	if len(have) == 0 {
+		return errors.New("is no address of this host, which has none but its loopback's")
+	}
+	return fmt.Errorf("is no address of this host, which has %s", strings.Join(have, ", "))
 }
 
 // isLocal tells whether an interface of this host has the address: a stale

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,6 +47,7 @@ func outside(t *testing.T, driver string) {
 		"network create -t red -e vxlan -s 10.1.1.0/24 vx",
 		"network create -t blue -e vxlan -s 10.1.2.0/24 -g 10.1.2.254 gw",
 		"network create -t blue -e vlan -s 10.1.3.0/24 vl",
+		"network create -t blue -e vxlan -s 10.1.4.0/24 -g 10.1.4.254 --subnetv6 2001:db8:4::/64 --gatewayv6 2001:db8:4::1 six",
 		"policy create -t blue some",
 		"policy rule-add -t blue -d out -j deny -l tcp -P 80 some 1",
 		"policy rule-add -t blue -d in -j deny -l tcp -P 81 some 2",
@@ -54,6 +56,13 @@ func outside(t *testing.T, driver string) {
 	c.attachBeyond(h)
 	c.add(spec("b", "h1", "blue/vx"), spec("r", "h1", "red/vx")) // first: they get the same address
 	c.add(spec("g", "h1", "blue/gw"), spec("v", "h1", "blue/vl"), spec("p", "h1", "blue/vx/some"))
+	c.add(spec("s", "h1", "blue/six"), spec("s2", "h1", "blue/six"))
+	// IPv6 has no way out: who tries is told at once, and not after minutes.
+	if _, err := c.space("s").Dial(t.Context(), "tcp", "[2001:db8::1]:80"); !errors.Is(err, syscall.ENETUNREACH) {
+		t.Errorf("to the outside by IPv6: %v, want it to be unreachable at once", err)
+	}
+	c.probe("s", lab.Target{Proto: "tcp", Addr: c.addr("s2", "6"), Port: 80}, lab.OK, "s2")
+	c.probe("s", lab.Target{Proto: "tcp", Addr: beyondAddr, Port: 80}, lab.OK, beyond)
 	if _, err := c.Serve("p", "tcp/81"); err != nil {
 		t.Fatal(err)
 	}
