@@ -48,6 +48,8 @@ type Agent struct {
 	since        string // RFC 3339: when this agent began
 	naming       *current[naming]
 	reannounce   chan struct{}
+	custody      chan struct{} // wakes keepAttachments
+	followed     chan struct{} // wakes releaseOrphans: the store is followed, or another one was met
 
 	spoolEvery time.Duration
 	lateGrace  time.Duration
@@ -73,7 +75,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, log: cfg.Log, bootID: bootID(),
 		published: newPublished(), watchers: newWatchers(), owe: make(chan struct{}, 1),
-		naming: newCurrent[naming](), reannounce: make(chan struct{}, 1), since: time.Now().UTC().Format(time.RFC3339),
+		naming: newCurrent[naming](), reannounce: make(chan struct{}, 1), custody: make(chan struct{}, 1), followed: make(chan struct{}, 1),
+		since:    time.Now().UTC().Format(time.RFC3339),
 		problems: map[string]string{}, spoolEvery: 10 * time.Second, lateGrace: lateGrace,
 		adapters: map[string]http.Handler{},
 	}
@@ -103,10 +106,17 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		return err
 	}
 	a.cluster = newCluster(cfg.Host, cfg.Store, cfg.Log, a.kick)
-	a.cluster.onOwnHost = func() {
-		select {
-		case a.reannounce <- struct{}{}:
-		default:
+	if a.cluster.memory, err = recallStore(cfg.StateDir, cfg.Log); err != nil {
+		return err
+	}
+	a.cluster.own, a.cluster.grace = a.journal.standing, cfg.StoreGrace
+	a.cluster.onOwnHost, a.cluster.onLost = func() { wake(a.reannounce) }, func() { wake(a.custody) }
+	a.cluster.onHold = func(why string) {
+		a.standing.set(aboutStore, why)
+		wake(a.custody)
+		wake(a.followed)
+		if why == "" {
+			a.oweWake()
 		}
 	}
 	a.way = newWayOut(a)
@@ -239,6 +249,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	inside.Go(func() { a.cluster.run(inner, a.cfg.TenantLinger) })
 	inside.Go(func() { _ = a.runner.Run(inner) }) // its error is inner's end
 	inside.Go(func() { a.status.run(inner) })
+	inside.Go(func() { a.rememberStore(inner) })
 	inside.Go(func() { a.discover(inner) })
 	inside.Go(func() { a.control.run(inner) })
 	inside.Go(func() { a.tellListening(inner) })
@@ -253,6 +264,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	outside.Go(func() { a.serveMonitors(ctx) })
 	outside.Go(func() { a.payOwed(ctx) })
 	outside.Go(func() { a.releaseOrphans(ctx) })
+	outside.Go(func() { a.keepAttachments(ctx) })
 	outside.Go(func() { a.sayMasters(ctx) })
 	outside.Go(func() {
 		if err := a.compare(ctx); err != nil {

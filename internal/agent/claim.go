@@ -140,7 +140,7 @@ func (a *Agent) enter(ctx context.Context, session store.Session, fresh bool) (w
 		Host: a.cfg.Host, Installation: a.installation.ID, Boot: a.bootID, Control: a.cfg.Control, VTEP: a.cfg.VTEP, Since: a.since,
 	}
 	host := model.Host{
-		Name: a.cfg.Host, Control: a.cfg.Control, VTEP: a.cfg.VTEP, Driver: a.cfg.DriverName, Installation: a.installation.ID,
+		Name: a.cfg.Host, Control: a.cfg.Control, VTEP: a.cfg.VTEP, Driver: a.cfg.DriverName, Installation: a.installation.ID, Store: a.cluster.mark(),
 	}
 	service := store.Service{
 		ServiceName: "netplugin.vtep", Version: a.cfg.Version, HostAddr: a.cfg.VTEP.String(),
@@ -262,11 +262,20 @@ func (a *Agent) refuseEarlier(ctx context.Context) error {
 	return nil
 }
 
-// mine tells whether netmaster may be asked to create or release endpoints of
-// this host: not under a name that is not ours.
-func (a *Agent) mine() error {
+// named tells whether the host's name is this agent's.
+func (a *Agent) named() error {
 	n, _ := a.naming.get()
 	return n.err()
+}
+
+// mine tells whether netmaster may be asked to create or release endpoints of
+// this host: not under a name that is not ours, and not in a store that is not
+// followed.
+func (a *Agent) mine() error {
+	if err := a.named(); err != nil {
+		return err
+	}
+	return a.cluster.mayWrite()
 }
 
 // awaitName waits until the name is claimed, or ctx ends.

@@ -3,9 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +24,10 @@ type cluster struct {
 	kick func(reason string)
 	// onOwnHost is called, under mu, when the record of this host has changed.
 	onOwnHost func()
+	onHold    func(why string) // called under mu; "" = the store is followed
+	onLost    func()           // called under mu when an endpoint of this host has been deleted
+	own       func() []owned   // the attachments that stand
+	grace     time.Duration
 
 	mu       sync.Mutex
 	ctx      context.Context // of run; nil before
@@ -43,6 +45,11 @@ type cluster struct {
 	running  sync.WaitGroup
 
 	hostsVersion uint64 // counts changes of hosts
+
+	memory  memory
+	held    *hold // not nil while the picture stands still, as it does until the first snapshots are in
+	entered bool  // there is a picture
+	refused map[model.EndpointKey]bool
 }
 
 // mirror is one watched prefix.
@@ -52,6 +59,9 @@ type mirror struct {
 	ready     bool           // the snapshot is in
 	err       error          // why it does not follow now; nil = it follows
 	rev       store.Revision // of the last batch
+	of        store.Incarnation
+	listed    store.Revision // of the last list
+	seen      map[any]any    // while the picture stands still: what values would be
 	refs      int            // attachments that need it
 	unused    time.Time      // since when refs is zero
 	values    map[any]any    // by typed key: everything delivered and not deleted
@@ -63,14 +73,15 @@ type mirror struct {
 func newCluster(host model.HostName, st store.Store, log *slog.Logger, kick func(string)) *cluster {
 	return &cluster{
 		host: host, st: st, log: log, kick: kick,
-		onOwnHost: func() {},
-		comp:      compile.New(host),
-		tenants:   map[model.TenantName]model.Tenant{},
-		hosts:     map[model.HostName]model.Host{},
-		mirrors:   map[model.TenantName]*mirror{},
-		required:  map[model.TenantName]bool{"": true},
-		hidden:    map[model.EndpointKey]time.Time{},
-		changed:   make(chan struct{}),
+		onOwnHost: func() {}, onHold: func(string) {}, onLost: func() {}, own: func() []owned { return nil },
+		held: &hold{since: time.Now()}, refused: map[model.EndpointKey]bool{}, grace: storeGrace,
+		comp:     compile.New(host),
+		tenants:  map[model.TenantName]model.Tenant{},
+		hosts:    map[model.HostName]model.Host{},
+		mirrors:  map[model.TenantName]*mirror{},
+		required: map[model.TenantName]bool{"": true},
+		hidden:   map[model.EndpointKey]time.Time{},
+		changed:  make(chan struct{}),
 	}
 }
 
@@ -88,8 +99,14 @@ func (c *cluster) run(ctx context.Context, linger time.Duration) {
 	c.mu.Unlock()
 	tick := time.NewTicker(max(linger/10, 10*time.Millisecond))
 	defer tick.Stop()
+	judge := time.NewTicker(time.Second)
+	defer judge.Stop()
 	for {
 		select {
+		case <-judge.C: // a grace may have ended
+			c.mu.Lock()
+			c.judgeLocked()
+			c.mu.Unlock()
 		case now := <-tick.C:
 			c.dropUnused(now, linger)
 			c.dropForgotten(now, linger)
@@ -111,6 +128,9 @@ func (c *cluster) startLocked(t model.TenantName) *mirror {
 		endpoints: map[model.EndpointKey]model.Endpoint{},
 		networks:  map[model.NetworkKey]model.Network{},
 		groups:    map[model.GroupKey]model.Group{},
+	}
+	if c.held != nil {
+		m.seen = map[any]any{}
 	}
 	c.mirrors[t] = m
 	if c.ctx == nil {
@@ -171,6 +191,9 @@ func (c *cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	if c.mirrors[m.tenant] != m { // the tenant was dropped while this batch waited
 		return context.Canceled
 	}
+	if b.Listed {
+		c.listedLocked(m, b)
+	}
 	relevant := !m.ready
 	for _, e := range b.Events {
 		ch, err := store.Decode(e)
@@ -180,17 +203,27 @@ func (c *cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 			c.log.Error("a record in the store cannot be read", "key", e.KV.Key, "error", err)
 			ch.Value = nil
 		}
-		if c.enterLocked(m, ch) {
+		if inc, ok := ch.Value.(store.Incarnation); ok && !b.Listed {
+			c.identityLocked(m, inc)
+		}
+		if c.held != nil {
+			m.stageLocked(ch)
+		} else if c.enterLocked(m, ch) {
 			relevant = true
 		}
 	}
 	m.rev = b.Revision
-	c.rev = max(c.rev, b.Revision)
 	if b.Snapshot || !m.ready {
 		m.ready = true
 	}
 	m.err = nil
 	c.broadcastLocked()
+	if c.held != nil {
+		c.judgeLocked()
+		return nil
+	}
+	c.rev = max(c.rev, b.Revision)
+	c.memory.Revision = max(c.memory.Revision, b.Revision)
 	if relevant {
 		c.dirty = b.Revision
 		c.kick("mirror")
@@ -259,6 +292,9 @@ func enter[K comparable, V any](ch store.Change, to map[K]V, k K, set func(V), d
 func (c *cluster) enterEndpointLocked(m *mirror, k model.EndpointKey, ch store.Change) bool {
 	_, hidden := c.hidden[k]
 	if ch.Value == nil {
+		if _, own := m.endpoints[k]; own && !hidden {
+			c.onLost()
+		}
 		delete(m.endpoints, k)
 		c.comp.DeleteEndpoint(k)
 		return !hidden
@@ -352,6 +388,9 @@ type picture struct {
 func (c *cluster) compile() (picture, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.entered {
+		return picture{}, false
+	}
 	for t := range c.required {
 		if m := c.mirrors[t]; m == nil || !m.ready {
 			return picture{}, false
@@ -403,30 +442,6 @@ func (c *cluster) waitTenant(ctx context.Context, t model.TenantName) error {
 		return model.Errorf(model.ErrUnavailable, "read tenant %s from the store: %w", t, why)
 	}
 	return err
-}
-
-// stale tells why the store is not followed; nil when it is.
-func (c *cluster) stale() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.staleLocked()
-}
-
-func (c *cluster) staleLocked() error {
-	g := c.mirrors[""]
-	if g == nil {
-		return errors.New("the agent has not begun to follow it")
-	}
-	if g.err != nil {
-		return g.err
-	}
-	for _, t := range slices.Sorted(maps.Keys(c.mirrors)) {
-		// A tenant that was acquired just now is waited for by who acquired it.
-		if m := c.mirrors[t]; m.err != nil && m.ready {
-			return fmt.Errorf("tenant %s: %w", t, m.err)
-		}
-	}
-	return nil
 }
 
 // pause stops the mirrors from delivering until resume: what the host knows

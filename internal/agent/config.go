@@ -81,6 +81,7 @@ type Config struct {
 	TenantLinger  time.Duration // how long a tenant stays mirrored after its last endpoint; default 5 min
 	Drift         time.Duration // mean time between passes that nothing asks for; default 1 min
 	StatusEvery   time.Duration // least time between two status writes; default 2 s
+	StoreGrace    time.Duration // how long a host waits for what others put back into a restored store; default 1 min
 	ClaimPatience time.Duration // how long a start waits for a former run's claim to the name to end; default its lease's 10 s and 5 s
 
 	// Hook, when set, is called at every step of Attach and Detach: tests kill or
@@ -106,6 +107,7 @@ func (c *Config) complete() error {
 	or(&c.TenantLinger, 5*time.Minute)
 	or(&c.Drift, time.Minute)
 	or(&c.StatusEvery, 2*time.Second)
+	or(&c.StoreGrace, storeGrace)
 	or(&c.ClaimPatience, store.ServiceTTL+5*time.Second)
 	if c.StateDir == "" {
 		c.StateDir = attach.StateDir

@@ -32,7 +32,7 @@ type condition struct {
 // conditions are all, the most telling first.
 var conditions = []condition{
 	{name: "store", needed: true, check: storeFollowed},
-	{name: "host-name", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.mine() }},
+	{name: "host-name", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.named() }},
 	{name: "data-plane", needed: true, check: dataPlaneFollows},
 	{name: "netmaster", needed: true, check: func(ctx context.Context, a *Agent, _ *observation) error { return a.masters.ping(ctx) }},
 	{name: "journal", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.journal.trouble() }},

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -126,8 +127,20 @@ func TestHealthLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := b.endpoints()[0].Key
-	b.put(func(tx store.Tx) error { store.Endpoints.Delete(tx, key); return nil })
+	b.put(func(tx store.Tx) error { // its address is another's, so that it cannot be put back
+		thief, err := store.Endpoints.Get(tx, key)
+		thief.Key.ID, thief.Host = "thief", "somewhere"
+		store.Endpoints.Delete(tx, key)
+		return errors.Join(err, store.Endpoints.Put(tx, thief))
+	})
 	b.says(http.StatusServiceUnavailable, "attachments")
+	b.put(func(tx store.Tx) error {
+		key := key
+		key.ID = "thief"
+		store.Endpoints.Delete(tx, key)
+		return nil
+	})
+	b.says(http.StatusOK)
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
 		t.Fatal(err)
 	}

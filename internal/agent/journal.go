@@ -297,6 +297,19 @@ func gone(file string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
+// standing returns the attachments that stand.
+func (j *journal) standing() []owned {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []owned
+	for _, e := range j.entries {
+		if e.State == stateDone {
+			out = append(out, owned{e.key(), e.Endpoint})
+		}
+	}
+	return out
+}
+
 func (j *journal) all() []entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()

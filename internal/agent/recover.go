@@ -127,14 +127,20 @@ func endpointOf(v plumb.Veth) (model.EndpointKey, bool) {
 
 // releaseOrphans releases endpoints that an agent of this host created and no
 // journal entry knows: their journal was lost. Endpoints that others created on
-// this host are left alone. It reads the whole store once, when everything
-// else runs.
+// this host are left alone. It reads the whole store, when everything else runs
+// and again when the store was not followed for a while.
 func (a *Agent) releaseOrphans(ctx context.Context) {
 	wait := time.Second
-	for {
+	for ctx.Err() == nil {
 		err := a.tryReleaseOrphans(ctx)
-		if err == nil || ctx.Err() != nil {
-			return
+		if err == nil {
+			wait = time.Second
+			select {
+			case <-a.followed: // a restored store has endpoints that have gone since, whose addresses others may have now
+				continue
+			case <-ctx.Done():
+				return
+			}
 		}
 		a.log.Debug("endpoints without attachment are not released yet", "error", err)
 		select {
@@ -147,8 +153,11 @@ func (a *Agent) releaseOrphans(ctx context.Context) {
 }
 
 func (a *Agent) tryReleaseOrphans(ctx context.Context) error {
-	if err := a.ready(); err != nil {
+	if err := a.mine(); err != nil {
 		return err
+	}
+	if a.masters.get() == nil {
+		return errNoMaster
 	}
 	eps, err := store.EndpointsOn(ctx, a.cfg.Store, a.cfg.Host)
 	if err != nil {
@@ -158,7 +167,7 @@ func (a *Agent) tryReleaseOrphans(ctx context.Context) error {
 	for _, e := range a.journal.all() {
 		journalled[e.Endpoint] = true
 	}
-	// ready has held that the name is claimed by this installation.
+	// mine has held that the name is claimed by this installation.
 	for _, ep := range eps {
 		if journalled[ep.Key] || !ours(a.cfg.Host, ep.Key.ID) {
 			continue

@@ -8,7 +8,9 @@ import (
 
 // The objects of the host's standing.
 const (
-	aboutName = "host name"
+	aboutName        = "host name"
+	aboutStore       = "store"
+	aboutAttachments = "attachments"
 )
 
 // standing is what is wrong with the host's place in the cluster, beside

@@ -32,7 +32,7 @@ func (s *status) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if s.a.mine() != nil { // another's status is not ours to write; the claim pokes
+		if s.a.named() != nil { // another's status is not ours to write; the claim pokes
 			continue
 		}
 		now := s.a.observe()

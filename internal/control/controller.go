@@ -41,6 +41,9 @@ type Controller struct {
 	follow *store.Follower
 	locks  keyLocks
 	ready  chan struct{} // closed when the defaults exist and the view is there
+
+	identities identities
+	renew      chan struct{} // the store has lost its identity
 }
 
 // New returns a Controller on a store that somebody else closes. It does
@@ -58,8 +61,8 @@ func New(st store.Store, opts Options) *Controller {
 	if opts.LabelFilter == nil {
 		opts.LabelFilter = func(string) bool { return false }
 	}
-	c := &Controller{store: st, opts: opts, log: opts.Log, view: newView(opts.Log), ready: make(chan struct{})}
-	c.follow = store.NewFollower(st, []string{store.StatePrefix}, c.view.apply)
+	c := &Controller{store: st, opts: opts, log: opts.Log, view: newView(opts.Log), ready: make(chan struct{}), renew: make(chan struct{}, 1)}
+	c.follow = store.NewFollower(st, []string{store.StatePrefix}, c.apply)
 	return c
 }
 
@@ -68,25 +71,39 @@ func New(st store.Store, opts Options) *Controller {
 func (c *Controller) Run(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.follow.Run(gctx) })
-	g.Go(func() error { return c.prepare(gctx) })
+	g.Go(func() error {
+		if err := c.prepare(gctx); err != nil {
+			return err
+		}
+		return c.renewEmpty(gctx)
+	})
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("follow the store: %w", err)
 	}
 	return nil
 }
 
-// prepare creates the settings and the default tenant unless they are there,
-// trying again while the store is away, and then lets use-cases begin.
+// prepare creates the store's identity, the settings and the default tenant
+// unless they are there, trying again while the store is away, and then lets use-cases begin.
 func (c *Controller) prepare(ctx context.Context) error {
+	if err := c.untilDone(ctx, c.createDefaults); err != nil {
+		return err
+	}
+	close(c.ready)
+	return nil
+}
+
+// untilDone runs a transaction, again while the store is away, and waits until
+// the view has it.
+func (c *Controller) untilDone(ctx context.Context, fn func(store.Tx) error) error {
 	delay := 50 * time.Millisecond
 	for told := false; ; {
-		rev, err := c.store.Update(ctx, c.createDefaults)
+		rev, err := c.store.Update(ctx, fn)
 		if err == nil {
 			err = c.follow.WaitFor(ctx, rev)
 		}
 		switch {
 		case err == nil:
-			close(c.ready)
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -110,7 +127,10 @@ func (c *Controller) prepare(ctx context.Context) error {
 // createDefaults never changes what is there: a restart must not reset the
 // settings (known fault 6).
 func (c *Controller) createDefaults(tx store.Tx) error {
-	if err := tx.Prefetch(store.Globals.Key(store.GlobalKey{}), store.Tenants.Key(model.DefaultTenant)); err != nil {
+	if err := tx.Prefetch(store.Globals.Key(store.GlobalKey{}), store.Tenants.Key(model.DefaultTenant), store.StoreIdentityKey); err != nil {
+		return err
+	}
+	if err := c.identifyStore(tx); err != nil {
 		return err
 	}
 	g, err := store.Globals.Find(tx, store.GlobalKey{})

@@ -113,6 +113,7 @@ func (c *cluster) dump() map[string]string {
 	for _, kv := range kvs {
 		out[kv.Key] = string(kv.Value)
 	}
+	out[store.StoreIdentityKey] = "of each store its own"
 	return out
 }
 

@@ -230,6 +230,16 @@ func (h *Host) RestartAgent(ctx context.Context, env ...string) error {
 	return h.StartAgent(ctx, env...)
 }
 
+// RelaunchAgent kills netplugin and starts it again, without waiting until
+// it can add containers.
+func (h *Host) RelaunchAgent() error {
+	if err := h.KillAgent(); err != nil {
+		return err
+	}
+	_, err := h.LaunchAgent()
+	return err
+}
+
 // ChangeDriver stops netplugin and starts it with another driver. A host that is
 // to have Open vSwitch gets one, if it has none; one that no longer needs its
 // switch keeps it running.

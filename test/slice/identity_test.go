@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -66,5 +67,78 @@ func (c *cluster) losesNothing(what string, do func(context.Context) error) {
 	}
 	for _, l := range lost {
 		c.t.Errorf("%s: %s, want none lost", what, l)
+	}
+}
+
+// TestStoreLost checks what an empty store in the place of the cluster's does:
+// no packet is lost while it is there, every host says so, ADD fails with a
+// sentence, DEL works; when the right one is back all goes on.
+func TestStoreLost(t *testing.T) { on(t, 2, both, storeLost) }
+
+func storeLost(t *testing.T, driver string) {
+	c := pairUp(t, driver, "lost")
+	leaves := spec("leaves", "h2", "blue/net/servers")
+	c.add(leaves)
+	data := filepath.Join(filepath.Dir(c.host("h1").Dir), "master", "etcd")
+	change := func(ctx context.Context, from, to string) error {
+		if err := c.Process("etcd").Kill(); err != nil {
+			return err
+		}
+		return errors.Join(os.Rename(data, from), renameIfThere(to, data), c.StartEtcd(ctx))
+	}
+	first := true
+	c.losesNothing("an empty store", func(ctx context.Context) error {
+		if err := change(ctx, data+".right", data+".wrong"); err != nil {
+			return err
+		}
+		for _, h := range c.Hosts() {
+			c.hostSays(ctx, h, "the store is")
+		}
+		if first {
+			first = false
+			if _, err := c.AddContainer(ctx, spec("new", "h1", "blue/net/servers")); err == nil || !strings.Contains(err.Error(), "the store is") {
+				t.Errorf("ADD with an empty store: %v, want an error that says so", err)
+			}
+			if err := c.DelContainer(ctx, leaves); err != nil {
+				t.Errorf("DEL with an empty store: %v", err)
+			}
+			if err := c.host("h2").RelaunchAgent(); err != nil {
+				return err
+			}
+			c.hostSays(ctx, c.host("h2"), "the store is")
+		}
+		if err := change(ctx, data+".wrong", data+".right"); err != nil {
+			return err
+		}
+		for _, h := range c.Hosts() {
+			if err := h.WaitAgent(ctx, h.Agent()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	c.hasEndpoints("blue:net", 3)
+	c.add(spec("new", "h1", "blue/net/servers"))
+	c.wants("c new tcp/80", lab.OK)
+}
+
+func renameIfThere(from, to string) error {
+	if err := os.Rename(from, to); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// hostSays waits until a host's CNI STATUS fails with a sentence.
+func (c *cluster) hostSays(ctx context.Context, h *lab.Host, words string) {
+	c.t.Helper()
+	err := lab.Until(ctx, h.Name+" to say "+words, func(ctx context.Context) error {
+		if err := h.Status(ctx); err == nil || !strings.Contains(err.Error(), words) {
+			return fmt.Errorf("it says %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		c.t.Error(err)
 	}
 }

@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// What an agent knows for certain it writes again whenever it is missing: an
+// attachment that stands and has no endpoint in the store any more, because
+// somebody has deleted that, or the store was restored from a backup that is
+// older, gets it back with the same addresses and MAC.
+
+const (
+	// custodyEvery is how often it is looked for what is missing without a reason
+	// to, custodyRetry how soon what could not be put back is tried again.
+	custodyEvery = 30 * time.Second
+	custodyRetry = time.Second
+	// custodyParallel is how many endpoints are put back at a time.
+	custodyParallel = 8
+)
+
+// keepAttachments puts back what the store lacks of this host's attachments,
+// until ctx ends.
+func (a *Agent) keepAttachments(ctx context.Context) {
+	for {
+		wait := custodyEvery
+		if !a.putBack(ctx) {
+			wait = custodyRetry
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-a.custody:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// putBack tries once, and tells whether there is nothing more to do.
+func (a *Agent) putBack(ctx context.Context) bool {
+	lost := a.cluster.lost()
+	if len(lost) == 0 {
+		a.standing.set(aboutAttachments, "")
+		return true
+	}
+	if a.mine() != nil || a.masters.get() == nil {
+		return false // said elsewhere
+	}
+	var mu sync.Mutex
+	refused, first := 0, ""
+	var g errgroup.Group
+	g.SetLimit(custodyParallel)
+	for _, o := range lost {
+		g.Go(func() error {
+			err := a.putBackOne(ctx, o)
+			if err == nil || errors.Is(err, model.ErrUnavailable) || ctx.Err() != nil || a.cluster.patient() {
+				return err
+			}
+			a.cluster.refuse(o.ep, true)
+			mu.Lock()
+			defer mu.Unlock()
+			if refused++; first == "" {
+				first = fmt.Sprintf("endpoint %s: %v", o.ep, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		a.log.Debug("attachments are not put back into the store yet", "error", err)
+	}
+	if refused > 0 {
+		a.standing.set(aboutAttachments, fmt.Sprintf(
+			"%d attachments of this host are not in the store and cannot be put back: their containers are cut off; %s; remove and add such containers again", refused, first))
+	}
+	return false // until the mirror shows them
+}
+
+// putBackOne creates an attachment's endpoint as it was.
+func (a *Agent) putBackOne(ctx context.Context, o owned) error {
+	unlock := a.locks.lock(ctx.Done(), o.key)
+	if unlock == nil {
+		return ctx.Err()
+	}
+	defer unlock()
+	e, ok := a.journal.get(o.key)
+	if !ok || e.State != stateDone || e.Endpoint != o.ep {
+		return nil // it has gone meanwhile
+	}
+	if e.Result == nil {
+		return model.Errorf(model.ErrNotFound, "its addresses are not known, since its journal entry was lost")
+	}
+	t := target{tenant: e.Endpoint.Network.Tenant, network: e.Endpoint.Network.Name, group: e.Group}
+	for _, ad := range e.Result.Addresses {
+		if ip := ad.Prefix.Addr(); ip.Is4() {
+			t.v4 = ip
+		} else {
+			t.v6 = ip
+		}
+	}
+	ep, _, err := a.masters.create(ctx, createRequest(a.cfg.Host, e, t), e.Endpoint)
+	if err != nil {
+		return err
+	}
+	if ep.MAC != e.Result.MAC || ep.IPv4 != t.v4 || ep.IPv6 != t.v6 {
+		return model.Errorf(model.ErrConflict, "netmaster has it as %s %s %s, the container as %s %s %s",
+			ep.MAC, ep.IPv4, ep.IPv6, e.Result.MAC, t.v4, t.v6)
+	}
+	a.cluster.refuse(o.ep, false)
+	a.log.Warn("an endpoint of this host was not in the store and is put back", "endpoint", o.ep.String())
+	return nil
+}

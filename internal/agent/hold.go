@@ -1,0 +1,390 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// An empty store, another one, or an older state of one is no intent: what it
+// says is kept aside (mirror.seen), the picture stands still, and everybody who
+// asks is told. The host follows again when the store is as it was; or has all
+// that runs here and nothing of others would be lost; or succeeds the one that
+// was followed, by a restore or by an operator's word: then the agent puts back
+// what is missing of its own first, and waits for other hosts to do the same.
+
+// storeGrace is how long a host waits for others to put their attachments back
+// after its own are there.
+const storeGrace = time.Minute
+
+// memory is which store a host follows, and how far it has seen it; it outlives
+// the process in the state directory.
+type memory struct {
+	Version int `json:"version"` // 1
+	store.Incarnation
+	Revision store.Revision `json:"revision"` // the highest seen
+	// Older: the store was met in an older state, which by its own writes may
+	// reach any revision since.
+	Older bool `json:"older,omitempty"`
+}
+
+// hold is why the picture stands still.
+type hold struct {
+	text string
+	// restored: the store succeeds the one that was followed, and what it lacks of
+	// this host's attachments is put back.
+	restored bool
+	ownSince time.Time // since when all of them are there; zero = they are not
+	since    time.Time
+}
+
+// owned is what is known of an attachment that stands.
+type owned struct {
+	key attach.Key
+	ep  model.EndpointKey
+}
+
+// heldMark begins the mark in the record of a host whose picture stands still.
+const heldMark = "held:"
+
+// markLocked is what the host's record says of the store.
+func (c *cluster) markLocked() string {
+	switch {
+	case c.held != nil && c.held.ownSince.IsZero():
+		if c.memory.Mark() == "" {
+			return ""
+		}
+		return heldMark + c.memory.Mark()
+	case c.held != nil:
+		return c.mirrors[""].of.Mark()
+	}
+	return c.memory.Mark()
+}
+
+func (c *cluster) mark() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.markLocked()
+}
+
+// remembered returns what to write down.
+func (c *cluster) remembered() memory {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.memory
+}
+
+// mayWrite tells whether endpoints may be created and released in the store.
+func (c *cluster) mayWrite() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.held == nil || c.held.restored:
+		return nil
+	case c.held.text == "":
+		return model.Errorf(model.ErrUnavailable, "the cluster's store has not been read completely yet")
+	}
+	return model.Errorf(model.ErrUnavailable, "%s", c.held.text)
+}
+
+// listedLocked notes which store a list of a mirror came from, and begins to
+// hold when it is not the one that is followed.
+func (c *cluster) listedLocked(m *mirror, b store.Batch) {
+	m.of, m.listed = b.Store, b.Revision
+	if c.held != nil {
+		return
+	}
+	if (c.memory.ID == "" || m.of.Same(c.memory.Incarnation)) && m.listed >= c.memory.Revision {
+		if c.memory.ID == "" {
+			c.memory.Incarnation = m.of // it has got its identity meanwhile
+		}
+		return
+	}
+	c.held = &hold{since: time.Now()}
+	for _, x := range c.mirrors {
+		x.seen = maps.Clone(x.values)
+	}
+}
+
+// identityLocked follows a change of the identity of a store that is being
+// watched: all that was read from it belongs to the new one.
+func (c *cluster) identityLocked(from *mirror, now store.Incarnation) {
+	was := from.of
+	for _, m := range c.mirrors {
+		if m.of.Same(was) {
+			m.of = now
+		}
+	}
+	if c.held == nil {
+		c.memory.Incarnation = now
+		c.onOwnHost()
+	}
+}
+
+// stageLocked enters a change into what is kept aside.
+func (m *mirror) stageLocked(ch store.Change) {
+	switch {
+	case ch.Key == nil:
+	case ch.Value == nil:
+		delete(m.seen, ch.Key)
+	default:
+		m.seen[ch.Key] = ch.Value
+	}
+}
+
+// judgeLocked decides whether to follow what the mirrors deliver.
+func (c *cluster) judgeLocked() {
+	if c.held == nil {
+		return
+	}
+	for t := range c.required {
+		if m := c.mirrors[t]; m == nil || !m.ready {
+			return
+		}
+	}
+	of, listed := c.mirrors[""].of, c.mirrors[""].listed
+	for _, m := range c.mirrors {
+		if m.ready && !m.of.Same(of) {
+			return // some still have to list
+		}
+		if m.ready {
+			listed = min(listed, m.listed)
+		}
+	}
+	own := c.own()
+	missing := c.missingLocked(own)
+	c.memory.Older = of.ID != "" && of.ID == c.memory.ID && (c.memory.Older && of.Same(c.memory.Incarnation) ||
+		of.Epoch < c.memory.Epoch || of.Epoch == c.memory.Epoch && listed < c.memory.Revision)
+	older := c.memory.Older
+	what, restored := "", false
+	switch {
+	case c.memory.ID == "" && c.memory.Revision == 0 && (len(own) == 0 || len(missing) < len(own)):
+		// The first store that this host meets: it is believed.
+	case c.memory.ID == "" && c.memory.Revision == 0:
+		what = fmt.Sprintf("the store (%s) has none of the %d attachments of this host", of, len(own))
+	case (c.memory.ID == "" || of.Same(c.memory.Incarnation)) && !older && listed >= c.memory.Revision:
+		// As it was.
+	case of.Succeeds(c.memory.Incarnation):
+		what, restored = fmt.Sprintf("the store was restored: it is %s, since %s", of, of.Since), true
+	case of.ID == "" && c.memory.ID == "":
+		what = fmt.Sprintf("the store has gone back: it is at revision %d, and was at %d", listed, c.memory.Revision)
+	case of.ID == "":
+		what = fmt.Sprintf("the store is empty, or another one: it has no identity, and this host has followed %s", c.memory.Incarnation)
+	case older:
+		what = fmt.Sprintf("the store is an older state of the one that this host has followed: it is at epoch %d, revision %d, and was at epoch %d, revision %d",
+			of.Epoch, listed, c.memory.Epoch, c.memory.Revision)
+	default:
+		what = fmt.Sprintf("the store is another one: it is %s, and this host has followed %s", of, c.memory.Incarnation)
+	}
+	if what == "" {
+		c.takeLocked(of)
+		return
+	}
+	c.held.restored = restored
+	if len(missing) > 0 {
+		c.held.ownSince = time.Time{}
+		if restored {
+			c.tellLocked(fmt.Sprintf("%s; %d of %d attachments of this host are being put back into it, until then the last picture stays", what, len(missing), len(own)))
+		} else {
+			c.tellLocked(fmt.Sprintf("%s. The last picture stays: put the right store back, or, if this one is to be followed, say 'netctl store adopt'; it lacks %d of %d attachments of this host, such as %s",
+				what, len(missing), len(own), missing[0]))
+		}
+		return
+	}
+	if c.held.ownSince.IsZero() {
+		c.held.ownSince = time.Now()
+		c.onOwnHost() // tells the others
+	}
+	// After a restart the older state cannot be told from the right one any more,
+	// once it has as many revisions: what runs here decides.
+	back := older && !c.entered && listed >= c.memory.Revision
+	if len(own) > 0 && !back && time.Since(c.held.ownSince) < c.grace {
+		if waiting := c.awaitedLocked(of, older); len(waiting) > 0 {
+			c.tellLocked(fmt.Sprintf("%s; all of this host is in it, and it waits, until %s at the latest, for what it lacks of hosts %s: until then the last picture stays",
+				what, c.held.ownSince.Add(c.grace).UTC().Format(time.RFC3339), strings.Join(waiting, ", ")))
+			return
+		}
+	}
+	c.takeLocked(of)
+}
+
+// tellLocked says why the picture stands still.
+func (c *cluster) tellLocked(text string) {
+	if c.held.text != text {
+		c.held.text = text
+		c.onHold(text)
+		c.broadcastLocked()
+	}
+}
+
+// missingLocked returns the attachments whose endpoint the store lacks, but for
+// those that netmaster has refused to put back.
+func (c *cluster) missingLocked(own []owned) []model.EndpointKey {
+	var missing []model.EndpointKey
+	for _, o := range own {
+		if !c.hasLocked(o.ep) && !c.refused[o.ep] {
+			missing = append(missing, o.ep)
+		}
+	}
+	return missing
+}
+
+// hasLocked tells whether the store, as it is now, has an endpoint of this host.
+// Of a tenant that is not mirrored it is not known to lack it.
+func (c *cluster) hasLocked(k model.EndpointKey) bool {
+	m := c.mirrors[k.Network.Tenant]
+	if m == nil || !m.ready {
+		return true
+	}
+	if m.seen == nil {
+		_, there := m.endpoints[k]
+		return there
+	}
+	ep, ok := m.seen[k].(model.Endpoint)
+	return ok && ep.Host == c.host
+}
+
+// awaitedLocked returns the other hosts that would lose something if the store
+// were followed now, and have not said that all of theirs is in it.
+func (c *cluster) awaitedLocked(of store.Incarnation, older bool) []string {
+	global := c.mirrors[""]
+	losing := map[model.HostName]bool{}
+	for _, m := range c.mirrors {
+		for k, v := range m.values {
+			switch v := v.(type) {
+			case model.Endpoint:
+				if _, there := m.seen[k]; !there && v.Host != c.host {
+					losing[v.Host] = true
+				}
+			case model.Host:
+				if _, there := m.seen[k]; !there && v.Name != c.host {
+					losing[v.Name] = true
+				}
+			}
+		}
+	}
+	if !c.entered { // what others have is not known any more
+		for _, v := range global.seen {
+			if h, ok := v.(model.Host); ok && h.Name != c.host {
+				losing[h.Name] = true
+			}
+		}
+	}
+	var waiting []string
+	for h := range losing {
+		if row, ok := global.seen[h].(model.Host); ok && row.Store == of.Mark() && !older {
+			continue
+		}
+		waiting = append(waiting, string(h))
+	}
+	slices.Sort(waiting)
+	return waiting
+}
+
+// takeLocked enters what was kept aside and follows from now on.
+func (c *cluster) takeLocked(of store.Incarnation) {
+	told := c.held.text != ""
+	c.held, c.entered = nil, true
+	rev := store.Revision(0)
+	for _, m := range c.mirrors {
+		seen := m.seen
+		m.seen = nil
+		for k := range m.values {
+			if _, there := seen[k]; !there {
+				c.enterLocked(m, store.Change{Key: k})
+			}
+		}
+		for k, v := range seen {
+			if was, there := m.values[k]; !there || !reflect.DeepEqual(was, v) {
+				c.enterLocked(m, store.Change{Key: k, Value: v})
+			}
+		}
+		rev = max(rev, m.rev)
+	}
+	c.memory.Incarnation, c.memory.Revision, c.memory.Older = of, rev, false
+	c.rev, c.dirty = rev, rev
+	clear(c.refused)
+	if told {
+		c.log.Info("the store is followed again", "store", of.String(), "revision", int64(rev))
+	}
+	c.onHold("")
+	c.onOwnHost()
+	c.broadcastLocked()
+	c.kick("store")
+}
+
+// heldLocked tells why the picture stands still; nil = it does not.
+func (c *cluster) heldLocked() error {
+	switch {
+	case c.held == nil:
+		return nil
+	case c.held.text == "":
+		return errors.New("it has not been read completely yet")
+	}
+	return errors.New(c.held.text)
+}
+
+// lost returns the attachments whose endpoint the store lacks.
+func (c *cluster) lost() []owned {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []owned
+	for _, o := range c.own() {
+		if !c.hasLocked(o.ep) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// patient tells whether what netmaster refuses may still come right: other hosts
+// have to release what they have in a restored store and no more.
+func (c *cluster) patient() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held != nil && time.Since(c.held.since) < c.grace/2
+}
+
+// refuse notes that netmaster does not take an endpoint back, or takes it again.
+func (c *cluster) refuse(k model.EndpointKey, is bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if is {
+		c.refused[k] = true
+	} else {
+		delete(c.refused, k)
+	}
+	c.judgeLocked()
+}
+
+// stale tells why the store is not followed; nil when it is.
+func (c *cluster) stale() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.staleLocked()
+}
+
+func (c *cluster) staleLocked() error {
+	g := c.mirrors[""]
+	if g == nil {
+		return errors.New("the agent has not begun to follow it")
+	}
+	if g.err != nil {
+		return g.err
+	}
+	for _, t := range slices.Sorted(maps.Keys(c.mirrors)) {
+		// A tenant that was acquired just now is waited for by who acquired it.
+		if m := c.mirrors[t]; m.err != nil && m.ready {
+			return fmt.Errorf("tenant %s: %w", t, m.err)
+		}
+	}
+	return c.heldLocked()
+}

@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	memoryFile = "store.json"
+	// rememberEvery is how often the highest revision is written down.
+	rememberEvery = 5 * time.Second
+)
+
+// wake lets a goroutine that waits on a channel of one go on.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// recallStore reads which store the host has followed; none when it has followed
+// none yet. A damaged file is set aside: then the store is judged by whether it
+// has what runs here.
+func recallStore(dir string, log *slog.Logger) (memory, error) {
+	path := filepath.Join(dir, memoryFile)
+	var m memory
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return m, fmt.Errorf("read which store this host follows: %w", err)
+	}
+	if err = json.Unmarshal(data, &m); err == nil && m.Version != 1 {
+		err = errors.New("it is not of version 1")
+	}
+	if err != nil {
+		log.Error("which store this host has followed cannot be read", "file", path, "error", err)
+		if err := os.Rename(path, path+".bad"); err != nil {
+			return m, fmt.Errorf("set %s aside: %w", path, err)
+		}
+		return memory{}, nil
+	}
+	return m, nil
+}
+
+// same tells whether only the revision may differ.
+func (m memory) same(o memory) bool { return m.Incarnation.Same(o.Incarnation) && m.Older == o.Older }
+
+// rememberStore writes down which store the host follows, durably when it is
+// another one, and how far it has seen it, until ctx ends.
+func (a *Agent) rememberStore(ctx context.Context) {
+	path := filepath.Join(a.cfg.StateDir, memoryFile)
+	last := a.cluster.remembered()
+	tick := time.NewTicker(rememberEvery)
+	defer tick.Stop()
+	for ended := false; !ended; {
+		a.cluster.mu.Lock()
+		changed := a.cluster.changed
+		a.cluster.mu.Unlock()
+		now := a.cluster.remembered()
+		now.Version = 1
+		if now.same(last) {
+			select {
+			case <-changed:
+				if a.cluster.remembered().same(last) {
+					continue
+				}
+			case <-tick.C:
+			case <-ctx.Done():
+				ended = true
+			}
+			now = a.cluster.remembered()
+			now.Version = 1
+		}
+		if now.same(last) && now.Revision == last.Revision {
+			continue
+		}
+		var err error
+		if !now.same(last) {
+			err = writeDurably(path, now)
+		} else {
+			var data []byte
+			if data, err = json.Marshal(now); err == nil {
+				err = replace(path, append(data, '\n'))
+			}
+		}
+		if err != nil {
+			a.log.Debug("which store this host follows is not written down yet", "error", err)
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		last = now
+	}
+}

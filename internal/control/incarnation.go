@@ -1,0 +1,151 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// identities follows which store this netmaster has met.
+type identities struct {
+	mu  sync.Mutex
+	now store.Incarnation
+	rev store.Revision
+	met bool
+}
+
+// apply enters a batch into the view, and tells of a store that is not the one
+// it was: who operates the cluster has to hear of it before anybody else.
+func (c *Controller) apply(b store.Batch) error {
+	if err := c.view.apply(b); err != nil {
+		return err
+	}
+	i := &c.identities
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if b.Listed && i.met {
+		switch {
+		case b.Store.ID == "":
+			c.log.Error("the store has no identity: it is empty, or another one; a new cluster begins in it, and hosts keep what they have until the right store is back",
+				"was", i.now.String(), "revision", int64(b.Revision))
+			select {
+			case c.renew <- struct{}{}:
+			default:
+			}
+		case i.now.ID != "" && b.Store.ID != i.now.ID:
+			c.log.Error("the store is another one; hosts with containers keep what they have until the right store is back or this one has all of theirs", "was", i.now.String(), "now", b.Store.String())
+		case b.Store.Epoch > i.now.Epoch && i.now.ID != "":
+			c.log.Warn("the store was restored from a backup", "was", i.now.String(), "now", b.Store.String())
+		case b.Revision < i.rev:
+			c.log.Error("the store has gone back to an older state; hosts with containers keep what they have until the right one is back or this one has all of theirs",
+				"was", int64(i.rev), "now", int64(b.Revision))
+		}
+	}
+	i.now, i.rev, i.met = b.Store, b.Revision, i.met || b.Store.ID != ""
+	for _, ev := range b.Events {
+		if ev.KV.Key == store.StoreIdentityKey && !b.Listed {
+			if row, err := store.Incarnations.Decode(ev.KV); err == nil {
+				i.now, i.met = row.Value, i.met || row.Value.ID != ""
+			}
+		}
+	}
+	return nil
+}
+
+// renewEmpty creates the defaults in a store that was replaced by an empty one
+// under a netmaster that goes on, until ctx ends.
+func (c *Controller) renewEmpty(ctx context.Context) error {
+	for {
+		select {
+		case <-c.renew:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := c.untilDone(ctx, c.createDefaults); err != nil {
+			return err
+		}
+	}
+}
+
+// identifyStore gives a store that has no identity one, in the transaction that
+// creates its defaults.
+func (c *Controller) identifyStore(tx store.Tx) error {
+	row, err := store.Incarnations.Find(tx, store.IncarnationKey{})
+	if err != nil || row.Exists() {
+		return err
+	}
+	return store.Incarnations.Create(tx, store.Incarnation{ID: uuid.NewString(), Epoch: 1, Since: c.opts.Now().UTC().Format(time.RFC3339)})
+}
+
+// StoreIdentity returns which store this is.
+func (c *Controller) StoreIdentity(ctx context.Context) (store.Incarnation, store.Revision, error) {
+	if err := c.await(ctx); err != nil {
+		return store.Incarnation{}, 0, err
+	}
+	kv, err := c.store.Get(ctx, store.StoreIdentityKey)
+	if err != nil {
+		return store.Incarnation{}, 0, err
+	}
+	row, err := store.Incarnations.Decode(kv)
+	if err != nil {
+		return store.Incarnation{}, 0, err
+	}
+	rev, err := c.store.CommitRevision(ctx)
+	return row.Value, rev, err
+}
+
+// AdoptStore tells hosts that keep the picture of another store, or of a later
+// state of this one, to follow this one: it becomes the successor of all stores
+// that hosts say they follow, in a new epoch. It returns the identity that the
+// store has then.
+func (c *Controller) AdoptStore(ctx context.Context) (store.Incarnation, error) {
+	var inc store.Incarnation
+	_, err := c.update(ctx, "adopt the store", func(tx store.Tx) (err error) {
+		if inc, err = store.Incarnations.Get(tx, store.IncarnationKey{}); err != nil {
+			return err
+		}
+		hosts, err := store.Hosts.List(tx, store.HostsScope)
+		if err != nil {
+			return err
+		}
+		inc.Epoch = NextEpoch(inc, c.opts.Now())
+		inc.Since = c.opts.Now().UTC().Format(time.RFC3339)
+		inc.Replaces = slices.Clone(inc.Replaces)
+		for _, h := range hosts {
+			if id, _, ok := strings.Cut(strings.TrimPrefix(h.Store, "held:"), "/"); ok && id != inc.ID && !slices.Contains(inc.Replaces, id) {
+				inc.Replaces = append(inc.Replaces, id)
+			}
+		}
+		return store.Incarnations.Put(tx, inc)
+	})
+	if err != nil {
+		return inc, err
+	}
+	c.log.Warn("hosts are told to follow this store", "store", inc.String(), "insteadOf", inc.Replaces)
+	return inc, nil
+}
+
+// NextEpoch is the epoch that a store gets by a restore or by AdoptStore: later
+// than all that any host has seen of it, also when a backup is restored twice.
+func NextEpoch(i store.Incarnation, now time.Time) int64 { return max(i.Epoch+1, now.Unix()) }
+
+// Backup begins a snapshot of the store, if that kind has them.
+func (c *Controller) Backup(ctx context.Context) (store.Snapshot, error) {
+	s, ok := c.store.(store.Snapshotter)
+	if !ok {
+		return nil, model.Errorf(model.ErrInvalid, "back up: this kind of store has no snapshots")
+	}
+	snap, err := s.Snapshot(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("back up: %w", err)
+	}
+	return snap, nil
+}
