@@ -149,6 +149,38 @@ func (m *member) Info(ctx context.Context) (api.Info, error) {
 	return info, nil
 }
 
+// State answers what GET /api/v1/status asks beyond the hosts. The role is the
+// lock's: what an instance has registered may be older.
+func (m *member) State(ctx context.Context) ([]api.Master, []api.StoreServer, error) {
+	services, err := store.Services(ctx, m.store, "netmaster")
+	if err != nil {
+		return nil, nil, err
+	}
+	leader, err := m.store.Get(ctx, store.LeaderKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	masters := []api.Master{}
+	for _, s := range services {
+		x := api.Master{Address: net.JoinHostPort(s.HostAddr, strconv.Itoa(s.Port)), Host: s.Hostname, Role: roleFollower, Version: s.Version}
+		if x.Address == string(leader.Value) {
+			x.Role = roleLeader
+		}
+		masters = append(masters, x)
+	}
+	stores := []api.StoreServer{}
+	if st, ok := m.store.(store.Inspectable); ok {
+		for _, s := range st.Servers(ctx) {
+			x := api.StoreServer{Address: s.Address, Version: s.Version, Leads: s.Leads, Size: s.Size, Quota: s.Quota, Alarms: s.Alarms, Took: s.Took.Seconds()}
+			if s.Err != nil {
+				x = api.StoreServer{Address: s.Address, Took: x.Took, Error: s.Err.Error()}
+			}
+			stores = append(stores, x)
+		}
+	}
+	return masters, stores, nil
+}
+
 // metrics returns a registry with what the process and this member tell.
 func (m *member) metrics() (*prometheus.Registry, error) {
 	b := daemon.Build()

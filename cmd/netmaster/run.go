@@ -193,6 +193,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 			return err
 		}
 	}
+	watch := ctrl.NewHostWatch()
 	m := &member{
 		store: st, address: o.internal, services: []string{o.internal, o.agent}, listen: o.listening(),
 		log: log,
@@ -202,6 +203,11 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 				running.Go(func() { swarm.Run(ctx) })
 				defer running.Wait()
 			}
+			ctx, end := context.WithCancel(ctx)
+			var telling sync.WaitGroup
+			defer telling.Wait()
+			defer end()
+			telling.Go(func() { watch.Tell(ctx) })
 			if err := ctrl.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
 				return err
 			}
@@ -244,6 +250,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 		defer close(viewDone)
 		return ctrl.Run(viewCtx)
 	})
+	all.Go(func() error { return watch.Run(gctx) })
 	all.Go(func() error {
 		defer close(memberDone)
 		return ended(memberCtx, m.run(memberCtx))

@@ -143,7 +143,7 @@ func (a *Agent) enter(ctx context.Context, session store.Session, fresh bool) (w
 		Name: a.cfg.Host, Control: a.cfg.Control, VTEP: a.cfg.VTEP, Driver: a.cfg.DriverName, Installation: a.installation.ID, Store: a.cluster.mark(),
 	}
 	service := store.Service{
-		ServiceName: "netplugin.vtep", Version: a.cfg.Version, HostAddr: a.cfg.VTEP.String(),
+		ServiceName: store.ServiceAgent, Version: a.cfg.Version, HostAddr: a.cfg.VTEP.String(),
 		Port: a.cfg.VXLANPort, Hostname: string(a.cfg.Host), Installation: a.installation.ID,
 	}
 	former := ""
@@ -249,7 +249,7 @@ func (a *Agent) maySucceed(old, now model.Host) (former string, err error) {
 // refuseEarlier looks for a living agent of the same name from before there
 // were claims: it is known by its registration only.
 func (a *Agent) refuseEarlier(ctx context.Context) error {
-	services, err := store.Services(ctx, a.cfg.Store, "netplugin.vtep")
+	services, err := store.Services(ctx, a.cfg.Store, store.ServiceAgent)
 	if err != nil {
 		return err
 	}

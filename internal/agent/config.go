@@ -83,6 +83,8 @@ type Config struct {
 	StatusEvery   time.Duration // least time between two status writes; default 2 s
 	StoreGrace    time.Duration // how long a host waits for what others put back into a restored store; default 1 min
 	ClaimPatience time.Duration // how long a start waits for a former run's claim to the name to end; default its lease's 10 s and 5 s
+	StatusLook    time.Duration // how often the host's health is looked at when nothing happens; default 5 s
+	StatusBeat    time.Duration // longest time between two status writes; default 1 min
 
 	// Hook, when set, is called at every step of Attach and Detach: tests kill or
 	// fail there. An error fails the step.
@@ -109,6 +111,8 @@ func (c *Config) complete() error {
 	or(&c.StatusEvery, 2*time.Second)
 	or(&c.StoreGrace, storeGrace)
 	or(&c.ClaimPatience, store.ServiceTTL+5*time.Second)
+	or(&c.StatusLook, 5*time.Second)
+	or(&c.StatusBeat, time.Minute)
 	if c.StateDir == "" {
 		c.StateDir = attach.StateDir
 	}

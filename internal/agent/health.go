@@ -29,12 +29,15 @@ type condition struct {
 	check func(ctx context.Context, a *Agent, seen *observation) error
 }
 
+// conditionNetmaster asks another process, which not everybody who judges does.
+const conditionNetmaster = "netmaster"
+
 // conditions are all, the most telling first.
 var conditions = []condition{
 	{name: "store", needed: true, check: storeFollowed},
 	{name: "host-name", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.named() }},
 	{name: "data-plane", needed: true, check: dataPlaneFollows},
-	{name: "netmaster", needed: true, check: func(ctx context.Context, a *Agent, _ *observation) error { return a.masters.ping(ctx) }},
+	{name: conditionNetmaster, needed: true, check: func(ctx context.Context, a *Agent, _ *observation) error { return a.masters.ping(ctx) }},
 	{name: "journal", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.journal.trouble() }},
 	{name: "disk", check: diskHasRoom},
 	{name: "tunnel", check: without("tunnel", "host")},
@@ -55,7 +58,7 @@ type observation struct {
 
 func (a *Agent) look() *observation {
 	o, _ := a.published.get()
-	s := &observation{outcome: o, problems: problemTexts(o), lost: map[attach.Key]bool{}}
+	s := &observation{outcome: o, problems: a.problemTexts(o), lost: map[attach.Key]bool{}}
 	for _, e := range a.journal.all() {
 		if e.State == stateDone {
 			s.finished = append(s.finished, e)
@@ -160,7 +163,7 @@ func diskHasRoom(_ context.Context, a *Agent, _ *observation) error {
 	case !writable:
 		return fmt.Errorf("the file system of the state directory %s is read-only: containers can be neither attached nor detached in order; remount it", a.cfg.StateDir)
 	case free < fullSpace:
-		return fmt.Errorf("the file system of the state directory %s is full (%d bytes are free): containers can be neither attached nor detached in order; make room", a.cfg.StateDir, free)
+		return fmt.Errorf("the file system of the state directory %s is full (less than 1 MiB is free): containers can be neither attached nor detached in order; make room", a.cfg.StateDir)
 	}
 	return nil
 }

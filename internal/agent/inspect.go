@@ -196,6 +196,11 @@ func (a *Agent) getState(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, a.State())
 }
 
+func (a *Agent) countPorts() (programmed, pending int) {
+	o, _ := a.published.get()
+	return o.countPorts()
+}
+
 func (a *Agent) registerMetrics() error {
 	a.metrics = prometheus.NewRegistry()
 	a.applyTime = prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -213,13 +218,16 @@ func (a *Agent) registerMetrics() error {
 	for _, c := range append(a.names.metrics(), []prometheus.Collector{
 		tables{a.cfg.Driver},
 		a.applyTime, a.attachTime,
-		gauge("ports", "Local ports that are programmed.", func() float64 { return float64(a.observe().Ports) }),
-		gauge("ports_pending", "Local ports that are wanted but not programmed.", func() float64 { return float64(a.observe().Pending) }),
+		gauge("ports", "Local ports that are programmed.", func() float64 { n, _ := a.countPorts(); return float64(n) }),
+		gauge("ports_pending", "Local ports that are wanted but not programmed.", func() float64 { _, n := a.countPorts(); return float64(n) }),
 		gauge("problems", "Objects that the data plane does not hold as wanted.", func() float64 {
 			o, _ := a.published.get()
 			return float64(len(a.problemTexts(o)))
 		}),
-		gauge("revision", "Store revision of the last picture applied.", func() float64 { return float64(a.observe().Revision) }),
+		gauge("revision", "Store revision of the last picture applied.", func() float64 {
+			o, _ := a.published.get()
+			return float64(o.report.Revision)
+		}),
 		gauge("stale", "1 while the store cannot be followed.", func() float64 {
 			if a.cluster.stale() != nil {
 				return 1

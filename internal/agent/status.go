@@ -2,13 +2,16 @@ package agent
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// status writes what the agent observes to the store, at most every
-// Config.StatusEvery, and only when it has changed.
+// status writes what the agent observes to the store: when it has changed, at
+// most every Config.StatusEvery; and every Config.StatusBeat, which is the host's
+// last word. So an idle host costs the store one write of some 500 bytes a
+// minute, beside the renewals of its registration's lease.
 type status struct {
 	a     *Agent
 	dirty chan struct{}
@@ -25,24 +28,33 @@ func (s *status) poke() {
 
 func (s *status) run(ctx context.Context) {
 	var last store.HostStatus
-	var written bool
+	var said time.Time
+	var master error // as of the last beat: asking costs netmaster a request
+	look := time.NewTicker(s.a.cfg.StatusLook)
+	defer look.Stop()
 	for {
 		select {
 		case <-s.dirty:
+		case <-look.C:
 		case <-ctx.Done():
 			return
 		}
 		if s.a.named() != nil { // another's status is not ours to write; the claim pokes
 			continue
 		}
-		now := s.a.observe()
-		now.Updated = last.Updated
-		if !written || !sameStatus(now, last) {
+		beat := time.Since(said) >= s.a.cfg.StatusBeat
+		if beat {
+			actx, cancel := context.WithTimeout(ctx, healthTimeout)
+			master = s.a.masters.ping(actx)
+			cancel()
+		}
+		now := s.a.observe(ctx, master)
+		if beat || !sameStatus(now, last) {
 			now.Updated = time.Now().UTC().Format(time.RFC3339)
 			_, err := s.a.cfg.Store.Update(ctx, func(tx store.Tx) error { return store.HostStatuses.Put(tx, now) })
 			switch {
 			case err == nil:
-				last, written = now, true
+				last, said = now, time.Now()
 			case ctx.Err() == nil:
 				s.a.log.Debug("the status cannot be written to the store", "error", err)
 				s.poke()
@@ -56,47 +68,62 @@ func (s *status) run(ctx context.Context) {
 	}
 }
 
-// sameStatus leaves out the revision: every commit anywhere in the cluster
-// would otherwise make every host write.
+// sameStatus leaves out what changes all the time, and would make every host
+// write with every commit and connection anywhere.
 func sameStatus(x, y store.HostStatus) bool {
-	if len(x.Problems) != len(y.Problems) {
-		return false
-	}
-	for k, v := range x.Problems {
-		if y.Problems[k] != v {
-			return false
-		}
-	}
-	return x.Ports == y.Ports && x.Pending == y.Pending && x.Error == y.Error
+	x.Updated, x.Revision, x.Tables = y.Updated, y.Revision, y.Tables
+	return reflect.DeepEqual(x, y)
 }
 
 const maxProblems = 100
 
-// observe draws up the status.
-func (a *Agent) observe() store.HostStatus {
-	o, _ := a.published.get()
+// observe draws up the status; master is why no netmaster answers, nil when one
+// does.
+func (a *Agent) observe(ctx context.Context, master error) store.HostStatus {
+	seen := a.look()
 	s := store.HostStatus{
-		Host: a.cfg.Host, Driver: a.cfg.DriverName, DriverWhy: a.cfg.DriverWhy, Version: a.cfg.Version, Revision: o.report.Revision,
+		Host: a.cfg.Host, Driver: a.cfg.DriverName, DriverWhy: a.cfg.DriverWhy, Version: a.cfg.Version,
+		Revision: seen.report.Revision, Attachments: len(seen.finished), Ready: true,
 	}
-	if o.err != nil {
-		s.Error = o.err.Error()
+	s.Ports, s.Pending = seen.countPorts()
+	if seen.err != nil {
+		s.Error = seen.err.Error()
 	}
-	for _, st := range o.report.Ports {
-		if st.Err == nil {
-			s.Ports++
-		} else {
-			s.Pending++
+	for _, c := range conditions {
+		err := master
+		if c.name != conditionNetmaster {
+			err = c.check(ctx, a, seen)
+		}
+		if err != nil {
+			s.Conditions = append(s.Conditions, store.HostCondition{Name: c.name, Notice: c.notice, Message: err.Error()})
+			s.Ready = s.Ready && c.notice
 		}
 	}
-	texts := a.problemTexts(o)
-	for _, k := range sortedKeys(texts) {
-		if len(s.Problems) == maxProblems {
-			break
-		}
+	for _, k := range sortedKeys(seen.problems) {
 		if s.Problems == nil {
-			s.Problems = map[string]string{}
+			s.Problems, s.Kinds = map[string]string{}, map[string]int{}
 		}
-		s.Problems[k] = texts[k]
+		if s.Kinds[problemKind(k)]++; len(s.Problems) < maxProblems {
+			s.Problems[k] = seen.problems[k]
+		}
+	}
+	for name, t := range tablesOf(a.cfg.Driver) {
+		if s.Tables == nil {
+			s.Tables = map[string]store.TableFill{}
+		}
+		s.Tables[name] = store.TableFill{Entries: t.Entries, Capacity: t.Capacity}
 	}
 	return s
+}
+
+// countPorts tells how many ports are programmed, and how many wanted but not.
+func (o *outcome) countPorts() (programmed, pending int) {
+	for _, st := range o.report.Ports {
+		if st.Err == nil {
+			programmed++
+		} else {
+			pending++
+		}
+	}
+	return programmed, pending
 }

@@ -6,9 +6,15 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
+// roleLeader is the role of the netmaster that leads.
+const roleLeader = "leader"
+
 // Cluster tells what the service registry and the election know.
 type Cluster interface {
 	Info(ctx context.Context) (api.Info, error)
+	// State tells the registered netmasters with their roles, and the store's
+	// servers.
+	State(ctx context.Context) ([]api.Master, []api.StoreServer, error)
 	// Health judges whether this netmaster can serve.
 	Health(ctx context.Context) api.Health
 }

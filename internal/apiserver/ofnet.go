@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/control"
@@ -23,18 +24,16 @@ func (s *server) ofnet(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.control.HostStatuses(r.Context())
+	list, err := s.control.Hosts(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	statuses := make(map[model.HostName]control.HostStatus)
-	names := v.HostNames()
-	for _, st := range list {
-		statuses[st.Host] = st
-		names = append(names, st.Host)
+	states := make(map[model.HostName]control.HostState, len(list))
+	var names []model.HostName
+	for _, h := range list {
+		states[h.Name] = h
+		names = append(names, h.Name)
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
 	if want := r.URL.Query().Get("host"); want != "" {
 		if !slices.Contains(names, model.HostName(want)) {
 			return nil, notFound("host", want)
@@ -44,9 +43,8 @@ func (s *server) ofnet(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "revision %d, hosts %d\n", v.Revision(), len(names))
 	for _, name := range names {
-		st, told := statuses[name]
 		writeHost(&b, v, name)
-		writeStatus(&b, st, told)
+		writeStatus(&b, states[name], time.Now())
 	}
 	return text(b.String()), nil
 }
@@ -100,13 +98,20 @@ func writeNetwork(b *strings.Builder, v *control.View, k model.NetworkKey, self 
 }
 
 // writeStatus tells what a host's agent has observed.
-func writeStatus(b *strings.Builder, st control.HostStatus, told bool) {
-	if !told {
+func writeStatus(b *strings.Builder, h control.HostState, now time.Time) {
+	if !h.Alive {
+		b.WriteString("  away: its agent is not registered\n")
+	}
+	if !h.Told {
 		b.WriteString("  actual: unknown, no status was reported\n")
 		return
 	}
-	fmt.Fprintf(b, "  actual: %d ports programmed, %d pending, at revision %d, reported %s by %s %s\n",
-		st.Ports, st.Pending, st.Revision, st.Updated, st.Driver, st.Version)
+	st, age := h.Status, ""
+	if said := h.LastWord(); !said.IsZero() {
+		age = " (" + ageText(max(0, int64(now.Sub(said)/time.Second))) + " ago)"
+	}
+	fmt.Fprintf(b, "  actual: %d ports programmed, %d pending, at revision %d, reported %s%s by %s %s\n",
+		st.Ports, st.Pending, st.Revision, st.Updated, age, st.Driver, st.Version)
 	if st.DriverWhy != "" {
 		fmt.Fprintf(b, "    driver %s: %s\n", st.Driver, st.DriverWhy)
 	}

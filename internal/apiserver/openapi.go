@@ -28,6 +28,11 @@ type exchange struct {
 var exchanges = map[string]exchange{
 	"POST /api/v1/apply":                                  {"Make objects be as given, all or none; each with its kind beside its fields", api.ApplyRequest{}, api.ApplyResponse{}},
 	"GET /api/v1/inspect/endpoints/{key}":                 {"Find an endpoint by its key (tenant:network:id), its id, its container's id or its exact name", nil, endpointInspection{}},
+	"GET /api/v1/status":                                  {"What an operator looks at first: netmasters, store, hosts, capacity, and what is wrong", nil, api.ClusterStatus{}},
+	"GET /api/v1/hosts":                                   {"All hosts, as their agents tell of them", nil, []api.Host{}},
+	"GET /api/v1/hosts/{name}":                            {"One host", nil, api.Host{}},
+	"DELETE /api/v1/hosts/{name}":                         {"Forget a host that is away and has no endpoints; with ?force=true its endpoints are released", nil, api.HostRemoval{}},
+	"GET /api/v1/endpoints":                               {"All endpoints, or those that ?tenant=, ?host=, ?network= and ?group= choose (NAME or TENANT:NAME)", nil, []api.EndpointOper{}},
 	"POST /plugin/createEndpoint":                         {"Create an endpoint; repeating it is harmless", api.CreateEndpointRequest{}, api.CreateEndpointResponse{}},
 	"POST /plugin/deleteEndpoint":                         {"Delete an endpoint", api.DeleteEndpointRequest{}, api.DeleteEndpointResponse{}},
 	"POST /plugin/updateEndpoint":                         {"Tell what a runtime knows of an endpoint's container; its labels decide which services it provides", api.UpdateEndpointRequest{}, api.UpdateEndpointResponse{}},

@@ -43,6 +43,7 @@ type Config struct {
 type server struct {
 	control   *control.Controller
 	cluster   Cluster
+	version   api.Version
 	log       *slog.Logger
 	timeout   time.Duration
 	address   string
@@ -67,7 +68,7 @@ func New(cfg Config) (http.Handler, error) {
 		cfg.Timeout = DefaultTimeout
 	}
 	s := &server{
-		control: cfg.Control, cluster: cfg.Cluster, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
+		control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
 		address: cfg.Address, stopping: cfg.Stopping, monitors: monitors{byID: map[string]*monitorStream{}},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
@@ -87,6 +88,7 @@ func New(cfg Config) (http.Handler, error) {
 		s.handleKind(k)
 	}
 	s.handlePlugin()
+	s.handleHosts()
 	s.handle("POST", "/api/v1/apply", s.apply)
 	s.handle("GET", "/api/v1/inspect/endpoints/{key}", s.inspectEndpoint)
 	s.handle("DELETE", "/debug/epcleanup/tenant/{tenant}/{what}/{id}", s.cleanup)

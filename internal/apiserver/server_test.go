@@ -38,6 +38,10 @@ func (testCluster) Info(context.Context) (api.Info, error) {
 	return api.Info{CurrentState: "leader", NetmasterNodes: []string{}, NetpluginNodes: []string{}}, nil
 }
 
+func (testCluster) State(context.Context) ([]api.Master, []api.StoreServer, error) {
+	return []api.Master{{Address: "10.0.0.1:9999", Role: "leader"}}, []api.StoreServer{{Address: "memory"}}, nil
+}
+
 func (c testCluster) Health(ctx context.Context) api.Health {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -96,7 +96,7 @@ func TestOfnet(t *testing.T) {
 	answer := f.must("GET", "/debug/ofnet", "")
 	for _, w := range []string{
 		"hosts 2", "host host1\n", "desired: 3 endpoints", "network blue:n vxlan", "network blue:tiny vlan 100", " e1 10.1.1.5 02:02:0a:01:01:05 group web identity ",
-		"actual: 2 ports programmed, 1 pending, at revision 9, reported 2026-11-21T00:00:00Z by ovs 3.1", "error: the switch is away", "problem: blue:n: has no tunnel",
+		"actual: 2 ports programmed, 1 pending, at revision 9, reported 2026-11-21T00:00:00Z (", "ago) by ovs 3.1", "error: the switch is away", "problem: blue:n: has no tunnel",
 		"host idle\n", "desired: 0 endpoints", "actual: unknown",
 	} {
 		if !strings.Contains(answer, w) {

@@ -183,12 +183,14 @@ func newRoot(f *factory) *command {
 			newGet(f, nil),
 			newGlobal(f),
 			newGroup(f),
+			newHost(f),
 			newLogin(f, nil),
 			newMonitor(f, nil),
 			newNetProfile(f),
 			newNetwork(f),
 			newPolicy(f),
 			newService(f),
+			newStatus(f, nil),
 			newTenant(f),
 			newVersion(f, nil),
 		},
@@ -208,7 +210,7 @@ func orUnknown(s string) string {
 }
 
 func report(w io.Writer, path string, err error) {
-	if errors.Is(err, errDiffers) { // stdout has said it
+	if errors.Is(err, errDiffers) || errors.Is(err, errUnwell) { // stdout has said it
 		return
 	}
 	fmt.Fprintf(w, "netctl: %s\n", message(err))

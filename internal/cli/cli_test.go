@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -367,6 +368,16 @@ func TestNetworkListWhileDeleted(t *testing.T) {
 	got := netctl(t, m.url, "net", "ls", "-t", "blue")
 	if got.code != ExitOK || !strings.Contains(got.out, "backend") {
 		t.Errorf("exit code %d, output:\n%s%s", got.code, got.out, got.errOut)
+	}
+}
+
+// TestStranger: a server that is no netmaster is told from a missing object.
+func TestStranger(t *testing.T) {
+	srv := httptest.NewServer(http.NotFoundHandler())
+	defer srv.Close()
+	r := netctl(t, srv.URL, "tenant", "ls")
+	if r.code != ExitUnavailable || !strings.Contains(r.errOut, "no netmaster answers there") || !strings.Contains(r.errOut, "9999") {
+		t.Errorf("%+v", r)
 	}
 }
 

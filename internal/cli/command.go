@@ -137,6 +137,15 @@ func (c *command) unknown(path, name string) error {
 	for _, s := range c.subs {
 		names = append(append(names, s.name), s.aliases...)
 	}
+	var of []string // what has such a command: "netctl ls"
+	for _, s := range c.subs {
+		if sub := s.find(name); sub != nil {
+			of = append(of, fmt.Sprintf("'%s %s %s'", path, s.name, sub.name))
+		}
+	}
+	if len(of) > 0 {
+		return usageErrorf("unknown command %q; there are %s", name, strings.Join(of, ", "))
+	}
 	if near := nearest(name, names); near != "" {
 		return usageErrorf("unknown command %q; did you mean '%s %s'?", name, path, near)
 	}
@@ -190,7 +199,7 @@ func (c *command) help(w io.Writer, path string, fs *flagSet) error {
 	}
 	if c.globals != nil {
 		b.WriteString("\nA long flag may be written with one dash (-subnet 10.1.1.0/24). Flags may stand before or after arguments.\n" +
-			"Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not found, 4 conflict or in use, 5 netmaster unavailable, 6 diff found differences.\n" +
+			"Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not found, 4 conflict or in use, 5 netmaster unavailable, 6 diff found differences, 7 status: not all is well.\n" +
 			"'netctl COMMAND --help' tells more of a command.\n")
 	}
 	_, err := io.WriteString(w, b.String())

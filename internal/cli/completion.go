@@ -177,7 +177,7 @@ func complete(ctx context.Context, f *factory, root *command, out io.Writer, wor
 // kindsByPlaceholder say which objects a value names, by its name in help.
 var kindsByPlaceholder = map[string]string{
 	"TENANT": "tenant", "NETWORK": "network", "GROUP": "group", "POLICY": "policy", "NETPROFILE": "netprofile", "PROFILE": "netprofile",
-	"SERVICE": "service", "APP-PROFILE": "app-profile", "HOST": "bgp", "CONTRACTS": "external-contracts", "CONTRACT": "external-contracts",
+	"SERVICE": "service", "APP-PROFILE": "app-profile", "HOST": "host", "ENDPOINT": "endpoint", "CONTRACTS": "external-contracts", "CONTRACT": "external-contracts",
 	"RULE": "rule",
 }
 
@@ -192,7 +192,7 @@ func (p place) values(ctx context.Context, f *factory, placeholder string) []str
 		return []string{"icmp", "tcp", "udp"}
 	case "KIND":
 		var names []string
-		for _, k := range objectKinds() {
+		for _, k := range append(objectKinds(), seenKinds()...) {
 			names = append(names, k.name)
 		}
 		return names
@@ -205,10 +205,13 @@ func (p place) values(ctx context.Context, f *factory, placeholder string) []str
 		return strings.Split(placeholder, "|")
 	}
 	name := kindsByPlaceholder[placeholder]
+	if placeholder == "HOST" && len(p.path) > 1 && p.path[0] == "bgp" && p.path[1] != "create" {
+		name = "bgp" // of the hosts, those that have settings
+	}
 	if placeholder == "NAME" && len(p.previous) > 0 { // get KIND NAME
 		name = p.previous[0]
 	}
-	k, err := findKind(name)
+	k, err := findShown(name)
 	if err != nil {
 		return nil
 	}

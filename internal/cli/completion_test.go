@@ -38,7 +38,7 @@ func TestComplete(t *testing.T) {
 		{[]string{"service", "inspect", "-t", "blue", ""}, "shop"},
 		{[]string{"app-profile", "rm", "-t", "blue", ""}, "store"},
 		{[]string{"bgp", "rm", ""}, "host1"},
-		{[]string{"get", "endp"}, "endpointGroup"},
+		{[]string{"get", "endp"}, "endpointGroup endpoint"},
 		{[]string{"get", "group", "-t", "blue", "w"}, "web"},
 		{[]string{"get", "-o", ""}, "yaml json wide"},
 		{[]string{"global", "set", "-b", ""}, "bridge routing"},

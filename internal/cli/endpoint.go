@@ -16,8 +16,8 @@ func newEndpoint(f *factory) *command {
 		name:     "endpoint",
 		aliases:  []string{"ep"},
 		short:    "Endpoints: containers' interfaces on networks.",
-		examples: []string{"netctl endpoint inspect 3f0c9a7d1b52"},
-		subs:     []*command{newEndpointInspect(f, nil)},
+		examples: []string{"netctl endpoint ls --host host1", "netctl endpoint inspect 3f0c9a7d1b52"},
+		subs:     []*command{newEndpointInspect(f, nil), newEndpointList(f, nil)},
 	}
 }
 

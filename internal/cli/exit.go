@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -18,6 +19,7 @@ const (
 	ExitConflict    = 4 // in use, immutable, taken, exhausted
 	ExitUnavailable = 5 // no netmaster answers, or its store is away: try again later
 	ExitDiffers     = 6 // diff: something differs; nothing went wrong
+	ExitUnwell      = 7 // status: the cluster answers, and not all is well
 )
 
 // errDiffers makes diff exit with ExitDiffers.
@@ -38,6 +40,10 @@ func exitCode(err error) int {
 		return ExitOK
 	case errors.Is(err, errDiffers):
 		return ExitDiffers
+	case errors.Is(err, errUnwell):
+		return ExitUnwell
+	case isStranger(err):
+		return ExitUnavailable
 	case usage:
 		return ExitUsage
 	case api.IsNotFound(err):
@@ -50,11 +56,21 @@ func exitCode(err error) int {
 	return ExitFailure
 }
 
+// isStranger tells whether the answer is that of a server that is no netmaster:
+// an etcd, for one. Netmaster's own refusals are sentences.
+func isStranger(err error) bool {
+	e, ok := errors.AsType[*api.Error](err)
+	return ok && e.Status == http.StatusNotFound && e.Message == "404 page not found"
+}
+
 // message is what a person reads about err.
 func message(err error) string {
 	if u, ok := errors.AsType[*api.UnreachableError](err); ok {
 		return fmt.Sprintf("no netmaster answers at %s (%v); start one there, or name another with --netmaster URL or the environment variable NETMASTER",
 			strings.Join(u.URLs, ", "), u.Err)
+	}
+	if isStranger(err) {
+		return "no netmaster answers there: what does, does not know the path (404 page not found); look at --netmaster URL or the environment variable NETMASTER: netmaster's port is " + api.DefaultPort
 	}
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"

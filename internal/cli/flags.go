@@ -48,6 +48,9 @@ func (s *flagSet) intVar(p *int, names, value, usage string) {
 	s.add(names, value, usage, def, func(v string) error {
 		n, err := strconv.Atoi(v)
 		if err != nil {
+			if strings.Contains(strings.TrimPrefix(v, "-"), "-") {
+				return usageErrorf("must be a whole number; there are no ranges")
+			}
 			return usageErrorf("must be a whole number")
 		}
 		*p = n
@@ -133,6 +136,9 @@ func (s *flagSet) unknown(arg, name string) error {
 	var long []string
 	for _, d := range s.defs {
 		long = append(long, d.names[0])
+	}
+	if (name == "o" || name == "output") && s.lookup("json") != nil {
+		return usageErrorf("unknown flag %s; --json (-j) prints JSON, and 'netctl get KIND' takes -o yaml, json or wide", dashes(arg, name))
 	}
 	if near := nearest(name, long); near != "" {
 		return usageErrorf("unknown flag %s; did you mean --%s?", dashes(arg, name), near)

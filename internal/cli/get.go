@@ -50,7 +50,7 @@ func newGet(f *factory, run func(context.Context, *getOptions) error) *command {
 }
 
 func runGet(ctx context.Context, o *getOptions) error {
-	k, err := findKind(o.kind)
+	k, err := findShown(o.kind)
 	if err != nil {
 		return err
 	}
@@ -59,6 +59,8 @@ func runGet(ctx context.Context, o *getOptions) error {
 		o.output = "json"
 	case o.output != "" && o.output != "yaml" && o.output != "json" && o.output != "wide":
 		return usageErrorf("flag --output %q: must be yaml, json or wide", o.output)
+	case o.output == "yaml" && k.seen:
+		return usageErrorf("flag --output yaml: apply takes no document of kind %s; -o json shows it whole", k.name)
 	}
 	client, err := o.client()
 	if err != nil {

@@ -19,7 +19,12 @@ import (
 type alone struct{}
 
 func (alone) Info(context.Context) (api.Info, error) { return api.Info{CurrentState: "leader"}, nil }
-func (alone) Health(context.Context) api.Health      { return api.Health{Ready: true} }
+
+func (alone) State(context.Context) ([]api.Master, []api.StoreServer, error) {
+	return []api.Master{{Address: "10.0.0.1:9999", Role: "leader"}}, []api.StoreServer{{Address: "memory"}}, nil
+}
+
+func (alone) Health(context.Context) api.Health { return api.Health{Ready: true} }
 
 // startNetmaster serves the real REST interface on a store in memory and
 // returns its URL.

@@ -16,6 +16,7 @@ type objectKind struct {
 	name      string   // kind in documents: the object's type on the wire
 	aliases   []string // as well, where a kind is named on the command line
 	single    string   // key of the only object; empty = there may be many
+	seen      bool     // get only shows it: no document has it
 	perTenant bool
 	typ       reflect.Type
 	key       func(o any) string
@@ -154,7 +155,7 @@ func objectKinds() []*objectKind {
 		kindOf("extContractsGroup", []string{"external-contracts", "extContractsGroups"}, extContractsList).wide([]string{"Groups"}, func(o any) []string {
 			return []string{linked(of[api.ExtContractsGroup](o).LinkSets.EndpointGroups)}
 		}),
-		kindOf("network", []string{"networks", "net"}, networkList).wide([]string{"Groups", "Services"}, func(o any) []string {
+		kindOf("network", []string{"networks", "net", "nets"}, networkList).wide([]string{"Groups", "Services"}, func(o any) []string {
 			n := of[api.Network](o)
 			return []string{linked(n.LinkSets.EndpointGroups), linked(n.LinkSets.Servicelbs)}
 		}),
@@ -203,4 +204,22 @@ func findKind(name string) (*objectKind, error) {
 		all = append(all, k.name)
 	}
 	return nil, usageErrorf("unknown kind %q; there are %s", name, strings.Join(all, ", "))
+}
+
+// findShown is findKind with the kinds that are only shown.
+func findShown(name string) (*objectKind, error) {
+	var all []string
+	for _, k := range seenKinds() {
+		for _, n := range append([]string{k.name}, k.aliases...) {
+			if strings.EqualFold(n, name) {
+				return k, nil
+			}
+		}
+		all = append(all, k.name)
+	}
+	k, err := findKind(name)
+	if err != nil {
+		err = usageErrorf("%v, %s", err, strings.Join(all, ", "))
+	}
+	return k, err
 }

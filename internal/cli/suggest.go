@@ -10,12 +10,20 @@ func nearest(typed string, candidates []string) string {
 		d := editDistance(strings.ToLower(typed), c)
 		if len(typed) >= 2 && strings.HasPrefix(c, typed) {
 			d = 1
+		} else if len(typed) == 2 && abbreviates(strings.ToLower(typed), c) {
+			d = 1
 		}
 		if d < bestDistance {
 			best, bestDistance = c, d
 		}
 	}
 	return best
+}
+
+// abbreviates tells whether short is the first letter of long and another one of
+// it: gw of gateway.
+func abbreviates(short, long string) bool {
+	return len(long) > 2 && long[0] == short[0] && strings.IndexByte(long[1:], short[1]) >= 0
 }
 
 // editDistance counts insertions, deletions, substitutions and swaps of

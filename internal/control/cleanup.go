@@ -40,31 +40,6 @@ func (c *Controller) DeleteEndpointsOfGroup(ctx context.Context, k model.GroupKe
 	return c.deleteEndpoints(ctx, nil, v.EndpointsOfGroup(k))
 }
 
-// DeleteHost deletes a host that will not come back, with its endpoints and BGP
-// settings, and
-// tells how many those were. Nothing calls it by itself: a host that is only
-// unreachable keeps its containers (known fault 38).
-func (c *Controller) DeleteHost(ctx context.Context, k model.HostName) (int, error) {
-	v, err := c.View(ctx)
-	if err != nil {
-		return 0, err
-	}
-	eps := v.EndpointsOfHost(k)
-	if _, known := v.Host(k); !known && len(eps) == 0 {
-		return 0, model.Errorf(model.ErrNotFound, "host %q does not exist", k)
-	}
-	n, err := c.deleteEndpoints(ctx, nil, eps)
-	if err != nil {
-		return n, err
-	}
-	_, err = c.update(ctx, fmt.Sprintf("delete host %q", k), func(tx store.Tx) error {
-		store.Hosts.Delete(tx, k)
-		store.Bgps.Delete(tx, store.BgpKey{Host: k})
-		return nil
-	})
-	return n, err
-}
-
 // deleteEndpoints deletes those of the endpoints that are still as they were.
 func (c *Controller) deleteEndpoints(ctx context.Context, fence *store.Fence, eps []model.Endpoint) (int, error) {
 	deleted := 0

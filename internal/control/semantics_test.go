@@ -395,7 +395,7 @@ func TestCleanUp(t *testing.T) {
 	for i := range 20 {
 		c.create(endpoint("v1", fmt.Sprintf("x%d", i), inGroup("web"), func(e *model.Endpoint) { e.Host = "host2" }))
 	}
-	if n, err := c.DeleteHost(ctx, "host2"); n != 20 || err != nil {
+	if n, err := c.RemoveHost(ctx, "host2", true); n != 20 || err != nil {
 		t.Errorf("deleted %d, %v; want 20", n, err)
 	}
 	if _, known := c.fresh().Host("host2"); known {
@@ -408,7 +408,7 @@ func TestCleanUp(t *testing.T) {
 		t.Errorf("deleted %d, %v; want 1", n, err)
 	}
 	for _, err := range []error{
-		second(c.DeleteHost(ctx, "nosuch")), second(c.DeleteEndpointsOfGroup(ctx, groupKey("nosuch"))), second(c.DeleteEndpointsOfNetwork(ctx, netKey("nosuch"))),
+		second(c.RemoveHost(ctx, "nosuch", true)), second(c.DeleteEndpointsOfGroup(ctx, groupKey("nosuch"))), second(c.DeleteEndpointsOfNetwork(ctx, netKey("nosuch"))),
 	} {
 		if !errors.Is(err, model.ErrNotFound) {
 			t.Errorf("got %v, want not found", err)

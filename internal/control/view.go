@@ -361,6 +361,20 @@ func (v *View) NumEndpoints(k model.NetworkKey) int {
 	return read(v, func() int { return len(v.endpointsOfNetwork[k]) })
 }
 
+// NumEndpointsOfHost returns how many endpoints live on a host.
+func (v *View) NumEndpointsOfHost(k model.HostName) int {
+	return read(v, func() int { return len(v.endpointsOfHost[k]) })
+}
+
+// Endpoints returns the endpoints of a tenant, "" = of all.
+func (v *View) Endpoints(t model.TenantName) []model.Endpoint {
+	var out []model.Endpoint
+	for _, n := range v.Networks(t) {
+		out = append(out, v.EndpointsOfNetwork(n.Key)...)
+	}
+	return out
+}
+
 // EndpointsOfNetwork returns a network's endpoints.
 func (v *View) EndpointsOfNetwork(k model.NetworkKey) []model.Endpoint {
 	return v.listEndpoints(k, func() map[model.EndpointKey]struct{} { return v.endpointsOfNetwork[k] })

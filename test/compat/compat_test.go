@@ -108,6 +108,10 @@ func (noCluster) Info(context.Context) (api.Info, error) {
 	}, nil
 }
 
+func (noCluster) State(context.Context) ([]api.Master, []api.StoreServer, error) {
+	return []api.Master{{Address: "10.0.0.1:9999", Role: "leader"}}, []api.StoreServer{{Address: "memory"}}, nil
+}
+
 func (noCluster) Health(context.Context) api.Health { return api.Health{Ready: true} }
 
 // newServer serves the API over an in-memory store, where the agent of host1

@@ -1,0 +1,63 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+)
+
+// Status returns what an operator looks at first.
+func (c *Client) Status(ctx context.Context) (ClusterStatus, error) {
+	var out ClusterStatus
+	err := c.Do(ctx, http.MethodGet, "/api/v1/status", nil, &out)
+	return out, err
+}
+
+// Hosts returns all hosts, by name.
+func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
+	var out []Host
+	err := c.Do(ctx, http.MethodGet, "/api/v1/hosts", nil, &out)
+	return out, err
+}
+
+// Host returns one host.
+func (c *Client) Host(ctx context.Context, name string) (Host, error) {
+	var out Host
+	err := c.Do(ctx, http.MethodGet, "/api/v1/hosts/"+url.PathEscape(name), nil, &out)
+	return out, err
+}
+
+// RemoveHost forgets a host that is away; force releases its endpoints.
+func (c *Client) RemoveHost(ctx context.Context, name string, force bool) (HostRemoval, error) {
+	path := "/api/v1/hosts/" + url.PathEscape(name)
+	if force {
+		path += "?force=true"
+	}
+	var out HostRemoval
+	err := c.Do(ctx, http.MethodDelete, path, nil, &out)
+	return out, err
+}
+
+// EndpointFilter chooses endpoints; empty fields choose all. Network and Group
+// are NAME, of any tenant, or TENANT:NAME.
+type EndpointFilter struct {
+	Tenant, Host, Network, Group string
+}
+
+// Endpoints returns the endpoints that a filter chooses, by key; their Key is
+// set.
+func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) ([]EndpointOper, error) {
+	q := url.Values{}
+	for name, value := range map[string]string{"tenant": f.Tenant, "host": f.Host, "network": f.Network, "group": f.Group} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	path := "/api/v1/endpoints"
+	if len(q) > 0 {
+		path += "?" + q.Encode()
+	}
+	var out []EndpointOper
+	err := c.Do(ctx, http.MethodGet, path, nil, &out)
+	return out, err
+}

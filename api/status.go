@@ -1,0 +1,86 @@
+package api
+
+// ClusterStatus is the answer of GET /api/v1/status: what an operator looks at
+// first. Well is the answer in one word; Wrong says what is not.
+type ClusterStatus struct {
+	Well    bool     `json:"well"`
+	Wrong   []string `json:"wrong"`   // a sentence each
+	Notices []string `json:"notices"` // what does not count: an operator may choose to leave it
+
+	Version   string        `json:"version"` // of the netmaster that answers
+	Revision  int64         `json:"revision"`
+	Masters   []Master      `json:"masters"`
+	Stores    []StoreServer `json:"stores"`
+	Hosts     []Host        `json:"hosts"`
+	Endpoints int           `json:"endpoints"`
+	Pools     []Pool        `json:"pools"` // VLANs, VNIs, and the fullest networks from 80 % on
+}
+
+// Master is a netmaster that is registered.
+type Master struct {
+	Address string `json:"address"` // ip:port
+	Host    string `json:"host"`
+	Role    string `json:"role"` // leader, follower
+	Version string `json:"version"`
+}
+
+// StoreServer is a server of the cluster's store.
+type StoreServer struct {
+	Address string   `json:"address"`
+	Version string   `json:"version,omitempty"`
+	Leads   bool     `json:"leads,omitempty"`
+	Size    int64    `json:"size,omitempty"`  // bytes of the database
+	Quota   int64    `json:"quota,omitempty"` // bytes that it may take; 0 = not told
+	Took    float64  `json:"tookSeconds"`     // until it answered
+	Alarms  []string `json:"alarms,omitempty"`
+	Error   string   `json:"error,omitempty"` // why it does not answer
+}
+
+// Host is a host as its agent tells of it. HostAlive and HostAway are its
+// states.
+type Host struct {
+	Name        string               `json:"name"`
+	State       string               `json:"state"`
+	Ready       bool                 `json:"ready"`              // as its /readyz said last
+	LastWord    string               `json:"lastWord,omitempty"` // RFC 3339, by the host's clock: when its agent last told what follows
+	Age         int64                `json:"ageSeconds"`         // of the last word; -1 = there is none
+	Driver      string               `json:"driver,omitempty"`
+	DriverWhy   string               `json:"driverWhy,omitempty"`
+	Version     string               `json:"version,omitempty"`
+	Control     string               `json:"control,omitempty"`
+	VTEP        string               `json:"vtep,omitempty"`
+	Endpoints   int                  `json:"endpoints"`   // that the cluster has there
+	Attachments int                  `json:"attachments"` // that the agent knows
+	Ports       int                  `json:"ports"`       // programmed
+	Pending     int                  `json:"pending"`     // wanted but not programmed
+	Revision    int64                `json:"revision"`    // of the last picture applied
+	Conditions  []Condition          `json:"conditions,omitempty"`
+	Problems    map[string]string    `json:"problems,omitempty"` // object -> sentence; the first hundred
+	Error       string               `json:"error,omitempty"`    // of the data plane as a whole
+	Tables      map[string]TableFill `json:"tables,omitempty"`   // of the data plane
+}
+
+// The states of a Host: its agent is registered, or is not heard of.
+const (
+	HostAlive = "alive"
+	HostAway  = "away"
+)
+
+// TableFill tells how full a table of a data plane is.
+type TableFill struct {
+	Entries  uint64 `json:"entries"`
+	Capacity uint64 `json:"capacity"` // 0 = unbounded
+}
+
+// Pool is something of which a cluster has so many.
+type Pool struct {
+	Name string `json:"name"` // vlans, vnis, or addresses of TENANT:NETWORK
+	Used uint64 `json:"used"`
+	Size uint64 `json:"size"`
+}
+
+// HostRemoval is the answer of DELETE /api/v1/hosts/{name}.
+type HostRemoval struct {
+	Host              string `json:"host"`
+	EndpointsReleased int    `json:"endpointsReleased"`
+}

@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// told returns the status that the bed's host has written, nil for none.
+func (b *bed) told() (*store.HostStatus, store.Revision, error) {
+	kvs, _, err := b.st.Range(b.t.Context(), store.HostStatusScope)
+	if err != nil || len(kvs) == 0 {
+		return nil, 0, errors.Join(err, errors.New("no status is written"))
+	}
+	row, err := store.HostStatuses.Decode(kvs[0])
+	return &row.Value, kvs[0].Mod, err
+}
+
+// TestStatusTellsHealth: what /readyz says is in the store too, with kinds,
+// attachments and tables; and it is written again when nothing happens, but not
+// more often than the beat.
+func TestStatusTellsHealth(t *testing.T) {
+	b := newBed(t, func(c *Config) { c.StatusLook, c.StatusBeat = 20*time.Millisecond, time.Hour })
+	b.ready()
+	r := request("c1", newSandbox(t))
+	if _, err := b.client().Attach(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	is := func(what string, ok func(s *store.HostStatus) bool) {
+		t.Helper()
+		b.eventually(what, func() error {
+			s, _, err := b.told()
+			if err == nil && !ok(s) {
+				err = fmt.Errorf("status %+v", s)
+			}
+			return err
+		})
+	}
+	is("ready with one attachment", func(s *store.HostStatus) bool {
+		return s.Ready && s.Attachments == 1 && s.Ports == 1 && len(s.Tables) > 0 && len(s.Conditions) == 0
+	})
+	_, settled, err := b.told()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := b.endpoints()[0].Key
+	b.put(func(tx store.Tx) error { store.Endpoints.Delete(tx, key); return nil })
+	is("not ready for an attachment without endpoint", func(s *store.HostStatus) bool {
+		return !s.Ready && len(s.Conditions) == 1 && s.Conditions[0].Name == "attachments" && !s.Conditions[0].Notice
+	})
+	if _, rev, err := b.told(); err != nil || rev <= settled {
+		t.Errorf("revision %d after %d, %v", rev, settled, err)
+	}
+	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
+		t.Fatal(err)
+	}
+	is("ready again", func(s *store.HostStatus) bool { return s.Ready && s.Attachments == 0 })
+}
+
+// TestStatusBeats: a host on which nothing happens has a last word all the same.
+func TestStatusBeats(t *testing.T) {
+	b := newBed(t, func(c *Config) { c.StatusLook, c.StatusBeat = 5*time.Millisecond, 20*time.Millisecond })
+	b.ready()
+	var first store.Revision
+	b.eventually("a first word", func() (err error) { _, first, err = b.told(); return err })
+	for range 3 {
+		b.eventually("another word", func() error {
+			_, rev, err := b.told()
+			if err == nil && rev == first {
+				err = errors.New("nothing new")
+			}
+			first = rev
+			return err
+		})
+	}
+}

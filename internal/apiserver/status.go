@@ -1,0 +1,130 @@
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
+)
+
+// What counts as full, and as fallen silent.
+const (
+	nearlyFull = 0.8
+	silence    = 3 * time.Minute // of an agent that is alive and should speak every minute
+	clockSkew  = 10 * time.Second
+	fewPools   = 10
+)
+
+// status tells what an operator looks at first.
+func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
+	ctx := r.Context()
+	hosts, err := s.control.Hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.control.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := api.ClusterStatus{Version: s.version.Version, Revision: int64(v.Revision()), Hosts: []api.Host{}, Pools: []api.Pool{}}
+	if o.Masters, o.Stores, err = s.cluster.State(ctx); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	for _, h := range hosts {
+		o.Hosts = append(o.Hosts, hostToAPI(h, now))
+		o.Endpoints += h.Endpoints
+	}
+	vlans, vnis := v.TagPools()
+	o.Pools = append(o.Pools, poolToAPI("vlans", vlans), poolToAPI("vnis", vnis))
+	for _, p := range v.AddressPools() {
+		if p.Share() < nearlyFull || len(o.Pools) == fewPools {
+			break
+		}
+		o.Pools = append(o.Pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
+	}
+	judge(&o, now)
+	return o, nil
+}
+
+func poolToAPI(name string, p control.Pool) api.Pool {
+	return api.Pool{Name: name, Used: p.Used, Size: p.Size}
+}
+
+// judge says what is wrong, and what is only worth a notice.
+func judge(o *api.ClusterStatus, now time.Time) {
+	o.Wrong, o.Notices = []string{}, []string{}
+	wrong := func(format string, args ...any) { o.Wrong = append(o.Wrong, fmt.Sprintf(format, args...)) }
+	notice := func(format string, args ...any) { o.Notices = append(o.Notices, fmt.Sprintf(format, args...)) }
+	leads := false
+	for _, m := range o.Masters {
+		leads = leads || m.Role == roleLeader
+	}
+	if !leads {
+		wrong("no netmaster leads: nothing is cleaned up, and nobody tells of hosts that go; wait %d s after the end of a leader, then look into the logs of netmaster", 15)
+	}
+	for _, x := range o.Stores {
+		switch {
+		case x.Error != "":
+			wrong("store %s does not answer: %s", x.Address, x.Error)
+		case len(x.Alarms) > 0:
+			wrong("store %s: %v", x.Address, x.Alarms)
+		case x.Quota > 0 && float64(x.Size) > nearlyFull*float64(x.Quota):
+			wrong("store %s has taken %d of %d MiB: when they are used up nothing can be changed", x.Address, x.Size>>20, x.Quota>>20)
+		}
+	}
+	for _, h := range o.Hosts {
+		judgeHost(h, now, wrong, notice)
+	}
+	for _, p := range o.Pools {
+		if float64(p.Used) >= nearlyFull*float64(p.Size) && p.Size > 0 {
+			notice("%s: %d of %d are taken", p.Name, p.Used, p.Size)
+		}
+	}
+	o.Well = len(o.Wrong) == 0
+}
+
+func judgeHost(h api.Host, now time.Time, wrong, notice func(string, ...any)) {
+	if h.State == api.HostAway {
+		last := "it has never told its status"
+		if h.Age >= 0 {
+			last = "its last word was " + ageText(h.Age) + " ago"
+		}
+		wrong("host %s is away: %s, and %d endpoints are there; start netplugin there, or forget the host with 'netctl host rm %s'", h.Name, last, h.Endpoints, h.Name)
+		return
+	}
+	switch said, err := time.Parse(time.RFC3339, h.LastWord); {
+	case err != nil:
+		notice("host %s is alive and has not told its status yet", h.Name)
+	case time.Duration(h.Age)*time.Second > silence:
+		wrong("host %s is alive, but its last word was %s ago: either its clock is behind, or its agent cannot write to the store", h.Name, ageText(h.Age))
+	case said.Sub(now) > clockSkew:
+		notice("the clock of host %s is %s ahead", h.Name, said.Sub(now).Round(time.Second))
+	}
+	if h.Error != "" {
+		wrong("host %s: the data plane does not follow: %s", h.Name, h.Error)
+	}
+	for _, c := range h.Conditions {
+		if c.Notice {
+			notice("host %s: %s: %s", h.Name, c.Name, c.Message)
+		} else if h.Error == "" || c.Name != "data-plane" {
+			wrong("host %s: %s: %s", h.Name, c.Name, c.Message)
+		}
+	}
+	if h.Ready && h.Attachments > 0 && h.Endpoints < h.Attachments {
+		wrong("host %s has %d containers attached, and the cluster only %d endpoints there", h.Name, h.Attachments, h.Endpoints)
+	}
+	for _, name := range sortedKeys(h.Tables) {
+		t := h.Tables[name]
+		if t.Capacity > 0 && float64(t.Entries) >= nearlyFull*float64(t.Capacity) {
+			notice("host %s: table %s has %d of %d entries", h.Name, name, t.Entries, t.Capacity)
+		}
+	}
+}
+
+// ageText writes seconds as people read them.
+func ageText(seconds int64) string {
+	return (time.Duration(seconds) * time.Second).String()
+}

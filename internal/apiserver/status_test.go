@@ -1,0 +1,145 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// TestStatus: what is wrong with hosts is told by name, and counted as wrong or
+// as a notice.
+func TestStatus(t *testing.T) {
+	f := serve(t, 0)
+	f.populate()
+	f.addHosts("host1", "gone")
+	now := time.Now().UTC()
+	tell := func(s store.HostStatus) {
+		t.Helper()
+		if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error { return store.HostStatuses.Put(tx, s) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reg, err := store.Register(t.Context(), f.mem, store.Service{ServiceName: store.ServiceAgent, HostAddr: "10.0.0.1", Port: 4789, Hostname: "host1"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reg.Close() }()
+	fine := store.HostStatus{Host: "host1", Driver: "ebpf", Ready: true, Updated: now.Format(time.RFC3339), Ports: 3}
+	tell(fine)
+	tell(store.HostStatus{Host: "gone", Driver: "ovs", Ready: true, Updated: now.Add(-90 * time.Second).Format(time.RFC3339)})
+	status := func() (s api.ClusterStatus) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/status", "")), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	has := func(list []string, parts ...string) {
+		t.Helper()
+		if !slices.ContainsFunc(list, func(s string) bool {
+			return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(s, p) })
+		}) {
+			t.Errorf("nothing says %q: %q", parts, list)
+		}
+	}
+	s := status()
+	if s.Well || len(s.Wrong) != 1 || len(s.Hosts) != 2 || s.Hosts[0].State != api.HostAway || s.Hosts[0].Age < 90 || s.Hosts[1].State != api.HostAlive {
+		t.Errorf("%+v", s)
+	}
+	has(s.Wrong, "host gone is away", "last word was 1m3", "netctl host rm gone")
+	if text := f.must("GET", "/debug/ofnet?host=gone", ""); !strings.Contains(text, "away: its agent is not registered") || !strings.Contains(text, "(1m3") {
+		t.Errorf("ofnet of a host that is away: %s", text)
+	}
+	if text := f.must("GET", "/debug/ofnet?host=host1", ""); strings.Contains(text, "away") {
+		t.Errorf("ofnet of a host that is alive: %s", text)
+	}
+	for path, want := range map[string]int{
+		"/api/v1/hosts/host1": 409, "/api/v1/hosts/host1?force=true": 409, "/api/v1/hosts/nosuch": 404, "/api/v1/hosts/gone?force=perhaps": 400, "/api/v1/hosts/gone": 200,
+	} {
+		if got, answer := f.do("DELETE", path, ""); got != want {
+			t.Errorf("DELETE %s: %d %s, want %d", path, got, answer, want)
+		}
+	}
+	if s = status(); !s.Well || len(s.Hosts) != 1 || len(s.Wrong) != 0 {
+		t.Errorf("after the removal: %+v", s)
+	}
+	sick := fine
+	sick.Ready, sick.Conditions = false, []store.HostCondition{{Name: "disk", Message: "it is full"}, {Name: "others", Notice: true, Message: "ip_forward is 0"}}
+	sick.Tables = map[string]store.TableFill{"conns": {Entries: 95, Capacity: 100}, "hits": {Entries: 5}}
+	sick.Attachments = 4
+	tell(sick)
+	s = status()
+	has(s.Wrong, "host host1: disk: it is full")
+	has(s.Notices, "host host1: others: ip_forward is 0")
+	has(s.Notices, "host host1: table conns has 95 of 100")
+	mute := fine
+	mute.Updated = now.Add(-time.Hour).Format(time.RFC3339)
+	tell(mute)
+	has(status().Wrong, "host1 is alive, but its last word was 1h")
+	ahead := fine
+	ahead.Updated = now.Add(time.Hour).Format(time.RFC3339)
+	tell(ahead)
+	if s = status(); !s.Well || s.Hosts[0].Age != 0 {
+		t.Errorf("a clock ahead: %+v", s)
+	}
+	has(s.Notices, "the clock of host host1 is ")
+	orphans := fine
+	orphans.Attachments = 4 // the cluster has 3 endpoints there
+	tell(orphans)
+	has(status().Wrong, "host1 has 4 containers", "only 3 endpoints")
+}
+
+// TestJudge: what is wrong beyond the hosts.
+func TestJudge(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status        api.ClusterStatus
+		wrong, notice string
+	}{
+		"no leader":     {api.ClusterStatus{Masters: []api.Master{{Role: "follower"}}}, "no netmaster leads", ""},
+		"store away":    {api.ClusterStatus{Stores: []api.StoreServer{{Address: "e1", Error: "refused"}}}, "store e1 does not answer: refused", ""},
+		"store alarm":   {api.ClusterStatus{Stores: []api.StoreServer{{Address: "e1", Alarms: []string{"NOSPACE"}}}}, "NOSPACE", ""},
+		"store filling": {api.ClusterStatus{Stores: []api.StoreServer{{Address: "e1", Size: 90 << 20, Quota: 100 << 20}}}, "90 of 100 MiB", ""},
+		"pool full":     {api.ClusterStatus{Pools: []api.Pool{{Name: "vlans", Used: 8, Size: 10}}}, "", "vlans: 8 of 10"},
+	} {
+		s := tt.status
+		if s.Masters == nil {
+			s.Masters = []api.Master{{Role: "leader"}}
+		}
+		judge(&s, time.Now())
+		if s.Well != (tt.wrong == "") || !strings.Contains(strings.Join(s.Wrong, "\n"), tt.wrong) || !strings.Contains(strings.Join(s.Notices, "\n"), tt.notice) {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// TestEndpoints: the list's filters, alone and together.
+func TestEndpoints(t *testing.T) {
+	f := serve(t, 0)
+	f.populate()
+	f.addHosts("idle")
+	for query, want := range map[string]int{
+		"": 3, "?host=host1": 3, "?host=idle": 0, "?tenant=blue": 3, "?network=n": 1, "?network=blue:n": 1, "?network=tiny": 2, "?group=web": 1, "?group=blue:web&network=tiny": 0,
+		"?host=nosuch": -404, "?tenant=nosuch": -404, "?network=nosuch": -404, "?group=blue:nosuch": -404, "?network=red:n": -404, "?hosts=host1": -400,
+	} {
+		status, answer := f.do("GET", "/api/v1/endpoints"+query, "")
+		var list []api.EndpointOper
+		err := json.Unmarshal([]byte(answer), &list)
+		switch {
+		case want < 0 && status != -want:
+			t.Errorf("%q: %d %s, want %d", query, status, answer, -want)
+		case want >= 0 && (status != 200 || err != nil || len(list) != want):
+			t.Errorf("%q: %d %s", query, status, answer)
+		}
+		for _, e := range list {
+			if _, err := model.ParseEndpointKey(e.Key); err != nil {
+				t.Errorf("%q: key %q", query, e.Key)
+			}
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+type hostOptions struct {
+	common
+	name  string
+	force bool
+}
+
+func newHost(f *factory) *command {
+	return &command{
+		name:    "host",
+		aliases: []string{"node"},
+		short:   "Hosts: the machines where containers run, as their netplugins tell of them.",
+		examples: []string{
+			"netctl host ls",
+			"netctl host inspect host1",
+			"netctl host rm host1",
+		},
+		subs: []*command{newHostInspect(f, nil), newHostList(f, nil), newHostRemove(f, nil)},
+	}
+}
+
+func newHostList(f *factory, run func(context.Context, *hostOptions) error) *command {
+	o := &hostOptions{common: newCommon(f)}
+	c := &command{
+		name:     "ls",
+		aliases:  []string{"list"},
+		short:    "List the hosts: alive or away, when they were heard of last, driver, ports",
+		examples: []string{"netctl host ls"},
+	}
+	c.flags.boolVar(&o.json, "json, j", "print the hosts as JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print names only")
+	c.run = bindRun(o, orDefault(run, runHostList), nil)
+	return c
+}
+
+func runHostList(ctx context.Context, o *hostOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	hosts, err := client.Hosts(ctx)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(o.out, append([]api.Host{}, hosts...))
+	}
+	var rows [][]string
+	for _, h := range hosts {
+		if o.quiet {
+			fmt.Fprintln(o.out, h.Name)
+		}
+		rows = append(rows, hostRow(h))
+	}
+	if o.quiet {
+		return nil
+	}
+	return printTable(o.out, hostHeader, rows)
+}
+
+func newHostInspect(f *factory, run func(context.Context, *hostOptions) error) *command {
+	o := &hostOptions{common: newCommon(f)}
+	c := &command{
+		name:     "inspect",
+		short:    "Show a host with its conditions, problems and tables, as JSON",
+		examples: []string{"netctl host inspect host1"},
+		args:     []string{"HOST"},
+	}
+	c.flags.boolVar(&o.json, "json, j", "accepted; the output is JSON anyway")
+	c.flags.boolVar(&o.quiet, "quiet, q", quietUsage)
+	c.run = bindRun(o, orDefault(run, runHostInspect), []*string{&o.name})
+	return c
+}
+
+func runHostInspect(ctx context.Context, o *hostOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	h, err := client.Host(ctx, o.name)
+	if err != nil {
+		return err
+	}
+	return o.showJSON(h)
+}
+
+func newHostRemove(f *factory, run func(context.Context, *hostOptions) error) *command {
+	o := &hostOptions{common: newCommon(f)}
+	c := &command{
+		name:     "rm",
+		aliases:  []string{"delete"},
+		short:    "Forget a host that will not come back; one that is alive is refused",
+		examples: []string{"netctl host rm host1", "netctl host rm --force host1"},
+		args:     []string{"HOST"},
+	}
+	c.flags.boolVar(&o.force, "force, f", "release the endpoints that are there, too")
+	o.changeFlags(&c.flags, "json, j", "print what was done as JSON")
+	c.run = bindRun(o, orDefault(run, runHostRemove), []*string{&o.name})
+	return c
+}
+
+func runHostRemove(ctx context.Context, o *hostOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	done, err := client.RemoveHost(ctx, o.name, o.force)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.json:
+		return printJSON(o.out, done)
+	case o.quiet:
+		return printLines(o.out, []string{o.name})
+	case done.EndpointsReleased > 0:
+		_, err = fmt.Fprintf(o.out, "Removed host %s and released its %d endpoints\n", o.name, done.EndpointsReleased)
+	default:
+		_, err = fmt.Fprintf(o.out, "Removed host %s\n", o.name)
+	}
+	return err
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// errUnwell makes status exit with ExitUnwell.
+var errUnwell = errors.New("not all is well")
+
+type statusOptions struct{ common }
+
+func newStatus(f *factory, run func(context.Context, *statusOptions) error) *command {
+	o := &statusOptions{common: newCommon(f)}
+	c := &command{
+		name:     "status",
+		short:    "Show on one screen how the cluster is: netmasters, store, hosts, capacity, and what is wrong",
+		examples: []string{"netctl status", "netctl status --json", "netctl status --quiet || page-somebody"},
+	}
+	c.flags.boolVar(&o.json, "json, j", "print the status as JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", fmt.Sprintf("print what is wrong only; the exit code is %d then", ExitUnwell))
+	c.run = bindRun(o, orDefault(run, runStatus), nil)
+	return c
+}
+
+func runStatus(ctx context.Context, o *statusOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	s, err := client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.json:
+		err = printJSON(o.out, s)
+	case o.quiet:
+		err = printLines(o.out, s.Wrong)
+	default:
+		err = o.show(s)
+	}
+	if err == nil && !s.Well {
+		err = errUnwell
+	}
+	return err
+}
+
+func (o *statusOptions) show(s api.ClusterStatus) error {
+	var rows [][]string
+	for _, m := range s.Masters {
+		rows = append(rows, []string{m.Address, m.Host, m.Role, orUnknown(m.Version)})
+	}
+	if err := printTable(o.out, []string{"Netmaster", "On", "Role", "Version"}, rows); err != nil {
+		return err
+	}
+	rows = nil
+	for _, x := range s.Stores {
+		rows = append(rows, storeRow(x))
+	}
+	fmt.Fprintln(o.out)
+	if err := printTable(o.out, []string{"Store", "State", "Version", "Size", "Answers in"}, rows); err != nil {
+		return err
+	}
+	rows = nil
+	for _, h := range s.Hosts {
+		rows = append(rows, hostRow(h))
+	}
+	fmt.Fprintln(o.out)
+	if err := printTable(o.out, hostHeader, rows); err != nil {
+		return err
+	}
+	var pools []string
+	for _, p := range s.Pools {
+		pools = append(pools, fmt.Sprintf("%s %d of %d", p.Name, p.Used, p.Size))
+	}
+	fmt.Fprintf(o.out, "\nHosts %d, endpoints %d; taken: %s\n", len(s.Hosts), s.Endpoints, strings.Join(pools, ", "))
+	for _, n := range s.Notices {
+		fmt.Fprintf(o.out, "Notice: %s\n", n)
+	}
+	if s.Well {
+		return printLines(o.out, []string{"All is well."})
+	}
+	if err := printLines(o.out, []string{"Not all is well:"}); err != nil {
+		return err
+	}
+	for _, w := range s.Wrong {
+		fmt.Fprintf(o.out, "  %s\n", w)
+	}
+	return nil
+}
+
+func storeRow(x api.StoreServer) []string {
+	state := "follows"
+	switch {
+	case x.Error != "":
+		return []string{x.Address, "does not answer"}
+	case len(x.Alarms) > 0:
+		state = strings.Join(x.Alarms, ", ")
+	case x.Leads:
+		state = "leads"
+	}
+	size := ""
+	if x.Size > 0 {
+		size = fmt.Sprintf("%.1f MiB", float64(x.Size)/(1<<20))
+	}
+	if x.Quota > 0 {
+		size += fmt.Sprintf(" of %d", x.Quota>>20)
+	}
+	return []string{x.Address, state, x.Version, size, fmt.Sprintf("%.1f ms", x.Took*1000)}
+}
+
+// hostHeader heads hostRow's columns.
+var hostHeader = []string{"Host", "State", "Last word", "Driver", "Version", "Address", "Endpoints", "Ports", "Fullest table"}
+
+func hostRow(h api.Host) []string {
+	state := h.State
+	if h.State == api.HostAlive && !h.Ready {
+		state = "not ready"
+	}
+	word := "never"
+	if h.Age >= 0 {
+		word = (time.Duration(h.Age) * time.Second).String() + " ago"
+	}
+	ports := number(h.Ports)
+	if ports == "" {
+		ports = "0"
+	}
+	if h.Pending > 0 {
+		ports += fmt.Sprintf(" (%d pending)", h.Pending)
+	}
+	return []string{h.Name, state, word, h.Driver, orUnknown(h.Version), h.VTEP, strconv.Itoa(h.Endpoints), ports, fullest(h.Tables)}
+}
+
+// fullest names the table of a host that has the least room.
+func fullest(tables map[string]api.TableFill) string {
+	best, share := "", -1.0
+	for name, t := range tables {
+		if t.Capacity == 0 {
+			continue
+		}
+		if s := float64(t.Entries) / float64(t.Capacity); s > share || s == share && name < best {
+			best, share = name, s
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s %.0f %%", best, 100*share)
+}

@@ -1,0 +1,145 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// HostState is all that is known of a host.
+type HostState struct {
+	model.Host            // Name always; the rest only when Known
+	Known      bool       // an agent has told of it
+	Alive      bool       // its agent has said so within store.ServiceTTL
+	Told       bool       // its agent has told a status
+	Status     HostStatus // the last one
+	Endpoints  int        // that live there
+}
+
+// LastWord returns when the host's agent told its status last, by the host's
+// clock; zero = never.
+func (h HostState) LastWord() time.Time {
+	t, err := time.Parse(time.RFC3339, h.Status.Updated)
+	if !h.Told || err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// Hosts returns all hosts that a record, a status, a registration or an
+// endpoint names, by name. A host that is away stays until somebody removes it.
+func (c *Controller) Hosts(ctx context.Context) ([]HostState, error) {
+	v, err := c.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	alive, err := store.AliveHosts(ctx, c.store)
+	if err != nil {
+		return nil, err
+	}
+	statuses, err := c.HostStatuses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[model.HostName]HostState{}
+	for _, name := range v.HostNames() {
+		all[name] = HostState{Host: model.Host{Name: name}}
+	}
+	for name := range alive {
+		all[name] = HostState{Host: model.Host{Name: name}}
+	}
+	for _, st := range statuses {
+		all[st.Host] = HostState{Host: model.Host{Name: st.Host}, Told: true, Status: st}
+	}
+	out := make([]HostState, 0, len(all))
+	for name, h := range all {
+		if rec, known := v.Host(name); known {
+			h.Host, h.Known = rec, true
+		}
+		_, h.Alive = alive[name]
+		h.Endpoints = v.NumEndpointsOfHost(name)
+		out = append(out, h)
+	}
+	slices.SortFunc(out, func(a, b HostState) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return out, nil
+}
+
+// OneHost returns one of Hosts, or ErrNotFound.
+func (c *Controller) OneHost(ctx context.Context, k model.HostName) (HostState, error) {
+	all, err := c.Hosts(ctx)
+	if err != nil {
+		return HostState{}, err
+	}
+	for _, h := range all {
+		if h.Name == k {
+			return h, nil
+		}
+	}
+	return HostState{}, model.Errorf(model.ErrNotFound, "host %q does not exist", k)
+}
+
+// RemoveHost forgets a host that will not come back: its record, which ends the
+// tunnels of all others to it, its status and its BGP settings. It refuses a
+// host that is alive (ErrInUse), and one that has endpoints unless force is set,
+// which releases them; it tells how many those were. Nothing calls it by itself:
+// a host that is only unreachable keeps its containers (known fault 38).
+func (c *Controller) RemoveHost(ctx context.Context, k model.HostName, force bool) (int, error) {
+	h, err := c.OneHost(ctx, k)
+	if err != nil {
+		return 0, err
+	}
+	if h.Alive {
+		return 0, isAlive(k)
+	}
+	v, err := c.View(ctx)
+	if err != nil {
+		return 0, err
+	}
+	eps := v.EndpointsOfHost(k)
+	if len(eps) > 0 && !force {
+		const few = 5
+		var names []string
+		for _, e := range eps[:min(few, len(eps))] {
+			names = append(names, e.Key.String())
+		}
+		if more := len(eps) - len(names); more > 0 {
+			names = append(names, fmt.Sprintf("%d more", more))
+		}
+		return 0, model.Errorf(model.ErrInUse, "host %q has %d endpoints (%s): if its containers are gone for good, force releases them (netctl host rm --force)",
+			k, len(eps), strings.Join(names, ", "))
+	}
+	released, err := c.deleteEndpoints(ctx, nil, eps)
+	if err != nil {
+		return released, fmt.Errorf("remove host %q: %d of its endpoints are released: %w", k, released, err)
+	}
+	_, err = c.update(ctx, fmt.Sprintf("remove host %q", k), func(tx store.Tx) error {
+		// An agent writes its host's record before it registers, so that one that
+		// comes back now either is seen here or changes what is compared.
+		if _, err := store.Hosts.Find(tx, k); err != nil {
+			return err
+		}
+		registered, err := tx.Range(store.AgentScope, 0)
+		if err != nil {
+			return err
+		}
+		for _, kv := range registered {
+			if s, ok := store.DecodeAgent(kv); ok && s.Hostname == string(k) {
+				return isAlive(k)
+			}
+		}
+		store.Hosts.Delete(tx, k)
+		store.HostStatuses.Delete(tx, k)
+		store.Bgps.Delete(tx, store.BgpKey{Host: k})
+		return nil
+	})
+	return released, err
+}
+
+func isAlive(k model.HostName) error {
+	return model.Errorf(model.ErrInUse, "host %q is alive: end netplugin there first; it counts as away %d s later", k, int(store.ServiceTTL/time.Second))
+}

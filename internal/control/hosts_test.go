@@ -1,0 +1,161 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// agentOf registers a host as its agent does.
+func agentOf(c *cluster, name model.HostName, vtep string) *store.Registration {
+	c.t.Helper()
+	_, err := c.st.Update(context.Background(), func(tx store.Tx) error {
+		if err := store.HostStatuses.Put(tx, store.HostStatus{Host: name, Updated: "2026-11-21T00:00:00Z", Ready: true}); err != nil {
+			return err
+		}
+		return store.Hosts.Put(tx, model.Host{Name: name})
+	})
+	c.ok(err)
+	reg, err := store.Register(context.Background(), c.st, store.Service{ServiceName: store.ServiceAgent, HostAddr: vtep, Port: 4789, Hostname: string(name)}, nil)
+	c.ok(err)
+	return reg
+}
+
+// TestRemoveHost: a host that is alive, or has endpoints, stays; what is removed
+// leaves nothing, and may come back.
+func TestRemoveHost(t *testing.T) {
+	c := base(t)
+	ctx := testContext(t)
+	reg := agentOf(c, "host2", "10.0.0.2")
+	for _, id := range []string{"x1", "x2", "x3", "x4", "x5", "x6", "x7"} {
+		c.create(endpoint("v1", id, func(e *model.Endpoint) { e.Host = "host2" }))
+	}
+	remove := func(force bool) func() error {
+		return func() error { _, err := c.RemoveHost(ctx, "host2", force); return err }
+	}
+	if h, err := c.OneHost(ctx, "host2"); err != nil || !h.Alive || !h.Known || !h.Told || h.Endpoints != 7 || h.LastWord().IsZero() {
+		t.Errorf("an alive host: %+v, %v", h, err)
+	}
+	c.refused(model.ErrInUse, "is alive", remove(false))
+	c.refused(model.ErrInUse, "is alive", remove(true))
+	c.ok(reg.Close())
+	if h, err := c.OneHost(ctx, "host2"); err != nil || h.Alive || h.Endpoints != 7 {
+		t.Errorf("a host that is away: %+v, %v", h, err)
+	}
+	c.refused(model.ErrInUse, "7 endpoints (default:v1:x1, ", remove(false))
+	if n := c.fresh().NumEndpointsOfHost("host2"); n != 7 {
+		t.Errorf("a refusal left %d endpoints", n)
+	}
+	if n, err := c.RemoveHost(ctx, "host2", true); n != 7 || err != nil {
+		t.Errorf("released %d, %v; want 7", n, err)
+	}
+	c.refused(model.ErrNotFound, `host "host2"`, remove(false))
+	for key, value := range c.dump() {
+		if strings.Contains(key, "host2") || strings.Contains(value, "host2") {
+			t.Errorf("left: %s %s", key, value)
+		}
+	}
+	reg = agentOf(c, "host2", "10.0.0.2")
+	if h, err := c.OneHost(ctx, "host2"); err != nil || !h.Alive {
+		t.Errorf("back again: %+v, %v", h, err)
+	}
+	c.ok(reg.Close())
+}
+
+// TestTellHosts: the leader says once that a host went, and once that it is
+// back; not when it has only just begun to lead.
+func TestTellHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log safeBuffer
+		c := newCluster(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		one, two := agentOf(c, "one", "10.0.0.1"), agentOf(c, "two", "10.0.0.2")
+		w := c.NewHostWatch()
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { c.ok(w.Run(ctx)) })
+		c.ok(one.Close()) // away before anybody leads
+		running.Go(func() { w.Tell(ctx) })
+		synctest.Wait()
+		if n := log.count("host is"); n != 0 {
+			t.Errorf("told at once: %s", log.String())
+		}
+		expect := func(away, back int) {
+			t.Helper()
+			pass(store.ServiceTTL + 1)
+			if a, b := log.count("a host is away"), log.count("a host is back"); a != away || b != back {
+				t.Errorf("told away %d and back %d times, want %d and %d:\n%s", a, b, away, back, log.String())
+			}
+		}
+		expect(1, 0)
+		expect(1, 0)
+		c.ok(two.Close())
+		expect(2, 0)
+		two = agentOf(c, "two", "10.0.0.2")
+		expect(2, 1)
+		if alive, statuses := w.Seen(); len(alive) != 1 || !alive["two"] || len(statuses) != 2 {
+			t.Errorf("seen %v, %v", alive, statuses)
+		}
+		if _, err := c.RemoveHost(t.Context(), "one", false); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if _, statuses := w.Seen(); len(statuses) != 1 {
+			t.Errorf("seen after the removal: %v", statuses)
+		}
+		c.ok(two.Close())
+		cancel()
+		running.Wait()
+		c.stop()
+	})
+}
+
+type safeBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func (b *safeBuffer) count(text string) int { return strings.Count(b.String(), text) }
+
+// pass lets a bubble's time go by.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// TestPools: what is taken of tags and addresses, the fullest network first.
+func TestPools(t *testing.T) {
+	c := base(t)
+	before := c.fresh()
+	vlans, vnis := before.TagPools()
+	c.put(with(network("small", "10.77.0.0/29"), func(n *model.Network) { n.Gateway = addr("10.77.0.1") }))
+	for _, id := range []string{"s1", "s2", "s3"} {
+		c.create(endpoint("small", id))
+	}
+	v := c.fresh()
+	if a, b := v.TagPools(); a.Used+b.Used != vlans.Used+vnis.Used+1 || a.Size != vlans.Size || b.Size != vnis.Size || a.Size == 0 {
+		t.Errorf("tags: %v %v, before %v %v", a, b, vlans, vnis)
+	}
+	if p := v.AddressPools(); len(p) < 2 || p[0].Network.Name != "small" || p[0].Used != 3 || p[0].Size != 5 {
+		t.Errorf("addresses: %+v", p)
+	}
+}
