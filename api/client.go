@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -37,8 +38,10 @@ type Client struct {
 	current atomic.Int64 // index of the base that answered last
 	http    *http.Client
 	timeout time.Duration
-	header  http.Header
-	warn    func(text string) // nil = nobody is told
+	// patience is how long one replica is waited for before the next is asked too.
+	patience time.Duration
+	header   http.Header
+	warn     func(text string) // nil = nobody is told
 }
 
 // Option adjusts a Client.
@@ -66,13 +69,18 @@ func WithInsecureTLS() Option {
 	}
 }
 
+// defaultPatience is more than a write takes, and less than people wait for a
+// replica that is stopped: its kernel still takes connections.
+const defaultPatience = 2 * time.Second
+
 // NewClient returns a client for the replicas at the base URLs in base,
 // separated by commas: "http://10.0.0.1:9999,http://10.0.0.2:9999". A missing
 // scheme means http, a missing port DefaultPort (https: 443).
 func NewClient(base string, opts ...Option) (*Client, error) {
 	c := &Client{
-		timeout: DefaultTimeout,
-		header:  make(http.Header),
+		timeout:  DefaultTimeout,
+		patience: defaultPatience,
+		header:   make(http.Header),
 		http: &http.Client{Transport: &http.Transport{
 			Proxy:                 http.ProxyFromEnvironment,
 			DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext,
@@ -126,9 +134,10 @@ func (c *Client) URLs() []string {
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Do sends one request, in as its JSON body (nil: none), and decodes the
-// answer into out (nil: dropped). The path is absolute and escaped. When a replica cannot
-// be reached or answers 503, the next one is tried; a request whose effect is
-// not known to be repeatable (POST /plugin/allocAddress) only if it was not
+// answer into out (nil: dropped). The path is absolute and escaped. When a
+// replica cannot be reached, answers 503, or is silent for two seconds, the next
+// one is asked, and the first answer counts; a request whose effect is not known
+// to be repeatable (POST /plugin/allocAddress) is sent again only if it was not
 // sent at all.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	var body []byte
@@ -138,32 +147,81 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 			return fmt.Errorf("encode request: %w", err)
 		}
 	}
+	a := c.ask(ctx, method, path, body)
+	if a.err != nil {
+		return a.err
+	}
+	c.tell(a.warnings)
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(a.data, out); err != nil {
+		return fmt.Errorf("%s %s%s: the answer is not netmaster's JSON (%w); is this URL a netmaster?", method, c.bases[a.replica], path, err)
+	}
+	return nil
+}
+
+// answer is what came of asking one replica.
+type answer struct {
+	replica  int
+	data     []byte
+	warnings []string
+	err      error
+}
+
+// ask asks one replica after the other until one answers.
+func (c *Client) ask(ctx context.Context, method, path string, body []byte) answer {
 	repeatable := path != pathAllocAddress
+	actx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	answers := make(chan answer, len(c.bases))
+	first, asked, pending := int(c.current.Load()), 0, 0
+	next := func() {
+		n := (first + asked) % len(c.bases)
+		asked, pending = asked+1, pending+1
+		asking.Go(func() {
+			a := c.try(actx, c.bases[n], method, path, body)
+			a.replica = n
+			answers <- a
+		})
+	}
+	next()
+	silence := time.NewTicker(c.patience)
+	defer silence.Stop()
 	var last error
-	first := int(c.current.Load())
-	for i := range c.bases {
-		n := (first + i) % len(c.bases)
-		err := c.try(ctx, c.bases[n], method, path, body, out)
-		if err == nil {
-			c.current.Store(int64(n))
-			return nil
+	for {
+		var a answer
+		select {
+		case a = <-answers:
+			pending--
+		case <-silence.C:
+			if repeatable && asked < len(c.bases) {
+				next()
+			}
+			continue
 		}
-		var answer *Error
+		refusal, refused := errors.AsType[*Error](a.err)
 		switch {
-		case ctx.Err() != nil:
-			return fmt.Errorf("%s %s%s: %w", method, c.bases[n], path, ctx.Err())
-		case errors.As(err, &answer) && answer.Status != http.StatusServiceUnavailable:
-			c.current.Store(int64(n))
-			return err
-		case !repeatable && !isDialError(err):
-			return c.unreachable(err)
+		case ctx.Err() != nil && a.err != nil:
+			return answer{err: fmt.Errorf("%s %s%s: %w", method, c.bases[a.replica], path, ctx.Err())}
+		case a.err == nil, refused && refusal.Status != http.StatusServiceUnavailable:
+			c.current.Store(int64(a.replica))
+			return a
+		case !repeatable && !isDialError(a.err):
+			return answer{err: c.unreachable(a.err)}
 		}
 		// An answer of a live replica tells more than a dead one's silence.
 		if _, ok := errors.AsType[*Error](last); !ok {
-			last = err
+			last = a.err
+		}
+		if asked < len(c.bases) {
+			next()
+		} else if pending == 0 {
+			return answer{err: c.unreachable(last)}
 		}
 	}
-	return c.unreachable(last)
 }
 
 func (c *Client) unreachable(err error) error {
@@ -181,7 +239,7 @@ func isDialError(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-func (c *Client) try(ctx context.Context, base *url.URL, method, path string, body []byte, out any) error {
+func (c *Client) try(ctx context.Context, base *url.URL, method, path string, body []byte) answer {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var r io.Reader
@@ -190,7 +248,7 @@ func (c *Client) try(ctx context.Context, base *url.URL, method, path string, bo
 	}
 	req, err := http.NewRequestWithContext(ctx, method, base.String()+path, r)
 	if err != nil {
-		return fmt.Errorf("build request: %w", err)
+		return answer{err: fmt.Errorf("build request: %w", err)}
 	}
 	req.Header.Set("Accept", "application/json")
 	maps.Copy(req.Header, c.header)
@@ -199,24 +257,17 @@ func (c *Client) try(ctx context.Context, base *url.URL, method, path string, bo
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return err
+		return answer{err: err}
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("read answer of %s: %w", base, err)
+		return answer{err: fmt.Errorf("read answer of %s: %w", base, err)}
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return readError(resp.StatusCode, resp.Header.Get("Content-Type"), data)
+		return answer{err: readError(resp.StatusCode, resp.Header.Get("Content-Type"), data)}
 	}
-	c.tell(resp.Header.Values("Warning"))
-	if out == nil {
-		return nil
-	}
-	if err := json.Unmarshal(data, out); err != nil {
-		return fmt.Errorf("%s %s%s: the answer is not netmaster's JSON (%w); is this URL a netmaster?", method, base, path, err)
-	}
-	return nil
+	return answer{data: data, warnings: resp.Header.Values("Warning")}
 }
 
 // readError reads a refusal: JSON of a server of ours, else text.

@@ -231,3 +231,37 @@ func TestMonitorWithoutAnswer(t *testing.T) {
 		t.Errorf("Monitor() = %v", err)
 	}
 }
+
+// TestClientSilentReplica: a replica that takes connections and is silent, as
+// one that is stopped, holds nobody for long; what may not be repeated waits.
+func TestClientSilentReplica(t *testing.T) {
+	goOn := make(chan struct{})
+	stopped := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-goOn }))
+	defer stopped.Close()
+	defer close(goOn)
+	live := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"Version":"live"}`)) }))
+	defer live.Close()
+	c, err := NewClient(stopped.URL+","+live.URL, WithTimeout(30*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.patience != 2*time.Second {
+		t.Errorf("patience %v", c.patience)
+	}
+	c.patience = 10 * time.Millisecond
+	begin := time.Now()
+	var v Version
+	if err := c.Do(t.Context(), http.MethodPost, "/plugin/createEndpoint", struct{}{}, &v); err != nil || v.Version != "live" {
+		t.Errorf("%v, %+v", err, v)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("a silent replica held the client for %v", took)
+	}
+	c.current.Store(0)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := c.AllocAddress(ctx, AllocAddressRequest{}); err == nil {
+		t.Error("a request that may not be repeated was sent to a second replica")
+	}
+}

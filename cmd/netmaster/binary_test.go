@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -173,10 +175,19 @@ func (p *process) ready() {
 func (p *process) unready(condition string) {
 	p.t.Helper()
 	p.until("is not ready for its "+condition, func() bool {
-		var text, list *api.Error
+		req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, "http://"+p.api+"/readyz", nil)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false
+		}
+		text, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close() // it has been read
+		var list *api.Error
 		var h api.Health
-		return errors.As(p.Do(p.t.Context(), "GET", "/readyz", nil, nil), &text) && text.Status == 503 &&
-			strings.Contains(text.Message, "\n"+condition+": ") &&
+		return err == nil && resp.StatusCode == http.StatusServiceUnavailable && strings.Contains(string(text), "\n"+condition+": ") &&
 			errors.As(p.Do(p.t.Context(), "GET", "/readyz?format=json", nil, nil), &list) && list.Status == 503 &&
 			json.Unmarshal([]byte(list.Message), &h) == nil && !h.Ready &&
 			slices.ContainsFunc(h.Conditions, func(c api.Condition) bool { return c.Name == condition && !c.OK && c.Message != "" })

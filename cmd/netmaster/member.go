@@ -37,6 +37,9 @@ type member struct {
 	lead     func(ctx context.Context, term store.Fence) error
 	log      *slog.Logger
 	leading  atomic.Bool
+
+	mu   sync.Mutex
+	told map[string]time.Time // when trouble was logged last, by what was tried
 }
 
 // run registers this netmaster and stands for election until ctx ends; it
@@ -114,9 +117,25 @@ func (m *member) setRole(ctx context.Context, entries []*store.Registration, rol
 	}
 }
 
+// trouble logs what goes wrong with the store, once a minute for each thing that
+// is tried: while the store is away each is tried several times a second.
 func (m *member) trouble(what string) func(error) {
-	return func(err error) { m.log.Warn("failed; trying again", "what", what, "error", err) }
+	return func(err error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.told == nil {
+			m.told = map[string]time.Time{}
+		}
+		if time.Since(m.told[what]) < tellEvery {
+			return
+		}
+		m.told[what] = time.Now()
+		m.log.Warn("failed; trying again", "what", what, "error", err)
+	}
 }
+
+// tellEvery is the least time between two log lines about the same trouble.
+const tellEvery = time.Minute
 
 // Info answers /info.
 func (m *member) Info(ctx context.Context) (api.Info, error) {
@@ -226,7 +245,7 @@ func retry(ctx context.Context, log *slog.Logger, what string, f func() error) e
 		if errors.Is(err, context.Canceled) {
 			return err
 		}
-		if time.Since(told) > time.Minute {
+		if time.Since(told) > tellEvery {
 			told = time.Now()
 			log.Warn("failed; trying again", "what", what, "error", err)
 		}

@@ -72,6 +72,7 @@ type Registration struct {
 	onError func(error)
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+	owes    chan struct{} // the record has to be written again
 
 	mu      sync.Mutex // held while the record or the session changes
 	service Service
@@ -90,7 +91,7 @@ func Register(ctx context.Context, st Store, s Service, onError func(error)) (*R
 	}
 	s.TTL = int(ServiceTTL / time.Second)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r := &Registration{store: st, onError: onError, cancel: cancel, service: s}
+	r := &Registration{store: st, onError: onError, cancel: cancel, service: s, owes: make(chan struct{}, 1)}
 	if err := r.enter(ctx); err != nil {
 		cancel()
 		return nil, err
@@ -130,6 +131,11 @@ func (r *Registration) keep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-r.owes:
+			if r.tellRole(ctx) != nil && sleep(ctx, time.Second) == nil {
+				r.owe()
+			}
+			continue
 		case <-lost:
 		}
 		for failures := 0; ctx.Err() == nil; failures++ {
@@ -147,13 +153,31 @@ func (r *Registration) keep(ctx context.Context) {
 	}
 }
 
-// SetRole changes the role that the record shows. When it fails, the new role
-// is entered with the next session.
+// SetRole changes the role that the record shows. When it fails, it is tried
+// again every second until the record shows it.
 func (r *Registration) SetRole(ctx context.Context, role string) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.service.Role = role
+	r.mu.Unlock()
+	err := r.tellRole(ctx)
+	if err != nil {
+		r.owe()
+	}
+	return err
+}
+
+func (r *Registration) tellRole(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.put(ctx, r.service, r.session)
+}
+
+// owe has keep write the record.
+func (r *Registration) owe() {
+	select {
+	case r.owes <- struct{}{}:
+	default:
+	}
 }
 
 // Close takes the instance out of the registry.

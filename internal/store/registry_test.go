@@ -1,0 +1,38 @@
+package store
+
+import (
+	"testing"
+	"time"
+)
+
+// TestRoleIsOwed: a role that could not be written, since the store was away,
+// is in the registry soon after the store is back, not only with the next lease.
+func TestRoleIsOwed(t *testing.T) {
+	st := NewMemory()
+	mine := st.Client()
+	r, err := Register(t.Context(), mine, Service{ServiceName: "x", Role: "leader", HostAddr: "10.0.0.1", Port: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	mine.Unavailable(true)
+	if err := r.SetRole(t.Context(), "follower"); err == nil {
+		t.Fatal("the role was written to a store that is away")
+	}
+	mine.Unavailable(false)
+	for range int(ServiceTTL / time.Second) {
+		<-time.After(time.Second)
+		list, err := Services(t.Context(), st, "x")
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%v, %v", list, err)
+		}
+		if list[0].Role == "follower" {
+			return
+		}
+	}
+	t.Fatal("the registry still shows the former role")
+}
