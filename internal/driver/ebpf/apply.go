@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -19,14 +18,15 @@ import (
 // pass is one Apply under way.
 type pass struct {
 	*Driver
-	want     desired.Host
-	rep      *driver.Report
-	scratch  bool // what the maps hold is compared with the whole picture
-	networks map[model.NetworkID]*desired.Network
-	attached map[string]bool       // interfaces that keep their programs
-	private  map[netip.Addr]string // ports by private address
-	oldHosts []hostKey             // entries of objects that changed or went
-	oldMACs  []stationKey
+	want      desired.Host
+	rep       *driver.Report
+	scratch   bool // what the maps hold is compared with the whole picture
+	networks  map[model.NetworkID]*desired.Network
+	attached  map[string]bool       // interfaces that keep their programs
+	private   map[netip.Addr]string // ports by private address
+	tunnelErr error                 // why there is no tunnel
+	oldHosts  []hostKey             // entries of objects that changed or went
+	oldMACs   []stationKey
 }
 
 // Apply implements driver.Driver.
@@ -49,6 +49,7 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	}
 	d.known = false
 	err := p.run()
+	p.tellUnserved()
 	rep.Changes = d.w.changes
 	if rep.Changes > 0 || err != nil {
 		err = errors.Join(err, d.newEpoch())
@@ -233,29 +234,13 @@ func (p *pass) putRemote(r *desired.Remote) error {
 	return nil
 }
 
-func (p *pass) checkPort(name string, o *desired.Port) error {
-	switch {
-	case name == "" || len(name) > 15 || strings.ContainsAny(name, "/:\t\n ") || name != o.IfName:
-		return model.Errorf(model.ErrInvalid, "interface name %q must be 1-15 bytes without slash, colon or space", o.IfName)
-	case p.networks[o.Network] == nil:
-		return model.Errorf(model.ErrNotFound, "network %d does not exist", o.Network)
-	case o.MAC == (model.MAC{}) || o.MAC[0]&1 != 0:
-		return model.Errorf(model.ErrInvalid, "MAC %s is not a station's", o.MAC)
-	case p.refused[o.Policies] != nil:
-		return p.refused[o.Policies]
-	}
-	if o.Policies != 0 {
-		if s, ok := p.want.PolicySets.Get(o.Policies); !ok || s.ID != o.Policies {
-			return model.Errorf(model.ErrNotFound, "policy set %d does not exist", o.Policies)
-		}
-	}
-	return p.checkPrivate(o)
-}
-
 // putPorts programs the ports. One that cannot be keeps the programs on its
 // interface, which drop everything.
 func (p *pass) putPorts() error {
 	all := p.verifyAll()
+	if all {
+		p.putPins()
+	}
 	ask, err := newIndexer()
 	if err != nil {
 		return err
@@ -271,6 +256,9 @@ func (p *pass) putPorts() error {
 		if fatal(err) {
 			return err
 		}
+	}
+	if all {
+		return p.checkOthers()
 	}
 	return nil
 }
@@ -292,12 +280,15 @@ func (p *pass) closePort(name string, o *desired.Port, ask indexer, verify bool)
 }
 
 func (p *pass) attachPort(name string, index int) error {
+	known := p.indexes[name] == index
 	in, err := p.att.attachPort(name, index, true, p.obj.FromContainer)
+	p.attachedAgain(known && in, name)
 	p.count(in)
 	if err != nil {
 		return err
 	}
 	out, err := p.att.attachPort(name, index, false, p.obj.ToContainer)
+	p.attachedAgain(known && out, name)
 	p.count(out)
 	return err
 }

@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -50,6 +48,10 @@ type Driver struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	events chan driver.Event
+
+	heard    *heard
+	pinWatch *pinWatch
+	drift    driver.Drift
 
 	mu     sync.Mutex // all below
 	closed bool
@@ -91,6 +93,9 @@ type Driver struct {
 	dirty       map[uint32]bool                   // networks whose members change
 	netPorts    map[uint32]map[string]stationPort // programmed ports by network
 	verified    time.Time                         // when Apply last looked at the programs of every port
+	vlan        bool                              // the picture has VLAN networks, which want an uplink
+	overlaid    map[string]error                  // interfaces on which others' programs stand before ours; "" = of devices
+	deviceFault func() error                      // tests only: asked before a device is looked at
 }
 
 type stationPort struct{ ifindex, set uint32 }
@@ -105,7 +110,10 @@ type doomedVersion struct {
 	since   time.Time
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var (
+	_ driver.Driver   = (*Driver)(nil)
+	_ driver.Drifting = (*Driver)(nil)
+)
 
 // New loads the programs and takes over what an earlier process left in the pin
 // directory; packets keep flowing. The error wraps ebpf.ErrNotSupported when
@@ -143,19 +151,16 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, obj: obj, events: make(chan driver.Event, 16)}
+	d := &Driver{cfg: cfg, obj: obj, events: make(chan driver.Event, 16), heard: newHeard()}
 	if err := d.takeOver(); err != nil {
 		return nil, errors.Join(err, obj.Close())
 	}
 	run, cancel := context.WithCancel(context.Background())
 	d.run, d.cancel = run, cancel
-	updates, stop := make(chan netlink.LinkUpdate, 64), make(chan struct{})
-	if err := netlink.LinkSubscribe(updates, stop); err != nil {
-		cancel()
-		return nil, errors.Join(fmt.Errorf("ebpf driver: watch interfaces: %w", err), obj.Close())
+	if err := d.startWatching(); err != nil {
+		return nil, errors.Join(err, d.Close())
 	}
-	d.wg.Add(2)
-	go d.watch(run, updates, stop)
+	d.wg.Add(1)
 	go d.maintain(run)
 	if d.att.way == attachTCX {
 		home, err := netns.Get()
@@ -200,7 +205,7 @@ func (d *Driver) takeOver() error {
 	d.indexes, d.refused = map[string]int{}, map[desired.PolicySetID]error{}
 	d.ruleIDs, d.endpoint = map[uint64]string{}, map[string]model.EndpointKey{}
 	d.gone, d.dirty, d.netPorts = map[hostKey]bool{}, map[uint32]bool{}, map[uint32]map[string]stationPort{}
-	d.byVer = map[uint32]*compiledKeys{}
+	d.byVer, d.overlaid = map[uint32]*compiledKeys{}, map[string]error{}
 	for k := range d.rules.have {
 		v := d.ofVersion(k.Version)
 		v.rules = append(v.rules, k)
@@ -230,6 +235,10 @@ func (d *Driver) takeOver() error {
 	case d.att.way == "":
 		d.att.way = attachClsact
 	}
+	uplink, err := d.uplinkName()
+	if err != nil {
+		return fmt.Errorf("ebpf driver: %w", err)
+	}
 	return d.att.open(func(name string) *ebpf.Program {
 		ifname, dir, _ := strings.Cut(name, ":")
 		switch {
@@ -237,7 +246,7 @@ func (d *Driver) takeOver() error {
 			return o.FromUnderlay
 		case ifname == d.cfg.Device:
 			return o.FromTunnel
-		case ifname == d.uplinkName():
+		case ifname == uplink:
 			return o.FromUplink
 		case ifname == desired.HostInterface:
 			return o.FromHost
@@ -255,14 +264,26 @@ func (d *Driver) ofVersion(v uint32) *compiledKeys {
 	return d.byVer[v]
 }
 
-func (d *Driver) uplinkName() string {
+// uplinkName is the first uplink that exists; an error comes with the one that
+// could not be looked for.
+func (d *Driver) uplinkName() (string, error) {
 	for _, name := range d.cfg.Uplinks {
-		if i, err := ifindex(name); err == nil && i != 0 {
-			return name
+		i, err := ifindex(name)
+		if err == nil {
+			err = d.askDevices()
+		}
+		if err != nil {
+			return name, err
+		}
+		if i != 0 {
+			return name, nil
 		}
 	}
-	return ""
+	return "", nil
 }
+
+// DriftRepairs implements driver.Drifting.
+func (d *Driver) DriftRepairs() map[string]uint64 { return d.drift.DriftRepairs() }
 
 // Events implements driver.Driver.
 func (d *Driver) Events() <-chan driver.Event { return d.events }
@@ -281,36 +302,6 @@ func (d *Driver) Close() error {
 	d.closed = true
 	close(d.events)
 	return errors.Join(d.att.close(), d.obj.Close())
-}
-
-// watch tells the owner when an interface of ours comes or goes.
-func (d *Driver) watch(ctx context.Context, updates <-chan netlink.LinkUpdate, stop chan struct{}) {
-	defer d.wg.Done()
-	done := ctx.Done()
-	for {
-		select {
-		case <-done:
-			close(stop)
-			done = nil // until the subscription has ended
-		case u, ok := <-updates:
-			if !ok {
-				return
-			}
-			name := u.Attrs().Name
-			d.mu.Lock()
-			index, ours := d.indexes[name]
-			_, missing := d.last.Ports.Get(name)
-			gone := u.Header.Type == unix.RTM_DELLINK
-			resized := d.resized(u.Attrs().Index, u.Attrs().MTU, gone)
-			d.mu.Unlock()
-			if resized {
-				d.notify("the MTU of interface " + name + " changed")
-			}
-			if ours && (gone || index != u.Attrs().Index) || !ours && missing && !gone {
-				d.notify("interface " + name + " changed")
-			}
-		}
-	}
 }
 
 func (d *Driver) notify(reason string) {

@@ -51,6 +51,7 @@ func pinDirectory(dir string) error {
 // objects are the loaded programs and the maps.
 type objects struct {
 	datapathObjects
+	pinned map[string]*ebpf.Map // those that outlive this process, by name
 }
 
 // loadObjects loads the programs onto the pinned maps. Maps of another layout,
@@ -91,6 +92,13 @@ func loadObjects(dir string, sizes map[string]uint32) (*objects, error) {
 	err = spec.LoadAndAssign(&o.datapathObjects, &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: at}})
 	if err != nil {
 		return nil, fmt.Errorf("ebpf driver: load: %w", err)
+	}
+	o.pinned = map[string]*ebpf.Map{}
+	all := reflect.ValueOf(o.datapathMaps)
+	for i := range all.NumField() {
+		if m, ok := reflect.TypeAssert[*ebpf.Map](all.Field(i)); ok && m.IsPinned() {
+			o.pinned[all.Type().Field(i).Tag.Get("ebpf")] = m
+		}
 	}
 	return &o, nil
 }

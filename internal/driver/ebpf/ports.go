@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -22,6 +24,25 @@ func (p *pass) verifyAll() bool {
 	}
 	p.verified = time.Now()
 	return true
+}
+
+func (p *pass) checkPort(name string, o *desired.Port) error {
+	switch {
+	case name == "" || len(name) > 15 || strings.ContainsAny(name, "/:\t\n ") || name != o.IfName:
+		return model.Errorf(model.ErrInvalid, "interface name %q must be 1-15 bytes without slash, colon or space", o.IfName)
+	case p.networks[o.Network] == nil:
+		return model.Errorf(model.ErrNotFound, "network %d does not exist", o.Network)
+	case o.MAC == (model.MAC{}) || o.MAC[0]&1 != 0:
+		return model.Errorf(model.ErrInvalid, "MAC %s is not a station's", o.MAC)
+	case p.refused[o.Policies] != nil:
+		return p.refused[o.Policies]
+	}
+	if o.Policies != 0 {
+		if s, ok := p.want.PolicySets.Get(o.Policies); !ok || s.ID != o.Policies {
+			return model.Errorf(model.ErrNotFound, "policy set %d does not exist", o.Policies)
+		}
+	}
+	return p.checkPrivate(o)
 }
 
 // slotOf returns the place of a port's counters. A new port gets a free one,

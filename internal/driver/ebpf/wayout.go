@@ -58,21 +58,28 @@ func maskWord(p netip.Prefix) uint32 {
 // putHostSide makes sure of the host's own side of the way out: a device of
 // which nothing but the program on it ever takes a frame.
 func (p *pass) putHostSide(s *settings) {
+	old := *s
 	s.Host, s.HostIP, s.PrivateNet, s.PrivateMask, s.Router = 0, 0, 0, 0, model.MAC{}
 	w := p.want.Private
 	if w == nil {
 		return
 	}
-	index, made, err := ensureHostSide(w, tunnelAlias(p.cfg.PinDir))
+	index, made, attached, err := 0, false, false, p.askDevices()
 	if err == nil {
-		var attached bool
+		index, made, err = ensureHostSide(w, tunnelAlias(p.cfg.PinDir))
+	}
+	if err == nil {
 		attached, err = p.att.attach(w.Interface, index, false, p.obj.FromHost)
 		p.count(made, attached)
 	}
 	if err != nil {
 		p.problem("interface "+w.Interface, err)
+		if p.stays(w.Interface, old.Host) {
+			s.Host, s.HostIP, s.PrivateNet, s.PrivateMask, s.Router = old.Host, old.HostIP, old.PrivateNet, old.PrivateMask, old.Router
+		}
 		return
 	}
+	p.deviceAgain(w.Interface, old.Host, uint32(index), attached)
 	p.attached[w.Interface] = true
 	s.Host, s.HostIP, s.Router = uint32(index), word(w.Addr), w.RouterMAC
 	s.PrivateNet, s.PrivateMask = word(w.Subnet.Addr()), maskWord(w.Subnet)
@@ -123,7 +130,7 @@ func ensureHostSide(w *desired.Private, alias string) (index int, made bool, err
 			err = errors.Join(netlink.LinkSetAlias(l, alias), raiseFarSide())
 		}
 	case err == nil && (l.Type() != "veth" || l.Attrs().Alias != alias):
-		return 0, false, model.Errorf(model.ErrConflict, "interface %s exists and is not ours (a %s whose alias is %q, not %q)", name, l.Type(), l.Attrs().Alias, alias)
+		return 0, false, taken(l, alias)
 	case err == nil && l.Attrs().HardwareAddr.String() != w.RouterMAC.String():
 		made = true
 		err = netlink.LinkSetHardwareAddr(l, w.RouterMAC[:])

@@ -204,6 +204,9 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 		return rep, model.Errorf(model.ErrUnavailable, "open vswitch: the switch or its database does not answer")
 	}
 	d.learnAll(want)
+	removed, others := d.clearOthers(ctx, want)
+	rep.Changes += removed
+	rep.Problems = append(rep.Problems, others...)
 	made, problems, err := d.ensurePorts(ctx, want)
 	rep.Changes += made
 	rep.Problems = append(rep.Problems, problems...)
@@ -224,7 +227,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	if err != nil {
 		return rep, fmt.Errorf("open vswitch: ports: %w", err)
 	}
-	d.reportPorts(want, &rep)
+	d.reportPorts(want, &rep, tunnelTrouble(problems))
 	rep.Problems = append(rep.Problems, d.pic.problems()...)
 	return rep, nil
 }

@@ -73,7 +73,7 @@ func openDatabase(ctx context.Context, endpoint string, log *slog.Logger) (*data
 	_, err = c.Monitor(ctx, c.NewMonitor(client.WithTable(root, &root.Bridges, &root.NextCfg, &root.CurCfg),
 		client.WithTable(br, &br.Name, &br.Ports, &br.FailMode, &br.DatapathType, &br.Protocols, &br.OtherConfig, &br.ExternalIDs),
 		client.WithTable(port, &port.Name, &port.Interfaces, &port.ExternalIDs),
-		client.WithTable(ifc, &ifc.Name, &ifc.Type, &ifc.Options, &ifc.ExternalIDs, &ifc.OfPort, &ifc.MAC, &ifc.Error, &ifc.LinkState)))
+		client.WithTable(ifc, &ifc.Name, &ifc.Type, &ifc.Options, &ifc.ExternalIDs, &ifc.OfPort, &ifc.MAC, &ifc.Error, &ifc.LinkState, &ifc.IfIndex)))
 	if err != nil {
 		d.close()
 		return nil, fmt.Errorf("monitor database %s: %w", endpoint, err)

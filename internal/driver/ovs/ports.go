@@ -299,12 +299,28 @@ func (d *Driver) awaitNumbers(ctx context.Context, want desired.Host) bool {
 	return d.portsMoved()
 }
 
-// reportPorts tells the state of every port of the picture.
-func (d *Driver) reportPorts(want desired.Host, rep *driver.Report) {
+// tunnelTrouble is what is wrong with the tunnel port, nil when nothing is.
+func tunnelTrouble(problems []driver.Problem) error {
+	for _, p := range problems {
+		if p.Object == "interface "+tunnelName {
+			return p.Err
+		}
+	}
+	return nil
+}
+
+// reportPorts tells the state of every port of the picture. One that needs the
+// tunnel and has none works within its host only: a container must not start
+// so, and nobody saying it.
+func (d *Driver) reportPorts(want desired.Host, rep *driver.Report, tunnel error) {
 	d.db.mu.Lock()
 	defer d.db.mu.Unlock()
 	for name, p := range want.Ports.All() {
-		rep.Ports[name] = driver.PortStatus{Err: d.portError(name, p, want, d.db.port(name))}
+		err := d.portError(name, p, want, d.db.port(name))
+		if n, ok := want.Networks.Get(p.Network); err == nil && ok && n.Encap == model.EncapVXLAN {
+			err = tunnel
+		}
+		rep.Ports[name] = driver.PortStatus{Err: err}
 	}
 }
 

@@ -3,6 +3,7 @@ package ovs
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	dbmodel "github.com/ovn-kubernetes/libovsdb/model"
 )
@@ -42,6 +43,7 @@ type (
 		MAC         *string           `ovsdb:"mac"` // wanted; of internal interfaces
 		Error       *string           `ovsdb:"error"`
 		LinkState   *string           `ovsdb:"link_state"`
+		IfIndex     *int              `ovsdb:"ifindex"` // 0 = the kernel has no such interface any more
 	}
 )
 
@@ -79,7 +81,7 @@ func (r *portRow) CloneModelInto(dst dbmodel.Model) { *dst.(*portRow) = *r.Clone
 func (r *interfaceRow) CloneModel() dbmodel.Model {
 	c := *r
 	c.Options, c.ExternalIDs, c.OfPort = maps.Clone(r.Options), maps.Clone(r.ExternalIDs), clone(r.OfPort)
-	c.MAC, c.Error, c.LinkState = clone(r.MAC), clone(r.Error), clone(r.LinkState)
+	c.MAC, c.Error, c.LinkState, c.IfIndex = clone(r.MAC), clone(r.Error), clone(r.LinkState), clone(r.IfIndex)
 	return &c
 }
 
@@ -180,6 +182,11 @@ func (p portState) failure() string {
 		return ""
 	}
 	return *p.iface.Error
+}
+
+// gone tells that the kernel has not, or no more, the interface of a port.
+func (p portState) gone() bool {
+	return strings.Contains(p.failure(), failNoDevice) || p.iface != nil && p.iface.IfIndex != nil && *p.iface.IfIndex == 0
 }
 
 func (p portState) up() bool {
