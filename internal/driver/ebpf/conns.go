@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -12,7 +13,8 @@ import (
 func many(size uint32) uint32 { return uint32(uint64(size) * 4 / 5) }
 
 // connections are the maps of connections, of which each owner has a share
-// (bpf/share.h). The programs evict half-open ones, the driver open ones.
+// (bpf/share.h). The programs evict half-open ones, the driver open ones; the
+// kernel does what the driver does not get to.
 type connections struct {
 	half, open fill
 	obj        *objects
@@ -36,15 +38,21 @@ type owned struct {
 	seen  uint64
 }
 
-// short tells whether there is little room for open connections.
-func (c *connections) short() bool {
+// held is how many connections are open, by what the programs and the last
+// sweep say.
+func (c *connections) held() (int64, error) {
 	var spent, given share
 	all := uint32(0)
-	if c.obj.Spent.Lookup(all, &spent) != nil || c.obj.Given.Lookup(all, &given) != nil {
-		return false // the next sweep will say
+	if err := errors.Join(c.obj.Spent.Lookup(all, &spent), c.obj.Given.Lookup(all, &given)); err != nil {
+		return 0, fmt.Errorf("read maps spent and given: %w", err)
 	}
-	n := int32(spent.Open - given.Open)
-	return n > 0 && uint32(n) >= many(uint32(c.open.most))
+	return int64(int32(spent.Open - given.Open)), nil
+}
+
+// short tells whether there is little room for open connections.
+func (c *connections) short() bool {
+	n, err := c.held()
+	return err == nil && n >= int64(many(uint32(c.open.most)))
 }
 
 // sweep deletes the connections that fn says and counts the others. When there
@@ -56,11 +64,15 @@ func (c *connections) sweep(fn func(connKey, conn) bool) error {
 	c.half.mu.Lock()
 	defer c.half.mu.Unlock()
 	left := make([]share, owners)
-	crowded := c.short()
+	held, err := c.held()
+	if err != nil {
+		return err
+	}
+	crowded := held >= int64(many(uint32(c.open.most)))
 	var open []owned
 	dead := map[*ebpf.Map][]connKey{}
 	places := map[connKey]uint32{}
-	err := eachEntry("conns", c.obj.Conns, 1, func(k connKey, v conn) {
+	err = eachEntry("conns", c.obj.Conns, 1, func(k connKey, v conn) {
 		switch {
 		case fn(k, v):
 			dead[c.obj.Conns] = append(dead[c.obj.Conns], k)
@@ -73,6 +85,10 @@ func (c *connections) sweep(fn func(connKey, conn) bool) error {
 	})
 	if err != nil {
 		return err
+	}
+	// Open ones that the programs made, and nobody here took away.
+	if there := int64(left[0].Open) + int64(len(dead[c.obj.Conns])); c.given != nil && held > there {
+		c.open.evicted += uint64(held - there)
 	}
 	if out := crowd(open, int(c.open.most)*3/4); len(out) > 0 {
 		for _, o := range out {
@@ -160,7 +176,11 @@ func (c *connections) give(left []share) error {
 		c.counted, c.before = true, evicted
 	}
 	c.half.evicted = evicted - c.before
-	return nil
+	clock, err := monotonic()
+	if err != nil {
+		return err
+	}
+	return c.obj.Swept.Put(uint32(0), clock)
 }
 
 // crowd picks those that go so that room remain: of owners that have more than

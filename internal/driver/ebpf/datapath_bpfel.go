@@ -41,6 +41,7 @@ const (
 	datapathMapSlots          = "slots"
 	datapathMapSpent          = "spent"
 	datapathMapStations       = "stations"
+	datapathMapSwept          = "swept"
 	datapathMapTags           = "tags"
 	datapathMapTallies        = "tallies"
 	datapathMapTooBig         = "too_big"
@@ -55,6 +56,7 @@ const (
 	datapathVarConnsShort     = "conns_short"
 	datapathVarHalfShort      = "half_short"
 	datapathVarHalfSlots      = "half_slots"
+	datapathVarOwnerSeed      = "owner_seed"
 )
 
 // loadDatapath returns the embedded CollectionSpec for datapath.
@@ -136,6 +138,7 @@ type datapathMapSpecs struct {
 	Slots        *ebpf.MapSpec `ebpf:"slots"`
 	Spent        *ebpf.MapSpec `ebpf:"spent"`
 	Stations     *ebpf.MapSpec `ebpf:"stations"`
+	Swept        *ebpf.MapSpec `ebpf:"swept"`
 	Tags         *ebpf.MapSpec `ebpf:"tags"`
 	Tallies      *ebpf.MapSpec `ebpf:"tallies"`
 	TooBig       *ebpf.MapSpec `ebpf:"too_big"`
@@ -150,6 +153,7 @@ type datapathVariableSpecs struct {
 	ConnsShort *ebpf.VariableSpec `ebpf:"conns_short"`
 	HalfShort  *ebpf.VariableSpec `ebpf:"half_short"`
 	HalfSlots  *ebpf.VariableSpec `ebpf:"half_slots"`
+	OwnerSeed  *ebpf.VariableSpec `ebpf:"owner_seed"`
 }
 
 // datapathObjects contains all objects after they have been loaded into the kernel.
@@ -197,6 +201,7 @@ type datapathMaps struct {
 	Slots        *ebpf.Map `ebpf:"slots"`
 	Spent        *ebpf.Map `ebpf:"spent"`
 	Stations     *ebpf.Map `ebpf:"stations"`
+	Swept        *ebpf.Map `ebpf:"swept"`
 	Tags         *ebpf.Map `ebpf:"tags"`
 	Tallies      *ebpf.Map `ebpf:"tallies"`
 	TooBig       *ebpf.Map `ebpf:"too_big"`
@@ -230,6 +235,7 @@ func (m *datapathMaps) Close() error {
 		m.Slots,
 		m.Spent,
 		m.Stations,
+		m.Swept,
 		m.Tags,
 		m.Tallies,
 		m.TooBig,
@@ -245,6 +251,7 @@ type datapathVariables struct {
 	ConnsShort *ebpf.Variable `ebpf:"conns_short"`
 	HalfShort  *ebpf.Variable `ebpf:"half_short"`
 	HalfSlots  *ebpf.Variable `ebpf:"half_slots"`
+	OwnerSeed  *ebpf.Variable `ebpf:"owner_seed"`
 }
 
 // datapathPrograms contains all programs after they have been loaded into the kernel.

@@ -3,6 +3,7 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -142,6 +143,9 @@ func resize(spec *ebpf.CollectionSpec, sizes map[string]uint32) error {
 		if err := spec.Variables[name].Set(n); err != nil {
 			return fmt.Errorf("ebpf driver: set %s: %w", name, err)
 		}
+	}
+	if err := spec.Variables["owner_seed"].Set(rand.Uint64()); err != nil {
+		return fmt.Errorf("ebpf driver: set owner_seed: %w", err)
 	}
 	return nil
 }

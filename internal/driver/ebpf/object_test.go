@@ -63,7 +63,7 @@ func TestLayouts(t *testing.T) {
 		"networks": {uint32(0), network{}}, "stations": {stationKey{}, station{}}, "hosts": {hostKey{}, hostEntry{}},
 		"members": {memberKey{}, station{}}, "sets": {uint32(0), policySet{}}, "rules": {ruleKey{}, rule{}},
 		"cidrs": {cidrKey{}, uint32(0)}, "conns": {connKey{}, conn{}}, "halfopen": {connKey{}, conn{}}, "slots": {uint32(0), slot{}},
-		"spent": {uint32(0), share{}}, "given": {uint32(0), share{}}, "hits": {uint64(0), counter{}},
+		"spent": {uint32(0), share{}}, "given": {uint32(0), share{}}, "swept": {uint32(0), uint64(0)}, "hits": {uint64(0), counter{}},
 		"frags": {fragKey{}, frag{}}, "tallies": {uint32(0), tally{}},
 		"port_counters": {uint32(0), portCounter{}}, "event_slots": {uint32(0), eventSlot{}},
 		"event_budgets": {uint32(0), eventBudget{}},

@@ -77,17 +77,19 @@ static __always_inline int alive(struct pkt *p, struct ct *c, __u64 now)
 	return now - c->seen <= timeout(p->ck.proto, c->state) || now <= c->seen;
 }
 
-// find finds the connection of p->ck; p->half says where.
+// find finds the connection of p->ck; p->half says where, and p->past whether
+// one is there that is past its time.
 static __noinline struct ct *find(struct pkt *p, __u64 now)
 {
 	struct ct *c = bpf_map_lookup_elem(&conns, &p->ck);
-	p->half = 0;
+	p->half = p->past = 0;
 	if (c && alive(p, c, now))
 		return c;
 	c = bpf_map_lookup_elem(&halfopen, &p->ck);
 	p->half = 1;
 	if (c && alive(p, c, now))
 		return c;
+	p->past = c != 0;
 	return 0;
 }
 
@@ -179,14 +181,15 @@ static __noinline int overlaps(struct pkt *p, struct frag *f)
 }
 
 // classify finds the connection that a packet belongs to, and its original
-// direction in p->orig; 0 = the packet answers nothing that is known. p->known
-// tells whether *conn is set.
-static __noinline int classify(struct __sk_buff *skb, struct pkt *p, __u64 now)
+// direction in p->orig; 0 = none is known, and if p->invalid is set, the packet
+// answers nothing.
+static __noinline struct ct *classify(struct __sk_buff *skb, struct pkt *p, __u64 now)
 {
 	struct flow *f = &p->ip.f;
 	struct ct *c;
 	int flip;
 	p->known = p->error = 0;
+	p->invalid = 1;
 	if (p->ip.fragment) {
 		p->fk.net = p->net;
 		p->fk.id = p->ip.frag_id;
@@ -203,8 +206,10 @@ static __noinline int classify(struct __sk_buff *skb, struct pkt *p, __u64 now)
 		flip = make_key(p, &p->orig);
 		if (p->orig.proto == P_ICMP || p->orig.proto == P_ICMP6)
 			p->ck.flip = flip;
-		p->known = find(p, now) != 0;
-		return 1;
+		p->invalid = 0;
+		c = find(p, now);
+		p->known = c != 0;
+		return c;
 	}
 	if (f->proto == P_ICMP || f->proto == P_ICMP6) {
 		__u8 t = p->ip.type;
@@ -227,24 +232,30 @@ static __noinline int classify(struct __sk_buff *skb, struct pkt *p, __u64 now)
 			p->known = c != 0;
 			p->reply = !p->reply; // it goes against what it quotes
 			p->error = 1;
-			return c != 0;
+			p->invalid = !c;
+			return c;
 		}
 		if (!query && !answer)
 			return 0;
 		flip = make_key(p, f);
 		p->ck.flip = answer ? !flip : flip;
 		set_orig(p, f, answer);
-		p->known = find(p, now) != 0;
-		return query || p->known;
+		c = find(p, now);
+		p->known = c != 0;
+		p->invalid = !query && !c;
+		return c;
 	}
 	c = known(p, f, now);
 	// Whoever was asked and asks itself begins a connection of its own; so does
 	// who asks again after an end.
-	if (c && f->proto == P_TCP && (p->ip.tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && (p->reply || c->state & (CT_RESET | CT_FINS)))
+	if (c && f->proto == P_TCP && (p->ip.tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && (p->reply || c->state & (CT_RESET | CT_FINS))) {
 		c = 0;
+		p->past = 1;
+	}
 	if (c) {
 		p->known = 1;
-		return 1;
+		p->invalid = 0;
+		return c;
 	}
 	if (f->proto == P_TCP) {
 		// A connection may be picked up in its middle, but not by an answer.
@@ -252,7 +263,8 @@ static __noinline int classify(struct __sk_buff *skb, struct pkt *p, __u64 now)
 			return 0;
 	}
 	set_orig(p, f, 0);
-	return 1;
+	p->invalid = 0;
+	return 0;
 }
 
 static __always_inline int flipped(const struct pkt *p)
@@ -263,7 +275,7 @@ static __always_inline int flipped(const struct pkt *p)
 // commit records that a packet of the connection was let through.
 static __noinline int commit(struct pkt *p, __u64 now, __u32 epoch, __u32 in_ifindex)
 {
-	struct ct *c = found(p); // of a connection that is past, if it is not known
+	struct ct *c = p->known || p->past ? found(p) : 0;
 	if (c) {
 		__u8 state = next_state(p, p->known ? c->state : 0);
 		c->out_rule = p->out_rule;

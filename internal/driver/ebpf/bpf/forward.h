@@ -99,7 +99,8 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 	__u32 epoch = p->epoch;
 	if (p->from == FROM_PORT && !p->identity && p->encap == ENCAP_VXLAN)
 		return dropped(DROP_UNKNOWN_SOURCE);
-	if (!classify(skb, p, now))
+	struct ct *c = classify(skb, p, now);
+	if (p->invalid)
 		return dropped(DROP_INVALID);
 	if (p->multicast)
 		return forward_multicast(skb, p, g, now);
@@ -107,23 +108,20 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 	if (p->way == WAY_NOWHERE || (p->way != WAY_OUT && !reachable(p, g, s)) || (!p->way && astray(p)))
 		return dropped(DROP_UNKNOWN_DEST);
 	__u32 target = s ? s->ifindex : 0, set = s ? s->set : 0;
-	if (p->known && !p->ip.fragment) {
-		struct ct *c = found(p);
-		if (c && c->epoch == epoch && !(c->state & CT_WAY) == !p->way && (p->reply || !target || target == c->in_ifindex)) {
-			__u8 state = next_state(p, c->state);
-			if (now - c->seen > SECOND)
-				c->seen = now;
-			if (state != c->state)
-				c->state = state;
-			p->out_rule = c->out_rule;
-			p->rule = c->in_rule;
-			if (p->half && state & CT_OPEN)
-				open(p, c);
-			count_rules(p);
-			if (!p->way)
-				remember(p, g, s);
-			return deliver(skb, p, g, s);
-		}
+	if (c && !p->ip.fragment && c->epoch == epoch && !(c->state & CT_WAY) == !p->way && (p->reply || !target || target == c->in_ifindex)) {
+		__u8 state = next_state(p, c->state);
+		if (now - c->seen > SECOND)
+			c->seen = now;
+		if (state != c->state)
+			c->state = state;
+		p->out_rule = c->out_rule;
+		p->rule = c->in_rule;
+		if (p->half && state & CT_OPEN)
+			open(p, c);
+		count_rules(p);
+		if (!p->way)
+			remember(p, g, s);
+		return deliver(skb, p, g, s);
 	}
 	if (!judge_ends(p, target, set, &in)) {
 		if (p->rule)

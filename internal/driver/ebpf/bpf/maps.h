@@ -280,7 +280,7 @@ MAP(members, BPF_MAP_TYPE_HASH, struct member_key, struct station, 131072, BPF_F
 MAP(sets, BPF_MAP_TYPE_HASH, __u32, struct policy_set, 4096, BPF_F_NO_PREALLOC);
 MAP(rules, BPF_MAP_TYPE_LPM_TRIE, struct rule_key, struct rule, 1048576, BPF_F_NO_PREALLOC);
 MAP(cidrs, BPF_MAP_TYPE_LPM_TRIE, struct cidr_key, __u32, 262144, BPF_F_NO_PREALLOC);
-MAP(conns, BPF_MAP_TYPE_HASH, struct ct_key, struct ct, 131072, 0); // open ones
+MAP(conns, BPF_MAP_TYPE_LRU_HASH, struct ct_key, struct ct, 131072, 0); // open ones
 MAP(halfopen, BPF_MAP_TYPE_HASH, struct ct_key, struct ct, 65536, 0); // all others
 MAP(slots, BPF_MAP_TYPE_ARRAY, __u32, struct slot, 65536, 0); // as many as halfopen has
 // What an owner holds is what the programs made less what they took away
@@ -288,6 +288,7 @@ MAP(slots, BPF_MAP_TYPE_ARRAY, __u32, struct slot, 65536, 0); // as many as half
 #define OWNERS 16384
 MAP(spent, BPF_MAP_TYPE_ARRAY, __u32, struct share, OWNERS, 0);
 MAP(given, BPF_MAP_TYPE_ARRAY, __u32, struct share, OWNERS, 0);
+MAP(swept, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1, 0); // when the driver last did, coarse monotonic clock, ns
 MAP(frags, BPF_MAP_TYPE_LRU_HASH, struct frag_key, struct frag, 4096, 0);
 MAP(hits, BPF_MAP_TYPE_LRU_PERCPU_HASH, __u64, struct counter, 32768, 0);
 #define TALLIES 4096

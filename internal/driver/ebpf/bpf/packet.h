@@ -88,8 +88,9 @@ struct pkt {
 	struct ct fresh;
 	struct ct_key victim;
 	__u32 owner; // whose share a connection takes
-	__u8 reply, known, error;
+	__u8 reply, known, error, invalid;
 	__u8 half; // the connection is among the half-open, if it is anywhere
+	__u8 past; // what is there is another connection, which has ended
 	// keys, so that they need no stack
 	struct station_key sk;
 	struct host_key hk;
@@ -251,12 +252,16 @@ static __always_inline int in_parts(struct ip *h, __u32 from, __u32 at)
 static __always_inline int bad_sum(struct __sk_buff *skb, struct pkt *p, __u32 off, __u32 hl)
 {
 	const __u16 *w = (const void *)&p->h4;
-	__u32 sum = 0, more = (hl - 20) & 63;
+	__u32 sum = 0, more = hl - 20;
 #pragma unroll
 	for (int i = 0; i < 10; i++)
 		sum += w[i];
-	if (more) {
-		if (more > sizeof(p->buf) || bpf_skb_load_bytes(skb, off + 20, p->buf, more))
+	asm volatile("" : "+r"(more)); // old verifiers follow only what is compared, twice, before it is used
+	if (more > sizeof(p->buf))
+		return 1;
+	asm volatile("" : "+r"(more));
+	if (more >= 4) {
+		if (bpf_skb_load_bytes(skb, off + 20, p->buf, more))
 			return 1;
 		__s64 s = bpf_csum_diff(0, 0, (__be32 *)p->buf, more, sum);
 		sum = (s & 0xffff) + ((__u32)s >> 16);

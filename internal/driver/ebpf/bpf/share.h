@@ -3,9 +3,10 @@
 // open until both ends take part in it, and has a place of its own kind until
 // then, so that no half-open one takes an open one's. Places are given out in a
 // ring, oldest first: where none is free, the next few tell who of their owners
-// holds most, and that one's oldest goes. Open ones are evicted by the driver
-// only; while they are short of room, nobody gets more than its share of them,
-// and what is beyond stays among the half-open. All this costs something when a
+// holds most, and that one's oldest goes. Open ones are evicted by the driver:
+// while they are short of room, nobody gets more than its share of them, and
+// what is beyond stays among the half-open. While there is no driver the longest
+// idle of all make room. All this costs something when a
 // connection begins and when it opens, and nothing per packet.
 #pragma once
 
@@ -22,6 +23,10 @@ volatile const __u32 conns_share = 8192; // of one owner, when they are many
 #define SLOTS_NEXT 16 // places among which one is chosen: next in the ring, and anywhere
 #define SLOTS_ANYWHERE 48
 
+volatile const __u64 owner_seed = 0; // so that nobody chooses whose share it takes
+
+#define DRIVER_AWAY (60 * 1000000000ULL) // without a sweep for so long, ns
+
 static __u32 hand; // of the ring
 
 // charge_to makes an endpoint the owner of the connection under way. Two of one
@@ -30,8 +35,8 @@ static __always_inline __u32 charge_to(const struct pkt *p, const struct host *h
 {
 	const __u16 *m = (const void *)h->mac;
 	__u64 v = (__u64)m[0] << 32 | (__u32)m[1] << 16 | m[2];
-	v = (v ^ (__u64)p->net << 40) * 0x9e3779b97f4a7c15ULL;
-	return 2 + (__u32)(v >> 32) % (OWNERS - 2);
+	v = (v ^ (__u64)p->net << 40 ^ owner_seed) * 0x9e3779b97f4a7c15ULL;
+	return 2 + (__u32)((v >> 32) * (OWNERS - 2) >> 32);
 }
 
 #define NOBODY 1 // owner of what no endpoint here or elsewhere began
@@ -167,13 +172,20 @@ static __noinline int begin_half(struct pkt *p)
 	return 1;
 }
 
+static __always_inline int driver_away(void)
+{
+	__u32 zero = 0;
+	__u64 *at = bpf_map_lookup_elem(&swept, &zero), now = bpf_ktime_get_coarse_ns();
+	return !at || (now > *at && now - *at > DRIVER_AWAY);
+}
+
 // open makes the half-open connection c of p->ck an open one, if there is room.
 static __noinline int open(struct pkt *p, struct ct *c)
 {
 	if (!c)
 		return 0;
 	__u32 owner = c->owner, slot = c->slot, all = 0;
-	if (held_open(all) >= conns_short && held_open(owner) >= conns_share)
+	if (held_open(all) >= conns_short && held_open(owner) >= conns_share && !driver_away())
 		return 0;
 	p->fresh = *c;
 	int old = bpf_map_update_elem(&conns, &p->ck, &p->fresh, BPF_NOEXIST);
