@@ -159,9 +159,18 @@ func space(l *lab.Lab, where string) (*lab.Namespace, error) {
 func environment(l *lab.Lab, where string) []string {
 	env := append(os.Environ(), "NETMASTER="+l.MasterURL(), "PATH="+l.Config().BinDir+":"+os.Getenv("PATH"), "CONTIVLAB="+l.Config().Name)
 	if h, err := l.Host(where); err == nil {
-		env = append(env, "OVS_RUNDIR="+h.RunDir(), "OVS_DBDIR="+h.RunDir(), "CONTIV_CNI_SOCKET="+h.CNISocket())
+		env = append(env, ofHost(h)...)
 	}
 	return env
+}
+
+// ofHost keeps what runs on a host within it: a CNI plugin finds its netplugin,
+// and the spool of that one.
+func ofHost(h *lab.Host) []string {
+	return []string{
+		"OVS_RUNDIR=" + h.RunDir(), "OVS_DBDIR=" + h.RunDir(),
+		"CONTIV_CNI_SOCKET=" + h.CNISocket(), "CONTIV_CNI_STATE_DIR=" + h.StateDir(),
+	}
 }
 
 // run runs a command inside with this terminal as its own; it is the command's

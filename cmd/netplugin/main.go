@@ -33,6 +33,12 @@ func main() {
 		if done, err := daemon.ParseFlags(fs, os.Args[1:], os.LookupEnv, os.Stdout); done {
 			return err
 		}
+		if o.force && !o.uninstall {
+			return daemon.Usagef("%s has no effect without --uninstall", fs.Given("force"))
+		}
+		if o.uninstall {
+			return uninstall(ctx, o, os.Stdout)
+		}
 		if err := o.finish(ctx, fs); err != nil {
 			return err
 		}

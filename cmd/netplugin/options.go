@@ -59,6 +59,8 @@ type options struct {
 	cniSocket   string
 	restAddress string
 	debugHooks  bool
+	uninstall   bool
+	force       bool
 	debug       string
 	log         daemon.LogConfig
 
@@ -252,6 +254,11 @@ func localFlags(fs *daemon.FlagSet, o *options) {
 		Usage: "where to serve profiling under /debug/pprof/; empty = nowhere",
 		Check: daemon.CheckHostPort,
 	})
+	fs.Bool(&o.uninstall, daemon.Flag{
+		Name:  "uninstall",
+		Usage: "take everything of netplugin's off this host, and end; it must not run, and no container may be attached",
+	})
+	fs.Bool(&o.force, daemon.Flag{Name: "force", Usage: "with --uninstall: cut containers off that are still attached"})
 	fs.Bool(&o.debugHooks, daemon.Flag{
 		Name: "debug-hooks", Env: envPrefix + "DEBUG_HOOKS",
 		Usage: "serve /debug/mirror/pause and resume; for tests only",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -68,6 +69,7 @@ type mirror struct {
 	endpoints map[model.EndpointKey]model.Endpoint
 	networks  map[model.NetworkKey]model.Network
 	groups    map[model.GroupKey]model.Group
+	unreadable
 }
 
 func newCluster(host model.HostName, st store.Store, log *slog.Logger, kick func(string)) *cluster {
@@ -124,10 +126,11 @@ func (c *cluster) startLocked(t model.TenantName) *mirror {
 	}
 	m := &mirror{
 		tenant: t, unused: time.Now(), err: errors.New("the first snapshot has not arrived"),
-		values:    map[any]any{},
-		endpoints: map[model.EndpointKey]model.Endpoint{},
-		networks:  map[model.NetworkKey]model.Network{},
-		groups:    map[model.GroupKey]model.Group{},
+		values:     map[any]any{},
+		endpoints:  map[model.EndpointKey]model.Endpoint{},
+		networks:   map[model.NetworkKey]model.Network{},
+		groups:     map[model.GroupKey]model.Group{},
+		unreadable: unreadable{},
 	}
 	if c.held != nil {
 		m.seen = map[any]any{}
@@ -203,6 +206,7 @@ func (c *cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 			c.log.Error("a record in the store cannot be read", "key", e.KV.Key, "error", err)
 			ch.Value = nil
 		}
+		m.note(ch.Key, e.KV.Key, err)
 		if inc, ok := ch.Value.(store.Incarnation); ok && !b.Listed {
 			c.identityLocked(m, inc)
 		}
@@ -406,6 +410,9 @@ func (c *cluster) compile() (picture, bool) {
 	var problems []compile.Problem
 	p.want, problems = c.comp.Compile(int64(c.rev))
 	p.problems = slices.Clone(problems)
+	for _, m := range c.mirrors {
+		p.problems = slices.AppendSeq(p.problems, maps.Values(m.unreadable))
+	}
 	return p, true
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
 )
 
 // TestProblemsGrouped: what a thousand endpoints have in common is one line, and
@@ -36,4 +38,38 @@ func TestProblemsGrouped(t *testing.T) {
 	if got := lines(); len(got) != 3 || !strings.Contains(strings.Join(got, "\n"), "count=1000") {
 		t.Errorf("log of problems that have gone:\n%s", strings.Join(got, "\n"))
 	}
+}
+
+// TestUnreadableTold: a record that cannot be read is a problem of the host until
+// it can.
+func TestUnreadableTold(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	key := store.Networks.Key(model.NetworkKey{Tenant: "default", Name: "default-net"})
+	b.put(func(tx store.Tx) error { // the tenant has to be mirrored
+		return store.Tenants.Put(tx, model.Tenant{Name: "default"})
+	})
+	b.agent.cluster.acquire("default")
+	kv, err := b.st.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(value []byte) { b.put(func(tx store.Tx) error { tx.Put(key, value, nil); return nil }) }
+	write([]byte("{"))
+	told := func() bool {
+		return strings.Contains(b.agent.State().Problems["record "+key], "counts as missing")
+	}
+	b.eventually("it is told", func() error {
+		if !told() {
+			return fmt.Errorf("problems: %v", b.agent.State().Problems)
+		}
+		return nil
+	})
+	write(kv.Value)
+	b.eventually("it is told no more", func() error {
+		if told() {
+			return fmt.Errorf("problems: %v", b.agent.State().Problems)
+		}
+		return nil
+	})
 }

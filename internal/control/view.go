@@ -100,8 +100,9 @@ func (v *View) apply(b store.Batch) error {
 	for _, ev := range b.Events {
 		ch, err := store.Decode(ev)
 		if err != nil {
-			v.log.Error("a record cannot be read", "key", ev.KV.Key, "err", err)
-			continue
+			// As hosts do, which cannot read it either: what it described is missing.
+			v.log.Error("a record of the store cannot be read: the object counts as missing until it is deleted or written anew", "key", ev.KV.Key, "err", err)
+			ch.Value = nil
 		}
 		v.enter(ch)
 	}

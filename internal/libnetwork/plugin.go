@@ -82,6 +82,9 @@ func New(ctx context.Context, cfg Config) (*Plugin, error) {
 	return p, err
 }
 
+// Socket is where a plugin of that name listens.
+func Socket(socketDir, name string) string { return filepath.Join(socketDir, socketName(name)) }
+
 // Free fails with model.ErrConflict when another plugin of that name answers.
 // Who finds that out first has done nothing yet to the other's containers.
 func Free(ctx context.Context, socketDir, name string) error {

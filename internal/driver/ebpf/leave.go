@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -118,7 +119,37 @@ func (l *leftovers) unfilter() error {
 	a := attacher{way: attachClsact}
 	var errs []error
 	for _, i := range links {
-		errs = append(errs, a.detach(i.Attrs().Name, i.Attrs().Index))
+		had := hasFilter(i.Attrs().Index)
+		if errs = append(errs, a.detach(i.Attrs().Name, i.Attrs().Index)); had {
+			errs = append(errs, removeEmptyClsact(i))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+func hasFilter(ifindex int) bool {
+	for _, ingress := range []bool{true, false} {
+		if f, err := ourFilter(ifindex, ingress); err == nil && f != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// removeEmptyClsact removes the place of an interface's filters, which the first
+// filter has made, when nobody else's is left there.
+func removeEmptyClsact(l netlink.Link) error {
+	for _, ingress := range []bool{true, false} {
+		have, err := netlink.FilterList(l, filterParent(ingress))
+		if err != nil || len(have) > 0 {
+			return nil //nolint:nilerr // in doubt it stays: it does nothing
+		}
+	}
+	err := netlink.QdiscDel(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: l.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
+	}})
+	if err == nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return fmt.Errorf("interface %s: remove clsact: %w", l.Attrs().Name, err)
 }

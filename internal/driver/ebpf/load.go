@@ -105,7 +105,7 @@ func loadObjects(dir string, sizes map[string]uint32) (*objects, error) {
 }
 
 // sizable are the maps whose size may be chosen.
-var sizable = []string{"ports", "tags", "networks", "stations", "hosts", "members", "sets", "rules", "cidrs", "conns", "halfopen", "frags", "hits"}
+var sizable = []string{"ports", "tags", "networks", "stations", "hosts", "members", "sets", "rules", "cidrs", "privates", "conns", "halfopen", "frags", "hits"}
 
 // CheckSizes tells whether sizes of maps, by name, may be asked for.
 func CheckSizes(sizes map[string]uint32) error {

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/agent"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/driver/ebpf"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs"
+	"github.com/contiv/netplugin/v2/internal/hostnet"
+	"github.com/contiv/netplugin/v2/internal/libnetwork"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// uninstall takes everything of netplugin's off the host and says what it
+// removed. It refuses while a netplugin runs, and while containers are attached
+// unless --force is given. It goes on behind what it cannot remove; the state,
+// by which another try knows the host, goes only if all else has gone.
+func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
+	name := o.host
+	if name == "" {
+		if name, err = os.Hostname(); err != nil {
+			return fmt.Errorf("find the host's name: %w; give --host", err)
+		}
+	}
+	host, err := agent.Seize(ctx, agent.Config{Host: model.HostName(name), StateDir: o.stateDir, Socket: o.cniSocket})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, host.Close()) }()
+	if err := libnetwork.Free(ctx, o.dockerDir, o.pluginName); err != nil {
+		return err
+	}
+	attached, err := host.Attached()
+	if err != nil {
+		return err
+	}
+	if n := len(attached); n > 0 && !o.force {
+		return model.Errorf(model.ErrInUse, "%d containers are attached on this host, such as %s (interface %s): end or move them first, or give --force, which cuts them off",
+			n, strings.TrimPrefix(attached[0].Alias, "contiv:"), attached[0].Name)
+	}
+	removed := 0
+	say := func(format string, args ...any) {
+		removed++
+		_, err := fmt.Fprintf(stdout, "removed "+format+"\n", args...)
+		_ = err // who does not read it has it done all the same
+	}
+	n, err := host.Detach(attached)
+	errs := []error{err}
+	if n > 0 {
+		say("the interfaces of %d containers", n)
+	}
+	for _, left := range leftovers(ctx, o, &errs) {
+		if err := left.Remove(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("remove %s: %w", left, err))
+			continue
+		}
+		say("%s", left)
+	}
+	had := hostnet.Present()
+	problems := hostnet.New(slog.New(slog.DiscardHandler), false).Apply(ctx, hostnet.Want{}, true)
+	for _, object := range slices.Sorted(maps.Keys(problems)) {
+		errs = append(errs, fmt.Errorf("remove %s: %w", object, problems[object]))
+	}
+	if had && len(problems) == 0 {
+		say("the nftables tables and firewall exceptions of the way out")
+	}
+	if socket := libnetwork.Socket(o.dockerDir, o.pluginName); os.Remove(socket) == nil {
+		say("%s", socket)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w; what is named stays, and so does the state in %s: try again", err, o.stateDir)
+	}
+	files, err := host.Forget()
+	for _, f := range files {
+		say("%s", f)
+	}
+	if err != nil {
+		return err
+	}
+	if removed == 0 {
+		_, err = fmt.Fprintln(stdout, "nothing of netplugin's was on this host")
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "the cluster still knows the host: 'netctl host rm %s' has it forget it, with the endpoints that it left\n", name)
+	return err
+}
+
+// leftovers are what the drivers left on this host.
+func leftovers(ctx context.Context, o options, errs *[]error) (out []driver.Predecessor) {
+	quiet := slog.New(slog.DiscardHandler)
+	if p := ebpf.Leftovers(ebpfConfig(o, quiet)); p != nil {
+		out = append(out, p)
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	p, err := ovs.Leftovers(ctx, ovsConfig(o, quiet))
+	if err != nil {
+		*errs = append(*errs, fmt.Errorf("ask Open vSwitch for bridge %s: %w; start it, or remove the bridge with 'ovs-vsctl del-br %s' later", o.ovsBridge, err, o.ovsBridge))
+	}
+	if p != nil {
+		out = append(out, p)
+	}
+	return out
+}

@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Idle is a host whose agent does not run, and cannot be started, until Close:
+// what it left can be taken away.
+type Idle struct {
+	cfg  Config
+	lock *os.File // nil where there is no state directory
+}
+
+// Seize takes the host of an agent that does not run; of cfg only Host, StateDir
+// and Socket count. It makes nothing. model.ErrConflict while an agent runs.
+func Seize(ctx context.Context, cfg Config) (*Idle, error) {
+	h := &Idle{cfg: cfg}
+	if c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", cfg.Socket); err == nil {
+		_ = c.Close()
+		return nil, model.Errorf(model.ErrConflict, "a netplugin runs: it answers at %s; stop it first (systemctl disable --now netplugin)", cfg.Socket)
+	}
+	if _, err := os.Stat(cfg.StateDir); errors.Is(err, fs.ErrNotExist) {
+		return h, nil
+	}
+	var err error
+	if h.lock, err = lockFile(filepath.Join(cfg.StateDir, "lock")); errors.Is(err, model.ErrConflict) {
+		return nil, model.Errorf(model.ErrConflict, "a netplugin runs with the state directory %s; stop it first (systemctl disable --now netplugin)", cfg.StateDir)
+	}
+	return h, err
+}
+
+// Close lets agents start again.
+func (h *Idle) Close() error {
+	if h.lock == nil {
+		return nil
+	}
+	return h.lock.Close()
+}
+
+// Attached lists the interfaces of containers that an agent of this host made
+// and that still stand: name and alias. Those of agents with other names are not
+// part of it.
+func (h *Idle) Attached() ([]plumb.Veth, error) {
+	all, err := plumb.List()
+	return slices.DeleteFunc(all, func(v plumb.Veth) bool {
+		key, ok := endpointOf(v)
+		return ok && !ours(h.cfg.Host, key.ID)
+	}), err
+}
+
+// Detach removes containers' interfaces, and returns how many it removed.
+func (h *Idle) Detach(all []plumb.Veth) (int, error) {
+	var errs []error
+	n := 0
+	for _, v := range all {
+		err := plumb.Delete(v.Name, v.Alias)
+		if errs = append(errs, err); err == nil {
+			n++
+		}
+	}
+	return n, errors.Join(errs...)
+}
+
+// stateFiles are what netplugin keeps in its state directory, which netmaster's
+// store may share with it.
+var stateFiles = []string{
+	"attach", attach.SpoolDir, "docker", "driver.json", "driver.json.new",
+	installationFile, installationFile + ".bad", "lock",
+}
+
+// Forget removes what an agent keeps in files, and directories that are empty
+// then; it returns what it removed.
+func (h *Idle) Forget() (removed []string, err error) {
+	var errs []error
+	remove := func(path string, f func(string) error) {
+		if _, err := os.Lstat(path); err != nil {
+			return
+		}
+		if err := f(path); err != nil {
+			errs = append(errs, fmt.Errorf("remove %s: %w", path, err))
+			return
+		}
+		removed = append(removed, path)
+	}
+	remove(h.cfg.Socket, os.Remove)
+	for _, name := range stateFiles {
+		remove(filepath.Join(h.cfg.StateDir, name), os.RemoveAll)
+	}
+	for _, dir := range []string{filepath.Dir(h.cfg.Socket), h.cfg.StateDir} {
+		if left, err := os.ReadDir(dir); err == nil && len(left) == 0 {
+			remove(dir, os.Remove)
+		}
+	}
+	return removed, errors.Join(errs...)
+}

@@ -1,0 +1,33 @@
+package control
+
+import (
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// TestUnreadable: a record that cannot be read is a missing object, for
+// netmaster as for hosts, and not the object that it was before; written anew, it
+// is there again.
+func TestUnreadable(t *testing.T) {
+	c := newCluster(t)
+	c.put(network("n", "10.1.0.0/24"))
+	k := model.NetworkKey{Tenant: model.DefaultTenant, Name: "n"}
+	key := store.Networks.Key(k)
+	kv, err := c.store.Get(testContext(t), key)
+	c.ok(err)
+	write := func(value []byte) {
+		t.Helper()
+		_, err := c.store.Update(testContext(t), func(tx store.Tx) error { tx.Put(key, value, nil); return nil })
+		c.ok(err)
+	}
+	write([]byte("{"))
+	if n, ok := c.fresh().Network(k); ok {
+		t.Errorf("the view still has %+v", n)
+	}
+	write(kv.Value)
+	if _, ok := c.fresh().Network(k); !ok {
+		t.Error("the view does not have it again")
+	}
+}
