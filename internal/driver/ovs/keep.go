@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
 )
 
 // dial connects to the bridge's management socket; the switch makes it soon
@@ -84,10 +85,9 @@ func (d *Driver) reopen(ctx context.Context) *database {
 func (d *Driver) keepSwitch(ctx context.Context, sw *openflow.Conn) {
 	defer d.wg.Done()
 	for {
-		select {
-		case <-ctx.Done():
+		d.followFlows(ctx, sw)
+		if ctx.Err() != nil {
 			return
-		case <-sw.Done():
 		}
 		d.mu.Lock()
 		d.sw, d.known = nil, false
@@ -110,6 +110,27 @@ func (d *Driver) keepSwitch(ctx context.Context, sw *openflow.Conn) {
 		d.sw = sw
 		d.mu.Unlock()
 		d.replay(ctx, "connected to the switch again")
+	}
+}
+
+// followFlows puts back what others change in the tables, until the connection
+// or ctx ends.
+func (d *Driver) followFlows(ctx context.Context, sw *openflow.Conn) {
+	short, cancel := context.WithTimeout(ctx, 5*time.Second)
+	changed, err := sw.WatchFlows(short, pipeline.CookieMagic, pipeline.MagicMask)
+	cancel()
+	if err != nil && ctx.Err() == nil {
+		d.cfg.Log.Warn("the switch does not tell of flows that others change: they are found at the next look only", "error", err)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-sw.Done():
+			return
+		case <-changed:
+			d.replay(ctx, "somebody has changed flows of the switch")
+		}
 	}
 }
 

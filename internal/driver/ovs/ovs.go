@@ -89,9 +89,14 @@ type Driver struct {
 	dumpTook time.Duration
 	watching *watch       // who monitors; nil = nobody
 	fault    func() error // tests only: asked before every write
+	drift    driver.Drift
+	stood    map[string]bool // wanted ports that the switch has had
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var (
+	_ driver.Driver   = (*Driver)(nil)
+	_ driver.Drifting = (*Driver)(nil)
+)
 
 // New connects to the database and makes sure of the bridge. The error is of
 // kind ErrUnavailable when no database answers, ErrConflict when a bridge of
@@ -133,6 +138,9 @@ func (d *Driver) notify(reason string) {
 	default:
 	}
 }
+
+// DriftRepairs implements driver.Drifting.
+func (d *Driver) DriftRepairs() map[string]uint64 { return d.drift.DriftRepairs() }
 
 // Events implements driver.Driver.
 func (d *Driver) Events() <-chan driver.Event { return d.events }
@@ -227,6 +235,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	if err != nil {
 		return rep, fmt.Errorf("open vswitch: ports: %w", err)
 	}
+	d.remember(want)
 	d.reportPorts(want, &rep, tunnelTrouble(problems))
 	rep.Problems = append(rep.Problems, d.pic.problems()...)
 	return rep, nil
@@ -244,11 +253,13 @@ func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Repor
 	}
 	edits := d.pic.ledger.edits()
 	// Reading back costs up to a twentieth of the time.
-	if len(edits) == 0 && (force || rep.Changes == 0 && time.Since(d.verified) > 20*d.dumpTook) {
+	if force || len(edits) == 0 && rep.Changes == 0 && time.Since(d.verified) > 20*d.dumpTook {
+		own := len(edits)
 		if err := d.readBack(ctx); err != nil {
 			return err
 		}
 		edits = d.pic.ledger.edits()
+		d.drift.Repaired(d.cfg.Log, driver.DriftFlow, d.cfg.Bridge, max(len(edits)-own, 0))
 	}
 	if err := d.write(ctx, edits); err != nil {
 		return err

@@ -100,6 +100,7 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 		if err := d.ensureBridge(ctx); err != nil {
 			return 0, nil, err
 		}
+		d.drift.Repaired(d.cfg.Log, driver.DriftPort, d.cfg.Bridge, 1)
 	}
 	var missing []newPort
 	var problems []driver.Problem
@@ -126,6 +127,11 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 		return 0, problems, nil
 	}
 	slices.SortFunc(missing, func(a, b newPort) int { return strings.Compare(a.name, b.name) })
+	for _, p := range missing {
+		if d.stood[p.name] {
+			d.drift.Repaired(d.cfg.Log, driver.DriftPort, p.name, 1)
+		}
+	}
 	ops, err := d.db.createPorts(bridge, missing)
 	if err == nil && d.fault != nil {
 		err = d.fault()
@@ -307,6 +313,26 @@ func tunnelTrouble(problems []driver.Problem) error {
 		}
 	}
 	return nil
+}
+
+// remember notes which wanted ports the switch has had: if one is missing later,
+// somebody has taken it away.
+func (d *Driver) remember(want desired.Host) {
+	d.db.mu.Lock()
+	defer d.db.mu.Unlock()
+	infra, stood := d.infrastructure(want), map[string]bool{}
+	note := func(name string) {
+		if d.stood[name] || d.ours(d.db.port(name)) {
+			stood[name] = true
+		}
+	}
+	for name := range infra {
+		note(name)
+	}
+	for name := range want.Ports.All() {
+		note(name)
+	}
+	d.stood = stood
 }
 
 // reportPorts tells the state of every port of the picture. One that needs the

@@ -3,12 +3,9 @@ package ovs
 import (
 	"errors"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
@@ -202,28 +199,6 @@ func TestNoSwitch(t *testing.T) {
 	cfg.Datapath = "dpdk"
 	if _, err := New(t.Context(), cfg); !errors.Is(err, model.ErrInvalid) {
 		t.Errorf("New() with datapath dpdk = %v, want invalid", err)
-	}
-}
-
-// TestFlowDeletedByHand checks that an Apply of the same picture repairs the tables.
-func TestFlowDeletedByHand(t *testing.T) {
-	l := newLive(t, 2)
-	defer l.drv.Close()
-	flows := func() []string {
-		f := strings.Split(l.Ofctl("contivBr", "dump-flows", "--no-stats"), "\n")
-		slices.Sort(f)
-		return f
-	}
-	before := flows()
-	l.Ofctl("contivBr", "del-flows", "table=7")
-	l.drv.mu.Lock()
-	l.drv.verified = time.Time{}
-	l.drv.mu.Unlock()
-	if rep := l.apply(t); rep.Changes == 0 {
-		t.Error("Apply() noticed nothing")
-	}
-	if diff := cmp.Diff(before, flows()); diff != "" {
-		t.Errorf("flows (-before +after):\n%s", diff)
 	}
 }
 

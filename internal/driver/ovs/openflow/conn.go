@@ -23,6 +23,7 @@ type Conn struct {
 	wmu sync.Mutex // one message sequence at a time
 
 	packets atomic.Pointer[func(PacketIn)] // who takes packets; nil = nobody
+	flows   atomic.Pointer[flowWatch]      // nil = nobody wants to hear of changes
 
 	mu      sync.Mutex
 	err     error
@@ -125,6 +126,10 @@ func (c *Conn) read(r io.Reader) {
 					(*fn)(p)
 				}
 			}
+			continue
+		}
+		if m.typ == typeMultipartRep && m.xid == 0 {
+			c.flows.Load().told(m)
 			continue
 		}
 		if p := c.find(m.xid); p != nil {
