@@ -27,6 +27,9 @@ const (
 	// controlEvery is how often the store is asked for its members, and names
 	// of hosts are resolved again.
 	controlEvery = time.Minute
+	// maxPast bounds what ports of VLAN networks deny: it takes room in the
+	// policy of each.
+	maxPast = 256
 )
 
 // controlPlane knows where the cluster's control plane answers, which this
@@ -51,6 +54,7 @@ type controlPlane struct {
 	// Of the runner's goroutine.
 	hosts   []model.Host
 	built   *hostnet.Control // nil = not yet
+	past    []netip.AddrPort // what containers of VLAN networks may reach past their host
 	of      [2]uint64        // versions of sources and hosts that built and hosts are of
 	refused uint64           // as logged
 	counted bool             // refused has a value
@@ -288,6 +292,7 @@ func (p *controlPlane) buildLocked() *hostnet.Control {
 		}
 	}
 	local := localAddresses()
+	p.past = nil
 	for ap := range at {
 		same := slices.Concat([]netip.Addr{ap.Addr()}, twins[ap.Addr()], p.machines[ap.Addr()])
 		for _, a := range same {
@@ -300,8 +305,16 @@ func (p *controlPlane) buildLocked() *hostnet.Control {
 				fallthrough
 			default:
 				k.Targets = append(k.Targets, netip.AddrPortFrom(a, ap.Port()))
+				p.past = append(p.past, netip.AddrPortFrom(a, ap.Port()))
 			}
 		}
+	}
+	if len(p.past) > maxPast { // netplugins that listen beyond their hosts are many
+		p.past = slices.DeleteFunc(p.past, func(ap netip.AddrPort) bool {
+			_, told := slices.BinarySearchFunc(p.sources[store.ListenService], ap, netip.AddrPort.Compare)
+			return told
+		})
+		p.past = p.past[:min(len(p.past), maxPast)]
 	}
 	slices.Sort(k.Ports)
 	k.Ports = slices.Compact(k.Ports)
@@ -349,6 +362,13 @@ func (p *controlPlane) sayRefused() {
 		p.a.log.Warn("containers asked for the control plane and were refused; --containers-reach-control-plane would let them", "packets", n-p.refused)
 	}
 	p.refused, p.counted = n, true
+}
+
+// setControl tells the compiler what containers must not reach past their host.
+func (c *cluster) setControl(targets []netip.AddrPort) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.comp.SetControl(targets)
 }
 
 // knownHosts returns the hosts' records and their version, which is never 0;

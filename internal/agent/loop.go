@@ -65,6 +65,8 @@ func (p *published) get() (outcome, <-chan struct{}) {
 func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	a.way.refresh()
 	ports := a.way.published.Load()
+	a.control.want(slices.Contains(reasons, "drift"))
+	a.cluster.setControl(a.control.past)
 	pic, ok := a.cluster.compile()
 	if !ok || !a.control.known() {
 		return nil, nil // the snapshot's arrival wakes the runner again

@@ -207,7 +207,7 @@ func (w *wayOut) follow(ctx context.Context, pic desired.Host, look bool) []comp
 	if !w.able {
 		return nil
 	}
-	want := hostnet.Want{Private: pic.Private, NameServer: uint16(w.dns.Load()), Control: w.a.control.want(look)}
+	want := hostnet.Want{Private: pic.Private, NameServer: uint16(w.dns.Load()), Control: w.a.control.want(false)}
 	if look {
 		w.a.control.sayRefused()
 	}

@@ -215,8 +215,8 @@ func (c *Compiler) placeEndpoints() {
 			c.out.Ports = c.out.Ports.Delete(e.ifName)
 		}
 		var g *group
-		if port && e.Group != "" {
-			g = c.group(e.groupKey())
+		if port {
+			g = c.groupOf(e)
 		}
 		if g != e.group {
 			if e.group != nil {

@@ -23,6 +23,7 @@ type Compiler struct {
 	policies map[model.PolicyKey]*policy
 	tenants  map[model.TenantName]*tenant
 	privates map[model.EndpointKey]netip.Addr // as this host has chosen them
+	control  []netip.AddrPort                 // sorted
 
 	// Indexes over dependencies.
 	peers  map[peerRef]map[model.PolicyKey]int // rules that name a peer, by policy

@@ -132,6 +132,13 @@ func (c *Compiler) groupSet(g *group) *desired.PolicySet {
 		c.problems.set(object, "")
 		return nil
 	}
+	control := c.controlTier(g)
+	if g.standsForNone() {
+		if control == nil {
+			return nil
+		}
+		return &desired.PolicySet{Name: setName(g.key, "control plane"), Out: control}
+	}
 	if g.rec == nil {
 		c.problems.set(object, "unknown: its ports on this host deny everything")
 		return denySet(g.key, "unknown group")
@@ -150,6 +157,9 @@ func (c *Compiler) groupSet(g *group) *desired.PolicySet {
 		return denySet(g.key, "unknown policy "+list)
 	}
 	c.problems.set(object, "")
+	if control != nil {
+		names = append(names, "control plane")
+	}
 	if len(names) == 0 {
 		return nil
 	}
@@ -160,7 +170,7 @@ func (c *Compiler) groupSet(g *group) *desired.PolicySet {
 	return &desired.PolicySet{
 		Name: setName(g.key, strings.Join(names, ",")),
 		In:   contivTier(in),
-		Out:  contivTier(out),
+		Out:  append(control, contivTier(out)...),
 	}
 }
 

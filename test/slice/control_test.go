@@ -5,6 +5,7 @@ package slice
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
 )
 
 // TestControlPlane walks the ways from containers of two tenants to netmaster,
@@ -80,6 +82,7 @@ func controlPlane(t *testing.T, driver string) {
 		}
 	}
 	walk("at first", false)
+	past(c, h1)
 	if err := h1.RestartAgent(t.Context(), "CONTIV_NETPLUGIN_CONTAINERS_REACH_CONTROL_PLANE=true"); err != nil {
 		t.Fatal(err)
 	}
@@ -90,5 +93,48 @@ func controlPlane(t *testing.T, driver string) {
 	walk("after a restart", false)
 	if out, err := h1.Run(t.Context(), "curl", "-s", "127.0.0.1:9090/svcstats"); err != nil || !strings.Contains(out, `"control-plane"`) {
 		t.Errorf("the counters do not tell of it: %v %s", err, out)
+	}
+}
+
+// past has a container reach a machine of the control plane past its host, by the
+// physical network (another container stands for the machine): its port denies
+// it once the cluster knows the machine.
+func past(c *cluster, h *lab.Host) {
+	t := c.t
+	c.netctl("network create -t red -e vlan -p 9 -s 10.9.0.0/24 -g 10.9.0.254 --subnetv6 2001:db8:9::/64 --gatewayv6 2001:db8:9::fe phys")
+	c.add(spec("ph", "h1", "red/phys"), spec("machine", "h2", "red/phys"))
+	if _, err := c.Serve("machine", "tcp/81"); err != nil {
+		t.Fatal(err)
+	}
+	at := []netip.Addr{c.addr("machine", "4"), c.addr("machine", "6")}
+	for _, a := range at {
+		c.probe("ph", lab.Target{Proto: "tcp", Addr: a, Port: 80}, lab.OK, "machine")
+	}
+	etcd, err := c.Etcd(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	for _, a := range at {
+		record := fmt.Sprintf(`{"ServiceName":%q,"Role":"netmaster","HostAddr":%q,"Port":80,"Hostname":"machine"}`, store.ListenService, a)
+		if _, err := etcd.Put(t.Context(), "/contiv.io/service/"+store.ListenService+"/"+netip.AddrPortFrom(a, 80).String(), record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, a := range at {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if err := lab.Until(ctx, a.String()+" to be denied", func(ctx context.Context) error {
+			if got := c.space("ph").Probe(ctx, lab.Target{Proto: "tcp", Addr: a, Port: 80}, 500*time.Millisecond); got.Verdict != lab.Denied {
+				return fmt.Errorf("it is %s", got)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		c.probe("ph", lab.Target{Proto: "tcp", Addr: a, Port: 81}, lab.OK, "machine")
+	}
+	if out, err := h.Run(t.Context(), "curl", "-s", "127.0.0.1:9090/svcstats"); err != nil || !strings.Contains(out, `"control-plane/80"`) {
+		t.Errorf("the counters do not name the rule: %v %s", err, out)
 	}
 }

@@ -1,0 +1,82 @@
+package compile
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// tierControl keeps containers from the control plane before any policy.
+const tierControl model.Tier = 1
+
+// SetControl records where the control plane answers to TCP, nothing = nowhere.
+// Containers of VLAN networks that reach it past their host, by the physical
+// network, are denied it by their ports; the host's own stack denies it to all
+// others.
+func (c *Compiler) SetControl(targets []netip.AddrPort) {
+	targets = slices.Clone(targets)
+	slices.SortFunc(targets, netip.AddrPort.Compare)
+	targets = slices.Compact(targets)
+	if slices.Equal(targets, c.control) {
+		return
+	}
+	c.control = targets
+	for _, g := range c.groups {
+		if len(g.ports) > 0 {
+			c.dirtyGroups.add(g)
+		}
+	}
+}
+
+// groupOf is the group whose policy set a port has; nil = none. Ports without a
+// group share one of their VLAN network, under a name that no group can have.
+func (c *Compiler) groupOf(e *endpoint) *group {
+	switch {
+	case e.Group != "":
+		return c.group(e.groupKey())
+	case e.net.rec != nil && e.net.rec.Encap == model.EncapVLAN:
+		return c.group(model.GroupKey{Tenant: e.Key.Network.Tenant, Name: noGroup + model.GroupName(e.Key.Network.Name)})
+	}
+	return nil
+}
+
+// noGroup begins the names of groups that stand for ports without one.
+const noGroup = "/"
+
+func (g *group) standsForNone() bool { return strings.HasPrefix(string(g.key.Name), noGroup) }
+
+// controlTier denies what of the control plane the ports of a group reach past
+// their host; nothing where they reach none of it so.
+func (c *Compiler) controlTier(g *group) []desired.Tier {
+	var n *model.Network // a group is on one
+	for e := range g.ports {
+		n = e.net.rec
+		break
+	}
+	if n == nil || n.Encap != model.EncapVLAN {
+		return nil
+	}
+	byPort := map[uint16][]desired.CIDR{}
+	for _, t := range c.control {
+		// Without a gateway IPv4 leads out by the host.
+		if a := t.Addr(); a.Is6() || n.Gateway.IsValid() || n.Subnet.Contains(a) {
+			byPort[t.Port()] = append(byPort[t.Port()], desired.CIDR{Prefix: netip.PrefixFrom(a, a.BitLen())})
+		}
+	}
+	if len(byPort) == 0 {
+		return nil
+	}
+	tier := desired.Tier{Tier: tierControl, Default: model.Pass}
+	for port, cidrs := range byPort {
+		tier.Rules = append(tier.Rules, desired.Rule{
+			ID: fmt.Sprintf("control-plane/%d", port), Priority: 100, Action: model.Deny, CIDRs: cidrs,
+			Ports: []model.PortMatch{{Protocol: model.ProtoTCP, Lo: port, Hi: port}},
+		})
+	}
+	slices.SortFunc(tier.Rules, compareRules)
+	return []desired.Tier{tier}
+}
