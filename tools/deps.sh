@@ -25,6 +25,7 @@ test_packages=(
   systemd                 # systemd-analyze, which checks the units
   containerd              # comes with it; named here so that its service stays off
   iptables                # a firewall in the way of forwarded packets
+  prometheus              # promtool, which checks the alert rules; its service stays off
   tcpdump                 # looking at packets when a test fails
   clang-14 llvm-14 libbpf-dev # the test that the committed eBPF objects are what the C makes
 )

@@ -37,6 +37,7 @@ type member struct {
 	lead     func(ctx context.Context, term store.Fence) error
 	log      *slog.Logger
 	leading  atomic.Bool
+	changes  atomic.Int64 // how often leading has changed
 
 	mu   sync.Mutex
 	told map[string]time.Time // when trouble was logged last, by what was tried
@@ -109,7 +110,9 @@ func (m *member) register(ctx context.Context, s store.Service) (*store.Registra
 }
 
 func (m *member) setRole(ctx context.Context, entries []*store.Registration, role string) {
-	m.leading.Store(role == roleLeader)
+	if m.leading.Swap(role == roleLeader) != (role == roleLeader) {
+		m.changes.Add(1)
+	}
 	for _, r := range entries {
 		if err := r.SetRole(ctx, role); err != nil {
 			m.log.Warn("the service registry shows another role for now", "role", role, "error", err)
@@ -168,16 +171,16 @@ func (m *member) Info(ctx context.Context) (api.Info, error) {
 	return info, nil
 }
 
-// State answers what GET /api/v1/status asks beyond the hosts. The role is the
-// lock's: what an instance has registered may be older.
-func (m *member) State(ctx context.Context) ([]api.Master, []api.StoreServer, error) {
+// Masters tells the registered netmasters. The role is the lock's: what an
+// instance has registered may be older.
+func (m *member) Masters(ctx context.Context) ([]api.Master, error) {
 	services, err := store.Services(ctx, m.store, "netmaster")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	leader, err := m.store.Get(ctx, store.LeaderKey)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	masters := []api.Master{}
 	for _, s := range services {
@@ -187,6 +190,11 @@ func (m *member) State(ctx context.Context) ([]api.Master, []api.StoreServer, er
 		}
 		masters = append(masters, x)
 	}
+	return masters, nil
+}
+
+// Stores asks the store's servers.
+func (m *member) Stores(ctx context.Context) []api.StoreServer {
 	stores := []api.StoreServer{}
 	if st, ok := m.store.(store.Inspectable); ok {
 		for _, s := range st.Servers(ctx) {
@@ -197,7 +205,7 @@ func (m *member) State(ctx context.Context) ([]api.Master, []api.StoreServer, er
 			stores = append(stores, x)
 		}
 	}
-	return masters, stores, nil
+	return stores
 }
 
 // metrics returns a registry with what the process and this member tell.
@@ -208,15 +216,18 @@ func (m *member) metrics() (*prometheus.Registry, error) {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "netmaster_leader", Help: "1 while this netmaster leads, else 0.",
+			Name: "contiv_netmaster_leader", Help: "1 while this netmaster leads, else 0.",
 		}, func() float64 {
 			if m.leading.Load() {
 				return 1
 			}
 			return 0
 		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "contiv_netmaster_leader_changes_total", Help: "How often this netmaster began to lead, or ceased to.",
+		}, func() float64 { return float64(m.changes.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "netmaster_build_info", Help: "1, with the build in the labels.",
+			Name: "contiv_netmaster_build_info", Help: "1, with the build in the labels.",
 			ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "go": b.Go},
 		}, func() float64 { return 1 }),
 	} {

@@ -227,7 +227,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 		}
 	}
 	handler, err := apiserver.New(apiserver.Config{
-		Address: o.internal, Stopping: ctx.Done(),
+		Watch: watch, Address: o.internal, Stopping: ctx.Done(),
 		Control: ctrl, Cluster: cluster{m, ctrl}, Mode: o.mode, Log: log, Registry: metrics,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},
 	})

@@ -220,10 +220,11 @@ func (a *Agent) registerMetrics() error {
 		a.applyTime, a.attachTime,
 		gauge("ports", "Local ports that are programmed.", func() float64 { n, _ := a.countPorts(); return float64(n) }),
 		gauge("ports_pending", "Local ports that are wanted but not programmed.", func() float64 { _, n := a.countPorts(); return float64(n) }),
-		gauge("problems", "Objects that the data plane does not hold as wanted.", func() float64 {
-			o, _ := a.published.get()
-			return float64(len(a.problemTexts(o)))
-		}),
+		newHostMetrics(a),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "contiv_netplugin_build_info", Help: "1, with version, driver and host in the labels.",
+			ConstLabels: prometheus.Labels{"version": a.cfg.Version, "driver": a.cfg.DriverName, "host": string(a.cfg.Host)},
+		}, func() float64 { return 1 }),
 		gauge("revision", "Store revision of the last picture applied.", func() float64 {
 			o, _ := a.published.get()
 			return float64(o.report.Revision)

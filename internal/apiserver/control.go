@@ -12,9 +12,10 @@ const roleLeader = "leader"
 // Cluster tells what the service registry and the election know.
 type Cluster interface {
 	Info(ctx context.Context) (api.Info, error)
-	// State tells the registered netmasters with their roles, and the store's
-	// servers.
-	State(ctx context.Context) ([]api.Master, []api.StoreServer, error)
+	// Masters tells the registered netmasters with their roles.
+	Masters(ctx context.Context) ([]api.Master, error)
+	// Stores asks the store's servers.
+	Stores(ctx context.Context) []api.StoreServer
 	// Health judges whether this netmaster can serve.
 	Health(ctx context.Context) api.Health
 }

@@ -27,13 +27,14 @@ import (
 // elects a new leader, short enough for a client that waits for a 503.
 const DefaultTimeout = 8 * time.Second
 
-// Config is what the server needs; all fields but Timeout, Registry and Stopping are required.
+// Config is what the server needs; all fields but Timeout, Watch, Registry and Stopping are required.
 type Config struct {
 	Control  *control.Controller
 	Cluster  Cluster
 	Version  api.Version
 	Mode     string // cluster mode, shown by the inspection of global
 	Log      *slog.Logger
+	Watch    *control.HostWatch   // for metrics of hosts; nil = none
 	Registry *prometheus.Registry // of the metrics that /metrics shows; nil = a new one
 	Timeout  time.Duration        // 0 = DefaultTimeout
 	Address  string               // ip:port at which agents reach this server, to deliver events
@@ -71,14 +72,14 @@ func New(cfg Config) (http.Handler, error) {
 		control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
 		address: cfg.Address, stopping: cfg.Stopping, monitors: monitors{byID: map[string]*monitorStream{}},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
+			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
 		}, []string{"route", "method", "code"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "netmaster_http_request_duration_seconds", Help: "Time from a request's header to its answer, by route and method.",
+			Name: "contiv_netmaster_http_request_duration_seconds", Help: "Time from a request's header to its answer, by route and method.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 8),
 		}, []string{"route", "method"}),
 	}
-	for _, c := range []prometheus.Collector{s.requests, s.durations} {
+	for _, c := range []prometheus.Collector{s.requests, s.durations, clusterMetrics{cfg.Control, cfg.Watch, cfg.Cluster}} {
 		if err := cfg.Registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}

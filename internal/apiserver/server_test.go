@@ -38,8 +38,12 @@ func (testCluster) Info(context.Context) (api.Info, error) {
 	return api.Info{CurrentState: "leader", NetmasterNodes: []string{}, NetpluginNodes: []string{}}, nil
 }
 
-func (testCluster) State(context.Context) ([]api.Master, []api.StoreServer, error) {
-	return []api.Master{{Address: "10.0.0.1:9999", Role: "leader"}}, []api.StoreServer{{Address: "memory"}}, nil
+func (testCluster) Masters(context.Context) ([]api.Master, error) {
+	return []api.Master{{Address: "10.0.0.1:9999", Role: "leader"}}, nil
+}
+
+func (testCluster) Stores(context.Context) []api.StoreServer {
+	return []api.StoreServer{{Address: "memory"}}
 }
 
 func (c testCluster) Health(ctx context.Context) api.Health {
@@ -57,10 +61,15 @@ func serve(t *testing.T, timeout time.Duration) *fixture {
 	f := &fixture{t: t, mem: store.NewMemory(), log: new(bytes.Buffer)}
 	ctrl := control.New(f.mem, control.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
+	watch := ctrl.NewHostWatch()
 	done := make(chan error, 1)
-	go func() { done <- ctrl.Run(ctx) }()
+	go func() {
+		watched := make(chan error, 1)
+		go func() { watched <- watch.Run(ctx) }()
+		done <- errors.Join(ctrl.Run(ctx), <-watched)
+	}()
 	h, err := New(Config{
-		Control: ctrl, Cluster: testCluster{ctrl}, Mode: "test", Timeout: timeout,
+		Control: ctrl, Cluster: testCluster{ctrl}, Watch: watch, Mode: "test", Timeout: timeout,
 		Version: api.Version{Version: "2.0"}, Log: slog.New(slog.NewTextHandler(f.log, nil)),
 	})
 	if err != nil {
@@ -297,7 +306,7 @@ func TestRoutes(t *testing.T) {
 	if got := f.must("DELETE", "/api/v1/rules/blue:p:1", ""); got != "\"blue:p:1\"\n" {
 		t.Errorf("DELETE: %q", got)
 	}
-	if got := f.must("GET", "/metrics", ""); !strings.Contains(got, `netmaster_http_requests_total{code="200",method="POST",route="/plugin/createEndpoint"} 3`) {
+	if got := f.must("GET", "/metrics", ""); !strings.Contains(got, `contiv_netmaster_http_requests_total{code="200",method="POST",route="/plugin/createEndpoint"} 3`) {
 		t.Errorf("metrics lack the endpoints' creation:\n%s", got)
 	}
 	for ct, want := range map[string]int{"application/json": 200, "application/json; charset=utf-8": 200, "": 200, "application/x-www-form-urlencoded": 200, "text/xml": 415} {

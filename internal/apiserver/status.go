@@ -29,9 +29,10 @@ func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	o := api.ClusterStatus{Version: s.version.Version, Revision: int64(v.Revision()), Hosts: []api.Host{}, Pools: []api.Pool{}}
-	if o.Masters, o.Stores, err = s.cluster.State(ctx); err != nil {
+	if o.Masters, err = s.cluster.Masters(ctx); err != nil {
 		return nil, err
 	}
+	o.Stores = s.cluster.Stores(ctx)
 	now := time.Now()
 	for _, h := range hosts {
 		o.Hosts = append(o.Hosts, hostToAPI(h, now))

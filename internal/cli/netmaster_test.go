@@ -20,9 +20,11 @@ type alone struct{}
 
 func (alone) Info(context.Context) (api.Info, error) { return api.Info{CurrentState: "leader"}, nil }
 
-func (alone) State(context.Context) ([]api.Master, []api.StoreServer, error) {
-	return []api.Master{{Address: "10.0.0.1:9999", Role: "leader"}}, []api.StoreServer{{Address: "memory"}}, nil
+func (alone) Masters(context.Context) ([]api.Master, error) {
+	return []api.Master{{Address: "10.0.0.1:9999", Role: "leader"}}, nil
 }
+
+func (alone) Stores(context.Context) []api.StoreServer { return []api.StoreServer{{Address: "memory"}} }
 
 func (alone) Health(context.Context) api.Health { return api.Health{Ready: true} }
 

@@ -367,6 +367,9 @@ func (v *View) NumEndpointsOfHost(k model.HostName) int {
 	return read(v, func() int { return len(v.endpointsOfHost[k]) })
 }
 
+// NumAllEndpoints returns how many endpoints there are.
+func (v *View) NumAllEndpoints() int { return read(v, func() int { return len(v.endpoints) }) }
+
 // Endpoints returns the endpoints of a tenant, "" = of all.
 func (v *View) Endpoints(t model.TenantName) []model.Endpoint {
 	var out []model.Endpoint

@@ -108,8 +108,12 @@ func (noCluster) Info(context.Context) (api.Info, error) {
 	}, nil
 }
 
-func (noCluster) State(context.Context) ([]api.Master, []api.StoreServer, error) {
-	return []api.Master{{Address: "10.0.0.1:9999", Role: "leader"}}, []api.StoreServer{{Address: "memory"}}, nil
+func (noCluster) Masters(context.Context) ([]api.Master, error) {
+	return []api.Master{{Address: "10.0.0.1:9999", Role: "leader"}}, nil
+}
+
+func (noCluster) Stores(context.Context) []api.StoreServer {
+	return []api.StoreServer{{Address: "memory"}}
 }
 
 func (noCluster) Health(context.Context) api.Health { return api.Health{Ready: true} }
