@@ -30,7 +30,7 @@ func testDamaged(t *testing.T, h Harness) {
 		return top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: network}, ID: id})
 	}
 	sport := uint16(50000)
-	for _, pair := range [][2]model.Endpoint{
+	for i, pair := range [][2]model.Endpoint{
 		{at("vx", "web1"), at("vx", "db1")},
 		{at("vx", "web1"), at("vx", "db2")},
 		{at("vx", "db2"), at("vx", "web1")},
@@ -39,7 +39,7 @@ func testDamaged(t *testing.T, h Harness) {
 		from, to := pair[0], pair[1]
 		for _, v6 := range []bool{false, true} {
 			for _, x := range damaged() {
-				if x.only4 && v6 {
+				if v6 && (x.only4 || i > 0) { // what is read is the same wherever it comes from
 					continue
 				}
 				if why := h.Differs[x.name]; why != "" {
