@@ -146,7 +146,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	if err := a.recover(); err != nil {
 		return err
 	}
-	a.holdPublished() // before anybody is served; what fails is told by the first pass
+	a.holdPublished(a.journal.all()) // before anybody is served; what fails is told by the first pass
 	return nil
 }
 

@@ -47,11 +47,11 @@ func (a *Agent) ownPort(b attach.PortBinding) error {
 // holdPublished holds what the journal says is published. A port that somebody
 // has taken meanwhile is told, and stays the container's, which had it first;
 // one of Contiv's own is withheld from it.
-func (a *Agent) holdPublished() (problems map[string]error, withheld map[hostnet.HostPort]bool) {
+func (a *Agent) holdPublished(journal []entry) (problems map[string]error, withheld map[hostnet.HostPort]bool) {
 	a.publishing.mu.Lock()
 	defer a.publishing.mu.Unlock()
 	problems, withheld = map[string]error{}, map[hostnet.HostPort]bool{}
-	for _, e := range a.journal.all() {
+	for _, e := range journal {
 		if e.State == stateOwed {
 			continue
 		}
@@ -74,6 +74,9 @@ func (a *Agent) holdPublished() (problems map[string]error, withheld map[hostnet
 func (a *Agent) giveUpPorts() {
 	a.publishing.mu.Lock()
 	defer a.publishing.mu.Unlock()
+	if !a.publishing.held.Any() {
+		return
+	}
 	wanted := map[hostnet.HostPort]bool{}
 	for _, e := range a.journal.all() {
 		if e.State == stateOwed {

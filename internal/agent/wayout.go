@@ -212,12 +212,13 @@ func (w *wayOut) follow(ctx context.Context, pic desired.Host, look bool) []comp
 		w.a.control.sayRefused()
 	}
 	problems := append([]compile.Problem(nil), w.blocked...)
-	taken, withheld := w.a.holdPublished()
+	journal := w.a.journal.all()
+	taken, withheld := w.a.holdPublished(journal)
 	for object, err := range taken {
 		problems = append(problems, compile.Problem{Object: object, Text: err.Error()})
 	}
 	if pic.Private != nil {
-		for _, e := range w.a.journal.all() {
+		for _, e := range journal {
 			port, ok := pic.Ports.Get(e.HostIf)
 			if e.State != stateDone || e.Result == nil || !ok || port.Private != e.Private || !e.Private.IsValid() {
 				continue

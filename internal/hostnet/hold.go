@@ -59,6 +59,13 @@ func (h *Holder) Hold(p HostPort) error {
 	return nil
 }
 
+// Any tells whether a port is held.
+func (h *Holder) Any() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.held) > 0
+}
+
 // Keep gives up all ports that are not wanted any more.
 func (h *Holder) Keep(wanted map[HostPort]bool) {
 	h.mu.Lock()
