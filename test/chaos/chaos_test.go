@@ -16,7 +16,7 @@ import (
 
 // slack is the longest time without an answered ping that is put down to the
 // machine, which carries all hosts on a few cores.
-const slack = 60 * time.Millisecond
+const slack = 100 * time.Millisecond
 
 // pending is a mistake that has not been put right.
 type pending struct {
@@ -126,11 +126,14 @@ func (w *world) judge(name string, of []pending) {
 		now := time.Now()
 		s := p.Between(w.judged[series], now)
 		gap := s.Gap
-		if !s.Answered.IsZero() {
-			gap = max(gap, now.Sub(s.Answered))
-			w.judged[series] = s.Answered
-		} else {
+		switch {
+		case s.Answered.IsZero():
 			gap = now.Sub(w.judged[series])
+		case s.Lost() > 0: // perhaps it goes on
+			gap = max(gap, now.Sub(s.Answered))
+		}
+		if !s.Answered.IsZero() {
+			w.judged[series] = s.Answered
 		}
 		if gap > slack {
 			k := of0(of) + ", " + series
