@@ -76,13 +76,14 @@ func (w *world) make(n int, s step, open []pending) []pending {
 		return nil
 	}
 	if s.holds == 0 {
-		return w.end(n+1, []pending{p}) // judged by itself
+		return w.end(n+1, []pending{p}, open...)
 	}
 	return []pending{p}
 }
 
-// end puts right what is to be by now; -1 means everything.
-func (w *world) end(n int, open []pending) (left []pending) {
+// end puts right what is to be by now; -1 means everything. Others are in force
+// besides.
+func (w *world) end(n int, open []pending, others ...pending) (left []pending) {
 	for i, p := range open {
 		if n >= 0 && p.until >= n {
 			left = append(left, p)
@@ -97,7 +98,7 @@ func (w *world) end(n int, open []pending) (left []pending) {
 		if err != nil {
 			w.fault("%s: %v", name, err)
 		}
-		w.judge(name, append(slices.Clone(open[i:]), left...))
+		w.judge(name, slices.Concat(others, open[i:], left))
 	}
 	return left
 }
