@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -33,10 +34,34 @@ func mountBPF(dir string) error {
 	return nil
 }
 
-// unmountBPF takes the file system away, and with it what is pinned there;
-// absent is fine.
-func unmountBPF(dir string) error {
-	at := bpfDir(dir)
+// SmallDisk puts a file system of its own under the host's state, so that it can
+// be full; it goes away with the lab, whoever made it and however they ended. It
+// stops netplugin, forgets the state, and starts netplugin again.
+func (h *Host) SmallDisk(ctx context.Context, bytes int) error {
+	if err := h.Agent().Stop(grace); err != nil {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(h.StateDir()), os.MkdirAll(h.StateDir(), 0o755)); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", h.StateDir(), "tmpfs", 0, fmt.Sprintf("size=%d,mode=0755", bytes)); err != nil {
+		return fmt.Errorf("mount a small disk at %s: %w", h.StateDir(), err)
+	}
+	return h.StartAgent(ctx)
+}
+
+// unmountAll takes the file systems of a lab away, and with them what is pinned
+// there; absent is fine.
+func unmountAll(dir string) error {
+	at := []string{bpfDir(dir)}
+	states, err := filepath.Glob(filepath.Join(dir, "h*", "state"))
+	for _, m := range append(at, states...) {
+		err = errors.Join(err, unmount(m))
+	}
+	return err
+}
+
+func unmount(at string) error {
 	for {
 		err := unix.Unmount(at, unix.MNT_DETACH)
 		switch {

@@ -123,7 +123,7 @@ func Remove(name, dir string) error {
 	for _, s := range spaces {
 		errs = append(errs, removeNamespace(s))
 	}
-	errs = append(errs, unmountBPF(dir))
+	errs = append(errs, unmountAll(dir))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}

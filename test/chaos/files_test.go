@@ -19,15 +19,15 @@ func fileMistakes() []*mistake {
 	all := []string{"agent@", "plane@", "master", "store"}
 	return []*mistake{
 		{name: "a victim's journal entry deleted", needs: all, do: victimEntry(os.Remove)},
-		{name: "a victim's journal entry damaged", open: "A12", needs: all, do: victimEntry(damage)},
-		{name: "all journal entries damaged", open: "A12", needs: []string{"agent@", "plane@"}, do: damageAll},
-		{name: "netplugin's state directory emptied", open: "A12", needs: []string{"agent@", "plane@"}, do: emptyState},
+		{name: "a victim's journal entry damaged", needs: all, do: victimEntry(damage)},
+		{name: "all journal entries damaged", needs: []string{"agent@", "plane@"}, do: damageAll},
+		{name: "netplugin's state directory emptied", needs: []string{"agent@", "plane@"}, do: emptyState},
 		{name: "driver.json deleted", needs: []string{"agent@"}, do: driverFile(os.Remove)},
 		{name: "driver.json damaged", needs: []string{"agent@"}, do: driverFile(damage)},
 		{name: "rubbish in the spool", needs: []string{"agent@"}, do: rubbishInSpool},
 		{name: "the CNI socket deleted", needs: []string{"agent@", "plane@"}, do: socketDeleted},
 		{name: "pins deleted", open: "B27", only: lab.DriverEBPF, needs: []string{"agent@", "plane@"}, do: pinsDeleted},
-		{name: "the disk of the state directory full", open: "B31", needs: all, do: diskFull},
+		{name: "the disk of the state directory full", needs: all, do: diskFull},
 		{name: "another store, an empty one", open: "A3", needs: []string{"store", "master", "agent"}, do: emptyStore},
 	}
 }

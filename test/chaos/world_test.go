@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
@@ -76,7 +74,7 @@ func build(t *testing.T, driver string) *world {
 		}
 	})
 	for _, h := range l.Hosts() {
-		w.must(w.smallDisk(ctx, h))
+		w.must(h.SmallDisk(ctx, 2<<20))
 	}
 	for _, line := range []string{
 		"tenant create blue", "tenant create red",
@@ -107,25 +105,6 @@ func (w *world) must(err error) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-}
-
-// smallDisk puts a host's state on a file system of its own, so that it can be
-// full.
-func (w *world) smallDisk(ctx context.Context, h *lab.Host) error {
-	if err := h.Agent().Stop(5 * time.Second); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(h.StateDir()); err != nil { // no container is there yet
-		return err
-	}
-	if err := os.MkdirAll(h.StateDir(), 0o755); err != nil {
-		return err
-	}
-	if err := unix.Mount("tmpfs", h.StateDir(), "tmpfs", 0, "size=2m,mode=0755"); err != nil {
-		return fmt.Errorf("mount a small disk: %w", err)
-	}
-	w.t.Cleanup(func() { _ = unix.Unmount(h.StateDir(), unix.MNT_DETACH) }) // before the lab's end
-	return h.StartAgent(ctx)
 }
 
 func (w *world) addr(container string) netip.Addr {
