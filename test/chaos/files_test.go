@@ -26,9 +26,9 @@ func fileMistakes() []*mistake {
 		{name: "driver.json damaged", needs: []string{"agent@"}, do: driverFile(damage)},
 		{name: "rubbish in the spool", needs: []string{"agent@"}, do: rubbishInSpool},
 		{name: "the CNI socket deleted", needs: []string{"agent@", "plane@"}, do: socketDeleted},
-		{name: "pins deleted", open: "B27", only: lab.DriverEBPF, needs: []string{"agent@", "plane@"}, do: pinsDeleted},
+		{name: "pins deleted", only: lab.DriverEBPF, needs: []string{"agent@", "plane@"}, do: pinsDeleted},
 		{name: "the disk of the state directory full", needs: all, do: diskFull},
-		{name: "another store, an empty one", open: "A3", needs: []string{"store", "master", "agent"}, do: emptyStore},
+		{name: "another store, an empty one", needs: []string{"store", "master", "agent"}, do: emptyStore},
 	}
 }
 
@@ -98,9 +98,27 @@ func emptyState(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (undo,
 		err = errors.Join(err, os.RemoveAll(filepath.Join(h.StateDir(), e.Name())))
 	}
 	if down {
-		return nil, errors.Join(err, w.startAgent(ctx, h))
+		return nil, errors.Join(err, w.startAnew(ctx, h))
 	}
-	return func(ctx context.Context) error { return w.restartAgent(ctx, h) }, err
+	return func(ctx context.Context) error { return errors.Join(h.KillAgent(), w.startAnew(ctx, h)) }, err
+}
+
+// startAnew starts a netplugin that has lost its installation's identity: while
+// the registration of the killed one lasts, some 10 seconds, it is refused as a
+// stranger under its own name, and its supervisor starts it again.
+func (w *world) startAnew(ctx context.Context, h *lab.Host) error {
+	within, cancel := context.WithTimeout(ctx, 40*time.Second)
+	defer cancel()
+	name := h.Name + "-netplugin"
+	w.down[name] = true
+	defer delete(w.down, name)
+	return lab.Until(within, name+" to start anew", func(ctx context.Context) error {
+		err := w.startAgent(ctx, h)
+		if err != nil && !strings.Contains(err.Error(), "is taken") {
+			return errors.Join(err, h.KillAgent())
+		}
+		return err
+	})
 }
 
 func driverFile(spoil func(string) error) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {

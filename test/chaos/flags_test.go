@@ -19,9 +19,9 @@ func flagMistakes() []*mistake {
 	return []*mistake{
 		{name: "netplugin started with a wrong flag", needs: []string{"agent@", "plane@"}, do: wrongAgentFlag},
 		{name: "netmaster started with a wrong flag", needs: []string{"master"}, do: wrongMasterFlag},
-		{name: "netplugin started with another pin directory", open: "B30", only: lab.DriverEBPF, needs: []string{"agent@", "plane@"}, do: otherPins},
-		{name: "a new machine takes the name of a host", open: "A2", needs: []string{"agent@", "plane@", "master", "store"}, do: takenName},
-		{name: "a clone of a host starts beside it", open: "A2", needs: []string{"agent@", "plane@", "master", "store"}, do: clonedHost},
+		{name: "netplugin started with another pin directory", only: lab.DriverEBPF, needs: []string{"agent@", "plane@"}, do: otherPins},
+		{name: "a new machine takes the name of a host", needs: []string{"agent@", "plane@", "master", "store"}, do: takenName},
+		{name: "a clone of a host starts beside it", needs: []string{"agent@", "plane@", "master", "store"}, do: clonedHost},
 	}
 }
 

@@ -74,7 +74,7 @@ func build(t *testing.T, driver string) *world {
 		}
 	})
 	for _, h := range l.Hosts() {
-		w.must(h.SmallDisk(ctx, 2<<20))
+		w.must(h.SmallDisk(ctx, 32<<20))
 	}
 	for _, line := range []string{
 		"tenant create blue", "tenant create red",
