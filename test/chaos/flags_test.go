@@ -139,7 +139,7 @@ func (w *world) other(ctx context.Context, h *lab.Host, state string) (undo, err
 	}
 	args := []string{
 		"--host", h.Name, "--ctrl-ip", wire.String(), "--vtep-ip", wire.String(), "--etcd-endpoints", w.StoreURL(),
-		"--driver", lab.DriverEBPF, "--ebpf-pin-dir", h.PinDir() + "-impostor", "--state-dir", state, "--rest-address", "none",
+		"--driver", "fake", "--ebpf-pin-dir", h.PinDir() + "-impostor", "--state-dir", state, "--rest-address", "none",
 		"--cni-socket", filepath.Join(state, "cni.sock"),
 	}
 	cmd := ns.Command(ctx, filepath.Join(w.Config().BinDir, "netplugin"), args...)
@@ -152,7 +152,7 @@ func (w *world) other(ctx context.Context, h *lab.Host, state string) (undo, err
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case err = <-ended:
-	case <-time.After(3 * time.Second):
+	case <-time.After(15 * time.Second): // who is refused ends before
 		err = errors.Join(cmd.Process.Kill(), <-ended)
 	}
 	w.t.Logf("an impostor of %s ended: %v", h.Name, err)

@@ -19,20 +19,21 @@ const tellsWithin = 10 * time.Second
 // name it.
 type known struct {
 	name  string
+	only  string // the driver whose hosts tell it; empty = any
 	words []string
 	do    func(ctx context.Context) (undo, error)
 }
 
 func (w *world) known() []known {
 	return []known{
-		{"netplugin of h3 is down", []string{"h3"}, func(context.Context) (undo, error) {
+		{"netplugin of h3 is down", "", []string{"h3"}, func(context.Context) (undo, error) {
 			h, err := w.Host("h3")
 			if err != nil {
 				return nil, err
 			}
 			return w.endDaemon("h3-netplugin", func(ctx context.Context) error { return w.startAgent(ctx, h) })
 		}},
-		{"a victim's interface on h2 is gone", []string{"h2"}, func(ctx context.Context) (undo, error) {
+		{"a victim's interface on h2 is gone", lab.DriverEBPF, []string{"h2"}, func(ctx context.Context) (undo, error) {
 			h, err := w.Host("h2")
 			if err != nil {
 				return nil, err
@@ -58,6 +59,9 @@ func (w *world) finish() {
 		w.t.Logf("all is well %v after the last mistake:\n%s", time.Since(start).Round(time.Millisecond), out)
 	}
 	for _, k := range w.known() {
+		if k.only != "" && k.only != w.driver {
+			continue
+		}
 		back, err := k.do(ctx)
 		if err != nil {
 			w.fault("%s: %v", k.name, err)
