@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -261,6 +263,13 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 		log.Info("serving", "address", ln.Addr().String())
 		web.Go(func() error { return daemon.Serve(wctx, ln, handler, log) })
 	}
+	web.Go(func() error {
+		at := "http://" + listeners[0].Addr().String()
+		daemon.Supervise(wctx, log,
+			func(ctx context.Context) error { return ask(ctx, at+"/readyz") },
+			func(ctx context.Context) error { return ask(ctx, at+"/healthz") })
+		return nil
+	})
 	if o.debug != "" {
 		web.Go(func() error { return daemon.ServeDebug(wctx, o.debug, log) })
 	}
@@ -274,6 +283,25 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 		return err
 	})
 	return all.Wait()
+}
+
+// ask fails unless the URL answers 200.
+func ask(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * readyTimeout}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // it was read
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = errors.New(strings.Join(strings.Fields(string(text)), " "))
+	}
+	return err
 }
 
 // ended drops the error of what was told to end.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/internal/agent"
+	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/cni"
 	"github.com/contiv/netplugin/v2/internal/cni/serve"
 	"github.com/contiv/netplugin/v2/internal/daemon"
@@ -128,7 +129,23 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 		g.Go(func() error { return docker.Run(ctx) })
 	}
 	g.Go(func() error { return a.Run(ctx) })
+	g.Go(func() error {
+		daemon.Supervise(ctx, log, func(ctx context.Context) error { return answers(ctx, o.cniSocket) }, func(ctx context.Context) error {
+			a.State() // whoever holds its locks for ever keeps systemd from hearing of us
+			return answers(ctx, o.cniSocket)
+		})
+		return nil
+	})
 	return g.Wait()
+}
+
+// answers tells whether containers' runtimes are answered, be it that nothing
+// can be attached now.
+func answers(ctx context.Context, socket string) error {
+	if err := (attach.Client{Socket: socket}).Ready(ctx); errors.Is(err, attach.ErrUnreachable) {
+		return err
+	}
+	return nil
 }
 
 // openDriver picks the data plane.

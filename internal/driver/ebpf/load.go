@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -21,6 +22,32 @@ import (
 func isFull(err error) bool { return errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOSPC) }
 
 const bpfMagic = 0xcafe4a11
+
+// format is what pins and the packets between hosts are made like: raised when
+// an older netplugin could not work with them. A directory beside the pins, whose
+// name ends with the number, tells it, since a BPF file system has no plain
+// files; without one it is 1.
+const (
+	format    = 1
+	formatDir = "format-"
+)
+
+// checkFormat refuses pins of a newer format; those of older ones are taken over.
+func checkFormat(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("ebpf driver: pin directory: %w", err)
+	}
+	for _, e := range entries {
+		number, ok := strings.CutPrefix(e.Name(), formatDir)
+		if n, err := strconv.Atoi(number); ok && err == nil && n > format {
+			return model.Errorf(model.ErrConflict,
+				"ebpf driver: what is pinned in %s is of format %d, made by a newer netplugin, and this one knows up to %d: start the newer one again, or end all containers and take it off this host with its --uninstall",
+				dir, n, format)
+		}
+	}
+	return nil
+}
 
 // pinDirectory makes sure of the directory, on a BPF file system; the standard
 // place is mounted when nobody has.
@@ -41,7 +68,10 @@ func pinDirectory(dir string) error {
 			return model.Errorf(model.ErrInvalid, "ebpf driver: pin directory %s is not on a BPF file system; mount one there, or take one below %s", dir, standardMount)
 		}
 	}
-	for _, d := range []string{dir, filepath.Join(dir, "links"), filepath.Join(dir, "maps")} {
+	if err := checkFormat(dir); err != nil {
+		return err
+	}
+	for _, d := range []string{dir, filepath.Join(dir, "links"), filepath.Join(dir, "maps"), filepath.Join(dir, formatDir+strconv.Itoa(format))} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return fmt.Errorf("ebpf driver: pin directory: %w", err)
 		}
