@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -398,6 +399,50 @@ func startEtcd(t *testing.T, listen, dir string) *etcd.Server {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// TestStatusAndMetrics: the status of a fresh netmaster with its own store, and
+// every metric that it tells is on the page of metrics.
+func TestStatusAndMetrics(t *testing.T) {
+	p := start(t, nil, "--data-dir", t.TempDir(), "--etcd-listen", free(t), "--internal-address", "127.0.0.1:"+port(free(t)))
+	p.ready()
+	var s api.ClusterStatus
+	p.until("is well", func() bool {
+		var err error
+		s, err = p.Status(t.Context())
+		return err == nil && s.Well
+	})
+	if len(s.Masters) != 1 || s.Masters[0].Role != roleLeader || len(s.Stores) != 1 || s.Stores[0].Size == 0 || s.Stores[0].Quota == 0 || !s.Stores[0].Leads {
+		t.Errorf("%+v", s)
+	}
+	page, err := os.ReadFile("../../docs/user/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(request(t, "http://"+p.api+"/metrics"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (contiv_\S+)`).FindAllStringSubmatch(string(text), -1) {
+		if !strings.Contains(string(page), "`"+m[1]+"`") {
+			t.Errorf("%s is not on the page of metrics", m[1])
+		}
+	}
+	p.stop()
+}
+
+func request(t *testing.T, url string) *http.Request {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
 }
 
 // TestStoreAway: it starts without its store and answers 503, and serves when

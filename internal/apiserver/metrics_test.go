@@ -54,8 +54,11 @@ func TestMetricsArePage(t *testing.T) {
 	descs := make(chan *prometheus.Desc, 100)
 	registry.Describe(descs)
 	close(descs)
-	// These are the process's own: cmd/netmaster registers them.
-	want := []string{"contiv_netmaster_build_info", "contiv_netmaster_leader", "contiv_netmaster_leader_changes_total"}
+	// These are the process's and the embedded store's own.
+	want := []string{
+		"contiv_netmaster_build_info", "contiv_netmaster_leader", "contiv_netmaster_leader_changes_total",
+		"contiv_store_directory_lost", "contiv_store_disk_free_bytes",
+	}
 	for d := range descs {
 		want = append(want, metricName.FindString(d.String()))
 	}
