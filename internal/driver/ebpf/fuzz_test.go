@@ -220,9 +220,11 @@ func TestPackets(t *testing.T) {
 		if got := j.try(t, s.frame); got != s.passes {
 			t.Errorf("%s (%x): passes: %v, want %v", name, s.frame, got, s.passes)
 		}
-		j.acquaint(t)
-		if got := j.send(t, s.frame); got != s.passes && (!got || !j.related(s.frame)) {
-			t.Errorf("%s (%x), as part of what is known: passes: %v, want %v", name, s.frame, got, s.passes)
+		if s.frame[12] == 8 && s.frame[13] == 0 { // what may go the short ways
+			j.acquaint(t)
+			if got := j.send(t, s.frame); got != s.passes && (!got || !j.related(s.frame)) {
+				t.Errorf("%s (%x), as part of what is known: passes: %v, want %v", name, s.frame, got, s.passes)
+			}
 		}
 		if may := mayPass(s.frame, sender{j.a.MAC, j.a.IPv4, j.a.IPv6}, j.b.MAC); s.passes && !may {
 			t.Errorf("%s (%x): the fuzz target would call this a leak", name, s.frame)
