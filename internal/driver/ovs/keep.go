@@ -108,6 +108,7 @@ func (d *Driver) keepSwitch(ctx context.Context, sw *openflow.Conn) {
 		}
 		d.mu.Lock()
 		d.sw = sw
+		clear(d.asked) // a switch that restarts knows no neighbours
 		d.mu.Unlock()
 		d.replay(ctx, "connected to the switch again")
 	}

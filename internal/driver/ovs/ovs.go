@@ -90,7 +90,8 @@ type Driver struct {
 	watching *watch       // who monitors; nil = nobody
 	fault    func() error // tests only: asked before every write
 	drift    driver.Drift
-	stood    map[string]bool // wanted ports that the switch has had
+	asked    map[netip.Addr]time.Time // tunnel endpoints, and when they were last asked for
+	stood    map[string]bool          // wanted ports that the switch has had
 }
 
 var (
@@ -110,7 +111,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), stale: make(chan struct{}, 1), pic: newPicture(), rules: map[uint32]string{}}
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), stale: make(chan struct{}, 1), pic: newPicture(), rules: map[uint32]string{}, asked: map[netip.Addr]time.Time{}}
 	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}
@@ -221,6 +222,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	if err != nil {
 		return rep, fmt.Errorf("open vswitch: ports: %w", err)
 	}
+	d.resolve(ctx, want)
 	// What can be closed or opened now does not wait for new ports.
 	if err := d.flows(ctx, want, &rep, force); err != nil {
 		return rep, err
