@@ -15,6 +15,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"etcd-endpoints":   effecttest.By("TestReplicas"),
 	"consul-endpoints": effecttest.By("TestFlagsRefused"),
 	"cluster-store":    effecttest.By("TestReplicas"),
+	"restore":          effecttest.By("TestRestoreBackup"),
 	"data-dir":         effecttest.By("TestEveryFlag"),
 	"etcd-listen":      effecttest.By("TestEveryFlag"),
 	"external-address": effecttest.By("TestWarns"),

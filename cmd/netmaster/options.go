@@ -22,6 +22,7 @@ type options struct {
 	consul       []string
 	clusterStore string // 2017 form of the two above
 	dataDir      string
+	restore      string // a backup to make dataDir of, instead of running
 	etcdListen   string
 
 	external string // REST
@@ -78,6 +79,11 @@ func newFlags(o *options) *daemon.FlagSet {
 	fs.String(&o.dataDir, daemon.Flag{
 		Name: "data-dir", Env: envPrefix + "DATA_DIR", Value: "directory",
 		Usage: "where the embedded etcd keeps its data",
+		Check: notEmpty,
+	})
+	fs.String(&o.restore, daemon.Flag{
+		Name: "restore", Env: envPrefix + "RESTORE", Value: "file",
+		Usage: "make the data directory of a backup, as 'netctl backup' writes it, and end; what is there is kept beside; no netmaster may run on it",
 		Check: notEmpty,
 	})
 	fs.String(&o.etcdListen, daemon.Flag{
@@ -159,7 +165,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 			return daemon.Usagef("%s %s: %w", fs.Given("etcd-endpoints"), strings.Join(o.etcd, ","), err)
 		}
 		o.etcd = list
-		for _, flag := range []string{"data-dir", "etcd-listen"} {
+		for _, flag := range []string{"data-dir", "etcd-listen", "restore"} {
 			if how := fs.Given(flag); how != "" {
 				return daemon.Usagef("%s is for the embedded etcd, but a cluster store is given too; leave one out", how)
 			}

@@ -39,6 +39,9 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
+	if o.restore != "" {
+		return restore(ctx, o, log)
+	}
 	b := daemon.Build()
 	log.Info("starting", "version", b.Version, "commit", b.Commit, "mode", o.mode)
 	o.explain(log)
@@ -109,6 +112,10 @@ func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store
 		}
 		return client, client.Close, nil, nil
 	}
+	if etcd.IsEmpty(o.dataDir) {
+		log.Warn("the data directory holds no store: a NEW CLUSTER begins in it; if there was one, stop and give its --data-dir, or restore a backup with --restore; hosts keep what they have meanwhile",
+			"data", o.dataDir)
+	}
 	server, err = etcd.StartServer(ctx, etcd.ServerConfig{DataDir: o.dataDir, Listen: o.etcdListen, Logger: log})
 	if err != nil {
 		return nil, nil, nil, err
@@ -124,6 +131,17 @@ func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store
 		}
 		return errors.Join(client.Close(), server.Close())
 	}, server, nil
+}
+
+// restore makes the data directory of a backup.
+func restore(ctx context.Context, o options, log *slog.Logger) error {
+	r, err := etcd.Restore(ctx, etcd.RestoreConfig{File: o.restore, DataDir: o.dataDir, Logger: log, Now: time.Now()})
+	if err != nil {
+		return err
+	}
+	log.Info("the store is restored; start netmaster on it, and hosts put back what the backup lacks",
+		"backup", o.restore, "data", o.dataDir, "store", r.Incarnation.String(), "revision", int64(r.Revision), "former", r.Kept)
+	return nil
 }
 
 // listen opens the addresses that the API is served on: the external one, the

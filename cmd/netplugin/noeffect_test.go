@@ -27,6 +27,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"private-subnet":                 effecttest.By("TestContradiction"),
 	"ip-forward":                     effecttest.By("TestOutside"),
 	"driver":                         effecttest.By("TestChoose"),
+	"take-host":                      effecttest.By("TestNameOfTheDead"),
 	"ebpf-pin-dir":                   effecttest.By("TestStartRefused"),
 	"ebpf-map-sizes":                 effecttest.By("TestBadFlags"),
 	"ovs-db":                         effecttest.By("TestNoSwitch"),

@@ -108,6 +108,11 @@ func (a *Agent) putBackOne(ctx context.Context, o owned) error {
 			t.v6 = ip
 		}
 	}
+	if a.cluster.former(o) {
+		if err := a.masters.delete(ctx, e.Endpoint, e.Group); err != nil {
+			return err
+		}
+	}
 	ep, _, err := a.masters.create(ctx, createRequest(a.cfg.Host, e, t), e.Endpoint)
 	if err != nil {
 		return err

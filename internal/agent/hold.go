@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -50,6 +51,14 @@ type hold struct {
 type owned struct {
 	key attach.Key
 	ep  model.EndpointKey
+	mac model.MAC  // of the container's interface; zero = not known, nor its address
+	v4  netip.Addr // likewise; invalid = it has none
+}
+
+// is tells whether an endpoint is that of the attachment: one of the same name
+// may be from before, with another address.
+func (o owned) is(ep model.Endpoint) bool {
+	return o.mac == (model.MAC{}) || ep.MAC == o.mac && ep.IPv4 == o.v4
 }
 
 // heldMark begins the mark in the record of a host whose picture stands still.
@@ -230,7 +239,7 @@ func (c *cluster) tellLocked(text string) {
 func (c *cluster) missingLocked(own []owned) []model.EndpointKey {
 	var missing []model.EndpointKey
 	for _, o := range own {
-		if !c.hasLocked(o.ep) && !c.refused[o.ep] {
+		if !c.hasLocked(o) && !c.refused[o.ep] {
 			missing = append(missing, o.ep)
 		}
 	}
@@ -239,17 +248,36 @@ func (c *cluster) missingLocked(own []owned) []model.EndpointKey {
 
 // hasLocked tells whether the store, as it is now, has an endpoint of this host.
 // Of a tenant that is not mirrored it is not known to lack it.
-func (c *cluster) hasLocked(k model.EndpointKey) bool {
-	m := c.mirrors[k.Network.Tenant]
+func (c *cluster) hasLocked(o owned) bool {
+	m := c.mirrors[o.ep.Network.Tenant]
 	if m == nil || !m.ready {
 		return true
 	}
-	if m.seen == nil {
-		_, there := m.endpoints[k]
-		return there
+	ep, there := m.endpointLocked(o.ep)
+	return there && ep.Host == c.host && o.is(ep)
+}
+
+// endpointLocked returns an endpoint as the store has it now.
+func (m *mirror) endpointLocked(k model.EndpointKey) (model.Endpoint, bool) {
+	values := m.values
+	if m.seen != nil {
+		values = m.seen
 	}
-	ep, ok := m.seen[k].(model.Endpoint)
-	return ok && ep.Host == c.host
+	ep, ok := values[k].(model.Endpoint)
+	return ep, ok
+}
+
+// former tells whether the store has an endpoint of this host under an
+// attachment's name that is not its own.
+func (c *cluster) former(o owned) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.mirrors[o.ep.Network.Tenant]
+	if m == nil || !m.ready {
+		return false
+	}
+	ep, there := m.endpointLocked(o.ep)
+	return there && ep.Host == c.host && !o.is(ep)
 }
 
 // awaitedLocked returns the other hosts that would lose something if the store
@@ -261,7 +289,8 @@ func (c *cluster) awaitedLocked(of store.Incarnation, older bool) []string {
 		for k, v := range m.values {
 			switch v := v.(type) {
 			case model.Endpoint:
-				if _, there := m.seen[k]; !there && v.Host != c.host {
+				now, there := m.seen[k].(model.Endpoint)
+				if v.Host != c.host && (!there || now.MAC != v.MAC || now.IPv4 != v.IPv4 || now.Host != v.Host) {
 					losing[v.Host] = true
 				}
 			case model.Host:
@@ -338,7 +367,7 @@ func (c *cluster) lost() []owned {
 	defer c.mu.Unlock()
 	var out []owned
 	for _, o := range c.own() {
-		if !c.hasLocked(o.ep) {
+		if !c.hasLocked(o) {
 			out = append(out, o)
 		}
 	}

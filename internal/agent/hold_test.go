@@ -182,9 +182,14 @@ func TestStoreRestored(t *testing.T) {
 	if _, err := b.client().Attach(t.Context(), request("gone", newSandbox(t))); err != nil {
 		t.Fatal(err)
 	}
-	backup := b.st.Data()
-	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: attach.Key{Container: "gone", IfName: "eth0"}}); err != nil {
+	if _, err := b.client().Attach(t.Context(), request("c1", newSandbox(t))); err != nil { // of the same name, with another address
 		t.Fatal(err)
+	}
+	backup := b.st.Data()
+	for _, name := range []string{"gone", "c1"} {
+		if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: attach.Key{Container: name, IfName: "eth0"}}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	h, ep := b.far(storeA.Mark())
 	res, err := b.client().Attach(t.Context(), request("c1", newSandbox(t)))
@@ -210,9 +215,12 @@ func TestStoreRestored(t *testing.T) {
 	if back.MAC != res.MAC || back.IPv4 != res.Addresses[0].Prefix.Addr() {
 		t.Errorf("put back as %+v, was %+v", back, res)
 	}
-	if r := b.hostRecord(); r.Store != epoch.Mark() {
-		t.Errorf("the host's record says %q, want %q", r.Store, epoch.Mark())
-	}
+	b.eventually("the host's record says that all of its is there", func() error {
+		if r := b.hostRecord(); r.Store != epoch.Mark() {
+			return fmt.Errorf("it says %q, want %q", r.Store, epoch.Mark())
+		}
+		return nil
+	})
 	h.Store = epoch.Mark()
 	b.put(func(tx store.Tx) error { return errors.Join(store.Hosts.Put(tx, h), store.Endpoints.Put(tx, ep)) })
 	b.ready()

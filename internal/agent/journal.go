@@ -304,7 +304,16 @@ func (j *journal) standing() []owned {
 	var out []owned
 	for _, e := range j.entries {
 		if e.State == stateDone {
-			out = append(out, owned{e.key(), e.Endpoint})
+			o := owned{key: e.key(), ep: e.Endpoint}
+			if e.Result != nil {
+				o.mac = e.Result.MAC
+				for _, ad := range e.Result.Addresses {
+					if ip := ad.Prefix.Addr(); ip.Is4() {
+						o.v4 = ip
+					}
+				}
+			}
+			out = append(out, o)
 		}
 	}
 	return out

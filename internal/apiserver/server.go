@@ -90,6 +90,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	s.handlePlugin()
 	s.handleHosts()
+	s.handleStore()
 	s.handle("POST", "/api/v1/apply", s.apply)
 	s.handle("GET", "/api/v1/inspect/endpoints/{key}", s.inspectEndpoint)
 	s.handle("DELETE", "/debug/epcleanup/tenant/{tenant}/{what}/{id}", s.cleanup)

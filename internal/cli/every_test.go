@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -24,7 +25,10 @@ func TestEveryCommand(t *testing.T) {
 	}
 	st := store.NewMemory()
 	host := model.Host{Name: "host1", VTEP: netip.MustParseAddr("192.0.2.1")} // as its agent tells
-	if _, err := st.Update(t.Context(), func(tx store.Tx) error { return store.Hosts.Put(tx, host) }); err != nil {
+	of := store.Incarnation{ID: "6c5f0f9e-7d3d-4d55-9c3e-3f5f0c2a7b11", Epoch: 1, Since: "2026-11-22T00:00:00Z"}
+	if _, err := st.Update(t.Context(), func(tx store.Tx) error {
+		return errors.Join(store.Hosts.Put(tx, host), store.Incarnations.Put(tx, of))
+	}); err != nil {
 		t.Fatal(err)
 	}
 	url := startNetmasterOn(t, st)

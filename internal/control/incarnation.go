@@ -105,10 +105,10 @@ func (c *Controller) StoreIdentity(ctx context.Context) (store.Incarnation, stor
 // AdoptStore tells hosts that keep the picture of another store, or of a later
 // state of this one, to follow this one: it becomes the successor of all stores
 // that hosts say they follow, in a new epoch. It returns the identity that the
-// store has then.
-func (c *Controller) AdoptStore(ctx context.Context) (store.Incarnation, error) {
+// store has then, and the commit's revision.
+func (c *Controller) AdoptStore(ctx context.Context) (store.Incarnation, store.Revision, error) {
 	var inc store.Incarnation
-	_, err := c.update(ctx, "adopt the store", func(tx store.Tx) (err error) {
+	rev, err := c.update(ctx, "adopt the store", func(tx store.Tx) (err error) {
 		if inc, err = store.Incarnations.Get(tx, store.IncarnationKey{}); err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func (c *Controller) AdoptStore(ctx context.Context) (store.Incarnation, error) 
 		if err != nil {
 			return err
 		}
-		inc.Epoch = NextEpoch(inc, c.opts.Now())
+		inc.Epoch = inc.Next(c.opts.Now())
 		inc.Since = c.opts.Now().UTC().Format(time.RFC3339)
 		inc.Replaces = slices.Clone(inc.Replaces)
 		for _, h := range hosts {
@@ -127,15 +127,11 @@ func (c *Controller) AdoptStore(ctx context.Context) (store.Incarnation, error) 
 		return store.Incarnations.Put(tx, inc)
 	})
 	if err != nil {
-		return inc, err
+		return inc, 0, err
 	}
 	c.log.Warn("hosts are told to follow this store", "store", inc.String(), "insteadOf", inc.Replaces)
-	return inc, nil
+	return inc, rev, nil
 }
-
-// NextEpoch is the epoch that a store gets by a restore or by AdoptStore: later
-// than all that any host has seen of it, also when a backup is restored twice.
-func NextEpoch(i store.Incarnation, now time.Time) int64 { return max(i.Epoch+1, now.Unix()) }
 
 // Backup begins a snapshot of the store, if that kind has them.
 func (c *Controller) Backup(ctx context.Context) (store.Snapshot, error) {

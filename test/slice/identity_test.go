@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -141,4 +142,70 @@ func (c *cluster) hostSays(ctx context.Context, h *lab.Host, words string) {
 	if err != nil {
 		c.t.Error(err)
 	}
+}
+
+// TestRestoreBackup checks that a backup that is restored costs no packet: also
+// containers that were added after it keep address and traffic, on one host and
+// across hosts, and what was removed after it stays so.
+func TestRestoreBackup(t *testing.T) { on(t, 2, both, restoreBackup) }
+
+func restoreBackup(t *testing.T, driver string) {
+	c := pairUp(t, driver, "back", func(cfg *lab.Config) { cfg.Embedded = true })
+	removed := spec("removed", "h2", "blue/net/servers")
+	c.add(removed)
+	dir := t.TempDir()
+	backup := filepath.Join(dir, "contiv.backup")
+	c.netctl("backup " + backup)
+	if out, err := c.Netctl(t.Context(), "backup", backup); err == nil || !strings.Contains(out, "is there already") {
+		t.Errorf("a second backup to one file: %v\n%s", err, out)
+	}
+	// What the pings run between is in no backup: it comes after it.
+	for _, name := range []string{"c", "s", "near"} {
+		a, err := c.Container(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := a.ContainerSpec
+		if err := c.DelContainer(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		c.add(s)
+	}
+	if err := c.DelContainer(t.Context(), removed); err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]netip.Addr{"c": c.addr("c", "4"), "s": c.addr("s", "4"), "near": c.addr("near", "4")}
+	c.wants("c s tcp/80", lab.OK)
+	c.losesNothing("a backup that is restored", func(ctx context.Context) error {
+		if err := c.Process("netmaster").Kill(); err != nil {
+			return err
+		}
+		out, err := c.Master.Command(ctx, filepath.Join(bin, "netmaster"), "--restore", backup,
+			"--data-dir", filepath.Join(filepath.Dir(c.host("h1").Dir), "master", "data"), "--internal-address", "127.0.0.1:9999").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("restore: %w: %s", err, out)
+		}
+		if err := c.StartMaster(ctx); err != nil {
+			return err
+		}
+		start := time.Now()
+		for _, h := range c.Hosts() {
+			if err := h.WaitAgent(ctx, h.Agent()); err != nil {
+				return err
+			}
+		}
+		t.Logf("hosts follow the restored store %v after netmaster", time.Since(start).Round(time.Millisecond))
+		return nil
+	})
+	c.hasEndpoints("blue:net", 3)
+	for name, addr := range before {
+		if now := c.addr(name, "4"); now != addr {
+			t.Errorf("%s had %s and has %s", name, addr, now)
+		}
+	}
+	c.add(spec("new", "h1", "blue/net/servers"))
+	for _, line := range []string{"c new tcp/80", "c s tcp/80", "c near udp/80", "s c tcp/80"} {
+		c.wants(line, lab.OK)
+	}
+	c.wants("s near tcp/80", lab.Denied)
 }

@@ -14,9 +14,9 @@ import (
 
 // pairUp builds two hosts with a server and a client of one group with a
 // policy, so that the traffic is tracked and judged.
-func pairUp(t *testing.T, driver, name string) *cluster {
+func pairUp(t *testing.T, driver, name string, change ...func(*lab.Config)) *cluster {
 	t.Helper()
-	c := up(t, driver, name, 2)
+	c := up(t, driver, name, 2, change...)
 	c.netctl(
 		"tenant create blue",
 		"network create -t blue -e vxlan -s 10.1.1.0/24 --subnetv6 fd00:1::/64 net",

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+type storeOptions struct{ common }
+
+func newStore(f *factory) *command {
+	return &command{
+		name:  "store",
+		short: "The store that holds the cluster's state.",
+		examples: []string{
+			"netctl store info",
+			"netctl store adopt",
+		},
+		subs: []*command{
+			newStoreCommand(f, "info", "Show which store it is", "netctl store info",
+				func(ctx context.Context, c *api.Client) (api.StoreInfo, error) { return c.Store(ctx) }),
+			newStoreCommand(f, "adopt", "Tell hosts that keep the picture of another store, or of a later state of this one, to follow this one", "netctl store adopt",
+				func(ctx context.Context, c *api.Client) (api.StoreInfo, error) { return c.AdoptStore(ctx) }),
+		},
+	}
+}
+
+func newStoreCommand(f *factory, name, short, example string, ask func(context.Context, *api.Client) (api.StoreInfo, error)) *command {
+	o := &storeOptions{common: newCommon(f)}
+	c := &command{name: name, short: short, examples: []string{example}}
+	c.flags.boolVar(&o.json, "json, j", "print JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print the store's id only")
+	c.run = bindRun(o, func(ctx context.Context, o *storeOptions) error {
+		client, err := o.client()
+		if err != nil {
+			return err
+		}
+		info, err := ask(ctx, client)
+		switch {
+		case err != nil:
+			return err
+		case o.json:
+			return o.showJSON(info)
+		case o.quiet:
+			_, err = fmt.Fprintln(o.out, info.ID)
+		default:
+			_, err = fmt.Fprintf(o.out, "Store: %s\nEpoch: %d, since %s\n", info.ID, info.Epoch, info.Since)
+		}
+		return err
+	}, nil)
+	return c
+}
+
+type backupOptions struct {
+	common
+	file string
+}
+
+func newBackup(f *factory, run func(context.Context, *backupOptions) error) *command {
+	o := &backupOptions{common: newCommon(f)}
+	c := &command{
+		name:     "backup",
+		short:    "Write a backup of the cluster's store to a file, while all goes on; netmaster --restore reads it",
+		args:     []string{"FILE"},
+		examples: []string{"netctl backup contiv.backup"},
+	}
+	c.flags.boolVar(&o.json, "json, j", "print how large it is, as JSON")
+	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
+	c.run = bindRun(o, orDefault(run, runBackup), []*string{&o.file})
+	return c
+}
+
+// runBackup makes the file only when the backup is whole; one that is there is
+// not overwritten.
+func runBackup(ctx context.Context, o *backupOptions) (err error) {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(o.file); err == nil {
+		return usageErrorf("%s is there already; name another file", o.file)
+	}
+	part := o.file + ".part"
+	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := client.Backup(ctx, f)
+	if err == nil && n == 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(part, o.file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	switch {
+	case o.json:
+		return o.showJSON(map[string]any{"file": o.file, "bytes": n})
+	case !o.quiet:
+		_, err = fmt.Fprintf(o.out, "%s: %d bytes\n", o.file, n)
+	}
+	return err
+}

@@ -1,0 +1,182 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// RestoreConfig says what to restore, and where.
+type RestoreConfig struct {
+	File    string // a snapshot, as Client.Snapshot makes it
+	DataDir string // of an embedded server that does not run
+	Logger  *slog.Logger
+	Now     time.Time
+}
+
+// Restored is what came of it.
+type Restored struct {
+	store.Incarnation
+	Revision store.Revision
+	Kept     string // where what the directory held is now; "" = it was empty
+}
+
+// member is where an etcd keeps its data below its data directory.
+const member = "member"
+
+// IsEmpty tells whether a data directory holds no etcd's data.
+func IsEmpty(dataDir string) bool {
+	_, err := os.Lstat(filepath.Join(dataDir, member))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// Restore makes the data of an embedded server from a backup: with the store's
+// identity in a new epoch, and a revision beyond all that anybody can have seen,
+// so that nobody takes it for what was before. What lives by a lease (the
+// registry, claims, locks) is left out. What the directory holds is kept aside
+// in it; on an error nothing has changed.
+func Restore(ctx context.Context, cfg RestoreConfig) (r Restored, err error) {
+	fail := func(err error) (Restored, error) {
+		return r, fmt.Errorf("restore %s into %s: %w", cfg.File, cfg.DataDir, err)
+	}
+	lock, err := lockDir(cfg.DataDir)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	tmp, err := os.MkdirTemp(cfg.DataDir, "restore-")
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+	data := filepath.Join(tmp, "data")
+	if err := unpack(cfg, data); err != nil {
+		return fail(err)
+	}
+	if r.Incarnation, r.Revision, err = renew(ctx, cfg, data); err != nil {
+		return fail(err)
+	}
+	now := filepath.Join(cfg.DataDir, member)
+	if !IsEmpty(cfg.DataDir) {
+		r.Kept = now + ".before-restore-" + cfg.Now.UTC().Format("20060102T150405Z")
+		if err := os.Rename(now, r.Kept); err != nil {
+			return fail(err)
+		}
+	}
+	if err := os.Rename(filepath.Join(data, member), now); err != nil {
+		if r.Kept != "" {
+			err = errors.Join(err, os.Rename(r.Kept, now))
+		}
+		return fail(err)
+	}
+	d, err := os.Open(cfg.DataDir)
+	if err != nil {
+		return fail(err)
+	}
+	return r, errors.Join(d.Sync(), d.Close())
+}
+
+// intact checks the hash at a snapshot's end: etcd's tools map the file into
+// memory before they do, and a torn one kills the process.
+func intact(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	hash := sha256.New()
+	if st.Size() <= sha256.Size || st.Size()%512 != sha256.Size {
+		return model.Errorf(model.ErrInvalid, "it is no backup of an etcd, or not all of one: %d bytes", st.Size())
+	}
+	if _, err := io.CopyN(hash, f, st.Size()-sha256.Size); err != nil {
+		return err
+	}
+	want := make([]byte, sha256.Size)
+	if _, err := io.ReadFull(f, want); err != nil {
+		return err
+	}
+	if !bytes.Equal(want, hash.Sum(nil)) {
+		return model.Errorf(model.ErrInvalid, "it is no backup of an etcd, or it is damaged: its hash is another")
+	}
+	return nil
+}
+
+// unpack makes a data directory of a snapshot.
+func unpack(cfg RestoreConfig, dir string) (err error) {
+	if err := intact(cfg.File); err != nil {
+		return err
+	}
+	defer func() { // etcd's reader of a file that is none may panic
+		if p := recover(); p != nil {
+			err = model.Errorf(model.ErrInvalid, "it is no backup of an etcd: %v", p)
+		}
+	}()
+	m := snapshot.NewV3(newZap(cfg.Logger, slog.LevelDebug, zapcore.WriteThenPanic))
+	st, err := m.Status(cfg.File)
+	if err != nil {
+		return model.Errorf(model.ErrInvalid, "it is no backup of an etcd: %w", err)
+	}
+	e := embedConfig(ServerConfig{Logger: cfg.Logger}, DefaultListen, ender{})
+	peer := e.AdvertisePeerUrls[0].String()
+	// Microseconds since 1970 are more than any store has had commits, and grow
+	// from restore to restore.
+	target := max(cfg.Now.UnixMicro(), st.Revision+1_000_000_000)
+	return m.Restore(snapshot.RestoreConfig{
+		SnapshotPath: cfg.File, Name: e.Name, OutputDataDir: dir,
+		PeerURLs: []string{peer}, InitialCluster: e.InitialCluster, InitialClusterToken: e.InitialClusterToken,
+		RevisionBump: uint64(target - st.Revision), MarkCompacted: true,
+	})
+}
+
+// renew gives restored data their new epoch, by a server that nobody else can
+// know of.
+func renew(ctx context.Context, cfg RestoreConfig, dir string) (inc store.Incarnation, rev store.Revision, err error) {
+	s, err := StartServer(ctx, ServerConfig{DataDir: dir, Listen: "127.0.0.1:0", Logger: cfg.Logger})
+	if err != nil {
+		return inc, 0, err
+	}
+	c := s.Client()
+	defer func() { err = errors.Join(err, c.Close(), s.Close()) }()
+	rev, err = c.Update(ctx, func(tx store.Tx) error {
+		g, err := store.Globals.Find(tx, store.GlobalKey{})
+		if err != nil {
+			return err
+		}
+		if !g.Exists() {
+			return model.Errorf(model.ErrInvalid, "it is a backup of an etcd, but has no cluster of Contiv in it")
+		}
+		row, err := store.Incarnations.Find(tx, store.IncarnationKey{})
+		if err != nil {
+			return err
+		}
+		if inc = row.Value; inc.ID == "" { // from before stores had identities
+			inc.ID = uuid.NewString()
+		}
+		inc.Epoch = inc.Next(cfg.Now)
+		inc.Since = cfg.Now.UTC().Format(time.RFC3339)
+		for _, leased := range []string{"service/", "lock/", "claim/", "oper/"} {
+			tx.DeletePrefix(store.Root + leased)
+		}
+		return store.Incarnations.Put(tx, inc)
+	})
+	return inc, rev, err
+}
