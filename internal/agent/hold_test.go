@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -88,8 +89,8 @@ func held(t *testing.T, change ...func(*Config)) (b *bed, res attach.Result) {
 	}
 	b.picturesAre(1, 1)
 	t.Cleanup(func() {
-		if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: attach.Key{Container: "c1", IfName: "eth0"}}); err != nil {
-			t.Log(err)
+		if err := b.client().Detach(context.WithoutCancel(t.Context()), attach.DetachRequest{Key: attach.Key{Container: "c1", IfName: "eth0"}}); err != nil {
+			t.Error(err)
 		}
 	})
 	return b, res
