@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/control"
 )
 
 // handleStore registers what is about the store as a whole.
@@ -23,13 +23,13 @@ func (s *server) handleStore() {
 // adoptRequest is the body of a request that says all by its path.
 type adoptRequest struct{}
 
-func storeInfo(i store.Incarnation, rev store.Revision) api.StoreInfo {
-	return api.StoreInfo{ID: i.ID, Epoch: i.Epoch, Since: i.Since, Revision: int64(rev), Replaces: i.Replaces}
+func storeInfo(i control.Incarnation, rev int64) api.StoreInfo {
+	return api.StoreInfo{ID: i.ID, Epoch: i.Epoch, Since: i.Since, Revision: rev, Replaces: i.Replaces}
 }
 
 func (s *server) storeInfo(_ http.ResponseWriter, r *http.Request) (any, error) {
 	i, rev, err := s.control.StoreIdentity(r.Context())
-	return storeInfo(i, rev), err
+	return storeInfo(i, int64(rev)), err
 }
 
 func (s *server) adoptStore(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -37,7 +37,7 @@ func (s *server) adoptStore(w http.ResponseWriter, r *http.Request) (any, error)
 		return nil, err
 	}
 	i, rev, err := s.control.AdoptStore(r.Context())
-	return storeInfo(i, rev), err
+	return storeInfo(i, int64(rev)), err
 }
 
 // backupWrite bounds one write of a backup to its reader.
@@ -72,7 +72,8 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 			return
 		case err != nil:
 			s.log.Warn("a backup of the store broke off", "client", r.RemoteAddr, "bytes", sent, "error", err)
-			panic(http.ErrAbortHandler)
+			_ = rc.SetWriteDeadline(time.Unix(1, 0)) // cuts the connection: what ends in order counts as whole
+			return
 		}
 	}
 }

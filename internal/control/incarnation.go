@@ -14,6 +14,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
+// Incarnation says which store the cluster has.
+type Incarnation = store.Incarnation
+
 // identities follows which store this netmaster has met.
 type identities struct {
 	mu  sync.Mutex
