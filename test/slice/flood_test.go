@@ -64,6 +64,11 @@ func flood(t *testing.T, drv string) {
 			}
 			defer server.Close()
 			defer idle.Close()
+			for _, end := range []net.Conn{idle, server} { // or it would not be idle
+				if err := end.(*net.TCPConn).SetKeepAlive(false); err != nil {
+					t.Fatal(err)
+				}
+			}
 			own, err := h.NS.Dial(ctx, "tcp", netip.AddrPortFrom(beyondAddr, 80).String())
 			if err != nil {
 				t.Fatal(err)
