@@ -93,7 +93,7 @@ func askNeighbours(ctx context.Context, index int, own netip.Addr, addrs []netip
 	if err != nil {
 		return fmt.Errorf("open packet socket: %w", err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }() // nothing is lost with it
 	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: proto, Ifindex: index}); err != nil {
 		return fmt.Errorf("bind to %s: %w", i.Name, err)
 	}
