@@ -51,6 +51,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := b.endpoints()[0].Key
+	b.master.gone.Store(true) // else the agent has it put back
 	b.put(func(tx store.Tx) error { store.Endpoints.Delete(tx, key); return nil })
 	for _, w := range []string{
 		"contiv_netplugin_attachments_without_endpoint 1\n", `contiv_netplugin_condition{condition="attachments",notice="false"} 0`,
@@ -63,6 +64,7 @@ func TestMetrics(t *testing.T) {
 			return nil
 		})
 	}
+	b.master.gone.Store(false)
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
 		t.Error(err)
 	}

@@ -48,6 +48,7 @@ func TestStatusTellsHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := b.endpoints()[0].Key
+	b.master.gone.Store(true) // else the agent has it put back
 	b.put(func(tx store.Tx) error { store.Endpoints.Delete(tx, key); return nil })
 	is("not ready for an attachment without endpoint", func(s *store.HostStatus) bool {
 		return !s.Ready && len(s.Conditions) == 1 && s.Conditions[0].Name == "attachments" && !s.Conditions[0].Notice
@@ -55,6 +56,7 @@ func TestStatusTellsHealth(t *testing.T) {
 	if _, rev, err := b.told(); err != nil || rev <= settled {
 		t.Errorf("revision %d after %d, %v", rev, settled, err)
 	}
+	b.master.gone.Store(false)
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,8 @@ const accepted1x = "accepted, as in 1.x"
 
 // flagEffects are the flags of single commands.
 var flagEffects = map[string]effecttest.Effect{
+	"endpoint ls --group": effecttest.By("TestEveryCommand"), "endpoint ls --host": effecttest.By("TestEveryCommand"),
+	"endpoint ls --network": effecttest.By("TestEveryCommand"), "host rm --force": effecttest.By("TestEveryCommand"),
 	"global info --tenant":        effecttest.None(accepted1x),
 	"global info --all":           effecttest.None(accepted1x),
 	"aci-gw info --tenant":        effecttest.None(accepted1x),

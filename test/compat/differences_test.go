@@ -19,6 +19,7 @@ var differences = byNumber(table)
 
 var table = []difference{
 	{"1.x knew paths with a trailing slash only, no HEAD and no /healthz (known fault 29)", []int{28, 71, 72, 86}},
+	{"endpoints can be listed", []int{23}},
 	{"what follows the JSON object is refused", []int{81}},
 	{"VLAN 4095 is reserved (IEEE 802.1Q)", []int{112, 122}},
 	{"an empty field of global leaves the setting as it is", []int{115, 126}},
