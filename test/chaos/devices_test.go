@@ -36,8 +36,8 @@ func deviceMistakes() []*mistake {
 		{name: "the host's interface to containers set down", needs: plane, do: linkDown("contivh0")},
 		{name: "filters taken off the interfaces", only: lab.DriverEBPF, needs: plane, costs: drift, do: detachAll},
 		{name: "the nftables table deleted", needs: plane, do: deleteTable},
-		{name: "the underlay's cable pulled", needs: append(plane, "cable@"), costs: cost{far: 2 * time.Second, lasts: true, why: "there is no other way"}, do: cable("eth0")},
-		{name: "the control network's cable pulled", needs: []string{"agent@", "plane@", "cable@"}, do: cable("ctl0")},
+		{name: "the underlay's cable pulled", needs: append(slices.Clone(plane), "cable"), costs: cost{far: 2 * time.Second, lasts: true, why: "there is no other way"}, do: cable("eth0")},
+		{name: "the control network's cable pulled", needs: append(slices.Clone(plane), "cable"), do: cable("ctl0")},
 		{name: "flows deleted", only: lab.DriverOVS, needs: plane, costs: drift, do: deleteFlows},
 		{name: "the tunnel's port deleted", only: lab.DriverOVS, needs: plane, costs: tunnelGone, do: vsctl("del-port", "contivBr", "contivVxlan")},
 		{name: "a container's port deleted", only: lab.DriverOVS, needs: plane, costs: drift, do: deletePort},
@@ -162,7 +162,9 @@ func deleteTable(_ context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, 
 
 func cable(name string) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
 	return func(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+		w.cut = name == "eth0"
 		back := func(ctx context.Context) error {
+			w.cut = false
 			if err := h.NS.SetLink(name, true); err != nil {
 				return err
 			}

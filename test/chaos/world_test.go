@@ -31,6 +31,7 @@ type world struct {
 	faults  []string
 	longest map[string]time.Duration // outage by mistake and series, for the summary
 	down    map[string]bool          // processes that a mistake has ended on purpose
+	cut     bool                     // a mistake lasts that cuts hosts off each other
 }
 
 // netctl runs netctl; words are separated by spaces.
