@@ -180,6 +180,9 @@ func attachmentsHaveEndpoints(_ context.Context, _ *Agent, s *observation) error
 	if len(lost) == 0 {
 		return nil
 	}
+	if why := s.problems[aboutAttachments]; why != "" {
+		return errors.New(why)
+	}
 	return fmt.Errorf("%d attachments have no endpoint in the cluster's store, so that others do not reach them: %s", len(lost), firstOf(lost))
 }
 
@@ -215,9 +218,15 @@ func withoutOthers(kinds ...string) func(context.Context, *Agent, *observation) 
 	}
 }
 
+// problemsThat joins the problems of some kinds, but for those of the host's
+// standing: store, host-name and attachments are conditions of their own.
 func (s *observation) problemsThat(are func(kind string) bool) error {
 	var texts []string
 	for _, object := range sortedKeys(s.problems) {
+		switch object {
+		case aboutName, aboutStore, aboutAttachments:
+			continue
+		}
 		if are(problemKind(object)) {
 			texts = append(texts, object+": "+s.problems[object])
 		}
