@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 )
 
 // ApplyRequest asks for objects to be as given (POST /api/v1/apply), all or
@@ -47,8 +45,9 @@ type ApplyResponse struct {
 
 // ApplyError is a refused ApplyRequest.
 type ApplyError struct {
-	Index int    // of the object
-	Err   *Error // Message is about the object
+	Index int           // of the object
+	Err   *Error        // Message is about the object
+	More  []*ApplyError // others that are wrong too: all whose fields are, and in a dry run all that would be refused
 }
 
 func (e *ApplyError) Error() string { return fmt.Sprintf("objects[%d]: %v", e.Index, e.Err) }
@@ -66,10 +65,13 @@ func (c *Client) Apply(ctx context.Context, req ApplyRequest) (ApplyResponse, er
 }
 
 func applyError(e *Error) error {
-	rest, ok := strings.CutPrefix(e.Message, "objects[")
-	number, text, found := strings.Cut(rest, "]: ")
-	if n, err := strconv.Atoi(number); ok && found && err == nil {
-		return &ApplyError{n, &Error{Status: e.Status, Kind: e.Kind, Message: text}}
+	if len(e.Faults) == 0 {
+		return e
 	}
-	return e
+	all := make([]*ApplyError, len(e.Faults))
+	for i, f := range e.Faults {
+		all[i] = &ApplyError{Index: f.Index, Err: &Error{Status: e.Status, Kind: f.Kind, Message: f.Message}}
+	}
+	all[0].More = all[1:]
+	return all[0]
 }

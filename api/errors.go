@@ -27,9 +27,17 @@ const (
 // Error is an answer that is not a success. Clients that accept
 // application/json get it as such; others get Message as text.
 type Error struct {
-	Status  int    `json:"-"`              // HTTP status code
-	Kind    string `json:"kind,omitempty"` // "" = the server, an older one or none of ours, does not tell
-	Message string `json:"message"`        // the server's sentence, without trailing newline
+	Status  int     `json:"-"`                // HTTP status code
+	Kind    string  `json:"kind,omitempty"`   // "" = the server, an older one or none of ours, does not tell
+	Message string  `json:"message"`          // the server's sentence, without trailing newline
+	Faults  []Fault `json:"faults,omitempty"` // of an ApplyRequest
+}
+
+// Fault is what is wrong with one object of an ApplyRequest.
+type Fault struct {
+	Index   int    `json:"index"`
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
 }
 
 func (e *Error) Error() string {

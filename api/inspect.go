@@ -66,19 +66,21 @@ type PolicyOper struct {
 
 // EndpointOper is the state of an endpoint.
 type EndpointOper struct {
-	Key              string   `json:"key,omitempty"` // what was asked for; only at the top
-	ContainerID      string   `json:"containerID,omitempty"`
-	ContainerName    string   `json:"containerName,omitempty"`
-	EndpointGroupID  int      `json:"endpointGroupId,omitempty"`
-	EndpointGroupKey string   `json:"endpointGroupKey,omitempty"` // group:tenant, as in 1.x
-	EndpointID       string   `json:"endpointID,omitempty"`
-	HomingHost       string   `json:"homingHost,omitempty"`
-	IntfName         string   `json:"intfName,omitempty"`
-	IPAddress        []string `json:"ipAddress"` // IPv4, IPv6; empty text where there is none
-	Labels           string   `json:"labels"`    // "map[app:web]", as in 1.x
-	MacAddress       string   `json:"macAddress,omitempty"`
-	Network          string   `json:"network,omitempty"`     // network.tenant
-	ServiceName      string   `json:"serviceName,omitempty"` // group
-	VirtualPort      string   `json:"virtualPort,omitempty"`
-	VtepIP           string   `json:"vtepIP,omitempty"`
+	Key              string            `json:"key,omitempty"` // what was asked for; only at the top
+	ContainerID      string            `json:"containerID,omitempty"`
+	ContainerName    string            `json:"containerName,omitempty"`
+	EndpointGroupID  int               `json:"endpointGroupId,omitempty"`
+	EndpointGroupKey string            `json:"endpointGroupKey,omitempty"` // group:tenant, as in 1.x
+	EndpointID       string            `json:"endpointID,omitempty"`
+	HomingHost       string            `json:"homingHost,omitempty"`
+	IntfName         string            `json:"intfName,omitempty"`
+	IPAddress        []string          `json:"ipAddress"`                  // IPv4, IPv6; empty text where there is none
+	Labels           string            `json:"labels"`                     // "map[app:web]", as in 1.x: cannot always be read back
+	LabelMap         map[string]string `json:"labelMap,omitempty"`         // the same labels
+	ChosenMac        string            `json:"chosenMacAddress,omitempty"` // the MAC address, if it was asked for and not made of the address
+	MacAddress       string            `json:"macAddress,omitempty"`
+	Network          string            `json:"network,omitempty"`     // network.tenant
+	ServiceName      string            `json:"serviceName,omitempty"` // group
+	VirtualPort      string            `json:"virtualPort,omitempty"`
+	VtepIP           string            `json:"vtepIP,omitempty"`
 }

@@ -27,6 +27,8 @@ var flagEffects = map[string]effecttest.Effect{
 	"docker-endpoint":  effecttest.By("TestSwarm"),
 	"fwdmode":          effecttest.By("TestEveryFlag"),
 	"infra":            effecttest.By("TestEveryFlag"),
+	"allowed-hosts":    effecttest.By("TestHostHeader"),
+	"legacy-errors":    effecttest.By("TestLegacyErrors"),
 	"netmode":          effecttest.None(idleNetMode),
 	"log-level":        effecttest.By("TestFlags"),
 	"use-json-log":     effecttest.By("TestLogJSON"),

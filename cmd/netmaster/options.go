@@ -32,7 +32,9 @@ type options struct {
 
 	mode       string
 	name       string
-	engine     string // of Docker, unix:///path; empty = none
+	hosts      []string // names that clients use, beside those known
+	legacy     bool     // status 500 for 1.x's clients
+	engine     string   // of Docker, unix:///path; empty = none
 	netMode    string
 	fwdMode    string
 	infra      string
@@ -133,6 +135,14 @@ func newFlags(o *options) *daemon.FlagSet {
 			}
 			return nil
 		},
+	})
+	fs.Strings(&o.hosts, daemon.Flag{
+		Name: "allowed-hosts", Env: envPrefix + "ALLOWED_HOSTS", Value: "names",
+		Usage: "names with a dot by which clients may ask, comma-separated, beside addresses, names without a dot and the cluster's hosts; others are refused, since a web page could have made them lead here",
+	})
+	fs.Bool(&o.legacy, daemon.Flag{
+		Name: "legacy-errors", Env: envPrefix + "LEGACY_ERRORS",
+		Usage: "answer refusals with status 500 to clients that send no Accept header, as netctl and the Go client of 1.x, which show the reason of no other status",
 	})
 	fs.Enum(&o.netMode, daemon.Flag{
 		Name: "netmode", Aliases: []string{"network-mode"}, Env: envPrefix + "NET_MODE", Value: "encap",

@@ -248,7 +248,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 	}
 	handler, err := apiserver.New(apiserver.Config{
 		Watch: watch, Address: o.internal, Stopping: ctx.Done(),
-		Control: ctrl, Cluster: cluster{m, ctrl}, Mode: o.mode, Log: log, Registry: metrics,
+		Control: ctrl, Cluster: cluster{m, ctrl}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},
 	})
 	if err != nil {

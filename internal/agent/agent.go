@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,7 @@ type Agent struct {
 	publishing publishing
 	masters    *masters
 	names      *nameServer
+	legacyPods atomic.Int64 // attached by 1.x's contivk8s since the start
 	published  *published
 	watchers   *watchers
 	runner     *reconcile.Runner[driver.Event]

@@ -73,6 +73,10 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	}
 	pic.problems = append(pic.problems, a.names.follow(ctx, pic.want)...)
 	pic.problems = append(pic.problems, a.withoutUplink(pic.want)...)
+	if n := a.legacyPods.Load(); n > 0 {
+		pic.problems = append(pic.problems, compile.Problem{Object: "contivk8s of 1.x", Text: fmt.Sprintf(
+			"%s%d pods were attached by it since netplugin started, and their labels chose neither tenant, network nor group: install this version's contivk8s", model.NoEffectPrefix, n)})
+	}
 	pic.problems = append(pic.problems, a.journal.problems()...)
 	start := time.Now()
 	apply := a.cfg.Driver.Apply

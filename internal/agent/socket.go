@@ -125,6 +125,10 @@ func (a *Agent) legacyAdd(w http.ResponseWriter, r *http.Request) {
 		legacyFail(w, "failed to add pod "+p.Namespace+"/"+p.Name, err)
 		return
 	}
+	a.legacyPods.Add(1)
+	a.log.Warn("a pod was attached by the contivk8s of 1.x, and its labels chose nothing: this version looks at no pod's labels",
+		"pod", p.Namespace+"/"+p.Name, "tenant", model.DefaultTenant, "group", req.Group,
+		"remedy", "install this version's contivk8s, and name tenant, network and group in its configuration or in CNI_ARGS")
 	ans := legacyAnswer{EndpointID: res.Endpoint}
 	for _, ad := range res.Addresses {
 		if ad.Prefix.Addr().Is4() {
@@ -161,8 +165,8 @@ func decodeLegacy(w http.ResponseWriter, r *http.Request, p *legacyPod) bool {
 }
 
 func legacyFail(w http.ResponseWriter, msg string, err error) {
-	_, status := attach.NewFailure(err)
-	writeJSON(w, status, legacyAnswer{Result: 1, ErrMsg: msg, ErrInfo: err.Error()})
+	// 1.x's contivk8s reads the answer of no other failing status.
+	writeJSON(w, http.StatusInternalServerError, legacyAnswer{Result: 1, ErrMsg: msg, ErrInfo: err.Error()})
 }
 
 // hasGroup tells whether the mirror holds a group; of a tenant that is not

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -28,16 +27,12 @@ func (r endpointRequest) ObjectKey() string {
 }
 
 func endpointToRequest(e model.Endpoint) endpointRequest {
-	mac := ""
-	if !e.MAC.Derived() {
-		mac = e.MAC.String()
-	}
 	return endpointRequest{api.CreateEndpointRequest{
 		TenantName: string(e.Key.Network.Tenant), NetworkName: string(e.Key.Network.Name), ServiceName: string(e.Group),
 		EndpointID: string(e.Key.ID), EPCommonName: e.Name,
 		ConfigEP: api.ConfigEP{
 			Container: e.Container, Host: string(e.Host), IPAddress: addrText(e.IPv4), IPv6Address: addrText(e.IPv6),
-			MacAddress: mac, ServiceName: string(e.Group), Labels: e.Labels,
+			MacAddress: chosenMAC(e), ServiceName: string(e.Group), Labels: e.Labels,
 		},
 	}}
 }
@@ -78,6 +73,7 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 	kinds := appliers(s.control)
 	changes := make([]control.Change, len(req.Objects))
 	results := make([]api.ApplyResult, len(req.Objects))
+	var wrong control.ChangeErrors
 	for i, object := range req.Objects {
 		a, body, err := kindOf(kinds, object)
 		var want wish
@@ -85,17 +81,18 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 			want, err = a.read(func(out any) ([]byte, error) { return body, decodeStrict(body, out) })
 		}
 		if err != nil {
-			return nil, fmt.Errorf("objects[%d]: %w", i, err)
+			wrong = append(wrong, &control.ChangeError{Index: i, Err: err})
+			continue
 		}
 		changes[i] = want.change
 		results[i] = api.ApplyResult{Kind: a.kind, Key: want.key, Warnings: want.warnings}
 	}
+	if wrong != nil {
+		return nil, wrong
+	}
 	// Half of the time is for what is under way when it is over.
 	more := func() bool { return time.Since(begin) < s.timeout/2 && r.Context().Err() == nil }
 	outcomes, done, err := s.control.Apply(r.Context(), changes, req.DryRun, more)
-	if e, ok := errors.AsType[*control.ChangeError](err); ok {
-		return nil, fmt.Errorf("objects[%d]: %w", e.Index, e.Err)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +136,9 @@ func kindOf(kinds map[string]writer, object []byte) (a writer, body []byte, err 
 	if !ok {
 		return a, nil, model.InvalidField("kind", kind, "must be one of "+strings.Join(sortedKeys(kinds), ", "))
 	}
-	delete(fields, "kind")
+	for _, name := range append([]string{"kind"}, serverFields...) {
+		delete(fields, name)
+	}
 	body, err = json.Marshal(fields)
 	return a, body, err
 }

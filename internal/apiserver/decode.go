@@ -160,15 +160,19 @@ func goKind(e *json.UnmarshalTypeError) string {
 	}
 }
 
-// requireJSON accepts a missing Content-Type, as curl and old clients send,
-// and any JSON one, with whatever charset.
+// requireJSON accepts a missing Content-Type and the one that curl -d sends, as
+// old clients do, and any JSON one, with whatever charset; text/plain, which a
+// page's form can send without asking, and compressed bodies are refused.
 func requireJSON(r *http.Request) error {
+	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return model.Errorf(errMediaType, "Content-Encoding %q: bodies are taken uncompressed only", clip([]byte(enc)))
+	}
 	ct := r.Header.Get("Content-Type")
 	if ct == "" {
 		return nil
 	}
 	t, _, err := mime.ParseMediaType(ct)
-	if err != nil || t != "application/json" && !strings.HasSuffix(t, "+json") && t != "text/plain" &&
+	if err != nil || t != "application/json" && !strings.HasSuffix(t, "+json") &&
 		t != "application/x-www-form-urlencoded" && t != "application/octet-stream" {
 		return model.Errorf(errMediaType, "Content-Type %q: must be application/json", ct)
 	}

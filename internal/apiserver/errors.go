@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -55,17 +57,44 @@ func failureOf(err error) (status int, kind string) {
 	return http.StatusInternalServerError, api.KindInternal
 }
 
+// faultsOf returns what is wrong with objects of a list; nil = it is no list.
+func faultsOf(err error) []api.Fault {
+	all, ok := errors.AsType[control.ChangeErrors](err)
+	if one, only := errors.AsType[*control.ChangeError](err); only && !ok {
+		all = control.ChangeErrors{one}
+	}
+	var out []api.Fault
+	for _, e := range all {
+		_, kind := failureOf(e.Err)
+		out = append(out, api.Fault{Index: e.Index, Kind: kind, Message: e.Err.Error()})
+	}
+	return out
+}
+
 // wantsJSON tells whether a client names JSON among what it accepts, as netctl
 // and package api's client do; curl's "anything" is text for people.
 func wantsJSON(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "application/json")
 }
 
+// refuse answers with an error.
+func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	writeError(w, r, s.log, err, s.legacy)
+}
+
 // writeError answers with the error's sentence, as text or with its kind as
 // JSON, or, for a fault of ours, with an id under which the log has the details.
-func writeError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
+func writeError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error, legacy bool) {
 	status, kind := failureOf(err)
 	text := err.Error()
+	faults := faultsOf(err)
+	if len(faults) > 0 {
+		lines := make([]string, len(faults))
+		for i, f := range faults {
+			lines[i] = fmt.Sprintf("objects[%d]: %s", f.Index, f.Message)
+		}
+		text = strings.Join(lines, "\n")
+	}
 	switch {
 	case status == http.StatusInternalServerError:
 		id := rand.Text()[:10]
@@ -79,11 +108,14 @@ func writeError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err er
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}
+	if legacy && r.Header.Get("Accept") == "" && status < http.StatusInternalServerError {
+		status = http.StatusInternalServerError // 1.x's clients show the sentence of no other
+	}
 	text = strings.TrimRight(text, "\n")
 	body, contentType := []byte(text), "text/plain; charset=utf-8"
 	if wantsJSON(r) {
 		contentType = "application/json"
-		if body, err = json.Marshal(api.Error{Kind: kind, Message: text}); err != nil {
+		if body, err = json.Marshal(api.Error{Kind: kind, Message: text, Faults: faults}); err != nil {
 			log.Error("an error could not be encoded", "error", err) // two texts cannot fail
 		}
 	}

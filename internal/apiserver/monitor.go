@@ -125,7 +125,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 		stream, err = s.monitors.add(ctx, id)
 	}
 	if err != nil {
-		writeError(sw, r, s.log, err)
+		s.refuse(sw, r, err)
 		return
 	}
 	defer s.monitors.remove(id)
@@ -134,7 +134,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 	m, err := s.control.OpenMonitor(octx, req)
 	ocancel()
 	if err != nil {
-		writeError(sw, r, s.log, err)
+		s.refuse(sw, r, err)
 		return
 	}
 	defer func() {
@@ -257,7 +257,7 @@ func (s *server) deliver(w http.ResponseWriter, r *http.Request) {
 		err = stream.begin(string(host))
 	}
 	if err != nil {
-		writeError(w, r, s.log, err)
+		s.refuse(w, r, err)
 		return
 	}
 	defer stream.finish(string(host))
@@ -276,7 +276,7 @@ func (s *server) deliver(w http.ResponseWriter, r *http.Request) {
 		}
 		var e api.FlowEvent
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.Event == api.FlowEnd {
-			writeError(w, r, s.log, model.Errorf(model.ErrInvalid, "monitor: a line is no event: %q", clip(lines.Bytes())))
+			s.refuse(w, r, model.Errorf(model.ErrInvalid, "monitor: a line is no event: %q", clip(lines.Bytes())))
 			return
 		}
 		e.Host = string(host)

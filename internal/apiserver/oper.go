@@ -20,6 +20,8 @@ func endpointOper(v *control.View, e model.Endpoint) api.EndpointOper {
 		IntfName:         compile.IfName(e.Key),
 		IPAddress:        []string{addrText(e.IPv4), addrText(e.IPv6)},
 		Labels:           labelText(e.Labels),
+		LabelMap:         e.Labels,
+		ChosenMac:        chosenMAC(e),
 		MacAddress:       e.MAC.String(),
 		Network:          networkID(e.Key.Network),
 		ServiceName:      string(e.Group),
@@ -29,6 +31,15 @@ func endpointOper(v *control.View, e model.Endpoint) api.EndpointOper {
 		o.VtepIP = addrText(h.VTEP)
 	}
 	return o
+}
+
+// chosenMAC is the MAC address that somebody asked for; empty when it is made of
+// the address.
+func chosenMAC(e model.Endpoint) string {
+	if e.MAC.Derived() {
+		return ""
+	}
+	return e.MAC.String()
 }
 
 // groupNumber is the id of an endpoint's group, 0 for none. A view that does
@@ -178,8 +189,11 @@ func tenantOper(v *control.View, t model.TenantName) api.TenantOper {
 }
 
 func globalOper(v *control.View, mode string) api.GlobalOper {
+	g, _ := v.Global()
 	return api.GlobalOper{
 		ClusterMode: mode,
+		// As 1.x answered: the number before the range; nobody counts from it.
+		FreeVXLANsStart: max(int(g.VXLANs.Lo)-1, 0),
 		NumNetworks: len(v.Networks("")),
 		VlansInUse:  v.TagsInUse(model.EncapVLAN),
 		VxlansInUse: v.TagsInUse(model.EncapVXLAN),

@@ -39,6 +39,12 @@ type Config struct {
 	Timeout  time.Duration        // 0 = DefaultTimeout
 	Address  string               // ip:port at which agents reach this server, to deliver events
 	Stopping <-chan struct{}      // closed when streams must end; nil = never
+	// Hosts are names with a dot by which clients reach this server, beside those of
+	// hosts that the cluster knows; addresses and names without a dot always pass.
+	Hosts []string
+	// LegacyErrors: answer refusals to clients that send no Accept header, as those
+	// of 1.x, with status 500: they show the sentence of no other.
+	LegacyErrors bool
 }
 
 type server struct {
@@ -53,6 +59,8 @@ type server struct {
 	mux       *http.ServeMux
 	names     []string // of the collections
 	routes    []route  // in the order of their registration
+	hosts     []string
+	legacy    bool // see Config.LegacyErrors
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 }
@@ -71,6 +79,7 @@ func New(cfg Config) (http.Handler, error) {
 	s := &server{
 		control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
 		address: cfg.Address, stopping: cfg.Stopping, monitors: monitors{byID: map[string]*monitorStream{}},
+		hosts: cfg.Hosts, legacy: cfg.LegacyErrors,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
 		}, []string{"route", "method", "code"}),
@@ -120,9 +129,9 @@ func New(cfg Config) (http.Handler, error) {
 	// reach this server must not be able to change the cluster.
 	browsers := http.NewCrossOriginProtection()
 	browsers.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, r, s.log, model.Errorf(errForbidden, "a page of another origin (%s) may not change anything here", clip([]byte(r.Header.Get("Origin")))))
+		s.refuse(w, r, model.Errorf(errForbidden, "a page of another origin (%s) may not change anything here", clip([]byte(r.Header.Get("Origin")))))
 	}))
-	return browsers.Handler(s), nil
+	return s.guard(browsers.Handler(s)), nil
 }
 
 // handle registers h under a method and path, with and without trailing slash.
@@ -190,7 +199,7 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 	v, err := s.call(w, r, h)
 	if err != nil {
-		writeError(w, r, s.log, err)
+		s.refuse(w, r, err)
 		return
 	}
 	switch v := v.(type) {
@@ -205,7 +214,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 	default:
 		body, err := json.Marshal(v)
 		if err != nil {
-			writeError(w, r, s.log, err)
+			s.refuse(w, r, err)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -263,10 +272,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch probe.status {
 	case http.StatusNotFound:
 		s.requests.WithLabelValues("none", r.Method, "404").Inc()
-		writeError(w, r, s.log, model.Errorf(errNoRoute, "%s", s.noRoute(r.URL.Path)))
+		s.refuse(w, r, model.Errorf(errNoRoute, "%s", s.noRoute(r.URL.Path)))
 	case http.StatusMethodNotAllowed:
 		w.Header().Set("Allow", probe.header.Get("Allow"))
-		writeError(w, r, s.log, model.Errorf(errMethod, "%s is not possible on %s; possible are %s", r.Method, r.URL.Path, probe.header.Get("Allow")))
+		s.refuse(w, r, model.Errorf(errMethod, "%s is not possible on %s; possible are %s", r.Method, r.URL.Path, probe.header.Get("Allow")))
 	default:
 		h.ServeHTTP(w, r)
 	}

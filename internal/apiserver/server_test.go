@@ -58,6 +58,12 @@ func (c testCluster) Health(ctx context.Context) api.Health {
 // serve runs the API over an in-memory store.
 func serve(t *testing.T, timeout time.Duration) *fixture {
 	t.Helper()
+	return serveWith(t, func(c *Config) { c.Timeout = timeout })
+}
+
+// serveWith is serve with other settings.
+func serveWith(t *testing.T, change func(*Config)) *fixture {
+	t.Helper()
 	f := &fixture{t: t, mem: store.NewMemory(), log: new(bytes.Buffer)}
 	ctrl := control.New(f.mem, control.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -68,10 +74,12 @@ func serve(t *testing.T, timeout time.Duration) *fixture {
 		go func() { watched <- watch.Run(ctx) }()
 		done <- errors.Join(ctrl.Run(ctx), <-watched)
 	}()
-	h, err := New(Config{
-		Control: ctrl, Cluster: testCluster{ctrl}, Watch: watch, Mode: "test", Timeout: timeout,
+	cfg := Config{
+		Control: ctrl, Cluster: testCluster{ctrl}, Watch: watch, Mode: "test",
 		Version: api.Version{Version: "2.0"}, Log: slog.New(slog.NewTextHandler(f.log, nil)),
-	})
+	}
+	change(&cfg)
+	h, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -425,7 +433,7 @@ func TestStoreDown(t *testing.T) {
 func TestFault(t *testing.T) {
 	var log bytes.Buffer
 	rec := httptest.NewRecorder()
-	writeError(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil), slog.New(slog.NewTextHandler(&log, nil)), errors.New("disk on fire"))
+	writeError(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil), slog.New(slog.NewTextHandler(&log, nil)), errors.New("disk on fire"), false)
 	answer := rec.Body.String()
 	if rec.Code != 500 || strings.Contains(answer, "fire") {
 		t.Errorf("%d %q", rec.Code, answer)

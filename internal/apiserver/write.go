@@ -1,8 +1,12 @@
 package apiserver
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
@@ -87,7 +91,14 @@ func warnings(m any) []string {
 
 // write creates or changes an object and answers with it as it was committed.
 func (s *server) write(k kind, w http.ResponseWriter, r *http.Request) (any, error) {
-	want, err := k.writer.read(func(out any) ([]byte, error) { return decode(w, r, out) })
+	want, err := k.writer.read(func(out any) ([]byte, error) {
+		var body json.RawMessage
+		if _, err := decode(w, r, &body); err != nil {
+			return nil, err
+		}
+		body = withoutLinks(body)
+		return body, decodeJSON(body, out)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +119,26 @@ func (s *server) write(k kind, w http.ResponseWriter, r *http.Request) (any, err
 		s.log.Debug("a write is answered with links as they were before", "path", r.URL.Path, "err", err)
 	}
 	return k.writer.view(s.control.Current(), done.Object), nil
+}
+
+// serverFields are the server's: whatever a client sends in them is ignored.
+var serverFields = []string{"link-sets", "links"}
+
+// withoutLinks takes the server's fields out of an object, of whatever type they are.
+func withoutLinks(object []byte) []byte {
+	var fields map[string]json.RawMessage
+	if !bytes.Contains(bytes.ToLower(object), []byte(`"link`)) || json.Unmarshal(object, &fields) != nil {
+		return object
+	}
+	for name := range fields {
+		if slices.ContainsFunc(serverFields, func(f string) bool { return strings.EqualFold(f, name) }) {
+			delete(fields, name)
+		}
+	}
+	if out, err := json.Marshal(fields); err == nil {
+		return out
+	}
+	return object
 }
 
 // revisionHeader carries the store revision of a write's commit.

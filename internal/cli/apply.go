@@ -103,8 +103,14 @@ func (o *applyOptions) send(ctx context.Context, dryRun bool) ([]api.ApplyResult
 	for first := true; ; first = false {
 		answer, err := client.Apply(ctx, req)
 		if e, ok := errors.AsType[*api.ApplyError](err); ok && e.Index < len(docs) {
-			d := docs[e.Index]
-			return nil, fmt.Errorf("%s (%s %s): %w", d.where(), d.kind, d.key, e.Err)
+			var all []error
+			for _, fault := range append([]*api.ApplyError{e}, e.More...) {
+				if fault.Index < len(docs) {
+					d := docs[fault.Index]
+					all = append(all, fmt.Errorf("%s (%s %s): %w", d.where(), d.kind, d.key, fault.Err))
+				}
+			}
+			return nil, errors.Join(all...)
 		}
 		if err != nil {
 			return nil, err

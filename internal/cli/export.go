@@ -18,6 +18,7 @@ type exportOptions struct {
 	factory *factory
 	from    string
 	inUse   bool
+	skip    bool // what the server cannot tell of
 }
 
 func newExport(f *factory, run func(context.Context, *exportOptions) error) *command {
@@ -35,6 +36,7 @@ func newExport(f *factory, run func(context.Context, *exportOptions) error) *com
 	c.flags.stringVar(&o.tenant, "tenant, t", "TENANT", "only the tenant and what it holds")
 	c.flags.stringVar(&o.from, "from", "URL", "of another netmaster, also of 1.x; implies --in-use")
 	c.flags.boolVar(&o.inUse, "in-use", "write the tags and addresses in use, also those that netmaster chose, and the endpoints")
+	c.flags.boolVar(&o.skip, "skip-broken", "leave out, with a warning, what the netmaster cannot tell of, instead of failing")
 	c.flags.boolVar(&o.json, "json, j", "print a JSON array")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print kinds and keys only")
 	c.run = bindRun(o, orDefault(run, runExport), nil)
@@ -64,7 +66,7 @@ func runExport(ctx context.Context, o *exportOptions) error {
 			if o.tenant != "" && k.tenant(object) != o.tenant && (k.name != "tenant" || k.key(object) != o.tenant) {
 				continue
 			}
-			found := []exported{{k.name, k.key(object), object}}
+			found := []exported{{k.name, k.key(object), withoutNetworkAddress(object)}}
 			if o.inUse {
 				if found, err = o.pin(ctx, client, found[0]); err != nil {
 					return err
@@ -128,13 +130,13 @@ func writeDocuments(w io.Writer, docs []exported) error {
 }
 
 // pin writes into an object what netmaster chose for it, and adds the
-// endpoints of a network.
+// endpoints of a network. An object that is left out is nothing, without error.
 func (o *exportOptions) pin(ctx context.Context, c *api.Client, d exported) ([]exported, error) {
 	switch x := d.object.(type) {
 	case api.Network:
 		got, err := c.Networks().Inspect(ctx, d.key)
 		if err != nil {
-			return nil, err
+			return nil, o.broken(d.kind+" "+d.key, err)
 		}
 		x.PktTag = got.Oper.PktTag
 		// 1.x numbers a VXLAN network's VLAN on the bridge too: the VNI is the other one.
@@ -142,7 +144,16 @@ func (o *exportOptions) pin(ctx context.Context, c *api.Client, d exported) ([]e
 			x.PktTag = got.Oper.ExternalPktTag
 		}
 		docs := []exported{{d.kind, d.key, x}}
+		if n := len(got.Oper.Endpoints); n < got.Oper.NumEndpoints {
+			err := fmt.Errorf("it has %d endpoints, by its number, and %d are listed, so that addresses in use would be given again", got.Oper.NumEndpoints, n)
+			if err := o.broken("endpoints of network "+d.key, err); err != nil {
+				return nil, err
+			}
+		}
 		for _, e := range got.Oper.Endpoints {
+			if err := o.ambiguous(d.key, e); err != nil {
+				return nil, err
+			}
 			r := endpointRequest(x, e)
 			if r.EndpointID == "" { // an address of 1.x that nobody can free
 				if _, err := fmt.Fprintf(o.factory.stderr, "netctl: an endpoint of network %s at %s has no id and is left out\n", d.key, r.ConfigEP.IPAddress); err != nil {
@@ -156,7 +167,7 @@ func (o *exportOptions) pin(ctx context.Context, c *api.Client, d exported) ([]e
 	case api.ServiceLB:
 		got, err := c.ServiceLBs().Inspect(ctx, d.key)
 		if err != nil {
-			return nil, err
+			return nil, o.broken(d.kind+" "+d.key, err)
 		}
 		if got.Oper.ServiceVip != "" {
 			x.IPAddress = got.Oper.ServiceVip
@@ -166,11 +177,47 @@ func (o *exportOptions) pin(ctx context.Context, c *api.Client, d exported) ([]e
 	return []exported{d}, nil
 }
 
+// broken says what the server cannot tell of, by name: a failure, or with
+// --skip-broken a line on standard error.
+func (o *exportOptions) broken(what string, err error) error {
+	if err == nil || api.IsUnavailable(err) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if !o.skip {
+		return fmt.Errorf("%s: %w; restarting a netmaster of 1.x may mend it, and --skip-broken leaves out what it does not tell", what, err)
+	}
+	_, err = fmt.Fprintf(o.factory.stderr, "warning: %s: %v; what it does not tell is left out\n", what, err)
+	return err
+}
+
+// ambiguous warns of labels of 1.x that may be read wrongly.
+func (o *exportOptions) ambiguous(network string, e api.EndpointOper) error {
+	if e.LabelMap != nil {
+		return nil
+	}
+	for key, value := range parseLabels(e.Labels) {
+		if strings.Contains(value, " ") {
+			_, err := fmt.Fprintf(o.factory.stderr, "warning: endpoint %s of network %s: its labels are told as %q, where a value with blanks cannot be told from several labels; look at %q\n",
+				e.EndpointID, network, e.Labels, key)
+			return err
+		}
+	}
+	return nil
+}
+
+// labelsOf are an endpoint's labels; a netmaster of 1.x tells them as text only.
+func labelsOf(e api.EndpointOper) map[string]string {
+	if e.LabelMap != nil {
+		return e.LabelMap
+	}
+	return parseLabels(e.Labels)
+}
+
 // endpointRequest asks for an endpoint as it is, at its addresses.
 func endpointRequest(n api.Network, e api.EndpointOper) api.CreateEndpointRequest {
 	r := api.CreateEndpointRequest{
 		TenantName: n.TenantName, NetworkName: n.NetworkName, EndpointID: e.EndpointID, EPCommonName: e.ContainerName,
-		ConfigEP: api.ConfigEP{Container: e.ContainerID, Host: e.HomingHost, Labels: parseLabels(e.Labels)},
+		ConfigEP: api.ConfigEP{Container: e.ContainerID, Host: e.HomingHost, MacAddress: e.ChosenMac, Labels: labelsOf(e)},
 	}
 	if e.ServiceName != n.NetworkName { // 1.x names the network where there is no group
 		r.ServiceName = e.ServiceName
@@ -206,6 +253,23 @@ func parseLabels(s string) map[string]string {
 		labels[s[at[2]:at[3]]] = s[at[1]:end]
 	}
 	return labels
+}
+
+// withoutNetworkAddress drops from a rule whose peer is a network the address
+// beside it: 1.x writes the network's subnet there as soon as a group has the
+// policy, and a rule has one kind of peer.
+func withoutNetworkAddress(object any) any {
+	r, ok := object.(api.Rule)
+	if !ok {
+		return object
+	}
+	if r.FromNetwork != "" {
+		r.FromIPAddress = ""
+	}
+	if r.ToNetwork != "" {
+		r.ToIPAddress = ""
+	}
+	return r
 }
 
 // isMissing tells whether the server does not have the path at all.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 type getOptions struct {
 	common
+	stderr     io.Writer
 	kind, name string
 	all        bool
 	output     string
@@ -20,7 +22,7 @@ type getOptions struct {
 }
 
 func newGet(f *factory, run func(context.Context, *getOptions) error) *command {
-	o := &getOptions{common: newCommon(f), interval: 2 * time.Second}
+	o := &getOptions{common: newCommon(f), stderr: f.stderr, interval: 2 * time.Second}
 	c := &command{
 		name:  "get",
 		short: "Show the objects of a kind, or one of them, as a table, YAML or JSON",
@@ -176,7 +178,7 @@ func (o *getOptions) follow(ctx context.Context, client *api.Client, k *objectKi
 	}
 	ticker := time.NewTicker(o.interval)
 	defer ticker.Stop()
-	for {
+	for away := false; ; {
 		select {
 		case <-ctx.Done():
 			return nil // the way to end it
@@ -189,8 +191,19 @@ func (o *getOptions) follow(ctx context.Context, client *api.Client, k *objectKi
 		if errors.Is(err, context.Canceled) {
 			return nil
 		}
+		if api.IsUnavailable(err) { // a restart; what has changed meanwhile is shown afterwards
+			if !away {
+				fmt.Fprintf(o.stderr, "warning: %s; trying again\n", message(err))
+			}
+			away = true
+			continue
+		}
 		if err != nil {
 			return err
+		}
+		if away {
+			away = false
+			fmt.Fprintln(o.stderr, "netmaster answers again")
 		}
 		now, err := snapshot(k, found)
 		if err != nil {

@@ -100,3 +100,34 @@ func TestGetWatch(t *testing.T) {
 		t.Errorf("exit code %d", got)
 	}
 }
+
+// A watch outlives a restart of netmaster: it says once that it waits, then that
+// netmaster answers again, and shows what has changed meanwhile.
+func TestGetWatchRestart(t *testing.T) {
+	m := newFakeMaster(t)
+	m.store("policys", "default:p", `{"key":"default:p","policyName":"p","tenantName":"default","link-sets":{},"links":{}}`)
+	ctx, interrupt := context.WithCancel(t.Context())
+	out, errOut := &lines{got: make(chan struct{}, 1)}, &lines{got: make(chan struct{}, 1)}
+	code := make(chan int, 1)
+	go func() {
+		code <- Run(ctx, Env{
+			Stdin: strings.NewReader(""), Stdout: out, Stderr: errOut,
+			Getenv: func(n string) string { return map[string]string{"NETMASTER": m.url}[n] },
+		}, strings.Fields("get policies --watch --interval 10ms"))
+	}()
+	out.wait(t, "now    default  p\n")
+	m.mu.Lock()
+	m.refuse["GET /api/v1/policys/"] = refusal{503, "the cluster store is away"}
+	m.mu.Unlock()
+	errOut.wait(t, "warning: the cluster store is away; trying again\n")
+	m.mu.Lock()
+	delete(m.refuse, "GET /api/v1/policys/")
+	m.store("policys", "default:q", `{"key":"default:q","policyName":"q","tenantName":"default","link-sets":{},"links":{}}`)
+	m.mu.Unlock()
+	errOut.wait(t, "netmaster answers again\n")
+	out.wait(t, "created  default  q\n")
+	interrupt()
+	if got := <-code; got != ExitOK {
+		t.Errorf("exit code %d", got)
+	}
+}

@@ -126,10 +126,17 @@ func parseDocuments(file string, r io.Reader) ([]document, error) {
 		case n.Kind != yaml.DocumentNode || len(n.Content) != 1 || n.Content[0].Tag == "!!null":
 			continue
 		}
-		if err := d.parse(n.Content[0]); err != nil {
-			return nil, err
+		roots := n.Content
+		if roots[0].Kind == yaml.SequenceNode { // as export --json writes
+			roots = roots[0].Content
 		}
-		docs = append(docs, d)
+		for _, root := range roots {
+			d := d // documents of a list have its number
+			if err := d.parse(root); err != nil {
+				return nil, err
+			}
+			docs = append(docs, d)
+		}
 	}
 }
 
@@ -209,7 +216,7 @@ func documentType(name string) (reflect.Type, keyFields, error) {
 	if name != endpointKind {
 		k, err := findKind(name)
 		if err != nil {
-			return nil, keyFields{}, fmt.Errorf("%w, %s", err, endpointKind)
+			return nil, keyFields{}, fmt.Errorf("%s, %s", err.Error(), endpointKind) // no error of the command line
 		}
 		name, typ = k.name, k.typ
 	}

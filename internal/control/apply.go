@@ -99,6 +99,25 @@ func (e *ChangeError) Error() string { return fmt.Sprintf("change %d: %v", e.Ind
 
 func (e *ChangeError) Unwrap() error { return e.Err }
 
+// ChangeErrors are all changes of a dry run that would fail, in the order of the
+// list; never empty. One may fail because another that it needs does.
+type ChangeErrors []*ChangeError
+
+func (e ChangeErrors) Error() string {
+	if len(e) == 1 {
+		return e[0].Error()
+	}
+	return fmt.Sprintf("%v, and %d more", e[0], len(e)-1)
+}
+
+func (e ChangeErrors) Unwrap() []error {
+	out := make([]error, len(e))
+	for i, x := range e {
+		out[i] = x
+	}
+	return out
+}
+
 // errDryRun ends a transaction that shall change nothing.
 var errDryRun = errors.New("dry run")
 
@@ -114,7 +133,7 @@ type step struct {
 
 // Apply makes all changes, in an order in which each finds what it refers to.
 // They are first tried together: when one of them fails, a *ChangeError says
-// which, and nothing has changed. If they fit one transaction they are
+// which (of a dry run ChangeErrors, all of them), and nothing has changed. If they fit one transaction they are
 // committed as one. Otherwise they are committed in order, in as few
 // transactions as they fit; more is asked after each, and false ends the
 // work: done is then less than the number of changes, and applying the same
@@ -132,7 +151,7 @@ func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, m
 	rev, err := c.update(ctx, "apply", func(tx store.Tx) error {
 		cl.rewind()
 		clear(out)
-		if err := tryAll(ctx, tx, cl, steps, out); err != nil {
+		if err := tryAll(ctx, tx, cl, steps, out, dryRun); err != nil {
 			return err
 		}
 		if s, err := c.fitAll(steps); err != nil {
@@ -200,7 +219,7 @@ func (c *Controller) applySome(ctx context.Context, steps []step) error {
 	cl := c.claim()
 	rev, err := c.update(ctx, "apply", func(tx store.Tx) error {
 		cl.rewind()
-		return tryAll(ctx, tx, cl, steps, nil)
+		return tryAll(ctx, tx, cl, steps, nil, false)
 	})
 	cl.done(rev)
 	if errors.Is(err, store.ErrTooLarge) && len(steps) == 1 && steps[0].alone != nil {
@@ -214,6 +233,9 @@ func (c *Controller) applySome(ctx context.Context, steps []step) error {
 
 // unwrapChange drops what update says around the change that failed.
 func unwrapChange(err error) error {
+	if e, ok := errors.AsType[ChangeErrors](err); ok {
+		return e
+	}
 	if e, ok := errors.AsType[*ChangeError](err); ok {
 		return e
 	}
@@ -242,9 +264,15 @@ func ordered(changes []Change) []step {
 	return steps
 }
 
+// refusals are the kinds of error that are about a change itself.
+var refusals = []error{
+	model.ErrInvalid, model.ErrNotFound, model.ErrExists, model.ErrConflict, model.ErrInUse, model.ErrExhausted,
+}
+
 // tryAll runs the steps in a transaction and notes in out, unless that is nil,
-// what they do to the objects.
-func tryAll(ctx context.Context, tx store.Tx, cl *claim, steps []step, out []Outcome) error {
+// what they do to the objects. With all, which is for dry runs, it goes on
+// after a refusal and returns them all.
+func tryAll(ctx context.Context, tx store.Tx, cl *claim, steps []step, out []Outcome, all bool) error {
 	keys := make([]string, len(steps))
 	for i, s := range steps {
 		keys[i] = s.key
@@ -254,12 +282,23 @@ func tryAll(ctx context.Context, tx store.Tx, cl *claim, steps []step, out []Out
 		return err
 	}
 	seen := make([]bool, len(out))
+	var failed ChangeErrors
 	for _, s := range steps {
-		if err := s.try(ctx, tx, cl, out, seen); err != nil {
-			return &ChangeError{s.index, fmt.Errorf("%s: %w", s.what, err)}
+		err := s.try(ctx, tx, cl, out, seen)
+		if err == nil {
+			continue
 		}
+		e := &ChangeError{s.index, fmt.Errorf("%s: %w", s.what, err)}
+		if !all || !slices.ContainsFunc(refusals, func(kind error) bool { return errors.Is(err, kind) }) {
+			return e
+		}
+		failed = append(failed, e)
 	}
-	return nil
+	if failed == nil {
+		return nil
+	}
+	slices.SortStableFunc(failed, func(a, b *ChangeError) int { return a.Index - b.Index })
+	return failed
 }
 
 func (s step) try(ctx context.Context, tx store.Tx, cl *claim, out []Outcome, seen []bool) error {

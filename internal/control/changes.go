@@ -214,7 +214,7 @@ func (c *Controller) ChangeAciGw(g model.AciGw) Change {
 // ChangeEndpoint is CreateEndpoint in a list: one that is there must be as
 // wanted.
 func (c *Controller) ChangeEndpoint(e model.Endpoint) Change {
-	e.Identity, e.MAC = 0, model.MAC{}
+	e.Identity = 0
 	ch := changeOf(rankEndpoint, store.Endpoints, e.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
 		_, err := c.createEndpoint(ctx, tx, cl, e)
 		return err

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -55,6 +56,11 @@ func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 		return row, sameEndpoint(row.Value, want)
 	}
 	n, pools, err := networkForAddress(tx, want.Key.Network, want.Group)
+	if errors.Is(err, model.ErrNotFound) && want.Group != "" { // the network may be a guess, for want of the group
+		if _, missing := store.Groups.Get(tx, model.GroupKey{Tenant: want.Key.Network.Tenant, Name: want.Group}); missing != nil {
+			return none, missing
+		}
+	}
 	if err != nil {
 		return none, err
 	}
@@ -190,15 +196,38 @@ func (c *Controller) takeAddr(ctx context.Context, tx store.Tx, cl *claim, n mod
 	return a, store.Addresses.Create(tx, owner)
 }
 
+// maxHashes is how many MACs an endpoint without IPv4 may try: that so many
+// hashes of 32 bits are taken does not happen.
+const maxHashes = 8
+
+// takeHashed gives an endpoint without IPv4 a MAC made of a hash, which another's
+// may equal, and so has a row like a chosen one.
+func takeHashed(tx store.Tx, e model.Endpoint) (model.MAC, error) {
+	for n := range maxHashes {
+		mac := model.HashedMAC(e.Key.Network, e.IPv6, n)
+		owner := store.MACOwner{MACKey: store.MACKey{Network: e.Key.Network, MAC: mac}, Endpoint: e.Key.ID}
+		row, err := store.ChosenMACs.Find(tx, owner.MACKey)
+		if err != nil {
+			return mac, err
+		}
+		if !row.Exists() {
+			return mac, store.ChosenMACs.Create(tx, owner)
+		}
+	}
+	return model.MAC{}, model.Errorf(model.ErrConflict, "endpoint %q: %d MACs made of its address are others'; give it one", e.Key.ID, maxHashes)
+}
+
 // takeMAC gives an endpoint that has its addresses its MAC: the one made of
-// them, or the one that its runtime has chosen. A chosen one has a row of its own
-// and must not look like one made of an address, so that no two endpoints of a
-// network can have the same.
+// them, or the one that its runtime has chosen. A chosen one, and one made of a
+// hash, has a row of its own; a chosen one must not look like one made of an
+// address. So no two endpoints of a network can have the same.
 func takeMAC(tx store.Tx, e model.Endpoint) (model.MAC, error) {
 	made := model.EndpointMAC(e.Key.Network, e.IPv4, e.IPv6)
 	switch {
-	case e.MAC == model.MAC{} || e.MAC == made:
+	case (e.MAC == model.MAC{} || e.MAC == made) && e.IPv4.IsValid():
 		return made, nil
+	case e.MAC == model.MAC{} || e.MAC == made:
+		return takeHashed(tx, e)
 	case e.MAC.Derived():
 		return made, model.InvalidField("MacAddress", e.MAC,
 			fmt.Sprintf("must not begin with 02:02 or 02:03, as MACs made of addresses do, unless it is its own, %s", made))
@@ -236,7 +265,7 @@ func removeEndpoint(tx store.Tx, e model.Endpoint) {
 			store.Addresses.Delete(tx, store.AddressKey{Network: e.Key.Network, Addr: a})
 		}
 	}
-	if !e.MAC.Derived() {
+	if !e.MAC.Derived() || !e.IPv4.IsValid() {
 		store.ChosenMACs.Delete(tx, store.MACKey{Network: e.Key.Network, MAC: e.MAC})
 	}
 	if e.Group != "" {

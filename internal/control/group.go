@@ -95,11 +95,15 @@ func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g mod
 }
 
 func changeGroup(tx store.Tx, old, g model.Group, clearTag bool) error {
+	var bad error
 	if g.Network != old.Network {
-		return immutable("networkName", old.Network, g.Network)
+		bad = also(bad, immutable("networkName", old.Network, g.Network))
 	}
 	if g.Pool.IsValid() && g.Pool != old.Pool {
-		return immutable("ipPool", old.Pool, g.Pool)
+		bad = also(bad, immutable("ipPool", old.Pool, g.Pool))
+	}
+	if bad != nil {
+		return bad
 	}
 	g.Pool, g.ID = old.Pool, old.ID
 	if g.CfgdTag == "" && !clearTag {

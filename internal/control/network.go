@@ -69,7 +69,7 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 }
 
 // sameNetwork checks that a request for an existing network asks for what is there.
-func sameNetwork(old, n model.Network) error {
+func sameNetwork(old, n model.Network) (err error) {
 	if n.ReqTag == old.Tag {
 		n.ReqTag = old.ReqTag // a client that puts back what it got
 	}
@@ -87,10 +87,18 @@ func sameNetwork(old, n model.Network) error {
 		{"cfgdTag", old.CfgdTag, n.CfgdTag},
 	} {
 		if f.old != f.new {
-			return immutable(f.name, f.old, f.new)
+			err = also(err, immutable(f.name, f.old, f.new))
 		}
 	}
-	return nil
+	return err
+}
+
+// also joins what is wrong with several fields to one refusal.
+func also(err, next error) error {
+	if err == nil {
+		return next
+	}
+	return model.Errorf(model.ErrConflict, "%w; %w", err, next)
 }
 
 func immutable(field string, old, new any) error {

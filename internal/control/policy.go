@@ -106,7 +106,7 @@ func side(r model.Rule) string {
 }
 
 // sameRule checks that a request for an existing rule asks for what is there.
-func sameRule(old, r model.Rule) error {
+func sameRule(old, r model.Rule) (err error) {
 	for _, f := range []struct {
 		name     string
 		old, new any
@@ -121,10 +121,10 @@ func sameRule(old, r model.Rule) error {
 		{side(old) + "IpAddress", old.Addr, r.Addr},
 	} {
 		if f.old != f.new {
-			return immutable(f.name, f.old, f.new)
+			err = also(err, immutable(f.name, f.old, f.new))
 		}
 	}
-	return nil
+	return err
 }
 
 // DeleteRule deletes a rule.

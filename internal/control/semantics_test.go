@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -417,3 +418,71 @@ func TestCleanUp(t *testing.T) {
 }
 
 func second(_ int, err error) error { return err }
+
+// Two endpoints of an IPv6-only network whose addresses have one hash get two
+// MACs, and a MAC is free again when its endpoint is gone.
+func TestHashedMACs(t *testing.T) {
+	c := newCluster(t)
+	n := model.Network{
+		Key: model.NetworkKey{Tenant: model.DefaultTenant, Name: "s64"}, Type: model.NetworkData, Encap: model.EncapVXLAN,
+		Subnet6: netip.MustParsePrefix("2001:db8:4::/64"),
+	}
+	c.put(n)
+	one := model.Endpoint{Key: model.EndpointKey{Network: n.Key, ID: "one"}, IPv6: netip.MustParseAddr("2001:db8:4::1")}
+	created, _, err := c.CreateEndpoint(testContext(t), one)
+	c.ok(err)
+	// What the hash would collide with: the row of another endpoint's MAC.
+	two := model.Endpoint{Key: model.EndpointKey{Network: n.Key, ID: "two"}, IPv6: netip.MustParseAddr("2001:db8:4::2")}
+	taken := model.HashedMAC(n.Key, two.IPv6, 0)
+	_, err = c.st.Update(testContext(t), func(tx store.Tx) error {
+		return store.ChosenMACs.Create(tx, store.MACOwner{MACKey: store.MACKey{Network: n.Key, MAC: taken}, Endpoint: "other"})
+	})
+	c.ok(err)
+	got, _, err := c.CreateEndpoint(testContext(t), two)
+	if err != nil || got.MAC == taken || got.MAC == created.MAC || !got.MAC.Derived() {
+		t.Errorf("MAC %s (others %s, %s), %v", got.MAC, taken, created.MAC, err)
+	}
+	_, _, err = c.DeleteEndpoint(testContext(t), one.Key)
+	c.ok(err)
+	again, _, err := c.CreateEndpoint(testContext(t), one)
+	if err != nil || again.MAC != created.MAC {
+		t.Errorf("made again: %s, before %s, %v", again.MAC, created.MAC, err)
+	}
+}
+
+// An unknown group is named, although the network, which was guessed for want
+// of it, does not exist either.
+func TestUnknownGroupIsNamed(t *testing.T) {
+	c := newCluster(t)
+	_, _, err := c.CreateEndpoint(testContext(t), model.Endpoint{
+		Key: model.EndpointKey{Network: model.NetworkKey{Tenant: model.DefaultTenant, Name: "default-net"}, ID: "e"}, Group: "nosuch",
+	})
+	if !errors.Is(err, model.ErrNotFound) || !strings.Contains(err.Error(), `"default:nosuch"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// An empty default network and an empty tag take away what is there, where that
+// is asked for.
+func TestCleared(t *testing.T) {
+	c := newCluster(t)
+	c.put(model.Tenant{Name: "blue"}, network("blue:n", "10.1.0.0/24"), model.Tenant{Name: "blue", DefaultNetwork: "n"}, model.Tenant{Name: "blue"})
+	g := group("blue:g", "n")
+	g.CfgdTag = "tag"
+	c.put(g)
+	g.CfgdTag = ""
+	c.put(g)
+	blue, _ := c.fresh().Tenant("blue")
+	if had, _ := c.fresh().Group(g.Key); blue.DefaultNetwork != "n" || had.CfgdTag != "tag" {
+		t.Errorf("left out: %+v, %+v", blue, had)
+	}
+	for _, ch := range []Change{c.ChangeTenant(model.Tenant{Name: "blue"}, true), c.ChangeGroup(g, true)} {
+		if _, err := c.Put(testContext(t), ch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blue, _ = c.fresh().Tenant("blue")
+	if had, _ := c.fresh().Group(g.Key); blue.DefaultNetwork != "" || had.CfgdTag != "" {
+		t.Errorf("emptied: %+v, %+v", blue, had)
+	}
+}

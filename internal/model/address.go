@@ -82,8 +82,17 @@ func EndpointMAC(n NetworkKey, v4, v6 netip.Addr) MAC {
 		a := v4.As4()
 		return MAC{2, 2, a[0], a[1], a[2], a[3]}
 	}
+	return HashedMAC(n, v6, 0)
+}
+
+// HashedMAC is the try-th MAC, from 0, of an endpoint without IPv4: 02:03 and a
+// hash of network and IPv6 address, which two endpoints can share.
+func HashedMAC(n NetworkKey, v6 netip.Addr, try int) MAC {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s %s", n, v6)
+	if try > 0 {
+		fmt.Fprintf(h, " %d", try)
+	}
 	s := h.Sum32()
 	return MAC{2, 3, byte(s >> 24), byte(s >> 16), byte(s >> 8), byte(s)}
 }

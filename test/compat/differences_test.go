@@ -102,6 +102,16 @@ given, the order of lists and the wording of refusals are left out. They are equ
 Refusals carry a fitting status (400, 404, 409, 503) where 1.x answered 500 to everything. "Known fault" numbers
 are those of [this list](../design/known-faults.md).
 
+1.x's own netctl and Go client print the body of status 500 only, show nothing but the status of other refusals, and
+take 404 of a deletion for done. A netmaster with --legacy-errors answers 500 and the sentence to clients that send
+no Accept header, as they do. The two calls of 1.x's contivk8s (/ContivCNI.AddPod, /ContivCNI.DelPod) are answered
+as by 1.x, failures with status 500; pods' labels choose nothing.
+
+Two differences that scripts may meet are meant: a network with an address from allocAddress is not deleted (409)
+until the address is released or has been waited for in vain for 24 hours (1.x deleted the network, and the address
+stayed allocated); and createEndpoint again under the same id with another host, group or address is 409, where 1.x
+answered with the endpoint as it was.
+
 Where an object is refused here that 1.x accepted (or the reverse), later answers about it, links to it and its
 place in lists differ too; those are not listed again.
 

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -127,8 +128,12 @@ func ParseEndpoints(endpoints []string) ([]string, error) {
 		default:
 			return nil, bad
 		}
-		if host, port, err := net.SplitHostPort(u.Host); err != nil || host == "" || port == "" {
+		host, port, err := net.SplitHostPort(u.Host)
+		if err != nil || host == "" || port == "" {
 			return nil, bad
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, model.InvalidField("etcd-endpoints", ep, "must be http://host:port with a port between 1 and 65535")
 		}
 		u.Path = ""
 		parsed = append(parsed, u.String())
