@@ -40,6 +40,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"docker-scope":                   effecttest.By("TestSwarm"),
 	"dns":                            effecttest.By("TestNameServerFollowsHome"),
 	"dns-upstream":                   effecttest.By("TestResolvers"),
+	"take-host":                      effecttest.By("TestTakenName"),
 	"state-dir":                      effecttest.By("TestSpool"),
 	"cni-socket":                     effecttest.By("TestSpool"),
 	"rest-address":                   effecttest.By("TestSpool"),

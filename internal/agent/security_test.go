@@ -324,7 +324,7 @@ func TestLegacySocket(t *testing.T) {
 	if status, got := post("DelPod", pod); status != 200 || got.Result != 0 {
 		t.Errorf("DelPod: %d %+v", status, got)
 	}
-	if status, got := post("AddPod", `{"K8S_POD_NAME":"web"}`); status != 400 || got.Result == 0 || got.ErrInfo == "" {
+	if status, got := post("AddPod", `{"K8S_POD_NAME":"web"}`); status != 500 || got.Result == 0 || got.ErrInfo == "" {
 		t.Errorf("AddPod without container: %d %+v", status, got)
 	}
 	b.nothingLeft()

@@ -194,9 +194,9 @@ func globalOper(v *control.View, mode string) api.GlobalOper {
 		ClusterMode: mode,
 		// As 1.x answered: the number before the range; nobody counts from it.
 		FreeVXLANsStart: max(int(g.VXLANs.Lo)-1, 0),
-		NumNetworks: len(v.Networks("")),
-		VlansInUse:  v.TagsInUse(model.EncapVLAN),
-		VxlansInUse: v.TagsInUse(model.EncapVXLAN),
+		NumNetworks:     len(v.Networks("")),
+		VlansInUse:      v.TagsInUse(model.EncapVLAN),
+		VxlansInUse:     v.TagsInUse(model.EncapVXLAN),
 	}
 }
 

@@ -39,13 +39,6 @@ func object(path string) (object, kind string, inspect bool) {
 	return types[collection] + " " + strings.ReplaceAll(key, "%20", " "), types[collection], inspect
 }
 
-// follows tells whether an exchange is about an object that exists on one side
-// only, so that one side finds it and the other does not.
-func (e exists) follows(x exchange, _ int) bool {
-	o, _, inspect := object(x.Path)
-	return e[o] && (inspect || x.Method != http.MethodPost && x.Method != http.MethodPut)
-}
-
 // follow records on which sides an object exists after an exchange.
 func (e exists) follow(x exchange, status int) {
 	o, _, inspect := object(x.Path)
