@@ -38,7 +38,7 @@ func (s *server) isOurName(header string) bool {
 	if _, err := netip.ParseAddr(name); err == nil || !strings.Contains(name, ".") || strings.HasSuffix(name, ".localhost") {
 		return true
 	}
-	if slices.ContainsFunc(s.hosts, func(h string) bool { return strings.EqualFold(strings.TrimSuffix(h, "."), name) }) {
+	if slices.ContainsFunc(s.allowed, func(h string) bool { return strings.EqualFold(strings.TrimSuffix(h, "."), name) }) {
 		return true
 	}
 	_, known := s.control.Current().Host(model.HostName(name))

@@ -59,8 +59,8 @@ type server struct {
 	mux       *http.ServeMux
 	names     []string // of the collections
 	routes    []route  // in the order of their registration
-	hosts     []string
-	legacy    bool // see Config.LegacyErrors
+	allowed   []string // names of this server, see Config.Hosts
+	legacy    bool     // see Config.LegacyErrors
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 }
@@ -79,7 +79,7 @@ func New(cfg Config) (http.Handler, error) {
 	s := &server{
 		control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
 		address: cfg.Address, stopping: cfg.Stopping, monitors: monitors{byID: map[string]*monitorStream{}},
-		hosts: cfg.Hosts, legacy: cfg.LegacyErrors,
+		allowed: cfg.Hosts, legacy: cfg.LegacyErrors,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
 		}, []string{"route", "method", "code"}),
