@@ -40,6 +40,8 @@ var flagEffects = map[string]effecttest.Effect{
 	"docker-scope":                   effecttest.By("TestSwarm"),
 	"dns":                            effecttest.By("TestNameServerFollowsHome"),
 	"dns-upstream":                   effecttest.By("TestResolvers"),
+	"uninstall":                      effecttest.By("TestUninstall"),
+	"force":                          effecttest.By("TestUninstall"),
 	"take-host":                      effecttest.By("TestTakenName"),
 	"state-dir":                      effecttest.By("TestSpool"),
 	"cni-socket":                     effecttest.By("TestSpool"),

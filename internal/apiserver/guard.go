@@ -16,8 +16,9 @@ func (s *server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Where a request has a length and is chunked, net/http drops the length
 		// (RFC 9112 section 6.1): what follows on the connection could be taken for
-		// another request, so nothing follows.
-		if len(r.TransferEncoding) > 0 {
+		// another request, so nothing follows. (Agents' streams of events end with
+		// their connection anyway.)
+		if len(r.TransferEncoding) > 0 && !strings.HasPrefix(r.URL.Path, "/plugin/monitor/") {
 			w.Header().Set("Connection", "close")
 		}
 		if !s.isOurName(r.Host) {
