@@ -42,7 +42,6 @@ var flagEffects = map[string]effecttest.Effect{
 	"dns-upstream":                   effecttest.By("TestResolvers"),
 	"uninstall":                      effecttest.By("TestUninstall"),
 	"force":                          effecttest.By("TestUninstall"),
-	"take-host":                      effecttest.By("TestTakenName"),
 	"state-dir":                      effecttest.By("TestSpool"),
 	"cni-socket":                     effecttest.By("TestSpool"),
 	"rest-address":                   effecttest.By("TestSpool"),

@@ -54,7 +54,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	}()
 	snap, err := s.control.Backup(r.Context())
 	if err != nil {
-		writeError(sw, r, s.log, err)
+		s.refuse(sw, r, err)
 		return
 	}
 	defer snap.Close()
