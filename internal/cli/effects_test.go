@@ -103,9 +103,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"external-contracts create --provided": idle("extContractsGroups", "", ""),
 	"external-contracts create --contract": idle("extContractsGroups", "", ""),
 
-	"endpoint ls --group":   effecttest.By("TestEndpoints"),
 	"endpoint ls --host":    effecttest.By("TestEndpoints"),
-	"endpoint ls --network": effecttest.By("TestEndpoints"),
 	"host rm --force":       effecttest.By("TestUninstall"),
 	"apply --file":          effecttest.By("TestApplyFiles"),
 	"apply --dry-run":       effecttest.By("TestApplyDiffExport"),
