@@ -36,8 +36,6 @@ const accepted1x = "accepted, as in 1.x"
 
 // flagEffects are the flags of single commands.
 var flagEffects = map[string]effecttest.Effect{
-	"endpoint ls --group": effecttest.By("TestEveryCommand"), "endpoint ls --host": effecttest.By("TestEveryCommand"),
-	"endpoint ls --network": effecttest.By("TestEveryCommand"), "host rm --force": effecttest.By("TestEveryCommand"),
 	"global info --tenant":        effecttest.None(accepted1x),
 	"global info --all":           effecttest.None(accepted1x),
 	"aci-gw info --tenant":        effecttest.None(accepted1x),
@@ -103,7 +101,9 @@ var flagEffects = map[string]effecttest.Effect{
 	"external-contracts create --provided": idle("extContractsGroups", "", ""),
 	"external-contracts create --contract": idle("extContractsGroups", "", ""),
 
+	"endpoint ls --group":   effecttest.By("TestEndpoints"),
 	"endpoint ls --host":    effecttest.By("TestEndpoints"),
+	"endpoint ls --network": effecttest.By("TestEndpoints"),
 	"host rm --force":       effecttest.By("TestUninstall"),
 	"apply --file":          effecttest.By("TestApplyFiles"),
 	"apply --dry-run":       effecttest.By("TestApplyDiffExport"),
