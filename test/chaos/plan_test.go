@@ -78,7 +78,13 @@ func plan(seed uint64, n int, driver string, all []*mistake, hosts []string) []s
 	}
 	var out []step
 	var holds []held
-	for len(out) < n {
+	for tries := 0; len(out) < n; tries++ {
+		if tries > 200 { // what is held leaves room for nothing: it is put right first
+			for i := range out {
+				out[i].holds = min(out[i].holds, len(out)-1-i)
+			}
+			holds = nil
+		}
 		holds = slices.DeleteFunc(holds, func(h held) bool { return h.until < len(out) })
 		m := all[r.IntN(len(all))]
 		s := step{mistake: m, holds: max(0, r.IntN(5)-2), seed: r.Uint64()}
@@ -97,6 +103,7 @@ func plan(seed uint64, n int, driver string, all []*mistake, hosts []string) []s
 		}
 		holds = append(holds, held{s.needs(), len(out) + s.holds})
 		out = append(out, s)
+		tries = 0
 	}
 	return out
 }
