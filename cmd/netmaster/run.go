@@ -140,7 +140,7 @@ func restore(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	log.Info("the store is restored; start netmaster on it, and hosts put back what the backup lacks",
-		"backup", o.restore, "data", o.dataDir, "store", r.Incarnation.String(), "revision", int64(r.Revision), "former", r.Kept)
+		"backup", o.restore, "data", o.dataDir, "store", r.String(), "revision", int64(r.Revision), "former", r.Kept)
 	return nil
 }
 

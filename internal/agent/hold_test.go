@@ -66,7 +66,7 @@ func (b *bed) holds(words ...string) {
 		state, problem := b.agent.State().Stale, b.agent.State().Problems[aboutStore]
 		for _, w := range words {
 			if !strings.Contains(err.Error(), w) || !strings.Contains(state, w) || !strings.Contains(problem, w) {
-				return fmt.Errorf("ready %q, stale %q, problem %q lack %q", err, state, problem, w)
+				return fmt.Errorf("ready %w, stale %q, problem %q lack %q", err, state, problem, w)
 			}
 		}
 		return nil

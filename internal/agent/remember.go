@@ -53,7 +53,7 @@ func recallStore(dir string, log *slog.Logger) (memory, error) {
 }
 
 // same tells whether only the revision may differ.
-func (m memory) same(o memory) bool { return m.Incarnation.Same(o.Incarnation) && m.Older == o.Older }
+func (m memory) same(o memory) bool { return m.Same(o.Incarnation) && m.Older == o.Older }
 
 // rememberStore writes down which store the host follows, durably when it is
 // another one, and how far it has seen it, until ctx ends.

@@ -20,7 +20,7 @@ func TestHostHeader(t *testing.T) {
 	for host, want := range map[string]int{
 		"127.0.0.1": 200, "10.0.0.1:9999": 200, "[::1]:9999": 200, "localhost:1": 200, "x.localhost": 200, "netmaster:9999": 200,
 		"netmaster.corp.example": 200, "NETMASTER.corp.example.:9999": 200, "m1.rack.example:9999": 200,
-		"evil.example": 403, "evil.example:9999": 403, "127.0.0.1.evil.example": 403, "corp.example": 403,
+		"evil.example": http.StatusForbidden, "evil.example:9999": http.StatusForbidden, "127.0.0.1.evil.example": http.StatusForbidden, "corp.example": http.StatusForbidden,
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPut} {
 			req, err := http.NewRequestWithContext(t.Context(), method, f.url+"/api/v1/tenants/blue", strings.NewReader(`{"tenantName":"blue"}`))
@@ -28,7 +28,7 @@ func TestHostHeader(t *testing.T) {
 				t.Fatal(err)
 			}
 			req.Host = host
-			if want == 403 { // a page of that name, for which the browser sees one origin
+			if want == http.StatusForbidden { // a page of that name, for which the browser sees one origin
 				req.Header.Set("Origin", "http://"+host)
 			}
 			resp, err := f.http.Do(req)
@@ -37,7 +37,7 @@ func TestHostHeader(t *testing.T) {
 			}
 			body, _ := io.ReadAll(resp.Body)
 			_ = resp.Body.Close()
-			if (resp.StatusCode == 403) != (want == 403) || want == 403 && !strings.Contains(string(body), "--allowed-hosts") {
+			if (resp.StatusCode == http.StatusForbidden) != (want == http.StatusForbidden) || want == http.StatusForbidden && !strings.Contains(string(body), "--allowed-hosts") {
 				t.Errorf("%s with Host %s: %d %s", method, host, resp.StatusCode, body)
 			}
 		}

@@ -170,10 +170,14 @@ func TestBoundOfNestedPrefixes(t *testing.T) {
 		t.Errorf("523 nested prefixes: %v, want a refusal with the limit and what to do", err)
 	}
 	for name, shape := range map[string]func(i int, r *Rule){
-		"groups":          func(i int, r *Rule) { r.Group = GroupName("g" + strconv.Itoa(i%100)) },
-		"anybody":         func(int, *Rule) {},
-		"addresses":       func(i int, r *Rule) { r.Addr = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32) },
-		"disjoint ranges": func(i int, r *Rule) { r.Addr = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24) },
+		"groups":  func(i int, r *Rule) { r.Group = GroupName("g" + strconv.Itoa(i%100)) },
+		"anybody": func(int, *Rule) {},
+		"addresses": func(i int, r *Rule) {
+			r.Addr = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)
+		},
+		"disjoint ranges": func(i int, r *Rule) {
+			r.Addr = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24)
+		},
 	} {
 		var rules []Rule
 		for i := range 10000 {

@@ -5,6 +5,7 @@ package slice
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -188,7 +189,7 @@ func (c *cluster) flood(ctx context.Context, from string, p driver.Packet, n int
 		s := without + uint32(from) + uint32(to)
 		s = s&0xffff + s>>16
 		be.PutUint16(f[sum:], ^uint16(s&0xffff+s>>16))
-		if err := unix.Send(fd, f, 0); err != nil && err != unix.ENOBUFS { //nolint:errorlint // an errno, as it is
+		if err := unix.Send(fd, f, 0); err != nil && !errors.Is(err, unix.ENOBUFS) {
 			return fmt.Errorf("flood: %w", err)
 		}
 		if err := ctx.Err(); err != nil {

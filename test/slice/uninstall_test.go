@@ -60,17 +60,17 @@ func uninstall(t *testing.T, driver string) {
 		}
 	}
 	stop(agent)
-	before := traced(t, c, h)
+	before := traced(t, h)
 	run("containers are attached")
-	if diff := cmp.Diff(before, traced(t, c, h)); diff != "" {
+	if diff := cmp.Diff(before, traced(t, h)); diff != "" {
 		t.Errorf("a refused --uninstall has changed (-before +after):\n%s", diff)
 	}
 	if said := run("netctl host rm h1", "--force"); !strings.Contains(said, "removed the interfaces of 2 containers") {
 		t.Errorf("it said\n%s", said)
 	}
-	clean := traced(t, c, h)
+	clean := traced(t, h)
 	for what, text := range clean {
-		for _, line := range strings.Split(text, "\n") {
+		for line := range strings.SplitSeq(text, "\n") {
 			if ours.MatchString(line) {
 				t.Errorf("%s still has: %s", what, line)
 			}
@@ -83,7 +83,7 @@ func uninstall(t *testing.T, driver string) {
 	}
 	stop(h.Agent())
 	run("netctl host rm h1")
-	if diff := cmp.Diff(clean, traced(t, c, h)); diff != "" {
+	if diff := cmp.Diff(clean, traced(t, h)); diff != "" {
 		t.Errorf("a netplugin that came and went has left (-clean +after):\n%s", diff)
 	}
 }
@@ -92,7 +92,7 @@ func uninstall(t *testing.T, driver string) {
 var ours = regexp.MustCompile(`contiv|\bcv[a-z2-7]{13}\b|\bcw[a-z2-7]{13}\b|172\.19\.`)
 
 // traced is what a host has of all that a netplugin may leave.
-func traced(t *testing.T, c *cluster, h *lab.Host) map[string]string {
+func traced(t *testing.T, h *lab.Host) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for name, line := range map[string]string{
@@ -129,7 +129,7 @@ func traced(t *testing.T, c *cluster, h *lab.Host) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range strings.Fields(links) {
+	for l := range strings.FieldsSeq(links) {
 		for _, hook := range []string{"ingress", "egress"} {
 			text, err := h.Run(t.Context(), "tc", "filter", "show", "dev", l, hook)
 			if err == nil { // else it has none
