@@ -137,8 +137,12 @@ func hasFilter(ifindex int) bool {
 }
 
 // removeEmptyClsact removes the place of an interface's filters, which the first
-// filter has made, when nobody else's is left there.
+// filter has made, when nobody else's is left there. An ingress qdisc has the
+// same place, and is never ours.
 func removeEmptyClsact(l netlink.Link) error {
+	if hasIngressQdisc(l.Attrs().Index) {
+		return nil
+	}
 	for _, ingress := range []bool{true, false} {
 		have, err := netlink.FilterList(l, filterParent(ingress))
 		if err != nil || len(have) > 0 {
