@@ -77,7 +77,8 @@ func (h *Idle) Detach(all []plumb.Veth) (int, error) {
 // store may share with it.
 var stateFiles = []string{
 	"attach", attach.SpoolDir, "docker", "driver.json", "driver.json.new",
-	installationFile, installationFile + ".bad", "lock",
+	installationFile, installationFile + ".bad", installationFile + ".new",
+	memoryFile, memoryFile + ".bad", memoryFile + ".new", "lock",
 }
 
 // Forget removes what an agent keeps in files, and directories that are empty
