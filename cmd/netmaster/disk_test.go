@@ -62,13 +62,13 @@ func TestDiskFull(t *testing.T) {
 			break
 		}
 	}
-	said := "" // what it ends with; what else is ending may log after it
+	var said []string // what it ends with; what else is ending may log after it
 	for line := range strings.SplitSeq(log, "\n") {
 		if strings.HasPrefix(line, "netmaster: ") {
-			said += line
+			said = append(said, line)
 		}
 	}
-	if strings.Count(said, "netmaster: ") != 1 || !strings.Contains(said, "no space left on device") || !strings.Contains(said, "free some space there") {
+	if len(said) != 1 || !strings.Contains(said[0], "no space left on device") || !strings.Contains(said[0], "free some space there") {
 		t.Errorf("it ends with %q:\n%s", said, log)
 	}
 	if err := os.Remove(ballast); err != nil {
