@@ -4,6 +4,7 @@ package slice
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -93,13 +94,21 @@ func pages(t *testing.T, driver string) {
 	c.page("changing.md", "changing with traffic", goOn)
 	c.add(serving("w2", "h2", "web-2"))
 	for to, p := range pings {
+		if err := lab.Until(t.Context(), "enough pings to judge by", func(context.Context) error {
+			if n := p.Between(time.Time{}, time.Now()).Sent; n < 20 {
+				return fmt.Errorf("%d to %s", n, to)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
 		if err := p.Stop(); err != nil {
 			t.Error(err)
 		}
 		s := p.Between(time.Time{}, time.Now())
 		t.Logf("ping %s: %s", to, s)
 		// A busy switch in user space loses a packet now and then; a gap is more.
-		if driver == lab.DriverEBPF && s.Lost() > 0 || s.Gap > 100*time.Millisecond || s.Sent < 5 {
+		if driver == lab.DriverEBPF && s.Lost() > 0 || s.Gap > 100*time.Millisecond || s.Sent < 20 {
 			t.Errorf("ping %s while things changed: %s", to, s)
 		}
 	}
