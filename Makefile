@@ -47,8 +47,8 @@ test-slice: ## whole clusters, every test on every driver, all cases: what test-
 	go test -timeout 40m -count=1 -tags integration ./test/slice -full
 test-race: ## unit tests under the race detector, without those that link etcd's server
 	go test -timeout 10m -race $(RACE)
-chaos-operator: deps ## COUNT (500) random operator mistakes by SEED (1) on a running lab, DRIVER=ebpf|ovs|ebpf,ovs; needs root
-	go test -timeout 4h -count=1 -v -tags integration ./test/chaos -args -open -seed $(or $(SEED),1) -mistakes $(or $(COUNT),500) -drivers $(if $(DRIVER),$(DRIVER),ebpf,ovs)
+chaos-operator: deps ## COUNT (500) random operator mistakes by SEED (1) on a running lab, DRIVER=ebpf|ovs|ebpf,ovs, STORE=embedded|etcd; needs root
+	go test -timeout 4h -count=1 -v -tags integration ./test/chaos -args -open -seed $(or $(SEED),1) -mistakes $(or $(COUNT),500) -drivers $(if $(DRIVER),$(DRIVER),ebpf,ovs) -store $(or $(STORE),embedded)
 
 .PHONY: lint
 lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it)

@@ -49,15 +49,17 @@ type Host struct {
 	Version     string               `json:"version,omitempty"`
 	Control     string               `json:"control,omitempty"`
 	VTEP        string               `json:"vtep,omitempty"`
-	Endpoints   int                  `json:"endpoints"`   // that the cluster has there
-	Attachments int                  `json:"attachments"` // that the agent knows
-	Ports       int                  `json:"ports"`       // programmed
-	Pending     int                  `json:"pending"`     // wanted but not programmed
-	Revision    int64                `json:"revision"`    // of the last picture applied
+	VXLANPort   int                  `json:"vxlanPort,omitempty"` // UDP port of its tunnels, while it is alive
+	Endpoints   int                  `json:"endpoints"`           // that the cluster has there
+	Attachments int                  `json:"attachments"`         // that the agent knows
+	Ports       int                  `json:"ports"`               // programmed
+	Pending     int                  `json:"pending"`             // wanted but not programmed
+	Revision    int64                `json:"revision"`            // of the last picture applied
 	Conditions  []Condition          `json:"conditions,omitempty"`
 	Problems    map[string]string    `json:"problems,omitempty"` // object -> sentence; the first hundred
 	Error       string               `json:"error,omitempty"`    // of the data plane as a whole
 	Tables      map[string]TableFill `json:"tables,omitempty"`   // of the data plane
+	Format      int                  `json:"format,omitempty"`   // of what its agent keeps there and says to others; an agent that knows only lower ones refuses to start
 }
 
 // The states of a Host: its agent is registered, or is not heard of.

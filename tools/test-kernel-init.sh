@@ -25,8 +25,9 @@ fail() { code=1; echo "test-kernel: $*"; }
 if [ "$suite" = ovs ]; then
   mkdir -p /etc/openvswitch /var/run
   modprobe openvswitch && modprobe vport-vxlan || fail 'the kernel has no openvswitch'
-  # Not here: what is about user space alone, and what compares times.
-  CONTIV_TEST_OVS_DATAPATH=system ./ovs.test -test.v -test.timeout 55m -test.run "$run" || fail "$run"
+  # Not here: the proof that the tests would catch a wrong flow, which is the
+  # same on every datapath and takes an emulated machine half an hour.
+  CONTIV_TEST_OVS_DATAPATH=system ./ovs.test -test.v -test.timeout 55m -test.run "$run" -test.skip TestMutationsAreNoticed || fail "$run"
   echo "test-kernel: exit $code"
   poweroff -f
 fi

@@ -219,7 +219,7 @@ func TestExitCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Close()
-	taken := busy.Addr().String()
+	taken, port := busy.Addr().String(), strings.TrimPrefix(free(t), "127.0.0.1")
 	tests := []struct {
 		args   []string
 		env    []string
@@ -239,6 +239,8 @@ func TestExitCodes(t *testing.T) {
 		{args: []string{"--external-address", taken, "--data-dir", t.TempDir(), "--etcd-listen", free(t)}, code: 1, stderr: []string{taken, "--external-address"}},
 		{args: []string{"--external-address", free(t), "--agent-address", free(t), "--data-dir", t.TempDir(), "--etcd-listen", taken}, code: 1, stderr: []string{taken, "--etcd-endpoints http://" + taken, "--etcd-listen"}},
 		{args: []string{"--external-address", "192.0.2.99:9999", "--data-dir", t.TempDir(), "--etcd-listen", free(t)}, code: 1, stderr: []string{"192.0.2.99:9999", "does not have the address"}},
+		{args: []string{"--internal-address", "192.0.2.99" + port, "--external-address", "0.0.0.0" + port, "--data-dir", t.TempDir(), "--etcd-listen", free(t)}, code: 1, stderr: []string{"192.0.2.99:9001", "with --internal-address, or --agent-address"}},
+		{args: []string{"--etcd-listen", "192.0.2.99:2379", "--data-dir", t.TempDir(), "--external-address", free(t), "--agent-address", free(t)}, code: 1, stderr: []string{"address of 192.0.2.99:2379; give one that it has with --etcd-listen"}},
 	}
 	for _, tt := range tests {
 		code, stdout, stderr := finished(t, tt.env, tt.args...)

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,5 +95,14 @@ func TestDirectoryLost(t *testing.T) {
 	}
 	p.until("the log tells of it", func() bool {
 		return strings.Contains(p.log.String(), "was removed while netmaster runs") && strings.Contains(p.log.String(), "netctl export")
+	})
+	p.until("readiness has a notice of it", func() bool {
+		resp, err := http.DefaultClient.Do(request(t, "http://"+p.api+"/readyz"))
+		if err != nil {
+			return false
+		}
+		text, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close() // it has been read
+		return err == nil && resp.StatusCode == http.StatusOK && strings.Contains(string(text), "disk: the data directory "+dir+" was removed")
 	})
 }

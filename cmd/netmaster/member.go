@@ -36,6 +36,7 @@ type member struct {
 	listen   []string // ip:port that this process listens on, all of them
 	lead     func(ctx context.Context, term store.Fence) error
 	log      *slog.Logger
+	disk     func() string // what is wrong with the embedded store's disk, "" = nothing; nil = the store is elsewhere
 	leading  atomic.Bool
 	changes  atomic.Int64 // how often leading has changed
 
@@ -208,11 +209,12 @@ func (m *member) Stores(ctx context.Context) []api.StoreServer {
 	return stores
 }
 
-// metrics returns a registry with what the process and this member tell.
+// metrics returns a registry with what the process, this member and its store's
+// client tell.
 func (m *member) metrics() (*prometheus.Registry, error) {
 	b := daemon.Build()
 	r := prometheus.NewRegistry()
-	for _, c := range []prometheus.Collector{
+	all := []prometheus.Collector{
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -230,7 +232,11 @@ func (m *member) metrics() (*prometheus.Registry, error) {
 			Name: "contiv_netmaster_build_info", Help: "1, with the build in the labels.",
 			ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "go": b.Go},
 		}, func() float64 { return 1 }),
-	} {
+	}
+	if st, ok := m.store.(interface{ Collectors() []prometheus.Collector }); ok {
+		all = append(all, st.Collectors()...)
+	}
+	for _, c := range all {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}

@@ -139,6 +139,7 @@ func newFlags(o *options) *daemon.FlagSet {
 	fs.Strings(&o.hosts, daemon.Flag{
 		Name: "allowed-hosts", Env: envPrefix + "ALLOWED_HOSTS", Value: "names",
 		Usage: "names with a dot by which clients may ask, comma-separated, beside addresses, names without a dot and the cluster's hosts; others are refused, since a web page could have made them lead here",
+		Check: checkHostNames,
 	})
 	fs.Bool(&o.legacy, daemon.Flag{
 		Name: "legacy-errors", Env: envPrefix + "LEGACY_ERRORS",
@@ -237,6 +238,16 @@ func checkListen(v string) error {
 	}
 	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 {
 		return errors.New("must be ip:port, such as 0.0.0.0:9999, with a port between 1 and 65535")
+	}
+	return nil
+}
+
+// checkHostNames refuses what no Host header says: it would allow nothing.
+func checkHostNames(v string) error {
+	for _, name := range daemon.SplitList(v) {
+		if _, err := model.ParseHostName(strings.TrimSuffix(name, ".")); err != nil {
+			return errors.New("must be names such as contiv.example.com, comma-separated, without scheme and port")
+		}
 	}
 	return nil
 }

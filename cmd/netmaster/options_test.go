@@ -84,6 +84,8 @@ func TestFlagsRefused(t *testing.T) {
 	}{
 		{"--etcd-endpoints ftp://x:1", []string{"--etcd-endpoints", "ftp://x:1", "http://host:port"}},
 		{"--etcd http://127.0.0.1", []string{"--etcd", "http://127.0.0.1", "host:port"}},
+		{"--etcd-endpoints http://127.0.0.1:99999", []string{"--etcd-endpoints", "http://127.0.0.1:99999", "between 1 and 65535"}},
+		{"--cluster-store etcd://127.0.0.1:99999", []string{"--cluster-store", "etcd://127.0.0.1:99999", "between 1 and 65535"}},
 		{"--etcd-endpoints ,", []string{"--etcd-endpoints", "must name an etcd"}},
 		{"--consul-endpoints http://127.0.0.1:8500", []string{"--consul-endpoints", "cannot use Consul yet", "--etcd-endpoints"}},
 		{"--consul http://127.0.0.1:8500", []string{"--consul", "cannot use Consul yet"}},
@@ -103,6 +105,8 @@ func TestFlagsRefused(t *testing.T) {
 		{"--netmode gre", []string{"--netmode", "gre", "vlan, vxlan"}},
 		{"--fwdmode nat", []string{"--fwdmode", "nat", "bridge, routing"}},
 		{"--infra x", []string{"--infra", `"x"`, "default, aci"}},
+		{"--allowed-hosts contiv.example.com:9999", []string{"--allowed-hosts", "contiv.example.com:9999", "without scheme and port"}},
+		{"--allowed-hosts a.example.com,http://b.example.com", []string{"--allowed-hosts", "without scheme and port"}},
 		{"--log-level LOUD", []string{"--log-level", "LOUD", "DEBUG, INFO, WARN, ERROR"}},
 		{"--syslog-url 127.0.0.1", []string{"--syslog-url", "127.0.0.1", "udp://ip:port"}},
 		{"--etcd-listen :2379", []string{"--etcd-listen", ":2379", "ip:port"}},

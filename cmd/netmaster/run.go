@@ -97,6 +97,13 @@ func (o *options) explain(log *slog.Logger) {
 	o.warnIdle(log)
 }
 
+// sameHost tells whether agents are to find this netmaster at the same IP as others.
+func (o *options) sameHost() bool {
+	a, _, err1 := net.SplitHostPort(o.agent)
+	b, _, err2 := net.SplitHostPort(o.internal)
+	return err1 == nil && err2 == nil && a == b
+}
+
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.IsLoopback()
@@ -164,6 +171,9 @@ func listen(ctx context.Context, o options) (lns []net.Listener, err error) {
 		case errors.Is(err, unix.EADDRINUSE):
 			err = fmt.Errorf("listen for %s on %s: another process has the address; stop it, or give another with %s", w.what, w.addr, w.flag)
 		case errors.Is(err, unix.EADDRNOTAVAIL):
+			if w.addr == o.agent && o.sameHost() { // from where it was taken
+				w.flag = "--internal-address, or " + w.flag
+			}
 			err = fmt.Errorf("listen for %s on %s: this host does not have the address; give one that it has with %s", w.what, w.addr, w.flag)
 		default:
 			err = fmt.Errorf("listen for %s on %s (%s): %w", w.what, w.addr, w.flag, err)
@@ -233,6 +243,9 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 			}
 			return nil // another leads already; stand again
 		},
+	}
+	if server != nil {
+		m.disk = server.Trouble
 	}
 	b := daemon.Build()
 	metrics, err := m.metrics()
@@ -364,7 +377,8 @@ type cluster struct {
 }
 
 // Health tells whether the store answers linearizably, which needs its quorum,
-// whether the view follows it, and whether it is a cluster's.
+// whether the view follows it, whether it takes writes, and whether it is a
+// cluster's; of an embedded one also how its disk fares.
 func (c cluster) Health(ctx context.Context) api.Health {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -375,11 +389,36 @@ func (c cluster) Health(ctx context.Context) api.Health {
 		return h
 	}
 	h.Add("store", false, nil)
+	h.Add("space", false, c.takesWrites(ctx))
+	if c.disk != nil {
+		var err error
+		if text := c.disk(); text != "" {
+			err = errors.New(text)
+		}
+		h.Add("disk", true, err) // it serves as long as it can
+	}
 	if _, there := v.Global(); !there {
 		err = errors.New("the store has no settings of a cluster: it is empty, or another one; look where --etcd-endpoints or --data-dir lead")
 	}
 	h.Add("settings", false, err)
 	return h
+}
+
+// alarmTimeout bounds what /readyz waits for the store's servers: each knows the
+// alarms of all, so those that answer at once will do.
+const alarmTimeout = 500 * time.Millisecond
+
+// takesWrites tells whether the store has raised an alarm, as when its space is
+// used up: then it can be read, and nothing can be changed.
+func (c cluster) takesWrites(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, alarmTimeout)
+	defer cancel()
+	for _, s := range c.Stores(ctx) {
+		if len(s.Alarms) > 0 {
+			return fmt.Errorf("the store at %s takes no writes: %s; compact and defragment it, or raise its quota, then disarm the alarm", s.Address, strings.Join(s.Alarms, ", "))
+		}
+	}
+	return nil
 }
 
 // intent tells the networks and groups that there are.

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/ebpf"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs"
+	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -144,32 +145,14 @@ func recall(stateDir string) (*choice, error) {
 // remember writes a choice down, durably.
 func (c choice) remember(stateDir string) error {
 	path := filepath.Join(stateDir, choiceFile)
-	b, err := json.Marshal(c)
+	err := os.MkdirAll(stateDir, 0o700)
 	if err == nil {
-		err = os.MkdirAll(stateDir, 0o700)
-	}
-	if err == nil {
-		err = writeFile(path+".new", append(b, '\n'))
-	}
-	if err == nil {
-		err = os.Rename(path+".new", path)
+		err = durable.WriteJSON(path, c)
 	}
 	if err != nil {
 		return fmt.Errorf("remember the data plane in %s: %w", path, err)
 	}
 	return nil
-}
-
-func writeFile(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
 }
 
 // fellBack tells whether auto took Open vSwitch because the kernel lacks something.

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/agent"
 	"github.com/contiv/netplugin/v2/internal/attach"
@@ -99,7 +99,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 		Store: st, Driver: drv, Log: log, Netmasters: o.netmaster, FwdMode: o.fwd, PvtSubnet: o.pvt, IPForward: o.ipForward, TakeHost: o.takeHost,
 		StateDir: o.stateDir, Socket: o.cniSocket, RESTAddress: o.restAddress, Version: daemon.Build().Version,
 		NoDNS: o.dns == dnsOff, DNSUpstreams: upstreams, Uplinks: o.uplinks,
-		StoreAddresses: st.Addresses, ContainersReachControl: o.reachControl, DebugAddress: o.debug,
+		StoreAddresses: st.Addresses, Metrics: st.Collectors(), ContainersReachControl: o.reachControl, DebugAddress: o.debug,
 		FirstStart: firstStart, DebugHooks: o.debugHooks, Hook: killAt(o),
 	})
 	if err != nil {
@@ -152,16 +152,28 @@ func answers(ctx context.Context, socket string) error {
 func openDriver(ctx context.Context, o options, log *slog.Logger) (driver.Driver, error) {
 	if o.driver == driverFake {
 		f := driver.NewFake()
-		f.Interfaces(func(name string) bool {
-			_, err := net.InterfaceByName(name)
-			return err == nil
-		})
+		f.Interfaces(interfaceExists)
 		return f, nil
 	}
 	if o.driver == driverEBPF {
 		return openEBPF(ctx, o, log)
 	}
 	return openOVS(ctx, o, log)
+}
+
+// interfaceExists asks the kernel for one interface by its name, where
+// net.InterfaceByName lists them all.
+func interfaceExists(name string) bool {
+	ifr, err := unix.NewIfreq(name)
+	if err != nil {
+		return false // not a name
+	}
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(s) }() // nothing was written
+	return unix.IoctlIfreq(s, unix.SIOCGIFINDEX, ifr) == nil
 }
 
 // killAt lets a test kill this process at a step of an attachment, as kill -9

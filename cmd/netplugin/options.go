@@ -333,6 +333,9 @@ func (o *options) checkAddresses() error {
 			return daemon.Usagef("--%s %q: %w", a.flag, a.addr, err)
 		}
 	}
+	if o.vtep.IsLoopback() {
+		return daemon.Usagef("--vtep-ip %q: is loopback, where no other host finds this one; give an address of this host that others reach", o.vtep)
+	}
 	return nil
 }
 

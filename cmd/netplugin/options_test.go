@@ -58,6 +58,7 @@ func TestBadFlags(t *testing.T) {
 		{[]string{"--cluster-store", "consul://1.2.3.4:8500"}, []string{"--cluster-store", "Consul"}},
 		{[]string{"--consul", "http://1.2.3.4:8500"}, []string{"--consul", "etcd"}},
 		{[]string{"--cluster-store", "etcd://1.2.3.4:1", "--etcd", "http://1.2.3.4:1"}, []string{"--cluster-store", "--etcd", "one"}},
+		{[]string{"--etcd-endpoints", "http://127.0.0.1:99999"}, []string{"--etcd-endpoints", "http://127.0.0.1:99999", "between 1 and 65535"}},
 		{[]string{"--fwdmode", "x"}, []string{"--fwdmode", "bridge, routing"}},
 		{[]string{"--mode", "x"}, []string{"--mode", "kubernetes"}},
 		{[]string{"--netmode", "vlan"}, []string{"--netmode", "--vlan-uplinks"}},
@@ -124,9 +125,14 @@ func TestEnvironment(t *testing.T) {
 // naming those that it has.
 func TestAddressesAreOurs(t *testing.T) {
 	o := options{driver: driverAuto, ctrl: netip.MustParseAddr("127.0.0.1"), vtep: netip.MustParseAddr("127.0.0.1")}
-	if err := o.checkAddresses(); err != nil {
-		t.Errorf("an address of this host: %v", err)
+	if err := o.checkAddresses(); err == nil || !strings.Contains(err.Error(), `--vtep-ip "127.0.0.1": is loopback`) {
+		t.Errorf("a tunnel on loopback: %v", err)
 	}
+	o.driver = driverFake
+	if err := o.checkAddresses(); err != nil {
+		t.Errorf("an address of this host, which forwards nothing: %v", err)
+	}
+	o.driver = driverAuto
 	o.vtep = netip.MustParseAddr("198.51.100.9")
 	if err := o.checkAddresses(); err == nil || !strings.Contains(err.Error(), `--vtep-ip "198.51.100.9": is no address of this host, which has `) {
 		t.Errorf("an address of another host: %v", err)

@@ -36,6 +36,11 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
+	// One with other sockets and another state directory: its containers are not
+	// to be cut off because somebody has forgotten its flags.
+	if err := ebpf.Busy(o.ebpfPinDir); err != nil {
+		return err
+	}
 	if err := libnetwork.Free(ctx, o.dockerDir, o.pluginName); err != nil {
 		return err
 	}

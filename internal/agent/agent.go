@@ -42,9 +42,13 @@ type Agent struct {
 	locks      keyLocks
 	owe        chan struct{}
 	underlay   underlayMTU
-	status     *status
-	problems   map[string]string // as logged; of the runner's goroutine
-	standing   *standing
+	tunnel     tunnelWatch
+	// spoolTrouble is why the spool cannot be read; empty = it can.
+	spoolTrouble atomic.Pointer[string]
+	status       *status
+	problems     map[string]string // as logged; of the runner's goroutine
+	vlans        vlans
+	standing     *standing
 
 	installation installation
 	since        string // RFC 3339: when this agent began
@@ -107,7 +111,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	if a.journal, err = openJournal(cfg.journalDir(), cfg.Log); err != nil {
 		return err
 	}
-	a.cluster = newCluster(cfg.Host, cfg.Store, cfg.Log, a.kick)
+	a.cluster = newCluster(cfg.Host, cfg.Store, cfg.Log, a.kick, func(reason string) { a.runner.Soon(reason) })
 	if a.cluster.memory, err = recallStore(cfg.StateDir, cfg.Log); err != nil {
 		return err
 	}
@@ -128,6 +132,8 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Events: cfg.Driver.Events(),
 		Reason: func(e driver.Event) string { return "driver: " + e.Reason },
 		Drift:  cfg.Drift,
+		// Containers come in bursts; one alone is not held up.
+		Spacing: 5 * time.Millisecond,
 		OnError: func(err error, in time.Duration) {
 			a.log.Error("the data plane does not follow", "error", err, "retryIn", in)
 		},
@@ -262,6 +268,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	outside.Go(func() { a.names.serveNames(ctx, a) })
 	outside.Go(func() { a.way.guard(ctx) })
+	outside.Go(func() { a.way.watch(ctx) })
 	outside.Go(func() { a.monitor(ctx) })
 	outside.Go(func() { a.serveMonitors(ctx) })
 	outside.Go(func() { a.payOwed(ctx) })
@@ -275,7 +282,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	a.replaySpool(ctx)
 	a.oweWake()
-	serve(a.socket, a.socketHandler(), "the CNI socket")
+	outside.Go(func() {
+		if err := a.serveSocket(ctx); err != nil {
+			stop(fmt.Errorf("serve the CNI socket: %w", err))
+		}
+	})
 	if a.rest != nil {
 		serve(a.rest, a.restHandler(), "inspection")
 	}

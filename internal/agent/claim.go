@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
@@ -41,7 +42,8 @@ func (n naming) err() error {
 	return errNotClaimed
 }
 
-// takenError says that a name, or a tunnel's address, is somebody else's.
+// takenError says that a name, or a tunnel's address, is not for this agent:
+// mostly, since somebody else has it.
 type takenError struct {
 	text   string
 	former bool // it may be a former run of this very installation, whose lease will end
@@ -57,7 +59,7 @@ func (e takenError) Error() string { return e.text }
 func (a *Agent) announce(ctx context.Context) error {
 	started, ever, told := time.Now(), false, false
 	for ctx.Err() == nil {
-		session, err := a.cfg.Store.NewSession(ctx, store.ServiceTTL)
+		session, err := a.cfg.Store.NewSession(ctx, store.ServiceLease)
 		if err == nil {
 			err = a.hold(ctx, session, func() { ever = true })
 			if cerr := session.Close(); cerr != nil {
@@ -115,7 +117,7 @@ func (a *Agent) hold(ctx context.Context, session store.Session, entered func())
 			if wrote != "" && !fresh {
 				a.log.Warn("what this host keeps in the store was missing or wrong, and is written again", "what", wrote)
 			}
-		case fresh || errors.As(err, new(takenError)):
+		case fresh || errors.As(err, new(takenError)) || errors.Is(err, store.ErrSessionLost):
 			return err
 		}
 		tick.Reset(claimEvery)
@@ -141,6 +143,7 @@ func (a *Agent) enter(ctx context.Context, session store.Session, fresh bool) (w
 	}
 	host := model.Host{
 		Name: a.cfg.Host, Control: a.cfg.Control, VTEP: a.cfg.VTEP, Driver: a.cfg.DriverName, Installation: a.installation.ID, Store: a.cluster.mark(),
+		Format: model.HostFormat,
 	}
 	service := store.Service{
 		ServiceName: store.ServiceAgent, Version: a.cfg.Version, HostAddr: a.cfg.VTEP.String(),
@@ -172,6 +175,9 @@ func (a *Agent) enter(ctx context.Context, session store.Session, fresh bool) (w
 			if former, err = a.maySucceed(row.Value, host); err != nil {
 				return err
 			}
+		}
+		if err := mayRead(row.Value); err != nil {
+			return err
 		}
 		if there && registered.Hostname != service.Hostname && registered.Installation != service.Installation {
 			return takenError{former: registered.Installation == "", text: fmt.Sprintf(
@@ -244,6 +250,32 @@ func (a *Agent) maySucceed(old, now model.Host) (former string, err error) {
 	return "", takenError{text: fmt.Sprintf(
 		"the host name %q is another installation's (%s, at %s, tunnel address %s), which is not alive now: give this one a name of its own with --host; or, if that machine will not come back, start once with --take-host, which releases its endpoints",
 		old.Name, who, old.Control, old.VTEP)}
+}
+
+// mayRead refuses a host on which a later agent has been.
+func mayRead(old model.Host) error {
+	if old.Format <= model.HostFormat {
+		return nil
+	}
+	return takenError{text: fmt.Sprintf(
+		"host %q was run by a newer netplugin: its record in the store is of format %d, and this one knows up to %d: start the newer one again; or, to go back, end all containers, take the newer one off with its --uninstall, and have the cluster forget the host with 'netctl host rm %s'",
+		old.Name, old.Format, model.HostFormat, old.Name)}
+}
+
+// ownRecord returns this host's record as it was last; none is an empty one.
+func (c *cluster) ownRecord() model.Host {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hosts[c.host]
+}
+
+// ownProblemsLocked tells when the store has no record of this host: it is
+// written again, and until then the picture goes by the last one.
+func (c *cluster) ownProblemsLocked() []compile.Problem {
+	if !c.unrecorded {
+		return nil
+	}
+	return []compile.Problem{{Object: "host " + string(c.host), Text: "its record has gone from the store, and is not written again yet: hosts that begin now have no tunnel to it"}}
 }
 
 // refuseEarlier looks for a living agent of the same name from before there

@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -167,6 +169,47 @@ func TestNameOfTheDead(t *testing.T) {
 	b.ready()
 }
 
+// TestNewerFormat: where a later agent has been, an earlier one stops with a
+// sentence before it has touched anything, until the cluster has forgotten the
+// host.
+func TestNewerFormat(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	record := b.hostRecord()
+	if record.Format != model.HostFormat {
+		t.Errorf("host record %+v has not format %d", record, model.HostFormat)
+	}
+	b.stop()
+	later := record
+	later.Format++
+	b.put(func(tx store.Tx) error { return store.Hosts.Put(tx, later) })
+	same := func(allowed bool) func(*Config) {
+		return func(c *Config) {
+			copyState(t, b.cfg.StateDir, c.StateDir)
+			c.Control, c.VTEP, c.Driver = b.cfg.Control, b.cfg.VTEP, watchfulDriver{driver.NewFake(), func() bool { return allowed }, t}
+		}
+	}
+	err := b.newcomer(same(false), nil)
+	if !errors.Is(err, model.ErrConflict) {
+		t.Errorf("Run ended with %v, want a conflict", err)
+	}
+	for _, w := range []string{`host "n-host1"`, "newer netplugin", "format 2", "up to 1", "--uninstall", "netctl host rm n-host1"} {
+		if !strings.Contains(fmt.Sprint(err), w) {
+			t.Errorf("%v lacks %q", err, w)
+		}
+	}
+	if now := b.hostRecord(); now != later {
+		t.Errorf("host record %+v has become %+v", later, now)
+	}
+	b.put(func(tx store.Tx) error { store.Hosts.Delete(tx, testHost); return nil })
+	if err := b.newcomer(same(true), func(a *Agent) bool { o, _ := a.published.get(); return a.mine() == nil && !o.at.IsZero() }); err != nil {
+		t.Errorf("once the host is forgotten: %v", err)
+	}
+	b.fake = b.fake.Restart()
+	b.start()
+	b.ready()
+}
+
 // TestClaimIsKept: the host's record and its registration are written again
 // when somebody removes or overwrites them; and when another installation has
 // got the name while this one was cut off, it says so, touches nothing, and has
@@ -223,6 +266,52 @@ func TestClaimIsKept(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// needsTunnel fails the test when it is applied without the host's tunnel
+// endpoint after it was once applied with it.
+type needsTunnel struct {
+	driver.Driver
+	t   *testing.T
+	had atomic.Bool
+}
+
+func (d *needsTunnel) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
+	if !want.VTEP.IsValid() && d.had.Load() {
+		d.t.Error("a picture without the host's tunnel endpoint")
+	}
+	if want.VTEP.IsValid() {
+		d.had.Store(true)
+	}
+	return d.Driver.Apply(ctx, want)
+}
+
+// TestOwnRecordGone: while the host's own record is not in the store, be it that
+// somebody has removed it or that another store is followed, the picture keeps
+// the host's tunnel endpoint.
+func TestOwnRecordGone(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	d := &needsTunnel{Driver: b.fake.Restart(), t: t}
+	b.startWith(d)
+	b.ready()
+	b.eventually("the host has a tunnel endpoint", func() error {
+		if !d.had.Load() {
+			return errors.New("it has none")
+		}
+		return nil
+	})
+	for range 3 {
+		before := b.agent.State().Passes
+		b.put(func(tx store.Tx) error { store.Hosts.Delete(tx, testHost); return nil })
+		b.agent.kick("test")
+		b.eventually("the host record is back, and a pass is done", func() error {
+			if b.hostRecord().VTEP != b.cfg.VTEP || b.agent.State().Passes == before {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+	}
 }
 
 // TestInstallation: who an agent is outlives it; a file that is damaged is set

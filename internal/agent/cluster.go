@@ -23,6 +23,7 @@ type cluster struct {
 	st   store.Store
 	log  *slog.Logger
 	kick func(reason string)
+	soon func(reason string) // kick for what is not urgent
 	// onOwnHost is called, under mu, when the record of this host has changed.
 	onOwnHost func()
 	onHold    func(why string) // called under mu; "" = the store is followed
@@ -45,6 +46,7 @@ type cluster struct {
 	paused   chan struct{}                   // not nil while mirrors are paused; closed to resume
 	running  sync.WaitGroup
 
+	unrecorded   bool   // this host's record has gone
 	hostsVersion uint64 // counts changes of hosts
 
 	memory  memory
@@ -62,6 +64,7 @@ type mirror struct {
 	rev       store.Revision // of the last batch
 	of        store.Incarnation
 	listed    store.Revision // of the last list
+	again     bool           // it is being listed again
 	seen      map[any]any    // while the picture stands still: what values would be
 	refs      int            // attachments that need it
 	unused    time.Time      // since when refs is zero
@@ -72,9 +75,9 @@ type mirror struct {
 	unreadable
 }
 
-func newCluster(host model.HostName, st store.Store, log *slog.Logger, kick func(string)) *cluster {
+func newCluster(host model.HostName, st store.Store, log *slog.Logger, kick, soon func(string)) *cluster {
 	return &cluster{
-		host: host, st: st, log: log, kick: kick,
+		host: host, st: st, log: log, kick: kick, soon: soon,
 		onOwnHost: func() {}, onHold: func(string) {}, onLost: func() {}, own: func() []owned { return nil },
 		held: &hold{since: time.Now()}, refused: map[model.EndpointKey]bool{}, grace: storeGrace,
 		comp:     compile.New(host),
@@ -108,6 +111,7 @@ func (c *cluster) run(ctx context.Context, linger time.Duration) {
 		case <-judge.C: // a grace may have ended
 			c.mu.Lock()
 			c.judgeLocked()
+			c.listAgainLocked()
 			c.mu.Unlock()
 		case now := <-tick.C:
 			c.dropUnused(now, linger)
@@ -191,13 +195,19 @@ func (c *cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mirrors[m.tenant] != m { // the tenant was dropped while this batch waited
+	if c.mirrors[m.tenant] != m || ctx.Err() != nil { // the tenant was dropped, or is listed again, while this batch waited
 		return context.Canceled
+	}
+	if b.Snapshot && m.ready { // listed again, by a mirror that knows nothing of before
+		m.seen = map[any]any{}
 	}
 	if b.Listed {
 		c.listedLocked(m, b)
 	}
-	relevant := !m.ready
+	matters := irrelevant
+	if !m.ready {
+		matters = atOnce
+	}
 	for _, e := range b.Events {
 		ch, err := store.Decode(e)
 		if err != nil {
@@ -212,8 +222,8 @@ func (c *cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 		}
 		if c.held != nil {
 			m.stageLocked(ch)
-		} else if c.enterLocked(m, ch) {
-			relevant = true
+		} else {
+			matters = max(matters, c.enterLocked(m, ch))
 		}
 	}
 	m.rev = b.Revision
@@ -228,89 +238,16 @@ func (c *cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	}
 	c.rev = max(c.rev, b.Revision)
 	c.memory.Revision = max(c.memory.Revision, b.Revision)
-	if relevant {
+	switch matters {
+	case irrelevant:
+	case atOnce:
 		c.dirty = b.Revision
 		c.kick("mirror")
+	case whenQuiet:
+		c.dirty = b.Revision
+		c.soon("mirror")
 	}
 	return nil
-}
-
-// enterLocked records one change and hands it to the Compiler; it tells whether
-// the picture may differ for it.
-func (c *cluster) enterLocked(m *mirror, ch store.Change) bool {
-	if ch.Key == nil {
-		return false
-	}
-	if ch.Value == nil {
-		delete(m.values, ch.Key)
-	} else {
-		m.values[ch.Key] = ch.Value
-	}
-	switch k := ch.Key.(type) {
-	case model.NetworkKey:
-		enter(ch, m.networks, k, c.comp.SetNetwork, c.comp.DeleteNetwork)
-	case model.GroupKey:
-		enter(ch, m.groups, k, c.comp.SetGroup, c.comp.DeleteGroup)
-	case model.PolicyKey:
-		enter(ch, nil, k, c.comp.SetPolicy, c.comp.DeletePolicy)
-	case model.RuleKey:
-		enter(ch, nil, k, c.comp.SetRule, c.comp.DeleteRule)
-	case model.EndpointKey:
-		return c.enterEndpointLocked(m, k, ch)
-	case store.IdentityKey:
-		enter(ch, nil, k, c.comp.SetIdentity, func(k store.IdentityKey) { c.comp.DeleteIdentity(k.Tenant, k.ID) })
-	case model.ServiceKey:
-		enter(ch, nil, k, c.comp.SetService, c.comp.DeleteService)
-	case store.BgpKey:
-		enter(ch, nil, k, c.comp.SetBgp, func(k store.BgpKey) { c.comp.DeleteBgp(k.Host) })
-	case model.HostName:
-		if k == c.host {
-			c.onOwnHost()
-		}
-		c.hostsVersion++
-		enter(ch, c.hosts, k, c.comp.SetHost, c.comp.DeleteHost)
-	case model.TenantName:
-		enter(ch, c.tenants, k, func(model.Tenant) {}, func(model.TenantName) {})
-		return false
-	case store.GlobalKey:
-		c.global = nil
-		enter(ch, nil, k, func(g model.Global) { c.global = &g; c.comp.SetGlobal(g) }, func(store.GlobalKey) { c.comp.DeleteGlobal() })
-	}
-	return true
-}
-
-// enter puts a row into, or takes it from, a map (nil = none) and the Compiler.
-func enter[K comparable, V any](ch store.Change, to map[K]V, k K, set func(V), del func(K)) {
-	if ch.Value == nil {
-		delete(to, k)
-		del(k)
-		return
-	}
-	v := ch.Value.(V)
-	if to != nil {
-		to[k] = v
-	}
-	set(v)
-}
-
-func (c *cluster) enterEndpointLocked(m *mirror, k model.EndpointKey, ch store.Change) bool {
-	_, hidden := c.hidden[k]
-	if ch.Value == nil {
-		if _, own := m.endpoints[k]; own && !hidden {
-			c.onLost()
-		}
-		delete(m.endpoints, k)
-		c.comp.DeleteEndpoint(k)
-		return !hidden
-	}
-	e := ch.Value.(model.Endpoint)
-	if e.Host != c.host {
-		delete(m.endpoints, k)
-	} else if m.endpoints[k] = e; hidden {
-		return false
-	}
-	c.comp.SetEndpoint(e)
-	return true
 }
 
 // acquire makes a tenant mirrored and keeps it so until release.
@@ -410,6 +347,7 @@ func (c *cluster) compile() (picture, bool) {
 	var problems []compile.Problem
 	p.want, problems = c.comp.Compile(int64(c.rev))
 	p.problems = slices.Clone(problems)
+	p.problems = append(p.problems, c.ownProblemsLocked()...)
 	for _, m := range c.mirrors {
 		p.problems = slices.AppendSeq(p.problems, maps.Values(m.unreadable))
 	}

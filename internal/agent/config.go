@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -41,6 +43,8 @@ type Config struct {
 	ContainersReachControl bool
 	// DebugAddress is where profiling is served, by others; empty = nowhere.
 	DebugAddress string
+	// Metrics are told beside the agent's own: of the store's client; optional.
+	Metrics []prometheus.Collector
 
 	// TakeHost takes the host's name over from an installation that is not alive
 	// and had other addresses; its endpoints are then released.

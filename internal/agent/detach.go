@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
@@ -189,8 +190,12 @@ func (a *Agent) payOne(ctx context.Context, k attach.Key) error {
 // replaySpool does the deletions that contivk8s could not hand over.
 func (a *Agent) replaySpool(ctx context.Context) {
 	list, err := a.cfg.spool().List()
+	text := ""
 	if err != nil {
-		a.log.Warn("the spool of deletions cannot be read completely", "error", err)
+		text = "not all spooled deletions can be read; what they should have deleted may still be in the store: look at them, and delete the files: " + strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	if was := a.spoolTrouble.Swap(&text); was == nil && text != "" || was != nil && *was != text {
+		a.kick("spool") // a problem tells people
 	}
 	for _, r := range list {
 		if err := a.Detach(ctx, r); err != nil {

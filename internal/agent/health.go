@@ -40,11 +40,11 @@ var conditions = []condition{
 	{name: conditionNetmaster, needed: true, check: func(ctx context.Context, a *Agent, _ *observation) error { return a.masters.ping(ctx) }},
 	{name: "journal", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.journal.trouble() }},
 	{name: "disk", check: diskHasRoom},
-	{name: "tunnel", check: without("tunnel", "host")},
+	{name: "tunnel", check: tunnelLeads},
 	{name: "attachments", check: attachmentsHaveEndpoints},
 	{name: "ports", check: portsProgrammed},
 	{name: "settings", check: without("global")},
-	{name: "devices", check: without("interface", "uplink")},
+	{name: "devices", check: devicesLead},
 	{name: "others", notice: true, check: withoutOthers("tunnel", "host", "global", "interface", "uplink", "port")},
 }
 
@@ -152,7 +152,7 @@ func dataPlaneFollows(_ context.Context, _ *Agent, s *observation) error {
 }
 
 // fullSpace is how many free bytes in the state directory's file system count as
-// none: the journal needs a block for each attachment.
+// none: the journal needs a block, in a file, for each attachment.
 const fullSpace = 1 << 20
 
 func diskHasRoom(_ context.Context, a *Agent, _ *observation) error {
@@ -163,7 +163,7 @@ func diskHasRoom(_ context.Context, a *Agent, _ *observation) error {
 	case !writable:
 		return fmt.Errorf("the file system of the state directory %s is read-only: containers can be neither attached nor detached in order; remount it", a.cfg.StateDir)
 	case free < fullSpace:
-		return fmt.Errorf("the file system of the state directory %s is full (less than 1 MiB is free): containers can be neither attached nor detached in order; make room", a.cfg.StateDir)
+		return fmt.Errorf("the file system of the state directory %s is full (less than 1 MiB is free, or it takes no more files): containers can be neither attached nor detached in order; make room", a.cfg.StateDir)
 	}
 	return nil
 }
@@ -202,6 +202,23 @@ func portsProgrammed(_ context.Context, _ *Agent, s *observation) error {
 		return nil
 	}
 	return fmt.Errorf("%d ports of this host are not programmed, so that their containers are cut off: %s", len(bad), firstOf(bad))
+}
+
+// tunnelLeads: other hosts must be reachable as far as this one can see.
+func tunnelLeads(ctx context.Context, a *Agent, s *observation) error {
+	if err := without("tunnel", "host")(ctx, a, s); err != nil {
+		return err
+	}
+	return a.tunnel.trouble(a.cfg.VTEP)
+}
+
+// devicesLead: what the data plane needs is there, and the uplink carries what
+// is sent by it.
+func devicesLead(ctx context.Context, a *Agent, s *observation) error {
+	if err := without("interface", "uplink")(ctx, a, s); err != nil || !s.vlan {
+		return err
+	}
+	return a.uplinkLeads()
 }
 
 // without makes a condition of there being no problem of some kinds.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -100,7 +101,7 @@ func TestHealth(t *testing.T) {
 	t.Run("host record gone", func(*testing.T) {
 		b.agentS.Conflict(math.MaxInt) // so that the agent cannot write it again
 		b.put(func(tx store.Tx) error { store.Hosts.Delete(tx, testHost); return nil })
-		b.says(http.StatusServiceUnavailable, "tunnel", "ports", "others")
+		b.says(http.StatusServiceUnavailable, "tunnel")
 		b.agentS.Conflict(0)
 		b.says(http.StatusOK)
 	})
@@ -156,7 +157,7 @@ func TestHealthDisk(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64m,nr_inodes=1000"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -175,6 +176,21 @@ func TestHealthDisk(t *testing.T) {
 	b.agent.kick("test")
 	b.says(http.StatusServiceUnavailable, "disk", "others")
 	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	b.agent.kick("test")
+	b.says(http.StatusOK)
+	many := filepath.Join(dir, "many") // files, not bytes
+	err := os.Mkdir(many, 0o700)
+	for i := 0; err == nil; i++ {
+		err = os.WriteFile(filepath.Join(many, strconv.Itoa(i)), nil, 0o600)
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	b.agent.kick("test")
+	b.says(http.StatusServiceUnavailable, "disk", "others")
+	if err := os.RemoveAll(many); err != nil {
 		t.Fatal(err)
 	}
 	b.agent.kick("test")

@@ -107,7 +107,7 @@ func (c *cluster) mayWrite() error {
 // listedLocked notes which store a list of a mirror came from, and begins to
 // hold when it is not the one that is followed.
 func (c *cluster) listedLocked(m *mirror, b store.Batch) {
-	m.of, m.listed = b.Store, b.Revision
+	m.of, m.listed, m.again = b.Store, b.Revision, false
 	if c.held != nil {
 		return
 	}
@@ -120,6 +120,23 @@ func (c *cluster) listedLocked(m *mirror, b store.Batch) {
 	c.held = &hold{since: time.Now()}
 	for _, x := range c.mirrors {
 		x.seen = maps.Clone(x.values)
+	}
+}
+
+// listAgainLocked has tenants listed again that were listed before their store
+// got its identity, where the global part was listed after that: no watch tells
+// that they are of one store.
+func (c *cluster) listAgainLocked() {
+	global := c.mirrors[""]
+	if c.held == nil || global == nil || !global.ready || global.of.ID == "" {
+		return
+	}
+	for _, m := range c.mirrors {
+		if m.ready && m.of.ID == "" && !m.again {
+			m.again = true
+			m.cancel()
+			c.followLocked(m)
+		}
 	}
 }
 
@@ -230,6 +247,7 @@ func (c *cluster) tellLocked(text string) {
 	if c.held.text != text {
 		c.held.text = text
 		c.onHold(text)
+		c.onOwnHost() // this store may lack the host's record, which says what the host follows
 		c.broadcastLocked()
 	}
 }

@@ -173,6 +173,31 @@ func TestStoreReplaced(t *testing.T) {
 	}
 }
 
+// TestStoreGotIdentityBetweenLists: a tenant that was listed before another store
+// got its identity, and the global part after it, are of one store: the host says
+// which one, and follows the right one when it is back.
+func TestStoreGotIdentityBetweenLists(t *testing.T) {
+	b, _ := held(t)
+	right := b.st.Data()
+	other := store.NewMemory()
+	if _, err := other.Update(t.Context(), func(tx store.Tx) error {
+		return errors.Join(store.Globals.Put(tx, model.DefaultGlobal()), store.Incarnations.Put(tx, store.Incarnation{ID: "b", Epoch: 1}))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.st.Replace(other.Data(), 0)
+	b.holds("it is store b")
+	c := b.agent.cluster
+	c.mu.Lock()
+	c.mirrors["blue"].of, c.held.text = store.Incarnation{}, "" // as if it had been listed a moment earlier
+	c.mu.Unlock()
+	b.holds("it is store b")
+	b.picturesAre(1, 1)
+	b.st.Replace(right, 0)
+	b.ready()
+	b.picturesAre(1, 1)
+}
+
 // TestStoreRestored: into a store of a later epoch the agent puts back what runs
 // here, with address and MAC, and waits for the other host to do so; it loses
 // nothing of either. What was detached since the backup is released.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -215,7 +216,7 @@ func (a *Agent) registerMetrics() error {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "contiv_netplugin_" + name, Help: help}, f)
 	}
 	var errs []error
-	for _, c := range append(a.names.metrics(), []prometheus.Collector{
+	for _, c := range slices.Concat(a.names.metrics(), a.cfg.Metrics, []prometheus.Collector{
 		tables{a.cfg.Driver},
 		a.applyTime, a.attachTime,
 		gauge("ports", "Local ports that are programmed.", func() float64 { n, _ := a.countPorts(); return float64(n) }),
@@ -243,7 +244,7 @@ func (a *Agent) registerMetrics() error {
 		}),
 		gauge("attachments", "Attachments in the journal.", func() float64 { return float64(len(a.journal.all())) }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	}...) {
+	}) {
 		errs = append(errs, a.metrics.Register(c))
 	}
 	return errors.Join(errs...)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/contiv/netplugin/v2/internal/durable"
 )
 
 // installation is who this agent is, whatever the host is called: it is made
@@ -45,37 +47,8 @@ func openInstallation(dir string, log *slog.Logger) (installation, error) {
 		return i, fmt.Errorf("read the installation's identity: %w", err)
 	}
 	i = installation{Version: 1, ID: uuid.NewString(), Since: time.Now().UTC().Format(time.RFC3339)}
-	if err := writeDurably(path, i); err != nil {
+	if err := durable.WriteJSON(path, i); err != nil {
 		return i, fmt.Errorf("write the installation's identity: %w", err)
 	}
 	return i, nil
-}
-
-// writeDurably puts a value as JSON into a file so that it, or what was there
-// before, outlives a crash of the machine.
-func writeDurably(path string, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(data, '\n'))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp))
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

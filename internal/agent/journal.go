@@ -55,6 +55,7 @@ type journal struct {
 
 	mu      sync.Mutex
 	entries map[attach.Key]entry
+	sorted  []entry           // by key; nil = to be made
 	damaged map[string]string // why a file is set aside, by its former path
 	unsaved map[attach.Key]bool
 	stale   map[string]bool // files to be removed, of entries that are forgotten
@@ -124,7 +125,7 @@ func (j *journal) open(file string) error {
 		j.damaged[file] = err.Error()
 		return nil
 	}
-	j.entries[e.key()] = e
+	j.entries[e.key()], j.sorted = e, nil
 	return nil
 }
 
@@ -168,7 +169,7 @@ func (j *journal) put(e entry) error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.entries[e.key()] = e
+	j.entries[e.key()], j.sorted = e, nil
 	return nil
 }
 
@@ -176,7 +177,7 @@ func (j *journal) put(e entry) error {
 // journal knows the entry all the same, and repair writes it.
 func (j *journal) hold(e entry) error {
 	j.mu.Lock()
-	j.entries[e.key()] = e
+	j.entries[e.key()], j.sorted = e, nil
 	j.unsaved[e.key()] = true
 	j.mu.Unlock()
 	return j.save(e)
@@ -285,6 +286,7 @@ func (j *journal) remove(k attach.Key) error {
 		j.stale[file] = true
 	}
 	delete(j.entries, k)
+	j.sorted = nil
 	delete(j.unsaved, k)
 	delete(j.damaged, path)
 	return nil
@@ -319,12 +321,17 @@ func (j *journal) standing() []owned {
 	return out
 }
 
+// all returns the entries in the order of their keys; the slice must not be
+// changed. Every pass asks for it.
 func (j *journal) all() []entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.SortedFunc(maps.Values(j.entries), func(a, b entry) int {
-		return strings.Compare(a.key().String(), b.key().String())
-	})
+	if j.sorted == nil {
+		j.sorted = slices.SortedFunc(maps.Values(j.entries), func(a, b entry) int {
+			return strings.Compare(a.key().String(), b.key().String())
+		})
+	}
+	return j.sorted
 }
 
 // bootID tells one run of the kernel from another; empty when it cannot be known.

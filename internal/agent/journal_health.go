@@ -27,8 +27,8 @@ func unwritable(err error) bool {
 	return slices.ContainsFunc([]error{unix.ENOSPC, unix.EROFS, unix.EDQUOT, unix.EIO}, func(e error) bool { return errors.Is(err, e) })
 }
 
-// freeSpace returns the bytes free in the journal's file system, and whether it
-// may be written at all.
+// freeSpace returns the bytes free in the journal's file system, none when it
+// takes no more files, and whether it may be written at all.
 func (j *journal) freeSpace() (free uint64, writable bool, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(j.dir, &st); err != nil {
@@ -37,6 +37,9 @@ func (j *journal) freeSpace() (free uint64, writable bool, err error) {
 	blocks := st.Bavail
 	if os.Geteuid() == 0 {
 		blocks = st.Bfree // what is kept back is kept back for root
+	}
+	if st.Files > 0 && st.Ffree == 0 { // some count no files: 0 of 0
+		blocks = 0
 	}
 	return blocks * uint64(st.Bsize), st.Flags&unix.ST_RDONLY == 0, nil
 }
@@ -160,8 +163,11 @@ func (j *journal) problems() []compile.Problem {
 		}
 		out = append(out, compile.Problem{Object: "journal", Text: text})
 	} else if free, writable, err := j.freeSpace(); err == nil && writable && free < lowSpace {
-		out = append(out, compile.Problem{Object: "journal", Text: fmt.Sprintf(
-			"only %d MiB are free for %s (--state-dir): when it is full, no container can be attached", free>>20, j.dir)})
+		text := fmt.Sprintf("only %d MiB are free for %s (--state-dir): when it is full, no container can be attached", free>>20, j.dir)
+		if free == 0 {
+			text = fmt.Sprintf("nothing is free for %s (--state-dir), or no more files: no container can be attached", j.dir)
+		}
+		out = append(out, compile.Problem{Object: "journal", Text: text})
 	}
 	var left []string
 	for _, f := range files {

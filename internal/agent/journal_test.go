@@ -321,3 +321,33 @@ func TestForeignInterface(t *testing.T) {
 	}
 	b.nothingLeft()
 }
+
+// TestSpoolUnreadable: rubbish among the spooled deletions is a problem until it
+// is gone.
+func TestSpoolUnreadable(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	b.stop()
+	rubbish := filepath.Join(b.cfg.StateDir, "spool", "a.json")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(rubbish), 0o700), os.WriteFile(rubbish, []byte("{"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	b.restart()
+	told := func() string { return b.agent.State().Problems["spool"] }
+	b.eventually("it is told", func() error {
+		if !strings.Contains(told(), "a.json") {
+			return errors.New("the problem says " + told())
+		}
+		return nil
+	})
+	if err := os.Remove(rubbish); err != nil {
+		t.Fatal(err)
+	}
+	b.agent.replaySpool(t.Context())
+	b.eventually("it is told no more", func() error {
+		if told() != "" {
+			return errors.New("the problem says " + told())
+		}
+		return nil
+	})
+}

@@ -22,8 +22,10 @@ type outcome struct {
 	took     time.Duration
 	revs     map[model.TenantName]store.Revision // what its picture had seen of each tenant
 	report   driver.Report
+	refused  []string // ports of the report that fail, but for an interface that is not there yet
 	problems []compile.Problem
 	ports    uint64 // the last change of published ports that is in the host's stack
+	vlan     bool   // the picture has VLAN networks: those with containers here
 	err      error  // of the data plane as a whole
 }
 
@@ -46,7 +48,7 @@ func (p *published) set(o outcome) {
 		// The last report still tells what the data plane holds, but no port may
 		// be taken for programmed while it does not follow.
 		p.errors++
-		o.report, o.revs, o.ports = p.last.report, nil, p.last.ports
+		o.report, o.refused, o.revs, o.ports = p.last.report, p.last.refused, nil, p.last.ports
 	}
 	p.passes++
 	p.changes += uint64(max(o.report.Changes, 0))
@@ -63,13 +65,18 @@ func (p *published) get() (outcome, <-chan struct{}) {
 
 // pass makes the data plane follow once; see reconcile.Config.
 func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
-	a.way.refresh()
+	a.way.refresh(slices.Contains(reasons, "drift"))
 	ports := a.way.published.Load()
 	a.control.want(slices.Contains(reasons, "drift"))
 	a.cluster.setControl(a.control.past)
 	pic, ok := a.cluster.compile()
 	if !ok || !a.control.known() {
 		return nil, nil // the snapshot's arrival wakes the runner again
+	}
+	if o, _ := a.published.get(); o.at.IsZero() { // nothing of a later agent's may be touched
+		if err := mayRead(a.cluster.ownRecord()); err != nil {
+			return nil, err
+		}
 	}
 	pic.problems = append(pic.problems, a.names.follow(ctx, pic.want)...)
 	pic.problems = append(pic.problems, a.withoutUplink(pic.want)...)
@@ -78,6 +85,9 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 			"%s%d pods were attached by it since netplugin started, and their labels chose neither tenant, network nor group: install this version's contivk8s", model.NoEffectPrefix, n)})
 	}
 	pic.problems = append(pic.problems, a.journal.problems()...)
+	if why := a.spoolTrouble.Load(); why != nil && *why != "" {
+		pic.problems = append(pic.problems, compile.Problem{Object: "spool", Text: *why})
+	}
 	start := time.Now()
 	apply := a.cfg.Driver.Apply
 	if a.cfg.Predecessor != nil {
@@ -88,11 +98,20 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 		at: time.Now(), took: time.Since(start),
 		revs: pic.revs, report: report, problems: pic.problems, err: err,
 	}
+	for _, n := range pic.want.Networks.All() {
+		o.vlan = o.vlan || n.Encap == model.EncapVLAN
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	if err == nil {
 		o.ports, o.problems = ports, append(o.problems, a.way.follow(ctx, pic.want, slices.Contains(reasons, "drift"))...)
+	}
+	for name, st := range report.Ports {
+		// An interface that does not exist yet is announced by who makes it.
+		if st.Err != nil && !errors.Is(st.Err, model.ErrNotFound) {
+			o.refused = append(o.refused, name)
+		}
 	}
 	a.applyTime.Observe(o.took.Seconds())
 	a.published.set(o)
@@ -102,13 +121,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("apply revision %d to the data plane: %w", pic.want.Revision, err)
 	}
-	var failed []string
-	for name, st := range report.Ports {
-		// An interface that does not exist yet is announced by who makes it.
-		if st.Err != nil && !errors.Is(st.Err, model.ErrNotFound) {
-			failed = append(failed, name)
-		}
-	}
+	failed := slices.Clone(o.refused)
 	for _, p := range report.Problems {
 		failed = append(failed, p.Object)
 	}
@@ -172,10 +185,8 @@ func problemTexts(o outcome) map[string]string {
 	for _, p := range o.report.Problems {
 		out[p.Object] = p.Err.Error()
 	}
-	for name, st := range o.report.Ports {
-		if st.Err != nil && !errors.Is(st.Err, model.ErrNotFound) {
-			out["port "+name] = st.Err.Error()
-		}
+	for _, name := range o.refused {
+		out["port "+name] = o.report.Ports[name].Err.Error()
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -48,16 +49,24 @@ type hostMetrics struct {
 	a *Agent
 
 	mu    sync.Mutex
-	ports map[string]driver.PortStats // at the last scrape, by interface
+	stats driver.Stats // as last read
+	at    time.Time    // when; zero = never
+	took  time.Duration
+	drops map[string]uint64 // sums, by reason
 	sums  map[trafficOf]*driver.PortStats
-	rules map[string]bool // that have a series of their own
+	rules map[string]*driver.RuleStats // of rules that have a series of their own
+	rest  *driver.RuleStats            // of the others; nil while there are none
 }
 
 // trafficOf is whose traffic is summed: a group of a network, as labels name them.
 type trafficOf struct{ network, group string }
 
 func newHostMetrics(a *Agent) *hostMetrics {
-	return &hostMetrics{a: a, ports: map[string]driver.PortStats{}, sums: map[trafficOf]*driver.PortStats{}, rules: map[string]bool{}}
+	m := &hostMetrics{a: a, drops: map[string]uint64{}, sums: map[trafficOf]*driver.PortStats{}, rules: map[string]*driver.RuleStats{}}
+	for _, reason := range driver.DropReasons { // a rate misses what a counter begins with
+		m.drops[reason] = 0
+	}
+	return m
 }
 
 // Describe implements prometheus.Collector.
@@ -101,20 +110,24 @@ func (m *hostMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(conditionDesc, holds, c.name, notice)
 	}
-	s, err := m.a.cfg.Driver.Stats(ctx)
-	if err != nil {
-		return // the condition data-plane tells
-	}
-	for reason, n := range s.Drops {
-		count(dropsDesc, n, reason)
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name, r := range m.ruleSeries(s.Rules) {
+	if m.read(ctx) != nil {
+		return // the condition data-plane tells
+	}
+	for reason, n := range m.drops {
+		count(dropsDesc, n, reason)
+	}
+	tell := func(name string, r *driver.RuleStats) {
 		count(rulePacketsDesc, r.Packets, name)
 		count(ruleBytesDesc, r.Bytes, name)
 	}
-	m.sum(s.Ports)
+	for name, r := range m.rules {
+		tell(name, r)
+	}
+	if m.rest != nil {
+		tell(otherSeries, m.rest)
+	}
 	for g, p := range m.sums {
 		count(groupPacketsDesc, p.TxPackets, g.network, g.group, "out")
 		count(groupBytesDesc, p.TxBytes, g.network, g.group, "out")
@@ -123,43 +136,78 @@ func (m *hostMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// ruleSeries returns the rules that have a series, the busiest first come and
-// kept as long as they exist, and the sum of the others.
-func (m *hostMetrics) ruleSeries(all map[string]driver.RuleStats) map[string]driver.RuleStats {
-	for name := range m.rules {
-		if _, still := all[name]; !still {
-			delete(m.rules, name)
-		}
+// readShare bounds what reading the data plane's counters costs, which grows with
+// the rules: a twentieth of the time, however often and by how many is scraped.
+const readShare = 20
+
+// read brings the sums up to date, unless they were a moment ago.
+func (m *hostMetrics) read(ctx context.Context) error {
+	begin := time.Now()
+	if !m.at.IsZero() && begin.Sub(m.at) < readShare*m.took {
+		return nil
 	}
-	var rest []string
-	for name := range all {
-		if !m.rules[name] {
-			rest = append(rest, name)
-		}
+	s, err := m.a.cfg.Driver.Stats(ctx)
+	if err != nil {
+		return err
 	}
-	slices.SortFunc(rest, func(a, b string) int {
-		return cmp.Or(cmp.Compare(all[b].Packets, all[a].Packets), cmp.Compare(a, b))
-	})
-	for _, name := range rest[:min(len(rest), maxRuleSeries-len(m.rules))] {
-		m.rules[name] = true
+	if m.at.IsZero() { // what was counted before is some earlier netplugin's, in part of what has gone since
+		m.stats = s
 	}
-	out := map[string]driver.RuleStats{}
-	for name, r := range all {
-		if !m.rules[name] {
-			name = otherSeries
-		}
-		o := out[name]
-		out[name] = driver.RuleStats{Packets: o.Packets + r.Packets, Bytes: o.Bytes + r.Bytes}
-	}
-	return out
+	m.add(s)
+	m.at, m.took = time.Now(), time.Since(begin)
+	return nil
 }
 
-// sum adds what ports have counted since the last scrape to their groups, so
-// that a group's sum does not fall when a container goes.
-func (m *hostMetrics) sum(ports map[string]driver.PortStats) {
+// add adds what has been counted since the last time to the sums, so that they
+// do not fall: a data plane's do, where a part of what counted is taken away.
+func (m *hostMetrics) add(s driver.Stats) {
+	for reason, n := range s.Drops {
+		m.drops[reason] += grown(n, m.stats.Drops[reason])
+	}
+	m.addRules(s.Rules)
+	m.addPorts(s.Ports)
+	m.stats = s
+}
+
+// grown is how much a sum of counters has grown; of one that has fallen it is
+// not known, and no more than nothing is sure.
+func grown(now, before uint64) uint64 { return max(now, before) - before }
+
+// addRules gives series to the first hundred rules, the busiest first, which keep
+// them as long as the data plane knows the rule; the others share one.
+func (m *hostMetrics) addRules(all map[string]driver.RuleStats) {
+	maps.DeleteFunc(m.rules, func(name string, _ *driver.RuleStats) bool { _, still := all[name]; return !still })
+	var others []string
+	for name := range all {
+		if m.rules[name] == nil {
+			others = append(others, name)
+		}
+	}
+	slices.SortFunc(others, func(a, b string) int {
+		return cmp.Or(cmp.Compare(all[b].Packets, all[a].Packets), cmp.Compare(a, b))
+	})
+	n := min(len(others), maxRuleSeries-len(m.rules))
+	for _, name := range others[:n] {
+		m.rules[name] = &driver.RuleStats{}
+	}
+	if len(others) > n && m.rest == nil {
+		m.rest = &driver.RuleStats{}
+	}
+	for name, now := range all {
+		s, before := m.rules[name], m.stats.Rules[name]
+		if s == nil {
+			s = m.rest
+		}
+		s.Packets += grown(now.Packets, before.Packets)
+		s.Bytes += grown(now.Bytes, before.Bytes)
+	}
+}
+
+// addPorts adds what ports have counted to their groups.
+func (m *hostMetrics) addPorts(ports map[string]driver.PortStats) {
 	groups := m.a.cluster.trafficsOf(ports)
 	for name, now := range ports {
-		before := m.ports[name]
+		before := m.stats.Ports[name]
 		if before.Endpoint != now.Endpoint || now.RxPackets < before.RxPackets || now.TxPackets < before.TxPackets ||
 			now.RxBytes < before.RxBytes || now.TxBytes < before.TxBytes {
 			before = driver.PortStats{} // another port of that name
@@ -178,7 +226,6 @@ func (m *hostMetrics) sum(ports map[string]driver.PortStats) {
 		s.TxPackets += now.TxPackets - before.TxPackets
 		s.TxBytes += now.TxBytes - before.TxBytes
 	}
-	m.ports = ports
 }
 
 // trafficsOf tells the network (tenant:network) and group of ports' endpoints.

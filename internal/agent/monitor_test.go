@@ -26,7 +26,7 @@ import (
 func TestFlowNames(t *testing.T) {
 	net := model.NetworkKey{Tenant: "blue", Name: "net"}
 	a, b := netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.1.3")
-	c := newCluster("h1", nil, slog.New(slog.DiscardHandler), func(string) {})
+	c := newCluster("h1", nil, slog.New(slog.DiscardHandler), func(string) {}, func(string) {})
 	c.mirrors["blue"] = &mirror{
 		networks: map[model.NetworkKey]model.Network{net: {Key: net, ID: 7}},
 		values: map[any]any{

@@ -12,6 +12,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/dns"
+	"github.com/contiv/netplugin/v2/internal/hostnet"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // nameServer is this host's name server, which listens on the host's private
@@ -29,9 +31,20 @@ func newNameServer(cfg *Config, told func(port uint16)) *nameServer {
 		return nil
 	}
 	return &nameServer{
-		Server: dns.New(dns.Config{Upstreams: cfg.DNSUpstreams, ResolvConf: cfg.ResolvConf, Log: cfg.Log}),
+		Server: dns.New(dns.Config{Upstreams: cfg.DNSUpstreams, ResolvConf: cfg.ResolvConf, Log: cfg.Log, Asked: askedServer}),
 		told:   told, sockets: newCurrent[*dns.Sockets](),
 	}
+}
+
+// askedServer tells which server a container sent a question to, before the
+// host's stack handed it to the name server.
+func askedServer(network string, from, at netip.AddrPort) (netip.AddrPort, error) {
+	proto := model.ProtoUDP
+	if network == "tcp" {
+		proto = model.ProtoTCP
+	}
+	to, err := hostnet.Destination(proto, from, at)
+	return netip.AddrPortFrom(to, dns.Port), err
 }
 
 // follow takes a picture; names follow whatever becomes of the data plane. The

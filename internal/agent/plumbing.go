@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -65,19 +66,57 @@ func (a *Agent) noUplink() string {
 
 // withoutUplink tells of the VLAN networks that have containers here and no uplink.
 func (a *Agent) withoutUplink(pic desired.Host) (problems []compile.Problem) {
-	why := ""
-	for _, n := range pic.Networks.All() {
-		if n.Encap != model.EncapVLAN {
-			continue
-		}
-		if why == "" {
-			if why = a.noUplink(); why == "" {
-				return nil
-			}
-		}
-		problems = append(problems, compile.Problem{Object: "uplink of network " + n.Key.String(), Text: "its containers here reach nobody beyond this host: " + why})
+	networks := a.vlans.follow(pic)
+	if len(networks) == 0 {
+		return nil
+	}
+	why := a.noUplink()
+	if why == "" {
+		return nil
+	}
+	for _, n := range networks {
+		problems = append(problems, compile.Problem{Object: "uplink of network " + n.String(), Text: "its containers here reach nobody beyond this host: " + why})
 	}
 	return problems
+}
+
+// uplinkLeads tells of an uplink that carries nothing: the first that exists is
+// used, whether it is up or not.
+func (a *Agent) uplinkLeads() error {
+	for _, name := range a.cfg.Uplinks {
+		l, err := plumb.LinkNamed(name)
+		if err != nil {
+			continue
+		}
+		if !l.Up {
+			return fmt.Errorf("interface %s, the uplink of VLAN networks (--vlan-uplinks), is down or has no link: their containers here reach nobody beyond this host", name)
+		}
+		return nil
+	}
+	return nil // withoutUplink has said so
+}
+
+// vlans are the VLAN networks of the last picture. Only the runner's goroutine
+// uses it.
+type vlans struct {
+	seen desired.Map[model.NetworkID, *desired.Network]
+	keys map[model.NetworkID]model.NetworkKey
+}
+
+// follow returns those of a picture, at the cost of what has changed since the last.
+func (v *vlans) follow(pic desired.Host) map[model.NetworkID]model.NetworkKey {
+	for c := range pic.Networks.Diff(v.seen) {
+		if c.Has && c.New.Encap == model.EncapVLAN {
+			if v.keys == nil {
+				v.keys = map[model.NetworkID]model.NetworkKey{}
+			}
+			v.keys[c.Key] = c.New.Key
+		} else {
+			delete(v.keys, c.Key)
+		}
+	}
+	v.seen = pic.Networks
+	return v.keys
 }
 
 // uplinkMTU is the MTU of the first uplink that exists, otherwise that of the underlay.
@@ -111,6 +150,33 @@ func (u *underlayMTU) get(vtep netip.Addr) int {
 		}
 	}
 	return u.mtu
+}
+
+// tunnelWatch looks at the interface that has the tunnel's address. Where none has
+// had it yet it says nothing: the start checks that.
+type tunnelWatch struct {
+	mu   sync.Mutex
+	name string
+}
+
+func (w *tunnelWatch) trouble(vtep netip.Addr) error {
+	if !vtep.IsValid() {
+		return nil
+	}
+	l, err := plumb.LinkOf(vtep)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case errors.Is(err, model.ErrNotFound) && w.name != "":
+		return fmt.Errorf("interface %s had the tunnel's address %s (--vtep-ip), and no interface has it now: containers reach nobody on other hosts", w.name, vtep)
+	case err != nil:
+		return nil // what cannot be seen is not judged
+	}
+	w.name = l.Name
+	if !l.Up {
+		return fmt.Errorf("interface %s, which has the tunnel's address %s, is down or has no link: containers reach nobody on other hosts", l.Name, vtep)
+	}
+	return nil
 }
 
 func addresses(n model.Network, ep model.Endpoint) []attach.Address {

@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -60,6 +63,77 @@ func TestWithoutUplink(t *testing.T) {
 		got := a.withoutUplink(pic)
 		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || got[0].Object != "uplink of network blue:vl" || !strings.Contains(got[0].Text, c.want)) {
 			t.Errorf("with uplinks %v: %v, want %q", c.uplinks, got, c.want)
+		}
+	}
+}
+
+// TestTunnelWatch: an interface that has had the tunnel's address and is down, or
+// has it no more, is told by name; where none has had it nothing is said.
+func TestTunnelWatch(t *testing.T) {
+	vtep := netip.MustParseAddr("192.0.2.77")
+	link, cable := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "under7"}, PeerName: "cable7"}, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "cable7"}}
+	if err := errors.Join(netlink.LinkAdd(link), netlink.LinkSetUp(cable)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = netlink.LinkDel(link) })
+	addr, err := netlink.ParseAddr(vtep.String() + "/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var w tunnelWatch
+	for _, c := range []struct {
+		name string
+		do   func() error
+		want string
+	}{
+		{"nobody has had it", func() error { return nil }, ""},
+		{"it is there", func() error { return errors.Join(netlink.AddrAdd(link, addr), netlink.LinkSetUp(link)) }, ""},
+		{"down", func() error { return netlink.LinkSetDown(link) }, "interface under7, which has the tunnel's address 192.0.2.77, is down"},
+		{"up", func() error { return netlink.LinkSetUp(link) }, ""},
+		{"without a link", func() error { return netlink.LinkSetDown(cable) }, "is down or has no link"},
+		{"with a link", func() error { return netlink.LinkSetUp(cable) }, ""},
+		{"taken away", func() error { return netlink.AddrDel(link, addr) }, "interface under7 had the tunnel's address"},
+		{"given back", func() error { return netlink.AddrAdd(link, addr) }, ""},
+	} {
+		if err := c.do(); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := w.trouble(vtep); err != nil {
+			got = err.Error()
+		}
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestUplinkLeads: an uplink that is down or has no link is told by name, where
+// the picture has VLAN networks.
+func TestUplinkLeads(t *testing.T) {
+	link, cable := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "up7"}, PeerName: "cable8"}, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "cable8"}}
+	if err := errors.Join(netlink.LinkAdd(link), netlink.LinkSetUp(cable)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = netlink.LinkDel(link) })
+	a := &Agent{cfg: Config{Uplinks: []string{"nosuch0", "up7", "lo"}}}
+	for _, c := range []struct {
+		name string
+		do   func() error
+		vlan bool
+		told bool
+	}{
+		{"down", func() error { return nil }, true, true},
+		{"down, and not needed", func() error { return nil }, false, false},
+		{"up", func() error { return netlink.LinkSetUp(link) }, true, false},
+		{"without a link", func() error { return netlink.LinkSetDown(cable) }, true, true},
+	} {
+		if err := c.do(); err != nil {
+			t.Fatal(err)
+		}
+		err := devicesLead(t.Context(), a, &observation{outcome: outcome{vlan: c.vlan}})
+		if (err != nil) != c.told || err != nil && !strings.Contains(err.Error(), "interface up7, the uplink of VLAN networks (--vlan-uplinks), is down or has no link") {
+			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/contiv/netplugin/v2/internal/durable"
 )
 
 const (
@@ -86,7 +88,7 @@ func (a *Agent) rememberStore(ctx context.Context) {
 		}
 		var err error
 		if !now.same(last) {
-			err = writeDurably(path, now)
+			err = durable.WriteJSON(path, now)
 		} else {
 			var data []byte
 			if data, err = json.Marshal(now); err == nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -290,9 +291,11 @@ func TestEndpointID(t *testing.T) {
 	}
 }
 
-// TestLegacySocket speaks 1.x' two calls.
+// TestLegacySocket speaks 1.x' two calls: a pod whose labels chose nothing is
+// told in the log, and as a problem of the host.
 func TestLegacySocket(t *testing.T) {
-	b := newBed(t)
+	var log lockedBuffer
+	b := newBed(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	b.ready()
 	s := newSandbox(t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -321,6 +324,25 @@ func TestLegacySocket(t *testing.T) {
 	if eps := b.endpoints(); len(eps) != 1 || eps[0].Group != "default-group" {
 		t.Errorf("endpoints %+v, want one in default-group", eps)
 	}
+	for _, want := range []string{"level=WARN", "labels chose nothing", "pod=ns/web", "tenant=default", "group=default-group", "install this version's contivk8s"} {
+		if line := log.line("1.x"); !strings.Contains(line, want) {
+			t.Errorf("the log says %q, without %q", line, want)
+		}
+	}
+	b.eventually("the problem is told", func() error {
+		kv, err := b.st.Get(t.Context(), store.HostStatuses.Key(testHost))
+		if err != nil {
+			return err
+		}
+		row, err := store.HostStatuses.Decode(kv)
+		if err == nil {
+			const of = "contivk8s of 1.x"
+			if text := row.Value.Problems[of]; text != b.agent.State().Problems[of] || !strings.HasPrefix(text, model.NoEffectPrefix+"1 pods") {
+				err = fmt.Errorf("the status has the problem %q", text)
+			}
+		}
+		return err
+	})
 	if status, got := post("DelPod", pod); status != 200 || got.Result != 0 {
 		t.Errorf("DelPod: %d %+v", status, got)
 	}

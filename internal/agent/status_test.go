@@ -63,6 +63,30 @@ func TestStatusTellsHealth(t *testing.T) {
 	is("ready again", func(s *store.HostStatus) bool { return s.Ready && s.Attachments == 0 })
 }
 
+// TestStatusMasterComes: a netmaster that was not there when the host began is
+// not missed any longer than it is not there.
+func TestStatusMasterComes(t *testing.T) {
+	b := newBed(t, func(c *Config) { c.StatusLook, c.StatusBeat = 5*time.Millisecond, time.Hour })
+	b.stop()
+	b.master.gone.Store(true)
+	b.put(func(tx store.Tx) error { store.HostStatuses.Delete(tx, testHost); return nil })
+	b.fake = b.fake.Restart()
+	b.start()
+	says := func(ready bool) {
+		t.Helper()
+		b.eventually(fmt.Sprintf("the status says ready %t", ready), func() error {
+			s, _, err := b.told()
+			if err == nil && s.Ready != ready {
+				err = fmt.Errorf("status %+v", s)
+			}
+			return err
+		})
+	}
+	says(false)
+	b.master.gone.Store(false)
+	says(true)
+}
+
 // TestStatusBeats: a host on which nothing happens has a last word all the same.
 func TestStatusBeats(t *testing.T) {
 	b := newBed(t, func(c *Config) { c.StatusLook, c.StatusBeat = 5*time.Millisecond, 20*time.Millisecond })

@@ -14,13 +14,13 @@ func tablesOf(d driver.Driver) map[string]driver.TableStats {
 	return map[string]driver.TableStats{}
 }
 
-// tables are the metrics of the tables that the data plane fills by itself, and
-// of what the driver put back.
+// tables are the metrics of the data plane's tables, and of what the driver put
+// back.
 type tables struct{ driver driver.Driver }
 
 var (
-	tableEntries  = prometheus.NewDesc("contiv_netplugin_table_entries", "Entries of a table that the data plane fills, as of some seconds ago.", []string{"table"}, nil)
-	tableCapacity = prometheus.NewDesc("contiv_netplugin_table_capacity", "Entries that the table holds before it evicts.", []string{"table"}, nil)
+	tableEntries  = prometheus.NewDesc("contiv_netplugin_table_entries", "Entries of a table of the data plane, as of some seconds ago.", []string{"table"}, nil)
+	tableCapacity = prometheus.NewDesc("contiv_netplugin_table_capacity", "Entries that the table has room for.", []string{"table"}, nil)
 	driftRepairs  = prometheus.NewDesc("contiv_netplugin_drift_repairs_total", "Parts of the data plane that somebody else had taken off or changed, and that were put back.", []string{"what"}, nil)
 	tableEvicted  = prometheus.NewDesc("contiv_netplugin_table_evictions_total", "Entries that made room for others.", []string{"table"}, nil)
 )
@@ -37,8 +37,12 @@ func (t tables) Describe(ch chan<- *prometheus.Desc) {
 func (t tables) Collect(ch chan<- prometheus.Metric) {
 	for name, x := range tablesOf(t.driver) {
 		ch <- prometheus.MustNewConstMetric(tableEntries, prometheus.GaugeValue, float64(x.Entries), name)
-		ch <- prometheus.MustNewConstMetric(tableCapacity, prometheus.GaugeValue, float64(x.Capacity), name)
-		ch <- prometheus.MustNewConstMetric(tableEvicted, prometheus.CounterValue, float64(x.Evicted), name)
+		if x.Capacity > 0 {
+			ch <- prometheus.MustNewConstMetric(tableCapacity, prometheus.GaugeValue, float64(x.Capacity), name)
+		}
+		if x.Evicts {
+			ch <- prometheus.MustNewConstMetric(tableEvicted, prometheus.CounterValue, float64(x.Evicted), name)
+		}
 	}
 	if d, ok := t.driver.(driver.Drifting); ok {
 		for what, n := range d.DriftRepairs() {

@@ -11,8 +11,11 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -76,9 +79,8 @@ func (h *Idle) Detach(all []plumb.Veth) (int, error) {
 // stateFiles are what netplugin keeps in its state directory, which netmaster's
 // store may share with it.
 var stateFiles = []string{
-	"attach", attach.SpoolDir, "docker", "driver.json", "driver.json.new",
-	installationFile, installationFile + ".bad", installationFile + ".new",
-	memoryFile, memoryFile + ".bad", memoryFile + ".new", "lock",
+	"attach", attach.SpoolDir, "docker", "driver.json",
+	installationFile, installationFile + ".bad", memoryFile, memoryFile + ".bad", "lock",
 }
 
 // Forget removes what an agent keeps in files, and directories that are empty
@@ -93,16 +95,35 @@ func (h *Idle) Forget() (removed []string, err error) {
 			errs = append(errs, fmt.Errorf("remove %s: %w", path, err))
 			return
 		}
-		removed = append(removed, path)
+		if _, err := os.Lstat(path); err != nil {
+			removed = append(removed, path)
+		}
 	}
 	remove(h.cfg.Socket, os.Remove)
+	half, err := filepath.Glob(filepath.Join(h.cfg.StateDir, newFile+"*"))
+	errs = append(errs, err)
 	for _, name := range stateFiles {
-		remove(filepath.Join(h.cfg.StateDir, name), os.RemoveAll)
+		path := filepath.Join(h.cfg.StateDir, name)
+		cut, err := durable.Unfinished(path)
+		errs = append(errs, err)
+		half = append(append(half, cut...), path)
+	}
+	for _, path := range half {
+		remove(path, os.RemoveAll)
 	}
 	for _, dir := range []string{filepath.Dir(h.cfg.Socket), h.cfg.StateDir} {
 		if left, err := os.ReadDir(dir); err == nil && len(left) == 0 {
-			remove(dir, os.Remove)
+			remove(dir, removeDir)
 		}
 	}
 	return removed, errors.Join(errs...)
+}
+
+// removeDir removes an empty directory, but for one on which somebody has mounted
+// a file system: it is his.
+func removeDir(dir string) error {
+	if err := os.Remove(dir); !errors.Is(err, unix.EBUSY) {
+		return err
+	}
+	return nil
 }

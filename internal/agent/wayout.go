@@ -172,15 +172,26 @@ func (w *wayOut) assignOne(ctx context.Context, p *desired.Private, k attach.Key
 
 // refresh tells the compiler of the way out, unless the private subnet is a
 // network of this host already: then there is none, and a problem says why.
-// Only the runner's goroutine calls it.
-func (w *wayOut) refresh() {
+// Where it became one later, which is seen when look says to see what is there,
+// the way out stays for those whose addresses are not concerned, and the problem
+// says so. Only the runner's goroutine calls it.
+func (w *wayOut) refresh(look bool) {
 	p := w.settled()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p == nil || w.checked {
+	if p == nil || w.checked && !look {
 		return
 	}
 	routes, pools, err := plumb.Overlaps(p.Subnet, p.Interface)
+	if w.checked {
+		if err == nil {
+			w.blocked = nil
+		}
+		if len(routes) > 0 {
+			w.blocked = collision("containers with private addresses there reach neither this host nor the outside: ", p, routes)
+		}
+		return
+	}
 	switch {
 	case err != nil:
 		w.a.log.Debug("the host's routes cannot be compared with the private subnet", "error", err)
@@ -190,12 +201,16 @@ func (w *wayOut) refresh() {
 	}
 	w.blocked = nil
 	if len(routes) > 0 {
-		w.blocked = []compile.Problem{{Object: "way out", Text: "containers reach neither this host nor the outside: private subnet " +
-			p.Subnet.String() + " collides with " + strings.Join(routes, ", ") + " of this host; " + anotherSubnet}}
+		w.blocked = collision("containers reach neither this host nor the outside: ", p, routes)
 		p = nil
 	}
 	w.checked = p != nil // what collides may go
 	w.a.cluster.setWayOut(p)
+}
+
+func collision(effect string, p *desired.Private, routes []string) []compile.Problem {
+	return []compile.Problem{{Object: "way out", Text: effect + "private subnet " +
+		p.Subnet.String() + " collides with " + strings.Join(routes, ", ") + " of this host; " + anotherSubnet}}
 }
 
 const anotherSubnet = "choose another with 'netctl global set --private-subnet a.b.0.0/16' (and --private-subnet of netplugin, if given)"
@@ -277,6 +292,28 @@ func (w *wayOut) guard(ctx context.Context) {
 			w.a.log.Warn("the host's connection tracking cannot be guarded", "error", err)
 		}
 		told = text
+	}
+}
+
+// watchAgain is the pause before a broken subscription is renewed.
+const watchAgain = time.Second
+
+// watch has what others take from the host's stack put back.
+func (w *wayOut) watch(ctx context.Context) {
+	if !w.able {
+		return
+	}
+	for {
+		err := w.net.Watch(ctx, func() { w.a.kick("drift") })
+		if ctx.Err() != nil {
+			return
+		}
+		w.a.log.Warn("changes of the host's stack are not told, and found at the next look only", "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(watchAgain):
+		}
 	}
 }
 

@@ -285,6 +285,26 @@ func TestWayOutCollides(t *testing.T) {
 		return nil
 	})
 	b.private("c1")
+	strange.Index = 0
+	if err := errors.Join(netlink.LinkAdd(strange), netlink.AddrAdd(strange, addr), netlink.LinkSetUp(strange)); err != nil {
+		t.Fatal(err)
+	}
+	for _, there := range []bool{true, false} { // one that comes later
+		if !there {
+			if err := netlink.LinkDel(strange); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.agent.kick("drift")
+		b.eventually("a problem while a network of the host collides", func() error {
+			o, _ := b.agent.published.get()
+			if text := problemTexts(o)["way out"]; strings.Contains(text, "172.19.0.0/24 on n-docker") != there {
+				return fmt.Errorf("there: %v, said: %q", there, text)
+			}
+			return nil
+		})
+		b.private("c1") // the way out stays
+	}
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: key}); err != nil {
 		t.Fatal(err)
 	}

@@ -113,7 +113,10 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 		if res.After, err = json.Marshal(render(o.After)); err != nil {
 			return nil, err
 		}
-		if o.Before != nil {
+		switch {
+		case res.Action == api.ApplyUnchanged:
+			res.Before = res.After
+		case o.Before != nil:
 			if res.Before, err = json.Marshal(render(o.Before)); err != nil {
 				return nil, err
 			}

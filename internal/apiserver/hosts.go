@@ -71,9 +71,9 @@ func hostToAPI(h control.HostState, now time.Time) api.Host {
 	st := h.Status
 	o := api.Host{
 		Name: string(h.Name), State: api.HostAway, Ready: st.Ready && h.Alive, LastWord: st.Updated, Age: -1,
-		Driver: h.Driver, DriverWhy: st.DriverWhy, Version: st.Version, Control: addrText(h.Control), VTEP: addrText(h.VTEP),
+		Driver: h.Driver, DriverWhy: st.DriverWhy, Version: st.Version, Control: addrText(h.Control), VTEP: addrText(h.VTEP), VXLANPort: h.VXLANPort,
 		Endpoints: h.Endpoints, Attachments: st.Attachments, Ports: st.Ports, Pending: st.Pending, Revision: st.Revision,
-		Problems: st.Problems, Error: st.Error,
+		Problems: st.Problems, Error: st.Error, Format: h.Format,
 	}
 	if h.Alive {
 		o.State = api.HostAlive

@@ -34,7 +34,7 @@ var (
 	storeUp       = metric("store_up", "1 while a server of the store answers, else 0.", "server")
 	storeAnswer   = metric("store_answer_seconds", "Time in which a server of the store answered the last scrape.", "server")
 	storeSize     = metric("store_size_bytes", "Size of a store server's database.", "server")
-	storeQuota    = metric("store_quota_bytes", "Size that the database may have; 0 = the server does not tell.", "server")
+	storeQuota    = metric("store_quota_bytes", "Size that the database may have, if the server tells.", "server")
 )
 
 // clusterMetrics tell of the cluster; every replica tells the same.
@@ -92,7 +92,9 @@ func (m clusterMetrics) Collect(ch chan<- prometheus.Metric) {
 		} else {
 			gauge(storeAnswer, s.Took, s.Address)
 			gauge(storeSize, float64(s.Size), s.Address)
-			gauge(storeQuota, float64(s.Quota), s.Address)
+			if s.Quota > 0 {
+				gauge(storeQuota, float64(s.Quota), s.Address)
+			}
 		}
 		gauge(storeUp, up, s.Address)
 	}

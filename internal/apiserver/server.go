@@ -271,14 +271,25 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(probe, r)
 	switch probe.status {
 	case http.StatusNotFound:
-		s.requests.WithLabelValues("none", r.Method, "404").Inc()
+		s.requests.WithLabelValues("none", methodLabel(r.Method), "404").Inc()
 		s.refuse(w, r, model.Errorf(errNoRoute, "%s", s.noRoute(r.URL.Path)))
 	case http.StatusMethodNotAllowed:
+		s.requests.WithLabelValues("none", methodLabel(r.Method), "405").Inc()
 		w.Header().Set("Allow", probe.header.Get("Allow"))
 		s.refuse(w, r, model.Errorf(errMethod, "%s is not possible on %s; possible are %s", r.Method, r.URL.Path, probe.header.Get("Allow")))
 	default:
 		h.ServeHTTP(w, r)
 	}
+}
+
+// methodLabel is the method of a request without a route, which may be any word
+// that a client has thought of.
+func methodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return method
+	}
+	return "other"
 }
 
 func (s *server) noRoute(path string) string {

@@ -3,10 +3,13 @@ package apiserver
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // What counts as full, and as fallen silent.
@@ -20,6 +23,12 @@ const (
 // status tells what an operator looks at first.
 func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	ctx := r.Context()
+	// The servers are asked first, within 2 s: reading what is in a store that is
+	// away fails too, but later than people wait.
+	stores := s.cluster.Stores(ctx)
+	if len(stores) > 0 && !slices.ContainsFunc(stores, func(x api.StoreServer) bool { return x.Error == "" }) {
+		return nil, model.Errorf(model.ErrUnavailable, "no server of the store answers: %s: %s; hosts keep what they have, and nothing can be changed", stores[0].Address, stores[0].Error)
+	}
 	hosts, err := s.control.Hosts(ctx)
 	if err != nil {
 		return nil, err
@@ -32,7 +41,7 @@ func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if o.Masters, err = s.cluster.Masters(ctx); err != nil {
 		return nil, err
 	}
-	o.Stores = s.cluster.Stores(ctx)
+	o.Stores = stores
 	now := time.Now()
 	for _, h := range hosts {
 		o.Hosts = append(o.Hosts, hostToAPI(h, now))
@@ -79,6 +88,11 @@ func judge(o *api.ClusterStatus, now time.Time) {
 	for _, h := range o.Hosts {
 		judgeHost(h, now, wrong, notice)
 	}
+	for _, text := range []string{formats(o.Hosts), tunnelPorts(o.Hosts)} {
+		if text != "" {
+			wrong("%s", text)
+		}
+	}
 	for _, p := range o.Pools {
 		if float64(p.Used) >= nearlyFull*float64(p.Size) && p.Size > 0 {
 			notice("%s: %d of %d are taken", p.Name, p.Used, p.Size)
@@ -114,8 +128,10 @@ func judgeHost(h api.Host, now time.Time, wrong, notice func(string, ...any)) {
 			wrong("host %s: %s: %s", h.Name, c.Name, c.Message)
 		}
 	}
+	// The status is some seconds old: a container that has just ended is still
+	// counted there. Of one that runs without an endpoint the host says so itself.
 	if h.Ready && h.Attachments > 0 && h.Endpoints < h.Attachments {
-		wrong("host %s has %d containers attached, and the cluster only %d endpoints there", h.Name, h.Attachments, h.Endpoints)
+		notice("host %s had %d containers attached at its last word, and the cluster has %d endpoints there; while containers end this passes within seconds", h.Name, h.Attachments, h.Endpoints)
 	}
 	for _, name := range sortedKeys(h.Tables) {
 		t := h.Tables[name]
@@ -123,6 +139,48 @@ func judgeHost(h api.Host, now time.Time, wrong, notice func(string, ...any)) {
 			notice("host %s: table %s has %d of %d entries", h.Name, name, t.Entries, t.Capacity)
 		}
 	}
+}
+
+// formats names the hosts whose agents may misread others; "" = there are none.
+func formats(hosts []api.Host) string {
+	newest := 0
+	for _, h := range hosts {
+		newest = max(newest, h.Format)
+	}
+	var behind []string
+	for _, h := range hosts {
+		if h.Format > 0 && h.Format < newest {
+			behind = append(behind, fmt.Sprintf("%s %d", h.Name, h.Format))
+		}
+	}
+	if len(behind) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("hosts are of different formats (%s, others %d): between them traffic may be lost; finish the upgrade of netplugin there", strings.Join(behind, ", "), newest)
+}
+
+// tunnelPorts names the hosts whose tunnels have another UDP port than those of
+// most; "" = there are none.
+func tunnelPorts(hosts []api.Host) string {
+	count, most := map[int]int{}, 0
+	for _, h := range hosts {
+		if p := h.VXLANPort; p != 0 {
+			count[p]++
+			if c := count[p]; most == 0 || c > count[most] || c == count[most] && p < most {
+				most = p
+			}
+		}
+	}
+	var odd []string
+	for _, h := range hosts {
+		if h.VXLANPort != 0 && h.VXLANPort != most {
+			odd = append(odd, fmt.Sprintf("%s %d", h.Name, h.VXLANPort))
+		}
+	}
+	if odd == nil {
+		return ""
+	}
+	return fmt.Sprintf("hosts have different UDP ports for VXLAN (%s, others %d): between them nothing passes on VXLAN networks; start netplugin there with the same --vxlan-port", strings.Join(odd, ", "), most)
 }
 
 // ageText writes seconds as people read them.

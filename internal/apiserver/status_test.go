@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -30,6 +31,10 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = reg.Close() }()
+	reg2, err := store.Register(t.Context(), f.mem, store.Service{ServiceName: store.ServiceAgent, HostAddr: "10.0.0.2", Port: 8472, Hostname: "elsewhere"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	fine := store.HostStatus{Host: "host1", Driver: "ebpf", Ready: true, Updated: now.Format(time.RFC3339), Ports: 3}
 	tell(fine)
 	tell(store.HostStatus{Host: "gone", Driver: "ovs", Ready: true, Updated: now.Add(-90 * time.Second).Format(time.RFC3339)})
@@ -47,6 +52,10 @@ func TestStatus(t *testing.T) {
 		}) {
 			t.Errorf("nothing says %q: %q", parts, list)
 		}
+	}
+	has(status().Wrong, "different UDP ports for VXLAN (elsewhere 8472, others 4789)", "--vxlan-port")
+	if err := reg2.Close(); err != nil {
+		t.Fatal(err)
 	}
 	s := status()
 	if s.Well || len(s.Wrong) != 1 || len(s.Hosts) != 2 || s.Hosts[0].State != api.HostAway || s.Hosts[0].Age < 90 || s.Hosts[1].State != api.HostAlive {
@@ -92,7 +101,10 @@ func TestStatus(t *testing.T) {
 	orphans := fine
 	orphans.Attachments = 4 // the cluster has 3 endpoints there
 	tell(orphans)
-	has(status().Wrong, "host1 has 4 containers", "only 3 endpoints")
+	if s = status(); !s.Well {
+		t.Errorf("a container that has just ended is an alarm: %q", s.Wrong)
+	}
+	has(s.Notices, "host1 had 4 containers", "has 3 endpoints")
 }
 
 // TestJudge: what is wrong beyond the hosts.
@@ -105,6 +117,11 @@ func TestJudge(t *testing.T) {
 		"store away":    {api.ClusterStatus{Stores: []api.StoreServer{{Address: "e1", Error: "refused"}}}, "store e1 does not answer: refused", ""},
 		"store alarm":   {api.ClusterStatus{Stores: []api.StoreServer{{Address: "e1", Alarms: []string{"NOSPACE"}}}}, "NOSPACE", ""},
 		"store filling": {api.ClusterStatus{Stores: []api.StoreServer{{Address: "e1", Size: 90 << 20, Quota: 100 << 20}}}, "90 of 100 MiB", ""},
+		"formats":       {api.ClusterStatus{Hosts: []api.Host{{Name: "a", Format: 2, State: api.HostAlive}, {Name: "b", Format: 1, State: api.HostAlive}, {Name: "c", State: api.HostAlive}}}, "different formats (b 1, others 2)", ""},
+		"one format":    {api.ClusterStatus{Hosts: []api.Host{{Name: "a", Format: 2, State: api.HostAlive}, {Name: "b", Format: 2, State: api.HostAlive}}}, "", ""},
+		"tunnel ports":  {api.ClusterStatus{Hosts: []api.Host{{Name: "a", VXLANPort: 8472, State: api.HostAlive}, {Name: "b", VXLANPort: 4789, State: api.HostAlive}, {Name: "c", State: api.HostAlive}}}, "different UDP ports for VXLAN (a 8472, others 4789)", ""},
+		"most ports":    {api.ClusterStatus{Hosts: []api.Host{{Name: "a", VXLANPort: 8472, State: api.HostAlive}, {Name: "b", VXLANPort: 8472, State: api.HostAlive}, {Name: "c", VXLANPort: 4789, State: api.HostAlive}}}, "(c 4789, others 8472)", ""},
+		"one port":      {api.ClusterStatus{Hosts: []api.Host{{Name: "a", VXLANPort: 8472, State: api.HostAlive}, {Name: "b", VXLANPort: 8472, State: api.HostAlive}}}, "", ""},
 		"pool full":     {api.ClusterStatus{Pools: []api.Pool{{Name: "vlans", Used: 8, Size: 10}}}, "", "vlans: 8 of 10"},
 	} {
 		s := tt.status
@@ -141,5 +158,23 @@ func TestEndpoints(t *testing.T) {
 				t.Errorf("%q: key %q", query, e.Key)
 			}
 		}
+	}
+}
+
+// storeless is a cluster whose store has no server that answers.
+type storeless struct{ Cluster }
+
+func (storeless) Stores(context.Context) []api.StoreServer {
+	return []api.StoreServer{{Address: "http://10.0.0.2:2379", Error: "it is away"}}
+}
+
+// TestStatusWithoutStore: a store that is away is told by its address, without
+// waiting for what would be read from it.
+func TestStatusWithoutStore(t *testing.T) {
+	f := serveWith(t, func(c *Config) { c.Cluster = storeless{c.Cluster} })
+	f.mem.Unavailable(true)
+	status, answer := f.do("GET", "/api/v1/status", "")
+	if status != 503 || !strings.Contains(answer, "store answers: http://10.0.0.2:2379: it is away") {
+		t.Errorf("status: %d %s", status, answer)
 	}
 }

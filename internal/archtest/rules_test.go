@@ -19,13 +19,14 @@ var rules = []rule{
 	{pkg: "api", why: "wire shapes and client are importable by others: standard library only"},
 	{pkg: "internal/model", why: "values of the domain depend on nothing, so that everything can depend on them"},
 	{pkg: "internal/reconcile", why: "a generic runner that knows no networking"},
+	{pkg: "internal/durable", why: "writes bytes; contivk8s is made of it"},
 	{pkg: "internal/daemon", why: "what surrounds any long-running program knows no program"},
 
 	{pkg: "internal/ipam", may: []string{"internal/model"}, why: "allocators are pure: no store, no wire"},
 	{pkg: "internal/desired", may: []string{"internal/model"}, why: "the picture of a host is data only"},
 	{pkg: "internal/store", may: []string{"internal/model"}, why: "the store knows keys and values, no use-cases"},
 	{pkg: "internal/store/storetest", may: []string{"internal/model", "internal/store"}, why: "one conformance suite for all stores knows none of them"},
-	{pkg: "internal/store/*", may: []string{"internal/model", "internal/store"}, why: "a concrete store knows the contract only"},
+	{pkg: "internal/store/*", may: []string{"internal/durable", "internal/model", "internal/store"}, why: "a concrete store knows the contract only"},
 	{pkg: "internal/compile", may: []string{"internal/model", "internal/desired"}, why: "compile is a pure function of the cluster's state"},
 	{pkg: "internal/control", may: []string{"internal/model", "internal/ipam", "internal/store"}, why: "use-cases know neither wire shapes nor hosts"},
 	{
@@ -47,12 +48,12 @@ var rules = []rule{
 	{pkg: "internal/bgp", may: []string{"internal/desired", "internal/model"}, why: "fed by desired.BGP"},
 
 	{pkg: "internal/attach/*", may: []string{"internal/attach", "internal/model"}, why: "namespace plumbing knows requests and results only"},
-	{pkg: "internal/attach", may: []string{"internal/model"}, why: "runtimes' requests know no agent: contivk8s stays small"},
+	{pkg: "internal/attach", may: []string{"internal/durable", "internal/model"}, why: "runtimes' requests know no agent: contivk8s stays small"},
 	{
 		pkg: "internal/agent",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/compile", "internal/desired", "internal/driver",
-			"internal/reconcile", "internal/attach", "internal/attach/*", "internal/hostnet", "internal/dns", "internal/bgp",
+			"internal/reconcile", "internal/attach", "internal/attach/*", "internal/durable", "internal/hostnet", "internal/dns", "internal/bgp",
 		},
 		why: "the agent never imports control (it asks a netmaster by REST), and gets its store and driver from cmd",
 	},
@@ -60,8 +61,8 @@ var rules = []rule{
 	{pkg: "internal/cni", may: []string{"internal/attach", "internal/model"}, why: "the plugin hands verbs to netplugin by attach's client, nothing more"},
 	{pkg: "internal/cni/serve", may: []string{"internal/attach", "internal/cni", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
 	{pkg: "internal/mesos", may: []string{"internal/attach", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
-	{pkg: "internal/libnetwork", may: []string{"internal/attach", "internal/model"}, why: "verbs become attach requests, nothing more"},
-	{pkg: "internal/cli", may: []string{"api"}, why: "netctl can do what any client of the REST interface can"},
+	{pkg: "internal/libnetwork", may: []string{"internal/attach", "internal/durable", "internal/model"}, why: "verbs become attach requests, nothing more"},
+	{pkg: "internal/cli", may: []string{"api", "internal/durable"}, why: "netctl can do what any client of the REST interface can"},
 
 	{pkg: "internal/lab", free: true, why: "simulated hosts are made of everything, concrete stores and drivers included"},
 	{pkg: "internal/lab/*", free: true, why: "what simulated hosts run beside Contiv"},
@@ -87,6 +88,7 @@ var standardOnly = map[string]string{
 	"internal/model":    "parsing and invariants need no library",
 	"internal/desired":  "data only",
 	"internal/ipam":     "pure",
+	"internal/durable":  "linked into contivk8s",
 	"internal/attach":   "linked into contivk8s, which a runtime starts for every container",
 	"internal/archtest": "has tests only",
 }

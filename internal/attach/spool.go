@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/durable"
 )
 
 // Spool is a directory of deletions that could not be handed to netplugin; it
@@ -42,7 +44,7 @@ func (s Spool) Put(r DetachRequest) error {
 	if err := os.MkdirAll(s.dir(), 0o700); err != nil {
 		return fmt.Errorf("spool deletion of %s: %w", r.Key, err)
 	}
-	if err := WriteFileDurably(s.path(r.Key), data); err != nil {
+	if err := durable.WriteFile(s.path(r.Key), data); err != nil {
 		return fmt.Errorf("spool deletion of %s: %w", r.Key, err)
 	}
 	return nil
@@ -97,37 +99,4 @@ func (s Spool) List() ([]DetachRequest, error) {
 		out = append(out, r)
 	}
 	return out, errors.Join(errs...)
-}
-
-// WriteFileDurably replaces a file such that after a crash of the machine it
-// has either its old or its new contents, and after success the new ones.
-func WriteFileDurably(path string, data []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // fails after the rename, as it should
-	_, err = tmp.Write(data)
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if cerr := tmp.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err == nil {
-		err = syncDir(filepath.Dir(path))
-	}
-	return err
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	return errors.Join(err, d.Close())
 }

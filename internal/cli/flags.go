@@ -22,6 +22,7 @@ type flagDef struct {
 	def     string // shown in help; empty: none
 	set     func(string) error
 	general bool   // one of the options that every command takes
+	many    bool   // may be repeated
 	given   bool   // set on the command line
 	text    string // as it was set there
 }
@@ -82,7 +83,7 @@ func (s *flagSet) durationVar(p *time.Duration, names, usage string) {
 
 // listVar may be repeated; a value may also hold several, separated by commas.
 func (s *flagSet) listVar(p *[]string, names, value, usage string) {
-	s.add(names, value, usage+" (may be repeated)", "", func(v string) error {
+	d := s.add(names, value, usage+" (may be repeated)", "", func(v string) error {
 		for item := range strings.SplitSeq(v, ",") {
 			if item = strings.TrimSpace(item); item != "" {
 				*p = append(*p, item)
@@ -90,6 +91,7 @@ func (s *flagSet) listVar(p *[]string, names, value, usage string) {
 		}
 		return nil
 	})
+	d.many = true
 }
 
 func (s *flagSet) lookup(name string) *flagDef {
@@ -118,6 +120,11 @@ func (s *flagSet) one(args []string) (rest []string, err error) {
 		return nil, usageErrorf("flag --%s needs a value: %s", d.names[0], d.value)
 	case !hasValue:
 		value, rest = rest[0], rest[1:]
+	}
+	// One of two values would be passed over in silence: a rule for one group
+	// where two were named. What every command takes may stand in an alias.
+	if d.given && !d.many && !d.general && value != d.text {
+		return nil, usageErrorf("flag --%s is given twice, %q and %q; give it once", d.names[0], d.text, value)
 	}
 	if err := d.set(value); err != nil {
 		return nil, usageErrorf("flag --%s %q: %v", d.names[0], value, err)

@@ -207,6 +207,8 @@ func TestUsage(t *testing.T) {
 		{"policy rule-add p 1 -d both", "netctl: flag --direction \"both\": must be in or out\nSee 'netctl policy rule-add --help'.\n"},
 		{"policy rule-add p 1 --to-group g", "netctl: flag --to-group cannot go with --direction in\nSee 'netctl policy rule-add --help'.\n"},
 		{"policy rule-add p 1 -d out -i 10.0.0.0/8", "netctl: flag --from-ip-address cannot go with --direction out\nSee 'netctl policy rule-add --help'.\n"},
+		{"policy rule-add p 1 -g a --from-group b", "netctl: flag --from-group is given twice, \"a\" and \"b\"; give it once\nSee 'netctl policy rule-add --help'.\n"},
+		{"network create x -s 10.1.0.0/24 -s=10.2.0.0/24", "netctl: flag --subnet is given twice, \"10.1.0.0/24\" and \"10.2.0.0/24\"; give it once\nSee 'netctl network create --help'.\n"},
 		{"--netmaster ftp://x tenant ls", "netctl: --netmaster: netmaster URL \"ftp://x\": must be http://host:port or https://host:port\nSee 'netctl tenant ls --help'.\n"},
 		{"--timeout 0s tenant ls", "netctl: flag --timeout \"0s\": must be a time above zero such as 5s or 1m30s\nSee 'netctl --help'.\n"},
 	} {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -51,6 +52,9 @@ func readDocuments(stdin io.Reader, paths []string) ([]document, error) {
 			}
 			all = append(all, docs...)
 		}
+	}
+	if len(all) == 0 { // an export that failed at the other end of a pipe, a file that was cut
+		return nil, fmt.Errorf("%s: no documents are there: nothing was asked for", strings.Join(paths, ", "))
 	}
 	first := map[string]document{}
 	for _, d := range all {
@@ -224,6 +228,9 @@ func documentType(name string) (reflect.Type, keyFields, error) {
 	return typ, keysByKind[i], nil
 }
 
+// decimal is the spelling of whole numbers that everybody reads alike.
+var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+
 // fromYAML turns a node into what JSON can carry. Where the wire has text,
 // what looks like a number or a truth value is taken as it is written.
 func fromYAML(n *yaml.Node, t reflect.Type) (any, error) {
@@ -258,6 +265,9 @@ func fromYAML(n *yaml.Node, t reflect.Type) (any, error) {
 	case yaml.ScalarNode:
 		if t != nil && t.Kind() == reflect.String && n.Tag != "!!null" {
 			return n.Value, nil
+		}
+		if number := n.Tag == "!!int" || n.Tag == "!!float"; number && !decimal.MatchString(n.Value) {
+			return nil, fmt.Errorf("line %d: number %q: must be written in decimal digits alone: YAML's other spellings mean other numbers (0443 is 291)", n.Line, n.Value)
 		}
 		var v any
 		if err := n.Decode(&v); err != nil {

@@ -117,6 +117,8 @@ func TestApplyBadDocument(t *testing.T) {
 		"syntax":    {"kind: [\n", ExitFailure, "line"},
 		"twice":     {"kind: tenant\ntenantName: t3\n", ExitFailure, "tenant t3 is also in"},
 		"same":      {"kind: tenant\ntenantName: a\ntenantName: b\n", ExitFailure, `line 164: field "tenantName" is there twice`},
+		"octal":     {"kind: rule\ntenantName: t1\npolicyName: p\nruleId: 1\ndirection: in\naction: deny\nprotocol: tcp\nport: 0443\n", ExitFailure, `line 169: number "0443": must be written in decimal digits alone`},
+		"float":     {"kind: rule\ntenantName: t1\npolicyName: p\nruleId: 1\ndirection: in\naction: deny\npriority: 1e1\n", ExitFailure, `number "1e1": must be`},
 		"alias":     {"kind: tenant\ntenantName: &x a\ndefaultNetwork: *x\n", ExitFailure, "anchors and aliases"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,6 +143,20 @@ func TestApplyBadDocument(t *testing.T) {
 			}
 			check(t, result{ExitOK, "default\n", ""}, netctl(t, url, "tenant", "ls", "-q"))
 		})
+	}
+}
+
+// A file without a document asks for nothing: it was cut, or what should have
+// written it has failed at the other end of a pipe.
+func TestApplyNothing(t *testing.T) {
+	m := newFakeMaster(t)
+	for _, text := range []string{"", "# nothing\n", "---\n---\n", "[]"} {
+		for _, cmd := range []string{"apply", "diff"} {
+			check(t, result{ExitFailure, "", "netctl: -: no documents are there: nothing was asked for\n"}, netctlIn(t, text, m.url, cmd, "-f", "-"))
+		}
+	}
+	if len(m.requests) > 0 {
+		t.Errorf("sent %q", m.requests)
 	}
 }
 

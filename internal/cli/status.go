@@ -14,10 +14,17 @@ import (
 // errUnwell makes status exit with ExitUnwell.
 var errUnwell = errors.New("not all is well")
 
-type statusOptions struct{ common }
+// statusTimeout is when status gives up on a netmaster, unless --timeout says
+// otherwise: one that waits for its store tells so before.
+const statusTimeout = 9 * time.Second
+
+type statusOptions struct {
+	common
+	globals *globals
+}
 
 func newStatus(f *factory, run func(context.Context, *statusOptions) error) *command {
-	o := &statusOptions{common: newCommon(f)}
+	o := &statusOptions{common: newCommon(f), globals: f.globals}
 	c := &command{
 		name:     "status",
 		short:    "Show on one screen how the cluster is: netmasters, store, hosts, capacity, and what is wrong",
@@ -30,6 +37,9 @@ func newStatus(f *factory, run func(context.Context, *statusOptions) error) *com
 }
 
 func runStatus(ctx context.Context, o *statusOptions) error {
+	if o.globals.timeout == api.DefaultTimeout {
+		o.globals.timeout = statusTimeout
+	}
 	client, err := o.client()
 	if err != nil {
 		return err

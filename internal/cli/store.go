@@ -2,12 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/durable"
 )
 
 type storeOptions struct{ common }
@@ -84,23 +84,15 @@ func runBackup(ctx context.Context, o *backupOptions) (err error) {
 	if _, err := os.Lstat(o.file); err == nil {
 		return usageErrorf("%s is there already; name another file", o.file)
 	}
-	part := o.file + ".part"
-	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	var n int64
+	err = durable.Write(o.file, func(w io.Writer) (err error) {
+		if n, err = client.Backup(ctx, w); err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	n, err := client.Backup(ctx, f)
-	if err == nil && n == 0 {
-		err = io.ErrUnexpectedEOF
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(part, o.file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(part))
 	}
 	switch {
 	case o.json:

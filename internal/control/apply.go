@@ -142,13 +142,10 @@ type step struct {
 func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, more func() bool) (out []Outcome, done int, err error) {
 	steps := ordered(changes)
 	out = make([]Outcome, len(changes))
+	cl := c.claim()
 	// The trial of a long list, and a dry run, commit nothing that could prove
 	// memory's reads old: they must not be older than the request.
-	if _, err := c.View(ctx); err != nil {
-		return nil, 0, err
-	}
-	cl := c.claim()
-	rev, err := c.update(ctx, "apply", func(tx store.Tx) error {
+	rev, err := c.updateBy(ctx, "apply", c.follow.UpdateFresh, func(tx store.Tx) error {
 		cl.rewind()
 		clear(out)
 		if err := tryAll(ctx, tx, cl, steps, out, dryRun); err != nil {
@@ -312,12 +309,20 @@ func (s step) try(ctx context.Context, tx store.Tx, cl *claim, out []Outcome, se
 			out[s.index].Before = before
 		}
 	}
+	was, err := tx.Peek(s.key)
+	if err != nil {
+		return err
+	}
 	if s.check != nil {
 		if err := s.check(); err != nil {
 			return err
 		}
 	}
 	if err := s.put(ctx, tx, cl); err != nil || out == nil {
+		return err
+	}
+	if is, err := tx.Peek(s.key); err != nil || is.Mod == was.Mod && is.Mod != store.Pending && out[s.index].Before != nil {
+		out[s.index].After = out[s.index].Before // nothing was written: no need to read it again
 		return err
 	}
 	after, _, err := s.read(tx)

@@ -245,3 +245,31 @@ func TestApplyInParallel(t *testing.T) {
 		t.Errorf("%d rules, networks %v", n, v.Networks("blue"))
 	}
 }
+
+// Endpoints of a list that ask for no address get one each, however many they
+// are, and when the transaction runs again.
+func TestApplyManyEndpoints(t *testing.T) {
+	c := newCluster(t)
+	c.put(network("n", "10.1.0.0/16"), group("g", "n"))
+	var list []Change
+	for i := range 300 {
+		list = append(list, c.ChangeEndpoint(endpoint("n", fmt.Sprintf("e%d", i), inGroup("g"))))
+	}
+	for _, dryRun := range []bool{true, false} {
+		c.st.Conflict(3)
+		out, _, err := c.Apply(testContext(t), list, dryRun, func() bool { return true })
+		c.ok(err)
+		taken := map[any]bool{}
+		for _, o := range out {
+			a := o.After.(model.Endpoint).IPv4
+			if !a.IsValid() || taken[a] {
+				t.Errorf("dry run %v: address %s", dryRun, a)
+			}
+			taken[a] = true
+		}
+	}
+	c.st.Conflict(0)
+	if eps := c.fresh().EndpointsOfNetwork(netKey("n")); len(eps) != len(list) {
+		t.Errorf("%d endpoints", len(eps))
+	}
+}

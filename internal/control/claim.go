@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/ipam"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -15,9 +16,30 @@ import (
 // When the transaction runs again it tries the candidates that it has first.
 type claim struct {
 	c       *Controller
-	addrs   []store.AddressKey
-	numbers []store.NumberKey
-	tried   map[any]bool // in this run
+	addrs   held[store.AddressKey]
+	numbers held[store.NumberKey]
+}
+
+// held is what a claim holds: a long list's may be tens of thousands.
+type held[K any] struct {
+	all  []K
+	left []K // to be tried in this run before others, the next one last
+}
+
+func (h *held[K]) rewind() {
+	h.left = append(h.left[:0], h.all...)
+	slices.Reverse(h.left)
+}
+
+// next returns the first that is left and fits.
+func (h *held[K]) next(fits func(K) bool) (k K, ok bool) {
+	for i, k := range slices.Backward(h.left) {
+		if fits(k) { // the last one always, when this run asks as the one before did
+			h.left = slices.Delete(h.left, i, i+1)
+			return k, true
+		}
+	}
+	return k, false
 }
 
 // settling is a claim whose commit the view has to reach before it may go.
@@ -26,18 +48,20 @@ type settling struct {
 	claim *claim
 }
 
-func (c *Controller) claim() *claim { return &claim{c: c, tried: map[any]bool{}} }
+func (c *Controller) claim() *claim { return &claim{c: c} }
 
 // rewind begins a run of the transaction.
-func (cl *claim) rewind() { clear(cl.tried) }
+func (cl *claim) rewind() {
+	cl.addrs.rewind()
+	cl.numbers.rewind()
+}
 
 // addr holds the next free address in allowed; false when there is none.
 func (cl *claim) addr(n model.Network, v6 bool, cursor string, allowed ipam.Ranges) (netip.Addr, bool) {
-	for _, k := range cl.addrs {
-		if k.Network == n.Key && k.Addr.Is6() == v6 && !cl.tried[k] && allowed.Contains(k.Addr) {
-			cl.tried[k] = true
-			return k.Addr, true
-		}
+	if k, ok := cl.addrs.next(func(k store.AddressKey) bool {
+		return k.Network == n.Key && k.Addr.Is6() == v6 && allowed.Contains(k.Addr)
+	}); ok {
+		return k.Addr, true
 	}
 	v := cl.c.view
 	v.mu.Lock()
@@ -54,19 +78,19 @@ func (cl *claim) addr(n model.Network, v6 bool, cursor string, allowed ipam.Rang
 	}
 	s.held[a]++
 	s.mark(a)
-	k := store.AddressKey{Network: n.Key, Addr: a}
-	cl.addrs = append(cl.addrs, k)
-	cl.tried[k] = true
+	cl.addrs.all = append(cl.addrs.all, store.AddressKey{Network: n.Key, Addr: a})
 	return a, true
 }
 
+// putBack makes an address the next candidate again.
+func (cl *claim) putBack(k store.AddressKey) { cl.addrs.left = append(cl.addrs.left, k) }
+
 // number holds the next free number in [lo, hi]; false when there is none.
 func (cl *claim) number(kind store.NumberKind, lo, hi uint32) (uint32, bool) {
-	for _, k := range cl.numbers {
-		if k.Kind == kind && lo <= k.Number && k.Number <= hi && !cl.tried[k] {
-			cl.tried[k] = true
-			return k.Number, true
-		}
+	if k, ok := cl.numbers.next(func(k store.NumberKey) bool {
+		return k.Kind == kind && lo <= k.Number && k.Number <= hi
+	}); ok {
+		return k.Number, true
 	}
 	v := cl.c.view
 	v.mu.Lock()
@@ -78,9 +102,7 @@ func (cl *claim) number(kind store.NumberKind, lo, hi uint32) (uint32, bool) {
 	}
 	n.held[x]++
 	n.mark(x)
-	k := store.NumberKey{Kind: kind, Number: x}
-	cl.numbers = append(cl.numbers, k)
-	cl.tried[k] = true
+	cl.numbers.all = append(cl.numbers.all, store.NumberKey{Kind: kind, Number: x})
 	return x, true
 }
 
@@ -168,7 +190,7 @@ func (cl *claim) freeNumber(ctx context.Context, tx store.Tx, kind store.NumberK
 // done gives everything back: at once when nothing was committed (rev 0), else
 // when the view has reached the commit, which then says what is used.
 func (cl *claim) done(rev store.Revision) {
-	if len(cl.addrs)+len(cl.numbers) == 0 {
+	if len(cl.addrs.all)+len(cl.numbers.all) == 0 {
 		return
 	}
 	v := cl.c.view
@@ -182,7 +204,7 @@ func (cl *claim) done(rev store.Revision) {
 }
 
 func (v *View) free(cl *claim) {
-	for _, k := range cl.addrs {
+	for _, k := range cl.addrs.all {
 		s := v.space(k.Network)
 		if s.held[k.Addr]--; s.held[k.Addr] <= 0 {
 			delete(s.held, k.Addr)
@@ -190,14 +212,14 @@ func (v *View) free(cl *claim) {
 		s.mark(k.Addr)
 		v.dropSpace(k.Network)
 	}
-	for _, k := range cl.numbers {
+	for _, k := range cl.numbers.all {
 		n := v.numbers[k.Kind]
 		if n.held[k.Number]--; n.held[k.Number] <= 0 {
 			delete(n.held, k.Number)
 		}
 		n.mark(k.Number)
 	}
-	cl.addrs, cl.numbers = nil, nil
+	cl.addrs, cl.numbers = held[store.AddressKey]{}, held[store.NumberKey]{}
 }
 
 // settle frees the claims whose commits the view has reached.

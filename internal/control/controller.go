@@ -169,10 +169,14 @@ func (c *Controller) await(ctx context.Context) error {
 
 // update runs a use-case's transaction. what is the verb and object for errors.
 func (c *Controller) update(ctx context.Context, what string, fn func(store.Tx) error) (store.Revision, error) {
+	return c.updateBy(ctx, what, c.follow.Update, fn)
+}
+
+func (c *Controller) updateBy(ctx context.Context, what string, update func(context.Context, func(store.Tx) error) (store.Revision, error), fn func(store.Tx) error) (store.Revision, error) {
 	if err := c.await(ctx); err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
-	rev, err := c.follow.Update(ctx, fn)
+	rev, err := update(ctx, fn)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}

@@ -107,6 +107,9 @@ func (c *Controller) endpointKeys(cl *claim, want model.Endpoint) []string {
 		}
 	}
 	n, known := c.view.Network(k)
+	if _, there := c.view.Endpoint(want.Key); there {
+		known = false // it has its addresses
+	}
 	for _, f := range []struct {
 		subnet netip.Prefix
 		want   netip.Addr
@@ -115,13 +118,15 @@ func (c *Controller) endpointKeys(cl *claim, want model.Endpoint) []string {
 		a := f.want
 		if !a.IsValid() && known && f.subnet.IsValid() {
 			ranges, cursor := allowed(n, f.v6, c.view.poolsOf(k), want.Group)
-			a, _ = cl.addr(n, f.v6, cursor, ranges)
+			if free, ok := cl.addr(n, f.v6, cursor, ranges); ok {
+				a = free
+				cl.putBack(store.AddressKey{Network: k, Addr: a}) // it is still a candidate
+			}
 		}
 		if a.IsValid() {
 			keys = append(keys, store.Addresses.Key(store.AddressKey{Network: k, Addr: a}))
 		}
 	}
-	cl.rewind() // they are still candidates
 	return keys
 }
 

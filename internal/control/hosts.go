@@ -19,6 +19,7 @@ type HostState struct {
 	Told       bool       // its agent has told a status
 	Status     HostStatus // the last one
 	Endpoints  int        // that live there
+	VXLANPort  int        // UDP port of its tunnels; 0 = it is not alive
 }
 
 // LastWord returns when the host's agent told its status last, by the host's
@@ -61,7 +62,9 @@ func (c *Controller) Hosts(ctx context.Context) ([]HostState, error) {
 		if rec, known := v.Host(name); known {
 			h.Host, h.Known = rec, true
 		}
-		_, h.Alive = alive[name]
+		var reg store.Service
+		reg, h.Alive = alive[name]
+		h.VXLANPort = reg.Port
 		h.Endpoints = v.NumEndpointsOfHost(name)
 		out = append(out, h)
 	}

@@ -52,14 +52,18 @@ func (c *Controller) apply(b store.Batch) error {
 				"was", int64(i.rev), "now", int64(b.Revision))
 		}
 	}
-	i.now, i.rev, i.met = b.Store, b.Revision, i.met || b.Store.ID != ""
+	if b.Listed { // b.Store is as the newest list had it
+		i.now = b.Store
+	}
+	i.rev = b.Revision
 	for _, ev := range b.Events {
 		if ev.KV.Key == store.StoreIdentityKey && !b.Listed {
 			if row, err := store.Incarnations.Decode(ev.KV); err == nil {
-				i.now, i.met = row.Value, i.met || row.Value.ID != ""
+				i.now = row.Value
 			}
 		}
 	}
+	i.met = i.met || i.now.ID != ""
 	return nil
 }
 
@@ -98,6 +102,9 @@ func (c *Controller) StoreIdentity(ctx context.Context) (store.Incarnation, stor
 		return store.Incarnation{}, 0, err
 	}
 	row, err := store.Incarnations.Decode(kv)
+	if err == nil && !row.Exists() {
+		err = model.Errorf(model.ErrUnavailable, "the store has no identity: it is empty, and about to become a new cluster's")
+	}
 	if err != nil {
 		return store.Incarnation{}, 0, err
 	}
@@ -108,7 +115,8 @@ func (c *Controller) StoreIdentity(ctx context.Context) (store.Incarnation, stor
 // AdoptStore tells hosts that keep the picture of another store, or of a later
 // state of this one, to follow this one: it becomes the successor of all stores
 // that hosts say they follow, in a new epoch. It returns the identity that the
-// store has then, and the commit's revision.
+// store has then, and the commit's revision. When no host says that it keeps
+// another picture, it is ErrConflict: hosts have first to meet the store.
 func (c *Controller) AdoptStore(ctx context.Context) (store.Incarnation, store.Revision, error) {
 	var inc store.Incarnation
 	rev, err := c.update(ctx, "adopt the store", func(tx store.Tx) (err error) {
@@ -119,8 +127,12 @@ func (c *Controller) AdoptStore(ctx context.Context) (store.Incarnation, store.R
 		if err != nil {
 			return err
 		}
+		was := inc.Mark()
 		inc.Epoch = inc.Next(c.opts.Now())
 		inc.Since = c.opts.Now().UTC().Format(time.RFC3339)
+		if !slices.ContainsFunc(hosts, func(h model.Host) bool { return h.Store != "" && h.Store != was }) {
+			return model.Errorf(model.ErrConflict, "no host says that it keeps the picture of another store, or of a later state of this one; a host says so when it has met this one: try again in some seconds; 'netctl status' shows the hosts")
+		}
 		inc.Replaces = slices.Clone(inc.Replaces)
 		for _, h := range hosts {
 			if id, _, ok := strings.Cut(strings.TrimPrefix(h.Store, "held:"), "/"); ok && id != inc.ID && !slices.Contains(inc.Replaces, id) {

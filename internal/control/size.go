@@ -105,13 +105,18 @@ func (s *sizes) of(p model.PolicyKey) []union {
 func (v *View) fit(rules []model.Rule, groups []model.Group) (index int, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	last := map[union]int{} // the rule or group to blame when nothing before it is
+	last := map[union]int{}                // the rule or group to blame when nothing before it is
+	joining := map[model.PolicyKey][]int{} // indexes of the new rules of a policy
 	for i, r := range rules {
 		if _, there := v.rules.all[r.Key]; there {
 			continue
 		}
-		for _, u := range v.sizes.of(r.Key.PolicyKey()) {
-			last[u] = i
+		p := r.Key.PolicyKey()
+		joining[p] = append(joining[p], i)
+	}
+	for p, at := range joining {
+		for _, u := range v.sizes.of(p) {
+			last[u] = max(last[u], at[len(at)-1])
 		}
 	}
 	for i, g := range groups {
@@ -121,7 +126,7 @@ func (v *View) fit(rules []model.Rule, groups []model.Group) (index int, err err
 		}
 	}
 	for u, at := range last {
-		n, e := v.fitUnion(u, rules)
+		n, e := v.fitUnion(u, rules, joining)
 		if e == nil {
 			continue
 		}
@@ -136,23 +141,26 @@ func (v *View) fit(rules []model.Rule, groups []model.Group) (index int, err err
 	return index, err
 }
 
-// fitUnion does so for one union; n is the first rule that does not fit.
-func (v *View) fitUnion(u union, rules []model.Rule) (n int, err error) {
+// fitUnion does so for one union; n is the first rule that does not fit. of are the
+// indexes of the rules that join a policy.
+func (v *View) fitUnion(u union, rules []model.Rule, of map[model.PolicyKey][]int) (n int, err error) {
 	policies := u.policies()
-	var joining []model.Rule
-	var at []int
-	for i, r := range rules {
-		if _, there := v.rules.all[r.Key]; !there && slices.Contains(policies, r.Key.PolicyKey()) {
-			joining, at = append(joining, r), append(at, i)
-		}
-	}
-	count := len(joining)
+	count := 0
 	for _, p := range policies {
-		count += len(v.rulesOfPolicy[p])
+		count += len(of[p]) + len(v.rulesOfPolicy[p])
 	}
 	// Every rule at a peer of its own, all of whose ports meet, cannot take more.
 	if count*(count+len(v.groups.of[u.tenant])+4)*20 <= model.MaxPolicyEntries {
 		return 0, nil
+	}
+	var at []int
+	for _, p := range policies {
+		at = append(at, of[p]...)
+	}
+	slices.Sort(at)
+	joining := make([]model.Rule, len(at))
+	for i, x := range at {
+		joining[i] = rules[x]
 	}
 	present := func() (out []model.Rule) {
 		for _, p := range policies {

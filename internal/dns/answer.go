@@ -114,7 +114,7 @@ func (h handler) answer(from net.Addr, r *dns.Msg, limit int) *dns.Msg {
 		h.count.local.Add(1)
 		return m
 	}
-	return h.forward(h.ctx, who, r, m)
+	return h.forward(h.ctx, who, h.chosen(from), r, m)
 }
 
 // addrOf is the address of who asks.

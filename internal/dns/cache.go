@@ -2,6 +2,7 @@ package dns
 
 import (
 	"container/list"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -18,9 +19,10 @@ const (
 	maxNegativeTTL = uint32(negativeLimit / time.Second)
 )
 
-// question is what answers of the host's resolvers are remembered by.
+// question is what resolvers' answers are remembered by.
 type question struct {
-	name   string // in lower case
+	server netip.AddrPort // to ask before the host's resolvers; zero = none
+	name   string         // in lower case
 	qtype  uint16
 	dnssec bool // the DO bit: signatures are wanted
 	cd     bool // unchecked answers are wanted

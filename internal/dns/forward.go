@@ -6,12 +6,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
 )
 
 // The bounds of forwarding. A container's resolver gives up after 4 to 5 s
@@ -24,12 +28,38 @@ const (
 	maxPerAsker  = 64  // of them, of one container
 )
 
-// forward answers from the cache or asks the host's resolvers. m is the reply
-// to r as far as it is known.
-func (h handler) forward(ctx context.Context, who asker, r, m *dns.Msg) *dns.Msg {
+// chosen is the server that the sender of a question chose for itself, as by
+// `docker run --dns`; zero if it means the host's resolvers, or this server.
+func (h handler) chosen(from net.Addr) netip.AddrPort {
+	if h.cfg.Asked == nil {
+		return netip.AddrPort{}
+	}
+	var who netip.AddrPort
+	switch a := from.(type) {
+	case *net.UDPAddr:
+		who = a.AddrPort()
+	case *net.TCPAddr:
+		who = a.AddrPort()
+	}
+	at := h.upstreams.where()
+	to, err := h.cfg.Asked(from.Network(), netip.AddrPortFrom(who.Addr().Unmap(), who.Port()), at)
+	if err != nil {
+		h.cfg.Log.Debug("which server was asked is not known: the host's resolvers are", "error", err)
+		return netip.AddrPort{}
+	}
+	if to.Addr() == at.Addr() || to.Addr() == desired.RouterAddr || h.upstreams.are(to.Addr()) {
+		return netip.AddrPort{}
+	}
+	return to
+}
+
+// forward answers from the cache or asks resolvers, the chosen one first if there
+// is one. m is the reply to r as far as it is known.
+func (h handler) forward(ctx context.Context, who asker, chosen netip.AddrPort, r, m *dns.Msg) *dns.Msg {
 	opt := r.IsEdns0()
 	q := question{
-		name: dns.CanonicalName(r.Question[0].Name), qtype: r.Question[0].Qtype,
+		server: chosen,
+		name:   dns.CanonicalName(r.Question[0].Name), qtype: r.Question[0].Qtype,
 		dnssec: opt != nil && opt.Do(), cd: r.CheckingDisabled,
 	}
 	got := h.cache.get(q)
@@ -85,6 +115,9 @@ func (h handler) ask(ctx context.Context, q question) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, totalTimeout)
 	defer cancel()
 	list := h.upstreams.get()
+	if q.server.IsValid() { // an engine that finds no resolver for its containers names a public one, out of reach or not
+		list = slices.Concat([]netip.AddrPort{q.server}, list)
+	}
 	if len(list) == 0 {
 		return nil, errors.New("no resolver is known")
 	}

@@ -1,16 +1,20 @@
 package dns
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
 )
 
 // TestCache: what a resolver said is asked once for as long as it allows, for
@@ -59,6 +63,62 @@ func TestCache(t *testing.T) {
 	ask(blue1, "zero.example", "NOERROR 192.0.2.7", 8)
 	if s := b.Stats(); s.Forwarded != 8 || s.CacheHits != 2 || s.CacheEntries == 0 {
 		t.Errorf("counters: %+v", s)
+	}
+}
+
+// TestChosenServer: who chose a server of its own is answered by that one, and by
+// the host's resolvers only where that one has no answer; the cluster's own names
+// stay, and what one server says is not told to those that asked another.
+func TestChosenServer(t *testing.T) {
+	host := newResolver(t, func(q *dns.Msg, _ bool) *dns.Msg { return outsideA(q, 60) })
+	var broken atomic.Bool
+	mine := newResolverAt(t, "127.9.9.8:0", func(q *dns.Msg, _ bool) *dns.Msg {
+		if broken.Load() {
+			return new(dns.Msg).SetRcode(q, dns.RcodeServerFailure)
+		}
+		return outsideNone(q, 60, 60)
+	})
+	replaced := filepath.Join(t.TempDir(), "resolv.conf")
+	if err := os.WriteFile(replaced, []byte("nameserver 127.9.9.9\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var chosen atomic.Pointer[netip.AddrPort]
+	b := serve(t, Config{Upstreams: []netip.AddrPort{host.addr}, ResolvConf: replaced, Asked: func(network string, from, at netip.AddrPort) (netip.AddrPort, error) {
+		if !strings.HasPrefix(network, "udp") && !strings.HasPrefix(network, "tcp") || from.Addr() != blue1 || !at.IsValid() {
+			t.Errorf("Asked(%s, %v, %v)", network, from, at)
+		}
+		if to := chosen.Load(); to != nil {
+			return *to, nil
+		}
+		return netip.AddrPort{}, errors.New("not tracked")
+	}})
+	for _, x := range []struct {
+		name         string
+		chosen       *netip.AddrPort
+		broken       bool
+		ask, want    string
+		toHost, mine int // more questions
+	}{
+		{"not known", nil, false, "a.example", "NOERROR 192.0.2.7", 1, 0},
+		{"its own", &mine.addr, false, "a.example", "NXDOMAIN", 0, 1},
+		{"its own, remembered", &mine.addr, false, "a.example", "NXDOMAIN", 0, 0},
+		{"the cluster's names", &mine.addr, false, "two", "NOERROR 10.1.0.4", 0, 0},
+		{"its own has no answer", &mine.addr, true, "b.example", "NOERROR 192.0.2.7", 1, 1},
+		{"the router", new(netip.AddrPortFrom(desired.RouterAddr, Port)), false, "c.example", "NOERROR 192.0.2.7", 1, 0},
+		{"this server", new(netip.AddrPortFrom(b.addr.Addr(), Port)), false, "d.example", "NOERROR 192.0.2.7", 1, 0},
+		{"one that --dns-upstream replaces", new(netip.MustParseAddrPort("127.9.9.9:53")), false, "e.example", "NOERROR 192.0.2.7", 1, 0},
+	} {
+		chosen.Store(x.chosen)
+		broken.Store(x.broken)
+		h, m := host.asked(), mine.asked()
+		for _, network := range []string{"udp", "tcp"} {
+			if got := text(b.ask(network, blue1, x.ask, dns.TypeA)); got != x.want {
+				t.Errorf("%s, %s: %s, want %s", x.name, network, got, x.want)
+			}
+		}
+		if host.asked()-h != x.toHost || mine.asked()-m != x.mine {
+			t.Errorf("%s: the host's resolver was asked %d times, the chosen one %d, want %d and %d", x.name, host.asked()-h, mine.asked()-m, x.toHost, x.mine)
+		}
 	}
 }
 

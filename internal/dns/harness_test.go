@@ -83,7 +83,12 @@ type answers func(r *dns.Msg, tcp bool) *dns.Msg
 
 func newResolver(t *testing.T, f answers) *resolver {
 	t.Helper()
-	l, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
+	return newResolverAt(t, "127.0.0.1:0", f)
+}
+
+func newResolverAt(t *testing.T, at string, f answers) *resolver {
+	t.Helper()
+	l, err := Listen(t.Context(), netip.MustParseAddrPort(at))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,10 @@ type Config struct {
 	Upstreams  []netip.AddrPort // resolvers to ask; nil = those of ResolvConf
 	ResolvConf string           // empty = /etc/resolv.conf
 	Log        *slog.Logger
+	// Asked tells which server a question was for that this one got over a
+	// network, "udp" or "tcp", from an address at an own one. Nil, or an error:
+	// it is not known.
+	Asked func(network string, from, at netip.AddrPort) (netip.AddrPort, error)
 
 	now func() time.Time // of tests
 }

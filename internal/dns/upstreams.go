@@ -17,11 +17,12 @@ import (
 const (
 	// ResolvConf is where a host's resolvers are listed.
 	ResolvConf = "/etc/resolv.conf"
+	// Port is that of name servers (RFC 1035 section 4.2).
+	Port = 53
 
 	maxUpstreams  = 3           // as resolv.conf(5) has it
 	rereadEvery   = time.Second // at most
 	maxResolvConf = 64 << 10    // bytes
-	dnsPort       = 53          // RFC 1035 section 4.2
 )
 
 // upstreams are the host's resolvers: those given, or those of a file that is
@@ -40,6 +41,9 @@ type upstreams struct {
 	read    bool
 	list    []netip.AddrPort
 	problem string
+
+	replaced   []netip.AddrPort // by those given: the file's
+	replacedAt time.Time        // when they were read
 }
 
 // get returns the resolvers to ask, in order.
@@ -82,7 +86,7 @@ func (u *upstreams) get() []netip.AddrPort {
 
 func (u *upstreams) withoutSelf(list []netip.AddrPort, problem string) ([]netip.AddrPort, string) {
 	out := slices.DeleteFunc(slices.Clone(list), func(a netip.AddrPort) bool {
-		return a == u.self || a == netip.AddrPortFrom(u.self.Addr(), dnsPort) // what is sent there comes here
+		return a == u.self || a == netip.AddrPortFrom(u.self.Addr(), Port) // what is sent there comes here
 	})
 	if len(out) < len(list) {
 		problem = fmt.Sprintf("resolver %s is this name server itself: it is left out", u.self.Addr())
@@ -95,6 +99,31 @@ func (u *upstreams) listen(a netip.AddrPort) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.self, u.read = a, false
+}
+
+// where is the address that the server listens on.
+func (u *upstreams) where() netip.AddrPort {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.self
+}
+
+// are tells whether a server is one of the host's resolvers: one that is asked,
+// or one of the file that those given replace.
+func (u *upstreams) are(server netip.Addr) bool {
+	is := func(a netip.AddrPort) bool { return a.Addr() == server }
+	if slices.ContainsFunc(u.get(), is) {
+		return true
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if now := u.now(); u.fixed != nil && (u.replacedAt.IsZero() || now.Sub(u.replacedAt) >= rereadEvery) {
+		u.replaced, u.replacedAt = nil, now
+		if text, err := readBounded(u.path); err == nil { // a host without the file has no such resolvers
+			u.replaced, _ = parseResolvConf(text)
+		}
+	}
+	return slices.ContainsFunc(u.replaced, is)
 }
 
 func (u *upstreams) state() (list []netip.AddrPort, problem string) {
@@ -126,7 +155,7 @@ func parseResolvConf(text []byte) ([]netip.AddrPort, error) {
 	for _, s := range conf.Servers {
 		a, err := netip.ParseAddr(s)
 		if err == nil && len(out) < maxUpstreams {
-			out = append(out, netip.AddrPortFrom(a, dnsPort))
+			out = append(out, netip.AddrPortFrom(a, Port))
 		}
 	}
 	return out, nil
@@ -143,7 +172,7 @@ func ParseUpstreams(text string) ([]netip.AddrPort, error) {
 		s = strings.TrimSpace(s)
 		ap, err := netip.ParseAddrPort(s)
 		if a, bare := netip.ParseAddr(s); bare == nil {
-			ap, err = netip.AddrPortFrom(a, dnsPort), nil
+			ap, err = netip.AddrPortFrom(a, Port), nil
 		}
 		if err != nil || ap.Port() == 0 {
 			return nil, fmt.Errorf("resolver %q must be an address such as 192.0.2.1, with or without :port", s)

@@ -74,8 +74,10 @@ func (c *conntrack) known(f flow) (flow, bool) {
 
 // classify returns the original direction of the connection that a packet
 // belongs to, which is the packet's own when it begins one; false when it
-// answers nothing that is known, or is part of nothing.
-func (c *conntrack) classify(n model.NetworkID, p *Packet) (flow, bool) {
+// answers nothing that is known, or is part of nothing. ours tells that a
+// container of this host sends it, which is no router: it says what has become
+// of a packet only when that was sent to it.
+func (c *conntrack) classify(n model.NetworkID, p *Packet, ours bool) (flow, bool) {
 	if p.Frag != nil && p.Frag.Offset != 0 {
 		f, ok := c.frags[fragKey{n, p.Src, p.Dst, p.Proto, p.Frag.ID}]
 		return f, ok
@@ -91,7 +93,7 @@ func (c *conntrack) classify(n model.NetworkID, p *Packet) (flow, bool) {
 		}
 		switch {
 		case errs[p.ICMPType]:
-			if p.Inner == nil || p.Inner.Src != p.Dst {
+			if p.Inner == nil || p.Inner.Src != p.Dst || ours && p.Inner.Dst != p.Src {
 				return flow{}, false
 			}
 			return c.known(flowOf(n, p.Inner))

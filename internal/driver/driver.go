@@ -79,6 +79,12 @@ type Problem struct {
 	Err    error
 }
 
+// DownError says that somebody has set a port's interface down, on the host's
+// side: it drops what comes from the container and what goes there.
+func DownError(ifName string) error {
+	return model.Errorf(model.ErrUnavailable, "interface %s is down: set it up again ('ip link set %[1]s up')", ifName)
+}
+
 // Event says why actual state may differ from what was applied.
 type Event struct {
 	Reason string
@@ -91,17 +97,20 @@ type Stats struct {
 	Drops map[string]uint64    // packets dropped, by reason: spoof, unknown-source, policy, ...
 }
 
-// Tabled is a driver whose data plane fills tables by itself, connections and
-// the like, and tells how full they are.
+// Tabled is a driver that tells how full the tables of its data plane are: those
+// that the driver fills, and those that packets do. It answers from what is
+// counted anyway, or within a second: its cost does not grow with the entries.
 type Tabled interface {
-	Tables() map[string]TableStats // by name
+	Tables() map[string]TableStats // by name; without those that cannot be told now
 }
 
 // TableStats tell how full a table is, as of some seconds ago.
 type TableStats struct {
 	Entries  uint64 `json:"entries"`
 	Capacity uint64 `json:"capacity"` // 0 = unbounded
+	Evicts   bool   `json:"-"`        // it makes room when it is full, else it refuses what is new
 	Evicted  uint64 `json:"evicted"`  // entries that made room for others since the driver opened
+	Quiet    bool   `json:"-"`        // to be full is its usual state and no loss
 }
 
 // PortStats count frames of one port, as seen from the container.

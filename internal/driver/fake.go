@@ -3,9 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-	"slices"
 	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -20,6 +18,9 @@ type Fake struct {
 	k      *fakeKernel
 	events chan Event
 	closed bool
+	// pictures has judged the newest picture, which the kernel holds; nil when it
+	// may not: the next one is compared with all that is there.
+	pictures *pictures
 
 	stopMonitor func() // nil until the first Monitor
 }
@@ -87,16 +88,35 @@ func (f *Fake) Apply(ctx context.Context, want desired.Host) (Report, error) {
 	if f.closed {
 		return Report{}, errors.New("apply: the driver is closed")
 	}
-	next, report := f.k.accept(want)
-	changes, err := f.k.write(next, &report)
-	f.k.budget = -1
-	report.Changes = changes
-	if changes > 0 {
-		before := f.k.tables
-		f.k.tables = index(f.k.objects)
-		f.k.forgetGone(before)
+	whole := !f.pictures.follows(want)
+	if whole {
+		f.pictures = newPictures(want)
+	}
+	same := !whole && !differ(want, f.pictures.want)
+	t := f.pictures.next(want, f.k.hasIface, same)
+	report := Report{Revision: want.Revision, Ports: f.pictures.status, Problems: f.pictures.problems()}
+	complete, err := f.k.write(f.pictures, t, whole, &report)
+	if f.k.budget = -1; !complete || err != nil {
+		f.pictures = nil
 	}
 	return report, err
+}
+
+// differ tells whether two pictures do in an object.
+func differ(a, b desired.Host) bool {
+	for range a.Networks.Diff(b.Networks) {
+		return true
+	}
+	for range a.PolicySets.Diff(b.PolicySets) {
+		return true
+	}
+	for range a.Remotes.Diff(b.Remotes) {
+		return true
+	}
+	for range a.Ports.Diff(b.Ports) {
+		return true
+	}
+	return false
 }
 
 // Events implements Driver.
@@ -106,7 +126,7 @@ func (f *Fake) Events() <-chan Event { return f.events }
 func (f *Fake) Tables() map[string]TableStats {
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()
-	return map[string]TableStats{"conns": {Entries: uint64(len(f.k.conns.conns))}}
+	return map[string]TableStats{"conns": {Entries: uint64(len(f.k.conns.conns)), Evicts: true}}
 }
 
 // Stats implements Driver.
@@ -144,11 +164,13 @@ func (f *Fake) Close() error {
 }
 
 // Interfaces makes ports whose interface does not exist fail with
-// model.ErrNotFound, as with a real data plane. nil: all exist.
+// model.ErrNotFound, as with a real data plane. nil: all exist. Apply asks for
+// the interfaces of new ports and of those that had none, and for all of them
+// when the picture is the one before, as a search for drift does.
 func (f *Fake) Interfaces(exists func(name string) bool) {
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()
-	f.k.hasIface = exists
+	f.k.hasIface, f.pictures = exists, nil
 }
 
 // Refuse makes the data plane refuse to write the objects for which fn returns
@@ -175,6 +197,7 @@ func (f *Fake) Lose(reason string) {
 	defer f.k.mu.Unlock()
 	f.k.objects, f.k.conns = noObjects(), newConntrack()
 	f.k.tables = index(f.k.objects)
+	f.pictures = nil
 	if f.closed {
 		return
 	}
@@ -189,113 +212,4 @@ func (f *Fake) ForgetConnections() {
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()
 	f.k.conns = newConntrack()
-}
-
-// write makes the objects equal to next, one object at a time: what others
-// refer to comes first and leaves last. It returns the number of writes.
-func (k *fakeKernel) write(next objects, report *Report) (changes int, err error) {
-	stop := errors.New("apply: the data plane broke off")
-	do := func(object string, remove bool, op func()) error {
-		if k.refuse != nil {
-			if err := k.refuse(object); err != nil {
-				if port := report.Ports; !remove {
-					if name, ok := cutPort(object); ok {
-						port[name] = PortStatus{Err: err}
-						return nil
-					}
-				}
-				report.Problems = append(report.Problems, Problem{object, err})
-				return nil
-			}
-		}
-		if k.budget == 0 {
-			return stop
-		}
-		if k.budget > 0 {
-			k.budget--
-		}
-		op()
-		changes++
-		return nil
-	}
-	if k.objects.header != next.header {
-		if err := do("host", false, func() { k.objects.header = next.header }); err != nil {
-			return changes, err
-		}
-	}
-	for _, step := range []func() error{
-		func() error { return put(k.objects.networks, next.networks, networkName, (*desired.Network).Equal, do) },
-		func() error { return put(k.objects.sets, next.sets, setName, (*desired.PolicySet).Equal, do) },
-		func() error { return put(k.objects.remotes, next.remotes, remoteName, equal[desired.Remote], do) },
-		func() error { return put(k.objects.ports, next.ports, portName, equal[desired.Port], do) },
-		func() error { return sweep(k.objects.ports, next.ports, portName, do) },
-		func() error { return sweep(k.objects.remotes, next.remotes, remoteName, do) },
-		func() error { return sweep(k.objects.sets, next.sets, setName, do) },
-		func() error { return sweep(k.objects.networks, next.networks, networkName, do) },
-	} {
-		if err := step(); err != nil {
-			return changes, err
-		}
-	}
-	return changes, nil
-}
-
-func equal[T comparable](a, b *T) bool { return *a == *b }
-
-func cutPort(object string) (string, bool) {
-	const prefix = "port "
-	if len(object) > len(prefix) && object[:len(prefix)] == prefix {
-		return object[len(prefix):], true
-	}
-	return "", false
-}
-
-func networkName(id model.NetworkID) string { return fmt.Sprintf("network %d", id) }
-func setName(id desired.PolicySetID) string { return fmt.Sprintf("policy %d", id) }
-func remoteName(k desired.RemoteKey) string { return fmt.Sprintf("remote %d/%s", k.Network, k.MAC) }
-func portName(name string) string           { return "port " + name }
-func byName[K any](name func(K) string) func(a, b K) int {
-	return func(a, b K) int {
-		x, y := name(a), name(b)
-		if x < y {
-			return -1
-		} else if x > y {
-			return 1
-		}
-		return 0
-	}
-}
-
-type doFunc func(object string, remove bool, op func()) error
-
-func put[K comparable, V any](have, want map[K]*V, name func(K) string, same func(a, b *V) bool, do doFunc) error {
-	var keys []K
-	for key, v := range want {
-		if old := have[key]; old == nil || old != v && !same(old, v) {
-			keys = append(keys, key)
-		}
-	}
-	slices.SortFunc(keys, byName(name))
-	for _, key := range keys {
-		if err := do(name(key), false, func() { have[key] = want[key] }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func sweep[K comparable, V any](have, want map[K]*V, name func(K) string, do doFunc) error {
-	var keys []K
-	for key := range have {
-		if want[key] == nil {
-			keys = append(keys, key)
-		}
-	}
-	slices.SortFunc(keys, byName(name))
-	for _, key := range keys {
-		if err := do(name(key), true, func() { delete(have, key) }); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -3,7 +3,6 @@ package driver
 import (
 	"net/netip"
 
-	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -72,32 +71,6 @@ func (t *tables) fromHost(p *Packet) (origin, *Packet, string) {
 		inner.Src, q.Inner = port.IPv4, &inner
 	}
 	return from, &q, ""
-}
-
-// indexPrivate finds ports by their private addresses.
-func indexPrivate(o objects) map[netip.Addr]*desired.Port {
-	out := map[netip.Addr]*desired.Port{}
-	for _, p := range o.ports {
-		if p.Private.IsValid() {
-			out[p.Private] = p
-		}
-	}
-	return out
-}
-
-// checkPrivate refuses a port whose private address cannot be, or is taken.
-func checkPrivate(way *desired.Private, p *desired.Port, taken map[netip.Addr]string) error {
-	if way == nil || !p.Private.IsValid() {
-		return nil
-	}
-	if !way.Holds(p.Private) || !p.IPv4.IsValid() {
-		return model.Errorf(model.ErrInvalid, "private address %s is not an endpoint's in %s", p.Private, way.Subnet)
-	}
-	if other, dup := taken[p.Private]; dup {
-		return model.Errorf(model.ErrExists, "private address %s is %s's", p.Private, other)
-	}
-	taken[p.Private] = portName(p.IfName)
-	return nil
 }
 
 func privateText(a netip.Addr) string {

@@ -125,7 +125,7 @@ func (t *tables) honest(port *desired.Port, p *Packet) bool {
 	if !p.isND() {
 		return !p.isIP() || own(p.Src)
 	}
-	if p.ND != nil && p.ND.HasLink && p.ND.LinkAddr != port.MAC {
+	if nd := p.ND; nd != nil && nd.HasLink && (nd.LinkAddr != port.MAC || nd.Second != model.MAC{} && nd.Second != port.MAC) {
 		return false
 	}
 	switch p.ICMPType {
@@ -269,7 +269,7 @@ func (k *fakeKernel) forward(from origin, p *Packet) Verdict {
 	if from.port != nil && from.port.Identity == model.IdentityUnknown && from.net.Encap == model.EncapVXLAN {
 		return dropped(DropUnknownSource)
 	}
-	orig, ok := k.conns.classify(from.net.ID, p)
+	orig, ok := k.conns.classify(from.net.ID, p, from.port != nil)
 	if !ok {
 		return dropped(DropInvalid)
 	}

@@ -1,10 +1,8 @@
 package driver
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -34,6 +32,8 @@ type tables struct {
 	private   *desired.Private // nil = none
 	byPrivate map[netip.Addr]*desired.Port
 
+	was map[addrKey]station // whose the addresses were that the Apply under way has changed
+
 	decisions []Decision // of the packet under way, in order
 }
 
@@ -50,173 +50,112 @@ type station struct {
 	vtep     netip.Addr
 }
 
-func index(o objects) *tables {
-	t := &tables{
-		header: o.header, networks: o.networks, sets: o.sets, ports: o.ports,
+func newTables(o objects) *tables {
+	return &tables{
+		networks: o.networks, sets: o.sets, ports: o.ports,
 		byVLAN: map[uint32]*desired.Network{}, byMAC: map[desired.RemoteKey]station{}, byAddr: map[addrKey]station{},
-		byPrivate: indexPrivate(o),
+		byPrivate: map[netip.Addr]*desired.Port{}, was: map[addrKey]station{},
 	}
-	if o.header.way != (desired.Private{}) {
-		t.private = &o.header.way
-	}
+}
+
+// index makes the indexes of objects anew.
+func index(o objects) *tables {
+	t := newTables(o)
+	t.setHeader(o.header)
 	for _, n := range o.networks {
-		if n.Encap == model.EncapVLAN {
-			t.byVLAN[n.Tag] = n
-		}
-	}
-	add := func(n model.NetworkID, s station, addrs ...netip.Addr) {
-		t.byMAC[desired.RemoteKey{Network: n, MAC: s.mac}] = s
-		for _, a := range append(addrs, LinkLocal(s.mac)) {
-			if a.IsValid() {
-				t.byAddr[addrKey{n, a}] = s
-			}
-		}
+		t.setNetwork(nil, n)
 	}
 	for _, r := range o.remotes {
-		add(r.Network, station{mac: r.MAC, identity: r.Identity, vtep: r.VTEP}, r.IPv4, r.IPv6)
+		t.setRemote(nil, r)
 	}
-	for _, p := range o.ports {
-		add(p.Network, station{port: p, mac: p.MAC, identity: p.Identity}, p.IPv4, p.IPv6)
+	for _, p := range o.ports { // after what they may stand in for
+		t.setPort(nil, p)
 	}
+	clear(t.was)
 	return t
 }
 
-// accept checks a picture as a kernel would and returns the objects to be
-// written; what it refuses is in the report.
-func (k *fakeKernel) accept(want desired.Host) (objects, Report) {
-	o := noObjects()
-	o.header = header{name: want.Name, vtep: want.VTEP, fwdMode: want.FwdMode, arpMode: want.ArpMode}
-	if want.Private != nil {
-		o.header.way = *want.Private
+func (t *tables) setHeader(h header) {
+	t.header, t.private = h, nil
+	if h.way != (desired.Private{}) {
+		t.private = &h.way
 	}
-	report := Report{Revision: want.Revision, Ports: map[string]PortStatus{}}
-	problem := func(object string, err error) {
-		report.Problems = append(report.Problems, Problem{object, err})
-	}
-	tags := map[string]model.NetworkID{}
-	networks := maps.Collect(want.Networks.All())
-	for _, id := range slices.Sorted(maps.Keys(networks)) {
-		n := networks[id]
-		if err := checkNetwork(id, n, want.VTEP, tags); err != nil {
-			problem(networkName(id), err)
-			continue
-		}
-		o.networks[id] = n
-	}
-	for id, s := range want.PolicySets.All() {
-		if id == 0 || s.ID != id {
-			problem(setName(id), model.Errorf(model.ErrInvalid, "policy set %d calls itself %d", id, s.ID))
-			continue
-		}
-		o.sets[id] = s
-	}
-	taken := map[addrKey]string{}
-	macs := map[desired.RemoteKey]string{}
-	claim := func(n model.NetworkID, mac model.MAC, who string, addrs ...netip.Addr) error {
-		if o.networks[n] == nil {
-			return model.Errorf(model.ErrNotFound, "network %d does not exist", n)
-		}
-		if multicast(mac) || mac == (model.MAC{}) {
-			return model.Errorf(model.ErrInvalid, "MAC %s is not a station's", mac)
-		}
-		if other, dup := macs[desired.RemoteKey{Network: n, MAC: mac}]; dup {
-			return model.Errorf(model.ErrExists, "MAC %s is %s's", mac, other)
-		}
-		for i, a := range addrs {
-			if !a.IsValid() {
-				continue
-			}
-			if a.Is4() != (i == 0) {
-				return model.Errorf(model.ErrInvalid, "address %s is of the wrong family", a)
-			}
-			if other, dup := taken[addrKey{n, a}]; dup {
-				return model.Errorf(model.ErrExists, "address %s is %s's", a, other)
-			}
-		}
-		macs[desired.RemoteKey{Network: n, MAC: mac}] = who
-		for _, a := range addrs {
-			if a.IsValid() {
-				taken[addrKey{n, a}] = who
-			}
-		}
-		return nil
-	}
-	privates := map[netip.Addr]string{}
-	ports := maps.Collect(want.Ports.All())
-	for _, name := range slices.Sorted(maps.Keys(ports)) {
-		p := ports[name]
-		err := k.checkPort(name, p, o.sets)
-		if err == nil {
-			err = claim(p.Network, p.MAC, portName(name), p.IPv4, p.IPv6)
-		}
-		if err == nil {
-			err = checkPrivate(want.Private, p, privates)
-		}
-		report.Ports[name] = PortStatus{Err: err}
-		if err == nil {
-			o.ports[name] = p
-		}
-	}
-	remotes := maps.Collect(want.Remotes.All())
-	for _, key := range slices.SortedFunc(maps.Keys(remotes), func(a, b desired.RemoteKey) int {
-		return cmp.Or(cmp.Compare(a.Network, b.Network), slices.Compare(a.MAC[:], b.MAC[:]))
-	}) {
-		r := remotes[key]
-		err := claim(r.Network, r.MAC, remoteName(key), r.IPv4, r.IPv6)
-		if err == nil && o.networks[r.Network].Encap == model.EncapVXLAN && !r.VTEP.IsValid() {
-			err = model.Errorf(model.ErrInvalid, "its host has no tunnel endpoint")
-		}
-		if err != nil {
-			problem(remoteName(key), err)
-			continue
-		}
-		o.remotes[key] = r
-	}
-	return o, report
 }
 
-func checkNetwork(id model.NetworkID, n *desired.Network, vtep netip.Addr, tags map[string]model.NetworkID) error {
-	limit := uint32(model.MaxVNI)
-	if n.Encap == model.EncapVLAN {
-		limit = model.MaxVLAN
-	} else if n.Encap != model.EncapVXLAN {
-		return model.Errorf(model.ErrInvalid, "encapsulation %q is not known", n.Encap)
+// The following enter that an object is now another one; nil is none. What
+// somebody else has taken meanwhile stays.
+
+func (t *tables) setNetwork(old, now *desired.Network) {
+	if old != nil && t.byVLAN[old.Tag] == old {
+		delete(t.byVLAN, old.Tag)
 	}
-	switch {
-	case id == 0 || n.ID != id:
-		return model.Errorf(model.ErrInvalid, "network %d calls itself %d", id, n.ID)
-	case n.Tag == 0 || n.Tag > limit:
-		return model.Errorf(model.ErrInvalid, "%s tag %d is not between 1 and %d", n.Encap, n.Tag, limit)
-	case n.Encap == model.EncapVXLAN && !vtep.IsValid():
-		return model.Errorf(model.ErrInvalid, "this host has no tunnel endpoint")
+	if now != nil && now.Encap == model.EncapVLAN {
+		t.byVLAN[now.Tag] = now
 	}
-	key := fmt.Sprint(n.Encap, n.Tag)
-	if other, dup := tags[key]; dup {
-		return model.Errorf(model.ErrExists, "%s tag %d is network %d's", n.Encap, n.Tag, other)
-	}
-	tags[key] = id
-	return nil
 }
 
-func (k *fakeKernel) checkPort(name string, p *desired.Port, sets map[desired.PolicySetID]*desired.PolicySet) error {
-	switch {
-	case name == "" || len(name) > 15 || strings.ContainsAny(name, "/ \t\n") || name != p.IfName:
-		return model.Errorf(model.ErrInvalid, "interface name %q must be 1-15 bytes without slash or space", p.IfName)
-	case k.hasIface != nil && !k.hasIface(name):
-		return model.Errorf(model.ErrNotFound, "interface %s does not exist", name)
-	case p.Policies != 0 && sets[p.Policies] == nil:
-		return model.Errorf(model.ErrNotFound, "policy set %d does not exist", p.Policies)
+func (t *tables) setRemote(old, now *desired.Remote) {
+	if old != nil {
+		t.remove(old.Network, old.MAC, nil, old.IPv4, old.IPv6)
 	}
-	return nil
+	if now != nil {
+		t.add(now.Network, station{mac: now.MAC, identity: now.Identity, vtep: now.VTEP}, now.IPv4, now.IPv6)
+	}
+}
+
+func (t *tables) setPort(old, now *desired.Port) {
+	if old != nil {
+		t.remove(old.Network, old.MAC, old, old.IPv4, old.IPv6)
+		if t.byPrivate[old.Private] == old {
+			delete(t.byPrivate, old.Private)
+		}
+	}
+	if now != nil {
+		t.add(now.Network, station{port: now, mac: now.MAC, identity: now.Identity}, now.IPv4, now.IPv6)
+		if now.Private.IsValid() {
+			t.byPrivate[now.Private] = now
+		}
+	}
+}
+
+func (t *tables) add(n model.NetworkID, s station, addrs ...netip.Addr) {
+	t.byMAC[desired.RemoteKey{Network: n, MAC: s.mac}] = s
+	for _, a := range append(addrs, LinkLocal(s.mac)) {
+		if a.IsValid() {
+			k := addrKey{n, a}
+			t.note(k)
+			t.byAddr[k] = s
+		}
+	}
+}
+
+func (t *tables) remove(n model.NetworkID, mac model.MAC, port *desired.Port, addrs ...netip.Addr) {
+	own := func(s station) bool { return s.mac == mac && s.port == port }
+	if k := (desired.RemoteKey{Network: n, MAC: mac}); own(t.byMAC[k]) {
+		delete(t.byMAC, k)
+	}
+	for _, a := range append(addrs, LinkLocal(mac)) {
+		if k := (addrKey{n, a}); own(t.byAddr[k]) {
+			t.note(k)
+			delete(t.byAddr, k)
+		}
+	}
+}
+
+// note remembers whose an address was before this Apply.
+func (t *tables) note(k addrKey) {
+	if _, noted := t.was[k]; !noted {
+		t.was[k] = t.byAddr[k]
+	}
 }
 
 // forgetGone drops the connections of addresses that were somebody's before and
 // are nobody's, or somebody else's, now.
-func (k *fakeKernel) forgetGone(before *tables) {
+func (k *fakeKernel) forgetGone(was map[addrKey]station) {
 	gone := func(n model.NetworkID, a netip.Addr) bool {
-		old, was := before.byAddr[addrKey{n, a}]
-		now, is := k.tables.byAddr[addrKey{n, a}]
-		return was && (!is || old.mac != now.mac || (old.port == nil) != (now.port == nil))
+		old := was[addrKey{n, a}]
+		now := k.tables.byAddr[addrKey{n, a}]
+		return old != (station{}) && (old.mac != now.mac || (old.port == nil) != (now.port == nil))
 	}
 	for f := range k.conns.conns {
 		if gone(f.network, f.src) || gone(f.network, f.dst) {

@@ -91,11 +91,13 @@ const (
 
 // ND is what a neighbour discovery message says beyond its ICMPv6 type
 // (RFC 4861 section 4). LinkAddr is the source or target link-layer address
-// option; HasLink tells whether it is there.
+// option; HasLink tells whether it is there. Second is what the same option says
+// where it is there once more, which nobody sends: zero where it is not.
 type ND struct {
 	Target   netip.Addr
 	LinkAddr model.MAC
 	HasLink  bool
+	Second   model.MAC
 }
 
 // ICMPv6 types of neighbour discovery (RFC 4861 section 4).
@@ -165,6 +167,11 @@ const (
 	DropNotIP         = "not-ip"              // neither ARP nor IP
 	DropTooBig        = "too-big"             // it does not fit the path, which its sender was told; Fake has no MTU
 )
+
+// DropReasons are all of them: counters of each begin with zero.
+var DropReasons = []string{
+	DropNoPort, DropNetwork, DropSpoof, DropUnknownSource, DropUnknownDest, DropPolicy, DropInvalid, DropNotIP, DropTooBig,
+}
 
 func (v Verdict) String() string {
 	var b strings.Builder

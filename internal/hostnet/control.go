@@ -44,7 +44,10 @@ func (s *Stack) ensureControl(want Want) error {
 	slices.SortFunc(k.Targets, netip.AddrPort.Compare)
 	k.Targets = slices.Compact(k.Targets)
 	return ensureTable(nftables.TableFamilyINet, controlSets(k), controlChains(want.Private.Interface),
-		[]any{"layout 1", want.Private.Interface, k}, s.refused.remember)
+		[]any{"layout 1", want.Private.Interface, k}, func() {
+			s.replaced()
+			s.refused.remember()
+		})
 }
 
 func controlSets(k Control) []set {

@@ -2,7 +2,6 @@ package hostnet
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,11 +10,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 )
@@ -30,17 +28,22 @@ const GuardTable = "contiv-guard"
 // connections, and their unanswered ones go; when there is room again (below
 // 70 %), they may. The kernel itself drops half-open entries first when there
 // is no room, so in the second until Guard looks nobody's answered connections
-// are lost. Otherwise there is no rule, and it costs one read of a number a look.
+// are lost. It also keeps the ports of masquerade apart, see crowds. Otherwise
+// there is no rule, and it costs one read of a number a look.
 // It is used by one goroutine at a time.
 type Guard struct {
 	log    *slog.Logger
 	most   int // 0 = as the kernel says
 	looked bool
 	barred []netip.Addr
+	crowds crowds
+	bars   []bar // as the kernel has them
 }
 
 // NewGuard returns a guard that has not looked yet.
-func NewGuard(log *slog.Logger) *Guard { return &Guard{log: log} }
+func NewGuard(log *slog.Logger) *Guard {
+	return &Guard{log: log, crowds: crowds{share: portsOfOne, now: time.Now}}
+}
 
 // forgetAtOnce is how many unanswered connections a look takes away at most.
 const forgetAtOnce = 1 << 14
@@ -52,17 +55,26 @@ func (g *Guard) Look(ctx context.Context, p *desired.Private) error {
 	if err != nil {
 		return err
 	}
+	excess, err := g.crowds.look(g.log, p, held)
+	if err != nil {
+		return err
+	}
+	return errors.Join(g.lookForRoom(ctx, p, held, most), ctx.Err(), forget(excess))
+}
+
+// lookForRoom bars those who fill the tracking while it is nearly full.
+func (g *Guard) lookForRoom(ctx context.Context, p *desired.Private, held, most int) error {
 	nearly := most > 0 && held > most*8/10
 	switch {
 	case p == nil || !nearly && (len(g.barred) == 0 || held < most*7/10):
 		return g.bar(p, nil)
 	case !nearly:
-		return nil
+		return g.bar(p, g.barred)
 	}
 	holds := map[netip.Addr]int{}
-	if err := eachTracked(func(src netip.Addr, _ bool, _ []byte) bool {
-		if src != p.Addr && p.Subnet.Contains(src) {
-			holds[src]++
+	if err := eachTracked(func(t tracked) bool {
+		if t.src != p.Addr && p.Subnet.Contains(t.src) {
+			holds[t.src]++
 		}
 		return true
 	}); err != nil {
@@ -104,9 +116,24 @@ func (g *Guard) room() (held, most int, err error) {
 	return held, most, err
 }
 
-// bar makes these the containers that begin no connections.
+// bar is who begins no connections: a container, to a service if one is named.
+type bar struct {
+	src netip.Addr
+	to  service
+}
+
+// bar makes these the containers that begin no connections, beside those that
+// crowd a service.
 func (g *Guard) bar(p *desired.Private, over []netip.Addr) error {
-	if g.looked && slices.Equal(over, g.barred) {
+	var bars []bar
+	if p != nil {
+		for _, a := range over {
+			bars = append(bars, bar{src: a})
+		}
+		bars = append(bars, g.crowds.bars()...)
+	}
+	if g.looked && slices.Equal(bars, g.bars) {
+		g.barred = over
 		return nil
 	}
 	c, err := nftables.New()
@@ -114,7 +141,7 @@ func (g *Guard) bar(p *desired.Private, over []netip.Addr) error {
 		return err
 	}
 	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: GuardTable}
-	if len(over) == 0 {
+	if len(bars) == 0 {
 		if !g.looked { // an earlier process may have left it
 			tables, err := c.ListTablesOfFamily(nftables.TableFamilyIPv4)
 			if err != nil || !slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == GuardTable }) {
@@ -128,8 +155,12 @@ func (g *Guard) bar(p *desired.Private, over []netip.Addr) error {
 		c.DelTable(table)
 		c.AddTable(table)
 		ch := chain{}
-		for _, a := range over {
-			ch.add(iif(p.Interface), addr(offsetSrc, expr.CmpOpEq, a), ctState(expr.CtStateBitNEW, true), []expr.Any{&expr.Counter{}}, drop())
+		for _, b := range bars {
+			parts := [][]expr.Any{iif(p.Interface), addr(offsetSrc, expr.CmpOpEq, b.src)}
+			if to := b.to; to.addr.IsValid() {
+				parts = append(parts, daddr(to.addr), l4(to.proto), dport(to.port))
+			}
+			ch.add(append(parts, ctState(expr.CtStateBitNEW, true), []expr.Any{&expr.Counter{}}, drop())...)
 		}
 		at := c.AddChain(&nftables.Chain{
 			Name: "prerouting", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityMangle,
@@ -144,78 +175,20 @@ func (g *Guard) bar(p *desired.Private, over []netip.Addr) error {
 	if len(over) == 0 && len(g.barred) > 0 {
 		g.log.Info("the host's connection tracking has room again", "privateAddresses", g.barred)
 	}
-	g.looked, g.barred = true, over
-	return nil
-}
-
-// Of nfnetlink_conntrack.h.
-const (
-	ctaTupleOrig, ctaStatus, ctaTupleIP, ctaSrc = 1, 3, 1, 1
-
-	statusSeenReply = 1 << 1
-
-	nfgenBytes = 4 // of struct nfgenmsg, before the attributes
-)
-
-func trackRequest(kind, flags int) *nl.NetlinkRequest {
-	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|kind, flags)
-	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_INET, Version: nl.NFNETLINK_V0})
-	return req
-}
-
-// eachTracked calls fn for every tracked connection of IPv4, with who began it,
-// whether anything came back, and the record; until fn says false.
-func eachTracked(fn func(src netip.Addr, answered bool, record []byte) bool) error {
-	more := true
-	err := trackRequest(nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP).ExecuteIter(unix.NETLINK_NETFILTER, 0, func(m []byte) bool {
-		if len(m) < nfgenBytes || !more {
-			return more
-		}
-		src := attr(attr(attr(m[nfgenBytes:], ctaTupleOrig), ctaTupleIP), ctaSrc)
-		status := attr(m[nfgenBytes:], ctaStatus)
-		if len(src) == 4 && len(status) == 4 {
-			more = fn(netip.AddrFrom4([4]byte(src)), binary.BigEndian.Uint32(status)&statusSeenReply != 0, m)
-		}
-		return more
-	})
-	if err != nil && !errors.Is(err, nl.ErrDumpInterrupted) { // it changes all the time
-		return fmt.Errorf("read connection tracking: %w", err)
-	}
-	return nil
-}
-
-// attr finds an attribute in a list; nil = it is not there.
-func attr(b []byte, kind uint16) []byte {
-	for len(b) >= unix.NLA_HDRLEN {
-		n := int(binary.NativeEndian.Uint16(b))
-		if n < unix.NLA_HDRLEN || n > len(b) {
-			return nil
-		}
-		if binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER) == kind {
-			return b[unix.NLA_HDRLEN:n]
-		}
-		b = b[min((n+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1), len(b)):]
-	}
+	g.looked, g.barred, g.bars = true, over, bars
 	return nil
 }
 
 // forgetUnanswered takes away connections of these that nothing came back on.
 func forgetUnanswered(of []netip.Addr) error {
 	var records [][]byte
-	if err := eachTracked(func(src netip.Addr, answered bool, record []byte) bool {
-		if !answered && slices.Contains(of, src) {
-			records = append(records, slices.Clone(record[nfgenBytes:]))
+	if err := eachTracked(func(t tracked) bool {
+		if !t.answered && slices.Contains(of, t.src) {
+			records = append(records, slices.Clone(t.record))
 		}
 		return len(records) < forgetAtOnce
 	}); err != nil {
 		return err
 	}
-	for _, r := range records {
-		req := trackRequest(nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK)
-		req.AddRawData(r)
-		if _, err := req.Execute(unix.NETLINK_NETFILTER, 0); err != nil && !isMissing(err) {
-			return fmt.Errorf("forget an unanswered connection: %w", err)
-		}
-	}
-	return nil
+	return forget(records)
 }

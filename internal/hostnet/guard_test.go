@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -22,18 +21,13 @@ func TestGuard(t *testing.T) {
 	if p := s.apply(); len(p) > 0 {
 		t.Fatal(p)
 	}
-	var echo net.PacketConn
+	echo := s.listenUDP(s.beyond, netip.AddrPortFrom(far, 7))
 	inside := func(ns string, fn func() error) {
 		t.Helper()
 		if err := in(t, ns, fn); err != nil {
 			t.Fatal(err)
 		}
 	}
-	inside(s.beyond, func() (err error) {
-		echo, err = net.ListenPacket("udp4", net.JoinHostPort(far.String(), "7")) //nolint:noctx // a packet socket waits for nothing
-		return err
-	})
-	t.Cleanup(func() { _ = echo.Close() })
 	go func() {
 		b := make([]byte, 100)
 		for {
@@ -44,24 +38,6 @@ func TestGuard(t *testing.T) {
 			_, _ = echo.WriteTo(b[:n], from)
 		}
 	}()
-	dial := func(from netip.Addr, port uint16) (conn net.Conn) {
-		t.Helper()
-		inside(s.conts, func() (err error) {
-			conn, err = net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), net.UDPAddrFromAddrPort(netip.AddrPortFrom(far, port)))
-			return err
-		})
-		t.Cleanup(func() { _ = conn.Close() })
-		return conn
-	}
-	answers := func(c net.Conn, wait time.Duration) bool {
-		t.Helper()
-		if _, err := c.Write([]byte("?")); err != nil {
-			t.Fatal(err)
-		}
-		_ = c.SetReadDeadline(time.Now().Add(wait))
-		_, err := c.Read(make([]byte, 10))
-		return err == nil
-	}
 	const long, short = 10 * time.Second, 300 * time.Millisecond
 	var log bytes.Buffer
 	g := NewGuard(slog.New(slog.NewTextHandler(&log, nil)))
@@ -88,13 +64,13 @@ func TestGuard(t *testing.T) {
 		})
 		return yes
 	}
-	old := dial(web, 7)
+	old := s.dialUDP(web, 7)
 	look()
-	if !answers(old, long) || !answers(dial(other, 7), long) || guarded() {
+	if !s.answers(old, long) || !s.answers(s.dialUDP(other, 7), long) || guarded() {
 		t.Fatal("the way out does not work, or is guarded, with room")
 	}
 	for i := range uint16(150) { // where nobody listens
-		c := dial(web, 20000+i)
+		c := s.dialUDP(web, 20000+i)
 		if _, err := fmt.Fprint(c, "?"); err != nil && i == 0 {
 			t.Fatal(err)
 		}
@@ -106,20 +82,20 @@ func TestGuard(t *testing.T) {
 	if !guarded() || !strings.Contains(log.String(), web.String()) || strings.Contains(log.String(), other.String()) {
 		t.Fatalf("guarded: %v; the log says\n%s", guarded(), &log)
 	}
-	if !answers(old, long) {
+	if !s.answers(old, long) {
 		t.Error("an answered connection of the container that fills the table does not go on")
 	}
-	if answers(dial(web, 7), short) {
+	if s.answers(s.dialUDP(web, 7), short) {
 		t.Error("the container that fills the table begins another connection")
 	}
-	if !answers(dial(other, 7), long) {
+	if !s.answers(s.dialUDP(other, 7), long) {
 		t.Error("another container cannot begin a connection")
 	}
 	if n := tracked(); n > 20 {
 		t.Errorf("%d connections are tracked after the unanswered ones have gone", n)
 	}
 	look()
-	if guarded() || !answers(dial(web, 7), long) {
+	if guarded() || !s.answers(s.dialUDP(web, 7), long) {
 		t.Errorf("with room again, guarded: %v, or the container begins no connection", guarded())
 	}
 	// What a process that died left behind goes with the next one's first look.

@@ -308,6 +308,7 @@ func TestStack(t *testing.T) {
 			t.Errorf("%s: %s to %s was seen as %q, want %q", x.name, x.network, x.to, seen, x.seen)
 		}
 	}
+	s.destinations(netip.AddrPortFrom(s.want.Private.Addr, 5353))
 	// A tunnel is nobody's but hosts'. Only one port, and only what leads to hosts.
 	s.want.Endpoints = append(s.want.Endpoints, Endpoint{Addr: other, Ports: []attach.PortBinding{{Proto: model.ProtoUDP, HostPort: 5000, ContainerPort: 4789}}})
 	s.good()
@@ -379,6 +380,38 @@ func TestStack(t *testing.T) {
 	left := slices.DeleteFunc(s.handles(), func(h string) bool { return strings.HasPrefix(h, "filter ") })
 	if len(left) > 0 || strings.Contains(iptables("-S"), "contiv") {
 		t.Errorf("left behind: %v\n%s\nbefore: %v", left, iptables("-S"), before)
+	}
+}
+
+// destinations: the host knows which server a question was for that its name
+// server got.
+func (s *site) destinations(server netip.AddrPort) {
+	s.t.Helper()
+	from := netip.AddrPortFrom(web, 40053)
+	local := map[model.Protocol]net.Addr{model.ProtoUDP: net.UDPAddrFromAddrPort(from), model.ProtoTCP: net.TCPAddrFromAddrPort(from)}
+	for proto, network := range map[model.Protocol]string{model.ProtoUDP: "udp", model.ProtoTCP: "tcp"} {
+		err := in(s.t, s.conts, func() error {
+			c, err := (&net.Dialer{LocalAddr: local[proto], Timeout: 2 * time.Second}).Dial(network, far.String()+":53")
+			if err != nil {
+				return err
+			}
+			if _, err := c.Write([]byte("?")); err != nil {
+				return err
+			}
+			return c.Close()
+		})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		var got netip.Addr
+		err = in(s.t, s.host, func() (err error) { got, err = Destination(proto, from, server); return err })
+		if err != nil || got != far {
+			s.t.Errorf("a question over %s was sent to %v, %v, want %v", network, got, err, far)
+		}
+	}
+	err := in(s.t, s.host, func() error { _, err := Destination(model.ProtoUDP, netip.AddrPortFrom(other, 1), server); return err })
+	if err == nil {
+		s.t.Error("what nobody sent has a destination")
 	}
 }
 

@@ -141,6 +141,17 @@ func reset() []expr.Any {
 	return []expr.Any{&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}
 }
 
+// sendsOver matches what a source sends over so many packets a second, which the
+// set remembers of each.
+func sendsOver(perSecond uint64, burst uint32, setName string) []expr.Any {
+	return []expr.Any{
+		payload(expr.PayloadBaseNetworkHeader, offsetSrc, 4),
+		&expr.Dynset{SrcRegKey: 1, SetName: setName, Operation: unix.NFT_DYNSET_OP_UPDATE, Exprs: []expr.Any{
+			&expr.Limit{Type: expr.LimitTypePkts, Rate: perSecond, Unit: expr.LimitTimeSecond, Burst: burst, Over: true},
+		}},
+	}
+}
+
 func masquerade() []expr.Any { return []expr.Any{&expr.Masq{}} }
 func drop() []expr.Any       { return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}} }
 func accept() []expr.Any {

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -44,9 +45,11 @@ type Endpoint struct {
 type Stack struct {
 	log      *slog.Logger
 	forward  bool
-	last     *Want // as applied; nil = not known
-	index    int   // of the interface then; 0 = there was none
+	last     *Want         // as applied; nil = not known
+	index    int           // of the interface then; 0 = there was none
+	device   atomic.Uint32 // the same, for Watch
 	problems map[string]error
+	replaced func() // called before a table is replaced
 	refused  refused
 }
 
@@ -65,8 +68,15 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 			index = link.Attrs().Index
 		}
 	}
-	if !look && s.last != nil && len(s.problems) == 0 && index == s.index && reflect.DeepEqual(*s.last, want) {
+	same := s.last != nil && index == s.index && reflect.DeepEqual(*s.last, want)
+	if same = same && len(s.problems) == 0; same && !look {
 		return nil
+	}
+	s.replaced = func() {}
+	if same {
+		s.replaced = func() {
+			s.log.Warn("somebody has changed the nftables rules of the way out, or what keeps containers from the control plane; they are put back")
+		}
 	}
 	s.problems = map[string]error{}
 	note := func(object string, err error) {
@@ -90,6 +100,7 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 		forgetGone(s.log, s.last, want)
 	}
 	s.last, s.index = &want, index
+	s.device.Store(uint32(index))
 	return s.problems
 }
 

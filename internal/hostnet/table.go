@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -39,6 +40,7 @@ type set struct {
 	name     string
 	key      nftables.SetDatatype
 	elements []nftables.SetElement
+	forget   time.Duration // packets put elements in, which go so long after the last one; 0 = they do not
 }
 
 // ensureTable makes the table of the way out be as wanted. Connections that are
@@ -47,7 +49,7 @@ func (s *Stack) ensureTable(want Want) error {
 	if want.Private == nil {
 		return removeTable(nftables.TableFamilyIPv4)
 	}
-	return ensureTable(nftables.TableFamilyIPv4, nil, chainsOf(want), []any{"layout 3", want}, nil)
+	return ensureTable(nftables.TableFamilyIPv4, setsOf(want), chainsOf(want), []any{"layout 4", want}, s.replaced)
 }
 
 // removeTable takes our tables of a family away.
@@ -74,7 +76,7 @@ func removeTable(family nftables.TableFamily) error {
 }
 
 // ensureTable replaces our table of a family as a whole, in one transaction,
-// unless it is there, made from the same. before, optional, is called before it is replaced.
+// unless it is there, made from the same. before is called before it is replaced.
 func ensureTable(family nftables.TableFamily, sets []set, chains []chain, madeFrom any, before func()) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -89,12 +91,10 @@ func ensureTable(family nftables.TableFamily, sets []set, chains []chain, madeFr
 	if err != nil {
 		return err
 	}
-	if intact(c, table, have, chains, mark) {
+	if intact(c, table, have, sets, chains, mark) {
 		return nil
 	}
-	if before != nil {
-		before()
-	}
+	before()
 	c.AddTable(table) // deleting what is not there is an error
 	c.DelTable(table)
 	c.AddTable(table)
@@ -102,6 +102,7 @@ func ensureTable(family nftables.TableFamily, sets []set, chains []chain, madeFr
 	for _, st := range sets {
 		if err := c.AddSet(&nftables.Set{
 			Table: table, Name: st.name, KeyType: st.key, Concatenation: strings.Contains(st.key.Name, " . "),
+			Dynamic: st.forget > 0, HasTimeout: st.forget > 0, Timeout: st.forget,
 		}, st.elements); err != nil {
 			return fmt.Errorf("write set %s of nftables: %w", st.name, err)
 		}
@@ -125,8 +126,8 @@ func markOf(madeFrom any) (string, error) {
 }
 
 // intact tells whether the table holds what was made from the same wish: its
-// mark, and as many rules.
-func intact(c *nftables.Conn, table *nftables.Table, have []*nftables.Chain, want []chain, mark string) bool {
+// mark, and as many rules and elements of sets.
+func intact(c *nftables.Conn, table *nftables.Table, have []*nftables.Chain, sets []set, want []chain, mark string) bool {
 	there := map[string]bool{}
 	for _, ch := range have {
 		if ch.Table.Name == TableName {
@@ -142,7 +143,33 @@ func intact(c *nftables.Conn, table *nftables.Table, have []*nftables.Chain, wan
 			return false
 		}
 	}
+	for _, st := range sets {
+		if st.forget > 0 { // packets fill it
+			continue
+		}
+		elements, err := c.GetSetElements(&nftables.Set{Table: table, Name: st.name, KeyType: st.key})
+		if err != nil || len(elements) != len(st.elements) {
+			return false
+		}
+	}
 	return true
+}
+
+// Questions are answered one after the other, from one socket, so what one
+// container asks beyond this is dropped before it stands in the others' way. It
+// is more than a busy resolver asks, and a small part of what is answered.
+const (
+	setAsking       = "asking"
+	askingPerSecond = 2000
+	askingAtOnce    = 200
+	askingForgotten = 10 * time.Second
+)
+
+func setsOf(want Want) []set {
+	if want.NameServer == 0 {
+		return nil
+	}
+	return []set{{name: setAsking, key: nftables.TypeIPAddr, forget: askingForgotten}}
 }
 
 // chainsOf makes the rules. Priorities are one before the standard ones, so that
@@ -164,6 +191,7 @@ func chainsOf(want Want) []chain {
 		for _, proto := range []model.Protocol{model.ProtoUDP, model.ProtoTCP} {
 			pre.add(iif(p.Interface), l4(proto), dport(53), dnat(p.Addr, want.NameServer))
 		}
+		in.add(iif(p.Interface), l4(model.ProtoUDP), dport(want.NameServer), sendsOver(askingPerSecond, askingAtOnce, setAsking), drop())
 	}
 	for _, e := range want.Endpoints {
 		for _, b := range e.Ports {

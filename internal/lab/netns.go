@@ -117,9 +117,37 @@ func (c *Command) CombinedOutput() ([]byte, error) {
 	return []byte(out.String()), err
 }
 
+// shareNames makes the directory of names a mount of its own, as iproute2 does:
+// if it were the first to, later, what lies there now would be hidden below, where
+// nobody can take it away. The lock is iproute2's too.
+func shareNames() error {
+	if err := os.MkdirAll(netnsDir, 0o755); err != nil {
+		return err
+	}
+	dir, err := os.Open(netnsDir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }() // which unlocks
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", netnsDir, err)
+	}
+	share := func() error { return unix.Mount("", netnsDir, "none", unix.MS_SHARED|unix.MS_REC, "") }
+	err = share()
+	if errors.Is(err, unix.EINVAL) { // it is no mount yet
+		if err = unix.Mount(netnsDir, netnsDir, "none", unix.MS_BIND|unix.MS_REC, ""); err == nil {
+			err = share()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("mount %s: %w", netnsDir, err)
+	}
+	return nil
+}
+
 // newNamespace makes a namespace, with its loopback up, and names it.
 func newNamespace(name string) (*Namespace, error) {
-	if err := os.MkdirAll(netnsDir, 0o755); err != nil {
+	if err := shareNames(); err != nil {
 		return nil, err
 	}
 	path := filepath.Join(netnsDir, name)

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -151,7 +151,7 @@ func (n *networks) ids() []string {
 func (n *networks) saveLocked() error {
 	data, err := json.MarshalIndent(networksFile{1, n.byID}, "", "  ")
 	if err == nil {
-		err = attach.WriteFileDurably(n.path, append(data, '\n'))
+		err = durable.WriteFile(n.path, append(data, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("remember Docker's networks: %w", err)

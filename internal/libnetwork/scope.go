@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -36,7 +36,7 @@ func (p *Plugin) capabilities(context.Context, empty) (driverCapabilities, error
 	scope := p.scope()
 	old, err := p.told.read()
 	if err == nil && old != scope {
-		err = attach.WriteFileDurably(string(p.told), []byte(scope+"\n"))
+		err = durable.WriteFile(string(p.told), []byte(scope+"\n"))
 	}
 	if err != nil {
 		return driverCapabilities{}, fmt.Errorf("remember the scope that Docker was told: %w", err)

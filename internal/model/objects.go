@@ -106,7 +106,15 @@ type Host struct {
 	// Store names the store that the host follows and that has all of its
 	// attachments; see store.Incarnation.Mark.
 	Store string `json:"store,omitempty"`
+	// Format is the HostFormat of the agent that wrote this; 0 = from before there
+	// was one.
+	Format int `json:"format,omitempty"`
 }
+
+// HostFormat is the format of what this version's agents keep on hosts and say to
+// each other: raised when an earlier agent would misread it, or be misread, so
+// that it refuses to begin where a later one has been.
+const HostFormat = 1
 
 // Identity is the number that data planes match on instead of addresses:
 // interned from tenant, network, group and filtered labels, never re-used while

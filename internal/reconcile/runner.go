@@ -24,6 +24,8 @@ type Config[E any] struct {
 	// Drift is the mean time between passes that nothing asked for; each interval
 	// is between half and one and a half of it. Zero means none.
 	Drift time.Duration
+	// Spacing is how long after a pass one may begin that only Soon asks for.
+	Spacing time.Duration
 	// Backoff spaces retries; zero fields get defaults.
 	Backoff BackoffConfig
 	// OnError hears of every pass that returned an error and when it is retried;
@@ -51,6 +53,7 @@ type Config[E any] struct {
 type Runner[E any] struct {
 	cfg  Config[E]
 	wake chan struct{} // capacity 1: at least one Kick since the last pass began
+	soon chan struct{} // likewise, of Soon
 
 	mu      sync.Mutex
 	reasons []string // of the Kicks since then, each once
@@ -58,19 +61,25 @@ type Runner[E any] struct {
 
 // New returns a Runner that does nothing until Run.
 func New[E any](cfg Config[E]) *Runner[E] {
-	return &Runner[E]{cfg: cfg, wake: make(chan struct{}, 1)}
+	return &Runner[E]{cfg: cfg, wake: make(chan struct{}, 1), soon: make(chan struct{}, 1)}
 }
 
 // Kick asks for a pass that begins after this call. It never blocks, may be
 // called from any goroutine, also from within a pass, before Run and after it.
-func (r *Runner[E]) Kick(reason string) {
+func (r *Runner[E]) Kick(reason string) { r.ask(r.wake, reason) }
+
+// Soon is Kick for what comes in bursts and can wait for the others of its burst:
+// the pass begins at once, unless the last one has ended less than Spacing ago.
+func (r *Runner[E]) Soon(reason string) { r.ask(r.soon, reason) }
+
+func (r *Runner[E]) ask(how chan struct{}, reason string) {
 	r.mu.Lock()
 	if !slices.Contains(r.reasons, reason) {
 		r.reasons = append(r.reasons, reason)
 	}
 	r.mu.Unlock()
 	select {
-	case r.wake <- struct{}{}:
+	case how <- struct{}{}:
 	default:
 	}
 }
@@ -89,15 +98,23 @@ func (r *Runner[E]) takeReasons() []string {
 func (r *Runner[E]) Run(ctx context.Context) error {
 	retries := NewBackoff[string](r.cfg.Backoff)
 	events := r.cfg.Events
-	retry, drift := newStoppedTimer(), newStoppedTimer()
+	retry, drift, spacing := newStoppedTimer(), newStoppedTimer(), newStoppedTimer()
 	defer retry.Stop()
 	defer drift.Stop()
+	defer spacing.Stop()
+	var last time.Time // when the last pass ended
 	r.armDrift(drift)
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-r.wake:
+		case <-r.soon:
+			if wait := r.cfg.Spacing - time.Since(last); wait > 0 && ctx.Err() == nil {
+				spacing.Reset(wait)
+				continue
+			}
+		case <-spacing.C:
 		case e, ok := <-events:
 			if !ok {
 				events = nil
@@ -114,15 +131,19 @@ func (r *Runner[E]) Run(ctx context.Context) error {
 		if ctx.Err() != nil { // select picks at random among what is ready
 			return ctx.Err()
 		}
-		select {
-		case <-r.wake: // this pass answers every Kick until now
-		default:
+		for _, asked := range []chan struct{}{r.wake, r.soon} {
+			select {
+			case <-asked: // this pass answers everybody until now
+			default:
+			}
 		}
+		spacing.Stop()
 		failed, err := r.cfg.Pass(ctx, r.takeReasons())
 		if err != nil {
 			failed = append(slices.Clone(failed), "")
 		}
 		now := time.Now()
+		last = now
 		retries.Settle(now, failed)
 		next, waiting := retries.Next()
 		if err != nil && r.cfg.OnError != nil && ctx.Err() == nil {

@@ -189,3 +189,31 @@ func TestRunnerStops(t *testing.T) {
 		}
 	})
 }
+
+// What comes in bursts has passes at a distance, the first of them at once; what
+// is urgent waits for nobody, and takes the others along.
+func TestRunnerSpaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, Config[string]{Spacing: 10 * time.Millisecond}, false, nil)
+		for range 8 {
+			h.Soon("burst")
+			<-time.After(3 * time.Millisecond)
+		}
+		h.Kick("urgent")
+		<-time.After(time.Millisecond)
+		h.Soon("late")
+		<-time.After(time.Second)
+		h.Soon("alone")
+		<-time.After(time.Second)
+		ms := time.Millisecond
+		want := []pass{
+			{0, []string{"burst"}},
+			{10 * ms, []string{"burst"}},
+			{20 * ms, []string{"burst"}},
+			{24 * ms, []string{"burst", "urgent"}},
+			{34 * ms, []string{"late"}},
+			{1025 * ms, []string{"alone"}},
+		}
+		h.want(t, want...)
+	})
+}

@@ -99,6 +99,15 @@ type Near interface {
 // are, since an Engine is.
 type NearUpdater interface {
 	UpdateNear(ctx context.Context, near Near, fn func(Tx) error) (Revision, error)
+	// UpdateFresh is UpdateNear for a near that is fresh: it holds what was
+	// committed before the call, the last of it at revision last.
+	UpdateFresh(ctx context.Context, near Near, last Revision, fn func(Tx) error) (Revision, error)
+}
+
+// Positioner is a Store that tells its own revision beside that of the last
+// commit. All of ours are, since an Engine is.
+type Positioner interface {
+	Position(ctx context.Context) (last, now Revision, err error)
 }
 
 // Update does what Store.Update promises.
@@ -112,7 +121,13 @@ func (e Engine) Update(ctx context.Context, fn func(Tx) error) (Revision, error)
 // for nothing and is done again with reads from the store. So fn may run once
 // more, and the guarantees are the same.
 func (e Engine) UpdateNear(ctx context.Context, near Near, fn func(Tx) error) (Revision, error) {
-	u := update{Engine: e, near: near, scopeConflicts: map[string]int{}}
+	return e.UpdateFresh(ctx, near, 0, fn)
+}
+
+// UpdateFresh is UpdateNear, but a run that ends without a commit counts too,
+// since what near knows is not older than the call.
+func (e Engine) UpdateFresh(ctx context.Context, near Near, last Revision, fn func(Tx) error) (Revision, error) {
+	u := update{Engine: e, near: near, fresh: last, scopeConflicts: map[string]int{}}
 	rev, err := u.run(ctx, fn)
 	if len(u.claims) > 0 {
 		u.release(ctx)
@@ -122,17 +137,25 @@ func (e Engine) UpdateNear(ctx context.Context, near Near, fn func(Tx) error) (R
 
 // CommitRevision reads the revision of the last commit, linearizably.
 func (e Engine) CommitRevision(ctx context.Context) (Revision, error) {
-	kvs, _, err := e.Backend.ReadKeys(ctx, 0, []string{CommitKey})
+	last, _, err := e.Position(ctx)
+	return last, err
+}
+
+// Position reads the revision of the last commit, and the store's own, which is
+// not lower, linearizably.
+func (e Engine) Position(ctx context.Context) (last, now Revision, err error) {
+	kvs, now, err := e.Backend.ReadKeys(ctx, 0, []string{CommitKey})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return kvs[0].Mod, nil
+	return kvs[0].Mod, now, nil
 }
 
 // update is the state of one call of Update.
 type update struct {
 	Engine
-	near           Near // nil once it has been tried
+	near           Near     // nil once it has been tried
+	fresh          Revision // of the last commit before the call, which near holds; 0 = near may be older
 	attempts       int
 	scopeConflicts map[string]int
 	claims         map[string]Revision // held: scope -> create revision of the claim
@@ -149,7 +172,7 @@ func (u *update) run(ctx context.Context, fn func(Tx) error) (Revision, error) {
 		t.near, u.near = u.near, nil
 		err := fn(t)
 		switch {
-		case t.usedNear && (err != nil || t.err != nil || t.stale || t.writesNothing()):
+		case t.usedNear && (t.stale || u.fresh == 0 && (err != nil || t.err != nil || t.writesNothing())):
 			continue
 		case t.err != nil:
 			return 0, t.err
@@ -160,6 +183,8 @@ func (u *update) run(ctx context.Context, fn func(Tx) error) (Revision, error) {
 			continue
 		case err != nil:
 			return 0, err
+		case t.writesNothing() && t.usedNear:
+			return u.fresh, nil
 		case t.writesNothing():
 			return u.CommitRevision(ctx)
 		}

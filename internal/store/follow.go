@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -27,6 +25,7 @@ type Follower struct {
 
 	mu      sync.Mutex
 	rev     Revision
+	lists   int // how often the mirror has listed
 	ready   bool
 	state   error
 	changed chan struct{} // closed and replaced whenever the above change
@@ -42,7 +41,7 @@ func NewFollower(st Store, prefixes []string, apply func(Batch) error, opts ...M
 		store: st, prefixes: prefixes, apply: apply, options: opts,
 		state:   model.Errorf(model.ErrUnavailable, "the store has not been read yet"),
 		changed: make(chan struct{}),
-		near:    nearCache{prefixes: prefixes},
+		near:    nearCache{prefixes: prefixes, gone: map[string]Revision{}},
 	}
 }
 
@@ -63,7 +62,11 @@ func (f *Follower) Run(ctx context.Context) error {
 		if err := f.apply(b); err != nil {
 			return err
 		}
-		f.update(func() { f.rev, f.ready = b.Revision, true })
+		f.update(func() {
+			if f.rev, f.ready = b.Revision, true; b.Listed {
+				f.lists++
+			}
+		})
 		return nil
 	}, FollowCommits(), OnState(onState))
 	f.update(func() { f.state = model.Errorf(model.ErrUnavailable, "the view of the store has ended: %w", err) })
@@ -95,9 +98,14 @@ func (f *Follower) State() error {
 // WaitFor returns when the view has reached a revision; when ctx ends first, it
 // fails with the mirror's trouble, if it has one, or the context's error.
 func (f *Follower) WaitFor(ctx context.Context, rev Revision) error {
+	return f.wait(ctx, func() bool { return f.ready && f.rev >= rev })
+}
+
+// wait returns when ok, which is called under the lock, does.
+func (f *Follower) wait(ctx context.Context, ok func() bool) error {
 	for {
 		f.mu.Lock()
-		reached, state, changed := f.ready && f.rev >= rev, f.state, f.changed
+		reached, state, changed := ok(), f.state, f.changed
 		f.mu.Unlock()
 		if reached {
 			return nil
@@ -117,11 +125,29 @@ func (f *Follower) WaitFor(ctx context.Context, rev Revision) error {
 // what is read from it then is a linearizable read. Concurrent calls share
 // their read of the store.
 func (f *Follower) Fresh(ctx context.Context) (Revision, error) {
-	rev, err := f.fresh.read(ctx, f.store.CommitRevision)
+	rev, err := f.fresh.read(ctx, f.commitRevision)
 	if err != nil {
 		return 0, err
 	}
 	return rev, f.WaitFor(ctx, rev)
+}
+
+// commitRevision reads the revision of the last commit. A store that is behind
+// what the view has seen of it already is another one, or an older state: then
+// the view is of what was, and has to list first.
+func (f *Follower) commitRevision(ctx context.Context) (Revision, error) {
+	st, ok := f.store.(Positioner)
+	if !ok {
+		return f.store.CommitRevision(ctx)
+	}
+	f.mu.Lock()
+	seen, lists := f.rev, f.lists
+	f.mu.Unlock()
+	last, now, err := st.Position(ctx)
+	if err == nil && now < seen {
+		err = f.wait(ctx, func() bool { return f.lists != lists })
+	}
+	return last, err
 }
 
 // Update is Store.Update over the followed store, with what the mirror knows
@@ -134,100 +160,16 @@ func (f *Follower) Update(ctx context.Context, fn func(Tx) error) (Revision, err
 	return f.store.Update(ctx, fn)
 }
 
-// nearCache holds the records of a mirror as they are stored.
-type nearCache struct {
-	prefixes []string
-
-	mu  sync.RWMutex
-	rev Revision // 0 before the first snapshot
-	kvs map[string]KV
-}
-
-func (c *nearCache) apply(b Batch) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if b.Snapshot {
-		c.kvs = make(map[string]KV, len(b.Events))
+// UpdateFresh is Update after Fresh: what fn makes of the mirror's state counts
+// then, also when nothing is committed that would prove it, so that fn runs once
+// and reads from memory only, however much it reads.
+func (f *Follower) UpdateFresh(ctx context.Context, fn func(Tx) error) (Revision, error) {
+	last, err := f.Fresh(ctx)
+	if err != nil {
+		return 0, err
 	}
-	for _, e := range b.Events {
-		if e.Deleted() {
-			delete(c.kvs, e.KV.Key)
-		} else {
-			c.kvs[e.KV.Key] = e.KV
-		}
+	if st, ok := f.store.(NearUpdater); ok {
+		return st.UpdateFresh(ctx, &f.near, last, fn)
 	}
-	c.rev = b.Revision
-}
-
-// ReadNear implements Near. Another revision than the present one it does not
-// know.
-func (c *nearCache) ReadNear(at Revision, keys []string) ([]KV, Revision) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if c.rev == 0 || at != 0 && at != c.rev {
-		return nil, 0
-	}
-	kvs := make([]KV, 0, len(keys))
-	for _, key := range keys {
-		if kv, ok := c.kvs[key]; ok {
-			kvs = append(kvs, kv)
-		} else if key != CommitKey && slices.ContainsFunc(c.prefixes, func(p string) bool { return strings.HasPrefix(key, p) }) {
-			kvs = append(kvs, KV{Key: key})
-		}
-	}
-	return kvs, c.rev
-}
-
-// freshness lets concurrent readers share one read, as long as it began after
-// each of them asked.
-type freshness struct {
-	mu   sync.Mutex
-	busy *sharedRead // under way: began before whoever comes now
-	next *sharedRead // begins when busy ends; everybody who comes now may share it
-}
-
-type sharedRead struct {
-	begin chan struct{} // closed when its leader may begin
-	done  chan struct{}
-	rev   Revision
-	err   error
-}
-
-func (r *freshness) read(ctx context.Context, read func(context.Context) (Revision, error)) (Revision, error) {
-	r.mu.Lock()
-	call, lead := r.next, false
-	if call == nil {
-		call, lead = &sharedRead{begin: make(chan struct{}), done: make(chan struct{})}, true
-		if r.busy == nil {
-			r.busy = call
-			close(call.begin)
-		} else {
-			r.next = call
-		}
-	}
-	r.mu.Unlock()
-	if lead {
-		// The leader reads with its own context; when that ends, followers read
-		// for themselves.
-		<-call.begin
-		call.rev, call.err = read(ctx)
-		r.mu.Lock()
-		r.busy = r.next
-		r.next = nil
-		if r.busy != nil {
-			close(r.busy.begin)
-		}
-		r.mu.Unlock()
-		close(call.done)
-		return call.rev, call.err
-	}
-	select {
-	case <-call.done:
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-	if call.err != nil && ctx.Err() == nil {
-		return read(ctx)
-	}
-	return call.rev, call.err
+	return f.store.Update(ctx, fn)
 }

@@ -45,7 +45,7 @@ func KeepListening(ctx context.Context, st Store, s Service, listen []string, on
 
 // keepListening does it with one session, and tells whether it has entered all once.
 func keepListening(ctx context.Context, st Store, s Service, listen []string) (entered bool, err error) {
-	session, err := st.NewSession(ctx, ServiceTTL)
+	session, err := st.NewSession(ctx, ServiceLease)
 	if err != nil {
 		return false, fmt.Errorf("register where %s listens: %w", s.Role, err)
 	}

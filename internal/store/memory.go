@@ -117,6 +117,16 @@ func (m *Memory) UpdateNear(ctx context.Context, near Near, fn func(Tx) error) (
 	return m.engine.UpdateNear(ctx, near, fn)
 }
 
+// UpdateFresh implements NearUpdater.
+func (m *Memory) UpdateFresh(ctx context.Context, near Near, last Revision, fn func(Tx) error) (Revision, error) {
+	return m.engine.UpdateFresh(ctx, near, last, fn)
+}
+
+// Position implements Positioner.
+func (m *Memory) Position(ctx context.Context) (last, now Revision, err error) {
+	return m.engine.Position(ctx)
+}
+
 // CommitRevision implements Store.
 func (m *Memory) CommitRevision(ctx context.Context) (Revision, error) {
 	return m.engine.CommitRevision(ctx)

@@ -17,6 +17,10 @@ import (
 // ServiceTTL is how long an instance stays registered after it died.
 const ServiceTTL = 10 * time.Second
 
+// ServiceLease is the lease that keeps it there. A store ends a lease up to a
+// second late, and by ServiceTTL the entry is to be gone.
+const ServiceLease = ServiceTTL - 2*time.Second
+
 const servicesPrefix = Root + "service/"
 
 // Service is an instance in the service registry, as stored under
@@ -104,7 +108,7 @@ func Register(ctx context.Context, st Store, s Service, onError func(error)) (*R
 func (r *Registration) enter(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	session, err := r.store.NewSession(ctx, ServiceTTL)
+	session, err := r.store.NewSession(ctx, ServiceLease)
 	if err != nil {
 		return fmt.Errorf("register %s: %w", r.service.ServiceName, err)
 	}

@@ -70,13 +70,15 @@ func (t *txn) fail(err error) error {
 func (t *txn) Prefetch(keys ...string) error {
 	var missing []string
 	for _, key := range keys {
-		if _, ok := t.cache[key]; !ok && !slices.Contains(missing, key) {
+		if _, ok := t.cache[key]; !ok {
 			missing = append(missing, key)
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
+	slices.Sort(missing) // there may be tens of thousands
+	missing = slices.Compact(missing)
 	if t.near != nil {
 		if missing = t.readNear(missing); len(missing) == 0 {
 			return nil

@@ -29,13 +29,13 @@ type pending struct {
 // operate makes a plan's mistakes on one driver.
 func operate(t *testing.T, driver string) {
 	t.Helper()
-	all := slices.DeleteFunc(mistakes(), func(m *mistake) bool { return m.open != "" && !*open })
+	all := slices.DeleteFunc(kinds(*kind), func(m *mistake) bool { return m.open != "" && !*open })
 	if *only != "" {
 		all = slices.DeleteFunc(all, func(m *mistake) bool {
 			return !slices.ContainsFunc(strings.Split(*only, ","), func(w string) bool { return strings.Contains(m.name, w) })
 		})
 	}
-	t.Logf("seed %d, %d mistakes on %s: make chaos-operator SEED=%[1]d COUNT=%[2]d DRIVER=%[3]s repeats them", *seed, *count, driver)
+	t.Logf("seed %d, %d mistakes on %s: make chaos-operator SEED=%[1]d COUNT=%[2]d DRIVER=%[3]s STORE=%[4]s repeats them", *seed, *count, driver, *kind)
 	w := build(t, driver)
 	w.judge("nothing at all", nil)
 	if t.Failed() {
@@ -50,7 +50,7 @@ func operate(t *testing.T, driver string) {
 	w.end(-1, left)
 	t.Logf("%d mistakes in %v; %d faults", *count, time.Since(begin).Round(time.Second), len(w.faults))
 	w.summary()
-	w.finish()
+	w.finish(all)
 }
 
 // make makes a mistake, and puts it right at once where its step says so.

@@ -19,9 +19,15 @@ import (
 // What holds which: "agent@" is a host's netplugin, "plane@" its data plane,
 // "cable" its links, one at a time; "master", "store"; "all" is everything.
 
+// etcdProcess says that a mistake is made where the store is a process of its own.
+const etcdProcess = "etcd"
+
 // switchDies is what docs/design/ovs-pipeline.md says of the switch's death in
 // user space, with its start.
 var switchDies = cost{near: 5 * time.Second, far: 5 * time.Second, why: "the datapath in user space dies with its process"}
+
+// databaseDies is what it says of the database's, with its start.
+var databaseDies = cost{near: 3 * time.Second, far: 3 * time.Second, why: "without its database the switch in user space forwards nothing"}
 
 func daemonMistakes() []*mistake {
 	agent := []string{"agent@"}
@@ -29,18 +35,18 @@ func daemonMistakes() []*mistake {
 	return []*mistake{
 		{name: "netplugin restarted", needs: agent, do: restartAgent},
 		{name: "netplugin killed and started", needs: agent, do: killAgent},
-		{name: "netplugin killed, and later started", needs: plane, do: killAgentFor},
-		{name: "netplugin stopped (SIGSTOP)", needs: plane, do: pause("netplugin")},
+		{name: "netplugin killed, and later started", needs: plane, told: []string{"is away"}, do: killAgentFor},
+		{name: "netplugin stopped (SIGSTOP)", needs: plane, told: []string{"is away"}, do: pause("netplugin")},
 		{name: "netplugin gets SIGHUP", needs: agent, do: hup("netplugin")},
-		{name: "netmaster killed, and later started", needs: []string{"master"}, do: killMasterFor},
+		{name: "netmaster killed, and later started", needs: []string{"master"}, told: []string{"netmaster"}, do: killMasterFor},
 		{name: "netmaster restarted", needs: []string{"master"}, do: restartMaster},
-		{name: "netmaster stopped (SIGSTOP)", needs: []string{"master"}, do: pause("netmaster")},
+		{name: "netmaster stopped (SIGSTOP)", needs: []string{"master"}, told: []string{"netmaster"}, do: pause("netmaster")},
 		{name: "netmaster gets SIGHUP", needs: []string{"master"}, do: hup("netmaster")},
-		{name: "etcd killed, and later started", needs: []string{"store"}, do: killStoreFor},
-		{name: "etcd stopped (SIGSTOP)", needs: []string{"store"}, do: pause("etcd")},
+		{name: "etcd killed, and later started", store: etcdProcess, needs: []string{"store"}, told: []string{"store"}, do: killStoreFor},
+		{name: "etcd stopped (SIGSTOP)", store: etcdProcess, needs: []string{"store"}, told: []string{"store"}, do: pause("etcd")},
 		{name: "everything killed, started in any order", needs: []string{"all"}, do: killAll},
 		{name: "ovs-vswitchd killed and started", only: lab.DriverOVS, needs: plane, costs: switchDies, do: restartSwitch},
-		{name: "ovsdb-server killed and started", only: lab.DriverOVS, needs: plane, do: restartDatabase},
+		{name: "ovsdb-server killed and started", only: lab.DriverOVS, needs: plane, costs: databaseDies, do: restartDatabase},
 	}
 }
 
@@ -97,15 +103,7 @@ func killMasterFor(_ context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo
 }
 
 func killStoreFor(_ context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
-	return w.endDaemon("etcd", w.startStore)
-}
-
-// startStore starts etcd and waits until everybody follows it again.
-func (w *world) startStore(ctx context.Context) error {
-	if err := w.StartEtcd(ctx); err != nil {
-		return err
-	}
-	return w.ready(ctx)
+	return w.endDaemon("etcd", func(ctx context.Context) error { return errors.Join(w.StartEtcd(ctx), w.ready(ctx)) })
 }
 
 // startMaster starts netmaster, which answers when it has its store.
@@ -191,7 +189,10 @@ func hup(name string) func(context.Context, *world, *lab.Host, *rand.Rand) (undo
 }
 
 func killAll(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
-	names := []string{"etcd", "netmaster", "h1-netplugin", "h2-netplugin", "h3-netplugin"}
+	names := []string{"netmaster", "h1-netplugin", "h2-netplugin", "h3-netplugin"}
+	if !w.Config().Embedded {
+		names = append(names, "etcd")
+	}
 	r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	for _, n := range names {
 		if err := w.Process(n).Kill(); err != nil {
@@ -210,11 +211,11 @@ func killAll(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, er
 }
 
 func restartSwitch(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
-	return nil, errors.Join(h.RestartVswitchd(ctx), w.recovers(ctx))
+	return nil, errors.Join(h.RestartVswitchd(ctx), w.recovers(ctx), w.ready(ctx))
 }
 
 func restartDatabase(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
-	return nil, errors.Join(w.Process(h.Name+"-ovsdb-server").Kill(), h.StartOvsdb(ctx))
+	return nil, errors.Join(w.Process(h.Name+"-ovsdb-server").Kill(), h.StartOvsdb(ctx), w.ready(ctx))
 }
 
 // recovers waits until both pings are answered again, but for what a mistake

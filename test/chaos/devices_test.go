@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf/link"
@@ -28,16 +29,23 @@ var (
 
 func deviceMistakes() []*mistake {
 	plane := []string{"agent@", "plane@"}
+	whole := append(slices.Clone(plane), "master", "store")
 	return []*mistake{
-		{name: "a victim's interface deleted", needs: []string{"agent@", "plane@", "master", "store"}, do: victimVeth},
+		{name: "a victim's interface deleted", needs: whole, told: []string{"ports"}, do: victimVeth(netlink.LinkDel)},
+		{name: "a victim's interface set down", needs: whole, told: []string{"ports"}, do: victimVeth(netlink.LinkSetDown)},
+		{name: "a victim's interface renamed", only: lab.DriverEBPF, needs: whole, told: []string{"ports"}, do: victimVeth(rename)},
+		{name: "a victim's interface renamed under a switch", only: lab.DriverOVS, needs: whole, do: victimVeth(rename)}, // which goes on with it
 		{name: "the tunnel's device deleted", only: lab.DriverEBPF, needs: plane, costs: tunnelGone, do: deleteLink("contivVxlan0")},
 		{name: "the tunnel's device set down", only: lab.DriverEBPF, needs: plane, costs: tunnelGone, do: linkDown("contivVxlan0")},
 		{name: "the host's interface to containers deleted", only: lab.DriverEBPF, needs: plane, do: deleteLink("contivh0")},
 		{name: "the host's interface to containers set down", needs: plane, do: linkDown("contivh0")},
 		{name: "filters taken off the interfaces", only: lab.DriverEBPF, needs: plane, costs: drift, do: detachAll},
-		{name: "the nftables table deleted", needs: plane, do: deleteTable},
-		{name: "the underlay's cable pulled", needs: append(slices.Clone(plane), "cable"), costs: cost{far: 2 * time.Second, lasts: true, why: "there is no other way"}, do: cable("eth0")},
-		{name: "the control network's cable pulled", needs: append(slices.Clone(plane), "cable"), do: cable("ctl0")},
+		{name: "filters deleted with tc", only: lab.DriverEBPF, needs: plane, costs: drift, do: deleteClsact},
+		{name: "all nftables tables deleted", needs: plane, do: deleteTables},
+		{name: "addresses of the host's interface to containers deleted", needs: plane, do: flushAddresses},
+		{name: "the underlay's MTU changed", needs: plane, do: otherMTU},
+		{name: "the underlay's cable pulled", needs: append(slices.Clone(plane), "cable"), costs: cost{far: 2 * time.Second, lasts: true, why: "there is no other way"}, told: []string{"tunnel"}, do: cable("eth0")},
+		{name: "the control network's cable pulled", needs: append(slices.Clone(plane), "cable"), told: []string{"is away"}, do: cable("ctl0")},
 		{name: "flows deleted", only: lab.DriverOVS, needs: plane, costs: drift, do: deleteFlows},
 		{name: "the tunnel's port deleted", only: lab.DriverOVS, needs: plane, costs: tunnelGone, do: vsctl("del-port", "contivBr", "contivVxlan")},
 		{name: "a container's port deleted", only: lab.DriverOVS, needs: plane, costs: drift, do: deletePort},
@@ -56,43 +64,47 @@ func inHost(h *lab.Host, name string, fn func(netlink.Link) error) error {
 	})
 }
 
-// victimVeth deletes the interface of a container on the host's side; DEL and
+func rename(l netlink.Link) error { return netlink.LinkSetName(l, "renamed") }
+
+// victimVeth spoils the interface of a container on the host's side; DEL and
 // ADD are how it comes back.
-func victimVeth(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
-	before, err := h.NS.Links()
-	if err != nil {
-		return nil, err
-	}
-	s, err := w.victim(ctx, h)
-	if err != nil {
-		return nil, err
-	}
-	back := func(ctx context.Context) error { return w.DelContainer(ctx, s) }
-	after, err := h.NS.Links()
-	if err != nil {
-		return back, err
-	}
-	had := map[string]bool{}
-	for _, l := range before {
-		had[l] = true
-	}
-	for _, l := range after {
-		if !had[l] {
-			return back, inHost(h, l, netlink.LinkDel)
+func victimVeth(spoil func(netlink.Link) error) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
+	return func(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+		before, err := h.NS.Links()
+		if err != nil {
+			return nil, err
 		}
+		s, err := w.victim(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		back := func(ctx context.Context) error { return w.DelContainer(ctx, s) }
+		after, err := h.NS.Links()
+		if err != nil {
+			return back, err
+		}
+		for _, l := range after {
+			if strings.HasPrefix(l, "cv") && !slices.Contains(before, l) { // a host's first container brings devices with it
+				return back, inHost(h, l, spoil)
+			}
+		}
+		return back, errors.New("a victim has no interface on its host")
 	}
-	return back, errors.New("a victim has no interface on its host")
 }
 
-// spoilLink does something to a device, if the host has it: a host without
-// containers may have none.
+// spoilLink does something to a device, if the host has it. Where there is no
+// container nobody needs it: it comes back with the next one.
 func spoilLink(name string, spoil func(netlink.Link) error) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
 	return func(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
 		links, err := h.NS.Links()
 		if err != nil || !slices.Contains(links, name) {
 			return nil, err
 		}
-		return nil, errors.Join(inHost(h, name, spoil), w.hasLink(ctx, h, name))
+		err = inHost(h, name, spoil)
+		if slices.ContainsFunc(w.Containers(), func(a *lab.Attachment) bool { return a.Host == h.Name }) {
+			err = errors.Join(err, w.hasLink(ctx, h, name))
+		}
+		return nil, err
 	}
 }
 
@@ -141,30 +153,118 @@ func detachAll(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, 
 	return nil, w.recovers(ctx)
 }
 
-func deleteTable(_ context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
-	return nil, h.NS.Do(func() error {
-		c, err := nftables.New()
-		if err != nil {
-			return err
-		}
-		tables, err := c.ListTablesOfFamily(nftables.TableFamilyIPv4)
-		if err != nil {
-			return err
-		}
-		for _, t := range tables {
-			if t.Name == "contiv" {
-				c.DelTable(t)
+// deleteClsact takes the clsact qdiscs with their filters off all interfaces.
+func deleteClsact(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	err := h.NS.Do(func() error {
+		links, err := netlink.LinkList()
+		for _, l := range links {
+			qdiscs, e := netlink.QdiscList(l)
+			for _, q := range qdiscs {
+				if q.Type() == "clsact" {
+					e = errors.Join(e, netlink.QdiscDel(q))
+				}
 			}
+			err = errors.Join(err, e)
+		}
+		return err
+	})
+	return nil, errors.Join(err, w.recovers(ctx))
+}
+
+// deleteTables deletes all nftables tables and waits until they are back, which
+// other changes of the host's stack bring at once, and the next look otherwise.
+func deleteTables(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	tables := func() (names []string, c *nftables.Conn, all []*nftables.Table, err error) {
+		if c, err = nftables.New(); err == nil {
+			all, err = c.ListTables()
+		}
+		for _, t := range all {
+			names = append(names, fmt.Sprint(t.Family, " ", t.Name))
+		}
+		slices.Sort(names)
+		return names, c, all, err
+	}
+	var had []string
+	err := h.NS.Do(func() error {
+		names, c, all, err := tables()
+		if err != nil {
+			return err
+		}
+		had = names
+		for _, t := range all {
+			c.DelTable(t)
 		}
 		return c.Flush()
 	})
+	if err != nil {
+		return nil, err
+	}
+	return nil, h.NS.Do(func() error {
+		return lab.Until(ctx, "nftables to be back", func(context.Context) error {
+			have, _, _, err := tables()
+			if err == nil && !slices.Equal(have, had) {
+				err = fmt.Errorf("%v and not %v are there", have, had)
+			}
+			return err
+		})
+	})
+}
+
+// flushAddresses deletes the addresses of the host's interface to containers,
+// if it has one, and waits until they are back.
+func flushAddresses(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	var had []string
+	addresses := func(l netlink.Link) ([]netlink.Addr, []string, error) {
+		all, err := netlink.AddrList(l, netlink.FAMILY_V4)
+		var names []string
+		for _, a := range all {
+			names = append(names, a.IPNet.String())
+		}
+		return all, names, err
+	}
+	links, err := h.NS.Links()
+	if err != nil || !slices.Contains(links, "contivh0") {
+		return nil, err
+	}
+	err = inHost(h, "contivh0", func(l netlink.Link) error {
+		all, names, err := addresses(l)
+		had = names
+		for _, a := range all {
+			err = errors.Join(err, netlink.AddrDel(l, &a))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return nil, lab.Until(ctx, "the addresses of contivh0 on "+h.Name+" to be back", func(context.Context) error {
+		return inHost(h, "contivh0", func(l netlink.Link) error {
+			_, have, err := addresses(l)
+			if err == nil && !slices.Equal(have, had) {
+				err = fmt.Errorf("it has %v and not %v", have, had)
+			}
+			return err
+		})
+	})
+}
+
+// otherMTU lowers the underlay's MTU, in steps that leave room for a ping.
+func otherMTU(_ context.Context, _ *world, h *lab.Host, r *rand.Rand) (undo, error) {
+	set := func(mtu int) error {
+		return inHost(h, "eth0", func(l netlink.Link) error { return netlink.LinkSetMTU(l, mtu) })
+	}
+	return func(context.Context) error { return set(1500) }, set(1300 + r.IntN(200))
 }
 
 func cable(name string) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
 	return func(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
-		w.cut = name == "eth0"
+		cutOff := h.Name + "-netplugin" // from netmaster and the store
+		if w.cut = name == "eth0"; !w.cut {
+			w.down[cutOff] = true
+		}
 		back := func(ctx context.Context) error {
 			w.cut = false
+			delete(w.down, cutOff)
 			if err := h.NS.SetLink(name, true); err != nil {
 				return err
 			}

@@ -1,15 +1,17 @@
 // Package chaos makes random operator mistakes on a running lab, one after
 // another: wrong flags, a host's name taken, deleted files, devices, filters,
-// flows and pins, daemons killed and paused in any order, a full disk, another
-// store, bad requests. A seed decides which, on which host and for how long.
+// rules, flows and pins, daemons killed and paused in any order, a full disk,
+// another store, backups restored, old ones too, bad requests. A seed decides
+// which, on which host and for how long.
 //
 // It guarantees that containers which no mistake touches are watched all the
 // while (a ping every 10 ms and a TCP connection, on one host and across
 // hosts), that every outage longer than what documentation says of a mistake is
 // reported with the mistakes around it, that a packet which policy denies or
 // another tenant sends is never seen where it must not come, and that within 10
-// seconds after the last mistake `netctl status` says what is wrong, or that
-// all is well. The same seed makes the same mistakes.
+// seconds after the last mistake `netctl status` says what is wrong and nothing
+// else (each kind of mistake that leaves something wrong is left in once), or
+// that all is well. The same seed makes the same mistakes.
 //
 // It must not judge what it cannot repeat: an outage names seed and step.
 package chaos

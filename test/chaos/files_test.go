@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/lab"
@@ -21,14 +22,14 @@ func fileMistakes() []*mistake {
 		{name: "a victim's journal entry deleted", needs: all, do: victimEntry(os.Remove)},
 		{name: "a victim's journal entry damaged", needs: all, do: victimEntry(damage)},
 		{name: "all journal entries damaged", needs: []string{"agent@", "plane@"}, do: damageAll},
-		{name: "netplugin's state directory emptied", needs: []string{"agent@", "plane@"}, do: emptyState},
+		{name: "netplugin's state directory emptied", needs: all, do: emptyState},
 		{name: "driver.json deleted", needs: []string{"agent@"}, do: driverFile(os.Remove)},
 		{name: "driver.json damaged", needs: []string{"agent@"}, do: driverFile(damage)},
 		{name: "rubbish in the spool", needs: []string{"agent@"}, do: rubbishInSpool},
 		{name: "the CNI socket deleted", needs: []string{"agent@", "plane@"}, do: socketDeleted},
 		{name: "pins deleted", only: lab.DriverEBPF, needs: []string{"agent@", "plane@"}, do: pinsDeleted},
-		{name: "the disk of the state directory full", needs: all, do: diskFull},
-		{name: "another store, an empty one", needs: []string{"store", "master", "agent"}, do: emptyStore},
+		{name: "the disk of the state directory full", needs: all, told: []string{"disk"}, do: diskFull},
+		{name: "another store, an empty one", needs: []string{"store", "master", "agent"}, told: []string{"store"}, do: emptyStore},
 	}
 }
 
@@ -140,20 +141,38 @@ func rubbishInSpool(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (u
 	return nil, errors.Join(err, w.restartAgent(ctx, h))
 }
 
-func socketDeleted(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
-	return func(ctx context.Context) error { return w.restartAgent(ctx, h) }, os.Remove(h.CNISocket())
+// socketDeleted deletes the socket; netplugin makes it again.
+func socketDeleted(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	if err := os.Remove(h.CNISocket()); err != nil {
+		return nil, err
+	}
+	within, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return nil, lab.Until(within, "the CNI socket to be back", func(context.Context) error {
+		_, err := os.Lstat(h.CNISocket())
+		return err
+	})
 }
 
 // pinsDeleted takes the pins away under the running netplugin.
 func pinsDeleted(_ context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
-	return func(ctx context.Context) error { return w.restartAgent(ctx, h) }, os.RemoveAll(h.PinDir())
+	err := os.RemoveAll(h.PinDir())
+	if errors.Is(err, syscall.ENOTEMPTY) {
+		err = nil // netplugin puts pins back meanwhile
+	}
+	return func(ctx context.Context) error { return w.restartAgent(ctx, h) }, err
 }
 
 // diskFull fills the disk of the journal: an ADD is refused in words, and
 // nothing of it stays.
 func diskFull(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
 	filler := filepath.Join(h.StateDir(), "filler")
-	back := func(ctx context.Context) error { return errors.Join(os.Remove(filler), h.Status(ctx)) }
+	name := h.Name + "-netplugin"
+	w.down[name] = true // it is not ready, and nobody waits for it
+	back := func(ctx context.Context) error {
+		delete(w.down, name)
+		return errors.Join(os.Remove(filler), h.Status(ctx))
+	}
 	if err := fill(filler); err != nil {
 		return back, err
 	}
@@ -181,30 +200,30 @@ func fill(path string) error {
 	return f.Close()
 }
 
-// emptyStore lets an etcd with nothing in it answer in the place of the right
+// emptyStore lets a store with nothing in it answer in the place of the right
 // one, and puts the right one back.
 func emptyStore(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
-	data := filepath.Join(w.Config().Dir, "master", "etcd")
-	if err := w.Process("etcd").Kill(); err != nil {
+	name, data, start := "etcd", filepath.Join(w.Config().Dir, "master", "etcd"), w.StartEtcd
+	if w.Config().Embedded {
+		name, data, start = "netmaster", w.data(), func(ctx context.Context) error { return w.StartMaster(ctx) }
+	}
+	if err := w.Process(name).Kill(); err != nil {
 		return nil, err
 	}
 	if err := os.Rename(data, data+".kept"); err != nil {
 		return nil, err
 	}
 	back := func(ctx context.Context) error {
-		if err := w.Process("etcd").Kill(); err != nil {
+		if err := w.Process(name).Kill(); err != nil {
 			return err
 		}
 		if err := errors.Join(os.RemoveAll(data), os.Rename(data+".kept", data)); err != nil {
 			return err
 		}
-		return w.startStore(ctx)
+		return errors.Join(start(ctx), w.ready(ctx))
 	}
-	if err := w.StartEtcd(ctx); err != nil {
+	if err := start(ctx); err != nil {
 		return back, err
 	}
-	short, cancel := context.WithTimeout(ctx, time.Duration(2+r.IntN(3))*time.Second)
-	defer cancel()
-	_ = w.flow(short, 1000) // time for everybody to look at it
-	return back, nil
+	return back, w.flow(ctx, 100+r.IntN(200)) // time for everybody to look at it
 }

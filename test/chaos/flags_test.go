@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +20,11 @@ func flagMistakes() []*mistake {
 	return []*mistake{
 		{name: "netplugin started with a wrong flag", needs: []string{"agent@", "plane@"}, do: wrongAgentFlag},
 		{name: "netmaster started with a wrong flag", needs: []string{"master"}, do: wrongMasterFlag},
-		{name: "netplugin started with another pin directory", only: lab.DriverEBPF, needs: []string{"agent@", "plane@"}, do: otherPins},
+		{name: "netplugin started with another pin directory", only: lab.DriverEBPF, needs: []string{"agent@", "plane@"}, told: []string{"contivVxlan0"}, do: otherPins},
 		{name: "a new machine takes the name of a host", needs: []string{"agent@", "plane@", "master", "store"}, do: takenName},
+		{name: "a second netplugin started beside the first", needs: []string{"agent@"}, do: secondAgent},
+		{name: "a second netmaster started beside the first", needs: []string{"master", "store"}, do: secondMaster},
+		{name: "netplugin taken off a host where it runs", needs: []string{"agent@"}, do: uninstallRunning},
 		{name: "a clone of a host starts beside it", needs: []string{"agent@", "plane@", "master", "store"}, do: clonedHost},
 	}
 }
@@ -96,6 +100,37 @@ func (w *world) endsOrWaits(ctx context.Context, p *lab.Process) error {
 	return nil
 }
 
+// refused runs a program that is to end by itself, with an error and a reason.
+func refused(ctx context.Context, ns *lab.Namespace, dir string, argv []string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	c := ns.Command(ctx, argv[0], argv[1:]...)
+	c.Dir = dir
+	out, err := c.CombinedOutput()
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s succeeded: %s", strings.Join(argv, " "), out)
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s went on: %s", strings.Join(argv, " "), out)
+	case len(out) < 20:
+		return fmt.Errorf("%s says only %q", strings.Join(argv, " "), out)
+	}
+	return nil
+}
+
+func secondAgent(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	return nil, refused(ctx, h.NS, h.Dir, h.Agent().Argv)
+}
+
+func secondMaster(ctx context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
+	p := w.Process("netmaster")
+	return nil, refused(ctx, w.Master, filepath.Dir(p.Log), p.Argv)
+}
+
+func uninstallRunning(ctx context.Context, _ *world, h *lab.Host, _ *rand.Rand) (undo, error) {
+	return nil, refused(ctx, h.NS, h.Dir, append(slices.Clone(h.Agent().Argv), "--uninstall"))
+}
+
 func wrongMasterFlag(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
 	flags := masterFlags[r.IntN(len(masterFlags))]
 	w.t.Logf("netmaster %s", strings.Join(flags, " "))
@@ -152,7 +187,7 @@ func (w *world) other(ctx context.Context, h *lab.Host, state string) (undo, err
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case err = <-ended:
-	case <-time.After(15 * time.Second): // who is refused ends before
+	case <-time.After(20 * time.Second): // who is refused ends before
 		err = errors.Join(cmd.Process.Kill(), <-ended)
 	}
 	w.t.Logf("an impostor of %s ended: %v", h.Name, err)

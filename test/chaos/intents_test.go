@@ -17,7 +17,7 @@ import (
 
 // mistakes are all kinds there are.
 func mistakes() []*mistake {
-	return slices.Concat(daemonMistakes(), flagMistakes(), fileMistakes(), deviceMistakes(), intentMistakes())
+	return slices.Concat(daemonMistakes(), flagMistakes(), fileMistakes(), deviceMistakes(), intentMistakes(), restoreMistakes())
 }
 
 func intentMistakes() []*mistake {
@@ -32,7 +32,7 @@ func intentMistakes() []*mistake {
 		{name: "a group's policy changed, and put back", needs: append(control, "policy"), do: groupAndBack},
 		{name: "a container comes and goes", needs: whole, do: comesAndGoes},
 		{name: "a container goes while netplugin is down", needs: whole, do: goesUnseen},
-		{name: "a container is lost by its runtime", needs: whole, do: isLost},
+		{name: "a container is lost by its runtime", needs: whole, told: []string{"ports"}, do: isLost},
 	}
 }
 
@@ -45,6 +45,7 @@ var commands = []string{
 	"tenant rm nosuch", "global set --fabric-mode nosuch", "global set --vlan-range 5-1", "global set --private-subnet 1.2.3.4/33", "apply -f /nosuch.yaml",
 	"get nosuch", "export --nosuch", "monitor --nosuch", "group create -t blue --policy nosuch net x", "network create -t blue -e vxlan -p 99999999 -s 10.9.0.0/24 x",
 	"network create -t blue -s 10.9.0.0/24 -g 10.8.0.1 x", "service create", "--netmaster http://127.0.0.1:1 tenant ls", "--netmaster nonsense tenant ls",
+	"host rm h1", "host rm nosuch", "host inspect nosuch", "endpoint inspect nosuch", "store nosuch", "backup /nosuch/file", "backup", "status --nosuch",
 }
 
 func wrongCommand(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
@@ -64,7 +65,7 @@ var requests = []struct{ method, path, body string }{
 	{"POST", "/api/v1/tenants/x/", "{"},
 	{"POST", "/api/v1/tenants/x/", "[]"},
 	{"POST", "/api/v1/tenants/x/", `{"tenantName":"y"}`},
-	{"POST", "/api/v1/tenants/x/", `{"tenantName":"x","nosuch":1}`},
+	{"POST", "/api/v1/tenants/x/", `{"tenantName":["x"]}`},
 	{"DELETE", "/api/v1/tenants/nosuch/", ""},
 	{"GET", "/api/v1/nosuch/", ""},
 	{"POST", "/api/v1/networks/blue:x/", `{"tenantName":"blue","networkName":"x","subnet":"nonsense"}`},
@@ -126,9 +127,9 @@ func ruleAndBack(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo
 }
 
 func networkAndBack(ctx context.Context, w *world, _ *lab.Host, _ *rand.Rand) (undo, error) {
-	err := errors.Join(w.netctl(ctx, "network create -t blue -e vxlan -s 10.7.0.0/24 -g 10.7.0.1 extra"), w.netctl(ctx, "group create -t blue extra extra"))
+	err := errors.Join(w.netctl(ctx, "network create -t blue -e vxlan -s 10.7.0.0/24 -g 10.7.0.1 extra"), w.netctl(ctx, "group create -t blue extra extras"))
 	return func(ctx context.Context) error {
-		return errors.Join(w.netctl(ctx, "group rm -t blue extra"), w.netctl(ctx, "network rm -t blue extra"))
+		return errors.Join(w.netctl(ctx, "group rm -t blue extras"), w.netctl(ctx, "network rm -t blue extra"))
 	}, err
 }
 
@@ -141,7 +142,12 @@ func comesAndGoes(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (und
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) error { return w.DelContainer(ctx, s) }, nil
+	back := func(ctx context.Context) error { return w.DelContainer(ctx, s) }
+	a, err := w.Container(s.Name)
+	if err != nil {
+		return back, err
+	}
+	return back, w.reaches(ctx, "other1", a)
 }
 
 func goesUnseen(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {

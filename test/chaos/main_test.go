@@ -19,6 +19,7 @@ var (
 	seed    = flag.Uint64("seed", 1, "decides which mistakes are made")
 	count   = flag.Int("mistakes", 25, "how many are made on each driver")
 	drivers = flag.String("drivers", "ebpf,ovs", "drivers to try, separated by commas")
+	kind    = flag.String("store", embedded, "the cluster's store: embedded in netmaster, or an etcd process")
 	open    = flag.Bool("open", false, "also mistakes that show faults which are known and not mended yet")
 	only    = flag.String("only", "", "mistakes whose names hold one of these words, separated by commas; empty = all")
 )

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,90 +17,100 @@ import (
 // tellsWithin is how soon after the last mistake the status is right.
 const tellsWithin = 10 * time.Second
 
-// known is a fault that is left in, with the words by which the status must
-// name it.
-type known struct {
-	name  string
-	only  string // the driver whose hosts tell it; empty = any
-	words []string
-	do    func(ctx context.Context) (undo, error)
-}
+// fewTold is how many kinds of mistakes a short run leaves in and asks for; a
+// long one does all.
+const fewTold = 2
 
-func (w *world) known() []known {
-	return []known{
-		{"netplugin of h3 is down", "", []string{"h3"}, func(context.Context) (undo, error) {
-			h, err := w.Host("h3")
-			if err != nil {
-				return nil, err
-			}
-			return w.endDaemon("h3-netplugin", func(ctx context.Context) error { return w.startAgent(ctx, h) })
-		}},
-		{"a victim's interface on h2 is gone", lab.DriverEBPF, []string{"h2"}, func(ctx context.Context) (undo, error) {
-			h, err := w.Host("h2")
-			if err != nil {
-				return nil, err
-			}
-			return victimVeth(ctx, w, h, nil)
-		}},
-	}
-}
-
-// finish asks for the status when all is put right, and with one fault left in.
-func (w *world) finish() {
-	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
+// finish asks for the status when all is put right, and with one mistake left
+// in, each kind in turn.
+func (w *world) finish(all []*mistake) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), 15*time.Minute)
 	defer cancel()
-	if !w.hasStatus(ctx) {
-		w.t.Log("this netctl has no status")
-		return
-	}
 	start := time.Now()
-	out, err := w.status(ctx, func(_ string, err error) error { return err })
-	if err != nil {
+	if out, err := w.isWell(ctx); err != nil {
 		w.fault("everything was put right, and %v later the status says otherwise: %v\n%s", tellsWithin, err, out)
 	} else {
 		w.t.Logf("all is well %v after the last mistake:\n%s", time.Since(start).Round(time.Millisecond), out)
 	}
-	for _, k := range w.known() {
-		if k.only != "" && k.only != w.driver {
-			continue
+	all = slices.DeleteFunc(slices.Clone(all), func(m *mistake) bool { return m.told == nil || m.only != "" && m.only != w.driver })
+	r := rand.New(rand.NewPCG(*seed, 1))
+	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	if *count < 100 && *only == "" {
+		all = all[:min(fewTold, len(all))]
+	}
+	for _, m := range all {
+		s := step{mistake: m, seed: r.Uint64()}
+		if m.onHost() {
+			s.host = w.anyHost(r).Name
 		}
-		back, err := k.do(ctx)
-		if err != nil {
-			w.fault("%s: %v", k.name, err)
-			continue
-		}
-		start := time.Now()
-		out, err := w.status(ctx, func(out string, err error) error {
-			_, wrong, _ := strings.Cut(out, "Not all is well:")
-			if err == nil || wrong == "" {
-				return errors.New("it says that all is well")
-			}
-			for _, word := range k.words {
-				if !strings.Contains(wrong, word) {
-					return fmt.Errorf("it does not say %q", word)
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			w.fault("%s, and %v later the status does not say so: %v\n%s", k.name, tellsWithin, err, out)
-		} else {
-			w.t.Logf("%s; the status says so after %v:\n%s", k.name, time.Since(start).Round(time.Millisecond), out)
-		}
-		if back != nil {
-			if err := back(ctx); err != nil {
-				w.fault("%s, put right: %v", k.name, err)
-			}
-		}
-		if out, err := w.status(ctx, func(_ string, err error) error { return err }); err != nil {
-			w.fault("%s, put right, and %v later the status says otherwise: %v\n%s", k.name, tellsWithin, err, out)
-		}
+		w.leave(ctx, s)
 	}
 }
 
-func (w *world) hasStatus(ctx context.Context) bool {
-	out, err := w.Netctl(ctx, "status", "--help")
-	return err == nil && strings.Contains(out, "status")
+// leave makes a mistake, asks for the status, and puts it right.
+func (w *world) leave(ctx context.Context, s step) {
+	var h *lab.Host
+	if s.host != "" {
+		var err error
+		h, err = w.Host(s.host)
+		w.must(err)
+	}
+	back, err := s.mistake.do(ctx, w, h, rand.New(rand.NewPCG(s.seed, 0)))
+	if err != nil {
+		w.fault("%s, left in: %v", s, err)
+	}
+	start := time.Now()
+	out, err := w.status(ctx, func(out string, err error) error { return names(out, err, s) })
+	if err != nil {
+		w.fault("%s, and %v later the status does not say exactly so: %v\n%s", s, tellsWithin, err, out)
+	} else {
+		w.t.Logf("%s; the status says so after %v:\n%s", s, time.Since(start).Round(time.Millisecond), wrongs(out))
+	}
+	if back != nil {
+		if err := back(ctx); err != nil {
+			w.fault("%s, put right: %v", s, err)
+		}
+	}
+	w.judge(s.String()+", left in", []pending{{step: s}})
+	if out, err := w.isWell(ctx); err != nil {
+		w.fault("%s, put right, and %v later the status says otherwise: %v\n%s", s, tellsWithin, err, out)
+	}
+}
+
+// wrongs is the part of a status that says what is wrong; without a status it is
+// what netctl says instead.
+func wrongs(out string) string {
+	if _, wrong, ok := strings.Cut(out, "Not all is well:"); ok {
+		return strings.TrimSpace(wrong)
+	}
+	return strings.TrimSpace(out)
+}
+
+// names tells whether a status names what a mistake left, and nothing else.
+func names(out string, err error, s step) error {
+	if err == nil {
+		return errors.New("it says that all is well")
+	}
+	wrong := wrongs(out)
+	words := s.mistake.told
+	if s.host != "" {
+		words = append(slices.Clone(words), s.host)
+	}
+	for _, word := range words {
+		if !strings.Contains(wrong, word) {
+			return fmt.Errorf("it does not say %q", word)
+		}
+	}
+	for l := range strings.Lines(wrong) {
+		if s.host != "" && !strings.Contains(l, s.host) || !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(l, w) }) {
+			return fmt.Errorf("it says too: %s", l)
+		}
+	}
+	return nil
+}
+
+func (w *world) isWell(ctx context.Context) (string, error) {
+	return w.status(ctx, func(_ string, err error) error { return err })
 }
 
 // status asks until the answer is right, or time is up.
@@ -106,10 +118,8 @@ func (w *world) status(ctx context.Context, right func(string, error) error) (ou
 	ctx, cancel := context.WithTimeout(ctx, tellsWithin)
 	defer cancel()
 	err = lab.Until(ctx, "the status to be right", func(ctx context.Context) error {
-		asking, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
 		var e error
-		out, e = w.Netctl(asking, "status")
+		out, e = w.Netctl(ctx, "status")
 		return right(out, e)
 	})
 	return out, err

@@ -32,6 +32,8 @@ type world struct {
 	longest map[string]time.Duration // outage by mistake and series, for the summary
 	down    map[string]bool          // processes that a mistake has ended on purpose
 	cut     bool                     // a mistake lasts that cuts hosts off each other
+	backups []string                 // of netmaster's own etcd
+	copied  string                   // an old copy of its directory
 }
 
 // netctl runs netctl; words are separated by spaces.
@@ -57,7 +59,7 @@ func (w *world) fault(format string, args ...any) {
 func build(t *testing.T, driver string) *world {
 	t.Helper()
 	ctx := t.Context()
-	l, err := lab.Up(ctx, lab.Config{Name: "chaos" + driver, BinDir: bin, Hosts: 3, Driver: driver})
+	l, err := lab.Up(ctx, lab.Config{Name: "chaos" + driver, BinDir: bin, Hosts: 3, Driver: driver, Embedded: *kind == embedded})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,6 +100,7 @@ func build(t *testing.T, driver string) *world {
 		w.must(err)
 	}
 	w.start(ctx)
+	w.must(w.keepSafe(ctx))
 	return w
 }
 

@@ -27,8 +27,9 @@ import (
 // was started, and print the answer: "udp|tcp server name type".
 const askEnv = "CONTIV_TEST_ASK"
 
-// upstream is where the resolver of each host answers, in the host's namespace.
-const upstream = "127.0.0.1:5300"
+// upstream is where the resolver of each host answers, in the host's namespace,
+// and chosen a server that one container names for itself.
+const upstream, chosen = "127.0.0.1:5300", "10.99.53.1:53"
 
 // outsideAddr is what the resolvers say of outside.example; everything else
 // does not exist.
@@ -54,16 +55,24 @@ func ask(ctx context.Context, what string) error {
 }
 
 // serveUpstream is the resolver of a host until the test ends.
-func (e *engine) serveUpstream() {
+func (e *engine) serveUpstream() { e.serveAt(upstream, "outside.example.") }
+
+// serveAt is a resolver that knows one name until the test ends.
+func (e *engine) serveAt(addr, name string) {
 	e.t.Helper()
+	at := netip.MustParseAddrPort(addr)
+	if !at.Addr().IsLoopback() {
+		_, err := e.Inside(e.t.Context(), "ip", "addr", "add", at.Addr().String()+"/32", "dev", "lo")
+		e.must(err)
+	}
 	var s dns.Sockets
 	e.must(e.host.NS.Do(func() (err error) {
-		s, err = dns.Listen(e.t.Context(), netip.MustParseAddrPort(upstream))
+		s, err = dns.Listen(e.t.Context(), at)
 		return err
 	}))
 	h := mdns.HandlerFunc(func(w mdns.ResponseWriter, q *mdns.Msg) {
 		m := new(mdns.Msg).SetRcode(q, mdns.RcodeNameError)
-		if q.Question[0].Name == "outside.example." {
+		if q.Question[0].Name == name {
 			m.SetReply(q)
 			m.Answer = []mdns.RR{&mdns.A{
 				Hdr: mdns.RR_Header{Name: q.Question[0].Name, Rrtype: mdns.TypeA, Class: mdns.ClassINET, Ttl: 60}, A: net.ParseIP(outsideAddr),
@@ -232,6 +241,14 @@ func names(b *bed) {
 	two.docker("restart -t 0 renamed")
 	one.resolves("n1", "udp", "renamed", "A", "NOERROR "+two.addr("renamed", "web"))
 	b.providersAre("default:shop", "n1", "renamed")
+
+	one.serveAt(chosen, "chosen.example.")
+	one.docker("run -d --name asks --net web --dns " + netip.MustParseAddrPort(chosen).Addr().String() + " bb sleep 1000")
+	one.resolves("asks", "udp", "chosen.example", "A", "NOERROR "+outsideAddr)
+	one.resolves("n1", "udp", "chosen.example", "A", "NXDOMAIN")
+	one.resolves("asks", "tcp", "outside.example", "A", "NXDOMAIN") // its own server says so
+	one.resolves("asks", "udp", "renamed", "A", "NOERROR "+two.addr("renamed", "web"))
+	one.docker("rm -f asks")
 
 	s, err := one.nameServer()
 	one.must(err)

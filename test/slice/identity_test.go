@@ -18,7 +18,8 @@ import (
 
 // TestTakenName checks that a second machine with a living host's name is
 // refused, with a sentence that names the living one, and that the living one's
-// containers do not lose a packet by it.
+// containers do not lose a packet by it. Then, on one driver, the other host
+// goes, is removed from the cluster, and comes back.
 func TestTakenName(t *testing.T) { on(t, 2, both, takenName) }
 
 func takenName(t *testing.T, driver string) {
@@ -44,6 +45,12 @@ func takenName(t *testing.T, driver string) {
 	c.hasEndpoints("blue:net", 3)
 	c.add(spec("new", "h1", "blue/net/servers"))
 	c.wants("c new tcp/80", lab.OK)
+	if err := c.DelContainer(t.Context(), spec("new", "h1", "blue/net/servers")); err != nil {
+		t.Error(err)
+	}
+	if *full || driver == both[oneOf("goesAndComesBack", both)] {
+		c.goesAndComesBack("h2")
+	}
 }
 
 // losesNothing pings every 10 ms, on one host and across hosts, while do goes
@@ -73,7 +80,9 @@ func (c *cluster) losesNothing(what string, do func(context.Context) error) {
 
 // TestStoreLost checks what an empty store in the place of the cluster's does:
 // no packet is lost while it is there, every host says so, ADD fails with a
-// sentence, DEL works; when the right one is back all goes on.
+// sentence, DEL works; when the right one is back all goes on. And that empty
+// stores which get the intent from a file are followed: by themselves when all
+// that runs is in the file, else when an operator says so.
 func TestStoreLost(t *testing.T) { on(t, 2, both, storeLost) }
 
 func storeLost(t *testing.T, driver string) {
@@ -121,6 +130,11 @@ func storeLost(t *testing.T, driver string) {
 	c.hasEndpoints("blue:net", 3)
 	c.add(spec("new", "h1", "blue/net/servers"))
 	c.wants("c new tcp/80", lab.OK)
+	n := 0
+	c.intentFromFile(func(ctx context.Context) error {
+		n++
+		return change(ctx, fmt.Sprintf("%s.%d", data, n), data+".none")
+	})
 }
 
 func renameIfThere(from, to string) error {

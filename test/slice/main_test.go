@@ -75,11 +75,16 @@ func on(t *testing.T, n int, list []string, test func(*testing.T, string)) {
 // -full on all of them.
 func onOne(t *testing.T, list []string, test func(*testing.T, string)) {
 	t.Helper()
-	h := fnv.New64a()
-	fmt.Fprint(h, t.Name(), chosen())
-	i := int(h.Sum64() % uint64(len(list)))
+	i := oneOf(t.Name(), list)
 	t.Logf("begins with %s; -seed %d repeats it, -full takes all of %v", list[i], chosen(), list)
 	on(t, 1, slices.Concat(list[i:], list[:i]), test)
+}
+
+// oneOf chooses one of a list for a name, by the seed.
+func oneOf(name string, list []string) int {
+	h := fnv.New64a()
+	fmt.Fprint(h, name, chosen())
+	return int(h.Sum64() % uint64(len(list)))
 }
 
 func TestMain(m *testing.M) {

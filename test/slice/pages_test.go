@@ -55,11 +55,12 @@ func (c *cluster) page(name, mark string, each func(block string)) {
 
 // TestPages runs what docs/user/changing.md and baseline.md tell to do: the
 // first under traffic of which nothing may be lost, the second with a look at
-// who reaches whom.
+// who reaches whom. Then it holds metrics.md to what the cluster tells, and the
+// alerts and the dashboard with it.
 func TestPages(t *testing.T) { on(t, 2, both, pages) }
 
 func pages(t *testing.T, driver string) {
-	c := up(t, driver, "pages", 2)
+	c := up(t, driver, "pages", 2, func(cfg *lab.Config) { cfg.Embedded = true })
 	c.netctl("tenant create shop")
 	c.page("changing.md", "changing", nil)
 	serving := func(name, host, group string, ports ...string) lab.ContainerSpec {
@@ -124,6 +125,10 @@ func pages(t *testing.T, driver string) {
 		t.Error(err)
 	}
 	c.baseline()
+	for _, conn := range conns {
+		_ = conn.Close() // its container has gone
+	}
+	c.metrics(driver)
 }
 
 // baseline runs the page of that name where the other one has ended.

@@ -4,11 +4,14 @@ package slice
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,16 +20,33 @@ import (
 	"github.com/google/nftables"
 
 	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
 )
 
 // TestUninstall: netplugin --uninstall refuses while netplugin runs and while a
-// container is attached, takes everything off the host, says what it removed,
-// and can be repeated; a netplugin that comes and goes after it leaves nothing.
+// container is attached, says what it removed, and can be repeated; the host is
+// as before the first netplugin then, and again when another has come and gone.
 func TestUninstall(t *testing.T) { on(t, 2, both, uninstall) }
 
 func uninstall(t *testing.T, driver string) {
-	c := up(t, driver, "uninstall", 1)
+	plugins := t.TempDir()
+	c := up(t, driver, "uninstall", 1, func(cfg *lab.Config) {
+		cfg.Bare, cfg.AgentArgs = true, []string{"--mode", "docker", "--docker-socket-dir", plugins, "--docker-endpoint", "none"}
+	})
 	h := c.host("h1")
+	if out, err := h.Run(t.Context(), "sysctl", "-w", "net.ipv4.ip_forward=1"); err != nil { // which stays, and much follows from it
+		t.Fatal(err, out)
+	}
+	for _, rule := range []string{"-P FORWARD DROP", "-N DOCKER-USER", "-A DOCKER-USER -j RETURN", "-A FORWARD -j DOCKER-USER"} {
+		if out, err := h.Run(t.Context(), "iptables-nft", strings.Fields(rule)...); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+	virgin := traced(t, h, plugins)
+	if err := errors.Join(c.StartEtcd(t.Context()), c.StartMaster(t.Context()), h.StartAgent(t.Context())); err != nil {
+		t.Fatal(err)
+	}
 	run := func(want string, flags ...string) string {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -50,6 +70,14 @@ func uninstall(t *testing.T, driver string) {
 	)
 	c.add(spec("a", "h1", "blue/net"), spec("b", "h1", "blue/vnet"))
 	run("a netplugin runs")
+	if driver == lab.DriverEBPF { // without the flags that it runs with
+		strange := t.TempDir()
+		running := traced(t, h, plugins)
+		run("another netplugin uses the pin directory", "--force", "--state-dir", strange, "--cni-socket", filepath.Join(strange, "cni.sock"), "--docker-socket-dir", strange)
+		if diff := cmp.Diff(running, traced(t, h, plugins)); diff != "" {
+			t.Errorf("--uninstall beside a netplugin that runs has changed (-before +after):\n%s", diff)
+		}
+	}
 	if !agent.Alive() {
 		t.Error("the netplugin that ran has ended")
 	}
@@ -60,22 +88,36 @@ func uninstall(t *testing.T, driver string) {
 		}
 	}
 	stop(agent)
-	before := traced(t, h)
+	for _, half := range []string{".store.json.new-1", ".new-2"} { // as a kill leaves them
+		if err := os.WriteFile(filepath.Join(h.StateDir(), half), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := traced(t, h, plugins)
+	for what, text := range before { // what is not traced cannot be missed
+		if text == virgin[what] && slices.Contains(marked[driver], what) {
+			t.Errorf("netplugin has left no trace in %s: this test shows nothing of them", what)
+		}
+	}
 	run("containers are attached")
-	if diff := cmp.Diff(before, traced(t, h)); diff != "" {
+	if diff := cmp.Diff(before, traced(t, h, plugins)); diff != "" {
 		t.Errorf("a refused --uninstall has changed (-before +after):\n%s", diff)
+	}
+	c.refusesNewer(h)
+	if diff := cmp.Diff(before, traced(t, h, plugins)); diff != "" {
+		t.Errorf("a netplugin that found what a newer one has left has changed (-before +after):\n%s", diff)
 	}
 	if said := run("netctl host rm h1", "--force"); !strings.Contains(said, "removed the interfaces of 2 containers") {
 		t.Errorf("it said\n%s", said)
 	}
-	clean := traced(t, h)
-	for what, text := range clean {
-		for line := range strings.SplitSeq(text, "\n") {
-			if ours.MatchString(line) {
-				t.Errorf("%s still has: %s", what, line)
-			}
+	same := func(when string) {
+		t.Helper()
+		now := traced(t, h, plugins)
+		if diff := cmp.Diff(virgin, now); diff != "" {
+			t.Errorf("%s the host is not as before the first netplugin (-before +now):\n%s", when, diff)
 		}
 	}
+	same("after --uninstall")
 	run("nothing of netplugin's was on this host")
 
 	if err := h.StartAgent(t.Context()); err != nil {
@@ -83,21 +125,60 @@ func uninstall(t *testing.T, driver string) {
 	}
 	stop(h.Agent())
 	run("netctl host rm h1")
-	if diff := cmp.Diff(clean, traced(t, h)); diff != "" {
-		t.Errorf("a netplugin that came and went has left (-clean +after):\n%s", diff)
+	same("after another netplugin has come and gone")
+}
+
+// refusesNewer starts a netplugin where the store says that a newer one has run:
+// it ends by itself, with a sentence.
+func (c *cluster) refusesNewer(h *lab.Host) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	etcd, err := c.Etcd(ctx)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer etcd.Close()
+	key := store.Hosts.Key(model.HostName(h.Name))
+	got, err := etcd.Get(ctx, key)
+	if err != nil || len(got.Kvs) != 1 {
+		c.t.Fatal(got, err)
+	}
+	record := string(got.Kvs[0].Value)
+	newer := strings.Replace(record, `"format":1`, `"format":2`, 1)
+	if newer == record {
+		c.t.Fatalf("the host's record has no format: %s", record)
+	}
+	if _, err := etcd.Put(ctx, key, newer); err != nil {
+		c.t.Fatal(err)
+	}
+	p, err := h.LaunchAgent()
+	if err == nil {
+		err = p.Wait(ctx)
+	}
+	if said := p.Tail(1); err != nil || !strings.Contains(said, `netplugin: host "h1" was run by a newer netplugin`) {
+		c.t.Errorf("netplugin said, %v\n%s", err, said)
+	}
+	if _, err := etcd.Put(ctx, key, record); err != nil {
+		c.t.Fatal(err)
 	}
 }
 
-// ours is what names of netplugin's look like.
-var ours = regexp.MustCompile(`contiv|\bcv[a-z2-7]{13}\b|\bcw[a-z2-7]{13}\b|172\.19\.`)
+// marked are the traces that a running netplugin leaves.
+var marked = map[string][]string{
+	lab.DriverEBPF: {"links", "addresses", "routes", "queueing", "filters of eth1 ingress", "nftables", "files"},
+	lab.DriverOVS:  {"links", "addresses", "routes", "nftables", "files", "Bridge", "Port", "Interface"},
+}
 
 // traced is what a host has of all that a netplugin may leave.
-func traced(t *testing.T, h *lab.Host) map[string]string {
+func traced(t *testing.T, h *lab.Host, plugins string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for name, line := range map[string]string{
-		"links": "ip -o link show", "addresses": "ip -o addr show", "routes": "ip route show table all", "routes of IPv6": "ip -6 route show table all",
-		"rules": "ip rule show", "queueing": "tc qdisc show",
+		"links": "ip -o -d link show", "addresses": "ip -o addr show", "routes": "ip route show table all", "routes of IPv6": "ip -6 route show table all",
+		"rules": "ip rule show", "rules of IPv6": "ip -6 rule show", "queueing": "tc qdisc show",
+		"tunnels' neighbours": "ip neigh show nud permanent", "offloads of eth0": "ethtool -k eth0", "offloads of eth1": "ethtool -k eth1",
+		"settings": "sysctl -a --pattern ^net[.](core|ipv4|ipv6|netfilter)",
 	} {
 		args := strings.Fields(line)
 		text, err := h.Run(t.Context(), args[0], args[1:]...)
@@ -118,13 +199,17 @@ func traced(t *testing.T, h *lab.Host) map[string]string {
 			if err != nil {
 				return err
 			}
-			chains = append(chains, fmt.Sprintf("%s %s: %d rules", ch.Table.Name, ch.Name, len(rules)))
+			chains = append(chains, fmt.Sprintf("%s %s", ch.Table.Name, ch.Name))
+			for _, r := range rules {
+				text, bad := json.Marshal(r.Exprs)
+				chains, err = append(chains, string(text)), errors.Join(err, bad)
+			}
 		}
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	out["nftables"] = strings.Join(chains, "\n")
+	out["nftables"] = changing.ReplaceAllString(strings.Join(chains, "\n"), "")
 	links, err := h.Run(t.Context(), "ls", "/sys/class/net")
 	if err != nil {
 		t.Fatal(err)
@@ -138,14 +223,29 @@ func traced(t *testing.T, h *lab.Host) map[string]string {
 		}
 	}
 	if h.Driver() == lab.DriverOVS {
-		text, err := h.Vsctl(t.Context(), "list-br")
-		if err != nil {
-			t.Fatal(err)
+		for table, columns := range map[string]string{
+			"Open_vSwitch": "external_ids other_config manager_options ssl", "Bridge": "name datapath_type external_ids other_config fail_mode protocols controller mirrors",
+			"Port": "name external_ids other_config tag trunks", "Interface": "name type options external_ids other_config mtu_request",
+			"Controller": "target", "Manager": "target", "Mirror": "name", "QoS": "type", "Queue": "other_config", "Flow_Table": "name",
+		} {
+			text, err := h.Run(t.Context(), "ovsdb-client", append([]string{"-f", "csv", "dump", h.DB(), "Open_vSwitch", table}, strings.Fields(columns)...)...)
+			if err != nil {
+				t.Fatal(err, text)
+			}
+			out[table] = text
 		}
-		out["bridges"] = text
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, h.Dir) || strings.Contains(line, filepath.Dir(h.PinDir())) || strings.Contains(line, "/sys/fs/bpf") || strings.Contains(line, plugins) {
+			out["mounts"] += line
+		}
 	}
 	var files []string
-	for _, dir := range []string{h.StateDir(), h.PinDir()} {
+	for _, dir := range []string{h.StateDir(), filepath.Dir(h.PinDir()), plugins} {
 		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error { // one that is not there has none
 			if err == nil {
 				files = append(files, strings.TrimPrefix(path, filepath.Dir(dir)))
@@ -160,5 +260,6 @@ func traced(t *testing.T, h *lab.Host) map[string]string {
 	return out
 }
 
-// changing is what changes by itself: counters and numbers of interfaces.
-var changing = regexp.MustCompile(`packets \d+ bytes \d+|(?m)^\d+: |if\d+|link-netnsid \d+|valid_lft \S+|preferred_lft \S+`)
+// changing is what changes by itself: counters, numbers of interfaces, addresses
+// that the kernel has not tried yet.
+var changing = regexp.MustCompile(`packets \d+ bytes \d+|(?m)^\d+: |if\d+|link-netnsid \d+|valid_lft \S+|preferred_lft \S+|"(Bytes|Packets)":\d+| tentative|(?m)^local fe80::\S+ dev contiv.*\n|(?m)^net\.netfilter\.nf_conntrack_count.*$`)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"regexp"
 	"strings"
@@ -305,6 +306,50 @@ func InterfaceMTU(name string) (int, error) {
 		return 0, fmt.Errorf("find interface %s: %w", name, err)
 	}
 	return l.Attrs().MTU, nil
+}
+
+// Holder is an interface that has an address, or a name that was asked for.
+type Holder struct {
+	Name string
+	Up   bool // and with a link
+}
+
+func holder(l netlink.Link) Holder {
+	const up = unix.IFF_UP | unix.IFF_RUNNING
+	return Holder{l.Attrs().Name, l.Attrs().RawFlags&up == up}
+}
+
+// LinkNamed finds an interface of this host.
+func LinkNamed(name string) (Holder, error) {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return Holder{}, fmt.Errorf("find interface %s: %w", name, err)
+	}
+	return holder(l), nil
+}
+
+// LinkOf finds the interface of this host that has an address; ErrNotFound: none
+// has.
+func LinkOf(addr netip.Addr) (Holder, error) {
+	family := netlink.FAMILY_V4
+	if addr.Is6() {
+		family = netlink.FAMILY_V6
+	}
+	all, err := netlink.AddrList(nil, family)
+	if err != nil {
+		return Holder{}, fmt.Errorf("list addresses: %w", err)
+	}
+	for _, a := range all {
+		if a.IP.String() != addr.String() {
+			continue
+		}
+		l, err := netlink.LinkByIndex(a.LinkIndex)
+		if err != nil {
+			return Holder{}, fmt.Errorf("find interface %d: %w", a.LinkIndex, err)
+		}
+		return holder(l), nil
+	}
+	return Holder{}, model.Errorf(model.ErrNotFound, "no interface of this host has the address %s", addr)
 }
 
 // LinkMTU returns the MTU of the interface that holds an address; the loopback

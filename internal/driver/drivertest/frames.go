@@ -173,6 +173,9 @@ func payload(p driver.Packet) []byte {
 					opt = 2
 				}
 				b = append(append(b, opt, 1), p.ND.LinkAddr[:]...)
+				if p.ND.Second != (model.MAC{}) {
+					b = append(append(b, opt, 1), p.ND.Second[:]...)
+				}
 			}
 		case p.Inner != nil:
 			b = append([]byte{p.ICMPType, p.ICMPCode, 0, 0, 0, 0, 0, 0}, ipPacket(*p.Inner)...)

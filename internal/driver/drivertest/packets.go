@@ -170,6 +170,14 @@ func craftedPackets(top Topology, sport uint16) []namedPacket {
 	add("ND from the link-local address", ns(web1, db1.IPv6), func(p *driver.Packet) { p.Src = driver.LinkLocal(web1.MAC) })
 	add("ND spoofed source", ns(web1, db1.IPv6), func(p *driver.Packet) { p.Src = db2.IPv6 })
 	add("ND spoofed option", ns(web1, db1.IPv6), func(p *driver.Packet) { p.ND.LinkAddr = db2.MAC })
+	// Some readers take the first option, some the second, and some neither.
+	twice := func(first, second model.MAC) func(*driver.Packet) {
+		return func(p *driver.Packet) {
+			p.Dst, p.DstMAC, p.ND.LinkAddr, p.ND.Second = db1.IPv6, db1.MAC, first, second
+		}
+	}
+	add("ND spoofed first option of two", ns(web1, db1.IPv6), twice(db2.MAC, web1.MAC))
+	add("ND spoofed second option of two", ns(web1, db1.IPv6), twice(web1.MAC, db2.MAC))
 	advert := func(target netip.Addr) func(*driver.Packet) {
 		return func(p *driver.Packet) {
 			p.ICMPType, p.ND.Target, p.Dst, p.DstMAC = driver.NDNeighborAdvert, target, db1.IPv6, db1.MAC
@@ -185,6 +193,7 @@ func craftedPackets(top Topology, sport uint16) []namedPacket {
 		sport++
 		return between(top, from, to, proto, v6, sport, 80)
 	}
+	add("IPv6 from one's own IPv4 address", ip(web1, db1, model.ProtoUDP, true), func(p *driver.Packet) { p.Src = netip.AddrFrom16(web1.IPv4.As16()) })
 	for _, v6 := range []bool{false, true} {
 		f := map[bool]string{false: "IPv4 ", true: "IPv6 "}[v6]
 		add(f+"spoofed address", ip(web1, db1, model.ProtoUDP, v6), func(p *driver.Packet) {
@@ -227,6 +236,7 @@ func craftedPackets(top Topology, sport uint16) []namedPacket {
 			return p
 		}
 		add(f+"ICMP error about it", unreachable(db1, &inner))
+		add(f+"ICMP error about it by somebody else", unreachable(solo1, &inner))
 		other := inner
 		other.SrcPort += 10000
 		add(f+"ICMP error about nothing", unreachable(db1, &other))

@@ -2,11 +2,9 @@ package drivertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,6 +24,12 @@ type Harness struct {
 	// AddInterface makes the host side of a container's interface, not yet part
 	// of the data plane. It goes away at the end of the test.
 	AddInterface func(t testing.TB, name string, mac model.MAC)
+	// RemoveInterface deletes what AddInterface made; DownInterface sets it down,
+	// or up again; RenameInterface gives it another name (nil = the data
+	// plane goes on with it).
+	RemoveInterface func(t testing.TB, name string)
+	DownInterface   func(t testing.TB, name string, down bool)
+	RenameInterface func(t testing.TB, from, to string)
 	// Foreign makes objects that are not ours in the data plane and returns a
 	// check that they are still there, unchanged.
 	Foreign func(t testing.TB) (intact func(t testing.TB))
@@ -69,6 +73,7 @@ func Run(t *testing.T, start func(t *testing.T) Harness) {
 		{"RestartSweeps", testRestartSweeps},
 		{"ForeignUntouched", testForeign},
 		{"MissingInterface", testMissingInterface},
+		{"LostInterface", testLostInterface},
 		{"BreakThenConverge", testBreak},
 		{"Cancelled", testCancelled},
 		{"Packets", testPackets},
@@ -293,39 +298,6 @@ func testForeign(t *testing.T, h Harness) {
 	b.restart(t)
 	b.apply(t, emptyPicture(1))
 	intact(t)
-}
-
-// testMissingInterface: a port without its interface is reported as not found,
-// the others work, and it works once the interface is there.
-func testMissingInterface(t *testing.T, h Harness) {
-	t.Helper()
-	b := open(t, h)
-	_, big := Pictures(t)
-	names := slices.Sorted(func(yield func(string) bool) {
-		for name := range big.Ports.All() {
-			if !yield(name) {
-				return
-			}
-		}
-	})
-	late := names[0]
-	for name, p := range big.Ports.All() {
-		if name != late {
-			b.AddInterface(t, name, p.MAC)
-		}
-	}
-	report, err := b.drv.Apply(context.Background(), big)
-	if err != nil {
-		t.Fatalf("Apply() = %v", err)
-	}
-	for _, name := range names {
-		if err := report.Ports[name].Err; name == late && !errors.Is(err, model.ErrNotFound) || name != late && err != nil {
-			t.Errorf("port %s: %v (missing: %s)", name, err, late)
-		}
-	}
-	p, _ := big.Ports.Get(late)
-	b.AddInterface(t, late, p.MAC)
-	b.apply(t, big)
 }
 
 // testBreak: an Apply that fails midway is followed by one that converges.

@@ -246,11 +246,19 @@ func (p *pass) putPorts() error {
 		return err
 	}
 	defer ask.close()
+	elsewhere := p.served()
 	for name, o := range p.want.Ports.All() {
+		if _, ours := p.indexes[name]; elsewhere != nil && !ours {
+			p.rep.Ports[name] = driver.PortStatus{Err: elsewhere}
+			continue
+		}
 		wrong := p.checkPort(name, o)
 		index, err := p.closePort(name, o, ask, all)
 		if err = cmp.Or(wrong, err); err == nil {
 			err = p.putPort(name, uint32(index), o)
+		}
+		if err == nil && p.down[index] {
+			err = driver.DownError(name)
 		}
 		p.rep.Ports[name] = driver.PortStatus{Err: err}
 		if fatal(err) {
@@ -271,7 +279,9 @@ func (p *pass) closePort(name string, o *desired.Port, ask indexer, verify bool)
 		err = model.Errorf(model.ErrNotFound, "interface %s does not exist", name)
 	}
 	if err == nil && (verify || p.indexes[name] != index) {
-		err = p.attachPort(name, index)
+		if p.down[index], err = ask.isDown(name); err == nil {
+			err = p.attachPort(name, index)
+		}
 	}
 	if err == nil {
 		p.attached[name], p.indexes[name], p.endpoint[name] = true, index, o.Endpoint

@@ -60,8 +60,9 @@ func pinName(ifname string, ingress bool) string {
 }
 
 // open takes over the pinned links: each gets the new program in one step.
-// Links of interfaces that are gone, and what is no link, go.
-func (a *attacher) open(update func(name string) *ebpf.Program) error {
+// Links of interfaces that are gone, and what is no link, go. update is told
+// the pin's name and whether the link carries an uplink's program.
+func (a *attacher) open(update func(name string, uplink bool) *ebpf.Program) error {
 	a.links = map[string]link.Link{}
 	entries, err := os.ReadDir(a.dir)
 	if err != nil {
@@ -76,7 +77,7 @@ func (a *attacher) open(update func(name string) *ebpf.Program) error {
 			}
 			continue
 		}
-		prog := update(e.Name())
+		prog := update(e.Name(), programOf(l) == uplinkProgram)
 		if ifindexOf(l) == 0 || prog == nil || l.Update(prog) != nil {
 			if err := errors.Join(l.Unpin(), l.Close()); err != nil {
 				return fmt.Errorf("ebpf driver: remove %s: %w", path, err)
@@ -86,6 +87,26 @@ func (a *attacher) open(update func(name string) *ebpf.Program) error {
 		a.links[e.Name()] = l
 	}
 	return nil
+}
+
+// uplinkProgram is what the kernel calls from_uplink.
+const uplinkProgram = "from_uplink"
+
+// programOf is what the kernel calls a link's program; empty = it does not tell.
+func programOf(l link.Link) string {
+	info, err := l.Info()
+	if err != nil {
+		return ""
+	}
+	prog, err := ebpf.NewProgramFromID(info.Program)
+	if err != nil {
+		return ""
+	}
+	about, err := prog.Info()
+	if err := errors.Join(err, prog.Close()); err != nil {
+		return ""
+	}
+	return about.Name
 }
 
 func ifindexOf(l link.Link) int {

@@ -52,6 +52,11 @@ func (p *pass) putDevices() error {
 			}
 		}
 	}
+	if old.Uplink != 0 && old.Uplink != s.Uplink { // its link goes with all that nobody wants; a filter has no pin to be found by
+		if err := p.att.detach("", int(old.Uplink)); err != nil {
+			p.problem("former uplink", err)
+		}
+	}
 	p.putHostSide(&s)
 	return p.settings.put(0, s)
 }
@@ -191,7 +196,7 @@ func ensureTunnel(name, alias string, udpPort uint16, mtu int) (index int, made 
 func taken(l netlink.Link, alias string) error {
 	a := l.Attrs()
 	if dir, ok := strings.CutPrefix(a.Alias, tunnelAlias("")); ok {
-		return model.Errorf(model.ErrConflict, "interface %s is that of a netplugin with --ebpf-pin-dir %s: %s", a.Name, dir, whatToDo)
+		return otherDirError{a.Name, dir}
 	}
 	return model.Errorf(model.ErrConflict, "interface %s exists and is not ours (a %s whose alias is %q, not %q)", a.Name, l.Type(), a.Alias, alias)
 }

@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -110,6 +112,20 @@ func drift(t *testing.T, way string) {
 				t.Error(err)
 			}
 		}},
+	}
+	if way == attachTCX {
+		damage = append(damage, struct {
+			name, what string
+			do         func()
+		}{"the tunnel's link by force", driver.DriftProgram, func() {
+			l, err := link.LoadPinnedLink(filepath.Join(r.pins, "links", pinName(DefaultDevice, true)), nil)
+			if err == nil {
+				err = errors.Join(l.(interface{ Detach() error }).Detach(), l.Close())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}})
 	}
 	if way == attachClsact {
 		damage = append(damage, struct {

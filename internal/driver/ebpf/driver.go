@@ -51,6 +51,7 @@ type Driver struct {
 
 	heard    *heard
 	pinWatch *pinWatch
+	pinLock  pinLock
 	drift    driver.Drift
 
 	mu     sync.Mutex // all below
@@ -73,10 +74,12 @@ type Driver struct {
 	rules    *table[ruleKey, rule]
 	cidrs    *table[cidrKey, uint32]
 	privates *table[uint32, uint32] // interface index by private address
+	tables   []filled               // those of them that can be full
 
 	last    desired.Host // what the maps hold, when known
 	known   bool
 	indexes map[string]int                // interface index of each programmed port
+	down    map[int]bool                  // indexes of those that somebody has set down
 	refused map[desired.PolicySetID]error // sets that do not fit
 	byVer   map[uint32]*compiledKeys      // entries by version
 	version uint32                        // last one used
@@ -113,6 +116,7 @@ type doomedVersion struct {
 var (
 	_ driver.Driver   = (*Driver)(nil)
 	_ driver.Drifting = (*Driver)(nil)
+	_ driver.Tabled   = (*Driver)(nil)
 )
 
 // New loads the programs and takes over what an earlier process left in the pin
@@ -147,12 +151,18 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err := pinDirectory(cfg.PinDir); err != nil {
 		return nil, err
 	}
-	obj, err := loadObjects(cfg.PinDir, cfg.Sizes)
-	if err != nil {
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), heard: newHeard()}
+	if err := d.pinLock.lock(cfg.PinDir); err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, obj: obj, events: make(chan driver.Event, 16), heard: newHeard()}
+	obj, err := loadObjects(cfg.PinDir, cfg.Sizes)
+	if err != nil {
+		d.pinLock.unlock()
+		return nil, err
+	}
+	d.obj = obj
 	if err := d.takeOver(); err != nil {
+		d.pinLock.unlock()
 		return nil, errors.Join(err, obj.Close())
 	}
 	run, cancel := context.WithCancel(context.Background())
@@ -188,6 +198,7 @@ func (d *Driver) takeOver() error {
 	d.rules = newTable[ruleKey, rule]("rules", o.Rules, w)
 	d.cidrs = newTable[cidrKey, uint32]("cidrs", o.Cidrs, w)
 	d.privates = newTable[uint32, uint32]("privates", o.Privates, w)
+	d.tables = []filled{d.ports, d.tags, d.networks, d.stations, d.hosts, d.members, d.sets, d.rules, d.cidrs, d.privates}
 	d.conns = newConnections(d)
 	d.frags = newLRU("frags", o.Frags, madeFrag, false)
 	d.hits = newLRU("hits", o.Hits, madeHit, true) // counters of rules that are no more go first
@@ -202,7 +213,7 @@ func (d *Driver) takeOver() error {
 	if err := d.setMonitor(0); err != nil { // who died may have left it on
 		return err
 	}
-	d.indexes, d.refused = map[string]int{}, map[desired.PolicySetID]error{}
+	d.indexes, d.down, d.refused = map[string]int{}, map[int]bool{}, map[desired.PolicySetID]error{}
 	d.ruleIDs, d.endpoint = map[uint64]string{}, map[string]model.EndpointKey{}
 	d.gone, d.dirty, d.netPorts = map[hostKey]bool{}, map[uint32]bool{}, map[uint32]map[string]stationPort{}
 	d.byVer, d.overlaid = map[uint32]*compiledKeys{}, map[string]error{}
@@ -239,14 +250,16 @@ func (d *Driver) takeOver() error {
 	if err != nil {
 		return fmt.Errorf("ebpf driver: %w", err)
 	}
-	return d.att.open(func(name string) *ebpf.Program {
+	return d.att.open(func(name string, wasUplink bool) *ebpf.Program {
 		ifname, dir, _ := strings.Cut(name, ":")
 		switch {
 		case dir == underDir:
 			return o.FromUnderlay
 		case ifname == d.cfg.Device:
 			return o.FromTunnel
-		case ifname == uplink:
+		case ifname == uplink, wasUplink:
+			// What was the uplink, under other flags, is no container: it may be the
+			// host's own way to the store. Apply takes the program off.
 			return o.FromUplink
 		case ifname == desired.HostInterface:
 			return o.FromHost
@@ -301,6 +314,7 @@ func (d *Driver) Close() error {
 	}
 	d.closed = true
 	close(d.events)
+	d.pinLock.unlock()
 	return errors.Join(d.att.close(), d.obj.Close())
 }
 

@@ -58,9 +58,10 @@ type rig struct {
 	attach    string
 	lasting   bool              // ports have stood for long after each Apply
 	sizes     map[string]uint32 // of maps
-	log       io.Writer         // nil = nowhere, or the test's when verbose
-	near      *wire             // near end of the sentinel's wire
-	side      *wire             // the host's own side of the way out, as its stack sees it
+	uplinks   []string
+	log       io.Writer // nil = nowhere, or the test's when verbose
+	near      *wire     // near end of the sentinel's wire
+	side      *wire     // the host's own side of the way out, as its stack sees it
 	sideIndex int
 }
 
@@ -124,7 +125,7 @@ func bpfMount(t testing.TB) string {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	require(t, "ip", "sysctl", "tc")
-	r := &rig{t: t, wires: map[string]*wire{}, networks: map[model.NetworkID]uint32{}}
+	r := &rig{t: t, uplinks: []string{uplinkWire}, wires: map[string]*wire{}, networks: map[model.NetworkID]uint32{}}
 	r.pins = filepath.Join(bpfMount(t), "host")
 	r.host, r.far = namespace(t, "Eh"), namespace(t, "Ef")
 	r.thread = newThread(t, r.host)
@@ -403,7 +404,7 @@ func (r *rig) config(t testing.TB) Config {
 	}
 	sizes := map[string]uint32{"conns": 16384, "halfopen": 16384}
 	maps.Copy(sizes, r.sizes)
-	return Config{PinDir: r.pins, Uplinks: []string{uplinkWire}, Attach: r.attach, Sizes: sizes, Log: log}
+	return Config{PinDir: r.pins, Uplinks: r.uplinks, Attach: r.attach, Sizes: sizes, Log: log}
 }
 
 func (r *rig) open(t testing.TB) driver.Driver {
@@ -423,8 +424,22 @@ func (r *rig) harness() drivertest.Harness {
 	return drivertest.Harness{
 		Open:         r.open,
 		AddInterface: r.addWire,
-		Foreign:      r.foreign,
-		Garbage:      r.garbage,
+		RemoveInterface: func(t testing.TB, name string) {
+			t.Helper()
+			run(t, "ip", "-n", r.host, "link", "del", name)
+		},
+		DownInterface: func(t testing.TB, name string, down bool) {
+			t.Helper()
+			run(t, "ip", "-n", r.host, "link", "set", name, map[bool]string{true: "down", false: "up"}[down])
+		},
+		RenameInterface: func(t testing.TB, from, to string) {
+			t.Helper()
+			for _, set := range [][]string{{from, "down"}, {from, "name", to}, {to, "up"}} { // older kernels rename what is down only
+				run(t, append([]string{"ip", "-n", r.host, "link", "set"}, set...)...)
+			}
+		},
+		Foreign: r.foreign,
+		Garbage: r.garbage,
 		Break: func(_ testing.TB, n int) {
 			r.drv.setFault(func() error {
 				if n--; n == -1 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // InUse tells whether a driver of that pin directory has been at work here
@@ -23,6 +24,19 @@ func InUse(pinDir string) bool {
 	}
 	entries, err := os.ReadDir(filepath.Join(pinDir, "maps"))
 	return err == nil && len(entries) > 0
+}
+
+// Busy fails with model.ErrConflict while a driver of that pin directory is at work.
+func Busy(pinDir string) error {
+	if pinDir == "" {
+		pinDir = DefaultPinDir
+	}
+	var mine pinLock
+	if err := mine.lock(pinDir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	mine.unlock()
+	return nil
 }
 
 // leftovers are the driver's objects on a host that changes to another driver.
@@ -54,7 +68,13 @@ func (l *leftovers) tunnel() (netlink.Link, error) {
 // Release removes the VXLAN device and the host's side of the way out, since the
 // next driver makes its own, of the same port and the same name; and the
 // programs stand aside, so that no switch sees one side of a connection only.
+// What a netplugin works with is left alone.
 func (l *leftovers) Release(context.Context) error {
+	var mine pinLock
+	if err := mine.lock(l.cfg.PinDir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	defer mine.unlock()
 	for _, name := range []string{l.cfg.Device, desired.HostInterface} {
 		t, err := ourDevice(name, tunnelAlias(l.cfg.PinDir))
 		if err == nil && t != nil {
@@ -73,7 +93,11 @@ func (l *leftovers) Release(context.Context) error {
 
 // Remove takes the programs off all interfaces and removes what is pinned.
 func (l *leftovers) Remove(ctx context.Context) error {
-	if err := errors.Join(l.Release(ctx), l.unpin()); err != nil {
+	err := l.Release(ctx)
+	if errors.Is(err, model.ErrConflict) { // somebody works with it
+		return err
+	}
+	if err := errors.Join(err, l.unpin()); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(l.cfg.PinDir); err != nil {

@@ -36,11 +36,14 @@ func TestFullMaps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.drv.obj.Conns.Put(kept, conn{Seen: now}); err != nil {
-		t.Fatal(err)
-	}
 	names := []string{"ports", "tags", "networks", "stations", "hosts", "members", "sets", "rules", "cidrs", ""}
 	for _, name := range names { // what was small the last time has room again
+		if _, err := drv.Apply(t.Context(), desired.Host{}); err != nil { // or the size would be refused
+			t.Fatal(err)
+		}
+		if err := r.drv.obj.Conns.Put(kept, conn{Seen: now}); err != nil {
+			t.Fatal(err)
+		}
 		if err := drv.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -171,6 +174,45 @@ func TestEvictionsAreTold(t *testing.T) {
 	if got := r.drv.Tables()["frags"]; got.Entries != 0 || got.Evicted != before["frags"].Evicted {
 		t.Errorf("frags after their time: %+v, before %+v", got, before["frags"])
 	}
+}
+
+// TestSizeTooSmall: a size that what is programmed does not fit into is refused,
+// and nothing is lost; one that packets alone fill may shrink.
+func TestSizeTooSmall(t *testing.T) {
+	r := newRig(t)
+	pic, a, b := r.neighbours(t)
+	port := uint16(10_000)
+	works := func(sizes map[string]uint32) {
+		t.Helper()
+		r.sizes = sizes
+		drv := r.open(t)
+		defer drv.Close()
+		if rep, err := drv.Apply(t.Context(), pic); err != nil || drivertest.Failed(rep) != nil {
+			t.Fatal(err, drivertest.Failed(rep))
+		}
+		port++
+		for _, ret := range r.from(t, a.IfName, drivertest.Frame(web(a, b, port, 80))) {
+			if ret != redirected {
+				t.Errorf("sizes %v: verdict %d, want %d", sizes, ret, redirected)
+			}
+		}
+	}
+	works(nil)
+	for _, name := range []string{"ports", "stations", "hosts"} {
+		r.sizes = map[string]uint32{name: 1}
+		var err error
+		r.thread.do(func() {
+			var d *Driver
+			if d, err = open(t.Context(), r.config(t)); err == nil {
+				err = errors.Join(errors.New("it opens"), d.Close())
+			}
+		})
+		if !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), "--ebpf-map-sizes "+name+"=N with N of at least ") {
+			t.Errorf("%s=1: %v", name, err)
+		}
+	}
+	works(nil)
+	works(map[string]uint32{"conns": 1, "halfopen": 1})
 }
 
 // TestCountersOutlastSizes: what is counted is there after a start with maps of

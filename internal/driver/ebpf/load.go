@@ -185,13 +185,18 @@ func perCPU(t ebpf.MapType) bool {
 	return t == ebpf.PerCPUArray || t == ebpf.PerCPUHash || t == ebpf.LRUCPUHash
 }
 
+// lossy are the sizable maps that may become too small for what they hold:
+// packets fill them, or the next Apply does, which tells what does not fit.
+var lossy = append([]string{"conns", "halfopen", "frags", "hits"}, policyMaps...)
+
 // policyMaps make sense together only: a set's entry stands for its rules.
 // While there is none, its ports let nothing through.
 var policyMaps = []string{"sets", "rules", "cidrs"}
 
 // makeWay removes what is pinned in a map's place and is not that map; a map
 // of another size is copied into a new one first. It returns whether all that
-// the map held is still there.
+// the map held is still there. A size that what was programmed does not fit
+// into is refused, and changes nothing: it would cut containers off.
 func makeWay(spec *ebpf.MapSpec, path string) (kept bool, err error) {
 	if at, err := os.Lstat(path); err == nil && at.Mode()&os.ModeSymlink != 0 {
 		return false, os.Remove(path) // it may lead to somebody else's
@@ -206,9 +211,8 @@ func makeWay(spec *ebpf.MapSpec, path string) (kept bool, err error) {
 	}
 	same := spec.Copy()
 	same.MaxEntries = old.MaxEntries()
-	fits := same.Compatible(old) == nil
-	if err := os.RemoveAll(path); err != nil || !fits {
-		return false, err
+	if same.Compatible(old) != nil {
+		return false, os.RemoveAll(path)
 	}
 	same.MaxEntries, same.Pinning = spec.MaxEntries, ebpf.PinNone // it is pinned when it is full
 	renewed, err := ebpf.NewMap(same)
@@ -223,12 +227,22 @@ func makeWay(spec *ebpf.MapSpec, path string) (kept bool, err error) {
 	}
 	value := reflect.New(one)
 	it := old.Iterate()
-	for err == nil && it.Next(&key, value.Interface()) {
-		err = renewed.Put(key, value.Elem().Interface())
+	held := 0
+	for it.Next(&key, value.Interface()) {
+		held++
+		if err == nil {
+			err = renewed.Put(key, value.Elem().Interface())
+		}
+	}
+	if isFull(err) {
+		if slices.Contains(sizable, spec.Name) && !slices.Contains(lossy, spec.Name) {
+			return false, model.Errorf(model.ErrInvalid, "map %s of this host's data plane holds %d entries and may not have %d: netplugin --ebpf-map-sizes %[1]s=N with N of at least %[2]d", spec.Name, held, spec.MaxEntries)
+		}
+		err = nil
 	}
 	kept = err == nil && it.Err() == nil
-	if isFull(err) { // smaller than what is there: Apply will tell
-		err = nil
+	if e := os.RemoveAll(path); e != nil {
+		return false, errors.Join(err, e)
 	}
 	return kept, errors.Join(err, renewed.Pin(path))
 }

@@ -138,7 +138,7 @@ func (d *Driver) warn(f *fill, now time.Time) {
 func (f *fill) stats() driver.TableStats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return driver.TableStats{Entries: f.entries, Capacity: f.most, Evicted: f.evicted}
+	return driver.TableStats{Entries: f.entries, Capacity: f.most, Evicts: true, Evicted: f.evicted, Quiet: f.quiet}
 }
 
 // fills are those of all maps that make room.

@@ -3,6 +3,7 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -32,7 +33,7 @@ func (d *Driver) ownPrograms() ([]ebpf.ProgramID, error) {
 }
 
 // programNames are those of the kernel's, of at most 15 bytes.
-var programNames = []string{"from_container", "from_tunnel", "from_underlay", "from_uplink", "from_host", "to_container"}
+var programNames = []string{"from_container", "from_tunnel", "from_underlay", uplinkProgram, "from_host", "to_container"}
 
 // notOurs fails when an interface has a program of a pin directory that is not
 // this driver's. Filters under clsact need no look: there is one place for them.
@@ -63,6 +64,33 @@ func notOurs(name string, index int, own []ebpf.ProgramID) error {
 }
 
 const whatToDo = "start netplugin with that directory again, or, when none that uses it runs, remove it (rm -r) and the devices contivVxlan0 and contivh0 (ip link del)"
+
+// served tells that the host's containers are served by what another pin
+// directory holds: the tunnel's device is that directory's, which is there. Ports
+// that this process has not served yet then keep its programs, with which they
+// go on; ours know no tunnel.
+func (p *pass) served() error {
+	var other otherDirError
+	if !errors.As(p.tunnelErr, &other) {
+		return nil
+	}
+	if _, err := os.Stat(other.dir); err != nil {
+		return nil //nolint:nilerr // it was removed, as its problem advises
+	}
+	return p.tunnelErr
+}
+
+// otherDirError says that a device is another pin directory's.
+type otherDirError struct {
+	device, dir string
+}
+
+func (e otherDirError) Error() string {
+	return fmt.Sprintf("interface %s is that of a netplugin with --ebpf-pin-dir %s: %s", e.device, e.dir, whatToDo)
+}
+
+// Unwrap makes it a conflict.
+func (otherDirError) Unwrap() error { return model.ErrConflict }
 
 // checkOthers tells, for each port and device, whether programs of another pin
 // directory stand before ours.

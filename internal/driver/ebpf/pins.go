@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // Who removes what is pinned stops nothing: maps and links live as long as this
@@ -78,6 +79,51 @@ func (d *Driver) watchPins(ctx context.Context) {
 	}
 }
 
+// pinLock keeps a pin directory to one process: two would write the same maps,
+// each taking out what the other puts in, and take each other's programs off.
+type pinLock struct{ dir *os.File }
+
+// lock takes the directory that is there now, unless it is held already.
+func (l *pinLock) lock(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("ebpf driver: lock the pin directory: %w", err)
+	}
+	if l.holds(f) {
+		return f.Close()
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = model.Errorf(model.ErrConflict, "ebpf driver: another netplugin uses the pin directory %s; stop it, or give this one its own --ebpf-pin-dir", dir)
+		} else {
+			err = fmt.Errorf("ebpf driver: lock the pin directory %s: %w", dir, err)
+		}
+		return errors.Join(err, f.Close())
+	}
+	l.unlock()
+	l.dir = f
+	return nil
+}
+
+// holds tells whether it is this directory that is locked, and not one that was
+// in its place.
+func (l *pinLock) holds(f *os.File) bool {
+	if l.dir == nil {
+		return false
+	}
+	held, err1 := l.dir.Stat()
+	now, err2 := f.Stat()
+	return err1 == nil && err2 == nil && os.SameFile(held, now)
+}
+
+// unlock lets the directory go, as the end of the process does.
+func (l *pinLock) unlock() {
+	if l.dir != nil {
+		_ = l.dir.Close() // nothing was written
+		l.dir = nil
+	}
+}
+
 // pinned is what can be pinned, a map or a link.
 type pinned interface {
 	Pin(path string) error
@@ -109,6 +155,9 @@ func (p *pass) putPins() {
 		return
 	}
 	err := pinDirectory(p.cfg.PinDir)
+	if err == nil {
+		err = p.pinLock.lock(p.cfg.PinDir)
+	}
 	for path, o := range lost {
 		if err == nil {
 			// It has to forget its place before it takes it again.

@@ -81,6 +81,18 @@ func newIndexer() (indexer, error) {
 
 func (x indexer) close() { _ = unix.Close(x.fd) } // nothing was written
 
+// isDown tells whether an interface is set down.
+func (x indexer) isDown(name string) (bool, error) {
+	req, err := unix.NewIfreq(name)
+	if err == nil {
+		err = unix.IoctlIfreq(x.fd, unix.SIOCGIFFLAGS, req)
+	}
+	if err != nil {
+		return false, fmt.Errorf("interface %s: %w", name, err)
+	}
+	return req.Uint16()&unix.IFF_UP == 0, nil
+}
+
 // index returns the index of an interface, 0 when there is none.
 func (x indexer) index(name string) (int, error) {
 	req, err := unix.NewIfreq(name)

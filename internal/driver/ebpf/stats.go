@@ -122,9 +122,15 @@ func (d *Driver) readTallies() ([]tally, error) {
 	return out, nil
 }
 
-// Tables implements driver.Tabled.
+// Tables implements driver.Tabled. Those that the driver fills know how much they
+// hold; those that packets fill are counted every expireEvery, when what is dead
+// is taken out. So neither lock nor map is waited for.
 func (d *Driver) Tables() map[string]driver.TableStats {
-	out := map[string]driver.TableStats{}
+	out := make(map[string]driver.TableStats, len(d.tables)+4)
+	for _, t := range d.tables {
+		name, s := t.fill()
+		out[name] = s
+	}
 	for _, f := range d.fills() {
 		out[f.name] = f.stats()
 	}

@@ -3,9 +3,11 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -32,7 +34,20 @@ type table[K, V comparable] struct {
 	have   map[K]V
 	wanted map[K]bool // while a picture is applied from scratch; nil otherwise
 	quiet  bool       // not counted as a change of the picture
+	held   atomic.Uint64
 }
+
+// filled is a table as whoever asks how full it is sees it, at any time.
+type filled interface {
+	fill() (name string, s driver.TableStats)
+}
+
+func (t *table[K, V]) fill() (string, driver.TableStats) {
+	return t.name, driver.TableStats{Entries: t.held.Load(), Capacity: uint64(t.m.MaxEntries())}
+}
+
+// count takes down how much is held, after every change of have.
+func (t *table[K, V]) count() { t.held.Store(uint64(len(t.have))) }
 
 func newTable[K, V comparable](name string, m *ebpf.Map, w *writer) *table[K, V] {
 	return &table[K, V]{name: name, m: m, w: w, have: map[K]V{}}
@@ -50,6 +65,7 @@ func (t *table[K, V]) load() error {
 	if err := it.Err(); err != nil {
 		return fmt.Errorf("read map %s: %w", t.name, err)
 	}
+	t.count()
 	return nil
 }
 
@@ -75,6 +91,7 @@ func (t *table[K, V]) put(k K, v V) error {
 		return writeError{fmt.Errorf("write map %s: %w", t.name, err)}
 	}
 	t.have[k] = v
+	t.count()
 	if !t.quiet {
 		t.w.changes++
 	}
@@ -114,6 +131,7 @@ func (t *table[K, V]) del(k K) error {
 		return writeError{fmt.Errorf("write map %s: %w", t.name, err)}
 	}
 	delete(t.have, k)
+	t.count()
 	if !t.quiet {
 		t.w.changes++
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -94,8 +95,9 @@ func (d *Driver) startWatching() error {
 		s.Close()
 		return errors.Join(err, home.Close())
 	}
-	d.wg.Add(3)
+	d.wg.Add(4)
 	go d.listen(d.run, s, home)
+	go d.watchLinks(d.run)
 	go d.follow(d.run)
 	go d.watchPins(d.run)
 	return nil
@@ -194,6 +196,37 @@ func (d *Driver) follow(ctx context.Context) {
 	}
 }
 
+// linksLook is how often links are looked at.
+const linksLook = time.Second
+
+// watchLinks tells the owner of links of devices that somebody has detached by
+// force, of which the kernel tells nobody. They are a handful; ports have filters
+// beside theirs.
+func (d *Driver) watchLinks(ctx context.Context) {
+	defer d.wg.Done()
+	tick := time.NewTicker(linksLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		d.mu.Lock()
+		off := ""
+		for name, l := range d.att.links {
+			device, _, _ := strings.Cut(name, ":")
+			if _, port := d.indexes[device]; !port && ifindexOf(l) == 0 {
+				off, d.verified = device, time.Time{} // the next Apply looks at everything
+			}
+		}
+		d.mu.Unlock()
+		if off != "" {
+			d.notify("a program was detached from interface " + off)
+		}
+	}
+}
+
 // concerns says why the data plane may not be any more what was applied, and
 // sees to it that the next Apply looks there.
 func (d *Driver) concerns(links map[int]linkNews, filters map[int]bool, lost bool) (reasons []string) {
@@ -215,8 +248,17 @@ func (d *Driver) concerns(links map[int]linkNews, filters map[int]bool, lost boo
 		_, device := devices[index]
 		down := !l.up && (index == int(s.VXLAN) || index == int(s.Host))
 		uplink := d.vlan && s.Uplink == 0 && slices.Contains(d.cfg.Uplinks, l.name)
-		if ours && (l.gone || was != index) || (missing && !ours || uplink) && !l.gone || device && (l.gone || down) {
+		set := ours && !l.gone && was == index && l.up == d.down[index] // up or down
+		if set {
+			d.down[index] = !l.up
+		}
+		if set || ours && (l.gone || was != index) || (missing && !ours || uplink) && !l.gone || device && (l.gone || down) {
 			reasons = append(reasons, "interface "+l.name+" changed")
+		}
+	}
+	for name, index := range d.indexes {
+		if l, told := links[index]; told && !l.gone && l.name != name {
+			reasons = append(reasons, "interface "+name+" was renamed "+l.name)
 		}
 	}
 	if len(filters) == 0 {

@@ -8,55 +8,57 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
 // control calls a command on the switch daemon's control socket, which speaks
-// JSON-RPC 1.0 (ovs-appctl(8), ovsdb-server(7)).
-func control(ctx context.Context, runDir, command string) error {
+// JSON-RPC 1.0 (ovs-appctl(8), ovsdb-server(7)), and returns what it says.
+func control(ctx context.Context, runDir, command string, args ...string) (string, error) {
 	// The name ends with the daemon's process number, and those of dead ones may
 	// still be there.
 	paths, err := filepath.Glob(filepath.Join(runDir, "*vswitchd*.ctl"))
 	if err != nil {
-		return err
+		return "", err
 	}
 	slices.Sort(paths)
 	errs := []error{fmt.Errorf("no control socket of ovs-vswitchd answers in %s", runDir)}
 	for _, p := range paths {
-		err := controlAt(ctx, p, command)
+		text, err := controlAt(ctx, p, command, args)
 		if err == nil {
-			return nil
+			return text, nil
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return "", errors.Join(errs...)
 }
 
-func controlAt(ctx context.Context, path, command string) error {
+func controlAt(ctx context.Context, path, command string, args []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer c.Close()
 	if t, ok := ctx.Deadline(); ok {
 		_ = c.SetDeadline(t)
 	}
-	if err := json.NewEncoder(c).Encode(map[string]any{"id": 0, "method": command, "params": []string{}}); err != nil {
-		return err
+	if err := json.NewEncoder(c).Encode(map[string]any{"id": 0, "method": command, "params": append([]string{}, args...)}); err != nil {
+		return "", err
 	}
 	var answer struct {
-		Error *string `json:"error"`
+		Result string  `json:"result"`
+		Error  *string `json:"error"`
 	}
 	if err := json.NewDecoder(c).Decode(&answer); err != nil {
-		return fmt.Errorf("%s: %w", command, err)
+		return "", fmt.Errorf("%s: %w", command, err)
 	}
 	if answer.Error != nil {
-		return fmt.Errorf("%s: %s", command, *answer.Error)
+		return "", fmt.Errorf("%s: %s", command, strings.TrimSpace(*answer.Error))
 	}
-	return nil
+	return answer.Result, nil
 }
 
 // purge makes the datapath in user space forget what it has cached, so that the
@@ -68,7 +70,7 @@ func (d *Driver) purge(ctx context.Context) {
 	if d.cfg.Datapath != "netdev" {
 		return
 	}
-	if err := control(ctx, d.cfg.RunDir, purgeCommand); err != nil {
+	if _, err := control(ctx, d.cfg.RunDir, purgeCommand); err != nil {
 		d.cfg.Log.Warn("cached flows of the switch cannot be purged: packets may be judged by former rules", "error", err)
 	}
 	select {
@@ -98,6 +100,6 @@ func (d *Driver) purgeLater(ctx context.Context) {
 		case <-time.After(purgeDelay):
 		}
 		// A failure was told by the first one, or the switch is gone with its cache.
-		_ = control(ctx, d.cfg.RunDir, purgeCommand)
+		_, _ = control(ctx, d.cfg.RunDir, purgeCommand)
 	}
 }

@@ -3,6 +3,7 @@ package ovs
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
 )
 
 // TestDrift: flows and ports that somebody takes away or changes are put back
@@ -75,6 +77,77 @@ func TestDrift(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, flows()); x.what == driver.DriftFlow && diff != "" {
 			t.Errorf("%s: flows (-before +after):\n%s", x.name, diff)
+		}
+	}
+}
+
+// TestUnderlayCut: a bridge that has the tunnel's address and no cable with a
+// link is told, and that it has one again.
+func TestUnderlayCut(t *testing.T) {
+	if ovstest.Kernel() {
+		t.Skip("the kernel's tunnels leave by its own interfaces")
+	}
+	r := newRig(t)
+	small, _ := drivertest.Pictures(t)
+	for name, p := range small.Ports.All() {
+		r.addWire(t, name, p.MAC)
+	}
+	drv := r.open(t)
+	defer drv.Close()
+	rep, err := drv.Apply(t.Context(), small)
+	if err != nil || drivertest.Failed(rep) != nil {
+		t.Fatal(err, drivertest.Failed(rep))
+	}
+	drv.mu.Lock()
+	drv.under = underlayBridge // which is in another namespace here
+	drv.mu.Unlock()
+	for _, x := range []struct{ set, want string }{{"down", "no interface in bridge " + underlayBridge}, {"up", ""}} {
+		r.Run("ip", "-n", r.NS, "link", "set", underlayWire, x.set)
+		timeout := time.After(5 * time.Second)
+		for got := "nothing"; (got == "") != (x.want == "") || !strings.Contains(got, x.want); {
+			select {
+			case <-drv.Events(): // as an agent does
+			case <-timeout:
+				t.Fatalf("the cable is %s, and Apply says %q", x.set, got)
+			}
+			if rep, err = drv.Apply(t.Context(), small); err != nil {
+				t.Fatal(err)
+			}
+			got = ""
+			for _, p := range rep.Problems {
+				got = p.Err.Error()
+			}
+		}
+	}
+}
+
+// TestBridgeDeletedMeanwhile: a bridge that is deleted while ports are made on it
+// is made again, with them, and nobody waits for what will not come.
+func TestBridgeDeletedMeanwhile(t *testing.T) {
+	r := newRig(t)
+	small, _ := drivertest.Pictures(t)
+	name := ""
+	for n, p := range small.Ports.All() {
+		r.addWire(t, n, p.MAC)
+		name = n
+	}
+	drv := r.open(t)
+	defer drv.Close()
+	if rep, err := drv.Apply(t.Context(), small); err != nil || drivertest.Failed(rep) != nil {
+		t.Fatal(err, drivertest.Failed(rep))
+	}
+	var once sync.Once
+	drv.setFault(func() error { // before the write
+		once.Do(func() { r.Vsctl("--no-wait", "del-br", "contivBr") })
+		return nil
+	})
+	r.Vsctl("--no-wait", "del-port", "contivBr", name)
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if out := r.Vsctl("--bare", "--columns=name", "find", "port", "external_ids:contiv=port"); len(strings.Fields(out)) == small.Ports.Len() {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("10 s later not all ports are back")
 		}
 	}
 }

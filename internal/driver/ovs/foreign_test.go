@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -28,7 +29,7 @@ func TestBridgesOf1x(t *testing.T) {
 		r.Vsctl("add-port", bridge, port, "--", "set", "interface", port, "type=vxlan", "options:remote_ip="+remote, "options:key=flow")
 	}
 	for _, b := range []string{"contivVxlanBridge", "contivVlanBridge", "theirs"} {
-		r.Vsctl("add-br", b, "--", "set", "bridge", b, "datapath_type=netdev")
+		r.Vsctl("add-br", b, "--", "set", "bridge", b, "datapath_type="+ovstest.Datapath())
 	}
 	tunnel("contivVxlanBridge", "vxif192168072", vtep2.String())
 	r.Vsctl("add-port", "contivVxlanBridge", "vvport1")
@@ -61,7 +62,7 @@ func TestBridgesOf1x(t *testing.T) {
 		t.Errorf("bridges: %s", b)
 	}
 	r.Run("ip", "-n", r.NS, "link", "del", "vvport1") // the pod is gone, 1.x's netplugin was before
-	for deadline := time.Now().Add(5 * time.Second); len(about(rep)) > 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); len(about(rep)) > 0 && time.Now().Before(deadline); {
 		rep = apply()
 	}
 	if err := drivertest.Failed(rep); err != nil {

@@ -369,6 +369,10 @@ func (r *rig) harness() drivertest.Harness {
 			t.Helper()
 			r.addWire(t, name, mac)
 		},
+		RemoveInterface: func(_ testing.TB, name string) { r.Run("ip", "-n", r.NS, "link", "del", name) },
+		DownInterface: func(_ testing.TB, name string, down bool) {
+			r.Run("ip", "-n", r.NS, "link", "set", name, map[bool]string{true: "down", false: "up"}[down])
+		},
 		Foreign: r.foreign,
 		Garbage: r.garbage,
 		Break: func(_ testing.TB, n int) {
@@ -406,7 +410,8 @@ func (d disarmed) Apply(ctx context.Context, want desired.Host) (driver.Report, 
 	defer d.setFault(nil)
 	rep, err := d.Driver.Apply(ctx, want)
 	if ovstest.Kernel() { // what is compared is verdicts, not how soon they are in force
-		err = errors.Join(err, control(ctx, d.cfg.RunDir, purgeCommand))
+		_, purged := control(ctx, d.cfg.RunDir, purgeCommand)
+		err = errors.Join(err, purged)
 	}
 	return rep, err
 }

@@ -30,16 +30,20 @@ func (d *Driver) dial(ctx context.Context) (*openflow.Conn, error) {
 }
 
 // keepDatabase renews the database connection, and tells when the ports or
-// uplinks that the flows were made for have changed by themselves.
+// uplinks that the flows were made for have changed by themselves, and when
+// interfaces of ports have come or gone.
 func (d *Driver) keepDatabase(ctx context.Context, db *database) {
 	defer d.wg.Done()
 	for {
 		ch := db.watch()
 		d.mu.Lock()
-		stale := d.db == db && d.portsMoved()
+		stale, moved := d.db == db && d.portsMoved(), d.db == db && d.devicesMoved()
 		d.mu.Unlock()
-		if stale {
+		switch {
+		case stale:
 			d.replay(ctx, "ports of the switch have changed")
+		case moved:
+			d.notify("interfaces of ports have come, gone, or been set up or down")
 		}
 		select {
 		case <-ctx.Done():
@@ -48,6 +52,10 @@ func (d *Driver) keepDatabase(ctx context.Context, db *database) {
 		case <-db.lost:
 			d.cfg.Log.Warn("connection to the switch's database is lost", "database", d.cfg.OVSDB)
 			db.close()
+			d.mu.Lock()
+			d.db = nil
+			d.mu.Unlock()
+			d.notify("connection to the switch's database is lost") // so that a pass finds out, and health tells
 			if db = d.reopen(ctx); db == nil {
 				return
 			}
@@ -57,9 +65,6 @@ func (d *Driver) keepDatabase(ctx context.Context, db *database) {
 }
 
 func (d *Driver) reopen(ctx context.Context) *database {
-	d.mu.Lock()
-	d.db = nil
-	d.mu.Unlock()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -40,6 +40,10 @@ const (
 	tunnelName       = "contivVxlan"
 )
 
+// switchPatience bounds how long Apply waits for the switch to answer: one that
+// is stopped must not keep health from hearing of it.
+const switchPatience = 30 * time.Second
+
 // portWait bounds how long Apply waits for the switch to number new ports.
 const portWait = 3 * time.Second
 
@@ -85,18 +89,25 @@ type Driver struct {
 	want     *desired.Host     // what was last asked for
 	known    bool              // the ledger knows what the switch holds
 	rules    map[uint32]string // rule ids by the number in cookies
+	kept     int               // how many of rules the last clean-up has left
+	fills    fills
 	verified time.Time
 	dumpTook time.Duration
-	watching *watch       // who monitors; nil = nobody
-	fault    func() error // tests only: asked before every write
+	patience time.Duration // switchPatience, but in tests
+	watching *watch        // who monitors; nil = nobody
+	fault    func() error  // tests only: asked before every write
 	drift    driver.Drift
 	asked    map[netip.Addr]time.Time // tunnel endpoints, and when they were last asked for
 	stood    map[string]bool          // wanted ports that the switch has had
+	under    string                   // the bridge that has the tunnel's address; "" = none, or not known yet
+	cut      bool                     // nothing leads out of it, as reported
+	devices  map[string]string        // what was reported to be wrong with interfaces of wanted ports; nil = nothing was reported yet
 }
 
 var (
 	_ driver.Driver   = (*Driver)(nil)
 	_ driver.Drifting = (*Driver)(nil)
+	_ driver.Tabled   = (*Driver)(nil)
 )
 
 // New connects to the database and makes sure of the bridge. The error is of
@@ -111,7 +122,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), stale: make(chan struct{}, 1), pic: newPicture(), rules: map[uint32]string{}, asked: map[netip.Addr]time.Time{}}
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), stale: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, rules: map[uint32]string{}, asked: map[netip.Addr]time.Time{}}
 	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}
@@ -240,6 +251,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	d.remember(want)
 	d.reportPorts(want, &rep, tunnelTrouble(problems))
 	rep.Problems = append(rep.Problems, d.pic.problems()...)
+	rep.Problems = append(rep.Problems, d.underlayProblems()...)
 	return rep, nil
 }
 
@@ -266,12 +278,15 @@ func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Repor
 	if err := d.write(ctx, edits); err != nil {
 		return err
 	}
+	d.fills.flows.Store(uint64(len(d.pic.ledger.installed)))
 	rep.Changes += len(edits)
 	return nil
 }
 
 // readBack learns what flows of ours the switch holds.
 func (d *Driver) readBack(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	defer cancel()
 	start := time.Now()
 	found := map[string]string{}
 	var odd []openflow.Mod
@@ -342,7 +357,7 @@ func (d *Driver) commit(ctx context.Context, mods []openflow.Mod) error {
 		return nil
 	}
 	// Giving up in the middle would leave open whether the bundle was committed.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.patience)
 	defer cancel()
 	if d.fault != nil {
 		if err := d.fault(); err != nil {

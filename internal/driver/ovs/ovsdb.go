@@ -16,6 +16,8 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/client"
 	dbmodel "github.com/ovn-kubernetes/libovsdb/model"
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // database is a connection to the Open vSwitch database and a mirror of the
@@ -73,7 +75,7 @@ func openDatabase(ctx context.Context, endpoint string, log *slog.Logger) (*data
 	_, err = c.Monitor(ctx, c.NewMonitor(client.WithTable(root, &root.Bridges, &root.NextCfg, &root.CurCfg),
 		client.WithTable(br, &br.Name, &br.Ports, &br.FailMode, &br.DatapathType, &br.Protocols, &br.OtherConfig, &br.ExternalIDs),
 		client.WithTable(port, &port.Name, &port.Interfaces, &port.ExternalIDs),
-		client.WithTable(ifc, &ifc.Name, &ifc.Type, &ifc.Options, &ifc.ExternalIDs, &ifc.OfPort, &ifc.MAC, &ifc.Error, &ifc.LinkState, &ifc.IfIndex)))
+		client.WithTable(ifc, &ifc.Name, &ifc.Type, &ifc.Options, &ifc.ExternalIDs, &ifc.OfPort, &ifc.MAC, &ifc.Error, &ifc.LinkState, &ifc.AdminState, &ifc.IfIndex)))
 	if err != nil {
 		d.close()
 		return nil, fmt.Errorf("monitor database %s: %w", endpoint, err)
@@ -134,6 +136,20 @@ func (d *database) wait(ctx context.Context, ok func() bool) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// shownWithin is how soon the mirror shows what was committed. It may never: what
+// hangs on a row that somebody has deleted meanwhile is not made, without error.
+const shownWithin = 5 * time.Second
+
+// shown waits until the mirror shows what was committed.
+func (d *database) shown(ctx context.Context, ok func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, shownWithin)
+	defer cancel()
+	if err := d.wait(ctx, ok); err != nil {
+		return model.Errorf(model.ErrUnavailable, "wait for the database to show it: %w", err)
+	}
+	return nil
 }
 
 // transact runs operations as one transaction; none of them stands when one fails.
@@ -238,7 +254,7 @@ func (d *database) createBridge(ctx context.Context, b bridgeRow) error {
 	if err := d.transact(ctx, append(ops, o...)); err != nil {
 		return err
 	}
-	return d.wait(ctx, func() bool { return d.bridge(b.Name) != nil })
+	return d.shown(ctx, func() bool { return d.bridge(b.Name) != nil })
 }
 
 // updateBridge corrects the columns in which the bridge differs from want;

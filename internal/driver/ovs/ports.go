@@ -142,13 +142,19 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 	if err := d.db.transact(ctx, ops); err != nil {
 		return 0, problems, model.Errorf(model.ErrUnavailable, "create %d ports: %w", len(missing), err)
 	}
-	// The mirror takes in a transaction row by row.
-	err = d.db.wait(ctx, func() bool {
-		return !slices.ContainsFunc(missing, func(p newPort) bool {
+	// The mirror takes in a transaction row by row: it may still have had the
+	// bridge when that was deleted, and these ports with it.
+	gone := false
+	err = d.db.shown(ctx, func() bool {
+		gone = d.db.bridges[bridge.UUID] == nil
+		return gone || !slices.ContainsFunc(missing, func(p newPort) bool {
 			h := d.db.port(p.name)
 			return !d.ours(h) || h.iface == nil
 		})
 	})
+	if err == nil && gone {
+		return d.ensurePorts(ctx, want)
+	}
 	return len(missing), problems, err
 }
 
@@ -192,7 +198,7 @@ func (d *Driver) removePorts(ctx context.Context, want desired.Host) (int, error
 	if err := d.db.transact(ctx, ops); err != nil {
 		return 0, model.Errorf(model.ErrUnavailable, "remove %d ports: %w", len(ids), err)
 	}
-	return len(ids), d.db.wait(ctx, func() bool {
+	return len(ids), d.db.shown(ctx, func() bool {
 		b := d.db.bridge(d.cfg.Bridge)
 		return !slices.ContainsFunc(ids, func(id string) bool {
 			return d.db.ports[id] != nil || b != nil && slices.Contains(b.Ports, id)
@@ -276,6 +282,23 @@ func (d *Driver) portsMoved() bool {
 	return known != len(d.pic.numbers)
 }
 
+// devicesMoved tells whether interfaces of wanted ports have come, gone, or been
+// set up or down since the last report, or the underlay's cables. The switch
+// keeps the number of a port whose interface is gone.
+func (d *Driver) devicesMoved() bool {
+	if d.want == nil || d.db == nil || d.devices == nil {
+		return false
+	}
+	d.db.mu.Lock()
+	defer d.db.mu.Unlock()
+	for name := range d.want.Ports.All() {
+		if d.db.port(name).device() != d.devices[name] {
+			return true
+		}
+	}
+	return d.isCut() != d.cut
+}
+
 // awaitNumbers waits until the switch has numbered every wanted port or said
 // why it cannot, and tells whether flows have to follow.
 func (d *Driver) awaitNumbers(ctx context.Context, want desired.Host) bool {
@@ -341,8 +364,13 @@ func (d *Driver) remember(want desired.Host) {
 func (d *Driver) reportPorts(want desired.Host, rep *driver.Report, tunnel error) {
 	d.db.mu.Lock()
 	defer d.db.mu.Unlock()
+	d.devices = map[string]string{}
 	for name, p := range want.Ports.All() {
-		err := d.portError(name, p, want, d.db.port(name))
+		h := d.db.port(name)
+		err := d.portError(name, p, want, h)
+		if what := h.device(); what != "" {
+			d.devices[name] = what
+		}
 		if n, ok := want.Networks.Get(p.Network); err == nil && ok && n.Encap == model.EncapVXLAN {
 			err = tunnel
 		}
@@ -357,10 +385,12 @@ func (d *Driver) portError(name string, p *desired.Port, want desired.Host, h po
 		return model.Errorf(model.ErrUnavailable, "port %s: the switch does not have it", name)
 	case !d.ours(h):
 		return d.taken(name, h)
-	case strings.Contains(h.failure(), failNoDevice):
+	case h.gone():
 		return model.Errorf(model.ErrNotFound, "interface %s does not exist", name)
 	case h.failure() != "":
 		return model.Errorf(model.ErrUnavailable, "port %s: %s", name, h.failure())
+	case h.device() == "down":
+		return driver.DownError(name)
 	case h.number() == 0:
 		return model.Errorf(model.ErrUnavailable, "port %s: the switch has not taken it in yet", name)
 	case n == nil:

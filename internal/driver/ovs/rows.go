@@ -43,6 +43,7 @@ type (
 		MAC         *string           `ovsdb:"mac"` // wanted; of internal interfaces
 		Error       *string           `ovsdb:"error"`
 		LinkState   *string           `ovsdb:"link_state"`
+		AdminState  *string           `ovsdb:"admin_state"`
 		IfIndex     *int              `ovsdb:"ifindex"` // 0 = the kernel has no such interface any more
 	}
 )
@@ -82,6 +83,7 @@ func (r *interfaceRow) CloneModel() dbmodel.Model {
 	c := *r
 	c.Options, c.ExternalIDs, c.OfPort = maps.Clone(r.Options), maps.Clone(r.ExternalIDs), clone(r.OfPort)
 	c.MAC, c.Error, c.LinkState, c.IfIndex = clone(r.MAC), clone(r.Error), clone(r.LinkState), clone(r.IfIndex)
+	c.AdminState = clone(r.AdminState)
 	return &c
 }
 
@@ -187,6 +189,18 @@ func (p portState) failure() string {
 // gone tells that the kernel has not, or no more, the interface of a port.
 func (p portState) gone() bool {
 	return strings.Contains(p.failure(), failNoDevice) || p.iface != nil && p.iface.IfIndex != nil && *p.iface.IfIndex == 0
+}
+
+// device says in one word what is wrong with the interface of a port itself; ""
+// when nothing is.
+func (p portState) device() string {
+	switch {
+	case p.gone():
+		return "gone"
+	case p.iface != nil && p.iface.AdminState != nil && *p.iface.AdminState == "down":
+		return "down"
+	}
+	return ""
 }
 
 func (p portState) up() bool {

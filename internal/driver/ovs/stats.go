@@ -10,22 +10,25 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// maxRules bounds the memory for ids of rules that are gone.
+// maxRules bounds the memory for ids of rules that are gone: counters and
+// decisions may still speak of them.
 const maxRules = 20000
 
-// learnAll learns the rules of the sets that are new in want; when too many
-// have gathered, only those of want stay.
+// learnAll learns the rules of the sets that are new in want. Only those of want
+// stay when twice as many as the last time, and more than maxRules, have
+// gathered: so a pass costs what has changed, however many rules there are.
 func (d *Driver) learnAll(want desired.Host) {
 	for c := range want.PolicySets.Diff(d.pic.have.PolicySets) {
 		d.learnRules(c.New)
 	}
-	if len(d.rules) <= maxRules {
+	if len(d.rules) <= max(maxRules, 2*d.kept) {
 		return
 	}
 	clear(d.rules)
 	for _, s := range want.PolicySets.All() {
 		d.learnRules(s)
 	}
+	d.kept = len(d.rules)
 }
 
 // learnRules remembers the ids behind the numbers in cookies.
@@ -91,8 +94,8 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 			s.Bytes += f.Bytes
 			out.Rules[id] = s
 		case pipeline.KindDrop:
-			if f.Packets > 0 {
-				out.Drops[pipeline.Reason(n)] += f.Packets
+			if reason := pipeline.Reason(n); f.Packets > 0 && reason != "" { // else of another version
+				out.Drops[reason] += f.Packets
 			}
 		case pipeline.KindBase, pipeline.KindNetwork, pipeline.KindPort, pipeline.KindRemote, pipeline.KindDefault:
 		}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -252,14 +253,19 @@ func TestWayOutPolicy(t *testing.T) {
 			if x.want {
 				wait = 5 * time.Second
 			}
+			begin := func() error {
+				c, err := l.dial(t, x.from, x.to, 8080, wait)
+				if err == nil {
+					c.Close()
+				}
+				return err
+			}
+			for start := time.Now(); ovstest.Kernel() && !x.want && begin() == nil && time.Since(start) < 5*time.Second; { // revalidation follows
+			}
 			if err := roundTrip(x.c, wait); (err == nil) != x.want {
 				t.Errorf("%s: established, %s: %v, want open: %v", what, x.name, err, x.want)
 			}
-			c, err := l.dial(t, x.from, x.to, 8080, wait)
-			if err == nil {
-				c.Close()
-			}
-			if (err == nil) != x.want {
+			if err := begin(); (err == nil) != x.want {
 				t.Errorf("%s: new, %s: %v, want open: %v", what, x.name, err, x.want)
 			}
 		}

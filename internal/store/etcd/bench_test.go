@@ -3,11 +3,15 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/bench/machine"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -46,7 +50,7 @@ func BenchmarkUpdate(b *testing.B) {
 }
 
 // follower runs a Follower of all state.
-func follower(b *testing.B, c *Client) (f *store.Follower, stop func()) {
+func follower(b *testing.B, c store.Store) (f *store.Follower, stop func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	f = store.NewFollower(c, []string{store.StatePrefix}, func(store.Batch) error { return nil })
@@ -123,4 +127,102 @@ func BenchmarkCommitRevision(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkFanOut creates like an endpoint's creation, 8 at a time, what n
+// mirrors follow, each over a connection of its own as agents do: what each of
+// them costs the server and itself, all in one process.
+func BenchmarkFanOut(b *testing.B) {
+	server := embedded(b, b.TempDir(), "127.0.0.1:0")
+	for _, n := range []int{0, 5, 25} {
+		b.Run(fmt.Sprintf("mirrors=%d", n), func(b *testing.B) {
+			ctx, cancel := context.WithCancel(b.Context())
+			var mirrors, listed sync.WaitGroup
+			listed.Add(n)
+			var seen atomic.Int64
+			for range n {
+				c := open(b, strings.TrimPrefix(server.Endpoint(), "http://"))
+				defer c.Close()
+				mirrors.Go(func() {
+					_ = c.Mirror(ctx, []string{store.Root + "state/endpoints/"}, func(batch store.Batch) error {
+						if batch.Snapshot {
+							listed.Done()
+						} else {
+							seen.Add(int64(len(batch.Events)))
+						}
+						return nil
+					}) // ends with the context
+				})
+			}
+			c := server.Client()
+			f, stop := follower(b, c)
+			listed.Wait()
+			b.ResetTimer()
+			begin := machine.ProcessorTime(syscall.RUSAGE_SELF)
+			benchmarkUpdate(b, 8, f.Update)
+			for seen.Load() < int64(n*b.N) {
+				runtime.Gosched()
+			}
+			b.ReportMetric(float64((machine.ProcessorTime(syscall.RUSAGE_SELF)-begin).Microseconds())/float64(b.N), "cpu-us/op")
+			stop()
+			cancel()
+			mirrors.Wait()
+			_ = c.Close() // the server lives on
+		})
+	}
+}
+
+// BenchmarkFreshReads measures reads from a view that must hold all that was
+// acknowledged before, on an etcd process, by how many readers there are, and
+// how many reads of the store they took; alone is each with a read of its own.
+func BenchmarkFreshReads(b *testing.B) {
+	addr := realEtcd(b)
+	raw(b, addr)
+	c := &counting{Client: open(b, addr)}
+	defer c.Close()
+	f, stop := follower(b, c)
+	defer stop()
+	alone := func(ctx context.Context) (store.Revision, error) {
+		rev, _, err := c.Position(ctx)
+		if err != nil {
+			return 0, err
+		}
+		return rev, f.WaitFor(ctx, rev)
+	}
+	for _, readers := range []int{1, 8, 64} {
+		for _, how := range []struct {
+			name string
+			read func(context.Context) (store.Revision, error)
+		}{{"alone", alone}, {"shared", f.Fresh}} {
+			b.Run(fmt.Sprintf("readers=%d/%s", readers, how.name), func(b *testing.B) {
+				c.n.Store(0)
+				begin := machine.ProcessorTime(syscall.RUSAGE_SELF)
+				var left atomic.Int64
+				var wg sync.WaitGroup
+				left.Store(int64(b.N))
+				for range readers {
+					wg.Go(func() {
+						for left.Add(-1) >= 0 {
+							if _, err := how.read(b.Context()); err != nil {
+								b.Error(err)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				b.ReportMetric(float64((machine.ProcessorTime(syscall.RUSAGE_SELF)-begin).Nanoseconds())/float64(b.N), "cpu-ns/op")
+				b.ReportMetric(float64(c.n.Load())/float64(b.N), "store-reads/op")
+			})
+		}
+	}
+}
+
+type counting struct {
+	*Client
+	n atomic.Int64
+}
+
+func (c *counting) Position(ctx context.Context) (last, now store.Revision, err error) {
+	c.n.Add(1)
+	return c.Client.Position(ctx)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -47,6 +48,7 @@ type Client struct {
 	etcd      *clientv3.Client
 	kv        pb.KVClient    // for transactions: etcd would copy every compare three times
 	watch     pb.WatchClient // for mirrors: a stream that ends with its connection
+	requests  *prometheus.HistogramVec
 	endpoints string
 	timeout   time.Duration
 	log       *slog.Logger
@@ -96,7 +98,7 @@ func New(cfg Config) (*Client, error) {
 }
 
 func newClient(cli *clientv3.Client, kv pb.KVClient, watch pb.WatchClient, endpoints string, cfg Config) *Client {
-	c := &Client{etcd: cli, kv: kv, watch: watch, endpoints: endpoints, timeout: cfg.Timeout, log: cfg.Logger}
+	c := &Client{etcd: cli, kv: kv, watch: watch, requests: newRequests(), endpoints: endpoints, timeout: cfg.Timeout, log: cfg.Logger}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}

@@ -107,8 +107,8 @@ func (s *Server) lost() bool {
 	return !os.SameFile(held, there)
 }
 
-// trouble says what an operator should do about the disk now; "" when nothing.
-func (s *Server) trouble() string {
+// Trouble says what an operator should do about the disk now; "" when nothing.
+func (s *Server) Trouble() string {
 	switch d := s.Disk(); {
 	case d.Lost:
 		return fmt.Sprintf("the data directory %s was removed while netmaster runs: all of the cluster's state is lost when netmaster ends; export it now ('netctl export --in-use') and do not stop netmaster before", s.dir)
@@ -128,7 +128,7 @@ func (s *Server) watchDisk(ctx context.Context) {
 	var at time.Time
 	for {
 		kind := ""
-		if text := s.trouble(); text != "" {
+		if text := s.Trouble(); text != "" {
 			kind = text[:min(len(text), 30)] // without its numbers
 			if kind != told || time.Since(at) >= sayEvery {
 				s.log.Error("the store is in danger", "what", text)

@@ -53,10 +53,10 @@ func (c *Client) ReadKeys(ctx context.Context, at store.Revision, keys []string)
 }
 
 func (c *Client) readChunk(ctx context.Context, at store.Revision, keys []string) ([]store.KV, store.Revision, error) {
-	rctx, cancel := c.within(ctx)
-	defer cancel()
 	if len(keys) == 1 {
-		resp, err := c.etcd.Get(rctx, keys[0], clientv3.WithRev(int64(at)))
+		resp, err := request(ctx, c, opGet, func(ctx context.Context) (*clientv3.GetResponse, error) {
+			return c.etcd.Get(ctx, keys[0], clientv3.WithRev(int64(at)))
+		})
 		if err != nil {
 			return nil, 0, c.failed(ctx, err)
 		}
@@ -66,7 +66,9 @@ func (c *Client) readChunk(ctx context.Context, at store.Revision, keys []string
 	for i, key := range keys {
 		gets[i] = clientv3.OpGet(key, clientv3.WithRev(int64(at)))
 	}
-	resp, err := c.etcd.Txn(rctx).Then(gets...).Commit()
+	resp, err := request(ctx, c, opGet, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return c.etcd.Txn(ctx).Then(gets...).Commit()
+	})
 	if err != nil {
 		return nil, 0, c.failed(ctx, err)
 	}
@@ -97,9 +99,9 @@ func (c *Client) ReadRange(ctx context.Context, at store.Revision, prefix string
 		if limit > 0 {
 			ask = min(page, limit-len(kvs))
 		}
-		rctx, cancel := c.within(ctx)
-		resp, err := c.etcd.Get(rctx, from, clientv3.WithRange(end), clientv3.WithLimit(int64(ask)), clientv3.WithRev(int64(at)))
-		cancel()
+		resp, err := request(ctx, c, opRange, func(ctx context.Context) (*clientv3.GetResponse, error) {
+			return c.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(int64(ask)), clientv3.WithRev(int64(at)))
+		})
 		if err != nil {
 			return nil, 0, c.failed(ctx, err)
 		}
@@ -139,11 +141,15 @@ func (c *Client) Commit(ctx context.Context, commit store.Commit) (store.Outcome
 	if req.Success, err = writes(commit); err != nil {
 		return store.Outcome{}, err
 	}
-	rctx, cancel := c.within(ctx)
-	defer cancel()
-	resp, err := c.kv.Txn(rctx, req)
+	resp, err := request(ctx, c, opCommit, func(ctx context.Context) (*pb.TxnResponse, error) {
+		resp, err := c.kv.Txn(ctx, req)
+		if err != nil {
+			err = clientv3.ContextError(ctx, err)
+		}
+		return resp, err
+	})
 	if err != nil {
-		return store.Outcome{}, c.failed(ctx, clientv3.ContextError(rctx, err))
+		return store.Outcome{}, c.failed(ctx, err)
 	}
 	out := store.Outcome{Committed: resp.Succeeded, Revision: store.Revision(resp.Header.Revision)}
 	if !out.Committed {

@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
@@ -84,11 +85,7 @@ func Restore(ctx context.Context, cfg RestoreConfig) (r Restored, err error) {
 		}
 		return fail(err)
 	}
-	d, err := os.Open(cfg.DataDir)
-	if err != nil {
-		return fail(err)
-	}
-	return r, errors.Join(d.Sync(), d.Close())
+	return r, durable.SyncDir(cfg.DataDir)
 }
 
 // intact checks the hash at a snapshot's end: etcd's tools map the file into

@@ -178,6 +178,8 @@ func freeAddress(ctx context.Context, addr string) (string, error) {
 		return "", model.Errorf(model.ErrConflict,
 			"start embedded etcd: %s listens on %s already; use it with --etcd-endpoints http://%s, or let the embedded one listen elsewhere with --etcd-listen HOST:PORT",
 			whoListens(ctx, addr), addr, addr)
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return "", model.Errorf(model.ErrInvalid, "start embedded etcd: this host does not have the address of %s; give one that it has with --etcd-listen HOST:PORT", addr)
 	case err != nil:
 		return "", fmt.Errorf("start embedded etcd: %w", err)
 	}

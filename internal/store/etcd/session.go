@@ -34,9 +34,9 @@ func (c *Client) GrantLease(ctx context.Context, ttl time.Duration) (string, err
 }
 
 func (c *Client) grant(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
-	rctx, cancel := c.within(ctx)
-	defer cancel()
-	resp, err := c.etcd.Grant(rctx, int64((ttl+time.Second-1)/time.Second))
+	resp, err := request(ctx, c, opLease, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+		return c.etcd.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
+	})
 	if err != nil {
 		return 0, c.failed(ctx, err)
 	}
@@ -88,10 +88,11 @@ func (s *session) Close() error {
 	s.once.Do(func() {
 		s.cancel()
 		<-s.done
-		ctx, cancel := context.WithTimeout(context.Background(), s.client.timeout)
-		defer cancel()
-		_, err := s.client.etcd.Revoke(ctx, s.id)
-		if err = s.client.failed(context.Background(), err); err != nil && err != store.ErrSessionLost { //nolint:errorlint // never wrapped
+		ctx := context.Background()
+		_, err := request(ctx, s.client, opLease, func(ctx context.Context) (*clientv3.LeaseRevokeResponse, error) {
+			return s.client.etcd.Revoke(ctx, s.id)
+		})
+		if err = s.client.failed(ctx, err); err != nil && err != store.ErrSessionLost { //nolint:errorlint // never wrapped
 			s.err = fmt.Errorf("close session: %w", err)
 		}
 	})

@@ -228,6 +228,10 @@ static __noinline struct ct *classify(struct __sk_buff *skb, struct pkt *p, __u6
 		if (error) {
 			if (read_quoted(skb, p) || !same_addr(&p->inner.f.src, &f->dst))
 				return 0;
+			// A container is no router: it says what has become of a packet
+			// only when that was sent to it.
+			if (p->from == FROM_PORT && !same_addr(&p->inner.f.dst, &f->src))
+				return 0;
 			c = known(p, &p->inner.f, now);
 			p->known = c != 0;
 			p->reply = !p->reply; // it goes against what it quotes

@@ -11,8 +11,9 @@ static __noinline int honest(struct __sk_buff *skb, struct pkt *p, struct port *
 	if (!same(p->eth.src, o->mac, 6))
 		return 0;
 	link_local(&p->mapped, o->mac);
-	int own = p->has_sender &&
-		  (same_addr(&p->sender, &o->ip4) || same_addr(&p->sender, &o->ip6) || same_addr(&p->sender, &p->mapped));
+	// An IPv4-mapped address, as which IPv4 is kept here, is no address in IPv6.
+	int own = p->has_sender && ((!p->ip.v6 && same_addr(&p->sender, &o->ip4)) || same_addr(&p->sender, &o->ip6) ||
+				    same_addr(&p->sender, &p->mapped));
 	if (p->kind == KIND_ARP)
 		return same(p->arp.smac, o->mac, 6) && (own || (!p->has_sender && p->arp.op == bpf_htons(1)));
 	if (p->kind != KIND_IP || !p->nd)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -166,6 +167,19 @@ func (s *Server) StartSwitch() {
 
 // KillSwitch ends the switch daemon as a crash would.
 func (s *Server) KillSwitch() { end(s.vswd) }
+
+// PauseSwitch stops the switch daemon without ending it.
+func (s *Server) PauseSwitch() { s.signal(syscall.SIGSTOP) }
+
+// ResumeSwitch lets it go on.
+func (s *Server) ResumeSwitch() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.vswd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
 
 // Log returns what the switch daemon wrote.
 func (s *Server) Log() string {

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -143,6 +144,9 @@ func Base(c Config) []of.Flow {
 	for _, t := range []of.Term{isIP, isIPv6, isARP} {
 		l.drop(Spoof, 50, match(t), driver.DropSpoof)
 	}
+	// Of options that are there twice, or are cut short, the switch sees nothing, nor
+	// whom the message is about; the receiver may see what is another's.
+	l.drop(Spoof, 110, nd(ndNeighborSolicit, of.EqAddr(of.NdTarget, netip.IPv6Unspecified())), driver.DropSpoof)
 	// Neighbour discovery of local ports: a router's messages are never theirs.
 	l.add(SpoofND, 0, nil, goTo(Destination))
 	for typ := ndRouterAdvert; typ <= ndRedirect; typ++ {
@@ -222,15 +226,39 @@ func trackFlows(l *list, c Config) {
 		l.drop(State, 90, match(eth, isProto(6), of.State(of.StateRpl|of.StateTrk, 0),
 			of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12))), driver.DropInvalid)
 	}
+	// Unless quotes says otherwise. A flow for each family, as quotes has them.
+	for _, eth := range []of.Term{isIP, isIPv6} {
+		l.drop(State, 86, match(eth, origin(fromPort), of.State(of.StateRel|of.StateTrk, 0)), driver.DropInvalid)
+	}
 	if c.Mutation != NoReplyMirror {
-		swap := func(a, b of.Field) []of.Action {
-			return []of.Action{of.Move{From: a, To: regSwap}, of.Move{From: b, To: a}, of.Move{From: regSwap, To: b}}
-		}
-		acts := append(swap(regSrc, regDst), swap(regOut, regIn)...)
-		l.add(State, 80, match(of.State(of.StateRpl|of.StateTrk, 0)), append(acts, goTo(Out0))...)
+		l.add(State, 80, match(of.State(of.StateRpl|of.StateTrk, 0)), append(turnRound(), goTo(Out0))...)
 	}
 	l.add(State, 10, match(of.State(of.StateTrk, 0)), goTo(Out0))
 	l.drop(State, 0, nil, driver.DropInvalid)
+}
+
+// turnRound swaps what is known of source and destination.
+func turnRound() []of.Action {
+	swap := func(a, b of.Field) []of.Action {
+		return []of.Action{of.Move{From: a, To: regSwap}, of.Move{From: b, To: a}, of.Move{From: regSwap, To: b}}
+	}
+	return append(swap(regSrc, regDst), swap(regOut, regIn)...)
+}
+
+// quotes lets a port's ICMP errors through that are about packets to one of its
+// own addresses: it is no router. asked is the address by which others begin
+// connections to that one. An IPv4 source may be translated already, and the port
+// has no other.
+func (l *list) quotes(in of.Term, addr, asked netip.Addr) {
+	src, dst, from := of.CtNwSrc, of.CtNwDst, match(isIP, in)
+	if addr.Is6() {
+		src, dst, from = of.CtIPv6Src, of.CtIPv6Dst, fromAddr(addr, in)
+	}
+	with := func(more ...of.Term) of.Match { return match(append(slices.Clone(from), more...)...) }
+	l.add(State, 88, with(of.State(of.StateRel|of.StateRpl|of.StateTrk, 0), of.EqAddr(dst, asked)), append(turnRound(), goTo(Out0))...)
+	if addr == asked {
+		l.add(State, 88, with(of.State(of.StateRel|of.StateTrk, of.StateRpl), of.EqAddr(src, addr)), goTo(Out0))
+	}
 }
 
 // tracked are the protocols that connection tracking knows.

@@ -96,6 +96,9 @@ func hostPort(l *list, c Config, n *desired.Network, p LocalPort) bool {
 		of.SetField{Field: of.EthSrc, Value: of.MAC(c.Private.RouterMAC)}, of.SetField{Field: of.EthDst, Value: of.MAC(p.MAC)},
 		goTo(Source))
 
+	// What comes by the host is begun towards the private address.
+	l.quotes(of.Eq(of.InPort, p.Number), p.IPv4, p.Private)
+
 	isNew, untracked := of.State(of.StateNew|of.StateTrk, 0), of.State(0, of.StateTrk)
 	isRelated := of.State(of.StateRel|of.StateTrk, of.StateRpl|of.StateNew|of.StateInv)
 	leaving := match(network(n.ID), isIP, of.Eq(regPort, c.Host), of.EqAddr(of.NwSrc, p.IPv4))

@@ -139,6 +139,7 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 	}
 	l.add(Spoof, 100, match(in, mac, isARP, sha, of.Eq(of.ArpSpa, 0), of.Eq(of.ArpOp, 1)), goTo(Neighbour))
 	for _, a := range own {
+		l.quotes(in, a, a)
 		if a.Is4() {
 			l.add(Spoof, 100, fromAddr(a, in, mac), goTo(Destination))
 			continue

@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// urgency is whether a change matters to the picture, and when.
+type urgency int
+
+const (
+	irrelevant urgency = iota
+	whenQuiet          // an endpoint of another host: they come in bursts, and nothing here waits for them
+	atOnce
+)
+
+// enterLocked records one change and hands it to the Compiler.
+func (c *cluster) enterLocked(m *mirror, ch store.Change) urgency {
+	if ch.Key == nil {
+		return irrelevant
+	}
+	if ch.Value == nil {
+		delete(m.values, ch.Key)
+	} else {
+		m.values[ch.Key] = ch.Value
+	}
+	switch k := ch.Key.(type) {
+	case model.NetworkKey:
+		enter(ch, m.networks, k, c.comp.SetNetwork, c.comp.DeleteNetwork)
+	case model.GroupKey:
+		enter(ch, m.groups, k, c.comp.SetGroup, c.comp.DeleteGroup)
+	case model.PolicyKey:
+		enter(ch, nil, k, c.comp.SetPolicy, c.comp.DeletePolicy)
+	case model.RuleKey:
+		enter(ch, nil, k, c.comp.SetRule, c.comp.DeleteRule)
+	case model.EndpointKey:
+		return c.enterEndpointLocked(m, k, ch)
+	case store.IdentityKey:
+		enter(ch, nil, k, c.comp.SetIdentity, func(k store.IdentityKey) { c.comp.DeleteIdentity(k.Tenant, k.ID) })
+	case model.ServiceKey:
+		enter(ch, nil, k, c.comp.SetService, c.comp.DeleteService)
+	case store.BgpKey:
+		enter(ch, nil, k, c.comp.SetBgp, func(k store.BgpKey) { c.comp.DeleteBgp(k.Host) })
+	case model.HostName:
+		if k == c.host {
+			c.onOwnHost()
+			if c.unrecorded = ch.Value == nil; c.unrecorded {
+				return atOnce // the picture keeps what it said
+			}
+		}
+		c.hostsVersion++
+		enter(ch, c.hosts, k, c.comp.SetHost, c.comp.DeleteHost)
+	case model.TenantName:
+		enter(ch, c.tenants, k, func(model.Tenant) {}, func(model.TenantName) {})
+		return irrelevant
+	case store.GlobalKey:
+		c.global = nil
+		enter(ch, nil, k, func(g model.Global) { c.global = &g; c.comp.SetGlobal(g) }, func(store.GlobalKey) { c.comp.DeleteGlobal() })
+	}
+	return atOnce
+}
+
+// enter puts a row into, or takes it from, a map (nil = none) and the Compiler.
+func enter[K comparable, V any](ch store.Change, to map[K]V, k K, set func(V), del func(K)) {
+	if ch.Value == nil {
+		delete(to, k)
+		del(k)
+		return
+	}
+	v := ch.Value.(V)
+	if to != nil {
+		to[k] = v
+	}
+	set(v)
+}
+
+func (c *cluster) enterEndpointLocked(m *mirror, k model.EndpointKey, ch store.Change) urgency {
+	_, hidden := c.hidden[k]
+	_, own := m.endpoints[k]
+	if ch.Value == nil {
+		if own && !hidden {
+			c.onLost()
+		}
+		delete(m.endpoints, k)
+		c.comp.DeleteEndpoint(k)
+		switch {
+		case hidden:
+			return irrelevant
+		case own:
+			return atOnce
+		}
+		return whenQuiet
+	}
+	e := ch.Value.(model.Endpoint)
+	if e.Host != c.host {
+		delete(m.endpoints, k)
+	} else if m.endpoints[k] = e; hidden {
+		return irrelevant
+	}
+	c.comp.SetEndpoint(e)
+	if own || e.Host == c.host {
+		return atOnce
+	}
+	return whenQuiet
+}

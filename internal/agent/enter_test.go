@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"log/slog"
+	"net/netip"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// TestUrgency: endpoints of other hosts can wait for the others of their burst;
+// those of this host, and everything that decides who may talk to whom, cannot.
+func TestUrgency(t *testing.T) {
+	c := newCluster("h1", nil, slog.New(slog.DiscardHandler), func(string) {}, func(string) {})
+	network := model.NetworkKey{Tenant: "blue", Name: "n"}
+	key := func(id model.EndpointID) model.EndpointKey { return model.EndpointKey{Network: network, ID: id} }
+	endpoint := func(id model.EndpointID, host model.HostName) store.Change {
+		return store.Change{Key: key(id), Value: model.Endpoint{Key: key(id), Host: host, IPv4: netip.MustParseAddr("10.0.0.1"), MAC: model.MAC{2}}}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.startLocked("blue")
+	c.hidden[key("hidden")] = c.held.since
+	for _, test := range []struct {
+		name   string
+		change store.Change
+		want   urgency
+	}{
+		{"of another host", endpoint("a", "h2"), whenQuiet},
+		{"changed there", endpoint("a", "h3"), whenQuiet},
+		{"moved here", endpoint("a", "h1"), atOnce},
+		{"moved away", endpoint("a", "h2"), atOnce},
+		{"deleted there", store.Change{Key: key("a")}, whenQuiet},
+		{"of this host", endpoint("b", "h1"), atOnce},
+		{"deleted here", store.Change{Key: key("b")}, atOnce},
+		{"of this host, not plumbed yet", endpoint("hidden", "h1"), irrelevant},
+		{"a rule", store.Change{Key: model.RuleKey{Tenant: "blue", Policy: "p", Rule: "1"}}, atOnce},
+		{"a network", store.Change{Key: network}, atOnce},
+		{"a tenant", store.Change{Key: model.TenantName("blue")}, irrelevant},
+	} {
+		if got := c.enterLocked(m, test.change); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// TestVLANs: the VLAN networks of pictures are known from what differs between them.
+func TestVLANs(t *testing.T) {
+	var v vlans
+	var pic desired.Host
+	set := func(id model.NetworkID, encap model.Encap) {
+		pic.Networks = pic.Networks.Set(id, &desired.Network{ID: id, Key: model.NetworkKey{Tenant: "blue", Name: "n"}, Encap: encap})
+	}
+	for _, step := range []struct {
+		do   func()
+		want int
+	}{
+		{func() {}, 0},
+		{func() { set(1, model.EncapVXLAN); set(2, model.EncapVLAN); set(3, model.EncapVLAN) }, 2},
+		{func() {}, 2},
+		{func() { set(3, model.EncapVXLAN) }, 1},
+		{func() { pic.Networks = pic.Networks.Delete(2) }, 0},
+	} {
+		step.do()
+		if got := v.follow(pic); len(got) != step.want {
+			t.Errorf("%v, want %d", got, step.want)
+		}
+	}
+}

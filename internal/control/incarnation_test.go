@@ -1,0 +1,224 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// eventually waits until ok returns nil.
+func (c *cluster) eventually(what string, ok func() error) {
+	c.t.Helper()
+	ctx := testContext(c.t)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ok()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			c.t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// identity returns which store the cluster has.
+func (c *cluster) identity() Incarnation {
+	c.t.Helper()
+	i, rev, err := c.StoreIdentity(testContext(c.t))
+	c.ok(err)
+	if rev == 0 {
+		c.t.Error("the store's identity comes without a revision")
+	}
+	return i
+}
+
+// TestAdoptStore: the store succeeds all that hosts say they follow, and no
+// other, in a later epoch; said again it succeeds the same; a store without
+// identity cannot be adopted.
+func TestAdoptStore(t *testing.T) {
+	c := newCluster(t)
+	was := c.identity()
+	c.refused(model.ErrConflict, "no host says", func() error { _, _, err := c.AdoptStore(testContext(t)); return err })
+	follows := func(marks ...string) {
+		_, err := c.st.Update(t.Context(), func(tx store.Tx) error {
+			for i, mark := range marks {
+				if err := store.Hosts.Put(tx, model.Host{Name: model.HostName(fmt.Sprintf("h%d", i)), Store: mark}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		c.ok(err)
+	}
+	follows("held:lost/7", "held:lost/8", "other/1", was.Mark(), fmt.Sprintf("held:%s/%d", was.ID, was.Epoch+5), "")
+	adopted, rev, err := c.AdoptStore(testContext(t))
+	c.ok(err)
+	if now := c.identity(); !slices.Equal(now.Replaces, adopted.Replaces) || !now.Same(adopted) || rev == 0 {
+		t.Errorf("adopted %+v at %d, the store has %+v", adopted, rev, now)
+	}
+	if !slices.Equal(adopted.Replaces, []string{"lost", "other"}) || adopted.ID != was.ID || adopted.Since == "" {
+		t.Errorf("adopted %+v, was %+v", adopted, was)
+	}
+	for _, follower := range []Incarnation{{ID: "lost", Epoch: 8}, {ID: "other", Epoch: 1}, was, {ID: was.ID, Epoch: was.Epoch + 5}} {
+		if !adopted.Succeeds(follower) {
+			t.Errorf("who follows %s does not follow %s", follower, adopted)
+		}
+	}
+	if adopted.Succeeds(Incarnation{ID: "third", Epoch: 1}) {
+		t.Errorf("%+v succeeds a store that no host named", adopted)
+	}
+	follows("third/1")
+	again, _, err := c.AdoptStore(testContext(t))
+	c.ok(err)
+	if !slices.Equal(again.Replaces, []string{"lost", "other", "third"}) || again.Epoch <= adopted.Epoch {
+		t.Errorf("adopted again as %+v, was %+v", again, adopted)
+	}
+	follows(again.Mark(), again.Mark(), again.Mark(), again.Mark(), again.Mark(), "")
+	c.refused(model.ErrConflict, "no host says", func() error { _, _, err := c.AdoptStore(testContext(t)); return err })
+	follows(fmt.Sprintf("held:%s", again.Mark())) // of an earlier revision
+	_, _, err = c.AdoptStore(testContext(t))
+	c.ok(err)
+	_, err = c.st.Update(t.Context(), func(tx store.Tx) error { tx.Delete(store.StoreIdentityKey); return nil })
+	c.ok(err)
+	if _, _, err := c.StoreIdentity(testContext(t)); !errors.Is(err, model.ErrUnavailable) {
+		t.Errorf("the identity of a store that has none: %v", err)
+	}
+	c.refused(model.ErrNotFound, "store identity", func() error { _, _, err := c.AdoptStore(testContext(t)); return err })
+}
+
+// TestStoreReplaced: under a netmaster that goes on, an empty store gets an
+// identity of its own and the defaults, once, and is used; any other store is
+// used as it is; each is told.
+func TestStoreReplaced(t *testing.T) {
+	var log safeBuffer
+	logged := func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }
+	c := newCluster(t, logged)
+	other := onStore(t, c.st.Client(), logged)
+	both := []*cluster{c, other}
+	right := c.identity()
+	c.put(model.Tenant{Name: "blue"}, network("n", "10.1.1.0/24"))
+	backup := c.st.Data()
+	c.put(network("later", "10.1.2.0/24"))
+	latest := c.st.Data()
+	// is waits until the view has these networks and the store that identity.
+	is := func(what, told string, want func(Incarnation) bool, networks ...string) {
+		t.Helper()
+		c.eventually(what+" is told", func() error {
+			if !strings.Contains(log.String(), told) {
+				return fmt.Errorf("no %q in\n%s", told, log.String())
+			}
+			return nil
+		})
+		for _, x := range both {
+			x.eventually(what, func() error {
+				i, _, err := x.StoreIdentity(t.Context())
+				if err != nil || !want(i) {
+					return fmt.Errorf("it is %s, %w", i, err)
+				}
+				var names []string
+				for _, n := range x.fresh().Networks("") {
+					names = append(names, string(n.Key.Name))
+				}
+				if _, there := x.fresh().Global(); !there || !slices.Equal(names, networks) {
+					return fmt.Errorf("settings %t, networks %v, want %v", there, names, networks)
+				}
+				return nil
+			})
+		}
+	}
+	c.st.Replace(store.NewMemory().Data(), 0)
+	is("a new identity", "the store has no identity: it is empty", func(i Incarnation) bool { return i.ID != "" && i.ID != right.ID && i.Epoch == 1 })
+	for i, x := range both { // and it is used
+		x.put(network(fmt.Sprintf("n%d", i), fmt.Sprintf("10.1.%d.0/24", i+1)), endpoint(fmt.Sprintf("n%d", i), "c"))
+	}
+	is("the same for all", "no identity", c.identity().Same, "n0", "n1")
+	checkInvariants(t, c)
+
+	c.st.Replace(latest, 0)
+	is("the right store again", "the store is another one", right.Same, "later", "n")
+	c.st.Replace(backup, 0)
+	is("an older state", "the store has gone back to an older state", right.Same, "n")
+	restored := store.NewMemory()
+	restored.Replace(backup, 1_000_000)
+	epoch := Incarnation{ID: right.ID, Epoch: right.Epoch + 1}
+	_, err := restored.Update(t.Context(), func(tx store.Tx) error { return store.Incarnations.Put(tx, epoch) })
+	c.ok(err)
+	c.st.Replace(restored.Data(), 0)
+	is("a restored one", "the store was restored from a backup", epoch.Same, "n")
+	checkInvariants(t, other)
+}
+
+// late is a store whose mirrors deliver nothing while it is held.
+type late struct {
+	*store.Memory
+	held sync.RWMutex
+}
+
+func (l *late) Mirror(ctx context.Context, prefixes []string, fn func(store.Batch) error, opts ...store.MirrorOption) error {
+	return l.Memory.Mirror(ctx, prefixes, func(b store.Batch) error {
+		l.held.RLock()
+		defer l.held.RUnlock()
+		return fn(b)
+	}, opts...)
+}
+
+// TestReplacedBeforeSeen: with a store that was replaced by an emptier one, and
+// a view that has not heard of it, nothing is read, nor taken for done, that is
+// not there any more.
+func TestReplacedBeforeSeen(t *testing.T) {
+	mem := store.NewMemory()
+	st := &late{Memory: mem}
+	c := through(t, st, mem)
+	began := mem.Data()
+	c.put(model.Tenant{Name: "blue"})
+	c.fresh()
+	changes := []Change{c.ChangeTenant(model.Tenant{Name: "blue"}, false)}
+	st.held.Lock()
+	mem.Replace(began, 0)
+	for what, ask := range map[string]func(ctx context.Context) error{
+		"a view":    func(ctx context.Context) error { _, err := c.View(ctx); return err },
+		"a dry run": func(ctx context.Context) error { _, _, err := c.Apply(ctx, changes, true, nil); return err },
+		"a change":  func(ctx context.Context) error { _, _, err := c.Apply(ctx, changes, false, nil); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if err := ask(ctx); err == nil {
+			t.Errorf("%s is answered by what was", what)
+		}
+		cancel()
+	}
+	st.held.Unlock()
+	out, _, err := c.Apply(testContext(t), changes, false, nil)
+	c.ok(err)
+	if out[0].Unchanged() {
+		t.Error("a tenant that is not there is unchanged")
+	}
+	if _, there := c.fresh().Tenant("blue"); !there {
+		t.Error("what was applied is not there")
+	}
+}
+
+// TestStoreIdentityAway: what asks for the store's identity while it is away says so.
+func TestStoreIdentityAway(t *testing.T) {
+	c := newCluster(t)
+	c.st.Unavailable(true)
+	defer c.st.Unavailable(false)
+	if _, _, err := c.StoreIdentity(context.Background()); !errors.Is(err, model.ErrUnavailable) {
+		t.Errorf("StoreIdentity: %v", err)
+	}
+	if _, _, err := c.AdoptStore(testContext(t)); !errors.Is(err, model.ErrUnavailable) {
+		t.Errorf("AdoptStore: %v", err)
+	}
+}

@@ -1,0 +1,468 @@
+package driver
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// pictures judges pictures as a kernel would: what of the newest one is refused
+// and why, as a function of that picture alone, at the cost of what differs from
+// the one before. Of two objects that claim the same MAC or address the first
+// has it, ports before remotes, each in the order of their keys.
+type pictures struct {
+	want    desired.Host
+	refused map[any]error       // by key: network id, policy set id, port's name, desired.RemoteKey
+	absent  map[string]struct{} // ports whose interface is missing
+	status  map[string]PortStatus
+	list    []Problem // of what is refused, ports excepted; nil = to be made
+
+	macs     map[desired.RemoteKey]claimant
+	addrs    map[addrKey]claimant
+	privates map[netip.Addr]claimant
+	// losers are those that were refused for what others have, by all that they claim.
+	losers map[any]map[claimant]struct{}
+}
+
+// claimant is a port or a remote.
+type claimant struct {
+	local  bool
+	port   string
+	remote desired.RemoteKey
+}
+
+func portClaimant(name string) claimant             { return claimant{local: true, port: name} }
+func remoteClaimant(key desired.RemoteKey) claimant { return claimant{remote: key} }
+
+func (c claimant) String() string {
+	if c.local {
+		return portName(c.port)
+	}
+	return remoteName(c.remote)
+}
+
+func (c claimant) key() any {
+	if c.local {
+		return c.port
+	}
+	return c.remote
+}
+
+func newPictures(want desired.Host) *pictures {
+	return &pictures{
+		want:    desired.Host{Name: want.Name, VTEP: want.VTEP, Private: want.Private},
+		refused: map[any]error{}, absent: map[string]struct{}{}, status: map[string]PortStatus{},
+		macs: map[desired.RemoteKey]claimant{}, addrs: map[addrKey]claimant{}, privates: map[netip.Addr]claimant{},
+		losers: map[any]map[claimant]struct{}{},
+	}
+}
+
+// touched are the objects that may have to be written.
+type touched struct {
+	networks map[model.NetworkID]struct{}
+	sets     map[desired.PolicySetID]struct{}
+	claims   map[claimant]struct{} // ports and remotes
+}
+
+// follows tells whether next can be judged by what differs: nothing that
+// concerns all objects has changed.
+func (p *pictures) follows(next desired.Host) bool {
+	return p != nil && p.want.VTEP == next.VTEP && (p.want.Private == next.Private ||
+		p.want.Private != nil && next.Private != nil && *p.want.Private == *next.Private)
+}
+
+// next judges the next picture. all has interfaces looked at that were there,
+// which otherwise are those of new ports, and of those that had none.
+func (p *pictures) next(want desired.Host, hasIface func(string) bool, all bool) touched {
+	t := touched{map[model.NetworkID]struct{}{}, map[desired.PolicySetID]struct{}{}, map[claimant]struct{}{}}
+	old := p.want
+	p.want = want
+	again := map[claimant]struct{}{} // to be judged, beside what they meet
+	for c := range want.Ports.Diff(old.Ports) {
+		again[portClaimant(c.Key)] = struct{}{}
+	}
+	for c := range want.Remotes.Diff(old.Remotes) {
+		again[remoteClaimant(c.Key)] = struct{}{}
+	}
+	for name := range p.absent {
+		if hasIface == nil || hasIface(name) {
+			again[portClaimant(name)] = struct{}{}
+		}
+	}
+	if all && hasIface != nil {
+		for name := range want.Ports.All() {
+			if _, absent := p.absent[name]; !absent && !hasIface(name) {
+				again[portClaimant(name)] = struct{}{}
+			}
+		}
+	}
+	p.judgeNetworks(old, &t, again)
+	p.judgeSets(old, &t, again)
+	p.judgeClaimants(old, hasIface, again)
+	t.claims = again
+	return t
+}
+
+func (p *pictures) refuse(key any, err error) {
+	if err == nil && p.refused[key] == nil {
+		return
+	}
+	if p.list = nil; err == nil {
+		delete(p.refused, key)
+	} else {
+		p.refused[key] = err
+	}
+}
+
+// judgeNetworks judges all networks, if any has changed in what matters here.
+func (p *pictures) judgeNetworks(old desired.Host, t *touched, again map[claimant]struct{}) {
+	judge := false
+	for c := range p.want.Networks.Diff(old.Networks) {
+		t.networks[c.Key] = struct{}{}
+		judge = judge || !c.Had || !c.Has || c.Old.ID != c.New.ID || c.Old.Encap != c.New.Encap || c.Old.Tag != c.New.Tag
+	}
+	if !judge {
+		return
+	}
+	was := maps.Clone(p.refused)
+	tags := map[networkTag]model.NetworkID{}
+	networks := maps.Collect(p.want.Networks.All())
+	flipped := map[model.NetworkID]bool{}
+	for _, id := range slices.Sorted(maps.Keys(networks)) {
+		n := networks[id]
+		p.refuse(id, checkNetwork(id, n, p.want.VTEP, tags))
+		before, had := old.Networks.Get(id)
+		if !had || (was[id] == nil) != (p.refused[id] == nil) || before.Encap != n.Encap {
+			flipped[id] = true
+		}
+	}
+	for id := range old.Networks.All() {
+		if networks[id] == nil {
+			p.refuse(id, nil)
+			flipped[id] = true
+		}
+	}
+	for id := range flipped {
+		t.networks[id] = struct{}{}
+	}
+	for name, port := range p.want.Ports.All() {
+		if flipped[port.Network] {
+			again[portClaimant(name)] = struct{}{}
+		}
+	}
+	for key, r := range p.want.Remotes.All() {
+		if flipped[r.Network] {
+			again[remoteClaimant(key)] = struct{}{}
+		}
+	}
+}
+
+func (p *pictures) judgeSets(old desired.Host, t *touched, again map[claimant]struct{}) {
+	flipped := false
+	for c := range p.want.PolicySets.Diff(old.PolicySets) {
+		t.sets[c.Key] = struct{}{}
+		was := c.Had && p.refused[c.Key] == nil
+		var err error
+		if c.Has && (c.Key == 0 || c.New.ID != c.Key) {
+			err = model.Errorf(model.ErrInvalid, "policy set %d calls itself %d", c.Key, c.New.ID)
+		}
+		p.refuse(c.Key, err)
+		flipped = flipped || was != (c.Has && err == nil)
+	}
+	if !flipped {
+		return
+	}
+	for name, port := range p.want.Ports.All() {
+		if _, ok := t.sets[port.Policies]; ok {
+			again[portClaimant(name)] = struct{}{}
+		}
+	}
+}
+
+// judgeClaimants judges ports and remotes, and whoever claims, or had, what one of
+// them claims or did claim: whether these get it may be another answer now.
+func (p *pictures) judgeClaimants(old desired.Host, hasIface func(string) bool, again map[claimant]struct{}) {
+	todo := slices.Collect(maps.Keys(again))
+	meet := func(c claimant) {
+		if _, known := again[c]; !known && c != (claimant{}) {
+			again[c] = struct{}{}
+			todo = append(todo, c)
+		}
+	}
+	for len(todo) > 0 {
+		c := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, h := range []desired.Host{old, p.want} {
+			mac, addrs, private := claims(h, c)
+			meet(p.macs[mac])
+			for l := range p.losers[mac] {
+				meet(l)
+			}
+			for _, a := range addrs {
+				meet(p.addrs[a])
+				for l := range p.losers[a] {
+					meet(l)
+				}
+			}
+			meet(p.privates[private])
+			for l := range p.losers[private] {
+				meet(l)
+			}
+		}
+	}
+	var ports []string
+	var remotes []desired.RemoteKey
+	for c := range again {
+		p.release(old, c)
+		if c.local {
+			ports = append(ports, c.port)
+		} else {
+			remotes = append(remotes, c.remote)
+		}
+	}
+	slices.Sort(ports)
+	slices.SortFunc(remotes, func(a, b desired.RemoteKey) int {
+		return cmp.Or(cmp.Compare(a.Network, b.Network), slices.Compare(a.MAC[:], b.MAC[:]))
+	})
+	if len(ports) > 0 {
+		p.status = maps.Clone(p.status) // the last report has the old one
+	}
+	for _, name := range ports {
+		p.judgePort(name, hasIface)
+	}
+	for _, key := range remotes {
+		p.judgeRemote(key)
+	}
+}
+
+// claims returns what an object of a picture wants for itself.
+func claims(h desired.Host, c claimant) (mac desired.RemoteKey, addrs []addrKey, private netip.Addr) {
+	var n model.NetworkID
+	var v4, v6 netip.Addr
+	if c.local {
+		x, ok := h.Ports.Get(c.port)
+		if !ok {
+			return
+		}
+		n, mac, v4, v6, private = x.Network, desired.RemoteKey{Network: x.Network, MAC: x.MAC}, x.IPv4, x.IPv6, x.Private
+	} else {
+		x, ok := h.Remotes.Get(c.remote)
+		if !ok {
+			return
+		}
+		n, mac, v4, v6 = x.Network, desired.RemoteKey{Network: x.Network, MAC: x.MAC}, x.IPv4, x.IPv6
+	}
+	for _, a := range []netip.Addr{v4, v6} {
+		if a.IsValid() {
+			addrs = append(addrs, addrKey{n, a})
+		}
+	}
+	return mac, addrs, private
+}
+
+// release takes from an object what it has by a picture, and forgets what was
+// said of it.
+func (p *pictures) release(h desired.Host, c claimant) {
+	mac, addrs, private := claims(h, c)
+	lost := p.refused[c.key()] != nil
+	forget := func(what any) {
+		if delete(p.losers[what], c); len(p.losers[what]) == 0 {
+			delete(p.losers, what)
+		}
+	}
+	if p.macs[mac] == c {
+		delete(p.macs, mac)
+	}
+	for _, a := range addrs {
+		if p.addrs[a] == c {
+			delete(p.addrs, a)
+		}
+	}
+	if p.privates[private] == c {
+		delete(p.privates, private)
+	}
+	if lost && len(p.losers) > 0 {
+		forget(mac)
+		forget(private)
+		for _, a := range addrs {
+			forget(a)
+		}
+	}
+}
+
+// settle records what became of an object, and what it lost.
+func (p *pictures) settle(c claimant, err error) {
+	p.refuse(c.key(), err)
+	if !errors.Is(err, model.ErrExists) {
+		return
+	}
+	mac, addrs, private := claims(p.want, c)
+	lose := func(what any) {
+		if p.losers[what] == nil {
+			p.losers[what] = map[claimant]struct{}{}
+		}
+		p.losers[what][c] = struct{}{}
+	}
+	lose(mac)
+	for _, a := range addrs {
+		lose(a)
+	}
+	if private.IsValid() {
+		lose(private)
+	}
+}
+
+func (p *pictures) judgePort(name string, hasIface func(string) bool) {
+	delete(p.absent, name)
+	delete(p.status, name)
+	c := portClaimant(name)
+	port, ok := p.want.Ports.Get(name)
+	if !ok {
+		p.settle(c, nil)
+		return
+	}
+	err := p.checkPort(name, port, hasIface)
+	if err == nil {
+		err = p.claim(c, port.Network, port.MAC, port.IPv4, port.IPv6)
+	}
+	if err == nil {
+		err = p.checkPrivate(c, port)
+	}
+	p.settle(c, err)
+	p.status[name] = PortStatus{Err: err}
+}
+
+func (p *pictures) judgeRemote(key desired.RemoteKey) {
+	c := remoteClaimant(key)
+	r, ok := p.want.Remotes.Get(key)
+	if !ok {
+		p.settle(c, nil)
+		return
+	}
+	err := p.claim(c, r.Network, r.MAC, r.IPv4, r.IPv6)
+	if err == nil && !r.VTEP.IsValid() {
+		if n, _ := p.want.Networks.Get(r.Network); n.Encap == model.EncapVXLAN {
+			err = model.Errorf(model.ErrInvalid, "its host has no tunnel endpoint")
+		}
+	}
+	p.settle(c, err)
+}
+
+// claim gives an object its MAC and addresses.
+func (p *pictures) claim(who claimant, n model.NetworkID, mac model.MAC, addrs ...netip.Addr) error {
+	if _, ok := p.want.Networks.Get(n); !ok || p.refused[n] != nil {
+		return model.Errorf(model.ErrNotFound, "network %d does not exist", n)
+	}
+	if multicast(mac) || mac == (model.MAC{}) {
+		return model.Errorf(model.ErrInvalid, "MAC %s is not a station's", mac)
+	}
+	key := desired.RemoteKey{Network: n, MAC: mac}
+	if other, dup := p.macs[key]; dup {
+		return model.Errorf(model.ErrExists, "MAC %s is %s's", mac, other)
+	}
+	for i, a := range addrs {
+		if !a.IsValid() {
+			continue
+		}
+		if a.Is4() != (i == 0) {
+			return model.Errorf(model.ErrInvalid, "address %s is of the wrong family", a)
+		}
+		if other, dup := p.addrs[addrKey{n, a}]; dup {
+			return model.Errorf(model.ErrExists, "address %s is %s's", a, other)
+		}
+	}
+	p.macs[key] = who
+	for _, a := range addrs {
+		if a.IsValid() {
+			p.addrs[addrKey{n, a}] = who
+		}
+	}
+	return nil
+}
+
+// networkTag is what one network of a host has.
+type networkTag struct {
+	encap model.Encap
+	tag   uint32
+}
+
+func checkNetwork(id model.NetworkID, n *desired.Network, vtep netip.Addr, tags map[networkTag]model.NetworkID) error {
+	limit := uint32(model.MaxVNI)
+	if n.Encap == model.EncapVLAN {
+		limit = model.MaxVLAN
+	} else if n.Encap != model.EncapVXLAN {
+		return model.Errorf(model.ErrInvalid, "encapsulation %q is not known", n.Encap)
+	}
+	switch {
+	case id == 0 || n.ID != id:
+		return model.Errorf(model.ErrInvalid, "network %d calls itself %d", id, n.ID)
+	case n.Tag == 0 || n.Tag > limit:
+		return model.Errorf(model.ErrInvalid, "%s tag %d is not between 1 and %d", n.Encap, n.Tag, limit)
+	case n.Encap == model.EncapVXLAN && !vtep.IsValid():
+		return model.Errorf(model.ErrInvalid, "this host has no tunnel endpoint")
+	}
+	key := networkTag{n.Encap, n.Tag}
+	if other, dup := tags[key]; dup {
+		return model.Errorf(model.ErrExists, "%s tag %d is network %d's", n.Encap, n.Tag, other)
+	}
+	tags[key] = id
+	return nil
+}
+
+func (p *pictures) checkPort(name string, port *desired.Port, hasIface func(string) bool) error {
+	_, hasSet := p.want.PolicySets.Get(port.Policies)
+	switch {
+	case name == "" || len(name) > 15 || strings.ContainsAny(name, "/ \t\n") || name != port.IfName:
+		return model.Errorf(model.ErrInvalid, "interface name %q must be 1-15 bytes without slash or space", port.IfName)
+	case hasIface != nil && !hasIface(name):
+		p.absent[name] = struct{}{}
+		return model.Errorf(model.ErrNotFound, "interface %s does not exist", name)
+	case port.Policies != 0 && (!hasSet || p.refused[port.Policies] != nil):
+		return model.Errorf(model.ErrNotFound, "policy set %d does not exist", port.Policies)
+	}
+	return nil
+}
+
+// checkPrivate refuses a port whose private address cannot be, or is taken.
+func (p *pictures) checkPrivate(c claimant, port *desired.Port) error {
+	way := p.want.Private
+	if way == nil || !port.Private.IsValid() {
+		return nil
+	}
+	if !way.Holds(port.Private) || !port.IPv4.IsValid() {
+		return model.Errorf(model.ErrInvalid, "private address %s is not an endpoint's in %s", port.Private, way.Subnet)
+	}
+	if other, dup := p.privates[port.Private]; dup {
+		return model.Errorf(model.ErrExists, "private address %s is %s's", port.Private, other)
+	}
+	p.privates[port.Private] = c
+	return nil
+}
+
+// problems lists what is refused, ports excepted: the caller may append.
+func (p *pictures) problems() []Problem {
+	if p.list == nil {
+		p.list = []Problem{}
+		for key, err := range p.refused {
+			switch k := key.(type) {
+			case model.NetworkID:
+				p.list = append(p.list, Problem{networkName(k), err})
+			case desired.PolicySetID:
+				p.list = append(p.list, Problem{setName(k), err})
+			case desired.RemoteKey:
+				p.list = append(p.list, Problem{remoteName(k), err})
+			}
+		}
+		slices.SortFunc(p.list, func(a, b Problem) int { return cmp.Compare(a.Object, b.Object) })
+	}
+	if len(p.list) == 0 {
+		return nil
+	}
+	return slices.Clip(p.list)
+}

@@ -1,0 +1,220 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// randomStep changes one thing of a picture in a universe so small that objects
+// meet all the time.
+func randomStep(rng *rand.Rand, h *desired.Host, ifaces map[string]bool) {
+	mac := func() model.MAC { return model.MAC{2, 0, 0, 0, 0, byte(rng.IntN(6))} }
+	v4 := func() netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(rng.IntN(6))}) }
+	private := func() netip.Addr { return netip.AddrFrom4([4]byte{172, 19, 0, byte(1 + rng.IntN(4))}) }
+	id, set, name := model.NetworkID(1+rng.IntN(3)), desired.PolicySetID(1+rng.IntN(2)), fmt.Sprint("p", rng.IntN(6))
+	switch rng.IntN(12) {
+	case 0, 1, 2:
+		p := &desired.Port{IfName: name, Network: id, MAC: mac(), IPv4: v4(), Identity: 300, Policies: desired.PolicySetID(rng.IntN(3))}
+		if rng.IntN(2) == 0 {
+			p.IPv6 = netip.MustParseAddr("fd00::" + strconv.Itoa(rng.IntN(4)))
+		}
+		if rng.IntN(2) == 0 {
+			p.Private = private()
+		}
+		h.Ports = h.Ports.Set(name, p)
+	case 3:
+		h.Ports = h.Ports.Delete(name)
+	case 4, 5, 6:
+		r := &desired.Remote{Network: id, MAC: mac(), IPv4: v4(), Identity: 300, VTEP: vtep2}
+		if rng.IntN(4) == 0 {
+			r.VTEP = netip.Addr{}
+		}
+		h.Remotes = h.Remotes.Set(desired.RemoteKey{Network: id, MAC: r.MAC}, r)
+	case 7:
+		h.Remotes = h.Remotes.Delete(desired.RemoteKey{Network: id, MAC: mac()})
+	case 8:
+		n := &desired.Network{ID: id, Encap: model.EncapVXLAN, Tag: uint32(7 + rng.IntN(4)), Subnet: netip.MustParsePrefix("10.0.0.0/24")}
+		if rng.IntN(3) == 0 {
+			n.Encap = model.EncapVLAN
+		}
+		if h.Networks = h.Networks.Set(id, n); rng.IntN(4) == 0 {
+			h.Networks = h.Networks.Delete(id)
+		}
+	case 9:
+		s := &desired.PolicySet{ID: set, Name: strconv.Itoa(rng.IntN(3))}
+		if rng.IntN(4) == 0 {
+			s.ID++
+		}
+		if h.PolicySets = h.PolicySets.Set(set, s); rng.IntN(3) == 0 {
+			h.PolicySets = h.PolicySets.Delete(set)
+		}
+	case 10:
+		ifaces[name] = !ifaces[name]
+	case 11:
+		switch rng.IntN(4) {
+		case 0:
+			h.VTEP = netip.Addr{}
+		case 1:
+			h.Private = nil
+		default:
+			h.VTEP, h.Private = vtep1, desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+		}
+	}
+}
+
+// told is a report as text, without what a pass has changed.
+func told(r Report) (out []string) {
+	for name, st := range r.Ports {
+		out = append(out, fmt.Sprint(portName(name), ": ", st.Err))
+	}
+	for _, p := range r.Problems {
+		out = append(out, fmt.Sprint(p.Object, ": ", p.Err))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestFakeFollows checks over random changes that a Fake which judges what
+// differs says and holds the same as one that sees each picture as its first,
+// in what its indexes find too; also after refusals and broken passes.
+func TestFakeFollows(t *testing.T) {
+	for seed := range uint64(15) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		ifaces := map[string]bool{}
+		there := func(name string) bool { return !ifaces[name] }
+		f := NewFake()
+		f.Interfaces(there)
+		h := desired.Host{Name: "h1", VTEP: vtep1}
+		for step := range 300 {
+			for range 1 + rng.IntN(3) {
+				randomStep(rng, &h, ifaces)
+			}
+			switch rng.IntN(12) {
+			case 0:
+				f.BreakAfter(rng.IntN(3))
+			case 1:
+				f.Refuse(func(object string) error {
+					if len(object)%3 == 0 {
+						return model.ErrInvalid
+					}
+					return nil
+				})
+			}
+			got, err := f.Apply(context.Background(), h)
+			f.Refuse(nil)
+			f.BreakAfter(-1)
+			again := rng.IntN(4) == 0 || f.pictures == nil // the same picture looks at all interfaces
+			if again {
+				got, err = f.Apply(context.Background(), h)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			anew := NewFake()
+			anew.Interfaces(func(name string) bool {
+				_, absent := f.pictures.absent[name]
+				return there(name) || !again && !absent // what has gone is noticed by the next search for drift
+			})
+			want, err := anew.Apply(context.Background(), h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(told(want), told(got)); diff != "" {
+				t.Fatalf("seed %d, step %d: report (-anew +follows):\n%s", seed, step, diff)
+			}
+			x, _ := anew.Inspect(context.Background())
+			y, _ := f.Inspect(context.Background())
+			if diff := cmp.Diff(x, y); diff != "" {
+				t.Fatalf("seed %d, step %d: objects (-anew +follows):\n%s", seed, step, diff)
+			}
+			for _, pair := range [][2]any{
+				{stations(anew.k.tables.byMAC), stations(f.k.tables.byMAC)},
+				{stations(anew.k.tables.byAddr), stations(f.k.tables.byAddr)},
+				{slices.Sorted(maps.Keys(anew.k.tables.byVLAN)), slices.Sorted(maps.Keys(f.k.tables.byVLAN))},
+				{h.Private != nil && len(anew.k.tables.byPrivate) > 0, h.Private != nil && len(f.k.tables.byPrivate) > 0},
+			} {
+				if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
+					t.Fatalf("seed %d, step %d: indexes (-anew +follows):\n%s", seed, step, diff)
+				}
+			}
+		}
+	}
+}
+
+func stations[K comparable](m map[K]station) map[string]string {
+	out := map[string]string{}
+	for k, s := range m {
+		name := ""
+		if s.port != nil {
+			name = s.port.IfName
+		}
+		out[fmt.Sprint(k)] = fmt.Sprint(name, s.mac, s.identity, s.vtep)
+	}
+	return out
+}
+
+// large is a picture with many remote endpoints, 10 local ones, and a share of
+// remotes that cannot be made since their host is unknown.
+func large(remotes int) desired.Host {
+	h := pair(nil)
+	for i := range 10 {
+		name := fmt.Sprint("port", i)
+		h.Ports = h.Ports.Set(name, &desired.Port{
+			IfName: name, Network: 1, MAC: model.MAC{2, 4, 0, 0, 0, byte(i)}, IPv4: netip.AddrFrom4([4]byte{10, 200, 0, byte(i)}), Identity: 300, Policies: 5,
+		})
+	}
+	for i := range remotes {
+		r := remoteNumber(i)
+		if i%100 == 0 {
+			r.VTEP = netip.Addr{}
+		}
+		h.Remotes = h.Remotes.Set(desired.RemoteKey{Network: 1, MAC: r.MAC}, r)
+	}
+	return h
+}
+
+func remoteNumber(i int) *desired.Remote {
+	return &desired.Remote{
+		Network: 1, MAC: model.MAC{2, 3, 0, byte(i >> 16), byte(i >> 8), byte(i)}, IPv4: netip.AddrFrom4([4]byte{10, byte(1 + i>>16), byte(i >> 8), byte(i)}),
+		Identity: 300, VTEP: vtep2,
+	}
+}
+
+// BenchmarkFake measures one remote endpoint coming and going, by how many
+// there are, with some that lastingly cannot be made.
+func BenchmarkFake(b *testing.B) {
+	for _, n := range []int{100, 4_000, 20_000, 100_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			f := NewFake()
+			f.Interfaces(func(string) bool { return true })
+			with := large(n)
+			extra := remoteNumber(n)
+			without := with
+			with.Remotes = with.Remotes.Set(desired.RemoteKey{Network: 1, MAC: extra.MAC}, extra)
+			if _, err := f.Apply(b.Context(), without); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				next := with
+				if i%2 == 1 {
+					next = without
+				}
+				if r, err := f.Apply(b.Context(), next); err != nil || r.Changes != 1 || len(r.Problems) != n/100 {
+					b.Fatal(r.Changes, len(r.Problems), err)
+				}
+			}
+		})
+	}
+}

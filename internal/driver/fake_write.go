@@ -1,0 +1,179 @@
+package driver
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// errBroke ends an Apply of which a test wants the half.
+var errBroke = errors.New("apply: the data plane broke off")
+
+// write makes the objects that may differ, or with whole all there are, as the
+// picture has them, one at a time: what others refer to comes first and leaves
+// last. complete is false when one was refused.
+func (k *fakeKernel) write(p *pictures, t touched, whole bool, report *Report) (complete bool, err error) {
+	w := &writer{k: k, report: report, complete: true}
+	var ports []string
+	var remotes []desired.RemoteKey
+	for c := range t.claims {
+		if c.local {
+			ports = append(ports, c.port)
+		} else {
+			remotes = append(remotes, c.remote)
+		}
+	}
+	networks, sets := slices.Collect(maps.Keys(t.networks)), slices.Collect(maps.Keys(t.sets))
+	if whole {
+		ports, remotes = withKeys(ports, k.objects.ports), withKeys(remotes, k.objects.remotes)
+		networks, sets = withKeys(networks, k.objects.networks), withKeys(sets, k.objects.sets)
+	}
+	o, ix := k.objects, k.tables
+	w.header(p.want)
+	onNetworks := kind[model.NetworkID, desired.Network]{o.networks, accepted(p, p.want.Networks), networkName, (*desired.Network).Equal, ix.setNetwork}
+	onSets := kind[desired.PolicySetID, desired.PolicySet]{o.sets, accepted(p, p.want.PolicySets), setName, (*desired.PolicySet).Equal, func(_, _ *desired.PolicySet) {}}
+	onRemotes := kind[desired.RemoteKey, desired.Remote]{o.remotes, accepted(p, p.want.Remotes), remoteName, equal[desired.Remote], ix.setRemote}
+	onPorts := kind[string, desired.Port]{o.ports, accepted(p, p.want.Ports), portName, equal[desired.Port], ix.setPort}
+	onNetworks.put(w, networks)
+	onSets.put(w, sets)
+	onRemotes.put(w, remotes)
+	onPorts.put(w, ports)
+	onPorts.sweep(w, ports)
+	onRemotes.sweep(w, remotes)
+	onSets.sweep(w, sets)
+	onNetworks.sweep(w, networks)
+	was := ix.was
+	if ix.was = map[addrKey]station{}; whole || !w.complete || w.err != nil {
+		k.tables = index(k.objects) // what was there, or is left, is no whole picture: two may have one address
+	}
+	k.forgetGone(was)
+	return w.complete, w.err
+}
+
+// withKeys returns the keys together with those of a map, each once.
+func withKeys[K comparable, V any](keys []K, m map[K]V) []K {
+	all := make(map[K]struct{}, len(keys)+len(m))
+	for _, k := range keys {
+		all[k] = struct{}{}
+	}
+	for k := range m {
+		all[k] = struct{}{}
+	}
+	return slices.Collect(maps.Keys(all))
+}
+
+// accepted returns what a picture has by a key, nil for what is refused.
+func accepted[K comparable, V any](p *pictures, m desired.Map[K, *V]) func(K) *V {
+	return func(k K) *V {
+		if p.refused[k] != nil {
+			return nil
+		}
+		v, _ := m.Get(k)
+		return v
+	}
+}
+
+func equal[T comparable](a, b *T) bool { return *a == *b }
+
+// writer writes objects until one breaks off.
+type writer struct {
+	k        *fakeKernel
+	report   *Report
+	complete bool // nothing was refused
+	owned    bool // report.Ports is this Apply's
+	err      error
+}
+
+// do writes one object, unless the data plane refuses it.
+func (w *writer) do(object, port string, op func()) {
+	if w.err != nil {
+		return
+	}
+	if w.k.refuse != nil {
+		if err := w.k.refuse(object); err != nil {
+			if w.complete = false; port == "" {
+				w.report.Problems = append(w.report.Problems, Problem{object, err})
+				return
+			}
+			if !w.owned {
+				w.report.Ports, w.owned = maps.Clone(w.report.Ports), true
+			}
+			w.report.Ports[port] = PortStatus{Err: err}
+			return
+		}
+	}
+	if w.k.budget == 0 {
+		w.err = errBroke
+		return
+	}
+	if w.k.budget > 0 {
+		w.k.budget--
+	}
+	op()
+	w.report.Changes++
+}
+
+func (w *writer) header(want desired.Host) {
+	h := header{name: want.Name, vtep: want.VTEP, fwdMode: want.FwdMode, arpMode: want.ArpMode}
+	if want.Private != nil {
+		h.way = *want.Private
+	}
+	if w.k.objects.header != h {
+		w.do("host", "", func() {
+			w.k.objects.header = h
+			w.k.tables.setHeader(h)
+		})
+	}
+}
+
+// kind is how objects of one kind are written.
+type kind[K comparable, V any] struct {
+	have  map[K]*V
+	want  func(K) *V
+	name  func(K) string
+	same  func(a, b *V) bool
+	index func(old, now *V)
+}
+
+// put writes those of the objects that are to be there and differ, in the order
+// of their names.
+func (x kind[K, V]) put(w *writer, keys []K) {
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key K) bool {
+		want, have := x.want(key), x.have[key]
+		return want == nil || have == want || have != nil && x.same(have, want)
+	})
+	x.sort(keys)
+	for _, key := range keys {
+		port, _ := any(key).(string)
+		w.do(x.name(key), port, func() {
+			x.index(x.have[key], x.want(key))
+			x.have[key] = x.want(key)
+		})
+	}
+}
+
+// sweep removes those that are not.
+func (x kind[K, V]) sweep(w *writer, keys []K) {
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key K) bool { return x.have[key] == nil || x.want(key) != nil })
+	x.sort(keys)
+	for _, key := range keys {
+		w.do(x.name(key), "", func() {
+			x.index(x.have[key], nil)
+			delete(x.have, key)
+		})
+	}
+}
+
+func (x kind[K, V]) sort(keys []K) {
+	slices.SortFunc(keys, func(a, b K) int { return cmp.Compare(x.name(a), x.name(b)) })
+}
+
+func networkName(id model.NetworkID) string { return fmt.Sprintf("network %d", id) }
+func setName(id desired.PolicySetID) string { return fmt.Sprintf("policy %d", id) }
+func remoteName(k desired.RemoteKey) string { return fmt.Sprintf("remote %d/%s", k.Network, k.MAC) }
+func portName(name string) string           { return "port " + name }

@@ -1,0 +1,78 @@
+package ovs
+
+import (
+	"slices"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// In user space the tunnel leaves by a bridge of Open vSwitch: the host's address
+// lies on the bridge's own interface, which stays up whatever becomes of the
+// cables in the bridge. So the driver looks at these.
+
+// findUnderlay returns the bridge whose interface has the tunnel's address; ""
+// when none has.
+func (d *Driver) findUnderlay() string {
+	if d.cfg.Datapath != "netdev" || !d.cfg.VTEP.IsValid() {
+		return ""
+	}
+	d.db.mu.Lock()
+	var names []string
+	for _, b := range d.db.bridges {
+		names = append(names, b.Name)
+	}
+	d.db.mu.Unlock()
+	for _, name := range names {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			continue // a bridge that has just come or gone
+		}
+		have, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+		if err == nil && slices.ContainsFunc(have, func(a netlink.Addr) bool { return a.IP.String() == d.cfg.VTEP.String() }) {
+			return name
+		}
+	}
+	return ""
+}
+
+// isCut tells whether the underlay's bridge has cables, and none of them a link;
+// d.db.mu is held.
+func (d *Driver) isCut() bool {
+	b := d.db.bridge(d.under)
+	if b == nil {
+		return false
+	}
+	cables := 0
+	for _, id := range b.Ports {
+		p := d.db.ports[id]
+		if p == nil {
+			continue
+		}
+		s := d.db.port(p.Name)
+		if s.iface == nil || s.iface.Type != "" && s.iface.Type != "system" || p.Name == b.Name {
+			continue
+		}
+		if s.up() {
+			return false
+		}
+		cables++
+	}
+	return cables > 0
+}
+
+// underlayProblems tells when the tunnel leads nowhere.
+func (d *Driver) underlayProblems() []driver.Problem {
+	if d.under == "" {
+		d.under = d.findUnderlay()
+	}
+	d.db.mu.Lock()
+	defer d.db.mu.Unlock()
+	if d.cut = d.isCut(); !d.cut {
+		return nil
+	}
+	return []driver.Problem{{Object: "tunnel underlay", Err: model.Errorf(model.ErrUnavailable,
+		"no interface in bridge %s, which has the tunnel's address %s, has a link: containers reach nobody on other hosts", d.under, d.cfg.VTEP)}}
+}

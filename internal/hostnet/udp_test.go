@@ -1,0 +1,45 @@
+package hostnet
+
+import (
+	"net"
+	"net/netip"
+	"time"
+)
+
+// listenUDP opens a socket in a namespace until the test ends.
+func (s *site) listenUDP(ns string, at netip.AddrPort) (socket *net.UDPConn) {
+	s.t.Helper()
+	if err := in(s.t, ns, func() (err error) {
+		socket, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
+		return err
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = socket.Close() })
+	return socket
+}
+
+// dialUDP opens a socket of a container towards a port of the one beyond, until
+// the test ends.
+func (s *site) dialUDP(from netip.Addr, port uint16) (conn *net.UDPConn) {
+	s.t.Helper()
+	if err := in(s.t, s.conts, func() (err error) {
+		conn, err = net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), net.UDPAddrFromAddrPort(netip.AddrPortFrom(far, port)))
+		return err
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// answers asks over a socket, and tells whether it is answered in time.
+func (s *site) answers(c net.Conn, wait time.Duration) bool {
+	s.t.Helper()
+	if _, err := c.Write([]byte("?")); err != nil {
+		s.t.Fatal(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(wait))
+	_, err := c.Read(make([]byte, 100))
+	return err == nil
+}

@@ -1,0 +1,110 @@
+package hostnet
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+// Watch calls changed whenever something may have been taken from what Apply
+// made in the network namespace of the thread that calls it: its nftables
+// tables or something in them, or addresses and routes of the interface, or that
+// it is up. What Apply itself replaces is told too, and that it begins to
+// listen. It returns nil when ctx ends, or why it cannot go on. Any goroutine
+// may call it.
+func (s *Stack) Watch(ctx context.Context, changed func()) error {
+	rules, err := nl.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
+	if err != nil {
+		return fmt.Errorf("watch nftables: %w", err)
+	}
+	routes, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE)
+	if err != nil {
+		rules.Close()
+		return fmt.Errorf("watch addresses and routes: %w", err)
+	}
+	changed() // what has happened until now was told to nobody
+	g, hearing := errgroup.WithContext(ctx)
+	defer context.AfterFunc(hearing, func() {
+		rules.Close()
+		routes.Close()
+	})()
+	g.Go(func() error { return hear(rules, changed, isOurRule) })
+	g.Go(func() error {
+		return hear(routes, changed, func(m syscall.NetlinkMessage) bool {
+			index := lostBy(m)
+			return index != 0 && index == s.device.Load()
+		})
+	})
+	if err := g.Wait(); ctx.Err() == nil {
+		return fmt.Errorf("watch the host's stack: %w", err)
+	}
+	return nil
+}
+
+// hear reads messages until the socket is closed.
+func hear(s *nl.NetlinkSocket, changed func(), ours func(syscall.NetlinkMessage) bool) error {
+	for {
+		msgs, from, err := s.Receive()
+		switch {
+		case errors.Is(err, unix.ENOBUFS): // some were lost
+			changed()
+			continue
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
+			continue
+		case err != nil:
+			return err
+		case from.Pid != nl.PidKernel:
+			continue
+		}
+		if slices.ContainsFunc(msgs, ours) {
+			changed()
+		}
+	}
+}
+
+// isOurRule tells whether a message of nftables says that a table that Apply
+// makes, or something in it, is gone. The first attribute of each is the table's name.
+func isOurRule(m syscall.NetlinkMessage) bool {
+	const nfgenBytes = 4
+	if m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES || len(m.Data) < nfgenBytes {
+		return false
+	}
+	switch m.Header.Type & 0xff {
+	case unix.NFT_MSG_DELTABLE, unix.NFT_MSG_DELCHAIN, unix.NFT_MSG_DELRULE, unix.NFT_MSG_DELSETELEM:
+		const nameOfTable = 1 // NFTA_TABLE_NAME, NFTA_CHAIN_TABLE, NFTA_RULE_TABLE, NFTA_SET_ELEM_LIST_TABLE
+		name := strings.TrimRight(string(attr(m.Data[nfgenBytes:], nameOfTable)), "\x00")
+		return name == TableName
+	}
+	return false
+}
+
+// lostBy is the index of the interface that an address or a route is gone from,
+// or that is down (of whose routes nothing is said), by a message; 0 = it is
+// about something else.
+func lostBy(m syscall.NetlinkMessage) uint32 {
+	switch m.Header.Type {
+	case unix.RTM_NEWLINK:
+		if len(m.Data) >= unix.SizeofIfInfomsg && binary.NativeEndian.Uint32(m.Data[8:])&unix.IFF_UP == 0 { // ifi_flags
+			return binary.NativeEndian.Uint32(m.Data[4:]) // ifi_index
+		}
+	case unix.RTM_DELADDR:
+		if len(m.Data) >= unix.SizeofIfAddrmsg {
+			return binary.NativeEndian.Uint32(m.Data[4:]) // ifa_index
+		}
+	case unix.RTM_DELROUTE:
+		if len(m.Data) >= unix.SizeofRtMsg {
+			if oif := attr(m.Data[unix.SizeofRtMsg:], unix.RTA_OIF); len(oif) == 4 {
+				return binary.NativeEndian.Uint32(oif)
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,142 @@
+//go:build integration
+
+package slice
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// intentFromFile puts empty stores in the place of the cluster's, as docs/user/
+// backup-and-restore.md tells to, and applies what was exported before: a file
+// that lacks a container first, which takes an operator's word, then one that is
+// whole. No packet is lost, and addresses and policy are as before. empty
+// replaces the store.
+func (c *cluster) intentFromFile(empty func(context.Context) error) {
+	c.t.Helper()
+	file := filepath.Join(c.t.TempDir(), "cluster.yaml")
+	export := func() {
+		text, err := c.Netctl(c.t.Context(), "export", "--in-use")
+		if err == nil {
+			err = os.WriteFile(file, []byte(text), 0o600)
+		}
+		if err != nil {
+			c.t.Fatal(err, text)
+		}
+	}
+	export()
+	c.add(spec("later", "h2", "blue/net/servers"))
+	before := map[string][2]netip.Addr{}
+	for _, name := range []string{"c", "s", "near", "new", "later"} {
+		before[name] = [2]netip.Addr{c.addr(name, "4"), c.addr(name, "6")}
+	}
+	c.losesNothing("a file of the intent that lacks a container, and adoption", func(ctx context.Context) error {
+		if err := c.applied(ctx, file, empty); err != nil {
+			return err
+		}
+		c.hostSays(ctx, c.host("h2"), "it lacks 1 of 2 attachments")
+		if err := lab.Until(ctx, "the store to be adopted", func(ctx context.Context) error {
+			out, err := c.Netctl(ctx, "store", "adopt")
+			if err != nil {
+				err = fmt.Errorf("%w: %s", err, out)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		return c.followed(ctx)
+	})
+	check := func(extra string) {
+		c.t.Helper()
+		c.hasEndpoints("blue:net", len(before))
+		list, err := c.Netctl(c.t.Context(), "endpoint", "ls", "--json")
+		if err != nil {
+			c.t.Fatal(err, list)
+		}
+		for name, a := range before {
+			if !strings.Contains(list, `"`+a[0].String()+`"`) || !strings.Contains(list, `"`+a[1].String()+`"`) {
+				c.t.Errorf("nobody has the addresses %s of %s any more:\n%s", a, name, list)
+			}
+		}
+		c.add(spec(extra, "h1", "blue/net/servers"))
+		for _, line := range []string{"c " + extra + " tcp/80", "c s tcp/80", "c later tcp/80", "c near udp/80", "s c tcp/80", "c s tcp/80 6"} {
+			c.wants(line, lab.OK)
+		}
+		c.denied("with the intent from a file", "s near tcp/80", "near later tcp/80", extra+" s tcp/80")
+		if err := c.DelContainer(c.t.Context(), spec(extra, "h1", "blue/net/servers")); err != nil {
+			c.t.Error(err)
+		}
+		c.hasEndpoints("blue:net", len(before))
+	}
+	check("extra1")
+	export()
+	c.losesNothing("a file of the intent, whole", func(ctx context.Context) error {
+		if err := c.applied(ctx, file, empty); err != nil {
+			return err
+		}
+		return c.followed(ctx)
+	})
+	check("extra2")
+}
+
+// applied puts an empty store in the place of the cluster's, and a file of the
+// intent into it once netmaster uses it.
+func (c *cluster) applied(ctx context.Context, file string, empty func(context.Context) error) error {
+	was, err := c.storeID(ctx)
+	if err != nil {
+		return err
+	}
+	if err := empty(ctx); err != nil {
+		return err
+	}
+	if err := lab.Until(ctx, "netmaster to use the empty store", func(ctx context.Context) error {
+		now, err := c.storeID(ctx)
+		if err == nil && now == was {
+			err = fmt.Errorf("it uses %s", was)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	if out, err := c.Netctl(ctx, "apply", "-f", file); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+func (c *cluster) storeID(ctx context.Context) (string, error) {
+	out, err := c.Netctl(ctx, "store", "info", "--quiet")
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	return strings.TrimSpace(out), err
+}
+
+// followed waits until all hosts follow the store that netmaster uses.
+func (c *cluster) followed(ctx context.Context) error {
+	id, err := c.storeID(ctx)
+	if err != nil {
+		return err
+	}
+	for _, h := range c.Hosts() {
+		if err := lab.Until(ctx, h.Name+" to follow store "+id, func(context.Context) error {
+			text, err := os.ReadFile(filepath.Join(h.StateDir(), "store.json"))
+			if err == nil && !strings.Contains(string(text), id) {
+				err = fmt.Errorf("it follows %s", text)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		if err := h.WaitAgent(ctx, h.Agent()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,339 @@
+//go:build integration
+
+package slice
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// What the scrapes of metrics are of, in order.
+const (
+	before  = iota // all is well
+	after          // there was traffic, allowed and denied
+	trouble        // h2's uplink is missing and its tables are full, addresses and tags are used up, h1's data plane was changed
+	away           // h2's netplugin has stopped
+	lost           // netmaster's data directory was removed
+	dark           // netmaster was killed
+)
+
+// firing are the alerts that each state makes fire, by the real scrapes.
+var firing = map[int][]string{
+	trouble: {"ContivHostNotReady", "ContivTableFull", "ContivAddressesRunOut", "ContivTagsRunOut", "ContivDrift"},
+	away:    {"ContivHostAway"},
+	lost:    {"ContivStoreDirectory"},
+	dark:    {"ContivNoLeader", "ContivStale"},
+}
+
+// derived are the others: what a real scrape of a well cluster has, with another
+// value, or growing by so much a minute.
+var derived = map[string]struct {
+	series string
+	value  float64
+	ramp   bool
+}{
+	"ContivLeaderFlaps":                {"contiv_netmaster_leader_changes_total", 1, true},
+	"ContivStoreDown":                  {"contiv_store_up", 0, false},
+	"ContivStoreFills":                 {"contiv_store_size_bytes", 7 << 30, false},
+	"ContivAttachmentsWithoutEndpoint": {`contiv_netplugin_attachments_without_endpoint instance="h1:9090"`, 2, false},
+	"ContivPortsPending":               {`contiv_netplugin_ports_pending instance="h1:9090"`, 1, false},
+	"ContivSpoofing":                   {`contiv_netplugin_drops_total instance="h1:9090" reason="spoof"`, 1200, true},
+}
+
+// Panels that do not show something while all is well, and those of one data plane.
+var (
+	inTrouble = map[string]int{"Problems by host": trouble, "Conditions that do not hold": trouble}
+	panelOf   = map[string]string{"Evictions": lab.DriverEBPF, "Flows of Open vSwitch": lab.DriverOVS}
+)
+
+// metrics holds the page of metrics, the alert rules and the dashboard to what a
+// cluster tells that is well at first, and is taken apart then.
+func (c *cluster) metrics(driver string) {
+	c.t.Helper()
+	need(c.t, "/usr/bin/promtool")
+	root, err := lab.Root(c.t.Context(), ".")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	read := func(path ...string) string {
+		text, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		return string(text)
+	}
+	start := time.Now()
+	steps := c.states(driver)
+	c.t.Logf("metrics of %d states after %v", len(steps), time.Since(start).Round(time.Millisecond))
+	c.pageIsTrue(read("docs", "user", "metrics.md"), driver, steps)
+
+	alerts := read("packaging", "prometheus", "contiv-alerts.yaml")
+	play := promTest{steps: steps}
+	play.none(before, "ALERTS")
+	play.none(after, "ALERTS")
+	known := alertsOf(alerts)
+	seen := map[string]bool{}
+	for step, names := range firing {
+		for _, name := range names {
+			seen[name] = true
+			play.fires(step, name, known[name])
+		}
+	}
+	// All at once: no alert depends on another's series.
+	bad := promTest{steps: []scraped{steps[after], steps[after], steps[after]}, ramps: map[string]float64{}}
+	for name, d := range derived {
+		changed := bad.steps[2].with(c.t, d.series, d.value)
+		if d.ramp {
+			bad.ramps[d.series] = d.value
+		} else {
+			bad.steps[1], bad.steps[2] = changed, changed
+		}
+		seen[name] = true
+		bad.fires(2, name, known[name])
+	}
+	for name := range known {
+		if !seen[name] {
+			c.t.Errorf("alert %s is not seen firing", name)
+		}
+	}
+	c.panels(read("packaging", "grafana", "contiv.json"), driver, &play)
+	file := filepath.Join(c.t.TempDir(), "test.yaml")
+	text := "rule_files: [" + quoted(filepath.Join(root, "packaging", "prometheus", "contiv-alerts.yaml")) + "]\nevaluation_interval: 1m\ntests:\n" + play.yaml("scraped") + bad.yaml("derived")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	if out, err := c.Master.Command(c.t.Context(), "promtool", "test", "rules", file).CombinedOutput(); err != nil {
+		c.t.Errorf("%v\n%s", err, out)
+	}
+	c.t.Logf("judged after %v", time.Since(start).Round(time.Millisecond))
+}
+
+// fires: the alert does, at the end of a step, and its text finds the labels that
+// it names.
+func (p *promTest) fires(step int, name, rule string) {
+	p.lasting(step, fmt.Sprintf("ALERTS{alertname=%q,alertstate=\"firing\"}", name))
+	for _, m := range regexp.MustCompile(`\$labels\.([a-z_]+)`).FindAllStringSubmatch(rule, -1) {
+		p.lasting(step, fmt.Sprintf("ALERTS{alertname=%q,alertstate=\"firing\",%s!=\"\"}", name, m[1]))
+	}
+}
+
+// alertsOf returns the text of each alert of a file of rules.
+func alertsOf(text string) map[string]string {
+	out := map[string]string{}
+	for _, rule := range strings.Split(text, "- alert: ")[1:] {
+		name, rest, _ := strings.Cut(rule, "\n")
+		out[name] = rest
+	}
+	return out
+}
+
+// panels: each query of the dashboard has an answer, a number with the labels
+// that its legend names.
+func (c *cluster) panels(dashboard, driver string, play *promTest) {
+	c.t.Helper()
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr, LegendFormat string }
+		}
+	}
+	if err := json.Unmarshal([]byte(dashboard), &board); err != nil || len(board.Panels) < 20 {
+		c.t.Fatalf("%d panels, %v", len(board.Panels), err)
+	}
+	for _, p := range board.Panels {
+		if d := panelOf[p.Title]; d != "" && d != driver {
+			continue
+		}
+		for _, x := range p.Targets {
+			step, bad := after, inTrouble[p.Title] != 0
+			if bad {
+				step = inTrouble[p.Title]
+				play.none(after, x.Expr)
+			}
+			play.some(step, "("+x.Expr+") > -Inf")
+			for _, m := range regexp.MustCompile(`\{\{([a-z_]+)\}\}`).FindAllStringSubmatch(x.LegendFormat, -1) {
+				play.some(step, fmt.Sprintf("count by (%s) (%s) unless count(%[2]s)", m[1], x.Expr))
+			}
+		}
+	}
+}
+
+var (
+	rowRE  = regexp.MustCompile("(?m)^\\| ((?:`contiv_[a-z_]+`(?:, )?)+) \\| (.*) \\|$")
+	wordRE = regexp.MustCompile("`([a-z_]+)`")
+	byRE   = regexp.MustCompile("by ((?:`[a-z_]+`(?:, | and )?)+)")
+	nameRE = regexp.MustCompile(`contiv_[a-z_]+`)
+	keyRE  = regexp.MustCompile(`[{,]([a-z_]+)="`)
+)
+
+// pageIsTrue: the page lists the metrics that each process tells, all and no
+// others, with the labels that they have.
+func (c *cluster) pageIsTrue(page, driver string, steps []scraped) {
+	c.t.Helper()
+	_, own, _ := strings.Cut(page, "\n## netplugin\n")
+	agents, masters, _ := strings.Cut(own, "\n## netmaster\n")
+	for job, text := range map[string]string{"netplugin": agents, "netmaster": masters} {
+		labels := map[string]map[string]bool{} // of each metric
+		for _, s := range steps {
+			for k := range s {
+				if !strings.Contains(k, fmt.Sprintf("job=%q", job)) {
+					continue
+				}
+				name := nameRE.FindString(k)
+				for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+					if base := strings.TrimSuffix(name, suffix); strings.HasSuffix(base, "_seconds") {
+						name = base
+					}
+				}
+				if labels[name] == nil {
+					labels[name] = map[string]bool{}
+				}
+				for _, m := range keyRE.FindAllStringSubmatch(k, -1) {
+					if !slices.Contains([]string{"job", "instance", "le"}, m[1]) {
+						labels[name][m[1]] = true
+					}
+				}
+			}
+		}
+		listed := map[string]bool{}
+		for _, row := range rowRE.FindAllStringSubmatch(text, -1) {
+			var words []string
+			for _, m := range wordRE.FindAllStringSubmatch(row[2], -1) {
+				words = append(words, m[1])
+			}
+			for _, name := range nameRE.FindAllString(row[1], -1) {
+				listed[name] = true
+				if labels[name] == nil && driver != lab.DriverEBPF && strings.Contains(row[2], "eBPF's") {
+					continue
+				}
+				if labels[name] == nil {
+					c.t.Errorf("%s tells no %s, which the page of metrics lists", job, name)
+					continue
+				}
+				for l := range labels[name] {
+					if !slices.Contains(words, l) && !strings.Contains(row[2], "as netplugin's above") {
+						c.t.Errorf("%s: %s has a label %s, which the page of metrics does not name", job, name, l)
+					}
+				}
+				for _, by := range byRE.FindAllStringSubmatch(row[2], -1) {
+					for _, m := range wordRE.FindAllStringSubmatch(by[1], -1) {
+						if !labels[name][m[1]] {
+							c.t.Errorf("%s: %s has no label %s, which the page of metrics names", job, name, m[1])
+						}
+					}
+				}
+			}
+		}
+		for name := range labels {
+			if !listed[name] {
+				c.t.Errorf("%s tells %s, which the page of metrics does not list", job, name)
+			}
+		}
+	}
+}
+
+// states brings the cluster from well to dark, and scrapes it in each state.
+func (c *cluster) states(driver string) (steps []scraped) {
+	c.t.Helper()
+	h1, h2 := c.host("h1"), c.host("h2")
+	take := func(what string, want map[string]float64) { steps = append(steps, c.scrapedWhen(what, want)) }
+	fresh := spec("fresh", "h1", "shop/net")
+	c.add(fresh, spec("fresh2", "h2", "shop/net"))
+	take("the cluster to be well", map[string]float64{`contiv_host_ready host="h1"`: 1, `contiv_host_ready host="h2"`: 1, `contiv_store_up`: 1})
+	c.netctl("network create -t shop -e vlan -s 10.80.0.0/24 -g 10.80.0.1 tagged")
+	c.add(spec("v1", "h1", "shop/tagged"), spec("v2", "h2", "shop/tagged"))
+	c.wants("fresh fresh2 tcp/80", lab.OK)
+	c.denied("by the baseline", "bweb bdb tcp/80", "bdb1 bdb tcp/5432")
+	if err := c.DelContainer(c.t.Context(), fresh); err != nil {
+		c.t.Error(err)
+	}
+	take("traffic to be counted", map[string]float64{
+		`contiv_netplugin_drops_total reason="policy"`: 1, `contiv_netplugin_rule_packets_total`: 1,
+		`contiv_netplugin_traffic_packets_total network="shop:net"`: 1, `contiv_netplugin_request_seconds_count verb="detach"`: 1,
+	})
+
+	c.netctl("network create -t shop -e vxlan -s 10.81.0.0/30 -g 10.81.0.1 tiny", "global set -v "+c.tag("tagged"))
+	c.add(spec("only", "h1", "shop/tiny"))
+	flags := []string{"--vlan-uplinks", "nosuch0"}
+	full := 1.0 // entries of the table that is made to fill
+	if driver == lab.DriverEBPF {
+		full, _ = c.scrape().of(`contiv_netplugin_table_entries instance="h2:9090" table="stations"`)
+		flags = append(flags, "--ebpf-map-sizes", fmt.Sprintf("stations=%.0f", full))
+	}
+	c.relaunch(h2, flags...)
+	for i := range 3 { // h2 has room for none of them on eBPF
+		c.add(spec(fmt.Sprintf("crowd%d", i), "h1", "shop/net"))
+	}
+	want := map[string]float64{
+		`contiv_host_ready host="h2"`: 0, `contiv_host_problems host="h2"`: 1, `contiv_netplugin_drift_repairs_total instance="h1:9090"`: 1,
+	}
+	if driver == lab.DriverOVS {
+		c.run(h2, "ovs-appctl", "-t", filepath.Join(h2.RunDir(), "ovs-vswitchd.ctl"), "dpctl/ct-set-maxconns", "netdev@ovs-netdev", "1")
+		c.run(h1, "ovs-ofctl", "-O", "OpenFlow14", "del-flows", filepath.Join(h1.RunDir(), "contivBr.mgmt"))
+		want[`contiv_netplugin_table_entries instance="h2:9090" table="conns"`] = 1
+		want[`contiv_netplugin_table_capacity instance="h2:9090" table="conns"`] = -1
+	} else {
+		c.run(h1, "ip", "link", "del", "contivVxlan0")
+		want[`contiv_netplugin_table_entries instance="h2:9090" table="stations"`] = full
+	}
+	take("trouble to be told", want)
+
+	if err := h2.Agent().Stop(20 * time.Second); err != nil {
+		c.t.Error(err)
+	}
+	take("h2 to be away", map[string]float64{`contiv_host_alive host="h2"`: 0})
+	if err := os.RemoveAll(filepath.Join(c.Config().Dir, "master", "data")); err != nil {
+		c.t.Error(err)
+	}
+	take("the data directory to be missed", map[string]float64{`contiv_store_directory_lost`: 1})
+	if err := c.Process("netmaster").Kill(); err != nil {
+		c.t.Error(err)
+	}
+	take("h1 to follow nothing", map[string]float64{`contiv_netplugin_stale instance="h1:9090"`: 1})
+	return steps
+}
+
+// tag returns a VLAN network's tag as a range.
+func (c *cluster) tag(network string) string {
+	c.t.Helper()
+	client, err := c.API()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	n, err := client.Networks().Inspect(c.t.Context(), "shop:"+network)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return fmt.Sprintf("%d-%[1]d", n.Oper.PktTag)
+}
+
+// relaunch ends a host's netplugin in order and starts it with more flags.
+func (c *cluster) relaunch(h *lab.Host, flags ...string) {
+	c.t.Helper()
+	if err := h.Agent().Stop(20 * time.Second); err != nil {
+		c.t.Fatal(err)
+	}
+	p, err := h.LaunchAgentWith(flags)
+	if err == nil {
+		err = h.WaitAgent(c.t.Context(), p)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) run(h *lab.Host, name string, args ...string) {
+	c.t.Helper()
+	if out, err := h.Run(c.t.Context(), name, args...); err != nil {
+		c.t.Errorf("%s %v: %v\n%s", name, args, err, out)
+	}
+}
