@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/contiv/netplugin/v2/bench/machine"
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
@@ -27,8 +28,8 @@ func processorTimes(l *lab.Lab) (p processor) {
 			}
 		}
 	}
-	p[0] = rusage(syscall.RUSAGE_CHILDREN)
-	p[6] = rusage(syscall.RUSAGE_SELF)
+	p[0] = machine.ProcessorTime(syscall.RUSAGE_CHILDREN)
+	p[6] = machine.ProcessorTime(syscall.RUSAGE_SELF)
 	return p
 }
 
@@ -61,12 +62,4 @@ func used(pid int) time.Duration {
 	user, _ := strconv.ParseInt(f[11], 10, 64) // the kernel writes numbers
 	system, _ := strconv.ParseInt(f[12], 10, 64)
 	return time.Duration(user+system) * 10 * time.Millisecond
-}
-
-func rusage(who int) time.Duration {
-	var r syscall.Rusage
-	if syscall.Getrusage(who, &r) != nil {
-		return 0
-	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/bench/machine"
+	"github.com/contiv/netplugin/v2/bench/ratio"
 )
 
 // report is what a run found, for people (text) and programs (JSON).
@@ -103,10 +104,10 @@ func (r *report) paths(title string, paths []path, res results, metrics ...metri
 		for _, m := range metrics {
 			s, base := res.of(p.name, m.name), res.of(paths[0].name, m.name)
 			format := "%.2f"
-			if median(s) > 1000 {
+			if ratio.Median(s) > 1000 {
 				format = "%.0f"
 			}
-			cells = append(cells, fmt.Sprintf(format, median(s)), compare(s, base).String())
+			cells = append(cells, fmt.Sprintf(format, ratio.Median(s)), ratio.Compare(s, base).String())
 		}
 		t.row(cells...)
 	}

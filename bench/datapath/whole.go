@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/bench/ratio"
 	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -85,11 +86,11 @@ func (b *bench) add(ctx context.Context, l *lab.Lab) error {
 		}
 		ours = append(ours, milliseconds(start))
 	}
-	q := compare(ours, theirs)
+	q := ratio.Compare(ours, theirs)
 	t := b.report.table("CNI ADD, one at a time, in turn: the whole call of libcni (ms)", "plugin", "containers", "median", "ratio, 95 % interval")
-	t.row("stock bridge + host-local, no policy, IPv4 and IPv6", len(theirs), fmt.Sprintf("%.1f", median(theirs)), "")
-	t.row("contivk8s on driver ebpf, group with policy, IPv4 and IPv6", len(ours), fmt.Sprintf("%.1f", median(ours)), q)
-	b.report.atMost("CNI ADD on ebpf, median, to the stock bridge plugin's", median(ours)/median(theirs), 1, fmt.Sprintf("%.1f ms to %.1f ms", median(ours), median(theirs)))
+	t.row("stock bridge + host-local, no policy, IPv4 and IPv6", len(theirs), fmt.Sprintf("%.1f", ratio.Median(theirs)), "")
+	t.row("contivk8s on driver ebpf, group with policy, IPv4 and IPv6", len(ours), fmt.Sprintf("%.1f", ratio.Median(ours)), q)
+	b.report.atMost("CNI ADD on ebpf, median, to the stock bridge plugin's", ratio.Median(ours)/ratio.Median(theirs), 1, fmt.Sprintf("%.1f ms to %.1f ms", ratio.Median(ours), ratio.Median(theirs)))
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // Output returns what a program prints, without the blanks around it.
@@ -38,4 +40,14 @@ func Load() string {
 		return "unknown"
 	}
 	return strings.Join(f[:3], " ")
+}
+
+// ProcessorTime returns the processor time, user and system, that this process
+// (syscall.RUSAGE_SELF) or its ended children (RUSAGE_CHILDREN) have used.
+func ProcessorTime(who int) time.Duration {
+	var r syscall.Rusage
+	if syscall.Getrusage(who, &r) != nil {
+		return 0 // who is neither
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
