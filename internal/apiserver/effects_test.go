@@ -16,7 +16,7 @@ import (
 
 // fieldEffects shows of each field, or of each value where there is a choice,
 // the test that fails when it does nothing. What does nothing is in
-// internal/model/noeffect.go instead.
+// internal/model instead.
 var fieldEffects = map[string]effecttest.Effect{
 	"globals.name":                     effecttest.By("TestFields"),
 	"globals.networkInfraType=default": effecttest.By("TestFields"),
@@ -155,7 +155,7 @@ func TestEveryFieldHasEffect(t *testing.T) {
 		}
 		for _, n := range idle {
 			if !slices.Contains(jsonNames(reflect.TypeOf(k.object)), n.Field) {
-				t.Errorf("internal/model/noeffect.go has %s.%s, which does not exist", n.Kind, n.Field)
+				t.Errorf("internal/model has %s.%s without effect, which does not exist", n.Kind, n.Field)
 			}
 		}
 	}

@@ -17,7 +17,7 @@ func idle(kind, field, value string) effecttest.Effect {
 			return effecttest.None(n.Text)
 		}
 	}
-	return effecttest.None("internal/model/noeffect.go has no row for " + kind + "." + field + ": what it sets has an effect now, so name a test here")
+	return effecttest.None("internal/model has no NoEffect for " + kind + "." + field + ": what it sets has an effect now, so name a test here")
 }
 
 // anywhere are flags that mean the same wherever they stand.
@@ -170,7 +170,7 @@ func TestNotes(t *testing.T) {
 	}
 	for _, note := range all {
 		if note != "" && !slices.Contains(table, note) {
-			t.Errorf("a command's help says %q, which internal/model/noeffect.go does not", note)
+			t.Errorf("a command's help says %q, which internal/model does not", note)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func Check(t *testing.T, table string, accepted []string, effects map[string]Eff
 				"\t%q: effecttest.By(\"TestThatFailsWhenItDoesNothing\"),\n"+
 				"or, if it does nothing in this version,\n"+
 				"\t%q: effecttest.None(\"the sentence that says so\"),\n"+
-				"and that sentence to the help or document that users read; a field of an object that does nothing gets a row in internal/model/noeffect.go instead, "+
+				"and that sentence to the help or document that users read; a field of an object that does nothing gets a row in its kind's file in internal/model instead, "+
 				"so that answers warn of it and hosts show it", name, table, name, name)
 		case (e.Test == "") == (e.None == ""):
 			t.Errorf("%q in %s must have either a test or a sentence", name, table)

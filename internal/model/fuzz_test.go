@@ -85,3 +85,58 @@ func FuzzScalars(f *testing.F) {
 		}
 	})
 }
+
+// Everything of these kinds that parses prints as a text that parses to
+// the same value, and is accepted by Validate.
+func FuzzKinds(f *testing.F) {
+	for _, s := range []string{"10 kbps", "a=b", "80:8080:TCP", "50.1.1.2/24", "65000", "t:name", "topology/pod-1/node-101", "topology/pod-1/paths-101/pathep-[eth1/14]", "10.1.1.1", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if b, err := ParseBandwidth(s); err == nil {
+			if err := (NetProfile{Key: NetProfileKey{"t", "p"}, Bandwidth: b}).Validate(); err != nil {
+				t.Errorf("%q parses but is refused: %v", s, err)
+			}
+		}
+		svc := Service{Key: ServiceKey{"t", "s"}, Network: "n", Selectors: []ServiceSelector{{"a", "b"}}, Ports: []ServicePort{{80, 80, ProtoTCP, "80:80:tcp"}}}
+		if sel, err := ParseServiceSelector(s); err == nil {
+			if sel.String() != s {
+				t.Errorf("%q became %q", s, sel)
+			}
+			svc.Selectors = []ServiceSelector{sel}
+		}
+		if p, err := ParseServicePort(s); err == nil {
+			svc.Ports = []ServicePort{p}
+		}
+		if a, err := ParseServiceAddr(s); err == nil {
+			svc.ReqAddr = a
+		}
+		if err := svc.Validate(); err != nil {
+			t.Errorf("%q parses but is refused: %v", s, err)
+		}
+		bgp := Bgp{Host: "h", RouterIP: mustRouter, AS: 1, NeighborAS: 1}
+		if p, err := ParseRouterIP(s); err == nil {
+			bgp.RouterIP = p
+		}
+		if n, err := ParseAS("as", s); err == nil {
+			bgp.AS = n
+		}
+		if err := bgp.Validate(); err != nil {
+			t.Errorf("%q parses but is refused: %v", s, err)
+		}
+		var gw AciGw
+		gw.PathBindings, _ = ParsePathBindings(s)
+		gw.NodeBindings, _ = ParseNodeBindings(s)
+		if err := gw.Validate(); err != nil {
+			t.Errorf("%q parses but is refused: %v", s, err)
+		}
+		if k, err := ParseServiceKey(s); err == nil && k.String() != s {
+			t.Errorf("%q became %q", s, k)
+		}
+		if k, err := ParseNetProfileKey(s); err == nil && k.String() != s {
+			t.Errorf("%q became %q", s, k)
+		}
+	})
+}
+
+var mustRouter, _ = ParseRouterIP("50.1.1.2/24")

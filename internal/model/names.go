@@ -1,26 +1,21 @@
 package model
 
 import (
+	"fmt"
+	"net/netip"
+	"regexp"
 	"strings"
+	"sync"
 )
-
-// Names follow the 1.x contract: DNS-like labels of letters, digits and inner
-// hyphens, joined by dots.
-type (
-	TenantName  string
-	NetworkName string
-	GroupName   string
-	PolicyName  string
-	RuleID      string
-	HostName    string // at most 256 characters, otherwise as the other names
-	EndpointID  string // chosen by the runtime; see ParseEndpointID
-)
-
-// DefaultTenant exists from the start and cannot be deleted.
-const DefaultTenant TenantName = "default"
 
 // MaxName is the length limit of names, in characters, unless said otherwise.
 const MaxName = 64
+
+// MaxCfgdTag is the length limit of configured tags.
+const MaxCfgdTag = 128
+
+// Names follow the 1.x contract: DNS-like labels of letters, digits and inner
+// hyphens, joined by dots.
 
 // isName tells whether s is labels joined by dots. Names and ids are matched by
 // hand: compiling two regular expressions took a third of contivk8s' start.
@@ -57,144 +52,27 @@ func parseName(field, s string, limit int) error {
 	return nil
 }
 
-// ParseTenantName checks a tenant's name. The error is of kind ErrInvalid.
-func ParseTenantName(s string) (TenantName, error) {
-	return TenantName(s), parseName("tenantName", s, MaxName)
-}
-
-// ParseNetworkName checks a network's name. The error is of kind ErrInvalid.
-func ParseNetworkName(s string) (NetworkName, error) {
-	return NetworkName(s), parseName("networkName", s, MaxName)
-}
-
-// ParseGroupName checks an endpoint group's name. The error is of kind ErrInvalid.
-func ParseGroupName(s string) (GroupName, error) {
-	return GroupName(s), parseName("groupName", s, MaxName)
-}
-
-// ParsePolicyName checks a policy's name. The error is of kind ErrInvalid.
-func ParsePolicyName(s string) (PolicyName, error) {
-	return PolicyName(s), parseName("policyName", s, MaxName)
-}
-
-// ParseRuleID checks a rule's id. The error is of kind ErrInvalid.
-func ParseRuleID(s string) (RuleID, error) { return RuleID(s), parseName("ruleId", s, MaxName) }
-
-// ParseHostName checks a host's name. The error is of kind ErrInvalid.
-func ParseHostName(s string) (HostName, error) { return HostName(s), parseName("host", s, 256) }
-
-const maxEndpointID = 253
-
-func isEndpointID(s string) bool {
-	if s == "" || len(s) > maxEndpointID || !isAlnum(s[0]) {
-		return false
+func optionalName(field, s string, limit int) error {
+	if s == "" {
+		return nil
 	}
-	for i := range len(s) {
-		if c := s[i]; !isAlnum(c) && c != '_' && c != '.' && c != ':' && c != '-' {
-			return false
-		}
+	return parseName(field, s, limit)
+}
+
+// parseKey parses "tenant:name".
+func parseKey(field, s string, limit int) (TenantName, string, error) {
+	tenant, name, ok := strings.Cut(s, ":")
+	if !ok {
+		return "", "", InvalidField("key", s, "must be tenant:"+strings.TrimSuffix(field, "Name"))
 	}
-	return true
-}
-
-// ParseEndpointID checks an endpoint's id: 1-253 letters, digits and "_.:-",
-// the first a letter or digit. A slash is refused: 1.x accepted one and then
-// lost every endpoint listing (known fault 5).
-func ParseEndpointID(s string) (EndpointID, error) {
-	if !isEndpointID(s) {
-		return "", InvalidField("EndpointID", s, "must be 1-253 letters, digits or any of _.:-, and start with a letter or digit")
-	}
-	return EndpointID(s), nil
-}
-
-// NetworkKey names a network within the cluster.
-type NetworkKey struct {
-	Tenant TenantName  `json:"tenant"`
-	Name   NetworkName `json:"name"`
-}
-
-// GroupKey names an endpoint group within the cluster.
-type GroupKey struct {
-	Tenant TenantName `json:"tenant"`
-	Name   GroupName  `json:"name"`
-}
-
-// PolicyKey names a policy within the cluster.
-type PolicyKey struct {
-	Tenant TenantName `json:"tenant"`
-	Name   PolicyName `json:"name"`
-}
-
-// RuleKey names a rule within the cluster.
-type RuleKey struct {
-	Tenant TenantName `json:"tenant"`
-	Policy PolicyName `json:"policy"`
-	Rule   RuleID     `json:"rule"`
-}
-
-// EndpointKey names an endpoint within the cluster: ids are unique within a
-// network, as in 1.x.
-type EndpointKey struct {
-	Network NetworkKey `json:"network"`
-	ID      EndpointID `json:"id"`
-}
-
-func (k NetworkKey) String() string { return string(k.Tenant) + ":" + string(k.Name) }
-func (k GroupKey) String() string   { return string(k.Tenant) + ":" + string(k.Name) }
-func (k PolicyKey) String() string  { return string(k.Tenant) + ":" + string(k.Name) }
-func (k RuleKey) String() string {
-	return string(k.Tenant) + ":" + string(k.Policy) + ":" + string(k.Rule)
-}
-func (k EndpointKey) String() string { return k.Network.String() + ":" + string(k.ID) }
-
-// Policy returns the key of the rule's policy.
-func (k RuleKey) PolicyKey() PolicyKey { return PolicyKey{k.Tenant, k.Policy} }
-
-// ParseNetworkKey parses "tenant:network". The error is of kind ErrInvalid.
-func ParseNetworkKey(s string) (NetworkKey, error) {
-	t, n, err := split2("network", s)
-	return NetworkKey{TenantName(t), NetworkName(n)}, err
-}
-
-// ParseGroupKey parses "tenant:group". The error is of kind ErrInvalid.
-func ParseGroupKey(s string) (GroupKey, error) {
-	t, n, err := split2("endpointGroup", s)
-	return GroupKey{TenantName(t), GroupName(n)}, err
-}
-
-// ParsePolicyKey parses "tenant:policy". The error is of kind ErrInvalid.
-func ParsePolicyKey(s string) (PolicyKey, error) {
-	t, n, err := split2("policy", s)
-	return PolicyKey{TenantName(t), PolicyName(n)}, err
-}
-
-// ParseRuleKey parses "tenant:policy:rule". The error is of kind ErrInvalid.
-func ParseRuleKey(s string) (RuleKey, error) {
-	p := strings.Split(s, ":")
-	if len(p) != 3 {
-		return RuleKey{}, InvalidField("key", s, "must be tenant:policy:rule")
-	}
-	for i, field := range []string{"tenantName", "policyName", "ruleId"} {
-		if err := parseName(field, p[i], MaxName); err != nil {
-			return RuleKey{}, err
-		}
-	}
-	return RuleKey{TenantName(p[0]), PolicyName(p[1]), RuleID(p[2])}, nil
-}
-
-// ParseEndpointKey parses "tenant:network:id"; the id may hold colons. The
-// error is of kind ErrInvalid.
-func ParseEndpointKey(s string) (EndpointKey, error) {
-	p := strings.SplitN(s, ":", 3)
-	if len(p) != 3 {
-		return EndpointKey{}, InvalidField("key", s, "must be tenant:network:endpoint")
-	}
-	n, err := ParseNetworkKey(p[0] + ":" + p[1])
+	t, err := ParseTenantName(tenant)
 	if err != nil {
-		return EndpointKey{}, err
+		return "", "", err
 	}
-	id, err := ParseEndpointID(p[2])
-	return EndpointKey{n, id}, err
+	if err := parseName(field, name, limit); err != nil {
+		return "", "", err
+	}
+	return t, name, nil
 }
 
 func split2(kind, s string) (tenant, name string, err error) {
@@ -209,4 +87,33 @@ func split2(kind, s string) (tenant, name string, err error) {
 		return "", "", err
 	}
 	return p[0], p[1], nil
+}
+
+// validText checks a text for people: printable, at most limit bytes.
+func validText(field, s string, limit int) error {
+	if len(s) > limit || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) {
+		return InvalidField(field, s, fmt.Sprintf("must be at most %d printable characters", limit))
+	}
+	return nil
+}
+
+// rawText checks that the kept text of a value still means the value.
+func rawText(field, raw string, want netip.Prefix, parse func(string) (netip.Prefix, error)) error {
+	if raw == "" {
+		return nil
+	}
+	if parse == nil || !want.IsValid() {
+		return InvalidField(field, raw, "must be empty, as the parsed subnet is")
+	}
+	got, err := parse(raw)
+	if err == nil && got != want {
+		err = InvalidField(field, raw, fmt.Sprintf("must mean the parsed subnet %s", want))
+	}
+	return err
+}
+
+// pattern compiles when it is first asked for: contivk8s, which starts for every
+// container and needs none of them, would spend a tenth of its start on them.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

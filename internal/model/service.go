@@ -8,6 +8,17 @@ import (
 	"strings"
 )
 
+var _ = register(Kind{
+	Collection: "serviceLBs", Name: "serviceLB", Order: 80,
+	NoEffects: []NoEffect{
+		{
+			Field: "ports", Hosts: "those with containers of the tenant",
+			Text: "services are not served yet: names resolve to their addresses, but no host spreads connections over the providers, so that connections fail",
+			set:  in(func(s Service) bool { return len(s.Ports) > 0 }),
+		},
+	},
+})
+
 // MaxServiceName is the length limit of services' names, in characters.
 const MaxServiceName = 256
 

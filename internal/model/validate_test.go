@@ -332,3 +332,31 @@ func TestNamesValidate(t *testing.T) {
 	}
 	wantField(t, Tenant{Name: "blue", DefaultNetwork: "a_b"}.Validate(), "defaultNetwork", "must")
 }
+
+// Validate refuses what no parser makes.
+func TestValidateKinds(t *testing.T) {
+	key := NetProfileKey{"t", "p"}
+	for _, tc := range []struct {
+		v     interface{ Validate() error }
+		field string
+	}{
+		{NetProfile{Key: key}, ""},
+		{NetProfile{Key: key, Bandwidth: Bandwidth{Kbps: 7, Text: "10k"}}, "bandwidth"},
+		{NetProfile{Key: key, Bandwidth: Bandwidth{Kbps: 7}}, "bandwidth"},
+		{NetProfile{Key: key, DSCP: 64}, "DSCP"},
+		{NetProfile{Key: key, Burst: 1}, "burst"},
+		{NetProfile{Key: NetProfileKey{"t", ""}}, "profileName"},
+		{AppProfile{Key: AppProfileKey{"t", "a"}, Groups: make([]GroupName, MaxAppProfileGroups+1)}, "endpointGroups"},
+		{Service{Key: ServiceKey{"t", "s"}, Network: "n"}, "selectors"},
+		{Service{Key: ServiceKey{"t", "s"}, Network: "n", Selectors: []ServiceSelector{{"a=b", "c"}}}, "selectors"},
+		{Service{Key: ServiceKey{"t", "s"}, Network: "n", Selectors: []ServiceSelector{{"a", "b"}}, Ports: []ServicePort{{1, 2, ProtoTCP, "1:3:tcp"}}}, "ports"},
+		{Bgp{Host: "h", AS: 1, NeighborAS: 2}, "routerip"},
+		{ExtContracts{Key: ExtContractsKey{"t", "e"}}, "contractsType"},
+		{AciGw{PathBindings: []string{"a,b"}}, "pathBindings"},
+		{AciGw{}, ""},
+		{Volume{Key: VolumeKey{"t", "v"}, Storage: Storage{Size: strings.Repeat("x", MaxStorageText+1)}}, "size"},
+		{VolumeProfile{Key: VolumeProfileKey{"t", "v"}}, ""},
+	} {
+		wantField(t, tc.v.Validate(), tc.field, "")
+	}
+}

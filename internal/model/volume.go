@@ -1,5 +1,15 @@
 package model
 
+var _ = register(Kind{
+	Collection: "volumes", Name: "volume", Order: 130,
+	NoEffects: []NoEffect{
+		{
+			Text: "volumes are kept and have no effect: nothing makes storage of them",
+			set:  in(every[Volume]),
+		},
+	},
+})
+
 // MaxStorageText is the length limit of a volume's properties, in bytes.
 const MaxStorageText = 256
 
@@ -15,20 +25,6 @@ func (k VolumeKey) String() string { return string(k.Tenant) + ":" + k.Name }
 func ParseVolumeKey(s string) (VolumeKey, error) {
 	t, n, err := parseKey("volumeName", s, MaxName)
 	return VolumeKey{t, n}, err
-}
-
-// VolumeProfileKey names a volume profile within the cluster.
-type VolumeProfileKey struct {
-	Tenant TenantName `json:"tenant"`
-	Name   string     `json:"name"`
-}
-
-func (k VolumeProfileKey) String() string { return string(k.Tenant) + ":" + k.Name }
-
-// ParseVolumeProfileKey parses "tenant:profile". The error is of kind ErrInvalid.
-func ParseVolumeProfileKey(s string) (VolumeProfileKey, error) {
-	t, n, err := parseKey("volumeProfileName", s, MaxName)
-	return VolumeProfileKey{t, n}, err
 }
 
 // Storage is what 1.x says of a volume. It is kept for clients; nothing here
@@ -63,23 +59,6 @@ func (v Volume) Validate() error {
 		return err
 	}
 	if err := parseName("volumeName", v.Key.Name, MaxName); err != nil {
-		return err
-	}
-	return v.validate()
-}
-
-// VolumeProfile describes volumes to be made.
-type VolumeProfile struct {
-	Key VolumeProfileKey `json:"key"`
-	Storage
-}
-
-// Validate checks all fields. The error is of kind ErrInvalid.
-func (v VolumeProfile) Validate() error {
-	if _, err := ParseTenantName(string(v.Key.Tenant)); err != nil {
-		return err
-	}
-	if err := parseName("volumeProfileName", v.Key.Name, MaxName); err != nil {
 		return err
 	}
 	return v.validate()

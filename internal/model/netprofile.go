@@ -2,10 +2,19 @@ package model
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
+
+var _ = register(Kind{
+	Collection: "netprofiles", Name: "netprofile", Order: 70,
+	NoEffects: []NoEffect{
+		{
+			Text: "net profiles are kept and have no effect yet: hosts neither limit nor mark what endpoints send",
+			set:  in(every[NetProfile]),
+		},
+	},
+})
 
 // NetProfileKey names a net profile within the cluster.
 type NetProfileKey struct {
@@ -89,75 +98,6 @@ func (p NetProfile) Validate() error {
 		return InvalidField("DSCP", p.DSCP, "must be between 0 (packets are not marked) and 63")
 	case p.Burst != 0 && (p.Burst < MinBurst || p.Burst > MaxBurst):
 		return InvalidField("burst", p.Burst, "must be between 2 and 10486 kilobytes, or 0 to choose it from the bandwidth")
-	}
-	return nil
-}
-
-// AppProfileKey names an app profile within the cluster.
-type AppProfileKey struct {
-	Tenant TenantName `json:"tenant"`
-	Name   string     `json:"name"`
-}
-
-func (k AppProfileKey) String() string { return string(k.Tenant) + ":" + k.Name }
-
-// ParseAppProfileKey parses "tenant:profile". The error is of kind ErrInvalid.
-func ParseAppProfileKey(s string) (AppProfileKey, error) {
-	t, n, err := parseKey("appProfileName", s, MaxName)
-	return AppProfileKey{t, n}, err
-}
-
-// AppProfile ties groups of a tenant together: one application.
-type AppProfile struct {
-	Key    AppProfileKey `json:"key"`
-	Groups []GroupName   `json:"groups,omitempty"`
-}
-
-// MaxAppProfileGroups is how many groups one app profile may tie.
-const MaxAppProfileGroups = 500
-
-// Validate checks all fields. The error is of kind ErrInvalid.
-func (p AppProfile) Validate() error {
-	if _, err := ParseTenantName(string(p.Key.Tenant)); err != nil {
-		return err
-	}
-	if err := parseName("appProfileName", p.Key.Name, MaxName); err != nil {
-		return err
-	}
-	if len(p.Groups) > MaxAppProfileGroups {
-		return InvalidField("endpointGroups", len(p.Groups), fmt.Sprintf("must be at most %d", MaxAppProfileGroups))
-	}
-	for i, g := range p.Groups {
-		if err := parseName("endpointGroups", string(g), MaxName); err != nil {
-			return err
-		}
-		if slices.Contains(p.Groups[:i], g) {
-			return InvalidField("endpointGroups", g, "must be named once")
-		}
-	}
-	return nil
-}
-
-// parseKey parses "tenant:name".
-func parseKey(field, s string, limit int) (TenantName, string, error) {
-	tenant, name, ok := strings.Cut(s, ":")
-	if !ok {
-		return "", "", InvalidField("key", s, "must be tenant:"+strings.TrimSuffix(field, "Name"))
-	}
-	t, err := ParseTenantName(tenant)
-	if err != nil {
-		return "", "", err
-	}
-	if err := parseName(field, name, limit); err != nil {
-		return "", "", err
-	}
-	return t, name, nil
-}
-
-// validText checks a text for people: printable, at most limit bytes.
-func validText(field, s string, limit int) error {
-	if len(s) > limit || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) {
-		return InvalidField(field, s, fmt.Sprintf("must be at most %d printable characters", limit))
 	}
 	return nil
 }

@@ -1,0 +1,89 @@
+package model
+
+import "net/netip"
+
+var _ = register(Kind{
+	Collection: "globals", Name: "global", Order: 10,
+	NoEffects: []NoEffect{
+		{
+			Field: "fwdMode", Value: string(FwdRouting), Hosts: "all",
+			Text: "forwarding mode routing has no effect yet: hosts forward as in mode bridge, and networks do not reach each other",
+			set:  in(func(g Global) bool { return g.FwdMode == FwdRouting }),
+		},
+		{
+			Field: "networkInfraType", Value: string(InfraACI), Hosts: "all",
+			Text: "infrastructure type aci has no effect yet: " + aci + ", and hosts forward as with type default",
+			set:  in(func(g Global) bool { return g.Infra == InfraACI }),
+		},
+		{
+			Field: "networkInfraType", Value: string(InfraACIOpflex), Hosts: "all",
+			Text: "infrastructure type aci-opflex has no effect yet: " + aci + ", and hosts forward as with type default",
+			set:  in(func(g Global) bool { return g.Infra == InfraACIOpflex }),
+		},
+	},
+})
+
+// Global holds the cluster's settings; there is exactly one.
+type Global struct {
+	Infra     InfraType    `json:"infra"`
+	FwdMode   FwdMode      `json:"fwdMode"`
+	ArpMode   ArpMode      `json:"arpMode"`
+	VLANs     TagRange     `json:"vlans"`     // within 1-4094
+	VXLANs    TagRange     `json:"vxlans"`    // within 1-16777215
+	PvtSubnet netip.Prefix `json:"pvtSubnet"` // IPv4 /16, masked
+}
+
+// DefaultGlobal returns the settings that a fresh cluster has.
+func DefaultGlobal() Global {
+	return Global{
+		Infra:     InfraDefault,
+		FwdMode:   FwdBridge,
+		ArpMode:   ArpProxy,
+		VLANs:     TagRange{1, MaxVLAN},
+		VXLANs:    TagRange{1, 10000},
+		PvtSubnet: netip.MustParsePrefix("172.19.0.0/16"),
+	}
+}
+
+// Merge returns g with every field that is set in change taken from there;
+// fields of change with their zero value stay as they are in g.
+func (g Global) Merge(change Global) Global {
+	set(&g.Infra, change.Infra)
+	set(&g.FwdMode, change.FwdMode)
+	set(&g.ArpMode, change.ArpMode)
+	set(&g.VLANs, change.VLANs)
+	set(&g.VXLANs, change.VXLANs)
+	set(&g.PvtSubnet, change.PvtSubnet)
+	return g
+}
+
+func set[T comparable](to *T, from T) {
+	var zero T
+	if from != zero {
+		*to = from
+	}
+}
+
+// Validate checks all fields. The error is of kind ErrInvalid.
+func (g Global) Validate() error {
+	if _, err := ParseInfraType(string(g.Infra)); err != nil {
+		return err
+	}
+	if _, err := ParseFwdMode(string(g.FwdMode)); err != nil {
+		return err
+	}
+	if _, err := ParseArpMode(string(g.ArpMode)); err != nil {
+		return err
+	}
+	if _, err := ParseTagRange("vlans", g.VLANs.String(), MaxVLAN); err != nil {
+		return err
+	}
+	if _, err := ParseTagRange("vxlans", g.VXLANs.String(), MaxVNI); err != nil {
+		return err
+	}
+	p, err := ParsePvtSubnet(g.PvtSubnet.String())
+	if err == nil && p != g.PvtSubnet {
+		err = InvalidField("pvtSubnet", g.PvtSubnet, "must not have bits set beyond its length")
+	}
+	return err
+}

@@ -1,0 +1,95 @@
+package model
+
+var _ = register(Kind{
+	Collection: "endpointGroups", Name: "endpointGroup", Order: 40,
+	NoEffects: []NoEffect{
+		{
+			Field: "cfgdTag",
+			Text:  "a group's tag is kept and shown, and has no other effect yet: no runtime gets a network of that name",
+			set:   in(func(g Group) bool { return g.CfgdTag != "" }),
+		},
+		{
+			Field: "netProfile", Hosts: "those with endpoints in the group",
+			Text: "a group's net profile has no effect yet: hosts neither limit nor mark what its endpoints send",
+			set:  in(func(g Group) bool { return g.NetProfile != "" }),
+		},
+		{
+			Field: "extContractsGrps", Hosts: "those with endpoints in the group",
+			Text: "a group's external contracts have no effect yet: " + aci,
+			set:  in(func(g Group) bool { return len(g.ExtContracts) > 0 }),
+		},
+	},
+})
+
+// GroupName names an endpoint group within its tenant.
+type GroupName string
+
+// GroupKey names an endpoint group within the cluster.
+type GroupKey struct {
+	Tenant TenantName `json:"tenant"`
+	Name   GroupName  `json:"name"`
+}
+
+func (k GroupKey) String() string { return string(k.Tenant) + ":" + string(k.Name) }
+
+// ParseGroupKey parses "tenant:group". The error is of kind ErrInvalid.
+func ParseGroupKey(s string) (GroupKey, error) {
+	t, n, err := split2("endpointGroup", s)
+	return GroupKey{TenantName(t), GroupName(n)}, err
+}
+
+// ParseGroupName checks an endpoint group's name. The error is of kind ErrInvalid.
+func ParseGroupName(s string) (GroupName, error) {
+	return GroupName(s), parseName("groupName", s, MaxName)
+}
+
+// Group is a set of endpoints of one network that share policies.
+type Group struct {
+	Key          GroupKey     `json:"key"`
+	Network      NetworkName  `json:"network"`
+	Policies     []PolicyName `json:"policies,omitempty"`
+	Pool         AddrRange    `json:"pool,omitzero"` // inside the network's subnet; zero = none
+	NetProfile   string       `json:"netProfile,omitempty"`
+	ExtContracts []string     `json:"extContracts,omitempty"`
+	CfgdTag      string       `json:"cfgdTag,omitempty"`
+	ID           Identity     `json:"id"` // identity of the group's endpoints without labels; shown as endpointGroupId
+}
+
+// NetworkKey returns the key of the group's network.
+func (g Group) NetworkKey() NetworkKey { return NetworkKey{g.Key.Tenant, g.Network} }
+
+// Validate checks what a user gives of a group (not ID, which is allocated, and
+// not that the pool fits the network). The error is of kind ErrInvalid.
+func (g Group) Validate() error {
+	if _, err := ParseTenantName(string(g.Key.Tenant)); err != nil {
+		return err
+	}
+	if _, err := ParseGroupName(string(g.Key.Name)); err != nil {
+		return err
+	}
+	if _, err := ParseNetworkName(string(g.Network)); err != nil {
+		return err
+	}
+	for _, p := range g.Policies {
+		if err := parseName("policies", string(p), MaxName); err != nil {
+			return err
+		}
+	}
+	if g.Pool.First.IsValid() != g.Pool.Last.IsValid() {
+		return InvalidField("ipPool", g.Pool, "must have a first and a last address")
+	}
+	if g.Pool.IsValid() {
+		if _, err := ParseAddrRange("ipPool", g.Pool.String()); err != nil {
+			return err
+		}
+	}
+	if err := optionalName("netProfile", g.NetProfile, MaxName); err != nil {
+		return err
+	}
+	for _, c := range g.ExtContracts {
+		if err := parseName("extContractsGrps", c, MaxName); err != nil {
+			return err
+		}
+	}
+	return optionalName("cfgdTag", g.CfgdTag, MaxCfgdTag)
+}

@@ -1,0 +1,31 @@
+package model
+
+var _ = register(Kind{
+	Collection: "tenants", Name: "tenant", Order: 20,
+})
+
+// TenantName names a tenant; it follows the 1.x contract, like NetworkName.
+type TenantName string
+
+// DefaultTenant exists from the start and cannot be deleted.
+const DefaultTenant TenantName = "default"
+
+// Tenant is a name space for networks, groups and policies; addresses of
+// different tenants may overlap.
+type Tenant struct {
+	Name           TenantName  `json:"name"`
+	DefaultNetwork NetworkName `json:"defaultNetwork,omitempty"`
+}
+
+// ParseTenantName checks a tenant's name. The error is of kind ErrInvalid.
+func ParseTenantName(s string) (TenantName, error) {
+	return TenantName(s), parseName("tenantName", s, MaxName)
+}
+
+// Validate checks all fields. The error is of kind ErrInvalid.
+func (t Tenant) Validate() error {
+	if _, err := ParseTenantName(string(t.Name)); err != nil {
+		return err
+	}
+	return optionalName("defaultNetwork", string(t.DefaultNetwork), MaxName)
+}
