@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/dns"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
 
@@ -151,7 +152,7 @@ func answers(ctx context.Context, socket string) error {
 // openDriver picks the data plane.
 func openDriver(ctx context.Context, o options, log *slog.Logger) (driver.Driver, error) {
 	if o.driver == driverFake {
-		f := driver.NewFake()
+		f := oracle.New()
 		f.Interfaces(interfaceExists)
 		return f, nil
 	}

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/bench/machine"
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netnstest"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -105,7 +105,7 @@ func (x *benchCluster) put(fn func(store.Tx) error) store.Revision {
 	return rev
 }
 
-// benchAgent is a host's agent, with the Fake and a connection of its own.
+// benchAgent is a host's agent, with the oracle and a connection of its own.
 type benchAgent struct {
 	*Agent
 	b *testing.B
@@ -116,7 +116,7 @@ func (x *benchCluster) agent(host model.HostName, st store.Store) benchAgent {
 	b.Helper()
 	addr := netip.MustParseAddr("10.9.0.1")
 	a, err := New(b.Context(), Config{
-		Host: host, Control: addr, VTEP: addr, DriverName: "fake", Driver: driver.NewFake(), Store: st, Log: slog.New(slog.DiscardHandler),
+		Host: host, Control: addr, VTEP: addr, DriverName: "fake", Driver: oracle.New(), Store: st, Log: slog.New(slog.DiscardHandler),
 		StateDir: filepath.Join(b.TempDir(), "state"), Socket: filepath.Join(shortDir(b), "cni.sock"), Netmasters: "http://127.0.0.1:1", UnderlayMTU: 1500,
 	})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -30,7 +31,7 @@ func (b *bed) newcomer(change func(*Config), until func(*Agent) bool) error {
 	cfg.StateDir, cfg.Socket = filepath.Join(dir, "state"), filepath.Join(dir, "cni.sock")
 	cfg.Control, cfg.VTEP = netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("10.9.0.2")
 	cfg.ClaimPatience = time.Second
-	cfg.Store, cfg.Driver = b.st.Client(), driver.NewFake()
+	cfg.Store, cfg.Driver = b.st.Client(), oracle.New()
 	change(&cfg)
 	a, err := New(b.t.Context(), cfg)
 	if err != nil {
@@ -186,7 +187,7 @@ func TestNewerFormat(t *testing.T) {
 	same := func(allowed bool) func(*Config) {
 		return func(c *Config) {
 			copyState(t, b.cfg.StateDir, c.StateDir)
-			c.Control, c.VTEP, c.Driver = b.cfg.Control, b.cfg.VTEP, watchfulDriver{driver.NewFake(), func() bool { return allowed }, t}
+			c.Control, c.VTEP, c.Driver = b.cfg.Control, b.cfg.VTEP, watchfulDriver{oracle.New(), func() bool { return allowed }, t}
 		}
 	}
 	err := b.newcomer(same(false), nil)

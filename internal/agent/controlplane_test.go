@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -21,7 +21,7 @@ func TestControlPlaneFollowed(t *testing.T) {
 	dir := shortDir(t)
 	a, err := New(t.Context(), Config{
 		Host: testHost, Control: netip.MustParseAddr("10.9.0.1"), VTEP: netip.MustParseAddr("10.9.0.1"),
-		Store: st, Driver: driver.NewFake(), Log: testLog(t), StateDir: dir + "/state", Socket: dir + "/cni.sock",
+		Store: st, Driver: oracle.New(), Log: testLog(t), StateDir: dir + "/state", Socket: dir + "/cni.sock",
 		RESTAddress: "127.0.0.1:0", DebugAddress: "127.0.0.1:6060", Netmasters: "http://127.0.0.1:9998, 198.51.100.5",
 		StoreAddresses: func(context.Context) ([]string, error) {
 			return []string{"198.51.100.6:2380", "localhost:2379", "198.51.100.6:2379"}, errors.New("not all are known")

@@ -57,7 +57,7 @@ func (n *flowNames) refresh() bool {
 				continue
 			}
 			id := m.networks[e.Key.Network].ID
-			for _, a := range []netip.Addr{e.IPv4, e.IPv6, driver.LinkLocal(e.MAC)} {
+			for _, a := range []netip.Addr{e.IPv4, e.IPv6, e.MAC.LinkLocal()} {
 				if a.IsValid() {
 					n.stations[stationAt{id, a}] = e
 				}

@@ -30,6 +30,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netnstest"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -175,13 +176,13 @@ func (m *master) delete(ctx context.Context, r api.DeleteEndpointRequest) (any, 
 	return api.DeleteEndpointResponse{}, err
 }
 
-// bed is one host on an in-memory store, with an executing Fake.
+// bed is one host on an in-memory store, with an oracle.
 type bed struct {
 	t      *testing.T
 	st     *store.Memory // of the test and the master
 	agentS *store.Memory // of the agent: faults of its own
 	master *master
-	fake   *driver.Fake
+	fake   *oracle.Driver
 	dir    string
 	cfg    Config
 	agent  *Agent
@@ -194,7 +195,7 @@ func newBed(t *testing.T, change ...func(*Config)) *bed {
 	t.Helper()
 	netnstest.Need(t)
 	st := store.NewMemory()
-	b := &bed{t: t, st: st, agentS: st.Client(), fake: driver.NewFake(), dir: shortDir(t)}
+	b := &bed{t: t, st: st, agentS: st.Client(), fake: oracle.New(), dir: shortDir(t)}
 	b.fake.Interfaces(func(name string) bool { _, err := net.InterfaceByName(name); return err == nil })
 	b.master = newMaster(t, st)
 	b.put(func(tx store.Tx) error {

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -55,7 +56,7 @@ func TestFlowNames(t *testing.T) {
 		},
 		{
 			driver.FlowEvent{
-				Time: at, Kind: driver.FlowDrop, Count: 1, Reason: driver.DropPolicy, Network: 7, Src: driver.LinkLocal(model.MAC{2, 0, 0, 0, 0, 3}), Dst: netip.MustParseAddr("fd00::9"), Proto: model.ProtoICMPv6,
+				Time: at, Kind: driver.FlowDrop, Count: 1, Reason: driver.DropPolicy, Network: 7, Src: model.MAC{2, 0, 0, 0, 0, 3}.LinkLocal(), Dst: netip.MustParseAddr("fd00::9"), Proto: model.ProtoICMPv6,
 				Decisions: []driver.Decision{{Direction: model.Out, Tier: model.TierKubernetes}},
 			},
 			api.FlowEvent{
@@ -148,7 +149,7 @@ func TestMonitorOnRequest(t *testing.T) {
 		return nil
 	}
 	b.eventually("nothing is monitored", idle)
-	drop := func() { b.fake.Send(driver.Packet{Port: "nosuch", SrcMAC: model.MAC{2, 1}}) }
+	drop := func() { b.fake.Send(oracle.Packet{Port: "nosuch", SrcMAC: model.MAC{2, 1}}) }
 	isDrop := func(line []byte) bool {
 		var e api.FlowEvent
 		return json.Unmarshal(line, &e) == nil && e.Host == testHost && e.Reason == driver.DropNoPort && e.From.MAC == "02:01:00:00:00:00"

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // steps records, in order, what is asked of the old driver and the new one.
@@ -77,7 +78,7 @@ func TestTakeOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.stop()
-			b.fake = driver.NewFake() // which knows nothing of what the old one did
+			b.fake = oracle.New() // which knows nothing of what the old one did
 			s := &steps{Driver: b.fake, fails: map[string]error{}}
 			if tt.fails != "" {
 				s.fails[tt.fails] = errors.New("broken by the test")

@@ -19,14 +19,15 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
-// outletFake is a Fake that makes the host's interface, as real drivers do.
-type outletFake struct{ *driver.Fake }
+// outletOracle is an oracle that makes the host's interface, as real drivers do.
+type outletOracle struct{ *oracle.Driver }
 
-func (outletFake) HasWayOut() bool { return true }
+func (outletOracle) HasWayOut() bool { return true }
 
-func (f outletFake) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
+func (f outletOracle) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
 	if w := want.Private; w != nil {
 		if _, err := netlink.LinkByName(w.Interface); err != nil {
 			attrs := netlink.NewLinkAttrs()
@@ -36,7 +37,7 @@ func (f outletFake) Apply(ctx context.Context, want desired.Host) (driver.Report
 			}
 		}
 	}
-	return f.Fake.Apply(ctx, want)
+	return f.Driver.Apply(ctx, want)
 }
 
 // newWayOutBed is a bed whose driver has a way out.
@@ -46,7 +47,7 @@ func newWayOutBed(t *testing.T) *bed {
 	b.stop()
 	b.cfg.IPForward = true
 	b.fake = b.fake.Restart()
-	b.startWith(outletFake{b.fake})
+	b.startWith(outletOracle{b.fake})
 	t.Cleanup(func() {
 		if l, err := netlink.LinkByName(desired.HostInterface); err == nil {
 			if err := netlink.LinkDel(l); err != nil {
@@ -169,7 +170,7 @@ func TestWayOut(t *testing.T) {
 		t.Fatalf("a stopped netplugin keeps a port: %v", err)
 	}
 	b.fake = b.fake.Restart()
-	b.startWith(outletFake{b.fake})
+	b.startWith(outletOracle{b.fake})
 	b.ready()
 	told := func() string {
 		o, _ := b.agent.published.get()
@@ -248,7 +249,7 @@ func TestWayOutCollides(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.fake = b.fake.Restart()
-	b.startWith(outletFake{b.fake})
+	b.startWith(outletOracle{b.fake})
 	t.Cleanup(func() {
 		if l, err := netlink.LinkByName(desired.HostInterface); err == nil {
 			_ = netlink.LinkDel(l) // with the namespace at the latest

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/compile"
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
@@ -19,7 +19,7 @@ type Expectation struct {
 }
 
 // Expect says what the intent in the store demands: it compiles the picture of
-// every host, applies each to a driver.Fake, and sends each question's packet
+// every host, applies each to an oracle.Driver, and sends each question's packet
 // and its reply through them.
 func (l *Lab) Expect(ctx context.Context, qs []Question) ([]Expectation, error) {
 	snap, rev, err := l.Snapshot(ctx)
@@ -31,12 +31,12 @@ func (l *Lab) Expect(ctx context.Context, qs []Question) ([]Expectation, error) 
 
 // ExpectOf is Expect for a snapshot at hand.
 func (l *Lab) ExpectOf(ctx context.Context, snap []store.Change, rev store.Revision, qs []Question) ([]Expectation, error) {
-	var fabric driver.Fabric
+	var fabric oracle.Fabric
 	for name, pic := range l.Pictures(snap, rev) {
-		fake := driver.NewFake()
+		fake := oracle.New()
 		defer func() { _ = fake.Close() }() // it holds nothing
 		if _, err := fake.Apply(ctx, pic); err != nil {
-			return nil, fmt.Errorf("apply the picture of %s to the Fake: %w", name, err)
+			return nil, fmt.Errorf("apply the picture of %s to the oracle: %w", name, err)
 		}
 		fabric.Add(name, fake)
 	}
@@ -66,7 +66,7 @@ func (l *Lab) ExpectOf(ctx context.Context, snap []store.Change, rev store.Revis
 }
 
 // expect asks the fabric one question; endpoints are those of the asker's network.
-func expect(fabric *driver.Fabric, endpoints []model.Endpoint, from *Attachment, t Target, srcPort uint16) (Expectation, error) {
+func expect(fabric *oracle.Fabric, endpoints []model.Endpoint, from *Attachment, t Target, srcPort uint16) (Expectation, error) {
 	var src, dst *model.Endpoint
 	for i, e := range endpoints {
 		if e.IPv4 == from.IPv4 && e.IPv6 == from.IPv6 {
@@ -83,7 +83,7 @@ func expect(fabric *driver.Fabric, endpoints []model.Endpoint, from *Attachment,
 		return Expectation{Denied, "nobody on the network has the address"}, nil
 	}
 	proto := map[string]model.Protocol{"tcp": model.ProtoTCP, "udp": model.ProtoUDP, "icmp": model.ProtoICMP}[t.Proto]
-	reached, hops := fabric.Reach(driver.Probe{
+	reached, hops := fabric.Reach(oracle.Probe{
 		FromHost: src.Host, FromPort: compile.IfName(src.Key), ToHost: dst.Host, ToPort: compile.IfName(dst.Key),
 		IPv6: t.Addr.Is6(), Proto: proto, SrcPort: srcPort, DstPort: t.Port,
 	})

@@ -8,8 +8,8 @@ import (
 // Row is one question of a matrix with its answer.
 type Row struct {
 	Question
-	Expected Verdict // what the intent says, by compile and driver.Fake
-	Why      string  // how the Fake put it
+	Expected Verdict // what the intent says, by compile and oracle
+	Why      string  // how the oracle put it
 	Seen     Answer
 	First    Answer // the first try, when it was not as expected and a second was made
 	Retried  bool

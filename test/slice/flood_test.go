@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // floodPackets is more than any table of connections has room for by default:
@@ -50,7 +50,7 @@ func flood(t *testing.T, drv string) {
 
 	for _, x := range []struct {
 		name    string
-		syn     driver.Packet
+		syn     oracle.Packet
 		tracked bool // by the host
 	}{
 		{"to a container", c.opening("f", c.addr("v", "4"), c.mac("v"), model.ProtoTCP), false},
@@ -151,15 +151,15 @@ func (c *cluster) mac(name string) model.MAC {
 }
 
 // opening is the first packet of a connection of a container.
-func (c *cluster) opening(from string, to netip.Addr, mac model.MAC, proto model.Protocol) driver.Packet {
+func (c *cluster) opening(from string, to netip.Addr, mac model.MAC, proto model.Protocol) oracle.Packet {
 	c.t.Helper()
-	return driver.Packet{
-		SrcMAC: c.mac(from), DstMAC: mac, Src: c.addr(from, "4"), Dst: to, Proto: proto, TCPFlags: driver.FlagSYN,
+	return oracle.Packet{
+		SrcMAC: c.mac(from), DstMAC: mac, Src: c.addr(from, "4"), Dst: to, Proto: proto, TCPFlags: oracle.FlagSYN,
 	}
 }
 
 // flood sends n packets like p, each of a connection of its own, as fast as it can.
-func (c *cluster) flood(ctx context.Context, from string, p driver.Packet, n int) error {
+func (c *cluster) flood(ctx context.Context, from string, p oracle.Packet, n int) error {
 	fd := -1
 	err := c.space(from).Do(func() (err error) {
 		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0); err != nil {

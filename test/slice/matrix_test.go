@@ -212,7 +212,7 @@ func (c *cluster) try(t drivertest.Topology, w *drivertest.World, old, next driv
 // action, protocol, kind of peer, priority ties and a second policy, one after
 // another on one running cluster, and compares who reaches whom (TCP, UDP,
 // ICMP; IPv4, IPv6; on one host, across hosts; VXLAN, VLAN; two tenants with
-// equal addresses) with what the Fake says.
+// equal addresses) with what the oracle says.
 func TestMatrix(t *testing.T) { on(t, 3, all, matrix) }
 
 func matrix(t *testing.T, driver string) {
@@ -299,7 +299,7 @@ func equalAddresses(t *testing.T, c *cluster) {
 }
 
 // TestMutations checks that the matrix notices a wrong driver: with each seeded
-// fault of the ovs driver, at least one answer differs from the Fake's.
+// fault of the ovs driver, at least one answer differs from the oracle's.
 func TestMutations(t *testing.T) {
 	for i, m := range mutations {
 		t.Run(m, func(t *testing.T) {

@@ -15,10 +15,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // TestInjection checks that nobody but an endpoint's own host speaks for it
@@ -119,21 +119,21 @@ func injection(t *testing.T, driver string) {
 func (c *cluster) forged(mark byte, as, victim string) [][]byte {
 	c.t.Helper()
 	from, to := c.station(as), c.station(victim)
-	udp := driver.Packet{
+	udp := oracle.Packet{
 		SrcMAC: from.mac, DstMAC: to.mac, Src: from.ip4, Dst: to.ip4, Proto: model.ProtoUDP,
 		SrcPort: 20000, DstPort: 80,
 	}
 	udp6 := udp
 	udp6.Src, udp6.Dst = from.ip6, to.ip6
-	arp := driver.Packet{SrcMAC: from.mac, DstMAC: to.mac, ARP: &driver.ARP{
-		Op: driver.ARPReply, SenderMAC: from.mac, SenderIP: from.ip4, TargetMAC: to.mac, TargetIP: to.ip4,
+	arp := oracle.Packet{SrcMAC: from.mac, DstMAC: to.mac, ARP: &oracle.ARP{
+		Op: oracle.ARPReply, SenderMAC: from.mac, SenderIP: from.ip4, TargetMAC: to.mac, TargetIP: to.ip4,
 	}}
-	nd := driver.Packet{
+	nd := oracle.Packet{
 		SrcMAC: from.mac, DstMAC: to.mac, Src: from.ip6, Dst: to.ip6, Proto: model.ProtoICMPv6,
-		ICMPType: driver.NDNeighborAdvert, ND: &driver.ND{Target: from.ip6, LinkAddr: from.mac, HasLink: true},
+		ICMPType: oracle.NDNeighborAdvert, ND: &oracle.ND{Target: from.ip6, LinkAddr: from.mac, HasLink: true},
 	}
 	var out [][]byte
-	for _, p := range []driver.Packet{udp, udp6, arp, nd} {
+	for _, p := range []oracle.Packet{udp, udp6, arp, nd} {
 		out = append(out, append(drivertest.Frame(p), 'f', 'o', 'r', 'g', 'e', 'd', mark))
 	}
 	return out

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // ReservedFlag is the case of Damaged of IPv4's reserved flag.
@@ -51,7 +51,7 @@ func testDamaged(t *testing.T, h Harness) {
 				name := fmt.Sprintf("%s to %s, IPv6 %v: %s", from.Key.ID, to.Key.ID, v6, x.name)
 				bad := p
 				bad.Damage = x.damage
-				if x.proto == model.ProtoTCP && x.damage == driver.Sound {
+				if x.proto == model.ProtoTCP && x.damage == oracle.Sound {
 					bad.TCPFlags = x.flags
 				}
 				b.compare(t, name+", unknown", bad)
@@ -59,14 +59,14 @@ func testDamaged(t *testing.T, h Harness) {
 				b.compare(t, name+": request", p)
 				b.compare(t, name+": answer", answerTo(top, p, from, to))
 				if x.proto == model.ProtoTCP {
-					p.TCPFlags = driver.FlagACK
+					p.TCPFlags = oracle.FlagACK
 				}
 				for range 2 {
 					b.compare(t, name+": again", p)
 				}
 				bad = p
 				bad.Damage = x.damage
-				if x.proto == model.ProtoTCP && x.damage == driver.Sound {
+				if x.proto == model.ProtoTCP && x.damage == oracle.Sound {
 					bad.TCPFlags = x.flags
 				}
 				b.compare(t, name+", known", bad)
@@ -79,7 +79,7 @@ func testDamaged(t *testing.T, h Harness) {
 type damagedCase struct {
 	name   string
 	proto  model.Protocol
-	damage driver.Damage
+	damage oracle.Damage
 	flags  uint8
 	only4  bool
 }
@@ -89,19 +89,19 @@ func damaged() []damagedCase {
 		return damagedCase{name: name, proto: model.ProtoTCP, flags: flags}
 	}
 	return []damagedCase{
-		{name: "UDP length beyond the packet", proto: model.ProtoUDP, damage: driver.UDPTooLong},
-		{name: "UDP length 0", proto: model.ProtoUDP, damage: driver.UDPLengthZero},
-		{name: "TCP data beyond the packet", proto: model.ProtoTCP, damage: driver.TCPBeyond},
-		{name: "TCP data in the header", proto: model.ProtoTCP, damage: driver.TCPInside},
-		{name: "header checksum", proto: model.ProtoTCP, damage: driver.WrongChecksum, only4: true},
-		{name: "header checksum of UDP", proto: model.ProtoUDP, damage: driver.WrongChecksum, only4: true},
-		{name: "no hops left", proto: model.ProtoTCP, damage: driver.NoHopsLeft},
-		{name: ReservedFlag, proto: model.ProtoTCP, damage: driver.ReservedFlag, only4: true},
+		{name: "UDP length beyond the packet", proto: model.ProtoUDP, damage: oracle.UDPTooLong},
+		{name: "UDP length 0", proto: model.ProtoUDP, damage: oracle.UDPLengthZero},
+		{name: "TCP data beyond the packet", proto: model.ProtoTCP, damage: oracle.TCPBeyond},
+		{name: "TCP data in the header", proto: model.ProtoTCP, damage: oracle.TCPInside},
+		{name: "header checksum", proto: model.ProtoTCP, damage: oracle.WrongChecksum, only4: true},
+		{name: "header checksum of UDP", proto: model.ProtoUDP, damage: oracle.WrongChecksum, only4: true},
+		{name: "no hops left", proto: model.ProtoTCP, damage: oracle.NoHopsLeft},
+		{name: ReservedFlag, proto: model.ProtoTCP, damage: oracle.ReservedFlag, only4: true},
 		tcp("no flags", 0),
-		tcp("SYN and FIN", driver.FlagSYN|driver.FlagFIN),
-		tcp("SYN and RST", driver.FlagSYN|driver.FlagRST),
-		tcp("FIN, PSH and URG", driver.FlagFIN|driver.FlagPSH|driver.FlagURG),
-		tcp("FIN alone", driver.FlagFIN),
-		tcp("PSH alone", driver.FlagPSH),
+		tcp("SYN and FIN", oracle.FlagSYN|oracle.FlagFIN),
+		tcp("SYN and RST", oracle.FlagSYN|oracle.FlagRST),
+		tcp("FIN, PSH and URG", oracle.FlagFIN|oracle.FlagPSH|oracle.FlagURG),
+		tcp("FIN alone", oracle.FlagFIN),
+		tcp("PSH alone", oracle.FlagPSH),
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // dice turns bytes into choices, so that the fuzzer steers them; when the bytes
@@ -44,12 +44,12 @@ func (d *dice) n(n int) int {
 
 func pick[T any](d *dice, of ...T) T { return of[d.n(len(of))] }
 
-// fuzzWorld is a random cluster in both worlds: compilers and Fakes, and the oracle.
+// fuzzWorld is a random cluster in both worlds: compilers and oracles, and the naive judge.
 type fuzzWorld struct {
 	d       *dice
-	o       *oracle
+	o       *naive
 	comps   map[model.HostName]*compile.Compiler
-	fabric  driver.Fabric
+	fabric  oracle.Fabric
 	parties []party // IPv4 and IPv6 ones
 	mutate  func(desired.Host) desired.Host
 	forget  bool // the Fakes lose their connections after every packet
@@ -69,14 +69,14 @@ func (w *fuzzWorld) each(fn func(*compile.Compiler)) {
 }
 
 func newFuzzWorld(data []byte, mutate func(desired.Host) desired.Host) *fuzzWorld {
-	w := &fuzzWorld{d: newDice(data), comps: map[model.HostName]*compile.Compiler{}, mutate: mutate, o: &oracle{
+	w := &fuzzWorld{d: newDice(data), comps: map[model.HostName]*compile.Compiler{}, mutate: mutate, o: &naive{
 		networks: map[model.NetworkKey]model.Network{}, groups: map[model.GroupKey]model.Group{},
 		policies: map[model.PolicyKey]bool{}, rules: map[model.RuleKey]model.Rule{},
 		identities: map[model.Identity]bool{}, seen: map[model.HostName]map[conn]bool{},
 	}}
 	for _, h := range fuzzHosts {
 		w.comps[h] = compile.New(h)
-		w.fabric.Add(h, driver.NewFake())
+		w.fabric.Add(h, oracle.New())
 	}
 	for i, h := range fuzzHosts {
 		vtep := netip.AddrFrom4([4]byte{192, 168, 0, byte(i + 1)})
@@ -243,7 +243,7 @@ func (w *fuzzWorld) run(rounds int) error {
 			}
 			got, hops := w.send(p)
 			if want := w.o.delivered(p); got != want {
-				return fmt.Errorf("packet %s: oracle %v, Fakes %v: %v", p, want, got, hops)
+				return fmt.Errorf("packet %s: naive %v, oracle %v: %v", p, want, got, hops)
 			}
 			w.packets++
 			w.last = &p
@@ -354,15 +354,15 @@ func (w *fuzzWorld) inNetwork(k model.NetworkKey, p party) party {
 	return p
 }
 
-// frame is the packet as Fake takes it, without where it comes from.
-func frame(p oPacket) driver.Packet {
-	f := driver.Packet{
+// frame is the packet as the oracle takes it, without where it comes from.
+func frame(p oPacket) oracle.Packet {
+	f := oracle.Packet{
 		SrcMAC: p.from.MAC, DstMAC: p.to.MAC, Src: p.from.addr, Dst: p.to.addr,
 		Proto: p.proto, SrcPort: p.sport, DstPort: p.dpt,
 	}
 	if p.proto == model.ProtoTCP {
-		if f.TCPFlags = driver.FlagACK; p.answer {
-			f.TCPFlags |= driver.FlagSYN
+		if f.TCPFlags = oracle.FlagACK; p.answer {
+			f.TCPFlags |= oracle.FlagSYN
 		}
 	}
 	if p.proto == model.ProtoICMP {
@@ -390,7 +390,7 @@ func frame(p oPacket) driver.Packet {
 }
 
 // send sends a packet through the Fakes and tells whether it arrived.
-func (w *fuzzWorld) send(p oPacket) (bool, []driver.Hop) {
+func (w *fuzzWorld) send(p oPacket) (bool, []oracle.Hop) {
 	f := frame(p)
 	n, known := w.o.networks[p.from.Key.Network]
 	if p.from.Host == "" { // from outside: every host sees it
@@ -399,7 +399,7 @@ func (w *fuzzWorld) send(p oPacket) (bool, []driver.Hop) {
 			return false, nil
 		}
 		v := w.fabric.Host(p.to.Host).Send(f)
-		return slices.Equal(v.Ports, []string{compile.IfName(p.to.Key)}), []driver.Hop{{Host: p.to.Host, Verdict: v}}
+		return slices.Equal(v.Ports, []string{compile.IfName(p.to.Key)}), []oracle.Hop{{Host: p.to.Host, Verdict: v}}
 	}
 	f.Port = compile.IfName(p.from.Key)
 	arrived, hops := w.fabric.Send(p.from.Host, f)
@@ -407,10 +407,10 @@ func (w *fuzzWorld) send(p oPacket) (bool, []driver.Hop) {
 		return hops[0].Verdict.Uplink && len(arrived) == 0, hops
 	}
 	// There and nowhere else: not at another tenant's equal address either.
-	return slices.Equal(arrived, []driver.Arrival{{Host: p.to.Host, Port: compile.IfName(p.to.Key)}}), hops
+	return slices.Equal(arrived, []oracle.Arrival{{Host: p.to.Host, Port: compile.IfName(p.to.Key)}}), hops
 }
 
-// FuzzDifferential compares compile and Fake with the oracle on random
+// FuzzDifferential compares compile and the oracle with the naive judge on random
 // clusters, policies, changes and packets.
 func FuzzDifferential(f *testing.F) {
 	for i := range uint32(16) {

@@ -1,11 +1,11 @@
 // Package drivertest tests drivers against the one meaning of policy: a
 // conformance suite for any driver (Run), clusters and generated policies to
 // try it on (StandardTopology, Cases), and what must come out of them (World,
-// which is compile and the executing Fake on every host).
+// which is compile and the oracle on every host).
 //
 // It guarantees that cases are the same in every run, and that they cover,
 // pairwise, direction, action, protocol, kind of peer, ties, second policies
 // and encapsulations.
 //
-// It is for tests only; it must not know any driver but Fake.
+// It is for tests only; it must not know any driver but the oracle.
 package drivertest

@@ -4,12 +4,12 @@ import (
 	"encoding/binary"
 	"net/netip"
 
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // Frame serializes a packet as an Ethernet frame with right checksums.
-func Frame(p driver.Packet) []byte {
+func Frame(p oracle.Packet) []byte {
 	b := append(append([]byte{}, p.DstMAC[:]...), p.SrcMAC[:]...)
 	if a := p.ARP; a != nil {
 		b = append(b, 0x08, 0x06, 0, 1, 8, 0, 6, 4)
@@ -27,27 +27,27 @@ func Frame(p driver.Packet) []byte {
 
 // damage breaks a frame; the checksum of an IPv4 header is right after it, unless
 // it is that.
-func damage(f []byte, p driver.Packet) []byte {
+func damage(f []byte, p oracle.Packet) []byte {
 	be, l4, ttl := binary.BigEndian, 34, 22
 	if p.Src.Is6() {
 		l4, ttl = 54, 21
 	}
 	switch p.Damage {
-	case driver.Sound:
+	case oracle.Sound:
 		return f
-	case driver.UDPTooLong:
+	case oracle.UDPTooLong:
 		be.PutUint16(f[l4+4:], 9999)
-	case driver.UDPLengthZero:
+	case oracle.UDPLengthZero:
 		be.PutUint16(f[l4+4:], 0)
-	case driver.TCPBeyond:
+	case oracle.TCPBeyond:
 		f[l4+12] = 0xf0
-	case driver.TCPInside:
+	case oracle.TCPInside:
 		f[l4+12] = 0x40
-	case driver.NoHopsLeft:
+	case oracle.NoHopsLeft:
 		f[ttl] = 0
-	case driver.ReservedFlag:
+	case oracle.ReservedFlag:
 		f[20] |= 0x80
-	case driver.WrongChecksum:
+	case oracle.WrongChecksum:
 		f[25] ^= 0xff
 		return f
 	}
@@ -65,7 +65,7 @@ func Tagged(f []byte, vlan uint32) []byte {
 	return append(b, f[12:]...)
 }
 
-func ipPacket(p driver.Packet) []byte {
+func ipPacket(p oracle.Packet) []byte {
 	pay := payload(p)
 	more, offset := uint16(0), uint16(0)
 	if p.Frag != nil {
@@ -111,12 +111,12 @@ func checksum(start uint32, b []byte) uint16 {
 	return uint16(s)
 }
 
-func pseudo(p driver.Packet, n int) uint32 {
+func pseudo(p oracle.Packet, n int) uint32 {
 	b := append(append([]byte{}, p.Src.AsSlice()...), p.Dst.AsSlice()...)
 	return uint32(checksum(0, b)) + uint32(p.Proto) + uint32(n)
 }
 
-func payload(p driver.Packet) []byte {
+func payload(p oracle.Packet) []byte {
 	if p.Frag != nil && p.Frag.Offset != 0 {
 		return make([]byte, 64)
 	}
@@ -169,7 +169,7 @@ func payload(p driver.Packet) []byte {
 			b = append([]byte{p.ICMPType, 0, 0, 0, 0, 0, 0, 0}, p.ND.Target.AsSlice()...)
 			if p.ND.HasLink {
 				opt := byte(1)
-				if p.ICMPType == driver.NDNeighborAdvert {
+				if p.ICMPType == oracle.NDNeighborAdvert {
 					opt = 2
 				}
 				b = append(append(b, opt, 1), p.ND.LinkAddr[:]...)
@@ -179,7 +179,7 @@ func payload(p driver.Packet) []byte {
 			}
 		case p.Inner != nil:
 			b = append([]byte{p.ICMPType, p.ICMPCode, 0, 0, 0, 0, 0, 0}, ipPacket(*p.Inner)...)
-		case p.ICMPType == driver.NDRouterAdvert:
+		case p.ICMPType == oracle.NDRouterAdvert:
 			b = append(b, make([]byte, 8)...)
 		}
 		be.PutUint16(b[2:], ^checksum(pseudo(p, len(b)), b))
@@ -216,22 +216,22 @@ func Unwrap(f []byte, port uint16) (dst netip.Addr, vni uint32, inner []byte, ok
 }
 
 // ReadAnswer decodes an ARP reply or a neighbour advertisement.
-func ReadAnswer(f []byte) *driver.Packet {
+func ReadAnswer(f []byte) *oracle.Packet {
 	if len(f) < 42 {
 		return nil
 	}
-	p := &driver.Packet{DstMAC: model.MAC(f[0:6]), SrcMAC: model.MAC(f[6:12])}
+	p := &oracle.Packet{DstMAC: model.MAC(f[0:6]), SrcMAC: model.MAC(f[6:12])}
 	switch {
 	case f[12] == 8 && f[13] == 6 && f[21] == 2:
-		p.ARP = &driver.ARP{
+		p.ARP = &oracle.ARP{
 			Op: 2, SenderMAC: model.MAC(f[22:28]), SenderIP: netip.AddrFrom4([4]byte(f[28:32])),
 			TargetMAC: model.MAC(f[32:38]), TargetIP: netip.AddrFrom4([4]byte(f[38:42])),
 		}
 		return p
-	case f[12] == 0x86 && f[13] == 0xdd && len(f) >= 78 && f[20] == 58 && f[54] == driver.NDNeighborAdvert:
+	case f[12] == 0x86 && f[13] == 0xdd && len(f) >= 78 && f[20] == 58 && f[54] == oracle.NDNeighborAdvert:
 		p.Src, p.Dst = netip.AddrFrom16([16]byte(f[22:38])), netip.AddrFrom16([16]byte(f[38:54]))
 		p.Proto, p.ICMPType = model.ProtoICMPv6, f[54]
-		p.ND = &driver.ND{Target: netip.AddrFrom16([16]byte(f[62:78]))}
+		p.ND = &oracle.ND{Target: netip.AddrFrom16([16]byte(f[62:78]))}
 		if len(f) >= 86 && f[78] == 2 {
 			p.ND.HasLink, p.ND.LinkAddr = true, model.MAC(f[80:86])
 		}

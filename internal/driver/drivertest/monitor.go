@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // monitored is a case in which a rule denies, another allows, and a default denies.
@@ -136,8 +137,8 @@ func monitorWayOut(t *testing.T, b *bench, top Topology) {
 		b.compare(t, fmt.Sprintf("to the outside, port %d", port), p)
 	}
 	for i, port := range []uint16{8080, 22, 23} {
-		b.compare(t, fmt.Sprintf("from the outside, port %d", port), driver.Packet{
-			Host: true, Src: Outside, Dst: private, Proto: model.ProtoTCP, SrcPort: 44000 + uint16(i), DstPort: port, TCPFlags: driver.FlagSYN,
+		b.compare(t, fmt.Sprintf("from the outside, port %d", port), oracle.Packet{
+			Host: true, Src: Outside, Dst: private, Proto: model.ProtoTCP, SrcPort: 44000 + uint16(i), DstPort: port, TCPFlags: oracle.FlagSYN,
 		})
 	}
 	compareEvents(t, want, got)
@@ -162,7 +163,7 @@ func drain(t *testing.T, ch <-chan driver.FlowEvent) {
 	}
 }
 
-// compareEvents expects what Fake told, in any order, and nothing else before
+// compareEvents expects what the oracle told, in any order, and nothing else before
 // the last of it.
 func compareEvents(t *testing.T, want, got <-chan driver.FlowEvent) {
 	t.Helper()
@@ -210,30 +211,30 @@ func monitoredPackets(top Topology) []namedPacket {
 	}
 	web1, db1, db2, solo1 := at("web1"), at("db1"), at("db2"), at("solo1")
 	var out []namedPacket
-	add := func(name string, p driver.Packet, edits ...func(*driver.Packet)) {
+	add := func(name string, p oracle.Packet, edits ...func(*oracle.Packet)) {
 		for _, edit := range edits {
 			edit(&p)
 		}
 		out = append(out, namedPacket{name, p})
 	}
-	tcp := func(from, to model.Endpoint, v6 bool, port uint16) driver.Packet {
+	tcp := func(from, to model.Endpoint, v6 bool, port uint16) oracle.Packet {
 		return between(top, from, to, model.ProtoTCP, v6, 41000, port)
 	}
 	add("denied by a rule for what comes in", tcp(web1, db1, false, 80))
 	add("denied on IPv6", tcp(web1, db1, true, 80))
 	add("denied from another host", tcp(db2, db1, false, 80))
 	add("denied by a rule for what goes out", tcp(db1, web1, false, 22))
-	add("from nobody", tcp(db2, web1, false, 8080), func(p *driver.Packet) {
+	add("from nobody", tcp(db2, web1, false, 8080), func(p *oracle.Packet) {
 		p.Src = netip.MustParseAddr("10.1.1.250")
 		p.SrcMAC = model.MAC{2, 0x66, 0, 0, 0, 1}
 	})
-	add("in another's name", tcp(web1, db1, false, 8080), func(p *driver.Packet) { p.Src = solo1.IPv4 })
-	add("to nobody", tcp(web1, db1, false, 8080), func(p *driver.Packet) { p.DstMAC = model.MAC{2, 0x66, 0, 0, 0, 2} })
+	add("in another's name", tcp(web1, db1, false, 8080), func(p *oracle.Packet) { p.Src = solo1.IPv4 })
+	add("to nobody", tcp(web1, db1, false, 8080), func(p *oracle.Packet) { p.DstMAC = model.MAC{2, 0x66, 0, 0, 0, 2} })
 	arp := origin(top, web1)
-	arp.SrcMAC, arp.DstMAC = web1.MAC, driver.Broadcast
-	arp.ARP = &driver.ARP{Op: driver.ARPRequest, SenderMAC: web1.MAC, SenderIP: web1.IPv4, TargetIP: netip.MustParseAddr("10.1.1.250")}
+	arp.SrcMAC, arp.DstMAC = web1.MAC, oracle.Broadcast
+	arp.ARP = &oracle.ARP{Op: oracle.ARPRequest, SenderMAC: web1.MAC, SenderIP: web1.IPv4, TargetIP: netip.MustParseAddr("10.1.1.250")}
 	add("ARP for nobody", arp)
-	add("ARP in another's name", arp, func(p *driver.Packet) {
+	add("ARP in another's name", arp, func(p *oracle.Packet) {
 		a := *p.ARP
 		a.SenderIP = solo1.IPv4
 		p.ARP = &a

@@ -5,35 +5,35 @@ import (
 	"net/netip"
 
 	"github.com/contiv/netplugin/v2/internal/compile"
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 type namedPacket struct {
 	name   string
-	packet driver.Packet
+	packet oracle.Packet
 }
 
 // origin makes a packet come from an endpoint as h1 sees it: from its port,
 // out of the tunnel of its host, or from the uplink.
-func origin(top Topology, e model.Endpoint) driver.Packet {
+func origin(top Topology, e model.Endpoint) oracle.Packet {
 	if e.Host == "h1" {
-		return driver.Packet{Port: compile.IfName(e.Key)}
+		return oracle.Packet{Port: compile.IfName(e.Key)}
 	}
 	n := top.Network(e.Key.Network)
 	if n.Encap == model.EncapVLAN {
-		return driver.Packet{Uplink: true, VLAN: n.Tag}
+		return oracle.Packet{Uplink: true, VLAN: n.Tag}
 	}
 	for _, h := range top.Hosts {
 		if h.Name == e.Host {
-			return driver.Packet{VTEP: h.VTEP, Network: n.ID}
+			return oracle.Packet{VTEP: h.VTEP, Network: n.ID}
 		}
 	}
-	return driver.Packet{}
+	return oracle.Packet{}
 }
 
 // between makes the first packet of a connection from one endpoint to another.
-func between(top Topology, from, to model.Endpoint, proto model.Protocol, v6 bool, sport, dport uint16) driver.Packet {
+func between(top Topology, from, to model.Endpoint, proto model.Protocol, v6 bool, sport, dport uint16) oracle.Packet {
 	p := origin(top, from)
 	p.SrcMAC, p.DstMAC, p.Src, p.Dst, p.Proto = from.MAC, to.MAC, from.IPv4, to.IPv4, proto
 	if v6 {
@@ -48,14 +48,14 @@ func between(top Topology, from, to model.Endpoint, proto model.Protocol, v6 boo
 	case proto.HasPorts():
 		p.SrcPort, p.DstPort = sport, dport
 		if proto == model.ProtoTCP {
-			p.TCPFlags = driver.FlagSYN
+			p.TCPFlags = oracle.FlagSYN
 		}
 	}
 	return p
 }
 
 // answerTo makes the answer to a packet that between made.
-func answerTo(top Topology, p driver.Packet, from, to model.Endpoint) driver.Packet {
+func answerTo(top Topology, p oracle.Packet, from, to model.Endpoint) oracle.Packet {
 	r := origin(top, to)
 	r.SrcMAC, r.DstMAC, r.Src, r.Dst, r.Proto = to.MAC, from.MAC, p.Dst, p.Src, p.Proto
 	r.SrcPort, r.DstPort, r.ICMPID = p.DstPort, p.SrcPort, p.ICMPID
@@ -66,7 +66,7 @@ func answerTo(top Topology, p driver.Packet, from, to model.Endpoint) driver.Pac
 		r.ICMPType = 129
 	}
 	if p.Proto == model.ProtoTCP {
-		r.TCPFlags = driver.FlagSYN | driver.FlagACK
+		r.TCPFlags = oracle.FlagSYN | oracle.FlagACK
 	}
 	return r
 }
@@ -114,23 +114,23 @@ func craftedPackets(top Topology, sport uint16) []namedPacket {
 		return netip.AddrFrom16(a)
 	}
 	var out []namedPacket
-	add := func(name string, p driver.Packet, edits ...func(*driver.Packet)) {
+	add := func(name string, p oracle.Packet, edits ...func(*oracle.Packet)) {
 		for _, edit := range edits {
 			edit(&p)
 		}
 		out = append(out, namedPacket{name, p})
 	}
-	arp := func(from model.Endpoint, target netip.Addr) driver.Packet {
+	arp := func(from model.Endpoint, target netip.Addr) oracle.Packet {
 		p := origin(top, from)
-		p.SrcMAC, p.DstMAC = from.MAC, driver.Broadcast
-		p.ARP = &driver.ARP{Op: driver.ARPRequest, SenderMAC: from.MAC, SenderIP: from.IPv4, TargetIP: target}
+		p.SrcMAC, p.DstMAC = from.MAC, oracle.Broadcast
+		p.ARP = &oracle.ARP{Op: oracle.ARPRequest, SenderMAC: from.MAC, SenderIP: from.IPv4, TargetIP: target}
 		return p
 	}
-	ns := func(from model.Endpoint, target netip.Addr) driver.Packet {
+	ns := func(from model.Endpoint, target netip.Addr) oracle.Packet {
 		p := origin(top, from)
-		p.SrcMAC, p.Src, p.Proto, p.ICMPType = from.MAC, from.IPv6, model.ProtoICMPv6, driver.NDNeighborSolicit
-		p.Dst, p.DstMAC = driver.SolicitedNode(target)
-		p.ND = &driver.ND{Target: target, LinkAddr: from.MAC, HasLink: true}
+		p.SrcMAC, p.Src, p.Proto, p.ICMPType = from.MAC, from.IPv6, model.ProtoICMPv6, oracle.NDNeighborSolicit
+		p.Dst, p.DstMAC = oracle.SolicitedNode(target)
+		p.ND = &oracle.ND{Target: target, LinkAddr: from.MAC, HasLink: true}
 		return p
 	}
 	for _, x := range []struct {
@@ -149,74 +149,74 @@ func craftedPackets(top Topology, sport uint16) []namedPacket {
 	} {
 		add("ARP "+x.name, arp(x.from, x.to.IPv4))
 		add("ND "+x.name, ns(x.from, x.to.IPv6))
-		add("ND link-local "+x.name, ns(x.from, driver.LinkLocal(x.to.MAC)))
+		add("ND link-local "+x.name, ns(x.from, x.to.MAC.LinkLocal()))
 	}
 	add("ARP for nobody", arp(web1, stranger(web1)))
 	add("ND for nobody", ns(web1, stranger6(web1)))
 	add("VLAN ARP for nobody", arp(lan1, stranger(lan1)))
 	add("VLAN ND for nobody", ns(lan1, stranger6(lan1)))
-	add("ARP probe", arp(web1, db1.IPv4), func(p *driver.Packet) { p.ARP.SenderIP = netip.IPv4Unspecified() })
-	add("ARP spoofed address", arp(web1, db1.IPv4), func(p *driver.Packet) { p.ARP.SenderIP = db1.IPv4 })
-	add("ARP spoofed hardware", arp(web1, db1.IPv4), func(p *driver.Packet) { p.ARP.SenderMAC = db1.MAC })
-	add("ARP spoofed frame", arp(web1, db1.IPv4), func(p *driver.Packet) { p.SrcMAC = db1.MAC })
-	add("ARP reply", arp(web1, db1.IPv4), func(p *driver.Packet) {
-		p.DstMAC, p.ARP.Op, p.ARP.TargetMAC = db1.MAC, driver.ARPReply, db1.MAC
+	add("ARP probe", arp(web1, db1.IPv4), func(p *oracle.Packet) { p.ARP.SenderIP = netip.IPv4Unspecified() })
+	add("ARP spoofed address", arp(web1, db1.IPv4), func(p *oracle.Packet) { p.ARP.SenderIP = db1.IPv4 })
+	add("ARP spoofed hardware", arp(web1, db1.IPv4), func(p *oracle.Packet) { p.ARP.SenderMAC = db1.MAC })
+	add("ARP spoofed frame", arp(web1, db1.IPv4), func(p *oracle.Packet) { p.SrcMAC = db1.MAC })
+	add("ARP reply", arp(web1, db1.IPv4), func(p *oracle.Packet) {
+		p.DstMAC, p.ARP.Op, p.ARP.TargetMAC = db1.MAC, oracle.ARPReply, db1.MAC
 	})
-	add("ARP reply spoofed", arp(web1, db1.IPv4), func(p *driver.Packet) {
-		p.DstMAC, p.ARP.Op, p.ARP.SenderIP = db1.MAC, driver.ARPReply, db2.IPv4
+	add("ARP reply spoofed", arp(web1, db1.IPv4), func(p *oracle.Packet) {
+		p.DstMAC, p.ARP.Op, p.ARP.SenderIP = db1.MAC, oracle.ARPReply, db2.IPv4
 	})
-	add("DAD for another's address", ns(web1, db1.IPv6), func(p *driver.Packet) { p.Src, p.ND.HasLink = netip.IPv6Unspecified(), false })
-	add("DAD for one's own address", ns(web1, web1.IPv6), func(p *driver.Packet) { p.Src, p.ND.HasLink = netip.IPv6Unspecified(), false })
-	add("ND from the link-local address", ns(web1, db1.IPv6), func(p *driver.Packet) { p.Src = driver.LinkLocal(web1.MAC) })
-	add("ND spoofed source", ns(web1, db1.IPv6), func(p *driver.Packet) { p.Src = db2.IPv6 })
-	add("ND spoofed option", ns(web1, db1.IPv6), func(p *driver.Packet) { p.ND.LinkAddr = db2.MAC })
+	add("DAD for another's address", ns(web1, db1.IPv6), func(p *oracle.Packet) { p.Src, p.ND.HasLink = netip.IPv6Unspecified(), false })
+	add("DAD for one's own address", ns(web1, web1.IPv6), func(p *oracle.Packet) { p.Src, p.ND.HasLink = netip.IPv6Unspecified(), false })
+	add("ND from the link-local address", ns(web1, db1.IPv6), func(p *oracle.Packet) { p.Src = web1.MAC.LinkLocal() })
+	add("ND spoofed source", ns(web1, db1.IPv6), func(p *oracle.Packet) { p.Src = db2.IPv6 })
+	add("ND spoofed option", ns(web1, db1.IPv6), func(p *oracle.Packet) { p.ND.LinkAddr = db2.MAC })
 	// Some readers take the first option, some the second, and some neither.
-	twice := func(first, second model.MAC) func(*driver.Packet) {
-		return func(p *driver.Packet) {
+	twice := func(first, second model.MAC) func(*oracle.Packet) {
+		return func(p *oracle.Packet) {
 			p.Dst, p.DstMAC, p.ND.LinkAddr, p.ND.Second = db1.IPv6, db1.MAC, first, second
 		}
 	}
 	add("ND spoofed first option of two", ns(web1, db1.IPv6), twice(db2.MAC, web1.MAC))
 	add("ND spoofed second option of two", ns(web1, db1.IPv6), twice(web1.MAC, db2.MAC))
-	advert := func(target netip.Addr) func(*driver.Packet) {
-		return func(p *driver.Packet) {
-			p.ICMPType, p.ND.Target, p.Dst, p.DstMAC = driver.NDNeighborAdvert, target, db1.IPv6, db1.MAC
+	advert := func(target netip.Addr) func(*oracle.Packet) {
+		return func(p *oracle.Packet) {
+			p.ICMPType, p.ND.Target, p.Dst, p.DstMAC = oracle.NDNeighborAdvert, target, db1.IPv6, db1.MAC
 		}
 	}
 	add("NA", ns(web1, db1.IPv6), advert(web1.IPv6))
 	add("NA for another", ns(web1, db1.IPv6), advert(db2.IPv6))
-	add("RA from a container", ns(web1, db1.IPv6), func(p *driver.Packet) {
-		p.ICMPType, p.ND, p.Dst, p.DstMAC = driver.NDRouterAdvert, nil, netip.IPv6LinkLocalAllNodes(), model.MAC{0x33, 0x33, 0, 0, 0, 1}
-		p.Src = driver.LinkLocal(web1.MAC)
+	add("RA from a container", ns(web1, db1.IPv6), func(p *oracle.Packet) {
+		p.ICMPType, p.ND, p.Dst, p.DstMAC = oracle.NDRouterAdvert, nil, netip.IPv6LinkLocalAllNodes(), model.MAC{0x33, 0x33, 0, 0, 0, 1}
+		p.Src = web1.MAC.LinkLocal()
 	})
-	ip := func(from, to model.Endpoint, proto model.Protocol, v6 bool) driver.Packet {
+	ip := func(from, to model.Endpoint, proto model.Protocol, v6 bool) oracle.Packet {
 		sport++
 		return between(top, from, to, proto, v6, sport, 80)
 	}
-	add("IPv6 from one's own IPv4 address", ip(web1, db1, model.ProtoUDP, true), func(p *driver.Packet) { p.Src = netip.AddrFrom16(web1.IPv4.As16()) })
+	add("IPv6 from one's own IPv4 address", ip(web1, db1, model.ProtoUDP, true), func(p *oracle.Packet) { p.Src = netip.AddrFrom16(web1.IPv4.As16()) })
 	for _, v6 := range []bool{false, true} {
 		f := map[bool]string{false: "IPv4 ", true: "IPv6 "}[v6]
-		add(f+"spoofed address", ip(web1, db1, model.ProtoUDP, v6), func(p *driver.Packet) {
+		add(f+"spoofed address", ip(web1, db1, model.ProtoUDP, v6), func(p *oracle.Packet) {
 			if p.Src = db2.IPv4; v6 {
 				p.Src = db2.IPv6
 			}
 		})
-		add(f+"spoofed frame", ip(web1, db1, model.ProtoUDP, v6), func(p *driver.Packet) { p.SrcMAC = db2.MAC })
-		add(f+"to nobody", ip(web1, db1, model.ProtoUDP, v6), func(p *driver.Packet) { p.DstMAC = strangerMAC })
-		add(f+"VLAN to nobody", ip(lan1, lan2, model.ProtoUDP, v6), func(p *driver.Packet) { p.DstMAC = strangerMAC })
-		add(f+"to another tenant's MAC", ip(web1, red1, model.ProtoUDP, v6), func(p *driver.Packet) { p.DstMAC = lan1.MAC })
-		add(f+"unknown source from a tunnel", ip(db2, web1, model.ProtoUDP, v6), func(p *driver.Packet) {
+		add(f+"spoofed frame", ip(web1, db1, model.ProtoUDP, v6), func(p *oracle.Packet) { p.SrcMAC = db2.MAC })
+		add(f+"to nobody", ip(web1, db1, model.ProtoUDP, v6), func(p *oracle.Packet) { p.DstMAC = strangerMAC })
+		add(f+"VLAN to nobody", ip(lan1, lan2, model.ProtoUDP, v6), func(p *oracle.Packet) { p.DstMAC = strangerMAC })
+		add(f+"to another tenant's MAC", ip(web1, red1, model.ProtoUDP, v6), func(p *oracle.Packet) { p.DstMAC = lan1.MAC })
+		add(f+"unknown source from a tunnel", ip(db2, web1, model.ProtoUDP, v6), func(p *oracle.Packet) {
 			if p.Src = stranger(web1); v6 {
 				p.Src = stranger6(web1)
 			}
 			p.SrcMAC = strangerMAC
 		})
-		add(f+"our own source from a tunnel", ip(db2, web1, model.ProtoUDP, v6), func(p *driver.Packet) {
+		add(f+"our own source from a tunnel", ip(db2, web1, model.ProtoUDP, v6), func(p *oracle.Packet) {
 			if p.Src = db1.IPv4; v6 {
 				p.Src = db1.IPv6
 			}
 		})
-		add(f+"external source from the uplink", ip(lan2, lan1, model.ProtoUDP, v6), func(p *driver.Packet) {
+		add(f+"external source from the uplink", ip(lan2, lan1, model.ProtoUDP, v6), func(p *oracle.Packet) {
 			if p.Src = stranger(lan1); v6 {
 				p.Src = stranger6(lan1)
 			}
@@ -227,7 +227,7 @@ func craftedPackets(top Topology, sport uint16) []namedPacket {
 		asked := ip(web1, db1, model.ProtoUDP, v6)
 		add(f+"request", asked)
 		inner := asked
-		unreachable := func(from model.Endpoint, about *driver.Packet) driver.Packet {
+		unreachable := func(from model.Endpoint, about *oracle.Packet) oracle.Packet {
 			p := answerTo(top, asked, web1, from)
 			p.SrcPort, p.DstPort, p.Inner = 0, 0, about
 			if p.Src, p.Proto, p.ICMPType, p.ICMPCode = from.IPv4, model.ProtoICMP, 3, 3; v6 {
@@ -241,25 +241,25 @@ func craftedPackets(top Topology, sport uint16) []namedPacket {
 		other.SrcPort += 10000
 		add(f+"ICMP error about nothing", unreachable(db1, &other))
 		first := ip(web1, db1, model.ProtoUDP, v6)
-		first.Frag = &driver.Fragment{ID: uint32(sport), More: true}
+		first.Frag = &oracle.Fragment{ID: uint32(sport), More: true}
 		add(f+"first fragment", first)
 		second := first
-		second.SrcPort, second.DstPort, second.Frag = 0, 0, &driver.Fragment{ID: uint32(sport), Offset: 1480}
+		second.SrcPort, second.DstPort, second.Frag = 0, 0, &oracle.Fragment{ID: uint32(sport), Offset: 1480}
 		add(f+"second fragment", second)
 		lost := second
-		lost.Frag = &driver.Fragment{ID: 99999, Offset: 1480}
+		lost.Frag = &oracle.Fragment{ID: 99999, Offset: 1480}
 		add(f+"fragment without its first", lost)
 		add(f+"SCTP", ip(web1, db2, model.ProtoSCTP, v6))
 		add(f+"GRE", ip(web1, db1, 47, v6))
 	}
-	add("broadcast", ip(web1, db1, model.ProtoUDP, false), func(p *driver.Packet) {
-		p.DstMAC, p.Dst = driver.Broadcast, netip.MustParseAddr("255.255.255.255")
+	add("broadcast", ip(web1, db1, model.ProtoUDP, false), func(p *oracle.Packet) {
+		p.DstMAC, p.Dst = oracle.Broadcast, netip.MustParseAddr("255.255.255.255")
 	})
-	add("VLAN multicast", ip(lan1, lan2, model.ProtoUDP, false), func(p *driver.Packet) {
+	add("VLAN multicast", ip(lan1, lan2, model.ProtoUDP, false), func(p *oracle.Packet) {
 		p.DstMAC, p.Dst = model.MAC{1, 0, 0x5e, 0, 0, 0xfb}, netip.MustParseAddr("224.0.0.251")
 	})
-	add("unknown tag", driver.Packet{Uplink: true, VLAN: vlan + 1, SrcMAC: lan2.MAC, DstMAC: lan1.MAC, Src: lan2.IPv4, Dst: lan1.IPv4, Proto: model.ProtoUDP, SrcPort: 1, DstPort: 1})
-	add("unknown network", driver.Packet{VTEP: netip.MustParseAddr("192.168.7.2"), Network: vni + 100, SrcMAC: db2.MAC, DstMAC: web1.MAC, Src: db2.IPv4, Dst: web1.IPv4, Proto: model.ProtoUDP, SrcPort: 1, DstPort: 1})
+	add("unknown tag", oracle.Packet{Uplink: true, VLAN: vlan + 1, SrcMAC: lan2.MAC, DstMAC: lan1.MAC, Src: lan2.IPv4, Dst: lan1.IPv4, Proto: model.ProtoUDP, SrcPort: 1, DstPort: 1})
+	add("unknown network", oracle.Packet{VTEP: netip.MustParseAddr("192.168.7.2"), Network: vni + 100, SrcMAC: db2.MAC, DstMAC: web1.MAC, Src: db2.IPv4, Dst: web1.IPv4, Proto: model.ProtoUDP, SrcPort: 1, DstPort: 1})
 	for i := range out {
 		out[i].name = fmt.Sprintf("packet %d, %s", i, out[i].name)
 	}

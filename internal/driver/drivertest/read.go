@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // ReadPacket decodes an IPv4 frame that Frame made and a data plane may have
 // translated, as its receiver would: with all checksums verified. nil: it is
 // not IPv4; an error: the receiver would throw it away.
-func ReadPacket(f []byte) (*driver.Packet, error) {
+func ReadPacket(f []byte) (*oracle.Packet, error) {
 	if len(f) < 34 || f[12] != 8 || f[13] != 0 {
 		return nil, nil
 	}
@@ -26,7 +26,7 @@ func ReadPacket(f []byte) (*driver.Packet, error) {
 
 // readIP decodes a packet; a quoted one may be cut short, and its transport
 // checksum is that of before the translation.
-func readIP(b []byte, quoted bool) (*driver.Packet, error) {
+func readIP(b []byte, quoted bool) (*oracle.Packet, error) {
 	be := binary.BigEndian
 	if len(b) < 20 || b[0] != 0x45 || checksum(0, b[:20]) != 0xffff {
 		return nil, fmt.Errorf("IPv4 header is damaged (sum %#x)", checksum(0, b[:min(20, len(b))]))
@@ -34,11 +34,11 @@ func readIP(b []byte, quoted bool) (*driver.Packet, error) {
 	if n := int(be.Uint16(b[2:])); n <= len(b) {
 		b = b[:n] // padding of a short frame
 	}
-	p := &driver.Packet{
+	p := &oracle.Packet{
 		Src: netip.AddrFrom4([4]byte(b[12:16])), Dst: netip.AddrFrom4([4]byte(b[16:20])), Proto: model.Protocol(b[9]),
 	}
 	if v := be.Uint16(b[6:]); v&0x3fff != 0 {
-		p.Frag = &driver.Fragment{ID: uint32(be.Uint16(b[4:])), Offset: v & 0x1fff * 8, More: v&0x2000 != 0}
+		p.Frag = &oracle.Fragment{ID: uint32(be.Uint16(b[4:])), Offset: v & 0x1fff * 8, More: v&0x2000 != 0}
 		if p.Frag.Offset != 0 {
 			return p, nil
 		}
@@ -82,7 +82,7 @@ func readIP(b []byte, quoted bool) (*driver.Packet, error) {
 }
 
 // sentText is what is compared of a translated packet.
-func sentText(p *driver.Packet) string {
+func sentText(p *oracle.Packet) string {
 	if p == nil {
 		return ""
 	}

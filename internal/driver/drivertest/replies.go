@@ -3,8 +3,8 @@ package drivertest
 import (
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // AskedAsks is the case of Replies in which the rules let the one that was asked
@@ -52,17 +52,17 @@ func testReplies(t *testing.T, h Harness) {
 				}
 				there := between(top, from, asked, model.ProtoTCP, v6, sport, 80)
 				back := answerTo(top, there, from, asked)
-				say := func(what string, p driver.Packet, flags uint8) {
+				say := func(what string, p oracle.Packet, flags uint8) {
 					t.Helper()
 					p.TCPFlags = flags
 					b.compare(t, string(to)+": "+what, p)
 				}
-				say("request", there, driver.FlagSYN)
-				say("answer", back, driver.FlagSYN|driver.FlagACK)
-				say("acknowledgement", there, driver.FlagACK)
-				say("the one that was asked asks", back, driver.FlagSYN)
-				say("the connection goes on", there, driver.FlagACK)
-				say("both ways", back, driver.FlagACK)
+				say("request", there, oracle.FlagSYN)
+				say("answer", back, oracle.FlagSYN|oracle.FlagACK)
+				say("acknowledgement", there, oracle.FlagACK)
+				say("the one that was asked asks", back, oracle.FlagSYN)
+				say("the connection goes on", there, oracle.FlagACK)
+				say("both ways", back, oracle.FlagACK)
 				if sport == 9000 {
 					sport = 41100
 				}

@@ -3,8 +3,8 @@ package drivertest
 import (
 	"net/netip"
 
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // elsewhere is the tunnel endpoint of a host that has none of the endpoints.
@@ -20,24 +20,24 @@ func senders(top Topology, sport uint16) []namedPacket {
 	}
 	web1, db1, web2, db2, solo1 := at("vx", "web1"), at("vx", "db1"), at("vx", "web2"), at("vx", "db2"), at("vx", "solo1")
 	var out []namedPacket
-	frame := func(name string, p driver.Packet, edits ...func(*driver.Packet)) {
+	frame := func(name string, p oracle.Packet, edits ...func(*oracle.Packet)) {
 		for _, edit := range edits {
 			edit(&p)
 		}
 		out = append(out, namedPacket{name, p})
 	}
 	// From its own host, from another one, and from its own host with another MAC.
-	from := func(name string, p driver.Packet) {
+	from := func(name string, p oracle.Packet) {
 		frame(name, p)
-		frame(name+", from another host", p, func(p *driver.Packet) { p.VTEP = elsewhere })
-		frame(name+", from this host", p, func(p *driver.Packet) { p.VTEP = top.Hosts[0].VTEP })
-		frame(name+", by another station of its host", p, func(p *driver.Packet) { p.SrcMAC = web2.MAC })
-		frame(name+", by a stranger", p, func(p *driver.Packet) { p.SrcMAC = model.MAC{0x02, 0x66, 0, 0, 0, 3} })
-		frame(name+", by a station of ours", p, func(p *driver.Packet) { p.SrcMAC = db1.MAC })
+		frame(name+", from another host", p, func(p *oracle.Packet) { p.VTEP = elsewhere })
+		frame(name+", from this host", p, func(p *oracle.Packet) { p.VTEP = top.Hosts[0].VTEP })
+		frame(name+", by another station of its host", p, func(p *oracle.Packet) { p.SrcMAC = web2.MAC })
+		frame(name+", by a stranger", p, func(p *oracle.Packet) { p.SrcMAC = model.MAC{0x02, 0x66, 0, 0, 0, 3} })
+		frame(name+", by a station of ours", p, func(p *oracle.Packet) { p.SrcMAC = db1.MAC })
 	}
 	for _, v6 := range []bool{false, true} {
 		family := map[bool]string{false: "IPv4 ", true: "IPv6 "}[v6]
-		ip := func(from, to model.Endpoint, proto model.Protocol, dport uint16) driver.Packet {
+		ip := func(from, to model.Endpoint, proto model.Protocol, dport uint16) oracle.Packet {
 			sport++
 			return between(top, from, to, proto, v6, sport, dport)
 		}
@@ -71,40 +71,40 @@ func senders(top Topology, sport uint16) []namedPacket {
 		} {
 			p := ip(x.from, x.by, model.ProtoUDP, 82)
 			frame(family+x.name+": its own address", p)
-			frame(family+x.name+": another's address", p, func(p *driver.Packet) { p.Dst = addr(x.to) })
-			frame(family+x.name+": nobody's MAC", p, func(p *driver.Packet) { p.DstMAC = model.MAC{0x02, 0x66, 0, 0, 0, 4} })
+			frame(family+x.name+": another's address", p, func(p *oracle.Packet) { p.Dst = addr(x.to) })
+			frame(family+x.name+": nobody's MAC", p, func(p *oracle.Packet) { p.DstMAC = model.MAC{0x02, 0x66, 0, 0, 0, 4} })
 			answer := answerTo(top, p, x.from, x.by)
 			answer.DstMAC = x.to.MAC
 			frame(family+x.name+": the answer by another's MAC", answer)
 		}
-		frame(family+"link-local address by another's MAC", ip(web1, db1, model.ProtoUDP, 83), func(p *driver.Packet) {
+		frame(family+"link-local address by another's MAC", ip(web1, db1, model.ProtoUDP, 83), func(p *oracle.Packet) {
 			if v6 {
-				p.Dst = driver.LinkLocal(solo1.MAC)
+				p.Dst = solo1.MAC.LinkLocal()
 			}
 		})
 	}
 	sent := origin(top, db2)
 	sent.SrcMAC, sent.DstMAC = db2.MAC, web1.MAC
 	arp := sent
-	arp.ARP = &driver.ARP{Op: driver.ARPReply, SenderMAC: db2.MAC, SenderIP: db2.IPv4, TargetMAC: web1.MAC, TargetIP: web1.IPv4}
+	arp.ARP = &oracle.ARP{Op: oracle.ARPReply, SenderMAC: db2.MAC, SenderIP: db2.IPv4, TargetMAC: web1.MAC, TargetIP: web1.IPv4}
 	from("ARP reply", arp)
 	ask := arp
-	ask.DstMAC, ask.ARP = driver.Broadcast, &driver.ARP{Op: driver.ARPRequest, SenderMAC: db2.MAC, SenderIP: db2.IPv4, TargetIP: web1.IPv4}
+	ask.DstMAC, ask.ARP = oracle.Broadcast, &oracle.ARP{Op: oracle.ARPRequest, SenderMAC: db2.MAC, SenderIP: db2.IPv4, TargetIP: web1.IPv4}
 	from("ARP request", ask)
-	ask.ARP = &driver.ARP{Op: driver.ARPRequest, SenderMAC: db2.MAC, SenderIP: netip.IPv4Unspecified(), TargetIP: web1.IPv4}
+	ask.ARP = &oracle.ARP{Op: oracle.ARPRequest, SenderMAC: db2.MAC, SenderIP: netip.IPv4Unspecified(), TargetIP: web1.IPv4}
 	from("ARP probe", ask)
 	ask.DstMAC = web1.MAC
 	from("unicast ARP probe", ask)
 	nd := sent
-	nd.Src, nd.Dst, nd.Proto, nd.ICMPType = db2.IPv6, web1.IPv6, model.ProtoICMPv6, driver.NDNeighborAdvert
-	nd.ND = &driver.ND{Target: db2.IPv6, LinkAddr: db2.MAC, HasLink: true}
+	nd.Src, nd.Dst, nd.Proto, nd.ICMPType = db2.IPv6, web1.IPv6, model.ProtoICMPv6, oracle.NDNeighborAdvert
+	nd.ND = &oracle.ND{Target: db2.IPv6, LinkAddr: db2.MAC, HasLink: true}
 	from("NA", nd)
-	frame("NA by another's MAC", nd, func(p *driver.Packet) { p.DstMAC = db1.MAC })
-	nd.ICMPType, nd.ND = driver.NDNeighborSolicit, &driver.ND{Target: web1.IPv6, LinkAddr: db2.MAC, HasLink: true}
+	frame("NA by another's MAC", nd, func(p *oracle.Packet) { p.DstMAC = db1.MAC })
+	nd.ICMPType, nd.ND = oracle.NDNeighborSolicit, &oracle.ND{Target: web1.IPv6, LinkAddr: db2.MAC, HasLink: true}
 	from("unicast NS", nd)
-	nd.Dst, nd.DstMAC = driver.SolicitedNode(web1.IPv6)
+	nd.Dst, nd.DstMAC = oracle.SolicitedNode(web1.IPv6)
 	from("NS", nd)
-	nd.Src, nd.ND = netip.IPv6Unspecified(), &driver.ND{Target: web1.IPv6}
+	nd.Src, nd.ND = netip.IPv6Unspecified(), &oracle.ND{Target: web1.IPv6}
 	from("duplicate detection", nd)
 	return out
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // Harness is one data plane under test, and what the suite needs to do to it
@@ -41,9 +42,9 @@ type Harness struct {
 	// write is refused), and only that one.
 	Break func(t testing.TB, n int)
 	// Send puts a packet into the data plane and says where it came out: Ports,
-	// VTEPs, Uplink and Answer != nil are compared with Fake's verdict; Drop is
+	// VTEPs, Uplink and Answer != nil are compared with the oracle's verdict; Drop is
 	// set when it came out nowhere (which reason does not matter).
-	Send func(t testing.TB, p driver.Packet) driver.Verdict
+	Send func(t testing.TB, p oracle.Packet) oracle.Verdict
 	// WayOut: Send knows packets from and to the host's interface
 	// (desired.Private), and says in Sent what a translated packet looks like
 	// (ReadPacket) where it came out.
@@ -52,9 +53,9 @@ type Harness struct {
 	// their packets, have to do.
 	Slow bool
 	// SkipPacket says why the harness cannot send a packet; "" = it can.
-	SkipPacket func(p driver.Packet) string
+	SkipPacket func(p oracle.Packet) string
 	// Differs are the names of the cases in which the data plane is known to let
-	// through less than Fake, with the reason.
+	// through less than the oracle, with the reason.
 	Differs map[string]string
 }
 
@@ -87,16 +88,16 @@ func Run(t *testing.T, start func(t *testing.T) Harness) {
 	}
 }
 
-// bench is a harness with an open driver and the Fake that it is compared with.
+// bench is a harness with an open driver and the oracle that it is compared with.
 type bench struct {
 	Harness
 	drv driver.Driver
-	ref *driver.Fake
+	ref *oracle.Driver
 }
 
 func open(t *testing.T, h Harness) *bench {
 	t.Helper()
-	b := &bench{Harness: h, drv: h.Open(t), ref: driver.NewFake()}
+	b := &bench{Harness: h, drv: h.Open(t), ref: oracle.New()}
 	t.Cleanup(func() { b.close(t) })
 	return b
 }
@@ -147,7 +148,7 @@ func (b *bench) apply(tb testing.TB, pic desired.Host) driver.Report {
 		tb.Errorf("report has %d ports, want %d", len(report.Ports), pic.Ports.Len())
 	}
 	if _, err := b.ref.Apply(context.Background(), pic); err != nil {
-		tb.Fatalf("Fake.Apply() = %v", err)
+		tb.Fatalf("oracle: Apply() = %v", err)
 	}
 	return report
 }
@@ -345,10 +346,10 @@ type outcome struct {
 	Uplink   bool
 	Answered bool
 	Host     bool
-	Sent     string // as Fake translated it; "" = not
+	Sent     string // as the oracle translated it; "" = not
 }
 
-func (b *bench) compare(tb testing.TB, what string, p driver.Packet) bool {
+func (b *bench) compare(tb testing.TB, what string, p oracle.Packet) bool {
 	tb.Helper()
 	if b.SkipPacket != nil && b.SkipPacket(p) != "" {
 		return true
@@ -361,14 +362,14 @@ func (b *bench) compare(tb testing.TB, what string, p driver.Packet) bool {
 		got.Sent = sentText(v2.Sent)
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
-		tb.Errorf("%s: Fake: %s (-want +got):\n%s", what, v, diff)
+		tb.Errorf("%s: oracle: %s (-want +got):\n%s", what, v, diff)
 		return false
 	}
 	return true
 }
 
 // testPackets: spoofed and honest ARP, ND and IP, and the probes of every
-// generated policy, do what Fake says, in proxy and in flood mode.
+// generated policy, do what the oracle says, in proxy and in flood mode.
 func testPackets(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Send == nil {
@@ -456,7 +457,7 @@ func testLiveChange(t *testing.T, h Harness) {
 		b.apply(t, w.Pictures["h1"])
 		b.compare(t, fmt.Sprintf("change %d, request", i), there)
 		b.compare(t, fmt.Sprintf("change %d, answer", i), back)
-		there.TCPFlags, back.TCPFlags = driver.FlagACK, driver.FlagACK
+		there.TCPFlags, back.TCPFlags = oracle.FlagACK, oracle.FlagACK
 	}
 }
 

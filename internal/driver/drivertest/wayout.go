@@ -8,8 +8,8 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // Outside is an address that is on no network.
@@ -44,7 +44,7 @@ func withGateways(top Topology) Topology {
 }
 
 // testWayOut: what goes to and comes from the host's own stack is translated,
-// judged and answered as Fake does it; with and without gateways, in both ARP
+// judged and answered as the oracle does it; with and without gateways, in both ARP
 // modes, with policies and once without; and after a restart, and not any more when
 // the way out goes.
 func testWayOut(t *testing.T, h Harness) {
@@ -97,7 +97,7 @@ func testWayOut(t *testing.T, h Harness) {
 	if after := b.inspect(t); after != before {
 		t.Errorf("state after a restart:\n%s\nbefore:\n%s", after, before)
 	}
-	back := driver.Packet{Host: true, Src: Outside, Dst: portOf(pic, at(top, "web1")).Private, Proto: model.ProtoTCP, SrcPort: 80, DstPort: 41000, TCPFlags: driver.FlagSYN | driver.FlagACK}
+	back := oracle.Packet{Host: true, Src: Outside, Dst: portOf(pic, at(top, "web1")).Private, Proto: model.ProtoTCP, SrcPort: 80, DstPort: 41000, TCPFlags: oracle.FlagSYN | oracle.FlagACK}
 	b.compare(t, "the answer after the restart", back)
 	comp.SetPrivate(nil)
 	pic, _ = comp.Compile(2)
@@ -150,7 +150,7 @@ func portOf(pic desired.Host, e model.Endpoint) *desired.Port {
 // wayOutPackets are tried in order: answers follow their requests.
 func wayOutPackets(top Topology, pic desired.Host, sport *uint16) []namedPacket {
 	var out []namedPacket
-	add := func(name string, p driver.Packet, edits ...func(*driver.Packet)) {
+	add := func(name string, p oracle.Packet, edits ...func(*oracle.Packet)) {
 		for _, edit := range edits {
 			edit(&p)
 		}
@@ -166,11 +166,11 @@ func wayOutPackets(top Topology, pic desired.Host, sport *uint16) []namedPacket 
 				continue
 			}
 			p := origin(top, e)
-			p.SrcMAC, p.DstMAC = e.MAC, driver.Broadcast
-			p.ARP = &driver.ARP{Op: driver.ARPRequest, SenderMAC: e.MAC, SenderIP: e.IPv4, TargetIP: target}
+			p.SrcMAC, p.DstMAC = e.MAC, oracle.Broadcast
+			p.ARP = &oracle.ARP{Op: oracle.ARPRequest, SenderMAC: e.MAC, SenderIP: e.IPv4, TargetIP: target}
 			add(who+"ARP for router "+target.String(), p)
-			add(who+"unicast ARP for router "+target.String(), p, func(p *driver.Packet) { p.DstMAC = desired.RouterMAC })
-			add(who+"spoofed ARP for router "+target.String(), p, func(p *driver.Packet) {
+			add(who+"unicast ARP for router "+target.String(), p, func(p *oracle.Packet) { p.DstMAC = desired.RouterMAC })
+			add(who+"spoofed ARP for router "+target.String(), p, func(p *oracle.Packet) {
 				a := *p.ARP
 				a.SenderIP = Outside
 				p.ARP = &a
@@ -183,7 +183,7 @@ func wayOutPackets(top Topology, pic desired.Host, sport *uint16) []namedPacket 
 		out = append(out, outwards(top, pic, e, router, sport)...)
 		out = append(out, inwards(pic, e, sport)...)
 	}
-	add("from the host to nobody", driver.Packet{Host: true, Src: pic.Private.Addr, Dst: pic.Private.Addr.Prev(), Proto: model.ProtoUDP, SrcPort: 1, DstPort: 1})
+	add("from the host to nobody", oracle.Packet{Host: true, Src: pic.Private.Addr, Dst: pic.Private.Addr.Prev(), Proto: model.ProtoUDP, SrcPort: 1, DstPort: 1})
 	return out
 }
 
@@ -193,24 +193,24 @@ func outwards(top Topology, pic desired.Host, e model.Endpoint, router model.MAC
 	private := portOf(pic, e).Private
 	n, _ := pic.Networks.Get(portOf(pic, e).Network)
 	who := e.Key.String()
-	ask := func(to netip.Addr, proto model.Protocol, port uint16) driver.Packet {
+	ask := func(to netip.Addr, proto model.Protocol, port uint16) oracle.Packet {
 		*sport++
 		p := between(top, e, e, proto, false, *sport, port)
 		p.Dst, p.DstMAC = to, router
 		return p
 	}
-	add := func(name string, p driver.Packet) { out = append(out, namedPacket{who + " " + name, p}) }
+	add := func(name string, p oracle.Packet) { out = append(out, namedPacket{who + " " + name, p}) }
 	for _, to := range []netip.Addr{Outside, pic.Private.Addr} {
-		for _, q := range []driver.Packet{
+		for _, q := range []oracle.Packet{
 			ask(to, model.ProtoTCP, 80), ask(to, model.ProtoTCP, 443), ask(to, model.ProtoTCP, 53), ask(to, model.ProtoUDP, 53),
 			ask(to, model.ProtoUDP, 123), ask(to, model.ProtoUDP, TunnelPort), ask(to, model.ProtoTCP, TunnelPort), ask(to, model.ProtoSCTP, 80), ask(to, model.ProtoICMP, 0), ask(to, 47, 0), ask(to, 136, 0),
 		} {
 			name := fmt.Sprintf("to %s proto %d port %d", to, q.Proto, q.DstPort)
 			add(name, q)
 			// Answers and errors come by the way that the request took.
-			from := driver.Packet{Host: true, Dst: private}
+			from := oracle.Packet{Host: true, Dst: private}
 			if router != desired.RouterMAC && !pic.Private.Diverts(n, to, q.Proto, q.DstPort) {
-				from = driver.Packet{Uplink: true, VLAN: n.Tag, SrcMAC: router, DstMAC: e.MAC, Dst: e.IPv4}
+				from = oracle.Packet{Uplink: true, VLAN: n.Tag, SrcMAC: router, DstMAC: e.MAC, Dst: e.IPv4}
 			}
 			back := answerTo(top, q, e, e)
 			back.Port, back.Host, back.Uplink, back.VLAN = "", from.Host, from.Uplink, from.VLAN
@@ -231,12 +231,12 @@ func outwards(top Topology, pic desired.Host, e model.Endpoint, router model.MAC
 		}
 	}
 	first := ask(Outside, model.ProtoUDP, 4000)
-	first.Frag = &driver.Fragment{ID: uint32(*sport), More: true}
+	first.Frag = &oracle.Fragment{ID: uint32(*sport), More: true}
 	second := first
-	second.SrcPort, second.DstPort, second.Frag = 0, 0, &driver.Fragment{ID: uint32(*sport), Offset: 1480}
+	second.SrcPort, second.DstPort, second.Frag = 0, 0, &oracle.Fragment{ID: uint32(*sport), Offset: 1480}
 	add("first fragment", first)
 	add("second fragment", second)
-	second.Frag = &driver.Fragment{ID: 60000, Offset: 1480}
+	second.Frag = &oracle.Fragment{ID: 60000, Offset: 1480}
 	add("fragment without its first", second)
 	for _, to := range []netip.Addr{ // where no router goes
 		netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.AddrFrom4([4]byte{224, 0, 0, 5}), netip.AddrFrom4([4]byte{255, 255, 255, 255}),
@@ -262,13 +262,13 @@ func inwards(pic desired.Host, e model.Endpoint, sport *uint16) []namedPacket {
 	n, _ := pic.Networks.Get(port.Network)
 	who := e.Key.String()
 	for _, from := range []netip.Addr{pic.Private.Addr, Outside, n.Subnet.Addr().Next().Next()} {
-		for _, q := range []driver.Packet{
-			{Proto: model.ProtoTCP, DstPort: 80, TCPFlags: driver.FlagSYN},
-			{Proto: model.ProtoTCP, DstPort: 8080, TCPFlags: driver.FlagSYN},
+		for _, q := range []oracle.Packet{
+			{Proto: model.ProtoTCP, DstPort: 80, TCPFlags: oracle.FlagSYN},
+			{Proto: model.ProtoTCP, DstPort: 8080, TCPFlags: oracle.FlagSYN},
 			{Proto: model.ProtoUDP, DstPort: 53},
 			{Proto: model.ProtoSCTP, DstPort: 80},
 			{Proto: model.ProtoICMP, ICMPType: 8, ICMPID: *sport},
-			{Proto: model.ProtoTCP, DstPort: 81, TCPFlags: driver.FlagSYN | driver.FlagACK},
+			{Proto: model.ProtoTCP, DstPort: 81, TCPFlags: oracle.FlagSYN | oracle.FlagACK},
 		} {
 			*sport++
 			q.Host, q.Src, q.Dst = true, from, port.Private
@@ -277,12 +277,12 @@ func inwards(pic desired.Host, e model.Endpoint, sport *uint16) []namedPacket {
 			}
 			name := fmt.Sprintf("%s from %s proto %d port %d", who, from, q.Proto, q.DstPort)
 			out = append(out, namedPacket{name, q})
-			back := driver.Packet{
+			back := oracle.Packet{
 				Port: port.IfName, SrcMAC: port.MAC, DstMAC: desired.RouterMAC, Src: port.IPv4, Dst: from, Proto: q.Proto,
 				SrcPort: q.DstPort, DstPort: q.SrcPort, ICMPID: q.ICMPID,
 			}
 			if q.Proto == model.ProtoTCP {
-				back.TCPFlags = driver.FlagSYN | driver.FlagACK
+				back.TCPFlags = oracle.FlagSYN | oracle.FlagACK
 			}
 			out = append(out, namedPacket{name + ", answer", back})
 			if q.Proto == model.ProtoUDP {

@@ -8,6 +8,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // Case is a set of policies on a topology: data only, so that a test can put
@@ -73,10 +74,10 @@ func Probes(t Topology) []Probe {
 	return out
 }
 
-// World is a topology with a case on it: compile and a Fake for every host.
+// World is a topology with a case on it: compile and an oracle for every host.
 type World struct {
 	Topology  Topology
-	Fabric    driver.Fabric
+	Fabric    oracle.Fabric
 	Pictures  map[model.HostName]desired.Host
 	Problems  map[model.HostName][]compile.Problem
 	compilers map[model.HostName]*compile.Compiler
@@ -92,7 +93,7 @@ func NewWorld(t Topology, c Case) (*World, error) {
 	}
 	for _, h := range t.Hosts {
 		w.compilers[h.Name] = NewCompiler(t, h.Name)
-		w.Fabric.Add(h.Name, driver.NewFake())
+		w.Fabric.Add(h.Name, oracle.New())
 	}
 	return w, w.Switch(c)
 }
@@ -168,9 +169,9 @@ func Failed(r driver.Report) error {
 }
 
 // Reach tells whether a probe succeeds, and what happened on its way.
-func (w *World) Reach(p Probe) (bool, []driver.Hop) {
+func (w *World) Reach(p Probe) (bool, []oracle.Hop) {
 	w.srcPort++
-	return w.Fabric.Reach(driver.Probe{
+	return w.Fabric.Reach(oracle.Probe{
 		FromHost: w.Topology.Endpoint(p.From).Host, FromPort: compile.IfName(p.From),
 		ToHost: w.Topology.Endpoint(p.To).Host, ToPort: compile.IfName(p.To),
 		IPv6: p.IPv6, Proto: p.Proto, SrcPort: 20000 + w.srcPort%20000, DstPort: p.Port,

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/compile"
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // TestPausedMirror checks that a host which has not heard of an endpoint yet
@@ -54,7 +54,7 @@ func TestPausedMirror(t *testing.T) {
 		if _, err := w.Fabric.Host("h1").Apply(context.Background(), pic); err != nil {
 			t.Fatal(err)
 		}
-		p := driver.Packet{
+		p := oracle.Packet{
 			Port: compile.IfName(fresh.Key), SrcMAC: fresh.MAC, DstMAC: to.MAC, Src: fresh.IPv4, Dst: to.IPv4,
 			Proto: model.ProtoUDP, SrcPort: 1, DstPort: 2,
 		}

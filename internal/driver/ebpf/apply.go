@@ -179,7 +179,7 @@ func (p *pass) putHost(k hostKey, v hostEntry) error {
 
 func addresses(net model.NetworkID, mac model.MAC, ips ...netip.Addr) []hostKey {
 	var out []hostKey
-	for _, a := range append(ips, driver.LinkLocal(mac)) {
+	for _, a := range append(ips, mac.LinkLocal()) {
 		if a.IsValid() {
 			out = append(out, hostKey{uint32(net), toAddr(a)})
 		}

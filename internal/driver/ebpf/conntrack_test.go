@@ -4,16 +4,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // TestConnectionTimes: how long a connection lives without packets, by what went
 // over it; the programs and the driver agree.
 func TestConnectionTimes(t *testing.T) {
 	c := newCrowded(t, nil)
-	const syn, ack, fin, rst = driver.FlagSYN, driver.FlagACK, driver.FlagFIN, driver.FlagRST
+	const syn, ack, fin, rst = oracle.FlagSYN, oracle.FlagACK, oracle.FlagFIN, oracle.FlagRST
 	there := func(flags uint8) int { return int(flags) }
 	back := func(flags uint8) int { return int(flags) | 0x100 }
 	opened := []int{there(syn), back(syn | ack), there(ack)}
@@ -102,7 +102,7 @@ func (r *rig) forgetShortWays(t testing.TB) {
 func TestConnectionsOfTheGoneAreForgotten(t *testing.T) {
 	c := newCrowded(t, nil)
 	c.connect("open", c.c, 10000, 3)
-	c.all("half open", c.c, c.segments(c.c, 11000, 3, driver.FlagSYN, false))
+	c.all("half open", c.c, c.segments(c.c, 11000, 3, oracle.FlagSYN, false))
 	c.connect("of another", c.a, 10000, 3)
 	pic := c.pic
 	pic.Revision++
@@ -118,9 +118,9 @@ func TestConnectionsOfTheGoneAreForgotten(t *testing.T) {
 		pic.Ports = pic.Ports.Set(heir.IfName, &heir)
 	}
 	for _, first := range []uint16{10000, 11000} {
-		if n := c.pass(c.b, c.segments(&heir, first, 3, driver.FlagACK, true)); n != 0 {
+		if n := c.pass(c.b, c.segments(&heir, first, 3, oracle.FlagACK, true)); n != 0 {
 			t.Errorf("%d segments of the former owner's connections from port %d on reach the heir, who lets nobody in", n, first)
 		}
 	}
-	c.all("answers to another", c.b, c.segments(c.a, 10000, 3, driver.FlagACK, true))
+	c.all("answers to another", c.b, c.segments(c.a, 10000, 3, oracle.FlagACK, true))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // told waits for a driver's event; the drift timer of an agent would take longer.
@@ -90,7 +91,7 @@ func drift(t *testing.T, way string) {
 	t.Helper()
 	r, drv, pic := driftRig(t, way)
 	a, _ := pic.Ports.Get("cvna")
-	remote := driver.Packet{
+	remote := oracle.Packet{
 		Port: a.IfName, SrcMAC: a.MAC, DstMAC: model.MAC{2, 5, 0, 0, 0, 3}, Src: a.IPv4, Dst: netip.MustParseAddr("10.9.0.3"),
 		Proto: model.ProtoUDP, SrcPort: 5000, DstPort: 5000,
 	}
@@ -244,7 +245,7 @@ func TestPassingError(t *testing.T) {
 			}
 			before := r.drv.settings.have[0]
 			a, _ := pic.Ports.Get("cvna")
-			remote := driver.Packet{
+			remote := oracle.Packet{
 				Port: a.IfName, SrcMAC: a.MAC, DstMAC: model.MAC{2, 5, 0, 0, 0, 3}, Src: a.IPv4, Dst: netip.MustParseAddr("10.9.0.3"),
 				Proto: model.ProtoUDP, SrcPort: 5000, DstPort: 5000,
 			}

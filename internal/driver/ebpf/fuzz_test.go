@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 var update = flag.Bool("update", false, "rewrite the corpus of FuzzPacket")
@@ -59,8 +60,8 @@ func newJudged(t testing.TB) *judged {
 
 func (j *judged) samples() map[string]sample {
 	return samples(
-		driver.Packet{SrcMAC: j.a.MAC, DstMAC: j.b.MAC, Src: j.a.IPv4, Dst: j.b.IPv4},
-		driver.Packet{SrcMAC: j.a.MAC, DstMAC: j.b.MAC, Src: j.a.IPv6, Dst: j.b.IPv6})
+		oracle.Packet{SrcMAC: j.a.MAC, DstMAC: j.b.MAC, Src: j.a.IPv4, Dst: j.b.IPv4},
+		oracle.Packet{SrcMAC: j.a.MAC, DstMAC: j.b.MAC, Src: j.a.IPv6, Dst: j.b.IPv6})
 }
 
 func (j *judged) drops(t testing.TB) (n uint64) {
@@ -244,8 +245,8 @@ func TestPackets(t *testing.T) {
 // discovery is answered where it is.
 func (j *judged) remoteSamples() map[string]sample {
 	all := samples(
-		driver.Packet{SrcMAC: j.r.MAC, DstMAC: j.b.MAC, Src: j.r.IPv4, Dst: j.b.IPv4},
-		driver.Packet{SrcMAC: j.r.MAC, DstMAC: j.b.MAC, Src: j.r.IPv6, Dst: j.b.IPv6})
+		oracle.Packet{SrcMAC: j.r.MAC, DstMAC: j.b.MAC, Src: j.r.IPv4, Dst: j.b.IPv4},
+		oracle.Packet{SrcMAC: j.r.MAC, DstMAC: j.b.MAC, Src: j.r.IPv6, Dst: j.b.IPv6})
 	for name, s := range all {
 		if binary.BigEndian.Uint16(s.frame[12:]) == 0x0806 || len(s.frame) > 54 && s.frame[20] == 58 && s.frame[54] >= 133 {
 			delete(all, name)
@@ -318,7 +319,7 @@ type sender struct {
 }
 
 func (s sender) is(a netip.Addr, mac [6]byte) bool {
-	return a == s.ip4 || a == s.ip6 || a == driver.LinkLocal(mac)
+	return a == s.ip4 || a == s.ip6 || a == model.MAC(mac).LinkLocal()
 }
 
 // mayPass tells whether a frame, that no connection is known for, may pass at

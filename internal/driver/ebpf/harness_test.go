@@ -25,6 +25,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // The outside world of the host under test: its interfaces' far ends are in
@@ -258,7 +259,7 @@ func (r *rig) settle(t testing.TB, near int) {
 }
 
 // inject sends a packet and tells where it came out.
-func (r *rig) inject(t testing.TB, p driver.Packet) (v driver.Verdict) {
+func (r *rig) inject(t testing.TB, p oracle.Packet) (v oracle.Verdict) {
 	t.Helper()
 	near, f := p.Port, drivertest.Frame(p)
 	if p.Host {
@@ -284,7 +285,7 @@ func (r *rig) inject(t testing.TB, p driver.Packet) (v driver.Verdict) {
 		if !p.Host {
 			t.Fatalf("no interface %q", near)
 		}
-		return driver.Verdict{Drop: "no interface"}
+		return oracle.Verdict{Drop: "no interface"}
 	}
 	r.thread.do(func() {
 		for _, w := range r.wires {
@@ -331,7 +332,7 @@ func (r *rig) inject(t testing.TB, p driver.Packet) (v driver.Verdict) {
 	return v
 }
 
-func (r *rig) collect(t testing.TB, v *driver.Verdict, near, name string, g []byte) {
+func (r *rig) collect(t testing.TB, v *oracle.Verdict, near, name string, g []byte) {
 	t.Helper()
 	switch {
 	case len(g) < 14 || g[12] == 0x88 && g[13] == 0xb5:

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // openSide watches the host's own side, if the driver has made it.
@@ -41,7 +41,7 @@ func (r *rig) closeSide() {
 }
 
 // read decodes an IPv4 frame that was translated; others are nobody's business.
-func read(t testing.TB, g []byte) *driver.Packet {
+func read(t testing.TB, g []byte) *oracle.Packet {
 	t.Helper()
 	p, err := drivertest.ReadPacket(g)
 	if err != nil {
@@ -82,7 +82,7 @@ func TestHostReachesNoPort(t *testing.T) {
 					return
 				}
 				defer unix.Close(near)
-				for _, p := range []driver.Packet{web(a, b, 4001, 80), web(a, b, 4001, 81)} {
+				for _, p := range []oracle.Packet{web(a, b, 4001, 80), web(a, b, 4001, 81)} {
 					// Whether the sender is told that it was dropped depends on the kernel.
 					if err := unix.Send(near, drivertest.Frame(p), 0); err != nil && !errors.Is(err, unix.ENOBUFS) {
 						t.Error(err)

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // TestFullMaps gives one map after the other room for one entry: what does not
@@ -133,7 +133,7 @@ func TestEvictionsAreTold(t *testing.T) {
 	var frames [][]byte
 	for i := range flood {
 		p := web(a, b, uint16(10_000+i), 8000+uint16(i%80))
-		p.Frag = &driver.Fragment{ID: uint32(i), More: true}
+		p.Frag = &oracle.Fragment{ID: uint32(i), More: true}
 		frames = append(frames, drivertest.Frame(p))
 	}
 	for i, ret := range r.from(t, a.IfName, frames...) {

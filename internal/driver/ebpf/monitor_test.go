@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // TestMonitorFlood: of a flood of drops every packet is accounted for, by few
@@ -33,8 +34,8 @@ func TestMonitorFlood(t *testing.T) {
 	}
 	defer drv.Close()
 	const flood = 5000
-	spoofed := func(i int) driver.Packet { // to the i-th address of 9.9.0.0/16
-		return driver.Packet{
+	spoofed := func(i int) oracle.Packet { // to the i-th address of 9.9.0.0/16
+		return oracle.Packet{
 			SrcMAC: from.MAC, DstMAC: model.MAC{2, 1}, Src: from.IPv4.Next(), Dst: netip.AddrFrom4([4]byte{9, 9, byte(i >> 8), byte(i)}),
 			Proto: model.ProtoUDP, DstPort: 53,
 		}

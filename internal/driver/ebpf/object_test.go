@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // TestCompiledObjectIsCurrent compiles the C sources again and compares the
@@ -116,10 +116,10 @@ func TestMalformedNeverPass(t *testing.T) {
 		})
 		return ret
 	}
-	packets := map[string]driver.Packet{}
+	packets := map[string]oracle.Packet{}
 	for _, v6 := range []bool{false, true} {
 		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP, model.ProtoICMP, model.ProtoSCTP} {
-			p := driver.Packet{SrcMAC: from.MAC, DstMAC: to.MAC, Src: from.IPv4, Dst: to.IPv4, Proto: proto, SrcPort: 4000, DstPort: 80, TCPFlags: driver.FlagSYN, ICMPID: 7}
+			p := oracle.Packet{SrcMAC: from.MAC, DstMAC: to.MAC, Src: from.IPv4, Dst: to.IPv4, Proto: proto, SrcPort: 4000, DstPort: 80, TCPFlags: oracle.FlagSYN, ICMPID: 7}
 			if proto == model.ProtoICMP {
 				p.ICMPType = 8
 			}
@@ -132,7 +132,7 @@ func TestMalformedNeverPass(t *testing.T) {
 			packets[p.Src.String()+proto.String()] = p
 		}
 	}
-	packets["arp"] = driver.Packet{SrcMAC: from.MAC, DstMAC: driver.Broadcast, ARP: &driver.ARP{Op: 1, SenderMAC: from.MAC, SenderIP: from.IPv4, TargetIP: to.IPv4}}
+	packets["arp"] = oracle.Packet{SrcMAC: from.MAC, DstMAC: oracle.Broadcast, ARP: &oracle.ARP{Op: 1, SenderMAC: from.MAC, SenderIP: from.IPv4, TargetIP: to.IPv4}}
 	drops := func() (n uint64) {
 		s, err := drv.Stats(t.Context())
 		if err != nil {

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // Frames built by hand, so that every field can be wrong, and a reading of
@@ -96,10 +96,10 @@ type sample struct {
 }
 
 // samples are frames of every kind that the programs read, well and badly formed.
-func samples(a, b driver.Packet) map[string]sample {
+func samples(a, b oracle.Packet) map[string]sample {
 	am, bm := a.SrcMAC, a.DstMAC
 	a4, b4, a6, b6 := a.Src.As4(), a.Dst.As4(), b.Src.As16(), b.Dst.As16()
-	ll := driver.LinkLocal(am).As16()
+	ll := am.LinkLocal().As16()
 	ip4 := func(proto byte, frag uint16, options []byte, payload ...[]byte) []byte {
 		return ether(bm, am, 0x0800, header4(a4, b4, proto, frag, options, payload...))
 	}
@@ -221,13 +221,13 @@ func samples(a, b driver.Packet) map[string]sample {
 		"fragment6-twice":           {ip6(44, fragment6(44, 0, true), fragment6(6, 64, false), web6), false},
 		"error6-of-nothing":         {ip6(58, icmp(1, 4), quoted6), false},
 		"error6-quote-cut":          {ip6(58, icmp(2, 0), quoted6[:41]), false},
-		"arp":                       {ether(driver.Broadcast, am, 0x0806, arp(1, am, a4, b4)), true},
-		"arp-probe":                 {ether(driver.Broadcast, am, 0x0806, arp(1, am, none, b4)), true},
-		"arp-cut":                   {ether(driver.Broadcast, am, 0x0806, arp(1, am, a4, b4)[:27]), false},
-		"arp-spoofed-ip":            {ether(driver.Broadcast, am, 0x0806, arp(1, am, b4, a4)), false},
-		"arp-spoofed-mac":           {ether(driver.Broadcast, am, 0x0806, arp(1, bm, a4, b4)), false},
+		"arp":                       {ether(oracle.Broadcast, am, 0x0806, arp(1, am, a4, b4)), true},
+		"arp-probe":                 {ether(oracle.Broadcast, am, 0x0806, arp(1, am, none, b4)), true},
+		"arp-cut":                   {ether(oracle.Broadcast, am, 0x0806, arp(1, am, a4, b4)[:27]), false},
+		"arp-spoofed-ip":            {ether(oracle.Broadcast, am, 0x0806, arp(1, am, b4, a4)), false},
+		"arp-spoofed-mac":           {ether(oracle.Broadcast, am, 0x0806, arp(1, bm, a4, b4)), false},
 		"arp-reply-from-nobody":     {ether(bm, am, 0x0806, arp(2, am, none, b4)), false},
-		"arp-long-addresses":        {patch(ether(driver.Broadcast, am, 0x0806, arp(1, am, a4, b4)), 18, 8), false},
+		"arp-long-addresses":        {patch(ether(oracle.Broadcast, am, 0x0806, arp(1, am, a4, b4)), 18, 8), false},
 		"solicit":                   {ether(bm, am, 0x86dd, solicit(a6, b6, am)), true},
 		"solicit-detects-duplicate": {ether(bm, am, 0x86dd, solicit([16]byte{}, b6, am)[:64]), false},
 		"solicit-spoofed-option":    {ether(bm, am, 0x86dd, solicit(a6, b6, bm)), false},

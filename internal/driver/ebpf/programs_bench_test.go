@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // BenchmarkPrograms measures the program on a port alone, by the kernel's own
@@ -28,16 +28,16 @@ func BenchmarkPrograms(b *testing.B) {
 	if rep, err := drv.Apply(b.Context(), pic); err != nil || drivertest.Failed(rep) != nil {
 		b.Fatal(err, drivertest.Failed(rep))
 	}
-	back := func(p driver.Packet) driver.Packet {
+	back := func(p oracle.Packet) oracle.Packet {
 		p.SrcMAC, p.DstMAC, p.Src, p.Dst, p.SrcPort, p.DstPort = p.DstMAC, p.SrcMAC, p.Dst, p.Src, p.DstPort, p.SrcPort
 		return p
 	}
-	const syn, ack, fin = driver.FlagSYN, driver.FlagACK, driver.FlagFIN
-	there := func(p driver.Packet, flags uint8, n int) float64 {
+	const syn, ack, fin = oracle.FlagSYN, oracle.FlagACK, oracle.FlagFIN
+	there := func(p oracle.Packet, flags uint8, n int) float64 {
 		p.TCPFlags = flags
 		return r.clocked(b, a.IfName, drivertest.Frame(p), n)
 	}
-	answer := func(p driver.Packet, flags uint8) float64 {
+	answer := func(p oracle.Packet, flags uint8) float64 {
 		p = back(p)
 		p.TCPFlags = flags
 		return r.clocked(b, c.IfName, drivertest.Frame(p), 1)
@@ -46,7 +46,7 @@ func BenchmarkPrograms(b *testing.B) {
 	v6 := v4
 	v6.Src, v6.Dst = a.IPv6, c.IPv6
 	ping.Proto, ping.ICMPType, ping.ICMPID = model.ProtoICMP, 8, 7
-	for _, p := range []driver.Packet{v4, v6} {
+	for _, p := range []oracle.Packet{v4, v6} {
 		there(p, syn, 1)
 		answer(p, syn|ack)
 		there(p, ack, 2)

@@ -8,6 +8,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // crowded is a host with little room for connections, where a floods, b serves,
@@ -72,9 +73,9 @@ func (c *crowded) connect(what string, of *desired.Port, first uint16, n int) {
 	c.t.Helper()
 	for i := range n { // one after the other, or those of a flood would evict themselves
 		at := first + uint16(i)
-		c.all(what+": request", of, c.segments(of, at, 1, driver.FlagSYN, false))
-		c.all(what+": answer", c.b, c.segments(of, at, 1, driver.FlagSYN|driver.FlagACK, true))
-		c.all(what+": acknowledgement", of, c.segments(of, at, 1, driver.FlagACK, false))
+		c.all(what+": request", of, c.segments(of, at, 1, oracle.FlagSYN, false))
+		c.all(what+": answer", c.b, c.segments(of, at, 1, oracle.FlagSYN|oracle.FlagACK, true))
+		c.all(what+": acknowledgement", of, c.segments(of, at, 1, oracle.FlagACK, false))
 	}
 }
 
@@ -96,21 +97,21 @@ func TestFloodTakesItsOwnShare(t *testing.T) {
 	const room = 1024
 	c := newCrowded(t, map[string]uint32{"conns": room, "halfopen": room})
 	c.connect("idle", c.c, 10000, 20)
-	waiting := c.segments(c.c, 20000, 300, driver.FlagSYN, false)
+	waiting := c.segments(c.c, 20000, 300, oracle.FlagSYN, false)
 	c.all("waiting for an answer", c.c, waiting)
-	flood := c.segments(c.a, 1000, 30000, driver.FlagSYN, false)
+	flood := c.segments(c.a, 1000, 30000, oracle.FlagSYN, false)
 	for i := range 10 {
 		part := flood[i*3000:][:3000]
 		c.all("flood", c.a, part[:1500])
 		c.connect("meanwhile", c.c, uint16(30000+100*i), 10)
 		c.all("flood", c.a, part[1500:])
 	}
-	c.all("answers to who waited", c.b, c.segments(c.c, 20000, 300, driver.FlagSYN|driver.FlagACK, true))
-	c.all("the other end of idle connections speaks", c.b, c.segments(c.c, 10000, 20, driver.FlagACK|driver.FlagPSH, true))
-	if n := c.pass(c.b, c.segments(c.a, 1000, 3000, driver.FlagSYN|driver.FlagACK, true)); n != 0 {
+	c.all("answers to who waited", c.b, c.segments(c.c, 20000, 300, oracle.FlagSYN|oracle.FlagACK, true))
+	c.all("the other end of idle connections speaks", c.b, c.segments(c.c, 10000, 20, oracle.FlagACK|oracle.FlagPSH, true))
+	if n := c.pass(c.b, c.segments(c.a, 1000, 3000, oracle.FlagSYN|oracle.FlagACK, true)); n != 0 {
 		t.Errorf("%d answers to the flood's first packets pass, which were the oldest", n)
 	}
-	if n := c.pass(c.b, c.segments(c.a, 30500, 500, driver.FlagSYN|driver.FlagACK, true)); n < 400 {
+	if n := c.pass(c.b, c.segments(c.a, 30500, 500, oracle.FlagSYN|oracle.FlagACK, true)); n < 400 {
 		t.Errorf("%d of 500 answers to the flood's last packets pass", n)
 	}
 	got := c.tables()
@@ -127,11 +128,11 @@ func TestFloodTakesItsOwnShare(t *testing.T) {
 func TestShareBitesOnlyWhenShort(t *testing.T) {
 	const room = 1024
 	c := newCrowded(t, map[string]uint32{"conns": room, "halfopen": room})
-	c.all("a's", c.a, c.segments(c.a, 1000, 700, driver.FlagSYN, false))
+	c.all("a's", c.a, c.segments(c.a, 1000, 700, oracle.FlagSYN, false))
 	for i := range 40 { // round and round
 		c.connect("c's", c.c, uint16(10000+i*50), 20)
 	}
-	c.all("answers to a", c.b, c.segments(c.a, 1000, 700, driver.FlagSYN|driver.FlagACK, true))
+	c.all("answers to a", c.b, c.segments(c.a, 1000, 700, oracle.FlagSYN|oracle.FlagACK, true))
 	if got := c.tables(); got["halfopen"].Evicted != 0 || got["halfopen"].Entries != 700 || got["conns"].Entries != 800 || got["conns"].Evicted != 0 {
 		t.Errorf("%+v; want 700 half-open, 800 open, and none evicted", got)
 	}
@@ -150,9 +151,9 @@ func TestOpenConnectionsAreShared(t *testing.T) {
 	if o := got["conns"]; o.Entries > uint64(many(room))+20 || o.Evicted == 0 {
 		t.Errorf("conns: %+v; want at most %d entries, and evictions", o, many(room))
 	}
-	c.all("the other end of idle connections speaks", c.b, c.segments(c.c, 10000, 20, driver.FlagACK, true))
-	c.all("the other end of new connections speaks", c.b, c.segments(c.c, 30000, 20, driver.FlagACK, true))
-	c.all("the other end of the flood's last", c.b, c.segments(c.a, 29900, 100, driver.FlagACK, true))
+	c.all("the other end of idle connections speaks", c.b, c.segments(c.c, 10000, 20, oracle.FlagACK, true))
+	c.all("the other end of new connections speaks", c.b, c.segments(c.c, 30000, 20, oracle.FlagACK, true))
+	c.all("the other end of the flood's last", c.b, c.segments(c.a, 29900, 100, oracle.FlagACK, true))
 	// What the driver took away is nobody's any more.
 	if err := c.drv.conns.sweep(func(connKey, conn) bool { return true }); err != nil {
 		t.Fatal(err)
@@ -186,8 +187,8 @@ func TestDriverAway(t *testing.T) {
 		c.connect("busy", c.a, uint16(10000+50*i), 50)
 	}
 	c.connect("another", c.c, 30000, 20)
-	c.all("the other end of the last", c.b, c.segments(c.a, 12900, 100, driver.FlagACK, true))
-	c.all("the other end of another's", c.b, c.segments(c.c, 30000, 20, driver.FlagACK, true))
+	c.all("the other end of the last", c.b, c.segments(c.a, 12900, 100, oracle.FlagACK, true))
+	c.all("the other end of another's", c.b, c.segments(c.c, 30000, 20, oracle.FlagACK, true))
 	if got := c.tables()["conns"]; got.Evicted == 0 || got.Entries < room/2 {
 		t.Errorf("conns: %+v; want it well used, and evictions", got)
 	}

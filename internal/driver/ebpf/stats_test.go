@@ -6,6 +6,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // takeTallies gives all tallies of all processors to one rule.
@@ -48,7 +49,7 @@ func TestRulesCountEveryPacket(t *testing.T) {
 				k := uint64(cpus()) * uint64(r.drv.obj.Tallies.MaxEntries())
 				want[other] = driver.RuleStats{Packets: n.Packets * k, Bytes: n.Bytes * k}
 			}
-			send := func(ifname string, p driver.Packet, times int) {
+			send := func(ifname string, p oracle.Packet, times int) {
 				f := drivertest.Frame(p)
 				for _, ret := range r.from(t, ifname, slices.Repeat([][]byte{f}, times)...) {
 					if ret != redirected {
@@ -61,10 +62,10 @@ func TestRulesCountEveryPacket(t *testing.T) {
 			ask := web(a, b, 10_000, 80)
 			answer := ask
 			answer.SrcMAC, answer.DstMAC, answer.Src, answer.Dst = ask.DstMAC, ask.SrcMAC, ask.Dst, ask.Src
-			answer.SrcPort, answer.DstPort, answer.TCPFlags = ask.DstPort, ask.SrcPort, driver.FlagSYN|driver.FlagACK
+			answer.SrcPort, answer.DstPort, answer.TCPFlags = ask.DstPort, ask.SrcPort, oracle.FlagSYN|oracle.FlagACK
 			send(a.IfName, ask, 1)
 			send(b.IfName, answer, 1)
-			ask.TCPFlags, answer.TCPFlags = driver.FlagACK, driver.FlagACK
+			ask.TCPFlags, answer.TCPFlags = oracle.FlagACK, oracle.FlagACK
 			send(a.IfName, ask, fast)
 			send(b.IfName, answer, fast)
 

@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // testRun runs a program on a frame with BPF_PROG_TEST_RUN.
@@ -72,8 +72,8 @@ func (r *rig) neighbours(t testing.TB) (pic desired.Host, a, b *desired.Port) {
 }
 
 // web is a request to a port of b's.
-func web(a, b *desired.Port, from, to uint16) driver.Packet {
-	return driver.Packet{
-		SrcMAC: a.MAC, DstMAC: b.MAC, Src: a.IPv4, Dst: b.IPv4, Proto: model.ProtoTCP, SrcPort: from, DstPort: to, TCPFlags: driver.FlagSYN,
+func web(a, b *desired.Port, from, to uint16) oracle.Packet {
+	return oracle.Packet{
+		SrcMAC: a.MAC, DstMAC: b.MAC, Src: a.IPv4, Dst: b.IPv4, Proto: model.ProtoTCP, SrcPort: from, DstPort: to, TCPFlags: oracle.FlagSYN,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // TestBridgesOf1x: what Contiv 1.x has left on a host takes the tunnel's packets
@@ -80,7 +81,7 @@ func TestBridgesOf1x(t *testing.T) {
 		return ""
 	}())
 	r.networks[web.Network] = 100
-	back := driver.Packet{VTEP: vtep2, Network: web.Network, DstMAC: web.MAC, Dst: web.IPv4, Proto: model.ProtoUDP, SrcPort: 1000, DstPort: 1000}
+	back := oracle.Packet{VTEP: vtep2, Network: web.Network, DstMAC: web.MAC, Dst: web.IPv4, Proto: model.ProtoUDP, SrcPort: 1000, DstPort: 1000}
 	for _, x := range pic.Remotes.All() {
 		if x.Network == web.Network {
 			back.SrcMAC, back.Src = x.MAC, x.IPv4

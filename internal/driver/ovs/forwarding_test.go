@@ -71,7 +71,7 @@ func TestNeighbours(t *testing.T) {
 	}
 	for start := time.Now(); tentative() && time.Since(start) < 5*time.Second; {
 	}
-	for _, to := range []string{b.port.IPv4.String(), b.port.IPv6.String(), driver.LinkLocal(b.port.MAC).String() + "%eth0"} {
+	for _, to := range []string{b.port.IPv4.String(), b.port.IPv6.String(), b.port.MAC.LinkLocal().String() + "%eth0"} {
 		if out, err := l.in(a, "ping", "-c", "2", "-i", "0.2", "-W", "2", to).CombinedOutput(); err != nil {
 			t.Errorf("ping %s: %v\n%s", to, err, out)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // The outside world of the switch under test: an underlay bridge with the
@@ -243,7 +244,7 @@ func (r *rig) bounce(t testing.TB, w *wire, seen func([]byte)) {
 }
 
 // inject sends a packet and tells where it came out.
-func (r *rig) inject(t testing.TB, p driver.Packet) driver.Verdict {
+func (r *rig) inject(t testing.TB, p oracle.Packet) oracle.Verdict {
 	t.Helper()
 	near, f := p.Port, drivertest.Frame(p)
 	r.hostWire(t)
@@ -269,7 +270,7 @@ func (r *rig) inject(t testing.TB, p driver.Packet) driver.Verdict {
 	if err := in.send(f); err != nil {
 		t.Fatal(err)
 	}
-	var v driver.Verdict
+	var v oracle.Verdict
 	collect := func(name string, g []byte) {
 		switch {
 		case len(g) < 14 || slices.Equal(g[12:14], etherMe):
@@ -318,7 +319,7 @@ func (r *rig) inject(t testing.TB, p driver.Packet) driver.Verdict {
 
 // readPacket reads what came out, and fails the test when its receiver would
 // throw it away.
-func readPacket(t testing.TB, f []byte) *driver.Packet {
+func readPacket(t testing.TB, f []byte) *oracle.Packet {
 	t.Helper()
 	p, err := drivertest.ReadPacket(f)
 	if err != nil {
@@ -387,11 +388,11 @@ func (r *rig) harness() drivertest.Harness {
 		Send:   r.inject,
 		WayOut: true,
 		Slow:   ovstest.Kernel(), // the kernels are emulated
-		SkipPacket: func(p driver.Packet) string {
+		SkipPacket: func(p oracle.Packet) string {
 			if p.Frag != nil {
 				return "the switch keeps fragments until all are there"
 			}
-			if ovstest.Kernel() && p.ICMPType == driver.NDNeighborSolicit && p.Proto == model.ProtoICMPv6 {
+			if ovstest.Kernel() && p.ICMPType == oracle.NDNeighborSolicit && p.Proto == model.ProtoICMPv6 {
 				return "who is asked for answers, and not the switch: TestNeighbours"
 			}
 			return ""

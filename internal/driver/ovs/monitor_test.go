@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // monitored is a driver with a picture that it has made true, and one of its ports.
@@ -63,7 +64,7 @@ func TestMonitorFlood(t *testing.T) {
 			gate.Lock()
 		}
 		for i := range flood {
-			f := drivertest.Frame(driver.Packet{ // to an address of 9.9.0.0/16
+			f := drivertest.Frame(oracle.Packet{ // to an address of 9.9.0.0/16
 				SrcMAC: from.MAC, DstMAC: model.MAC{2, 1}, Src: from.IPv4.Next(), Proto: model.ProtoUDP, DstPort: 53,
 				Dst: netip.AddrFrom4([4]byte{9, byte(test.of >> 8), byte(i % test.of >> 8), byte(i % test.of)}),
 			})
@@ -122,7 +123,7 @@ func TestMonitorOutlivesSwitch(t *testing.T) {
 	defer drv.Close()
 	r.KillSwitch()
 	r.StartSwitch()
-	f := drivertest.Frame(driver.Packet{SrcMAC: model.MAC{2, 9}, DstMAC: model.MAC{2, 1}, Src: from.IPv4, Dst: from.IPv4, Proto: model.ProtoUDP, DstPort: 53})
+	f := drivertest.Frame(oracle.Packet{SrcMAC: model.MAC{2, 9}, DstMAC: model.MAC{2, 1}, Src: from.IPv4, Dst: from.IPv4, Proto: model.ProtoUDP, DstPort: 53})
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	late := time.After(20 * time.Second)
@@ -197,11 +198,11 @@ func TestMonitorLeavesNoTrace(t *testing.T) {
 func FuzzReadFrame(f *testing.F) {
 	a, b := netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.1.3")
 	six, seven := netip.MustParseAddr("fd00::2"), netip.MustParseAddr("fd00::3")
-	packets := []driver.Packet{
+	packets := []oracle.Packet{
 		{Src: a, Dst: b, Proto: model.ProtoTCP, SrcPort: 1000, DstPort: 80},
 		{Src: a, Dst: b, Proto: model.ProtoICMP, ICMPType: 8},
 		{Src: six, Dst: seven, Proto: model.ProtoUDP, SrcPort: 1000, DstPort: 53},
-		{Src: six, Dst: seven, Proto: model.ProtoUDP, SrcPort: 1000, DstPort: 53, Frag: &driver.Fragment{ID: 1, More: true}},
+		{Src: six, Dst: seven, Proto: model.ProtoUDP, SrcPort: 1000, DstPort: 53, Frag: &oracle.Fragment{ID: 1, More: true}},
 		{Src: six, Dst: seven, Proto: model.ProtoICMPv6, ICMPType: 128},
 	}
 	for _, p := range packets {

@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/compile"
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // TestMutationsAreNoticed seeds faults into the pipeline: for each of them, some
-// of the generated policies must have another outcome than Fake's, and with
+// of the generated policies must have another outcome than the oracle's, and with
 // none, no policy may. It is the proof that the matrix would catch them.
 func TestMutationsAreNoticed(t *testing.T) {
 	for m := range pipeline.NumMutations {
@@ -22,16 +22,16 @@ func TestMutationsAreNoticed(t *testing.T) {
 			r.mutation = m
 			wrong := r.countWrong(t)
 			if (wrong > 0) != (m != pipeline.NoMutation) {
-				t.Errorf("%d packets differ from Fake's verdict", wrong)
+				t.Errorf("%d packets differ from the oracle's verdict", wrong)
 			}
-			t.Logf("%d packets differ from Fake's verdict", wrong)
+			t.Logf("%d packets differ from the oracle's verdict", wrong)
 		})
 	}
 }
 
 // countWrong sends requests and answers among the endpoints of blue's VXLAN
 // network under every generated policy, and counts those whose fate differs
-// from Fake's.
+// from the oracle's.
 func (r *rig) countWrong(t *testing.T) int {
 	t.Helper()
 	h := r.harness()
@@ -45,7 +45,7 @@ func (r *rig) countWrong(t *testing.T) int {
 	for name, p := range w.Pictures["h1"].Ports.All() {
 		r.addWire(t, name, p.MAC)
 	}
-	ref := driver.NewFake()
+	ref := oracle.New()
 	wrong, sport := 0, uint16(40000)
 	for _, c := range drivertest.Cases(top) {
 		if err := w.Switch(c); err != nil {
@@ -64,18 +64,18 @@ func (r *rig) countWrong(t *testing.T) int {
 				continue
 			}
 			sport++
-			there := driver.Packet{
+			there := oracle.Packet{
 				Port: compile.IfName(p.From), SrcMAC: from.MAC, DstMAC: to.MAC, Src: from.IPv4, Dst: to.IPv4, Proto: p.Proto,
 			}
 			if there.Proto == model.ProtoICMP {
 				there.ICMPType, there.ICMPID = 8, sport
 			} else {
-				there.SrcPort, there.DstPort, there.TCPFlags = sport, p.Port, driver.FlagSYN
+				there.SrcPort, there.DstPort, there.TCPFlags = sport, p.Port, oracle.FlagSYN
 			}
 			back := there
 			back.Port, back.SrcMAC, back.DstMAC, back.Src, back.Dst = compile.IfName(p.To), to.MAC, from.MAC, to.IPv4, from.IPv4
-			back.SrcPort, back.DstPort, back.ICMPType, back.TCPFlags = there.DstPort, there.SrcPort, 0, driver.FlagSYN|driver.FlagACK
-			for _, x := range []driver.Packet{there, back} {
+			back.SrcPort, back.DstPort, back.ICMPType, back.TCPFlags = there.DstPort, there.SrcPort, 0, oracle.FlagSYN|oracle.FlagACK
+			for _, x := range []oracle.Packet{there, back} {
 				if ref.Send(x).Passed() != r.inject(t, x).Passed() {
 					wrong++
 					break // the connection tables differ now

@@ -36,7 +36,7 @@ const (
 	NumMutations
 )
 
-// Drop reasons by number in the cookie; the texts are those of driver.Fake.
+// Drop reasons by number in the cookie; the texts are those of internal/driver.
 var reasons = []string{
 	0: "", 1: driver.DropNoPort, 2: driver.DropNetwork, 3: driver.DropSpoof, 4: driver.DropUnknownSource,
 	5: driver.DropUnknownDest, 6: driver.DropPolicy, 7: driver.DropInvalid, 8: driver.DropNotIP,

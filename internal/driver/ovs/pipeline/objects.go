@@ -114,7 +114,7 @@ func addresses(mac model.MAC, v4, v6 netip.Addr) []netip.Addr {
 	if v6.Is6() {
 		out = append(out, v6)
 	}
-	if ll := driver.LinkLocal(mac); ll != v6 {
+	if ll := mac.LinkLocal(); ll != v6 {
 		out = append(out, ll)
 	}
 	return out

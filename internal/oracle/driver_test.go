@@ -1,4 +1,4 @@
-package driver
+package oracle
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -51,7 +52,7 @@ func pair(edit func(*desired.Host)) desired.Host {
 	return h
 }
 
-func mustApply(t *testing.T, f *Fake, h desired.Host) Report {
+func mustApply(t *testing.T, f *Driver, h desired.Host) driver.Report {
 	t.Helper()
 	r, err := f.Apply(context.Background(), h)
 	if err != nil {
@@ -60,9 +61,9 @@ func mustApply(t *testing.T, f *Fake, h desired.Host) Report {
 	return r
 }
 
-// TestFakeRefuses checks that Apply refuses what a kernel would refuse, says so
+// TestRefuses checks that Apply refuses what a kernel would refuse, says so
 // of the right object and programs the rest.
-func TestFakeRefuses(t *testing.T) {
+func TestRefuses(t *testing.T) {
 	port := func(name string, edit func(*desired.Port)) func(*desired.Host) {
 		return func(h *desired.Host) {
 			p := desired.Port{IfName: name, Network: 1, MAC: model.MAC{2, 9}, IPv4: ip("10.0.0.9"), Identity: 300}
@@ -108,7 +109,7 @@ func TestFakeRefuses(t *testing.T) {
 		{"remote with a local address", remote(func(r *desired.Remote) { r.IPv4 = ip("10.0.0.1") }), "remote 1/02:09:00:00:00:00", model.ErrExists},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			f := NewFake()
+			f := New()
 			f.Interfaces(func(name string) bool { return name != "missing" })
 			r := mustApply(t, f, pair(test.edit))
 			var found error
@@ -140,9 +141,9 @@ func udp(port string, from, to model.MAC, src, dst string, sport, dport uint16) 
 	return Packet{Port: port, SrcMAC: from, DstMAC: to, Src: ip(src), Dst: ip(dst), Proto: model.ProtoUDP, SrcPort: sport, DstPort: dport}
 }
 
-// TestFakeInspect checks the text of the state.
-func TestFakeInspect(t *testing.T) {
-	f := NewFake()
+// TestInspect checks the text of the state.
+func TestInspect(t *testing.T) {
+	f := New()
 	mustApply(t, f, pair(nil))
 	got, err := f.Inspect(context.Background())
 	if err != nil {
@@ -163,9 +164,9 @@ func TestFakeInspect(t *testing.T) {
 	}
 }
 
-// TestFakeSaysWhy checks reasons, deciding rules and counters.
-func TestFakeSaysWhy(t *testing.T) {
-	f := NewFake()
+// TestSaysWhy checks reasons, deciding rules and counters.
+func TestSaysWhy(t *testing.T) {
+	f := New()
 	mustApply(t, f, pair(nil))
 	tcp := udp("b", macB, macA, "10.0.0.2", "10.0.0.1", 1000, 80)
 	tcp.Proto, tcp.TCPFlags = model.ProtoTCP, FlagSYN
@@ -197,10 +198,10 @@ func TestFakeSaysWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]uint64{DropPolicy: 2, DropUnknownSource: 1, DropSpoof: 1, DropNoPort: 1, DropUnknownDest: 1}, s.Drops); diff != "" {
+	if diff := cmp.Diff(map[string]uint64{driver.DropPolicy: 2, driver.DropUnknownSource: 1, driver.DropSpoof: 1, driver.DropNoPort: 1, driver.DropUnknownDest: 1}, s.Drops); diff != "" {
 		t.Errorf("drops (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]RuleStats{"blue:p1:1": {1, 64}, "blue:p1:2": {2, 128}}, s.Rules); diff != "" {
+	if diff := cmp.Diff(map[string]driver.RuleStats{"blue:p1:1": {Packets: 1, Bytes: 64}, "blue:p1:2": {Packets: 2, Bytes: 128}}, s.Rules); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
 	if got := s.Ports["a"]; got.RxPackets != 2 || got.TxPackets != 4 {
@@ -208,10 +209,10 @@ func TestFakeSaysWhy(t *testing.T) {
 	}
 }
 
-// TestFakeForgets checks that the connections of an endpoint do not pass to the
+// TestForgets checks that the connections of an endpoint do not pass to the
 // next one with its address, and that a lost data plane says so.
-func TestFakeForgets(t *testing.T) {
-	f := NewFake()
+func TestForgets(t *testing.T) {
+	f := New()
 	mustApply(t, f, pair(nil))
 	there, back := udp("a", macA, macB, "10.0.0.1", "10.0.0.2", 1, 2), udp("b", macB, macA, "10.0.0.2", "10.0.0.1", 2, 1)
 	answered := func(want bool) {
@@ -231,7 +232,7 @@ func TestFakeForgets(t *testing.T) {
 	if e := <-f.Events(); e.Reason != "switch died" {
 		t.Errorf("event %+v", e)
 	}
-	if v := f.Send(there); v.Drop != DropNoPort {
+	if v := f.Send(there); v.Drop != driver.DropNoPort {
 		t.Errorf("with a lost data plane: %s", v)
 	}
 	mustApply(t, f, pair(nil))
@@ -247,10 +248,10 @@ func TestFakeForgets(t *testing.T) {
 	}
 }
 
-// TestFakeRefusedPort checks that a port refused by the data plane is reported
+// TestRefusedPort checks that a port refused by the data plane is reported
 // as such, keeps nothing open, and works later.
-func TestFakeRefusedPort(t *testing.T) {
-	f := NewFake()
+func TestRefusedPort(t *testing.T) {
+	f := New()
 	boom := errors.New("boom")
 	f.Refuse(func(object string) error {
 		if object == "port a" {
@@ -272,7 +273,7 @@ func TestFakeRefusedPort(t *testing.T) {
 // network on both hosts, once, not back to its sender.
 func TestFabricFloods(t *testing.T) {
 	flood := func(h *desired.Host) { h.ArpMode = model.ArpFlood }
-	one, two := NewFake(), NewFake()
+	one, two := New(), New()
 	mustApply(t, one, pair(flood))
 	mustApply(t, two, pair(func(h *desired.Host) {
 		flood(h)

@@ -7,10 +7,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// oracle says what becomes of a packet straight from the model's values and
-// docs/design/policy.md. It shares no code with compile or Fake, and does
+// naive says what becomes of a packet straight from the model's values and
+// docs/design/policy.md. It shares no code with compile or internal/oracle, and does
 // everything the slow way.
-type oracle struct {
+type naive struct {
 	networks   map[model.NetworkKey]model.Network
 	groups     map[model.GroupKey]model.Group
 	policies   map[model.PolicyKey]bool
@@ -59,7 +59,7 @@ func (c conn) turned() conn { return conn{c.net, c.b, c.a, c.proto, c.dpt, c.spo
 
 // delivered tells whether a packet arrives, and remembers its connection on
 // every host that let it through.
-func (o *oracle) delivered(p oPacket) bool {
+func (o *naive) delivered(p oPacket) bool {
 	n, ok := o.networks[p.from.Key.Network]
 	if !ok || p.from.Key.Network != p.to.Key.Network {
 		return false
@@ -79,7 +79,7 @@ func (o *oracle) delivered(p oPacket) bool {
 	return true
 }
 
-func (o *oracle) passes(h model.HostName, p oPacket) bool {
+func (o *naive) passes(h model.HostName, p oPacket) bool {
 	seen := o.seen[h]
 	orig, src, dst := p.conn(), p.from, p.to
 	switch {
@@ -109,7 +109,7 @@ func (o *oracle) passes(h model.HostName, p oPacket) bool {
 }
 
 // allows applies the policies of e's group to a connection with peer.
-func (o *oracle) allows(e party, dir model.Direction, peer party, c conn) bool {
+func (o *naive) allows(e party, dir model.Direction, peer party, c conn) bool {
 	if e.Group == "" {
 		return true
 	}
@@ -142,7 +142,7 @@ func (o *oracle) allows(e party, dir model.Direction, peer party, c conn) bool {
 
 // peerMatches tells whether a rule means a peer. What is not known is meant by
 // every rule that denies and by none that allows.
-func (o *oracle) peerMatches(r model.Rule, p party) bool {
+func (o *naive) peerMatches(r model.Rule, p party) bool {
 	var fits bool
 	switch {
 	case r.Group != "":

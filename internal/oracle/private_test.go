@@ -1,4 +1,4 @@
-package driver
+package oracle
 
 import (
 	"context"
@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFakeWayOut pins what the reference itself says of the way out.
-func TestFakeWayOut(t *testing.T) {
+// TestWayOut pins what the reference itself says of the way out.
+func TestWayOut(t *testing.T) {
 	addr := netip.MustParseAddr
 	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
 	if way.Addr != addr("172.19.255.254") {
@@ -33,7 +34,7 @@ func TestFakeWayOut(t *testing.T) {
 			Identity: model.IdentityFirst + model.Identity(i), Policies: 1, Private: addr([]string{"172.19.0.1", "172.19.0.2"}[i]),
 		})
 	}
-	f := NewFake()
+	f := New()
 	if _, err := f.Apply(context.Background(), h); err != nil {
 		t.Fatal(err)
 	}
@@ -50,22 +51,22 @@ func TestFakeWayOut(t *testing.T) {
 		t.Errorf("back: %s", v)
 	}
 	back.Dst = addr("172.19.0.1") // the other tenant's asked for nothing
-	if v := f.Send(back); v.Drop != DropInvalid {
+	if v := f.Send(back); v.Drop != driver.DropInvalid {
 		t.Errorf("answer to the other tenant: %s", v)
 	}
 	out.DstPort = 80
-	if v := f.Send(out); v.Drop != DropPolicy || len(v.Rules) != 1 || v.Rules[0] != "no-web" {
+	if v := f.Send(out); v.Drop != driver.DropPolicy || len(v.Rules) != 1 || v.Rules[0] != "no-web" {
 		t.Errorf("denied out: %s", v)
 	}
 	in := Packet{Host: true, Src: way.Addr, Dst: addr("172.19.0.1"), Proto: model.ProtoUDP, SrcPort: 9, DstPort: 9}
-	if v := f.Send(in); v.Drop != DropPolicy {
+	if v := f.Send(in); v.Drop != driver.DropPolicy {
 		t.Errorf("denied in: %s", v)
 	}
 	in.Proto, in.TCPFlags = model.ProtoTCP, FlagSYN
 	if v := f.Send(in); len(v.Ports) != 1 || v.Ports[0] != "blue" {
 		t.Errorf("in: %s", v)
 	}
-	for to, why := range map[string]string{"10.0.0.9": DropUnknownDest, "172.19.0.1": DropUnknownDest, "127.0.0.1": DropUnknownDest} {
+	for to, why := range map[string]string{"10.0.0.9": driver.DropUnknownDest, "172.19.0.1": driver.DropUnknownDest, "127.0.0.1": driver.DropUnknownDest} {
 		out.Dst, out.DstPort = addr(to), 443
 		if v := f.Send(out); v.Drop != why {
 			t.Errorf("to %s: %s", to, v)

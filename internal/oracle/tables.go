@@ -1,4 +1,4 @@
-package driver
+package oracle
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -34,7 +35,7 @@ type tables struct {
 
 	was map[addrKey]station // whose the addresses were that the Apply under way has changed
 
-	decisions []Decision // of the packet under way, in order
+	decisions []driver.Decision // of the packet under way, in order
 }
 
 type addrKey struct {
@@ -120,7 +121,7 @@ func (t *tables) setPort(old, now *desired.Port) {
 
 func (t *tables) add(n model.NetworkID, s station, addrs ...netip.Addr) {
 	t.byMAC[desired.RemoteKey{Network: n, MAC: s.mac}] = s
-	for _, a := range append(addrs, LinkLocal(s.mac)) {
+	for _, a := range append(addrs, s.mac.LinkLocal()) {
 		if a.IsValid() {
 			k := addrKey{n, a}
 			t.note(k)
@@ -134,7 +135,7 @@ func (t *tables) remove(n model.NetworkID, mac model.MAC, port *desired.Port, ad
 	if k := (desired.RemoteKey{Network: n, MAC: mac}); own(t.byMAC[k]) {
 		delete(t.byMAC, k)
 	}
-	for _, a := range append(addrs, LinkLocal(mac)) {
+	for _, a := range append(addrs, mac.LinkLocal()) {
 		if k := (addrKey{n, a}); own(t.byAddr[k]) {
 			t.note(k)
 			delete(t.byAddr, k)
@@ -151,7 +152,7 @@ func (t *tables) note(k addrKey) {
 
 // forgetGone drops the connections of addresses that were somebody's before and
 // are nobody's, or somebody else's, now.
-func (k *fakeKernel) forgetGone(was map[addrKey]station) {
+func (k *kernel) forgetGone(was map[addrKey]station) {
 	gone := func(n model.NetworkID, a netip.Addr) bool {
 		old := was[addrKey{n, a}]
 		now := k.tables.byAddr[addrKey{n, a}]
@@ -169,12 +170,12 @@ func (k *fakeKernel) forgetGone(was map[addrKey]station) {
 	}
 }
 
-// Inspect implements Driver: the data plane as text, one object a line, sorted.
-func (f *Fake) Inspect(context.Context) (string, error) {
-	f.k.mu.Lock()
-	defer f.k.mu.Unlock()
+// Inspect implements driver.Driver: the data plane as text, one object a line, sorted.
+func (d *Driver) Inspect(context.Context) (string, error) {
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
 	var lines []string
-	o := f.k.objects
+	o := d.k.objects
 	for id, n := range o.networks {
 		lines = append(lines, fmt.Sprintf("%s %s %s %d subnets %s %s gateways %s %s vteps %v",
 			networkName(id), n.Key, n.Encap, n.Tag, addrText(n.Subnet), addrText(n.Subnet6), addrText(n.Gateway), addrText(n.Gateway6), n.VTEPs))

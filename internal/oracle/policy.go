@@ -1,4 +1,4 @@
-package driver
+package oracle
 
 import (
 	"net/netip"

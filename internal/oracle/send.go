@@ -1,4 +1,4 @@
-package driver
+package oracle
 
 import (
 	"cmp"
@@ -6,19 +6,20 @@ import (
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // Send judges one packet by what was applied, by the connections seen so far,
 // and carries out the consequences: connection table and counters.
-func (f *Fake) Send(p Packet) Verdict {
-	f.k.mu.Lock()
-	defer f.k.mu.Unlock()
-	f.k.tables.decisions, f.k.conns.fresh = nil, false
-	v := f.k.send(&p)
+func (d *Driver) Send(p Packet) Verdict {
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	d.k.tables.decisions, d.k.conns.fresh = nil, false
+	v := d.k.send(&p)
 	v.Packet = p
-	f.k.count(&p, &v)
-	f.k.tell(&p, &v)
+	d.k.count(&p, &v)
+	d.k.tell(&p, &v)
 	return v
 }
 
@@ -32,7 +33,7 @@ type origin struct {
 	host   bool // the host's own stack
 }
 
-func (k *fakeKernel) send(p *Packet) Verdict {
+func (k *kernel) send(p *Packet) Verdict {
 	t := k.tables
 	var from origin
 	var sent *Packet
@@ -46,32 +47,32 @@ func (k *fakeKernel) send(p *Packet) Verdict {
 	case p.Port != "":
 		port := t.ports[p.Port]
 		if port == nil || t.networks[port.Network] == nil {
-			return dropped(DropNoPort)
+			return dropped(driver.DropNoPort)
 		}
 		from = origin{net: t.networks[port.Network], port: port}
 		if !t.honest(port, p) {
-			return dropped(DropSpoof)
+			return dropped(driver.DropSpoof)
 		}
 	case p.Uplink:
 		from = origin{net: t.byVLAN[p.VLAN], uplink: true}
 		if from.net == nil {
-			return dropped(DropNetwork)
+			return dropped(driver.DropNetwork)
 		}
 		if t.isLocal(from.net.ID, senderAddr(p)) || t.byMAC[desired.RemoteKey{Network: from.net.ID, MAC: p.SrcMAC}].port != nil {
-			return dropped(DropSpoof)
+			return dropped(driver.DropSpoof)
 		}
 	default:
 		from = origin{net: t.networks[p.Network]}
 		if from.net == nil || from.net.Encap != model.EncapVXLAN || !p.VTEP.IsValid() {
-			return dropped(DropNetwork)
+			return dropped(driver.DropNetwork)
 		}
 		if !t.ofItsHost(from.net.ID, p) {
-			return dropped(DropUnknownSource)
+			return dropped(driver.DropUnknownSource)
 		}
 	}
 	switch {
 	case p.isIP() && p.damaged():
-		return dropped(DropInvalid)
+		return dropped(driver.DropInvalid)
 	case p.ARP != nil || p.isND():
 		return t.neighbour(from, p)
 	case p.isIP():
@@ -81,7 +82,7 @@ func (k *fakeKernel) send(p *Packet) Verdict {
 		}
 		return v
 	}
-	return dropped(DropNotIP)
+	return dropped(driver.DropNotIP)
 }
 
 // ofItsHost tells whether a frame out of a tunnel is in the name of an endpoint,
@@ -117,7 +118,7 @@ func (t *tables) honest(port *desired.Port, p *Packet) bool {
 		return false
 	}
 	own := func(a netip.Addr) bool {
-		return a.IsValid() && (a == port.IPv4 || a == port.IPv6 || a == LinkLocal(port.MAC))
+		return a.IsValid() && (a == port.IPv4 || a == port.IPv6 || a == port.MAC.LinkLocal())
 	}
 	if a := p.ARP; a != nil {
 		return a.SenderMAC == port.MAC && (own(a.SenderIP) || a.SenderIP == netip.IPv4Unspecified() && a.Op == ARPRequest)
@@ -142,11 +143,11 @@ func (t *tables) neighbour(from origin, p *Packet) Verdict {
 	if t.routerAnswers(from, p) {
 		return Verdict{Answer: answer(p, p.ARP.TargetIP, t.private.RouterMAC)}
 	}
-	if !multicast(p.DstMAC) && !asks(p) {
+	if !p.DstMAC.Multicast() && !asks(p) {
 		return t.toStation(from, p)
 	}
 	if t.arpMode == model.ArpFlood {
-		if multicast(p.DstMAC) {
+		if p.DstMAC.Multicast() {
 			return t.flood(from, nil)
 		}
 		return t.toStation(from, p)
@@ -156,7 +157,7 @@ func (t *tables) neighbour(from origin, p *Packet) Verdict {
 		if s, ok := t.byAddr[addrKey{from.net.ID, target}]; ok && t.answers(from, s) {
 			return Verdict{Answer: answer(p, target, s.mac)}
 		}
-		if !multicast(p.DstMAC) {
+		if !p.DstMAC.Multicast() {
 			if _, ok := t.byMAC[desired.RemoteKey{Network: from.net.ID, MAC: p.DstMAC}]; ok {
 				return t.toStation(from, p)
 			}
@@ -165,7 +166,7 @@ func (t *tables) neighbour(from origin, p *Packet) Verdict {
 	if from.port != nil && from.net.Encap == model.EncapVLAN && !t.isRouter(p.DstMAC) {
 		return Verdict{Uplink: true, VLAN: from.net.Tag}
 	}
-	return dropped(DropUnknownDest)
+	return dropped(driver.DropUnknownDest)
 }
 
 func asks(p *Packet) bool {
@@ -212,23 +213,23 @@ func answer(p *Packet, target netip.Addr, mac model.MAC) *Packet {
 func (t *tables) toStation(from origin, p *Packet) Verdict {
 	mac := p.DstMAC
 	if by, ok := t.byAddr[addrKey{from.net.ID, p.Dst}]; ok && p.ARP == nil && by.mac != mac {
-		return dropped(DropUnknownDest)
+		return dropped(driver.DropUnknownDest)
 	}
 	if from.port != nil && t.isRouter(mac) {
-		return dropped(DropUnknownDest) // not even to the uplink
+		return dropped(driver.DropUnknownDest) // not even to the uplink
 	}
 	s, ok := t.byMAC[desired.RemoteKey{Network: from.net.ID, MAC: mac}]
 	switch {
 	case ok && s.port != nil && s.port != from.port:
 		return Verdict{Ports: []string{s.port.IfName}}
 	case from.port == nil || s.port != nil:
-		return dropped(DropUnknownDest)
+		return dropped(driver.DropUnknownDest)
 	case from.net.Encap == model.EncapVLAN:
 		return Verdict{Uplink: true, VLAN: from.net.Tag}
 	case ok:
 		return Verdict{VTEPs: []netip.Addr{s.vtep}, Network: from.net.ID}
 	}
-	return dropped(DropUnknownDest)
+	return dropped(driver.DropUnknownDest)
 }
 
 // flood finds where a broadcast or multicast frame goes; admit, when not nil,
@@ -256,32 +257,32 @@ func (t *tables) flood(from origin, admit func(*desired.Port) bool) Verdict {
 	}
 	if len(v.Ports) == 0 && !v.Uplink && len(v.VTEPs) == 0 {
 		if denied {
-			return dropped(DropPolicy)
+			return dropped(driver.DropPolicy)
 		}
-		return dropped(DropUnknownDest)
+		return dropped(driver.DropUnknownDest)
 	}
 	return v
 }
 
 // forward judges an IP packet.
-func (k *fakeKernel) forward(from origin, p *Packet) Verdict {
+func (k *kernel) forward(from origin, p *Packet) Verdict {
 	t := k.tables
 	if from.port != nil && from.port.Identity == model.IdentityUnknown && from.net.Encap == model.EncapVXLAN {
-		return dropped(DropUnknownSource)
+		return dropped(driver.DropUnknownSource)
 	}
 	orig, ok := k.conns.classify(from.net.ID, p, from.port != nil)
 	if !ok {
-		return dropped(DropInvalid)
+		return dropped(driver.DropInvalid)
 	}
 	var rules []string
-	if multicast(p.DstMAC) {
+	if p.DstMAC.Multicast() {
 		if t.arpMode != model.ArpFlood {
-			return dropped(DropUnknownDest)
+			return dropped(driver.DropUnknownDest)
 		}
 		if from.port != nil {
 			pass, rule := t.judge(from.port, model.Out, t.peerAt(from.net, orig.dst), orig)
 			if rules = appendRule(rules, rule); !pass {
-				return Verdict{Drop: DropPolicy, Rules: rules}
+				return Verdict{Drop: driver.DropPolicy, Rules: rules}
 			}
 		}
 		v := t.flood(from, func(port *desired.Port) bool {
@@ -325,10 +326,10 @@ func (k *fakeKernel) forward(from origin, p *Packet) Verdict {
 		}
 		pass, rule := t.judge(port, end.dir, other, orig)
 		if rule != "" && !pass {
-			return Verdict{Drop: DropPolicy, Rules: []string{rule}}
+			return Verdict{Drop: driver.DropPolicy, Rules: []string{rule}}
 		}
 		if !pass {
-			return dropped(DropPolicy)
+			return dropped(driver.DropPolicy)
 		}
 		rules = appendRule(rules, rule)
 	}
@@ -340,7 +341,7 @@ func (k *fakeKernel) forward(from origin, p *Packet) Verdict {
 // ownEnd returns the local port that a unicast frame with a foreign IP
 // destination goes to, when dir is the direction in which it must be judged
 // there: nothing reaches a port unjudged.
-func (k *fakeKernel) ownEnd(v Verdict, orig flow, p *Packet, dir model.Direction) *desired.Port {
+func (k *kernel) ownEnd(v Verdict, orig flow, p *Packet, dir model.Direction) *desired.Port {
 	if dir != model.In || len(v.Ports) != 1 || orig.dst != p.Dst {
 		return nil
 	}
@@ -372,7 +373,7 @@ func (t *tables) judge(port *desired.Port, dir model.Direction, other peer, orig
 	}
 	set := t.sets[port.Policies]
 	if set == nil {
-		t.decisions = append(t.decisions, Decision{Direction: dir})
+		t.decisions = append(t.decisions, driver.Decision{Direction: dir})
 		return false, "" // its rules are not in (any more)
 	}
 	tiers, dport := set.In, uint16(0)
@@ -383,11 +384,11 @@ func (t *tables) judge(port *desired.Port, dir model.Direction, other peer, orig
 		dport = orig.dstPort
 	}
 	pass, rule, tier := decide(tiers, other, orig.proto, dport)
-	t.decisions = append(t.decisions, Decision{Direction: dir, Rule: rule, Tier: tier})
+	t.decisions = append(t.decisions, driver.Decision{Direction: dir, Rule: rule, Tier: tier})
 	return pass, rule
 }
 
-func (k *fakeKernel) count(p *Packet, v *Verdict) {
+func (k *kernel) count(p *Packet, v *Verdict) {
 	n := uint64(cmp.Or(p.Bytes, 64))
 	if v.Drop != "" {
 		k.drops[v.Drop]++
@@ -395,16 +396,16 @@ func (k *fakeKernel) count(p *Packet, v *Verdict) {
 	for _, id := range v.Rules {
 		r := k.rules[id]
 		if r == nil {
-			r = &RuleStats{}
+			r = &driver.RuleStats{}
 			k.rules[id] = r
 		}
 		r.Packets++
 		r.Bytes += n
 	}
-	port := func(name string) *PortStats {
+	port := func(name string) *driver.PortStats {
 		s := k.ports[name]
 		if s == nil {
-			s = &PortStats{}
+			s = &driver.PortStats{}
 			k.ports[name] = s
 		}
 		return s

@@ -1,40 +1,41 @@
-package driver
+package oracle
 
 import (
 	"context"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // monitor is what Monitor asked the data plane for.
 type monitor struct {
-	queue       *FlowQueue
+	queue       *driver.FlowQueue
 	connections bool
 }
 
-// Monitor implements Driver.
-func (f *Fake) Monitor(ctx context.Context, opts MonitorOptions) (<-chan FlowEvent, error) {
-	f.k.mu.Lock()
-	defer f.k.mu.Unlock()
+// Monitor implements driver.Driver.
+func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-chan driver.FlowEvent, error) {
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
 	switch {
-	case f.closed:
+	case d.closed:
 		return nil, model.Errorf(model.ErrUnavailable, "monitor: the driver is closed")
-	case f.k.monitor != nil:
+	case d.k.monitor != nil:
 		return nil, model.Errorf(model.ErrConflict, "monitor: the data plane is monitored already")
 	}
-	m := &monitor{queue: NewFlowQueue(), connections: opts.Connections}
-	f.k.monitor = m
+	m := &monitor{queue: driver.NewFlowQueue(), connections: opts.Connections}
+	d.k.monitor = m
 	stop := context.AfterFunc(ctx, func() {
-		f.k.mu.Lock()
-		defer f.k.mu.Unlock()
-		f.k.endMonitor(m)
+		d.k.mu.Lock()
+		defer d.k.mu.Unlock()
+		d.k.endMonitor(m)
 	})
-	f.stopMonitor = func() { stop() }
+	d.stopMonitor = func() { stop() }
 	return m.queue.Events(), nil
 }
 
-func (k *fakeKernel) endMonitor(m *monitor) {
+func (k *kernel) endMonitor(m *monitor) {
 	if k.monitor == m {
 		k.monitor = nil
 	}
@@ -44,7 +45,7 @@ func (k *fakeKernel) endMonitor(m *monitor) {
 }
 
 // tell reports what became of a packet to who monitors.
-func (k *fakeKernel) tell(p *Packet, v *Verdict) {
+func (k *kernel) tell(p *Packet, v *Verdict) {
 	m := k.monitor
 	if m == nil {
 		return
@@ -55,8 +56,8 @@ func (k *fakeKernel) tell(p *Packet, v *Verdict) {
 			p = sent
 		}
 	}
-	e := FlowEvent{
-		Time: time.Now(), Kind: FlowDrop, Count: 1, Reason: v.Drop, Network: net, Port: p.Port,
+	e := driver.FlowEvent{
+		Time: time.Now(), Kind: driver.FlowDrop, Count: 1, Reason: v.Drop, Network: net, Port: p.Port,
 		SrcMAC: p.SrcMAC, DstMAC: p.DstMAC, Proto: model.AnyProtocol,
 	}
 	if p.ARP != nil {
@@ -65,11 +66,11 @@ func (k *fakeKernel) tell(p *Packet, v *Verdict) {
 		e.Src, e.Dst, e.Proto, e.SrcPort, e.DstPort, e.ICMPType = p.Src, p.Dst, p.Proto, p.SrcPort, p.DstPort, p.ICMPType
 	}
 	switch said := k.tables.decisions; {
-	case v.Drop == DropPolicy:
+	case v.Drop == driver.DropPolicy:
 		e.Decisions = said[len(said)-1:]
 	case v.Drop != "":
-	case m.connections && k.conns.fresh && !multicast(p.DstMAC):
-		e.Kind, e.Decisions = FlowConnection, said
+	case m.connections && k.conns.fresh && !p.DstMAC.Multicast():
+		e.Kind, e.Decisions = driver.FlowConnection, said
 	default:
 		return
 	}
@@ -77,7 +78,7 @@ func (k *fakeKernel) tell(p *Packet, v *Verdict) {
 }
 
 // networkOf is the network that a packet is on, if it is one that is known.
-func (k *fakeKernel) networkOf(p *Packet) model.NetworkID {
+func (k *kernel) networkOf(p *Packet) model.NetworkID {
 	t := k.tables
 	switch {
 	case p.Host:

@@ -1,4 +1,4 @@
-package driver
+package oracle
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -74,7 +75,7 @@ func randomStep(rng *rand.Rand, h *desired.Host, ifaces map[string]bool) {
 }
 
 // told is a report as text, without what a pass has changed.
-func told(r Report) (out []string) {
+func told(r driver.Report) (out []string) {
 	for name, st := range r.Ports {
 		out = append(out, fmt.Sprint(portName(name), ": ", st.Err))
 	}
@@ -85,15 +86,15 @@ func told(r Report) (out []string) {
 	return out
 }
 
-// TestFakeFollows checks over random changes that a Fake which judges what
+// TestFollows checks over random changes that a driver which judges what
 // differs says and holds the same as one that sees each picture as its first,
 // in what its indexes find too; also after refusals and broken passes.
-func TestFakeFollows(t *testing.T) {
+func TestFollows(t *testing.T) {
 	for seed := range uint64(15) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		ifaces := map[string]bool{}
 		there := func(name string) bool { return !ifaces[name] }
-		f := NewFake()
+		f := New()
 		f.Interfaces(there)
 		h := desired.Host{Name: "h1", VTEP: vtep1}
 		for step := range 300 {
@@ -121,7 +122,7 @@ func TestFakeFollows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			anew := NewFake()
+			anew := New()
 			anew.Interfaces(func(name string) bool {
 				_, absent := f.pictures.absent[name]
 				return there(name) || !again && !absent // what has gone is noticed by the next search for drift
@@ -191,12 +192,12 @@ func remoteNumber(i int) *desired.Remote {
 	}
 }
 
-// BenchmarkFake measures one remote endpoint coming and going, by how many
+// BenchmarkApply measures one remote endpoint coming and going, by how many
 // there are, with some that lastingly cannot be made.
-func BenchmarkFake(b *testing.B) {
+func BenchmarkApply(b *testing.B) {
 	for _, n := range []int{100, 4_000, 20_000, 100_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			f := NewFake()
+			f := New()
 			f.Interfaces(func(string) bool { return true })
 			with := large(n)
 			extra := remoteNumber(n)

@@ -1,4 +1,4 @@
-package driver
+package oracle
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -20,8 +21,8 @@ type pictures struct {
 	want    desired.Host
 	refused map[any]error       // by key: network id, policy set id, port's name, desired.RemoteKey
 	absent  map[string]struct{} // ports whose interface is missing
-	status  map[string]PortStatus
-	list    []Problem // of what is refused, ports excepted; nil = to be made
+	status  map[string]driver.PortStatus
+	list    []driver.Problem // of what is refused, ports excepted; nil = to be made
 
 	macs     map[desired.RemoteKey]claimant
 	addrs    map[addrKey]claimant
@@ -57,7 +58,7 @@ func (c claimant) key() any {
 func newPictures(want desired.Host) *pictures {
 	return &pictures{
 		want:    desired.Host{Name: want.Name, VTEP: want.VTEP, Private: want.Private},
-		refused: map[any]error{}, absent: map[string]struct{}{}, status: map[string]PortStatus{},
+		refused: map[any]error{}, absent: map[string]struct{}{}, status: map[string]driver.PortStatus{},
 		macs: map[desired.RemoteKey]claimant{}, addrs: map[addrKey]claimant{}, privates: map[netip.Addr]claimant{},
 		losers: map[any]map[claimant]struct{}{},
 	}
@@ -335,7 +336,7 @@ func (p *pictures) judgePort(name string, hasIface func(string) bool) {
 		err = p.checkPrivate(c, port)
 	}
 	p.settle(c, err)
-	p.status[name] = PortStatus{Err: err}
+	p.status[name] = driver.PortStatus{Err: err}
 }
 
 func (p *pictures) judgeRemote(key desired.RemoteKey) {
@@ -359,7 +360,7 @@ func (p *pictures) claim(who claimant, n model.NetworkID, mac model.MAC, addrs .
 	if _, ok := p.want.Networks.Get(n); !ok || p.refused[n] != nil {
 		return model.Errorf(model.ErrNotFound, "network %d does not exist", n)
 	}
-	if multicast(mac) || mac == (model.MAC{}) {
+	if mac.Multicast() || mac == (model.MAC{}) {
 		return model.Errorf(model.ErrInvalid, "MAC %s is not a station's", mac)
 	}
 	key := desired.RemoteKey{Network: n, MAC: mac}
@@ -446,20 +447,20 @@ func (p *pictures) checkPrivate(c claimant, port *desired.Port) error {
 }
 
 // problems lists what is refused, ports excepted: the caller may append.
-func (p *pictures) problems() []Problem {
+func (p *pictures) problems() []driver.Problem {
 	if p.list == nil {
-		p.list = []Problem{}
+		p.list = []driver.Problem{}
 		for key, err := range p.refused {
 			switch k := key.(type) {
 			case model.NetworkID:
-				p.list = append(p.list, Problem{networkName(k), err})
+				p.list = append(p.list, driver.Problem{Object: networkName(k), Err: err})
 			case desired.PolicySetID:
-				p.list = append(p.list, Problem{setName(k), err})
+				p.list = append(p.list, driver.Problem{Object: setName(k), Err: err})
 			case desired.RemoteKey:
-				p.list = append(p.list, Problem{remoteName(k), err})
+				p.list = append(p.list, driver.Problem{Object: remoteName(k), Err: err})
 			}
 		}
-		slices.SortFunc(p.list, func(a, b Problem) int { return cmp.Compare(a.Object, b.Object) })
+		slices.SortFunc(p.list, func(a, b driver.Problem) int { return cmp.Compare(a.Object, b.Object) })
 	}
 	if len(p.list) == 0 {
 		return nil

@@ -1,4 +1,4 @@
-package driver
+package oracle
 
 import (
 	"net/netip"
@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Fabric joins the Fakes of several hosts: what one sends into a tunnel or out
+// Fabric joins several hosts: what one sends into a tunnel or out
 // of its uplink arrives at the others and is judged there too.
 type Fabric struct {
 	hosts []fabricHost
@@ -16,19 +16,19 @@ type Fabric struct {
 
 type fabricHost struct {
 	name model.HostName
-	fake *Fake
+	host *Driver
 }
 
 // Add connects a host.
-func (f *Fabric) Add(name model.HostName, fake *Fake) {
-	f.hosts = append(f.hosts, fabricHost{name, fake})
+func (f *Fabric) Add(name model.HostName, host *Driver) {
+	f.hosts = append(f.hosts, fabricHost{name, host})
 }
 
-// Host returns a host's Fake, nil when it was not added.
-func (f *Fabric) Host(name model.HostName) *Fake {
+// Host returns a host, nil when it was not added.
+func (f *Fabric) Host(name model.HostName) *Driver {
 	for _, h := range f.hosts {
 		if h.name == name {
-			return h.fake
+			return h.host
 		}
 	}
 	return nil
@@ -49,18 +49,18 @@ type Arrival struct {
 // Send sends a packet at a host and follows it to all others. Arrivals are
 // sorted by host, in the order of Add, and port; hops begin with the sender's.
 func (f *Fabric) Send(at model.HostName, p Packet) (arrived []Arrival, hops []Hop) {
-	fake := f.Host(at)
-	if fake == nil {
+	from := f.Host(at)
+	if from == nil {
 		return nil, nil
 	}
-	first := fake.Send(p)
+	first := from.Send(p)
 	hops = append(hops, Hop{at, first})
 	for _, h := range f.hosts {
 		var v Verdict
 		if h.name == at {
 			v = first
-		} else if next, ok := f.carry(first, fake, h.fake, p); ok {
-			v = h.fake.Send(next)
+		} else if next, ok := f.carry(first, from, h.host, p); ok {
+			v = h.host.Send(next)
 			hops = append(hops, Hop{h.name, v})
 		}
 		for _, port := range v.Ports {
@@ -72,7 +72,7 @@ func (f *Fabric) Send(at model.HostName, p Packet) (arrived []Arrival, hops []Ho
 
 // carry makes the packet that arrives at another host, if one does. Networks
 // have one number in the whole cluster, so it stands for the VNI.
-func (f *Fabric) carry(v Verdict, from, to *Fake, p Packet) (Packet, bool) {
+func (f *Fabric) carry(v Verdict, from, to *Driver, p Packet) (Packet, bool) {
 	p.Port = ""
 	if v.Uplink {
 		p.Uplink, p.VLAN = true, v.VLAN
@@ -85,17 +85,17 @@ func (f *Fabric) carry(v Verdict, from, to *Fake, p Packet) (Packet, bool) {
 	return Packet{}, false
 }
 
-func (f *Fake) vtep() netip.Addr {
-	f.k.mu.Lock()
-	defer f.k.mu.Unlock()
-	return f.k.tables.vtep
+func (d *Driver) vtep() netip.Addr {
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	return d.k.tables.vtep
 }
 
 // port returns a port as it is programmed.
-func (f *Fake) port(name string) (desired.Port, bool) {
-	f.k.mu.Lock()
-	defer f.k.mu.Unlock()
-	if p := f.k.tables.ports[name]; p != nil {
+func (d *Driver) port(name string) (desired.Port, bool) {
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	if p := d.k.tables.ports[name]; p != nil {
 		return *p, true
 	}
 	return desired.Port{}, false
@@ -214,9 +214,9 @@ func SolicitedNode(a netip.Addr) (netip.Addr, model.MAC) {
 }
 
 func (f *Fabric) portAt(host model.HostName, name string) (desired.Port, bool) {
-	fake := f.Host(host)
-	if fake == nil {
+	from := f.Host(host)
+	if from == nil {
 		return desired.Port{}, false
 	}
-	return fake.port(name)
+	return from.port(name)
 }

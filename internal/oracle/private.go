@@ -1,8 +1,9 @@
-package driver
+package oracle
 
 import (
 	"net/netip"
 
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -19,7 +20,7 @@ func (t *tables) isRouter(mac model.MAC) bool { return t.private != nil && mac =
 
 // toRouter tells whether an IP packet is the virtual router's to take.
 func (t *tables) toRouter(from origin, p *Packet) bool {
-	if t.private == nil || from.port == nil || multicast(p.DstMAC) {
+	if t.private == nil || from.port == nil || p.DstMAC.Multicast() {
 		return false
 	}
 	if t.isRouter(p.DstMAC) {
@@ -36,7 +37,7 @@ func (t *tables) toRouter(from origin, p *Packet) bool {
 // endpoint's private address.
 func (t *tables) route(from origin, p *Packet) Verdict {
 	if !from.port.Private.IsValid() || !t.private.Leads(from.net, p.Dst) || t.private.IsTunnel(p.Proto, p.DstPort) {
-		return dropped(DropUnknownDest)
+		return dropped(driver.DropUnknownDest)
 	}
 	sent := *p
 	sent.Port, sent.DstMAC, sent.Src = "", t.private.RouterMAC, from.port.Private
@@ -51,18 +52,18 @@ func (t *tables) route(from origin, p *Packet) Verdict {
 // the endpoint's; "" or why it is dropped.
 func (t *tables) fromHost(p *Packet) (origin, *Packet, string) {
 	if t.private == nil {
-		return origin{}, nil, DropNetwork
+		return origin{}, nil, driver.DropNetwork
 	}
 	if !p.isIP() {
-		return origin{}, nil, DropNotIP
+		return origin{}, nil, driver.DropNotIP
 	}
 	port := t.byPrivate[p.Dst]
 	if port == nil || t.networks[port.Network] == nil {
-		return origin{}, nil, DropUnknownDest
+		return origin{}, nil, driver.DropUnknownDest
 	}
 	from := origin{net: t.networks[port.Network], host: true}
 	if from.net.Subnet.Contains(p.Src) {
-		return from, nil, DropSpoof // nobody on the network comes this way
+		return from, nil, driver.DropSpoof // nobody on the network comes this way
 	}
 	q := *p
 	q.SrcMAC, q.DstMAC, q.Dst = t.private.RouterMAC, port.MAC, port.IPv4

@@ -1,4 +1,4 @@
-package driver
+package oracle
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -17,7 +18,7 @@ var errBroke = errors.New("apply: the data plane broke off")
 // write makes the objects that may differ, or with whole all there are, as the
 // picture has them, one at a time: what others refer to comes first and leaves
 // last. complete is false when one was refused.
-func (k *fakeKernel) write(p *pictures, t touched, whole bool, report *Report) (complete bool, err error) {
+func (k *kernel) write(p *pictures, t touched, whole bool, report *driver.Report) (complete bool, err error) {
 	w := &writer{k: k, report: report, complete: true}
 	var ports []string
 	var remotes []desired.RemoteKey
@@ -82,8 +83,8 @@ func equal[T comparable](a, b *T) bool { return *a == *b }
 
 // writer writes objects until one breaks off.
 type writer struct {
-	k        *fakeKernel
-	report   *Report
+	k        *kernel
+	report   *driver.Report
 	complete bool // nothing was refused
 	owned    bool // report.Ports is this Apply's
 	err      error
@@ -97,13 +98,13 @@ func (w *writer) do(object, port string, op func()) {
 	if w.k.refuse != nil {
 		if err := w.k.refuse(object); err != nil {
 			if w.complete = false; port == "" {
-				w.report.Problems = append(w.report.Problems, Problem{object, err})
+				w.report.Problems = append(w.report.Problems, driver.Problem{Object: object, Err: err})
 				return
 			}
 			if !w.owned {
 				w.report.Ports, w.owned = maps.Clone(w.report.Ports), true
 			}
-			w.report.Ports[port] = PortStatus{Err: err}
+			w.report.Ports[port] = driver.PortStatus{Err: err}
 			return
 		}
 	}

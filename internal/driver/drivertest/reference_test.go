@@ -5,27 +5,28 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
-// TestFake runs the conformance suite on Fake.
-func TestFake(t *testing.T) {
+// TestReference runs the conformance suite on the reference.
+func TestReference(t *testing.T) {
 	Run(t, func(*testing.T) Harness {
-		fake := driver.NewFake()
+		ref := oracle.New()
 		opened := false
 		ifaces := map[string]bool{}
 		return Harness{
 			Open: func(testing.TB) driver.Driver {
 				if opened {
-					fake = fake.Restart()
+					ref = ref.Restart()
 				}
 				opened = true
-				fake.Interfaces(func(name string) bool { return ifaces[name] })
-				return fake
+				ref.Interfaces(func(name string) bool { return ifaces[name] })
+				return ref
 			},
 			AddInterface: func(_ testing.TB, name string, _ model.MAC) { ifaces[name] = true },
-			Break:        func(_ testing.TB, n int) { fake.BreakAfter(n) },
+			Break:        func(_ testing.TB, n int) { ref.BreakAfter(n) },
 			WayOut:       true,
-			Send:         func(_ testing.TB, p driver.Packet) driver.Verdict { return fake.Send(p) },
+			Send:         func(_ testing.TB, p oracle.Packet) oracle.Verdict { return ref.Send(p) },
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package driver
+package oracle
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Packet is a frame as Fake judges it. Where it comes from is one of Port,
+// Packet is a frame to be judged. Where it comes from is one of Port,
 // VTEP with Network, Uplink with VLAN, and Host. What it is: ARP, when ARP is set;
 // IPv4 or IPv6, when Src and Dst are; anything else is dropped.
 type Packet struct {
@@ -129,14 +129,6 @@ func (p *Packet) isND() bool {
 
 func (p *Packet) isICMP() bool { return p.Proto == model.ProtoICMP || p.Proto == model.ProtoICMPv6 }
 
-func multicast(m model.MAC) bool { return m[0]&1 != 0 }
-
-// LinkLocal is the IPv6 link-local address that belongs to a MAC (RFC 4291
-// appendix A: modified EUI-64).
-func LinkLocal(m model.MAC) netip.Addr {
-	return netip.AddrFrom16([16]byte{0xfe, 0x80, 8: m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]})
-}
-
 // Verdict is what became of a packet: delivered, answered, or dropped.
 type Verdict struct {
 	Ports   []string     // local ports it was delivered to, sorted
@@ -154,24 +146,6 @@ type Verdict struct {
 
 // Passed tells whether the packet went anywhere.
 func (v Verdict) Passed() bool { return v.Drop == "" }
-
-// Why packets are dropped; also the keys of Stats.Drops.
-const (
-	DropNoPort        = "unknown-port"        // from a port that is not programmed
-	DropNetwork       = "unknown-network"     // tunnel or tag of no network of ours
-	DropSpoof         = "spoof"               // sender is not who it says
-	DropUnknownSource = "unknown-source"      // VXLAN: no endpoint is known at the source address
-	DropUnknownDest   = "unknown-destination" // nobody has the destination MAC, or nobody is asked
-	DropPolicy        = "policy"              // a rule, or a tier's default, denied it
-	DropInvalid       = "invalid"             // damaged, or answer to nothing: reply, error or fragment without its first
-	DropNotIP         = "not-ip"              // neither ARP nor IP
-	DropTooBig        = "too-big"             // it does not fit the path, which its sender was told; Fake has no MTU
-)
-
-// DropReasons are all of them: counters of each begin with zero.
-var DropReasons = []string{
-	DropNoPort, DropNetwork, DropSpoof, DropUnknownSource, DropUnknownDest, DropPolicy, DropInvalid, DropNotIP, DropTooBig,
-}
 
 func (v Verdict) String() string {
 	var b strings.Builder

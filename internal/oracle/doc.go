@@ -1,0 +1,12 @@
+// Package oracle is the reference data plane: a driver in memory that executes
+// a desired.Host on packets, a fabric that joins several such hosts, and the
+// packets themselves. What a packet's fate is here is what it has to be with
+// every driver; drivertest compares.
+//
+// It guarantees that answers are a function of what was applied and of the
+// packets sent before.
+//
+// It must not know a real data plane, nor where a desired.Host comes from. It
+// reads no store, opens no file, and is fit for any process: tests, the lab's
+// expectations, and netmaster.
+package oracle
