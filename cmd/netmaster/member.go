@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // The roles that the service registry and /info show.
@@ -248,7 +249,8 @@ func (m *member) metrics() (*prometheus.Registry, error) {
 // then one a minute.
 func retry(ctx context.Context, log *slog.Logger, what string, f func() error) error {
 	var told time.Time
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+	again := waiting.NewRetry(waiting.BackoffConfig{Base: 100 * time.Millisecond, Max: 5 * time.Second})
+	for {
 		err := f()
 		if err == nil {
 			if !told.IsZero() {
@@ -266,10 +268,8 @@ func retry(ctx context.Context, log *slog.Logger, what string, f func() error) e
 			told = time.Now()
 			log.Warn("failed; trying again", "what", what, "error", err)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := again.Pause(ctx); err != nil {
+			return err
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/reconcile"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // Agent is one host's agent. Make it with New and let it Run once.
@@ -36,11 +37,11 @@ type Agent struct {
 	masters    *masters
 	names      *nameServer
 	legacyPods atomic.Int64 // attached by 1.x's contivk8s since the start
-	published  *published
+	reached    reached
 	watchers   *watchers
 	runner     *reconcile.Runner[driver.Event]
-	locks      keyLocks
-	owe        chan struct{}
+	turns      waiting.Turns[attach.Key] // one request at a time for an attachment
+	owe        waiting.Bell
 	underlay   underlayMTU
 	tunnel     tunnelWatch
 	// spoolTrouble is why the spool cannot be read; empty = it can.
@@ -52,10 +53,10 @@ type Agent struct {
 
 	installation installation
 	since        string // RFC 3339: when this agent began
-	naming       *current[naming]
-	reannounce   chan struct{}
-	custody      chan struct{} // wakes keepAttachments
-	followed     chan struct{} // wakes releaseOrphans: the store is followed, or another one was met
+	naming       waiting.Value[naming]
+	reannounce   waiting.Bell
+	custody      waiting.Bell // calls keepAttachments
+	followed     waiting.Bell // calls releaseOrphans: the store is followed, or another one was met
 
 	spoolEvery time.Duration
 	lateGrace  time.Duration
@@ -80,8 +81,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, log: cfg.Log, bootID: bootID(),
-		published: newPublished(), watchers: newWatchers(), owe: make(chan struct{}, 1),
-		naming: newCurrent[naming](), reannounce: make(chan struct{}, 1), custody: make(chan struct{}, 1), followed: make(chan struct{}, 1),
+		watchers: newWatchers(), owe: waiting.NewBell(),
+		reannounce: waiting.NewBell(), custody: waiting.NewBell(), followed: waiting.NewBell(),
 		since:    time.Now().UTC().Format(time.RFC3339),
 		problems: map[string]string{}, spoolEvery: 10 * time.Second, lateGrace: lateGrace,
 		adapters: map[string]http.Handler{},
@@ -116,13 +117,13 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		return err
 	}
 	a.cluster.own, a.cluster.grace = a.journal.standing, cfg.StoreGrace
-	a.cluster.onOwnHost, a.cluster.onLost = func() { wake(a.reannounce) }, func() { wake(a.custody) }
+	a.cluster.onOwnHost, a.cluster.onLost = a.reannounce.Ring, a.custody.Ring
 	a.cluster.onHold = func(why string) {
 		a.standing.set(aboutStore, why)
-		wake(a.custody)
-		wake(a.followed)
+		a.custody.Ring()
+		a.followed.Ring()
 		if why == "" {
-			a.oweWake()
+			a.owe.Ring()
 		}
 	}
 	a.way = newWayOut(a)
@@ -281,7 +282,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	})
 	a.replaySpool(ctx)
-	a.oweWake()
+	a.owe.Ring()
 	outside.Go(func() {
 		if err := a.serveSocket(ctx); err != nil {
 			stop(fmt.Errorf("serve the CNI socket: %w", err))

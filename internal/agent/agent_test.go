@@ -97,7 +97,7 @@ func TestRestart(t *testing.T) {
 	}
 	b.restart()
 	b.ready()
-	if o, _ := b.agent.published.get(); o.report.Changes != 0 {
+	if o, _ := b.agent.reached.get(); o.report.Changes != 0 {
 		t.Errorf("the first pass after the restart changed %d objects, want 0", o.report.Changes)
 	}
 	if err := b.client().Check(t.Context(), attach.CheckRequest{Key: attach.Key{Container: "c1", IfName: "eth0"}, Netns: s.path}); err != nil {

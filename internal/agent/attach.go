@@ -45,9 +45,9 @@ func (a *Agent) attach(ctx context.Context, r attach.Request) (attach.Result, er
 	if err != nil {
 		return attach.Result{}, err
 	}
-	unlock := a.locks.lock(ctx.Done(), r.Key)
-	if unlock == nil {
-		return attach.Result{}, model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", ctx.Err())
+	unlock, err := a.turns.Take(ctx, r.Key)
+	if err != nil {
+		return attach.Result{}, model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", err)
 	}
 	defer unlock()
 	if a.cfg.spool().Has(r.Key) { // a deletion of the former attachment of that name
@@ -341,7 +341,7 @@ func (a *Agent) undo(ctx context.Context, e entry, made <-chan vethOutcome, star
 	e.State = stateIntent // the tenant is released by attach, not with the entry
 	if err := a.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
 		a.log.Warn("a failed attachment is not undone yet; it will be", "attachment", e.key().String(), "error", err)
-		a.oweWake()
+		a.owe.Ring()
 	}
 }
 

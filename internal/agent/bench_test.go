@@ -141,7 +141,7 @@ func (a benchAgent) follow(rev store.Revision) {
 	ctx, cancel := context.WithTimeout(a.b.Context(), 30*time.Second)
 	defer cancel()
 	for {
-		o, changed := a.published.get()
+		o, changed := a.reached.get()
 		if o.err == nil && o.revs["blue"] >= rev {
 			return
 		}

@@ -62,7 +62,7 @@ func (a *Agent) Check(_ context.Context, r attach.CheckRequest) error {
 }
 
 func (a *Agent) checkPort(e entry) error {
-	o, _ := a.published.get()
+	o, _ := a.reached.get()
 	st, ok := o.report.Ports[e.HostIf]
 	switch {
 	case o.err != nil:

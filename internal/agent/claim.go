@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // A host's name belongs to one installation while that lives: its agent keeps a
@@ -74,7 +75,7 @@ func (a *Agent) announce(ctx context.Context) error {
 		case errors.As(err, &taken) && !ever && (!taken.former || time.Since(started) > a.cfg.ClaimPatience):
 			return model.Errorf(model.ErrConflict, "%w", err)
 		case errors.As(err, &taken) && ever:
-			a.naming.set(naming{why: taken.text})
+			a.naming.Set(naming{why: taken.text})
 			a.standing.set(aboutName, taken.text)
 		case errors.As(err, &taken):
 			if !told {
@@ -85,12 +86,7 @@ func (a *Agent) announce(ctx context.Context) error {
 			a.log.Warn("the host's name is not claimed in the store yet; trying again", "error", err)
 			told = true
 		}
-		wait := time.NewTimer(claimRetry)
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-		}
-		wait.Stop()
+		_ = waiting.Pause(ctx, claimRetry) // the loop sees the end
 	}
 	return nil
 }
@@ -108,10 +104,10 @@ func (a *Agent) hold(ctx context.Context, session store.Session, entered func())
 		switch {
 		case err == nil:
 			entered()
-			a.naming.set(naming{held: true})
+			a.naming.Set(naming{held: true})
 			a.standing.set(aboutName, "")
 			if fresh {
-				a.oweWake()
+				a.owe.Ring()
 				a.status.poke()
 			}
 			if wrote != "" && !fresh {
@@ -296,7 +292,7 @@ func (a *Agent) refuseEarlier(ctx context.Context) error {
 
 // named tells whether the host's name is this agent's.
 func (a *Agent) named() error {
-	n, _ := a.naming.get()
+	n, _ := a.naming.Get()
 	return n.err()
 }
 
@@ -312,15 +308,5 @@ func (a *Agent) mine() error {
 
 // awaitName waits until the name is claimed, or ctx ends.
 func (a *Agent) awaitName(ctx context.Context) {
-	for {
-		n, changed := a.naming.get()
-		if n.held || n.why != "" {
-			return
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-	}
+	_ = a.naming.Until(ctx, func(n naming) bool { return n.held || n.why != "" })
 }

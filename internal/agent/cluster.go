@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // cluster is what this host mirrors of the store (the global part and the
@@ -42,7 +43,7 @@ type cluster struct {
 	mirrors  map[model.TenantName]*mirror    // "" is the global part
 	required map[model.TenantName]bool       // to be complete before the first compile
 	hidden   map[model.EndpointKey]time.Time // since when no attachment needs it; zero = one does
-	changed  chan struct{}                   // closed and replaced at every change
+	changes  waiting.Changes                 // of anything here
 	paused   chan struct{}                   // not nil while mirrors are paused; closed to resume
 	running  sync.WaitGroup
 
@@ -86,7 +87,6 @@ func newCluster(host model.HostName, st store.Store, log *slog.Logger, kick, soo
 		mirrors:  map[model.TenantName]*mirror{},
 		required: map[model.TenantName]bool{"": true},
 		hidden:   map[model.EndpointKey]time.Time{},
-		changed:  make(chan struct{}),
 	}
 }
 
@@ -180,12 +180,7 @@ func (c *cluster) onState(m *mirror, err error) {
 		}
 	}
 	m.err = err
-	c.broadcastLocked()
-}
-
-func (c *cluster) broadcastLocked() {
-	close(c.changed)
-	c.changed = make(chan struct{})
+	c.changes.Tell()
 }
 
 // deliver enters one batch.
@@ -231,7 +226,7 @@ func (c *cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 		m.ready = true
 	}
 	m.err = nil
-	c.broadcastLocked()
+	c.changes.Tell()
 	if c.held != nil {
 		c.judgeLocked()
 		return nil
@@ -356,20 +351,11 @@ func (c *cluster) compile() (picture, bool) {
 
 // wait blocks until ok, called under the lock, reports true or fails, or ctx ends.
 func (c *cluster) wait(ctx context.Context, ok func() (bool, error)) error {
-	for {
+	return c.changes.Until(ctx, func() (bool, error) {
 		c.mu.Lock()
-		done, err := ok()
-		changed := c.changed
-		c.mu.Unlock()
-		if done || err != nil {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+		defer c.mu.Unlock()
+		return ok()
+	})
 }
 
 // waitTenant waits for a tenant's snapshot. The tenant must have been acquired.

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/hostnet"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // DefaultRESTPort is where netplugins serve inspection unless told otherwise.
@@ -127,10 +128,7 @@ func (p *controlPlane) run(ctx context.Context) {
 			}
 		}
 		p.set(sourceStore, p.resolve(ctx, at))
-		select {
-		case <-time.After(controlEvery):
-		case <-ctx.Done():
-		}
+		_ = waiting.Pause(ctx, controlEvery) // the loop sees the end
 	}
 	running.Wait()
 }

@@ -29,19 +29,18 @@ const (
 // keepAttachments puts back what the store lacks of this host's attachments,
 // until ctx ends.
 func (a *Agent) keepAttachments(ctx context.Context) {
+	tick := time.NewTicker(custodyEvery)
+	defer tick.Stop()
 	for {
-		wait := custodyEvery
-		if !a.putBack(ctx) {
-			wait = custodyRetry
+		if a.putBack(ctx) {
+			tick.Reset(custodyEvery)
+		} else {
+			tick.Reset(custodyRetry)
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-a.custody:
-		case <-timer.C:
+		case <-tick.C:
 		case <-ctx.Done():
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
 			return
 		}
 	}
@@ -88,9 +87,9 @@ func (a *Agent) putBack(ctx context.Context) bool {
 
 // putBackOne creates an attachment's endpoint as it was.
 func (a *Agent) putBackOne(ctx context.Context, o owned) error {
-	unlock := a.locks.lock(ctx.Done(), o.key)
-	if unlock == nil {
-		return ctx.Err()
+	unlock, err := a.turns.Take(ctx, o.key)
+	if err != nil {
+		return err
 	}
 	defer unlock()
 	e, ok := a.journal.get(o.key)

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // maxDeliveries bounds how many monitors of netmasters this host serves at once.
@@ -73,10 +74,7 @@ func (a *Agent) deliver(ctx context.Context, r store.MonitorRequest) {
 		if err != nil && ctx.Err() == nil {
 			a.log.Debug("events cannot be delivered", "netmaster", r.Address, "error", err)
 		}
-		select {
-		case <-time.After(deliverAgain):
-		case <-ctx.Done():
-		}
+		_ = waiting.Pause(ctx, deliverAgain) // the loop sees the end
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/reconcile"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // detachMaster bounds the attempt to release an endpoint while a runtime waits:
@@ -31,9 +31,9 @@ func (a *Agent) Detach(ctx context.Context, r attach.DetachRequest) error {
 }
 
 func (a *Agent) detach(ctx context.Context, k attach.Key) error {
-	unlock := a.locks.lock(ctx.Done(), k)
-	if unlock == nil {
-		return model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", ctx.Err())
+	unlock, err := a.turns.Take(ctx, k)
+	if err != nil {
+		return model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", err)
 	}
 	defer unlock()
 	return a.detachLocked(ctx, k)
@@ -45,7 +45,7 @@ func (a *Agent) detach(ctx context.Context, k attach.Key) error {
 func (a *Agent) detachLocked(ctx context.Context, k attach.Key) error {
 	if e, ok := a.journal.get(k); ok {
 		if err := a.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
-			a.oweWake()
+			a.owe.Ring()
 			if a.journal.isUnsaved(k) {
 				return err
 			}
@@ -119,18 +119,11 @@ func (a *Agent) Collect(ctx context.Context, r attach.CollectRequest) error {
 	return errors.Join(errs...)
 }
 
-func (a *Agent) oweWake() {
-	select {
-	case a.owe <- struct{}{}:
-	default:
-	}
-}
-
 // payOwed releases what is owed, whenever something is or netmaster comes back,
 // with a back-off for each attachment; and replays the spool. It runs until ctx
 // ends.
 func (a *Agent) payOwed(ctx context.Context) {
-	retries := reconcile.NewBackoff[attach.Key](reconcile.BackoffConfig{Base: 500 * time.Millisecond, Max: 10 * time.Second})
+	retries := waiting.NewBackoff[attach.Key](waiting.BackoffConfig{Base: 500 * time.Millisecond, Max: 10 * time.Second})
 	poll := time.NewTicker(a.spoolEvery)
 	defer poll.Stop()
 	retry := time.NewTimer(0)
@@ -171,9 +164,9 @@ func (a *Agent) payOwed(ctx context.Context) {
 }
 
 func (a *Agent) payOne(ctx context.Context, k attach.Key) error {
-	unlock := a.locks.lock(ctx.Done(), k)
-	if unlock == nil {
-		return ctx.Err()
+	unlock, err := a.turns.Take(ctx, k)
+	if err != nil {
+		return err
 	}
 	defer unlock()
 	e, ok := a.journal.get(k)

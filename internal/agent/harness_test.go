@@ -401,7 +401,7 @@ func (b *bed) nothingLeft() {
 		if eps := b.endpoints(); len(eps) > 0 {
 			return fmt.Errorf("store: %+v", eps)
 		}
-		if o, _ := b.agent.published.get(); len(o.report.Ports) > 0 {
+		if o, _ := b.agent.reached.get(); len(o.report.Ports) > 0 {
 			return fmt.Errorf("ports: %v", o.report.Ports)
 		}
 		return nil

@@ -57,7 +57,7 @@ type observation struct {
 }
 
 func (a *Agent) look() *observation {
-	o, _ := a.published.get()
+	o, _ := a.reached.get()
 	s := &observation{outcome: o, problems: a.problemTexts(o), lost: map[attach.Key]bool{}}
 	for _, e := range a.journal.all() {
 		if e.State == stateDone {
@@ -104,7 +104,7 @@ func (a *Agent) Health(ctx context.Context) api.Health {
 func (a *Agent) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	o, _ := a.published.get()
+	o, _ := a.reached.get()
 	for _, c := range conditions {
 		if c.needed {
 			if err := c.check(ctx, a, &observation{outcome: o}); err != nil {
@@ -117,7 +117,7 @@ func (a *Agent) Ready(ctx context.Context) error {
 
 // ready is Ready without asking anybody.
 func (a *Agent) ready() error {
-	o, _ := a.published.get()
+	o, _ := a.reached.get()
 	seen := &observation{outcome: o}
 	if err := storeFollowed(context.Background(), a, seen); err != nil {
 		return err

@@ -248,7 +248,7 @@ func (c *cluster) tellLocked(text string) {
 		c.held.text = text
 		c.onHold(text)
 		c.onOwnHost() // this store may lack the host's record, which says what the host follows
-		c.broadcastLocked()
+		c.changes.Tell()
 	}
 }
 
@@ -364,7 +364,7 @@ func (c *cluster) takeLocked(of store.Incarnation) {
 	}
 	c.onHold("")
 	c.onOwnHost()
-	c.broadcastLocked()
+	c.changes.Tell()
 	c.kick("store")
 }
 

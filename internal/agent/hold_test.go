@@ -154,7 +154,7 @@ func TestStoreReplaced(t *testing.T) {
 			b.fake = b.fake.Restart()
 			b.start()
 			b.holds(tt.words...)
-			if o, _ := b.agent.published.get(); !o.at.IsZero() {
+			if o, _ := b.agent.reached.get(); !o.at.IsZero() {
 				t.Error("a store that is not followed was programmed")
 			}
 			b.st.Replace(right, 0)

@@ -148,7 +148,7 @@ type PortState struct {
 
 // State draws up what the agent knows of itself.
 func (a *Agent) State() State {
-	o, _ := a.published.get()
+	o, _ := a.reached.get()
 	bases, _ := a.masters.known()
 	s := State{
 		Host: a.cfg.Host, Netmasters: bases, Applied: o.report.Revision,
@@ -172,9 +172,9 @@ func (a *Agent) State() State {
 		}
 	}
 	a.cluster.mu.Unlock()
-	a.published.mu.Lock()
-	s.Passes = a.published.passes
-	a.published.mu.Unlock()
+	a.reached.mu.Lock()
+	s.Passes = a.reached.passes
+	a.reached.mu.Unlock()
 	for _, name := range sortedKeys(o.report.Ports) {
 		p := PortState{Programmed: true}
 		if err := o.report.Ports[name].Err; err != nil {
@@ -198,7 +198,7 @@ func (a *Agent) getState(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a *Agent) countPorts() (programmed, pending int) {
-	o, _ := a.published.get()
+	o, _ := a.reached.get()
 	return o.countPorts()
 }
 
@@ -227,7 +227,7 @@ func (a *Agent) registerMetrics() error {
 			ConstLabels: prometheus.Labels{"version": a.cfg.Version, "driver": a.cfg.DriverName, "host": string(a.cfg.Host)},
 		}, func() float64 { return 1 }),
 		gauge("revision", "Store revision of the last picture applied.", func() float64 {
-			o, _ := a.published.get()
+			o, _ := a.reached.get()
 			return float64(o.report.Revision)
 		}),
 		gauge("stale", "1 while the store cannot be followed.", func() float64 {

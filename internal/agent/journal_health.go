@@ -133,11 +133,11 @@ func (j *journal) rewrite(k attach.Key) error {
 func (a *Agent) repairJournal(ctx context.Context) {
 	before := a.journal.problems()
 	for _, k := range a.journal.lacks() {
-		unlock := a.locks.lock(ctx.Done(), k)
-		if unlock == nil {
+		unlock, err := a.turns.Take(ctx, k)
+		if err != nil {
 			return
 		}
-		err := a.journal.rewrite(k)
+		err = a.journal.rewrite(k)
 		unlock()
 		if err != nil {
 			a.log.Error("a journal entry cannot be written", "attachment", k.String(), "error", err)

@@ -72,9 +72,9 @@ func (a *Agent) releaseLate(ctx context.Context, grace time.Duration) {
 
 func (a *Agent) releaseLateOne(ctx context.Context, e model.Endpoint) error {
 	if k, ok := attachmentOf(a.cfg.Host, e.Key.ID); ok { // it may be attached anew just now
-		unlock := a.locks.lock(ctx.Done(), k)
-		if unlock == nil {
-			return ctx.Err()
+		unlock, err := a.turns.Take(ctx, k)
+		if err != nil {
+			return err
 		}
 		defer unlock()
 	}

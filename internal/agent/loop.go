@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // outcome is what the newest pass reached.
@@ -29,19 +30,17 @@ type outcome struct {
 	err      error  // of the data plane as a whole
 }
 
-// published holds the newest outcome and lets others wait for the next.
-type published struct {
+// reached holds the newest outcome and lets others wait for the next.
+type reached struct {
+	again   waiting.Changes
 	mu      sync.Mutex
 	last    outcome
 	passes  uint64
 	errors  uint64
 	changes uint64
-	changed chan struct{}
 }
 
-func newPublished() *published { return &published{changed: make(chan struct{})} }
-
-func (p *published) set(o outcome) {
+func (p *reached) set(o outcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if o.err != nil {
@@ -53,14 +52,13 @@ func (p *published) set(o outcome) {
 	p.passes++
 	p.changes += uint64(max(o.report.Changes, 0))
 	p.last = o
-	close(p.changed)
-	p.changed = make(chan struct{})
+	p.again.Tell()
 }
 
-func (p *published) get() (outcome, <-chan struct{}) {
+func (p *reached) get() (outcome, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.last, p.changed
+	return p.last, p.again.Next()
 }
 
 // pass makes the data plane follow once; see reconcile.Config.
@@ -73,7 +71,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	if !ok || !a.control.known() {
 		return nil, nil // the snapshot's arrival wakes the runner again
 	}
-	if o, _ := a.published.get(); o.at.IsZero() { // nothing of a later agent's may be touched
+	if o, _ := a.reached.get(); o.at.IsZero() { // nothing of a later agent's may be touched
 		if err := mayRead(a.cluster.ownRecord()); err != nil {
 			return nil, err
 		}
@@ -114,7 +112,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 		}
 	}
 	a.applyTime.Observe(o.took.Seconds())
-	a.published.set(o)
+	a.reached.set(o)
 	a.status.poke()
 	a.log.Debug("applied", "reasons", reasons, "revision", pic.want.Revision,
 		"changes", report.Changes, "ports", len(report.Ports), "took", o.took, "error", err)
@@ -201,16 +199,12 @@ const startGrace = 5 * time.Second
 func (a *Agent) awaitFirst(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, startGrace)
 	defer cancel()
-	for {
-		o, changed := a.published.get()
-		if !o.at.IsZero() {
-			break
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
+	err := a.reached.again.Until(ctx, func() (bool, error) {
+		o, _ := a.reached.get()
+		return !o.at.IsZero(), nil
+	})
+	if err != nil {
+		return // its end
 	}
 	a.awaitName(ctx)
 	a.masters.wait(ctx)
@@ -229,7 +223,7 @@ func (a *Agent) waitProgrammed(ctx context.Context, ep model.Endpoint, hostIf st
 	timer := time.NewTimer(fallback)
 	defer timer.Stop()
 	for {
-		o, changed := a.published.get()
+		o, changed := a.reached.get()
 		why := a.missing(o, ep, hostIf, rev, time.Since(started) >= fallback)
 		if why == nil {
 			return nil

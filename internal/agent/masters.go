@@ -13,17 +13,18 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // masters is the way to netmaster: fixed URLs, or what the registry tells.
 type masters struct {
 	allowed func() error // whether endpoints of this host may be created and released
 
+	changes waiting.Changes
 	mu      sync.Mutex
 	fixed   bool
 	bases   string
 	client  *api.Client
-	changed chan struct{}
 }
 
 // masterTimeout bounds one request: a netmaster that is there answers in
@@ -31,7 +32,7 @@ type masters struct {
 const masterTimeout = 10 * time.Second
 
 func newMasters(fixed string, allowed func() error) (*masters, error) {
-	m := &masters{allowed: allowed, changed: make(chan struct{})}
+	m := &masters{allowed: allowed}
 	if fixed == "" {
 		return m, nil
 	}
@@ -62,8 +63,7 @@ func (m *masters) set(urls []string) error {
 		client = m.client // the last ones known may still answer
 	}
 	m.bases, m.client = bases, client
-	close(m.changed)
-	m.changed = make(chan struct{})
+	m.changes.Tell()
 	return nil
 }
 
@@ -76,26 +76,14 @@ func (m *masters) get() *api.Client {
 
 // wait returns once a netmaster has become known, or ctx ends.
 func (m *masters) wait(ctx context.Context) {
-	for {
-		m.mu.Lock()
-		there, changed := m.client != nil, m.changed
-		m.mu.Unlock()
-		if there {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-	}
+	_ = m.changes.Until(ctx, func() (bool, error) { return m.get() != nil, nil }) // its error is ctx's end
 }
 
 // known tells whether a netmaster is known now, and what tells of a change.
 func (m *masters) known() (string, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.bases, m.changed
+	return m.bases, m.changes.Next()
 }
 
 func (m *masters) close() {

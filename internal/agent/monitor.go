@@ -8,6 +8,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // watcherQueue is how many events wait for one who watches.
@@ -18,7 +19,7 @@ const watcherQueue = 1024
 type watchers struct {
 	mu      sync.Mutex
 	all     map[*watcher]struct{}
-	changed chan struct{} // closed and replaced when somebody comes or goes
+	changes waiting.Changes // somebody comes or goes
 	closed  bool
 }
 
@@ -30,12 +31,7 @@ type watcher struct {
 }
 
 func newWatchers() *watchers {
-	return &watchers{all: map[*watcher]struct{}{}, changed: make(chan struct{})}
-}
-
-func (ws *watchers) broadcastLocked() {
-	close(ws.changed)
-	ws.changed = make(chan struct{})
+	return &watchers{all: map[*watcher]struct{}{}}
 }
 
 // add begins to watch; remove ends it.
@@ -48,7 +44,7 @@ func (ws *watchers) add(want store.MonitorRequest) *watcher {
 		return w
 	}
 	ws.all[w] = struct{}{}
-	ws.broadcastLocked()
+	ws.changes.Tell()
 	return w
 }
 
@@ -57,7 +53,7 @@ func (ws *watchers) remove(w *watcher) {
 	defer ws.mu.Unlock()
 	if _, ok := ws.all[w]; ok {
 		delete(ws.all, w)
-		ws.broadcastLocked()
+		ws.changes.Tell()
 	}
 }
 
@@ -78,7 +74,7 @@ func (ws *watchers) wants() (any bool, opts driver.MonitorOptions, changed <-cha
 	for w := range ws.all {
 		opts.Connections = opts.Connections || w.want.Connections
 	}
-	return len(ws.all) > 0, opts, ws.changed
+	return len(ws.all) > 0, opts, ws.changes.Next()
 }
 
 // tell hands an event to all whom it concerns, and waits for nobody.

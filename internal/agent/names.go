@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
-	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -58,45 +57,4 @@ func attachmentOf(host model.HostName, id model.EndpointID) (attach.Key, bool) {
 		return attach.Key{}, false
 	}
 	return attach.Key{Container: container, IfName: ifName}, true
-}
-
-// keyLocks serialises what happens to one attachment.
-type keyLocks struct {
-	mu    sync.Mutex
-	locks map[attach.Key]*keyLock
-}
-
-type keyLock struct {
-	sem  chan struct{}
-	refs int
-}
-
-// lock waits for the attachment's lock, or for done; the function returned
-// unlocks, and is nil when done came first.
-func (l *keyLocks) lock(done <-chan struct{}, k attach.Key) func() {
-	l.mu.Lock()
-	if l.locks == nil {
-		l.locks = map[attach.Key]*keyLock{}
-	}
-	e := l.locks[k]
-	if e == nil {
-		e = &keyLock{sem: make(chan struct{}, 1)}
-		l.locks[k] = e
-	}
-	e.refs++
-	l.mu.Unlock()
-	forget := func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if e.refs--; e.refs == 0 {
-			delete(l.locks, k)
-		}
-	}
-	select {
-	case e.sem <- struct{}{}:
-		return func() { <-e.sem; forget() }
-	case <-done:
-		forget()
-		return nil
-	}
 }

@@ -14,16 +14,17 @@ import (
 	"github.com/contiv/netplugin/v2/internal/dns"
 	"github.com/contiv/netplugin/v2/internal/hostnet"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // nameServer is this host's name server, which listens on the host's private
 // address while there is one; nil = switched off.
 type nameServer struct {
 	*dns.Server
-	told    func(port uint16)      // where it listens on that address; 0 = nowhere
-	home    netip.Addr             // of the sockets; of the runner's goroutine
-	sockets *current[*dns.Sockets] // nil = it has no address
-	broken  atomic.Bool            // the sockets are to be made anew
+	told    func(port uint16)           // where it listens on that address; 0 = nowhere
+	home    netip.Addr                  // of the sockets; of the runner's goroutine
+	sockets waiting.Value[*dns.Sockets] // nil = it has no address
+	broken  atomic.Bool                 // the sockets are to be made anew
 }
 
 func newNameServer(cfg *Config, told func(port uint16)) *nameServer {
@@ -32,7 +33,7 @@ func newNameServer(cfg *Config, told func(port uint16)) *nameServer {
 	}
 	return &nameServer{
 		Server: dns.New(dns.Config{Upstreams: cfg.DNSUpstreams, ResolvConf: cfg.ResolvConf, Log: cfg.Log, Asked: askedServer}),
-		told:   told, sockets: newCurrent[*dns.Sockets](),
+		told:   told,
 	}
 }
 
@@ -64,7 +65,7 @@ func (n *nameServer) follow(ctx context.Context, h desired.Host) []compile.Probl
 	}
 	if !home.IsValid() {
 		n.home = home
-		n.sockets.set(nil)
+		n.sockets.Set(nil)
 		n.told(0)
 		return nil
 	}
@@ -74,7 +75,7 @@ func (n *nameServer) follow(ctx context.Context, h desired.Host) []compile.Probl
 	}
 	n.home = home
 	n.broken.Store(false)
-	n.sockets.set(&s)
+	n.sockets.Set(&s)
 	n.told(s.Addr().Port())
 	return nil
 }
@@ -88,7 +89,7 @@ func (n *nameServer) serveNames(ctx context.Context, a *Agent) {
 		return
 	}
 	for {
-		s, moved := n.sockets.get()
+		s, moved := n.sockets.Get()
 		if s == nil {
 			select {
 			case <-moved:
@@ -145,7 +146,7 @@ func (a *Agent) NameServer() NameServer {
 		return out
 	}
 	out.Status = "waiting"
-	if s, _ := a.names.sockets.get(); s != nil {
+	if s, _ := a.names.sockets.Get(); s != nil {
 		out.Status, out.Address = "serving", s.Addr().String()
 	}
 	s := a.names.Stats()

@@ -106,9 +106,9 @@ func (a *Agent) Published(k attach.Key) []attach.PortBinding {
 
 func (a *Agent) publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
 	var res attach.PublishResult
-	unlock := a.locks.lock(ctx.Done(), r.Key)
-	if unlock == nil {
-		return res, model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", ctx.Err())
+	unlock, err := a.turns.Take(ctx, r.Key)
+	if err != nil {
+		return res, model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", err)
 	}
 	defer unlock()
 	e, ok := a.journal.get(r.Key)
@@ -203,20 +203,20 @@ func (a *Agent) choose(e entry, want []attach.PortBinding) ([]attach.PortBinding
 // waitPublished waits until the host's stack holds a change of published ports.
 func (a *Agent) waitPublished(ctx context.Context, change uint64) error {
 	a.kick("published ports")
-	for {
-		o, changed := a.published.get()
-		if o.err == nil && o.ports >= change {
-			for _, p := range o.problems {
-				if strings.HasPrefix(p.Object, "published ports") {
-					return model.Errorf(model.ErrUnavailable, "%s", p.Text)
-				}
+	err := a.reached.again.Until(ctx, func() (bool, error) {
+		o, _ := a.reached.get()
+		if o.err != nil || o.ports < change {
+			return false, nil
+		}
+		for _, p := range o.problems {
+			if strings.HasPrefix(p.Object, "published ports") {
+				return false, model.Errorf(model.ErrUnavailable, "%s", p.Text)
 			}
-			return nil
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return model.Errorf(model.ErrUnavailable, "wait until the host's stack has the ports: %w", ctx.Err())
-		}
+		return true, nil
+	})
+	if err != nil && ctx.Err() != nil {
+		return model.Errorf(model.ErrUnavailable, "wait until the host's stack has the ports: %w", err)
 	}
+	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // recover brings the host to what the journal says stands, before anything is
@@ -130,11 +131,11 @@ func endpointOf(v plumb.Veth) (model.EndpointKey, bool) {
 // this host are left alone. It reads the whole store, when everything else runs
 // and again when the store was not followed for a while.
 func (a *Agent) releaseOrphans(ctx context.Context) {
-	wait := time.Second
+	retry := waiting.NewRetry(waiting.BackoffConfig{Base: time.Second, Max: time.Minute})
 	for ctx.Err() == nil {
 		err := a.tryReleaseOrphans(ctx)
 		if err == nil {
-			wait = time.Second
+			retry.Reset()
 			select {
 			case <-a.followed: // a restored store has endpoints that have gone since, whose addresses others may have now
 				continue
@@ -143,10 +144,7 @@ func (a *Agent) releaseOrphans(ctx context.Context) {
 			}
 		}
 		a.log.Debug("endpoints without attachment are not released yet", "error", err)
-		select {
-		case <-time.After(wait):
-			wait = min(2*wait, time.Minute)
-		case <-ctx.Done():
+		if retry.Pause(ctx) != nil {
 			return
 		}
 	}

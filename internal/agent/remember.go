@@ -20,14 +20,6 @@ const (
 	rememberEvery = 5 * time.Second
 )
 
-// wake lets a goroutine that waits on a channel of one go on.
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // recallStore reads which store the host has followed; none when it has followed
 // none yet. A damaged file is set aside: then the store is judged by whether it
 // has what runs here.
@@ -65,9 +57,7 @@ func (a *Agent) rememberStore(ctx context.Context) {
 	tick := time.NewTicker(rememberEvery)
 	defer tick.Stop()
 	for ended := false; !ended; {
-		a.cluster.mu.Lock()
-		changed := a.cluster.changed
-		a.cluster.mu.Unlock()
+		changed := a.cluster.changes.Next()
 		now := a.cluster.remembered()
 		now.Version = 1
 		if now.same(last) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // status writes what the agent observes to the store: when it has changed, at
@@ -14,17 +15,12 @@ import (
 // minute, beside the renewals of its registration's lease.
 type status struct {
 	a     *Agent
-	dirty chan struct{}
+	dirty waiting.Bell
 }
 
-func newStatus(a *Agent) *status { return &status{a: a, dirty: make(chan struct{}, 1)} }
+func newStatus(a *Agent) *status { return &status{a: a, dirty: waiting.NewBell()} }
 
-func (s *status) poke() {
-	select {
-	case s.dirty <- struct{}{}:
-	default:
-	}
-}
+func (s *status) poke() { s.dirty.Ring() }
 
 func (s *status) run(ctx context.Context) {
 	var last store.HostStatus
@@ -60,9 +56,7 @@ func (s *status) run(ctx context.Context) {
 				s.poke()
 			}
 		}
-		select {
-		case <-time.After(s.a.cfg.StatusEvery):
-		case <-ctx.Done():
+		if waiting.Pause(ctx, s.a.cfg.StatusEvery) != nil {
 			return
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/hostnet"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // wayOut is this host's part of the way out: which private address an
@@ -152,16 +153,15 @@ func (w *wayOut) holds(p *desired.Private, e entry) bool {
 }
 
 func (w *wayOut) assignOne(ctx context.Context, p *desired.Private, k attach.Key) error {
-	unlock := w.a.locks.lock(ctx.Done(), k)
-	if unlock == nil {
-		return ctx.Err()
+	unlock, err := w.a.turns.Take(ctx, k)
+	if err != nil {
+		return err
 	}
 	defer unlock()
 	e, ok := w.a.journal.get(k)
 	if !ok || e.State != stateDone || w.holds(p, e) {
 		return nil // it has changed meanwhile
 	}
-	var err error
 	if e.Private, err = w.take(e); err != nil {
 		w.a.log.Warn("an attachment has no way out", "attachment", k.String(), "error", err)
 		return nil
@@ -309,10 +309,8 @@ func (w *wayOut) watch(ctx context.Context) {
 			return
 		}
 		w.a.log.Warn("changes of the host's stack are not told, and found at the next look only", "error", err)
-		select {
-		case <-ctx.Done():
+		if waiting.Pause(ctx, watchAgain) != nil {
 			return
-		case <-time.After(watchAgain):
 		}
 	}
 }

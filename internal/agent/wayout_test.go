@@ -173,7 +173,7 @@ func TestWayOut(t *testing.T) {
 	b.startWith(outletOracle{b.fake})
 	b.ready()
 	told := func() string {
-		o, _ := b.agent.published.get()
+		o, _ := b.agent.reached.get()
 		return problemTexts(o)["published 8081/tcp of c1/eth0"]
 	}
 	b.eventually("the port that was taken is told", func() error {
@@ -261,7 +261,7 @@ func TestWayOutCollides(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.eventually("a problem that names the route and the way out of it", func() error {
-		o, _ := b.agent.published.get()
+		o, _ := b.agent.reached.get()
 		text := problemTexts(o)["way out"]
 		for _, want := range []string{"172.19.0.0/24 on n-docker", "netctl global set --private-subnet", "--private-subnet of netplugin"} {
 			if !strings.Contains(text, want) {
@@ -279,7 +279,7 @@ func TestWayOutCollides(t *testing.T) {
 	}
 	b.agent.kick("test")
 	b.eventually("the way out is there", func() error {
-		o, _ := b.agent.published.get()
+		o, _ := b.agent.reached.get()
 		if text := problemTexts(o)["way out"]; text != "" {
 			return errors.New(text)
 		}
@@ -298,7 +298,7 @@ func TestWayOutCollides(t *testing.T) {
 		}
 		b.agent.kick("drift")
 		b.eventually("a problem while a network of the host collides", func() error {
-			o, _ := b.agent.published.get()
+			o, _ := b.agent.reached.get()
 			if text := problemTexts(o)["way out"]; strings.Contains(text, "172.19.0.0/24 on n-docker") != there {
 				return fmt.Errorf("there: %v, said: %q", there, text)
 			}

@@ -18,17 +18,18 @@ type rule struct {
 var rules = []rule{
 	{pkg: "api", why: "wire shapes and client are importable by others: standard library only"},
 	{pkg: "internal/model", why: "values of the domain depend on nothing, so that everything can depend on them"},
-	{pkg: "internal/reconcile", why: "a generic runner that knows no networking"},
+	{pkg: "internal/waiting", why: "how goroutines wait, whatever for"},
+	{pkg: "internal/reconcile", may: []string{"internal/waiting"}, why: "a generic runner that knows no networking"},
 	{pkg: "internal/durable", why: "writes bytes; contivk8s is made of it"},
 	{pkg: "internal/daemon", why: "what surrounds any long-running program knows no program"},
 
 	{pkg: "internal/ipam", may: []string{"internal/model"}, why: "allocators are pure: no store, no wire"},
 	{pkg: "internal/desired", may: []string{"internal/model"}, why: "the picture of a host is data only"},
-	{pkg: "internal/store", may: []string{"internal/model"}, why: "the store knows keys and values, no use-cases"},
+	{pkg: "internal/store", may: []string{"internal/model", "internal/waiting"}, why: "the store knows keys and values, no use-cases"},
 	{pkg: "internal/store/storetest", may: []string{"internal/model", "internal/store"}, why: "one conformance suite for all stores knows none of them"},
-	{pkg: "internal/store/*", may: []string{"internal/durable", "internal/model", "internal/store"}, why: "a concrete store knows the contract only"},
+	{pkg: "internal/store/*", may: []string{"internal/durable", "internal/model", "internal/store", "internal/waiting"}, why: "a concrete store knows the contract only"},
 	{pkg: "internal/compile", may: []string{"internal/model", "internal/desired"}, why: "compile is a pure function of the cluster's state"},
-	{pkg: "internal/control", may: []string{"internal/model", "internal/ipam", "internal/store"}, why: "use-cases know neither wire shapes nor hosts"},
+	{pkg: "internal/control", may: []string{"internal/model", "internal/ipam", "internal/store", "internal/waiting"}, why: "use-cases know neither wire shapes nor hosts"},
 	{
 		pkg: "internal/apiserver", may: []string{"api", "internal/model", "internal/control", "internal/compile", "internal/desired", "internal/oracle"},
 		why: "HTTP is a thin adapter on use-cases; it asks control, never the store",
@@ -42,7 +43,7 @@ var rules = []rule{
 		why: "one conformance suite for all drivers knows none of them",
 	},
 	{
-		pkg: "internal/driver/*", may: []string{"internal/driver", "internal/desired", "internal/model", "internal/reconcile"},
+		pkg: "internal/driver/*", may: []string{"internal/driver", "internal/desired", "internal/model", "internal/reconcile", "internal/waiting"},
 		why: "a concrete driver makes the host look like the picture, and knows nothing else",
 	},
 	{pkg: "internal/dns", may: []string{"internal/desired", "internal/model"}, why: "fed by desired.DNS"},
@@ -54,7 +55,7 @@ var rules = []rule{
 		pkg: "internal/agent",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/compile", "internal/desired", "internal/driver",
-			"internal/reconcile", "internal/attach", "internal/attach/*", "internal/durable", "internal/hostnet", "internal/dns", "internal/bgp",
+			"internal/reconcile", "internal/waiting", "internal/attach", "internal/attach/*", "internal/durable", "internal/hostnet", "internal/dns", "internal/bgp",
 		},
 		why: "the agent never imports control (it asks a netmaster by REST), and gets its store and driver from cmd",
 	},
@@ -62,7 +63,7 @@ var rules = []rule{
 	{pkg: "internal/cni", may: []string{"internal/attach", "internal/model"}, why: "the plugin hands verbs to netplugin by attach's client, nothing more"},
 	{pkg: "internal/cni/serve", may: []string{"internal/attach", "internal/cni", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
 	{pkg: "internal/mesos", may: []string{"internal/attach", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
-	{pkg: "internal/libnetwork", may: []string{"internal/attach", "internal/durable", "internal/model"}, why: "verbs become attach requests, nothing more"},
+	{pkg: "internal/libnetwork", may: []string{"internal/attach", "internal/durable", "internal/model", "internal/waiting"}, why: "verbs become attach requests, nothing more"},
 	{pkg: "internal/cli", may: []string{"api", "internal/durable"}, why: "netctl can do what any client of the REST interface can"},
 
 	{pkg: "internal/lab", free: true, why: "simulated hosts are made of everything, concrete stores and drivers included"},
@@ -90,6 +91,7 @@ var standardOnly = map[string]string{
 	"internal/desired":  "data only",
 	"internal/ipam":     "pure",
 	"internal/durable":  "linked into contivk8s",
+	"internal/waiting":  "imported from everywhere",
 	"internal/attach":   "linked into contivk8s, which a runtime starts for every container",
 	"internal/archtest": "has tests only",
 }

@@ -49,7 +49,7 @@ func (c *Controller) Put(ctx context.Context, ch Change) (Commit, error) {
 	}
 	slices.Sort(ch.hold) // one order for all, or two could wait for each other
 	for _, row := range slices.Compact(ch.hold) {
-		unlock, err := c.locks.lock(ctx, row)
+		unlock, err := c.turns.Take(ctx, row)
 		if err != nil {
 			return Commit{}, fmt.Errorf("%s: %w", ch.what, err)
 		}

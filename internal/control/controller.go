@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // Options adjust a Controller; the zero value is good.
@@ -39,11 +40,11 @@ type Controller struct {
 	log    *slog.Logger
 	view   *View
 	follow *store.Follower
-	locks  keyLocks
-	ready  chan struct{} // closed when the defaults exist and the view is there
+	turns  waiting.Turns[string] // by row: they save conflicts within this process; the store keeps things right without
+	ready  chan struct{}         // closed when the defaults exist and the view is there
 
 	identities identities
-	renew      chan struct{} // the store has lost its identity
+	renew      waiting.Bell // the store has lost its identity
 }
 
 // New returns a Controller on a store that somebody else closes. It does
@@ -61,7 +62,7 @@ func New(st store.Store, opts Options) *Controller {
 	if opts.LabelFilter == nil {
 		opts.LabelFilter = func(string) bool { return false }
 	}
-	c := &Controller{store: st, opts: opts, log: opts.Log, view: newView(opts.Log), ready: make(chan struct{}), renew: make(chan struct{}, 1)}
+	c := &Controller{store: st, opts: opts, log: opts.Log, view: newView(opts.Log), ready: make(chan struct{}), renew: waiting.NewBell()}
 	c.follow = store.NewFollower(st, []string{store.StatePrefix}, c.apply)
 	return c
 }
@@ -96,7 +97,7 @@ func (c *Controller) prepare(ctx context.Context) error {
 // untilDone runs a transaction, again while the store is away, and waits until
 // the view has it.
 func (c *Controller) untilDone(ctx context.Context, fn func(store.Tx) error) error {
-	delay := 50 * time.Millisecond
+	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 50 * time.Millisecond, Max: 2 * time.Second})
 	for told := false; ; {
 		rev, err := c.store.Update(ctx, fn)
 		if err == nil {
@@ -113,13 +114,8 @@ func (c *Controller) untilDone(ctx context.Context, fn func(store.Tx) error) err
 			c.log.Warn("waiting for the store", "err", err)
 			told = true
 		}
-		timer := time.NewTimer(delay)
-		select {
-		case <-timer.C:
-			delay = min(2*delay, 2*time.Second)
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
+		if err := retry.Pause(ctx); err != nil {
+			return err
 		}
 	}
 }

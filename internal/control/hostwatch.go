@@ -4,10 +4,10 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // HostWatch follows which agents are registered and what they tell, for metrics
@@ -18,12 +18,12 @@ type HostWatch struct {
 	mu       sync.Mutex
 	alive    map[string]model.HostName // by the registration's key
 	statuses map[string]HostStatus     // by the status's key
-	changed  chan struct{}             // closed and replaced at every change
+	changes  waiting.Changes
 }
 
 // NewHostWatch returns a watch that has seen nothing yet.
 func (c *Controller) NewHostWatch() *HostWatch {
-	return &HostWatch{c: c, alive: map[string]model.HostName{}, statuses: map[string]HostStatus{}, changed: make(chan struct{})}
+	return &HostWatch{c: c, alive: map[string]model.HostName{}, statuses: map[string]HostStatus{}}
 }
 
 // Run follows the store until ctx ends; then it returns nil.
@@ -38,8 +38,7 @@ func (w *HostWatch) Run(ctx context.Context) error {
 		for _, e := range b.Events {
 			w.enter(e)
 		}
-		close(w.changed)
-		w.changed = make(chan struct{})
+		w.changes.Tell()
 		return nil
 	})
 	if ctx.Err() != nil {
@@ -82,16 +81,12 @@ func (w *HostWatch) Seen() (alive map[model.HostName]bool, statuses map[model.Ho
 // once, until ctx ends. It begins after store.ServiceTTL: agents may have to
 // register anew when the store was away, or everything starts at once.
 func (w *HostWatch) Tell(ctx context.Context) {
-	select {
-	case <-time.After(store.ServiceTTL):
-	case <-ctx.Done():
+	if waiting.Pause(ctx, store.ServiceTTL) != nil {
 		return
 	}
 	away := map[model.HostName]bool{}
 	for {
-		w.mu.Lock()
-		changed := w.changed
-		w.mu.Unlock()
+		changed := w.changes.Next()
 		alive, statuses := w.Seen()
 		for _, h := range w.c.Current().Hosts() {
 			switch {

@@ -39,10 +39,7 @@ func (c *Controller) apply(b store.Batch) error {
 		case b.Store.ID == "":
 			c.log.Error("the store has no identity: it is empty, or another one; a new cluster begins in it, and hosts keep what they have until the right store is back",
 				"was", i.now.String(), "revision", int64(b.Revision))
-			select {
-			case c.renew <- struct{}{}:
-			default:
-			}
+			c.renew.Ring()
 		case i.now.ID != "" && b.Store.ID != i.now.ID:
 			c.log.Error("the store is another one; hosts with containers keep what they have until the right store is back or this one has all of theirs", "was", i.now.String(), "now", b.Store.String())
 		case b.Store.Epoch > i.now.Epoch && i.now.ID != "":

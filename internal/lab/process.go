@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // Process is a daemon of the lab. It is identified by pid and start time, so
@@ -225,22 +227,15 @@ func (p *Process) ready(ctx context.Context, what string, check func(context.Con
 // until asks check again and again, with growing pauses up to 50 ms, until it
 // passes or ctx ends; then the error tells what check said last.
 func until(ctx context.Context, what string, check func(context.Context) error) error {
-	pause := time.Millisecond
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	again := waiting.NewRetry(waiting.BackoffConfig{Base: time.Millisecond, Max: 50 * time.Millisecond})
 	last := errors.New("never asked")
-	for {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w (last: %w)", what, context.Cause(ctx), last)
-		case <-timer.C:
-		}
+	for ctx.Err() == nil {
 		if last = check(ctx); last == nil {
 			return nil
 		}
-		timer.Reset(pause)
-		pause = min(pause*2, 50*time.Millisecond)
+		_ = again.Pause(ctx) // the loop sees the end
 	}
+	return fmt.Errorf("wait for %s: %w (last: %w)", what, context.Cause(ctx), last)
 }
 
 // Until waits for a condition: it asks check again and again until it returns

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // eventsAgain is how long a stream of events that has ended is not asked for
@@ -38,10 +39,7 @@ func (p *Plugin) followEvents(ctx context.Context, wake func()) {
 			p.log.Warn("Docker's events cannot be followed; names and labels of containers may be late", "problem", text)
 		}
 		said = text
-		select {
-		case <-time.After(eventsAgain):
-		case <-ctx.Done():
-		}
+		_ = waiting.Pause(ctx, eventsAgain) // the loop sees the end
 	}
 }
 

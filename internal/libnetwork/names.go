@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 const (
@@ -23,15 +24,10 @@ const (
 // until ctx ends. It looks at all of them whenever an event says that some have
 // changed, so that no event's loss, order or meaning matters.
 func (p *Plugin) followNames(ctx context.Context) {
-	wake := make(chan struct{}, 1)
+	wake := waiting.NewBell()
 	var events sync.WaitGroup
 	events.Go(func() {
-		p.followEvents(ctx, func() {
-			select {
-			case wake <- struct{}{}:
-			default: // it will be seen
-			}
-		})
+		p.followEvents(ctx, wake.Ring)
 	})
 	defer events.Wait()
 	told := map[attach.Key]attach.Description{}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // binding is what a Docker network id stands for on this engine.
@@ -34,7 +35,7 @@ type networks struct {
 
 	mu      sync.Mutex
 	byID    map[string]binding
-	changed chan struct{} // closed and replaced at every change
+	changes waiting.Changes
 }
 
 type networksFile struct {
@@ -44,7 +45,7 @@ type networksFile struct {
 
 // openNetworks reads the map; a file that is not there is an empty one.
 func openNetworks(path string) (*networks, error) {
-	n := &networks{path: path, byID: map[string]binding{}, changed: make(chan struct{})}
+	n := &networks{path: path, byID: map[string]binding{}}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return n, os.MkdirAll(filepath.Dir(path), 0o700)
@@ -71,11 +72,7 @@ func (n *networks) get(id string) (binding, bool) {
 }
 
 // watch returns a channel that the next change closes.
-func (n *networks) watch() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.changed
-}
+func (n *networks) watch() <-chan struct{} { return n.changes.Next() }
 
 // find returns the binding of the network that a user has asked for without
 // naming it, by subnet and, if the pool says it, tenant.
@@ -156,7 +153,6 @@ func (n *networks) saveLocked() error {
 	if err != nil {
 		return fmt.Errorf("remember Docker's networks: %w", err)
 	}
-	close(n.changed)
-	n.changed = make(chan struct{})
+	n.changes.Tell()
 	return nil
 }

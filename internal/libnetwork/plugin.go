@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // Config is what a Plugin needs.
@@ -45,7 +46,7 @@ type Plugin struct {
 	told     scopeFile
 	engine   *engine // nil = none
 	socket   net.Listener
-	wake     chan struct{}        // a network waits for its name
+	wake     waiting.Bell         // a network waits for its name
 	stale    map[string]time.Time // ids that the engine does not list; of reconcile
 }
 
@@ -66,7 +67,7 @@ func socketName(name string) string {
 func New(ctx context.Context, cfg Config) (*Plugin, error) {
 	p := &Plugin{
 		name: cfg.Name, path: filepath.Join(cfg.SocketDir, socketName(cfg.Name)), global: cfg.Global,
-		backend: cfg.Backend, log: cfg.Log, stale: map[string]time.Time{}, wake: make(chan struct{}, 1),
+		backend: cfg.Backend, log: cfg.Log, stale: map[string]time.Time{}, wake: waiting.NewBell(),
 	}
 	var err error
 	if p.networks, err = openNetworks(filepath.Join(cfg.StateDir, "docker", "networks.json")); err != nil {

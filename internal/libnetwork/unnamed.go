@@ -50,10 +50,7 @@ func (p *Plugin) createUnnamed(ctx context.Context, r createNetworkRequest, tena
 	if err := p.networks.put(r.NetworkID, binding{Ref: Ref{Network: want.Key}, Created: true, Want: want}); err != nil {
 		return err
 	}
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	p.wake.Ring()
 	return nil
 }
 

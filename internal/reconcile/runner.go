@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // Config says what a Runner runs and when. E is the type of the events of the
@@ -27,7 +29,7 @@ type Config[E any] struct {
 	// Spacing is how long after a pass one may begin that only Soon asks for.
 	Spacing time.Duration
 	// Backoff spaces retries; zero fields get defaults.
-	Backoff BackoffConfig
+	Backoff waiting.BackoffConfig
 	// OnError hears of every pass that returned an error and when it is retried;
 	// may be nil. It runs on the Runner's goroutine.
 	OnError func(err error, retryIn time.Duration)
@@ -96,7 +98,7 @@ func (r *Runner[E]) takeReasons() []string {
 // running then gets the cancelled ctx and is waited for. The first pass runs
 // when something asks for it: Kick before Run to have one at once.
 func (r *Runner[E]) Run(ctx context.Context) error {
-	retries := NewBackoff[string](r.cfg.Backoff)
+	retries := waiting.NewBackoff[string](r.cfg.Backoff)
 	events := r.cfg.Events
 	retry, drift, spacing := newStoppedTimer(), newStoppedTimer(), newStoppedTimer()
 	defer retry.Stop()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // harness runs a Runner in a synctest bubble and logs its passes.
@@ -119,7 +121,7 @@ func TestRunnerRetries(t *testing.T) {
 		boom := errors.New("boom")
 		var heard []time.Duration
 		h := start(t, Config[string]{
-			Backoff: BackoffConfig{Base: time.Second, Max: 3 * time.Second},
+			Backoff: waiting.BackoffConfig{Base: time.Second, Max: 3 * time.Second},
 			OnError: func(_ error, in time.Duration) { heard = append(heard, in) },
 		}, false, func(n int) ([]string, error) {
 			switch {

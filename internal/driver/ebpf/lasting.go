@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // A port has filters under clsact from its first moment: a TCX link takes the
@@ -58,10 +59,8 @@ func (d *Driver) linkLasting(ctx context.Context, home netns.NsHandle) {
 				d.cfg.Log.Debug("a lasting port has no link; its filter goes on", "error", err)
 				known[name] = lasting{known[name].index, time.Now().Add(linkAgain)}
 			}
-			select {
-			case <-ctx.Done():
+			if waiting.Pause(ctx, linkPause) != nil {
 				return
-			case <-time.After(linkPause):
 			}
 		}
 	}

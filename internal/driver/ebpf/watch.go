@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // The kernel tells of every interface, and of what is attached to one. Who
@@ -122,10 +123,8 @@ func (d *Driver) listen(ctx context.Context, s *nl.NetlinkSocket, home netns.NsH
 		s.Close()
 		d.cfg.Log.Warn("the subscription to interfaces' changes is broken and will be renewed", "error", err)
 		for s = nil; s == nil; {
-			select {
-			case <-ctx.Done():
+			if waiting.Pause(ctx, listenAgain) != nil {
 				return
-			case <-time.After(listenAgain):
 			}
 			if s, err = subscribe(); err != nil {
 				d.cfg.Log.Warn("interfaces' changes are not told: they are found at the next look only", "error", err)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // control calls a command on the switch daemon's control socket, which speaks
@@ -94,10 +96,8 @@ func (d *Driver) purgeLater(ctx context.Context) {
 			return
 		case <-d.stale:
 		}
-		select {
-		case <-ctx.Done():
+		if waiting.Pause(ctx, purgeDelay) != nil {
 			return
-		case <-time.After(purgeDelay):
 		}
 		// A failure was told by the first one, or the switch is gone with its cache.
 		_, _ = control(ctx, d.cfg.RunDir, purgeCommand)

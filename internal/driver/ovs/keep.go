@@ -35,7 +35,7 @@ func (d *Driver) dial(ctx context.Context) (*openflow.Conn, error) {
 func (d *Driver) keepDatabase(ctx context.Context, db *database) {
 	defer d.wg.Done()
 	for {
-		ch := db.watch()
+		ch := db.changes.Next()
 		d.mu.Lock()
 		stale, moved := d.db == db && d.portsMoved(), d.db == db && d.devicesMoved()
 		d.mu.Unlock()

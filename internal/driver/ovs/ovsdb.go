@@ -18,6 +18,7 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // database is a connection to the Open vSwitch database and a mirror of the
@@ -31,7 +32,7 @@ type database struct {
 	wg      sync.WaitGroup
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced with every change of the mirror
+	changes waiting.Changes // of the mirror
 	bridges map[string]*bridgeRow
 	ports   map[string]*portRow
 	ifaces  map[string]*interfaceRow
@@ -56,7 +57,7 @@ func openDatabase(ctx context.Context, endpoint string, log *slog.Logger) (*data
 		return nil, fmt.Errorf("connect to database %s: %w", endpoint, err)
 	}
 	d := &database{
-		c: c, lost: make(chan struct{}), changed: make(chan struct{}),
+		c: c, lost: make(chan struct{}),
 		bridges: map[string]*bridgeRow{}, ports: map[string]*portRow{}, ifaces: map[string]*interfaceRow{},
 		named: map[string]*portRow{}, holder: map[string]string{},
 	}
@@ -106,30 +107,18 @@ func (d *database) close() {
 	d.wg.Wait()
 }
 
-// signal wakes all waiters; d.mu is held.
-func (d *database) signal() {
-	close(d.changed)
-	d.changed = make(chan struct{})
-}
-
-// watch returns a channel that is closed with the next change.
-func (d *database) watch() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.changed
-}
-
 // wait returns when ok, which is called with the mirror locked, holds.
 func (d *database) wait(ctx context.Context, ok func() bool) error {
 	for {
+		changed := d.changes.Next()
 		d.mu.Lock()
-		done, ch := ok(), d.changed
+		done := ok()
 		d.mu.Unlock()
 		if done {
 			return nil
 		}
 		select {
-		case <-ch:
+		case <-changed:
 		case <-d.lost:
 			return errors.New("connection to the database broke")
 		case <-ctx.Done():

@@ -117,7 +117,7 @@ func (d *database) set(row dbmodel.Model) {
 	case *interfaceRow:
 		d.ifaces[r.UUID] = r
 	}
-	d.signal()
+	d.changes.Tell()
 }
 
 // release forgets which ports a bridge holds; d.mu is held.
@@ -147,7 +147,7 @@ func (d *database) remove(row dbmodel.Model) {
 	case *interfaceRow:
 		delete(d.ifaces, r.UUID)
 	}
-	d.signal()
+	d.changes.Tell()
 }
 
 // portState is a port as the database has it, with its one interface.

@@ -1,6 +1,7 @@
-package reconcile
+package waiting
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -26,21 +27,32 @@ type retryState struct {
 	at    time.Time
 }
 
+func (c BackoffConfig) complete() BackoffConfig {
+	if c.Base <= 0 {
+		c.Base = 100 * time.Millisecond
+	}
+	if c.Max < c.Base {
+		c.Max = max(c.Base, 30*time.Second)
+	}
+	if c.Jitter <= 0 {
+		c.Jitter = 0.2
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Float64
+	}
+	return c
+}
+
+// after returns what follows a delay (zero = the first one), and how long to
+// wait for it.
+func (c BackoffConfig) after(last time.Duration) (delay, wait time.Duration) {
+	delay = min(max(c.Base, 2*last), c.Max)
+	return delay, delay - time.Duration(c.Jitter*c.Rand()*float64(delay))
+}
+
 // NewBackoff returns a Backoff without keys.
 func NewBackoff[K comparable](cfg BackoffConfig) *Backoff[K] {
-	if cfg.Base <= 0 {
-		cfg.Base = 100 * time.Millisecond
-	}
-	if cfg.Max < cfg.Base {
-		cfg.Max = max(cfg.Base, 30*time.Second)
-	}
-	if cfg.Jitter <= 0 {
-		cfg.Jitter = 0.2
-	}
-	if cfg.Rand == nil {
-		cfg.Rand = rand.Float64
-	}
-	return &Backoff[K]{cfg: cfg, keys: map[K]retryState{}}
+	return &Backoff[K]{cfg: cfg.complete(), keys: map[K]retryState{}}
 }
 
 // Settle records the outcome of a pass over everything: exactly these keys
@@ -59,8 +71,7 @@ func (b *Backoff[K]) Settle(now time.Time, failed []K) {
 }
 
 func (b *Backoff[K]) later(now time.Time, last time.Duration) retryState {
-	delay := min(max(b.cfg.Base, 2*last), b.cfg.Max)
-	wait := delay - time.Duration(b.cfg.Jitter*b.cfg.Rand()*float64(delay))
+	delay, wait := b.cfg.after(last)
 	return retryState{delay, now.Add(wait)}
 }
 
@@ -76,3 +87,25 @@ func (b *Backoff[K]) Next() (at time.Time, ok bool) {
 
 // At returns when a key is due; the zero time when it does not wait.
 func (b *Backoff[K]) At(k K) time.Time { return b.keys[k].at }
+
+// Retry spaces the tries of one thing, as Backoff does those of many. It is for
+// one goroutine.
+type Retry struct {
+	cfg  BackoffConfig
+	last time.Duration
+}
+
+// NewRetry returns a Retry of something that has not failed yet.
+func NewRetry(cfg BackoffConfig) *Retry { return &Retry{cfg: cfg.complete()} }
+
+// Delay returns how long to wait after a failure, which it counts.
+func (r *Retry) Delay() (wait time.Duration) {
+	r.last, wait = r.cfg.after(r.last)
+	return wait
+}
+
+// Pause waits for Delay, or returns ctx's error when that ends earlier.
+func (r *Retry) Pause(ctx context.Context) error { return Pause(ctx, r.Delay()) }
+
+// Reset counts from the beginning again: it has succeeded.
+func (r *Retry) Reset() { r.last = 0 }

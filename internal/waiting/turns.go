@@ -1,0 +1,48 @@
+package waiting
+
+import (
+	"context"
+	"sync"
+)
+
+// Turns are locks by key: one holder at a time for each. The zero Turns is
+// ready for use; a key that nobody holds or waits for costs nothing.
+type Turns[K comparable] struct {
+	mu   sync.Mutex
+	keys map[K]*turn
+}
+
+type turn struct {
+	held chan struct{} // holds one token while somebody has it
+	uses int           // holder and those who wait
+}
+
+// Take waits for the turn of a key, or for ctx to end, whose error it returns
+// then. end gives the turn to the next one.
+func (t *Turns[K]) Take(ctx context.Context, k K) (end func(), err error) {
+	t.mu.Lock()
+	if t.keys == nil {
+		t.keys = map[K]*turn{}
+	}
+	x := t.keys[k]
+	if x == nil {
+		x = &turn{held: make(chan struct{}, 1)}
+		t.keys[k] = x
+	}
+	x.uses++
+	t.mu.Unlock()
+	leave := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if x.uses--; x.uses == 0 {
+			delete(t.keys, k)
+		}
+	}
+	select {
+	case x.held <- struct{}{}:
+		return func() { <-x.held; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
+}
