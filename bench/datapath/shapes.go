@@ -28,11 +28,12 @@ func shape(id desired.PolicySetID, n int, rule func(i int) desired.Rule) *desire
 	for i := range n - 1 {
 		r := rule(i)
 		r.ID = fmt.Sprintf("s%d-r%d", id, i)
-		t.Rules = append(t.Rules, r)
+		t.Rules = t.Rules.Set(r.ID, &r)
 	}
-	t.Rules = append(t.Rules, desired.Rule{
-		ID: fmt.Sprintf("s%d-last", id), Action: model.Allow, Identities: []model.Identity{identity}, Ports: tcp(port, port),
-	})
+	last := &desired.Rule{
+		ID: fmt.Sprintf("s%d-last", id), Action: model.Allow, Identities: desired.IdentitiesOf(identity), Ports: tcp(port, port),
+	}
+	t.Rules = t.Rules.Set(last.ID, last)
 	return &desired.PolicySet{ID: id, Name: fmt.Sprintf("shape %d", id), In: []desired.Tier{t}}
 }
 
@@ -45,7 +46,7 @@ func alternate(i int) model.Action {
 
 // one is a rule for one group and port.
 func one(i int) desired.Rule {
-	return desired.Rule{Action: model.Allow, Identities: []model.Identity{model.Identity(1000 + i)}, Ports: tcp(80, 80)}
+	return desired.Rule{Action: model.Allow, Identities: desired.IdentitiesOf(model.Identity(1000 + i)), Ports: tcp(80, 80)}
 }
 
 // nested is a rule for an address prefix inside, or around, those of others:
@@ -63,14 +64,14 @@ func nested(i int) desired.Rule {
 // ranged is a rule for a range of ports that overlaps those of others.
 func ranged(i int) desired.Rule {
 	lo := 6000 + i*3
-	return desired.Rule{Action: alternate(i), Identities: []model.Identity{identity}, Ports: tcp(lo, lo+5000+i%100)}
+	return desired.Rule{Action: alternate(i), Identities: desired.IdentitiesOf(identity), Ports: tcp(lo, lo+5000+i%100)}
 }
 
 // mixed is a rule for anybody or for a group, in turn.
 func mixed(i int) desired.Rule {
 	r := desired.Rule{Action: alternate(i / 2), AnyPeer: i%2 == 0, Ports: tcp(6000+i, 6000+i)}
 	if !r.AnyPeer {
-		r.Identities = []model.Identity{identity, model.Identity(1000 + i)}
+		r.Identities = desired.IdentitiesOf(identity, model.Identity(1000+i))
 	}
 	return r
 }

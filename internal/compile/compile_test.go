@@ -58,6 +58,7 @@ func contents(h desired.Host, problems []Problem) picture {
 var byValue = []cmp.Option{
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+	cmp.Comparer(func(a, b desired.Tier) bool { return a.Equal(b) }),
 }
 
 // inputs is a full set of inputs: what the compiler has been told, as maps.

@@ -72,11 +72,11 @@ func (c *Compiler) controlTier(g *group) []desired.Tier {
 	}
 	tier := desired.Tier{Tier: tierControl, Default: model.Pass}
 	for port, cidrs := range byPort {
-		tier.Rules = append(tier.Rules, desired.Rule{
+		r := &desired.Rule{
 			ID: fmt.Sprintf("control-plane/%d", port), Priority: 100, Action: model.Deny, CIDRs: cidrs,
 			Ports: []model.PortMatch{{Protocol: model.ProtoTCP, Lo: port, Hi: port}},
-		})
+		}
+		tier.Rules = tier.Rules.Set(r.ID, r)
 	}
-	slices.SortFunc(tier.Rules, compareRules)
 	return []desired.Tier{tier}
 }

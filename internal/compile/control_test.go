@@ -30,7 +30,7 @@ func TestControl(t *testing.T) {
 		denied := map[string]bool{}
 		if set != nil {
 			for _, tier := range set.Out {
-				for _, r := range tier.Rules {
+				for _, r := range tier.Ordered() {
 					if strings.HasPrefix(r.ID, "control-plane/") && r.Action == model.Deny && len(r.CIDRs) == 1 {
 						denied[r.ID+" "+r.CIDRs[0].Prefix.String()] = true
 					}

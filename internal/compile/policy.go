@@ -163,9 +163,14 @@ func (c *Compiler) groupSet(g *group) *desired.PolicySet {
 	if len(names) == 0 {
 		return nil
 	}
-	var in, out []desired.Rule
+	var in, out desired.Rules
 	for _, p := range g.active {
-		in, out = append(in, p.in...), append(out, p.out...)
+		for _, r := range p.in {
+			in = in.Set(r.ID, r)
+		}
+		for _, r := range p.out {
+			out = out.Set(r.ID, r)
+		}
 	}
 	return &desired.PolicySet{
 		Name: setName(g.key, strings.Join(names, ",")),
@@ -180,25 +185,18 @@ func setName(g model.GroupKey, what string) string { return g.String() + "/" + w
 func denySet(g model.GroupKey, why string) *desired.PolicySet {
 	tier := []desired.Tier{{
 		Tier:    model.TierContiv,
-		Rules:   []desired.Rule{{ID: "shut/" + g.String(), Priority: 100, Action: model.Deny, AnyPeer: true}},
+		Rules:   desired.RulesOf(desired.Rule{ID: "shut/" + g.String(), Priority: 100, Action: model.Deny, AnyPeer: true}),
 		Default: model.Deny,
 	}}
 	return &desired.PolicySet{Name: setName(g, why), In: tier, Out: tier}
 }
 
 // contivTier makes the one tier of Contiv policies: what no rule matches goes on.
-func contivTier(rules []desired.Rule) []desired.Tier {
-	if len(rules) == 0 {
+func contivTier(rules desired.Rules) []desired.Tier {
+	if rules.Len() == 0 {
 		return nil
 	}
-	slices.SortFunc(rules, compareRules)
 	return []desired.Tier{{Tier: model.TierContiv, Rules: rules, Default: model.Pass}}
-}
-
-func compareRules(a, b desired.Rule) int {
-	return model.ComparePolicyRules(
-		model.PolicyRule{ID: a.ID, Priority: a.Priority, Action: a.Action},
-		model.PolicyRule{ID: b.ID, Priority: b.Priority, Action: b.Action})
 }
 
 func (c *Compiler) dropCompiled(p *policy) {
@@ -221,7 +219,7 @@ func (c *Compiler) compilePolicy(p *policy) {
 			object := "rule " + r.Key.String()
 			c.problems.set(object, why+": everything is denied in its place")
 			p.problems = append(p.problems, object)
-			shut := desired.Rule{ID: r.Key.String(), Priority: r.Priority, Action: model.Deny, AnyPeer: true}
+			shut := &desired.Rule{ID: r.Key.String(), Priority: r.Priority, Action: model.Deny, AnyPeer: true}
 			p.in, p.out = append(p.in, shut), append(p.out, shut)
 			continue
 		}
@@ -235,9 +233,9 @@ func (c *Compiler) compilePolicy(p *policy) {
 			p.problems = append(p.problems, object)
 		}
 		if r.Direction == model.In {
-			p.in = append(p.in, rule)
+			p.in = append(p.in, &rule)
 		} else {
-			p.out = append(p.out, rule)
+			p.out = append(p.out, &rule)
 		}
 	}
 }
@@ -296,7 +294,7 @@ func (c *Compiler) compileRule(tenant model.TenantName, r model.PolicyRule) (out
 	if out.AnyPeer {
 		out.CIDRs = nil
 	} else {
-		out.Identities = slices.Sorted(maps.Keys(ids))
+		out.Identities = desired.IdentitiesOf(slices.Collect(maps.Keys(ids))...)
 	}
 	return out, problem
 }

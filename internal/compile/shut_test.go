@@ -70,7 +70,7 @@ func TestMissingReferences(t *testing.T) {
 		{"identity record", func(c *Compiler) {
 			c.SetRule(rule(model.Deny, func(r *model.Rule) { r.Group = "g1" }))
 			c.DeleteIdentity(blue, 300)
-		}, []desired.Rule{{ID: id, Priority: 5, Action: model.Deny, Identities: []model.Identity{300}}}, model.Pass, "tenant blue: identities [300]"},
+		}, []desired.Rule{{ID: id, Priority: 5, Action: model.Deny, Identities: desired.IdentitiesOf(300)}}, model.Pass, "tenant blue: identities [300]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := New("h1")
@@ -98,7 +98,7 @@ func TestMissingReferences(t *testing.T) {
 			if !ok || port.Policies == 0 {
 				t.Fatalf("the port has no policy set (%d)", port.Policies)
 			}
-			want := []desired.Tier{{Tier: model.TierContiv, Rules: test.in, Default: test.def}}
+			want := []desired.Tier{{Tier: model.TierContiv, Rules: desired.RulesOf(test.in...), Default: test.def}}
 			if diff := cmp.Diff(want, set.In, byValue...); diff != "" {
 				t.Errorf("in (-want +got):\n%s", diff)
 			}

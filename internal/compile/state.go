@@ -81,7 +81,7 @@ type policy struct {
 	users set[*group]         // those of them that are compiled
 
 	compiled bool
-	in, out  []desired.Rule
+	in, out  []*desired.Rule
 	problems []string // objects that it put into the problem list
 }
 

@@ -18,18 +18,30 @@ func (s *PolicySet) Equal(o *PolicySet) bool {
 		return true
 	}
 	return s.ID == o.ID && s.Name == o.Name &&
-		slices.EqualFunc(s.In, o.In, Tier.Equal) && slices.EqualFunc(s.Out, o.Out, Tier.Equal)
+		slices.EqualFunc(s.In, o.In, Tier.Equal) && slices.EqualFunc(s.Out, o.Out, Tier.Equal) &&
+		slices.Equal(s.Audits, o.Audits)
 }
 
-// Equal compares two tiers by contents.
+// Equal compares two tiers by contents. What they share costs nothing.
 func (t Tier) Equal(o Tier) bool {
-	return t.Tier == o.Tier && t.Default == o.Default && slices.EqualFunc(t.Rules, o.Rules, Rule.Equal)
+	if t.Tier != o.Tier || t.Default != o.Default || t.Rules.Len() != o.Rules.Len() {
+		return false
+	}
+	for c := range t.Rules.Diff(o.Rules) {
+		if !c.Had || !c.Has || !c.Old.Equal(c.New) {
+			return false
+		}
+	}
+	return true
 }
 
 // Equal compares two rules by contents.
-func (r Rule) Equal(o Rule) bool {
-	return r.ID == o.ID && r.Priority == o.Priority && r.Action == o.Action && r.AnyPeer == o.AnyPeer &&
-		slices.Equal(r.Identities, o.Identities) && slices.Equal(r.Ports, o.Ports) &&
+func (r *Rule) Equal(o *Rule) bool {
+	if r == o {
+		return true
+	}
+	return r.ID == o.ID && r.Priority == o.Priority && r.Action == o.Action && r.Log == o.Log && r.AnyPeer == o.AnyPeer &&
+		r.Identities.Equal(o.Identities) && slices.Equal(r.Ports, o.Ports) &&
 		slices.EqualFunc(r.CIDRs, o.CIDRs, CIDR.Equal)
 }
 

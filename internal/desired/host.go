@@ -75,25 +75,34 @@ type PolicySet struct {
 	Name string // canonical list of the policies in it, for people
 	In   []Tier // in order; beyond the last tier everything passes
 	Out  []Tier
+	// Audits are sets that are judged by beside this one, and decide nothing: each
+	// is this one with one audited policy at its place.
+	Audits []PolicySetID
 }
 
-// Tier is one stage of decision: the first rule that matches decides, else Default.
+// Tier is one stage of decision: the first rule in deciding order (CompareRules)
+// that matches decides, else Default.
 type Tier struct {
 	Tier    model.Tier
-	Rules   []Rule       // in deciding order (model.ComparePolicyRules)
+	Rules   Rules
 	Default model.Action // Pass = go to the next tier
 }
+
+// Rules are the rules of one tier and direction by ID. They are a Map so that
+// one rule's change costs the same among ten and among ten thousand.
+type Rules = Map[string, *Rule]
 
 // Rule matches the peer of a connection (its source for In, its destination
 // for Out), the protocol and the destination port.
 type Rule struct {
-	ID       string
-	Priority int
+	ID       string // unique within tier and direction
+	Priority int    // 0 to MaxPriority: of its policy's order and its own; the higher decides
 	Action   model.Action
+	Log      bool // tell of each connection that it decides about
 	// The peer: any, when AnyPeer; otherwise one of the identities or an address
 	// in one of the CIDRs. An empty list without AnyPeer matches nothing.
 	AnyPeer    bool
-	Identities []model.Identity // sorted
+	Identities Identities
 	CIDRs      []CIDR
 	Ports      []model.PortMatch // empty = any protocol
 }

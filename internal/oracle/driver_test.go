@@ -41,10 +41,10 @@ func pair(edit func(*desired.Host)) desired.Host {
 	h.Ports = h.Ports.Set("b", &desired.Port{IfName: "b", Network: 1, MAC: macB, IPv4: ip("10.0.0.2"), IPv6: ip("fd00::2"), Identity: 301})
 	h.Remotes = h.Remotes.Set(desired.RemoteKey{Network: 1, MAC: macR}, &desired.Remote{Network: 1, MAC: macR, IPv4: ip("10.0.0.3"), Identity: 302, VTEP: vtep2})
 	h.PolicySets = h.PolicySets.Set(5, &desired.PolicySet{ID: 5, Name: "blue:g1/p1", In: []desired.Tier{{
-		Tier: model.TierContiv, Default: model.Pass, Rules: []desired.Rule{
-			{ID: "blue:p1:1", Priority: 9, Action: model.Allow, Identities: []model.Identity{301}, Ports: []model.PortMatch{{Protocol: model.ProtoTCP, Lo: 80, Hi: 80}}},
-			{ID: "blue:p1:2", Priority: 1, Action: model.Deny, CIDRs: []desired.CIDR{{Prefix: netip.MustParsePrefix("10.0.0.0/8"), Network: 1}}},
-		},
+		Tier: model.TierContiv, Default: model.Pass, Rules: desired.RulesOf(
+			desired.Rule{ID: "blue:p1:1", Priority: 9, Action: model.Allow, Identities: desired.IdentitiesOf(301), Ports: []model.PortMatch{{Protocol: model.ProtoTCP, Lo: 80, Hi: 80}}},
+			desired.Rule{ID: "blue:p1:2", Priority: 1, Action: model.Deny, CIDRs: []desired.CIDR{{Prefix: netip.MustParsePrefix("10.0.0.0/8"), Network: 1}}},
+		),
 	}}})
 	if edit != nil {
 		edit(&h)

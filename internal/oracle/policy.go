@@ -21,8 +21,8 @@ type peer struct {
 func decide(tiers []desired.Tier, p peer, proto model.Protocol, port uint16) (bool, string, model.Tier) {
 	for _, t := range tiers {
 		action, id := t.Default, ""
-		for i := range t.Rules {
-			if r := &t.Rules[i]; matches(r, p, proto, port) {
+		for _, r := range t.Ordered() {
+			if matches(r, p, proto, port) {
 				action, id = r.Action, r.ID
 				break
 			}
@@ -48,7 +48,7 @@ func matches(r *desired.Rule, p peer, proto model.Protocol, port uint16) bool {
 	if r.AnyPeer {
 		return true
 	}
-	if _, ok := slices.BinarySearch(r.Identities, p.identity); ok {
+	if r.Identities.Has(p.identity) {
 		return true
 	}
 	return slices.ContainsFunc(r.CIDRs, func(c desired.CIDR) bool {

@@ -17,11 +17,11 @@ func TestWayOut(t *testing.T) {
 	if way.Addr != addr("172.19.255.254") {
 		t.Fatalf("host's address = %s", way.Addr)
 	}
-	set := &desired.PolicySet{ID: 1, Out: []desired.Tier{{Default: model.Pass, Rules: []desired.Rule{{
+	set := &desired.PolicySet{ID: 1, Out: []desired.Tier{{Default: model.Pass, Rules: desired.RulesOf(desired.Rule{
 		ID: "no-web", Action: model.Deny, AnyPeer: true, Ports: []model.PortMatch{{Protocol: model.ProtoTCP, Lo: 80, Hi: 80}},
-	}}}}, In: []desired.Tier{{Default: model.Pass, Rules: []desired.Rule{{
-		ID: "not-from-outside", Action: model.Deny, Identities: []model.Identity{model.IdentityExternal}, Ports: []model.PortMatch{{Protocol: model.ProtoUDP, Lo: 1, Hi: 65535}},
-	}}}}}
+	})}}, In: []desired.Tier{{Default: model.Pass, Rules: desired.RulesOf(desired.Rule{
+		ID: "not-from-outside", Action: model.Deny, Identities: desired.IdentitiesOf(model.IdentityExternal), Ports: []model.PortMatch{{Protocol: model.ProtoUDP, Lo: 1, Hi: 65535}},
+	})}}}
 	h := desired.Host{Name: "h1", Revision: 1, VTEP: addr("192.168.0.1"), ArpMode: model.ArpProxy, Private: way}
 	h.PolicySets = h.PolicySets.Set(1, set)
 	for i, tenant := range []model.TenantName{"blue", "red"} { // equal addresses

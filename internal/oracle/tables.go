@@ -192,7 +192,7 @@ func (d *Driver) Inspect(context.Context) (string, error) {
 		lines = append(lines, fmt.Sprintf("%s %s", setName(id), s.Name))
 		for dir, tiers := range map[model.Direction][]desired.Tier{model.In: s.In, model.Out: s.Out} {
 			for _, t := range tiers {
-				for i, r := range t.Rules {
+				for i, r := range t.Ordered() {
 					lines = append(lines, fmt.Sprintf("%s %s tier %d rule %04d %s", setName(id), dir, t.Tier, i, ruleText(r)))
 				}
 				lines = append(lines, fmt.Sprintf("%s %s tier %d rule else %s", setName(id), dir, t.Tier, t.Default))
@@ -221,13 +221,13 @@ func addrText(a interface {
 	return a.String()
 }
 
-func ruleText(r desired.Rule) string {
+func ruleText(r *desired.Rule) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s %s", r.Priority, r.Action, r.ID)
 	if r.AnyPeer {
 		b.WriteString(" any")
 	} else {
-		fmt.Fprintf(&b, " identities %d", r.Identities)
+		fmt.Fprintf(&b, " identities %d", slices.Collect(r.Identities.All()))
 		for _, c := range r.CIDRs {
 			fmt.Fprintf(&b, " %s", c.Prefix)
 			if len(c.Except) > 0 {

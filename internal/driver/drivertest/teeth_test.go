@@ -25,9 +25,10 @@ func eachSet(fn func(s *desired.PolicySet)) func(desired.Host) desired.Host {
 func cloneTiers(in []desired.Tier) []desired.Tier {
 	out := slices.Clone(in)
 	for i := range out {
-		out[i].Rules = slices.Clone(out[i].Rules)
-		for j := range out[i].Rules {
-			out[i].Rules[j].CIDRs = slices.Clone(out[i].Rules[j].CIDRs)
+		for id, r := range in[i].Rules.All() {
+			c := *r
+			c.CIDRs = slices.Clone(r.CIDRs)
+			out[i].Rules = out[i].Rules.Set(id, &c)
 		}
 	}
 	return out
@@ -37,8 +38,8 @@ func eachRule(fn func(r *desired.Rule)) func(desired.Host) desired.Host {
 	return eachSet(func(s *desired.PolicySet) {
 		for _, tiers := range [][]desired.Tier{s.In, s.Out} {
 			for _, t := range tiers {
-				for i := range t.Rules {
-					fn(&t.Rules[i])
+				for _, r := range t.Rules.All() {
+					fn(r)
 				}
 			}
 		}
@@ -47,24 +48,11 @@ func eachRule(fn func(r *desired.Rule)) func(desired.Host) desired.Host {
 
 // TestDifferentialHasTeeth checks that seeded faults are found.
 func TestDifferentialHasTeeth(t *testing.T) {
-	byRank := func(less func(a, b desired.Rule) int) func(desired.Host) desired.Host {
-		return eachSet(func(s *desired.PolicySet) {
-			for _, tiers := range [][]desired.Tier{s.In, s.Out} {
-				for _, t := range tiers {
-					slices.SortStableFunc(t.Rules, less)
-				}
-			}
-		})
-	}
 	for name, mutate := range map[string]func(desired.Host) desired.Host{
-		"allow wins a tie": byRank(func(a, b desired.Rule) int {
-			if a.Priority != b.Priority {
-				return b.Priority - a.Priority
-			}
-			rank := map[model.Action]int{model.Allow: 0, model.Pass: 1, model.Deny: 2}
-			return rank[a.Action] - rank[b.Action]
+		"allow wins a tie": eachRule(func(r *desired.Rule) {
+			r.Priority = 3*r.Priority + map[model.Action]int{model.Allow: 2, model.Pass: 1}[r.Action]
 		}),
-		"lower priority wins": byRank(func(a, b desired.Rule) int { return a.Priority - b.Priority }),
+		"lower priority wins": eachRule(func(r *desired.Rule) { r.Priority = desired.MaxPriority - r.Priority }),
 		"directions swapped":  eachSet(func(s *desired.PolicySet) { s.In, s.Out = s.Out, s.In }),
 		"actions swapped": eachRule(func(r *desired.Rule) {
 			r.Action = map[model.Action]model.Action{model.Allow: model.Deny, model.Deny: model.Allow}[r.Action]
@@ -76,7 +64,7 @@ func TestDifferentialHasTeeth(t *testing.T) {
 		}),
 		"protocols ignored":  eachRule(func(r *desired.Rule) { r.Ports = nil }),
 		"addresses ignored":  eachRule(func(r *desired.Rule) { r.CIDRs = nil }),
-		"identities ignored": eachRule(func(r *desired.Rule) { r.Identities = nil }),
+		"identities ignored": eachRule(func(r *desired.Rule) { r.Identities = desired.Identities{} }),
 		"networks of addresses ignored": eachRule(func(r *desired.Rule) {
 			for i := range r.CIDRs {
 				r.CIDRs[i].Network = 0

@@ -63,9 +63,9 @@ func (r *rig) pair(t testing.TB) (pic desired.Host, a, b string) {
 	a, b = namespace(t, "Ea"), namespace(t, "Eb")
 	pic = desired.Host{Name: "h1", VTEP: vtep1, ArpMode: model.ArpProxy, Revision: 1}
 	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Encap: model.EncapVXLAN, Tag: 100})
-	pic.PolicySets = pic.PolicySets.Set(1, &desired.PolicySet{ID: 1, In: []desired.Tier{{Default: model.Deny, Rules: []desired.Rule{
-		{ID: "r1", Action: model.Allow, Identities: []model.Identity{300}},
-	}}}})
+	pic.PolicySets = pic.PolicySets.Set(1, &desired.PolicySet{ID: 1, In: []desired.Tier{{Default: model.Deny, Rules: desired.RulesOf(
+		desired.Rule{ID: "r1", Action: model.Allow, Identities: desired.IdentitiesOf(300)},
+	)}}})
 	for i, ns := range []string{a, b} {
 		name, ip := "cvspeed"+ns[:2], netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)})
 		p := &desired.Port{IfName: name, Network: 1, MAC: model.MAC{2, 5, 0, 0, 0, byte(i + 1)}, IPv4: ip, Identity: 300, Policies: 1}

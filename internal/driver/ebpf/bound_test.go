@@ -25,13 +25,13 @@ func contivSet(rules []model.Rule) *desired.PolicySet {
 			switch {
 			case p.Selector != nil:
 				n, _ := strconv.Atoi(string(p.Selector.Group))
-				x.Identities = []model.Identity{model.Identity(300 + n)}
+				x.Identities = desired.IdentitiesOf(model.Identity(300 + n))
 			case p.CIDR.IsValid():
 				x.CIDRs = []desired.CIDR{{Prefix: p.CIDR.Masked()}}
 			default:
 				n, _ := strconv.Atoi(string(p.Network.Name))
 				for i := range boundGroups {
-					x.Identities = append(x.Identities, model.Identity(300+n*boundGroups+i))
+					x.Identities = x.Identities.With(model.Identity(300 + n*boundGroups + i))
 				}
 				for _, s := range []string{"10.0.0.0/8", "fd00::/64"} {
 					x.CIDRs = append(x.CIDRs, desired.CIDR{Prefix: netip.MustParsePrefix(s), Network: model.NetworkID(1 + n)})
@@ -39,9 +39,9 @@ func contivSet(rules []model.Rule) *desired.PolicySet {
 			}
 		}
 		if r.Direction == model.In {
-			in.Rules = append(in.Rules, x)
+			in.Rules = in.Rules.Set(x.ID, &x)
 		} else {
-			out.Rules = append(out.Rules, x)
+			out.Rules = out.Rules.Set(x.ID, &x)
 		}
 	}
 	return &desired.PolicySet{ID: 1, In: []desired.Tier{in}, Out: []desired.Tier{out}}

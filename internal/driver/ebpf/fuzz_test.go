@@ -46,7 +46,7 @@ func newJudged(t testing.TB) *judged {
 	set, _ := pic.PolicySets.Get(b.Policies)
 	names := *set
 	names.In = slices.Clone(set.In)
-	names.In[0].Rules = append(slices.Clone(names.In[0].Rules), desired.Rule{
+	names.In[0].Rules = names.In[0].Rules.Set("names", &desired.Rule{
 		ID: "names", Priority: 50, Action: model.Allow, AnyPeer: true, Ports: []model.PortMatch{{Protocol: model.ProtoUDP, Lo: 5353, Hi: 5353}},
 	})
 	pic.PolicySets = pic.PolicySets.Set(set.ID, &names)

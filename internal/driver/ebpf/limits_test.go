@@ -21,10 +21,10 @@ func TestFullMaps(t *testing.T) {
 	_, big := drivertest.Pictures(t)
 	set, _ := big.PolicySets.Get(anyPort(big, func(p *desired.Port) bool { return p.Policies != 0 }).Policies)
 	tight := *set
-	tight.In = append([]desired.Tier{{Default: model.Pass, Rules: []desired.Rule{{
+	tight.In = append([]desired.Tier{{Default: model.Pass, Rules: desired.RulesOf(desired.Rule{
 		ID: "nets", Priority: 1, Action: model.Allow,
 		CIDRs: []desired.CIDR{{Prefix: netip.MustParsePrefix("10.7.0.0/16")}, {Prefix: netip.MustParsePrefix("10.8.0.0/16")}},
-	}}}}, set.In...)
+	})}}, set.In...)
 	big.PolicySets = big.PolicySets.Set(set.ID, &tight)
 	big.PolicySets = big.PolicySets.Set(set.ID+1, &desired.PolicySet{ID: set.ID + 1, In: []desired.Tier{{Default: model.Deny}}})
 	for name, p := range big.Ports.All() {

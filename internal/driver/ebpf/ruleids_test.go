@@ -14,7 +14,7 @@ func TestRuleIDsBounded(t *testing.T) {
 	set := func(id desired.PolicySetID, rules ...string) *desired.PolicySet {
 		s := &desired.PolicySet{ID: id, In: []desired.Tier{{}}}
 		for _, r := range rules {
-			s.In[0].Rules = append(s.In[0].Rules, desired.Rule{ID: r})
+			s.In[0].Rules = s.In[0].Rules.Set(r, &desired.Rule{ID: r})
 		}
 		return s
 	}

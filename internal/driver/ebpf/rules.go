@@ -37,7 +37,7 @@ func compileSet(s *desired.PolicySet) (*compiledSet, error) {
 		c.set.Tiers[dir] = uint8(len(tiers))
 		for i := range tiers {
 			c.set.Defaults[dir][i] = uint8(toAction(tiers[i].Default))
-			t := tierCompiler{c: c, tier: &tiers[i], dir: uint8(dir), index: uint8(i)}
+			t := tierCompiler{c: c, rules: tiers[i].Ordered(), dir: uint8(dir), index: uint8(i)}
 			if err := t.compile(); err != nil {
 				return nil, fmt.Errorf("policy set %d: %w", s.ID, err)
 			}
@@ -59,14 +59,23 @@ func ruleNumber(id string) uint64 {
 // hashSet is a digest of a set's contents, the same in every process.
 func hashSet(s *desired.PolicySet) [2]uint64 {
 	h := fnv.New128a()
-	fmt.Fprintf(h, "1 %q %v %v", s.Name, s.In, s.Out)
+	fmt.Fprintf(h, "2 %q", s.Name)
+	for _, tiers := range [][]desired.Tier{s.In, s.Out} {
+		fmt.Fprint(h, ";")
+		for _, t := range tiers {
+			fmt.Fprintf(h, "%v %v", t.Tier, t.Default)
+			for _, r := range t.Ordered() {
+				fmt.Fprintf(h, "%q %v %v %v %v %v %v %v", r.ID, r.Priority, r.Action, r.Log, r.AnyPeer, slices.Collect(r.Identities.All()), r.CIDRs, r.Ports)
+			}
+		}
+	}
 	b := h.Sum(nil)
 	return [2]uint64{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}
 }
 
 type tierCompiler struct {
 	c          *compiledSet
-	tier       *desired.Tier
+	rules      []*desired.Rule // in deciding order
 	dir, index uint8
 	work       int
 	ports      []int // of each rule: a number for its list of ports
@@ -77,8 +86,8 @@ type tierCompiler struct {
 // numberPorts numbers equal lists of ports alike.
 func (t *tierCompiler) numberPorts() {
 	numbers := map[string]int{}
-	for i := range t.tier.Rules {
-		key := fmt.Sprint(t.tier.Rules[i].Ports)
+	for i := range t.rules {
+		key := fmt.Sprint(t.rules[i].Ports)
 		n, ok := numbers[key]
 		if !ok {
 			n = len(numbers)
@@ -94,13 +103,13 @@ func (t *tierCompiler) compile() error {
 	var anybody []int
 	identities := map[model.Identity][]int{}
 	scopes := map[model.NetworkID]*classifier{}
-	for i := range t.tier.Rules {
-		r := &t.tier.Rules[i]
+	for i := range t.rules {
+		r := t.rules[i]
 		if r.AnyPeer {
 			anybody = append(anybody, i)
 			continue
 		}
-		for _, id := range r.Identities {
+		for id := range r.Identities.All() {
 			identities[id] = append(identities[id], i)
 		}
 		for _, x := range r.CIDRs {
@@ -170,7 +179,7 @@ func (t *tierCompiler) prune(list []int) []int {
 		}
 		t.seen[t.ports[i]] = t.calls
 		kept = append(kept, i)
-		if anyProtocol(&t.tier.Rules[i]) {
+		if anyProtocol(t.rules[i]) {
 			break
 		}
 	}
@@ -193,7 +202,7 @@ func (t *tierCompiler) flatten(kind uint8, peer uint32, list []int) error {
 		return nil
 	}
 	fallback := -1
-	if last := list[len(list)-1]; anyProtocol(&t.tier.Rules[last]) {
+	if last := list[len(list)-1]; anyProtocol(t.rules[last]) {
 		fallback = last
 	}
 	key := ruleKey{Bits: ruleBitsAny, Dir: t.dir, Tier: t.index, Kind: kind, Peer: peer}
@@ -205,7 +214,7 @@ func (t *tierCompiler) flatten(kind uint8, peer uint32, list []int) error {
 		if i == fallback {
 			continue
 		}
-		for _, m := range t.tier.Rules[i].Ports {
+		for _, m := range t.rules[i].Ports {
 			for _, proto := range protocols(m.Protocol) {
 				s := span{0, 65535, i}
 				if m.Protocol.HasPorts() {
@@ -242,7 +251,7 @@ func protocols(p model.Protocol) []uint8 {
 }
 
 func (t *tierCompiler) put(k ruleKey, i int) {
-	r := &t.tier.Rules[i]
+	r := t.rules[i]
 	t.c.rules[k] = rule{Rank: uint32(i), Action: toAction(r.Action), ID: ruleNumber(r.ID)}
 }
 

@@ -75,7 +75,7 @@ func TestCompileEqualsScan(t *testing.T) {
 			case 0:
 				r.AnyPeer = true
 			case 1:
-				r.Identities = []model.Identity{model.Identity(300 + rnd.IntN(3)), 310}
+				r.Identities = desired.IdentitiesOf(model.Identity(300+rnd.IntN(3)), 310)
 			}
 			for !r.AnyPeer && rnd.IntN(2) == 0 {
 				a := address()
@@ -95,8 +95,9 @@ func TestCompileEqualsScan(t *testing.T) {
 				}
 				r.Ports = append(r.Ports, m)
 			}
-			tier.Rules = append(tier.Rules, r)
+			tier.Rules = tier.Rules.Set(r.ID, &r)
 		}
+		rules := tier.Ordered()
 		c, err := compileSet(&desired.PolicySet{ID: 1, In: []desired.Tier{tier}})
 		if err != nil {
 			t.Fatal(err)
@@ -108,11 +109,11 @@ func TestCompileEqualsScan(t *testing.T) {
 			if proto.HasPorts() {
 				port = uint16(rnd.IntN(42))
 			}
-			want := slices.IndexFunc(tier.Rules, func(r desired.Rule) bool {
+			want := slices.IndexFunc(rules, func(r *desired.Rule) bool {
 				if len(r.Ports) > 0 && !slices.ContainsFunc(r.Ports, func(m model.PortMatch) bool { return m.Matches(proto, port) }) {
 					return false
 				}
-				return r.AnyPeer || slices.Contains(r.Identities, id) || slices.ContainsFunc(r.CIDRs, func(c desired.CIDR) bool {
+				return r.AnyPeer || r.Identities.Has(id) || slices.ContainsFunc(r.CIDRs, func(c desired.CIDR) bool {
 					return (c.Network == 0 || c.Network == net) && c.Prefix.Contains(a) &&
 						!slices.ContainsFunc(c.Except, func(x netip.Prefix) bool { return x.Contains(a) })
 				})
@@ -122,7 +123,7 @@ func TestCompileEqualsScan(t *testing.T) {
 				got = int(r.Rank)
 			}
 			if got != want {
-				t.Fatalf("round %d: identity %d, %s on %d, %s:%d: rule %d, want %d of\n%+v", round, id, a, net, proto, port, got, want, tier.Rules)
+				t.Fatalf("round %d: identity %d, %s on %d, %s:%d: rule %d, want %d of\n%+v", round, id, a, net, proto, port, got, want, rules)
 			}
 		}
 	}
@@ -148,7 +149,7 @@ func TestCompileSizes(t *testing.T) {
 		"any and groups": {func(i int) desired.Rule {
 			r := desired.Rule{AnyPeer: i%2 == 0, Ports: []model.PortMatch{{Protocol: model.ProtoTCP, Lo: uint16(i), Hi: uint16(i)}}}
 			if i%2 == 1 {
-				r.Identities = []model.Identity{model.Identity(300 + i%100)}
+				r.Identities = desired.IdentitiesOf(model.Identity(300 + i%100))
 			}
 			return r
 		}, 10000},
@@ -157,7 +158,7 @@ func TestCompileSizes(t *testing.T) {
 		for i := range 10000 {
 			r := test.rule(i)
 			r.ID, r.Action = strconv.Itoa(i), model.Allow
-			s.In[0].Rules = append(s.In[0].Rules, r)
+			s.In[0].Rules = s.In[0].Rules.Set(r.ID, &r)
 		}
 		start := time.Now()
 		c, err := compileSet(s)

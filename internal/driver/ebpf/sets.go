@@ -40,8 +40,8 @@ const maxRuleIDs = 20000
 func (d *Driver) learnRules(s *desired.PolicySet) {
 	for _, tiers := range [][]desired.Tier{s.In, s.Out} {
 		for _, t := range tiers {
-			for i := range t.Rules {
-				d.ruleIDs[ruleNumber(t.Rules[i].ID)] = t.Rules[i].ID
+			for id := range t.Rules.All() {
+				d.ruleIDs[ruleNumber(id)] = id
 			}
 		}
 	}

@@ -58,7 +58,7 @@ func (r *rig) neighbours(t testing.TB) (pic desired.Host, a, b *desired.Port) {
 	}
 	deny := []desired.Tier{{Default: model.Deny}}
 	pic.PolicySets = pic.PolicySets.Set(1, &desired.PolicySet{ID: 1, In: deny})
-	pic.PolicySets = pic.PolicySets.Set(2, &desired.PolicySet{ID: 2, In: []desired.Tier{{Default: model.Deny, Rules: rules}}})
+	pic.PolicySets = pic.PolicySets.Set(2, &desired.PolicySet{ID: 2, In: []desired.Tier{{Default: model.Deny, Rules: desired.RulesOf(rules...)}}})
 	ports := []*desired.Port{
 		{IfName: "cvna", MAC: model.MAC{2, 5, 0, 0, 0, 1}, IPv4: containerIP4[0], IPv6: containerIP6[0], Policies: 1},
 		{IfName: "cvnb", MAC: model.MAC{2, 5, 0, 0, 0, 2}, IPv4: containerIP4[1], IPv6: containerIP6[1], Policies: 2},

@@ -59,9 +59,9 @@ func newTwoHosts(t testing.TB, underlay, inner int) *twoHosts {
 
 		pic := desired.Host{Name: model.HostName(ns), VTEP: vteps[i], ArpMode: model.ArpProxy, Revision: 1}
 		pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Encap: model.EncapVXLAN, Tag: 100, VTEPs: []netip.Addr{vteps[1-i]}})
-		pic.PolicySets = pic.PolicySets.Set(1, &desired.PolicySet{ID: 1, In: []desired.Tier{{Default: model.Deny, Rules: []desired.Rule{
-			{ID: "r1", Action: model.Allow, Identities: []model.Identity{300}},
-		}}}})
+		pic.PolicySets = pic.PolicySets.Set(1, &desired.PolicySet{ID: 1, In: []desired.Tier{{Default: model.Deny, Rules: desired.RulesOf(
+			desired.Rule{ID: "r1", Action: model.Allow, Identities: desired.IdentitiesOf(300)},
+		)}}})
 		pic.Ports = pic.Ports.Set(containerPort, &desired.Port{
 			IfName: containerPort, Network: 1, MAC: macs[i], IPv4: containerIP4[i], IPv6: containerIP6[i], Identity: 300, Policies: 1,
 		})

@@ -123,9 +123,10 @@ func BenchmarkMonitor(b *testing.B) {
 	_, big := drivertest.Pictures(b)
 	set := &desired.PolicySet{ID: 4711, Name: "many", In: []desired.Tier{{Tier: model.TierContiv, Default: model.Deny}}}
 	for i := range 20000 {
-		set.In[0].Rules = append(set.In[0].Rules, desired.Rule{
-			ID: fmt.Sprintf("blue:p:%d", i), Priority: i % 100, Action: []model.Action{model.Allow, model.Deny}[i%2], Identities: []model.Identity{model.Identity(1000 + i)},
-		})
+		r := &desired.Rule{
+			ID: fmt.Sprintf("blue:p:%d", i), Priority: i % 100, Action: []model.Action{model.Allow, model.Deny}[i%2], Identities: desired.IdentitiesOf(model.Identity(1000 + i)),
+		}
+		set.In[0].Rules = set.In[0].Rules.Set(r.ID, r)
 	}
 	big.PolicySets = big.PolicySets.Set(set.ID, set)
 	if _, err := drv.Apply(b.Context(), big); err != nil {

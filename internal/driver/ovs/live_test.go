@@ -129,10 +129,10 @@ func (l *live) deny(b *box, tcpPort uint16, on bool) {
 		s := &desired.PolicySet{ID: 5, Name: "p"}
 		tier := desired.Tier{Tier: model.TierContiv, Default: model.Pass}
 		if on {
-			tier.Rules = []desired.Rule{{
+			tier.Rules = desired.RulesOf(desired.Rule{
 				ID: "r1", Priority: 5, Action: model.Deny, AnyPeer: true,
 				Ports: []model.PortMatch{{Protocol: model.ProtoTCP, Lo: tcpPort, Hi: tcpPort}},
-			}}
+			})
 		}
 		s.In = []desired.Tier{tier}
 		l.pic.PolicySets = l.pic.PolicySets.Set(5, s)

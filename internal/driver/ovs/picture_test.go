@@ -81,7 +81,7 @@ func TestPictureIncremental(t *testing.T) {
 					set := desired.PolicySetID(rng.Intn(2) + 1)
 					h.PolicySets = h.PolicySets.Set(set, &desired.PolicySet{ID: set, In: []desired.Tier{{
 						Default: model.Pass,
-						Rules:   []desired.Rule{{ID: "r", Priority: rng.Intn(3), Action: model.Deny, AnyPeer: true}},
+						Rules:   desired.RulesOf(desired.Rule{ID: "r", Priority: rng.Intn(3), Action: model.Deny, AnyPeer: true}),
 					}}})
 				}
 			}

@@ -15,7 +15,8 @@ func TestRuleIDsBounded(t *testing.T) {
 	set := func(id desired.PolicySetID, tag string, n int) *desired.PolicySet {
 		s := &desired.PolicySet{ID: id, In: []desired.Tier{{}}}
 		for i := range n {
-			s.In[0].Rules = append(s.In[0].Rules, desired.Rule{ID: fmt.Sprintf("%s %d", tag, i)})
+			r := &desired.Rule{ID: fmt.Sprintf("%s %d", tag, i)}
+			s.In[0].Rules = s.In[0].Rules.Set(r.ID, r)
 		}
 		return s
 	}

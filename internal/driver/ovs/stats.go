@@ -38,8 +38,8 @@ func (d *Driver) learnRules(s *desired.PolicySet) {
 	}
 	for _, tiers := range [][]desired.Tier{s.In, s.Out} {
 		for _, t := range tiers {
-			for i := range t.Rules {
-				d.rules[pipeline.RuleNumber(t.Rules[i].ID)] = t.Rules[i].ID
+			for id := range t.Rules.All() {
+				d.rules[pipeline.RuleNumber(id)] = id
 			}
 		}
 	}

@@ -228,7 +228,7 @@ func TestWayOutPolicy(t *testing.T) {
 		if deny {
 			r.Action = model.Deny
 		}
-		return []desired.Tier{{Tier: model.TierContiv, Default: model.Pass, Rules: []desired.Rule{r}}}
+		return []desired.Tier{{Tier: model.TierContiv, Default: model.Pass, Rules: desired.RulesOf(r)}}
 	}
 	set := func(s *desired.PolicySet) {
 		p := *a.port

@@ -141,24 +141,24 @@ func TestPolicyGolden(t *testing.T) {
 	}
 	prefix := netip.MustParsePrefix
 	s := &desired.PolicySet{ID: 5, Name: "p1", In: []desired.Tier{
-		{Tier: model.TierContiv, Default: model.Pass, Rules: []desired.Rule{
-			{ID: "a", Priority: 100, Action: model.Deny, AnyPeer: true},
-			{ID: "b", Priority: 10, Action: model.Deny, Identities: []model.Identity{256, 257}, Ports: pm(model.ProtoTCP, 80, 80)},
-			{ID: "c", Priority: 10, Action: model.Allow, Identities: []model.Identity{256}, Ports: pm(model.ProtoTCP, 80, 80)},
-			{ID: "d", Priority: 9, Action: model.Pass, AnyPeer: true, Ports: pm(model.ProtoUDP, 1000, 1030)},
-			{ID: "e", Priority: 8, Action: model.Allow, AnyPeer: true, Ports: pm(model.ProtoICMP, 0, 0)},
-			{ID: "f", Priority: 7, Action: model.Allow, Ports: pm(model.ProtoTCP, 0, 65535), CIDRs: []desired.CIDR{
+		{Tier: model.TierContiv, Default: model.Pass, Rules: desired.RulesOf(
+			desired.Rule{ID: "a", Priority: 100, Action: model.Deny, AnyPeer: true},
+			desired.Rule{ID: "b", Priority: 10, Action: model.Deny, Identities: desired.IdentitiesOf(256, 257), Ports: pm(model.ProtoTCP, 80, 80)},
+			desired.Rule{ID: "c", Priority: 10, Action: model.Allow, Identities: desired.IdentitiesOf(256), Ports: pm(model.ProtoTCP, 80, 80)},
+			desired.Rule{ID: "d", Priority: 9, Action: model.Pass, AnyPeer: true, Ports: pm(model.ProtoUDP, 1000, 1030)},
+			desired.Rule{ID: "e", Priority: 8, Action: model.Allow, AnyPeer: true, Ports: pm(model.ProtoICMP, 0, 0)},
+			desired.Rule{ID: "f", Priority: 7, Action: model.Allow, Ports: pm(model.ProtoTCP, 0, 65535), CIDRs: []desired.CIDR{
 				{Prefix: prefix("10.0.0.0/8"), Except: []netip.Prefix{prefix("10.128.0.0/10")}},
 				{Prefix: prefix("fd00::/64"), Network: 7},
 			}},
-			{ID: "g", Priority: 6, Action: model.Allow, CIDRs: []desired.CIDR{{Prefix: prefix("0.0.0.0/0")}}},
-			{ID: "h", Priority: 5, Action: model.Allow, AnyPeer: true, Ports: pm(model.ProtoSCTP, 9, 9)},
-			{ID: "i", Priority: 4, Action: model.Allow, AnyPeer: true, Ports: pm(47, 0, 65535)},
-			{ID: "none", Priority: 3, Action: model.Allow},
-		}},
-		{Tier: model.TierKubernetes, Default: model.Deny, Rules: []desired.Rule{
-			{ID: "k", Action: model.Allow, Identities: []model.Identity{300}},
-		}},
+			desired.Rule{ID: "g", Priority: 6, Action: model.Allow, CIDRs: []desired.CIDR{{Prefix: prefix("0.0.0.0/0")}}},
+			desired.Rule{ID: "h", Priority: 5, Action: model.Allow, AnyPeer: true, Ports: pm(model.ProtoSCTP, 9, 9)},
+			desired.Rule{ID: "i", Priority: 4, Action: model.Allow, AnyPeer: true, Ports: pm(47, 0, 65535)},
+			desired.Rule{ID: "none", Priority: 3, Action: model.Allow},
+		)},
+		{Tier: model.TierKubernetes, Default: model.Deny, Rules: desired.RulesOf(
+			desired.Rule{ID: "k", Action: model.Allow, Identities: desired.IdentitiesOf(300)},
+		)},
 	}}
 	flows, err := PolicySet(Config{}, s)
 	if err != nil {
@@ -170,7 +170,7 @@ func TestPolicyGolden(t *testing.T) {
 // TestPolicyThatDoesNotFit checks that what flows cannot say denies everything.
 func TestPolicyThatDoesNotFit(t *testing.T) {
 	for name, tiers := range map[string][]desired.Tier{
-		"priority": {{Default: model.Pass, Rules: []desired.Rule{{ID: "r", Priority: MaxRulePriority + 1, Action: model.Allow, AnyPeer: true}}}},
+		"priority": {{Default: model.Pass, Rules: desired.RulesOf(desired.Rule{ID: "r", Priority: MaxRulePriority + 1, Action: model.Allow, AnyPeer: true})}},
 		"tiers":    make([]desired.Tier, TiersPerDirection+1),
 	} {
 		flows, err := PolicySet(Config{}, &desired.PolicySet{ID: 5, In: tiers})

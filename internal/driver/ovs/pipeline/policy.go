@@ -110,8 +110,7 @@ func direct(l *list, c Config, seen map[string]bool, d direction, id desired.Pol
 			}
 			return KindDeny, nil // and whatever else it may say
 		}
-		for j := range t.Rules {
-			r := &t.Rules[j]
+		for _, r := range t.Ordered() {
 			if r.Priority < 0 || r.Priority > MaxRulePriority {
 				return model.Errorf(model.ErrInvalid, "rule %s has priority %d, possible are 0 to %d", r.ID, r.Priority, MaxRulePriority)
 			}
@@ -216,7 +215,7 @@ func peerTerms(d direction, r *desired.Rule, tracked bool) []alternative {
 		return []alternative{{}}
 	}
 	var out []alternative
-	for _, id := range r.Identities {
+	for id := range r.Identities.All() {
 		out = append(out, alternative{terms: []of.Term{of.Eq(d.peer, id)}})
 	}
 	for _, c := range r.CIDRs {
