@@ -8,9 +8,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// MonitorOptions say what Monitor tells beside drops.
+// MonitorOptions say what Monitor tells beside what rules with Log and audited
+// policies ask for.
 type MonitorOptions struct {
-	Connections bool // also connections that begin
+	Connections bool // connections that begin
+	NoDrops     bool // packets that go nowhere are not told: a flow log costs a flood nothing
 }
 
 // FlowKind says what a FlowEvent tells of.
@@ -21,10 +23,13 @@ const (
 	FlowDrop       FlowKind = iota + 1 // a packet that went nowhere
 	FlowConnection                     // the first packet of a connection that was let through
 	FlowLost                           // events that could not be told; Time and Count only
+	FlowLogged                         // a new connection met a rule with Log; Decisions is that rule and its action
+	FlowWouldDeny                      // a new connection was let through by a policy, and an audited set would deny it
+	FlowWouldAllow                     // a new connection was denied by a policy, and an audited set would let it through
 )
 
 // FlowEvent tells of a packet that was dropped, or that began a connection
-// between two ends (broadcasts begin none).
+// between two ends (broadcasts begin none), or would have.
 type FlowEvent struct {
 	Time   time.Time // by the host's clock
 	Kind   FlowKind
@@ -42,7 +47,10 @@ type FlowEvent struct {
 
 	// Decisions say who decided. Of a drop by policy: the one that denied. Of a
 	// connection: those of its ends on this host that have a policy, source first.
+	// Of a would-be verdict: the one that the audited set has for its end.
 	Decisions []Decision
+
+	Policy string // of a would-be verdict: name of the audited set (desired.PolicySet.Name)
 }
 
 // Decision is the verdict of one end's policy.
@@ -50,6 +58,7 @@ type Decision struct {
 	Direction model.Direction // Out: of the source's policy, In: of the destination's
 	Rule      string          // id of the rule that decided; "" = none matched
 	Tier      model.Tier      // of a denial without a rule: the tier whose default it was; 0 = the policy is not loaded
+	Action    model.Action    // of FlowLogged: what the rule says; Pass = the next tier decides
 }
 
 // flowQueue is how many events wait for a reader before they count as lost.

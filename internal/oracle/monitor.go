@@ -10,8 +10,8 @@ import (
 
 // monitor is what Monitor asked the data plane for.
 type monitor struct {
-	queue       *driver.FlowQueue
-	connections bool
+	queue *driver.FlowQueue
+	opts  driver.MonitorOptions
 }
 
 // Monitor implements driver.Driver.
@@ -24,7 +24,7 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 	case d.k.monitor != nil:
 		return nil, model.Errorf(model.ErrConflict, "monitor: the data plane is monitored already")
 	}
-	m := &monitor{queue: driver.NewFlowQueue(), connections: opts.Connections}
+	m := &monitor{queue: driver.NewFlowQueue(), opts: opts}
 	d.k.monitor = m
 	stop := context.AfterFunc(ctx, func() {
 		d.k.mu.Lock()
@@ -66,10 +66,12 @@ func (k *kernel) tell(p *Packet, v *Verdict) {
 		e.Src, e.Dst, e.Proto, e.SrcPort, e.DstPort, e.ICMPType = p.Src, p.Dst, p.Proto, p.SrcPort, p.DstPort, p.ICMPType
 	}
 	switch said := k.tables.decisions; {
+	case v.Drop != "" && m.opts.NoDrops:
+		return
 	case v.Drop == driver.DropPolicy:
 		e.Decisions = said[len(said)-1:]
 	case v.Drop != "":
-	case m.connections && k.conns.fresh && !p.DstMAC.Multicast():
+	case m.opts.Connections && k.conns.fresh && !p.DstMAC.Multicast():
 		e.Kind, e.Decisions = driver.FlowConnection, said
 	default:
 		return

@@ -49,7 +49,10 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 		return nil, fmt.Errorf("ebpf driver: open the ring buffer: %w", err)
 	}
 	if err = m.reset(); err == nil {
-		bits := uint32(monitorDrops)
+		bits := uint32(0)
+		if !opts.NoDrops {
+			bits |= monitorDrops
+		}
 		if opts.Connections {
 			bits |= monitorConnections
 		}

@@ -24,16 +24,16 @@ const maxHeld = 4096
 
 // watch is a monitor under way.
 type watch struct {
-	d           *Driver
-	connections bool
-	queue       *driver.FlowQueue
-	samples     chan openflow.PacketIn
-	conn        *openflow.Conn // of its own: what it sends must not hold up changes; nil while it is away
-	came        atomic.Uint64  // packets on conn
-	passed      uint64         // by the switch's bound, at the tick before
-	lost        uint64         // on the way to conn, as told already
-	held        map[alike]*heldEvent
-	ended       chan struct{} // closed when the flows are as before
+	d       *Driver
+	opts    driver.MonitorOptions
+	queue   *driver.FlowQueue
+	samples chan openflow.PacketIn
+	conn    *openflow.Conn // of its own: what it sends must not hold up changes; nil while it is away
+	came    atomic.Uint64  // packets on conn
+	passed  uint64         // by the switch's bound, at the tick before
+	lost    uint64         // on the way to conn, as told already
+	held    map[alike]*heldEvent
+	ended   chan struct{} // closed when the flows are as before
 }
 
 // alike is what packets have in common that are told together.
@@ -59,7 +59,7 @@ type heldEvent struct {
 // monitor's own; a meter bounds that over the whole bridge. Both go with it.
 func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-chan driver.FlowEvent, error) {
 	w := &watch{
-		d: d, connections: opts.Connections, queue: driver.NewFlowQueue(),
+		d: d, opts: opts, queue: driver.NewFlowQueue(),
 		samples: make(chan openflow.PacketIn, samplesPerSecond), held: map[alike]*heldEvent{}, ended: make(chan struct{}),
 	}
 	d.mu.Lock()
@@ -93,14 +93,14 @@ func (d *Driver) rewatch(ctx context.Context, dress func(key, body string) strin
 
 // dress is what monitoring makes of a flow's body.
 func (w *watch) dress(key, body string) string {
-	if !pipeline.Watchable(key[0], binary.BigEndian.Uint64([]byte(body[:8])), w.connections) {
+	if !pipeline.Watchable(key[0], binary.BigEndian.Uint64([]byte(body[:8])), w.opts) {
 		return body // most are not, and decoding takes its time
 	}
 	f, err := openflow.FromParts(key, body)
 	if err != nil {
 		return body // it is one of ours, so it can be read
 	}
-	return pipeline.Watched(f, w.connections).Body()
+	return pipeline.Watched(f, w.opts).Body()
 }
 
 // connect opens the monitor's connection.

@@ -176,7 +176,7 @@ func TestMonitorLeavesNoTrace(t *testing.T) {
 		t.Errorf("meters after the monitor: %s", meters)
 	}
 	r.drv.mu.Lock() // as if the process had died under monitoring
-	err = r.drv.rewatch(t.Context(), (&watch{connections: true}).dress)
+	err = r.drv.rewatch(t.Context(), (&watch{opts: driver.MonitorOptions{Connections: true}}).dress)
 	r.drv.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)

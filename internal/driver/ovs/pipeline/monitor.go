@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"github.com/contiv/netplugin/v2/internal/driver"
 	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
 )
 
@@ -22,19 +23,19 @@ const (
 const sampleLen = 256
 
 // Watched returns the flow as it is while somebody monitors: what drops sends
-// the packet up before. With connections, rules that let through note
-// themselves, and what remembers a connection sends its first packet up. Key,
-// cookie and what becomes of the packet stay the same.
-func Watched(f of.Flow, connections bool) of.Flow {
+// the packet up before, if drops are asked for. With connections, rules that let
+// through note themselves, and what remembers a connection sends its first
+// packet up. Key, cookie and what becomes of the packet stay the same.
+func Watched(f of.Flow, opts driver.MonitorOptions) of.Flow {
 	kind, number, ours := KindOf(f.Cookie)
 	stage := Stage(f.Table)
 	switch {
 	case !ours:
 	case kind == KindDrop, kind == KindDeny:
-		if len(f.Actions) == 0 {
+		if len(f.Actions) == 0 && !opts.NoDrops {
 			f.Actions = []of.Action{of.Controller{MaxLen: sampleLen}}
 		}
-	case !connections:
+	case !opts.Connections:
 	case kind == KindAllow && stage >= Out0 && stage < In0:
 		f.Actions = append([]of.Action{of.Set(RegRuleOut, number)}, f.Actions...)
 	case kind == KindAllow && stage >= In0 && stage < Commit:
@@ -56,9 +57,9 @@ func commits(f of.Flow) bool {
 
 // Watchable tells, from a flow's table and cookie alone, whether Watched may
 // change it.
-func Watchable(table uint8, cookie uint64, connections bool) bool {
+func Watchable(table uint8, cookie uint64, opts driver.MonitorOptions) bool {
 	kind, _, ours := KindOf(cookie)
-	return ours && (kind == KindDrop || kind == KindDeny || connections && (kind == KindAllow || Stage(table) == Commit))
+	return ours && (!opts.NoDrops && (kind == KindDrop || kind == KindDeny) || opts.Connections && (kind == KindAllow || Stage(table) == Commit))
 }
 
 // PolicyStage tells which direction's and tier's policy a table holds.

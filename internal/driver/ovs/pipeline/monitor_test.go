@@ -6,12 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/netplugin/v2/internal/driver"
 	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
 )
 
 // TestWatched: of every flow in the goldens, monitoring leaves key and cookie;
-// all that drop send up first, and nothing else does but what commits
-// connections, when these are wanted; what lets through notes its rule.
+// all that drop send up first, when drops are wanted, and nothing else does but
+// what commits connections, when these are; what lets through notes its rule.
 func TestWatched(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.golden")
 	if err != nil || len(files) == 0 {
@@ -32,24 +33,24 @@ func TestWatched(t *testing.T) {
 				t.Fatal(err)
 			}
 			plain := of.ActionsText(f.Actions)
-			for _, connections := range []bool{false, true} {
-				w := Watched(f, connections)
+			for _, opts := range []driver.MonitorOptions{{}, {Connections: true}, {NoDrops: true}, {Connections: true, NoDrops: true}} {
+				w := Watched(f, opts)
 				got := of.ActionsText(w.Actions)
 				if w.Key() != f.Key() || w.Cookie != f.Cookie {
 					t.Errorf("%s became %s", f, w)
 				}
-				if !Watchable(f.Table, f.Cookie, connections) && got != plain {
+				if !Watchable(f.Table, f.Cookie, opts) && got != plain {
 					t.Errorf("%s is not watchable and became %s", f, w)
 				}
 				kind, _, _ := KindOf(f.Cookie)
 				_, _, policy := PolicyStage(f.Table)
 				want, what := plain, "same"
 				switch {
-				case plain == "drop":
+				case plain == "drop" && !opts.NoDrops:
 					want, what = "CONTROLLER:256", "drop"
-				case connections && Commits(f.Table) && strings.Contains(plain, "ct(commit"):
+				case opts.Connections && Commits(f.Table) && strings.Contains(plain, "ct(commit"):
 					want, what = "CONTROLLER:256,"+plain, "commit"
-				case connections && kind == KindAllow && policy:
+				case opts.Connections && kind == KindAllow && policy:
 					want, what = "->reg15,"+plain, "allow"
 				}
 				if !strings.HasSuffix(got, want) || what != "allow" && got != want {
