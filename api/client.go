@@ -60,12 +60,27 @@ func WithHeader(key, value string) Option { return func(c *Client) { c.header.Ad
 // write set that has no effect. It must be safe for concurrent use.
 func WithWarnings(warn func(text string)) Option { return func(c *Client) { c.warn = warn } }
 
+// WithTLS sets what https addresses are asked with; nil = the system's
+// certificate authorities. WithInsecureTLS comes after it.
+func WithTLS(cfg *tls.Config) Option {
+	return func(c *Client) {
+		if t, ok := c.http.Transport.(*http.Transport); ok && cfg != nil {
+			t.TLSClientConfig = cfg.Clone()
+		}
+	}
+}
+
 // WithInsecureTLS skips the verification of the server's certificate.
 func WithInsecureTLS() Option {
 	return func(c *Client) {
-		if t, ok := c.http.Transport.(*http.Transport); ok {
-			t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the caller asks for it (netctl --insecure)
+		t, ok := c.http.Transport.(*http.Transport)
+		if !ok {
+			return
 		}
+		if t.TLSClientConfig == nil {
+			t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		t.TLSClientConfig.InsecureSkipVerify = true //nolint:gosec // the caller asks for it (netctl --insecure)
 	}
 }
 

@@ -34,6 +34,7 @@ type member struct {
 	store    store.Store
 	address  string   // ip:port of this netmaster's API, the lock's value
 	services []string // ip:port to register "netmaster" and "netmaster.rpc" with
+	scheme   string   // http or https: how services are asked
 	listen   []string // ip:port that this process listens on, all of them
 	lead     func(ctx context.Context, term store.Fence) error
 	log      *slog.Logger
@@ -77,7 +78,7 @@ func (m *member) run(ctx context.Context) error {
 		}
 		entry, err := m.register(ctx, store.Service{
 			ServiceName: name, Role: roleFollower, Version: daemon.Build().Version,
-			HostAddr: ip, Port: n, Hostname: host,
+			HostAddr: ip, Port: n, Hostname: host, Scheme: m.scheme,
 		})
 		if err != nil {
 			return err

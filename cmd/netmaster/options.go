@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 const envPrefix = "CONTIV_NETMASTER_"
@@ -39,6 +40,7 @@ type options struct {
 	fwdMode    string
 	infra      string
 	log        daemon.LogConfig
+	tls        transport.Config // no flag sets it yet: plain
 	givenInfra bool
 	loopback   error // why --internal-address is loopback, which nobody asked for
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // sweepEvery is how often the leader collects garbage.
@@ -113,7 +114,7 @@ func isLoopback(host string) bool {
 // one, which is server.
 func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store, closeAll func() error, server *etcd.Server, err error) {
 	if len(o.etcd) > 0 {
-		client, err := etcd.New(etcd.Config{Endpoints: o.etcd, Logger: log})
+		client, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log})
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -123,7 +124,7 @@ func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store
 		log.Warn("the data directory holds no store: a NEW CLUSTER begins in it; if there was one, stop and give its --data-dir, or restore a backup with --restore; hosts keep what they have meanwhile",
 			"data", o.dataDir)
 	}
-	server, err = etcd.StartServer(ctx, etcd.ServerConfig{DataDir: o.dataDir, Listen: o.etcdListen, Logger: log})
+	server, err = etcd.StartServer(ctx, etcd.ServerConfig{DataDir: o.dataDir, Listen: o.etcdListen, TLS: o.tls.StoreServer, Logger: log})
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -163,7 +164,7 @@ func listen(ctx context.Context, o options) (lns []net.Listener, err error) {
 		if i == 1 && covers(o.external, w.addr) {
 			continue
 		}
-		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", w.addr)
+		ln, err := transport.Listen(ctx, w.addr, o.tls.APIServer)
 		switch {
 		case err == nil:
 			lns = append(lns, ln)
@@ -225,7 +226,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 	}
 	watch := ctrl.NewHostWatch()
 	m := &member{
-		store: st, address: o.internal, services: []string{o.internal, o.agent}, listen: o.listening(),
+		store: st, address: o.internal, services: []string{o.internal, o.agent}, scheme: transport.Scheme(o.tls.APIServer), listen: o.listening(),
 		log: log,
 		lead: func(ctx context.Context, term store.Fence) error {
 			if swarm != nil {
@@ -260,7 +261,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 		}
 	}
 	handler, err := apiserver.New(apiserver.Config{
-		Watch: watch, Address: o.internal, Stopping: ctx.Done(),
+		Watch: watch, Address: o.deliverTo(), Stopping: ctx.Done(),
 		Control: ctrl, Cluster: cluster{m, ctrl}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},
 	})
@@ -295,14 +296,15 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 		web.Go(func() error { return daemon.Serve(wctx, ln, handler, log) })
 	}
 	web.Go(func() error {
-		at := "http://" + listeners[0].Addr().String()
+		at := transport.Scheme(o.tls.APIServer) + "://" + listeners[0].Addr().String()
+		self := o.self()
 		daemon.Supervise(wctx, log,
-			func(ctx context.Context) error { return ask(ctx, at+"/readyz") },
-			func(ctx context.Context) error { return ask(ctx, at+"/healthz") })
+			func(ctx context.Context) error { return ask(ctx, self, at+"/readyz") },
+			func(ctx context.Context) error { return ask(ctx, self, at+"/healthz") })
 		return nil
 	})
 	if o.debug != "" {
-		web.Go(func() error { return daemon.ServeDebug(wctx, o.debug, log) })
+		web.Go(func() error { return daemon.ServeDebug(wctx, o.debug, o.tls.DebugServer, log) })
 	}
 	all.Go(func() error {
 		err := web.Wait() // returns when gctx has ended and requests are done
@@ -316,13 +318,27 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 	return all.Wait()
 }
 
+// deliverTo is where agents deliver what a monitor asks for: agents of versions
+// that know no scheme read an address.
+func (o *options) deliverTo() string {
+	if o.tls.APIServer == nil {
+		return o.internal
+	}
+	return transport.HTTPS + "://" + o.internal
+}
+
+// self is the client for a look at this process's own API.
+func (o *options) self() *http.Client {
+	host, _, _ := net.SplitHostPort(o.internal) // finish has made it of two parts
+	return transport.OwnClient(o.tls.APIClient, host, 2*readyTimeout)
+}
+
 // ask fails unless the URL answers 200.
-func ask(ctx context.Context, url string) error {
+func ask(ctx context.Context, client *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * readyTimeout}
 	resp, err := client.Do(req)
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 		log.Debug("timers stay exact, which costs some processor time", "err", err)
 	}
 
-	st, err := etcd.New(etcd.Config{Endpoints: o.etcd, Logger: log})
+	st, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log})
 	if err != nil {
 		return daemon.Usagef("--etcd-endpoints: %w", err)
 	}
@@ -97,7 +97,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	}
 	a, err := agent.New(ctx, agent.Config{
 		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, VXLANPort: o.vxlanPort, DriverName: o.driver, DriverWhy: plane.Why, Predecessor: predecessor(ctx, o, log),
-		Store: st, Driver: drv, Log: log, Netmasters: o.netmaster, FwdMode: o.fwd, PvtSubnet: o.pvt, IPForward: o.ipForward, TakeHost: o.takeHost,
+		Store: st, Driver: drv, Log: log, TLS: o.tls, Netmasters: o.netmaster, FwdMode: o.fwd, PvtSubnet: o.pvt, IPForward: o.ipForward, TakeHost: o.takeHost,
 		StateDir: o.stateDir, Socket: o.cniSocket, RESTAddress: o.restAddress, Version: daemon.Build().Version,
 		NoDNS: o.dns == dnsOff, DNSUpstreams: upstreams, Uplinks: o.uplinks,
 		StoreAddresses: st.Addresses, Metrics: st.Collectors(), ContainersReachControl: o.reachControl, DebugAddress: o.debug,
@@ -124,7 +124,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 		return nil
 	})
 	if o.debug != "" {
-		g.Go(func() error { return daemon.ServeDebug(ctx, o.debug, log) })
+		g.Go(func() error { return daemon.ServeDebug(ctx, o.debug, o.tls.DebugServer, log) })
 	}
 	if docker != nil {
 		g.Go(func() error { return docker.Run(ctx) })

@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 const envPrefix = "CONTIV_NETPLUGIN_"
@@ -63,6 +64,7 @@ type options struct {
 	force       bool
 	debug       string
 	log         daemon.LogConfig
+	tls         transport.Config // no flag sets it yet: plain
 
 	hostName   model.HostName
 	ctrl, vtep netip.Addr

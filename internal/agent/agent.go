@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/reconcile"
+	"github.com/contiv/netplugin/v2/internal/transport"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
@@ -106,7 +107,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		return err
 	}
 	a.standing = &standing{log: cfg.Log, texts: map[string]string{}, changed: func() { a.status.poke() }}
-	if a.masters, err = newMasters(cfg.Netmasters, a.mine); err != nil {
+	if a.masters, err = newMasters(cfg.Netmasters, cfg.TLS.APIClient, a.mine); err != nil {
 		return err
 	}
 	if a.journal, err = openJournal(cfg.journalDir(), cfg.Log); err != nil {
@@ -148,7 +149,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		return err
 	}
 	if cfg.RESTAddress != "" {
-		if a.rest, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.RESTAddress); err != nil {
+		if a.rest, err = transport.Listen(ctx, cfg.RESTAddress, cfg.TLS.InspectionServer); err != nil {
 			return fmt.Errorf("listen for inspection: %w; --rest-address chooses another address", err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // Config is what an Agent needs. Fields are required unless they say otherwise.
@@ -27,6 +28,8 @@ type Config struct {
 	Store      store.Store
 	Driver     driver.Driver
 	Log        *slog.Logger
+	// TLS is how netmasters are asked and inspection is served; zero = plain.
+	TLS transport.Config
 
 	// Predecessor is what another driver left on this host, nil when nothing: the
 	// first pass takes the containers over from it.

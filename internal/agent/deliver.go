@@ -58,7 +58,7 @@ func (a *Agent) serveMonitors(ctx context.Context) {
 
 // deliver sends the events that a monitor wants until it is gone or ctx ends.
 func (a *Agent) deliver(ctx context.Context, r store.MonitorRequest) {
-	client, err := api.NewClient(strings.Join(append([]string{r.Address}, a.masters.fixedBases()...), ","))
+	client, err := a.masters.dial(strings.Join(append([]string{r.Address}, a.masters.fixedBases()...), ","))
 	if err != nil {
 		a.log.Warn("a monitor cannot be served", "netmaster", r.Address, "error", err)
 		return

@@ -32,7 +32,7 @@ func TestDescribe(t *testing.T) {
 		writeJSON(w, http.StatusOK, api.UpdateEndpointResponse{})
 	}))
 	t.Cleanup(srv.Close)
-	m, err := newMasters(srv.URL, func() error { return nil })
+	m, err := newMasters(srv.URL, nil, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 // masters is the way to netmaster: fixed URLs, or what the registry tells.
 type masters struct {
 	allowed func() error // whether endpoints of this host may be created and released
+	tls     *tls.Config  // of https URLs; nil = the system's authorities
 
 	changes waiting.Changes
 	mu      sync.Mutex
@@ -31,17 +33,22 @@ type masters struct {
 // milliseconds, and detaching must not hang on one that is not.
 const masterTimeout = 10 * time.Second
 
-func newMasters(fixed string, allowed func() error) (*masters, error) {
-	m := &masters{allowed: allowed}
+func newMasters(fixed string, client *tls.Config, allowed func() error) (*masters, error) {
+	m := &masters{allowed: allowed, tls: client}
 	if fixed == "" {
 		return m, nil
 	}
-	c, err := api.NewClient(fixed, api.WithTimeout(masterTimeout))
+	c, err := m.dial(fixed, api.WithTimeout(masterTimeout))
 	if err != nil {
 		return nil, err
 	}
 	m.fixed, m.bases, m.client = true, fixed, c
 	return m, nil
+}
+
+// dial makes a client of the netmasters at bases, separated by commas.
+func (m *masters) dial(bases string, opts ...api.Option) (*api.Client, error) {
+	return api.NewClient(bases, append(opts, api.WithTLS(m.tls))...)
 }
 
 // set takes the registry's list of base URLs, sorted.
@@ -54,7 +61,7 @@ func (m *masters) set(urls []string) error {
 	}
 	var client *api.Client
 	if bases != "" {
-		c, err := api.NewClient(bases, api.WithTimeout(masterTimeout))
+		c, err := m.dial(bases, api.WithTimeout(masterTimeout))
 		if err != nil {
 			return err
 		}

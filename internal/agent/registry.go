@@ -2,8 +2,6 @@ package agent
 
 import (
 	"context"
-	"net"
-	"strconv"
 
 	"github.com/contiv/netplugin/v2/internal/store"
 )
@@ -18,7 +16,12 @@ func (a *Agent) discover(ctx context.Context) {
 	err := store.WatchServices(ctx, a.cfg.Store, "netmaster", func(list []store.Service) error {
 		var urls []string
 		for _, s := range list {
-			urls = append(urls, "http://"+net.JoinHostPort(s.HostAddr, strconv.Itoa(s.Port)))
+			u, err := s.URL()
+			if err != nil {
+				a.log.Warn("a netmaster of the registry cannot be asked", "error", err)
+				continue
+			}
+			urls = append(urls, u)
 		}
 		if err := a.masters.set(urls); err != nil {
 			a.log.Warn("the registry's netmasters cannot be used", "error", err)

@@ -21,13 +21,14 @@ var rules = []rule{
 	{pkg: "internal/waiting", why: "how goroutines wait, whatever for"},
 	{pkg: "internal/reconcile", may: []string{"internal/waiting"}, why: "a generic runner that knows no networking"},
 	{pkg: "internal/durable", why: "writes bytes; contivk8s is made of it"},
-	{pkg: "internal/daemon", why: "what surrounds any long-running program knows no program"},
+	{pkg: "internal/transport", why: "which end of a connection uses which TLS knows no program"},
+	{pkg: "internal/daemon", may: []string{"internal/transport"}, why: "what surrounds any long-running program knows no program"},
 
 	{pkg: "internal/ipam", may: []string{"internal/model"}, why: "allocators are pure: no store, no wire"},
 	{pkg: "internal/desired", may: []string{"internal/model"}, why: "the picture of a host is data only"},
-	{pkg: "internal/store", may: []string{"internal/model", "internal/waiting"}, why: "the store knows keys and values, no use-cases"},
+	{pkg: "internal/store", may: []string{"internal/model", "internal/transport", "internal/waiting"}, why: "the store knows keys and values, no use-cases"},
 	{pkg: "internal/store/storetest", may: []string{"internal/model", "internal/store"}, why: "one conformance suite for all stores knows none of them"},
-	{pkg: "internal/store/*", may: []string{"internal/durable", "internal/model", "internal/store", "internal/waiting"}, why: "a concrete store knows the contract only"},
+	{pkg: "internal/store/*", may: []string{"internal/durable", "internal/model", "internal/store", "internal/transport", "internal/waiting"}, why: "a concrete store knows the contract only"},
 	{pkg: "internal/compile", may: []string{"internal/model", "internal/desired"}, why: "compile is a pure function of the cluster's state"},
 	{pkg: "internal/control", may: []string{"internal/model", "internal/ipam", "internal/store", "internal/waiting"}, why: "use-cases know neither wire shapes nor hosts"},
 	{
@@ -55,7 +56,7 @@ var rules = []rule{
 		pkg: "internal/agent",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/compile", "internal/desired", "internal/driver",
-			"internal/reconcile", "internal/waiting", "internal/attach", "internal/attach/*", "internal/durable", "internal/hostnet", "internal/dns", "internal/bgp",
+			"internal/reconcile", "internal/waiting", "internal/attach", "internal/attach/*", "internal/durable", "internal/hostnet", "internal/dns", "internal/bgp", "internal/transport",
 		},
 		why: "the agent never imports control (it asks a netmaster by REST), and gets its store and driver from cmd",
 	},
@@ -64,7 +65,7 @@ var rules = []rule{
 	{pkg: "internal/cni/serve", may: []string{"internal/attach", "internal/cni", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
 	{pkg: "internal/mesos", may: []string{"internal/attach", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
 	{pkg: "internal/libnetwork", may: []string{"internal/attach", "internal/durable", "internal/model", "internal/waiting"}, why: "verbs become attach requests, nothing more"},
-	{pkg: "internal/cli", may: []string{"api", "internal/durable"}, why: "netctl can do what any client of the REST interface can"},
+	{pkg: "internal/cli", may: []string{"api", "internal/durable", "internal/transport"}, why: "netctl can do what any client of the REST interface can"},
 
 	{pkg: "internal/lab", free: true, why: "simulated hosts are made of everything, concrete stores and drivers included"},
 	{pkg: "internal/lab/*", free: true, why: "what simulated hosts run beside Contiv"},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // DefaultNetmaster is asked when neither --netmaster nor NETMASTER names one, and
@@ -45,6 +46,9 @@ type Env struct {
 	Stderr io.Writer
 	Getenv func(string) string
 	Build  api.Version // of netctl itself
+	// TLS is how netmasters at https addresses are asked; zero = by the system's
+	// certificate authorities.
+	TLS transport.Config
 }
 
 // globals are the options that every command takes.
@@ -107,7 +111,7 @@ func Run(ctx context.Context, env Env, args []string) int {
 		}
 		warned := map[string]bool{}
 		var mu sync.Mutex
-		return connect(g, append(login, api.WithWarnings(func(text string) {
+		return connect(g, append(login, api.WithTLS(env.TLS.APIClient), api.WithWarnings(func(text string) {
 			mu.Lock()
 			defer mu.Unlock()
 			if !warned[text] {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,8 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"time"
+
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // ShutdownGrace is how long Serve lets requests finish.
@@ -62,9 +65,10 @@ func RegisterDebug(mux *http.ServeMux) {
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 }
 
-// ServeDebug serves the debug endpoints on addr until ctx ends.
-func ServeDebug(ctx context.Context, addr string, log *slog.Logger) error {
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+// ServeDebug serves the debug endpoints on addr until ctx ends, with TLS unless
+// server is nil.
+func ServeDebug(ctx context.Context, addr string, server *tls.Config, log *slog.Logger) error {
+	ln, err := transport.Listen(ctx, addr, server)
 	if err != nil {
 		return fmt.Errorf("listen for debugging on %s: %w", addr, err)
 	}

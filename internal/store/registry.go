@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // ServiceTTL is how long an instance stays registered after it died.
@@ -34,12 +35,29 @@ type Service struct {
 	HostAddr    string
 	Port        int
 	Hostname    string
+	// Scheme is what a URL of the instance begins with, http or https; empty where
+	// no HTTP is spoken, and in records of versions that knew http only.
+	Scheme string `json:",omitempty"`
 	// Installation is that of a host's agent: see model.Host.
 	Installation string `json:",omitempty"`
 }
 
 func (s Service) key() string {
 	return servicesOf(s.ServiceName) + net.JoinHostPort(s.HostAddr, strconv.Itoa(s.Port))
+}
+
+// URL is where an instance that speaks HTTP is asked. A scheme that is neither
+// http nor https is model.ErrInvalid: a later version's.
+func (s Service) URL() (string, error) {
+	scheme := s.Scheme
+	switch scheme {
+	case "":
+		scheme = transport.HTTP
+	case transport.HTTP, transport.HTTPS:
+	default:
+		return "", model.Errorf(model.ErrInvalid, "%s at %s, port %d, is asked by %q: this version knows http and https", s.ServiceName, s.HostAddr, s.Port, s.Scheme)
+	}
+	return scheme + "://" + net.JoinHostPort(s.HostAddr, strconv.Itoa(s.Port)), nil
 }
 
 // Find reads the instance that is registered at the same place as s.

@@ -36,3 +36,20 @@ func TestRoleIsOwed(t *testing.T) {
 	}
 	t.Fatal("the registry still shows the former role")
 }
+
+// TestServiceURL: records of 1.x and of versions that knew http only carry no
+// scheme; a later version's scheme is told, not guessed.
+func TestServiceURL(t *testing.T) {
+	for record, want := range map[string]string{
+		`{"ServiceName":"netmaster","HostAddr":"10.0.0.1","Port":9999}`:                   "http://10.0.0.1:9999",
+		`{"ServiceName":"netmaster","HostAddr":"10.0.0.1","Port":9999,"Scheme":"http"}`:   "http://10.0.0.1:9999",
+		`{"ServiceName":"netmaster","HostAddr":"fd00::1","Port":9999,"Scheme":"https"}`:   "https://[fd00::1]:9999",
+		`{"ServiceName":"netmaster","HostAddr":"10.0.0.1","Port":9999,"Scheme":"gopher"}`: "",
+	} {
+		s, ok := decodeService(KV{Value: []byte(record), Mod: 1})
+		got, err := s.URL()
+		if !ok || got != want || (err != nil) != (want == "") {
+			t.Errorf("%s: %q, %v", record, got, err)
+		}
+	}
+}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // DefaultTimeout bounds one request to etcd.
@@ -67,8 +68,10 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.TLS == nil && strings.HasPrefix(endpoints[0], "https://") {
-		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	if strings.HasPrefix(endpoints[0], "https://") {
+		cfg.TLS = transport.Client(cfg.TLS)
+	} else {
+		cfg.TLS = nil
 	}
 	cli, err := clientv3.New(clientv3.Config{
 		Endpoints: endpoints,

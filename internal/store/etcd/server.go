@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	etcdtransport "go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
@@ -22,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // lockName is the file of the data directory that a server holds locked.
@@ -35,6 +37,17 @@ type ServerConfig struct {
 	DataDir string       // required; made when missing, mode 0700
 	Listen  string       // host:port; "" = DefaultListen, port 0 = any free one
 	Logger  *slog.Logger // required
+	// TLS is what clients are served with; nil = plain. The client of Client,
+	// inside this process, needs none.
+	TLS *transport.Files
+}
+
+// scheme is what clients put before its address.
+func (c ServerConfig) scheme() string {
+	if c.TLS == nil {
+		return transport.HTTP
+	}
+	return transport.HTTPS
 }
 
 // Server is an embedded etcd of one member.
@@ -66,7 +79,7 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{endpoint: "http://" + listen, dir: cfg.DataDir, log: cfg.Logger, lock: lock, died: make(chan struct{})}
+	s := &Server{endpoint: cfg.scheme() + "://" + listen, dir: cfg.DataDir, log: cfg.Logger, lock: lock, died: make(chan struct{})}
 	fail := func(err error) (*Server, error) {
 		return nil, fmt.Errorf("start embedded etcd on %s with data in %s: %w", listen, cfg.DataDir, err)
 	}
@@ -120,9 +133,12 @@ func embedConfig(cfg ServerConfig, listen string, end ender) *embed.Config {
 	e := embed.NewConfig()
 	e.Name = "contiv"
 	e.Dir = cfg.DataDir
-	client := url.URL{Scheme: "http", Host: listen}
+	client := url.URL{Scheme: cfg.scheme(), Host: listen}
 	e.ListenClientUrls = []url.URL{client}
 	e.AdvertiseClientUrls = []url.URL{client}
+	if t := cfg.TLS; t != nil {
+		e.ClientTLSInfo = etcdtransport.TLSInfo{CertFile: t.Cert, KeyFile: t.Key, TrustedCAFile: t.ClientCA, ClientCertAuth: t.ClientCA != ""}
+	}
 	// The only member has no peers: it listens for none.
 	e.ListenPeerUrls = nil
 	e.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "localhost:2380"}}

@@ -1,0 +1,70 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"time"
+)
+
+// The schemes that a URL, and a record of the service registry, may have.
+const (
+	HTTP  = "http"
+	HTTPS = "https"
+)
+
+// Config is how the connections of one process are secured, by the end that the
+// process is. A listener without a configuration is plain. A client without one
+// trusts the system's certificate authorities; whether it speaks TLS at all is
+// said by the address that it is given.
+type Config struct {
+	APIServer        *tls.Config // netmaster's listeners: for people, other netmasters and agents
+	APIClient        *tls.Config // whoever asks a netmaster: netctl, agents, netmaster's look at itself
+	StoreServer      *Files      // the embedded etcd, for its clients; it has no peers
+	StoreClient      *tls.Config // netmasters and agents of an etcd
+	InspectionServer *tls.Config // netplugin's --rest-address
+	DebugServer      *tls.Config // profiling of netmaster and netplugin
+}
+
+// Files name a certificate in PEM. The embedded etcd takes nothing else, and
+// reads the certificate again at each handshake.
+type Files struct {
+	Cert, Key string
+	ClientCA  string // whose clients are let in; empty = all
+}
+
+// Listen listens on TCP, with TLS unless server is nil. The error is net's.
+func Listen(ctx context.Context, addr string, server *tls.Config) (net.Listener, error) {
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil || server == nil {
+		return ln, err
+	}
+	return tls.NewListener(ln, server), nil
+}
+
+// Scheme is what clients of a listener put before its address.
+func Scheme(server *tls.Config) string {
+	if server == nil {
+		return HTTP
+	}
+	return HTTPS
+}
+
+// Client returns what a client of an https address uses: what was configured,
+// or the system's authorities.
+func Client(client *tls.Config) *tls.Config {
+	if client != nil {
+		return client
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12}
+}
+
+// OwnClient returns a client with which a process looks at its own listener,
+// each time by a new connection and for at most timeout. Wherever it connects
+// to, the certificate must be that of host: the name by which others know it.
+func OwnClient(client *tls.Config, host string, timeout time.Duration) *http.Client {
+	c := Client(client).Clone()
+	c.ServerName = host
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c}, Timeout: timeout}
+}
