@@ -18,36 +18,6 @@ import (
 // fifty thousand objects.
 const MaxApplyBody = 16 << 20
 
-// endpointRequest is an endpoint of a list.
-type endpointRequest struct{ api.CreateEndpointRequest }
-
-// ObjectKey returns "tenant:network:endpoint".
-func (r endpointRequest) ObjectKey() string {
-	return r.TenantName + ":" + r.NetworkName + ":" + r.EndpointID
-}
-
-func endpointToRequest(e model.Endpoint) endpointRequest {
-	return endpointRequest{api.CreateEndpointRequest{
-		TenantName: string(e.Key.Network.Tenant), NetworkName: string(e.Key.Network.Name), ServiceName: string(e.Group),
-		EndpointID: string(e.Key.ID), EPCommonName: e.Name,
-		ConfigEP: api.ConfigEP{
-			Container: e.Container, Host: string(e.Host), IPAddress: addrText(e.IPv4), IPv6Address: addrText(e.IPv6),
-			MacAddress: chosenMAC(e), ServiceName: string(e.Group), Labels: e.Labels,
-		},
-	}}
-}
-
-// appliers returns the writers of the kinds that may be applied, by kind.
-func appliers(c *control.Controller) map[string]writer {
-	all := map[string]writer{}
-	for _, k := range kinds(c, "") {
-		all[k.writer.kind] = k.writer
-	}
-	all["endpoint"] = writes("endpoint", func(r endpointRequest) (model.Endpoint, error) { return endpointFromAPI(r.CreateEndpointRequest) },
-		whole(c.ChangeEndpoint), endpointToRequest, without(endpointToRequest))
-	return all
-}
-
 // decodeStrict reads an object of a list, in which unknown fields are refused:
 // who writes a file wants to know of a misspelt one.
 func decodeStrict(body []byte, out any) error {
@@ -70,22 +40,21 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 	if _, err := decodeUpTo(w, r, &req, MaxApplyBody); err != nil {
 		return nil, err
 	}
-	kinds := appliers(s.control)
 	changes := make([]control.Change, len(req.Objects))
 	results := make([]api.ApplyResult, len(req.Objects))
 	var wrong control.ChangeErrors
 	for i, object := range req.Objects {
-		a, body, err := kindOf(kinds, object)
+		k, body, err := kindOf(object)
 		var want wish
 		if err == nil {
-			want, err = a.read(func(out any) ([]byte, error) { return body, decodeStrict(body, out) })
+			want, err = k.read(s.control, func(out any) ([]byte, error) { return body, decodeStrict(body, out) })
 		}
 		if err != nil {
 			wrong = append(wrong, &control.ChangeError{Index: i, Err: err})
 			continue
 		}
 		changes[i] = want.change
-		results[i] = api.ApplyResult{Kind: a.kind, Key: want.key, Warnings: want.warnings}
+		results[i] = api.ApplyResult{Kind: k.name, Key: want.key, Warnings: want.warnings}
 	}
 	if wrong != nil {
 		return nil, wrong
@@ -109,7 +78,7 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 		if !req.DryRun {
 			continue
 		}
-		render := kinds[res.Kind].render
+		render := registry[res.Kind].render
 		if res.After, err = json.Marshal(render(o.After)); err != nil {
 			return nil, err
 		}
@@ -126,22 +95,25 @@ func (s *server) apply(w http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 // kindOf finds an object's kind and returns its fields without it.
-func kindOf(kinds map[string]writer, object []byte) (a writer, body []byte, err error) {
+func kindOf(object []byte) (k *kind, body []byte, err error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(object, &fields); err != nil {
-		return a, nil, model.Errorf(model.ErrInvalid, "must be a JSON object with a kind")
+		return nil, nil, model.Errorf(model.ErrInvalid, "must be a JSON object with a kind")
 	}
-	var kind string
-	if err := json.Unmarshal(fields["kind"], &kind); err != nil {
-		return a, nil, model.InvalidField("kind", string(fields["kind"]), "must be one of "+strings.Join(sortedKeys(kinds), ", "))
+	wrong := func(value string) error {
+		return model.InvalidField("kind", value, "must be one of "+strings.Join(Kinds(), ", "))
 	}
-	a, ok := kinds[kind]
+	var name string
+	if err := json.Unmarshal(fields["kind"], &name); err != nil {
+		return nil, nil, wrong(string(fields["kind"]))
+	}
+	k, ok := registry[name]
 	if !ok {
-		return a, nil, model.InvalidField("kind", kind, "must be one of "+strings.Join(sortedKeys(kinds), ", "))
+		return nil, nil, wrong(name)
 	}
 	for _, name := range append([]string{"kind"}, serverFields...) {
 		delete(fields, name)
 	}
 	body, err = json.Marshal(fields)
-	return a, body, err
+	return k, body, err
 }

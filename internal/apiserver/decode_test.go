@@ -136,17 +136,19 @@ func TestConvertRoundTrip(t *testing.T) {
 // TestConvertRefuses: bad fields are named with their value.
 func TestConvertRefuses(t *testing.T) {
 	long := strings.Repeat("x", 300)
+	refusal := func(kind string, o any) error {
+		_, err := registry[kind].read(nil, func(out any) ([]byte, error) { return nil, decodeJSON([]byte(mustJSON(o)), out) })
+		return err
+	}
 	network := func(change func(*api.Network)) error {
 		o := api.Network{TenantName: "blue", NetworkName: "n", Encap: "vxlan", Subnet: "10.1.1.0/24"}
 		change(&o)
-		_, err := networkFromAPI(o)
-		return err
+		return refusal("network", o)
 	}
 	rule := func(change func(*api.Rule)) error {
 		o := api.Rule{TenantName: "blue", PolicyName: "p", RuleID: "1", Direction: "in", Action: "allow"}
 		change(&o)
-		_, err := ruleFromAPI(o)
-		return err
+		return refusal("rule", o)
 	}
 	tests := []struct {
 		err  error

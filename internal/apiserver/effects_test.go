@@ -14,66 +14,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// fieldEffects shows of each field, or of each value where there is a choice,
-// the test that fails when it does nothing. What does nothing is in
-// internal/model instead.
-var fieldEffects = map[string]effecttest.Effect{
-	"globals.name":                     effecttest.By("TestFields"),
-	"globals.networkInfraType=default": effecttest.By("TestFields"),
-	"globals.fwdMode=bridge":           effecttest.By("TestConformance"),
-	"globals.arpMode=proxy":            effecttest.By("TestConformance"),
-	"globals.arpMode=flood":            effecttest.By("TestConformance"),
-	"globals.vlans":                    effecttest.By("TestTags"),
-	"globals.vxlans":                   effecttest.By("TestTags"),
-	"globals.pvtSubnet":                effecttest.By("TestPrivateAddresses"),
-
-	"tenants.tenantName":     effecttest.By("TestMatrix"),
-	"tenants.defaultNetwork": effecttest.By("TestAttachDetach"),
-
-	"networks.tenantName":  effecttest.By("TestMatrix"),
-	"networks.networkName": effecttest.By("TestMatrix"),
-	"networks.nwType=data": effecttest.By("TestMatrix"),
-	"networks.encap=vlan":  effecttest.By("TestMatrix"),
-	"networks.encap=vxlan": effecttest.By("TestMatrix"),
-	"networks.pktTag":      effecttest.By("TestTags"),
-	"networks.subnet":      effecttest.By("TestAddresses"),
-	"networks.gateway":     effecttest.By("TestRoutes"),
-	"networks.ipv6Subnet":  effecttest.By("TestMatrix"),
-	"networks.ipv6Gateway": effecttest.By("TestRoutes"),
-
-	"endpointGroups.tenantName":  effecttest.By("TestMatrix"),
-	"endpointGroups.groupName":   effecttest.By("TestMatrix"),
-	"endpointGroups.networkName": effecttest.By("TestGroupNetwork"),
-	"endpointGroups.policies":    effecttest.By("TestGroupChangesLive"),
-	"endpointGroups.ipPool":      effecttest.By("TestEndpointsBesidePools"),
-
-	"policys.tenantName": effecttest.By("TestMatrix"),
-	"policys.policyName": effecttest.By("TestMatrix"),
-
-	"rules.tenantName":        effecttest.By("TestMatrix"),
-	"rules.policyName":        effecttest.By("TestMatrix"),
-	"rules.ruleId":            effecttest.By("TestMatrix"),
-	"rules.direction=in":      effecttest.By("TestMatrix"),
-	"rules.direction=out":     effecttest.By("TestMatrix"),
-	"rules.priority":          effecttest.By("TestMatrix"),
-	"rules.action=allow":      effecttest.By("TestMatrix"),
-	"rules.action=deny":       effecttest.By("TestMatrix"),
-	"rules.protocol":          effecttest.By("TestMatrix"),
-	"rules.port":              effecttest.By("TestMatrix"),
-	"rules.fromEndpointGroup": effecttest.By("TestMatrix"),
-	"rules.fromNetwork":       effecttest.By("TestMatrix"),
-	"rules.fromIpAddress":     effecttest.By("TestMatrix"),
-	"rules.toEndpointGroup":   effecttest.By("TestMatrix"),
-	"rules.toNetwork":         effecttest.By("TestMatrix"),
-	"rules.toIpAddress":       effecttest.By("TestMatrix"),
-
-	"serviceLBs.tenantName":  effecttest.By("TestServices"),
-	"serviceLBs.serviceName": effecttest.By("TestServices"),
-	"serviceLBs.networkName": effecttest.By("TestServiceAddress"),
-	"serviceLBs.ipAddress":   effecttest.By("TestServiceAddress"),
-	"serviceLBs.selectors":   effecttest.By("TestProviders"),
-}
-
 // requestEffects are the fields of requests beside the collections. The sentence
 // about one without effect stands beside it in package api.
 var requestEffects = map[string]effecttest.Effect{
@@ -137,19 +77,23 @@ func jsonNames(typ reflect.Type) []string {
 // hosts show it.
 func TestEveryFieldHasEffect(t *testing.T) {
 	var accepted []string
-	for _, k := range kinds(nil, "") {
-		idle := model.NoEffects(k.name)
+	effects := map[string]effecttest.Effect{}
+	for _, k := range collections() {
+		for name, e := range fieldCases[k.collection].effects {
+			effects[k.collection+"."+name] = e
+		}
+		idle := model.NoEffects(k.collection)
 		if slices.ContainsFunc(idle, func(n model.NoEffect) bool { return n.Field == "" }) {
 			continue // the whole kind has none
 		}
 		for _, name := range jsonNames(reflect.TypeOf(k.object)) {
-			values := slices.DeleteFunc(slices.Clone(fields[k.name][name].enum), func(v string) bool { return v == "" })
+			values := slices.DeleteFunc(slices.Clone(k.fields[name].enum), func(v string) bool { return v == "" })
 			if len(values) < 2 {
 				values = []string{""}
 			}
 			for _, v := range values {
 				if !slices.ContainsFunc(idle, func(n model.NoEffect) bool { return n.Field == name && n.Value == v }) {
-					accepted = append(accepted, strings.TrimSuffix(k.name+"."+name+"="+v, "="))
+					accepted = append(accepted, strings.TrimSuffix(k.collection+"."+name+"="+v, "="))
 				}
 			}
 		}
@@ -159,7 +103,7 @@ func TestEveryFieldHasEffect(t *testing.T) {
 			}
 		}
 	}
-	effecttest.Check(t, "fieldEffects in internal/apiserver/effects_test.go", accepted, fieldEffects, nil)
+	effecttest.Check(t, "the effects in the kind's test file in internal/apiserver", accepted, effects, nil)
 }
 
 // TestEveryRequestFieldHasEffect: likewise for requests beside the collections.
@@ -252,9 +196,9 @@ func TestWarnings(t *testing.T) {
 
 func collectionOf(t *testing.T, kind string) string {
 	t.Helper()
-	for _, k := range kinds(nil, "") {
-		if k.writer.kind == kind {
-			return k.name
+	for _, k := range collections() {
+		if k.name == kind {
+			return k.collection
 		}
 	}
 	t.Fatalf("no collection of %s", kind)

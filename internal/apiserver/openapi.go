@@ -153,30 +153,30 @@ func (s schemas) operation(r route) (map[string]any, error) {
 func (s schemas) kindOperation(r route) map[string]any {
 	k := r.kind
 	object := s.of(reflect.TypeOf(k.object))
-	s.constrain(reflect.TypeOf(k.object).Name(), k.name)
+	s.constrain(reflect.TypeOf(k.object).Name(), k)
 	var op map[string]any
 	var answer any = object
 	switch {
 	case strings.HasPrefix(r.path, "/api/v1/inspect/"):
-		op = operation(r, "Object and operational state of one of "+k.name)
+		op = operation(r, "Object and operational state of one of "+k.collection)
 		properties := map[string]any{"Config": object}
 		if k.oper != nil {
 			properties["Oper"] = s.of(reflect.TypeOf(k.oper))
 		}
 		answer = map[string]any{"type": "object", "properties": properties}
 	case r.method == http.MethodGet && !strings.Contains(r.path, "{"):
-		op = operation(r, "All "+k.name)
+		op = operation(r, "All "+k.collection)
 		answer = map[string]any{"type": "array", "items": object}
 	case r.method == http.MethodGet:
-		op = operation(r, "One of "+k.name)
+		op = operation(r, "One of "+k.collection)
 	case r.method == http.MethodDelete:
-		op = operation(r, "Delete one of "+k.name+"; what is referred to is refused")
+		op = operation(r, "Delete one of "+k.collection+"; what is referred to is refused")
 		answer = map[string]any{"type": "string", "description": "the key"}
 	default:
-		op = operation(r, "Create or update one of "+k.name+", and answer with it as stored")
+		op = operation(r, "Create or update one of "+k.collection+", and answer with it as stored")
 		op["requestBody"] = body(object)
 	}
-	op["tags"] = []string{k.name}
+	op["tags"] = []string{k.collection}
 	op["responses"] = responses(r, jsonContent(answer))
 	return op
 }
@@ -297,20 +297,20 @@ func (s schemas) ofStruct(t reflect.Type) map[string]any {
 }
 
 // constrain writes what a kind's fields may hold into its schema.
-func (s schemas) constrain(typeName, kind string) {
+func (s schemas) constrain(typeName string, k *kind) {
 	component, ok := s[typeName].(map[string]any)
 	if !ok || component["required"] != nil {
 		return
 	}
 	properties := component["properties"].(map[string]any) //nolint:forcetypeassert // ofStruct makes it
 	required := []string{}
-	for _, name := range sortedKeys(fields[kind]) {
-		f := fields[kind][name]
+	for _, name := range sortedKeys(k.fields) {
+		f := k.fields[name]
 		p, ok := properties[name].(map[string]any)
 		if !ok {
 			continue
 		}
-		p["description"] = f.text + idleText(kind, name)
+		p["description"] = f.text + idleText(k.collection, name)
 		if f.enum != nil {
 			p["enum"] = f.enum
 		}
@@ -323,7 +323,7 @@ func (s schemas) constrain(typeName, kind string) {
 	}
 	slices.Sort(required)
 	component["required"] = required
-	if text := idleText(kind, ""); text != "" {
+	if text := idleText(k.collection, ""); text != "" {
 		component["description"] = strings.TrimPrefix(text, "; ")
 	}
 }

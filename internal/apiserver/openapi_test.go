@@ -55,10 +55,10 @@ func TestOpenAPI(t *testing.T) {
 			}
 		}
 	}
-	for _, k := range kinds(nil, "") {
-		base := "/api/v1/" + k.name
-		if n := len(doc.Paths[base]) + len(doc.Paths[base+"/{key}"]) + len(doc.Paths["/api/v1/inspect/"+k.name+"/{key}"]); n != 6 {
-			t.Errorf("%s has %d routes", k.name, n)
+	for _, k := range collections() {
+		base := "/api/v1/" + k.collection
+		if n := len(doc.Paths[base]) + len(doc.Paths[base+"/{key}"]) + len(doc.Paths["/api/v1/inspect/"+k.collection+"/{key}"]); n != 6 {
+			t.Errorf("%s has %d routes", k.collection, n)
 		}
 	}
 }

@@ -21,18 +21,6 @@ func (s *server) handlePlugin() {
 	s.handle("POST", "/plugin/releaseAddress", s.releaseAddress)
 }
 
-// endpointKey parses the three fields that name an endpoint.
-func endpointKey(tenant, network, id string) (k model.EndpointKey, err error) {
-	if k.Network.Tenant, err = model.ParseTenantName(tenant); err != nil {
-		return k, renamed(err, "TenantName")
-	}
-	if k.Network.Name, err = model.ParseNetworkName(network); err != nil {
-		return k, renamed(err, "NetworkName")
-	}
-	k.ID, err = model.ParseEndpointID(id)
-	return k, err
-}
-
 func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
 	var req api.CreateEndpointRequest
 	if _, err := decode(w, r, &req); err != nil {
@@ -42,47 +30,14 @@ func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
+	if err := e.Validate(); err != nil {
+		return nil, err
+	}
 	e, rev, err := s.control.CreateEndpoint(r.Context(), e)
 	if err != nil {
 		return nil, err
 	}
 	return api.CreateEndpointResponse{EndpointConfig: endpointConfig(s.control.Current(), e), Revision: int64(rev)}, nil
-}
-
-// endpointFromAPI parses a request; the addresses of the result are the
-// preferred ones.
-func endpointFromAPI(req api.CreateEndpointRequest) (e model.Endpoint, err error) {
-	if e.Key, err = endpointKey(req.TenantName, req.NetworkName, req.EndpointID); err != nil {
-		return e, err
-	}
-	group := req.ServiceName
-	if group == "" {
-		group = req.ConfigEP.ServiceName
-	}
-	if req.ConfigEP.ServiceName != "" && req.ConfigEP.ServiceName != group {
-		return e, model.InvalidField("ServiceName", req.ConfigEP.ServiceName, "must be the same inside and outside ConfigEP, "+group)
-	}
-	if e.Group, err = optional(group, model.ParseGroupName); err != nil {
-		return e, renamed(err, "ServiceName")
-	}
-	if e.Host, err = optional(req.ConfigEP.Host, model.ParseHostName); err != nil {
-		return e, renamed(err, "Host")
-	}
-	if e.IPv4, err = optional(req.ConfigEP.IPAddress, func(t string) (netip.Addr, error) {
-		return model.ParseAddr4("IPAddress", t)
-	}); err != nil {
-		return e, err
-	}
-	if e.IPv6, err = optional(req.ConfigEP.IPv6Address, func(t string) (netip.Addr, error) {
-		return model.ParseAddr6("IPv6Address", t)
-	}); err != nil {
-		return e, err
-	}
-	if e.MAC, err = optional(req.ConfigEP.MacAddress, model.ParseMAC); err != nil {
-		return e, renamed(err, "MacAddress")
-	}
-	e.Name, e.Container, e.Labels = req.EPCommonName, req.ConfigEP.Container, req.ConfigEP.Labels
-	return e, e.Validate()
 }
 
 func (s *server) deleteEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {

@@ -51,6 +51,7 @@ type server struct {
 	control   *control.Controller
 	cluster   Cluster
 	version   api.Version
+	mode      string
 	log       *slog.Logger
 	timeout   time.Duration
 	address   string
@@ -77,7 +78,7 @@ func New(cfg Config) (http.Handler, error) {
 		cfg.Timeout = DefaultTimeout
 	}
 	s := &server{
-		control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
+		control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, mode: cfg.Mode, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
 		address: cfg.Address, stopping: cfg.Stopping, monitors: monitors{byID: map[string]*monitorStream{}},
 		allowed: cfg.Hosts, legacy: cfg.LegacyErrors,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -93,8 +94,8 @@ func New(cfg Config) (http.Handler, error) {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	for _, k := range kinds(cfg.Control, cfg.Mode) {
-		s.names = append(s.names, k.name)
+	for _, k := range collections() {
+		s.names = append(s.names, k.collection)
 		s.handleKind(k)
 	}
 	s.handlePlugin()

@@ -10,16 +10,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// serviceOper builds the operational state of a load-balanced service; its
-// providers carry its name instead of their group's, as in 1.x.
-func serviceOper(v *control.View, s model.Service) api.ServiceLBOper {
-	providers := endpointOpers(v, v.Providers(s))
-	for i := range providers {
-		providers[i].ServiceName = s.Key.Name
-	}
-	return api.ServiceLBOper{NumProviders: len(providers), Providers: providers, ServiceVip: addrText(s.VIP)}
-}
-
 // serviceInfo tells of a service in the words of /services.
 func serviceInfo(v *control.View, s model.Service) api.ServiceInfo {
 	o := api.ServiceInfo{

@@ -8,25 +8,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// writer is what creating and changing objects of a kind takes.
-type writer struct {
-	kind string // the object's type, as in links and lists to be applied
-	// read turns a body into a wish.
-	read func(decode decoder) (wish, error)
-	// render makes the wire object, without links, of an object of package model;
-	// view makes it with links.
-	render func(m any) any
-	view   func(v *control.View, m any) any
-}
-
 // wish is an object that a request asks for.
 type wish struct {
 	change   control.Change
+	object   any // of package model
 	key      string
 	warnings []string // what of it has no effect
 }
@@ -36,49 +25,6 @@ type decoder func(out any) (body []byte, err error)
 
 // emptied tells whether a request names a field and leaves it empty.
 type emptied func(field string) bool
-
-// writes builds a writer: decode, convert, and the change.
-func writes[A api.Object, M any](kind string, from func(A) (M, error), change func(M, emptied) control.Change, to func(M) A, view func(*control.View, M) any) writer {
-	return writer{
-		kind: kind,
-		read: func(decode decoder) (w wish, err error) {
-			var o A
-			body, err := decode(&o)
-			if err != nil {
-				return w, err
-			}
-			m, err := from(o)
-			if err != nil {
-				return w, err
-			}
-			w.change = change(m, func(field string) bool { return string(rawField(body, field)) == `""` })
-			w.key, w.warnings = o.ObjectKey(), warnings(m)
-			return w, nil
-		},
-		render: func(m any) any {
-			if m, ok := m.(M); ok {
-				return to(m)
-			}
-			return nil
-		},
-		view: func(v *control.View, m any) any {
-			if m, ok := m.(M); ok {
-				return view(v, m)
-			}
-			return nil
-		},
-	}
-}
-
-// whole is the change of a kind whose empty fields mean nothing special.
-func whole[M any](change func(M) control.Change) func(M, emptied) control.Change {
-	return func(m M, _ emptied) control.Change { return change(m) }
-}
-
-// without makes a view of a kind that has no links of others.
-func without[M any, A any](to func(M) A) func(*control.View, M) any {
-	return func(_ *control.View, m M) any { return to(m) }
-}
 
 // warnings says what of an object has no effect.
 func warnings(m any) []string {
@@ -90,8 +36,8 @@ func warnings(m any) []string {
 }
 
 // write creates or changes an object and answers with it as it was committed.
-func (s *server) write(k kind, w http.ResponseWriter, r *http.Request) (any, error) {
-	want, err := k.writer.read(func(out any) ([]byte, error) {
+func (s *server) write(k *kind, w http.ResponseWriter, r *http.Request) (any, error) {
+	want, err := k.read(s.control, func(out any) ([]byte, error) {
 		var body json.RawMessage
 		if _, err := decode(w, r, &body); err != nil {
 			return nil, err
@@ -118,7 +64,7 @@ func (s *server) write(k kind, w http.ResponseWriter, r *http.Request) (any, err
 	if err := s.control.WaitFor(r.Context(), done.Revision); err != nil {
 		s.log.Debug("a write is answered with links as they were before", "path", r.URL.Path, "err", err)
 	}
-	return k.writer.view(s.control.Current(), done.Object), nil
+	return k.view(s.control.Current(), done.Object), nil
 }
 
 // serverFields are the server's: whatever a client sends in them is ignored.

@@ -64,8 +64,10 @@ func set[T comparable](to *T, from T) {
 	}
 }
 
-// Validate checks all fields. The error is of kind ErrInvalid.
+// Validate checks the fields that are set; those with their zero value mean
+// "as it is" in a change. The error is of kind ErrInvalid.
 func (g Global) Validate() error {
+	g = DefaultGlobal().Merge(g)
 	if _, err := ParseInfraType(string(g.Infra)); err != nil {
 		return err
 	}

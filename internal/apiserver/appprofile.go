@@ -1,0 +1,39 @@
+package apiserver
+
+import (
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+var _ = register(rest[api.AppProfile, model.AppProfileKey, model.AppProfile]{
+	collection: "appProfiles", name: "appProfile",
+	key: model.ParseAppProfileKey, list: func(v *control.View) []model.AppProfile { return v.AppProfiles("") }, get: (*control.View).AppProfile,
+	parse: appProfileFromAPI, render: appProfileToAPI,
+	change: plain((*control.Controller).ChangeAppProfile), delete: (*control.Controller).DeleteAppProfile,
+	fields: map[string]field{
+		"tenantName":     tenantField(),
+		"appProfileName": {text: nameText, required: true},
+		"endpointGroups": {text: "at most 500 groups of the tenant that exist, each once"},
+	},
+})
+
+func appProfileFromAPI(o api.AppProfile) (p model.AppProfile, err error) {
+	p.Key = model.AppProfileKey{Tenant: model.TenantName(o.TenantName), Name: o.AppProfileName}
+	for _, g := range o.EndpointGroups {
+		p.Groups = append(p.Groups, model.GroupName(g))
+	}
+	return p, nil
+}
+
+func appProfileToAPI(p model.AppProfile) api.AppProfile {
+	o := api.AppProfile{
+		Key: p.Key.String(), AppProfileName: p.Key.Name, TenantName: string(p.Key.Tenant),
+		Links: api.AppProfileLinks{Tenant: tenantLink(p.Key.Tenant)},
+	}
+	for _, g := range p.Groups {
+		o.EndpointGroups = append(o.EndpointGroups, string(g))
+		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", model.GroupKey{Tenant: p.Key.Tenant, Name: g}.String())
+	}
+	return o
+}

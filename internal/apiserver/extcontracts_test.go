@@ -1,0 +1,13 @@
+package apiserver
+
+import "strings"
+
+var _ = tested("extContractsGroups", kindCases{
+	object: `{"tenantName":"blue","contractsGroupName":"x","contractsType":"provided"}`, key: []string{"tenantName", "contractsGroupName"},
+	fields: map[string]cases{
+		"tenantName":         tenantCases(),
+		"contractsGroupName": nameCases("contractsGroupName"),
+		"contractsType":      {[]string{`{"contractsType":"provided"}`, `{"contractsType":"consumed"}`}, []string{`{"contractsType":""}`, `{"contractsType":"both"}`}},
+		"contracts":          {[]string{`{"contracts":[]}`, `{"contracts":["uni/tn-common/brc-c1","uni/tn-common/brc-c2"]}`}, []string{`{"contracts":[""]}`, `{"contracts":["a b"]}`, `{"contracts":["a,b"]}`, `{"contracts":["a","a"]}`, `{"contracts":["` + strings.Repeat("x", 513) + `"]}`}},
+	},
+})

@@ -1,0 +1,81 @@
+package apiserver
+
+import (
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// globalName is the key of the only global object.
+const globalName = "global"
+
+var _ = register(rest[api.Global, struct{}, model.Global]{
+	collection: "globals", name: "global",
+	key: only(globalName), list: singleton((*control.View).Global), get: one((*control.View).Global),
+	parse: globalFromAPI, render: globalToAPI,
+	change: plain((*control.Controller).ChangeGlobal), delete: forget((*control.Controller).DeleteGlobal),
+	oper: api.GlobalOper{}, inspect: func(s *server, v *control.View, _ model.Global) any { return globalOper(v, s.mode) },
+	fields: map[string]field{
+		"name":             {text: "global", enum: []string{"global"}, required: true},
+		"networkInfraType": {text: "default, aci or aci-opflex; empty = as it is; cannot change while there are networks", enum: []string{"", "default", "aci", "aci-opflex"}},
+		"fwdMode":          {text: "bridge or routing; empty = as it is; cannot change while there are networks", enum: []string{"", "bridge", "routing"}},
+		"arpMode":          {text: "proxy or flood; empty = as it is; cannot change while there are networks", enum: []string{"", "proxy", "flood"}},
+		"vlans":            {text: "lo-hi within 1-4094, around every VLAN in use; empty = as it is"},
+		"vxlans":           {text: "lo-hi within 1-16777215, around every VNI in use; empty = as it is"},
+		"pvtSubnet":        {text: "an IPv4 subnet of length 16; empty = as it is; cannot change while there are networks"},
+	},
+})
+
+// globalFromAPI parses the cluster's settings. Empty fields are zero in the
+// result: "leave as it is".
+func globalFromAPI(o api.Global) (g model.Global, err error) {
+	if o.Name != globalName {
+		return g, model.InvalidField("name", o.Name, "must be "+globalName)
+	}
+	if g.Infra, err = optional(o.NetworkInfraType, model.ParseInfraType); err != nil {
+		return g, err
+	}
+	if g.FwdMode, err = optional(o.FwdMode, model.ParseFwdMode); err != nil {
+		return g, err
+	}
+	if g.ArpMode, err = optional(o.ArpMode, model.ParseArpMode); err != nil {
+		return g, err
+	}
+	if g.VLANs, err = optional(o.Vlans, func(s string) (model.TagRange, error) {
+		return model.ParseTagRange("vlans", s, model.MaxVLAN)
+	}); err != nil {
+		return g, err
+	}
+	if g.VXLANs, err = optional(o.Vxlans, func(s string) (model.TagRange, error) {
+		return model.ParseTagRange("vxlans", s, model.MaxVNI)
+	}); err != nil {
+		return g, err
+	}
+	g.PvtSubnet, err = optional(o.PvtSubnet, model.ParsePvtSubnet)
+	return g, err
+}
+
+func globalToAPI(g model.Global) api.Global {
+	return api.Global{
+		Key:              globalName,
+		ArpMode:          string(g.ArpMode),
+		FwdMode:          string(g.FwdMode),
+		Name:             globalName,
+		NetworkInfraType: string(g.Infra),
+		PvtSubnet:        g.PvtSubnet.String(),
+		Vlans:            g.VLANs.String(),
+		Vxlans:           g.VXLANs.String(),
+	}
+}
+
+func globalOper(v *control.View, mode string) api.GlobalOper {
+	g, _ := v.Global()
+	return api.GlobalOper{
+		ClusterMode: mode,
+		// As 1.x answered: the number before the range; nobody counts from it.
+		FreeVXLANsStart: max(int(g.VXLANs.Lo)-1, 0),
+		NumNetworks:     len(v.Networks("")),
+		VlansInUse:      v.TagsInUse(model.EncapVLAN),
+		VxlansInUse:     v.TagsInUse(model.EncapVXLAN),
+	}
+}

@@ -1,0 +1,26 @@
+package apiserver
+
+import "github.com/contiv/netplugin/v2/internal/effecttest"
+
+var _ = tested("globals", kindCases{
+	object: `{"name":"global"}`, key: []string{"name"},
+	fields: map[string]cases{
+		"name":             {[]string{`{"name":"global"}`}, []string{`{"name":"other"}`, `{"name":""}`}},
+		"networkInfraType": {[]string{`{"networkInfraType":"default"}`, `{"networkInfraType":""}`}, []string{`{"networkInfraType":"x"}`, `{"networkInfraType":"aci"}`, `{"networkInfraType":"aci-opflex"}`}},
+		"fwdMode":          {[]string{`{"fwdMode":"bridge"}`, `{"fwdMode":""}`}, []string{`{"fwdMode":"x"}`, `{"fwdMode":"routing"}`}},
+		"arpMode":          {[]string{`{"arpMode":"proxy"}`, `{"arpMode":""}`}, []string{`{"arpMode":"x"}`, `{"arpMode":"flood"}`}},
+		"vlans":            {[]string{`{"vlans":"1-4094"}`, `{"vlans":"100-200"}`, `{"vlans":""}`}, []string{`{"vlans":"0-10"}`, `{"vlans":"1-4095"}`, `{"vlans":"5-1"}`, `{"vlans":"1"}`, `{"vlans":"a-b"}`, `{"vlans":"200-300"}`}},
+		"vxlans":           {[]string{`{"vxlans":"1-16777215"}`, `{"vxlans":"1-20000"}`, `{"vxlans":""}`}, []string{`{"vxlans":"0-10"}`, `{"vxlans":"1-16777216"}`, `{"vxlans":"9000-10000"}`}},
+		"pvtSubnet":        {[]string{`{"pvtSubnet":"172.19.0.0/16"}`, `{"pvtSubnet":""}`}, []string{`{"pvtSubnet":"172.20.0.0/16"}`, `{"pvtSubnet":"10.0.0.0/8"}`, `{"pvtSubnet":"x"}`, `{"pvtSubnet":"127.0.0.0/16"}`}},
+	},
+	effects: map[string]effecttest.Effect{
+		"name":                     effecttest.By("TestFields"),
+		"networkInfraType=default": effecttest.By("TestFields"),
+		"fwdMode=bridge":           effecttest.By("TestConformance"),
+		"arpMode=proxy":            effecttest.By("TestConformance"),
+		"arpMode=flood":            effecttest.By("TestConformance"),
+		"vlans":                    effecttest.By("TestTags"),
+		"vxlans":                   effecttest.By("TestTags"),
+		"pvtSubnet":                effecttest.By("TestPrivateAddresses"),
+	},
+})

@@ -1,0 +1,48 @@
+package apiserver
+
+import (
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+var _ = register(rest[api.NetProfile, model.NetProfileKey, model.NetProfile]{
+	collection: "netprofiles", name: "netprofile",
+	key: model.ParseNetProfileKey, list: func(v *control.View) []model.NetProfile { return v.NetProfiles("") }, get: (*control.View).NetProfile,
+	parse: netProfileFromAPI, render: netProfileToAPI, linked: netProfileView,
+	change: plain((*control.Controller).ChangeNetProfile), delete: (*control.Controller).DeleteNetProfile,
+	fields: map[string]field{
+		"tenantName":  tenantField(),
+		"profileName": {text: nameText, required: true},
+		"bandwidth":   {text: "a number and a unit (k, m or g, with b or bps behind it or not, in any case), such as 10 kbps, 100mbps, 5Mb or 2g, of at most 10000g; empty = no limit"},
+		"DSCP":        {text: "0-63; 0 = packets are not marked", min: 0, max: model.MaxDSCP},
+		"burst":       {text: "kilobytes, 2-10486; 0 = chosen from the bandwidth", min: 0, max: model.MaxBurst},
+	},
+})
+
+func netProfileFromAPI(o api.NetProfile) (p model.NetProfile, err error) {
+	if p.Key.Tenant, err = model.ParseTenantName(o.TenantName); err != nil {
+		return p, err
+	}
+	if p.Bandwidth, err = model.ParseBandwidth(o.Bandwidth); err != nil {
+		return p, err
+	}
+	p.Key.Name, p.DSCP, p.Burst = o.ProfileName, o.DSCP, o.Burst
+	return p, nil
+}
+
+func netProfileToAPI(p model.NetProfile) api.NetProfile {
+	return api.NetProfile{
+		Key: p.Key.String(), DSCP: p.DSCP, Bandwidth: p.Bandwidth.Text, Burst: p.Burst,
+		ProfileName: p.Key.Name, TenantName: string(p.Key.Tenant),
+		Links: api.NetProfileLinks{Tenant: tenantLink(p.Key.Tenant)},
+	}
+}
+
+func netProfileView(v *control.View, p model.NetProfile) api.NetProfile {
+	o := netProfileToAPI(p)
+	for _, g := range v.GroupsOfNetProfile(p.Key) {
+		addLink(&o.LinkSets.EndpointGroups, "endpointGroup", g.Key.String())
+	}
+	return o
+}

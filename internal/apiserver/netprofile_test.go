@@ -1,0 +1,15 @@
+package apiserver
+
+var _ = tested("netprofiles", kindCases{
+	object: `{"tenantName":"blue","profileName":"x"}`, key: []string{"tenantName", "profileName"},
+	fields: map[string]cases{
+		"tenantName":  tenantCases(),
+		"profileName": nameCases("profileName"),
+		"bandwidth": {
+			[]string{`{"bandwidth":""}`, `{"bandwidth":"10 kbps"}`, `{"bandwidth":"100mbps"}`, `{"bandwidth":"1gbps"}`, `{"bandwidth":"5Mb"}`, `{"bandwidth":"2g"}`, `{"bandwidth":"20 Mbps"}`, `{"bandwidth":"10000g"}`},
+			[]string{`{"bandwidth":"10"}`, `{"bandwidth":"Mbps"}`, `{"bandwidth":"10Tbps"}`, `{"bandwidth":"0k"}`, `{"bandwidth":"-1k"}`, `{"bandwidth":"1.5g"}`, `{"bandwidth":"10001g"}`, `{"bandwidth":"99999999999999Gbps"}`, `{"bandwidth":"10 kbps "}`, `{"bandwidth":10}`},
+		},
+		"DSCP":  {[]string{`{"DSCP":0}`, `{"DSCP":1}`, `{"DSCP":63}`}, []string{`{"DSCP":-1}`, `{"DSCP":64}`, `{"DSCP":"1"}`}},
+		"burst": {[]string{`{"burst":0}`, `{"burst":2}`, `{"burst":10486}`}, []string{`{"burst":-1}`, `{"burst":1}`, `{"burst":10487}`}},
+	},
+})

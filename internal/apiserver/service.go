@@ -1,0 +1,82 @@
+package apiserver
+
+import (
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+var _ = register(rest[api.ServiceLB, model.ServiceKey, model.Service]{
+	collection: "serviceLBs", name: "serviceLB",
+	key: model.ParseServiceKey, list: func(v *control.View) []model.Service { return v.Services("") }, get: (*control.View).Service,
+	parse: serviceFromAPI, render: serviceToAPI,
+	change: plain((*control.Controller).ChangeService), delete: (*control.Controller).DeleteService,
+	oper: api.ServiceLBOper{}, inspect: func(_ *server, v *control.View, s model.Service) any { return serviceOper(v, s) },
+	fields: map[string]field{
+		"tenantName":  tenantField(),
+		"serviceName": {text: longText, required: true},
+		"networkName": {text: "a network of the tenant that exists; cannot change", required: true},
+		"ipAddress":   {text: "a free address of the network, outside of groups' pools; empty = any, or as it is"},
+		"selectors":   {text: "1 to 32 labels key=value that a provider must have, each key once", required: true},
+		"ports":       {text: "1 to 64 times service port:provider port:protocol, ports 1-65535, protocol tcp or udp in any case, each service port and protocol once", required: true},
+	},
+})
+
+func serviceFromAPI(o api.ServiceLB) (s model.Service, err error) {
+	s.Key = model.ServiceKey{Tenant: model.TenantName(o.TenantName), Name: o.ServiceName}
+	s.Network = model.NetworkName(o.NetworkName)
+	if s.ReqAddr, err = model.ParseServiceAddr(o.IPAddress); err != nil {
+		return s, err
+	}
+	for _, text := range o.Selectors {
+		sel, err := model.ParseServiceSelector(text)
+		if err != nil {
+			return s, err
+		}
+		s.Selectors = append(s.Selectors, sel)
+	}
+	for _, text := range o.Ports {
+		p, err := model.ParseServicePort(text)
+		if err != nil {
+			return s, err
+		}
+		s.Ports = append(s.Ports, p)
+	}
+	return s, nil
+}
+
+func serviceToAPI(s model.Service) api.ServiceLB {
+	o := api.ServiceLB{
+		Key: s.Key.String(), IPAddress: addrText(s.ReqAddr), NetworkName: string(s.Network),
+		Ports: servicePorts(s), ServiceName: s.Key.Name, TenantName: string(s.Key.Tenant),
+		Links: api.ServiceLBLinks{
+			Network: api.Link{Type: "network", Key: s.NetworkKey().String()},
+			Tenant:  tenantLink(s.Key.Tenant),
+		},
+	}
+	for _, sel := range s.Selectors {
+		o.Selectors = append(o.Selectors, sel.String())
+	}
+	return o
+}
+
+func servicePorts(s model.Service) []string {
+	var out []string
+	for _, p := range s.Ports {
+		out = append(out, p.Text)
+	}
+	return out
+}
+
+// serviceID is a service's name in 1.x's runtime interface: service:tenant.
+func serviceID(k model.ServiceKey) string { return k.Name + ":" + string(k.Tenant) }
+
+// serviceOper builds the operational state of a load-balanced service; its
+// providers carry its name instead of their group's, as in 1.x.
+func serviceOper(v *control.View, s model.Service) api.ServiceLBOper {
+	providers := endpointOpers(v, v.Providers(s))
+	for i := range providers {
+		providers[i].ServiceName = s.Key.Name
+	}
+	return api.ServiceLBOper{NumProviders: len(providers), Providers: providers, ServiceVip: addrText(s.VIP)}
+}

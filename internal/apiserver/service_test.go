@@ -1,0 +1,54 @@
+package apiserver
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/effecttest"
+)
+
+var _ = tested("serviceLBs", kindCases{
+	object: `{"tenantName":"blue","serviceName":"x","networkName":"n","selectors":["app=web"],"ports":["80:8080:TCP"]}`, key: []string{"tenantName", "serviceName"},
+	fields: map[string]cases{
+		"tenantName": tenantCases(),
+		"serviceName": {
+			[]string{`{"serviceName":"a"}`, change("serviceName", text256)},
+			[]string{`{"serviceName":""}`, `{"serviceName":"a_b"}`, `{"serviceName":"a:b"}`, change("serviceName", text257)},
+		},
+		"networkName": refCases("networkName", "n", false),
+		"ipAddress": {
+			[]string{`{"ipAddress":""}`, `{"ipAddress":"10.1.1.77"}`},
+			[]string{`{"ipAddress":"10.99.1.1"}`, `{"ipAddress":"10.1.1.254"}`, `{"ipAddress":"10.1.1.0"}`, `{"ipAddress":"10.1.1.255"}`, `{"ipAddress":"10.1.1.5"}`, `{"ipAddress":"10.1.1.99"}`, `{"ipAddress":"10.1.1.10"}`, `{"ipAddress":"x"}`, `{"ipAddress":"2001:db8::1"}`, `{"ipAddress":"::ffff:10.1.1.77"}`},
+		},
+		"selectors": {
+			[]string{`{"selectors":["app=web","tier="]}`, `{"selectors":["a.b/c=d=e"]}`},
+			[]string{`{"selectors":[]}`, `{"selectors":["abc"]}`, `{"selectors":["=x"]}`, `{"selectors":["ok=1","bad"]}`, `{"selectors":["a=1","a=2"]}`, `{"selectors":["a=\n"]}`, `{"selectors":"a=1"}`, `{"selectors":[""]}`},
+		},
+		"ports": {
+			[]string{`{"ports":["80:8080:tcp","80:8080:UDP"]}`, `{"ports":["1:65535:TCP"]}`},
+			[]string{`{"ports":[]}`, `{"ports":["80"]}`, `{"ports":["80:8080"]}`, `{"ports":["0:80:tcp"]}`, `{"ports":["80:0:tcp"]}`, `{"ports":["70000:8080:tcp"]}`, `{"ports":["80:x:TCP"]}`, `{"ports":["80:80:sctp"]}`, `{"ports":["80:80:"]}`, `{"ports":["080:80:tcp"]}`, `{"ports":["80:8080:tcp","garbage"]}`, `{"ports":["80:1:tcp","80:2:TCP"]}`, `{"ports":["1:2:3:4"]}`},
+		},
+	},
+	effects: map[string]effecttest.Effect{
+		"tenantName":  effecttest.By("TestServices"),
+		"serviceName": effecttest.By("TestServices"),
+		"networkName": effecttest.By("TestServiceAddress"),
+		"ipAddress":   effecttest.By("TestServiceAddress"),
+		"selectors":   effecttest.By("TestProviders"),
+	},
+})
+
+// TestServiceAddressEcho: the answer tells the address that was asked for; the
+// inspection tells the one that the service has.
+func TestServiceAddressEcho(t *testing.T) {
+	o := api.ServiceLB{TenantName: "t", NetworkName: "n", ServiceName: "s", Selectors: []string{"a=b"}, Ports: []string{"1:2:UDP"}}
+	s, err := serviceFromAPI(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.VIP = netip.MustParseAddr("10.1.1.7")
+	if got := serviceToAPI(s); got.IPAddress != "" || got.Ports[0] != "1:2:UDP" {
+		t.Errorf("%+v", got)
+	}
+}
