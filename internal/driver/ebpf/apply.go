@@ -41,7 +41,7 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 		return rep, model.Errorf(model.ErrUnavailable, "ebpf driver: it is closed")
 	}
 	d.purgeDoomed(time.Now().Add(-doomedGrace))
-	d.w.changes = 0
+	d.w.changes, d.w.global = 0, 0
 	p := &pass{Driver: d, want: want, rep: &rep, networks: map[model.NetworkID]*desired.Network{}, attached: map[string]bool{}, private: map[netip.Addr]string{}}
 	p.scratch = !d.known || d.networkMoved(want)
 	if p.scratch {
@@ -51,7 +51,7 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	err := p.run()
 	p.tellUnserved()
 	rep.Changes = d.w.changes
-	if rep.Changes > 0 || err != nil {
+	if err = errors.Join(err, d.turn()); d.w.global > 0 || err != nil {
 		err = errors.Join(err, d.newEpoch())
 	}
 	d.last = want
@@ -60,22 +60,6 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 		return rep, fmt.Errorf("ebpf driver: %w", err)
 	}
 	return rep, nil
-}
-
-// newEpoch makes every cached verdict stale and forgets the connections of
-// addresses that changed hands.
-func (d *Driver) newEpoch() error {
-	defer func(fault func() error) { d.w.fault = fault }(d.w.fault)
-	d.w.fault = nil
-	s := d.settings.have[0]
-	s.Epoch++
-	d.settings.quiet = true
-	err := d.settings.put(0, s)
-	d.settings.quiet = false
-	if err == nil {
-		err = d.forgetGone()
-	}
-	return err
 }
 
 func (p *pass) problem(object string, err error) {
@@ -147,9 +131,12 @@ func (p *pass) count(done ...bool) {
 
 func (p *pass) putNetworks() error {
 	for id, n := range p.networks {
-		old := p.Driver.networks.have[uint32(id)]
+		old, had := p.Driver.networks.have[uint32(id)]
 		v := network{Encap: toEncap(n.Encap), Tag: n.Tag, Ports: old.Ports, VTEPs: old.VTEPs}
 		err := p.Driver.networks.put(uint32(id), v)
+		if had && old != v {
+			p.w.global++
+		}
 		if err == nil {
 			err = p.tags.put(tagKey{v.Encap, v.Tag}, uint32(id))
 		}
@@ -166,15 +153,6 @@ func (p *pass) putNetworks() error {
 		}
 	}
 	return nil
-}
-
-// putHost writes who is at an address.
-func (p *pass) putHost(k hostKey, v hostEntry) error {
-	old, was := p.hosts.have[k]
-	if was && (old.MAC != v.MAC || (old.Ifindex == 0) != (v.Ifindex == 0)) {
-		p.gone[k] = true
-	}
-	return p.hosts.put(k, v)
 }
 
 func addresses(net model.NetworkID, mac model.MAC, ips ...netip.Addr) []hostKey {
@@ -221,6 +199,7 @@ func (p *pass) putRemote(r *desired.Remote) error {
 	if err := errors.Join(p.hosts.room(hosts...), p.stations.room(at)); err != nil {
 		return err
 	}
+	defer p.turnIf(hosts, p.w.changes)
 	var s station
 	s.setVTEP(r.VTEP)
 	if err := p.stations.put(at, s); err != nil {
@@ -324,6 +303,7 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port) error {
 	if err != nil {
 		return err
 	}
+	defer p.turnIf(hosts, p.w.changes)
 	for _, k := range hosts {
 		if err := p.putHost(k, hostEntry{Identity: uint32(o.Identity), Ifindex: index, Set: uint32(o.Policies), MAC: o.MAC}); err != nil {
 			return err
@@ -453,14 +433,14 @@ func (p *pass) removeStations() error {
 	if p.scratch {
 		for k := range p.hosts.have {
 			if !p.hosts.wanted[k] {
-				p.gone[k] = true
+				p.leave(k)
 			}
 		}
 		return errors.Join(p.hosts.sweep(), p.stations.sweep())
 	}
 	for _, k := range p.oldHosts {
 		if !p.hosts.wanted[k] {
-			p.gone[k] = true
+			p.leave(k)
 			if err := p.hosts.del(k); err != nil {
 				return err
 			}

@@ -46,6 +46,7 @@ const (
 	datapathMapTallies        = "tallies"
 	datapathMapTooBig         = "too_big"
 	datapathMapTunnelSource   = "tunnel_source"
+	datapathMapTurns          = "turns"
 	datapathProgFromContainer = "from_container"
 	datapathProgFromHost      = "from_host"
 	datapathProgFromTunnel    = "from_tunnel"
@@ -143,6 +144,7 @@ type datapathMapSpecs struct {
 	Tallies      *ebpf.MapSpec `ebpf:"tallies"`
 	TooBig       *ebpf.MapSpec `ebpf:"too_big"`
 	TunnelSource *ebpf.MapSpec `ebpf:"tunnel_source"`
+	Turns        *ebpf.MapSpec `ebpf:"turns"`
 }
 
 // datapathVariableSpecs contains global variables before they are loaded into the kernel.
@@ -206,6 +208,7 @@ type datapathMaps struct {
 	Tallies      *ebpf.Map `ebpf:"tallies"`
 	TooBig       *ebpf.Map `ebpf:"too_big"`
 	TunnelSource *ebpf.Map `ebpf:"tunnel_source"`
+	Turns        *ebpf.Map `ebpf:"turns"`
 }
 
 func (m *datapathMaps) Close() error {
@@ -240,6 +243,7 @@ func (m *datapathMaps) Close() error {
 		m.Tallies,
 		m.TooBig,
 		m.TunnelSource,
+		m.Turns,
 	)
 }
 

@@ -92,7 +92,9 @@ type Driver struct {
 
 	conns       *connections
 	frags, hits *lru
-	gone        map[hostKey]bool                  // addresses whose connections must go
+	turns       turns
+	hand        uint32                            // last one given, of struct host
+	gone        map[hostKey]bool                  // addresses that changed hands, whose connections are to be taken out
 	dirty       map[uint32]bool                   // networks whose members change
 	netPorts    map[uint32]map[string]stationPort // programmed ports by network
 	verified    time.Time                         // when Apply last looked at the programs of every port
@@ -199,6 +201,10 @@ func (d *Driver) takeOver() error {
 	d.cidrs = newTable[cidrKey, uint32]("cidrs", o.Cidrs, w)
 	d.privates = newTable[uint32, uint32]("privates", o.Privates, w)
 	d.tables = []filled{d.ports, d.tags, d.networks, d.stations, d.hosts, d.members, d.sets, d.rules, d.cidrs, d.privates}
+	for _, t := range []*bool{&d.settings.global, &d.source.global, &d.tags.global} {
+		*t = true
+	}
+	d.turns = turns{m: o.Turns, at: map[uint32]bool{}}
 	d.conns = newConnections(d)
 	d.frags = newLRU("frags", o.Frags, madeFrag, false)
 	d.hits = newLRU("hits", o.Hits, madeHit, true) // counters of rules that are no more go first
@@ -216,6 +222,9 @@ func (d *Driver) takeOver() error {
 	d.indexes, d.down, d.refused = map[string]int{}, map[int]bool{}, map[desired.PolicySetID]error{}
 	d.ruleIDs, d.endpoint = map[uint64]string{}, map[string]model.EndpointKey{}
 	d.gone, d.dirty, d.netPorts = map[hostKey]bool{}, map[uint32]bool{}, map[uint32]map[string]stationPort{}
+	for _, h := range d.hosts.have {
+		d.hand = max(d.hand, h.Hand)
+	}
 	d.byVer, d.overlaid = map[uint32]*compiledKeys{}, map[string]error{}
 	for k := range d.rules.have {
 		v := d.ofVersion(k.Version)

@@ -91,18 +91,3 @@ func expired(k connKey, c conn, now uint64) bool {
 	}
 	return now > c.Seen && now-c.Seen > uint64(limit)
 }
-
-// forgetGone drops the connections of addresses that are nobody's, or somebody
-// else's, now.
-func (d *Driver) forgetGone() error {
-	if len(d.gone) == 0 {
-		return nil
-	}
-	err := d.conns.sweep(func(k connKey, _ conn) bool {
-		return d.gone[hostKey{k.Net, k.Lo}] || d.gone[hostKey{k.Net, k.Hi}]
-	})
-	if err == nil {
-		clear(d.gone)
-	}
-	return err
-}

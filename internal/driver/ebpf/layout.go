@@ -129,6 +129,7 @@ type hostKey struct {
 
 type hostEntry struct {
 	Identity, Ifindex, Set uint32
+	Hand                   uint32
 	MAC                    model.MAC
 	Pad                    [2]byte
 }
@@ -211,10 +212,11 @@ type connKey struct {
 }
 
 type conn struct {
-	Seen, OutRule, InRule  uint64
-	Epoch, InIfindex, Slot uint32
-	Owner                  uint16
-	Flipped, State         uint8
+	Seen, OutRule, InRule uint64
+	Stamp, LoHand, HiHand uint32
+	InIfindex, Slot       uint32
+	Owner                 uint16
+	Flipped, State        uint8
 }
 
 const (

@@ -148,8 +148,12 @@ func (d *Driver) fills() []*fill {
 
 // countTables takes out of the maps that evict what is dead, and counts the rest.
 func (d *Driver) countTables(now uint64) error {
-	return errors.Join(
-		d.conns.sweep(func(k connKey, c conn) bool { return expired(k, c, now) }),
+	left := d.strangers()
+	err := d.conns.sweep(func(k connKey, c conn) bool { return expired(k, c, now) || left.between(k, c) })
+	if err != nil {
+		d.ask(left)
+	}
+	return errors.Join(err,
 		sweepMap(d, d.frags, 1, func(_ fragKey, f frag) bool { return now > f.Seen && now-f.Seen > uint64(fragLife) }),
 		sweepMap(d, d.hits, cpus(), func(uint64, counter) bool { return false }),
 	)

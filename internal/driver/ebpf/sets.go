@@ -97,7 +97,13 @@ func (p *pass) putSet(id desired.PolicySetID, s *desired.PolicySet) error {
 			}
 		}
 		c.set.Version = v
-		return p.sets.put(uint32(id), c.set)
+		if err := p.sets.put(uint32(id), c.set); err != nil {
+			return err
+		}
+		if had || p.scratch {
+			p.w.global++ // the ports of a new one turn themselves
+		}
+		return nil
 	}()
 	switch {
 	case err != nil:

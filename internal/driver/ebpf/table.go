@@ -14,6 +14,7 @@ import (
 // writer counts and, in tests, breaks writes to the maps.
 type writer struct {
 	changes int
+	global  int // those that may concern any connection
 	fault   func() error
 }
 
@@ -34,6 +35,7 @@ type table[K, V comparable] struct {
 	have   map[K]V
 	wanted map[K]bool // while a picture is applied from scratch; nil otherwise
 	quiet  bool       // not counted as a change of the picture
+	global bool       // a change may concern any connection
 	held   atomic.Uint64
 }
 
@@ -92,10 +94,19 @@ func (t *table[K, V]) put(k K, v V) error {
 	}
 	t.have[k] = v
 	t.count()
-	if !t.quiet {
-		t.w.changes++
-	}
+	t.changed()
 	return nil
+}
+
+// changed counts a change.
+func (t *table[K, V]) changed() {
+	if t.quiet {
+		return
+	}
+	t.w.changes++
+	if t.global {
+		t.w.global++
+	}
 }
 
 // full says that the map is, and what to do.
@@ -132,9 +143,7 @@ func (t *table[K, V]) del(k K) error {
 	}
 	delete(t.have, k)
 	t.count()
-	if !t.quiet {
-		t.w.changes++
-	}
+	t.changed()
 	return nil
 }
 

@@ -24,7 +24,45 @@ static __always_inline __u64 timeout(__u8 proto, __u8 state)
 	return state & CT_REPLIED ? 180 * SECOND : 60 * SECOND;
 }
 
-// make_key orders the ends of a flow; it returns whether they were swapped.
+// turn_place is where the changes of what is at an address are counted; placeOf
+// of turns.go says the same.
+static __always_inline __u32 turn_place(__u32 net, const struct addr *a)
+{
+	const __u32 *w = (const void *)a;
+	const __u64 odd = 0x9e3779b97f4a7c15ULL; // 2^64 by the golden ratio (Knuth 6.4)
+	__u64 h = (((__u64)w[0] << 32 | w[1]) ^ net) * odd;
+	h = (h ^ h >> 29 ^ ((__u64)w[2] << 32 | w[3])) * odd;
+	return h >> (64 - TURN_BITS);
+}
+
+static __always_inline __u32 turn_at(__u32 place)
+{
+	__u32 *n = bpf_map_lookup_elem(&turns, &place);
+	return n ? *(volatile __u32 *)n : 0;
+}
+
+// hand_at tells who an address is now; 0 = nobody that this host knows.
+static __always_inline __u32 hand_at(struct pkt *p, const struct addr *a)
+{
+	p->hk.net = p->net;
+	p->hk.ip = *a;
+	struct host *h = bpf_map_lookup_elem(&hosts, &p->hk);
+	return h ? h->hand : 0;
+}
+
+// same_ends tells whether a connection's ends are still who they were. Who
+// comes to an address that was nobody's goes on with what is there.
+static __noinline int same_ends(struct pkt *p, struct ct *c)
+{
+	if (!c)
+		return 0;
+	if (c->lo_hand && c->lo_hand != hand_at(p, &p->ck.lo))
+		return 0;
+	return !c->hi_hand || c->hi_hand == hand_at(p, &p->ck.hi);
+}
+
+// make_key orders the ends of a flow, and takes down the stamp of what is found
+// out about them from now on; it returns whether they were swapped.
 static __always_inline int make_key(struct pkt *p, const struct flow *f)
 {
 	struct ct_key *k = &p->ck;
@@ -55,6 +93,11 @@ static __always_inline int make_key(struct pkt *p, const struct flow *f)
 		k->lo_port = f->sport;
 		k->hi_port = f->dport;
 	}
+	__u32 lo = turn_place(k->net, &k->lo), hi = turn_place(k->net, &k->hi);
+	p->lo_turn = lo;
+	p->hi_turn = hi;
+	// Each only grows, so the sum is the same when all are.
+	p->stamp = p->epoch + turn_at(lo) + turn_at(hi);
 	return flip;
 }
 
@@ -74,11 +117,13 @@ static __always_inline void set_orig(struct pkt *p, const struct flow *f, int re
 
 static __always_inline int alive(struct pkt *p, struct ct *c, __u64 now)
 {
-	return now - c->seen <= timeout(p->ck.proto, c->state) || now <= c->seen;
+	if (now - c->seen > timeout(p->ck.proto, c->state) && now > c->seen)
+		return 0;
+	return c->stamp == p->stamp || same_ends(p, c);
 }
 
 // find finds the connection of p->ck; p->half says where, and p->past whether
-// one is there that is past its time.
+// one is there that is past its time, or between others.
 static __noinline struct ct *find(struct pkt *p, __u64 now)
 {
 	struct ct *c = bpf_map_lookup_elem(&conns, &p->ck);
@@ -276,8 +321,20 @@ static __always_inline int flipped(const struct pkt *p)
 	return !(same_addr(&p->orig.src, &p->ck.lo) && p->orig.sport == p->ck.lo_port);
 }
 
+// take_down notes who the ends of a connection are.
+static __always_inline void take_down(struct pkt *p, struct ct *c)
+{
+	if (c->flipped) {
+		c->lo_hand = p->dst_hand;
+		c->hi_hand = p->src_hand;
+	} else {
+		c->lo_hand = p->src_hand;
+		c->hi_hand = p->dst_hand;
+	}
+}
+
 // commit records that a packet of the connection was let through.
-static __noinline int commit(struct pkt *p, __u64 now, __u32 epoch, __u32 in_ifindex)
+static __noinline int commit(struct pkt *p, __u64 now, __u32 stamp, __u32 in_ifindex)
 {
 	struct ct *c = p->known || p->past ? found(p) : 0;
 	if (c) {
@@ -289,7 +346,8 @@ static __noinline int commit(struct pkt *p, __u64 now, __u32 epoch, __u32 in_ifi
 		c->seen = now;
 		if (!p->known)
 			c->flipped = flipped(p);
-		c->epoch = epoch; // last: whoever finds it finds the rest
+		take_down(p, c);
+		c->stamp = stamp; // last: whoever finds it finds the rest
 		if (p->half && state & CT_OPEN)
 			open(p, c);
 	} else {
@@ -298,10 +356,11 @@ static __noinline int commit(struct pkt *p, __u64 now, __u32 epoch, __u32 in_ifi
 		n->seen = now;
 		n->out_rule = p->out_rule;
 		n->in_rule = p->rule;
-		n->epoch = epoch;
+		n->stamp = stamp;
 		n->in_ifindex = in_ifindex;
 		n->state = next_state(p, 0) | (p->way ? CT_WAY : 0);
 		n->flipped = flipped(p);
+		take_down(p, n);
 		begin_half(p);
 	}
 	if (p->ip.fragment && p->ip.more && !p->ip.later) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
 // The short way: what the long one decided about packets of an established TCP
 // or UDP connection over IPv4, found by one look-up before anything else. An
-// entry counts under the policy epoch of the decision and for at most a
-// hundred ticks (0.1 to 1 s); then a packet goes the long way again, which
-// keeps the connection alive and judges it anew. What is unusual about a
-// packet (options, fragments, SYN, FIN, RST, lengths that do not fit) sends it
-// the long way.
+// entry counts under the stamp of the decision (the epoch, and the turns of both
+// ends) and for at most a hundred ticks (0.1 to 1 s); then a packet goes the
+// long way again, which keeps the connection alive and judges it anew. What is
+// unusual about a packet (options, fragments, SYN, FIN, RST, lengths that do not
+// fit, an end that is no endpoint) sends it the long way.
 #pragma once
 
 #include "conntrack.h"
@@ -76,7 +76,7 @@ static __always_inline struct fast *remembered(struct fast_header *h, void *end,
 		return 0;
 	if (WORD(h, 0) != WORD(f->head, 0) || (WORD(h, 1) ^ WORD(f->head, 1)) & bpf_cpu_to_be64(~0xffULL)) // all but the TOS
 		return 0;
-	if (f->epoch != epoch || (__s64)(f->until - bpf_jiffies64()) < 0 || AT(h, frag) & bpf_htons(0xbfff))
+	if (f->stamp != epoch + turn_at(f->lo_turn) + turn_at(f->hi_turn) || (__s64)(f->until - bpf_jiffies64()) < 0 || AT(h, frag) & bpf_htons(0xbfff))
 		return 0;
 	__u32 total = bpf_ntohs(AT(h, len)), l4;
 	if (total < 28 || total + 14 > len || !h->ttl || !summed(h, ends))
@@ -155,7 +155,9 @@ static __noinline int remember(struct pkt *p, struct settings *g, struct station
 	f->tx_slot = p->slot;
 	f->out_rule = p->out_rule;
 	f->in_rule = p->rule;
-	f->epoch = p->epoch;
+	f->stamp = p->stamp;
+	f->lo_turn = p->lo_turn;
+	f->hi_turn = p->hi_turn;
 	__builtin_memcpy(f->head, &p->eth, 14);
 	f->head[14] = 0x45;
 	f->until = bpf_jiffies64() + FAST_TICKS;

@@ -20,6 +20,7 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, 
 {
 	struct host *h = host_at(p, &p->orig.src);
 	p->owner = h ? charge_to(p, h) : 0;
+	p->src_hand = h ? h->hand : 0;
 	p->out_rule = 0;
 	p->out_set = p->in_set = 0;
 	*in_ifindex = 0;
@@ -32,6 +33,7 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, 
 		p->out_rule = p->rule;
 	}
 	h = host_at(p, &p->orig.dst);
+	p->dst_hand = h ? h->hand : 0;
 	if (!p->owner)
 		p->owner = h ? charge_to(p, h) : NOBODY;
 	__u32 set = 0;
@@ -54,9 +56,10 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, 
 
 static __noinline int forward_multicast(struct __sk_buff *skb, struct pkt *p, struct settings *g, __u64 now)
 {
-	__u32 epoch = g->epoch;
 	struct host *h = host_at(p, &p->orig.src);
 	p->owner = h ? charge_to(p, h) : NOBODY;
+	p->src_hand = h ? h->hand : 0;
+	p->dst_hand = 0;
 	p->out_rule = p->rule = 0;
 	if (!g->flood)
 		return dropped(DROP_UNKNOWN_DEST);
@@ -74,7 +77,7 @@ static __noinline int forward_multicast(struct __sk_buff *skb, struct pkt *p, st
 	int verdict = flood(skb, p, 1);
 	p->rule = 0;
 	if (p->admitted)
-		commit(p, now, epoch - 1, 0); // there is no one verdict to remember
+		commit(p, now, p->stamp - 1, 0); // there is no one verdict to remember
 	return verdict;
 }
 
@@ -96,7 +99,6 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 	__u64 now = bpf_ktime_get_coarse_ns();
 	if (!g)
 		return dropped(DROP_NETWORK);
-	__u32 epoch = p->epoch;
 	if (p->from == FROM_PORT && !p->identity && p->encap == ENCAP_VXLAN)
 		return dropped(DROP_UNKNOWN_SOURCE);
 	struct ct *c = classify(skb, p, now);
@@ -108,7 +110,7 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 	if (p->way == WAY_NOWHERE || (p->way != WAY_OUT && !reachable(p, g, s)) || (!p->way && astray(p)))
 		return dropped(DROP_UNKNOWN_DEST);
 	__u32 target = s ? s->ifindex : 0, set = s ? s->set : 0;
-	if (c && !p->ip.fragment && c->epoch == epoch && !(c->state & CT_WAY) == !p->way && (p->reply || !target || target == c->in_ifindex)) {
+	if (c && !p->ip.fragment && c->stamp == p->stamp && !(c->state & CT_WAY) == !p->way && (p->reply || !target || target == c->in_ifindex)) {
 		__u8 state = next_state(p, c->state);
 		if (now - c->seen > SECOND)
 			c->seen = now;
@@ -119,7 +121,7 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		if (p->half && state & CT_OPEN)
 			open(p, c);
 		count_rules(p);
-		if (!p->way)
+		if (!p->way && p->resident)
 			remember(p, g, s);
 		return deliver(skb, p, g, s);
 	}
@@ -131,6 +133,6 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 	count_rules(p);
 	if (!p->known && g->monitor & MONITOR_CONNECTIONS)
 		monitor(p, DROP_NONE);
-	commit(p, now, epoch, in);
+	commit(p, now, p->stamp, in);
 	return deliver(skb, p, g, s);
 }

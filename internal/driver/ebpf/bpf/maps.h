@@ -35,7 +35,7 @@ struct addr {
 };
 
 struct settings {
-	__u32 epoch; // of policy: a verdict that was cached under another one is stale
+	__u32 epoch; // of all but endpoints: a verdict that was cached under another one is stale
 	__u32 flood; // ARP mode: 0 = proxy, 1 = flood
 	__u32 vxlan; // interface index of the tunnel device; 0 = none
 	__u32 uplink; // interface index of the uplink; 0 = none
@@ -103,6 +103,7 @@ struct host {
 	__u32 identity;
 	__u32 ifindex; // 0 = on another host
 	__u32 set;
+	__u32 hand; // another one whenever the address is somebody else's; never 0
 	__u8 mac[6];
 	__u8 pad[2];
 };
@@ -181,7 +182,8 @@ struct ct_key {
 struct ct {
 	__u64 seen; // coarse monotonic clock, ns
 	__u64 out_rule, in_rule; // that allowed it; 0 = none
-	__u32 epoch; // under which the verdict was found
+	__u32 stamp; // of the verdict: the epoch and the turns of both ends, added up
+	__u32 lo_hand, hi_hand; // who the ends were; 0 = nobody that this host knew
 	__u32 in_ifindex; // local port that it was judged for as destination
 	__u32 slot; // of a half-open one, in slots
 	__u16 owner; // whose share it takes
@@ -232,7 +234,8 @@ struct fast {
 	struct fast_key key;
 	__u64 until; // in ticks
 	__u8 head[16]; // of the frame: destination, source, type, and IPv4 without options
-	__u32 epoch;
+	__u32 stamp; // as in struct ct
+	__u16 lo_turn, hi_turn; // places of the ends
 	__u32 ifindex; // where it goes, a port or the tunnel device
 	__u32 tx_slot, rx_slot; // counters of the ports at its ends, where they are here
 	__u32 tag; // of the tunnel; 0 = to a port
@@ -276,6 +279,10 @@ MAP(tags, BPF_MAP_TYPE_HASH, struct tag_key, __u32, 16384, BPF_F_NO_PREALLOC);
 MAP(networks, BPF_MAP_TYPE_HASH, __u32, struct network, 16384, BPF_F_NO_PREALLOC);
 MAP(stations, BPF_MAP_TYPE_HASH, struct station_key, struct station, 131072, BPF_F_NO_PREALLOC);
 MAP(hosts, BPF_MAP_TYPE_HASH, struct host_key, struct host, 393216, BPF_F_NO_PREALLOC);
+// A place, by network and address, counts the changes of what is at it. Two
+// addresses may share one, which costs them a look at what did not change.
+#define TURN_BITS 16
+MAP(turns, BPF_MAP_TYPE_ARRAY, __u32, __u32, 1 << TURN_BITS, 0);
 MAP(members, BPF_MAP_TYPE_HASH, struct member_key, struct station, 131072, BPF_F_NO_PREALLOC);
 MAP(sets, BPF_MAP_TYPE_HASH, __u32, struct policy_set, 4096, BPF_F_NO_PREALLOC);
 MAP(rules, BPF_MAP_TYPE_LPM_TRIE, struct rule_key, struct rule, 1048576, BPF_F_NO_PREALLOC);

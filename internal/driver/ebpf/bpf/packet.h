@@ -101,6 +101,10 @@ struct pkt {
 	struct member_key mk;
 	struct fast fast;
 	__u32 epoch; // read before anything else
+	__u32 stamp; // of a verdict on the connection of ck
+	__u16 lo_turn, hi_turn; // places of its ends
+	__u32 src_hand, dst_hand; // who the ends of orig are
+	__u8 resident; // the packet's destination is an endpoint
 	__u32 slot; // counters of the port that it comes from
 	__u32 remote_family; // of the host that it came from by tunnel, whose address is in key; 0 = none
 	struct ip4 h4;

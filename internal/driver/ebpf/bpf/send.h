@@ -27,6 +27,7 @@ static __always_inline struct station *station_at(struct pkt *p, const __u8 *mac
 static __noinline int astray(struct pkt *p)
 {
 	struct host *h = host_at(p, &p->ip.f.dst);
+	p->resident = h != 0;
 	return h && !same(h->mac, p->eth.dst, 6);
 }
 
