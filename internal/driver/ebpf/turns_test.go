@@ -1,0 +1,184 @@
+package ebpf
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
+)
+
+// keepShortWays lets the short ways that there are last.
+func (r *rig) keepShortWays(t testing.TB) (n int) {
+	t.Helper()
+	const until = 24 // behind struct fast_key
+	m := r.drv.obj.Fast
+	for i := range m.MaxEntries() {
+		var per [][]byte
+		if err := m.Lookup(i, &per); err != nil {
+			t.Fatal(err)
+		}
+		used := false
+		for _, v := range per {
+			if !bytes.Equal(v, make([]byte, len(v))) {
+				used = true
+				n++
+				at := binary.NativeEndian.Uint64(v[until:])
+				binary.NativeEndian.PutUint64(v[until:], at+1<<40)
+			}
+		}
+		if used {
+			if err := m.Put(i, per); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return n
+}
+
+// TestEventConcernsItsEndpoint: what happens to one endpoint leaves others'
+// connections in their short ways, and has its own ones judged anew at once; a
+// change of policy has all of them.
+func TestEventConcernsItsEndpoint(t *testing.T) {
+	c := newCrowded(t, nil)
+	c.thread.do(func() {
+		var one unix.CPUSet
+		one.Set(0)
+		if err := unix.SchedSetaffinity(0, &one); err != nil { // each processor has its own short ways
+			t.Fatal(err)
+		}
+	})
+	apply := func(pic desired.Host) {
+		t.Helper()
+		c.pic = pic
+		if rep, err := (inHost{c.drv, c.rig}).Apply(t.Context(), pic); err != nil || drivertest.Failed(rep) != nil {
+			t.Fatal(err, drivertest.Failed(rep))
+		}
+	}
+	far := &desired.Remote{Network: 1, MAC: [6]byte{2, 5, 0, 0, 0, 77}, IPv4: netip.MustParseAddr("10.9.0.77"), Identity: 300, VTEP: vtep2}
+	port := uint16(10000)
+	// stays tells whether answers from b to a still take their short way: the
+	// connection itself is gone, and b begins none.
+	stays := func(event func(pic desired.Host) desired.Host) bool {
+		t.Helper()
+		port += 10
+		c.connect("a's", c.a, port, 1)
+		answer := c.segments(c.a, port, 1, oracle.FlagACK, true)
+		c.all("an answer", c.b, answer)
+		if c.keepShortWays(t) == 0 {
+			t.Fatal("nothing takes a short way")
+		}
+		c.drv.mu.Lock()
+		err := c.drv.conns.sweep(func(connKey, conn) bool { return true })
+		c.drv.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.all("an answer on its short way", c.b, answer)
+		apply(event(c.pic))
+		return c.pass(c.b, answer) == 1
+	}
+	for _, x := range []struct {
+		what  string
+		stays bool
+		event func(pic desired.Host) desired.Host
+	}{
+		{"nothing", true, func(pic desired.Host) desired.Host { return pic }},
+		{"another host's endpoint comes", true, func(pic desired.Host) desired.Host {
+			pic.Remotes = pic.Remotes.Set(desired.RemoteKey{Network: 1, MAC: far.MAC}, far)
+			return pic
+		}},
+		{"it goes", true, func(pic desired.Host) desired.Host {
+			pic.Remotes = pic.Remotes.Delete(desired.RemoteKey{Network: 1, MAC: far.MAC})
+			return pic
+		}},
+		{"a neighbour's identity changes", true, func(pic desired.Host) desired.Host {
+			other := *c.c
+			other.Identity++
+			pic.Ports = pic.Ports.Set(other.IfName, &other)
+			return pic
+		}},
+		{"a neighbour gets a new policy", true, func(pic desired.Host) desired.Host {
+			other := *c.c
+			other.Policies = 7
+			pic.Ports = pic.Ports.Set(other.IfName, &other)
+			pic.PolicySets = pic.PolicySets.Set(7, &desired.PolicySet{ID: 7, In: []desired.Tier{{Default: model.Deny}}})
+			return pic
+		}},
+		{"a neighbour goes", true, func(pic desired.Host) desired.Host {
+			pic.Ports = pic.Ports.Delete(c.c.IfName)
+			return pic
+		}},
+		{"the identity of one end changes", false, func(pic desired.Host) desired.Host {
+			end := *c.a
+			end.Identity++
+			pic.Ports = pic.Ports.Set(end.IfName, &end)
+			return pic
+		}},
+		{"that of the other end", false, func(pic desired.Host) desired.Host {
+			end := *c.b
+			end.Identity++
+			pic.Ports = pic.Ports.Set(end.IfName, &end)
+			return pic
+		}},
+		{"one end's policy changes", false, func(pic desired.Host) desired.Host {
+			pic.PolicySets = pic.PolicySets.Set(1, &desired.PolicySet{ID: 1, Name: "other", In: []desired.Tier{{Default: model.Deny, Rules: desired.RulesOf(
+				desired.Rule{ID: "dns", Priority: 1, Action: model.Allow, AnyPeer: true, Ports: []model.PortMatch{{Protocol: model.ProtoUDP, Lo: 53, Hi: 53}}},
+			)}}})
+			return pic
+		}},
+	} {
+		if got := stays(x.event); got != x.stays {
+			t.Errorf("%s: the connection stays in its short way: %v, want %v", x.what, got, x.stays)
+		}
+	}
+}
+
+// TestStrangersAreTakenOut: connections of who had an address before are taken
+// out by the next count, and nobody else's.
+func TestStrangersAreTakenOut(t *testing.T) {
+	c := newCrowded(t, nil)
+	c.connect("c's", c.c, 10000, 3)
+	c.connect("a's", c.a, 10000, 2)
+	pic := c.pic
+	pic.Ports = pic.Ports.Delete(c.c.IfName)
+	if _, err := (inHost{c.drv, c.rig}).Apply(t.Context(), pic); err != nil {
+		t.Fatal(err)
+	}
+	count := func() (n int) {
+		_ = eachEntry("conns", c.drv.obj.Conns, 1, func(connKey, conn) { n++ })
+		return n
+	}
+	if n := count(); n != 5 {
+		t.Errorf("%d connections after an endpoint went; the event itself takes out none of 5", n)
+	}
+	c.tables()
+	if n := count(); n != 2 {
+		t.Errorf("%d connections are left after a count, want a's 2", n)
+	}
+}
+
+// TestPlaces: programs and driver agree where an address' changes are counted.
+func TestPlaces(t *testing.T) {
+	c := newCrowded(t, nil)
+	c.connect("a's", c.a, 10000, 1)
+	var found conn
+	_ = eachEntry("conns", c.drv.obj.Conns, 1, func(_ connKey, v conn) { found = v })
+	want := c.drv.settings.have[0].Epoch
+	for _, p := range []*desired.Port{c.a, c.b} {
+		var n uint32
+		if err := c.drv.turns.m.Lookup(placeOf(hostKey{1, toAddr(p.IPv4)}), &n); err != nil || n == 0 {
+			t.Fatalf("%s has %d turns after it came (%v)", p.IPv4, n, err)
+		}
+		want += n
+	}
+	if found.Stamp != want {
+		t.Errorf("the verdict's stamp is %d, the driver's %d", found.Stamp, want)
+	}
+}
