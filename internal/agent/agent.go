@@ -27,6 +27,7 @@ import (
 // Agent is one host's agent. Make it with New and let it Run once.
 type Agent struct {
 	cfg        Config
+	can        driver.Capabilities // of cfg.Driver
 	log        *slog.Logger
 	bootID     string
 	lock       *os.File // held while the agent lives
@@ -81,7 +82,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		cfg: cfg, log: cfg.Log, bootID: bootID(),
+		cfg: cfg, can: cfg.Driver.Capabilities(), log: cfg.Log, bootID: bootID(),
 		watchers: newWatchers(), owe: waiting.NewBell(),
 		reannounce: waiting.NewBell(), custody: waiting.NewBell(), followed: waiting.NewBell(),
 		since:    time.Now().UTC().Format(time.RFC3339),

@@ -296,7 +296,7 @@ func (a *Agent) makeVeth(e entry, mtu int) vethOutcome {
 	pair := plumb.Pair{
 		HostIf: e.HostIf, Alias: aliasOf(e.Endpoint),
 		Netns: e.Request.Netns, IfName: e.Request.IfName, MTU: mtu,
-		Promiscuous: a.txChecksumOff(), // for the same reason: a switch in user space
+		Promiscuous: a.can.UserSpace,
 	}
 	if e.Request.Parked {
 		pair.IfName = parkedName(e.HostIf)

@@ -71,9 +71,6 @@ type Config struct {
 	DNSUpstreams []netip.AddrPort
 	ResolvConf   string
 
-	// TxChecksumOff: the data plane reads frames in user space, so containers
-	// must compute checksums themselves. Ignored when the driver says it itself.
-	TxChecksumOff bool
 	// MTU of the underlay; 0 = that of the interface that holds VTEP, else 1500.
 	UnderlayMTU int
 	// Uplinks carry VLAN networks, whose MTU is that of the first one that exists.

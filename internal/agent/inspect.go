@@ -69,7 +69,7 @@ func (a *Agent) getStats(w http.ResponseWriter, r *http.Request) {
 	}
 	writeJSON(w, http.StatusOK, map[string]any{
 		"services": map[string]any{}, "ports": orEmpty(s.Ports), "rules": orEmpty(s.Rules), "drops": orEmpty(s.Drops),
-		"tables": tablesOf(a.cfg.Driver),
+		"tables": tablesOf(a.can),
 	})
 }
 
@@ -90,7 +90,7 @@ func (a *Agent) getDriver(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]any{
-		"tables": tablesOf(a.cfg.Driver),
+		"tables": tablesOf(a.can), "capabilities": a.can,
 		"driver": a.cfg.DriverName, "why": a.cfg.DriverWhy, "host": a.cfg.Host, "vtep": a.cfg.VTEP,
 		"state": strings.Split(strings.TrimRight(text, "\n"), "\n"),
 	})
@@ -217,7 +217,7 @@ func (a *Agent) registerMetrics() error {
 	}
 	var errs []error
 	for _, c := range slices.Concat(a.names.metrics(), a.cfg.Metrics, []prometheus.Collector{
-		tables{a.cfg.Driver},
+		tables{a.can},
 		a.applyTime, a.attachTime,
 		gauge("ports", "Local ports that are programmed.", func() float64 { n, _ := a.countPorts(); return float64(n) }),
 		gauge("ports_pending", "Local ports that are wanted but not programmed.", func() float64 { _, n := a.countPorts(); return float64(n) }),

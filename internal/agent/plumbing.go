@@ -203,7 +203,7 @@ func parkedName(hostIf string) string { return "cw" + hostIf[2:] }
 func (a *Agent) configure(res attach.Result) ([]attach.Route, error) {
 	in := plumb.Inside{
 		Netns: res.Netns, IfName: res.IfName, MAC: res.MAC,
-		TxChecksumOff: a.txChecksumOff(),
+		TxChecksumOff: a.can.UserSpace,
 	}
 	if res.Parked != "" {
 		in.IfName = res.Parked
@@ -231,19 +231,4 @@ func (a *Agent) configure(res attach.Result) ([]attach.Route, error) {
 		out = append(out, attach.Route{Dst: dst, Gateway: gw})
 	}
 	return out, nil
-}
-
-// offloads is what a driver may implement to say what it needs of containers'
-// interfaces.
-type offloads interface {
-	// NeedsTxChecksum tells whether frames must leave containers with complete
-	// checksums: a switch in user space.
-	NeedsTxChecksum() bool
-}
-
-func (a *Agent) txChecksumOff() bool {
-	if d, ok := a.cfg.Driver.(offloads); ok {
-		return d.NeedsTxChecksum()
-	}
-	return a.cfg.TxChecksumOff
 }

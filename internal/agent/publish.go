@@ -115,6 +115,8 @@ func (a *Agent) publish(ctx context.Context, r attach.PublishRequest) (attach.Pu
 	switch {
 	case !ok || e.State != stateDone:
 		return res, model.Errorf(model.ErrNotFound, "there is no such attachment on this host")
+	case len(r.Ports) > 0 && !a.can.WayOut:
+		return res, model.Errorf(model.ErrUnavailable, "this host's data plane, %s, has no way out, by which the host would reach the container", a.cfg.DriverName)
 	case len(r.Ports) > 0 && !e.Private.IsValid():
 		return res, model.Errorf(model.ErrUnavailable, "the container has no private address on this host, so nothing reaches it there; the host's status says why")
 	}

@@ -101,7 +101,7 @@ func (a *Agent) observe(ctx context.Context, master error) store.HostStatus {
 			s.Problems[k] = seen.problems[k]
 		}
 	}
-	for name, t := range tablesOf(a.cfg.Driver) {
+	for name, t := range tablesOf(a.can) {
 		if t.Quiet {
 			continue
 		}

@@ -7,16 +7,16 @@ import (
 )
 
 // tablesOf asks a driver for its tables; one that has none answers none.
-func tablesOf(d driver.Driver) map[string]driver.TableStats {
-	if t, ok := d.(driver.Tabled); ok {
-		return t.Tables()
+func tablesOf(can driver.Capabilities) map[string]driver.TableStats {
+	if can.Tabled != nil {
+		return can.Tabled.Tables()
 	}
 	return map[string]driver.TableStats{}
 }
 
 // tables are the metrics of the data plane's tables, and of what the driver put
 // back.
-type tables struct{ driver driver.Driver }
+type tables struct{ can driver.Capabilities }
 
 var (
 	tableEntries  = prometheus.NewDesc("contiv_netplugin_table_entries", "Entries of a table of the data plane, as of some seconds ago.", []string{"table"}, nil)
@@ -35,7 +35,7 @@ func (t tables) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (t tables) Collect(ch chan<- prometheus.Metric) {
-	for name, x := range tablesOf(t.driver) {
+	for name, x := range tablesOf(t.can) {
 		ch <- prometheus.MustNewConstMetric(tableEntries, prometheus.GaugeValue, float64(x.Entries), name)
 		if x.Capacity > 0 {
 			ch <- prometheus.MustNewConstMetric(tableCapacity, prometheus.GaugeValue, float64(x.Capacity), name)
@@ -44,8 +44,8 @@ func (t tables) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(tableEvicted, prometheus.CounterValue, float64(x.Evicted), name)
 		}
 	}
-	if d, ok := t.driver.(driver.Drifting); ok {
-		for what, n := range d.DriftRepairs() {
+	if t.can.Drifting != nil {
+		for what, n := range t.can.Drifting.DriftRepairs() {
 			ch <- prometheus.MustNewConstMetric(driftRepairs, prometheus.CounterValue, float64(n), what)
 		}
 	}

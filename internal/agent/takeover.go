@@ -18,11 +18,10 @@ import (
 func (a *Agent) takeOver(ctx context.Context, want desired.Host) (driver.Report, error) {
 	old := a.cfg.Predecessor
 	start := time.Now()
-	needs := a.txChecksumOff()
-	if needs {
+	if a.can.UserSpace {
 		a.setTxChecksum(false)
 	}
-	if p, ok := a.cfg.Driver.(driver.Preparer); ok {
+	if p := a.can.Preparer; p != nil {
 		if err := p.Prepare(ctx, want); err != nil {
 			return driver.Report{}, fmt.Errorf("prepare to take over from %s: %w", old, err)
 		}
@@ -47,7 +46,7 @@ func (a *Agent) takeOver(ctx context.Context, want desired.Host) (driver.Report,
 	}
 	rep.Changes += changes
 	a.cfg.Predecessor = nil
-	if !needs {
+	if !a.can.UserSpace {
 		a.setTxChecksum(true)
 	}
 	a.log.Info("the containers have changed to another driver", "from", old.String(), "to", a.cfg.DriverName, "ports", len(rep.Ports),

@@ -41,6 +41,8 @@ func (s *steps) Apply(ctx context.Context, want desired.Host) (driver.Report, er
 	return s.Driver.Apply(ctx, want)
 }
 
+func (s *steps) Capabilities() driver.Capabilities { return driver.Capabilities{Preparer: s} }
+
 func (s *steps) Prepare(context.Context, desired.Host) error { return s.step("prepare") }
 
 func (s *steps) taken() []string {

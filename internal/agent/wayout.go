@@ -36,13 +36,9 @@ type wayOut struct {
 	blocked []compile.Problem
 }
 
-// outlet is what a driver implements that makes desired.Private.Interface.
-type outlet interface{ HasWayOut() bool }
-
 func newWayOut(a *Agent) *wayOut {
-	o, ok := a.cfg.Driver.(outlet)
 	return &wayOut{
-		a: a, able: ok && o.HasWayOut(), net: hostnet.New(a.log, a.cfg.IPForward), taken: map[netip.Addr]attach.Key{},
+		a: a, able: a.can.WayOut, net: hostnet.New(a.log, a.cfg.IPForward), taken: map[netip.Addr]attach.Key{},
 	}
 }
 

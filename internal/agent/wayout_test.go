@@ -25,7 +25,11 @@ import (
 // outletOracle is an oracle that makes the host's interface, as real drivers do.
 type outletOracle struct{ *oracle.Driver }
 
-func (outletOracle) HasWayOut() bool { return true }
+func (o outletOracle) Capabilities() driver.Capabilities {
+	can := o.Driver.Capabilities()
+	can.WayOut = true
+	return can
+}
 
 func (f outletOracle) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
 	if w := want.Private; w != nil {
@@ -230,6 +234,25 @@ func TestWayOut(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestNoWayOut: a driver that has none is named to whoever wants to publish.
+func TestNoWayOut(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	if _, err := b.client().Attach(t.Context(), request("c1", newSandbox(t))); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.client().Publish(t.Context(), attach.PublishRequest{
+		Key:   attach.Key{Container: "c1", IfName: "eth0"},
+		Ports: []attach.PortBinding{{Proto: model.ProtoTCP, HostPort: 8080, ContainerPort: 80}},
+	})
+	if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "data plane, fake, has no way out") {
+		t.Errorf("Publish() = %v", err)
+	}
+	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: attach.Key{Container: "c1", IfName: "eth0"}}); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestWayOutCollides: where the private subnet is a network of the host already,

@@ -29,22 +29,19 @@ type Driver interface {
 	// (FlowLost), so that a flood takes a bounded part of a processor. There is
 	// one monitor at a time: a second one fails with model.ErrConflict.
 	Monitor(ctx context.Context, opts MonitorOptions) (<-chan FlowEvent, error)
+	// Capabilities say what the driver does beside these verbs. They are the same
+	// for as long as it is open.
+	Capabilities() Capabilities
 	// Inspect renders the data plane's state as text for people and goldens.
 	Inspect(ctx context.Context) (string, error)
 	// Close releases connections; the data plane keeps forwarding.
 	Close() error
 }
 
-// Preparer is implemented by drivers whose first Apply takes long: Prepare does,
-// while another driver still forwards, what that one does not notice.
-type Preparer interface {
-	Prepare(ctx context.Context, want desired.Host) error
-}
-
 // Predecessor is what another driver left on a host that changes its driver
 // with containers running. The new driver takes the containers' interfaces over
 // in this order, so that no packet ever passes unjudged: Prepare, where the new
-// one has it, Release, Apply, Remove, Apply. Traffic stands still from Release
+// one has it (Capabilities), Release, Apply, Remove, Apply. Traffic stands still from Release
 // until the new driver has applied the picture. Both may be repeated; what is
 // gone already is fine.
 type Predecessor interface {
@@ -95,13 +92,6 @@ type Stats struct {
 	Ports map[string]PortStats // by IfName
 	Rules map[string]RuleStats // by rule ID
 	Drops map[string]uint64    // packets dropped, by reason: spoof, unknown-source, policy, ...
-}
-
-// Tabled is a driver that tells how full the tables of its data plane are: those
-// that the driver fills, and those that packets do. It answers from what is
-// counted anyway, or within a second: its cost does not grow with the entries.
-type Tabled interface {
-	Tables() map[string]TableStats // by name; without those that cannot be told now
 }
 
 // TableStats tell how full a table is, as of some seconds ago.

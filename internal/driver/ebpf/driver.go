@@ -115,11 +115,7 @@ type doomedVersion struct {
 	since   time.Time
 }
 
-var (
-	_ driver.Driver   = (*Driver)(nil)
-	_ driver.Drifting = (*Driver)(nil)
-	_ driver.Tabled   = (*Driver)(nil)
-)
+var _ driver.Driver = (*Driver)(nil)
 
 // New loads the programs and takes over what an earlier process left in the pin
 // directory; packets keep flowing. The error wraps ebpf.ErrNotSupported when
@@ -302,6 +298,11 @@ func (d *Driver) uplinkName() (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// Capabilities implements driver.Driver.
+func (d *Driver) Capabilities() driver.Capabilities {
+	return driver.Capabilities{WayOut: true, Tabled: d, Drifting: d}
 }
 
 // DriftRepairs implements driver.Drifting.

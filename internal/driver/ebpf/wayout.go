@@ -36,9 +36,6 @@ func raiseFarSide() error {
 // and the route to containers says what fits into them.
 const hostMTU = 65535
 
-// HasWayOut tells that the driver makes desired.Private.Interface.
-func (d *Driver) HasWayOut() bool { return true }
-
 // word is an IPv4 address as the programs compare it: in network order; 0 = none.
 func word(a netip.Addr) uint32 {
 	if !a.Is4() {

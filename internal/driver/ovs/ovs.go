@@ -104,11 +104,7 @@ type Driver struct {
 	devices  map[string]string        // what was reported to be wrong with interfaces of wanted ports; nil = nothing was reported yet
 }
 
-var (
-	_ driver.Driver   = (*Driver)(nil)
-	_ driver.Drifting = (*Driver)(nil)
-	_ driver.Tabled   = (*Driver)(nil)
-)
+var _ driver.Driver = (*Driver)(nil)
 
 // New connects to the database and makes sure of the bridge. The error is of
 // kind ErrUnavailable when no database answers, ErrConflict when a bridge of

@@ -1,0 +1,40 @@
+package driver
+
+import (
+	"context"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+)
+
+// Capabilities are in what drivers differ. Whoever wants something of a host's
+// data plane that not every driver has asks here, and says where it has none:
+// what is accepted is not left without effect silently.
+type Capabilities struct {
+	WayOut    bool `json:"wayOut"`    // makes desired.Private.Interface on the host, by which containers reach it and the outside
+	Services  bool `json:"services"`  // spreads a service's connections over its endpoints
+	Bandwidth bool `json:"bandwidth"` // holds ports to a rate
+	Log       bool `json:"log"`       // tells of connections because a rule asks for it, while nobody monitors
+	Audit     bool `json:"audit"`     // evaluates policies that are not enforced
+	// UserSpace: frames are read by packet sockets. Containers' kernels have to
+	// complete checksums themselves, since no network card will; and the host's
+	// sides of their interfaces are promiscuous.
+	UserSpace bool `json:"userSpace"`
+
+	// Verbs that not every driver has; nil = this one has not.
+	Preparer Preparer `json:"-"`
+	Tabled   Tabled   `json:"-"`
+	Drifting Drifting `json:"-"`
+}
+
+// Preparer is a driver whose first Apply takes long: Prepare does, while
+// another driver still forwards, what that one does not notice.
+type Preparer interface {
+	Prepare(ctx context.Context, want desired.Host) error
+}
+
+// Tabled is a driver that tells how full the tables of its data plane are: those
+// that the driver fills, and those that packets do. It answers from what is
+// counted anyway, or within a second: its cost does not grow with the entries.
+type Tabled interface {
+	Tables() map[string]TableStats // by name; without those that cannot be told now
+}

@@ -1,0 +1,8 @@
+package ovs
+
+import "github.com/contiv/netplugin/v2/internal/driver"
+
+// Capabilities implements driver.Driver.
+func (d *Driver) Capabilities() driver.Capabilities {
+	return driver.Capabilities{WayOut: true, UserSpace: d.cfg.Datapath == "netdev", Preparer: d, Tabled: d, Drifting: d}
+}
