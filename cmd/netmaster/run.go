@@ -47,7 +47,7 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 	log.Info("starting", "version", b.Version, "commit", b.Commit, "mode", o.mode)
 	o.explain(log)
 	if err := daemon.CoalesceTimers(); err != nil {
-		log.Debug("timers stay exact, which costs some processor time", "err", err)
+		log.Debug("timers stay exact, which costs some processor time", "error", err)
 	}
 
 	// Listeners first: a taken address is told at once.

@@ -59,7 +59,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 	if err := daemon.CoalesceTimers(); err != nil {
-		log.Debug("timers stay exact, which costs some processor time", "err", err)
+		log.Debug("timers stay exact, which costs some processor time", "error", err)
 	}
 
 	st, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log})

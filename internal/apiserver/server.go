@@ -210,7 +210,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 	case iter.Seq[any]:
 		w.Header().Set("Content-Type", "application/json")
 		if err := writeList(w, v); err != nil {
-			s.log.Debug("a list was not sent to its end", "path", r.URL.Path, "err", err)
+			s.log.Debug("a list was not sent to its end", "path", r.URL.Path, "error", err)
 		}
 	default:
 		body, err := json.Marshal(v)

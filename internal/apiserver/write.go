@@ -62,7 +62,7 @@ func (s *server) write(k *kind, w http.ResponseWriter, r *http.Request) (any, er
 	// only what others link to it comes from the view, which may lag behind when
 	// the store is slow.
 	if err := s.control.WaitFor(r.Context(), done.Revision); err != nil {
-		s.log.Debug("a write is answered with links as they were before", "path", r.URL.Path, "err", err)
+		s.log.Debug("a write is answered with links as they were before", "path", r.URL.Path, "error", err)
 	}
 	return k.view(s.control.Current(), done.Object), nil
 }

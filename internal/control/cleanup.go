@@ -98,7 +98,7 @@ func (c *Controller) Sweep(ctx context.Context, fence store.Fence, every time.Du
 		case errors.Is(err, store.ErrFenced):
 			return err
 		case err != nil:
-			c.log.Warn("garbage collection will be tried again", "err", err)
+			c.log.Warn("garbage collection will be tried again", "error", err)
 		}
 		select {
 		case <-tick.C:

@@ -111,7 +111,7 @@ func (c *Controller) untilDone(ctx context.Context, fn func(store.Tx) error) err
 		case !errors.Is(err, model.ErrUnavailable) && !errors.Is(err, model.ErrConflict):
 			return fmt.Errorf("create the defaults: %w", err)
 		case !told:
-			c.log.Warn("waiting for the store", "err", err)
+			c.log.Warn("waiting for the store", "error", err)
 			told = true
 		}
 		if err := retry.Pause(ctx); err != nil {

@@ -75,7 +75,7 @@ func (c *Controller) HostStatuses(ctx context.Context) ([]HostStatus, error) {
 	for _, kv := range kvs {
 		row, err := store.HostStatuses.Decode(kv)
 		if err != nil {
-			c.log.Error("a host's status cannot be read", "key", kv.Key, "err", err)
+			c.log.Error("a host's status cannot be read", "key", kv.Key, "error", err)
 			continue
 		}
 		out = append(out, row.Value)

@@ -93,7 +93,7 @@ func (p *Plugin) tellNames(ctx context.Context, told map[attach.Key]attach.Descr
 		switch err := p.backend.Describe(ctx, now); {
 		case errors.Is(err, model.ErrNotFound): // it has just gone
 		case errors.Is(err, model.ErrInvalid):
-			p.log.Warn("the cluster does not take a container's name or labels", "container", now.Name, "problem", err)
+			p.log.Warn("the cluster does not take a container's name or labels", "container", now.Name, "error", err)
 			told[k] = now
 		case err != nil:
 			return err

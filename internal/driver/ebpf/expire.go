@@ -51,7 +51,7 @@ func (d *Driver) maintain(ctx context.Context) {
 			err = d.countTables(now)
 		}
 		if err != nil {
-			d.cfg.Log.Warn("expire connections", "err", err)
+			d.cfg.Log.Warn("expire connections", "error", err)
 			continue
 		}
 		for _, f := range d.fills() {

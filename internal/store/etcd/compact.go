@@ -28,7 +28,7 @@ func (c *Client) KeepCompacted(ctx context.Context, interval time.Duration) erro
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			c.log.Warn("etcd was not compacted, trying again later", "err", err)
+			c.log.Warn("etcd was not compacted, trying again later", "error", err)
 		default:
 			last = now
 		}
