@@ -20,7 +20,7 @@ import (
 	"github.com/contiv/netplugin/v2/bench/ratio"
 	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // stock is where Debian's containernetworking-plugins puts the stock plugins.
@@ -184,7 +184,7 @@ func otherHosts(ctx context.Context, l *lab.Lab) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	h := l.Hosts()[0]
-	found, err := c.Get(ctx, store.Hosts.Key(model.HostName(h.Name)))
+	found, err := c.Get(ctx, tables.Hosts.Key(model.HostName(h.Name)))
 	if err != nil || len(found.Kvs) == 0 {
 		return fmt.Errorf("read the record of host %s: %w", h.Name, cmp.Or(err, model.ErrNotFound))
 	}
@@ -194,7 +194,7 @@ func otherHosts(ctx context.Context, l *lab.Lab) (err error) {
 		for _, a := range []string{h.Address.String(), h.Control.String()} {
 			record = strings.ReplaceAll(record, strconv.Quote(a), strconv.Quote(fmt.Sprintf("198.51.100.%d", i+1)))
 		}
-		if _, err := c.Put(ctx, store.Hosts.Key(model.HostName(name)), record); err != nil {
+		if _, err := c.Put(ctx, tables.Hosts.Key(model.HostName(name)), record); err != nil {
 			return err
 		}
 	}

@@ -24,7 +24,9 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/netnstest"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // patience is how long a test waits for what should happen at once.
@@ -365,7 +367,7 @@ func TestReplicas(t *testing.T) {
 		t.Errorf("follower's info %+v, %v; want leader %s", i, err, a.api)
 	}
 	roles := func() map[string]string {
-		services, err := store.Services(t.Context(), st, "")
+		services, err := cluster.Services(t.Context(), st, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -465,7 +467,7 @@ func TestStoreAway(t *testing.T) {
 		t.Errorf("with the store: %v, %v", l, err)
 	}
 	if _, err := server.Client().Update(t.Context(), func(tx store.Tx) error {
-		store.Globals.Delete(tx, store.GlobalKey{})
+		tables.Globals.Delete(tx, tables.GlobalKey{})
 		return nil
 	}); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
 // alarmed is a store whose server has raised alarms.
@@ -24,14 +25,14 @@ func (a *alarmed) Servers(context.Context) []store.Server {
 // TestReadyKnowsAlarms: a store that can be read and takes no writes is not
 // ready, and the answer says why.
 func TestReadyKnowsAlarms(t *testing.T) {
-	st := &alarmed{Store: store.NewMemory()}
+	st := &alarmed{Store: memory.New()}
 	ctrl := control.New(st, control.Options{Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { _ = ctrl.Run(ctx) }) // it ends with ctx
-	c := cluster{&member{store: st}, ctrl}
+	c := clusterAPI{&member{store: st}, ctrl}
 	space := func() string {
 		for _, x := range c.Health(t.Context()).Conditions {
 			if x.Name == "space" {

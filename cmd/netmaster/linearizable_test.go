@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/apiserver"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
 // TestLinearizable: what clients see of single objects, through any replica,
@@ -30,7 +31,7 @@ import (
 // that it follows.
 func TestLinearizable(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
-		mem := store.NewMemory()
+		mem := memory.New()
 		isLinearizable(t, replica(t, mem, nil), replica(t, mem.Client(), nil))
 	})
 	t.Run("etcd", func(t *testing.T) {
@@ -63,7 +64,7 @@ func TestLinearizableNotices(t *testing.T) {
 		"a GET that is answered as the last one":  readsLate,
 	} {
 		t.Run(name, func(t *testing.T) {
-			mem := store.NewMemory()
+			mem := memory.New()
 			urls := []string{replica(t, mem, mutant), replica(t, mem.Client(), mutant)}
 			for round := range uint64(20) {
 				if porcupine.CheckOperationsTimeout(registers, contend(t, round, urls...), patience) == porcupine.Illegal {

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
@@ -49,7 +50,7 @@ type member struct {
 // run registers this netmaster and stands for election until ctx ends; it
 // waits for the store as long as that takes.
 func (m *member) run(ctx context.Context) error {
-	var entries []*store.Registration
+	var entries []*cluster.Registration
 	defer func() {
 		for _, r := range entries {
 			if err := r.Close(); err != nil {
@@ -63,7 +64,7 @@ func (m *member) run(ctx context.Context) error {
 	}
 	var listening sync.WaitGroup
 	listening.Go(func() {
-		store.KeepListening(ctx, m.store, store.Service{Role: "netmaster", Version: daemon.Build().Version, Hostname: host},
+		cluster.KeepListening(ctx, m.store, cluster.Service{Role: "netmaster", Version: daemon.Build().Version, Hostname: host},
 			m.listen, m.trouble("telling agents what to keep containers from"))
 	})
 	defer listening.Wait()
@@ -76,7 +77,7 @@ func (m *member) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		entry, err := m.register(ctx, store.Service{
+		entry, err := m.register(ctx, cluster.Service{
 			ServiceName: name, Role: roleFollower, Version: daemon.Build().Version,
 			HostAddr: ip, Port: n, Hostname: host, Scheme: m.scheme,
 		})
@@ -85,8 +86,8 @@ func (m *member) run(ctx context.Context) error {
 		}
 		entries = append(entries, entry)
 	}
-	return store.Candidate{
-		Store: m.store, Key: store.LeaderKey, Value: m.address,
+	return cluster.Candidate{
+		Store: m.store, Key: cluster.LeaderKey, Value: m.address,
 		OnError: m.trouble("taking part in the election"),
 		Lead: func(ctx context.Context, term store.Fence) error {
 			m.log.Info("leading", "lock", term.Key, "term", int64(term.Create))
@@ -103,16 +104,16 @@ func (m *member) run(ctx context.Context) error {
 }
 
 // register enters a service, waiting for the store as long as that takes.
-func (m *member) register(ctx context.Context, s store.Service) (*store.Registration, error) {
-	var r *store.Registration
+func (m *member) register(ctx context.Context, s cluster.Service) (*cluster.Registration, error) {
+	var r *cluster.Registration
 	err := retry(ctx, m.log, "entering the service registry", func() (err error) {
-		r, err = store.Register(ctx, m.store, s, m.trouble("staying in the service registry"))
+		r, err = cluster.Register(ctx, m.store, s, m.trouble("staying in the service registry"))
 		return err
 	})
 	return r, err
 }
 
-func (m *member) setRole(ctx context.Context, entries []*store.Registration, role string) {
+func (m *member) setRole(ctx context.Context, entries []*cluster.Registration, role string) {
 	if m.leading.Swap(role == roleLeader) != (role == roleLeader) {
 		m.changes.Add(1)
 	}
@@ -150,12 +151,12 @@ func (m *member) Info(ctx context.Context) (api.Info, error) {
 		info.CurrentState = roleLeader
 	}
 	info.LocalIP, _, _ = net.SplitHostPort(m.address)
-	leader, err := m.store.Get(ctx, store.LeaderKey)
+	leader, err := m.store.Get(ctx, cluster.LeaderKey)
 	if err != nil {
 		return info, err
 	}
 	info.LeaderIP = string(leader.Value)
-	services, err := store.Services(ctx, m.store, "")
+	services, err := cluster.Services(ctx, m.store, "")
 	if err != nil {
 		return info, err
 	}
@@ -177,11 +178,11 @@ func (m *member) Info(ctx context.Context) (api.Info, error) {
 // Masters tells the registered netmasters. The role is the lock's: what an
 // instance has registered may be older.
 func (m *member) Masters(ctx context.Context) ([]api.Master, error) {
-	services, err := store.Services(ctx, m.store, "netmaster")
+	services, err := cluster.Services(ctx, m.store, "netmaster")
 	if err != nil {
 		return nil, err
 	}
-	leader, err := m.store.Get(ctx, store.LeaderKey)
+	leader, err := m.store.Get(ctx, cluster.LeaderKey)
 	if err != nil {
 		return nil, err
 	}

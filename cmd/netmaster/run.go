@@ -262,7 +262,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 	}
 	handler, err := apiserver.New(apiserver.Config{
 		Watch: watch, Address: o.deliverTo(), Stopping: ctx.Done(),
-		Control: ctrl, Cluster: cluster{m, ctrl}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
+		Control: ctrl, Cluster: clusterAPI{m, ctrl}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},
 	})
 	if err != nil {
@@ -386,8 +386,8 @@ func (o *options) compare(ctx context.Context, ctrl *control.Controller, log *sl
 	return nil
 }
 
-// cluster answers the API's questions about the cluster.
-type cluster struct {
+// clusterAPI answers the API's questions about the cluster.
+type clusterAPI struct {
 	*member
 	ctrl *control.Controller
 }
@@ -395,7 +395,7 @@ type cluster struct {
 // Health tells whether the store answers linearizably, which needs its quorum,
 // whether the view follows it, whether it takes writes, and whether it is a
 // cluster's; of an embedded one also how its disk fares.
-func (c cluster) Health(ctx context.Context) api.Health {
+func (c clusterAPI) Health(ctx context.Context) api.Health {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	h := api.Health{Ready: true}
@@ -426,7 +426,7 @@ const alarmTimeout = 500 * time.Millisecond
 
 // takesWrites tells whether the store has raised an alarm, as when its space is
 // used up: then it can be read, and nothing can be changed.
-func (c cluster) takesWrites(ctx context.Context) error {
+func (c clusterAPI) takesWrites(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, alarmTimeout)
 	defer cancel()
 	for _, s := range c.Stores(ctx) {

@@ -23,9 +23,9 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/agent"
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/oracle"
 	"github.com/contiv/netplugin/v2/internal/netnstest"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/oracle"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
@@ -165,7 +165,7 @@ func TestTLSPath(t *testing.T) {
 	}
 	defer st.Close()
 	for _, name := range []string{"netmaster", "netmaster.rpc"} {
-		list, err := store.Services(t.Context(), st, name)
+		list, err := cluster.Services(t.Context(), st, name)
 		if err != nil || len(list) != 2 || list[0].Scheme != "https" || list[1].Scheme != "https" {
 			t.Errorf("%s is registered as %+v, %v; want two at https", name, list, err)
 		}

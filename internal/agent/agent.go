@@ -32,7 +32,7 @@ type Agent struct {
 	bootID     string
 	lock       *os.File // held while the agent lives
 	journal    *journal
-	cluster    *cluster
+	cluster    *clusterView
 	way        *wayOut
 	control    *controlPlane
 	publishing publishing

@@ -15,6 +15,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // TestAttachDetach attaches two containers, checks what they got, and detaches.
@@ -152,7 +154,7 @@ func TestGroupNetwork(t *testing.T) {
 	b := newBed(t)
 	b.network("blue", "net5", 5)
 	b.put(func(tx store.Tx) error {
-		return store.Groups.Put(tx, model.Group{
+		return tables.Groups.Put(tx, model.Group{
 			Key: model.GroupKey{Tenant: "blue", Name: "web"}, Network: "net5", ID: model.IdentityFirst,
 		})
 	})
@@ -404,25 +406,25 @@ func TestStatusInStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.eventually("one port in the host's status", func() error {
-		kv, err := b.st.Get(t.Context(), store.HostStatuses.Key(testHost))
+		kv, err := b.st.Get(t.Context(), tables.HostStatuses.Key(testHost))
 		if err != nil {
 			return err
 		}
-		row, err := store.HostStatuses.Decode(kv)
+		row, err := tables.HostStatuses.Decode(kv)
 		if err == nil && row.Value.Ports != 1 {
 			err = fmt.Errorf("status %+v", row.Value)
 		}
 		return err
 	})
 	b.eventually("the host's record", func() error {
-		kv, err := b.st.Get(t.Context(), store.Hosts.Key(testHost))
+		kv, err := b.st.Get(t.Context(), tables.Hosts.Key(testHost))
 		if err == nil && !kv.Exists() {
 			err = errors.New("there is none")
 		}
 		return err
 	})
 	b.eventually("netplugin.vtep is registered", func() error {
-		list, err := store.Services(t.Context(), b.st, "netplugin.vtep")
+		list, err := cluster.Services(t.Context(), b.st, "netplugin.vtep")
 		if err == nil && (len(list) != 1 || list[0].Port != 4789 || list[0].HostAddr != "10.9.0.1") {
 			err = fmt.Errorf("services %+v", list)
 		}
@@ -433,7 +435,7 @@ func TestStatusInStore(t *testing.T) {
 	}
 	b.nothingLeft()
 	b.stop()
-	kv, err := b.st.Get(t.Context(), store.Hosts.Key(testHost))
+	kv, err := b.st.Get(t.Context(), tables.Hosts.Key(testHost))
 	if err != nil || !kv.Exists() {
 		t.Errorf("the host's record must outlive the agent: %+v, %v", kv, err)
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netnstest"
 	"github.com/contiv/netplugin/v2/internal/oracle"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // benchCluster is a store of one tenant with n endpoints on 25 hosts, a network
@@ -53,11 +55,11 @@ func newBenchCluster(b *testing.B, st store.Store, n int) *benchCluster {
 	}
 	x := &benchCluster{b: b, st: st, endpoint: endpoint}
 	x.put(func(tx store.Tx) error {
-		return errors.Join(store.Globals.Put(tx, model.DefaultGlobal()), store.Tenants.Put(tx, model.Tenant{Name: "blue"}))
+		return errors.Join(tables.Globals.Put(tx, model.DefaultGlobal()), tables.Tenants.Put(tx, model.Tenant{Name: "blue"}))
 	})
 	for i := 1; i < benchHosts; i++ { // the first one's the agent makes
 		x.put(func(tx store.Tx) error {
-			return store.Hosts.Put(tx, model.Host{Name: benchHost(i), VTEP: netip.AddrFrom4([4]byte{192, 168, 0, byte(i + 1)})})
+			return tables.Hosts.Put(tx, model.Host{Name: benchHost(i), VTEP: netip.AddrFrom4([4]byte{192, 168, 0, byte(i + 1)})})
 		})
 	}
 	for i := range networks {
@@ -65,16 +67,16 @@ func newBenchCluster(b *testing.B, st store.Store, n int) *benchCluster {
 		policy := model.PolicyKey{Tenant: "blue", Name: model.PolicyName("p" + name(i))}
 		x.put(func(tx store.Tx) error {
 			err := errors.Join(
-				store.Networks.Put(tx, model.Network{
+				tables.Networks.Put(tx, model.Network{
 					Key: network(i), Type: model.NetworkData, Encap: model.EncapVXLAN, Tag: uint32(i + 1), ID: model.NetworkID(i + 1), Subnet: netip.MustParsePrefix("10.0.0.0/8"),
 				}),
-				store.Identities.Put(tx, model.IdentityRecord{ID: model.IdentityFirst + model.Identity(i), Network: network(i), Group: group.Name}),
-				store.Policies.Put(tx, model.ContivPolicy{Key: policy}),
-				store.Groups.Put(tx, model.Group{
+				tables.Identities.Put(tx, model.IdentityRecord{ID: model.IdentityFirst + model.Identity(i), Network: network(i), Group: group.Name}),
+				tables.Policies.Put(tx, model.ContivPolicy{Key: policy}),
+				tables.Groups.Put(tx, model.Group{
 					Key: group, Network: network(i).Name, ID: model.IdentityFirst + model.Identity(i), Policies: []model.PolicyName{policy.Name},
 				}))
 			for r := range 4 {
-				err = errors.Join(err, store.Rules.Put(tx, model.Rule{
+				err = errors.Join(err, tables.Rules.Put(tx, model.Rule{
 					Key: model.RuleKey{Tenant: "blue", Policy: policy.Name, Rule: model.RuleID(name(r))}, Direction: model.In, Priority: 1 + r,
 					Action: model.Allow, Protocol: model.ProtoTCP, Port: uint16(80 + r), Group: group.Name,
 				}))
@@ -86,7 +88,7 @@ func newBenchCluster(b *testing.B, st store.Store, n int) *benchCluster {
 	for i := 1; i <= n; i += batch {
 		x.put(func(tx store.Tx) error {
 			for j := i; j < min(i+batch, n+1); j++ {
-				if err := store.Endpoints.Put(tx, endpoint(j)); err != nil {
+				if err := tables.Endpoints.Put(tx, endpoint(j)); err != nil {
 					return err
 				}
 			}
@@ -160,21 +162,21 @@ func (a benchAgent) follow(rev store.Revision) {
 func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{100, 4_000, 20_000, 100_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			st := store.NewMemory()
+			st := memory.New()
 			x := newBenchCluster(b, st, n)
 			a := x.agent(benchHost(0), st.Client())
 			extra := x.endpoint(n + 1)
 			extra.Host = benchHost(1)
-			a.follow(x.put(func(tx store.Tx) error { return store.Endpoints.Put(tx, extra) }))
+			a.follow(x.put(func(tx store.Tx) error { return tables.Endpoints.Put(tx, extra) }))
 			runtime.GC() // the waste of the preparation is not the subject
 			there := true
 			change := func() store.Revision {
 				there = !there
 				return x.put(func(tx store.Tx) error {
 					if there {
-						return store.Endpoints.Put(tx, extra)
+						return tables.Endpoints.Put(tx, extra)
 					}
-					store.Endpoints.Delete(tx, extra.Key)
+					tables.Endpoints.Delete(tx, extra.Key)
 					return nil
 				})
 			}

@@ -10,6 +10,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
@@ -60,7 +62,7 @@ func (e takenError) Error() string { return e.text }
 func (a *Agent) announce(ctx context.Context) error {
 	started, ever, told := time.Now(), false, false
 	for ctx.Err() == nil {
-		session, err := a.cfg.Store.NewSession(ctx, store.ServiceLease)
+		session, err := a.cfg.Store.NewSession(ctx, cluster.ServiceLease)
 		if err == nil {
 			err = a.hold(ctx, session, func() { ever = true })
 			if cerr := session.Close(); cerr != nil {
@@ -134,28 +136,28 @@ func (a *Agent) hold(ctx context.Context, session store.Session, entered func())
 // enter writes what is missing or wrong of the host's claim, record and
 // registration, and all of them if the session is fresh; and says what it wrote.
 func (a *Agent) enter(ctx context.Context, session store.Session, fresh bool) (wrote string, err error) {
-	claim := store.HostClaim{
+	claim := tables.HostClaim{
 		Host: a.cfg.Host, Installation: a.installation.ID, Boot: a.bootID, Control: a.cfg.Control, VTEP: a.cfg.VTEP, Since: a.since,
 	}
 	host := model.Host{
 		Name: a.cfg.Host, Control: a.cfg.Control, VTEP: a.cfg.VTEP, Driver: a.cfg.DriverName, Installation: a.installation.ID, Store: a.cluster.mark(),
 		Format: model.HostFormat,
 	}
-	service := store.Service{
-		ServiceName: store.ServiceAgent, Version: a.cfg.Version, HostAddr: a.cfg.VTEP.String(),
+	service := cluster.Service{
+		ServiceName: cluster.ServiceAgent, Version: a.cfg.Version, HostAddr: a.cfg.VTEP.String(),
 		Port: a.cfg.VXLANPort, Hostname: string(a.cfg.Host), Installation: a.installation.ID,
 	}
 	former := ""
 	_, err = a.cfg.Store.Update(ctx, func(tx store.Tx) error {
 		wrote, former = "", ""
-		if err := tx.Prefetch(store.HostClaims.Key(claim.Host), store.Hosts.Key(host.Name)); err != nil {
+		if err := tx.Prefetch(tables.HostClaims.Key(claim.Host), tables.Hosts.Key(host.Name)); err != nil {
 			return err
 		}
-		claimed, err := store.HostClaims.Find(tx, claim.Host)
+		claimed, err := tables.HostClaims.Find(tx, claim.Host)
 		if err != nil {
 			return err
 		}
-		row, err := store.Hosts.Find(tx, host.Name)
+		row, err := tables.Hosts.Find(tx, host.Name)
 		if err != nil {
 			return err
 		}
@@ -187,7 +189,7 @@ func (a *Agent) enter(ctx context.Context, session store.Session, fresh bool) (w
 		}
 		if fresh || claimed.Value != claim {
 			note("claim to the host's name")
-			if err := store.HostClaims.Put(tx, claim, store.WithLease(session)); err != nil {
+			if err := tables.HostClaims.Put(tx, claim, tables.WithLease(session)); err != nil {
 				return err
 			}
 		}
@@ -200,7 +202,7 @@ func (a *Agent) enter(ctx context.Context, session store.Session, fresh bool) (w
 		}
 		if !row.Exists() || row.Value != host {
 			note("host record")
-			return store.Hosts.Put(tx, host)
+			return tables.Hosts.Put(tx, host)
 		}
 		return nil
 	})
@@ -211,7 +213,7 @@ func (a *Agent) enter(ctx context.Context, session store.Session, fresh bool) (w
 }
 
 // mayReplace decides over a claim that stands.
-func (a *Agent) mayReplace(old, now store.HostClaim) error {
+func (a *Agent) mayReplace(old, now tables.HostClaim) error {
 	if old.Installation == now.Installation {
 		if old.Boot == now.Boot && old.Control == now.Control && old.VTEP == now.VTEP {
 			return nil // a former run here: the state directory's lock holds that it has ended
@@ -259,7 +261,7 @@ func mayRead(old model.Host) error {
 }
 
 // ownRecord returns this host's record as it was last; none is an empty one.
-func (c *cluster) ownRecord() model.Host {
+func (c *clusterView) ownRecord() model.Host {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.hosts[c.host]
@@ -267,7 +269,7 @@ func (c *cluster) ownRecord() model.Host {
 
 // ownProblemsLocked tells when the store has no record of this host: it is
 // written again, and until then the picture goes by the last one.
-func (c *cluster) ownProblemsLocked() []compile.Problem {
+func (c *clusterView) ownProblemsLocked() []compile.Problem {
 	if !c.unrecorded {
 		return nil
 	}
@@ -277,7 +279,7 @@ func (c *cluster) ownProblemsLocked() []compile.Problem {
 // refuseEarlier looks for a living agent of the same name from before there
 // were claims: it is known by its registration only.
 func (a *Agent) refuseEarlier(ctx context.Context) error {
-	services, err := store.Services(ctx, a.cfg.Store, store.ServiceAgent)
+	services, err := cluster.Services(ctx, a.cfg.Store, cluster.ServiceAgent)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/oracle"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // newcomer runs another agent on the bed's store, as a second machine with its
@@ -58,11 +60,11 @@ func (b *bed) newcomer(change func(*Config), until func(*Agent) bool) error {
 
 func (b *bed) hostRecord() model.Host {
 	b.t.Helper()
-	kv, err := b.st.Get(b.t.Context(), store.Hosts.Key(testHost))
+	kv, err := b.st.Get(b.t.Context(), tables.Hosts.Key(testHost))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	row, err := store.Hosts.Decode(kv)
+	row, err := tables.Hosts.Decode(kv)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -141,7 +143,7 @@ func TestNameOfTheDead(t *testing.T) {
 		Key: model.EndpointKey{Network: nk, ID: "cni:n-host1:lost:eth0"}, Host: testHost, IPv4: ip,
 		MAC: model.EndpointMAC(nk, ip, netip.Addr{}), Identity: model.IdentityFirst,
 	}
-	b.put(func(tx store.Tx) error { return store.Endpoints.Create(tx, ep) })
+	b.put(func(tx store.Tx) error { return tables.Endpoints.Create(tx, ep) })
 	err := b.newcomer(func(*Config) {}, nil)
 	if !errors.Is(err, model.ErrConflict) || !strings.Contains(err.Error(), "--take-host") || !strings.Contains(err.Error(), "10.9.0.1") {
 		t.Errorf("without being told: %v", err)
@@ -183,7 +185,7 @@ func TestNewerFormat(t *testing.T) {
 	b.stop()
 	later := record
 	later.Format++
-	b.put(func(tx store.Tx) error { return store.Hosts.Put(tx, later) })
+	b.put(func(tx store.Tx) error { return tables.Hosts.Put(tx, later) })
 	same := func(allowed bool) func(*Config) {
 		return func(c *Config) {
 			copyState(t, b.cfg.StateDir, c.StateDir)
@@ -202,7 +204,7 @@ func TestNewerFormat(t *testing.T) {
 	if now := b.hostRecord(); now != later {
 		t.Errorf("host record %+v has become %+v", later, now)
 	}
-	b.put(func(tx store.Tx) error { store.Hosts.Delete(tx, testHost); return nil })
+	b.put(func(tx store.Tx) error { tables.Hosts.Delete(tx, testHost); return nil })
 	if err := b.newcomer(same(true), func(a *Agent) bool { o, _ := a.reached.get(); return a.mine() == nil && !o.at.IsZero() }); err != nil {
 		t.Errorf("once the host is forgotten: %v", err)
 	}
@@ -220,9 +222,9 @@ func TestClaimIsKept(t *testing.T) {
 	b.ready()
 	record := b.hostRecord()
 	for _, harm := range []func(tx store.Tx) error{
-		func(tx store.Tx) error { store.Hosts.Delete(tx, testHost); return nil },
+		func(tx store.Tx) error { tables.Hosts.Delete(tx, testHost); return nil },
 		func(tx store.Tx) error {
-			return store.Hosts.Put(tx, model.Host{Name: testHost, VTEP: netip.MustParseAddr("10.9.0.77")})
+			return tables.Hosts.Put(tx, model.Host{Name: testHost, VTEP: netip.MustParseAddr("10.9.0.77")})
 		},
 	} {
 		b.put(harm)
@@ -233,12 +235,12 @@ func TestClaimIsKept(t *testing.T) {
 			return nil
 		})
 	}
-	other := store.HostClaim{
+	other := tables.HostClaim{
 		Host: testHost, Installation: "somebody", Control: netip.MustParseAddr("10.9.0.9"), VTEP: netip.MustParseAddr("10.9.0.9"), Since: "2026-11-22T00:00:00Z",
 	}
 	b.agentS.Unavailable(true)
 	b.st.ExpireSessions()
-	b.put(func(tx store.Tx) error { return store.HostClaims.Put(tx, other) })
+	b.put(func(tx store.Tx) error { return tables.HostClaims.Put(tx, other) })
 	b.agentS.Unavailable(false)
 	b.eventually("the agent says that its name is taken", func() error {
 		if err := b.client().Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "is taken") || !strings.Contains(err.Error(), "10.9.0.9") {
@@ -252,10 +254,10 @@ func TestClaimIsKept(t *testing.T) {
 	if _, err := b.client().Attach(t.Context(), request("c1", newSandbox(t))); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "is taken") {
 		t.Errorf("ADD under a name that is taken: %v", err)
 	}
-	b.put(func(tx store.Tx) error { store.HostClaims.Delete(tx, testHost); return nil })
+	b.put(func(tx store.Tx) error { tables.HostClaims.Delete(tx, testHost); return nil })
 	b.ready()
 	b.eventually("netplugin.vtep is registered again", func() error {
-		list, err := store.Services(t.Context(), b.st, "netplugin.vtep")
+		list, err := cluster.Services(t.Context(), b.st, "netplugin.vtep")
 		if err == nil && (len(list) != 1 || list[0].Installation != record.Installation) {
 			err = fmt.Errorf("%+v", list)
 		}
@@ -304,7 +306,7 @@ func TestOwnRecordGone(t *testing.T) {
 	})
 	for range 3 {
 		before := b.agent.State().Passes
-		b.put(func(tx store.Tx) error { store.Hosts.Delete(tx, testHost); return nil })
+		b.put(func(tx store.Tx) error { tables.Hosts.Delete(tx, testHost); return nil })
 		b.agent.kick("test")
 		b.eventually("the host record is back, and a pass is done", func() error {
 			if b.hostRecord().VTEP != b.cfg.VTEP || b.agent.State().Passes == before {

@@ -13,13 +13,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
-// cluster is what this host mirrors of the store (the global part and the
+// clusterView is what this host mirrors of the store (the global part and the
 // tenants present here), fed into a Compiler. Each mirror is a goroutine; what
 // they deliver is entered under one lock.
-type cluster struct {
+type clusterView struct {
 	host model.HostName
 	st   store.Store
 	log  *slog.Logger
@@ -50,7 +51,7 @@ type cluster struct {
 	unrecorded   bool   // this host's record has gone
 	hostsVersion uint64 // counts changes of hosts
 
-	memory  memory
+	memory  followed
 	held    *hold // not nil while the picture stands still, as it does until the first snapshots are in
 	entered bool  // there is a picture
 	refused map[model.EndpointKey]bool
@@ -76,8 +77,8 @@ type mirror struct {
 	unreadable
 }
 
-func newCluster(host model.HostName, st store.Store, log *slog.Logger, kick, soon func(string)) *cluster {
-	return &cluster{
+func newCluster(host model.HostName, st store.Store, log *slog.Logger, kick, soon func(string)) *clusterView {
+	return &clusterView{
 		host: host, st: st, log: log, kick: kick, soon: soon,
 		onOwnHost: func() {}, onHold: func(string) {}, onLost: func() {}, own: func() []owned { return nil },
 		held: &hold{since: time.Now()}, refused: map[model.EndpointKey]bool{}, grace: storeGrace,
@@ -92,7 +93,7 @@ func newCluster(host model.HostName, st store.Store, log *slog.Logger, kick, soo
 
 // run follows the global part and the tenants acquired so far and later, until
 // ctx ends; it returns when no mirror runs any more.
-func (c *cluster) run(ctx context.Context, linger time.Duration) {
+func (c *clusterView) run(ctx context.Context, linger time.Duration) {
 	c.mu.Lock()
 	for t := range c.required {
 		c.startLocked(t)
@@ -124,7 +125,7 @@ func (c *cluster) run(ctx context.Context, linger time.Duration) {
 }
 
 // startLocked begins to mirror a tenant unless it is mirrored already.
-func (c *cluster) startLocked(t model.TenantName) *mirror {
+func (c *clusterView) startLocked(t model.TenantName) *mirror {
 	if m := c.mirrors[t]; m != nil {
 		return m
 	}
@@ -147,12 +148,12 @@ func (c *cluster) startLocked(t model.TenantName) *mirror {
 	return m
 }
 
-func (c *cluster) followLocked(m *mirror) {
+func (c *clusterView) followLocked(m *mirror) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	m.cancel = cancel
-	prefix := store.GlobalPrefix
+	prefix := tables.GlobalPrefix
 	if m.tenant != "" {
-		prefix = store.TenantPrefix(m.tenant)
+		prefix = tables.TenantPrefix(m.tenant)
 	}
 	c.running.Go(func() {
 		defer cancel()
@@ -166,7 +167,7 @@ func (c *cluster) followLocked(m *mirror) {
 	})
 }
 
-func (c *cluster) onState(m *mirror, err error) {
+func (c *clusterView) onState(m *mirror, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil && !m.ready {
@@ -184,7 +185,7 @@ func (c *cluster) onState(m *mirror, err error) {
 }
 
 // deliver enters one batch.
-func (c *cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
+func (c *clusterView) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	if err := c.waitUnpaused(ctx); err != nil {
 		return err
 	}
@@ -204,7 +205,7 @@ func (c *cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 		matters = atOnce
 	}
 	for _, e := range b.Events {
-		ch, err := store.Decode(e)
+		ch, err := tables.Decode(e)
 		if err != nil {
 			// One unreadable record must not stop the host: what it described is
 			// missing, which compiles to something that denies.
@@ -246,7 +247,7 @@ func (c *cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 }
 
 // acquire makes a tenant mirrored and keeps it so until release.
-func (c *cluster) acquire(t model.TenantName) {
+func (c *clusterView) acquire(t model.TenantName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.startLocked(t).refs++
@@ -254,14 +255,14 @@ func (c *cluster) acquire(t model.TenantName) {
 
 // require is acquire, and holds the first compile back until the tenant's
 // snapshot is in. It is for what stands when the agent starts.
-func (c *cluster) require(t model.TenantName) {
+func (c *clusterView) require(t model.TenantName) {
 	c.acquire(t)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.required[t] = true
 }
 
-func (c *cluster) release(t model.TenantName) {
+func (c *clusterView) release(t model.TenantName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m := c.mirrors[t]; m != nil {
@@ -272,7 +273,7 @@ func (c *cluster) release(t model.TenantName) {
 }
 
 // dropUnused ends the mirrors of tenants that nothing here has needed for a while.
-func (c *cluster) dropUnused(now time.Time, linger time.Duration) {
+func (c *clusterView) dropUnused(now time.Time, linger time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for t, m := range c.mirrors {
@@ -283,7 +284,7 @@ func (c *cluster) dropUnused(now time.Time, linger time.Duration) {
 		delete(c.mirrors, t)
 		delete(c.required, t)
 		for k := range m.values {
-			c.enterLocked(m, store.Change{Key: k})
+			c.enterLocked(m, tables.Change{Key: k})
 		}
 		c.kick("tenant left")
 	}
@@ -291,7 +292,7 @@ func (c *cluster) dropUnused(now time.Time, linger time.Duration) {
 
 // hide keeps a local endpoint out of the picture: it is not plumbed yet, or not
 // any more, whatever the store says. reveal undoes it.
-func (c *cluster) hide(k model.EndpointKey) {
+func (c *clusterView) hide(k model.EndpointKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hidden[k] = time.Time{}
@@ -302,7 +303,7 @@ func (c *cluster) hide(k model.EndpointKey) {
 	}
 }
 
-func (c *cluster) reveal(k model.EndpointKey) {
+func (c *clusterView) reveal(k model.EndpointKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.hidden, k)
@@ -321,7 +322,7 @@ type picture struct {
 }
 
 // compile makes a picture, unless the first complete snapshot is still missing.
-func (c *cluster) compile() (picture, bool) {
+func (c *clusterView) compile() (picture, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.entered {
@@ -350,7 +351,7 @@ func (c *cluster) compile() (picture, bool) {
 }
 
 // wait blocks until ok, called under the lock, reports true or fails, or ctx ends.
-func (c *cluster) wait(ctx context.Context, ok func() (bool, error)) error {
+func (c *clusterView) wait(ctx context.Context, ok func() (bool, error)) error {
 	return c.changes.Until(ctx, func() (bool, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -359,7 +360,7 @@ func (c *cluster) wait(ctx context.Context, ok func() (bool, error)) error {
 }
 
 // waitTenant waits for a tenant's snapshot. The tenant must have been acquired.
-func (c *cluster) waitTenant(ctx context.Context, t model.TenantName) error {
+func (c *clusterView) waitTenant(ctx context.Context, t model.TenantName) error {
 	var why error
 	err := c.wait(ctx, func() (bool, error) {
 		m := c.mirrors[t]
@@ -377,7 +378,7 @@ func (c *cluster) waitTenant(ctx context.Context, t model.TenantName) error {
 
 // pause stops the mirrors from delivering until resume: what the host knows
 // stands still. For tests of what ignorance opens.
-func (c *cluster) pause() {
+func (c *clusterView) pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.paused == nil {
@@ -385,7 +386,7 @@ func (c *cluster) pause() {
 	}
 }
 
-func (c *cluster) resume() {
+func (c *clusterView) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.paused != nil {
@@ -394,7 +395,7 @@ func (c *cluster) resume() {
 	}
 }
 
-func (c *cluster) waitUnpaused(ctx context.Context) error {
+func (c *clusterView) waitUnpaused(ctx context.Context) error {
 	for {
 		c.mu.Lock()
 		paused := c.paused

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
@@ -114,7 +115,7 @@ func (c *Config) complete() error {
 	or(&c.Drift, time.Minute)
 	or(&c.StatusEvery, 2*time.Second)
 	or(&c.StoreGrace, storeGrace)
-	or(&c.ClaimPatience, store.ServiceTTL+5*time.Second)
+	or(&c.ClaimPatience, cluster.ServiceTTL+5*time.Second)
 	or(&c.StatusLook, 5*time.Second)
 	or(&c.StatusBeat, time.Minute)
 	if c.StateDir == "" {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/hostnet"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
@@ -69,7 +69,7 @@ const (
 
 // controlServices name addresses of the control plane in the registry: those that
 // it is to be asked at, and all that it listens on.
-var controlServices = []string{"netmaster", "netmaster.rpc", store.ListenService}
+var controlServices = []string{"netmaster", "netmaster.rpc", cluster.ListenService}
 
 func newControlPlane(a *Agent) *controlPlane {
 	p := &controlPlane{
@@ -102,12 +102,12 @@ func (p *controlPlane) run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, name := range controlServices {
 		running.Go(func() {
-			err := store.WatchServices(ctx, p.a.cfg.Store, name, func(list []store.Service) error {
+			err := cluster.WatchServices(ctx, p.a.cfg.Store, name, func(list []cluster.Service) error {
 				var at []string
 				for _, s := range list {
 					at = append(at, net.JoinHostPort(s.HostAddr, strconv.Itoa(s.Port)))
 				}
-				if name == store.ListenService {
+				if name == cluster.ListenService {
 					p.setMachines(list)
 				}
 				p.set(name, p.resolve(ctx, at))
@@ -205,7 +205,7 @@ func (p *controlPlane) set(source string, now []netip.AddrPort) {
 	}
 }
 
-func (p *controlPlane) setMachines(list []store.Service) {
+func (p *controlPlane) setMachines(list []cluster.Service) {
 	byName := map[string][]netip.Addr{}
 	for _, s := range list {
 		if a, err := netip.ParseAddr(s.HostAddr); err == nil && !slices.Contains(byName[s.Hostname], a) {
@@ -309,7 +309,7 @@ func (p *controlPlane) buildLocked() *hostnet.Control {
 	}
 	if len(p.past) > maxPast { // netplugins that listen beyond their hosts are many
 		p.past = slices.DeleteFunc(p.past, func(ap netip.AddrPort) bool {
-			_, told := slices.BinarySearchFunc(p.sources[store.ListenService], ap, netip.AddrPort.Compare)
+			_, told := slices.BinarySearchFunc(p.sources[cluster.ListenService], ap, netip.AddrPort.Compare)
 			return told
 		})
 		p.past = p.past[:min(len(p.past), maxPast)]
@@ -363,7 +363,7 @@ func (p *controlPlane) sayRefused() {
 }
 
 // setControl tells the compiler what containers must not reach past their host.
-func (c *cluster) setControl(targets []netip.AddrPort) {
+func (c *clusterView) setControl(targets []netip.AddrPort) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.comp.SetControl(targets)
@@ -371,7 +371,7 @@ func (c *cluster) setControl(targets []netip.AddrPort) {
 
 // knownHosts returns the hosts' records and their version, which is never 0;
 // none when it is still the given one.
-func (c *cluster) knownHosts(version uint64) ([]model.Host, uint64) {
+func (c *clusterView) knownHosts(version uint64) ([]model.Host, uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.hostsVersion+1 == version {

@@ -10,14 +10,15 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/oracle"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
 // TestControlPlaneFollowed: what containers are kept from follows the registry,
 // the hosts' records and the store's members; an address that is named no more
 // is kept for a while; nothing is programmed before all has been heard.
 func TestControlPlaneFollowed(t *testing.T) {
-	st := store.NewMemory()
+	st := memory.New()
 	dir := shortDir(t)
 	a, err := New(t.Context(), Config{
 		Host: testHost, Control: netip.MustParseAddr("10.9.0.1"), VTEP: netip.MustParseAddr("10.9.0.1"),
@@ -43,9 +44,9 @@ func TestControlPlaneFollowed(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	register := func(name, hostname, addr string, port int) *store.Registration {
+	register := func(name, hostname, addr string, port int) *cluster.Registration {
 		t.Helper()
-		r, err := store.Register(t.Context(), st, store.Service{ServiceName: name, HostAddr: addr, Port: port, Hostname: hostname}, nil)
+		r, err := cluster.Register(t.Context(), st, cluster.Service{ServiceName: name, HostAddr: addr, Port: port, Hostname: hostname}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,9 +92,9 @@ func TestControlPlaneFollowed(t *testing.T) {
 	register("netmaster.rpc", "m1", "198.51.100.1", 9001)
 	have("registry", nil, "198.51.100.1:9999", "198.51.100.1:9001")
 	// A machine with more addresses, on which the store is as well.
-	register(store.ListenService, "m6", "198.51.100.66", 9999)
-	register(store.ListenService, "m6", "198.51.100.6", 9999)
-	register(store.ListenService, "m6", "2001:db8::6", 9999)
+	register(cluster.ListenService, "m6", "198.51.100.66", 9999)
+	register(cluster.ListenService, "m6", "198.51.100.6", 9999)
+	register(cluster.ListenService, "m6", "2001:db8::6", 9999)
 	have("machines", nil, "198.51.100.66:9999", "198.51.100.66:2379", "[2001:db8::6]:2380")
 
 	if err := one.Close(); err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
@@ -27,7 +27,7 @@ func (a *Agent) serveMonitors(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	active := map[string]context.CancelFunc{}
-	err := store.WatchMonitors(ctx, a.cfg.Store, func(list []store.MonitorRequest) error {
+	err := cluster.WatchMonitors(ctx, a.cfg.Store, func(list []cluster.MonitorRequest) error {
 		wanted := map[string]bool{}
 		for _, r := range list {
 			if r.Host != "" && r.Host != a.cfg.Host || len(wanted) == maxDeliveries {
@@ -57,7 +57,7 @@ func (a *Agent) serveMonitors(ctx context.Context) {
 }
 
 // deliver sends the events that a monitor wants until it is gone or ctx ends.
-func (a *Agent) deliver(ctx context.Context, r store.MonitorRequest) {
+func (a *Agent) deliver(ctx context.Context, r cluster.MonitorRequest) {
 	client, err := a.masters.dial(strings.Join(append([]string{r.Address}, a.masters.fixedBases()...), ","))
 	if err != nil {
 		a.log.Warn("a monitor cannot be served", "netmaster", r.Address, "error", err)
@@ -126,7 +126,7 @@ func (a *Agent) getMonitor(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func watchQuery(r *http.Request) (want store.MonitorRequest, err error) {
+func watchQuery(r *http.Request) (want cluster.MonitorRequest, err error) {
 	want.Connections = true
 	for k, v := range r.URL.Query() {
 		switch k {

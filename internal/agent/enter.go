@@ -2,7 +2,7 @@ package agent
 
 import (
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // urgency is whether a change matters to the picture, and when.
@@ -15,7 +15,7 @@ const (
 )
 
 // enterLocked records one change and hands it to the Compiler.
-func (c *cluster) enterLocked(m *mirror, ch store.Change) urgency {
+func (c *clusterView) enterLocked(m *mirror, ch tables.Change) urgency {
 	if ch.Key == nil {
 		return irrelevant
 	}
@@ -35,12 +35,12 @@ func (c *cluster) enterLocked(m *mirror, ch store.Change) urgency {
 		enter(ch, nil, k, c.comp.SetRule, c.comp.DeleteRule)
 	case model.EndpointKey:
 		return c.enterEndpointLocked(m, k, ch)
-	case store.IdentityKey:
-		enter(ch, nil, k, c.comp.SetIdentity, func(k store.IdentityKey) { c.comp.DeleteIdentity(k.Tenant, k.ID) })
+	case tables.IdentityKey:
+		enter(ch, nil, k, c.comp.SetIdentity, func(k tables.IdentityKey) { c.comp.DeleteIdentity(k.Tenant, k.ID) })
 	case model.ServiceKey:
 		enter(ch, nil, k, c.comp.SetService, c.comp.DeleteService)
-	case store.BgpKey:
-		enter(ch, nil, k, c.comp.SetBgp, func(k store.BgpKey) { c.comp.DeleteBgp(k.Host) })
+	case tables.BgpKey:
+		enter(ch, nil, k, c.comp.SetBgp, func(k tables.BgpKey) { c.comp.DeleteBgp(k.Host) })
 	case model.HostName:
 		if k == c.host {
 			c.onOwnHost()
@@ -53,15 +53,15 @@ func (c *cluster) enterLocked(m *mirror, ch store.Change) urgency {
 	case model.TenantName:
 		enter(ch, c.tenants, k, func(model.Tenant) {}, func(model.TenantName) {})
 		return irrelevant
-	case store.GlobalKey:
+	case tables.GlobalKey:
 		c.global = nil
-		enter(ch, nil, k, func(g model.Global) { c.global = &g; c.comp.SetGlobal(g) }, func(store.GlobalKey) { c.comp.DeleteGlobal() })
+		enter(ch, nil, k, func(g model.Global) { c.global = &g; c.comp.SetGlobal(g) }, func(tables.GlobalKey) { c.comp.DeleteGlobal() })
 	}
 	return atOnce
 }
 
 // enter puts a row into, or takes it from, a map (nil = none) and the Compiler.
-func enter[K comparable, V any](ch store.Change, to map[K]V, k K, set func(V), del func(K)) {
+func enter[K comparable, V any](ch tables.Change, to map[K]V, k K, set func(V), del func(K)) {
 	if ch.Value == nil {
 		delete(to, k)
 		del(k)
@@ -74,7 +74,7 @@ func enter[K comparable, V any](ch store.Change, to map[K]V, k K, set func(V), d
 	set(v)
 }
 
-func (c *cluster) enterEndpointLocked(m *mirror, k model.EndpointKey, ch store.Change) urgency {
+func (c *clusterView) enterEndpointLocked(m *mirror, k model.EndpointKey, ch tables.Change) urgency {
 	_, hidden := c.hidden[k]
 	_, own := m.endpoints[k]
 	if ch.Value == nil {

@@ -18,7 +18,7 @@ const namesAge = 200 * time.Millisecond
 // flowNames gives the data plane's numbers and addresses their names, from what
 // the host mirrors of the cluster. It is used by one goroutine.
 type flowNames struct {
-	cluster *cluster
+	cluster *clusterView
 	host    string
 
 	made     time.Time

@@ -32,6 +32,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/netnstest"
 	"github.com/contiv/netplugin/v2/internal/oracle"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // master is a netmaster reduced to the two calls that an agent makes, so that
@@ -102,13 +104,13 @@ func (m *master) create(ctx context.Context, r api.CreateEndpointRequest) (any, 
 	key := model.EndpointKey{Network: nk, ID: id}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all, _, err := m.st.Range(ctx, store.TenantPrefix(nk.Tenant))
+	all, _, err := m.st.Range(ctx, tables.TenantPrefix(nk.Tenant))
 	if err != nil {
 		return nil, err
 	}
 	taken := map[netip.Addr]model.EndpointKey{}
 	for _, kv := range all {
-		if ch, err := store.Decode(store.Event{KV: kv}); err == nil {
+		if ch, err := tables.Decode(store.Event{KV: kv}); err == nil {
 			if ep, ok := ch.Value.(model.Endpoint); ok && ep.Key.Network == nk {
 				taken[ep.IPv4] = ep.Key
 			}
@@ -116,11 +118,11 @@ func (m *master) create(ctx context.Context, r api.CreateEndpointRequest) (any, 
 	}
 	var ep model.Endpoint
 	rev, err := m.st.Update(ctx, func(tx store.Tx) error {
-		n, err := store.Networks.Get(tx, nk)
+		n, err := tables.Networks.Get(tx, nk)
 		if err != nil {
 			return err
 		}
-		row, err := store.Endpoints.Find(tx, key)
+		row, err := tables.Endpoints.Find(tx, key)
 		if err != nil || row.Exists() {
 			ep = row.Value
 			return err
@@ -146,7 +148,7 @@ func (m *master) create(ctx context.Context, r api.CreateEndpointRequest) (any, 
 			ep.IPv6 = netip.AddrFrom16(b)
 		}
 		ep.MAC = model.EndpointMAC(nk, ep.IPv4, ep.IPv6)
-		return store.Endpoints.Create(tx, ep)
+		return tables.Endpoints.Create(tx, ep)
 	})
 	if err != nil {
 		return nil, err
@@ -167,10 +169,10 @@ func (m *master) delete(ctx context.Context, r api.DeleteEndpointRequest) (any, 
 		ID:      model.EndpointID(r.EndpointID),
 	}
 	_, err := m.st.Update(ctx, func(tx store.Tx) error {
-		if _, err := store.Endpoints.Get(tx, key); err != nil {
+		if _, err := tables.Endpoints.Get(tx, key); err != nil {
 			return err
 		}
-		store.Endpoints.Delete(tx, key)
+		tables.Endpoints.Delete(tx, key)
 		return nil
 	})
 	return api.DeleteEndpointResponse{}, err
@@ -179,8 +181,8 @@ func (m *master) delete(ctx context.Context, r api.DeleteEndpointRequest) (any, 
 // bed is one host on an in-memory store, with an oracle.
 type bed struct {
 	t      *testing.T
-	st     *store.Memory // of the test and the master
-	agentS *store.Memory // of the agent: faults of its own
+	st     *memory.Store // of the test and the master
+	agentS *memory.Store // of the agent: faults of its own
 	master *master
 	fake   *oracle.Driver
 	dir    string
@@ -194,19 +196,19 @@ const testHost = "n-host1"
 func newBed(t *testing.T, change ...func(*Config)) *bed {
 	t.Helper()
 	netnstest.Need(t)
-	st := store.NewMemory()
+	st := memory.New()
 	b := &bed{t: t, st: st, agentS: st.Client(), fake: oracle.New(), dir: shortDir(t)}
 	b.fake.Interfaces(func(name string) bool { _, err := net.InterfaceByName(name); return err == nil })
 	b.master = newMaster(t, st)
 	b.put(func(tx store.Tx) error {
 		return errors.Join(
-			store.Globals.Put(tx, model.Global{
+			tables.Globals.Put(tx, model.Global{
 				FwdMode: model.FwdBridge, ArpMode: model.ArpProxy,
 				VLANs: model.TagRange{Lo: 1, Hi: 4094}, VXLANs: model.TagRange{Lo: 1, Hi: 10000},
 				PvtSubnet: netip.MustParsePrefix("172.19.0.0/16"),
 			}),
-			store.Tenants.Put(tx, model.Tenant{Name: "default"}),
-			store.Tenants.Put(tx, model.Tenant{Name: "blue", DefaultNetwork: "net1"}),
+			tables.Tenants.Put(tx, model.Tenant{Name: "default"}),
+			tables.Tenants.Put(tx, model.Tenant{Name: "blue", DefaultNetwork: "net1"}),
 		)
 	})
 	b.network("blue", "net1", 1)
@@ -293,14 +295,14 @@ func (b *bed) network(tenant model.TenantName, name model.NetworkName, id model.
 	b.t.Helper()
 	b.put(func(tx store.Tx) error {
 		return errors.Join(
-			store.Networks.Put(tx, model.Network{
+			tables.Networks.Put(tx, model.Network{
 				Key: model.NetworkKey{Tenant: tenant, Name: name}, Type: model.NetworkData, Encap: model.EncapVXLAN,
 				Tag: 100 + uint32(id), ID: id,
 				Subnet:  netip.MustParsePrefix(fmt.Sprintf("10.1.%d.0/24", id)),
 				Gateway: netip.MustParseAddr(fmt.Sprintf("10.1.%d.254", id)),
 				Subnet6: netip.MustParsePrefix(fmt.Sprintf("fd00:%d::/64", id)),
 			}),
-			store.Identities.Put(tx, model.IdentityRecord{
+			tables.Identities.Put(tx, model.IdentityRecord{
 				ID: model.IdentityFirst, Network: model.NetworkKey{Tenant: tenant, Name: name},
 			}))
 	})
@@ -383,7 +385,7 @@ func (b *bed) noVeths() {
 
 func (b *bed) endpoints() []model.Endpoint {
 	b.t.Helper()
-	eps, err := store.EndpointsOn(b.t.Context(), b.st, testHost)
+	eps, err := tables.EndpointsOn(b.t.Context(), b.st, testHost)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func (a *Agent) look() *observation {
 
 // markLost marks the attachments whose endpoint the store, as far as it is
 // known, does not have.
-func (c *cluster) markLost(finished []entry, lost map[attach.Key]bool) {
+func (c *clusterView) markLost(finished []entry, lost map[attach.Key]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range finished {

@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // saying returns an error unless /healthz and /readyz answer with a status, and
@@ -93,14 +94,14 @@ func TestHealth(t *testing.T) {
 			Key:  model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: "far"},
 			Host: "unknown-host", IPv4: netip.MustParseAddr("10.1.1.99"), MAC: model.MAC{2, 2, 10, 1, 1, 99}, Identity: model.IdentityFirst,
 		}
-		b.put(func(tx store.Tx) error { return store.Endpoints.Put(tx, far) })
+		b.put(func(tx store.Tx) error { return tables.Endpoints.Put(tx, far) })
 		b.says(http.StatusOK, "others")
-		b.put(func(tx store.Tx) error { store.Endpoints.Delete(tx, far.Key); return nil })
+		b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, far.Key); return nil })
 		b.says(http.StatusOK)
 	})
 	t.Run("host record gone", func(*testing.T) {
 		b.agentS.Conflict(math.MaxInt) // so that the agent cannot write it again
-		b.put(func(tx store.Tx) error { store.Hosts.Delete(tx, testHost); return nil })
+		b.put(func(tx store.Tx) error { tables.Hosts.Delete(tx, testHost); return nil })
 		b.says(http.StatusServiceUnavailable, "tunnel")
 		b.agentS.Conflict(0)
 		b.says(http.StatusOK)
@@ -129,16 +130,16 @@ func TestHealthLost(t *testing.T) {
 	}
 	key := b.endpoints()[0].Key
 	b.put(func(tx store.Tx) error { // its address is another's, so that it cannot be put back
-		thief, err := store.Endpoints.Get(tx, key)
+		thief, err := tables.Endpoints.Get(tx, key)
 		thief.Key.ID, thief.Host = "thief", "somewhere"
-		store.Endpoints.Delete(tx, key)
-		return errors.Join(err, store.Endpoints.Put(tx, thief))
+		tables.Endpoints.Delete(tx, key)
+		return errors.Join(err, tables.Endpoints.Put(tx, thief))
 	})
 	b.says(http.StatusServiceUnavailable, "attachments")
 	b.put(func(tx store.Tx) error {
 		key := key
 		key.ID = "thief"
-		store.Endpoints.Delete(tx, key)
+		tables.Endpoints.Delete(tx, key)
 		return nil
 	})
 	b.says(http.StatusOK)

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // An empty store, another one, or an older state of one is no intent: what it
@@ -26,9 +27,9 @@ import (
 // after its own are there.
 const storeGrace = time.Minute
 
-// memory is which store a host follows, and how far it has seen it; it outlives
+// followed is which store a host follows, and how far it has seen it; it outlives
 // the process in the state directory.
-type memory struct {
+type followed struct {
 	Version int `json:"version"` // 1
 	store.Incarnation
 	Revision store.Revision `json:"revision"` // the highest seen
@@ -65,7 +66,7 @@ func (o owned) is(ep model.Endpoint) bool {
 const heldMark = "held:"
 
 // markLocked is what the host's record says of the store.
-func (c *cluster) markLocked() string {
+func (c *clusterView) markLocked() string {
 	switch {
 	case c.held != nil && c.held.ownSince.IsZero():
 		if c.memory.Mark() == "" {
@@ -78,21 +79,21 @@ func (c *cluster) markLocked() string {
 	return c.memory.Mark()
 }
 
-func (c *cluster) mark() string {
+func (c *clusterView) mark() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.markLocked()
 }
 
 // remembered returns what to write down.
-func (c *cluster) remembered() memory {
+func (c *clusterView) remembered() followed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.memory
 }
 
 // mayWrite tells whether endpoints may be created and released in the store.
-func (c *cluster) mayWrite() error {
+func (c *clusterView) mayWrite() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -106,7 +107,7 @@ func (c *cluster) mayWrite() error {
 
 // listedLocked notes which store a list of a mirror came from, and begins to
 // hold when it is not the one that is followed.
-func (c *cluster) listedLocked(m *mirror, b store.Batch) {
+func (c *clusterView) listedLocked(m *mirror, b store.Batch) {
 	m.of, m.listed, m.again = b.Store, b.Revision, false
 	if c.held != nil {
 		return
@@ -126,7 +127,7 @@ func (c *cluster) listedLocked(m *mirror, b store.Batch) {
 // listAgainLocked has tenants listed again that were listed before their store
 // got its identity, where the global part was listed after that: no watch tells
 // that they are of one store.
-func (c *cluster) listAgainLocked() {
+func (c *clusterView) listAgainLocked() {
 	global := c.mirrors[""]
 	if c.held == nil || global == nil || !global.ready || global.of.ID == "" {
 		return
@@ -142,7 +143,7 @@ func (c *cluster) listAgainLocked() {
 
 // identityLocked follows a change of the identity of a store that is being
 // watched: all that was read from it belongs to the new one.
-func (c *cluster) identityLocked(from *mirror, now store.Incarnation) {
+func (c *clusterView) identityLocked(from *mirror, now store.Incarnation) {
 	was := from.of
 	for _, m := range c.mirrors {
 		if m.of.Same(was) {
@@ -156,7 +157,7 @@ func (c *cluster) identityLocked(from *mirror, now store.Incarnation) {
 }
 
 // stageLocked enters a change into what is kept aside.
-func (m *mirror) stageLocked(ch store.Change) {
+func (m *mirror) stageLocked(ch tables.Change) {
 	switch {
 	case ch.Key == nil:
 	case ch.Value == nil:
@@ -167,7 +168,7 @@ func (m *mirror) stageLocked(ch store.Change) {
 }
 
 // judgeLocked decides whether to follow what the mirrors deliver.
-func (c *cluster) judgeLocked() {
+func (c *clusterView) judgeLocked() {
 	if c.held == nil {
 		return
 	}
@@ -243,7 +244,7 @@ func (c *cluster) judgeLocked() {
 }
 
 // tellLocked says why the picture stands still.
-func (c *cluster) tellLocked(text string) {
+func (c *clusterView) tellLocked(text string) {
 	if c.held.text != text {
 		c.held.text = text
 		c.onHold(text)
@@ -254,7 +255,7 @@ func (c *cluster) tellLocked(text string) {
 
 // missingLocked returns the attachments whose endpoint the store lacks, but for
 // those that netmaster has refused to put back.
-func (c *cluster) missingLocked(own []owned) []model.EndpointKey {
+func (c *clusterView) missingLocked(own []owned) []model.EndpointKey {
 	var missing []model.EndpointKey
 	for _, o := range own {
 		if !c.hasLocked(o) && !c.refused[o.ep] {
@@ -266,7 +267,7 @@ func (c *cluster) missingLocked(own []owned) []model.EndpointKey {
 
 // hasLocked tells whether the store, as it is now, has an endpoint of this host.
 // Of a tenant that is not mirrored it is not known to lack it.
-func (c *cluster) hasLocked(o owned) bool {
+func (c *clusterView) hasLocked(o owned) bool {
 	m := c.mirrors[o.ep.Network.Tenant]
 	if m == nil || !m.ready {
 		return true
@@ -287,7 +288,7 @@ func (m *mirror) endpointLocked(k model.EndpointKey) (model.Endpoint, bool) {
 
 // former tells whether the store has an endpoint of this host under an
 // attachment's name that is not its own.
-func (c *cluster) former(o owned) bool {
+func (c *clusterView) former(o owned) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.mirrors[o.ep.Network.Tenant]
@@ -300,7 +301,7 @@ func (c *cluster) former(o owned) bool {
 
 // awaitedLocked returns the other hosts that would lose something if the store
 // were followed now, and have not said that all of theirs is in it.
-func (c *cluster) awaitedLocked(of store.Incarnation, older bool) []string {
+func (c *clusterView) awaitedLocked(of store.Incarnation, older bool) []string {
 	global := c.mirrors[""]
 	losing := map[model.HostName]bool{}
 	for _, m := range c.mirrors {
@@ -337,7 +338,7 @@ func (c *cluster) awaitedLocked(of store.Incarnation, older bool) []string {
 }
 
 // takeLocked enters what was kept aside and follows from now on.
-func (c *cluster) takeLocked(of store.Incarnation) {
+func (c *clusterView) takeLocked(of store.Incarnation) {
 	told := c.held.text != ""
 	c.held, c.entered = nil, true
 	rev := store.Revision(0)
@@ -346,12 +347,12 @@ func (c *cluster) takeLocked(of store.Incarnation) {
 		m.seen = nil
 		for k := range m.values {
 			if _, there := seen[k]; !there {
-				c.enterLocked(m, store.Change{Key: k})
+				c.enterLocked(m, tables.Change{Key: k})
 			}
 		}
 		for k, v := range seen {
 			if was, there := m.values[k]; !there || !reflect.DeepEqual(was, v) {
-				c.enterLocked(m, store.Change{Key: k, Value: v})
+				c.enterLocked(m, tables.Change{Key: k, Value: v})
 			}
 		}
 		rev = max(rev, m.rev)
@@ -369,7 +370,7 @@ func (c *cluster) takeLocked(of store.Incarnation) {
 }
 
 // heldLocked tells why the picture stands still; nil = it does not.
-func (c *cluster) heldLocked() error {
+func (c *clusterView) heldLocked() error {
 	switch {
 	case c.held == nil:
 		return nil
@@ -380,7 +381,7 @@ func (c *cluster) heldLocked() error {
 }
 
 // lost returns the attachments whose endpoint the store lacks.
-func (c *cluster) lost() []owned {
+func (c *clusterView) lost() []owned {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []owned
@@ -394,14 +395,14 @@ func (c *cluster) lost() []owned {
 
 // patient tells whether what netmaster refuses may still come right: other hosts
 // have to release what they have in a restored store and no more.
-func (c *cluster) patient() bool {
+func (c *clusterView) patient() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.held != nil && time.Since(c.held.since) < c.grace/2
 }
 
 // refuse notes that netmaster does not take an endpoint back, or takes it again.
-func (c *cluster) refuse(k model.EndpointKey, is bool) {
+func (c *clusterView) refuse(k model.EndpointKey, is bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if is {
@@ -413,13 +414,13 @@ func (c *cluster) refuse(k model.EndpointKey, is bool) {
 }
 
 // stale tells why the store is not followed; nil when it is.
-func (c *cluster) stale() error {
+func (c *clusterView) stale() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.staleLocked()
 }
 
-func (c *cluster) staleLocked() error {
+func (c *clusterView) staleLocked() error {
 	g := c.mirrors[""]
 	if g == nil {
 		return errors.New("the agent has not begun to follow it")

@@ -14,12 +14,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // identify gives the bed's store an identity.
 func (b *bed) identify(i store.Incarnation) {
 	b.t.Helper()
-	b.put(func(tx store.Tx) error { return store.Incarnations.Put(tx, i) })
+	b.put(func(tx store.Tx) error { return tables.Incarnations.Put(tx, i) })
 }
 
 // far puts an endpoint of another host, which has a record with a mark.
@@ -30,7 +32,7 @@ func (b *bed) far(mark string) (model.Host, model.Endpoint) {
 		Key: model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: "far"}, Host: "far",
 		IPv4: netip.MustParseAddr("10.1.1.99"), MAC: model.MAC{2, 2, 10, 1, 1, 99}, Identity: model.IdentityFirst,
 	}
-	b.put(func(tx store.Tx) error { return errors.Join(store.Hosts.Put(tx, h), store.Endpoints.Put(tx, ep)) })
+	b.put(func(tx store.Tx) error { return errors.Join(tables.Hosts.Put(tx, h), tables.Endpoints.Put(tx, ep)) })
 	return h, ep
 }
 
@@ -103,21 +105,21 @@ func held(t *testing.T, change ...func(*Config)) (b *bed, res attach.Result) {
 func TestStoreReplaced(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		with  func(before *store.MemoryData) *store.MemoryData
+		with  func(before *memory.Data) *memory.Data
 		words []string
 	}{
-		{"empty", func(*store.MemoryData) *store.MemoryData { return store.NewMemory().Data() }, []string{"empty, or another one", "netctl store adopt"}},
-		{"new cluster", func(*store.MemoryData) *store.MemoryData {
-			st := store.NewMemory()
+		{"empty", func(*memory.Data) *memory.Data { return memory.New().Data() }, []string{"empty, or another one", "netctl store adopt"}},
+		{"new cluster", func(*memory.Data) *memory.Data {
+			st := memory.New()
 			_, err := st.Update(t.Context(), func(tx store.Tx) error {
-				return errors.Join(store.Globals.Put(tx, model.DefaultGlobal()), store.Incarnations.Put(tx, store.Incarnation{ID: "b", Epoch: 1}))
+				return errors.Join(tables.Globals.Put(tx, model.DefaultGlobal()), tables.Incarnations.Put(tx, store.Incarnation{ID: "b", Epoch: 1}))
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return st.Data()
 		}, []string{"it is store b, epoch 1", "followed store a, epoch 1"}},
-		{"older", func(before *store.MemoryData) *store.MemoryData { return before }, []string{"older state"}},
+		{"older", func(before *memory.Data) *memory.Data { return before }, []string{"older state"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBed(t)
@@ -179,9 +181,9 @@ func TestStoreReplaced(t *testing.T) {
 func TestStoreGotIdentityBetweenLists(t *testing.T) {
 	b, _ := held(t)
 	right := b.st.Data()
-	other := store.NewMemory()
+	other := memory.New()
 	if _, err := other.Update(t.Context(), func(tx store.Tx) error {
-		return errors.Join(store.Globals.Put(tx, model.DefaultGlobal()), store.Incarnations.Put(tx, store.Incarnation{ID: "b", Epoch: 1}))
+		return errors.Join(tables.Globals.Put(tx, model.DefaultGlobal()), tables.Incarnations.Put(tx, store.Incarnation{ID: "b", Epoch: 1}))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -223,10 +225,10 @@ func TestStoreRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.picturesAre(1, 1)
-	restored := store.NewMemory()
+	restored := memory.New()
 	restored.Replace(backup, 1_000_000)
 	epoch := store.Incarnation{ID: "a", Epoch: 7, Since: "2026-11-22T01:00:00Z"}
-	if _, err := restored.Update(t.Context(), func(tx store.Tx) error { return store.Incarnations.Put(tx, epoch) }); err != nil {
+	if _, err := restored.Update(t.Context(), func(tx store.Tx) error { return tables.Incarnations.Put(tx, epoch) }); err != nil {
 		t.Fatal(err)
 	}
 	b.st.Replace(restored.Data(), 0)
@@ -248,7 +250,7 @@ func TestStoreRestored(t *testing.T) {
 		return nil
 	})
 	h.Store = epoch.Mark()
-	b.put(func(tx store.Tx) error { return errors.Join(store.Hosts.Put(tx, h), store.Endpoints.Put(tx, ep)) })
+	b.put(func(tx store.Tx) error { return errors.Join(tables.Hosts.Put(tx, h), tables.Endpoints.Put(tx, ep)) })
 	b.ready()
 	b.picturesAre(1, 1)
 	b.eventually("what was detached since the backup is released", func() error {
@@ -268,17 +270,17 @@ func TestStoreRestored(t *testing.T) {
 func TestStoreGrace(t *testing.T) {
 	b, _ := held(t, func(c *Config) { c.StoreGrace = 2 * time.Second })
 	b.put(func(tx store.Tx) error {
-		store.Endpoints.Delete(tx, model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: "far"})
+		tables.Endpoints.Delete(tx, model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: "far"})
 		return nil
 	})
 	b.picturesAre(1, 0)
 	backup := b.st.Data()
 	b.far(storeA.Mark())
 	b.picturesAre(1, 1)
-	restored := store.NewMemory()
+	restored := memory.New()
 	restored.Replace(backup, 1_000_000)
 	if _, err := restored.Update(t.Context(), func(tx store.Tx) error {
-		return store.Incarnations.Put(tx, store.Incarnation{ID: "a", Epoch: 2})
+		return tables.Incarnations.Put(tx, store.Incarnation{ID: "a", Epoch: 2})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -292,13 +294,13 @@ func TestStoreGrace(t *testing.T) {
 // runs here is put back into it.
 func TestStoreAdopted(t *testing.T) {
 	b, res := held(t, func(c *Config) { c.StoreGrace = time.Second })
-	other := store.NewMemory()
+	other := memory.New()
 	other.Replace(b.st.Data(), 0)
 	inc := store.Incarnation{ID: "b", Epoch: 1}
 	if _, err := other.Update(t.Context(), func(tx store.Tx) error {
 		key, err := model.ParseEndpointKey(res.Endpoint)
-		store.Endpoints.Delete(tx, key)
-		return errors.Join(err, store.Incarnations.Put(tx, inc))
+		tables.Endpoints.Delete(tx, key)
+		return errors.Join(err, tables.Incarnations.Put(tx, inc))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +345,7 @@ func TestStoreWithoutIdentity(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.cfg.StateDir, memoryFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.st.Replace(store.NewMemory().Data(), 0)
+	b.st.Replace(memory.New().Data(), 0)
 	b.fake = b.fake.Restart()
 	b.start()
 	b.holds("none of the 1 attachments")
@@ -365,7 +367,7 @@ func TestPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := b.endpoints()[0]
-	b.put(func(tx store.Tx) error { store.Endpoints.Delete(tx, key); return nil })
+	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, key); return nil })
 	b.eventually("it is back", func() error {
 		if eps := b.endpoints(); len(eps) != 1 || eps[0].MAC != before.MAC || eps[0].IPv4 != before.IPv4 || eps[0].Container != before.Container {
 			return fmt.Errorf("%+v", eps)
@@ -375,14 +377,14 @@ func TestPutBack(t *testing.T) {
 	b.picturesAre(1, 1)
 	thief := before
 	thief.Key.ID, thief.Host = "thief", "far"
-	b.put(func(tx store.Tx) error { store.Endpoints.Delete(tx, key); return store.Endpoints.Put(tx, thief) })
+	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, key); return tables.Endpoints.Put(tx, thief) })
 	b.eventually("it is told", func() error {
 		if p := b.agent.State().Problems[aboutAttachments]; !strings.Contains(p, "1 attachments") || !strings.Contains(p, "taken") {
 			return fmt.Errorf("problem %q", p)
 		}
 		return nil
 	})
-	b.put(func(tx store.Tx) error { store.Endpoints.Delete(tx, thief.Key); return nil })
+	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, thief.Key); return nil })
 	b.picturesAre(1, 1)
 	b.ready()
 }

@@ -217,7 +217,7 @@ func (a *Agent) registerMetrics() error {
 	}
 	var errs []error
 	for _, c := range slices.Concat(a.names.metrics(), a.cfg.Metrics, []prometheus.Collector{
-		tables{a.can},
+		tableMetrics{a.can},
 		a.applyTime, a.attachTime,
 		gauge("ports", "Local ports that are programmed.", func() float64 { n, _ := a.countPorts(); return float64(n) }),
 		gauge("ports_pending", "Local ports that are wanted but not programmed.", func() float64 { _, n := a.countPorts(); return float64(n) }),

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // TestDamagedEntry: a running container keeps its interface and its endpoint
@@ -268,7 +269,7 @@ func TestLateEndpoint(t *testing.T) {
 		Key: model.EndpointKey{Network: nk, ID: endpointID(testHost, r.Key)}, Host: testHost, IPv4: ip,
 		MAC: model.EndpointMAC(nk, ip, netip.Addr{}), Identity: model.IdentityFirst,
 	}
-	b.put(func(tx store.Tx) error { return store.Endpoints.Create(tx, ep) })
+	b.put(func(tx store.Tx) error { return tables.Endpoints.Create(tx, ep) })
 	b.eventually("the late endpoint is gone", func() error {
 		b.agent.releaseLate(t.Context(), 0)
 		if n := len(b.endpoints()); n > 0 {

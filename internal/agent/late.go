@@ -18,7 +18,7 @@ const lateGrace = 2 * masterTimeout
 
 // forget says that no attachment needs a hidden endpoint any more. It stays
 // hidden for a while, and for as long as it is in the mirror.
-func (c *cluster) forget(k model.EndpointKey) {
+func (c *clusterView) forget(k model.EndpointKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, hidden := c.hidden[k]; hidden {
@@ -27,7 +27,7 @@ func (c *cluster) forget(k model.EndpointKey) {
 }
 
 // dropForgotten lets go of what was forgotten and has not appeared since.
-func (c *cluster) dropForgotten(now time.Time, linger time.Duration) {
+func (c *clusterView) dropForgotten(now time.Time, linger time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, since := range c.hidden {
@@ -43,7 +43,7 @@ func (c *cluster) dropForgotten(now time.Time, linger time.Duration) {
 }
 
 // late returns endpoints in the mirror that were forgotten a while ago.
-func (c *cluster) late(now time.Time, grace time.Duration) []model.Endpoint {
+func (c *clusterView) late(now time.Time, grace time.Duration) []model.Endpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []model.Endpoint

@@ -254,7 +254,7 @@ func (a *Agent) missing(o outcome, ep model.Endpoint, hostIf string, rev store.R
 }
 
 // knows tells whether the mirror holds the endpoint as given.
-func (c *cluster) knows(ep model.Endpoint) bool {
+func (c *clusterView) knows(ep model.Endpoint) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.mirrors[ep.Key.Network.Tenant]

@@ -229,7 +229,7 @@ func (m *hostMetrics) addPorts(ports map[string]driver.PortStats) {
 }
 
 // trafficsOf tells the network (tenant:network) and group of ports' endpoints.
-func (c *cluster) trafficsOf(ports map[string]driver.PortStats) map[string]trafficOf {
+func (c *clusterView) trafficsOf(ports map[string]driver.PortStats) map[string]trafficOf {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := make(map[string]trafficOf, len(ports))

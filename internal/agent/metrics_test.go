@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // TestMetrics: the page of metrics lists what netplugin tells, all and no
@@ -55,7 +56,7 @@ func TestMetrics(t *testing.T) {
 	}
 	key := b.endpoints()[0].Key
 	b.master.gone.Store(true) // else the agent has it put back
-	b.put(func(tx store.Tx) error { store.Endpoints.Delete(tx, key); return nil })
+	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, key); return nil })
 	for _, w := range []string{
 		"contiv_netplugin_attachments_without_endpoint 1\n", `contiv_netplugin_condition{condition="attachments",notice="false"} 0`,
 		`contiv_netplugin_condition{condition="store",notice="false"} 1`, `contiv_netplugin_problems{kind="network"} 0`, `contiv_netplugin_build_info{driver="fake"`,

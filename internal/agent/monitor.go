@@ -7,7 +7,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
@@ -25,7 +25,7 @@ type watchers struct {
 
 // watcher gets the events that concern it, with names.
 type watcher struct {
-	want   store.MonitorRequest
+	want   cluster.MonitorRequest
 	events chan api.FlowEvent // closed when the agent stops
 	lost   uint64             // that did not fit; guarded by watchers.mu
 }
@@ -35,7 +35,7 @@ func newWatchers() *watchers {
 }
 
 // add begins to watch; remove ends it.
-func (ws *watchers) add(want store.MonitorRequest) *watcher {
+func (ws *watchers) add(want cluster.MonitorRequest) *watcher {
 	w := &watcher{want: want, events: make(chan api.FlowEvent, watcherQueue)}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -102,7 +102,7 @@ func (ws *watchers) tell(e api.FlowEvent) {
 }
 
 // concerns tells whether an event is one that a request wants.
-func concerns(e api.FlowEvent, want store.MonitorRequest) bool {
+func concerns(e api.FlowEvent, want cluster.MonitorRequest) bool {
 	switch e.Event {
 	case api.FlowDrop, api.FlowConnection:
 	default:

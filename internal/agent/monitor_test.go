@@ -20,7 +20,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/oracle"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
 // Events get the names of endpoints, groups, policies and rules.
@@ -95,9 +95,9 @@ func TestFlowNames(t *testing.T) {
 // Whoever watches gets what concerns him, and hears how much he was too slow for.
 func TestWatchers(t *testing.T) {
 	ws := newWatchers()
-	all := ws.add(store.MonitorRequest{Connections: true})
-	drops := ws.add(store.MonitorRequest{From: "web"})
-	other := ws.add(store.MonitorRequest{ToTenant: "red", To: "web", Connections: true})
+	all := ws.add(cluster.MonitorRequest{Connections: true})
+	drops := ws.add(cluster.MonitorRequest{From: "web"})
+	other := ws.add(cluster.MonitorRequest{ToTenant: "red", To: "web", Connections: true})
 	if wanted, opts, _ := ws.wants(); !wanted || !opts.Connections {
 		t.Errorf("wants() = %v, %+v", wanted, opts)
 	}
@@ -125,7 +125,7 @@ func TestWatchers(t *testing.T) {
 		t.Errorf("after a flood: %+v, want 24 lost", e)
 	}
 	ws.close()
-	if _, ok := <-ws.add(store.MonitorRequest{}).events; ok {
+	if _, ok := <-ws.add(cluster.MonitorRequest{}).events; ok {
 		t.Error("a closed agent has events")
 	}
 }
@@ -167,11 +167,11 @@ func TestMonitorOnRequest(t *testing.T) {
 		}
 	}))
 	defer taker.Close()
-	session, err := store.OpenMonitor(t.Context(), b.st, store.MonitorRequest{ID: "m1", Address: strings.TrimPrefix(taker.URL, "http://")})
+	session, err := cluster.OpenMonitor(t.Context(), b.st, cluster.MonitorRequest{ID: "m1", Address: strings.TrimPrefix(taker.URL, "http://")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	elsewhere, err := store.OpenMonitor(t.Context(), b.st, store.MonitorRequest{ID: "m2", Address: "127.0.0.1:1", Host: "another"})
+	elsewhere, err := cluster.OpenMonitor(t.Context(), b.st, cluster.MonitorRequest{ID: "m2", Address: "127.0.0.1:1", Host: "another"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // TestProblemsGrouped: what a thousand endpoints have in common is one line, and
@@ -45,9 +46,9 @@ func TestProblemsGrouped(t *testing.T) {
 func TestUnreadableTold(t *testing.T) {
 	b := newBed(t)
 	b.ready()
-	key := store.Networks.Key(model.NetworkKey{Tenant: "default", Name: "default-net"})
+	key := tables.Networks.Key(model.NetworkKey{Tenant: "default", Name: "default-net"})
 	b.put(func(tx store.Tx) error { // the tenant has to be mirrored
-		return store.Tenants.Put(tx, model.Tenant{Name: "default"})
+		return tables.Tenants.Put(tx, model.Tenant{Name: "default"})
 	})
 	b.agent.cluster.acquire("default")
 	kv, err := b.st.Get(t.Context(), key)

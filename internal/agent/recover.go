@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
@@ -157,7 +157,7 @@ func (a *Agent) tryReleaseOrphans(ctx context.Context) error {
 	if a.masters.get() == nil {
 		return errNoMaster
 	}
-	eps, err := store.EndpointsOn(ctx, a.cfg.Store, a.cfg.Host)
+	eps, err := tables.EndpointsOn(ctx, a.cfg.Store, a.cfg.Host)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package agent
 import (
 	"context"
 
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
 // discover follows the registry's list of netmasters until ctx ends. A list
@@ -13,7 +13,7 @@ func (a *Agent) discover(ctx context.Context) {
 	if a.cfg.Netmasters != "" {
 		return
 	}
-	err := store.WatchServices(ctx, a.cfg.Store, "netmaster", func(list []store.Service) error {
+	err := cluster.WatchServices(ctx, a.cfg.Store, "netmaster", func(list []cluster.Service) error {
 		var urls []string
 		for _, s := range list {
 			u, err := s.URL()
@@ -36,6 +36,6 @@ func (a *Agent) discover(ctx context.Context) {
 // tellListening keeps in the store where this netplugin listens, until ctx ends:
 // other hosts keep their containers from there.
 func (a *Agent) tellListening(ctx context.Context) {
-	store.KeepListening(ctx, a.cfg.Store, store.Service{Role: "netplugin", Version: a.cfg.Version, Hostname: string(a.cfg.Host)}, a.listening(),
+	cluster.KeepListening(ctx, a.cfg.Store, cluster.Service{Role: "netplugin", Version: a.cfg.Version, Hostname: string(a.cfg.Host)}, a.listening(),
 		func(err error) { a.log.Debug("other hosts do not hear where this netplugin listens", "error", err) })
 }

@@ -23,9 +23,9 @@ const (
 // recallStore reads which store the host has followed; none when it has followed
 // none yet. A damaged file is set aside: then the store is judged by whether it
 // has what runs here.
-func recallStore(dir string, log *slog.Logger) (memory, error) {
+func recallStore(dir string, log *slog.Logger) (followed, error) {
 	path := filepath.Join(dir, memoryFile)
-	var m memory
+	var m followed
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
@@ -41,13 +41,13 @@ func recallStore(dir string, log *slog.Logger) (memory, error) {
 		if err := os.Rename(path, path+".bad"); err != nil {
 			return m, fmt.Errorf("set %s aside: %w", path, err)
 		}
-		return memory{}, nil
+		return followed{}, nil
 	}
 	return m, nil
 }
 
 // same tells whether only the revision may differ.
-func (m memory) same(o memory) bool { return m.Same(o.Incarnation) && m.Older == o.Older }
+func (m followed) same(o followed) bool { return m.Same(o.Incarnation) && m.Older == o.Older }
 
 // rememberStore writes down which store the host follows, durably when it is
 // another one, and how far it has seen it, until ctx ends.

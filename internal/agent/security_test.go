@@ -24,6 +24,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // watchfulDriver fails the test when it is applied before it may be.
@@ -144,7 +145,7 @@ func TestOrphans(t *testing.T) {
 			Key: model.EndpointKey{Network: nk, ID: id}, Host: testHost, IPv4: ip,
 			MAC: model.EndpointMAC(nk, ip, netip.Addr{}), Identity: model.IdentityFirst,
 		}
-		b.put(func(tx store.Tx) error { return store.Endpoints.Create(tx, ep) })
+		b.put(func(tx store.Tx) error { return tables.Endpoints.Create(tx, ep) })
 	}
 	b.fake = b.fake.Restart()
 	b.start()
@@ -313,7 +314,7 @@ func TestLegacySocket(t *testing.T) {
 	pod := fmt.Sprintf(`{"K8S_POD_NAME":"web","K8S_POD_NAMESPACE":"ns","K8S_POD_INFRA_CONTAINER_ID":"c1","CNI_NETNS":%q,"CNI_IFNAME":"eth0"}`, s.path)
 	want := legacyAnswer{EndpointID: "default:default-net:cni:n-host1:c1:eth0", IPAddress: "10.1.2.1/24", IPv6: "fd00:2::a01:201/64"}
 	b.put(func(tx store.Tx) error {
-		return store.Groups.Put(tx, model.Group{
+		return tables.Groups.Put(tx, model.Group{
 			Key: model.GroupKey{Tenant: "default", Name: "default-group"}, Network: "default-net", ID: model.IdentityFirst,
 		})
 	})
@@ -330,11 +331,11 @@ func TestLegacySocket(t *testing.T) {
 		}
 	}
 	b.eventually("the problem is told", func() error {
-		kv, err := b.st.Get(t.Context(), store.HostStatuses.Key(testHost))
+		kv, err := b.st.Get(t.Context(), tables.HostStatuses.Key(testHost))
 		if err != nil {
 			return err
 		}
-		row, err := store.HostStatuses.Decode(kv)
+		row, err := tables.HostStatuses.Decode(kv)
 		if err == nil {
 			const of = "contivk8s of 1.x"
 			if text := row.Value.Problems[of]; text != b.agent.State().Problems[of] || !strings.HasPrefix(text, model.NoEffectPrefix+"1 pods") {

@@ -172,7 +172,7 @@ func legacyFail(w http.ResponseWriter, msg string, err error) {
 
 // hasGroup tells whether the mirror holds a group; of a tenant that is not
 // mirrored it knows none.
-func (c *cluster) hasGroup(k model.GroupKey) bool {
+func (c *clusterView) hasGroup(k model.GroupKey) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.mirrors[k.Tenant]

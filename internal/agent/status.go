@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
@@ -23,7 +24,7 @@ func newStatus(a *Agent) *status { return &status{a: a, dirty: waiting.NewBell()
 func (s *status) poke() { s.dirty.Ring() }
 
 func (s *status) run(ctx context.Context) {
-	var last store.HostStatus
+	var last tables.HostStatus
 	var said time.Time
 	var master error // as of the last beat, when there was one: asking costs it a request
 	look := time.NewTicker(s.a.cfg.StatusLook)
@@ -47,7 +48,7 @@ func (s *status) run(ctx context.Context) {
 		now := s.a.observe(ctx, master)
 		if beat || !sameStatus(now, last) {
 			now.Updated = time.Now().UTC().Format(time.RFC3339)
-			_, err := s.a.cfg.Store.Update(ctx, func(tx store.Tx) error { return store.HostStatuses.Put(tx, now) })
+			_, err := s.a.cfg.Store.Update(ctx, func(tx store.Tx) error { return tables.HostStatuses.Put(tx, now) })
 			switch {
 			case err == nil:
 				last, said = now, time.Now()
@@ -64,7 +65,7 @@ func (s *status) run(ctx context.Context) {
 
 // sameStatus leaves out what changes all the time, and would make every host
 // write with every commit and connection anywhere.
-func sameStatus(x, y store.HostStatus) bool {
+func sameStatus(x, y tables.HostStatus) bool {
 	x.Updated, x.Revision, x.Tables = y.Updated, y.Revision, y.Tables
 	return reflect.DeepEqual(x, y)
 }
@@ -73,9 +74,9 @@ const maxProblems = 100
 
 // observe draws up the status; master is why no netmaster answers, nil when one
 // does.
-func (a *Agent) observe(ctx context.Context, master error) store.HostStatus {
+func (a *Agent) observe(ctx context.Context, master error) tables.HostStatus {
 	seen := a.look()
-	s := store.HostStatus{
+	s := tables.HostStatus{
 		Host: a.cfg.Host, Driver: a.cfg.DriverName, DriverWhy: a.cfg.DriverWhy, Version: a.cfg.Version,
 		Revision: seen.report.Revision, Attachments: len(seen.finished), Ready: true,
 	}
@@ -89,7 +90,7 @@ func (a *Agent) observe(ctx context.Context, master error) store.HostStatus {
 			err = c.check(ctx, a, seen)
 		}
 		if err != nil {
-			s.Conditions = append(s.Conditions, store.HostCondition{Name: c.name, Notice: c.notice, Message: err.Error()})
+			s.Conditions = append(s.Conditions, tables.HostCondition{Name: c.name, Notice: c.notice, Message: err.Error()})
 			s.Ready = s.Ready && c.notice
 		}
 	}
@@ -106,9 +107,9 @@ func (a *Agent) observe(ctx context.Context, master error) store.HostStatus {
 			continue
 		}
 		if s.Tables == nil {
-			s.Tables = map[string]store.TableFill{}
+			s.Tables = map[string]tables.TableFill{}
 		}
-		s.Tables[name] = store.TableFill{Entries: t.Entries, Capacity: t.Capacity}
+		s.Tables[name] = tables.TableFill{Entries: t.Entries, Capacity: t.Capacity}
 	}
 	return s
 }

@@ -8,15 +8,16 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // told returns the status that the bed's host has written, nil for none.
-func (b *bed) told() (*store.HostStatus, store.Revision, error) {
-	kvs, _, err := b.st.Range(b.t.Context(), store.HostStatusScope)
+func (b *bed) told() (*tables.HostStatus, store.Revision, error) {
+	kvs, _, err := b.st.Range(b.t.Context(), tables.HostStatusScope)
 	if err != nil || len(kvs) == 0 {
 		return nil, 0, errors.Join(err, errors.New("no status is written"))
 	}
-	row, err := store.HostStatuses.Decode(kvs[0])
+	row, err := tables.HostStatuses.Decode(kvs[0])
 	return &row.Value, kvs[0].Mod, err
 }
 
@@ -30,7 +31,7 @@ func TestStatusTellsHealth(t *testing.T) {
 	if _, err := b.client().Attach(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	is := func(what string, ok func(s *store.HostStatus) bool) {
+	is := func(what string, ok func(s *tables.HostStatus) bool) {
 		t.Helper()
 		b.eventually(what, func() error {
 			s, _, err := b.told()
@@ -40,7 +41,7 @@ func TestStatusTellsHealth(t *testing.T) {
 			return err
 		})
 	}
-	is("ready with one attachment", func(s *store.HostStatus) bool {
+	is("ready with one attachment", func(s *tables.HostStatus) bool {
 		return s.Ready && s.Attachments == 1 && s.Ports == 1 && len(s.Tables) > 0 && len(s.Conditions) == 0
 	})
 	_, settled, err := b.told()
@@ -49,8 +50,8 @@ func TestStatusTellsHealth(t *testing.T) {
 	}
 	key := b.endpoints()[0].Key
 	b.master.gone.Store(true) // else the agent has it put back
-	b.put(func(tx store.Tx) error { store.Endpoints.Delete(tx, key); return nil })
-	is("not ready for an attachment without endpoint", func(s *store.HostStatus) bool {
+	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, key); return nil })
+	is("not ready for an attachment without endpoint", func(s *tables.HostStatus) bool {
 		return !s.Ready && len(s.Conditions) == 1 && s.Conditions[0].Name == "attachments" && !s.Conditions[0].Notice
 	})
 	if _, rev, err := b.told(); err != nil || rev <= settled {
@@ -60,7 +61,7 @@ func TestStatusTellsHealth(t *testing.T) {
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
 		t.Fatal(err)
 	}
-	is("ready again", func(s *store.HostStatus) bool { return s.Ready && s.Attachments == 0 })
+	is("ready again", func(s *tables.HostStatus) bool { return s.Ready && s.Attachments == 0 })
 }
 
 // TestStatusMasterComes: a netmaster that was not there when the host began is
@@ -69,7 +70,7 @@ func TestStatusMasterComes(t *testing.T) {
 	b := newBed(t, func(c *Config) { c.StatusLook, c.StatusBeat = 5*time.Millisecond, time.Hour })
 	b.stop()
 	b.master.gone.Store(true)
-	b.put(func(tx store.Tx) error { store.HostStatuses.Delete(tx, testHost); return nil })
+	b.put(func(tx store.Tx) error { tables.HostStatuses.Delete(tx, testHost); return nil })
 	b.fake = b.fake.Restart()
 	b.start()
 	says := func(ready bool) {

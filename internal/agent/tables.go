@@ -14,9 +14,9 @@ func tablesOf(can driver.Capabilities) map[string]driver.TableStats {
 	return map[string]driver.TableStats{}
 }
 
-// tables are the metrics of the data plane's tables, and of what the driver put
+// tableMetrics are those of the data plane's tables, and of what the driver put
 // back.
-type tables struct{ can driver.Capabilities }
+type tableMetrics struct{ can driver.Capabilities }
 
 var (
 	tableEntries  = prometheus.NewDesc("contiv_netplugin_table_entries", "Entries of a table of the data plane, as of some seconds ago.", []string{"table"}, nil)
@@ -26,7 +26,7 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (t tables) Describe(ch chan<- *prometheus.Desc) {
+func (t tableMetrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- tableEntries
 	ch <- tableCapacity
 	ch <- tableEvicted
@@ -34,7 +34,7 @@ func (t tables) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (t tables) Collect(ch chan<- prometheus.Metric) {
+func (t tableMetrics) Collect(ch chan<- prometheus.Metric) {
 	for name, x := range tablesOf(t.can) {
 		ch <- prometheus.MustNewConstMetric(tableEntries, prometheus.GaugeValue, float64(x.Entries), name)
 		if x.Capacity > 0 {

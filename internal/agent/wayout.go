@@ -312,7 +312,7 @@ func (w *wayOut) watch(ctx context.Context) {
 }
 
 // settings returns the cluster's, and whether they are known.
-func (c *cluster) settings() (model.Global, bool) {
+func (c *clusterView) settings() (model.Global, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.global == nil {
@@ -321,13 +321,13 @@ func (c *cluster) settings() (model.Global, bool) {
 	return *c.global, true
 }
 
-func (c *cluster) setWayOut(p *desired.Private) {
+func (c *clusterView) setWayOut(p *desired.Private) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.comp.SetPrivate(p)
 }
 
-func (c *cluster) setPrivate(k model.EndpointKey, a netip.Addr) {
+func (c *clusterView) setPrivate(k model.EndpointKey, a netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.comp.SetPrivateAddress(k, a)

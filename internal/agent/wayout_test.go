@@ -338,7 +338,7 @@ func TestWayOutCollides(t *testing.T) {
 // handed out once; then the error says what is full.
 func TestPrivateAddresses(t *testing.T) {
 	a := &Agent{log: slog.New(slog.DiscardHandler)}
-	a.cluster = &cluster{comp: compile.New("h1"), global: &model.Global{PvtSubnet: netip.MustParsePrefix("172.19.0.0/29")}}
+	a.cluster = &clusterView{comp: compile.New("h1"), global: &model.Global{PvtSubnet: netip.MustParsePrefix("172.19.0.0/29")}}
 	w := &wayOut{a: a, able: true, taken: map[netip.Addr]attach.Key{}}
 	e := func(i int) entry {
 		return entry{Request: attach.Request{Key: attach.Key{Container: "c" + strconv.Itoa(i)}}}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/bench/machine"
 	"github.com/contiv/netplugin/v2/internal/control"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
 // bench is the API over an in-memory store, without a network between.
@@ -27,7 +27,7 @@ type bench struct {
 
 func newBench(b testing.TB) *bench {
 	b.Helper()
-	ctrl := control.New(store.NewMemory(), control.Options{})
+	ctrl := control.New(memory.New(), control.Options{})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- ctrl.Run(ctx) }()

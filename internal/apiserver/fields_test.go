@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 var update = flag.Bool("update", false, "write api/openapi.json, docs/user/fields.md and docs/user/no-effect.md")
@@ -62,7 +63,7 @@ func (f *fixture) addHosts(names ...string) {
 	f.t.Helper()
 	_, err := f.mem.Update(f.t.Context(), func(tx store.Tx) error {
 		for _, n := range names {
-			if err := store.Hosts.Put(tx, model.Host{Name: model.HostName(n), Driver: "fake"}); err != nil {
+			if err := tables.Hosts.Put(tx, model.Host{Name: model.HostName(n), Driver: "fake"}); err != nil {
 				return err
 			}
 		}

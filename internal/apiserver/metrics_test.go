@@ -15,6 +15,9 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 const (
@@ -45,7 +48,7 @@ func metricNames(text string) []string {
 // TestMetricsArePage: the page lists netmaster's metrics, all and no others; the
 // agent's part is held by a test there.
 func TestMetricsArePage(t *testing.T) {
-	st := store.NewMemory()
+	st := memory.New()
 	ctrl := control.New(st, control.Options{})
 	registry := prometheus.NewRegistry()
 	if _, err := New(Config{Control: ctrl, Cluster: testCluster{ctrl}, Watch: ctrl.NewHostWatch(), Registry: registry}); err != nil {
@@ -84,13 +87,13 @@ func TestMetricsOfCluster(t *testing.T) {
 			t.Errorf("no %s in\n%s", w, got)
 		}
 	}
-	reg, err := store.Register(t.Context(), f.mem, store.Service{ServiceName: store.ServiceAgent, HostAddr: "10.0.0.1", Port: 4789, Hostname: "host1"}, nil)
+	reg, err := cluster.Register(t.Context(), f.mem, cluster.Service{ServiceName: cluster.ServiceAgent, HostAddr: "10.0.0.1", Port: 4789, Hostname: "host1"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = reg.Close() }()
 	if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error {
-		return store.HostStatuses.Put(tx, store.HostStatus{Host: "host1", Ready: true, Kinds: map[string]int{"network": 2}, Problems: map[string]string{"a": "b"}})
+		return tables.HostStatuses.Put(tx, tables.HostStatus{Host: "host1", Ready: true, Kinds: map[string]int{"network": 2}, Problems: map[string]string{"a": "b"}})
 	}); err != nil {
 		t.Fatal(err)
 	}

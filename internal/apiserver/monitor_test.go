@@ -14,14 +14,17 @@ import (
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // monitored serves a netmaster that can be stopped, and hands out the ids of
 // the monitors that it asks agents for.
 func monitored(t *testing.T) (client *api.Client, ids <-chan string, stop func()) {
 	t.Helper()
-	st := store.NewMemory()
-	if _, err := st.Update(t.Context(), func(tx store.Tx) error { return store.Hosts.Put(tx, model.Host{Name: "h1"}) }); err != nil {
+	st := memory.New()
+	if _, err := st.Update(t.Context(), func(tx store.Tx) error { return tables.Hosts.Put(tx, model.Host{Name: "h1"}) }); err != nil {
 		t.Fatal(err)
 	}
 	ctrl := control.New(st, control.Options{})
@@ -45,7 +48,7 @@ func monitored(t *testing.T) (client *api.Client, ids <-chan string, stop func()
 	go func() { ends <- ctrl.Run(ctx) }()
 	go func() {
 		known := map[string]bool{}
-		_ = store.WatchMonitors(ctx, st, func(list []store.MonitorRequest) error {
+		_ = cluster.WatchMonitors(ctx, st, func(list []cluster.MonitorRequest) error {
 			for _, r := range list {
 				if !known[r.ID] {
 					known[r.ID] = true

@@ -18,7 +18,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,7 +28,7 @@ type fixture struct {
 	t    *testing.T
 	url  string
 	http *http.Client
-	mem  *store.Memory // the server's connection to the store
+	mem  *memory.Store // the server's connection to the store
 	log  *bytes.Buffer
 }
 
@@ -64,7 +64,7 @@ func serve(t *testing.T, timeout time.Duration) *fixture {
 // serveWith is serve with other settings.
 func serveWith(t *testing.T, change func(*Config)) *fixture {
 	t.Helper()
-	f := &fixture{t: t, mem: store.NewMemory(), log: new(bytes.Buffer)}
+	f := &fixture{t: t, mem: memory.New(), log: new(bytes.Buffer)}
 	ctrl := control.New(f.mem, control.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	watch := ctrl.NewHostWatch()

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // TestServices: providers come and go with the labels that runtimes tell, in
@@ -85,7 +86,7 @@ func TestOfnet(t *testing.T) {
 	f.populate()
 	f.addHosts("host1", "idle")
 	_, err := f.mem.Update(t.Context(), func(tx store.Tx) error {
-		return store.HostStatuses.Put(tx, store.HostStatus{
+		return tables.HostStatuses.Put(tx, tables.HostStatus{
 			Host: "host1", Driver: "ovs", Version: "3.1", Updated: "2026-11-21T00:00:00Z", Revision: 9, Ports: 2, Pending: 1,
 			Error: "the switch is away", Problems: map[string]string{"blue:n": "has no tunnel"},
 		})

@@ -11,6 +11,8 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // TestStatus: what is wrong with hosts is told by name, and counted as wrong or
@@ -20,24 +22,24 @@ func TestStatus(t *testing.T) {
 	f.populate()
 	f.addHosts("host1", "gone")
 	now := time.Now().UTC()
-	tell := func(s store.HostStatus) {
+	tell := func(s tables.HostStatus) {
 		t.Helper()
-		if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error { return store.HostStatuses.Put(tx, s) }); err != nil {
+		if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error { return tables.HostStatuses.Put(tx, s) }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	reg, err := store.Register(t.Context(), f.mem, store.Service{ServiceName: store.ServiceAgent, HostAddr: "10.0.0.1", Port: 4789, Hostname: "host1"}, nil)
+	reg, err := cluster.Register(t.Context(), f.mem, cluster.Service{ServiceName: cluster.ServiceAgent, HostAddr: "10.0.0.1", Port: 4789, Hostname: "host1"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = reg.Close() }()
-	reg2, err := store.Register(t.Context(), f.mem, store.Service{ServiceName: store.ServiceAgent, HostAddr: "10.0.0.2", Port: 8472, Hostname: "elsewhere"}, nil)
+	reg2, err := cluster.Register(t.Context(), f.mem, cluster.Service{ServiceName: cluster.ServiceAgent, HostAddr: "10.0.0.2", Port: 8472, Hostname: "elsewhere"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fine := store.HostStatus{Host: "host1", Driver: "ebpf", Ready: true, Updated: now.Format(time.RFC3339), Ports: 3}
+	fine := tables.HostStatus{Host: "host1", Driver: "ebpf", Ready: true, Updated: now.Format(time.RFC3339), Ports: 3}
 	tell(fine)
-	tell(store.HostStatus{Host: "gone", Driver: "ovs", Ready: true, Updated: now.Add(-90 * time.Second).Format(time.RFC3339)})
+	tell(tables.HostStatus{Host: "gone", Driver: "ovs", Ready: true, Updated: now.Add(-90 * time.Second).Format(time.RFC3339)})
 	status := func() (s api.ClusterStatus) {
 		t.Helper()
 		if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/status", "")), &s); err != nil {
@@ -79,8 +81,8 @@ func TestStatus(t *testing.T) {
 		t.Errorf("after the removal: %+v", s)
 	}
 	sick := fine
-	sick.Ready, sick.Conditions = false, []store.HostCondition{{Name: "disk", Message: "it is full"}, {Name: "others", Notice: true, Message: "ip_forward is 0"}}
-	sick.Tables = map[string]store.TableFill{"conns": {Entries: 95, Capacity: 100}, "hits": {Entries: 5}}
+	sick.Ready, sick.Conditions = false, []tables.HostCondition{{Name: "disk", Message: "it is full"}, {Name: "others", Notice: true, Message: "ip_forward is 0"}}
+	sick.Tables = map[string]tables.TableFill{"conns": {Entries: 95, Capacity: 100}, "hits": {Entries: 5}}
 	sick.Attachments = 4
 	tell(sick)
 	s = status()

@@ -130,7 +130,12 @@ func TestViolations(t *testing.T) {
 	}{
 		{"internal/agent", "internal/control", true},
 		{"internal/agent", "internal/store", false},
+		{"internal/agent", "internal/store/tables", false},
 		{"internal/agent", "internal/store/etcd", true},
+		{"internal/agent", "internal/store/memory", true},
+		{"internal/store", "internal/store/engine", true},
+		{"internal/store/etcd", "internal/store/engine", false},
+		{"internal/store/tables", "internal/store/engine", true},
 		{"internal/agent", "internal/attach/plumb", false},
 		{"internal/control", "api", true},
 		{"internal/compile", "internal/store", true},

@@ -26,11 +26,20 @@ var rules = []rule{
 
 	{pkg: "internal/ipam", may: []string{"internal/model"}, why: "allocators are pure: no store, no wire"},
 	{pkg: "internal/desired", may: []string{"internal/model"}, why: "the picture of a host is data only"},
-	{pkg: "internal/store", may: []string{"internal/model", "internal/transport", "internal/waiting"}, why: "the store knows keys and values, no use-cases"},
-	{pkg: "internal/store/storetest", may: []string{"internal/model", "internal/store"}, why: "one conformance suite for all stores knows none of them"},
-	{pkg: "internal/store/*", may: []string{"internal/durable", "internal/model", "internal/store", "internal/transport", "internal/waiting"}, why: "a concrete store knows the contract only"},
+	{pkg: "internal/store", may: []string{"internal/model", "internal/waiting"}, why: "the contract knows keys and values, no rows and no use-cases"},
+	{pkg: "internal/store/engine", may: []string{"internal/model", "internal/store", "internal/waiting"}, why: "transactions stand on any backend and know no rows"},
+	{pkg: "internal/store/tables", may: []string{"internal/model", "internal/store"}, why: "rows stand on the contract"},
+	{pkg: "internal/store/cluster", may: []string{"internal/model", "internal/store", "internal/store/tables", "internal/transport", "internal/waiting"}, why: "election and registry stand on the contract, so they work on every store"},
+	{
+		pkg: "internal/store/storetest", may: []string{"internal/model", "internal/store", "internal/store/cluster", "internal/store/engine", "internal/store/tables"},
+		why: "one conformance suite for all stores knows none of them",
+	},
+	{
+		pkg: "internal/store/*", may: []string{"internal/durable", "internal/model", "internal/store", "internal/store/engine", "internal/store/tables", "internal/transport", "internal/waiting"},
+		why: "a concrete store knows the contract, and is a backend of the engine",
+	},
 	{pkg: "internal/compile", may: []string{"internal/model", "internal/desired"}, why: "compile is a pure function of the cluster's state"},
-	{pkg: "internal/control", may: []string{"internal/model", "internal/ipam", "internal/store", "internal/waiting"}, why: "use-cases know neither wire shapes nor hosts"},
+	{pkg: "internal/control", may: []string{"internal/model", "internal/ipam", "internal/store", "internal/store/cluster", "internal/store/engine", "internal/store/tables", "internal/waiting"}, why: "use-cases know neither wire shapes nor hosts"},
 	{
 		pkg: "internal/apiserver", may: []string{"api", "internal/model", "internal/control", "internal/compile", "internal/desired", "internal/oracle"},
 		why: "HTTP is a thin adapter on use-cases; it asks control, never the store",
@@ -55,7 +64,7 @@ var rules = []rule{
 	{
 		pkg: "internal/agent",
 		may: []string{
-			"api", "internal/model", "internal/store", "internal/compile", "internal/desired", "internal/driver",
+			"api", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/compile", "internal/desired", "internal/driver",
 			"internal/reconcile", "internal/waiting", "internal/attach", "internal/attach/*", "internal/durable", "internal/hostnet", "internal/dns", "internal/bgp", "internal/transport",
 		},
 		why: "the agent never imports control (it asks a netmaster by REST), and gets its store and driver from cmd",

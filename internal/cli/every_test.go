@@ -12,6 +12,8 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // Every command of netctl, one after the other against a live netmaster,
@@ -23,11 +25,11 @@ func TestEveryCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := store.NewMemory()
+	st := memory.New()
 	host := model.Host{Name: "host1", VTEP: netip.MustParseAddr("192.0.2.1"), Store: "held:former/1"} // as its agent tells
 	of := store.Incarnation{ID: "6c5f0f9e-7d3d-4d55-9c3e-3f5f0c2a7b11", Epoch: 1, Since: "2026-11-22T00:00:00Z"}
 	if _, err := st.Update(t.Context(), func(tx store.Tx) error {
-		return errors.Join(store.Hosts.Put(tx, host), store.Incarnations.Put(tx, of))
+		return errors.Join(tables.Hosts.Put(tx, host), tables.Incarnations.Put(tx, of))
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,15 +13,18 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // tellingAgent answers monitors as a host's agent does: with the given events.
-func tellingAgent(t *testing.T, st *store.Memory, host string, events []api.FlowEvent) {
+func tellingAgent(t *testing.T, st *memory.Store, host string, events []api.FlowEvent) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() {
-		_ = store.WatchMonitors(ctx, st, func(list []store.MonitorRequest) error {
+		_ = cluster.WatchMonitors(ctx, st, func(list []cluster.MonitorRequest) error {
 			for _, r := range list {
 				running.Go(func() {
 					c, err := api.NewClient(r.Address)
@@ -49,9 +52,9 @@ func tellingAgent(t *testing.T, st *store.Memory, host string, events []api.Flow
 // netctl monitor prints what the agents tell as a table that grows, and names
 // the rule that decided.
 func TestMonitorTable(t *testing.T) {
-	st := store.NewMemory()
+	st := memory.New()
 	host := model.Host{Name: "host1", VTEP: netip.MustParseAddr("192.0.2.1")}
-	if _, err := st.Update(t.Context(), func(tx store.Tx) error { return store.Hosts.Put(tx, host) }); err != nil {
+	if _, err := st.Update(t.Context(), func(tx store.Tx) error { return tables.Hosts.Put(tx, host) }); err != nil {
 		t.Fatal(err)
 	}
 	url := startNetmasterOn(t, st)

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/apiserver"
 	"github.com/contiv/netplugin/v2/internal/control"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
 // alone is a cluster of one netmaster.
@@ -32,10 +32,10 @@ func (alone) Health(context.Context) api.Health { return api.Health{Ready: true}
 // returns its URL.
 func startNetmaster(t *testing.T) string {
 	t.Helper()
-	return startNetmasterOn(t, store.NewMemory())
+	return startNetmasterOn(t, memory.New())
 }
 
-func startNetmasterOn(t *testing.T, st *store.Memory) string {
+func startNetmasterOn(t *testing.T, st *memory.Store) string {
 	t.Helper()
 	ctrl := control.New(st, control.Options{})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // AddressRequest asks for an address before its endpoint exists, as Docker's
@@ -49,10 +50,10 @@ func (c *Controller) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 		} else if got, err = cl.freeAddr(ctx, tx, n, r.IPv6, pools, r.Group); err != nil {
 			return err
 		}
-		return store.Addresses.Put(tx, store.Address{
-			AddressKey: store.AddressKey{Network: n.Key, Addr: got},
+		return tables.Addresses.Put(tx, tables.Address{
+			AddressKey: tables.AddressKey{Network: n.Key, Addr: got},
 			Group:      r.Group,
-			Reservation: &store.Reservation{
+			Reservation: &tables.Reservation{
 				Host: r.Host, Requester: r.Requester,
 				Expires: c.opts.Now().Add(c.opts.ReservationTTL).UTC().Round(0),
 			},
@@ -65,11 +66,11 @@ func (c *Controller) AllocAddress(ctx context.Context, r AddressRequest) (netip.
 // networkForAddress reads what decides about addresses into the read set: the
 // network, its pools, and the group, if any, which must be on the network.
 func networkForAddress(tx store.Tx, k model.NetworkKey, group model.GroupName) (n model.Network, pools map[model.GroupName]model.AddrRange, err error) {
-	if n, err = store.Networks.Get(tx, k); err != nil {
+	if n, err = tables.Networks.Get(tx, k); err != nil {
 		return n, nil, err
 	}
 	if group != "" {
-		g, err := store.Groups.Get(tx, model.GroupKey{Tenant: k.Tenant, Name: group})
+		g, err := tables.Groups.Get(tx, model.GroupKey{Tenant: k.Tenant, Name: group})
 		if err != nil {
 			return n, nil, err
 		}
@@ -77,18 +78,18 @@ func networkForAddress(tx store.Tx, k model.NetworkKey, group model.GroupName) (
 			return n, nil, model.Errorf(model.ErrConflict, "endpoint group %q is on network %q, not on %q", g.Key, g.Network, k.Name)
 		}
 	}
-	row, err := store.GroupPools.Find(tx, store.PoolsKey{Network: k})
+	row, err := tables.GroupPools.Find(tx, tables.PoolsKey{Network: k})
 	return n, row.Value.Groups, err
 }
 
 // wantAddr checks that an endpoint of a group may have an address, and reads
 // who has it.
-func wantAddr(tx store.Tx, n model.Network, pools map[model.GroupName]model.AddrRange, group model.GroupName, field string, a netip.Addr) (store.Row[store.Address], error) {
+func wantAddr(tx store.Tx, n model.Network, pools map[model.GroupName]model.AddrRange, group model.GroupName, field string, a netip.Addr) (tables.Row[tables.Address], error) {
 	subnet, gateway := n.Subnet, n.Gateway
 	if a.Is6() {
 		subnet, gateway = n.Subnet6, n.Gateway6
 	}
-	none := store.Row[store.Address]{}
+	none := tables.Row[tables.Address]{}
 	switch {
 	case !subnet.IsValid():
 		return none, model.InvalidField(field, a, fmt.Sprintf("must be empty: network %s has no such subnet", n.Key))
@@ -107,11 +108,11 @@ func wantAddr(tx store.Tx, n model.Network, pools map[model.GroupName]model.Addr
 	if other, ok := inOtherPool(pools, group, a); ok {
 		return none, model.Errorf(model.ErrConflict, "%s %q: belongs to the pool of endpoint group %q", field, a, other)
 	}
-	return store.Addresses.Find(tx, store.AddressKey{Network: n.Key, Addr: a})
+	return tables.Addresses.Find(tx, tables.AddressKey{Network: n.Key, Addr: a})
 }
 
 // expired tells whether an address is kept by a reservation that has run out.
-func (c *Controller) expired(a store.Address) bool {
+func (c *Controller) expired(a tables.Address) bool {
 	return a.Reservation != nil && !c.opts.Now().Before(a.Reservation.Expires)
 }
 
@@ -119,14 +120,14 @@ func (c *Controller) expired(a store.Address) bool {
 // reserved is model.ErrNotFound, that of an endpoint or a service model.ErrInUse.
 func (c *Controller) ReleaseAddress(ctx context.Context, k model.NetworkKey, a netip.Addr) error {
 	_, err := c.update(ctx, fmt.Sprintf("release address %s of network %q", a, k), func(tx store.Tx) error {
-		ak := store.AddressKey{Network: k, Addr: a}
-		if err := tx.Prefetch(store.Networks.Key(k), store.Addresses.Key(ak)); err != nil {
+		ak := tables.AddressKey{Network: k, Addr: a}
+		if err := tx.Prefetch(tables.Networks.Key(k), tables.Addresses.Key(ak)); err != nil {
 			return err
 		}
-		if _, err := store.Networks.Get(tx, k); err != nil {
+		if _, err := tables.Networks.Get(tx, k); err != nil {
 			return err
 		}
-		row, err := store.Addresses.Find(tx, ak)
+		row, err := tables.Addresses.Find(tx, ak)
 		switch {
 		case err != nil:
 			return err
@@ -135,7 +136,7 @@ func (c *Controller) ReleaseAddress(ctx context.Context, k model.NetworkKey, a n
 		case row.Value.Reservation == nil:
 			return model.Errorf(model.ErrInUse, "%s", ownerText(row.Value))
 		}
-		store.Addresses.Delete(tx, ak)
+		tables.Addresses.Delete(tx, ak)
 		return nil
 	})
 	return err

@@ -14,7 +14,7 @@ import (
 )
 
 // small is a list that fits one transaction, in an order that does not.
-func small(c *cluster) []Change {
+func small(c *harness) []Change {
 	return []Change{
 		c.ChangeTenant(model.Tenant{Name: "blue", DefaultNetwork: "n"}, false),
 		c.ChangeRule(rule("blue:p", "1")),
@@ -25,7 +25,7 @@ func small(c *cluster) []Change {
 }
 
 // commits returns how many transactions f committed.
-func (c *cluster) commits(f func()) int64 {
+func (c *harness) commits(f func()) int64 {
 	c.t.Helper()
 	before, err := c.st.CommitRevision(testContext(c.t))
 	c.ok(err)
@@ -226,7 +226,7 @@ func TestApplyInParallel(t *testing.T) {
 	b := onStore(t, a.st.Client())
 	var sides errgroup.Group
 	for i := range 8 {
-		c := []*cluster{a, b}[i%2]
+		c := []*harness{a, b}[i%2]
 		sides.Go(func() error {
 			list := small(c)
 			for r := range 60 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // Ranks of changes: an object refers to objects of lower ranks only.
@@ -22,7 +23,7 @@ const (
 )
 
 // changeOf builds a change from its parts.
-func changeOf[K comparable, V any](rank int, table *store.Table[K, V], k K, put func(context.Context, store.Tx, *claim) error) Change {
+func changeOf[K comparable, V any](rank int, table *tables.Table[K, V], k K, put func(context.Context, store.Tx, *claim) error) Change {
 	return Change{
 		rank: rank,
 		what: fmt.Sprintf("put %s %q", table.Noun(), table.Show(k)),
@@ -36,7 +37,7 @@ func changeOf[K comparable, V any](rank int, table *store.Table[K, V], k K, put 
 }
 
 // rowChange is the change of an object that setRow writes.
-func rowChange[K comparable, V any](t model.TenantName, table *store.Table[K, V], k K, v V, validate func() error) Change {
+func rowChange[K comparable, V any](t model.TenantName, table *tables.Table[K, V], k K, v V, validate func() error) Change {
 	ch := changeOf(rankBeside, table, k, func(_ context.Context, tx store.Tx, _ *claim) error {
 		return setRow(tx, t, table, k, v)
 	})
@@ -48,8 +49,8 @@ func rowChange[K comparable, V any](t model.TenantName, table *store.Table[K, V]
 // they are). The ranges may change while every id in use stays inside; the
 // others only while there is no network: model.ErrInUse.
 func (c *Controller) ChangeGlobal(g model.Global) Change {
-	ch := changeOf(rankGlobal, store.Globals, store.GlobalKey{}, func(_ context.Context, tx store.Tx, _ *claim) error {
-		old, err := store.Globals.Get(tx, store.GlobalKey{})
+	ch := changeOf(rankGlobal, tables.Globals, tables.GlobalKey{}, func(_ context.Context, tx store.Tx, _ *claim) error {
+		old, err := tables.Globals.Get(tx, tables.GlobalKey{})
 		if err != nil {
 			return err
 		}
@@ -65,7 +66,7 @@ func (c *Controller) ChangeGlobal(g model.Global) Change {
 // be there before the tenant, is set after the networks.
 func (c *Controller) ChangeTenant(t model.Tenant, clearDefault bool) Change {
 	set := func(rank int, t model.Tenant, clearDefault bool) Change {
-		ch := changeOf(rank, store.Tenants, t.Name, func(_ context.Context, tx store.Tx, _ *claim) error {
+		ch := changeOf(rank, tables.Tenants, t.Name, func(_ context.Context, tx store.Tx, _ *claim) error {
 			return putTenant(tx, t, clearDefault)
 		})
 		ch.check = t.Validate
@@ -85,12 +86,12 @@ func (c *Controller) ChangeTenant(t model.Tenant, clearDefault bool) Change {
 // it is; with others it is model.ErrConflict, since networks are immutable.
 func (c *Controller) ChangeNetwork(n model.Network) Change {
 	n.Tag, n.ID, n.Identity = 0, 0, 0
-	ch := changeOf(rankNetwork, store.Networks, n.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankNetwork, tables.Networks, n.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
 		return c.putNetwork(ctx, tx, cl, n)
 	})
 	ch.check = n.Validate
 	for _, p := range subnetsOf(n) { // creators of neighbouring subnets write these too
-		ch.hold = append(ch.hold, store.Subnets.Key(bucketOf(n.Key.Tenant, p)))
+		ch.hold = append(ch.hold, tables.Subnets.Key(bucketOf(n.Key.Tenant, p)))
 	}
 	return ch
 }
@@ -103,20 +104,20 @@ func (c *Controller) ChangeNetwork(n model.Network) Change {
 // model.ErrExhausted.
 func (c *Controller) ChangeGroup(g model.Group, clearTag bool) Change {
 	g, bad := checkedGroup(g)
-	ch := changeOf(rankGroup, store.Groups, g.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankGroup, tables.Groups, g.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
 		return c.putGroup(ctx, tx, cl, g, clearTag)
 	})
 	ch.check = func() error { return bad }
 	ch.group = &g
 	if g.Pool.IsValid() { // pools of one network share a row
-		ch.hold = []string{store.GroupPools.Key(store.PoolsKey{Network: g.NetworkKey()})}
+		ch.hold = []string{tables.GroupPools.Key(tables.PoolsKey{Network: g.NetworkKey()})}
 	}
 	return ch
 }
 
 // ChangePolicy creates a policy; an existing one stays as it is.
 func (c *Controller) ChangePolicy(p model.ContivPolicy) Change {
-	ch := changeOf(rankBeside, store.Policies, p.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankBeside, tables.Policies, p.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
 		return putPolicy(tx, p)
 	})
 	ch.check = p.Validate
@@ -128,7 +129,7 @@ func (c *Controller) ChangePolicy(p model.ContivPolicy) Change {
 // model.ErrConflict, since rules are immutable. One with which the policy, or
 // the policies of a group, would not fit a host is model.ErrExhausted.
 func (c *Controller) ChangeRule(r model.Rule) Change {
-	ch := changeOf(rankMember, store.Rules, r.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankMember, tables.Rules, r.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
 		return putRule(tx, r)
 	})
 	ch.check = r.Validate
@@ -139,22 +140,22 @@ func (c *Controller) ChangeRule(r model.Rule) Change {
 // ChangeNetProfile creates a net profile or replaces it, whether or not groups
 // name it.
 func (c *Controller) ChangeNetProfile(p model.NetProfile) Change {
-	return rowChange(p.Key.Tenant, store.NetProfiles, p.Key, p, p.Validate)
+	return rowChange(p.Key.Tenant, tables.NetProfiles, p.Key, p, p.Validate)
 }
 
 // ChangeExtContracts creates a group of external contracts or replaces it.
 func (c *Controller) ChangeExtContracts(e model.ExtContracts) Change {
-	return rowChange(e.Key.Tenant, store.ExtContracts, e.Key, e, e.Validate)
+	return rowChange(e.Key.Tenant, tables.ExtContracts, e.Key, e, e.Validate)
 }
 
 // ChangeVolume creates a volume or replaces it.
 func (c *Controller) ChangeVolume(v model.Volume) Change {
-	return rowChange(v.Key.Tenant, store.Volumes, v.Key, v, v.Validate)
+	return rowChange(v.Key.Tenant, tables.Volumes, v.Key, v, v.Validate)
 }
 
 // ChangeVolumeProfile creates a volume profile or replaces it.
 func (c *Controller) ChangeVolumeProfile(p model.VolumeProfile) Change {
-	return rowChange(p.Key.Tenant, store.VolumeProfiles, p.Key, p, p.Validate)
+	return rowChange(p.Key.Tenant, tables.VolumeProfiles, p.Key, p, p.Validate)
 }
 
 // ChangeAppProfile creates an app profile or replaces its groups, which must
@@ -163,7 +164,7 @@ func (c *Controller) ChangeVolumeProfile(p model.VolumeProfile) Change {
 // fails, for a group that somebody deleted meanwhile, changing the profile again
 // goes on from there.
 func (c *Controller) ChangeAppProfile(p model.AppProfile) Change {
-	ch := changeOf(rankMember, store.AppProfiles, p.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankMember, tables.AppProfiles, p.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
 		for {
 			if done, err := tieGroups(tx, p); done || err != nil {
 				return err
@@ -185,7 +186,7 @@ func (c *Controller) ChangeAppProfile(p model.AppProfile) Change {
 // has changed (known fault 24).
 func (c *Controller) ChangeService(s model.Service) Change {
 	s.VIP = netip.Addr{}
-	ch := changeOf(rankMember, store.LoadBalancers, s.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankMember, tables.LoadBalancers, s.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
 		return c.putService(ctx, tx, cl, s)
 	})
 	ch.check = s.Validate
@@ -195,7 +196,7 @@ func (c *Controller) ChangeService(s model.Service) Change {
 // ChangeBgp creates a host's BGP settings or replaces them. The host must be one
 // that an agent has told of (known fault 26): otherwise model.ErrNotFound.
 func (c *Controller) ChangeBgp(b model.Bgp) Change {
-	ch := changeOf(rankBeside, store.Bgps, store.BgpKey{Host: b.Host}, func(_ context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankBeside, tables.Bgps, tables.BgpKey{Host: b.Host}, func(_ context.Context, tx store.Tx, _ *claim) error {
 		return putBgp(tx, b)
 	})
 	ch.check = b.Validate
@@ -204,7 +205,7 @@ func (c *Controller) ChangeBgp(b model.Bgp) Change {
 
 // ChangeAciGw sets the settings of the ACI fabric.
 func (c *Controller) ChangeAciGw(g model.AciGw) Change {
-	ch := changeOf(rankBeside, store.AciGws, store.AciGwKey{}, func(_ context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankBeside, tables.AciGws, tables.AciGwKey{}, func(_ context.Context, tx store.Tx, _ *claim) error {
 		return putAciGw(tx, g)
 	})
 	ch.check = g.Validate
@@ -215,7 +216,7 @@ func (c *Controller) ChangeAciGw(g model.AciGw) Change {
 // wanted.
 func (c *Controller) ChangeEndpoint(e model.Endpoint) Change {
 	e.Identity = 0
-	ch := changeOf(rankEndpoint, store.Endpoints, e.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
+	ch := changeOf(rankEndpoint, tables.Endpoints, e.Key, func(ctx context.Context, tx store.Tx, cl *claim) error {
 		_, err := c.createEndpoint(ctx, tx, cl, e)
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/ipam"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // claim holds addresses and numbers in this process while a use-case tries to
@@ -16,8 +17,8 @@ import (
 // When the transaction runs again it tries the candidates that it has first.
 type claim struct {
 	c       *Controller
-	addrs   held[store.AddressKey]
-	numbers held[store.NumberKey]
+	addrs   held[tables.AddressKey]
+	numbers held[tables.NumberKey]
 }
 
 // held is what a claim holds: a long list's may be tens of thousands.
@@ -58,7 +59,7 @@ func (cl *claim) rewind() {
 
 // addr holds the next free address in allowed; false when there is none.
 func (cl *claim) addr(n model.Network, v6 bool, cursor string, allowed ipam.Ranges) (netip.Addr, bool) {
-	if k, ok := cl.addrs.next(func(k store.AddressKey) bool {
+	if k, ok := cl.addrs.next(func(k tables.AddressKey) bool {
 		return k.Network == n.Key && k.Addr.Is6() == v6 && allowed.Contains(k.Addr)
 	}); ok {
 		return k.Addr, true
@@ -78,16 +79,16 @@ func (cl *claim) addr(n model.Network, v6 bool, cursor string, allowed ipam.Rang
 	}
 	s.held[a]++
 	s.mark(a)
-	cl.addrs.all = append(cl.addrs.all, store.AddressKey{Network: n.Key, Addr: a})
+	cl.addrs.all = append(cl.addrs.all, tables.AddressKey{Network: n.Key, Addr: a})
 	return a, true
 }
 
 // putBack makes an address the next candidate again.
-func (cl *claim) putBack(k store.AddressKey) { cl.addrs.left = append(cl.addrs.left, k) }
+func (cl *claim) putBack(k tables.AddressKey) { cl.addrs.left = append(cl.addrs.left, k) }
 
 // number holds the next free number in [lo, hi]; false when there is none.
-func (cl *claim) number(kind store.NumberKind, lo, hi uint32) (uint32, bool) {
-	if k, ok := cl.numbers.next(func(k store.NumberKey) bool {
+func (cl *claim) number(kind tables.NumberKind, lo, hi uint32) (uint32, bool) {
+	if k, ok := cl.numbers.next(func(k tables.NumberKey) bool {
 		return k.Kind == kind && lo <= k.Number && k.Number <= hi
 	}); ok {
 		return k.Number, true
@@ -102,7 +103,7 @@ func (cl *claim) number(kind store.NumberKind, lo, hi uint32) (uint32, bool) {
 	}
 	n.held[x]++
 	n.mark(x)
-	cl.numbers.all = append(cl.numbers.all, store.NumberKey{Kind: kind, Number: x})
+	cl.numbers.all = append(cl.numbers.all, tables.NumberKey{Kind: kind, Number: x})
 	return x, true
 }
 
@@ -152,7 +153,7 @@ func (cl *claim) freeAddr(ctx context.Context, tx store.Tx, n model.Network, v6 
 		if !look {
 			continue
 		}
-		row, err := store.Addresses.Peek(tx, store.AddressKey{Network: n.Key, Addr: a})
+		row, err := tables.Addresses.Peek(tx, tables.AddressKey{Network: n.Key, Addr: a})
 		if err != nil || !row.Exists() {
 			return a, err
 		}
@@ -161,7 +162,7 @@ func (cl *claim) freeAddr(ctx context.Context, tx store.Tx, n model.Network, v6 
 }
 
 // freeNumber finds a number in [lo, hi] that nobody has and takes it for owner.
-func (cl *claim) freeNumber(ctx context.Context, tx store.Tx, kind store.NumberKind, lo, hi uint32, owner string) (uint32, error) {
+func (cl *claim) freeNumber(ctx context.Context, tx store.Tx, kind tables.NumberKind, lo, hi uint32, owner string) (uint32, error) {
 	exhausted := func() error {
 		return model.Errorf(model.ErrExhausted, "no %s between %d and %d is free", kind, lo, hi)
 	}
@@ -175,13 +176,13 @@ func (cl *claim) freeNumber(ctx context.Context, tx store.Tx, kind store.NumberK
 		if !look {
 			continue
 		}
-		k := store.NumberKey{Kind: kind, Number: x}
-		row, err := store.Numbers.Peek(tx, k)
+		k := tables.NumberKey{Kind: kind, Number: x}
+		row, err := tables.Numbers.Peek(tx, k)
 		if err != nil {
 			return 0, err
 		}
 		if !row.Exists() {
-			return x, store.Numbers.Create(tx, store.Number{NumberKey: k, Owner: owner})
+			return x, tables.Numbers.Create(tx, tables.Number{NumberKey: k, Owner: owner})
 		}
 		skipped++
 	}
@@ -219,7 +220,7 @@ func (v *View) free(cl *claim) {
 		}
 		n.mark(k.Number)
 	}
-	cl.addrs, cl.numbers = held[store.AddressKey]{}, held[store.NumberKey]{}
+	cl.addrs, cl.numbers = held[tables.AddressKey]{}, held[tables.NumberKey]{}
 }
 
 // settle frees the claims whose commits the view has reached.

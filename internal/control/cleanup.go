@@ -8,6 +8,8 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/engine"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // batch is how many objects one transaction of a clean-up removes: six
@@ -54,13 +56,13 @@ func (c *Controller) deleteEndpoints(ctx context.Context, fence *store.Fence, ep
 			}
 			keys := make([]string, len(some))
 			for i, e := range some {
-				keys[i] = store.Endpoints.Key(e.Key)
+				keys[i] = tables.Endpoints.Key(e.Key)
 			}
 			if err := tx.Prefetch(keys...); err != nil {
 				return err
 			}
 			for _, e := range some {
-				row, err := store.Endpoints.Find(tx, e.Key)
+				row, err := tables.Endpoints.Find(tx, e.Key)
 				if err != nil {
 					return err
 				}
@@ -118,7 +120,7 @@ func (c *Controller) sweepGenerations(ctx context.Context, fence store.Fence, be
 	if err != nil {
 		return before, fmt.Errorf("sweep generations: %w", err)
 	}
-	n, err := store.SweepGenerations(ctx, c.store, fence, before)
+	n, err := engine.SweepGenerations(ctx, c.store, fence, before)
 	if err != nil {
 		return before, err
 	}
@@ -146,7 +148,7 @@ func (c *Controller) SweepOnce(ctx context.Context, fence store.Fence) error {
 
 func (c *Controller) sweepReservations(ctx context.Context, fence store.Fence, v *View) error {
 	v.mu.RLock()
-	var gone []store.AddressKey
+	var gone []tables.AddressKey
 	for _, s := range v.spaces {
 		for _, o := range s.owners {
 			if c.expired(o.Address) {
@@ -158,12 +160,12 @@ func (c *Controller) sweepReservations(ctx context.Context, fence store.Fence, v
 	for _, k := range gone {
 		_, err := c.update(ctx, "sweep address", func(tx store.Tx) error {
 			fence.Require(tx)
-			row, err := store.Addresses.Find(tx, k)
+			row, err := tables.Addresses.Find(tx, k)
 			if err != nil {
 				return err
 			}
 			if row.Exists() && c.expired(row.Value) {
-				store.Addresses.Delete(tx, k)
+				tables.Addresses.Delete(tx, k)
 			}
 			return nil
 		})
@@ -180,7 +182,7 @@ func (c *Controller) sweepReservations(ctx context.Context, fence store.Fence, v
 // use it since has taken the mark off, which the removal compares.
 func (c *Controller) sweepIdentities(ctx context.Context, fence store.Fence, v *View) error {
 	v.mu.RLock()
-	var idle []store.Interned
+	var idle []tables.Interned
 	kept := map[model.Identity]bool{} // by a group or a network
 	for _, g := range v.groups.all {
 		kept[g.ID] = true
@@ -197,7 +199,7 @@ func (c *Controller) sweepIdentities(ctx context.Context, fence store.Fence, v *
 	for _, i := range idle {
 		_, err := c.update(ctx, "sweep identity", func(tx store.Tx) error {
 			fence.Require(tx)
-			row, err := store.InternedIdentities.Find(tx, i.InternKey)
+			row, err := tables.InternedIdentities.Find(tx, i.InternKey)
 			switch {
 			case err != nil || !row.Exists() || row.Value != i:
 				return err
@@ -206,7 +208,7 @@ func (c *Controller) sweepIdentities(ctx context.Context, fence store.Fence, v *
 				return nil
 			}
 			row.Value.Draining = true
-			return store.InternedIdentities.Put(tx, row.Value)
+			return tables.InternedIdentities.Put(tx, row.Value)
 		})
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
@@ -63,7 +64,7 @@ func New(st store.Store, opts Options) *Controller {
 		opts.LabelFilter = func(string) bool { return false }
 	}
 	c := &Controller{store: st, opts: opts, log: opts.Log, view: newView(opts.Log), ready: make(chan struct{}), renew: waiting.NewBell()}
-	c.follow = store.NewFollower(st, []string{store.StatePrefix}, c.apply)
+	c.follow = store.NewFollower(st, []string{tables.StatePrefix}, c.apply)
 	return c
 }
 
@@ -123,26 +124,26 @@ func (c *Controller) untilDone(ctx context.Context, fn func(store.Tx) error) err
 // createDefaults never changes what is there: a restart must not reset the
 // settings (known fault 6).
 func (c *Controller) createDefaults(tx store.Tx) error {
-	if err := tx.Prefetch(store.Globals.Key(store.GlobalKey{}), store.Tenants.Key(model.DefaultTenant), store.StoreIdentityKey); err != nil {
+	if err := tx.Prefetch(tables.Globals.Key(tables.GlobalKey{}), tables.Tenants.Key(model.DefaultTenant), store.StoreIdentityKey); err != nil {
 		return err
 	}
 	if err := c.identifyStore(tx); err != nil {
 		return err
 	}
-	g, err := store.Globals.Find(tx, store.GlobalKey{})
+	g, err := tables.Globals.Find(tx, tables.GlobalKey{})
 	if err != nil {
 		return err
 	}
 	if !g.Exists() {
-		if err := store.Globals.Create(tx, model.DefaultGlobal().Merge(c.opts.Initial)); err != nil {
+		if err := tables.Globals.Create(tx, model.DefaultGlobal().Merge(c.opts.Initial)); err != nil {
 			return err
 		}
 	}
-	t, err := store.Tenants.Find(tx, model.DefaultTenant)
+	t, err := tables.Tenants.Find(tx, model.DefaultTenant)
 	if err != nil || t.Exists() {
 		return err
 	}
-	return store.Tenants.Create(tx, model.Tenant{Name: model.DefaultTenant})
+	return tables.Tenants.Create(tx, model.Tenant{Name: model.DefaultTenant})
 }
 
 // await waits until use-cases may begin.

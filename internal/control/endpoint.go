@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // CreateEndpoint creates an endpoint with addresses of its network's families;
@@ -26,7 +27,7 @@ func (c *Controller) CreateEndpoint(ctx context.Context, want model.Endpoint) (m
 	if err := c.await(ctx); err != nil {
 		return model.Endpoint{}, 0, err
 	}
-	var out store.Row[model.Endpoint]
+	var out tables.Row[model.Endpoint]
 	cl := c.claim()
 	rev, err := c.update(ctx, fmt.Sprintf("create endpoint %q", want.Key), func(tx store.Tx) (err error) {
 		cl.rewind()
@@ -44,11 +45,11 @@ func (c *Controller) CreateEndpoint(ctx context.Context, want model.Endpoint) (m
 }
 
 // createEndpoint returns a row without revisions for a new endpoint.
-func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim, want model.Endpoint) (none store.Row[model.Endpoint], err error) {
+func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim, want model.Endpoint) (none tables.Row[model.Endpoint], err error) {
 	if err := tx.Prefetch(c.endpointKeys(cl, want)...); err != nil {
 		return none, err
 	}
-	row, err := store.Endpoints.Find(tx, want.Key)
+	row, err := tables.Endpoints.Find(tx, want.Key)
 	if err != nil {
 		return none, err
 	}
@@ -57,7 +58,7 @@ func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 	}
 	n, pools, err := networkForAddress(tx, want.Key.Network, want.Group)
 	if errors.Is(err, model.ErrNotFound) && want.Group != "" { // the network may be a guess, for want of the group
-		if _, missing := store.Groups.Get(tx, model.GroupKey{Tenant: want.Key.Network.Tenant, Name: want.Group}); missing != nil {
+		if _, missing := tables.Groups.Get(tx, model.GroupKey{Tenant: want.Key.Network.Tenant, Name: want.Group}); missing != nil {
 			return none, missing
 		}
 	}
@@ -68,7 +69,7 @@ func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 	if e.Identity, err = c.identify(ctx, tx, cl, n, e); err != nil {
 		return none, err
 	}
-	owner := store.Address{Endpoint: e.Key.ID, Group: e.Group}
+	owner := tables.Address{Endpoint: e.Key.ID, Group: e.Group}
 	if e.IPv4, err = c.takeAddr(ctx, tx, cl, n, pools, owner, e.Host, "IPAddress", n.Subnet, want.IPv4, false); err != nil {
 		return none, err
 	}
@@ -79,13 +80,13 @@ func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 		return none, err
 	}
 	if e.Group != "" {
-		t := store.TargetGroup(model.GroupKey{Tenant: n.Key.Tenant, Name: e.Group})
-		ref := store.Reference{RefKey: store.RefKey{Target: t, Kind: "endpoint", From: e.Key.String()}}
-		if err := store.References.Create(tx, ref); err != nil {
+		t := tables.TargetGroup(model.GroupKey{Tenant: n.Key.Tenant, Name: e.Group})
+		ref := tables.Reference{RefKey: tables.RefKey{Target: t, Kind: "endpoint", From: e.Key.String()}}
+		if err := tables.References.Create(tx, ref); err != nil {
 			return none, err
 		}
 	}
-	return store.Row[model.Endpoint]{Value: e}, store.Endpoints.Create(tx, e)
+	return tables.Row[model.Endpoint]{Value: e}, tables.Endpoints.Create(tx, e)
 }
 
 // endpointKeys returns all keys that creating an endpoint usually reads, so
@@ -94,16 +95,16 @@ func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 func (c *Controller) endpointKeys(cl *claim, want model.Endpoint) []string {
 	k := want.Key.Network
 	keys := []string{
-		store.Endpoints.Key(want.Key), store.Networks.Key(k), store.GroupPools.Key(store.PoolsKey{Network: k}),
+		tables.Endpoints.Key(want.Key), tables.Networks.Key(k), tables.GroupPools.Key(tables.PoolsKey{Network: k}),
 	}
 	if want.Group != "" {
 		g := model.GroupKey{Tenant: k.Tenant, Name: want.Group}
-		from := store.RefKey{Target: store.TargetGroup(g), Kind: "endpoint", From: want.Key.String()}
-		keys = append(keys, store.Groups.Key(g), store.References.Key(from))
+		from := tables.RefKey{Target: tables.TargetGroup(g), Kind: "endpoint", From: want.Key.String()}
+		keys = append(keys, tables.Groups.Key(g), tables.References.Key(from))
 	}
 	if labels := c.filter(want.Labels); labels != nil {
 		if ik, err := internKey(k, want.Group, labels); err == nil {
-			keys = append(keys, store.InternedIdentities.Key(ik))
+			keys = append(keys, tables.InternedIdentities.Key(ik))
 		}
 	}
 	n, known := c.view.Network(k)
@@ -120,11 +121,11 @@ func (c *Controller) endpointKeys(cl *claim, want model.Endpoint) []string {
 			ranges, cursor := allowed(n, f.v6, c.view.poolsOf(k), want.Group)
 			if free, ok := cl.addr(n, f.v6, cursor, ranges); ok {
 				a = free
-				cl.putBack(store.AddressKey{Network: k, Addr: a}) // it is still a candidate
+				cl.putBack(tables.AddressKey{Network: k, Addr: a}) // it is still a candidate
 			}
 		}
 		if a.IsValid() {
-			keys = append(keys, store.Addresses.Key(store.AddressKey{Network: k, Addr: a}))
+			keys = append(keys, tables.Addresses.Key(tables.AddressKey{Network: k, Addr: a}))
 		}
 	}
 	return keys
@@ -163,7 +164,7 @@ func (c *Controller) identify(ctx context.Context, tx store.Tx, cl *claim, n mod
 	case labels != nil:
 		return c.intern(ctx, tx, cl, n.Key, e.Group, labels)
 	case e.Group != "":
-		g, err := store.Groups.Get(tx, model.GroupKey{Tenant: n.Key.Tenant, Name: e.Group})
+		g, err := tables.Groups.Get(tx, model.GroupKey{Tenant: n.Key.Tenant, Name: e.Group})
 		return g.ID, err
 	}
 	return n.Identity, nil
@@ -173,22 +174,22 @@ func (c *Controller) identify(ctx context.Context, tx store.Tx, cl *claim, n mod
 // network has the family: the preferred one, which may be reserved for its
 // host, or a free one.
 func (c *Controller) takeAddr(ctx context.Context, tx store.Tx, cl *claim, n model.Network, pools map[model.GroupName]model.AddrRange,
-	owner store.Address, host model.HostName, field string, subnet netip.Prefix, want netip.Addr, v6 bool,
+	owner tables.Address, host model.HostName, field string, subnet netip.Prefix, want netip.Addr, v6 bool,
 ) (netip.Addr, error) {
 	if want.IsValid() {
 		row, err := wantAddr(tx, n, pools, owner.Group, field, want)
 		if err != nil {
 			return want, err
 		}
-		owner.AddressKey = store.AddressKey{Network: n.Key, Addr: want}
+		owner.AddressKey = tables.AddressKey{Network: n.Key, Addr: want}
 		if !row.Exists() {
-			return want, store.Addresses.Create(tx, owner)
+			return want, tables.Addresses.Create(tx, owner)
 		}
 		r := row.Value.Reservation
 		if r == nil || !c.expired(row.Value) && r.Host != "" && r.Host != host {
 			return want, model.Errorf(model.ErrConflict, "%s %q: %s", field, want, ownerText(row.Value))
 		}
-		return want, store.Addresses.Put(tx, owner) // the reservation becomes the owner's
+		return want, tables.Addresses.Put(tx, owner) // the reservation becomes the owner's
 	}
 	if !subnet.IsValid() {
 		return netip.Addr{}, nil
@@ -197,8 +198,8 @@ func (c *Controller) takeAddr(ctx context.Context, tx store.Tx, cl *claim, n mod
 	if err != nil {
 		return a, err
 	}
-	owner.AddressKey = store.AddressKey{Network: n.Key, Addr: a}
-	return a, store.Addresses.Create(tx, owner)
+	owner.AddressKey = tables.AddressKey{Network: n.Key, Addr: a}
+	return a, tables.Addresses.Create(tx, owner)
 }
 
 // maxHashes is how many MACs an endpoint without IPv4 may try: that so many
@@ -210,13 +211,13 @@ const maxHashes = 8
 func takeHashed(tx store.Tx, e model.Endpoint) (model.MAC, error) {
 	for n := range maxHashes {
 		mac := model.HashedMAC(e.Key.Network, e.IPv6, n)
-		owner := store.MACOwner{MACKey: store.MACKey{Network: e.Key.Network, MAC: mac}, Endpoint: e.Key.ID}
-		row, err := store.ChosenMACs.Find(tx, owner.MACKey)
+		owner := tables.MACOwner{MACKey: tables.MACKey{Network: e.Key.Network, MAC: mac}, Endpoint: e.Key.ID}
+		row, err := tables.ChosenMACs.Find(tx, owner.MACKey)
 		if err != nil {
 			return mac, err
 		}
 		if !row.Exists() {
-			return mac, store.ChosenMACs.Create(tx, owner)
+			return mac, tables.ChosenMACs.Create(tx, owner)
 		}
 	}
 	return model.MAC{}, model.Errorf(model.ErrConflict, "endpoint %q: %d MACs made of its address are others'; give it one", e.Key.ID, maxHashes)
@@ -237,15 +238,15 @@ func takeMAC(tx store.Tx, e model.Endpoint) (model.MAC, error) {
 		return made, model.InvalidField("MacAddress", e.MAC,
 			fmt.Sprintf("must not begin with 02:02 or 02:03, as MACs made of addresses do, unless it is its own, %s", made))
 	}
-	owner := store.MACOwner{MACKey: store.MACKey{Network: e.Key.Network, MAC: e.MAC}, Endpoint: e.Key.ID}
-	row, err := store.ChosenMACs.Find(tx, owner.MACKey)
+	owner := tables.MACOwner{MACKey: tables.MACKey{Network: e.Key.Network, MAC: e.MAC}, Endpoint: e.Key.ID}
+	row, err := tables.ChosenMACs.Find(tx, owner.MACKey)
 	if err != nil {
 		return made, err
 	}
 	if row.Exists() {
 		return made, model.Errorf(model.ErrConflict, "MacAddress %q: endpoint %q has it", e.MAC, row.Value.Endpoint)
 	}
-	return e.MAC, store.ChosenMACs.Create(tx, owner)
+	return e.MAC, tables.ChosenMACs.Create(tx, owner)
 }
 
 // DeleteEndpoint deletes an endpoint, frees its addresses, and returns what it
@@ -254,7 +255,7 @@ func takeMAC(tx store.Tx, e model.Endpoint) (model.MAC, error) {
 func (c *Controller) DeleteEndpoint(ctx context.Context, k model.EndpointKey) (model.Endpoint, store.Revision, error) {
 	var e model.Endpoint
 	rev, err := c.update(ctx, fmt.Sprintf("delete endpoint %q", k), func(tx store.Tx) (err error) {
-		if e, err = store.Endpoints.Get(tx, k); err == nil {
+		if e, err = tables.Endpoints.Get(tx, k); err == nil {
 			removeEndpoint(tx, e)
 		}
 		return err
@@ -264,17 +265,17 @@ func (c *Controller) DeleteEndpoint(ctx context.Context, k model.EndpointKey) (m
 
 // removeEndpoint takes at most six operations.
 func removeEndpoint(tx store.Tx, e model.Endpoint) {
-	store.Endpoints.Delete(tx, e.Key)
+	tables.Endpoints.Delete(tx, e.Key)
 	for _, a := range []netip.Addr{e.IPv4, e.IPv6} {
 		if a.IsValid() {
-			store.Addresses.Delete(tx, store.AddressKey{Network: e.Key.Network, Addr: a})
+			tables.Addresses.Delete(tx, tables.AddressKey{Network: e.Key.Network, Addr: a})
 		}
 	}
 	if !e.MAC.Derived() || !e.IPv4.IsValid() {
-		store.ChosenMACs.Delete(tx, store.MACKey{Network: e.Key.Network, MAC: e.MAC})
+		tables.ChosenMACs.Delete(tx, tables.MACKey{Network: e.Key.Network, MAC: e.MAC})
 	}
 	if e.Group != "" {
-		unrefer(tx, store.TargetGroup(model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}), "endpoint", e.Key.String())
+		unrefer(tx, tables.TargetGroup(model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}), "endpoint", e.Key.String())
 	}
 }
 
@@ -293,7 +294,7 @@ func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error
 	cl := c.claim()
 	rev, err := c.update(ctx, fmt.Sprintf("update endpoint %q", u.Key), func(tx store.Tx) error {
 		cl.rewind()
-		old, err := store.Endpoints.Get(tx, u.Key)
+		old, err := tables.Endpoints.Get(tx, u.Key)
 		if err != nil {
 			return err
 		}
@@ -316,7 +317,7 @@ func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error
 			return err
 		}
 		if !maps.Equal(c.filter(e.Labels), c.filter(old.Labels)) {
-			n, err := store.Networks.Get(tx, u.Key.Network)
+			n, err := tables.Networks.Get(tx, u.Key.Network)
 			if err != nil {
 				return err
 			}
@@ -327,7 +328,7 @@ func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error
 		if e.Container == old.Container && e.Name == old.Name && maps.Equal(e.Labels, old.Labels) {
 			return nil
 		}
-		return store.Endpoints.Put(tx, e)
+		return tables.Endpoints.Put(tx, e)
 	})
 	cl.done(rev)
 	return err

@@ -9,18 +9,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
 // requests are one of each kind of write, all of which base allows.
-func requests() map[string]func(context.Context, *cluster) error {
-	try := func(o any) func(context.Context, *cluster) error {
-		return func(_ context.Context, c *cluster) error { return c.try(o) }
+func requests() map[string]func(context.Context, *harness) error {
+	try := func(o any) func(context.Context, *harness) error {
+		return func(_ context.Context, c *harness) error { return c.try(o) }
 	}
-	remove := func(k any) func(context.Context, *cluster) error {
-		return func(_ context.Context, c *cluster) error { return c.remove(k) }
+	remove := func(k any) func(context.Context, *harness) error {
+		return func(_ context.Context, c *harness) error { return c.remove(k) }
 	}
-	return map[string]func(context.Context, *cluster) error{
+	return map[string]func(context.Context, *harness) error{
 		"global":          try(model.Global{VLANs: model.TagRange{Lo: 50, Hi: 500}}),
 		"tenant":          try(model.Tenant{Name: "green"}),
 		"network":         try(network("new", "10.50.0.0/24", "2001:db8:50::/64")),
@@ -41,10 +41,10 @@ func requests() map[string]func(context.Context, *cluster) error {
 		"delete policy":   remove(policyKey("blue:p1")),
 		"delete rule":     remove(model.RuleKey{Tenant: "default", Policy: "p1", Rule: "6"}),
 		"delete endpoint": remove(model.EndpointKey{Network: netKey("v1"), ID: "c1"}),
-		"update endpoint": func(ctx context.Context, c *cluster) error {
+		"update endpoint": func(ctx context.Context, c *harness) error {
 			return c.UpdateEndpoint(ctx, EndpointUpdate{Key: model.EndpointKey{Network: netKey("v1"), ID: "c1"}, Container: "k"})
 		},
-		"clean up": func(ctx context.Context, c *cluster) error {
+		"clean up": func(ctx context.Context, c *harness) error {
 			_, err := c.DeleteEndpointsOfNetwork(ctx, netKey("v2"))
 			return err
 		},
@@ -152,7 +152,7 @@ func TestFarBehind(t *testing.T) {
 // A controller started while the store is away begins when it is back; before,
 // requests wait and say why they cannot go on.
 func TestStartWithoutStore(t *testing.T) {
-	st := store.NewMemory()
+	st := memory.New()
 	st.Unavailable(true)
 	c := New(st, Options{})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -6,17 +6,18 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // DeleteGlobal sets all settings back to their defaults, under the same rules
 // as ChangeGlobal and only while there is no network (known fault 8).
 func (c *Controller) DeleteGlobal(ctx context.Context) error {
 	_, err := c.update(ctx, "delete global", func(tx store.Tx) error {
-		old, err := store.Globals.Get(tx, store.GlobalKey{})
+		old, err := tables.Globals.Get(tx, tables.GlobalKey{})
 		if err != nil {
 			return err
 		}
-		if n, any, err := store.Numbers.Any(tx, store.NumbersOf(store.NumberNetwork)); err != nil {
+		if n, any, err := tables.Numbers.Any(tx, tables.NumbersOf(tables.NumberNetwork)); err != nil {
 			return err
 		} else if any {
 			return model.Errorf(model.ErrInUse, "networks use the settings, for one %s", n.Owner)
@@ -42,7 +43,7 @@ func putGlobal(tx store.Tx, old, g model.Global) error {
 		if f.old == f.new {
 			continue
 		}
-		n, any, err := store.Numbers.Any(tx, store.NumbersOf(store.NumberNetwork))
+		n, any, err := tables.Numbers.Any(tx, tables.NumbersOf(tables.NumberNetwork))
 		if err != nil {
 			return err
 		}
@@ -50,21 +51,21 @@ func putGlobal(tx store.Tx, old, g model.Global) error {
 			return model.Errorf(model.ErrInUse, "%s %q: cannot change from %q while there are networks, for one %s", f.name, f.new, f.old, n.Owner)
 		}
 	}
-	if err := checkRange(tx, "vlans", store.NumberVLAN, old.VLANs, g.VLANs); err != nil {
+	if err := checkRange(tx, "vlans", tables.NumberVLAN, old.VLANs, g.VLANs); err != nil {
 		return err
 	}
-	if err := checkRange(tx, "vxlans", store.NumberVNI, old.VXLANs, g.VXLANs); err != nil {
+	if err := checkRange(tx, "vxlans", tables.NumberVNI, old.VXLANs, g.VXLANs); err != nil {
 		return err
 	}
-	return store.Globals.Put(tx, g)
+	return tables.Globals.Put(tx, g)
 }
 
 // checkRange refuses a range that leaves out an id in use.
-func checkRange(tx store.Tx, field string, kind store.NumberKind, old, want model.TagRange) error {
+func checkRange(tx store.Tx, field string, kind tables.NumberKind, old, want model.TagRange) error {
 	if want.Lo <= old.Lo && want.Hi >= old.Hi {
 		return nil
 	}
-	used, err := store.Numbers.List(tx, store.NumbersOf(kind))
+	used, err := tables.Numbers.List(tx, tables.NumbersOf(kind))
 	if err != nil {
 		return err
 	}
@@ -77,10 +78,10 @@ func checkRange(tx store.Tx, field string, kind store.NumberKind, old, want mode
 }
 
 func putTenant(tx store.Tx, t model.Tenant, clearDefault bool) error {
-	if err := tx.Prefetch(store.Tenants.Key(t.Name)); err != nil {
+	if err := tx.Prefetch(tables.Tenants.Key(t.Name)); err != nil {
 		return err
 	}
-	old, err := store.Tenants.Find(tx, t.Name)
+	old, err := tables.Tenants.Find(tx, t.Name)
 	if err != nil {
 		return err
 	}
@@ -89,38 +90,38 @@ func putTenant(tx store.Tx, t model.Tenant, clearDefault bool) error {
 	}
 	if t.DefaultNetwork != "" {
 		k := model.NetworkKey{Tenant: t.Name, Name: t.DefaultNetwork}
-		if _, err := store.Networks.Get(tx, k); err != nil {
+		if _, err := tables.Networks.Get(tx, k); err != nil {
 			return fmt.Errorf("defaultNetwork %q: %w", t.DefaultNetwork, err)
 		}
 	}
-	return store.Tenants.Put(tx, t)
+	return tables.Tenants.Put(tx, t)
 }
 
 // DeleteTenant deletes a tenant that holds nothing; the default tenant stays.
 func (c *Controller) DeleteTenant(ctx context.Context, k model.TenantName) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete tenant %q", k), func(tx store.Tx) error {
-		if _, err := store.Tenants.Get(tx, k); err != nil {
+		if _, err := tables.Tenants.Get(tx, k); err != nil {
 			return err
 		}
 		if k == model.DefaultTenant {
 			return model.Errorf(model.ErrInUse, "the default tenant cannot be deleted")
 		}
 		for _, empty := range []func(store.Tx) error{
-			none(store.Networks, store.NetworksOf(k), "networks", func(n model.Network) string { return string(n.Key.Name) }),
-			none(store.Groups, store.GroupsOf(k), "endpoint groups", func(g model.Group) string { return string(g.Key.Name) }),
-			none(store.Policies, store.PoliciesOf(k), "policies", func(p model.ContivPolicy) string { return string(p.Key.Name) }),
-			none(store.NetProfiles, store.NetProfilesOf(k), "net profiles", func(p model.NetProfile) string { return p.Key.Name }),
-			none(store.AppProfiles, store.AppProfilesOf(k), "app profiles", func(p model.AppProfile) string { return p.Key.Name }),
-			none(store.LoadBalancers, store.LoadBalancersOf(k), "load-balanced services", func(s model.Service) string { return s.Key.Name }),
-			none(store.ExtContracts, store.ExtContractsOf(k), "groups of external contracts", func(e model.ExtContracts) string { return e.Key.Name }),
-			none(store.Volumes, store.VolumesOf(k), "volumes", func(v model.Volume) string { return v.Key.Name }),
-			none(store.VolumeProfiles, store.VolumeProfilesOf(k), "volume profiles", func(p model.VolumeProfile) string { return p.Key.Name }),
+			none(tables.Networks, tables.NetworksOf(k), "networks", func(n model.Network) string { return string(n.Key.Name) }),
+			none(tables.Groups, tables.GroupsOf(k), "endpoint groups", func(g model.Group) string { return string(g.Key.Name) }),
+			none(tables.Policies, tables.PoliciesOf(k), "policies", func(p model.ContivPolicy) string { return string(p.Key.Name) }),
+			none(tables.NetProfiles, tables.NetProfilesOf(k), "net profiles", func(p model.NetProfile) string { return p.Key.Name }),
+			none(tables.AppProfiles, tables.AppProfilesOf(k), "app profiles", func(p model.AppProfile) string { return p.Key.Name }),
+			none(tables.LoadBalancers, tables.LoadBalancersOf(k), "load-balanced services", func(s model.Service) string { return s.Key.Name }),
+			none(tables.ExtContracts, tables.ExtContractsOf(k), "groups of external contracts", func(e model.ExtContracts) string { return e.Key.Name }),
+			none(tables.Volumes, tables.VolumesOf(k), "volumes", func(v model.Volume) string { return v.Key.Name }),
+			none(tables.VolumeProfiles, tables.VolumeProfilesOf(k), "volume profiles", func(p model.VolumeProfile) string { return p.Key.Name }),
 		} {
 			if err := empty(tx); err != nil {
 				return err
 			}
 		}
-		store.Tenants.Delete(tx, k)
+		tables.Tenants.Delete(tx, k)
 		return nil
 	})
 	return err
@@ -128,7 +129,7 @@ func (c *Controller) DeleteTenant(ctx context.Context, k model.TenantName) error
 
 // none checks that a scope of a tenant is empty, and makes the commit depend on
 // its staying so.
-func none[K comparable, V any](t *store.Table[K, V], scope, nouns string, name func(V) string) func(store.Tx) error {
+func none[K comparable, V any](t *tables.Table[K, V], scope, nouns string, name func(V) string) func(store.Tx) error {
 	return func(tx store.Tx) error {
 		v, any, err := t.Any(tx, scope)
 		if err == nil && any {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // MaxGroupPolicies is how many policies one group may have, MaxGroupRefs how
@@ -47,14 +48,14 @@ func unique[T comparable](names []T) []T {
 }
 
 func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g model.Group, clearTag bool) error {
-	name := store.NameKey{Tenant: g.Key.Tenant, Name: string(g.Key.Name)}
+	name := tables.NameKey{Tenant: g.Key.Tenant, Name: string(g.Key.Name)}
 	ik, err := internKey(g.NetworkKey(), g.Key.Name, nil)
 	if err != nil {
 		return err
 	}
 	keys := []string{
-		store.Tenants.Key(g.Key.Tenant), store.Groups.Key(g.Key), store.Networks.Key(g.NetworkKey()),
-		store.Names.Key(name), store.InternedIdentities.Key(ik), store.GroupPools.Key(store.PoolsKey{Network: g.NetworkKey()}),
+		tables.Tenants.Key(g.Key.Tenant), tables.Groups.Key(g.Key), tables.Networks.Key(g.NetworkKey()),
+		tables.Names.Key(name), tables.InternedIdentities.Key(ik), tables.GroupPools.Key(tables.PoolsKey{Network: g.NetworkKey()}),
 	}
 	for _, r := range groupRefs(g) {
 		keys = append(keys, r.key)
@@ -62,17 +63,17 @@ func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g mod
 	if err := tx.Prefetch(keys...); err != nil {
 		return err
 	}
-	old, err := store.Groups.Find(tx, g.Key)
+	old, err := tables.Groups.Find(tx, g.Key)
 	if err != nil {
 		return err
 	}
 	if old.Exists() {
 		return changeGroup(tx, old.Value, g, clearTag)
 	}
-	if _, err := store.Tenants.Get(tx, g.Key.Tenant); err != nil {
+	if _, err := tables.Tenants.Get(tx, g.Key.Tenant); err != nil {
 		return err
 	}
-	n, err := store.Networks.Get(tx, g.NetworkKey())
+	n, err := tables.Networks.Get(tx, g.NetworkKey())
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g mod
 	if err := c.claimPool(tx, n, g); err != nil {
 		return err
 	}
-	if err := refer(tx, store.TargetNetwork(n.Key), "group", g.Key.String()); err != nil {
+	if err := refer(tx, tables.TargetNetwork(n.Key), "group", g.Key.String()); err != nil {
 		return err
 	}
 	if g.ID, err = c.intern(ctx, tx, cl, n.Key, g.Key.Name, nil); err != nil {
@@ -91,7 +92,7 @@ func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g mod
 	if err := attach(tx, g, model.Group{}); err != nil {
 		return err
 	}
-	return store.Groups.Create(tx, g)
+	return tables.Groups.Create(tx, g)
 }
 
 func changeGroup(tx store.Tx, old, g model.Group, clearTag bool) error {
@@ -116,14 +117,14 @@ func changeGroup(tx store.Tx, old, g model.Group, clearTag bool) error {
 	if err := attach(tx, g, old); err != nil {
 		return err
 	}
-	return store.Groups.Put(tx, g)
+	return tables.Groups.Put(tx, g)
 }
 
 // groupRef is something that a group names beside its network.
 type groupRef struct {
 	field, name string
 	key         string // of its row
-	target      store.Target
+	target      tables.Target
 	get         func(store.Tx) error // reads it into the read set
 }
 
@@ -131,20 +132,20 @@ func groupRefs(g model.Group) []groupRef {
 	var out []groupRef
 	for _, p := range g.Policies {
 		k := model.PolicyKey{Tenant: g.Key.Tenant, Name: p}
-		out = append(out, groupRef{"policies", string(p), store.Policies.Key(k), store.TargetPolicy(k), getter(store.Policies, k)})
+		out = append(out, groupRef{"policies", string(p), tables.Policies.Key(k), tables.TargetPolicy(k), getter(tables.Policies, k)})
 	}
 	if g.NetProfile != "" {
 		k := model.NetProfileKey{Tenant: g.Key.Tenant, Name: g.NetProfile}
-		out = append(out, groupRef{"netProfile", k.Name, store.NetProfiles.Key(k), store.TargetNetProfile(k), getter(store.NetProfiles, k)})
+		out = append(out, groupRef{"netProfile", k.Name, tables.NetProfiles.Key(k), tables.TargetNetProfile(k), getter(tables.NetProfiles, k)})
 	}
 	for _, e := range g.ExtContracts {
 		k := model.ExtContractsKey{Tenant: g.Key.Tenant, Name: e}
-		out = append(out, groupRef{"extContractsGrps", e, store.ExtContracts.Key(k), store.TargetExtContracts(k), getter(store.ExtContracts, k)})
+		out = append(out, groupRef{"extContractsGrps", e, tables.ExtContracts.Key(k), tables.TargetExtContracts(k), getter(tables.ExtContracts, k)})
 	}
 	return out
 }
 
-func getter[K comparable, V any](t *store.Table[K, V], k K) func(store.Tx) error {
+func getter[K comparable, V any](t *tables.Table[K, V], k K) func(store.Tx) error {
 	return func(tx store.Tx) error {
 		_, err := t.Get(tx, k)
 		return err
@@ -154,7 +155,7 @@ func getter[K comparable, V any](t *store.Table[K, V], k K) func(store.Tx) error
 // attach moves a group's references from what it named to what it names.
 func attach(tx store.Tx, g, old model.Group) error {
 	before, after := groupRefs(old), groupRefs(g)
-	has := func(refs []groupRef, t store.Target) bool {
+	has := func(refs []groupRef, t tables.Target) bool {
 		return slices.ContainsFunc(refs, func(r groupRef) bool { return r.target == t })
 	}
 	for _, r := range after {
@@ -185,11 +186,11 @@ func (c *Controller) claimPool(tx store.Tx, n model.Network, g model.Group) erro
 	if err := n.CheckPool(g.Pool); err != nil {
 		return err
 	}
-	row, err := store.GroupPools.Find(tx, store.PoolsKey{Network: n.Key})
+	row, err := tables.GroupPools.Find(tx, tables.PoolsKey{Network: n.Key})
 	if err != nil {
 		return err
 	}
-	pools := store.Pools{Network: n.Key, Groups: map[model.GroupName]model.AddrRange{g.Key.Name: g.Pool}}
+	pools := tables.Pools{Network: n.Key, Groups: map[model.GroupName]model.AddrRange{g.Key.Name: g.Pool}}
 	for name, pool := range row.Value.Groups {
 		if !pool.Last.Less(g.Pool.First) && !g.Pool.Last.Less(pool.First) {
 			return model.Errorf(model.ErrConflict, "ipPool %q: overlaps %s of endpoint group %q", g.Pool, pool, name)
@@ -198,16 +199,16 @@ func (c *Controller) claimPool(tx store.Tx, n model.Network, g model.Group) erro
 	}
 	// Whoever takes an address has the row of pools in the read set; whoever took
 	// one before is seen here.
-	scope := store.AddressesOf(n.Key)
+	scope := tables.AddressesOf(n.Key)
 	if err := tx.Observe(scope); err != nil {
 		return err
 	}
-	kvs, err := tx.Range(scope+commonPrefix(store.AddrName(g.Pool.First), store.AddrName(g.Pool.Last)), 0)
+	kvs, err := tx.Range(scope+commonPrefix(tables.AddrName(g.Pool.First), tables.AddrName(g.Pool.Last)), 0)
 	if err != nil {
 		return err
 	}
 	for _, kv := range kvs {
-		a, err := store.Addresses.Decode(kv)
+		a, err := tables.Addresses.Decode(kv)
 		if err != nil {
 			return err
 		}
@@ -215,7 +216,7 @@ func (c *Controller) claimPool(tx store.Tx, n model.Network, g model.Group) erro
 			return model.Errorf(model.ErrConflict, "ipPool %q: %s", g.Pool, ownerText(a.Value))
 		}
 	}
-	return store.GroupPools.Put(tx, pools)
+	return tables.GroupPools.Put(tx, pools)
 }
 
 func commonPrefix(a, b string) string {
@@ -230,7 +231,7 @@ func commonPrefix(a, b string) string {
 // an app profile names: otherwise model.ErrInUse (known fault 13).
 func (c *Controller) DeleteGroup(ctx context.Context, k model.GroupKey) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete endpoint group %q", k), func(tx store.Tx) error {
-		g, err := store.Groups.Get(tx, k)
+		g, err := tables.Groups.Get(tx, k)
 		if err != nil {
 			return err
 		}
@@ -238,7 +239,7 @@ func (c *Controller) DeleteGroup(ctx context.Context, k model.GroupKey) error {
 		if err != nil {
 			return err
 		}
-		if err := unreferenced(tx, store.TargetGroup(k)); err != nil {
+		if err := unreferenced(tx, tables.TargetGroup(k)); err != nil {
 			return err
 		}
 		if g.Pool.IsValid() {
@@ -249,10 +250,10 @@ func (c *Controller) DeleteGroup(ctx context.Context, k model.GroupKey) error {
 		if err := attach(tx, model.Group{Key: k}, g); err != nil {
 			return err
 		}
-		unrefer(tx, store.TargetNetwork(g.NetworkKey()), "group", k.String())
-		store.Groups.Delete(tx, k)
-		store.Names.Delete(tx, store.NameKey{Tenant: k.Tenant, Name: string(k.Name)})
-		store.References.DeleteScope(tx, store.TargetGroup(k).Scope())
+		unrefer(tx, tables.TargetNetwork(g.NetworkKey()), "group", k.String())
+		tables.Groups.Delete(tx, k)
+		tables.Names.Delete(tx, tables.NameKey{Tenant: k.Tenant, Name: string(k.Name)})
+		tables.References.DeleteScope(tx, tables.TargetGroup(k).Scope())
 		forget(tx, ik, g.ID)
 		return nil
 	})
@@ -260,26 +261,26 @@ func (c *Controller) DeleteGroup(ctx context.Context, k model.GroupKey) error {
 }
 
 func freePool(tx store.Tx, g model.Group) error {
-	k := store.PoolsKey{Network: g.NetworkKey()}
-	row, err := store.GroupPools.Find(tx, k)
+	k := tables.PoolsKey{Network: g.NetworkKey()}
+	row, err := tables.GroupPools.Find(tx, k)
 	if err != nil {
 		return err
 	}
-	left := store.Pools{Network: k.Network, Groups: map[model.GroupName]model.AddrRange{}}
+	left := tables.Pools{Network: k.Network, Groups: map[model.GroupName]model.AddrRange{}}
 	for name, pool := range row.Value.Groups {
 		if name != g.Key.Name {
 			left.Groups[name] = pool
 		}
 	}
 	if len(left.Groups) == 0 {
-		store.GroupPools.Delete(tx, k)
+		tables.GroupPools.Delete(tx, k)
 		return nil
 	}
-	return store.GroupPools.Put(tx, left)
+	return tables.GroupPools.Put(tx, left)
 }
 
 // ownerText says who has an address.
-func ownerText(a store.Address) string {
+func ownerText(a tables.Address) string {
 	switch {
 	case a.Service != "":
 		return fmt.Sprintf("%s is the address of load-balanced service %q", a.Addr, a.Service)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,11 +41,11 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// cluster is a store with a controller on it.
-type cluster struct {
+// harness is a store with a controller on it.
+type harness struct {
 	*Controller
 	t     testing.TB
-	st    *store.Memory
+	st    *memory.Store
 	clock *clock
 	stop  func()
 }
@@ -56,26 +58,26 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
-func newCluster(t testing.TB, opts ...func(*Options)) *cluster {
+func newCluster(t testing.TB, opts ...func(*Options)) *harness {
 	t.Helper()
-	return onStore(t, store.NewMemory(), opts...)
+	return onStore(t, memory.New(), opts...)
 }
 
 // onStore starts a controller, such as a second replica, on a store.
-func onStore(t testing.TB, st *store.Memory, opts ...func(*Options)) *cluster {
+func onStore(t testing.TB, st *memory.Store, opts ...func(*Options)) *harness {
 	t.Helper()
 	return through(t, st, st, opts...)
 }
 
 // through starts a controller that reaches a store through a wrapper of it.
-func through(t testing.TB, wrapper store.Store, st *store.Memory, opts ...func(*Options)) *cluster {
+func through(t testing.TB, wrapper store.Store, st *memory.Store, opts ...func(*Options)) *harness {
 	t.Helper()
 	clk := &clock{now: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)}
 	o := Options{Now: clk.Now}
 	for _, opt := range opts {
 		opt(&o)
 	}
-	c := &cluster{Controller: New(wrapper, o), t: t, st: st, clock: clk}
+	c := &harness{Controller: New(wrapper, o), t: t, st: st, clock: clk}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
@@ -93,7 +95,7 @@ func through(t testing.TB, wrapper store.Store, st *store.Memory, opts ...func(*
 }
 
 // fresh returns the view with everything committed so far.
-func (c *cluster) fresh() *View {
+func (c *harness) fresh() *View {
 	c.t.Helper()
 	v, err := c.View(testContext(c.t))
 	if err != nil {
@@ -103,7 +105,7 @@ func (c *cluster) fresh() *View {
 }
 
 // dump reads the whole store.
-func (c *cluster) dump() map[string]string {
+func (c *harness) dump() map[string]string {
 	c.t.Helper()
 	kvs, _, err := c.st.Client().Range(context.Background(), store.Root)
 	if err != nil {
@@ -118,7 +120,7 @@ func (c *cluster) dump() map[string]string {
 }
 
 // ok fails the test on an error.
-func (c *cluster) ok(err error) {
+func (c *harness) ok(err error) {
 	c.t.Helper()
 	if err != nil {
 		c.t.Fatal(err)
@@ -127,7 +129,7 @@ func (c *cluster) ok(err error) {
 
 // refused checks that a request fails with the kind and a text that holds part,
 // and that the store is byte for byte what it was.
-func (c *cluster) refused(kind error, part string, request func() error) {
+func (c *harness) refused(kind error, part string, request func() error) {
 	c.t.Helper()
 	before := c.dump()
 	err := request()
@@ -142,7 +144,7 @@ func (c *cluster) refused(kind error, part string, request func() error) {
 	}
 }
 
-func (c *cluster) put(objects ...any) {
+func (c *harness) put(objects ...any) {
 	c.t.Helper()
 	for _, o := range objects {
 		c.ok(c.try(o))
@@ -150,7 +152,7 @@ func (c *cluster) put(objects ...any) {
 }
 
 // try puts or creates an object.
-func (c *cluster) try(o any) error {
+func (c *harness) try(o any) error {
 	ctx := testContext(c.t)
 	var ch Change
 	switch x := o.(type) {
@@ -196,10 +198,10 @@ func (c *cluster) try(o any) error {
 }
 
 // remove deletes what a key names.
-func (c *cluster) remove(key any) error {
+func (c *harness) remove(key any) error {
 	ctx := testContext(c.t)
 	switch k := key.(type) {
-	case store.GlobalKey:
+	case tables.GlobalKey:
 		return c.DeleteGlobal(ctx)
 	case model.TenantName:
 		return c.DeleteTenant(ctx, k)
@@ -223,9 +225,9 @@ func (c *cluster) remove(key any) error {
 		return c.DeleteVolume(ctx, k)
 	case model.VolumeProfileKey:
 		return c.DeleteVolumeProfile(ctx, k)
-	case store.BgpKey:
+	case tables.BgpKey:
 		return c.DeleteBgp(ctx, k.Host)
-	case store.AciGwKey:
+	case tables.AciGwKey:
 		return c.DeleteAciGw(ctx)
 	case model.EndpointKey:
 		_, _, err := c.DeleteEndpoint(ctx, k)
@@ -327,7 +329,7 @@ func withIP(ips ...string) func(*model.Endpoint) {
 }
 
 // create creates an endpoint and returns it.
-func (c *cluster) create(e model.Endpoint) model.Endpoint {
+func (c *harness) create(e model.Endpoint) model.Endpoint {
 	c.t.Helper()
 	got, _, err := c.CreateEndpoint(testContext(c.t), e)
 	c.ok(err)

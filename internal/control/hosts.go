@@ -9,13 +9,15 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // HostState is all that is known of a host.
 type HostState struct {
 	model.Host            // Name always; the rest only when Known
 	Known      bool       // an agent has told of it
-	Alive      bool       // its agent has said so within store.ServiceTTL
+	Alive      bool       // its agent has said so within cluster.ServiceTTL
 	Told       bool       // its agent has told a status
 	Status     HostStatus // the last one
 	Endpoints  int        // that live there
@@ -39,7 +41,7 @@ func (c *Controller) Hosts(ctx context.Context) ([]HostState, error) {
 	if err != nil {
 		return nil, err
 	}
-	alive, err := store.AliveHosts(ctx, c.store)
+	alive, err := cluster.AliveHosts(ctx, c.store)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +64,7 @@ func (c *Controller) Hosts(ctx context.Context) ([]HostState, error) {
 		if rec, known := v.Host(name); known {
 			h.Host, h.Known = rec, true
 		}
-		var reg store.Service
+		var reg cluster.Service
 		reg, h.Alive = alive[name]
 		h.VXLANPort = reg.Port
 		h.Endpoints = v.NumEndpointsOfHost(name)
@@ -123,26 +125,26 @@ func (c *Controller) RemoveHost(ctx context.Context, k model.HostName, force boo
 	_, err = c.update(ctx, fmt.Sprintf("remove host %q", k), func(tx store.Tx) error {
 		// An agent writes its host's record before it registers, so that one that
 		// comes back now either is seen here or changes what is compared.
-		if _, err := store.Hosts.Find(tx, k); err != nil {
+		if _, err := tables.Hosts.Find(tx, k); err != nil {
 			return err
 		}
-		registered, err := tx.Range(store.AgentScope, 0)
+		registered, err := tx.Range(cluster.AgentScope, 0)
 		if err != nil {
 			return err
 		}
 		for _, kv := range registered {
-			if s, ok := store.DecodeAgent(kv); ok && s.Hostname == string(k) {
+			if s, ok := cluster.DecodeAgent(kv); ok && s.Hostname == string(k) {
 				return isAlive(k)
 			}
 		}
-		store.Hosts.Delete(tx, k)
-		store.HostStatuses.Delete(tx, k)
-		store.Bgps.Delete(tx, store.BgpKey{Host: k})
+		tables.Hosts.Delete(tx, k)
+		tables.HostStatuses.Delete(tx, k)
+		tables.Bgps.Delete(tx, tables.BgpKey{Host: k})
 		return nil
 	})
 	return released, err
 }
 
 func isAlive(k model.HostName) error {
-	return model.Errorf(model.ErrInUse, "host %q is alive: end netplugin there first; it counts as away %d s later", k, int(store.ServiceTTL/time.Second))
+	return model.Errorf(model.ErrInUse, "host %q is alive: end netplugin there first; it counts as away %d s later", k, int(cluster.ServiceTTL/time.Second))
 }

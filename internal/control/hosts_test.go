@@ -12,19 +12,21 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // agentOf registers a host as its agent does.
-func agentOf(c *cluster, name model.HostName, vtep string) *store.Registration {
+func agentOf(c *harness, name model.HostName, vtep string) *cluster.Registration {
 	c.t.Helper()
 	_, err := c.st.Update(context.Background(), func(tx store.Tx) error {
-		if err := store.HostStatuses.Put(tx, store.HostStatus{Host: name, Updated: "2026-11-21T00:00:00Z", Ready: true}); err != nil {
+		if err := tables.HostStatuses.Put(tx, tables.HostStatus{Host: name, Updated: "2026-11-21T00:00:00Z", Ready: true}); err != nil {
 			return err
 		}
-		return store.Hosts.Put(tx, model.Host{Name: name})
+		return tables.Hosts.Put(tx, model.Host{Name: name})
 	})
 	c.ok(err)
-	reg, err := store.Register(context.Background(), c.st, store.Service{ServiceName: store.ServiceAgent, HostAddr: vtep, Port: 4789, Hostname: string(name)}, nil)
+	reg, err := cluster.Register(context.Background(), c.st, cluster.Service{ServiceName: cluster.ServiceAgent, HostAddr: vtep, Port: 4789, Hostname: string(name)}, nil)
 	c.ok(err)
 	return reg
 }
@@ -89,7 +91,7 @@ func TestTellHosts(t *testing.T) {
 		}
 		expect := func(away, back int) {
 			t.Helper()
-			pass(store.ServiceTTL + 1)
+			pass(cluster.ServiceTTL + 1)
 			if a, b := log.count("a host is away"), log.count("a host is back"); a != away || b != back {
 				t.Errorf("told away %d and back %d times, want %d and %d:\n%s", a, b, away, back, log.String())
 			}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
@@ -28,7 +30,7 @@ func (c *Controller) NewHostWatch() *HostWatch {
 
 // Run follows the store until ctx ends; then it returns nil.
 func (w *HostWatch) Run(ctx context.Context) error {
-	err := w.c.store.Mirror(ctx, []string{store.AgentScope, store.HostStatusScope}, func(b store.Batch) error {
+	err := w.c.store.Mirror(ctx, []string{cluster.AgentScope, tables.HostStatusScope}, func(b store.Batch) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if b.Snapshot {
@@ -52,12 +54,12 @@ func (w *HostWatch) enter(e store.Event) {
 	delete(w.statuses, e.KV.Key)
 	switch {
 	case e.Deleted():
-	case strings.HasPrefix(e.KV.Key, store.HostStatusScope):
-		if row, err := store.HostStatuses.Decode(e.KV); err == nil {
+	case strings.HasPrefix(e.KV.Key, tables.HostStatusScope):
+		if row, err := tables.HostStatuses.Decode(e.KV); err == nil {
 			w.statuses[e.KV.Key] = row.Value
 		}
 	default:
-		if s, ok := store.DecodeAgent(e.KV); ok {
+		if s, ok := cluster.DecodeAgent(e.KV); ok {
 			w.alive[e.KV.Key] = model.HostName(s.Hostname)
 		}
 	}
@@ -78,10 +80,10 @@ func (w *HostWatch) Seen() (alive map[model.HostName]bool, statuses map[model.Ho
 }
 
 // Tell logs, for the leader, when a host goes away and when it is back, each
-// once, until ctx ends. It begins after store.ServiceTTL: agents may have to
+// once, until ctx ends. It begins after cluster.ServiceTTL: agents may have to
 // register anew when the store was away, or everything starts at once.
 func (w *HostWatch) Tell(ctx context.Context) {
-	if waiting.Pause(ctx, store.ServiceTTL) != nil {
+	if waiting.Pause(ctx, cluster.ServiceTTL) != nil {
 		return
 	}
 	away := map[model.HostName]bool{}

@@ -9,17 +9,18 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // internKey returns where the identity of endpoints with a network, a group
 // ("" = none) and filtered labels is interned.
-func internKey(n model.NetworkKey, group model.GroupName, labels map[string]string) (store.InternKey, error) {
+func internKey(n model.NetworkKey, group model.GroupName, labels map[string]string) (tables.InternKey, error) {
 	b, err := json.Marshal(model.IdentityRecord{Network: n, Group: group, Labels: labels}) // maps in key order
 	if err != nil {
-		return store.InternKey{}, fmt.Errorf("encode identity: %w", err)
+		return tables.InternKey{}, fmt.Errorf("encode identity: %w", err)
 	}
 	sum := sha256.Sum256(b)
-	return store.InternKey{Tenant: n.Tenant, Hash: hex.EncodeToString(sum[:16])}, nil
+	return tables.InternKey{Tenant: n.Tenant, Hash: hex.EncodeToString(sum[:16])}, nil
 }
 
 // filter returns the labels that count for identities; nil when none do.
@@ -42,7 +43,7 @@ func (c *Controller) intern(ctx context.Context, tx store.Tx, cl *claim, n model
 	if err != nil {
 		return 0, err
 	}
-	row, err := store.InternedIdentities.Find(tx, k)
+	row, err := tables.InternedIdentities.Find(tx, k)
 	if err != nil {
 		return 0, err
 	}
@@ -52,38 +53,29 @@ func (c *Controller) intern(ctx context.Context, tx store.Tx, cl *claim, n model
 			return i.ID, nil
 		}
 		i.Draining = false // it is used after all
-		return i.ID, store.InternedIdentities.Put(tx, i)
+		return i.ID, tables.InternedIdentities.Put(tx, i)
 	}
 	owner := n.String()
 	if group != "" {
 		owner += ":" + string(group)
 	}
-	x, err := cl.freeNumber(ctx, tx, store.NumberIdentity, uint32(model.IdentityFirst), uint32(model.IdentityLast), owner)
+	x, err := cl.freeNumber(ctx, tx, tables.NumberIdentity, uint32(model.IdentityFirst), uint32(model.IdentityLast), owner)
 	if err != nil {
 		return 0, err
 	}
 	id := model.Identity(x)
-	if err := store.InternedIdentities.Create(tx, store.Interned{InternKey: k, ID: id}); err != nil {
+	if err := tables.InternedIdentities.Create(tx, tables.Interned{InternKey: k, ID: id}); err != nil {
 		return 0, err
 	}
-	if err := store.Identities.Create(tx, model.IdentityRecord{ID: id, Network: n, Group: group, Labels: labels}); err != nil {
+	if err := tables.Identities.Create(tx, model.IdentityRecord{ID: id, Network: n, Group: group, Labels: labels}); err != nil {
 		return 0, err
 	}
-	return id, putCursor(tx, store.NumberIdentity, x)
-}
-
-func putCursor(tx store.Tx, kind store.NumberKind, last uint32) error {
-	b, err := store.EncodeCursor(store.Cursor{Kind: kind, Last: last})
-	if err != nil {
-		return err
-	}
-	tx.Put(store.CursorStoreKey(kind), b, nil)
-	return nil
+	return id, tables.PutCursor(tx, tables.Cursor{Kind: tables.NumberIdentity, Last: x})
 }
 
 // forget removes an identity that nothing has any more.
-func forget(tx store.Tx, k store.InternKey, id model.Identity) {
-	store.InternedIdentities.Delete(tx, k)
-	store.Identities.Delete(tx, store.IdentityKey{Tenant: k.Tenant, ID: id})
-	store.Numbers.Delete(tx, store.NumberKey{Kind: store.NumberIdentity, Number: uint32(id)})
+func forget(tx store.Tx, k tables.InternKey, id model.Identity) {
+	tables.InternedIdentities.Delete(tx, k)
+	tables.Identities.Delete(tx, tables.IdentityKey{Tenant: k.Tenant, ID: id})
+	tables.Numbers.Delete(tx, tables.NumberKey{Kind: tables.NumberIdentity, Number: uint32(id)})
 }

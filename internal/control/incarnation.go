@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // Incarnation says which store the cluster has.
@@ -55,7 +56,7 @@ func (c *Controller) apply(b store.Batch) error {
 	i.rev = b.Revision
 	for _, ev := range b.Events {
 		if ev.KV.Key == store.StoreIdentityKey && !b.Listed {
-			if row, err := store.Incarnations.Decode(ev.KV); err == nil {
+			if row, err := tables.Incarnations.Decode(ev.KV); err == nil {
 				i.now = row.Value
 			}
 		}
@@ -82,11 +83,11 @@ func (c *Controller) renewEmpty(ctx context.Context) error {
 // identifyStore gives a store that has no identity one, in the transaction that
 // creates its defaults.
 func (c *Controller) identifyStore(tx store.Tx) error {
-	row, err := store.Incarnations.Find(tx, store.IncarnationKey{})
+	row, err := tables.Incarnations.Find(tx, tables.IncarnationKey{})
 	if err != nil || row.Exists() {
 		return err
 	}
-	return store.Incarnations.Create(tx, store.Incarnation{ID: uuid.NewString(), Epoch: 1, Since: c.opts.Now().UTC().Format(time.RFC3339)})
+	return tables.Incarnations.Create(tx, store.Incarnation{ID: uuid.NewString(), Epoch: 1, Since: c.opts.Now().UTC().Format(time.RFC3339)})
 }
 
 // StoreIdentity returns which store this is.
@@ -98,7 +99,7 @@ func (c *Controller) StoreIdentity(ctx context.Context) (store.Incarnation, stor
 	if err != nil {
 		return store.Incarnation{}, 0, err
 	}
-	row, err := store.Incarnations.Decode(kv)
+	row, err := tables.Incarnations.Decode(kv)
 	if err == nil && !row.Exists() {
 		err = model.Errorf(model.ErrUnavailable, "the store has no identity: it is empty, and about to become a new cluster's")
 	}
@@ -117,10 +118,10 @@ func (c *Controller) StoreIdentity(ctx context.Context) (store.Incarnation, stor
 func (c *Controller) AdoptStore(ctx context.Context) (store.Incarnation, store.Revision, error) {
 	var inc store.Incarnation
 	rev, err := c.update(ctx, "adopt the store", func(tx store.Tx) (err error) {
-		if inc, err = store.Incarnations.Get(tx, store.IncarnationKey{}); err != nil {
+		if inc, err = tables.Incarnations.Get(tx, tables.IncarnationKey{}); err != nil {
 			return err
 		}
-		hosts, err := store.Hosts.List(tx, store.HostsScope)
+		hosts, err := tables.Hosts.List(tx, tables.HostsScope)
 		if err != nil {
 			return err
 		}
@@ -136,7 +137,7 @@ func (c *Controller) AdoptStore(ctx context.Context) (store.Incarnation, store.R
 				inc.Replaces = append(inc.Replaces, id)
 			}
 		}
-		return store.Incarnations.Put(tx, inc)
+		return tables.Incarnations.Put(tx, inc)
 	})
 	if err != nil {
 		return inc, 0, err

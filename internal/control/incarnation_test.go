@@ -13,10 +13,12 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // eventually waits until ok returns nil.
-func (c *cluster) eventually(what string, ok func() error) {
+func (c *harness) eventually(what string, ok func() error) {
 	c.t.Helper()
 	ctx := testContext(c.t)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -35,7 +37,7 @@ func (c *cluster) eventually(what string, ok func() error) {
 }
 
 // identity returns which store the cluster has.
-func (c *cluster) identity() Incarnation {
+func (c *harness) identity() Incarnation {
 	c.t.Helper()
 	i, rev, err := c.StoreIdentity(testContext(c.t))
 	c.ok(err)
@@ -55,7 +57,7 @@ func TestAdoptStore(t *testing.T) {
 	follows := func(marks ...string) {
 		_, err := c.st.Update(t.Context(), func(tx store.Tx) error {
 			for i, mark := range marks {
-				if err := store.Hosts.Put(tx, model.Host{Name: model.HostName(fmt.Sprintf("h%d", i)), Store: mark}); err != nil {
+				if err := tables.Hosts.Put(tx, model.Host{Name: model.HostName(fmt.Sprintf("h%d", i)), Store: mark}); err != nil {
 					return err
 				}
 			}
@@ -107,7 +109,7 @@ func TestStoreReplaced(t *testing.T) {
 	logged := func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }
 	c := newCluster(t, logged)
 	other := onStore(t, c.st.Client(), logged)
-	both := []*cluster{c, other}
+	both := []*harness{c, other}
 	right := c.identity()
 	c.put(model.Tenant{Name: "blue"}, network("n", "10.1.1.0/24"))
 	backup := c.st.Data()
@@ -139,7 +141,7 @@ func TestStoreReplaced(t *testing.T) {
 			})
 		}
 	}
-	c.st.Replace(store.NewMemory().Data(), 0)
+	c.st.Replace(memory.New().Data(), 0)
 	is("a new identity", "the store has no identity: it is empty", func(i Incarnation) bool { return i.ID != "" && i.ID != right.ID && i.Epoch == 1 })
 	for i, x := range both { // and it is used
 		x.put(network(fmt.Sprintf("n%d", i), fmt.Sprintf("10.1.%d.0/24", i+1)), endpoint(fmt.Sprintf("n%d", i), "c"))
@@ -151,10 +153,10 @@ func TestStoreReplaced(t *testing.T) {
 	is("the right store again", "the store is another one", right.Same, "later", "n")
 	c.st.Replace(backup, 0)
 	is("an older state", "the store has gone back to an older state", right.Same, "n")
-	restored := store.NewMemory()
+	restored := memory.New()
 	restored.Replace(backup, 1_000_000)
 	epoch := Incarnation{ID: right.ID, Epoch: right.Epoch + 1}
-	_, err := restored.Update(t.Context(), func(tx store.Tx) error { return store.Incarnations.Put(tx, epoch) })
+	_, err := restored.Update(t.Context(), func(tx store.Tx) error { return tables.Incarnations.Put(tx, epoch) })
 	c.ok(err)
 	c.st.Replace(restored.Data(), 0)
 	is("a restored one", "the store was restored from a backup", epoch.Same, "n")
@@ -163,12 +165,12 @@ func TestStoreReplaced(t *testing.T) {
 
 // late is a store whose mirrors deliver nothing while it is held.
 type late struct {
-	*store.Memory
+	*memory.Store
 	held sync.RWMutex
 }
 
 func (l *late) Mirror(ctx context.Context, prefixes []string, fn func(store.Batch) error, opts ...store.MirrorOption) error {
-	return l.Memory.Mirror(ctx, prefixes, func(b store.Batch) error {
+	return l.Store.Mirror(ctx, prefixes, func(b store.Batch) error {
 		l.held.RLock()
 		defer l.held.RUnlock()
 		return fn(b)
@@ -179,8 +181,8 @@ func (l *late) Mirror(ctx context.Context, prefixes []string, fn func(store.Batc
 // a view that has not heard of it, nothing is read, nor taken for done, that is
 // not there any more.
 func TestReplacedBeforeSeen(t *testing.T) {
-	mem := store.NewMemory()
-	st := &late{Memory: mem}
+	mem := memory.New()
+	st := &late{Store: mem}
 	c := through(t, st, mem)
 	began := mem.Data()
 	c.put(model.Tenant{Name: "blue"})

@@ -13,12 +13,15 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // between is a store that runs a hook once between the run of a transaction's
 // function and its commit: the moment at which another's commit hurts most.
 type between struct {
-	*store.Memory
+	*memory.Store
 	hook atomic.Pointer[func()]
 }
 
@@ -33,21 +36,21 @@ func (b *between) wrap(fn func(store.Tx) error) func(store.Tx) error {
 }
 
 func (b *between) Update(ctx context.Context, fn func(store.Tx) error) (store.Revision, error) {
-	return b.Memory.Update(ctx, b.wrap(fn))
+	return b.Store.Update(ctx, b.wrap(fn))
 }
 
 func (b *between) UpdateNear(ctx context.Context, near store.Near, fn func(store.Tx) error) (store.Revision, error) {
-	return b.Memory.UpdateNear(ctx, near, b.wrap(fn))
+	return b.Store.UpdateNear(ctx, near, b.wrap(fn))
 }
 
 // pairBase starts a cluster in which each of pairRequests alone succeeds, and a
 // second replica to run the other request of a pair.
-func pairBase(t *testing.T) (a, b *cluster, hook *atomic.Pointer[func()]) {
+func pairBase(t *testing.T) (a, b *harness, hook *atomic.Pointer[func()]) {
 	t.Helper()
 	labels := func(o *Options) { o.LabelFilter = func(string) bool { return true } }
 	b = newCluster(t, labels)
-	st := &between{Memory: b.st.Client()}
-	a = through(t, st, st.Memory, labels)
+	st := &between{Store: b.st.Client()}
+	a = through(t, st, st.Store, labels)
 	b.put(
 		model.Tenant{Name: "empty"}, network("n", "10.1.0.0/24"), network("m", "10.2.0.0/24"),
 		group("g", "m"), policy("p"), policy("q"), rule("q", "1"),
@@ -59,10 +62,10 @@ func pairBase(t *testing.T) (a, b *cluster, hook *atomic.Pointer[func()]) {
 	return a, b, &st.hook
 }
 
-func pairRequests() map[string]func(*cluster) error {
-	try := func(o any) func(*cluster) error { return func(c *cluster) error { return c.try(o) } }
-	remove := func(k any) func(*cluster) error { return func(c *cluster) error { return c.remove(k) } }
-	return map[string]func(*cluster) error{
+func pairRequests() map[string]func(*harness) error {
+	try := func(o any) func(*harness) error { return func(c *harness) error { return c.try(o) } }
+	remove := func(k any) func(*harness) error { return func(c *harness) error { return c.remove(k) } }
+	return map[string]func(*harness) error{
 		"delete tenant":     remove(model.TenantName("empty")),
 		"network in tenant": try(network("empty:x", "10.1.0.0/24")),
 		"policy in tenant":  try(policy("empty:x")),
@@ -95,12 +98,12 @@ func pairRequests() map[string]func(*cluster) error {
 		"tag 60":           try(with(network("t1", "10.7.1.0/24"), func(n *model.Network) { n.ReqTag = 60 })),
 		"tag 60 again":     try(with(network("t2", "10.7.2.0/24"), func(n *model.Network) { n.ReqTag = 60 })),
 		"use idle label":   try(endpoint("m", "c4", func(e *model.Endpoint) { e.Labels = map[string]string{"app": "idle"} })),
-		"sweep": func(c *cluster) error {
-			kv, err := c.st.Get(testContext(c.t), store.LeaderKey)
+		"sweep": func(c *harness) error {
+			kv, err := c.st.Get(testContext(c.t), cluster.LeaderKey)
 			if err != nil {
 				return err
 			}
-			return c.SweepOnce(testContext(c.t), store.Fence{Key: store.LeaderKey, Create: kv.Create})
+			return c.SweepOnce(testContext(c.t), store.Fence{Key: cluster.LeaderKey, Create: kv.Create})
 		},
 	}
 }
@@ -139,26 +142,26 @@ func TestInterleaved(t *testing.T) {
 // checkReferences checks what checkInvariants cannot see in a view: that
 // addresses, identities and records of endpoints exist, and nothing of what is
 // gone is left.
-func checkReferences(t *testing.T, c *cluster) {
+func checkReferences(t *testing.T, c *harness) {
 	t.Helper()
 	v := c.fresh()
-	records := map[store.IdentityKey]bool{}
+	records := map[tables.IdentityKey]bool{}
 	for key := range c.dump() {
-		ch, err := store.Decode(store.Event{KV: store.KV{Key: key}})
+		ch, err := tables.Decode(store.Event{KV: store.KV{Key: key}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		switch k := ch.Key.(type) {
-		case store.IdentityKey:
+		case tables.IdentityKey:
 			records[k] = true
-		case store.AddressKey:
+		case tables.AddressKey:
 			if _, ok := v.Network(k.Network); !ok {
 				t.Errorf("address %s of the lost network %s", k.Addr, k.Network)
 			}
 		}
 	}
 	need := func(what string, tenant model.TenantName, id model.Identity) {
-		if !records[store.IdentityKey{Tenant: tenant, ID: id}] {
+		if !records[tables.IdentityKey{Tenant: tenant, ID: id}] {
 			t.Errorf("%s has the identity %d, which has no record", what, id)
 		}
 	}
@@ -196,9 +199,9 @@ func checkReferences(t *testing.T, c *cluster) {
 			t.Errorf("rule %s names the lost network %s", r.Key, r.Network)
 		}
 	}
-	for _, left := range keysUnder(c, store.AllocPrefix+"ref/") {
-		ch, err := store.Decode(store.Event{KV: store.KV{Key: left}})
-		if k, ok := ch.Key.(store.RefKey); err != nil || !ok || !strings.HasPrefix(k.From, string(k.Target.Tenant)+":") {
+	for _, left := range keysUnder(c, tables.AllocPrefix+"ref/") {
+		ch, err := tables.Decode(store.Event{KV: store.KV{Key: left}})
+		if k, ok := ch.Key.(tables.RefKey); err != nil || !ok || !strings.HasPrefix(k.From, string(k.Target.Tenant)+":") {
 			t.Errorf("bad reference %s", left)
 		}
 	}
@@ -213,12 +216,12 @@ func (s *space) all() map[netip.Addr]owned {
 
 // counting is a store that counts the runs of transactions' functions.
 type counting struct {
-	*store.Memory
+	*memory.Store
 	runs atomic.Int64
 }
 
 func (s *counting) UpdateNear(ctx context.Context, near store.Near, fn func(store.Tx) error) (store.Revision, error) {
-	return s.Memory.UpdateNear(ctx, near, func(tx store.Tx) error {
+	return s.Store.UpdateNear(ctx, near, func(tx store.Tx) error {
 		s.runs.Add(1)
 		return fn(tx)
 	})
@@ -227,8 +230,8 @@ func (s *counting) UpdateNear(ctx context.Context, near store.Near, fn func(stor
 // Creators of endpoints in one process never conflict: each transaction runs
 // once, since no two try the same address.
 func TestCreatorsDoNotConflict(t *testing.T) {
-	mem := store.NewMemory()
-	st := &counting{Memory: mem}
+	mem := memory.New()
+	st := &counting{Store: mem}
 	c := through(t, st, mem)
 	c.put(network("n", "10.1.0.0/20", "2001:db8::/64"), group("web", "n"), pooled("pool", "n", "10.1.2.0-10.1.3.255"))
 	c.fresh()
@@ -259,7 +262,7 @@ func TestClaims(t *testing.T) {
 	take := func() (*claim, bool) {
 		cl := c.claim()
 		_, ok := cl.addr(n, false, cursor, ranges)
-		_, ok2 := cl.number(store.NumberVLAN, 7, 8)
+		_, ok2 := cl.number(tables.NumberVLAN, 7, 8)
 		if ok != ok2 {
 			t.Errorf("address %v, number %v", ok, ok2)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
 // MonitorRequest asks the agents for what their data planes drop, and which
@@ -38,7 +39,7 @@ func (c *Controller) OpenMonitor(ctx context.Context, r MonitorRequest) (*Monito
 	if err != nil {
 		return nil, err
 	}
-	q := store.MonitorRequest{ID: r.ID, Address: r.Address, Connections: r.Connections, Host: r.Host}
+	q := cluster.MonitorRequest{ID: r.ID, Address: r.Address, Connections: r.Connections, Host: r.Host}
 	if q.FromTenant, q.From, err = groupNamed(v, "from", r.From); err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func (c *Controller) OpenMonitor(ctx context.Context, r MonitorRequest) (*Monito
 	if r.Host != "" && m.Hosts == nil {
 		return nil, model.Errorf(model.ErrNotFound, "host %q does not exist", r.Host)
 	}
-	m.session, err = store.OpenMonitor(ctx, c.store, q)
+	m.session, err = cluster.OpenMonitor(ctx, c.store, q)
 	return m, err
 }
 

@@ -9,10 +9,11 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // checkMore checks what must hold of the remaining kinds whatever happened.
-func checkMore(t *testing.T, c *cluster) {
+func checkMore(t *testing.T, c *harness) {
 	t.Helper()
 	v := c.fresh()
 	tenant := func(what fmt.Stringer, k model.TenantName) {
@@ -47,16 +48,16 @@ func checkMore(t *testing.T, c *cluster) {
 			}
 		}
 	}
-	owned := map[store.AddressKey]string{}
+	owned := map[tables.AddressKey]string{}
 	for _, s := range v.Services("") {
 		tenant(s.Key, s.Key.Tenant)
 		if _, ok := v.Network(s.NetworkKey()); !ok {
 			t.Errorf("service %s has no network", s.Key)
 		}
-		owned[store.AddressKey{Network: s.NetworkKey(), Addr: s.VIP}] = s.Key.Name
+		owned[tables.AddressKey{Network: s.NetworkKey(), Addr: s.VIP}] = s.Key.Name
 	}
 	fresh := newView(c.log)
-	kvs, rev, err := c.st.Client().Range(context.Background(), store.StatePrefix)
+	kvs, rev, err := c.st.Client().Range(context.Background(), tables.StatePrefix)
 	c.ok(err)
 	b := store.Batch{Revision: rev, Snapshot: true}
 	for _, kv := range kvs {
@@ -67,7 +68,7 @@ func checkMore(t *testing.T, c *cluster) {
 	defer v.mu.RUnlock()
 	for k, s := range v.spaces {
 		for a, o := range s.owners {
-			if ak := (store.AddressKey{Network: k, Addr: a}); o.Service != owned[ak] {
+			if ak := (tables.AddressKey{Network: k, Addr: a}); o.Service != owned[ak] {
 				t.Errorf("address %s belongs to the service %q, but %q has it", a, o.Service, owned[ak])
 			} else {
 				delete(owned, ak)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 func npKey(s string) model.NetProfileKey {
@@ -65,7 +66,7 @@ func labelled(labels ...string) func(*model.Endpoint) {
 }
 
 // more adds one of each remaining kind to base.
-func more(t *testing.T) *cluster {
+func more(t *testing.T) *harness {
 	t.Helper()
 	c := base(t)
 	c.addHost("host1")
@@ -79,9 +80,9 @@ func more(t *testing.T) *cluster {
 	return c
 }
 
-func (c *cluster) addHost(h model.HostName) {
+func (c *harness) addHost(h model.HostName) {
 	c.t.Helper()
-	_, err := c.st.Client().Update(testContext(c.t), func(tx store.Tx) error { return store.Hosts.Put(tx, model.Host{Name: h}) })
+	_, err := c.st.Client().Update(testContext(c.t), func(tx store.Tx) error { return tables.Hosts.Put(tx, model.Host{Name: h}) })
 	c.ok(err)
 }
 
@@ -127,7 +128,7 @@ func TestRefusedMore(t *testing.T) {
 		{name: "delete unknown service", kind: model.ErrNotFound, part: "nosuch", del: svcKey("nosuch")},
 		{name: "delete network with a service", kind: model.ErrInUse, part: "default:v2", del: netKey("v2")},
 		{name: "BGP of unknown host (known fault 26)", kind: model.ErrNotFound, part: "host2", put: model.Bgp{Host: "host2", RouterIP: netip.MustParsePrefix("50.1.1.2/24"), AS: 1, NeighborAS: 2}},
-		{name: "delete unknown BGP", kind: model.ErrNotFound, part: "host2", del: store.BgpKey{Host: "host2"}},
+		{name: "delete unknown BGP", kind: model.ErrNotFound, part: "host2", del: tables.BgpKey{Host: "host2"}},
 		{name: "delete unknown volume", kind: model.ErrNotFound, part: "nosuch", del: model.VolumeKey(npKey("nosuch"))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -194,7 +195,7 @@ func TestLifeCycleMore(t *testing.T) {
 		t.Errorf("putting everything again changes the store: %s", d)
 	}
 	c.put(group("t:g", "n"))
-	for _, k := range []any{npKey("t:np"), ecKey("t:ec"), appKey("t:app"), svcKey("t:s"), store.BgpKey{Host: "host1"}, store.AciGwKey{}, model.VolumeKey(npKey("t:v")), model.VolumeProfileKey(npKey("t:v"))} {
+	for _, k := range []any{npKey("t:np"), ecKey("t:ec"), appKey("t:app"), svcKey("t:s"), tables.BgpKey{Host: "host1"}, tables.AciGwKey{}, model.VolumeKey(npKey("t:v")), model.VolumeProfileKey(npKey("t:v"))} {
 		c.ok(c.remove(k))
 	}
 	if d := cmp.Diff(before, c.meaning()); d != "" {
@@ -204,7 +205,7 @@ func TestLifeCycleMore(t *testing.T) {
 }
 
 // meaning is what the store holds apart from generations and hints.
-func (c *cluster) meaning() map[string]string {
+func (c *harness) meaning() map[string]string {
 	d := c.dump()
 	maps.DeleteFunc(d, func(k, _ string) bool {
 		return k == store.CommitKey || strings.HasPrefix(k, store.Root+"gen/") || strings.Contains(k, "/alloc/cursor/")
@@ -282,7 +283,7 @@ func TestProviders(t *testing.T) {
 	c.create(endpoint("n", "e2", labelled("app=web")))
 	c.create(endpoint("n", "e3"))
 	c.create(endpoint("other", "e4", labelled("app=web", "tier=front")))
-	want := func(c *cluster, service string, ids ...model.EndpointID) {
+	want := func(c *harness, service string, ids ...model.EndpointID) {
 		t.Helper()
 		v := c.fresh()
 		s, ok := v.Service(svcKey(service))

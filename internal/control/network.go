@@ -6,24 +6,25 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n model.Network) error {
-	name := store.NameKey{Tenant: n.Key.Tenant, Name: string(n.Key.Name)}
+	name := tables.NameKey{Tenant: n.Key.Tenant, Name: string(n.Key.Name)}
 	ik, err := internKey(n.Key, "", nil)
 	if err != nil {
 		return err
 	}
 	err = tx.Prefetch(append(subnetKeys(n.Key.Tenant, subnetsOf(n)),
-		store.Globals.Key(store.GlobalKey{}), store.Tenants.Key(n.Key.Tenant),
-		store.Networks.Key(n.Key), store.Names.Key(name), store.InternedIdentities.Key(ik))...)
+		tables.Globals.Key(tables.GlobalKey{}), tables.Tenants.Key(n.Key.Tenant),
+		tables.Networks.Key(n.Key), tables.Names.Key(name), tables.InternedIdentities.Key(ik))...)
 	if err != nil {
 		return err
 	}
-	if _, err := store.Tenants.Get(tx, n.Key.Tenant); err != nil {
+	if _, err := tables.Tenants.Get(tx, n.Key.Tenant); err != nil {
 		return err
 	}
-	old, err := store.Networks.Find(tx, n.Key)
+	old, err := tables.Networks.Find(tx, n.Key)
 	if err != nil {
 		return err
 	}
@@ -34,7 +35,7 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 		return err
 	}
 	if n.Subnet.IsValid() {
-		g, err := store.Globals.Get(tx, store.GlobalKey{})
+		g, err := tables.Globals.Get(tx, tables.GlobalKey{})
 		if err != nil {
 			return err
 		}
@@ -54,18 +55,18 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 	if n.Tag, err = takeTag(ctx, tx, cl, n); err != nil {
 		return err
 	}
-	id, err := cl.freeNumber(ctx, tx, store.NumberNetwork, 1, 65535, n.Key.String())
+	id, err := cl.freeNumber(ctx, tx, tables.NumberNetwork, 1, 65535, n.Key.String())
 	if err != nil {
 		return err
 	}
 	n.ID = model.NetworkID(id)
-	if err := putCursor(tx, store.NumberNetwork, id); err != nil {
+	if err := tables.PutCursor(tx, tables.Cursor{Kind: tables.NumberNetwork, Last: id}); err != nil {
 		return err
 	}
 	if n.Identity, err = c.intern(ctx, tx, cl, n.Key, "", nil); err != nil {
 		return err
 	}
-	return store.Networks.Create(tx, n)
+	return tables.Networks.Create(tx, n)
 }
 
 // sameNetwork checks that a request for an existing network asks for what is there.
@@ -119,27 +120,27 @@ func fieldText(v any) string {
 }
 
 // takeName gives a name of the space that networks and groups of a tenant share.
-func takeName(tx store.Tx, k store.NameKey, kind string) error {
-	row, err := store.Names.Find(tx, k)
+func takeName(tx store.Tx, k tables.NameKey, kind string) error {
+	row, err := tables.Names.Find(tx, k)
 	if err != nil {
 		return err
 	}
 	if row.Exists() {
 		return model.Errorf(model.ErrConflict, "the name %q belongs to the %s of that name in tenant %q; networks and endpoint groups share one name space", k.Name, row.Value.Kind, k.Tenant)
 	}
-	return store.Names.Create(tx, store.Name{NameKey: k, Kind: kind})
+	return tables.Names.Create(tx, tables.Name{NameKey: k, Kind: kind})
 }
 
-func tagKind(e model.Encap) store.NumberKind {
+func tagKind(e model.Encap) tables.NumberKind {
 	if e == model.EncapVLAN {
-		return store.NumberVLAN
+		return tables.NumberVLAN
 	}
-	return store.NumberVNI
+	return tables.NumberVNI
 }
 
 // takeTag takes the tag asked for, or a free one.
 func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint32, error) {
-	g, err := store.Globals.Get(tx, store.GlobalKey{})
+	g, err := tables.Globals.Get(tx, tables.GlobalKey{})
 	if err != nil {
 		return 0, err
 	}
@@ -153,15 +154,15 @@ func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint
 	if !within.Contains(n.ReqTag) {
 		return 0, model.InvalidField("pktTag", n.ReqTag, fmt.Sprintf("must be within %s, which global sets as %s", within, field))
 	}
-	k := store.NumberKey{Kind: kind, Number: n.ReqTag}
-	row, err := store.Numbers.Find(tx, k)
+	k := tables.NumberKey{Kind: kind, Number: n.ReqTag}
+	row, err := tables.Numbers.Find(tx, k)
 	if err != nil {
 		return 0, err
 	}
 	if row.Exists() {
 		return 0, model.Errorf(model.ErrConflict, "pktTag \"%d\": is used by network %s", n.ReqTag, row.Value.Owner)
 	}
-	return n.ReqTag, store.Numbers.Create(tx, store.Number{NumberKey: k, Owner: n.Key.String()})
+	return n.ReqTag, tables.Numbers.Create(tx, tables.Number{NumberKey: k, Owner: n.Key.String()})
 }
 
 // DeleteNetwork deletes a network that no group, rule, service, endpoint or
@@ -173,14 +174,14 @@ func (c *Controller) DeleteNetwork(ctx context.Context, k model.NetworkKey) erro
 		if err != nil {
 			return err
 		}
-		if err := tx.Prefetch(store.Networks.Key(k), store.Tenants.Key(k.Tenant), store.InternedIdentities.Key(ik)); err != nil {
+		if err := tx.Prefetch(tables.Networks.Key(k), tables.Tenants.Key(k.Tenant), tables.InternedIdentities.Key(ik)); err != nil {
 			return err
 		}
-		n, err := store.Networks.Get(tx, k)
+		n, err := tables.Networks.Get(tx, k)
 		if err != nil {
 			return err
 		}
-		if err := unreferenced(tx, store.TargetNetwork(k)); err != nil {
+		if err := unreferenced(tx, tables.TargetNetwork(k)); err != nil {
 			return err
 		}
 		if err := c.unused(tx, k); err != nil {
@@ -191,23 +192,23 @@ func (c *Controller) DeleteNetwork(ctx context.Context, k model.NetworkKey) erro
 				return err
 			}
 		}
-		t, err := store.Tenants.Find(tx, k.Tenant)
+		t, err := tables.Tenants.Find(tx, k.Tenant)
 		if err != nil {
 			return err
 		}
 		if t.Exists() && t.Value.DefaultNetwork == k.Name {
 			t.Value.DefaultNetwork = ""
-			if err := store.Tenants.Put(tx, t.Value); err != nil {
+			if err := tables.Tenants.Put(tx, t.Value); err != nil {
 				return err
 			}
 		}
-		store.Networks.Delete(tx, k)
-		store.Names.Delete(tx, store.NameKey{Tenant: k.Tenant, Name: string(k.Name)})
-		store.Numbers.Delete(tx, store.NumberKey{Kind: tagKind(n.Encap), Number: n.Tag})
-		store.Numbers.Delete(tx, store.NumberKey{Kind: store.NumberNetwork, Number: uint32(n.ID)})
-		store.GroupPools.Delete(tx, store.PoolsKey{Network: k})
-		store.Addresses.DeleteScope(tx, store.AddressesOf(k)) // expired reservations
-		store.References.DeleteScope(tx, store.TargetNetwork(k).Scope())
+		tables.Networks.Delete(tx, k)
+		tables.Names.Delete(tx, tables.NameKey{Tenant: k.Tenant, Name: string(k.Name)})
+		tables.Numbers.Delete(tx, tables.NumberKey{Kind: tagKind(n.Encap), Number: n.Tag})
+		tables.Numbers.Delete(tx, tables.NumberKey{Kind: tables.NumberNetwork, Number: uint32(n.ID)})
+		tables.GroupPools.Delete(tx, tables.PoolsKey{Network: k})
+		tables.Addresses.DeleteScope(tx, tables.AddressesOf(k)) // expired reservations
+		tables.References.DeleteScope(tx, tables.TargetNetwork(k).Scope())
 		forget(tx, ik, n.Identity)
 		return nil
 	})
@@ -216,7 +217,7 @@ func (c *Controller) DeleteNetwork(ctx context.Context, k model.NetworkKey) erro
 
 // unused checks that nobody has an address of a network. Every endpoint has one.
 func (c *Controller) unused(tx store.Tx, k model.NetworkKey) error {
-	scope := store.AddressesOf(k)
+	scope := tables.AddressesOf(k)
 	if err := tx.Observe(scope); err != nil {
 		return err
 	}
@@ -226,7 +227,7 @@ func (c *Controller) unused(tx store.Tx, k model.NetworkKey) error {
 		return err
 	}
 	for _, kv := range kvs {
-		row, err := store.Addresses.Decode(kv)
+		row, err := tables.Addresses.Decode(kv)
 		if err != nil {
 			return err
 		}

@@ -6,20 +6,21 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 func putPolicy(tx store.Tx, p model.ContivPolicy) error {
-	if err := tx.Prefetch(store.Tenants.Key(p.Key.Tenant), store.Policies.Key(p.Key)); err != nil {
+	if err := tx.Prefetch(tables.Tenants.Key(p.Key.Tenant), tables.Policies.Key(p.Key)); err != nil {
 		return err
 	}
-	if _, err := store.Tenants.Get(tx, p.Key.Tenant); err != nil {
+	if _, err := tables.Tenants.Get(tx, p.Key.Tenant); err != nil {
 		return err
 	}
-	old, err := store.Policies.Find(tx, p.Key)
+	old, err := tables.Policies.Find(tx, p.Key)
 	if err != nil || old.Exists() {
 		return err
 	}
-	return store.Policies.Create(tx, p)
+	return tables.Policies.Create(tx, p)
 }
 
 // maxRefDeletes bounds the references that deleting a policy takes along; the
@@ -30,13 +31,13 @@ const maxRefDeletes = 24
 // model.ErrInUse.
 func (c *Controller) DeletePolicy(ctx context.Context, k model.PolicyKey) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete policy %q", k), func(tx store.Tx) error {
-		if _, err := store.Policies.Get(tx, k); err != nil {
+		if _, err := tables.Policies.Get(tx, k); err != nil {
 			return err
 		}
-		if err := unreferenced(tx, store.TargetPolicy(k)); err != nil {
+		if err := unreferenced(tx, tables.TargetPolicy(k)); err != nil {
 			return err
 		}
-		rules, err := store.Rules.List(tx, store.RulesOf(k))
+		rules, err := tables.Rules.List(tx, tables.RulesOf(k))
 		if err != nil {
 			return err
 		}
@@ -48,9 +49,9 @@ func (c *Controller) DeletePolicy(ctx context.Context, k model.PolicyKey) error 
 				}
 			}
 		}
-		store.Rules.DeleteScope(tx, store.RulesOf(k))
-		store.References.DeleteScope(tx, store.TargetPolicy(k).Scope())
-		store.Policies.Delete(tx, k)
+		tables.Rules.DeleteScope(tx, tables.RulesOf(k))
+		tables.References.DeleteScope(tx, tables.TargetPolicy(k).Scope())
+		tables.Policies.Delete(tx, k)
 		return nil
 	})
 	return err
@@ -59,20 +60,20 @@ func (c *Controller) DeletePolicy(ctx context.Context, k model.PolicyKey) error 
 func putRule(tx store.Tx, r model.Rule) error {
 	group := model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}
 	network := model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}
-	keys := []string{store.Policies.Key(r.Key.PolicyKey()), store.Rules.Key(r.Key)}
+	keys := []string{tables.Policies.Key(r.Key.PolicyKey()), tables.Rules.Key(r.Key)}
 	if r.Group != "" {
-		keys = append(keys, store.Groups.Key(group))
+		keys = append(keys, tables.Groups.Key(group))
 	}
 	if r.Network != "" {
-		keys = append(keys, store.Networks.Key(network))
+		keys = append(keys, tables.Networks.Key(network))
 	}
 	if err := tx.Prefetch(keys...); err != nil {
 		return err
 	}
-	if _, err := store.Policies.Get(tx, r.Key.PolicyKey()); err != nil {
+	if _, err := tables.Policies.Get(tx, r.Key.PolicyKey()); err != nil {
 		return err
 	}
-	old, err := store.Rules.Find(tx, r.Key)
+	old, err := tables.Rules.Find(tx, r.Key)
 	if err != nil {
 		return err
 	}
@@ -80,12 +81,12 @@ func putRule(tx store.Tx, r model.Rule) error {
 		return sameRule(old.Value, r)
 	}
 	if r.Group != "" {
-		if _, err := store.Groups.Get(tx, group); err != nil {
+		if _, err := tables.Groups.Get(tx, group); err != nil {
 			return fmt.Errorf("%sEndpointGroup %q: %w", side(r), r.Group, err)
 		}
 	}
 	if r.Network != "" {
-		if _, err := store.Networks.Get(tx, network); err != nil {
+		if _, err := tables.Networks.Get(tx, network); err != nil {
 			return fmt.Errorf("%sNetwork %q: %w", side(r), r.Network, err)
 		}
 	}
@@ -94,7 +95,7 @@ func putRule(tx store.Tx, r model.Rule) error {
 			return err
 		}
 	}
-	return store.Rules.Create(tx, r)
+	return tables.Rules.Create(tx, r)
 }
 
 // side is the prefix of the fields that name a rule's peer.
@@ -130,14 +131,14 @@ func sameRule(old, r model.Rule) (err error) {
 // DeleteRule deletes a rule.
 func (c *Controller) DeleteRule(ctx context.Context, k model.RuleKey) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete rule %q", k), func(tx store.Tx) error {
-		r, err := store.Rules.Get(tx, k)
+		r, err := tables.Rules.Get(tx, k)
 		if err != nil {
 			return err
 		}
 		for _, t := range ruleTargets(r) {
 			unrefer(tx, t, "rule", k.String())
 		}
-		store.Rules.Delete(tx, k)
+		tables.Rules.Delete(tx, k)
 		return nil
 	})
 	return err

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // Pool tells how much of what is given out is taken.
@@ -33,10 +33,10 @@ type NetworkPool struct {
 func (v *View) TagPools() (vlans, vnis Pool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	in := func(kind store.NumberKind, r model.TagRange) Pool {
+	in := func(kind tables.NumberKind, r model.TagRange) Pool {
 		return Pool{Used: uint64(v.numbers[kind].used.Len()), Size: uint64(r.Hi-r.Lo) + 1} //nolint:gosec // a length is not negative
 	}
-	return in(store.NumberVLAN, v.global.VLANs), in(store.NumberVNI, v.global.VXLANs)
+	return in(tables.NumberVLAN, v.global.VLANs), in(tables.NumberVNI, v.global.VXLANs)
 }
 
 // AddressPools returns the pools of all networks that have an IPv4 subnet, the

@@ -8,15 +8,16 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // setRow creates or replaces an object of a tenant that has neither immutable
 // fields nor references of its own. An equal one is left as it is.
-func setRow[K comparable, V any](tx store.Tx, t model.TenantName, table *store.Table[K, V], k K, v V) error {
-	if err := tx.Prefetch(store.Tenants.Key(t), table.Key(k)); err != nil {
+func setRow[K comparable, V any](tx store.Tx, t model.TenantName, table *tables.Table[K, V], k K, v V) error {
+	if err := tx.Prefetch(tables.Tenants.Key(t), table.Key(k)); err != nil {
 		return err
 	}
-	if _, err := store.Tenants.Get(tx, t); err != nil {
+	if _, err := tables.Tenants.Get(tx, t); err != nil {
 		return err
 	}
 	old, err := table.Find(tx, k)
@@ -27,7 +28,7 @@ func setRow[K comparable, V any](tx store.Tx, t model.TenantName, table *store.T
 }
 
 // deleteRow deletes an object, if nothing refers to it; target may be nil.
-func deleteRow[K comparable, V any](ctx context.Context, c *Controller, table *store.Table[K, V], k K, target *store.Target) error {
+func deleteRow[K comparable, V any](ctx context.Context, c *Controller, table *tables.Table[K, V], k K, target *tables.Target) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete %s %q", table.Noun(), table.Show(k)), func(tx store.Tx) error {
 		if _, err := table.Get(tx, k); err != nil {
 			return err
@@ -36,7 +37,7 @@ func deleteRow[K comparable, V any](ctx context.Context, c *Controller, table *s
 			if err := unreferenced(tx, *target); err != nil {
 				return err
 			}
-			store.References.DeleteScope(tx, target.Scope())
+			tables.References.DeleteScope(tx, target.Scope())
 		}
 		table.Delete(tx, k)
 		return nil
@@ -47,18 +48,18 @@ func deleteRow[K comparable, V any](ctx context.Context, c *Controller, table *s
 // DeleteNetProfile deletes a net profile that no group names: otherwise
 // model.ErrInUse.
 func (c *Controller) DeleteNetProfile(ctx context.Context, k model.NetProfileKey) error {
-	t := store.TargetNetProfile(k)
-	return deleteRow(ctx, c, store.NetProfiles, k, &t)
+	t := tables.TargetNetProfile(k)
+	return deleteRow(ctx, c, tables.NetProfiles, k, &t)
 }
 
 // DeleteVolume deletes a volume.
 func (c *Controller) DeleteVolume(ctx context.Context, k model.VolumeKey) error {
-	return deleteRow(ctx, c, store.Volumes, k, nil)
+	return deleteRow(ctx, c, tables.Volumes, k, nil)
 }
 
 // DeleteVolumeProfile deletes a volume profile.
 func (c *Controller) DeleteVolumeProfile(ctx context.Context, k model.VolumeProfileKey) error {
-	return deleteRow(ctx, c, store.VolumeProfiles, k, nil)
+	return deleteRow(ctx, c, tables.VolumeProfiles, k, nil)
 }
 
 // appBatch is how many groups of an app profile one transaction ties or frees:
@@ -80,17 +81,17 @@ func (c *Controller) tieAll(ctx context.Context, p model.AppProfile) (rev store.
 // tieGroups takes one step towards the wanted profile and tells whether it is
 // there.
 func tieGroups(tx store.Tx, want model.AppProfile) (done bool, err error) {
-	keys := []string{store.Tenants.Key(want.Key.Tenant), store.AppProfiles.Key(want.Key)}
+	keys := []string{tables.Tenants.Key(want.Key.Tenant), tables.AppProfiles.Key(want.Key)}
 	for _, g := range want.Groups {
-		keys = append(keys, store.Groups.Key(model.GroupKey{Tenant: want.Key.Tenant, Name: g}))
+		keys = append(keys, tables.Groups.Key(model.GroupKey{Tenant: want.Key.Tenant, Name: g}))
 	}
 	if err := tx.Prefetch(keys...); err != nil {
 		return false, err
 	}
-	if _, err := store.Tenants.Get(tx, want.Key.Tenant); err != nil {
+	if _, err := tables.Tenants.Get(tx, want.Key.Tenant); err != nil {
 		return false, err
 	}
-	old, err := store.AppProfiles.Find(tx, want.Key)
+	old, err := tables.AppProfiles.Find(tx, want.Key)
 	if err != nil {
 		return false, err
 	}
@@ -99,7 +100,7 @@ func tieGroups(tx store.Tx, want model.AppProfile) (done bool, err error) {
 	}
 	for _, g := range want.Groups { // all of them first: what cannot be done is not begun
 		k := model.GroupKey{Tenant: want.Key.Tenant, Name: g}
-		row, err := store.Groups.Peek(tx, k)
+		row, err := tables.Groups.Peek(tx, k)
 		if err == nil && !row.Exists() {
 			err = model.Errorf(model.ErrNotFound, "endpointGroups %q: endpoint group %q does not exist", g, k)
 		}
@@ -117,10 +118,10 @@ func tieGroups(tx store.Tx, want model.AppProfile) (done bool, err error) {
 		default:
 			left--
 			k := model.GroupKey{Tenant: want.Key.Tenant, Name: g}
-			if _, err := store.Groups.Get(tx, k); err != nil {
+			if _, err := tables.Groups.Get(tx, k); err != nil {
 				return false, err
 			}
-			if err := refer(tx, store.TargetGroup(k), "appprofile", want.Key.String()); err != nil {
+			if err := refer(tx, tables.TargetGroup(k), "appprofile", want.Key.String()); err != nil {
 				return false, err
 			}
 		}
@@ -133,10 +134,10 @@ func tieGroups(tx store.Tx, want model.AppProfile) (done bool, err error) {
 			next.Groups = append(next.Groups, g)
 		default:
 			left--
-			unrefer(tx, store.TargetGroup(model.GroupKey{Tenant: want.Key.Tenant, Name: g}), "appprofile", want.Key.String())
+			unrefer(tx, tables.TargetGroup(model.GroupKey{Tenant: want.Key.Tenant, Name: g}), "appprofile", want.Key.String())
 		}
 	}
-	return slices.Equal(next.Groups, want.Groups), store.AppProfiles.Put(tx, next)
+	return slices.Equal(next.Groups, want.Groups), tables.AppProfiles.Put(tx, next)
 }
 
 // DeleteAppProfile deletes an app profile and frees its groups, which stay.
@@ -144,7 +145,7 @@ func (c *Controller) DeleteAppProfile(ctx context.Context, k model.AppProfileKey
 	what := fmt.Sprintf("delete app profile %q", k)
 	for done := false; !done; {
 		_, err := c.update(ctx, what, func(tx store.Tx) error {
-			p, err := store.AppProfiles.Get(tx, k)
+			p, err := tables.AppProfiles.Get(tx, k)
 			if err != nil {
 				return err
 			}
@@ -153,9 +154,9 @@ func (c *Controller) DeleteAppProfile(ctx context.Context, k model.AppProfileKey
 				return err
 			}
 			for _, g := range p.Groups {
-				unrefer(tx, store.TargetGroup(model.GroupKey{Tenant: k.Tenant, Name: g}), "appprofile", k.String())
+				unrefer(tx, tables.TargetGroup(model.GroupKey{Tenant: k.Tenant, Name: g}), "appprofile", k.String())
 			}
-			store.AppProfiles.Delete(tx, k)
+			tables.AppProfiles.Delete(tx, k)
 			return nil
 		})
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // parallel runs f(0..n-1) in n goroutines and returns their errors.
@@ -39,9 +40,9 @@ func outcomes(t *testing.T, errs []error, allowed error) (ok int) {
 }
 
 // replicas returns n controllers on one store.
-func replicas(t *testing.T, n int) []*cluster {
+func replicas(t *testing.T, n int) []*harness {
 	t.Helper()
-	cs := []*cluster{newCluster(t)}
+	cs := []*harness{newCluster(t)}
 	for len(cs) < n {
 		cs = append(cs, onStore(t, cs[0].st.Client()))
 	}
@@ -265,7 +266,7 @@ func outcomesOf(t *testing.T, errs []error) {
 }
 
 // checkInvariants reads everything and checks what must hold whatever happened.
-func checkInvariants(t *testing.T, c *cluster) {
+func checkInvariants(t *testing.T, c *harness) {
 	t.Helper()
 	v := c.fresh()
 	g, _ := v.Global()
@@ -377,9 +378,9 @@ func checkEndpoints(t *testing.T, v *View, n model.Network) {
 }
 
 // checkMirror compares a view that followed the store with one read afresh.
-func checkMirror(t *testing.T, c *cluster) {
+func checkMirror(t *testing.T, c *harness) {
 	t.Helper()
-	kvs, rev, err := c.st.Client().Range(testContext(t), store.StatePrefix)
+	kvs, rev, err := c.st.Client().Range(testContext(t), tables.StatePrefix)
 	if err != nil {
 		t.Fatal(err)
 	}

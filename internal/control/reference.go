@@ -6,17 +6,18 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // refer records that something refers to a target.
-func refer(tx store.Tx, t store.Target, kind, from string) error {
-	return store.References.Put(tx, store.Reference{RefKey: store.RefKey{Target: t, Kind: kind, From: from}})
+func refer(tx store.Tx, t tables.Target, kind, from string) error {
+	return tables.References.Put(tx, tables.Reference{RefKey: tables.RefKey{Target: t, Kind: kind, From: from}})
 }
 
 // unrefer takes a reference away. It touches no scope: who waits for the last
 // reference to go has to try again anyway.
-func unrefer(tx store.Tx, t store.Target, kind, from string) {
-	tx.Delete(store.References.Key(store.RefKey{Target: t, Kind: kind, From: from}))
+func unrefer(tx store.Tx, t tables.Target, kind, from string) {
+	tx.Delete(tables.References.Key(tables.RefKey{Target: t, Kind: kind, From: from}))
 }
 
 // usedBy says by the kind of a reference, other than a rule's, what it means.
@@ -30,7 +31,7 @@ var usedBy = map[string]string{
 // unreferenced checks that nothing refers to a target, else model.ErrInUse.
 // Deleting a policy leaves references of its rules behind when they are many;
 // they count as gone when the rule is, or names something else by now.
-func unreferenced(tx store.Tx, t store.Target) error {
+func unreferenced(tx store.Tx, t tables.Target) error {
 	if err := tx.Observe(t.Scope()); err != nil {
 		return err
 	}
@@ -42,7 +43,7 @@ func unreferenced(tx store.Tx, t store.Target) error {
 			return err
 		}
 		for _, kv := range kvs {
-			row, err := store.References.Decode(kv)
+			row, err := tables.References.Decode(kv)
 			if err != nil {
 				return err
 			}
@@ -58,20 +59,20 @@ func unreferenced(tx store.Tx, t store.Target) error {
 	keys := make([]model.RuleKey, len(kvs))
 	names := make([]string, len(kvs))
 	for i, kv := range kvs {
-		row, err := store.References.Decode(kv)
+		row, err := tables.References.Decode(kv)
 		if err != nil {
 			return err
 		}
 		if keys[i], err = model.ParseRuleKey(row.Value.From); err != nil {
 			return fmt.Errorf("read references of %s %q: %w", t.Kind, t.Name, err)
 		}
-		names[i] = store.Rules.Key(keys[i])
+		names[i] = tables.Rules.Key(keys[i])
 	}
 	if err := tx.Prefetch(names...); err != nil {
 		return err
 	}
 	for _, k := range keys {
-		row, err := store.Rules.Peek(tx, k)
+		row, err := tables.Rules.Peek(tx, k)
 		if err != nil {
 			return err
 		}
@@ -83,18 +84,18 @@ func unreferenced(tx store.Tx, t store.Target) error {
 }
 
 // ruleNames tells whether a rule refers to the target.
-func ruleNames(r model.Rule, t store.Target) bool {
+func ruleNames(r model.Rule, t tables.Target) bool {
 	return slices.Contains(ruleTargets(r), t)
 }
 
 // ruleTargets returns what a rule refers to beside its policy.
-func ruleTargets(r model.Rule) []store.Target {
-	var out []store.Target
+func ruleTargets(r model.Rule) []tables.Target {
+	var out []tables.Target
 	if r.Group != "" {
-		out = append(out, store.TargetGroup(model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}))
+		out = append(out, tables.TargetGroup(model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}))
 	}
 	if r.Network != "" {
-		out = append(out, store.TargetNetwork(model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}))
+		out = append(out, tables.TargetNetwork(model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}))
 	}
 	return out
 }

@@ -8,10 +8,11 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // base is the cluster that most tables start from.
-func base(t *testing.T) *cluster {
+func base(t *testing.T) *harness {
 	t.Helper()
 	c := newCluster(t)
 	c.put(
@@ -140,7 +141,7 @@ func TestRefused(t *testing.T) {
 		{name: "infra type", kind: model.ErrInUse, part: "networkInfraType", put: model.Global{Infra: model.InfraACI}},
 		{name: "private subnet", kind: model.ErrInUse, part: "pvtSubnet", put: model.Global{PvtSubnet: netip.MustParsePrefix("10.222.0.0/16")}},
 		{name: "vlans beyond 4094", kind: model.ErrInvalid, part: "vlans", put: model.Global{VLANs: model.TagRange{Lo: 1, Hi: 4095}}},
-		{name: "delete settings", kind: model.ErrInUse, part: "networks", del: store.GlobalKey{}},
+		{name: "delete settings", kind: model.ErrInUse, part: "networks", del: tables.GlobalKey{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := *c
@@ -216,18 +217,18 @@ func TestDeleteAll(t *testing.T) {
 		t.Errorf("the deleted network is still the default one of %+v", got)
 	}
 	c.ok(c.remove(model.TenantName("blue")))
-	c.ok(c.remove(store.GlobalKey{}))
+	c.ok(c.remove(tables.GlobalKey{}))
 	if diff := cmp.Diff(before, leftovers(c)); diff != "" || !fresh {
 		t.Error(diff)
 	}
 }
 
 // leftovers is the store without generations and search cursors, which stay.
-func leftovers(c *cluster) map[string]string {
+func leftovers(c *harness) map[string]string {
 	all := c.dump()
 	for k := range all {
-		ch, err := store.Decode(store.Event{KV: store.KV{Key: k}})
-		if _, cursor := ch.Key.(store.CursorKey); err != nil || ch.Key == nil || cursor {
+		ch, err := tables.Decode(store.Event{KV: store.KV{Key: k}})
+		if _, cursor := ch.Key.(tables.CursorKey); err != nil || ch.Key == nil || cursor {
 			delete(all, k)
 		}
 	}
@@ -245,7 +246,7 @@ func TestGlobalSurvivesRestart(t *testing.T) {
 	if got, _ := c2.fresh().Global(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	c2.ok(c2.remove(store.GlobalKey{}))
+	c2.ok(c2.remove(tables.GlobalKey{}))
 	if got, _ := c2.fresh().Global(); got != model.DefaultGlobal() {
 		t.Errorf("got %+v after the reset", got)
 	}

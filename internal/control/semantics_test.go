@@ -14,6 +14,8 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // Addresses come in order, skip gateway and pools, and endpoints get the MAC of
@@ -166,16 +168,16 @@ func TestChosenMAC(t *testing.T) {
 }
 
 // leader makes a lock like that of an election.
-func (c *cluster) leader() store.Fence {
+func (c *harness) leader() store.Fence {
 	c.t.Helper()
 	_, err := c.st.Update(testContext(c.t), func(tx store.Tx) error {
-		tx.Delete(store.LeaderKey)
+		tx.Delete(cluster.LeaderKey)
 		return nil
 	})
 	c.ok(err)
-	rev, err := c.st.Update(testContext(c.t), func(tx store.Tx) error { return tx.Create(store.LeaderKey, []byte("x"), nil) })
+	rev, err := c.st.Update(testContext(c.t), func(tx store.Tx) error { return tx.Create(cluster.LeaderKey, []byte("x"), nil) })
 	c.ok(err)
-	return store.Fence{Key: store.LeaderKey, Create: rev}
+	return store.Fence{Key: cluster.LeaderKey, Create: rev}
 }
 
 // A leader that has been replaced removes nothing.
@@ -273,7 +275,7 @@ func TestIdentities(t *testing.T) {
 	term := c.leader()
 	count := func() int {
 		c.fresh()
-		return strings.Count(fmt.Sprint(keysUnder(c, store.IdentitiesOf("default"))), "/identities/")
+		return strings.Count(fmt.Sprint(keysUnder(c, tables.IdentitiesOf("default"))), "/identities/")
 	}
 	c.ok(c.remove(b.Key))
 	c.ok(c.remove(a1.Key))
@@ -297,7 +299,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-func keysUnder(c *cluster, prefix string) []string {
+func keysUnder(c *harness, prefix string) []string {
 	var out []string
 	for k := range c.dump() {
 		if strings.HasPrefix(k, prefix) {
@@ -382,7 +384,7 @@ func TestDeleteLargePolicy(t *testing.T) {
 	c.ok(c.remove(model.RuleKey{Tenant: "default", Policy: "p", Rule: "50"}))
 	c.put(rule("p", "51")) // same id as one left behind, naming something else
 	c.ok(c.remove(groupKey("db")))
-	if left := keysUnder(c, store.TargetGroup(groupKey("db")).Scope()); len(left) > 0 {
+	if left := keysUnder(c, tables.TargetGroup(groupKey("db")).Scope()); len(left) > 0 {
 		t.Errorf("references are left: %v", left)
 	}
 }
@@ -391,7 +393,7 @@ func TestDeleteLargePolicy(t *testing.T) {
 func TestCleanUp(t *testing.T) {
 	c := base(t)
 	ctx := testContext(t)
-	_, err := c.st.Update(ctx, func(tx store.Tx) error { return store.Hosts.Put(tx, model.Host{Name: "host2"}) })
+	_, err := c.st.Update(ctx, func(tx store.Tx) error { return tables.Hosts.Put(tx, model.Host{Name: "host2"}) })
 	c.ok(err)
 	for i := range 20 {
 		c.create(endpoint("v1", fmt.Sprintf("x%d", i), inGroup("web"), func(e *model.Endpoint) { e.Host = "host2" }))
@@ -435,7 +437,7 @@ func TestHashedMACs(t *testing.T) {
 	two := model.Endpoint{Key: model.EndpointKey{Network: n.Key, ID: "two"}, IPv6: netip.MustParseAddr("2001:db8:4::2")}
 	taken := model.HashedMAC(n.Key, two.IPv6, 0)
 	_, err = c.st.Update(testContext(t), func(tx store.Tx) error {
-		return store.ChosenMACs.Create(tx, store.MACOwner{MACKey: store.MACKey{Network: n.Key, MAC: taken}, Endpoint: "other"})
+		return tables.ChosenMACs.Create(tx, tables.MACOwner{MACKey: tables.MACKey{Network: n.Key, MAC: taken}, Endpoint: "other"})
 	})
 	c.ok(err)
 	got, _, err := c.CreateEndpoint(testContext(t), two)

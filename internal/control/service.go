@@ -7,20 +7,21 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 func (c *Controller) putService(ctx context.Context, tx store.Tx, cl *claim, s model.Service) error {
 	keys := []string{
-		store.Tenants.Key(s.Key.Tenant), store.LoadBalancers.Key(s.Key), store.Networks.Key(s.NetworkKey()),
-		store.GroupPools.Key(store.PoolsKey{Network: s.NetworkKey()}),
+		tables.Tenants.Key(s.Key.Tenant), tables.LoadBalancers.Key(s.Key), tables.Networks.Key(s.NetworkKey()),
+		tables.GroupPools.Key(tables.PoolsKey{Network: s.NetworkKey()}),
 	}
 	if err := tx.Prefetch(keys...); err != nil {
 		return err
 	}
-	if _, err := store.Tenants.Get(tx, s.Key.Tenant); err != nil {
+	if _, err := tables.Tenants.Get(tx, s.Key.Tenant); err != nil {
 		return err
 	}
-	old, err := store.LoadBalancers.Find(tx, s.Key)
+	old, err := tables.LoadBalancers.Find(tx, s.Key)
 	if err != nil {
 		return err
 	}
@@ -42,11 +43,11 @@ func (c *Controller) putService(ctx context.Context, tx store.Tx, cl *claim, s m
 		}
 	}
 	if !old.Exists() {
-		if err := refer(tx, store.TargetNetwork(s.NetworkKey()), "service", s.Key.String()); err != nil {
+		if err := refer(tx, tables.TargetNetwork(s.NetworkKey()), "service", s.Key.String()); err != nil {
 			return err
 		}
 	}
-	return store.LoadBalancers.Put(tx, s)
+	return tables.LoadBalancers.Put(tx, s)
 }
 
 // moveService gives a service its address, instead of the one that it has, if any.
@@ -61,12 +62,12 @@ func (c *Controller) moveService(ctx context.Context, tx store.Tx, cl *claim, s 
 	if v6 {
 		subnet = n.Subnet6
 	}
-	owner := store.Address{Service: s.Key.Name}
+	owner := tables.Address{Service: s.Key.Name}
 	if s.VIP, err = c.takeAddr(ctx, tx, cl, n, pools, owner, "", "ipAddress", subnet, s.ReqAddr, v6); err != nil {
 		return err
 	}
 	if former.IsValid() {
-		store.Addresses.Delete(tx, store.AddressKey{Network: n.Key, Addr: former})
+		tables.Addresses.Delete(tx, tables.AddressKey{Network: n.Key, Addr: former})
 	}
 	return nil
 }
@@ -78,13 +79,13 @@ func sameService(a, b model.Service) bool {
 // DeleteService deletes a load-balanced service and frees its address.
 func (c *Controller) DeleteService(ctx context.Context, k model.ServiceKey) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete load-balanced service %q", k), func(tx store.Tx) error {
-		s, err := store.LoadBalancers.Get(tx, k)
+		s, err := tables.LoadBalancers.Get(tx, k)
 		if err != nil {
 			return err
 		}
-		store.Addresses.Delete(tx, store.AddressKey{Network: s.NetworkKey(), Addr: s.VIP})
-		unrefer(tx, store.TargetNetwork(s.NetworkKey()), "service", k.String())
-		store.LoadBalancers.Delete(tx, k)
+		tables.Addresses.Delete(tx, tables.AddressKey{Network: s.NetworkKey(), Addr: s.VIP})
+		unrefer(tx, tables.TargetNetwork(s.NetworkKey()), "service", k.String())
+		tables.LoadBalancers.Delete(tx, k)
 		return nil
 	})
 	return err

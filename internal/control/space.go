@@ -6,6 +6,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/ipam"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // space is what is known of a network's addresses: who owns them by the
@@ -20,7 +21,7 @@ type space struct {
 }
 
 type owned struct {
-	store.Address
+	tables.Address
 	create store.Revision
 }
 
@@ -42,7 +43,7 @@ func (v *View) dropSpace(k model.NetworkKey) {
 }
 
 // enter records what the mirror says of an address.
-func (s *space) enter(a netip.Addr, owner *store.Address, create store.Revision) {
+func (s *space) enter(a netip.Addr, owner *tables.Address, create store.Revision) {
 	if owner != nil {
 		s.owners[a] = owned{*owner, create}
 	} else {

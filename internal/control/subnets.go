@@ -7,6 +7,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // Two networks of a tenant must not overlap. To check that without reading all
@@ -21,23 +22,23 @@ const (
 )
 
 // bucketOf returns the row that lists a subnet.
-func bucketOf(t model.TenantName, p netip.Prefix) store.BucketKey {
+func bucketOf(t model.TenantName, p netip.Prefix) tables.BucketKey {
 	bits := block6
 	if p.Addr().Is4() {
 		bits = block4
 	}
 	if p.Bits() < bits {
-		return store.BucketKey{Tenant: t}
+		return tables.BucketKey{Tenant: t}
 	}
-	return store.BucketKey{Tenant: t, Block: netip.PrefixFrom(p.Addr(), bits).Masked()}
+	return tables.BucketKey{Tenant: t, Block: netip.PrefixFrom(p.Addr(), bits).Masked()}
 }
 
 // subnetKeys returns the store keys that claiming the subnets reads.
 func subnetKeys(t model.TenantName, subnets []netip.Prefix) []string {
-	keys := []string{store.Subnets.Key(store.BucketKey{Tenant: t})}
+	keys := []string{tables.Subnets.Key(tables.BucketKey{Tenant: t})}
 	for _, p := range subnets {
 		if b := bucketOf(t, p); b.Block.IsValid() {
-			keys = append(keys, store.Subnets.Key(b))
+			keys = append(keys, tables.Subnets.Key(b))
 		}
 	}
 	return keys
@@ -47,20 +48,20 @@ func subnetKeys(t model.TenantName, subnets []netip.Prefix) []string {
 // it overlaps another one of the tenant.
 func claimSubnet(tx store.Tx, n model.NetworkKey, field string, p netip.Prefix) error {
 	mine := bucketOf(n.Tenant, p)
-	wide := store.BucketKey{Tenant: n.Tenant}
-	row, err := store.Subnets.Find(tx, wide)
+	wide := tables.BucketKey{Tenant: n.Tenant}
+	row, err := tables.Subnets.Find(tx, wide)
 	if err != nil {
 		return err
 	}
-	buckets := []store.SubnetBucket{row.Value}
+	buckets := []tables.SubnetBucket{row.Value}
 	if mine == wide {
-		blocks, err := store.Subnets.List(tx, store.SubnetBlocksOf(n.Tenant))
+		blocks, err := tables.Subnets.List(tx, tables.SubnetBlocksOf(n.Tenant))
 		if err != nil {
 			return err
 		}
 		buckets = append(buckets, blocks...)
 	} else {
-		if row, err = store.Subnets.Find(tx, mine); err != nil {
+		if row, err = tables.Subnets.Find(tx, mine); err != nil {
 			return err
 		}
 		buckets = append(buckets, row.Value)
@@ -76,29 +77,29 @@ func claimSubnet(tx store.Tx, n model.NetworkKey, field string, p netip.Prefix) 
 			}
 		}
 	}
-	b := store.SubnetBucket{BucketKey: mine, Subnets: map[string]model.NetworkName{p.String(): n.Name}}
+	b := tables.SubnetBucket{BucketKey: mine, Subnets: map[string]model.NetworkName{p.String(): n.Name}}
 	maps.Copy(b.Subnets, row.Value.Subnets)
-	return store.Subnets.Put(tx, b)
+	return tables.Subnets.Put(tx, b)
 }
 
 // freeSubnet takes a network's subnet out again.
 func freeSubnet(tx store.Tx, n model.NetworkKey, p netip.Prefix) error {
 	k := bucketOf(n.Tenant, p)
-	row, err := store.Subnets.Find(tx, k)
+	row, err := tables.Subnets.Find(tx, k)
 	if err != nil {
 		return err
 	}
-	left := store.SubnetBucket{BucketKey: k, Subnets: map[string]model.NetworkName{}}
+	left := tables.SubnetBucket{BucketKey: k, Subnets: map[string]model.NetworkName{}}
 	for text, owner := range row.Value.Subnets {
 		if text != p.String() {
 			left.Subnets[text] = owner
 		}
 	}
 	if len(left.Subnets) == 0 {
-		store.Subnets.Delete(tx, k)
+		tables.Subnets.Delete(tx, k)
 		return nil
 	}
-	return store.Subnets.Put(tx, left)
+	return tables.Subnets.Put(tx, left)
 }
 
 func subnetsOf(n model.Network) []netip.Prefix {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // TestUnreadable: a record that cannot be read is a missing object, for
@@ -14,7 +15,7 @@ func TestUnreadable(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("n", "10.1.0.0/24"))
 	k := model.NetworkKey{Tenant: model.DefaultTenant, Name: "n"}
-	key := store.Networks.Key(k)
+	key := tables.Networks.Key(k)
 	kv, err := c.store.Get(testContext(t), key)
 	c.ok(err)
 	write := func(value []byte) {

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/ipam"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // View is the mirrored state of the cluster with its indexes: what reads are
@@ -45,10 +46,10 @@ type View struct {
 	rulesOfGroup       index[model.GroupKey, model.RuleKey] // that name the group
 	identityUsers      map[model.Identity]int
 
-	interned map[store.InternKey]store.Interned
-	pools    map[model.NetworkKey]store.Pools
+	interned map[tables.InternKey]tables.Interned
+	pools    map[model.NetworkKey]tables.Pools
 	spaces   map[model.NetworkKey]*space
-	numbers  map[store.NumberKind]*numbers
+	numbers  map[tables.NumberKind]*numbers
 	settling []settling
 }
 
@@ -81,11 +82,11 @@ func (v *View) reset() {
 	v.rulesOfPolicy = index[model.PolicyKey, model.RuleKey]{}
 	v.rulesOfGroup = index[model.GroupKey, model.RuleKey]{}
 	v.identityUsers = map[model.Identity]int{}
-	v.interned = map[store.InternKey]store.Interned{}
-	v.pools = map[model.NetworkKey]store.Pools{}
+	v.interned = map[tables.InternKey]tables.Interned{}
+	v.pools = map[model.NetworkKey]tables.Pools{}
 	v.spaces = map[model.NetworkKey]*space{}
-	v.numbers = map[store.NumberKind]*numbers{}
-	for _, kind := range []store.NumberKind{store.NumberVLAN, store.NumberVNI, store.NumberNetwork, store.NumberIdentity} {
+	v.numbers = map[tables.NumberKind]*numbers{}
+	for _, kind := range []tables.NumberKind{tables.NumberVLAN, tables.NumberVNI, tables.NumberNetwork, tables.NumberIdentity} {
 		v.numbers[kind] = newNumbers()
 	}
 }
@@ -98,7 +99,7 @@ func (v *View) apply(b store.Batch) error {
 		v.reset()
 	}
 	for _, ev := range b.Events {
-		ch, err := store.Decode(ev)
+		ch, err := tables.Decode(ev)
 		if err != nil {
 			// As hosts do, which cannot read it either: what it described is missing.
 			v.log.Error("a record of the store cannot be read: the object counts as missing until it is deleted or written anew", "key", ev.KV.Key, "error", err)
@@ -112,7 +113,7 @@ func (v *View) apply(b store.Batch) error {
 }
 
 // value returns a pointer to a change's value, nil when it was deleted.
-func value[V any](ch store.Change) *V {
+func value[V any](ch tables.Change) *V {
 	if ch.Deleted() {
 		return nil
 	}
@@ -120,9 +121,9 @@ func value[V any](ch store.Change) *V {
 	return &x
 }
 
-func (v *View) enter(ch store.Change) {
+func (v *View) enter(ch tables.Change) {
 	switch k := ch.Key.(type) {
-	case store.GlobalKey:
+	case tables.GlobalKey:
 		g := value[model.Global](ch)
 		if v.hasGlobal = g != nil; v.hasGlobal {
 			v.global = *g
@@ -144,27 +145,27 @@ func (v *View) enter(ch store.Change) {
 		v.enterRule(k, value[model.Rule](ch))
 	case model.EndpointKey:
 		v.enterEndpoint(k, value[model.Endpoint](ch))
-	case store.AddressKey:
-		v.space(k.Network).enter(k.Addr, value[store.Address](ch), ch.Create)
+	case tables.AddressKey:
+		v.space(k.Network).enter(k.Addr, value[tables.Address](ch), ch.Create)
 		if ch.Deleted() {
 			v.dropSpace(k.Network)
 		}
-	case store.PoolsKey:
-		if p := value[store.Pools](ch); p != nil {
+	case tables.PoolsKey:
+		if p := value[tables.Pools](ch); p != nil {
 			v.pools[k.Network] = *p
 		} else {
 			delete(v.pools, k.Network)
 		}
-	case store.NumberKey:
+	case tables.NumberKey:
 		if n := v.numbers[k.Kind]; n != nil {
 			n.enter(k.Number, !ch.Deleted())
 		}
-	case store.CursorKey:
-		if c := value[store.Cursor](ch); c != nil && v.numbers[k.Kind] != nil {
+	case tables.CursorKey:
+		if c := value[tables.Cursor](ch); c != nil && v.numbers[k.Kind] != nil {
 			v.numbers[k.Kind].Seen(c.Last)
 		}
-	case store.InternKey:
-		if i := value[store.Interned](ch); i != nil {
+	case tables.InternKey:
+		if i := value[tables.Interned](ch); i != nil {
 			v.interned[k] = *i
 		} else {
 			delete(v.interned, k)

@@ -5,10 +5,11 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// moreRows are the part of the View that holds the kinds of tables_more.go. The
-// view's lock guards it.
+// moreRows are the part of the View that holds the kinds that 1.x knows beside
+// networks, groups, policies and endpoints. The view's lock guards it.
 type moreRows struct {
 	netProfiles    *rows[model.NetProfileKey, model.NetProfile]
 	appProfiles    *rows[model.AppProfileKey, model.AppProfile]
@@ -64,7 +65,7 @@ func less(t1, t2 model.TenantName, n1, n2 string) int {
 func lessService(a, b model.ServiceKey) int { return less(a.Tenant, b.Tenant, a.Name, b.Name) }
 
 // enter records a change of one of these kinds; others are left alone.
-func (m *moreRows) enter(ch store.Change) {
+func (m *moreRows) enter(ch tables.Change) {
 	switch k := ch.Key.(type) {
 	case model.NetProfileKey:
 		m.netProfiles.set(k, value[model.NetProfile](ch))
@@ -84,9 +85,9 @@ func (m *moreRows) enter(ch store.Change) {
 		m.volumes.set(k, value[model.Volume](ch))
 	case model.VolumeProfileKey:
 		m.volumeProfiles.set(k, value[model.VolumeProfile](ch))
-	case store.BgpKey:
+	case tables.BgpKey:
 		m.bgps.set(k.Host, value[model.Bgp](ch))
-	case store.AciGwKey:
+	case tables.AciGwKey:
 		m.aciGw = value[model.AciGw](ch)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/oracle"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // Expectation is what the intent says about a question.
@@ -30,7 +31,7 @@ func (l *Lab) Expect(ctx context.Context, qs []Question) ([]Expectation, error) 
 }
 
 // ExpectOf is Expect for a snapshot at hand.
-func (l *Lab) ExpectOf(ctx context.Context, snap []store.Change, rev store.Revision, qs []Question) ([]Expectation, error) {
+func (l *Lab) ExpectOf(ctx context.Context, snap []tables.Change, rev store.Revision, qs []Question) ([]Expectation, error) {
 	var fabric oracle.Fabric
 	for name, pic := range l.Pictures(snap, rev) {
 		fake := oracle.New()

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // Etcd returns a client of the lab's etcd; the caller closes it.
@@ -28,7 +29,7 @@ func (l *Lab) Etcd(ctx context.Context) (*clientv3.Client, error) {
 }
 
 // Snapshot reads what the store holds of the cluster's intent, at one revision.
-func (l *Lab) Snapshot(ctx context.Context) ([]store.Change, store.Revision, error) {
+func (l *Lab) Snapshot(ctx context.Context) ([]tables.Change, store.Revision, error) {
 	c, err := l.Etcd(ctx)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the intent: %w", err)
@@ -36,14 +37,14 @@ func (l *Lab) Snapshot(ctx context.Context) ([]store.Change, store.Revision, err
 	defer func() { _ = c.Close() }() // nothing was written
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	resp, err := c.Get(ctx, store.StatePrefix, clientv3.WithPrefix())
+	resp, err := c.Get(ctx, tables.StatePrefix, clientv3.WithPrefix())
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the intent: %w", err)
 	}
-	var out []store.Change
+	var out []tables.Change
 	for _, kv := range resp.Kvs {
 		ev := store.Event{KV: store.KV{Key: string(kv.Key), Value: kv.Value, Create: store.Revision(kv.CreateRevision), Mod: store.Revision(kv.ModRevision)}}
-		ch, err := store.Decode(ev)
+		ch, err := tables.Decode(ev)
 		if err != nil {
 			return nil, 0, fmt.Errorf("read the intent: %w", err)
 		}
@@ -55,7 +56,7 @@ func (l *Lab) Snapshot(ctx context.Context) ([]store.Change, store.Revision, err
 }
 
 // Pictures compiles a snapshot for every host of the lab, from scratch.
-func (l *Lab) Pictures(snapshot []store.Change, rev store.Revision) map[model.HostName]desired.Host {
+func (l *Lab) Pictures(snapshot []tables.Change, rev store.Revision) map[model.HostName]desired.Host {
 	out := map[model.HostName]desired.Host{}
 	for _, h := range l.hosts {
 		c := compile.New(model.HostName(h.Name))

@@ -25,5 +25,3 @@ var ErrSessionLost = model.Errorf(model.ErrUnavailable, "the session has ended")
 // ErrCompacted is what a Backend answers to a read at a revision that the store
 // keeps no more. It never leaves Update or Mirror.
 var ErrCompacted = errors.New("the store keeps that revision no more")
-
-func isExists(err error) bool { return errors.Is(err, model.ErrExists) }

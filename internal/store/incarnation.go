@@ -48,24 +48,15 @@ func (i Incarnation) String() string {
 	return fmt.Sprintf("store %s, epoch %d", i.ID, i.Epoch)
 }
 
-// IncarnationKey is the key of the only row of Incarnations.
-type IncarnationKey struct{}
-
-// Incarnations holds the store's identity.
-var Incarnations = NewTable(TableSpec[IncarnationKey, Incarnation]{
-	Noun: "store identity", Version: 1, Unlisted: true,
-	KeyOf: func(Incarnation) IncarnationKey { return IncarnationKey{} },
-	Show:  func(IncarnationKey) string { return "store" },
-	Scope: func(IncarnationKey) string { return configScope },
-	Name:  func(IncarnationKey) string { return "store" },
-})
-
 // incarnationOf reads the identity of a store from its record; one that cannot
 // be read is none.
 func incarnationOf(kv KV) Incarnation {
-	row, err := Incarnations.Decode(kv)
+	if !kv.Exists() {
+		return Incarnation{}
+	}
+	i, _, err := DecodeRecord[Incarnation](kv.Value)
 	if err != nil {
 		return Incarnation{}
 	}
-	return row.Value
+	return i
 }

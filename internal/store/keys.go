@@ -11,20 +11,10 @@ const (
 	// of the last commit. It sorts between state/alloc/ and state/global/, so that
 	// one watch range covers it together with what agents mirror.
 	CommitKey = Root + "state/commit"
-	// StoreIdentityKey holds the store's Incarnation. Every list of a mirror reads
+	// StoreIdentityKey holds the store's Incarnation (tables.Incarnations). Every list of a mirror reads
 	// it too.
 	StoreIdentityKey = Root + "state/global/config/store"
-	// genPrefix + scope is the generation of a scope.
-	genPrefix = Root + "gen/"
-	// sweptKey is put whenever generations are removed: who has observed a scope
-	// without one compares it.
-	sweptKey = Root + "gen-swept"
-	// claimPrefix + scope is the claim of an observer that conflicted too often.
-	claimPrefix = Root + "claim/"
 )
-
-func genKey(scope string) string   { return genPrefix + strings.TrimPrefix(scope, Root) }
-func claimKey(scope string) string { return claimPrefix + strings.TrimPrefix(scope, Root) }
 
 // PrefixEnd returns the first key after all keys with the prefix, in byte
 // order; "" when there is none.

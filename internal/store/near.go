@@ -1,10 +1,35 @@
 package store
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
 )
+
+// Near answers reads from memory, as of a revision that may be some moments
+// old; Follower is one.
+type Near interface {
+	// ReadNear returns those of the keys that it knows (missing ones as KVs that
+	// do not exist) at revision at, or at its own when at is 0, and that
+	// revision; 0 when it cannot.
+	ReadNear(at Revision, keys []string) ([]KV, Revision)
+}
+
+// NearUpdater is a Store whose Update can read from memory first. All of ours
+// are, since an engine.Engine is.
+type NearUpdater interface {
+	UpdateNear(ctx context.Context, near Near, fn func(Tx) error) (Revision, error)
+	// UpdateFresh is UpdateNear for a near that is fresh: it holds what was
+	// committed before the call, the last of it at revision last.
+	UpdateFresh(ctx context.Context, near Near, last Revision, fn func(Tx) error) (Revision, error)
+}
+
+// Positioner is a Store that tells its own revision beside that of the last
+// commit. All of ours are, since an Engine is.
+type Positioner interface {
+	Position(ctx context.Context) (last, now Revision, err error)
+}
 
 // nearCache holds the records of a mirror as they are stored, and answers for
 // the present revision and, of what has not changed since, for earlier ones: a

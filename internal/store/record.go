@@ -44,11 +44,11 @@ func DecodeRecord[V any](b []byte) (V, int, error) {
 	return r.D, r.V, nil
 }
 
-// replaceRecord returns the stored form of v in place of old, with fields of
+// ReplaceRecord returns the stored form of v in place of old, with fields of
 // old that V does not know kept. It fails with ErrNewerRecord when old is of a
 // newer version, or has unknown fields where they cannot be kept (inside lists
 // and maps).
-func replaceRecord[V any](version int, old []byte, v V) ([]byte, error) {
+func ReplaceRecord[V any](version int, old []byte, v V) ([]byte, error) {
 	var was rawRecord
 	if err := json.Unmarshal(old, &was); err != nil {
 		return nil, fmt.Errorf("decode record: %w", err)

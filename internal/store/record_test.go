@@ -32,7 +32,7 @@ func TestReplaceRecord(t *testing.T) {
 		{"newer", `{"v":3,"d":{"name":"old"}}`, ErrNewerRecord.Error()},
 		{"no record", `[]`, "decode record: "},
 	} {
-		got, err := replaceRecord(2, []byte(test.old), v)
+		got, err := ReplaceRecord(2, []byte(test.old), v)
 		if err != nil {
 			got = []byte(err.Error())
 			if strings.HasPrefix(err.Error(), test.want) {
@@ -46,38 +46,9 @@ func TestReplaceRecord(t *testing.T) {
 	// In a list nobody can tell which element an unknown field belongs to.
 	full := outer{List: []inner{{A: 1}}, Map: map[string]inner{"k": {}}}
 	for _, old := range []string{`{"v":2,"d":{"list":[{"a":1,"x":1}]}}`, `{"v":2,"d":{"map":{"k":{"x":1}}}}`} {
-		if got, err := replaceRecord(2, []byte(old), full); !errors.Is(err, ErrNewerRecord) {
+		if got, err := ReplaceRecord(2, []byte(old), full); !errors.Is(err, ErrNewerRecord) {
 			t.Errorf("unknown field in %s: %s, %v", old, got, err)
 		}
-	}
-}
-
-// A table neither loses a newer record nor refuses to read it.
-func TestTableNewerRecord(t *testing.T) {
-	st := NewMemory()
-	k := fruitKey{"oak", "acorn"}
-	future := `{"v":3,"d":{"tree":"oak","name":"acorn","grams":7,"colour":"brown"}}`
-	if _, err := st.Update(t.Context(), func(tx Tx) error {
-		tx.Put(fruitTable.Key(k), []byte(future), nil)
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := st.Update(t.Context(), func(tx Tx) error {
-		row, err := fruitTable.Find(tx, k)
-		if err != nil {
-			return err
-		}
-		if diff := cmp.Diff(fruit{"oak", "acorn", 7}, row.Value); diff != "" || row.Version != 3 {
-			t.Error(row.Version, diff)
-		}
-		return fruitTable.Put(tx, row.Value)
-	})
-	if want := `write fruit "oak:acorn": ` + ErrNewerRecord.Error(); !errors.Is(err, ErrNewerRecord) || err.Error() != want {
-		t.Errorf("put: %v, want %s", err, want)
-	}
-	if kv, _ := st.Get(t.Context(), fruitTable.Key(k)); string(kv.Value) != future {
-		t.Errorf("the record became %s", kv.Value)
 	}
 }
 
@@ -92,7 +63,7 @@ func FuzzRecord(f *testing.F) {
 	want := outer{Name: "n", In: inner{A: 1}}
 	f.Fuzz(func(t *testing.T, old []byte) {
 		_, _, _ = DecodeRecord[outer](old)
-		b, err := replaceRecord(1, old, want)
+		b, err := ReplaceRecord(1, old, want)
 		if err != nil {
 			return
 		}

@@ -22,6 +22,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -122,9 +124,9 @@ func (noCluster) Health(context.Context) api.Health { return api.Health{Ready: t
 // has told of its host.
 func newServer(t *testing.T) *httptest.Server {
 	t.Helper()
-	st := store.NewMemory()
+	st := memory.New()
 	if _, err := st.Update(t.Context(), func(tx store.Tx) error {
-		return store.Hosts.Put(tx, model.Host{Name: "host1"})
+		return tables.Hosts.Put(tx, model.Host{Name: "host1"})
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store"
+	election "github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
 // TestControlPlane walks the ways from containers of two tenants to netmaster,
@@ -116,8 +116,8 @@ func past(c *cluster, h *lab.Host) {
 	}
 	defer etcd.Close()
 	for _, a := range at {
-		record := fmt.Sprintf(`{"ServiceName":%q,"Role":"netmaster","HostAddr":%q,"Port":80,"Hostname":"machine"}`, store.ListenService, a)
-		if _, err := etcd.Put(t.Context(), "/contiv.io/service/"+store.ListenService+"/"+netip.AddrPortFrom(a, 80).String(), record); err != nil {
+		record := fmt.Sprintf(`{"ServiceName":%q,"Role":"netmaster","HostAddr":%q,"Port":80,"Hostname":"machine"}`, election.ListenService, a)
+		if _, err := etcd.Put(t.Context(), "/contiv.io/service/"+election.ListenService+"/"+netip.AddrPortFrom(a, 80).String(), record); err != nil {
 			t.Fatal(err)
 		}
 	}

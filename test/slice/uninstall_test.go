@@ -21,7 +21,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // TestUninstall: netplugin --uninstall refuses while netplugin runs and while a
@@ -139,7 +139,7 @@ func (c *cluster) refusesNewer(h *lab.Host) {
 		c.t.Fatal(err)
 	}
 	defer etcd.Close()
-	key := store.Hosts.Key(model.HostName(h.Name))
+	key := tables.Hosts.Key(model.HostName(h.Name))
 	got, err := etcd.Get(ctx, key)
 	if err != nil || len(got.Kvs) != 1 {
 		c.t.Fatal(got, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/bench/machine"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // BenchmarkUpdate measures an Update shaped like the creation of an endpoint:
@@ -53,7 +54,7 @@ func BenchmarkUpdate(b *testing.B) {
 func follower(b *testing.B, c store.Store) (f *store.Follower, stop func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
-	f = store.NewFollower(c, []string{store.StatePrefix}, func(store.Batch) error { return nil })
+	f = store.NewFollower(c, []string{tables.StatePrefix}, func(store.Batch) error { return nil })
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

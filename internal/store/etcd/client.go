@@ -26,6 +26,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/engine"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
@@ -45,7 +46,7 @@ type Config struct {
 
 // Client is a store.Store on etcd.
 type Client struct {
-	store.Engine
+	engine.Engine
 	etcd      *clientv3.Client
 	kv        pb.KVClient    // for transactions: etcd would copy every compare three times
 	watch     pb.WatchClient // for mirrors: a stream that ends with its connection

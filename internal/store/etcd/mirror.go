@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // Mirror implements store.Store: list at a revision, then one watch from the
@@ -29,29 +29,20 @@ func (c *Client) Mirror(ctx context.Context, prefixes []string, fn func(store.Ba
 		o.OnState = func(error) {}
 	}
 	m := &mirror{client: c, state: store.NewMirrorState(prefixes, o.Commits), fn: fn, onState: o.OnState}
-	for failures := 0; ; failures++ {
+	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 40 * time.Millisecond, Max: 1200 * time.Millisecond, Jitter: 0.4})
+	for {
 		following, reason, err := m.follow(ctx)
 		if err != nil {
 			return err
 		}
 		if following {
-			failures = 0
+			retry.Reset()
 		}
 		o.OnState(reason)
-		timer := time.NewTimer(mirrorBackOff(failures))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
+		if err := retry.Pause(ctx); err != nil {
+			return err
 		}
 	}
-}
-
-// mirrorBackOff grows from some 25 ms to some second.
-func mirrorBackOff(failures int) time.Duration {
-	d := 25 * time.Millisecond << min(failures, 5)
-	return d + rand.N(d/2)
 }
 
 type mirror struct {

@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // RestoreConfig says what to restore, and where.
@@ -154,14 +155,14 @@ func renew(ctx context.Context, cfg RestoreConfig, dir string) (inc store.Incarn
 	c := s.Client()
 	defer func() { err = errors.Join(err, c.Close(), s.Close()) }()
 	rev, err = c.Update(ctx, func(tx store.Tx) error {
-		g, err := store.Globals.Find(tx, store.GlobalKey{})
+		g, err := tables.Globals.Find(tx, tables.GlobalKey{})
 		if err != nil {
 			return err
 		}
 		if !g.Exists() {
 			return model.Errorf(model.ErrInvalid, "it is a backup of an etcd, but has no cluster of Contiv in it")
 		}
-		row, err := store.Incarnations.Find(tx, store.IncarnationKey{})
+		row, err := tables.Incarnations.Find(tx, tables.IncarnationKey{})
 		if err != nil {
 			return err
 		}
@@ -173,7 +174,7 @@ func renew(ctx context.Context, cfg RestoreConfig, dir string) (inc store.Incarn
 		for _, leased := range []string{"service/", "lock/", "claim/", "oper/"} {
 			tx.DeletePrefix(store.Root + leased)
 		}
-		return store.Incarnations.Put(tx, inc)
+		return tables.Incarnations.Put(tx, inc)
 	})
 	return inc, rev, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // TestRestore: what a backup of a running server holds is there again, in a new
@@ -45,10 +46,10 @@ func TestRestore(t *testing.T) {
 	var seen store.Revision
 	run(func(c *Client) {
 		if _, err := c.Update(t.Context(), func(tx store.Tx) error {
-			if err := store.Incarnations.Put(tx, store.Incarnation{ID: "a", Epoch: 1}); err != nil {
+			if err := tables.Incarnations.Put(tx, store.Incarnation{ID: "a", Epoch: 1}); err != nil {
 				return err
 			}
-			return store.Globals.Put(tx, model.DefaultGlobal())
+			return tables.Globals.Put(tx, model.DefaultGlobal())
 		}); err != nil {
 			t.Fatal(err)
 		}

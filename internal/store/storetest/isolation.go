@@ -19,6 +19,8 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/engine"
 )
 
 // done is one committed transaction of the history.
@@ -216,8 +218,8 @@ func testPhantoms(t *testing.T, b *bench) {
 func testSweep(t *testing.T, b *bench) {
 	scope := key("tenant/green/nets/")
 	sweeper := b.open()
-	rev := b.update(func(tx store.Tx) error { tx.Put(store.LeaderKey, []byte("me"), nil); return nil })
-	fence := store.Fence{Key: store.LeaderKey, Create: rev}
+	rev := b.update(func(tx store.Tx) error { tx.Put(cluster.LeaderKey, []byte("me"), nil); return nil })
+	fence := store.Fence{Key: cluster.LeaderKey, Create: rev}
 	for round := range 3 {
 		runs, seen := 0, 0
 		_, err := b.Update(b.ctx, func(tx store.Tx) error {
@@ -238,7 +240,7 @@ func testSweep(t *testing.T, b *bench) {
 				if err != nil {
 					return err
 				}
-				if n, err := store.SweepGenerations(b.ctx, sweeper, fence, created+1); err != nil || n == 0 {
+				if n, err := engine.SweepGenerations(b.ctx, sweeper, fence, created+1); err != nil || n == 0 {
 					return fmt.Errorf("swept %d generations: %w", n, err)
 				}
 			}
@@ -252,14 +254,14 @@ func testSweep(t *testing.T, b *bench) {
 			t.Errorf("round %d: the lister saw %d keys in %d runs, want %d in more than one", round, seen, runs, round+1)
 		}
 	}
-	if n, err := store.SweepGenerations(b.ctx, sweeper, fence, 1<<60); err != nil || n != 0 {
+	if n, err := engine.SweepGenerations(b.ctx, sweeper, fence, 1<<60); err != nil || n != 0 {
 		t.Errorf("swept %d generations, %v; all had gone", n, err)
 	}
 	b.update(func(tx store.Tx) error { tx.Touch(scope); return nil })
-	if n, err := store.SweepGenerations(b.ctx, sweeper, fence, rev); err != nil || n != 0 {
+	if n, err := engine.SweepGenerations(b.ctx, sweeper, fence, rev); err != nil || n != 0 {
 		t.Errorf("swept %d generations, %v; the one there is newer than that", n, err)
 	}
-	if _, err := store.SweepGenerations(b.ctx, sweeper, store.Fence{Key: store.LeaderKey, Create: rev - 1}, 1<<60); !errors.Is(err, store.ErrFenced) {
+	if _, err := engine.SweepGenerations(b.ctx, sweeper, store.Fence{Key: cluster.LeaderKey, Create: rev - 1}, 1<<60); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("sweep of a term that has ended: %v, want %v", err, store.ErrFenced)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
 // Keys of a session go when it is closed, at once and in one transaction; what
@@ -156,8 +157,8 @@ func testElection(t *testing.T, b *bench) {
 		ctx, cancel := context.WithCancel(b.ctx)
 		end := make(chan error, 1)
 		stop[name], ended[name] = cancel, end
-		c := store.Candidate{
-			Store: b.open(), Key: store.LeaderKey, Value: name, TTL: b.TTL,
+		c := cluster.Candidate{
+			Store: b.open(), Key: cluster.LeaderKey, Value: name, TTL: b.TTL,
 			Lead: func(ctx context.Context, term store.Fence) error {
 				l.note(func() { l.leading++; l.log = append(l.log, name); l.fences = append(l.fences, term) })
 				defer l.note(func() { l.leading-- })
@@ -177,7 +178,7 @@ func testElection(t *testing.T, b *bench) {
 				t.Errorf("%s ended with %v", name, err)
 			}
 		}
-		if kv, _ := b.Get(context.Background(), store.LeaderKey); kv.Exists() {
+		if kv, _ := b.Get(context.Background(), cluster.LeaderKey); kv.Exists() {
 			t.Errorf("all have stopped, but %s holds the lock", kv.Value)
 		}
 	})
@@ -194,7 +195,7 @@ func testElection(t *testing.T, b *bench) {
 		return who
 	}
 	first := term(1)
-	if got, err := store.Leader(b.ctx, b, store.LeaderKey); err != nil || got != first {
+	if got, err := cluster.Leader(b.ctx, b, cluster.LeaderKey); err != nil || got != first {
 		t.Errorf("the lock says %q, %v; %q leads", got, err, first)
 	}
 	stop[first]()
@@ -203,7 +204,7 @@ func testElection(t *testing.T, b *bench) {
 		t.Errorf("%s leads after it stopped", first)
 	}
 	// Somebody deletes the lock by hand.
-	b.update(func(tx store.Tx) error { tx.Delete(store.LeaderKey); return nil })
+	b.update(func(tx store.Tx) error { tx.Delete(cluster.LeaderKey); return nil })
 	term(3)
 	resign <- struct{}{}
 	term(4)
@@ -220,8 +221,8 @@ func testElection(t *testing.T, b *bench) {
 // error of Lead ends its candidacy.
 func testElectionFence(t *testing.T, b *bench) {
 	mine := errors.New("mine")
-	c := store.Candidate{
-		Store: b.Store, Key: store.LeaderKey, Value: "me:1", TTL: b.TTL,
+	c := cluster.Candidate{
+		Store: b.Store, Key: cluster.LeaderKey, Value: "me:1", TTL: b.TTL,
 		Lead: func(_ context.Context, term store.Fence) error {
 			lead := func() error {
 				_, err := b.Update(b.ctx, func(tx store.Tx) error {
@@ -241,8 +242,8 @@ func testElectionFence(t *testing.T, b *bench) {
 		t.Errorf("run: %v", err)
 	}
 	c.Lead = func(ctx context.Context, term store.Fence) error {
-		b.update(func(tx store.Tx) error { tx.Put(store.LeaderKey, []byte("thief"), nil); return nil })
-		b.update(func(tx store.Tx) error { tx.Delete(store.LeaderKey); return nil })
+		b.update(func(tx store.Tx) error { tx.Put(cluster.LeaderKey, []byte("thief"), nil); return nil })
+		b.update(func(tx store.Tx) error { tx.Delete(cluster.LeaderKey); return nil })
 		if _, err := b.Update(b.ctx, func(tx store.Tx) error {
 			term.Require(tx)
 			tx.Put(key("led"), []byte("stale"), nil)
@@ -274,13 +275,13 @@ func wrapOnce(lead func(context.Context, store.Fence) error, end error) func(con
 // Instances are listed and watched while they are registered, with the role
 // they set last; a lost session is replaced.
 func testRegistry(t *testing.T, b *bench) {
-	netmaster := store.Service{ServiceName: "netmaster", Role: "follower", Version: "2.0", HostAddr: "10.0.0.1", Port: 9999, Hostname: "one"}
+	netmaster := cluster.Service{ServiceName: "netmaster", Role: "follower", Version: "2.0", HostAddr: "10.0.0.1", Port: 9999, Hostname: "one"}
 	ctx, stop := context.WithCancel(b.ctx)
 	l := &terms{changed: make(chan struct{})}
-	var seen [][]store.Service
+	var seen [][]cluster.Service
 	watched := make(chan error, 1)
 	go func() {
-		watched <- store.WatchServices(ctx, b.Store, "netmaster", func(s []store.Service) error {
+		watched <- cluster.WatchServices(ctx, b.Store, "netmaster", func(s []cluster.Service) error {
 			l.note(func() { seen = append(seen, s) })
 			return nil
 		})
@@ -291,19 +292,19 @@ func testRegistry(t *testing.T, b *bench) {
 			t.Errorf("watch: %v", err)
 		}
 	}()
-	sees := func(want ...store.Service) {
+	sees := func(want ...cluster.Service) {
 		t.Helper()
 		l.until(b.ctx, t, fmt.Sprint(want), func() bool {
-			return len(seen) > 0 && cmp.Equal(want, append([]store.Service(nil), seen[len(seen)-1]...))
+			return len(seen) > 0 && cmp.Equal(want, append([]cluster.Service(nil), seen[len(seen)-1]...))
 		})
 	}
-	r, err := store.Register(b.ctx, b, netmaster, nil)
+	r, err := cluster.Register(b.ctx, b, netmaster, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	netmaster.TTL = 10
 	sees(netmaster)
-	vtep, err := store.Register(b.ctx, b, store.Service{ServiceName: "netplugin.vtep", HostAddr: "fd00::1", Port: 4789}, nil)
+	vtep, err := cluster.Register(b.ctx, b, cluster.Service{ServiceName: "netplugin.vtep", HostAddr: "fd00::1", Port: 4789}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +313,7 @@ func testRegistry(t *testing.T, b *bench) {
 	}
 	netmaster.Role = "leader"
 	sees(netmaster)
-	all, err := store.Services(b.ctx, b, "")
+	all, err := cluster.Services(b.ctx, b, "")
 	if err != nil || len(all) != 2 || all[1].ServiceName != "netplugin.vtep" {
 		t.Errorf("all services: %v, %v", all, err)
 	}
@@ -331,7 +332,7 @@ func testRegistry(t *testing.T, b *bench) {
 		t.Error(err)
 	}
 	sees()
-	if _, err := store.Register(b.ctx, b, store.Service{ServiceName: "x", HostAddr: "10.0.0.1"}, nil); err == nil {
+	if _, err := cluster.Register(b.ctx, b, cluster.Service{ServiceName: "x", HostAddr: "10.0.0.1"}, nil); err == nil {
 		t.Error("a service without a port was registered")
 	}
 }

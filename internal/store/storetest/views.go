@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/engine"
 )
 
 // replica is a view of numbers by key, as a netmaster has one, that is always
@@ -156,11 +157,11 @@ func (u unread) ReadKeys(ctx context.Context, at store.Revision, keys []string) 
 }
 
 func (u unread) UpdateNear(ctx context.Context, near store.Near, fn func(store.Tx) error) (store.Revision, error) {
-	return store.Engine{Backend: u}.UpdateNear(ctx, near, fn)
+	return engine.Engine{Backend: u}.UpdateNear(ctx, near, fn)
 }
 
 func (u unread) UpdateFresh(ctx context.Context, near store.Near, last store.Revision, fn func(store.Tx) error) (store.Revision, error) {
-	return store.Engine{Backend: u}.UpdateFresh(ctx, near, last, fn)
+	return engine.Engine{Backend: u}.UpdateFresh(ctx, near, last, fn)
 }
 
 // A transaction that reads in steps reads one snapshot, from memory but for what

@@ -1,0 +1,34 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// ServiceAgent is the name under which agents register.
+const ServiceAgent = "netplugin.vtep"
+
+// AgentScope is the scope of all agents' registrations.
+var AgentScope = servicesOf(ServiceAgent)
+
+// AliveHosts returns the hosts whose agent is registered: it has said so within
+// ServiceTTL.
+func AliveHosts(ctx context.Context, st store.Store) (map[model.HostName]Service, error) {
+	services, err := Services(ctx, st, ServiceAgent)
+	if err != nil {
+		return nil, err
+	}
+	alive := make(map[model.HostName]Service, len(services))
+	for _, x := range services {
+		alive[model.HostName(x.Hostname)] = x
+	}
+	return alive, nil
+}
+
+// DecodeAgent reads an agent's registration.
+func DecodeAgent(kv store.KV) (Service, bool) {
+	x, ok := decodeService(kv)
+	return x, ok && x.ServiceName == ServiceAgent
+}

@@ -1,0 +1,82 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A registration whose session was lost is made anew, with the role it had.
+func TestRegistrationSurvivesSessionLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New()
+		var troubles []error
+		r, err := cluster.Register(t.Context(), st, cluster.Service{ServiceName: "netmaster", HostAddr: "10.0.0.1", Port: 9999}, func(err error) { troubles = append(troubles, err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.SetRole(t.Context(), "leader"); err != nil {
+			t.Fatal(err)
+		}
+		st.Unavailable(true)
+		st.ExpireSessions()
+		time.Sleep(time.Minute) // of the bubble's clock
+		synctest.Wait()
+		if len(troubles) == 0 || !errors.Is(troubles[0], model.ErrUnavailable) {
+			t.Errorf("troubles: %v", troubles)
+		}
+		st.Unavailable(false)
+		time.Sleep(time.Minute) // of the bubble's clock
+		synctest.Wait()
+		got, err := cluster.Services(t.Context(), st, "netmaster")
+		if err != nil || len(got) != 1 || got[0].Role != "leader" {
+			t.Errorf("after the store came back: %v, %v", got, err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A leader whose session is lost ends its term at once and stands again.
+func TestLeaderLosesSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New()
+		ctx, cancel := context.WithCancel(t.Context())
+		var terms []store.Fence
+		ended := make(chan error, 1)
+		go func() {
+			ended <- cluster.Candidate{
+				Store: st, Key: cluster.LeaderKey, Value: "me:1",
+				Lead: func(ctx context.Context, term store.Fence) error {
+					terms = append(terms, term)
+					<-ctx.Done()
+					return ctx.Err() // the term is lost: no reason to end the candidacy
+				},
+			}.Run(ctx)
+		}()
+		time.Sleep(time.Minute) // of the bubble's clock
+		synctest.Wait()
+		st.ExpireSessions()
+		time.Sleep(time.Minute) // of the bubble's clock
+		synctest.Wait()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("run: %v", err)
+		}
+		if len(terms) != 2 || terms[1].Create <= terms[0].Create {
+			t.Errorf("terms: %v, want two", terms)
+		}
+	})
+}

@@ -1,0 +1,21 @@
+package engine
+
+import (
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// Keys of the engine itself; no mirror delivers them.
+const (
+	// genPrefix + scope is the generation of a scope.
+	genPrefix = store.Root + "gen/"
+	// sweptKey is put whenever generations are removed: who has observed a scope
+	// without one compares it.
+	sweptKey = store.Root + "gen-swept"
+	// claimPrefix + scope is the claim of an observer that conflicted too often.
+	claimPrefix = store.Root + "claim/"
+)
+
+func genKey(scope string) string   { return genPrefix + strings.TrimPrefix(scope, store.Root) }
+func claimKey(scope string) string { return claimPrefix + strings.TrimPrefix(scope, store.Root) }

@@ -1,0 +1,45 @@
+package memory_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The in-memory store passes the suite.
+func TestMemoryConformance(t *testing.T) {
+	storetest.Run(t, func(*testing.T) storetest.Harness {
+		base := memory.New()
+		var mu sync.Mutex
+		var clients []*memory.Store
+		away := func(b bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, c := range clients {
+				c.Unavailable(b)
+			}
+		}
+		return storetest.Harness{
+			Open: func(*testing.T) store.Store {
+				mu.Lock()
+				defer mu.Unlock()
+				clients = append(clients, base.Client())
+				return clients[len(clients)-1]
+			},
+			Direct:   func(*testing.T) store.Store { return base.Client() },
+			Break:    func(*testing.T) { away(true) },
+			Heal:     func(*testing.T) { away(false) },
+			Compact:  func(*testing.T) { base.Compact() },
+			TTL:      200 * time.Millisecond,
+			Patience: 30 * time.Second,
+		}
+	})
+}

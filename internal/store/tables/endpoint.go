@@ -1,0 +1,56 @@
+package tables
+
+import (
+	"context"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// EndpointsOf is the prefix of a network's endpoints. Endpoints is Unlisted:
+// whether a network has any is told by AddressesOf.
+func EndpointsOf(n model.NetworkKey) string {
+	return TenantPrefix(n.Tenant) + "endpoints/" + store.Segment(string(n.Name)) + "/"
+}
+
+// Endpoints holds endpoints by network.
+var Endpoints = NewTable(TableSpec[model.EndpointKey, model.Endpoint]{
+	Noun: "endpoint", Version: 1, Unlisted: true,
+	Path: "state/tenant/*/endpoints/*/*",
+	Parse: func(n []string) (model.EndpointKey, bool) {
+		return model.EndpointKey{Network: networkKey(n), ID: model.EndpointID(n[2])}, true
+	},
+	KeyOf: func(e model.Endpoint) model.EndpointKey { return e.Key },
+	Show:  model.EndpointKey.String,
+	Scope: func(k model.EndpointKey) string { return EndpointsOf(k.Network) },
+	Name:  func(k model.EndpointKey) string { return store.Segment(string(k.ID)) },
+})
+
+// networkKey reads the names of a tenant and a network.
+func networkKey(n []string) model.NetworkKey {
+	return model.NetworkKey{Tenant: model.TenantName(n[0]), Name: model.NetworkName(n[1])}
+}
+
+// EndpointsOn reads all endpoints on a host. It goes through every tenant's
+// state: for what happens once in the life of a process.
+func EndpointsOn(ctx context.Context, s store.Store, host model.HostName) ([]model.Endpoint, error) {
+	kvs, _, err := s.Range(ctx, tenantsPrefix)
+	if err != nil {
+		return nil, err
+	}
+	var out []model.Endpoint
+	for _, kv := range kvs {
+		if !strings.Contains(kv.Key, "/endpoints/") {
+			continue
+		}
+		ch, err := Decode(store.Event{KV: kv})
+		if err != nil {
+			continue // unreadable: not known to be on the host
+		}
+		if ep, ok := ch.Value.(model.Endpoint); ok && ep.Host == host {
+			out = append(out, ep)
+		}
+	}
+	return out, nil
+}

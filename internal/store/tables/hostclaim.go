@@ -1,0 +1,32 @@
+package tables
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// HostClaim says who has a host's name: it is put with a lease, so that it
+// lasts as long as the agent lives, at lock/netplugin/HOST.
+type HostClaim struct {
+	Host         model.HostName `json:"host"`
+	Installation string         `json:"installation"`    // as in model.Host
+	Boot         string         `json:"boot,omitempty"`  // of the agent's kernel
+	Control      netip.Addr     `json:"control"`         // as in model.Host
+	VTEP         netip.Addr     `json:"vtep"`            // as in model.Host
+	Since        string         `json:"since,omitempty"` // RFC 3339, by the host's clock
+}
+
+// HostClaimsScope holds the claims of all agents that live.
+const HostClaimsScope = store.Root + "lock/netplugin/"
+
+// HostClaims holds who has the hosts' names now.
+var HostClaims = NewTable(TableSpec[model.HostName, HostClaim]{
+	Noun: "claim to host", Version: 1, Unlisted: true,
+	Path:  "lock/netplugin/*",
+	Parse: parseHost,
+	KeyOf: func(c HostClaim) model.HostName { return c.Host },
+	Scope: func(model.HostName) string { return HostClaimsScope },
+	Name:  hostSegment,
+})

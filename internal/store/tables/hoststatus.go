@@ -1,0 +1,51 @@
+package tables
+
+import "github.com/contiv/netplugin/v2/internal/model"
+
+// HostStatusScope is the scope of all hosts' status.
+const HostStatusScope = OperPrefix + "host/"
+
+// HostStatus is what an agent observes of its host: written when it changes, and
+// once a minute, which makes it the host's last word. Whether the host is alive
+// its registration tells (AliveHosts).
+type HostStatus struct {
+	Host      model.HostName    `json:"host"`
+	Driver    string            `json:"driver"`
+	DriverWhy string            `json:"driverWhy,omitempty"` // a sentence: why the host has this one
+	Version   string            `json:"version,omitempty"`
+	Updated   string            `json:"updated"`  // RFC 3339, by the host's clock
+	Revision  int64             `json:"revision"` // of the last picture applied
+	Ports     int               `json:"ports"`    // programmed
+	Pending   int               `json:"pending"`  // wanted but not programmed
+	Error     string            `json:"error,omitempty"`
+	Problems  map[string]string `json:"problems,omitempty"` // object -> sentence; the first hundred
+
+	Attachments int                  `json:"attachments,omitempty"`
+	Ready       bool                 `json:"ready,omitempty"`      // as /readyz says
+	Conditions  []HostCondition      `json:"conditions,omitempty"` // those that do not hold; nil from agents that tell none
+	Kinds       map[string]int       `json:"kinds,omitempty"`      // how many problems, by the kind of their object
+	Tables      map[string]TableFill `json:"tables,omitempty"`     // of the data plane, as of the last word
+}
+
+// HostCondition is a condition of a host's health that does not hold.
+type HostCondition struct {
+	Name    string `json:"name"`
+	Notice  bool   `json:"notice,omitempty"` // the host is ready all the same
+	Message string `json:"message"`
+}
+
+// TableFill tells how full a table is.
+type TableFill struct {
+	Entries  uint64 `json:"entries"`
+	Capacity uint64 `json:"capacity"` // 0 = unbounded
+}
+
+// HostStatuses holds what agents observe, by host.
+var HostStatuses = NewTable(TableSpec[model.HostName, HostStatus]{
+	Noun: "host status", Version: 1, Unlisted: true,
+	Path:  "oper/host/*",
+	Parse: parseHost,
+	KeyOf: func(s HostStatus) model.HostName { return s.Host },
+	Scope: func(model.HostName) string { return HostStatusScope },
+	Name:  hostSegment,
+})

@@ -1,0 +1,93 @@
+package tables
+
+import (
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// registry has a row for each table: a new kind is a file beside this one, and a
+// line here.
+var registry = []registered{
+	Globals, Incarnations, AciGws, Tenants, Hosts, Bgps,
+	Networks, Groups, Policies, Rules, Endpoints, Identities,
+	NetProfiles, AppProfiles, LoadBalancers, ExtContracts, Volumes, VolumeProfiles,
+	Addresses, ChosenMACs, GroupPools, Names, Subnets, Numbers, Cursors, InternedIdentities, References,
+	HostStatuses, HostClaims,
+}
+
+// registered is a Table whatever its rows are.
+type registered interface {
+	Noun() string
+	Complete() bool
+	path() string
+	decode(names []string, ev store.Event) (Change, error)
+}
+
+// Change is a mirror event in typed form.
+type Change struct {
+	// Key is the key type of one of the tables: model.NetworkKey for a row of
+	// Networks, and so on. It is nil for a key that this program does not know,
+	// which a newer one may have written.
+	Key any
+	// Value is the row (model.Network for a model.NetworkKey, and so on); nil when
+	// it was deleted.
+	Value       any
+	Create, Mod store.Revision
+}
+
+// Deleted tells whether the row is gone.
+func (c Change) Deleted() bool { return c.Value == nil }
+
+// Decode turns an event of a mirror into typed form. It fails on a row that
+// cannot be read, and then still tells the key.
+func Decode(ev store.Event) (Change, error) {
+	rest, ok := strings.CutPrefix(ev.KV.Key, store.Root)
+	if !ok {
+		return Change{}, nil
+	}
+	at := paths
+	var names []string
+	for part := range strings.SplitSeq(rest, "/") {
+		if next := at.below[part]; next != nil && part != "*" { // which may be a name, too
+			at = next
+			continue
+		}
+		if at = at.below["*"]; at == nil {
+			return Change{}, nil
+		}
+		name, ok := store.ParseSegment(part)
+		if !ok {
+			return Change{}, nil
+		}
+		names = append(names, name)
+	}
+	if at.table == nil {
+		return Change{}, nil
+	}
+	return at.table.decode(names, ev)
+}
+
+// places finds a table by the segments of a key. No segment may be both a word
+// and a name at the same place; TestPathsAreDistinct holds that.
+type places struct {
+	below map[string]*places // by word; "*" = a name
+	table registered         // nil: no row ends here
+}
+
+var paths = index(registry)
+
+func index(tables []registered) *places {
+	root := &places{below: map[string]*places{}}
+	for _, t := range tables {
+		at := root
+		for part := range strings.SplitSeq(t.path(), "/") {
+			if at.below[part] == nil {
+				at.below[part] = &places{below: map[string]*places{}}
+			}
+			at = at.below[part]
+		}
+		at.table = t
+	}
+	return root
+}

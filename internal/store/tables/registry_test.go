@@ -1,0 +1,189 @@
+package tables
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+var cmpAddrs = cmp.Options{
+	cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
+}
+
+// sample is one row of a table, as an event and as what Decode must say of it.
+type sample struct {
+	of   registered
+	ev   store.Event
+	want Change
+}
+
+func row[K comparable, V any](t *testing.T, tab *Table[K, V], v V) sample {
+	t.Helper()
+	b, err := store.EncodeRecord(1, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := tab.spec.KeyOf(v)
+	return sample{
+		tab,
+		store.Event{KV: store.KV{Key: tab.Key(k), Value: b, Create: 3, Mod: 5}},
+		Change{Key: k, Value: v, Create: 3, Mod: 5},
+	}
+}
+
+func samples(t *testing.T) []sample {
+	t.Helper()
+	net := model.NetworkKey{Tenant: "a.b", Name: "n-1"}
+	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
+	return []sample{
+		row(t, Globals, model.DefaultGlobal()),
+		row(t, Tenants, model.Tenant{Name: "a.b"}),
+		row(t, Hosts, model.Host{Name: "h1", VTEP: addr("10.0.0.1")}),
+		row(t, Networks, model.Network{Key: net, Subnet: prefix("10.1.1.0/24")}),
+		row(t, Groups, model.Group{Key: model.GroupKey{Tenant: "a.b", Name: "web"}, Network: "n-1"}),
+		row(t, Policies, model.ContivPolicy{Key: model.PolicyKey{Tenant: "a.b", Name: "p1"}}),
+		row(t, Rules, model.Rule{Key: model.RuleKey{Tenant: "a.b", Policy: "p1", Rule: "1"}, Addr: prefix("10.0.0.0/8")}),
+		row(t, Endpoints, model.Endpoint{Key: model.EndpointKey{Network: net, ID: "c:1"}, IPv6: addr("2001:db8::1")}),
+		row(t, Identities, model.IdentityRecord{ID: 256, Network: net, Group: "web"}),
+		row(t, Addresses, Address{AddressKey: AddressKey{net, addr("10.1.1.2")}, Endpoint: "c:1"}),
+		row(t, Addresses, Address{
+			AddressKey:  AddressKey{net, addr("2001:db8::2")},
+			Reservation: &Reservation{Host: "h1", Expires: time.Unix(5, 0).UTC()},
+		}),
+		row(t, ChosenMACs, MACOwner{MACKey{net, model.MAC{2, 0, 0, 0, 0, 10}}, "c:1"}),
+		row(t, GroupPools, Pools{Network: net, Groups: map[model.GroupName]model.AddrRange{"web": {First: addr("10.1.1.2"), Last: addr("10.1.1.3")}}}),
+		row(t, Names, Name{NameKey{"a.b", "n-1"}, "network"}),
+		row(t, Subnets, SubnetBucket{BucketKey{Tenant: "a.b"}, map[string]model.NetworkName{"10.0.0.0/8": "n-1"}}),
+		row(t, Subnets, SubnetBucket{BucketKey{"a.b", prefix("10.1.0.0/20")}, map[string]model.NetworkName{"10.1.1.0/24": "n-1"}}),
+		row(t, Numbers, Number{NumberKey{NumberVLAN, 4094}, "a.b:n-1"}),
+		row(t, InternedIdentities, Interned{InternKey: InternKey{"a.b", "0123"}, ID: 256, Draining: true}),
+		row(t, References, Reference{RefKey{TargetGroup(model.GroupKey{Tenant: "a.b", Name: "web"}), "endpoint", "a.b:n-1:c/1"}}),
+		row(t, NetProfiles, model.NetProfile{Key: model.NetProfileKey{Tenant: "a.b", Name: "np"}, DSCP: 10}),
+		row(t, AppProfiles, model.AppProfile{Key: model.AppProfileKey{Tenant: "a.b", Name: "ap"}, Groups: []model.GroupName{"web"}}),
+		row(t, LoadBalancers, model.Service{Key: model.ServiceKey{Tenant: "a.b", Name: "s"}, Network: "n-1", VIP: addr("10.1.1.9")}),
+		row(t, ExtContracts, model.ExtContracts{Key: model.ExtContractsKey{Tenant: "a.b", Name: "ec"}, Type: model.ContractsProvided}),
+		row(t, Volumes, model.Volume{Key: model.VolumeKey{Tenant: "a.b", Name: "v"}, Storage: model.Storage{Size: "1G"}}),
+		row(t, VolumeProfiles, model.VolumeProfile{Key: model.VolumeProfileKey{Tenant: "a.b", Name: "v"}}),
+		row(t, Bgps, model.Bgp{Host: "h1", AS: 1, RouterIP: prefix("10.0.0.1/24")}),
+		row(t, AciGws, model.AciGw{PhysicalDomain: "dom"}),
+		row(t, Addresses, Address{AddressKey: AddressKey{net, addr("10.1.1.9")}, Service: "s"}),
+		row(t, References, Reference{RefKey{TargetNetProfile(model.NetProfileKey{Tenant: "a.b", Name: "np"}), "group", "a.b:web"}}),
+		row(t, Cursors, Cursor{NumberIdentity, 300}),
+		row(t, Incarnations, store.Incarnation{ID: "x", Epoch: 3}),
+		row(t, HostStatuses, HostStatus{Host: "h1", Driver: "ebpf"}),
+		row(t, HostClaims, HostClaim{Host: "h1", Installation: "i"}),
+		row(t, Endpoints, model.Endpoint{Key: model.EndpointKey{Network: net, ID: "*"}}),
+	}
+}
+
+// Decode finds the typed key and the value of every table's rows, and the key
+// alone of deleted ones.
+func TestDecode(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range samples(t) {
+		t.Run(s.ev.KV.Key, func(t *testing.T) {
+			if seen[s.ev.KV.Key] {
+				t.Error("two rows share the key")
+			}
+			seen[s.ev.KV.Key] = true
+			got, err := Decode(s.ev)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(s.want, got, cmpAddrs); diff != "" {
+				t.Error(diff)
+			}
+			got, err = Decode(store.Event{KV: store.KV{Key: s.ev.KV.Key}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(Change{Key: s.want.Key}, got, cmpAddrs); diff != "" {
+				t.Error(diff)
+			}
+			if _, err := Decode(store.Event{KV: store.KV{Key: s.ev.KV.Key, Value: []byte("{"), Create: 1}}); err == nil {
+				t.Error("garbage was read without an error")
+			}
+		})
+	}
+}
+
+// Agents' prefixes hold all but allocations.
+func TestPrefixes(t *testing.T) {
+	for _, s := range samples(t) {
+		key := s.ev.KV.Key
+		if !strings.HasPrefix(key, StatePrefix) {
+			continue
+		}
+		n := 0
+		for _, p := range []string{GlobalPrefix, TenantPrefix("a.b"), AllocPrefix} {
+			if strings.HasPrefix(key, p) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s lies under %d of the three prefixes", key, n)
+		}
+	}
+}
+
+// Keys that this program does not know are told by a nil Key, never by a panic.
+func FuzzDecode(f *testing.F) {
+	for _, s := range []string{"global/config/global", "tenant/a/networks/b", "tenant/a/x", "alloc/number/vlan/zz", "alloc/address/a/b/4zz", "alloc/ref/a", "commit", ""} {
+		f.Add(s, "{}")
+	}
+	f.Fuzz(func(t *testing.T, key, value string) {
+		c, err := Decode(store.Event{KV: store.KV{Key: StatePrefix + key, Value: []byte(value), Create: 1}})
+		if err == nil && c.Key != nil && c.Value == nil {
+			t.Errorf("%q decodes to a key without value", key)
+		}
+	})
+}
+
+// TestTablesAreComplete checks that every table of the registry has all that it
+// needs and a sample above, and that the check itself sees what is missing.
+func TestTablesAreComplete(t *testing.T) {
+	sampled := map[registered]bool{}
+	for _, s := range samples(t) {
+		sampled[s.of] = true
+	}
+	for _, table := range registry {
+		if !table.Complete() {
+			t.Errorf("the declaration of %s lacks a part", table.Noun())
+		}
+		if !sampled[table] {
+			t.Errorf("TestDecode has no sample of %s", table.Noun())
+		}
+	}
+	if NewTable(TableSpec[string, string]{Noun: "x", Version: 1}).Complete() {
+		t.Error("a table without functions counts as complete")
+	}
+}
+
+// No key can be read as two tables' rows: below any word of a path there are
+// words or a name, not both, and rows end at different places.
+func TestPathsAreDistinct(t *testing.T) {
+	seen := map[string]bool{}
+	for _, table := range registry {
+		if seen[table.path()] {
+			t.Errorf("two tables lie at %s", table.path())
+		}
+		seen[table.path()] = true
+	}
+	var walk func(at *places, path string)
+	walk = func(at *places, path string) {
+		if at.below["*"] != nil && len(at.below) > 1 {
+			t.Errorf("%s has words and names below it", path)
+		}
+		for word, next := range at.below {
+			walk(next, path+word+"/")
+		}
+	}
+	walk(paths, store.Root)
+}
