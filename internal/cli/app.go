@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -163,6 +165,25 @@ func (g *globals) bind(fs *flagSet) {
 }
 
 func newRoot(f *factory) *command {
+	subs := []*command{
+		newApply(f, nil),
+		newBackup(f, nil),
+		newCompletion(f),
+		newDiff(f, nil),
+		newExport(f, nil),
+		newGet(f, nil),
+		newLogin(f, nil),
+		newMonitor(f, nil),
+		newStatus(f, nil),
+		newStore(f),
+		newVersion(f, nil),
+	}
+	for _, k := range registry {
+		if k.command != nil {
+			subs = append(subs, k.command(f))
+		}
+	}
+	slices.SortFunc(subs, func(a, b *command) int { return strings.Compare(a.name, b.name) })
 	return &command{
 		name:  "netctl",
 		short: "Steers Contiv: tenants, networks, endpoint groups and policies, through netmaster.",
@@ -174,32 +195,7 @@ func newRoot(f *factory) *command {
 			"netctl group create -tenant blue -policy web-in backend web",
 			"netctl --netmaster http://10.0.0.1:9999 network ls --all",
 		},
-		subs: []*command{
-			newAciGw(f),
-			newAppProfile(f),
-			newApply(f, nil),
-			newBackup(f, nil),
-			newBgp(f),
-			newCompletion(f),
-			newDiff(f, nil),
-			newEndpoint(f),
-			newExport(f, nil),
-			newExtContracts(f),
-			newGet(f, nil),
-			newGlobal(f),
-			newGroup(f),
-			newHost(f),
-			newLogin(f, nil),
-			newMonitor(f, nil),
-			newNetProfile(f),
-			newNetwork(f),
-			newPolicy(f),
-			newService(f),
-			newStatus(f, nil),
-			newStore(f),
-			newTenant(f),
-			newVersion(f, nil),
-		},
+		subs:    subs,
 		globals: f.globals,
 		version: func(w io.Writer) error {
 			_, err := fmt.Fprintf(w, "netctl %s\n", orUnknown(f.build.Version))

@@ -23,6 +23,16 @@ var appProfileList = listing[api.AppProfile, struct{}]{
 	},
 }
 
+var _ = register(kindOf(appProfileList, objectKind{
+	order: 90, name: "appProfile", aliases: []string{"app-profile", "appProfiles"},
+	keyFields: []string{"tenantName", "appProfileName"}, placeholders: []string{"APP-PROFILE"},
+	command: newAppProfile,
+}))
+
+// What has no effect in this version, in the words of model.NoEffect, which
+// netctl does not link; a test compares them.
+const noteAppProfiles = "app profiles are kept and have no effect yet: they are for ACI, and this version configures no ACI fabric"
+
 type appProfileOptions struct {
 	common
 	profile api.AppProfile
@@ -56,6 +66,7 @@ func newAppProfilePut(f *factory, name, short string, update bool, run func(cont
 	p := &o.profile
 	c := &command{
 		name:     name,
+		fills:    p,
 		short:    short,
 		note:     noteAppProfiles,
 		examples: []string{"netctl app-profile " + name + " --tenant blue --group web,db shop"},

@@ -17,6 +17,16 @@ var bgpList = listing[api.Bgp, api.BgpOper]{
 	row:    func(b api.Bgp) []string { return []string{b.Hostname, b.RouterIP, b.AS, b.Neighbor, b.NeighborAS} },
 }
 
+var _ = register(kindOf(bgpList, objectKind{
+	order: 110, name: "Bgp", aliases: []string{"bgps"},
+	keyFields: []string{"hostname"},
+	command:   newBgp,
+}))
+
+// What has no effect in this version, in the words of model.NoEffect, which
+// netctl does not link; a test compares them.
+const noteBgp = "BGP settings are kept and have no effect yet: hosts run no router"
+
 type bgpCreateOptions struct {
 	common
 	bgp api.Bgp
@@ -46,6 +56,7 @@ func newBgpCreate(f *factory, run func(context.Context, *bgpCreateOptions) error
 	b := &o.bgp
 	c := &command{
 		name:     "create",
+		fills:    b,
 		short:    "Set the BGP settings of a host",
 		note:     noteBgp,
 		examples: []string{"netctl bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 500 host1"},

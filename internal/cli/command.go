@@ -19,6 +19,7 @@ type command struct {
 	examples []string // whole command lines
 	args     []string // positional arguments, all required, as in help
 	optional []string // positional arguments after them that may be left out
+	fills    any      // pointer to the object on the wire that the flags fill in; nil = none
 	subs     []*command
 	globals  *globals                // set on the root only
 	version  func(w io.Writer) error // set on the root only: --version

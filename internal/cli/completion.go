@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/contiv/netplugin/v2/api"
 )
 
 // completionTimeout bounds how long a shell waits for names from the server.
@@ -174,13 +172,6 @@ func complete(ctx context.Context, f *factory, root *command, out io.Writer, wor
 	return printLines(out, shown)
 }
 
-// kindsByPlaceholder say which objects a value names, by its name in help.
-var kindsByPlaceholder = map[string]string{
-	"TENANT": "tenant", "NETWORK": "network", "GROUP": "group", "POLICY": "policy", "NETPROFILE": "netprofile", "PROFILE": "netprofile",
-	"SERVICE": "service", "APP-PROFILE": "app-profile", "HOST": "host", "ENDPOINT": "endpoint", "CONTRACTS": "external-contracts", "CONTRACT": "external-contracts",
-	"RULE": "rule",
-}
-
 // values returns what may stand where help shows a placeholder.
 func (p place) values(ctx context.Context, f *factory, placeholder string) []string {
 	switch placeholder {
@@ -204,7 +195,12 @@ func (p place) values(ctx context.Context, f *factory, placeholder string) []str
 	if strings.Contains(placeholder, "|") {
 		return strings.Split(placeholder, "|")
 	}
-	name := kindsByPlaceholder[placeholder]
+	name := ""
+	for _, k := range registry {
+		if slices.Contains(k.placeholders, placeholder) {
+			name = k.name
+		}
+	}
 	if placeholder == "HOST" && len(p.path) > 1 && p.path[0] == "bgp" && p.path[1] != "create" {
 		name = "bgp" // of the hosts, those that have settings
 	}
@@ -236,11 +232,11 @@ func (p place) names(ctx context.Context, f *factory, k *objectKind) []string {
 	}
 	var names []string
 	for _, o := range list {
-		switch r, isRule := o.(api.Rule); {
+		switch {
 		case k.perTenant && k.tenant(o) != tenant:
-		case isRule && p.command.name != "get":
-			if len(p.previous) > 0 && r.PolicyName == p.previous[0] {
-				names = append(names, r.RuleID)
+		case k.within != nil && p.command.name != "get":
+			if name, ok := k.within(o, p.previous); ok {
+				names = append(names, name)
 			}
 		default:
 			names = append(names, k.shortName(o))

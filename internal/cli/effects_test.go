@@ -2,6 +2,7 @@ package cli
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -34,72 +35,17 @@ var anywhere = map[string]effecttest.Effect{
 
 const accepted1x = "accepted, as in 1.x"
 
-// flagEffects are the flags of single commands.
+// flagEffects are the flags of single commands, but for those that fill in a
+// field of an object: the field has its effect, or none.
 var flagEffects = map[string]effecttest.Effect{
-	"global info --tenant":        effecttest.None(accepted1x),
-	"global info --all":           effecttest.None(accepted1x),
-	"aci-gw info --tenant":        effecttest.None(accepted1x),
-	"aci-gw info --all":           effecttest.None(accepted1x),
-	"app-profile group-ls --all":  effecttest.None(accepted1x),
-	"global set --fabric-mode":    idle("globals", "networkInfraType", "aci"),
-	"global set --fwd-mode":       idle("globals", "fwdMode", "routing"),
-	"global set --vlan-range":     effecttest.By("TestChange"),
-	"global set --vxlan-range":    effecttest.By("TestChange"),
-	"global set --arp-mode":       effecttest.By("TestChange"),
-	"global set --private-subnet": effecttest.By("TestChange"),
+	"global info --tenant":       effecttest.None(accepted1x),
+	"global info --all":          effecttest.None(accepted1x),
+	"aci-gw info --tenant":       effecttest.None(accepted1x),
+	"aci-gw info --all":          effecttest.None(accepted1x),
+	"app-profile group-ls --all": effecttest.None(accepted1x),
 
-	"network create --nw-type":   idle("networks", "nwType", "infra"),
-	"network create --nw-tag":    idle("networks", "cfgdTag", ""),
-	"network create --encap":     effecttest.By("TestChange"),
-	"network create --pkt-tag":   effecttest.By("TestChange"),
-	"network create --subnet":    effecttest.By("TestChange"),
-	"network create --gateway":   effecttest.By("TestChange"),
-	"network create --subnetv6":  effecttest.By("TestChange"),
-	"network create --gatewayv6": effecttest.By("TestChange"),
-
-	"group create --policy":            effecttest.By("TestChange"),
-	"group create --networkprofile":    idle("endpointGroups", "netProfile", ""),
-	"group create --external-contract": idle("endpointGroups", "extContractsGrps", ""),
-	"group create --ip-pool":           effecttest.By("TestChange"),
-	"group create --epg-tag":           idle("endpointGroups", "cfgdTag", ""),
-
-	"policy rule-add --priority":        effecttest.By("TestOptions"),
-	"policy rule-add --direction":       effecttest.By("TestChange"),
-	"policy rule-add --from-group":      effecttest.By("TestChange"),
-	"policy rule-add --to-group":        effecttest.By("TestChange"),
-	"policy rule-add --from-network":    effecttest.By("TestOptions"),
-	"policy rule-add --to-network":      effecttest.By("TestChange"),
-	"policy rule-add --from-ip-address": effecttest.By("TestChange"),
-	"policy rule-add --to-ip-address":   effecttest.By("TestChange"),
-	"policy rule-add --protocol":        effecttest.By("TestOptions"),
-	"policy rule-add --port":            effecttest.By("TestOptions"),
-	"policy rule-add --action":          effecttest.By("TestChange"),
-
-	"netprofile create --bandwidth": idle("netprofiles", "", ""),
-	"netprofile create --dscp":      idle("netprofiles", "", ""),
-	"netprofile create --burst":     idle("netprofiles", "", ""),
-
-	"service create --network":      effecttest.By("TestChange"),
-	"service create --selector":     effecttest.By("TestChange"),
-	"service create --port":         idle("serviceLBs", "ports", ""),
-	"service create --preferred-ip": effecttest.By("TestChange"),
-
-	"bgp create --router-ip":   idle("Bgps", "", ""),
-	"bgp create --as":          idle("Bgps", "", ""),
-	"bgp create --neighbor-as": idle("Bgps", "", ""),
-	"bgp create --neighbor":    idle("Bgps", "", ""),
-
-	"aci-gw set --path-bindings":         idle("aciGws", "", ""),
-	"aci-gw set --node-bindings":         idle("aciGws", "", ""),
-	"aci-gw set --phys-dom":              idle("aciGws", "", ""),
-	"aci-gw set --enforce-policies":      idle("aciGws", "", ""),
-	"aci-gw set --include-common-tenant": idle("aciGws", "", ""),
-
-	"app-profile create --group":           idle("appProfiles", "", ""),
-	"app-profile update --group":           idle("appProfiles", "", ""),
 	"external-contracts create --consumed": idle("extContractsGroups", "", ""),
 	"external-contracts create --provided": idle("extContractsGroups", "", ""),
-	"external-contracts create --contract": idle("extContractsGroups", "", ""),
 
 	"endpoint ls --group":   effecttest.By("TestEndpoints"),
 	"endpoint ls --host":    effecttest.By("TestEndpoints"),
@@ -121,6 +67,44 @@ var flagEffects = map[string]effecttest.Effect{
 	"monitor --count":       effecttest.By("TestMonitorTable"),
 }
 
+// fieldOf sets the flag and returns the JSON name of the field of object, a
+// pointer to one, that it has filled in; "" = none.
+func (d *flagDef) fieldOf(object any) string {
+	if object == nil {
+		return ""
+	}
+	wire := reflect.ValueOf(object).Elem()
+	before := reflect.New(wire.Type()).Elem()
+	before.Set(wire)
+	if d.set("x") != nil && d.set("7") != nil {
+		return ""
+	}
+	for i := range wire.NumField() {
+		if !reflect.DeepEqual(before.Field(i).Interface(), wire.Field(i).Interface()) {
+			return jsonName(wire.Type().Field(i))
+		}
+	}
+	return ""
+}
+
+// noEffectsOf returns what of a kind of object, given as a pointer to one, has
+// no effect.
+func noEffectsOf(t *testing.T, object any) []model.NoEffect {
+	t.Helper()
+	for _, k := range objectKinds() {
+		if k.typ != reflect.TypeOf(object).Elem() {
+			continue
+		}
+		for _, m := range model.Kinds() {
+			if m.Name == k.name {
+				return m.NoEffects
+			}
+		}
+	}
+	t.Fatalf("%T is of no kind", object)
+	return nil
+}
+
 // TestEveryFlagHasEffect: each flag of each command does something, by a test,
 // or the command's help says that it does not.
 func TestEveryFlagHasEffect(t *testing.T) {
@@ -132,6 +116,14 @@ func TestEveryFlagHasEffect(t *testing.T) {
 		for _, d := range c.flags.defs {
 			name := strings.TrimPrefix(path+" --"+d.names[0], " ")
 			accepted = append(accepted, name)
+			if field := d.fieldOf(c.fills); field != "" {
+				effects[name] = effecttest.By("TestEveryFieldHasEffect") // of the field
+				for _, n := range noEffectsOf(t, c.fills) {
+					if said := c.note + "\n" + d.help(); (n.Field == "" || n.Field == field) && !strings.Contains(said, n.Text) {
+						t.Errorf("%s sets %s, and its help does not say %q", name, field, n.Text)
+					}
+				}
+			}
 			notes[name] = c.note + "\n" + d.help()
 			if e, ok := anywhere["--"+d.names[0]]; ok && effects[name] == (effecttest.Effect{}) {
 				if !strings.Contains(d.usage, "accepted") || d.names[0] == "json" { // JSON is what they print anyway

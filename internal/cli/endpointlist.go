@@ -71,39 +71,22 @@ func cutKey(key string) (tenant, network, id string) {
 	return tenant, network, id
 }
 
-// seenKinds are what get shows beside the kinds of objectKinds: nobody applies
-// them.
-func seenKinds() []*objectKind {
-	return []*objectKind{{
-		name: "endpoint", aliases: []string{"endpoints", "ep", "eps"}, perTenant: true, typ: reflect.TypeFor[api.EndpointOper](), seen: true,
-		key:       func(o any) string { return of[api.EndpointOper](o).Key },
-		shortName: func(o any) string { return of[api.EndpointOper](o).EndpointID },
-		tenant:    func(o any) string { t, _, _ := cutKey(of[api.EndpointOper](o).Key); return t },
-		header:    endpointHeader,
-		row:       func(o any) []string { return endpointRow(of[api.EndpointOper](o)) },
-		list: func(ctx context.Context, c *api.Client) ([]any, error) {
-			list, err := c.Endpoints(ctx, api.EndpointFilter{})
-			return untyped(list), err
-		},
-		get: func(ctx context.Context, c *api.Client, key string) (any, error) {
-			_, id, _ := strings.Cut(key, ":") // the tenant is found by the server
-			e, err := c.InspectEndpoint(ctx, id)
-			return e, err
-		},
-	}, {
-		name: "host", aliases: []string{"hosts", "node", "nodes"}, typ: reflect.TypeFor[api.Host](), seen: true,
-		key:       func(o any) string { return of[api.Host](o).Name },
-		shortName: func(o any) string { return of[api.Host](o).Name },
-		tenant:    func(any) string { return "" },
-		header:    hostHeader,
-		row:       func(o any) []string { return hostRow(of[api.Host](o)) },
-		list: func(ctx context.Context, c *api.Client) ([]any, error) {
-			list, err := c.Hosts(ctx)
-			return untyped(list), err
-		},
-		get: func(ctx context.Context, c *api.Client, key string) (any, error) {
-			h, err := c.Host(ctx, key)
-			return h, err
-		},
-	}}
-}
+// Endpoints are shown and listed; documents create them in another form.
+var _ = register(&objectKind{
+	order: 150, name: endpointKind, aliases: []string{"endpoints", "ep", "eps"}, placeholders: []string{"ENDPOINT"}, command: newEndpoint,
+	perTenant: true, typ: reflect.TypeFor[api.EndpointOper](), seen: true,
+	key:       func(o any) string { return of[api.EndpointOper](o).Key },
+	shortName: func(o any) string { return of[api.EndpointOper](o).EndpointID },
+	tenant:    func(o any) string { t, _, _ := cutKey(of[api.EndpointOper](o).Key); return t },
+	header:    endpointHeader,
+	row:       func(o any) []string { return endpointRow(of[api.EndpointOper](o)) },
+	list: func(ctx context.Context, c *api.Client) ([]any, error) {
+		list, err := c.Endpoints(ctx, api.EndpointFilter{})
+		return untyped(list), err
+	},
+	get: func(ctx context.Context, c *api.Client, key string) (any, error) {
+		_, id, _ := strings.Cut(key, ":") // the tenant is found by the server
+		e, err := c.InspectEndpoint(ctx, id)
+		return e, err
+	},
+})

@@ -66,9 +66,12 @@ func runExport(ctx context.Context, o *exportOptions) error {
 			if o.tenant != "" && k.tenant(object) != o.tenant && (k.name != "tenant" || k.key(object) != o.tenant) {
 				continue
 			}
-			found := []exported{{k.name, k.key(object), withoutNetworkAddress(object)}}
-			if o.inUse {
-				if found, err = o.pin(ctx, client, found[0]); err != nil {
+			if k.asDocument != nil {
+				object = k.asDocument(object)
+			}
+			found := []exported{{k.name, k.key(object), object}}
+			if o.inUse && k.pin != nil {
+				if found, err = k.pin(ctx, o, client, found[0]); err != nil {
 					return err
 				}
 			}
@@ -127,54 +130,6 @@ func writeDocuments(w io.Writer, docs []exported) error {
 		}
 	}
 	return nil
-}
-
-// pin writes into an object what netmaster chose for it, and adds the
-// endpoints of a network. An object that is left out is nothing, without error.
-func (o *exportOptions) pin(ctx context.Context, c *api.Client, d exported) ([]exported, error) {
-	switch x := d.object.(type) {
-	case api.Network:
-		got, err := c.Networks().Inspect(ctx, d.key)
-		if err != nil {
-			return nil, o.broken(d.kind+" "+d.key, err)
-		}
-		x.PktTag = got.Oper.PktTag
-		// 1.x numbers a VXLAN network's VLAN on the bridge too: the VNI is the other one.
-		if x.Encap == "vxlan" && got.Oper.ExternalPktTag != 0 {
-			x.PktTag = got.Oper.ExternalPktTag
-		}
-		docs := []exported{{d.kind, d.key, x}}
-		if n := len(got.Oper.Endpoints); n < got.Oper.NumEndpoints {
-			err := fmt.Errorf("it has %d endpoints, by its number, and %d are listed, so that addresses in use would be given again", got.Oper.NumEndpoints, n)
-			if err := o.broken("endpoints of network "+d.key, err); err != nil {
-				return nil, err
-			}
-		}
-		for _, e := range got.Oper.Endpoints {
-			if err := o.ambiguous(d.key, e); err != nil {
-				return nil, err
-			}
-			r := endpointRequest(x, e)
-			if r.EndpointID == "" { // an address of 1.x that nobody can free
-				if _, err := fmt.Fprintf(o.factory.stderr, "netctl: an endpoint of network %s at %s has no id and is left out\n", d.key, r.ConfigEP.IPAddress); err != nil {
-					return nil, err
-				}
-				continue
-			}
-			docs = append(docs, exported{endpointKind, d.key + ":" + r.EndpointID, r})
-		}
-		return docs, nil
-	case api.ServiceLB:
-		got, err := c.ServiceLBs().Inspect(ctx, d.key)
-		if err != nil {
-			return nil, o.broken(d.kind+" "+d.key, err)
-		}
-		if got.Oper.ServiceVip != "" {
-			x.IPAddress = got.Oper.ServiceVip
-		}
-		return []exported{{d.kind, d.key, x}}, nil
-	}
-	return []exported{d}, nil
 }
 
 // broken says what the server cannot tell of, by name: a failure, or with
@@ -253,23 +208,6 @@ func parseLabels(s string) map[string]string {
 		labels[s[at[2]:at[3]]] = s[at[1]:end]
 	}
 	return labels
-}
-
-// withoutNetworkAddress drops from a rule whose peer is a network the address
-// beside it: 1.x writes the network's subnet there as soon as a group has the
-// policy, and a rule has one kind of peer.
-func withoutNetworkAddress(object any) any {
-	r, ok := object.(api.Rule)
-	if !ok {
-		return object
-	}
-	if r.FromNetwork != "" {
-		r.FromIPAddress = ""
-	}
-	if r.ToNetwork != "" {
-		r.ToIPAddress = ""
-	}
-	return r
 }
 
 // isMissing tells whether the server does not have the path at all.

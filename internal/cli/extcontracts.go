@@ -22,6 +22,20 @@ var extContractsList = listing[api.ExtContractsGroup, struct{}]{
 	},
 }
 
+var _ = register(kindOf(extContractsList, objectKind{
+	order: 40, name: "extContractsGroup", aliases: []string{"external-contracts", "extContractsGroups"},
+	keyFields: []string{"tenantName", "contractsGroupName"}, placeholders: []string{"CONTRACTS", "CONTRACT"},
+	command:    newExtContracts,
+	wideHeader: []string{"Groups"},
+	wideRow: func(o any) []string {
+		return []string{linked(of[api.ExtContractsGroup](o).LinkSets.EndpointGroups)}
+	},
+}))
+
+// What has no effect in this version, in the words of model.NoEffect, which
+// netctl does not link; a test compares them.
+const noteContracts = "external contracts are kept and have no effect yet: this version configures no ACI fabric"
+
 type extContractsOptions struct {
 	common
 	consumed, provided bool
@@ -51,6 +65,7 @@ func newExtContractsCreate(f *factory, run func(context.Context, *extContractsOp
 	o := &extContractsOptions{common: newCommon(f)}
 	c := &command{
 		name:     "create",
+		fills:    &o.group,
 		short:    "Create external contracts, or replace them",
 		note:     noteContracts,
 		examples: []string{"netctl external-contracts create --tenant blue --consumed --contract uni/tn-common/brc-dns --contract uni/tn-common/brc-ntp outside"},

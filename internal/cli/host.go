@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -128,3 +129,22 @@ func runHostRemove(ctx context.Context, o *hostOptions) error {
 	}
 	return err
 }
+
+// Hosts are shown: agents tell of them.
+var _ = register(&objectKind{
+	order: 160, name: "host", aliases: []string{"hosts", "node", "nodes"}, placeholders: []string{"HOST"}, command: newHost,
+	typ: reflect.TypeFor[api.Host](), seen: true,
+	key:       func(o any) string { return of[api.Host](o).Name },
+	shortName: func(o any) string { return of[api.Host](o).Name },
+	tenant:    func(any) string { return "" },
+	header:    hostHeader,
+	row:       func(o any) []string { return hostRow(of[api.Host](o)) },
+	list: func(ctx context.Context, c *api.Client) ([]any, error) {
+		list, err := c.Hosts(ctx)
+		return untyped(list), err
+	},
+	get: func(ctx context.Context, c *api.Client, key string) (any, error) {
+		h, err := c.Host(ctx, key)
+		return h, err
+	},
+})

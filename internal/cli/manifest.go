@@ -196,36 +196,19 @@ func (k keyFields) of(fields map[string]any) string {
 	return strings.Join(parts, ":")
 }
 
-var keysByKind = []keyFields{
-	{"global", []string{"name"}},
-	{"tenant", []string{"tenantName"}},
-	{"network", []string{"tenantName", "networkName"}},
-	{"endpointGroup", []string{"tenantName", "groupName"}},
-	{"policy", []string{"tenantName", "policyName"}},
-	{"rule", []string{"tenantName", "policyName", "ruleId"}},
-	{"netprofile", []string{"tenantName", "profileName"}},
-	{"serviceLB", []string{"tenantName", "serviceName"}},
-	{"appProfile", []string{"tenantName", "appProfileName"}},
-	{"Bgp", []string{"hostname"}},
-	{"extContractsGroup", []string{"tenantName", "contractsGroupName"}},
-	{"aciGw", []string{"name"}},
-	{"volume", []string{"tenantName", "volumeName"}},
-	{"volumeProfile", []string{"tenantName", "volumeProfileName"}},
-	{endpointKind, []string{"TenantName", "NetworkName", "EndpointID"}},
-}
+// endpointDocument is the key of documents that create endpoints.
+var endpointDocument = keyFields{endpointKind, []string{"TenantName", "NetworkName", "EndpointID"}}
 
 // documentType returns the wire type of a kind of document and its key.
 func documentType(name string) (reflect.Type, keyFields, error) {
-	typ := reflect.TypeFor[api.CreateEndpointRequest]()
-	if name != endpointKind {
-		k, err := findKind(name)
-		if err != nil {
-			return nil, keyFields{}, fmt.Errorf("%s, %s", err.Error(), endpointKind) // no error of the command line
-		}
-		name, typ = k.name, k.typ
+	if name == endpointKind {
+		return reflect.TypeFor[api.CreateEndpointRequest](), endpointDocument, nil
 	}
-	i := slices.IndexFunc(keysByKind, func(k keyFields) bool { return k.name == name })
-	return typ, keysByKind[i], nil
+	k, err := findKind(name)
+	if err != nil {
+		return nil, keyFields{}, fmt.Errorf("%s, %s", err.Error(), endpointKind) // no error of the command line
+	}
+	return k.typ, keyFields{k.name, k.keyFields}, nil
 }
 
 // decimal is the spelling of whole numbers that everybody reads alike.

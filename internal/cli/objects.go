@@ -10,14 +10,27 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// objectKind is a kind of object without its type: what documents, get and
-// export work on.
+// objectKind is a kind of object without its type: what documents, get, export,
+// completion and the tree of commands work on. The file of each kind registers
+// one.
 type objectKind struct {
-	name      string   // kind in documents: the object's type on the wire
-	aliases   []string // as well, where a kind is named on the command line
-	single    string   // key of the only object; empty = there may be many
-	seen      bool     // get only shows it: no document has it
-	perTenant bool
+	order        int      // place in whatever lists kinds: after what objects of the kind refer to
+	name         string   // kind in documents: the object's type on the wire
+	aliases      []string // as well, where a kind is named on the command line
+	placeholders []string // how help calls the name of an object: "NETWORK"
+	keyFields    []string // JSON names of the fields that make up the key
+	single       string   // key of the only object; empty = there may be many
+	seen         bool     // get only shows it: no document has it
+	perTenant    bool
+	command      func(*factory) *command // of the kind; nil = it has none of its own
+	// asDocument mends an object on its way into an export; nil = nothing to mend.
+	asDocument func(o any) any
+	// pin writes into an object to be exported what netmaster chose for it, and adds
+	// what else is in use; nil = nothing.
+	pin func(ctx context.Context, o *exportOptions, c *api.Client, d exported) ([]exported, error)
+	// within names an object where the words before it say what it is part of, and
+	// tells whether it is; nil = it is no part of another.
+	within    func(o any, previous []string) (string, bool)
 	typ       reflect.Type
 	key       func(o any) string
 	shortName func(o any) string // name within its tenant
@@ -33,23 +46,20 @@ type objectKind struct {
 	wideRow    func(o any) []string
 }
 
-// kindOf builds an objectKind of a listing.
-func kindOf[T api.Object, O any](name string, aliases []string, l listing[T, O]) *objectKind {
-	k := &objectKind{
-		name: name, aliases: aliases, perTenant: l.kind.perTenant, typ: reflect.TypeFor[T](),
-		header:    l.header,
-		key:       func(o any) string { return of[T](o).ObjectKey() },
-		shortName: func(o any) string { return l.name(of[T](o)) },
-		tenant:    func(any) string { return "" },
-		row:       func(o any) []string { return l.row(of[T](o)) },
-		get: func(ctx context.Context, c *api.Client, key string) (any, error) {
-			return l.kind.collection(c).Get(ctx, key)
-		},
-		list: func(ctx context.Context, c *api.Client) ([]any, error) {
-			found, err := l.kind.collection(c).List(ctx)
-			slices.SortFunc(found, func(a, b T) int { return cmp.Compare(a.ObjectKey(), b.ObjectKey()) })
-			return untyped(found), err
-		},
+// kindOf completes an objectKind by a listing.
+func kindOf[T api.Object, O any](l listing[T, O], k objectKind) *objectKind {
+	k.perTenant, k.typ, k.header = l.kind.perTenant, reflect.TypeFor[T](), l.header
+	k.key = func(o any) string { return of[T](o).ObjectKey() }
+	k.shortName = func(o any) string { return l.name(of[T](o)) }
+	k.tenant = func(any) string { return "" }
+	k.row = func(o any) []string { return l.row(of[T](o)) }
+	k.get = func(ctx context.Context, c *api.Client, key string) (any, error) {
+		return l.kind.collection(c).Get(ctx, key)
+	}
+	k.list = func(ctx context.Context, c *api.Client) ([]any, error) {
+		found, err := l.kind.collection(c).List(ctx)
+		slices.SortFunc(found, func(a, b T) int { return cmp.Compare(a.ObjectKey(), b.ObjectKey()) })
+		return untyped(found), err
 	}
 	if l.tenant != nil {
 		k.tenant = func(o any) string { return l.tenant(of[T](o)) }
@@ -65,7 +75,7 @@ func kindOf[T api.Object, O any](name string, aliases []string, l listing[T, O])
 			return err
 		}
 	}
-	return k
+	return &k
 }
 
 // of returns an object of the kind's type; it is one by construction.
@@ -82,102 +92,40 @@ func untyped[T any](list []T) []any {
 	return out
 }
 
-// wide adds the columns of -o wide.
-func (k *objectKind) wide(header []string, row func(o any) []string) *objectKind {
-	k.wideHeader, k.wideRow = header, row
+// register enters a kind.
+func register(k *objectKind) *objectKind {
+	registry = append(registry, k)
 	return k
 }
 
-var globalList = listing[api.Global, api.GlobalOper]{
-	kind:   kind[api.Global, api.GlobalOper]{noun: "global", collection: (*api.Client).Globals},
-	name:   func(g api.Global) string { return g.Name },
-	header: []string{"Fabric mode", "Forward mode", "ARP mode", "Vlan Range", "Vxlan range", "Private subnet"},
-	row: func(g api.Global) []string {
-		return []string{g.NetworkInfraType, g.FwdMode, g.ArpMode, g.Vlans, g.Vxlans, g.PvtSubnet}
-	},
-}
+var registry []*objectKind
 
-var aciGwList = listing[api.AciGw, api.AciGwOper]{
-	kind:   kind[api.AciGw, api.AciGwOper]{noun: "aci-gw", collection: (*api.Client).AciGws},
-	name:   func(g api.AciGw) string { return g.Name },
-	header: []string{"Physical domain", "Node bindings", "Path bindings", "Enforce policies", "Include Common-Tenant"},
-	row: func(g api.AciGw) []string {
-		return []string{g.PhysicalDomain, g.NodeBindings, g.PathBindings, g.EnforcePolicies, g.IncludeCommonTenant}
-	},
-}
-
-var ruleList = listing[api.Rule, struct{}]{
-	kind:   rules,
-	tenant: func(r api.Rule) string { return r.TenantName },
-	name:   func(r api.Rule) string { return r.PolicyName + ":" + r.RuleID },
-	header: []string{"Tenant", "Policy", "Rule", "Direction", "Priority", "Peer", "Protocol", "Port", "Action"},
-	row: func(r api.Rule) []string {
-		peer := r.FromEndpointGroup + r.ToEndpointGroup + r.FromNetwork + r.ToNetwork + r.FromIPAddress + r.ToIPAddress
-		return []string{r.TenantName, r.PolicyName, r.RuleID, r.Direction, number(r.Priority), peer, r.Protocol, number(r.Port), r.Action}
-	},
-}
-
-var volumeList = listing[api.Volume, struct{}]{
-	kind:   kind[api.Volume, struct{}]{noun: "volume", perTenant: true, collection: (*api.Client).Volumes},
-	tenant: func(v api.Volume) string { return v.TenantName },
-	name:   func(v api.Volume) string { return v.VolumeName },
-	header: []string{"Tenant", "Volume", "Datastore", "Pool", "Size", "Mount point"},
-	row: func(v api.Volume) []string {
-		return []string{v.TenantName, v.VolumeName, v.DatastoreType, v.PoolName, v.Size, v.MountPoint}
-	},
-}
-
-var volumeProfileList = listing[api.VolumeProfile, struct{}]{
-	kind:   kind[api.VolumeProfile, struct{}]{noun: "volume profile", perTenant: true, collection: (*api.Client).VolumeProfiles},
-	tenant: func(v api.VolumeProfile) string { return v.TenantName },
-	name:   func(v api.VolumeProfile) string { return v.VolumeProfileName },
-	header: []string{"Tenant", "Volume profile", "Datastore", "Pool", "Size", "Mount point"},
-	row: func(v api.VolumeProfile) []string {
-		return []string{v.TenantName, v.VolumeProfileName, v.DatastoreType, v.PoolName, v.Size, v.MountPoint}
-	},
-}
-
-// objectKinds returns all kinds in the order in which export writes them.
-func objectKinds() []*objectKind {
-	global := kindOf("global", []string{"globals"}, globalList)
-	global.single = globalKey
-	aciGw := kindOf("aciGw", []string{"aci-gw", "aciGws"}, aciGwList)
-	aciGw.single = aciGwKey
-	return []*objectKind{
-		global,
-		kindOf("tenant", []string{"tenants"}, tenantList).wide([]string{"Default network", "Networks", "Groups", "Policies"}, func(o any) []string {
-			t := of[api.Tenant](o)
-			return []string{t.DefaultNetwork, number(len(t.LinkSets.Networks)), number(len(t.LinkSets.EndpointGroups)), number(len(t.LinkSets.Policies))}
-		}),
-		kindOf("netprofile", []string{"netprofiles"}, netProfileList).wide([]string{"Groups"}, func(o any) []string {
-			return []string{linked(of[api.NetProfile](o).LinkSets.EndpointGroups)}
-		}),
-		kindOf("extContractsGroup", []string{"external-contracts", "extContractsGroups"}, extContractsList).wide([]string{"Groups"}, func(o any) []string {
-			return []string{linked(of[api.ExtContractsGroup](o).LinkSets.EndpointGroups)}
-		}),
-		kindOf("network", []string{"networks", "net", "nets"}, networkList).wide([]string{"Groups", "Services"}, func(o any) []string {
-			n := of[api.Network](o)
-			return []string{linked(n.LinkSets.EndpointGroups), linked(n.LinkSets.Servicelbs)}
-		}),
-		kindOf("policy", []string{"policies", "policys"}, policyList).wide([]string{"Groups", "Rules"}, func(o any) []string {
-			p := of[api.Policy](o)
-			return []string{linked(p.LinkSets.EndpointGroups), number(len(p.LinkSets.Rules))}
-		}),
-		kindOf("endpointGroup", []string{"group", "groups", "endpointGroups"}, groupList).wide([]string{"External contracts", "App profile"}, func(o any) []string {
-			g := of[api.EndpointGroup](o)
-			return []string{strings.Join(g.ExtContractsGrps, ","), lastPart(g.Links.AppProfile.Key)}
-		}),
-		kindOf("rule", []string{"rules"}, ruleList),
-		kindOf("appProfile", []string{"app-profile", "appProfiles"}, appProfileList),
-		kindOf("serviceLB", []string{"service", "services", "serviceLBs"}, serviceList).wide([]string{"Ports", "Preferred address"}, func(o any) []string {
-			s := of[api.ServiceLB](o)
-			return []string{strings.Join(s.Ports, ","), s.IPAddress}
-		}),
-		kindOf("Bgp", []string{"bgps"}, bgpList),
-		aciGw,
-		kindOf("volume", []string{"volumes"}, volumeList),
-		kindOf("volumeProfile", []string{"volumeProfiles"}, volumeProfileList),
+// kindsThat returns the kinds that fit in their order.
+func kindsThat(fit func(*objectKind) bool) []*objectKind {
+	var out []*objectKind
+	for _, k := range registry {
+		if fit(k) {
+			out = append(out, k)
+		}
 	}
+	slices.SortFunc(out, func(a, b *objectKind) int { return a.order - b.order })
+	return out
+}
+
+// objectKinds returns the kinds of documents in the order in which export writes
+// them, but for endpoints.
+func objectKinds() []*objectKind { return kindsThat(func(k *objectKind) bool { return !k.seen }) }
+
+// seenKinds returns what get shows beside them: nobody applies these.
+func seenKinds() []*objectKind { return kindsThat(func(k *objectKind) bool { return k.seen }) }
+
+// Kinds returns the names of the kinds of documents, in no particular order.
+func Kinds() []string {
+	out := []string{endpointKind}
+	for _, k := range objectKinds() {
+		out = append(out, k.name)
+	}
+	return out
 }
 
 // linked shows a set of links by their names.

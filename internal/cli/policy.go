@@ -19,6 +19,17 @@ var policyList = listing[api.Policy, api.PolicyOper]{
 	row:    func(p api.Policy) []string { return []string{p.TenantName, p.PolicyName} },
 }
 
+var _ = register(kindOf(policyList, objectKind{
+	order: 60, name: "policy", aliases: []string{"policies", "policys"},
+	keyFields: []string{"tenantName", "policyName"}, placeholders: []string{"POLICY"},
+	command:    newPolicy,
+	wideHeader: []string{"Groups", "Rules"},
+	wideRow: func(o any) []string {
+		p := of[api.Policy](o)
+		return []string{linked(p.LinkSets.EndpointGroups), number(len(p.LinkSets.Rules))}
+	},
+}))
+
 type policyOptions struct {
 	common
 	name string

@@ -27,6 +27,7 @@ func newRuleAdd(f *factory, run func(context.Context, *ruleAddOptions) error) *c
 	r := &o.rule
 	c := &command{
 		name:  "rule-add",
+		fills: r,
 		short: "Add a rule to a policy",
 		examples: []string{
 			"netctl policy rule-add --direction in --protocol tcp --port 80 --action allow --priority 10 web-in http",
@@ -196,4 +197,44 @@ func compareRules(a, b api.Rule) int {
 		cmp.Compare(b.Action, a.Action), // "deny" sorts after "allow"
 		cmp.Compare(a.RuleID, b.RuleID),
 	)
+}
+
+var ruleList = listing[api.Rule, struct{}]{
+	kind:   rules,
+	tenant: func(r api.Rule) string { return r.TenantName },
+	name:   func(r api.Rule) string { return r.PolicyName + ":" + r.RuleID },
+	header: []string{"Tenant", "Policy", "Rule", "Direction", "Priority", "Peer", "Protocol", "Port", "Action"},
+	row: func(r api.Rule) []string {
+		peer := r.FromEndpointGroup + r.ToEndpointGroup + r.FromNetwork + r.ToNetwork + r.FromIPAddress + r.ToIPAddress
+		return []string{r.TenantName, r.PolicyName, r.RuleID, r.Direction, number(r.Priority), peer, r.Protocol, number(r.Port), r.Action}
+	},
+}
+
+var _ = register(kindOf(ruleList, objectKind{
+	order: 80, name: "rule", aliases: []string{"rules"},
+	keyFields: []string{"tenantName", "policyName", "ruleId"}, placeholders: []string{"RULE"},
+	asDocument: withoutNetworkAddress, within: ruleOfPolicy,
+}))
+
+// withoutNetworkAddress drops from a rule whose peer is a network the address
+// beside it: 1.x writes the network's subnet there as soon as a group has the
+// policy, and a rule has one kind of peer.
+func withoutNetworkAddress(object any) any {
+	r, ok := object.(api.Rule)
+	if !ok {
+		return object
+	}
+	if r.FromNetwork != "" {
+		r.FromIPAddress = ""
+	}
+	if r.ToNetwork != "" {
+		r.ToIPAddress = ""
+	}
+	return r
+}
+
+// ruleOfPolicy names a rule on a command line that has its policy already.
+func ruleOfPolicy(object any, previous []string) (string, bool) {
+	r := of[api.Rule](object)
+	return r.RuleID, len(previous) > 0 && r.PolicyName == previous[0]
 }

@@ -17,6 +17,17 @@ var tenantList = listing[api.Tenant, api.TenantOper]{
 	row:    func(t api.Tenant) []string { return []string{t.TenantName} },
 }
 
+var _ = register(kindOf(tenantList, objectKind{
+	order: 20, name: "tenant", aliases: []string{"tenants"},
+	keyFields: []string{"tenantName"}, placeholders: []string{"TENANT"},
+	command:    newTenant,
+	wideHeader: []string{"Default network", "Networks", "Groups", "Policies"},
+	wideRow: func(o any) []string {
+		t := of[api.Tenant](o)
+		return []string{t.DefaultNetwork, number(len(t.LinkSets.Networks)), number(len(t.LinkSets.EndpointGroups)), number(len(t.LinkSets.Policies))}
+	},
+}))
+
 type tenantOptions struct {
 	common
 	name string
