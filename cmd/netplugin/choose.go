@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/driver/ebpf"
-	"github.com/contiv/netplugin/v2/internal/driver/ovs"
 	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -22,7 +20,7 @@ import (
 // choice is the host's data plane, as its state directory remembers it.
 type choice struct {
 	Version int    `json:"version"` // 1
-	Driver  string `json:"driver"`  // ebpf or ovs
+	Driver  string `json:"driver"`  // of planes, one that forwards
 	Why     string `json:"why"`     // a sentence for people
 	Since   string `json:"since"`   // RFC 3339
 }
@@ -34,11 +32,11 @@ const choiceFile = "driver.json"
 type evidence struct {
 	remembered *choice
 	inUse      func(context.Context) (driver, why string) // what an earlier version left here; "" = nothing
-	lacks      func() string                              // what the kernel lacks for ebpf; "" = nothing
+	lacks      func(plane) string                         // what this machine lacks for it; "" = nothing
 }
 
 // choose says which data plane the host gets: the one that is asked for; or, by
-// auto, the one that it has, for ever; else ebpf where the kernel can.
+// auto, the one that it has, for ever; else the first that it can run.
 func choose(ctx context.Context, asked string, e evidence) (choice, error) {
 	c := choice{Version: 1, Driver: asked, Why: "--driver asks for it", Since: time.Now().UTC().Format(time.RFC3339)}
 	old := e.remembered
@@ -47,22 +45,45 @@ func choose(ctx context.Context, asked string, e evidence) (choice, error) {
 		return *old, nil
 	case asked != driverAuto:
 		return c, nil
-	case old != nil && old.Driver == driverEBPF:
-		if lacks := e.lacks(); lacks != "" {
-			return c, model.Errorf(model.ErrInvalid, "this host's data plane is ebpf since %s, which this kernel cannot run: %s; start a kernel that can, or change to Open vSwitch with --driver ovs", old.Since, lacks)
-		}
-		return *old, nil
 	case old != nil:
-		return *old, nil
+		return *old, e.canStay(*old)
 	}
 	if c.Driver, c.Why = e.inUse(ctx); c.Driver != "" {
 		return c, nil
 	}
-	c.Driver, c.Why = driverEBPF, "auto: this kernel has all that ebpf needs"
-	if lacks := e.lacks(); lacks != "" {
-		c.Driver, c.Why = driverOVS, "auto: "+lacks
+	var lacking []string
+	for _, p := range planes {
+		if !p.forwards {
+			continue
+		}
+		lacks := e.lacks(p)
+		if lacks != "" {
+			lacking = append(lacking, lacks)
+			continue
+		}
+		if c.Driver, c.Why = p.name, "auto: this kernel has all that "+p.name+" needs"; len(lacking) > 0 {
+			c.Why = "auto: " + strings.Join(lacking, "; ")
+		}
+		return c, nil
 	}
-	return c, nil
+	return c, model.Errorf(model.ErrInvalid, "this host can run no data plane: %s", strings.Join(lacking, "; "))
+}
+
+// canStay refuses a host whose data plane its machine cannot run any more.
+func (e evidence) canStay(old choice) error {
+	p, _ := planeNamed(old.Driver) // recall knows it
+	lacks := e.lacks(p)
+	if lacks == "" {
+		return nil
+	}
+	var others []string
+	for _, other := range planes {
+		if other.forwards && other.name != p.name && e.lacks(other) == "" {
+			others = append(others, "--driver "+other.name)
+		}
+	}
+	return model.Errorf(model.ErrInvalid, "this host's data plane is %s since %s, which this kernel cannot run: %s; start a kernel that can, or change to another (%s)",
+		old.Driver, old.Since, lacks, strings.Join(others, ", "))
 }
 
 // chooseDriver chooses by what this host shows.
@@ -72,54 +93,32 @@ func chooseDriver(ctx context.Context, o options) (choice, error) {
 		return choice{}, err // otherwise it is written anew
 	}
 	return choose(ctx, o.driver, evidence{
-		remembered: old, lacks: lacks,
+		remembered: old, lacks: plane.missing,
 		inUse: func(ctx context.Context) (string, string) { return inUse(ctx, o) },
 	})
 }
 
-// lacks says what this kernel lacks for ebpf; "" = nothing.
-func lacks() string {
-	if err := ebpf.Probe(); err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
-// predecessor finds what the other driver left on this host; nil when nothing.
-func predecessor(ctx context.Context, o options, log *slog.Logger) driver.Predecessor {
-	switch o.driver {
-	case driverOVS:
-		return ebpf.Leftovers(ebpfConfig(o, log))
-	case driverEBPF:
-		ctx, cancel := context.WithTimeout(ctx, openTimeout)
-		defer cancel()
-		old, err := ovs.Leftovers(ctx, ovsConfig(o, log))
-		if err != nil {
-			log.Warn("whether Open vSwitch still has a bridge of Contiv's cannot be known; if so, ovs-vsctl del-br removes it",
-				"bridge", o.ovsBridge, "error", err)
-		}
-		return old
-	}
-	return nil
-}
-
 // inUse tells which data plane an earlier version, which remembered no choice,
-// uses here. What cannot be asked is not in use, unless there are attachments:
-// such versions took Open vSwitch unless told otherwise.
+// uses here, and by what it is seen; "" = none.
 func inUse(ctx context.Context, o options) (driver, why string) {
-	if ebpf.InUse(o.ebpfPinDir) {
-		return driverEBPF, "auto: an earlier version uses it, by what is pinned in " + o.ebpfPinDir
-	}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	if bridge, err := ovs.InUse(ctx, ovsConfig(o, nil)); err == nil && bridge != "" {
-		return driverOVS, "auto: an earlier version uses it, by its bridge " + bridge
-	}
-	files, err := filepath.Glob(filepath.Join(o.stateDir, "attach", "*.json"))
-	if err == nil && len(files) > 0 {
-		return driverOVS, "auto: an earlier version, which took it unless told otherwise, has attachments in " + o.stateDir
+	for _, p := range planes {
+		if p.inUse == nil {
+			continue
+		}
+		if by := p.inUse(ctx, o); by != "" {
+			return p.name, "auto: an earlier version uses it, by " + by
+		}
 	}
 	return "", ""
+}
+
+// openDriver opens the driver that was chosen.
+func openDriver(ctx context.Context, o options, log *slog.Logger) (driver.Driver, error) {
+	p, ok := planeNamed(o.driver)
+	if !ok {
+		return nil, model.Errorf(model.ErrInvalid, "no driver is named %q", o.driver)
+	}
+	return p.open(ctx, o, log)
 }
 
 // recall reads what the state directory remembers; nil when nothing was chosen yet.
@@ -133,7 +132,7 @@ func recall(stateDir string) (*choice, error) {
 	if err == nil {
 		err = json.Unmarshal(b, &c)
 	}
-	if err == nil && (c.Version != 1 || c.Driver != driverEBPF && c.Driver != driverOVS) {
+	if p, known := planeNamed(c.Driver); err == nil && (c.Version != 1 || !known || !p.forwards) {
 		err = errors.New("it is not a choice of version 1")
 	}
 	if err != nil {
@@ -155,7 +154,9 @@ func (c choice) remember(stateDir string) error {
 	return nil
 }
 
-// fellBack tells whether auto took Open vSwitch because the kernel lacks something.
+// fellBack tells whether auto took it because the machine lacks something for
+// one that it prefers.
 func (c choice) fellBack() bool {
-	return c.Driver == driverOVS && strings.HasPrefix(c.Why, "auto: ebpf")
+	first := planes[0].name
+	return c.Driver != first && strings.HasPrefix(c.Why, "auto: "+first)
 }

@@ -41,7 +41,13 @@ func TestChoose(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := choose(t.Context(), tt.asked, evidence{
-				remembered: tt.remembered, lacks: func() string { return tt.lacks },
+				remembered: tt.remembered,
+				lacks: func(p plane) string {
+					if p.name == driverEBPF {
+						return tt.lacks
+					}
+					return ""
+				},
 				inUse: func(context.Context) (string, string) { return tt.inUse, "auto: an earlier version uses it" },
 			})
 			if tt.fails != "" {

@@ -12,8 +12,42 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver/ebpf"
 )
 
-func openEBPF(ctx context.Context, o options, log *slog.Logger) (driver.Driver, error) {
-	return ebpf.New(ctx, ebpfConfig(o, log))
+const driverEBPF = "ebpf"
+
+var ebpfPlane = plane{
+	name: driverEBPF, about: "a kernel and nothing else", forwards: true,
+	flags: func(fs *daemon.FlagSet, o *options) {
+		o.ebpfPinDir = ebpf.DefaultPinDir
+		fs.String(&o.ebpfPinDir, daemon.Flag{
+			Name: "ebpf-pin-dir", Env: envPrefix + "EBPF_PIN_DIR", Value: "directory",
+			Usage: "where the ebpf data plane keeps its objects, on a BPF file system; its own, for each netplugin on a machine",
+			Check: checkPath,
+		})
+		fs.String(&o.ebpfSizes, daemon.Flag{
+			Name: "ebpf-map-sizes", Env: envPrefix + "EBPF_MAP_SIZES", Value: "map=entries,...",
+			Usage: "sizes of the ebpf data plane's maps that are to differ from the built-in ones, such as conns=262144",
+			Check: func(v string) error { _, err := parseMapSizes(v); return err },
+		})
+	},
+	lacks: func() string {
+		if err := ebpf.Probe(); err != nil {
+			return err.Error()
+		}
+		return ""
+	},
+	inUse: func(_ context.Context, o options) string {
+		if ebpf.InUse(o.ebpfPinDir) {
+			return "what is pinned in " + o.ebpfPinDir
+		}
+		return ""
+	},
+	open: func(ctx context.Context, o options, log *slog.Logger) (driver.Driver, error) {
+		return ebpf.New(ctx, ebpfConfig(o, log))
+	},
+	busy: func(o options) error { return ebpf.Busy(o.ebpfPinDir) },
+	left: func(_ context.Context, o options, log *slog.Logger) (driver.Predecessor, error) {
+		return ebpf.Leftovers(ebpfConfig(o, log)), nil
+	},
 }
 
 func ebpfConfig(o options, log *slog.Logger) ebpf.Config {

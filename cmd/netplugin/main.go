@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/agent"
 	"github.com/contiv/netplugin/v2/internal/attach"
@@ -19,9 +17,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/cni/serve"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/dns"
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
-	"github.com/contiv/netplugin/v2/internal/oracle"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
 
@@ -72,23 +68,24 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 			return err
 		}
 	}
-	plane, err := chooseDriver(ctx, o)
+	chosen, err := chooseDriver(ctx, o)
 	if err != nil {
 		return err
 	}
-	o.driver = plane.Driver
+	o.driver = chosen.Driver
 	if err := o.checkAddresses(); err != nil {
 		return err
 	}
 	o.warnIdle(fs, log)
-	log.Info("the data plane is chosen", "driver", plane.Driver, "why", plane.Why, "since", plane.Since)
+	log.Info("the data plane is chosen", "driver", chosen.Driver, "why", chosen.Why, "since", chosen.Since)
 	drv, err := openDriver(ctx, o, log)
 	if err != nil {
-		if plane.fellBack() {
-			err = fmt.Errorf("%w; Open vSwitch was taken because of this: %s", err, plane.Why)
+		if chosen.fellBack() {
+			err = fmt.Errorf("%w; driver %s was taken because of this: %s", err, chosen.Driver, chosen.Why)
 		}
 		return err
 	}
+	o.warnLacking(fs, drv.Capabilities(), log)
 	defer func() { err = errors.Join(err, drv.Close()) }()
 
 	upstreams, err := dns.ParseUpstreams(o.dnsUpstream)
@@ -96,7 +93,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 		return daemon.Usagef("--dns-upstream: %w", err)
 	}
 	a, err := agent.New(ctx, agent.Config{
-		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, VXLANPort: o.vxlanPort, DriverName: o.driver, DriverWhy: plane.Why, Predecessor: predecessor(ctx, o, log),
+		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, VXLANPort: o.vxlanPort, DriverName: o.driver, DriverWhy: chosen.Why, Predecessor: predecessor(ctx, o, log),
 		Store: st, Driver: drv, Log: log, TLS: o.tls, Netmasters: o.netmaster, FwdMode: o.fwd, PvtSubnet: o.pvt, IPForward: o.ipForward, TakeHost: o.takeHost,
 		StateDir: o.stateDir, Socket: o.cniSocket, RESTAddress: o.restAddress, Version: daemon.Build().Version,
 		NoDNS: o.dns == dnsOff, DNSUpstreams: upstreams, Uplinks: o.uplinks,
@@ -106,8 +103,8 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	if err != nil {
 		return err
 	}
-	if o.driver != driverFake {
-		if err := plane.remember(o.stateDir); err != nil {
+	if o.forwards() {
+		if err := chosen.remember(o.stateDir); err != nil {
 			return errors.Join(err, a.Close())
 		}
 	}
@@ -147,34 +144,6 @@ func answers(ctx context.Context, socket string) error {
 		return err
 	}
 	return nil
-}
-
-// openDriver picks the data plane.
-func openDriver(ctx context.Context, o options, log *slog.Logger) (driver.Driver, error) {
-	if o.driver == driverFake {
-		f := oracle.New()
-		f.Interfaces(interfaceExists)
-		return f, nil
-	}
-	if o.driver == driverEBPF {
-		return openEBPF(ctx, o, log)
-	}
-	return openOVS(ctx, o, log)
-}
-
-// interfaceExists asks the kernel for one interface by its name, where
-// net.InterfaceByName lists them all.
-func interfaceExists(name string) bool {
-	ifr, err := unix.NewIfreq(name)
-	if err != nil {
-		return false // not a name
-	}
-	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = unix.Close(s) }() // nothing was written
-	return unix.IoctlIfreq(s, unix.SIOCGIFINDEX, ifr) == nil
 }
 
 // killAt lets a test kill this process at a step of an attachment, as kill -9

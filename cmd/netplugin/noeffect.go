@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -24,13 +25,7 @@ var onlyWith = []struct {
 	{"docker-socket-dir", "--mode docker or swarm-mode", options.docker},
 	{"docker-endpoint", "--mode docker or swarm-mode", options.docker},
 	{"docker-scope", "--mode docker or swarm-mode", options.docker},
-	{"ebpf-pin-dir", "driver ebpf", func(o options) bool { return o.driver == driverEBPF }},
-	{"ebpf-map-sizes", "driver ebpf", func(o options) bool { return o.driver == driverEBPF }},
-	{"ovs-db", "driver ovs", func(o options) bool { return o.driver == driverOVS }},
-	{"ovs-run-dir", "driver ovs", func(o options) bool { return o.driver == driverOVS }},
-	{"ovs-bridge", "driver ovs", func(o options) bool { return o.driver == driverOVS }},
-	{"ovs-datapath", "driver ovs", func(o options) bool { return o.driver == driverOVS }},
-	{"vlan-uplinks", "a driver that forwards", func(o options) bool { return o.driver != driverFake }},
+	{"vlan-uplinks", "a driver that forwards", options.forwards},
 	{"dns-upstream", "--dns on", func(o options) bool { return o.dns == dnsOn }},
 }
 
@@ -44,8 +39,32 @@ func (o options) warnIdle(fs *daemon.FlagSet, log *slog.Logger) {
 		log.Warn("a flag has no effect", "flag", "--fwdmode", "value", n.Value, "why", n.Text)
 	}
 	for _, f := range onlyWith {
-		if how := fs.Given(f.flag); how != "" && !f.holds(o) {
-			log.Warn("a flag has no effect", "flag", how, "why", "it is for "+f.when, "mode", o.mode, "driver", o.driver)
+		if !f.holds(o) {
+			o.warn(fs, log, f.flag, f.when)
 		}
+	}
+	for _, p := range planes {
+		for _, flag := range p.ownFlags() {
+			if p.name != o.driver {
+				o.warn(fs, log, flag, "driver "+p.name)
+			}
+		}
+	}
+}
+
+// warnLacking says which of the flags given do nothing with a driver that can
+// do no more than this.
+func (o options) warnLacking(fs *daemon.FlagSet, can driver.Capabilities, log *slog.Logger) {
+	if can.WayOut {
+		return
+	}
+	for _, flag := range []string{"ip-forward", "containers-reach-control-plane", "dns-upstream"} {
+		o.warn(fs, log, flag, "a driver with a way out")
+	}
+}
+
+func (o options) warn(fs *daemon.FlagSet, log *slog.Logger, flag, when string) {
+	if how := fs.Given(flag); how != "" {
+		log.Warn("a flag has no effect", "flag", how, "why", "it is for "+when, "mode", o.mode, "driver", o.driver)
 	}
 }

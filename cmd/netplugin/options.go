@@ -12,7 +12,6 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/daemon"
-	"github.com/contiv/netplugin/v2/internal/driver/ebpf"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
@@ -74,9 +73,6 @@ type options struct {
 
 const (
 	driverAuto = "auto"
-	driverOVS  = "ovs"
-	driverEBPF = "ebpf"
-	driverFake = "fake"
 
 	modeNone   = "none"
 	modeDocker = "docker"
@@ -93,8 +89,6 @@ const (
 func newFlags(o *options) *daemon.FlagSet {
 	*o = options{
 		etcd: []string{defaultEtcd}, vxlanPort: 4789, mode: modeNone, driver: driverAuto,
-		ovsDB: "unix:/var/run/openvswitch/db.sock", ovsRunDir: "/var/run/openvswitch",
-		ovsBridge: "contivBr", ovsDatapath: "auto", ebpfPinDir: ebpf.DefaultPinDir,
 		pluginName: "netplugin", dockerDir: libnetwork.SocketDir, dockerEngine: "unix:///var/run/docker.sock",
 		dns:      dnsOn,
 		stateDir: attach.StateDir, cniSocket: attach.SocketPath, restAddress: "127.0.0.1:9090",
@@ -199,42 +193,6 @@ func clusterFlags(fs *daemon.FlagSet, o *options) {
 	})
 }
 
-func driverFlags(fs *daemon.FlagSet, o *options) {
-	fs.Enum(&o.driver, daemon.Flag{
-		Name: "driver", Env: envPrefix + "DRIVER", Value: "name",
-		Usage: "data plane: ebpf (a kernel and nothing else), ovs (Open vSwitch), auto (the one that this host has had; at first ebpf, or ovs where the kernel lacks something), or fake (forwards nothing; for tests of the control plane)",
-	}, driverAuto, driverEBPF, driverOVS, driverFake)
-	fs.String(&o.ebpfPinDir, daemon.Flag{
-		Name: "ebpf-pin-dir", Env: envPrefix + "EBPF_PIN_DIR", Value: "directory",
-		Usage: "where the ebpf data plane keeps its objects, on a BPF file system; its own, for each netplugin on a machine",
-		Check: checkPath,
-	})
-	fs.String(&o.ebpfSizes, daemon.Flag{
-		Name: "ebpf-map-sizes", Env: envPrefix + "EBPF_MAP_SIZES", Value: "map=entries,...",
-		Usage: "sizes of the ebpf data plane's maps that are to differ from the built-in ones, such as conns=262144",
-		Check: func(v string) error { _, err := parseMapSizes(v); return err },
-	})
-	fs.String(&o.ovsDB, daemon.Flag{
-		Name: "ovs-db", Env: envPrefix + "OVS_DB", Value: "address",
-		Usage: "database of Open vSwitch: unix:/path or tcp:ip:port",
-		Check: checkOVSDB,
-	})
-	fs.String(&o.ovsRunDir, daemon.Flag{
-		Name: "ovs-run-dir", Env: envPrefix + "OVS_RUN_DIR", Value: "directory",
-		Usage: "where Open vSwitch has its bridges' management sockets",
-		Check: checkPath,
-	})
-	fs.String(&o.ovsBridge, daemon.Flag{
-		Name: "ovs-bridge", Env: envPrefix + "OVS_BRIDGE", Value: "name",
-		Usage: "name of the bridge to make",
-		Check: checkInterfaces,
-	})
-	fs.Enum(&o.ovsDatapath, daemon.Flag{
-		Name: "ovs-datapath", Env: envPrefix + "OVS_DATAPATH", Value: "type",
-		Usage: "datapath: system (kernel), netdev (user space), or auto: system where the kernel has it",
-	}, "auto", "system", "netdev")
-}
-
 func localFlags(fs *daemon.FlagSet, o *options) {
 	fs.String(&o.stateDir, daemon.Flag{
 		Name: "state-dir", Env: envPrefix + "STATE_DIR", Value: "directory",
@@ -324,7 +282,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 // checkAddresses refuses addresses that are not this host's: others would send
 // where nobody is.
 func (o *options) checkAddresses() error {
-	if o.driver == driverFake { // forwards nothing
+	if !o.forwards() {
 		return nil
 	}
 	for _, a := range []struct {
@@ -386,17 +344,6 @@ func parsePvtSubnet(v string) (netip.Prefix, error) {
 		return p, errors.New("must be an IPv4 /16 such as 172.19.0.0/16")
 	}
 	return p, nil
-}
-
-func checkOVSDB(v string) error {
-	kind, rest, ok := strings.Cut(v, ":")
-	switch {
-	case ok && kind == "unix" && strings.HasPrefix(rest, "/"):
-		return nil
-	case ok && kind == "tcp" && daemon.CheckHostPort(rest) == nil:
-		return nil
-	}
-	return errors.New("must be unix:/path or tcp:ip:port")
 }
 
 func checkPath(v string) error {

@@ -2,16 +2,74 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
-	"time"
+	"path/filepath"
+	"strings"
 
+	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs"
 )
 
-// openTimeout bounds the wait for a switch that does not answer.
-const openTimeout = 15 * time.Second
+const driverOVS = "ovs"
+
+var ovsPlane = plane{
+	name: driverOVS, about: "Open vSwitch", forwards: true,
+	flags: ovsFlags, inUse: ovsInUse, open: openOVS, left: ovsLeft,
+}
+
+func ovsFlags(fs *daemon.FlagSet, o *options) {
+	o.ovsDB, o.ovsRunDir = "unix:/var/run/openvswitch/db.sock", "/var/run/openvswitch"
+	o.ovsBridge, o.ovsDatapath = "contivBr", "auto"
+	fs.String(&o.ovsDB, daemon.Flag{
+		Name: "ovs-db", Env: envPrefix + "OVS_DB", Value: "address",
+		Usage: "database of Open vSwitch: unix:/path or tcp:ip:port",
+		Check: checkOVSDB,
+	})
+	fs.String(&o.ovsRunDir, daemon.Flag{
+		Name: "ovs-run-dir", Env: envPrefix + "OVS_RUN_DIR", Value: "directory",
+		Usage: "where Open vSwitch has its bridges' management sockets",
+		Check: checkPath,
+	})
+	fs.String(&o.ovsBridge, daemon.Flag{
+		Name: "ovs-bridge", Env: envPrefix + "OVS_BRIDGE", Value: "name",
+		Usage: "name of the bridge to make",
+		Check: checkInterfaces,
+	})
+	fs.Enum(&o.ovsDatapath, daemon.Flag{
+		Name: "ovs-datapath", Env: envPrefix + "OVS_DATAPATH", Value: "type",
+		Usage: "datapath: system (kernel), netdev (user space), or auto: system where the kernel has it",
+	}, "auto", "system", "netdev")
+}
+
+func checkOVSDB(v string) error {
+	kind, rest, ok := strings.Cut(v, ":")
+	switch {
+	case ok && kind == "unix" && strings.HasPrefix(rest, "/"):
+		return nil
+	case ok && kind == "tcp" && daemon.CheckHostPort(rest) == nil:
+		return nil
+	}
+	return errors.New("must be unix:/path or tcp:ip:port")
+}
+
+// ovsInUse goes by the bridge, or by attachments without a choice: earlier
+// versions took Open vSwitch unless told otherwise.
+func ovsInUse(ctx context.Context, o options) string {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if bridge, err := ovs.InUse(ctx, ovsConfig(o, nil)); err == nil && bridge != "" {
+		return "its bridge " + bridge
+	}
+	files, err := filepath.Glob(filepath.Join(o.stateDir, "attach", "*.json"))
+	if err == nil && len(files) > 0 {
+		return "attachments in " + o.stateDir + ": it took Open vSwitch unless told otherwise"
+	}
+	return ""
+}
 
 func openOVS(ctx context.Context, o options, log *slog.Logger) (driver.Driver, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
@@ -24,6 +82,16 @@ func openOVS(ctx context.Context, o options, log *slog.Logger) (driver.Driver, e
 		}
 	}
 	return ovs.New(ctx, cfg)
+}
+
+func ovsLeft(ctx context.Context, o options, log *slog.Logger) (driver.Predecessor, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	p, err := ovs.Leftovers(ctx, ovsConfig(o, log))
+	if err != nil {
+		err = fmt.Errorf("ask Open vSwitch for bridge %s: %w; start it, or remove the bridge with 'ovs-vsctl del-br %s' later", o.ovsBridge, err, o.ovsBridge)
+	}
+	return p, err
 }
 
 func ovsConfig(o options, log *slog.Logger) ovs.Config {

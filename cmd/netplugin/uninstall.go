@@ -12,9 +12,6 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/agent"
-	"github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/driver/ebpf"
-	"github.com/contiv/netplugin/v2/internal/driver/ovs"
 	"github.com/contiv/netplugin/v2/internal/hostnet"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -38,8 +35,13 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 	defer func() { err = errors.Join(err, host.Close()) }()
 	// One with other sockets and another state directory: its containers are not
 	// to be cut off because somebody has forgotten its flags.
-	if err := ebpf.Busy(o.ebpfPinDir); err != nil {
-		return err
+	for _, p := range planes {
+		if p.busy == nil {
+			continue
+		}
+		if err := p.busy(o); err != nil {
+			return err
+		}
 	}
 	if err := libnetwork.Free(ctx, o.dockerDir, o.pluginName); err != nil {
 		return err
@@ -63,7 +65,11 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 	if n > 0 {
 		say("the interfaces of %d containers", n)
 	}
-	for _, left := range leftovers(ctx, o, &errs) {
+	all, err := leftovers(ctx, o, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		errs = append(errs, err)
+	}
+	for _, left := range all {
 		if err := left.Remove(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("remove %s: %w", left, err))
 			continue
@@ -97,22 +103,4 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 	}
 	_, err = fmt.Fprintf(stdout, "the cluster still knows the host: 'netctl host rm %s' has it forget it, with the endpoints that it left\n", name)
 	return err
-}
-
-// leftovers are what the drivers left on this host.
-func leftovers(ctx context.Context, o options, errs *[]error) (out []driver.Predecessor) {
-	quiet := slog.New(slog.DiscardHandler)
-	if p := ebpf.Leftovers(ebpfConfig(o, quiet)); p != nil {
-		out = append(out, p)
-	}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	p, err := ovs.Leftovers(ctx, ovsConfig(o, quiet))
-	if err != nil {
-		*errs = append(*errs, fmt.Errorf("ask Open vSwitch for bridge %s: %w; start it, or remove the bridge with 'ovs-vsctl del-br %s' later", o.ovsBridge, err, o.ovsBridge))
-	}
-	if p != nil {
-		out = append(out, p)
-	}
-	return out
 }

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/oracle"
+)
+
+// thirdLeft is what the driver of TestThirdDriver left on the host.
+type thirdLeft struct{ fails error }
+
+func (l thirdLeft) Release(context.Context) error { return l.fails }
+func (l thirdLeft) Remove(context.Context) error  { return l.fails }
+func (thirdLeft) String() string                  { return "what the third left" }
+
+// TestThirdDriver: one row makes a driver known to all that choose, open, warn
+// and clean up.
+func TestThirdDriver(t *testing.T) {
+	old := planes
+	t.Cleanup(func() { planes = old })
+	var flag string
+	opened := false
+	planes = append([]plane{{
+		name: "third", about: "a test's", forwards: true,
+		flags: func(fs *daemon.FlagSet, _ *options) {
+			fs.String(&flag, daemon.Flag{Name: "third-flag", Value: "x", Usage: "for the third"})
+		},
+		inUse: func(context.Context, options) string { return "its trace" },
+		open: func(context.Context, options, *slog.Logger) (driver.Driver, error) {
+			opened = true
+			return oracle.New(), nil
+		},
+		left: func(context.Context, options, *slog.Logger) (driver.Predecessor, error) {
+			return thirdLeft{}, errors.New("in doubt")
+		},
+	}}, planes[0], fakePlane)
+	var o options
+	fs := newFlags(&o)
+	if err := fs.Parse([]string{"--driver", "third", "--third-flag", "a", "--ebpf-pin-dir", "/x", "--ip-forward"}, noEnv); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(fs.Usage(), "third (a test's)") {
+		t.Error("the help text does not name it")
+	}
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	o.stateDir, o.ebpfPinDir = t.TempDir(), t.TempDir()
+	drv, err := openDriver(t.Context(), o, log)
+	if err != nil || !opened || flag != "a" {
+		t.Fatalf("opened %v with flag %q: %v", opened, flag, err)
+	}
+	o.warnIdle(fs, log)
+	o.warnLacking(fs, drv.Capabilities(), log)
+	if got := out.String(); strings.Contains(got, "third-flag") || !strings.Contains(got, "--ebpf-pin-dir") ||
+		!strings.Contains(got, `flag=--ip-forward why="it is for a driver with a way out"`) {
+		t.Errorf("warnings: %s", got)
+	}
+	out.Reset()
+	o.driver = driverEBPF
+	o.warnIdle(fs, log)
+	if !strings.Contains(out.String(), `flag=--third-flag why="it is for driver third"`) {
+		t.Errorf("warnings with another driver: %s", out.String())
+	}
+	if d, why := inUse(t.Context(), o); d != "third" || !strings.Contains(why, "its trace") {
+		t.Errorf("in use: %q, %q", d, why)
+	}
+	c := choice{Version: 1, Driver: "third", Why: "w", Since: "s"}
+	if err := c.remember(o.stateDir); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := chooseDriver(t.Context(), options{driver: driverAuto, stateDir: o.stateDir}); err != nil || got != c {
+		t.Errorf("remembered: %+v, %v", got, err)
+	}
+	if p := predecessor(t.Context(), o, log); p == nil || p.String() != "what the third left" || !strings.Contains(out.String(), "in doubt") {
+		t.Errorf("predecessor %v: %s", p, out.String())
+	}
+	o.driver = driverFake
+	if p := predecessor(t.Context(), o, log); p != nil {
+		t.Errorf("a driver that forwards nothing takes over from %s", p)
+	}
+	all := predecessors{thirdLeft{}, thirdLeft{errors.New("held")}}
+	if err := errors.Join(all.Release(t.Context()), all.Remove(t.Context())); err == nil || strings.Count(err.Error(), "what the third left: held") != 2 {
+		t.Errorf("several: %v", err)
+	}
+}
+
+// TestNoPlane: a host that can run none is told what is missing for each.
+func TestNoPlane(t *testing.T) {
+	_, err := choose(t.Context(), driverAuto, evidence{
+		inUse: func(context.Context) (string, string) { return "", "" },
+		lacks: func(p plane) string { return p.name + " lacks all" },
+	})
+	if err == nil || !strings.Contains(err.Error(), "ebpf lacks all; ovs lacks all") {
+		t.Errorf("error %v", err)
+	}
+}
