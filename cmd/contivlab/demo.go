@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
@@ -68,22 +66,20 @@ var planes = map[string]string{
 	lab.DriverMixed: "some with eBPF in the kernel, some with an Open vSwitch of their own",
 }
 
-func demoCommand(name *string) *cobra.Command {
-	var keep, embedded bool
-	var driver string
-	c := &cobra.Command{
-		Use:   "demo",
-		Short: "Three hosts, two tenants, a policy: what is let through, before and after a live change",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			d := demo{name: *name, driver: driver, keep: keep, embedded: embedded}
-			return d.run(c.Context())
-		},
-	}
-	driverFlag(c, &driver)
-	c.Flags().BoolVar(&keep, "keep", false, "leave the cluster running")
-	c.Flags().BoolVar(&embedded, "embedded-etcd", false, "let netmaster run its own etcd instead of an etcd process")
+func demoCommand(name *string) *command {
+	var d demo
+	c := newCommand("demo", "Three hosts, two tenants, a policy: what is let through, before and after a live change", name, func(ctx context.Context, _ []string) error {
+		d.name = *name
+		return d.run(ctx)
+	})
+	driverFlag(c, &d.driver)
+	embeddedFlag(c, &d.embedded)
+	keepFlag(c, &d.keep)
 	return c
+}
+
+func keepFlag(c *command, to *bool) {
+	c.flags.BoolVar(to, "keep", false, "leave the cluster running")
 }
 
 type demo struct {

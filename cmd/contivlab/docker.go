@@ -3,13 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/lab/docker"
@@ -59,27 +58,18 @@ var dockerPairs = []struct {
 	{"db1", "app1", false, false},
 }
 
-func demoDockerCommand() *cobra.Command {
-	var keep bool
-	var rounds int
-	c := &cobra.Command{
-		Use:   "demo-docker",
-		Short: "Two Docker engines on two hosts: groups as networks, names, policy, and how long docker run takes",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			name, err := c.Flags().GetString("lab")
-			if err != nil {
-				return err
-			}
-			if !c.Flags().Changed("lab") {
-				name = "docker" // beside the other demo's
-			}
-			d := dockerDemo{demo: demo{name: name, keep: keep}, rounds: rounds}
-			return d.run(c.Context())
-		},
-	}
-	c.Flags().BoolVar(&keep, "keep", false, "leave the cluster running")
-	c.Flags().IntVar(&rounds, "rounds", 11, "how many containers to start on each network to tell how long it takes; 0 = none")
+func demoDockerCommand(top *flag.FlagSet, name *string) *command {
+	var d dockerDemo
+	var c *command
+	c = newCommand("demo-docker", "Two Docker engines on two hosts: groups as networks, names, policy, and how long docker run takes", name, func(ctx context.Context, _ []string) error {
+		d.name = *name
+		if !given(top, "lab") && !given(c.flags, "lab") {
+			d.name = "docker" // beside the other demo's
+		}
+		return d.run(ctx)
+	})
+	keepFlag(c, &d.keep)
+	c.flags.IntVar(&d.rounds, "rounds", 11, "how `many` containers to start on each network to tell how long it takes; 0 = none")
 	return c
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,14 +12,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
 func main() {
+	top, all := commands()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := root().ExecuteContext(ctx)
+	err := execute(ctx, os.Stdout, top, all, os.Args[1:])
 	interrupted := ctx.Err() != nil
 	stop()
 	var exit *exec.ExitError
@@ -35,18 +35,15 @@ func main() {
 	}
 }
 
-func root() *cobra.Command {
-	c := &cobra.Command{
-		Use:           "contivlab",
-		Short:         "Clusters of simulated hosts on this machine, in network namespaces",
-		SilenceUsage:  true,
-		SilenceErrors: true,
+// commands are contivlab's flags and commands; --lab may stand with either.
+func commands() (*flag.FlagSet, []*command) {
+	name := "demo"
+	top := flag.NewFlagSet("contivlab", flag.ContinueOnError)
+	labFlag(top, &name)
+	return top, []*command{
+		upCommand(&name), downCommand(&name), statusCommand(&name), shellCommand(&name), execCommand(&name), netctlCommand(&name),
+		probeCommand(&name), matrixCommand(&name), demoCommand(&name), demoDockerCommand(top, &name), serveCommand(&name),
 	}
-	var name string
-	c.PersistentFlags().StringVar(&name, "lab", "demo", "name of the lab: 1-12 lower-case letters and digits")
-	c.AddCommand(upCommand(&name), downCommand(&name), statusCommand(&name), shellCommand(&name),
-		execCommand(&name), netctlCommand(&name), probeCommand(&name), matrixCommand(&name), demoCommand(&name), demoDockerCommand(), serveCommand(&name))
-	return c
 }
 
 // programs returns the directory of the other programs: where this one lies.
@@ -69,64 +66,58 @@ func progress(step string, took time.Duration) {
 	fmt.Printf("  %-28s %6.0f ms\n", step, float64(took.Microseconds())/1000)
 }
 
-func upCommand(name *string) *cobra.Command {
+func upCommand(name *string) *command {
 	var cfg lab.Config
-	c := &cobra.Command{
-		Use:   "up",
-		Short: "Build a cluster and leave it running",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			var err error
-			if cfg.BinDir, err = programs(); err != nil {
-				return err
-			}
-			cfg.Name, cfg.Detach, cfg.Progress = *name, true, progress
-			start := time.Now()
-			l, err := lab.Up(c.Context(), cfg)
-			if err != nil {
-				return err
-			}
-			defer l.Close()
-			fmt.Printf("lab %s is up after %.1f s; state and logs are in %s\n", *name, time.Since(start).Seconds(), l.Config().Dir)
-			return nil
-		},
-	}
-	c.Flags().IntVar(&cfg.Hosts, "hosts", 3, "number of simulated hosts")
-	c.Flags().BoolVar(&cfg.Embedded, "embedded-etcd", false, "let netmaster run its own etcd instead of an etcd process")
+	c := newCommand("up", "Build a cluster and leave it running", name, func(ctx context.Context, _ []string) error {
+		var err error
+		if cfg.BinDir, err = programs(); err != nil {
+			return err
+		}
+		cfg.Name, cfg.Detach, cfg.Progress = *name, true, progress
+		start := time.Now()
+		l, err := lab.Up(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		fmt.Printf("lab %s is up after %.1f s; state and logs are in %s\n", *name, time.Since(start).Seconds(), l.Config().Dir)
+		return nil
+	})
+	c.flags.IntVar(&cfg.Hosts, "hosts", 3, "`number` of simulated hosts")
+	embeddedFlag(c, &cfg.Embedded)
 	driverFlag(c, &cfg.Driver)
-	c.Flags().IntVar(&cfg.MTU, "mtu", 1500, "MTU of the network between the hosts, in bytes")
+	c.flags.IntVar(&cfg.MTU, "mtu", 1500, "MTU of the network between the hosts, in `bytes`")
 	return c
 }
 
 // driverFlag lets a command choose the data plane of its hosts.
-func driverFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "driver", lab.DriverEBPF, "data plane of the hosts: ebpf, ovs (Open vSwitch), or mixed")
+func driverFlag(c *command, to *string) {
+	c.flags.StringVar(to, "driver", lab.DriverEBPF, "data `plane` of the hosts: ebpf, ovs (Open vSwitch), or mixed")
 }
 
-func downCommand(name *string) *cobra.Command {
+func embeddedFlag(c *command, to *bool) {
+	c.flags.BoolVar(to, "embedded-etcd", false, "let netmaster run its own etcd instead of an etcd process")
+}
+
+func downCommand(name *string) *command {
 	all := false
-	c := &cobra.Command{
-		Use:   "down",
-		Short: "End a lab and remove everything it made, also after a crash",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			names := []string{*name}
-			if all {
-				var err error
-				if names, err = lab.List(); err != nil {
-					return err
-				}
+	c := newCommand("down", "End a lab and remove everything it made, also after a crash", name, func(context.Context, []string) error {
+		names := []string{*name}
+		if all {
+			var err error
+			if names, err = lab.List(); err != nil {
+				return err
 			}
-			for _, n := range names {
-				if err := lab.Remove(n, ""); err != nil {
-					return err
-				}
-				fmt.Printf("lab %s is gone\n", n)
+		}
+		for _, n := range names {
+			if err := lab.Remove(n, ""); err != nil {
+				return err
 			}
-			return nil
-		},
-	}
-	c.Flags().BoolVar(&all, "all", false, "all labs of this machine")
+			fmt.Printf("lab %s is gone\n", n)
+		}
+		return nil
+	})
+	c.flags.BoolVar(&all, "all", false, "all labs of this machine")
 	return c
 }
 
@@ -189,40 +180,22 @@ func run(l *lab.Lab, where string, argv []string, env ...string) error {
 	return cmd.Run()
 }
 
-func shellCommand(name *string) *cobra.Command {
-	return &cobra.Command{
-		Use:   "shell HOST",
-		Short: "A shell inside a host, a container or the master, with netctl and ovs-* set up for it",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return open(*name, func(l *lab.Lab) error {
-				return run(l, args[0], []string{"bash", "--norc", "-i"}, "PS1="+args[0]+"# ")
-			})
-		},
-	}
+func shellCommand(name *string) *command {
+	return newCommand("shell", "A shell inside a host, a container or the master, with netctl and ovs-* set up for it", name, func(_ context.Context, args []string) error {
+		return open(*name, func(l *lab.Lab) error {
+			return run(l, args[0], []string{"bash", "--norc", "-i"}, "PS1="+args[0]+"# ")
+		})
+	}).takes("HOST", 1, 1)
 }
 
-func execCommand(name *string) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "exec HOST COMMAND...",
-		Short: "Run a command inside a host, a container or the master",
-		Args:  cobra.MinimumNArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return open(*name, func(l *lab.Lab) error { return run(l, args[0], args[1:]) })
-		},
-	}
-	c.Flags().SetInterspersed(false)
-	return c
+func execCommand(name *string) *command {
+	return newCommand("exec", "Run a command inside a host, a container or the master", name, func(_ context.Context, args []string) error {
+		return open(*name, func(l *lab.Lab) error { return run(l, args[0], args[1:]) })
+	}).takes("HOST COMMAND...", 2, -1)
 }
 
-func netctlCommand(name *string) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "netctl ARGUMENT...",
-		Short: "Run netctl against the lab's netmaster",
-		RunE: func(_ *cobra.Command, args []string) error {
-			return open(*name, func(l *lab.Lab) error { return run(l, "master", append([]string{"netctl"}, args...)) })
-		},
-	}
-	c.Flags().SetInterspersed(false) // the rest is netctl's
-	return c
+func netctlCommand(name *string) *command {
+	return newCommand("netctl", "Run netctl against the lab's netmaster", name, func(_ context.Context, args []string) error {
+		return open(*name, func(l *lab.Lab) error { return run(l, "master", append([]string{"netctl"}, args...)) })
+	}).takes("ARGUMENT...", 0, -1)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -9,27 +10,20 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
-func matrixCommand(name *string) *cobra.Command {
-	return &cobra.Command{
-		Use:   "matrix",
-		Short: "Try every container against every other of its network and compare with the intent",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return open(*name, func(l *lab.Lab) error {
-				start := time.Now()
-				rows, err := l.Matrix(c.Context(), everything(l))
-				if err != nil {
-					return err
-				}
-				return printMatrix(l, rows, nil, time.Since(start))
-			})
-		},
-	}
+func matrixCommand(name *string) *command {
+	return newCommand("matrix", "Try every container against every other of its network and compare with the intent", name, func(ctx context.Context, _ []string) error {
+		return open(*name, func(l *lab.Lab) error {
+			start := time.Now()
+			rows, err := l.Matrix(ctx, everything(l))
+			if err != nil {
+				return err
+			}
+			return printMatrix(l, rows, nil, time.Since(start))
+		})
+	})
 }
 
 // questions turns lines such as "web1 db1 tcp/5432 6" into questions.

@@ -1,53 +1,47 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sort"
 	"strings"
 	"text/tabwriter"
 
-	"github.com/spf13/cobra"
-
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
-func statusCommand(name *string) *cobra.Command {
-	return &cobra.Command{
-		Use:   "status",
-		Short: "The lab's daemons, hosts and containers",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return open(*name, func(l *lab.Lab) error {
-				w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-				fmt.Fprintln(w, "DAEMON\tPID\tSTATE\tLOG")
-				procs := l.Processes()
-				names := make([]string, 0, len(procs))
-				for n := range procs {
-					names = append(names, n)
+func statusCommand(name *string) *command {
+	return newCommand("status", "The lab's daemons, hosts and containers", name, func(ctx context.Context, _ []string) error {
+		return open(*name, func(l *lab.Lab) error {
+			w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+			fmt.Fprintln(w, "DAEMON\tPID\tSTATE\tLOG")
+			procs := l.Processes()
+			names := make([]string, 0, len(procs))
+			for n := range procs {
+				names = append(names, n)
+			}
+			sort.Strings(names)
+			for _, n := range names {
+				state := "running"
+				if !procs[n].Alive() {
+					state = "ended"
 				}
-				sort.Strings(names)
-				for _, n := range names {
-					state := "running"
-					if !procs[n].Alive() {
-						state = "ended"
-					}
-					fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", n, procs[n].PID, state, procs[n].Log)
+				fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", n, procs[n].PID, state, procs[n].Log)
+			}
+			fmt.Fprintln(w, "\nHOST\tADDRESS\tDRIVER\tREADY FOR CONTAINERS")
+			for _, h := range l.Hosts() {
+				ready := "yes"
+				if err := h.Status(ctx); err != nil {
+					ready = "no: " + err.Error()
 				}
-				fmt.Fprintln(w, "\nHOST\tADDRESS\tDRIVER\tREADY FOR CONTAINERS")
-				for _, h := range l.Hosts() {
-					ready := "yes"
-					if err := h.Status(c.Context()); err != nil {
-						ready = "no: " + err.Error()
-					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", h.Name, h.Address, h.Driver(), ready)
-				}
-				fmt.Fprintln(w)
-				containers(w, l)
-				return w.Flush()
-			})
-		},
-	}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", h.Name, h.Address, h.Driver(), ready)
+			}
+			fmt.Fprintln(w)
+			containers(w, l)
+			return w.Flush()
+		})
+	})
 }
 
 // containers writes the table of containers.

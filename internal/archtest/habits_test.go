@@ -156,6 +156,16 @@ func eachCall(t *testing.T, f file, visit func(pos, pkg, name string)) {
 	})
 }
 
+// Every command line is parsed by the standard library's flag (ADR 10).
+func TestOneFlagParser(t *testing.T) {
+	others := regexp.MustCompile(`"github\.com/(spf13/(pflag|cobra)|urfave/cli|alecthomas/(kong|kingpin)|jessevdk/go-flags)[/"]`)
+	for _, f := range files(t) {
+		if f.isGo() && !strings.HasPrefix(f.name, "tools/") && others.MatchString(f.text) {
+			t.Errorf("%s imports another flag parser", f.name)
+		}
+	}
+}
+
 // What is tracked works on any machine and is finished.
 func TestTrackedText(t *testing.T) {
 	// Written so that this file does not match itself.

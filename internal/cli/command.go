@@ -61,7 +61,7 @@ func (c *command) resolveAt(path string, args []string, g *globals, version func
 	for c.subs != nil && len(args) > 0 {
 		if isFlag(args[0]) {
 			var err error
-			if args, err = fs.one(args); err != nil {
+			if args, _, err = fs.leading(args); err != nil {
 				return inv, err
 			}
 			continue

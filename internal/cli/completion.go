@@ -111,12 +111,12 @@ func locate(root *command, g *globals, words []string) place {
 			switch {
 			case d == nil:
 			case hasValue || d.value == "":
-				_, _ = p.flags.one(done[i : i+1]) // a wrong value is told of when the line is run
+				_, _, _ = p.flags.leading(done[i : i+1]) // a wrong value is told of when the line is run
 			case i+1 == len(done):
 				p.valueOf = d
 				return p
 			default:
-				_, _ = p.flags.one(done[i : i+2])
+				_, _, _ = p.flags.leading(done[i : i+2])
 				i++
 			}
 		case p.command.subs != nil:

@@ -1,16 +1,19 @@
 package cli
 
 import (
+	"flag"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// flagSet parses the flags of one command the way 1.x did: a name takes one
-// dash or two, its value follows as the next argument or after "=", and flags
-// may stand before, between and after positional arguments. "--" ends flags.
+// flagSet are the flags of one command, parsed by package flag, as 1.x did: a
+// name takes one dash or two, its value follows as the next argument or after
+// "=". Flags may stand before, between and after positional arguments; "--"
+// ends them.
 type flagSet struct {
 	defs []*flagDef
 }
@@ -106,31 +109,64 @@ func (s *flagSet) lookup(name string) *flagDef {
 // isFlag tells whether an argument is a flag; a lone dash is not.
 func isFlag(arg string) bool { return len(arg) > 1 && arg[0] == '-' }
 
-// one takes the flag at args[0], with its value, and returns what follows.
-func (s *flagSet) one(args []string) (rest []string, err error) {
-	arg, rest := args[0], args[1:]
-	name, value, hasValue := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
-	d := s.lookup(name)
-	switch {
-	case d == nil:
-		return nil, s.unknown(arg, name)
-	case d.value == "" && !hasValue:
-		value = "true"
-	case !hasValue && len(rest) == 0:
-		return nil, usageErrorf("flag --%s needs a value: %s", d.names[0], d.value)
-	case !hasValue:
-		value, rest = rest[0], rest[1:]
+// leading takes the flags that args begin with, and returns what follows; ended
+// tells that "--" ended them, so that all of it is positional.
+func (s *flagSet) leading(args []string) (rest []string, ended bool, err error) {
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	var bad error
+	for _, d := range s.defs {
+		for _, n := range d.names {
+			if fs.Lookup(n) == nil { // a command's own wins over what every command takes
+				fs.Var(flagValue{d, &bad}, n, "")
+			}
+		}
 	}
+	err = fs.Parse(args)
+	rest = fs.Args()
+	taken := args[:len(args)-len(rest)]
+	switch {
+	case bad != nil:
+		return nil, false, bad
+	case err == nil:
+		return rest, len(taken) > 0 && taken[len(taken)-1] == "--", nil
+	}
+	if text, ok := strings.CutPrefix(err.Error(), "bad flag syntax: "); ok {
+		return nil, false, usageErrorf("unknown flag %s", text)
+	}
+	arg := taken[len(taken)-1] // the flag that it stopped at
+	name, _, _ := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
+	if d := s.lookup(name); d != nil {
+		return nil, false, usageErrorf("flag --%s needs a value: %s", d.names[0], d.value)
+	}
+	return nil, false, s.unknown(arg, name)
+}
+
+// flagValue is a flag under one of its names, for package flag.
+type flagValue struct {
+	d   *flagDef
+	bad *error // package flag would add its own words
+}
+
+func (v flagValue) String() string   { return "" }
+func (v flagValue) IsBoolFlag() bool { return v.d != nil && v.d.value == "" }
+
+func (v flagValue) Set(value string) error {
+	*v.bad = v.d.assign(value)
+	return *v.bad
+}
+
+func (d *flagDef) assign(value string) error {
 	// One of two values would be passed over in silence: a rule for one group
 	// where two were named. What every command takes may stand in an alias.
 	if d.given && !d.many && !d.general && value != d.text {
-		return nil, usageErrorf("flag --%s is given twice, %q and %q; give it once", d.names[0], d.text, value)
+		return usageErrorf("flag --%s is given twice, %q and %q; give it once", d.names[0], d.text, value)
 	}
 	if err := d.set(value); err != nil {
-		return nil, usageErrorf("flag --%s %q: %v", d.names[0], value, err)
+		return usageErrorf("flag --%s %q: %v", d.names[0], value, err)
 	}
 	d.given, d.text = true, value
-	return rest, nil
+	return nil
 }
 
 // given tells whether a flag was on the command line.
@@ -157,21 +193,18 @@ func (s *flagSet) unknown(arg, name string) error {
 func dashes(arg, name string) string { return arg[:strings.Index(arg, name)+len(name)] }
 
 // parse takes all flags out of args and returns the positional arguments.
-func (s *flagSet) parse(args []string) (positional []string, err error) {
-	for len(args) > 0 {
+func (s *flagSet) parse(args []string) ([]string, error) {
+	var positional []string
+	for {
+		rest, ended, err := s.leading(args)
 		switch {
-		case args[0] == "--":
-			return append(positional, args[1:]...), nil
-		case isFlag(args[0]):
-			if args, err = s.one(args); err != nil {
-				return nil, err
-			}
-		default:
-			positional = append(positional, args[0])
-			args = args[1:]
+		case err != nil:
+			return nil, err
+		case ended || len(rest) == 0:
+			return append(positional, rest...), nil
 		}
+		positional, args = append(positional, rest[0]), rest[1:]
 	}
-	return positional, nil
 }
 
 // label is the flag's left column in help: "-t, --tenant TENANT".

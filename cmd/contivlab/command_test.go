@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestExecute: flags of the program and of a command stand where they are told
+// to; --lab in either place; what follows a command's arguments is not its own.
+func TestExecute(t *testing.T) {
+	for line, want := range map[string]string{
+		"do a":                 "demo [a]",
+		"--lab x do a b":       "x [a b]",
+		"do -lab=y a --lab z":  "y [a --lab z]",
+		"--lab x do --lab y a": "y [a]",
+		"do":                   "wrong number",
+		"dont":                 "unknown command",
+		"do --nope a":          "not defined: -nope",
+		"--nope do":            "not defined: -nope",
+	} {
+		got, name := "", "demo"
+		top := flag.NewFlagSet("contivlab", flag.ContinueOnError)
+		labFlag(top, &name)
+		c := newCommand("do", "Does it", &name, func(_ context.Context, args []string) error {
+			got = name + " [" + strings.Join(args, " ") + "]"
+			return nil
+		}).takes("WHAT...", 1, -1)
+		if err := execute(t.Context(), io.Discard, top, []*command{c}, strings.Fields(line)); err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%q: %s, want %s", line, got, want)
+		}
+	}
+}
+
+// TestHelp: every command that people use is listed, and tells its flags.
+func TestHelp(t *testing.T) {
+	top, all := commands()
+	for _, c := range all {
+		var one, list strings.Builder
+		err := execute(t.Context(), &one, top, all, []string{"help", c.name})
+		if err != nil || !strings.Contains(one.String(), "-lab name") {
+			t.Errorf("help %s: %v\n%s", c.name, err, one.String())
+		}
+		if err := execute(t.Context(), &list, top, all, nil); err != nil {
+			t.Error(err)
+		}
+		if slices.Contains(strings.Fields(list.String()), c.name) != (c.short != "") {
+			t.Errorf("%s is listed wrongly:\n%s", c.name, list.String())
+		}
+	}
+}
