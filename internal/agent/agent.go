@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -32,14 +33,14 @@ type Agent struct {
 	bootID     string
 	lock       *os.File // held while the agent lives
 	journal    *journal
-	cluster    *clusterView
-	way        *wayOut
-	control    *controlPlane
+	cluster    *picture.Cluster
+	way        *picture.WayOut
+	control    *picture.ControlPlane
 	publishing publishing
 	masters    *masters
 	names      *nameServer
 	legacyPods atomic.Int64 // attached by 1.x's contivk8s since the start
-	reached    reached
+	reached    picture.Reached
 	watchers   *watchers
 	runner     *reconcile.Runner[driver.Event]
 	turns      waiting.Turns[attach.Key] // one request at a time for an attachment
@@ -86,7 +87,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		watchers: newWatchers(), owe: waiting.NewBell(),
 		reannounce: waiting.NewBell(), custody: waiting.NewBell(), followed: waiting.NewBell(),
 		since:    time.Now().UTC().Format(time.RFC3339),
-		problems: map[string]string{}, spoolEvery: 10 * time.Second, lateGrace: lateGrace,
+		problems: map[string]string{}, spoolEvery: 10 * time.Second, lateGrace: picture.LateGrace,
 		adapters: map[string]http.Handler{},
 	}
 	if err := a.take(ctx); err != nil {
@@ -114,22 +115,28 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	if a.journal, err = openJournal(cfg.journalDir(), cfg.Log); err != nil {
 		return err
 	}
-	a.cluster = newCluster(cfg.Host, cfg.Store, cfg.Log, a.kick, func(reason string) { a.runner.Soon(reason) })
-	if a.cluster.memory, err = recallStore(cfg.StateDir, cfg.Log); err != nil {
+	a.cluster, err = picture.New(picture.Config{
+		Host: cfg.Host, Store: cfg.Store, Log: cfg.Log, StateDir: cfg.StateDir, Grace: cfg.StoreGrace,
+		Kick: a.kick, Soon: func(reason string) { a.runner.Soon(reason) },
+		Own: a.journal.standing, OnOwnHost: a.reannounce.Ring, OnLost: a.custody.Ring,
+		OnHold: func(why string) {
+			a.standing.set(aboutStore, why)
+			a.custody.Ring()
+			a.followed.Ring()
+			if why == "" {
+				a.owe.Ring()
+			}
+		},
+	})
+	if err != nil {
 		return err
 	}
-	a.cluster.own, a.cluster.grace = a.journal.standing, cfg.StoreGrace
-	a.cluster.onOwnHost, a.cluster.onLost = a.reannounce.Ring, a.custody.Ring
-	a.cluster.onHold = func(why string) {
-		a.standing.set(aboutStore, why)
-		a.custody.Ring()
-		a.followed.Ring()
-		if why == "" {
-			a.owe.Ring()
-		}
-	}
-	a.way = newWayOut(a)
-	a.control = newControlPlane(a)
+	a.control = picture.NewControlPlane(a.cluster, picture.ControlConfig{
+		Off: cfg.ContainersReachControl, Netmasters: cfg.Netmasters, Addresses: cfg.StoreAddresses, Listening: a.listening,
+	})
+	a.way = picture.NewWayOut(a.cluster, a.control, picture.WayOutConfig{
+		Able: a.can.WayOut, IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort,
+	})
 	a.runner = reconcile.New(reconcile.Config[driver.Event]{
 		Pass:   a.pass,
 		Events: cfg.Driver.Events(),
@@ -142,7 +149,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		},
 	})
 	a.status = newStatus(a)
-	a.names = newNameServer(cfg, a.SetNameServer)
+	a.names = newNameServer(cfg, a.way.SetNameServer)
 	if err := a.registerMetrics(); err != nil {
 		return err
 	}
@@ -167,6 +174,18 @@ func (a *Agent) take(ctx context.Context) (err error) {
 func (a *Agent) Handle(pattern string, h http.Handler) { a.adapters[pattern] = h }
 
 func (a *Agent) kick(reason string) { a.runner.Kick(reason) }
+
+// listening is where this process listens for people and machines: inspection,
+// then profiling.
+func (a *Agent) listening() (at []string) {
+	if r := a.RESTAddr(); r != nil {
+		at = append(at, r.String())
+	}
+	if a.cfg.DebugAddress != "" {
+		at = append(at, a.cfg.DebugAddress)
+	}
+	return at
+}
 
 // RESTAddr is where the inspection interface listens; nil without one.
 func (a *Agent) RESTAddr() net.Addr {
@@ -257,12 +276,12 @@ func (a *Agent) Run(ctx context.Context) error {
 			}
 		})
 	}
-	inside.Go(func() { a.cluster.run(inner, a.cfg.TenantLinger) })
+	inside.Go(func() { a.cluster.Run(inner, a.cfg.TenantLinger) })
 	inside.Go(func() { _ = a.runner.Run(inner) }) // its error is inner's end
 	inside.Go(func() { a.status.run(inner) })
-	inside.Go(func() { a.rememberStore(inner) })
+	inside.Go(func() { a.cluster.Remember(inner) })
 	inside.Go(func() { a.discover(inner) })
-	inside.Go(func() { a.control.run(inner) })
+	inside.Go(func() { a.control.Run(inner) })
 	inside.Go(func() { a.tellListening(inner) })
 	inside.Go(func() {
 		if err := a.announce(inner); err != nil {
@@ -270,8 +289,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	})
 	outside.Go(func() { a.names.serveNames(ctx, a) })
-	outside.Go(func() { a.way.guard(ctx) })
-	outside.Go(func() { a.way.watch(ctx) })
+	outside.Go(func() { a.way.Guard(ctx) })
+	outside.Go(func() { a.way.Watch(ctx) })
 	outside.Go(func() { a.monitor(ctx) })
 	outside.Go(func() { a.serveMonitors(ctx) })
 	outside.Go(func() { a.payOwed(ctx) })
@@ -350,29 +369,16 @@ func (a *Agent) compare(ctx context.Context) error {
 	if first {
 		wctx, cancel = context.WithTimeout(ctx, a.cfg.FirstStart)
 	}
-	err := a.cluster.wait(wctx, func() (bool, error) {
-		m := a.cluster.mirrors[""]
-		return m != nil && m.ready, nil
-	})
+	g, err := a.cluster.AwaitSettings(ctx, wctx)
 	cancel()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable,
-			"the cluster's store does not answer: %w; give its address with --etcd-endpoints (or $CONTIV_NETPLUGIN_ETCD_ENDPOINTS)", a.cluster.stale())
+			"the cluster's store does not answer: %w; give its address with --etcd-endpoints (or $CONTIV_NETPLUGIN_ETCD_ENDPOINTS)", a.cluster.Stale())
 	}
-	var g model.Global
-	err = a.cluster.wait(ctx, func() (bool, error) {
-		if a.cluster.global != nil {
-			g = *a.cluster.global
-		}
-		return a.cluster.global != nil, nil
-	})
-	if err != nil {
-		return err // ctx has ended
-	}
-	if err := a.way.assign(ctx); err != nil {
+	if err := a.assignPrivate(ctx); err != nil {
 		return err
 	}
 	if want := a.cfg.FwdMode; want != "" && g.FwdMode != want {

@@ -99,8 +99,8 @@ func TestRestart(t *testing.T) {
 	}
 	b.restart()
 	b.ready()
-	if o, _ := b.agent.reached.get(); o.report.Changes != 0 {
-		t.Errorf("the first pass after the restart changed %d objects, want 0", o.report.Changes)
+	if o, _ := b.agent.reached.Get(); o.Report.Changes != 0 {
+		t.Errorf("the first pass after the restart changed %d objects, want 0", o.Report.Changes)
 	}
 	if err := b.client().Check(t.Context(), attach.CheckRequest{Key: attach.Key{Container: "c1", IfName: "eth0"}, Netns: s.path}); err != nil {
 		t.Errorf("Check after restart: %v", err)

@@ -62,10 +62,10 @@ func (a *Agent) attach(ctx context.Context, r attach.Request) (attach.Result, er
 	if err := a.ready(); err != nil {
 		return attach.Result{}, err
 	}
-	a.cluster.acquire(t.tenant)
+	a.cluster.Acquire(t.tenant)
 	res, err := a.attachNew(ctx, r, t)
 	if err != nil {
-		a.cluster.release(t.tenant)
+		a.cluster.Release(t.tenant)
 	}
 	return res, err
 }
@@ -140,37 +140,14 @@ func (a *Agent) existing(ctx context.Context, r attach.Request, t target) (attac
 	return attach.Result{}, false, nil
 }
 
-// resolve fills in the network: the one asked for, else the group's, else the
-// tenant's default, else default-net. It returns the network's record when the
-// mirror has it.
-func (a *Agent) resolve(t *target) (model.Network, bool) {
-	c := a.cluster
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.mirrors[t.tenant]
-	if t.network == "" && t.group != "" && m != nil {
-		t.network = m.groups[model.GroupKey{Tenant: t.tenant, Name: t.group}].Network
-	}
-	if t.network == "" {
-		t.network = c.tenants[t.tenant].DefaultNetwork
-	}
-	if t.network == "" {
-		t.network = attach.DefaultNetwork
-	}
-	if m == nil {
-		return model.Network{}, false
-	}
-	n, ok := m.networks[model.NetworkKey{Tenant: t.tenant, Name: t.network}]
-	return n, ok
-}
-
 // attachNew makes an attachment that the journal does not know. Whatever fails
 // is undone.
 func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res attach.Result, err error) {
-	if err := a.cluster.waitTenant(ctx, t.tenant); err != nil {
+	if err := a.cluster.AwaitTenant(ctx, t.tenant); err != nil {
 		return res, err
 	}
-	network, known := a.resolve(&t)
+	name, network, known := a.cluster.Resolve(model.GroupKey{Tenant: t.tenant, Name: t.group}, t.network)
+	t.network = name
 	key := model.EndpointKey{
 		Network: model.NetworkKey{Tenant: t.tenant, Name: t.network},
 		ID:      endpointID(a.cfg.Host, r.Key),
@@ -185,12 +162,12 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 			return res, err
 		}
 	}
-	if e.Private, err = a.way.take(e); err != nil {
+	if e.Private, err = a.way.Take(r.Key, key); err != nil {
 		return res, err
 	}
 	// The veth is made while the intent is written down and netmaster works. A
 	// veth without a journal entry is swept at the next start by its name.
-	a.cluster.hide(key)
+	a.cluster.Hide(key)
 	made := make(chan vethOutcome, 1)
 	if known {
 		go func() { made <- a.makeVeth(e, mtu) }()
@@ -217,7 +194,7 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 		return res, err
 	}
 	if !known { // netmaster knows a network that the mirror has not seen yet
-		if network, err = a.waitNetwork(ctx, key.Network); err != nil {
+		if network, err = a.cluster.AwaitNetwork(ctx, key.Network); err != nil {
 			return res, err
 		}
 		if mtu, err = a.mtu(network, r.MTU); err != nil {
@@ -232,7 +209,7 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 		return res, veth.err
 	}
 	clock.mark("veth")
-	a.cluster.reveal(key)
+	a.cluster.Reveal(key)
 	a.runner.Kick("attach")
 
 	res = attach.Result{
@@ -246,7 +223,7 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 	if e.Private.IsValid() && ep.IPv4.IsValid() && !network.Gateway.IsValid() {
 		res.Router = desired.RouterAddr
 	}
-	if way := a.way.settled(); a.names != nil && ep.IPv4.IsValid() && way.Holds(e.Private) {
+	if way := a.way.Settled(); a.names != nil && ep.IPv4.IsValid() && way.Holds(e.Private) {
 		res.NameServer, res.Search = way.Addr, strings.ToLower(string(t.tenant))
 	}
 	if res.Routes, err = a.configure(res); err != nil {
@@ -343,22 +320,4 @@ func (a *Agent) undo(ctx context.Context, e entry, made <-chan vethOutcome, star
 		a.log.Warn("a failed attachment is not undone yet; it will be", "attachment", e.key().String(), "error", err)
 		a.owe.Ring()
 	}
-}
-
-// waitNetwork waits for a network that netmaster knows already.
-func (a *Agent) waitNetwork(ctx context.Context, k model.NetworkKey) (model.Network, error) {
-	var n model.Network
-	err := a.cluster.wait(ctx, func() (bool, error) {
-		m := a.cluster.mirrors[k.Tenant]
-		if m == nil {
-			return false, model.Errorf(model.ErrUnavailable, "tenant %s is not mirrored", k.Tenant)
-		}
-		var ok bool
-		n, ok = m.networks[k]
-		return ok, nil
-	})
-	if err != nil {
-		return n, model.Errorf(model.ErrUnavailable, "wait for network %s in the mirror: %w", k, err)
-	}
-	return n, nil
 }

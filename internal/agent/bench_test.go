@@ -124,7 +124,7 @@ func (x *benchCluster) agent(host model.HostName, st store.Store) benchAgent {
 	if err != nil {
 		b.Fatal(err)
 	}
-	a.cluster.require("blue")
+	a.cluster.Require("blue")
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -143,14 +143,14 @@ func (a benchAgent) follow(rev store.Revision) {
 	ctx, cancel := context.WithTimeout(a.b.Context(), 30*time.Second)
 	defer cancel()
 	for {
-		o, changed := a.reached.get()
-		if o.err == nil && o.revs["blue"] >= rev {
+		o, changed := a.reached.Get()
+		if o.Err == nil && o.Revs["blue"] >= rev {
 			return
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			a.b.Fatalf("the agent is at %v, not at %d: %v", o.revs, rev, o.err)
+			a.b.Fatalf("the agent is at %v, not at %d: %v", o.Revs, rev, o.Err)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func (a benchAgent) mirrored(rev store.Revision) {
 	a.b.Helper()
 	ctx, cancel := context.WithTimeout(a.b.Context(), 30*time.Second)
 	defer cancel()
-	if err := a.cluster.wait(ctx, func() (bool, error) { return a.cluster.mirrors["blue"].rev >= rev, nil }); err != nil {
+	if err := a.cluster.AwaitRevision(ctx, "blue", rev); err != nil {
 		a.b.Fatal(err)
 	}
 }

@@ -62,11 +62,11 @@ func (a *Agent) Check(_ context.Context, r attach.CheckRequest) error {
 }
 
 func (a *Agent) checkPort(e entry) error {
-	o, _ := a.reached.get()
-	st, ok := o.report.Ports[e.HostIf]
+	o, _ := a.reached.Get()
+	st, ok := o.Report.Ports[e.HostIf]
 	switch {
-	case o.err != nil:
-		return model.Errorf(model.ErrConflict, "the data plane does not follow: %w", o.err)
+	case o.Err != nil:
+		return model.Errorf(model.ErrConflict, "the data plane does not follow: %w", o.Err)
 	case !ok:
 		return model.Errorf(model.ErrNotFound, "port %s is not programmed", e.HostIf)
 	case st.Err != nil:

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
@@ -140,7 +139,7 @@ func (a *Agent) enter(ctx context.Context, session store.Session, fresh bool) (w
 		Host: a.cfg.Host, Installation: a.installation.ID, Boot: a.bootID, Control: a.cfg.Control, VTEP: a.cfg.VTEP, Since: a.since,
 	}
 	host := model.Host{
-		Name: a.cfg.Host, Control: a.cfg.Control, VTEP: a.cfg.VTEP, Driver: a.cfg.DriverName, Installation: a.installation.ID, Store: a.cluster.mark(),
+		Name: a.cfg.Host, Control: a.cfg.Control, VTEP: a.cfg.VTEP, Driver: a.cfg.DriverName, Installation: a.installation.ID, Store: a.cluster.Mark(),
 		Format: model.HostFormat,
 	}
 	service := cluster.Service{
@@ -260,22 +259,6 @@ func mayRead(old model.Host) error {
 		old.Name, old.Format, model.HostFormat, old.Name)}
 }
 
-// ownRecord returns this host's record as it was last; none is an empty one.
-func (c *clusterView) ownRecord() model.Host {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.hosts[c.host]
-}
-
-// ownProblemsLocked tells when the store has no record of this host: it is
-// written again, and until then the picture goes by the last one.
-func (c *clusterView) ownProblemsLocked() []compile.Problem {
-	if !c.unrecorded {
-		return nil
-	}
-	return []compile.Problem{{Object: "host " + string(c.host), Text: "its record has gone from the store, and is not written again yet: hosts that begin now have no tunnel to it"}}
-}
-
 // refuseEarlier looks for a living agent of the same name from before there
 // were claims: it is known by its registration only.
 func (a *Agent) refuseEarlier(ctx context.Context) error {
@@ -305,7 +288,7 @@ func (a *Agent) mine() error {
 	if err := a.named(); err != nil {
 		return err
 	}
-	return a.cluster.mayWrite()
+	return a.cluster.MayWrite()
 }
 
 // awaitName waits until the name is claimed, or ctx ends.

@@ -205,7 +205,7 @@ func TestNewerFormat(t *testing.T) {
 		t.Errorf("host record %+v has become %+v", later, now)
 	}
 	b.put(func(tx store.Tx) error { tables.Hosts.Delete(tx, testHost); return nil })
-	if err := b.newcomer(same(true), func(a *Agent) bool { o, _ := a.reached.get(); return a.mine() == nil && !o.at.IsZero() }); err != nil {
+	if err := b.newcomer(same(true), func(a *Agent) bool { o, _ := a.reached.Get(); return a.mine() == nil && !o.At.IsZero() }); err != nil {
 		t.Errorf("once the host is forgotten: %v", err)
 	}
 	b.fake = b.fake.Restart()

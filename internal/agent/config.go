@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -114,7 +115,7 @@ func (c *Config) complete() error {
 	or(&c.TenantLinger, 5*time.Minute)
 	or(&c.Drift, time.Minute)
 	or(&c.StatusEvery, 2*time.Second)
-	or(&c.StoreGrace, storeGrace)
+	or(&c.StoreGrace, picture.StoreGrace)
 	or(&c.ClaimPatience, cluster.ServiceTTL+5*time.Second)
 	or(&c.StatusLook, 5*time.Second)
 	or(&c.StatusBeat, time.Minute)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -48,7 +49,7 @@ func (a *Agent) keepAttachments(ctx context.Context) {
 
 // putBack tries once, and tells whether there is nothing more to do.
 func (a *Agent) putBack(ctx context.Context) bool {
-	lost := a.cluster.lost()
+	lost := a.cluster.Lost()
 	if len(lost) == 0 {
 		a.standing.set(aboutAttachments, "")
 		return true
@@ -63,14 +64,14 @@ func (a *Agent) putBack(ctx context.Context) bool {
 	for _, o := range lost {
 		g.Go(func() error {
 			err := a.putBackOne(ctx, o)
-			if err == nil || errors.Is(err, model.ErrUnavailable) || ctx.Err() != nil || a.cluster.patient() {
+			if err == nil || errors.Is(err, model.ErrUnavailable) || ctx.Err() != nil || a.cluster.Patient() {
 				return err
 			}
-			a.cluster.refuse(o.ep, true)
+			a.cluster.Refuse(o.Endpoint, true)
 			mu.Lock()
 			defer mu.Unlock()
 			if refused++; first == "" {
-				first = fmt.Sprintf("endpoint %s: %v", o.ep, err)
+				first = fmt.Sprintf("endpoint %s: %v", o.Endpoint, err)
 			}
 			return nil
 		})
@@ -86,14 +87,14 @@ func (a *Agent) putBack(ctx context.Context) bool {
 }
 
 // putBackOne creates an attachment's endpoint as it was.
-func (a *Agent) putBackOne(ctx context.Context, o owned) error {
-	unlock, err := a.turns.Take(ctx, o.key)
+func (a *Agent) putBackOne(ctx context.Context, o picture.Owned) error {
+	unlock, err := a.turns.Take(ctx, o.Key)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	e, ok := a.journal.get(o.key)
-	if !ok || e.State != stateDone || e.Endpoint != o.ep {
+	e, ok := a.journal.get(o.Key)
+	if !ok || e.State != stateDone || e.Endpoint != o.Endpoint {
 		return nil // it has gone meanwhile
 	}
 	if e.Result == nil {
@@ -107,7 +108,7 @@ func (a *Agent) putBackOne(ctx context.Context, o owned) error {
 			t.v6 = ip
 		}
 	}
-	if a.cluster.former(o) {
+	if a.cluster.Former(o) {
 		if err := a.masters.delete(ctx, e.Endpoint, e.Group); err != nil {
 			return err
 		}
@@ -120,7 +121,7 @@ func (a *Agent) putBackOne(ctx context.Context, o owned) error {
 		return model.Errorf(model.ErrConflict, "netmaster has it as %s %s %s, the container as %s %s %s",
 			ep.MAC, ep.IPv4, ep.IPv6, e.Result.MAC, t.v4, t.v6)
 	}
-	a.cluster.refuse(o.ep, false)
-	a.log.Warn("an endpoint of this host was not in the store and is put back", "endpoint", o.ep.String())
+	a.cluster.Refuse(o.Endpoint, false)
+	a.log.Warn("an endpoint of this host was not in the store and is put back", "endpoint", o.Endpoint.String())
 	return nil
 }

@@ -66,12 +66,12 @@ func (a *Agent) releaseEntry(ctx context.Context, e entry) error {
 	e.State, e.Result = stateOwed, nil
 	unsaved := a.journal.hold(e)
 	if stood {
-		a.cluster.release(e.Endpoint.Network.Tenant)
+		a.cluster.Release(e.Endpoint.Network.Tenant)
 	}
 	if err := a.cfg.Hook(StepOwed); err != nil {
 		return err
 	}
-	a.cluster.hide(e.Endpoint)
+	a.cluster.Hide(e.Endpoint)
 	a.runner.Kick("detach")
 	if err := plumb.Delete(e.HostIf, aliasOf(e.Endpoint)); err != nil {
 		return errors.Join(err, unsaved)
@@ -90,8 +90,8 @@ func (a *Agent) releaseEntry(ctx context.Context, e entry) error {
 	if err := a.journal.remove(e.key()); err != nil {
 		return err
 	}
-	a.cluster.forget(e.Endpoint)
-	a.way.release(e)
+	a.cluster.Forget(e.Endpoint)
+	a.releasePrivate(e)
 	return a.cfg.Hook(StepForgotten)
 }
 

@@ -18,8 +18,8 @@ const namesAge = 200 * time.Millisecond
 // flowNames gives the data plane's numbers and addresses their names, from what
 // the host mirrors of the cluster. It is used by one goroutine.
 type flowNames struct {
-	cluster *clusterView
-	host    string
+	each func(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint)) store.Revision // picture.Cluster's
+	host string
 
 	made     time.Time
 	rev      store.Revision
@@ -38,32 +38,28 @@ func (n *flowNames) forget() { n.networks, n.stations, n.made = nil, nil, time.T
 // refresh makes the index anew, unless nothing can have changed or it was made
 // a moment ago.
 func (n *flowNames) refresh() bool {
-	n.cluster.mu.Lock()
-	defer n.cluster.mu.Unlock()
-	if !n.made.IsZero() && (n.rev == n.cluster.rev || time.Since(n.made) < namesAge) {
+	if !n.made.IsZero() && time.Since(n.made) < namesAge {
 		return false
 	}
-	n.made, n.rev = time.Now(), n.cluster.rev
-	n.networks, n.stations = map[model.NetworkID]model.NetworkKey{}, map[stationAt]model.Endpoint{}
-	for _, m := range n.cluster.mirrors {
-		for k, net := range m.networks {
-			n.networks[net.ID] = k
-		}
+	networks, ids := map[model.NetworkID]model.NetworkKey{}, map[model.NetworkKey]model.NetworkID{}
+	stations := map[stationAt]model.Endpoint{}
+	unless := n.rev
+	if n.made.IsZero() {
+		unless = -1
 	}
-	for _, m := range n.cluster.mirrors {
-		for _, v := range m.values {
-			e, ok := v.(model.Endpoint)
-			if !ok {
-				continue
-			}
-			id := m.networks[e.Key.Network].ID
-			for _, a := range []netip.Addr{e.IPv4, e.IPv6, e.MAC.LinkLocal()} {
-				if a.IsValid() {
-					n.stations[stationAt{id, a}] = e
-				}
+	rev := n.each(unless, func(net model.Network) {
+		networks[net.ID], ids[net.Key] = net.Key, net.ID
+	}, func(e model.Endpoint) {
+		for _, a := range []netip.Addr{e.IPv4, e.IPv6, e.MAC.LinkLocal()} {
+			if a.IsValid() {
+				stations[stationAt{ids[e.Key.Network], a}] = e
 			}
 		}
+	})
+	if rev == unless {
+		return false
 	}
+	n.made, n.rev, n.networks, n.stations = time.Now(), rev, networks, stations
 	return true
 }
 

@@ -403,8 +403,8 @@ func (b *bed) nothingLeft() {
 		if eps := b.endpoints(); len(eps) > 0 {
 			return fmt.Errorf("store: %+v", eps)
 		}
-		if o, _ := b.agent.reached.get(); len(o.report.Ports) > 0 {
-			return fmt.Errorf("ports: %v", o.report.Ports)
+		if o, _ := b.agent.reached.Get(); len(o.Report.Ports) > 0 {
+			return fmt.Errorf("ports: %v", o.Report.Ports)
 		}
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -50,38 +51,26 @@ var conditions = []condition{
 
 // observation is what conditions judge, taken once for all of them.
 type observation struct {
-	outcome
+	picture.Outcome
 	problems map[string]string // by object
 	finished []entry           // attachments
-	lost     map[attach.Key]bool
+	lost     map[model.EndpointKey]bool
 }
 
 func (a *Agent) look() *observation {
-	o, _ := a.reached.get()
-	s := &observation{outcome: o, problems: a.problemTexts(o), lost: map[attach.Key]bool{}}
+	o, _ := a.reached.Get()
+	s := &observation{Outcome: o, problems: a.problemTexts(o)}
 	for _, e := range a.journal.all() {
 		if e.State == stateDone {
 			s.finished = append(s.finished, e)
 		}
 	}
-	a.cluster.markLost(s.finished, s.lost)
-	return s
-}
-
-// markLost marks the attachments whose endpoint the store, as far as it is
-// known, does not have.
-func (c *clusterView) markLost(finished []entry, lost map[attach.Key]bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, e := range finished {
-		m := c.mirrors[e.Endpoint.Network.Tenant]
-		if m == nil || !m.ready {
-			continue
-		}
-		if _, there := m.endpoints[e.Endpoint]; !there {
-			lost[e.key()] = true
-		}
+	keys := make([]model.EndpointKey, len(s.finished))
+	for i, e := range s.finished {
+		keys[i] = e.Endpoint
 	}
+	s.lost = a.cluster.Lacks(keys)
+	return s
 }
 
 // healthTimeout bounds what one look at all conditions waits for others.
@@ -104,10 +93,10 @@ func (a *Agent) Health(ctx context.Context) api.Health {
 func (a *Agent) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	o, _ := a.reached.get()
+	o, _ := a.reached.Get()
 	for _, c := range conditions {
 		if c.needed {
-			if err := c.check(ctx, a, &observation{outcome: o}); err != nil {
+			if err := c.check(ctx, a, &observation{Outcome: o}); err != nil {
 				return err
 			}
 		}
@@ -117,8 +106,8 @@ func (a *Agent) Ready(ctx context.Context) error {
 
 // ready is Ready without asking anybody.
 func (a *Agent) ready() error {
-	o, _ := a.reached.get()
-	seen := &observation{outcome: o}
+	o, _ := a.reached.Get()
+	seen := &observation{Outcome: o}
 	if err := storeFollowed(context.Background(), a, seen); err != nil {
 		return err
 	}
@@ -135,7 +124,7 @@ func (a *Agent) ready() error {
 }
 
 func storeFollowed(_ context.Context, a *Agent, _ *observation) error {
-	if err := a.cluster.stale(); err != nil {
+	if err := a.cluster.Stale(); err != nil {
 		return model.Errorf(model.ErrUnavailable, "the cluster's store cannot be followed: %w", err)
 	}
 	return nil
@@ -143,9 +132,9 @@ func storeFollowed(_ context.Context, a *Agent, _ *observation) error {
 
 func dataPlaneFollows(_ context.Context, _ *Agent, s *observation) error {
 	switch {
-	case s.err != nil:
-		return fmt.Errorf("%w: %w", attach.ErrDegraded, s.err)
-	case s.at.IsZero():
+	case s.Err != nil:
+		return fmt.Errorf("%w: %w", attach.ErrDegraded, s.Err)
+	case s.At.IsZero():
 		return model.Errorf(model.ErrUnavailable, "the data plane has not been programmed for the first time yet")
 	}
 	return nil
@@ -173,7 +162,7 @@ func diskHasRoom(_ context.Context, a *Agent, _ *observation) error {
 func attachmentsHaveEndpoints(_ context.Context, _ *Agent, s *observation) error {
 	var lost []string
 	for _, e := range s.finished {
-		if s.lost[e.key()] {
+		if s.lost[e.Endpoint] {
 			lost = append(lost, e.Endpoint.String())
 		}
 	}
@@ -190,11 +179,11 @@ func attachmentsHaveEndpoints(_ context.Context, _ *Agent, s *observation) error
 func portsProgrammed(_ context.Context, _ *Agent, s *observation) error {
 	var bad []string
 	for _, e := range s.finished {
-		st, there := s.report.Ports[e.HostIf]
+		st, there := s.Report.Ports[e.HostIf]
 		switch {
 		case there && st.Err != nil:
 			bad = append(bad, fmt.Sprintf("%s (%s): %s", e.HostIf, e.key(), st.Err))
-		case !there && !s.lost[e.key()] && !s.at.IsZero():
+		case !there && !s.lost[e.Endpoint] && !s.At.IsZero():
 			bad = append(bad, fmt.Sprintf("%s (%s) is not in the picture", e.HostIf, e.key()))
 		}
 	}
@@ -215,7 +204,7 @@ func tunnelLeads(ctx context.Context, a *Agent, s *observation) error {
 // devicesLead: what the data plane needs is there, and the uplink carries what
 // is sent by it.
 func devicesLead(ctx context.Context, a *Agent, s *observation) error {
-	if err := without("interface", "uplink")(ctx, a, s); err != nil || !s.vlan {
+	if err := without("interface", "uplink")(ctx, a, s); err != nil || !s.VLAN {
 		return err
 	}
 	return a.uplinkLeads()

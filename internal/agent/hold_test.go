@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -40,11 +41,11 @@ func (b *bed) far(mark string) (model.Host, model.Endpoint) {
 // is none.
 func (b *bed) picture() (ports, remotes int) {
 	b.t.Helper()
-	pic, ok := b.agent.cluster.compile()
+	pic, ok := b.agent.cluster.Compile()
 	if !ok {
 		return -1, -1
 	}
-	return pic.want.Ports.Len(), pic.want.Remotes.Len()
+	return pic.Want.Ports.Len(), pic.Want.Remotes.Len()
 }
 
 func (b *bed) picturesAre(ports, remotes int) {
@@ -134,8 +135,8 @@ func TestStoreReplaced(t *testing.T) {
 			}
 			b.picturesAre(2, 1)
 			b.eventually("the store is written down", func() error {
-				m, err := recallStore(b.cfg.StateDir, b.cfg.Log)
-				if err == nil && (m.Mark() != storeA.Mark() || m.Revision < b.agent.cluster.remembered().Revision) {
+				m, err := picture.Recall(b.cfg.StateDir, b.cfg.Log)
+				if err == nil && (m.Mark() != storeA.Mark() || m.Revision < b.agent.cluster.Remembered().Revision) {
 					err = fmt.Errorf("%+v", m)
 				}
 				return err
@@ -156,7 +157,7 @@ func TestStoreReplaced(t *testing.T) {
 			b.fake = b.fake.Restart()
 			b.start()
 			b.holds(tt.words...)
-			if o, _ := b.agent.reached.get(); !o.at.IsZero() {
+			if o, _ := b.agent.reached.Get(); !o.At.IsZero() {
 				t.Error("a store that is not followed was programmed")
 			}
 			b.st.Replace(right, 0)
@@ -173,31 +174,6 @@ func TestStoreReplaced(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestStoreGotIdentityBetweenLists: a tenant that was listed before another store
-// got its identity, and the global part after it, are of one store: the host says
-// which one, and follows the right one when it is back.
-func TestStoreGotIdentityBetweenLists(t *testing.T) {
-	b, _ := held(t)
-	right := b.st.Data()
-	other := memory.New()
-	if _, err := other.Update(t.Context(), func(tx store.Tx) error {
-		return errors.Join(tables.Globals.Put(tx, model.DefaultGlobal()), tables.Incarnations.Put(tx, store.Incarnation{ID: "b", Epoch: 1}))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	b.st.Replace(other.Data(), 0)
-	b.holds("it is store b")
-	c := b.agent.cluster
-	c.mu.Lock()
-	c.mirrors["blue"].of, c.held.text = store.Incarnation{}, "" // as if it had been listed a moment earlier
-	c.mu.Unlock()
-	b.holds("it is store b")
-	b.picturesAre(1, 1)
-	b.st.Replace(right, 0)
-	b.ready()
-	b.picturesAre(1, 1)
 }
 
 // TestStoreRestored: into a store of a later epoch the agent puts back what runs
@@ -307,7 +283,7 @@ func TestStoreAdopted(t *testing.T) {
 	b.st.Replace(other.Data(), 0)
 	b.holds("it is store b", "lacks 1 of 1")
 	b.eventually("the host's record tells which store it follows", func() error {
-		if r := b.hostRecord(); r.Store != heldMark+storeA.Mark() {
+		if r := b.hostRecord(); r.Store != picture.HeldMark+storeA.Mark() {
 			return fmt.Errorf("%q", r.Store)
 		}
 		return nil
@@ -333,7 +309,7 @@ func TestStoreWithoutIdentity(t *testing.T) {
 	b.ready()
 	b.identify(storeA)
 	b.eventually("it is remembered", func() error {
-		m, err := recallStore(b.cfg.StateDir, b.cfg.Log)
+		m, err := picture.Recall(b.cfg.StateDir, b.cfg.Log)
 		if err == nil && m.ID != "a" {
 			err = fmt.Errorf("%+v", m)
 		}
@@ -342,7 +318,7 @@ func TestStoreWithoutIdentity(t *testing.T) {
 	b.ready()
 	right := b.st.Data()
 	b.stop()
-	if err := os.WriteFile(filepath.Join(b.cfg.StateDir, memoryFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(b.cfg.StateDir, picture.MemoryFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b.st.Replace(memory.New().Data(), 0)

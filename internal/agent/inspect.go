@@ -32,11 +32,11 @@ func (a *Agent) restHandler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
 	if a.cfg.DebugHooks {
 		mux.HandleFunc("POST /debug/mirror/pause", func(w http.ResponseWriter, _ *http.Request) {
-			a.cluster.pause()
+			a.cluster.Pause()
 			writeJSON(w, http.StatusOK, map[string]bool{"paused": true})
 		})
 		mux.HandleFunc("POST /debug/mirror/resume", func(w http.ResponseWriter, _ *http.Request) {
-			a.cluster.resume()
+			a.cluster.Resume()
 			writeJSON(w, http.StatusOK, map[string]bool{"paused": false})
 		})
 	}
@@ -45,10 +45,10 @@ func (a *Agent) restHandler() http.Handler {
 
 // PauseMirror stops what the host learns of the cluster, ResumeMirror lets it
 // go on: tests of what ignorance must not open.
-func (a *Agent) PauseMirror() { a.cluster.pause() }
+func (a *Agent) PauseMirror() { a.cluster.Pause() }
 
 // ResumeMirror undoes PauseMirror.
-func (a *Agent) ResumeMirror() { a.cluster.resume() }
+func (a *Agent) ResumeMirror() { a.cluster.Resume() }
 
 func failHTTP(w http.ResponseWriter, err error) {
 	_, status := attach.NewFailure(err)
@@ -63,7 +63,7 @@ func (a *Agent) getStats(w http.ResponseWriter, r *http.Request) {
 		failHTTP(w, err)
 		return
 	}
-	if n, err := a.way.net.Refused(); err == nil && n > 0 {
+	if n, err := a.way.Refused(); err == nil && n > 0 {
 		s.Drops = maps.Clone(orEmpty(s.Drops))
 		s.Drops[dropControlPlane] = n
 	}
@@ -148,36 +148,31 @@ type PortState struct {
 
 // State draws up what the agent knows of itself.
 func (a *Agent) State() State {
-	o, _ := a.reached.get()
+	o, _ := a.reached.Get()
 	bases, _ := a.masters.known()
 	s := State{
-		Host: a.cfg.Host, Netmasters: bases, Applied: o.report.Revision,
+		Host: a.cfg.Host, Netmasters: bases, Applied: o.Report.Revision,
 		Tenants: map[model.TenantName]int64{}, Ports: map[string]PortState{}, Pending: []string{},
-		Attachments: map[string]int{}, Problems: a.problemTexts(o), LastPass: o.at, LastTook: o.took.String(),
+		Attachments: map[string]int{}, Problems: a.problemTexts(o), LastPass: o.At, LastTook: o.Took.String(),
 	}
-	if err := a.cluster.stale(); err != nil {
+	if err := a.cluster.Stale(); err != nil {
 		s.Stale = err.Error()
 	}
-	if o.err != nil {
-		s.Error = o.err.Error()
+	if o.Err != nil {
+		s.Error = o.Err.Error()
 	}
-	a.cluster.mu.Lock()
-	s.Revision, s.Paused = int64(a.cluster.rev), a.cluster.paused != nil
-	if s.Applied >= int64(a.cluster.dirty) { // nothing since then concerns this host
+	p := a.cluster.Progress()
+	s.Revision, s.Paused = int64(p.Revision), p.Paused
+	if s.Applied >= int64(p.Dirty) { // nothing since then concerns this host
 		s.Applied = s.Revision
 	}
-	for t, m := range a.cluster.mirrors {
-		if t != "" {
-			s.Tenants[t] = int64(m.rev)
-		}
+	for t, rev := range p.Tenants {
+		s.Tenants[t] = int64(rev)
 	}
-	a.cluster.mu.Unlock()
-	a.reached.mu.Lock()
-	s.Passes = a.reached.passes
-	a.reached.mu.Unlock()
-	for _, name := range sortedKeys(o.report.Ports) {
+	s.Passes, _, _ = a.reached.Totals()
+	for _, name := range sortedKeys(o.Report.Ports) {
 		p := PortState{Programmed: true}
-		if err := o.report.Ports[name].Err; err != nil {
+		if err := o.Report.Ports[name].Err; err != nil {
 			p = PortState{Error: err.Error()}
 			s.Pending = append(s.Pending, name)
 		}
@@ -198,8 +193,8 @@ func (a *Agent) getState(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a *Agent) countPorts() (programmed, pending int) {
-	o, _ := a.reached.get()
-	return o.countPorts()
+	o, _ := a.reached.Get()
+	return o.CountPorts()
 }
 
 func (a *Agent) registerMetrics() error {
@@ -227,11 +222,11 @@ func (a *Agent) registerMetrics() error {
 			ConstLabels: prometheus.Labels{"version": a.cfg.Version, "driver": a.cfg.DriverName, "host": string(a.cfg.Host)},
 		}, func() float64 { return 1 }),
 		gauge("revision", "Store revision of the last picture applied.", func() float64 {
-			o, _ := a.reached.get()
-			return float64(o.report.Revision)
+			o, _ := a.reached.Get()
+			return float64(o.Report.Revision)
 		}),
 		gauge("stale", "1 while the store cannot be followed.", func() float64 {
-			if a.cluster.stale() != nil {
+			if a.cluster.Stale() != nil {
 				return 1
 			}
 			return 0
@@ -239,7 +234,7 @@ func (a *Agent) registerMetrics() error {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "contiv_netplugin_control_plane_refused_total", Help: "Packets of containers to the control plane that were refused.",
 		}, func() float64 {
-			n, _ := a.way.net.Refused() // a kernel that does not tell counts nothing
+			n, _ := a.way.Refused() // a kernel that does not tell counts nothing
 			return float64(n)
 		}),
 		gauge("attachments", "Attachments in the journal.", func() float64 { return float64(len(a.journal.all())) }),

@@ -17,7 +17,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -97,7 +99,7 @@ func openJournal(dir string, log *slog.Logger) (*journal, error) {
 
 // open reads one file of the journal's directory.
 func (j *journal) open(file string) error {
-	if strings.HasPrefix(filepath.Base(file), newFile) { // a write that was cut short
+	if name := filepath.Base(file); strings.HasPrefix(name, ".") && strings.Contains(name, newFile) { // a write that was cut short
 		if err := os.Remove(file); err != nil && !unwritable(err) {
 			return err
 		}
@@ -210,7 +212,7 @@ func (j *journal) save(e entry) error {
 	return err
 }
 
-// newFile begins the names of files that are being written.
+// newFile is in the names of files that are being written, which begin with a dot.
 const newFile = ".new-"
 
 // page is how much one write puts into a file without a kill getting between.
@@ -221,18 +223,18 @@ const page = 4096
 // to write both to disk, for each container that starts.
 func write(path string, data []byte, there bool) error {
 	if !there || len(data) > page {
-		return replace(path, data)
+		return durable.Replace(path, data)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return replace(path, data)
+		return durable.Replace(path, data)
 	}
 	if err != nil {
 		return err
 	}
 	info, err := f.Stat()
 	if err == nil && info.Size() > page {
-		return errors.Join(f.Close(), replace(path, data))
+		return errors.Join(f.Close(), durable.Replace(path, data))
 	}
 	if err == nil {
 		if n := int(info.Size()) - len(data); n > 0 {
@@ -241,22 +243,6 @@ func write(path string, data []byte, there bool) error {
 		_, err = f.WriteAt(data, 0)
 	}
 	return errors.Join(err, f.Close())
-}
-
-func replace(path string, data []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), newFile+"*")
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return nil
 }
 
 func (j *journal) get(k attach.Key) (entry, bool) {
@@ -300,18 +286,18 @@ func gone(file string) bool {
 }
 
 // standing returns the attachments that stand.
-func (j *journal) standing() []owned {
+func (j *journal) standing() []picture.Owned {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var out []owned
+	var out []picture.Owned
 	for _, e := range j.entries {
 		if e.State == stateDone {
-			o := owned{key: e.key(), ep: e.Endpoint}
+			o := picture.Owned{Key: e.key(), Endpoint: e.Endpoint}
 			if e.Result != nil {
-				o.mac = e.Result.MAC
+				o.MAC = e.Result.MAC
 				for _, ad := range e.Result.Addresses {
 					if ip := ad.Prefix.Addr(); ip.Is4() {
-						o.v4 = ip
+						o.IPv4 = ip
 					}
 				}
 			}

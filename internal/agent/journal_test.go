@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -163,19 +162,14 @@ func TestJournalUnwritable(t *testing.T) {
 			if err := disk.spoil(dir); err != nil {
 				t.Fatal(err)
 			}
-			taken := func() int {
-				b.agent.way.mu.Lock()
-				defer b.agent.way.mu.Unlock()
-				return len(b.agent.way.taken)
-			}
-			before := taken()
+			before := b.agent.way.Taken()
 			for range 3 {
 				_, err := b.client().Attach(t.Context(), r2)
 				if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "--state-dir") {
 					t.Errorf("Attach: %v; want unavailable, and what to do", err)
 				}
 			}
-			if after := taken(); after != before {
+			if after := b.agent.way.Taken(); after != before {
 				t.Errorf("%d private addresses are taken, before it were %d", after, before)
 			}
 			if n := len(b.endpoints()); n != 1 {
@@ -274,15 +268,6 @@ func TestLateEndpoint(t *testing.T) {
 		b.agent.releaseLate(t.Context(), 0)
 		if n := len(b.endpoints()); n > 0 {
 			return fmt.Errorf("%d endpoints", n)
-		}
-		return nil
-	})
-	b.eventually("nothing is kept of what was given up", func() error {
-		b.agent.cluster.dropForgotten(time.Now().Add(time.Hour), time.Minute)
-		b.agent.cluster.mu.Lock()
-		defer b.agent.cluster.mu.Unlock()
-		if n := len(b.agent.cluster.hidden); n > 0 {
-			return fmt.Errorf("%d endpoints are hidden", n)
 		}
 		return nil
 	})

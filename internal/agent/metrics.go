@@ -205,14 +205,23 @@ func (m *hostMetrics) addRules(all map[string]driver.RuleStats) {
 
 // addPorts adds what ports have counted to their groups.
 func (m *hostMetrics) addPorts(ports map[string]driver.PortStats) {
-	groups := m.a.cluster.trafficsOf(ports)
-	for name, now := range ports {
+	names := slices.Collect(maps.Keys(ports))
+	keys := make([]model.EndpointKey, len(names))
+	for i, name := range names {
+		keys[i] = ports[name].Endpoint
+	}
+	groups := m.a.cluster.Groups(keys)
+	for i, name := range names {
+		now := ports[name]
 		before := m.stats.Ports[name]
 		if before.Endpoint != now.Endpoint || now.RxPackets < before.RxPackets || now.TxPackets < before.TxPackets ||
 			now.RxBytes < before.RxBytes || now.TxBytes < before.TxBytes {
 			before = driver.PortStats{} // another port of that name
 		}
-		g := groups[name]
+		g := trafficOf{network: now.Endpoint.Network.String(), group: string(groups[i])}
+		if now.Endpoint == (model.EndpointKey{}) {
+			g.network = otherSeries
+		}
 		if m.sums[g] == nil && len(m.sums) >= maxGroupSeries {
 			g = trafficOf{otherSeries, otherSeries}
 		}
@@ -226,22 +235,4 @@ func (m *hostMetrics) addPorts(ports map[string]driver.PortStats) {
 		s.TxPackets += now.TxPackets - before.TxPackets
 		s.TxBytes += now.TxBytes - before.TxBytes
 	}
-}
-
-// trafficsOf tells the network (tenant:network) and group of ports' endpoints.
-func (c *clusterView) trafficsOf(ports map[string]driver.PortStats) map[string]trafficOf {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := make(map[string]trafficOf, len(ports))
-	for name, p := range ports {
-		g := trafficOf{network: p.Endpoint.Network.String()}
-		if p.Endpoint == (model.EndpointKey{}) {
-			g.network = otherSeries
-		}
-		if m := c.mirrors[p.Endpoint.Network.Tenant]; m != nil {
-			g.group = string(m.endpoints[p.Endpoint].Group)
-		}
-		out[name] = g
-	}
-	return out
 }

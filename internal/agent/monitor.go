@@ -128,7 +128,7 @@ const monitorAgain = 5 * time.Second
 // monitor keeps the driver monitored while somebody watches, until ctx ends.
 func (a *Agent) monitor(ctx context.Context) {
 	defer a.watchers.close()
-	names := &flowNames{cluster: a.cluster, host: string(a.cfg.Host)}
+	names := &flowNames{each: a.cluster.Each, host: string(a.cfg.Host)}
 	for ctx.Err() == nil {
 		wanted, opts, changed := a.watchers.wants()
 		if !wanted {

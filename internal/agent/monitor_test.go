@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -20,6 +19,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/oracle"
+	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 )
 
@@ -27,15 +27,13 @@ import (
 func TestFlowNames(t *testing.T) {
 	net := model.NetworkKey{Tenant: "blue", Name: "net"}
 	a, b := netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.1.3")
-	c := newCluster("h1", nil, slog.New(slog.DiscardHandler), func(string) {}, func(string) {})
-	c.mirrors["blue"] = &mirror{
-		networks: map[model.NetworkKey]model.Network{net: {Key: net, ID: 7}},
-		values: map[any]any{
-			1: model.Endpoint{Key: model.EndpointKey{Network: net, ID: "e1"}, Group: "web", Container: "c1", IPv4: a},
-			2: model.Endpoint{Key: model.EndpointKey{Network: net, ID: "e2"}, IPv4: b, MAC: model.MAC{2, 0, 0, 0, 0, 3}},
-		},
+	each := func(_ store.Revision, network func(model.Network), endpoint func(model.Endpoint)) store.Revision {
+		network(model.Network{Key: net, ID: 7})
+		endpoint(model.Endpoint{Key: model.EndpointKey{Network: net, ID: "e1"}, Group: "web", Container: "c1", IPv4: a})
+		endpoint(model.Endpoint{Key: model.EndpointKey{Network: net, ID: "e2"}, IPv4: b, MAC: model.MAC{2, 0, 0, 0, 0, 3}})
+		return 1
 	}
-	n := &flowNames{cluster: c, host: "h1"}
+	n := &flowNames{each: each, host: "h1"}
 	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 	zero := 0
 	for _, tc := range []struct {

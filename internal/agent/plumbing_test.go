@@ -8,6 +8,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -131,9 +132,33 @@ func TestUplinkLeads(t *testing.T) {
 		if err := c.do(); err != nil {
 			t.Fatal(err)
 		}
-		err := devicesLead(t.Context(), a, &observation{outcome: outcome{vlan: c.vlan}})
+		err := devicesLead(t.Context(), a, &observation{Outcome: picture.Outcome{VLAN: c.vlan}})
 		if (err != nil) != c.told || err != nil && !strings.Contains(err.Error(), "interface up7, the uplink of VLAN networks (--vlan-uplinks), is down or has no link") {
 			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// TestVLANs: the VLAN networks of pictures are known from what differs between them.
+func TestVLANs(t *testing.T) {
+	var v vlans
+	var pic desired.Host
+	set := func(id model.NetworkID, encap model.Encap) {
+		pic.Networks = pic.Networks.Set(id, &desired.Network{ID: id, Key: model.NetworkKey{Tenant: "blue", Name: "n"}, Encap: encap})
+	}
+	for _, step := range []struct {
+		do   func()
+		want int
+	}{
+		{func() {}, 0},
+		{func() { set(1, model.EncapVXLAN); set(2, model.EncapVLAN); set(3, model.EncapVLAN) }, 2},
+		{func() {}, 2},
+		{func() { set(3, model.EncapVXLAN) }, 1},
+		{func() { pic.Networks = pic.Networks.Delete(2) }, 0},
+	} {
+		step.do()
+		if got := v.follow(pic); len(got) != step.want {
+			t.Errorf("%v, want %d", got, step.want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -18,11 +19,11 @@ import (
 func TestProblemsGrouped(t *testing.T) {
 	var out bytes.Buffer
 	a := &Agent{log: slog.New(slog.NewTextHandler(&out, nil))}
-	var o outcome
+	var o picture.Outcome
 	for i := range 1000 {
-		o.problems = append(o.problems, compile.Problem{Object: fmt.Sprintf("remote 1/%03d", i), Text: "network 1 does not exist"})
+		o.Problems = append(o.Problems, compile.Problem{Object: fmt.Sprintf("remote 1/%03d", i), Text: "network 1 does not exist"})
 	}
-	o.problems = append(o.problems, compile.Problem{Object: "way out", Text: "collides"}, compile.Problem{Object: "port a", Text: "x"})
+	o.Problems = append(o.Problems, compile.Problem{Object: "way out", Text: "collides"}, compile.Problem{Object: "port a", Text: "x"})
 	lines := func() []string {
 		defer out.Reset()
 		return strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -35,7 +36,7 @@ func TestProblemsGrouped(t *testing.T) {
 	if got := lines(); got[0] != "" {
 		t.Errorf("log of problems that stay:\n%s", strings.Join(got, "\n"))
 	}
-	a.logProblems(outcome{})
+	a.logProblems(picture.Outcome{})
 	if got := lines(); len(got) != 3 || !strings.Contains(strings.Join(got, "\n"), "count=1000") {
 		t.Errorf("log of problems that have gone:\n%s", strings.Join(got, "\n"))
 	}
@@ -50,7 +51,7 @@ func TestUnreadableTold(t *testing.T) {
 	b.put(func(tx store.Tx) error { // the tenant has to be mirrored
 		return tables.Tenants.Put(tx, model.Tenant{Name: "default"})
 	})
-	b.agent.cluster.acquire("default")
+	b.agent.cluster.Acquire("default")
 	kv, err := b.st.Get(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)

@@ -7,8 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/hostnet"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -23,6 +27,8 @@ const (
 // publishing serialises the choice of host ports, and holds them, so that no
 // process of the host has what a container publishes.
 type publishing struct {
+	changes atomic.Uint64 // of published ports, counted
+
 	mu   sync.Mutex
 	held hostnet.Holder
 }
@@ -38,7 +44,7 @@ func (a *Agent) ownPort(b attach.PortBinding) error {
 	if b.Proto == model.ProtoUDP && int(b.HostPort) == a.cfg.VXLANPort {
 		return model.Errorf(model.ErrExists, "host port %s: address already in use by the tunnel between Contiv's hosts", hostPort(b))
 	}
-	if b.Proto == model.ProtoTCP && slices.Contains(a.control.ownPorts(), b.HostPort) {
+	if b.Proto == model.ProtoTCP && slices.Contains(a.control.OwnPorts(), b.HostPort) {
 		return model.Errorf(model.ErrExists, "host port %s: address already in use by Contiv's control plane (netmaster, the store or netplugin)", hostPort(b))
 	}
 	return nil
@@ -68,6 +74,35 @@ func (a *Agent) holdPublished(journal []entry) (problems map[string]error, withh
 		}
 	}
 	return problems, withheld
+}
+
+// followWayOut makes the host's own stack follow the picture and the journal,
+// once the data plane does.
+func (a *Agent) followWayOut(ctx context.Context, pic desired.Host, look bool) (problems []compile.Problem) {
+	if !a.way.Able {
+		return nil
+	}
+	journal := a.journal.all()
+	taken, withheld := a.holdPublished(journal)
+	var outlets []picture.Outlet
+	for _, e := range journal {
+		if e.State != stateDone || e.Result == nil || !e.Private.IsValid() {
+			continue
+		}
+		o := picture.Outlet{HostIf: e.HostIf, Private: e.Private, MTU: e.Result.MTU, Ports: e.Ports}
+		if len(withheld) > 0 {
+			o.Ports = slices.DeleteFunc(slices.Clone(e.Ports), func(b attach.PortBinding) bool { return withheld[hostPort(b)] })
+		}
+		outlets = append(outlets, o)
+	}
+	problems, whole := a.way.Follow(ctx, pic, outlets, look)
+	for object, err := range taken {
+		problems = append(problems, compile.Problem{Object: object, Text: err.Error()})
+	}
+	if whole {
+		a.giveUpPorts() // nothing leads from them any more
+	}
+	return problems
 }
 
 // giveUpPorts ends the holding of what is not published any more.
@@ -124,7 +159,7 @@ func (a *Agent) publish(ctx context.Context, r attach.PublishRequest) (attach.Pu
 	if err != nil {
 		return res, err
 	}
-	return attach.PublishResult{Ports: chosen}, a.waitPublished(ctx, a.way.published.Add(1))
+	return attach.PublishResult{Ports: chosen}, a.waitPublished(ctx, a.publishing.changes.Add(1))
 }
 
 // choose finds the host ports of an attachment and journals them.
@@ -205,12 +240,11 @@ func (a *Agent) choose(e entry, want []attach.PortBinding) ([]attach.PortBinding
 // waitPublished waits until the host's stack holds a change of published ports.
 func (a *Agent) waitPublished(ctx context.Context, change uint64) error {
 	a.kick("published ports")
-	err := a.reached.again.Until(ctx, func() (bool, error) {
-		o, _ := a.reached.get()
-		if o.err != nil || o.ports < change {
+	err := a.reached.Until(ctx, func(o picture.Outcome) (bool, error) {
+		if o.Err != nil || o.Ports < change {
 			return false, nil
 		}
-		for _, p := range o.problems {
+		for _, p := range o.Problems {
 			if strings.HasPrefix(p.Object, "published ports") {
 				return false, model.Errorf(model.ErrUnavailable, "%s", p.Text)
 			}

@@ -21,7 +21,7 @@ import (
 func (a *Agent) recover() error {
 	known := map[string]bool{}
 	for _, e := range a.journal.all() {
-		a.way.keep(e)
+		a.way.Keep(e.key(), e.Endpoint, e.Private)
 		switch {
 		case e.State == stateDone && e.BootID != a.bootID && !a.vethThere(e):
 			// The machine was restarted: the container is gone with its kernel.
@@ -32,13 +32,13 @@ func (a *Agent) recover() error {
 			a.holdEntry(e)
 			fallthrough
 		case e.State == stateOwed:
-			a.cluster.hide(e.Endpoint)
+			a.cluster.Hide(e.Endpoint)
 			if err := plumb.Delete(e.HostIf, aliasOf(e.Endpoint)); err != nil {
 				a.log.Warn("a veth cannot be removed yet", "interface", e.HostIf, "error", err)
 			}
 		default:
 			known[e.HostIf] = true
-			a.cluster.require(e.Endpoint.Network.Tenant)
+			a.cluster.Require(e.Endpoint.Network.Tenant)
 		}
 	}
 	return a.sweep(known)
@@ -114,7 +114,7 @@ func (a *Agent) adopt(v plumb.Veth, key model.EndpointKey) bool {
 	a.holdEntry(entry{
 		State: stateDone, Endpoint: key, HostIf: v.Name, BootID: a.bootID, Request: attach.Request{Key: k},
 	})
-	a.cluster.require(key.Network.Tenant)
+	a.cluster.Require(key.Network.Tenant)
 	return true
 }
 

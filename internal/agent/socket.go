@@ -109,15 +109,15 @@ func (a *Agent) legacyAdd(w http.ResponseWriter, r *http.Request) {
 		Labels: map[string]string{"io.kubernetes.pod.name": p.Name, "io.kubernetes.pod.namespace": p.Namespace},
 	}
 	// 1.x' default-group exists only where somebody has made it.
-	a.cluster.acquire(model.DefaultTenant)
-	defer a.cluster.release(model.DefaultTenant)
+	a.cluster.Acquire(model.DefaultTenant)
+	defer a.cluster.Release(model.DefaultTenant)
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.AttachTimeout)
 	defer cancel()
-	if err := a.cluster.waitTenant(ctx, model.DefaultTenant); err != nil {
+	if err := a.cluster.AwaitTenant(ctx, model.DefaultTenant); err != nil {
 		legacyFail(w, "failed to add pod "+p.Namespace+"/"+p.Name, err)
 		return
 	}
-	if a.cluster.hasGroup(model.GroupKey{Tenant: model.DefaultTenant, Name: legacyGroup}) {
+	if a.cluster.HasGroup(model.GroupKey{Tenant: model.DefaultTenant, Name: legacyGroup}) {
 		req.Group = legacyGroup
 	}
 	res, err := a.Attach(r.Context(), req)
@@ -168,17 +168,4 @@ func decodeLegacy(w http.ResponseWriter, r *http.Request, p *legacyPod) bool {
 func legacyFail(w http.ResponseWriter, msg string, err error) {
 	// 1.x's contivk8s reads the answer of no other failing status.
 	writeJSON(w, http.StatusInternalServerError, legacyAnswer{Result: 1, ErrMsg: msg, ErrInfo: err.Error()})
-}
-
-// hasGroup tells whether the mirror holds a group; of a tenant that is not
-// mirrored it knows none.
-func (c *clusterView) hasGroup(k model.GroupKey) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := c.mirrors[k.Tenant]
-	if m == nil {
-		return false
-	}
-	_, ok := m.groups[k]
-	return ok
 }

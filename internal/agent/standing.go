@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
 )
 
 // The objects of the host's standing.
@@ -53,8 +55,8 @@ func (c *standing) all() map[string]string {
 }
 
 // problemTexts returns all that is not as wanted: object -> sentence.
-func (a *Agent) problemTexts(o outcome) map[string]string {
-	texts := problemTexts(o)
+func (a *Agent) problemTexts(o picture.Outcome) map[string]string {
+	texts := o.ProblemTexts()
 	maps.Copy(texts, a.standing.all())
 	return texts
 }

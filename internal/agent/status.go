@@ -78,11 +78,11 @@ func (a *Agent) observe(ctx context.Context, master error) tables.HostStatus {
 	seen := a.look()
 	s := tables.HostStatus{
 		Host: a.cfg.Host, Driver: a.cfg.DriverName, DriverWhy: a.cfg.DriverWhy, Version: a.cfg.Version,
-		Revision: seen.report.Revision, Attachments: len(seen.finished), Ready: true,
+		Revision: seen.Report.Revision, Attachments: len(seen.finished), Ready: true,
 	}
-	s.Ports, s.Pending = seen.countPorts()
-	if seen.err != nil {
-		s.Error = seen.err.Error()
+	s.Ports, s.Pending = seen.CountPorts()
+	if seen.Err != nil {
+		s.Error = seen.Err.Error()
 	}
 	for _, c := range conditions {
 		err := master
@@ -112,16 +112,4 @@ func (a *Agent) observe(ctx context.Context, master error) tables.HostStatus {
 		s.Tables[name] = tables.TableFill{Entries: t.Entries, Capacity: t.Capacity}
 	}
 	return s
-}
-
-// countPorts tells how many ports are programmed, and how many wanted but not.
-func (o *outcome) countPorts() (programmed, pending int) {
-	for _, st := range o.report.Ports {
-		if st.Err == nil {
-			programmed++
-		} else {
-			pending++
-		}
-	}
-	return programmed, pending
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/durable"
@@ -80,7 +81,7 @@ func (h *Idle) Detach(all []plumb.Veth) (int, error) {
 // store may share with it.
 var stateFiles = []string{
 	"attach", attach.SpoolDir, "docker", "driver.json",
-	installationFile, installationFile + ".bad", memoryFile, memoryFile + ".bad", "lock",
+	installationFile, installationFile + ".bad", picture.MemoryFile, picture.MemoryFile + ".bad", "lock",
 }
 
 // Forget removes what an agent keeps in files, and directories that are empty

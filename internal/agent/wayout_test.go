@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,7 +13,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
-	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -177,8 +174,8 @@ func TestWayOut(t *testing.T) {
 	b.startWith(outletOracle{b.fake})
 	b.ready()
 	told := func() string {
-		o, _ := b.agent.reached.get()
-		return problemTexts(o)["published 8081/tcp of c1/eth0"]
+		o, _ := b.agent.reached.Get()
+		return o.ProblemTexts()["published 8081/tcp of c1/eth0"]
 	}
 	b.eventually("the port that was taken is told", func() error {
 		if !strings.Contains(told(), "already in use") {
@@ -227,9 +224,7 @@ func TestWayOut(t *testing.T) {
 		}
 	}
 	b.eventually("nobody has an address", func() error {
-		b.agent.way.mu.Lock()
-		defer b.agent.way.mu.Unlock()
-		if n := len(b.agent.way.taken); n > 0 {
+		if n := b.agent.way.Taken(); n > 0 {
 			return fmt.Errorf("%d have", n)
 		}
 		return nil
@@ -284,8 +279,8 @@ func TestWayOutCollides(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.eventually("a problem that names the route and the way out of it", func() error {
-		o, _ := b.agent.reached.get()
-		text := problemTexts(o)["way out"]
+		o, _ := b.agent.reached.Get()
+		text := o.ProblemTexts()["way out"]
 		for _, want := range []string{"172.19.0.0/24 on n-docker", "netctl global set --private-subnet", "--private-subnet of netplugin"} {
 			if !strings.Contains(text, want) {
 				return fmt.Errorf("problem %q lacks %q", text, want)
@@ -302,8 +297,8 @@ func TestWayOutCollides(t *testing.T) {
 	}
 	b.agent.kick("test")
 	b.eventually("the way out is there", func() error {
-		o, _ := b.agent.reached.get()
-		if text := problemTexts(o)["way out"]; text != "" {
+		o, _ := b.agent.reached.Get()
+		if text := o.ProblemTexts()["way out"]; text != "" {
 			return errors.New(text)
 		}
 		return nil
@@ -321,8 +316,8 @@ func TestWayOutCollides(t *testing.T) {
 		}
 		b.agent.kick("drift")
 		b.eventually("a problem while a network of the host collides", func() error {
-			o, _ := b.agent.reached.get()
-			if text := problemTexts(o)["way out"]; strings.Contains(text, "172.19.0.0/24 on n-docker") != there {
+			o, _ := b.agent.reached.Get()
+			if text := o.ProblemTexts()["way out"]; strings.Contains(text, "172.19.0.0/24 on n-docker") != there {
 				return fmt.Errorf("there: %v, said: %q", there, text)
 			}
 			return nil
@@ -331,37 +326,5 @@ func TestWayOutCollides(t *testing.T) {
 	}
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: key}); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestPrivateAddresses: every address of the subnet that may be an endpoint's is
-// handed out once; then the error says what is full.
-func TestPrivateAddresses(t *testing.T) {
-	a := &Agent{log: slog.New(slog.DiscardHandler)}
-	a.cluster = &clusterView{comp: compile.New("h1"), global: &model.Global{PvtSubnet: netip.MustParsePrefix("172.19.0.0/29")}}
-	w := &wayOut{a: a, able: true, taken: map[netip.Addr]attach.Key{}}
-	e := func(i int) entry {
-		return entry{Request: attach.Request{Key: attach.Key{Container: "c" + strconv.Itoa(i)}}}
-	}
-	seen := map[netip.Addr]bool{}
-	for i := range 5 { // .1 to .5; .6 is the host's
-		x, err := w.take(e(i))
-		if err != nil || seen[x] || !w.settled().Holds(x) {
-			t.Fatalf("address %d = %s, %v (taken: %v)", i, x, err, seen)
-		}
-		seen[x] = true
-	}
-	if _, err := w.take(e(5)); !errors.Is(err, model.ErrExhausted) || !strings.Contains(err.Error(), "172.19.0.0/29") {
-		t.Errorf("the sixth: %v", err)
-	}
-	gone := e(3)
-	gone.Private = netip.MustParseAddr("172.19.0.4")
-	w.release(gone)
-	if x, err := w.take(e(6)); err != nil || x != gone.Private {
-		t.Errorf("after a release: %s, %v", x, err)
-	}
-	w.able = false
-	if x, err := w.take(e(7)); err != nil || x.IsValid() {
-		t.Errorf("without a way out: %s, %v", x, err)
 	}
 }

@@ -62,10 +62,18 @@ var rules = []rule{
 	{pkg: "internal/attach/*", may: []string{"internal/attach", "internal/model"}, why: "namespace plumbing knows requests and results only"},
 	{pkg: "internal/attach", may: []string{"internal/durable", "internal/model"}, why: "runtimes' requests know no agent: contivk8s stays small"},
 	{
+		pkg: "internal/agent/picture",
+		may: []string{
+			"internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/compile", "internal/desired",
+			"internal/driver", "internal/waiting", "internal/attach", "internal/attach/plumb", "internal/durable", "internal/hostnet",
+		},
+		why: "what a host should look like needs neither a netmaster nor to know how containers are attached",
+	},
+	{
 		pkg: "internal/agent",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/compile", "internal/desired", "internal/driver",
-			"internal/reconcile", "internal/waiting", "internal/attach", "internal/attach/*", "internal/durable", "internal/hostnet", "internal/dns", "internal/bgp", "internal/transport",
+			"internal/agent/*", "internal/reconcile", "internal/waiting", "internal/attach", "internal/attach/*", "internal/durable", "internal/hostnet", "internal/dns", "internal/bgp", "internal/transport",
 		},
 		why: "the agent never imports control (it asks a netmaster by REST), and gets its store and driver from cmd",
 	},

@@ -46,6 +46,23 @@ func Write(path string, fill func(io.Writer) error) error {
 	return SyncDir(filepath.Dir(path))
 }
 
+// Replace is WriteFile for what only has to outlive the process: nothing is
+// synced, so that a crash of the machine may lose it.
+func Replace(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), unfinished(path))
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
 // unfinished is what the names of a file look like while it is being written.
 func unfinished(path string) string { return "." + filepath.Base(path) + ".new-*" }
 

@@ -39,6 +39,16 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds(t, path, "{\"a\":1}\n")
+	if err := Replace(path, []byte("another")); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, path, "another")
+	if err := Replace(filepath.Join(path, "none"), nil); err == nil {
+		t.Error("a file was replaced where no directory is")
+	}
+	if err := WriteJSON(path, map[string]int{"a": 1}); err != nil {
+		t.Fatal(err)
+	}
 	broken := errors.New("broken")
 	err := Write(path, func(w io.Writer) error {
 		_, err := io.WriteString(w, "half of")
@@ -56,7 +66,7 @@ func TestWrite(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(taken, "full"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteFile(taken, nil); err == nil {
+	if WriteFile(taken, nil) == nil || Replace(taken, nil) == nil {
 		t.Error("a directory was replaced")
 	}
 	if left, err := Unfinished(taken); err != nil || len(left) != 0 {

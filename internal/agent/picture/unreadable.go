@@ -1,4 +1,4 @@
-package agent
+package picture
 
 import "github.com/contiv/netplugin/v2/internal/compile"
 

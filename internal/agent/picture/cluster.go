@@ -1,4 +1,4 @@
-package agent
+package picture
 
 import (
 	"context"
@@ -17,21 +17,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
-// clusterView is what this host mirrors of the store (the global part and the
+// Cluster is what this host mirrors of the store (the global part and the
 // tenants present here), fed into a Compiler. Each mirror is a goroutine; what
 // they deliver is entered under one lock.
-type clusterView struct {
-	host model.HostName
-	st   store.Store
-	log  *slog.Logger
-	kick func(reason string)
-	soon func(reason string) // kick for what is not urgent
-	// onOwnHost is called, under mu, when the record of this host has changed.
-	onOwnHost func()
-	onHold    func(why string) // called under mu; "" = the store is followed
-	onLost    func()           // called under mu when an endpoint of this host has been deleted
-	own       func() []owned   // the attachments that stand
-	grace     time.Duration
+type Cluster struct {
+	Config
 
 	mu       sync.Mutex
 	ctx      context.Context // of run; nil before
@@ -51,10 +41,28 @@ type clusterView struct {
 	unrecorded   bool   // this host's record has gone
 	hostsVersion uint64 // counts changes of hosts
 
-	memory  followed
+	memory  Memory
 	held    *hold // not nil while the picture stands still, as it does until the first snapshots are in
 	entered bool  // there is a picture
 	refused map[model.EndpointKey]bool
+}
+
+// Config is what a Cluster needs; all of it, unless it says otherwise.
+type Config struct {
+	Host     model.HostName
+	Store    store.Store
+	Log      *slog.Logger
+	StateDir string        // remembers which store is followed
+	Grace    time.Duration // how long others may take to put back what a restored store lacks; 0 = StoreGrace
+
+	Kick func(reason string) // has a pass made
+	Soon func(reason string) // likewise, for what is not urgent
+	Own  func() []Owned      // the attachments that stand
+
+	// Called with the Cluster locked: they must not ask it anything.
+	OnOwnHost func()           // the record of this host has changed
+	OnLost    func()           // an endpoint of this host has been deleted
+	OnHold    func(why string) // the picture stands still; "" = the store is followed
 }
 
 // mirror is one watched prefix.
@@ -77,23 +85,31 @@ type mirror struct {
 	unreadable
 }
 
-func newCluster(host model.HostName, st store.Store, log *slog.Logger, kick, soon func(string)) *clusterView {
-	return &clusterView{
-		host: host, st: st, log: log, kick: kick, soon: soon,
-		onOwnHost: func() {}, onHold: func(string) {}, onLost: func() {}, own: func() []owned { return nil },
-		held: &hold{since: time.Now()}, refused: map[model.EndpointKey]bool{}, grace: storeGrace,
-		comp:     compile.New(host),
+// New returns a Cluster that follows nothing until Run. It fails when what it
+// remembers of the store cannot be read at all.
+func New(cfg Config) (*Cluster, error) {
+	memory, err := Recall(cfg.StateDir, cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = StoreGrace
+	}
+	return &Cluster{
+		Config: cfg, memory: memory,
+		held: &hold{since: time.Now()}, refused: map[model.EndpointKey]bool{},
+		comp:     compile.New(cfg.Host),
 		tenants:  map[model.TenantName]model.Tenant{},
 		hosts:    map[model.HostName]model.Host{},
 		mirrors:  map[model.TenantName]*mirror{},
 		required: map[model.TenantName]bool{"": true},
 		hidden:   map[model.EndpointKey]time.Time{},
-	}
+	}, nil
 }
 
-// run follows the global part and the tenants acquired so far and later, until
+// Run follows the global part and the tenants acquired so far and later, until
 // ctx ends; it returns when no mirror runs any more.
-func (c *clusterView) run(ctx context.Context, linger time.Duration) {
+func (c *Cluster) Run(ctx context.Context, linger time.Duration) {
 	c.mu.Lock()
 	for t := range c.required {
 		c.startLocked(t)
@@ -125,7 +141,7 @@ func (c *clusterView) run(ctx context.Context, linger time.Duration) {
 }
 
 // startLocked begins to mirror a tenant unless it is mirrored already.
-func (c *clusterView) startLocked(t model.TenantName) *mirror {
+func (c *Cluster) startLocked(t model.TenantName) *mirror {
 	if m := c.mirrors[t]; m != nil {
 		return m
 	}
@@ -148,7 +164,7 @@ func (c *clusterView) startLocked(t model.TenantName) *mirror {
 	return m
 }
 
-func (c *clusterView) followLocked(m *mirror) {
+func (c *Cluster) followLocked(m *mirror) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	m.cancel = cancel
 	prefix := tables.GlobalPrefix
@@ -157,17 +173,17 @@ func (c *clusterView) followLocked(m *mirror) {
 	}
 	c.running.Go(func() {
 		defer cancel()
-		err := c.st.Mirror(ctx, []string{prefix},
+		err := c.Store.Mirror(ctx, []string{prefix},
 			func(b store.Batch) error { return c.deliver(ctx, m, b) },
 			store.OnState(func(err error) { c.onState(m, err) }))
 		if ctx.Err() == nil { // the store gave up, or a batch could not be entered
 			c.onState(m, err)
-			c.log.Error("the mirror of the store has ended", "prefix", prefix, "error", err)
+			c.Log.Error("the mirror of the store has ended", "prefix", prefix, "error", err)
 		}
 	})
 }
 
-func (c *clusterView) onState(m *mirror, err error) {
+func (c *Cluster) onState(m *mirror, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil && !m.ready {
@@ -175,9 +191,9 @@ func (c *clusterView) onState(m *mirror, err error) {
 	}
 	if (err == nil) != (m.err == nil) {
 		if err != nil {
-			c.log.Warn("the store cannot be followed; the last state stays", "tenant", m.tenant, "error", err)
+			c.Log.Warn("the store cannot be followed; the last state stays", "tenant", m.tenant, "error", err)
 		} else {
-			c.log.Info("the store is followed again", "tenant", m.tenant)
+			c.Log.Info("the store is followed again", "tenant", m.tenant)
 		}
 	}
 	m.err = err
@@ -185,7 +201,7 @@ func (c *clusterView) onState(m *mirror, err error) {
 }
 
 // deliver enters one batch.
-func (c *clusterView) deliver(ctx context.Context, m *mirror, b store.Batch) error {
+func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	if err := c.waitUnpaused(ctx); err != nil {
 		return err
 	}
@@ -209,7 +225,7 @@ func (c *clusterView) deliver(ctx context.Context, m *mirror, b store.Batch) err
 		if err != nil {
 			// One unreadable record must not stop the host: what it described is
 			// missing, which compiles to something that denies.
-			c.log.Error("a record in the store cannot be read", "key", e.KV.Key, "error", err)
+			c.Log.Error("a record in the store cannot be read", "key", e.KV.Key, "error", err)
 			ch.Value = nil
 		}
 		m.note(ch.Key, e.KV.Key, err)
@@ -238,31 +254,31 @@ func (c *clusterView) deliver(ctx context.Context, m *mirror, b store.Batch) err
 	case irrelevant:
 	case atOnce:
 		c.dirty = b.Revision
-		c.kick("mirror")
+		c.Kick("mirror")
 	case whenQuiet:
 		c.dirty = b.Revision
-		c.soon("mirror")
+		c.Soon("mirror")
 	}
 	return nil
 }
 
-// acquire makes a tenant mirrored and keeps it so until release.
-func (c *clusterView) acquire(t model.TenantName) {
+// Acquire makes a tenant mirrored and keeps it so until release.
+func (c *Cluster) Acquire(t model.TenantName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.startLocked(t).refs++
 }
 
-// require is acquire, and holds the first compile back until the tenant's
+// Require is acquire, and holds the first compile back until the tenant's
 // snapshot is in. It is for what stands when the agent starts.
-func (c *clusterView) require(t model.TenantName) {
-	c.acquire(t)
+func (c *Cluster) Require(t model.TenantName) {
+	c.Acquire(t)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.required[t] = true
 }
 
-func (c *clusterView) release(t model.TenantName) {
+func (c *Cluster) Release(t model.TenantName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m := c.mirrors[t]; m != nil {
@@ -273,7 +289,7 @@ func (c *clusterView) release(t model.TenantName) {
 }
 
 // dropUnused ends the mirrors of tenants that nothing here has needed for a while.
-func (c *clusterView) dropUnused(now time.Time, linger time.Duration) {
+func (c *Cluster) dropUnused(now time.Time, linger time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for t, m := range c.mirrors {
@@ -286,72 +302,48 @@ func (c *clusterView) dropUnused(now time.Time, linger time.Duration) {
 		for k := range m.values {
 			c.enterLocked(m, tables.Change{Key: k})
 		}
-		c.kick("tenant left")
+		c.Kick("tenant left")
 	}
 }
 
-// hide keeps a local endpoint out of the picture: it is not plumbed yet, or not
-// any more, whatever the store says. reveal undoes it.
-func (c *clusterView) hide(k model.EndpointKey) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.hidden[k] = time.Time{}
-	if m := c.mirrors[k.Network.Tenant]; m != nil {
-		if _, ok := m.endpoints[k]; ok {
-			c.comp.DeleteEndpoint(k)
-		}
-	}
+// Picture is one compilation.
+type Picture struct {
+	Want     desired.Host
+	Problems []compile.Problem
+	Revs     map[model.TenantName]store.Revision // what the picture has seen of each tenant
 }
 
-func (c *clusterView) reveal(k model.EndpointKey) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.hidden, k)
-	if m := c.mirrors[k.Network.Tenant]; m != nil {
-		if e, ok := m.endpoints[k]; ok {
-			c.comp.SetEndpoint(e)
-		}
-	}
-}
-
-// picture is one compilation.
-type picture struct {
-	want     desired.Host
-	problems []compile.Problem
-	revs     map[model.TenantName]store.Revision // what the picture has seen of each tenant
-}
-
-// compile makes a picture, unless the first complete snapshot is still missing.
-func (c *clusterView) compile() (picture, bool) {
+// Compile makes a picture, unless the first complete snapshot is still missing.
+func (c *Cluster) Compile() (Picture, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.entered {
-		return picture{}, false
+		return Picture{}, false
 	}
 	for t := range c.required {
 		if m := c.mirrors[t]; m == nil || !m.ready {
-			return picture{}, false
+			return Picture{}, false
 		}
 	}
 	if len(c.required) > 1 { // complete once: tenants that come later have no ports here
 		c.required = map[model.TenantName]bool{"": true}
 	}
-	p := picture{revs: make(map[model.TenantName]store.Revision, len(c.mirrors))}
+	p := Picture{Revs: make(map[model.TenantName]store.Revision, len(c.mirrors))}
 	for t, m := range c.mirrors {
-		p.revs[t] = m.rev
+		p.Revs[t] = m.rev
 	}
 	var problems []compile.Problem
-	p.want, problems = c.comp.Compile(int64(c.rev))
-	p.problems = slices.Clone(problems)
-	p.problems = append(p.problems, c.ownProblemsLocked()...)
+	p.Want, problems = c.comp.Compile(int64(c.rev))
+	p.Problems = slices.Clone(problems)
+	p.Problems = append(p.Problems, c.ownProblemsLocked()...)
 	for _, m := range c.mirrors {
-		p.problems = slices.AppendSeq(p.problems, maps.Values(m.unreadable))
+		p.Problems = slices.AppendSeq(p.Problems, maps.Values(m.unreadable))
 	}
 	return p, true
 }
 
 // wait blocks until ok, called under the lock, reports true or fails, or ctx ends.
-func (c *clusterView) wait(ctx context.Context, ok func() (bool, error)) error {
+func (c *Cluster) wait(ctx context.Context, ok func() (bool, error)) error {
 	return c.changes.Until(ctx, func() (bool, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -359,26 +351,9 @@ func (c *clusterView) wait(ctx context.Context, ok func() (bool, error)) error {
 	})
 }
 
-// waitTenant waits for a tenant's snapshot. The tenant must have been acquired.
-func (c *clusterView) waitTenant(ctx context.Context, t model.TenantName) error {
-	var why error
-	err := c.wait(ctx, func() (bool, error) {
-		m := c.mirrors[t]
-		if m == nil {
-			return false, model.Errorf(model.ErrUnavailable, "tenant %s is not mirrored", t)
-		}
-		why = m.err
-		return m.ready, nil
-	})
-	if err != nil && why != nil {
-		return model.Errorf(model.ErrUnavailable, "read tenant %s from the store: %w", t, why)
-	}
-	return err
-}
-
-// pause stops the mirrors from delivering until resume: what the host knows
+// Pause stops the mirrors from delivering until resume: what the host knows
 // stands still. For tests of what ignorance opens.
-func (c *clusterView) pause() {
+func (c *Cluster) Pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.paused == nil {
@@ -386,7 +361,7 @@ func (c *clusterView) pause() {
 	}
 }
 
-func (c *clusterView) resume() {
+func (c *Cluster) Resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.paused != nil {
@@ -395,7 +370,7 @@ func (c *clusterView) resume() {
 	}
 }
 
-func (c *clusterView) waitUnpaused(ctx context.Context) error {
+func (c *Cluster) waitUnpaused(ctx context.Context) error {
 	for {
 		c.mu.Lock()
 		paused := c.paused
@@ -409,4 +384,20 @@ func (c *clusterView) waitUnpaused(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// OwnRecord returns this host's record as it was last; none is an empty one.
+func (c *Cluster) OwnRecord() model.Host {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hosts[c.Host]
+}
+
+// ownProblemsLocked tells when the store has no record of this host: it is
+// written again, and until then the picture goes by the last one.
+func (c *Cluster) ownProblemsLocked() []compile.Problem {
+	if !c.unrecorded {
+		return nil
+	}
+	return []compile.Problem{{Object: "host " + string(c.Host), Text: "its record has gone from the store, and is not written again yet: hosts that begin now have no tunnel to it"}}
 }

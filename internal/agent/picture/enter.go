@@ -1,4 +1,4 @@
-package agent
+package picture
 
 import (
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -15,7 +15,7 @@ const (
 )
 
 // enterLocked records one change and hands it to the Compiler.
-func (c *clusterView) enterLocked(m *mirror, ch tables.Change) urgency {
+func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 	if ch.Key == nil {
 		return irrelevant
 	}
@@ -42,8 +42,8 @@ func (c *clusterView) enterLocked(m *mirror, ch tables.Change) urgency {
 	case tables.BgpKey:
 		enter(ch, nil, k, c.comp.SetBgp, func(k tables.BgpKey) { c.comp.DeleteBgp(k.Host) })
 	case model.HostName:
-		if k == c.host {
-			c.onOwnHost()
+		if k == c.Host {
+			c.OnOwnHost()
 			if c.unrecorded = ch.Value == nil; c.unrecorded {
 				return atOnce // the picture keeps what it said
 			}
@@ -74,12 +74,12 @@ func enter[K comparable, V any](ch tables.Change, to map[K]V, k K, set func(V), 
 	set(v)
 }
 
-func (c *clusterView) enterEndpointLocked(m *mirror, k model.EndpointKey, ch tables.Change) urgency {
+func (c *Cluster) enterEndpointLocked(m *mirror, k model.EndpointKey, ch tables.Change) urgency {
 	_, hidden := c.hidden[k]
 	_, own := m.endpoints[k]
 	if ch.Value == nil {
 		if own && !hidden {
-			c.onLost()
+			c.OnLost()
 		}
 		delete(m.endpoints, k)
 		c.comp.DeleteEndpoint(k)
@@ -92,13 +92,13 @@ func (c *clusterView) enterEndpointLocked(m *mirror, k model.EndpointKey, ch tab
 		return whenQuiet
 	}
 	e := ch.Value.(model.Endpoint)
-	if e.Host != c.host {
+	if e.Host != c.Host {
 		delete(m.endpoints, k)
 	} else if m.endpoints[k] = e; hidden {
 		return irrelevant
 	}
 	c.comp.SetEndpoint(e)
-	if own || e.Host == c.host {
+	if own || e.Host == c.Host {
 		return atOnce
 	}
 	return whenQuiet

@@ -1,4 +1,4 @@
-package agent
+package picture
 
 import (
 	"context"
@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	memoryFile = "store.json"
+	// MemoryFile, in the state directory, says which store is followed.
+	MemoryFile = "store.json"
 	// rememberEvery is how often the highest revision is written down.
 	rememberEvery = 5 * time.Second
 )
 
-// recallStore reads which store the host has followed; none when it has followed
+// Recall reads which store the host has followed; none when it has followed
 // none yet. A damaged file is set aside: then the store is judged by whether it
 // has what runs here.
-func recallStore(dir string, log *slog.Logger) (followed, error) {
-	path := filepath.Join(dir, memoryFile)
-	var m followed
+func Recall(dir string, log *slog.Logger) (Memory, error) {
+	path := filepath.Join(dir, MemoryFile)
+	var m Memory
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
@@ -41,36 +42,36 @@ func recallStore(dir string, log *slog.Logger) (followed, error) {
 		if err := os.Rename(path, path+".bad"); err != nil {
 			return m, fmt.Errorf("set %s aside: %w", path, err)
 		}
-		return followed{}, nil
+		return Memory{}, nil
 	}
 	return m, nil
 }
 
 // same tells whether only the revision may differ.
-func (m followed) same(o followed) bool { return m.Same(o.Incarnation) && m.Older == o.Older }
+func (m Memory) same(o Memory) bool { return m.Same(o.Incarnation) && m.Older == o.Older }
 
-// rememberStore writes down which store the host follows, durably when it is
+// Remember writes down which store the host follows, durably when it is
 // another one, and how far it has seen it, until ctx ends.
-func (a *Agent) rememberStore(ctx context.Context) {
-	path := filepath.Join(a.cfg.StateDir, memoryFile)
-	last := a.cluster.remembered()
+func (c *Cluster) Remember(ctx context.Context) {
+	path := filepath.Join(c.StateDir, MemoryFile)
+	last := c.Remembered()
 	tick := time.NewTicker(rememberEvery)
 	defer tick.Stop()
 	for ended := false; !ended; {
-		changed := a.cluster.changes.Next()
-		now := a.cluster.remembered()
+		changed := c.changes.Next()
+		now := c.Remembered()
 		now.Version = 1
 		if now.same(last) {
 			select {
 			case <-changed:
-				if a.cluster.remembered().same(last) {
+				if c.Remembered().same(last) {
 					continue
 				}
 			case <-tick.C:
 			case <-ctx.Done():
 				ended = true
 			}
-			now = a.cluster.remembered()
+			now = c.Remembered()
 			now.Version = 1
 		}
 		if now.same(last) && now.Revision == last.Revision {
@@ -82,11 +83,11 @@ func (a *Agent) rememberStore(ctx context.Context) {
 		} else {
 			var data []byte
 			if data, err = json.Marshal(now); err == nil {
-				err = replace(path, append(data, '\n'))
+				err = durable.Replace(path, append(data, '\n'))
 			}
 		}
 		if err != nil {
-			a.log.Debug("which store this host follows is not written down yet", "error", err)
+			c.Log.Debug("which store this host follows is not written down yet", "error", err)
 			select {
 			case <-tick.C:
 			case <-ctx.Done():

@@ -1,4 +1,4 @@
-package agent
+package picture
 
 import (
 	"context"
@@ -33,12 +33,13 @@ const (
 	maxPast = 256
 )
 
-// controlPlane knows where the cluster's control plane answers, which this
+// ControlPlane knows where the cluster's control plane answers, which this
 // host's containers are kept from: netmasters by the registry, the store by its
 // members and the flags, netplugins by the hosts' records.
-type controlPlane struct {
-	a     *Agent
-	ready chan struct{} // closed once all sources have been heard
+type ControlPlane struct {
+	ControlConfig
+	cluster *Cluster
+	ready   chan struct{} // closed once all sources have been heard
 
 	mu      sync.Mutex
 	sources map[string][]netip.AddrPort  // by what tells of them
@@ -53,12 +54,10 @@ type controlPlane struct {
 	last atomic.Pointer[hostnet.Control]
 
 	// Of the runner's goroutine.
-	hosts   []model.Host
-	built   *hostnet.Control // nil = not yet
-	past    []netip.AddrPort // what containers of VLAN networks may reach past their host
-	of      [2]uint64        // versions of sources and hosts that built and hosts are of
-	refused uint64           // as logged
-	counted bool             // refused has a value
+	hosts []model.Host
+	built *hostnet.Control // nil = not yet
+	past  []netip.AddrPort // what containers of VLAN networks may reach past their host
+	of    [2]uint64        // versions of sources and hosts that built and hosts are of
 }
 
 // Sources, beside the services of the registry.
@@ -71,9 +70,21 @@ const (
 // it is to be asked at, and all that it listens on.
 var controlServices = []string{"netmaster", "netmaster.rpc", cluster.ListenService}
 
-func newControlPlane(a *Agent) *controlPlane {
-	p := &controlPlane{
-		a: a, ready: make(chan struct{}),
+// ControlConfig is what a ControlPlane needs.
+type ControlConfig struct {
+	Off        bool   // containers may reach all of it
+	Netmasters string // base URLs, separated by commas; optional
+	// Addresses tells where the store answers, as host:port; with an error, what
+	// it knows. nil = nowhere that containers could reach.
+	Addresses func(context.Context) ([]string, error)
+	// Listening is where this netplugin listens: inspection first, when it does.
+	Listening func() []string
+}
+
+// NewControlPlane returns one that has heard of nothing until Run.
+func NewControlPlane(c *Cluster, cfg ControlConfig) *ControlPlane {
+	p := &ControlPlane{
+		ControlConfig: cfg, cluster: c, ready: make(chan struct{}),
 		sources: map[string][]netip.AddrPort{}, left: map[netip.AddrPort]time.Time{},
 		waiting: map[string]bool{sourceStore: true, sourceFlag: true},
 	}
@@ -83,26 +94,26 @@ func newControlPlane(a *Agent) *controlPlane {
 	return p
 }
 
-// known tells whether all sources have been heard: before, nothing that leads
+// Known tells whether all sources have been heard: before, nothing that leads
 // containers anywhere may be made.
-func (p *controlPlane) known() bool {
+func (p *ControlPlane) Known() bool {
 	select {
 	case <-p.ready:
 		return true
 	default:
-		return p.a.cfg.ContainersReachControl
+		return p.Off
 	}
 }
 
-// run follows the sources until ctx ends.
-func (p *controlPlane) run(ctx context.Context) {
-	if p.a.cfg.ContainersReachControl {
+// Run follows the sources until ctx ends.
+func (p *ControlPlane) Run(ctx context.Context) {
+	if p.Off {
 		return
 	}
 	var running sync.WaitGroup
 	for _, name := range controlServices {
 		running.Go(func() {
-			err := cluster.WatchServices(ctx, p.a.cfg.Store, name, func(list []cluster.Service) error {
+			err := cluster.WatchServices(ctx, p.cluster.Store, name, func(list []cluster.Service) error {
 				var at []string
 				for _, s := range list {
 					at = append(at, net.JoinHostPort(s.HostAddr, strconv.Itoa(s.Port)))
@@ -114,17 +125,17 @@ func (p *controlPlane) run(ctx context.Context) {
 				return nil
 			})
 			if ctx.Err() == nil {
-				p.a.log.Error("the control plane's addresses are not followed any more", "service", name, "error", err)
+				p.cluster.Log.Error("the control plane's addresses are not followed any more", "service", name, "error", err)
 			}
 		})
 	}
 	for ctx.Err() == nil {
-		p.set(sourceFlag, p.resolve(ctx, hostsOfURLs(p.a.cfg.Netmasters)))
+		p.set(sourceFlag, p.resolve(ctx, hostsOfURLs(p.Netmasters)))
 		var at []string
-		if ask := p.a.cfg.StoreAddresses; ask != nil {
+		if ask := p.Addresses; ask != nil {
 			var err error
 			if at, err = ask(ctx); err != nil {
-				p.a.log.Debug("not all addresses of the store are known", "error", err)
+				p.cluster.Log.Debug("not all addresses of the store are known", "error", err)
 			}
 		}
 		p.set(sourceStore, p.resolve(ctx, at))
@@ -157,7 +168,7 @@ func hostsOfURLs(list string) (at []string) {
 
 // resolve returns the addresses of host:port. A name that has none now is
 // passed over: the next time may tell.
-func (p *controlPlane) resolve(ctx context.Context, at []string) (out []netip.AddrPort) {
+func (p *ControlPlane) resolve(ctx context.Context, at []string) (out []netip.AddrPort) {
 	for _, text := range at {
 		host, service, err := net.SplitHostPort(text)
 		port, bad := strconv.ParseUint(service, 10, 16)
@@ -168,7 +179,7 @@ func (p *controlPlane) resolve(ctx context.Context, at []string) (out []netip.Ad
 		if a, err := netip.ParseAddr(host); err == nil {
 			addrs = append(addrs, a)
 		} else if addrs, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
-			p.a.log.Debug("a host of the control plane has no address", "host", host, "error", err)
+			p.cluster.Log.Debug("a host of the control plane has no address", "host", host, "error", err)
 		}
 		for _, a := range addrs {
 			out = append(out, netip.AddrPortFrom(a.Unmap().WithZone(""), uint16(port)))
@@ -178,7 +189,7 @@ func (p *controlPlane) resolve(ctx context.Context, at []string) (out []netip.Ad
 }
 
 // set takes what a source names now.
-func (p *controlPlane) set(source string, now []netip.AddrPort) {
+func (p *ControlPlane) set(source string, now []netip.AddrPort) {
 	slices.SortFunc(now, netip.AddrPort.Compare)
 	now = slices.Compact(now)
 	p.mu.Lock()
@@ -201,11 +212,11 @@ func (p *controlPlane) set(source string, now []netip.AddrPort) {
 	}
 	p.mu.Unlock()
 	if changed {
-		p.a.kick("control plane")
+		p.cluster.Kick("control plane")
 	}
 }
 
-func (p *controlPlane) setMachines(list []cluster.Service) {
+func (p *ControlPlane) setMachines(list []cluster.Service) {
 	byName := map[string][]netip.Addr{}
 	for _, s := range list {
 		if a, err := netip.ParseAddr(s.HostAddr); err == nil && !slices.Contains(byName[s.Hostname], a) {
@@ -225,11 +236,11 @@ func (p *controlPlane) setMachines(list []cluster.Service) {
 
 // want is what containers are to be kept from now; nil = nothing. look says to
 // see whether time or the host's own addresses have changed it.
-func (p *controlPlane) want(look bool) *hostnet.Control {
-	if p.a.cfg.ContainersReachControl {
+func (p *ControlPlane) want(look bool) *hostnet.Control {
+	if p.Off {
 		return nil
 	}
-	hosts, version := p.a.cluster.knownHosts(p.of[1])
+	hosts, version := p.cluster.knownHosts(p.of[1])
 	if version != p.of[1] {
 		p.hosts = hosts
 	}
@@ -242,15 +253,15 @@ func (p *controlPlane) want(look bool) *hostnet.Control {
 	return p.built
 }
 
-// ownPorts are the control plane's ports on this host, as of the last pass.
-func (p *controlPlane) ownPorts() []uint16 {
+// OwnPorts are the control plane's ports on this host, as of the last pass.
+func (p *ControlPlane) OwnPorts() []uint16 {
 	if k := p.last.Load(); k != nil {
 		return k.Ports
 	}
 	return nil
 }
 
-func (p *controlPlane) buildLocked() *hostnet.Control {
+func (p *ControlPlane) buildLocked() *hostnet.Control {
 	at := map[netip.AddrPort]bool{}
 	for _, list := range p.sources {
 		for _, ap := range list {
@@ -266,7 +277,7 @@ func (p *controlPlane) buildLocked() *hostnet.Control {
 	}
 	k := &hostnet.Control{}
 	inspection := []uint16{DefaultRESTPort}
-	for i, text := range p.a.listening() {
+	for i, text := range p.Listening() {
 		if _, port, err := net.SplitHostPort(text); err == nil {
 			if n, err := strconv.ParseUint(port, 10, 16); err == nil {
 				k.Ports = append(k.Ports, uint16(n))
@@ -321,18 +332,6 @@ func (p *controlPlane) buildLocked() *hostnet.Control {
 	return k
 }
 
-// listening is where this process listens for people and machines: inspection,
-// then profiling.
-func (a *Agent) listening() (at []string) {
-	if r := a.RESTAddr(); r != nil {
-		at = append(at, r.String())
-	}
-	if a.cfg.DebugAddress != "" {
-		at = append(at, a.cfg.DebugAddress)
-	}
-	return at
-}
-
 // localAddresses are this host's; none where they cannot be read.
 func localAddresses() map[netip.Addr]bool {
 	out := map[netip.Addr]bool{}
@@ -350,20 +349,16 @@ func localAddresses() map[netip.Addr]bool {
 	return out
 }
 
-// sayRefused logs how often containers were refused since the last look.
-func (p *controlPlane) sayRefused() {
-	n, err := p.a.way.net.Refused()
-	if err != nil {
-		return
-	}
-	if p.counted && n > p.refused {
-		p.a.log.Warn("containers asked for the control plane and were refused; --containers-reach-control-plane would let them", "packets", n-p.refused)
-	}
-	p.refused, p.counted = n, true
+// Refresh tells the compiler what containers must not reach past their host; look
+// says to see whether time or the host's own addresses have changed it. Only the
+// runner's goroutine calls it.
+func (p *ControlPlane) Refresh(look bool) {
+	p.want(look)
+	p.cluster.setControl(p.past)
 }
 
 // setControl tells the compiler what containers must not reach past their host.
-func (c *clusterView) setControl(targets []netip.AddrPort) {
+func (c *Cluster) setControl(targets []netip.AddrPort) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.comp.SetControl(targets)
@@ -371,7 +366,7 @@ func (c *clusterView) setControl(targets []netip.AddrPort) {
 
 // knownHosts returns the hosts' records and their version, which is never 0;
 // none when it is still the given one.
-func (c *clusterView) knownHosts(version uint64) ([]model.Host, uint64) {
+func (c *Cluster) knownHosts(version uint64) ([]model.Host, uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.hostsVersion+1 == version {

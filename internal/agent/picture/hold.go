@@ -1,4 +1,4 @@
-package agent
+package picture
 
 import (
 	"errors"
@@ -23,13 +23,13 @@ import (
 // was followed, by a restore or by an operator's word: then the agent puts back
 // what is missing of its own first, and waits for other hosts to do the same.
 
-// storeGrace is how long a host waits for others to put their attachments back
+// StoreGrace is how long a host waits for others to put their attachments back
 // after its own are there.
-const storeGrace = time.Minute
+const StoreGrace = time.Minute
 
-// followed is which store a host follows, and how far it has seen it; it outlives
+// Memory is which store a host follows, and how far it has seen it; it outlives
 // the process in the state directory.
-type followed struct {
+type Memory struct {
 	Version int `json:"version"` // 1
 	store.Incarnation
 	Revision store.Revision `json:"revision"` // the highest seen
@@ -48,52 +48,52 @@ type hold struct {
 	since    time.Time
 }
 
-// owned is what is known of an attachment that stands.
-type owned struct {
-	key attach.Key
-	ep  model.EndpointKey
-	mac model.MAC  // of the container's interface; zero = not known, nor its address
-	v4  netip.Addr // likewise; invalid = it has none
+// Owned is what is known of an attachment that stands.
+type Owned struct {
+	Key      attach.Key
+	Endpoint model.EndpointKey
+	MAC      model.MAC  // of the container's interface; zero = not known, nor its address
+	IPv4     netip.Addr // likewise; invalid = it has none
 }
 
 // is tells whether an endpoint is that of the attachment: one of the same name
 // may be from before, with another address.
-func (o owned) is(ep model.Endpoint) bool {
-	return o.mac == (model.MAC{}) || ep.MAC == o.mac && ep.IPv4 == o.v4
+func (o Owned) is(ep model.Endpoint) bool {
+	return o.MAC == (model.MAC{}) || ep.MAC == o.MAC && ep.IPv4 == o.IPv4
 }
 
-// heldMark begins the mark in the record of a host whose picture stands still.
-const heldMark = "held:"
+// HeldMark begins the mark in the record of a host whose picture stands still.
+const HeldMark = "held:"
 
 // markLocked is what the host's record says of the store.
-func (c *clusterView) markLocked() string {
+func (c *Cluster) markLocked() string {
 	switch {
 	case c.held != nil && c.held.ownSince.IsZero():
 		if c.memory.Mark() == "" {
 			return ""
 		}
-		return heldMark + c.memory.Mark()
+		return HeldMark + c.memory.Mark()
 	case c.held != nil:
 		return c.mirrors[""].of.Mark()
 	}
 	return c.memory.Mark()
 }
 
-func (c *clusterView) mark() string {
+func (c *Cluster) Mark() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.markLocked()
 }
 
-// remembered returns what to write down.
-func (c *clusterView) remembered() followed {
+// Remembered returns what to write down.
+func (c *Cluster) Remembered() Memory {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.memory
 }
 
-// mayWrite tells whether endpoints may be created and released in the store.
-func (c *clusterView) mayWrite() error {
+// MayWrite tells whether endpoints may be created and released in the store.
+func (c *Cluster) MayWrite() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -107,7 +107,7 @@ func (c *clusterView) mayWrite() error {
 
 // listedLocked notes which store a list of a mirror came from, and begins to
 // hold when it is not the one that is followed.
-func (c *clusterView) listedLocked(m *mirror, b store.Batch) {
+func (c *Cluster) listedLocked(m *mirror, b store.Batch) {
 	m.of, m.listed, m.again = b.Store, b.Revision, false
 	if c.held != nil {
 		return
@@ -127,7 +127,7 @@ func (c *clusterView) listedLocked(m *mirror, b store.Batch) {
 // listAgainLocked has tenants listed again that were listed before their store
 // got its identity, where the global part was listed after that: no watch tells
 // that they are of one store.
-func (c *clusterView) listAgainLocked() {
+func (c *Cluster) listAgainLocked() {
 	global := c.mirrors[""]
 	if c.held == nil || global == nil || !global.ready || global.of.ID == "" {
 		return
@@ -143,7 +143,7 @@ func (c *clusterView) listAgainLocked() {
 
 // identityLocked follows a change of the identity of a store that is being
 // watched: all that was read from it belongs to the new one.
-func (c *clusterView) identityLocked(from *mirror, now store.Incarnation) {
+func (c *Cluster) identityLocked(from *mirror, now store.Incarnation) {
 	was := from.of
 	for _, m := range c.mirrors {
 		if m.of.Same(was) {
@@ -152,7 +152,7 @@ func (c *clusterView) identityLocked(from *mirror, now store.Incarnation) {
 	}
 	if c.held == nil {
 		c.memory.Incarnation = now
-		c.onOwnHost()
+		c.OnOwnHost()
 	}
 }
 
@@ -168,7 +168,7 @@ func (m *mirror) stageLocked(ch tables.Change) {
 }
 
 // judgeLocked decides whether to follow what the mirrors deliver.
-func (c *clusterView) judgeLocked() {
+func (c *Cluster) judgeLocked() {
 	if c.held == nil {
 		return
 	}
@@ -186,7 +186,7 @@ func (c *clusterView) judgeLocked() {
 			listed = min(listed, m.listed)
 		}
 	}
-	own := c.own()
+	own := c.Own()
 	missing := c.missingLocked(own)
 	c.memory.Older = of.ID != "" && of.ID == c.memory.ID && (c.memory.Older && of.Same(c.memory.Incarnation) ||
 		of.Epoch < c.memory.Epoch || of.Epoch == c.memory.Epoch && listed < c.memory.Revision)
@@ -228,15 +228,15 @@ func (c *clusterView) judgeLocked() {
 	}
 	if c.held.ownSince.IsZero() {
 		c.held.ownSince = time.Now()
-		c.onOwnHost() // tells the others
+		c.OnOwnHost() // tells the others
 	}
 	// After a restart the older state cannot be told from the right one any more,
 	// once it has as many revisions: what runs here decides.
 	back := older && !c.entered && listed >= c.memory.Revision
-	if len(own) > 0 && !back && time.Since(c.held.ownSince) < c.grace {
+	if len(own) > 0 && !back && time.Since(c.held.ownSince) < c.Grace {
 		if waiting := c.awaitedLocked(of, older); len(waiting) > 0 {
 			c.tellLocked(fmt.Sprintf("%s; all of this host is in it, and it waits, until %s at the latest, for what it lacks of hosts %s: until then the last picture stays",
-				what, c.held.ownSince.Add(c.grace).UTC().Format(time.RFC3339), strings.Join(waiting, ", ")))
+				what, c.held.ownSince.Add(c.Grace).UTC().Format(time.RFC3339), strings.Join(waiting, ", ")))
 			return
 		}
 	}
@@ -244,22 +244,22 @@ func (c *clusterView) judgeLocked() {
 }
 
 // tellLocked says why the picture stands still.
-func (c *clusterView) tellLocked(text string) {
+func (c *Cluster) tellLocked(text string) {
 	if c.held.text != text {
 		c.held.text = text
-		c.onHold(text)
-		c.onOwnHost() // this store may lack the host's record, which says what the host follows
+		c.OnHold(text)
+		c.OnOwnHost() // this store may lack the host's record, which says what the host follows
 		c.changes.Tell()
 	}
 }
 
 // missingLocked returns the attachments whose endpoint the store lacks, but for
 // those that netmaster has refused to put back.
-func (c *clusterView) missingLocked(own []owned) []model.EndpointKey {
+func (c *Cluster) missingLocked(own []Owned) []model.EndpointKey {
 	var missing []model.EndpointKey
 	for _, o := range own {
-		if !c.hasLocked(o) && !c.refused[o.ep] {
-			missing = append(missing, o.ep)
+		if !c.hasLocked(o) && !c.refused[o.Endpoint] {
+			missing = append(missing, o.Endpoint)
 		}
 	}
 	return missing
@@ -267,13 +267,13 @@ func (c *clusterView) missingLocked(own []owned) []model.EndpointKey {
 
 // hasLocked tells whether the store, as it is now, has an endpoint of this host.
 // Of a tenant that is not mirrored it is not known to lack it.
-func (c *clusterView) hasLocked(o owned) bool {
-	m := c.mirrors[o.ep.Network.Tenant]
+func (c *Cluster) hasLocked(o Owned) bool {
+	m := c.mirrors[o.Endpoint.Network.Tenant]
 	if m == nil || !m.ready {
 		return true
 	}
-	ep, there := m.endpointLocked(o.ep)
-	return there && ep.Host == c.host && o.is(ep)
+	ep, there := m.endpointLocked(o.Endpoint)
+	return there && ep.Host == c.Host && o.is(ep)
 }
 
 // endpointLocked returns an endpoint as the store has it now.
@@ -286,22 +286,22 @@ func (m *mirror) endpointLocked(k model.EndpointKey) (model.Endpoint, bool) {
 	return ep, ok
 }
 
-// former tells whether the store has an endpoint of this host under an
+// Former tells whether the store has an endpoint of this host under an
 // attachment's name that is not its own.
-func (c *clusterView) former(o owned) bool {
+func (c *Cluster) Former(o Owned) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.mirrors[o.ep.Network.Tenant]
+	m := c.mirrors[o.Endpoint.Network.Tenant]
 	if m == nil || !m.ready {
 		return false
 	}
-	ep, there := m.endpointLocked(o.ep)
-	return there && ep.Host == c.host && !o.is(ep)
+	ep, there := m.endpointLocked(o.Endpoint)
+	return there && ep.Host == c.Host && !o.is(ep)
 }
 
 // awaitedLocked returns the other hosts that would lose something if the store
 // were followed now, and have not said that all of theirs is in it.
-func (c *clusterView) awaitedLocked(of store.Incarnation, older bool) []string {
+func (c *Cluster) awaitedLocked(of store.Incarnation, older bool) []string {
 	global := c.mirrors[""]
 	losing := map[model.HostName]bool{}
 	for _, m := range c.mirrors {
@@ -309,11 +309,11 @@ func (c *clusterView) awaitedLocked(of store.Incarnation, older bool) []string {
 			switch v := v.(type) {
 			case model.Endpoint:
 				now, there := m.seen[k].(model.Endpoint)
-				if v.Host != c.host && (!there || now.MAC != v.MAC || now.IPv4 != v.IPv4 || now.Host != v.Host) {
+				if v.Host != c.Host && (!there || now.MAC != v.MAC || now.IPv4 != v.IPv4 || now.Host != v.Host) {
 					losing[v.Host] = true
 				}
 			case model.Host:
-				if _, there := m.seen[k]; !there && v.Name != c.host {
+				if _, there := m.seen[k]; !there && v.Name != c.Host {
 					losing[v.Name] = true
 				}
 			}
@@ -321,7 +321,7 @@ func (c *clusterView) awaitedLocked(of store.Incarnation, older bool) []string {
 	}
 	if !c.entered { // what others have is not known any more
 		for _, v := range global.seen {
-			if h, ok := v.(model.Host); ok && h.Name != c.host {
+			if h, ok := v.(model.Host); ok && h.Name != c.Host {
 				losing[h.Name] = true
 			}
 		}
@@ -338,7 +338,7 @@ func (c *clusterView) awaitedLocked(of store.Incarnation, older bool) []string {
 }
 
 // takeLocked enters what was kept aside and follows from now on.
-func (c *clusterView) takeLocked(of store.Incarnation) {
+func (c *Cluster) takeLocked(of store.Incarnation) {
 	told := c.held.text != ""
 	c.held, c.entered = nil, true
 	rev := store.Revision(0)
@@ -361,16 +361,16 @@ func (c *clusterView) takeLocked(of store.Incarnation) {
 	c.rev, c.dirty = rev, rev
 	clear(c.refused)
 	if told {
-		c.log.Info("the store is followed again", "store", of.String(), "revision", int64(rev))
+		c.Log.Info("the store is followed again", "store", of.String(), "revision", int64(rev))
 	}
-	c.onHold("")
-	c.onOwnHost()
+	c.OnHold("")
+	c.OnOwnHost()
 	c.changes.Tell()
-	c.kick("store")
+	c.Kick("store")
 }
 
 // heldLocked tells why the picture stands still; nil = it does not.
-func (c *clusterView) heldLocked() error {
+func (c *Cluster) heldLocked() error {
 	switch {
 	case c.held == nil:
 		return nil
@@ -380,12 +380,12 @@ func (c *clusterView) heldLocked() error {
 	return errors.New(c.held.text)
 }
 
-// lost returns the attachments whose endpoint the store lacks.
-func (c *clusterView) lost() []owned {
+// Lost returns the attachments whose endpoint the store lacks.
+func (c *Cluster) Lost() []Owned {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []owned
-	for _, o := range c.own() {
+	var out []Owned
+	for _, o := range c.Own() {
 		if !c.hasLocked(o) {
 			out = append(out, o)
 		}
@@ -393,16 +393,16 @@ func (c *clusterView) lost() []owned {
 	return out
 }
 
-// patient tells whether what netmaster refuses may still come right: other hosts
+// Patient tells whether what netmaster refuses may still come right: other hosts
 // have to release what they have in a restored store and no more.
-func (c *clusterView) patient() bool {
+func (c *Cluster) Patient() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.held != nil && time.Since(c.held.since) < c.grace/2
+	return c.held != nil && time.Since(c.held.since) < c.Grace/2
 }
 
-// refuse notes that netmaster does not take an endpoint back, or takes it again.
-func (c *clusterView) refuse(k model.EndpointKey, is bool) {
+// Refuse notes that netmaster does not take an endpoint back, or takes it again.
+func (c *Cluster) Refuse(k model.EndpointKey, is bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if is {
@@ -413,14 +413,14 @@ func (c *clusterView) refuse(k model.EndpointKey, is bool) {
 	c.judgeLocked()
 }
 
-// stale tells why the store is not followed; nil when it is.
-func (c *clusterView) stale() error {
+// Stale tells why the store is not followed; nil when it is.
+func (c *Cluster) Stale() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.staleLocked()
 }
 
-func (c *clusterView) staleLocked() error {
+func (c *Cluster) staleLocked() error {
 	g := c.mirrors[""]
 	if g == nil {
 		return errors.New("the agent has not begun to follow it")

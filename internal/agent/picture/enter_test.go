@@ -1,11 +1,9 @@
-package agent
+package picture
 
 import (
-	"log/slog"
 	"net/netip"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
@@ -13,7 +11,7 @@ import (
 // TestUrgency: endpoints of other hosts can wait for the others of their burst;
 // those of this host, and everything that decides who may talk to whom, cannot.
 func TestUrgency(t *testing.T) {
-	c := newCluster("h1", nil, slog.New(slog.DiscardHandler), func(string) {}, func(string) {})
+	c := newCluster(t, nil)
 	network := model.NetworkKey{Tenant: "blue", Name: "n"}
 	key := func(id model.EndpointID) model.EndpointKey { return model.EndpointKey{Network: network, ID: id} }
 	endpoint := func(id model.EndpointID, host model.HostName) tables.Change {
@@ -42,30 +40,6 @@ func TestUrgency(t *testing.T) {
 	} {
 		if got := c.enterLocked(m, test.change); got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
-		}
-	}
-}
-
-// TestVLANs: the VLAN networks of pictures are known from what differs between them.
-func TestVLANs(t *testing.T) {
-	var v vlans
-	var pic desired.Host
-	set := func(id model.NetworkID, encap model.Encap) {
-		pic.Networks = pic.Networks.Set(id, &desired.Network{ID: id, Key: model.NetworkKey{Tenant: "blue", Name: "n"}, Encap: encap})
-	}
-	for _, step := range []struct {
-		do   func()
-		want int
-	}{
-		{func() {}, 0},
-		{func() { set(1, model.EncapVXLAN); set(2, model.EncapVLAN); set(3, model.EncapVLAN) }, 2},
-		{func() {}, 2},
-		{func() { set(3, model.EncapVXLAN) }, 1},
-		{func() { pic.Networks = pic.Networks.Delete(2) }, 0},
-	} {
-		step.do()
-		if got := v.follow(pic); len(got) != step.want {
-			t.Errorf("%v, want %d", got, step.want)
 		}
 	}
 }

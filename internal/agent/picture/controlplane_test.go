@@ -1,4 +1,4 @@
-package agent
+package picture
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/oracle"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
@@ -19,30 +18,23 @@ import (
 // is kept for a while; nothing is programmed before all has been heard.
 func TestControlPlaneFollowed(t *testing.T) {
 	st := memory.New()
-	dir := shortDir(t)
-	a, err := New(t.Context(), Config{
-		Host: testHost, Control: netip.MustParseAddr("10.9.0.1"), VTEP: netip.MustParseAddr("10.9.0.1"),
-		Store: st, Driver: oracle.New(), Log: testLog(t), StateDir: dir + "/state", Socket: dir + "/cni.sock",
-		RESTAddress: "127.0.0.1:0", DebugAddress: "127.0.0.1:6060", Netmasters: "http://127.0.0.1:9998, 198.51.100.5",
-		StoreAddresses: func(context.Context) ([]string, error) {
+	c := newCluster(t, st)
+	p := NewControlPlane(c, ControlConfig{
+		Netmasters: "http://127.0.0.1:9998, 198.51.100.5",
+		Listening:  func() []string { return []string{"127.0.0.1:9090", "127.0.0.1:6060"} },
+		Addresses: func(context.Context) ([]string, error) {
 			return []string{"198.51.100.6:2380", "localhost:2379", "198.51.100.6:2379"}, errors.New("not all are known")
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.control.known() {
+	if p.Known() {
 		t.Error("all is known before anybody has said anything")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { a.control.run(ctx); close(done) }()
+	go func() { p.Run(ctx); close(done) }()
 	t.Cleanup(func() {
 		cancel()
 		<-done
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 	register := func(name, hostname, addr string, port int) *cluster.Registration {
 		t.Helper()
@@ -59,10 +51,10 @@ func TestControlPlaneFollowed(t *testing.T) {
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		for {
-			k := a.control.want(true)
+			k := p.want(true)
 			missing := ""
-			for _, p := range ports {
-				if !slices.Contains(k.Ports, p) {
+			for _, port := range ports {
+				if !slices.Contains(k.Ports, port) {
 					missing = "port"
 				}
 			}
@@ -83,7 +75,7 @@ func TestControlPlaneFollowed(t *testing.T) {
 	}
 	have("flags and store", []uint16{9998, 2379, 6060}, "198.51.100.5:80", "198.51.100.6:2379", "198.51.100.6:2380")
 	select {
-	case <-a.control.ready:
+	case <-p.ready:
 	case <-time.After(10 * time.Second):
 		t.Fatal("not all sources are heard")
 	}
@@ -102,18 +94,18 @@ func TestControlPlaneFollowed(t *testing.T) {
 	}
 	register("netmaster", "m2", "198.51.100.2", 9999)
 	have("one has gone, another come", nil, "198.51.100.1:9999", "198.51.100.2:9999")
-	a.control.mu.Lock()
-	for ap := range a.control.left {
-		a.control.left[ap] = time.Now().Add(-2 * controlLinger)
+	p.mu.Lock()
+	for ap := range p.left {
+		p.left[ap] = time.Now().Add(-2 * controlLinger)
 	}
-	a.control.mu.Unlock()
-	if k := a.control.want(true); slices.Contains(k.Targets, netip.MustParseAddrPort("198.51.100.1:9999")) {
+	p.mu.Unlock()
+	if k := p.want(true); slices.Contains(k.Targets, netip.MustParseAddrPort("198.51.100.1:9999")) {
 		t.Errorf("what is gone for long is still kept: %v", k.Targets)
 	}
 
-	a.cluster.mu.Lock()
-	a.cluster.hosts["h2"] = model.Host{Name: "h2", Control: netip.MustParseAddr("198.51.100.2"), VTEP: netip.MustParseAddr("203.0.113.2")}
-	a.cluster.hostsVersion++
-	a.cluster.mu.Unlock()
+	c.mu.Lock()
+	c.hosts["h2"] = model.Host{Name: "h2", Control: netip.MustParseAddr("198.51.100.2"), VTEP: netip.MustParseAddr("203.0.113.2")}
+	c.hostsVersion++
+	c.mu.Unlock()
 	have("a host that is a netmaster's machine", nil, "203.0.113.2:9999", "203.0.113.2:9090", "198.51.100.2:9090")
 }

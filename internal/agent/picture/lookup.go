@@ -1,0 +1,193 @@
+package picture
+
+import (
+	"context"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// Knows tells whether the mirror holds the endpoint as given.
+func (c *Cluster) Knows(ep model.Endpoint) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.mirrors[ep.Key.Network.Tenant]
+	if m == nil {
+		return false
+	}
+	got, ok := m.endpoints[ep.Key]
+	return ok && got.MAC == ep.MAC && got.IPv4 == ep.IPv4 && got.IPv6 == ep.IPv6
+}
+
+// HasGroup tells whether the mirror holds a group; of a tenant that is not
+// mirrored it knows none.
+func (c *Cluster) HasGroup(k model.GroupKey) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.mirrors[k.Tenant]
+	if m == nil {
+		return false
+	}
+	_, ok := m.groups[k]
+	return ok
+}
+
+// AwaitTenant waits for a tenant's snapshot. The tenant must have been acquired.
+func (c *Cluster) AwaitTenant(ctx context.Context, t model.TenantName) error {
+	var why error
+	err := c.wait(ctx, func() (bool, error) {
+		m := c.mirrors[t]
+		if m == nil {
+			return false, model.Errorf(model.ErrUnavailable, "tenant %s is not mirrored", t)
+		}
+		why = m.err
+		return m.ready, nil
+	})
+	if err != nil && why != nil {
+		return model.Errorf(model.ErrUnavailable, "read tenant %s from the store: %w", t, why)
+	}
+	return err
+}
+
+// AwaitSettings waits for the cluster's settings. first, optional, bounds the
+// wait for the store itself; its end is first's error.
+func (c *Cluster) AwaitSettings(ctx, first context.Context) (model.Global, error) {
+	err := c.wait(first, func() (bool, error) {
+		m := c.mirrors[""]
+		return m != nil && m.ready, nil
+	})
+	if err != nil {
+		return model.Global{}, err
+	}
+	var g model.Global
+	err = c.wait(ctx, func() (bool, error) {
+		if c.global != nil {
+			g = *c.global
+		}
+		return c.global != nil, nil
+	})
+	return g, err
+}
+
+// AwaitRevision waits until the mirror of a tenant has reached a revision.
+func (c *Cluster) AwaitRevision(ctx context.Context, t model.TenantName, rev store.Revision) error {
+	return c.wait(ctx, func() (bool, error) {
+		m := c.mirrors[t]
+		return m != nil && m.rev >= rev, nil
+	})
+}
+
+// Resolve returns the network that an attachment is to be on: the one asked for,
+// else the group's, else the tenant's default, else attach.DefaultNetwork; and
+// its record, when the mirror has it.
+func (c *Cluster) Resolve(g model.GroupKey, asked model.NetworkName) (name model.NetworkName, n model.Network, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.mirrors[g.Tenant]
+	if asked == "" && g.Name != "" && m != nil {
+		asked = m.groups[g].Network
+	}
+	if asked == "" {
+		asked = c.tenants[g.Tenant].DefaultNetwork
+	}
+	if asked == "" {
+		asked = attach.DefaultNetwork
+	}
+	if m == nil {
+		return asked, n, false
+	}
+	n, known = m.networks[model.NetworkKey{Tenant: g.Tenant, Name: asked}]
+	return asked, n, known
+}
+
+// AwaitNetwork waits for a network that netmaster knows already.
+func (c *Cluster) AwaitNetwork(ctx context.Context, k model.NetworkKey) (n model.Network, err error) {
+	err = c.wait(ctx, func() (known bool, err error) {
+		m := c.mirrors[k.Tenant]
+		if m == nil {
+			return false, model.Errorf(model.ErrUnavailable, "tenant %s is not mirrored", k.Tenant)
+		}
+		n, known = m.networks[k]
+		return known, nil
+	})
+	if err != nil {
+		return n, model.Errorf(model.ErrUnavailable, "wait for network %s in the mirror: %w", k, err)
+	}
+	return n, nil
+}
+
+// Lacks returns those of this host's endpoints that the store, as far as it is
+// known, does not have.
+func (c *Cluster) Lacks(all []model.EndpointKey) map[model.EndpointKey]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lost := map[model.EndpointKey]bool{}
+	for _, k := range all {
+		if m := c.mirrors[k.Network.Tenant]; m != nil && m.ready {
+			if _, there := m.endpoints[k]; !there {
+				lost[k] = true
+			}
+		}
+	}
+	return lost
+}
+
+// Groups returns the groups of endpoints of this host; of one that is not known,
+// none.
+func (c *Cluster) Groups(of []model.EndpointKey) []model.GroupName {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]model.GroupName, len(of))
+	for i, k := range of {
+		if m := c.mirrors[k.Network.Tenant]; m != nil {
+			out[i] = m.endpoints[k].Group
+		}
+	}
+	return out
+}
+
+// Each calls network and endpoint with all that is mirrored, and returns the
+// revision that it has reached; unless that is the given one: then with nothing.
+// The Cluster is locked meanwhile.
+func (c *Cluster) Each(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint)) store.Revision {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rev == unless {
+		return c.rev
+	}
+	for _, m := range c.mirrors {
+		for _, n := range m.networks {
+			network(n)
+		}
+	}
+	for _, m := range c.mirrors {
+		for _, v := range m.values {
+			if e, ok := v.(model.Endpoint); ok {
+				endpoint(e)
+			}
+		}
+	}
+	return c.rev
+}
+
+// Progress is how far the mirrors are.
+type Progress struct {
+	Revision store.Revision                      // newest that they have delivered
+	Dirty    store.Revision                      // of the last change that could concern this host
+	Paused   bool                                // by Pause
+	Tenants  map[model.TenantName]store.Revision // mirrored
+}
+
+// Progress returns how far the mirrors are now.
+func (c *Cluster) Progress() Progress {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := Progress{Revision: c.rev, Dirty: c.dirty, Paused: c.paused != nil, Tenants: map[model.TenantName]store.Revision{}}
+	for t, m := range c.mirrors {
+		if t != "" {
+			p.Tenants[t] = m.rev
+		}
+	}
+	return p
+}

@@ -1,0 +1,332 @@
+package picture
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/hostnet"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+// WayOut is this host's part of the way out: which private address an
+// attachment has, whether the private subnet can be used here, and what the
+// host's own stack has to hold.
+type WayOut struct {
+	WayOutConfig
+	cluster *Cluster
+	control *ControlPlane
+	net     *hostnet.Stack
+	dns     atomic.Uint32 // port of the host's name server; 0 = none
+
+	mu      sync.Mutex
+	private *desired.Private // as the cluster is set; nil = not known yet
+	taken   map[netip.Addr]attach.Key
+	next    netip.Addr // where the search for a free address begins
+	checked bool       // private does not collide
+	blocked []compile.Problem
+
+	// Of the runner's goroutine.
+	refused uint64 // as logged
+	counted bool   // refused has a value
+}
+
+// WayOutConfig is how the way out is set on this host.
+type WayOutConfig struct {
+	Able      bool // the driver makes the host's interface; without, there is no way out
+	IPForward bool // set net.ipv4.ip_forward where it is off
+	VXLANPort int
+}
+
+// NewWayOut returns a way out of which nothing is made before the first Follow.
+func NewWayOut(c *Cluster, control *ControlPlane, cfg WayOutConfig) *WayOut {
+	return &WayOut{
+		WayOutConfig: cfg, cluster: c, control: control, net: hostnet.New(c.Log, cfg.IPForward), taken: map[netip.Addr]attach.Key{},
+	}
+}
+
+// SetNameServer tells at which port of the host's private address a name server
+// answers; containers' queries to any address are handed to it. 0 = none.
+func (w *WayOut) SetNameServer(port uint16) {
+	w.dns.Store(uint32(port))
+	w.cluster.Kick("name server")
+}
+
+// Refused counts the packets of containers to the control plane that the host's
+// stack has refused.
+func (w *WayOut) Refused() (uint64, error) { return w.net.Refused() }
+
+// sayRefused logs how often containers were refused since the last look.
+func (w *WayOut) sayRefused() {
+	n, err := w.net.Refused()
+	if err != nil {
+		return
+	}
+	if w.counted && n > w.refused {
+		w.cluster.Log.Warn("containers asked for the control plane and were refused; --containers-reach-control-plane would let them", "packets", n-w.refused)
+	}
+	w.refused, w.counted = n, true
+}
+
+// Settled returns the way out as the cluster is set now; nil while unknown.
+func (w *WayOut) Settled() *desired.Private {
+	if !w.Able {
+		return nil
+	}
+	g, ok := w.cluster.settings()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	want := desired.NewPrivate(g.PvtSubnet)
+	if want != nil {
+		want.TunnelPort = uint16(w.VXLANPort)
+	}
+	if ok && (w.private == nil || want == nil || *want != *w.private) {
+		w.private, w.checked = want, false
+	}
+	return w.private
+}
+
+// Take finds a private address for a new attachment: the next free one after
+// the last that was handed out, so that addresses come back late. The zero
+// address while there is no way out; ErrExhausted when all are taken.
+func (w *WayOut) Take(k attach.Key, ep model.EndpointKey) (netip.Addr, error) {
+	p := w.Settled()
+	if p == nil {
+		return netip.Addr{}, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a := w.next
+	for range 1 << (32 - p.Subnet.Bits()) {
+		if !p.Holds(a) {
+			a = p.Subnet.Addr().Next()
+		}
+		if _, used := w.taken[a]; !used {
+			w.taken[a], w.next = k, a.Next()
+			w.cluster.setPrivate(ep, a)
+			return a, nil
+		}
+		a = a.Next()
+	}
+	return netip.Addr{}, model.Errorf(model.ErrExhausted,
+		"private subnet %s has no address left for another container on this host: all %d are taken", p.Subnet, len(w.taken))
+}
+
+// Keep takes the address that an attachment has had. Where another has it too
+// (a journal that was edited), one of them gets another, as Has tells it has none.
+func (w *WayOut) Keep(k attach.Key, ep model.EndpointKey, a netip.Addr) {
+	if !a.IsValid() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, used := w.taken[a]; used {
+		return
+	}
+	w.taken[a] = k
+	if w.next.Less(a.Next()) {
+		w.next = a.Next()
+	}
+	w.cluster.setPrivate(ep, a)
+}
+
+// Release gives an attachment's address back.
+func (w *WayOut) Release(k attach.Key, ep model.EndpointKey, a netip.Addr) {
+	w.mu.Lock()
+	if w.taken[a] == k {
+		delete(w.taken, a)
+	}
+	w.mu.Unlock()
+	w.cluster.setPrivate(ep, netip.Addr{})
+}
+
+// Taken counts the private addresses that attachments have.
+func (w *WayOut) Taken() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.taken)
+}
+
+// Has tells whether an attachment has a private address of the present subnet,
+// or none is to be had.
+func (w *WayOut) Has(k attach.Key, a netip.Addr) bool {
+	p := w.Settled()
+	if p == nil {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return p.Holds(a) && w.taken[a] == k
+}
+
+// Refresh tells the compiler of the way out, unless the private subnet is a
+// network of this host already: then there is none, and a problem says why.
+// Where it became one later, which is seen when look says to see what is there,
+// the way out stays for those whose addresses are not concerned, and the problem
+// says so. Only the runner's goroutine calls it.
+func (w *WayOut) Refresh(look bool) {
+	p := w.Settled()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p == nil || w.checked && !look {
+		return
+	}
+	routes, pools, err := plumb.Overlaps(p.Subnet, p.Interface)
+	if w.checked {
+		if err == nil {
+			w.blocked = nil
+		}
+		if len(routes) > 0 {
+			w.blocked = collision("containers with private addresses there reach neither this host nor the outside: ", p, routes)
+		}
+		return
+	}
+	switch {
+	case err != nil:
+		w.cluster.Log.Debug("the host's routes cannot be compared with the private subnet", "error", err)
+	case len(pools) > 0:
+		w.cluster.Log.Warn("the cluster's private subnet collides with address pools of this host's Docker engine; "+anotherSubnet,
+			"privateSubnet", p.Subnet, "collidesWith", pools)
+	}
+	w.blocked = nil
+	if len(routes) > 0 {
+		w.blocked = collision("containers reach neither this host nor the outside: ", p, routes)
+		p = nil
+	}
+	w.checked = p != nil // what collides may go
+	w.cluster.setWayOut(p)
+}
+
+func collision(effect string, p *desired.Private, routes []string) []compile.Problem {
+	return []compile.Problem{{Object: "way out", Text: effect + "private subnet " +
+		p.Subnet.String() + " collides with " + strings.Join(routes, ", ") + " of this host; " + anotherSubnet}}
+}
+
+const anotherSubnet = "choose another with 'netctl global set --private-subnet a.b.0.0/16' (and --private-subnet of netplugin, if given)"
+
+// Outlet is an attachment as the host's own stack knows it.
+type Outlet struct {
+	HostIf  string
+	Private netip.Addr
+	MTU     int
+	Ports   []attach.PortBinding // published
+}
+
+// Follow makes the host's own stack what the picture, which the data plane
+// holds now, and the attachments ask for. look says whether to see what is there,
+// although nothing has changed; whole, whether all of it is made.
+func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet, look bool) (problems []compile.Problem, whole bool) {
+	if !w.Able {
+		return nil, true
+	}
+	want := hostnet.Want{Private: pic.Private, NameServer: uint16(w.dns.Load()), Control: w.control.want(false)}
+	if look {
+		w.sayRefused()
+	}
+	problems = append(problems, w.blocked...)
+	if pic.Private != nil {
+		for _, o := range attached {
+			port, ok := pic.Ports.Get(o.HostIf)
+			if !ok || port.Private != o.Private || !o.Private.IsValid() {
+				continue
+			}
+			if want.MTU == 0 || o.MTU < want.MTU {
+				want.MTU = o.MTU
+			}
+			if len(o.Ports) == 0 {
+				continue
+			}
+			ep := hostnet.Endpoint{Addr: o.Private, Ports: o.Ports}
+			if n, ok := pic.Networks.Get(port.Network); ok {
+				ep.Masquerade = !n.Router().IsValid()
+			}
+			want.Endpoints = append(want.Endpoints, ep)
+		}
+	}
+	failed := w.net.Apply(ctx, want, look)
+	for object, err := range failed {
+		problems = append(problems, compile.Problem{Object: object, Text: err.Error()})
+	}
+	return problems, len(failed) == 0
+}
+
+// guardEvery is how often it is asked whether the host's connection tracking has
+// room; the kernel fills a fifth of it in about as long.
+const guardEvery = time.Second
+
+// Guard keeps containers from filling the host's connection tracking.
+func (w *WayOut) Guard(ctx context.Context) {
+	if !w.Able {
+		return
+	}
+	g := hostnet.NewGuard(w.cluster.Log)
+	tick := time.NewTicker(guardEvery)
+	defer tick.Stop()
+	told := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := g.Look(ctx, w.Settled())
+		text := ""
+		if err != nil && ctx.Err() == nil {
+			text = err.Error()
+		}
+		if text != "" && text != told {
+			w.cluster.Log.Warn("the host's connection tracking cannot be guarded", "error", err)
+		}
+		told = text
+	}
+}
+
+// watchAgain is the pause before a broken subscription is renewed.
+const watchAgain = time.Second
+
+// Watch has what others take from the host's stack put back.
+func (w *WayOut) Watch(ctx context.Context) {
+	if !w.Able {
+		return
+	}
+	for {
+		err := w.net.Watch(ctx, func() { w.cluster.Kick("drift") })
+		if ctx.Err() != nil {
+			return
+		}
+		w.cluster.Log.Warn("changes of the host's stack are not told, and found at the next look only", "error", err)
+		if waiting.Pause(ctx, watchAgain) != nil {
+			return
+		}
+	}
+}
+
+// settings returns the cluster's, and whether they are known.
+func (c *Cluster) settings() (model.Global, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.global == nil {
+		return model.Global{}, false
+	}
+	return *c.global, true
+}
+
+func (c *Cluster) setWayOut(p *desired.Private) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.comp.SetPrivate(p)
+}
+
+func (c *Cluster) setPrivate(k model.EndpointKey, a netip.Addr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.comp.SetPrivateAddress(k, a)
+}

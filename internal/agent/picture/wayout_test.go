@@ -1,0 +1,43 @@
+package picture
+
+import (
+	"errors"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestPrivateAddresses: every address of the subnet that may be an endpoint's is
+// handed out once; then the error says what is full.
+func TestPrivateAddresses(t *testing.T) {
+	c := &Cluster{comp: compile.New("h1"), global: &model.Global{PvtSubnet: netip.MustParsePrefix("172.19.0.0/29")}}
+	w := &WayOut{cluster: c, WayOutConfig: WayOutConfig{Able: true}, taken: map[netip.Addr]attach.Key{}}
+	take := func(i int) (netip.Addr, error) {
+		return w.Take(attach.Key{Container: "c" + strconv.Itoa(i)}, model.EndpointKey{})
+	}
+	seen := map[netip.Addr]bool{}
+	for i := range 5 { // .1 to .5; .6 is the host's
+		x, err := take(i)
+		if err != nil || seen[x] || !w.Settled().Holds(x) {
+			t.Fatalf("address %d = %s, %v (taken: %v)", i, x, err, seen)
+		}
+		seen[x] = true
+	}
+	if _, err := take(5); !errors.Is(err, model.ErrExhausted) || !strings.Contains(err.Error(), "172.19.0.0/29") {
+		t.Errorf("the sixth: %v", err)
+	}
+	gone := netip.MustParseAddr("172.19.0.4")
+	w.Release(attach.Key{Container: "c3"}, model.EndpointKey{}, gone)
+	if x, err := take(6); err != nil || x != gone {
+		t.Errorf("after a release: %s, %v", x, err)
+	}
+	w.Able = false
+	if x, err := take(7); err != nil || x.IsValid() {
+		t.Errorf("without a way out: %s, %v", x, err)
+	}
+}
