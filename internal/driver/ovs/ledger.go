@@ -1,6 +1,8 @@
 package ovs
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
@@ -18,7 +20,7 @@ type owner struct {
 // Its cost follows the flows that change, not those that are there.
 type ledger struct {
 	owned     map[owner]map[string]string   // key -> body of each owner's flows
-	claims    map[string][]owner            // key -> owners, nearly always one
+	claims    map[string][]owner            // key -> owners in order, nearly always one
 	installed map[string]string             // key -> body in the switch
 	pending   map[string]struct{}           // keys that may differ
 	watch     func(key, body string) string // what monitoring makes of a flow's body; nil = nobody monitors
@@ -33,60 +35,78 @@ func newLedger() *ledger {
 
 // set makes flows all that o owns; none removes the owner.
 func (l *ledger) set(o owner, flows []openflow.Flow) {
-	old := l.owned[o]
-	next := make(map[string]string, len(flows))
+	next := make(map[string]bool, len(flows))
 	for _, f := range flows {
-		next[f.Key()] = f.Body()
+		next[f.Key()] = true
 	}
-	for k := range old {
-		if _, ok := next[k]; ok {
-			continue
-		}
-		l.pending[k] = struct{}{}
-		c := l.claims[k]
-		for i := range c {
-			if c[i] == o {
-				c = append(c[:i:i], c[i+1:]...)
-				break
-			}
-		}
-		if len(c) == 0 {
-			delete(l.claims, k)
-		} else {
-			l.claims[k] = c
+	for k := range l.owned[o] {
+		if !next[k] {
+			l.take(o, k)
 		}
 	}
-	for k, body := range next {
-		was, had := old[k]
+	l.add(o, flows)
+}
+
+// add gives o more flows, in place of those of the same key that it owns.
+func (l *ledger) add(o owner, flows []openflow.Flow) {
+	own := l.owned[o]
+	if own == nil && len(flows) > 0 {
+		own = make(map[string]string, len(flows))
+		l.owned[o] = own
+	}
+	for _, f := range flows {
+		k, body := f.Key(), f.Body()
+		was, had := own[k]
 		if !had {
-			l.claims[k] = append(l.claims[k], o)
+			c := l.claims[k]
+			i, _ := slices.BinarySearchFunc(c, o, owner.compare)
+			l.claims[k] = slices.Insert(c, i, o)
 		}
 		if !had || was != body {
+			own[k] = body
 			l.pending[k] = struct{}{}
 		}
 	}
-	if len(next) == 0 {
-		delete(l.owned, o)
-		return
-	}
-	l.owned[o] = next
 }
 
-// wanted is what the switch should hold at a key. When two owners claim it (an
-// endpoint that moves is for a moment here and there) the smaller one has it,
-// so that the outcome does not depend on the order of events.
+// remove takes some flows from o.
+func (l *ledger) remove(o owner, flows []openflow.Flow) {
+	for _, f := range flows {
+		l.take(o, f.Key())
+	}
+}
+
+func (l *ledger) take(o owner, key string) {
+	own := l.owned[o]
+	if _, had := own[key]; !had {
+		return
+	}
+	delete(own, key)
+	if len(own) == 0 {
+		delete(l.owned, o)
+	}
+	c := l.claims[key]
+	if i, ok := slices.BinarySearchFunc(c, o, owner.compare); ok {
+		c = slices.Delete(c, i, i+1)
+	}
+	if len(c) == 0 {
+		delete(l.claims, key)
+	} else {
+		l.claims[key] = c
+	}
+	l.pending[key] = struct{}{}
+}
+
+// wanted is what the switch should hold at a key. When several owners claim it
+// (an endpoint that moves is for a moment here and there; rules of one weight
+// may match the same) the smallest one has it, so that the outcome does not
+// depend on the order of events.
 func (l *ledger) wanted(key string) (string, bool) {
 	c := l.claims[key]
 	if len(c) == 0 {
 		return "", false
 	}
-	best := c[0]
-	for _, o := range c[1:] {
-		if o.less(best) {
-			best = o
-		}
-	}
-	body := l.owned[best][key]
+	body := l.owned[c[0]][key]
 	if l.watch != nil {
 		body = l.watch(key, body)
 	}
@@ -99,14 +119,8 @@ func (l *ledger) setWatch(watch func(key, body string) string) {
 	l.found(l.installed)
 }
 
-func (o owner) less(p owner) bool {
-	if o.kind != p.kind {
-		return o.kind < p.kind
-	}
-	if o.id != p.id {
-		return o.id < p.id
-	}
-	return strings.Compare(o.name, p.name) < 0
+func (o owner) compare(p owner) int {
+	return cmp.Or(cmp.Compare(o.kind, p.kind), cmp.Compare(o.id, p.id), strings.Compare(o.name, p.name))
 }
 
 // edit is one flow to write or remove.
@@ -142,6 +156,9 @@ func (l *ledger) done(edits []edit) {
 			l.installed[e.key] = e.body
 		}
 		delete(l.pending, e.key)
+	}
+	if len(l.pending) == 0 {
+		l.pending = map[string]struct{}{} // to look through an emptied one costs what it has held
 	}
 }
 

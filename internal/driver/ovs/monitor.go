@@ -318,7 +318,7 @@ func direction(out bool) model.Direction {
 func (d *Driver) tierOf(set uint32, out bool, tier int) model.Tier {
 	id := desired.PolicySetID(set)
 	s, ok := d.pic.have.PolicySets.Get(id)
-	if !ok || d.pic.broken[id] != nil {
+	if !ok || d.pic.policies.closed[id] != nil {
 		return 0
 	}
 	tiers := s.In

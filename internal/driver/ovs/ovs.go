@@ -246,7 +246,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	}
 	d.remember(want)
 	d.reportPorts(want, &rep, tunnelTrouble(problems))
-	rep.Problems = append(rep.Problems, d.pic.problems()...)
+	rep.Problems = append(rep.Problems, d.pic.policies.problems()...)
 	rep.Problems = append(rep.Problems, d.underlayProblems()...)
 	return rep, nil
 }

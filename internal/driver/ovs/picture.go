@@ -2,7 +2,6 @@ package ovs
 
 import (
 	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -10,20 +9,21 @@ import (
 // picture keeps a ledger in step with a desired.Host. It recomputes the flows
 // of what changed and of nothing else.
 type picture struct {
-	ledger  *ledger
-	have    desired.Host
-	started bool
-	config  pipeline.Config
-	numbers map[string]uint32                            // port numbers that the flows were made with
-	byNet   map[model.NetworkID]map[string]*desired.Port // of ports with a number
-	broken  map[desired.PolicySetID]error                // policy sets that were replaced by denying all
+	ledger   *ledger
+	have     desired.Host
+	started  bool
+	config   pipeline.Config
+	numbers  map[string]uint32                            // port numbers that the flows were made with
+	byNet    map[model.NetworkID]map[string]*desired.Port // of ports with a number
+	policies *policies
 }
 
 func newPicture() *picture {
+	l := newLedger()
 	return &picture{
-		ledger: newLedger(), numbers: map[string]uint32{},
-		byNet:  map[model.NetworkID]map[string]*desired.Port{},
-		broken: map[desired.PolicySetID]error{},
+		ledger: l, numbers: map[string]uint32{},
+		byNet:    map[model.NetworkID]map[string]*desired.Port{},
+		policies: newPolicies(l),
 	}
 }
 
@@ -49,18 +49,7 @@ func (p *picture) update(want desired.Host, c pipeline.Config, numbers map[strin
 	if all {
 		p.ledger.set(owner{kind: pipeline.KindBase}, pipeline.Base(c))
 	}
-	old := p.have
-	if all {
-		old = desired.Host{}
-		for k := range p.have.PolicySets.All() {
-			if _, ok := want.PolicySets.Get(k); !ok {
-				p.setPolicy(c, k, nil)
-			}
-		}
-	}
-	for ch := range want.PolicySets.Diff(old.PolicySets) {
-		p.setPolicy(c, ch.Key, ch.New)
-	}
+	p.policies.update(c, p.have.PolicySets, want.PolicySets)
 
 	dirty := map[model.NetworkID]bool{} // own flows to be recomputed
 	moved := map[model.NetworkID]bool{} // flows of its endpoints too
@@ -138,20 +127,6 @@ func (p *picture) update(want desired.Host, c pipeline.Config, numbers map[strin
 	p.have = want
 }
 
-func (p *picture) setPolicy(c pipeline.Config, id desired.PolicySetID, s *desired.PolicySet) {
-	o := owner{kind: pipeline.KindDefault, id: uint64(id)}
-	delete(p.broken, id)
-	if s == nil {
-		p.ledger.set(o, nil)
-		return
-	}
-	flows, err := pipeline.PolicySet(c, s)
-	if err != nil {
-		p.broken[id] = err
-	}
-	p.ledger.set(o, flows)
-}
-
 func (p *picture) setPort(want desired.Host, name string, number uint32, dirty map[model.NetworkID]bool) {
 	if was, ok := p.have.Ports.Get(name); ok {
 		delete(p.byNet[was.Network], name)
@@ -178,17 +153,4 @@ func (p *picture) setPort(want desired.Host, name string, number uint32, dirty m
 	p.byNet[port.Network][name] = port
 	dirty[port.Network] = dirty[port.Network] || p.config.ArpMode == model.ArpFlood
 	p.ledger.set(portOwner(name), pipeline.Port(p.config, n, pipeline.LocalPort{Port: port, Number: number}))
-}
-
-// problems lists what could not be made true as wanted.
-func (p *picture) problems() []driver.Problem {
-	var out []driver.Problem
-	for id, err := range p.broken {
-		name := ""
-		if s, ok := p.have.PolicySets.Get(id); ok {
-			name = s.Name
-		}
-		out = append(out, driver.Problem{Object: "policy set " + name, Err: err})
-	}
-	return out
 }

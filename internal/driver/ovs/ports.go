@@ -397,7 +397,7 @@ func (d *Driver) portError(name string, p *desired.Port, want desired.Host, h po
 		return model.Errorf(model.ErrNotFound, "port %s: its network %d is unknown", name, p.Network)
 	}
 	if p.Policies != 0 {
-		if err := d.pic.broken[p.Policies]; err != nil {
+		if err := d.pic.policies.closed[p.Policies]; err != nil {
 			return err
 		}
 	}

@@ -14,33 +14,28 @@ import (
 // decisions may still speak of them.
 const maxRules = 20000
 
-// learnAll learns the rules of the sets that are new in want. Only those of want
-// stay when twice as many as the last time, and more than maxRules, have
-// gathered: so a pass costs what has changed, however many rules there are.
+// learnAll learns the rules that are new in want. Only those of want stay when
+// twice as many as the last time, and more than maxRules, have gathered: so a
+// pass costs what has changed, however many rules there are.
 func (d *Driver) learnAll(want desired.Host) {
 	for c := range want.PolicySets.Diff(d.pic.have.PolicySets) {
-		d.learnRules(c.New)
+		d.learnRules(c.Old, c.New)
 	}
 	if len(d.rules) <= max(maxRules, 2*d.kept) {
 		return
 	}
 	clear(d.rules)
 	for _, s := range want.PolicySets.All() {
-		d.learnRules(s)
+		d.learnRules(nil, s)
 	}
 	d.kept = len(d.rules)
 }
 
 // learnRules remembers the ids behind the numbers in cookies.
-func (d *Driver) learnRules(s *desired.PolicySet) {
-	if s == nil {
-		return
-	}
-	for _, tiers := range [][]desired.Tier{s.In, s.Out} {
-		for _, t := range tiers {
-			for id := range t.Rules.All() {
-				d.rules[pipeline.RuleNumber(id)] = id
-			}
+func (d *Driver) learnRules(old, now *desired.PolicySet) {
+	for r := range ruleChanges(old, now) {
+		if r.new != nil {
+			d.rules[pipeline.RuleNumber(r.id)] = r.id
 		}
 	}
 }
@@ -97,7 +92,7 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 			if reason := pipeline.Reason(n); f.Packets > 0 && reason != "" { // else of another version
 				out.Drops[reason] += f.Packets
 			}
-		case pipeline.KindBase, pipeline.KindNetwork, pipeline.KindPort, pipeline.KindRemote, pipeline.KindDefault:
+		case pipeline.KindBase, pipeline.KindNetwork, pipeline.KindPort, pipeline.KindRemote, pipeline.KindRule, pipeline.KindDefault:
 		}
 	})
 	if err != nil {

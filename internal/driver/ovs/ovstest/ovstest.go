@@ -181,6 +181,9 @@ func (s *Server) signal(sig syscall.Signal) {
 	}
 }
 
+// SwitchPID is the process number of the switch daemon.
+func (s *Server) SwitchPID() int { return s.vswd.Process.Pid }
+
 // Log returns what the switch daemon wrote.
 func (s *Server) Log() string {
 	b, _ := os.ReadFile(s.path("ovs-vswitchd.log"))

@@ -160,26 +160,24 @@ func TestPolicyGolden(t *testing.T) {
 			desired.Rule{ID: "k", Action: model.Allow, Identities: desired.IdentitiesOf(300)},
 		)},
 	}}
-	flows, err := PolicySet(Config{}, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "policy", text(flows))
+	golden(t, "policy", text(policySet(t, s)))
 }
 
-// TestPolicyThatDoesNotFit checks that what flows cannot say denies everything.
+// TestPolicyThatDoesNotFit checks that what flows cannot say is told, and that
+// there are flows that deny everything instead.
 func TestPolicyThatDoesNotFit(t *testing.T) {
-	for name, tiers := range map[string][]desired.Tier{
-		"priority": {{Default: model.Pass, Rules: desired.RulesOf(desired.Rule{ID: "r", Priority: MaxRulePriority + 1, Action: model.Allow, AnyPeer: true})}},
-		"tiers":    make([]desired.Tier, TiersPerDirection+1),
-	} {
-		flows, err := PolicySet(Config{}, &desired.PolicySet{ID: 5, In: tiers})
-		if err == nil {
-			t.Errorf("%s: no error", name)
-		}
-		if len(flows) != 2 || len(flows[0].Actions)+len(flows[1].Actions) != 0 {
-			t.Errorf("%s: flows\n%s", name, text(flows))
-		}
+	if CheckRule(&desired.Rule{ID: "r", Priority: MaxRulePriority + 1}) == nil || CheckRule(&desired.Rule{Priority: -1}) == nil {
+		t.Error("a priority that no flow can have is taken")
+	}
+	if err := CheckRule(&desired.Rule{Priority: desired.MaxPriority}); err != nil {
+		t.Errorf("the highest priority of all: %v", err)
+	}
+	if _, err := SetFrame(&desired.PolicySet{ID: 5, In: make([]desired.Tier, TiersPerDirection+1)}); err == nil {
+		t.Error("too many tiers are taken")
+	}
+	flows := ClosedSet(5)
+	if len(flows) != 2 || len(flows[0].Actions)+len(flows[1].Actions) != 0 {
+		t.Errorf("flows\n%s", text(flows))
 	}
 }
 

@@ -1,9 +1,10 @@
 package pipeline
 
 import (
-	"fmt"
 	"hash/fnv"
+	"iter"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -23,7 +24,14 @@ const (
 )
 
 func rulePriority(c Config, r *desired.Rule) uint16 {
-	rank := map[model.Action]int{model.Allow: 0, model.Pass: 1, model.Deny: 2}[r.Action]
+	rank := 2 // of Deny, and of what is no action
+	switch r.Action {
+	case model.Allow:
+		rank = 0
+	case model.Pass:
+		rank = 1
+	case model.Deny:
+	}
 	if c.Mutation == AllowWinsTies {
 		rank = 2 - rank
 	}
@@ -67,79 +75,147 @@ func RuleNumber(id string) uint32 {
 	return h.Sum32()
 }
 
-// PolicySet returns the flows of a policy set. When it holds what flows cannot
-// express it returns flows that deny everything, and the reason.
-func PolicySet(c Config, s *desired.PolicySet) ([]of.Flow, error) {
-	l := &list{}
-	seen := map[string]bool{}
-	err := direct(l, c, seen, inward, s.ID, s.In)
-	if err == nil {
-		err = direct(l, c, seen, outward, s.ID, s.Out)
-	}
-	if err == nil {
-		return l.flows, nil
-	}
-	l = &list{cookie: cookie(KindDrop, reasonNumber(driver.DropPolicy))}
-	for _, d := range []direction{outward, inward} {
-		l.add(d.first, priorityDefault, match(of.Eq(d.set, s.ID)))
-	}
-	return l.flows, fmt.Errorf("policy set %s: %w", s.Name, err)
+// Place is where a rule stands: in a policy set, in a direction, in a tier.
+type Place struct {
+	Set  desired.PolicySetID
+	Out  bool // of the rules of a connection's source
+	Tier int  // from 0
+	Last bool // no tier comes after it: what it passes on is let through
 }
 
-func direct(l *list, c Config, seen map[string]bool, d direction, id desired.PolicySetID, tiers []desired.Tier) error {
-	if len(tiers) > TiersPerDirection {
-		return model.Errorf(model.ErrExhausted, "%d tiers, at most %d are possible", len(tiers), TiersPerDirection)
+func directionOf(out bool) direction {
+	if out {
+		return outward
 	}
-	set := of.Eq(d.set, id)
-	if len(tiers) == 0 {
-		l.cookie = cookie(KindDefault, uint32(id))
-		l.add(d.first, priorityDefault, match(set), goTo(d.after))
+	return inward
+}
+
+// verdict is what follows from an action at a place.
+func (p Place) verdict(a model.Action) (Kind, []of.Action) {
+	d := directionOf(p.Out)
+	switch {
+	case a == model.Allow, a == model.Pass && p.Last:
+		return map[model.Action]Kind{model.Allow: KindAllow, model.Pass: KindPass}[a], []of.Action{goTo(d.after)}
+	case a == model.Pass:
+		return KindPass, []of.Action{goTo(p.table() + 1)}
 	}
-	for i, t := range tiers {
-		table, next := d.first+Stage(i), d.first+Stage(i)+1
-		if i == len(tiers)-1 {
-			next = d.after
+	return KindDeny, nil // and whatever else it may say
+}
+
+func (p Place) table() Stage { return directionOf(p.Out).first + Stage(p.Tier) }
+
+// SetFrame returns the flows that a policy set has beside those of its rules:
+// what its tiers do with what no rule matches. The error says that flows cannot
+// express it.
+func SetFrame(s *desired.PolicySet) ([]of.Flow, error) {
+	l := &list{}
+	for _, out := range []bool{false, true} {
+		tiers := s.In
+		if out {
+			tiers = s.Out
 		}
-		verdict := func(a model.Action) (Kind, []of.Action) {
-			switch a {
-			case model.Allow:
-				return KindAllow, []of.Action{goTo(d.after)}
-			case model.Pass:
-				return KindPass, []of.Action{goTo(next)}
-			case model.Deny:
+		if len(tiers) > TiersPerDirection {
+			return nil, model.Errorf(model.ErrExhausted, "%d tiers, at most %d are possible", len(tiers), TiersPerDirection)
+		}
+		d := directionOf(out)
+		set := match(of.Eq(d.set, s.ID))
+		l.cookie = cookie(KindDefault, uint32(s.ID))
+		if len(tiers) == 0 {
+			l.add(d.first, priorityDefault, set, goTo(d.after))
+		}
+		for i, t := range tiers {
+			p := Place{Set: s.ID, Out: out, Tier: i, Last: i == len(tiers)-1}
+			if kind, acts := p.verdict(t.Default); kind == KindDeny {
+				l.drop(p.table(), priorityDefault, set, driver.DropPolicy)
+			} else {
+				l.add(p.table(), priorityDefault, set, acts...)
 			}
-			return KindDeny, nil // and whatever else it may say
 		}
-		for _, r := range t.Ordered() {
-			if r.Priority < 0 || r.Priority > MaxRulePriority {
-				return model.Errorf(model.ErrInvalid, "rule %s has priority %d, possible are 0 to %d", r.ID, r.Priority, MaxRulePriority)
-			}
-			kind, acts := verdict(r.Action)
-			l.cookie = cookie(kind, RuleNumber(r.ID))
-			for _, m := range ruleMatches(d, set, r) {
-				f := of.Flow{Table: uint8(table), Priority: rulePriority(c, r), Cookie: l.cookie, Match: m, Actions: acts}
-				if k := f.Key(); !seen[k] { // an earlier rule of the same weight counts
-					seen[k] = true
-					l.flows = append(l.flows, f)
-				}
-			}
-		}
-		kind, acts := verdict(t.Default)
-		l.cookie = cookie(KindDefault, uint32(id))
-		if kind == KindDeny {
-			l.drop(table, priorityDefault, match(set), driver.DropPolicy)
-			continue
-		}
-		l.add(table, priorityDefault, match(set), acts...)
+	}
+	return l.flows, nil
+}
+
+// ClosedSet returns the flows of a policy set that denies everything.
+func ClosedSet(id desired.PolicySetID) []of.Flow {
+	l := &list{}
+	for _, d := range []direction{outward, inward} {
+		l.drop(d.first, priorityDefault, match(of.Eq(d.set, id)), driver.DropPolicy)
+	}
+	return l.flows
+}
+
+// CheckRule tells what flows cannot express of a rule.
+func CheckRule(r *desired.Rule) error {
+	if r.Priority < 0 || r.Priority > MaxRulePriority {
+		return model.Errorf(model.ErrInvalid, "rule %s has priority %d, possible are 0 to %d", r.ID, r.Priority, MaxRulePriority)
 	}
 	return nil
 }
 
+// Rule returns the flows of a rule. They depend on the rule and its place alone;
+// a flow of the same key may belong to other rules of the same weight too, with
+// the same verdict, and then the rule of the smallest ID is the one that counts.
+func Rule(c Config, p Place, r *desired.Rule) []of.Flow {
+	return ruleFlows(c, p, r, r.Identities.All())
+}
+
+// RulePeers returns those flows of a rule that name some of its identities.
+func RulePeers(c Config, p Place, r *desired.Rule, ids []model.Identity) []of.Flow {
+	some := *r
+	some.CIDRs = nil
+	return ruleFlows(c, p, &some, slices.Values(ids))
+}
+
+// FlowsOf counts the flows of a rule, at most, without making them.
+func FlowsOf(r *desired.Rule) int {
+	var prefixes [2]int
+	if !r.AnyPeer {
+		for _, x := range r.CIDRs {
+			for _, p := range without(x.Prefix.Masked(), x.Except) {
+				if p.Addr().Is6() {
+					prefixes[1]++
+				} else {
+					prefixes[0]++
+				}
+			}
+		}
+	}
+	n := 0
+	for _, p := range portTerms(r.Ports) {
+		if r.AnyPeer {
+			n++
+			continue
+		}
+		n += r.Identities.Len()
+		for i, eth := range []uint16{ethIP, ethIPv6} {
+			switch {
+			case p.eth != 0 && p.eth != eth:
+			case p.tracked:
+				n += prefixes[i]
+			default:
+				n += 2 * prefixes[i]
+			}
+		}
+	}
+	return n
+}
+
+func ruleFlows(c Config, p Place, r *desired.Rule, ids iter.Seq[model.Identity]) []of.Flow {
+	d := directionOf(p.Out)
+	kind, acts := p.verdict(r.Action)
+	number, priority := cookie(kind, RuleNumber(r.ID)), rulePriority(c, r)
+	var out []of.Flow
+	for _, m := range ruleMatches(d, of.Eq(d.set, p.Set), r, ids) {
+		out = append(out, of.Flow{Table: uint8(p.table()), Priority: priority, Cookie: number, Match: m, Actions: acts})
+	}
+	return out
+}
+
 // ruleMatches is the product of a rule's peers and ports.
-func ruleMatches(d direction, set of.Term, r *desired.Rule) []of.Match {
+func ruleMatches(d direction, set of.Term, r *desired.Rule, ids iter.Seq[model.Identity]) []of.Match {
 	var out []of.Match
 	for _, p := range portTerms(r.Ports) {
-		for _, q := range peerTerms(d, r, p.tracked) {
+		for _, q := range peerTerms(d, r, ids, p.tracked) {
 			if p.eth != 0 && q.eth != 0 && p.eth != q.eth {
 				continue
 			}
@@ -210,12 +286,12 @@ func portTerms(ports []model.PortMatch) []alternative {
 // peerTerms are the alternatives of a rule's peers. An address is matched as
 // tracking recorded it, and, unless the other half asks for a tracked packet,
 // in the header of untracked ones.
-func peerTerms(d direction, r *desired.Rule, tracked bool) []alternative {
+func peerTerms(d direction, r *desired.Rule, ids iter.Seq[model.Identity], tracked bool) []alternative {
 	if r.AnyPeer {
 		return []alternative{{}}
 	}
 	var out []alternative
-	for id := range r.Identities.All() {
+	for id := range ids {
 		out = append(out, alternative{terms: []of.Term{of.Eq(d.peer, id)}})
 	}
 	for _, c := range r.CIDRs {

@@ -103,6 +103,7 @@ const (
 	KindNetwork Kind = 2
 	KindPort    Kind = 3
 	KindRemote  Kind = 4
+	KindRule    Kind = 5    // owner of a rule's flows; in cookies: what the rule does
 	KindAllow   Kind = 0x11 // a rule, by RuleNumber
 	KindDeny    Kind = 0x12 // a rule
 	KindPass    Kind = 0x13 // a rule
