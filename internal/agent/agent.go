@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -37,7 +38,8 @@ type Agent struct {
 	way        *picture.WayOut
 	control    *picture.ControlPlane
 	publishing publishing
-	masters    *masters
+	masters    *netmaster.Client
+	netmaster.Objects
 	names      *nameServer
 	legacyPods atomic.Int64 // attached by 1.x's contivk8s since the start
 	reached    picture.Reached
@@ -109,9 +111,10 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		return err
 	}
 	a.standing = &standing{log: cfg.Log, texts: map[string]string{}, changed: func() { a.status.poke() }}
-	if a.masters, err = newMasters(cfg.Netmasters, cfg.TLS.APIClient, a.mine); err != nil {
+	if a.masters, err = netmaster.New(cfg.Host, cfg.Netmasters, cfg.TLS.APIClient, a.mine); err != nil {
 		return err
 	}
+	a.Objects = a.masters.Objects()
 	if a.journal, err = openJournal(cfg.journalDir(), cfg.Log); err != nil {
 		return err
 	}
@@ -207,7 +210,7 @@ func (a *Agent) Close() error {
 		}
 	}
 	if a.masters != nil {
-		a.masters.close()
+		a.masters.Close()
 	}
 	if a.lock != nil {
 		errs = append(errs, a.lock.Close())
@@ -280,7 +283,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	inside.Go(func() { _ = a.runner.Run(inner) }) // its error is inner's end
 	inside.Go(func() { a.status.run(inner) })
 	inside.Go(func() { a.cluster.Remember(inner) })
-	inside.Go(func() { a.discover(inner) })
+	inside.Go(func() { a.masters.Discover(inner, a.cfg.Store, a.log) })
 	inside.Go(func() { a.control.Run(inner) })
 	inside.Go(func() { a.tellListening(inner) })
 	inside.Go(func() {
@@ -296,7 +299,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	outside.Go(func() { a.payOwed(ctx) })
 	outside.Go(func() { a.releaseOrphans(ctx) })
 	outside.Go(func() { a.keepAttachments(ctx) })
-	outside.Go(func() { a.sayMasters(ctx) })
+	outside.Go(func() { a.masters.Say(ctx, a.log) })
 	outside.Go(func() {
 		if err := a.compare(ctx); err != nil {
 			stop(err)
@@ -390,38 +393,4 @@ func (a *Agent) compare(ctx context.Context) error {
 			"--private-subnet %s contradicts the cluster's, which is %s: leave the flag out, or change the cluster with 'netctl global set --private-subnet %s'", want, g.PvtSubnet, want)
 	}
 	return nil
-}
-
-// sayMasters tells people whom the agent waits for: at once, then every 10 s.
-func (a *Agent) sayMasters(ctx context.Context) {
-	waiting := false
-	for {
-		bases, changed := a.masters.known()
-		if bases != "" {
-			a.log.Info("netmaster found", "urls", bases)
-			waiting = false
-		} else {
-			if !waiting {
-				select { // the registry's first answer is on its way
-				case <-changed:
-					continue
-				case <-time.After(time.Second):
-				case <-ctx.Done():
-					return
-				}
-			}
-			waiting = true
-			a.log.Info("waiting for a netmaster: none is registered in the store; start one, or give --netmaster URL")
-		}
-		var again <-chan time.Time
-		if waiting {
-			again = time.After(10 * time.Second)
-		}
-		select {
-		case <-changed:
-		case <-again:
-		case <-ctx.Done():
-			return
-		}
-	}
 }

@@ -185,7 +185,7 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 	if err = a.cfg.Hook(StepJournalled); err != nil {
 		return res, err
 	}
-	ep, rev, err := a.masters.create(ctx, createRequest(a.cfg.Host, e, t), key)
+	ep, rev, err := a.masters.Create(ctx, createRequest(a.cfg.Host, e, t), key)
 	if err != nil {
 		return res, err
 	}

@@ -54,7 +54,7 @@ func (a *Agent) putBack(ctx context.Context) bool {
 		a.standing.set(aboutAttachments, "")
 		return true
 	}
-	if a.mine() != nil || a.masters.get() == nil {
+	if a.mine() != nil || a.masters.API() == nil {
 		return false // said elsewhere
 	}
 	var mu sync.Mutex
@@ -109,11 +109,11 @@ func (a *Agent) putBackOne(ctx context.Context, o picture.Owned) error {
 		}
 	}
 	if a.cluster.Former(o) {
-		if err := a.masters.delete(ctx, e.Endpoint, e.Group); err != nil {
+		if err := a.masters.Delete(ctx, e.Endpoint, e.Group); err != nil {
 			return err
 		}
 	}
-	ep, _, err := a.masters.create(ctx, createRequest(a.cfg.Host, e, t), e.Endpoint)
+	ep, _, err := a.masters.Create(ctx, createRequest(a.cfg.Host, e, t), e.Endpoint)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (a *Agent) serveMonitors(ctx context.Context) {
 
 // deliver sends the events that a monitor wants until it is gone or ctx ends.
 func (a *Agent) deliver(ctx context.Context, r cluster.MonitorRequest) {
-	client, err := a.masters.dial(strings.Join(append([]string{r.Address}, a.masters.fixedBases()...), ","))
+	client, err := a.masters.Dial(strings.Join(append([]string{r.Address}, a.masters.FixedBases()...), ","))
 	if err != nil {
 		a.log.Warn("a monitor cannot be served", "netmaster", r.Address, "error", err)
 		return
@@ -76,17 +76,6 @@ func (a *Agent) deliver(ctx context.Context, r cluster.MonitorRequest) {
 		}
 		_ = waiting.Pause(ctx, deliverAgain) // the loop sees the end
 	}
-}
-
-// fixedBases are the netmasters that a flag names, for a netmaster that is not
-// reached at the address that it knows of itself.
-func (m *masters) fixedBases() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.fixed {
-		return nil
-	}
-	return strings.Split(m.bases, ",")
 }
 
 // getMonitor streams this host's events, a JSON object a line: GET /monitor,

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -18,9 +19,9 @@ func (a *Agent) Describe(ctx context.Context, d attach.Description) error {
 	if !ok || e.State != stateDone {
 		return model.Errorf(model.ErrNotFound, "describe %s: there is no such attachment on this host", d.Key)
 	}
-	c := a.masters.get()
+	c := a.masters.API()
 	if c == nil {
-		return errNoMaster
+		return netmaster.ErrNone
 	}
 	req := api.UpdateEndpointRequest{
 		Event: api.EventStart, Tenant: string(e.Endpoint.Network.Tenant), Network: string(e.Endpoint.Network.Name),
@@ -32,7 +33,7 @@ func (a *Agent) Describe(ctx context.Context, d attach.Description) error {
 		req.Labels = usableLabels(d.Labels)
 	}
 	if _, err := c.UpdateEndpoint(ctx, req); err != nil {
-		return fromAPI("describe endpoint "+e.Endpoint.String(), err)
+		return netmaster.FromAPI("describe endpoint "+e.Endpoint.String(), err)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -32,11 +33,11 @@ func TestDescribe(t *testing.T) {
 		writeJSON(w, http.StatusOK, api.UpdateEndpointResponse{})
 	}))
 	t.Cleanup(srv.Close)
-	m, err := newMasters(srv.URL, nil, func() error { return nil })
+	m, err := netmaster.New("h1", srv.URL, nil, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(m.close)
+	t.Cleanup(m.Close)
 	k := attach.Key{Container: "ep1", IfName: "eth0"}
 	ep := model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: "cni:h1:ep1:eth0"}
 	a := &Agent{masters: m, journal: &journal{entries: map[attach.Key]entry{

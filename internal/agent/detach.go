@@ -81,7 +81,7 @@ func (a *Agent) releaseEntry(ctx context.Context, e entry) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, detachMaster)
 	defer cancel()
-	if err := a.masters.delete(ctx, e.Endpoint, e.Group); err != nil {
+	if err := a.masters.Delete(ctx, e.Endpoint, e.Group); err != nil {
 		return errors.Join(err, unsaved)
 	}
 	if err := a.cfg.Hook(StepDeleted); err != nil {
@@ -129,7 +129,7 @@ func (a *Agent) payOwed(ctx context.Context) {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	for {
-		_, masters := a.masters.known()
+		_, masters := a.masters.Known()
 		select {
 		case <-ctx.Done():
 			return

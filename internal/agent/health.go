@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -38,7 +39,7 @@ var conditions = []condition{
 	{name: "store", needed: true, check: storeFollowed},
 	{name: "host-name", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.named() }},
 	{name: "data-plane", needed: true, check: dataPlaneFollows},
-	{name: conditionNetmaster, needed: true, check: func(ctx context.Context, a *Agent, _ *observation) error { return a.masters.ping(ctx) }},
+	{name: conditionNetmaster, needed: true, check: func(ctx context.Context, a *Agent, _ *observation) error { return a.masters.Ping(ctx) }},
 	{name: "journal", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.journal.trouble() }},
 	{name: "disk", check: diskHasRoom},
 	{name: "tunnel", check: tunnelLeads},
@@ -117,8 +118,8 @@ func (a *Agent) ready() error {
 	if err := dataPlaneFollows(context.Background(), a, seen); err != nil {
 		return err
 	}
-	if a.masters.get() == nil {
-		return errNoMaster
+	if a.masters.API() == nil {
+		return netmaster.ErrNone
 	}
 	return a.journal.trouble()
 }

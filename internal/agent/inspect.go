@@ -149,7 +149,7 @@ type PortState struct {
 // State draws up what the agent knows of itself.
 func (a *Agent) State() State {
 	o, _ := a.reached.Get()
-	bases, _ := a.masters.known()
+	bases, _ := a.masters.Known()
 	s := State{
 		Host: a.cfg.Host, Netmasters: bases, Applied: o.Report.Revision,
 		Tenants: map[model.TenantName]int64{}, Ports: map[string]PortState{}, Pending: []string{},

@@ -37,5 +37,5 @@ func (a *Agent) releaseLateOne(ctx context.Context, e model.Endpoint) error {
 		}
 	}
 	a.log.Info("releasing an endpoint that netmaster made after the attachment was given up", "endpoint", e.Key.String())
-	return a.masters.delete(ctx, e.Key, e.Group)
+	return a.masters.Delete(ctx, e.Key, e.Group)
 }

@@ -143,7 +143,7 @@ func (a *Agent) awaitFirst(ctx context.Context) {
 		return // its end
 	}
 	a.awaitName(ctx)
-	a.masters.wait(ctx)
+	a.masters.Await(ctx)
 }
 
 // fallback is how long waitProgrammed waits for the tenant's mirror to reach

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/compile"
@@ -154,8 +155,8 @@ func (a *Agent) tryReleaseOrphans(ctx context.Context) error {
 	if err := a.mine(); err != nil {
 		return err
 	}
-	if a.masters.get() == nil {
-		return errNoMaster
+	if a.masters.API() == nil {
+		return netmaster.ErrNone
 	}
 	eps, err := tables.EndpointsOn(ctx, a.cfg.Store, a.cfg.Host)
 	if err != nil {
@@ -182,7 +183,7 @@ func (a *Agent) tryReleaseOrphans(ctx context.Context) error {
 			}
 		}
 		a.log.Info("releasing an endpoint of this host that no attachment knows", "endpoint", ep.Key.String())
-		if err := a.masters.delete(ctx, ep.Key, ep.Group); err != nil {
+		if err := a.masters.Delete(ctx, ep.Key, ep.Group); err != nil {
 			return err
 		}
 	}

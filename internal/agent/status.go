@@ -42,7 +42,7 @@ func (s *status) run(ctx context.Context) {
 		beat := time.Since(said) >= s.a.cfg.StatusBeat
 		if beat || master != nil { // one that is not there costs nothing
 			actx, cancel := context.WithTimeout(ctx, healthTimeout)
-			master = s.a.masters.ping(actx)
+			master = s.a.masters.Ping(actx)
 			cancel()
 		}
 		now := s.a.observe(ctx, master)

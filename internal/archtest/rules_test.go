@@ -70,6 +70,10 @@ var rules = []rule{
 		why: "what a host should look like needs neither a netmaster nor to know how containers are attached",
 	},
 	{
+		pkg: "internal/agent/netmaster", may: []string{"api", "internal/model", "internal/store", "internal/store/cluster", "internal/attach", "internal/waiting"},
+		why: "the way to netmaster knows neither attachments nor pictures",
+	},
+	{
 		pkg: "internal/agent",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/compile", "internal/desired", "internal/driver",

@@ -1,4 +1,4 @@
-package agent
+package netmaster
 
 import (
 	"context"
@@ -17,8 +17,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
-// masters is the way to netmaster: fixed URLs, or what the registry tells.
-type masters struct {
+// Client is the way to netmaster: fixed URLs, or what the registry tells.
+type Client struct {
+	host    model.HostName
 	allowed func() error // whether endpoints of this host may be created and released
 	tls     *tls.Config  // of https URLs; nil = the system's authorities
 
@@ -29,16 +30,19 @@ type masters struct {
 	client  *api.Client
 }
 
-// masterTimeout bounds one request: a netmaster that is there answers in
+// Timeout bounds one request: a netmaster that is there answers in
 // milliseconds, and detaching must not hang on one that is not.
-const masterTimeout = 10 * time.Second
+const Timeout = 10 * time.Second
 
-func newMasters(fixed string, client *tls.Config, allowed func() error) (*masters, error) {
-	m := &masters{allowed: allowed, tls: client}
+// New returns the way from a host to the netmasters at fixed, base URLs separated by commas;
+// empty = those that Discover finds. allowed tells whether endpoints of this host
+// may be created and released.
+func New(host model.HostName, fixed string, client *tls.Config, allowed func() error) (*Client, error) {
+	m := &Client{host: host, allowed: allowed, tls: client}
 	if fixed == "" {
 		return m, nil
 	}
-	c, err := m.dial(fixed, api.WithTimeout(masterTimeout))
+	c, err := m.Dial(fixed, api.WithTimeout(Timeout))
 	if err != nil {
 		return nil, err
 	}
@@ -46,13 +50,13 @@ func newMasters(fixed string, client *tls.Config, allowed func() error) (*master
 	return m, nil
 }
 
-// dial makes a client of the netmasters at bases, separated by commas.
-func (m *masters) dial(bases string, opts ...api.Option) (*api.Client, error) {
+// Dial makes a client of the netmasters at bases, separated by commas.
+func (m *Client) Dial(bases string, opts ...api.Option) (*api.Client, error) {
 	return api.NewClient(bases, append(opts, api.WithTLS(m.tls))...)
 }
 
 // set takes the registry's list of base URLs, sorted.
-func (m *masters) set(urls []string) error {
+func (m *Client) set(urls []string) error {
 	bases := strings.Join(urls, ",")
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,7 +65,7 @@ func (m *masters) set(urls []string) error {
 	}
 	var client *api.Client
 	if bases != "" {
-		c, err := m.dial(bases, api.WithTimeout(masterTimeout))
+		c, err := m.Dial(bases, api.WithTimeout(Timeout))
 		if err != nil {
 			return err
 		}
@@ -74,45 +78,46 @@ func (m *masters) set(urls []string) error {
 	return nil
 }
 
-// get returns the client, nil while no netmaster is known.
-func (m *masters) get() *api.Client {
+// API returns the client, nil while no netmaster is known.
+func (m *Client) API() *api.Client {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.client
 }
 
-// wait returns once a netmaster has become known, or ctx ends.
-func (m *masters) wait(ctx context.Context) {
-	_ = m.changes.Until(ctx, func() (bool, error) { return m.get() != nil, nil }) // its error is ctx's end
+// Await returns once a netmaster has become known, or ctx ends.
+func (m *Client) Await(ctx context.Context) {
+	_ = m.changes.Until(ctx, func() (bool, error) { return m.API() != nil, nil }) // its error is ctx's end
 }
 
-// known tells whether a netmaster is known now, and what tells of a change.
-func (m *masters) known() (string, <-chan struct{}) {
+// Known tells whether a netmaster is known now, and what tells of a change.
+func (m *Client) Known() (string, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.bases, m.changes.Next()
 }
 
-func (m *masters) close() {
-	if c := m.get(); c != nil {
+func (m *Client) Close() {
+	if c := m.API(); c != nil {
 		c.Close()
 	}
 }
 
-var errNoMaster = model.Errorf(model.ErrUnavailable, "no netmaster is known: none is registered in the store and --netmaster is not given")
+// ErrNone: no netmaster is known.
+var ErrNone = model.Errorf(model.ErrUnavailable, "no netmaster is known: none is registered in the store and --netmaster is not given")
 
-// create asks netmaster for an endpoint and returns it with its revision.
-func (m *masters) create(ctx context.Context, req api.CreateEndpointRequest, key model.EndpointKey) (model.Endpoint, store.Revision, error) {
-	c := m.get()
+// Create asks netmaster for an endpoint and returns it with its revision.
+func (m *Client) Create(ctx context.Context, req api.CreateEndpointRequest, key model.EndpointKey) (model.Endpoint, store.Revision, error) {
+	c := m.API()
 	if c == nil {
-		return model.Endpoint{}, 0, errNoMaster
+		return model.Endpoint{}, 0, ErrNone
 	}
 	if err := m.allowed(); err != nil {
 		return model.Endpoint{}, 0, err
 	}
 	resp, err := c.CreateEndpoint(ctx, req)
 	if err != nil {
-		return model.Endpoint{}, 0, fromAPI("create endpoint "+key.String(), err)
+		return model.Endpoint{}, 0, FromAPI("create endpoint "+key.String(), err)
 	}
 	ec := resp.EndpointConfig
 	ep := model.Endpoint{Key: key, Group: model.GroupName(ec.ServiceName)}
@@ -134,11 +139,11 @@ func (m *masters) create(ctx context.Context, req api.CreateEndpointRequest, key
 	return ep, store.Revision(resp.Revision), nil
 }
 
-// ping asks a netmaster for its version.
-func (m *masters) ping(ctx context.Context) error {
-	c := m.get()
+// Ping asks a netmaster for its version.
+func (m *Client) Ping(ctx context.Context) error {
+	c := m.API()
 	if c == nil {
-		return errNoMaster
+		return ErrNone
 	}
 	if err := c.Do(ctx, http.MethodGet, "/version", nil, nil); err != nil {
 		return model.Errorf(model.ErrUnavailable, "ask netmaster: %w", err)
@@ -146,11 +151,11 @@ func (m *masters) ping(ctx context.Context) error {
 	return nil
 }
 
-// delete releases an endpoint at netmaster; one that is not there is fine.
-func (m *masters) delete(ctx context.Context, key model.EndpointKey, group model.GroupName) error {
-	c := m.get()
+// Delete releases an endpoint at netmaster; one that is not there is fine.
+func (m *Client) Delete(ctx context.Context, key model.EndpointKey, group model.GroupName) error {
+	c := m.API()
 	if c == nil {
-		return errNoMaster
+		return ErrNone
 	}
 	if err := m.allowed(); err != nil {
 		return err
@@ -160,7 +165,7 @@ func (m *masters) delete(ctx context.Context, key model.EndpointKey, group model
 		ServiceName: string(group), EndpointID: string(key.ID),
 	})
 	if err != nil && !api.IsNotFound(err) {
-		return fromAPI("delete endpoint "+key.String(), err)
+		return FromAPI("delete endpoint "+key.String(), err)
 	}
 	return nil
 }
@@ -184,8 +189,8 @@ var statusKinds = map[int]error{
 	http.StatusServiceUnavailable: model.ErrUnavailable,
 }
 
-// fromAPI gives an answer of netmaster its kind back.
-func fromAPI(what string, err error) error {
+// FromAPI gives an answer of netmaster its kind back.
+func FromAPI(what string, err error) error {
 	e, ok := errors.AsType[*api.Error](err)
 	if !ok {
 		return model.Errorf(model.ErrUnavailable, "%s: %w", what, err)
@@ -198,4 +203,15 @@ func fromAPI(what string, err error) error {
 		return fmt.Errorf("%s: netmaster failed: %w", what, err)
 	}
 	return model.Errorf(kind, "%w", err) // netmaster's sentence says what it was doing
+}
+
+// FixedBases are the netmasters that a flag names, for a netmaster that is not
+// reached at the address that it knows of itself.
+func (m *Client) FixedBases() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.fixed {
+		return nil
+	}
+	return strings.Split(m.bases, ",")
 }

@@ -1,4 +1,4 @@
-package agent
+package netmaster
 
 import (
 	"context"
@@ -17,16 +17,16 @@ func TestFirstMaster(t *testing.T) {
 	}{
 		{"known already", 0, 0},
 		{"known soon", time.Second, time.Second},
-		{"not known in time", time.Hour, startGrace},
+		{"not known in time", time.Hour, 5 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, err := newMasters("", nil, func() error { return nil })
+				m, err := New("h1", "", nil, func() error { return nil })
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer m.close()
+				defer m.Close()
 				tell := func() {
 					if err := m.set([]string{"http://127.0.0.1:1"}); err != nil {
 						t.Error(err)
@@ -38,9 +38,9 @@ func TestFirstMaster(t *testing.T) {
 					defer time.AfterFunc(tt.after, tell).Stop()
 				}
 				start := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), startGrace)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				m.wait(ctx)
+				m.Await(ctx)
 				if took := time.Since(start); took != tt.want {
 					t.Errorf("after %v, want %v", took, tt.want)
 				}

@@ -1,4 +1,4 @@
-package agent
+package netmaster
 
 import (
 	"context"
@@ -10,32 +10,35 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// What runtimes ask for beyond attaching: networks and groups as the cluster
-// has them now, and addresses before their endpoints exist. All of it asks a
-// netmaster; errors are of model's kinds.
+// Objects are what runtimes ask for beyond attaching: networks and groups as the
+// cluster has them now, and addresses before their endpoints exist.
+type Objects struct{ netmasters *Client }
+
+// Objects returns them.
+func (m *Client) Objects() Objects { return Objects{m} }
 
 // Network returns a network; without one, ErrNotFound.
-func (a *Agent) Network(ctx context.Context, k model.NetworkKey) (model.Network, error) {
-	c := a.masters.get()
+func (x Objects) Network(ctx context.Context, k model.NetworkKey) (model.Network, error) {
+	c := x.netmasters.API()
 	if c == nil {
-		return model.Network{}, errNoMaster
+		return model.Network{}, ErrNone
 	}
 	o, err := c.Networks().Get(ctx, k.String())
 	if err != nil {
-		return model.Network{}, fromAPI("read network "+k.String(), err)
+		return model.Network{}, FromAPI("read network "+k.String(), err)
 	}
 	return networkOf(o)
 }
 
 // Networks returns all networks of all tenants.
-func (a *Agent) Networks(ctx context.Context) ([]model.Network, error) {
-	c := a.masters.get()
+func (x Objects) Networks(ctx context.Context) ([]model.Network, error) {
+	c := x.netmasters.API()
 	if c == nil {
-		return nil, errNoMaster
+		return nil, ErrNone
 	}
 	list, err := c.Networks().List(ctx)
 	if err != nil {
-		return nil, fromAPI("list networks", err)
+		return nil, FromAPI("list networks", err)
 	}
 	out := make([]model.Network, 0, len(list))
 	for _, o := range list {
@@ -49,27 +52,27 @@ func (a *Agent) Networks(ctx context.Context) ([]model.Network, error) {
 }
 
 // Group returns a group; without one, ErrNotFound.
-func (a *Agent) Group(ctx context.Context, k model.GroupKey) (model.Group, error) {
-	c := a.masters.get()
+func (x Objects) Group(ctx context.Context, k model.GroupKey) (model.Group, error) {
+	c := x.netmasters.API()
 	if c == nil {
-		return model.Group{}, errNoMaster
+		return model.Group{}, ErrNone
 	}
 	o, err := c.EndpointGroups().Get(ctx, k.String())
 	if err != nil {
-		return model.Group{}, fromAPI("read group "+k.String(), err)
+		return model.Group{}, FromAPI("read group "+k.String(), err)
 	}
 	return groupOf(o), nil
 }
 
 // Groups returns all groups of all tenants.
-func (a *Agent) Groups(ctx context.Context) ([]model.Group, error) {
-	c := a.masters.get()
+func (x Objects) Groups(ctx context.Context) ([]model.Group, error) {
+	c := x.netmasters.API()
 	if c == nil {
-		return nil, errNoMaster
+		return nil, ErrNone
 	}
 	list, err := c.EndpointGroups().List(ctx)
 	if err != nil {
-		return nil, fromAPI("list groups", err)
+		return nil, FromAPI("list groups", err)
 	}
 	out := make([]model.Group, 0, len(list))
 	for _, o := range list {
@@ -80,10 +83,10 @@ func (a *Agent) Groups(ctx context.Context) ([]model.Group, error) {
 
 // CreateNetwork creates a network; of n only key, encapsulation, requested tag,
 // subnets and gateways count.
-func (a *Agent) CreateNetwork(ctx context.Context, n model.Network) error {
-	c := a.masters.get()
+func (x Objects) CreateNetwork(ctx context.Context, n model.Network) error {
+	c := x.netmasters.API()
 	if c == nil {
-		return errNoMaster
+		return ErrNone
 	}
 	o := api.Network{
 		TenantName: string(n.Key.Tenant), NetworkName: string(n.Key.Name), Encap: string(n.Encap), PktTag: int(n.ReqTag),
@@ -103,41 +106,41 @@ func (a *Agent) CreateNetwork(ctx context.Context, n model.Network) error {
 		}
 	}
 	if _, err := c.Networks().Create(ctx, o); err != nil {
-		return fromAPI("create network "+n.Key.String(), err)
+		return FromAPI("create network "+n.Key.String(), err)
 	}
 	return nil
 }
 
 // DeleteNetwork deletes a network; without one, ErrNotFound.
-func (a *Agent) DeleteNetwork(ctx context.Context, k model.NetworkKey) error {
-	c := a.masters.get()
+func (x Objects) DeleteNetwork(ctx context.Context, k model.NetworkKey) error {
+	c := x.netmasters.API()
 	if c == nil {
-		return errNoMaster
+		return ErrNone
 	}
 	if err := c.Networks().Delete(ctx, k.String()); err != nil {
-		return fromAPI("delete network "+k.String(), err)
+		return FromAPI("delete network "+k.String(), err)
 	}
 	return nil
 }
 
 // ReserveAddress reserves an address for an endpoint that does not exist yet.
-func (a *Agent) ReserveAddress(ctx context.Context, r attach.AddressRequest) (netip.Addr, error) {
-	c := a.masters.get()
+func (x Objects) ReserveAddress(ctx context.Context, r attach.AddressRequest) (netip.Addr, error) {
+	c := x.netmasters.API()
 	if c == nil {
-		return netip.Addr{}, errNoMaster
+		return netip.Addr{}, ErrNone
 	}
 	req := api.AllocAddressRequest{
 		NetworkID: networkID(r.Network, r.Group), AddressPool: r.Pool.String(), Requester: attach.SourceDocker,
 	}
 	if !r.AnyHost {
-		req.Host = string(a.cfg.Host)
+		req.Host = string(x.netmasters.host)
 	}
 	if r.Preferred.IsValid() {
 		req.PreferredIPv4Address = r.Preferred.String()
 	}
 	resp, err := c.AllocAddress(ctx, req)
 	if err != nil {
-		return netip.Addr{}, fromAPI("reserve address on network "+r.Network.String(), err)
+		return netip.Addr{}, FromAPI("reserve address on network "+r.Network.String(), err)
 	}
 	text, _, _ := strings.Cut(resp.IPv4Address, "/")
 	addr, err := netip.ParseAddr(text)
@@ -149,14 +152,14 @@ func (a *Agent) ReserveAddress(ctx context.Context, r attach.AddressRequest) (ne
 
 // ReleaseAddress gives a reserved address back; one that is not reserved any
 // more is fine.
-func (a *Agent) ReleaseAddress(ctx context.Context, k model.NetworkKey, addr netip.Addr) error {
-	c := a.masters.get()
+func (x Objects) ReleaseAddress(ctx context.Context, k model.NetworkKey, addr netip.Addr) error {
+	c := x.netmasters.API()
 	if c == nil {
-		return errNoMaster
+		return ErrNone
 	}
 	err := c.ReleaseAddress(ctx, api.ReleaseAddressRequest{NetworkID: networkID(k, ""), IPv4Address: addr.String()})
 	if err != nil && !api.IsNotFound(err) {
-		return fromAPI("release address "+addr.String(), err)
+		return FromAPI("release address "+addr.String(), err)
 	}
 	return nil
 }
@@ -167,26 +170,6 @@ func networkID(k model.NetworkKey, g model.GroupName) string {
 		id += ":" + string(g)
 	}
 	return id
-}
-
-// Attached returns what an attachment that stands was answered with.
-func (a *Agent) Attached(k attach.Key) (attach.Result, bool) {
-	e, ok := a.journal.get(k)
-	if !ok || e.State != stateDone || e.Result == nil {
-		return attach.Result{}, false
-	}
-	return *e.Result, true
-}
-
-// AttachedBy lists the attachments that stand and came from a source.
-func (a *Agent) AttachedBy(source string) []attach.Key {
-	var out []attach.Key
-	for _, e := range a.journal.all() {
-		if e.State == stateDone && e.Request.Source == source {
-			out = append(out, e.key())
-		}
-	}
-	return out
 }
 
 // networkOf reads what runtimes need of a network. A subnet may be written as

@@ -1,0 +1,71 @@
+package netmaster
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+)
+
+// Discover follows the registry's list of netmasters until ctx ends. A list
+// that becomes empty keeps the last client: a netmaster whose lease was lost
+// with the store may still answer.
+func (m *Client) Discover(ctx context.Context, st store.Store, log *slog.Logger) {
+	if m.fixed {
+		return
+	}
+	err := cluster.WatchServices(ctx, st, "netmaster", func(list []cluster.Service) error {
+		var urls []string
+		for _, s := range list {
+			u, err := s.URL()
+			if err != nil {
+				log.Warn("a netmaster of the registry cannot be asked", "error", err)
+				continue
+			}
+			urls = append(urls, u)
+		}
+		if err := m.set(urls); err != nil {
+			log.Warn("the registry's netmasters cannot be used", "error", err)
+		}
+		return nil
+	})
+	if ctx.Err() == nil {
+		log.Error("netmasters are not followed any more", "error", err)
+	}
+}
+
+// Say tells people whom the agent waits for: at once, then every 10 s.
+func (m *Client) Say(ctx context.Context, log *slog.Logger) {
+	waiting := false
+	for {
+		bases, changed := m.Known()
+		if bases != "" {
+			log.Info("netmaster found", "urls", bases)
+			waiting = false
+		} else {
+			if !waiting {
+				select { // the registry's first answer is on its way
+				case <-changed:
+					continue
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+					return
+				}
+			}
+			waiting = true
+			log.Info("waiting for a netmaster: none is registered in the store; start one, or give --netmaster URL")
+		}
+		var again <-chan time.Time
+		if waiting {
+			again = time.After(10 * time.Second)
+		}
+		select {
+		case <-changed:
+		case <-again:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
