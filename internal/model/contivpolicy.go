@@ -31,6 +31,14 @@ type ContivPolicy struct {
 	Key PolicyKey `json:"key"`
 }
 
+// General returns the policy as it is stored and compiled.
+func (p ContivPolicy) General() Policy {
+	return Policy{Key: p.Key, Kind: KindContiv, Owner: OwnerUser, Tier: TierContiv, Order: OrderContiv, Attached: true}
+}
+
+// Contiv returns a policy as it was written in 1.x's words; false when it was not.
+func (p Policy) Contiv() (ContivPolicy, bool) { return ContivPolicy{Key: p.Key}, p.Kind == KindContiv }
+
 // Validate checks the key. The error is of kind ErrInvalid.
 func (p ContivPolicy) Validate() error {
 	if _, err := ParseTenantName(string(p.Key.Tenant)); err != nil {

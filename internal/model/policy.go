@@ -1,85 +1,193 @@
 package model
 
 import (
-	"maps"
+	"fmt"
 	"net/netip"
-	"slices"
+	"strings"
 )
 
-// Tier orders policies of different worlds; lower tiers decide first.
+// Tier orders policies of different worlds: lower numbers decide first, and what
+// a tier passes on goes to the next. Numbers are internal; a tier is stored, and
+// written by users, as its name.
 type Tier uint8
 
+// The tiers that policies can be in, in deciding order. What is in none of them
+// comes from a newer version, and denies.
 const (
-	// TierContiv holds Contiv policies: no match passes to the next tier.
-	TierContiv Tier = 10
-	// TierKubernetes holds Kubernetes NetworkPolicies: being selected means default deny.
+	TierAdmin      Tier = 5
+	TierContiv     Tier = 10
 	TierKubernetes Tier = 20
+	TierBaseline   Tier = 30
+	tierNotKnown   Tier = 255
 )
 
-// Selector selects endpoints of one tenant by what their identity stands for.
-// Empty fields select everything; MatchLabels are all required.
-type Selector struct {
-	Tenant      TenantName        `json:"tenant"`
-	Network     NetworkName       `json:"network,omitempty"`
-	Group       GroupName         `json:"group,omitempty"`
-	MatchLabels map[string]string `json:"matchLabels,omitempty"`
+// Tiers returns all tiers in deciding order.
+func Tiers() []Tier { return []Tier{TierAdmin, TierContiv, TierKubernetes, TierBaseline} }
+
+func (t Tier) String() string {
+	switch t {
+	case TierAdmin:
+		return "admin"
+	case TierContiv:
+		return "contiv"
+	case TierKubernetes:
+		return "kubernetes"
+	case TierBaseline:
+		return "baseline"
+	}
+	return fmt.Sprintf("tier %d", uint8(t))
 }
 
-// Selects tells whether an identity belongs to the selection.
-func (s Selector) Selects(r IdentityRecord) bool {
-	if s.Tenant != r.Network.Tenant || s.Network != "" && s.Network != r.Network.Name ||
-		s.Group != "" && s.Group != r.Group {
-		return false
+// Known tells whether this version knows the tier.
+func (t Tier) Known() bool {
+	return t == TierAdmin || t == TierContiv || t == TierKubernetes || t == TierBaseline
+}
+
+// ParseTier parses a tier's name. The error is of kind ErrInvalid.
+func ParseTier(s string) (Tier, error) {
+	var names []string
+	for _, t := range Tiers() {
+		if t.String() == s {
+			return t, nil
+		}
+		names = append(names, t.String())
 	}
-	for k, v := range s.MatchLabels {
-		if got, ok := r.Labels[k]; !ok || got != v {
-			return false
+	return tierNotKnown, InvalidField("tier", s, "must be one of "+strings.Join(names, ", "))
+}
+
+// MarshalText writes the tier's name.
+func (t Tier) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText reads a tier's name. One that is not known is no error: the
+// policy has to be read, so that it can be closed.
+func (t *Tier) UnmarshalText(b []byte) error {
+	*t, _ = ParseTier(string(b))
+	return nil
+}
+
+// PolicyKind says in which words a policy was written, and is shown again.
+type PolicyKind string
+
+// PolicyOwner says who a policy belongs to: nobody else may change it.
+type PolicyOwner string
+
+// The kinds and owners of policies.
+const (
+	KindContiv  PolicyKind = "contiv"  // a 1.x policy with its rules
+	KindNetwork PolicyKind = "network" // a network policy, by selectors
+
+	OwnerUser       PolicyOwner = "user"
+	OwnerKubernetes PolicyOwner = "kubernetes"
+)
+
+// MaxOrder is the highest order of a policy in its tier; OrderContiv is that of
+// Contiv's policies.
+const (
+	MaxOrder    = 200
+	OrderContiv = 100
+)
+
+// Policy is the general policy that all data planes enforce. It applies to the
+// endpoints that Applies selects, or if Attached to those of the groups whose
+// record names it. Its rules are rows of their own (PolicyRule).
+//
+// A tier's rules that apply to an endpoint are one list: by order of their
+// policies (the lower first), priority (the higher first), then Deny before Pass
+// before Allow. The first that matches decides. When none matches, the strongest
+// Default of the tier's policies decides: Deny, then Allow, then Pass.
+type Policy struct {
+	Key      PolicyKey   `json:"key"`
+	Kind     PolicyKind  `json:"kind"`
+	Owner    PolicyOwner `json:"owner"`
+	Tier     Tier        `json:"tier"`
+	Order    int         `json:"order"` // 0 to MaxOrder
+	Attached bool        `json:"attached,omitempty"`
+	Applies  Selector    `json:"applies,omitzero"` // of the policy's tenant; not when Attached
+	Default  Defaults    `json:"default,omitzero"`
+	Audit    bool        `json:"audit,omitempty"` // tell what it would do, and do nothing
+}
+
+// Defaults are what a policy says of connections that no rule matches, by
+// direction; empty = nothing.
+type Defaults struct {
+	In  Action `json:"in,omitempty"`
+	Out Action `json:"out,omitempty"`
+}
+
+// Of returns the default of a direction.
+func (d Defaults) Of(dir Direction) Action {
+	if dir == Out {
+		return d.Out
+	}
+	return d.In
+}
+
+// Validate checks all fields. The error is of kind ErrInvalid.
+func (p Policy) Validate() error {
+	if _, err := ParsePolicyKey(p.Key.String()); err != nil {
+		return err
+	}
+	if _, err := parseEnum("kind", string(p.Kind), KindContiv, KindNetwork); err != nil {
+		return err
+	}
+	if _, err := parseEnum("owner", string(p.Owner), OwnerUser, OwnerKubernetes); err != nil {
+		return err
+	}
+	if _, err := ParseTier(p.Tier.String()); err != nil {
+		return err
+	}
+	if p.Order < 0 || p.Order > MaxOrder {
+		return InvalidField("order", p.Order, fmt.Sprintf("must be between 0 and %d", MaxOrder))
+	}
+	for _, d := range []struct {
+		field  string
+		action Action
+	}{{"defaultIn", p.Default.In}, {"defaultOut", p.Default.Out}} {
+		if d.action == "" {
+			continue
+		}
+		if _, err := parseEnum(d.field, string(d.action), Allow, Deny, Pass); err != nil {
+			return err
 		}
 	}
-	return true
-}
-
-// Equal compares two selectors.
-func (s Selector) Equal(o Selector) bool {
-	return s.Tenant == o.Tenant && s.Network == o.Network && s.Group == o.Group &&
-		maps.Equal(s.MatchLabels, o.MatchLabels)
-}
-
-// Policy is the general policy that all data planes enforce: within its tier
-// and direction the rule of the highest priority that matches decides; on a
-// tie Deny wins over Pass over Allow. When none matches, Default decides.
-type Policy struct {
-	Name    string // unique within the cluster, such as "contiv/blue:p1"
-	Tier    Tier
-	Applies Selector
-	Rules   []PolicyRule
-	Default map[Direction]Action // absent direction = Pass (policy says nothing about it)
+	switch {
+	case p.Attached && !p.Applies.IsZero():
+		return InvalidField("applies", p.Applies, "must be empty for a policy that groups name")
+	case p.Attached:
+		return nil
+	case p.Applies.Tenant != p.Key.Tenant:
+		return InvalidField("applies", p.Applies, "must select in the policy's own tenant")
+	}
+	return p.Applies.Validate("applies")
 }
 
 // PolicyRule is one rule of a Policy.
 type PolicyRule struct {
-	ID        string // unique within the cluster; shown by counters and monitors
-	Direction Direction
-	Priority  int
-	Action    Action
-	Peers     []Peer      // empty = any peer
-	Ports     []PortMatch // empty = any protocol
+	Key       RuleKey     `json:"key"`
+	Direction Direction   `json:"direction"`
+	Priority  int         `json:"priority"` // 1 to 100, the higher decides
+	Action    Action      `json:"action"`
+	Log       bool        `json:"log,omitempty"`   // tell of connections that it decides about
+	Peers     []Peer      `json:"peers,omitempty"` // empty = any peer
+	Ports     []PortMatch `json:"ports,omitempty"` // empty = any protocol
 }
 
 // Peer names the other side of a connection by selector, by addresses with
 // exceptions, or by network; exactly one is set.
 type Peer struct {
-	Selector *Selector
-	CIDR     netip.Prefix
-	Except   []netip.Prefix // inside CIDR
-	Network  NetworkKey     // endpoints of the network; on a VLAN network also outside addresses of its subnets
+	Selector *Selector      `json:"selector,omitempty"`
+	CIDR     netip.Prefix   `json:"cidr,omitzero"`
+	Except   []netip.Prefix `json:"except,omitempty"` // inside CIDR
+	Network  NetworkKey     `json:"network,omitzero"` // endpoints of the network; on a VLAN network also outside addresses of its subnets
+	Text     string         `json:"text,omitempty"`   // CIDR as the user wrote it
 }
 
 // PortMatch matches a protocol and, if it has ports, an inclusive range of
 // destination ports; Lo = 0 and Hi = 65535 match all.
 type PortMatch struct {
-	Protocol Protocol
-	Lo, Hi   uint16
+	Protocol Protocol `json:"protocol"`
+	Lo       uint16   `json:"lo"`
+	Hi       uint16   `json:"hi"`
 }
 
 // Matches tells whether a packet's protocol and destination port match. ICMP
@@ -94,53 +202,91 @@ func (m PortMatch) Matches(p Protocol, port uint16) bool {
 	return m.Protocol == p && (!p.HasPorts() || m.Lo <= port && port <= m.Hi)
 }
 
-// Compile expresses Contiv policies of one group in the general model: one
-// Policy per attached name whose selector is the group.
-func ContivToPolicy(key PolicyKey, group GroupKey, rules []Rule) Policy {
-	p := Policy{
-		Name:    "contiv/" + key.String() + "/" + string(group.Name),
-		Tier:    TierContiv,
-		Applies: Selector{Tenant: group.Tenant, Group: group.Name},
+// Limits of one rule.
+const (
+	MaxRulePeers  = 64
+	MaxRulePorts  = 64
+	MaxRuleExcept = 64 // of one peer
+)
+
+// Validate checks all fields. The error is of kind ErrInvalid.
+func (r PolicyRule) Validate() error {
+	if _, err := ParseRuleKey(r.Key.String()); err != nil {
+		return err
 	}
-	for _, r := range rules {
-		pr := PolicyRule{ID: r.Key.String(), Direction: r.Direction, Priority: r.Priority, Action: r.Action}
-		switch {
-		case r.Group != "":
-			pr.Peers = []Peer{{Selector: &Selector{Tenant: r.Key.Tenant, Group: r.Group}}}
-		case r.Network != "":
-			pr.Peers = []Peer{{Network: NetworkKey{r.Key.Tenant, r.Network}}}
-		case r.Addr.IsValid():
-			pr.Peers = []Peer{{CIDR: r.Addr}}
-		}
-		if r.Protocol != AnyProtocol {
-			m := PortMatch{Protocol: r.Protocol, Hi: 65535}
-			if r.Port != 0 {
-				m.Lo, m.Hi = r.Port, r.Port
-			}
-			pr.Ports = []PortMatch{m}
-		}
-		p.Rules = append(p.Rules, pr)
+	if _, err := ParseDirection(string(r.Direction)); err != nil {
+		return err
 	}
-	slices.SortFunc(p.Rules, ComparePolicyRules)
-	return p
+	if _, err := parseEnum("action", string(r.Action), Allow, Deny, Pass); err != nil {
+		return err
+	}
+	if r.Priority < 1 || r.Priority > 100 {
+		return InvalidField("priority", r.Priority, "must be between 1 and 100")
+	}
+	if len(r.Peers) > MaxRulePeers {
+		return InvalidField("peers", len(r.Peers), fmt.Sprintf("must be at most %d", MaxRulePeers))
+	}
+	if len(r.Ports) > MaxRulePorts {
+		return InvalidField("ports", len(r.Ports), fmt.Sprintf("must be at most %d", MaxRulePorts))
+	}
+	for _, p := range r.Peers {
+		if err := p.validate(r.Key.Tenant); err != nil {
+			return err
+		}
+	}
+	for _, m := range r.Ports {
+		if err := m.validate(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// ComparePolicyRules orders rules as they decide: higher priority first, then
-// Deny before Pass before Allow, then by ID.
-func ComparePolicyRules(a, b PolicyRule) int {
-	if a.Priority != b.Priority {
-		return b.Priority - a.Priority
+// kinds counts the ways in which a peer is named.
+func (p Peer) kinds() (n int) {
+	for _, is := range []bool{p.Selector != nil, p.CIDR.IsValid(), p.Network != (NetworkKey{})} {
+		if is {
+			n++
+		}
 	}
-	if d := actionRank(a.Action) - actionRank(b.Action); d != 0 {
-		return d
-	}
+	return n
+}
+
+func (p Peer) validate(t TenantName) error {
 	switch {
-	case a.ID < b.ID:
-		return -1
-	case a.ID > b.ID:
-		return 1
+	case p.kinds() != 1:
+		return InvalidField("peers", p.kinds(), "must each name their endpoints by one of selector, cidr and network")
+	case p.Selector != nil && p.Selector.Tenant != t, p.Network != (NetworkKey{}) && p.Network.Tenant != t:
+		return InvalidField("peers", t, "must be of the policy's own tenant")
+	case p.Selector != nil:
+		return p.Selector.Validate("peers")
+	case !p.CIDR.IsValid() && (len(p.Except) > 0 || p.Text != ""):
+		return InvalidField("except", p.Network, "must be beside a cidr")
+	case !p.CIDR.IsValid():
+		return p.Network.validate()
+	case p.CIDR != p.CIDR.Masked():
+		return InvalidField("cidr", p.CIDR, "must not have bits set beyond its length")
+	case len(p.Except) > MaxRuleExcept:
+		return InvalidField("except", len(p.Except), fmt.Sprintf("must be at most %d", MaxRuleExcept))
 	}
-	return 0
+	for _, x := range p.Except {
+		if x != x.Masked() || x.Bits() <= p.CIDR.Bits() || !p.CIDR.Contains(x.Addr()) {
+			return InvalidField("except", x, "must be a part of "+p.CIDR.String())
+		}
+	}
+	return rawText("cidr", p.Text, p.CIDR, func(s string) (netip.Prefix, error) { return ParsePeerAddr("cidr", s) })
+}
+
+func (m PortMatch) validate() error {
+	switch {
+	case m.Protocol < 0 || m.Protocol > 255:
+		return InvalidField("protocol", int(m.Protocol), "must be between 0 and 255")
+	case m.Lo > m.Hi:
+		return InvalidField("ports", fmt.Sprintf("%d-%d", m.Lo, m.Hi), "must not end before they begin")
+	case !m.Protocol.HasPorts() && (m.Lo != 0 || m.Hi != 65535):
+		return InvalidField("ports", fmt.Sprintf("%d-%d", m.Lo, m.Hi), fmt.Sprintf("must be empty unless protocol is tcp, udp or 132 (sctp); it is %q", m.Protocol))
+	}
+	return nil
 }
 
 func actionRank(a Action) int {

@@ -59,6 +59,64 @@ type Rule struct {
 	RawAddr   string       `json:"rawAddr,omitempty"` // as the user wrote it
 }
 
+// General returns the rule as it is stored and compiled.
+func (r Rule) General() PolicyRule {
+	out := PolicyRule{Key: r.Key, Direction: r.Direction, Priority: r.Priority, Action: r.Action}
+	switch {
+	case r.Group != "":
+		out.Peers = []Peer{{Selector: &Selector{Tenant: r.Key.Tenant, Group: r.Group}}}
+	case r.Network != "":
+		out.Peers = []Peer{{Network: NetworkKey{r.Key.Tenant, r.Network}}}
+	case r.Addr.IsValid():
+		out.Peers = []Peer{{CIDR: r.Addr, Text: r.RawAddr}}
+	}
+	if r.Protocol != AnyProtocol {
+		m := PortMatch{Protocol: r.Protocol, Hi: 65535}
+		if r.Port != 0 {
+			m.Lo, m.Hi = r.Port, r.Port
+		}
+		out.Ports = []PortMatch{m}
+	}
+	return out
+}
+
+// Contiv returns a rule of a ContivPolicy in 1.x's words; false when they cannot
+// say it.
+func (r PolicyRule) Contiv() (Rule, bool) {
+	out := Rule{Key: r.Key, Direction: r.Direction, Priority: r.Priority, Action: r.Action, Protocol: AnyProtocol}
+	if len(r.Peers) > 1 || len(r.Ports) > 1 || r.Log || r.Action == Pass {
+		return out, false
+	}
+	for _, p := range r.Peers {
+		switch {
+		case p.Selector != nil:
+			out.Group = p.Selector.Group
+			if !p.Selector.Equal(Selector{Tenant: r.Key.Tenant, Group: out.Group}) || out.Group == "" {
+				return out, false
+			}
+		case p.CIDR.IsValid():
+			out.Addr, out.RawAddr = p.CIDR, p.Text
+			if len(p.Except) > 0 {
+				return out, false
+			}
+		default:
+			out.Network = p.Network.Name
+			if p.Network.Tenant != r.Key.Tenant || out.Network == "" {
+				return out, false
+			}
+		}
+	}
+	for _, m := range r.Ports {
+		if out.Protocol = m.Protocol; m.Lo == 0 && m.Hi == 65535 {
+			continue
+		}
+		if out.Port = m.Lo; m.Lo != m.Hi || m.Lo == 0 || !m.Protocol.HasPorts() {
+			return out, false
+		}
+	}
+	return out, true
+}
+
 // ParsePriority checks a rule's priority: 1-100, and 0 (absent) means 1.
 func ParsePriority(n int) (int, error) {
 	if n == 0 {

@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"math/bits"
 	"net/netip"
 	"slices"
 )
@@ -21,23 +22,50 @@ const entriesPerPort = 17
 // ported are the protocols that have ports, by their place in a portCount.
 var ported = [...]Protocol{ProtoTCP, ProtoUDP, ProtoSCTP}
 
-// portPair is what a rule matches beside its peer; port 0 = all.
+// portPair is what a rule matches beside its peer: all ports of a protocol, or
+// a block of a power of two of them.
 type portPair struct {
 	proto Protocol
 	port  uint16
+	bits  uint8 // of the block; 0 = all ports, 16 = one
+}
+
+// pairsOf returns what a rule matches beside its peers.
+func pairsOf(r PolicyRule) []portPair {
+	if len(r.Ports) == 0 {
+		return []portPair{{proto: AnyProtocol}}
+	}
+	out := make([]portPair, 0, len(r.Ports))
+	for _, m := range r.Ports {
+		if !m.Protocol.HasPorts() || m.Lo == 0 && m.Hi == 65535 {
+			out = append(out, portPair{proto: m.Protocol})
+			continue
+		}
+		for lo := uint32(m.Lo); lo <= uint32(m.Hi); {
+			size := uint32(1)
+			for size < 1<<16 && lo%(2*size) == 0 && lo+2*size-1 <= uint32(m.Hi) {
+				size *= 2
+			}
+			out = append(out, portPair{m.Protocol, uint16(lo), uint8(16 - bits.TrailingZeros32(size))})
+			lo += size
+		}
+	}
+	return out
 }
 
 // portCount counts pairs, and tells how many entries they take at most.
 type portCount struct {
-	points, wide [len(ported)]int // with a port, with all ports
-	other        int              // entries of other protocols
+	points, blocks, wide [len(ported)]int // one port, several, all
+	other                int              // entries of other protocols
 }
 
 func (c *portCount) add(q portPair, times int) {
 	i := slices.Index(ported[:], q.proto)
 	switch {
-	case i >= 0 && q.port != 0:
+	case i >= 0 && q.bits == 16:
 		c.points[i] += times
+	case i >= 0 && q.bits > 0:
+		c.blocks[i] += times
 	case i >= 0:
 		c.wide[i] += times
 	case q.proto == ProtoICMP: // of either family
@@ -50,39 +78,60 @@ func (c *portCount) add(q portPair, times int) {
 func (c *portCount) addAll(o portCount, times int) {
 	for i := range ported {
 		c.points[i] += times * o.points[i]
+		c.blocks[i] += times * o.blocks[i]
 		c.wide[i] += times * o.wide[i]
 	}
 	c.other += times * o.other
 }
 
-// entries counts for one peer, or for several in whose lists the pairs of
-// beside may be as well.
-func (c *portCount) entries(beside ...portCount) int {
+// entries counts for one peer, in whose list the pairs of beside may be as well.
+func (c *portCount) entries(beside portCount) int {
 	n := c.other
 	for i := range ported {
-		each, wide := 1, c.wide[i]
-		for _, b := range beside {
-			wide += b.wide[i]
-		}
-		if wide > 0 {
+		each, own := 1, c.points[i]+c.blocks[i]
+		if c.wide[i]+c.blocks[i]+beside.wide[i]+beside.blocks[i] > 0 {
 			each = entriesPerPort
 		}
-		n += each*c.points[i] + c.wide[i]
+		n += each*own + c.wide[i]
 	}
 	return n
 }
 
 // peerKey is the peer of a rule; the zero value is any peer.
 type peerKey struct {
-	group   GroupName
-	network NetworkName
-	prefix  netip.Prefix
+	selector string
+	network  bool // endpoints of a network, and on a VLAN network its addresses
+	prefix   netip.Prefix
+}
+
+// peersOf returns a rule's peers; exceptions of a prefix count like prefixes.
+func peersOf(r PolicyRule) map[peerKey]*Selector {
+	out := map[peerKey]*Selector{}
+	for _, p := range r.Peers {
+		switch {
+		case p.Selector != nil:
+			out[peerKey{selector: p.Selector.String()}] = p.Selector
+		case p.CIDR.IsValid():
+			out[peerKey{prefix: p.CIDR.Masked()}] = nil
+			for _, x := range p.Except {
+				out[peerKey{prefix: x.Masked()}] = nil
+			}
+		default:
+			s := &Selector{Tenant: p.Network.Tenant, Network: p.Network.Name}
+			out[peerKey{selector: s.String(), network: true}] = s
+		}
+	}
+	if len(r.Peers) == 0 {
+		out[peerKey{}] = nil
+	}
+	return out
 }
 
 // peerPorts are the pairs of the rules that name a peer, and how many name each.
 type peerPorts struct {
-	rules map[portPair]int
-	sum   portCount
+	selector *Selector
+	rules    map[portPair]int
+	sum      portCount
 }
 
 // PolicyMeter keeps an upper bound of the entries that rules of one tenant take
@@ -93,14 +142,14 @@ type peerPorts struct {
 type PolicyMeter struct{ in, out directionMeter }
 
 type directionMeter struct {
-	peers    map[peerKey]*peerPorts
-	anybody  portCount
-	groups   portCount
-	networks map[NetworkName]portCount
-	prefixes portCount
-	spare    int // what prefixes was found to count too much
-	sorted   []netip.Prefix
-	lengths  [2][129]int // prefixes of a length, by family
+	peers     map[peerKey]*peerPorts
+	selectors map[peerKey]*peerPorts // those of them that are selectors
+	anybody   portCount
+	named     portCount // of all selectors
+	prefixes  portCount
+	spare     int // what prefixes was found to count too much
+	sorted    []netip.Prefix
+	lengths   [2][129]int // prefixes of a length, by family
 }
 
 func (m *PolicyMeter) directions() [2]*directionMeter { return [2]*directionMeter{&m.in, &m.out} }
@@ -113,10 +162,16 @@ func (m *PolicyMeter) of(d Direction) *directionMeter {
 }
 
 // NewPolicyMeter returns a meter that counts rules.
-func NewPolicyMeter(rules []Rule) *PolicyMeter {
+func NewPolicyMeter(rules []PolicyRule) *PolicyMeter {
 	m := &PolicyMeter{}
+	first := func(r PolicyRule) netip.Prefix {
+		if len(r.Peers) == 0 {
+			return netip.Prefix{}
+		}
+		return r.Peers[0].CIDR
+	}
 	rules = slices.Clone(rules)
-	slices.SortFunc(rules, func(a, b Rule) int { return comparePrefixes(a.Addr, b.Addr) }) // then placing them moves none
+	slices.SortFunc(rules, func(a, b PolicyRule) int { return comparePrefixes(first(a), first(b)) }) // then placing them moves none
 	for _, r := range rules {
 		m.Add(r)
 	}
@@ -124,17 +179,18 @@ func NewPolicyMeter(rules []Rule) *PolicyMeter {
 }
 
 // Add counts a rule.
-func (m *PolicyMeter) Add(r Rule) { m.of(r.Direction).change(r, 1) }
+func (m *PolicyMeter) Add(r PolicyRule) { m.of(r.Direction).change(r, 1) }
 
 // Remove takes back a rule that was added.
-func (m *PolicyMeter) Remove(r Rule) { m.of(r.Direction).change(r, -1) }
+func (m *PolicyMeter) Remove(r PolicyRule) { m.of(r.Direction).change(r, -1) }
 
 // Entries bounds the entries and the prefixes of the rules; identities tells
-// how many identities the endpoints of a network have.
-func (m *PolicyMeter) Entries(identities func(NetworkName) int) (entries, prefixes int) {
+// how many identities a selector selects. It costs as much as the rules name
+// different selectors.
+func (m *PolicyMeter) Entries(identities func(Selector) int) (entries, prefixes int) {
 	for _, d := range m.directions() {
-		e, p := d.named(identities)
-		entries, prefixes = entries+e+d.prefixes.entries()-d.spare, prefixes+p+len(d.sorted)
+		e, p := d.count(identities)
+		entries, prefixes = entries+e+d.prefixes.entries(portCount{})-d.spare, prefixes+p+len(d.sorted)
 	}
 	return entries, prefixes
 }
@@ -142,12 +198,12 @@ func (m *PolicyMeter) Entries(identities func(NetworkName) int) (entries, prefix
 // Check tells whether rules may join those that the meter counts, which present
 // lists, and leaves the meter as it was. Otherwise the error, of kind
 // ErrExhausted, says what they would take, and fit how many of them fit.
-func (m *PolicyMeter) Check(present func() []Rule, joining []Rule, identities func(NetworkName) int) (fit int, err error) {
+func (m *PolicyMeter) Check(present func() []PolicyRule, joining []PolicyRule, identities func(Selector) int) (fit int, err error) {
 	fits := func() error {
 		entries, prefixes := m.Entries(identities)
 		switch {
 		case entries > MaxPolicyEntries:
-			return Errorf(ErrExhausted, "its rules would take up to %d entries of a host's tables, where an address prefix counts the ports of all prefixes that cover it, and a network's rule each of its groups; at most %d are allowed: name the peers of wide ranges by group, or their ports by protocol (docs/user/limits.md)", entries, MaxPolicyEntries)
+			return Errorf(ErrExhausted, "its rules would take up to %d entries of a host's tables, where an address prefix counts the ports of all prefixes that cover it, and a selector each identity that it selects; at most %d are allowed: name the peers of wide ranges by group or label, or their ports by protocol (docs/user/limits.md)", entries, MaxPolicyEntries)
 		case prefixes > MaxPolicyPrefixes:
 			return Errorf(ErrExhausted, "its rules would take up to %d address prefixes of a host's tables; at most %d are allowed", prefixes, MaxPolicyPrefixes)
 		}
@@ -193,17 +249,22 @@ func (m *PolicyMeter) Check(present func() []Rule, joining []Rule, identities fu
 // Recount finds what the sums over prefixes count too much, as rules hide
 // others. A rule that joins adds no more to the true count than to the sums,
 // so what is found holds until a rule goes. rules are those that the meter counts.
-func (m *PolicyMeter) Recount(rules []Rule) {
+func (m *PolicyMeter) Recount(rules []PolicyRule) {
 	rules = slices.Clone(rules)
-	slices.SortFunc(rules, func(a, b Rule) int {
+	slices.SortFunc(rules, func(a, b PolicyRule) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(actionRank(a.Action), actionRank(b.Action)),
 			cmp.Compare(a.Key.String(), b.Key.String()))
 	})
 	for i, d := range m.directions() {
 		named := map[netip.Prefix][]int{}
 		for at, r := range rules {
-			if r.Addr.IsValid() && r.Direction == [2]Direction{In, Out}[i] {
-				named[r.Addr.Masked()] = append(named[r.Addr.Masked()], at)
+			if r.Direction != [2]Direction{In, Out}[i] {
+				continue
+			}
+			for k := range peersOf(r) {
+				if k.prefix.IsValid() {
+					named[k.prefix] = append(named[k.prefix], at)
+				}
 			}
 		}
 		var sum portCount
@@ -216,83 +277,84 @@ func (m *PolicyMeter) Recount(rules []Rule) {
 				break
 			}
 		}
-		d.spare = max(0, d.prefixes.entries()-sum.entries(d.prefixes))
+		d.spare = max(0, d.prefixes.entries(portCount{})-sum.entries(d.prefixes))
 	}
 }
 
 // deciding counts the rules of a list that none before them hides.
-func deciding(rules []Rule, list []int) (c portCount) {
+func deciding(rules []PolicyRule, list []int) (c portCount) {
 	slices.Sort(list)
 	seen := map[portPair]bool{}
-	for _, i := range list {
-		q := pairOf(rules[i])
-		if !seen[q] {
-			seen[q] = true
-			c.add(q, 1)
+	for at, i := range list {
+		if at > 0 && list[at-1] == i {
+			continue
 		}
-		if q.proto == AnyProtocol {
-			break
+		hides := !slices.ContainsFunc(rules[i].Peers, func(p Peer) bool { return len(p.Except) > 0 })
+		for _, q := range pairsOf(rules[i]) {
+			if !seen[q] {
+				c.add(q, 1)
+			}
+			if seen[q] = seen[q] || hides; q.proto == AnyProtocol && hides {
+				return c
+			}
 		}
 	}
 	return c
 }
 
-func pairOf(r Rule) portPair {
-	if !r.Protocol.HasPorts() {
-		return portPair{proto: r.Protocol}
-	}
-	return portPair{r.Protocol, r.Port}
-}
-
-// named counts the peers that are no prefixes. On a VLAN network the addresses
+// count counts the peers that are no prefixes. On a VLAN network the addresses
 // of its two subnets are peers beside its identities.
-func (d *directionMeter) named(identities func(NetworkName) int) (entries, prefixes int) {
-	beside := []portCount{d.groups}
-	for _, c := range d.networks {
-		beside = append(beside, c)
-	}
-	entries = d.anybody.entries() + d.groups.entries(beside[1:]...)
-	for name, c := range d.networks {
-		entries += c.entries(beside...) * (identities(name) + 2)
-		prefixes += 2
+func (d *directionMeter) count(identities func(Selector) int) (entries, prefixes int) {
+	entries = d.anybody.entries(portCount{})
+	for k, p := range d.selectors {
+		times := identities(*p.selector)
+		if k.network {
+			times, prefixes = times+2, prefixes+2
+		}
+		entries += p.sum.entries(d.named) * times
 	}
 	return entries, prefixes
 }
 
-func (d *directionMeter) change(r Rule, by int) {
-	wide := d.prefixes.wide
-	k := peerKey{group: r.Group, network: r.Network}
-	if r.Addr.IsValid() {
-		k.prefix = r.Addr.Masked()
-	}
+func (d *directionMeter) change(r PolicyRule, by int) {
+	before, pairs := d.prefixes, pairsOf(r)
 	if d.peers == nil {
-		d.peers, d.networks = map[peerKey]*peerPorts{}, map[NetworkName]portCount{}
+		d.peers, d.selectors = map[peerKey]*peerPorts{}, map[peerKey]*peerPorts{}
 	}
-	own := d.peers[k]
-	if own == nil {
-		own = &peerPorts{rules: map[portPair]int{}}
-		d.peers[k] = own
-		if k.prefix.IsValid() {
-			d.place(k.prefix, 1)
+	for k, selector := range peersOf(r) {
+		d.changePeer(k, selector, pairs, by)
+	}
+	for i := range ported { // other ports count otherwise now
+		if by < 0 || before.wide[i]+before.blocks[i] == 0 && d.prefixes.wide[i]+d.prefixes.blocks[i] > 0 {
+			d.spare = 0
 		}
 	}
-	q := pairOf(r)
-	before := own.rules[q]
-	if own.rules[q] += by; own.rules[q] == 0 {
-		delete(own.rules, q)
+}
+
+func (d *directionMeter) changePeer(k peerKey, selector *Selector, pairs []portPair, by int) {
+	own := d.peers[k]
+	if own == nil {
+		own = &peerPorts{rules: map[portPair]int{}, selector: selector}
+		d.peers[k] = own
+		switch {
+		case k.prefix.IsValid():
+			d.place(k.prefix, 1)
+		case selector != nil:
+			d.selectors[k] = own
+		}
 	}
-	if (before == 0) != (own.rules[q] == 0) {
+	for _, q := range pairs {
+		before := own.rules[q]
+		if own.rules[q] += by; own.rules[q] == 0 {
+			delete(own.rules, q)
+		}
+		if (before == 0) == (own.rules[q] == 0) {
+			continue
+		}
 		own.sum.add(q, by)
 		switch {
-		case k.group != "":
-			d.groups.add(q, by)
-		case k.network != "":
-			c := d.networks[k.network]
-			if c.add(q, by); c == (portCount{}) {
-				delete(d.networks, k.network)
-			} else {
-				d.networks[k.network] = c
-			}
+		case selector != nil:
+			d.named.add(q, by)
 		case k.prefix.IsValid():
 			d.prefixes.add(q, by*d.covered(k.prefix))
 		default:
@@ -301,13 +363,9 @@ func (d *directionMeter) change(r Rule, by int) {
 	}
 	if len(own.rules) == 0 {
 		delete(d.peers, k)
+		delete(d.selectors, k)
 		if k.prefix.IsValid() {
 			d.place(k.prefix, -1)
-		}
-	}
-	for i := range ported {
-		if by < 0 || wide[i] == 0 && d.prefixes.wide[i] > 0 { // other ports count otherwise now
-			d.spare = 0
 		}
 	}
 }

@@ -9,13 +9,19 @@ import (
 	"testing"
 )
 
-func sizeRule(i int, change func(*Rule)) Rule {
+func sizeRule(i int, change func(*Rule)) PolicyRule {
 	r := Rule{Key: RuleKey{"t", "p", RuleID(strconv.Itoa(i))}, Direction: In, Priority: 1, Action: Allow, Protocol: AnyProtocol}
 	change(&r)
-	return r
+	return r.General()
 }
 
-func ten(NetworkName) int { return 10 }
+// ten identities are on each network, one in each group.
+func ten(s Selector) int {
+	if s.Group != "" {
+		return 1
+	}
+	return 10
+}
 
 // TestPolicyMeterCounts checks the sums of small lists by hand.
 func TestPolicyMeterCounts(t *testing.T) {
@@ -37,7 +43,7 @@ func TestPolicyMeterCounts(t *testing.T) {
 		"nested":           {[]func(*Rule){at("10.1.0.0/16", tcp(80)), at("10.1.1.0/24", tcp(81)), at("10.2.0.0/16", tcp(82)), at("10.0.0.0/8", tcp(83))}, 8, 4},
 		"families":         {[]func(*Rule){at("0.0.0.0/0", tcp(80)), at("::/0", tcp(81)), at("fd00::/8", tcp(82))}, 4, 3},
 	} {
-		var rules []Rule
+		var rules []PolicyRule
 		for i, f := range tc.rules {
 			rules = append(rules, sizeRule(i, f))
 		}
@@ -53,7 +59,7 @@ func TestPolicyMeterCounts(t *testing.T) {
 func TestPolicyMeterOrder(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	for range 200 {
-		var kept, gone []Rule
+		var kept, gone []PolicyRule
 		for i := range rnd.IntN(60) {
 			r := sizeRule(i, func(r *Rule) {
 				r.Direction = []Direction{In, Out}[rnd.IntN(2)]
@@ -77,7 +83,7 @@ func TestPolicyMeterOrder(t *testing.T) {
 			}
 		}
 		var m PolicyMeter
-		all := append(append([]Rule(nil), kept...), gone...)
+		all := append(append([]PolicyRule(nil), kept...), gone...)
 		rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for _, r := range all {
 			m.Add(r)
@@ -98,7 +104,7 @@ func TestPolicyMeterOrder(t *testing.T) {
 // refused where they become too many, unless rules before them hide them.
 func TestPolicyMeterCheck(t *testing.T) {
 	const ports, nets = 1000, 600
-	list := func(hide bool) (rules []Rule) {
+	list := func(hide bool) (rules []PolicyRule) {
 		for i := range ports {
 			rules = append(rules, sizeRule(i, func(r *Rule) {
 				r.Addr, r.Protocol, r.Port = netip.MustParsePrefix("10.0.0.0/8"), ProtoTCP, uint16(1+i)
@@ -116,18 +122,18 @@ func TestPolicyMeterCheck(t *testing.T) {
 	}
 	rules := list(false)
 	var m PolicyMeter
-	fit, err := m.Check(func() []Rule { return nil }, rules, ten)
+	fit, err := m.Check(func() []PolicyRule { return nil }, rules, ten)
 	if want := ports + (MaxPolicyEntries-ports)/(ports+1); fit != want || !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), strconv.Itoa(MaxPolicyEntries)) {
 		t.Errorf("%d rules fit, %v; want %d", fit, err, want)
 	}
 	if e, p := m.Entries(ten); e != 0 || p != 0 {
 		t.Errorf("the check left %d entries, %d prefixes", e, p)
 	}
-	if fit, err := m.Check(func() []Rule { return nil }, list(true), ten); err != nil {
+	if fit, err := m.Check(func() []PolicyRule { return nil }, list(true), ten); err != nil {
 		t.Errorf("with denied networks: %d rules fit, %v", fit, err)
 	}
 	m = *NewPolicyMeter(rules)
-	if fit, err := m.Check(func() []Rule { return rules }, rules[:1], ten); fit != 0 || err == nil {
+	if fit, err := m.Check(func() []PolicyRule { return rules }, rules[:1], ten); fit != 0 || err == nil {
 		t.Errorf("beyond the limit: %d rules fit, %v", fit, err)
 	}
 	rules = nil
@@ -137,7 +143,7 @@ func TestPolicyMeterCheck(t *testing.T) {
 		}))
 	}
 	m = *NewPolicyMeter(rules[:MaxPolicyPrefixes])
-	if fit, err := m.Check(func() []Rule { return rules[:MaxPolicyPrefixes] }, rules[MaxPolicyPrefixes:], ten); fit != 0 || err == nil {
+	if fit, err := m.Check(func() []PolicyRule { return rules[:MaxPolicyPrefixes] }, rules[MaxPolicyPrefixes:], ten); fit != 0 || err == nil {
 		t.Errorf("too many prefixes: %d rules fit, %v", fit, err)
 	}
 }
@@ -147,7 +153,7 @@ func TestPolicyMeterCheck(t *testing.T) {
 // and refused then in words that say what to do (docs/user/limits.md); 10,000
 // rules of peers that do not lie inside one another are taken.
 func TestBoundOfNestedPrefixes(t *testing.T) {
-	var rules []Rule
+	var rules []PolicyRule
 	add := func(prefix string, port int) {
 		rules = append(rules, sizeRule(len(rules), func(r *Rule) {
 			r.Addr, r.Protocol, r.Port = netip.MustParsePrefix(prefix), ProtoTCP, uint16(port)
@@ -161,11 +167,11 @@ func TestBoundOfNestedPrefixes(t *testing.T) {
 	}
 	last := len(rules) - 1
 	m := NewPolicyMeter(rules[:last-1])
-	if _, err := m.Check(func() []Rule { return rules[:last-1] }, rules[last-1:last], ten); err != nil {
+	if _, err := m.Check(func() []PolicyRule { return rules[:last-1] }, rules[last-1:last], ten); err != nil {
 		t.Errorf("522 nested prefixes: %v", err)
 	}
 	m.Add(rules[last-1])
-	_, err := m.Check(func() []Rule { return rules[:last] }, rules[last:], ten)
+	_, err := m.Check(func() []PolicyRule { return rules[:last] }, rules[last:], ten)
 	if !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), "524288") || !strings.Contains(err.Error(), "docs/user/limits.md") {
 		t.Errorf("523 nested prefixes: %v, want a refusal with the limit and what to do", err)
 	}
@@ -179,11 +185,11 @@ func TestBoundOfNestedPrefixes(t *testing.T) {
 			r.Addr = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24)
 		},
 	} {
-		var rules []Rule
+		var rules []PolicyRule
 		for i := range 10000 {
 			rules = append(rules, sizeRule(i, func(r *Rule) { r.Protocol, r.Port = ProtoTCP, uint16(1+i); shape(i, r) }))
 		}
-		if _, err := NewPolicyMeter(nil).Check(func() []Rule { return nil }, rules, ten); err != nil {
+		if _, err := NewPolicyMeter(nil).Check(func() []PolicyRule { return nil }, rules, ten); err != nil {
 			t.Errorf("10,000 rules of %s: %v", name, err)
 		}
 	}
