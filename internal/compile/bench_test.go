@@ -23,7 +23,7 @@ func cluster(c *Compiler, n int) func(i int) model.Endpoint {
 	c.SetNetwork(model.Network{Key: network, Encap: model.EncapVXLAN, Tag: 7, ID: 7, Subnet: netip.MustParsePrefix("10.0.0.0/8")})
 	c.SetIdentity(model.IdentityRecord{ID: 300, Network: network, Group: "g1"})
 	c.SetGroup(model.Group{Key: model.GroupKey{Tenant: "blue", Name: "g1"}, Network: "n1", Policies: []model.PolicyName{"p1"}})
-	c.SetPolicy(model.ContivPolicy{Key: model.PolicyKey{Tenant: "blue", Name: "p1"}})
+	c.SetPolicy(model.ContivPolicy{Key: model.PolicyKey{Tenant: "blue", Name: "p1"}}.General())
 	for i := range 10 {
 		c.SetRule(benchRule(i, 80))
 	}
@@ -44,11 +44,11 @@ func cluster(c *Compiler, n int) func(i int) model.Endpoint {
 	return remote
 }
 
-func benchRule(i int, port uint16) model.Rule {
+func benchRule(i int, port uint16) model.PolicyRule {
 	return model.Rule{
 		Key:       model.RuleKey{Tenant: "blue", Policy: "p1", Rule: model.RuleID(fmt.Sprint("r", i))},
 		Direction: model.In, Priority: 1 + i, Action: model.Allow, Protocol: model.ProtoTCP, Port: port, Group: "g1",
-	}
+	}.General()
 }
 
 var sizes = []int{10, 1_000, 10_000, 100_000}

@@ -23,10 +23,7 @@ func (c *Compiler) Compile(revision int64) (desired.Host, []Problem) {
 	c.compileNetworks(before)
 	c.placeEndpoints()
 	c.compileTenants()
-	renumbered := c.compileGroups(before)
-	for e := range renumbered {
-		c.dirtyEps.add(e)
-	}
+	c.compilePolicies(before)
 	c.putEndpoints(before)
 	c.compileDNS(before)
 	c.prune()
@@ -214,21 +211,7 @@ func (c *Compiler) placeEndpoints() {
 		if e.isPort && !port {
 			c.out.Ports = c.out.Ports.Delete(e.ifName)
 		}
-		var g *group
-		if port {
-			g = c.groupOf(e)
-		}
-		if g != e.group {
-			if e.group != nil {
-				delete(e.group.ports, e)
-				c.dirtyGroups.add(e.group)
-			}
-			if g != nil {
-				g.ports.add(e)
-				c.dirtyGroups.add(g)
-			}
-			e.group = g
-		}
+		c.moveSubject(e, port)
 		key := desired.RemoteKey{Network: e.net.id, MAC: e.MAC}
 		if e.isRemote && (!remote || key != e.remote) {
 			c.out.Remotes = c.out.Remotes.Delete(e.remote)
@@ -246,8 +229,8 @@ func (c *Compiler) putEndpoints(before desired.Host) {
 				IfName: e.ifName, Endpoint: e.Key, Network: e.net.id, MAC: e.MAC,
 				IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(), Private: c.privateOf(e),
 			}
-			if e.group != nil && e.group.set != nil {
-				p.Policies = e.group.set.ID
+			if e.subject.set != nil {
+				p.Policies = e.subject.set.id
 			}
 			pic := &p
 			if old, ok := before.Ports.Get(e.ifName); ok && *old == p {
@@ -287,10 +270,8 @@ func (c *Compiler) compileTenants() {
 			text = fmt.Sprintf("identities %d have endpoints but no record: rules that deny take them for a peer", orphans)
 		}
 		c.problems.set("tenant "+string(t.name), text)
-		for _, p := range c.policies {
-			if p.key.Tenant == t.name && len(p.users) > 0 {
-				c.touchPolicy(p)
-			}
+		for _, s := range t.selections {
+			c.dirtySelections.add(s)
 		}
 	}
 }
@@ -303,12 +284,12 @@ func (c *Compiler) prune() {
 		}
 	}
 	for g := range c.dirtyGroups {
-		if g.rec == nil && len(g.ports) == 0 {
+		if g.rec == nil && len(g.subjects) == 0 {
 			delete(c.groups, g.key)
 		}
 	}
 	for t := range c.dirtyTenants {
-		if len(t.records) == 0 && len(t.uses) == 0 {
+		if t.empty() {
 			delete(c.tenants, t.name)
 		}
 	}

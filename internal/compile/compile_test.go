@@ -83,9 +83,9 @@ func key(v any) string {
 		return "network " + v.Key.String()
 	case model.Group:
 		return "group " + v.Key.String()
-	case model.ContivPolicy:
+	case model.Policy:
 		return "policy " + v.Key.String()
-	case model.Rule:
+	case model.PolicyRule:
 		return "rule " + v.Key.String()
 	case model.Endpoint:
 		return "endpoint " + v.Key.String()
@@ -107,9 +107,9 @@ func tell(c *Compiler, v any) {
 		c.SetNetwork(v)
 	case model.Group:
 		c.SetGroup(v)
-	case model.ContivPolicy:
+	case model.Policy:
 		c.SetPolicy(v)
-	case model.Rule:
+	case model.PolicyRule:
 		c.SetRule(v)
 	case model.Endpoint:
 		c.SetEndpoint(v)
@@ -130,9 +130,9 @@ func untell(c *Compiler, v any) {
 		c.DeleteNetwork(v.Key)
 	case model.Group:
 		c.DeleteGroup(v.Key)
-	case model.ContivPolicy:
+	case model.Policy:
 		c.DeletePolicy(v.Key)
-	case model.Rule:
+	case model.PolicyRule:
 		c.DeleteRule(v.Key)
 	case model.Endpoint:
 		c.DeleteEndpoint(v.Key)
@@ -154,7 +154,7 @@ func randomObject(rng *rand.Rand) any {
 	policy := choose(rng, model.PolicyName("p1"), "p2", "p3")
 	host := choose(rng, model.HostName("h1"), "h1", "h2", "h3", "h4", "")
 	identity := model.IdentityFirst + model.Identity(rng.Intn(6))
-	switch rng.Intn(17) {
+	switch rng.Intn(21) {
 	case 0:
 		return model.Global{FwdMode: choose(rng, model.FwdBridge, model.FwdRouting), ArpMode: choose(rng, model.ArpProxy, model.ArpFlood)}
 	case 1:
@@ -172,7 +172,11 @@ func randomObject(rng *rand.Rand) any {
 		}
 		return g
 	case 6:
-		return model.ContivPolicy{Key: model.PolicyKey{Tenant: tenant, Name: policy}}
+		return model.ContivPolicy{Key: model.PolicyKey{Tenant: tenant, Name: policy}}.General()
+	case 12, 13:
+		return randomPolicy(rng, model.PolicyKey{Tenant: tenant, Name: policy})
+	case 14, 15:
+		return randomRule(rng, model.RuleKey{Tenant: tenant, Policy: policy, Rule: choose(rng, model.RuleID("1"), "2", "3")})
 	case 7, 8, 9:
 		r := model.Rule{
 			Key:       model.RuleKey{Tenant: tenant, Policy: policy, Rule: choose(rng, model.RuleID("1"), "2", "3")},
@@ -188,11 +192,11 @@ func randomObject(rng *rand.Rand) any {
 		case 2:
 			r.Addr = netip.MustParsePrefix(choose(rng, "10.1.0.7/24", "fd00::1/128"))
 		}
-		return r
-	case 10:
-		r := model.IdentityRecord{ID: identity, Network: network, Group: group}
-		if rng.Intn(3) == 0 {
-			r.Labels = map[string]string{"a": "b"}
+		return r.General()
+	case 10, 16:
+		r := model.IdentityRecord{ID: identity, Network: network, Group: group, Labels: map[string]string{}}
+		for range rng.Intn(3) {
+			r.Labels[choose(rng, "a", "b")] = choose(rng, "1", "2")
 		}
 		return r
 	case 11:
@@ -208,6 +212,74 @@ func randomObject(rng *rand.Rand) any {
 		Container: strconv.Itoa(rng.Intn(3)), Name: choose(rng, "", "1", "c1", "c2"),
 	}
 	return e
+}
+
+// randomSelector makes a selector, now and then one that is not known.
+func randomSelector(rng *rand.Rand, t model.TenantName) model.Selector {
+	s := model.Selector{Tenant: t}
+	switch rng.Intn(6) {
+	case 0:
+		s.Network = choose(rng, model.NetworkName("n1"), "n2", "n3")
+	case 1:
+		s.Group = choose(rng, model.GroupName("g1"), "g2", "g3")
+	}
+	if rng.Intn(3) == 0 {
+		s.MatchLabels = map[string]string{choose(rng, "a", "b"): choose(rng, "1", "2")}
+	}
+	for range rng.Intn(3) {
+		r := model.Requirement{Key: choose(rng, "a", "b"), Operator: choose(rng, model.OpIn, model.OpNotIn, model.OpExists, model.OpDoesNotExist)}
+		if r.Operator == model.OpIn || r.Operator == model.OpNotIn {
+			r.Values = choose(rng, []string{"1"}, []string{"2", "1"}, []string{"3"})
+		}
+		if rng.Intn(20) == 0 {
+			r.Operator = "Like"
+		}
+		s.MatchExpressions = append(s.MatchExpressions, r)
+	}
+	return s
+}
+
+func randomPolicy(rng *rand.Rand, k model.PolicyKey) model.Policy {
+	p := model.Policy{
+		Key: k, Kind: model.KindNetwork, Owner: model.OwnerUser, Order: 99 + rng.Intn(3), Audit: rng.Intn(3) == 0,
+		Tier: choose(rng, model.TierAdmin, model.TierContiv, model.TierKubernetes, model.TierBaseline), Applies: randomSelector(rng, k.Tenant),
+		Default: model.Defaults{In: choose(rng, "", "", model.Allow, model.Deny, model.Pass), Out: choose(rng, "", model.Allow, model.Deny)},
+	}
+	switch rng.Intn(20) {
+	case 0:
+		p.Tier = 99
+	case 1:
+		p.Default.In = "log"
+	}
+	return p
+}
+
+func randomRule(rng *rand.Rand, k model.RuleKey) model.PolicyRule {
+	r := model.PolicyRule{
+		Key: k, Direction: choose(rng, model.In, model.Out), Priority: 1 + rng.Intn(3), Log: rng.Intn(4) == 0,
+		Action: choose(rng, model.Allow, model.Deny, model.Pass),
+	}
+	for range rng.Intn(4) {
+		var p model.Peer
+		switch rng.Intn(8) {
+		case 0:
+			p.Network = model.NetworkKey{Tenant: k.Tenant, Name: choose(rng, model.NetworkName("n1"), "n2", "n3")}
+		case 1:
+			p.CIDR, p.Except = netip.MustParsePrefix("10.0.0.0/8"), []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}
+		case 2:
+			if rng.Intn(3) > 0 {
+				p.CIDR = netip.MustParsePrefix("fd00::/64")
+			} // else a kind of peer that is not known
+		default:
+			s := randomSelector(rng, k.Tenant)
+			p.Selector = &s
+		}
+		r.Peers = append(r.Peers, p)
+	}
+	for range rng.Intn(3) {
+		r.Ports = append(r.Ports, model.PortMatch{Protocol: choose(rng, model.ProtoTCP, model.ProtoUDP), Lo: 80, Hi: choose(rng, uint16(80), 90)})
+	}
+	return r
 }
 
 func cmpOr[T ~string](a, b T) T {
@@ -271,7 +343,8 @@ func testSequences(t *testing.T, seeds int) {
 			untell(steps, v)
 		}
 		steps.Compile(7)
-		if n := len(steps.networks) + len(steps.groups) + len(steps.policies) + len(steps.tenants) + len(steps.peers) + len(steps.netIDs); n != 0 {
+		if n := len(steps.networks) + len(steps.groups) + len(steps.policies) + len(steps.tenants) + len(steps.selecting) + len(steps.netIDs) +
+			len(steps.subjects) + len(steps.sets) + len(steps.hashes) + steps.clashes; n != 0 {
 			t.Fatalf("seed %d: %d entries left after everything was deleted: %v %v %v %v", seed, n, steps.networks, steps.groups, steps.policies, steps.tenants)
 		}
 		if diff := cmp.Diff(contents(New("h1").Compile(7)), contents(steps.Compile(7)), byValue...); diff != "" {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -25,38 +24,14 @@ func (c *Compiler) SetControl(targets []netip.AddrPort) {
 		return
 	}
 	c.control = targets
-	for _, g := range c.groups {
-		if len(g.ports) > 0 {
-			c.dirtyGroups.add(g)
-		}
+	for _, s := range c.subjects {
+		c.dirtySubjects.add(s)
 	}
 }
 
-// groupOf is the group whose policy set a port has; nil = none. Ports without a
-// group share one of their VLAN network, under a name that no group can have.
-func (c *Compiler) groupOf(e *endpoint) *group {
-	switch {
-	case e.Group != "":
-		return c.group(e.groupKey())
-	case e.net.rec != nil && e.net.rec.Encap == model.EncapVLAN:
-		return c.group(model.GroupKey{Tenant: e.Key.Network.Tenant, Name: noGroup + model.GroupName(e.Key.Network.Name)})
-	}
-	return nil
-}
-
-// noGroup begins the names of groups that stand for ports without one.
-const noGroup = "/"
-
-func (g *group) standsForNone() bool { return strings.HasPrefix(string(g.key.Name), noGroup) }
-
-// controlTier denies what of the control plane the ports of a group reach past
+// controlTier denies what of the control plane the ports on a network reach past
 // their host; nothing where they reach none of it so.
-func (c *Compiler) controlTier(g *group) []desired.Tier {
-	var n *model.Network // a group is on one
-	for e := range g.ports {
-		n = e.net.rec
-		break
-	}
+func (c *Compiler) controlTier(n *model.Network) []desired.Tier {
 	if n == nil || n.Encap != model.EncapVLAN {
 		return nil
 	}

@@ -26,8 +26,14 @@ type Compiler struct {
 	control  []netip.AddrPort                 // sorted
 
 	// Indexes over dependencies.
-	peers  map[peerRef]map[model.PolicyKey]int // rules that name a peer, by policy
-	netIDs map[model.NetworkID]set[*network]   // who claims a number; nearly always one
+	selecting map[peerRef]set[*selection]       // selections that name a group or network
+	netIDs    map[model.NetworkID]set[*network] // who claims a number; nearly always one
+
+	subjects map[subjectKey]*subject
+	sets     map[string]*policySet       // by name
+	hashes   map[desired.PolicySetID]int // present names that have a hash
+	clashes  int                         // hashes that cannot be the number of all their names
+	clashed  bool                        // as of the last Compile
 
 	// What has to be looked at by the next Compile.
 	dirtyHeader   bool
@@ -36,8 +42,8 @@ type Compiler struct {
 	dirtyGroups   set[*group]
 	dirtyTenants  set[*tenant]
 	dirtyServices map[model.ServiceKey]*model.Service // nil = deleted
+	policyChanges
 
-	withSet  set[*group] // those that have a policy set
 	out      desired.Host
 	problems problems
 }
@@ -52,7 +58,10 @@ func New(host model.HostName) *Compiler {
 		policies:      map[model.PolicyKey]*policy{},
 		tenants:       map[model.TenantName]*tenant{},
 		privates:      map[model.EndpointKey]netip.Addr{},
-		peers:         map[peerRef]map[model.PolicyKey]int{},
+		selecting:     map[peerRef]set[*selection]{},
+		subjects:      map[subjectKey]*subject{},
+		sets:          map[string]*policySet{},
+		hashes:        map[desired.PolicySetID]int{},
 		netIDs:        map[model.NetworkID]set[*network]{},
 		dirtyHeader:   true,
 		dirtyNetworks: set[*network]{},
@@ -60,7 +69,7 @@ func New(host model.HostName) *Compiler {
 		dirtyGroups:   set[*group]{},
 		dirtyTenants:  set[*tenant]{},
 		dirtyServices: map[model.ServiceKey]*model.Service{},
-		withSet:       set[*group]{},
+		policyChanges: newPolicyChanges(),
 	}
 }
 
@@ -156,7 +165,7 @@ func eachEndpoint(n *network) func(func(*endpoint) bool) {
 }
 
 func (c *Compiler) group(k model.GroupKey) *group {
-	return lookup(c.groups, k, func() *group { return &group{key: k, ports: set[*endpoint]{}} })
+	return lookup(c.groups, k, func() *group { return &group{key: k, subjects: set[*subject]{}} })
 }
 
 // SetGroup records an endpoint group.
@@ -184,97 +193,6 @@ func (c *Compiler) putGroup(k model.GroupKey, rec *model.Group) {
 	c.dirtyGroups.add(g)
 	if (old == nil) != (rec == nil) {
 		c.touchPeer(peerRef{tenant: k.Tenant, group: k.Name})
-	}
-}
-
-func (c *Compiler) policy(k model.PolicyKey) *policy {
-	return lookup(c.policies, k, func() *policy {
-		return &policy{key: k, rules: map[model.RuleID]*model.Rule{}, refs: set[model.GroupKey]{}, users: set[*group]{}}
-	})
-}
-
-func (c *Compiler) prunePolicy(p *policy) {
-	if !p.known && len(p.rules) == 0 && len(p.refs) == 0 && len(p.users) == 0 {
-		delete(c.policies, p.key)
-	}
-}
-
-// touchPolicy makes the groups that use the policy be compiled again.
-func (c *Compiler) touchPolicy(p *policy) {
-	p.compiled = false
-	for k := range p.refs {
-		c.dirtyGroups.add(c.group(k))
-	}
-}
-
-// touchPeer makes the policies with a rule that names the peer be compiled again.
-func (c *Compiler) touchPeer(ref peerRef) {
-	for k := range c.peers[ref] {
-		c.touchPolicy(c.policy(k))
-	}
-}
-
-// SetPolicy records a policy.
-func (c *Compiler) SetPolicy(v model.ContivPolicy) {
-	p := c.policy(v.Key)
-	if !p.known {
-		p.known = true
-		c.touchPolicy(p)
-	}
-}
-
-// DeletePolicy forgets a policy; groups that still name it deny everything.
-func (c *Compiler) DeletePolicy(k model.PolicyKey) {
-	p := c.policy(k)
-	if p.known {
-		p.known = false
-		c.touchPolicy(p)
-	}
-	c.prunePolicy(p)
-}
-
-// SetRule records a rule.
-func (c *Compiler) SetRule(v model.Rule) {
-	p := c.policy(v.Key.PolicyKey())
-	if old := p.rules[v.Key.Rule]; old != nil {
-		if *old == v {
-			return
-		}
-		c.countPeer(old, -1)
-	}
-	p.rules[v.Key.Rule] = &v
-	c.countPeer(&v, 1)
-	c.touchPolicy(p)
-}
-
-// DeleteRule forgets a rule.
-func (c *Compiler) DeleteRule(k model.RuleKey) {
-	p := c.policy(k.PolicyKey())
-	if old := p.rules[k.Rule]; old != nil {
-		delete(p.rules, k.Rule)
-		c.countPeer(old, -1)
-		c.touchPolicy(p)
-	}
-	c.prunePolicy(p)
-}
-
-func (c *Compiler) countPeer(r *model.Rule, by int) {
-	ref := peerRef{tenant: r.Key.Tenant, group: r.Group, network: r.Network}
-	if r.Group != "" {
-		ref.network = ""
-	}
-	if ref.group == "" && ref.network == "" {
-		return
-	}
-	m := c.peers[ref]
-	if m == nil {
-		m = map[model.PolicyKey]int{}
-		c.peers[ref] = m
-	}
-	if m[r.Key.PolicyKey()] += by; m[r.Key.PolicyKey()] == 0 {
-		if delete(m, r.Key.PolicyKey()); len(m) == 0 {
-			delete(c.peers, ref)
-		}
 	}
 }
 
@@ -360,8 +278,9 @@ func (c *Compiler) touchMAC(n *network, mac model.MAC) {
 func (c *Compiler) tenant(name model.TenantName) *tenant {
 	return lookup(c.tenants, name, func() *tenant {
 		return &tenant{
-			records: map[model.Identity]*model.IdentityRecord{}, byPeer: map[peerRef]set[model.Identity]{},
-			uses: map[model.Identity]int{}, orphans: set[model.Identity]{}, name: name,
+			name: name, records: map[model.Identity]*model.IdentityRecord{}, postings: map[term]set[model.Identity]{},
+			uses: map[model.Identity]int{}, orphans: set[model.Identity]{}, subjects: map[model.Identity]set[*subject]{},
+			selections: map[string]*selection{}, byTerm: map[term]set[*selection]{},
 		}
 	})
 }
@@ -389,15 +308,11 @@ func (c *Compiler) checkOrphan(t *tenant, id model.Identity) {
 // SetIdentity records what an identity stands for.
 func (c *Compiler) SetIdentity(r model.IdentityRecord) {
 	t := c.tenant(r.Network.Tenant)
-	if old := t.records[r.ID]; old != nil {
-		if old.Network == r.Network && old.Group == r.Group && maps.Equal(old.Labels, r.Labels) {
-			return
-		}
-		c.indexIdentity(t, old, false)
+	old := t.records[r.ID]
+	if old != nil && old.Network == r.Network && old.Group == r.Group && maps.Equal(old.Labels, r.Labels) {
+		return
 	}
-	t.records[r.ID] = &r
-	c.indexIdentity(t, &r, true)
-	c.checkOrphan(t, r.ID)
+	c.enterIdentity(t, r.ID, old, &r)
 }
 
 // DeleteIdentity forgets an identity. An endpoint that still has it is taken
@@ -405,29 +320,7 @@ func (c *Compiler) SetIdentity(r model.IdentityRecord) {
 func (c *Compiler) DeleteIdentity(name model.TenantName, id model.Identity) {
 	t := c.tenant(name)
 	if old := t.records[id]; old != nil {
-		delete(t.records, id)
-		c.indexIdentity(t, old, false)
-		c.checkOrphan(t, id)
+		c.enterIdentity(t, id, old, nil)
 	}
 	c.dirtyTenants.add(t)
-}
-
-func (c *Compiler) indexIdentity(t *tenant, r *model.IdentityRecord, add bool) {
-	refs := []peerRef{{tenant: r.Network.Tenant, network: r.Network.Name}}
-	if r.Group != "" {
-		refs = append(refs, peerRef{tenant: r.Network.Tenant, group: r.Group})
-	}
-	for _, ref := range refs {
-		ids := t.byPeer[ref]
-		if add {
-			if ids == nil {
-				ids = set[model.Identity]{}
-				t.byPeer[ref] = ids
-			}
-			ids.add(r.ID)
-		} else if delete(ids, r.ID); len(ids) == 0 {
-			delete(t.byPeer, ref)
-		}
-		c.touchPeer(ref)
-	}
 }

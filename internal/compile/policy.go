@@ -1,307 +1,454 @@
 package compile
 
 import (
-	"cmp"
 	"fmt"
-	"hash/fnv"
-	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// compileGroups brings the policy sets of the changed groups up to date and
-// returns the ports whose set has got another number.
-func (c *Compiler) compileGroups(before desired.Host) set[*endpoint] {
-	left := set[*policy]{} // policies that lost a user
-	old := map[*group]*desired.PolicySet{}
-	for g := range c.dirtyGroups {
-		var uses []*policy
-		if g.rec != nil && len(g.ports) > 0 {
-			names := slices.Compact(slices.Sorted(slices.Values(g.rec.Policies)))
-			for _, name := range names {
-				uses = append(uses, c.policy(model.PolicyKey{Tenant: g.key.Tenant, Name: name}))
-			}
-		}
-		for _, p := range g.active {
-			delete(p.users, g)
-			left.add(p)
-		}
-		for _, p := range uses {
-			p.users.add(g)
-		}
-		g.active = uses
-		noEffect(c, "endpointGroups", g.key.String(), g.rec, len(g.ports) > 0)
-		old[g] = g.set
-		g.set = c.groupSet(g)
-		if g.set != nil {
-			c.withSet.add(g)
-		} else {
-			delete(c.withSet, g)
-		}
-	}
-	for p := range left {
-		if len(p.users) == 0 {
-			c.dropCompiled(p)
-			c.prunePolicy(p)
-		}
-	}
-	return c.numberSets(before, old)
+// policyChanges is what the next Compile looks at of policies.
+type policyChanges struct {
+	dirtyPolicies   set[*policy]    // whose record has changed
+	dirtyRules      set[*rule]      // of compiled policies
+	dirtySelections set[*selection] // whose members or references have changed
+	dirtySubjects   set[*subject]
+	dirtySets       set[*policySet]
+	unused          set[*policySet] // that lost their last user, and may have got another
 }
 
-// numberSets gives each policy set its number: a hash of its name, or the next
-// free one when a set with a smaller name has that. So numbers depend on the
-// present sets only, and hardly ever change.
-func (c *Compiler) numberSets(before desired.Host, old map[*group]*desired.PolicySet) set[*endpoint] {
-	touched := set[*endpoint]{}
-	renumber := false
-	for g, was := range old {
-		if (was == nil) != (g.set == nil) || was != nil && was.Name != g.set.Name {
-			renumber = true
-			for e := range g.ports {
-				touched.add(e)
-			}
+func newPolicyChanges() policyChanges {
+	return policyChanges{set[*policy]{}, set[*rule]{}, set[*selection]{}, set[*subject]{}, set[*policySet]{}, set[*policySet]{}}
+}
+
+// compilePolicies brings rules and policy sets up to date, and marks the ports
+// whose set has got another number.
+func (c *Compiler) compilePolicies(before desired.Host) {
+	c.dropSubjects()
+	c.compileGroups()
+	c.compileSubjects()
+	c.sweepSets()
+	for p := range c.dirtyPolicies {
+		c.prunePolicy(p)
+	}
+	for s := range c.dirtySelections {
+		s.include(s.tenant.compiledOrphans)
+		for r := range s.rules {
+			c.dirtyRules.add(r)
 		}
 	}
-	if renumber {
-		groups := slices.SortedFunc(maps.Keys(c.withSet), func(a, b *group) int { return cmp.Compare(a.set.Name, b.set.Name) })
-		taken := set[desired.PolicySetID]{}
-		for _, g := range groups {
-			id := freeSetID(setHash(g.set.Name), taken)
-			taken.add(id)
-			if g.set.ID == id {
-				continue
-			}
-			if _, changed := old[g]; !changed {
-				old[g] = g.set
-			}
-			moved := *g.set
-			moved.ID, g.set = id, &moved
-			for e := range g.ports {
-				touched.add(e)
-			}
+	for r := range c.dirtyRules {
+		if r.policy.compiled {
+			c.compileRule(r)
 		}
+	}
+	c.compileSets(before)
+	reset(&c.dirtyPolicies)
+	reset(&c.dirtyRules)
+	reset(&c.dirtySelections)
+	reset(&c.dirtySubjects)
+	reset(&c.dirtySets)
+}
+
+func (c *Compiler) policy(k model.PolicyKey) *policy {
+	return lookup(c.policies, k, func() *policy {
+		return &policy{key: k, rules: map[model.RuleID]*rule{}, refs: set[model.GroupKey]{}, sets: set[*policySet]{}}
+	})
+}
+
+func (c *Compiler) prunePolicy(p *policy) {
+	if p.rec == nil && len(p.rules) == 0 && len(p.refs) == 0 && len(p.sets) == 0 && c.policies[p.key] == p {
+		delete(c.policies, p.key)
+	}
+}
+
+// SetPolicy records a policy.
+func (c *Compiler) SetPolicy(v model.Policy) {
+	p := c.policy(v.Key)
+	if p.rec == nil || !reflect.DeepEqual(*p.rec, v) {
+		c.putPolicy(p, &v)
+	}
+}
+
+// DeletePolicy forgets a policy; groups that still name it deny everything.
+func (c *Compiler) DeletePolicy(k model.PolicyKey) {
+	if p := c.policy(k); p.rec != nil {
+		c.putPolicy(p, nil)
 	} else {
-		for g, was := range old {
-			if g.set != nil {
-				g.set.ID = was.ID
-			}
-		}
-	}
-	for _, was := range old {
-		if was != nil {
-			c.out.PolicySets = c.out.PolicySets.Delete(was.ID)
-		}
-	}
-	for g := range old {
-		if g.set == nil {
-			continue
-		}
-		if same, ok := before.PolicySets.Get(g.set.ID); ok && same.Equal(g.set) {
-			g.set = same
-		}
-		c.out.PolicySets = c.out.PolicySets.Set(g.set.ID, g.set)
-	}
-	return touched
-}
-
-// setHash is a variable so that a test can make collisions.
-var setHash = func(name string) desired.PolicySetID {
-	h := fnv.New32a()
-	h.Write([]byte(name))
-	return desired.PolicySetID(h.Sum32())
-}
-
-func freeSetID(id desired.PolicySetID, taken set[desired.PolicySetID]) desired.PolicySetID {
-	for {
-		if _, used := taken[id]; !used && id != 0 {
-			return id
-		}
-		id++
+		c.prunePolicy(p)
 	}
 }
 
-// groupSet compiles the whole policy of a group's ports, without its number;
-// nil when none applies. What it cannot compile denies everything.
-func (c *Compiler) groupSet(g *group) *desired.PolicySet {
-	object := "group " + g.key.String()
-	if len(g.ports) == 0 {
-		c.problems.set(object, "")
-		return nil
+func (c *Compiler) putPolicy(p *policy, rec *model.Policy) {
+	c.touchApplied(p)
+	if s := p.applies; s != nil {
+		delete(s.policies, p)
+		p.applies = nil
+		c.release(s)
 	}
-	control := c.controlTier(g)
-	if g.standsForNone() {
-		if control == nil {
-			return nil
-		}
-		return &desired.PolicySet{Name: setName(g.key, "control plane"), Out: control}
-	}
-	if g.rec == nil {
-		c.problems.set(object, "unknown: its ports on this host deny everything")
-		return denySet(g.key, "unknown group")
-	}
-	var names, unknown []string
-	for _, p := range g.active {
-		c.compilePolicy(p) // also when another one is missing: its problems count
-		names = append(names, string(p.key.Name))
-		if !p.known {
-			unknown = append(unknown, string(p.key.Name))
-		}
-	}
-	if len(unknown) > 0 {
-		list := strings.Join(unknown, ",")
-		c.problems.set(object, "its policy "+list+" is unknown: its ports on this host deny everything")
-		return denySet(g.key, "unknown policy "+list)
-	}
+	p.rec, p.malformed = rec, ""
+	object := "policy " + p.key.String()
 	c.problems.set(object, "")
-	if control != nil {
-		names = append(names, "control plane")
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	var in, out desired.Rules
-	for _, p := range g.active {
-		for _, r := range p.in {
-			in = in.Set(r.ID, r)
+	if rec != nil {
+		if p.malformed = malformedPolicy(rec); p.malformed != "" {
+			c.problems.set(object, p.malformed+": whom it applies to denies everything")
 		}
-		for _, r := range p.out {
-			out = out.Set(r.ID, r)
+		if !rec.Attached {
+			p.applies = c.selection(appliesOf(rec))
+			p.applies.policies.add(p)
 		}
 	}
-	return &desired.PolicySet{
-		Name: setName(g.key, strings.Join(names, ",")),
-		In:   contivTier(in),
-		Out:  append(control, contivTier(out)...),
+	c.touchApplied(p)
+	c.dirtyPolicies.add(p)
+	for s := range p.sets {
+		s.rebuild = true
+		c.dirtySets.add(s)
 	}
-}
-
-// setName is the canonical name of a set: subject, then what applies to it.
-func setName(g model.GroupKey, what string) string { return g.String() + "/" + what }
-
-func denySet(g model.GroupKey, why string) *desired.PolicySet {
-	tier := []desired.Tier{{
-		Tier:    model.TierContiv,
-		Rules:   desired.RulesOf(desired.Rule{ID: "shut/" + g.String(), Priority: 100, Action: model.Deny, AnyPeer: true}),
-		Default: model.Deny,
-	}}
-	return &desired.PolicySet{Name: setName(g, why), In: tier, Out: tier}
-}
-
-// contivTier makes the one tier of Contiv policies: what no rule matches goes on.
-func contivTier(rules desired.Rules) []desired.Tier {
-	if rules.Len() == 0 {
-		return nil
-	}
-	return []desired.Tier{{Tier: model.TierContiv, Rules: rules, Default: model.Pass}}
-}
-
-func (c *Compiler) dropCompiled(p *policy) {
-	for _, object := range p.problems {
-		c.problems.set(object, "")
-	}
-	p.compiled, p.problems, p.in, p.out = false, nil, nil, nil
-}
-
-// compilePolicy compiles a policy's rules unless they are up to date.
-func (c *Compiler) compilePolicy(p *policy) {
 	if p.compiled {
+		for _, r := range p.rules {
+			c.dirtyRules.add(r)
+		}
+	}
+}
+
+// appliesOf is whom a policy selects: everybody of its tenant when this version
+// does not know.
+func appliesOf(p *model.Policy) model.Selector {
+	if malformedSelector(p.Applies) != "" || p.Applies.Tenant != p.Key.Tenant {
+		return model.Selector{Tenant: p.Key.Tenant}
+	}
+	return p.Applies
+}
+
+// touchApplied makes the subjects of a policy be looked at again: those that it
+// selects, those in groups that name it, and those whose labels are unknown.
+func (c *Compiler) touchApplied(p *policy) {
+	for k := range p.refs {
+		c.dirtyGroups.add(c.group(k))
+	}
+	s := p.applies
+	if s == nil {
 		return
 	}
-	c.dropCompiled(p)
-	p.compiled = true
-	var rules []model.Rule
-	for _, r := range p.rules {
-		if why := malformed(r); why != "" {
-			object := "rule " + r.Key.String()
-			c.problems.set(object, why+": everything is denied in its place")
-			p.problems = append(p.problems, object)
-			shut := &desired.Rule{ID: r.Key.String(), Priority: r.Priority, Action: model.Deny, AnyPeer: true}
-			p.in, p.out = append(p.in, shut), append(p.out, shut)
-			continue
+	t := s.tenant
+	touch := func(id model.Identity) {
+		for x := range t.subjects[id] {
+			c.dirtySubjects.add(x)
 		}
-		rules = append(rules, *r)
 	}
-	for _, r := range model.ContivToPolicy(p.key, model.GroupKey{Tenant: p.key.Tenant}, rules).Rules {
-		rule, unknown := c.compileRule(p.key.Tenant, r)
-		if unknown != "" {
-			object := "rule " + r.ID
-			c.problems.set(object, unknown)
-			p.problems = append(p.problems, object)
+	for id := range t.orphans {
+		touch(id)
+	}
+	if s.ids.Len() < len(t.subjects) {
+		for id := range s.ids.All() {
+			touch(id)
 		}
-		if r.Direction == model.In {
-			p.in = append(p.in, &rule)
-		} else {
-			p.out = append(p.out, &rule)
+		return
+	}
+	for id := range t.subjects {
+		if s.ids.Has(id) {
+			touch(id)
 		}
 	}
 }
 
-// malformed says what a rule has that this version does not know.
-func malformed(r *model.Rule) string {
+// malformedPolicy says what a policy has that this version does not know.
+func malformedPolicy(p *model.Policy) string {
 	switch {
-	case r.Direction != model.In && r.Direction != model.Out:
-		return fmt.Sprintf("direction %q is not known", r.Direction)
-	case r.Action != model.Allow && r.Action != model.Deny:
-		return fmt.Sprintf("action %q is not known", r.Action)
-	case r.Protocol < model.AnyProtocol || r.Protocol > 255:
-		return fmt.Sprintf("protocol %d is not known", int(r.Protocol))
-	case r.Port != 0 && !r.Protocol.HasPorts():
-		return fmt.Sprintf("protocol %q has no ports", r.Protocol)
+	case !p.Tier.Known():
+		return "its tier is not known"
+	case p.Order < 0 || p.Order > model.MaxOrder:
+		return fmt.Sprintf("order %d is not known", p.Order)
+	case !p.Attached && p.Applies.Tenant != p.Key.Tenant:
+		return "it selects in another tenant"
+	}
+	for _, a := range []model.Action{p.Default.In, p.Default.Out} {
+		if a != "" && !knownAction(a) {
+			return fmt.Sprintf("default %q is not known", a)
+		}
+	}
+	return malformedSelector(p.Applies)
+}
+
+func malformedSelector(s model.Selector) string {
+	for _, r := range s.MatchExpressions {
+		switch r.Operator {
+		case model.OpIn, model.OpNotIn, model.OpExists, model.OpDoesNotExist:
+		default:
+			return fmt.Sprintf("operator %q is not known", r.Operator)
+		}
 	}
 	return ""
 }
 
-// compileRule resolves a rule's peers. A peer that is not known makes a rule
-// that denies match any peer, and adds nothing to one that allows.
-func (c *Compiler) compileRule(tenant model.TenantName, r model.PolicyRule) (out desired.Rule, problem string) {
-	out = desired.Rule{ID: r.ID, Priority: r.Priority, Action: r.Action, AnyPeer: len(r.Peers) == 0, Ports: r.Ports}
-	ids := set[model.Identity]{}
-	for _, peer := range r.Peers {
-		unknown := ""
-		switch {
-		case peer.Selector != nil:
-			unknown = c.selectPeers(*peer.Selector, ids)
-		case peer.CIDR.IsValid():
-			cidr := desired.CIDR{Prefix: peer.CIDR.Masked()}
-			for _, x := range peer.Except {
-				cidr.Except = append(cidr.Except, x.Masked())
-			}
-			out.CIDRs = append(out.CIDRs, cidr)
-		default:
-			unknown = c.networkPeers(peer.Network, ids, &out)
-		}
-		if unknown == "" {
-			continue
-		}
-		if r.Action == model.Deny {
-			out.AnyPeer = true
-			problem = unknown + " is unknown: the rule denies any peer"
-		} else {
-			problem = unknown + " is unknown: the rule matches nothing"
-		}
+func knownAction(a model.Action) bool { return a == model.Allow || a == model.Deny || a == model.Pass }
+
+// SetRule records a rule.
+func (c *Compiler) SetRule(v model.PolicyRule) {
+	p := c.policy(v.Key.PolicyKey())
+	r := lookup(p.rules, v.Key.Rule, func() *rule { return &rule{key: v.Key, policy: p} })
+	if r.rec != nil && reflect.DeepEqual(*r.rec, v) {
+		return
 	}
-	if r.Action == model.Deny && len(r.Peers) > 0 {
-		if t := c.tenants[tenant]; t != nil && slices.ContainsFunc(r.Peers, func(p model.Peer) bool { return !p.CIDR.IsValid() }) {
-			for _, id := range t.compiledOrphans {
-				ids.add(id)
-			}
-		}
-	}
-	if out.AnyPeer {
-		out.CIDRs = nil
-	} else {
-		out.Identities = desired.IdentitiesOf(slices.Collect(maps.Keys(ids))...)
-	}
-	return out, problem
+	r.rec = &v
+	c.dirtyRules.add(r)
 }
 
-// selectPeers adds the identities that a selector selects, and names the
-// reference that is missing, if any.
-func (c *Compiler) selectPeers(s model.Selector, ids set[model.Identity]) (missing string) {
+// DeleteRule forgets a rule.
+func (c *Compiler) DeleteRule(k model.RuleKey) {
+	p := c.policy(k.PolicyKey())
+	if r := p.rules[k.Rule]; r != nil {
+		r.rec = nil
+		if p.compiled {
+			c.dirtyRules.add(r) // which takes it out
+		} else {
+			delete(p.rules, k.Rule)
+		}
+	}
+	c.prunePolicy(p)
+}
+
+// useRules compiles a policy's rules when a set has it, and drops them with the
+// last one.
+func (c *Compiler) useRules(p *policy) {
+	if used := len(p.sets) > 0; used == p.compiled {
+		return
+	}
+	p.compiled = !p.compiled
+	if p.compiled {
+		for _, r := range p.rules {
+			c.dirtyRules.add(r)
+		}
+		return
+	}
+	for id, r := range p.rules {
+		c.unbind(r, nil)
+		if r.in, r.out = nil, nil; r.problem {
+			r.problem = false
+			c.problems.set("rule "+r.key.String(), "")
+		}
+		if r.rec == nil {
+			delete(p.rules, id)
+		}
+	}
+	p.in, p.out = desired.Rules{}, desired.Rules{}
+	c.dirtyPolicies.add(p)
+	c.prunePolicy(p)
+}
+
+// bind takes the selections of a rule's peers, and lets those of its last form go.
+func (c *Compiler) bind(r *rule) {
+	if r.bound == r.rec {
+		return
+	}
+	var peers []*selection
+	if r.rec != nil && malformedRule(r.rec) == "" {
+		for _, p := range r.rec.Peers {
+			switch {
+			case p.Selector != nil:
+				peers = append(peers, c.selection(*p.Selector))
+			case !p.CIDR.IsValid():
+				peers = append(peers, c.selection(model.Selector{Tenant: p.Network.Tenant, Network: p.Network.Name}))
+			}
+			for _, s := range peers {
+				s.rules.add(r)
+			}
+		}
+	}
+	c.unbind(r, peers)
+	r.bound, r.peers = r.rec, peers
+}
+
+// unbind lets the selections of a rule's peers go, but for those to be kept.
+func (c *Compiler) unbind(r *rule, keep []*selection) {
+	for _, s := range r.peers {
+		if !slices.Contains(keep, s) {
+			delete(s.rules, r)
+			c.release(s)
+		}
+	}
+	r.bound, r.peers, r.seen, r.union = nil, nil, nil, desired.Identities{}
+}
+
+// compileRule compiles a rule anew and enters it into its policy and the sets
+// that have it.
+func (c *Compiler) compileRule(r *rule) {
+	p := r.policy
+	c.bind(r)
+	var in, out *desired.Rule
+	text := ""
+	if r.rec != nil {
+		next := &desired.Rule{ID: r.key.String(), Priority: p.priority(r.rec.Priority), Action: r.rec.Action, Log: r.rec.Log}
+		if why := malformedRule(r.rec); why != "" {
+			next.Action, next.AnyPeer = model.Deny, true
+			text = why + ": everything is denied in its place"
+			in, out = next, next
+		} else {
+			next.Ports = r.rec.Ports
+			if text = c.resolvePeers(r, next); r.rec.Direction == model.In {
+				in = next
+			} else {
+				out = next
+			}
+		}
+	}
+	if text != "" || r.problem {
+		c.problems.set("rule "+r.key.String(), text)
+		r.problem = text != ""
+	}
+	c.enterRule(r, &r.in, in, model.In)
+	c.enterRule(r, &r.out, out, model.Out)
+	if r.rec == nil {
+		delete(p.rules, r.key.Rule)
+		c.prunePolicy(p)
+	}
+}
+
+// enterRule replaces one direction of a rule.
+func (c *Compiler) enterRule(r *rule, at **desired.Rule, next *desired.Rule, dir model.Direction) {
+	p, id, old := r.policy, r.key.String(), *at
+	if old == next || old != nil && next != nil && old.Equal(next) {
+		return
+	}
+	*at = next
+	rules := &p.in
+	if dir == model.Out {
+		rules = &p.out
+	}
+	put(rules, id, next)
+	for s := range p.sets {
+		s.changeRule(p, dir, id, next)
+		c.dirtySets.add(s)
+	}
+}
+
+func put(rules *desired.Rules, id string, r *desired.Rule) {
+	if r == nil {
+		*rules = rules.Delete(id)
+	} else {
+		*rules = rules.Set(id, r)
+	}
+}
+
+// priority is the rank of a rule in its tier: of its policy's order, and its own.
+func (p *policy) priority(of int) int {
+	order := 0
+	if p.rec != nil {
+		order = min(max(p.rec.Order, 0), model.MaxOrder)
+	}
+	return (model.MaxOrder-order)*100 + min(max(of, 0), 100)
+}
+
+// malformedRule says what a rule has that this version does not know.
+func malformedRule(r *model.PolicyRule) string {
+	switch {
+	case r.Direction != model.In && r.Direction != model.Out:
+		return fmt.Sprintf("direction %q is not known", r.Direction)
+	case !knownAction(r.Action):
+		return fmt.Sprintf("action %q is not known", r.Action)
+	}
+	for _, m := range r.Ports {
+		switch {
+		case m.Protocol < model.AnyProtocol || m.Protocol > 255:
+			return fmt.Sprintf("protocol %d is not known", int(m.Protocol))
+		case !m.Protocol.HasPorts() && (m.Lo != 0 || m.Hi != 65535):
+			return fmt.Sprintf("protocol %q has no ports", m.Protocol)
+		case m.Lo > m.Hi:
+			return fmt.Sprintf("ports %d-%d end before they begin", m.Lo, m.Hi)
+		}
+	}
+	for _, p := range r.Peers {
+		switch {
+		case p.Selector == nil && !p.CIDR.IsValid() && p.Network == (model.NetworkKey{}):
+			return "a kind of peer is not known"
+		case p.Selector != nil && malformedSelector(*p.Selector) != "":
+			return malformedSelector(*p.Selector)
+		}
+	}
+	return ""
+}
+
+// resolvePeers fills in a rule's peers. A peer that is not known makes a rule
+// that denies or passes deny any peer, and adds nothing to one that allows.
+func (c *Compiler) resolvePeers(r *rule, next *desired.Rule) (problem string) {
+	next.AnyPeer = len(r.rec.Peers) == 0
+	shut := func(what string) {
+		problem = what + " is unknown: the rule matches nothing"
+		if r.rec.Action != model.Allow {
+			problem = what + " is unknown: the rule denies any peer"
+			next.Action, next.AnyPeer = model.Deny, true
+		}
+	}
+	now := make([]desired.Identities, 0, len(r.peers))
+	for _, p := range r.rec.Peers {
+		if p.CIDR.IsValid() && p.Selector == nil {
+			cidr := desired.CIDR{Prefix: p.CIDR.Masked()}
+			for _, x := range p.Except {
+				cidr.Except = append(cidr.Except, x.Masked())
+			}
+			next.CIDRs = append(next.CIDRs, cidr)
+			continue
+		}
+		s := r.peers[len(now)]
+		missing := c.missing(s.selector)
+		if p.Selector == nil && missing == "" {
+			missing = c.networkAddresses(p.Network, next)
+		}
+		switch {
+		case missing != "":
+			shut(missing)
+			now = append(now, desired.Identities{})
+		case r.rec.Action == model.Deny:
+			now = append(now, s.denied)
+		default:
+			now = append(now, s.ids)
+		}
+	}
+	r.unite(now)
+	if next.AnyPeer {
+		next.CIDRs = nil
+		return problem
+	}
+	next.Identities = r.union
+	return problem
+}
+
+// unite makes the union of what a rule's selections are now: of one, the very set
+// that it has; of several, what it was with what has changed.
+func (r *rule) unite(now []desired.Identities) {
+	if len(now) <= 1 {
+		r.union = desired.Identities{}
+		for _, s := range now {
+			r.union = s
+		}
+		return
+	}
+	if len(r.seen) != len(now) {
+		r.seen, r.union = make([]desired.Identities, len(now)), desired.Identities{}
+	}
+	for i, s := range now {
+		for id, has := range s.Diff(r.seen[i]) {
+			if has {
+				r.union = r.union.With(id)
+				continue
+			}
+			still := false
+			for _, other := range now {
+				still = still || other.Has(id)
+			}
+			if !still {
+				r.union = r.union.Without(id)
+			}
+		}
+	}
+	copy(r.seen, now)
+}
+
+// missing names the group or network of a selector that is not known, if any.
+func (c *Compiler) missing(s model.Selector) string {
 	if s.Group != "" {
 		k := model.GroupKey{Tenant: s.Tenant, Name: s.Group}
 		if g := c.groups[k]; g == nil || g.rec == nil {
@@ -314,43 +461,15 @@ func (c *Compiler) selectPeers(s model.Selector, ids set[model.Identity]) (missi
 			return "network " + k.String()
 		}
 	}
-	t := c.tenants[s.Tenant]
-	if t == nil {
-		return ""
-	}
-	add := func(id model.Identity) {
-		if s.Selects(*t.records[id]) {
-			ids.add(id)
-		}
-	}
-	switch {
-	case s.Group != "":
-		for id := range t.byPeer[peerRef{tenant: s.Tenant, group: s.Group}] {
-			add(id)
-		}
-	case s.Network != "":
-		for id := range t.byPeer[peerRef{tenant: s.Tenant, network: s.Network}] {
-			add(id)
-		}
-	default:
-		for id := range t.records {
-			add(id)
-		}
-	}
 	return ""
 }
 
-// networkPeers adds the identities of a network's endpoints and, when it is a
-// VLAN network, the addresses of its subnets on it.
-func (c *Compiler) networkPeers(k model.NetworkKey, ids set[model.Identity], out *desired.Rule) (missing string) {
+// networkAddresses adds the addresses of a VLAN network's subnets on it, and
+// names the network when it has no number.
+func (c *Compiler) networkAddresses(k model.NetworkKey, out *desired.Rule) (missing string) {
 	n := c.networks[k]
 	if n == nil || n.rec == nil || n.rec.ID == 0 {
 		return "network " + k.String()
-	}
-	if t := c.tenants[k.Tenant]; t != nil {
-		for id := range t.byPeer[peerRef{tenant: k.Tenant, network: k.Name}] {
-			ids.add(id)
-		}
 	}
 	if n.rec.Encap == model.EncapVLAN {
 		for _, p := range []netip.Prefix{n.rec.Subnet, n.rec.Subnet6} {

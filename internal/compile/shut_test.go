@@ -16,13 +16,13 @@ import (
 func TestMissingReferences(t *testing.T) {
 	blue := model.TenantName("blue")
 	n1 := model.NetworkKey{Tenant: blue, Name: "n1"}
-	rule := func(action model.Action, edit func(*model.Rule)) model.Rule {
+	rule := func(action model.Action, edit func(*model.Rule)) model.PolicyRule {
 		r := model.Rule{
 			Key: model.RuleKey{Tenant: blue, Policy: "p1", Rule: "r1"}, Direction: model.In,
 			Priority: 5, Action: action, Protocol: model.AnyProtocol,
 		}
 		edit(&r)
-		return r
+		return r.General()
 	}
 	byGroup := func(r *model.Rule) { r.Group = "gone" }
 	byNetwork := func(r *model.Rule) { r.Network = "gone" }
@@ -39,38 +39,38 @@ func TestMissingReferences(t *testing.T) {
 		{"policy", func(c *Compiler) { c.DeletePolicy(model.PolicyKey{Tenant: blue, Name: "p1"}) }, []desired.Rule{shut}, model.Deny, "group blue:g1: its policy p1 is unknown"},
 		{
 			"peer group of an allow", func(c *Compiler) { c.SetRule(rule(model.Allow, byGroup)) },
-			[]desired.Rule{{ID: id, Priority: 5, Action: model.Allow}},
+			[]desired.Rule{{ID: id, Priority: 10005, Action: model.Allow}},
 			model.Pass, "rule blue:p1:r1: group blue:gone is unknown: the rule matches nothing",
 		},
 		{
 			"peer group of a deny", func(c *Compiler) { c.SetRule(rule(model.Deny, byGroup)) },
-			[]desired.Rule{{ID: id, Priority: 5, Action: model.Deny, AnyPeer: true}},
+			[]desired.Rule{{ID: id, Priority: 10005, Action: model.Deny, AnyPeer: true}},
 			model.Pass, "rule blue:p1:r1: group blue:gone is unknown: the rule denies any peer",
 		},
 		{
 			"peer network of an allow", func(c *Compiler) { c.SetRule(rule(model.Allow, byNetwork)) },
-			[]desired.Rule{{ID: id, Priority: 5, Action: model.Allow}},
+			[]desired.Rule{{ID: id, Priority: 10005, Action: model.Allow}},
 			model.Pass, "rule blue:p1:r1: network blue:gone is unknown: the rule matches nothing",
 		},
 		{
 			"peer network of a deny", func(c *Compiler) { c.SetRule(rule(model.Deny, byNetwork)) },
-			[]desired.Rule{{ID: id, Priority: 5, Action: model.Deny, AnyPeer: true}},
+			[]desired.Rule{{ID: id, Priority: 10005, Action: model.Deny, AnyPeer: true}},
 			model.Pass, "rule blue:p1:r1: network blue:gone is unknown: the rule denies any peer",
 		},
 		{
 			"unknown action", func(c *Compiler) { c.SetRule(rule("log", func(*model.Rule) {})) },
-			[]desired.Rule{{ID: id, Priority: 5, Action: model.Deny, AnyPeer: true}},
+			[]desired.Rule{{ID: id, Priority: 10005, Action: model.Deny, AnyPeer: true}},
 			model.Pass, `rule blue:p1:r1: action "log" is not known`,
 		},
 		{
 			"unknown protocol", func(c *Compiler) { c.SetRule(rule(model.Allow, func(r *model.Rule) { r.Protocol = 999 })) },
-			[]desired.Rule{{ID: id, Priority: 5, Action: model.Deny, AnyPeer: true}},
+			[]desired.Rule{{ID: id, Priority: 10005, Action: model.Deny, AnyPeer: true}},
 			model.Pass, "rule blue:p1:r1: protocol 999 is not known",
 		},
 		{"identity record", func(c *Compiler) {
 			c.SetRule(rule(model.Deny, func(r *model.Rule) { r.Group = "g1" }))
 			c.DeleteIdentity(blue, 300)
-		}, []desired.Rule{{ID: id, Priority: 5, Action: model.Deny, Identities: desired.IdentitiesOf(300)}}, model.Pass, "tenant blue: identities [300]"},
+		}, []desired.Rule{{ID: id, Priority: 10005, Action: model.Deny, Identities: desired.IdentitiesOf(300)}}, model.Pass, "tenant blue: identities [300]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := New("h1")
@@ -78,7 +78,7 @@ func TestMissingReferences(t *testing.T) {
 			c.SetHost(model.Host{Name: "h1", VTEP: netip.MustParseAddr("192.168.0.1")})
 			c.SetNetwork(model.Network{Key: n1, Encap: model.EncapVXLAN, Tag: 7, ID: 7})
 			c.SetGroup(model.Group{Key: model.GroupKey{Tenant: blue, Name: "g1"}, Network: "n1", Policies: []model.PolicyName{"p1"}})
-			c.SetPolicy(model.ContivPolicy{Key: model.PolicyKey{Tenant: blue, Name: "p1"}})
+			c.SetPolicy(model.ContivPolicy{Key: model.PolicyKey{Tenant: blue, Name: "p1"}}.General())
 			c.SetIdentity(model.IdentityRecord{ID: 300, Network: n1, Group: "g1"})
 			e := model.Endpoint{Key: model.EndpointKey{Network: n1, ID: "e1"}, Group: "g1", Identity: 300, Host: "h1", MAC: model.MAC{2, 2, 10, 0, 0, 1}}
 			c.SetEndpoint(e)

@@ -42,13 +42,9 @@ type endpoint struct {
 	gone   bool // deleted; to be retracted
 
 	isPort   bool
-	group    *group // of the port; nil when it has none
+	subject  *subject // of the port
 	isRemote bool
 	remote   desired.RemoteKey // under which it was put, when isRemote
-}
-
-func (e *endpoint) groupKey() model.GroupKey {
-	return model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}
 }
 
 // identity is the number that the picture shows for the endpoint; what is not
@@ -60,47 +56,95 @@ func (e *endpoint) identity() model.Identity {
 	return e.Identity
 }
 
-// group is what is known about one group key, and the policy set compiled for
-// it while local ports are in it.
+// group is what is known about one group key, and what follows for its ports on
+// this host.
 type group struct {
-	key   model.GroupKey
-	rec   *model.Group
-	ports set[*endpoint] // those in the picture that belong to the group
+	key      model.GroupKey
+	rec      *model.Group
+	subjects set[*subject]
 
-	active []*policy          // those it is counted in as a user
-	set    *desired.PolicySet // nil while no policy applies, or no port is there
+	active []*policy // those that its record names, sorted
+	shut   string    // why its ports deny everything; empty = they do not
 }
 
-// policy is what is known about one policy key, and its rules as compiled
-// while a group with local ports uses it.
+// subject is whom the same policies apply to: the ports with one identity of one
+// group on one network.
+type subject struct {
+	key   subjectKey
+	net   *network
+	group *group // nil = they are in none
+	ports set[*endpoint]
+	set   *policySet // nil while no policy applies
+}
+
+type subjectKey struct {
+	network  model.NetworkKey
+	group    model.GroupName // empty = none
+	identity model.Identity
+}
+
+// what names the subject in problems.
+func (k subjectKey) String() string {
+	out := "endpoints of network " + k.network.String()
+	if k.group != "" {
+		out = "endpoints of group " + string(k.network.Tenant) + ":" + string(k.group)
+	}
+	return out
+}
+
+// policy is what is known about one policy key, and its rules as compiled while
+// a set has it.
 type policy struct {
-	key   model.PolicyKey
-	known bool
-	rules map[model.RuleID]*model.Rule
-	refs  set[model.GroupKey] // groups whose record names it
-	users set[*group]         // those of them that are compiled
+	key       model.PolicyKey
+	rec       *model.Policy
+	malformed string // what of rec this version does not know
+	rules     map[model.RuleID]*rule
+	refs      set[model.GroupKey] // groups whose record names it
+	applies   *selection          // nil while it is unknown, or attached
+	sets      set[*policySet]
 
 	compiled bool
-	in, out  []*desired.Rule
-	problems []string // objects that it put into the problem list
+	in, out  desired.Rules
 }
 
-// peerRef is a name that a rule's peer can have: a group or a network.
+// rule is one rule and, while its policy is compiled, what was compiled of it.
+type rule struct {
+	key    model.RuleKey
+	rec    *model.PolicyRule // nil = deleted, to be taken out
+	policy *policy
+
+	bound   *model.PolicyRule // whose selections are held
+	peers   []*selection      // of bound, in order of its peers that are not addresses
+	seen    []desired.Identities
+	union   desired.Identities // of several selections, as far as seen
+	in, out *desired.Rule
+	problem bool
+}
+
+// peerRef is a name that a selector can have: a group or a network.
 type peerRef struct {
 	tenant  model.TenantName
 	group   model.GroupName
 	network model.NetworkName
 }
 
-// tenant holds a tenant's identities.
+// tenant holds a tenant's identities, and who is selected among them.
 type tenant struct {
-	records map[model.Identity]*model.IdentityRecord
-	byPeer  map[peerRef]set[model.Identity]
-	uses    map[model.Identity]int // endpoints that have it, on any network of the tenant
-	orphans set[model.Identity]    // used without a record
+	records  map[model.Identity]*model.IdentityRecord
+	postings map[term]set[model.Identity] // records by what they have
+	uses     map[model.Identity]int       // endpoints that have it, on any network of the tenant
+	orphans  set[model.Identity]          // used without a record
+	subjects map[model.Identity]set[*subject]
+
+	selections map[string]*selection // by their text
+	byTerm     map[term]set[*selection]
 
 	name            model.TenantName
 	compiledOrphans []model.Identity // sorted
+}
+
+func (t *tenant) empty() bool {
+	return len(t.records) == 0 && len(t.uses) == 0 && len(t.selections) == 0 && len(t.subjects) == 0
 }
 
 // lookup returns the entry of m at k, made by mk when absent.

@@ -156,7 +156,7 @@ func (w *fuzzWorld) setPolicy(k model.PolicyKey) {
 		return
 	}
 	w.o.policies[k] = true
-	w.each(func(c *compile.Compiler) { c.SetPolicy(model.ContivPolicy{Key: k}) })
+	w.each(func(c *compile.Compiler) { c.SetPolicy(model.ContivPolicy{Key: k}.General()) })
 }
 
 func (w *fuzzWorld) setGroup(tenant model.TenantName, i int) {
@@ -206,7 +206,7 @@ func (w *fuzzWorld) setRule(tenant model.TenantName, policy, rule int) {
 		r.Addr = pick(w.d, netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0"), netip.MustParsePrefix("8.0.0.0/8"))
 	}
 	w.o.rules[k] = r
-	w.each(func(c *compile.Compiler) { c.SetRule(r) })
+	w.each(func(c *compile.Compiler) { c.SetRule(r.General()) })
 }
 
 // apply compiles and applies on all hosts.

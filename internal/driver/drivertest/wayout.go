@@ -107,7 +107,7 @@ func testWayOut(t *testing.T, h Harness) {
 
 // attachRules puts rules into a policy of blue's groups web and lan.
 func attachRules(top Topology, c *compile.Compiler, rules []model.Rule) {
-	c.SetPolicy(model.ContivPolicy{Key: model.PolicyKey{Tenant: "blue", Name: "p1"}})
+	c.SetPolicy(model.ContivPolicy{Key: model.PolicyKey{Tenant: "blue", Name: "p1"}}.General())
 	for _, g := range top.Groups {
 		if g.Key.Tenant == "blue" && g.Key.Name != "db" {
 			g.Policies = []model.PolicyName{"p1"}
@@ -116,7 +116,7 @@ func attachRules(top Topology, c *compile.Compiler, rules []model.Rule) {
 	}
 	for i, r := range rules {
 		r.Key = model.RuleKey{Tenant: "blue", Policy: "p1", Rule: model.RuleID(strconv.Itoa(i + 1))}
-		c.SetRule(r)
+		c.SetRule(r.General())
 	}
 }
 

@@ -136,10 +136,10 @@ func (w *World) Switch(c Case) error {
 			comp.DeletePolicy(p.Key)
 		}
 		for _, p := range c.Policies {
-			comp.SetPolicy(p)
+			comp.SetPolicy(p.General())
 		}
 		for _, r := range c.Rules {
-			comp.SetRule(r)
+			comp.SetRule(r.General())
 		}
 		pic, problems := comp.Compile(1)
 		w.Pictures[h.Name], w.Problems[h.Name] = pic, problems
