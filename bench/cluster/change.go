@@ -127,7 +127,7 @@ func newPopulation(vtep netip.Addr) *population {
 		Subnet: netip.MustParsePrefix("10.0.0.0/8"), Subnet6: netip.MustParsePrefix("fd00::/64"),
 	})
 	policy := model.PolicyKey{Tenant: "t", Name: "p"}
-	p.c.SetPolicy(model.ContivPolicy{Key: policy})
+	p.c.SetPolicy(model.ContivPolicy{Key: policy}.General())
 	for i, action := range []model.Action{model.Allow, model.Deny} {
 		r := model.Rule{
 			Key:       model.RuleKey{Tenant: "t", Policy: "p", Rule: model.RuleID(strconv.Itoa(i))},
@@ -136,7 +136,7 @@ func newPopulation(vtep netip.Addr) *population {
 		if action == model.Allow {
 			r.Group, r.Protocol, r.Port = "g", model.ProtoTCP, 80
 		}
-		p.c.SetRule(r)
+		p.c.SetRule(r.General())
 	}
 	p.c.SetGroup(model.Group{Key: model.GroupKey{Tenant: "t", Name: "g"}, Network: p.net.Name, Policies: []model.PolicyName{"p"}, ID: p.id})
 	p.c.SetIdentity(model.IdentityRecord{ID: p.id, Network: p.net, Group: "g"})

@@ -71,7 +71,7 @@ func newBenchCluster(b *testing.B, st store.Store, n int) *benchCluster {
 					Key: network(i), Type: model.NetworkData, Encap: model.EncapVXLAN, Tag: uint32(i + 1), ID: model.NetworkID(i + 1), Subnet: netip.MustParsePrefix("10.0.0.0/8"),
 				}),
 				tables.Identities.Put(tx, model.IdentityRecord{ID: model.IdentityFirst + model.Identity(i), Network: network(i), Group: group.Name}),
-				tables.Policies.Put(tx, model.ContivPolicy{Key: policy}),
+				tables.Policies.Put(tx, model.ContivPolicy{Key: policy}.General()),
 				tables.Groups.Put(tx, model.Group{
 					Key: group, Network: network(i).Name, ID: model.IdentityFirst + model.Identity(i), Policies: []model.PolicyName{policy.Name},
 				}))
@@ -79,7 +79,7 @@ func newBenchCluster(b *testing.B, st store.Store, n int) *benchCluster {
 				err = errors.Join(err, tables.Rules.Put(tx, model.Rule{
 					Key: model.RuleKey{Tenant: "blue", Policy: policy.Name, Rule: model.RuleID(name(r))}, Direction: model.In, Priority: 1 + r,
 					Action: model.Allow, Protocol: model.ProtoTCP, Port: uint16(80 + r), Group: group.Name,
-				}))
+				}.General()))
 			}
 			return err
 		})

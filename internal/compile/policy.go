@@ -3,7 +3,6 @@ package compile
 import (
 	"fmt"
 	"net/netip"
-	"reflect"
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -68,7 +67,7 @@ func (c *Compiler) prunePolicy(p *policy) {
 // SetPolicy records a policy.
 func (c *Compiler) SetPolicy(v model.Policy) {
 	p := c.policy(v.Key)
-	if p.rec == nil || !reflect.DeepEqual(*p.rec, v) {
+	if p.rec == nil || !p.rec.Equal(v) {
 		c.putPolicy(p, &v)
 	}
 }
@@ -190,7 +189,7 @@ func knownAction(a model.Action) bool { return a == model.Allow || a == model.De
 func (c *Compiler) SetRule(v model.PolicyRule) {
 	p := c.policy(v.Key.PolicyKey())
 	r := lookup(p.rules, v.Key.Rule, func() *rule { return &rule{key: v.Key, policy: p} })
-	if r.rec != nil && reflect.DeepEqual(*r.rec, v) {
+	if r.rec != nil && r.rec.Equal(v) {
 		return
 	}
 	r.rec = &v

@@ -21,8 +21,8 @@ type Change struct {
 	read  func(tx store.Tx) (any, bool, error)
 	check func() error // what is wrong with the object by itself; nil = nothing can be
 	put   func(ctx context.Context, tx store.Tx, cl *claim) error
-	rule  *model.Rule  // the object, of a rule
-	group *model.Group // the object, of a group
+	rule  *model.PolicyRule // the object, of a rule
+	group *model.Group      // the object, of a group
 	// late is what has to wait for higher ranks; nil = nothing.
 	late *Change
 	// alone is the use-case for an object that is too large for one transaction;
@@ -194,7 +194,7 @@ func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, m
 // fitAll checks that the policies fit hosts when all steps are done, and returns
 // the step with which they do not.
 func (c *Controller) fitAll(steps []step) (bad step, err error) {
-	var rules []model.Rule
+	var rules []model.PolicyRule
 	var groups []model.Group
 	var at, atGroups []step
 	for _, s := range steps {

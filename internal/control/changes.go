@@ -118,7 +118,7 @@ func (c *Controller) ChangeGroup(g model.Group, clearTag bool) Change {
 // ChangePolicy creates a policy; an existing one stays as it is.
 func (c *Controller) ChangePolicy(p model.ContivPolicy) Change {
 	ch := changeOf(rankBeside, tables.Policies, p.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
-		return putPolicy(tx, p)
+		return putPolicy(tx, p.General())
 	})
 	ch.check = p.Validate
 	return ch
@@ -129,11 +129,12 @@ func (c *Controller) ChangePolicy(p model.ContivPolicy) Change {
 // model.ErrConflict, since rules are immutable. One with which the policy, or
 // the policies of a group, would not fit a host is model.ErrExhausted.
 func (c *Controller) ChangeRule(r model.Rule) Change {
+	general := r.General()
 	ch := changeOf(rankMember, tables.Rules, r.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
-		return putRule(tx, r)
+		return putRule(tx, general, model.KindContiv, model.OwnerUser)
 	})
 	ch.check = r.Validate
-	ch.rule = &r
+	ch.rule = &general
 	return ch
 }
 

@@ -109,7 +109,7 @@ func (c *Controller) DeleteTenant(ctx context.Context, k model.TenantName) error
 		for _, empty := range []func(store.Tx) error{
 			none(tables.Networks, tables.NetworksOf(k), "networks", func(n model.Network) string { return string(n.Key.Name) }),
 			none(tables.Groups, tables.GroupsOf(k), "endpoint groups", func(g model.Group) string { return string(g.Key.Name) }),
-			none(tables.Policies, tables.PoliciesOf(k), "policies", func(p model.ContivPolicy) string { return string(p.Key.Name) }),
+			none(tables.Policies, tables.PoliciesOf(k), "policies", func(p model.Policy) string { return string(p.Key.Name) }),
 			none(tables.NetProfiles, tables.NetProfilesOf(k), "net profiles", func(p model.NetProfile) string { return p.Key.Name }),
 			none(tables.AppProfiles, tables.AppProfilesOf(k), "app profiles", func(p model.AppProfile) string { return p.Key.Name }),
 			none(tables.LoadBalancers, tables.LoadBalancersOf(k), "load-balanced services", func(s model.Service) string { return s.Key.Name }),

@@ -9,7 +9,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-func putPolicy(tx store.Tx, p model.ContivPolicy) error {
+// putPolicy creates a policy. One that is there stays as it is; of another kind,
+// or another owner, it is model.ErrConflict.
+func putPolicy(tx store.Tx, p model.Policy) error {
 	if err := tx.Prefetch(tables.Tenants.Key(p.Key.Tenant), tables.Policies.Key(p.Key)); err != nil {
 		return err
 	}
@@ -17,10 +19,25 @@ func putPolicy(tx store.Tx, p model.ContivPolicy) error {
 		return err
 	}
 	old, err := tables.Policies.Find(tx, p.Key)
-	if err != nil || old.Exists() {
+	if err != nil {
 		return err
 	}
+	if old.Exists() {
+		return mayChange(old.Value, p.Kind, p.Owner)
+	}
 	return tables.Policies.Create(tx, p)
+}
+
+// mayChange refuses a change of a policy in other words than those in which it was
+// written, or by somebody else than its owner.
+func mayChange(p model.Policy, kind model.PolicyKind, owner model.PolicyOwner) error {
+	switch {
+	case p.Owner != owner:
+		return model.Errorf(model.ErrConflict, "policy %q belongs to %s, which alone may change it", p.Key, p.Owner)
+	case p.Kind != kind:
+		return model.Errorf(model.ErrConflict, "policy %q is a %s policy: change it as one", p.Key, p.Kind)
+	}
+	return nil
 }
 
 // maxRefDeletes bounds the references that deleting a policy takes along; the
@@ -31,7 +48,11 @@ const maxRefDeletes = 24
 // model.ErrInUse.
 func (c *Controller) DeletePolicy(ctx context.Context, k model.PolicyKey) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete policy %q", k), func(tx store.Tx) error {
-		if _, err := tables.Policies.Get(tx, k); err != nil {
+		p, err := tables.Policies.Get(tx, k)
+		if err != nil {
+			return err
+		}
+		if err := mayChange(p, model.KindContiv, model.OwnerUser); err != nil {
 			return err
 		}
 		if err := unreferenced(tx, tables.TargetPolicy(k)); err != nil {
@@ -45,7 +66,7 @@ func (c *Controller) DeletePolicy(ctx context.Context, k model.PolicyKey) error 
 		for _, r := range rules {
 			for _, t := range ruleTargets(r) {
 				if left--; left >= 0 {
-					unrefer(tx, t, "rule", r.Key.String())
+					unrefer(tx, t.target, "rule", r.Key.String())
 				}
 			}
 		}
@@ -57,20 +78,21 @@ func (c *Controller) DeletePolicy(ctx context.Context, k model.PolicyKey) error 
 	return err
 }
 
-func putRule(tx store.Tx, r model.Rule) error {
-	group := model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}
-	network := model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}
+// putRule creates a rule of a policy of its kind and owner.
+func putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKind, owner model.PolicyOwner) error {
+	targets := ruleTargets(r)
 	keys := []string{tables.Policies.Key(r.Key.PolicyKey()), tables.Rules.Key(r.Key)}
-	if r.Group != "" {
-		keys = append(keys, tables.Groups.Key(group))
-	}
-	if r.Network != "" {
-		keys = append(keys, tables.Networks.Key(network))
+	for _, t := range targets {
+		keys = append(keys, t.key)
 	}
 	if err := tx.Prefetch(keys...); err != nil {
 		return err
 	}
-	if _, err := tables.Policies.Get(tx, r.Key.PolicyKey()); err != nil {
+	p, err := tables.Policies.Get(tx, r.Key.PolicyKey())
+	if err != nil {
+		return err
+	}
+	if err := mayChange(p, kind, owner); err != nil {
 		return err
 	}
 	old, err := tables.Rules.Find(tx, r.Key)
@@ -80,18 +102,13 @@ func putRule(tx store.Tx, r model.Rule) error {
 	if old.Exists() {
 		return sameRule(old.Value, r)
 	}
-	if r.Group != "" {
-		if _, err := tables.Groups.Get(tx, group); err != nil {
-			return fmt.Errorf("%sEndpointGroup %q: %w", side(r), r.Group, err)
+	for _, t := range targets {
+		if err := t.get(tx); err != nil {
+			return fmt.Errorf("%s%s %q: %w", side(r.Direction), t.field, t.name, err)
 		}
 	}
-	if r.Network != "" {
-		if _, err := tables.Networks.Get(tx, network); err != nil {
-			return fmt.Errorf("%sNetwork %q: %w", side(r), r.Network, err)
-		}
-	}
-	for _, t := range ruleTargets(r) {
-		if err := refer(tx, t, "rule", r.Key.String()); err != nil {
+	for _, t := range targets {
+		if err := refer(tx, t.target, "rule", r.Key.String()); err != nil {
 			return err
 		}
 	}
@@ -99,15 +116,23 @@ func putRule(tx store.Tx, r model.Rule) error {
 }
 
 // side is the prefix of the fields that name a rule's peer.
-func side(r model.Rule) string {
-	if r.Direction == model.Out {
+func side(d model.Direction) string {
+	if d == model.Out {
 		return "to"
 	}
 	return "from"
 }
 
 // sameRule checks that a request for an existing rule asks for what is there.
-func sameRule(old, r model.Rule) (err error) {
+func sameRule(was, want model.PolicyRule) (err error) {
+	old, ok := was.Contiv()
+	r, ok2 := want.Contiv()
+	if !ok || !ok2 {
+		if was.Equal(want) {
+			return nil
+		}
+		return model.Errorf(model.ErrConflict, "rule %q is there with other fields", was.Key)
+	}
 	for _, f := range []struct {
 		name     string
 		old, new any
@@ -117,9 +142,9 @@ func sameRule(old, r model.Rule) (err error) {
 		{"action", old.Action, r.Action},
 		{"protocol", old.Protocol, r.Protocol},
 		{"port", old.Port, r.Port},
-		{side(old) + "EndpointGroup", old.Group, r.Group},
-		{side(old) + "Network", old.Network, r.Network},
-		{side(old) + "IpAddress", old.Addr, r.Addr},
+		{side(old.Direction) + "EndpointGroup", old.Group, r.Group},
+		{side(old.Direction) + "Network", old.Network, r.Network},
+		{side(old.Direction) + "IpAddress", old.Addr, r.Addr},
 	} {
 		if f.old != f.new {
 			err = also(err, immutable(f.name, f.old, f.new))
@@ -131,12 +156,22 @@ func sameRule(old, r model.Rule) (err error) {
 // DeleteRule deletes a rule.
 func (c *Controller) DeleteRule(ctx context.Context, k model.RuleKey) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete rule %q", k), func(tx store.Tx) error {
+		if err := tx.Prefetch(tables.Policies.Key(k.PolicyKey()), tables.Rules.Key(k)); err != nil {
+			return err
+		}
 		r, err := tables.Rules.Get(tx, k)
 		if err != nil {
 			return err
 		}
+		if p, err := tables.Policies.Peek(tx, k.PolicyKey()); err != nil {
+			return err
+		} else if p.Exists() { // kind and owner never change
+			if err := mayChange(p.Value, model.KindContiv, model.OwnerUser); err != nil {
+				return err
+			}
+		}
 		for _, t := range ruleTargets(r) {
-			unrefer(tx, t, "rule", k.String())
+			unrefer(tx, t.target, "rule", k.String())
 		}
 		tables.Rules.Delete(tx, k)
 		return nil

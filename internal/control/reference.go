@@ -84,18 +84,40 @@ func unreferenced(tx store.Tx, t tables.Target) error {
 }
 
 // ruleNames tells whether a rule refers to the target.
-func ruleNames(r model.Rule, t tables.Target) bool {
-	return slices.Contains(ruleTargets(r), t)
+func ruleNames(r model.PolicyRule, t tables.Target) bool {
+	return slices.ContainsFunc(ruleTargets(r), func(x ruleTarget) bool { return x.target == t })
 }
 
-// ruleTargets returns what a rule refers to beside its policy.
-func ruleTargets(r model.Rule) []tables.Target {
-	var out []tables.Target
-	if r.Group != "" {
-		out = append(out, tables.TargetGroup(model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}))
+// ruleTarget is something that a rule refers to beside its policy.
+type ruleTarget struct {
+	field, name string // the field without its side
+	key         string // of its row
+	target      tables.Target
+	get         func(store.Tx) error // reads it into the read set
+}
+
+func ruleTargets(r model.PolicyRule) (out []ruleTarget) {
+	add := func(x ruleTarget) {
+		if !slices.ContainsFunc(out, func(o ruleTarget) bool { return o.key == x.key }) {
+			out = append(out, x)
+		}
 	}
-	if r.Network != "" {
-		out = append(out, tables.TargetNetwork(model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}))
+	group := func(k model.GroupKey) {
+		add(ruleTarget{"EndpointGroup", string(k.Name), tables.Groups.Key(k), tables.TargetGroup(k), getter(tables.Groups, k)})
+	}
+	network := func(k model.NetworkKey) {
+		add(ruleTarget{"Network", string(k.Name), tables.Networks.Key(k), tables.TargetNetwork(k), getter(tables.Networks, k)})
+	}
+	for _, p := range r.Peers {
+		if p.Network != (model.NetworkKey{}) {
+			network(p.Network)
+		}
+		if s := p.Selector; s != nil && s.Group != "" {
+			group(model.GroupKey{Tenant: s.Tenant, Name: s.Group})
+		}
+		if s := p.Selector; s != nil && s.Network != "" {
+			network(model.NetworkKey{Tenant: s.Tenant, Name: s.Network})
+		}
 	}
 	return out
 }

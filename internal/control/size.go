@@ -41,12 +41,21 @@ func (u union) policies() (out []model.PolicyKey) {
 // sizes are the View's meters of policies that have become large, alone and
 // together with others of a group. The view's lock guards them.
 type sizes struct {
+	rules  map[model.PolicyKey]ruleSum
 	unions map[model.PolicyKey]map[union]int // how many groups have the policy among several
 	meters map[union]*model.PolicyMeter
 }
 
+// ruleSum is the sizes of a policy's rules together.
+type ruleSum struct{ peers, ports int }
+
+func (s ruleSum) with(r model.PolicyRule, by int) ruleSum {
+	peers, ports := model.RuleSize(r)
+	return ruleSum{s.peers + by*peers, s.ports + by*ports}
+}
+
 func newSizes() sizes {
-	return sizes{map[model.PolicyKey]map[union]int{}, map[union]*model.PolicyMeter{}}
+	return sizes{map[model.PolicyKey]ruleSum{}, map[model.PolicyKey]map[union]int{}, map[union]*model.PolicyMeter{}}
 }
 
 // indexGroup enters (or takes out) the policies of a group.
@@ -72,7 +81,14 @@ func (s *sizes) indexGroup(g model.Group, in bool) {
 }
 
 // enterRule counts a rule that has come, or gone.
-func (s *sizes) enterRule(r model.Rule, in bool) {
+func (s *sizes) enterRule(r model.PolicyRule, in bool) {
+	p, by := r.Key.PolicyKey(), 1
+	if !in {
+		by = -1
+	}
+	if s.rules[p] = s.rules[p].with(r, by); s.rules[p] == (ruleSum{}) {
+		delete(s.rules, p)
+	}
 	if len(s.meters) == 0 {
 		return
 	}
@@ -102,7 +118,7 @@ func (s *sizes) of(p model.PolicyKey) []union {
 // may pass beside it, and groups that come later add identities to rules that
 // name their network. There the host refuses. index is the first rule, or
 // len(rules) and more for a group, that does not fit.
-func (v *View) fit(rules []model.Rule, groups []model.Group) (index int, err error) {
+func (v *View) fit(rules []model.PolicyRule, groups []model.Group) (index int, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	last := map[union]int{}                // the rule or group to blame when nothing before it is
@@ -143,14 +159,19 @@ func (v *View) fit(rules []model.Rule, groups []model.Group) (index int, err err
 
 // fitUnion does so for one union; n is the first rule that does not fit. of are the
 // indexes of the rules that join a policy.
-func (v *View) fitUnion(u union, rules []model.Rule, of map[model.PolicyKey][]int) (n int, err error) {
+func (v *View) fitUnion(u union, rules []model.PolicyRule, of map[model.PolicyKey][]int) (n int, err error) {
 	policies := u.policies()
-	count := 0
+	var sum ruleSum
 	for _, p := range policies {
-		count += len(of[p]) + len(v.rulesOfPolicy[p])
+		have := v.sizes.rules[p]
+		sum.peers, sum.ports = sum.peers+have.peers, sum.ports+have.ports
+		for _, i := range of[p] {
+			sum = sum.with(rules[i], 1)
+		}
 	}
-	// Every rule at a peer of its own, all of whose ports meet, cannot take more.
-	if count*(count+len(v.groups.of[u.tenant])+4)*20 <= model.MaxPolicyEntries {
+	// All ports at every peer and every identity cannot take more.
+	identities := max(len(v.groups.of[u.tenant]), len(v.identitiesOf[u.tenant]))
+	if sum.ports*(sum.peers+identities+4)*20 <= model.MaxPolicyEntries {
 		return 0, nil
 	}
 	var at []int
@@ -158,11 +179,11 @@ func (v *View) fitUnion(u union, rules []model.Rule, of map[model.PolicyKey][]in
 		at = append(at, of[p]...)
 	}
 	slices.Sort(at)
-	joining := make([]model.Rule, len(at))
+	joining := make([]model.PolicyRule, len(at))
 	for i, x := range at {
 		joining[i] = rules[x]
 	}
-	present := func() (out []model.Rule) {
+	present := func() (out []model.PolicyRule) {
 		for _, p := range policies {
 			for k := range v.rulesOfPolicy[p] {
 				out = append(out, v.rules.all[k])
@@ -177,11 +198,50 @@ func (v *View) fitUnion(u union, rules []model.Rule, of map[model.PolicyKey][]in
 			v.sizes.meters[u] = m
 		}
 	}
-	fit, err := m.Check(present, joining, func(n model.NetworkName) int {
-		return len(v.groupsOfNetwork[model.NetworkKey{Tenant: u.tenant, Name: n}]) + 1
-	})
+	fit, err := m.Check(present, joining, v.population)
 	if err != nil && fit < len(at) {
 		return at[fit], err
 	}
 	return -1, err
+}
+
+// population bounds how many identities a selector selects, or will when the
+// groups of its network have endpoints.
+func (v *View) population(s model.Selector) int {
+	n := 0
+	switch {
+	case s.Group != "" && len(s.Requirements()) == 0:
+		n = len(v.identitiesOfGroup[model.GroupKey{Tenant: s.Tenant, Name: s.Group}])
+	case s.Group != "":
+		n = v.selected(s, v.identitiesOfGroup[model.GroupKey{Tenant: s.Tenant, Name: s.Group}])
+	default:
+		n = v.selected(s, v.identitiesOf[s.Tenant])
+	}
+	if k := (model.NetworkKey{Tenant: s.Tenant, Name: s.Network}); s.Network != "" && s.Group == "" {
+		n = max(n, len(v.groupsOfNetwork[k])+1)
+	}
+	return max(n, 1)
+}
+
+func (v *View) selected(s model.Selector, among map[model.Identity]struct{}) (n int) {
+	for id := range among {
+		if s.Selects(v.identities[id]) {
+			n++
+		}
+	}
+	return n
+}
+
+// enterIdentity enters what an identity stands for, nil = it is gone.
+func (v *View) enterIdentity(id model.Identity, r *model.IdentityRecord) {
+	if old, had := v.identities[id]; had {
+		v.identitiesOf.remove(old.Network.Tenant, id)
+		v.identitiesOfGroup.remove(model.GroupKey{Tenant: old.Network.Tenant, Name: old.Group}, id)
+		delete(v.identities, id)
+	}
+	if r != nil {
+		v.identities[id] = *r
+		v.identitiesOf.add(r.Network.Tenant, id)
+		v.identitiesOfGroup.add(model.GroupKey{Tenant: r.Network.Tenant, Name: r.Group}, id)
+	}
 }

@@ -28,8 +28,8 @@ type View struct {
 	tenants   *rows[model.TenantName, model.Tenant]
 	networks  *rows[model.NetworkKey, model.Network]
 	groups    *rows[model.GroupKey, model.Group]
-	policies  *rows[model.PolicyKey, model.ContivPolicy]
-	rules     *rows[model.RuleKey, model.Rule]
+	policies  *rows[model.PolicyKey, model.Policy]
+	rules     *rows[model.RuleKey, model.PolicyRule]
 	hosts     *rows[model.HostName, model.Host]
 	endpoints map[model.EndpointKey]model.Endpoint
 	listed    lists[model.Endpoint] // of networks, groups and hosts
@@ -45,6 +45,9 @@ type View struct {
 	rulesOfPolicy      index[model.PolicyKey, model.RuleKey]
 	rulesOfGroup       index[model.GroupKey, model.RuleKey] // that name the group
 	identityUsers      map[model.Identity]int
+	identities         map[model.Identity]model.IdentityRecord
+	identitiesOf       index[model.TenantName, model.Identity]
+	identitiesOfGroup  index[model.GroupKey, model.Identity]
 
 	interned map[tables.InternKey]tables.Interned
 	pools    map[model.NetworkKey]tables.Pools
@@ -66,8 +69,8 @@ func (v *View) reset() {
 	v.tenants = newRows[model.TenantName, model.Tenant](none, cmp.Compare[model.TenantName])
 	v.networks = newRows[model.NetworkKey, model.Network](func(k model.NetworkKey) model.TenantName { return k.Tenant }, lessNetwork)
 	v.groups = newRows[model.GroupKey, model.Group](func(k model.GroupKey) model.TenantName { return k.Tenant }, lessGroup)
-	v.policies = newRows[model.PolicyKey, model.ContivPolicy](func(k model.PolicyKey) model.TenantName { return k.Tenant }, lessPolicy)
-	v.rules = newRows[model.RuleKey, model.Rule](func(k model.RuleKey) model.TenantName { return k.Tenant }, lessRule)
+	v.policies = newRows[model.PolicyKey, model.Policy](func(k model.PolicyKey) model.TenantName { return k.Tenant }, lessPolicy)
+	v.rules = newRows[model.RuleKey, model.PolicyRule](func(k model.RuleKey) model.TenantName { return k.Tenant }, lessRule)
 	v.hosts = newRows[model.HostName, model.Host](noHost, cmp.Compare[model.HostName])
 	v.more = newMoreRows()
 	v.sizes = newSizes()
@@ -82,6 +85,9 @@ func (v *View) reset() {
 	v.rulesOfPolicy = index[model.PolicyKey, model.RuleKey]{}
 	v.rulesOfGroup = index[model.GroupKey, model.RuleKey]{}
 	v.identityUsers = map[model.Identity]int{}
+	v.identities = map[model.Identity]model.IdentityRecord{}
+	v.identitiesOf = index[model.TenantName, model.Identity]{}
+	v.identitiesOfGroup = index[model.GroupKey, model.Identity]{}
 	v.interned = map[tables.InternKey]tables.Interned{}
 	v.pools = map[model.NetworkKey]tables.Pools{}
 	v.spaces = map[model.NetworkKey]*space{}
@@ -138,11 +144,13 @@ func (v *View) enter(ch tables.Change) {
 	case model.GroupKey:
 		v.enterGroup(k, value[model.Group](ch))
 	case model.PolicyKey:
-		if v.policies.set(k, value[model.ContivPolicy](ch)); ch.Deleted() {
+		if v.policies.set(k, value[model.Policy](ch)); ch.Deleted() {
 			delete(v.sizes.meters, unionOf(k.Tenant, k.Name))
 		}
 	case model.RuleKey:
-		v.enterRule(k, value[model.Rule](ch))
+		v.enterRule(k, value[model.PolicyRule](ch))
+	case tables.IdentityKey:
+		v.enterIdentity(k.ID, value[model.IdentityRecord](ch))
 	case model.EndpointKey:
 		v.enterEndpoint(k, value[model.Endpoint](ch))
 	case tables.AddressKey:
@@ -195,20 +203,32 @@ func (v *View) enterGroup(k model.GroupKey, g *model.Group) {
 	}
 }
 
-func (v *View) enterRule(k model.RuleKey, r *model.Rule) {
+func (v *View) enterRule(k model.RuleKey, r *model.PolicyRule) {
 	if old, had := v.rules.set(k, r); had {
 		v.rulesOfPolicy.remove(k.PolicyKey(), k)
 		v.sizes.enterRule(old, false)
-		v.rulesOfGroup.remove(model.GroupKey{Tenant: k.Tenant, Name: old.Group}, k)
+		for _, g := range groupsNamed(old) {
+			v.rulesOfGroup.remove(g, k)
+		}
 	}
 	if r == nil {
 		return
 	}
 	v.rulesOfPolicy.add(k.PolicyKey(), k)
 	v.sizes.enterRule(*r, true)
-	if r.Group != "" {
-		v.rulesOfGroup.add(model.GroupKey{Tenant: k.Tenant, Name: r.Group}, k)
+	for _, g := range groupsNamed(*r) {
+		v.rulesOfGroup.add(g, k)
 	}
+}
+
+// groupsNamed returns the groups that a rule's peers name.
+func groupsNamed(r model.PolicyRule) (out []model.GroupKey) {
+	for _, p := range r.Peers {
+		if p.Selector != nil && p.Selector.Group != "" {
+			out = append(out, model.GroupKey{Tenant: p.Selector.Tenant, Name: p.Selector.Group})
+		}
+	}
+	return unique(out)
 }
 
 func endpointTexts(e model.Endpoint) []string {
@@ -311,36 +331,6 @@ func (v *View) GroupsOfNetwork(k model.NetworkKey) []model.Group {
 // GroupsOfPolicy returns the groups that a policy is attached to.
 func (v *View) GroupsOfPolicy(k model.PolicyKey) []model.Group {
 	return read(v, func() []model.Group { return sorted(v.groupsOfPolicy[k], v.groups.all, lessGroup) })
-}
-
-// Policies returns the policies of a tenant, "" = of all.
-func (v *View) Policies(t model.TenantName) []model.ContivPolicy {
-	return read(v, func() []model.ContivPolicy { return v.policies.list(t) })
-}
-
-// Policy finds a policy.
-func (v *View) Policy(k model.PolicyKey) (model.ContivPolicy, bool) {
-	return find(v, func() map[model.PolicyKey]model.ContivPolicy { return v.policies.all }, k)
-}
-
-// Rules returns the rules of a tenant, "" = of all.
-func (v *View) Rules(t model.TenantName) []model.Rule {
-	return read(v, func() []model.Rule { return v.rules.list(t) })
-}
-
-// Rule finds a rule.
-func (v *View) Rule(k model.RuleKey) (model.Rule, bool) {
-	return find(v, func() map[model.RuleKey]model.Rule { return v.rules.all }, k)
-}
-
-// RulesOfPolicy returns a policy's rules.
-func (v *View) RulesOfPolicy(k model.PolicyKey) []model.Rule {
-	return read(v, func() []model.Rule { return sorted(v.rulesOfPolicy[k], v.rules.all, lessRule) })
-}
-
-// RulesOfGroup returns the rules that name a group as their peer.
-func (v *View) RulesOfGroup(k model.GroupKey) []model.Rule {
-	return read(v, func() []model.Rule { return sorted(v.rulesOfGroup[k], v.rules.all, lessRule) })
 }
 
 // Hosts returns all hosts that agents have told of.

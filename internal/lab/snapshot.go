@@ -70,9 +70,9 @@ func (l *Lab) Pictures(snapshot []tables.Change, rev store.Revision) map[model.H
 				c.SetNetwork(v)
 			case model.Group:
 				c.SetGroup(v)
-			case model.ContivPolicy:
+			case model.Policy:
 				c.SetPolicy(v)
-			case model.Rule:
+			case model.PolicyRule:
 				c.SetRule(v)
 			case model.Endpoint:
 				c.SetEndpoint(v)

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"strings"
 )
 
@@ -121,6 +122,9 @@ func (d Defaults) Of(dir Direction) Action {
 	}
 	return d.In
 }
+
+// Equal compares two policies by contents.
+func (p Policy) Equal(o Policy) bool { return reflect.DeepEqual(p, o) }
 
 // Validate checks all fields. The error is of kind ErrInvalid.
 func (p Policy) Validate() error {
@@ -241,6 +245,9 @@ func (r PolicyRule) Validate() error {
 	}
 	return nil
 }
+
+// Equal compares two rules by contents.
+func (r PolicyRule) Equal(o PolicyRule) bool { return reflect.DeepEqual(r, o) }
 
 // kinds counts the ways in which a peer is named.
 func (p Peer) kinds() (n int) {

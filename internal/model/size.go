@@ -134,6 +134,10 @@ type peerPorts struct {
 	sum      portCount
 }
 
+// RuleSize returns how many peers a rule names, exceptions included and at least
+// one, and how many blocks of ports.
+func RuleSize(r PolicyRule) (peers, ports int) { return len(peersOf(r)), len(pairsOf(r)) }
+
 // PolicyMeter keeps an upper bound of the entries that rules of one tenant take
 // together on a host, at a cost by rule that hardly depends on their number: a
 // prefix counts its ports and those of all prefixes that cover it. Only beyond

@@ -16,11 +16,10 @@ const boundGroups = 6
 
 // contivSet is the set of a list of Contiv rules as package compile makes it, on
 // VLAN networks, whose addresses are peers too.
-func contivSet(rules []model.Rule) *desired.PolicySet {
-	key := model.PolicyKey{Tenant: "t", Name: "p"}
+func contivSet(rules []model.PolicyRule) *desired.PolicySet {
 	in, out := desired.Tier{Tier: model.TierContiv, Default: model.Pass}, desired.Tier{Tier: model.TierContiv, Default: model.Pass}
-	for _, r := range model.ContivToPolicy(key, model.GroupKey{Tenant: "t"}, rules).Rules {
-		x := desired.Rule{ID: r.ID, Priority: r.Priority, Action: r.Action, AnyPeer: len(r.Peers) == 0, Ports: r.Ports}
+	for _, r := range rules {
+		x := desired.Rule{ID: r.Key.String(), Priority: r.Priority, Action: r.Action, AnyPeer: len(r.Peers) == 0, Ports: r.Ports}
 		for _, p := range r.Peers {
 			switch {
 			case p.Selector != nil:
@@ -58,17 +57,22 @@ func TestBound(t *testing.T) {
 	if n, m := spec.Maps["rules"].MaxEntries, spec.Maps["cidrs"].MaxEntries; n < 2*model.MaxPolicyEntries || m < 2*model.MaxPolicyPrefixes {
 		t.Errorf("maps hold %d rules and %d prefixes, netmaster accepts %d and %d", n, m, model.MaxPolicyEntries, model.MaxPolicyPrefixes)
 	}
-	identities := func(model.NetworkName) int { return boundGroups }
+	identities := func(s model.Selector) int {
+		if s.Group != "" {
+			return 1
+		}
+		return boundGroups
+	}
 	rnd := rand.New(rand.NewPCG(9, 10))
 	closer := 0
 	for round := range 400 {
-		var rules []model.Rule
+		var rules []model.PolicyRule
 		wide := rnd.IntN(2)
 		for i := range round % 4 { // alone: the most that ports beside a rule for all can take
 			rules = append(rules, model.Rule{
 				Key:       model.RuleKey{Tenant: "t", Policy: "p", Rule: model.RuleID("only" + strconv.Itoa(i))},
 				Direction: model.In, Action: model.Allow, Priority: 1 + min(i, 1), Protocol: model.ProtoTCP, Port: uint16(i * 0x5a5a),
-			})
+			}.General())
 		}
 		many := rnd.IntN(400)
 		if round < 4 {
@@ -101,7 +105,7 @@ func TestBound(t *testing.T) {
 				}
 				r.Addr, _ = a.Prefix(a.BitLen() - rnd.IntN(a.BitLen()+1)>>rnd.IntN(6))
 			}
-			rules = append(rules, r)
+			rules = append(rules, r.General())
 		}
 		c, err := compileSet(contivSet(rules))
 		if err != nil {

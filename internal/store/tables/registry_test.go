@@ -26,7 +26,7 @@ type sample struct {
 
 func row[K comparable, V any](t *testing.T, tab *Table[K, V], v V) sample {
 	t.Helper()
-	b, err := store.EncodeRecord(1, v)
+	b, err := store.EncodeRecord(tab.spec.Version, v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +48,8 @@ func samples(t *testing.T) []sample {
 		row(t, Hosts, model.Host{Name: "h1", VTEP: addr("10.0.0.1")}),
 		row(t, Networks, model.Network{Key: net, Subnet: prefix("10.1.1.0/24")}),
 		row(t, Groups, model.Group{Key: model.GroupKey{Tenant: "a.b", Name: "web"}, Network: "n-1"}),
-		row(t, Policies, model.ContivPolicy{Key: model.PolicyKey{Tenant: "a.b", Name: "p1"}}),
-		row(t, Rules, model.Rule{Key: model.RuleKey{Tenant: "a.b", Policy: "p1", Rule: "1"}, Addr: prefix("10.0.0.0/8")}),
+		row(t, Policies, model.ContivPolicy{Key: model.PolicyKey{Tenant: "a.b", Name: "p1"}}.General()),
+		row(t, Rules, model.Rule{Key: model.RuleKey{Tenant: "a.b", Policy: "p1", Rule: "1"}, Addr: prefix("10.0.0.0/8")}.General()),
 		row(t, Endpoints, model.Endpoint{Key: model.EndpointKey{Network: net, ID: "c:1"}, IPv6: addr("2001:db8::1")}),
 		row(t, Identities, model.IdentityRecord{ID: 256, Network: net, Group: "web"}),
 		row(t, Addresses, Address{AddressKey: AddressKey{net, addr("10.1.1.2")}, Endpoint: "c:1"}),

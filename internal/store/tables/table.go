@@ -46,6 +46,9 @@ type TableSpec[K comparable, V any] struct {
 	// Unlisted tables (allocations: rows only ever reached by key) spend no
 	// operation on a generation; their List and Any fail.
 	Unlisted bool
+	// Old reads the value of a record that is older than Version, nil = as V. What
+	// is written over such a record keeps none of its fields.
+	Old func(value []byte) (V, error)
 }
 
 // Table gives typed access to the rows of one kind inside a transaction.
@@ -116,11 +119,17 @@ func (t *Table[K, V]) Decode(kv store.KV) (Row[V], error) {
 		return Row[V]{}, nil
 	}
 	v, version, err := store.DecodeRecord[V](kv.Value)
+	if t.old(version) && err == nil {
+		v, err = t.spec.Old(kv.Value)
+	}
 	if err != nil {
 		return Row[V]{}, fmt.Errorf("read %s at %s: %w", t.spec.Noun, kv.Key, err)
 	}
 	return Row[V]{Value: v, Version: version, Create: kv.Create, Mod: kv.Mod}, nil
 }
+
+// old tells whether a version of the record is read by Old.
+func (t *Table[K, V]) old(version int) bool { return t.spec.Old != nil && version < t.spec.Version }
 
 // Find reads a row into the read set. A missing one is a Row that does not
 // exist, without error.
@@ -200,7 +209,7 @@ func (t *Table[K, V]) Put(tx store.Tx, v V, opts ...WriteOption) error {
 		return err
 	}
 	var b []byte
-	if old.Exists() {
+	if row, unreadable := t.Decode(old); old.Exists() && (unreadable != nil || !t.old(row.Version)) {
 		b, err = store.ReplaceRecord(t.spec.Version, old.Value, v)
 	} else {
 		b, err = store.EncodeRecord(t.spec.Version, v)
