@@ -36,6 +36,19 @@ func changeOf[K comparable, V any](rank int, table *tables.Table[K, V], k K, put
 	}
 }
 
+// inContivWords makes a change tell the object in the words in which it was asked.
+func inContivWords[G interface{ Contiv() (V, bool) }, V any](ch *Change) {
+	read := ch.read
+	ch.read = func(tx store.Tx) (any, bool, error) {
+		row, ok, err := read(tx)
+		if err != nil || !ok {
+			return nil, false, err
+		}
+		v, ok := row.(G).Contiv()
+		return v, ok, nil
+	}
+}
+
 // rowChange is the change of an object that setRow writes.
 func rowChange[K comparable, V any](t model.TenantName, table *tables.Table[K, V], k K, v V, validate func() error) Change {
 	ch := changeOf(rankBeside, table, k, func(_ context.Context, tx store.Tx, _ *claim) error {
@@ -120,6 +133,7 @@ func (c *Controller) ChangePolicy(p model.ContivPolicy) Change {
 	ch := changeOf(rankBeside, tables.Policies, p.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
 		return putPolicy(tx, p.General())
 	})
+	inContivWords[model.Policy, model.ContivPolicy](&ch)
 	ch.check = p.Validate
 	return ch
 }
@@ -133,6 +147,7 @@ func (c *Controller) ChangeRule(r model.Rule) Change {
 	ch := changeOf(rankMember, tables.Rules, r.Key, func(_ context.Context, tx store.Tx, _ *claim) error {
 		return putRule(tx, general, model.KindContiv, model.OwnerUser)
 	})
+	inContivWords[model.PolicyRule, model.Rule](&ch)
 	ch.check = r.Validate
 	ch.rule = &general
 	return ch
