@@ -24,6 +24,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/agent"
+	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/netnstest"
 )
@@ -282,7 +283,7 @@ func newNetns(t *testing.T) string {
 // left anywhere.
 func TestKillAtEveryStep(t *testing.T) {
 	c := newCluster(t)
-	for _, step := range agent.Steps {
+	for _, step := range attachment.Steps {
 		t.Run(step, func(t *testing.T) {
 			c.t = t
 			netns := newNetns(t)
@@ -302,7 +303,7 @@ func TestKillAtEveryStep(t *testing.T) {
 				t.Fatal("the step was not met")
 			}
 			c.startPlugin()
-			if step == agent.StepDone {
+			if step == attachment.StepDone {
 				// The journal says done, the runtime has not heard of it: its DEL follows.
 				if code, out := c.cni("DEL", "c1", netns); code != 0 {
 					t.Errorf("DEL: exit %d: %s", code, out)

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
@@ -28,50 +29,37 @@ import (
 
 // Agent is one host's agent. Make it with New and let it Run once.
 type Agent struct {
-	cfg        Config
-	can        driver.Capabilities // of cfg.Driver
-	log        *slog.Logger
-	bootID     string
-	lock       *os.File // held while the agent lives
-	journal    *journal
-	cluster    *picture.Cluster
-	way        *picture.WayOut
-	control    *picture.ControlPlane
-	publishing publishing
-	masters    *netmaster.Client
+	cfg     Config
+	can     driver.Capabilities // of cfg.Driver
+	log     *slog.Logger
+	lock    *os.File // held while the agent lives
+	cluster *picture.Cluster
+	way     *picture.WayOut
+	control *picture.ControlPlane
+	masters *netmaster.Client
 	netmaster.Objects
+	*attachment.Service
+	underlay   picture.Underlay
 	names      *nameServer
 	legacyPods atomic.Int64 // attached by 1.x's contivk8s since the start
 	reached    picture.Reached
 	watchers   *watchers
 	runner     *reconcile.Runner[driver.Event]
-	turns      waiting.Turns[attach.Key] // one request at a time for an attachment
-	owe        waiting.Bell
-	underlay   underlayMTU
-	tunnel     tunnelWatch
-	// spoolTrouble is why the spool cannot be read; empty = it can.
-	spoolTrouble atomic.Pointer[string]
-	status       *status
-	problems     map[string]string // as logged; of the runner's goroutine
-	vlans        vlans
-	standing     *standing
+	status     *status
+	problems   map[string]string // as logged; of the runner's goroutine
+	standing   *standing
 
 	installation installation
 	since        string // RFC 3339: when this agent began
 	naming       waiting.Value[naming]
 	reannounce   waiting.Bell
-	custody      waiting.Bell // calls keepAttachments
-	followed     waiting.Bell // calls releaseOrphans: the store is followed, or another one was met
 
-	spoolEvery time.Duration
-	lateGrace  time.Duration
-	socket     net.Listener
-	adapters   map[string]http.Handler // on socket, by pattern
-	rest       net.Listener            // nil without RESTAddress
+	socket   net.Listener
+	adapters map[string]http.Handler // on socket, by pattern
+	rest     net.Listener            // nil without RESTAddress
 
-	metrics    *prometheus.Registry
-	applyTime  prometheus.Histogram
-	attachTime *prometheus.HistogramVec
+	metrics   *prometheus.Registry
+	applyTime prometheus.Histogram
 }
 
 var _ attach.Service = (*Agent)(nil)
@@ -85,12 +73,12 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		cfg: cfg, can: cfg.Driver.Capabilities(), log: cfg.Log, bootID: bootID(),
-		watchers: newWatchers(), owe: waiting.NewBell(),
-		reannounce: waiting.NewBell(), custody: waiting.NewBell(), followed: waiting.NewBell(),
-		since:    time.Now().UTC().Format(time.RFC3339),
-		problems: map[string]string{}, spoolEvery: 10 * time.Second, lateGrace: picture.LateGrace,
-		adapters: map[string]http.Handler{},
+		cfg: cfg, can: cfg.Driver.Capabilities(), log: cfg.Log,
+		watchers:   newWatchers(),
+		reannounce: waiting.NewBell(),
+		since:      time.Now().UTC().Format(time.RFC3339),
+		problems:   map[string]string{},
+		adapters:   map[string]http.Handler{},
 	}
 	if err := a.take(ctx); err != nil {
 		return nil, errors.Join(err, a.Close())
@@ -115,19 +103,18 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		return err
 	}
 	a.Objects = a.masters.Objects()
-	if a.journal, err = openJournal(cfg.journalDir(), cfg.Log); err != nil {
-		return err
-	}
 	a.cluster, err = picture.New(picture.Config{
 		Host: cfg.Host, Store: cfg.Store, Log: cfg.Log, StateDir: cfg.StateDir, Grace: cfg.StoreGrace,
 		Kick: a.kick, Soon: func(reason string) { a.runner.Soon(reason) },
-		Own: a.journal.standing, OnOwnHost: a.reannounce.Ring, OnLost: a.custody.Ring,
+		Own:       func() []picture.Owned { return a.Standing() },
+		OnOwnHost: a.reannounce.Ring,
+		OnLost:    func() { a.PutBack() },
 		OnHold: func(why string) {
 			a.standing.set(aboutStore, why)
-			a.custody.Ring()
-			a.followed.Ring()
+			a.PutBack()
+			a.ReleaseOrphans()
 			if why == "" {
-				a.owe.Ring()
+				a.Pay()
 			}
 		},
 	})
@@ -140,6 +127,17 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.way = picture.NewWayOut(a.cluster, a.control, picture.WayOutConfig{
 		Able: a.can.WayOut, IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort,
 	})
+	a.underlay = picture.Underlay{VTEP: cfg.VTEP, MTU: cfg.UnderlayMTU, Uplinks: cfg.Uplinks}
+	a.Service, err = attachment.New(attachment.Config{
+		Host: cfg.Host, DriverName: cfg.DriverName, Can: a.can, Log: cfg.Log, StateDir: cfg.StateDir, VXLANPort: cfg.VXLANPort, Names: !cfg.NoDNS,
+		Cluster: a.cluster, WayOut: a.way, Control: a.control, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters,
+		Timeout: cfg.AttachTimeout, SpoolEvery: cfg.SpoolEvery, LateGrace: cfg.LateGrace,
+		Kick: a.kick, Begun: a.awaitFirst, Ready: a.ready, Mine: a.mine, Hook: cfg.Hook,
+		Tell: func(text string) { a.standing.set(aboutAttachments, text) },
+	})
+	if err != nil {
+		return err
+	}
 	a.runner = reconcile.New(reconcile.Config[driver.Event]{
 		Pass:   a.pass,
 		Events: cfg.Driver.Events(),
@@ -164,11 +162,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 			return fmt.Errorf("listen for inspection: %w; --rest-address chooses another address", err)
 		}
 	}
-	if err := a.recover(); err != nil {
-		return err
-	}
-	a.holdPublished(a.journal.all()) // before anybody is served; what fails is told by the first pass
-	return nil
+	return a.Recover()
 }
 
 // Handle has an orchestrator's adapter answer on the CNI socket, beside
@@ -201,7 +195,9 @@ func (a *Agent) RESTAddr() net.Addr {
 // Close releases what New took. Run calls it.
 func (a *Agent) Close() error {
 	var errs []error
-	a.publishing.held.Keep(nil)
+	if a.Service != nil {
+		a.Service.Close()
+	}
 	for _, l := range []net.Listener{a.socket, a.rest} {
 		if l != nil {
 			if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
@@ -296,17 +292,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	outside.Go(func() { a.way.Watch(ctx) })
 	outside.Go(func() { a.monitor(ctx) })
 	outside.Go(func() { a.serveMonitors(ctx) })
-	outside.Go(func() { a.payOwed(ctx) })
-	outside.Go(func() { a.releaseOrphans(ctx) })
-	outside.Go(func() { a.keepAttachments(ctx) })
 	outside.Go(func() { a.masters.Say(ctx, a.log) })
 	outside.Go(func() {
 		if err := a.compare(ctx); err != nil {
 			stop(err)
 		}
 	})
-	a.replaySpool(ctx)
-	a.owe.Ring()
+	spooled := make(chan struct{})
+	outside.Go(func() { a.Service.Run(ctx, func() { close(spooled) }) })
+	<-spooled
 	outside.Go(func() {
 		if err := a.serveSocket(ctx); err != nil {
 			stop(fmt.Errorf("serve the CNI socket: %w", err))
@@ -316,7 +310,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		serve(a.rest, a.restHandler(), "inspection")
 	}
 	a.log.Info("netplugin is running", "host", a.cfg.Host, "vtep", a.cfg.VTEP, "driver", a.cfg.DriverName, "why", a.cfg.DriverWhy,
-		"socket", a.cfg.Socket, "attachments", len(a.journal.all()))
+		"socket", a.cfg.Socket, "attachments", len(a.Entries()))
 
 	outside.Wait()
 	stopInner()
@@ -367,7 +361,7 @@ func serveHTTP(ctx context.Context, l net.Listener, h http.Handler) error {
 // contradict them; and gives up when a host without any attachment cannot reach
 // the store soon after its start: somebody has just given a wrong address.
 func (a *Agent) compare(ctx context.Context) error {
-	first := len(a.journal.all()) == 0 && a.cfg.FirstStart > 0
+	first := len(a.Entries()) == 0 && a.cfg.FirstStart > 0
 	wctx, cancel := ctx, context.CancelFunc(func() {})
 	if first {
 		wctx, cancel = context.WithTimeout(ctx, a.cfg.FirstStart)
@@ -381,7 +375,7 @@ func (a *Agent) compare(ctx context.Context) error {
 		return model.Errorf(model.ErrUnavailable,
 			"the cluster's store does not answer: %w; give its address with --etcd-endpoints (or $CONTIV_NETPLUGIN_ETCD_ENDPOINTS)", a.cluster.Stale())
 	}
-	if err := a.assignPrivate(ctx); err != nil {
+	if err := a.AssignPrivate(ctx); err != nil {
 		return err
 	}
 	if want := a.cfg.FwdMode; want != "" && g.FwdMode != want {

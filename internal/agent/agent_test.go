@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -276,7 +277,7 @@ func TestSpool(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.stop()
-	if err := b.cfg.spool().Put(attach.DetachRequest{Key: r.Key}); err != nil {
+	if err := b.spool().Put(attach.DetachRequest{Key: r.Key}); err != nil {
 		t.Fatal(err)
 	}
 	b.fake = b.fake.Restart()
@@ -286,13 +287,13 @@ func TestSpool(t *testing.T) {
 	if _, err := b.client().Attach(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.cfg.spool().Put(attach.DetachRequest{Key: r.Key}); err != nil {
+	if err := b.spool().Put(attach.DetachRequest{Key: r.Key}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.client().Attach(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if b.cfg.spool().Has(r.Key) {
+	if b.spool().Has(r.Key) {
 		t.Error("the spooled deletion is still there and would end the new attachment")
 	}
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
@@ -324,8 +325,8 @@ func TestCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	var left []string
-	for _, e := range b.agent.journal.all() {
-		left = append(left, e.key().Container)
+	for _, e := range b.agent.Entries() {
+		left = append(left, e.Key().Container)
 	}
 	if diff := cmp.Diff([]string{"keep", "notcni", "otherconf"}, left); diff != "" {
 		t.Errorf("attachments left (-want +got):\n%s", diff)
@@ -341,7 +342,7 @@ func TestCollect(t *testing.T) {
 // TestHookFails makes every step of Attach and Detach fail once: a failed
 // Attach leaves nothing behind, and Detach succeeds in the end.
 func TestHookFails(t *testing.T) {
-	for _, step := range Steps {
+	for _, step := range attachment.Steps {
 		t.Run(step, func(t *testing.T) {
 			var mu sync.Mutex
 			armed := false

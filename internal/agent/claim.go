@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
@@ -108,7 +109,7 @@ func (a *Agent) hold(ctx context.Context, session store.Session, entered func())
 			a.naming.Set(naming{held: true})
 			a.standing.set(aboutName, "")
 			if fresh {
-				a.owe.Ring()
+				a.Pay()
 				a.status.poke()
 			}
 			if wrote != "" && !fresh {
@@ -136,7 +137,7 @@ func (a *Agent) hold(ctx context.Context, session store.Session, entered func())
 // registration, and all of them if the session is fresh; and says what it wrote.
 func (a *Agent) enter(ctx context.Context, session store.Session, fresh bool) (wrote string, err error) {
 	claim := tables.HostClaim{
-		Host: a.cfg.Host, Installation: a.installation.ID, Boot: a.bootID, Control: a.cfg.Control, VTEP: a.cfg.VTEP, Since: a.since,
+		Host: a.cfg.Host, Installation: a.installation.ID, Boot: attachment.BootID(), Control: a.cfg.Control, VTEP: a.cfg.VTEP, Since: a.since,
 	}
 	host := model.Host{
 		Name: a.cfg.Host, Control: a.cfg.Control, VTEP: a.cfg.VTEP, Driver: a.cfg.DriverName, Installation: a.installation.ID, Store: a.cluster.Mark(),

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
-	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -84,6 +83,8 @@ type Config struct {
 
 	// Timings; zero fields get defaults.
 	AttachTimeout time.Duration // default 25 s
+	SpoolEvery    time.Duration // how often the spool is looked at; default 10 s
+	LateGrace     time.Duration // default picture.LateGrace
 	TenantLinger  time.Duration // how long a tenant stays mirrored after its last endpoint; default 5 min
 	Drift         time.Duration // mean time between passes that nothing asks for; default 1 min
 	StatusEvery   time.Duration // least time between two status writes; default 2 s
@@ -132,29 +133,4 @@ func (c *Config) complete() error {
 		c.Hook = func(string) error { return nil }
 	}
 	return nil
-}
-
-func (c *Config) journalDir() string { return filepath.Join(c.StateDir, "attach") }
-func (c *Config) spool() attach.Spool {
-	return attach.Spool{Dir: filepath.Join(c.StateDir, attach.SpoolDir)}
-}
-
-// The steps at which Hook is called, in their order within Attach and Detach.
-const (
-	StepJournalled = "journalled" // intent is written down; nothing else exists
-	StepVeth       = "veth"       // the pair exists
-	StepCreated    = "created"    // netmaster has the endpoint
-	StepConfigured = "configured" // the container's side is configured
-	StepProgrammed = "programmed" // the data plane has the port
-	StepDone       = "done"       // the journal says done; not answered yet
-	StepOwed       = "owed"       // the journal says owed; nothing is removed yet
-	StepVethGone   = "veth-gone"  // the pair is removed
-	StepDeleted    = "deleted"    // netmaster has released the endpoint
-	StepForgotten  = "forgotten"  // the journal has forgotten it; not answered yet
-)
-
-// Steps are all steps, for tests that walk them.
-var Steps = []string{
-	StepJournalled, StepVeth, StepCreated, StepConfigured, StepProgrammed, StepDone,
-	StepOwed, StepVethGone, StepDeleted, StepForgotten,
 }

@@ -347,6 +347,10 @@ func (b *bed) ready() {
 	b.eventually("the agent is ready", func() error { return b.client().Ready(b.t.Context()) })
 }
 
+func (b *bed) spool() attach.Spool {
+	return attach.Spool{Dir: filepath.Join(b.cfg.StateDir, attach.SpoolDir)}
+}
+
 func (b *bed) client() attach.Client { return attach.Client{Socket: b.cfg.Socket} }
 
 // eventually waits for a condition.
@@ -397,7 +401,7 @@ func (b *bed) endpoints() []model.Endpoint {
 func (b *bed) nothingLeft() {
 	b.t.Helper()
 	b.eventually("nothing is left", func() error {
-		if e := b.agent.journal.all(); len(e) > 0 {
+		if e := b.agent.Entries(); len(e) > 0 {
 			return fmt.Errorf("journal: %+v", e)
 		}
 		if eps := b.endpoints(); len(eps) > 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
@@ -40,7 +41,7 @@ var conditions = []condition{
 	{name: "host-name", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.named() }},
 	{name: "data-plane", needed: true, check: dataPlaneFollows},
 	{name: conditionNetmaster, needed: true, check: func(ctx context.Context, a *Agent, _ *observation) error { return a.masters.Ping(ctx) }},
-	{name: "journal", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.journal.trouble() }},
+	{name: "journal", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.Trouble() }},
 	{name: "disk", check: diskHasRoom},
 	{name: "tunnel", check: tunnelLeads},
 	{name: "attachments", check: attachmentsHaveEndpoints},
@@ -53,16 +54,16 @@ var conditions = []condition{
 // observation is what conditions judge, taken once for all of them.
 type observation struct {
 	picture.Outcome
-	problems map[string]string // by object
-	finished []entry           // attachments
+	problems map[string]string  // by object
+	finished []attachment.Entry // attachments
 	lost     map[model.EndpointKey]bool
 }
 
 func (a *Agent) look() *observation {
 	o, _ := a.reached.Get()
 	s := &observation{Outcome: o, problems: a.problemTexts(o)}
-	for _, e := range a.journal.all() {
-		if e.State == stateDone {
+	for _, e := range a.Entries() {
+		if e.State == attachment.StateDone {
 			s.finished = append(s.finished, e)
 		}
 	}
@@ -121,7 +122,7 @@ func (a *Agent) ready() error {
 	if a.masters.API() == nil {
 		return netmaster.ErrNone
 	}
-	return a.journal.trouble()
+	return a.Trouble()
 }
 
 func storeFollowed(_ context.Context, a *Agent, _ *observation) error {
@@ -146,7 +147,7 @@ func dataPlaneFollows(_ context.Context, _ *Agent, s *observation) error {
 const fullSpace = 1 << 20
 
 func diskHasRoom(_ context.Context, a *Agent, _ *observation) error {
-	free, writable, err := a.journal.freeSpace()
+	free, writable, err := a.FreeSpace()
 	switch {
 	case err != nil:
 		return err
@@ -183,9 +184,9 @@ func portsProgrammed(_ context.Context, _ *Agent, s *observation) error {
 		st, there := s.Report.Ports[e.HostIf]
 		switch {
 		case there && st.Err != nil:
-			bad = append(bad, fmt.Sprintf("%s (%s): %s", e.HostIf, e.key(), st.Err))
+			bad = append(bad, fmt.Sprintf("%s (%s): %s", e.HostIf, e.Key(), st.Err))
 		case !there && !s.lost[e.Endpoint] && !s.At.IsZero():
-			bad = append(bad, fmt.Sprintf("%s (%s) is not in the picture", e.HostIf, e.key()))
+			bad = append(bad, fmt.Sprintf("%s (%s) is not in the picture", e.HostIf, e.Key()))
 		}
 	}
 	if len(bad) == 0 {
@@ -199,7 +200,7 @@ func tunnelLeads(ctx context.Context, a *Agent, s *observation) error {
 	if err := without("tunnel", "host")(ctx, a, s); err != nil {
 		return err
 	}
-	return a.tunnel.trouble(a.cfg.VTEP)
+	return a.underlay.TunnelLeads()
 }
 
 // devicesLead: what the data plane needs is there, and the uplink carries what
@@ -208,7 +209,7 @@ func devicesLead(ctx context.Context, a *Agent, s *observation) error {
 	if err := without("interface", "uplink")(ctx, a, s); err != nil || !s.VLAN {
 		return err
 	}
-	return a.uplinkLeads()
+	return a.underlay.UplinkLeads()
 }
 
 // without makes a condition of there being no problem of some kinds.

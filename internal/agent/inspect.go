@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -105,11 +106,11 @@ func (a *Agent) getBGP(w http.ResponseWriter, _ *http.Request) {
 // whose runtime has forgotten a container.
 func (a *Agent) reclaim(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
-	for _, e := range a.journal.all() {
+	for _, e := range a.Entries() {
 		if string(e.Endpoint.ID) != id && e.Endpoint.String() != id && e.Request.Container != id {
 			continue
 		}
-		if err := a.Detach(r.Context(), attach.DetachRequest{Key: e.key()}); err != nil {
+		if err := a.Detach(r.Context(), attach.DetachRequest{Key: e.Key()}); err != nil {
 			failHTTP(w, err)
 			return
 		}
@@ -178,9 +179,9 @@ func (a *Agent) State() State {
 		}
 		s.Ports[name] = p
 	}
-	for _, e := range a.journal.all() {
+	for _, e := range a.Entries() {
 		s.Attachments[e.State]++
-		if p, ok := s.Ports[e.HostIf]; ok && e.State == stateDone {
+		if p, ok := s.Ports[e.HostIf]; ok && e.State == attachment.StateDone {
 			p.Private, p.Published = e.Private, e.Ports
 			s.Ports[e.HostIf] = p
 		}
@@ -203,17 +204,13 @@ func (a *Agent) registerMetrics() error {
 		Name: "contiv_netplugin_apply_seconds", Help: "Time of one pass of the driver.",
 		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 	})
-	a.attachTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "contiv_netplugin_request_seconds", Help: "Time of one attach or detach, by outcome.",
-		Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
-	}, []string{"verb", "outcome"})
 	gauge := func(name, help string, f func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "contiv_netplugin_" + name, Help: help}, f)
 	}
 	var errs []error
-	for _, c := range slices.Concat(a.names.metrics(), a.cfg.Metrics, []prometheus.Collector{
+	for _, c := range slices.Concat(a.names.metrics(), a.Service.Metrics(), a.cfg.Metrics, []prometheus.Collector{
 		tableMetrics{a.can},
-		a.applyTime, a.attachTime,
+		a.applyTime,
 		gauge("ports", "Local ports that are programmed.", func() float64 { n, _ := a.countPorts(); return float64(n) }),
 		gauge("ports_pending", "Local ports that are wanted but not programmed.", func() float64 { _, n := a.countPorts(); return float64(n) }),
 		newHostMetrics(a),
@@ -237,7 +234,7 @@ func (a *Agent) registerMetrics() error {
 			n, _ := a.way.Refused() // a kernel that does not tell counts nothing
 			return float64(n)
 		}),
-		gauge("attachments", "Attachments in the journal.", func() float64 { return float64(len(a.journal.all())) }),
+		gauge("attachments", "Attachments in the journal.", func() float64 { return float64(len(a.Entries())) }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}) {
 		errs = append(errs, a.metrics.Register(c))

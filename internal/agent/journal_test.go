@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -8,16 +9,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
+
+// often has spool and journal looked at all the time.
+func often(c *Config) { c.SpoolEvery = 10 * time.Millisecond }
 
 // TestDamagedEntry: a running container keeps its interface and its endpoint
 // whatever has become of its journal entry, and the status says so until the
@@ -43,7 +49,7 @@ func TestDamagedEntry(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.stop()
-			file := b.agent.journal.path(r.Key)
+			file := b.agent.File(r.Key)
 			if err := spoil(file); err != nil {
 				t.Fatal(err)
 			}
@@ -63,14 +69,14 @@ func TestDamagedEntry(t *testing.T) {
 				t.Errorf("%d endpoints, want the container's", n)
 			}
 			told := b.agent.State().Problems["damaged journal"]
-			if want := name != "removed"; want != strings.Contains(told, filepath.Base(file)+setAside) {
+			if want := name != "removed"; want != strings.Contains(told, filepath.Base(file)+".bad") {
 				t.Errorf("problem: %q", told)
 			}
 			if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
 				t.Fatal(err)
 			}
 			b.nothingLeft()
-			if left, err := os.ReadDir(b.cfg.journalDir()); err != nil || len(left) > 0 {
+			if left, err := os.ReadDir(attachment.JournalDir(b.cfg.StateDir)); err != nil || len(left) > 0 {
 				t.Errorf("files left in the journal: %v, %v", left, err)
 			}
 			b.agent.kick("the test")
@@ -94,7 +100,7 @@ func TestNewerJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.stop()
-	file := b.agent.journal.path(attach.Key{Container: "c1", IfName: "eth0"})
+	file := b.agent.File(attach.Key{Container: "c1", IfName: "eth0"})
 	old, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -208,22 +214,29 @@ func TestJournalUnwritable(t *testing.T) {
 // TestJournalRemoved: what somebody removes of the journal while the agent runs
 // is written again.
 func TestJournalRemoved(t *testing.T) {
-	b := newBed(t)
+	b := newBed(t, often)
 	b.ready()
 	r := request("c1", newSandbox(t))
 	if _, err := b.client().Attach(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	for _, what := range []string{b.agent.journal.path(r.Key), b.cfg.journalDir()} {
+	for _, what := range []string{b.agent.File(r.Key), attachment.JournalDir(b.cfg.StateDir)} {
 		if err := os.RemoveAll(what); err != nil {
 			t.Fatal(err)
 		}
-		b.agent.repairJournal(t.Context())
-		if e, err := readEntry(b.agent.journal.path(r.Key)); err != nil || e.State != stateDone {
-			t.Errorf("entry after %s was removed: %+v, %v", what, e, err)
-		}
+		b.eventually("the entry is there again after the loss of "+what, func() error {
+			var e attachment.Entry
+			data, err := os.ReadFile(b.agent.File(r.Key))
+			if err == nil {
+				err = json.Unmarshal(data, &e)
+			}
+			if err == nil && e.State != attachment.StateDone {
+				err = fmt.Errorf("entry: %+v", e)
+			}
+			return err
+		})
 	}
-	if err := os.RemoveAll(b.cfg.journalDir()); err != nil {
+	if err := os.RemoveAll(attachment.JournalDir(b.cfg.StateDir)); err != nil {
 		t.Fatal(err)
 	}
 	r2 := request("c2", newSandbox(t))
@@ -242,7 +255,7 @@ func TestJournalRemoved(t *testing.T) {
 // given up is released by this process, which asked for it; and what refused
 // attachments were hidden by is forgotten.
 func TestLateEndpoint(t *testing.T) {
-	b := newBed(t)
+	b := newBed(t, often, func(c *Config) { c.LateGrace = time.Millisecond })
 	b.ready()
 	for i := range 20 { // netmaster knows no such group's network
 		r := request(fmt.Sprintf("refused%d", i), newSandbox(t))
@@ -260,12 +273,11 @@ func TestLateEndpoint(t *testing.T) {
 	b.nothingLeft()
 	nk, ip := model.NetworkKey{Tenant: "blue", Name: "net1"}, netip.MustParseAddr("10.1.1.200")
 	ep := model.Endpoint{
-		Key: model.EndpointKey{Network: nk, ID: endpointID(testHost, r.Key)}, Host: testHost, IPv4: ip,
+		Key: model.EndpointKey{Network: nk, ID: attachment.EndpointID(testHost, r.Key)}, Host: testHost, IPv4: ip,
 		MAC: model.EndpointMAC(nk, ip, netip.Addr{}), Identity: model.IdentityFirst,
 	}
 	b.put(func(tx store.Tx) error { return tables.Endpoints.Create(tx, ep) })
 	b.eventually("the late endpoint is gone", func() error {
-		b.agent.releaseLate(t.Context(), 0)
 		if n := len(b.endpoints()); n > 0 {
 			return fmt.Errorf("%d endpoints", n)
 		}
@@ -311,7 +323,7 @@ func TestForeignInterface(t *testing.T) {
 // TestSpoolUnreadable: rubbish among the spooled deletions is a problem until it
 // is gone.
 func TestSpoolUnreadable(t *testing.T) {
-	b := newBed(t)
+	b := newBed(t, often)
 	b.ready()
 	b.stop()
 	rubbish := filepath.Join(b.cfg.StateDir, "spool", "a.json")
@@ -329,7 +341,6 @@ func TestSpoolUnreadable(t *testing.T) {
 	if err := os.Remove(rubbish); err != nil {
 		t.Fatal(err)
 	}
-	b.agent.replaySpool(t.Context())
 	b.eventually("it is told no more", func() error {
 		if told() != "" {
 			return errors.New("the problem says " + told())

@@ -12,14 +12,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store"
 )
 
 // pass makes the data plane follow once; see reconcile.Config.
 func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	look := slices.Contains(reasons, "drift")
 	a.way.Refresh(look)
-	ports := a.publishing.changes.Load()
+	ports := a.PublishedChanges()
 	a.control.Refresh(look)
 	pic, ok := a.cluster.Compile()
 	if !ok || !a.control.Known() {
@@ -31,15 +30,12 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 		}
 	}
 	pic.Problems = append(pic.Problems, a.names.follow(ctx, pic.Want)...)
-	pic.Problems = append(pic.Problems, a.withoutUplink(pic.Want)...)
+	pic.Problems = append(pic.Problems, a.underlay.Problems(pic.Want)...)
 	if n := a.legacyPods.Load(); n > 0 {
 		pic.Problems = append(pic.Problems, compile.Problem{Object: "contivk8s of 1.x", Text: fmt.Sprintf(
 			"%s%d pods were attached by it since netplugin started, and their labels chose neither tenant, network nor group: install this version's contivk8s", model.NoEffectPrefix, n)})
 	}
-	pic.Problems = append(pic.Problems, a.journal.problems()...)
-	if why := a.spoolTrouble.Load(); why != nil && *why != "" {
-		pic.Problems = append(pic.Problems, compile.Problem{Object: "spool", Text: *why})
-	}
+	pic.Problems = append(pic.Problems, a.Problems()...)
 	start := time.Now()
 	apply := a.cfg.Driver.Apply
 	if a.cfg.Predecessor != nil {
@@ -57,7 +53,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 		return nil, ctx.Err()
 	}
 	if err == nil {
-		o.Ports, o.Problems = ports, append(o.Problems, a.followWayOut(ctx, pic.Want, look)...)
+		o.Ports, o.Problems = ports, append(o.Problems, a.FollowWayOut(ctx, pic.Want, look)...)
 	}
 	for name, st := range report.Ports {
 		// An interface that does not exist yet is announced by who makes it.
@@ -144,47 +140,4 @@ func (a *Agent) awaitFirst(ctx context.Context) {
 	}
 	a.awaitName(ctx)
 	a.masters.Await(ctx)
-}
-
-// fallback is how long waitProgrammed waits for the tenant's mirror to reach
-// the revision that netmaster named before it accepts an endpoint that looks as
-// netmaster answered: asked again for an endpoint that exists, netmaster may
-// name a revision that never touched the tenant.
-const fallback = 2 * time.Second
-
-// waitProgrammed waits until the data plane holds the port of an endpoint, with
-// its policy as of revision rev or later.
-func (a *Agent) waitProgrammed(ctx context.Context, ep model.Endpoint, hostIf string, rev store.Revision) error {
-	started := time.Now()
-	timer := time.NewTimer(fallback)
-	defer timer.Stop()
-	for {
-		o, changed := a.reached.Get()
-		why := a.missing(o, ep, hostIf, rev, time.Since(started) >= fallback)
-		if why == nil {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-timer.C:
-		case <-ctx.Done():
-			return model.Errorf(model.ErrUnavailable, "wait until port %s is programmed: %w", hostIf, why)
-		}
-	}
-}
-
-// missing says why a port does not count as programmed yet.
-func (a *Agent) missing(o picture.Outcome, ep model.Endpoint, hostIf string, rev store.Revision, late bool) error {
-	if o.Err != nil {
-		return o.Err
-	}
-	seen, ok := o.Revs[ep.Key.Network.Tenant]
-	if !ok || seen < rev && (!late || !a.cluster.Knows(ep)) {
-		return fmt.Errorf("the picture has reached revision %d of tenant %s, not %d", seen, ep.Key.Network.Tenant, rev)
-	}
-	st, ok := o.Report.Ports[hostIf]
-	if !ok {
-		return errors.New("the port is not in the picture")
-	}
-	return st.Err
 }

@@ -11,12 +11,12 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/compile"
@@ -168,7 +168,7 @@ func TestSweepAndAdopt(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	s := newSandbox(t)
-	key := model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: endpointID(testHost, attach.Key{Container: "old", IfName: "eth0"})}
+	key := model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: attachment.EndpointID(testHost, attach.Key{Container: "old", IfName: "eth0"})}
 	if _, err := plumb.Create(plumb.Pair{HostIf: compile.IfName(key), Alias: plumb.AliasPrefix + key.String(), Netns: s.path, IfName: "eth0", MTU: 1450}); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestSweepAndAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.stop()
-	if err := os.RemoveAll(b.cfg.journalDir()); err != nil {
+	if err := os.RemoveAll(attachment.JournalDir(b.cfg.StateDir)); err != nil {
 		t.Fatal(err)
 	}
 	b.fake = b.fake.Restart()
@@ -206,20 +206,20 @@ func TestSweepSparesOtherHosts(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	s := newSandbox(t)
-	key := model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: endpointID("another-host", attach.Key{Container: "theirs", IfName: "eth0"})}
+	key := model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: attachment.EndpointID("another-host", attach.Key{Container: "theirs", IfName: "eth0"})}
 	hostIf := compile.IfName(key)
 	if _, err := plumb.Create(plumb.Pair{HostIf: hostIf, Alias: plumb.AliasPrefix + key.String(), Netns: s.path, IfName: "eth0", MTU: 1450}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := plumb.Delete(hostIf, aliasOf(key)); err != nil {
+		if err := plumb.Delete(hostIf, plumb.AliasPrefix+key.String()); err != nil {
 			t.Error(err)
 		}
 	})
 	for _, fresh := range []bool{false, true} {
 		b.stop()
 		if fresh {
-			if err := os.RemoveAll(b.cfg.journalDir()); err != nil {
+			if err := os.RemoveAll(attachment.JournalDir(b.cfg.StateDir)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -228,66 +228,6 @@ func TestSweepSparesOtherHosts(t *testing.T) {
 		b.ready()
 		if there, err := plumb.Exists(hostIf); !there || err != nil {
 			t.Errorf("journal new: %v: their veth is there: %v, %v", fresh, there, err)
-		}
-	}
-}
-
-// TestJournalBadFile sets a file that is no entry aside and goes on.
-func TestJournalBadFile(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "attach")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"bad.json": "{", ".new-1": "half", "note.txt": "x"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	j, err := openJournal(dir, testLog(t))
-	if err != nil || len(j.all()) != 0 {
-		t.Fatalf("entries %v, %v", j.all(), err)
-	}
-	names, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, n := range names {
-		got = append(got, n.Name())
-	}
-	if diff := cmp.Diff([]string{"bad.json.bad", "note.txt"}, got); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
-}
-
-// TestEndpointID derives ids that are valid, distinct and recognisable.
-func TestEndpointID(t *testing.T) {
-	long := strings.Repeat("c", 300)
-	seen := map[model.EndpointID]attach.Key{}
-	for _, host := range []model.HostName{"h1", "h2", model.HostName(strings.Repeat("h", 200))} {
-		for _, k := range []attach.Key{
-			{Container: "a", IfName: "eth0"},
-			{Container: "a.eth0", IfName: "x"},
-			{Container: "a", IfName: "eth1"},
-			{Container: long, IfName: "eth0"},
-			{Container: long + "x", IfName: "eth0"},
-			{Container: "a", IfName: "et%h0"},
-			{Container: "h", IfName: "eth0"},
-		} {
-			id := endpointID(host, k)
-			if _, err := model.ParseEndpointID(string(id)); err != nil {
-				t.Errorf("%v on %s: %v", k, host, err)
-			}
-			if other, ok := seen[id]; ok {
-				t.Errorf("%v and %v share %s", k, other, id)
-			}
-			seen[id] = k
-			if !ours(host, id) || ours("h3", id) {
-				t.Errorf("%s is not recognised as made on %s", id, host)
-			}
-			if back, ok := attachmentOf(host, id); ok && back != k {
-				t.Errorf("%s is read back as %v, want %v", id, back, k)
-			}
 		}
 	}
 }

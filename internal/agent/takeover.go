@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 )
@@ -19,7 +18,7 @@ func (a *Agent) takeOver(ctx context.Context, want desired.Host) (driver.Report,
 	old := a.cfg.Predecessor
 	start := time.Now()
 	if a.can.UserSpace {
-		a.setTxChecksum(false)
+		a.SetTxChecksum(false)
 	}
 	if p := a.can.Preparer; p != nil {
 		if err := p.Prepare(ctx, want); err != nil {
@@ -47,20 +46,9 @@ func (a *Agent) takeOver(ctx context.Context, want desired.Host) (driver.Report,
 	rep.Changes += changes
 	a.cfg.Predecessor = nil
 	if !a.can.UserSpace {
-		a.setTxChecksum(true)
+		a.SetTxChecksum(true)
 	}
 	a.log.Info("the containers have changed to another driver", "from", old.String(), "to", a.cfg.DriverName, "ports", len(rep.Ports),
 		"prepared", ready.Sub(start), "programmed", programmed.Sub(ready), "removed", gone.Sub(programmed), "took", time.Since(ready))
 	return rep, nil
-}
-
-// setTxChecksum switches the checksum offload of all containers' interfaces.
-func (a *Agent) setTxChecksum(on bool) {
-	pairs := map[string]string{}
-	for _, e := range a.journal.all() {
-		pairs[e.HostIf] = e.Request.Netns
-	}
-	if err := plumb.SetTxChecksum(pairs, on); err != nil {
-		a.log.Warn("the checksum offload of some containers' interfaces is not as the driver needs it", "wanted", on, "error", err)
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
@@ -59,8 +60,7 @@ func (h *Idle) Close() error {
 func (h *Idle) Attached() ([]plumb.Veth, error) {
 	all, err := plumb.List()
 	return slices.DeleteFunc(all, func(v plumb.Veth) bool {
-		key, ok := endpointOf(v)
-		return ok && !ours(h.cfg.Host, key.ID)
+		return !attachment.Ours(h.cfg.Host, v)
 	}), err
 }
 
@@ -101,7 +101,7 @@ func (h *Idle) Forget() (removed []string, err error) {
 		}
 	}
 	remove(h.cfg.Socket, os.Remove)
-	half, err := filepath.Glob(filepath.Join(h.cfg.StateDir, newFile+"*"))
+	half, err := filepath.Glob(filepath.Join(h.cfg.StateDir, ".new-*"))
 	errs = append(errs, err)
 	for _, name := range stateFiles {
 		path := filepath.Join(h.cfg.StateDir, name)

@@ -74,6 +74,14 @@ var rules = []rule{
 		why: "the way to netmaster knows neither attachments nor pictures",
 	},
 	{
+		pkg: "internal/agent/attachment",
+		may: []string{
+			"api", "internal/model", "internal/store", "internal/store/tables", "internal/compile", "internal/desired", "internal/driver", "internal/waiting",
+			"internal/attach", "internal/attach/plumb", "internal/durable", "internal/hostnet", "internal/agent/netmaster", "internal/agent/picture",
+		},
+		why: "attachments know the picture and netmaster, not who runs them",
+	},
+	{
 		pkg: "internal/agent",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/compile", "internal/desired", "internal/driver",

@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv/netplugin/v2/internal/agent"
+	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
@@ -67,8 +67,8 @@ func killAtEveryStep(t *testing.T, driver string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ofDel := slices.Index(agent.Steps, agent.StepOwed)
-	for i, step := range agent.Steps {
+	ofDel := slices.Index(attachment.Steps, attachment.StepOwed)
+	for i, step := range attachment.Steps {
 		t.Run(step, func(t *testing.T) {
 			s := spec("k"+step, "h1", "blue/net/g")
 			ns, err := c.AddNamespace(s.Name)
@@ -101,7 +101,7 @@ func killAtEveryStep(t *testing.T, driver string) {
 			if err := h.StartAgent(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if step == agent.StepDone { // made, but the runtime does not know: it undoes
+			if step == attachment.StepDone { // made, but the runtime does not know: it undoes
 				if err := c.CNIDel(t.Context(), s); err != nil {
 					t.Error(err)
 				}

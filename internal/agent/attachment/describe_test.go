@@ -1,8 +1,9 @@
-package agent
+package attachment
 
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -30,7 +31,7 @@ func TestDescribe(t *testing.T) {
 			http.Error(w, "no such endpoint", http.StatusNotFound)
 			return
 		}
-		writeJSON(w, http.StatusOK, api.UpdateEndpointResponse{})
+		_, _ = io.WriteString(w, "{}")
 	}))
 	t.Cleanup(srv.Close)
 	m, err := netmaster.New("h1", srv.URL, nil, func() error { return nil })
@@ -40,9 +41,9 @@ func TestDescribe(t *testing.T) {
 	t.Cleanup(m.Close)
 	k := attach.Key{Container: "ep1", IfName: "eth0"}
 	ep := model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "net1"}, ID: "cni:h1:ep1:eth0"}
-	a := &Agent{masters: m, journal: &journal{entries: map[attach.Key]entry{
-		k:                {State: stateDone, Endpoint: ep},
-		{Container: "x"}: {State: stateOwed, Endpoint: ep},
+	a := &Service{masters: m, journal: &journal{entries: map[attach.Key]Entry{
+		k:                {State: StateDone, Endpoint: ep},
+		{Container: "x"}: {State: StateOwed, Endpoint: ep},
 	}}}
 	many := map[string]string{"": "no key", "long": strings.Repeat("x", model.MaxLabelValue+1)}
 	want := map[string]string{}

@@ -1,4 +1,4 @@
-package agent
+package attachment
 
 import (
 	"context"
@@ -101,8 +101,8 @@ func (j *journal) lacks() []attach.Key {
 	j.mu.Unlock()
 	var out []attach.Key
 	for _, e := range j.all() {
-		if gone(j.path(e.key())) || j.isUnsaved(e.key()) {
-			out = append(out, e.key())
+		if gone(j.path(e.Key())) || j.isUnsaved(e.Key()) {
+			out = append(out, e.Key())
 		}
 	}
 	return out
@@ -130,7 +130,7 @@ func (j *journal) rewrite(k attach.Key) error {
 
 // repairJournal writes what the journal's directory lacks, and has people told
 // when it cannot be written, or can again.
-func (a *Agent) repairJournal(ctx context.Context) {
+func (a *Service) repairJournal(ctx context.Context) {
 	before := a.journal.problems()
 	for _, k := range a.journal.lacks() {
 		unlock, err := a.turns.Take(ctx, k)

@@ -1,4 +1,4 @@
-package agent
+package attachment
 
 import (
 	"context"
@@ -29,7 +29,7 @@ const (
 
 // keepAttachments puts back what the store lacks of this host's attachments,
 // until ctx ends.
-func (a *Agent) keepAttachments(ctx context.Context) {
+func (a *Service) keepAttachments(ctx context.Context) {
 	tick := time.NewTicker(custodyEvery)
 	defer tick.Stop()
 	for {
@@ -48,13 +48,13 @@ func (a *Agent) keepAttachments(ctx context.Context) {
 }
 
 // putBack tries once, and tells whether there is nothing more to do.
-func (a *Agent) putBack(ctx context.Context) bool {
+func (a *Service) putBack(ctx context.Context) bool {
 	lost := a.cluster.Lost()
 	if len(lost) == 0 {
-		a.standing.set(aboutAttachments, "")
+		a.cfg.Tell("")
 		return true
 	}
-	if a.mine() != nil || a.masters.API() == nil {
+	if a.cfg.Mine() != nil || a.masters.API() == nil {
 		return false // said elsewhere
 	}
 	var mu sync.Mutex
@@ -80,21 +80,21 @@ func (a *Agent) putBack(ctx context.Context) bool {
 		a.log.Debug("attachments are not put back into the store yet", "error", err)
 	}
 	if refused > 0 {
-		a.standing.set(aboutAttachments, fmt.Sprintf(
+		a.cfg.Tell(fmt.Sprintf(
 			"%d attachments of this host are not in the store and cannot be put back: their containers are cut off; %s; remove and add such containers again", refused, first))
 	}
 	return false // until the mirror shows them
 }
 
 // putBackOne creates an attachment's endpoint as it was.
-func (a *Agent) putBackOne(ctx context.Context, o picture.Owned) error {
+func (a *Service) putBackOne(ctx context.Context, o picture.Owned) error {
 	unlock, err := a.turns.Take(ctx, o.Key)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	e, ok := a.journal.get(o.Key)
-	if !ok || e.State != stateDone || e.Endpoint != o.Endpoint {
+	if !ok || e.State != StateDone || e.Endpoint != o.Endpoint {
 		return nil // it has gone meanwhile
 	}
 	if e.Result == nil {

@@ -1,4 +1,4 @@
-package agent
+package attachment
 
 import (
 	"crypto/sha256"
@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -14,11 +15,11 @@ import (
 // "c1" each do not meet. Ids made by others never pass for ours.
 const endpointMark = "cni:"
 
-// endpointID derives an endpoint's id from the attachment:
+// EndpointID derives an endpoint's id from the attachment:
 // cni:<host>:<container>:<ifname>. None of the parts can hold a colon (host by
 // model, container and ifname by the CNI specification and check here); what is
 // too long or has other characters is hashed.
-func endpointID(host model.HostName, k attach.Key) model.EndpointID {
+func EndpointID(host model.HostName, k attach.Key) model.EndpointID {
 	id := markOf(host) + k.Container + ":" + k.IfName
 	if strings.Contains(k.Container+k.IfName, ":") || len(id) > 200 || !plain(id) {
 		sum := sha256.Sum256([]byte(k.Container + "\x00" + k.IfName))
@@ -46,7 +47,7 @@ func ours(host model.HostName, id model.EndpointID) bool {
 	return strings.HasPrefix(string(id), markOf(host))
 }
 
-// attachmentOf is the reverse of endpointID, for ids that were not hashed.
+// attachmentOf is the reverse of EndpointID, for ids that were not hashed.
 func attachmentOf(host model.HostName, id model.EndpointID) (attach.Key, bool) {
 	rest, ok := strings.CutPrefix(string(id), markOf(host))
 	if !ok {
@@ -57,4 +58,11 @@ func attachmentOf(host model.HostName, id model.EndpointID) (attach.Key, bool) {
 		return attach.Key{}, false
 	}
 	return attach.Key{Container: container, IfName: ifName}, true
+}
+
+// Ours tells whether an agent of this host made a veth for a container, or one
+// that its alias does not name.
+func Ours(host model.HostName, v plumb.Veth) bool {
+	key, ok := endpointOf(v)
+	return !ok || ours(host, key.ID)
 }

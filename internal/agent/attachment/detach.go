@@ -1,4 +1,4 @@
-package agent
+package attachment
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 const detachMaster = 3 * time.Second
 
 // Detach implements attach.Service.
-func (a *Agent) Detach(ctx context.Context, r attach.DetachRequest) error {
+func (a *Service) Detach(ctx context.Context, r attach.DetachRequest) error {
 	start := time.Now()
 	err := a.detach(ctx, r.Key)
 	a.attachTime.WithLabelValues("detach", outcomeLabel(err)).Observe(time.Since(start).Seconds())
@@ -30,7 +30,7 @@ func (a *Agent) Detach(ctx context.Context, r attach.DetachRequest) error {
 	return nil
 }
 
-func (a *Agent) detach(ctx context.Context, k attach.Key) error {
+func (a *Service) detach(ctx context.Context, k attach.Key) error {
 	unlock, err := a.turns.Take(ctx, k)
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable, "another request for it is under way: %w", err)
@@ -42,7 +42,7 @@ func (a *Agent) detach(ctx context.Context, k attach.Key) error {
 // detachLocked releases an attachment, or makes its release owed; only what is
 // owed and cannot be written down is an error, of kind model.ErrUnavailable. A
 // spooled deletion of the attachment is then settled.
-func (a *Agent) detachLocked(ctx context.Context, k attach.Key) error {
+func (a *Service) detachLocked(ctx context.Context, k attach.Key) error {
 	if e, ok := a.journal.get(k); ok {
 		if err := a.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
 			a.owe.Ring()
@@ -61,9 +61,9 @@ func (a *Agent) detachLocked(ctx context.Context, k attach.Key) error {
 // error the entry stays owed. A journal that cannot be written stops nothing of
 // it; only when something else fails too is it part of the error. The caller
 // holds the attachment's lock.
-func (a *Agent) releaseEntry(ctx context.Context, e entry) error {
-	stood := e.State == stateDone
-	e.State, e.Result = stateOwed, nil
+func (a *Service) releaseEntry(ctx context.Context, e Entry) error {
+	stood := e.State == StateDone
+	e.State, e.Result = StateOwed, nil
 	unsaved := a.journal.hold(e)
 	if stood {
 		a.cluster.Release(e.Endpoint.Network.Tenant)
@@ -72,7 +72,7 @@ func (a *Agent) releaseEntry(ctx context.Context, e entry) error {
 		return err
 	}
 	a.cluster.Hide(e.Endpoint)
-	a.runner.Kick("detach")
+	a.kick("detach")
 	if err := plumb.Delete(e.HostIf, aliasOf(e.Endpoint)); err != nil {
 		return errors.Join(err, unsaved)
 	}
@@ -87,7 +87,7 @@ func (a *Agent) releaseEntry(ctx context.Context, e entry) error {
 	if err := a.cfg.Hook(StepDeleted); err != nil {
 		return err
 	}
-	if err := a.journal.remove(e.key()); err != nil {
+	if err := a.journal.remove(e.Key()); err != nil {
 		return err
 	}
 	a.cluster.Forget(e.Endpoint)
@@ -96,24 +96,24 @@ func (a *Agent) releaseEntry(ctx context.Context, e entry) error {
 }
 
 // Collect implements attach.Service.
-func (a *Agent) Collect(ctx context.Context, r attach.CollectRequest) error {
+func (a *Service) Collect(ctx context.Context, r attach.CollectRequest) error {
 	if r.Config == "" {
 		return model.InvalidField("config", r.Config, "must be the name of the CNI network configuration")
 	}
 	var errs []error
 	for _, e := range a.journal.all() {
-		if e.Request.Source != attach.SourceCNI || e.Request.Config != r.Config || e.State == stateOwed ||
-			slices.Contains(r.Valid, e.key()) {
+		if e.Request.Source != attach.SourceCNI || e.Request.Config != r.Config || e.State == StateOwed ||
+			slices.Contains(r.Valid, e.Key()) {
 			continue
 		}
 		// An attachment that is being made has begun after the runtime drew up
 		// its list, or has been given up by it: its lock decides.
-		if e.State == stateIntent {
+		if e.State == StateIntent {
 			continue
 		}
-		a.log.Info("collecting an attachment that the runtime has lost", "attachment", e.key().String())
-		if err := a.detach(ctx, e.key()); err != nil {
-			errs = append(errs, fmt.Errorf("collect %s: %w", e.key(), err))
+		a.log.Info("collecting an attachment that the runtime has lost", "attachment", e.Key().String())
+		if err := a.detach(ctx, e.Key()); err != nil {
+			errs = append(errs, fmt.Errorf("collect %s: %w", e.Key(), err))
 		}
 	}
 	return errors.Join(errs...)
@@ -122,9 +122,9 @@ func (a *Agent) Collect(ctx context.Context, r attach.CollectRequest) error {
 // payOwed releases what is owed, whenever something is or netmaster comes back,
 // with a back-off for each attachment; and replays the spool. It runs until ctx
 // ends.
-func (a *Agent) payOwed(ctx context.Context) {
+func (a *Service) payOwed(ctx context.Context) {
 	retries := waiting.NewBackoff[attach.Key](waiting.BackoffConfig{Base: 500 * time.Millisecond, Max: 10 * time.Second})
-	poll := time.NewTicker(a.spoolEvery)
+	poll := time.NewTicker(a.cfg.SpoolEvery)
 	defer poll.Stop()
 	retry := time.NewTimer(0)
 	defer retry.Stop()
@@ -138,22 +138,22 @@ func (a *Agent) payOwed(ctx context.Context) {
 		case <-retry.C:
 		case <-poll.C:
 			a.repairJournal(ctx)
-			a.releaseLate(ctx, a.lateGrace)
+			a.releaseLate(ctx, a.cfg.LateGrace)
 			a.replaySpool(ctx)
 		}
 		var failed []attach.Key
 		now := time.Now()
 		for _, e := range a.journal.all() {
-			if e.State != stateOwed || ctx.Err() != nil {
+			if e.State != StateOwed || ctx.Err() != nil {
 				continue
 			}
-			if at := retries.At(e.key()); at.After(now) {
-				failed = append(failed, e.key())
+			if at := retries.At(e.Key()); at.After(now) {
+				failed = append(failed, e.Key())
 				continue
 			}
-			if err := a.payOne(ctx, e.key()); err != nil {
-				a.log.Debug("a release stays owed", "attachment", e.key().String(), "error", err)
-				failed = append(failed, e.key())
+			if err := a.payOne(ctx, e.Key()); err != nil {
+				a.log.Debug("a release stays owed", "attachment", e.Key().String(), "error", err)
+				failed = append(failed, e.Key())
 			}
 		}
 		retries.Settle(now, failed)
@@ -163,14 +163,14 @@ func (a *Agent) payOwed(ctx context.Context) {
 	}
 }
 
-func (a *Agent) payOne(ctx context.Context, k attach.Key) error {
+func (a *Service) payOne(ctx context.Context, k attach.Key) error {
 	unlock, err := a.turns.Take(ctx, k)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	e, ok := a.journal.get(k)
-	if !ok || e.State != stateOwed {
+	if !ok || e.State != StateOwed {
 		return nil // settled, or attached anew, meanwhile
 	}
 	if err := a.releaseEntry(ctx, e); err != nil {
@@ -181,7 +181,7 @@ func (a *Agent) payOne(ctx context.Context, k attach.Key) error {
 }
 
 // replaySpool does the deletions that contivk8s could not hand over.
-func (a *Agent) replaySpool(ctx context.Context) {
+func (a *Service) replaySpool(ctx context.Context) {
 	list, err := a.cfg.spool().List()
 	text := ""
 	if err != nil {

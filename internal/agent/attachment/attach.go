@@ -1,4 +1,4 @@
-package agent
+package attachment
 
 import (
 	"context"
@@ -25,9 +25,9 @@ type target struct {
 }
 
 // Attach implements attach.Service.
-func (a *Agent) Attach(ctx context.Context, r attach.Request) (attach.Result, error) {
+func (a *Service) Attach(ctx context.Context, r attach.Request) (attach.Result, error) {
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.AttachTimeout)
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
 	res, err := a.attach(ctx, r)
 	a.attachTime.WithLabelValues("attach", outcomeLabel(err)).Observe(time.Since(start).Seconds())
@@ -40,7 +40,7 @@ func (a *Agent) Attach(ctx context.Context, r attach.Request) (attach.Result, er
 	return res, nil
 }
 
-func (a *Agent) attach(ctx context.Context, r attach.Request) (attach.Result, error) {
+func (a *Service) attach(ctx context.Context, r attach.Request) (attach.Result, error) {
 	t, err := parseTarget(r)
 	if err != nil {
 		return attach.Result{}, err
@@ -58,8 +58,8 @@ func (a *Agent) attach(ctx context.Context, r attach.Request) (attach.Result, er
 	if res, ok, err := a.existing(ctx, r, t); ok || err != nil {
 		return res, err
 	}
-	a.awaitFirst(ctx)
-	if err := a.ready(); err != nil {
+	a.cfg.Begun(ctx)
+	if err := a.cfg.Ready(); err != nil {
 		return attach.Result{}, err
 	}
 	a.cluster.Acquire(t.tenant)
@@ -111,12 +111,12 @@ func parseTarget(r attach.Request) (target, error) {
 
 // existing answers for an attachment that stands: ADD is idempotent. What does
 // not stand any more, or is on another network, is released first.
-func (a *Agent) existing(ctx context.Context, r attach.Request, t target) (attach.Result, bool, error) {
+func (a *Service) existing(ctx context.Context, r attach.Request, t target) (attach.Result, bool, error) {
 	e, ok := a.journal.get(r.Key)
 	if !ok {
 		return attach.Result{}, false, nil
 	}
-	if e.State == stateDone && e.Result != nil {
+	if e.State == StateDone && e.Result != nil {
 		same := e.Endpoint.Network.Tenant == t.tenant && (t.network == "" || e.Endpoint.Network.Name == t.network) &&
 			e.Group == t.group && e.Request.Netns == r.Netns && e.Request.Parked == r.Parked
 		there, err := plumb.Exists(e.HostIf)
@@ -127,7 +127,7 @@ func (a *Agent) existing(ctx context.Context, r attach.Request, t target) (attac
 			if a.checkPort(e) == nil {
 				return *e.Result, true, nil
 			}
-			if err := a.ready(); err != nil {
+			if err := a.cfg.Ready(); err != nil {
 				return attach.Result{}, false, err
 			}
 			// Somebody has deleted the endpoint under the container.
@@ -142,7 +142,7 @@ func (a *Agent) existing(ctx context.Context, r attach.Request, t target) (attac
 
 // attachNew makes an attachment that the journal does not know. Whatever fails
 // is undone.
-func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res attach.Result, err error) {
+func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (res attach.Result, err error) {
 	if err := a.cluster.AwaitTenant(ctx, t.tenant); err != nil {
 		return res, err
 	}
@@ -150,15 +150,15 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 	t.network = name
 	key := model.EndpointKey{
 		Network: model.NetworkKey{Tenant: t.tenant, Name: t.network},
-		ID:      endpointID(a.cfg.Host, r.Key),
+		ID:      EndpointID(a.cfg.Host, r.Key),
 	}
-	e := entry{
-		State: stateIntent, Request: r, Endpoint: key, Group: t.group,
+	e := Entry{
+		State: StateIntent, Request: r, Endpoint: key, Group: t.group,
 		HostIf: compile.IfName(key), BootID: a.bootID,
 	}
 	mtu := 0
 	if known {
-		if mtu, err = a.mtu(network, r.MTU); err != nil {
+		if mtu, err = a.cfg.Underlay.Of(network, r.MTU); err != nil {
 			return res, err
 		}
 	}
@@ -197,7 +197,7 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 		if network, err = a.cluster.AwaitNetwork(ctx, key.Network); err != nil {
 			return res, err
 		}
-		if mtu, err = a.mtu(network, r.MTU); err != nil {
+		if mtu, err = a.cfg.Underlay.Of(network, r.MTU); err != nil {
 			return res, err
 		}
 		made <- a.makeVeth(e, mtu)
@@ -210,7 +210,7 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 	}
 	clock.mark("veth")
 	a.cluster.Reveal(key)
-	a.runner.Kick("attach")
+	a.kick("attach")
 
 	res = attach.Result{
 		Endpoint: key.String(), Group: string(t.group), HostIf: e.HostIf, HostMAC: veth.mac,
@@ -223,7 +223,7 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 	if e.Private.IsValid() && ep.IPv4.IsValid() && !network.Gateway.IsValid() {
 		res.Router = desired.RouterAddr
 	}
-	if way := a.way.Settled(); a.names != nil && ep.IPv4.IsValid() && way.Holds(e.Private) {
+	if way := a.way.Settled(); a.cfg.Names && ep.IPv4.IsValid() && way.Holds(e.Private) {
 		res.NameServer, res.Search = way.Addr, strings.ToLower(string(t.tenant))
 	}
 	if res.Routes, err = a.configure(res); err != nil {
@@ -240,7 +240,7 @@ func (a *Agent) attachNew(ctx context.Context, r attach.Request, t target) (res 
 	if err = a.cfg.Hook(StepProgrammed); err != nil {
 		return res, err
 	}
-	e.State, e.Result = stateDone, &res
+	e.State, e.Result = StateDone, &res
 	if err = a.journal.put(e); err != nil {
 		return res, err
 	}
@@ -269,7 +269,7 @@ type vethOutcome struct {
 	err error
 }
 
-func (a *Agent) makeVeth(e entry, mtu int) vethOutcome {
+func (a *Service) makeVeth(e Entry, mtu int) vethOutcome {
 	pair := plumb.Pair{
 		HostIf: e.HostIf, Alias: aliasOf(e.Endpoint),
 		Netns: e.Request.Netns, IfName: e.Request.IfName, MTU: mtu,
@@ -285,7 +285,7 @@ func (a *Agent) makeVeth(e entry, mtu int) vethOutcome {
 	return vethOutcome{mac, err}
 }
 
-func createRequest(host model.HostName, e entry, t target) api.CreateEndpointRequest {
+func createRequest(host model.HostName, e Entry, t target) api.CreateEndpointRequest {
 	req := api.CreateEndpointRequest{
 		TenantName: string(t.tenant), NetworkName: string(t.network), ServiceName: string(t.group),
 		EndpointID: string(e.Endpoint.ID), EPCommonName: e.Request.Name,
@@ -311,13 +311,13 @@ func createRequest(host model.HostName, e entry, t target) api.CreateEndpointReq
 
 // undo removes what a failed attachment has made so far. It must end even when
 // ctx has.
-func (a *Agent) undo(ctx context.Context, e entry, made <-chan vethOutcome, started bool) {
+func (a *Service) undo(ctx context.Context, e Entry, made <-chan vethOutcome, started bool) {
 	if started {
 		<-made // whatever came of it, it has ended
 	}
-	e.State = stateIntent // the tenant is released by attach, not with the entry
+	e.State = StateIntent // the tenant is released by attach, not with the entry
 	if err := a.releaseEntry(context.WithoutCancel(ctx), e); err != nil {
-		a.log.Warn("a failed attachment is not undone yet; it will be", "attachment", e.key().String(), "error", err)
+		a.log.Warn("a failed attachment is not undone yet; it will be", "attachment", e.Key().String(), "error", err)
 		a.owe.Ring()
 	}
 }

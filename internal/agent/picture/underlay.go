@@ -1,4 +1,4 @@
-package agent
+package picture
 
 import (
 	"errors"
@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -22,19 +21,31 @@ const (
 	vxlanOverhead6 = 70
 )
 
-// mtu returns the MTU of a container's interface.
-func (a *Agent) mtu(n model.Network, asked int) (int, error) {
-	limit := a.cfg.UnderlayMTU
+// Underlay is what carries this host's networks: the interface with the tunnel's
+// address, and the uplinks of VLAN networks.
+type Underlay struct {
+	VTEP    netip.Addr
+	MTU     int      // 0 = that of the interface that holds VTEP, else 1500
+	Uplinks []string // the first one that exists is used
+
+	mtu    underlayMTU
+	tunnel tunnelWatch
+	vlans  vlans
+}
+
+// Of returns the MTU of a container's interface.
+func (u *Underlay) Of(n model.Network, asked int) (int, error) {
+	limit := u.MTU
 	if limit == 0 {
-		limit = a.underlay.get(a.cfg.VTEP)
+		limit = u.mtu.get(u.VTEP)
 	}
 	switch {
 	case n.Encap == model.EncapVLAN:
-		if why := a.noUplink(); why != "" {
+		if why := u.noUplink(); why != "" {
 			return 0, model.Errorf(model.ErrUnavailable, "network %s is a VLAN network, and %s", n.Key, why)
 		}
-		limit = uplinkMTU(a.cfg.Uplinks, limit)
-	case a.cfg.VTEP.Is6():
+		limit = uplinkMTU(u.Uplinks, limit)
+	case u.VTEP.Is6():
 		limit -= vxlanOverhead6
 	default:
 		limit -= vxlanOverhead4
@@ -52,25 +63,25 @@ func (a *Agent) mtu(n model.Network, asked int) (int, error) {
 }
 
 // noUplink says why this host carries no VLAN network; "" when it does.
-func (a *Agent) noUplink() string {
-	for _, name := range a.cfg.Uplinks {
+func (u *Underlay) noUplink() string {
+	for _, name := range u.Uplinks {
 		if _, err := plumb.InterfaceMTU(name); err == nil {
 			return ""
 		}
 	}
-	if len(a.cfg.Uplinks) == 0 {
+	if len(u.Uplinks) == 0 {
 		return "this host has no uplink for those: start netplugin with --vlan-uplinks INTERFACE"
 	}
-	return "this host has no interface " + strings.Join(a.cfg.Uplinks, " or ") + ": make it, or give --vlan-uplinks another"
+	return "this host has no interface " + strings.Join(u.Uplinks, " or ") + ": make it, or give --vlan-uplinks another"
 }
 
-// withoutUplink tells of the VLAN networks that have containers here and no uplink.
-func (a *Agent) withoutUplink(pic desired.Host) (problems []compile.Problem) {
-	networks := a.vlans.follow(pic)
+// Problems tells of the VLAN networks that have containers here and no uplink.
+func (u *Underlay) Problems(pic desired.Host) (problems []compile.Problem) {
+	networks := u.vlans.follow(pic)
 	if len(networks) == 0 {
 		return nil
 	}
-	why := a.noUplink()
+	why := u.noUplink()
 	if why == "" {
 		return nil
 	}
@@ -80,10 +91,10 @@ func (a *Agent) withoutUplink(pic desired.Host) (problems []compile.Problem) {
 	return problems
 }
 
-// uplinkLeads tells of an uplink that carries nothing: the first that exists is
+// UplinkLeads tells of an uplink that carries nothing: the first that exists is
 // used, whether it is up or not.
-func (a *Agent) uplinkLeads() error {
-	for _, name := range a.cfg.Uplinks {
+func (u *Underlay) UplinkLeads() error {
+	for _, name := range u.Uplinks {
 		l, err := plumb.LinkNamed(name)
 		if err != nil {
 			continue
@@ -93,7 +104,7 @@ func (a *Agent) uplinkLeads() error {
 		}
 		return nil
 	}
-	return nil // withoutUplink has said so
+	return nil // Problems has said so
 }
 
 // vlans are the VLAN networks of the last picture. Only the runner's goroutine
@@ -159,6 +170,10 @@ type tunnelWatch struct {
 	name string
 }
 
+// TunnelLeads tells of an interface with the tunnel's address that carries
+// nothing, or has gone.
+func (u *Underlay) TunnelLeads() error { return u.tunnel.trouble(u.VTEP) }
+
 func (w *tunnelWatch) trouble(vtep netip.Addr) error {
 	if !vtep.IsValid() {
 		return nil
@@ -177,58 +192,4 @@ func (w *tunnelWatch) trouble(vtep netip.Addr) error {
 		return fmt.Errorf("interface %s, which has the tunnel's address %s, is down or has no link: containers reach nobody on other hosts", l.Name, vtep)
 	}
 	return nil
-}
-
-func addresses(n model.Network, ep model.Endpoint) []attach.Address {
-	var out []attach.Address
-	if ep.IPv4.IsValid() {
-		out = append(out, attach.Address{Prefix: netip.PrefixFrom(ep.IPv4, n.Subnet.Bits()), Gateway: n.Gateway})
-	}
-	if ep.IPv6.IsValid() {
-		gw := n.Gateway6
-		if n.Encap != model.EncapVLAN {
-			// Nobody is there: the way out is IPv4's. Without a default route whoever
-			// connects to the outside is told at once that it is unreachable.
-			gw = netip.Addr{}
-		}
-		out = append(out, attach.Address{Prefix: netip.PrefixFrom(ep.IPv6, n.Subnet6.Bits()), Gateway: gw})
-	}
-	return out
-}
-
-// parkedName names the container's side of a pair while it is on the host.
-func parkedName(hostIf string) string { return "cw" + hostIf[2:] }
-
-// configure sets up the container's side and returns the routes that it made.
-func (a *Agent) configure(res attach.Result) ([]attach.Route, error) {
-	in := plumb.Inside{
-		Netns: res.Netns, IfName: res.IfName, MAC: res.MAC,
-		TxChecksumOff: a.can.UserSpace,
-	}
-	if res.Parked != "" {
-		in.IfName = res.Parked
-		return nil, plumb.Park(in)
-	}
-	for _, ad := range res.Addresses {
-		in.Addresses = append(in.Addresses, ad.Prefix)
-		if ad.Gateway.IsValid() {
-			in.Gateways = append(in.Gateways, ad.Gateway)
-		}
-	}
-	if res.Router.IsValid() {
-		in.Gateways = append(in.Gateways, res.Router)
-	}
-	routed, err := plumb.Configure(in)
-	if err != nil {
-		return nil, err
-	}
-	var out []attach.Route
-	for _, gw := range routed {
-		dst := netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-		if gw.Is4() {
-			dst = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-		}
-		out = append(out, attach.Route{Dst: dst, Gateway: gw})
-	}
-	return out, nil
 }

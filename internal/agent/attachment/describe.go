@@ -1,4 +1,4 @@
-package agent
+package attachment
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 // Describe tells netmaster what a runtime knows of an attachment's container:
 // its name follows, and so do the services that its labels select. Labels that
 // netmaster would not take are left out. Without the attachment: ErrNotFound.
-func (a *Agent) Describe(ctx context.Context, d attach.Description) error {
+func (a *Service) Describe(ctx context.Context, d attach.Description) error {
 	e, ok := a.journal.get(d.Key)
-	if !ok || e.State != stateDone {
+	if !ok || e.State != StateDone {
 		return model.Errorf(model.ErrNotFound, "describe %s: there is no such attachment on this host", d.Key)
 	}
 	c := a.masters.API()

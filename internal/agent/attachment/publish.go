@@ -1,4 +1,4 @@
-package agent
+package attachment
 
 import (
 	"context"
@@ -33,6 +33,10 @@ type publishing struct {
 	held hostnet.Holder
 }
 
+// PublishedChanges counts the changes of published ports: an Outcome says up to
+// which the host's stack has them.
+func (a *Service) PublishedChanges() uint64 { return a.publishing.changes.Load() }
+
 func hostPort(b attach.PortBinding) hostnet.HostPort {
 	return hostnet.HostPort{Proto: b.Proto, Addr: b.HostIP, Port: b.HostPort}
 }
@@ -40,7 +44,7 @@ func hostPort(b attach.PortBinding) hostnet.HostPort {
 // ownPort refuses the ports of Contiv itself, whether or not a process holds
 // them now: the tunnel's, which may be the kernel's or the switch's, and the
 // control plane's on this host.
-func (a *Agent) ownPort(b attach.PortBinding) error {
+func (a *Service) ownPort(b attach.PortBinding) error {
 	if b.Proto == model.ProtoUDP && int(b.HostPort) == a.cfg.VXLANPort {
 		return model.Errorf(model.ErrExists, "host port %s: address already in use by the tunnel between Contiv's hosts", hostPort(b))
 	}
@@ -53,12 +57,12 @@ func (a *Agent) ownPort(b attach.PortBinding) error {
 // holdPublished holds what the journal says is published. A port that somebody
 // has taken meanwhile is told, and stays the container's, which had it first;
 // one of Contiv's own is withheld from it.
-func (a *Agent) holdPublished(journal []entry) (problems map[string]error, withheld map[hostnet.HostPort]bool) {
+func (a *Service) holdPublished(journal []Entry) (problems map[string]error, withheld map[hostnet.HostPort]bool) {
 	a.publishing.mu.Lock()
 	defer a.publishing.mu.Unlock()
 	problems, withheld = map[string]error{}, map[hostnet.HostPort]bool{}
 	for _, e := range journal {
-		if e.State == stateOwed {
+		if e.State == StateOwed {
 			continue
 		}
 		for _, b := range e.Ports {
@@ -69,16 +73,16 @@ func (a *Agent) holdPublished(journal []entry) (problems map[string]error, withh
 				err = a.publishing.held.Hold(hostPort(b))
 			}
 			if err != nil {
-				problems["published "+hostPort(b).String()+" of "+e.key().String()] = err
+				problems["published "+hostPort(b).String()+" of "+e.Key().String()] = err
 			}
 		}
 	}
 	return problems, withheld
 }
 
-// followWayOut makes the host's own stack follow the picture and the journal,
+// FollowWayOut makes the host's own stack follow the picture and the journal,
 // once the data plane does.
-func (a *Agent) followWayOut(ctx context.Context, pic desired.Host, look bool) (problems []compile.Problem) {
+func (a *Service) FollowWayOut(ctx context.Context, pic desired.Host, look bool) (problems []compile.Problem) {
 	if !a.way.Able {
 		return nil
 	}
@@ -86,7 +90,7 @@ func (a *Agent) followWayOut(ctx context.Context, pic desired.Host, look bool) (
 	taken, withheld := a.holdPublished(journal)
 	var outlets []picture.Outlet
 	for _, e := range journal {
-		if e.State != stateDone || e.Result == nil || !e.Private.IsValid() {
+		if e.State != StateDone || e.Result == nil || !e.Private.IsValid() {
 			continue
 		}
 		o := picture.Outlet{HostIf: e.HostIf, Private: e.Private, MTU: e.Result.MTU, Ports: e.Ports}
@@ -106,7 +110,7 @@ func (a *Agent) followWayOut(ctx context.Context, pic desired.Host, look bool) (
 }
 
 // giveUpPorts ends the holding of what is not published any more.
-func (a *Agent) giveUpPorts() {
+func (a *Service) giveUpPorts() {
 	a.publishing.mu.Lock()
 	defer a.publishing.mu.Unlock()
 	if !a.publishing.held.Any() {
@@ -114,7 +118,7 @@ func (a *Agent) giveUpPorts() {
 	}
 	wanted := map[hostnet.HostPort]bool{}
 	for _, e := range a.journal.all() {
-		if e.State == stateOwed {
+		if e.State == StateOwed {
 			continue
 		}
 		for _, b := range e.Ports {
@@ -125,7 +129,7 @@ func (a *Agent) giveUpPorts() {
 }
 
 // Publish implements attach.Service.
-func (a *Agent) Publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
+func (a *Service) Publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
 	res, err := a.publish(ctx, r)
 	if err != nil {
 		return attach.PublishResult{}, fmt.Errorf("publish ports of %s: %w", r.Key, err)
@@ -134,12 +138,12 @@ func (a *Agent) Publish(ctx context.Context, r attach.PublishRequest) (attach.Pu
 }
 
 // Published lists what an attachment publishes.
-func (a *Agent) Published(k attach.Key) []attach.PortBinding {
+func (a *Service) Published(k attach.Key) []attach.PortBinding {
 	e, _ := a.journal.get(k)
 	return e.Ports
 }
 
-func (a *Agent) publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
+func (a *Service) publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
 	var res attach.PublishResult
 	unlock, err := a.turns.Take(ctx, r.Key)
 	if err != nil {
@@ -148,7 +152,7 @@ func (a *Agent) publish(ctx context.Context, r attach.PublishRequest) (attach.Pu
 	defer unlock()
 	e, ok := a.journal.get(r.Key)
 	switch {
-	case !ok || e.State != stateDone:
+	case !ok || e.State != StateDone:
 		return res, model.Errorf(model.ErrNotFound, "there is no such attachment on this host")
 	case len(r.Ports) > 0 && !a.can.WayOut:
 		return res, model.Errorf(model.ErrUnavailable, "this host's data plane, %s, has no way out, by which the host would reach the container", a.cfg.DriverName)
@@ -163,7 +167,7 @@ func (a *Agent) publish(ctx context.Context, r attach.PublishRequest) (attach.Pu
 }
 
 // choose finds the host ports of an attachment and journals them.
-func (a *Agent) choose(e entry, want []attach.PortBinding) ([]attach.PortBinding, error) {
+func (a *Service) choose(e Entry, want []attach.PortBinding) ([]attach.PortBinding, error) {
 	a.publishing.mu.Lock()
 	defer a.publishing.mu.Unlock()
 	type holder struct {
@@ -172,11 +176,11 @@ func (a *Agent) choose(e entry, want []attach.PortBinding) ([]attach.PortBinding
 	}
 	var taken []holder
 	for _, o := range a.journal.all() {
-		if o.key() == e.key() || o.State == stateOwed {
+		if o.Key() == e.Key() || o.State == StateOwed {
 			continue
 		}
 		for _, b := range o.Ports {
-			taken = append(taken, holder{b, o.key().String()})
+			taken = append(taken, holder{b, o.Key().String()})
 		}
 	}
 	former := e.Ports
@@ -229,7 +233,7 @@ func (a *Agent) choose(e entry, want []attach.PortBinding) ([]attach.PortBinding
 		if who != "" {
 			return nil, model.Errorf(model.ErrExists, "host port %d-%d/%s is published by %s already", first, last, b.Proto, who)
 		}
-		taken = append(taken, holder{b, e.key().String()})
+		taken = append(taken, holder{b, e.Key().String()})
 		e.Ports = append(e.Ports, b)
 	}
 	err := a.journal.put(e)
@@ -238,7 +242,7 @@ func (a *Agent) choose(e entry, want []attach.PortBinding) ([]attach.PortBinding
 }
 
 // waitPublished waits until the host's stack holds a change of published ports.
-func (a *Agent) waitPublished(ctx context.Context, change uint64) error {
+func (a *Service) waitPublished(ctx context.Context, change uint64) error {
 	a.kick("published ports")
 	err := a.reached.Until(ctx, func(o picture.Outcome) (bool, error) {
 		if o.Err != nil || o.Ports < change {

@@ -1,4 +1,4 @@
-package agent
+package attachment
 
 import (
 	"context"
@@ -15,24 +15,24 @@ import (
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
-// recover brings the host to what the journal says stands, before anything is
+// Recover brings the host to what the journal says stands, before anything is
 // served: attachments that never became done, and veths of ours that no entry
 // knows, go. It needs neither the store nor netmaster; what netmaster has to
 // release becomes owed.
-func (a *Agent) recover() error {
+func (a *Service) Recover() error {
 	known := map[string]bool{}
 	for _, e := range a.journal.all() {
-		a.way.Keep(e.key(), e.Endpoint, e.Private)
+		a.way.Keep(e.Key(), e.Endpoint, e.Private)
 		switch {
-		case e.State == stateDone && e.BootID != a.bootID && !a.vethThere(e):
+		case e.State == StateDone && e.BootID != a.bootID && !a.vethThere(e):
 			// The machine was restarted: the container is gone with its kernel.
 			fallthrough
-		case e.State == stateIntent:
-			a.log.Info("undoing an attachment that did not survive", "attachment", e.key().String(), "state", e.State)
-			e.State, e.Result = stateOwed, nil
+		case e.State == StateIntent:
+			a.log.Info("undoing an attachment that did not survive", "attachment", e.Key().String(), "state", e.State)
+			e.State, e.Result = StateOwed, nil
 			a.holdEntry(e)
 			fallthrough
-		case e.State == stateOwed:
+		case e.State == StateOwed:
 			a.cluster.Hide(e.Endpoint)
 			if err := plumb.Delete(e.HostIf, aliasOf(e.Endpoint)); err != nil {
 				a.log.Warn("a veth cannot be removed yet", "interface", e.HostIf, "error", err)
@@ -42,19 +42,23 @@ func (a *Agent) recover() error {
 			a.cluster.Require(e.Endpoint.Network.Tenant)
 		}
 	}
-	return a.sweep(known)
+	if err := a.sweep(known); err != nil {
+		return err
+	}
+	a.holdPublished(a.journal.all()) // what fails is told by the first pass
+	return nil
 }
 
-func (a *Agent) vethThere(e entry) bool {
+func (a *Service) vethThere(e Entry) bool {
 	there, err := plumb.Exists(e.HostIf)
 	return there || err != nil // when in doubt it is
 }
 
 // holdEntry enters what is so. A disk that cannot be written must not keep
 // netplugin from starting: the status says so, and repairJournal writes later.
-func (a *Agent) holdEntry(e entry) {
+func (a *Service) holdEntry(e Entry) {
 	if err := a.journal.hold(e); err != nil {
-		a.log.Error("a journal entry cannot be written yet", "attachment", e.key().String(), "error", err)
+		a.log.Error("a journal entry cannot be written yet", "attachment", e.Key().String(), "error", err)
 	}
 }
 
@@ -65,7 +69,7 @@ func (a *Agent) holdEntry(e entry) {
 // entry is written. Those of an agent with another host name are not ours: two
 // agents may share a machine, on purpose or by mistake, and containers must not
 // pay for it.
-func (a *Agent) sweep(known map[string]bool) error {
+func (a *Service) sweep(known map[string]bool) error {
 	found, err := plumb.List()
 	if err != nil {
 		return fmt.Errorf("sweep veths: %w", err)
@@ -92,7 +96,7 @@ func (a *Agent) sweep(known map[string]bool) error {
 
 // adopt takes a veth of this host over whose journal entry is not there, and
 // tells whether it is a container's and must stay.
-func (a *Agent) adopt(v plumb.Veth, key model.EndpointKey) bool {
+func (a *Service) adopt(v plumb.Veth, key model.EndpointKey) bool {
 	k, plain := attachmentOf(a.cfg.Host, key.ID)
 	why := "the journal is new"
 	if !a.journal.fresh {
@@ -112,8 +116,8 @@ func (a *Agent) adopt(v plumb.Veth, key model.EndpointKey) bool {
 	}
 	a.log.Warn("adopting an attachment by its interface's alias", "interface", v.Name, "endpoint", key.String(),
 		"why", why, "journal", a.journal.dir)
-	a.holdEntry(entry{
-		State: stateDone, Endpoint: key, HostIf: v.Name, BootID: a.bootID, Request: attach.Request{Key: k},
+	a.holdEntry(Entry{
+		State: StateDone, Endpoint: key, HostIf: v.Name, BootID: a.bootID, Request: attach.Request{Key: k},
 	})
 	a.cluster.Require(key.Network.Tenant)
 	return true
@@ -131,7 +135,7 @@ func endpointOf(v plumb.Veth) (model.EndpointKey, bool) {
 // journal entry knows: their journal was lost. Endpoints that others created on
 // this host are left alone. It reads the whole store, when everything else runs
 // and again when the store was not followed for a while.
-func (a *Agent) releaseOrphans(ctx context.Context) {
+func (a *Service) releaseOrphans(ctx context.Context) {
 	retry := waiting.NewRetry(waiting.BackoffConfig{Base: time.Second, Max: time.Minute})
 	for ctx.Err() == nil {
 		err := a.tryReleaseOrphans(ctx)
@@ -151,14 +155,14 @@ func (a *Agent) releaseOrphans(ctx context.Context) {
 	}
 }
 
-func (a *Agent) tryReleaseOrphans(ctx context.Context) error {
-	if err := a.mine(); err != nil {
+func (a *Service) tryReleaseOrphans(ctx context.Context) error {
+	if err := a.cfg.Mine(); err != nil {
 		return err
 	}
 	if a.masters.API() == nil {
 		return netmaster.ErrNone
 	}
-	eps, err := tables.EndpointsOn(ctx, a.cfg.Store, a.cfg.Host)
+	eps, err := tables.EndpointsOn(ctx, a.cluster.Store, a.cfg.Host)
 	if err != nil {
 		return err
 	}

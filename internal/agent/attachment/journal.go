@@ -1,4 +1,4 @@
-package agent
+package attachment
 
 import (
 	"bytes"
@@ -25,13 +25,13 @@ import (
 
 // The states of a journal entry.
 const (
-	stateIntent = "intent" // an attachment is being made: undone at the next start
-	stateDone   = "done"   // it stands
-	stateOwed   = "owed"   // it has to go: the veth, then the endpoint at netmaster
+	StateIntent = "intent" // an attachment is being made: undone at the next start
+	StateDone   = "done"   // it stands
+	StateOwed   = "owed"   // it has to go: the veth, then the endpoint at netmaster
 )
 
-// entry is what the journal knows of one attachment.
-type entry struct {
+// Entry is what the journal knows of one attachment.
+type Entry struct {
 	Version  int               `json:"version"` // journalVersion
 	State    string            `json:"state"`
 	Request  attach.Request    `json:"request"`
@@ -45,7 +45,7 @@ type entry struct {
 	Ports   []attach.PortBinding `json:"ports,omitempty"` // published
 }
 
-func (e entry) key() attach.Key { return e.Request.Key }
+func (e Entry) Key() attach.Key { return e.Request.Key }
 
 // journal keeps one file for each attachment in a directory, and all of them in
 // memory. It is safe for concurrent use; who changes an entry holds the
@@ -56,8 +56,8 @@ type journal struct {
 	fresh bool // the directory did not exist before
 
 	mu      sync.Mutex
-	entries map[attach.Key]entry
-	sorted  []entry           // by key; nil = to be made
+	entries map[attach.Key]Entry
+	sorted  []Entry           // by key; nil = to be made
 	damaged map[string]string // why a file is set aside, by its former path
 	unsaved map[attach.Key]bool
 	stale   map[string]bool // files to be removed, of entries that are forgotten
@@ -76,7 +76,7 @@ const setAside = ".bad"
 // model.ErrConflict.
 func openJournal(dir string, log *slog.Logger) (*journal, error) {
 	j := &journal{
-		dir: dir, log: log, entries: map[attach.Key]entry{}, damaged: map[string]string{},
+		dir: dir, log: log, entries: map[attach.Key]Entry{}, damaged: map[string]string{},
 		unsaved: map[attach.Key]bool{}, stale: map[string]bool{},
 	}
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -116,7 +116,7 @@ func (j *journal) open(file string) error {
 	if errors.Is(err, model.ErrConflict) {
 		return err
 	}
-	if err == nil && j.path(e.key()) != file {
+	if err == nil && j.path(e.Key()) != file {
 		err = errors.New("its contents do not belong to its name")
 	}
 	if err != nil {
@@ -127,12 +127,12 @@ func (j *journal) open(file string) error {
 		j.damaged[file] = err.Error()
 		return nil
 	}
-	j.entries[e.key()], j.sorted = e, nil
+	j.entries[e.Key()], j.sorted = e, nil
 	return nil
 }
 
-func readEntry(file string) (entry, error) {
-	var e entry
+func readEntry(file string) (Entry, error) {
+	var e Entry
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return e, err
@@ -150,7 +150,7 @@ func readEntry(file string) (entry, error) {
 		return e, err
 	}
 	if e.Version != journalVersion || e.HostIf == "" || e.Request.Container == "" ||
-		!slices.Contains([]string{stateIntent, stateDone, stateOwed}, e.State) {
+		!slices.Contains([]string{StateIntent, StateDone, StateOwed}, e.State) {
 		return e, fmt.Errorf("it is not a journal entry of version %d", journalVersion)
 	}
 	return e, nil
@@ -165,49 +165,49 @@ func (j *journal) path(k attach.Key) string {
 // it wrote outlives the process; nothing is synced, since a crash of the machine
 // takes the containers along, and what it loses of the journal releaseOrphans
 // finds. A disk that is full or cannot be written is model.ErrUnavailable.
-func (j *journal) put(e entry) error {
+func (j *journal) put(e Entry) error {
 	if err := j.save(e); err != nil {
 		return err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.entries[e.key()], j.sorted = e, nil
+	j.entries[e.Key()], j.sorted = e, nil
 	return nil
 }
 
 // hold is put for what is so whether it can be written or not: on an error the
 // journal knows the entry all the same, and repair writes it.
-func (j *journal) hold(e entry) error {
+func (j *journal) hold(e Entry) error {
 	j.mu.Lock()
-	j.entries[e.key()], j.sorted = e, nil
-	j.unsaved[e.key()] = true
+	j.entries[e.Key()], j.sorted = e, nil
+	j.unsaved[e.Key()] = true
 	j.mu.Unlock()
 	return j.save(e)
 }
 
 // save writes an entry's file.
-func (j *journal) save(e entry) error {
+func (j *journal) save(e Entry) error {
 	e.Version = journalVersion
 	data, err := json.Marshal(e)
 	if err != nil {
-		return fmt.Errorf("write journal entry of %s: %w", e.key(), err)
+		return fmt.Errorf("write journal entry of %s: %w", e.Key(), err)
 	}
-	_, known := j.get(e.key())
-	err = write(j.path(e.key()), data, known)
+	_, known := j.get(e.Key())
+	err = write(j.path(e.Key()), data, known)
 	if errors.Is(err, fs.ErrNotExist) { // somebody has removed the directory
 		if err = os.MkdirAll(j.dir, 0o700); err == nil {
-			err = write(j.path(e.key()), data, false)
+			err = write(j.path(e.Key()), data, false)
 		}
 	}
 	if err != nil {
-		err = model.Errorf(model.ErrUnavailable, "write journal entry of %s: %w; netplugin needs free space, and may write, in %s (--state-dir)", e.key(), err, j.dir)
+		err = model.Errorf(model.ErrUnavailable, "write journal entry of %s: %w; netplugin needs free space, and may write, in %s (--state-dir)", e.Key(), err, j.dir)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.failed = err
 	if err == nil {
-		delete(j.unsaved, e.key())
-		delete(j.stale, j.path(e.key()))
+		delete(j.unsaved, e.Key())
+		delete(j.stale, j.path(e.Key()))
 	}
 	return err
 }
@@ -245,7 +245,7 @@ func write(path string, data []byte, there bool) error {
 	return errors.Join(err, f.Close())
 }
 
-func (j *journal) get(k attach.Key) (entry, bool) {
+func (j *journal) get(k attach.Key) (Entry, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e, ok := j.entries[k]
@@ -291,8 +291,8 @@ func (j *journal) standing() []picture.Owned {
 	defer j.mu.Unlock()
 	var out []picture.Owned
 	for _, e := range j.entries {
-		if e.State == stateDone {
-			o := picture.Owned{Key: e.key(), Endpoint: e.Endpoint}
+		if e.State == StateDone {
+			o := picture.Owned{Key: e.Key(), Endpoint: e.Endpoint}
 			if e.Result != nil {
 				o.MAC = e.Result.MAC
 				for _, ad := range e.Result.Addresses {
@@ -309,22 +309,13 @@ func (j *journal) standing() []picture.Owned {
 
 // all returns the entries in the order of their keys; the slice must not be
 // changed. Every pass asks for it.
-func (j *journal) all() []entry {
+func (j *journal) all() []Entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.sorted == nil {
-		j.sorted = slices.SortedFunc(maps.Values(j.entries), func(a, b entry) int {
-			return strings.Compare(a.key().String(), b.key().String())
+		j.sorted = slices.SortedFunc(maps.Values(j.entries), func(a, b Entry) int {
+			return strings.Compare(a.Key().String(), b.Key().String())
 		})
 	}
 	return j.sorted
-}
-
-// bootID tells one run of the kernel from another; empty when it cannot be known.
-func bootID() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
 }

@@ -1,4 +1,4 @@
-package agent
+package attachment
 
 import (
 	"context"
@@ -8,25 +8,25 @@ import (
 
 // releasePrivate gives back the private address of an attachment that has gone,
 // and with it the ports that lead there.
-func (a *Agent) releasePrivate(e entry) {
-	a.way.Release(e.key(), e.Endpoint, e.Private)
+func (a *Service) releasePrivate(e Entry) {
+	a.way.Release(e.Key(), e.Endpoint, e.Private)
 	if len(e.Ports) > 0 {
 		a.publishing.changes.Add(1)
-		a.kick("ports of " + e.key().String())
+		a.kick("ports of " + e.Key().String())
 	}
 }
 
-// assignPrivate gives a private address to every attachment that has none of
+// AssignPrivate gives a private address to every attachment that has none of
 // the present subnet: one that an earlier version made, or that was adopted.
-func (a *Agent) assignPrivate(ctx context.Context) error {
+func (a *Service) AssignPrivate(ctx context.Context) error {
 	if a.way.Settled() == nil {
 		return nil
 	}
 	for _, e := range a.journal.all() {
-		if e.State == stateOwed || a.way.Has(e.key(), e.Private) {
+		if e.State == StateOwed || a.way.Has(e.Key(), e.Private) {
 			continue
 		}
-		if err := a.assignPrivateOf(ctx, e.key()); err != nil {
+		if err := a.assignPrivateOf(ctx, e.Key()); err != nil {
 			return err
 		}
 	}
@@ -34,14 +34,14 @@ func (a *Agent) assignPrivate(ctx context.Context) error {
 	return nil
 }
 
-func (a *Agent) assignPrivateOf(ctx context.Context, k attach.Key) error {
+func (a *Service) assignPrivateOf(ctx context.Context, k attach.Key) error {
 	unlock, err := a.turns.Take(ctx, k)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	e, ok := a.journal.get(k)
-	if !ok || e.State != stateDone || a.way.Has(k, e.Private) {
+	if !ok || e.State != StateDone || a.way.Has(k, e.Private) {
 		return nil // it has changed meanwhile
 	}
 	if e.Private, err = a.way.Take(k, e.Endpoint); err != nil {

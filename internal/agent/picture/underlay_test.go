@@ -1,4 +1,4 @@
-package agent
+package picture
 
 import (
 	"errors"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -39,9 +38,9 @@ func TestMTUOfNetworks(t *testing.T) {
 		{"asked too much", v4, nil, model.Network{Encap: model.EncapVXLAN}, 1451, 0},
 		{"asked too little for IPv6", v4, nil, model.Network{Encap: model.EncapVXLAN, Subnet6: dual}, 1279, 0},
 	} {
-		a := &Agent{cfg: Config{UnderlayMTU: 1500, VTEP: c.vtep, Uplinks: c.uplinks}}
-		if got, err := a.mtu(c.network, c.asked); got != c.want || (err != nil) != (c.want == 0) {
-			t.Errorf("%s: mtu() = %d, %v; want %d", c.name, got, err, c.want)
+		u := &Underlay{MTU: 1500, VTEP: c.vtep, Uplinks: c.uplinks}
+		if got, err := u.Of(c.network, c.asked); got != c.want || (err != nil) != (c.want == 0) {
+			t.Errorf("%s: Of() = %d, %v; want %d", c.name, got, err, c.want)
 		}
 	}
 }
@@ -60,8 +59,8 @@ func TestWithoutUplink(t *testing.T) {
 		{[]string{"nosuch0"}, "no interface nosuch0"},
 		{[]string{"nosuch0", "lo"}, ""},
 	} {
-		a := &Agent{cfg: Config{Uplinks: c.uplinks}}
-		got := a.withoutUplink(pic)
+		u := &Underlay{Uplinks: c.uplinks}
+		got := u.Problems(pic)
 		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || got[0].Object != "uplink of network blue:vl" || !strings.Contains(got[0].Text, c.want)) {
 			t.Errorf("with uplinks %v: %v, want %q", c.uplinks, got, c.want)
 		}
@@ -105,36 +104,6 @@ func TestTunnelWatch(t *testing.T) {
 		}
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-	}
-}
-
-// TestUplinkLeads: an uplink that is down or has no link is told by name, where
-// the picture has VLAN networks.
-func TestUplinkLeads(t *testing.T) {
-	link, cable := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "up7"}, PeerName: "cable8"}, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "cable8"}}
-	if err := errors.Join(netlink.LinkAdd(link), netlink.LinkSetUp(cable)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = netlink.LinkDel(link) })
-	a := &Agent{cfg: Config{Uplinks: []string{"nosuch0", "up7", "lo"}}}
-	for _, c := range []struct {
-		name string
-		do   func() error
-		vlan bool
-		told bool
-	}{
-		{"down", func() error { return nil }, true, true},
-		{"down, and not needed", func() error { return nil }, false, false},
-		{"up", func() error { return netlink.LinkSetUp(link) }, true, false},
-		{"without a link", func() error { return netlink.LinkSetDown(cable) }, true, true},
-	} {
-		if err := c.do(); err != nil {
-			t.Fatal(err)
-		}
-		err := devicesLead(t.Context(), a, &observation{Outcome: picture.Outcome{VLAN: c.vlan}})
-		if (err != nil) != c.told || err != nil && !strings.Contains(err.Error(), "interface up7, the uplink of VLAN networks (--vlan-uplinks), is down or has no link") {
-			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 }

@@ -1,8 +1,7 @@
-package agent
+package attachment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -12,7 +11,7 @@ import (
 )
 
 // expectation is what the container's side of a finished attachment must be.
-func expectation(e entry, netns string) plumb.Expect {
+func expectation(e Entry, netns string) plumb.Expect {
 	want := plumb.Expect{Netns: netns, IfName: e.Request.IfName}
 	if e.Result == nil {
 		return want
@@ -28,9 +27,9 @@ func expectation(e entry, netns string) plumb.Expect {
 }
 
 // Check implements attach.Service.
-func (a *Agent) Check(_ context.Context, r attach.CheckRequest) error {
+func (a *Service) Check(_ context.Context, r attach.CheckRequest) error {
 	e, ok := a.journal.get(r.Key)
-	if !ok || e.State != stateDone {
+	if !ok || e.State != StateDone {
 		return model.Errorf(model.ErrNotFound, "check %s: there is no such attachment on this host", r.Key)
 	}
 	want := expectation(e, r.Netns)
@@ -61,7 +60,7 @@ func (a *Agent) Check(_ context.Context, r attach.CheckRequest) error {
 	return nil
 }
 
-func (a *Agent) checkPort(e entry) error {
+func (a *Service) checkPort(e Entry) error {
 	o, _ := a.reached.Get()
 	st, ok := o.Report.Ports[e.HostIf]
 	switch {
@@ -73,14 +72,4 @@ func (a *Agent) checkPort(e entry) error {
 		return model.Errorf(model.ErrConflict, "port %s is not programmed: %w", e.HostIf, st.Err)
 	}
 	return nil
-}
-
-func outcomeLabel(err error) string {
-	switch {
-	case err == nil:
-		return "ok"
-	case errors.Is(err, model.ErrUnavailable):
-		return "unavailable"
-	}
-	return "failed"
 }

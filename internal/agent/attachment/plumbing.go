@@ -1,0 +1,74 @@
+package attachment
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/attach/plumb"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+func addresses(n model.Network, ep model.Endpoint) []attach.Address {
+	var out []attach.Address
+	if ep.IPv4.IsValid() {
+		out = append(out, attach.Address{Prefix: netip.PrefixFrom(ep.IPv4, n.Subnet.Bits()), Gateway: n.Gateway})
+	}
+	if ep.IPv6.IsValid() {
+		gw := n.Gateway6
+		if n.Encap != model.EncapVLAN {
+			// Nobody is there: the way out is IPv4's. Without a default route whoever
+			// connects to the outside is told at once that it is unreachable.
+			gw = netip.Addr{}
+		}
+		out = append(out, attach.Address{Prefix: netip.PrefixFrom(ep.IPv6, n.Subnet6.Bits()), Gateway: gw})
+	}
+	return out
+}
+
+// parkedName names the container's side of a pair while it is on the host.
+func parkedName(hostIf string) string { return "cw" + hostIf[2:] }
+
+// configure sets up the container's side and returns the routes that it made.
+func (a *Service) configure(res attach.Result) ([]attach.Route, error) {
+	in := plumb.Inside{
+		Netns: res.Netns, IfName: res.IfName, MAC: res.MAC,
+		TxChecksumOff: a.can.UserSpace,
+	}
+	if res.Parked != "" {
+		in.IfName = res.Parked
+		return nil, plumb.Park(in)
+	}
+	for _, ad := range res.Addresses {
+		in.Addresses = append(in.Addresses, ad.Prefix)
+		if ad.Gateway.IsValid() {
+			in.Gateways = append(in.Gateways, ad.Gateway)
+		}
+	}
+	if res.Router.IsValid() {
+		in.Gateways = append(in.Gateways, res.Router)
+	}
+	routed, err := plumb.Configure(in)
+	if err != nil {
+		return nil, err
+	}
+	var out []attach.Route
+	for _, gw := range routed {
+		dst := netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		if gw.Is4() {
+			dst = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		}
+		out = append(out, attach.Route{Dst: dst, Gateway: gw})
+	}
+	return out, nil
+}
+
+// SetTxChecksum switches the checksum offload of all containers' interfaces.
+func (a *Service) SetTxChecksum(on bool) {
+	pairs := map[string]string{}
+	for _, e := range a.journal.all() {
+		pairs[e.HostIf] = e.Request.Netns
+	}
+	if err := plumb.SetTxChecksum(pairs, on); err != nil {
+		a.log.Warn("the checksum offload of some containers' interfaces is not as the driver needs it", "wanted", on, "error", err)
+	}
+}
