@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// localTTL is how long others may remember a container's address, and that a
-	// name does not exist, in seconds: containers come and go.
+	// localTTL is how long, in seconds, a resolver may cache a container's address,
+	// or that a name does not exist: containers come and go.
 	localTTL = 5
-	// udpSize is the largest datagram sent and announced: what passes every path
-	// in one piece (DNS flag day 2020).
+	// udpSize is the largest datagram sent and announced: one of this size passes
+	// every path unfragmented (DNS flag day 2020).
 	udpSize = 1232
 	// minRecord is the length of the shortest record of an address (RFC 1035
 	// section 4.1.3, its name being a pointer).
 	minRecord = 16
 )
 
-// handler answers questions; ctx ends those under way.
+// handler answers questions. The end of ctx ends the answering of questions under way.
 type handler struct {
 	*Server
 	ctx context.Context
@@ -52,7 +52,7 @@ func (h handler) ServeDNS(w dns.ResponseWriter, r *dns.Msg) {
 	}
 }
 
-// sizeFor is how long the answer to a message may be.
+// sizeFor is the largest size in octets of the answer to a message.
 func sizeFor(from net.Addr, r *dns.Msg) int {
 	if _, tcp := from.(*net.TCPAddr); tcp {
 		return dns.MaxMsgSize
@@ -63,8 +63,8 @@ func sizeFor(from net.Addr, r *dns.Msg) int {
 	return dns.MinMsgSize
 }
 
-// answer makes the answer to a message, without EDNS; of local records, it has
-// at least those that fit into limit octets and one more if there are more.
+// answer makes the answer to a message, without EDNS. Of more local records than
+// fit into limit octets it has all that fit and one more, so that the message is cut.
 func (h handler) answer(from net.Addr, r *dns.Msg, limit int) *dns.Msg {
 	m := new(dns.Msg)
 	m.SetReply(r)
@@ -117,7 +117,7 @@ func (h handler) answer(from net.Addr, r *dns.Msg, limit int) *dns.Msg {
 	return h.forward(h.ctx, who, h.chosen(from), r, m)
 }
 
-// addrOf is the address of who asks.
+// addrOf is the source address of a question.
 func addrOf(a net.Addr) netip.Addr {
 	switch a := a.(type) {
 	case *net.UDPAddr:
@@ -166,8 +166,8 @@ func (h handler) putAddrs(q dns.Question, addrs []netip.Addr, m *dns.Msg) {
 	}
 }
 
-// negative makes an answer without records: the name does not exist, or has
-// nothing of the type; the SOA says for how long (RFC 2308).
+// negative makes an answer without records: the name does not exist, or has no
+// records of the type; the SOA says how long that may be cached (RFC 2308).
 func (h handler) negative(exists bool, apex string, m *dns.Msg) {
 	if exists {
 		h.count.nodata.Add(1)

@@ -19,7 +19,7 @@ const (
 	maxNegativeTTL = uint32(negativeLimit / time.Second)
 )
 
-// question is what resolvers' answers are remembered by.
+// question is the key of a cached answer.
 type question struct {
 	server netip.AddrPort // to ask before the host's resolvers; zero = none
 	name   string         // in lower case
@@ -81,7 +81,7 @@ func (c *cache) get(q question) *dns.Msg {
 	return m
 }
 
-// put remembers an answer, if it says for how long.
+// put caches an answer if its TTLs allow that.
 func (c *cache) put(q question, m *dns.Msg) {
 	ttl := lifetime(m, q.qtype)
 	if ttl == 0 {
@@ -89,7 +89,7 @@ func (c *cache) put(q question, m *dns.Msg) {
 	}
 	wire, err := m.Pack()
 	if err != nil {
-		return // what cannot be packed cannot be answered either
+		return // a message that cannot be packed could not be sent as an answer either
 	}
 	now := c.now()
 	e := &cached{q: q, wire: wire, stored: now, expires: now.Add(time.Duration(ttl) * time.Second)}
@@ -125,9 +125,9 @@ func (c *cache) size() (entries, bytes int) {
 	return len(c.by), c.bytes
 }
 
-// lifetime is for how many seconds an answer may be remembered: the least of its
-// TTLs; for a name or type that does not exist the SOA's say (RFC 2308 section
-// 5). Zero = not at all.
+// lifetime is how many seconds an answer may be cached: the least of its TTLs;
+// for a name or type that does not exist, what its SOA record says (RFC 2308
+// section 5). Zero = not at all.
 func lifetime(m *dns.Msg, qtype uint16) uint32 {
 	positive := false
 	ttl := maxTTL

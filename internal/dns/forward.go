@@ -25,7 +25,7 @@ const (
 	totalTimeout = 3600 * time.Millisecond
 	rounds       = 2
 	maxForwards  = 512 // questions under way
-	maxPerAsker  = 64  // of them, of one container
+	maxPerAsker  = 64  // questions under way of one container
 )
 
 // chosen is the server that the sender of a question chose for itself, as by
@@ -84,9 +84,9 @@ func (h handler) forward(ctx context.Context, who asker, chosen netip.AddrPort, 
 	return m
 }
 
-// askOnce asks the resolvers; the same question under way already is waited for
-// instead, so that many containers, or a loop, cost one. The answer is the
-// caller's own; nil = none.
+// askOnce asks the resolvers, or waits for the answer if the same question is
+// under way already, so that many askers, or a loop, cost one exchange. The
+// answer is a copy for the caller; nil = no resolver answered.
 func (h handler) askOnce(ctx context.Context, q question) *dns.Msg {
 	v, err, shared := h.flights.Do(fmt.Sprint(q), func() (any, error) {
 		h.count.forwarded.Add(1)
@@ -137,8 +137,8 @@ func (h handler) ask(ctx context.Context, q question) (*dns.Msg, error) {
 	return nil, why
 }
 
-// exchange asks one resolver: by UDP, by TCP if the answer is too long for
-// that, and without EDNS where it is not understood.
+// exchange asks one resolver: by UDP, by TCP if the answer is too long for UDP,
+// and without EDNS if the resolver does not understand EDNS.
 func (h handler) exchange(ctx context.Context, q question, to netip.AddrPort) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -253,7 +253,7 @@ func (h handler) lookForLoop(ctx context.Context) {
 	h.loop.mu.Unlock()
 	h.work.Go(func() {
 		for _, to := range h.upstreams.get() {
-			// What comes back does not matter; the question itself would.
+			// The answer does not matter: a loop shows by the question arriving here.
 			_, _ = h.exchange(ctx, question{name: name, qtype: dns.TypeHINFO}, to)
 		}
 	})

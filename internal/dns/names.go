@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// names is the index over desired.DNS that questions are answered from. It
-// follows pictures by their difference, so that one container's change costs
-// the same however many there are.
+// names is the index over desired.DNS that questions are answered from. It takes
+// in only the difference between two pictures, so that one container's change
+// costs the same however many containers there are.
 type names struct {
 	mu     sync.RWMutex
 	dns    desired.DNS
@@ -37,8 +37,9 @@ type zone struct {
 	subnets map[model.NetworkKey]*desired.DNSNetwork
 }
 
-// The kinds of name. What operators made comes before what containers call
-// themselves: a container cannot take the name of a service or group over.
+// The kinds of name, in order of precedence: services and groups, which operators
+// name, come before containers, which name themselves, so that a container cannot
+// take over the name of a service or group.
 const (
 	kindService = iota
 	kindGroup
@@ -147,7 +148,7 @@ func drop[K comparable](m map[K][]*desired.DNSRecord, k K, r *desired.DNSRecord)
 	}
 }
 
-// asker finds who asks by the source address.
+// asker finds the local port with a source address.
 func (n *names) asker(addr netip.Addr) (asker, bool) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -155,9 +156,9 @@ func (n *names) asker(addr netip.Addr) (asker, bool) {
 	return a, ok
 }
 
-// found is what a tenant knows of a name.
+// found is the result of looking a name up for one tenant.
 type found struct {
-	exists bool         // the name does, whatever addresses it has
+	exists bool         // the name exists, with or without addresses of this family
 	ours   bool         // the name belongs to the tenant: nobody else is to be asked
 	apex   string       // of the zone that the name is in, without the last dot
 	addrs  []netip.Addr // of the family asked for, rotated

@@ -23,9 +23,9 @@ type Config struct {
 	Upstreams  []netip.AddrPort // resolvers to ask; nil = those of ResolvConf
 	ResolvConf string           // empty = /etc/resolv.conf
 	Log        *slog.Logger
-	// Asked tells which server a question was for that this one got over a
-	// network, "udp" or "tcp", from an address at an own one. Nil, or an error:
-	// it is not known.
+	// Asked tells which server a question was meant for, before the host redirected
+	// it here: one that came over "udp" or "tcp" from a remote address to a local
+	// one. Nil, or an error: not known.
 	Asked func(network string, from, at netip.AddrPort) (netip.AddrPort, error)
 
 	now func() time.Time // of tests
@@ -66,7 +66,7 @@ type Sockets struct {
 	TCP net.Listener
 }
 
-// Addr is their address.
+// Addr is the address of both sockets.
 func (l Sockets) Addr() netip.AddrPort { return l.TCP.Addr().(*net.TCPAddr).AddrPort() }
 
 // Close closes both; Serve does it too.
@@ -124,7 +124,7 @@ func (s *Server) Serve(ctx context.Context, l Sockets) error {
 	}
 	ended := 0
 	var err error
-	for up := 0; up < len(servers) && ended == 0; { // they can be shut down only then
+	for up := 0; up < len(servers) && ended == 0; { // a server can be shut down only once it is up
 		select {
 		case <-started:
 			up++
@@ -154,8 +154,8 @@ func (s *Server) Serve(ctx context.Context, l Sockets) error {
 	return fmt.Errorf("serve names: %w", err)
 }
 
-// accept decides by the header whether a message is looked at, and counts those
-// that are not.
+// accept decides by its header whether a message is parsed at all, and counts the
+// messages that are not.
 func (s *Server) accept(h dns.Header) dns.MsgAcceptAction {
 	a := dns.DefaultMsgAcceptFunc(h)
 	if a != dns.MsgAccept {
@@ -170,8 +170,8 @@ const (
 	maxConnsPerAsker = 16
 )
 
-// connLimit is a listener that closes the connections of those that are no local
-// port, and those beyond the bounds.
+// connLimit is a listener that closes connections from addresses that are no local
+// port's, and connections beyond the bounds.
 type connLimit struct {
 	net.Listener
 	names *names

@@ -13,16 +13,16 @@ type counters struct {
 // Stats counts what has been asked since the start, and tells the present state.
 type Stats struct {
 	Queries   uint64 `json:"queries"`   // well-formed questions of local ports
-	TCP       uint64 `json:"tcp"`       // of them, over TCP
+	TCP       uint64 `json:"tcp"`       // of the queries: over TCP
 	Local     uint64 `json:"local"`     // answered from the cluster's names
-	NoData    uint64 `json:"nodata"`    // of them: the name has nothing of the type asked for
-	NXDomain  uint64 `json:"nxdomain"`  // of them: there is no such name
+	NoData    uint64 `json:"nodata"`    // of the local ones: the name has no records of the type asked for
+	NXDomain  uint64 `json:"nxdomain"`  // of the local ones: there is no such name
 	Forwarded uint64 `json:"forwarded"` // asked of a resolver of the host
-	CacheHits uint64 `json:"cacheHits"` // answered from what a resolver said before
+	CacheHits uint64 `json:"cacheHits"` // answered from cached answers of resolvers
 	Failures  uint64 `json:"failures"`  // no resolver answered
-	Malformed uint64 `json:"malformed"` // messages that are no question
-	Refused   uint64 `json:"refused"`   // of somebody who is no local port, or for what is not served
-	Limited   uint64 `json:"limited"`   // refused as too many were under way
+	Malformed uint64 `json:"malformed"` // messages that are not well-formed questions
+	Refused   uint64 `json:"refused"`   // from an address that is no local port's, or of a kind that is not served
+	Limited   uint64 `json:"limited"`   // refused because too many were under way
 	Loops     uint64 `json:"loops"`     // times that a resolver of the host was found to ask this server
 
 	CacheEntries int              `json:"cacheEntries"`

@@ -17,7 +17,7 @@ import (
 const (
 	// ResolvConf is where a host's resolvers are listed.
 	ResolvConf = "/etc/resolv.conf"
-	// Port is that of name servers (RFC 1035 section 4.2).
+	// Port is the port of name servers (RFC 1035 section 4.2).
 	Port = 53
 
 	maxUpstreams  = 3           // as resolv.conf(5) has it
@@ -25,14 +25,14 @@ const (
 	maxResolvConf = 64 << 10    // bytes
 )
 
-// upstreams are the host's resolvers: those given, or those of a file that is
+// upstreams are the host's resolvers: a given list, or that of a file, which is
 // read again when it has changed.
 type upstreams struct {
 	fixed   []netip.AddrPort
 	path    string
 	now     func() time.Time
 	log     *slog.Logger
-	changed func() // the list has
+	changed func() // called when the list has changed
 
 	mu      sync.Mutex
 	self    netip.AddrPort // where this server listens: never an upstream
@@ -42,7 +42,7 @@ type upstreams struct {
 	list    []netip.AddrPort
 	problem string
 
-	replaced   []netip.AddrPort // by those given: the file's
+	replaced   []netip.AddrPort // the file's resolvers, where a given list replaces them
 	replacedAt time.Time        // when they were read
 }
 
@@ -108,8 +108,8 @@ func (u *upstreams) where() netip.AddrPort {
 	return u.self
 }
 
-// are tells whether a server is one of the host's resolvers: one that is asked,
-// or one of the file that those given replace.
+// are tells whether a server is one of the host's resolvers: one that is asked, or
+// one of the file although a given list replaces it.
 func (u *upstreams) are(server netip.Addr) bool {
 	is := func(a netip.AddrPort) bool { return a.Addr() == server }
 	if slices.ContainsFunc(u.get(), is) {

@@ -16,7 +16,7 @@ import (
 type Control struct {
 	// Ports of this host, at whatever address of it they are reached.
 	Ports []uint16
-	// Targets are where else it answers.
+	// Targets are the addresses and ports on other machines.
 	Targets []netip.AddrPort
 }
 
@@ -26,13 +26,13 @@ const (
 	setTargets6 = "targets6"
 )
 
-// ensureControl refuses what comes from a container and goes to the control
-// plane. It stands behind every translation of the host's (published ports,
-// others' rules, the router's address), so that what counts is where a packet
-// really goes; and before all of them as well, since what they lead to (Docker's
-// container with a netmaster in it) need not have an address that the cluster
-// knows. Connections that stand are refused too. The answer is a reset: nobody
-// waits.
+// ensureControl refuses packets from containers to the control plane, by two
+// chains. One stands behind every address translation of the host (published
+// ports, foreign rules, the router's address) and sees where a packet really
+// goes. The other stands before all of them, since a translation may lead to an
+// address that the cluster does not know, such as that of a Docker container with
+// a netmaster in it. Established connections are refused too. The answer is a
+// TCP reset, so that nobody waits.
 func (s *Stack) ensureControl(want Want) error {
 	if want.Private == nil || want.Control == nil {
 		s.refused.remember()

@@ -12,18 +12,18 @@ import (
 
 // portsOfOne is how many connections one container may have to one service
 // outside (address, protocol, port). All containers of a host show its address
-// there, so they share the 64,512 ports from 1024 on, with the host itself: who
-// takes them all keeps everybody else from that service. It is more than the
-// ports that a kernel chooses from, 28,232 unless set otherwise.
+// there, so they share the 64,512 ports from 1024 on, with the host itself: a
+// container that takes them all keeps everybody else from that service. The limit
+// is more than the number of ports that a kernel chooses from, 28,232 by default.
 const portsOfOne = 30000
 
 // crowdBarred is how long a container begins no connection to a service after it
 // has had more than its share of the ports towards it.
 const crowdBarred = time.Minute
 
-// crowds finds containers that take more than their share of the ports towards
-// a service. There is something to look for only while more connections are
-// tracked than one may have, and then looking takes a small part of the time.
+// crowds finds containers that take more than their share of the ports towards a
+// service. It looks only while the host tracks more connections than one container
+// may have to one service, and then for a small part of the time.
 type crowds struct {
 	share int
 	now   func() time.Time
@@ -31,8 +31,8 @@ type crowds struct {
 	until map[bar]time.Time
 }
 
-// look returns the connections beyond the share, unanswered ones first; held is
-// how many are tracked.
+// look returns the connections beyond their container's share, unanswered ones
+// first; held is how many connections the host tracks.
 func (c *crowds) look(log *slog.Logger, p *desired.Private, held int) (excess [][]byte, err error) {
 	began := c.now()
 	for b, t := range c.until {
@@ -87,7 +87,7 @@ func (c *crowds) look(log *slog.Logger, p *desired.Private, held int) (excess []
 	return excess, nil
 }
 
-// bars are those that begin no connection to a service for now, in order.
+// bars are the containers that may begin no connection to a service now, sorted.
 func (c *crowds) bars() []bar {
 	var all []bar
 	for b := range c.until {

@@ -13,17 +13,17 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// comment marks our rules in others' chains.
+// comment marks our rules in chains of Docker or the administrator.
 const comment = "contiv"
 
-// passFirewall lets what is forwarded to and from containers through a firewall
-// that drops it by default. A packet must be accepted by every chain of its
+// passFirewall lets containers' forwarded packets through a firewall that drops
+// forwarded packets by default. A packet must be accepted by every chain of its
 // hook, so an accept in a table of our own is worth nothing: Docker, and many
 // administrators, set the policy of iptables' chain FORWARD to drop, and
-// exceptions belong there, in DOCKER-USER if Docker has made it. What Docker
-// protects by it, that nobody beyond the host begins connections to containers,
-// our own table protects. Without such a policy nothing is needed, and nothing
-// of ours stays.
+// exceptions belong into that chain, or into DOCKER-USER if Docker has made it.
+// Docker's policy keeps anybody beyond the host from beginning connections to
+// containers; our own table does the same for ours. Where the policy is to
+// accept, our rules are removed from those chains.
 func (s *Stack) passFirewall(p *desired.Private) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -70,8 +70,8 @@ func (s *Stack) passFirewall(p *desired.Private) error {
 	return nil
 }
 
-// settleRules makes our rules in a chain of somebody else's be there once each,
-// before all others, or not at all.
+// settleRules makes each of our rules be in a foreign chain once, before all
+// foreign rules; with no rules wanted it removes ours.
 func settleRules(c *nftables.Conn, ch *nftables.Chain, wanted bool, p *desired.Private) error {
 	rules, err := c.GetRules(ch.Table, ch)
 	if err != nil {

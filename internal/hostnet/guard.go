@@ -23,13 +23,13 @@ import (
 const GuardTable = "contiv-guard"
 
 // Guard keeps containers from filling the host's connection tracking by the way
-// out. While it is nearly full (above 80 % of net.netfilter.nf_conntrack_max),
-// the containers that hold more than a sixteenth of it begin no more
-// connections, and their unanswered ones go; when there is room again (below
-// 70 %), they may. The kernel itself drops half-open entries first when there
-// is no room, so in the second until Guard looks nobody's answered connections
-// are lost. It also keeps the ports of masquerade apart, see crowds. Otherwise
-// there is no rule, and it costs one read of a number a look.
+// out. While the tracking is nearly full (above 80 % of
+// net.netfilter.nf_conntrack_max), each container that holds more than a sixteenth
+// of it may begin no connections and loses its unanswered ones; once there is room
+// again (below 70 %), it may. The kernel itself drops half-open entries first when
+// there is no room, so in the second until Guard looks no answered connection is
+// lost. Guard also shares the ports of masquerade, see crowds. With room enough
+// there is no rule, and a look costs the read of one number.
 // It is used by one goroutine at a time.
 type Guard struct {
 	log    *slog.Logger
@@ -45,7 +45,7 @@ func NewGuard(log *slog.Logger) *Guard {
 	return &Guard{log: log, crowds: crowds{share: portsOfOne, now: time.Now}}
 }
 
-// forgetAtOnce is how many unanswered connections a look takes away at most.
+// forgetAtOnce is how many unanswered connections one look removes at most.
 const forgetAtOnce = 1 << 14
 
 // Look looks once, in the namespace of the thread that calls it; p is the way
@@ -62,7 +62,7 @@ func (g *Guard) Look(ctx context.Context, p *desired.Private) error {
 	return errors.Join(g.lookForRoom(ctx, p, held, most), ctx.Err(), forget(excess))
 }
 
-// lookForRoom bars those who fill the tracking while it is nearly full.
+// lookForRoom bars the containers that fill the tracking while it is nearly full.
 func (g *Guard) lookForRoom(ctx context.Context, p *desired.Private, held, most int) error {
 	nearly := most > 0 && held > most*8/10
 	switch {
@@ -116,14 +116,14 @@ func (g *Guard) room() (held, most int, err error) {
 	return held, most, err
 }
 
-// bar is who begins no connections: a container, to a service if one is named.
+// bar says that a container may begin no connections, to one service or (zero) at all.
 type bar struct {
 	src netip.Addr
 	to  service
 }
 
-// bar makes these the containers that begin no connections, beside those that
-// crowd a service.
+// bar sets the containers that may begin no connections at all, beside the
+// containers that crowd a service.
 func (g *Guard) bar(p *desired.Private, over []netip.Addr) error {
 	var bars []bar
 	if p != nil {
@@ -146,7 +146,7 @@ func (g *Guard) bar(p *desired.Private, over []netip.Addr) error {
 			tables, err := c.ListTablesOfFamily(nftables.TableFamilyIPv4)
 			if err != nil || !slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == GuardTable }) {
 				g.looked = true
-				return nil //nolint:nilerr // a kernel without nftables has nothing of ours
+				return nil //nolint:nilerr // a kernel without nftables has no table of ours
 			}
 		}
 		c.DelTable(table)
@@ -179,7 +179,7 @@ func (g *Guard) bar(p *desired.Private, over []netip.Addr) error {
 	return nil
 }
 
-// forgetUnanswered takes away connections of these that nothing came back on.
+// forgetUnanswered removes these containers' unanswered connections from the tracking.
 func forgetUnanswered(of []netip.Addr) error {
 	var records [][]byte
 	if err := eachTracked(func(t tracked) bool {

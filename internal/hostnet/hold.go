@@ -27,16 +27,17 @@ func (p HostPort) String() string {
 	return fmt.Sprintf("%d/%s", p.Port, p.Proto)
 }
 
-// Holder keeps ports of the host for containers, as a process that serves there
-// would: who has a port keeps it, and who wants one of ours is told that it is
-// in use. The sockets take no packet. Any goroutine may use it.
+// Holder reserves ports of the host for containers by bound sockets, as a process
+// that serves there would: a port that a process has cannot be held, and a process
+// that binds a held port is told that it is in use. The sockets receive no packets.
+// Any goroutine may use it.
 type Holder struct {
 	mu   sync.Mutex
 	held map[HostPort]int // its socket; -1 = the kernel has none of that protocol
 }
 
-// Hold takes a port, which is fine if it is held already. ErrExists: it is in
-// use; ErrInvalid: the address is none of this host's.
+// Hold reserves a port; one that is held already is fine. ErrExists: the port is in
+// use; ErrInvalid: this host does not have the address.
 func (h *Holder) Hold(p HostPort) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

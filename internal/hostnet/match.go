@@ -107,8 +107,8 @@ func dnat(to netip.Addr, p uint16) []expr.Any {
 	}
 }
 
-// Registers of four bytes, as which the first of 16 bytes is addressed too: a
-// set's key that has two parts lies in consecutive ones.
+// Registers of four bytes; register 1, of 16 bytes, is the first four of them. A
+// set's key of two parts lies in consecutive registers.
 const (
 	reg32After4  = unix.NFT_REG32_01 // behind an IPv4 address in register 1
 	reg32After16 = unix.NFT_REG32_04 // behind an IPv6 address in register 1
@@ -141,8 +141,8 @@ func reset() []expr.Any {
 	return []expr.Any{&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}
 }
 
-// sendsOver matches what a source sends over so many packets a second, which the
-// set remembers of each.
+// sendsOver matches a source's packets beyond so many a second; the set counts
+// them for each source.
 func sendsOver(perSecond uint64, burst uint32, setName string) []expr.Any {
 	return []expr.Any{
 		payload(expr.PayloadBaseNetworkHeader, offsetSrc, 4),

@@ -23,10 +23,10 @@ import (
 
 // Want is what the host's stack has to be.
 type Want struct {
-	Private    *desired.Private // nil = nothing of ours
+	Private    *desired.Private // nil = no way out: all that is ours is removed
 	MTU        int              // of the narrowest container's interface; 0 = the interface's own
 	NameServer uint16           // port at Private.Addr that queries go to; 0 = none
-	Endpoints  []Endpoint       // those that publish ports
+	Endpoints  []Endpoint       // local containers that publish ports
 	// Control is what containers are kept from; nil = nothing.
 	Control *Control `json:"-"` // has a table of its own
 }
@@ -34,8 +34,8 @@ type Want struct {
 // Endpoint is a local container that publishes ports.
 type Endpoint struct {
 	Addr netip.Addr // its private address
-	// Masquerade: its answers to strangers would leave by another router, so
-	// what is published meets it in the host's name.
+	// Masquerade: the container's answers would leave by another router than this
+	// host, so connections to its published ports get the host's address as source.
 	Masquerade bool
 	Ports      []attach.PortBinding // published, one host port each
 }
@@ -56,10 +56,10 @@ type Stack struct {
 // New returns the stack. forward lets it switch IP forwarding on.
 func New(log *slog.Logger, forward bool) *Stack { return &Stack{log: log, forward: forward} }
 
-// Apply makes the stack what it has to be, and returns what could not be made
-// so, by object. When it wants what it wanted, nothing has failed, and the
-// interface is the same, it looks at the rest of the kernel's state only if look
-// says so: somebody waits for it whenever a container comes.
+// Apply makes the stack be as wanted, and returns what could not be made so, by
+// object. If nothing has changed (the same wish, no failure last time, the same
+// interface), it compares the rest of the kernel's state only if look says so:
+// each attachment of a container waits for Apply.
 func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]error {
 	slices.SortFunc(want.Endpoints, func(a, b Endpoint) int { return a.Addr.Compare(b.Addr) })
 	index := 0
@@ -92,7 +92,7 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 		note("interface "+want.Private.Interface, s.ensureLink(want))
 		note("way out", s.ensureForwarding())
 	}
-	// First what keeps containers out, then what leads them anywhere.
+	// First the rules that keep containers out, then routes and ports that lead anywhere.
 	note("control plane", s.ensureControl(want))
 	note("published ports and masquerade", s.ensureTable(want))
 	note("firewall", s.passFirewall(want.Private))
@@ -104,8 +104,8 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 	return s.problems
 }
 
-// ensureLink gives the host's interface its address and its route. The
-// interface resolves nobody: every frame is the data plane's.
+// ensureLink gives the host's interface its address and its route. The interface
+// does no ARP: the data plane answers for every address behind it.
 func (s *Stack) ensureLink(want Want) error {
 	p := want.Private
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -153,9 +153,9 @@ func (s *Stack) ensureLink(want Want) error {
 	return ensureRoute(h, link, want)
 }
 
-// ensureRoute leads the private subnet to the data plane. Its MTU is that of the
-// narrowest container: the host's TCP keeps to it, and what is forwarded and
-// does not fit is answered with an ICMP error, as by any router.
+// ensureRoute routes the private subnet to the data plane, with the MTU of the
+// narrowest container: the host's TCP keeps to it, and forwarded packets that do
+// not fit are answered with an ICMP error, as by any router.
 func ensureRoute(h *netlink.Handle, link netlink.Link, want Want) error {
 	r := &netlink.Route{
 		LinkIndex: link.Attrs().Index, Dst: ipNet(want.Private.Subnet), Src: net.IP(want.Private.Addr.AsSlice()),
@@ -193,8 +193,8 @@ func (s *Stack) ensureForwarding() error {
 		"net.ipv4.ip_forward is 0; set it ('sysctl -w net.ipv4.ip_forward=1'), or start netplugin with --ip-forward")
 }
 
-// writeSysctl writes a setting unless it has the value; a kernel without it has
-// nothing to set.
+// writeSysctl writes a setting unless it has the value; a kernel without the
+// setting is fine.
 func writeSysctl(path, value string) error {
 	path = "/proc/sys/" + path
 	data, err := os.ReadFile(path)

@@ -18,12 +18,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TableName is our table in nftables: of family ip for the way out, of family
-// inet for what containers are kept from.
+// TableName is our table in nftables: of family ip for the way out, of family inet
+// for the control plane that containers are kept from.
 const TableName = "contiv"
 
-// markPrefix begins the name of an empty chain whose rest says what the table
-// was made from: whoever finds it need not make it again.
+// markPrefix begins the name of an empty chain; the rest is a hash of the wish that
+// the table was made from, so that a table that is right is not made again.
 const markPrefix = "made-from-"
 
 // chain is one base chain and the rules in it.
@@ -43,8 +43,8 @@ type set struct {
 	forget   time.Duration // packets put elements in, which go so long after the last one; 0 = they do not
 }
 
-// ensureTable makes the table of the way out be as wanted. Connections that are
-// translated stay so: that is kept in the connection tracking.
+// ensureTable makes the table of the way out be as wanted. Established connections
+// stay translated: the connection tracking holds their translation.
 func (s *Stack) ensureTable(want Want) error {
 	if want.Private == nil {
 		return removeTable(nftables.TableFamilyIPv4)
@@ -59,7 +59,7 @@ func removeTable(family nftables.TableFamily) error {
 		return err
 	}
 	have, err := c.ListChainsOfTableFamily(family)
-	if err != nil { // a kernel without nftables has nothing of ours
+	if err != nil { // a kernel without nftables has no table of ours
 		return nil //nolint:nilerr // see above
 	}
 	found := false
@@ -75,8 +75,8 @@ func removeTable(family nftables.TableFamily) error {
 	return c.Flush()
 }
 
-// ensureTable replaces our table of a family as a whole, in one transaction,
-// unless it is there, made from the same. before is called before it is replaced.
+// ensureTable replaces our table of a family as a whole, in one transaction, unless
+// it is there and was made from the same wish. before is called before it is replaced.
 func ensureTable(family nftables.TableFamily, sets []set, chains []chain, madeFrom any, before func()) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -125,8 +125,8 @@ func markOf(madeFrom any) (string, error) {
 	return markPrefix + hex.EncodeToString(sum[:8]), err
 }
 
-// intact tells whether the table holds what was made from the same wish: its
-// mark, and as many rules and elements of sets.
+// intact tells whether the table was made from the same wish and, as far as the
+// numbers of its rules and set elements tell, has not been changed since.
 func intact(c *nftables.Conn, table *nftables.Table, have []*nftables.Chain, sets []set, want []chain, mark string) bool {
 	there := map[string]bool{}
 	for _, ch := range have {
@@ -207,19 +207,20 @@ func chainsOf(want Want) []chain {
 			post.add(oif(p.Interface), daddr(e.Addr), wasDNAT(true), masquerade())
 		}
 	}
-	// Who means the router means this host. It is no address of the host's, which
-	// would answer for it on every interface where its stack hears of it.
+	// The router's address leads to this host. The host's stack does not have the
+	// address itself: it would answer for it on every interface.
 	pre.add(iif(p.Interface), daddr(desired.RouterAddr), dnat(p.Addr, 0))
-	// The data plane takes no private address but the host's own for an answer
-	// of a container: one container meets another's published port in the
-	// host's name.
+	// The data plane takes answers of containers to the host's private address only,
+	// so a container that asks another's published port gets the host's address as
+	// source.
 	post.add(oif(p.Interface), inSubnet(offsetSrc, p.Subnet), notSaddr(p.Addr), masquerade())
 	post.add(oif(p.Interface), inSubnet(offsetSrc, loopback), masquerade())
 	post.add(notOif(p.Interface), inSubnet(offsetSrc, p.Subnet), masquerade())
-	// Nobody beyond the host begins what is not published.
+	// From beyond the host connections begin to published ports only.
 	fwd.add(oif(p.Interface), ctState(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED, false), wasDNAT(false), drop())
 	if p.TunnelPort != 0 {
-		// Hosts take what is in a tunnel for each other's, whatever led there.
+		// Containers must not reach a tunnel port: hosts trust each other's tunnel
+		// packets.
 		tunnel := slices.Concat(iif(p.Interface), l4(model.ProtoUDP), dport(p.TunnelPort), drop())
 		in.add(tunnel)
 		fwd.add(notOif(p.Interface), tunnel)
@@ -235,5 +236,5 @@ func (c *chain) add(parts ...[]expr.Any) {
 	c.rules = append(c.rules, r)
 }
 
-// isMissing tells that the kernel does not have what was asked for.
+// isMissing tells whether an error says that the kernel has no such object.
 func isMissing(err error) bool { return errors.Is(err, unix.ENOENT) }

@@ -28,11 +28,11 @@ type tracked struct {
 	src      netip.Addr
 	to       service
 	answered bool // something came back
-	masked   bool // it shows another source than its own
+	masked   bool // its source address is translated
 	record   []byte
 }
 
-// service is what connections lead to.
+// service is the destination of connections: address, protocol and port.
 type service struct {
 	addr  netip.Addr
 	proto model.Protocol
@@ -46,7 +46,7 @@ func trackRequest(kind, flags int) *nl.NetlinkRequest {
 }
 
 // eachTracked calls fn for every tracked connection of IPv4, until fn says
-// false. What fn keeps of the record it has to copy.
+// false. The record is valid during the call only.
 func eachTracked(fn func(tracked) bool) error {
 	more := true
 	err := trackRequest(nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP).ExecuteIter(unix.NETLINK_NETFILTER, 0, func(m []byte) bool {

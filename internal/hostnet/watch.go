@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch calls changed whenever something may have been taken from what Apply
-// made in the network namespace of the thread that calls it: its nftables
-// tables or something in them, or addresses and routes of the interface, or that
-// it is up. What Apply itself replaces is told too, and that it begins to
-// listen. It returns nil when ctx ends, or why it cannot go on. Any goroutine
+// Watch calls changed whenever part of what Apply made, in the network namespace
+// of the thread that calls Watch, may be gone: an nftables table or something in
+// it, an address or a route of the interface, or the interface is down. It also
+// calls changed when Apply itself replaces something, and once when it has begun
+// to listen. It returns nil when ctx ends, or why it cannot go on. Any goroutine
 // may call it.
 func (s *Stack) Watch(ctx context.Context, changed func()) error {
 	rules, err := nl.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
@@ -30,7 +30,7 @@ func (s *Stack) Watch(ctx context.Context, changed func()) error {
 		rules.Close()
 		return fmt.Errorf("watch addresses and routes: %w", err)
 	}
-	changed() // what has happened until now was told to nobody
+	changed() // changes before this moment were not heard
 	g, hearing := errgroup.WithContext(ctx)
 	defer context.AfterFunc(hearing, func() {
 		rules.Close()
@@ -86,9 +86,9 @@ func isOurRule(m syscall.NetlinkMessage) bool {
 	return false
 }
 
-// lostBy is the index of the interface that an address or a route is gone from,
-// or that is down (of whose routes nothing is said), by a message; 0 = it is
-// about something else.
+// lostBy is the index of the interface that a message says has lost an address or
+// a route, or is down (the kernel does not tell of its routes then); 0 = the
+// message is about something else.
 func lostBy(m syscall.NetlinkMessage) uint32 {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK:
