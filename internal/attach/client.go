@@ -90,10 +90,10 @@ func AnswerError(status int, body []byte) error {
 	return f.Err()
 }
 
-// Exchange posts a JSON body to a path of the socket, which may have a query
-// (escaped), and returns the answer's status and body (at most 1 MiB with its
-// header). The error is ErrUnreachable whatever has gone wrong; a status that
-// tells of a failure is no error.
+// Exchange posts a JSON body to a path of the socket, which may have an (escaped)
+// query, and returns the answer's status and body (at most 1 MiB with its header).
+// Every error is ErrUnreachable; an answer with a status other than 2xx is not an
+// error.
 func (c Client) Exchange(ctx context.Context, path string, body []byte) (status int, answer []byte, err error) {
 	socket := c.Socket
 	if socket == "" {

@@ -26,7 +26,7 @@ func (b PortBinding) String() string {
 	return fmt.Sprintf("%s:%d->%d/%s", ip, b.HostPort, b.ContainerPort, b.Proto)
 }
 
-// Check refuses a binding that cannot be, and returns it in its one form.
+// Check refuses an invalid binding, and returns a valid one in its canonical form.
 func (b PortBinding) Check() (PortBinding, error) {
 	if !b.Proto.HasPorts() {
 		return b, model.InvalidField("proto", b.Proto, "must be tcp, udp or sctp")
@@ -55,8 +55,8 @@ func (b PortBinding) Overlaps(o PortBinding) bool {
 		(!b.HostIP.IsValid() || !o.HostIP.IsValid() || b.HostIP == o.HostIP)
 }
 
-// PublishRequest says all that an attachment publishes: what is not in Ports
-// any more ends.
+// PublishRequest names all ports that an attachment publishes from now on: a port
+// that it published before and that is not in Ports ends.
 type PublishRequest struct {
 	Key
 	Ports []PortBinding `json:"ports"`

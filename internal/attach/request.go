@@ -26,7 +26,7 @@ type Request struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	Addresses []netip.Addr      `json:"addresses,omitempty"` // preferred: at most one IPv4 and one IPv6
 	MAC       model.MAC         `json:"mac,omitzero"`        // preferred; zero = the one made of the address
-	MTU       int               `json:"mtu,omitempty"`       // 0 = what the underlay leaves
+	MTU       int               `json:"mtu,omitempty"`       // 0 = the underlay's, less the tunnel's headers
 	Source    string            `json:"source,omitempty"`    // who asks, such as SourceCNI
 	Config    string            `json:"config,omitempty"`    // name of the CNI network configuration
 	// Parked: the container's side stays in the host's namespace, down and
@@ -113,15 +113,15 @@ type Service interface {
 	// Attach is idempotent on Key; it answers when the port is programmed with
 	// its policy.
 	Attach(ctx context.Context, r Request) (Result, error)
-	// Detach succeeds on what is absent and without the control plane.
+	// Detach succeeds when the attachment is absent, and without the control plane.
 	Detach(ctx context.Context, r DetachRequest) error
-	// Check fails when the attachment is not what it was made.
+	// Check fails when the attachment is not as Attach made it.
 	Check(ctx context.Context, r CheckRequest) error
-	// Publish makes ports of an attachment that stands reachable at its host, and
-	// ends what it published before; detaching ends all. It answers when the
-	// ports work. A host port that is taken: model.ErrExists, nothing changed.
+	// Publish makes ports of an attached container reachable at its host, in place of
+	// the ports that it published before; detaching ends them all. It answers when
+	// the ports work. A host port that is taken: model.ErrExists, nothing changed.
 	Publish(ctx context.Context, r PublishRequest) (PublishResult, error)
-	// Collect detaches what the runtime no longer knows.
+	// Collect detaches what is not in Valid, as CollectRequest says.
 	Collect(ctx context.Context, r CollectRequest) error
 	// Ready fails with model.ErrUnavailable when Attach would; the error is
 	// ErrDegraded when running containers may suffer too.

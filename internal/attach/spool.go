@@ -64,8 +64,8 @@ func (s Spool) Has(k Key) bool {
 	return err == nil
 }
 
-// List returns the spooled deletions. Files that hold none are left alone and
-// reported in the error; the rest is returned all the same.
+// List returns the spooled deletions. Files that hold no deletion are left alone and
+// named in the error, which comes with the deletions of the other files.
 func (s Spool) List() ([]DetachRequest, error) {
 	names, err := os.ReadDir(s.dir())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -3,12 +3,12 @@
 // configuration to netplugin as they are, over its unix socket, and netplugin's
 // answer to the runtime. Package serve, in netplugin, understands them.
 //
-// It guarantees that whatever a runtime sends is answered in the
-// specification's terms on stdout, and that DEL succeeds with netplugin down:
-// the deletion is spooled, and netplugin replays it.
+// It guarantees that every invocation is answered in the specification's terms on
+// stdout, and that DEL succeeds with netplugin down: the deletion is spooled, and
+// netplugin replays it.
 //
 // It must not touch namespaces, the store or netmaster: netplugin does. Nor must
-// it decode what netplugin can: runtimes start it for every verb, and a process
-// that has just started builds the tables of every type that it decodes. A test
-// in cmd/contivk8s holds the list of what it links.
+// it decode configurations, which netplugin decodes: runtimes start the plugin for
+// every verb, and a new process builds the decoder's tables of every type anew. A
+// test in cmd/contivk8s holds the list of packages that it links.
 package cni

@@ -12,7 +12,7 @@ import (
 const CodeUnavailable uint = 50
 
 // ErrorObject is an error result (specification 1.1, section 5 "Error") with the
-// version of the configuration; one that cannot be read is left out.
+// version of the configuration; a version that cannot be read is left out.
 func ErrorObject(conf []byte, e *types.Error) []byte {
 	var c struct {
 		CNIVersion string `json:"cniVersion"`

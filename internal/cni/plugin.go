@@ -39,8 +39,8 @@ const (
 func Run(about string) int {
 	var err error
 	var conf []byte
-	// The specification wants cniVersion in error results, and skel keeps what it
-	// has read to itself.
+	// The specification wants cniVersion in error results, and skel does not hand
+	// out the configuration that it has read.
 	if os.Getenv("CNI_COMMAND") != "" && os.Getenv("CNI_COMMAND") != "VERSION" {
 		if conf, err = io.ReadAll(os.Stdin); err == nil {
 			err = feedStdin(conf)
@@ -66,8 +66,8 @@ func Run(about string) int {
 	return write(ErrorObject(conf, e), 1)
 }
 
-// feedStdin makes skel read data: by a file in memory, which takes any length
-// without anybody to write meanwhile.
+// feedStdin makes data the standard input that skel reads. It uses a file in
+// memory: unlike a pipe that takes any length without a concurrent writer.
 func feedStdin(data []byte) error {
 	fd, err := unix.MemfdCreate("conf", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -98,7 +98,7 @@ type plugin struct {
 	refused bool // answer is an error object
 }
 
-// local are the keys of the configuration that are not for netplugin.
+// local are the keys of the configuration that the plugin itself reads.
 type local struct {
 	Socket   string `json:"socket"`   // netplugin's; else $CONTIV_CNI_SOCKET, else attach.SocketPath
 	StateDir string `json:"stateDir"` // netplugin's; else $CONTIV_CNI_STATE_DIR, else attach.StateDir
@@ -169,8 +169,8 @@ func (c local) spool() attach.Spool {
 	return attach.Spool{Dir: filepath.Join(d, attach.SpoolDir)}
 }
 
-// spoolDeletion leaves a DEL, which must not fail for what is absent, to a later
-// netplugin; why says what is wrong with this one.
+// spoolDeletion leaves a DEL, which must not fail because netplugin is away, to the
+// next netplugin; why says what is wrong with the present one.
 func (c local) spoolDeletion(in Invocation, why error) error {
 	req := attach.DetachRequest{Key: attach.Key{Container: in.Container, IfName: in.IfName}, Netns: in.Netns}
 	if err := c.spool().Put(req); err != nil {

@@ -23,9 +23,8 @@ const (
 	Status = "STATUS"
 )
 
-// Invocation is one start of the plugin by a runtime. Which of the fields hold
-// something depends on the verb; those that the specification requires have
-// been checked.
+// Invocation is one start of the plugin by a runtime. Which fields are set depends
+// on the verb; the fields that the specification requires for it have been checked.
 type Invocation struct {
 	Verb      string
 	Container string // CNI_CONTAINERID
@@ -42,8 +41,8 @@ func (i Invocation) target() string {
 	}.Encode()
 }
 
-// ParseInvocation is the other end's view of an Invocation; what the query does
-// not name is empty.
+// ParseInvocation reads an Invocation at netplugin's end; fields that the query does
+// not name are empty.
 func ParseInvocation(query url.Values, conf []byte) Invocation {
 	return Invocation{
 		Verb: query.Get("verb"), Container: query.Get("container"), Netns: query.Get("netns"),

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// LocalAddress returns this host's address as the local resolver knows it, if
-// an interface has it, or else the one that the default route leaves from.
+// LocalAddress returns the address that the local resolver gives for this host's
+// name, if an interface has it, or else the source address of the default route.
 func LocalAddress(ctx context.Context) (string, error) {
 	name, err := os.Hostname()
 	if err != nil {
@@ -38,8 +38,8 @@ func LocalAddress(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("the resolver does not know an address of host %q: %w", name, resolveErr)
 }
 
-// HasAddress refuses an address that no interface of this host has, naming those
-// that there are.
+// HasAddress refuses an address that no interface of this host has; the error lists
+// the addresses that the interfaces have.
 func HasAddress(ip netip.Addr) error {
 	if isLocal(ip.Unmap().WithZone("")) {
 		return nil

@@ -8,6 +8,5 @@
 // network; and that whatever it starts has ended when its stop function, Close
 // or Serve returns.
 //
-// It must not know what the programs do, and imports no other package of this
-// module.
+// It must not know what the programs do, and imports only transport of this module.
 package daemon

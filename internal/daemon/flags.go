@@ -47,7 +47,7 @@ type FlagSet struct {
 	program, what string
 	flags         []*boundFlag
 	byName        map[string]*boundFlag
-	twice         string // a spelling that was bound twice
+	twice         string // a spelling that two flags have; empty = none
 }
 
 type boundFlag struct {

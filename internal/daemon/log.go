@@ -17,13 +17,13 @@ type LogConfig struct {
 	SyslogFormat string // auto, rfc5424, rfc3164
 }
 
-// DefaultLog is logging of 1.x: INFO, as text, to stderr.
+// DefaultLog logs as 1.x did: INFO, as text, to stderr.
 func DefaultLog() LogConfig {
 	return LogConfig{Level: "INFO", SyslogURL: "udp://127.0.0.1:514", SyslogFormat: "auto"}
 }
 
-// Register binds the logging flags of 1.x; envPrefix is such as
-// "CONTIV_NETMASTER_".
+// Register binds the logging flags of 1.x; envPrefix begins the names of their
+// environment variables, such as "CONTIV_NETMASTER_".
 func (c *LogConfig) Register(fs *FlagSet, envPrefix string) {
 	fs.Enum(&c.Level, Flag{
 		Name: "log-level", Env: envPrefix + "LOG_LEVEL", Value: "level",

@@ -22,7 +22,7 @@ const (
 	syslogMaxBytes = 8 << 10 // of one message; RFC 5424 section 6.1 asks receivers for 2 KiB at least
 	syslogDial     = 3 * time.Second
 	syslogMaxWait  = 30 * time.Second
-	syslogFlush    = 2 * time.Second // that Close gives the queue
+	syslogFlush    = 2 * time.Second // how long Close waits for the queue to be sent
 )
 
 type syslogAddr struct{ network, addr string }
@@ -55,8 +55,8 @@ func parseSyslogURL(s string) (syslogAddr, error) {
 }
 
 // syslogSink sends messages from its own goroutine, so that a slow or dead
-// server never blocks who logs: what does not fit the queue is counted and
-// reported by the next message that gets through.
+// server never blocks the caller: messages that do not fit the queue are counted,
+// and the next message that gets through tells how many.
 type syslogSink struct {
 	to      syslogAddr
 	rfc5424 bool

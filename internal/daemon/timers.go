@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// timerSlack is how late the kernel may end a timed wait of ours.
+// timerSlack is how late the kernel may end a timed wait of this process.
 const timerSlack = 2 * time.Millisecond
 
 // CoalesceTimers lets the kernel end this process's timed waits up to two
 // milliseconds late. Go's runtime looks after its threads every 20 us while
 // anything runs; a server that works in short turns spends a quarter of its
-// time on that where a timer interrupt is dear, as in virtual machines. Threads
-// hand the setting on to those that they start. Only root may set it for other
-// threads than the caller's; without it things stay as they are.
+// time on that where a timer interrupt is dear, as in virtual machines. A thread
+// inherits the setting of the thread that started it. Only root may set it for
+// threads other than the caller's; without root nothing changes.
 func CoalesceTimers() error {
 	for changed := true; changed; { // a thread may start another before its turn comes
 		tasks, err := filepath.Glob("/proc/self/task/*")
@@ -38,7 +38,7 @@ func CoalesceTimers() error {
 	return nil
 }
 
-// coalesce sets one thread, unless it has as much already.
+// coalesce sets one thread's slack, unless it has as much already.
 func coalesce(thread string) (set bool, err error) {
 	file := filepath.Join("/proc", thread, "timerslack_ns")
 	b, err := os.ReadFile(file)

@@ -1,6 +1,7 @@
-// Package durable writes files that outlive a crash of the machine: after one,
-// a file has its old or its new contents, whole; after success, the new ones.
+// Package durable writes files so that they survive a crash of the machine: after
+// the crash a file has its whole old contents or its whole new contents; once the
+// write has returned without an error, the new.
 //
-// It must not know what it writes, nor import anything but the standard
-// library: contivk8s is made of it too.
+// It must not know what it writes, nor import anything but the standard library: it
+// is linked into contivk8s, which starts for every container.
 package durable

@@ -25,9 +25,9 @@ func WriteJSON(path string, v any) error {
 	return WriteFile(path, append(data, '\n'))
 }
 
-// Write makes a file of what fill writes, or replaces it; when fill fails, with
-// its error, nothing has changed. Only the owner can read the file. Any number of
-// processes may write one file at once.
+// Write makes or replaces a file with what fill writes. If fill fails, Write returns
+// its error and the file is unchanged. Only the owner can read the file. Any number
+// of processes may write one file at once.
 func Write(path string, fill func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), unfinished(path))
 	if err != nil {
@@ -46,8 +46,8 @@ func Write(path string, fill func(io.Writer) error) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// Replace is WriteFile for what only has to outlive the process: nothing is
-// synced, so that a crash of the machine may lose it.
+// Replace is WriteFile without syncing: the file survives the process, but a crash
+// of the machine may lose it.
 func Replace(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), unfinished(path))
 	if err != nil {
@@ -63,16 +63,17 @@ func Replace(path string, data []byte) error {
 	return nil
 }
 
-// unfinished is what the names of a file look like while it is being written.
+// unfinished is the pattern of a file's temporary names while it is being written.
 func unfinished(path string) string { return "." + filepath.Base(path) + ".new-*" }
 
-// Unfinished returns what processes that were killed have left of writing a
-// file.
+// Unfinished returns the temporary files that processes left which were killed while
+// they wrote a file.
 func Unfinished(path string) ([]string, error) {
 	return filepath.Glob(filepath.Join(filepath.Dir(path), unfinished(path)))
 }
 
-// SyncDir has a directory's files keep the names that they have now.
+// SyncDir makes the present names of a directory's files survive a crash of the
+// machine.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -2,8 +2,8 @@ package ipam
 
 import "math/bits"
 
-// Bits is a set of positions, a tree of 64-bit words that is only there where
-// something is set. The zero value is an empty set. Positions above MaxBit are
+// Bits is a set of positions, held as a tree of 64-bit words that has nodes only
+// above positions that are set. The zero value is an empty set. Positions above MaxBit are
 // not allowed.
 type Bits struct {
 	root *node
@@ -18,8 +18,8 @@ const (
 
 // node covers 64 children, or 64 positions at the lowest level.
 type node struct {
-	full uint64 // child i is all set
-	any  uint64 // child i has something set
+	full uint64 // bit i: all positions of child i are set
+	any  uint64 // bit i: some position of child i is set
 	kids *[64]*node
 }
 

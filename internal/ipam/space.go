@@ -10,8 +10,8 @@ import (
 
 // Space holds the used addresses of one subnet, and finds free ones.
 //
-// Only the first 2^36 addresses of a subnet take part in the search for free
-// ones; addresses beyond (possible in IPv6) can be used when they are asked for.
+// The search for a free address covers the first 2^36 addresses of a subnet;
+// addresses beyond these (possible in IPv6) can be used when asked for by name.
 type Space struct {
 	prefix netip.Prefix
 	base   netip.Addr

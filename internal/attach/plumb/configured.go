@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ifaTargetNetnsID is IFA_TARGET_NETNSID of linux/if_addr.h (Linux 5.0): the
-// namespace, by the number that the asking one has for it, whose addresses are
-// asked for. Nobody need hold a file of that namespace.
+// ifaTargetNetnsID is IFA_TARGET_NETNSID of linux/if_addr.h (Linux 5.0). It selects
+// the namespace whose addresses are asked for, by the number that the asking
+// namespace has for it, so that no file of the other namespace is needed.
 const ifaTargetNetnsID = 10
 
-// Configured tells whether the container's side of a pair has an address beyond
-// the link, wherever it has been moved: then an attachment got beyond its
-// beginning. Without the host side it is false.
+// Configured tells whether the container's side of a pair has an address other than
+// a link-local one, in whatever namespace it is: then somebody has configured it.
+// It is false when there is no such pair.
 func Configured(hostIf string) (bool, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {

@@ -14,25 +14,24 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Inside is what the container's side of a pair has to be, beside what Create
-// made it.
+// Inside is the configuration of the container's side of a pair, after Create.
 type Inside struct {
 	Netns     string
 	IfName    string
 	MAC       model.MAC
 	Addresses []netip.Prefix // not masked
-	// Gateways of default routes, at most one per family; one that is in no
-	// subnet of Addresses is taken for a neighbour all the same.
+	// Gateways of default routes, at most one per family. A gateway outside the
+	// subnets of Addresses gets an on-link route.
 	Gateways []netip.Addr
-	// TxChecksumOff makes the container's kernel write complete checksums: a
-	// switch that reads frames from user space never sees them otherwise.
+	// TxChecksumOff makes the container's kernel write complete checksums, without
+	// which a switch that reads frames from user space would send on wrong ones.
 	TxChecksumOff bool
 }
 
 // Configure sets MAC, addresses and routes of the container's side of a pair that
 // Create made; without an IPv6 address IPv6 goes off. It returns the gateways
 // whose default route it made: a namespace that has a default route already
-// keeps it. Nothing that it does is an event for who watches the host's links.
+// keeps it. Processes that watch the host's links see no event of it.
 // Running it twice is harmless. Errors: model.ErrNotFound when the namespace or
 // the interface is not there.
 func Configure(in Inside) ([]netip.Addr, error) {
@@ -57,8 +56,8 @@ func Configure(in Inside) ([]netip.Addr, error) {
 	return routed, nil
 }
 
-// Park sets the MAC of a container's side that stays in this namespace, and
-// leaves it down: whoever moves it into the container does the rest.
+// Park sets the MAC of a container's side that stays in this namespace, and leaves
+// it down: the runtime that moves it into the container configures it.
 func Park(in Inside) error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -135,17 +134,16 @@ func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
 	return routed, nil
 }
 
-// linkLocal is the address that a kernel makes of a MAC by itself (RFC 4291
-// appendix A), for interfaces that Create has told not to.
+// linkLocal is the address that a kernel derives from a MAC (RFC 4291 appendix A);
+// on interfaces made by Create the kernel does not do so itself.
 func linkLocal(m model.MAC) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16([16]byte{
 		0xfe, 0x80, 8: m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5],
 	}), 64)
 }
 
-// indexOf finds an interface in the namespace of the calling thread. It asks for
-// the number only: all that the kernel could tell of a link takes it ten times
-// as long.
+// indexOf finds an interface in the namespace of the calling thread. It asks for the
+// number only: a link's full description takes the kernel ten times as long.
 func indexOf(ifName string) (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

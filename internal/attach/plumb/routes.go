@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dockerConfig is where a Docker engine is told of address pools.
+// dockerConfig is the Docker engine's configuration, which may name address pools.
 const dockerConfig = "/etc/docker/daemon.json"
 
-// Overlaps names what of this host overlaps with a prefix: routes other than
-// the default one and those of the interface except, and address pools that
-// Docker is configured with.
+// Overlaps names the routes and address pools of this host that overlap with a
+// prefix: routes other than default routes and the routes of the interface except,
+// and the address pools that Docker is configured with.
 func Overlaps(p netip.Prefix, except string) (routes, pools []string, err error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {

@@ -34,23 +34,23 @@ type Pair struct {
 	Netns  string // path of the container's namespace; empty = the container side stays in this one
 	IfName string // container side
 	MTU    int    // of both sides
-	// Promiscuous: the host side takes every frame, and the host's own stack
-	// answers no ARP on it. A switch that reads it from user space wants that: the
-	// stack gets the frames too, and has the router's address elsewhere. Done later
-	// by the switch, it is one more event at which the switch looks at all its ports.
+	// Promiscuous: the host side takes every frame, and the host's own stack answers
+	// no ARP on it. A switch that reads frames in user space needs both: the stack
+	// gets the frames too, and has the router's address on another interface. If the
+	// switch set it later, that would be another event at which it looks at all ports.
 	Promiscuous bool
 }
 
 // Create makes the pair, both sides up and silent: without any address, not even
-// a link-local one. The container side is in the namespace of the container; one
-// that stays in this one is left down. It returns the MAC of the host side. One that
-// is left over from a former attempt is replaced. Errors: model.ErrNotFound when
-// the namespace is not there, model.ErrExists when it has an interface of that
-// name.
+// a link-local one. The container side is moved into the container's namespace; if
+// it stays in this namespace, it is left down. Create returns the MAC of the host
+// side. A pair that a former attempt left over is replaced. Errors:
+// model.ErrNotFound when the namespace is not there, model.ErrExists when it has an
+// interface of that name.
 //
-// A switch looks at all its ports whenever a link of its namespace changes. So
-// all that changes about the host side, the carrier too, comes at one moment,
-// and no later than the port: the container side is up before it.
+// A switch looks at all its ports whenever a link of its namespace changes. So all
+// changes of the host side, its carrier included, happen at one moment, before the
+// switch is told of the port: the container side is brought up first.
 func Create(p Pair) (model.MAC, error) {
 	var target ns.NetNS
 	var peer any // namespace of the container side; nil = this one
@@ -103,13 +103,13 @@ func Create(p Pair) (model.MAC, error) {
 	return mac, nil
 }
 
-// raise brings up the container side, if target is its namespace, and then the
-// host side, which makes the carrier of both.
+// raise brings up the container side, if target is its namespace, and then the host
+// side, by which both get their carrier.
 func raise(p Pair, target ns.NetNS) error {
 	// The host's own stack must not talk on this link (router solicitations,
-	// multicast listener reports): the container would hear it. The kernel spins
-	// here while others hold the lock of all links; before the switch has noticed
-	// the new one they seldom do.
+	// multicast listener reports): the container would hear it. The kernel spins here
+	// while the lock of all links is held, which is seldom the case before the switch
+	// has noticed the new link.
 	if _, err := writeIPv6(p.HostIf, "disable_ipv6", "1"); err != nil {
 		return err
 	}
@@ -142,8 +142,8 @@ func raiseContainerSide(ifName string) error {
 	return setUp(ifName, unix.IFF_UP, spec...)
 }
 
-// setUp is one message where several would be an event each for everybody who
-// watches links.
+// setUp brings a link up, with its other settings, by one message: each message is
+// an event for every process that watches links.
 func setUp(ifName string, flags uint32, attrs ...*nl.RtAttr) error {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -159,10 +159,10 @@ func setUp(ifName string, flags uint32, attrs ...*nl.RtAttr) error {
 	return nil
 }
 
-// Delete removes a pair by its host side and the alias that Create gave it; one
-// that is absent is fine. An interface of that name with another alias is
-// somebody else's: it stays, as ours is not there. One without an alias is ours:
-// its maker died before setting it.
+// Delete removes a pair by the name of its host side and the alias that Create gave
+// it; an absent pair is fine. An interface of that name with another alias belongs
+// to somebody else and stays: then our pair is absent. An interface without an alias
+// is ours: the process that made it died before setting the alias.
 func Delete(hostIf, alias string) error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -205,10 +205,10 @@ func Exists(hostIf string) (bool, error) {
 	return err == nil, err
 }
 
-// Veth is the host side of a pair of ours.
+// Veth is the host side of a pair that Create made.
 type Veth struct {
 	Name  string
-	Alias string // empty when its maker died before setting it
+	Alias string // empty when the process that made it died before setting it
 }
 
 // List returns the host sides of all pairs of ours in this namespace, by alias,
@@ -259,11 +259,11 @@ func openNetns(path string) (ns.NetNS, error) {
 	return n, nil
 }
 
-// writeIPv6 sets a per-interface setting of IPv6 in the namespace of the
-// calling thread, and tells whether there is one; a kernel without IPv6, or an
-// interface whose MTU is too small for it, has nothing to set. What is set already
-// is not written: for disable_ipv6 the kernel would spin for the lock of all
-// links, which others hold while containers start in parallel.
+// writeIPv6 sets a per-interface setting of IPv6 in the namespace of the calling
+// thread, and tells whether the setting exists: it does not on a kernel without
+// IPv6, nor for an interface whose MTU is too small for IPv6. A setting that has the
+// value already is not written: for disable_ipv6 the kernel would spin for the lock
+// of all links, which is held a lot while containers start in parallel.
 func writeIPv6(ifName, setting, value string) (bool, error) {
 	path := "/proc/sys/net/ipv6/conf/" + ifName + "/" + setting
 	switch err := writeSetting(path, value); {
@@ -308,7 +308,7 @@ func InterfaceMTU(name string) (int, error) {
 	return l.Attrs().MTU, nil
 }
 
-// Holder is an interface that has an address, or a name that was asked for.
+// Holder is the interface that has the address, or the name, that was asked for.
 type Holder struct {
 	Name string
 	Up   bool // and with a link

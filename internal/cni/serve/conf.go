@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/cni"
 )
 
-// conf is the network configuration: the keys of the specification and ours,
-// but for those that only the plugin needs (socket, stateDir).
+// conf is the network configuration: the specification's keys and ours, without the
+// keys that only the plugin reads (socket, stateDir).
 type conf struct {
 	CNIVersion string               `json:"cniVersion"`
 	Name       string               `json:"name"`
@@ -152,7 +152,8 @@ func loadArgs(args string, r *attach.Request) error {
 	return nil
 }
 
-// podLabels are the labels under which what a kubelet says about the pod is kept.
+// podLabels are the labels that hold the pod's name, namespace and so on, as a
+// kubelet gives them.
 var podLabels = map[string]string{
 	"K8S_POD_NAME":      "io.kubernetes.pod.name",
 	"K8S_POD_NAMESPACE": "io.kubernetes.pod.namespace",

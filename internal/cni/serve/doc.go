@@ -3,9 +3,8 @@
 // attach.Service do the verb, and makes the result, or the error, in the words
 // of the specification's version asked for.
 //
-// It is in netplugin and not in the plugin because a program that runs for a
-// long time has what decoding needs ready; the plugin would make it for every
-// verb.
+// It is in netplugin and not in the plugin because a long-running program builds the
+// decoder's tables once; the plugin would build them for every verb.
 //
 // It must not touch namespaces, the store or netmaster.
 package serve

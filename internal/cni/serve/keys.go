@@ -10,8 +10,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 )
 
-// Keys of a configuration that the specification knows and that are the
-// runtime's business, or have nothing to say to a plugin that comes first.
+// Keys of the specification that are the runtime's business, or that mean nothing to
+// the first plugin of a list.
 var runtimeKeys = []string{
 	"cniVersion", "cniVersions", "name", "type", "disableCheck", "disableGC", "loadOnlyInlinedPlugins",
 	"capabilities", "args", "runtimeConfig", "prevResult",
@@ -20,8 +20,8 @@ var runtimeKeys = []string{
 // ourKeys are the options of contivk8s.
 var ourKeys = []string{"tenant", "network", "group", "mtu", "labels", "ip", "socket", "stateDir"}
 
-// idleKeys are options of other plugins that the specification reserves, with
-// why they would have no effect here; empty and false ones ask for nothing.
+// idleKeys are reserved by the specification for options of other plugins, each with
+// the reason why it would have no effect here. An empty or false value asks for nothing.
 var idleKeys = map[string]string{
 	"ipam":   "netmaster gives the addresses; ask for one with ip",
 	"ipMasq": "netplugin translates the addresses of what leaves the cluster",
@@ -40,9 +40,9 @@ var idleCapabilities = map[string]string{
 	"aliases":        "names come from the pod's name, its group and services",
 }
 
-// checkKeys refuses, for ADD, what an operator wrote into a configuration and
-// what would have no effect: a misspelt group would be a container without
-// policy. Keys of other parties, with a dot or a slash, are left alone.
+// checkKeys refuses, for ADD, keys of an operator's configuration that would have no
+// effect: a misspelt group would leave a container without policy. Keys with a dot
+// or a slash belong to other programs and are let pass.
 func checkKeys(data []byte) error {
 	refuse := func(details string) error {
 		return types.NewError(types.ErrInvalidNetworkConfig, "invalid network configuration", details)

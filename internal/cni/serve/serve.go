@@ -18,14 +18,14 @@ import (
 // Error codes of specification 1.1 that libcni has no names for, and our own
 // (100 and above are the plugin's).
 const (
-	codeDegraded  = 51 // STATUS: nor may existing containers be well
+	codeDegraded  = 51 // STATUS: unavailable, and existing containers may suffer too
 	codeExhausted = 101
 	codeConflict  = 102
 	codeNotAsMade = 103 // CHECK
 )
 
-// maxConf is how long a configuration may be; GC's, which lists all that the
-// runtime has, takes some 120 bytes for each.
+// maxConf bounds a configuration, in bytes; GC's lists all attachments that the
+// runtime has, some 120 bytes each.
 const maxConf = 4 << 20
 
 // Handler answers the plugin's invocations at cni.Path by what svc does.
@@ -56,7 +56,7 @@ func Handler(svc attach.Service) http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_, _ = w.Write(out) // who does not listen any more needs no answer
+		_, _ = w.Write(out) // a plugin that was killed needs no answer
 	})
 }
 
@@ -126,8 +126,8 @@ func (s server) check(ctx context.Context, in cni.Invocation, c conf) error {
 	return toCNI(err)
 }
 
-// remembered is what CHECK needs of a previous result, which is alike in all
-// versions that know CHECK (0.4.0 and later). The library's own types panic on
+// remembered are the parts of a previous result that CHECK needs; their form is the
+// same in all versions that have CHECK (0.4.0 and later). The library's own types panic on
 // what a broken runtime may send.
 type remembered struct {
 	Interfaces []struct {
@@ -141,7 +141,8 @@ type remembered struct {
 	} `json:"ips"`
 }
 
-// expectations takes what the runtime remembers of our container interface.
+// expectations reads, from the previous result, the state that our container
+// interface should have.
 func expectations(c conf, req *attach.CheckRequest) error {
 	if len(c.Prev) == 0 || string(c.Prev) == "null" {
 		return types.NewError(types.ErrInvalidNetworkConfig, "prevResult is missing",
@@ -177,8 +178,8 @@ func (s server) status(ctx context.Context) error {
 	return types.NewError(cni.CodeUnavailable, "netplugin cannot attach containers now", err.Error())
 }
 
-// toCNI maps error kinds to the specification's codes. Of several kinds the same
-// wins as in attach.NewFailure.
+// toCNI maps error kinds to the specification's codes. An error of several kinds is
+// taken for the same one as by attach.NewFailure.
 func toCNI(err error) error {
 	if err == nil {
 		return nil
