@@ -23,8 +23,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/api"
-	"github.com/contiv/netplugin/v2/internal/agent"
 	"github.com/contiv/netplugin/v2/internal/agent/attachment"
+	"github.com/contiv/netplugin/v2/internal/agent/observe"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/netnstest"
 )
@@ -240,7 +240,7 @@ func (c *cluster) left() error {
 	return nil
 }
 
-func (c *cluster) state() (st agent.State, err error) {
+func (c *cluster) state() (st observe.State, err error) {
 	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, "http://127.0.0.1:9090/debug/state", nil)
 	if err != nil {
 		return st, err

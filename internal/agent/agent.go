@@ -9,15 +9,16 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
+	"github.com/contiv/netplugin/v2/internal/agent/observe"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -39,15 +40,12 @@ type Agent struct {
 	masters *netmaster.Client
 	netmaster.Objects
 	*attachment.Service
+	*observe.Observer
 	underlay   picture.Underlay
 	names      *nameServer
 	legacyPods atomic.Int64 // attached by 1.x's contivk8s since the start
 	reached    picture.Reached
-	watchers   *watchers
 	runner     *reconcile.Runner[driver.Event]
-	status     *status
-	problems   map[string]string // as logged; of the runner's goroutine
-	standing   *standing
 
 	installation installation
 	since        string // RFC 3339: when this agent began
@@ -58,8 +56,6 @@ type Agent struct {
 	adapters map[string]http.Handler // on socket, by pattern
 	rest     net.Listener            // nil without RESTAddress
 
-	metrics   *prometheus.Registry
-	applyTime prometheus.Histogram
 }
 
 var _ attach.Service = (*Agent)(nil)
@@ -74,10 +70,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, can: cfg.Driver.Capabilities(), log: cfg.Log,
-		watchers:   newWatchers(),
 		reannounce: waiting.NewBell(),
 		since:      time.Now().UTC().Format(time.RFC3339),
-		problems:   map[string]string{},
 		adapters:   map[string]http.Handler{},
 	}
 	if err := a.take(ctx); err != nil {
@@ -98,7 +92,6 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	if a.installation, err = openInstallation(cfg.StateDir, cfg.Log); err != nil {
 		return err
 	}
-	a.standing = &standing{log: cfg.Log, texts: map[string]string{}, changed: func() { a.status.poke() }}
 	if a.masters, err = netmaster.New(cfg.Host, cfg.Netmasters, cfg.TLS.APIClient, a.mine); err != nil {
 		return err
 	}
@@ -110,7 +103,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		OnOwnHost: a.reannounce.Ring,
 		OnLost:    func() { a.PutBack() },
 		OnHold: func(why string) {
-			a.standing.set(aboutStore, why)
+			a.Tell(observe.AboutStore, why)
 			a.PutBack()
 			a.ReleaseOrphans()
 			if why == "" {
@@ -132,8 +125,8 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Host: cfg.Host, DriverName: cfg.DriverName, Can: a.can, Log: cfg.Log, StateDir: cfg.StateDir, VXLANPort: cfg.VXLANPort, Names: !cfg.NoDNS,
 		Cluster: a.cluster, WayOut: a.way, Control: a.control, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters,
 		Timeout: cfg.AttachTimeout, SpoolEvery: cfg.SpoolEvery, LateGrace: cfg.LateGrace,
-		Kick: a.kick, Begun: a.awaitFirst, Ready: a.ready, Mine: a.mine, Hook: cfg.Hook,
-		Tell: func(text string) { a.standing.set(aboutAttachments, text) },
+		Kick: a.kick, Begun: a.awaitFirst, Ready: func() error { return a.Able() }, Mine: a.mine, Hook: cfg.Hook,
+		Tell: func(text string) { a.Tell(observe.AboutAttachments, text) },
 	})
 	if err != nil {
 		return err
@@ -149,9 +142,16 @@ func (a *Agent) take(ctx context.Context) (err error) {
 			a.log.Error("the data plane does not follow", "error", err, "retryIn", in)
 		},
 	})
-	a.status = newStatus(a)
 	a.names = newNameServer(cfg, a.way.SetNameServer)
-	if err := a.registerMetrics(); err != nil {
+	a.Observer, err = observe.New(observe.Config{
+		Host: cfg.Host, VTEP: cfg.VTEP, DriverName: cfg.DriverName, DriverWhy: cfg.DriverWhy, Version: cfg.Version, StateDir: cfg.StateDir,
+		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: cfg.Store, DebugHooks: cfg.DebugHooks,
+		Metrics: slices.Concat(a.names.metrics(), cfg.Metrics),
+		Cluster: a.cluster, WayOut: a.way, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Service,
+		Named: a.named, Mine: a.mine, Kick: a.kick, WriteStatus: a.writeStatus,
+		StatusEvery: cfg.StatusEvery, StatusLook: cfg.StatusLook, StatusBeat: cfg.StatusBeat,
+	})
+	if err != nil {
 		return err
 	}
 	if a.socket, err = listenUnix(ctx, cfg.Socket); err != nil {
@@ -183,6 +183,13 @@ func (a *Agent) listening() (at []string) {
 	}
 	return at
 }
+
+// PauseMirror stops what the host learns of the cluster, ResumeMirror lets it
+// go on: tests of what ignorance must not open.
+func (a *Agent) PauseMirror() { a.cluster.Pause() }
+
+// ResumeMirror undoes PauseMirror.
+func (a *Agent) ResumeMirror() { a.cluster.Resume() }
 
 // RESTAddr is where the inspection interface listens; nil without one.
 func (a *Agent) RESTAddr() net.Addr {
@@ -277,7 +284,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	inside.Go(func() { a.cluster.Run(inner, a.cfg.TenantLinger) })
 	inside.Go(func() { _ = a.runner.Run(inner) }) // its error is inner's end
-	inside.Go(func() { a.status.run(inner) })
+	inside.Go(func() { a.Observe(ctx, inner) })
 	inside.Go(func() { a.cluster.Remember(inner) })
 	inside.Go(func() { a.masters.Discover(inner, a.cfg.Store, a.log) })
 	inside.Go(func() { a.control.Run(inner) })
@@ -290,8 +297,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	outside.Go(func() { a.names.serveNames(ctx, a) })
 	outside.Go(func() { a.way.Guard(ctx) })
 	outside.Go(func() { a.way.Watch(ctx) })
-	outside.Go(func() { a.monitor(ctx) })
-	outside.Go(func() { a.serveMonitors(ctx) })
 	outside.Go(func() { a.masters.Say(ctx, a.log) })
 	outside.Go(func() {
 		if err := a.compare(ctx); err != nil {
@@ -307,7 +312,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	})
 	if a.rest != nil {
-		serve(a.rest, a.restHandler(), "inspection")
+		serve(a.rest, a.Handler(map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver}), "inspection")
 	}
 	a.log.Info("netplugin is running", "host", a.cfg.Host, "vtep", a.cfg.VTEP, "driver", a.cfg.DriverName, "why", a.cfg.DriverWhy,
 		"socket", a.cfg.Socket, "attachments", len(a.Entries()))

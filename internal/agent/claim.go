@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/agent/attachment"
+	"github.com/contiv/netplugin/v2/internal/agent/observe"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
@@ -78,7 +79,7 @@ func (a *Agent) announce(ctx context.Context) error {
 			return model.Errorf(model.ErrConflict, "%w", err)
 		case errors.As(err, &taken) && ever:
 			a.naming.Set(naming{why: taken.text})
-			a.standing.set(aboutName, taken.text)
+			a.Tell(observe.AboutName, taken.text)
 		case errors.As(err, &taken):
 			if !told {
 				a.log.Info("waiting for a former run's claim to this host's name to end", "holder", taken.text, "atMost", a.cfg.ClaimPatience)
@@ -107,10 +108,10 @@ func (a *Agent) hold(ctx context.Context, session store.Session, entered func())
 		case err == nil:
 			entered()
 			a.naming.Set(naming{held: true})
-			a.standing.set(aboutName, "")
+			a.Tell(observe.AboutName, "")
 			if fresh {
 				a.Pay()
-				a.status.poke()
+				a.TellStatus()
 			}
 			if wrote != "" && !fresh {
 				a.log.Warn("what this host keeps in the store was missing or wrong, and is written again", "what", wrote)
@@ -295,4 +296,10 @@ func (a *Agent) mine() error {
 // awaitName waits until the name is claimed, or ctx ends.
 func (a *Agent) awaitName(ctx context.Context) {
 	_ = a.naming.Until(ctx, func(n naming) bool { return n.held || n.why != "" })
+}
+
+// writeStatus puts the host's status into the store.
+func (a *Agent) writeStatus(ctx context.Context, now tables.HostStatus) error {
+	_, err := a.cfg.Store.Update(ctx, func(tx store.Tx) error { return tables.HostStatuses.Put(tx, now) })
+	return err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv/netplugin/v2/internal/agent/observe"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -246,7 +247,7 @@ func TestClaimIsKept(t *testing.T) {
 		if err := b.client().Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "is taken") || !strings.Contains(err.Error(), "10.9.0.9") {
 			return fmt.Errorf("ready: %w", err)
 		}
-		if p := b.agent.State().Problems[aboutName]; !strings.Contains(p, "10.9.0.9") {
+		if p := b.agent.State().Problems[observe.AboutName]; !strings.Contains(p, "10.9.0.9") {
 			return fmt.Errorf("problem %q", p)
 		}
 		return nil
@@ -264,7 +265,7 @@ func TestClaimIsKept(t *testing.T) {
 		return err
 	})
 	b.eventually("the problem has gone", func() error {
-		if p, there := b.agent.State().Problems[aboutName]; there {
+		if p, there := b.agent.State().Problems[observe.AboutName]; there {
 			return errors.New(p)
 		}
 		return nil

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/agent/observe"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -41,7 +42,7 @@ func (b *bed) saying(status int, broken ...string) error {
 		}
 		got, body = do(b.t, http.DefaultClient, http.MethodGet, base+path+"?format=json", "")
 		var h api.Health
-		if err := json.Unmarshal([]byte(body), &h); err != nil || got != status || h.Ready != (status == http.StatusOK) || len(h.Conditions) != len(conditions) {
+		if err := json.Unmarshal([]byte(body), &h); err != nil || got != status || h.Ready != (status == http.StatusOK) || len(h.Conditions) != observe.Conditions() {
 			return fmt.Errorf("GET %s in JSON: %d %s, want %d", path, got, body, status)
 		}
 		var named []string
@@ -197,16 +198,4 @@ func TestHealthDisk(t *testing.T) {
 	b.agent.kick("test")
 	b.says(http.StatusOK)
 	b.stop()
-}
-
-func TestProblemKind(t *testing.T) {
-	for object, want := range map[string]string{
-		"global": "global", "host n1": "host", "policy set abc": "policy set", "policy 7": "policy", "port cv1": "port",
-		"published ports and masquerade": "published ports", "way out": "way out", "tunnels": "other", "": "other",
-		"remote 1/02:02:0a:01:01:02": "remote", "something new": "other",
-	} {
-		if got := problemKind(object); got != want {
-			t.Errorf("kind of %q is %q, want %q", object, got, want)
-		}
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/agent/observe"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -66,7 +67,7 @@ func (b *bed) holds(words ...string) {
 		if err == nil {
 			return errors.New("it is ready")
 		}
-		state, problem := b.agent.State().Stale, b.agent.State().Problems[aboutStore]
+		state, problem := b.agent.State().Stale, b.agent.State().Problems[observe.AboutStore]
 		for _, w := range words {
 			if !strings.Contains(err.Error(), w) || !strings.Contains(state, w) || !strings.Contains(problem, w) {
 				return fmt.Errorf("ready %w, stale %q, problem %q lack %q", err, state, problem, w)
@@ -355,7 +356,7 @@ func TestPutBack(t *testing.T) {
 	thief.Key.ID, thief.Host = "thief", "far"
 	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, key); return tables.Endpoints.Put(tx, thief) })
 	b.eventually("it is told", func() error {
-		if p := b.agent.State().Problems[aboutAttachments]; !strings.Contains(p, "1 attachments") || !strings.Contains(p, "taken") {
+		if p := b.agent.State().Problems[observe.AboutAttachments]; !strings.Contains(p, "1 attachments") || !strings.Contains(p, "taken") {
 			return fmt.Errorf("problem %q", p)
 		}
 		return nil

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
@@ -61,9 +59,8 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 			o.Refused = append(o.Refused, name)
 		}
 	}
-	a.applyTime.Observe(o.Took.Seconds())
 	a.reached.Set(o)
-	a.status.poke()
+	a.Passed(o)
 	a.log.Debug("applied", "reasons", reasons, "revision", pic.Want.Revision,
 		"changes", report.Changes, "ports", len(report.Ports), "took", o.Took, "error", err)
 	if err != nil {
@@ -73,59 +70,9 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	for _, p := range report.Problems {
 		failed = append(failed, p.Object)
 	}
-	a.logProblems(o)
 	slices.Sort(failed)
 	return failed, nil
 }
-
-// grouped is how many problems of one kind are logged by name at a time: a
-// cluster's endpoints may all have the same one.
-const grouped = 3
-
-// logProblems logs problems when they come and when they have gone, not at
-// every pass; many of one kind, which is the first word of their objects, in one
-// line.
-func (a *Agent) logProblems(o picture.Outcome) {
-	now := o.ProblemTexts()
-	came, went := map[string][]string{}, map[string][]string{}
-	for k, text := range now {
-		if a.problems[k] != text {
-			kind, _, _ := strings.Cut(k, " ")
-			came[kind] = append(came[kind], k)
-		}
-	}
-	for k := range a.problems {
-		if _, still := now[k]; !still {
-			kind, _, _ := strings.Cut(k, " ")
-			went[kind] = append(went[kind], k)
-		}
-	}
-	for _, kind := range sortedKeys(came) {
-		objects := came[kind]
-		slices.Sort(objects)
-		if len(objects) > grouped {
-			a.log.Warn("the data plane is not as wanted", "kind", kind, "count", len(objects), "first", objects[0], "problem", now[objects[0]])
-			continue
-		}
-		for _, k := range objects {
-			a.log.Warn("the data plane is not as wanted", "object", k, "problem", now[k])
-		}
-	}
-	for _, kind := range sortedKeys(went) {
-		objects := went[kind]
-		slices.Sort(objects)
-		if len(objects) > grouped {
-			a.log.Info("problems have gone", "kind", kind, "count", len(objects), "first", objects[0])
-			continue
-		}
-		for _, k := range objects {
-			a.log.Info("a problem has gone", "object", k)
-		}
-	}
-	a.problems = now
-}
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // startGrace is how long an attachment waits for an agent that has just started.
 const startGrace = 5 * time.Second

@@ -89,7 +89,7 @@ func TestTakeOver(t *testing.T) {
 			b.startWith(s)
 			sawProblem := false
 			b.eventually("the old driver's things have gone", func() error {
-				for k := range b.agent.observe(t.Context(), nil).Problems {
+				for k := range b.agent.Status(t.Context(), nil).Problems {
 					sawProblem = sawProblem || strings.Contains(k, "the old driver")
 				}
 				if got := s.taken(); len(got) < len(tt.want) {

@@ -82,6 +82,14 @@ var rules = []rule{
 		why: "attachments know the picture and netmaster, not who runs them",
 	},
 	{
+		pkg: "internal/agent/observe",
+		may: []string{
+			"api", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/desired", "internal/driver", "internal/waiting",
+			"internal/attach", "internal/attach/plumb", "internal/agent/attachment", "internal/agent/netmaster", "internal/agent/picture",
+		},
+		why: "who tells of a host decides nothing",
+	},
+	{
 		pkg: "internal/agent",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/compile", "internal/desired", "internal/driver",

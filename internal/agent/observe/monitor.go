@@ -1,4 +1,4 @@
-package agent
+package observe
 
 import (
 	"context"
@@ -126,9 +126,9 @@ func concerns(e api.FlowEvent, want cluster.MonitorRequest) bool {
 const monitorAgain = 5 * time.Second
 
 // monitor keeps the driver monitored while somebody watches, until ctx ends.
-func (a *Agent) monitor(ctx context.Context) {
+func (a *Observer) monitor(ctx context.Context) {
 	defer a.watchers.close()
-	names := &flowNames{each: a.cluster.Each, host: string(a.cfg.Host)}
+	names := &flowNames{each: a.cfg.Cluster.Each, host: string(a.cfg.Host)}
 	for ctx.Err() == nil {
 		wanted, opts, changed := a.watchers.wants()
 		if !wanted {
@@ -140,7 +140,7 @@ func (a *Agent) monitor(ctx context.Context) {
 			continue
 		}
 		if err := a.monitorOnce(ctx, opts, names); err != nil {
-			a.log.Warn("the data plane cannot be monitored", "error", err)
+			a.cfg.Log.Warn("the data plane cannot be monitored", "error", err)
 			a.watchers.tell(api.FlowEvent{
 				Time: time.Now(), Host: string(a.cfg.Host), Event: api.FlowNote, Text: "the data plane cannot be monitored: " + err.Error(),
 			})
@@ -157,7 +157,7 @@ func (a *Agent) monitor(ctx context.Context) {
 
 // monitorOnce passes the driver's events on until others are wanted, the driver
 // ends them, or ctx ends.
-func (a *Agent) monitorOnce(ctx context.Context, opts driver.MonitorOptions, names *flowNames) error {
+func (a *Observer) monitorOnce(ctx context.Context, opts driver.MonitorOptions, names *flowNames) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events, err := a.cfg.Driver.Monitor(ctx, opts)

@@ -1,6 +1,7 @@
-package agent
+package observe
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
@@ -18,13 +19,16 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// restHandler serves inspection (1.x: port 9090), health and metrics.
-func (a *Agent) restHandler() http.Handler {
+// Handler serves inspection (1.x: port 9090), health and metrics, and
+// more by http.ServeMux's patterns.
+func (a *Observer) Handler(more map[string]http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
+	for pattern, h := range more {
+		mux.HandleFunc(pattern, h)
+	}
 	mux.HandleFunc("GET /svcstats", a.getStats)
 	mux.HandleFunc("GET /inspect/driver", a.getDriver)
 	mux.HandleFunc("GET /inspect/bgp", a.getBGP)
-	mux.HandleFunc("GET /inspect/nameserver", a.getNameserver)
 	mux.HandleFunc("POST /debug/reclaimEndpoint/{id}", a.reclaim)
 	mux.HandleFunc("GET /debug/state", a.getState)
 	mux.HandleFunc("GET /monitor", a.getMonitor)
@@ -33,23 +37,16 @@ func (a *Agent) restHandler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
 	if a.cfg.DebugHooks {
 		mux.HandleFunc("POST /debug/mirror/pause", func(w http.ResponseWriter, _ *http.Request) {
-			a.cluster.Pause()
+			a.cfg.Cluster.Pause()
 			writeJSON(w, http.StatusOK, map[string]bool{"paused": true})
 		})
 		mux.HandleFunc("POST /debug/mirror/resume", func(w http.ResponseWriter, _ *http.Request) {
-			a.cluster.Resume()
+			a.cfg.Cluster.Resume()
 			writeJSON(w, http.StatusOK, map[string]bool{"paused": false})
 		})
 	}
 	return mux
 }
-
-// PauseMirror stops what the host learns of the cluster, ResumeMirror lets it
-// go on: tests of what ignorance must not open.
-func (a *Agent) PauseMirror() { a.cluster.Pause() }
-
-// ResumeMirror undoes PauseMirror.
-func (a *Agent) ResumeMirror() { a.cluster.Resume() }
 
 func failHTTP(w http.ResponseWriter, err error) {
 	_, status := attach.NewFailure(err)
@@ -58,19 +55,19 @@ func failHTTP(w http.ResponseWriter, err error) {
 
 // getStats answers the counters: of ports by endpoint, of rules by id, of drops
 // by reason. Services have none on this host until services are compiled.
-func (a *Agent) getStats(w http.ResponseWriter, r *http.Request) {
+func (a *Observer) getStats(w http.ResponseWriter, r *http.Request) {
 	s, err := a.cfg.Driver.Stats(r.Context())
 	if err != nil {
 		failHTTP(w, err)
 		return
 	}
-	if n, err := a.way.Refused(); err == nil && n > 0 {
+	if n, err := a.cfg.WayOut.Refused(); err == nil && n > 0 {
 		s.Drops = maps.Clone(orEmpty(s.Drops))
 		s.Drops[dropControlPlane] = n
 	}
 	writeJSON(w, http.StatusOK, map[string]any{
 		"services": map[string]any{}, "ports": orEmpty(s.Ports), "rules": orEmpty(s.Rules), "drops": orEmpty(s.Drops),
-		"tables": tablesOf(a.can),
+		"tables": tablesOf(a.cfg.Can),
 	})
 }
 
@@ -84,33 +81,33 @@ func orEmpty[V any](m map[string]V) map[string]V {
 	return m
 }
 
-func (a *Agent) getDriver(w http.ResponseWriter, r *http.Request) {
+func (a *Observer) getDriver(w http.ResponseWriter, r *http.Request) {
 	text, err := a.cfg.Driver.Inspect(r.Context())
 	if err != nil {
 		failHTTP(w, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]any{
-		"tables": tablesOf(a.can), "capabilities": a.can,
+		"tables": tablesOf(a.cfg.Can), "capabilities": a.cfg.Can,
 		"driver": a.cfg.DriverName, "why": a.cfg.DriverWhy, "host": a.cfg.Host, "vtep": a.cfg.VTEP,
 		"state": strings.Split(strings.TrimRight(text, "\n"), "\n"),
 	})
 }
 
 // getBGP answers what 1.x' netctl shows of a router that this host does not run.
-func (a *Agent) getBGP(w http.ResponseWriter, _ *http.Request) {
+func (a *Observer) getBGP(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"neighbors": []any{}, "routes": []any{}, "adminStatus": "not configured"})
 }
 
 // reclaim releases what stands under an endpoint's id, as DEL would: for people
 // whose runtime has forgotten a container.
-func (a *Agent) reclaim(w http.ResponseWriter, r *http.Request) {
+func (a *Observer) reclaim(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
-	for _, e := range a.Entries() {
+	for _, e := range a.cfg.Attachments.Entries() {
 		if string(e.Endpoint.ID) != id && e.Endpoint.String() != id && e.Request.Container != id {
 			continue
 		}
-		if err := a.Detach(r.Context(), attach.DetachRequest{Key: e.Key()}); err != nil {
+		if err := a.cfg.Attachments.Detach(r.Context(), attach.DetachRequest{Key: e.Key()}); err != nil {
 			failHTTP(w, err)
 			return
 		}
@@ -148,21 +145,21 @@ type PortState struct {
 }
 
 // State draws up what the agent knows of itself.
-func (a *Agent) State() State {
-	o, _ := a.reached.Get()
-	bases, _ := a.masters.Known()
+func (a *Observer) State() State {
+	o, _ := a.cfg.Reached.Get()
+	bases, _ := a.cfg.Netmasters.Known()
 	s := State{
 		Host: a.cfg.Host, Netmasters: bases, Applied: o.Report.Revision,
 		Tenants: map[model.TenantName]int64{}, Ports: map[string]PortState{}, Pending: []string{},
 		Attachments: map[string]int{}, Problems: a.problemTexts(o), LastPass: o.At, LastTook: o.Took.String(),
 	}
-	if err := a.cluster.Stale(); err != nil {
+	if err := a.cfg.Cluster.Stale(); err != nil {
 		s.Stale = err.Error()
 	}
 	if o.Err != nil {
 		s.Error = o.Err.Error()
 	}
-	p := a.cluster.Progress()
+	p := a.cfg.Cluster.Progress()
 	s.Revision, s.Paused = int64(p.Revision), p.Paused
 	if s.Applied >= int64(p.Dirty) { // nothing since then concerns this host
 		s.Applied = s.Revision
@@ -170,7 +167,7 @@ func (a *Agent) State() State {
 	for t, rev := range p.Tenants {
 		s.Tenants[t] = int64(rev)
 	}
-	s.Passes, _, _ = a.reached.Totals()
+	s.Passes, _, _ = a.cfg.Reached.Totals()
 	for _, name := range sortedKeys(o.Report.Ports) {
 		p := PortState{Programmed: true}
 		if err := o.Report.Ports[name].Err; err != nil {
@@ -179,7 +176,7 @@ func (a *Agent) State() State {
 		}
 		s.Ports[name] = p
 	}
-	for _, e := range a.Entries() {
+	for _, e := range a.cfg.Attachments.Entries() {
 		s.Attachments[e.State]++
 		if p, ok := s.Ports[e.HostIf]; ok && e.State == attachment.StateDone {
 			p.Private, p.Published = e.Private, e.Ports
@@ -189,16 +186,16 @@ func (a *Agent) State() State {
 	return s
 }
 
-func (a *Agent) getState(w http.ResponseWriter, _ *http.Request) {
+func (a *Observer) getState(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, a.State())
 }
 
-func (a *Agent) countPorts() (programmed, pending int) {
-	o, _ := a.reached.Get()
+func (a *Observer) countPorts() (programmed, pending int) {
+	o, _ := a.cfg.Reached.Get()
 	return o.CountPorts()
 }
 
-func (a *Agent) registerMetrics() error {
+func (a *Observer) registerMetrics() error {
 	a.metrics = prometheus.NewRegistry()
 	a.applyTime = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "contiv_netplugin_apply_seconds", Help: "Time of one pass of the driver.",
@@ -208,8 +205,8 @@ func (a *Agent) registerMetrics() error {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "contiv_netplugin_" + name, Help: help}, f)
 	}
 	var errs []error
-	for _, c := range slices.Concat(a.names.metrics(), a.Service.Metrics(), a.cfg.Metrics, []prometheus.Collector{
-		tableMetrics{a.can},
+	for _, c := range slices.Concat(a.cfg.Attachments.Metrics(), a.cfg.Metrics, []prometheus.Collector{
+		tableMetrics{a.cfg.Can},
 		a.applyTime,
 		gauge("ports", "Local ports that are programmed.", func() float64 { n, _ := a.countPorts(); return float64(n) }),
 		gauge("ports_pending", "Local ports that are wanted but not programmed.", func() float64 { _, n := a.countPorts(); return float64(n) }),
@@ -219,11 +216,11 @@ func (a *Agent) registerMetrics() error {
 			ConstLabels: prometheus.Labels{"version": a.cfg.Version, "driver": a.cfg.DriverName, "host": string(a.cfg.Host)},
 		}, func() float64 { return 1 }),
 		gauge("revision", "Store revision of the last picture applied.", func() float64 {
-			o, _ := a.reached.Get()
+			o, _ := a.cfg.Reached.Get()
 			return float64(o.Report.Revision)
 		}),
 		gauge("stale", "1 while the store cannot be followed.", func() float64 {
-			if a.cluster.Stale() != nil {
+			if a.cfg.Cluster.Stale() != nil {
 				return 1
 			}
 			return 0
@@ -231,13 +228,24 @@ func (a *Agent) registerMetrics() error {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "contiv_netplugin_control_plane_refused_total", Help: "Packets of containers to the control plane that were refused.",
 		}, func() float64 {
-			n, _ := a.way.Refused() // a kernel that does not tell counts nothing
+			n, _ := a.cfg.WayOut.Refused() // a kernel that does not tell counts nothing
 			return float64(n)
 		}),
-		gauge("attachments", "Attachments in the journal.", func() float64 { return float64(len(a.Entries())) }),
+		gauge("attachments", "Attachments in the journal.", func() float64 { return float64(len(a.cfg.Attachments.Entries())) }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}) {
 		errs = append(errs, a.metrics.Register(c))
 	}
 	return errors.Join(errs...)
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // who does not listen any more needs no answer
 }

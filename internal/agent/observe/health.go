@@ -1,4 +1,4 @@
-package agent
+package observe
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type condition struct {
 	notice bool
 	// check returns nil when the condition holds, else a sentence. It answers from
 	// memory, or within ctx, which is short.
-	check func(ctx context.Context, a *Agent, seen *observation) error
+	check func(ctx context.Context, a *Observer, seen *observation) error
 }
 
 // conditionNetmaster asks another process, which not everybody who judges does.
@@ -38,10 +38,10 @@ const conditionNetmaster = "netmaster"
 // conditions are all, the most telling first.
 var conditions = []condition{
 	{name: "store", needed: true, check: storeFollowed},
-	{name: "host-name", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.named() }},
+	{name: "host-name", needed: true, check: func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Named() }},
 	{name: "data-plane", needed: true, check: dataPlaneFollows},
-	{name: conditionNetmaster, needed: true, check: func(ctx context.Context, a *Agent, _ *observation) error { return a.masters.Ping(ctx) }},
-	{name: "journal", needed: true, check: func(_ context.Context, a *Agent, _ *observation) error { return a.Trouble() }},
+	{name: conditionNetmaster, needed: true, check: func(ctx context.Context, a *Observer, _ *observation) error { return a.cfg.Netmasters.Ping(ctx) }},
+	{name: "journal", needed: true, check: func(_ context.Context, a *Observer, _ *observation) error { return a.cfg.Attachments.Trouble() }},
 	{name: "disk", check: diskHasRoom},
 	{name: "tunnel", check: tunnelLeads},
 	{name: "attachments", check: attachmentsHaveEndpoints},
@@ -51,6 +51,9 @@ var conditions = []condition{
 	{name: "others", notice: true, check: withoutOthers("tunnel", "host", "global", "interface", "uplink", "port")},
 }
 
+// Conditions counts them.
+func Conditions() int { return len(conditions) }
+
 // observation is what conditions judge, taken once for all of them.
 type observation struct {
 	picture.Outcome
@@ -59,10 +62,10 @@ type observation struct {
 	lost     map[model.EndpointKey]bool
 }
 
-func (a *Agent) look() *observation {
-	o, _ := a.reached.Get()
+func (a *Observer) look() *observation {
+	o, _ := a.cfg.Reached.Get()
 	s := &observation{Outcome: o, problems: a.problemTexts(o)}
-	for _, e := range a.Entries() {
+	for _, e := range a.cfg.Attachments.Entries() {
 		if e.State == attachment.StateDone {
 			s.finished = append(s.finished, e)
 		}
@@ -71,7 +74,7 @@ func (a *Agent) look() *observation {
 	for i, e := range s.finished {
 		keys[i] = e.Endpoint
 	}
-	s.lost = a.cluster.Lacks(keys)
+	s.lost = a.cfg.Cluster.Lacks(keys)
 	return s
 }
 
@@ -79,7 +82,7 @@ func (a *Agent) look() *observation {
 const healthTimeout = 2 * time.Second
 
 // Health judges all conditions.
-func (a *Agent) Health(ctx context.Context) api.Health {
+func (a *Observer) Health(ctx context.Context) api.Health {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	h := api.Health{Ready: true}
@@ -92,10 +95,10 @@ func (a *Agent) Health(ctx context.Context) api.Health {
 
 // Ready implements attach.Service: whether containers can be attached. It asks a
 // netmaster whether it is there.
-func (a *Agent) Ready(ctx context.Context) error {
+func (a *Observer) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	o, _ := a.reached.Get()
+	o, _ := a.cfg.Reached.Get()
 	for _, c := range conditions {
 		if c.needed {
 			if err := c.check(ctx, a, &observation{Outcome: o}); err != nil {
@@ -106,33 +109,33 @@ func (a *Agent) Ready(ctx context.Context) error {
 	return nil
 }
 
-// ready is Ready without asking anybody.
-func (a *Agent) ready() error {
-	o, _ := a.reached.Get()
+// Able is Ready without asking anybody.
+func (a *Observer) Able() error {
+	o, _ := a.cfg.Reached.Get()
 	seen := &observation{Outcome: o}
 	if err := storeFollowed(context.Background(), a, seen); err != nil {
 		return err
 	}
-	if err := a.mine(); err != nil {
+	if err := a.cfg.Mine(); err != nil {
 		return err
 	}
 	if err := dataPlaneFollows(context.Background(), a, seen); err != nil {
 		return err
 	}
-	if a.masters.API() == nil {
+	if a.cfg.Netmasters.API() == nil {
 		return netmaster.ErrNone
 	}
-	return a.Trouble()
+	return a.cfg.Attachments.Trouble()
 }
 
-func storeFollowed(_ context.Context, a *Agent, _ *observation) error {
-	if err := a.cluster.Stale(); err != nil {
+func storeFollowed(_ context.Context, a *Observer, _ *observation) error {
+	if err := a.cfg.Cluster.Stale(); err != nil {
 		return model.Errorf(model.ErrUnavailable, "the cluster's store cannot be followed: %w", err)
 	}
 	return nil
 }
 
-func dataPlaneFollows(_ context.Context, _ *Agent, s *observation) error {
+func dataPlaneFollows(_ context.Context, _ *Observer, s *observation) error {
 	switch {
 	case s.Err != nil:
 		return fmt.Errorf("%w: %w", attach.ErrDegraded, s.Err)
@@ -146,8 +149,8 @@ func dataPlaneFollows(_ context.Context, _ *Agent, s *observation) error {
 // none: the journal needs a block, in a file, for each attachment.
 const fullSpace = 1 << 20
 
-func diskHasRoom(_ context.Context, a *Agent, _ *observation) error {
-	free, writable, err := a.FreeSpace()
+func diskHasRoom(_ context.Context, a *Observer, _ *observation) error {
+	free, writable, err := a.cfg.Attachments.FreeSpace()
 	switch {
 	case err != nil:
 		return err
@@ -161,7 +164,7 @@ func diskHasRoom(_ context.Context, a *Agent, _ *observation) error {
 
 // attachmentsHaveEndpoints: what runs here must be known to the cluster, or
 // nobody sends to it and its address may be given to others.
-func attachmentsHaveEndpoints(_ context.Context, _ *Agent, s *observation) error {
+func attachmentsHaveEndpoints(_ context.Context, _ *Observer, s *observation) error {
 	var lost []string
 	for _, e := range s.finished {
 		if s.lost[e.Endpoint] {
@@ -171,14 +174,14 @@ func attachmentsHaveEndpoints(_ context.Context, _ *Agent, s *observation) error
 	if len(lost) == 0 {
 		return nil
 	}
-	if why := s.problems[aboutAttachments]; why != "" {
+	if why := s.problems[AboutAttachments]; why != "" {
 		return errors.New(why)
 	}
 	return fmt.Errorf("%d attachments have no endpoint in the cluster's store, so that others do not reach them: %s", len(lost), firstOf(lost))
 }
 
 // portsProgrammed: every finished attachment's port must be in the data plane.
-func portsProgrammed(_ context.Context, _ *Agent, s *observation) error {
+func portsProgrammed(_ context.Context, _ *Observer, s *observation) error {
 	var bad []string
 	for _, e := range s.finished {
 		st, there := s.Report.Ports[e.HostIf]
@@ -196,32 +199,32 @@ func portsProgrammed(_ context.Context, _ *Agent, s *observation) error {
 }
 
 // tunnelLeads: other hosts must be reachable as far as this one can see.
-func tunnelLeads(ctx context.Context, a *Agent, s *observation) error {
+func tunnelLeads(ctx context.Context, a *Observer, s *observation) error {
 	if err := without("tunnel", "host")(ctx, a, s); err != nil {
 		return err
 	}
-	return a.underlay.TunnelLeads()
+	return a.cfg.Underlay.TunnelLeads()
 }
 
 // devicesLead: what the data plane needs is there, and the uplink carries what
 // is sent by it.
-func devicesLead(ctx context.Context, a *Agent, s *observation) error {
+func devicesLead(ctx context.Context, a *Observer, s *observation) error {
 	if err := without("interface", "uplink")(ctx, a, s); err != nil || !s.VLAN {
 		return err
 	}
-	return a.underlay.UplinkLeads()
+	return a.cfg.Underlay.UplinkLeads()
 }
 
 // without makes a condition of there being no problem of some kinds.
-func without(kinds ...string) func(context.Context, *Agent, *observation) error {
-	return func(_ context.Context, _ *Agent, s *observation) error {
+func without(kinds ...string) func(context.Context, *Observer, *observation) error {
+	return func(_ context.Context, _ *Observer, s *observation) error {
 		return s.problemsThat(func(kind string) bool { return slices.Contains(kinds, kind) })
 	}
 }
 
 // withoutOthers makes a condition of there being no problem but of some kinds.
-func withoutOthers(kinds ...string) func(context.Context, *Agent, *observation) error {
-	return func(_ context.Context, _ *Agent, s *observation) error {
+func withoutOthers(kinds ...string) func(context.Context, *Observer, *observation) error {
+	return func(_ context.Context, _ *Observer, s *observation) error {
 		return s.problemsThat(func(kind string) bool { return !slices.Contains(kinds, kind) })
 	}
 }
@@ -232,7 +235,7 @@ func (s *observation) problemsThat(are func(kind string) bool) error {
 	var texts []string
 	for _, object := range sortedKeys(s.problems) {
 		switch object {
-		case aboutName, aboutStore, aboutAttachments:
+		case AboutName, AboutStore, AboutAttachments:
 			continue
 		}
 		if are(problemKind(object)) {
@@ -273,6 +276,6 @@ func problemKind(object string) string {
 }
 
 // getHealth answers /healthz and /readyz.
-func (a *Agent) getHealth(w http.ResponseWriter, r *http.Request) {
+func (a *Observer) getHealth(w http.ResponseWriter, r *http.Request) {
 	a.Health(r.Context()).ServeHTTP(w, r)
 }

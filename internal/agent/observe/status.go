@@ -1,11 +1,10 @@
-package agent
+package observe
 
 import (
 	"context"
 	"reflect"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
@@ -15,11 +14,11 @@ import (
 // last word. So an idle host costs the store one write of some 1,000 bytes a
 // minute, beside the renewals of its registration's lease.
 type status struct {
-	a     *Agent
+	a     *Observer
 	dirty waiting.Bell
 }
 
-func newStatus(a *Agent) *status { return &status{a: a, dirty: waiting.NewBell()} }
+func newStatus(a *Observer) *status { return &status{a: a, dirty: waiting.NewBell()} }
 
 func (s *status) poke() { s.dirty.Ring() }
 
@@ -36,24 +35,24 @@ func (s *status) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if s.a.named() != nil { // another's status is not ours to write; the claim pokes
+		if s.a.cfg.Named() != nil { // another's status is not ours to write; the claim pokes
 			continue
 		}
 		beat := time.Since(said) >= s.a.cfg.StatusBeat
 		if beat || master != nil { // one that is not there costs nothing
 			actx, cancel := context.WithTimeout(ctx, healthTimeout)
-			master = s.a.masters.Ping(actx)
+			master = s.a.cfg.Netmasters.Ping(actx)
 			cancel()
 		}
-		now := s.a.observe(ctx, master)
+		now := s.a.Status(ctx, master)
 		if beat || !sameStatus(now, last) {
 			now.Updated = time.Now().UTC().Format(time.RFC3339)
-			_, err := s.a.cfg.Store.Update(ctx, func(tx store.Tx) error { return tables.HostStatuses.Put(tx, now) })
+			err := s.a.cfg.WriteStatus(ctx, now)
 			switch {
 			case err == nil:
 				last, said = now, time.Now()
 			case ctx.Err() == nil:
-				s.a.log.Debug("the status cannot be written to the store", "error", err)
+				s.a.cfg.Log.Debug("the status cannot be written to the store", "error", err)
 				s.poke()
 			}
 		}
@@ -72,9 +71,9 @@ func sameStatus(x, y tables.HostStatus) bool {
 
 const maxProblems = 100
 
-// observe draws up the status; master is why no netmaster answers, nil when one
+// Status draws up the status; master is why no netmaster answers, nil when one
 // does.
-func (a *Agent) observe(ctx context.Context, master error) tables.HostStatus {
+func (a *Observer) Status(ctx context.Context, master error) tables.HostStatus {
 	seen := a.look()
 	s := tables.HostStatus{
 		Host: a.cfg.Host, Driver: a.cfg.DriverName, DriverWhy: a.cfg.DriverWhy, Version: a.cfg.Version,
@@ -102,7 +101,7 @@ func (a *Agent) observe(ctx context.Context, master error) tables.HostStatus {
 			s.Problems[k] = seen.problems[k]
 		}
 	}
-	for name, t := range tablesOf(a.can) {
+	for name, t := range tablesOf(a.cfg.Can) {
 		if t.Quiet {
 			continue
 		}

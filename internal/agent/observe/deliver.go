@@ -1,4 +1,4 @@
-package agent
+package observe
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const deliverAgain = time.Second
 
 // serveMonitors follows the monitors that netmasters have entered in the store,
 // and sends them this host's events: the agent calls, so it opens no port.
-func (a *Agent) serveMonitors(ctx context.Context) {
+func (a *Observer) serveMonitors(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	active := map[string]context.CancelFunc{}
@@ -52,15 +52,15 @@ func (a *Agent) serveMonitors(ctx context.Context) {
 		cancel()
 	}
 	if ctx.Err() == nil {
-		a.log.Error("netmasters' monitors are not followed any more", "error", err)
+		a.cfg.Log.Error("netmasters' monitors are not followed any more", "error", err)
 	}
 }
 
 // deliver sends the events that a monitor wants until it is gone or ctx ends.
-func (a *Agent) deliver(ctx context.Context, r cluster.MonitorRequest) {
-	client, err := a.masters.Dial(strings.Join(append([]string{r.Address}, a.masters.FixedBases()...), ","))
+func (a *Observer) deliver(ctx context.Context, r cluster.MonitorRequest) {
+	client, err := a.cfg.Netmasters.Dial(strings.Join(append([]string{r.Address}, a.cfg.Netmasters.FixedBases()...), ","))
 	if err != nil {
-		a.log.Warn("a monitor cannot be served", "netmaster", r.Address, "error", err)
+		a.cfg.Log.Warn("a monitor cannot be served", "netmaster", r.Address, "error", err)
 		return
 	}
 	defer client.Close()
@@ -72,7 +72,7 @@ func (a *Agent) deliver(ctx context.Context, r cluster.MonitorRequest) {
 			return
 		}
 		if err != nil && ctx.Err() == nil {
-			a.log.Debug("events cannot be delivered", "netmaster", r.Address, "error", err)
+			a.cfg.Log.Debug("events cannot be delivered", "netmaster", r.Address, "error", err)
 		}
 		_ = waiting.Pause(ctx, deliverAgain) // the loop sees the end
 	}
@@ -80,7 +80,7 @@ func (a *Agent) deliver(ctx context.Context, r cluster.MonitorRequest) {
 
 // getMonitor streams this host's events, a JSON object a line: GET /monitor,
 // with ?drops=true for drops only, and groups in ?from= and ?to=.
-func (a *Agent) getMonitor(w http.ResponseWriter, r *http.Request) {
+func (a *Observer) getMonitor(w http.ResponseWriter, r *http.Request) {
 	want, err := watchQuery(r)
 	if err != nil {
 		failHTTP(w, err)

@@ -1,4 +1,4 @@
-package agent
+package observe
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ func TestUplinkLeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = netlink.LinkDel(link) })
-	a := &Agent{underlay: picture.Underlay{Uplinks: []string{"nosuch0", "up7", "lo"}}}
+	a := &Observer{cfg: Config{Underlay: &picture.Underlay{Uplinks: []string{"nosuch0", "up7", "lo"}}}}
 	for _, c := range []struct {
 		name string
 		do   func() error

@@ -1,4 +1,4 @@
-package agent
+package observe
 
 import (
 	"cmp"
@@ -46,7 +46,7 @@ var (
 
 // hostMetrics collects what the host tells of its health and its traffic.
 type hostMetrics struct {
-	a *Agent
+	a *Observer
 
 	mu    sync.Mutex
 	stats driver.Stats // as last read
@@ -61,7 +61,7 @@ type hostMetrics struct {
 // trafficOf is whose traffic is summed: a group of a network, as labels name them.
 type trafficOf struct{ network, group string }
 
-func newHostMetrics(a *Agent) *hostMetrics {
+func newHostMetrics(a *Observer) *hostMetrics {
 	m := &hostMetrics{a: a, drops: map[string]uint64{}, sums: map[trafficOf]*driver.PortStats{}, rules: map[string]*driver.RuleStats{}}
 	for _, reason := range driver.DropReasons { // a rate misses what a counter begins with
 		m.drops[reason] = 0
@@ -210,7 +210,7 @@ func (m *hostMetrics) addPorts(ports map[string]driver.PortStats) {
 	for i, name := range names {
 		keys[i] = ports[name].Endpoint
 	}
-	groups := m.a.cluster.Groups(keys)
+	groups := m.a.cfg.Cluster.Groups(keys)
 	for i, name := range names {
 		now := ports[name]
 		before := m.stats.Ports[name]

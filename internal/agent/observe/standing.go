@@ -1,4 +1,4 @@
-package agent
+package observe
 
 import (
 	"log/slog"
@@ -8,11 +8,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 )
 
-// The objects of the host's standing.
+// The objects of the host's standing, for Tell.
 const (
-	aboutName        = "host name"
-	aboutStore       = "store"
-	aboutAttachments = "attachments"
+	AboutName        = "host name"
+	AboutStore       = "store"
+	AboutAttachments = "attachments"
 )
 
 // standing is what is wrong with the host's place in the cluster, beside
@@ -55,8 +55,12 @@ func (c *standing) all() map[string]string {
 }
 
 // problemTexts returns all that is not as wanted: object -> sentence.
-func (a *Agent) problemTexts(o picture.Outcome) map[string]string {
+func (a *Observer) problemTexts(o picture.Outcome) map[string]string {
 	texts := o.ProblemTexts()
 	maps.Copy(texts, a.standing.all())
 	return texts
 }
+
+// Tell says what is wrong with an object of the host's standing; "" = nothing any
+// more.
+func (a *Observer) Tell(object, text string) { a.standing.set(object, text) }

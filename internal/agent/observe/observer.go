@@ -1,0 +1,96 @@
+package observe
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv/netplugin/v2/internal/agent/attachment"
+	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// Config is what an Observer needs.
+type Config struct {
+	Host       model.HostName
+	VTEP       netip.Addr
+	DriverName string
+	DriverWhy  string
+	Version    string
+	StateDir   string
+	Log        *slog.Logger
+	Driver     driver.Driver
+	Can        driver.Capabilities    // of Driver
+	Store      store.Store            // tells of netmasters' monitors
+	Metrics    []prometheus.Collector // told beside the Observer's own
+	DebugHooks bool                   // enables the endpoints that pause the mirror: tests only
+
+	Cluster     *picture.Cluster
+	WayOut      *picture.WayOut
+	Underlay    *picture.Underlay
+	Reached     *picture.Reached
+	Netmasters  *netmaster.Client
+	Attachments *attachment.Service
+
+	Named       func() error // why the host's name is not this agent's
+	Mine        func() error // why endpoints of this host may not be created or released now
+	Kick        func(reason string)
+	WriteStatus func(context.Context, tables.HostStatus) error
+
+	StatusEvery time.Duration // least time between two status writes
+	StatusLook  time.Duration // how often the host's health is looked at when nothing happens
+	StatusBeat  time.Duration // longest time between two status writes
+}
+
+// Observer tells of one host. Its exported methods are safe for concurrent use.
+type Observer struct {
+	cfg       Config
+	watchers  *watchers
+	status    *status
+	standing  *standing
+	logged    map[string]string // problems; of the runner's goroutine
+	metrics   *prometheus.Registry
+	applyTime prometheus.Histogram
+}
+
+// New returns an Observer of a host of which nothing is known yet.
+func New(cfg Config) (*Observer, error) {
+	a := &Observer{cfg: cfg, watchers: newWatchers(), logged: map[string]string{}}
+	a.status = newStatus(a)
+	a.standing = &standing{log: cfg.Log, texts: map[string]string{}, changed: a.status.poke}
+	return a, a.registerMetrics()
+}
+
+// Observe keeps the host's status told and the data plane monitored for those who
+// watch, until ctx ends. It is only done after inner's end: what requests under
+// way come to is told too.
+func (a *Observer) Observe(ctx, inner context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { a.status.run(inner) })
+	running.Go(func() { a.monitor(ctx) })
+	running.Go(func() { a.serveMonitors(ctx) })
+	running.Wait()
+}
+
+// Passed hears what a pass came to, from the runner's goroutine.
+func (a *Observer) Passed(o picture.Outcome) {
+	a.applyTime.Observe(o.Took.Seconds())
+	a.status.poke()
+	if o.Err == nil {
+		a.logProblems(o)
+	}
+}
+
+// Registry has the metrics.
+func (a *Observer) Registry() *prometheus.Registry { return a.metrics }
+
+// TellStatus has the status told at once.
+func (a *Observer) TellStatus() { a.status.poke() }
