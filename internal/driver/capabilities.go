@@ -13,8 +13,8 @@ type Capabilities struct {
 	WayOut    bool `json:"wayOut"`    // makes desired.Private.Interface on the host, by which containers reach it and the outside
 	Services  bool `json:"services"`  // spreads a service's connections over its endpoints
 	Bandwidth bool `json:"bandwidth"` // holds ports to a rate
-	Log       bool `json:"log"`       // tells of connections because a rule asks for it, while nobody monitors
-	Audit     bool `json:"audit"`     // evaluates policies that are not enforced
+	Log       bool `json:"log"`       // tells who monitors of connections that meet a rule with Log
+	Audit     bool `json:"audit"`     // tells who monitors how audited sets would judge new connections
 	// UserSpace: frames are read by packet sockets. Containers' kernels have to
 	// complete checksums themselves, since no network card will; and the host's
 	// sides of their interfaces are promiscuous.

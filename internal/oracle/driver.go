@@ -125,7 +125,9 @@ func (d *Driver) Events() <-chan driver.Event { return d.events }
 
 // Capabilities implements driver.Driver. The way out is executed on packets, but
 // no interface of this machine is made for it.
-func (d *Driver) Capabilities() driver.Capabilities { return driver.Capabilities{Tabled: d} }
+func (d *Driver) Capabilities() driver.Capabilities {
+	return driver.Capabilities{Log: true, Audit: true, Tabled: d}
+}
 
 // Tables implements driver.Tabled: they never evict.
 func (d *Driver) Tables() map[string]driver.TableStats {

@@ -65,6 +65,12 @@ func (k *kernel) tell(p *Packet, v *Verdict) {
 	} else if p.isIP() {
 		e.Src, e.Dst, e.Proto, e.SrcPort, e.DstPort, e.ICMPType = p.Src, p.Dst, p.Proto, p.SrcPort, p.DstPort, p.ICMPType
 	}
+	for _, aside := range k.tables.asides {
+		told := e
+		told.Reason = ""
+		told.Kind, told.Decisions, told.Policy = aside.Kind, aside.Decisions, aside.Policy
+		m.queue.Send(told)
+	}
 	switch said := k.tables.decisions; {
 	case v.Drop != "" && m.opts.NoDrops:
 		return

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -15,30 +16,41 @@ type peer struct {
 	network  model.NetworkID
 }
 
-// decide runs a connection through the tiers of one direction and returns
-// whether it passes, the id of the rule that decided ("" when none did), and
-// the tier that denies by default.
-func decide(tiers []desired.Tier, p peer, proto model.Protocol, port uint16) (bool, string, model.Tier) {
+// ruling is what the tiers of one direction say of a connection.
+type ruling struct {
+	pass   bool
+	rule   string            // id of the rule that decided; "" = none did
+	tier   model.Tier        // that denies by default
+	logged []driver.Decision // of the rules with Log that it met, in order
+}
+
+// decide runs a connection through the tiers of one direction.
+func decide(tiers []desired.Tier, dir model.Direction, p peer, proto model.Protocol, port uint16) (out ruling) {
 	for _, t := range tiers {
 		action, id := t.Default, ""
 		for _, r := range t.Ordered() {
 			if matches(r, p, proto, port) {
 				action, id = r.Action, r.ID
+				if r.Log {
+					out.logged = append(out.logged, driver.Decision{Direction: dir, Rule: id, Action: action})
+				}
 				break
 			}
 		}
 		switch action {
 		case model.Allow:
-			return true, id, 0
+			out.pass, out.rule = true, id
+			return out
 		case model.Pass:
 		default:
-			if id == "" {
-				return false, "", t.Tier
+			if out.rule = id; id == "" {
+				out.tier = t.Tier
 			}
-			return false, id, 0
+			return out
 		}
 	}
-	return true, "", 0
+	out.pass = true
+	return out
 }
 
 func matches(r *desired.Rule, p peer, proto model.Protocol, port uint16) bool {

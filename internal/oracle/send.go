@@ -15,7 +15,7 @@ import (
 func (d *Driver) Send(p Packet) Verdict {
 	d.k.mu.Lock()
 	defer d.k.mu.Unlock()
-	d.k.tables.decisions, d.k.conns.fresh = nil, false
+	d.k.tables.decisions, d.k.tables.asides, d.k.conns.fresh = nil, nil, false
 	v := d.k.send(&p)
 	v.Packet = p
 	d.k.count(&p, &v)
@@ -274,6 +274,12 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 	if !ok {
 		return dropped(driver.DropInvalid)
 	}
+	_, old := k.conns.known(orig)
+	defer func() {
+		if old || p.DstMAC.Multicast() { // asides are of connections that begin
+			t.asides = nil
+		}
+	}()
 	var rules []string
 	if p.DstMAC.Multicast() {
 		if t.arpMode != model.ArpFlood {
@@ -371,21 +377,48 @@ func (t *tables) judge(port *desired.Port, dir model.Direction, other peer, orig
 	if port.Policies == 0 {
 		return true, ""
 	}
-	set := t.sets[port.Policies]
-	if set == nil {
+	set := policySet{t.sets[port.Policies]}
+	if set.PolicySet == nil {
 		t.decisions = append(t.decisions, driver.Decision{Direction: dir})
 		return false, "" // its rules are not in (any more)
 	}
-	tiers, dport := set.In, uint16(0)
+	said := set.judge(dir, other, orig)
+	t.decisions = append(t.decisions, driver.Decision{Direction: dir, Rule: said.rule, Tier: said.tier})
+	for _, d := range said.logged {
+		t.asides = append(t.asides, driver.FlowEvent{Kind: driver.FlowLogged, Decisions: []driver.Decision{d}})
+	}
+	for _, id := range set.Audits {
+		audited := t.sets[id]
+		if audited == nil {
+			continue
+		}
+		would := policySet{audited}.judge(dir, other, orig)
+		if would.pass == said.pass {
+			continue
+		}
+		kind := driver.FlowWouldAllow
+		if said.pass {
+			kind = driver.FlowWouldDeny
+		}
+		t.asides = append(t.asides, driver.FlowEvent{
+			Kind: kind, Policy: audited.Name, Decisions: []driver.Decision{{Direction: dir, Rule: would.rule, Tier: would.tier}},
+		})
+	}
+	return said.pass, said.rule
+}
+
+// policySet judges connections.
+type policySet struct{ *desired.PolicySet }
+
+func (s policySet) judge(dir model.Direction, other peer, orig flow) ruling {
+	tiers, dport := s.In, uint16(0)
 	if dir == model.Out {
-		tiers = set.Out
+		tiers = s.Out
 	}
 	if orig.proto.HasPorts() {
 		dport = orig.dstPort
 	}
-	pass, rule, tier := decide(tiers, other, orig.proto, dport)
-	t.decisions = append(t.decisions, driver.Decision{Direction: dir, Rule: rule, Tier: tier})
-	return pass, rule
+	return decide(tiers, dir, other, orig.proto, dport)
 }
 
 func (k *kernel) count(p *Packet, v *Verdict) {

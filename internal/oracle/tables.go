@@ -35,7 +35,8 @@ type tables struct {
 
 	was map[addrKey]station // whose the addresses were that the Apply under way has changed
 
-	decisions []driver.Decision // of the packet under way, in order
+	decisions []driver.Decision  // of the packet under way, in order
+	asides    []driver.FlowEvent // what else is to be told of it
 }
 
 type addrKey struct {

@@ -83,6 +83,7 @@ func Run(t *testing.T, start func(t *testing.T) Harness) {
 		{"Damaged", testDamaged},
 		{"WayOut", testWayOut},
 		{"Monitor", testMonitor},
+		{"Asides", testAsides},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, start(t)) })
 	}

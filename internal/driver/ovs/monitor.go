@@ -46,6 +46,9 @@ type alike struct {
 	dstPort         uint16
 	icmpType        uint8
 	outRule, inRule string
+	action          model.Action
+	tier            model.Tier
+	policy          string
 }
 
 type heldEvent struct {
@@ -74,8 +77,10 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: monitor: %w", err)
 	}
 	d.watching = w
+	d.pic.policies.listen(true)
 	if err := d.rewatch(ctx, w.dress); err != nil {
 		d.watching = nil
+		d.pic.policies.listen(false)
 		return nil, errors.Join(fmt.Errorf("monitor: %w", err), d.rewatch(ctx, nil), w.conn.Close())
 	}
 	d.wg.Go(func() { w.run(ctx) })
@@ -162,6 +167,7 @@ func (w *watch) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	w.d.mu.Lock()
+	w.d.pic.policies.listen(false)
 	err := w.d.rewatch(ctx, nil)
 	w.d.mu.Unlock()
 	if w.conn != nil {
@@ -231,7 +237,7 @@ func (w *watch) take(p openflow.PacketIn) {
 	}
 	k := alike{
 		kind: e.Kind, reason: e.Reason, port: e.Port, network: e.Network, src: e.Src.String(), dst: e.Dst.String(),
-		proto: e.Proto, dstPort: e.DstPort, icmpType: e.ICMPType,
+		proto: e.Proto, dstPort: e.DstPort, icmpType: e.ICMPType, policy: e.Policy,
 	}
 	for _, d := range e.Decisions {
 		if d.Direction == model.Out {
@@ -239,6 +245,7 @@ func (w *watch) take(p openflow.PacketIn) {
 		} else {
 			k.inRule = d.Rule
 		}
+		k.action, k.tier = d.Action, d.Tier
 	}
 	h := w.held[k]
 	if h != nil && e.Time.Sub(h.told) < time.Second {
@@ -279,6 +286,9 @@ func (d *Driver) flowEvent(p openflow.PacketIn) (driver.FlowEvent, bool) {
 			}
 		}
 	}
+	if aside, ok := pipeline.AsideOf(p.Table, p.Register); ok {
+		return d.asideEvent(e, aside)
+	}
 	sets := map[bool]uint32{true: p.Register(pipeline.RegOutSet), false: p.Register(pipeline.RegInSet)}
 	out, tier, policy := pipeline.PolicyStage(p.Table)
 	switch {
@@ -314,6 +324,23 @@ func direction(out bool) model.Direction {
 	return model.In
 }
 
+// asideEvent says what a packet tells aside from its verdict.
+func (d *Driver) asideEvent(e driver.FlowEvent, a pipeline.Aside) (driver.FlowEvent, bool) {
+	if e.DstMAC[0]&1 != 0 {
+		return e, false // a broadcast begins no connection
+	}
+	e.Kind = a.Kind
+	said := driver.Decision{Direction: direction(a.Out), Rule: d.rules[a.Rule], Action: a.Action}
+	if a.Tier >= 0 {
+		said.Tier = d.tierOf(uint32(a.Set), a.Out, a.Tier)
+	}
+	e.Decisions = []driver.Decision{said}
+	if a.Kind != driver.FlowLogged {
+		e.Policy = d.pic.policies.names[a.Set]
+	}
+	return e, true
+}
+
 // tierOf names a tier of a policy set, 0 when the set is not in.
 func (d *Driver) tierOf(set uint32, out bool, tier int) model.Tier {
 	id := desired.PolicySetID(set)
@@ -321,10 +348,7 @@ func (d *Driver) tierOf(set uint32, out bool, tier int) model.Tier {
 	if !ok || d.pic.policies.closed[id] != nil {
 		return 0
 	}
-	tiers := s.In
-	if out {
-		tiers = s.Out
-	}
+	tiers := tiersOf(s, out)
 	if tier >= len(tiers) {
 		return 0
 	}

@@ -49,7 +49,7 @@ func (p *picture) update(want desired.Host, c pipeline.Config, numbers map[strin
 	if all {
 		p.ledger.set(owner{kind: pipeline.KindBase}, pipeline.Base(c))
 	}
-	p.policies.update(c, p.have.PolicySets, want.PolicySets)
+	p.policies.update(c, p.have, want)
 
 	dirty := map[model.NetworkID]bool{} // own flows to be recomputed
 	moved := map[model.NetworkID]bool{} // flows of its endpoints too

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -16,12 +18,25 @@ import (
 // rule, and within a rule an identity: each rule owns its flows, and where the
 // flows of several rules have one key the ledger gives it to the smallest ID.
 type policies struct {
-	ledger *ledger
-	names  map[desired.PolicySetID]string
-	needs  map[desired.PolicySetID]int   // flows of a set's rules, whether they are in or not
-	need   int                           // of all sets together
-	closed map[desired.PolicySetID]error // sets that were replaced by denying all
-	most   int                           // maxPolicyFlows, but in tests
+	ledger  *ledger
+	names   map[desired.PolicySetID]string
+	needs   map[desired.PolicySetID]int   // flows of a set's rules in one form, whether they are in or not
+	counted map[desired.PolicySetID]int   // how much of total is a set's
+	total   int                           // flows that all sets need
+	users   map[desired.PolicySetID]int   // ports that refer to a set
+	audited map[desired.PolicySetID]int   // sets that have it audited
+	in      map[form]bool                 // whose rules the ledger has, of the last version
+	closed  map[desired.PolicySetID]error // sets that were replaced by denying all, or left out of the audit
+	crowded map[desired.PolicySetID]error // sets not all of whose audited ones are evaluated
+	most    int                           // maxPolicyFlows, but in tests
+}
+
+// form is one of the two ways in which a set's rules are flows: as they decide,
+// and as they are evaluated for the audit. A set that is audited and that no
+// port refers to is in the second form only.
+type form struct {
+	set   desired.PolicySetID
+	audit bool
 }
 
 // maxPolicyFlows bounds the flows of a host's rules: some 0.5 GB of memory, and 7 s
@@ -30,55 +45,110 @@ const maxPolicyFlows = 1 << 19
 
 func newPolicies(l *ledger) *policies {
 	return &policies{
-		ledger: l, names: map[desired.PolicySetID]string{}, needs: map[desired.PolicySetID]int{},
-		closed: map[desired.PolicySetID]error{}, most: maxPolicyFlows,
+		ledger: l, names: map[desired.PolicySetID]string{}, needs: map[desired.PolicySetID]int{}, counted: map[desired.PolicySetID]int{}, most: maxPolicyFlows,
+		users: map[desired.PolicySetID]int{}, audited: map[desired.PolicySetID]int{}, in: map[form]bool{},
+		closed: map[desired.PolicySetID]error{}, crowded: map[desired.PolicySetID]error{},
 	}
 }
 
-// update makes the ledger want the flows of the sets of now, given that it
-// wants those of old.
-func (p *policies) update(c pipeline.Config, old, now desired.Map[desired.PolicySetID, *desired.PolicySet]) {
-	changed := map[desired.PolicySetID]desired.Change[desired.PolicySetID, *desired.PolicySet]{}
-	for ch := range now.Diff(old) {
-		changed[ch.Key] = ch
-		for r := range ruleChanges(ch.Old, ch.New) {
-			p.count(ch.Key, r)
+// wanted tells whether a set is to be there in a form.
+func (p *policies) wanted(f form) bool {
+	if f.audit {
+		return p.audited[f.set] > 0
+	}
+	return p.audited[f.set] == 0 || p.users[f.set] > 0
+}
+
+// need is how many flows a set's rules take.
+func (p *policies) need(id desired.PolicySetID) int {
+	n := 0
+	for _, audit := range []bool{false, true} {
+		if p.wanted(form{id, audit}) {
+			n += p.needs[id]
 		}
-		if ch.New == nil {
-			delete(p.names, ch.Key)
-		} else {
-			p.names[ch.Key] = ch.New.Name
+	}
+	return n
+}
+
+// update makes the ledger want the flows of the policy of now, given that it
+// wants that of old.
+func (p *policies) update(c pipeline.Config, old, now desired.Host) {
+	changed := map[desired.PolicySetID]bool{}
+	for ch := range now.Ports.Diff(old.Ports) {
+		for _, port := range []*desired.Port{ch.Old, ch.New} {
+			if port == nil || port.Policies == 0 {
+				continue
+			}
+			by := 1
+			if port == ch.Old {
+				by = -1
+			}
+			change(p.users, port.Policies, by)
+			changed[port.Policies] = changed[port.Policies] || p.audited[port.Policies] > 0
+		}
+	}
+	for ch := range now.PolicySets.Diff(old.PolicySets) {
+		changed[ch.Key] = true
+		p.compare(ch.Key, ch.Old, ch.New, changed)
+	}
+	for id := range changed {
+		n := p.need(id)
+		p.total += n - p.counted[id]
+		if p.counted[id] = n; n == 0 {
+			delete(p.counted, id)
 		}
 	}
 	tooMany := p.tooMany()
 	for id, err := range p.closed { // what was too much may fit now
-		if _, ok := changed[id]; !ok && isTooMany(err) && tooMany[id] == nil {
-			s, _ := now.Get(id)
-			changed[id] = desired.Change[desired.PolicySetID, *desired.PolicySet]{Key: id, Old: s, New: s, Had: true, Has: true}
-		}
+		changed[id] = changed[id] || isTooMany(err) && tooMany[id] == nil
 	}
 	for id := range tooMany {
-		if _, ok := changed[id]; !ok {
-			s, _ := now.Get(id)
-			changed[id] = desired.Change[desired.PolicySetID, *desired.PolicySet]{Key: id, Old: s, New: s, Had: true, Has: true}
-		}
+		changed[id] = true
 	}
-	for id, ch := range changed {
-		p.change(c, id, ch.Old, ch.New, tooMany[id])
+	for id, is := range changed {
+		if is {
+			was, _ := old.PolicySets.Get(id)
+			s, _ := now.PolicySets.Get(id)
+			p.change(c, id, was, s, tooMany[id])
+		}
 	}
 }
 
-func (p *policies) count(id desired.PolicySetID, r ruleChange) {
-	by := 0
-	if r.new != nil {
-		by += pipeline.FlowsOf(r.new)
+// compare counts what differs between two versions of a set, and marks the sets
+// that its audits concern.
+func (p *policies) compare(id desired.PolicySetID, old, now *desired.PolicySet, changed map[desired.PolicySetID]bool) {
+	for r := range ruleChanges(old, now) {
+		by := 0
+		if r.new != nil {
+			by += pipeline.FlowsOf(r.new)
+		}
+		if r.old != nil {
+			by -= pipeline.FlowsOf(r.old)
+		}
+		change(p.needs, id, by)
 	}
-	if r.old != nil {
-		by -= pipeline.FlowsOf(r.old)
+	delete(p.crowded, id)
+	delete(p.names, id)
+	for by, s := range map[int]*desired.PolicySet{-1: old, 1: now} {
+		if s != nil {
+			for _, a := range s.Audits {
+				change(p.audited, a, by)
+				changed[a] = true
+			}
+		}
 	}
-	p.need += by
-	if p.needs[id] += by; p.needs[id] == 0 {
-		delete(p.needs, id)
+	if now == nil {
+		return
+	}
+	p.names[id] = now.Name
+	if n := len(now.Audits); n > pipeline.MaxAudits {
+		p.crowded[id] = model.Errorf(model.ErrExhausted, "%d policies are audited beside it, and the first %d are evaluated", n, pipeline.MaxAudits)
+	}
+}
+
+func change(m map[desired.PolicySetID]int, id desired.PolicySetID, by int) {
+	if m[id] += by; m[id] == 0 {
+		delete(m, id)
 	}
 }
 
@@ -96,66 +166,108 @@ func isTooMany(err error) bool {
 	return ok
 }
 
-// tooMany chooses the sets that are closed so that the others fit: the largest
-// ones, whatever came first.
+// tooMany chooses the sets that are closed so that the others fit: those that
+// are only audited first, and the largest ones, whatever came first.
 func (p *policies) tooMany() map[desired.PolicySetID]error {
-	if p.need <= p.most {
+	if p.total <= p.most {
 		return nil
 	}
-	var ids []desired.PolicySetID
-	for id := range p.needs {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, func(a, b desired.PolicySetID) int {
-		return cmp.Or(cmp.Compare(p.needs[b], p.needs[a]), cmp.Compare(a, b))
+	ids := slices.SortedFunc(maps.Keys(p.counted), func(a, b desired.PolicySetID) int {
+		decides := func(id desired.PolicySetID) int {
+			if p.wanted(form{set: id}) {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(decides(a), decides(b)), cmp.Compare(p.counted[b], p.counted[a]), cmp.Compare(a, b))
 	})
-	out, left := map[desired.PolicySetID]error{}, p.need
+	out, left := map[desired.PolicySetID]error{}, p.total
 	for _, id := range ids {
 		if left <= p.most {
 			break
 		}
-		out[id] = &tooManyError{p.needs[id], p.need, p.most}
-		left -= p.needs[id]
+		out[id] = &tooManyError{p.counted[id], p.total, p.most}
+		left -= p.counted[id]
 	}
 	return out
 }
 
+// listen adds what evaluates audited sets, or takes it away.
+func (p *policies) listen(on bool) {
+	var flows []openflow.Flow
+	if on {
+		flows = pipeline.Hooks()
+	}
+	p.ledger.set(owner{kind: pipeline.KindAside, name: "hooks"}, flows)
+}
+
 // change brings one set from old to now; tooMany says why it cannot be in.
 func (p *policies) change(c pipeline.Config, id desired.PolicySetID, old, now *desired.PolicySet, tooMany error) {
-	frame := owner{kind: pipeline.KindDefault, id: uint64(id)}
-	was := old // whose rules are in the ledger
-	if p.closed[id] != nil {
-		was = nil
-	}
-	if now == nil {
-		delete(p.closed, id)
-		p.rules(c, was, nil)
-		p.ledger.set(frame, nil)
-		return
-	}
-	flows, err := pipeline.SetFrame(now)
-	for r := range ruleChanges(was, now) {
-		if err == nil && r.new != nil {
-			err = pipeline.CheckRule(r.new)
-		}
-	}
+	delete(p.closed, id)
+	err := p.check(id, old, now)
 	if err == nil {
 		err = tooMany
 	}
-	if err != nil {
-		p.rules(c, was, nil)
-		p.ledger.set(frame, pipeline.ClosedSet(id))
+	if now != nil && err != nil {
 		p.closed[id] = err
-		return
 	}
-	delete(p.closed, id)
-	p.ledger.set(frame, flows)
-	p.rules(c, was, now)
+	for _, f := range []form{{id, false}, {id, true}} {
+		was, is := old, now
+		if !p.in[f] {
+			was = nil
+		}
+		there := now != nil && p.wanted(f)
+		if !there || err != nil {
+			is = nil
+		}
+		p.rules(c, f.audit, was, is)
+		if delete(p.in, f); is != nil {
+			p.in[f] = true
+		}
+		var flows, audits []openflow.Flow
+		switch {
+		case is != nil:
+			flows, _ = pipeline.SetFrame(is, f.audit) // checked above
+		case there && !f.audit:
+			flows = pipeline.ClosedSet(id)
+		}
+		p.ledger.set(owner{kind: pipeline.KindDefault, id: formNumber(f)}, flows)
+		if there && !f.audit {
+			audits = pipeline.Audits(now)
+		}
+		if !f.audit {
+			p.ledger.set(owner{kind: pipeline.KindAside, id: uint64(id)}, audits)
+		}
+	}
+}
+
+// check tells what flows cannot express of a set; of one that is in, of what has
+// changed.
+func (p *policies) check(id desired.PolicySetID, old, now *desired.PolicySet) error {
+	if now == nil {
+		return nil
+	}
+	if !p.in[form{id, false}] && !p.in[form{id, true}] {
+		old = nil
+	}
+	if _, err := pipeline.SetFrame(now, false); err != nil {
+		return err
+	}
+	for r := range ruleChanges(old, now) {
+		if r.new == nil {
+			continue
+		}
+		if err := pipeline.CheckRule(r.new); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rules changes the flows of the rules in which two versions of a set differ.
-func (p *policies) rules(c pipeline.Config, old, now *desired.PolicySet) {
+func (p *policies) rules(c pipeline.Config, audit bool, old, now *desired.PolicySet) {
 	for r := range ruleChanges(old, now) {
+		r.place.Audit = audit
 		o := ruleOwner(r.place, r.id)
 		switch {
 		case r.new == nil:
@@ -186,11 +298,20 @@ func onlyPeersDiffer(a, b *desired.Rule) bool {
 }
 
 func ruleOwner(p pipeline.Place, id string) owner {
-	at := uint64(p.Set)<<8 | uint64(p.Tier)<<1
+	at := formNumber(form{p.Set, p.Audit}) | uint64(p.Tier)<<1
 	if p.Out {
 		at |= 1
 	}
 	return owner{kind: pipeline.KindRule, id: at, name: id}
+}
+
+// formNumber leaves the lower 7 bits to tiers and directions.
+func formNumber(f form) uint64 {
+	n := uint64(f.set) << 8
+	if f.audit {
+		n |= 1 << 7
+	}
+	return n
 }
 
 // ruleChange is a rule in which two versions of a set differ. moved means that
@@ -262,8 +383,18 @@ func tiersOf(s *desired.PolicySet, out bool) []desired.Tier {
 // problems lists what could not be made true as wanted.
 func (p *policies) problems() []driver.Problem {
 	var out []driver.Problem
+	tell := func(id desired.PolicySetID, what string, err error) {
+		out = append(out, driver.Problem{Object: "policy set " + p.names[id], Err: fmt.Errorf("%s: %w", what, err)})
+	}
 	for id, err := range p.closed {
-		out = append(out, driver.Problem{Object: "policy set " + p.names[id], Err: fmt.Errorf("everything is denied in its place: %w", err)})
+		if p.wanted(form{set: id}) {
+			tell(id, "everything is denied in its place", err)
+		} else {
+			tell(id, "it is not evaluated for the audit", err)
+		}
+	}
+	for id, err := range p.crowded {
+		tell(id, "audit", err)
 	}
 	return out
 }

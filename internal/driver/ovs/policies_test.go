@@ -36,6 +36,19 @@ func someRule(rng *rand.Rand, id string) *desired.Rule {
 	return r
 }
 
+// setOf is the set that a flow of the policy stages is of, 0 of other flows.
+func setOf(key string) desired.PolicySetID {
+	f, err := openflow.FromParts(key, string(make([]byte, 8)))
+	if out, _, ok := pipeline.PolicyStage(f.Table); ok && err == nil {
+		for _, t := range f.Match {
+			if out && t.Field == pipeline.RegOutSet || !out && t.Field == pipeline.RegInSet {
+				return desired.PolicySetID(t.Value.Lo)
+			}
+		}
+	}
+	return 0
+}
+
 // edited returns a set in which something small is different.
 func edited(rng *rand.Rand, s *desired.PolicySet) *desired.PolicySet {
 	next := *s
@@ -44,7 +57,12 @@ func edited(rng *rand.Rand, s *desired.PolicySet) *desired.PolicySet {
 	if rng.Intn(2) == 0 {
 		tiers = &next.Out
 	}
-	switch k := rng.Intn(12); {
+	switch k := rng.Intn(14); {
+	case k > 11:
+		next.Audits = nil
+		for range rng.Intn(3) {
+			next.Audits = append(next.Audits, desired.PolicySetID(1+rng.Intn(4))) // of which one is never there
+		}
 	case k == 0 && len(*tiers) > 0:
 		*tiers = (*tiers)[:len(*tiers)-1]
 	case k == 1 || len(*tiers) == 0:
@@ -86,6 +104,11 @@ func TestPoliciesIncremental(t *testing.T) {
 				id := desired.PolicySetID(1 + rng.Intn(3))
 				s, ok := h.PolicySets.Get(id)
 				switch {
+				case rng.Intn(8) == 0:
+					name := fmt.Sprint("cv", rng.Intn(2))
+					h.Ports = h.Ports.Set(name, &desired.Port{IfName: name, Policies: id})
+				case rng.Intn(20) == 0:
+					h.Ports = h.Ports.Delete(fmt.Sprint("cv", rng.Intn(2)))
 				case !ok:
 					h.PolicySets = h.PolicySets.Set(id, &desired.PolicySet{ID: id, Name: fmt.Sprint("set ", id)})
 				case rng.Intn(20) == 0:
@@ -102,8 +125,33 @@ func TestPoliciesIncremental(t *testing.T) {
 			if diff := cmp.Diff(wantedFlows(fresh.ledger), p.ledger.installed); diff != "" {
 				t.Fatalf("seed %d, step %d: switch (-from scratch +incremental):\n%s", seed, step, diff)
 			}
-			if !maps.Equal(fresh.policies.needs, p.policies.needs) || fresh.policies.need != p.policies.need {
+			if !maps.Equal(fresh.policies.needs, p.policies.needs) || fresh.policies.total != p.policies.total {
 				t.Fatalf("seed %d, step %d: need %v, from scratch %v", seed, step, p.policies.needs, fresh.policies.needs)
+			}
+			decided := h // enforced flows are the same without the audit
+			for id, s := range h.PolicySets.All() {
+				if s.Audits == nil {
+					continue
+				}
+				plain := *s
+				plain.Audits = nil
+				decided.PolicySets = decided.PolicySets.Set(id, &plain)
+			}
+			if len(p.policies.closed) == 0 { // else it has room for others
+				fresh := newPicture()
+				fresh.update(decided, pipeline.Config{}, nil)
+				for k, body := range p.ledger.installed {
+					if id := setOf(k); pipeline.Stage(k[0]) <= pipeline.Output && fresh.ledger.claims[k] == nil {
+						t.Fatalf("seed %d, step %d: the audit adds a flow of set %d: %q", seed, step, id, body)
+					}
+				}
+				for k := range fresh.ledger.claims {
+					want, _ := fresh.ledger.wanted(k)
+					id := setOf(k)
+					if enforced := p.policies.wanted(form{set: id}); p.ledger.installed[k] != want && (enforced || id == 0) {
+						t.Fatalf("seed %d, step %d: the audit changes a flow of set %d", seed, step, id)
+					}
+				}
 			}
 			if a, b := fmt.Sprint(fresh.policies.closed), fmt.Sprint(p.policies.closed); len(fresh.policies.closed) != len(p.policies.closed) {
 				t.Fatalf("seed %d, step %d: closed %s, from scratch %s", seed, step, b, a)

@@ -189,6 +189,7 @@ func Base(c Config) []of.Flow {
 	hostBase(l, c)
 	trackFlows(l, c)
 	policyFrame(l, c)
+	asideBase(l)
 	commitFlows(l)
 	l.drop(Output, 0, match(of.Eq(regPort, 0)), driver.DropUnknownDest)
 	l.flows[len(l.flows)-1].Priority = 10

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"slices"
+
 	"github.com/contiv/netplugin/v2/internal/driver"
 	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
 )
@@ -23,26 +25,38 @@ const (
 const sampleLen = 256
 
 // Watched returns the flow as it is while somebody monitors: what drops sends
-// the packet up before, if drops are asked for. With connections, rules that let
-// through note themselves, and what remembers a connection sends its first
+// the packet up before, if drops are asked for; rules with Log tell of it, and
+// what denies by policy has audited sets evaluated. With connections, rules that
+// let through note themselves, and what remembers a connection sends its first
 // packet up. Key, cookie and what becomes of the packet stay the same.
 func Watched(f of.Flow, opts driver.MonitorOptions) of.Flow {
 	kind, number, ours := KindOf(f.Cookie)
 	stage := Stage(f.Table)
+	out, _, policy := PolicyStage(f.Table)
+	if !ours {
+		return f
+	}
+	var before, after []of.Action
+	if f.Cookie&LogBit != 0 && policy {
+		before = tellLogged(kind, number, out)
+	}
 	switch {
-	case !ours:
 	case kind == KindDrop, kind == KindDeny:
-		if len(f.Actions) == 0 && !opts.NoDrops {
-			f.Actions = []of.Action{of.Controller{MaxLen: sampleLen}}
+		if !opts.NoDrops && len(f.Actions) == 0 {
+			before = append(before, of.Controller{MaxLen: sampleLen})
+		}
+		if policy {
+			after = tellDenied(out)
 		}
 	case !opts.Connections:
-	case kind == KindAllow && stage >= Out0 && stage < In0:
-		f.Actions = append([]of.Action{of.Set(RegRuleOut, number)}, f.Actions...)
-	case kind == KindAllow && stage >= In0 && stage < Commit:
-		f.Actions = append([]of.Action{of.Set(RegRuleIn, number)}, f.Actions...)
+	case kind == KindAllow && policy && out:
+		before = append(before, of.Set(RegRuleOut, number))
+	case kind == KindAllow && policy:
+		before = append(before, of.Set(RegRuleIn, number))
 	case stage == Commit && commits(f):
-		f.Actions = append([]of.Action{of.Controller{MaxLen: sampleLen}}, f.Actions...)
+		before = append(before, of.Controller{MaxLen: sampleLen})
 	}
+	f.Actions = slices.Concat(before, f.Actions, after)
 	return f
 }
 
@@ -59,7 +73,16 @@ func commits(f of.Flow) bool {
 // change it.
 func Watchable(table uint8, cookie uint64, opts driver.MonitorOptions) bool {
 	kind, _, ours := KindOf(cookie)
-	return ours && (!opts.NoDrops && (kind == KindDrop || kind == KindDeny) || opts.Connections && (kind == KindAllow || Stage(table) == Commit))
+	_, _, policy := PolicyStage(table)
+	switch {
+	case !ours:
+		return false
+	case cookie&LogBit != 0:
+		return true
+	case kind == KindDrop, kind == KindDeny:
+		return policy || !opts.NoDrops
+	}
+	return opts.Connections && (kind == KindAllow || Stage(table) == Commit)
 }
 
 // PolicyStage tells which direction's and tier's policy a table holds.

@@ -12,7 +12,8 @@ import (
 
 // TestWatched: of every flow in the goldens, monitoring leaves key and cookie;
 // all that drop send up first, when drops are wanted, and nothing else does but
-// what commits connections, when these are; what lets through notes its rule.
+// what commits connections, when these are; what lets through notes its rule. What
+// denies by policy leads to the audit, and rules with Log tell of it first.
 func TestWatched(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.golden")
 	if err != nil || len(files) == 0 {
@@ -42,16 +43,29 @@ func TestWatched(t *testing.T) {
 				if !Watchable(f.Table, f.Cookie, opts) && got != plain {
 					t.Errorf("%s is not watchable and became %s", f, w)
 				}
-				kind, _, _ := KindOf(f.Cookie)
-				_, _, policy := PolicyStage(f.Table)
+				kind, number, _ := KindOf(f.Cookie)
+				out, _, policy := PolicyStage(f.Table)
 				want, what := plain, "same"
 				switch {
 				case plain == "drop" && !opts.NoDrops:
 					want, what = "CONTROLLER:256", "drop"
+				case plain == "drop" && policy:
+					want = ""
 				case opts.Connections && Commits(f.Table) && strings.Contains(plain, "ct(commit"):
 					want, what = "CONTROLLER:256,"+plain, "commit"
 				case opts.Connections && kind == KindAllow && policy:
 					want, what = "->reg15,"+plain, "allow"
+				}
+				if plain == "drop" && policy {
+					want = strings.TrimPrefix(want+","+of.ActionsText(tellDenied(out)), ",")
+				}
+				if f.Cookie&LogBit != 0 {
+					seen["logged"]++
+					if says := of.ActionsText(tellLogged(kind, number, out)); !strings.HasPrefix(got, says+",") {
+						t.Errorf("%s became %s, want first %s", f, w, says)
+					} else {
+						got = strings.TrimPrefix(got, says+",")
+					}
 				}
 				if !strings.HasSuffix(got, want) || what != "allow" && got != want {
 					t.Errorf("%s became %s, want actions %s", f, w, want)
@@ -60,7 +74,7 @@ func TestWatched(t *testing.T) {
 			}
 		}
 	}
-	for _, what := range []string{"same", "drop", "commit", "allow"} {
+	for _, what := range []string{"same", "drop", "commit", "allow", "logged"} {
 		if seen[what] == 0 {
 			t.Errorf("no flow of kind %s was seen in %v", what, seen)
 		}

@@ -143,10 +143,10 @@ func TestPolicyGolden(t *testing.T) {
 	s := &desired.PolicySet{ID: 5, Name: "p1", In: []desired.Tier{
 		{Tier: model.TierContiv, Default: model.Pass, Rules: desired.RulesOf(
 			desired.Rule{ID: "a", Priority: 100, Action: model.Deny, AnyPeer: true},
-			desired.Rule{ID: "b", Priority: 10, Action: model.Deny, Identities: desired.IdentitiesOf(256, 257), Ports: pm(model.ProtoTCP, 80, 80)},
+			desired.Rule{ID: "b", Priority: 10, Action: model.Deny, Log: true, Identities: desired.IdentitiesOf(256, 257), Ports: pm(model.ProtoTCP, 80, 80)},
 			desired.Rule{ID: "c", Priority: 10, Action: model.Allow, Identities: desired.IdentitiesOf(256), Ports: pm(model.ProtoTCP, 80, 80)},
-			desired.Rule{ID: "d", Priority: 9, Action: model.Pass, AnyPeer: true, Ports: pm(model.ProtoUDP, 1000, 1030)},
-			desired.Rule{ID: "e", Priority: 8, Action: model.Allow, AnyPeer: true, Ports: pm(model.ProtoICMP, 0, 0)},
+			desired.Rule{ID: "d", Priority: 9, Action: model.Pass, Log: true, AnyPeer: true, Ports: pm(model.ProtoUDP, 1000, 1030)},
+			desired.Rule{ID: "e", Priority: 8, Action: model.Allow, Log: true, AnyPeer: true, Ports: pm(model.ProtoICMP, 0, 0)},
 			desired.Rule{ID: "f", Priority: 7, Action: model.Allow, Ports: pm(model.ProtoTCP, 0, 65535), CIDRs: []desired.CIDR{
 				{Prefix: prefix("10.0.0.0/8"), Except: []netip.Prefix{prefix("10.128.0.0/10")}},
 				{Prefix: prefix("fd00::/64"), Network: 7},
@@ -163,6 +163,28 @@ func TestPolicyGolden(t *testing.T) {
 	golden(t, "policy", text(policySet(t, s)))
 }
 
+// TestAuditGolden pins what evaluates an audited set.
+func TestAuditGolden(t *testing.T) {
+	s := &desired.PolicySet{ID: 5, Audits: []desired.PolicySetID{6, 7}, In: []desired.Tier{{Default: model.Pass}}}
+	a := &desired.PolicySet{ID: 6, In: []desired.Tier{
+		{Tier: model.TierContiv, Default: model.Pass},
+		{Tier: model.TierKubernetes, Default: model.Deny},
+	}}
+	flows := slices.Concat(Audits(s), Hooks())
+	frame, err := SetFrame(a, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flows = append(flows, frame...)
+	for i, action := range []model.Action{model.Allow, model.Deny, model.Pass} {
+		r := &desired.Rule{ID: string(action), Action: action, Log: true, Identities: desired.IdentitiesOf(300)}
+		for tier := range 2 {
+			flows = append(flows, Rule(Config{}, Place{Set: 6, Audit: true, Tier: tier, Last: tier == 1, Out: i == 0}, r)...)
+		}
+	}
+	golden(t, "audit", text(flows))
+}
+
 // TestPolicyThatDoesNotFit checks that what flows cannot say is told, and that
 // there are flows that deny everything instead.
 func TestPolicyThatDoesNotFit(t *testing.T) {
@@ -172,7 +194,7 @@ func TestPolicyThatDoesNotFit(t *testing.T) {
 	if err := CheckRule(&desired.Rule{Priority: desired.MaxPriority}); err != nil {
 		t.Errorf("the highest priority of all: %v", err)
 	}
-	if _, err := SetFrame(&desired.PolicySet{ID: 5, In: make([]desired.Tier, TiersPerDirection+1)}); err == nil {
+	if _, err := SetFrame(&desired.PolicySet{ID: 5, In: make([]desired.Tier, TiersPerDirection+1)}, false); err == nil {
 		t.Error("too many tiers are taken")
 	}
 	flows := ClosedSet(5)

@@ -21,6 +21,8 @@ const (
 	priorityRules   = 16
 	// MaxRulePriority is the highest rule priority that fits a flow's 16 bits.
 	MaxRulePriority = (0xffff-priorityRules)/3 - 1
+	// priorityHook is above all rules, and below seeded faults.
+	priorityHook = 0xfffe
 )
 
 func rulePriority(c Config, r *desired.Rule) uint16 {
@@ -42,14 +44,15 @@ func rulePriority(c Config, r *desired.Rule) uint16 {
 type direction struct {
 	first            Stage // table of its first tier
 	after            Stage
+	audit            Stage    // table of its first tier for audited sets
 	set              of.Field // register with the policy set
 	peer             of.Field // register with the peer's identity
 	ct4, ct6, ip, v6 of.Field // the peer's address: tracked, and of untracked packets
 }
 
 var (
-	outward = direction{Out0, In0, regOut, regDst, of.CtNwDst, of.CtIPv6Dst, of.NwDst, of.IPv6Dst}
-	inward  = direction{In0, Commit, regIn, regSrc, of.CtNwSrc, of.CtIPv6Src, of.NwSrc, of.IPv6Src}
+	outward = direction{Out0, In0, AuditOut0, regOut, regDst, of.CtNwDst, of.CtIPv6Dst, of.NwDst, of.IPv6Dst}
+	inward  = direction{In0, Commit, AuditIn0, regIn, regSrc, of.CtNwSrc, of.CtIPv6Src, of.NwSrc, of.IPv6Src}
 )
 
 // policyFrame adds what every tier's table has: a port without policy passes, a
@@ -77,10 +80,11 @@ func RuleNumber(id string) uint32 {
 
 // Place is where a rule stands: in a policy set, in a direction, in a tier.
 type Place struct {
-	Set  desired.PolicySetID
-	Out  bool // of the rules of a connection's source
-	Tier int  // from 0
-	Last bool // no tier comes after it: what it passes on is let through
+	Set   desired.PolicySetID
+	Audit bool // as one that is evaluated and decides nothing
+	Out   bool // of the rules of a connection's source
+	Tier  int  // from 0
+	Last  bool // no tier comes after it: what it passes on is let through
 }
 
 func directionOf(out bool) direction {
@@ -90,24 +94,47 @@ func directionOf(out bool) direction {
 	return inward
 }
 
-// verdict is what follows from an action at a place.
-func (p Place) verdict(a model.Action) (Kind, []of.Action) {
+// verdict is what follows from an action at a place; number is the rule's, 0 of a
+// default.
+func (p Place) verdict(a model.Action, number uint32) (Kind, []of.Action) {
 	d := directionOf(p.Out)
 	switch {
-	case a == model.Allow, a == model.Pass && p.Last:
-		return map[model.Action]Kind{model.Allow: KindAllow, model.Pass: KindPass}[a], []of.Action{goTo(d.after)}
+	case a == model.Allow && p.Audit:
+		return KindAllow, judge(KindAllow, number)
+	case a == model.Allow:
+		return KindAllow, []of.Action{goTo(d.after)}
+	case a == model.Pass && p.Last && p.Audit:
+		return KindPass, judge(KindPass, 0)
+	case a == model.Pass && p.Last:
+		return KindPass, []of.Action{goTo(d.after)}
 	case a == model.Pass:
 		return KindPass, []of.Action{goTo(p.table() + 1)}
+	case p.Audit:
+		return KindDeny, judge(KindDeny, number)
 	}
 	return KindDeny, nil // and whatever else it may say
 }
 
-func (p Place) table() Stage { return directionOf(p.Out).first + Stage(p.Tier) }
+func (p Place) table() Stage {
+	d := directionOf(p.Out)
+	if p.Audit {
+		return d.audit + Stage(p.Tier)
+	}
+	return d.first + Stage(p.Tier)
+}
+
+// set is what the packets match that the set at this place is asked about.
+func (p Place) set() of.Term {
+	if p.Audit {
+		return of.Eq(regAudit, p.Set)
+	}
+	return of.Eq(directionOf(p.Out).set, p.Set)
+}
 
 // SetFrame returns the flows that a policy set has beside those of its rules:
 // what its tiers do with what no rule matches. The error says that flows cannot
 // express it.
-func SetFrame(s *desired.PolicySet) ([]of.Flow, error) {
+func SetFrame(s *desired.PolicySet, audit bool) ([]of.Flow, error) {
 	l := &list{}
 	for _, out := range []bool{false, true} {
 		tiers := s.In
@@ -117,18 +144,22 @@ func SetFrame(s *desired.PolicySet) ([]of.Flow, error) {
 		if len(tiers) > TiersPerDirection {
 			return nil, model.Errorf(model.ErrExhausted, "%d tiers, at most %d are possible", len(tiers), TiersPerDirection)
 		}
-		d := directionOf(out)
-		set := match(of.Eq(d.set, s.ID))
 		l.cookie = cookie(KindDefault, uint32(s.ID))
-		if len(tiers) == 0 {
-			l.add(d.first, priorityDefault, set, goTo(d.after))
+		if audit {
+			l.cookie = cookie(KindAside, 0)
+		}
+		if len(tiers) == 0 { // as one that passes everything
+			tiers = []desired.Tier{{Default: model.Pass}}
 		}
 		for i, t := range tiers {
-			p := Place{Set: s.ID, Out: out, Tier: i, Last: i == len(tiers)-1}
-			if kind, acts := p.verdict(t.Default); kind == KindDeny {
-				l.drop(p.table(), priorityDefault, set, driver.DropPolicy)
-			} else {
-				l.add(p.table(), priorityDefault, set, acts...)
+			p := Place{Set: s.ID, Audit: audit, Out: out, Tier: i, Last: i == len(tiers)-1}
+			switch kind, acts := p.verdict(t.Default, 0); {
+			case kind == KindDeny && audit:
+				l.add(p.table(), priorityDefault, match(p.set()), of.Set(regRule, i), goTo(WouldDefault))
+			case kind == KindDeny:
+				l.drop(p.table(), priorityDefault, match(p.set()), driver.DropPolicy)
+			default:
+				l.add(p.table(), priorityDefault, match(p.set()), acts...)
 			}
 		}
 	}
@@ -201,11 +232,17 @@ func FlowsOf(r *desired.Rule) int {
 }
 
 func ruleFlows(c Config, p Place, r *desired.Rule, ids iter.Seq[model.Identity]) []of.Flow {
-	d := directionOf(p.Out)
-	kind, acts := p.verdict(r.Action)
-	number, priority := cookie(kind, RuleNumber(r.ID)), rulePriority(c, r)
+	n := RuleNumber(r.ID)
+	kind, acts := p.verdict(r.Action, n)
+	number, priority := cookie(kind, n), rulePriority(c, r)
+	switch {
+	case p.Audit:
+		number = cookie(KindAside, n) // it counts nothing
+	case r.Log:
+		number |= LogBit
+	}
 	var out []of.Flow
-	for _, m := range ruleMatches(d, of.Eq(d.set, p.Set), r, ids) {
+	for _, m := range ruleMatches(directionOf(p.Out), p.set(), r, ids) {
 		out = append(out, of.Flow{Table: uint8(p.table()), Priority: priority, Cookie: number, Match: m, Actions: acts})
 	}
 	return out

@@ -11,7 +11,7 @@ import (
 // smallest ID.
 func policySet(t *testing.T, s *desired.PolicySet) []of.Flow {
 	t.Helper()
-	flows, err := SetFrame(s)
+	flows, err := SetFrame(s, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,13 +32,23 @@ const (
 	In0         Stage = Out0 + TiersPerDirection
 	Commit      Stage = In0 + TiersPerDirection // remember a connection that was let through
 	Output      Stage = Commit + 1              // encapsulate and send
-	NumStages   Stage = Output + 1
+
+	// Beside the way of packets, see Aside.
+	Logged       Stage = Output + 1                    // a rule with Log: tell of a new connection
+	Audit        Stage = Logged + 1                    // which sets are audited beside the one that decided
+	AuditOut0    Stage = Audit + 1                     // policy of an audited set, as Out0
+	AuditIn0     Stage = AuditOut0 + TiersPerDirection // as In0
+	WouldAllow   Stage = AuditIn0 + TiersPerDirection  // an audited set lets through
+	WouldDeny    Stage = WouldAllow + 1                // a rule of it denies
+	WouldDefault Stage = WouldDeny + 1                 // a tier of it denies
+	NumStages    Stage = WouldDefault + 1
 )
 
 var stageNames = map[Stage]string{
 	Classify: "classify", Spoof: "spoof", SpoofND: "spoof-nd", Sender: "sender", Source: "source", Neighbour: "neighbour",
 	Advertise: "advertise", Answer: "answer", Destination: "destination", Flood: "flood", Address: "address", Route: "route",
 	Track: "track", State: "state", Commit: "commit", Output: "output",
+	Logged: "logged", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default",
 }
 
 func (s Stage) String() string {
@@ -47,6 +57,10 @@ func (s Stage) String() string {
 		return "out-tier-" + strconv.Itoa(int(s-Out0))
 	case s >= In0 && s < Commit:
 		return "in-tier-" + strconv.Itoa(int(s-In0))
+	case s >= AuditOut0 && s < AuditIn0:
+		return "audit-out-tier-" + strconv.Itoa(int(s-AuditOut0))
+	case s >= AuditIn0 && s < WouldAllow:
+		return "audit-in-tier-" + strconv.Itoa(int(s-AuditIn0))
 	}
 	if n, ok := stageNames[s]; ok {
 		return n
@@ -91,6 +105,7 @@ const (
 	CookieMagic uint64 = 0xc0f2 << 48
 	MagicMask   uint64 = 0xffff << 48
 	KindMask    uint64 = 0xff << 40
+	LogBit      uint64 = 1 << 32 // of a rule with Log
 	NumberMask  uint64 = 1<<32 - 1
 )
 
@@ -104,6 +119,7 @@ const (
 	KindPort    Kind = 3
 	KindRemote  Kind = 4
 	KindRule    Kind = 5    // owner of a rule's flows; in cookies: what the rule does
+	KindAside   Kind = 6    // tells, and decides nothing
 	KindAllow   Kind = 0x11 // a rule, by RuleNumber
 	KindDeny    Kind = 0x12 // a rule
 	KindPass    Kind = 0x13 // a rule

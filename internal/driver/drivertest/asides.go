@@ -1,0 +1,131 @@
+package drivertest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// withAsides returns the picture with Log on all rules and, if audited, with
+// sets beside each of its sets that would decide otherwise: without the rules
+// that deny, with a rule that denies a port more, with a tier that denies what
+// no rule lets through, and one that says the same. One of them is not there.
+func withAsides(pic desired.Host, audited bool) desired.Host {
+	each := func(tiers []desired.Tier, edit func(desired.Rules) desired.Rules) []desired.Tier {
+		var out []desired.Tier
+		for _, t := range tiers {
+			t.Rules = edit(t.Rules)
+			out = append(out, t)
+		}
+		return out
+	}
+	edited := func(s *desired.PolicySet, edit func(desired.Rules) desired.Rules) *desired.PolicySet {
+		next := *s
+		next.In, next.Out = each(s.In, edit), each(s.Out, edit)
+		return &next
+	}
+	for id, s := range pic.PolicySets.All() {
+		s = edited(s, func(rules desired.Rules) desired.Rules {
+			for name, r := range rules.All() {
+				with := *r
+				with.Log = true
+				rules = rules.Set(name, &with)
+			}
+			return rules
+		})
+		without := edited(s, func(rules desired.Rules) desired.Rules {
+			for name, r := range rules.All() {
+				if r.Action == model.Deny {
+					rules = rules.Delete(name)
+				}
+			}
+			return rules
+		})
+		more := edited(s, func(rules desired.Rules) desired.Rules {
+			return rules.Set("blue:audited:1", &desired.Rule{
+				ID: "blue:audited:1", Priority: 100, Action: model.Deny, AnyPeer: true, Ports: []model.PortMatch{{Protocol: model.ProtoTCP, Lo: 443, Hi: 443}},
+			})
+		})
+		closed := *s
+		last := desired.Tier{Tier: model.TierKubernetes, Default: model.Deny}
+		closed.In = append(each(s.In, func(r desired.Rules) desired.Rules { return r }), last)
+		closed.Out = append(each(s.Out, func(r desired.Rules) desired.Rules { return r }), last)
+		same := *s
+		if audited {
+			s.Audits = []desired.PolicySetID{id + 100}
+			for i, a := range []*desired.PolicySet{without, more, &closed, &same} {
+				a.ID, a.Name = id+1+desired.PolicySetID(i), []string{"without", "more", "closed", "same"}[i]
+				s.Audits = append(s.Audits, a.ID)
+				pic.PolicySets = pic.PolicySets.Set(a.ID, a)
+			}
+		}
+		pic.PolicySets = pic.PolicySets.Set(id, s)
+	}
+	return pic
+}
+
+// testAsides: rules with Log and audited sets are told of to who monitors, and
+// decide nothing.
+func testAsides(t *testing.T, h Harness) {
+	t.Helper()
+	if h.Send == nil {
+		t.Skip("the harness has no Send")
+	}
+	b := open(t, h)
+	if c := b.drv.Capabilities(); !c.Log || !c.Audit {
+		t.Skip("the driver has neither log nor audit")
+	}
+	top := StandardTopology()
+	w, err := NewWorld(top, monitored())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.interfaces(t, w.Pictures["h1"])
+	round := uint16(0)
+	send := func() {
+		round++
+		for _, p := range monitoredPackets(top) {
+			p.packet.SrcPort += 100 * round // a new connection
+			b.compare(t, p.name, p.packet)
+			if p.name == "allowed by a rule" {
+				b.compare(t, "the same again, which begins none", p.packet)
+			}
+		}
+	}
+	for _, audited := range []bool{false, true} {
+		pic := withAsides(w.Pictures["h1"], audited)
+		b.apply(t, pic)
+		send() // nobody listens
+		for _, opts := range []driver.MonitorOptions{{NoDrops: true}, {}, {Connections: true}} {
+			ctx, cancel := context.WithCancel(context.Background())
+			want, err := b.ref.Monitor(ctx, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := b.drv.Monitor(ctx, opts)
+			if err != nil {
+				t.Fatalf("Monitor() = %v", err)
+			}
+			if r := b.apply(t, pic); r.Changes != 0 {
+				t.Errorf("the same picture, monitored, made %d changes", r.Changes)
+			}
+			send()
+			least := 4
+			if audited {
+				least = 9
+			}
+			compareEvents(t, want, got, least)
+			cancel()
+			drain(t, got)
+			drain(t, want)
+		}
+	}
+	b.apply(t, w.Pictures["h1"])
+	send()
+	if r := b.apply(t, w.Pictures["h1"]); r.Changes != 0 {
+		t.Errorf("the same picture, without asides, made %d changes", r.Changes)
+	}
+}

@@ -1,0 +1,142 @@
+package pipeline
+
+import (
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// What is told of a new connection aside from its verdict: rules with Log that
+// it met, and how audited sets would have judged it. All of it happens in stages
+// that no packet's way leads through: flows of the policy stages resubmit there,
+// while somebody monitors, and go on as they would have.
+
+// Registers of the asides.
+const (
+	regAudited = of.Reg10 // which hooks the packet has passed: 1 = that of In0, 2 = that of Commit too
+	regWhat    = of.Reg11 // what a flow says aside
+	regAudit   = of.Reg12 // the audited set under evaluation
+	regRule    = of.Reg13 // number of the rule that says or judges; after auditDefault the tier
+)
+
+// Values of regWhat: what became of the packet at an end of its connection, for
+// the sets that are audited there; from whatLogged on a rule with Log, with
+// whatIn for the destination's and its action.
+const (
+	whatAllowed = 1
+	whatDenied  = 2
+	whatIn      = 4
+	whatLogged  = 16
+)
+
+var logged = []model.Action{model.Allow, model.Deny, model.Pass}
+
+// MaxAudits is how many audited sets a set may have: a flow names them all.
+const MaxAudits = 64
+
+// asideBase adds what asides need whatever sets there are.
+func asideBase(l *list) {
+	before := l.cookie
+	l.cookie = cookie(KindAside, 0)
+	tell := of.Controller{MaxLen: sampleLen}
+	l.add(Logged, 10, match(isNew), tell)
+	for _, end := range []int{0, whatIn} {
+		l.add(WouldAllow, 10, match(of.Eq(regWhat, whatDenied+end)), tell)
+		l.add(WouldDeny, 10, match(of.Eq(regWhat, whatAllowed+end)), tell)
+		l.add(WouldDefault, 10, match(of.Eq(regWhat, whatAllowed+end)), tell)
+	}
+	l.cookie = before
+}
+
+var isNew = of.State(of.StateNew|of.StateTrk, 0)
+
+// Hooks returns the flows that evaluate audited sets where a connection has
+// passed an end's policy. They are there while somebody monitors.
+func Hooks() []of.Flow {
+	l := &list{cookie: cookie(KindAside, 0)}
+	for i, at := range []Stage{outward.after, inward.after} {
+		l.add(at, priorityHook, match(isNew, of.Eq(regAudited, i)),
+			of.Set(regAudited, i+1), of.Set(regWhat, whatAllowed+i*whatIn), goTo(Audit), goTo(at))
+	}
+	return l.flows
+}
+
+// Audits returns the flows that lead from a set to the sets that are audited
+// beside it.
+func Audits(s *desired.PolicySet) []of.Flow {
+	if len(s.Audits) == 0 {
+		return nil
+	}
+	l := &list{cookie: cookie(KindAside, 0)}
+	for end, d := range map[int]direction{0: outward, whatIn: inward} {
+		var acts []of.Action
+		for _, a := range s.Audits[:min(len(s.Audits), MaxAudits)] {
+			acts = append(acts, of.Set(regAudit, a), goTo(d.audit))
+		}
+		for _, fate := range []int{whatAllowed, whatDenied} {
+			l.add(Audit, 10, match(isNew, of.Eq(d.set, s.ID), of.Eq(regWhat, fate+end)), acts...)
+		}
+	}
+	return l.flows
+}
+
+// judge is what an audited set's flow does instead of deciding.
+func judge(kind Kind, number uint32) []of.Action {
+	at := WouldAllow
+	if kind == KindDeny {
+		at = WouldDeny
+	}
+	return []of.Action{of.Set(regRule, number), goTo(at)}
+}
+
+// tellLogged is what a flow of a rule with Log does first while monitored.
+func tellLogged(kind Kind, number uint32, out bool) []of.Action {
+	what := whatLogged + map[Kind]int{KindAllow: 0, KindDeny: 1, KindPass: 2}[kind]
+	if !out {
+		what += whatIn
+	}
+	return []of.Action{of.Set(regRule, number), of.Set(regWhat, what), goTo(Logged)}
+}
+
+// tellDenied is what a flow that denies by policy does last while monitored.
+func tellDenied(out bool) []of.Action {
+	what := whatDenied
+	if !out {
+		what += whatIn
+	}
+	return []of.Action{of.Set(regWhat, what), goTo(Audit)}
+}
+
+// Aside is what a packet tells that was sent up by one of the stages of asides.
+type Aside struct {
+	Kind   driver.FlowKind // FlowLogged, FlowWouldDeny or FlowWouldAllow
+	Out    bool
+	Rule   uint32              // by RuleNumber; 0 = none
+	Action model.Action        // of FlowLogged
+	Set    desired.PolicySetID // the audited one
+	Tier   int                 // of FlowWouldDeny: whose default it is; -1 = a rule's
+}
+
+// AsideOf tells what a packet of a table says by its registers.
+func AsideOf(table uint8, register func(of.Field) uint32) (Aside, bool) {
+	what := register(regWhat)
+	a := Aside{Out: what&whatIn == 0, Rule: register(regRule), Set: desired.PolicySetID(register(regAudit)), Tier: -1}
+	switch Stage(table) {
+	case Logged:
+		i := what & 3
+		if what&whatLogged == 0 || int(i) >= len(logged) {
+			return a, false
+		}
+		a.Kind, a.Action = driver.FlowLogged, logged[i]
+	case WouldAllow:
+		a.Kind = driver.FlowWouldAllow
+	case WouldDeny:
+		a.Kind = driver.FlowWouldDeny
+	case WouldDefault:
+		a.Kind, a.Tier, a.Rule = driver.FlowWouldDeny, int(a.Rule), 0
+	default:
+		return a, false
+	}
+	return a, true
+}
