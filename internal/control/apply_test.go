@@ -171,7 +171,7 @@ func TestApplyFailsInBetween(t *testing.T) {
 	c.put(model.Tenant{Name: "blue"}, policy("blue:p"), policy("blue:q"))
 	var list []Change
 	for _, p := range []string{"blue:p", "blue:q"} {
-		for i := range 60 {
+		for i := range 90 {
 			list = append(list, c.ChangeRule(rule(p, fmt.Sprintf("r%d", i))))
 		}
 	}
@@ -180,7 +180,7 @@ func TestApplyFailsInBetween(t *testing.T) {
 		return true
 	})
 	e, ok := errors.AsType[*ChangeError](err)
-	if !ok || e.Index < 60 || !errors.Is(err, model.ErrNotFound) || !strings.Contains(err.Error(), "applied already") {
+	if !ok || e.Index < 90 || !errors.Is(err, model.ErrNotFound) || !strings.Contains(err.Error(), "applied already") {
 		t.Fatalf("error %v", err)
 	}
 	if n := len(c.fresh().RulesOfPolicy(policyKey("blue:p"))); n == 0 {

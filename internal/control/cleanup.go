@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// batch is how many objects one transaction of a clean-up removes: six
-// operations each, of at most store.MaxOps; an endpoint touches a scope.
+// batch is how many objects one transaction of a clean-up removes: at most eight
+// operations each, of store.MinOps, with the scope that an endpoint touches.
 const batch = 6
 
 // DeleteEndpointsOfNetwork deletes all endpoints of a network and tells how

@@ -14,7 +14,7 @@ var ErrFenced = model.Errorf(model.ErrConflict, "leadership was lost before the 
 // has fields that this one would lose; it is readable but not writable here.
 var ErrNewerRecord = errors.New("record was written by a newer version; upgrade this process before changing it")
 
-// ErrTooLarge: a transaction exceeds MaxOps, MaxScopes or MaxValue. It is of
+// ErrTooLarge: a transaction is more than the backend takes. It is of
 // kind model.ErrInvalid.
 var ErrTooLarge = model.Errorf(model.ErrInvalid, "request is too large for one transaction")
 

@@ -126,7 +126,8 @@ func (m *MirrorState) Commit(kvs []KV, rev Revision) (b Batch, deliver bool) {
 		case had:
 			delete(m.known, kv.Key)
 		default:
-			continue // never told of it
+			deliver = true // it came and went between two batches: only the revision is news
+			continue
 		}
 		b.Events = append(b.Events, Event{KV: kv, Prev: was.Value})
 	}

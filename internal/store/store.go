@@ -30,8 +30,7 @@ type Store interface {
 	// commits nothing and returns the last commit revision, so that waiting for
 	// it in a mirror that follows commits always ends.
 	// After model.ErrUnavailable or a context's error the outcome is unknown.
-	// Limits: MaxOps operations, MaxScopes scopes, MaxValue bytes a value; more
-	// is ErrTooLarge.
+	// What is more than the backend takes (Capabilities) is ErrTooLarge.
 	Update(ctx context.Context, fn func(tx Tx) error) (Revision, error)
 
 	// Get reads one key, linearizably. A missing key is a KV that does not exist,
@@ -61,16 +60,11 @@ type Store interface {
 	Close() error
 }
 
-// Limits of one transaction.
+// MinOps and MinValue are what every backend takes in one transaction (see
+// Capabilities); use-cases keep to them, so that they work on every store.
 const (
-	// MaxOps is the number of distinct keys that a transaction may read by Get,
-	// write, or require, prefix deletions included (etcd caps at 128, Consul at
-	// 64; a few are ours: generation, commit key, claims).
-	MaxOps = 40
-	// MaxScopes is the number of scopes that it may observe or touch.
-	MaxScopes = 16
-	// MaxValue is the size of a value in bytes.
-	MaxValue = 1 << 20
+	MinOps   = 64
+	MinValue = 512_000
 )
 
 // Pending is the create and mod revision that a transaction shows for its own

@@ -23,7 +23,7 @@ const (
 )
 
 // Engine runs Update over a Backend: snapshot reads, optimistic commit,
-// retries, fences and claims. Its zero value with Backend set is ready.
+// retries, fences and claims. It keeps to the backend's Capabilities. Its zero value with Backend set is ready.
 type Engine struct{ Backend store.Backend }
 
 // snapshot seeds a transaction with what is known of one revision.
@@ -82,16 +82,18 @@ type update struct {
 	retry          *waiting.Retry // after conflicts, but for the first
 	scopeConflicts map[string]int
 	claims         map[string]store.Revision // held: scope -> create revision of the claim
-	waited         time.Duration             // for the claims of others
+	claimed        time.Time
+	waited         time.Duration // for the claims of others
 }
 
 func (u *update) run(ctx context.Context, fn func(store.Tx) error) (store.Revision, error) {
 	var seed snapshot
+	caps := u.Backend.Capabilities()
 	for {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		t := newTxn(ctx, u.Backend, seed, u.attempts == 0)
+		t := newTxn(ctx, u.Backend, caps, seed, u.attempts == 0)
 		t.near, u.near = u.near, nil
 		err := fn(t)
 		switch {
@@ -100,6 +102,14 @@ func (u *update) run(ctx context.Context, fn func(store.Tx) error) (store.Revisi
 		case t.err != nil:
 			return 0, t.err
 		case t.stale:
+			if !caps.Past { // others wrote while it read, perhaps into what it lists
+				if lost, err := u.lost(ctx, t, func(string) bool { return true }); err != nil {
+					return 0, err
+				} else if lost {
+					seed = snapshot{}
+					continue
+				}
+			}
 			if seed, err = u.again(ctx, snapshot{}); err != nil {
 				return 0, err
 			}
@@ -120,7 +130,6 @@ func (u *update) run(ctx context.Context, fn func(store.Tx) error) (store.Revisi
 			return 0, err
 		}
 		if out.Committed {
-			u.claims = nil
 			return out.Revision, nil
 		}
 		if seed, err = u.conflict(ctx, t, c, out); err != nil {
@@ -153,27 +162,34 @@ func (u *update) conflict(ctx context.Context, t *txn, c store.Commit, out store
 		u.release(ctx)
 		return snapshot{}, u.await(ctx, foreign)
 	}
-	for scope := range u.claims {
-		if failed[claimKey(scope)] {
-			u.claims = nil // expired under our hands; the others expire likewise
-			break
-		}
+	claimed, err := u.lost(ctx, t, func(scope string) bool { return failed[genKey(scope)] })
+	if claimed || err != nil {
+		return snapshot{}, err
+	}
+	return u.again(ctx, snapshot{at: out.Revision, kvs: out.Actual})
+}
+
+// lost counts that others were faster in the scopes that t observes and that
+// changed, and claims all that it observes when that has happened too often.
+func (u *update) lost(ctx context.Context, t *txn, changed func(scope string) bool) (claimed bool, err error) {
+	if time.Since(u.claimed) > claimTTL {
+		u.claims = nil // they have expired
 	}
 	claim := false
 	for scope := range t.observed {
-		if failed[genKey(scope)] {
+		if changed(scope) {
 			u.scopeConflicts[scope]++
 		}
 		claim = claim || u.scopeConflicts[scope] >= claimAfter
 	}
-	if claim && len(u.claims) == 0 {
-		if err := u.claim(ctx, t); err != nil {
-			return snapshot{}, err
-		}
-		u.attempts++
-		return snapshot{}, u.exhausted()
+	if !claim || len(u.claims) > 0 {
+		return false, nil
 	}
-	return u.again(ctx, snapshot{at: out.Revision, kvs: out.Actual})
+	if err := u.claim(ctx, t); err != nil {
+		return false, err
+	}
+	u.attempts++
+	return true, u.exhausted()
 }
 
 func actual(c store.Commit, out store.Outcome, key string) store.KV {
@@ -231,6 +247,7 @@ func (u *update) claim(ctx context.Context, t *txn) error {
 		case err != nil:
 			return fmt.Errorf("claim: %w", err)
 		case out.Committed:
+			u.claimed = time.Now()
 			u.claims = make(map[string]store.Revision, len(scopes))
 			for _, scope := range scopes {
 				u.claims[scope] = out.Revision
@@ -284,12 +301,11 @@ func (u *update) release(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTTL/2)
 	defer cancel()
+	var c store.Commit // they were made by one commit with one lease, so they are there, or gone, together
 	for scope, create := range u.claims {
-		key := claimKey(scope)
-		_, _ = u.Backend.Commit(ctx, store.Commit{
-			Compares: []store.Compare{{Key: key, Create: create, ByCreate: true}},
-			Deletes:  []string{key},
-		})
+		c.Compares = append(c.Compares, store.Compare{Key: claimKey(scope), Create: create, ByCreate: true})
+		c.Deletes = append(c.Deletes, claimKey(scope))
 	}
+	_, _ = u.Backend.Commit(ctx, c)
 	u.claims = nil
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// sweepBatch is how many generations one transaction removes: with the fence
-// and sweptKey at most MaxOps.
-const sweepBatch = store.MaxOps - 2
+// sweepBatch is how many generations one transaction removes: with the fence,
+// sweptKey and the commit key at most store.MinOps.
+const sweepBatch = store.MinOps - 3
 
 // SweepGenerations removes the generations of scopes that nobody has touched
 // since revision before, and tells how many those were: one stays behind for

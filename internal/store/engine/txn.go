@@ -17,6 +17,7 @@ import (
 type txn struct {
 	ctx context.Context //nolint:containedctx // a Tx lives within one call of Update
 	b   store.Backend
+	can store.Capabilities
 
 	at    store.Revision      // snapshot; 0 = not fixed yet
 	cache map[string]store.KV // read at the snapshot
@@ -33,6 +34,9 @@ type txn struct {
 	near     store.Near // nil: read from the store only
 	usedNear bool
 
+	seen   map[string]struct{} // read by fn; only without Capabilities.Past
+	ranges []seenRange         // likewise
+
 	blindCreate bool  // Create may assume that a key it has not read is absent
 	stale       bool  // the snapshot was compacted away: run again
 	err         error // first failure of the store, or of a limit
@@ -45,9 +49,9 @@ type write struct {
 	delete bool
 }
 
-func newTxn(ctx context.Context, b store.Backend, seed snapshot, blindCreate bool) *txn {
+func newTxn(ctx context.Context, b store.Backend, can store.Capabilities, seed snapshot, blindCreate bool) *txn {
 	t := &txn{
-		ctx: ctx, b: b, at: seed.at, cache: map[string]store.KV{},
+		ctx: ctx, b: b, can: can, at: seed.at, cache: map[string]store.KV{},
 		reads: map[string]store.Revision{}, writes: map[string]write{},
 		observed: map[string]store.Revision{}, touched: map[string]struct{}{},
 		blindCreate: blindCreate,
@@ -85,12 +89,9 @@ func (t *txn) Prefetch(keys ...string) error {
 			return nil
 		}
 	}
-	kvs, rev, err := t.b.ReadKeys(t.ctx, t.at, missing)
+	kvs, err := t.readKeys(missing)
 	if err != nil {
 		return t.fail(err)
-	}
-	if t.at == 0 {
-		t.at = rev
 	}
 	for i, key := range missing {
 		t.cache[key] = kvs[i]
@@ -116,6 +117,7 @@ func (t *txn) read(key string) (store.KV, error) {
 	if err := t.Prefetch(key); err != nil {
 		return store.KV{}, err
 	}
+	t.saw(key)
 	return t.cache[key], nil
 }
 
@@ -176,12 +178,8 @@ func (t *txn) Range(prefix string, limit int) ([]store.KV, error) {
 	var kvs []store.KV
 	if ask >= 0 {
 		var err error
-		var rev store.Revision
-		if kvs, rev, err = t.b.ReadRange(t.ctx, t.at, prefix, ask); err != nil {
+		if kvs, err = t.readRange(prefix, ask); err != nil {
 			return nil, t.fail(err)
-		}
-		if t.at == 0 {
-			t.at = rev
 		}
 	}
 	if len(own) > 0 || len(t.prefixes) > 0 {
@@ -207,8 +205,8 @@ func (t *txn) anyPrefixUnder(prefix string) bool {
 }
 
 func (t *txn) Put(key string, value []byte, lease store.Session) {
-	if len(value) > store.MaxValue {
-		_ = t.fail(model.Errorf(store.ErrTooLarge, "write %s: %d bytes are more than the %d that a value may have", key, len(value), store.MaxValue))
+	if len(value) > t.can.Value {
+		_ = t.fail(model.Errorf(store.ErrTooLarge, "write %s: %d bytes are more than the %d that a value may have", key, len(value), t.can.Value))
 		return
 	}
 	w := write{value: slices.Clone(value)}
@@ -248,12 +246,18 @@ func (t *txn) Observe(scope string) error {
 	if _, done := t.observed[scope]; done {
 		return nil
 	}
-	gen := genKey(scope)
-	if err := t.Prefetch(gen, sweptKey); err != nil {
+	if err := t.Prefetch(genKey(scope), sweptKey); err != nil {
 		return err
 	}
-	t.observed[scope] = t.cache[gen].Mod
-	if !t.cache[gen].Exists() {
+	gen, err := t.read(genKey(scope))
+	if err != nil {
+		return err
+	}
+	if _, err := t.read(sweptKey); err != nil {
+		return err
+	}
+	t.observed[scope] = gen.Mod
+	if !gen.Exists() {
 		// One that is made and swept before the commit would be missing again.
 		t.missedGen = true
 	}
@@ -271,21 +275,20 @@ func (t *txn) writesNothing() bool {
 	return len(t.writes) == 0 && len(t.prefixes) == 0 && len(t.touched) == 0
 }
 
-// commit builds what the Backend has to do. claims are those that this Update
-// holds: scope -> create revision.
+// commit builds what the Backend has to do, and refuses what it does not take.
+// claims are those that this Update holds, by scope.
 func (t *txn) commit(claims map[string]store.Revision) (store.Commit, error) {
-	ops := len(t.writes) + len(t.prefixes) + len(t.fences)
-	for key := range t.reads {
-		if _, counted := t.writes[key]; !counted {
-			ops++
-		}
+	c := t.build(claims)
+	if n := c.Ops(); n > t.can.Ops {
+		return c, model.Errorf(store.ErrTooLarge, "transaction has %d operations, the store takes %d", n, t.can.Ops)
 	}
-	if ops > store.MaxOps {
-		return store.Commit{}, model.Errorf(store.ErrTooLarge, "transaction has %d operations, %d are allowed", ops, store.MaxOps)
+	if n := c.Bytes(); n > t.can.Bytes {
+		return c, model.Errorf(store.ErrTooLarge, "transaction has %d bytes, the store takes %d", n, t.can.Bytes)
 	}
-	if n := len(t.observed) + len(t.touched); n > store.MaxScopes {
-		return store.Commit{}, model.Errorf(store.ErrTooLarge, "transaction has %d scopes, %d are allowed", n, store.MaxScopes)
-	}
+	return c, nil
+}
+
+func (t *txn) build(claims map[string]store.Revision) store.Commit {
 	c := store.Commit{DeletePrefixes: t.prefixes}
 	c.Compares = append(c.Compares, t.fences...)
 	for _, key := range slices.Sorted(maps.Keys(t.reads)) {
@@ -311,10 +314,6 @@ func (t *txn) commit(claims map[string]store.Revision) (store.Commit, error) {
 			c.Compares = append(c.Compares, store.Compare{Key: claimKey(scope)})
 		}
 	}
-	for _, scope := range slices.Sorted(maps.Keys(claims)) {
-		c.Compares = append(c.Compares, store.Compare{Key: claimKey(scope), Create: claims[scope], ByCreate: true})
-		c.Deletes = append(c.Deletes, claimKey(scope))
-	}
 	c.Puts = append(c.Puts, store.Put{Key: store.CommitKey})
-	return c, nil
+	return c
 }

@@ -137,6 +137,7 @@ func conformanceWith(t *testing.T, addr string, adjust func(storetest.Harness) s
 		}
 		proxy := storetest.NewProxy(t, addr)
 		return adjust(storetest.Harness{
+			Can:    (&Client{}).Capabilities(),
 			Open:   func(t *testing.T) store.Store { t.Helper(); return open(t, proxy.Addr()) },
 			Direct: func(t *testing.T) store.Store { t.Helper(); return open(t, addr) },
 			Break:  func(*testing.T) { proxy.Break() },

@@ -36,6 +36,12 @@ func (c *Client) Range(ctx context.Context, prefix string) ([]store.KV, store.Re
 	return c.ReadRange(ctx, 0, prefix, 0)
 }
 
+// Capabilities implements store.Backend. etcd takes 128 operations in each list
+// of a transaction, and requests of 1.5 MiB, unless it is told otherwise.
+func (c *Client) Capabilities() store.Capabilities {
+	return store.Capabilities{Ops: 128, Value: 1 << 20, Bytes: 3 << 19, Past: true, Whole: true}
+}
+
 // ReadKeys implements store.Backend.
 func (c *Client) ReadKeys(ctx context.Context, at store.Revision, keys []string) ([]store.KV, store.Revision, error) {
 	out := make([]store.KV, 0, len(keys))

@@ -3,6 +3,8 @@ package memory
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -17,12 +19,14 @@ import (
 // with faults of its own.
 type Store struct {
 	db     *database
+	can    store.Capabilities
 	engine engine.Engine
 
 	mu      sync.Mutex
 	faults  faults
 	changed chan struct{} // closed and replaced when faults change
 	closed  bool
+	largest int // most operations of a commit
 }
 
 // faults is what the hooks have asked for.
@@ -39,16 +43,27 @@ var (
 	_ store.Backend     = (*Store)(nil)
 )
 
-// New returns an empty store.
+// New returns an empty store that can what etcd can.
 func New() *Store {
-	return (&Store{db: &database{
+	return NewWith(store.Capabilities{Ops: 128, Value: 1 << 20, Bytes: 3 << 19, Past: true, Whole: true})
+}
+
+// Consul is what a Consul cluster with default settings would do: it takes 64
+// operations and 512 kB in a transaction, keeps no earlier revisions, and tells
+// watchers the present state only.
+var Consul = store.Capabilities{Ops: store.MinOps, Value: store.MinValue, Bytes: 524_288}
+
+// NewWith returns an empty store with other capabilities. What it could not do
+// it refuses.
+func NewWith(can store.Capabilities) *Store {
+	return (&Store{can: can, db: &database{
 		rev: 1, items: map[string][]store.KV{}, leases: map[string]*lease{}, changed: make(chan struct{}),
 	}}).Client()
 }
 
 // Client returns another connection to the same data.
 func (m *Store) Client() *Store {
-	c := &Store{db: m.db, changed: make(chan struct{})}
+	c := &Store{db: m.db, can: m.can, changed: make(chan struct{})}
 	c.engine = engine.Engine{Backend: c}
 	return c
 }
@@ -148,9 +163,33 @@ func (m *Store) Range(ctx context.Context, prefix string) ([]store.KV, store.Rev
 	return m.ReadRange(ctx, 0, prefix, 0)
 }
 
+// Capabilities implements store.Backend.
+func (m *Store) Capabilities() store.Capabilities { return m.can }
+
+// Largest returns the most operations that a commit through this connection had
+// since the last call.
+func (m *Store) Largest() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.largest
+	m.largest = 0
+	return n
+}
+
+// past refuses to read an earlier revision where that cannot be.
+func (m *Store) past(at store.Revision) error {
+	if at != 0 && !m.can.Past {
+		return model.Errorf(model.ErrInvalid, "the in-memory store was told to keep no earlier revisions, and revision %d was asked for", at)
+	}
+	return nil
+}
+
 // ReadKeys implements Backend.
 func (m *Store) ReadKeys(ctx context.Context, at store.Revision, keys []string) ([]store.KV, store.Revision, error) {
 	if err := m.reachable(ctx); err != nil {
+		return nil, 0, err
+	}
+	if err := m.past(at); err != nil {
 		return nil, 0, err
 	}
 	m.db.mu.Lock()
@@ -171,6 +210,9 @@ func (m *Store) ReadRange(ctx context.Context, at store.Revision, prefix string,
 	if err := m.reachable(ctx); err != nil {
 		return nil, 0, err
 	}
+	if err := m.past(at); err != nil {
+		return nil, 0, err
+	}
 	m.db.mu.Lock()
 	defer m.db.mu.Unlock()
 	at, err := m.db.snapshot(at)
@@ -184,6 +226,15 @@ func (m *Store) ReadRange(ctx context.Context, at store.Revision, prefix string,
 func (m *Store) Commit(ctx context.Context, c store.Commit) (store.Outcome, error) {
 	if err := m.reachable(ctx); err != nil {
 		return store.Outcome{}, err
+	}
+	m.mu.Lock()
+	m.largest = max(m.largest, c.Ops())
+	m.mu.Unlock()
+	if n := c.Ops(); n > m.can.Ops {
+		return store.Outcome{}, model.Errorf(store.ErrTooLarge, "the in-memory store takes %d operations, not %d", m.can.Ops, n)
+	}
+	if n := c.Bytes(); n > m.can.Bytes {
+		return store.Outcome{}, model.Errorf(store.ErrTooLarge, "the in-memory store takes %d bytes, not %d", m.can.Bytes, n)
 	}
 	m.mu.Lock()
 	conflict := m.faults.conflicts > 0
@@ -247,6 +298,9 @@ func (m *Store) follow(ctx context.Context, state *store.MirrorState, fn func(st
 		case !ok:
 			return fmt.Errorf("revisions after %d were compacted: %w", state.Last(), store.ErrCompacted), nil
 		}
+		if !m.can.Whole {
+			entries = joined(entries)
+		}
 		for _, entry := range entries {
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -269,6 +323,24 @@ func (m *Store) follow(ctx context.Context, state *store.MirrorState, fn func(st
 		case <-faulty:
 		}
 	}
+}
+
+// joined is what a watcher sees who is told the present state only.
+func joined(entries []entry) []entry {
+	if len(entries) < 2 {
+		return entries
+	}
+	last := map[string]store.KV{}
+	for _, e := range entries {
+		for _, kv := range e.kvs {
+			last[kv.Key] = kv
+		}
+	}
+	one := entry{rev: entries[len(entries)-1].rev}
+	for _, key := range slices.Sorted(maps.Keys(last)) {
+		one.kvs = append(one.kvs, last[key])
+	}
+	return []entry{one}
 }
 
 // deliverable waits until the mirror may list, and returns how often mirrors

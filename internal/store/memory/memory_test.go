@@ -15,9 +15,17 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The in-memory store passes the suite.
-func TestMemoryConformance(t *testing.T) {
+func TestMemoryConformance(t *testing.T) { conforms(t, memory.New) }
+
+// So it does with no more than Consul can.
+func TestConsulConformance(t *testing.T) {
+	conforms(t, func() *memory.Store { return memory.NewWith(memory.Consul) })
+}
+
+func conforms(t *testing.T, fresh func() *memory.Store) {
+	t.Helper()
 	storetest.Run(t, func(*testing.T) storetest.Harness {
-		base := memory.New()
+		base := fresh()
 		var mu sync.Mutex
 		var clients []*memory.Store
 		away := func(b bool) {
@@ -38,6 +46,7 @@ func TestMemoryConformance(t *testing.T) {
 			Break:    func(*testing.T) { away(true) },
 			Heal:     func(*testing.T) { away(false) },
 			Compact:  func(*testing.T) { base.Compact() },
+			Can:      base.Capabilities(),
 			TTL:      200 * time.Millisecond,
 			Patience: 30 * time.Second,
 		}

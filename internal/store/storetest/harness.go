@@ -21,6 +21,8 @@ type Harness struct {
 	Break, Heal func(t *testing.T)
 	// Compact forgets all revisions but the present one.
 	Compact func(t *testing.T)
+	// Can is what the store's backend is capable of.
+	Can store.Capabilities
 	// TTL is the shortest that sessions can have.
 	TTL time.Duration
 	// Patience bounds how long anything may take.

@@ -193,6 +193,9 @@ func testNearSteps(t *testing.T, b *bench) {
 		return rev + 1
 	}
 	want := map[string]string{"same": "1", "changed": "1", "deleted": "1", "again": "1", "created": "", "never": ""}
+	if !b.Can.Past { // nothing of this has been read by then, so it is one snapshot too
+		want = map[string]string{"same": "1", "changed": "2", "deleted": "", "again": "2", "created": "2", "never": ""}
+	}
 	refused := model.Errorf(model.ErrInvalid, "as wished")
 	runs := 0
 	_, err := f.UpdateFresh(b.ctx, func(tx store.Tx) error {
@@ -209,7 +212,7 @@ func testNearSteps(t *testing.T, b *bench) {
 				return err
 			}
 			if string(kv.Value) != value {
-				t.Errorf("%s: %q, want %q as at the first read", name, kv.Value, value)
+				t.Errorf("%s: %q, want %q", name, kv.Value, value)
 			}
 		}
 		return refused
@@ -217,7 +220,7 @@ func testNearSteps(t *testing.T, b *bench) {
 	if !errors.Is(err, refused) || runs != 1 {
 		t.Errorf("%d runs, error %v", runs, err)
 	}
-	if n := read.Load(); n != 4 { // what has changed
+	if n := read.Load(); b.Can.Past && n != 4 { // what has changed
 		t.Errorf("%d keys were read from the store, want 4 of the 7", n)
 	}
 	rev, err := f.UpdateFresh(b.ctx, func(tx store.Tx) error {
