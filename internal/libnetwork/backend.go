@@ -8,28 +8,28 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Source tells what networks and groups there are.
+// Source lists the cluster's networks and groups.
 type Source interface {
 	Networks(ctx context.Context) ([]model.Network, error)
 	Groups(ctx context.Context) ([]model.Group, error)
 }
 
-// Backend is what Docker's verbs become. Errors are of model's kinds.
+// Backend carries out what Docker's verbs ask for. Errors are of model's kinds.
 type Backend interface {
 	Source
-	// Attach and Detach are attach.Service's.
+	// Attach and Detach are as in attach.Service.
 	Attach(ctx context.Context, r attach.Request) (attach.Result, error)
 	Detach(ctx context.Context, r attach.DetachRequest) error
-	// Attached returns what an attachment that stands was answered with.
+	// Attached returns the result that a present attachment was answered with.
 	Attached(k attach.Key) (attach.Result, bool)
-	// Publish is attach.Service's.
+	// Publish is as in attach.Service.
 	Publish(ctx context.Context, r attach.PublishRequest) (attach.PublishResult, error)
-	// Published lists what an attachment publishes.
+	// Published lists the ports that an attachment publishes.
 	Published(k attach.Key) []attach.PortBinding
-	// AttachedBy lists the attachments that stand and came from a source.
+	// AttachedBy lists the present attachments that came from a source.
 	AttachedBy(source string) []attach.Key
-	// Describe records what the engine says of the container of an attachment;
-	// without the attachment: model.ErrNotFound.
+	// Describe records name, labels and state of an attachment's container, as the
+	// engine tells them; model.ErrNotFound: there is no such attachment.
 	Describe(ctx context.Context, d attach.Description) error
 
 	Network(ctx context.Context, k model.NetworkKey) (model.Network, error)
@@ -39,21 +39,21 @@ type Backend interface {
 
 	// ReserveAddress keeps an address for an endpoint that does not exist yet.
 	ReserveAddress(ctx context.Context, r AddressRequest) (netip.Addr, error)
-	// ReleaseAddress gives a reserved address back; one that is not is fine.
+	// ReleaseAddress gives a reserved address back; one that is not reserved is fine.
 	ReleaseAddress(ctx context.Context, k model.NetworkKey, addr netip.Addr) error
 }
 
 // AddressRequest asks for an address.
 type AddressRequest = attach.AddressRequest
 
-// Ref names what a Docker network stands for: a network, or a group on it.
+// Ref names the Contiv object behind a Docker network: a network, or a group on it.
 type Ref struct {
 	Network model.NetworkKey `json:"network"`
 	Group   model.GroupName  `json:"group,omitempty"`
 }
 
-// Name is the Docker network's: that of the group or network, with /tenant
-// outside the default tenant, as 1.x named them.
+// Name is the Docker network's name: the group's or network's, with /tenant behind it
+// outside the default tenant, as in 1.x.
 func (r Ref) Name() string {
 	name := string(r.Network.Name)
 	if r.Group != "" {
@@ -81,8 +81,8 @@ const (
 	optTag     = "pkt-tag"
 )
 
-// parseRef reads the options of a Docker network. Without a network, and
-// without a group, ok is false.
+// parseRef reads the options of a Docker network; ok is false when they name neither
+// a network nor a group.
 func parseRef(o map[string]string) (r Ref, ok bool, err error) {
 	r.Network.Tenant = model.DefaultTenant
 	if s := o[optTenant]; s != "" {

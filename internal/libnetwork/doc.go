@@ -7,6 +7,6 @@
 // Docker's network ids are known again after a restart, and that no plugin call
 // waits for the engine, which would deadlock.
 //
-// It must not know the store, the data plane or netmaster: it turns Docker's
-// verbs into those of its Backend, and attachments into attach requests.
+// It must not know the store, the data plane or netmaster: it turns Docker's verbs
+// into calls of its Backend, whose attachments are attach requests.
 package libnetwork

@@ -78,7 +78,7 @@ func (p *Plugin) createNetwork(ctx context.Context, r createNetworkRequest) (emp
 func wantedNetwork(k model.NetworkKey, r createNetworkRequest, options map[string]string) (model.Network, error) {
 	n := model.Network{Key: k, Encap: model.EncapVXLAN}
 	if s := options[optEncap]; s != "" {
-		n.Encap = model.Encap(s) // netmaster knows which there are
+		n.Encap = model.Encap(s) // netmaster checks it
 	}
 	if s := options[optTag]; s != "" {
 		tag, err := strconv.ParseUint(s, 10, 24)
@@ -187,7 +187,8 @@ func (p *Plugin) createEndpoint(ctx context.Context, r createEndpointRequest) (c
 	return createEndpointResponse{Interface: whatIsNew(in, res)}, nil
 }
 
-// whatIsNew is what libnetwork does not know yet: it refuses to hear the rest.
+// whatIsNew returns the parts of the interface that the request left open:
+// libnetwork refuses an answer that repeats a part that it gave.
 func whatIsNew(in endpointInterface, res attach.Result) *endpointInterface {
 	var out endpointInterface
 	if in.MacAddress == "" {
@@ -245,15 +246,15 @@ func (p *Plugin) join(_ context.Context, r endpointRequest) (joinResponse, error
 			out.GatewayIPv6 = a.Gateway.String()
 		}
 	}
-	if out.Gateway == "" && res.Router.IsValid() { // in no subnet: it has to be made reachable
+	if out.Gateway == "" && res.Router.IsValid() { // the router is in no subnet: it needs a route of its own
 		out.Gateway = res.Router.String()
 		out.StaticRoutes = []staticRoute{{Destination: netip.PrefixFrom(res.Router, 32).String(), RouteType: routeConnected}}
 	}
 	return out, nil
 }
 
-// network finds what a Docker network stands for. One whose name is still to be
-// learnt is waited for.
+// network finds the Contiv object behind a Docker network. While the name of a
+// Docker network is still unknown, it waits.
 func (p *Plugin) network(ctx context.Context, id string) (binding, error) {
 	return p.await(ctx, func() (binding, error) {
 		b, ok := p.networks.get(id)

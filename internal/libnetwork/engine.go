@@ -82,7 +82,7 @@ func (e *engine) do(ctx context.Context, method, path string, in, out any) error
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable, "ask Docker: %w", err)
 	}
-	defer func() { _ = resp.Body.Close() }() // what counts has been read
+	defer func() { _ = resp.Body.Close() }() // the body has been read
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxEngine))
 	if err != nil {
 		return model.Errorf(model.ErrUnavailable, "read Docker's answer: %w", err)

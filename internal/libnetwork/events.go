@@ -13,13 +13,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
-// eventsAgain is how long a stream of events that has ended is not asked for
-// again: an engine that is away is looked for at this pace.
+// eventsAgain is the pause before a stream of events that has ended is asked for
+// again, also while the engine is away.
 const eventsAgain = time.Second
 
-// followEvents calls wake whenever containers of the engine may have started,
-// ended, or changed their name or networks, until ctx ends: at every event that
-// says so, and when events may have been missed.
+// followEvents calls wake, until ctx ends, whenever containers of the engine may have
+// started, ended, or changed their name or networks: at each such event, and when
+// events may have been missed.
 func (p *Plugin) followEvents(ctx context.Context, wake func()) {
 	said := ""
 	for ctx.Err() == nil {
@@ -43,8 +43,8 @@ func (p *Plugin) followEvents(ctx context.Context, wake func()) {
 	}
 }
 
-// events calls f once the engine tells its events, and at each that concerns
-// containers. It returns why the stream has ended, never nil.
+// events calls f once the stream of events has begun, and at each event that
+// concerns containers. It returns why the stream has ended, never nil.
 func (e *engine) events(ctx context.Context, f func()) error {
 	filters, err := json.Marshal(map[string][]string{
 		"type": {"container", "network"}, "event": {"start", "die", "rename", "destroy", "connect", "disconnect"},

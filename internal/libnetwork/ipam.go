@@ -10,21 +10,21 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Docker's names of the pools' scopes.
+// Docker's names of the address spaces that pools are in.
 const (
 	spaceLocal  = "contiv-local"
 	spaceGlobal = "contiv-global"
 )
 
-// pool is what a pool id says: it carries all there is to know, so that it
-// means the same after a restart and asking for it again is harmless.
+// pool is the contents of a pool id. The id carries everything, so that it means the
+// same after a restart, and asking for a pool twice is harmless.
 type pool struct {
 	Ref
 	prefix netip.Prefix
 }
 
-// String is the pool's id: tenant/network/group/address/length; without a network
-// for one that a user creates without naming it.
+// String is the pool's id: tenant/network/group/address/length. The network is empty
+// where a user creates a Docker network without naming a Contiv network.
 func (p pool) String() string {
 	return strings.Join([]string{string(p.Network.Tenant), string(p.Network.Name), string(p.Group), p.prefix.String()}, "/")
 }
@@ -37,7 +37,7 @@ func parsePool(id string) (p pool, err error) {
 	}
 	ref, ok, err := parseRef(map[string]string{optTenant: f[0], optNetwork: f[1], optGroup: f[2]})
 	if err != nil || ok != (ref.Network.Name != "") {
-		return p, unknown // a group has a network
+		return p, unknown // there is no group without a network
 	}
 	if p.Ref = ref; !ok {
 		p.Network.Tenant = model.TenantName(f[0])
@@ -48,8 +48,8 @@ func parsePool(id string) (p pool, err error) {
 	return p, nil
 }
 
-// requestPool finds the subnet of the network that the IPAM options name. A
-// network that does not exist yet is taken as asked for: CreateNetwork follows.
+// requestPool finds the subnet of the network that the IPAM options name. If the
+// network does not exist yet, the pool is the one asked for: CreateNetwork follows.
 func (p *Plugin) requestPool(ctx context.Context, r requestPoolRequest) (requestPoolResponse, error) {
 	var none requestPoolResponse
 	if err := checkOptions("--ipam-opt", r.Options, addressOptions); err != nil {
@@ -113,8 +113,8 @@ func (p *Plugin) releasePool(_ context.Context, r releasePoolRequest) (empty, er
 	return empty{}, err // a pool lives as long as its network
 }
 
-// poolOf reads a pool's id. That of a network created without a name is found by
-// its subnet, and its name is waited for, unless it is enough to know the subnet.
+// poolOf reads a pool's id. If the id names no network, the network is found by its
+// subnet, and poolOf waits for its name, unless knowing the subnet is enough.
 func (p *Plugin) poolOf(ctx context.Context, id string, named bool) (pool, error) {
 	pl, err := parsePool(id)
 	if err != nil || pl.Network.Name != "" || !named {
@@ -127,9 +127,9 @@ func (p *Plugin) poolOf(ctx context.Context, id string, named bool) (pool, error
 	return pl, err
 }
 
-// isUnmade tells whether a pool is that of a network that is just being created
-// without a name: Docker asks for addresses that it is to keep aside before it
-// tells the driver of the network.
+// isUnmade tells whether a pool belongs to a network that is just being created
+// without a name: Docker asks for the addresses that it keeps aside before it tells
+// the driver of the network.
 func (p *Plugin) isUnmade(id string) bool {
 	pl, err := parsePool(id)
 	return err == nil && pl.Network.Name == ""
@@ -163,8 +163,8 @@ func (p *Plugin) requestAddress(ctx context.Context, r requestAddressRequest) (r
 	}
 	a, err := p.backend.ReserveAddress(ctx, AddressRequest{Network: pl.Network, Group: pl.Group, Pool: pl.prefix, Preferred: want, AnyHost: p.global})
 	if p.global && want.IsValid() && errors.Is(err, model.ErrConflict) {
-		// A swarm's manager reserves for its workers, and each asks for what it
-		// was given; whether the address is to be had shows when the endpoint is made.
+		// A swarm's manager reserves addresses for its workers, and each worker asks for
+		// the address that it was given; whether it is free shows when the endpoint is made.
 		return answer(want)
 	}
 	if err != nil {
@@ -174,8 +174,8 @@ func (p *Plugin) requestAddress(ctx context.Context, r requestAddressRequest) (r
 	return answer(a)
 }
 
-// requestGateway never allocates. libnetwork insists on an address where the
-// network has no gateway: it gets the subnet's own, which nobody can have.
+// requestGateway never allocates. Where the network has no gateway, libnetwork still
+// insists on an address: it gets the subnet's first, which no endpoint can have.
 func (p *Plugin) requestGateway(ctx context.Context, pl pool, want netip.Addr, answer func(netip.Addr) (requestAddressResponse, error)) (requestAddressResponse, error) {
 	if want.IsValid() {
 		return answer(want)
@@ -195,8 +195,8 @@ func (p *Plugin) requestGateway(ctx context.Context, pl pool, want netip.Addr, a
 	return answer(pl.prefix.Addr())
 }
 
-// releaseAddress frees what this plugin has reserved and no endpoint has taken;
-// an endpoint's address goes with the endpoint, and a gateway never.
+// releaseAddress frees an address that this plugin has reserved and no endpoint has
+// taken. An endpoint's address is freed with the endpoint, a gateway never.
 func (p *Plugin) releaseAddress(ctx context.Context, r releaseAddressRequest) (empty, error) {
 	pl, err := p.poolOf(ctx, r.PoolID, false)
 	if err != nil {
@@ -221,10 +221,10 @@ func (p *Plugin) releaseAddress(ctx context.Context, r releaseAddressRequest) (e
 	return empty{}, nil
 }
 
-// reservations are the addresses that this plugin holds for endpoints to come,
-// with how often they were asked for: in a swarm an address may be given to the
-// next task before the last one's is released. After a restart they are unknown,
-// and run out by themselves.
+// reservations are the addresses that this plugin holds for future endpoints, each
+// with the number of requests for it: in a swarm an address may be given to the next
+// task before the former task has released it. A restart forgets them, and they
+// expire by themselves.
 type reservations struct {
 	mu  sync.Mutex
 	set map[reservation]int
@@ -244,8 +244,8 @@ func (s *reservations) add(k model.NetworkKey, a netip.Addr) {
 	s.set[reservation{k, a}]++
 }
 
-// last takes note of a release, and tells whether nobody else has asked for the
-// address since.
+// last counts a release, and tells whether it was the last: as many releases as
+// requests.
 func (s *reservations) last(k model.NetworkKey, a netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

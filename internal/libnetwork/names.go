@@ -16,13 +16,13 @@ const (
 	// namesEvery is how often containers are looked at when no event says that
 	// anything has changed.
 	namesEvery = 15 * time.Second
-	// namesAgain is how long after a failure.
+	// namesAgain is how soon they are looked at again after a failure.
 	namesAgain = time.Second
 )
 
 // followNames tells the cluster the names and labels of the engine's containers
-// until ctx ends. It looks at all of them whenever an event says that some have
-// changed, so that no event's loss, order or meaning matters.
+// until ctx ends. At each event it looks at all containers, so that neither the
+// loss, the order nor the meaning of an event matters.
 func (p *Plugin) followNames(ctx context.Context) {
 	wake := waiting.NewBell()
 	var events sync.WaitGroup
@@ -56,8 +56,8 @@ func (p *Plugin) followNames(ctx context.Context) {
 	}
 }
 
-// tellNames tells what has changed since it was told. The attachments are read
-// before the containers: one that no container has then has lost it.
+// tellNames tells the changes since the last call. It reads the attachments before
+// the containers, so that an attachment without a container has lost its container.
 func (p *Plugin) tellNames(ctx context.Context, told map[attach.Key]attach.Description) error {
 	keys := p.backend.AttachedBy(attach.SourceDocker)
 	if len(keys) == 0 {

@@ -16,12 +16,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
-// binding is what a Docker network id stands for on this engine.
+// binding is the Contiv object behind a Docker network id of this engine.
 type binding struct {
 	Ref
 	Created bool `json:"created,omitempty"` // a user created the Contiv network through Docker
-	// Want is the network that a user has asked Docker for without naming it to
-	// us. Its key is incomplete, and so is Ref, until the engine has told the name.
+	// Want is the network that a user has asked Docker for without naming a Contiv
+	// network. Its key, and Ref, are incomplete until the engine has told the name.
 	Want model.Network `json:"want,omitzero"`
 }
 
@@ -43,7 +43,7 @@ type networksFile struct {
 	Networks map[string]binding `json:"networks"`
 }
 
-// openNetworks reads the map; a file that is not there is an empty one.
+// openNetworks reads the map; without a file it is empty.
 func openNetworks(path string) (*networks, error) {
 	n := &networks{path: path, byID: map[string]binding{}}
 	data, err := os.ReadFile(path)
@@ -74,8 +74,8 @@ func (n *networks) get(id string) (binding, bool) {
 // watch returns a channel that the next change closes.
 func (n *networks) watch() <-chan struct{} { return n.changes.Next() }
 
-// find returns the binding of the network that a user has asked for without
-// naming it, by subnet and, if the pool says it, tenant.
+// find returns the binding of a network that is still without a name, by its subnet
+// and, if the pool names one, its tenant.
 func (n *networks) find(p pool) (binding, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,7 +94,7 @@ func (n *networks) find(p pool) (binding, error) {
 	return binding{}, model.Errorf(model.ErrConflict, "several tenants have the subnet %s; name the tenant with --ipam-opt tenant=TENANT when the network is created", p.prefix)
 }
 
-// name completes a binding; false when it has gone meanwhile.
+// name completes a binding with its name; false when the binding has gone meanwhile.
 func (n *networks) name(id string, r Ref) (bool, error) {
 	b, ok := n.get(id)
 	if !ok {
@@ -104,7 +104,7 @@ func (n *networks) name(id string, r Ref) (bool, error) {
 	return true, n.put(id, b)
 }
 
-// put binds an id durably; the binding that it has already costs nothing.
+// put binds an id durably; putting the binding that is there writes nothing.
 func (n *networks) put(id string, b binding) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// networkOptions are the options (-o) that a network of Docker may be created
-// with; addressOptions those of its addresses (--ipam-opt).
+// networkOptions are the options (-o) that a Docker network may be created with,
+// addressOptions the options of its addresses (--ipam-opt).
 var (
 	networkOptions = []string{optTenant, optNetwork, optGroup, optEncap, optTag}
 	addressOptions = []string{optTenant, optNetwork, optGroup}
@@ -19,7 +19,7 @@ var (
 // dockerPrefix begins the options that Docker itself has or adds.
 const dockerPrefix = "com.docker.network."
 
-// checkOptions refuses what would have no effect.
+// checkOptions refuses options that would have no effect.
 func checkOptions(flag string, options map[string]string, known []string) error {
 	for _, k := range slices.Sorted(maps.Keys(options)) {
 		switch {

@@ -86,8 +86,8 @@ func New(ctx context.Context, cfg Config) (*Plugin, error) {
 // Socket is where a plugin of that name listens.
 func Socket(socketDir, name string) string { return filepath.Join(socketDir, socketName(name)) }
 
-// Free fails with model.ErrConflict when another plugin of that name answers.
-// Who finds that out first has done nothing yet to the other's containers.
+// Free fails with model.ErrConflict when another plugin of that name answers. It is
+// asked before anything of the host is changed, for the sake of the other's containers.
 func Free(ctx context.Context, socketDir, name string) error {
 	return free(ctx, filepath.Join(socketDir, socketName(name)))
 }
@@ -199,7 +199,7 @@ func (p *Plugin) handler() http.Handler {
 	add("NetworkDriver.DeleteEndpoint", verb(p, p.deleteEndpoint))
 	add("NetworkDriver.EndpointOperInfo", verb(p, p.operInfo))
 	add("NetworkDriver.Join", verb(p, p.join))
-	// libnetwork takes the interface back itself and deletes the endpoint after.
+	// On leave, libnetwork takes the interface back itself, and then deletes the endpoint.
 	add("NetworkDriver.Leave", fixed(empty{}))
 	add("NetworkDriver.ProgramExternalConnectivity", verb(p, p.publish))
 	add("NetworkDriver.RevokeExternalConnectivity", verb(p, p.unpublish))
@@ -221,8 +221,8 @@ func (p *Plugin) handler() http.Handler {
 	return mux
 }
 
-// verb serves one call. As the protocol wants it, an error of the request's form
-// has a status of its own, any other is in an answer of status 200.
+// verb serves one call. As the protocol wants it, a malformed request is answered
+// with an error status, any other failure by an error in an answer of status 200.
 func verb[In, Out any](p *Plugin, f func(context.Context, In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -250,5 +250,5 @@ func answer(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/vnd.docker.plugins.v1.2+json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(data, '\n')) // who does not listen any more needs no answer
+	_, _ = w.Write(append(data, '\n')) // an engine that has ended needs no answer
 }

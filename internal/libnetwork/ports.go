@@ -41,7 +41,7 @@ func (p *Plugin) publish(ctx context.Context, r connectivityRequest) (empty, err
 	return empty{}, nil
 }
 
-// unpublish ends that; what is gone publishes nothing any more.
+// unpublish ends what publish did; an attachment that is gone is fine.
 func (p *Plugin) unpublish(ctx context.Context, r endpointRequest) (empty, error) {
 	key := endpointAttachment(r.EndpointID)
 	if len(p.backend.Published(key)) == 0 {

@@ -21,8 +21,8 @@ const labelPrefix = "io.contiv."
 const labelPlugin = labelPrefix + "plugin"
 
 const (
-	// reconcileEvery is how often the engine's networks are compared: it costs
-	// two lists of netmaster and one of the engine.
+	// reconcileEvery is how often the engine's networks are compared with the
+	// cluster's: that costs two lists of netmaster and one of the engine.
 	reconcileEvery = 2 * time.Second
 	// lostAfter is how long an endpoint may be unknown to the engine's running
 	// containers: starting one takes time.
@@ -98,9 +98,10 @@ type wanted struct {
 	net model.Network
 }
 
-// compareNetworks makes one comparison. What concerns one network only is noted
-// in problems. The engine is read first: what it has then and the cluster has
-// not, later, has gone. It returns how many networks wait for their names.
+// compareNetworks makes one comparison. A fault of one network is noted in problems.
+// The engine is read before the cluster, so that a network which the engine has and
+// the cluster lacks has been deleted. It returns how many networks wait for their
+// names.
 func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string) (waiting int, err error) {
 	have, err := p.engine.networks(ctx, p.name)
 	if err != nil {
@@ -142,7 +143,7 @@ func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string
 			}
 			there[ref.String()] = true
 		default:
-			there[ref.String()] = true // a user's own, by docker network create
+			there[ref.String()] = true // made by a user, with docker network create
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(want)) {
@@ -175,8 +176,9 @@ func (p *Plugin) beingMade(r Ref, ids map[string]bool, now time.Time) bool {
 	return false
 }
 
-// forget drops the ids that the engine has not had for a while: networks that
-// went while the plugin did not run. One that is being created is not listed yet.
+// forget drops the ids that the engine has not listed for a while: their networks
+// were removed while the plugin did not run. A network that is just being created is
+// not listed yet either.
 func (p *Plugin) forget(ids map[string]bool, now time.Time) error {
 	known := p.networks.ids()
 	maps.DeleteFunc(p.stale, func(id string, _ time.Time) bool { return ids[id] || !slices.Contains(known, id) })
@@ -196,8 +198,8 @@ func (p *Plugin) forget(ids map[string]bool, now time.Time) error {
 	return nil
 }
 
-// refOf tells what a Docker network stands for: by its labels, or by its id
-// where a user created it.
+// refOf finds the Contiv object behind a Docker network: by its labels, or, if a user
+// created the Docker network, by its id.
 func (p *Plugin) refOf(n engineNetwork) (Ref, bool) {
 	if n.Labels[labelPlugin] == p.name {
 		return labelled(n)
@@ -214,8 +216,8 @@ func labelled(n engineNetwork) (Ref, bool) {
 	return ref, ok && err == nil
 }
 
-// sameSubnet tells whether a Docker network has the subnets of ours, and none
-// else; a user's own may do without the one of IPv6.
+// sameSubnet tells whether a Docker network has exactly the subnets of the Contiv
+// network; one that a user created may lack the IPv6 subnet.
 func sameSubnet(n engineNetwork, w model.Network) bool {
 	there := map[string]bool{}
 	for _, c := range n.IPAM.Config {
@@ -227,7 +229,7 @@ func sameSubnet(n engineNetwork, w model.Network) bool {
 	return !w.Subnet6.IsValid() || n.Labels[labelPlugin] == "" || there[w.Subnet6.String()]
 }
 
-// wantedNetworks draws up what the engine should have, by Ref.String.
+// wantedNetworks lists the networks that the engine should have, by Ref.String.
 func wantedNetworks(ctx context.Context, from Source) (map[string]wanted, error) {
 	nets, err := from.Networks(ctx)
 	if err != nil {
@@ -279,8 +281,8 @@ func subnetOf(subnet string, has bool, gateway string) engineSubnet {
 	return engineSubnet{Subnet: subnet, Gateway: gateway}
 }
 
-// collect detaches what no running container of the engine has had for a while:
-// an engine that was killed between two calls has forgotten it.
+// collect detaches endpoints that no running container of the engine has had for a
+// while: an engine that was killed between two calls has forgotten them.
 func (p *Plugin) collect(ctx context.Context, lost map[attach.Key]time.Time, now time.Time) error {
 	keys := p.backend.AttachedBy(attach.SourceDocker)
 	if len(keys) == 0 {

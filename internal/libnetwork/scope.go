@@ -12,15 +12,15 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// What a driver may say about the scope of its networks: each engine has its
-// own, or a swarm has them.
+// The scopes of a driver's networks: local = each engine has its own, global = a
+// swarm's engines share them.
 const (
 	scopeLocal  = "local"
 	scopeGlobal = "global"
 )
 
-// scopeFile remembers what an engine was told the last time that it asked: it
-// asks once, when it first uses the plugin, and keeps the answer until it ends.
+// scopeFile holds the scope that the engine was last told: an engine asks once, when
+// it first uses the plugin, and keeps the answer until it ends.
 type scopeFile string
 
 func (f scopeFile) read() (string, error) {
@@ -44,8 +44,7 @@ func (p *Plugin) capabilities(context.Context, empty) (driverCapabilities, error
 	return driverCapabilities{Scope: scope, ConnectivityScope: scopeGlobal}, nil
 }
 
-// checkScope fails when the engine still goes by another scope than this plugin
-// has now.
+// checkScope fails when the engine still uses another scope than this plugin now has.
 func (p *Plugin) checkScope() error {
 	told, err := p.told.read()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Swarm keeps the networks of a swarm as the cluster's: every network and group
-// is a network of the swarm, made once, on a manager.
+// Swarm keeps a swarm's networks equal to the cluster's: every network and group is a
+// network of the swarm, made once, on a manager.
 type Swarm struct {
 	name   string
 	engine *engine
@@ -62,8 +62,7 @@ func (s *Swarm) Run(ctx context.Context) {
 	}
 }
 
-// compare makes one comparison; what concerns one network only is noted in
-// problems.
+// compare makes one comparison; a fault of one network is noted in problems.
 func (s *Swarm) compare(ctx context.Context, problems map[string]string) error {
 	state, manager, err := s.engine.swarm(ctx)
 	switch {
@@ -89,7 +88,7 @@ func (s *Swarm) compare(ctx context.Context, problems map[string]string) error {
 		w, ok := want[ref.String()]
 		why := ""
 		switch {
-		case n.Scope == scopeLocal: // what it was told when it first used the plugin
+		case n.Scope == scopeLocal: // the engine was told so when it first used the plugin
 			s.wrongScope = time.Now()
 			why = "the engine takes the plugin's networks for its own"
 		case !ok || !sameSubnet(n, w.net):

@@ -17,8 +17,8 @@ import (
 // nameWithin is how long a call waits for the name of a network.
 const nameWithin = 10 * time.Second
 
-// createUnnamed remembers a network whose name is still to be learnt. What can
-// be refused without the name is refused here, where Docker hears of it.
+// createUnnamed remembers a network whose name is not known yet. Faults that show
+// without the name are refused here, where Docker's user hears of them.
 func (p *Plugin) createUnnamed(ctx context.Context, r createNetworkRequest, tenant model.TenantName, options map[string]string) error {
 	want, err := wantedNetwork(model.NetworkKey{Tenant: tenant}, r, options)
 	switch {
@@ -54,9 +54,9 @@ func (p *Plugin) createUnnamed(ctx context.Context, r createNetworkRequest, tena
 	return nil
 }
 
-// nameNetworks makes the Contiv networks of those whose names the engine tells
-// by now. A network that cannot be made is taken from Docker again. It returns
-// how many are still without a name.
+// nameNetworks makes the Contiv networks of the Docker networks whose names the engine
+// lists by now. If a Contiv network cannot be made, its Docker network is removed. It
+// returns how many are still without a name.
 func (p *Plugin) nameNetworks(ctx context.Context, have []engineNetwork, problems map[string]string) (waiting int, err error) {
 	listed := map[string]string{}
 	for _, n := range have {

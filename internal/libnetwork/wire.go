@@ -1,8 +1,8 @@
 package libnetwork
 
 // The requests and answers of libnetwork's remote protocol; see docs/remote.md
-// and docs/ipam.md of github.com/moby/libnetwork. Fields that nothing here needs
-// are left out.
+// and docs/ipam.md of github.com/moby/libnetwork. Fields that this package does not
+// use are left out.
 
 type empty struct{}
 

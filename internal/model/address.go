@@ -71,14 +71,15 @@ func ParseMAC(s string) (MAC, error) {
 	return MAC(h), nil
 }
 
-// Derived tells whether it may be one that EndpointMAC makes.
+// Derived tells whether EndpointMAC could have made the address.
 func (m MAC) Derived() bool { return m[0] == 2 && (m[1] == 2 || m[1] == 3) }
 
-// Multicast tells whether it is a group's, broadcast included (IEEE 802 section 8.2.2).
+// Multicast tells whether it is a multicast address, broadcast included (IEEE 802
+// section 8.2.2).
 func (m MAC) Multicast() bool { return m[0]&1 != 0 }
 
-// LinkLocal is the IPv6 link-local address that belongs to it (RFC 4291
-// appendix A: modified EUI-64).
+// LinkLocal is the IPv6 link-local address derived from the MAC (RFC 4291 appendix A:
+// modified EUI-64).
 func (m MAC) LinkLocal() netip.Addr {
 	return netip.AddrFrom16([16]byte{0xfe, 0x80, 8: m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]})
 }

@@ -19,10 +19,10 @@ var _ = register(Kind{
 // MaxHostName is the length limit of hosts' names, in characters.
 const MaxHostName = 256
 
-// Bgp makes a host speak BGP with a router of the network that it stands in.
+// Bgp makes a host speak BGP with a router of its physical network.
 type Bgp struct {
 	Host       HostName     `json:"host"`
-	RouterIP   netip.Prefix `json:"routerIP"`          // the host's address there, with the prefix length; not masked
+	RouterIP   netip.Prefix `json:"routerIP"`          // the host's address in the router's network, with the prefix length; not masked
 	AS         uint32       `json:"as"`                // of the host; 1-4294967295 (RFC 6793)
 	NeighborAS uint32       `json:"neighborAS"`        // of the router
 	Neighbor   netip.Addr   `json:"neighbor,omitzero"` // IPv4 address of the router; zero = none yet

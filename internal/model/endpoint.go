@@ -76,7 +76,7 @@ type Endpoint struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 }
 
-// Limits of what a runtime may tell about an endpoint.
+// Limits of an endpoint's fields that a runtime gives.
 const (
 	MaxEndpointText  = 256 // characters of an endpoint's common name and container id
 	MaxLabels        = 128
@@ -85,8 +85,8 @@ const (
 	wantEndpointText = "must be at most 256 printable characters"
 )
 
-// Validate checks what a runtime gives of an endpoint (not Identity, which
-// is derived, and not that addresses fit the network). A zero MAC means none.
+// Validate checks the fields that a runtime gives (not Identity, which is derived, and
+// not that addresses fit the network). A zero MAC means none.
 func (e Endpoint) Validate() error {
 	if err := e.Key.Network.validate(); err != nil {
 		return err

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The enumerations below reject what they do not know; their zero value is
-// "not set" and never means "any". Each is stored as its text.
+// The enumerations below reject unknown values; their zero value is "not set" and
+// never means "any". Each is stored as its text.
 type (
 	InfraType   string
 	FwdMode     string
@@ -18,7 +18,7 @@ type (
 	Action      string
 )
 
-// The values that there are.
+// The values of the enumerations.
 const (
 	InfraDefault   InfraType = "default"
 	InfraACI       InfraType = "aci"

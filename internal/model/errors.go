@@ -19,7 +19,7 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrInUse: the object cannot go or change while others refer to it.
 	ErrInUse = errors.New("in use")
-	// ErrExhausted: a pool (addresses, VLANs, VNIs, identities) has nothing left.
+	// ErrExhausted: a pool (addresses, VLANs, VNIs, identities) is used up, or a limit reached.
 	ErrExhausted = errors.New("exhausted")
 	// ErrUnavailable: the store, or a peer, cannot be reached now; retrying may help.
 	ErrUnavailable = errors.New("unavailable")

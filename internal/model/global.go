@@ -45,8 +45,8 @@ func DefaultGlobal() Global {
 	}
 }
 
-// Merge returns g with every field that is set in change taken from there;
-// fields of change with their zero value stay as they are in g.
+// Merge returns g with the fields that are set in change replaced by change's; a field
+// whose value is zero in change stays as in g.
 func (g Global) Merge(change Global) Global {
 	set(&g.Infra, change.Infra)
 	set(&g.FwdMode, change.FwdMode)
@@ -64,8 +64,8 @@ func set[T comparable](to *T, from T) {
 	}
 }
 
-// Validate checks the fields that are set; those with their zero value mean
-// "as it is" in a change. The error is of kind ErrInvalid.
+// Validate checks the fields that are set; a zero field means "unchanged" in a
+// change. The error is of kind ErrInvalid.
 func (g Global) Validate() error {
 	g = DefaultGlobal().Merge(g)
 	if _, err := ParseInfraType(string(g.Infra)); err != nil {

@@ -58,8 +58,8 @@ type Group struct {
 // NetworkKey returns the key of the group's network.
 func (g Group) NetworkKey() NetworkKey { return NetworkKey{g.Key.Tenant, g.Network} }
 
-// Validate checks what a user gives of a group (not ID, which is allocated, and
-// not that the pool fits the network). The error is of kind ErrInvalid.
+// Validate checks the fields that a user gives (not ID, which is allocated, and not
+// that the pool fits the network). The error is of kind ErrInvalid.
 func (g Group) Validate() error {
 	if _, err := ParseTenantName(string(g.Key.Tenant)); err != nil {
 		return err

@@ -2,21 +2,21 @@ package model
 
 import "net/netip"
 
-// HostName names a host: at most 256 characters, otherwise as the other names.
+// HostName names a host: at most 256 characters, otherwise with the syntax of names.
 type HostName string
 
 // ParseHostName checks a host's name. The error is of kind ErrInvalid.
 func ParseHostName(s string) (HostName, error) { return HostName(s), parseName("host", s, 256) }
 
-// Host is what the cluster must know of a host to reach its endpoints. It is
-// written by the host's agent and outlives it: a dead agent must not take its
-// containers off the network (known fault 38).
+// Host is a host's record: what other hosts need to reach its endpoints. It tells of
+// the host's agent and outlives it: a dead agent must not take its containers off
+// the network (known fault 38).
 type Host struct {
 	Name    HostName   `json:"name"`
 	Control netip.Addr `json:"control"`
 	VTEP    netip.Addr `json:"vtep"`
 	Driver  string     `json:"driver,omitempty"`
-	// Installation is the UUID of the agent's state directory: who has the name.
+	// Installation is the UUID of the agent's state directory, which owns the host's name.
 	Installation string `json:"installation,omitempty"`
 	// Store names the store that the host follows and that has all of its
 	// attachments; see store.Incarnation.Mark.
@@ -26,7 +26,7 @@ type Host struct {
 	Format int `json:"format,omitempty"`
 }
 
-// HostFormat is the format of what this version's agents keep on hosts and say to
-// each other: raised when an earlier agent would misread it, or be misread, so
-// that it refuses to begin where a later one has been.
+// HostFormat is the version of the formats that agents keep on hosts and use between
+// hosts. It is raised when an earlier agent would misread them, or be misread; an
+// agent refuses to start on a host where an agent of a later format has run.
 const HostFormat = 1

@@ -8,7 +8,7 @@ type Identity uint32
 const (
 	// IdentityUnknown: no endpoint is known at the address. On a VXLAN network such a source is dropped.
 	IdentityUnknown Identity = 0
-	// IdentityExternal: an address on a VLAN network, or beyond a gateway, that is no endpoint of ours.
+	// IdentityExternal: an address on a VLAN network, or beyond a gateway, that is no endpoint's.
 	IdentityExternal Identity = 1
 	// IdentityHost: the host that the container runs on.
 	IdentityHost Identity = 2
@@ -18,7 +18,7 @@ const (
 	IdentityLast Identity = 1<<20 - 1
 )
 
-// IdentityRecord is what an Identity stands for.
+// IdentityRecord is the meaning of an Identity.
 type IdentityRecord struct {
 	ID      Identity          `json:"id"`
 	Network NetworkKey        `json:"network"`

@@ -17,8 +17,8 @@ type Kind struct {
 
 var registry []Kind
 
-// register enters a kind; the result is for package variables, which begin
-// before anybody asks.
+// register enters a kind. It returns it so that a package variable can call register,
+// before any function runs.
 func register(k Kind) Kind {
 	for i := range k.NoEffects {
 		k.NoEffects[i].Kind = k.Collection

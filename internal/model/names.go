@@ -97,7 +97,7 @@ func validText(field, s string, limit int) error {
 	return nil
 }
 
-// rawText checks that the kept text of a value still means the value.
+// rawText checks that the text, as the user wrote it, parses to the value it is kept with.
 func rawText(field, raw string, want netip.Prefix, parse func(string) (netip.Prefix, error)) error {
 	if raw == "" {
 		return nil

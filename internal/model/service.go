@@ -22,7 +22,7 @@ var _ = register(Kind{
 // MaxServiceName is the length limit of services' names, in characters.
 const MaxServiceName = 256
 
-// Limits of what one service may have.
+// Limits of one service.
 const (
 	MaxServicePorts     = 64
 	MaxServiceSelectors = 32
@@ -61,7 +61,7 @@ type ServiceSelector struct {
 
 func (s ServiceSelector) String() string { return s.Key + "=" + s.Value }
 
-// ServicePort says which port of the providers answers a port of the service.
+// ServicePort leads a port of the service to a port of its providers.
 type ServicePort struct {
 	Port     uint16   `json:"port"`
 	Provider uint16   `json:"provider"`
@@ -129,8 +129,8 @@ func ParseServiceAddr(s string) (netip.Addr, error) {
 	return a, nil
 }
 
-// Validate checks what a user gives of a service (not VIP, which is allocated,
-// and not that the address fits the network). The error is of kind ErrInvalid.
+// Validate checks the fields that a user gives (not VIP, which is allocated, and not
+// that the address fits the network). The error is of kind ErrInvalid.
 func (s Service) Validate() error {
 	if _, err := ParseTenantName(string(s.Key.Tenant)); err != nil {
 		return err
