@@ -13,9 +13,10 @@ import (
 type naive struct {
 	networks   map[model.NetworkKey]model.Network
 	groups     map[model.GroupKey]model.Group
-	policies   map[model.PolicyKey]bool
-	rules      map[model.RuleKey]model.Rule
-	identities map[model.Identity]bool // those with a record
+	policies   map[model.PolicyKey]model.Policy
+	rules      map[model.RuleKey]model.PolicyRule
+	identities map[model.Identity]model.IdentityRecord
+	enforce    model.PolicyKey // an audited policy that counts all the same
 	seen       map[model.HostName]map[conn]bool
 }
 
@@ -108,68 +109,195 @@ func (o *naive) passes(h model.HostName, p oPacket) bool {
 	return true
 }
 
-// allows applies the policies of e's group to a connection with peer.
-func (o *naive) allows(e party, dir model.Direction, peer party, c conn) bool {
-	if e.Group == "" {
-		return true
-	}
-	g, ok := o.groups[model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}]
-	if !ok {
-		return false
-	}
-	best, allow := -1, true
-	for _, name := range g.Policies {
-		if !o.policies[model.PolicyKey{Tenant: g.Key.Tenant, Name: name}] {
-			return false
-		}
-		for k, r := range o.rules {
-			if k.PolicyKey() != (model.PolicyKey{Tenant: g.Key.Tenant, Name: name}) || r.Direction != dir || r.Priority < best {
-				continue
+// applying returns the policies that apply to e; open is false when what is not
+// known could be one of them.
+func (o *naive) applying(e party) (list []model.Policy, open bool) {
+	tenant := e.Key.Network.Tenant
+	open = true
+	add := func(p model.Policy) {
+		if p.Tier.Known() {
+			if !p.Audit || p.Key == o.enforce {
+				list = append(list, p)
 			}
-			if r.Protocol != model.AnyProtocol && r.Protocol != c.proto || r.Port != 0 && r.Port != c.dpt || !o.peerMatches(r, peer) {
-				continue
-			}
-			if r.Priority > best {
-				best, allow = r.Priority, true
-			}
-			if r.Action == model.Deny {
-				allow = false
-			}
+		} else {
+			open = false
 		}
 	}
-	return allow
+	if e.Group != "" {
+		g, ok := o.groups[model.GroupKey{Tenant: tenant, Name: e.Group}]
+		if !ok {
+			return nil, false
+		}
+		for _, name := range g.Policies {
+			p, known := o.policies[model.PolicyKey{Tenant: tenant, Name: name}]
+			if !known || !p.Attached && p.Tier.Known() {
+				return nil, false
+			}
+			if p.Attached {
+				add(p)
+			} else {
+				open = false
+			}
+		}
+	}
+	for _, p := range o.policies {
+		if p.Attached || p.Key.Tenant != tenant {
+			continue
+		}
+		r, known := o.identities[e.Identity]
+		switch s := p.Applies; {
+		case known && selected(s, r):
+			add(p)
+		case known:
+		case s.Network != "" && s.Network != e.Key.Network.Name || s.Group != "" && s.Group != e.Group:
+		case len(s.MatchLabels)+len(s.MatchExpressions) > 0:
+			open = false
+		default:
+			add(p)
+		}
+	}
+	return list, open
 }
 
-// peerMatches tells whether a rule means a peer. What is not known is meant by
-// every rule that denies and by none that allows.
-func (o *naive) peerMatches(r model.Rule, p party) bool {
-	var fits bool
-	switch {
-	case r.Group != "":
-		if _, known := o.groups[model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}]; !known {
-			return r.Action == model.Deny
+// selected tells whether all that a selector asks for holds.
+func selected(s model.Selector, r model.IdentityRecord) bool {
+	holds := s.Tenant == r.Network.Tenant && (s.Network == "" || s.Network == r.Network.Name) && (s.Group == "" || s.Group == r.Group)
+	for k, want := range s.MatchLabels {
+		v, has := r.Labels[k]
+		holds = holds && has && v == want
+	}
+	for _, e := range s.MatchExpressions {
+		v, has := r.Labels[e.Key]
+		listed := false
+		for _, x := range e.Values {
+			listed = listed || has && x == v
 		}
-		fits = p.Host != "" && p.Key.Network.Tenant == r.Key.Tenant && p.Group == r.Group
-	case r.Network != "":
-		k := model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}
-		n, known := o.networks[k]
-		if !known {
-			return r.Action == model.Deny
+		switch e.Operator {
+		case model.OpIn:
+			holds = holds && listed
+		case model.OpNotIn:
+			holds = holds && !listed
+		case model.OpExists:
+			holds = holds && has
+		case model.OpDoesNotExist:
+			holds = holds && !has
 		}
-		fits = p.Key.Network == k
-		if fits && n.Encap == model.EncapVLAN && (n.Subnet.Contains(p.addr) || n.Subnet6.Contains(p.addr)) {
-			return true // by address, whoever it is
+	}
+	return holds
+}
+
+// allows applies the policies of e to a connection with peer.
+func (o *naive) allows(e party, dir model.Direction, peer party, c conn) bool {
+	policies, open := o.applying(e)
+	if !open {
+		return false
+	}
+	for _, tier := range []string{"admin", "contiv", "kubernetes", "baseline"} {
+		var decision model.Action // of the best rule so far
+		best := [3]int{}
+		defaults := map[model.Action]bool{}
+		for _, p := range policies {
+			if p.Tier.String() != tier {
+				continue
+			}
+			said := p.Default.In
+			if dir == model.Out {
+				said = p.Default.Out
+			}
+			defaults[said] = true
+			for k, r := range o.rules {
+				if k.PolicyKey() != p.Key || r.Direction != dir || !portMatches(r, c) {
+					continue
+				}
+				action, matches := o.peerMatches(r, peer)
+				if !matches {
+					continue
+				}
+				rank := [3]int{-p.Order, r.Priority, map[model.Action]int{model.Deny: 2, model.Pass: 1, model.Allow: 0}[action]}
+				if decision == "" || better(rank, best) {
+					decision, best = action, rank
+				}
+			}
 		}
-		if p.Host == "" {
+		switch {
+		case decision == "" && defaults[model.Deny]:
 			return false
+		case decision == "" && defaults[model.Allow]:
+			return true
+		case decision == model.Deny:
+			return false
+		case decision == model.Allow:
+			return true
 		}
-	case r.Addr.IsValid():
-		return r.Addr.Contains(p.addr)
-	default:
-		return true
 	}
-	if p.Host != "" && !o.identities[p.Identity] {
-		return r.Action == model.Deny
+	return true
+}
+
+func better(a, b [3]int) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return a[i] > b[i]
+		}
 	}
-	return fits
+	return false
+}
+
+func portMatches(r model.PolicyRule, c conn) bool {
+	for _, m := range r.Ports {
+		if m.Protocol == c.proto && (!m.Protocol.HasPorts() || m.Lo <= c.dpt && c.dpt <= m.Hi) {
+			return true
+		}
+	}
+	return len(r.Ports) == 0
+}
+
+// peerMatches tells whether a rule means a peer, and what it does then. What is
+// not known is meant by every rule that denies, by none that allows; and one that
+// passes it on denies everybody.
+func (o *naive) peerMatches(r model.PolicyRule, p party) (model.Action, bool) {
+	if len(r.Peers) == 0 {
+		return r.Action, true
+	}
+	matches, unknown, byIdentity := false, false, false
+	record, recorded := o.identities[p.Identity]
+	for _, x := range r.Peers {
+		group, network := model.GroupKey{Tenant: r.Key.Tenant}, model.NetworkKey{Tenant: r.Key.Tenant}
+		if x.Selector != nil {
+			group.Name, network.Name = x.Selector.Group, x.Selector.Network
+		} else {
+			network.Name = x.Network.Name
+		}
+		_, groupKnown := o.groups[group]
+		n, networkKnown := o.networks[network]
+		switch {
+		case x.CIDR.IsValid():
+			fits := x.CIDR.Contains(p.addr)
+			for _, e := range x.Except {
+				fits = fits && !e.Contains(p.addr)
+			}
+			matches = matches || fits
+			continue
+		case group.Name != "" && !groupKnown || network.Name != "" && !networkKnown:
+			unknown = true
+			continue
+		case x.Selector == nil && p.Key.Network == network && n.Encap == model.EncapVLAN && (n.Subnet.Contains(p.addr) || n.Subnet6.Contains(p.addr)):
+			matches = true // by address, whoever it is
+		}
+		byIdentity = true
+		if p.Host == "" || !recorded {
+			continue
+		}
+		if x.Selector == nil {
+			matches = matches || record.Network == network
+		} else {
+			matches = matches || selected(*x.Selector, record)
+		}
+	}
+	switch {
+	case unknown && r.Action != model.Allow:
+		return model.Deny, true
+	case byIdentity && r.Action == model.Deny && p.Host != "" && !recorded:
+		return model.Deny, true
+	}
+	return r.Action, matches
 }

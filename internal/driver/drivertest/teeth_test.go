@@ -77,6 +77,36 @@ func TestDifferentialHasTeeth(t *testing.T) {
 				}
 			}
 		}),
+		"defaults ignored": eachSet(func(s *desired.PolicySet) {
+			for _, tiers := range [][]desired.Tier{s.In, s.Out} {
+				for i := range tiers {
+					tiers[i].Default = model.Pass
+				}
+			}
+		}),
+		"tiers reversed": eachSet(func(s *desired.PolicySet) {
+			slices.Reverse(s.In)
+			slices.Reverse(s.Out)
+		}),
+		"orders ignored": eachRule(func(r *desired.Rule) { r.Priority = (r.Priority - 1) % 100 }),
+		"pass allows": eachRule(func(r *desired.Rule) {
+			if r.Action == model.Pass {
+				r.Action = model.Allow
+			}
+		}),
+		"exceptions ignored": eachRule(func(r *desired.Rule) {
+			for i := range r.CIDRs {
+				r.CIDRs[i].Except = nil
+			}
+		}),
+		"ends of ranges ignored": eachRule(func(r *desired.Rule) {
+			for i, m := range r.Ports {
+				if m.Hi < 65535 {
+					r.Ports = slices.Clone(r.Ports)
+					r.Ports[i].Hi = m.Lo
+				}
+			}
+		}),
 		"policies not attached": func(h desired.Host) desired.Host {
 			for name, p := range h.Ports.All() {
 				c := *p
