@@ -93,8 +93,8 @@ type FlowRule struct {
 	Direction string `json:"direction"`        // out: policy of the sender, in: of the receiver
 	Rule      string `json:"rule,omitempty"`   // the rule's name in its policy; empty = none matched
 	Policy    string `json:"policy,omitempty"` // tenant:policy
-	// Default says whose default denied where no rule matched: the tier contiv or
-	// kubernetes, or closed: the port's policy is not known (yet).
+	// Default says whose default denied where no rule matched: the tier admin,
+	// contiv, kubernetes or baseline, or closed: the port's policy is not known (yet).
 	Default string `json:"default,omitempty"`
 }
 

@@ -148,7 +148,7 @@ func ruleNames(d driver.Decision, denied bool) api.FlowRule {
 	r := api.FlowRule{Direction: string(d.Direction)}
 	if d.Rule == "" {
 		if denied {
-			r.Default = tierNames[d.Tier]
+			r.Default = tierName(d.Tier)
 		}
 		return r
 	}
@@ -161,4 +161,11 @@ func ruleNames(d driver.Decision, denied bool) api.FlowRule {
 	return r
 }
 
-var tierNames = map[model.Tier]string{0: "closed", model.TierContiv: "contiv", model.TierKubernetes: "kubernetes"}
+// tierName says whose default denied: a tier's, or nobody's while the policy is
+// not loaded.
+func tierName(t model.Tier) string {
+	if t == 0 {
+		return "closed"
+	}
+	return t.String()
+}
