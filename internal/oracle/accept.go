@@ -24,11 +24,33 @@ type pictures struct {
 	status  map[string]driver.PortStatus
 	list    []driver.Problem // of what is refused, ports excepted; nil = to be made
 
-	macs     map[desired.RemoteKey]claimant
-	addrs    map[addrKey]claimant
+	portMACs map[desired.RemoteKey]string // those that ports have; a remote has that of its key
+	addrs    map[addrKey]station          // who has an address
 	privates map[netip.Addr]claimant
 	// losers are those that were refused for what others have, by all that they claim.
 	losers map[any]map[claimant]struct{}
+
+	// What a network's or a policy set's coming and going concerns.
+	tags      groups[networkTag, model.NetworkID]
+	remotesOn groups[model.NetworkID, model.MAC]
+	portsOn   groups[model.NetworkID, string]
+	portsWith groups[desired.PolicySetID, string]
+}
+
+// groups are sets by key.
+type groups[K, V comparable] map[K]map[V]struct{}
+
+func (g groups[K, V]) add(k K, v V) {
+	if g[k] == nil {
+		g[k] = map[V]struct{}{}
+	}
+	g[k][v] = struct{}{}
+}
+
+func (g groups[K, V]) remove(k K, v V) {
+	if delete(g[k], v); len(g[k]) == 0 {
+		delete(g, k)
+	}
 }
 
 // claimant is a port or a remote.
@@ -40,6 +62,22 @@ type claimant struct {
 
 func portClaimant(name string) claimant             { return claimant{local: true, port: name} }
 func remoteClaimant(key desired.RemoteKey) claimant { return claimant{remote: key} }
+
+func keyOf(r *desired.Remote) desired.RemoteKey {
+	return desired.RemoteKey{Network: r.Network, MAC: r.MAC}
+}
+
+// claimant is who a station of a picture is; both are known by what they say of
+// themselves, else they are refused.
+func (s station) claimant() claimant {
+	switch {
+	case s.port != nil:
+		return portClaimant(s.port.IfName)
+	case s.remote != nil:
+		return remoteClaimant(keyOf(s.remote))
+	}
+	return claimant{}
+}
 
 func (c claimant) String() string {
 	if c.local {
@@ -59,8 +97,10 @@ func newPictures(want desired.Host) *pictures {
 	return &pictures{
 		want:    desired.Host{Name: want.Name, VTEP: want.VTEP, Private: want.Private},
 		refused: map[any]error{}, absent: map[string]struct{}{}, status: map[string]driver.PortStatus{},
-		macs: map[desired.RemoteKey]claimant{}, addrs: map[addrKey]claimant{}, privates: map[netip.Addr]claimant{},
+		portMACs: map[desired.RemoteKey]string{}, addrs: map[addrKey]station{}, privates: map[netip.Addr]claimant{},
 		losers: map[any]map[claimant]struct{}{},
+		tags:   groups[networkTag, model.NetworkID]{}, remotesOn: groups[model.NetworkID, model.MAC]{},
+		portsOn: groups[model.NetworkID, string]{}, portsWith: groups[desired.PolicySetID, string]{},
 	}
 }
 
@@ -87,9 +127,22 @@ func (p *pictures) next(want desired.Host, hasIface func(string) bool, all bool)
 	again := map[claimant]struct{}{} // to be judged, beside what they meet
 	for c := range want.Ports.Diff(old.Ports) {
 		again[portClaimant(c.Key)] = struct{}{}
+		if c.Had {
+			p.portsOn.remove(c.Old.Network, c.Key)
+			p.portsWith.remove(c.Old.Policies, c.Key)
+		}
+		if c.Has {
+			p.portsOn.add(c.New.Network, c.Key)
+			p.portsWith.add(c.New.Policies, c.Key)
+		}
 	}
 	for c := range want.Remotes.Diff(old.Remotes) {
 		again[remoteClaimant(c.Key)] = struct{}{}
+		if !c.Has {
+			p.remotesOn.remove(c.Key.Network, c.Key.MAC)
+		} else if !c.Had {
+			p.remotesOn.add(c.Key.Network, c.Key.MAC)
+		}
 	}
 	for name := range p.absent {
 		if hasIface == nil || hasIface(name) {
@@ -121,51 +174,56 @@ func (p *pictures) refuse(key any, err error) {
 	}
 }
 
-// judgeNetworks judges all networks, if any has changed in what matters here.
+// judgeNetworks judges the networks that have changed in what matters here, and
+// those that want, or wanted, the same tag: the first has it, by number.
 func (p *pictures) judgeNetworks(old desired.Host, t *touched, again map[claimant]struct{}) {
-	judge := false
+	tags := map[networkTag]struct{}{}
+	var gone []model.NetworkID
 	for c := range p.want.Networks.Diff(old.Networks) {
 		t.networks[c.Key] = struct{}{}
-		judge = judge || !c.Had || !c.Has || c.Old.ID != c.New.ID || c.Old.Encap != c.New.Encap || c.Old.Tag != c.New.Tag
-	}
-	if !judge {
-		return
-	}
-	was := maps.Clone(p.refused)
-	tags := map[networkTag]model.NetworkID{}
-	networks := maps.Collect(p.want.Networks.All())
-	flipped := map[model.NetworkID]bool{}
-	for _, id := range slices.Sorted(maps.Keys(networks)) {
-		n := networks[id]
-		p.refuse(id, checkNetwork(id, n, p.want.VTEP, tags))
-		before, had := old.Networks.Get(id)
-		if !had || (was[id] == nil) != (p.refused[id] == nil) || before.Encap != n.Encap {
-			flipped[id] = true
+		if c.Had && c.Has && c.Old.ID == c.New.ID && tagOf(c.Old) == tagOf(c.New) {
+			continue
+		}
+		if c.Had {
+			p.tags.remove(tagOf(c.Old), c.Key)
+			tags[tagOf(c.Old)] = struct{}{}
+		}
+		if c.Has {
+			p.tags.add(tagOf(c.New), c.Key)
+			tags[tagOf(c.New)] = struct{}{}
+		} else {
+			gone = append(gone, c.Key)
 		}
 	}
-	for id := range old.Networks.All() {
-		if networks[id] == nil {
-			p.refuse(id, nil)
-			flipped[id] = true
+	flipped := map[model.NetworkID]struct{}{}
+	for _, id := range gone {
+		p.refuse(id, nil)
+		flipped[id] = struct{}{}
+	}
+	for tag := range tags {
+		has := map[networkTag]model.NetworkID{}
+		for _, id := range slices.Sorted(maps.Keys(p.tags[tag])) {
+			n, _ := p.want.Networks.Get(id)
+			was := p.refused[id] == nil
+			p.refuse(id, checkNetwork(id, n, p.want.VTEP, has))
+			before, had := old.Networks.Get(id)
+			if !had || was != (p.refused[id] == nil) || before.Encap != n.Encap {
+				flipped[id] = struct{}{}
+			}
 		}
 	}
 	for id := range flipped {
 		t.networks[id] = struct{}{}
-	}
-	for name, port := range p.want.Ports.All() {
-		if flipped[port.Network] {
+		for name := range p.portsOn[id] {
 			again[portClaimant(name)] = struct{}{}
 		}
-	}
-	for key, r := range p.want.Remotes.All() {
-		if flipped[r.Network] {
-			again[remoteClaimant(key)] = struct{}{}
+		for mac := range p.remotesOn[id] {
+			again[remoteClaimant(desired.RemoteKey{Network: id, MAC: mac})] = struct{}{}
 		}
 	}
 }
 
 func (p *pictures) judgeSets(old desired.Host, t *touched, again map[claimant]struct{}) {
-	flipped := false
 	for c := range p.want.PolicySets.Diff(old.PolicySets) {
 		t.sets[c.Key] = struct{}{}
 		was := c.Had && p.refused[c.Key] == nil
@@ -174,13 +232,10 @@ func (p *pictures) judgeSets(old desired.Host, t *touched, again map[claimant]st
 			err = model.Errorf(model.ErrInvalid, "policy set %d calls itself %d", c.Key, c.New.ID)
 		}
 		p.refuse(c.Key, err)
-		flipped = flipped || was != (c.Has && err == nil)
-	}
-	if !flipped {
-		return
-	}
-	for name, port := range p.want.Ports.All() {
-		if _, ok := t.sets[port.Policies]; ok {
+		if was == (c.Has && err == nil) {
+			continue
+		}
+		for name := range p.portsWith[c.Key] {
 			again[portClaimant(name)] = struct{}{}
 		}
 	}
@@ -201,12 +256,17 @@ func (p *pictures) judgeClaimants(old desired.Host, hasIface func(string) bool, 
 		todo = todo[:len(todo)-1]
 		for _, h := range []desired.Host{old, p.want} {
 			mac, addrs, private := claims(h, c)
-			meet(p.macs[mac])
+			if name, ok := p.portMACs[mac]; ok {
+				meet(portClaimant(name))
+			}
+			if c.local {
+				meet(p.remoteAt(old, mac))
+			}
 			for l := range p.losers[mac] {
 				meet(l)
 			}
 			for _, a := range addrs {
-				meet(p.addrs[a])
+				meet(p.addrs[a].claimant())
 				for l := range p.losers[a] {
 					meet(l)
 				}
@@ -240,6 +300,15 @@ func (p *pictures) judgeClaimants(old desired.Host, hasIface func(string) bool, 
 	for _, key := range remotes {
 		p.judgeRemote(key)
 	}
+}
+
+// remoteAt is the remote that has a MAC by its key, or had it by an old picture.
+func (p *pictures) remoteAt(old desired.Host, mac desired.RemoteKey) claimant {
+	_, has := p.want.Remotes.Get(mac)
+	if _, had := old.Remotes.Get(mac); !has && !had {
+		return claimant{}
+	}
+	return remoteClaimant(mac)
 }
 
 // claims returns what an object of a picture wants for itself.
@@ -277,11 +346,11 @@ func (p *pictures) release(h desired.Host, c claimant) {
 			delete(p.losers, what)
 		}
 	}
-	if p.macs[mac] == c {
-		delete(p.macs, mac)
+	if name, ok := p.portMACs[mac]; ok && c.local && name == c.port {
+		delete(p.portMACs, mac)
 	}
 	for _, a := range addrs {
-		if p.addrs[a] == c {
+		if p.addrs[a].claimant() == c {
 			delete(p.addrs, a)
 		}
 	}
@@ -330,7 +399,7 @@ func (p *pictures) judgePort(name string, hasIface func(string) bool) {
 	}
 	err := p.checkPort(name, port, hasIface)
 	if err == nil {
-		err = p.claim(c, port.Network, port.MAC, port.IPv4, port.IPv6)
+		err = p.claim(station{port: port}, port.Network, port.MAC, port.IPv4, port.IPv6)
 	}
 	if err == nil {
 		err = p.checkPrivate(c, port)
@@ -346,7 +415,12 @@ func (p *pictures) judgeRemote(key desired.RemoteKey) {
 		p.settle(c, nil)
 		return
 	}
-	err := p.claim(c, r.Network, r.MAC, r.IPv4, r.IPv6)
+	var err error
+	if keyOf(r) != key {
+		err = model.Errorf(model.ErrInvalid, "it calls itself %s", remoteName(keyOf(r)))
+	} else {
+		err = p.claim(station{remote: r}, r.Network, r.MAC, r.IPv4, r.IPv6)
+	}
 	if err == nil && !r.VTEP.IsValid() {
 		if n, _ := p.want.Networks.Get(r.Network); n.Encap == model.EncapVXLAN {
 			err = model.Errorf(model.ErrInvalid, "its host has no tunnel endpoint")
@@ -356,7 +430,7 @@ func (p *pictures) judgeRemote(key desired.RemoteKey) {
 }
 
 // claim gives an object its MAC and addresses.
-func (p *pictures) claim(who claimant, n model.NetworkID, mac model.MAC, addrs ...netip.Addr) error {
+func (p *pictures) claim(who station, n model.NetworkID, mac model.MAC, addrs ...netip.Addr) error {
 	if _, ok := p.want.Networks.Get(n); !ok || p.refused[n] != nil {
 		return model.Errorf(model.ErrNotFound, "network %d does not exist", n)
 	}
@@ -364,8 +438,8 @@ func (p *pictures) claim(who claimant, n model.NetworkID, mac model.MAC, addrs .
 		return model.Errorf(model.ErrInvalid, "MAC %s is not a station's", mac)
 	}
 	key := desired.RemoteKey{Network: n, MAC: mac}
-	if other, dup := p.macs[key]; dup {
-		return model.Errorf(model.ErrExists, "MAC %s is %s's", mac, other)
+	if other, dup := p.portMACs[key]; dup { // two remotes have two keys
+		return model.Errorf(model.ErrExists, "MAC %s is %s's", mac, portName(other))
 	}
 	for i, a := range addrs {
 		if !a.IsValid() {
@@ -375,10 +449,12 @@ func (p *pictures) claim(who claimant, n model.NetworkID, mac model.MAC, addrs .
 			return model.Errorf(model.ErrInvalid, "address %s is of the wrong family", a)
 		}
 		if other, dup := p.addrs[addrKey{n, a}]; dup {
-			return model.Errorf(model.ErrExists, "address %s is %s's", a, other)
+			return model.Errorf(model.ErrExists, "address %s is %s's", a, other.claimant())
 		}
 	}
-	p.macs[key] = who
+	if who.port != nil {
+		p.portMACs[key] = who.port.IfName
+	}
 	for _, a := range addrs {
 		if a.IsValid() {
 			p.addrs[addrKey{n, a}] = who
@@ -392,6 +468,8 @@ type networkTag struct {
 	encap model.Encap
 	tag   uint32
 }
+
+func tagOf(n *desired.Network) networkTag { return networkTag{n.Encap, n.Tag} }
 
 func checkNetwork(id model.NetworkID, n *desired.Network, vtep netip.Addr, tags map[networkTag]model.NetworkID) error {
 	limit := uint32(model.MaxVNI)
@@ -408,7 +486,7 @@ func checkNetwork(id model.NetworkID, n *desired.Network, vtep netip.Addr, tags 
 	case n.Encap == model.EncapVXLAN && !vtep.IsValid():
 		return model.Errorf(model.ErrInvalid, "this host has no tunnel endpoint")
 	}
-	key := networkTag{n.Encap, n.Tag}
+	key := tagOf(n)
 	if other, dup := tags[key]; dup {
 		return model.Errorf(model.ErrExists, "%s tag %d is network %d's", n.Encap, n.Tag, other)
 	}

@@ -140,8 +140,8 @@ func TestFollows(t *testing.T) {
 				t.Fatalf("seed %d, step %d: objects (-anew +follows):\n%s", seed, step, diff)
 			}
 			for _, pair := range [][2]any{
-				{stations(anew.k.tables.byMAC), stations(f.k.tables.byMAC)},
-				{stations(anew.k.tables.byAddr), stations(f.k.tables.byAddr)},
+				{portNames(anew.k.tables.portMACs), portNames(f.k.tables.portMACs)},
+				{stations(anew.k.tables.addrs), stations(f.k.tables.addrs)},
 				{slices.Sorted(maps.Keys(anew.k.tables.byVLAN)), slices.Sorted(maps.Keys(f.k.tables.byVLAN))},
 				{h.Private != nil && len(anew.k.tables.byPrivate) > 0, h.Private != nil && len(f.k.tables.byPrivate) > 0},
 			} {
@@ -156,11 +156,15 @@ func TestFollows(t *testing.T) {
 func stations[K comparable](m map[K]station) map[string]string {
 	out := map[string]string{}
 	for k, s := range m {
-		name := ""
-		if s.port != nil {
-			name = s.port.IfName
-		}
-		out[fmt.Sprint(k)] = fmt.Sprint(name, s.mac, s.identity, s.vtep)
+		out[fmt.Sprint(k)] = fmt.Sprint(s.claimant(), s.mac(), s.identity())
+	}
+	return out
+}
+
+func portNames[K comparable](m map[K]*desired.Port) map[string]string {
+	out := map[string]string{}
+	for k, p := range m {
+		out[fmt.Sprint(k)] = p.IfName
 	}
 	return out
 }

@@ -34,11 +34,51 @@ type fragKey struct {
 type conntrack struct {
 	conns map[flow]struct{}
 	frags map[fragKey]flow // to the original direction of the connection of the first fragment
-	fresh bool             // the packet under way began its connection
+	// What each address has in both, so that its end costs no look at all others'.
+	connsOf groups[addrKey, flow]
+	fragsOf groups[addrKey, fragKey]
+	fresh   bool // the packet under way began its connection
 }
 
 func newConntrack() *conntrack {
-	return &conntrack{conns: map[flow]struct{}{}, frags: map[fragKey]flow{}}
+	return &conntrack{
+		conns: map[flow]struct{}{}, frags: map[fragKey]flow{},
+		connsOf: groups[addrKey, flow]{}, fragsOf: groups[addrKey, fragKey]{},
+	}
+}
+
+func (c *conntrack) addConn(f flow) {
+	c.conns[f] = struct{}{}
+	c.connsOf.add(addrKey{f.network, f.src}, f)
+	c.connsOf.add(addrKey{f.network, f.dst}, f)
+}
+
+func (c *conntrack) removeConn(f flow) {
+	delete(c.conns, f)
+	c.connsOf.remove(addrKey{f.network, f.src}, f)
+	c.connsOf.remove(addrKey{f.network, f.dst}, f)
+}
+
+func (c *conntrack) addFrag(k fragKey, orig flow) {
+	c.frags[k] = orig
+	c.fragsOf.add(addrKey{k.network, k.src}, k)
+	c.fragsOf.add(addrKey{k.network, k.dst}, k)
+}
+
+func (c *conntrack) removeFrag(k fragKey) {
+	delete(c.frags, k)
+	c.fragsOf.remove(addrKey{k.network, k.src}, k)
+	c.fragsOf.remove(addrKey{k.network, k.dst}, k)
+}
+
+// forget drops the connections and datagrams of an address.
+func (c *conntrack) forget(a addrKey) {
+	for f := range c.connsOf[a] {
+		c.removeConn(f)
+	}
+	for k := range c.fragsOf[a] {
+		c.removeFrag(k)
+	}
 }
 
 // ICMP types that ask and the answers to them, and the errors (RFC 792, RFC 4443).
@@ -123,10 +163,11 @@ func (c *conntrack) classify(n model.NetworkID, p *Packet, ours bool) (flow, boo
 // commit records that a packet of the connection was let through.
 func (c *conntrack) commit(orig flow, p *Packet) {
 	_, old := c.conns[orig]
-	c.fresh = !old
-	c.conns[orig] = struct{}{}
-	if orig.proto == model.ProtoTCP { // one of its ends began it, not both
-		delete(c.conns, orig.reversed())
+	if c.fresh = !old; c.fresh {
+		c.addConn(orig)
+	}
+	if _, both := c.conns[orig.reversed()]; both && orig.proto == model.ProtoTCP { // one of its ends began it, not both
+		c.removeConn(orig.reversed())
 	}
 	if p.Frag == nil {
 		return
@@ -134,8 +175,8 @@ func (c *conntrack) commit(orig flow, p *Packet) {
 	k := fragKey{orig.network, p.Src, p.Dst, p.Proto, p.Frag.ID}
 	switch {
 	case !p.Frag.More:
-		delete(c.frags, k)
+		c.removeFrag(k)
 	case p.Frag.Offset == 0:
-		c.frags[k] = orig
+		c.addFrag(k, orig)
 	}
 }

@@ -58,7 +58,7 @@ func (k *kernel) send(p *Packet) Verdict {
 		if from.net == nil {
 			return dropped(driver.DropNetwork)
 		}
-		if t.isLocal(from.net.ID, senderAddr(p)) || t.byMAC[desired.RemoteKey{Network: from.net.ID, MAC: p.SrcMAC}].port != nil {
+		if t.isLocal(from.net.ID, senderAddr(p)) || t.byMAC(from.net.ID, p.SrcMAC).port != nil {
 			return dropped(driver.DropSpoof)
 		}
 	default:
@@ -89,20 +89,20 @@ func (k *kernel) send(p *Packet) Verdict {
 // by its MAC and address, and came from that endpoint's host. What looks for a
 // duplicate or a router has no address yet.
 func (t *tables) ofItsHost(n model.NetworkID, p *Packet) bool {
-	s, ok := t.byMAC[desired.RemoteKey{Network: n, MAC: p.SrcMAC}]
-	if !ok || s.port != nil || s.vtep != p.VTEP {
+	s := t.byMAC(n, p.SrcMAC)
+	if s.remote == nil || s.remote.VTEP != p.VTEP {
 		return false
 	}
 	a := senderAddr(p)
 	if (p.ARP != nil || p.isND()) && (!a.IsValid() || a.IsUnspecified()) {
 		return true
 	}
-	by, ok := t.byAddr[addrKey{n, a}]
-	return ok && by.mac == s.mac && by.identity != model.IdentityUnknown
+	by := t.byAddr(n, a)
+	return by.known() && by.mac() == s.mac() && by.identity() != model.IdentityUnknown
 }
 
 func (t *tables) isLocal(n model.NetworkID, a netip.Addr) bool {
-	return a.IsValid() && t.byAddr[addrKey{n, a}].port != nil
+	return a.IsValid() && t.byAddr(n, a).port != nil
 }
 
 func senderAddr(p *Packet) netip.Addr {
@@ -154,11 +154,11 @@ func (t *tables) neighbour(from origin, p *Packet) Verdict {
 	}
 	if asks(p) {
 		target := askedFor(p)
-		if s, ok := t.byAddr[addrKey{from.net.ID, target}]; ok && t.answers(from, s) {
-			return Verdict{Answer: answer(p, target, s.mac)}
+		if s := t.byAddr(from.net.ID, target); s.known() && t.answers(from, s) {
+			return Verdict{Answer: answer(p, target, s.mac())}
 		}
 		if !p.DstMAC.Multicast() {
-			if _, ok := t.byMAC[desired.RemoteKey{Network: from.net.ID, MAC: p.DstMAC}]; ok {
+			if t.byMAC(from.net.ID, p.DstMAC).known() {
 				return t.toStation(from, p)
 			}
 		}
@@ -185,7 +185,7 @@ func askedFor(p *Packet) netip.Addr {
 // duplicate), to the physical network for its containers, to tunnels for nobody.
 func (t *tables) answers(from origin, s station) bool {
 	if from.port != nil {
-		return s.mac != from.port.MAC
+		return s.mac() != from.port.MAC
 	}
 	return from.uplink && s.port != nil
 }
@@ -212,22 +212,22 @@ func answer(p *Packet, target netip.Addr, mac model.MAC) *Packet {
 // somebody for whom nobody was asked.
 func (t *tables) toStation(from origin, p *Packet) Verdict {
 	mac := p.DstMAC
-	if by, ok := t.byAddr[addrKey{from.net.ID, p.Dst}]; ok && p.ARP == nil && by.mac != mac {
+	if by := t.byAddr(from.net.ID, p.Dst); by.known() && p.ARP == nil && by.mac() != mac {
 		return dropped(driver.DropUnknownDest)
 	}
 	if from.port != nil && t.isRouter(mac) {
 		return dropped(driver.DropUnknownDest) // not even to the uplink
 	}
-	s, ok := t.byMAC[desired.RemoteKey{Network: from.net.ID, MAC: mac}]
+	s := t.byMAC(from.net.ID, mac)
 	switch {
-	case ok && s.port != nil && s.port != from.port:
+	case s.port != nil && s.port != from.port:
 		return Verdict{Ports: []string{s.port.IfName}}
 	case from.port == nil || s.port != nil:
 		return dropped(driver.DropUnknownDest)
 	case from.net.Encap == model.EncapVLAN:
 		return Verdict{Uplink: true, VLAN: from.net.Tag}
-	case ok:
-		return Verdict{VTEPs: []netip.Addr{s.vtep}, Network: from.net.ID}
+	case s.remote != nil:
+		return Verdict{VTEPs: []netip.Addr{s.remote.VTEP}, Network: from.net.ID}
 	}
 	return dropped(driver.DropUnknownDest)
 }
@@ -319,7 +319,7 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 		dir         model.Direction
 	}{{orig.src, orig.dst, model.Out}, {orig.dst, orig.src, model.In}}
 	for _, end := range ends {
-		port := t.byAddr[addrKey{from.net.ID, end.here}].port
+		port := t.byAddr(from.net.ID, end.here).port
 		if port == nil { // the frame's own end, when it is not addressed by IP
 			port = k.ownEnd(v, orig, p, end.dir)
 		}
@@ -364,8 +364,8 @@ func appendRule(rules []string, id string) []string {
 // peerAt is who policy takes an address on a network for.
 func (t *tables) peerAt(n *desired.Network, a netip.Addr) peer {
 	p := peer{addr: a, network: n.ID}
-	if s, ok := t.byAddr[addrKey{n.ID, a}]; ok {
-		p.identity = s.identity
+	if s := t.byAddr(n.ID, a); s.known() {
+		p.identity = s.identity()
 	} else if n.Encap == model.EncapVLAN {
 		p.identity = model.IdentityExternal
 	}

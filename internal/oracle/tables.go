@@ -28,9 +28,10 @@ type tables struct {
 	byVLAN    map[uint32]*desired.Network
 	sets      map[desired.PolicySetID]*desired.PolicySet
 	ports     map[string]*desired.Port
-	byMAC     map[desired.RemoteKey]station
-	byAddr    map[addrKey]station
-	private   *desired.Private // nil = none
+	remotes   map[desired.RemoteKey]*desired.Remote
+	portMACs  map[desired.RemoteKey]*desired.Port
+	addrs     map[addrKey]station // link-local addresses of IPv6 excepted, which follow from MACs
+	private   *desired.Private    // nil = none
 	byPrivate map[netip.Addr]*desired.Port
 
 	was map[addrKey]station // whose the addresses were that the Apply under way has changed
@@ -46,16 +47,59 @@ type addrKey struct {
 
 // station is an endpoint known on a network: a local port, or a remote one.
 type station struct {
-	port     *desired.Port // nil when remote
-	mac      model.MAC
-	identity model.Identity
-	vtep     netip.Addr
+	port   *desired.Port
+	remote *desired.Remote
+}
+
+func (s station) known() bool { return s != station{} }
+
+// mac is zero of a station that is not known; so is identity.
+func (s station) mac() model.MAC {
+	switch {
+	case s.port != nil:
+		return s.port.MAC
+	case s.remote != nil:
+		return s.remote.MAC
+	}
+	return model.MAC{}
+}
+
+func (s station) identity() model.Identity {
+	switch {
+	case s.port != nil:
+		return s.port.Identity
+	case s.remote != nil:
+		return s.remote.Identity
+	}
+	return 0
+}
+
+// byMAC finds who has a MAC: a port before a remote, while there are both.
+func (t *tables) byMAC(n model.NetworkID, mac model.MAC) station {
+	k := desired.RemoteKey{Network: n, MAC: mac}
+	if p := t.portMACs[k]; p != nil {
+		return station{port: p}
+	}
+	return station{remote: t.remotes[k]}
+}
+
+// byAddr finds who has an address.
+func (t *tables) byAddr(n model.NetworkID, a netip.Addr) station {
+	if s := t.addrs[addrKey{n, a}]; s.known() || !a.Is6() {
+		return s
+	}
+	b := a.As16() // the reverse of MAC.LinkLocal
+	mac := model.MAC{b[8] ^ 2, b[9], b[10], b[13], b[14], b[15]}
+	if mac.LinkLocal() != a {
+		return station{}
+	}
+	return t.byMAC(n, mac)
 }
 
 func newTables(o objects) *tables {
 	return &tables{
-		networks: o.networks, sets: o.sets, ports: o.ports,
-		byVLAN: map[uint32]*desired.Network{}, byMAC: map[desired.RemoteKey]station{}, byAddr: map[addrKey]station{},
+		networks: o.networks, sets: o.sets, ports: o.ports, remotes: o.remotes,
+		byVLAN: map[uint32]*desired.Network{}, portMACs: map[desired.RemoteKey]*desired.Port{}, addrs: map[addrKey]station{},
 		byPrivate: map[netip.Addr]*desired.Port{}, was: map[addrKey]station{},
 	}
 }
@@ -84,8 +128,8 @@ func (t *tables) setHeader(h header) {
 	}
 }
 
-// The following enter that an object is now another one; nil is none. What
-// somebody else has taken meanwhile stays.
+// The following enter that an object is about to be another one; nil is none.
+// What somebody else has taken meanwhile stays.
 
 func (t *tables) setNetwork(old, now *desired.Network) {
 	if old != nil && t.byVLAN[old.Tag] == old {
@@ -98,22 +142,30 @@ func (t *tables) setNetwork(old, now *desired.Network) {
 
 func (t *tables) setRemote(old, now *desired.Remote) {
 	if old != nil {
-		t.remove(old.Network, old.MAC, nil, old.IPv4, old.IPv6)
+		t.note(old.Network, old.MAC.LinkLocal())
+		t.remove(old.Network, station{remote: old}, old.IPv4, old.IPv6)
 	}
 	if now != nil {
-		t.add(now.Network, station{mac: now.MAC, identity: now.Identity, vtep: now.VTEP}, now.IPv4, now.IPv6)
+		t.note(now.Network, now.MAC.LinkLocal())
+		t.add(now.Network, station{remote: now}, now.IPv4, now.IPv6)
 	}
 }
 
 func (t *tables) setPort(old, now *desired.Port) {
 	if old != nil {
-		t.remove(old.Network, old.MAC, old, old.IPv4, old.IPv6)
+		t.note(old.Network, old.MAC.LinkLocal())
+		t.remove(old.Network, station{port: old}, old.IPv4, old.IPv6)
+		if k := (desired.RemoteKey{Network: old.Network, MAC: old.MAC}); t.portMACs[k] == old {
+			delete(t.portMACs, k)
+		}
 		if t.byPrivate[old.Private] == old {
 			delete(t.byPrivate, old.Private)
 		}
 	}
 	if now != nil {
-		t.add(now.Network, station{port: now, mac: now.MAC, identity: now.Identity}, now.IPv4, now.IPv6)
+		t.note(now.Network, now.MAC.LinkLocal())
+		t.add(now.Network, station{port: now}, now.IPv4, now.IPv6)
+		t.portMACs[desired.RemoteKey{Network: now.Network, MAC: now.MAC}] = now
 		if now.Private.IsValid() {
 			t.byPrivate[now.Private] = now
 		}
@@ -121,52 +173,38 @@ func (t *tables) setPort(old, now *desired.Port) {
 }
 
 func (t *tables) add(n model.NetworkID, s station, addrs ...netip.Addr) {
-	t.byMAC[desired.RemoteKey{Network: n, MAC: s.mac}] = s
-	for _, a := range append(addrs, s.mac.LinkLocal()) {
+	for _, a := range addrs {
 		if a.IsValid() {
-			k := addrKey{n, a}
-			t.note(k)
-			t.byAddr[k] = s
+			t.note(n, a)
+			t.addrs[addrKey{n, a}] = s
 		}
 	}
 }
 
-func (t *tables) remove(n model.NetworkID, mac model.MAC, port *desired.Port, addrs ...netip.Addr) {
-	own := func(s station) bool { return s.mac == mac && s.port == port }
-	if k := (desired.RemoteKey{Network: n, MAC: mac}); own(t.byMAC[k]) {
-		delete(t.byMAC, k)
-	}
-	for _, a := range append(addrs, mac.LinkLocal()) {
-		if k := (addrKey{n, a}); own(t.byAddr[k]) {
-			t.note(k)
-			delete(t.byAddr, k)
+func (t *tables) remove(n model.NetworkID, s station, addrs ...netip.Addr) {
+	for _, a := range addrs {
+		if k := (addrKey{n, a}); t.addrs[k] == s {
+			t.note(n, a)
+			delete(t.addrs, k)
 		}
 	}
 }
 
 // note remembers whose an address was before this Apply.
-func (t *tables) note(k addrKey) {
+func (t *tables) note(n model.NetworkID, a netip.Addr) {
+	k := addrKey{n, a}
 	if _, noted := t.was[k]; !noted {
-		t.was[k] = t.byAddr[k]
+		t.was[k] = t.byAddr(n, a)
 	}
 }
 
 // forgetGone drops the connections of addresses that were somebody's before and
 // are nobody's, or somebody else's, now.
 func (k *kernel) forgetGone(was map[addrKey]station) {
-	gone := func(n model.NetworkID, a netip.Addr) bool {
-		old := was[addrKey{n, a}]
-		now := k.tables.byAddr[addrKey{n, a}]
-		return old != (station{}) && (old.mac != now.mac || (old.port == nil) != (now.port == nil))
-	}
-	for f := range k.conns.conns {
-		if gone(f.network, f.src) || gone(f.network, f.dst) {
-			delete(k.conns.conns, f)
-		}
-	}
-	for key := range k.conns.frags {
-		if gone(key.network, key.src) || gone(key.network, key.dst) {
-			delete(k.conns.frags, key)
+	for a, old := range was {
+		now := k.tables.byAddr(a.network, a.addr)
+		if old.known() && (old.mac() != now.mac() || (old.port == nil) != (now.port == nil)) {
+			k.conns.forget(a)
 		}
 	}
 }
