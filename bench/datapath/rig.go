@@ -258,7 +258,7 @@ func (h *host) apply(ctx context.Context) error {
 		for _, p := range rep.Problems {
 			return fmt.Errorf("%s: %w", p.Object, p.Err)
 		}
-		for name, p := range rep.Ports {
+		for name, p := range rep.Ports.All() {
 			if p.Err != nil {
 				return fmt.Errorf("port %s: %w", name, p.Err)
 			}

@@ -407,7 +407,7 @@ func (b *bed) nothingLeft() {
 		if eps := b.endpoints(); len(eps) > 0 {
 			return fmt.Errorf("store: %+v", eps)
 		}
-		if o, _ := b.agent.reached.Get(); len(o.Report.Ports) > 0 {
+		if o, _ := b.agent.reached.Get(); o.Report.Ports.Len() > 0 {
 			return fmt.Errorf("ports: %v", o.Report.Ports)
 		}
 		return nil

@@ -53,7 +53,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	if err == nil {
 		o.Ports, o.Problems = ports, append(o.Problems, a.FollowWayOut(ctx, pic.Want, look)...)
 	}
-	for name, st := range report.Ports {
+	for name, st := range report.Ports.All() {
 		// An interface that does not exist yet is announced by who makes it.
 		if st.Err != nil && !errors.Is(st.Err, model.ErrNotFound) {
 			o.Refused = append(o.Refused, name)
@@ -62,7 +62,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	a.reached.Set(o)
 	a.Passed(o)
 	a.log.Debug("applied", "reasons", reasons, "revision", pic.Want.Revision,
-		"changes", report.Changes, "ports", len(report.Ports), "took", o.Took, "error", err)
+		"changes", report.Changes, "ports", report.Ports.Len(), "took", o.Took, "error", err)
 	if err != nil {
 		return nil, fmt.Errorf("apply revision %d to the data plane: %w", pic.Want.Revision, err)
 	}

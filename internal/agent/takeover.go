@@ -48,7 +48,7 @@ func (a *Agent) takeOver(ctx context.Context, want desired.Host) (driver.Report,
 	if !a.can.UserSpace {
 		a.SetTxChecksum(true)
 	}
-	a.log.Info("the containers have changed to another driver", "from", old.String(), "to", a.cfg.DriverName, "ports", len(rep.Ports),
+	a.log.Info("the containers have changed to another driver", "from", old.String(), "to", a.cfg.DriverName, "ports", rep.Ports.Len(),
 		"prepared", ready.Sub(start), "programmed", programmed.Sub(ready), "removed", gone.Sub(programmed), "took", time.Since(ready))
 	return rep, nil
 }

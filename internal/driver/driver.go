@@ -58,16 +58,10 @@ type Predecessor interface {
 
 // Report tells what an Apply reached.
 type Report struct {
-	Revision int64                 // of the picture that was applied
-	Ports    map[string]PortStatus // by Port.IfName, every port of the picture
-	Changes  int                   // objects written or removed in the data plane
-	Problems []Problem             // other objects that could not be made true
-}
-
-// PortStatus is the state of one local port: programmed, with its policy, at
-// the report's revision when Err is nil.
-type PortStatus struct {
-	Err error // model.ErrNotFound when the interface does not exist (yet)
+	Revision int64        // of the picture that was applied
+	Ports    PortStatuses // every port of the picture
+	Changes  int          // objects written or removed in the data plane
+	Problems []Problem    // other objects that could not be made true
 }
 
 // Problem is an object that the data plane does not hold as wanted.

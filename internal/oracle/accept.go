@@ -21,7 +21,7 @@ type pictures struct {
 	want    desired.Host
 	refused map[any]error       // by key: network id, policy set id, port's name, desired.RemoteKey
 	absent  map[string]struct{} // ports whose interface is missing
-	status  map[string]driver.PortStatus
+	status  desired.Map[string, *driver.PortStatus]
 	list    []driver.Problem // of what is refused, ports excepted; nil = to be made
 
 	portMACs map[desired.RemoteKey]string // those that ports have; a remote has that of its key
@@ -96,7 +96,7 @@ func (c claimant) key() any {
 func newPictures(want desired.Host) *pictures {
 	return &pictures{
 		want:    desired.Host{Name: want.Name, VTEP: want.VTEP, Private: want.Private},
-		refused: map[any]error{}, absent: map[string]struct{}{}, status: map[string]driver.PortStatus{},
+		refused: map[any]error{}, absent: map[string]struct{}{},
 		portMACs: map[desired.RemoteKey]string{}, addrs: map[addrKey]station{}, privates: map[netip.Addr]claimant{},
 		losers: map[any]map[claimant]struct{}{},
 		tags:   groups[networkTag, model.NetworkID]{}, remotesOn: groups[model.NetworkID, model.MAC]{},
@@ -291,9 +291,6 @@ func (p *pictures) judgeClaimants(old desired.Host, hasIface func(string) bool, 
 	slices.SortFunc(remotes, func(a, b desired.RemoteKey) int {
 		return cmp.Or(cmp.Compare(a.Network, b.Network), slices.Compare(a.MAC[:], b.MAC[:]))
 	})
-	if len(ports) > 0 {
-		p.status = maps.Clone(p.status) // the last report has the old one
-	}
 	for _, name := range ports {
 		p.judgePort(name, hasIface)
 	}
@@ -390,10 +387,10 @@ func (p *pictures) settle(c claimant, err error) {
 
 func (p *pictures) judgePort(name string, hasIface func(string) bool) {
 	delete(p.absent, name)
-	delete(p.status, name)
 	c := portClaimant(name)
 	port, ok := p.want.Ports.Get(name)
 	if !ok {
+		p.status = p.status.Delete(name)
 		p.settle(c, nil)
 		return
 	}
@@ -405,7 +402,18 @@ func (p *pictures) judgePort(name string, hasIface func(string) bool) {
 		err = p.checkPrivate(c, port)
 	}
 	p.settle(c, err)
-	p.status[name] = driver.PortStatus{Err: err}
+	p.setStatus(name, err)
+}
+
+// programmed is the status of most ports.
+var programmed = &driver.PortStatus{}
+
+func (p *pictures) setStatus(name string, err error) {
+	st := programmed
+	if err != nil {
+		st = &driver.PortStatus{Err: err}
+	}
+	p.status = p.status.Set(name, st)
 }
 
 func (p *pictures) judgeRemote(key desired.RemoteKey) {

@@ -76,7 +76,7 @@ func randomStep(rng *rand.Rand, h *desired.Host, ifaces map[string]bool) {
 
 // told is a report as text, without what a pass has changed.
 func told(r driver.Report) (out []string) {
-	for name, st := range r.Ports {
+	for name, st := range r.Ports.All() {
 		out = append(out, fmt.Sprint(portName(name), ": ", st.Err))
 	}
 	for _, p := range r.Problems {

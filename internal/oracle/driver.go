@@ -95,7 +95,7 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	}
 	same := !whole && !differ(want, d.pictures.want)
 	t := d.pictures.next(want, d.k.hasIface, same)
-	report := driver.Report{Revision: want.Revision, Ports: d.pictures.status, Problems: d.pictures.problems()}
+	report := driver.Report{Revision: want.Revision, Ports: driver.SharePorts(d.pictures.status), Problems: d.pictures.problems()}
 	complete, err := d.k.write(d.pictures, t, whole, &report)
 	if d.k.budget = -1; !complete || err != nil {
 		d.pictures = nil

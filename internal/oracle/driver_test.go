@@ -113,7 +113,7 @@ func TestRefuses(t *testing.T) {
 			f.Interfaces(func(name string) bool { return name != "missing" })
 			r := mustApply(t, f, pair(test.edit))
 			var found error
-			for name, p := range r.Ports {
+			for name, p := range r.Ports.All() {
 				if p.Err != nil && portName(name) != test.object {
 					t.Errorf("port %s: %v", name, p.Err)
 				} else if p.Err != nil {
@@ -260,11 +260,11 @@ func TestRefusedPort(t *testing.T) {
 		return nil
 	})
 	r := mustApply(t, f, pair(nil))
-	if !errors.Is(r.Ports["a"].Err, boom) || r.Ports["b"].Err != nil {
+	if !errors.Is(r.Ports.Err("a"), boom) || r.Ports.Err("b") != nil {
 		t.Errorf("report %+v", r.Ports)
 	}
 	f.Refuse(nil)
-	if r := mustApply(t, f, pair(nil)); r.Ports["a"].Err != nil || r.Changes != 1 {
+	if r := mustApply(t, f, pair(nil)); r.Ports.Err("a") != nil || r.Changes != 1 {
 		t.Errorf("report %+v", r)
 	}
 }

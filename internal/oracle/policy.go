@@ -28,13 +28,15 @@ type ruling struct {
 func decide(tiers []desired.Tier, dir model.Direction, p peer, proto model.Protocol, port uint16) (out ruling) {
 	for _, t := range tiers {
 		action, id := t.Default, ""
-		for _, r := range t.Ordered() {
-			if matches(r, p, proto, port) {
-				action, id = r.Action, r.ID
-				if r.Log {
-					out.logged = append(out.logged, driver.Decision{Direction: dir, Rule: id, Action: action})
-				}
-				break
+		var first *desired.Rule
+		for _, r := range t.Rules.All() {
+			if (first == nil || desired.CompareRules(r, first) < 0) && matches(r, p, proto, port) {
+				first = r
+			}
+		}
+		if first != nil {
+			if action, id = first.Action, first.ID; first.Log {
+				out.logged = append(out.logged, driver.Decision{Direction: dir, Rule: id, Action: action})
 			}
 		}
 		switch action {

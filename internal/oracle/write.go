@@ -19,7 +19,7 @@ var errBroke = errors.New("apply: the data plane broke off")
 // picture has them, one at a time: what others refer to comes first and leaves
 // last. complete is false when one was refused.
 func (k *kernel) write(p *pictures, t touched, whole bool, report *driver.Report) (complete bool, err error) {
-	w := &writer{k: k, report: report, complete: true}
+	w := &writer{k: k, report: report, status: p.status, complete: true}
 	var ports []string
 	var remotes []desired.RemoteKey
 	for c := range t.claims {
@@ -85,8 +85,8 @@ func equal[T comparable](a, b *T) bool { return *a == *b }
 type writer struct {
 	k        *kernel
 	report   *driver.Report
-	complete bool // nothing was refused
-	owned    bool // report.Ports is this Apply's
+	complete bool                                    // nothing was refused
+	status   desired.Map[string, *driver.PortStatus] // as judged, and what was refused since
 	err      error
 }
 
@@ -101,10 +101,8 @@ func (w *writer) do(object, port string, op func()) {
 				w.report.Problems = append(w.report.Problems, driver.Problem{Object: object, Err: err})
 				return
 			}
-			if !w.owned {
-				w.report.Ports, w.owned = maps.Clone(w.report.Ports), true
-			}
-			w.report.Ports[port] = driver.PortStatus{Err: err}
+			w.status = w.status.Set(port, &driver.PortStatus{Err: err})
+			w.report.Ports = driver.SharePorts(w.status)
 			return
 		}
 	}

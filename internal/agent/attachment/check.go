@@ -62,7 +62,7 @@ func (a *Service) Check(_ context.Context, r attach.CheckRequest) error {
 
 func (a *Service) checkPort(e Entry) error {
 	o, _ := a.reached.Get()
-	st, ok := o.Report.Ports[e.HostIf]
+	st, ok := o.Report.Ports.Get(e.HostIf)
 	switch {
 	case o.Err != nil:
 		return model.Errorf(model.ErrConflict, "the data plane does not follow: %w", o.Err)

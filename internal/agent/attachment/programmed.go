@@ -47,7 +47,7 @@ func (a *Service) missing(o picture.Outcome, ep model.Endpoint, hostIf string, r
 	if !ok || seen < rev && (!late || !a.cluster.Knows(ep)) {
 		return fmt.Errorf("the picture has reached revision %d of tenant %s, not %d", seen, ep.Key.Network.Tenant, rev)
 	}
-	st, ok := o.Report.Ports[hostIf]
+	st, ok := o.Report.Ports.Get(hostIf)
 	if !ok {
 		return errors.New("the port is not in the picture")
 	}

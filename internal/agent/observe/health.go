@@ -184,7 +184,7 @@ func attachmentsHaveEndpoints(_ context.Context, _ *Observer, s *observation) er
 func portsProgrammed(_ context.Context, _ *Observer, s *observation) error {
 	var bad []string
 	for _, e := range s.finished {
-		st, there := s.Report.Ports[e.HostIf]
+		st, there := s.Report.Ports.Get(e.HostIf)
 		switch {
 		case there && st.Err != nil:
 			bad = append(bad, fmt.Sprintf("%s (%s): %s", e.HostIf, e.Key(), st.Err))

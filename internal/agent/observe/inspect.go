@@ -168,14 +168,15 @@ func (a *Observer) State() State {
 		s.Tenants[t] = int64(rev)
 	}
 	s.Passes, _, _ = a.cfg.Reached.Totals()
-	for _, name := range sortedKeys(o.Report.Ports) {
+	for name, st := range o.Report.Ports.All() {
 		p := PortState{Programmed: true}
-		if err := o.Report.Ports[name].Err; err != nil {
-			p = PortState{Error: err.Error()}
+		if st.Err != nil {
+			p = PortState{Error: st.Err.Error()}
 			s.Pending = append(s.Pending, name)
 		}
 		s.Ports[name] = p
 	}
+	slices.Sort(s.Pending)
 	for _, e := range a.cfg.Attachments.Entries() {
 		s.Attachments[e.State]++
 		if p, ok := s.Ports[e.HostIf]; ok && e.State == attachment.StateDone {

@@ -85,14 +85,14 @@ func (o *Outcome) ProblemTexts() map[string]string {
 		out[p.Object] = p.Err.Error()
 	}
 	for _, name := range o.Refused {
-		out["port "+name] = o.Report.Ports[name].Err.Error()
+		out["port "+name] = o.Report.Ports.Err(name).Error()
 	}
 	return out
 }
 
 // CountPorts tells how many ports are programmed, and how many wanted but not.
 func (o *Outcome) CountPorts() (programmed, pending int) {
-	for _, st := range o.Report.Ports {
+	for _, st := range o.Report.Ports.All() {
 		if st.Err == nil {
 			programmed++
 		} else {

@@ -35,7 +35,7 @@ func testMissingInterface(t *testing.T, h Harness) {
 		t.Fatalf("Apply() = %v", err)
 	}
 	for _, name := range names {
-		if err := report.Ports[name].Err; name == late && !errors.Is(err, model.ErrNotFound) || name != late && err != nil {
+		if err := report.Ports.Err(name); name == late && !errors.Is(err, model.ErrNotFound) || name != late && err != nil {
 			t.Errorf("port %s: %v (missing: %s)", name, err, late)
 		}
 	}
@@ -67,10 +67,10 @@ func testLostInterface(t *testing.T, h Harness) {
 				if err != nil {
 					t.Fatalf("Apply() = %v", err)
 				}
-				if !right(report.Ports[lost].Err) {
+				if !right(report.Ports.Err(lost)) {
 					continue
 				}
-				for name, st := range report.Ports {
+				for name, st := range report.Ports.All() {
 					if name != lost && st.Err != nil {
 						t.Errorf("interface %s %s: port %s: %v", lost, what, name, st.Err)
 					}

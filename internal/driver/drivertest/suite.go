@@ -145,8 +145,8 @@ func (b *bench) apply(tb testing.TB, pic desired.Host) driver.Report {
 	if report.Revision != pic.Revision {
 		tb.Errorf("report's revision = %d, want %d", report.Revision, pic.Revision)
 	}
-	if len(report.Ports) != pic.Ports.Len() {
-		tb.Errorf("report has %d ports, want %d", len(report.Ports), pic.Ports.Len())
+	if report.Ports.Len() != pic.Ports.Len() {
+		tb.Errorf("report has %d ports, want %d", report.Ports.Len(), pic.Ports.Len())
 	}
 	if _, err := b.ref.Apply(context.Background(), pic); err != nil {
 		tb.Fatalf("oracle: Apply() = %v", err)

@@ -160,7 +160,7 @@ func Failed(r driver.Report) error {
 	for _, p := range r.Problems {
 		return fmt.Errorf("%s: %w", p.Object, p.Err)
 	}
-	for name, p := range r.Ports {
+	for name, p := range r.Ports.All() {
 		if p.Err != nil {
 			return fmt.Errorf("port %s: %w", name, p.Err)
 		}

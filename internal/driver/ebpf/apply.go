@@ -33,7 +33,7 @@ type pass struct {
 func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	rep := driver.Report{Revision: want.Revision, Ports: map[string]driver.PortStatus{}}
+	rep := driver.Report{Revision: want.Revision}
 	if err := ctx.Err(); err != nil {
 		return rep, fmt.Errorf("ebpf driver: %w", err)
 	}
@@ -228,7 +228,7 @@ func (p *pass) putPorts() error {
 	elsewhere := p.served()
 	for name, o := range p.want.Ports.All() {
 		if _, ours := p.indexes[name]; elsewhere != nil && !ours {
-			p.rep.Ports[name] = driver.PortStatus{Err: elsewhere}
+			p.rep.Ports.Set(name, driver.PortStatus{Err: elsewhere})
 			continue
 		}
 		wrong := p.checkPort(name, o)
@@ -239,7 +239,7 @@ func (p *pass) putPorts() error {
 		if err == nil && p.down[index] {
 			err = driver.DownError(name)
 		}
-		p.rep.Ports[name] = driver.PortStatus{Err: err}
+		p.rep.Ports.Set(name, driver.PortStatus{Err: err})
 		if fatal(err) {
 			return err
 		}
@@ -326,7 +326,7 @@ func (p *pass) forgetPort(o *desired.Port) {
 	p.oldMACs = append(p.oldMACs, stationKey{Net: uint32(o.Network), MAC: o.MAC})
 	p.oldHosts = append(p.oldHosts, addresses(o.Network, o.MAC, o.IPv4, o.IPv6)...)
 	if at := p.netPorts[uint32(o.Network)]; at != nil {
-		if want, ok := p.want.Ports.Get(o.IfName); !ok || want.Network != o.Network || p.rep.Ports[o.IfName].Err != nil {
+		if want, ok := p.want.Ports.Get(o.IfName); !ok || want.Network != o.Network || p.rep.Ports.Err(o.IfName) != nil {
 			delete(at, o.IfName)
 			p.dirty[uint32(o.Network)] = true
 		}
@@ -336,7 +336,7 @@ func (p *pass) forgetPort(o *desired.Port) {
 // putMembers writes who gets what is flooded, in a fixed order.
 func (p *pass) putMembers() error {
 	for id := range p.last.Ports.All() { // ports that are not there any more
-		if old, ok := p.last.Ports.Get(id); ok && (!p.attached[id] || p.rep.Ports[id].Err != nil) {
+		if old, ok := p.last.Ports.Get(id); ok && (!p.attached[id] || p.rep.Ports.Err(id) != nil) {
 			p.forgetPort(old)
 		}
 	}

@@ -292,7 +292,7 @@ func TestConflicts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			said := rep.Ports[c.port].Err
+			said := rep.Ports.Err(c.port)
 			for _, p := range rep.Problems {
 				if p.Object == c.object {
 					said = p.Err
@@ -304,7 +304,7 @@ func TestConflicts(t *testing.T) {
 				}
 			}
 			c.end() // fails if it is not there any more
-			if rep, err := drv.Apply(t.Context(), pic); err != nil || rep.Ports[c.port].Err != nil || len(rep.Problems) > 0 {
+			if rep, err := drv.Apply(t.Context(), pic); err != nil || rep.Ports.Err(c.port) != nil || len(rep.Problems) > 0 {
 				t.Errorf("without it: Apply() = %v, %+v", err, rep)
 			}
 			if err := drv.Close(); err != nil {

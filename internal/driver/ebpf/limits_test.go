@@ -68,7 +68,7 @@ func TestFullMaps(t *testing.T) {
 		for _, p := range rep.Problems {
 			judge(p.Object, p.Err)
 		}
-		for ifname, p := range rep.Ports {
+		for ifname, p := range rep.Ports.All() {
 			if p.Err == nil {
 				worked++
 			} else {

@@ -131,7 +131,7 @@ func (p *pass) tellUnserved() {
 		p.problem("programs", err)
 	}
 	for name, o := range p.want.Ports.All() {
-		if p.rep.Ports[name].Err != nil {
+		if p.rep.Ports.Err(name) != nil {
 			continue
 		}
 		err := p.overlaid[name]
@@ -139,7 +139,7 @@ func (p *pass) tellUnserved() {
 			err = p.tunnelErr
 		}
 		if err != nil {
-			p.rep.Ports[name] = driver.PortStatus{Err: err}
+			p.rep.Ports.Set(name, driver.PortStatus{Err: err})
 		}
 	}
 }

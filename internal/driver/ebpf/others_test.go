@@ -51,7 +51,7 @@ func TestOtherPinDirectory(t *testing.T) {
 	if !told {
 		t.Errorf("nobody tells of %s: %v", old, rep.Problems)
 	}
-	for name, port := range rep.Ports {
+	for name, port := range rep.Ports.All() {
 		if !errors.Is(port.Err, model.ErrConflict) {
 			t.Errorf("port %s: %v; a container would start without a network", name, port.Err)
 		}
@@ -64,7 +64,7 @@ func TestOtherPinDirectory(t *testing.T) {
 	if rep, err = drv.Apply(t.Context(), pic); err != nil {
 		t.Fatal(err)
 	}
-	if r.drv.att.way == attachTCX && rep.Ports["cvna"].Err == nil {
+	if r.drv.att.way == attachTCX && rep.Ports.Err("cvna") == nil {
 		t.Error("a program of the former directory stands before a port's, and nobody says so")
 	}
 	if err := os.RemoveAll(old); err != nil {

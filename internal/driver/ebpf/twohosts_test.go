@@ -93,7 +93,7 @@ func (w *twoHosts) apply(t testing.TB, i int) {
 	var rep driver.Report
 	var err error
 	w.threads[i].do(func() { rep, err = w.drivers[i].Apply(context.Background(), w.pictures[i]) })
-	if err != nil || len(rep.Problems) > 0 || rep.Ports[containerPort].Err != nil {
+	if err != nil || len(rep.Problems) > 0 || rep.Ports.Err(containerPort) != nil {
 		t.Fatal(err, rep)
 	}
 }

@@ -113,8 +113,8 @@ func TestNoTunnel(t *testing.T) {
 	}
 	for name, p := range pic.Ports.All() {
 		n, _ := pic.Networks.Get(p.Network)
-		if vxlan := n.Encap == model.EncapVXLAN; vxlan != errors.Is(rep.Ports[name].Err, model.ErrConflict) {
-			t.Errorf("port %s on %s: %v", name, n.Encap, rep.Ports[name].Err)
+		if vxlan := n.Encap == model.EncapVXLAN; vxlan != errors.Is(rep.Ports.Err(name), model.ErrConflict) {
+			t.Errorf("port %s on %s: %v", name, n.Encap, rep.Ports.Err(name))
 		}
 	}
 }

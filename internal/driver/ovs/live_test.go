@@ -106,7 +106,7 @@ func (l *live) apply(t testing.TB) driver.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, p := range rep.Ports {
+	for name, p := range rep.Ports.All() {
 		if p.Err != nil {
 			t.Fatalf("port %s: %v", name, p.Err)
 		}

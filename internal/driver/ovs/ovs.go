@@ -212,7 +212,7 @@ func (d *Driver) Prepare(ctx context.Context, want desired.Host) error {
 }
 
 func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driver.Report, error) {
-	rep := driver.Report{Revision: want.Revision, Ports: map[string]driver.PortStatus{}}
+	rep := driver.Report{Revision: want.Revision}
 	if err := ctx.Err(); err != nil {
 		return rep, fmt.Errorf("open vswitch: %w", err)
 	}

@@ -374,7 +374,7 @@ func (d *Driver) reportPorts(want desired.Host, rep *driver.Report, tunnel error
 		if n, ok := want.Networks.Get(p.Network); err == nil && ok && n.Encap == model.EncapVXLAN {
 			err = tunnel
 		}
-		rep.Ports[name] = driver.PortStatus{Err: err}
+		rep.Ports.Set(name, driver.PortStatus{Err: err})
 	}
 }
 

@@ -259,7 +259,7 @@ func TestDatabaseCrash(t *testing.T) {
 	l.addBox(t, 2)
 	await("Apply() with the database again fails", func() bool {
 		rep, err := l.drv.Apply(t.Context(), l.pic)
-		return err == nil && rep.Ports[l.boxes[2].port.IfName].Err == nil
+		return err == nil && rep.Ports.Err(l.boxes[2].port.IfName) == nil
 	})
 	for _, to := range l.boxes[1:] {
 		if out, err := l.in(l.boxes[0], "ping", "-c", "1", "-W", "2", to.port.IPv4.String()).CombinedOutput(); err != nil {
