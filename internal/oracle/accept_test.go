@@ -195,31 +195,3 @@ func remoteNumber(i int) *desired.Remote {
 		Identity: 300, VTEP: vtep2,
 	}
 }
-
-// BenchmarkApply measures one remote endpoint coming and going, by how many
-// there are, with some that lastingly cannot be made.
-func BenchmarkApply(b *testing.B) {
-	for _, n := range []int{100, 4_000, 20_000, 100_000} {
-		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			f := New()
-			f.Interfaces(func(string) bool { return true })
-			with := large(n)
-			extra := remoteNumber(n)
-			without := with
-			with.Remotes = with.Remotes.Set(desired.RemoteKey{Network: 1, MAC: extra.MAC}, extra)
-			if _, err := f.Apply(b.Context(), without); err != nil {
-				b.Fatal(err)
-			}
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				next := with
-				if i%2 == 1 {
-					next = without
-				}
-				if r, err := f.Apply(b.Context(), next); err != nil || r.Changes != 1 || len(r.Problems) != n/100 {
-					b.Fatal(r.Changes, len(r.Problems), err)
-				}
-			}
-		})
-	}
-}
