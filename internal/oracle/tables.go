@@ -34,7 +34,7 @@ type tables struct {
 	private   *desired.Private    // nil = none
 	byPrivate map[netip.Addr]*desired.Port
 
-	was map[addrKey]station // whose the addresses were that the Apply under way has changed
+	was map[addrKey]station // whose the addresses were that the Apply under way has changed; nil = nobody asks
 
 	decisions []driver.Decision  // of the packet under way, in order
 	asides    []driver.FlowEvent // what else is to be told of it
@@ -100,7 +100,7 @@ func newTables(o objects) *tables {
 	return &tables{
 		networks: o.networks, sets: o.sets, ports: o.ports, remotes: o.remotes,
 		byVLAN: map[uint32]*desired.Network{}, portMACs: map[desired.RemoteKey]*desired.Port{}, addrs: map[addrKey]station{},
-		byPrivate: map[netip.Addr]*desired.Port{}, was: map[addrKey]station{},
+		byPrivate: map[netip.Addr]*desired.Port{},
 	}
 }
 
@@ -117,7 +117,7 @@ func index(o objects) *tables {
 	for _, p := range o.ports { // after what they may stand in for
 		t.setPort(nil, p)
 	}
-	clear(t.was)
+	t.was = map[addrKey]station{}
 	return t
 }
 
@@ -193,7 +193,7 @@ func (t *tables) remove(n model.NetworkID, s station, addrs ...netip.Addr) {
 // note remembers whose an address was before this Apply.
 func (t *tables) note(n model.NetworkID, a netip.Addr) {
 	k := addrKey{n, a}
-	if _, noted := t.was[k]; !noted {
+	if _, noted := t.was[k]; !noted && t.was != nil {
 		t.was[k] = t.byAddr(n, a)
 	}
 }
