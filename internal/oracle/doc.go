@@ -4,7 +4,8 @@
 // every driver; drivertest compares.
 //
 // It guarantees that answers are a function of what was applied and of the
-// packets sent before.
+// packets sent before, and that applying a change costs the change, however
+// many endpoints, connections, rules and networks the host has.
 //
 // It must not know a real data plane, nor where a desired.Host comes from. It
 // reads no store, opens no file, and is fit for any process: tests, the lab's
