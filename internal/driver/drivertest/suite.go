@@ -79,6 +79,7 @@ func Run(t *testing.T, start func(t *testing.T) Harness) {
 		{"Cancelled", testCancelled},
 		{"Packets", testPackets},
 		{"LiveChange", testLiveChange},
+		{"Selectors", testSelectors},
 		{"Replies", testReplies},
 		{"Damaged", testDamaged},
 		{"WayOut", testWayOut},

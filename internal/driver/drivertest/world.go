@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -12,12 +13,16 @@ import (
 )
 
 // Case is a set of policies on a topology: data only, so that a test can put
-// it through netctl and the reference alike.
+// it through netctl and the reference alike. General are policies of other kinds
+// than Contiv's.
 type Case struct {
 	Name     string
 	Policies []model.ContivPolicy
 	Rules    []model.Rule
 	Attach   map[model.GroupKey][]model.PolicyName // groups that are not here have none
+
+	General      []model.Policy
+	GeneralRules []model.PolicyRule
 }
 
 // Probe asks whether an application at From reaches one at To: the request
@@ -121,26 +126,48 @@ func NewCompiler(t Topology, host model.HostName) *compile.Compiler {
 	return c
 }
 
+// general returns all policies and rules of a case as they are compiled.
+func (c Case) general() (policies []model.Policy, rules []model.PolicyRule) {
+	policies, rules = slices.Clone(c.General), slices.Clone(c.GeneralRules)
+	for _, p := range c.Policies {
+		policies = append(policies, p.General())
+	}
+	for _, r := range c.Rules {
+		rules = append(rules, r.General())
+	}
+	return policies, rules
+}
+
 // Switch replaces the case by another one, as live changes.
 func (w *World) Switch(c Case) error {
-	for _, h := range w.Topology.Hosts {
-		comp := w.compilers[h.Name]
+	oldPolicies, oldRules := w.current.general()
+	policies, rules := c.general()
+	w.current = c
+	return w.Change(func(comp *compile.Compiler) {
 		for _, g := range w.Topology.Groups {
 			g.Policies = c.Attach[g.Key]
 			comp.SetGroup(g)
 		}
-		for _, r := range w.current.Rules {
+		for _, r := range oldRules {
 			comp.DeleteRule(r.Key)
 		}
-		for _, p := range w.current.Policies {
+		for _, p := range oldPolicies {
 			comp.DeletePolicy(p.Key)
 		}
-		for _, p := range c.Policies {
-			comp.SetPolicy(p.General())
+		for _, p := range policies {
+			comp.SetPolicy(p)
 		}
-		for _, r := range c.Rules {
-			comp.SetRule(r.General())
+		for _, r := range rules {
+			comp.SetRule(r)
 		}
+	})
+}
+
+// Change tells every host's compiler of changes, and applies what comes of them.
+func (w *World) Change(tell func(*compile.Compiler)) error {
+	for _, h := range w.Topology.Hosts {
+		comp := w.compilers[h.Name]
+		tell(comp)
 		pic, problems := comp.Compile(1)
 		w.Pictures[h.Name], w.Problems[h.Name] = pic, problems
 		report, err := w.Fabric.Host(h.Name).Apply(context.Background(), pic)
@@ -151,7 +178,6 @@ func (w *World) Switch(c Case) error {
 			return fmt.Errorf("host %s: %w", h.Name, err)
 		}
 	}
-	w.current = c
 	return nil
 }
 
