@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -35,4 +36,36 @@ func TestSweepGenerations(t *testing.T) {
 		t.Errorf("%d generations of %d are left; want those of the network that came since", n, before)
 	}
 	c.put(network("n", "10.1.0.0/24"))
+}
+
+// TestGenerationsAreBounded: tenants, networks and groups that come and go for
+// ever leave no more generations than those of some rounds.
+func TestGenerationsAreBounded(t *testing.T) {
+	c := newCluster(t)
+	fence := c.leader()
+	var touched store.Revision
+	var counts []int
+	for round := range 8 {
+		tenant := fmt.Sprintf("t%d", round)
+		c.put(model.Tenant{Name: model.TenantName(tenant)})
+		for i := range 10 {
+			n, g := fmt.Sprintf("%s:n%d", tenant, i), fmt.Sprintf("%s:g%d", tenant, i)
+			c.put(network(n, fmt.Sprintf("10.%d.0.0/24", i)), group(g, fmt.Sprintf("n%d", i)))
+			e := c.create(endpoint(n, "e", inGroup(groupKey(g).Name)))
+			for _, k := range []any{e.Key, groupKey(g), netKey(n)} {
+				c.ok(c.remove(k))
+			}
+		}
+		c.ok(c.remove(model.TenantName(tenant)))
+		var err error
+		touched, err = c.sweepGenerations(testContext(t), fence, touched)
+		c.ok(err)
+		kvs, _, err := c.store.Range(context.Background(), store.Root+"gen/")
+		c.ok(err)
+		counts = append(counts, len(kvs))
+	}
+	if last := counts[len(counts)-1]; last > counts[2] {
+		t.Errorf("generations after each round: %v; want no more in the last than in the third", counts)
+	}
+	t.Logf("generations after each round: %v", counts)
 }

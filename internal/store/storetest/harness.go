@@ -46,6 +46,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"WriteSkew", testWriteSkew},
 		{"Phantoms", testPhantoms},
 		{"SweepGenerations", testSweep},
+		{"SweepRace", testSweepRace},
 		{"CreatorsAndLister", testCreatorsAndLister},
 		{"CreateRace", testCreateRace},
 		{"Fence", testFence},
