@@ -197,6 +197,11 @@ func unite(tier model.Tier, of []*policy, dir model.Direction) tierRules {
 // picture makes what drivers get of a set.
 func (c *Compiler) picture(s *policySet) *desired.PolicySet {
 	out := &desired.PolicySet{ID: s.id, Name: s.name}
+	for _, p := range s.policies {
+		if p.rec.Audit {
+			out.Audited = p.key.String()
+		}
+	}
 	if s.shut != "" {
 		tier := []desired.Tier{{
 			Tier:    model.TierContiv,

@@ -17,7 +17,7 @@ func (s *PolicySet) Equal(o *PolicySet) bool {
 	if s == o {
 		return true
 	}
-	return s.ID == o.ID && s.Name == o.Name &&
+	return s.ID == o.ID && s.Name == o.Name && s.Audited == o.Audited &&
 		slices.EqualFunc(s.In, o.In, Tier.Equal) && slices.EqualFunc(s.Out, o.Out, Tier.Equal) &&
 		slices.Equal(s.Audits, o.Audits)
 }

@@ -75,6 +75,9 @@ type PolicySet struct {
 	Name string // canonical list of the policies in it, for people
 	In   []Tier // in order; beyond the last tier everything passes
 	Out  []Tier
+	// Audited is the audited policy that the set has at its place; empty of a set
+	// that decides.
+	Audited string
 	// Audits are sets that are judged by beside this one, and decide nothing: each
 	// is this one with one audited policy at its place.
 	Audits []PolicySetID

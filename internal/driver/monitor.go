@@ -50,7 +50,7 @@ type FlowEvent struct {
 	// Of a would-be verdict: the one that the audited set has for its end.
 	Decisions []Decision
 
-	Policy string // of a would-be verdict: name of the audited set (desired.PolicySet.Name)
+	Policy string // of a would-be verdict: the audited policy (desired.PolicySet.Audited)
 }
 
 // Decision is the verdict of one end's policy.

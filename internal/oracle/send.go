@@ -401,7 +401,7 @@ func (t *tables) judge(port *desired.Port, dir model.Direction, other peer, orig
 			kind = driver.FlowWouldDeny
 		}
 		t.asides = append(t.asides, driver.FlowEvent{
-			Kind: kind, Policy: audited.Name, Decisions: []driver.Decision{{Direction: dir, Rule: would.rule, Tier: would.tier}},
+			Kind: kind, Policy: audited.Audited, Decisions: []driver.Decision{{Direction: dir, Rule: would.rule, Tier: would.tier}},
 		})
 	}
 	return said.pass, said.rule

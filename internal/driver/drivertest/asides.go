@@ -57,7 +57,7 @@ func withAsides(pic desired.Host, audited bool) desired.Host {
 		if audited {
 			s.Audits = []desired.PolicySetID{id + 100}
 			for i, a := range []*desired.PolicySet{without, more, &closed, &same} {
-				a.ID, a.Name = id+1+desired.PolicySetID(i), []string{"without", "more", "closed", "same"}[i]
+				a.ID, a.Audited = id+1+desired.PolicySetID(i), []string{"without", "more", "closed", "same"}[i]
 				s.Audits = append(s.Audits, a.ID)
 				pic.PolicySets = pic.PolicySets.Set(a.ID, a)
 			}

@@ -336,7 +336,9 @@ func (d *Driver) asideEvent(e driver.FlowEvent, a pipeline.Aside) (driver.FlowEv
 	}
 	e.Decisions = []driver.Decision{said}
 	if a.Kind != driver.FlowLogged {
-		e.Policy = d.pic.policies.names[a.Set]
+		if s, ok := d.pic.have.PolicySets.Get(a.Set); ok {
+			e.Policy = s.Audited
+		}
 	}
 	return e, true
 }

@@ -9,8 +9,9 @@ import (
 // Stage is a flow table, numbered in the order in which packets meet them.
 type Stage uint8
 
-// TiersPerDirection is how many tiers of policy a set may have in each direction.
-const TiersPerDirection = 4
+// TiersPerDirection is how many tiers of policy a set may have in each direction:
+// admin, Contiv, Kubernetes, baseline, and before them the control plane's.
+const TiersPerDirection = 5
 
 // The stages.
 const (
