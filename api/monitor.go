@@ -30,7 +30,7 @@ const (
 
 // MonitorRequest says what GET /api/v1/monitor streams.
 type MonitorRequest struct {
-	Drops bool   // drops only; else also connections that begin
+	Drops bool   // drops only; else also connections that begin, are logged, or would be judged otherwise
 	From  string // endpoint group of the sender, as group or tenant:group; empty = any
 	To    string // endpoint group of the receiver, likewise
 	Host  string // the host that tells; empty = all
@@ -52,11 +52,14 @@ func (r MonitorRequest) Query() url.Values {
 
 // The values of FlowEvent.Event.
 const (
-	FlowDrop       = "drop"       // a packet that went nowhere
-	FlowConnection = "connection" // the first packet of a connection that was let through
-	FlowLost       = "lost"       // Count packets that could not be told of
-	FlowNote       = "note"       // Text for people, of a host or of netmaster
-	FlowEnd        = "end"        // the last line of a stream that netmaster ends; Text says why
+	FlowDrop       = "drop"        // a packet that went nowhere
+	FlowConnection = "connection"  // the first packet of a connection that was let through
+	FlowLogged     = "logged"      // a new connection met a rule with log; Verdict is the rule's action
+	FlowWouldDeny  = "would-deny"  // a new connection that a policy let through, and an audited one would deny
+	FlowWouldAllow = "would-allow" // a new connection that a policy denied, and an audited one would let through
+	FlowLost       = "lost"        // Count packets that could not be told of
+	FlowNote       = "note"        // Text for people, of a host or of netmaster
+	FlowEnd        = "end"         // the last line of a stream that netmaster ends; Text says why
 )
 
 // FlowEvent is one line of a monitor's stream.
@@ -65,7 +68,7 @@ type FlowEvent struct {
 	Host      string     `json:"host,omitempty"`
 	Event     string     `json:"event"`
 	Count     uint64     `json:"count,omitempty"`   // packets that it stands for, alike but for source port and time
-	Verdict   string     `json:"verdict,omitempty"` // deny (by policy), drop (for another reason), allow
+	Verdict   string     `json:"verdict,omitempty"` // deny (by policy), drop (for another reason), allow; of logged also pass: the next tier decides
 	Reason    string     `json:"reason,omitempty"`  // of a drop: policy, spoof, unknown-source, ...
 	Tenant    string     `json:"tenant,omitempty"`
 	Network   string     `json:"network,omitempty"`
@@ -75,6 +78,7 @@ type FlowEvent struct {
 	To        FlowPeer   `json:"to,omitzero"`
 	Direction string     `json:"direction,omitempty"` // of the policy that denied: in, out
 	Decisions []FlowRule `json:"decisions,omitempty"` // who decided; of a connection at both ends, as far as they are on the host
+	Audited   string     `json:"audited,omitempty"`   // of would-deny and would-allow: the audited policy; decisions are those that it would have made
 	Text      string     `json:"text,omitempty"`
 }
 

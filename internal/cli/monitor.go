@@ -74,7 +74,7 @@ func runMonitor(ctx context.Context, o *monitorOptions) error {
 			}
 			err = errors.Join(err, t.row(flowRow(e)...))
 		}
-		if e.Event == api.FlowDrop || e.Event == api.FlowConnection {
+		if isPacket(e) {
 			shown++
 		}
 		if err == nil && o.count > 0 && shown == o.count {
@@ -86,6 +86,15 @@ func runMonitor(ctx context.Context, o *monitorOptions) error {
 		err = nil // interrupting is how it ends
 	}
 	return err
+}
+
+// isPacket tells whether a line is of a packet, and not about the stream.
+func isPacket(e api.FlowEvent) bool {
+	switch e.Event {
+	case api.FlowLost, api.FlowNote, api.FlowEnd:
+		return false
+	}
+	return true
 }
 
 // growingTable prints rows as they come; a column that was too narrow stays as
@@ -115,6 +124,12 @@ func flowRow(e api.FlowEvent) []string {
 		return []string{at, e.Host, "lost", "", "", "", fmt.Sprintf("%d packets more than could be told of", e.Count)}
 	}
 	verdict := map[string]string{"allow": "allowed", "deny": "denied", "drop": "dropped"}[e.Verdict]
+	switch e.Event {
+	case api.FlowLogged:
+		verdict = "log " + e.Verdict
+	case api.FlowWouldDeny, api.FlowWouldAllow:
+		verdict = e.Event
+	}
 	if e.Count > 1 {
 		verdict += " x" + strconv.FormatUint(e.Count, 10)
 	}
@@ -179,7 +194,10 @@ func decidedBy(e api.FlowEvent) string {
 			parts = append(parts, d.Direction+": no rule matches")
 		}
 	}
-	if parts == nil {
+	switch {
+	case e.Audited != "":
+		return strings.Join(parts, "; ") + ", if " + e.Audited + " were enforced"
+	case parts == nil:
 		return "no policy"
 	}
 	return strings.Join(parts, "; ")

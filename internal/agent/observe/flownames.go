@@ -88,6 +88,15 @@ func (n *flowNames) resolve(e driver.FlowEvent) api.FlowEvent {
 	switch {
 	case e.Kind == driver.FlowConnection:
 		out.Event, out.Verdict = api.FlowConnection, "allow"
+	case e.Kind == driver.FlowLogged:
+		out.Event = api.FlowLogged
+		for _, d := range e.Decisions {
+			out.Verdict = string(d.Action)
+		}
+	case e.Kind == driver.FlowWouldDeny:
+		out.Event, out.Verdict, out.Audited = api.FlowWouldDeny, "allow", e.Policy
+	case e.Kind == driver.FlowWouldAllow:
+		out.Event, out.Verdict, out.Audited = api.FlowWouldAllow, "deny", e.Policy
 	case e.Reason == driver.DropPolicy:
 		out.Event, out.Verdict, out.Reason = api.FlowDrop, "deny", e.Reason
 	default:
@@ -101,7 +110,7 @@ func (n *flowNames) resolve(e driver.FlowEvent) api.FlowEvent {
 		out.ICMPType = &t
 	}
 	for _, d := range e.Decisions {
-		out.Decisions = append(out.Decisions, ruleNames(d, e.Kind == driver.FlowDrop))
+		out.Decisions = append(out.Decisions, ruleNames(d, e.Kind == driver.FlowDrop || e.Kind == driver.FlowWouldDeny))
 	}
 	if e.Reason == driver.DropPolicy && len(out.Decisions) == 1 {
 		out.Direction = out.Decisions[0].Direction

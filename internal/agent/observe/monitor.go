@@ -104,7 +104,7 @@ func (ws *watchers) tell(e api.FlowEvent) {
 // concerns tells whether an event is one that a request wants.
 func concerns(e api.FlowEvent, want cluster.MonitorRequest) bool {
 	switch e.Event {
-	case api.FlowDrop, api.FlowConnection:
+	case api.FlowDrop, api.FlowConnection, api.FlowLogged, api.FlowWouldDeny, api.FlowWouldAllow:
 	default:
 		return true
 	}
@@ -117,7 +117,7 @@ func concerns(e api.FlowEvent, want cluster.MonitorRequest) bool {
 		}
 		return group == tenant+":"+name
 	}
-	return (e.Event != api.FlowConnection || want.Connections) &&
+	return (e.Event == api.FlowDrop || want.Connections) &&
 		member(e.From.Group, string(want.FromTenant), string(want.From)) &&
 		member(e.To.Group, string(want.ToTenant), string(want.To))
 }

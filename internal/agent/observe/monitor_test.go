@@ -73,6 +73,36 @@ func TestFlowNames(t *testing.T) {
 				Decisions: []api.FlowRule{{Direction: "in", Default: "closed"}},
 			},
 		},
+		{
+			driver.FlowEvent{
+				Time: at, Kind: driver.FlowLogged, Count: 1, Proto: model.ProtoTCP,
+				Decisions: []driver.Decision{{Direction: model.In, Rule: "blue:p:r", Action: model.Deny}},
+			},
+			api.FlowEvent{
+				Time: at, Host: "h1", Event: "logged", Count: 1, Verdict: "deny", Protocol: "tcp",
+				Decisions: []api.FlowRule{{Direction: "in", Rule: "r", Policy: "blue:p"}},
+			},
+		},
+		{
+			driver.FlowEvent{
+				Time: at, Kind: driver.FlowWouldDeny, Count: 1, Proto: model.ProtoTCP, Policy: "blue:q",
+				Decisions: []driver.Decision{{Direction: model.Out, Tier: model.TierKubernetes}},
+			},
+			api.FlowEvent{
+				Time: at, Host: "h1", Event: "would-deny", Count: 1, Verdict: "allow", Audited: "blue:q", Protocol: "tcp",
+				Decisions: []api.FlowRule{{Direction: "out", Default: "kubernetes"}},
+			},
+		},
+		{
+			driver.FlowEvent{
+				Time: at, Kind: driver.FlowWouldAllow, Count: 1, Proto: model.ProtoTCP, Policy: "blue:q",
+				Decisions: []driver.Decision{{Direction: model.In}},
+			},
+			api.FlowEvent{
+				Time: at, Host: "h1", Event: "would-allow", Count: 1, Verdict: "deny", Audited: "blue:q", Protocol: "tcp",
+				Decisions: []api.FlowRule{{Direction: "in"}},
+			},
+		},
 		{driver.FlowEvent{Time: at, Kind: driver.FlowLost, Count: 9}, api.FlowEvent{Time: at, Host: "h1", Event: "lost", Count: 9}},
 	} {
 		if diff := cmp.Diff(tc.want, n.resolve(tc.in)); diff != "" {
@@ -94,8 +124,9 @@ func TestWatchers(t *testing.T) {
 	ws.tell(api.FlowEvent{Event: api.FlowDrop, Tenant: "blue", From: web, To: db})
 	ws.tell(api.FlowEvent{Event: api.FlowDrop, Tenant: "blue", From: db, To: web})
 	ws.tell(api.FlowEvent{Event: api.FlowConnection, Tenant: "blue", From: web, To: db})
+	ws.tell(api.FlowEvent{Event: api.FlowLogged, Tenant: "blue", From: web, To: db})
 	ws.tell(api.FlowEvent{Event: api.FlowLost, Count: 1})
-	if len(all.events) != 4 || len(drops.events) != 2 || len(other.events) != 1 {
+	if len(all.events) != 5 || len(drops.events) != 2 || len(other.events) != 1 {
 		t.Errorf("%d, %d and %d events", len(all.events), len(drops.events), len(other.events))
 	}
 	ws.remove(all)
