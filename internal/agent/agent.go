@@ -42,6 +42,7 @@ type Agent struct {
 	*attachment.Service
 	*observe.Observer
 	underlay   picture.Underlay
+	lacking    *picture.Lacking
 	names      *nameServer
 	legacyPods atomic.Int64 // attached by 1.x's contivk8s since the start
 	reached    picture.Reached
@@ -70,7 +71,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, can: cfg.Driver.Capabilities(), log: cfg.Log,
-		reannounce: waiting.NewBell(),
+		reannounce: waiting.NewBell(), lacking: picture.NewLacking(cfg.DriverName, cfg.Driver.Capabilities()),
 		since:      time.Now().UTC().Format(time.RFC3339),
 		adapters:   map[string]http.Handler{},
 	}

@@ -1,0 +1,75 @@
+package picture
+
+import (
+	"fmt"
+
+	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Lacking follows what of a host's pictures its driver leaves without effect, at
+// the cost of what differs. One goroutine uses it.
+type Lacking struct {
+	driver string
+	can    driver.Capabilities
+
+	last   desired.Map[desired.PolicySetID, *desired.PolicySet]
+	logs   int // rules with Log, in all sets and directions
+	audits int // audited sets
+}
+
+// NewLacking returns one of a driver, whose name people know.
+func NewLacking(name string, can driver.Capabilities) *Lacking {
+	return &Lacking{driver: name, can: can}
+}
+
+// Problems says what has no effect in a picture.
+func (l *Lacking) Problems(pic desired.Host) (problems []compile.Problem) {
+	if l.can.Log && l.can.Audit {
+		return nil
+	}
+	for c := range pic.PolicySets.Diff(l.last) {
+		var old, now desired.PolicySet
+		if c.Had {
+			old = *c.Old
+		}
+		if c.Has {
+			now = *c.New
+		}
+		l.audits += len(now.Audits) - len(old.Audits)
+		l.count(old.In, now.In)
+		l.count(old.Out, now.Out)
+	}
+	l.last = pic.PolicySets
+	if !l.can.Log && l.logs > 0 {
+		problems = append(problems, compile.Problem{Object: "log of rules", Text: fmt.Sprintf(
+			"%sthe data plane, %s, tells of no connections for the rules here that ask for it", model.NoEffectPrefix, l.driver)})
+	}
+	if !l.can.Audit && l.audits > 0 {
+		problems = append(problems, compile.Problem{Object: "audited policies", Text: fmt.Sprintf(
+			"%sthe data plane, %s, does not evaluate those that apply here", model.NoEffectPrefix, l.driver)})
+	}
+	return problems
+}
+
+// count follows the rules with Log of one direction.
+func (l *Lacking) count(old, now []desired.Tier) {
+	rules := func(tiers []desired.Tier, i int) desired.Rules {
+		if i < len(tiers) {
+			return tiers[i].Rules
+		}
+		return desired.Rules{}
+	}
+	for i := range max(len(old), len(now)) {
+		for c := range rules(now, i).Diff(rules(old, i)) {
+			if c.Had && c.Old.Log {
+				l.logs--
+			}
+			if c.Has && c.New.Log {
+				l.logs++
+			}
+		}
+	}
+}
