@@ -7,63 +7,6 @@ type Inspection[T, O any] struct {
 	Oper   O `json:"Oper"`
 }
 
-// GlobalOper is the operational state of the cluster's settings.
-type GlobalOper struct {
-	ClusterMode     string `json:"clusterMode,omitempty"`
-	DefaultNetwork  string `json:"defaultNetwork,omitempty"`
-	FreeVXLANsStart int    `json:"freeVXLANsStart,omitempty"`
-	NumNetworks     int    `json:"numNetworks,omitempty"`
-	VlansInUse      string `json:"vlansInUse,omitempty"`  // ranges, comma-separated
-	VxlansInUse     string `json:"vxlansInUse,omitempty"` // ranges, comma-separated
-}
-
-// TenantOper is the operational state of a tenant.
-type TenantOper struct {
-	EndpointGroups   []EndpointGroupOper `json:"endpointGroups,omitempty"`
-	Endpoints        []EndpointOper      `json:"endpoints,omitempty"`
-	Networks         []NetworkOper       `json:"networks,omitempty"`
-	Policies         []PolicyOper        `json:"policies,omitempty"`
-	Servicelbs       []ServiceLBOper     `json:"servicelbs,omitempty"`
-	TotalAppProfiles int                 `json:"totalAppProfiles,omitempty"`
-	TotalEPGs        int                 `json:"totalEPGs,omitempty"`
-	TotalEndpoints   int                 `json:"totalEndpoints,omitempty"`
-	TotalNetprofiles int                 `json:"totalNetprofiles,omitempty"`
-	TotalNetworks    int                 `json:"totalNetworks,omitempty"`
-	TotalPolicies    int                 `json:"totalPolicies,omitempty"`
-	TotalServicelbs  int                 `json:"totalServicelbs,omitempty"`
-}
-
-// NetworkOper is the operational state of a network. PktTag is the VLAN id or
-// VNI; ExternalPktTag is the VNI of a VXLAN network.
-type NetworkOper struct {
-	AllocatedAddressesCount int            `json:"allocatedAddressesCount,omitempty"`
-	AllocatedIPAddresses    string         `json:"allocatedIPAddresses,omitempty"` // ranges: "10.1.1.1-10.1.1.3, 10.1.1.9"
-	AvailableIPAddresses    string         `json:"availableIPAddresses,omitempty"` // likewise
-	Endpoints               []EndpointOper `json:"endpoints,omitempty"`
-	ExternalPktTag          int            `json:"externalPktTag,omitempty"`
-	NetworkTag              string         `json:"networkTag,omitempty"` // cfgdTag, or network.tenant
-	NumEndpoints            int            `json:"numEndpoints,omitempty"`
-	PktTag                  int            `json:"pktTag,omitempty"`
-}
-
-// EndpointGroupOper is the operational state of a group.
-type EndpointGroupOper struct {
-	AllocatedIPAddresses string         `json:"allocatedIPAddresses,omitempty"`
-	AvailableIPAddresses string         `json:"availableIPAddresses,omitempty"`
-	Endpoints            []EndpointOper `json:"endpoints,omitempty"`
-	ExternalPktTag       int            `json:"externalPktTag,omitempty"`
-	GroupTag             string         `json:"groupTag,omitempty"` // cfgdTag, or group.tenant
-	NumEndpoints         int            `json:"numEndpoints,omitempty"`
-	PktTag               int            `json:"pktTag,omitempty"`
-}
-
-// PolicyOper is the operational state of a policy.
-type PolicyOper struct {
-	Endpoints        []EndpointOper `json:"endpoints,omitempty"`
-	NumEndpoints     int            `json:"numEndpoints,omitempty"`
-	PolicyViolations int            `json:"policyViolations,omitempty"`
-}
-
 // EndpointOper is the state of an endpoint.
 type EndpointOper struct {
 	Key              string            `json:"key,omitempty"` // what was asked for; only at the top

@@ -25,44 +25,7 @@ type NetProfileLinks struct {
 // ObjectKey returns "tenant:profile".
 func (o NetProfile) ObjectKey() string { return o.TenantName + ":" + o.ProfileName }
 
-// AppProfile ties groups together; with ACI they become one application.
-type AppProfile struct {
-	Key            string             `json:"key,omitempty"`
-	AppProfileName string             `json:"appProfileName,omitempty"`
-	EndpointGroups []string           `json:"endpointGroups,omitempty"` // group names; a group is in one profile at most
-	TenantName     string             `json:"tenantName,omitempty"`
-	LinkSets       AppProfileLinkSets `json:"link-sets"`
-	Links          AppProfileLinks    `json:"links"`
+// NetProfiles is the collection of net profiles; they have no operational state.
+func (c *Client) NetProfiles() Resource[NetProfile, struct{}] {
+	return Resource[NetProfile, struct{}]{c, "netprofiles"}
 }
-
-// AppProfileLinkSets are the groups of a profile.
-type AppProfileLinkSets struct {
-	EndpointGroups LinkSet `json:"EndpointGroups,omitempty"`
-}
-
-// AppProfileLinks are what a profile refers to.
-type AppProfileLinks struct {
-	Tenant Link `json:"Tenant"`
-}
-
-// ObjectKey returns "tenant:profile".
-func (o AppProfile) ObjectKey() string { return o.TenantName + ":" + o.AppProfileName }
-
-// ExtContractsGroup names contracts of an ACI fabric that groups provide or
-// consume.
-type ExtContractsGroup struct {
-	Key                string                    `json:"key,omitempty"`
-	Contracts          []string                  `json:"contracts,omitempty"` // such as "uni/tn-common/brc-web"
-	ContractsGroupName string                    `json:"contractsGroupName,omitempty"`
-	ContractsType      string                    `json:"contractsType,omitempty"` // provided, consumed
-	TenantName         string                    `json:"tenantName,omitempty"`
-	LinkSets           ExtContractsGroupLinkSets `json:"link-sets"`
-}
-
-// ExtContractsGroupLinkSets are the endpoint groups that name a contracts group.
-type ExtContractsGroupLinkSets struct {
-	EndpointGroups LinkSet `json:"EndpointGroups,omitempty"`
-}
-
-// ObjectKey returns "tenant:contracts group".
-func (o ExtContractsGroup) ObjectKey() string { return o.TenantName + ":" + o.ContractsGroupName }

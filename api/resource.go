@@ -13,77 +13,8 @@ type Resource[T Object, O any] struct {
 	collection string
 }
 
-// Globals is the collection of the one global object, "global".
-func (c *Client) Globals() Resource[Global, GlobalOper] {
-	return Resource[Global, GlobalOper]{c, "globals"}
-}
-
-// Tenants is the collection of tenants.
-func (c *Client) Tenants() Resource[Tenant, TenantOper] {
-	return Resource[Tenant, TenantOper]{c, "tenants"}
-}
-
-// Networks is the collection of networks.
-func (c *Client) Networks() Resource[Network, NetworkOper] {
-	return Resource[Network, NetworkOper]{c, "networks"}
-}
-
-// EndpointGroups is the collection of endpoint groups.
-func (c *Client) EndpointGroups() Resource[EndpointGroup, EndpointGroupOper] {
-	return Resource[EndpointGroup, EndpointGroupOper]{c, "endpointGroups"}
-}
-
-// Policies is the collection of policies ("policys" on the wire).
-func (c *Client) Policies() Resource[Policy, PolicyOper] {
-	return Resource[Policy, PolicyOper]{c, "policys"}
-}
-
-// Rules is the collection of rules; they have no operational state.
-func (c *Client) Rules() Resource[Rule, struct{}] {
-	return Resource[Rule, struct{}]{c, "rules"}
-}
-
-// NetProfiles is the collection of net profiles; they have no operational state.
-func (c *Client) NetProfiles() Resource[NetProfile, struct{}] {
-	return Resource[NetProfile, struct{}]{c, "netprofiles"}
-}
-
-// ServiceLBs is the collection of load-balanced services.
-func (c *Client) ServiceLBs() Resource[ServiceLB, ServiceLBOper] {
-	return Resource[ServiceLB, ServiceLBOper]{c, "serviceLBs"}
-}
-
-// AppProfiles is the collection of app profiles; they have no operational state.
-func (c *Client) AppProfiles() Resource[AppProfile, struct{}] {
-	return Resource[AppProfile, struct{}]{c, "appProfiles"}
-}
-
-// Bgps is the collection of hosts' BGP settings; the key is the host's name.
-func (c *Client) Bgps() Resource[Bgp, BgpOper] {
-	return Resource[Bgp, BgpOper]{c, "Bgps"}
-}
-
-// ExtContractsGroups is the collection of groups of external contracts; they
-// have no operational state.
-func (c *Client) ExtContractsGroups() Resource[ExtContractsGroup, struct{}] {
-	return Resource[ExtContractsGroup, struct{}]{c, "extContractsGroups"}
-}
-
-// AciGws is the collection of the one ACI gateway, "aciGw".
-func (c *Client) AciGws() Resource[AciGw, AciGwOper] {
-	return Resource[AciGw, AciGwOper]{c, "aciGws"}
-}
-
-// Volumes is the collection of volumes; they have no operational state.
-func (c *Client) Volumes() Resource[Volume, struct{}] {
-	return Resource[Volume, struct{}]{c, "volumes"}
-}
-
-// VolumeProfiles is the collection of volume profiles; they have no operational
-// state.
-func (c *Client) VolumeProfiles() Resource[VolumeProfile, struct{}] {
-	return Resource[VolumeProfile, struct{}]{c, "volumeProfiles"}
-}
+// Collection returns the collection's name in paths.
+func (r Resource[T, O]) Collection() string { return r.collection }
 
 // List returns all objects of the collection.
 func (r Resource[T, O]) List(ctx context.Context) ([]T, error) {

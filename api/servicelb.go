@@ -28,3 +28,8 @@ type ServiceLBOper struct {
 	Providers    []EndpointOper `json:"providers,omitempty"`
 	ServiceVip   string         `json:"serviceVip,omitempty"`
 }
+
+// ServiceLBs is the collection of load-balanced services.
+func (c *Client) ServiceLBs() Resource[ServiceLB, ServiceLBOper] {
+	return Resource[ServiceLB, ServiceLBOper]{c, "serviceLBs"}
+}

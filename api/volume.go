@@ -26,28 +26,7 @@ type VolumeLinks struct {
 // ObjectKey returns "tenant:volume".
 func (o Volume) ObjectKey() string { return o.TenantName + ":" + o.VolumeName }
 
-// VolumeProfile describes volumes to be made.
-type VolumeProfile struct {
-	Key               string                `json:"key,omitempty"`
-	DatastoreType     string                `json:"datastoreType,omitempty"`
-	MountPoint        string                `json:"mountPoint,omitempty"`
-	PoolName          string                `json:"poolName,omitempty"`
-	Size              string                `json:"size,omitempty"`
-	TenantName        string                `json:"tenantName,omitempty"`
-	VolumeProfileName string                `json:"volumeProfileName,omitempty"`
-	LinkSets          VolumeProfileLinkSets `json:"link-sets"`
-	Links             VolumeProfileLinks    `json:"links"`
+// Volumes is the collection of volumes; they have no operational state.
+func (c *Client) Volumes() Resource[Volume, struct{}] {
+	return Resource[Volume, struct{}]{c, "volumes"}
 }
-
-// VolumeProfileLinkSets are what uses a profile.
-type VolumeProfileLinkSets struct {
-	Services LinkSet `json:"Services,omitempty"`
-}
-
-// VolumeProfileLinks are what a profile refers to.
-type VolumeProfileLinks struct {
-	Tenant Link `json:"Tenant"`
-}
-
-// ObjectKey returns "tenant:profile".
-func (o VolumeProfile) ObjectKey() string { return o.TenantName + ":" + o.VolumeProfileName }

@@ -216,7 +216,11 @@ func covers(a, b string) bool {
 // serve runs the parts and ends them in order: requests first, then this
 // netmaster's part in the cluster, then the view of the store.
 func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, listeners []net.Listener, log *slog.Logger) error {
-	ctrl := control.New(st, control.Options{Log: log, Initial: o.initial()})
+	initial, err := model.Check(o.initial())
+	if err != nil {
+		return err
+	}
+	ctrl := control.New(st, control.Options{Log: log, Initial: initial})
 	var swarm *libnetwork.Swarm
 	if o.engine != "" {
 		var err error

@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"slices"
+
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -24,7 +26,7 @@ var _ = register(rest[api.EndpointGroup, model.GroupKey, model.Group]{
 	},
 })
 
-func changeGroup(c *control.Controller, g model.Group, empty emptied) control.Change {
+func changeGroup(c *control.Controller, g model.Valid[model.Group], empty emptied) control.Change {
 	return c.ChangeGroup(g, empty("cfgdTag"))
 }
 
@@ -43,14 +45,21 @@ func groupFromAPI(o api.EndpointGroup) (g model.Group, err error) {
 		if err != nil {
 			return g, renamed(err, "policies")
 		}
-		g.Policies = append(g.Policies, name)
+		if !slices.Contains(g.Policies, name) { // naming one twice is harmless
+			g.Policies = append(g.Policies, name)
+		}
 	}
 	if g.Pool, err = optional(o.IPPool, func(s string) (model.AddrRange, error) {
 		return model.ParseAddrRange("ipPool", s)
 	}); err != nil {
 		return g, err
 	}
-	g.NetProfile, g.ExtContracts, g.CfgdTag = o.NetProfile, o.ExtContractsGrps, o.CfgdTag
+	for _, name := range o.ExtContractsGrps {
+		if !slices.Contains(g.ExtContracts, name) {
+			g.ExtContracts = append(g.ExtContracts, name)
+		}
+	}
+	g.NetProfile, g.CfgdTag = o.NetProfile, o.CfgdTag
 	return g, nil
 }
 

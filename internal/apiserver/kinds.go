@@ -13,7 +13,7 @@ import (
 // rest says how objects of a kind are served and written: A is the object on
 // the wire, K its key, M the value of package model. The file of each kind
 // registers one; what is common to all is made of it.
-type rest[A api.Object, K any, M validated] struct {
+type rest[A api.Object, K any, M model.Validator] struct {
 	collection string // in paths: "networks"; "" = none, and objects come in lists to be applied only
 	name       string // of one, in links, lists to be applied and messages: "network"
 	fields     map[string]field
@@ -25,7 +25,7 @@ type rest[A api.Object, K any, M validated] struct {
 	parse  func(A) (M, error)       // the result need not be valid: that is checked afterwards
 	render func(M) A                // without what others link to it
 	linked func(*control.View, M) A // with that; nil = nothing does
-	change func(*control.Controller, M, emptied) control.Change
+	change func(*control.Controller, model.Valid[M], emptied) control.Change
 	delete func(*control.Controller, context.Context, K) error
 
 	// oper is a zero wire object of the operational state, and inspect makes one;
@@ -33,9 +33,6 @@ type rest[A api.Object, K any, M validated] struct {
 	oper    any
 	inspect func(*server, *control.View, M) any
 }
-
-// validated are the values that tell whether they may be kept.
-type validated interface{ Validate() error }
 
 // kind is a rest without its types.
 type kind struct {
@@ -59,7 +56,7 @@ type kind struct {
 var registry = map[string]*kind{} // by name
 
 // register enters a kind.
-func register[A api.Object, K any, M validated](r rest[A, K, M]) *kind {
+func register[A api.Object, K any, M model.Validator](r rest[A, K, M]) *kind {
 	if r.linked == nil {
 		r.linked = func(_ *control.View, m M) A { return r.render(m) }
 	}
@@ -155,17 +152,18 @@ func (r rest[A, K, M]) read(c *control.Controller, decode decoder) (w wish, err 
 	if err != nil {
 		return w, err
 	}
-	if err := m.Validate(); err != nil {
+	valid, err := model.Check(m)
+	if err != nil {
 		return w, err
 	}
-	w.change = r.change(c, m, func(field string) bool { return string(rawField(body, field)) == `""` })
+	w.change = r.change(c, valid, func(field string) bool { return string(rawField(body, field)) == `""` })
 	w.object, w.key, w.warnings = m, o.ObjectKey(), warnings(m)
 	return w, nil
 }
 
 // plain is the change of a kind whose empty fields mean nothing special.
-func plain[M any](change func(*control.Controller, M) control.Change) func(*control.Controller, M, emptied) control.Change {
-	return func(c *control.Controller, m M, _ emptied) control.Change { return change(c, m) }
+func plain[M model.Validator](change func(*control.Controller, model.Valid[M]) control.Change) func(*control.Controller, model.Valid[M], emptied) control.Change {
+	return func(c *control.Controller, m model.Valid[M], _ emptied) control.Change { return change(c, m) }
 }
 
 // only, singleton, one and forget are the key, list, get and delete of a kind

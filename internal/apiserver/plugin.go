@@ -26,14 +26,15 @@ func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	if _, err := decode(w, r, &req); err != nil {
 		return nil, err
 	}
-	e, err := endpointFromAPI(req)
+	want, err := endpointFromAPI(req)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.Validate(); err != nil {
+	valid, err := model.Check(want)
+	if err != nil {
 		return nil, err
 	}
-	e, rev, err := s.control.CreateEndpoint(r.Context(), e)
+	e, rev, err := s.control.CreateEndpoint(r.Context(), valid)
 	if err != nil {
 		return nil, err
 	}

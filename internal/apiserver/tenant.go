@@ -18,7 +18,7 @@ var _ = register(rest[api.Tenant, model.TenantName, model.Tenant]{
 	},
 })
 
-func changeTenant(c *control.Controller, t model.Tenant, empty emptied) control.Change {
+func changeTenant(c *control.Controller, t model.Valid[model.Tenant], empty emptied) control.Change {
 	return c.ChangeTenant(t, empty("defaultNetwork"))
 }
 

@@ -19,7 +19,7 @@ type Change struct {
 	key  string // of the object's row
 	// read returns the object as the transaction sees it; false = not there.
 	read  func(tx store.Tx) (any, bool, error)
-	check func() error // what is wrong with the object by itself; nil = nothing can be
+	bad   error // nobody has validated the object
 	put   func(ctx context.Context, tx store.Tx, cl *claim) error
 	rule  *model.PolicyRule // the object, of a rule
 	group *model.Group      // the object, of a group
@@ -42,10 +42,8 @@ type Commit struct {
 // Put makes one change. Its errors are of package model's kinds; nothing has
 // changed then, unless the object is too large for one transaction.
 func (c *Controller) Put(ctx context.Context, ch Change) (Commit, error) {
-	if ch.check != nil {
-		if err := ch.check(); err != nil {
-			return Commit{}, err
-		}
+	if ch.bad != nil {
+		return Commit{}, ch.bad
 	}
 	slices.Sort(ch.hold) // one order for all, or two could wait for each other
 	for _, row := range slices.Compact(ch.hold) {
@@ -313,10 +311,8 @@ func (s step) try(ctx context.Context, tx store.Tx, cl *claim, out []Outcome, se
 	if err != nil {
 		return err
 	}
-	if s.check != nil {
-		if err := s.check(); err != nil {
-			return err
-		}
+	if s.bad != nil {
+		return s.bad
 	}
 	if err := s.put(ctx, tx, cl); err != nil || out == nil {
 		return err

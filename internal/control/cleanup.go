@@ -184,10 +184,10 @@ func (c *Controller) sweepIdentities(ctx context.Context, fence store.Fence, v *
 	v.mu.RLock()
 	var idle []tables.Interned
 	kept := map[model.Identity]bool{} // by a group or a network
-	for _, g := range v.groups.all {
+	for _, g := range groupRows.in(v).all {
 		kept[g.ID] = true
 	}
-	for _, n := range v.networks.all {
+	for _, n := range networkRows.in(v).all {
 		kept[n.Identity] = true
 	}
 	for _, i := range v.interned {

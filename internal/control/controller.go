@@ -21,7 +21,7 @@ type Options struct {
 	Log *slog.Logger
 	// Initial is what a new cluster's settings have instead of the defaults; zero
 	// fields mean the default. It changes nothing on a cluster that exists.
-	Initial model.Global
+	Initial model.Valid[model.Global]
 	// Now is the clock of reservations; nil = time.Now.
 	Now func() time.Time
 	// ReservationTTL is how long an address is kept for an endpoint that does not
@@ -135,7 +135,7 @@ func (c *Controller) createDefaults(tx store.Tx) error {
 		return err
 	}
 	if !g.Exists() {
-		if err := tables.Globals.Create(tx, model.DefaultGlobal().Merge(c.opts.Initial)); err != nil {
+		if err := tables.Globals.Create(tx, model.DefaultGlobal().Merge(c.opts.Initial.Value())); err != nil {
 			return err
 		}
 	}

@@ -12,18 +12,23 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
+var _ = enter(model.EndpointKey{}, enterEndpoint, kind{
+	name: "endpoint", reference: "endpoint", usedBy: "it has active endpoints",
+})
+
 // CreateEndpoint creates an endpoint with addresses of its network's families;
-// those set in want are preferred ones, and so is its MAC unless it is zero.
-// Identity of want is ignored.
+// those set in it are preferred ones, and so is its MAC unless it is zero.
+// Its identity is ignored.
 // It is idempotent on network and endpoint id: asked again for an endpoint that
 // is there with the same group, host and addresses it returns that one. The
 // revision is that of the endpoint's last write: a mirror that has reached it
 // has the endpoint.
-func (c *Controller) CreateEndpoint(ctx context.Context, want model.Endpoint) (model.Endpoint, store.Revision, error) {
-	want.Identity = 0
-	if err := want.Validate(); err != nil {
+func (c *Controller) CreateEndpoint(ctx context.Context, valid model.Valid[model.Endpoint]) (model.Endpoint, store.Revision, error) {
+	if err := valid.Err(); err != nil {
 		return model.Endpoint{}, 0, err
 	}
+	want := valid.Value()
+	want.Identity = 0
 	if err := c.await(ctx); err != nil {
 		return model.Endpoint{}, 0, err
 	}
@@ -42,6 +47,18 @@ func (c *Controller) CreateEndpoint(ctx context.Context, want model.Endpoint) (m
 		return out.Value, out.Mod, nil
 	}
 	return out.Value, rev, nil
+}
+
+// ChangeEndpoint is CreateEndpoint in a list: one that is there must be as
+// wanted.
+func (c *Controller) ChangeEndpoint(valid model.Valid[model.Endpoint]) Change {
+	e := valid.Value()
+	e.Identity = 0
+	ch := changeOf(rankEndpoint, tables.Endpoints, e.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+		_, err := c.createEndpoint(ctx, tx, cl, e)
+		return err
+	})
+	return ch
 }
 
 // createEndpoint returns a row without revisions for a new endpoint.

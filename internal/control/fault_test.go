@@ -160,7 +160,7 @@ func TestStartWithoutStore(t *testing.T) {
 	go func() { done <- c.Run(ctx) }()
 	short, stop := context.WithCancel(context.Background())
 	stop()
-	blue := c.ChangeTenant(model.Tenant{Name: "blue"}, false)
+	blue := c.ChangeTenant(valid(model.Tenant{Name: "blue"}), false)
 	if _, err := c.Put(short, blue); !errors.Is(err, model.ErrUnavailable) && !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

@@ -1,50 +1,78 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// MaxGroupPolicies is how many policies one group may have, MaxGroupRefs how
-// many policies and groups of external contracts together: each takes
-// operations of the one transaction that a change of a group is.
-const (
-	MaxGroupPolicies = 8
-	MaxGroupRefs     = 10
+var (
+	groupRows            = newRowsPart[model.GroupKey, model.Group](func(k model.GroupKey) model.TenantName { return k.Tenant }, lessGroup)
+	groupsOfNetwork      = newPart(func() index[model.NetworkKey, model.GroupKey] { return index[model.NetworkKey, model.GroupKey]{} })
+	groupsOfPolicy       = newPart(func() index[model.PolicyKey, model.GroupKey] { return index[model.PolicyKey, model.GroupKey]{} })
+	groupsOfNetProfile   = newPart(func() index[model.NetProfileKey, model.GroupKey] { return index[model.NetProfileKey, model.GroupKey]{} })
+	groupsOfExtContracts = newPart(func() index[model.ExtContractsKey, model.GroupKey] {
+		return index[model.ExtContractsKey, model.GroupKey]{}
+	})
+
+	_ = register(groupRows, enterGroup, kind{
+		name:      "endpointGroup",
+		empty:     none(tables.Groups, tables.GroupsOf, "endpoint groups", func(x model.Group) string { return string(x.Key.Name) }),
+		reference: "group", usedBy: "it is used by endpoint groups",
+	})
 )
 
-// checkedGroup returns a group that may be put, in the form in which it is kept.
-func checkedGroup(g model.Group) (model.Group, error) {
-	g.ID = 0
-	g.Policies, g.ExtContracts = unique(g.Policies), unique(g.ExtContracts)
-	if err := g.Validate(); err != nil {
-		return g, err
-	}
-	if len(g.Policies) > MaxGroupPolicies {
-		return g, model.InvalidField("policies", len(g.Policies), fmt.Sprintf("must be at most %d", MaxGroupPolicies))
-	}
-	if n := len(g.Policies) + len(g.ExtContracts); n > MaxGroupRefs {
-		return g, model.InvalidField("extContractsGrps", len(g.ExtContracts), fmt.Sprintf("must be, together with policies, at most %d", MaxGroupRefs))
-	}
-	return g, nil
+func lessGroup(a, b model.GroupKey) int {
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
 }
 
-// unique drops repeated names and keeps the order.
-func unique[T comparable](names []T) []T {
-	var out []T
-	for _, n := range names {
-		if !slices.Contains(out, n) {
-			out = append(out, n)
-		}
+func enterGroup(v *View, k model.GroupKey, old, now *model.Group, _ store.Revision) {
+	if old != nil {
+		indexGroup(v, *old, false)
 	}
-	return out
+	if now != nil {
+		indexGroup(v, *now, true)
+	}
+}
+
+// indexGroup enters (or takes out) what a group names.
+func indexGroup(v *View, g model.Group, in bool) {
+	t, k := g.Key.Tenant, g.Key
+	groupsOfNetwork.in(v).put(g.NetworkKey(), k, in)
+	if g.NetProfile != "" {
+		groupsOfNetProfile.in(v).put(model.NetProfileKey{Tenant: t, Name: g.NetProfile}, k, in)
+	}
+	for _, name := range g.ExtContracts {
+		groupsOfExtContracts.in(v).put(model.ExtContractsKey{Tenant: t, Name: name}, k, in)
+	}
+	for _, p := range g.Policies {
+		groupsOfPolicy.in(v).put(model.PolicyKey{Tenant: t, Name: p}, k, in)
+	}
+	policySizes.in(v).indexGroup(g, in)
+}
+
+// ChangeGroup creates a group, or changes the policies, the net profile, the
+// external contracts and the cfgdTag of one, whether or not it has endpoints.
+// ID of g is ignored. The network and the pool of an existing group cannot change:
+// model.ErrConflict; an empty pool means "as it is", and so does an empty
+// cfgdTag without clearTag. Policies that together would not fit a host are
+// model.ErrExhausted.
+func (c *Controller) ChangeGroup(valid model.Valid[model.Group], clearTag bool) Change {
+	g := valid.Value()
+	g.ID = 0
+	ch := changeOf(rankGroup, tables.Groups, g.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+		return c.putGroup(ctx, tx, cl, g, clearTag)
+	})
+	ch.group = &g
+	if g.Pool.IsValid() { // pools of one network share a row
+		ch.hold = []string{tables.GroupPools.Key(tables.PoolsKey{Network: g.NetworkKey()})}
+	}
+	return ch
 }
 
 func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g model.Group, clearTag bool) error {
@@ -177,56 +205,6 @@ func attach(tx store.Tx, g, old model.Group) error {
 	return nil
 }
 
-// claimPool keeps a group's pool for the group: it must fit the network, and
-// neither another pool nor anybody's address may lie in it.
-func (c *Controller) claimPool(tx store.Tx, n model.Network, g model.Group) error {
-	if !g.Pool.IsValid() {
-		return nil
-	}
-	if err := n.CheckPool(g.Pool); err != nil {
-		return err
-	}
-	row, err := tables.GroupPools.Find(tx, tables.PoolsKey{Network: n.Key})
-	if err != nil {
-		return err
-	}
-	pools := tables.Pools{Network: n.Key, Groups: map[model.GroupName]model.AddrRange{g.Key.Name: g.Pool}}
-	for name, pool := range row.Value.Groups {
-		if !pool.Last.Less(g.Pool.First) && !g.Pool.Last.Less(pool.First) {
-			return model.Errorf(model.ErrConflict, "ipPool %q: overlaps %s of endpoint group %q", g.Pool, pool, name)
-		}
-		pools.Groups[name] = pool
-	}
-	// Whoever takes an address has the row of pools in the read set; whoever took
-	// one before is seen here.
-	scope := tables.AddressesOf(n.Key)
-	if err := tx.Observe(scope); err != nil {
-		return err
-	}
-	kvs, err := tx.Range(scope+commonPrefix(tables.AddrName(g.Pool.First), tables.AddrName(g.Pool.Last)), 0)
-	if err != nil {
-		return err
-	}
-	for _, kv := range kvs {
-		a, err := tables.Addresses.Decode(kv)
-		if err != nil {
-			return err
-		}
-		if g.Pool.Contains(a.Value.Addr) && !c.expired(a.Value) {
-			return model.Errorf(model.ErrConflict, "ipPool %q: %s", g.Pool, ownerText(a.Value))
-		}
-	}
-	return tables.GroupPools.Put(tx, pools)
-}
-
-func commonPrefix(a, b string) string {
-	i := 0
-	for i < len(a) && i < len(b) && a[i] == b[i] {
-		i++
-	}
-	return a[:i]
-}
-
 // DeleteGroup deletes a group that has no endpoints and that neither a rule nor
 // an app profile names: otherwise model.ErrInUse (known fault 13).
 func (c *Controller) DeleteGroup(ctx context.Context, k model.GroupKey) error {
@@ -260,46 +238,13 @@ func (c *Controller) DeleteGroup(ctx context.Context, k model.GroupKey) error {
 	return err
 }
 
-func freePool(tx store.Tx, g model.Group) error {
-	k := tables.PoolsKey{Network: g.NetworkKey()}
-	row, err := tables.GroupPools.Find(tx, k)
-	if err != nil {
-		return err
-	}
-	left := tables.Pools{Network: k.Network, Groups: map[model.GroupName]model.AddrRange{}}
-	for name, pool := range row.Value.Groups {
-		if name != g.Key.Name {
-			left.Groups[name] = pool
-		}
-	}
-	if len(left.Groups) == 0 {
-		tables.GroupPools.Delete(tx, k)
-		return nil
-	}
-	return tables.GroupPools.Put(tx, left)
-}
+// Groups returns the groups of a tenant, "" = of all.
+func (v *View) Groups(t model.TenantName) []model.Group { return groupRows.list(v, t) }
 
-// ownerText says who has an address.
-func ownerText(a tables.Address) string {
-	switch {
-	case a.Service != "":
-		return fmt.Sprintf("%s is the address of load-balanced service %q", a.Addr, a.Service)
-	case a.Reservation == nil:
-		return fmt.Sprintf("%s is used by endpoint %q", a.Addr, a.Endpoint)
-	}
-	by := strings.TrimSpace(strings.Join([]string{string(a.Reservation.Host), a.Reservation.Requester}, " "))
-	if by != "" {
-		by = " for " + by
-	}
-	return fmt.Sprintf("%s is reserved%s", a.Addr, by)
-}
+// Group finds a group.
+func (v *View) Group(k model.GroupKey) (model.Group, bool) { return groupRows.find(v, k) }
 
-// inOtherPool returns the group other than g whose pool holds an address.
-func inOtherPool(pools map[model.GroupName]model.AddrRange, g model.GroupName, a netip.Addr) (model.GroupName, bool) {
-	for name, pool := range pools {
-		if name != g && pool.Contains(a) {
-			return name, true
-		}
-	}
-	return "", false
+// GroupsOfNetwork returns the groups on a network.
+func (v *View) GroupsOfNetwork(k model.NetworkKey) []model.Group {
+	return groupRows.of(v, func() map[model.GroupKey]struct{} { return groupsOfNetwork.in(v)[k] })
 }

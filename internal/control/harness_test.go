@@ -154,38 +154,43 @@ func (c *harness) put(objects ...any) {
 // try puts or creates an object.
 func (c *harness) try(o any) error {
 	ctx := testContext(c.t)
+	if v, ok := o.(model.Validator); ok { // as whoever asks control has to
+		if err := v.Validate(); err != nil {
+			return err
+		}
+	}
 	var ch Change
 	switch x := o.(type) {
 	case model.Global:
-		ch = c.ChangeGlobal(x)
+		ch = c.ChangeGlobal(valid(x))
 	case model.Tenant:
-		ch = c.ChangeTenant(x, false)
+		ch = c.ChangeTenant(valid(x), false)
 	case model.Network:
-		ch = c.ChangeNetwork(x)
+		ch = c.ChangeNetwork(valid(x))
 	case model.Group:
-		ch = c.ChangeGroup(x, false)
+		ch = c.ChangeGroup(valid(x), false)
 	case model.ContivPolicy:
-		ch = c.ChangePolicy(x)
+		ch = c.ChangePolicy(valid(x))
 	case model.Rule:
-		ch = c.ChangeRule(x)
+		ch = c.ChangeRule(valid(x))
 	case model.NetProfile:
-		ch = c.ChangeNetProfile(x)
+		ch = c.ChangeNetProfile(valid(x))
 	case model.AppProfile:
-		ch = c.ChangeAppProfile(x)
+		ch = c.ChangeAppProfile(valid(x))
 	case model.Service:
-		ch = c.ChangeService(x)
+		ch = c.ChangeService(valid(x))
 	case model.ExtContracts:
-		ch = c.ChangeExtContracts(x)
+		ch = c.ChangeExtContracts(valid(x))
 	case model.Volume:
-		ch = c.ChangeVolume(x)
+		ch = c.ChangeVolume(valid(x))
 	case model.VolumeProfile:
-		ch = c.ChangeVolumeProfile(x)
+		ch = c.ChangeVolumeProfile(valid(x))
 	case model.Bgp:
-		ch = c.ChangeBgp(x)
+		ch = c.ChangeBgp(valid(x))
 	case model.AciGw:
-		ch = c.ChangeAciGw(x)
+		ch = c.ChangeAciGw(valid(x))
 	case model.Endpoint:
-		_, _, err := c.CreateEndpoint(ctx, x)
+		_, _, err := c.CreateEndpoint(ctx, valid(x))
 		return err
 	case AddressRequest:
 		_, err := c.AllocAddress(ctx, x)
@@ -235,6 +240,12 @@ func (c *harness) remove(key any) error {
 	}
 	c.t.Fatalf("cannot remove a %T", key)
 	return nil
+}
+
+// valid proves an object valid; an invalid one has no proof.
+func valid[T model.Validator](x T) model.Valid[T] {
+	v, _ := model.Check(x) //nolint:errcheck // that is what the zero value says
+	return v
 }
 
 func netKey(s string) model.NetworkKey {
@@ -331,7 +342,7 @@ func withIP(ips ...string) func(*model.Endpoint) {
 // create creates an endpoint and returns it.
 func (c *harness) create(e model.Endpoint) model.Endpoint {
 	c.t.Helper()
-	got, _, err := c.CreateEndpoint(testContext(c.t), e)
+	got, _, err := c.CreateEndpoint(testContext(c.t), valid(e))
 	c.ok(err)
 	return got
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -78,4 +79,27 @@ func forget(tx store.Tx, k tables.InternKey, id model.Identity) {
 	tables.InternedIdentities.Delete(tx, k)
 	tables.Identities.Delete(tx, tables.IdentityKey{Tenant: k.Tenant, ID: id})
 	tables.Numbers.Delete(tx, tables.NumberKey{Kind: tables.NumberIdentity, Number: uint32(id)})
+}
+
+var (
+	identityRecords   = newRowsPart[tables.IdentityKey, model.IdentityRecord](nil, func(a, b tables.IdentityKey) int { return cmp.Compare(a.ID, b.ID) })
+	identitiesOf      = newPart(func() index[model.TenantName, model.Identity] { return index[model.TenantName, model.Identity]{} })
+	identitiesOfGroup = newPart(func() index[model.GroupKey, model.Identity] { return index[model.GroupKey, model.Identity]{} })
+
+	_ = register(identityRecords, enterIdentity, kind{})
+)
+
+// enterIdentity enters what an identity stands for.
+func enterIdentity(v *View, _ tables.IdentityKey, old, now *model.IdentityRecord, _ store.Revision) {
+	if old != nil {
+		indexIdentity(v, *old, false)
+	}
+	if now != nil {
+		indexIdentity(v, *now, true)
+	}
+}
+
+func indexIdentity(v *View, r model.IdentityRecord, in bool) {
+	identitiesOf.in(v).put(r.Network.Tenant, r.ID, in)
+	identitiesOfGroup.in(v).put(model.GroupKey{Tenant: r.Network.Tenant, Name: r.Group}, r.ID, in)
 }

@@ -187,7 +187,7 @@ func TestReplacedBeforeSeen(t *testing.T) {
 	began := mem.Data()
 	c.put(model.Tenant{Name: "blue"})
 	c.fresh()
-	changes := []Change{c.ChangeTenant(model.Tenant{Name: "blue"}, false)}
+	changes := []Change{c.ChangeTenant(valid(model.Tenant{Name: "blue"}), false)}
 	st.held.Lock()
 	mem.Replace(began, 0)
 	for what, ask := range map[string]func(ctx context.Context) error{

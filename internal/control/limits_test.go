@@ -55,12 +55,12 @@ func TestWithinConsul(t *testing.T) {
 		g = pooled("blue:large", "net", "10.1.1.1-10.1.1.99")
 		g.NetProfile = "np" + set
 		put("net profile", model.NetProfile{Key: model.NetProfileKey{Tenant: "blue", Name: g.NetProfile}, DSCP: 1})
-		for i := range MaxGroupPolicies {
+		for i := range model.MaxGroupPolicies {
 			p := fmt.Sprintf("p%s%d", set, i)
 			c.put(policy("blue:" + p))
 			g.Policies = append(g.Policies, model.PolicyName(p))
 		}
-		for i := range MaxGroupRefs - MaxGroupPolicies {
+		for i := range model.MaxGroupRefs - model.MaxGroupPolicies {
 			e := fmt.Sprintf("e%s%d", set, i)
 			put("external contracts", model.ExtContracts{Key: model.ExtContractsKey{Tenant: "blue", Name: e}, Type: model.ContractsProvided})
 			g.ExtContracts = append(g.ExtContracts, e)
@@ -137,8 +137,8 @@ func TestWithinConsul(t *testing.T) {
 	var list []Change
 	for i := range 60 { // as large as they get, in one list
 		n := fmt.Sprintf("apply%d", i)
-		list = append(list, c.ChangeNetwork(network("blue:"+n, fmt.Sprintf("11.%d.0.0/16", i), fmt.Sprintf("fd01:%x::/64", i))),
-			c.ChangeGroup(group("blue:group-of-"+n, n, second.Policies...), false))
+		list = append(list, c.ChangeNetwork(valid(network("blue:"+n, fmt.Sprintf("11.%d.0.0/16", i), fmt.Sprintf("fd01:%x::/64", i)))),
+			c.ChangeGroup(valid(group("blue:group-of-"+n, n, second.Policies...)), false))
 	}
 	step("apply a long list", func() error {
 		_, done, err := c.Apply(ctx, list, false, func() bool { return true })

@@ -201,7 +201,7 @@ func TestLifeCycleMore(t *testing.T) {
 	if d := cmp.Diff(before, c.meaning()); d != "" {
 		t.Errorf("something is left: %s", d)
 	}
-	checkMore(t, c)
+	checkKinds(t, c)
 }
 
 // meaning is what the store holds apart from generations and hints.
@@ -232,7 +232,7 @@ func TestGroupChangesLive(t *testing.T) {
 	c.ok(c.remove(npKey("np")))
 	c.ok(c.remove(ecKey("ec")))
 	c.refused(model.ErrInUse, "default:web", func() error { return c.remove(npKey("free")) })
-	checkMore(t, c)
+	checkKinds(t, c)
 }
 
 // An app profile of any size ties its groups: none can go before it.
@@ -271,7 +271,7 @@ func TestLargeAppProfile(t *testing.T) {
 	c.ok(c.remove(appKey("big")))
 	c.refused(model.ErrInUse, "default:small", func() error { return c.remove(groupKey(string(names[0]))) })
 	c.ok(c.remove(groupKey(string(names[1]))))
-	checkMore(t, c)
+	checkKinds(t, c)
 }
 
 // Providers are the endpoints of the service's network with all its labels:
@@ -320,7 +320,7 @@ func TestProviders(t *testing.T) {
 	want(restarted, "all", "e2", "e3")
 	c.ok(c.remove(model.EndpointKey{Network: netKey("n"), ID: "e2"}))
 	want(c, "web")
-	checkMore(t, c)
+	checkKinds(t, c)
 }
 
 // A service keeps its address through changes, takes another that it asks for,
@@ -352,7 +352,7 @@ func TestServiceAddress(t *testing.T) {
 	if s, _ := c.fresh().Service(svcKey("six")); !s.VIP.Is6() {
 		t.Errorf("the address is %s", s.VIP)
 	}
-	checkMore(t, c)
+	checkKinds(t, c)
 }
 
 // One address to one of 16 services and endpoints, asked for at once through
@@ -373,7 +373,7 @@ func TestServiceAddressAtOnce(t *testing.T) {
 		t.Errorf("%d have the address", n)
 	}
 	checkInvariants(t, cs[1])
-	checkMore(t, cs[1])
+	checkKinds(t, cs[1])
 }
 
 // A tenant is deleted, or something appears in it, never both.
@@ -415,7 +415,7 @@ func TestDeleteTenantWhileFilling(t *testing.T) {
 			return c.try(kinds[(i+round)%len(kinds)](i))
 		}))
 		checkInvariants(t, cs[round%2])
-		checkMore(t, cs[round%2])
+		checkKinds(t, cs[round%2])
 	}
 }
 
@@ -426,12 +426,12 @@ func TestLargestGroup(t *testing.T) {
 	c.put(network("n", "10.1.0.0/16"))
 	g := pooled("g", "n", "10.1.1.1-10.1.1.9")
 	other := g
-	for i := range MaxGroupPolicies {
+	for i := range model.MaxGroupPolicies {
 		a, b := fmt.Sprintf("a%d", i), fmt.Sprintf("b%d", i)
 		c.put(policy(a), policy(b))
 		g.Policies, other.Policies = append(g.Policies, model.PolicyName(a)), append(other.Policies, model.PolicyName(b))
 	}
-	for i := range MaxGroupRefs - MaxGroupPolicies {
+	for i := range model.MaxGroupRefs - model.MaxGroupPolicies {
 		a, b := fmt.Sprintf("a%d", i), fmt.Sprintf("b%d", i)
 		c.put(contracts(a), contracts(b))
 		g.ExtContracts, other.ExtContracts = append(g.ExtContracts, a), append(other.ExtContracts, b)
@@ -441,7 +441,7 @@ func TestLargestGroup(t *testing.T) {
 	before := c.meaning()
 	c.put(g)
 	c.put(other)
-	checkMore(t, c)
+	checkKinds(t, c)
 	c.ok(c.remove(groupKey("g")))
 	if d := cmp.Diff(before, c.meaning()); d != "" {
 		t.Errorf("something is left: %s", d)

@@ -1,13 +1,44 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
+	"github.com/contiv/netplugin/v2/internal/ipam"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
+
+var (
+	networkRows = newRowsPart[model.NetworkKey, model.Network](func(k model.NetworkKey) model.TenantName { return k.Tenant }, lessNetwork)
+
+	_ = register(networkRows, func(v *View, k model.NetworkKey, _, _ *model.Network, _ store.Revision) { v.dropSpace(k) }, kind{
+		name:  "network",
+		empty: none(tables.Networks, tables.NetworksOf, "networks", func(x model.Network) string { return string(x.Key.Name) }),
+	})
+)
+
+func lessNetwork(a, b model.NetworkKey) int {
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
+}
+
+// ChangeNetwork creates a network: it takes its name and subnets, a tag of its
+// encapsulation from the global ranges, a network id and an identity. Tag, ID
+// and Identity of n are ignored. An existing network with equal fields stays as
+// it is; with others it is model.ErrConflict, since networks are immutable.
+func (c *Controller) ChangeNetwork(valid model.Valid[model.Network]) Change {
+	n := valid.Value()
+	n.Tag, n.ID, n.Identity = 0, 0, 0
+	ch := changeOf(rankNetwork, tables.Networks, n.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+		return c.putNetwork(ctx, tx, cl, n)
+	})
+	for _, p := range subnetsOf(n) { // creators of neighbouring subnets write these too
+		ch.hold = append(ch.hold, tables.Subnets.Key(bucketOf(n.Key.Tenant, p)))
+	}
+	return ch
+}
 
 func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n model.Network) error {
 	name := tables.NameKey{Tenant: n.Key.Tenant, Name: string(n.Key.Name)}
@@ -92,31 +123,6 @@ func sameNetwork(old, n model.Network) (err error) {
 		}
 	}
 	return err
-}
-
-// also joins what is wrong with several fields to one refusal.
-func also(err, next error) error {
-	if err == nil {
-		return next
-	}
-	return model.Errorf(model.ErrConflict, "%w; %w", err, next)
-}
-
-func immutable(field string, old, new any) error {
-	was, is := fieldText(old), fieldText(new)
-	if was == "" {
-		return model.Errorf(model.ErrConflict, "%s %q: cannot change, it was created without", field, is)
-	}
-	return model.Errorf(model.ErrConflict, "%s %q: cannot change, it was created with %q", field, is, was)
-}
-
-// fieldText writes a field's value; an address or prefix that is not there is
-// "", as in the API, not netip's "invalid IP".
-func fieldText(v any) string {
-	if x, ok := v.(interface{ IsValid() bool }); ok && !x.IsValid() {
-		return ""
-	}
-	return fmt.Sprint(v)
 }
 
 // takeName gives a name of the space that networks and groups of a tenant share.
@@ -246,4 +252,24 @@ func (c *Controller) unused(tx store.Tx, k model.NetworkKey) error {
 		return model.Errorf(model.ErrInUse, "many of its addresses are reserved")
 	}
 	return nil
+}
+
+// Networks returns the networks of a tenant, "" = of all.
+func (v *View) Networks(t model.TenantName) []model.Network { return networkRows.list(v, t) }
+
+// Network finds a network.
+func (v *View) Network(k model.NetworkKey) (model.Network, bool) { return networkRows.find(v, k) }
+
+// TagsInUse lists the tags of an encapsulation that networks have, such as
+// "1-4, 6-7, 5000".
+func (v *View) TagsInUse(e model.Encap) string {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	var n ipam.Numbers
+	for _, net := range networkRows.in(v).all {
+		if net.Encap == e {
+			n.Add(net.Tag)
+		}
+	}
+	return n.String()
 }

@@ -36,7 +36,8 @@ func (v *View) TagPools() (vlans, vnis Pool) {
 	in := func(kind tables.NumberKind, r model.TagRange) Pool {
 		return Pool{Used: uint64(v.numbers[kind].used.Len()), Size: uint64(r.Hi-r.Lo) + 1} //nolint:gosec // a length is not negative
 	}
-	return in(tables.NumberVLAN, v.global.VLANs), in(tables.NumberVNI, v.global.VXLANs)
+	g := globalRows.in(v).all[tables.GlobalKey{}]
+	return in(tables.NumberVLAN, g.VLANs), in(tables.NumberVNI, g.VXLANs)
 }
 
 // AddressPools returns the pools of all networks that have an IPv4 subnet, the
@@ -45,7 +46,7 @@ func (v *View) AddressPools() []NetworkPool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	var out []NetworkPool
-	for k, n := range v.networks.all {
+	for k, n := range networkRows.in(v).all {
 		if !n.Subnet.IsValid() {
 			continue
 		}

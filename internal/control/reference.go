@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -20,13 +21,25 @@ func unrefer(tx store.Tx, t tables.Target, kind, from string) {
 	tx.Delete(tables.References.Key(tables.RefKey{Target: t, Kind: kind, From: from}))
 }
 
-// usedBy says by the kind of a reference, other than a rule's, what it means.
-var usedBy = map[string]string{
-	"appprofile": "it belongs to app profiles",
-	"endpoint":   "it has active endpoints",
-	"group":      "it is used by endpoint groups",
-	"service":    "it is used by load-balanced services",
-}
+// ruleReference is the kind of the references that rules make.
+const ruleReference = "rule"
+
+// referrers says by the kind of a reference, other than a rule's, what it means,
+// and which kinds lie behind those of rules, as prefixes.
+var referrers = sync.OnceValues(func() (usedBy map[string]string, after []string) {
+	usedBy = map[string]string{}
+	for _, k := range registry {
+		if k.reference == "" {
+			continue
+		}
+		usedBy[k.reference] = k.usedBy
+		if k.reference > ruleReference {
+			after = append(after, k.reference+"/")
+		}
+	}
+	slices.Sort(after)
+	return usedBy, after
+})
 
 // unreferenced checks that nothing refers to a target, else model.ErrInUse.
 // Deleting a policy leaves references of its rules behind when they are many;
@@ -37,7 +50,8 @@ func unreferenced(tx store.Tx, t tables.Target) error {
 	}
 	// References lie in order of their kinds: whatever comes before and after
 	// those of rules refers for certain.
-	for _, prefix := range []string{"", "service/"} {
+	usedBy, after := referrers()
+	for _, prefix := range append([]string{""}, after...) {
 		kvs, err := tx.Range(t.Scope()+prefix, 1)
 		if err != nil || len(kvs) == 0 && prefix == "" {
 			return err
@@ -52,7 +66,7 @@ func unreferenced(tx store.Tx, t tables.Target) error {
 			}
 		}
 	}
-	kvs, err := tx.Range(t.Scope()+"rule/", 0)
+	kvs, err := tx.Range(t.Scope()+ruleReference+"/", 0)
 	if err != nil {
 		return err
 	}
@@ -81,43 +95,4 @@ func unreferenced(tx store.Tx, t tables.Target) error {
 		}
 	}
 	return nil
-}
-
-// ruleNames tells whether a rule refers to the target.
-func ruleNames(r model.PolicyRule, t tables.Target) bool {
-	return slices.ContainsFunc(ruleTargets(r), func(x ruleTarget) bool { return x.target == t })
-}
-
-// ruleTarget is something that a rule refers to beside its policy.
-type ruleTarget struct {
-	field, name string // the field without its side
-	key         string // of its row
-	target      tables.Target
-	get         func(store.Tx) error // reads it into the read set
-}
-
-func ruleTargets(r model.PolicyRule) (out []ruleTarget) {
-	add := func(x ruleTarget) {
-		if !slices.ContainsFunc(out, func(o ruleTarget) bool { return o.key == x.key }) {
-			out = append(out, x)
-		}
-	}
-	group := func(k model.GroupKey) {
-		add(ruleTarget{"EndpointGroup", string(k.Name), tables.Groups.Key(k), tables.TargetGroup(k), getter(tables.Groups, k)})
-	}
-	network := func(k model.NetworkKey) {
-		add(ruleTarget{"Network", string(k.Name), tables.Networks.Key(k), tables.TargetNetwork(k), getter(tables.Networks, k)})
-	}
-	for _, p := range r.Peers {
-		if p.Network != (model.NetworkKey{}) {
-			network(p.Network)
-		}
-		if s := p.Selector; s != nil && s.Group != "" {
-			group(model.GroupKey{Tenant: s.Tenant, Name: s.Group})
-		}
-		if s := p.Selector; s != nil && s.Network != "" {
-			network(model.NetworkKey{Tenant: s.Tenant, Name: s.Network})
-		}
-	}
-	return out
 }

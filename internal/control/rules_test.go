@@ -180,7 +180,7 @@ func TestPutAgain(t *testing.T) {
 		model.Global{}, model.DefaultGlobal(), model.Tenant{Name: "blue"}, model.Tenant{Name: "default"},
 		with(network("v1", "10.1.1.0/24"), func(n *model.Network) { n.Gateway = addr("10.1.1.254") }),
 		with(network("v1", "10.1.1.0/24"), func(n *model.Network) { n.Gateway, n.ReqTag = addr("10.1.1.254"), 1 }), // what a GET shows
-		network("blue:v1", "10.1.1.0/24"), policy("p1"), group("web", "v1", "p1"), group("web", "v1", "p1", "p1"), group("pool", "v2"),
+		network("blue:v1", "10.1.1.0/24"), policy("p1"), group("web", "v1", "p1"), group("pool", "v2"),
 		rule("p1", "1"), endpoint("v1", "c1", inGroup("web")), endpoint("v1", "c1", inGroup("web"), withIP("10.1.1.1")),
 	)
 	if diff := cmp.Diff(before, c.dump()); diff != "" {

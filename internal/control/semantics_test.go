@@ -431,7 +431,7 @@ func TestHashedMACs(t *testing.T) {
 	}
 	c.put(n)
 	one := model.Endpoint{Key: model.EndpointKey{Network: n.Key, ID: "one"}, IPv6: netip.MustParseAddr("2001:db8:4::1")}
-	created, _, err := c.CreateEndpoint(testContext(t), one)
+	created, _, err := c.CreateEndpoint(testContext(t), valid(one))
 	c.ok(err)
 	// What the hash would collide with: the row of another endpoint's MAC.
 	two := model.Endpoint{Key: model.EndpointKey{Network: n.Key, ID: "two"}, IPv6: netip.MustParseAddr("2001:db8:4::2")}
@@ -440,13 +440,13 @@ func TestHashedMACs(t *testing.T) {
 		return tables.ChosenMACs.Create(tx, tables.MACOwner{MACKey: tables.MACKey{Network: n.Key, MAC: taken}, Endpoint: "other"})
 	})
 	c.ok(err)
-	got, _, err := c.CreateEndpoint(testContext(t), two)
+	got, _, err := c.CreateEndpoint(testContext(t), valid(two))
 	if err != nil || got.MAC == taken || got.MAC == created.MAC || !got.MAC.Derived() {
 		t.Errorf("MAC %s (others %s, %s), %v", got.MAC, taken, created.MAC, err)
 	}
 	_, _, err = c.DeleteEndpoint(testContext(t), one.Key)
 	c.ok(err)
-	again, _, err := c.CreateEndpoint(testContext(t), one)
+	again, _, err := c.CreateEndpoint(testContext(t), valid(one))
 	if err != nil || again.MAC != created.MAC {
 		t.Errorf("made again: %s, before %s, %v", again.MAC, created.MAC, err)
 	}
@@ -456,9 +456,9 @@ func TestHashedMACs(t *testing.T) {
 // of it, does not exist either.
 func TestUnknownGroupIsNamed(t *testing.T) {
 	c := newCluster(t)
-	_, _, err := c.CreateEndpoint(testContext(t), model.Endpoint{
+	_, _, err := c.CreateEndpoint(testContext(t), valid(model.Endpoint{
 		Key: model.EndpointKey{Network: model.NetworkKey{Tenant: model.DefaultTenant, Name: "default-net"}, ID: "e"}, Group: "nosuch",
-	})
+	}))
 	if !errors.Is(err, model.ErrNotFound) || !strings.Contains(err.Error(), `"default:nosuch"`) {
 		t.Errorf("got %v", err)
 	}
@@ -478,7 +478,7 @@ func TestCleared(t *testing.T) {
 	if had, _ := c.fresh().Group(g.Key); blue.DefaultNetwork != "n" || had.CfgdTag != "tag" {
 		t.Errorf("left out: %+v, %+v", blue, had)
 	}
-	for _, ch := range []Change{c.ChangeTenant(model.Tenant{Name: "blue"}, true), c.ChangeGroup(g, true)} {
+	for _, ch := range []Change{c.ChangeTenant(valid(model.Tenant{Name: "blue"}), true), c.ChangeGroup(valid(g), true)} {
 		if _, err := c.Put(testContext(t), ch); err != nil {
 			t.Fatal(err)
 		}

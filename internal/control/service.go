@@ -3,12 +3,63 @@ package control
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
+
+var (
+	serviceRows       = newRowsPart[model.ServiceKey, model.Service](func(k model.ServiceKey) model.TenantName { return k.Tenant }, lessService)
+	servicesOfNetwork = newPart(func() index[model.NetworkKey, model.ServiceKey] { return index[model.NetworkKey, model.ServiceKey]{} })
+	endpointsByLabel  = newPart(func() index[labelKey, model.EndpointKey] { return index[labelKey, model.EndpointKey]{} })
+
+	_ = register(serviceRows, enterService, kind{
+		name:      "serviceLB",
+		empty:     none(tables.LoadBalancers, tables.LoadBalancersOf, "load-balanced services", func(x model.Service) string { return x.Key.Name }),
+		reference: "service", usedBy: "it is used by load-balanced services",
+	})
+)
+
+func lessService(a, b model.ServiceKey) int { return less(a.Tenant, b.Tenant, a.Name, b.Name) }
+
+func enterService(v *View, k model.ServiceKey, old, now *model.Service, _ store.Revision) {
+	if old != nil {
+		servicesOfNetwork.in(v).put(old.NetworkKey(), k, false)
+	}
+	if now != nil {
+		servicesOfNetwork.in(v).put(now.NetworkKey(), k, true)
+	}
+}
+
+// labelKey is a label that an endpoint of a network has.
+type labelKey struct {
+	network model.NetworkKey
+	label   model.ServiceSelector
+}
+
+// indexLabels enters (or takes out) an endpoint's labels.
+func indexLabels(v *View, e model.Endpoint, in bool) {
+	for k, value := range e.Labels {
+		endpointsByLabel.in(v).put(labelKey{e.Key.Network, model.ServiceSelector{Key: k, Value: value}}, e.Key, in)
+	}
+}
+
+// ChangeService creates a load-balanced service, with the address that it asks
+// for or a free one of its network, or changes the selectors, the ports and the
+// address of one. VIP of s is ignored; an empty ReqAddr of an existing service
+// means "as it is". The network cannot change: model.ErrConflict, and nothing
+// has changed (known fault 24).
+func (c *Controller) ChangeService(valid model.Valid[model.Service]) Change {
+	s := valid.Value()
+	s.VIP = netip.Addr{}
+	ch := changeOf(rankMember, tables.LoadBalancers, s.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+		return c.putService(ctx, tx, cl, s)
+	})
+	return ch
+}
 
 func (c *Controller) putService(ctx context.Context, tx store.Tx, cl *claim, s model.Service) error {
 	keys := []string{
@@ -89,4 +140,48 @@ func (c *Controller) DeleteService(ctx context.Context, k model.ServiceKey) erro
 		return nil
 	})
 	return err
+}
+
+// Services returns load-balanced services.
+func (v *View) Services(t model.TenantName) []model.Service { return serviceRows.list(v, t) }
+
+// Service finds a load-balanced service.
+func (v *View) Service(k model.ServiceKey) (model.Service, bool) { return serviceRows.find(v, k) }
+
+// ServicesOfNetwork returns the load-balanced services of a network.
+func (v *View) ServicesOfNetwork(k model.NetworkKey) []model.Service {
+	return serviceRows.of(v, func() map[model.ServiceKey]struct{} { return servicesOfNetwork.in(v)[k] })
+}
+
+// Providers returns the endpoints that provide a service: those of its network
+// that have all its labels now. As labels are part of the endpoints, a netmaster
+// that has just started knows as much as one that saw the containers start.
+func (v *View) Providers(s model.Service) []model.Endpoint {
+	return read(v, func() []model.Endpoint {
+		var fewest map[model.EndpointKey]struct{}
+		for i, sel := range s.Selectors {
+			have := endpointsByLabel.in(v)[labelKey{s.NetworkKey(), sel}]
+			if i == 0 || len(have) < len(fewest) {
+				fewest = have
+			}
+		}
+		out := make([]model.Endpoint, 0, len(fewest))
+		for _, e := range sorted(fewest, v.endpoints, lessEndpoint) {
+			if s.Selects(e.Labels) {
+				out = append(out, e)
+			}
+		}
+		return out
+	})
+}
+
+// ServicesOf returns the services that an endpoint provides.
+func (v *View) ServicesOf(e model.Endpoint) []model.Service {
+	var out []model.Service
+	for _, s := range v.ServicesOfNetwork(e.Key.Network) {
+		if s.Selects(e.Labels) {
+			out = append(out, s)
+		}
+	}
+	return out
 }

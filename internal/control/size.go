@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // union is the policies of a group, whose rules are one list on a host; the
@@ -17,11 +18,11 @@ type union struct {
 
 func unionOf(t model.TenantName, names ...model.PolicyName) union {
 	var out []string
-	for _, n := range unique(names) {
+	for _, n := range names {
 		out = append(out, string(n))
 	}
 	slices.Sort(out)
-	return union{t, strings.Join(out, ",")}
+	return union{t, strings.Join(slices.Compact(out), ",")}
 }
 
 func (u union) String() string {
@@ -54,9 +55,9 @@ func (s ruleSum) with(r model.PolicyRule, by int) ruleSum {
 	return ruleSum{s.peers + by*peers, s.ports + by*ports}
 }
 
-func newSizes() sizes {
-	return sizes{map[model.PolicyKey]ruleSum{}, map[model.PolicyKey]map[union]int{}, map[union]*model.PolicyMeter{}}
-}
+var policySizes = newPart(func() *sizes {
+	return &sizes{map[model.PolicyKey]ruleSum{}, map[model.PolicyKey]map[union]int{}, map[union]*model.PolicyMeter{}}
+})
 
 // indexGroup enters (or takes out) the policies of a group.
 func (s *sizes) indexGroup(g model.Group, in bool) {
@@ -124,19 +125,19 @@ func (v *View) fit(rules []model.PolicyRule, groups []model.Group) (index int, e
 	last := map[union]int{}                // the rule or group to blame when nothing before it is
 	joining := map[model.PolicyKey][]int{} // indexes of the new rules of a policy
 	for i, r := range rules {
-		if _, there := v.rules.all[r.Key]; there {
+		if _, there := ruleRows.in(v).all[r.Key]; there {
 			continue
 		}
 		p := r.Key.PolicyKey()
 		joining[p] = append(joining[p], i)
 	}
 	for p, at := range joining {
-		for _, u := range v.sizes.of(p) {
+		for _, u := range policySizes.in(v).of(p) {
 			last[u] = max(last[u], at[len(at)-1])
 		}
 	}
 	for i, g := range groups {
-		old := v.groups.all[g.Key].Policies
+		old := groupRows.in(v).all[g.Key].Policies
 		if len(g.Policies) > 1 && slices.ContainsFunc(g.Policies, func(p model.PolicyName) bool { return !slices.Contains(old, p) }) {
 			last[unionOf(g.Key.Tenant, g.Policies...)] = len(rules) + i
 		}
@@ -163,14 +164,14 @@ func (v *View) fitUnion(u union, rules []model.PolicyRule, of map[model.PolicyKe
 	policies := u.policies()
 	var sum ruleSum
 	for _, p := range policies {
-		have := v.sizes.rules[p]
+		have := policySizes.in(v).rules[p]
 		sum.peers, sum.ports = sum.peers+have.peers, sum.ports+have.ports
 		for _, i := range of[p] {
 			sum = sum.with(rules[i], 1)
 		}
 	}
 	// All ports at every peer and every identity cannot take more.
-	identities := max(len(v.groups.of[u.tenant]), len(v.identitiesOf[u.tenant]))
+	identities := max(len(groupRows.in(v).of[u.tenant]), len(identitiesOf.in(v)[u.tenant]))
 	if sum.ports*(sum.peers+identities+4)*20 <= model.MaxPolicyEntries {
 		return 0, nil
 	}
@@ -185,17 +186,17 @@ func (v *View) fitUnion(u union, rules []model.PolicyRule, of map[model.PolicyKe
 	}
 	present := func() (out []model.PolicyRule) {
 		for _, p := range policies {
-			for k := range v.rulesOfPolicy[p] {
-				out = append(out, v.rules.all[k])
+			for k := range rulesOfPolicy.in(v)[p] {
+				out = append(out, ruleRows.in(v).all[k])
 			}
 		}
 		return out
 	}
-	m := v.sizes.meters[u]
+	m := policySizes.in(v).meters[u]
 	if m == nil {
 		m = model.NewPolicyMeter(present())
-		if len(policies) == 1 || v.sizes.unions[policies[0]][u] > 0 { // others nobody would keep up to date
-			v.sizes.meters[u] = m
+		if len(policies) == 1 || policySizes.in(v).unions[policies[0]][u] > 0 { // others nobody would keep up to date
+			policySizes.in(v).meters[u] = m
 		}
 	}
 	fit, err := m.Check(present, joining, v.population)
@@ -211,37 +212,23 @@ func (v *View) population(s model.Selector) int {
 	n := 0
 	switch {
 	case s.Group != "" && len(s.Requirements()) == 0:
-		n = len(v.identitiesOfGroup[model.GroupKey{Tenant: s.Tenant, Name: s.Group}])
+		n = len(identitiesOfGroup.in(v)[model.GroupKey{Tenant: s.Tenant, Name: s.Group}])
 	case s.Group != "":
-		n = v.selected(s, v.identitiesOfGroup[model.GroupKey{Tenant: s.Tenant, Name: s.Group}])
+		n = v.selected(s, identitiesOfGroup.in(v)[model.GroupKey{Tenant: s.Tenant, Name: s.Group}])
 	default:
-		n = v.selected(s, v.identitiesOf[s.Tenant])
+		n = v.selected(s, identitiesOf.in(v)[s.Tenant])
 	}
 	if k := (model.NetworkKey{Tenant: s.Tenant, Name: s.Network}); s.Network != "" && s.Group == "" {
-		n = max(n, len(v.groupsOfNetwork[k])+1)
+		n = max(n, len(groupsOfNetwork.in(v)[k])+1)
 	}
 	return max(n, 1)
 }
 
 func (v *View) selected(s model.Selector, among map[model.Identity]struct{}) (n int) {
 	for id := range among {
-		if s.Selects(v.identities[id]) {
+		if s.Selects(identityRecords.in(v).all[tables.IdentityKey{ID: id}]) {
 			n++
 		}
 	}
 	return n
-}
-
-// enterIdentity enters what an identity stands for, nil = it is gone.
-func (v *View) enterIdentity(id model.Identity, r *model.IdentityRecord) {
-	if old, had := v.identities[id]; had {
-		v.identitiesOf.remove(old.Network.Tenant, id)
-		v.identitiesOfGroup.remove(model.GroupKey{Tenant: old.Network.Tenant, Name: old.Group}, id)
-		delete(v.identities, id)
-	}
-	if r != nil {
-		v.identities[id] = *r
-		v.identitiesOf.add(r.Network.Tenant, id)
-		v.identitiesOfGroup.add(model.GroupKey{Tenant: r.Network.Tenant, Name: r.Group}, id)
-	}
 }

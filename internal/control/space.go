@@ -37,7 +37,7 @@ func (v *View) space(k model.NetworkKey) *space {
 // dropSpace forgets the space of a network that has neither rows nor holds.
 func (v *View) dropSpace(k model.NetworkKey) {
 	s := v.spaces[k]
-	if _, exists := v.networks.all[k]; !exists && s != nil && len(s.owners) == 0 && len(s.held) == 0 {
+	if _, exists := networkRows.in(v).all[k]; !exists && s != nil && len(s.owners) == 0 && len(s.held) == 0 {
 		delete(v.spaces, k)
 	}
 }
@@ -181,7 +181,7 @@ type Usage struct {
 func (v *View) NetworkUsage(k model.NetworkKey) Usage {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	n, ok := v.networks.all[k]
+	n, ok := networkRows.in(v).all[k]
 	if !ok {
 		return Usage{}
 	}
@@ -201,8 +201,8 @@ func (v *View) NetworkUsage(k model.NetworkKey) Usage {
 func (v *View) GroupUsage(k model.GroupKey) Usage {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	g, ok := v.groups.all[k]
-	n, ok2 := v.networks.all[g.NetworkKey()]
+	g, ok := groupRows.in(v).all[k]
+	n, ok2 := networkRows.in(v).all[g.NetworkKey()]
 	if !ok || !ok2 || !g.Pool.IsValid() {
 		return Usage{}
 	}

@@ -1,5 +1,10 @@
 package model
 
+import (
+	"fmt"
+	"slices"
+)
+
 var _ = register(Kind{
 	Collection: "endpointGroups", Name: "endpointGroup", Order: 40,
 	NoEffects: []NoEffect{
@@ -58,6 +63,14 @@ type Group struct {
 // NetworkKey returns the key of the group's network.
 func (g Group) NetworkKey() NetworkKey { return NetworkKey{g.Key.Tenant, g.Network} }
 
+// MaxGroupPolicies is how many policies one group may have, MaxGroupRefs how
+// many policies and groups of external contracts together: each takes
+// operations of the one transaction that a change of a group is.
+const (
+	MaxGroupPolicies = 8
+	MaxGroupRefs     = 10
+)
+
 // Validate checks the fields that a user gives (not ID, which is allocated, and not
 // that the pool fits the network). The error is of kind ErrInvalid.
 func (g Group) Validate() error {
@@ -89,6 +102,22 @@ func (g Group) Validate() error {
 	for _, c := range g.ExtContracts {
 		if err := parseName("extContractsGrps", c, MaxName); err != nil {
 			return err
+		}
+	}
+	if len(g.Policies) > MaxGroupPolicies {
+		return InvalidField("policies", len(g.Policies), fmt.Sprintf("must be at most %d", MaxGroupPolicies))
+	}
+	if n := len(g.Policies) + len(g.ExtContracts); n > MaxGroupRefs {
+		return InvalidField("extContractsGrps", len(g.ExtContracts), fmt.Sprintf("must be, together with policies, at most %d", MaxGroupRefs))
+	}
+	for i, p := range g.Policies {
+		if slices.Contains(g.Policies[:i], p) {
+			return InvalidField("policies", p, "must be named once")
+		}
+	}
+	for i, c := range g.ExtContracts {
+		if slices.Contains(g.ExtContracts[:i], c) {
+			return InvalidField("extContractsGrps", c, "must be named once")
 		}
 	}
 	return optionalName("cfgdTag", g.CfgdTag, MaxCfgdTag)

@@ -360,3 +360,26 @@ func TestValidateKinds(t *testing.T) {
 		wantField(t, tc.v.Validate(), tc.field, "")
 	}
 }
+
+// A group names each thing once and at most as many as one transaction takes; the
+// zero Valid, which nobody has checked, says so.
+func TestValid(t *testing.T) {
+	g := Group{Key: GroupKey{"t", "g"}, Network: "n", Policies: []PolicyName{"p", "q"}, ExtContracts: []string{"e"}}
+	v, err := Check(g)
+	if err != nil || v.Err() != nil || v.Value().Key != g.Key {
+		t.Errorf("%+v, %v", v, err)
+	}
+	for field, change := range map[string]func(*Group){
+		"policies":         func(g *Group) { g.Policies = []PolicyName{"p", "p"} },
+		"extContractsGrps": func(g *Group) { g.ExtContracts = []string{"e", "e"} },
+		"networkName":      func(g *Group) { g.Network = "a_b" },
+	} {
+		bad := g
+		change(&bad)
+		v, err := Check(bad)
+		wantField(t, err, field, "")
+		if !errors.Is(v.Err(), ErrInvalid) {
+			t.Errorf("%s: the proof of a refused value says %v", field, v.Err())
+		}
+	}
+}

@@ -6,8 +6,9 @@ import "github.com/contiv/netplugin/v2/internal/model"
 type AciGwKey struct{}
 
 // AciGws holds the settings of the ACI fabric.
-var AciGws = NewTable(TableSpec[AciGwKey, model.AciGw]{
-	Noun: "aciGw", Version: 1, Unlisted: true,
+var AciGws = declare(TableSpec[AciGwKey, model.AciGw]{
+	Kinds: []string{"aciGw"},
+	Noun:  "aciGw", Version: 1, Unlisted: true,
 	Path:  "state/global/config/aciGw",
 	Parse: func([]string) (AciGwKey, bool) { return AciGwKey{}, true },
 	KeyOf: func(model.AciGw) AciGwKey { return AciGwKey{} },

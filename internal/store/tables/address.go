@@ -60,7 +60,7 @@ func parseAddrName(s string) (netip.Addr, bool) {
 }
 
 // Addresses holds who has the addresses of networks, by network.
-var Addresses = NewTable(TableSpec[AddressKey, Address]{
+var Addresses = declare(TableSpec[AddressKey, Address]{
 	Noun: "address", Version: 1,
 	Path: "state/alloc/address/*/*/*",
 	Parse: func(n []string) (AddressKey, bool) {

@@ -9,8 +9,9 @@ import (
 func AppProfilesOf(t model.TenantName) string { return TenantPrefix(t) + "appprofiles/" }
 
 // AppProfiles holds app profiles by tenant.
-var AppProfiles = NewTable(TableSpec[model.AppProfileKey, model.AppProfile]{
-	Noun: "app profile", Version: 1,
+var AppProfiles = declare(TableSpec[model.AppProfileKey, model.AppProfile]{
+	Kinds: []string{"appProfile"},
+	Noun:  "app profile", Version: 1,
 	Path: "state/tenant/*/appprofiles/*",
 	Parse: func(n []string) (model.AppProfileKey, bool) {
 		return model.AppProfileKey{Tenant: model.TenantName(n[0]), Name: n[1]}, true

@@ -9,8 +9,9 @@ const BgpsScope = GlobalPrefix + "bgp/"
 type BgpKey struct{ Host model.HostName }
 
 // Bgps holds BGP settings by host.
-var Bgps = NewTable(TableSpec[BgpKey, model.Bgp]{
-	Noun: "Bgp", Version: 1,
+var Bgps = declare(TableSpec[BgpKey, model.Bgp]{
+	Kinds: []string{"Bgp"},
+	Noun:  "Bgp", Version: 1,
 	Path:  "state/global/bgp/*",
 	Parse: func(n []string) (BgpKey, bool) { return BgpKey{model.HostName(n[0])}, true },
 	KeyOf: func(b model.Bgp) BgpKey { return BgpKey{b.Host} },

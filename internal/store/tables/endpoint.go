@@ -15,8 +15,9 @@ func EndpointsOf(n model.NetworkKey) string {
 }
 
 // Endpoints holds endpoints by network.
-var Endpoints = NewTable(TableSpec[model.EndpointKey, model.Endpoint]{
-	Noun: "endpoint", Version: 1, Unlisted: true,
+var Endpoints = declare(TableSpec[model.EndpointKey, model.Endpoint]{
+	Kinds: []string{"endpoint"},
+	Noun:  "endpoint", Version: 1, Unlisted: true,
 	Path: "state/tenant/*/endpoints/*/*",
 	Parse: func(n []string) (model.EndpointKey, bool) {
 		return model.EndpointKey{Network: networkKey(n), ID: model.EndpointID(n[2])}, true

@@ -9,8 +9,9 @@ import (
 func ExtContractsOf(t model.TenantName) string { return TenantPrefix(t) + "extcontracts/" }
 
 // ExtContracts holds groups of external contracts by tenant.
-var ExtContracts = NewTable(TableSpec[model.ExtContractsKey, model.ExtContracts]{
-	Noun: "group of external contracts", Version: 1,
+var ExtContracts = declare(TableSpec[model.ExtContractsKey, model.ExtContracts]{
+	Kinds: []string{"extContractsGroup"},
+	Noun:  "group of external contracts", Version: 1,
 	Path: "state/tenant/*/extcontracts/*",
 	Parse: func(n []string) (model.ExtContractsKey, bool) {
 		return model.ExtContractsKey{Tenant: model.TenantName(n[0]), Name: n[1]}, true

@@ -6,8 +6,9 @@ import "github.com/contiv/netplugin/v2/internal/model"
 type GlobalKey struct{}
 
 // Globals holds the cluster's settings.
-var Globals = NewTable(TableSpec[GlobalKey, model.Global]{
-	Noun: "global", Version: 1, Unlisted: true,
+var Globals = declare(TableSpec[GlobalKey, model.Global]{
+	Kinds: []string{"global"},
+	Noun:  "global", Version: 1, Unlisted: true,
 	Path:  "state/global/config/global",
 	Parse: func([]string) (GlobalKey, bool) { return GlobalKey{}, true },
 	KeyOf: func(model.Global) GlobalKey { return GlobalKey{} },

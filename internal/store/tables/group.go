@@ -9,8 +9,9 @@ import (
 func GroupsOf(t model.TenantName) string { return TenantPrefix(t) + "groups/" }
 
 // Groups holds endpoint groups by tenant.
-var Groups = NewTable(TableSpec[model.GroupKey, model.Group]{
-	Noun: "endpoint group", Version: 1,
+var Groups = declare(TableSpec[model.GroupKey, model.Group]{
+	Kinds: []string{"endpointGroup"},
+	Noun:  "endpoint group", Version: 1,
 	Path: "state/tenant/*/groups/*",
 	Parse: func(n []string) (model.GroupKey, bool) {
 		return model.GroupKey{Tenant: model.TenantName(n[0]), Name: model.GroupName(n[1])}, true

@@ -9,7 +9,7 @@ import (
 const HostsScope = GlobalPrefix + "hosts/"
 
 // Hosts holds what agents tell of their hosts.
-var Hosts = NewTable(TableSpec[model.HostName, model.Host]{
+var Hosts = declare(TableSpec[model.HostName, model.Host]{
 	Noun: "host", Version: 1,
 	Path:  "state/global/hosts/*",
 	Parse: parseHost,

@@ -22,7 +22,7 @@ type HostClaim struct {
 const HostClaimsScope = store.Root + "lock/netplugin/"
 
 // HostClaims holds who has the hosts' names now.
-var HostClaims = NewTable(TableSpec[model.HostName, HostClaim]{
+var HostClaims = declare(TableSpec[model.HostName, HostClaim]{
 	Noun: "claim to host", Version: 1, Unlisted: true,
 	Path:  "lock/netplugin/*",
 	Parse: parseHost,

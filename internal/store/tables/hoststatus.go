@@ -41,7 +41,7 @@ type TableFill struct {
 }
 
 // HostStatuses holds what agents observe, by host.
-var HostStatuses = NewTable(TableSpec[model.HostName, HostStatus]{
+var HostStatuses = declare(TableSpec[model.HostName, HostStatus]{
 	Noun: "host status", Version: 1, Unlisted: true,
 	Path:  "oper/host/*",
 	Parse: parseHost,

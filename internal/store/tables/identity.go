@@ -18,7 +18,7 @@ type IdentityKey struct {
 func IdentitiesOf(t model.TenantName) string { return TenantPrefix(t) + "identities/" }
 
 // Identities holds what identity numbers stand for, by tenant.
-var Identities = NewTable(TableSpec[IdentityKey, model.IdentityRecord]{
+var Identities = declare(TableSpec[IdentityKey, model.IdentityRecord]{
 	Noun: "identity", Version: 1, Unlisted: true,
 	Path: "state/tenant/*/identities/*",
 	Parse: func(n []string) (IdentityKey, bool) {
@@ -48,7 +48,7 @@ type Interned struct {
 }
 
 // InternedIdentities holds identities by their contents.
-var InternedIdentities = NewTable(TableSpec[InternKey, Interned]{
+var InternedIdentities = declare(TableSpec[InternKey, Interned]{
 	Noun: "interned identity", Version: 1, Unlisted: true,
 	Path:  "state/alloc/identity/*/*",
 	Parse: func(n []string) (InternKey, bool) { return InternKey{model.TenantName(n[0]), n[1]}, true },

@@ -6,7 +6,7 @@ import "github.com/contiv/netplugin/v2/internal/store"
 type IncarnationKey struct{}
 
 // Incarnations holds the store's identity, at store.StoreIdentityKey.
-var Incarnations = NewTable(TableSpec[IncarnationKey, store.Incarnation]{
+var Incarnations = declare(TableSpec[IncarnationKey, store.Incarnation]{
 	Noun: "store identity", Version: 1, Unlisted: true,
 	Path:  "state/global/config/store",
 	Parse: func([]string) (IncarnationKey, bool) { return IncarnationKey{}, true },

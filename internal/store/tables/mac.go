@@ -21,7 +21,7 @@ type MACOwner struct {
 }
 
 // ChosenMACs holds the MACs that runtimes have chosen, by network.
-var ChosenMACs = NewTable(TableSpec[MACKey, MACOwner]{
+var ChosenMACs = declare(TableSpec[MACKey, MACOwner]{
 	Noun: "MAC", Version: 1, Unlisted: true,
 	Path: "state/alloc/mac/*/*/*",
 	Parse: func(n []string) (MACKey, bool) {

@@ -19,7 +19,7 @@ type Name struct {
 
 // Names holds the names of networks and groups by tenant: they share one name
 // space.
-var Names = NewTable(TableSpec[NameKey, Name]{
+var Names = declare(TableSpec[NameKey, Name]{
 	Noun: "name", Version: 1, Unlisted: true,
 	Path:  "state/alloc/name/*/*",
 	Parse: func(n []string) (NameKey, bool) { return NameKey{model.TenantName(n[0]), n[1]}, true },

@@ -9,8 +9,9 @@ import (
 func NetProfilesOf(t model.TenantName) string { return TenantPrefix(t) + "netprofiles/" }
 
 // NetProfiles holds net profiles by tenant.
-var NetProfiles = NewTable(TableSpec[model.NetProfileKey, model.NetProfile]{
-	Noun: "net profile", Version: 1,
+var NetProfiles = declare(TableSpec[model.NetProfileKey, model.NetProfile]{
+	Kinds: []string{"netprofile"},
+	Noun:  "net profile", Version: 1,
 	Path: "state/tenant/*/netprofiles/*",
 	Parse: func(n []string) (model.NetProfileKey, bool) {
 		return model.NetProfileKey{Tenant: model.TenantName(n[0]), Name: n[1]}, true

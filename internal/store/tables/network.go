@@ -9,8 +9,9 @@ import (
 func NetworksOf(t model.TenantName) string { return TenantPrefix(t) + "networks/" }
 
 // Networks holds networks by tenant.
-var Networks = NewTable(TableSpec[model.NetworkKey, model.Network]{
-	Noun: "network", Version: 1,
+var Networks = declare(TableSpec[model.NetworkKey, model.Network]{
+	Kinds: []string{"network"},
+	Noun:  "network", Version: 1,
 	Path: "state/tenant/*/networks/*",
 	Parse: func(n []string) (model.NetworkKey, bool) {
 		return model.NetworkKey{Tenant: model.TenantName(n[0]), Name: model.NetworkName(n[1])}, true

@@ -34,7 +34,7 @@ type Number struct {
 func NumbersOf(kind NumberKind) string { return AllocPrefix + "number/" + string(kind) + "/" }
 
 // Numbers holds the numbers in use.
-var Numbers = NewTable(TableSpec[NumberKey, Number]{
+var Numbers = declare(TableSpec[NumberKey, Number]{
 	Noun: "number", Version: 1,
 	Path: "state/alloc/number/*/*",
 	Parse: func(n []string) (NumberKey, bool) {
@@ -58,7 +58,7 @@ type Cursor struct {
 type CursorKey struct{ Kind NumberKind }
 
 // Cursors holds where the searches for free numbers go on.
-var Cursors = NewTable(TableSpec[CursorKey, Cursor]{
+var Cursors = declare(TableSpec[CursorKey, Cursor]{
 	Noun: "cursor", Version: 1, Unlisted: true,
 	Path:  "state/alloc/cursor/*",
 	Parse: func(n []string) (CursorKey, bool) { return CursorKey{NumberKind(n[0])}, true },

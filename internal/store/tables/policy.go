@@ -10,8 +10,9 @@ func PoliciesOf(t model.TenantName) string { return TenantPrefix(t) + "policies/
 
 // Policies holds policies by tenant: Contiv's and network policies share one name
 // space. Records of version 1 are Contiv's.
-var Policies = NewTable(TableSpec[model.PolicyKey, model.Policy]{
-	Noun: "policy", Version: 2,
+var Policies = declare(TableSpec[model.PolicyKey, model.Policy]{
+	Kinds: []string{"policy"},
+	Noun:  "policy", Version: 2,
 	Path: "state/tenant/*/policies/*",
 	Parse: func(n []string) (model.PolicyKey, bool) {
 		return model.PolicyKey{Tenant: model.TenantName(n[0]), Name: model.PolicyName(n[1])}, true

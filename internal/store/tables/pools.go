@@ -16,7 +16,7 @@ type Pools struct {
 }
 
 // GroupPools holds one row per network that has pools.
-var GroupPools = NewTable(TableSpec[PoolsKey, Pools]{
+var GroupPools = declare(TableSpec[PoolsKey, Pools]{
 	Noun: "address pools", Version: 1, Unlisted: true,
 	Path:  "state/alloc/pools/*/*",
 	Parse: func(n []string) (PoolsKey, bool) { return PoolsKey{networkKey(n)}, true },

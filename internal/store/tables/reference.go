@@ -28,7 +28,7 @@ type RefKey struct {
 type Reference struct{ RefKey }
 
 // References holds who refers to what, so that in-use checks are O(1).
-var References = NewTable(TableSpec[RefKey, Reference]{
+var References = declare(TableSpec[RefKey, Reference]{
 	Noun: "reference", Version: 1,
 	Path: "state/alloc/ref/*/*/*/*/*",
 	Parse: func(n []string) (RefKey, bool) {

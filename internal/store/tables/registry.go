@@ -2,24 +2,35 @@ package tables
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// registry has a row for each table: a new kind is a file beside this one, and a
-// line here.
-var registry = []registered{
-	Globals, Incarnations, AciGws, Tenants, Hosts, Bgps,
-	Networks, Groups, Policies, Rules, Endpoints, Identities,
-	NetProfiles, AppProfiles, LoadBalancers, ExtContracts, Volumes, VolumeProfiles,
-	Addresses, ChosenMACs, GroupPools, Names, Subnets, Numbers, Cursors, InternedIdentities, References,
-	HostStatuses, HostClaims,
+// registry has all tables, each entered by the file that declares it.
+var registry []registered
+
+// declare is NewTable for the tables of the store.
+func declare[K comparable, V any](spec TableSpec[K, V]) *Table[K, V] {
+	t := NewTable(spec)
+	registry = append(registry, t)
+	return t
+}
+
+// Kinds returns the names of the kinds of objects that have a table.
+func Kinds() []string {
+	var out []string
+	for _, t := range registry {
+		out = append(out, t.kinds()...)
+	}
+	return out
 }
 
 // registered is a Table whatever its rows are.
 type registered interface {
 	Noun() string
 	Complete() bool
+	kinds() []string
 	path() string
 	decode(names []string, ev store.Event) (Change, error)
 }
@@ -46,7 +57,7 @@ func Decode(ev store.Event) (Change, error) {
 	if !ok {
 		return Change{}, nil
 	}
-	at := paths
+	at := paths()
 	var names []string
 	for part := range strings.SplitSeq(rest, "/") {
 		if next := at.below[part]; next != nil && part != "*" { // which may be a name, too
@@ -75,7 +86,7 @@ type places struct {
 	table registered         // nil: no row ends here
 }
 
-var paths = index(registry)
+var paths = sync.OnceValue(func() *places { return index(registry) })
 
 func index(tables []registered) *places {
 	root := &places{below: map[string]*places{}}

@@ -185,5 +185,5 @@ func TestPathsAreDistinct(t *testing.T) {
 			walk(next, path+word+"/")
 		}
 	}
-	walk(paths, store.Root)
+	walk(paths(), store.Root)
 }

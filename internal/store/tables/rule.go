@@ -11,8 +11,9 @@ func RulesOf(p model.PolicyKey) string {
 }
 
 // Rules holds rules by policy. Records of version 1 are in 1.x's words.
-var Rules = NewTable(TableSpec[model.RuleKey, model.PolicyRule]{
-	Noun: "rule", Version: 2,
+var Rules = declare(TableSpec[model.RuleKey, model.PolicyRule]{
+	Kinds: []string{"rule"},
+	Noun:  "rule", Version: 2,
 	Path: "state/tenant/*/rules/*/*",
 	Parse: func(n []string) (model.RuleKey, bool) {
 		return model.RuleKey{Tenant: model.TenantName(n[0]), Policy: model.PolicyName(n[1]), Rule: model.RuleID(n[2])}, true

@@ -9,8 +9,9 @@ import (
 func LoadBalancersOf(t model.TenantName) string { return TenantPrefix(t) + "services/" }
 
 // LoadBalancers holds load-balanced services by tenant.
-var LoadBalancers = NewTable(TableSpec[model.ServiceKey, model.Service]{
-	Noun: "load-balanced service", Version: 1,
+var LoadBalancers = declare(TableSpec[model.ServiceKey, model.Service]{
+	Kinds: []string{"serviceLB"},
+	Noun:  "load-balanced service", Version: 1,
 	Path: "state/tenant/*/services/*",
 	Parse: func(n []string) (model.ServiceKey, bool) {
 		return model.ServiceKey{Tenant: model.TenantName(n[0]), Name: n[1]}, true

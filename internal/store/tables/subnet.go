@@ -25,7 +25,7 @@ type SubnetBucket struct {
 func SubnetBlocksOf(t model.TenantName) string { return allocOf("subnet", t) + "block/" }
 
 // Subnets holds the subnets of networks by tenant and block, for overlap checks.
-var Subnets = NewTable(TableSpec[BucketKey, SubnetBucket]{
+var Subnets = declare(TableSpec[BucketKey, SubnetBucket]{
 	Noun: "subnet block", Version: 1,
 	Path: "state/alloc/subnet/*/*/*",
 	Parse: func(n []string) (BucketKey, bool) {

@@ -11,7 +11,8 @@ import (
 
 // TableSpec says where the rows of a table lie. A declaration reads
 //
-//	var Networks = NewTable(TableSpec[model.NetworkKey, model.Network]{
+//	var Networks = declare(TableSpec[model.NetworkKey, model.Network]{
+//		Kinds:   []string{"network"},
 //		Noun:    "network",
 //		Version: 1,
 //		Path:    "state/tenant/*/networks/*",
@@ -26,6 +27,9 @@ import (
 //	nets, err := tables.Networks.List(tx, tables.NetworksOf(tenant)) // phantom-protected
 //	err = tables.Networks.Create(tx, network)
 type TableSpec[K comparable, V any] struct {
+	// Kinds are those of the objects that users write (model.Kind.Name) and that rows
+	// are; nil = rows are none.
+	Kinds   []string
 	Noun    string // what a row is, for error texts: "network"
 	Version int    // version of the record, from 1; see store.EncodeRecord
 	// Path is where rows lie under store.Root, "*" standing for a name:
@@ -55,7 +59,7 @@ type TableSpec[K comparable, V any] struct {
 type Table[K comparable, V any] struct{ spec TableSpec[K, V] }
 
 // NewTable declares a table. The spec is a constant of the program: every field
-// but Show and Unlisted is needed, and TestTablesAreComplete holds that.
+// but Kinds, Show and Unlisted is needed, and TestTablesAreComplete holds that.
 func NewTable[K comparable, V any](spec TableSpec[K, V]) *Table[K, V] {
 	if spec.Show == nil {
 		spec.Show = func(k K) string { return fmt.Sprint(k) }
@@ -91,6 +95,11 @@ func (t *Table[K, V]) Noun() string { return t.spec.Noun }
 
 // Show returns a key as people write it.
 func (t *Table[K, V]) Show(k K) string { return t.spec.Show(k) }
+
+// KeyOf returns the key that a value says of itself.
+func (t *Table[K, V]) KeyOf(v V) K { return t.spec.KeyOf(v) }
+
+func (t *Table[K, V]) kinds() []string { return t.spec.Kinds }
 
 func (t *Table[K, V]) path() string { return t.spec.Path }
 

@@ -9,8 +9,9 @@ import (
 const TenantsScope = GlobalPrefix + "tenants/"
 
 // Tenants holds all tenants.
-var Tenants = NewTable(TableSpec[model.TenantName, model.Tenant]{
-	Noun: "tenant", Version: 1,
+var Tenants = declare(TableSpec[model.TenantName, model.Tenant]{
+	Kinds: []string{"tenant"},
+	Noun:  "tenant", Version: 1,
 	Path:  "state/global/tenants/*",
 	Parse: func(n []string) (model.TenantName, bool) { return model.TenantName(n[0]), true },
 	KeyOf: func(t model.Tenant) model.TenantName { return t.Name },

@@ -9,8 +9,9 @@ import (
 func VolumesOf(t model.TenantName) string { return TenantPrefix(t) + "volumes/" }
 
 // Volumes holds volumes by tenant.
-var Volumes = NewTable(TableSpec[model.VolumeKey, model.Volume]{
-	Noun: "volume", Version: 1,
+var Volumes = declare(TableSpec[model.VolumeKey, model.Volume]{
+	Kinds: []string{"volume"},
+	Noun:  "volume", Version: 1,
 	Path: "state/tenant/*/volumes/*",
 	Parse: func(n []string) (model.VolumeKey, bool) {
 		return model.VolumeKey{Tenant: model.TenantName(n[0]), Name: n[1]}, true

@@ -9,8 +9,9 @@ import (
 func VolumeProfilesOf(t model.TenantName) string { return TenantPrefix(t) + "volumeprofiles/" }
 
 // VolumeProfiles holds volume profiles by tenant.
-var VolumeProfiles = NewTable(TableSpec[model.VolumeProfileKey, model.VolumeProfile]{
-	Noun: "volume profile", Version: 1,
+var VolumeProfiles = declare(TableSpec[model.VolumeProfileKey, model.VolumeProfile]{
+	Kinds: []string{"volumeProfile"},
+	Noun:  "volume profile", Version: 1,
 	Path: "state/tenant/*/volumeprofiles/*",
 	Parse: func(n []string) (model.VolumeProfileKey, bool) {
 		return model.VolumeProfileKey{Tenant: model.TenantName(n[0]), Name: n[1]}, true

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -11,55 +10,53 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// setRow creates or replaces an object of a tenant that has neither immutable
-// fields nor references of its own. An equal one is left as it is.
-func setRow[K comparable, V any](tx store.Tx, t model.TenantName, table *tables.Table[K, V], k K, v V) error {
-	if err := tx.Prefetch(tables.Tenants.Key(t), table.Key(k)); err != nil {
-		return err
+var (
+	appProfileRows     = newRowsPart[model.AppProfileKey, model.AppProfile](func(k model.AppProfileKey) model.TenantName { return k.Tenant }, func(a, b model.AppProfileKey) int { return less(a.Tenant, b.Tenant, a.Name, b.Name) })
+	appProfilesOfGroup = newPart(func() index[model.GroupKey, model.AppProfileKey] { return index[model.GroupKey, model.AppProfileKey]{} })
+	appProfileMod      = newPart(func() map[model.AppProfileKey]store.Revision { return map[model.AppProfileKey]store.Revision{} }) // of the last write
+
+	_ = register(appProfileRows, enterAppProfile, kind{
+		name:      "appProfile",
+		empty:     none(tables.AppProfiles, tables.AppProfilesOf, "app profiles", func(x model.AppProfile) string { return x.Key.Name }),
+		reference: "appprofile", usedBy: "it belongs to app profiles",
+	})
+)
+
+func enterAppProfile(v *View, k model.AppProfileKey, old, now *model.AppProfile, mod store.Revision) {
+	ofGroup, mods := appProfilesOfGroup.in(v), appProfileMod.in(v)
+	if old != nil {
+		for _, g := range old.Groups {
+			ofGroup.put(model.GroupKey{Tenant: k.Tenant, Name: g}, k, false)
+		}
+		delete(mods, k)
 	}
-	if _, err := tables.Tenants.Get(tx, t); err != nil {
-		return err
+	if now != nil {
+		mods[k] = mod
+		for _, g := range now.Groups {
+			ofGroup.put(model.GroupKey{Tenant: k.Tenant, Name: g}, k, true)
+		}
 	}
-	old, err := table.Find(tx, k)
-	if err != nil || old.Exists() && reflect.DeepEqual(old.Value, v) {
-		return err
-	}
-	return table.Put(tx, v)
 }
 
-// deleteRow deletes an object, if nothing refers to it; target may be nil.
-func deleteRow[K comparable, V any](ctx context.Context, c *Controller, table *tables.Table[K, V], k K, target *tables.Target) error {
-	_, err := c.update(ctx, fmt.Sprintf("delete %s %q", table.Noun(), table.Show(k)), func(tx store.Tx) error {
-		if _, err := table.Get(tx, k); err != nil {
-			return err
-		}
-		if target != nil {
-			if err := unreferenced(tx, *target); err != nil {
+// ChangeAppProfile creates an app profile or replaces its groups, which must
+// exist. More changes than appBatch take several transactions, each of which
+// leaves the profile with exactly the groups that are tied; when one of them
+// fails, for a group that somebody deleted meanwhile, changing the profile again
+// goes on from there.
+func (c *Controller) ChangeAppProfile(valid model.Valid[model.AppProfile]) Change {
+	p := valid.Value()
+	ch := changeOf(rankMember, tables.AppProfiles, p.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+		for {
+			if done, err := tieGroups(tx, p); done || err != nil {
 				return err
 			}
-			tables.References.DeleteScope(tx, target.Scope())
 		}
-		table.Delete(tx, k)
-		return nil
 	})
-	return err
-}
-
-// DeleteNetProfile deletes a net profile that no group names: otherwise
-// model.ErrInUse.
-func (c *Controller) DeleteNetProfile(ctx context.Context, k model.NetProfileKey) error {
-	t := tables.TargetNetProfile(k)
-	return deleteRow(ctx, c, tables.NetProfiles, k, &t)
-}
-
-// DeleteVolume deletes a volume.
-func (c *Controller) DeleteVolume(ctx context.Context, k model.VolumeKey) error {
-	return deleteRow(ctx, c, tables.Volumes, k, nil)
-}
-
-// DeleteVolumeProfile deletes a volume profile.
-func (c *Controller) DeleteVolumeProfile(ctx context.Context, k model.VolumeProfileKey) error {
-	return deleteRow(ctx, c, tables.VolumeProfiles, k, nil)
+	ch.alone = func(ctx context.Context) (any, store.Revision, error) {
+		rev, err := c.tieAll(ctx, p)
+		return p, rev, err
+	}
+	return ch
 }
 
 // appBatch is how many groups of an app profile one transaction ties or frees:
@@ -164,4 +161,26 @@ func (c *Controller) DeleteAppProfile(ctx context.Context, k model.AppProfileKey
 		}
 	}
 	return nil
+}
+
+// AppProfiles returns app profiles.
+func (v *View) AppProfiles(t model.TenantName) []model.AppProfile { return appProfileRows.list(v, t) }
+
+// AppProfile finds an app profile.
+func (v *View) AppProfile(k model.AppProfileKey) (model.AppProfile, bool) {
+	return appProfileRows.find(v, k)
+}
+
+// AppProfileOf returns the app profile of a group: the one written last, if it
+// is in several.
+func (v *View) AppProfileOf(g model.GroupKey) (k model.AppProfileKey, ok bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for p := range appProfilesOfGroup.in(v)[g] {
+		a, b := appProfileMod.in(v)[p], appProfileMod.in(v)[k]
+		if !ok || a > b || a == b && p.Name < k.Name {
+			k, ok = p, true
+		}
+	}
+	return k, ok
 }

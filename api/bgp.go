@@ -21,21 +21,7 @@ type BgpOper struct {
 	Routes         []string `json:"routes,omitempty"`
 }
 
-// AciGw holds the settings of an ACI fabric; its key is "aciGw".
-type AciGw struct {
-	Key                 string `json:"key,omitempty"`
-	EnforcePolicies     string `json:"enforcePolicies,omitempty"`     // yes, no
-	IncludeCommonTenant string `json:"includeCommonTenant,omitempty"` // yes, no
-	Name                string `json:"name,omitempty"`                // always "aciGw"
-	NodeBindings        string `json:"nodeBindings,omitempty"`        // "topology/pod-1/node-101", comma-separated
-	PathBindings        string `json:"pathBindings,omitempty"`        // "topology/pod-1/paths-101/pathep-[eth1/14]", comma-separated
-	PhysicalDomain      string `json:"physicalDomain,omitempty"`
-}
-
-// ObjectKey returns "aciGw".
-func (o AciGw) ObjectKey() string { return o.Name }
-
-// AciGwOper is the operational state of the fabric.
-type AciGwOper struct {
-	NumAppProfiles int `json:"numAppProfiles,omitempty"`
+// Bgps is the collection of hosts' BGP settings; the key is the host's name.
+func (c *Client) Bgps() Resource[Bgp, BgpOper] {
+	return Resource[Bgp, BgpOper]{c, "Bgps"}
 }

@@ -81,6 +81,15 @@ func (x index[K, M]) remove(k K, m M) {
 	}
 }
 
+// put is add, or else remove.
+func (x index[K, M]) put(k K, m M, in bool) {
+	if in {
+		x.add(k, m)
+	} else {
+		x.remove(k, m)
+	}
+}
+
 // lists keeps sorted lists of members, by what they belong to, until the
 // members change. Writers hold the view's lock, readers its read lock.
 type lists[V any] struct {
@@ -129,22 +138,6 @@ func sorted[M comparable, V, X any](members map[M]X, all map[M]V, less func(a, b
 	return out
 }
 
-func lessNetwork(a, b model.NetworkKey) int {
-	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
-}
-
-func lessGroup(a, b model.GroupKey) int {
-	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
-}
-
-func lessPolicy(a, b model.PolicyKey) int {
-	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
-}
-
-func lessRule(a, b model.RuleKey) int {
-	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule))
-}
-
-func lessEndpoint(a, b model.EndpointKey) int {
-	return cmp.Or(lessNetwork(a.Network, b.Network), cmp.Compare(a.ID, b.ID))
+func less(t1, t2 model.TenantName, n1, n2 string) int {
+	return cmp.Or(cmp.Compare(t1, t2), cmp.Compare(n1, n2))
 }

@@ -1,0 +1,31 @@
+package api
+
+// Global holds the settings of the cluster; its key is "global".
+type Global struct {
+	Key              string `json:"key,omitempty"`
+	ArpMode          string `json:"arpMode,omitempty"` // proxy, flood
+	FwdMode          string `json:"fwdMode,omitempty"` // bridge, routing
+	Name             string `json:"name,omitempty"`    // always "global"
+	NetworkInfraType string `json:"networkInfraType,omitempty"`
+	PvtSubnet        string `json:"pvtSubnet,omitempty"` // IPv4 /16
+	Vlans            string `json:"vlans,omitempty"`     // lo-hi
+	Vxlans           string `json:"vxlans,omitempty"`    // lo-hi
+}
+
+// ObjectKey returns "global".
+func (o Global) ObjectKey() string { return o.Name }
+
+// GlobalOper is the operational state of the cluster's settings.
+type GlobalOper struct {
+	ClusterMode     string `json:"clusterMode,omitempty"`
+	DefaultNetwork  string `json:"defaultNetwork,omitempty"`
+	FreeVXLANsStart int    `json:"freeVXLANsStart,omitempty"`
+	NumNetworks     int    `json:"numNetworks,omitempty"`
+	VlansInUse      string `json:"vlansInUse,omitempty"`  // ranges, comma-separated
+	VxlansInUse     string `json:"vxlansInUse,omitempty"` // ranges, comma-separated
+}
+
+// Globals is the collection of the one global object, "global".
+func (c *Client) Globals() Resource[Global, GlobalOper] {
+	return Resource[Global, GlobalOper]{c, "globals"}
+}

@@ -1,0 +1,72 @@
+package archtest
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/apiserver"
+	"github.com/contiv/netplugin/v2/internal/cli"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// A kind of object is in the registry of every layer, once: see
+// docs/design/adding-a-kind.md.
+func TestEveryLayerHasEveryKind(t *testing.T) {
+	var want, collections []string
+	orders := map[int]string{}
+	for _, k := range model.Kinds() {
+		want = append(want, k.Name)
+		if k.Collection != "" {
+			collections = append(collections, k.Collection)
+		}
+		if other, taken := orders[k.Order]; taken {
+			t.Errorf("%s and %s have the same order, %d", k.Name, other, k.Order)
+		}
+		orders[k.Order] = k.Name
+	}
+	slices.Sort(want)
+	slices.Sort(collections)
+	for layer, have := range map[string][]string{
+		"internal/store/tables": tables.Kinds(), "internal/control": control.Kinds(),
+		"internal/apiserver": apiserver.Kinds(), "internal/cli": cli.Kinds(),
+	} {
+		slices.Sort(have)
+		if d := cmp.Diff(want, have); d != "" {
+			t.Errorf("%s has other kinds than internal/model: %s", layer, d)
+		}
+	}
+	if d := cmp.Diff(collections, clientCollections(t)); d != "" {
+		t.Errorf("api.Client has other collections than internal/model: %s", d)
+	}
+}
+
+// clientCollections calls the methods of the client that return a collection.
+func clientCollections(t *testing.T) []string {
+	t.Helper()
+	c, err := api.NewClient("http://127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var out []string
+	v := reflect.ValueOf(c)
+	for i := range v.NumMethod() {
+		m := v.Method(i)
+		if m.Type().NumIn() != 0 || m.Type().NumOut() != 1 {
+			continue
+		}
+		if _, ok := reflect.Zero(m.Type().Out(0)).Interface().(interface{ Collection() string }); !ok {
+			continue
+		}
+		r, _ := m.Call(nil)[0].Interface().(interface{ Collection() string })
+		out = append(out, r.Collection())
+	}
+	slices.Sort(out)
+	return out
+}

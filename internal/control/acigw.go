@@ -1,0 +1,48 @@
+package control
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+var (
+	aciGwRows = newRowsPart[tables.AciGwKey, model.AciGw](nil, func(_, _ tables.AciGwKey) int { return 0 })
+
+	_ = register(aciGwRows, nil, kind{name: "aciGw"})
+)
+
+// ChangeAciGw sets the settings of the ACI fabric.
+func (c *Controller) ChangeAciGw(valid model.Valid[model.AciGw]) Change {
+	g := valid.Value()
+	ch := changeOf(rankBeside, tables.AciGws, tables.AciGwKey{}, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+		return putAciGw(tx, g)
+	})
+	return ch
+}
+
+func putAciGw(tx store.Tx, g model.AciGw) error {
+	old, err := tables.AciGws.Find(tx, tables.AciGwKey{})
+	if err != nil || old.Exists() && reflect.DeepEqual(old.Value, g) {
+		return err
+	}
+	return tables.AciGws.Put(tx, g)
+}
+
+// DeleteAciGw deletes the settings of the ACI fabric.
+func (c *Controller) DeleteAciGw(ctx context.Context) error {
+	_, err := c.update(ctx, "delete aciGw", func(tx store.Tx) error {
+		if _, err := tables.AciGws.Get(tx, tables.AciGwKey{}); err != nil {
+			return err
+		}
+		tables.AciGws.Delete(tx, tables.AciGwKey{})
+		return nil
+	})
+	return err
+}
+
+// AciGw returns the settings of the ACI fabric.
+func (v *View) AciGw() (model.AciGw, bool) { return aciGwRows.find(v, tables.AciGwKey{}) }

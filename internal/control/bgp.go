@@ -1,0 +1,60 @@
+package control
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+var (
+	bgpRows = newRowsPart[tables.BgpKey, model.Bgp](nil, func(a, b tables.BgpKey) int { return cmp.Compare(a.Host, b.Host) })
+
+	_ = register(bgpRows, nil, kind{name: "Bgp"})
+)
+
+// ChangeBgp creates a host's BGP settings or replaces them. The host must be one
+// that an agent has told of (known fault 26): otherwise model.ErrNotFound.
+func (c *Controller) ChangeBgp(valid model.Valid[model.Bgp]) Change {
+	b := valid.Value()
+	ch := changeOf(rankBeside, tables.Bgps, tables.BgpKey{Host: b.Host}, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+		return putBgp(tx, b)
+	})
+	return ch
+}
+
+func putBgp(tx store.Tx, b model.Bgp) error {
+	k := tables.BgpKey{Host: b.Host}
+	if err := tx.Prefetch(tables.Bgps.Key(k), tables.Hosts.Key(b.Host)); err != nil {
+		return err
+	}
+	old, err := tables.Bgps.Find(tx, k)
+	if err != nil || old.Exists() && old.Value == b {
+		return err
+	}
+	if !old.Exists() {
+		h, err := tables.Hosts.Find(tx, b.Host)
+		if err != nil {
+			return err
+		}
+		if !h.Exists() {
+			return model.Errorf(model.ErrNotFound, "hostname %q: the host does not exist: no netplugin has told of it yet", b.Host)
+		}
+	}
+	return tables.Bgps.Put(tx, b)
+}
+
+// DeleteBgp deletes a host's BGP settings.
+func (c *Controller) DeleteBgp(ctx context.Context, h model.HostName) error {
+	return deleteRow(ctx, c, tables.Bgps, tables.BgpKey{Host: h}, nil)
+}
+
+// Bgps returns the BGP settings of all hosts.
+func (v *View) Bgps() []model.Bgp { return bgpRows.list(v, "") }
+
+// Bgp finds a host's BGP settings.
+func (v *View) Bgp(h model.HostName) (model.Bgp, bool) {
+	return bgpRows.find(v, tables.BgpKey{Host: h})
+}

@@ -1,0 +1,144 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+var (
+	policyRows = newRowsPart[model.PolicyKey, model.Policy](func(k model.PolicyKey) model.TenantName { return k.Tenant }, lessPolicy)
+
+	_ = register(policyRows, func(v *View, k model.PolicyKey, _, now *model.Policy, _ store.Revision) {
+		if now == nil {
+			delete(policySizes.in(v).meters, unionOf(k.Tenant, k.Name))
+		}
+	}, kind{
+		name:  "policy",
+		empty: none(tables.Policies, tables.PoliciesOf, "policies", func(x model.Policy) string { return string(x.Key.Name) }),
+	})
+)
+
+func lessPolicy(a, b model.PolicyKey) int {
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
+}
+
+// ChangePolicy creates a policy; an existing one stays as it is.
+func (c *Controller) ChangePolicy(valid model.Valid[model.ContivPolicy]) Change {
+	p := valid.Value()
+	ch := changeOf(rankBeside, tables.Policies, p.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+		return putPolicy(tx, p.General())
+	})
+	inContivWords[model.Policy, model.ContivPolicy](&ch)
+	return ch
+}
+
+// putPolicy creates a policy. One that is there stays as it is; of another kind,
+// or another owner, it is model.ErrConflict.
+func putPolicy(tx store.Tx, p model.Policy) error {
+	if err := tx.Prefetch(tables.Tenants.Key(p.Key.Tenant), tables.Policies.Key(p.Key)); err != nil {
+		return err
+	}
+	if _, err := tables.Tenants.Get(tx, p.Key.Tenant); err != nil {
+		return err
+	}
+	old, err := tables.Policies.Find(tx, p.Key)
+	if err != nil {
+		return err
+	}
+	if old.Exists() {
+		return mayChange(old.Value, p.Kind, p.Owner)
+	}
+	return tables.Policies.Create(tx, p)
+}
+
+// mayChange refuses a change of a policy in other words than those in which it was
+// written, or by somebody else than its owner.
+func mayChange(p model.Policy, kind model.PolicyKind, owner model.PolicyOwner) error {
+	switch {
+	case p.Owner != owner:
+		return model.Errorf(model.ErrConflict, "policy %q belongs to %s, which alone may change it", p.Key, p.Owner)
+	case p.Kind != kind:
+		return model.Errorf(model.ErrConflict, "policy %q is a %s policy: change it as one", p.Key, p.Kind)
+	}
+	return nil
+}
+
+// maxRefDeletes bounds the references that deleting a policy takes along; the
+// rest is ignored by unreferenced and goes with its target.
+const maxRefDeletes = 24
+
+// DeletePolicy deletes a policy and its rules; attached to a group it is
+// model.ErrInUse.
+func (c *Controller) DeletePolicy(ctx context.Context, k model.PolicyKey) error {
+	_, err := c.update(ctx, fmt.Sprintf("delete policy %q", k), func(tx store.Tx) error {
+		p, err := tables.Policies.Get(tx, k)
+		if err != nil {
+			return err
+		}
+		if err := mayChange(p, model.KindContiv, model.OwnerUser); err != nil {
+			return err
+		}
+		if err := unreferenced(tx, tables.TargetPolicy(k)); err != nil {
+			return err
+		}
+		rules, err := tables.Rules.List(tx, tables.RulesOf(k))
+		if err != nil {
+			return err
+		}
+		left := maxRefDeletes
+		for _, r := range rules {
+			for _, t := range ruleTargets(r) {
+				if left--; left >= 0 {
+					unrefer(tx, t.target, "rule", r.Key.String())
+				}
+			}
+		}
+		tables.Rules.DeleteScope(tx, tables.RulesOf(k))
+		tables.References.DeleteScope(tx, tables.TargetPolicy(k).Scope())
+		tables.Policies.Delete(tx, k)
+		return nil
+	})
+	return err
+}
+
+// Policies returns the Contiv policies of a tenant, "" = of all.
+func (v *View) Policies(t model.TenantName) []model.ContivPolicy {
+	return contivPolicies(policyRows.list(v, t))
+}
+
+func contivPolicies(all []model.Policy) []model.ContivPolicy {
+	out := make([]model.ContivPolicy, 0, len(all))
+	for _, p := range all {
+		if c, ok := p.Contiv(); ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Policy finds a Contiv policy.
+func (v *View) Policy(k model.PolicyKey) (model.ContivPolicy, bool) {
+	p, ok := v.AnyPolicy(k)
+	out, contiv := p.Contiv()
+	return out, ok && contiv
+}
+
+// AnyPolicies returns all policies of a tenant, of whatever kind; "" = of all.
+func (v *View) AnyPolicies(t model.TenantName) []model.Policy {
+	return policyRows.list(v, t)
+}
+
+// AnyPolicy finds a policy of whatever kind.
+func (v *View) AnyPolicy(k model.PolicyKey) (model.Policy, bool) {
+	return policyRows.find(v, k)
+}
+
+// GroupsOfPolicy returns the groups that a policy is attached to.
+func (v *View) GroupsOfPolicy(k model.PolicyKey) []model.Group {
+	return groupRows.of(v, func() map[model.GroupKey]struct{} { return groupsOfPolicy.in(v)[k] })
+}

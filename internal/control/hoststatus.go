@@ -1,0 +1,29 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// HostStatus is what a host's agent observes of its data plane.
+type HostStatus = tables.HostStatus
+
+// HostStatuses reads what all agents have observed, in order of the hosts.
+func (c *Controller) HostStatuses(ctx context.Context) ([]HostStatus, error) {
+	kvs, _, err := c.store.Range(ctx, tables.HostStatusScope)
+	if err != nil {
+		return nil, fmt.Errorf("read the hosts' status: %w", err)
+	}
+	var out []HostStatus
+	for _, kv := range kvs {
+		row, err := tables.HostStatuses.Decode(kv)
+		if err != nil {
+			c.log.Error("a host's status cannot be read", "key", kv.Key, "error", err)
+			continue
+		}
+		out = append(out, row.Value)
+	}
+	return out, nil
+}

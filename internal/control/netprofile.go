@@ -1,0 +1,44 @@
+package control
+
+import (
+	"context"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+var (
+	netProfileRows = newRowsPart[model.NetProfileKey, model.NetProfile](func(k model.NetProfileKey) model.TenantName { return k.Tenant }, func(a, b model.NetProfileKey) int { return less(a.Tenant, b.Tenant, a.Name, b.Name) })
+
+	_ = register(netProfileRows, nil, kind{
+		name:  "netprofile",
+		empty: none(tables.NetProfiles, tables.NetProfilesOf, "net profiles", func(x model.NetProfile) string { return x.Key.Name }),
+	})
+)
+
+// ChangeNetProfile creates a net profile or replaces it, whether or not groups
+// name it.
+func (c *Controller) ChangeNetProfile(valid model.Valid[model.NetProfile]) Change {
+	return rowChange(valid.Value().Key.Tenant, tables.NetProfiles, valid)
+}
+
+// DeleteNetProfile deletes a net profile that no group names: otherwise
+// model.ErrInUse.
+func (c *Controller) DeleteNetProfile(ctx context.Context, k model.NetProfileKey) error {
+	t := tables.TargetNetProfile(k)
+	return deleteRow(ctx, c, tables.NetProfiles, k, &t)
+}
+
+// NetProfiles returns the net profiles of a tenant, "" = of all; likewise the
+// methods below.
+func (v *View) NetProfiles(t model.TenantName) []model.NetProfile { return netProfileRows.list(v, t) }
+
+// NetProfile finds a net profile.
+func (v *View) NetProfile(k model.NetProfileKey) (model.NetProfile, bool) {
+	return netProfileRows.find(v, k)
+}
+
+// GroupsOfNetProfile returns the groups that name a net profile.
+func (v *View) GroupsOfNetProfile(k model.NetProfileKey) []model.Group {
+	return groupRows.of(v, func() map[model.GroupKey]struct{} { return groupsOfNetProfile.in(v)[k] })
+}

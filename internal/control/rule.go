@@ -1,0 +1,260 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+var (
+	ruleRows      = newRowsPart[model.RuleKey, model.PolicyRule](func(k model.RuleKey) model.TenantName { return k.Tenant }, lessRule)
+	rulesOfPolicy = newPart(func() index[model.PolicyKey, model.RuleKey] { return index[model.PolicyKey, model.RuleKey]{} })
+	rulesOfGroup  = newPart(func() index[model.GroupKey, model.RuleKey] { return index[model.GroupKey, model.RuleKey]{} }) // that name the group
+
+	_ = register(ruleRows, enterRule, kind{
+		name: "rule",
+	})
+)
+
+func lessRule(a, b model.RuleKey) int {
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule))
+}
+
+func enterRule(v *View, k model.RuleKey, old, now *model.PolicyRule, _ store.Revision) {
+	if old != nil {
+		indexRule(v, *old, false)
+	}
+	if now != nil {
+		indexRule(v, *now, true)
+	}
+}
+
+func indexRule(v *View, r model.PolicyRule, in bool) {
+	rulesOfPolicy.in(v).put(r.Key.PolicyKey(), r.Key, in)
+	policySizes.in(v).enterRule(r, in)
+	for _, g := range groupsNamed(r) {
+		rulesOfGroup.in(v).put(g, r.Key, in)
+	}
+}
+
+// groupsNamed returns the groups that a rule's peers name.
+func groupsNamed(r model.PolicyRule) (out []model.GroupKey) {
+	for _, p := range r.Peers {
+		if p.Selector != nil && p.Selector.Group != "" {
+			out = append(out, model.GroupKey{Tenant: p.Selector.Tenant, Name: p.Selector.Group})
+		}
+	}
+	return out
+}
+
+// ChangeRule creates a rule. What it names must exist in its tenant. An
+// existing rule with equal fields stays as it is; with others it is
+// model.ErrConflict, since rules are immutable. One with which the policy, or
+// the policies of a group, would not fit a host is model.ErrExhausted.
+func (c *Controller) ChangeRule(valid model.Valid[model.Rule]) Change {
+	r := valid.Value()
+	general := r.General()
+	ch := changeOf(rankMember, tables.Rules, r.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+		return putRule(tx, general, model.KindContiv, model.OwnerUser)
+	})
+	inContivWords[model.PolicyRule, model.Rule](&ch)
+	ch.rule = &general
+	return ch
+}
+
+// putRule creates a rule of a policy of its kind and owner.
+func putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKind, owner model.PolicyOwner) error {
+	targets := ruleTargets(r)
+	keys := []string{tables.Policies.Key(r.Key.PolicyKey()), tables.Rules.Key(r.Key)}
+	for _, t := range targets {
+		keys = append(keys, t.key)
+	}
+	if err := tx.Prefetch(keys...); err != nil {
+		return err
+	}
+	p, err := tables.Policies.Get(tx, r.Key.PolicyKey())
+	if err != nil {
+		return err
+	}
+	if err := mayChange(p, kind, owner); err != nil {
+		return err
+	}
+	old, err := tables.Rules.Find(tx, r.Key)
+	if err != nil {
+		return err
+	}
+	if old.Exists() {
+		return sameRule(old.Value, r)
+	}
+	for _, t := range targets {
+		if err := t.get(tx); err != nil {
+			return fmt.Errorf("%s%s %q: %w", side(r.Direction), t.field, t.name, err)
+		}
+	}
+	for _, t := range targets {
+		if err := refer(tx, t.target, "rule", r.Key.String()); err != nil {
+			return err
+		}
+	}
+	return tables.Rules.Create(tx, r)
+}
+
+// side is the prefix of the fields that name a rule's peer.
+func side(d model.Direction) string {
+	if d == model.Out {
+		return "to"
+	}
+	return "from"
+}
+
+// sameRule checks that a request for an existing rule asks for what is there.
+func sameRule(was, want model.PolicyRule) (err error) {
+	old, ok := was.Contiv()
+	r, ok2 := want.Contiv()
+	if !ok || !ok2 {
+		if was.Equal(want) {
+			return nil
+		}
+		return model.Errorf(model.ErrConflict, "rule %q is there with other fields", was.Key)
+	}
+	for _, f := range []struct {
+		name     string
+		old, new any
+	}{
+		{"direction", old.Direction, r.Direction},
+		{"priority", old.Priority, r.Priority},
+		{"action", old.Action, r.Action},
+		{"protocol", old.Protocol, r.Protocol},
+		{"port", old.Port, r.Port},
+		{side(old.Direction) + "EndpointGroup", old.Group, r.Group},
+		{side(old.Direction) + "Network", old.Network, r.Network},
+		{side(old.Direction) + "IpAddress", old.Addr, r.Addr},
+	} {
+		if f.old != f.new {
+			err = also(err, immutable(f.name, f.old, f.new))
+		}
+	}
+	return err
+}
+
+// DeleteRule deletes a rule.
+func (c *Controller) DeleteRule(ctx context.Context, k model.RuleKey) error {
+	_, err := c.update(ctx, fmt.Sprintf("delete rule %q", k), func(tx store.Tx) error {
+		if err := tx.Prefetch(tables.Policies.Key(k.PolicyKey()), tables.Rules.Key(k)); err != nil {
+			return err
+		}
+		r, err := tables.Rules.Get(tx, k)
+		if err != nil {
+			return err
+		}
+		if p, err := tables.Policies.Peek(tx, k.PolicyKey()); err != nil {
+			return err
+		} else if p.Exists() { // kind and owner never change
+			if err := mayChange(p.Value, model.KindContiv, model.OwnerUser); err != nil {
+				return err
+			}
+		}
+		for _, t := range ruleTargets(r) {
+			unrefer(tx, t.target, "rule", k.String())
+		}
+		tables.Rules.Delete(tx, k)
+		return nil
+	})
+	return err
+}
+
+// ruleNames tells whether a rule refers to the target.
+func ruleNames(r model.PolicyRule, t tables.Target) bool {
+	return slices.ContainsFunc(ruleTargets(r), func(x ruleTarget) bool { return x.target == t })
+}
+
+// ruleTarget is something that a rule refers to beside its policy.
+type ruleTarget struct {
+	field, name string // the field without its side
+	key         string // of its row
+	target      tables.Target
+	get         func(store.Tx) error // reads it into the read set
+}
+
+func ruleTargets(r model.PolicyRule) (out []ruleTarget) {
+	add := func(x ruleTarget) {
+		if !slices.ContainsFunc(out, func(o ruleTarget) bool { return o.key == x.key }) {
+			out = append(out, x)
+		}
+	}
+	group := func(k model.GroupKey) {
+		add(ruleTarget{"EndpointGroup", string(k.Name), tables.Groups.Key(k), tables.TargetGroup(k), getter(tables.Groups, k)})
+	}
+	network := func(k model.NetworkKey) {
+		add(ruleTarget{"Network", string(k.Name), tables.Networks.Key(k), tables.TargetNetwork(k), getter(tables.Networks, k)})
+	}
+	for _, p := range r.Peers {
+		if p.Network != (model.NetworkKey{}) {
+			network(p.Network)
+		}
+		if s := p.Selector; s != nil && s.Group != "" {
+			group(model.GroupKey{Tenant: s.Tenant, Name: s.Group})
+		}
+		if s := p.Selector; s != nil && s.Network != "" {
+			network(model.NetworkKey{Tenant: s.Tenant, Name: s.Network})
+		}
+	}
+	return out
+}
+
+// Rules returns the rules of a tenant's Contiv policies, "" = of all.
+func (v *View) Rules(t model.TenantName) []model.Rule {
+	return v.contivRules(func() []model.PolicyRule { return ruleRows.in(v).list(t) })
+}
+
+// Rule finds a rule of a Contiv policy.
+func (v *View) Rule(k model.RuleKey) (model.Rule, bool) {
+	list := v.contivRules(func() []model.PolicyRule {
+		if r, ok := ruleRows.in(v).all[k]; ok {
+			return []model.PolicyRule{r}
+		}
+		return nil
+	})
+	if len(list) == 0 {
+		return model.Rule{}, false
+	}
+	return list[0], true
+}
+
+// RulesOfPolicy returns a Contiv policy's rules.
+func (v *View) RulesOfPolicy(k model.PolicyKey) []model.Rule {
+	return v.contivRules(func() []model.PolicyRule { return sorted(rulesOfPolicy.in(v)[k], ruleRows.in(v).all, lessRule) })
+}
+
+// RulesOfGroup returns the rules of Contiv policies that name a group as their peer.
+func (v *View) RulesOfGroup(k model.GroupKey) []model.Rule {
+	return v.contivRules(func() []model.PolicyRule { return sorted(rulesOfGroup.in(v)[k], ruleRows.in(v).all, lessRule) })
+}
+
+// AnyRulesOf returns the rules of a policy of whatever kind.
+func (v *View) AnyRulesOf(k model.PolicyKey) []model.PolicyRule {
+	return read(v, func() []model.PolicyRule { return sorted(rulesOfPolicy.in(v)[k], ruleRows.in(v).all, lessRule) })
+}
+
+// contivRules translates what list finds under the view's lock, but for rules
+// of other policies.
+func (v *View) contivRules(list func() []model.PolicyRule) []model.Rule {
+	return read(v, func() []model.Rule {
+		all := list()
+		out := make([]model.Rule, 0, len(all))
+		for _, r := range all {
+			if p, ok := policyRows.in(v).all[r.Key.PolicyKey()]; ok && p.Kind != model.KindContiv {
+				continue
+			}
+			if c, ok := r.Contiv(); ok {
+				out = append(out, c)
+			}
+		}
+		return out
+	})
+}
