@@ -1,6 +1,7 @@
 package ovs
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
 )
 
 // TestDrift: flows and ports that somebody takes away or changes are put back
@@ -53,9 +55,9 @@ func TestDrift(t *testing.T) {
 		name, what string
 		do         func()
 	}{
-		{"a table emptied", driver.DriftFlow, func() { r.Ofctl("contivBr", "del-flows", "table=8") }},
+		{"a table emptied", driver.DriftFlow, func() { r.Ofctl("contivBr", "del-flows", fmt.Sprintf("table=%d", pipeline.Destination)) }},
 		{"all flows deleted", driver.DriftFlow, func() { r.Ofctl("contivBr", "del-flows") }},
-		{"actions changed", driver.DriftFlow, func() { r.Ofctl("contivBr", "mod-flows", "table=22,actions=drop") }},
+		{"actions changed", driver.DriftFlow, func() { r.Ofctl("contivBr", "mod-flows", fmt.Sprintf("table=%d,actions=drop", pipeline.Commit)) }},
 		{"the tunnel deleted", driver.DriftPort, func() { r.Vsctl("del-port", tunnelName) }},
 	} {
 		before := drv.DriftRepairs()[x.what]
