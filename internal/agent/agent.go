@@ -72,8 +72,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, can: cfg.Driver.Capabilities(), log: cfg.Log,
 		reannounce: waiting.NewBell(), lacking: picture.NewLacking(cfg.DriverName, cfg.Driver.Capabilities()),
-		since:      time.Now().UTC().Format(time.RFC3339),
-		adapters:   map[string]http.Handler{},
+		since:    time.Now().UTC().Format(time.RFC3339),
+		adapters: map[string]http.Handler{},
 	}
 	if err := a.take(ctx); err != nil {
 		return nil, errors.Join(err, a.Close())

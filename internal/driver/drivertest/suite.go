@@ -31,6 +31,9 @@ type Harness struct {
 	RemoveInterface func(t testing.TB, name string)
 	DownInterface   func(t testing.TB, name string, down bool)
 	RenameInterface func(t testing.TB, from, to string)
+	// HasInterface tells whether the host has an interface; nil = the data plane is
+	// not on this machine, and makes none.
+	HasInterface func(t testing.TB, name string) bool
 	// Foreign makes objects that are not ours in the data plane and returns a
 	// check that they are still there, unchanged.
 	Foreign func(t testing.TB) (intact func(t testing.TB))
@@ -85,6 +88,7 @@ func Run(t *testing.T, start func(t *testing.T) Harness) {
 		{"WayOut", testWayOut},
 		{"Monitor", testMonitor},
 		{"Asides", testAsides},
+		{"Capabilities", testCapabilities},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, start(t)) })
 	}

@@ -439,6 +439,10 @@ func (r *rig) harness() drivertest.Harness {
 				run(t, append([]string{"ip", "-n", r.host, "link", "set"}, set...)...)
 			}
 		},
+		HasInterface: func(t testing.TB, name string) bool {
+			t.Helper()
+			return exec.CommandContext(t.Context(), "ip", "-n", r.host, "link", "show", name).Run() == nil
+		},
 		Foreign: r.foreign,
 		Garbage: r.garbage,
 		Break: func(_ testing.TB, n int) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -373,6 +374,10 @@ func (r *rig) harness() drivertest.Harness {
 		RemoveInterface: func(_ testing.TB, name string) { r.Run("ip", "-n", r.NS, "link", "del", name) },
 		DownInterface: func(_ testing.TB, name string, down bool) {
 			r.Run("ip", "-n", r.NS, "link", "set", name, map[bool]string{true: "down", false: "up"}[down])
+		},
+		HasInterface: func(t testing.TB, name string) bool {
+			t.Helper()
+			return exec.CommandContext(t.Context(), "ip", "-n", r.NS, "link", "show", name).Run() == nil
 		},
 		Foreign: r.foreign,
 		Garbage: r.garbage,

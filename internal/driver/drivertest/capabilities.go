@@ -1,0 +1,111 @@
+package drivertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+)
+
+// testCapabilities: what a driver says that it can do it does, and what it says
+// that it cannot it does not; and it says the same from open to open.
+func testCapabilities(t *testing.T, h Harness) {
+	t.Helper()
+	b := open(t, h)
+	can := b.drv.Capabilities()
+	top := StandardTopology()
+	w, err := NewWorld(top, monitored())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pic := w.Pictures["h1"]
+	pic.Private = desired.NewPrivate(top.Global.PvtSubnet)
+	b.interfaces(t, pic)
+	if can.Preparer != nil {
+		for range 2 {
+			if err := can.Preparer.Prepare(context.Background(), pic); err != nil {
+				t.Fatalf("Prepare() = %v", err)
+			}
+		}
+	}
+	b.apply(t, pic)
+	b.hasInterface(t, can.WayOut)
+	b.tablesAnswer(t, can)
+	if can.Drifting != nil {
+		for what, n := range can.Drifting.DriftRepairs() {
+			if n != 0 {
+				t.Errorf("%d repairs of a %s that nobody touched", n, what)
+			}
+		}
+	}
+	if h.Send != nil {
+		b.silent(t, top, withAsides(pic, true), can)
+	}
+	pic.Private = nil
+	b.apply(t, pic)
+	b.hasInterface(t, false)
+	b.restart(t)
+	if again := b.drv.Capabilities(); plain(again) != plain(can) {
+		t.Errorf("after a restart %+v, before it %+v", again, can)
+	}
+}
+
+// plain replaces a driver's optional verbs by whether they are there.
+func plain(c driver.Capabilities) (out struct {
+	driver.Capabilities
+	preparer, tabled, drifting bool
+},
+) {
+	out.preparer, out.tabled, out.drifting = c.Preparer != nil, c.Tabled != nil, c.Drifting != nil
+	c.Preparer, c.Tabled, c.Drifting = nil, nil, nil
+	out.Capabilities = c
+	return out
+}
+
+func (b *bench) hasInterface(t *testing.T, want bool) {
+	t.Helper()
+	has := b.HasInterface != nil && b.HasInterface(t, desired.HostInterface)
+	if has != want {
+		t.Errorf("the host has the interface of the way out: %v, want %v", has, want)
+	}
+}
+
+func (b *bench) tablesAnswer(t *testing.T, can driver.Capabilities) {
+	t.Helper()
+	if can.Tabled == nil {
+		return
+	}
+	start := time.Now()
+	tables := can.Tabled.Tables()
+	if took := time.Since(start); took > 2*time.Second || len(tables) == 0 {
+		t.Errorf("%d tables after %v", len(tables), took)
+	}
+	for name, s := range tables {
+		if s.Capacity > 0 && s.Entries > s.Capacity {
+			t.Errorf("table %s: %d entries in %d", name, s.Entries, s.Capacity)
+		}
+	}
+}
+
+// silent: what a driver does not tell of does not come.
+func (b *bench) silent(t *testing.T, top Topology, pic desired.Host, can driver.Capabilities) {
+	t.Helper()
+	b.apply(t, pic)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	events, err := b.drv.Monitor(ctx, driver.MonitorOptions{})
+	if err != nil {
+		t.Fatalf("Monitor() = %v", err)
+	}
+	for _, p := range monitoredPackets(top) {
+		b.compare(t, p.name, p.packet)
+	}
+	cancel()
+	for e := range events {
+		if e.Kind == driver.FlowLogged && !can.Log || (e.Kind == driver.FlowWouldDeny || e.Kind == driver.FlowWouldAllow) && !can.Audit {
+			t.Errorf("told of what it cannot: %+v", e)
+		}
+	}
+}
