@@ -17,7 +17,8 @@ const (
 	rankBeside // net profiles, external contracts, policies, volumes
 	rankNetwork
 	rankGroup
-	rankMember // rules, app profiles, services
+	rankMember // rules, app profiles, services, network policies
+	rankPolicyRule
 	rankDefaultNetwork
 	rankEndpoint
 )

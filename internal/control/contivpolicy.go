@@ -37,10 +37,15 @@ func (c *Controller) ChangePolicy(valid model.Valid[model.ContivPolicy]) Change 
 	return ch
 }
 
-// putPolicy creates a policy. One that is there stays as it is; of another kind,
-// or another owner, it is model.ErrConflict.
+// putPolicy creates a policy or, of a network policy, changes what it says. One
+// of another kind, or of another owner, is model.ErrConflict.
 func putPolicy(tx store.Tx, p model.Policy) error {
-	if err := tx.Prefetch(tables.Tenants.Key(p.Key.Tenant), tables.Policies.Key(p.Key)); err != nil {
+	targets := policyTargets(p)
+	keys := []string{tables.Tenants.Key(p.Key.Tenant), tables.Policies.Key(p.Key)}
+	for _, t := range targets {
+		keys = append(keys, t.key)
+	}
+	if err := tx.Prefetch(keys...); err != nil {
 		return err
 	}
 	if _, err := tables.Tenants.Get(tx, p.Key.Tenant); err != nil {
@@ -50,10 +55,19 @@ func putPolicy(tx store.Tx, p model.Policy) error {
 	if err != nil {
 		return err
 	}
-	if old.Exists() {
-		return mayChange(old.Value, p.Kind, p.Owner)
+	if !old.Exists() {
+		if err := moveTargets(tx, "policy", p.Key.String(), nil, targets); err != nil {
+			return err
+		}
+		return tables.Policies.Create(tx, p)
 	}
-	return tables.Policies.Create(tx, p)
+	if err := mayChange(old.Value, p.Kind, p.Owner); err != nil || old.Value.Equal(p) {
+		return err
+	}
+	if err := moveTargets(tx, "policy", p.Key.String(), policyTargets(old.Value), targets); err != nil {
+		return err
+	}
+	return tables.Policies.Put(tx, p)
 }
 
 // mayChange refuses a change of a policy in other words than those in which it was
@@ -72,19 +86,26 @@ func mayChange(p model.Policy, kind model.PolicyKind, owner model.PolicyOwner) e
 // rest is ignored by unreferenced and goes with its target.
 const maxRefDeletes = 24
 
-// DeletePolicy deletes a policy and its rules; attached to a group it is
+// DeletePolicy deletes a Contiv policy and its rules; attached to a group it is
 // model.ErrInUse.
 func (c *Controller) DeletePolicy(ctx context.Context, k model.PolicyKey) error {
+	return c.deletePolicy(ctx, k, model.KindContiv, model.OwnerUser)
+}
+
+func (c *Controller) deletePolicy(ctx context.Context, k model.PolicyKey, kind model.PolicyKind, owner model.PolicyOwner) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete policy %q", k), func(tx store.Tx) error {
 		p, err := tables.Policies.Get(tx, k)
 		if err != nil {
 			return err
 		}
-		if err := mayChange(p, model.KindContiv, model.OwnerUser); err != nil {
+		if err := mayChange(p, kind, owner); err != nil {
 			return err
 		}
 		if err := unreferenced(tx, tables.TargetPolicy(k)); err != nil {
 			return err
+		}
+		for _, t := range policyTargets(p) {
+			unrefer(tx, t.target, "policy", k.String())
 		}
 		rules, err := tables.Rules.List(tx, tables.RulesOf(k))
 		if err != nil {

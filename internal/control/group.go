@@ -160,7 +160,7 @@ func groupRefs(g model.Group) []groupRef {
 	var out []groupRef
 	for _, p := range g.Policies {
 		k := model.PolicyKey{Tenant: g.Key.Tenant, Name: p}
-		out = append(out, groupRef{"policies", string(p), tables.Policies.Key(k), tables.TargetPolicy(k), getter(tables.Policies, k)})
+		out = append(out, groupRef{"policies", string(p), tables.Policies.Key(k), tables.TargetPolicy(k), getAttached(k)})
 	}
 	if g.NetProfile != "" {
 		k := model.NetProfileKey{Tenant: g.Key.Tenant, Name: g.NetProfile}
@@ -171,6 +171,17 @@ func groupRefs(g model.Group) []groupRef {
 		out = append(out, groupRef{"extContractsGrps", e, tables.ExtContracts.Key(k), tables.TargetExtContracts(k), getter(tables.ExtContracts, k)})
 	}
 	return out
+}
+
+// getAttached reads a policy that groups may name.
+func getAttached(k model.PolicyKey) func(store.Tx) error {
+	return func(tx store.Tx) error {
+		p, err := tables.Policies.Get(tx, k)
+		if err == nil && !p.Attached {
+			err = model.Errorf(model.ErrInvalid, "policy %q is a %s policy, which says itself whom it applies to", k, p.Kind)
+		}
+		return err
+	}
 }
 
 func getter[K comparable, V any](t *tables.Table[K, V], k K) func(store.Tx) error {

@@ -96,3 +96,46 @@ func unreferenced(tx store.Tx, t tables.Target) error {
 	}
 	return nil
 }
+
+// policyTarget is something that a rule refers to beside its policy, or that a
+// policy's selector names.
+type policyTarget struct {
+	field, name string // the field of errors
+	key         string // of its row
+	target      tables.Target
+	get         func(store.Tx) error // reads it into the read set
+}
+
+func hasTarget(list []policyTarget, t tables.Target) bool {
+	return slices.ContainsFunc(list, func(x policyTarget) bool { return x.target == t })
+}
+
+func groupTarget(field string, k model.GroupKey) policyTarget {
+	return policyTarget{field, string(k.Name), tables.Groups.Key(k), tables.TargetGroup(k), getter(tables.Groups, k)}
+}
+
+func networkTarget(field string, k model.NetworkKey) policyTarget {
+	return policyTarget{field, string(k.Name), tables.Networks.Key(k), tables.TargetNetwork(k), getter(tables.Networks, k)}
+}
+
+// moveTargets moves the references of a rule or policy from what it named to what
+// it names, which must exist.
+func moveTargets(tx store.Tx, kind, from string, before, after []policyTarget) error {
+	for _, t := range after {
+		if hasTarget(before, t.target) {
+			continue
+		}
+		if err := t.get(tx); err != nil {
+			return fmt.Errorf("%s %q: %w", t.field, t.name, err)
+		}
+		if err := refer(tx, t.target, kind, from); err != nil {
+			return err
+		}
+	}
+	for _, t := range before {
+		if !hasTarget(after, t.target) {
+			unrefer(tx, t.target, kind, from)
+		}
+	}
+	return nil
+}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -67,7 +66,8 @@ func (c *Controller) ChangeRule(valid model.Valid[model.Rule]) Change {
 	return ch
 }
 
-// putRule creates a rule of a policy of its kind and owner.
+// putRule creates a rule of a policy of its kind and owner, or of a network
+// policy replaces it.
 func putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKind, owner model.PolicyOwner) error {
 	targets := ruleTargets(r)
 	keys := []string{tables.Policies.Key(r.Key.PolicyKey()), tables.Rules.Key(r.Key)}
@@ -85,23 +85,23 @@ func putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKind, owner model
 		return err
 	}
 	old, err := tables.Rules.Find(tx, r.Key)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if old.Exists() {
-		return sameRule(old.Value, r)
-	}
-	for _, t := range targets {
-		if err := t.get(tx); err != nil {
-			return fmt.Errorf("%s%s %q: %w", side(r.Direction), t.field, t.name, err)
-		}
-	}
-	for _, t := range targets {
-		if err := refer(tx, t.target, "rule", r.Key.String()); err != nil {
+	case !old.Exists():
+		if err := moveTargets(tx, "rule", r.Key.String(), nil, targets); err != nil {
 			return err
 		}
+		return tables.Rules.Create(tx, r)
+	case kind == model.KindContiv:
+		return sameRule(old.Value, r)
+	case old.Value.Equal(r):
+		return nil
 	}
-	return tables.Rules.Create(tx, r)
+	if err := moveTargets(tx, "rule", r.Key.String(), ruleTargets(old.Value), targets); err != nil {
+		return err
+	}
+	return tables.Rules.Put(tx, r)
 }
 
 // side is the prefix of the fields that name a rule's peer.
@@ -112,14 +112,12 @@ func side(d model.Direction) string {
 	return "from"
 }
 
-// sameRule checks that a request for an existing rule asks for what is there.
+// sameRule checks that a request for an existing rule of a Contiv policy asks for
+// what is there.
 func sameRule(was, want model.PolicyRule) (err error) {
 	old, ok := was.Contiv()
 	r, ok2 := want.Contiv()
-	if !ok || !ok2 {
-		if was.Equal(want) {
-			return nil
-		}
+	if !ok || !ok2 { // written by another version
 		return model.Errorf(model.ErrConflict, "rule %q is there with other fields", was.Key)
 	}
 	for _, f := range []struct {
@@ -142,8 +140,12 @@ func sameRule(was, want model.PolicyRule) (err error) {
 	return err
 }
 
-// DeleteRule deletes a rule.
+// DeleteRule deletes a rule of a Contiv policy.
 func (c *Controller) DeleteRule(ctx context.Context, k model.RuleKey) error {
+	return c.deleteRule(ctx, k, model.KindContiv, model.OwnerUser)
+}
+
+func (c *Controller) deleteRule(ctx context.Context, k model.RuleKey, kind model.PolicyKind, owner model.PolicyOwner) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete rule %q", k), func(tx store.Tx) error {
 		if err := tx.Prefetch(tables.Policies.Key(k.PolicyKey()), tables.Rules.Key(k)); err != nil {
 			return err
@@ -152,10 +154,12 @@ func (c *Controller) DeleteRule(ctx context.Context, k model.RuleKey) error {
 		if err != nil {
 			return err
 		}
-		if p, err := tables.Policies.Peek(tx, k.PolicyKey()); err != nil {
+		p, err := tables.Policies.Peek(tx, k.PolicyKey()) // kind and owner never change
+		if err != nil {
 			return err
-		} else if p.Exists() { // kind and owner never change
-			if err := mayChange(p.Value, model.KindContiv, model.OwnerUser); err != nil {
+		}
+		if p.Exists() {
+			if err := mayChange(p.Value, kind, owner); err != nil {
 				return err
 			}
 		}
@@ -169,39 +173,24 @@ func (c *Controller) DeleteRule(ctx context.Context, k model.RuleKey) error {
 }
 
 // ruleNames tells whether a rule refers to the target.
-func ruleNames(r model.PolicyRule, t tables.Target) bool {
-	return slices.ContainsFunc(ruleTargets(r), func(x ruleTarget) bool { return x.target == t })
-}
+func ruleNames(r model.PolicyRule, t tables.Target) bool { return hasTarget(ruleTargets(r), t) }
 
-// ruleTarget is something that a rule refers to beside its policy.
-type ruleTarget struct {
-	field, name string // the field without its side
-	key         string // of its row
-	target      tables.Target
-	get         func(store.Tx) error // reads it into the read set
-}
-
-func ruleTargets(r model.PolicyRule) (out []ruleTarget) {
-	add := func(x ruleTarget) {
-		if !slices.ContainsFunc(out, func(o ruleTarget) bool { return o.key == x.key }) {
+func ruleTargets(r model.PolicyRule) (out []policyTarget) {
+	add := func(x policyTarget) {
+		if !hasTarget(out, x.target) {
 			out = append(out, x)
 		}
 	}
-	group := func(k model.GroupKey) {
-		add(ruleTarget{"EndpointGroup", string(k.Name), tables.Groups.Key(k), tables.TargetGroup(k), getter(tables.Groups, k)})
-	}
-	network := func(k model.NetworkKey) {
-		add(ruleTarget{"Network", string(k.Name), tables.Networks.Key(k), tables.TargetNetwork(k), getter(tables.Networks, k)})
-	}
+	of := side(r.Direction)
 	for _, p := range r.Peers {
 		if p.Network != (model.NetworkKey{}) {
-			network(p.Network)
+			add(networkTarget(of+"Network", p.Network))
 		}
 		if s := p.Selector; s != nil && s.Group != "" {
-			group(model.GroupKey{Tenant: s.Tenant, Name: s.Group})
+			add(groupTarget(of+"EndpointGroup", model.GroupKey{Tenant: s.Tenant, Name: s.Group}))
 		}
 		if s := p.Selector; s != nil && s.Network != "" {
-			network(model.NetworkKey{Tenant: s.Tenant, Name: s.Network})
+			add(networkTarget(of+"Network", model.NetworkKey{Tenant: s.Tenant, Name: s.Network}))
 		}
 	}
 	return out

@@ -125,7 +125,7 @@ func (v *View) fit(rules []model.PolicyRule, groups []model.Group) (index int, e
 	last := map[union]int{}                // the rule or group to blame when nothing before it is
 	joining := map[model.PolicyKey][]int{} // indexes of the new rules of a policy
 	for i, r := range rules {
-		if _, there := ruleRows.in(v).all[r.Key]; there {
+		if old, there := ruleRows.in(v).all[r.Key]; there && old.Equal(r) {
 			continue
 		}
 		p := r.Key.PolicyKey()
