@@ -226,7 +226,7 @@ func (v *View) population(s model.Selector) int {
 
 func (v *View) selected(s model.Selector, among map[model.Identity]struct{}) (n int) {
 	for id := range among {
-		if s.Selects(identityRecords.in(v).all[tables.IdentityKey{ID: id}]) {
+		if s.Selects(identityRecords.in(v).all[tables.IdentityKey{Tenant: s.Tenant, ID: id}]) {
 			n++
 		}
 	}
