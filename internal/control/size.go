@@ -45,6 +45,7 @@ type sizes struct {
 	rules  map[model.PolicyKey]ruleSum
 	unions map[model.PolicyKey]map[union]int // how many groups have the policy among several
 	meters map[union]*model.PolicyMeter
+	flows  map[model.PolicyKey]*model.FlowMeter
 }
 
 // ruleSum is the sizes of a policy's rules together.
@@ -56,7 +57,7 @@ func (s ruleSum) with(r model.PolicyRule, by int) ruleSum {
 }
 
 var policySizes = newPart(func() *sizes {
-	return &sizes{map[model.PolicyKey]ruleSum{}, map[model.PolicyKey]map[union]int{}, map[union]*model.PolicyMeter{}}
+	return &sizes{map[model.PolicyKey]ruleSum{}, map[model.PolicyKey]map[union]int{}, map[union]*model.PolicyMeter{}, map[model.PolicyKey]*model.FlowMeter{}}
 })
 
 // indexGroup enters (or takes out) the policies of a group.
@@ -90,6 +91,7 @@ func (s *sizes) enterRule(r model.PolicyRule, in bool) {
 	if s.rules[p] = s.rules[p].with(r, by); s.rules[p] == (ruleSum{}) {
 		delete(s.rules, p)
 	}
+	s.countFlows(p, r, by)
 	if len(s.meters) == 0 {
 		return
 	}
@@ -172,6 +174,9 @@ func (v *View) fitUnion(u union, rules []model.PolicyRule, of map[model.PolicyKe
 	}
 	// All ports at every peer and every identity cannot take more.
 	identities := max(len(groupRows.in(v).of[u.tenant]), len(identitiesOf.in(v)[u.tenant]))
+	if n, err := v.fitFlows(policies, rules, of, identities+1); err != nil {
+		return n, err
+	}
 	if sum.ports*(sum.peers+identities+4)*20 <= model.MaxPolicyEntries {
 		return 0, nil
 	}

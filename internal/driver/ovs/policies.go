@@ -41,7 +41,7 @@ type form struct {
 
 // maxPolicyFlows bounds the flows of a host's rules: some 0.5 GB of memory, and 7 s
 // of a processor when all are new (docs/user/limits.md).
-const maxPolicyFlows = 1 << 19
+const maxPolicyFlows = model.MaxPolicyFlows
 
 func newPolicies(l *ledger) *policies {
 	return &policies{

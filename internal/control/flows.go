@@ -1,0 +1,67 @@
+package control
+
+import (
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// countFlows counts the flows of a rule of p that has come, or gone.
+func (s *sizes) countFlows(p model.PolicyKey, r model.PolicyRule, by int) {
+	if s.flows[p] == nil {
+		s.flows[p] = &model.FlowMeter{}
+	}
+	s.flows[p].Add(r, by)
+	if _, there := s.rules[p]; !there {
+		delete(s.flows, p)
+	}
+}
+
+// fitFlows is fitUnion for hosts whose rules are flows, if there are any.
+// identities bounds how many a selector selects.
+func (v *View) fitFlows(policies []model.PolicyKey, rules []model.PolicyRule, of map[model.PolicyKey][]int, identities int) (n int, err error) {
+	var joining model.FlowMeter
+	var at []int
+	meters := policySizes.in(v).flows
+	most := 0
+	for _, p := range policies {
+		if m := meters[p]; m != nil {
+			most += m.AtMost(identities)
+		}
+		for _, i := range of[p] {
+			joining.Add(rules[i], 1)
+			at = append(at, i)
+		}
+	}
+	if most+joining.AtMost(identities) <= model.MaxPolicyFlows || !v.hasDriver(model.DriverOVS) {
+		return 0, nil
+	}
+	all := joining.Flows(v.population)
+	for _, p := range policies {
+		if m := meters[p]; m != nil {
+			all += m.Flows(v.population)
+		}
+	}
+	if all <= model.MaxPolicyFlows {
+		return 0, nil
+	}
+	err = model.Errorf(model.ErrExhausted, "its rules would take up to %d flows of a host with Open vSwitch, where each of a rule's peers counts each of its ports, for IPv4 and IPv6; at most %d are allowed: name fewer peers, by group or wider address range, or fewer ports, by protocol (docs/user/limits.md)", all, model.MaxPolicyFlows)
+	slices.Sort(at)
+	for left := all - model.MaxPolicyFlows; len(at) > 0; at = at[:len(at)-1] { // those before the one to blame fit
+		var one model.FlowMeter
+		one.Add(rules[at[len(at)-1]], 1)
+		if left -= one.Flows(v.population); left <= 0 {
+			return at[len(at)-1], err
+		}
+	}
+	return -1, err
+}
+
+func (v *View) hasDriver(name string) bool {
+	for _, h := range hostRows.in(v).all {
+		if h.Driver == name {
+			return true
+		}
+	}
+	return false
+}
