@@ -1,5 +1,5 @@
 // Package control holds the use-cases: what a user or a runtime wants done to
-// the cluster, each as one transaction that validates, checks references,
+// the cluster with validated values, each as one transaction that checks references,
 // allocates and commits; the view that reads are answered from; and the tasks
 // of the leader (garbage collection).
 //

@@ -38,7 +38,7 @@ var table = []difference{
 	{"a group that a rule names cannot be deleted (known fault 13)", []int{430}},
 	{"an address that somebody has is not given again (known fault 16)", []int{560, 612, 655}},
 	{"gateway, network and broadcast address are nobody's, and addresses lie inside the subnet (known faults 17 and 20)", []int{613, 615, 616, 630, 636, 646}},
-	{"what is not allocated cannot be released (known fault 17)", []int{635, 643}},
+	{"an address that is not allocated cannot be released (known fault 17)", []int{635, 643}},
 	{"an endpoint has an id (known fault 23)", []int{653}},
 	{"addresses lie inside the group's pool and the network's range (known fault 19)", []int{659, 749}},
 	{"a group's endpoints are on its network (known fault 23)", []int{664}},
