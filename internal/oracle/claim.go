@@ -228,4 +228,3 @@ func (p *pictures) claim(who station, n model.NetworkID, mac model.MAC, addrs ..
 	}
 	return nil
 }
-

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// The data plane of one host: its programs. They do what driver.Fake says, in its
+// The data plane of one host: its programs. They do what internal/oracle says, in its
 // order.
 #include "forward.h"
 #include "neighbour.h"
