@@ -56,7 +56,6 @@ type Agent struct {
 	socket   net.Listener
 	adapters map[string]http.Handler // on socket, by pattern
 	rest     net.Listener            // nil without RESTAddress
-
 }
 
 var _ attach.Service = (*Agent)(nil)

@@ -28,7 +28,7 @@ func (o outletOracle) Capabilities() driver.Capabilities {
 	return can
 }
 
-func (f outletOracle) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
+func (o outletOracle) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
 	if w := want.Private; w != nil {
 		if _, err := netlink.LinkByName(w.Interface); err != nil {
 			attrs := netlink.NewLinkAttrs()
@@ -38,7 +38,7 @@ func (f outletOracle) Apply(ctx context.Context, want desired.Host) (driver.Repo
 			}
 		}
 	}
-	return f.Driver.Apply(ctx, want)
+	return o.Driver.Apply(ctx, want)
 }
 
 // newWayOutBed is a bed whose driver has a way out.

@@ -168,30 +168,3 @@ func portNames[K comparable](m map[K]*desired.Port) map[string]string {
 	}
 	return out
 }
-
-// large is a picture with many remote endpoints, 10 local ones, and a share of
-// remotes that cannot be made since their host is unknown.
-func large(remotes int) desired.Host {
-	h := pair(nil)
-	for i := range 10 {
-		name := fmt.Sprint("port", i)
-		h.Ports = h.Ports.Set(name, &desired.Port{
-			IfName: name, Network: 1, MAC: model.MAC{2, 4, 0, 0, 0, byte(i)}, IPv4: netip.AddrFrom4([4]byte{10, 200, 0, byte(i)}), Identity: 300, Policies: 5,
-		})
-	}
-	for i := range remotes {
-		r := remoteNumber(i)
-		if i%100 == 0 {
-			r.VTEP = netip.Addr{}
-		}
-		h.Remotes = h.Remotes.Set(desired.RemoteKey{Network: 1, MAC: r.MAC}, r)
-	}
-	return h
-}
-
-func remoteNumber(i int) *desired.Remote {
-	return &desired.Remote{
-		Network: 1, MAC: model.MAC{2, 3, 0, byte(i >> 16), byte(i >> 8), byte(i)}, IPv4: netip.AddrFrom4([4]byte{10, byte(1 + i>>16), byte(i >> 8), byte(i)}),
-		Identity: 300, VTEP: vtep2,
-	}
-}
