@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -139,7 +140,7 @@ func TestNetworkPolicySize(t *testing.T) {
 	c.put(network("net", "10.0.0.0/16"))
 	for i := range 200 {
 		c.put(endpoint("net", fmt.Sprint("c", i), func(e *model.Endpoint) {
-			e.Labels = map[string]string{"app": fmt.Sprint(i % 2), "id": fmt.Sprint(i)}
+			e.Labels = map[string]string{"app": strconv.Itoa(i % 2), "id": strconv.Itoa(i)}
 		}))
 	}
 	c.ok(c.putNetworkPolicy(networkPolicy("n")))

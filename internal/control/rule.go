@@ -24,7 +24,7 @@ func lessRule(a, b model.RuleKey) int {
 	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule))
 }
 
-func enterRule(v *View, k model.RuleKey, old, now *model.PolicyRule, _ store.Revision) {
+func enterRule(v *View, _ model.RuleKey, old, now *model.PolicyRule, _ store.Revision) {
 	if old != nil {
 		indexRule(v, *old, false)
 	}

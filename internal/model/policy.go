@@ -35,6 +35,7 @@ func (t Tier) String() string {
 		return "kubernetes"
 	case TierBaseline:
 		return "baseline"
+	case tierNotKnown:
 	}
 	return fmt.Sprintf("tier %d", uint8(t))
 }

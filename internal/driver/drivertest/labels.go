@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strconv"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/compile"
@@ -55,7 +56,7 @@ func LabelCases(t Topology, seed uint64, n int) (out []Case) {
 				Default: model.Defaults{In: one(r, "", "", model.Deny, model.Allow), Out: one(r, "", "", "", model.Deny)},
 			})
 			for i := range 1 + r.IntN(4) {
-				c.GeneralRules = append(c.GeneralRules, t.randomRule(r, model.RuleKey{Tenant: "blue", Policy: k.Name, Rule: model.RuleID(fmt.Sprint(i))}))
+				c.GeneralRules = append(c.GeneralRules, t.randomRule(r, model.RuleKey{Tenant: "blue", Policy: k.Name, Rule: model.RuleID(strconv.Itoa(i))}))
 			}
 		}
 		out = append(out, c)
