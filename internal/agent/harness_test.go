@@ -36,7 +36,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// master is a netmaster reduced to the two calls that an agent makes, so that
+// master is a netmaster reduced to the calls that an agent makes, so that
 // tests can break it at will.
 type master struct {
 	*httptest.Server
@@ -57,6 +57,22 @@ func newMaster(t *testing.T, st store.Store) *master {
 	mux.HandleFunc("POST /plugin/deleteEndpoint", func(w http.ResponseWriter, r *http.Request) {
 		var req api.DeleteEndpointRequest
 		m.serve(w, r, &req, func() (any, error) { return m.delete(r.Context(), req) })
+	})
+	mux.HandleFunc("GET /api/v1/endpoints", func(w http.ResponseWriter, r *http.Request) {
+		if m.gone.Load() {
+			http.Error(w, "the store is away", http.StatusServiceUnavailable)
+			return
+		}
+		eps, err := endpointsOn(r.Context(), m.st, model.HostName(r.URL.Query().Get("host")))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		out := make([]api.EndpointOper, len(eps))
+		for i, e := range eps {
+			out[i] = api.EndpointOper{Key: e.Key.String(), ServiceName: string(e.Group)}
+		}
+		writeJSON(w, http.StatusOK, out)
 	})
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		if m.gone.Load() {
@@ -389,11 +405,24 @@ func (b *bed) noVeths() {
 
 func (b *bed) endpoints() []model.Endpoint {
 	b.t.Helper()
-	eps, err := tables.EndpointsOn(b.t.Context(), b.st, testHost)
+	eps, err := endpointsOn(b.t.Context(), b.st, testHost)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	return eps
+}
+
+func endpointsOn(ctx context.Context, st store.Store, host model.HostName) ([]model.Endpoint, error) {
+	kvs, _, err := st.Range(ctx, tables.StatePrefix)
+	var out []model.Endpoint
+	for _, kv := range kvs {
+		if ch, err := tables.Decode(store.Event{KV: kv}); err == nil {
+			if ep, ok := ch.Value.(model.Endpoint); ok && ep.Host == host {
+				out = append(out, ep)
+			}
+		}
+	}
+	return out, err
 }
 
 // nothingLeft checks that neither journal, store, data plane nor kernel hold an

@@ -113,27 +113,45 @@ func (s *server) endpoints(_ http.ResponseWriter, r *http.Request) (any, error) 
 	if _, ok := v.Tenant(tenant); tenant != "" && !ok {
 		return nil, notFound("tenant", string(tenant))
 	}
-	var list []model.Endpoint
-	if host != "" {
-		if _, err := s.control.OneHost(r.Context(), host); err != nil {
+	if _, known := v.Host(host); host != "" && !known && v.NumEndpointsOfHost(host) == 0 {
+		if _, err := s.control.OneHost(r.Context(), host); err != nil { // it may have told no more than that it is alive
 			return nil, err
 		}
-		list = v.EndpointsOfHost(host)
-	} else {
-		list = v.Endpoints(tenant)
 	}
-	network, networkThere := scoped(q.Get("network"), v.Networks(tenant), func(n model.Network) (model.TenantName, string) { return n.Key.Tenant, string(n.Key.Name) })
-	if !networkThere {
+	network, group := parseScoped(q.Get("network"), tenant), parseScoped(q.Get("group"), tenant)
+	networks := find(v, network, func(t model.TenantName, name string) (model.Network, bool) {
+		return v.Network(model.NetworkKey{Tenant: t, Name: model.NetworkName(name)})
+	})
+	if !network.any && (len(networks) == 0 || tenant != "" && network.tenant != tenant) {
 		return nil, notFound("network", q.Get("network"))
 	}
-	group, groupThere := scoped(q.Get("group"), v.Groups(tenant), func(g model.Group) (model.TenantName, string) { return g.Key.Tenant, string(g.Key.Name) })
-	if !groupThere {
+	groups := find(v, group, func(t model.TenantName, name string) (model.Group, bool) {
+		return v.Group(model.GroupKey{Tenant: t, Name: model.GroupName(name)})
+	})
+	if !group.any && (len(groups) == 0 || tenant != "" && group.tenant != tenant) {
 		return nil, notFound("endpointGroup", q.Get("group"))
+	}
+	// The view has them by each of these: no more is looked at than what the
+	// narrowest has.
+	var list []model.Endpoint
+	switch {
+	case host != "":
+		list = v.EndpointsOfHost(host)
+	case !group.any:
+		for _, g := range groups {
+			list = append(list, v.EndpointsOfGroup(g.Key)...)
+		}
+	case !network.any:
+		for _, n := range networks {
+			list = append(list, v.EndpointsOfNetwork(n.Key)...)
+		}
+	default:
+		list = v.Endpoints(tenant)
 	}
 	return iter.Seq[any](func(yield func(any) bool) {
 		for _, e := range list {
 			t := e.Key.Network.Tenant
-			if tenant != "" && t != tenant || !network(t, string(e.Key.Network.Name)) || !group(t, string(e.Group)) {
+			if tenant != "" && t != tenant || !network.matches(t, string(e.Key.Network.Name)) || !group.matches(t, string(e.Group)) {
 				continue
 			}
 			o := endpointOper(v, e)
@@ -145,23 +163,44 @@ func (s *server) endpoints(_ http.ResponseWriter, r *http.Request) (any, error) 
 	}), nil
 }
 
-// scoped returns what matches a NAME or TENANT:NAME, and whether anything of all
-// does; the empty text matches everything.
-func scoped[T any](text string, all []T, id func(T) (model.TenantName, string)) (matches func(model.TenantName, string) bool, there bool) {
-	if text == "" {
-		return func(model.TenantName, string) bool { return true }, true
+// scoped is what a filter means: objects of a name, of one tenant or ("") of
+// any; or any object.
+type scoped struct {
+	tenant model.TenantName
+	name   string
+	any    bool
+}
+
+// parseScoped reads NAME (of the given tenant) or TENANT:NAME; the empty text
+// means any object.
+func parseScoped(text string, tenant model.TenantName) scoped {
+	t, name, qualified := strings.Cut(text, ":")
+	switch {
+	case !qualified:
+		return scoped{tenant: tenant, name: text, any: text == ""}
+	case t == "":
+		return scoped{tenant: tenant, name: name}
 	}
-	tenant, name, qualified := strings.Cut(text, ":")
-	if !qualified {
-		tenant, name = "", text
+	return scoped{tenant: model.TenantName(t), name: name}
+}
+
+func (s scoped) matches(t model.TenantName, name string) bool {
+	return s.any || name == s.name && (s.tenant == "" || t == s.tenant)
+}
+
+// find returns the objects that are meant, but for any, in order of tenants.
+func find[V any](v *control.View, s scoped, get func(model.TenantName, string) (V, bool)) (out []V) {
+	if s.any {
+		return nil
 	}
-	matches = func(t model.TenantName, n string) bool {
-		return n == name && (tenant == "" || string(t) == tenant)
+	tenants := v.Tenants()
+	if s.tenant != "" {
+		tenants = []model.Tenant{{Name: s.tenant}}
 	}
-	for _, x := range all {
-		if matches(id(x)) {
-			return matches, true
+	for _, t := range tenants {
+		if x, ok := get(t.Name, s.name); ok {
+			out = append(out, x)
 		}
 	}
-	return nil, false
+	return out
 }

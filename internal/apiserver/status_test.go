@@ -143,12 +143,15 @@ func TestEndpoints(t *testing.T) {
 	f.populate()
 	f.addHosts("idle")
 	for query, want := range map[string]int{
-		"": 3, "?host=host1": 3, "?host=idle": 0, "?tenant=blue": 3, "?network=n": 1, "?network=blue:n": 1, "?network=tiny": 2, "?group=web": 1, "?group=blue:web&network=tiny": 0,
-		"?host=nosuch": -404, "?tenant=nosuch": -404, "?network=nosuch": -404, "?group=blue:nosuch": -404, "?network=red:n": -404, "?hosts=host1": -400,
+		"": 3, "?host=host1": 3, "?host=idle": 0, "?tenant=blue": 3, "?tenant=blue&network=n": 1, "?network=:n": 1, "?tenant=blue&network=:n": 1, "?tenant=blue&group=web": 1, "?host=host1&network=tiny": 2, "?network=n": 1, "?network=blue:n": 1, "?network=tiny": 2, "?group=web": 1, "?group=blue:web&network=tiny": 0,
+		"?host=nosuch": -404, "?tenant=nosuch": -404, "?network=nosuch": -404, "?group=blue:nosuch": -404, "?network=red:n": -404, "?tenant=default&network=blue:n": -404, "?network=blue:": -404, "?hosts=host1": -400,
 	} {
 		status, answer := f.do("GET", "/api/v1/endpoints"+query, "")
 		var list []api.EndpointOper
 		err := json.Unmarshal([]byte(answer), &list)
+		if n := f.mem.KeysRead(); n > 10 {
+			t.Errorf("%q: %d keys were read from the store", query, n)
+		}
 		switch {
 		case want < 0 && status != -want:
 			t.Errorf("%q: %d %s, want %d", query, status, answer, -want)

@@ -60,32 +60,50 @@ func (c *Controller) Hosts(ctx context.Context) ([]HostState, error) {
 		all[st.Host] = HostState{Host: model.Host{Name: st.Host}, Told: true, Status: st}
 	}
 	out := make([]HostState, 0, len(all))
-	for name, h := range all {
-		if rec, known := v.Host(name); known {
-			h.Host, h.Known = rec, true
-		}
-		var reg cluster.Service
-		reg, h.Alive = alive[name]
-		h.VXLANPort = reg.Port
-		h.Endpoints = v.NumEndpointsOfHost(name)
+	for _, h := range all {
+		h.complete(v, alive)
 		out = append(out, h)
 	}
 	slices.SortFunc(out, func(a, b HostState) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	return out, nil
 }
 
-// OneHost returns one of Hosts, or ErrNotFound.
+// complete adds to a host's name and status what the view and the registry know.
+func (h *HostState) complete(v *View, alive map[model.HostName]cluster.Service) {
+	if rec, known := v.Host(h.Name); known {
+		h.Host, h.Known = rec, true
+	}
+	reg, registered := alive[h.Name]
+	h.Alive, h.VXLANPort = registered, reg.Port
+	h.Endpoints = v.NumEndpointsOfHost(h.Name)
+}
+
+// OneHost returns one of Hosts, or ErrNotFound. Of the others it reads the
+// registrations only, which lie by address.
 func (c *Controller) OneHost(ctx context.Context, k model.HostName) (HostState, error) {
-	all, err := c.Hosts(ctx)
+	v, err := c.View(ctx)
 	if err != nil {
 		return HostState{}, err
 	}
-	for _, h := range all {
-		if h.Name == k {
-			return h, nil
-		}
+	alive, err := cluster.AliveHosts(ctx, c.store)
+	if err != nil {
+		return HostState{}, err
 	}
-	return HostState{}, model.Errorf(model.ErrNotFound, "host %q does not exist", k)
+	kv, err := c.store.Get(ctx, tables.HostStatuses.Key(k))
+	if err != nil {
+		return HostState{}, fmt.Errorf("read the status of host %q: %w", k, err)
+	}
+	h := HostState{Host: model.Host{Name: k}}
+	status, err := tables.HostStatuses.Decode(kv)
+	if err != nil {
+		c.log.Error("a host's status cannot be read", "key", kv.Key, "error", err)
+	}
+	h.Status, h.Told = status.Value, status.Exists()
+	h.complete(v, alive)
+	if k == "" || !h.Known && !h.Told && !h.Alive && h.Endpoints == 0 {
+		return HostState{}, model.Errorf(model.ErrNotFound, "host %q does not exist", k)
+	}
+	return h, nil
 }
 
 // RemoveHost forgets a host that will not come back: its record, which ends the

@@ -228,11 +228,21 @@ func (c *Controller) unused(tx store.Tx, k model.NetworkKey) error {
 		return err
 	}
 	const enough = 64
-	kvs, err := tx.Range(scope, enough)
-	if err != nil {
-		return err
+	for _, limit := range []int{few, enough} {
+		kvs, err := tx.Range(scope, limit)
+		if err != nil {
+			return err
+		}
+		if err := c.allExpired(kvs); err != nil || len(kvs) < limit {
+			return err
+		}
 	}
-	for _, kv := range kvs {
+	return model.Errorf(model.ErrInUse, "many of its addresses are reserved")
+}
+
+// allExpired checks that addresses are reserved only, and no longer.
+func (c *Controller) allExpired(addresses []store.KV) error {
+	for _, kv := range addresses {
 		row, err := tables.Addresses.Decode(kv)
 		if err != nil {
 			return err
@@ -247,9 +257,6 @@ func (c *Controller) unused(tx store.Tx, k model.NetworkKey) error {
 		if c.opts.Now().Before(a.Reservation.Expires) {
 			return model.Errorf(model.ErrInUse, "its address %s is reserved", a.Addr)
 		}
-	}
-	if len(kvs) == enough {
-		return model.Errorf(model.ErrInUse, "many of its addresses are reserved")
 	}
 	return nil
 }

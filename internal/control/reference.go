@@ -66,10 +66,24 @@ func unreferenced(tx store.Tx, t tables.Target) error {
 			}
 		}
 	}
-	kvs, err := tx.Range(t.Scope()+ruleReference+"/", 0)
-	if err != nil {
-		return err
+	for _, limit := range []int{few, 0} { // mostly the first says all
+		kvs, err := tx.Range(t.Scope()+ruleReference+"/", limit)
+		if err != nil {
+			return err
+		}
+		if err := unnamed(tx, t, kvs); err != nil || len(kvs) < limit {
+			return err
+		}
 	}
+	return nil
+}
+
+// few is how many rows are looked at before all are.
+const few = 8
+
+// unnamed checks that no rule names the target any more, of those whose
+// references are given.
+func unnamed(tx store.Tx, t tables.Target, kvs []store.KV) error {
 	keys := make([]model.RuleKey, len(kvs))
 	names := make([]string, len(kvs))
 	for i, kv := range kvs {

@@ -6,12 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store/tables"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
@@ -133,8 +131,8 @@ func endpointOf(v plumb.Veth) (model.EndpointKey, bool) {
 
 // releaseOrphans releases endpoints that an agent of this host created and no
 // journal entry knows: their journal was lost. Endpoints that others created on
-// this host are left alone. It reads the whole store, when everything else runs
-// and again when the store was not followed for a while.
+// this host are left alone. It asks once, when everything else runs, and again when
+// the store was not followed for a while.
 func (a *Service) releaseOrphans(ctx context.Context) {
 	retry := waiting.NewRetry(waiting.BackoffConfig{Base: time.Second, Max: time.Minute})
 	for ctx.Err() == nil {
@@ -159,10 +157,7 @@ func (a *Service) tryReleaseOrphans(ctx context.Context) error {
 	if err := a.cfg.Mine(); err != nil {
 		return err
 	}
-	if a.masters.API() == nil {
-		return netmaster.ErrNone
-	}
-	eps, err := tables.EndpointsOn(ctx, a.cluster.Store, a.cfg.Host)
+	eps, err := a.masters.Endpoints(ctx)
 	if err != nil {
 		return err
 	}
@@ -180,7 +175,7 @@ func (a *Service) tryReleaseOrphans(ctx context.Context) error {
 		if there, err := plumb.Exists(compile.IfName(ep.Key)); there || err != nil {
 			continue
 		}
-		// An attachment may have begun since the store was read.
+		// An attachment may have begun since netmaster was asked.
 		if k, ok := attachmentOf(a.cfg.Host, ep.Key.ID); ok {
 			if _, begun := a.journal.get(k); begun {
 				continue

@@ -170,6 +170,27 @@ func (m *Client) Delete(ctx context.Context, key model.EndpointKey, group model.
 	return nil
 }
 
+// Endpoints asks netmaster, which has them by host, for the endpoints of this
+// one: their keys and groups.
+func (m *Client) Endpoints(ctx context.Context) ([]model.Endpoint, error) {
+	c := m.API()
+	if c == nil {
+		return nil, ErrNone
+	}
+	list, err := c.Endpoints(ctx, api.EndpointFilter{Host: string(m.host)})
+	if err != nil {
+		return nil, FromAPI("list endpoints of host "+string(m.host), err)
+	}
+	out := make([]model.Endpoint, len(list))
+	for i, e := range list {
+		out[i].Group = model.GroupName(e.ServiceName)
+		if out[i].Key, err = model.ParseEndpointKey(e.Key); err != nil {
+			return nil, fmt.Errorf("list endpoints of host %s: %w", m.host, err)
+		}
+	}
+	return out, nil
+}
+
 // kinds are model's kinds of error by their names in netmaster's answers.
 var kinds = map[string]error{
 	api.KindInvalid:     model.ErrInvalid,

@@ -27,6 +27,7 @@ type Store struct {
 	changed chan struct{} // closed and replaced when faults change
 	closed  bool
 	largest int // most operations of a commit
+	read    int // keys
 }
 
 // faults is what the hooks have asked for.
@@ -176,6 +177,22 @@ func (m *Store) Largest() int {
 	return n
 }
 
+// KeysRead returns how many keys were read through this connection since the
+// last call, those that its mirrors list left out.
+func (m *Store) KeysRead() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.read
+	m.read = 0
+	return n
+}
+
+func (m *Store) count(keys int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.read += keys
+}
+
 // past refuses to read an earlier revision where that cannot be.
 func (m *Store) past(at store.Revision) error {
 	if at != 0 && !m.can.Past {
@@ -198,6 +215,7 @@ func (m *Store) ReadKeys(ctx context.Context, at store.Revision, keys []string) 
 	if err != nil {
 		return nil, 0, err
 	}
+	m.count(len(keys))
 	kvs := make([]store.KV, len(keys))
 	for i, key := range keys {
 		kvs[i] = m.db.get(key, at)
@@ -219,7 +237,9 @@ func (m *Store) ReadRange(ctx context.Context, at store.Revision, prefix string,
 	if err != nil {
 		return nil, 0, err
 	}
-	return m.db.list(prefix, at, limit), at, nil
+	kvs := m.db.list(prefix, at, limit)
+	m.count(len(kvs))
+	return kvs, at, nil
 }
 
 // Commit implements Backend.

@@ -1,9 +1,6 @@
 package tables
 
 import (
-	"context"
-	"strings"
-
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
@@ -31,27 +28,4 @@ var Endpoints = declare(TableSpec[model.EndpointKey, model.Endpoint]{
 // networkKey reads the names of a tenant and a network.
 func networkKey(n []string) model.NetworkKey {
 	return model.NetworkKey{Tenant: model.TenantName(n[0]), Name: model.NetworkName(n[1])}
-}
-
-// EndpointsOn reads all endpoints on a host. It goes through every tenant's
-// state: for what happens once in the life of a process.
-func EndpointsOn(ctx context.Context, s store.Store, host model.HostName) ([]model.Endpoint, error) {
-	kvs, _, err := s.Range(ctx, tenantsPrefix)
-	if err != nil {
-		return nil, err
-	}
-	var out []model.Endpoint
-	for _, kv := range kvs {
-		if !strings.Contains(kv.Key, "/endpoints/") {
-			continue
-		}
-		ch, err := Decode(store.Event{KV: kv})
-		if err != nil {
-			continue // unreadable: not known to be on the host
-		}
-		if ep, ok := ch.Value.(model.Endpoint); ok && ep.Host == host {
-			out = append(out, ep)
-		}
-	}
-	return out, nil
 }
