@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ func TestFlowsOfRules(t *testing.T) {
 		var out []model.PolicyRule
 		for i := range n {
 			r := model.PolicyRule{
-				Key: model.RuleKey{Tenant: "default", Policy: "p", Rule: model.RuleID(fmt.Sprint(i))}, Direction: model.In, Action: model.Allow,
+				Key: model.RuleKey{Tenant: "default", Policy: "p", Rule: model.RuleID(strconv.Itoa(i))}, Direction: model.In, Action: model.Allow,
 				Peers: []model.Peer{{CIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24)}},
 				Ports: []model.PortMatch{{Protocol: model.ProtoTCP, Lo: 1, Hi: 65534}},
 			}

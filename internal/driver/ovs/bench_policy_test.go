@@ -28,6 +28,7 @@ func BenchmarkRuleApply(b *testing.B) {
 }
 
 func benchRuleApply(b *testing.B, shape string, n int) {
+	b.Helper()
 	l := newLive(b, 1)
 	set := manyRules(4711, shape, n)
 	put := func() time.Duration {
@@ -140,6 +141,7 @@ func BenchmarkPurge(b *testing.B) {
 }
 
 func benchPurge(b *testing.B, n int) {
+	b.Helper()
 	l := newLive(b, 2)
 	defer l.drv.Close()
 	tier := desired.Tier{Tier: model.TierContiv, Default: model.Deny}
