@@ -140,7 +140,7 @@ func TestWarnings(t *testing.T) {
 	f.addHosts("h1")
 	f.must("POST", "/api/v1/tenants/t/", `{"tenantName":"t"}`)
 	seen := map[string]bool{}
-	for _, c := range []struct{ kind, key, body string }{
+	objects := []struct{ kind, key, body string }{
 		{"global", "global", `{"name":"global","fwdMode":"routing","networkInfraType":"aci"}`},
 		{"global", "global", `{"name":"global","networkInfraType":"aci-opflex"}`},
 		{"global", "global", `{"name":"global","fwdMode":"bridge","networkInfraType":"default"}`},
@@ -154,9 +154,16 @@ func TestWarnings(t *testing.T) {
 		{"appProfile", "t:a", `{"tenantName":"t","appProfileName":"a"}`},
 		{"Bgp", "h1", `{"hostname":"h1","routerip":"50.1.1.2/24","as":"1","neighbor-as":"2"}`},
 		{"aciGw", "aciGw", `{"name":"aciGw"}`},
-		{"volume", "t:v", `{"tenantName":"t","volumeName":"v"}`},
-		{"volumeProfile", "t:vp", `{"tenantName":"t","volumeProfileName":"vp"}`},
-	} {
+	}
+	for _, k := range collections() { // kinds without any effect, by their field cases
+		whole := slices.ContainsFunc(model.NoEffects(k.collection), func(n model.NoEffect) bool { return n.Field == "" })
+		if !whole || slices.ContainsFunc(objects, func(c struct{ kind, key, body string }) bool { return c.kind == k.name }) {
+			continue
+		}
+		body, key := fieldCases[k.collection].lay(t, `{"tenantName":"t"}`)
+		objects = append(objects, struct{ kind, key, body string }{k.name, key, body})
+	}
+	for _, c := range objects {
 		collection := collectionOf(t, c.kind)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/api/v1/"+collection+"/"+c.key, strings.NewReader(c.body))
 		if err != nil {

@@ -55,17 +55,14 @@ func clientCollections(t *testing.T) []string {
 	}
 	defer c.Close()
 	var out []string
-	v := reflect.ValueOf(c)
-	for i := range v.NumMethod() {
-		m := v.Method(i)
-		if m.Type().NumIn() != 0 || m.Type().NumOut() != 1 {
+	type resource interface{ Collection() string }
+	for _, m := range reflect.ValueOf(c).Methods() {
+		if m.Type().NumIn() != 0 || m.Type().NumOut() != 1 || !m.Type().Out(0).Implements(reflect.TypeFor[resource]()) {
 			continue
 		}
-		if _, ok := reflect.Zero(m.Type().Out(0)).Interface().(interface{ Collection() string }); !ok {
-			continue
+		if r, ok := reflect.TypeAssert[resource](m.Call(nil)[0]); ok {
+			out = append(out, r.Collection())
 		}
-		r, _ := m.Call(nil)[0].Interface().(interface{ Collection() string })
-		out = append(out, r.Collection())
 	}
 	slices.Sort(out)
 	return out

@@ -93,7 +93,7 @@ func untyped[T any](list []T) []any {
 }
 
 // register enters a kind.
-func register(k *objectKind) *objectKind {
+func register(k *objectKind) *objectKind { //nolint:unparam // the result is for package variables
 	registry = append(registry, k)
 	return k
 }

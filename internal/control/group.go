@@ -31,7 +31,7 @@ func lessGroup(a, b model.GroupKey) int {
 	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
 }
 
-func enterGroup(v *View, k model.GroupKey, old, now *model.Group, _ store.Revision) {
+func enterGroup(v *View, _ model.GroupKey, old, now *model.Group, _ store.Revision) {
 	if old != nil {
 		indexGroup(v, *old, false)
 	}

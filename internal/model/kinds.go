@@ -19,7 +19,7 @@ var registry []Kind
 
 // register enters a kind. It returns it so that a package variable can call register,
 // before any function runs.
-func register(k Kind) Kind {
+func register(k Kind) Kind { //nolint:unparam // the result is for package variables
 	for i := range k.NoEffects {
 		k.NoEffects[i].Kind = k.Collection
 	}

@@ -2,6 +2,8 @@ package tables
 
 import (
 	"net/netip"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +40,42 @@ func row[K comparable, V any](t *testing.T, tab *Table[K, V], v V) sample {
 	}
 }
 
+// filled makes a sample of a table whose rows are a kind of object, with a text in
+// each of the row's fields that are texts.
+func (t *Table[K, V]) filled(tt *testing.T) sample {
+	tt.Helper()
+	var v V
+	fill(reflect.ValueOf(&v).Elem())
+	return row(tt, t, v)
+}
+
+func fill(v reflect.Value) {
+	switch v.Kind() { //nolint:exhaustive // others stay zero
+	case reflect.String:
+		v.SetString("a.b-1")
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i))
+			}
+		}
+	}
+}
+
+// samples are those below, and one of each kind of object that has none there.
 func samples(t *testing.T) []sample {
+	t.Helper()
+	all := chosen(t)
+	for _, table := range registry {
+		f, ok := table.(interface{ filled(t *testing.T) sample })
+		if ok && len(table.kinds()) > 0 && !slices.ContainsFunc(all, func(s sample) bool { return s.of == table }) {
+			all = append(all, f.filled(t))
+		}
+	}
+	return all
+}
+
+func chosen(t *testing.T) []sample {
 	t.Helper()
 	net := model.NetworkKey{Tenant: "a.b", Name: "n-1"}
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
