@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/waiting"
@@ -38,6 +41,8 @@ type member struct {
 	scheme   string   // http or https: how services are asked
 	listen   []string // ip:port that this process listens on, all of them
 	lead     func(ctx context.Context, term store.Fence) error
+	agents   agents
+	client   *tls.Config // to other netmasters
 	log      *slog.Logger
 	disk     func() string // what is wrong with the embedded store's disk, "" = nothing; nil = the store is elsewhere
 	leading  atomic.Bool
@@ -45,6 +50,71 @@ type member struct {
 
 	mu   sync.Mutex
 	told map[string]time.Time // when trouble was logged last, by what was tried
+}
+
+// agents are those whom this netmaster hears of.
+type agents interface {
+	UntoldHosts() []model.HostName
+	HeardHosts([]model.HostName)
+	SetDeaf(why error)
+}
+
+// tellEach is how often the leader is told which agents were heard of: they say so
+// every three seconds, and count as away after cluster.ServiceTTL.
+const tellEach = time.Second
+
+// deafAfter is for how long the leader may not be reached before agents are sent
+// to another netmaster.
+const deafAfter = 4 * time.Second
+
+// tellLeader tells the netmaster that leads which agents this one hears of, until
+// ctx ends.
+func (m *member) tellLeader(ctx context.Context) {
+	fails := m.trouble("telling the leader which hosts are alive")
+	var since time.Time // when it was not reached for the first time
+	for waiting.Pause(ctx, tellEach) == nil {
+		names := m.agents.UntoldHosts()
+		if m.leading.Load() { // this one hears for itself
+			since = time.Time{}
+			m.agents.SetDeaf(nil)
+			continue
+		}
+		if len(names) == 0 && since.IsZero() {
+			continue
+		}
+		leader, err := cluster.Leader(ctx, m.store, cluster.LeaderKey)
+		switch {
+		case err != nil: // nobody leads, or the store is away: nobody counts
+		case leader == m.address: // it leads in a moment
+		default:
+			if err = m.tellHeard(ctx, leader, names); err == nil {
+				since = time.Time{}
+				m.agents.SetDeaf(nil)
+				continue
+			}
+			fails(err)
+			if since.IsZero() {
+				since = time.Now()
+			}
+			if time.Since(since) > deafAfter {
+				m.agents.SetDeaf(err)
+			}
+		}
+		m.agents.HeardHosts(names) // to be told the next time
+	}
+}
+
+func (m *member) tellHeard(ctx context.Context, leader string, names []model.HostName) error {
+	client, err := api.NewClient(m.scheme+"://"+leader, api.WithTimeout(readyTimeout), api.WithTLS(m.client))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	heard := api.HostsHeard{Hosts: []string{}}
+	for _, name := range names {
+		heard.Hosts = append(heard.Hosts, string(name))
+	}
+	return client.Do(ctx, http.MethodPost, "/plugin/hostsHeard", heard, nil)
 }
 
 // run registers this netmaster and stands for election until ctx ends; it
@@ -67,6 +137,7 @@ func (m *member) run(ctx context.Context) error {
 		cluster.KeepListening(ctx, m.store, cluster.Service{Role: "netmaster", Version: daemon.Build().Version, Hostname: host},
 			m.listen, m.trouble("telling agents what to keep containers from"))
 	})
+	listening.Go(func() { m.tellLeader(ctx) })
 	defer listening.Wait()
 	for i, name := range []string{"netmaster", "netmaster.rpc"} {
 		ip, port, err := net.SplitHostPort(m.services[i])

@@ -2,12 +2,26 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
 // TestTroubleIsTold: with the store away for an hour, a line a minute for each
@@ -30,4 +44,84 @@ func TestTroubleIsTold(t *testing.T) {
 			t.Error("another trouble is not told")
 		}
 	})
+}
+
+// heardOf are agents that a netmaster hears of.
+type heardOf struct {
+	mu     sync.Mutex
+	untold []model.HostName
+	deaf   error
+}
+
+func (h *heardOf) UntoldHosts() []model.HostName {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.untold)
+}
+
+func (h *heardOf) HeardHosts([]model.HostName) {}
+
+func (h *heardOf) SetDeaf(why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deaf = why
+}
+
+// TestTellLeader: a netmaster tells the one that leads which agents it hears of,
+// and counts as deaf while it does not reach it.
+func TestTellLeader(t *testing.T) {
+	told := make(chan string, 100)
+	var gone atomic.Bool
+	leader := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var req api.HostsHeard
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil || r.URL.Path != "/plugin/hostsHeard" {
+			t.Errorf("%s: %v", r.URL, err)
+		}
+		if gone.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, `"ok"`)
+		told <- strings.Join(req.Hosts, " ")
+	}))
+	t.Cleanup(leader.Close)
+	st := memory.New()
+	_, err := st.Update(t.Context(), func(tx store.Tx) error {
+		tx.Put(cluster.LeaderKey, []byte(leader.Listener.Addr().String()), nil)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &heardOf{untold: []model.HostName{"h1", "h2"}}
+	m := &member{store: st, address: "10.0.0.9:9999", scheme: "http", agents: h, log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { m.tellLeader(ctx); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	if got := <-told; got != "h1 h2" {
+		t.Errorf("the leader was told of %q", got)
+	}
+	deaf := func(want bool) {
+		t.Helper()
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for late := time.After(20 * time.Second); ; {
+			h.mu.Lock()
+			is := h.deaf != nil
+			h.mu.Unlock()
+			if is == want {
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-late:
+				t.Fatalf("deaf: %t, want %t", is, want)
+			}
+		}
+	}
+	gone.Store(true)
+	deaf(true)
+	gone.Store(false)
+	deaf(false)
 }

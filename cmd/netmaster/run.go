@@ -231,7 +231,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 	watch := ctrl.NewHostWatch()
 	m := &member{
 		store: st, address: o.internal, services: []string{o.internal, o.agent}, scheme: transport.Scheme(o.tls.APIServer), listen: o.listening(),
-		log: log,
+		agents: ctrl, client: o.tls.APIClient, log: log,
 		lead: func(ctx context.Context, term store.Fence) error {
 			if swarm != nil {
 				var running sync.WaitGroup
@@ -243,6 +243,11 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 			defer telling.Wait()
 			defer end()
 			telling.Go(func() { watch.Tell(ctx) })
+			telling.Go(func() {
+				if err := ctrl.CountOut(ctx, term); err != nil {
+					log.Debug("hosts are counted by another netmaster", "error", err)
+				}
+			})
 			if err := ctrl.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
 				return err
 			}

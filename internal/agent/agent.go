@@ -288,7 +288,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	inside.Go(func() { a.cluster.Remember(inner) })
 	inside.Go(func() { a.masters.Discover(inner, a.cfg.Store, a.log) })
 	inside.Go(func() { a.control.Run(inner) })
-	inside.Go(func() { a.tellListening(inner) })
 	inside.Go(func() {
 		if err := a.announce(inner); err != nil {
 			stop(err)

@@ -21,12 +21,12 @@ import (
 // Config is what an Agent needs. Fields are required unless they say otherwise.
 type Config struct {
 	Host       model.HostName
-	Control    netip.Addr // of this host, for the control plane
-	VTEP       netip.Addr // of this host, for tunnels
-	VXLANPort  int        // registered as netplugin.vtep; 0 = 4789
-	DriverName string     // as shown to people: ebpf, ovs, fake
-	DriverWhy  string     // as shown to people: why this one; optional
-	Store      store.Store
+	Control    netip.Addr   // of this host, for the control plane
+	VTEP       netip.Addr   // of this host, for tunnels
+	VXLANPort  int          // registered as netplugin.vtep; 0 = 4789
+	DriverName string       // as shown to people: ebpf, ovs, fake
+	DriverWhy  string       // as shown to people: why this one; optional
+	Store      store.Reader // an agent only reads: netmasters write for it
 	Driver     driver.Driver
 	Log        *slog.Logger
 	// TLS is how netmasters are asked and inspection is served; zero = plain.
@@ -89,7 +89,7 @@ type Config struct {
 	Drift         time.Duration // mean time between passes that nothing asks for; default 1 min
 	StatusEvery   time.Duration // least time between two status writes; default 2 s
 	StoreGrace    time.Duration // how long a host waits for what others put back into a restored store; default 1 min
-	ClaimPatience time.Duration // how long a start waits for a former run's claim to the name to end; default its lease's 10 s and 5 s
+	ClaimPatience time.Duration // how long a start waits for a former run's claim to the name to end; default 25 s: 10 s of silence, and an election
 	StatusLook    time.Duration // how often the host's health is looked at when nothing happens; default 5 s
 	StatusBeat    time.Duration // longest time between two status writes; default 1 min
 
@@ -117,7 +117,7 @@ func (c *Config) complete() error {
 	or(&c.Drift, time.Minute)
 	or(&c.StatusEvery, 2*time.Second)
 	or(&c.StoreGrace, picture.StoreGrace)
-	or(&c.ClaimPatience, cluster.ServiceTTL+5*time.Second)
+	or(&c.ClaimPatience, cluster.ServiceTTL+15*time.Second)
 	or(&c.StatusLook, 5*time.Second)
 	or(&c.StatusBeat, time.Minute)
 	if c.StateDir == "" {

@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,12 +20,13 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/apiserver"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/cni"
 	"github.com/contiv/netplugin/v2/internal/cni/serve"
+	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/netnstest"
@@ -41,14 +41,17 @@ import (
 type master struct {
 	*httptest.Server
 	st    store.Store
-	gone  atomic.Bool // answers 503
+	keep  *control.Controller // of hosts: as netmaster does it
+	gone  atomic.Bool         // answers 503
+	deaf  atomic.Bool         // answers 503 to what agents tell of their hosts
+	idle  atomic.Bool         // answers 503 to what agents want of endpoints
 	mu    sync.Mutex
 	calls map[string]int
 }
 
 func newMaster(t *testing.T, st store.Store) *master {
 	t.Helper()
-	m := &master{st: st, calls: map[string]int{}}
+	m := &master{st: st, keep: control.New(st, control.Options{Log: slog.New(slog.DiscardHandler)}), calls: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /plugin/createEndpoint", func(w http.ResponseWriter, r *http.Request) {
 		var req api.CreateEndpointRequest
@@ -74,6 +77,29 @@ func newMaster(t *testing.T, st store.Store) *master {
 		}
 		writeJSON(w, http.StatusOK, out)
 	})
+	mux.HandleFunc("POST /plugin/host", func(w http.ResponseWriter, r *http.Request) {
+		var req api.HostReport
+		m.serve(w, r, &req, func() (any, error) {
+			report, err := apiserver.HostReport(req)
+			if err == nil && req.Leaving {
+				return api.HostKept{}, m.keep.LeaveHost(r.Context(), report.Name, report.Installation)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return apiserver.HostKept(m.keep.KeepHost(r.Context(), report))
+		})
+	})
+	mux.HandleFunc("POST /plugin/hostStatus", func(w http.ResponseWriter, r *http.Request) {
+		var req api.HostStatusReport
+		m.serve(w, r, &req, func() (any, error) {
+			status, err := apiserver.HostStatus(req)
+			if err == nil {
+				err = m.keep.TellHostStatus(r.Context(), req.Installation, status)
+			}
+			return "ok", err
+		})
+	})
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		if m.gone.Load() {
 			http.Error(w, "the store is away", http.StatusServiceUnavailable)
@@ -90,7 +116,8 @@ func (m *master) serve(w http.ResponseWriter, r *http.Request, in any, f func() 
 	m.mu.Lock()
 	m.calls[r.URL.Path]++
 	m.mu.Unlock()
-	if m.gone.Load() {
+	told := strings.HasPrefix(r.URL.Path, "/plugin/host")
+	if m.gone.Load() || m.deaf.Load() && told || m.idle.Load() && !told {
 		http.Error(w, "the store is away", http.StatusServiceUnavailable)
 		return
 	}
@@ -442,45 +469,4 @@ func (b *bed) nothingLeft() {
 		return nil
 	})
 	b.noVeths()
-}
-
-// sandbox is a container's network namespace.
-type sandbox struct {
-	path string
-	file *os.File
-}
-
-// newSandbox makes a namespace that lives as long as the test.
-func newSandbox(t *testing.T) *sandbox {
-	t.Helper()
-	type made struct {
-		f   *os.File
-		err error
-	}
-	ch := make(chan made)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread dies with the goroutine
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			ch <- made{err: err}
-			return
-		}
-		f, err := os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
-		ch <- made{f, err}
-	}()
-	m := <-ch
-	if m.err != nil {
-		t.Fatal(m.err)
-	}
-	s := &sandbox{path: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), m.f.Fd()), file: m.f}
-	t.Cleanup(s.close)
-	return s
-}
-
-func (s *sandbox) close() { _ = s.file.Close() } // a second time fails, as it should
-
-func request(container string, s *sandbox) attach.Request {
-	return attach.Request{
-		Key: attach.Key{Container: container, IfName: "eth0"}, Netns: s.path,
-		Tenant: "blue", Source: attach.SourceCNI, Config: "conf1",
-	}
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func TestStatusTellsHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := b.endpoints()[0].Key
-	b.master.gone.Store(true) // else the agent has it put back
+	b.master.idle.Store(true) // else the agent has it put back
 	b.put(func(tx store.Tx) error { tables.Endpoints.Delete(tx, key); return nil })
 	is("not ready for an attachment without endpoint", func(s *tables.HostStatus) bool {
 		return !s.Ready && len(s.Conditions) == 1 && s.Conditions[0].Name == "attachments" && !s.Conditions[0].Notice
@@ -57,7 +58,7 @@ func TestStatusTellsHealth(t *testing.T) {
 	if _, rev, err := b.told(); err != nil || rev <= settled {
 		t.Errorf("revision %d after %d, %v", rev, settled, err)
 	}
-	b.master.gone.Store(false)
+	b.master.idle.Store(false)
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
 		t.Fatal(err)
 	}
@@ -73,19 +74,27 @@ func TestStatusMasterComes(t *testing.T) {
 	b.put(func(tx store.Tx) error { tables.HostStatuses.Delete(tx, testHost); return nil })
 	b.fake = b.fake.Restart()
 	b.start()
-	says := func(ready bool) {
+	b.eventually("the host waits for it", func() error {
+		if err := b.agent.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "netmaster") && !strings.Contains(err.Error(), "claimed") {
+			return fmt.Errorf("ready: %w", err)
+		}
+		return nil
+	})
+	says := func() {
 		t.Helper()
-		b.eventually(fmt.Sprintf("the status says ready %t", ready), func() error {
+		b.eventually("the status says ready", func() error {
 			s, _, err := b.told()
-			if err == nil && s.Ready != ready {
+			if err == nil && !s.Ready {
 				err = fmt.Errorf("status %+v", s)
 			}
 			return err
 		})
 	}
-	says(false)
+	if s, _, err := b.told(); err == nil {
+		t.Errorf("a status %+v while no netmaster was there to keep it", s)
+	}
 	b.master.gone.Store(false)
-	says(true)
+	says()
 }
 
 // TestStatusBeats: a host on which nothing happens has a last word all the same.

@@ -100,6 +100,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	s.handlePlugin()
 	s.handleHosts()
+	s.handleAgents()
 	s.handleStore()
 	s.handle("POST", "/api/v1/apply", s.apply)
 	s.handle("GET", "/api/v1/inspect/endpoints/{key}", s.inspectEndpoint)

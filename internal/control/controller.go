@@ -45,6 +45,7 @@ type Controller struct {
 	ready  chan struct{}         // closed when the defaults exist and the view is there
 
 	identities identities
+	hearing    hearing      // which agents live
 	renew      waiting.Bell // the store has lost its identity
 }
 

@@ -10,6 +10,12 @@ import (
 // HostStatus is what a host's agent observes of its data plane.
 type HostStatus = tables.HostStatus
 
+// HostCondition is a condition of a host's health that does not hold.
+type HostCondition = tables.HostCondition
+
+// TableFill tells how full a table of a data plane is.
+type TableFill = tables.TableFill
+
 // HostStatuses reads what all agents have observed, in order of the hosts.
 func (c *Controller) HostStatuses(ctx context.Context) ([]HostStatus, error) {
 	kvs, _, err := c.store.Range(ctx, tables.HostStatusScope)

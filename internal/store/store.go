@@ -19,20 +19,8 @@ type KV struct {
 // Exists tells whether the key was there.
 func (kv KV) Exists() bool { return kv.Create != 0 }
 
-// Store is a distributed (or, in tests, in-memory) transactional store.
-// Methods fail with model.ErrUnavailable when the store cannot be reached and
-// with the context's error when it ends first.
-type Store interface {
-	// Update runs fn in a serializable transaction and commits it, running fn
-	// again when what it read has changed meanwhile (bounded; then
-	// model.ErrConflict). fn must have no effects but those through tx. An error
-	// from fn aborts and is returned as it is. A transaction that wrote nothing
-	// commits nothing and returns the last commit revision, so that waiting for
-	// it in a mirror that follows commits always ends.
-	// After model.ErrUnavailable or a context's error the outcome is unknown.
-	// What is more than the backend takes (Capabilities) is ErrTooLarge.
-	Update(ctx context.Context, fn func(tx Tx) error) (Revision, error)
-
+// Reader is what those use who only read.
+type Reader interface {
 	// Get reads one key, linearizably. A missing key is a KV that does not exist,
 	// without error.
 	Get(ctx context.Context, key string) (KV, error)
@@ -52,6 +40,23 @@ type Store interface {
 	// and delivers the difference, deletions included, as one Batch. While the
 	// store is away it keeps trying and calls onState, if given.
 	Mirror(ctx context.Context, prefixes []string, fn func(Batch) error, opts ...MirrorOption) error
+}
+
+// Store is a distributed (or, in tests, in-memory) transactional store.
+// Methods fail with model.ErrUnavailable when the store cannot be reached and
+// with the context's error when it ends first.
+type Store interface {
+	Reader
+
+	// Update runs fn in a serializable transaction and commits it, running fn
+	// again when what it read has changed meanwhile (bounded; then
+	// model.ErrConflict). fn must have no effects but those through tx. An error
+	// from fn aborts and is returned as it is. A transaction that wrote nothing
+	// commits nothing and returns the last commit revision, so that waiting for
+	// it in a mirror that follows commits always ends.
+	// After model.ErrUnavailable or a context's error the outcome is unknown.
+	// What is more than the backend takes (Capabilities) is ErrTooLarge.
+	Update(ctx context.Context, fn func(tx Tx) error) (Revision, error)
 
 	// NewSession grants a lease that is kept alive until Close or ctx ends; keys
 	// put with it vanish ttl after the holder stops refreshing.

@@ -236,3 +236,28 @@ func (m *Client) FixedBases() []string {
 	}
 	return strings.Split(m.bases, ",")
 }
+
+// KeepHost has a netmaster keep this host's place in the cluster. Errors are of
+// model's kinds; that the name is another's is none.
+func (m *Client) KeepHost(ctx context.Context, r api.HostReport) (kept api.HostKept, err error) {
+	c := m.API()
+	if c == nil {
+		return kept, ErrNone
+	}
+	if err := c.Do(ctx, http.MethodPost, "/plugin/host", r, &kept); err != nil {
+		return kept, FromAPI("keep host "+r.Host, err)
+	}
+	return kept, nil
+}
+
+// TellStatus has a netmaster keep what the host observes.
+func (m *Client) TellStatus(ctx context.Context, r api.HostStatusReport) error {
+	c := m.API()
+	if c == nil {
+		return ErrNone
+	}
+	if err := c.Do(ctx, http.MethodPost, "/plugin/hostStatus", r, nil); err != nil {
+		return FromAPI("tell the status of host "+r.Host, err)
+	}
+	return nil
+}

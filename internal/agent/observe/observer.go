@@ -29,7 +29,7 @@ type Config struct {
 	Log        *slog.Logger
 	Driver     driver.Driver
 	Can        driver.Capabilities    // of Driver
-	Store      store.Store            // tells of netmasters' monitors
+	Store      store.Reader           // tells of netmasters' monitors
 	Metrics    []prometheus.Collector // told beside the Observer's own
 	DebugHooks bool                   // enables the endpoints that pause the mirror: tests only
 

@@ -50,7 +50,7 @@ type Cluster struct {
 // Config is what a Cluster needs; all of it, unless it says otherwise.
 type Config struct {
 	Host     model.HostName
-	Store    store.Store
+	Store    store.Reader
 	Log      *slog.Logger
 	StateDir string        // remembers which store is followed
 	Grace    time.Duration // how long others may take to put back what a restored store lacks; 0 = StoreGrace

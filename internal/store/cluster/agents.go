@@ -15,7 +15,7 @@ var AgentScope = servicesOf(ServiceAgent)
 
 // AliveHosts returns the hosts whose agent is registered: it has said so within
 // ServiceTTL.
-func AliveHosts(ctx context.Context, st store.Store) (map[model.HostName]Service, error) {
+func AliveHosts(ctx context.Context, st store.Reader) (map[model.HostName]Service, error) {
 	services, err := Services(ctx, st, ServiceAgent)
 	if err != nil {
 		return nil, err

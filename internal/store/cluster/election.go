@@ -170,7 +170,7 @@ func (l *lockView) wait(ctx context.Context, s store.Session, wanted func(store.
 
 // Leader returns the value of a lock, or model.ErrUnavailable when nobody
 // holds it.
-func Leader(ctx context.Context, st store.Store, key string) (string, error) {
+func Leader(ctx context.Context, st store.Reader, key string) (string, error) {
 	kv, err := st.Get(ctx, key)
 	if err != nil {
 		return "", err

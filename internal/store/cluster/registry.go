@@ -83,6 +83,18 @@ func (s Service) Put(tx store.Tx, session store.Session) error {
 	return nil
 }
 
+// Keep is Put without a session, unless it is there already as it should be.
+func (s Service) Keep(tx store.Tx) error {
+	was, there, err := s.Find(tx)
+	if was.TTL = 0; err != nil || there && was == s {
+		return err
+	}
+	return s.Put(tx, nil)
+}
+
+// Delete takes an instance out of the registry.
+func (s Service) Delete(tx store.Tx) { tx.Delete(s.key()) }
+
 func servicesOf(name string) string { return servicesPrefix + store.Segment(name) + "/" }
 
 func decodeService(kv store.KV) (Service, bool) {
@@ -223,7 +235,7 @@ func (r *Registration) Close() error {
 
 // Services returns the registered instances of a service, of all with the name
 // "", ordered by key. Records that are none are left out.
-func Services(ctx context.Context, st store.Store, name string) ([]Service, error) {
+func Services(ctx context.Context, st store.Reader, name string) ([]Service, error) {
 	prefix := servicesPrefix
 	if name != "" {
 		prefix = servicesOf(name)
@@ -243,7 +255,7 @@ func Services(ctx context.Context, st store.Store, name string) ([]Service, erro
 
 // WatchServices calls fn with all instances of a service ("" = of all), ordered
 // by name and address, now and after every change, until ctx ends or fn fails.
-func WatchServices(ctx context.Context, st store.Store, name string, fn func([]Service) error, opts ...store.MirrorOption) error {
+func WatchServices(ctx context.Context, st store.Reader, name string, fn func([]Service) error, opts ...store.MirrorOption) error {
 	prefix := servicesPrefix
 	if name != "" {
 		prefix = servicesOf(name)

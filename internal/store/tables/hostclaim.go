@@ -7,8 +7,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// HostClaim says who has a host's name: it is put with a lease, so that it
-// lasts as long as the agent lives, at lock/netplugin/HOST.
+// HostClaim says who has a host's name, at lock/netplugin/HOST. It lasts until
+// the agent leaves, or the netmaster that leads has heard nothing of it for a
+// while.
 type HostClaim struct {
 	Host         model.HostName `json:"host"`
 	Installation string         `json:"installation"`    // as in model.Host
@@ -16,6 +17,13 @@ type HostClaim struct {
 	Control      netip.Addr     `json:"control"`         // as in model.Host
 	VTEP         netip.Addr     `json:"vtep"`            // as in model.Host
 	Since        string         `json:"since,omitempty"` // RFC 3339, by the host's clock
+	// VXLANPort and Listening (ip:port, separated by commas) are where the host is
+	// registered beside it.
+	VXLANPort int    `json:"vxlanPort,omitempty"`
+	Listening string `json:"listening,omitempty"`
+	// Kept: netmasters keep the claim, which has no lease; false in claims of agents
+	// that wrote theirs themselves, with one.
+	Kept bool `json:"kept,omitempty"`
 }
 
 // HostClaimsScope holds the claims of all agents that live.

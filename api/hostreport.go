@@ -1,0 +1,71 @@
+package api
+
+// HostReportVersion is what this version's agents tell of their hosts; a
+// netmaster refuses a later one.
+const HostReportVersion = 1
+
+// HostReport is what an agent keeps in the cluster, which its netmasters write
+// for it (POST /plugin/host): its claim to the host's name, the host's record, and
+// where it is registered. It tells it again every few seconds: a host that no
+// netmaster hears of any more counts as away.
+type HostReport struct {
+	Version      int    `json:"version"` // HostReportVersion
+	Host         string `json:"host"`
+	Installation string `json:"installation"`       // UUID of the agent's state directory
+	Boot         string `json:"boot,omitempty"`     // of the host's kernel
+	Since        string `json:"since"`              // RFC 3339, by the host's clock: when the agent began
+	Control      string `json:"control"`            // address of the host
+	VTEP         string `json:"vtep"`               // address of its tunnels
+	VXLANPort    int    `json:"vxlanPort"`          // UDP port of its tunnels
+	Driver       string `json:"driver,omitempty"`   // of its data plane
+	Store        string `json:"store,omitempty"`    // mark of the store that it follows
+	Format       int    `json:"format"`             // of what the agent keeps on the host
+	AgentVersion string `json:"agentVersion"`       // for people
+	TakeHost     bool   `json:"takeHost,omitempty"` // take the name over from an installation that is not alive
+	// Listening are ip:port at which the agent answers beyond its host.
+	Listening []string `json:"listening,omitempty"`
+	// Look: see whether all of it is in the store; otherwise it says only that the
+	// agent lives.
+	Look bool `json:"look,omitempty"`
+	// Leaving: the agent ends, and the host is away from now on.
+	Leaving bool `json:"leaving,omitempty"`
+}
+
+// HostKept is the answer.
+type HostKept struct {
+	// Taken is why the name, or the tunnel's address, is not for this agent; empty =
+	// it is.
+	Taken string `json:"taken,omitempty"`
+	// Former: it may be a former run of this very installation, which will count as
+	// away soon.
+	Former bool   `json:"former,omitempty"`
+	Wrote  string `json:"wrote,omitempty"` // what was missing or wrong, and was written
+	Heir   string `json:"heir,omitempty"`  // the installation that had the name before, when it was another
+}
+
+// HostStatusReport is what an agent observes (POST /plugin/hostStatus).
+type HostStatusReport struct {
+	Version      int                  `json:"version"` // HostReportVersion
+	Host         string               `json:"host"`
+	Installation string               `json:"installation"`
+	Driver       string               `json:"driver"`
+	DriverWhy    string               `json:"driverWhy,omitempty"`
+	AgentVersion string               `json:"agentVersion,omitempty"`
+	Updated      string               `json:"updated"`  // RFC 3339, by the host's clock
+	Revision     int64                `json:"revision"` // of the last picture applied
+	Ports        int                  `json:"ports"`    // programmed
+	Pending      int                  `json:"pending"`  // wanted but not programmed
+	Error        string               `json:"error,omitempty"`
+	Problems     map[string]string    `json:"problems,omitempty"` // object -> sentence
+	Attachments  int                  `json:"attachments,omitempty"`
+	Ready        bool                 `json:"ready,omitempty"`
+	Conditions   []Condition          `json:"conditions,omitempty"` // those that do not hold
+	Kinds        map[string]int       `json:"kinds,omitempty"`      // how many problems, by kind
+	Tables       map[string]TableFill `json:"tables,omitempty"`
+}
+
+// HostsHeard tells the netmaster that leads which agents another one has heard of
+// since the last time (POST /plugin/hostsHeard).
+type HostsHeard struct {
+	Hosts []string `json:"hosts"`
+}

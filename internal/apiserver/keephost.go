@@ -1,0 +1,131 @@
+package apiserver
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// handleAgents registers what agents tell of their hosts.
+func (s *server) handleAgents() {
+	s.handle("POST", "/plugin/host", s.keepHost)
+	s.handle("POST", "/plugin/hostStatus", s.hostStatus)
+	s.handle("POST", "/plugin/hostsHeard", s.hostsHeard)
+}
+
+func (s *server) keepHost(w http.ResponseWriter, r *http.Request) (any, error) {
+	var req api.HostReport
+	if _, err := decode(w, r, &req); err != nil {
+		return nil, err
+	}
+	report, err := HostReport(req)
+	if err != nil {
+		return nil, err
+	}
+	if req.Leaving {
+		return api.HostKept{}, s.control.LeaveHost(r.Context(), report.Name, report.Installation)
+	}
+	return HostKept(s.control.KeepHost(r.Context(), report))
+}
+
+// HostKept is an answer to an agent.
+func HostKept(kept control.HostKept, err error) (api.HostKept, error) {
+	if taken, ok := errors.AsType[control.Taken](err); ok {
+		return api.HostKept{Taken: taken.Text, Former: taken.Former}, nil
+	}
+	return api.HostKept{Wrote: kept.Wrote, Heir: kept.Former}, err
+}
+
+// HostReport reads what an agent has kept.
+func HostReport(req api.HostReport) (r control.HostReport, err error) {
+	if r.Name, err = agentOf(req.Version, req.Host, req.Installation); err != nil {
+		return r, err
+	}
+	for _, f := range []struct {
+		name, text string
+		to         *netip.Addr
+	}{{"control", req.Control, &r.Control}, {"vtep", req.VTEP, &r.VTEP}} {
+		if *f.to, err = netip.ParseAddr(f.text); err != nil {
+			return r, model.InvalidField(f.name, clip([]byte(f.text)), "must be an address")
+		}
+	}
+	if req.VXLANPort < 1 || req.VXLANPort > 65535 {
+		return r, model.InvalidField("vxlanPort", req.VXLANPort, "must be between 1 and 65535")
+	}
+	for _, text := range req.Listening {
+		at, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return r, model.InvalidField("listening", clip([]byte(text)), "must be address:port")
+		}
+		r.Listening = append(r.Listening, at)
+	}
+	r.Installation, r.Driver, r.Store, r.Format = req.Installation, req.Driver, req.Store, req.Format
+	r.Boot, r.Since, r.Version, r.VXLANPort, r.TakeHost, r.Look = req.Boot, req.Since, req.AgentVersion, req.VXLANPort, req.TakeHost, req.Look
+	return r, nil
+}
+
+// agentOf checks who tells something.
+func agentOf(version int, host, installation string) (model.HostName, error) {
+	if version != api.HostReportVersion {
+		return "", model.InvalidField("version", version, "is not one that this netmaster knows (1): netmasters are upgraded before netplugins")
+	}
+	if installation == "" {
+		return "", model.InvalidField("installation", installation, "must not be empty")
+	}
+	return model.ParseHostName(host)
+}
+
+func (s *server) hostStatus(w http.ResponseWriter, r *http.Request) (any, error) {
+	var req api.HostStatusReport
+	if _, err := decode(w, r, &req); err != nil {
+		return nil, err
+	}
+	status, err := HostStatus(req)
+	if err != nil {
+		return nil, err
+	}
+	return "ok", s.control.TellHostStatus(r.Context(), req.Installation, status)
+}
+
+// HostStatus reads what an agent observes.
+func HostStatus(req api.HostStatusReport) (control.HostStatus, error) {
+	name, err := agentOf(req.Version, req.Host, req.Installation)
+	if err != nil {
+		return control.HostStatus{}, err
+	}
+	st := control.HostStatus{
+		Host: name, Driver: req.Driver, DriverWhy: req.DriverWhy, Version: req.AgentVersion, Updated: req.Updated, Revision: req.Revision,
+		Ports: req.Ports, Pending: req.Pending, Error: req.Error, Problems: req.Problems, Attachments: req.Attachments, Ready: req.Ready, Kinds: req.Kinds,
+	}
+	for _, c := range req.Conditions {
+		st.Conditions = append(st.Conditions, control.HostCondition{Name: c.Name, Notice: c.Notice, Message: c.Message})
+	}
+	for name, t := range req.Tables {
+		if st.Tables == nil {
+			st.Tables = map[string]control.TableFill{}
+		}
+		st.Tables[name] = control.TableFill(t)
+	}
+	return st, nil
+}
+
+func (s *server) hostsHeard(w http.ResponseWriter, r *http.Request) (any, error) {
+	var req api.HostsHeard
+	if _, err := decode(w, r, &req); err != nil {
+		return nil, err
+	}
+	names := make([]model.HostName, 0, len(req.Hosts))
+	for _, text := range req.Hosts {
+		name, err := model.ParseHostName(text)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	s.control.HeardHosts(names)
+	return "ok", nil
+}

@@ -1,0 +1,113 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// TestAgentsTell: what agents tell of their hosts is shown, by who has the host's
+// name only; what cannot be read is refused by field.
+func TestAgentsTell(t *testing.T) {
+	f := serve(t, 0)
+	report := api.HostReport{
+		Version: api.HostReportVersion, Host: "h1", Installation: "i1", Boot: "b1", Since: "2026-11-22T00:00:00Z",
+		Control: "10.0.0.1", VTEP: "10.1.0.1", VXLANPort: 8472, Driver: "ovs", Store: "s/1", Format: 1, AgentVersion: "2.0",
+		Listening: []string{"10.0.0.1:9090"}, Look: true,
+	}
+	tell := func(path string, v any, out any) {
+		t.Helper()
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := f.must("POST", path, string(b)); out != nil {
+			if err := json.Unmarshal([]byte(text), out); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fails := func(path, body string, status int, words string) {
+		t.Helper()
+		if code, text := f.do("POST", path, body); code != status || !strings.Contains(text, words) {
+			t.Errorf("POST %s %s: %d %q, want %d and %q", path, body, code, text, status, words)
+		}
+	}
+	host := func() (h api.Host) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(f.must("GET", "/api/v1/hosts/h1", "")), &h); err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	var kept api.HostKept
+	tell("/plugin/host", report, &kept)
+	if kept.Taken != "" || !strings.Contains(kept.Wrote, "host record") {
+		t.Errorf("the first word: %+v", kept)
+	}
+	h := host()
+	if h.State != api.HostAlive || h.Control != "10.0.0.1" || h.VTEP != "10.1.0.1" || h.VXLANPort != 8472 || h.Driver != "ovs" || h.Format != 1 {
+		t.Errorf("shown: %+v", h)
+	}
+	other := report
+	other.Installation, other.TakeHost = "i2", true
+	kept = api.HostKept{}
+	tell("/plugin/host", other, &kept)
+	if !strings.Contains(kept.Taken, "is taken") || !strings.Contains(kept.Taken, report.Since) || kept.Former {
+		t.Errorf("another installation: %+v", kept)
+	}
+	copied := report
+	copied.Boot = "b2"
+	kept = api.HostKept{}
+	tell("/plugin/host", copied, &kept)
+	if kept.Taken == "" || !kept.Former {
+		t.Errorf("a copy: %+v", kept)
+	}
+	status := api.HostStatusReport{
+		Version: api.HostReportVersion, Host: "h1", Installation: "i1", Driver: "ovs", DriverWhy: "asked for", AgentVersion: "2.0",
+		Updated: "2026-11-22T00:00:01Z", Revision: 7, Ports: 2, Pending: 1, Error: "e", Problems: map[string]string{"port a": "p"}, Attachments: 3, Ready: true,
+		Conditions: []api.Condition{{Name: "ports", Message: "m", Notice: true}}, Kinds: map[string]int{"port": 1},
+		Tables: map[string]api.TableFill{"conns": {Entries: 4, Capacity: 5}},
+	}
+	tell("/plugin/hostStatus", status, nil)
+	h = host()
+	want := api.Host{
+		LastWord: status.Updated, DriverWhy: "asked for", Version: "2.0", Attachments: 3, Ports: 2, Pending: 1, Revision: 7,
+		Problems: status.Problems, Error: "e", Tables: status.Tables, Ready: true, Conditions: status.Conditions,
+	}
+	got := api.Host{
+		LastWord: h.LastWord, DriverWhy: h.DriverWhy, Version: h.Version, Attachments: h.Attachments, Ports: h.Ports, Pending: h.Pending, Revision: h.Revision,
+		Problems: h.Problems, Error: h.Error, Tables: h.Tables, Ready: h.Ready, Conditions: h.Conditions,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+	status.Installation = "i2"
+	b, err := json.Marshal(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fails("/plugin/hostStatus", string(b), http.StatusConflict, "not claimed by installation")
+	for field, body := range map[string]string{
+		"version":      `{"version":2,"host":"h1","installation":"i"}`,
+		"installation": `{"version":1,"host":"h1"}`,
+		"host":         `{"version":1,"host":"h 1","installation":"i"}`,
+		"control":      `{"version":1,"host":"h1","installation":"i","control":"x"}`,
+		"vtep":         `{"version":1,"host":"h1","installation":"i","control":"10.0.0.1"}`,
+		"vxlanPort":    `{"version":1,"host":"h1","installation":"i","control":"10.0.0.1","vtep":"10.0.0.1"}`,
+		"listening":    `{"version":1,"host":"h1","installation":"i","control":"10.0.0.1","vtep":"10.0.0.1","vxlanPort":4789,"listening":["x"]}`,
+	} {
+		fails("/plugin/host", body, http.StatusBadRequest, field)
+	}
+	tell("/plugin/hostsHeard", api.HostsHeard{Hosts: []string{"h7"}}, nil)
+	report.Leaving = true
+	tell("/plugin/host", report, nil)
+	if h := host(); h.State != api.HostAway {
+		t.Errorf("after it has left: %+v", h)
+	}
+}

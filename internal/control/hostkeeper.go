@@ -1,0 +1,344 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// A host's name belongs to one installation while that lives. Agents tell who
+// they are every few seconds, and netmasters keep it in the store for them: the
+// claim to the name, the host's record, its registration, where it listens.
+
+// HostReport is what an agent has kept.
+type HostReport struct {
+	model.Host
+	Boot      string // of the host's kernel
+	Since     string // RFC 3339, by the host's clock: when the agent began
+	Version   string // of the agent
+	VXLANPort int
+	Listening []netip.AddrPort // where it answers beyond its host
+	TakeHost  bool             // take the name over from an installation that is not alive
+	Look      bool             // see whether all of it is in the store
+}
+
+// claim is the report as the claim to the host's name.
+func (r *HostReport) claim() tables.HostClaim {
+	at := make([]string, 0, len(r.Listening))
+	for _, ap := range r.Listening {
+		at = append(at, ap.String())
+	}
+	return tables.HostClaim{
+		Host: r.Name, Installation: r.Installation, Boot: r.Boot, Control: r.Control, VTEP: r.VTEP, Since: r.Since,
+		VXLANPort: r.VXLANPort, Listening: strings.Join(at, ","), Kept: true,
+	}
+}
+
+// registration is where a claim's host is registered.
+func registration(c tables.HostClaim, version string) cluster.Service {
+	return cluster.Service{
+		ServiceName: cluster.ServiceAgent, Version: version, HostAddr: c.VTEP.String(),
+		Port: c.VXLANPort, Hostname: string(c.Host), Installation: c.Installation,
+	}
+}
+
+// listening are a claim's entries of cluster.ListenService.
+func listening(c tables.HostClaim, version string) []cluster.Service {
+	var out []cluster.Service
+	for text := range strings.SplitSeq(c.Listening, ",") {
+		if ap, err := netip.ParseAddrPort(text); err == nil {
+			out = append(out, cluster.Service{
+				ServiceName: cluster.ListenService, Role: "netplugin", Version: version, Hostname: string(c.Host),
+				HostAddr: ap.Addr().String(), Port: int(ap.Port()),
+			})
+		}
+	}
+	return out
+}
+
+// MaxListening bounds the addresses at which one agent says that it listens.
+const MaxListening = 1024
+
+// listeningPart is how many of them one transaction changes: it reads them too.
+const listeningPart = 16
+
+// Taken says that a name, or a tunnel's address, is not for who asked: mostly,
+// since somebody else has it.
+type Taken struct {
+	Text   string
+	Former bool // it may be a former run of this very installation, which will count as away soon
+}
+
+func (t Taken) Error() string { return t.Text }
+
+// HostKept is what came of KeepHost.
+type HostKept struct {
+	Wrote  string // what was missing or wrong in the store, and was written
+	Former string // the installation that had the name before, when it was another
+}
+
+// KeepHost keeps a host's claim, record and registrations in the store, and notes
+// that its agent lives. It fails with Taken when the name is another's.
+func (c *Controller) KeepHost(ctx context.Context, r HostReport) (kept HostKept, err error) {
+	if err := c.hearing.isDeaf(); err != nil {
+		return kept, err
+	}
+	claim := r.claim()
+	if len(r.Listening) > MaxListening {
+		return kept, model.InvalidField("listening", len(r.Listening), fmt.Sprintf("must be at most %d addresses", MaxListening))
+	}
+	if c.hearing.hears(claim) && !r.Look {
+		return kept, nil
+	}
+	service := registration(claim, r.Version)
+	var was tables.HostClaim
+	_, err = c.store.Update(ctx, func(tx store.Tx) error {
+		kept = HostKept{}
+		if err := tx.Prefetch(tables.HostClaims.Key(claim.Host), tables.Hosts.Key(r.Name)); err != nil {
+			return err
+		}
+		claimed, err := tables.HostClaims.Find(tx, claim.Host)
+		if err != nil {
+			return err
+		}
+		row, err := tables.Hosts.Find(tx, r.Name)
+		if err != nil {
+			return err
+		}
+		registered, there, err := service.Find(tx)
+		if err != nil {
+			return err
+		}
+		if claimed.Exists() {
+			err = mayReplace(claimed.Value, claim)
+		} else if err = earlier(tx, claim); err == nil && row.Exists() {
+			kept.Former, err = maySucceed(row.Value, r)
+		}
+		if err != nil {
+			return err
+		}
+		if row.Exists() && row.Value.Format > r.Format {
+			return Taken{Text: NewerFormat(row.Value, r.Format)}
+		}
+		if there && registered.Hostname != service.Hostname && registered.Installation != service.Installation {
+			return Taken{Former: registered.Installation == "", Text: fmt.Sprintf(
+				"tunnel address %s is that of host %q, which is alive: two hosts cannot have one; give this one its own with --vtep-ip", service.HostAddr, registered.Hostname)}
+		}
+		was = claimed.Value
+		return kept.write(tx, was, claim, row, registered, service, r)
+	})
+	if err == nil {
+		err = c.keepListening(ctx, was, claim, r.Version)
+	}
+	if err != nil {
+		return kept, err
+	}
+	c.hearing.has(claim)
+	if kept.Former != "" {
+		c.log.Warn("a host's name was another installation's, which is gone; it is the present one's now", "host", string(r.Name), "former", kept.Former, "now", r.Installation)
+	}
+	return kept, nil
+}
+
+// write writes what is missing or wrong, and notes it.
+func (k *HostKept) write(tx store.Tx, was, claim tables.HostClaim, row tables.Row[model.Host], registered, service cluster.Service, r HostReport) error {
+	var wrote []string
+	if was != claim {
+		wrote = append(wrote, "claim to the host's name")
+		if err := tables.HostClaims.Put(tx, claim); err != nil {
+			return err
+		}
+	}
+	registered.TTL = 0
+	if registered != service || was != claim { // an earlier agent's goes with its lease
+		wrote = append(wrote, "registration of "+cluster.ServiceAgent)
+		if err := service.Put(tx, nil); err != nil {
+			return err
+		}
+	}
+	if was.VTEP != claim.VTEP || was.VXLANPort != claim.VXLANPort {
+		if was.Kept {
+			registration(was, "").Delete(tx)
+		}
+	}
+	if !row.Exists() || row.Value != r.Host {
+		wrote = append(wrote, "host record")
+		if err := tables.Hosts.Put(tx, r.Host); err != nil {
+			return err
+		}
+	}
+	k.Wrote = strings.Join(wrote, ", ")
+	return nil
+}
+
+// keepListening makes the entries of cluster.ListenService be a claim's.
+func (c *Controller) keepListening(ctx context.Context, was, claim tables.HostClaim, version string) error {
+	now := listening(claim, version)
+	left := slices.DeleteFunc(listening(was, ""), func(s cluster.Service) bool {
+		return slices.ContainsFunc(now, func(x cluster.Service) bool { return x.HostAddr == s.HostAddr && x.Port == s.Port })
+	})
+	if err := c.forgetListening(ctx, store.Fence{}, left); err != nil {
+		return err
+	}
+	for part := range slices.Chunk(now, listeningPart) {
+		_, err := c.store.Update(ctx, func(tx store.Tx) error {
+			for _, s := range part {
+				if err := s.Keep(tx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Controller) forgetListening(ctx context.Context, fence store.Fence, all []cluster.Service) error {
+	for part := range slices.Chunk(all, listeningPart) {
+		_, err := c.store.Update(ctx, func(tx store.Tx) error {
+			if fence.Key != "" {
+				fence.Require(tx)
+			}
+			for _, s := range part {
+				s.Delete(tx)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayReplace decides over a claim that stands.
+func mayReplace(old, now tables.HostClaim) error {
+	if old.Installation == now.Installation {
+		if old.Boot == now.Boot && old.Control == now.Control && old.VTEP == now.VTEP {
+			return nil // a former run there: the state directory's lock holds that it has ended
+		}
+		return Taken{Former: true, Text: fmt.Sprintf(
+			"host %q is alive at %s, since %s, with the installation %s of this state directory: one of them is a copy of the other, such as a cloned machine; on the copy remove the state directory and give it a name of its own with --host",
+			old.Host, old.Control, old.Since, old.Installation)}
+	}
+	return Taken{Text: fmt.Sprintf(
+		"the host name %q is taken: another installation (%s) is alive under it at %s, tunnel address %s, since %s; give this one a name of its own with --host",
+		old.Host, old.Installation, old.Control, old.VTEP, old.Since)}
+}
+
+// maySucceed decides over the record of a host that does not live: it is this
+// installation's if it says so, or if the machine's address is that of the
+// record, which two machines cannot have. It returns the former installation.
+func maySucceed(old model.Host, now HostReport) (former string, err error) {
+	same := func(x, y netip.Addr) bool { return x == y && x.IsValid() && !x.IsLoopback() }
+	switch {
+	case old.Installation == now.Installation:
+		return "", nil
+	case same(old.Control, now.Control), same(old.VTEP, now.VTEP), now.TakeHost:
+		if old.Installation == "" {
+			return "an earlier version", nil
+		}
+		return old.Installation, nil
+	}
+	who := old.Installation
+	if who == "" {
+		who = "of an earlier version"
+	}
+	return "", Taken{Text: fmt.Sprintf(
+		"the host name %q is another installation's (%s, at %s, tunnel address %s), which is not alive now: give this one a name of its own with --host; or, if that machine will not come back, start once with --take-host, which releases its endpoints",
+		old.Name, who, old.Control, old.VTEP)}
+}
+
+// earlier looks for a living agent of the same name from before there were
+// claims: it is known by its registration only.
+func earlier(tx store.Tx, now tables.HostClaim) error {
+	registered, err := tx.Range(cluster.AgentScope, 0)
+	if err != nil {
+		return err
+	}
+	for _, kv := range registered {
+		s, ok := cluster.DecodeAgent(kv)
+		if ok && s.Hostname == string(now.Host) && s.Installation == "" && s.HostAddr != now.VTEP.String() {
+			return Taken{Former: true, Text: fmt.Sprintf(
+				"the host name %q is taken: a netplugin of an earlier version is alive under it, tunnel address %s; give this one a name of its own with --host", s.Hostname, s.HostAddr)}
+		}
+	}
+	return nil
+}
+
+// NewerFormat says why an agent must not begin where a later one has been.
+func NewerFormat(old model.Host, known int) string {
+	return fmt.Sprintf(
+		"host %q was run by a newer netplugin: its record in the store is of format %d, and this one knows up to %d: start the newer one again; or, to go back, end all containers, take the newer one off with its --uninstall, and have the cluster forget the host with 'netctl host rm %s'",
+		old.Name, old.Format, known, old.Name)
+}
+
+// LeaveHost ends a host's claim, if it is the installation's: its agent ends, and
+// the host counts as away at once.
+func (c *Controller) LeaveHost(ctx context.Context, name model.HostName, installation string) error {
+	kv, err := c.store.Get(ctx, tables.HostClaims.Key(name))
+	if err != nil || !kv.Exists() {
+		return err
+	}
+	row, err := tables.HostClaims.Decode(kv)
+	if err != nil || row.Value.Installation != installation {
+		return err
+	}
+	c.hearing.forget(name)
+	return c.forgetClaim(ctx, store.Fence{}, row.Value)
+}
+
+// forgetClaim ends a claim, unless it is another one by now, and the
+// registrations that are kept with it.
+func (c *Controller) forgetClaim(ctx context.Context, fence store.Fence, claim tables.HostClaim) error {
+	if claim.Kept {
+		if err := c.forgetListening(ctx, fence, listening(claim, "")); err != nil {
+			return err
+		}
+	}
+	_, err := c.store.Update(ctx, func(tx store.Tx) error {
+		if fence.Key != "" {
+			fence.Require(tx)
+		}
+		row, err := tables.HostClaims.Find(tx, claim.Host)
+		if err != nil || !row.Exists() || row.Value != claim {
+			return err
+		}
+		tables.HostClaims.Delete(tx, claim.Host)
+		if claim.Kept {
+			registration(claim, "").Delete(tx)
+		}
+		return nil
+	})
+	return err
+}
+
+// TellHostStatus keeps what an agent observes, if the host's name is its
+// installation's; otherwise model.ErrConflict.
+func (c *Controller) TellHostStatus(ctx context.Context, installation string, now HostStatus) error {
+	_, err := c.store.Update(ctx, func(tx store.Tx) error {
+		row, err := tables.HostClaims.Find(tx, now.Host)
+		if err != nil {
+			return err
+		}
+		if row.Value.Installation != installation {
+			return model.Errorf(model.ErrConflict, "tell the status of host %q: its name is not claimed by installation %q", now.Host, installation)
+		}
+		return tables.HostStatuses.Put(tx, now)
+	})
+	if err != nil && !errors.Is(err, model.ErrConflict) {
+		return fmt.Errorf("tell the status of host %q: %w", now.Host, err)
+	}
+	return err
+}

@@ -1,0 +1,219 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+func reportOf(name model.HostName, installation string) HostReport {
+	return HostReport{
+		Host: model.Host{
+			Name: name, Control: netip.MustParseAddr("10.0.0.1"), VTEP: netip.MustParseAddr("10.1.0.1"), Driver: "ebpf", Installation: installation, Format: 1,
+		},
+		Boot: "b1", Since: "2026-11-22T00:00:00Z", VXLANPort: 4789, Look: true,
+		Listening: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:9090")},
+	}
+}
+
+// kept tells what the store has of a host: claim, record, registration, listening.
+func kept(t *testing.T, st store.Store, name model.HostName) string {
+	t.Helper()
+	out := ""
+	for what, key := range map[string]string{"claim": tables.HostClaims.Key(name), "record": tables.Hosts.Key(name)} {
+		if kv, err := st.Get(t.Context(), key); err != nil {
+			t.Fatal(err)
+		} else if kv.Exists() {
+			out += what + " "
+		}
+	}
+	for _, service := range []string{cluster.ServiceAgent, cluster.ListenService} {
+		list, err := cluster.Services(t.Context(), st, service)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list {
+			if s.Hostname == string(name) {
+				out += fmt.Sprintf("%s@%s:%d/%d ", service, s.HostAddr, s.Port, s.TTL)
+			}
+		}
+	}
+	return out
+}
+
+func has(t *testing.T, st store.Store, name model.HostName, want ...string) {
+	t.Helper()
+	got := kept(t, st, name)
+	for _, w := range want {
+		if !strings.Contains(got, w+" ") {
+			t.Errorf("the store has %q of %s, want %s", got, name, w)
+		}
+	}
+	if n := len(strings.Fields(got)); n != len(want) {
+		t.Errorf("the store has %q of %s, want %q", got, name, want)
+	}
+}
+
+var allOfIt = []string{"claim", "record", "netplugin.vtep@10.1.0.1:4789/10", "contiv.listen@10.0.0.1:9090/10"}
+
+// TestKeepHost: what an agent tells is in the store, is written again when it is
+// missing, follows changes, and goes when the agent leaves, but for the host's
+// record; another installation is refused meanwhile.
+func TestKeepHost(t *testing.T) {
+	st := memory.New()
+	c := New(st, Options{})
+	ctx := t.Context()
+	r := reportOf("h1", "i1")
+	if k, err := c.KeepHost(ctx, r); err != nil || !strings.Contains(k.Wrote, "claim") {
+		t.Fatalf("KeepHost() = %+v, %v", k, err)
+	}
+	has(t, st, "h1", allOfIt...)
+	if k, err := c.KeepHost(ctx, r); err != nil || k.Wrote != "" {
+		t.Errorf("again: %+v, %v", k, err)
+	}
+	if _, err := st.Update(ctx, func(tx store.Tx) error { tables.Hosts.Delete(tx, "h1"); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if k, err := c.KeepHost(ctx, r); err != nil || k.Wrote != "host record" {
+		t.Errorf("after the record was deleted: %+v, %v", k, err)
+	}
+	for _, other := range []struct {
+		what, says string
+		former     bool
+		change     func(*HostReport)
+	}{
+		{"another installation", "is taken", false, func(r *HostReport) { r.Installation = "i2" }},
+		{"told to take it", "is taken", false, func(r *HostReport) { r.Installation, r.TakeHost = "i2", true }},
+		{"a copy of the machine", "copy of the other", true, func(r *HostReport) { r.Boot = "b2" }},
+		{"the same tunnel", "--vtep-ip", false, func(r *HostReport) { r.Name, r.Installation = "h2", "i2" }},
+		{"an older agent", "newer netplugin", false, func(r *HostReport) { r.Format = 0 }},
+	} {
+		o := reportOf("h1", "i1")
+		other.change(&o)
+		_, err := New(st, Options{}).KeepHost(ctx, o)
+		taken, ok := errors.AsType[Taken](err)
+		if !ok || !strings.Contains(taken.Text, other.says) || taken.Former != other.former {
+			t.Errorf("%s: %v, want a refusal that says %q", other.what, err, other.says)
+		}
+	}
+	r.Listening = []netip.AddrPort{netip.MustParseAddrPort("10.0.0.2:9090")}
+	if _, err := c.KeepHost(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	has(t, st, "h1", "claim", "record", "netplugin.vtep@10.1.0.1:4789/10", "contiv.listen@10.0.0.2:9090/10")
+	if err := c.TellHostStatus(ctx, "i2", HostStatus{Host: "h1"}); !errors.Is(err, model.ErrConflict) {
+		t.Errorf("the status of another installation: %v", err)
+	}
+	if err := c.TellHostStatus(ctx, "i1", HostStatus{Host: "h1"}); err != nil {
+		t.Error(err)
+	}
+	if err := c.LeaveHost(ctx, "h1", "i2"); err != nil {
+		t.Error(err)
+	}
+	if got := kept(t, st, "h1"); !strings.Contains(got, "claim") {
+		t.Errorf("another installation's leaving left %q", got)
+	}
+	if err := c.LeaveHost(ctx, "h1", "i1"); err != nil {
+		t.Fatal(err)
+	}
+	has(t, st, "h1", "record")
+	c.SetDeaf(errors.New("no route"))
+	if _, err := c.KeepHost(ctx, reportOf("h1", "i1")); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "no route") {
+		t.Errorf("a netmaster that does not reach the leader: %v", err)
+	}
+	c.SetDeaf(nil)
+	successor := reportOf("h1", "i3")
+	successor.Look = false // this netmaster knows nothing of it yet
+	if k, err := c.KeepHost(ctx, successor); err != nil || k.Former != "i1" {
+		t.Errorf("a successor on the same machine: %+v, %v", k, err)
+	}
+}
+
+// TestCountOut: with no netmaster there, nothing about a host expires; a leader
+// counts from its own beginning, ends what falls silent, keeps what it or another
+// netmaster hears, and touches no claim that an agent keeps itself.
+func TestCountOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pass := func(d time.Duration) { _ = waiting.Pause(t.Context(), d) }
+		st := memory.New()
+		first := New(st, Options{})
+		for i, name := range []model.HostName{"h1", "h2", "h3"} {
+			r := reportOf(name, "i-"+string(name))
+			r.Control, r.VTEP, r.Listening = netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), netip.AddrFrom4([4]byte{10, 1, 1, byte(i)}), nil
+			if _, err := first.KeepHost(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var term store.Revision
+		rev, err := st.Update(t.Context(), func(tx store.Tx) error {
+			tx.Put(cluster.LeaderKey, []byte("x"), nil)
+			return tables.HostClaims.Put(tx, tables.HostClaim{Host: "old", Installation: "i"})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		term = rev
+		pass(time.Hour) // nobody is there
+		for _, name := range []model.HostName{"h1", "h2", "h3"} {
+			if got := kept(t, st, name); !strings.Contains(got, "claim") || !strings.Contains(got, "netplugin.vtep") {
+				t.Errorf("after an hour without netmaster the store has %q of %s", got, name)
+			}
+		}
+		leader := New(st, Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- leader.CountOut(ctx, store.Fence{Key: cluster.LeaderKey, Create: term}) }()
+		alive := func(want string) {
+			t.Helper()
+			got := ""
+			hosts, err := cluster.AliveHosts(t.Context(), st)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []model.HostName{"h1", "h2", "h3"} {
+				if _, there := hosts[name]; there {
+					got += string(name) + " "
+				}
+			}
+			if got != want {
+				t.Errorf("alive: %q, want %q", got, want)
+			}
+		}
+		for range 3 {
+			pass(cluster.ServiceTTL / 4)
+			alive("h1 h2 h3 ")
+			leader.HeardHosts([]model.HostName{"h2"})
+		}
+		r := reportOf("h3", "i-h3")
+		r.Control, r.VTEP, r.Listening, r.Look = netip.AddrFrom4([4]byte{10, 0, 1, 2}), netip.AddrFrom4([4]byte{10, 1, 1, 2}), nil, false
+		if _, err := leader.KeepHost(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		pass(cluster.ServiceTTL / 4)
+		alive("h2 h3 ")
+		if got := kept(t, st, "old"); !strings.Contains(got, "claim") {
+			t.Errorf("an agent's own claim: %q", got)
+		}
+		pass(cluster.ServiceTTL)
+		alive("")
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if names := leader.UntoldHosts(); len(names) != 2 {
+			t.Errorf("heard of %v", names)
+		}
+	})
+}
