@@ -102,13 +102,12 @@ func (u *update) run(ctx context.Context, fn func(store.Tx) error) (store.Revisi
 		case t.err != nil:
 			return 0, t.err
 		case t.stale:
-			if !caps.Past { // others wrote while it read, perhaps into what it lists
-				if lost, err := u.lost(ctx, t, func(string) bool { return true }); err != nil {
-					return 0, err
-				} else if lost {
-					seed = snapshot{}
-					continue
-				}
+			// Others wrote while it read, perhaps into what it lists.
+			if lost, err := u.lost(ctx, t, func(string) bool { return true }); err != nil {
+				return 0, err
+			} else if lost {
+				seed = snapshot{}
+				continue
 			}
 			if seed, err = u.again(ctx, snapshot{}); err != nil {
 				return 0, err

@@ -246,6 +246,7 @@ func (t *txn) Observe(scope string) error {
 	if _, done := t.observed[scope]; done {
 		return nil
 	}
+	t.observed[scope] = 0 // when reading fails for what others write, it counts as lost
 	if err := t.Prefetch(genKey(scope), sweptKey); err != nil {
 		return err
 	}
