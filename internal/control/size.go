@@ -177,7 +177,7 @@ func (v *View) fitUnion(u union, rules []model.PolicyRule, of map[model.PolicyKe
 	if n, err := v.fitFlows(policies, rules, of, identities+1); err != nil {
 		return n, err
 	}
-	if sum.ports*(sum.peers+identities+4)*20 <= model.MaxPolicyEntries {
+	if (1+2*sum.ports)*(sum.peers+identities+4) <= model.MaxPolicyEntries {
 		return 0, nil
 	}
 	var at []int
@@ -189,22 +189,19 @@ func (v *View) fitUnion(u union, rules []model.PolicyRule, of map[model.PolicyKe
 	for i, x := range at {
 		joining[i] = rules[x]
 	}
-	present := func() (out []model.PolicyRule) {
-		for _, p := range policies {
-			for k := range rulesOfPolicy.in(v)[p] {
-				out = append(out, ruleRows.in(v).all[k])
-			}
-		}
-		return out
-	}
 	m := policySizes.in(v).meters[u]
 	if m == nil {
-		m = model.NewPolicyMeter(present())
+		m = &model.PolicyMeter{}
+		for _, p := range policies {
+			for k := range rulesOfPolicy.in(v)[p] {
+				m.Add(ruleRows.in(v).all[k])
+			}
+		}
 		if len(policies) == 1 || policySizes.in(v).unions[policies[0]][u] > 0 { // others nobody would keep up to date
 			policySizes.in(v).meters[u] = m
 		}
 	}
-	fit, err := m.Check(present, joining, v.population)
+	fit, err := m.Check(joining, v.population)
 	if err != nil && fit < len(at) {
 		return at[fit], err
 	}

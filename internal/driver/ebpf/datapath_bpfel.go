@@ -16,7 +16,6 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	datapathMapCidrs          = "cidrs"
 	datapathMapConns          = "conns"
 	datapathMapCreated        = "created"
 	datapathMapDrops          = "drops"
@@ -114,7 +113,6 @@ type datapathProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type datapathMapSpecs struct {
-	Cidrs        *ebpf.MapSpec `ebpf:"cidrs"`
 	Conns        *ebpf.MapSpec `ebpf:"conns"`
 	Created      *ebpf.MapSpec `ebpf:"created"`
 	Drops        *ebpf.MapSpec `ebpf:"drops"`
@@ -178,7 +176,6 @@ func (o *datapathObjects) Close() error {
 //
 // It can be passed to loadDatapathObjects or ebpf.CollectionSpec.LoadAndAssign.
 type datapathMaps struct {
-	Cidrs        *ebpf.Map `ebpf:"cidrs"`
 	Conns        *ebpf.Map `ebpf:"conns"`
 	Created      *ebpf.Map `ebpf:"created"`
 	Drops        *ebpf.Map `ebpf:"drops"`
@@ -213,7 +210,6 @@ type datapathMaps struct {
 
 func (m *datapathMaps) Close() error {
 	return _DatapathClose(
-		m.Cidrs,
 		m.Conns,
 		m.Created,
 		m.Drops,

@@ -71,20 +71,20 @@ type Driver struct {
 	hosts    *table[hostKey, hostEntry]
 	members  *table[memberKey, station]
 	sets     *table[uint32, policySet]
-	rules    *table[ruleKey, rule]
-	cidrs    *table[cidrKey, uint32]
+	rules    *ruleTable
 	privates *table[uint32, uint32] // interface index by private address
 	tables   []filled               // those of them that can be full
 
-	last    desired.Host // what the maps hold, when known
-	known   bool
-	indexes map[string]int                // interface index of each programmed port
-	down    map[int]bool                  // indexes of those that somebody has set down
-	refused map[desired.PolicySetID]error // sets that do not fit
-	byVer   map[uint32]*compiledKeys      // entries by version
-	version uint32                        // last one used
-	doomed  []doomedVersion               // versions no set refers to any more
-	ruleIDs map[uint64]string             // by number
+	last     desired.Host // what the maps hold, when known
+	known    bool
+	indexes  map[string]int                     // interface index of each programmed port
+	down     map[int]bool                       // indexes of those that somebody has set down
+	refused  map[desired.PolicySetID]error      // sets that do not fit
+	index    map[desired.PolicySetID]*ruleIndex // of sets whose rules are all in
+	withered map[*ruleIndex]bool                // those of them with entries that are to be taken out
+	instance uint32                             // last one used
+	doomed   []doomedInstance                   // that no set refers to any more
+	ruleIDs  map[uint64]string                  // by number
 	// rulesKept is how many rules the last clean-up of ruleIDs has left.
 	rulesKept int
 	endpoint  map[string]model.EndpointKey // by port
@@ -105,14 +105,10 @@ type Driver struct {
 
 type stationPort struct{ ifindex, set uint32 }
 
-type compiledKeys struct {
-	rules []ruleKey
-	cidrs []cidrKey
-}
-
-type doomedVersion struct {
-	version uint32
-	since   time.Time
+// doomedInstance is what the rules of a set that is gone stand under.
+type doomedInstance struct {
+	instance uint32
+	since    time.Time
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -193,10 +189,9 @@ func (d *Driver) takeOver() error {
 	d.hosts = newTable[hostKey, hostEntry]("hosts", o.Hosts, w)
 	d.members = newTable[memberKey, station]("members", o.Members, w)
 	d.sets = newTable[uint32, policySet]("sets", o.Sets, w)
-	d.rules = newTable[ruleKey, rule]("rules", o.Rules, w)
-	d.cidrs = newTable[cidrKey, uint32]("cidrs", o.Cidrs, w)
+	d.rules = newRuleTable(o.Rules, w)
 	d.privates = newTable[uint32, uint32]("privates", o.Privates, w)
-	d.tables = []filled{d.ports, d.tags, d.networks, d.stations, d.hosts, d.members, d.sets, d.rules, d.cidrs, d.privates}
+	d.tables = []filled{d.ports, d.tags, d.networks, d.stations, d.hosts, d.members, d.sets, d.rules, d.privates}
 	for _, t := range []*bool{&d.settings.global, &d.source.global, &d.tags.global} {
 		*t = true
 	}
@@ -206,7 +201,7 @@ func (d *Driver) takeOver() error {
 	d.hits = newLRU("hits", o.Hits, madeHit, true) // counters of rules that are no more go first
 	for _, load := range []func() error{
 		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.ports.load, d.tags.load, d.networks.load, d.stations.load,
-		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.cidrs.load, d.privates.load,
+		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.privates.load,
 	} {
 		if err := load(); err != nil {
 			return fmt.Errorf("ebpf driver: %w", err)
@@ -221,24 +216,16 @@ func (d *Driver) takeOver() error {
 	for _, h := range d.hosts.have {
 		d.hand = max(d.hand, h.Hand)
 	}
-	d.byVer, d.overlaid = map[uint32]*compiledKeys{}, map[string]error{}
-	for k := range d.rules.have {
-		v := d.ofVersion(k.Version)
-		v.rules = append(v.rules, k)
-	}
-	for k := range d.cidrs.have {
-		v := d.ofVersion(k.Version)
-		v.cidrs = append(v.cidrs, k)
-	}
+	d.index, d.withered, d.overlaid = map[desired.PolicySetID]*ruleIndex{}, map[*ruleIndex]bool{}, map[string]error{}
 	used := map[uint32]bool{}
 	for _, s := range d.sets.have {
-		used[s.Version] = true
-		d.version = max(d.version, s.Version)
+		used[s.Instance] = true
+		d.instance = max(d.instance, s.Instance)
 	}
-	for v := range d.byVer {
-		d.version = max(d.version, v)
+	for v := range d.rules.of {
+		d.instance = max(d.instance, v)
 		if !used[v] {
-			d.doomed = append(d.doomed, doomedVersion{version: v})
+			d.doomed = append(d.doomed, doomedInstance{instance: v})
 		}
 	}
 	d.att = &attacher{dir: filepath.Join(d.cfg.PinDir, "links"), way: d.cfg.Attach}
@@ -273,13 +260,6 @@ func (d *Driver) takeOver() error {
 		}
 		return o.FromContainer
 	})
-}
-
-func (d *Driver) ofVersion(v uint32) *compiledKeys {
-	if d.byVer[v] == nil {
-		d.byVer[v] = &compiledKeys{}
-	}
-	return d.byVer[v]
 }
 
 // uplinkName is the first uplink that exists; an error comes with the one that

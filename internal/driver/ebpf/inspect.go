@@ -12,7 +12,7 @@ import (
 )
 
 // Inspect implements driver.Driver: what the maps hold now, one entry a line,
-// sorted. Interfaces are given by name, and versions of sets not at all, so
+// sorted. Interfaces are given by name, and instances and generations of sets not at all, so
 // that the text depends on the picture only.
 func (d *Driver) Inspect(ctx context.Context) (string, error) {
 	d.mu.Lock()
@@ -25,7 +25,7 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 	}
 	for _, load := range []func() error{
 		d.settings.load, d.ports.load, d.tags.load, d.networks.load, d.stations.load,
-		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.cidrs.load, d.privates.load,
+		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.privates.load,
 	} {
 		if err := load(); err != nil {
 			return "", fmt.Errorf("ebpf driver: %w", err)
@@ -60,24 +60,19 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 	for k, h := range d.hosts.have {
 		add("address %d/%s %s port %s identity %d policy %d", k.Net, text(k.IP), h.MAC, names[h.Ifindex], h.Identity, h.Set)
 	}
-	byVersion := map[uint32]uint32{}
 	for id, s := range d.sets.have {
-		byVersion[s.Version] = id
-		add("policy %d tiers in %d out %d defaults in %v out %v", id, s.Tiers[dirIn], s.Tiers[dirOut], s.Defaults[dirIn], s.Defaults[dirOut])
-	}
-	direction := []string{dirIn: "in", dirOut: "out"}
-	for k, r := range d.rules.have {
-		if id, ok := byVersion[k.Version]; ok {
-			add("policy %d %s tier %d %s -> %s %s rank %d", id, direction[k.Dir&1], k.Tier, k.text(), actions[r.Action], d.ruleIDs[r.ID], r.Rank)
-		}
-	}
-	for k, class := range d.cidrs.have {
-		if id, ok := byVersion[k.Version]; ok {
-			bits := k.Bits - cidrBitsFixed
-			if k.Family == 4 {
-				bits -= 96
+		for dir, word := range []string{dirIn: "in", dirOut: "out"} {
+			tierAt := map[uint8]int{}
+			for i := range int(min(s.Tiers[dir], maxTiers)) {
+				tierAt[s.Stages[dir][i].Tier] = i
+				add("policy %d %s tier %d default %v", id, word, i, actions[s.Stages[dir][i].Action])
 			}
-			add("policy %d %s tier %d network %d %s/%d class %d", id, direction[k.Dir&1], k.Tier, k.Scope, text(k.IP), bits, class)
+			for k, v := range d.rules.of[s.Instance] {
+				r := v.at(s.Generation)
+				if i, ok := tierAt[k.Tier]; ok && int(k.Dir) == dir && r.weight != 0 {
+					add("policy %d %s tier %d %s -> %s %s priority %d", id, word, i, k.text(), actions[r.action()], d.ruleIDs[r.id], r.weight>>actionShift>>2)
+				}
+			}
 		}
 	}
 	slices.Sort(lines)
@@ -89,7 +84,7 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 	return head + strings.Join(lines, "\n") + "\n", nil
 }
 
-var actions = map[uint32]model.Action{actDeny: model.Deny, actAllow: model.Allow, actPass: model.Pass}
+var actions = map[uint8]model.Action{actDeny: model.Deny, actAllow: model.Allow, actPass: model.Pass}
 
 func unword(w uint32) string {
 	if w == 0 {
@@ -106,12 +101,25 @@ func text(a addr) string {
 }
 
 func (k ruleKey) text() string {
-	who := map[uint8]string{peerAny: "anybody", peerIdentity: "identity", peerClass: "class"}[k.Kind]
-	if k.Kind != peerAny {
-		who = fmt.Sprintf("%s %d", who, k.Peer)
+	who := "anybody"
+	switch k.Kind {
+	case peerIdentity:
+		who = fmt.Sprintf("identity %d", k.Peer[1])
+	case peerCIDR4, peerCIDR6:
+		var a addr
+		binary.BigEndian.PutUint64(a[:8], k.Peer[0])
+		binary.BigEndian.PutUint64(a[8:], k.Peer[1])
+		who = netip.AddrFrom16(a).String()
+		if k.Kind == peerCIDR4 {
+			who = netip.AddrFrom16(a).Unmap().String()
+		}
+		who = fmt.Sprintf("%s/%d", who, k.Bits)
+		if k.Scope != 0 {
+			who += fmt.Sprintf(" of network %d", k.Scope)
+		}
 	}
-	if k.Bits == ruleBitsAny {
+	if k.PortBits == anyProtocol {
 		return who
 	}
-	return fmt.Sprintf("%s proto %d port %d/%d", who, k.Proto, binary.BigEndian.Uint16(k.Port[:]), k.Bits-ruleBitsProto)
+	return fmt.Sprintf("%s proto %d port %d/%d", who, k.Proto, k.Port, k.PortBits)
 }

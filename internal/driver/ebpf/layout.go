@@ -141,12 +141,23 @@ const (
 	memberVTEP = 1
 )
 
+// stage is one tier in one direction.
+type stage struct {
+	Lengths [2 * lengthWords]uint64 // of prefixes in use: IPv4, IPv6 from 0, 64 and 128 on; of any network, then of the packet's
+	Tier    uint8                   // what its rules are found under
+	Action  uint8                   // where no rule matches
+	Kinds   uint8                   // of peers in use, a bit each
+	Pad     [5]byte
+}
+
+const lengthWords = 4
+
 type policySet struct {
-	Version  uint32
-	Tiers    [2]uint8
-	Pad      [2]byte
-	Defaults [2][maxTiers]uint8
-	Hash     [2]uint64
+	Generation uint64 // of its rules
+	Instance   uint32 // what its rules are found under
+	Tiers      [2]uint8
+	Pad        [2]byte
+	Stages     [2][maxTiers]stage
 }
 
 const (
@@ -154,16 +165,17 @@ const (
 	dirIn    = 0
 	dirOut   = 1
 
-	actDeny  = 0
 	actAllow = 1
 	actPass  = 2
+	actDeny  = 3
 
 	peerAny      = 0
 	peerIdentity = 1
-	peerClass    = 2
+	peerCIDR4    = 2
+	peerCIDR6    = 3
 )
 
-func toAction(a model.Action) uint32 {
+func toAction(a model.Action) uint8 {
 	switch a {
 	case model.Allow:
 		return actAllow
@@ -174,34 +186,31 @@ func toAction(a model.Action) uint32 {
 	return actDeny
 }
 
-// ruleKey is a key of a longest-prefix-match map: Bits counts from Version on.
+// ruleKey is where one rule of one peer stands.
 type ruleKey struct {
-	Bits, Version        uint32
-	Dir, Tier, Kind, Pad uint8
-	Peer                 uint32
-	Proto, Pad2          uint8
-	Port                 [2]byte // network order
+	Instance        uint32
+	Dir, Tier, Kind uint8
+	Bits            uint8     // of the address
+	Peer            [2]uint64 // an address, its first half first; or an identity, in the second
+	Scope           uint32    // network; 0 = any
+	Proto, PortBits uint8
+	Port            uint16
 }
 
-const (
-	ruleBitsAny   = 96
-	ruleBitsProto = 112 // and the bits of the port beyond that
-)
+// anyProtocol, as PortBits, is a peer's rule for everything. Each peer that has
+// rules has such an entry, which need not hold one.
+const anyProtocol = 0xff
 
+// rule is who decides at a key, up to a generation and from it on.
 type rule struct {
-	Rank, Action uint32
-	ID           uint64
+	Generation uint64
+	ID         [2]uint64
+	Ports      uint64    // under anyProtocol: lengths of port prefixes in use, for TCP, for UDP, for others
+	Weight     [2]uint32 // the highest decides; 0 = there is none
 }
 
-// cidrKey is a key of a longest-prefix-match map, as ruleKey.
-type cidrKey struct {
-	Bits, Version          uint32
-	Dir, Tier, Family, Pad uint8
-	Scope                  uint32
-	IP                     addr
-}
-
-const cidrBitsFixed = 96
+// portMaskBits is how many lengths of port prefixes there are; bit i stands for 16 - i.
+const portMaskBits = 17
 
 type connKey struct {
 	Net            uint32

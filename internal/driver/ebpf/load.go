@@ -100,6 +100,9 @@ func loadObjects(dir string, sizes map[string]uint32) (*objects, error) {
 		return nil, err
 	}
 	at := filepath.Join(dir, "maps")
+	if err := removeOthers(spec, at); err != nil {
+		return nil, fmt.Errorf("ebpf driver: %w", err)
+	}
 	whole := true
 	for name, m := range spec.Maps {
 		if m.Pinning != ebpf.PinByName {
@@ -134,8 +137,24 @@ func loadObjects(dir string, sizes map[string]uint32) (*objects, error) {
 	return &o, nil
 }
 
+// removeOthers takes out pins of maps that there are no more, of another version.
+func removeOthers(spec *ebpf.CollectionSpec, at string) error {
+	entries, err := os.ReadDir(at)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if m := spec.Maps[e.Name()]; m == nil || m.Pinning != ebpf.PinByName {
+			if err := os.RemoveAll(filepath.Join(at, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // sizable are the maps whose size may be chosen.
-var sizable = []string{"ports", "tags", "networks", "stations", "hosts", "members", "sets", "rules", "cidrs", "privates", "conns", "halfopen", "frags", "hits"}
+var sizable = []string{"ports", "tags", "networks", "stations", "hosts", "members", "sets", "rules", "privates", "conns", "halfopen", "frags", "hits"}
 
 // CheckSizes tells whether sizes of maps, by name, may be asked for.
 func CheckSizes(sizes map[string]uint32) error {
@@ -191,7 +210,7 @@ var lossy = append([]string{"conns", "halfopen", "frags", "hits"}, policyMaps...
 
 // policyMaps make sense together only: a set's entry stands for its rules.
 // While there is none, its ports let nothing through.
-var policyMaps = []string{"sets", "rules", "cidrs"}
+var policyMaps = []string{"sets", "rules"}
 
 // makeWay removes what is pinned in a map's place and is not that map; a map
 // of another size is copied into a new one first. It returns whether all that

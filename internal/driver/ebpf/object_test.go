@@ -62,7 +62,7 @@ func TestLayouts(t *testing.T) {
 		"settings": {uint32(0), settings{}}, "tunnel_source": {uint32(0), tunnelSource{}}, "ports": {uint32(0), port{}}, "tags": {tagKey{}, uint32(0)}, "privates": {uint32(0), uint32(0)},
 		"networks": {uint32(0), network{}}, "turns": {uint32(0), uint32(0)}, "stations": {stationKey{}, station{}}, "hosts": {hostKey{}, hostEntry{}},
 		"members": {memberKey{}, station{}}, "sets": {uint32(0), policySet{}}, "rules": {ruleKey{}, rule{}},
-		"cidrs": {cidrKey{}, uint32(0)}, "conns": {connKey{}, conn{}}, "halfopen": {connKey{}, conn{}}, "slots": {uint32(0), slot{}},
+		"conns": {connKey{}, conn{}}, "halfopen": {connKey{}, conn{}}, "slots": {uint32(0), slot{}},
 		"spent": {uint32(0), share{}}, "given": {uint32(0), share{}}, "swept": {uint32(0), uint64(0)}, "hits": {uint64(0), counter{}},
 		"frags": {fragKey{}, frag{}}, "tallies": {uint32(0), tally{}},
 		"port_counters": {uint32(0), portCounter{}}, "event_slots": {uint32(0), eventSlot{}},

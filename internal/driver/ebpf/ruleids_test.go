@@ -18,11 +18,16 @@ func TestRuleIDsBounded(t *testing.T) {
 		}
 		return s
 	}
+	learn := func(s *desired.PolicySet) {
+		for _, r := range s.In[0].Rules.All() {
+			d.learn(r)
+		}
+	}
 	stays := set(1, "stays")
-	d.learnRules(stays)
+	learn(stays)
 	for i := range 5 * maxRuleIDs {
 		comes := set(2, fmt.Sprintf("rule %d", i))
-		d.learnRules(comes)
+		learn(comes)
 		p := &pass{Driver: d}
 		p.want.PolicySets = p.want.PolicySets.Set(1, stays).Set(2, comes)
 		p.forgetRules()

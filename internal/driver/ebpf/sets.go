@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// doomedGrace is how long a version's rules stay after the last set referred
-// to it: a packet may still be looking them up.
+// doomedGrace is how long what packets may still be looking up stays after the
+// last header referred to it.
 const doomedGrace = 100 * time.Millisecond
 
 func (p *pass) putSets() error {
@@ -36,16 +38,8 @@ func (p *pass) putSets() error {
 // decisions may still speak of them.
 const maxRuleIDs = 20000
 
-// learnRules remembers the ids behind the numbers of counters.
-func (d *Driver) learnRules(s *desired.PolicySet) {
-	for _, tiers := range [][]desired.Tier{s.In, s.Out} {
-		for _, t := range tiers {
-			for id := range t.Rules.All() {
-				d.ruleIDs[ruleNumber(id)] = id
-			}
-		}
-	}
-}
+// learn remembers the id behind the number of a rule's counters.
+func (d *Driver) learn(r *desired.Rule) { d.ruleIDs[ruleNumber(r.ID)] = r.ID }
 
 // forgetRules leaves only the rules that are wanted when twice as many, and more
 // than maxRuleIDs, have gathered.
@@ -56,112 +50,139 @@ func (p *pass) forgetRules() {
 	defer func() { p.rulesKept = len(p.ruleIDs) }()
 	clear(p.ruleIDs)
 	for _, s := range p.want.PolicySets.All() {
-		p.learnRules(s)
+		for _, rules := range rulesOf(s) {
+			for _, r := range rules.All() {
+				p.learn(r)
+			}
+		}
 	}
 }
 
-// putSet writes a set's entries under a new version and then turns the set over
-// to it, so that every packet meets either the old rules or the new ones.
+// putSet writes what differs of a set and puts it in force by one write, so that
+// every packet meets either the old rules or the new ones.
 func (p *pass) putSet(id desired.PolicySetID, s *desired.PolicySet) error {
 	if id == 0 || s.ID != id {
 		return model.Errorf(model.ErrInvalid, "policy set %d calls itself %d", id, s.ID)
 	}
-	p.learnRules(s)
-	old, had := p.sets.have[uint32(id)]
-	if had && old.Hash == hashSet(s) {
+	for _, tiers := range [][]desired.Tier{s.In, s.Out} {
+		if len(tiers) > maxTiers {
+			return model.Errorf(model.ErrExhausted, "policy set %d has %d tiers; this data plane holds %d", id, len(tiers), maxTiers)
+		}
+	}
+	x := p.index[id]
+	if x != nil && x.set == s {
 		return nil
 	}
-	c, err := compileSet(s)
-	if err != nil {
-		return err
+	head, had := p.sets.have[uint32(id)]
+	if x == nil {
+		if !had {
+			p.instance++
+			head = policySet{Instance: p.instance}
+		}
+		x = newRuleIndex(p.rules, head)
+		// Until all is written the index is no one's: what broke off is begun anew.
 	}
-	if err := p.room(c); err != nil {
-		return err
-	}
-	p.version++
-	v := p.version
-	keys := p.ofVersion(v)
-	err = func() error {
-		for k, x := range c.rules {
-			k.Version = v
-			keys.rules = append(keys.rules, k)
-			if err := p.rules.put(k, x); err != nil {
-				return err
-			}
-		}
-		for k, x := range c.cidrs {
-			k.Version = v
-			keys.cidrs = append(keys.cidrs, k)
-			if err := p.cidrs.put(k, x); err != nil {
-				return err
-			}
-		}
-		c.set.Version = v
-		if err := p.sets.put(uint32(id), c.set); err != nil {
-			return err
-		}
-		if had || p.scratch {
-			p.w.global++ // the ports of a new one turn themselves
-		}
-		return nil
-	}()
+	delete(p.index, id)
+	delete(p.withered, x)
+	err := p.turnOver(id, x, s, had)
 	switch {
-	case err != nil:
-		p.doom(v)
-	case had:
-		p.doom(old.Version)
+	case err == nil:
+		p.index[id] = x
+		if len(x.stale) > 0 {
+			p.withered[x] = true
+		}
+	case !had:
+		p.doom(head.Instance)
 	}
 	return err
 }
 
+// turnOver makes a set of what its index holds.
+func (p *pass) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.PolicySet, had bool) error {
+	e := x.edit(p.learn)
+	if err := e.to(s); err != nil {
+		return fmt.Errorf("policy set %d: %w", id, err)
+	}
+	if time.Since(x.switched) > doomedGrace {
+		x.settled = x.head.Generation
+	}
+	writes, fresh, unsettled := e.plan()
+	if unsettled {
+		grace()
+		x.settled = x.head.Generation
+	}
+	head := e.header(s)
+	if same := x.head; had && len(writes) == 0 {
+		if same.Generation++; same == head {
+			e.wither()
+			return nil
+		}
+	}
+	if err := p.room(fresh); err != nil {
+		return err
+	}
+	for _, w := range writes {
+		if err := p.rules.put(w.k, w.v); err != nil {
+			return err
+		}
+	}
+	if err := p.sets.put(uint32(id), head); err != nil {
+		return err
+	}
+	x.head, x.switched = head, time.Now()
+	e.wither()
+	if had || p.scratch {
+		p.w.global++ // the ports of a new one turn themselves
+	}
+	return nil
+}
+
 // room refuses what does not fit before anything is written.
-func (p *pass) room(c *compiledSet) error {
-	full := func() error {
-		if n := len(p.rules.have) + len(c.rules); n > int(p.rules.m.MaxEntries()) {
-			return model.Errorf(model.ErrExhausted, "its rules need %d entries, and %d of %d are taken: fewer ports for nested address ranges, or netplugin --ebpf-map-sizes rules=N", len(c.rules), len(p.rules.have), p.rules.m.MaxEntries())
-		}
-		if n := len(p.cidrs.have) + len(c.cidrs); n > int(p.cidrs.m.MaxEntries()) {
-			return model.Errorf(model.ErrExhausted, "its addresses need %d entries, and %d of %d are taken: netplugin --ebpf-map-sizes cidrs=N", len(c.cidrs), len(p.cidrs.have), p.cidrs.m.MaxEntries())
-		}
+func (p *pass) room(fresh int) error {
+	if p.rules.room(fresh) == nil {
 		return nil
 	}
-	if full() == nil {
-		return nil
-	}
+	grace()
 	p.purgeDoomed(time.Now())
-	return full()
+	return p.rules.room(fresh)
 }
 
-func (d *Driver) doom(version uint32) {
-	d.doomed = append(d.doomed, doomedVersion{version, time.Now()})
+// grace waits until no packet is under way that began before.
+func grace() {
+	const global = 1 // MEMBARRIER_CMD_GLOBAL, which waits for a grace period of RCU
+	if _, _, err := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); err != 0 {
+		time.Sleep(doomedGrace) // processors that are left alone (nohz_full) refuse it
+	}
 }
 
-// purgeDoomed removes the entries of versions that nothing has referred to since before.
+func (d *Driver) doom(instance uint32) {
+	d.doomed = append(d.doomed, doomedInstance{instance, time.Now()})
+}
+
+// purgeDoomed removes what nothing has referred to since before.
 func (d *Driver) purgeDoomed(before time.Time) {
-	fault, changes := d.w.fault, d.w.changes
+	fault, changes, global := d.w.fault, d.w.changes, d.w.global
 	d.w.fault = nil
-	defer func() { d.w.fault, d.w.changes = fault, changes }()
+	defer func() { d.w.fault, d.w.changes, d.w.global = fault, changes, global }()
 	keep := d.doomed[:0]
 	for _, v := range d.doomed {
-		if v.since.After(before) {
-			keep = append(keep, v)
-			continue
-		}
-		ok := true
-		keys := d.ofVersion(v.version)
-		for _, k := range keys.rules {
-			ok = d.rules.del(k) == nil && ok
-		}
-		for _, k := range keys.cidrs {
-			ok = d.cidrs.del(k) == nil && ok
+		ok := !v.since.After(before)
+		for k := range d.rules.of[v.instance] {
+			if !ok {
+				break
+			}
+			ok = d.rules.drop(k) == nil
 		}
 		if !ok {
 			keep = append(keep, v)
-			continue
 		}
-		delete(d.byVer, v.version)
 	}
 	d.doomed = keep
+	for x := range d.withered {
+		if !x.switched.After(before) && x.clean() == nil { // or it is tried again
+			delete(d.withered, x)
+		}
+	}
 }
 
 func (p *pass) removeSets() error {
@@ -173,7 +194,9 @@ func (p *pass) removeSets() error {
 		if err := p.sets.del(id); err != nil {
 			return err
 		}
-		p.doom(s.Version)
+		delete(p.withered, p.index[desired.PolicySetID(id)])
+		delete(p.index, desired.PolicySetID(id))
+		p.doom(s.Instance)
 	}
 	return nil
 }

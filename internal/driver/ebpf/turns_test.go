@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -47,13 +45,6 @@ func (r *rig) keepShortWays(t testing.TB) (n int) {
 // change of policy has all of them.
 func TestEventConcernsItsEndpoint(t *testing.T) {
 	c := newCrowded(t, nil)
-	c.thread.do(func() {
-		var one unix.CPUSet
-		one.Set(0)
-		if err := unix.SchedSetaffinity(0, &one); err != nil { // each processor has its own short ways
-			t.Fatal(err)
-		}
-	})
 	apply := func(pic desired.Host) {
 		t.Helper()
 		c.pic = pic

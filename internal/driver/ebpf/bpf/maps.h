@@ -112,50 +112,60 @@ struct member_key {
 	__u32 net, kind, index; // kind: 0 = local port, 1 = VTEP
 };
 
-struct policy_set {
-	__u32 version; // what its rules are found under
-	__u8 tiers[2]; // number of tiers by direction
-	__u8 pad[2];
-	__u8 defaults[2][4]; // action by direction and tier
-	__u64 hash[2]; // of the contents, for a restarted agent
-};
-
 #define DIR_IN 0
 #define DIR_OUT 1
 #define TIERS 4
 
-#define ACT_DENY 0
+// Heavier actions decide before lighter ones of the same priority.
 #define ACT_ALLOW 1
 #define ACT_PASS 2
+#define ACT_DENY 3
+#define ACTION_SHIFT 4 // in a rule's weight, below its priority
 
 #define PEER_ANY 0
 #define PEER_IDENTITY 1
-#define PEER_CLASS 2
+#define PEER_CIDR4 2
+#define PEER_CIDR6 3
+
+// stage is one tier in one direction.
+#define LENGTH_WORDS 4
+struct stage {
+	__u64 lengths[2 * LENGTH_WORDS]; // of prefixes in use: IPv4, IPv6 from 0, 64 and 128 on; of any network, then of the packet's
+	__u8 tier; // what its rules are found under
+	__u8 action; // where no rule matches
+	__u8 kinds; // of peers in use
+	__u8 pad[5];
+};
+
+struct policy_set {
+	__u64 generation; // of its rules
+	__u32 instance; // what its rules are found under
+	__u8 tiers[2]; // number of tiers by direction
+	__u8 pad[2];
+	struct stage stages[2][TIERS];
+};
 
 struct rule_key {
-	__u32 prefixlen;
-	__u32 version;
-	__u8 dir, tier, kind, pad;
-	__u32 peer;
-	__u8 proto, pad2;
-	__be16 port;
-};
-#define RULE_BITS 128
-
-struct rule {
-	__u32 rank; // position in the tier: the lowest decides
-	__u32 action;
-	__u64 id;
-};
-
-struct cidr_key {
-	__u32 prefixlen;
-	__u32 version;
-	__u8 dir, tier, family, pad;
+	__u32 instance;
+	__u8 dir, tier, kind;
+	__u8 bits; // of the address
+	__u64 hi, lo; // an address; or an identity, in lo
 	__u32 scope; // network id; 0 = any
-	struct addr ip;
+	__u8 proto, port_bits;
+	__u16 port;
 };
-#define CIDR_BITS 224
+#define ANY_PROTOCOL 0xff // as port_bits; each peer that has rules has such an entry
+
+// rule is who decides at a key, up to a generation and from it on.
+struct rule {
+	__u64 generation;
+	__u64 id[2];
+	__u64 ports; // under ANY_PROTOCOL: lengths of port prefixes in use, for TCP, for UDP, for others
+	__u32 weight[2]; // the highest decides; 0 = there is none
+};
+// Bit i of a mask stands for the length 16 - i.
+#define PORT_MASK_BITS 17
+#define PORT_MASK 0x1ffff
 
 struct flow {
 	struct addr src, dst;
@@ -285,8 +295,7 @@ MAP(hosts, BPF_MAP_TYPE_HASH, struct host_key, struct host, 393216, BPF_F_NO_PRE
 MAP(turns, BPF_MAP_TYPE_ARRAY, __u32, __u32, 1 << TURN_BITS, 0);
 MAP(members, BPF_MAP_TYPE_HASH, struct member_key, struct station, 131072, BPF_F_NO_PREALLOC);
 MAP(sets, BPF_MAP_TYPE_HASH, __u32, struct policy_set, 4096, BPF_F_NO_PREALLOC);
-MAP(rules, BPF_MAP_TYPE_LPM_TRIE, struct rule_key, struct rule, 1048576, BPF_F_NO_PREALLOC);
-MAP(cidrs, BPF_MAP_TYPE_LPM_TRIE, struct cidr_key, __u32, 262144, BPF_F_NO_PREALLOC);
+MAP(rules, BPF_MAP_TYPE_HASH, struct rule_key, struct rule, 1048576, BPF_F_NO_PREALLOC);
 MAP(conns, BPF_MAP_TYPE_LRU_HASH, struct ct_key, struct ct, 131072, 0); // open ones
 MAP(halfopen, BPF_MAP_TYPE_HASH, struct ct_key, struct ct, 65536, 0); // all others
 MAP(slots, BPF_MAP_TYPE_ARRAY, __u32, struct slot, 65536, 0); // as many as halfopen has

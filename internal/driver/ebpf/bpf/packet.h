@@ -95,7 +95,6 @@ struct pkt {
 	struct station_key sk;
 	struct host_key hk;
 	struct rule_key rk;
-	struct cidr_key lk;
 	struct frag_key fk;
 	struct frag frag;
 	struct member_key mk;
@@ -114,6 +113,9 @@ struct pkt {
 	// judgement
 	__u32 peer_identity;
 	__u64 rule;
+	__u64 generation, peer_hi, peer_lo;
+	__u32 weight;
+	__u16 port; // asked for
 	__u32 admitted, refused;
 	__u64 out_rule;
 	__u32 judged_set, out_set, in_set; // asked last, and of the ends that are here

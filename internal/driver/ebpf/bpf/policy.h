@@ -1,24 +1,97 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// The verdict on a connection: per tier at most two look-ups for the address
-// classes and four for rules, however many rules there are.
+// The verdict on a connection. Each rule stands on its own, under the exact keys
+// of its peers and port prefixes, so that one rule's change touches its own
+// entries only; what is asked for is told by what is in use: the kinds of peers
+// and the lengths of prefixes of a tier, and the lengths of port prefixes of a
+// peer. Of all that is found the heaviest decides.
 #pragma once
 
 #include "packet.h"
 
-static __always_inline struct rule *better(struct pkt *p, struct rule *best, __u8 kind, __u32 peer)
+// weigh takes the rule at p->rk if it decides before what was found so far. It
+// returns the port prefixes that its peer has rules for.
+static __always_inline __u64 weigh(struct pkt *p)
 {
-	p->rk.kind = kind;
-	p->rk.peer = peer;
 	struct rule *r = bpf_map_lookup_elem(&rules, &p->rk);
-	if (r && (!best || r->rank < best->rank))
-		return r;
-	return best;
+	if (!r)
+		return 0;
+	int now = r->generation <= p->generation;
+	__u32 weight = now ? r->weight[1] : r->weight[0];
+	__u64 id = now ? r->id[1] : r->id[0];
+	if (weight > p->weight || (weight && weight == p->weight && id < p->rule)) {
+		p->weight = weight;
+		p->rule = id;
+	}
+	return r->ports;
+}
+
+// ask weighs all rules of the peer at p->rk. Like judge it is a global function,
+// which the verifier reads once, not for each of its callers.
+__noinline int ask(struct pkt *p)
+{
+	if (!p)
+		return 0;
+	struct rule_key *k = &p->rk;
+	k->proto = 0;
+	k->port_bits = ANY_PROTOCOL;
+	k->port = 0;
+	__u32 shift = p->orig.proto == P_TCP ? 0 : p->orig.proto == P_UDP ? PORT_MASK_BITS : 2 * PORT_MASK_BITS;
+	__u32 ports = weigh(p) >> shift & PORT_MASK;
+	k->proto = p->orig.proto;
+	for (__u32 i = 0; i < PORT_MASK_BITS && ports; i++, ports >>= 1) {
+		if (!(ports & 1))
+			continue;
+		k->port_bits = 16 - i;
+		k->port = p->port >> i << i;
+		weigh(p);
+	}
+	return 0;
+}
+
+// first_bit is the number of the lowest bit that is set.
+static __always_inline __u32 first_bit(__u64 m)
+{
+	__u32 n = 0;
+	m &= -m;
+	n += m & 0xffffffff00000000ULL ? 32 : 0;
+	n += m & 0xffff0000ffff0000ULL ? 16 : 0;
+	n += m & 0xff00ff00ff00ff00ULL ? 8 : 0;
+	n += m & 0xf0f0f0f0f0f0f0f0ULL ? 4 : 0;
+	n += m & 0xccccccccccccccccULL ? 2 : 0;
+	n += m & 0xaaaaaaaaaaaaaaaaULL ? 1 : 0;
+	return n;
+}
+
+struct walk {
+	struct pkt *p;
+	__u64 left; // lengths still to be asked for, less base
+	__u32 base, mapped; // 96 for IPv4, as which the address is mapped
+};
+
+// walk_one asks for the address at p->peer as one of the next length in use.
+static long walk_one(__u32 i, struct walk *w)
+{
+	struct pkt *p = w->p;
+	__u64 left = w->left;
+	if (!left)
+		return 1;
+	w->left = left & (left - 1);
+	__u32 bits = w->base + first_bit(left), n = bits + w->mapped;
+	p->rk.bits = bits;
+	p->rk.hi = n >= 64 ? p->peer_hi : n ? p->peer_hi & ~0ULL << (64 - n) : 0;
+	p->rk.lo = n > 64 ? p->peer_lo & ~0ULL << (128 - n) : 0;
+	ask(p);
+	return 0;
 }
 
 // judge applies a policy set to p->orig; other is the end that is the peer.
 // It returns 1 when the connection passes; p->rule says what decided.
-static __noinline int judge(struct pkt *p, __u32 set, __u32 dir)
+__noinline int judge(struct pkt *p, __u32 set, __u32 dir)
 {
+	if (!p)
+		return 0;
+	struct rule_key *k = &p->rk;
+	struct walk w = { .p = p };
 	p->rule = 0;
 	p->judged_set = set;
 	p->judged_dir = dir;
@@ -29,45 +102,57 @@ static __noinline int judge(struct pkt *p, __u32 set, __u32 dir)
 	if (!s)
 		return 0; // its rules are not in (any more)
 	const struct addr *other = dir == DIR_IN ? &p->orig.src : &p->orig.dst;
-	__u32 tiers = s->tiers[dir & 1];
-	p->rk.prefixlen = RULE_BITS;
-	p->rk.version = p->lk.version = s->version;
-	p->rk.dir = p->lk.dir = dir;
-	p->rk.pad = p->rk.pad2 = p->lk.pad = 0;
-	p->rk.proto = p->orig.proto;
-	p->rk.port = 0;
+	const __u32 *a = (const void *)other;
+	int v4 = (a[0] | a[1]) == 0 && a[2] == bpf_htonl(0xffff);
+	p->peer_hi = (__u64)bpf_ntohl(a[0]) << 32 | bpf_ntohl(a[1]);
+	p->peer_lo = (__u64)bpf_ntohl(a[2]) << 32 | bpf_ntohl(a[3]);
+	p->generation = s->generation;
+	p->port = 0;
 	if (p->orig.proto == P_TCP || p->orig.proto == P_UDP || p->orig.proto == P_SCTP)
-		p->rk.port = bpf_htons(p->orig.dport);
-	p->lk.ip = *other;
-	const __u32 *w = (const void *)other;
-	p->lk.family = (w[0] | w[1]) == 0 && w[2] == bpf_htonl(0xffff) ? 4 : 6;
+		p->port = p->orig.dport;
+	k->instance = s->instance;
+	k->dir = dir;
+	w.mapped = v4 ? 96 : 0;
 	for (__u32 t = 0; t < TIERS; t++) {
-		struct rule *best = 0;
-		__u32 action, *class;
-		if (t >= tiers)
-			return 1;
-		p->rk.tier = p->lk.tier = t;
-		best = better(p, best, PEER_ANY, 0);
-		best = better(p, best, PEER_IDENTITY, p->peer_identity);
-		p->lk.prefixlen = CIDR_BITS;
-		p->lk.scope = 0;
-		class = bpf_map_lookup_elem(&cidrs, &p->lk);
-		if (class && *class)
-			best = better(p, best, PEER_CLASS, *class);
-		p->lk.scope = p->net;
-		class = bpf_map_lookup_elem(&cidrs, &p->lk);
-		if (class && *class)
-			best = better(p, best, PEER_CLASS, *class);
-		action = s->defaults[dir & 1][t];
+		struct stage *g = &s->stages[dir & 1][t];
+		__u32 action = g->action;
+		if (t >= s->tiers[dir & 1])
+			break;
+		p->weight = 0;
 		p->rule = 0;
-		if (best) {
-			action = best->action;
-			p->rule = best->id;
+		k->tier = g->tier;
+		k->bits = 0;
+		k->scope = 0;
+		k->hi = k->lo = 0;
+		if (g->kinds & 1 << PEER_ANY) {
+			k->kind = PEER_ANY;
+			ask(p);
 		}
+		if (g->kinds & 1 << PEER_IDENTITY) {
+			k->kind = PEER_IDENTITY;
+			k->lo = p->peer_identity;
+			ask(p);
+		}
+		k->kind = v4 ? PEER_CIDR4 : PEER_CIDR6;
+		if (g->kinds & 1 << (v4 ? PEER_CIDR4 : PEER_CIDR6)) {
+			for (__u32 i = 0; i < 2 * LENGTH_WORDS; i++) {
+				__u32 word = i % LENGTH_WORDS;
+				if ((word == 0) != v4)
+					continue;
+				w.left = g->lengths[i];
+				if (!w.left)
+					continue;
+				w.base = word ? (word - 1) * 64 : 0;
+				k->scope = i < LENGTH_WORDS ? 0 : p->net;
+				bpf_loop(65, walk_one, &w, 0);
+			}
+		}
+		if (p->weight)
+			action = p->weight >> ACTION_SHIFT & 3;
 		if (action == ACT_ALLOW)
 			return 1;
 		if (action != ACT_PASS) {
-			if (!best)
+			if (!p->weight)
 				p->judged_tier = t;
 			return 0;
 		}
