@@ -332,8 +332,8 @@ func (e *edit) plan() (out []entry, fresh int, unsettled bool) {
 	for k := range e.masks {
 		e.touched[k] = e.winner(k)
 	}
-	for k := range have {
-		if e.anew {
+	if e.anew {
+		for k := range have {
 			e.touched[k] = e.winner(k)
 		}
 	}
