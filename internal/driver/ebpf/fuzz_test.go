@@ -76,10 +76,13 @@ func (j *judged) drops(t testing.TB) (n uint64) {
 	return n
 }
 
-// forget makes the programs forget all connections and fragments.
+// forget makes the programs forget all connections, with their short ways, and fragments.
 func (j *judged) forget(t testing.TB) {
 	t.Helper()
-	err := errors.Join(
+	j.rig.drv.mu.Lock()
+	epoch := j.rig.drv.newEpoch()
+	j.rig.drv.mu.Unlock()
+	err := errors.Join(epoch,
 		j.rig.drv.conns.sweep(func(connKey, conn) bool { return true }),
 		sweepMap(j.rig.drv, j.rig.drv.frags, 1, func(fragKey, frag) bool { return true }))
 	if err != nil {
