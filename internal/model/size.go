@@ -9,7 +9,7 @@ import (
 
 // MaxPolicyEntries is what one policy, or the policies of one group together, may
 // take of a host's tables: half of what the eBPF driver has by default
-// (docs/adr/0014).
+// (docs/adr/0016).
 const MaxPolicyEntries = 1 << 19
 
 // portPair is what a rule matches beside its peer: all ports of a protocol, or
