@@ -138,7 +138,7 @@ func TestNetworkPolicies(t *testing.T) {
 func TestNetworkPolicySize(t *testing.T) {
 	c := onStore(t, memory.New(), func(o *Options) { o.LabelFilter = func(string) bool { return true } })
 	c.put(network("net", "10.0.0.0/16"))
-	for i := range 200 {
+	for i := range 2800 {
 		c.put(endpoint("net", fmt.Sprint("c", i), func(e *model.Endpoint) {
 			e.Labels = map[string]string{"app": strconv.Itoa(i % 2), "id": strconv.Itoa(i)}
 		}))
@@ -158,6 +158,6 @@ func TestNetworkPolicySize(t *testing.T) {
 	}
 	err := c.putNetworkRule(wide("app", "1"), model.OwnerUser)
 	if !errors.Is(err, model.ErrExhausted) || !strings.Contains(err.Error(), "entries") {
-		t.Errorf("of a hundred: %v", err)
+		t.Errorf("of fourteen hundred: %v", err)
 	}
 }
