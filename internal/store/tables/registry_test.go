@@ -52,7 +52,7 @@ func (t *Table[K, V]) filled(tt *testing.T) sample {
 func fill(v reflect.Value) {
 	switch v.Kind() { //nolint:exhaustive // others stay zero
 	case reflect.String:
-		v.SetString("a.b-1")
+		v.SetString("a.b")
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {
