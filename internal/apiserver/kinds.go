@@ -18,6 +18,8 @@ type rest[A api.Object, K any, M model.Validator] struct {
 	name       string // of one, in links, lists to be applied and messages: "network"
 	fields     map[string]field
 
+	strict bool // fields that are not known are refused, where leaving one out would open something
+
 	key  func(string) (K, error)
 	list func(*control.View) []M
 	get  func(*control.View, K) (M, bool)
@@ -147,6 +149,11 @@ func (r rest[A, K, M]) read(c *control.Controller, decode decoder) (w wish, err 
 	body, err := decode(&o)
 	if err != nil {
 		return w, err
+	}
+	if r.strict {
+		if err := knownFields(body, &o); err != nil {
+			return w, err
+		}
 	}
 	m, err := r.parse(o)
 	if err != nil {

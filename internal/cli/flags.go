@@ -97,6 +97,15 @@ func (s *flagSet) listVar(p *[]string, names, value, usage string) {
 	d.many = true
 }
 
+// textVar may be repeated; a value is taken as it is, commas included.
+func (s *flagSet) textVar(p *[]string, names, value, usage string) {
+	d := s.add(names, value, usage+" (may be repeated)", "", func(v string) error {
+		*p = append(*p, v)
+		return nil
+	})
+	d.many = true
+}
+
 func (s *flagSet) lookup(name string) *flagDef {
 	for _, d := range s.defs {
 		if slices.Contains(d.names, name) {

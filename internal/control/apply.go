@@ -21,8 +21,8 @@ type Change struct {
 	read  func(tx store.Tx) (any, bool, error)
 	bad   error // nobody has validated the object
 	put   func(ctx context.Context, tx store.Tx, cl *claim) error
-	rule  *model.PolicyRule // the object, of a rule
-	group *model.Group      // the object, of a group
+	rules []model.PolicyRule // that the object has, or is
+	group *model.Group       // the object, of a group
 	// late is what has to wait for higher ranks; nil = nothing.
 	late *Change
 	// alone is the use-case for an object that is too large for one transaction;
@@ -197,8 +197,10 @@ func (c *Controller) fitAll(steps []step) (bad step, err error) {
 	var at, atGroups []step
 	for _, s := range steps {
 		switch {
-		case s.rule != nil:
-			rules, at = append(rules, *s.rule), append(at, s)
+		case s.rules != nil:
+			for _, r := range s.rules {
+				rules, at = append(rules, r), append(at, s)
+			}
 		case s.group != nil:
 			groups, atGroups = append(groups, *s.group), append(atGroups, s)
 		}

@@ -28,7 +28,8 @@ type Options struct {
 	// come; 0 = 24 hours.
 	ReservationTTL time.Duration
 	// LabelFilter tells which labels of an endpoint count for its identity; nil =
-	// none, since Contiv policies select by group and network only.
+	// all but those that runtimes generate (model.GeneratedLabel). Labels that no
+	// selector can name never count.
 	LabelFilter func(key string) bool
 }
 
@@ -62,7 +63,7 @@ func New(st store.Store, opts Options) *Controller {
 		opts.ReservationTTL = 24 * time.Hour
 	}
 	if opts.LabelFilter == nil {
-		opts.LabelFilter = func(string) bool { return false }
+		opts.LabelFilter = func(key string) bool { return !model.GeneratedLabel(key) }
 	}
 	c := &Controller{store: st, opts: opts, log: opts.Log, view: newView(opts.Log), ready: make(chan struct{}), renew: waiting.NewBell()}
 	c.follow = store.NewFollower(st, []string{tables.StatePrefix}, c.apply)

@@ -28,7 +28,7 @@ func internKey(n model.NetworkKey, group model.GroupName, labels map[string]stri
 func (c *Controller) filter(labels map[string]string) map[string]string {
 	var out map[string]string
 	for k, v := range labels {
-		if c.opts.LabelFilter(k) {
+		if model.SelectableLabel(k, v) && c.opts.LabelFilter(k) {
 			if out == nil {
 				out = map[string]string{}
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -14,7 +15,7 @@ import (
 // operations of the one transaction that a change of a rule is. Labels name none.
 const MaxRuleRefs = 8
 
-var _ = share(kind{reference: "policy", usedBy: "network policies select by it"})
+var _ = share(kind{name: "networkPolicy", reference: "policy", usedBy: "network policies select by it"})
 
 func policyTargets(p model.Policy) (out []policyTarget) {
 	s := p.Applies
@@ -53,7 +54,7 @@ func (c *Controller) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owne
 	if n := len(ruleTargets(r)); n > MaxRuleRefs {
 		ch.bad = cmp.Or(ch.bad, model.InvalidField("peers", n, fmt.Sprintf("must name at most %d groups and networks: select by labels, or take several rules", MaxRuleRefs)))
 	}
-	ch.rule = &r
+	ch.rules = []model.PolicyRule{r}
 	return ch
 }
 
@@ -65,4 +66,95 @@ func (c *Controller) DeleteNetworkPolicy(ctx context.Context, k model.PolicyKey,
 // DeleteNetworkRule deletes a rule of a network policy of an owner.
 func (c *Controller) DeleteNetworkRule(ctx context.Context, k model.RuleKey, owner model.PolicyOwner) error {
 	return c.deleteRule(ctx, k, model.KindNetwork, owner)
+}
+
+// ReplaceNetworkPolicy creates a network policy with its rules, or makes one and
+// all of its rules what they are here, in one transaction. Its errors are those of
+// ChangeNetworkPolicy and ChangeNetworkRule.
+func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]) Change {
+	n := valid.Value()
+	ch := changeOf(rankMember, tables.Policies, n.Policy.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+		return replacePolicy(tx, n)
+	})
+	header := ch.read
+	ch.read = func(tx store.Tx) (any, bool, error) {
+		row, ok, err := header(tx)
+		if err != nil || !ok {
+			return nil, false, err
+		}
+		p, _ := row.(model.Policy)
+		rules, err := tables.Rules.List(tx, tables.RulesOf(p.Key))
+		model.SortRules(rules)
+		return model.NetworkPolicy{Policy: p, Rules: rules}, p.Kind == model.KindNetwork, err
+	}
+	ch.rules = n.Rules
+	return ch
+}
+
+func replacePolicy(tx store.Tx, n model.NetworkPolicy) error {
+	k := n.Policy.Key
+	if err := putPolicy(tx, n.Policy); err != nil {
+		return err
+	}
+	before, err := tables.Rules.List(tx, tables.RulesOf(k))
+	if err != nil {
+		return err
+	}
+	for _, r := range n.Rules {
+		if err := putRule(tx, r, n.Policy.Kind, n.Policy.Owner); err != nil {
+			return fmt.Errorf("rules: rule %q: %w", r.Key.Rule, err)
+		}
+	}
+	for _, r := range before {
+		if slices.ContainsFunc(n.Rules, func(x model.PolicyRule) bool { return x.Key == r.Key }) {
+			continue
+		}
+		for _, t := range ruleTargets(r) {
+			unrefer(tx, t.target, "rule", r.Key.String())
+		}
+		tables.Rules.Delete(tx, r.Key)
+	}
+	return nil
+}
+
+// NetworkPolicies returns the network policies of a tenant, "" = of all.
+func (v *View) NetworkPolicies(t model.TenantName) []model.NetworkPolicy {
+	var out []model.NetworkPolicy
+	for _, p := range v.AnyPolicies(t) {
+		if p.Kind == model.KindNetwork {
+			out = append(out, model.NetworkPolicy{Policy: p, Rules: v.AnyRulesOf(p.Key)})
+		}
+	}
+	return out
+}
+
+// NetworkPolicy finds a network policy.
+func (v *View) NetworkPolicy(k model.PolicyKey) (model.NetworkPolicy, bool) {
+	p, ok := v.AnyPolicy(k)
+	if !ok || p.Kind != model.KindNetwork {
+		return model.NetworkPolicy{}, false
+	}
+	return model.NetworkPolicy{Policy: p, Rules: v.AnyRulesOf(k)}, true
+}
+
+// EndpointsSelected returns the endpoints that a selector selects.
+func (v *View) EndpointsSelected(s model.Selector) []model.Endpoint {
+	var among []model.Endpoint
+	switch {
+	case s.Group != "":
+		among = v.EndpointsOfGroup(model.GroupKey{Tenant: s.Tenant, Name: s.Group})
+	case s.Network != "":
+		among = v.EndpointsOfNetwork(model.NetworkKey{Tenant: s.Tenant, Name: s.Network})
+	default:
+		among = v.Endpoints(s.Tenant)
+	}
+	return read(v, func() []model.Endpoint {
+		var out []model.Endpoint
+		for _, e := range among {
+			if s.Selects(identityRecords.in(v).all[tables.IdentityKey{Tenant: s.Tenant, ID: e.Identity}]) {
+				out = append(out, e)
+			}
+		}
+		return out
+	})
 }

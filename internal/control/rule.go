@@ -62,7 +62,7 @@ func (c *Controller) ChangeRule(valid model.Valid[model.Rule]) Change {
 		return putRule(tx, general, model.KindContiv, model.OwnerUser)
 	})
 	inContivWords[model.PolicyRule, model.Rule](&ch)
-	ch.rule = &general
+	ch.rules = []model.PolicyRule{general}
 	return ch
 }
 

@@ -20,13 +20,14 @@ import (
 
 // ContainerSpec says where a container runs and what it belongs to.
 type ContainerSpec struct {
-	Name    string      `json:"name"` // letters, digits and hyphens; unique in the lab
-	Host    string      `json:"host"`
-	Tenant  string      `json:"tenant"`
-	Network string      `json:"network"`
-	Group   string      `json:"group,omitempty"`
-	Args    [][2]string `json:"args,omitempty"`   // CNI_ARGS beyond those
-	Listen  []string    `json:"listen,omitempty"` // what Serve opens: "tcp/80", "udp/53"
+	Name    string            `json:"name"` // letters, digits and hyphens; unique in the lab
+	Host    string            `json:"host"`
+	Tenant  string            `json:"tenant"`
+	Network string            `json:"network"`
+	Group   string            `json:"group,omitempty"`
+	Args    [][2]string       `json:"args,omitempty"` // CNI_ARGS beyond those
+	Labels  map[string]string `json:"labels,omitempty"`
+	Listen  []string          `json:"listen,omitempty"` // what Serve opens: "tcp/80", "udp/53"
 }
 
 // Attachment is a container with its interface, as the CNI library reported it.
@@ -66,14 +67,17 @@ func (h *Host) cni() *libcni.CNIConfig {
 	return libcni.NewCNIConfigWithCacheDir([]string{h.lab.st.Config.BinDir}, filepath.Join(h.Dir, "cni-cache"), newNSExec(h.NS))
 }
 
-// NetworkConfig is the CNI network configuration that the lab attaches
-// containers with; tenant, network and group may be empty.
-func (h *Host) NetworkConfig(tenant, network, group string) (*libcni.NetworkConfigList, error) {
+// NetworkConfig is the CNI network configuration that the lab attaches a
+// container with, by its tenant, network, group and labels, which may be empty.
+func (h *Host) NetworkConfig(s ContainerSpec) (*libcni.NetworkConfigList, error) {
 	plugin := map[string]any{"type": "contivk8s", "socket": h.CNISocket(), "stateDir": h.StateDir()}
-	for k, v := range map[string]string{"tenant": tenant, "network": network, "group": group} {
+	for k, v := range map[string]string{"tenant": s.Tenant, "network": s.Network, "group": s.Group} {
 		if v != "" {
 			plugin[k] = v
 		}
+	}
+	if len(s.Labels) > 0 {
+		plugin["labels"] = s.Labels
 	}
 	b, err := json.Marshal(map[string]any{"cniVersion": "1.1.0", "name": "contiv", "plugins": []any{plugin}})
 	if err != nil {
@@ -84,7 +88,7 @@ func (h *Host) NetworkConfig(tenant, network, group string) (*libcni.NetworkConf
 
 // Status asks the CNI plugin on the host whether it can add containers.
 func (h *Host) Status(ctx context.Context) error {
-	list, err := h.NetworkConfig("", "", "")
+	list, err := h.NetworkConfig(ContainerSpec{})
 	if err != nil {
 		return err
 	}
@@ -139,7 +143,7 @@ func (l *Lab) CNIAdd(ctx context.Context, s ContainerSpec) (types.Result, error)
 	if err != nil {
 		return nil, err
 	}
-	list, err := h.NetworkConfig(s.Tenant, s.Network, s.Group)
+	list, err := h.NetworkConfig(s)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +156,7 @@ func (l *Lab) CNIDel(ctx context.Context, s ContainerSpec) error {
 	if err != nil {
 		return err
 	}
-	list, err := h.NetworkConfig(s.Tenant, s.Network, s.Group)
+	list, err := h.NetworkConfig(s)
 	if err != nil {
 		return err
 	}
@@ -165,7 +169,7 @@ func (l *Lab) CNICheck(ctx context.Context, s ContainerSpec) error {
 	if err != nil {
 		return err
 	}
-	list, err := h.NetworkConfig(s.Tenant, s.Network, s.Group)
+	list, err := h.NetworkConfig(s)
 	if err != nil {
 		return err
 	}
@@ -178,7 +182,7 @@ func (l *Lab) CNIGC(ctx context.Context, host string, valid ...string) error {
 	if err != nil {
 		return err
 	}
-	list, err := h.NetworkConfig("", "", "")
+	list, err := h.NetworkConfig(ContainerSpec{})
 	if err != nil {
 		return err
 	}

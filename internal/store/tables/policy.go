@@ -11,7 +11,7 @@ func PoliciesOf(t model.TenantName) string { return TenantPrefix(t) + "policies/
 // Policies holds policies by tenant: Contiv's and network policies share one name
 // space. Records of version 1 are Contiv's.
 var Policies = declare(TableSpec[model.PolicyKey, model.Policy]{
-	Kinds: []string{"policy"},
+	Kinds: []string{"policy", "networkPolicy"},
 	Noun:  "policy", Version: 2,
 	Path: "state/tenant/*/policies/*",
 	Parse: func(n []string) (model.PolicyKey, bool) {

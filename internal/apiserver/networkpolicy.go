@@ -1,0 +1,263 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+const (
+	modeEnforce = "enforce"
+	modeAudit   = "audit"
+
+	selectorText = "endpoints of the tenant by network, group, matchLabels and matchExpressions, all of them required; labels have the syntax of Kubernetes, and those that runtimes generate select nothing and are refused"
+)
+
+var _ = register(rest[api.NetworkPolicy, model.PolicyKey, model.NetworkPolicy]{
+	collection: "networkPolicys", name: "networkPolicy", strict: true,
+	key: model.ParsePolicyKey, list: func(v *control.View) []model.NetworkPolicy { return v.NetworkPolicies("") }, get: (*control.View).NetworkPolicy,
+	parse: networkPolicyFromAPI, render: networkPolicyToAPI,
+	change: plain((*control.Controller).ReplaceNetworkPolicy), delete: deleteNetworkPolicy,
+	oper: api.PolicyOper{}, inspect: func(_ *server, v *control.View, n model.NetworkPolicy) any { return networkPolicyOper(v, n) },
+	fields: map[string]field{
+		"tenantName":        tenantField(),
+		"networkPolicyName": {text: nameText + "; no policy of the tenant has it", required: true},
+		"tier":              {text: "admin, contiv or baseline, which decide in this order, kubernetes before baseline; empty = contiv", enum: []string{"", "admin", "contiv", "baseline"}},
+		"order":             {text: "0-200 within the tier, lower decides first; absent = 100, where the rules of Contiv's policies are", min: 0, max: model.MaxOrder},
+		"mode":              {text: "enforce, or audit: tell what it would do, and do nothing; empty = enforce", enum: []string{"", modeEnforce, modeAudit}},
+		"applies":           {text: selectorText + "; absent = all endpoints of the tenant"},
+		"defaultIn":         {text: "of connections towards the endpoints that no rule of the tier matches: allow, deny or pass (to the next tier); of several policies deny wins over allow, and allow over pass; empty = nothing", enum: []string{"", "allow", "deny", "pass"}},
+		"defaultOut":        {text: "likewise of connections from the endpoints", enum: []string{"", "allow", "deny", "pass"}},
+		"rules":             {text: fmt.Sprintf("at most %d; each with ruleId, direction in or out, priority 1-100 (the higher decides first; 0 = 50), action allow, deny or pass, log, at most %d peers (each one of selector, cidr with except, network; none = anybody) and ports (protocol tcp, udp, icmp or 0-255, with ports such as 80,443,8000-8080; none = any)", model.MaxNetworkPolicyRules, model.MaxRulePeers)},
+		"owner":             {text: "told, not asked for: user, or kubernetes for one that only Kubernetes may change"},
+	},
+})
+
+func deleteNetworkPolicy(c *control.Controller, ctx context.Context, k model.PolicyKey) error {
+	return c.DeleteNetworkPolicy(ctx, k, model.OwnerUser)
+}
+
+func networkPolicyFromAPI(o api.NetworkPolicy) (n model.NetworkPolicy, err error) {
+	p := &n.Policy
+	if p.Key.Tenant, err = model.ParseTenantName(o.TenantName); err != nil {
+		return n, err
+	}
+	if p.Key.Name, err = model.ParsePolicyName(o.NetworkPolicyName); err != nil {
+		return n, renamed(err, "networkPolicyName")
+	}
+	p.Kind, p.Owner, p.Tier, p.Order = model.KindNetwork, model.OwnerUser, model.TierContiv, model.OrderContiv
+	if o.Tier != "" {
+		if p.Tier, err = model.ParseTier(o.Tier); err != nil {
+			return n, err
+		}
+	}
+	if o.Order != nil {
+		p.Order = *o.Order
+	}
+	if o.Mode != "" && o.Mode != modeEnforce && o.Mode != modeAudit {
+		return n, model.InvalidField("mode", o.Mode, "must be one of enforce, audit")
+	}
+	p.Audit = o.Mode == modeAudit
+	if o.Owner != "" && o.Owner != string(model.OwnerUser) {
+		return n, model.InvalidField("owner", o.Owner, "must be empty or user: nobody writes in the name of another")
+	}
+	p.Applies = model.Selector{Tenant: p.Key.Tenant}
+	if o.Applies != nil {
+		p.Applies = selectorFromAPI(p.Key.Tenant, *o.Applies)
+	}
+	p.Default = model.Defaults{In: model.Action(o.DefaultIn), Out: model.Action(o.DefaultOut)}
+	for _, x := range o.Rules {
+		r, err := networkRuleFromAPI(p.Key, x)
+		if err != nil {
+			return n, fmt.Errorf("rules: rule %q: %w", x.RuleID, err)
+		}
+		n.Rules = append(n.Rules, r)
+	}
+	model.SortRules(n.Rules)
+	return n, nil
+}
+
+func selectorFromAPI(t model.TenantName, o api.Selector) model.Selector {
+	s := model.Selector{Tenant: t, Network: model.NetworkName(o.Network), Group: model.GroupName(o.Group)}
+	if len(o.MatchLabels) > 0 {
+		s.MatchLabels = o.MatchLabels
+	}
+	for _, e := range o.MatchExpressions {
+		s.MatchExpressions = append(s.MatchExpressions, model.Requirement{Key: e.Key, Operator: model.Operator(e.Operator), Values: e.Values})
+	}
+	return s
+}
+
+func networkRuleFromAPI(k model.PolicyKey, o api.NetworkPolicyRule) (r model.PolicyRule, err error) {
+	r = model.PolicyRule{
+		Key: model.RuleKey{Tenant: k.Tenant, Policy: k.Name}, Direction: model.Direction(o.Direction),
+		Priority: o.Priority, Action: model.Action(o.Action), Log: o.Log,
+	}
+	if r.Priority == 0 {
+		r.Priority = 50
+	}
+	if r.Key.Rule, err = model.ParseRuleID(o.RuleID); err != nil {
+		return r, err
+	}
+	for _, p := range o.Peers {
+		peer := model.Peer{Text: p.CIDR}
+		if p.Selector != nil {
+			s := selectorFromAPI(k.Tenant, *p.Selector)
+			peer.Selector = &s
+		}
+		if p.CIDR != "" {
+			if peer.CIDR, err = model.ParsePeerAddr("cidr", p.CIDR); err != nil {
+				return r, err
+			}
+		}
+		for _, x := range p.Except {
+			except, err := model.ParsePeerAddr("except", x)
+			if err != nil {
+				return r, err
+			}
+			peer.Except = append(peer.Except, except)
+		}
+		if p.Network != "" {
+			peer.Network = model.NetworkKey{Tenant: k.Tenant, Name: model.NetworkName(p.Network)}
+		}
+		r.Peers = append(r.Peers, peer)
+	}
+	for _, p := range o.Ports {
+		list, err := portsFromAPI(p)
+		if err != nil {
+			return r, err
+		}
+		r.Ports = append(r.Ports, list...)
+	}
+	return r, nil
+}
+
+// portsFromAPI parses a protocol with its ports: "80,443,8000-8080".
+func portsFromAPI(o api.NetworkPolicyPort) (out []model.PortMatch, err error) {
+	proto, err := model.ParseProtocol(o.Protocol)
+	if err != nil {
+		return nil, err
+	}
+	if proto == model.AnyProtocol {
+		return nil, model.InvalidField("protocol", o.Protocol, "must not be empty; a rule without ports is of any protocol")
+	}
+	if o.Ports == "" {
+		return []model.PortMatch{{Protocol: proto, Hi: 65535}}, nil
+	}
+	if !proto.HasPorts() {
+		return nil, model.InvalidField("ports", o.Ports, "must be empty unless protocol is tcp, udp or 132 (sctp)")
+	}
+	for part := range strings.SplitSeq(o.Ports, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		lo, err := portNumber(first)
+		hi := lo
+		if err == nil && isRange {
+			hi, err = portNumber(last)
+		}
+		if err != nil || lo > hi {
+			return nil, model.InvalidField("ports", o.Ports, "must be ports from 1 to 65535 and ranges of them, such as 80,443,8000-8080")
+		}
+		out = append(out, model.PortMatch{Protocol: proto, Lo: lo, Hi: hi})
+	}
+	return out, nil
+}
+
+func portNumber(s string) (uint16, error) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n == 0 || strconv.FormatUint(n, 10) != s {
+		return 0, model.InvalidField("ports", s, "must be a number between 1 and 65535")
+	}
+	return uint16(n), nil
+}
+
+func networkPolicyToAPI(n model.NetworkPolicy) api.NetworkPolicy {
+	p := n.Policy
+	o := api.NetworkPolicy{
+		Key: p.Key.String(), NetworkPolicyName: string(p.Key.Name), TenantName: string(p.Key.Tenant),
+		Tier: p.Tier.String(), Order: &p.Order, Mode: modeEnforce, Owner: string(p.Owner),
+		DefaultIn: string(p.Default.In), DefaultOut: string(p.Default.Out),
+		Links: api.NetworkPolicyLinks{Tenant: tenantLink(p.Key.Tenant)},
+	}
+	if p.Audit {
+		o.Mode = modeAudit
+	}
+	if !p.Applies.Equal(model.Selector{Tenant: p.Key.Tenant}) {
+		o.Applies = selectorToAPI(p.Applies)
+	}
+	for _, r := range n.Rules {
+		x := api.NetworkPolicyRule{
+			RuleID: string(r.Key.Rule), Direction: string(r.Direction), Priority: r.Priority, Action: string(r.Action), Log: r.Log,
+			Ports: portsToAPI(r.Ports),
+		}
+		for _, p := range r.Peers {
+			x.Peers = append(x.Peers, peerToAPI(p))
+		}
+		o.Rules = append(o.Rules, x)
+	}
+	return o
+}
+
+func selectorToAPI(s model.Selector) *api.Selector {
+	o := &api.Selector{Network: string(s.Network), Group: string(s.Group), MatchLabels: s.MatchLabels}
+	for _, e := range s.MatchExpressions {
+		o.MatchExpressions = append(o.MatchExpressions, api.LabelRequirement{Key: e.Key, Operator: string(e.Operator), Values: e.Values})
+	}
+	return o
+}
+
+func peerToAPI(p model.Peer) (o api.NetworkPolicyPeer) {
+	switch {
+	case p.Selector != nil:
+		o.Selector = selectorToAPI(*p.Selector)
+	case p.CIDR.IsValid():
+		if o.CIDR = p.Text; o.CIDR == "" {
+			o.CIDR = p.CIDR.String()
+		}
+		for _, x := range p.Except {
+			o.Except = append(o.Except, prefixText(x))
+		}
+	default:
+		o.Network = string(p.Network.Name)
+	}
+	return o
+}
+
+// prefixText is a prefix as users write it: a single address without a length.
+func prefixText(p netip.Prefix) string {
+	if p.IsSingleIP() {
+		return p.Addr().String()
+	}
+	return p.String()
+}
+
+// portsToAPI joins what follows each other with one protocol.
+func portsToAPI(list []model.PortMatch) (out []api.NetworkPolicyPort) {
+	for _, m := range list {
+		text := ""
+		switch {
+		case m.Lo == 0 && m.Hi == 65535:
+		case m.Lo == m.Hi:
+			text = strconv.Itoa(int(m.Lo))
+		default:
+			text = fmt.Sprintf("%d-%d", m.Lo, m.Hi)
+		}
+		if n := len(out); n > 0 && text != "" && out[n-1].Protocol == m.Protocol.String() && out[n-1].Ports != "" {
+			out[n-1].Ports += "," + text
+			continue
+		}
+		out = append(out, api.NetworkPolicyPort{Protocol: m.Protocol.String(), Ports: text})
+	}
+	return out
+}
+
+// networkPolicyOper lists the endpoints that a policy applies to.
+func networkPolicyOper(v *control.View, n model.NetworkPolicy) api.PolicyOper {
+	es := v.EndpointsSelected(n.Policy.Applies)
+	return api.PolicyOper{Endpoints: endpointOpers(v, es), NumEndpoints: len(es)}
+}

@@ -1,0 +1,101 @@
+package apiserver
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/effecttest"
+)
+
+// ruled is a network policy's rules with one rule, on which a change is laid.
+func ruled(change string) string {
+	rule := `"ruleId":"1","direction":"in","action":"allow"`
+	return `{"rules":[{` + rule + change + `}]}`
+}
+
+func manyRules(n int) string {
+	var out []string
+	for i := range n {
+		out = append(out, fmt.Sprintf(`{"ruleId":"%d","direction":"in","action":"allow"}`, i))
+	}
+	return `{"rules":[` + strings.Join(out, ",") + `]}`
+}
+
+func naming(n int) string {
+	return `{"rules":[{"ruleId":"1","direction":"in","action":"allow","peers":[` + strings.TrimSuffix(strings.Repeat(`{"selector":{"group":"web"}},`, n), ",") + `]}]}`
+}
+
+var _ = tested("networkPolicys", kindCases{
+	object: `{"tenantName":"blue","networkPolicyName":"x","defaultIn":"deny"}`, key: []string{"tenantName", "networkPolicyName"},
+	fields: map[string]cases{
+		"tenantName": tenantCases(), "networkPolicyName": nameCases("networkPolicyName"),
+		"tier": {
+			[]string{`{"tier":""}`, `{"tier":"admin"}`, `{"tier":"contiv"}`, `{"tier":"baseline"}`},
+			[]string{`{"tier":"kubernetes"}`, `{"tier":"Admin"}`, `{"tier":"first"}`},
+		},
+		"order": {
+			[]string{`{"order":0}`, `{"order":200}`, `{"order":null}`},
+			[]string{`{"order":-1}`, `{"order":201}`, `{"order":"1"}`, `{"order":1.5}`},
+		},
+		"mode":  {[]string{`{"mode":""}`, `{"mode":"enforce"}`, `{"mode":"audit"}`}, []string{`{"mode":"Audit"}`, `{"mode":"off"}`}},
+		"owner": {[]string{`{"owner":""}`, `{"owner":"user"}`}, []string{`{"owner":"kubernetes"}`, `{"owner":"me"}`}},
+		"applies": {
+			[]string{
+				`{"applies":{}}`, `{"applies":{"group":"web"}}`, `{"applies":{"network":"n"}}`, `{"applies":{"matchLabels":{"app":"web"}}}`, `{"applies":{"matchLabels":{"a.b/app":""}}}`,
+				`{"applies":{"matchExpressions":[{"key":"app","operator":"In","values":["a","b"]},{"key":"app","operator":"NotIn","values":["b"]},{"key":"x","operator":"Exists"},{"key":"y","operator":"DoesNotExist"}]}}`,
+			},
+			[]string{
+				`{"applies":{"group":"none"}}`, `{"applies":{"network":"none"}}`, `{"applies":{"group":"a b"}}`, `{"applies":{"matchLabels":{"a b":"c"}}}`, `{"applies":{"matchLabels":{"app":"` + text64 + `"}}}`,
+				`{"applies":{"matchLabels":{"pod-template-hash":"1"}}}`, `{"applies":{"matchLabels":{"com.docker.compose.project":"x"}}}`,
+				`{"applies":{"matchExpressions":[{"key":"app","operator":"in","values":["a"]}]}}`, `{"applies":{"matchExpressions":[{"key":"app","operator":"In"}]}}`,
+				`{"applies":{"matchExpressions":[{"key":"app","operator":"Exists","values":["a"]}]}}`,
+				`{"applies":{"matchLabels":{"app":"a"},"matchExpressions":[{"key":"app","operator":"In","values":["b"]}]}}`,
+			},
+		},
+		"defaultIn":  {[]string{`{"defaultIn":"allow"}`, `{"defaultIn":"deny"}`, `{"defaultIn":"pass"}`}, []string{`{"defaultIn":"drop"}`, `{"defaultIn":""}`}},
+		"defaultOut": {[]string{`{"defaultOut":""}`, `{"defaultOut":"allow"}`, `{"defaultOut":"deny"}`, `{"defaultOut":"pass"}`}, []string{`{"defaultOut":"reject"}`}},
+		"rules": {
+			[]string{
+				`{"rules":[]}`, ruled(``), ruled(`,"log":true,"priority":100`), ruled(`,"action":"pass"`), manyRules(16), naming(6),
+				ruled(`,"ports":[{"protocol":"tcp","ports":"80,443,8000-8080"},{"protocol":"icmp"},{"protocol":"47"}]`),
+				ruled(`,"peers":[{"cidr":"10.0.0.0/8","except":["10.1.0.0/16","10.2.0.1"]},{"cidr":"fd00::1"},{"network":"n"},{"selector":{}},{"selector":{"group":"web","matchLabels":{"app":"web"}}}]`),
+			},
+			[]string{
+				manyRules(17), naming(7), ruled(`,"priority":101`), ruled(`,"priority":-1`), ruled(`,"direction":"both"`), ruled(`,"action":"drop"`), ruled(`,"ruleId":"a b"`), ruled(`,"ruleId":""`),
+				`{"rules":[{"ruleId":"1","direction":"in","action":"allow"},{"ruleId":"1","direction":"out","action":"allow"}]}`,
+				ruled(`,"ports":[{"ports":"80"}]`), ruled(`,"ports":[{"protocol":"icmp","ports":"1"}]`), ruled(`,"ports":[{"protocol":"tcp","ports":"0"}]`), ruled(`,"ports":[{"protocol":"tcp","ports":"90-80"}]`),
+				ruled(`,"ports":[{"protocol":"tcp","ports":"80,"}]`), ruled(`,"ports":[{"protocol":"tcp","ports":"65536"}]`),
+				ruled(`,"peers":[{}]`), ruled(`,"peers":[{"cidr":"10.0.0.0/8","network":"n"}]`), ruled(`,"peers":[{"cidr":"10.0.0.0/8","except":["11.0.0.0/16"]}]`), ruled(`,"peers":[{"network":"none"}]`),
+				ruled(`,"peers":[{"network":"n","except":["10.0.0.0/8"]}]`), ruled(`,"peers":[{"cidr":"somewhere"}]`), ruled(`,"peers":[{"selector":{"group":"none"}}]`), ruled(`,"peers":[{"selector":{"matchLabels":{"controller-uid":"1"}}}]`),
+			},
+		},
+	},
+	effects: map[string]effecttest.Effect{
+		"tenantName": effecttest.By("TestNetworkPolicy"), "networkPolicyName": effecttest.By("TestNetworkPolicy"),
+		"tier=admin": effecttest.By("TestNetworkPolicy"), "tier=contiv": effecttest.By("TestNetworkPolicy"), "tier=baseline": effecttest.By("TestNetworkPolicy"),
+		"order": effecttest.By("TestNetworkPolicy"),
+		"mode=enforce": effecttest.By("TestNetworkPolicy"), "mode=audit": effecttest.By("TestNetworkPolicy"),
+		"applies":    effecttest.By("TestNetworkPolicy"),
+		"defaultIn=allow": effecttest.By("TestNetworkPolicy"), "defaultIn=deny": effecttest.By("TestNetworkPolicy"), "defaultIn=pass": effecttest.By("TestNetworkPolicy"),
+		"defaultOut=allow": effecttest.By("TestNetworkPolicy"), "defaultOut=deny": effecttest.By("TestNetworkPolicy"), "defaultOut=pass": effecttest.By("TestNetworkPolicy"),
+		"rules": effecttest.By("TestNetworkPolicy"), "owner": effecttest.By("TestFields"),
+	},
+})
+
+// TestNetworkPolicyFieldsAreKnown: a misspelt field of a network policy is refused
+// at any depth: an allow rule without "peers" lets anybody in.
+func TestNetworkPolicyFieldsAreKnown(t *testing.T) {
+	f := serve(t, 0)
+	f.populate()
+	for field, body := range map[string]string{
+		"peer":     `{"tenantName":"blue","networkPolicyName":"x","rules":[{"ruleId":"1","direction":"in","action":"allow","peer":[{"cidr":"10.0.0.1"}]}]}`,
+		"selector": `{"tenantName":"blue","networkPolicyName":"x","defaultIn":"deny","selector":{"group":"web"}}`,
+		"labels":   `{"tenantName":"blue","networkPolicyName":"x","defaultIn":"deny","applies":{"labels":{"app":"web"}}}`,
+	} {
+		code, text := f.do("POST", "/api/v1/networkPolicys/blue:x/", body)
+		if code != 400 || !strings.Contains(text, `"`+field+`"`) {
+			t.Errorf("%s: %d %s", field, code, text)
+		}
+	}
+}
