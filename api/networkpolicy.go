@@ -9,7 +9,7 @@ type NetworkPolicy struct {
 	DefaultOut        string              `json:"defaultOut,omitempty"` // likewise
 	Mode              string              `json:"mode,omitempty"`       // enforce, audit
 	NetworkPolicyName string              `json:"networkPolicyName,omitempty"`
-	Order             *int                `json:"order,omitempty"` // 0-200, lower decides first; absent = 100
+	Order             int                 `json:"order,omitempty"` // 1-200, lower decides first; 0 = 100
 	Owner             string              `json:"owner,omitempty"` // user, kubernetes; told, not asked for
 	Rules             []NetworkPolicyRule `json:"rules,omitempty"`
 	TenantName        string              `json:"tenantName,omitempty"`

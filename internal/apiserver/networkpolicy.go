@@ -29,7 +29,7 @@ var _ = register(rest[api.NetworkPolicy, model.PolicyKey, model.NetworkPolicy]{
 		"tenantName":        tenantField(),
 		"networkPolicyName": {text: nameText + "; no policy of the tenant has it", required: true},
 		"tier":              {text: "admin, contiv or baseline, which decide in this order, kubernetes before baseline; empty = contiv", enum: []string{"", "admin", "contiv", "baseline"}},
-		"order":             {text: "0-200 within the tier, lower decides first; absent = 100, where the rules of Contiv's policies are", min: 0, max: model.MaxOrder},
+		"order":             {text: "1-200 within the tier, lower decides first; 0 = 100, where the rules of Contiv's policies are", min: 0, max: model.MaxOrder},
 		"mode":              {text: "enforce, or audit: tell what it would do, and do nothing; empty = enforce", enum: []string{"", modeEnforce, modeAudit}},
 		"applies":           {text: selectorText + "; absent = all endpoints of the tenant"},
 		"defaultIn":         {text: "of connections towards the endpoints that no rule of the tier matches: allow, deny or pass (to the next tier); of several policies deny wins over allow, and allow over pass; empty = nothing", enum: []string{"", "allow", "deny", "pass"}},
@@ -57,8 +57,8 @@ func networkPolicyFromAPI(o api.NetworkPolicy) (n model.NetworkPolicy, err error
 			return n, err
 		}
 	}
-	if o.Order != nil {
-		p.Order = *o.Order
+	if o.Order != 0 {
+		p.Order = o.Order
 	}
 	if o.Mode != "" && o.Mode != modeEnforce && o.Mode != modeAudit {
 		return n, model.InvalidField("mode", o.Mode, "must be one of enforce, audit")
@@ -180,7 +180,7 @@ func networkPolicyToAPI(n model.NetworkPolicy) api.NetworkPolicy {
 	p := n.Policy
 	o := api.NetworkPolicy{
 		Key: p.Key.String(), NetworkPolicyName: string(p.Key.Name), TenantName: string(p.Key.Tenant),
-		Tier: p.Tier.String(), Order: &p.Order, Mode: modeEnforce, Owner: string(p.Owner),
+		Tier: p.Tier.String(), Order: p.Order, Mode: modeEnforce, Owner: string(p.Owner),
 		DefaultIn: string(p.Default.In), DefaultOut: string(p.Default.Out),
 		Links: api.NetworkPolicyLinks{Tenant: tenantLink(p.Key.Tenant)},
 	}

@@ -35,7 +35,7 @@ var _ = tested("networkPolicys", kindCases{
 			[]string{`{"tier":"kubernetes"}`, `{"tier":"Admin"}`, `{"tier":"first"}`},
 		},
 		"order": {
-			[]string{`{"order":0}`, `{"order":200}`, `{"order":null}`},
+			[]string{`{"order":0}`, `{"order":1}`, `{"order":200}`, `{"order":null}`},
 			[]string{`{"order":-1}`, `{"order":201}`, `{"order":"1"}`, `{"order":1.5}`},
 		},
 		"mode":  {[]string{`{"mode":""}`, `{"mode":"enforce"}`, `{"mode":"audit"}`}, []string{`{"mode":"Audit"}`, `{"mode":"off"}`}},
@@ -57,12 +57,12 @@ var _ = tested("networkPolicys", kindCases{
 		"defaultOut": {[]string{`{"defaultOut":""}`, `{"defaultOut":"allow"}`, `{"defaultOut":"deny"}`, `{"defaultOut":"pass"}`}, []string{`{"defaultOut":"reject"}`}},
 		"rules": {
 			[]string{
-				`{"rules":[]}`, ruled(``), ruled(`,"log":true,"priority":100`), ruled(`,"action":"pass"`), manyRules(16), naming(6),
+				`{"rules":[]}`, ruled(``), ruled(`,"log":true,"priority":100`), ruled(`,"action":"pass"`), manyRules(10), naming(4),
 				ruled(`,"ports":[{"protocol":"tcp","ports":"80,443,8000-8080"},{"protocol":"icmp"},{"protocol":"47"}]`),
 				ruled(`,"peers":[{"cidr":"10.0.0.0/8","except":["10.1.0.0/16","10.2.0.1"]},{"cidr":"fd00::1"},{"network":"n"},{"selector":{}},{"selector":{"group":"web","matchLabels":{"app":"web"}}}]`),
 			},
 			[]string{
-				manyRules(17), naming(7), ruled(`,"priority":101`), ruled(`,"priority":-1`), ruled(`,"direction":"both"`), ruled(`,"action":"drop"`), ruled(`,"ruleId":"a b"`), ruled(`,"ruleId":""`),
+				manyRules(11), naming(5), ruled(`,"priority":101`), ruled(`,"priority":-1`), ruled(`,"direction":"both"`), ruled(`,"action":"drop"`), ruled(`,"ruleId":"a b"`), ruled(`,"ruleId":""`),
 				`{"rules":[{"ruleId":"1","direction":"in","action":"allow"},{"ruleId":"1","direction":"out","action":"allow"}]}`,
 				ruled(`,"ports":[{"ports":"80"}]`), ruled(`,"ports":[{"protocol":"icmp","ports":"1"}]`), ruled(`,"ports":[{"protocol":"tcp","ports":"0"}]`), ruled(`,"ports":[{"protocol":"tcp","ports":"90-80"}]`),
 				ruled(`,"ports":[{"protocol":"tcp","ports":"80,"}]`), ruled(`,"ports":[{"protocol":"tcp","ports":"65536"}]`),

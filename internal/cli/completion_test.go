@@ -19,7 +19,7 @@ func TestComplete(t *testing.T) {
 		words []string
 		want  string
 	}{
-		{[]string{"n"}, "netprofile network"},
+		{[]string{"n"}, "netprofile network network-policy"},
 		{[]string{"net", ""}, "create inspect ls rm"},
 		{[]string{"network", "rm", "-t", "b"}, "blue"},
 		{[]string{"network", "rm", "--tenant=b"}, "--tenant=blue"},

@@ -47,6 +47,11 @@ var flagEffects = map[string]effecttest.Effect{
 	"external-contracts create --consumed": idle("extContractsGroups", "", ""),
 	"external-contracts create --provided": idle("extContractsGroups", "", ""),
 
+	"network-policy create --group":   effecttest.By("TestNetworkPolicyCommand"),
+	"network-policy create --label":   effecttest.By("TestNetworkPolicyCommand"),
+	"network-policy create --network": effecttest.By("TestNetworkPolicyCommand"),
+	"network-policy create --rule":    effecttest.By("TestNetworkPolicyCommand"),
+
 	"endpoint ls --group":   effecttest.By("TestEndpoints"),
 	"endpoint ls --host":    effecttest.By("TestEndpoints"),
 	"endpoint ls --network": effecttest.By("TestEndpoints"),

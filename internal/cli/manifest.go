@@ -267,6 +267,8 @@ func memberType(t reflect.Type, name string) reflect.Type {
 	switch {
 	case t == nil:
 		return nil
+	case t.Kind() == reflect.Pointer:
+		return memberType(t.Elem(), name)
 	case t.Kind() == reflect.Struct:
 		for f := range t.Fields() {
 			if jsonName(f) == name {

@@ -46,6 +46,8 @@ func isEmpty(v reflect.Value) bool {
 func yamlOf(v reflect.Value) *yaml.Node {
 	n := &yaml.Node{}
 	switch v.Kind() {
+	case reflect.Pointer:
+		return yamlOf(v.Elem())
 	case reflect.Struct:
 		n.Kind = yaml.MappingNode
 		for _, f := range fieldsOf(v.Interface()) {

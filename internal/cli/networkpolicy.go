@@ -24,15 +24,11 @@ var networkPolicyList = listing[api.NetworkPolicy, api.PolicyOper]{
 	name:   func(p api.NetworkPolicy) string { return p.NetworkPolicyName },
 	header: []string{"Tenant", "Network policy", "Tier", "Order", "Mode", "Applies to", "Default in", "Default out", "Rules"},
 	row: func(p api.NetworkPolicy) []string {
-		order := ""
-		if p.Order != nil {
-			order = strconv.Itoa(*p.Order)
-		}
 		applies := api.Selector{}
 		if p.Applies != nil {
 			applies = *p.Applies
 		}
-		return []string{p.TenantName, p.NetworkPolicyName, p.Tier, order, p.Mode, selectorText(applies), p.DefaultIn, p.DefaultOut, number(len(p.Rules))}
+		return []string{p.TenantName, p.NetworkPolicyName, p.Tier, number(p.Order), p.Mode, selectorText(applies), p.DefaultIn, p.DefaultOut, number(len(p.Rules))}
 	},
 }
 
@@ -63,7 +59,6 @@ func selectorText(s api.Selector) string {
 type networkPolicyOptions struct {
 	common
 	policy  api.NetworkPolicy
-	order   int
 	applies api.Selector
 	labels  []string
 	rules   []string
@@ -89,7 +84,7 @@ func newNetworkPolicy(f *factory) *command {
 }
 
 func newNetworkPolicyCreate(f *factory, run func(context.Context, *networkPolicyOptions) error) *command {
-	o := &networkPolicyOptions{common: newCommon(f), order: 100, policy: api.NetworkPolicy{Tier: "contiv", Mode: "enforce"}}
+	o := &networkPolicyOptions{common: newCommon(f), policy: api.NetworkPolicy{Order: 100, Tier: "contiv", Mode: "enforce"}}
 	p := &o.policy
 	c := &command{
 		name:  "create",
@@ -104,7 +99,7 @@ func newNetworkPolicyCreate(f *factory, run func(context.Context, *networkPolicy
 	}
 	o.tenantFlag(&c.flags)
 	c.flags.stringVar(&p.Tier, "tier", "admin|contiv|baseline", "what decides first: admin before contiv (with Contiv's policies) before kubernetes before baseline")
-	c.flags.intVar(&o.order, "order", "0-200", "within the tier the lower decides first; Contiv's policies have 100")
+	c.flags.intVar(&p.Order, "order", "1-200", "within the tier the lower decides first; Contiv's policies have 100")
 	c.flags.stringVar(&p.Mode, "mode", "enforce|audit", "audit tells what the policy would do, and does nothing")
 	c.flags.stringVar(&o.applies.Network, "network, n", "NETWORK", "apply to endpoints on this network only")
 	c.flags.stringVar(&o.applies.Group, "group, g", "GROUP", "apply to endpoints of this group only")
@@ -119,7 +114,7 @@ func newNetworkPolicyCreate(f *factory, run func(context.Context, *networkPolicy
 
 func runNetworkPolicyCreate(ctx context.Context, o *networkPolicyOptions) error {
 	p := &o.policy
-	p.TenantName, p.Order = o.tenant, &o.order
+	p.TenantName = o.tenant
 	for _, l := range o.labels {
 		if err := addLabel(&o.applies, l); err != nil {
 			return usageErrorf("flag --label %q: %v", l, err)

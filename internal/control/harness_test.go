@@ -173,6 +173,8 @@ func (c *harness) try(o any) error {
 		ch = c.ChangePolicy(valid(x))
 	case model.Rule:
 		ch = c.ChangeRule(valid(x))
+	case model.NetworkPolicy:
+		ch = c.ReplaceNetworkPolicy(valid(x))
 	case model.NetProfile:
 		ch = c.ChangeNetProfile(valid(x))
 	case model.AppProfile:

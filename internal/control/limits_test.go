@@ -75,6 +75,36 @@ func TestWithinConsul(t *testing.T) {
 
 	put("rule with a group", rule("blue:px0", "1", func(r *model.Rule) { r.Group = "large" }))
 	put("rule with a network", rule("blue:px0", "2", func(r *model.Rule) { r.Network = "net" }))
+	// A network policy with all rules and names that it may have, twice.
+	full := func(set string) model.NetworkPolicy {
+		k := policyKey("blue:full")
+		n := model.NetworkPolicy{Policy: model.Policy{
+			Key: k, Kind: model.KindNetwork, Owner: model.OwnerUser, Tier: model.TierContiv, Order: model.OrderContiv,
+			Applies: model.Selector{Tenant: "blue", Group: model.GroupName("g" + set)},
+		}}
+		put("group", group("blue:g"+set, "wide"))
+		for i := range model.MaxNetworkPolicyRules {
+			r := model.PolicyRule{
+				Key: model.RuleKey{Tenant: "blue", Policy: k.Name, Rule: model.RuleID(fmt.Sprintf("%s%d", set, i))}, Direction: model.In, Priority: 1, Action: model.Allow,
+			}
+			if i < model.MaxNetworkPolicyNames {
+				g := fmt.Sprintf("n%s%d", set, i)
+				put("group", group("blue:"+g, "wide"))
+				r.Peers = []model.Peer{{Selector: &model.Selector{Tenant: "blue", Group: model.GroupName(g)}}}
+			}
+			n.Rules = append(n.Rules, r)
+		}
+		return n
+	}
+	put("network policy with all rules", full("x"))
+	put("network policy with all rules changed", full("y"))
+	step("delete network policy", func() error { return c.DeleteNetworkPolicy(ctx, policyKey("blue:full"), model.OwnerUser) })
+	for _, set := range []string{"x", "y"} {
+		c.ok(c.remove(groupKey("blue:g" + set)))
+		for i := range model.MaxNetworkPolicyNames {
+			c.ok(c.remove(groupKey(fmt.Sprintf("blue:n%s%d", set, i))))
+		}
+	}
 	free := policyKey("blue:many")
 	put("policy", model.ContivPolicy{Key: free})
 	for i := range 2 * maxRefDeletes {

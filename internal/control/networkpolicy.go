@@ -20,10 +20,10 @@ var _ = share(kind{name: "networkPolicy", reference: "policy", usedBy: "network 
 func policyTargets(p model.Policy) (out []policyTarget) {
 	s := p.Applies
 	if s.Group != "" {
-		out = append(out, groupTarget("group", model.GroupKey{Tenant: s.Tenant, Name: s.Group}))
+		out = append(out, groupTarget("applies.group", model.GroupKey{Tenant: s.Tenant, Name: s.Group}))
 	}
 	if s.Network != "" {
-		out = append(out, networkTarget("network", model.NetworkKey{Tenant: s.Tenant, Name: s.Network}))
+		out = append(out, networkTarget("applies.network", model.NetworkKey{Tenant: s.Tenant, Name: s.Network}))
 	}
 	return out
 }

@@ -12,8 +12,8 @@ var _ = register(Kind{
 // Limits of one network policy, which is one transaction: all of its rules may
 // be others than before.
 const (
-	MaxNetworkPolicyRules = 16
-	MaxNetworkPolicyNames = 6 // groups and networks that its rules name
+	MaxNetworkPolicyRules = 10
+	MaxNetworkPolicyNames = 4 // groups and networks that its rules name
 )
 
 // NetworkPolicy is a Policy of KindNetwork with its rules, as users write it.

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// TestNetworkPolicyCommand: what each flag and each word of a rule becomes in the
+// policy that netmaster keeps, and that apply takes what export writes of it.
+func TestNetworkPolicyCommand(t *testing.T) {
+	url := startNetmaster(t)
+	run := func(args ...string) string {
+		t.Helper()
+		r := netctl(t, url, args...)
+		if r.code != 0 {
+			t.Fatalf("%q: %s", args, r.errOut)
+		}
+		return r.out
+	}
+	run("tenant", "create", "blue")
+	run("network", "create", "-t", "blue", "-s", "10.1.0.0/16", "-g", "10.1.0.1", "net")
+	run("group", "create", "-t", "blue", "net", "web")
+	want := api.NetworkPolicy{
+		Key: "blue:p", TenantName: "blue", NetworkPolicyName: "p", Tier: "admin", Order: 7, Mode: "audit", Owner: "user",
+		Applies:   &api.Selector{Group: "web", Network: "net", MatchLabels: map[string]string{"app": "db", "zone": ""}},
+		DefaultIn: "deny", DefaultOut: "pass",
+		Rules: []api.NetworkPolicyRule{
+			{
+				RuleID: "1", Direction: "in", Action: "allow", Priority: 60, Log: true,
+				Peers: []api.NetworkPolicyPeer{
+					{Selector: &api.Selector{MatchLabels: map[string]string{"app": "web", "tier": "front"}}},
+					{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16", "10.2.0.1"}}, {CIDR: "fd00::1"},
+				},
+				Ports: []api.NetworkPolicyPort{{Protocol: "tcp", Ports: "80,8000-8080"}, {Protocol: "icmp"}, {Protocol: "47"}},
+			},
+			{
+				RuleID: "2", Direction: "out", Action: "deny", Priority: 50,
+				Peers: []api.NetworkPolicyPeer{{Selector: &api.Selector{Group: "web"}}, {Network: "net"}},
+			},
+		},
+		Links: api.NetworkPolicyLinks{Tenant: api.Link{Type: "tenant", Key: "blue"}},
+	}
+	var got api.NetworkPolicy
+	text := run("network-policy", "create", "-t", "blue", "--json", "--tier", "admin", "--order", "7", "--mode", "audit", "-g", "web", "-n", "net",
+		"--label", "app=db,zone=", "--default-in", "deny", "--default-out", "pass",
+		"--rule", "in allow app=web,tier=front 10.0.0.0/8!10.1.0.0/16!10.2.0.1 fd00::1 tcp/80,8000-8080 icmp 47 priority=60 log",
+		"--rule", "out deny group:web network:net", "p")
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("stored (-want +got):\n%s", d)
+	}
+	for _, rule := range []string{"in", "in allow app=web app", "in allow tcp/80 priority=high", "in allow a=1,a=2"} {
+		if r := netctl(t, url, "network-policy", "create", "-t", "blue", "--rule", rule, "q"); r.code == 0 || !strings.Contains(r.errOut, "--rule") {
+			t.Errorf("%q: %d %s", rule, r.code, r.errOut)
+		}
+	}
+	exported := run("export")
+	run("network-policy", "rm", "-t", "blue", "p")
+	file := filepath.Join(t.TempDir(), "export.yaml")
+	if err := os.WriteFile(file, []byte(exported), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run("apply", "-f", file)
+	if again := run("export"); again != exported {
+		t.Errorf("exported again (-want +got):\n%s", cmp.Diff(exported, again))
+	}
+	if out := run("diff", "-f", file); strings.Contains(out, "networkPolicy") {
+		t.Errorf("diff after apply: %s", out)
+	}
+}
