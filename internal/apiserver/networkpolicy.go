@@ -23,7 +23,10 @@ var _ = register(rest[api.NetworkPolicy, model.PolicyKey, model.NetworkPolicy]{
 	collection: "networkPolicys", name: "networkPolicy", strict: true,
 	key: model.ParsePolicyKey, list: func(v *control.View) []model.NetworkPolicy { return v.NetworkPolicies("") }, get: (*control.View).NetworkPolicy,
 	parse: networkPolicyFromAPI, render: networkPolicyToAPI,
-	change: plain((*control.Controller).ReplaceNetworkPolicy), delete: deleteNetworkPolicy,
+	change: plain((*control.Controller).ReplaceNetworkPolicy),
+	delete: func(c *control.Controller, ctx context.Context, k model.PolicyKey) error {
+		return c.DeleteNetworkPolicy(ctx, k, model.OwnerUser)
+	},
 	oper: api.PolicyOper{}, inspect: func(_ *server, v *control.View, n model.NetworkPolicy) any { return networkPolicyOper(v, n) },
 	fields: map[string]field{
 		"tenantName":        tenantField(),
@@ -38,10 +41,6 @@ var _ = register(rest[api.NetworkPolicy, model.PolicyKey, model.NetworkPolicy]{
 		"owner":             {text: "told, not asked for: user, or kubernetes for one that only Kubernetes may change"},
 	},
 })
-
-func deleteNetworkPolicy(c *control.Controller, ctx context.Context, k model.PolicyKey) error {
-	return c.DeleteNetworkPolicy(ctx, k, model.OwnerUser)
-}
 
 func networkPolicyFromAPI(o api.NetworkPolicy) (n model.NetworkPolicy, err error) {
 	p := &n.Policy

@@ -74,9 +74,9 @@ var _ = tested("networkPolicys", kindCases{
 	effects: map[string]effecttest.Effect{
 		"tenantName": effecttest.By("TestNetworkPolicy"), "networkPolicyName": effecttest.By("TestNetworkPolicy"),
 		"tier=admin": effecttest.By("TestNetworkPolicy"), "tier=contiv": effecttest.By("TestNetworkPolicy"), "tier=baseline": effecttest.By("TestNetworkPolicy"),
-		"order": effecttest.By("TestNetworkPolicy"),
+		"order":        effecttest.By("TestNetworkPolicy"),
 		"mode=enforce": effecttest.By("TestNetworkPolicy"), "mode=audit": effecttest.By("TestNetworkPolicy"),
-		"applies":    effecttest.By("TestNetworkPolicy"),
+		"applies":         effecttest.By("TestNetworkPolicy"),
 		"defaultIn=allow": effecttest.By("TestNetworkPolicy"), "defaultIn=deny": effecttest.By("TestNetworkPolicy"), "defaultIn=pass": effecttest.By("TestNetworkPolicy"),
 		"defaultOut=allow": effecttest.By("TestNetworkPolicy"), "defaultOut=deny": effecttest.By("TestNetworkPolicy"), "defaultOut=pass": effecttest.By("TestNetworkPolicy"),
 		"rules": effecttest.By("TestNetworkPolicy"), "owner": effecttest.By("TestFields"),

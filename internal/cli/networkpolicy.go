@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -154,7 +155,7 @@ func addLabel(s *api.Selector, text string) error {
 func parseRule(text string) (r api.NetworkPolicyRule, err error) {
 	words := strings.Fields(text)
 	if len(words) < 2 {
-		return r, fmt.Errorf("must begin with a direction and an action: in allow")
+		return r, errors.New("must begin with a direction and an action: in allow")
 	}
 	r.Direction, r.Action = words[0], words[1]
 	for _, w := range words[2:] {

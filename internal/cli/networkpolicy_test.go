@@ -36,7 +36,8 @@ func TestNetworkPolicyCommand(t *testing.T) {
 				RuleID: "1", Direction: "in", Action: "allow", Priority: 60, Log: true,
 				Peers: []api.NetworkPolicyPeer{
 					{Selector: &api.Selector{MatchLabels: map[string]string{"app": "web", "tier": "front"}}},
-					{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16", "10.2.0.1"}}, {CIDR: "fd00::1"},
+					{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16", "10.2.0.1"}},
+					{CIDR: "fd00::1"},
 				},
 				Ports: []api.NetworkPolicyPort{{Protocol: "tcp", Ports: "80,8000-8080"}, {Protocol: "icmp"}, {Protocol: "47"}},
 			},

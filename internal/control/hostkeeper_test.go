@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,12 +32,12 @@ func reportOf(name model.HostName, installation string) HostReport {
 // kept tells what the store has of a host: claim, record, registration, listening.
 func kept(t *testing.T, st store.Store, name model.HostName) string {
 	t.Helper()
-	out := ""
+	var out []string
 	for what, key := range map[string]string{"claim": tables.HostClaims.Key(name), "record": tables.Hosts.Key(name)} {
 		if kv, err := st.Get(t.Context(), key); err != nil {
 			t.Fatal(err)
 		} else if kv.Exists() {
-			out += what + " "
+			out = append(out, what)
 		}
 	}
 	for _, service := range []string{cluster.ServiceAgent, cluster.ListenService} {
@@ -46,18 +47,18 @@ func kept(t *testing.T, st store.Store, name model.HostName) string {
 		}
 		for _, s := range list {
 			if s.Hostname == string(name) {
-				out += fmt.Sprintf("%s@%s:%d/%d ", service, s.HostAddr, s.Port, s.TTL)
+				out = append(out, fmt.Sprintf("%s@%s:%d/%d", service, s.HostAddr, s.Port, s.TTL))
 			}
 		}
 	}
-	return out
+	return strings.Join(out, " ")
 }
 
 func has(t *testing.T, st store.Store, name model.HostName, want ...string) {
 	t.Helper()
 	got := kept(t, st, name)
 	for _, w := range want {
-		if !strings.Contains(got, w+" ") {
+		if !slices.Contains(strings.Fields(got), w) {
 			t.Errorf("the store has %q of %s, want %s", got, name, w)
 		}
 	}
@@ -177,23 +178,23 @@ func TestCountOut(t *testing.T) {
 		go func() { done <- leader.CountOut(ctx, store.Fence{Key: cluster.LeaderKey, Create: term}) }()
 		alive := func(want string) {
 			t.Helper()
-			got := ""
+			var there []string
 			hosts, err := cluster.AliveHosts(t.Context(), st)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, name := range []model.HostName{"h1", "h2", "h3"} {
-				if _, there := hosts[name]; there {
-					got += string(name) + " "
+				if _, ok := hosts[name]; ok {
+					there = append(there, string(name))
 				}
 			}
-			if got != want {
+			if got := strings.Join(there, " "); got != want {
 				t.Errorf("alive: %q, want %q", got, want)
 			}
 		}
 		for range 3 {
 			pass(cluster.ServiceTTL / 4)
-			alive("h1 h2 h3 ")
+			alive("h1 h2 h3")
 			leader.HeardHosts([]model.HostName{"h2"})
 		}
 		r := reportOf("h3", "i-h3")
@@ -202,7 +203,7 @@ func TestCountOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(cluster.ServiceTTL / 4)
-		alive("h2 h3 ")
+		alive("h2 h3")
 		if got := kept(t, st, "old"); !strings.Contains(got, "claim") {
 			t.Errorf("an agent's own claim: %q", got)
 		}

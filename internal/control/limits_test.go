@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
@@ -108,7 +109,7 @@ func TestWithinConsul(t *testing.T) {
 	free := policyKey("blue:many")
 	put("policy", model.ContivPolicy{Key: free})
 	for i := range 2 * maxRefDeletes {
-		c.put(rule("blue:many", fmt.Sprint(i), func(r *model.Rule) { r.Group, r.Priority = "large", 1+i }))
+		c.put(rule("blue:many", strconv.Itoa(i), func(r *model.Rule) { r.Group, r.Priority = "large", 1+i }))
 	}
 	remove("policy whose rules refer to groups", free)
 
@@ -136,7 +137,7 @@ func TestWithinConsul(t *testing.T) {
 
 	for i := range 3 * batch {
 		put("endpoint with labels, a MAC and both families", endpoint("blue:net", fmt.Sprint("c", i), func(e *model.Endpoint) {
-			e.Group, e.MAC, e.Labels = "large", model.MAC{0x0a, 0, 0, 0, 0, byte(i)}, map[string]string{"n": fmt.Sprint(i)}
+			e.Group, e.MAC, e.Labels = "large", model.MAC{0x0a, 0, 0, 0, 0, byte(i)}, map[string]string{"n": strconv.Itoa(i)}
 		}))
 	}
 	put("reservation", AddressRequest{Network: netKey("blue:net"), Preferred: addr("10.1.3.1"), Host: "host1"})
@@ -179,7 +180,8 @@ func TestWithinConsul(t *testing.T) {
 	})
 
 	for _, k := range []any{
-		model.RuleKey{Tenant: "blue", Policy: "px0", Rule: "1"}, model.RuleKey{Tenant: "blue", Policy: "px0", Rule: "2"},
+		model.RuleKey{Tenant: "blue", Policy: "px0", Rule: "1"},
+		model.RuleKey{Tenant: "blue", Policy: "px0", Rule: "2"},
 		first.Key,
 	} {
 		remove(fmt.Sprintf("%T", k), k)

@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -27,7 +28,7 @@ func TestReadsWhatItTouches(t *testing.T) {
 	for i := range 300 {
 		c.create(endpoint("n", fmt.Sprint("e", i), inGroup("web")))
 		c.create(endpoint("other", fmt.Sprint("e", i)))
-		c.put(rule("p", fmt.Sprint(i), func(r *model.Rule) { r.Network, r.Priority = "small", 1+i%100 }))
+		c.put(rule("p", strconv.Itoa(i), func(r *model.Rule) { r.Network, r.Priority = "small", 1+i%100 }))
 	}
 	for i := range 3 {
 		c.create(endpoint("n", fmt.Sprint("f", i), inGroup("web"), func(e *model.Endpoint) { e.Host = "few" }))

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // TestIdentitiesAgainstGo runs random edits on a set and a Go map side by side,

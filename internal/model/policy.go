@@ -296,15 +296,3 @@ func (m PortMatch) validate() error {
 	}
 	return nil
 }
-
-func actionRank(a Action) int {
-	switch a {
-	case Deny:
-		return 0
-	case Pass:
-		return 1
-	case Allow:
-		return 2
-	}
-	return 0
-}

@@ -45,7 +45,7 @@ func pairsOf(r PolicyRule) []portPair {
 
 // entries are what a pair takes for each peer, beside the one that each peer has.
 func (q portPair) entries() int {
-	switch q.proto {
+	switch q.proto { //nolint:exhaustive // all others are one
 	case AnyProtocol:
 		return 0
 	case ProtoICMP: // of either family

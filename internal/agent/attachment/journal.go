@@ -45,6 +45,7 @@ type Entry struct {
 	Ports   []attach.PortBinding `json:"ports,omitempty"` // published
 }
 
+// Key is the interface that the entry is about.
 func (e Entry) Key() attach.Key { return e.Request.Key }
 
 // journal keeps one file for each attachment in a directory, and all of them in

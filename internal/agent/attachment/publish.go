@@ -246,7 +246,7 @@ func (a *Service) waitPublished(ctx context.Context, change uint64) error {
 	a.kick("published ports")
 	err := a.reached.Until(ctx, func(o picture.Outcome) (bool, error) {
 		if o.Err != nil || o.Ports < change {
-			return false, nil
+			return false, nil //nolint:nilerr // another pass may bring it
 		}
 		for _, p := range o.Problems {
 			if strings.HasPrefix(p.Object, "published ports") {

@@ -97,6 +97,7 @@ func (m *Client) Known() (string, <-chan struct{}) {
 	return m.bases, m.changes.Next()
 }
 
+// Close gives idle connections up.
 func (m *Client) Close() {
 	if c := m.API(); c != nil {
 		c.Close()

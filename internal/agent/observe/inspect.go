@@ -38,11 +38,11 @@ func (a *Observer) Handler(more map[string]http.HandlerFunc) http.Handler {
 	if a.cfg.DebugHooks {
 		mux.HandleFunc("POST /debug/mirror/pause", func(w http.ResponseWriter, _ *http.Request) {
 			a.cfg.Cluster.Pause()
-			writeJSON(w, http.StatusOK, map[string]bool{"paused": true})
+			writeJSON(w, map[string]bool{"paused": true})
 		})
 		mux.HandleFunc("POST /debug/mirror/resume", func(w http.ResponseWriter, _ *http.Request) {
 			a.cfg.Cluster.Resume()
-			writeJSON(w, http.StatusOK, map[string]bool{"paused": false})
+			writeJSON(w, map[string]bool{"paused": false})
 		})
 	}
 	return mux
@@ -65,7 +65,7 @@ func (a *Observer) getStats(w http.ResponseWriter, r *http.Request) {
 		s.Drops = maps.Clone(orEmpty(s.Drops))
 		s.Drops[dropControlPlane] = n
 	}
-	writeJSON(w, http.StatusOK, map[string]any{
+	writeJSON(w, map[string]any{
 		"services": map[string]any{}, "ports": orEmpty(s.Ports), "rules": orEmpty(s.Rules), "drops": orEmpty(s.Drops),
 		"tables": tablesOf(a.cfg.Can),
 	})
@@ -87,7 +87,7 @@ func (a *Observer) getDriver(w http.ResponseWriter, r *http.Request) {
 		failHTTP(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, map[string]any{
+	writeJSON(w, map[string]any{
 		"tables": tablesOf(a.cfg.Can), "capabilities": a.cfg.Can,
 		"driver": a.cfg.DriverName, "why": a.cfg.DriverWhy, "host": a.cfg.Host, "vtep": a.cfg.VTEP,
 		"state": strings.Split(strings.TrimRight(text, "\n"), "\n"),
@@ -96,7 +96,7 @@ func (a *Observer) getDriver(w http.ResponseWriter, r *http.Request) {
 
 // getBGP answers what 1.x' netctl shows of a router that this host does not run.
 func (a *Observer) getBGP(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"neighbors": []any{}, "routes": []any{}, "adminStatus": "not configured"})
+	writeJSON(w, map[string]any{"neighbors": []any{}, "routes": []any{}, "adminStatus": "not configured"})
 }
 
 // reclaim releases what stands under an endpoint's id, as DEL would: for people
@@ -111,7 +111,7 @@ func (a *Observer) reclaim(w http.ResponseWriter, r *http.Request) {
 			failHTTP(w, err)
 			return
 		}
-		writeJSON(w, http.StatusOK, map[string]string{"reclaimed": e.Endpoint.String()})
+		writeJSON(w, map[string]string{"reclaimed": e.Endpoint.String()})
 		return
 	}
 	failHTTP(w, model.Errorf(model.ErrNotFound, "reclaim endpoint %q: no attachment on this host has that endpoint or container id", id))
@@ -188,7 +188,7 @@ func (a *Observer) State() State {
 }
 
 func (a *Observer) getState(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, a.State())
+	writeJSON(w, a.State())
 }
 
 func (a *Observer) countPorts() (programmed, pending int) {
@@ -240,13 +240,12 @@ func (a *Observer) registerMetrics() error {
 	return errors.Join(errs...)
 }
 
-func writeJSON(w http.ResponseWriter, status int, v any) {
+func writeJSON(w http.ResponseWriter, v any) {
 	data, err := json.Marshal(v)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
 	_, _ = w.Write(append(data, '\n')) // who does not listen any more needs no answer
 }

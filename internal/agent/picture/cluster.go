@@ -278,6 +278,7 @@ func (c *Cluster) Require(t model.TenantName) {
 	c.required[t] = true
 }
 
+// Release ends what Require began: the tenant stays mirrored for some minutes.
 func (c *Cluster) Release(t model.TenantName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -361,6 +362,7 @@ func (c *Cluster) Pause() {
 	}
 }
 
+// Resume ends a Pause.
 func (c *Cluster) Resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

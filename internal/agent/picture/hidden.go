@@ -23,6 +23,7 @@ func (c *Cluster) Hide(k model.EndpointKey) {
 	}
 }
 
+// Reveal ends a Hide: the endpoint is in the picture again as the store has it.
 func (c *Cluster) Reveal(k model.EndpointKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

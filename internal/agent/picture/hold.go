@@ -79,6 +79,7 @@ func (c *Cluster) markLocked() string {
 	return c.memory.Mark()
 }
 
+// Mark names the store that the host follows; empty = none yet.
 func (c *Cluster) Mark() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

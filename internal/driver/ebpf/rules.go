@@ -51,7 +51,7 @@ type portKey struct {
 // of any protocol.
 func (k portKey) maskBit() int {
 	class := 2
-	switch model.Protocol(k.proto) {
+	switch model.Protocol(k.proto) { //nolint:exhaustive // all others share a place
 	case model.ProtoTCP:
 		class = 0
 	case model.ProtoUDP:

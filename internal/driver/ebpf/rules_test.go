@@ -154,6 +154,7 @@ type turned struct {
 }
 
 func newTurned(t testing.TB) *turned {
+	t.Helper()
 	table := &ruleTable{w: &writer{}, of: map[uint32]map[ruleKey]rule{}, most: 1 << 20}
 	head := policySet{Instance: 1}
 	return &turned{t, newRuleIndex(table, head), head}

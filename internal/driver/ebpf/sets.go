@@ -151,7 +151,7 @@ func (p *pass) room(fresh int) error {
 func grace() {
 	const global = 1 // MEMBARRIER_CMD_GLOBAL, which waits for a grace period of RCU
 	if _, _, err := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); err != 0 {
-		time.Sleep(doomedGrace) // processors that are left alone (nohz_full) refuse it
+		time.Sleep(doomedGrace) //nolint:forbidigo // processors that are left alone (nohz_full) refuse it
 	}
 }
 
