@@ -47,6 +47,7 @@ type Controller struct {
 
 	identities identities
 	hearing    hearing      // which agents live
+	born       time.Time    // since when it can hear them
 	renew      waiting.Bell // the store has lost its identity
 }
 
@@ -65,7 +66,7 @@ func New(st store.Store, opts Options) *Controller {
 	if opts.LabelFilter == nil {
 		opts.LabelFilter = func(key string) bool { return !model.GeneratedLabel(key) }
 	}
-	c := &Controller{store: st, opts: opts, log: opts.Log, view: newView(opts.Log), ready: make(chan struct{}), renew: waiting.NewBell()}
+	c := &Controller{born: time.Now(), store: st, opts: opts, log: opts.Log, view: newView(opts.Log), ready: make(chan struct{}), renew: waiting.NewBell()}
 	c.follow = store.NewFollower(st, []string{tables.StatePrefix}, c.apply)
 	return c
 }

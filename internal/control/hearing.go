@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -69,6 +70,33 @@ func (h *hearing) last(name model.HostName) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.heard[name]
+}
+
+// speaks is the longest that an agent which lives says nothing: twice the time
+// between its signs of life, and a second.
+const speaks = 7 * time.Second
+
+// Silence returns for how long a host, whose agent netmasters keep in the cluster,
+// has said nothing to this one, which counts from its own beginning; 0 = it speaks.
+// It tells something only of the one netmaster of a cluster, or the one that leads.
+func (c *Controller) Silence(ctx context.Context, name model.HostName) (time.Duration, error) {
+	heard := c.hearing.last(name)
+	if heard.Before(c.born) {
+		heard = c.born
+	}
+	quiet := time.Since(heard)
+	if quiet < speaks {
+		return 0, nil
+	}
+	kv, err := c.store.Get(ctx, tables.HostClaims.Key(name))
+	if err != nil {
+		return 0, fmt.Errorf("read who has the name of host %q: %w", name, err)
+	}
+	claim, err := tables.HostClaims.Decode(kv)
+	if err != nil || !claim.Exists() || !claim.Value.Kept {
+		return 0, nil //nolint:nilerr // one of an earlier version, or gone: the registry tells of these
+	}
+	return quiet, nil
 }
 
 // HeardHosts notes that another netmaster has heard of agents.

@@ -218,3 +218,39 @@ func TestCountOut(t *testing.T) {
 		}
 	})
 }
+
+// TestSilence: a netmaster that has just begun tells how long a host has said
+// nothing to it, but of an agent that netmasters do not keep nothing.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pass := func(d time.Duration) { _ = waiting.Pause(t.Context(), d) }
+		st := memory.New()
+		r := reportOf("h1", "i")
+		if _, err := New(st, Options{}).KeepHost(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := st.Update(t.Context(), func(tx store.Tx) error {
+			return tables.HostClaims.Put(tx, tables.HostClaim{Host: "old", Installation: "i"})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Hour)
+		c := New(st, Options{})
+		silent := func(name model.HostName, want time.Duration) {
+			t.Helper()
+			if got, err := c.Silence(t.Context(), name); got != want || err != nil {
+				t.Errorf("%s is silent for %v, %v; want %v", name, got, err, want)
+			}
+		}
+		pass(speaks - time.Second)
+		silent("h1", 0)
+		pass(time.Second)
+		silent("h1", speaks)
+		silent("old", 0)
+		silent("nobody", 0)
+		if _, err := c.KeepHost(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		silent("h1", 0)
+	})
+}

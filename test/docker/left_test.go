@@ -80,7 +80,7 @@ func (b *bed) nothingLeft() {
 // entriesLeft is an error while the eBPF data plane knows of a container.
 func (e *engine) entriesLeft() error {
 	var errs []error
-	for _, name := range []string{"ports", "privates", "sets", "rules", "cidrs"} {
+	for _, name := range []string{"ports", "privates", "sets", "rules"} {
 		m, err := ebpf.LoadPinnedMap(filepath.Join(e.host.PinDir(), "maps", name), &ebpf.LoadPinOptions{ReadOnly: true})
 		if err != nil {
 			errs = append(errs, err)
