@@ -40,22 +40,6 @@ func decodeUpTo(w http.ResponseWriter, r *http.Request, out any, limit int64) (b
 	return data, decodeJSON(data, out)
 }
 
-// knownFields refuses a body, which decode has read, with a field that o does not
-// have, at any depth.
-func knownFields(body []byte, o any) error {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(o)
-	if err == nil {
-		return nil
-	}
-	name, ok := strings.CutPrefix(err.Error(), "json: unknown field ") // the package has no type for it
-	if !ok {
-		return jsonError(body, err)
-	}
-	return badBody("has a field %s, which there is not", name)
-}
-
 func badBody(format string, args ...any) error {
 	return model.Errorf(model.ErrInvalid, "body: "+format, args...)
 }

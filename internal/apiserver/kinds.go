@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"net/http"
 
@@ -151,7 +152,7 @@ func (r rest[A, K, M]) read(c *control.Controller, decode decoder) (w wish, err 
 		return w, err
 	}
 	if r.strict {
-		if err := knownFields(body, &o); err != nil {
+		if err := errors.Join(decodeStrict(body, &o), unambiguous(body)); err != nil {
 			return w, err
 		}
 	}

@@ -83,19 +83,34 @@ var _ = tested("networkPolicys", kindCases{
 	},
 })
 
-// TestNetworkPolicyFieldsAreKnown: a misspelt field of a network policy is refused
-// at any depth: an allow rule without "peers" lets anybody in.
-func TestNetworkPolicyFieldsAreKnown(t *testing.T) {
+// TestNetworkPolicyIsUnambiguous: a field of a network policy that is misspelt,
+// there twice or empty is refused at any depth: an allow rule without "peers" lets
+// anybody in.
+func TestNetworkPolicyIsUnambiguous(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
-	for field, body := range map[string]string{
-		"peer":     `{"tenantName":"blue","networkPolicyName":"x","rules":[{"ruleId":"1","direction":"in","action":"allow","peer":[{"cidr":"10.0.0.1"}]}]}`,
-		"selector": `{"tenantName":"blue","networkPolicyName":"x","defaultIn":"deny","selector":{"group":"web"}}`,
-		"labels":   `{"tenantName":"blue","networkPolicyName":"x","defaultIn":"deny","applies":{"labels":{"app":"web"}}}`,
+	rule := func(rest string) string {
+		return `{"tenantName":"blue","networkPolicyName":"x","rules":[{"ruleId":"1","direction":"in","action":"allow",` + rest + `}]}`
+	}
+	for body, words := range map[string]string{
+		rule(`"peer":[{"cidr":"10.0.0.1"}]`): `"peer"`,
+		`{"tenantName":"blue","networkPolicyName":"x","defaultIn":"deny","selector":{"group":"web"}}`:         `"selector"`,
+		`{"tenantName":"blue","networkPolicyName":"x","defaultIn":"deny","applies":{"labels":{"app":"web"}}}`: `"labels"`,
+		rule(`"peers":[{"cidr":"10.0.0.1"}],"PEERS":null`):                                                    `twice`,
+		rule(`"peers":[{"cidr":"10.0.0.1"}],"peers":[]`):                                                      `twice`,
+		rule(`"peers":[]`):                                  `peers: must not be empty`,
+		rule(`"peers":null`):                                `peers: must not be empty`,
+		rule(`"peers":[{"selector":{"group":""}}]`):         `group: must not be empty`,
+		rule(`"peers":[{"selector":{"matchLabels":null}}]`): `matchLabels: must not be empty`,
+		rule(`"ports":[{"protocol":"tcp","ports":""}]`):     `ports: must not be empty`,
+		`{"tenantName":"blue","networkPolicyName":"x","defaultIn":"deny","applies":{"matchLabels":{"app":null}}}`:      `"app"`,
+		`{"tenantName":"blue","networkPolicyName":"x","defaultIn":"deny","applies":{"matchLabels":{"a":"b","a":"c"}}}`: `twice`,
+		rule(`"peers":[{"selector":{"matchLabels":{"app":"web"}},"except":["10.1.0.0/16"]}]`):                          `except`,
 	} {
 		code, text := f.do("POST", "/api/v1/networkPolicys/blue:x/", body)
-		if code != 400 || !strings.Contains(text, `"`+field+`"`) {
-			t.Errorf("%s: %d %s", field, code, text)
+		if code != 400 || !strings.Contains(text, words) {
+			t.Errorf("%s: %d %s; want 400 and %s", body, code, text, words)
 		}
 	}
+	f.must("POST", "/api/v1/networkPolicys/blue:x/", `{"tenantName":"blue","networkPolicyName":"x","defaultIn":"deny","applies":{"matchLabels":{"App":"b","app":"c"}}}`)
 }

@@ -63,6 +63,7 @@ type networkPolicyOptions struct {
 	applies api.Selector
 	labels  []string
 	rules   []string
+	flags   *flagSet
 }
 
 func newNetworkPolicy(f *factory) *command {
@@ -98,6 +99,7 @@ func newNetworkPolicyCreate(f *factory, run func(context.Context, *networkPolicy
 		},
 		args: []string{"POLICY"},
 	}
+	o.flags = &c.flags
 	o.tenantFlag(&c.flags)
 	c.flags.stringVar(&p.Tier, "tier", "admin|contiv|baseline", "what decides first: admin before contiv (with Contiv's policies) before kubernetes before baseline")
 	c.flags.intVar(&p.Order, "order", "1-200", "within the tier the lower decides first; Contiv's policies have 100")
@@ -120,6 +122,14 @@ func runNetworkPolicyCreate(ctx context.Context, o *networkPolicyOptions) error 
 		if err := addLabel(&o.applies, l); err != nil {
 			return usageErrorf("flag --label %q: %v", l, err)
 		}
+	}
+	for _, f := range []string{"network", "group", "label"} { // an unset variable of a script
+		if given := o.flags.lookup(f); given.given && strings.TrimSpace(given.text) == "" {
+			return usageErrorf("flag --%s: must not be empty: without it the policy applies to all", f)
+		}
+	}
+	if o.policy.Order < 1 {
+		return usageErrorf("flag --order %d: must be between 1 and 200", o.policy.Order)
 	}
 	if selectorText(o.applies) != "all" {
 		p.Applies = &o.applies
@@ -168,7 +178,10 @@ func parseRule(text string) (r api.NetworkPolicyRule, err error) {
 				return r, fmt.Errorf("%q must have a number from 1 to 100", w)
 			}
 		case isPort(w):
-			proto, ports, _ := strings.Cut(w, "/")
+			proto, ports, some := strings.Cut(w, "/")
+			if some && ports == "" {
+				return r, fmt.Errorf("%q names no port", w)
+			}
 			r.Ports = append(r.Ports, api.NetworkPolicyPort{Protocol: proto, Ports: ports})
 		default:
 			p, err := parsePeer(w)
@@ -189,6 +202,9 @@ func isPort(w string) bool {
 }
 
 func parsePeer(w string) (p api.NetworkPolicyPeer, err error) {
+	if w == "network:" || w == "group:" || strings.HasSuffix(w, "!") || strings.Contains(w, "!!") {
+		return p, fmt.Errorf("a name or an address is missing in %q", w)
+	}
 	if network, ok := strings.CutPrefix(w, "network:"); ok {
 		return api.NetworkPolicyPeer{Network: network}, nil
 	}

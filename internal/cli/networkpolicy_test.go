@@ -59,9 +59,15 @@ func TestNetworkPolicyCommand(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("stored (-want +got):\n%s", d)
 	}
-	for _, rule := range []string{"in", "in allow app=web app", "in allow tcp/80 priority=high", "in allow a=1,a=2"} {
+	for _, rule := range []string{"in", "in allow app=web app", "in allow tcp/80 priority=high", "in allow a=1,a=2", "in allow group: tcp/22", "in allow network:", "in allow 10.0.0.0/8!", "in allow app=web tcp/"} {
 		if r := netctl(t, url, "network-policy", "create", "-t", "blue", "--rule", rule, "q"); r.code == 0 || !strings.Contains(r.errOut, "--rule") {
 			t.Errorf("%q: %d %s", rule, r.code, r.errOut)
+		}
+	}
+	for _, flags := range [][]string{{"--group", ""}, {"--label", ""}, {"--network", " "}, {"--order", "0"}} { // an unset variable
+		r := netctl(t, url, append(append([]string{"network-policy", "create", "-t", "blue", "--default-in", "deny"}, flags...), "q")...)
+		if r.code == 0 || !strings.Contains(r.errOut, flags[0]) {
+			t.Errorf("%q: %d %s", flags, r.code, r.errOut)
 		}
 	}
 	exported := run("export")

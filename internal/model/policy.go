@@ -266,10 +266,10 @@ func (p Peer) validate(t TenantName) error {
 		return InvalidField("peers", p.kinds(), "must each name their endpoints by one of selector, cidr and network")
 	case p.Selector != nil && p.Selector.Tenant != t, p.Network != (NetworkKey{}) && p.Network.Tenant != t:
 		return InvalidField("peers", t, "must be of the policy's own tenant")
-	case p.Selector != nil:
-		return p.Selector.Validate("peers")
 	case !p.CIDR.IsValid() && (len(p.Except) > 0 || p.Text != ""):
 		return InvalidField("except", p.Network, "must be beside a cidr")
+	case p.Selector != nil:
+		return p.Selector.Validate("peers")
 	case !p.CIDR.IsValid():
 		return p.Network.validate()
 	case p.CIDR != p.CIDR.Masked():

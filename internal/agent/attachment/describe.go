@@ -39,10 +39,22 @@ func (a *Service) Describe(ctx context.Context, d attach.Description) error {
 }
 
 // usableLabels returns the labels within the limits of model.ValidateLabels; of
-// too many, the first by name.
+// too many, first those that policies can select by, then by name: an image with
+// many labels must not push out the ones that an operator gave.
 func usableLabels(labels map[string]string) map[string]string {
 	out := map[string]string{}
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
+	keys := slices.Sorted(maps.Keys(labels))
+	selectable := func(k string) bool { return model.SelectableLabel(k, labels[k]) && !model.GeneratedLabel(k) }
+	slices.SortStableFunc(keys, func(a, b string) int {
+		switch x, y := selectable(a), selectable(b); {
+		case x == y:
+			return 0
+		case x:
+			return -1
+		}
+		return 1
+	})
+	for _, k := range keys {
 		if len(out) < model.MaxLabels && model.ValidateLabels(map[string]string{k: labels[k]}) == nil {
 			out[k] = labels[k]
 		}
