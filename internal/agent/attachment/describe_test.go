@@ -75,3 +75,16 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 }
+
+// TestUsableLabels: labels that no policy can select by, however many an image
+// has, do not push out those that policies can.
+func TestUsableLabels(t *testing.T) {
+	labels := map[string]string{"quarantine": "yes", "org.opencontainers.x": "1"}
+	for i := range model.MaxLabels {
+		labels["0 "+strconv.Itoa(i)] = "x"
+	}
+	got := usableLabels(labels)
+	if len(got) != model.MaxLabels || got["quarantine"] != "yes" {
+		t.Errorf("%d labels are kept, quarantine=%q", len(got), got["quarantine"])
+	}
+}
