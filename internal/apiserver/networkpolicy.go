@@ -154,25 +154,17 @@ func portsFromAPI(o api.NetworkPolicyPort) (out []model.PortMatch, err error) {
 	}
 	for part := range strings.SplitSeq(o.Ports, ",") {
 		first, last, isRange := strings.Cut(part, "-")
-		lo, err := portNumber(first)
+		lo, ok := model.PortNumber(first)
 		hi := lo
-		if err == nil && isRange {
-			hi, err = portNumber(last)
+		if ok && isRange {
+			hi, ok = model.PortNumber(last)
 		}
-		if err != nil || lo > hi {
+		if !ok || lo > hi {
 			return nil, model.InvalidField("ports", o.Ports, "must be ports from 1 to 65535 and ranges of them, such as 80,443,8000-8080")
 		}
 		out = append(out, model.PortMatch{Protocol: proto, Lo: lo, Hi: hi})
 	}
 	return out, nil
-}
-
-func portNumber(s string) (uint16, error) {
-	n, err := strconv.ParseUint(s, 10, 16)
-	if err != nil || n == 0 || strconv.FormatUint(n, 10) != s {
-		return 0, model.InvalidField("ports", s, "must be a number between 1 and 65535")
-	}
-	return uint16(n), nil
 }
 
 func networkPolicyToAPI(n model.NetworkPolicy) api.NetworkPolicy {

@@ -109,10 +109,7 @@ func replacePolicy(tx store.Tx, n model.NetworkPolicy) error {
 		if slices.ContainsFunc(n.Rules, func(x model.PolicyRule) bool { return x.Key == r.Key }) {
 			continue
 		}
-		for _, t := range ruleTargets(r) {
-			unrefer(tx, t.target, "rule", r.Key.String())
-		}
-		tables.Rules.Delete(tx, r.Key)
+		dropRule(tx, r)
 	}
 	return nil
 }

@@ -163,13 +163,18 @@ func (c *Controller) deleteRule(ctx context.Context, k model.RuleKey, kind model
 				return err
 			}
 		}
-		for _, t := range ruleTargets(r) {
-			unrefer(tx, t.target, "rule", k.String())
-		}
-		tables.Rules.Delete(tx, k)
+		dropRule(tx, r)
 		return nil
 	})
 	return err
+}
+
+// dropRule takes a rule away with its references.
+func dropRule(tx store.Tx, r model.PolicyRule) {
+	for _, t := range ruleTargets(r) {
+		unrefer(tx, t.target, ruleReference, r.Key.String())
+	}
+	tables.Rules.Delete(tx, r.Key)
 }
 
 // ruleNames tells whether a rule refers to the target.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -88,10 +89,5 @@ func generatedLabel(field string, s Selector) error {
 
 // SortRules orders rules by their id, which is how they are kept.
 func SortRules(rules []PolicyRule) {
-	slices.SortFunc(rules, func(a, b PolicyRule) int {
-		if a.Key.Rule < b.Key.Rule {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(rules, func(a, b PolicyRule) int { return cmp.Compare(a.Key.Rule, b.Key.Rule) })
 }

@@ -102,8 +102,8 @@ func ParseServicePort(s string) (ServicePort, error) {
 	if len(p) != 3 {
 		return ServicePort{}, bad
 	}
-	port, ok1 := parseServicePort(p[0])
-	provider, ok2 := parseServicePort(p[1])
+	port, ok1 := PortNumber(p[0])
+	provider, ok2 := PortNumber(p[1])
 	proto := map[string]Protocol{"tcp": ProtoTCP, "udp": ProtoUDP}[strings.ToLower(p[2])]
 	if !ok1 || !ok2 || proto == 0 {
 		return ServicePort{}, bad
@@ -111,7 +111,9 @@ func ParseServicePort(s string) (ServicePort, error) {
 	return ServicePort{port, provider, proto, s}, nil
 }
 
-func parseServicePort(s string) (uint16, bool) {
+// PortNumber parses a port of 1-65535 in decimal digits without leading zeros;
+// false for anything else.
+func PortNumber(s string) (uint16, bool) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	return uint16(n), err == nil && n > 0 && strconv.FormatUint(n, 10) == s
 }
