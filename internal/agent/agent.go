@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/filelock"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/reconcile"
 	"github.com/contiv/netplugin/v2/internal/transport"
@@ -216,7 +217,7 @@ func (a *Agent) Close() error {
 		a.masters.Close()
 	}
 	if a.lock != nil {
-		errs = append(errs, a.lock.Close())
+		errs = append(errs, filelock.Unlock(a.lock))
 		a.lock = nil
 	}
 	return errors.Join(errs...)
@@ -228,8 +229,11 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := filelock.Lock(f); err != nil {
 		_ = f.Close() // nothing was written
+		if !errors.Is(err, filelock.ErrHeld) {
+			return nil, fmt.Errorf("lock state directory: %w", err)
+		}
 		return nil, model.Errorf(model.ErrConflict,
 			"another netplugin uses the state directory %s; stop it, or give this one its own --state-dir, --cni-socket and --rest-address", filepath.Dir(path))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
 	"github.com/contiv/netplugin/v2/internal/durable"
+	"github.com/contiv/netplugin/v2/internal/filelock"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -51,7 +52,7 @@ func (h *Idle) Close() error {
 	if h.lock == nil {
 		return nil
 	}
-	return h.lock.Close()
+	return filelock.Unlock(h.lock)
 }
 
 // Attached lists the interfaces of containers that an agent of this host made

@@ -21,6 +21,7 @@ var rules = []rule{
 	{pkg: "internal/waiting", why: "how goroutines wait, whatever for"},
 	{pkg: "internal/reconcile", may: []string{"internal/waiting"}, why: "a generic runner that knows no networking"},
 	{pkg: "internal/durable", why: "writes bytes; contivk8s is made of it"},
+	{pkg: "internal/filelock", why: "takes locks, of whatever"},
 	{pkg: "internal/transport", why: "which end of a connection uses which TLS knows no program"},
 	{pkg: "internal/daemon", may: []string{"internal/transport"}, why: "what surrounds any long-running program knows no program"},
 
@@ -35,7 +36,7 @@ var rules = []rule{
 		why: "one conformance suite for all stores knows none of them",
 	},
 	{
-		pkg: "internal/store/*", may: []string{"internal/durable", "internal/model", "internal/store", "internal/store/engine", "internal/store/tables", "internal/transport", "internal/waiting"},
+		pkg: "internal/store/*", may: []string{"internal/durable", "internal/filelock", "internal/model", "internal/store", "internal/store/engine", "internal/store/tables", "internal/transport", "internal/waiting"},
 		why: "a concrete store knows the contract, and is a backend of the engine",
 	},
 	{pkg: "internal/compile", may: []string{"internal/model", "internal/desired"}, why: "compile is a pure function of the cluster's state"},
@@ -53,7 +54,7 @@ var rules = []rule{
 		why: "one conformance suite for all drivers knows none of them",
 	},
 	{
-		pkg: "internal/driver/*", may: []string{"internal/driver", "internal/desired", "internal/model", "internal/reconcile", "internal/waiting"},
+		pkg: "internal/driver/*", may: []string{"internal/driver", "internal/desired", "internal/filelock", "internal/model", "internal/reconcile", "internal/waiting"},
 		why: "a concrete driver makes the host look like the picture, and knows nothing else",
 	},
 	{pkg: "internal/dns", may: []string{"internal/desired", "internal/model"}, why: "fed by desired.DNS"},
@@ -93,7 +94,7 @@ var rules = []rule{
 		pkg: "internal/agent",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/compile", "internal/desired", "internal/driver",
-			"internal/agent/*", "internal/reconcile", "internal/waiting", "internal/attach", "internal/attach/*", "internal/durable", "internal/hostnet", "internal/dns", "internal/bgp", "internal/transport",
+			"internal/agent/*", "internal/reconcile", "internal/waiting", "internal/attach", "internal/attach/*", "internal/durable", "internal/filelock", "internal/hostnet", "internal/dns", "internal/bgp", "internal/transport",
 		},
 		why: "the agent never imports control (it asks a netmaster by REST), and gets its store and driver from cmd",
 	},
@@ -129,6 +130,7 @@ var standardOnly = map[string]string{
 	"internal/desired":  "data only",
 	"internal/ipam":     "pure",
 	"internal/durable":  "linked into contivk8s",
+	"internal/filelock": "imported from many places",
 	"internal/waiting":  "imported from everywhere",
 	"internal/attach":   "linked into contivk8s, which a runtime starts for every container",
 	"internal/archtest": "has tests only",

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/filelock"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -92,8 +93,8 @@ func (l *pinLock) lock(dir string) error {
 	if l.holds(f) {
 		return f.Close()
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
+	if err := filelock.Lock(f); err != nil {
+		if errors.Is(err, filelock.ErrHeld) {
 			err = model.Errorf(model.ErrConflict, "ebpf driver: another netplugin uses the pin directory %s; stop it, or give this one its own --ebpf-pin-dir", dir)
 		} else {
 			err = fmt.Errorf("ebpf driver: lock the pin directory %s: %w", dir, err)
@@ -119,7 +120,7 @@ func (l *pinLock) holds(f *os.File) bool {
 // unlock lets the directory go, as the end of the process does.
 func (l *pinLock) unlock() {
 	if l.dir != nil {
-		_ = l.dir.Close() // nothing was written
+		_ = filelock.Unlock(l.dir) // nothing was written
 		l.dir = nil
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/contiv/netplugin/v2/internal/durable"
+	"github.com/contiv/netplugin/v2/internal/filelock"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -60,7 +61,7 @@ func Restore(ctx context.Context, cfg RestoreConfig) (r Restored, err error) {
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
+	defer func() { err = errors.Join(err, filelock.Unlock(lock)) }()
 	tmp, err := os.MkdirTemp(cfg.DataDir, "restore-")
 	if err != nil {
 		return fail(err)

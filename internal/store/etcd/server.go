@@ -22,6 +22,7 @@ import (
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/filelock"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
@@ -95,12 +96,12 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	select {
 	case r := <-done:
 		if r.err != nil {
-			_ = lock.Close()
+			_ = filelock.Unlock(lock)
 			return fail(r.err)
 		}
 		s.etcd.Store(r.etcd)
 	case <-s.died:
-		_ = lock.Close()
+		_ = filelock.Unlock(lock)
 		return fail(s.why)
 	}
 	running := s.etcd.Load()
@@ -111,7 +112,7 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		if !s.Broken() { // else it would wait for its own dead parts
 			running.Close()
 		}
-		return s.lock.Close()
+		return filelock.Unlock(s.lock)
 	})
 	s.watching.Go(func() { s.watchDisk(watch) })
 	select {
@@ -239,8 +240,11 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start embedded etcd: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := filelock.Lock(f); err != nil {
 		_ = f.Close()
+		if !errors.Is(err, filelock.ErrHeld) {
+			return nil, fmt.Errorf("start embedded etcd: lock %s: %w", dir, err)
+		}
 		return nil, model.Errorf(model.ErrConflict, "start embedded etcd: another process uses %s; stop it, or name another directory with --data-dir", dir)
 	}
 	return f, nil

@@ -1,0 +1,25 @@
+package filelock
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// ErrHeld says that somebody else holds the lock, in this process or another.
+var ErrHeld = errors.New("is locked by another process")
+
+// Lock takes the exclusive lock of a file or directory (flock(2)) or fails with
+// ErrHeld. The file stays open for as long as the lock is wanted.
+func Lock(f *os.File) error {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return ErrHeld
+	}
+	return err
+}
+
+// Unlock ends the lock and closes the file.
+func Unlock(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}
