@@ -83,6 +83,7 @@ func Run(t *testing.T, start func(t *testing.T) Harness) {
 		{"Packets", testPackets},
 		{"LiveChange", testLiveChange},
 		{"Selectors", testSelectors},
+		{"Tiers", testTiers},
 		{"Replies", testReplies},
 		{"Damaged", testDamaged},
 		{"WayOut", testWayOut},

@@ -161,7 +161,7 @@ type policySet struct {
 }
 
 const (
-	maxTiers = 4
+	maxTiers = 5
 	dirIn    = 0
 	dirOut   = 1
 

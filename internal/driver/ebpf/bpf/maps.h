@@ -114,7 +114,7 @@ struct member_key {
 
 #define DIR_IN 0
 #define DIR_OUT 1
-#define TIERS 4
+#define TIERS 5
 
 // Heavier actions decide before lighter ones of the same priority.
 #define ACT_ALLOW 1
