@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
@@ -123,18 +124,58 @@ func loadObjects(dir string, sizes map[string]uint32) (*objects, error) {
 		}
 	}
 	var o objects
-	err = spec.LoadAndAssign(&o.datapathObjects, &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: at}})
+	all, err := loadAll(spec, at)
 	if err != nil {
 		return nil, fmt.Errorf("ebpf driver: load: %w", err)
 	}
+	defer all.Close() // what is not assigned
+	if err := all.Assign(&o.datapathObjects); err != nil {
+		return nil, fmt.Errorf("ebpf driver: load: %w", err)
+	}
 	o.pinned = map[string]*ebpf.Map{}
-	all := reflect.ValueOf(o.datapathMaps)
-	for i := range all.NumField() {
-		if m, ok := reflect.TypeAssert[*ebpf.Map](all.Field(i)); ok && m.IsPinned() {
-			o.pinned[all.Type().Field(i).Tag.Get("ebpf")] = m
+	fields := reflect.ValueOf(o.datapathMaps)
+	for i := range fields.NumField() {
+		if m, ok := reflect.TypeAssert[*ebpf.Map](fields.Field(i)); ok && m.IsPinned() {
+			o.pinned[fields.Type().Field(i).Tag.Get("ebpf")] = m
 		}
 	}
 	return &o, nil
+}
+
+// loadAll makes the maps, and then loads all programs at the same time: the
+// kernel's verifier works on each for a third of a second, on one processor.
+func loadAll(spec *ebpf.CollectionSpec, pins string) (*ebpf.Collection, error) {
+	programs := spec.Programs
+	spec.Programs = nil
+	all, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: pins}})
+	if err != nil {
+		return nil, err
+	}
+	var (
+		mu   sync.Mutex // of what follows, and all.Programs
+		errs []error
+		wg   sync.WaitGroup
+	)
+	for name, p := range programs {
+		one := &ebpf.CollectionSpec{Maps: spec.Maps, Programs: map[string]*ebpf.ProgramSpec{name: p}, Types: spec.Types, ByteOrder: spec.ByteOrder}
+		wg.Go(func() {
+			loaded, err := ebpf.NewCollectionWithOptions(one, ebpf.CollectionOptions{MapReplacements: all.Maps})
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, err)
+				return
+			}
+			all.Programs[name] = loaded.DetachProgram(name)
+			loaded.Close() // its clones of the maps
+		})
+	}
+	wg.Wait()
+	if len(errs) > 0 {
+		all.Close()
+		return nil, errors.Join(errs...)
+	}
+	return all, nil
 }
 
 // removeOthers takes out pins of maps that there are no more, of another version.
