@@ -97,12 +97,14 @@ const (
 type UpdateEndpointRequest struct {
 	IPAddress    string            `json:"IPAddress"`
 	ContainerID  string            `json:"ContainerID"`
-	Labels       map[string]string `json:"Labels"`
+	Labels       map[string]string `json:"Labels"` // added to those that the endpoint has
 	Tenant       string            `json:"Tenant"`
 	Network      string            `json:"Network"`
 	Event        string            `json:"Event"`
 	EndpointID   string            `json:"EndpointID"`
 	EPCommonName string            `json:"EPCommonName"`
+	// RemovedLabels are keys of labels that the container does not have any more.
+	RemovedLabels []string `json:"RemovedLabels,omitempty"`
 }
 
 // UpdateEndpointResponse names the endpoint's address.

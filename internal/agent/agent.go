@@ -104,7 +104,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		OnOwnHost: a.reannounce.Ring,
 		OnLost:    func() { a.PutBack() },
 		OnHold: func(why string) {
-			a.Tell(observe.AboutStore, why)
+			a.SetStanding(observe.AboutStore, why)
 			a.PutBack()
 			a.ReleaseOrphans()
 			if why == "" {
@@ -127,7 +127,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Cluster: a.cluster, WayOut: a.way, Control: a.control, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters,
 		Timeout: cfg.AttachTimeout, SpoolEvery: cfg.SpoolEvery, LateGrace: cfg.LateGrace,
 		Kick: a.kick, Begun: a.awaitFirst, Ready: func() error { return a.Able() }, Mine: a.mine, Hook: cfg.Hook,
-		Tell: func(text string) { a.Tell(observe.AboutAttachments, text) },
+		Tell: func(text string) { a.SetStanding(observe.AboutAttachments, text) },
 	})
 	if err != nil {
 		return err

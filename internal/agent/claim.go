@@ -93,7 +93,7 @@ func (a *Agent) announce(ctx context.Context) error {
 		case kept.Taken != "" && ever:
 			held = false
 			a.naming.Set(naming{why: kept.Taken})
-			a.Tell(observe.AboutName, kept.Taken)
+			a.SetStanding(observe.AboutName, kept.Taken)
 		case kept.Taken != "" && kept.Former && (former.IsZero() || time.Since(former) <= a.cfg.ClaimPatience):
 			if former.IsZero() {
 				former = time.Now()
@@ -114,7 +114,7 @@ func (a *Agent) announce(ctx context.Context) error {
 				a.log.Warn("the host's name was another installation's, which is gone; it is this one's now", "former", kept.Heir, "now", a.installation.ID)
 			}
 			a.naming.Set(naming{held: true})
-			a.Tell(observe.AboutName, "")
+			a.SetStanding(observe.AboutName, "")
 			if !held {
 				a.Pay()
 				a.TellStatus()

@@ -47,11 +47,17 @@ type master struct {
 	idle  atomic.Bool         // answers 503 to what agents want of endpoints
 	mu    sync.Mutex
 	calls map[string]int
+	// The last request of each kind, by endpoint.
+	created map[string]api.CreateEndpointRequest
+	told    map[string]api.UpdateEndpointRequest
 }
 
 func newMaster(t *testing.T, st store.Store) *master {
 	t.Helper()
-	m := &master{st: st, keep: control.New(st, control.Options{Log: slog.New(slog.DiscardHandler)}), calls: map[string]int{}}
+	m := &master{
+		st: st, keep: control.New(st, control.Options{Log: slog.New(slog.DiscardHandler)}), calls: map[string]int{},
+		created: map[string]api.CreateEndpointRequest{}, told: map[string]api.UpdateEndpointRequest{},
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /plugin/createEndpoint", func(w http.ResponseWriter, r *http.Request) {
 		var req api.CreateEndpointRequest
@@ -60,6 +66,15 @@ func newMaster(t *testing.T, st store.Store) *master {
 	mux.HandleFunc("POST /plugin/deleteEndpoint", func(w http.ResponseWriter, r *http.Request) {
 		var req api.DeleteEndpointRequest
 		m.serve(w, r, &req, func() (any, error) { return m.delete(r.Context(), req) })
+	})
+	mux.HandleFunc("POST /plugin/updateEndpoint", func(w http.ResponseWriter, r *http.Request) {
+		var req api.UpdateEndpointRequest
+		m.serve(w, r, &req, func() (any, error) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.told[req.EndpointID] = req
+			return api.UpdateEndpointResponse{}, nil
+		})
 	})
 	mux.HandleFunc("GET /api/v1/endpoints", func(w http.ResponseWriter, r *http.Request) {
 		if m.gone.Load() {
@@ -147,6 +162,7 @@ func (m *master) create(ctx context.Context, r api.CreateEndpointRequest) (any, 
 	key := model.EndpointKey{Network: nk, ID: id}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.created[r.EndpointID] = r
 	all, _, err := m.st.Range(ctx, tables.TenantPrefix(nk.Tenant))
 	if err != nil {
 		return nil, err

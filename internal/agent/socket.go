@@ -22,6 +22,7 @@ func (a *Agent) socketHandler() http.Handler {
 	mux.Handle("POST "+attach.PathCheck, call(noResult(a.Check)))
 	mux.Handle("POST "+attach.PathCollect, call(noResult(a.Collect)))
 	mux.Handle("POST "+attach.PathPublish, call(a.Publish))
+	mux.Handle("POST "+attach.PathTell, call(noResult(a.Tell)))
 	mux.Handle("POST "+attach.PathReady, call(func(ctx context.Context, _ struct{}) (struct{}, error) {
 		return struct{}{}, a.Ready(ctx)
 	}))

@@ -86,7 +86,8 @@ func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	}
 	err = s.control.UpdateEndpoint(r.Context(), control.EndpointUpdate{
 		Key:       model.EndpointKey{Network: network, ID: id},
-		Container: req.ContainerID, Name: req.EPCommonName, Labels: req.Labels, Stopped: req.Event == api.EventDie,
+		Container: req.ContainerID, Name: req.EPCommonName, Labels: req.Labels, Removed: req.RemovedLabels,
+		Stopped: req.Event == api.EventDie,
 	})
 	return api.UpdateEndpointResponse{IPAddress: req.IPAddress}, err
 }

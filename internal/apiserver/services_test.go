@@ -66,6 +66,17 @@ func TestServices(t *testing.T) {
 	if _, err := f.UpdateEndpoint(ctx, update); err != nil {
 		t.Fatal(err)
 	}
+	update.Labels, update.RemovedLabels = nil, []string{"app"}
+	if _, err := f.UpdateEndpoint(ctx, update); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = f.Service(ctx, "s:blue"); err != nil || len(got.Providers) != 0 {
+		t.Errorf("without its label: %+v, %v", got, err)
+	}
+	update.Labels, update.RemovedLabels = map[string]string{"app": "web"}, nil
+	if _, err := f.UpdateEndpoint(ctx, update); err != nil {
+		t.Fatal(err)
+	}
 	update.Event, update.Labels = api.EventDie, nil
 	if _, err := f.UpdateEndpoint(ctx, update); err != nil {
 		t.Fatal(err)

@@ -50,6 +50,11 @@ func (c Client) Publish(ctx context.Context, r PublishRequest) (PublishResult, e
 	return res, err
 }
 
+// Tell tells netplugin a fact; see Service.
+func (c Client) Tell(ctx context.Context, f Fact) error {
+	return c.do(ctx, PathTell, f, nil)
+}
+
 // Collect asks netplugin to release what the runtime has lost; see Service.
 func (c Client) Collect(ctx context.Context, r CollectRequest) error {
 	return c.do(ctx, PathCollect, r, nil)

@@ -1,8 +1,9 @@
-// Package attach is the request and the result of attaching a container's
-// interface to a network on this host, the service that answers such requests,
-// its client over netplugin's unix socket, and the spool that holds deletions
-// while netplugin is down. Orchestrator adapters (cni, libnetwork, mesos)
-// translate their verbs into these.
+// Package attach is the one seam to orchestrators: what they ask for is a
+// Request to attach a container's interface to a network of this host, what they
+// tell of containers is a Fact, and the Service takes both. Beside these are the
+// Service's client over netplugin's unix socket, and the spool that holds
+// deletions while netplugin is down. Adapters (cni, libnetwork) translate their
+// orchestrator's words into these, and have no other way in.
 //
 // It guarantees that errors keep their kind (model.ErrInvalid and so on) across
 // the socket, and that the client starts fast: it speaks HTTP/1.0 itself and

@@ -302,6 +302,7 @@ type EndpointUpdate struct {
 	Container string            // empty = as it is
 	Name      string            // empty = as it is
 	Labels    map[string]string // added to those that are there
+	Removed   []string          // keys of those that are there no more; Labels may bring one back
 	Stopped   bool              // the container has ended: its labels no longer count
 }
 
@@ -325,6 +326,9 @@ func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error
 		e.Labels = maps.Clone(old.Labels)
 		if e.Labels == nil {
 			e.Labels = map[string]string{}
+		}
+		for _, k := range u.Removed {
+			delete(e.Labels, k)
 		}
 		maps.Copy(e.Labels, u.Labels)
 		if u.Stopped || len(e.Labels) == 0 {

@@ -79,6 +79,10 @@ func TestProviders(t *testing.T) {
 	}
 	update("e3", EndpointUpdate{Container: "c3", Labels: map[string]string{"app": "web", "tier": "front"}})
 	want(c, "web", "e1", "e3")
+	update("e3", EndpointUpdate{Removed: []string{"app", "none"}})
+	want(c, "web", "e1")
+	update("e3", EndpointUpdate{Labels: map[string]string{"app": "web"}, Removed: []string{"app"}})
+	want(c, "web", "e1", "e3")
 	update("e2", EndpointUpdate{Labels: map[string]string{"tier": "back"}})
 	want(c, "web", "e1", "e3")
 	update("e1", EndpointUpdate{Stopped: true})

@@ -28,9 +28,8 @@ type Backend interface {
 	Published(k attach.Key) []attach.PortBinding
 	// AttachedBy lists the present attachments that came from a source.
 	AttachedBy(source string) []attach.Key
-	// Describe records name, labels and state of an attachment's container, as the
-	// engine tells them; model.ErrNotFound: there is no such attachment.
-	Describe(ctx context.Context, d attach.Description) error
+	// Tell is as in attach.Service.
+	Tell(ctx context.Context, f attach.Fact) error
 
 	Network(ctx context.Context, k model.NetworkKey) (model.Network, error)
 	CreateNetwork(ctx context.Context, n model.Network) error

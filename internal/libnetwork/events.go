@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -78,8 +79,8 @@ func (e *engine) events(ctx context.Context, f func()) error {
 // container is a running container, as far as its names and services go.
 type container struct {
 	id, name  string
-	labels    map[string]string
-	endpoints []string // ids
+	labels    map[string]string // never nil
+	endpoints []string          // ids
 }
 
 // containers lists the running containers.
@@ -99,7 +100,8 @@ func (e *engine) containers(ctx context.Context) ([]container, error) {
 	}
 	out := make([]container, 0, len(list))
 	for _, l := range list {
-		c := container{id: l.ID, labels: l.Labels}
+		c := container{id: l.ID, labels: map[string]string{}}
+		maps.Copy(c.labels, l.Labels)
 		for _, n := range l.Names { // others are those of links, /from/alias
 			if name := strings.TrimPrefix(n, "/"); !strings.Contains(name, "/") {
 				c.name = name

@@ -30,12 +30,14 @@ func (p *Plugin) followNames(ctx context.Context) {
 		p.followEvents(ctx, wake.Ring)
 	})
 	defer events.Wait()
-	told := map[attach.Key]attach.Description{}
+	told := map[attach.Key]attach.Fact{}
+	looks := int64(0)
 	said := ""
 	for {
 		again := namesEvery
 		text := ""
-		if err := p.tellNames(ctx, told); err != nil {
+		looks++
+		if err := p.tellNames(ctx, looks, told); err != nil {
 			text, again = err.Error(), namesAgain
 		}
 		if ctx.Err() != nil {
@@ -56,9 +58,10 @@ func (p *Plugin) followNames(ctx context.Context) {
 	}
 }
 
-// tellNames tells the changes since the last call. It reads the attachments before
-// the containers, so that an attachment without a container has lost its container.
-func (p *Plugin) tellNames(ctx context.Context, told map[attach.Key]attach.Description) error {
+// tellNames tells the changes since the last call, as of a look that is counted.
+// It reads the attachments before the containers, so that an attachment without a
+// container has lost its container.
+func (p *Plugin) tellNames(ctx context.Context, look int64, told map[attach.Key]attach.Fact) error {
 	keys := p.backend.AttachedBy(attach.SourceDocker)
 	if len(keys) == 0 {
 		clear(told)
@@ -68,11 +71,11 @@ func (p *Plugin) tellNames(ctx context.Context, told map[attach.Key]attach.Descr
 	if err != nil {
 		return err
 	}
-	byKey := map[attach.Key]attach.Description{}
+	byKey := map[attach.Key]attach.Fact{}
 	for _, c := range running {
 		for _, id := range c.endpoints {
 			k := endpointAttachment(id)
-			byKey[k] = attach.Description{Key: k, ID: c.id, Name: c.name, Labels: c.labels}
+			byKey[k] = attach.Fact{Key: k, Rev: look, ID: c.id, Name: c.name, Labels: c.labels}
 		}
 	}
 	attached := map[attach.Key]bool{}
@@ -85,13 +88,12 @@ func (p *Plugin) tellNames(ctx context.Context, told map[attach.Key]attach.Descr
 				continue // it is being started
 			}
 			now = before
-			now.Stopped = true
+			now.Rev, now.Ended = look, true
 		}
 		if was && now.Equal(before) {
 			continue
 		}
-		switch err := p.backend.Describe(ctx, now); {
-		case errors.Is(err, model.ErrNotFound): // it has just gone
+		switch err := p.backend.Tell(ctx, now); {
 		case errors.Is(err, model.ErrInvalid):
 			p.log.Warn("the cluster does not take a container's name or labels", "container", now.Name, "error", err)
 			told[k] = now
@@ -101,6 +103,6 @@ func (p *Plugin) tellNames(ctx context.Context, told map[attach.Key]attach.Descr
 			told[k] = now
 		}
 	}
-	maps.DeleteFunc(told, func(k attach.Key, _ attach.Description) bool { return !attached[k] })
+	maps.DeleteFunc(told, func(k attach.Key, _ attach.Fact) bool { return !attached[k] })
 	return nil
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Describe implements Backend: what is told of attachments is kept in their
+// Tell implements Backend: what is told of attachments is kept in their
 // names, and the attachment "refused" is not taken.
-func (c *cluster) Describe(_ context.Context, d attach.Description) error {
+func (c *cluster) Tell(_ context.Context, d attach.Fact) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.attached[d.Key]; !ok {
-		return model.Errorf(model.ErrNotFound, "no attachment")
+		return nil // it waits
 	}
 	if c.described == nil {
 		c.described = map[string][]string{}
@@ -36,7 +36,7 @@ func (c *cluster) Describe(_ context.Context, d attach.Description) error {
 		return model.Errorf(model.ErrUnavailable, "no netmaster")
 	}
 	what := fmt.Sprint(d.ID, " ", d.Name, " ", d.Labels)
-	if d.Stopped {
+	if d.Ended {
 		what = "stopped"
 	}
 	c.described[d.Container] = append(c.described[d.Container], what)

@@ -1,9 +1,9 @@
 package attachment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"strings"
 	"time"
@@ -154,7 +154,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	}
 	e := Entry{
 		State: StateIntent, Request: r, Endpoint: key, Group: t.group,
-		HostIf: compile.IfName(key), BootID: a.bootID,
+		HostIf: compile.IfName(key), BootID: a.bootID, Told: a.early.of(r.Key, time.Now()),
 	}
 	mtu := 0
 	if known {
@@ -244,6 +244,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	if err = a.journal.put(e); err != nil {
 		return res, err
 	}
+	a.early.forget(r.Key)
 	clock.mark("done")
 	a.log.Debug("attach phases", clock.attrs...)
 	err = a.cfg.Hook(StepDone)
@@ -288,14 +289,11 @@ func (a *Service) makeVeth(e Entry, mtu int) vethOutcome {
 func createRequest(host model.HostName, e Entry, t target) api.CreateEndpointRequest {
 	req := api.CreateEndpointRequest{
 		TenantName: string(t.tenant), NetworkName: string(t.network), ServiceName: string(t.group),
-		EndpointID: string(e.Endpoint.ID), EPCommonName: e.Request.Name,
+		EndpointID: string(e.Endpoint.ID), EPCommonName: cmp.Or(e.Told.Name, e.Request.Name, e.Request.Container),
 		ConfigEP: api.ConfigEP{
-			Container: e.Request.Container, Host: string(host), ServiceName: string(t.group),
-			Labels: maps.Clone(e.Request.Labels),
+			Container: cmp.Or(e.Told.ID, e.Request.Container), Host: string(host), ServiceName: string(t.group),
+			Labels: labelsOf(e),
 		},
-	}
-	if req.EPCommonName == "" {
-		req.EPCommonName = e.Request.Container
 	}
 	if t.v4.IsValid() {
 		req.ConfigEP.IPAddress = t.v4.String()

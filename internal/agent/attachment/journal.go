@@ -40,6 +40,7 @@ type Entry struct {
 	HostIf   string            `json:"hostIf"`
 	BootID   string            `json:"bootId,omitempty"` // of the kernel that held the veth
 	Result   *attach.Result    `json:"result,omitempty"` // when done
+	Told     attach.Fact       `json:"told,omitzero"`    // all that was told of it; Rev counts while netplugin runs
 	// Private is the endpoint's address in the host's private subnet.
 	Private netip.Addr           `json:"private,omitzero"`
 	Ports   []attach.PortBinding `json:"ports,omitempty"` // published
@@ -154,6 +155,7 @@ func readEntry(file string) (Entry, error) {
 		!slices.Contains([]string{StateIntent, StateDone, StateOwed}, e.State) {
 		return e, fmt.Errorf("it is not a journal entry of version %d", journalVersion)
 	}
+	e.Told.Rev = 0
 	return e, nil
 }
 

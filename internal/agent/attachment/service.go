@@ -70,6 +70,7 @@ type Service struct {
 	bootID     string
 	journal    *journal
 	turns      waiting.Turns[attach.Key] // one request at a time for an attachment
+	early      early
 	publishing publishing
 	owe        waiting.Bell // calls payOwed
 	custody    waiting.Bell // calls keepAttachments

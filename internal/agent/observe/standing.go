@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 )
 
-// The objects of the host's standing, for Tell.
+// The objects of the host's standing, for SetStanding.
 const (
 	AboutName        = "host name"
 	AboutStore       = "store"
@@ -61,6 +61,6 @@ func (a *Observer) problemTexts(o picture.Outcome) map[string]string {
 	return texts
 }
 
-// Tell says what is wrong with an object of the host's standing; "" = nothing any
-// more.
-func (a *Observer) Tell(object, text string) { a.standing.set(object, text) }
+// SetStanding says what is wrong with an object of the host's standing; "" = nothing
+// any more.
+func (a *Observer) SetStanding(object, text string) { a.standing.set(object, text) }

@@ -1,0 +1,124 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/libnetwork"
+)
+
+// TestSameFact: the same fact has the same effect whoever tells it: Docker's
+// watcher of a container that runs, whoever speaks to the socket of one that runs,
+// and of one that is attached only later.
+func TestSameFact(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	labels := map[string]string{"app": "shop", "zone": "a"}
+	docker := request("e1", newSandbox(t))
+	docker.Source, docker.Netns, docker.Parked = attach.SourceDocker, "", true
+	running, early := request("e2", newSandbox(t)), request("e3", newSandbox(t))
+	fact := func(r attach.Request) attach.Fact {
+		return attach.Fact{Key: r.Key, Rev: 1, ID: "c1", Name: "web", Labels: labels}
+	}
+	if err := b.client().Tell(t.Context(), fact(early)); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []attach.Request{docker, running, early} {
+		if _, err := b.client().Attach(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.client().Tell(t.Context(), fact(running)); err != nil {
+		t.Fatal(err)
+	}
+	b.follow(`[{"Id":"c1","Names":["/web"],"Labels":{"app":"shop","zone":"a"},"NetworkSettings":{"Networks":{"n":{"EndpointID":"e1"}}}}]`)
+	type known struct {
+		Container, Name string
+		Labels          map[string]string
+	}
+	want := known{"c1", "web", labels}
+	is := func(r attach.Request, heard func(id string) (known, bool)) {
+		t.Helper()
+		e, _ := b.agent.Entry(r.Key)
+		b.eventually("the cluster knows "+r.Container, func() error {
+			got, ok := heard(string(e.Endpoint.ID))
+			if diff := cmp.Diff(want, got); !ok || diff != "" {
+				return errors.New("-want +got:\n" + diff)
+			}
+			return nil
+		})
+	}
+	updated := func(id string) (known, bool) {
+		b.master.mu.Lock()
+		defer b.master.mu.Unlock()
+		u, ok := b.master.told[id]
+		return known{u.ContainerID, u.EPCommonName, u.Labels}, ok && u.Event == api.EventStart
+	}
+	is(docker, updated)
+	is(running, updated)
+	is(early, func(id string) (known, bool) { // with its creation, and never by an update
+		b.master.mu.Lock()
+		defer b.master.mu.Unlock()
+		c := b.master.created[id]
+		_, also := b.master.told[id]
+		return known{c.ConfigEP.Container, c.EPCommonName, c.ConfigEP.Labels}, !also
+	})
+	for _, r := range []attach.Request{docker, running, early} {
+		if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.nothingLeft()
+}
+
+// follow runs Docker's adapter on the agent, for an engine that has the containers
+// of the list.
+func (b *bed) follow(list string) {
+	b.t.Helper()
+	sock := filepath.Join(b.dir, "docker.sock")
+	l, err := (&net.ListenConfig{}).Listen(b.t.Context(), "unix", sock)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	engine := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/containers/json"):
+			_, _ = io.WriteString(w, list)
+		case strings.HasSuffix(r.URL.Path, "/networks"):
+			_, _ = io.WriteString(w, "[]")
+		default:
+			http.NotFound(w, r)
+		}
+	})}
+	served := make(chan struct{})
+	go func() { _ = engine.Serve(l); close(served) }()
+	p, err := libnetwork.New(b.t.Context(), libnetwork.Config{
+		Name: "n-test", SocketDir: b.dir, StateDir: b.cfg.StateDir, Endpoint: "unix://" + sock, Log: b.cfg.Log,
+		Backend: b.agent,
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	b.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.t.Error(err)
+		}
+		_ = engine.Close()
+		<-served
+	})
+}
