@@ -29,6 +29,10 @@ type Driver interface {
 	// (FlowLost), so that a flood takes a bounded part of a processor. There is
 	// one monitor at a time: a second one fails with model.ErrConflict.
 	Monitor(ctx context.Context, opts MonitorOptions) (<-chan FlowEvent, error)
+	// ChangeMonitor changes the options of the monitor under way. What both the
+	// old and the new options ask for is told without a gap. It fails with
+	// model.ErrNotFound when nobody monitors.
+	ChangeMonitor(ctx context.Context, opts MonitorOptions) error
 	// Capabilities say what the driver does beside these verbs. They are the same
 	// for as long as it is open.
 	Capabilities() Capabilities

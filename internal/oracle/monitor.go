@@ -35,6 +35,17 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 	return m.queue.Events(), nil
 }
 
+// ChangeMonitor implements driver.Driver.
+func (d *Driver) ChangeMonitor(_ context.Context, opts driver.MonitorOptions) error {
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	if d.closed || d.k.monitor == nil {
+		return model.Errorf(model.ErrNotFound, "monitor: the data plane is not monitored")
+	}
+	d.k.monitor.opts = opts
+	return nil
+}
+
 func (k *kernel) endMonitor(m *monitor) {
 	if k.monitor == m {
 		k.monitor = nil

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -139,14 +140,14 @@ func (a *Observer) monitor(ctx context.Context) {
 			}
 			continue
 		}
-		if err := a.monitorOnce(ctx, opts, names); err != nil {
-			a.cfg.Log.Warn("the data plane cannot be monitored", "error", err)
-			a.watchers.tell(api.FlowEvent{
-				Time: time.Now(), Host: string(a.cfg.Host), Event: api.FlowNote, Text: "the data plane cannot be monitored: " + err.Error(),
-			})
-		} else if again, now, _ := a.watchers.wants(); !again || now != opts {
-			continue // that is why it ended
+		err := a.monitorOnce(ctx, opts, names)
+		if err == nil {
+			continue // nobody watches any more, it is to begin anew, or ctx has ended
 		}
+		a.cfg.Log.Warn("the data plane cannot be monitored", "error", err)
+		a.watchers.tell(api.FlowEvent{
+			Time: time.Now(), Host: string(a.cfg.Host), Event: api.FlowNote, Text: "the data plane cannot be monitored: " + err.Error(),
+		})
 		select {
 		case <-changed:
 		case <-time.After(monitorAgain):
@@ -155,8 +156,8 @@ func (a *Observer) monitor(ctx context.Context) {
 	}
 }
 
-// monitorOnce passes the driver's events on until others are wanted, the driver
-// ends them, or ctx ends.
+// monitorOnce passes the driver's events on until nobody watches, the driver
+// ends them, or ctx ends. What is told changes with those who watch.
 func (a *Observer) monitorOnce(ctx context.Context, opts driver.MonitorOptions, names *flowNames) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -166,12 +167,22 @@ func (a *Observer) monitorOnce(ctx context.Context, opts driver.MonitorOptions, 
 	}
 	for {
 		wanted, now, changed := a.watchers.wants()
-		if !wanted || now != opts {
+		if wanted && now != opts && ctx.Err() == nil {
+			if err := a.cfg.Driver.ChangeMonitor(ctx, now); err != nil {
+				a.cfg.Log.Warn("the monitor begins anew, since what it tells cannot be changed; some events are missed", "error", err)
+				wanted = false
+			}
+			opts = now
+		}
+		if !wanted {
 			cancel()
 			changed = nil // until the driver has ended it
 		}
 		select {
 		case e, ok := <-events:
+			if !ok && ctx.Err() == nil {
+				return errors.New("the driver has ended it")
+			}
 			if !ok {
 				return nil
 			}

@@ -105,12 +105,57 @@ func testMonitor(t *testing.T, h Harness) {
 		}
 		drain(t, events)
 	}
+	monitorChanged(t, b, pic, top)
 	last, err := b.drv.Monitor(context.Background(), driver.MonitorOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.close(t)
 	drain(t, last)
+}
+
+// monitorChanged: a monitor's options may change while it is under way; what is
+// told then is what the new ones ask for.
+func monitorChanged(t *testing.T, b *bench, pic desired.Host, top Topology) {
+	t.Helper()
+	if err := b.drv.ChangeMonitor(context.Background(), driver.MonitorOptions{}); !errors.Is(err, model.ErrNotFound) {
+		t.Errorf("ChangeMonitor() without a monitor = %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	begin := driver.MonitorOptions{NoDrops: true}
+	want, err := b.ref.Monitor(ctx, begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.drv.Monitor(ctx, begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packets := monitoredPackets(top)
+	for round, opts := range []driver.MonitorOptions{{}, {Connections: true, NoDrops: true}, {Connections: true}} {
+		if err := errors.Join(b.ref.ChangeMonitor(ctx, opts), b.drv.ChangeMonitor(ctx, opts)); err != nil {
+			t.Fatalf("ChangeMonitor(%+v) = %v", opts, err)
+		}
+		if r := b.apply(t, pic); r.Changes != 0 {
+			t.Errorf("the same picture, monitored otherwise, made %d changes", r.Changes)
+		}
+		for _, p := range packets {
+			p.packet.SrcPort += 1000 + 100*uint16(round) // new connections
+			p.packet.DstPort += uint16(round) << 10      // that are not alike
+			b.compare(t, p.name, p.packet)
+		}
+		compareEvents(t, want, got, 3)
+	}
+	cancel()
+	drain(t, got)
+	drain(t, want)
+	if err := b.drv.ChangeMonitor(context.Background(), begin); !errors.Is(err, model.ErrNotFound) {
+		t.Errorf("ChangeMonitor() after the end = %v", err)
+	}
+	if r := b.apply(t, pic); r.Changes != 0 {
+		t.Errorf("the same picture, no longer monitored, made %d changes", r.Changes)
+	}
 }
 
 // monitorWayOut: what goes to and comes from the host's stack is told with the

@@ -61,6 +61,7 @@ type Driver struct {
 	w      writer
 
 	monitoring chan struct{} // closed when the monitor has ended; nil = none was begun
+	listened   bool          // a monitor is under way and does not end yet
 
 	settings *table[uint32, settings]
 	source   *table[uint32, tunnelSource]

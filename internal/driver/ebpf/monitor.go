@@ -49,26 +49,40 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 		return nil, fmt.Errorf("ebpf driver: open the ring buffer: %w", err)
 	}
 	if err = m.reset(); err == nil {
-		bits := uint32(0)
-		if !opts.NoDrops {
-			bits |= monitorDrops
-		}
-		if opts.Connections {
-			bits |= monitorConnections
-		}
-		err = d.setMonitor(bits)
+		err = d.setMonitor(monitorBits(opts))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ebpf driver: monitor: %w", errors.Join(err, m.ring.Close()))
 	}
 	done := make(chan struct{})
-	d.monitoring = done
+	d.monitoring, d.listened = done, true
 	d.wg.Go(func() {
 		defer m.queue.Close()
 		defer close(done) // before: who sees the queue closed may begin another one
 		m.run(ctx)
 	})
 	return m.queue.Events(), nil
+}
+
+// ChangeMonitor implements driver.Driver.
+func (d *Driver) ChangeMonitor(_ context.Context, opts driver.MonitorOptions) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.listened {
+		return model.Errorf(model.ErrNotFound, "ebpf driver: it is not monitored")
+	}
+	return d.setMonitor(monitorBits(opts))
+}
+
+// monitorBits are the options as the programs read them.
+func monitorBits(opts driver.MonitorOptions) (bits uint32) {
+	if !opts.NoDrops {
+		bits |= monitorDrops
+	}
+	if opts.Connections {
+		bits |= monitorConnections
+	}
+	return bits
 }
 
 // slotKey finds an event_slot.
@@ -141,6 +155,7 @@ func (m *monitor) run(ctx context.Context) {
 func (m *monitor) end() {
 	m.d.mu.Lock()
 	defer m.d.mu.Unlock()
+	m.d.listened = false
 	if err := errors.Join(m.d.setMonitor(0), m.ring.Close()); err != nil {
 		m.d.cfg.Log.Warn("end the monitor", "error", err)
 	}

@@ -25,7 +25,8 @@ const maxHeld = 4096
 // watch is a monitor under way.
 type watch struct {
 	d       *Driver
-	opts    driver.MonitorOptions
+	opts    driver.MonitorOptions // guarded by d.mu
+	over    bool                  // it is ending; likewise
 	queue   *driver.FlowQueue
 	samples chan openflow.PacketIn
 	conn    *openflow.Conn // of its own: what it sends must not hold up changes; nil while it is away
@@ -85,6 +86,18 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 	}
 	d.wg.Go(func() { w.run(ctx) })
 	return w.queue.Events(), nil
+}
+
+// ChangeMonitor implements driver.Driver.
+func (d *Driver) ChangeMonitor(ctx context.Context, opts driver.MonitorOptions) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := d.watching
+	if w == nil || w.over {
+		return model.Errorf(model.ErrNotFound, "open vswitch: it is not monitored")
+	}
+	w.opts = opts
+	return d.rewatch(ctx, w.dress)
 }
 
 // rewatch rewrites the flows that monitoring changes, in one atomic bundle.
@@ -167,6 +180,7 @@ func (w *watch) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	w.d.mu.Lock()
+	w.over = true
 	w.d.pic.policies.listen(false)
 	err := w.d.rewatch(ctx, nil)
 	w.d.mu.Unlock()
