@@ -249,7 +249,7 @@ func (m *member) Info(ctx context.Context) (api.Info, error) {
 // Masters tells the registered netmasters. The role is the lock's: what an
 // instance has registered may be older.
 func (m *member) Masters(ctx context.Context) ([]api.Master, error) {
-	services, err := cluster.Services(ctx, m.store, "netmaster")
+	services, err := cluster.Services(ctx, m.store, cluster.ServiceMaster)
 	if err != nil {
 		return nil, err
 	}

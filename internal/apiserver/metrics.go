@@ -22,8 +22,8 @@ func metric(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	hostsKnown    = metric("hosts_known", "Hosts that an agent has told of and nobody has removed.")
-	hostsAlive    = metric("hosts_alive", "Hosts of them whose agent is registered.")
-	hostAlive     = metric("host_alive", "1 while a host's agent is registered, else 0.", "host")
+	hostsAlive    = metric("hosts_alive", "Hosts of them that are alive, as netctl host ls has it.")
+	hostAlive     = metric("host_alive", "1 while a host is alive, as netctl host ls has it, else 0.", "host")
 	hostReady     = metric("host_ready", "1 while a host says that it is ready, else 0.", "host")
 	hostProblems  = metric("host_problems", "Problems that a host tells of, by kind.", "host", "kind")
 	tagsUsed      = metric("tags_used", "VLAN ids (pool vlans) and VNIs (pool vnis) that are taken.", "pool")

@@ -100,7 +100,7 @@ func writeNetwork(b *strings.Builder, v *control.View, k model.NetworkKey, self 
 // writeStatus tells what a host's agent has observed.
 func writeStatus(b *strings.Builder, h control.HostState, now time.Time) {
 	if !h.Alive {
-		b.WriteString("  away: its agent is not registered\n")
+		b.WriteString("  away: its agent is not heard of\n")
 	}
 	if !h.Told {
 		b.WriteString("  actual: unknown, no status was reported\n")

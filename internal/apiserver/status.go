@@ -44,15 +44,6 @@ func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	o.Stores = stores
 	now := time.Now()
 	for _, h := range hosts {
-		if h.Alive && len(o.Masters) <= 1 {
-			// The registry learns that a host is silent from the one that leads; who has
-			// begun a moment ago must become that first.
-			quiet, err := s.control.Silence(ctx, h.Name)
-			if err != nil {
-				return nil, err
-			}
-			h.Alive = quiet == 0
-		}
 		o.Hosts = append(o.Hosts, hostToAPI(h, now))
 		o.Endpoints += h.Endpoints
 	}

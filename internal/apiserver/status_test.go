@@ -64,7 +64,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	has(s.Wrong, "host gone is away", "last word was 1m3", "netctl host rm gone")
-	if text := f.must("GET", "/debug/ofnet?host=gone", ""); !strings.Contains(text, "away: its agent is not registered") || !strings.Contains(text, "(1m3") {
+	if text := f.must("GET", "/debug/ofnet?host=gone", ""); !strings.Contains(text, "away: its agent is not heard of") || !strings.Contains(text, "(1m3") {
 		t.Errorf("ofnet of a host that is away: %s", text)
 	}
 	if text := f.must("GET", "/debug/ofnet?host=host1", ""); strings.Contains(text, "away") {

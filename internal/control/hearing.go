@@ -76,27 +76,45 @@ func (h *hearing) last(name model.HostName) time.Time {
 // between its signs of life, and a second.
 const speaks = 7 * time.Second
 
-// Silence returns for how long a host, whose agent netmasters keep in the cluster,
-// has said nothing to this one, which counts from its own beginning; 0 = it speaks.
-// It tells something only of the one netmaster of a cluster, or the one that leads.
-func (c *Controller) Silence(ctx context.Context, name model.HostName) (time.Duration, error) {
+// quiet tells whether this netmaster has heard nothing of a host for longer than
+// speaks. It counts from its own beginning.
+func (c *Controller) quiet(name model.HostName) bool {
 	heard := c.hearing.last(name)
 	if heard.Before(c.born) {
 		heard = c.born
 	}
-	quiet := time.Since(heard)
-	if quiet < speaks {
-		return 0, nil
+	return time.Since(heard) >= speaks
+}
+
+// silent returns which of some hosts that are registered are away, though the registry does
+// not know it yet: hosts that netmasters keep there, and that the one netmaster of
+// the cluster does not hear. Of several only the one that leads hears of all
+// hosts, and it is who takes their registrations away: nobody is silent then.
+func (c *Controller) silent(ctx context.Context, names ...model.HostName) (map[model.HostName]bool, error) {
+	out := map[model.HostName]bool{}
+	asked := false
+	for _, name := range names {
+		if !c.quiet(name) {
+			continue
+		}
+		if !asked {
+			masters, err := cluster.Services(ctx, c.store, cluster.ServiceMaster)
+			if err != nil {
+				return nil, err
+			}
+			if len(masters) > 1 {
+				return out, nil
+			}
+			asked = true
+		}
+		kv, err := c.store.Get(ctx, tables.HostClaims.Key(name))
+		if err != nil {
+			return nil, fmt.Errorf("read who has the name of host %q: %w", name, err)
+		}
+		claim, err := tables.HostClaims.Decode(kv)
+		out[name] = err == nil && claim.Exists() && claim.Value.Kept // else one of an earlier version, or gone: the registry tells of these
 	}
-	kv, err := c.store.Get(ctx, tables.HostClaims.Key(name))
-	if err != nil {
-		return 0, fmt.Errorf("read who has the name of host %q: %w", name, err)
-	}
-	claim, err := tables.HostClaims.Decode(kv)
-	if err != nil || !claim.Exists() || !claim.Value.Kept {
-		return 0, nil //nolint:nilerr // one of an earlier version, or gone: the registry tells of these
-	}
-	return quiet, nil
+	return out, nil
 }
 
 // HeardHosts notes that another netmaster has heard of agents.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,7 +180,7 @@ func TestCountOut(t *testing.T) {
 		alive := func(want string) {
 			t.Helper()
 			var there []string
-			hosts, err := cluster.AliveHosts(t.Context(), st)
+			hosts, err := cluster.RegisteredHosts(t.Context(), st)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -219,38 +220,59 @@ func TestCountOut(t *testing.T) {
 	})
 }
 
-// TestSilence: a netmaster that has just begun tells how long a host has said
-// nothing to it, but of an agent that netmasters do not keep nothing.
+// TestSilence: of a host that says nothing to the one netmaster of a cluster, which
+// may have just begun, all who list hosts say that it is away, though its
+// registration still stands; nothing of an agent that netmasters do not keep, nor
+// while others may hear it.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pass := func(d time.Duration) { _ = waiting.Pause(t.Context(), d) }
-		st := memory.New()
+		c := newCluster(t)
 		r := reportOf("h1", "i")
-		if _, err := New(st, Options{}).KeepHost(t.Context(), r); err != nil {
+		if _, err := New(c.st, Options{}).KeepHost(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := st.Update(t.Context(), func(tx store.Tx) error {
-			return tables.HostClaims.Put(tx, tables.HostClaim{Host: "old", Installation: "i"})
-		}); err != nil {
-			t.Fatal(err)
-		}
-		pass(time.Hour)
-		c := New(st, Options{})
-		silent := func(name model.HostName, want time.Duration) {
+		old := agentOf(c, "old", "10.0.0.9")
+		w := c.NewHostWatch()
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { c.ok(w.Run(ctx)) })
+		alive := func(when string, want ...model.HostName) {
 			t.Helper()
-			if got, err := c.Silence(t.Context(), name); got != want || err != nil {
-				t.Errorf("%s is silent for %v, %v; want %v", name, got, err, want)
+			synctest.Wait()
+			hosts, err := c.Hosts(t.Context())
+			if err != nil || len(hosts) != 2 {
+				t.Fatalf("%s: hosts %+v, %v", when, hosts, err)
+			}
+			seen, _ := w.Seen()
+			for _, h := range hosts {
+				one, err := c.OneHost(t.Context(), h.Name)
+				want := slices.Contains(want, h.Name)
+				if err != nil || h.Alive != want || one.Alive != want || seen[h.Name] != want || !h.Registered {
+					t.Errorf("%s: %s is alive: %v, by itself %v, in metrics %v; registered: %v; want %v; %v", when, h.Name, h.Alive, one.Alive, seen[h.Name], h.Registered, want, err)
+				}
 			}
 		}
 		pass(speaks - time.Second)
-		silent("h1", 0)
+		alive("at first", "h1", "old")
 		pass(time.Second)
-		silent("h1", speaks)
-		silent("old", 0)
-		silent("nobody", 0)
+		alive("after a while", "old")
+		if _, err := c.RemoveHost(t.Context(), "h1", true); !errors.Is(err, model.ErrInUse) {
+			t.Errorf("removed while its registration stands: %v", err)
+		}
+		other, err := cluster.Register(t.Context(), c.st, cluster.Service{ServiceName: cluster.ServiceMaster, HostAddr: "10.0.0.1", Port: 9999}, func(error) {})
+		c.ok(err)
+		another, err := cluster.Register(t.Context(), c.st, cluster.Service{ServiceName: cluster.ServiceMaster, HostAddr: "10.0.0.2", Port: 9999}, func(error) {})
+		c.ok(err)
+		alive("with two netmasters", "h1", "old")
+		c.ok(another.Close())
+		alive("with one again", "old")
 		if _, err := c.KeepHost(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
-		silent("h1", 0)
+		alive("when it speaks", "h1", "old")
+		c.ok(errors.Join(other.Close(), old.Close()))
+		cancel()
+		running.Wait()
+		c.stop()
 	})
 }

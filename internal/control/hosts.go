@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,11 +18,12 @@ import (
 type HostState struct {
 	model.Host            // Name always; the rest only when Known
 	Known      bool       // an agent has told of it
-	Alive      bool       // its agent has said so within cluster.ServiceTTL
+	Alive      bool       // its agent is registered, and not known to be silent
+	Registered bool       // its agent has said so within cluster.ServiceTTL
 	Told       bool       // its agent has told a status
 	Status     HostStatus // the last one
 	Endpoints  int        // that live there
-	VXLANPort  int        // UDP port of its tunnels; 0 = it is not alive
+	VXLANPort  int        // UDP port of its tunnels; 0 = it is not registered
 }
 
 // LastWord returns when the host's agent told its status last, by the host's
@@ -41,7 +43,11 @@ func (c *Controller) Hosts(ctx context.Context) ([]HostState, error) {
 	if err != nil {
 		return nil, err
 	}
-	alive, err := cluster.AliveHosts(ctx, c.store)
+	registered, err := cluster.RegisteredHosts(ctx, c.store)
+	if err != nil {
+		return nil, err
+	}
+	silent, err := c.silent(ctx, slices.Collect(maps.Keys(registered))...)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +59,7 @@ func (c *Controller) Hosts(ctx context.Context) ([]HostState, error) {
 	for _, name := range v.HostNames() {
 		all[name] = HostState{Host: model.Host{Name: name}}
 	}
-	for name := range alive {
+	for name := range registered {
 		all[name] = HostState{Host: model.Host{Name: name}}
 	}
 	for _, st := range statuses {
@@ -61,20 +67,22 @@ func (c *Controller) Hosts(ctx context.Context) ([]HostState, error) {
 	}
 	out := make([]HostState, 0, len(all))
 	for _, h := range all {
-		h.complete(v, alive)
+		h.complete(v, registered, silent)
 		out = append(out, h)
 	}
 	slices.SortFunc(out, func(a, b HostState) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	return out, nil
 }
 
-// complete adds to a host's name and status what the view and the registry know.
-func (h *HostState) complete(v *View, alive map[model.HostName]cluster.Service) {
+// complete adds to a host's name and status what the view, the registry and who
+// hears it know.
+func (h *HostState) complete(v *View, registered map[model.HostName]cluster.Service, silent map[model.HostName]bool) {
 	if rec, known := v.Host(h.Name); known {
 		h.Host, h.Known = rec, true
 	}
-	reg, registered := alive[h.Name]
-	h.Alive, h.VXLANPort = registered, reg.Port
+	reg, ok := registered[h.Name]
+	h.Registered, h.VXLANPort = ok, reg.Port
+	h.Alive = ok && !silent[h.Name]
 	h.Endpoints = v.NumEndpointsOfHost(h.Name)
 }
 
@@ -85,7 +93,11 @@ func (c *Controller) OneHost(ctx context.Context, k model.HostName) (HostState, 
 	if err != nil {
 		return HostState{}, err
 	}
-	alive, err := cluster.AliveHosts(ctx, c.store)
+	registered, err := cluster.RegisteredHosts(ctx, c.store)
+	if err != nil {
+		return HostState{}, err
+	}
+	silent, err := c.silent(ctx, k)
 	if err != nil {
 		return HostState{}, err
 	}
@@ -99,8 +111,8 @@ func (c *Controller) OneHost(ctx context.Context, k model.HostName) (HostState, 
 		c.log.Error("a host's status cannot be read", "key", kv.Key, "error", err)
 	}
 	h.Status, h.Told = status.Value, status.Exists()
-	h.complete(v, alive)
-	if k == "" || !h.Known && !h.Told && !h.Alive && h.Endpoints == 0 {
+	h.complete(v, registered, silent)
+	if k == "" || !h.Known && !h.Told && !h.Registered && h.Endpoints == 0 {
 		return HostState{}, model.Errorf(model.ErrNotFound, "host %q does not exist", k)
 	}
 	return h, nil
@@ -116,7 +128,7 @@ func (c *Controller) RemoveHost(ctx context.Context, k model.HostName, force boo
 	if err != nil {
 		return 0, err
 	}
-	if h.Alive {
+	if h.Registered {
 		return 0, isAlive(k)
 	}
 	v, err := c.View(ctx)

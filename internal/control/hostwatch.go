@@ -17,25 +17,32 @@ import (
 type HostWatch struct {
 	c *Controller
 
-	mu       sync.Mutex
-	alive    map[string]model.HostName // by the registration's key
-	statuses map[string]HostStatus     // by the status's key
-	changes  waiting.Changes
+	mu         sync.Mutex
+	registered map[string]model.HostName // by the registration's key
+	statuses   map[string]HostStatus     // by the status's key
+	kept       map[string]model.HostName // by netmasters: by the claim's key
+	masters    map[string]bool           // by the registration's key
+	changes    waiting.Changes
 }
 
 // NewHostWatch returns a watch that has seen nothing yet.
 func (c *Controller) NewHostWatch() *HostWatch {
-	return &HostWatch{c: c, alive: map[string]model.HostName{}, statuses: map[string]HostStatus{}}
+	return &HostWatch{
+		c: c, registered: map[string]model.HostName{}, statuses: map[string]HostStatus{},
+		kept: map[string]model.HostName{}, masters: map[string]bool{},
+	}
 }
 
 // Run follows the store until ctx ends; then it returns nil.
 func (w *HostWatch) Run(ctx context.Context) error {
-	err := w.c.store.Mirror(ctx, []string{cluster.AgentScope, tables.HostStatusScope}, func(b store.Batch) error {
+	err := w.c.store.Mirror(ctx, []string{cluster.AgentScope, cluster.MasterScope, tables.HostStatusScope, tables.HostClaimsScope}, func(b store.Batch) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if b.Snapshot {
-			clear(w.alive)
+			clear(w.registered)
 			clear(w.statuses)
+			clear(w.kept)
+			clear(w.masters)
 		}
 		for _, e := range b.Events {
 			w.enter(e)
@@ -50,28 +57,44 @@ func (w *HostWatch) Run(ctx context.Context) error {
 }
 
 func (w *HostWatch) enter(e store.Event) {
-	delete(w.alive, e.KV.Key)
+	delete(w.registered, e.KV.Key)
 	delete(w.statuses, e.KV.Key)
+	delete(w.kept, e.KV.Key)
+	delete(w.masters, e.KV.Key)
 	switch {
 	case e.Deleted():
 	case strings.HasPrefix(e.KV.Key, tables.HostStatusScope):
 		if row, err := tables.HostStatuses.Decode(e.KV); err == nil {
 			w.statuses[e.KV.Key] = row.Value
 		}
+	case strings.HasPrefix(e.KV.Key, tables.HostClaimsScope):
+		if row, err := tables.HostClaims.Decode(e.KV); err == nil && row.Value.Kept {
+			w.kept[e.KV.Key] = row.Value.Host
+		}
+	case strings.HasPrefix(e.KV.Key, cluster.MasterScope):
+		w.masters[e.KV.Key] = true
 	default:
 		if s, ok := cluster.DecodeAgent(e.KV); ok {
-			w.alive[e.KV.Key] = model.HostName(s.Hostname)
+			w.registered[e.KV.Key] = model.HostName(s.Hostname)
 		}
 	}
 }
 
-// Seen returns the hosts that are alive and what all have told.
+// Seen returns the hosts that are alive, as Controller.Hosts has it, and what all
+// have told.
 func (w *HostWatch) Seen() (alive map[model.HostName]bool, statuses map[model.HostName]HostStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	alive, statuses = make(map[model.HostName]bool, len(w.alive)), make(map[model.HostName]HostStatus, len(w.statuses))
-	for _, name := range w.alive {
+	alive, statuses = make(map[model.HostName]bool, len(w.registered)), make(map[model.HostName]HostStatus, len(w.statuses))
+	for _, name := range w.registered {
 		alive[name] = true
+	}
+	if len(w.masters) <= 1 { // see Controller.silent
+		for _, name := range w.kept {
+			if w.c.quiet(name) {
+				delete(alive, name)
+			}
+		}
 	}
 	for _, st := range w.statuses {
 		statuses[st.Host] = st

@@ -16,7 +16,7 @@ func (m *Client) Discover(ctx context.Context, st store.Reader, log *slog.Logger
 	if m.fixed {
 		return
 	}
-	err := cluster.WatchServices(ctx, st, "netmaster", func(list []cluster.Service) error {
+	err := cluster.WatchServices(ctx, st, cluster.ServiceMaster, func(list []cluster.Service) error {
 		var urls []string
 		for _, s := range list {
 			u, err := s.URL()

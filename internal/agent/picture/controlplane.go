@@ -68,7 +68,7 @@ const (
 
 // controlServices name addresses of the control plane in the registry: those that
 // it is to be asked at, and all that it listens on.
-var controlServices = []string{"netmaster", "netmaster.rpc", cluster.ListenService}
+var controlServices = []string{cluster.ServiceMaster, "netmaster.rpc", cluster.ListenService}
 
 // ControlConfig is what a ControlPlane needs.
 type ControlConfig struct {

@@ -10,12 +10,19 @@ import (
 // ServiceAgent is the name under which agents register.
 const ServiceAgent = "netplugin.vtep"
 
-// AgentScope is the scope of all agents' registrations.
-var AgentScope = servicesOf(ServiceAgent)
+// ServiceMaster is the name under which netmasters register.
+const ServiceMaster = "netmaster"
 
-// AliveHosts returns the hosts whose agent is registered: it has said so within
+// AgentScope and MasterScope are the scopes of all registrations of agents, and of
+// netmasters.
+var (
+	AgentScope  = servicesOf(ServiceAgent)
+	MasterScope = servicesOf(ServiceMaster)
+)
+
+// RegisteredHosts returns the hosts whose agent is registered: it has said so within
 // ServiceTTL.
-func AliveHosts(ctx context.Context, st store.Reader) (map[model.HostName]Service, error) {
+func RegisteredHosts(ctx context.Context, st store.Reader) (map[model.HostName]Service, error) {
 	services, err := Services(ctx, st, ServiceAgent)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ const HostStatusScope = OperPrefix + "host/"
 
 // HostStatus is what an agent observes of its host: written when it changes, and
 // once a minute, which makes it the host's last word. Whether the host is alive
-// its registration tells (AliveHosts).
+// its registration tells (RegisteredHosts).
 type HostStatus struct {
 	Host      model.HostName    `json:"host"`
 	Driver    string            `json:"driver"`
