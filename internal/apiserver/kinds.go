@@ -1,7 +1,9 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"iter"
 	"net/http"
@@ -19,7 +21,8 @@ type rest[A api.Object, K any, M model.Validator] struct {
 	name       string // of one, in links, lists to be applied and messages: "network"
 	fields     map[string]field
 
-	strict bool // fields that are not known are refused, where leaving one out would open something
+	strict bool  // fields that are not known are refused, where leaving one out would open something
+	body   int64 // largest body, in bytes; 0 = MaxBody
 
 	key  func(string) (K, error)
 	list func(*control.View) []M
@@ -41,6 +44,7 @@ type rest[A api.Object, K any, M model.Validator] struct {
 type kind struct {
 	collection, name string
 	fields           map[string]field
+	body             int64
 	object, oper     any // zero wire objects, for the description of the API; oper nil = no operational state
 	// list and get return wire objects with links.
 	list func(v *control.View) iter.Seq[any]
@@ -64,7 +68,7 @@ func register[A api.Object, K any, M model.Validator](r rest[A, K, M]) *kind {
 		r.linked = func(_ *control.View, m M) A { return r.render(m) }
 	}
 	k := &kind{
-		collection: r.collection, name: r.name, fields: r.fields, object: *new(A), oper: r.oper,
+		collection: r.collection, name: r.name, fields: r.fields, body: cmp.Or(r.body, MaxBody), object: *new(A), oper: r.oper,
 		list: r.all, get: r.one, del: r.del, read: r.read,
 		render: func(m any) any { return r.render(m.(M)) },                     //nolint:forcetypeassert // what control holds of the kind
 		view:   func(v *control.View, m any) any { return r.linked(v, m.(M)) }, //nolint:forcetypeassert // likewise
@@ -147,7 +151,11 @@ func (r rest[A, K, M]) del(ctx context.Context, c *control.Controller, key strin
 // read turns a body into a wish: the only way from the wire to what control takes.
 func (r rest[A, K, M]) read(c *control.Controller, decode decoder) (w wish, err error) {
 	var o A
-	body, err := decode(&o)
+	into := any(&o)
+	if r.strict {
+		into = new(json.RawMessage)
+	}
+	body, err := decode(into)
 	if err != nil {
 		return w, err
 	}

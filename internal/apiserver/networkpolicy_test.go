@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/effecttest"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // ruled is a network policy's rules with one rule, on which a change is laid.
@@ -57,12 +58,12 @@ var _ = tested("networkPolicys", kindCases{
 		"defaultOut": {[]string{`{"defaultOut":""}`, `{"defaultOut":"allow"}`, `{"defaultOut":"deny"}`, `{"defaultOut":"pass"}`}, []string{`{"defaultOut":"reject"}`}},
 		"rules": {
 			[]string{
-				`{"rules":[]}`, ruled(``), ruled(`,"log":true,"priority":100`), ruled(`,"action":"pass"`), manyRules(10), naming(4),
+				`{"rules":[]}`, ruled(``), ruled(`,"log":true,"priority":100`), ruled(`,"action":"pass"`), manyRules(300), naming(64),
 				ruled(`,"ports":[{"protocol":"tcp","ports":"80,443,8000-8080"},{"protocol":"icmp"},{"protocol":"47"}]`),
 				ruled(`,"peers":[{"cidr":"10.0.0.0/8","except":["10.1.0.0/16","10.2.0.1"]},{"cidr":"fd00::1"},{"network":"n"},{"selector":{}},{"selector":{"group":"web","matchLabels":{"app":"web"}}}]`),
 			},
 			[]string{
-				manyRules(11), naming(5), ruled(`,"priority":101`), ruled(`,"priority":-1`), ruled(`,"direction":"both"`), ruled(`,"action":"drop"`), ruled(`,"ruleId":"a b"`), ruled(`,"ruleId":""`),
+				manyRules(model.MaxNetworkPolicyRules + 1), naming(65), ruled(`,"priority":101`), ruled(`,"priority":-1`), ruled(`,"direction":"both"`), ruled(`,"action":"drop"`), ruled(`,"ruleId":"a b"`), ruled(`,"ruleId":""`),
 				`{"rules":[{"ruleId":"1","direction":"in","action":"allow"},{"ruleId":"1","direction":"out","action":"allow"}]}`,
 				ruled(`,"ports":[{"ports":"80"}]`), ruled(`,"ports":[{"protocol":"icmp","ports":"1"}]`), ruled(`,"ports":[{"protocol":"tcp","ports":"0"}]`), ruled(`,"ports":[{"protocol":"tcp","ports":"90-80"}]`),
 				ruled(`,"ports":[{"protocol":"tcp","ports":"80,"}]`), ruled(`,"ports":[{"protocol":"tcp","ports":"65536"}]`),
@@ -113,4 +114,37 @@ func TestNetworkPolicyIsUnambiguous(t *testing.T) {
 		}
 	}
 	f.must("POST", "/api/v1/networkPolicys/blue:x/", `{"tenantName":"blue","networkPolicyName":"x","defaultIn":"deny","applies":{"matchLabels":{"App":"b","app":"c"}}}`)
+}
+
+// TestLargeNetworkPolicy: 10,000 rules of one policy are written, read, applied and
+// told apart like few.
+func TestLargeNetworkPolicy(t *testing.T) {
+	f := serve(t, 0)
+	f.populate()
+	const n = 10_000
+	policy := func(port int, kind string) string {
+		var rules []string
+		for i := range n {
+			rules = append(rules, fmt.Sprintf(`{"ruleId":"r%05d","direction":"in","action":"allow","peers":[{"cidr":"10.%d.%d.%d"}],"ports":[{"protocol":"tcp","ports":"%d"}]}`, i, i>>16, i>>8&255, i&255, port))
+		}
+		return `{` + kind + `"tenantName":"blue","networkPolicyName":"x","rules":[` + strings.Join(rules, ",") + `]}`
+	}
+	told := func(port int) {
+		t.Helper()
+		text := f.must("GET", "/api/v1/networkPolicys/blue:x/", "")
+		if all, right := strings.Count(text, `"ruleId"`), strings.Count(text, fmt.Sprintf(`"ports":"%d"`, port)); all != n || right != n {
+			t.Errorf("%d rules, %d with port %d", all, right, port)
+		}
+	}
+	f.must("POST", "/api/v1/networkPolicys/blue:x/", policy(80, ""))
+	told(80)
+	text := f.must("POST", "/api/v1/apply", `{"objects":[`+policy(443, `"kind":"networkPolicy",`)+`]}`)
+	if !strings.Contains(text, `"updated"`) {
+		t.Errorf("apply answers %.200s", text)
+	}
+	told(443)
+	if text := f.must("POST", "/api/v1/apply", `{"objects":[`+policy(443, `"kind":"networkPolicy",`)+`]}`); !strings.Contains(text, `"unchanged"`) {
+		t.Errorf("apply again answers %.200s", text)
+	}
+	f.must("DELETE", "/api/v1/networkPolicys/blue:x/", "")
 }

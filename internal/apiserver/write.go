@@ -39,7 +39,7 @@ func warnings(m any) []string {
 func (s *server) write(k *kind, w http.ResponseWriter, r *http.Request) (any, error) {
 	want, err := k.read(s.control, func(out any) ([]byte, error) {
 		var body json.RawMessage
-		if _, err := decode(w, r, &body); err != nil {
+		if _, err := decodeUpTo(w, r, &body, k.body); err != nil {
 			return nil, err
 		}
 		body = withoutLinks(body)

@@ -22,7 +22,9 @@ type Change struct {
 	bad   error // nobody has validated the object
 	put   func(ctx context.Context, tx store.Tx, cl *claim) error
 	rules []model.PolicyRule // that the object has, or is
-	group *model.Group       // the object, of a group
+	// replaces is a policy that has no other rules then; nil = none.
+	replaces *model.PolicyKey
+	group    *model.Group // the object, of a group
 	// late is what has to wait for higher ranks; nil = nothing.
 	late *Change
 	// alone is the use-case for an object that is too large for one transaction;
@@ -143,7 +145,11 @@ func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, m
 	cl := c.claim()
 	// The trial of a long list, and a dry run, commit nothing that could prove
 	// memory's reads old: they must not be older than the request.
-	rev, err := c.updateBy(ctx, "apply", c.follow.UpdateFresh, func(tx store.Tx) error {
+	try := c.updateBy
+	if dryRun {
+		try = c.updateOnce
+	}
+	rev, err := try(ctx, "apply", c.follow.UpdateFresh, func(tx store.Tx) error {
 		cl.rewind()
 		clear(out)
 		if err := tryAll(ctx, tx, cl, steps, out, dryRun); err != nil {
@@ -193,9 +199,13 @@ func (c *Controller) Apply(ctx context.Context, changes []Change, dryRun bool, m
 // the step with which they do not.
 func (c *Controller) fitAll(steps []step) (bad step, err error) {
 	var rules []model.PolicyRule
+	var replaced []model.PolicyKey
 	var groups []model.Group
 	var at, atGroups []step
 	for _, s := range steps {
+		if s.replaces != nil {
+			replaced = append(replaced, *s.replaces)
+		}
 		switch {
 		case s.rules != nil:
 			for _, r := range s.rules {
@@ -205,7 +215,7 @@ func (c *Controller) fitAll(steps []step) (bad step, err error) {
 			groups, atGroups = append(groups, *s.group), append(atGroups, s)
 		}
 	}
-	if i, err := c.view.fit(rules, groups); err != nil {
+	if i, err := c.view.fit(rules, replaced, groups); err != nil {
 		return append(at, atGroups...)[i], err
 	}
 	return step{}, nil
@@ -319,8 +329,8 @@ func (s step) try(ctx context.Context, tx store.Tx, cl *claim, out []Outcome, se
 	if err := s.put(ctx, tx, cl); err != nil || out == nil {
 		return err
 	}
-	if is, err := tx.Peek(s.key); err != nil || is.Mod == was.Mod && is.Mod != store.Pending && out[s.index].Before != nil {
-		out[s.index].After = out[s.index].Before // nothing was written: no need to read it again
+	if is, err := tx.Peek(s.key); err != nil || is.Mod == was.Mod && is.Mod != store.Pending && out[s.index].Before != nil && s.replaces == nil {
+		out[s.index].After = out[s.index].Before // nothing was written, and there is no other row of it: no need to read it again
 		return err
 	}
 	after, _, err := s.read(tx)

@@ -82,9 +82,10 @@ func (c *Controller) deleteEndpoints(ctx context.Context, fence *store.Fence, ep
 }
 
 // Sweep is the leader's garbage collection, until ctx ends or the leadership
-// is lost: reservations that have expired, identities with labels that no
-// endpoint has, and, once in generationRounds, generations of scopes that nobody
-// has touched since the time before.
+// is lost: reservations that have expired, replacements of rules that were left
+// unfinished, identities with labels that no endpoint has, and, once in
+// generationRounds, generations of scopes that nobody has touched since the time
+// before.
 func (c *Controller) Sweep(ctx context.Context, fence store.Fence, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -139,6 +140,9 @@ func (c *Controller) SweepOnce(ctx context.Context, fence store.Fence) error {
 	}
 	if err := c.sweepReservations(ctx, fence, v); err != nil {
 		return fmt.Errorf("sweep reservations: %w", err)
+	}
+	if err := c.sweepReplacements(ctx, fence, v); err != nil {
+		return fmt.Errorf("sweep replacements of rules: %w", err)
 	}
 	if err := c.sweepIdentities(ctx, fence, v); err != nil {
 		return fmt.Errorf("sweep identities: %w", err)

@@ -120,6 +120,7 @@ func (c *Controller) deletePolicy(ctx context.Context, k model.PolicyKey, kind m
 			}
 		}
 		tables.Rules.DeleteScope(tx, tables.RulesOf(k))
+		dropReplacement(tx, k)
 		tables.References.DeleteScope(tx, tables.TargetPolicy(k).Scope())
 		tables.Policies.Delete(tx, k)
 		return nil

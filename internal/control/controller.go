@@ -49,6 +49,7 @@ type Controller struct {
 	hearing    hearing      // which agents live
 	born       time.Time    // since when it can hear them
 	renew      waiting.Bell // the store has lost its identity
+	stalled    stalled
 }
 
 // New returns a Controller on a store that somebody else closes. It does
@@ -172,7 +173,24 @@ func (c *Controller) update(ctx context.Context, what string, fn func(store.Tx) 
 	return c.updateBy(ctx, what, c.follow.Update, fn)
 }
 
-func (c *Controller) updateBy(ctx context.Context, what string, update func(context.Context, func(store.Tx) error) (store.Revision, error), fn func(store.Tx) error) (store.Revision, error) {
+func (c *Controller) updateBy(ctx context.Context, what string, update updater, fn func(store.Tx) error) (store.Revision, error) {
+	for tries := 0; ; tries++ {
+		rev, err := c.updateOnce(ctx, what, update, fn)
+		unsettled, ok := errors.AsType[*unsettledError](err)
+		if !ok || tries == maxSettled {
+			return rev, err
+		}
+		if err := c.settle(ctx, nil, unsettled.policy, ""); err != nil {
+			return 0, fmt.Errorf("%s: %w", what, err)
+		}
+	}
+}
+
+// updater is how a transaction is made: store.Follower's Update, or UpdateFresh.
+type updater func(context.Context, func(store.Tx) error) (store.Revision, error)
+
+// updateOnce is updateBy for who must not end a replacement of rules in its way.
+func (c *Controller) updateOnce(ctx context.Context, what string, update updater, fn func(store.Tx) error) (store.Revision, error) {
 	if err := c.await(ctx); err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}

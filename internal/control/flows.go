@@ -1,8 +1,6 @@
 package control
 
 import (
-	"slices"
-
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -17,20 +15,22 @@ func (s *sizes) countFlows(p model.PolicyKey, r model.PolicyRule, by int) {
 	}
 }
 
-// fitFlows is fitUnion for hosts whose rules are flows, if there are any.
-// identities bounds how many a selector selects.
-func (v *View) fitFlows(policies []model.PolicyKey, rules []model.PolicyRule, of map[model.PolicyKey][]int, identities int) (n int, err error) {
+// fitFlows is fitUnion for hosts whose rules are flows, if there are any. The rules
+// at some indexes join, and others leave. identities bounds how many a selector
+// selects.
+func (v *View) fitFlows(policies []model.PolicyKey, rules []model.PolicyRule, at []int, leaving []model.PolicyRule, identities int) (n int, err error) {
 	var joining model.FlowMeter
-	var at []int
+	for _, i := range at {
+		joining.Add(rules[i], 1)
+	}
+	for _, r := range leaving {
+		joining.Add(r, -1)
+	}
 	meters := policySizes.in(v).flows
 	most := 0
 	for _, p := range policies {
 		if m := meters[p]; m != nil {
 			most += m.AtMost(identities)
-		}
-		for _, i := range of[p] {
-			joining.Add(rules[i], 1)
-			at = append(at, i)
 		}
 	}
 	if most+joining.AtMost(identities) <= model.MaxPolicyFlows || !v.hasDriver(model.DriverOVS) {
@@ -46,7 +46,6 @@ func (v *View) fitFlows(policies []model.PolicyKey, rules []model.PolicyRule, of
 		return 0, nil
 	}
 	err = model.Errorf(model.ErrExhausted, "its rules would take up to %d flows of a host with Open vSwitch, where each of a rule's peers counts each of its ports, for IPv4 and IPv6; at most %d are allowed: name fewer peers, by group or wider address range, or fewer ports, by protocol (docs/user/limits.md)", all, model.MaxPolicyFlows)
-	slices.Sort(at)
 	for left := all - model.MaxPolicyFlows; len(at) > 0; at = at[:len(at)-1] { // those before the one to blame fit
 		var one model.FlowMeter
 		one.Add(rules[at[len(at)-1]], 1)

@@ -76,7 +76,8 @@ func TestWithinConsul(t *testing.T) {
 
 	put("rule with a group", rule("blue:px0", "1", func(r *model.Rule) { r.Group = "large" }))
 	put("rule with a network", rule("blue:px0", "2", func(r *model.Rule) { r.Network = "net" }))
-	// A network policy with all rules and names that it may have, twice.
+	// A network policy whose rules are far more than a transaction takes, twice, and
+	// name as many groups as they may.
 	full := func(set string) model.NetworkPolicy {
 		k := policyKey("blue:full")
 		n := model.NetworkPolicy{Policy: model.Policy{
@@ -84,14 +85,18 @@ func TestWithinConsul(t *testing.T) {
 			Applies: model.Selector{Tenant: "blue", Group: model.GroupName("g" + set)},
 		}}
 		put("group", group("blue:g"+set, "wide"))
-		for i := range model.MaxNetworkPolicyRules {
+		for i := range 300 {
 			r := model.PolicyRule{
 				Key: model.RuleKey{Tenant: "blue", Policy: k.Name, Rule: model.RuleID(fmt.Sprintf("%s%d", set, i))}, Direction: model.In, Priority: 1, Action: model.Allow,
 			}
-			if i < model.MaxNetworkPolicyNames {
-				g := fmt.Sprintf("n%s%d", set, i)
-				put("group", group("blue:"+g, "wide"))
-				r.Peers = []model.Peer{{Selector: &model.Selector{Tenant: "blue", Group: model.GroupName(g)}}}
+			for j := range MaxRuleRefs {
+				g := fmt.Sprintf("n%s%d", set, j)
+				if i == 0 {
+					put("group", group("blue:"+g, "wide"))
+				}
+				if i < 20 {
+					r.Peers = append(r.Peers, model.Peer{Selector: &model.Selector{Tenant: "blue", Group: model.GroupName(g)}})
+				}
 			}
 			n.Rules = append(n.Rules, r)
 		}
@@ -102,7 +107,7 @@ func TestWithinConsul(t *testing.T) {
 	step("delete network policy", func() error { return c.DeleteNetworkPolicy(ctx, policyKey("blue:full"), model.OwnerUser) })
 	for _, set := range []string{"x", "y"} {
 		c.ok(c.remove(groupKey("blue:g" + set)))
-		for i := range model.MaxNetworkPolicyNames {
+		for i := range MaxRuleRefs {
 			c.ok(c.remove(groupKey(fmt.Sprintf("blue:n%s%d", set, i))))
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -51,11 +50,17 @@ func (c *Controller) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owne
 	ch := changeOf(rankPolicyRule, tables.Rules, r.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
 		return putRule(tx, r, model.KindNetwork, owner)
 	})
-	if n := len(ruleTargets(r)); n > MaxRuleRefs {
-		ch.bad = cmp.Or(ch.bad, model.InvalidField("peers", n, fmt.Sprintf("must name at most %d groups and networks: select by labels, or take several rules", MaxRuleRefs)))
-	}
+	ch.bad = cmp.Or(ch.bad, tooManyNames(r))
 	ch.rules = []model.PolicyRule{r}
 	return ch
+}
+
+// tooManyNames refuses a rule that names more groups and networks than it may.
+func tooManyNames(r model.PolicyRule) error {
+	if n := len(ruleTargets(r)); n > MaxRuleRefs {
+		return model.InvalidField("peers", n, fmt.Sprintf("must name at most %d groups and networks: select by labels, or take several rules", MaxRuleRefs))
+	}
+	return nil
 }
 
 // DeleteNetworkPolicy deletes a network policy of an owner and its rules.
@@ -69,13 +74,18 @@ func (c *Controller) DeleteNetworkRule(ctx context.Context, k model.RuleKey, own
 }
 
 // ReplaceNetworkPolicy creates a network policy with its rules, or makes one and
-// all of its rules what they are here, in one transaction. Its errors are those of
-// ChangeNetworkPolicy and ChangeNetworkRule.
+// all of its rules what they are here: at once for whoever enforces it, however
+// many they are. Its errors are those of ChangeNetworkPolicy and ChangeNetworkRule.
 func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]) Change {
 	n := valid.Value()
 	ch := changeOf(rankMember, tables.Policies, n.Policy.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
 		return replacePolicy(tx, n)
 	})
+	for _, r := range n.Rules {
+		if err := tooManyNames(r); err != nil && ch.bad == nil {
+			ch.bad = fmt.Errorf("rules: rule %q: %w", r.Key.Rule, err)
+		}
+	}
 	header := ch.read
 	ch.read = func(tx store.Tx) (any, bool, error) {
 		row, ok, err := header(tx)
@@ -83,11 +93,15 @@ func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]
 			return nil, false, err
 		}
 		p, _ := row.(model.Policy)
-		rules, err := tables.Rules.List(tx, tables.RulesOf(p.Key))
+		rules, err := rulesInForce(tx, p.Key)
 		model.SortRules(rules)
 		return model.NetworkPolicy{Policy: p, Rules: rules}, p.Kind == model.KindNetwork, err
 	}
-	ch.rules = n.Rules
+	ch.rules, ch.replaces = n.Rules, &n.Policy.Key
+	ch.alone = func(ctx context.Context) (any, store.Revision, error) {
+		rev, err := c.replaceStaged(ctx, n)
+		return n, rev, err
+	}
 	return ch
 }
 
@@ -96,20 +110,33 @@ func replacePolicy(tx store.Tx, n model.NetworkPolicy) error {
 	if err := putPolicy(tx, n.Policy); err != nil {
 		return err
 	}
+	if err := settled(tx, k); err != nil {
+		return err
+	}
 	before, err := tables.Rules.List(tx, tables.RulesOf(k))
 	if err != nil {
 		return err
 	}
-	for _, r := range n.Rules {
-		if err := putRule(tx, r, n.Policy.Kind, n.Policy.Owner); err != nil {
-			return fmt.Errorf("rules: rule %q: %w", r.Key.Rule, err)
-		}
+	changed := differences(before, n.Rules)
+	var keys []string
+	for _, s := range changed {
+		keys = append(keys, tables.Rules.Key(s.Key))
 	}
-	for _, r := range before {
-		if slices.ContainsFunc(n.Rules, func(x model.PolicyRule) bool { return x.Key == r.Key }) {
+	if err := tx.Prefetch(keys...); err != nil { // one round trip, not one a rule
+		return err
+	}
+	for _, s := range changed {
+		if s.Rule == nil {
+			old, err := tables.Rules.Find(tx, s.Key)
+			if err != nil {
+				return err
+			}
+			dropRule(tx, old.Value)
 			continue
 		}
-		dropRule(tx, r)
+		if err := putRule(tx, *s.Rule, n.Policy.Kind, n.Policy.Owner); err != nil {
+			return fmt.Errorf("rules: rule %q: %w", s.Key.Rule, err)
+		}
 	}
 	return nil
 }

@@ -81,11 +81,11 @@ func unreferenced(tx store.Tx, t tables.Target) error {
 // few is how many rows are looked at before all are.
 const few = 8
 
-// unnamed checks that no rule names the target any more, of those whose
-// references are given.
+// unnamed checks that no rule names the target any more, nor will when its
+// policy's rules are replaced, of those whose references are given.
 func unnamed(tx store.Tx, t tables.Target, kvs []store.KV) error {
 	keys := make([]model.RuleKey, len(kvs))
-	names := make([]string, len(kvs))
+	names := make([]string, 0, 2*len(kvs))
 	for i, kv := range kvs {
 		row, err := tables.References.Decode(kv)
 		if err != nil {
@@ -94,7 +94,7 @@ func unnamed(tx store.Tx, t tables.Target, kvs []store.KV) error {
 		if keys[i], err = model.ParseRuleKey(row.Value.From); err != nil {
 			return fmt.Errorf("read references of %s %q: %w", t.Kind, t.Name, err)
 		}
-		names[i] = tables.Rules.Key(keys[i])
+		names = append(names, tables.Rules.Key(keys[i]), tables.StagedRules.Key(tables.StagedKey(keys[i])))
 	}
 	if err := tx.Prefetch(names...); err != nil {
 		return err
@@ -104,7 +104,12 @@ func unnamed(tx store.Tx, t tables.Target, kvs []store.KV) error {
 		if err != nil {
 			return err
 		}
-		if row.Exists() && ruleNames(row.Value, t) {
+		staged, err := tables.StagedRules.Peek(tx, tables.StagedKey(k))
+		if err != nil {
+			return err
+		}
+		will := staged.Value.Rule
+		if row.Exists() && ruleNames(row.Value, t) || will != nil && ruleNames(*will, t) {
 			return model.Errorf(model.ErrInUse, "it is used by rules, for one %q", k)
 		}
 	}
@@ -118,6 +123,11 @@ type policyTarget struct {
 	key         string // of its row
 	target      tables.Target
 	get         func(store.Tx) error // reads it into the read set
+}
+
+// reference is the key of the reference that something makes to the target.
+func (t policyTarget) reference(kind, from string) tables.RefKey {
+	return tables.RefKey{Target: t.target, Kind: kind, From: from}
 }
 
 func hasTarget(list []policyTarget, t tables.Target) bool {

@@ -70,7 +70,7 @@ func (c *Controller) ChangeRule(valid model.Valid[model.Rule]) Change {
 // policy replaces it.
 func putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKind, owner model.PolicyOwner) error {
 	targets := ruleTargets(r)
-	keys := []string{tables.Policies.Key(r.Key.PolicyKey()), tables.Rules.Key(r.Key)}
+	keys := []string{tables.Policies.Key(r.Key.PolicyKey()), tables.Rules.Key(r.Key), tables.Replacements.Key(tables.ReplacementKey(r.Key.PolicyKey()))}
 	for _, t := range targets {
 		keys = append(keys, t.key)
 	}
@@ -84,12 +84,15 @@ func putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKind, owner model
 	if err := mayChange(p, kind, owner); err != nil {
 		return err
 	}
+	if err := settled(tx, r.Key.PolicyKey()); err != nil {
+		return err
+	}
 	old, err := tables.Rules.Find(tx, r.Key)
 	switch {
 	case err != nil:
 		return err
 	case !old.Exists():
-		if err := moveTargets(tx, "rule", r.Key.String(), nil, targets); err != nil {
+		if err := moveTargets(tx, ruleReference, r.Key.String(), nil, targets); err != nil {
 			return err
 		}
 		return tables.Rules.Create(tx, r)
@@ -98,7 +101,7 @@ func putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKind, owner model
 	case old.Value.Equal(r):
 		return nil
 	}
-	if err := moveTargets(tx, "rule", r.Key.String(), ruleTargets(old.Value), targets); err != nil {
+	if err := moveTargets(tx, ruleReference, r.Key.String(), ruleTargets(old.Value), targets); err != nil {
 		return err
 	}
 	return tables.Rules.Put(tx, r)
@@ -147,11 +150,7 @@ func (c *Controller) DeleteRule(ctx context.Context, k model.RuleKey) error {
 
 func (c *Controller) deleteRule(ctx context.Context, k model.RuleKey, kind model.PolicyKind, owner model.PolicyOwner) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete rule %q", k), func(tx store.Tx) error {
-		if err := tx.Prefetch(tables.Policies.Key(k.PolicyKey()), tables.Rules.Key(k)); err != nil {
-			return err
-		}
-		r, err := tables.Rules.Get(tx, k)
-		if err != nil {
+		if err := tx.Prefetch(tables.Policies.Key(k.PolicyKey()), tables.Rules.Key(k), tables.Replacements.Key(tables.ReplacementKey(k.PolicyKey()))); err != nil {
 			return err
 		}
 		p, err := tables.Policies.Peek(tx, k.PolicyKey()) // kind and owner never change
@@ -162,6 +161,13 @@ func (c *Controller) deleteRule(ctx context.Context, k model.RuleKey, kind model
 			if err := mayChange(p.Value, kind, owner); err != nil {
 				return err
 			}
+		}
+		if err := settled(tx, k.PolicyKey()); err != nil {
+			return err
+		}
+		r, err := tables.Rules.Get(tx, k)
+		if err != nil {
+			return err
 		}
 		dropRule(tx, r)
 		return nil

@@ -119,23 +119,20 @@ func (s *sizes) of(p model.PolicyKey) []union {
 // rules of a policy, or of the policies of one group, more than a host holds. It
 // goes by what the mirror knows: what other replicas commit at the same moment
 // may pass beside it, and groups that come later add identities to rules that
-// name their network. There the host refuses. index is the first rule, or
-// len(rules) and more for a group, that does not fit.
-func (v *View) fit(rules []model.PolicyRule, groups []model.Group) (index int, err error) {
+// name their network. There the host refuses. A rule takes the place of one with
+// its key, and the policies that are replaced have no rules but those given. index
+// is the first rule, or len(rules) and more for a group, that does not fit.
+func (v *View) fit(rules []model.PolicyRule, replaced []model.PolicyKey, groups []model.Group) (index int, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	last := map[union]int{}                // the rule or group to blame when nothing before it is
-	joining := map[model.PolicyKey][]int{} // indexes of the new rules of a policy
-	for i, r := range rules {
-		if old, there := ruleRows.in(v).all[r.Key]; there && old.Equal(r) {
+	last := map[union]int{} // the rule or group to blame when nothing before it is
+	changes := v.sizeChanges(rules, replaced)
+	for p, ch := range changes {
+		if len(ch.joining) == 0 {
 			continue
 		}
-		p := r.Key.PolicyKey()
-		joining[p] = append(joining[p], i)
-	}
-	for p, at := range joining {
 		for _, u := range policySizes.in(v).of(p) {
-			last[u] = max(last[u], at[len(at)-1])
+			last[u] = max(last[u], ch.joining[len(ch.joining)-1])
 		}
 	}
 	for i, g := range groups {
@@ -145,7 +142,7 @@ func (v *View) fit(rules []model.PolicyRule, groups []model.Group) (index int, e
 		}
 	}
 	for u, at := range last {
-		n, e := v.fitUnion(u, rules, joining)
+		n, e := v.fitUnion(u, rules, changes)
 		if e == nil {
 			continue
 		}
@@ -160,31 +157,70 @@ func (v *View) fit(rules []model.PolicyRule, groups []model.Group) (index int, e
 	return index, err
 }
 
-// fitUnion does so for one union; n is the first rule that does not fit. of are the
-// indexes of the rules that join a policy.
-func (v *View) fitUnion(u union, rules []model.PolicyRule, of map[model.PolicyKey][]int) (n int, err error) {
+// sizeChange is what of a policy's rules changes.
+type sizeChange struct {
+	joining []int // indexes of rules that are new, or other than before
+	leaving []model.PolicyRule
+}
+
+func (v *View) sizeChanges(rules []model.PolicyRule, replaced []model.PolicyKey) map[model.PolicyKey]*sizeChange {
+	out := map[model.PolicyKey]*sizeChange{}
+	of := func(p model.PolicyKey) *sizeChange {
+		if out[p] == nil {
+			out[p] = &sizeChange{}
+		}
+		return out[p]
+	}
+	given := make(map[model.RuleKey]bool, len(rules))
+	for i, r := range rules {
+		given[r.Key] = true
+		ch := of(r.Key.PolicyKey())
+		old, there := ruleRows.in(v).all[r.Key]
+		if there && old.Equal(r) {
+			continue
+		}
+		if ch.joining = append(ch.joining, i); there {
+			ch.leaving = append(ch.leaving, old)
+		}
+	}
+	for _, p := range replaced {
+		for k := range rulesOfPolicy.in(v)[p] {
+			if !given[k] {
+				of(p).leaving = append(of(p).leaving, ruleRows.in(v).all[k])
+			}
+		}
+	}
+	return out
+}
+
+// fitUnion does so for one union; n is the first rule that does not fit.
+func (v *View) fitUnion(u union, rules []model.PolicyRule, changes map[model.PolicyKey]*sizeChange) (n int, err error) {
 	policies := u.policies()
 	var sum ruleSum
+	var at []int // of the rules that join
+	var leaving []model.PolicyRule
 	for _, p := range policies {
 		have := policySizes.in(v).rules[p]
 		sum.peers, sum.ports = sum.peers+have.peers, sum.ports+have.ports
-		for _, i := range of[p] {
-			sum = sum.with(rules[i], 1)
+		if ch := changes[p]; ch != nil {
+			at, leaving = append(at, ch.joining...), append(leaving, ch.leaving...)
 		}
+	}
+	slices.Sort(at)
+	for _, i := range at {
+		sum = sum.with(rules[i], 1)
+	}
+	for _, r := range leaving {
+		sum = sum.with(r, -1)
 	}
 	// All ports at every peer and every identity cannot take more.
 	identities := max(len(groupRows.in(v).of[u.tenant]), len(identitiesOf.in(v)[u.tenant]))
-	if n, err := v.fitFlows(policies, rules, of, identities+1); err != nil {
+	if n, err := v.fitFlows(policies, rules, at, leaving, identities+1); err != nil {
 		return n, err
 	}
 	if (1+2*sum.ports)*(sum.peers+identities+4) <= model.MaxPolicyEntries {
 		return 0, nil
 	}
-	var at []int
-	for _, p := range policies {
-		at = append(at, of[p]...)
-	}
-	slices.Sort(at)
 	joining := make([]model.PolicyRule, len(at))
 	for i, x := range at {
 		joining[i] = rules[x]
@@ -201,7 +237,7 @@ func (v *View) fitUnion(u union, rules []model.PolicyRule, of map[model.PolicyKe
 			policySizes.in(v).meters[u] = m
 		}
 	}
-	fit, err := m.Check(joining, v.population)
+	fit, err := m.Check(joining, leaving, v.population)
 	if err != nil && fit < len(at) {
 		return at[fit], err
 	}

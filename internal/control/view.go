@@ -20,6 +20,7 @@ type View struct {
 	mu    sync.RWMutex
 	rev   store.Revision
 	parts []any // of the kinds' files; see part
+	rules *tables.InForce
 
 	endpoints map[model.EndpointKey]model.Endpoint
 	listed    lists[model.Endpoint] // of networks, groups and hosts
@@ -48,6 +49,7 @@ func (v *View) reset() {
 	for i, empty := range newParts {
 		v.parts[i] = empty()
 	}
+	v.rules = tables.NewInForce()
 	v.endpoints = map[model.EndpointKey]model.Endpoint{}
 	v.listed.of = nil
 	v.endpointsOfNetwork = index[model.NetworkKey, model.EndpointKey]{}
@@ -72,12 +74,14 @@ func (v *View) apply(b store.Batch) error {
 		v.reset()
 	}
 	for _, ev := range b.Events {
-		ch, err := tables.Decode(ev)
+		ch, err := v.rules.Decode(ev)
 		if err != nil {
 			// As hosts do, which cannot read it either: what it described is missing.
 			v.log.Error("a record of the store cannot be read: the object counts as missing until it is deleted or written anew", "key", ev.KV.Key, "error", err)
-			ch.Value = nil
 		}
+		v.enter(ch)
+	}
+	for _, ch := range v.rules.Rest() {
 		v.enter(ch)
 	}
 	v.rev = b.Revision

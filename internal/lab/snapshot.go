@@ -41,10 +41,11 @@ func (l *Lab) Snapshot(ctx context.Context) ([]tables.Change, store.Revision, er
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the intent: %w", err)
 	}
+	rules := tables.NewInForce()
 	var out []tables.Change
 	for _, kv := range resp.Kvs {
 		ev := store.Event{KV: store.KV{Key: string(kv.Key), Value: kv.Value, Create: store.Revision(kv.CreateRevision), Mod: store.Revision(kv.ModRevision)}}
-		ch, err := tables.Decode(ev)
+		ch, err := rules.Decode(ev)
 		if err != nil {
 			return nil, 0, fmt.Errorf("read the intent: %w", err)
 		}
@@ -52,6 +53,7 @@ func (l *Lab) Snapshot(ctx context.Context) ([]tables.Change, store.Revision, er
 			out = append(out, ch)
 		}
 	}
+	out = append(out, rules.Rest()...)
 	return out, store.Revision(resp.Header.Revision), nil
 }
 
@@ -61,6 +63,9 @@ func (l *Lab) Pictures(snapshot []tables.Change, rev store.Revision) map[model.H
 	for _, h := range l.hosts {
 		c := compile.New(model.HostName(h.Name))
 		for _, ch := range snapshot {
+			if k, ok := ch.Key.(model.RuleKey); ok && ch.Deleted() {
+				c.DeleteRule(k)
+			}
 			switch v := ch.Value.(type) {
 			case model.Global:
 				c.SetGlobal(v)

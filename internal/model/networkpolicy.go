@@ -10,12 +10,8 @@ var _ = register(Kind{
 	Collection: "networkPolicys", Name: "networkPolicy", Order: 65,
 })
 
-// Limits of one network policy, which is one transaction: all of its rules may
-// be others than before.
-const (
-	MaxNetworkPolicyRules = 10
-	MaxNetworkPolicyNames = 4 // groups and networks that its rules name
-)
+// MaxNetworkPolicyRules is how many rules a network policy may have.
+const MaxNetworkPolicyRules = 20_000
 
 // NetworkPolicy is a Policy of KindNetwork with its rules, as users write it.
 type NetworkPolicy struct {
@@ -42,37 +38,26 @@ func (n NetworkPolicy) Validate() error {
 	if err := generatedLabel("applies", p.Applies); err != nil {
 		return err
 	}
-	names := 0
-	for i, r := range n.Rules {
+	ids := make(map[RuleID]bool, len(n.Rules))
+	for _, r := range n.Rules {
 		if r.Key.PolicyKey() != p.Key {
 			return InvalidField("rules", r.Key, "must be of policy "+p.Key.String())
 		}
-		if slices.ContainsFunc(n.Rules[:i], func(o PolicyRule) bool { return o.Key == r.Key }) {
+		if ids[r.Key.Rule] {
 			return InvalidField("rules", r.Key.Rule, "must have another ruleId for each rule")
 		}
+		ids[r.Key.Rule] = true
 		if err := r.Validate(); err != nil {
 			return fmt.Errorf("rules: rule %q: %w", r.Key.Rule, err)
 		}
 		for _, x := range r.Peers {
-			if x.Network != (NetworkKey{}) {
-				names++
-			}
 			if x.Selector == nil {
 				continue
-			}
-			if x.Selector.Group != "" {
-				names++
-			}
-			if x.Selector.Network != "" {
-				names++
 			}
 			if err := generatedLabel("peers", *x.Selector); err != nil {
 				return fmt.Errorf("rules: rule %q: %w", r.Key.Rule, err)
 			}
 		}
-	}
-	if names > MaxNetworkPolicyNames {
-		return InvalidField("rules", names, fmt.Sprintf("must name groups and networks at most %d times in all rules together; select by labels, or write several policies of one order", MaxNetworkPolicyNames))
 	}
 	return nil
 }

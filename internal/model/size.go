@@ -160,10 +160,18 @@ func (m *PolicyMeter) Entries(identities func(Selector) int) (n int) {
 	return n
 }
 
-// Check tells whether rules may join those that the meter counts, and leaves the
-// meter as it was. Otherwise the error, of kind ErrExhausted, says what they
-// would take, and fit how many of them fit.
-func (m *PolicyMeter) Check(joining []PolicyRule, identities func(Selector) int) (fit int, err error) {
+// Check tells whether rules may join those that the meter counts when some of
+// these leave, and leaves the meter as it was. Otherwise the error, of kind
+// ErrExhausted, says what they would take, and fit how many of them fit.
+func (m *PolicyMeter) Check(joining, leaving []PolicyRule, identities func(Selector) int) (fit int, err error) {
+	for _, r := range leaving {
+		m.Remove(r)
+	}
+	defer func() {
+		for _, r := range leaving {
+			m.Add(r)
+		}
+	}()
 	at := 0 // of joining, that the meter counts
 	with := func(n int) int {
 		for ; at < n; at++ {

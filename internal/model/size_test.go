@@ -107,7 +107,7 @@ func TestPolicyMeterCheck(t *testing.T) {
 		rules = append(rules, sizeRule(i, func(r *Rule) { r.Network, r.Protocol, r.Port = "n", ProtoTCP, uint16(1+i) }))
 	}
 	var m PolicyMeter
-	fit, err := m.Check(rules, many)
+	fit, err := m.Check(rules, nil, many)
 	want := MaxPolicyEntries/(groups+2) - 1
 	if count := strconv.Itoa((want + 2) * (groups + 2)); fit != want || !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), count) || !strings.Contains(err.Error(), "docs/user/limits.md") {
 		t.Errorf("%d rules fit, %v; want %d, and the count %s told", fit, err, want, count)
@@ -116,10 +116,10 @@ func TestPolicyMeterCheck(t *testing.T) {
 		t.Errorf("the check left %d entries", n)
 	}
 	m = *NewPolicyMeter(rules[:want])
-	if fit, err := m.Check(rules[want:want+1], many); fit != 0 || err == nil {
+	if fit, err := m.Check(rules[want:want+1], nil, many); fit != 0 || err == nil {
 		t.Errorf("beyond the limit: %d rules fit, %v", fit, err)
 	}
-	if fit, err := m.Check(rules[:1], many); fit != 1 || err != nil {
+	if fit, err := m.Check(rules[:1], nil, many); fit != 1 || err != nil {
 		t.Errorf("a rule for what another one is for: %d fit, %v", fit, err)
 	}
 }
@@ -147,7 +147,7 @@ func TestRulesOfAnyShapeFit(t *testing.T) {
 		for i := range 10000 {
 			rules = append(rules, sizeRule(i, func(r *Rule) { r.Protocol, r.Port = ProtoTCP, uint16(1+i); shape(i, r) }))
 		}
-		if _, err := NewPolicyMeter(nil).Check(rules, ten); err != nil {
+		if _, err := NewPolicyMeter(nil).Check(rules, nil, ten); err != nil {
 			t.Errorf("10,000 rules of %s: %v", name, err)
 		}
 	}

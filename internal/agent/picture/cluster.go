@@ -79,6 +79,7 @@ type mirror struct {
 	refs      int            // attachments that need it
 	unused    time.Time      // since when refs is zero
 	values    map[any]any    // by typed key: everything delivered and not deleted
+	rules     *tables.InForce
 	endpoints map[model.EndpointKey]model.Endpoint
 	networks  map[model.NetworkKey]model.Network
 	groups    map[model.GroupKey]model.Group
@@ -148,6 +149,7 @@ func (c *Cluster) startLocked(t model.TenantName) *mirror {
 	m := &mirror{
 		tenant: t, unused: time.Now(), err: errors.New("the first snapshot has not arrived"),
 		values:     map[any]any{},
+		rules:      tables.NewInForce(),
 		endpoints:  map[model.EndpointKey]model.Endpoint{},
 		networks:   map[model.NetworkKey]model.Network{},
 		groups:     map[model.GroupKey]model.Group{},
@@ -213,6 +215,9 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	if b.Snapshot && m.ready { // listed again, by a mirror that knows nothing of before
 		m.seen = map[any]any{}
 	}
+	if b.Snapshot {
+		m.rules = tables.NewInForce()
+	}
 	if b.Listed {
 		c.listedLocked(m, b)
 	}
@@ -220,23 +225,28 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	if !m.ready {
 		matters = atOnce
 	}
-	for _, e := range b.Events {
-		ch, err := tables.Decode(e)
-		if err != nil {
-			// One unreadable record must not stop the host: what it described is
-			// missing, which compiles to something that denies.
-			c.Log.Error("a record in the store cannot be read", "key", e.KV.Key, "error", err)
-			ch.Value = nil
-		}
-		m.note(ch.Key, e.KV.Key, err)
-		if inc, ok := ch.Value.(store.Incarnation); ok && !b.Listed {
-			c.identityLocked(m, inc)
-		}
+	enter := func(ch tables.Change) {
 		if c.held != nil {
 			m.stageLocked(ch)
 		} else {
 			matters = max(matters, c.enterLocked(m, ch))
 		}
+	}
+	for _, e := range b.Events {
+		ch, err := m.rules.Decode(e)
+		if err != nil {
+			// One unreadable record must not stop the host: what it described is
+			// missing, which compiles to something that denies.
+			c.Log.Error("a record in the store cannot be read", "key", e.KV.Key, "error", err)
+		}
+		m.note(ch.Key, e.KV.Key, err)
+		if inc, ok := ch.Value.(store.Incarnation); ok && !b.Listed {
+			c.identityLocked(m, inc)
+		}
+		enter(ch)
+	}
+	for _, ch := range m.rules.Rest() {
+		enter(ch)
 	}
 	m.rev = b.Revision
 	if b.Snapshot || !m.ready {

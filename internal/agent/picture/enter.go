@@ -16,7 +16,8 @@ const (
 
 // enterLocked records one change and hands it to the Compiler.
 func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
-	if ch.Key == nil {
+	switch ch.Key.(type) {
+	case nil, tables.ReplacementKey, tables.StagedKey: // mirror.rules has them
 		return irrelevant
 	}
 	if ch.Value == nil {

@@ -115,6 +115,8 @@ func chosen(t *testing.T) []sample {
 		row(t, Cursors, Cursor{NumberIdentity, 300}),
 		row(t, Incarnations, store.Incarnation{ID: "x", Epoch: 3}),
 		row(t, HostStatuses, HostStatus{Host: "h1", Driver: "ebpf"}),
+		row(t, Replacements, Replacement{Policy: model.PolicyKey{Tenant: "a.b", Name: "p1"}, ID: "x", Done: true}),
+		row(t, StagedRules, StagedRule{Key: model.RuleKey{Tenant: "a.b", Policy: "p1", Rule: "1"}}),
 		row(t, HostClaims, HostClaim{Host: "h1", Installation: "i"}),
 		row(t, Endpoints, model.Endpoint{Key: model.EndpointKey{Network: net, ID: "*"}}),
 	}

@@ -1,0 +1,391 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// Rules of a policy that change together, and are more than one transaction
+// takes, are a tables.Replacement:
+//
+//	begin    a row says that the rules of the policy are being replaced, and by whom
+//	stage    what each rule that changes will be, in as many transactions as it takes;
+//	         each compares that the row is still there
+//	switch   one transaction marks the row as Done, and from then on what is staged
+//	         is in force, for netmasters and for hosts (tables.InForce)
+//	settle   what is staged becomes rows of Rules; then the row goes
+//
+// Until the switch nothing has changed but references, which count for nothing
+// without a rule that names their target. Whoever else changes rules of the policy
+// finds the row and settles first: before the switch that takes everything away
+// that was staged, and whoever staged it is told of the conflict. What a netmaster
+// leaves behind that stops in between is settled by whoever comes next, or by the
+// leader (sweepReplacements).
+
+// maxSettled is how often one use-case settles before it tells of a conflict.
+const maxSettled = 3
+
+// unsettledError is what stands in the way of whoever changes the rules of a policy.
+type unsettledError struct{ policy model.PolicyKey }
+
+func (e *unsettledError) Error() string {
+	return fmt.Sprintf("the rules of policy %q are being replaced by somebody else; try again", e.policy)
+}
+
+func (e *unsettledError) Unwrap() error { return model.ErrConflict }
+
+// settled makes the commit depend on the policy's rules being replaced by nobody:
+// then the rows of Rules are what is in force.
+func settled(tx store.Tx, p model.PolicyKey) error {
+	row, err := tables.Replacements.Find(tx, tables.ReplacementKey(p))
+	if err == nil && row.Exists() {
+		err = &unsettledError{p}
+	}
+	return err
+}
+
+// dropReplacement takes away a replacement with all that is staged.
+func dropReplacement(tx store.Tx, p model.PolicyKey) {
+	tables.StagedRules.DeleteScope(tx, tables.StagedOf(p))
+	tables.Replacements.Delete(tx, tables.ReplacementKey(p))
+}
+
+// rulesInForce reads the rules of a policy, with those staged that are in force.
+func rulesInForce(tx store.Tx, p model.PolicyKey) ([]model.PolicyRule, error) {
+	rules, err := tables.Rules.List(tx, tables.RulesOf(p))
+	if err != nil {
+		return nil, err
+	}
+	row, err := tables.Replacements.Peek(tx, tables.ReplacementKey(p))
+	if err != nil || !row.Value.Done {
+		return rules, err
+	}
+	staged, err := readStaged(tx, p, 0)
+	if err != nil {
+		return nil, err
+	}
+	all := map[model.RuleKey]model.PolicyRule{}
+	for _, r := range rules {
+		all[r.Key] = r
+	}
+	for _, s := range staged {
+		if delete(all, s.Key); s.Rule != nil {
+			all[s.Key] = *s.Rule
+		}
+	}
+	return slices.Collect(maps.Values(all)), nil
+}
+
+func readStaged(tx store.Tx, p model.PolicyKey, limit int) ([]tables.StagedRule, error) {
+	kvs, err := tx.Range(tables.StagedOf(p), limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]tables.StagedRule, len(kvs))
+	for i, kv := range kvs {
+		row, err := tables.StagedRules.Decode(kv)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = row.Value
+	}
+	return out, nil
+}
+
+// replaceStaged makes a network policy and its rules what they are in n, and
+// returns the revision of the switch.
+func (c *Controller) replaceStaged(ctx context.Context, n model.NetworkPolicy) (rev store.Revision, err error) {
+	k, id, what := n.Policy.Key, rand.Text(), fmt.Sprintf("replace the rules of policy %q", n.Policy.Key)
+	rev, err = c.update(ctx, what, func(tx store.Tx) error {
+		if err := tx.Prefetch(tables.Tenants.Key(k.Tenant), tables.Policies.Key(k), tables.Replacements.Key(tables.ReplacementKey(k))); err != nil {
+			return err
+		}
+		if _, err := tables.Tenants.Get(tx, k.Tenant); err != nil {
+			return err
+		}
+		old, err := tables.Policies.Find(tx, k)
+		if err != nil {
+			return err
+		}
+		if old.Exists() {
+			if err := mayChange(old.Value, n.Policy.Kind, n.Policy.Owner); err != nil {
+				return err
+			}
+		}
+		if err := settled(tx, k); err != nil {
+			return err
+		}
+		return tables.Replacements.Create(tx, tables.Replacement{Policy: k, ID: id})
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err != nil { // not by the caller's context, whose end may be the reason
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+			defer cancel()
+			_ = c.settle(ctx, nil, k, id) // what this leaves behind others find
+		}
+	}()
+	if err := c.follow.WaitFor(ctx, rev); err != nil { // since then nobody changes rules without ending this
+		return 0, fmt.Errorf("%s: %w", what, err)
+	}
+	staged := differences(c.view.AnyRulesOf(k), n.Rules)
+	if err := c.stageAll(ctx, what, k, id, staged); err != nil {
+		return 0, err
+	}
+	rev, err = c.updateOnce(ctx, what, c.follow.Update, func(tx store.Tx) error {
+		r, err := stagedBy(tx, k, id)
+		if err != nil {
+			return err
+		}
+		if err := putPolicy(tx, n.Policy); err != nil {
+			return err
+		}
+		r.Done = true
+		return tables.Replacements.Put(tx, r)
+	})
+	if err != nil {
+		return 0, err
+	}
+	if err := c.settle(ctx, nil, k, ""); err != nil {
+		c.log.Debug("the rules of a policy are replaced, and moved to their place later", "policy", k.String(), "error", err)
+	}
+	return rev, nil
+}
+
+// cleanupTime is how long a use-case that has failed may take to put things back.
+const cleanupTime = 5 * time.Second
+
+// stagedBy reads the replacement of a policy, if it is still the one of the id.
+func stagedBy(tx store.Tx, p model.PolicyKey, id string) (tables.Replacement, error) {
+	row, err := tables.Replacements.Find(tx, tables.ReplacementKey(p))
+	if err == nil && row.Value.ID != id {
+		err = model.Errorf(model.ErrConflict, "somebody else has changed policy %q or its rules meanwhile; nothing has changed by this, try again", p)
+	}
+	return row.Value, err
+}
+
+// differences says what has to change of the rules that there are, by key.
+func differences(have, want []model.PolicyRule) (out []tables.StagedRule) {
+	old := make(map[model.RuleKey]model.PolicyRule, len(have))
+	for _, r := range have {
+		old[r.Key] = r
+	}
+	for i, r := range want {
+		if was, there := old[r.Key]; !there || !was.Equal(r) {
+			out = append(out, tables.StagedRule{Key: r.Key, Rule: &want[i]})
+		}
+		delete(old, r.Key)
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(old), lessRule) {
+		out = append(out, tables.StagedRule{Key: k})
+	}
+	return out
+}
+
+// stage writes rules as staged, with references to what they name.
+func stage(tx store.Tx, p model.PolicyKey, id string, rules []tables.StagedRule) error {
+	keys := []string{tables.Replacements.Key(tables.ReplacementKey(p))}
+	for _, s := range rules {
+		keys = append(keys, tables.StagedRules.Key(tables.StagedKey(s.Key)))
+		if s.Rule == nil {
+			continue
+		}
+		for _, t := range ruleTargets(*s.Rule) {
+			keys = append(keys, t.key, tables.References.Key(t.reference(ruleReference, s.Key.String())))
+		}
+	}
+	if err := tx.Prefetch(keys...); err != nil {
+		return err
+	}
+	if _, err := stagedBy(tx, p, id); err != nil {
+		return err
+	}
+	for _, s := range rules {
+		if s.Rule != nil {
+			if err := moveTargets(tx, ruleReference, s.Key.String(), nil, ruleTargets(*s.Rule)); err != nil {
+				return fmt.Errorf("rules: rule %q: %w", s.Key.Rule, err)
+			}
+		}
+		if err := tables.StagedRules.Create(tx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stageAll stages rules in as many transactions as it takes.
+func (c *Controller) stageAll(ctx context.Context, what string, p model.PolicyKey, id string, rules []tables.StagedRule) error {
+	told := time.Now()
+	for from, b := 0, newPortion(); from < len(rules); {
+		some := rules[from:min(from+b.size, len(rules))]
+		what := fmt.Sprintf("%s: %d of %d changes are prepared, and none is made", what, from, len(rules))
+		_, err := c.updateOnce(ctx, what, c.follow.Update, func(tx store.Tx) error { return stage(tx, p, id, some) })
+		if b.shrinks(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		from += len(some)
+		b.grow()
+		if time.Since(told) > time.Second {
+			told = time.Now()
+			c.log.Info("the rules of a policy are being replaced", "policy", p.String(), "done", from, "of", len(rules))
+		}
+	}
+	return nil
+}
+
+// settle ends the replacement of a policy's rules, if there is one, and if it is
+// that of the id when one is given: what is in force becomes rows of Rules, and
+// all else that is staged goes.
+func (c *Controller) settle(ctx context.Context, fence *store.Fence, p model.PolicyKey, id string) error {
+	for left, b := true, newPortion(); left; {
+		_, err := c.updateOnce(ctx, fmt.Sprintf("settle the rules of policy %q", p), c.follow.Update, func(tx store.Tx) (err error) {
+			if fence != nil {
+				fence.Require(tx)
+			}
+			left, err = settleSome(tx, p, id, b.size)
+			return err
+		})
+		if b.shrinks(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		b.grow()
+	}
+	return nil
+}
+
+// settleSome settles so many rules, and tells whether some may be left.
+func settleSome(tx store.Tx, p model.PolicyKey, id string, some int) (left bool, err error) {
+	row, err := tables.Replacements.Find(tx, tables.ReplacementKey(p))
+	if err != nil || !row.Exists() || id != "" && row.Value.ID != id {
+		return false, err
+	}
+	if row.Value.Done {
+		staged, err := readStaged(tx, p, some)
+		if err != nil {
+			return false, err
+		}
+		if err := settleRules(tx, staged); err != nil || len(staged) == some {
+			return true, err
+		}
+	}
+	dropReplacement(tx, p)
+	return false, nil
+}
+
+// settleRules makes staged rules that are in force rows of Rules.
+func settleRules(tx store.Tx, staged []tables.StagedRule) error {
+	keys := make([]string, 0, 2*len(staged))
+	for _, s := range staged {
+		keys = append(keys, tables.Rules.Key(s.Key), tables.StagedRules.Key(tables.StagedKey(s.Key)))
+	}
+	if err := tx.Prefetch(keys...); err != nil {
+		return err
+	}
+	for _, s := range staged {
+		now, err := tables.StagedRules.Find(tx, tables.StagedKey(s.Key))
+		if err != nil {
+			return err
+		}
+		old, err := tables.Rules.Find(tx, s.Key)
+		switch {
+		case err != nil:
+			return err
+		case !now.Exists(): // settled by somebody else
+			continue
+		case s.Rule == nil && old.Exists():
+			dropRule(tx, old.Value)
+		case s.Rule != nil:
+			for _, t := range ruleTargets(old.Value) {
+				if !ruleNames(*s.Rule, t.target) {
+					unrefer(tx, t.target, ruleReference, s.Key.String())
+				}
+			}
+			if err := tables.Rules.Put(tx, *s.Rule); err != nil {
+				return err
+			}
+		}
+		tables.StagedRules.Delete(tx, tables.StagedKey(s.Key))
+	}
+	return nil
+}
+
+// portion is how much of a long work one transaction does: it grows until the store
+// takes no more.
+type portion struct {
+	size int
+	most bool // more is too large
+}
+
+func newPortion() *portion { return &portion{size: 16} }
+
+func (b *portion) grow() {
+	if !b.most {
+		b.size *= 2
+	}
+}
+
+// shrinks tells whether to try again with less after an error.
+func (b *portion) shrinks(err error) bool {
+	if b.size == 1 || !errors.Is(err, store.ErrTooLarge) {
+		return false
+	}
+	b.size, b.most = b.size/2, true
+	return true
+}
+
+var replacementRows = newPart(func() map[model.PolicyKey]tables.Replacement { return map[model.PolicyKey]tables.Replacement{} })
+
+var _ = enter(tables.ReplacementKey{}, func(v *View, ch tables.Change) {
+	if r := value[tables.Replacement](ch); r != nil {
+		replacementRows.in(v)[r.Policy] = *r
+	} else {
+		delete(replacementRows.in(v), model.PolicyKey(ch.Key.(tables.ReplacementKey))) //nolint:forcetypeassert // it is registered for that
+	}
+}, kind{})
+
+// stalled are the replacements as the leader's last round found them.
+type stalled map[model.PolicyKey]progress
+
+type progress struct {
+	id     string
+	staged int
+}
+
+// sweepReplacements settles what netmasters that have stopped left behind: what is
+// in force, and what nobody has staged anything of since the last round.
+func (c *Controller) sweepReplacements(ctx context.Context, fence store.Fence, v *View) error {
+	now := stalled{}
+	var over []model.PolicyKey
+	v.mu.RLock()
+	for k, r := range replacementRows.in(v) {
+		now[k] = progress{r.ID, v.rules.Staged(k)}
+		if r.Done || now[k] == c.stalled[k] {
+			over = append(over, k)
+		}
+	}
+	v.mu.RUnlock()
+	c.stalled = now
+	for _, k := range over {
+		if err := c.settle(ctx, &fence, k, now[k].id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
