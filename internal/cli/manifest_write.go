@@ -10,7 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// serverOwned are the fields of objects that a client's are ignored in.
+// serverOwned are fields of objects that a client's are ignored in. They are the
+// objects' own: what lies inside of an object may have a field of such a name.
 var serverOwned = []string{"key", "link-sets", "links"}
 
 // field is a field of an object that a document says.
@@ -21,14 +22,18 @@ type field struct {
 
 // fieldsOf returns an object's fields but those that are empty or the server's.
 func fieldsOf(o any) []field {
-	v := reflect.Indirect(reflect.ValueOf(o))
+	return slices.DeleteFunc(membersOf(reflect.Indirect(reflect.ValueOf(o))), func(f field) bool {
+		return slices.Contains(serverOwned, f.name)
+	})
+}
+
+// membersOf returns a struct's fields but those that are empty.
+func membersOf(v reflect.Value) []field {
 	var out []field
 	for f, member := range v.Fields() {
-		name := jsonName(f)
-		if name == "" || slices.Contains(serverOwned, name) || isEmpty(member) {
-			continue
+		if name := jsonName(f); name != "" && !isEmpty(member) {
+			out = append(out, field{name, yamlOf(member)})
 		}
-		out = append(out, field{name, yamlOf(member)})
 	}
 	return out
 }
@@ -38,7 +43,7 @@ func isEmpty(v reflect.Value) bool {
 	case reflect.Slice, reflect.Map:
 		return v.Len() == 0
 	case reflect.Struct:
-		return len(fieldsOf(v.Interface())) == 0
+		return len(membersOf(v)) == 0
 	}
 	return v.IsZero()
 }
@@ -50,7 +55,7 @@ func yamlOf(v reflect.Value) *yaml.Node {
 		return yamlOf(v.Elem())
 	case reflect.Struct:
 		n.Kind = yaml.MappingNode
-		for _, f := range fieldsOf(v.Interface()) {
+		for _, f := range membersOf(v) {
 			n.Content = append(n.Content, textNode(f.name), f.node)
 		}
 	case reflect.Map:

@@ -84,3 +84,42 @@ func TestNetworkPolicyCommand(t *testing.T) {
 		t.Errorf("diff after apply: %s", out)
 	}
 }
+
+// TestExportKeepsSelectors: what an object's parts have in a field that is the
+// server's in the object itself ("key") is written, applied and compared.
+func TestExportKeepsSelectors(t *testing.T) {
+	url := startNetmaster(t)
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	run := func(code int, policyKey string, args ...string) string {
+		t.Helper()
+		text := `{kind: tenant, tenantName: blue}
+---
+kind: networkPolicy
+tenantName: blue
+networkPolicyName: p
+applies: {matchExpressions: [{key: ` + policyKey + `, operator: NotIn, values: [test]}]}
+rules: [{ruleId: r, direction: in, action: deny, peers: [{selector: {matchExpressions: [{key: app, operator: Exists}]}}]}]
+`
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := netctl(t, url, append(args, "-f", file)...)
+		if r.code != code {
+			t.Fatalf("%q: %d %s%s", args, r.code, r.out, r.errOut)
+		}
+		return r.out
+	}
+	run(0, "zone", "apply")
+	for _, format := range [][]string{nil, {"--json"}} {
+		exported := netctl(t, url, append([]string{"export", "--tenant", "blue"}, format...)...).out
+		if err := os.WriteFile(file, []byte(exported), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := netctl(t, url, "diff", "-f", file); r.code != 0 {
+			t.Errorf("%q: diff of what was exported: %d %s%s\n%s", format, r.code, r.out, r.errOut, exported)
+		}
+	}
+	if out := run(ExitDiffers, "other", "diff"); !strings.Contains(out, "other") {
+		t.Errorf("diff to a selector of another label: %s", out)
+	}
+}
