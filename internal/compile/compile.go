@@ -25,6 +25,7 @@ func (c *Compiler) Compile(revision int64) (desired.Host, []Problem) {
 	c.compileTenants()
 	c.compilePolicies(before)
 	c.putEndpoints(before)
+	c.compileServices(before)
 	c.compileDNS(before)
 	c.prune()
 	c.dirtyHeader = false

@@ -7,28 +7,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// SetService records a load-balanced service; only its name and address
-// matter.
-func (c *Compiler) SetService(s model.Service) { c.dirtyServices[s.Key] = &s }
-
-// DeleteService forgets a service.
-func (c *Compiler) DeleteService(k model.ServiceKey) { c.dirtyServices[k] = nil }
-
-// compileDNS brings the names up to date with the endpoints, networks and
-// services that have changed. Endpoints of all hosts have names, whether or not
-// their network is present here.
+// compileDNS brings the names up to date with the endpoints and networks that
+// have changed. Endpoints of all hosts have names, whether or not their network
+// is present here.
 func (c *Compiler) compileDNS(before desired.Host) {
-	put := func(k desired.DNSKey, r desired.DNSRecord) {
-		if r.Service == "" && r.Group == "" && r.Name == "" {
-			c.out.DNS.Records = c.out.DNS.Records.Delete(k)
-			return
-		}
-		pic := &r
-		if old, ok := before.DNS.Records.Get(k); ok && *old == r {
-			pic = old
-		}
-		c.out.DNS.Records = c.out.DNS.Records.Set(k, pic)
-	}
 	for e := range c.dirtyEps {
 		if e.gone && e.net.eps[e.Key.ID] != nil { // deleted and made again
 			continue
@@ -37,22 +19,8 @@ func (c *Compiler) compileDNS(before desired.Host) {
 		if !e.gone {
 			r.Group, r.Name = dnsName(string(e.Group)), dnsName(containerName(&e.Endpoint))
 		}
-		put(desired.DNSKey{Endpoint: e.Key}, r)
+		c.putName(before, desired.DNSKey{Endpoint: e.Key}, r)
 	}
-	for k, s := range c.dirtyServices {
-		noEffect(c, "serviceLBs", k.String(), s, true)
-		var r desired.DNSRecord
-		if s != nil && s.VIP.IsValid() {
-			r = desired.DNSRecord{Network: s.NetworkKey(), Service: dnsName(k.Name)}
-			if s.VIP.Is4() {
-				r.IPv4 = s.VIP
-			} else {
-				r.IPv6 = s.VIP
-			}
-		}
-		put(desired.DNSKey{Service: k}, r)
-	}
-	clear(c.dirtyServices)
 	for n := range c.dirtyNetworks {
 		if n.rec == nil {
 			c.out.DNS.Networks = c.out.DNS.Networks.Delete(n.key)
@@ -64,6 +32,19 @@ func (c *Compiler) compileDNS(before desired.Host) {
 		}
 		c.out.DNS.Networks = c.out.DNS.Networks.Set(n.key, pic)
 	}
+}
+
+// putName writes one record; one without names is taken out.
+func (c *Compiler) putName(before desired.Host, k desired.DNSKey, r desired.DNSRecord) {
+	if r.Service == "" && r.Group == "" && r.Name == "" {
+		c.out.DNS.Records = c.out.DNS.Records.Delete(k)
+		return
+	}
+	pic := &r
+	if old, ok := before.DNS.Records.Get(k); ok && *old == r {
+		pic = old
+	}
+	c.out.DNS.Records = c.out.DNS.Records.Set(k, pic)
 }
 
 // containerName is the name that people gave the endpoint's container; empty

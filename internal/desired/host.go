@@ -21,6 +21,12 @@ type Host struct {
 	Remotes    Map[RemoteKey, *Remote]      // endpoints on other hosts, of the networks present here
 	PolicySets Map[PolicySetID, *PolicySet] // only those that a local port refers to
 
+	// Parts that a driver makes true if its Capabilities say so, and does not look at
+	// otherwise: the host's problems then say that they have no effect.
+	Services  Map[model.ServiceKey, *Service]
+	Routes    Map[RouteKey, *Route]
+	Bandwidth Map[string, *Rate] // by Port.IfName
+
 	DNS DNS // for the host's name server; drivers ignore it
 }
 

@@ -11,8 +11,9 @@ import (
 // what is accepted is not left without effect silently.
 type Capabilities struct {
 	WayOut    bool `json:"wayOut"`    // makes desired.Private.Interface on the host, by which containers reach it and the outside
-	Services  bool `json:"services"`  // spreads a service's connections over its endpoints
-	Bandwidth bool `json:"bandwidth"` // holds ports to a rate
+	Services  bool `json:"services"`  // makes desired.Host.Services true
+	Routes    bool `json:"routes"`    // makes desired.Host.Routes true
+	Bandwidth bool `json:"bandwidth"` // makes desired.Host.Bandwidth true
 	Log       bool `json:"log"`       // tells who monitors of connections that meet a rule with Log
 	Audit     bool `json:"audit"`     // tells who monitors how audited sets would judge new connections
 	// UserSpace: frames are read by packet sockets. Containers' kernels have to

@@ -27,8 +27,20 @@ func NewLacking(name string, can driver.Capabilities) *Lacking {
 
 // Problems says what has no effect in a picture.
 func (l *Lacking) Problems(pic desired.Host) (problems []compile.Problem) {
+	lacks := func(object, what string) {
+		problems = append(problems, compile.Problem{Object: object, Text: fmt.Sprintf("%sthe data plane, %s, %s", model.NoEffectPrefix, l.driver, what)})
+	}
+	if !l.can.Services && pic.Services.Len() > 0 {
+		lacks("services", "spreads no connections over the endpoints of a service")
+	}
+	if !l.can.Routes && pic.Routes.Len() > 0 {
+		lacks("routes", "leads nothing from one network to another")
+	}
+	if !l.can.Bandwidth && pic.Bandwidth.Len() > 0 {
+		lacks("bandwidth", "holds no container to a rate")
+	}
 	if l.can.Log && l.can.Audit {
-		return nil
+		return problems
 	}
 	for c := range pic.PolicySets.Diff(l.last) {
 		var old, now desired.PolicySet
@@ -44,12 +56,10 @@ func (l *Lacking) Problems(pic desired.Host) (problems []compile.Problem) {
 	}
 	l.last = pic.PolicySets
 	if !l.can.Log && l.logs > 0 {
-		problems = append(problems, compile.Problem{Object: "log of rules", Text: fmt.Sprintf(
-			"%sthe data plane, %s, tells of no connections for the rules here that ask for it", model.NoEffectPrefix, l.driver)})
+		lacks("log of rules", "tells of no connections for the rules here that ask for it")
 	}
 	if !l.can.Audit && l.audits > 0 {
-		problems = append(problems, compile.Problem{Object: "audited policies", Text: fmt.Sprintf(
-			"%sthe data plane, %s, does not evaluate those that apply here", model.NoEffectPrefix, l.driver)})
+		lacks("audited policies", "does not evaluate those that apply here")
 	}
 	return problems
 }

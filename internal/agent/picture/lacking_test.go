@@ -6,6 +6,8 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // TestLacking: what a driver cannot do is told while a picture asks for it, and
@@ -14,23 +16,37 @@ func TestLacking(t *testing.T) {
 	set := func(log bool, audits ...desired.PolicySetID) *desired.PolicySet {
 		return &desired.PolicySet{ID: 1, Audits: audits, In: []desired.Tier{{Rules: desired.RulesOf(desired.Rule{ID: "a"}, desired.Rule{ID: "b", Log: log})}}}
 	}
+	var services, routes, rates desired.Host
+	services.Services = services.Services.Set(model.ServiceKey{Tenant: "t", Name: "s"}, &desired.Service{})
+	routes.Routes = routes.Routes.Set(desired.RouteKey{From: 1}, &desired.Route{})
+	rates.Bandwidth = rates.Bandwidth.Set("v1", &desired.Rate{Bits: 1e6})
+	all := desired.Host{Services: services.Services, Routes: routes.Routes, Bandwidth: rates.Bandwidth}
 	steps := []struct {
 		name string
+		pic  desired.Host
 		sets []*desired.PolicySet
 		want string // objects
 	}{
-		{"none", nil, ""},
-		{"no wish", []*desired.PolicySet{set(false)}, ""},
-		{"a rule with log", []*desired.PolicySet{set(true)}, "log of rules"},
-		{"the same again", []*desired.PolicySet{set(true)}, "log of rules"},
-		{"an audit besides", []*desired.PolicySet{set(true, 2)}, "log of rules,audited policies"},
-		{"an audit", []*desired.PolicySet{set(false, 2)}, "audited policies"},
-		{"gone", nil, ""},
+		{"none", desired.Host{}, nil, ""},
+		{"no wish", desired.Host{}, []*desired.PolicySet{set(false)}, ""},
+		{"a rule with log", desired.Host{}, []*desired.PolicySet{set(true)}, "log of rules"},
+		{"the same again", desired.Host{}, []*desired.PolicySet{set(true)}, "log of rules"},
+		{"an audit besides", desired.Host{}, []*desired.PolicySet{set(true, 2)}, "log of rules,audited policies"},
+		{"an audit", desired.Host{}, []*desired.PolicySet{set(false, 2)}, "audited policies"},
+		{"gone", desired.Host{}, nil, ""},
+		{"a service", services, nil, "services"},
+		{"a route", routes, nil, "routes"},
+		{"a rate", rates, nil, "bandwidth"},
+		{"all of these", all, []*desired.PolicySet{set(true)}, "services,routes,bandwidth,log of rules"},
+		{"all gone", desired.Host{}, nil, ""},
 	}
-	for _, can := range []driver.Capabilities{{}, {Log: true}, {Audit: true}, {Log: true, Audit: true}} {
+	for _, can := range []driver.Capabilities{
+		{}, {Log: true}, {Audit: true}, {Log: true, Audit: true}, {Services: true}, {Routes: true}, {Bandwidth: true, Log: true, Audit: true}, oracle.New().Capabilities(),
+	} {
+		has := map[string]bool{"services": can.Services, "routes": can.Routes, "bandwidth": can.Bandwidth, "log of rules": can.Log, "audited policies": can.Audit}
 		l := NewLacking("third", can)
 		for _, s := range steps {
-			var pic desired.Host
+			pic := s.pic
 			for _, x := range s.sets {
 				pic.PolicySets = pic.PolicySets.Set(x.ID, x)
 			}
@@ -43,7 +59,7 @@ func TestLacking(t *testing.T) {
 			}
 			var want []string
 			for object := range strings.SplitSeq(s.want, ",") {
-				if object == "log of rules" && !can.Log || object == "audited policies" && !can.Audit {
+				if object != "" && !has[object] {
 					want = append(want, object)
 				}
 			}

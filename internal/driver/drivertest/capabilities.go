@@ -7,6 +7,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // testCapabilities: what a driver says that it can do it does, and what it says
@@ -33,6 +34,10 @@ func testCapabilities(t *testing.T, h Harness) {
 	b.apply(t, pic)
 	b.hasInterface(t, can.WayOut)
 	b.tablesAnswer(t, can)
+	pic = withParts(pic, can)
+	if r := b.apply(t, pic); r.Changes != 0 {
+		t.Errorf("%d changes for parts of the picture that it cannot make true", r.Changes)
+	}
 	if can.Drifting != nil {
 		for what, n := range can.Drifting.DriftRepairs() {
 			if n != 0 {
@@ -50,6 +55,35 @@ func testCapabilities(t *testing.T, h Harness) {
 	if again := b.drv.Capabilities(); plain(again) != plain(can) {
 		t.Errorf("after a restart %+v, before it %+v", again, can)
 	}
+}
+
+// withParts returns a picture with something in each part that a driver has no
+// capability for: a driver that looks at it all the same lets other packets pass
+// than the oracle.
+func withParts(pic desired.Host, can driver.Capabilities) desired.Host {
+	for name, p := range pic.Ports.All() {
+		n, ok := pic.Networks.Get(p.Network)
+		if !ok {
+			continue
+		}
+		if !can.Services {
+			s := &desired.Service{Key: model.ServiceKey{Tenant: n.Key.Tenant, Name: name}, Network: n.ID, Addr: p.IPv4}
+			s.Ports = []desired.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Backend: 8080}}
+			for _, o := range pic.Ports.All() {
+				s.Backends = s.Backends.Set(o.Endpoint, &desired.Backend{Addr: o.IPv4, Identity: o.Identity})
+			}
+			pic.Services = pic.Services.Set(s.Key, s)
+		}
+		for to, o := range pic.Networks.All() {
+			if k := (desired.RouteKey{From: n.ID, To: o.Subnet}); !can.Routes && to != n.ID && o.Key.Tenant == n.Key.Tenant {
+				pic.Routes = pic.Routes.Set(k, &desired.Route{RouteKey: k, Network: to})
+			}
+		}
+		if !can.Bandwidth {
+			pic.Bandwidth = pic.Bandwidth.Set(name, &desired.Rate{Bits: 1, Burst: 1})
+		}
+	}
+	return pic
 }
 
 // plain replaces a driver's optional verbs by whether they are there.
