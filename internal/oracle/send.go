@@ -274,7 +274,7 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 	if !ok {
 		return dropped(driver.DropInvalid)
 	}
-	_, old := k.conns.known(orig)
+	_, old := k.conns.conns[orig]
 	defer func() {
 		if old || p.DstMAC.Multicast() { // asides are of connections that begin
 			t.asides = nil
@@ -328,7 +328,7 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 		}
 		other := t.peerAt(from.net, end.there)
 		if routed {
-			other.identity = model.IdentityExternal
+			other.Identity = model.IdentityExternal
 		}
 		pass, rule := t.judge(port, end.dir, other, orig)
 		if rule != "" && !pass {
@@ -362,63 +362,38 @@ func appendRule(rules []string, id string) []string {
 }
 
 // peerAt is who policy takes an address on a network for.
-func (t *tables) peerAt(n *desired.Network, a netip.Addr) peer {
-	p := peer{addr: a, network: n.ID}
+func (t *tables) peerAt(n *desired.Network, a netip.Addr) desired.Peer {
+	p := desired.Peer{Addr: a, Network: n.ID}
 	if s := t.byAddr(n.ID, a); s.known() {
-		p.identity = s.identity()
+		p.Identity = s.identity()
 	} else if n.Encap == model.EncapVLAN {
-		p.identity = model.IdentityExternal
+		p.Identity = model.IdentityExternal
 	}
 	return p
 }
 
 // judge applies a port's policy to a connection.
-func (t *tables) judge(port *desired.Port, dir model.Direction, other peer, orig flow) (bool, string) {
+func (t *tables) judge(port *desired.Port, dir model.Direction, other desired.Peer, orig flow) (bool, string) {
 	if port.Policies == 0 {
 		return true, ""
 	}
-	set := policySet{t.sets[port.Policies]}
-	if set.PolicySet == nil {
+	set := t.sets[port.Policies]
+	if set == nil {
 		t.decisions = append(t.decisions, driver.Decision{Direction: dir})
 		return false, "" // its rules are not in (any more)
 	}
-	said := set.judge(dir, other, orig)
-	t.decisions = append(t.decisions, driver.Decision{Direction: dir, Rule: said.rule, Tier: said.tier})
-	for _, d := range said.logged {
-		t.asides = append(t.asides, driver.FlowEvent{Kind: driver.FlowLogged, Decisions: []driver.Decision{d}})
-	}
+	asked := driver.Asked{Direction: dir, Peer: other, Proto: orig.proto, Port: orig.dstPort}
+	said := asked.Judge(set)
+	t.decisions = append(t.decisions, driver.Decision{Direction: dir, Rule: said.RuleID(), Tier: said.Tier})
+	t.asides = append(t.asides, asked.Logged(said)...)
 	for _, id := range set.Audits {
-		audited := t.sets[id]
-		if audited == nil {
-			continue
+		if audited := t.sets[id]; audited != nil {
+			if e, differs := asked.Would(said, audited); differs {
+				t.asides = append(t.asides, e)
+			}
 		}
-		would := policySet{audited}.judge(dir, other, orig)
-		if would.pass == said.pass {
-			continue
-		}
-		kind := driver.FlowWouldAllow
-		if said.pass {
-			kind = driver.FlowWouldDeny
-		}
-		t.asides = append(t.asides, driver.FlowEvent{
-			Kind: kind, Policy: audited.Audited, Decisions: []driver.Decision{{Direction: dir, Rule: would.rule, Tier: would.tier}},
-		})
 	}
-	return said.pass, said.rule
-}
-
-// policySet judges connections.
-type policySet struct{ *desired.PolicySet }
-
-func (s policySet) judge(dir model.Direction, other peer, orig flow) ruling {
-	tiers, dport := s.In, uint16(0)
-	if dir == model.Out {
-		tiers = s.Out
-	}
-	if orig.proto.HasPorts() {
-		dport = orig.dstPort
-	}
-	return decide(tiers, dir, other, orig.proto, dport)
+	return said.Pass, said.RuleID()
 }
 
 func (k *kernel) count(p *Packet, v *Verdict) {

@@ -283,7 +283,7 @@ func (d *Driver) uplinkName() (string, error) {
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut: true, Tabled: d, Drifting: d}
+	return driver.Capabilities{WayOut: true, Log: true, Audit: true, Tabled: d, Drifting: d}
 }
 
 // DriftRepairs implements driver.Drifting.

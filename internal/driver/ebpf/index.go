@@ -25,6 +25,7 @@ type ruleIndex struct {
 	peers    map[ruleKey][]portUse // by a peer's own key: lengths of port prefixes that it has rules for
 	lengths  map[lengthKey]int     // peers by length
 	stages   map[stageKey]*stage   // what is in use, by tier
+	logs     int                   // rules with Log
 	stale    map[ruleKey]bool      // entries that nothing needs any more, once it is settled
 }
 
@@ -249,6 +250,12 @@ func compareKeys(a, b ruleKey) int {
 
 // change replaces a rule of a tier; nil = there is none.
 func (e *edit) change(at stageKey, old, now *desired.Rule) error {
+	if old != nil && old.Log {
+		e.logs--
+	}
+	if now != nil && now.Log {
+		e.logs++
+	}
 	if old != nil && now != nil && sameBut(old, now) {
 		for id, has := range now.Identities.Diff(old.Identities) {
 			fn := e.remove
@@ -405,6 +412,9 @@ func (x *ruleIndex) clean() error {
 // header is that of a set under the next generation.
 func (e *edit) header(s *desired.PolicySet) policySet {
 	h := policySet{Generation: e.head.Generation + 1, Instance: e.head.Instance}
+	if e.logs > 0 || len(s.Audits) > 0 {
+		h.Asides = 1
+	}
 	for dir, tiers := range [][]desired.Tier{dirIn: s.In, dirOut: s.Out} {
 		h.Tiers[dir] = uint8(len(tiers))
 		for i := range tiers {

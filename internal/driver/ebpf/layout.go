@@ -59,6 +59,7 @@ type settings struct {
 const (
 	monitorDrops       = 1
 	monitorConnections = 2
+	monitorListens     = 4
 )
 
 // tunnelSource is the address that tunnel packets are sent from, as station's.
@@ -156,7 +157,8 @@ type policySet struct {
 	Generation uint64 // of its rules
 	Instance   uint32 // what its rules are found under
 	Tiers      [2]uint8
-	Pad        [2]byte
+	Asides     uint8 // it has rules with Log or audited sets
+	Pad        byte
 	Stages     [2][maxTiers]stage
 }
 
@@ -289,8 +291,8 @@ type event struct {
 	SrcPort, DstPort            uint16
 	Proto, Type, Reason, Tier   uint8
 	SrcMAC, DstMAC              model.MAC
-	ARP                         uint8
-	Pad                         [7]byte
+	ARP, Asides, Way, Plain     uint8
+	Pad                         [4]byte
 }
 
 type eventSlot struct{ Hash, Told, Held uint64 }

@@ -75,7 +75,8 @@ func (d *Driver) ChangeMonitor(_ context.Context, opts driver.MonitorOptions) er
 }
 
 // monitorBits are the options as the programs read them.
-func monitorBits(opts driver.MonitorOptions) (bits uint32) {
+func monitorBits(opts driver.MonitorOptions) uint32 {
+	bits := uint32(monitorListens)
 	if !opts.NoDrops {
 		bits |= monitorDrops
 	}
@@ -97,6 +98,7 @@ type monitor struct {
 	lost   uint64            // as counted by the programs, told already
 	told   map[slotKey]event // last event of each slot that may hold packets back
 	perCPU []eventSlot
+	asked  time.Duration // spent on asides since the last tick
 }
 
 // reset makes the programs forget what they told an earlier reader.
@@ -116,11 +118,13 @@ func (m *monitor) reset() (err error) {
 
 func (m *monitor) readLost() (sum uint64, err error) {
 	var per []eventBudget
-	if err := m.d.obj.EventBudgets.Lookup(uint32(0), &per); err != nil {
-		return 0, fmt.Errorf("read map event_budgets: %w", err)
-	}
-	for _, b := range per {
-		sum += b.Lost
+	for i := range uint32(2) { // without and with asides
+		if err := m.d.obj.EventBudgets.Lookup(i, &per); err != nil {
+			return 0, fmt.Errorf("read map event_budgets: %w", err)
+		}
+		for _, b := range per {
+			sum += b.Lost
+		}
 	}
 	return sum, nil
 }
@@ -173,6 +177,7 @@ func (m *monitor) take(raw []byte) {
 // tick tells what the programs hold back of flows that have ended, and how
 // much was lost.
 func (m *monitor) tick() {
+	m.asked = 0
 	now, err := monotonic()
 	if err != nil {
 		return
@@ -224,18 +229,33 @@ func (m *monitor) tell(e event, at time.Time) {
 			f.SrcPort, f.DstPort = e.SrcPort, e.DstPort
 		}
 	}
-	m.d.mu.Lock()
-	defer m.d.mu.Unlock()
+	asides := m.d.name(&f, e)
+	m.asides(f, asides)
+	if e.Plain != 0 {
+		m.queue.Send(f)
+	}
+}
+
+// name gives an event the names of the picture; it returns whom to ask for more.
+func (d *Driver) name(f *driver.FlowEvent, e event) (asides []verdict) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if e.Ifindex != 0 {
-		for name, i := range m.d.indexes {
+		for name, i := range d.indexes {
 			if uint32(i) == e.Ifindex {
 				f.Port = name
 			}
 		}
 	}
+	if e.Asides != 0 {
+		asides = d.verdicts(e)
+	}
+	if f.Kind == driver.FlowDrop && e.InSet != 0 {
+		e.OutSet = 0 // which has not denied it
+	}
 	f.Decisions = slices.Concat(
-		m.d.decision(model.Out, e.OutSet, e.OutRule, e.Tier), m.d.decision(model.In, e.InSet, e.InRule, e.Tier))
-	m.queue.Send(f)
+		d.decision(model.Out, e.OutSet, e.OutRule, e.Tier), d.decision(model.In, e.InSet, e.InRule, e.Tier))
+	return asides
 }
 
 // decision names who decided at one end, if it has a policy.

@@ -38,7 +38,7 @@ func (p *pass) checkPort(name string, o *desired.Port) error {
 		return p.refused[o.Policies]
 	}
 	if o.Policies != 0 {
-		if s, ok := p.want.PolicySets.Get(o.Policies); !ok || s.ID != o.Policies {
+		if s, ok := p.want.PolicySets.Get(o.Policies); !ok || s.ID != o.Policies || s.Audited != "" {
 			return model.Errorf(model.ErrNotFound, "policy set %d does not exist", o.Policies)
 		}
 	}

@@ -17,10 +17,10 @@ const doomedGrace = 100 * time.Millisecond
 func (p *pass) putSets() error {
 	defer p.forgetRules()
 	for c := range p.want.PolicySets.Diff(p.last.PolicySets) {
-		if !c.Has {
+		delete(p.refused, c.Key)
+		if !c.Has || c.New.Audited != "" { // the programs need not know of it
 			continue
 		}
-		delete(p.refused, c.Key)
 		err := p.putSet(c.Key, c.New)
 		if err == nil {
 			continue
@@ -113,9 +113,11 @@ func (p *pass) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.PolicyS
 	}
 	head := e.header(s)
 	if same := x.head; had && len(writes) == 0 {
-		if same.Generation++; same == head {
+		if same.Generation, same.Asides = same.Generation+1, head.Asides; same == head {
 			e.wither()
-			return nil
+			same.Generation--
+			x.head = same
+			return p.sets.put(uint32(id), same)
 		}
 	}
 	if err := p.room(fresh); err != nil {
@@ -187,7 +189,7 @@ func (d *Driver) purgeDoomed(before time.Time) {
 
 func (p *pass) removeSets() error {
 	for id, s := range p.sets.have {
-		if _, ok := p.want.PolicySets.Get(desired.PolicySetID(id)); ok {
+		if s, ok := p.want.PolicySets.Get(desired.PolicySetID(id)); ok && s.Audited == "" {
 			continue
 		}
 		delete(p.refused, desired.PolicySetID(id))

@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -77,6 +78,17 @@ func (c *crowded) connect(what string, of *desired.Port, first uint16, n int) {
 		c.all(what+": answer", c.b, c.segments(of, at, 1, oracle.FlagSYN|oracle.FlagACK, true))
 		c.all(what+": acknowledgement", of, c.segments(of, at, 1, oracle.FlagACK, false))
 	}
+}
+
+// conns are the connections that are known.
+func (c *crowded) conns() map[connKey]conn {
+	c.t.Helper()
+	out := map[connKey]conn{}
+	note := func(k connKey, v conn) { out[k] = v }
+	if err := errors.Join(eachEntry("conns", c.drv.obj.Conns, 1, note), eachEntry("halfopen", c.drv.obj.Halfopen, 1, note)); err != nil {
+		c.t.Fatal(err)
+	}
+	return out
 }
 
 func (c *crowded) tables() map[string]driver.TableStats {

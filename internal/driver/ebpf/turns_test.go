@@ -102,6 +102,7 @@ func TestEventConcernsItsEndpoint(t *testing.T) {
 			pic.PolicySets = pic.PolicySets.Set(7, &desired.PolicySet{ID: 7, In: []desired.Tier{{Default: model.Deny}}})
 			return pic
 		}},
+		{"its rules log, and a policy is audited", true, audited},
 		{"a neighbour goes", true, func(pic desired.Host) desired.Host {
 			pic.Ports = pic.Ports.Delete(c.c.IfName)
 			return pic

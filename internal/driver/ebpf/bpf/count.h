@@ -12,10 +12,10 @@ static __noinline int dropped(__u32 reason)
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 	if (n)
 		*n += 1;
-	if (g && g->monitor & MONITOR_DROPS) {
+	if (g && (g->monitor & MONITOR_DROPS || (g->monitor && reason == DROP_POLICY))) {
 		struct pkt *p = bpf_map_lookup_elem(&scratch, &zero);
-		if (p)
-			monitor(p, reason);
+		if (p && (g->monitor & MONITOR_DROPS || has_asides(p)))
+			monitor(p, reason, g->monitor);
 	}
 	return TC_DROP;
 }

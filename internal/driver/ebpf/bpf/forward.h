@@ -23,6 +23,7 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, 
 	p->src_hand = h ? h->hand : 0;
 	p->out_rule = 0;
 	p->out_set = p->in_set = 0;
+	p->asides = 0;
 	*in_ifindex = 0;
 	if (h && h->ifindex) {
 		__u32 set = h->set;
@@ -131,8 +132,8 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		return dropped(DROP_POLICY);
 	}
 	count_rules(p);
-	if (!p->known && g->monitor & MONITOR_CONNECTIONS)
-		monitor(p, DROP_NONE);
+	if (g->monitor && !p->known && (g->monitor & MONITOR_CONNECTIONS || has_asides(p)))
+		monitor(p, DROP_NONE, g->monitor);
 	commit(p, now, p->stamp, in);
 	return deliver(skb, p, g, s);
 }

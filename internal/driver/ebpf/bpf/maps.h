@@ -42,7 +42,7 @@ struct settings {
 	__u32 underlay; // interface with the tunnel address; 0 = packets take no short way
 	__be32 vtep, vtep_mask; // own tunnel address and what it has in common with neighbours
 	__be16 vxlan_port, pad0;
-	__u32 monitor; // who listens: MONITOR_DROPS, MONITOR_CONNECTIONS
+	__u32 monitor; // who listens: MONITOR_LISTENS, MONITOR_DROPS, MONITOR_CONNECTIONS
 	__u32 host; // interface index of the host's own side; 0 = no way out
 	__be32 host_ip; // its address
 	__be32 private_net, private_mask; // the host's private subnet
@@ -141,7 +141,8 @@ struct policy_set {
 	__u64 generation; // of its rules
 	__u32 instance; // what its rules are found under
 	__u8 tiers[2]; // number of tiers by direction
-	__u8 pad[2];
+	__u8 asides; // it has rules with Log or audited sets, of which the driver tells
+	__u8 pad;
 	struct stage stages[2][TIERS];
 };
 

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
 // Telling of drops and new connections, to whoever listens. Packets that are
 // alike but for their source port are told once a second, with their number;
-// a processor tells at most EVENTS_PER_SECOND; the rest is counted.
+// a processor tells at most EVENTS_PER_SECOND; the rest is counted. Connections
+// of which the driver tells more (policies with rules to log, or audited) have a
+// bound of their own, and in it each endpoint its share.
 #pragma once
 
 #include "packet.h"
 
 #define MONITOR_DROPS 1
 #define MONITOR_CONNECTIONS 2
+#define MONITOR_LISTENS 4
 
 #define EVENTS_PER_SECOND 1000
 #define EVENT_SLOTS 1024
+#define EVENT_SHARES 64
+#define EVENTS_PER_SHARE 100
 
 #define NANOSECONDS 1000000000ULL
 
@@ -28,7 +33,10 @@ struct event {
 	__u8 tier; // that denied by default; TIERS = none did
 	__u8 src_mac[6], dst_mac[6];
 	__u8 arp; // src and dst are sender and target of an ARP message
-	__u8 pad[7];
+	__u8 asides; // it would begin a connection, of which there may be more to tell
+	__u8 way; // it goes to or comes from the host
+	__u8 plain; // it is to be told itself, not only its asides
+	__u8 pad[4];
 };
 
 // event_slot holds back what is alike.
@@ -48,7 +56,8 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } events SEC(".maps");
 MAP(event_slots, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct event_slot, EVENT_SLOTS, 0);
-MAP(event_budgets, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct event_budget, 1, 0);
+// Events are the first's, those with asides the second's and one of the shares'.
+MAP(event_budgets, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct event_budget, 2 + EVENT_SHARES, 0);
 
 static __always_inline __u64 mix(__u64 h, __u64 v)
 {
@@ -56,18 +65,36 @@ static __always_inline __u64 mix(__u64 h, __u64 v)
 	return h ^ h >> 29;
 }
 
-// monitor tells what became of the packet under way: reason, or 0 = it began a
-// connection.
-static __noinline int monitor(struct pkt *p, __u32 reason)
+// has_asides tells whether the packet under way would begin a connection of
+// which there is more to tell than the verdict.
+static __always_inline int has_asides(struct pkt *p)
 {
-	__u32 zero = 0;
+	return p->asides && !p->known && !p->multicast && !p->ip.later;
+}
+
+static __always_inline struct event_budget *budget(__u32 i, __u64 now)
+{
+	struct event_budget *b = bpf_map_lookup_elem(&event_budgets, &i);
+	if (b && b->second != now / NANOSECONDS) {
+		b->second = now / NANOSECONDS;
+		b->used = 0;
+	}
+	return b;
+}
+
+// monitor tells what became of the packet under way: reason, or 0 = it began a
+// connection. on says who listens.
+static __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
+{
 	__u64 now = bpf_ktime_get_coarse_ns(), count = 1, h;
-	__u8 type = 0;
-	struct event_budget *b = bpf_map_lookup_elem(&event_budgets, &zero);
+	__u8 type = 0, plain = !!(on & (reason ? MONITOR_DROPS : MONITOR_CONNECTIONS)), asides = (!reason || reason == DROP_POLICY) && has_asides(p);
+	struct event_budget *b = budget(asides, now), *share = b;
 	int ip = p->kind == KIND_IP;
-	if (!b)
+	if (asides)
+		share = budget(2 + (p->owner & (EVENT_SHARES - 1)), now);
+	if (!b || !share)
 		return 0;
-	h = mix(mix(reason, p->net), p->from == FROM_PORT ? p->ifindex : 0);
+	h = mix(mix(reason | asides << 8 | plain << 9 | p->way << 16, p->net), p->from == FROM_PORT ? p->ifindex : 0);
 	if (ip) {
 		if (!p->ip.later && (p->ip.f.proto == P_ICMP || p->ip.f.proto == P_ICMP6))
 			type = p->ip.type;
@@ -94,18 +121,16 @@ static __noinline int monitor(struct pkt *p, __u32 reason)
 			b->lost += s->held;
 	}
 	s->held = 0;
-	if (b->second != now / NANOSECONDS) {
-		b->second = now / NANOSECONDS;
-		b->used = 0;
-	}
 	struct event *e = 0;
-	if (b->used < EVENTS_PER_SECOND)
+	if (b->used < EVENTS_PER_SECOND && (!asides || share->used < EVENTS_PER_SHARE))
 		e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {
 		b->lost += count;
 		return 0;
 	}
 	b->used++;
+	if (asides)
+		share->used++;
 	s->hash = h;
 	s->told = now;
 	__builtin_memset(e, 0, sizeof(*e));
@@ -117,6 +142,9 @@ static __noinline int monitor(struct pkt *p, __u32 reason)
 	e->net = p->net;
 	e->reason = reason;
 	e->tier = TIERS;
+	e->asides = asides;
+	e->way = p->way;
+	e->plain = plain;
 	if (p->from == FROM_PORT)
 		e->ifindex = p->ifindex;
 	if (p->eth.proto) {
@@ -143,6 +171,10 @@ static __noinline int monitor(struct pkt *p, __u32 reason)
 		} else {
 			e->in_set = p->judged_set;
 			e->in_rule = p->rule;
+			if (asides) { // the other end has let it through
+				e->out_set = p->out_set;
+				e->out_rule = p->out_rule;
+			}
 		}
 		e->tier = p->judged_tier;
 	} else if (!reason) {

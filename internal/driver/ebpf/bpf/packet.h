@@ -120,6 +120,7 @@ struct pkt {
 	__u64 out_rule;
 	__u32 judged_set, out_set, in_set; // asked last, and of the ends that are here
 	__u8 judged_dir, judged_tier; // the tier that denied by default, TIERS = none did
+	__u8 asides; // one of the policies asked has some
 };
 
 struct {

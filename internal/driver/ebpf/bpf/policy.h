@@ -101,6 +101,7 @@ __noinline int judge(struct pkt *p, __u32 set, __u32 dir)
 	struct policy_set *s = bpf_map_lookup_elem(&sets, &set);
 	if (!s)
 		return 0; // its rules are not in (any more)
+	p->asides |= s->asides;
 	const struct addr *other = dir == DIR_IN ? &p->orig.src : &p->orig.dst;
 	const __u32 *a = (const void *)other;
 	int v4 = (a[0] | a[1]) == 0 && a[2] == bpf_htonl(0xffff);

@@ -1,0 +1,129 @@
+package ebpf
+
+import (
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Rules with Log and audited sets are no affair of the programs': they send up
+// what the connections are that begin at ports whose sets have any, and what
+// became of them, and the policies are asked again here. So neither costs a
+// packet's way or a map anything.
+
+// askShare is how much of a second goes into asking at most; what would take
+// more counts as lost.
+const askShare = time.Second / 4
+
+// end is one end of a connection that has a policy.
+type end struct {
+	asked  driver.Asked
+	set    *desired.PolicySet
+	audits []*desired.PolicySet
+}
+
+// endOf is the end here of a connection to peer whose set has a number; false
+// when its rules are not in.
+func (d *Driver) endOf(dir model.Direction, set uint32, peer desired.Peer, proto model.Protocol, port uint16) (end, bool) {
+	x := d.index[desired.PolicySetID(set)]
+	if x == nil {
+		return end{}, false
+	}
+	out := end{asked: driver.Asked{Direction: dir, Peer: peer, Proto: proto, Port: port}, set: x.set}
+	for _, id := range x.set.Audits {
+		if s, ok := d.last.PolicySets.Get(id); ok {
+			out.audits = append(out.audits, s)
+		}
+	}
+	return out, true
+}
+
+// peerAt is who policy takes an address for: identity_at of bpf/forward.h.
+func (d *Driver) peerAt(net uint32, a addr, way bool) desired.Peer {
+	p := desired.Peer{Addr: a.netip(), Network: model.NetworkID(net)}
+	switch h, known := d.hosts.have[hostKey{net, a}]; {
+	case way:
+		p.Identity = model.IdentityExternal
+	case known:
+		p.Identity = model.Identity(h.Identity)
+	case d.networks.have[net].Encap == encapVLAN:
+		p.Identity = model.IdentityExternal
+	}
+	return p
+}
+
+// verdict is what the programs found at an end.
+type verdict struct {
+	end
+	passed bool
+	number uint64 // of the rule that decided; 0 = none
+	rule   string // its id, where it is known
+}
+
+// verdicts are those of an event, of the ends that have a policy.
+func (d *Driver) verdicts(e event) (out []verdict) {
+	add := func(dir model.Direction, set uint32, peer addr, passed bool, number uint64) {
+		if set == 0 {
+			return
+		}
+		if at, ok := d.endOf(dir, set, d.peerAt(e.Net, peer, e.Way != 0), model.Protocol(e.Proto), e.DstPort); ok {
+			out = append(out, verdict{at, passed, number, d.ruleIDs[number]})
+		}
+	}
+	add(model.Out, e.OutSet, e.Dst, e.Reason == 0 || e.InSet != 0, e.OutRule)
+	add(model.In, e.InSet, e.Src, e.Reason == 0, e.InRule)
+	return out
+}
+
+// is tells whether a ruling is the verdict. It is not when the picture has
+// changed since: nobody can say then what the connection met. Of rules that are
+// alike in all but their ids the programs and desired may name two.
+func (v verdict) is(said desired.Ruling) bool {
+	if said.Pass != v.passed || (said.Rule == nil) != (v.number == 0) {
+		return false
+	}
+	if said.Rule == nil || ruleNumber(said.Rule.ID) == v.number {
+		return true
+	}
+	for _, t := range v.set.Tiers(v.asked.Direction) {
+		if r, ok := t.Rules.Get(v.rule); ok && rankOf(r).weight == rankOf(said.Rule).weight {
+			return true
+		}
+	}
+	return false
+}
+
+// asides tells what the policies asked about a new connection say of it beside
+// their verdicts.
+func (m *monitor) asides(f driver.FlowEvent, list []verdict) {
+	began := time.Now()
+	defer func() { m.asked += time.Since(began) }()
+	for _, v := range list {
+		if m.asked > askShare {
+			m.queue.Lose(f.Count)
+			return
+		}
+		said := v.asked.Judge(v.set)
+		if !v.is(said) {
+			m.queue.Lose(f.Count)
+			continue
+		}
+		for _, e := range v.asked.Logged(said) {
+			m.queue.Send(about(f, e))
+		}
+		for _, s := range v.audits {
+			if e, differs := v.asked.Would(said, s); differs {
+				m.queue.Send(about(f, e))
+			}
+		}
+	}
+}
+
+// about is an aside of the connection that f is about.
+func about(f, aside driver.FlowEvent) driver.FlowEvent {
+	f.Reason = ""
+	f.Kind, f.Decisions, f.Policy = aside.Kind, aside.Decisions, aside.Policy
+	return f
+}
