@@ -76,7 +76,7 @@ type FlowEvent struct {
 	ICMPType  *int       `json:"icmpType,omitempty"`
 	From      FlowPeer   `json:"from,omitzero"`
 	To        FlowPeer   `json:"to,omitzero"`
-	Direction string     `json:"direction,omitempty"` // of the policy that denied: in, out
+	Direction string     `json:"direction,omitempty"` // of the policy that denied or logged, or that is audited: in, out
 	Decisions []FlowRule `json:"decisions,omitempty"` // who decided; of a connection at both ends, as far as they are on the host
 	Audited   string     `json:"audited,omitempty"`   // of would-deny and would-allow: the audited policy; decisions are those that it would have made
 	Text      string     `json:"text,omitempty"`
@@ -90,13 +90,21 @@ type FlowPeer struct {
 	Address   string `json:"address,omitempty"`
 	Port      int    `json:"port,omitempty"`
 	MAC       string `json:"mac,omitempty"`
+	// Labels are the endpoint's, the first by name, as many as fit MaxFlowLabels
+	// bytes of JSON; LabelsLeftOut counts the others.
+	Labels        map[string]string `json:"labels,omitempty"`
+	LabelsLeftOut int               `json:"labelsLeftOut,omitempty"`
 }
+
+// MaxFlowLabels bounds FlowPeer.Labels.
+const MaxFlowLabels = 2048
 
 // FlowRule is who decided at one end.
 type FlowRule struct {
 	Direction string `json:"direction"`        // out: policy of the sender, in: of the receiver
 	Rule      string `json:"rule,omitempty"`   // the rule's name in its policy; empty = none matched
 	Policy    string `json:"policy,omitempty"` // tenant:policy
+	Tier      string `json:"tier,omitempty"`   // of the rule's policy, while the host knows it; or whose default denied
 	// Default says whose default denied where no rule matched: the tier admin,
 	// contiv, kubernetes or baseline, or closed: the port's policy is not known (yet).
 	Default string `json:"default,omitempty"`

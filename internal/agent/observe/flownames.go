@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"encoding/json"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -12,19 +13,26 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// namesAge is how old an index may get that lacks what is looked for.
-const namesAge = 200 * time.Millisecond
+// An index of names that the mirror has gone past is made anew at the next event,
+// but not within namesAge, and for at most a twentieth of the time (namesShare),
+// however many endpoints there are.
+const (
+	namesAge   = 200 * time.Millisecond
+	namesShare = 20
+)
 
 // flowNames gives the data plane's numbers and addresses their names, from what
 // the host mirrors of the cluster. It is used by one goroutine.
 type flowNames struct {
-	each func(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint)) store.Revision // picture.Cluster's
+	each func(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy)) store.Revision // picture.Cluster's
 	host string
 
-	made     time.Time
+	made     time.Time // zero = not yet
+	took     time.Duration
 	rev      store.Revision
 	networks map[model.NetworkID]model.NetworkKey
 	stations map[stationAt]model.Endpoint
+	tiers    map[model.PolicyKey]model.Tier
 }
 
 type stationAt struct {
@@ -33,20 +41,18 @@ type stationAt struct {
 }
 
 // forget frees the index.
-func (n *flowNames) forget() { n.networks, n.stations, n.made = nil, nil, time.Time{} }
+func (n *flowNames) forget() { n.networks, n.stations, n.tiers, n.made = nil, nil, nil, time.Time{} }
 
-// refresh makes the index anew, unless nothing can have changed or it was made
-// a moment ago.
-func (n *flowNames) refresh() bool {
-	if !n.made.IsZero() && time.Since(n.made) < namesAge {
-		return false
-	}
-	networks, ids := map[model.NetworkID]model.NetworkKey{}, map[model.NetworkKey]model.NetworkID{}
-	stations := map[stationAt]model.Endpoint{}
-	unless := n.rev
+// refresh makes the index anew, if something may have changed.
+func (n *flowNames) refresh() {
+	unless, begin := n.rev, time.Now()
 	if n.made.IsZero() {
 		unless = -1
+	} else if begin.Sub(n.made) < max(namesAge, namesShare*n.took) {
+		return
 	}
+	networks, ids := map[model.NetworkID]model.NetworkKey{}, map[model.NetworkKey]model.NetworkID{}
+	stations, tiers := map[stationAt]model.Endpoint{}, map[model.PolicyKey]model.Tier{}
 	rev := n.each(unless, func(net model.Network) {
 		networks[net.ID], ids[net.Key] = net.Key, net.ID
 	}, func(e model.Endpoint) {
@@ -55,21 +61,13 @@ func (n *flowNames) refresh() bool {
 				stations[stationAt{ids[e.Key.Network], a}] = e
 			}
 		}
-	})
+	}, func(p model.Policy) { tiers[p.Key] = p.Tier })
+	n.made = time.Now()
 	if rev == unless {
-		return false
+		return
 	}
-	n.made, n.rev, n.networks, n.stations = time.Now(), rev, networks, stations
-	return true
-}
-
-// station finds who has an address on a network.
-func (n *flowNames) station(id model.NetworkID, a netip.Addr) (model.Endpoint, bool) {
-	e, ok := n.stations[stationAt{id, a}]
-	if !ok && n.refresh() {
-		e, ok = n.stations[stationAt{id, a}]
-	}
-	return e, ok
+	n.rev, n.networks, n.stations, n.tiers = rev, networks, stations, tiers
+	n.took = n.made.Sub(begin)
 }
 
 // resolve turns an event of the driver into one for people.
@@ -79,9 +77,7 @@ func (n *flowNames) resolve(e driver.FlowEvent) api.FlowEvent {
 		out.Event = api.FlowLost
 		return out
 	}
-	if _, ok := n.networks[e.Network]; !ok && e.Network != 0 {
-		n.refresh()
-	}
+	n.refresh()
 	if k, ok := n.networks[e.Network]; ok {
 		out.Tenant, out.Network = string(k.Tenant), string(k.Name)
 	}
@@ -110,9 +106,9 @@ func (n *flowNames) resolve(e driver.FlowEvent) api.FlowEvent {
 		out.ICMPType = &t
 	}
 	for _, d := range e.Decisions {
-		out.Decisions = append(out.Decisions, ruleNames(d, e.Kind == driver.FlowDrop || e.Kind == driver.FlowWouldDeny))
+		out.Decisions = append(out.Decisions, n.rule(d, e.Kind == driver.FlowDrop || e.Kind == driver.FlowWouldDeny))
 	}
-	if e.Reason == driver.DropPolicy && len(out.Decisions) == 1 {
+	if e.Kind != driver.FlowConnection && len(out.Decisions) == 1 {
 		out.Direction = out.Decisions[0].Direction
 	}
 	return out
@@ -127,8 +123,9 @@ func (n *flowNames) peer(id model.NetworkID, a netip.Addr, port uint16, mac mode
 		return p
 	}
 	p.Address = a.String()
-	if e, ok := n.station(id, a); ok {
+	if e, ok := n.stations[stationAt{id, a}]; ok {
 		p.Endpoint, p.Container = e.Key.String(), e.Container
+		p.Labels, p.LabelsLeftOut = someLabels(e.Labels)
 		if e.Group != "" {
 			p.Group = model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}.String()
 		}
@@ -152,13 +149,18 @@ func protocolName(p model.Protocol) string {
 	}
 }
 
-// ruleNames names who decided at one end.
-func ruleNames(d driver.Decision, denied bool) api.FlowRule {
+// rule names who decided at one end.
+func (n *flowNames) rule(d driver.Decision, denied bool) api.FlowRule {
 	r := api.FlowRule{Direction: string(d.Direction)}
-	if d.Rule == "" {
-		if denied {
-			r.Default = tierName(d.Tier)
-		}
+	switch {
+	case d.Rule != "":
+	case denied && d.Tier == 0:
+		r.Default = "closed" // the policy is not loaded
+		return r
+	case denied:
+		r.Default, r.Tier = d.Tier.String(), d.Tier.String()
+		return r
+	default:
 		return r
 	}
 	k, err := model.ParseRuleKey(d.Rule)
@@ -166,15 +168,33 @@ func ruleNames(d driver.Decision, denied bool) api.FlowRule {
 		r.Rule = d.Rule
 		return r
 	}
-	r.Rule, r.Policy = string(k.Rule), model.PolicyKey{Tenant: k.Tenant, Name: k.Policy}.String()
+	policy := model.PolicyKey{Tenant: k.Tenant, Name: k.Policy}
+	r.Rule, r.Policy = string(k.Rule), policy.String()
+	if tier, ok := n.tiers[policy]; ok {
+		r.Tier = tier.String()
+	}
 	return r
 }
 
-// tierName says whose default denied: a tier's, or nobody's while the policy is
-// not loaded.
-func tierName(t model.Tier) string {
-	if t == 0 {
-		return "closed"
+// someLabels returns as many of an endpoint's labels as an event has room for, by
+// name, and how many it has not.
+func someLabels(all map[string]string) (some map[string]string, leftOut int) {
+	const longest = 6 // bytes that JSON makes of one
+	most := 0
+	for k, v := range all {
+		most += longest * (len(k) + len(v) + 1)
 	}
-	return t.String()
+	if most <= api.MaxFlowLabels {
+		return all, 0
+	}
+	some = map[string]string{}
+	room := api.MaxFlowLabels
+	for _, k := range sortedKeys(all) {
+		b, err := json.Marshal(map[string]string{k: all[k]})
+		if room -= len(b); err != nil || room < 0 {
+			break
+		}
+		some[k] = all[k]
+	}
+	return some, len(all) - len(some)
 }

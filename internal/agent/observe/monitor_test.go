@@ -1,7 +1,12 @@
 package observe
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/netip"
+	"os"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,9 +23,10 @@ import (
 func TestFlowNames(t *testing.T) {
 	net := model.NetworkKey{Tenant: "blue", Name: "net"}
 	a, b := netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.1.3")
-	each := func(_ store.Revision, network func(model.Network), endpoint func(model.Endpoint)) store.Revision {
+	each := func(_ store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy)) store.Revision {
 		network(model.Network{Key: net, ID: 7})
-		endpoint(model.Endpoint{Key: model.EndpointKey{Network: net, ID: "e1"}, Group: "web", Container: "c1", IPv4: a})
+		policy(model.Policy{Key: model.PolicyKey{Tenant: "blue", Name: "p"}, Tier: model.TierContiv})
+		endpoint(model.Endpoint{Key: model.EndpointKey{Network: net, ID: "e1"}, Group: "web", Container: "c1", IPv4: a, Labels: map[string]string{"app": "web"}})
 		endpoint(model.Endpoint{Key: model.EndpointKey{Network: net, ID: "e2"}, IPv4: b, MAC: model.MAC{2, 0, 0, 0, 0, 3}})
 		return 1
 	}
@@ -38,9 +44,9 @@ func TestFlowNames(t *testing.T) {
 			},
 			api.FlowEvent{
 				Time: at, Host: "h1", Event: "drop", Count: 3, Verdict: "deny", Reason: "policy", Tenant: "blue", Network: "net", Protocol: "tcp", Direction: "in",
-				From:      api.FlowPeer{Endpoint: "blue:net:e1", Container: "c1", Group: "blue:web", Address: "10.1.1.2", Port: 1000},
+				From:      api.FlowPeer{Endpoint: "blue:net:e1", Container: "c1", Group: "blue:web", Address: "10.1.1.2", Port: 1000, Labels: map[string]string{"app": "web"}},
 				To:        api.FlowPeer{Endpoint: "blue:net:e2", Address: "10.1.1.3", Port: 80},
-				Decisions: []api.FlowRule{{Direction: "in", Rule: "r", Policy: "blue:p"}},
+				Decisions: []api.FlowRule{{Direction: "in", Rule: "r", Policy: "blue:p", Tier: "contiv"}},
 			},
 		},
 		{
@@ -52,7 +58,7 @@ func TestFlowNames(t *testing.T) {
 				Time: at, Host: "h1", Event: "drop", Count: 1, Verdict: "deny", Reason: "policy", Tenant: "blue", Network: "net", Protocol: "icmp6", ICMPType: &zero, Direction: "out",
 				From:      api.FlowPeer{Endpoint: "blue:net:e2", Address: "fe80::ff:fe00:3"},
 				To:        api.FlowPeer{Address: "fd00::9"},
-				Decisions: []api.FlowRule{{Direction: "out", Default: "kubernetes"}},
+				Decisions: []api.FlowRule{{Direction: "out", Default: "kubernetes", Tier: "kubernetes"}},
 			},
 		},
 		{
@@ -79,8 +85,8 @@ func TestFlowNames(t *testing.T) {
 				Decisions: []driver.Decision{{Direction: model.In, Rule: "blue:p:r", Action: model.Deny}},
 			},
 			api.FlowEvent{
-				Time: at, Host: "h1", Event: "logged", Count: 1, Verdict: "deny", Protocol: "tcp",
-				Decisions: []api.FlowRule{{Direction: "in", Rule: "r", Policy: "blue:p"}},
+				Time: at, Host: "h1", Event: "logged", Count: 1, Verdict: "deny", Protocol: "tcp", Direction: "in",
+				Decisions: []api.FlowRule{{Direction: "in", Rule: "r", Policy: "blue:p", Tier: "contiv"}},
 			},
 		},
 		{
@@ -89,8 +95,8 @@ func TestFlowNames(t *testing.T) {
 				Decisions: []driver.Decision{{Direction: model.Out, Tier: model.TierKubernetes}},
 			},
 			api.FlowEvent{
-				Time: at, Host: "h1", Event: "would-deny", Count: 1, Verdict: "allow", Audited: "blue:q", Protocol: "tcp",
-				Decisions: []api.FlowRule{{Direction: "out", Default: "kubernetes"}},
+				Time: at, Host: "h1", Event: "would-deny", Count: 1, Verdict: "allow", Audited: "blue:q", Protocol: "tcp", Direction: "out",
+				Decisions: []api.FlowRule{{Direction: "out", Default: "kubernetes", Tier: "kubernetes"}},
 			},
 		},
 		{
@@ -99,7 +105,7 @@ func TestFlowNames(t *testing.T) {
 				Decisions: []driver.Decision{{Direction: model.In}},
 			},
 			api.FlowEvent{
-				Time: at, Host: "h1", Event: "would-allow", Count: 1, Verdict: "deny", Audited: "blue:q", Protocol: "tcp",
+				Time: at, Host: "h1", Event: "would-allow", Count: 1, Verdict: "deny", Audited: "blue:q", Protocol: "tcp", Direction: "in",
 				Decisions: []api.FlowRule{{Direction: "in"}},
 			},
 		},
@@ -108,6 +114,99 @@ func TestFlowNames(t *testing.T) {
 		if diff := cmp.Diff(tc.want, n.resolve(tc.in)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
+	}
+}
+
+// Names are those of now: an address that another endpoint has got is told with
+// its name, and the index is not made anew at each event.
+func TestFlowNamesFollow(t *testing.T) {
+	key := model.NetworkKey{Tenant: "blue", Name: "net"}
+	at := netip.MustParseAddr("10.1.1.2")
+	now, rev, made := model.EndpointID("first"), store.Revision(1), 0
+	n := &flowNames{each: func(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), _ func(model.Policy)) store.Revision {
+		if unless != rev {
+			made++
+			network(model.Network{Key: key, ID: 7})
+			endpoint(model.Endpoint{Key: model.EndpointKey{Network: key, ID: now}, IPv4: at})
+		}
+		return rev
+	}}
+	for i, step := range []struct {
+		rev  store.Revision
+		id   model.EndpointID
+		age  time.Duration // of the index
+		want string
+		made int
+	}{
+		{1, "first", 0, "blue:net:first", 1},
+		{2, "second", namesAge / 2, "blue:net:first", 1}, // not again so soon
+		{2, "second", namesAge, "blue:net:second", 2},
+		{2, "second", namesAge, "blue:net:second", 2},
+	} {
+		rev, now = step.rev, step.id
+		n.made, n.took = n.made.Add(-step.age), 0
+		e := n.resolve(driver.FlowEvent{Kind: driver.FlowLogged, Network: 7, Src: at})
+		if e.From.Endpoint != step.want || made != step.made {
+			t.Errorf("step %d: %q, index made %d times, want %q and %d", i, e.From.Endpoint, made, step.want, step.made)
+		}
+		n.made = time.Now()
+	}
+	n.made, n.took, rev = n.made.Add(-namesAge), time.Hour, 3
+	if n.resolve(driver.FlowEvent{Kind: driver.FlowLogged, Network: 7, Src: at}); made != 2 {
+		t.Error("an index that takes an hour is made anew after less than a day")
+	}
+}
+
+// Every field of an event, and no other, is in the page that programs go by.
+func TestFlowFieldsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/user/monitor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "## The lines as JSON")
+	text, _, _ = strings.Cut(text, "\n## ")
+	known := map[string]bool{}
+	for _, of := range []reflect.Type{reflect.TypeFor[api.FlowEvent](), reflect.TypeFor[api.FlowPeer](), reflect.TypeFor[api.FlowRule]()} {
+		for i := range of.NumField() {
+			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+			known[name] = true
+			if !strings.Contains(text, "`"+name+"`") {
+				t.Errorf("field %s of %s is not documented", name, of.Name())
+			}
+		}
+	}
+	rows := 0
+	for line := range strings.Lines(text) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 || !strings.Contains(cells[1], "`") {
+			continue
+		}
+		rows++
+		for name := range strings.SplitSeq(cells[1], ",") {
+			if name = strings.Trim(name, " `"); !known[name] {
+				t.Errorf("field %s is documented and is none", name)
+			}
+		}
+	}
+	if rows < 10 {
+		t.Errorf("only %d rows of fields", rows)
+	}
+}
+
+// Of many or long labels an event has those that there is room for.
+func TestSomeLabels(t *testing.T) {
+	few := map[string]string{"app": "web"}
+	if some, left := someLabels(few); len(some) != 1 || left != 0 {
+		t.Errorf("%v, %d left out", some, left)
+	}
+	many := map[string]string{}
+	for i := range model.MaxLabels {
+		many[fmt.Sprintf("label%03d", i)] = strings.Repeat("<", model.MaxLabelValue/10)
+	}
+	some, left := someLabels(many)
+	b, err := json.Marshal(some)
+	if err != nil || len(b) > api.MaxFlowLabels || len(some) < 2 || len(some)+left != len(many) || some["label000"] == "" {
+		t.Errorf("%d labels of %d bytes, %d left out, %v", len(some), len(b), left, err)
 	}
 }
 

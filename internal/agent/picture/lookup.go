@@ -147,10 +147,10 @@ func (c *Cluster) Groups(of []model.EndpointKey) []model.GroupName {
 	return out
 }
 
-// Each calls network and endpoint with all that is mirrored, and returns the
-// revision that it has reached; unless that is the given one: then with nothing.
-// The Cluster is locked meanwhile.
-func (c *Cluster) Each(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint)) store.Revision {
+// Each calls network, endpoint and policy with all that is mirrored, networks
+// first, and returns the revision that it has reached; unless that is the given
+// one: then with nothing. The Cluster is locked meanwhile.
+func (c *Cluster) Each(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy)) store.Revision {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.rev == unless {
@@ -163,8 +163,11 @@ func (c *Cluster) Each(unless store.Revision, network func(model.Network), endpo
 	}
 	for _, m := range c.mirrors {
 		for _, v := range m.values {
-			if e, ok := v.(model.Endpoint); ok {
-				endpoint(e)
+			switch v := v.(type) {
+			case model.Endpoint:
+				endpoint(v)
+			case model.Policy:
+				policy(v)
 			}
 		}
 	}
