@@ -280,7 +280,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 	// Each stage outlives the one that needs it.
 	all, gctx := errgroup.WithContext(ctx)
 	all.Go(func() error {
-		daemon.LogHangups(gctx, log)
+		daemon.LogHangups(gctx, log, nil)
 		return nil
 	})
 	viewCtx, endView := context.WithCancel(context.WithoutCancel(ctx))

@@ -37,7 +37,7 @@ func TestHangup(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			LogHangups(lctx, slog.New(slog.NewTextHandler(io.Writer(line), nil)))
+			LogHangups(lctx, slog.New(slog.NewTextHandler(io.Writer(line), nil)), nil)
 		}()
 		for told := false; !told; { // it may not listen yet
 			hangUp()

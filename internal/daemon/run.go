@@ -44,16 +44,22 @@ func Run(program string, stderr io.Writer, fn func(ctx context.Context) error) i
 	}
 }
 
-// LogHangups answers every SIGHUP with a line, until ctx ends: there is nothing
-// to reopen, as logs go to standard error and to syslog; and a terminal that is
-// closed, or a logrotate that expects files, must not end a daemon.
-func LogHangups(ctx context.Context, log *slog.Logger) {
+// LogHangups answers every SIGHUP with a line, until ctx ends; it calls reopen,
+// unless that is nil, for the program's own files. The log goes to standard error
+// and to syslog, where nothing is reopened; and a terminal that is closed, or a
+// logrotate that expects files, must not end a daemon.
+func LogHangups(ctx context.Context, log *slog.Logger, reopen func()) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	for {
 		select {
 		case <-hangups:
+			if reopen != nil {
+				reopen()
+				log.Info("SIGHUP: files are opened anew, at their next line")
+				continue
+			}
 			log.Info("SIGHUP has no effect: logs go to standard error, and to syslog if asked for, so there are no files to reopen")
 		case <-ctx.Done():
 			return

@@ -54,14 +54,33 @@ func parseSyslogURL(s string) (syslogAddr, error) {
 	return syslogAddr{}, want
 }
 
-// syslogSink sends messages from its own goroutine, so that a slow or dead
-// server never blocks the caller: messages that do not fit the queue are counted,
-// and the next message that gets through tells how many.
-type syslogSink struct {
+// syslogPeer is a syslog server and the connection to it, for one goroutine.
+type syslogPeer struct {
 	to      syslogAddr
 	rfc5424 bool
 	tag     string
 	host    string
+	conn    net.Conn // nil while there is none
+}
+
+func newSyslogPeer(url, format, tag string) (*syslogPeer, error) {
+	to, err := parseSyslogURL(url)
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "-" // NILVALUE
+	}
+	unix := to.network == "unix" || to.network == "unixgram"
+	return &syslogPeer{to: to, tag: tag, host: host, rfc5424: format == "rfc5424" || format != "rfc3164" && !unix}, nil
+}
+
+// syslogSink sends messages from its own goroutine, so that a slow or dead
+// server never blocks the caller: messages that do not fit the queue are counted,
+// and the next message that gets through tells how many.
+type syslogSink struct {
+	*syslogPeer
 	queue   chan []byte
 	dropped atomic.Int64
 	cancel  context.CancelFunc
@@ -71,21 +90,14 @@ type syslogSink struct {
 }
 
 func newSyslogSink(c LogConfig, program string) (*syslogSink, error) {
-	to, err := parseSyslogURL(c.SyslogURL)
+	peer, err := newSyslogPeer(c.SyslogURL, c.SyslogFormat, program)
 	if err != nil {
 		return nil, err
 	}
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "-" // NILVALUE
-	}
-	unix := to.network == "unix" || to.network == "unixgram"
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &syslogSink{
-		to: to, tag: program, host: host,
-		rfc5424: c.SyslogFormat == "rfc5424" || c.SyslogFormat != "rfc3164" && !unix,
-		queue:   make(chan []byte, syslogQueue),
-		cancel:  cancel, done: make(chan struct{}), closing: make(chan struct{}),
+		syslogPeer: peer, queue: make(chan []byte, syslogQueue),
+		cancel: cancel, done: make(chan struct{}), closing: make(chan struct{}),
 	}
 	go s.run(ctx)
 	return s, nil
@@ -125,7 +137,7 @@ func severity(l slog.Level) int {
 	return 7
 }
 
-func (s *syslogSink) format(l slog.Level, at time.Time, text []byte) []byte {
+func (s *syslogPeer) format(l slog.Level, at time.Time, text []byte) []byte {
 	text = bytes.TrimRight(text, "\n")
 	if len(text) > syslogMaxBytes {
 		text = text[:syslogMaxBytes]
@@ -148,12 +160,7 @@ func (s *syslogSink) format(l slog.Level, at time.Time, text []byte) []byte {
 
 func (s *syslogSink) run(ctx context.Context) {
 	defer close(s.done)
-	var conn net.Conn
-	defer func() {
-		if conn != nil {
-			conn.Close()
-		}
-	}()
+	defer s.hangUp()
 	wait := time.Duration(0)
 	for {
 		var msg []byte
@@ -167,8 +174,9 @@ func (s *syslogSink) run(ctx context.Context) {
 			}
 		}
 		for {
-			err := s.send(ctx, &conn, msg)
+			err := s.send(ctx, msg)
 			if err == nil {
+				s.sayDropped(ctx)
 				wait = 0
 				break
 			}
@@ -194,29 +202,34 @@ func (s *syslogSink) isClosing() bool {
 	}
 }
 
-func (s *syslogSink) send(ctx context.Context, conn *net.Conn, msg []byte) error {
+// sayDropped sends how many messages were dropped; if that fails, they count for
+// the next time.
+func (s *syslogSink) sayDropped(ctx context.Context) {
+	n := s.dropped.Swap(0)
+	if n == 0 {
+		return
+	}
+	if s.send(ctx, s.format(slog.LevelWarn, time.Now(), fmt.Appendf(nil, "msg=\"log messages lost on the way to syslog\" count=%d", n))) != nil {
+		s.dropped.Add(n)
+	}
+}
+
+// send sends a message, by a new connection where there is none that lives.
+func (s *syslogPeer) send(ctx context.Context, msg []byte) error {
 	for attempt := 0; ; attempt++ {
-		fresh := *conn == nil
+		fresh := s.conn == nil
 		if fresh {
 			c, err := s.dial(ctx)
 			if err != nil {
 				return err
 			}
-			*conn = c
+			s.conn = c
 		}
-		err := s.write(*conn, msg)
+		err := s.write(s.conn, msg)
 		if err == nil {
-			if n := s.dropped.Swap(0); n > 0 {
-				// One more message of ours; if it fails, the next round counts on.
-				lost := s.format(slog.LevelWarn, time.Now(), fmt.Appendf(nil, "msg=\"log messages lost on the way to syslog\" count=%d", n))
-				if s.write(*conn, lost) != nil {
-					s.dropped.Add(n)
-				}
-			}
 			return nil
 		}
-		(*conn).Close()
-		*conn = nil
+		s.hangUp()
 		if fresh || attempt > 0 {
 			return err
 		}
@@ -224,7 +237,14 @@ func (s *syslogSink) send(ctx context.Context, conn *net.Conn, msg []byte) error
 	}
 }
 
-func (s *syslogSink) dial(ctx context.Context) (net.Conn, error) {
+func (s *syslogPeer) hangUp() {
+	if s.conn != nil {
+		_ = s.conn.Close() // nothing was left unsaid
+		s.conn = nil
+	}
+}
+
+func (s *syslogPeer) dial(ctx context.Context) (net.Conn, error) {
 	d := net.Dialer{Timeout: syslogDial}
 	if s.to.network != "unix" {
 		return d.DialContext(ctx, s.to.network, s.to.addr)
@@ -236,7 +256,7 @@ func (s *syslogSink) dial(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-func (s *syslogSink) write(c net.Conn, msg []byte) error {
+func (s *syslogPeer) write(c net.Conn, msg []byte) error {
 	if err := c.SetWriteDeadline(time.Now().Add(syslogDial)); err != nil {
 		return err
 	}
