@@ -97,7 +97,7 @@ type FlowPeer struct {
 }
 
 // MaxFlowLabels bounds FlowPeer.Labels.
-const MaxFlowLabels = 2048
+const MaxFlowLabels = 1536
 
 // FlowRule is who decided at one end.
 type FlowRule struct {

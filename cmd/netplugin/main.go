@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/internal/agent"
+	"github.com/contiv/netplugin/v2/internal/agent/observe"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/cni"
 	"github.com/contiv/netplugin/v2/internal/cni/serve"
@@ -88,6 +89,16 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	o.warnLacking(fs, drv.Capabilities(), log)
 	defer func() { err = errors.Join(err, drv.Close()) }()
 
+	var flowLog observe.FlowSink
+	var reopen func()
+	if o.flowLog != "" {
+		lines, err := daemon.OpenLines(o.flowLog, o.log.SyslogFormat, "netplugin-flow-log")
+		if err != nil {
+			return daemon.Usagef("--flow-log: %w", err)
+		}
+		defer func() { err = errors.Join(err, lines.Close()) }()
+		flowLog, reopen = lines, lines.Reopen
+	}
 	upstreams, err := dns.ParseUpstreams(o.dnsUpstream)
 	if err != nil {
 		return daemon.Usagef("--dns-upstream: %w", err)
@@ -96,7 +107,8 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, VXLANPort: o.vxlanPort, DriverName: o.driver, DriverWhy: chosen.Why, Predecessor: predecessor(ctx, o, log),
 		Store: st, Driver: drv, Log: log, TLS: o.tls, Netmasters: o.netmaster, FwdMode: o.fwd, PvtSubnet: o.pvt, IPForward: o.ipForward, TakeHost: o.takeHost,
 		StateDir: o.stateDir, Socket: o.cniSocket, RESTAddress: o.restAddress, Version: daemon.Build().Version,
-		NoDNS: o.dns == dnsOff, DNSUpstreams: upstreams, Uplinks: o.uplinks,
+		FlowLog: flowLog,
+		NoDNS:   o.dns == dnsOff, DNSUpstreams: upstreams, Uplinks: o.uplinks,
 		StoreAddresses: st.Addresses, Metrics: st.Collectors(), ContainersReachControl: o.reachControl, DebugAddress: o.debug,
 		FirstStart: firstStart, DebugHooks: o.debugHooks, Hook: killAt(o),
 	})
@@ -117,7 +129,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		daemon.LogHangups(ctx, log)
+		daemon.LogHangups(ctx, log, reopen)
 		return nil
 	})
 	if o.debug != "" {

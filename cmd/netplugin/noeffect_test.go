@@ -45,6 +45,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"state-dir":                      effecttest.By("TestSpool"),
 	"cni-socket":                     effecttest.By("TestSpool"),
 	"rest-address":                   effecttest.By("TestSpool"),
+	"flow-log":                       effecttest.By("TestFlowLogFile"),
 	"debug-address":                  effecttest.By("TestBadFlags"),
 	"containers-reach-control-plane": effecttest.By("TestControlPlane"),
 	"debug-hooks":                    effecttest.By("TestCutAndPaused"),

@@ -63,6 +63,7 @@ type options struct {
 	force       bool
 	debug       string
 	log         daemon.LogConfig
+	flowLog     string
 	tls         transport.Config // no flag sets it yet: plain
 
 	hostName   model.HostName
@@ -213,6 +214,11 @@ func localFlags(fs *daemon.FlagSet, o *options) {
 		Name: "debug-address", Env: envPrefix + "DEBUG_ADDRESS", Value: "ip:port",
 		Usage: "where to serve profiling under /debug/pprof/; empty = nowhere",
 		Check: daemon.CheckHostPort,
+	})
+	fs.String(&o.flowLog, daemon.Flag{
+		Name: "flow-log", Env: envPrefix + "FLOW_LOG", Value: "file|syslog|url",
+		Usage: "write a line of JSON for each connection that a rule with log decides, or an audited policy would: to a file, to this machine's syslog, or to a server as --syslog-url has it; empty = nowhere",
+		Check: daemon.CheckLines,
 	})
 	fs.Bool(&o.uninstall, daemon.Flag{
 		Name:  "uninstall",

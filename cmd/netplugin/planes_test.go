@@ -43,7 +43,7 @@ func TestThirdDriver(t *testing.T) {
 	}}, planes[0], fakePlane)
 	var o options
 	fs := newFlags(&o)
-	if err := fs.Parse([]string{"--driver", "third", "--third-flag", "a", "--ebpf-pin-dir", "/x", "--ip-forward"}, noEnv); err != nil {
+	if err := fs.Parse([]string{"--driver", "third", "--third-flag", "a", "--ebpf-pin-dir", "/x", "--ip-forward", "--flow-log", "/x"}, noEnv); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(fs.Usage(), "third (a test's)") {
@@ -58,7 +58,11 @@ func TestThirdDriver(t *testing.T) {
 	}
 	o.warnIdle(fs, log)
 	o.warnLacking(fs, drv.Capabilities(), log)
-	if got := out.String(); strings.Contains(got, "third-flag") || !strings.Contains(got, "--ebpf-pin-dir") ||
+	if strings.Contains(out.String(), "--flow-log") {
+		t.Errorf("a driver that tells of logged connections is warned of: %s", out.String())
+	}
+	o.warnLacking(fs, driver.Capabilities{WayOut: true}, log)
+	if got := out.String(); strings.Contains(got, "third-flag") || !strings.Contains(got, "--ebpf-pin-dir") || !strings.Contains(got, "flag=--flow-log why=") ||
 		!strings.Contains(got, `flag=--ip-forward why="it is for a driver with a way out"`) {
 		t.Errorf("warnings: %s", got)
 	}

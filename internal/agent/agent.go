@@ -146,7 +146,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.names = newNameServer(cfg, a.way.SetNameServer)
 	a.Observer, err = observe.New(observe.Config{
 		Host: cfg.Host, VTEP: cfg.VTEP, DriverName: cfg.DriverName, DriverWhy: cfg.DriverWhy, Version: cfg.Version, StateDir: cfg.StateDir,
-		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: cfg.Store, DebugHooks: cfg.DebugHooks,
+		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: cfg.Store, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog,
 		Metrics: slices.Concat(a.names.metrics(), cfg.Metrics),
 		Cluster: a.cluster, WayOut: a.way, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Service,
 		Named: a.named, Mine: a.mine, Kick: a.kick, WriteStatus: a.writeStatus,

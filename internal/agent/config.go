@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv/netplugin/v2/internal/agent/observe"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -49,6 +50,9 @@ type Config struct {
 	DebugAddress string
 	// Metrics are told beside the agent's own: of the store's client; optional.
 	Metrics []prometheus.Collector
+
+	// FlowLog gets the connections that rules with log and audits tell of; optional.
+	FlowLog observe.FlowSink
 
 	// TakeHost takes the host's name over from an installation that is not alive
 	// and had other addresses; its endpoints are then released.

@@ -110,7 +110,7 @@ func (f *lineFile) room() error {
 // leaveSpare tells that no more may be written, by the bytes of a file system.
 func leaveSpare(path string, free, size uint64) error {
 	if spare := min(lineFileSpare, size/10); free < spare {
-		return fmt.Errorf("write %s: its file system has %d MiB left, of which %d stay free for others", path, free>>20, spare>>20)
+		return fmt.Errorf("write %s: the last %d MiB of its file system stay free for others; make room", path, spare>>20)
 	}
 	return nil
 }

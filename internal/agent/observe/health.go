@@ -261,7 +261,7 @@ func firstOf(list []string) string {
 // those that they begin with.
 var problemKinds = []string{
 	"global", "host", "tenant", "network", "endpoint", "group", "rule", "policy set", "policy", "remote", "port",
-	"tunnel", "uplink", "interface", "way out", "name server", "published ports", "firewall", "journal", "damaged journal",
+	"tunnel", "uplink", "interface", "way out", "name server", "published ports", "firewall", "journal", "damaged journal", "flow log",
 }
 
 // problemKind is the kind of a problem's object, which labels metrics: one of

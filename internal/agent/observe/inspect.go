@@ -206,7 +206,7 @@ func (a *Observer) registerMetrics() error {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "contiv_netplugin_" + name, Help: help}, f)
 	}
 	var errs []error
-	for _, c := range slices.Concat(a.cfg.Attachments.Metrics(), a.cfg.Metrics, []prometheus.Collector{
+	for _, c := range slices.Concat(a.cfg.Attachments.Metrics(), a.cfg.Metrics, a.flowLog.collectors(), []prometheus.Collector{
 		tableMetrics{a.cfg.Can},
 		a.applyTime,
 		gauge("ports", "Local ports that are programmed.", func() float64 { n, _ := a.countPorts(); return float64(n) }),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -27,8 +28,17 @@ type watchers struct {
 // watcher gets the events that concern it, with names.
 type watcher struct {
 	want   cluster.MonitorRequest
+	logs   bool               // it wants what rules with log and audits tell of, and no more
 	events chan api.FlowEvent // closed when the agent stops
-	lost   uint64             // that did not fit; guarded by watchers.mu
+	lost   uint64             // that did not fit, and were not told as lost yet; guarded by watchers.mu
+	missed atomic.Uint64      // that did not fit, here or before, since it began
+	losses waiting.Bell       // rings when it misses some
+}
+
+// miss counts what was not told.
+func (w *watcher) miss(n uint64) {
+	w.missed.Add(n)
+	w.losses.Ring()
 }
 
 func newWatchers() *watchers {
@@ -37,7 +47,11 @@ func newWatchers() *watchers {
 
 // add begins to watch; remove ends it.
 func (ws *watchers) add(want cluster.MonitorRequest) *watcher {
-	w := &watcher{want: want, events: make(chan api.FlowEvent, watcherQueue)}
+	return ws.enter(&watcher{want: want})
+}
+
+func (ws *watchers) enter(w *watcher) *watcher {
+	w.events, w.losses = make(chan api.FlowEvent, watcherQueue), waiting.NewBell()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.closed {
@@ -72,8 +86,10 @@ func (ws *watchers) close() {
 func (ws *watchers) wants() (any bool, opts driver.MonitorOptions, changed <-chan struct{}) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
+	opts.NoDrops = true
 	for w := range ws.all {
 		opts.Connections = opts.Connections || w.want.Connections
+		opts.NoDrops = opts.NoDrops && w.logs
 	}
 	return len(ws.all) > 0, opts, ws.changes.Next()
 }
@@ -83,8 +99,11 @@ func (ws *watchers) tell(e api.FlowEvent) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for w := range ws.all {
-		if !concerns(e, w.want) {
+		if !w.concerns(e) {
 			continue
+		}
+		if e.Event == api.FlowLost {
+			w.miss(e.Count)
 		}
 		if w.lost > 0 {
 			lost := api.FlowEvent{Time: e.Time, Host: e.Host, Event: api.FlowLost, Count: w.lost}
@@ -98,17 +117,24 @@ func (ws *watchers) tell(e api.FlowEvent) {
 		case w.events <- e:
 		default:
 			w.lost += max(e.Count, 1)
+			if e.Event != api.FlowLost {
+				w.miss(max(e.Count, 1))
+			}
 		}
 	}
 }
 
-// concerns tells whether an event is one that a request wants.
-func concerns(e api.FlowEvent, want cluster.MonitorRequest) bool {
+// concerns tells whether an event is one that the watcher wants.
+func (w *watcher) concerns(e api.FlowEvent) bool {
 	switch e.Event {
 	case api.FlowDrop, api.FlowConnection, api.FlowLogged, api.FlowWouldDeny, api.FlowWouldAllow:
 	default:
 		return true
 	}
+	if w.logs {
+		return e.Event != api.FlowDrop && e.Event != api.FlowConnection
+	}
+	want := w.want
 	member := func(group string, tenant, name string) bool {
 		if name == "" {
 			return true
@@ -145,15 +171,19 @@ func (a *Observer) monitor(ctx context.Context) {
 			continue // nobody watches any more, it is to begin anew, or ctx has ended
 		}
 		a.cfg.Log.Warn("the data plane cannot be monitored", "error", err)
-		a.watchers.tell(api.FlowEvent{
-			Time: time.Now(), Host: string(a.cfg.Host), Event: api.FlowNote, Text: "the data plane cannot be monitored: " + err.Error(),
-		})
+		a.flowLog.monitored(err)
+		a.note("the data plane cannot be monitored: " + err.Error())
 		select {
 		case <-changed:
 		case <-time.After(monitorAgain):
 		case <-ctx.Done():
 		}
 	}
+}
+
+// note tells all who watch a sentence.
+func (a *Observer) note(text string) {
+	a.watchers.tell(api.FlowEvent{Time: time.Now(), Host: string(a.cfg.Host), Event: api.FlowNote, Text: text})
 }
 
 // monitorOnce passes the driver's events on until nobody watches, the driver
@@ -164,6 +194,9 @@ func (a *Observer) monitorOnce(ctx context.Context, opts driver.MonitorOptions, 
 	events, err := a.cfg.Driver.Monitor(ctx, opts)
 	if err != nil {
 		return err
+	}
+	if a.flowLog.monitored(nil); a.flowLog != nil {
+		a.note("from here on connections are told of")
 	}
 	for {
 		wanted, now, changed := a.watchers.wants()

@@ -167,8 +167,8 @@ func TestFlowFieldsDocumented(t *testing.T) {
 	text, _, _ = strings.Cut(text, "\n## ")
 	known := map[string]bool{}
 	for _, of := range []reflect.Type{reflect.TypeFor[api.FlowEvent](), reflect.TypeFor[api.FlowPeer](), reflect.TypeFor[api.FlowRule]()} {
-		for i := range of.NumField() {
-			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		for field := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			known[name] = true
 			if !strings.Contains(text, "`"+name+"`") {
 				t.Errorf("field %s of %s is not documented", name, of.Name())

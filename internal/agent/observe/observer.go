@@ -32,6 +32,7 @@ type Config struct {
 	Store      store.Reader           // tells of netmasters' monitors
 	Metrics    []prometheus.Collector // told beside the Observer's own
 	DebugHooks bool                   // enables the endpoints that pause the mirror: tests only
+	FlowLog    FlowSink               // where the flow log goes; nil = there is none
 
 	Cluster     *picture.Cluster
 	WayOut      *picture.WayOut
@@ -54,6 +55,7 @@ type Config struct {
 type Observer struct {
 	cfg       Config
 	watchers  *watchers
+	flowLog   *flowLog // nil = none
 	status    *status
 	standing  *standing
 	logged    map[string]string // problems; of the runner's goroutine
@@ -66,6 +68,9 @@ func New(cfg Config) (*Observer, error) {
 	a := &Observer{cfg: cfg, watchers: newWatchers(), logged: map[string]string{}}
 	a.status = newStatus(a)
 	a.standing = &standing{log: cfg.Log, texts: map[string]string{}, changed: a.status.poke}
+	if cfg.FlowLog != nil {
+		a.flowLog = &flowLog{sink: cfg.FlowLog, log: cfg.Log, tell: a.standing.set, watcher: a.watchers.enter(&watcher{logs: true})}
+	}
 	return a, a.registerMetrics()
 }
 
@@ -75,6 +80,9 @@ func New(cfg Config) (*Observer, error) {
 func (a *Observer) Observe(ctx, inner context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { a.status.run(inner) })
+	if a.flowLog != nil {
+		running.Go(func() { a.flowLog.run(ctx) })
+	}
 	running.Go(func() { a.monitor(ctx) })
 	running.Go(func() { a.serveMonitors(ctx) })
 	running.Wait()

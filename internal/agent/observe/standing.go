@@ -15,8 +15,8 @@ const (
 	AboutAttachments = "attachments"
 )
 
-// standing is what is wrong with the host's place in the cluster, beside
-// what the data plane reports: a sentence for each object. They show in the log
+// standing is what is wrong with the host's place in the cluster, and with what
+// the agent keeps, beside what the data plane reports: a sentence for each object. They show in the log
 // when they come and go, in /debug/state, in the host's status and, by
 // the conditions of health.go, in /healthz.
 type standing struct {
@@ -41,7 +41,7 @@ func (c *standing) set(object, text string) {
 	case was == text:
 		return
 	case text != "":
-		c.log.Error("this host's place in the cluster is not as it should be", "object", object, "problem", text)
+		c.log.Error("this host is not as it should be", "object", object, "problem", text)
 	default:
 		c.log.Info("a problem has gone", "object", object)
 	}
