@@ -71,14 +71,13 @@ func networkPolicyFromAPI(o api.NetworkPolicy) (n model.NetworkPolicy, err error
 		p.Applies = selectorFromAPI(p.Key.Tenant, *o.Applies)
 	}
 	p.Default = model.Defaults{In: model.Action(o.DefaultIn), Out: model.Action(o.DefaultOut)}
-	for _, x := range o.Rules {
+	for i, x := range o.Rules {
 		r, err := networkRuleFromAPI(p.Key, x)
 		if err != nil {
-			return n, fmt.Errorf("rules: rule %q: %w", x.RuleID, err)
+			return n, model.InField(fmt.Sprintf("rules[%d]", i), err)
 		}
 		n.Rules = append(n.Rules, r)
 	}
-	model.SortRules(n.Rules)
 	return n, nil
 }
 
@@ -104,19 +103,20 @@ func networkRuleFromAPI(k model.PolicyKey, o api.NetworkPolicyRule) (r model.Pol
 	if r.Key.Rule, err = model.ParseRuleID(o.RuleID); err != nil {
 		return r, err
 	}
-	for _, p := range o.Peers {
+	for i, p := range o.Peers {
+		field := fmt.Sprintf("peers[%d]", i)
 		peer := model.Peer{Text: p.CIDR}
 		if p.Selector != nil {
 			s := selectorFromAPI(k.Tenant, *p.Selector)
 			peer.Selector = &s
 		}
 		if p.CIDR != "" {
-			if peer.CIDR, err = model.ParsePeerAddr("cidr", p.CIDR); err != nil {
+			if peer.CIDR, err = model.ParsePeerCIDR(field+".cidr", p.CIDR); err != nil {
 				return r, err
 			}
 		}
-		for _, x := range p.Except {
-			except, err := model.ParsePeerAddr("except", x)
+		for j, x := range p.Except {
+			except, err := model.ParsePeerCIDR(fmt.Sprintf("%s.except[%d]", field, j), x)
 			if err != nil {
 				return r, err
 			}
@@ -127,10 +127,10 @@ func networkRuleFromAPI(k model.PolicyKey, o api.NetworkPolicyRule) (r model.Pol
 		}
 		r.Peers = append(r.Peers, peer)
 	}
-	for _, p := range o.Ports {
+	for i, p := range o.Ports {
 		list, err := portsFromAPI(p)
 		if err != nil {
-			return r, err
+			return r, model.InField(fmt.Sprintf("ports[%d]", i), err)
 		}
 		r.Ports = append(r.Ports, list...)
 	}

@@ -148,3 +148,41 @@ func TestLargeNetworkPolicy(t *testing.T) {
 	}
 	f.must("DELETE", "/api/v1/networkPolicys/blue:x/", "")
 }
+
+// TestNetworkPolicyErrors: what is wrong is named as it was written.
+func TestNetworkPolicyErrors(t *testing.T) {
+	f := serve(t, 0)
+	f.populate()
+	rule := func(id, rest string) string {
+		return `{"ruleId":"` + id + `","direction":"in","action":"allow"` + rest + `}`
+	}
+	for wrong, words := range map[string]string{
+		`,"peers":[{"cidr":"10.0.0.1"},{"selector":{"group":"none"}}]`:                                `rules[1].peers[1].selector.group "none"`,
+		`,"peers":[{"cidr":"10.0.0.1"},{"selector":{"network":"none"}}]`:                              `rules[1].peers[1].selector.network "none"`,
+		`,"peers":[{"network":"none"}]`:                                                               `rules[1].peers[0].network "none"`,
+		`,"peers":[{"network":"a b"}]`:                                                                `rules[1].peers[0].network "a b"`,
+		`,"peers":[{"selector":{"group":"a b"}}]`:                                                     `rules[1].peers[0].selector.group "a b"`,
+		`,"peers":[{"selector":{"matchLabels":{"a b":"c"}}}]`:                                         `rules[1].peers[0].selector.matchLabels "a b"`,
+		`,"peers":[{"selector":{"matchLabels":{"controller-uid":"c"}}}]`:                              `rules[1].peers[0].selector "controller-uid"`,
+		`,"peers":[{"selector":{"matchExpressions":[{"key":"app","operator":"in","values":["a"]}]}}]`: `rules[1].peers[0].selector.matchExpressions.operator "in"`,
+		`,"peers":[{"cidr":"10.1.2.3/8"}]`:                                                            `rules[1].peers[0].cidr "10.1.2.3/8": has address bits beyond its length; the subnet is 10.0.0.0/8`,
+		`,"peers":[{"cidr":"2001:db8::1/64"}]`:                                                        `the subnet is 2001:db8::/64`,
+		`,"peers":[{"cidr":"10.0.0.0/8","except":["10.2.0.0/16","10.1.2.3/16"]}]`:                     `rules[1].peers[0].except[1] "10.1.2.3/16": has address bits beyond its length; the subnet is 10.1.0.0/16`,
+		`,"peers":[{"cidr":"10.0.0.0/8","except":["11.0.0.0/16"]}]`:                                   `rules[1].peers[0].except "11.0.0.0/16"`,
+		`,"peers":[{"cidr":"10.0.0.0/8"},{"cidr":"10.0.0.0/8","network":"n"}]`:                        `rules[1].peers[1] "2"`,
+		`,"ports":[{"protocol":"tcp"},{"protocol":"tcp","ports":"0"}]`:                                `rules[1].ports[1].ports "0"`,
+		`,"ports":[{"protocol":"tcpp"}]`:                                                              `rules[1].ports[0].protocol "tcpp"`,
+		`,"priority":101`:                                                                             `rules[1].priority "101"`,
+		`},` + rule("z", ``)[:len(rule("z", ``))-1]:                                                   `rules[2].ruleId "z"`,
+	} {
+		body := `{"tenantName":"blue","networkPolicyName":"x","rules":[` + rule("z", ``) + `,` + rule("a", wrong) + `]}`
+		code, text := f.do("POST", "/api/v1/networkPolicys/blue:x/", body)
+		if code < 400 || code > 409 || !strings.Contains(text, words) {
+			t.Errorf("%s: %d %s; want %s", wrong, code, text, words)
+		}
+	}
+	f.must("POST", "/api/v1/networkPolicys/blue:x/", `{"tenantName":"blue","networkPolicyName":"x","rules":[`+rule("z", ``)+`,`+rule("a", `,"peers":[{"cidr":"10.0.0.0/8","except":["10.1.0.0/16"]},{"cidr":"10.1.2.3"}]`)+`]}`)
+	if text := f.must("GET", "/api/v1/networkPolicys/blue:x/", ""); strings.Index(text, `"ruleId":"a"`) > strings.Index(text, `"ruleId":"z"`) {
+		t.Errorf("rules are not told by id: %s", text)
+	}
+}

@@ -402,6 +402,9 @@ func (c *Compiler) resolvePeers(r *rule, next *desired.Rule) (problem string) {
 			now = append(now, desired.Identities{})
 		case r.rec.Action == model.Deny:
 			now = append(now, s.denied)
+		case r.rec.Action == model.Pass && s.denied.Len() > s.ids.Len():
+			next.Action = model.Deny // or what comes after it in its tier would allow whom it should have passed on
+			now = append(now, s.denied)
 		default:
 			now = append(now, s.ids)
 		}

@@ -71,6 +71,12 @@ func TestMissingReferences(t *testing.T) {
 			c.SetRule(rule(model.Deny, func(r *model.Rule) { r.Group = "g1" }))
 			c.DeleteIdentity(blue, 300)
 		}, []desired.Rule{{ID: id, Priority: 10005, Action: model.Deny, Identities: desired.IdentitiesOf(300)}}, model.Pass, "tenant blue: identities [300]"},
+		{"identity record of a pass", func(c *Compiler) {
+			r := rule(model.Allow, func(r *model.Rule) { r.Group = "g1" })
+			r.Action = model.Pass
+			c.SetRule(r)
+			c.DeleteIdentity(blue, 300)
+		}, []desired.Rule{{ID: id, Priority: 10005, Action: model.Deny, Identities: desired.IdentitiesOf(300)}}, model.Pass, "tenant blue: identities [300]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := New("h1")

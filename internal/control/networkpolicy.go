@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -48,7 +49,7 @@ func (c *Controller) ChangeNetworkPolicy(valid model.Valid[model.Policy]) Change
 func (c *Controller) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owner model.PolicyOwner) Change {
 	r := valid.Value()
 	ch := changeOf(rankPolicyRule, tables.Rules, r.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
-		return putRule(tx, r, model.KindNetwork, owner)
+		return putRule(tx, r, model.KindNetwork, owner, "")
 	})
 	ch.bad = cmp.Or(ch.bad, tooManyNames(r))
 	ch.rules = []model.PolicyRule{r}
@@ -81,9 +82,9 @@ func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]
 	ch := changeOf(rankMember, tables.Policies, n.Policy.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
 		return replacePolicy(tx, n)
 	})
-	for _, r := range n.Rules {
+	for i, r := range n.Rules {
 		if err := tooManyNames(r); err != nil && ch.bad == nil {
-			ch.bad = fmt.Errorf("rules: rule %q: %w", r.Key.Rule, err)
+			ch.bad = model.InField(fmt.Sprintf("rules[%d]", i), err)
 		}
 	}
 	header := ch.read
@@ -100,7 +101,9 @@ func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]
 	ch.rules, ch.replaces = n.Rules, &n.Policy.Key
 	ch.alone = func(ctx context.Context) (any, store.Revision, error) {
 		rev, err := c.replaceStaged(ctx, n)
-		return n, rev, err
+		sorted := model.NetworkPolicy{Policy: n.Policy, Rules: slices.Clone(n.Rules)}
+		model.SortRules(sorted.Rules)
+		return sorted, rev, err
 	}
 	return ch
 }
@@ -134,8 +137,8 @@ func replacePolicy(tx store.Tx, n model.NetworkPolicy) error {
 			dropRule(tx, old.Value)
 			continue
 		}
-		if err := putRule(tx, *s.Rule, n.Policy.Kind, n.Policy.Owner); err != nil {
-			return fmt.Errorf("rules: rule %q: %w", s.Key.Rule, err)
+		if err := putRule(tx, *s.Rule, n.Policy.Kind, n.Policy.Owner, s.field); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -88,7 +88,7 @@ func TestNetworkPolicies(t *testing.T) {
 		"an unknown tier":                    {put(networkPolicy("n2", func(p *model.Policy) { p.Tier = 77 })), model.ErrInvalid, "must be one of admin"},
 		"a group that is not there":          {put(networkPolicy("n2", func(p *model.Policy) { p.Applies.Group = "none" })), model.ErrNotFound, `group "none"`},
 		"a network that is not there":        {put(networkPolicy("n2", func(p *model.Policy) { p.Applies.Network = "none" })), model.ErrNotFound, `network "none"`},
-		"a peer that is not there":           {putRule(networkRule("n1", "2", bySelector(func(s *model.Selector) { s.Network = "none" }))), model.ErrNotFound, `fromNetwork "none"`},
+		"a peer that is not there":           {putRule(networkRule("n1", "2", bySelector(func(s *model.Selector) { s.Network = "none" }))), model.ErrNotFound, `peers[0].selector.network "none"`},
 		"too many groups":                    {putRule(networkRule("n1", "2", many...)), model.ErrInvalid, "at most 8"},
 		"a rule of no policy":                {putRule(networkRule("none", "2")), model.ErrNotFound, "none"},
 		"deleting the group that it selects": {c.remove(groupKey("db")), model.ErrInUse, "network policies select by it"},

@@ -130,6 +130,16 @@ func (t policyTarget) reference(kind, from string) tables.RefKey {
 	return tables.RefKey{Target: t.target, Kind: kind, From: from}
 }
 
+// fieldsIn says that the fields of targets lie in another one; "" = they do not.
+func fieldsIn(outer string, targets []policyTarget) []policyTarget {
+	for i := range targets {
+		if outer != "" {
+			targets[i].field = outer + "." + targets[i].field
+		}
+	}
+	return targets
+}
+
 func hasTarget(list []policyTarget, t tables.Target) bool {
 	return slices.ContainsFunc(list, func(x policyTarget) bool { return x.target == t })
 }

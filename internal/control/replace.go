@@ -175,26 +175,32 @@ func stagedBy(tx store.Tx, p model.PolicyKey, id string) (tables.Replacement, er
 	return row.Value, err
 }
 
-// differences says what has to change of the rules that there are, by key.
-func differences(have, want []model.PolicyRule) (out []tables.StagedRule) {
+// ruleChange is what a rule will be; field is where the request has it.
+type ruleChange struct {
+	tables.StagedRule
+	field string
+}
+
+// differences says what has to change of the rules that there are.
+func differences(have, want []model.PolicyRule) (out []ruleChange) {
 	old := make(map[model.RuleKey]model.PolicyRule, len(have))
 	for _, r := range have {
 		old[r.Key] = r
 	}
 	for i, r := range want {
 		if was, there := old[r.Key]; !there || !was.Equal(r) {
-			out = append(out, tables.StagedRule{Key: r.Key, Rule: &want[i]})
+			out = append(out, ruleChange{tables.StagedRule{Key: r.Key, Rule: &want[i]}, fmt.Sprintf("rules[%d]", i)})
 		}
 		delete(old, r.Key)
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(old), lessRule) {
-		out = append(out, tables.StagedRule{Key: k})
+		out = append(out, ruleChange{StagedRule: tables.StagedRule{Key: k}})
 	}
 	return out
 }
 
 // stage writes rules as staged, with references to what they name.
-func stage(tx store.Tx, p model.PolicyKey, id string, rules []tables.StagedRule) error {
+func stage(tx store.Tx, p model.PolicyKey, id string, rules []ruleChange) error {
 	keys := []string{tables.Replacements.Key(tables.ReplacementKey(p))}
 	for _, s := range rules {
 		keys = append(keys, tables.StagedRules.Key(tables.StagedKey(s.Key)))
@@ -213,11 +219,11 @@ func stage(tx store.Tx, p model.PolicyKey, id string, rules []tables.StagedRule)
 	}
 	for _, s := range rules {
 		if s.Rule != nil {
-			if err := moveTargets(tx, ruleReference, s.Key.String(), nil, ruleTargets(*s.Rule)); err != nil {
-				return fmt.Errorf("rules: rule %q: %w", s.Key.Rule, err)
+			if err := moveTargets(tx, ruleReference, s.Key.String(), nil, fieldsIn(s.field, ruleTargets(*s.Rule))); err != nil {
+				return err
 			}
 		}
-		if err := tables.StagedRules.Create(tx, s); err != nil {
+		if err := tables.StagedRules.Create(tx, s.StagedRule); err != nil {
 			return err
 		}
 	}
@@ -225,7 +231,7 @@ func stage(tx store.Tx, p model.PolicyKey, id string, rules []tables.StagedRule)
 }
 
 // stageAll stages rules in as many transactions as it takes.
-func (c *Controller) stageAll(ctx context.Context, what string, p model.PolicyKey, id string, rules []tables.StagedRule) error {
+func (c *Controller) stageAll(ctx context.Context, what string, p model.PolicyKey, id string, rules []ruleChange) error {
 	told := time.Now()
 	for from, b := 0, newPortion(); from < len(rules); {
 		some := rules[from:min(from+b.size, len(rules))]

@@ -245,7 +245,7 @@ func TestReplaceNames(t *testing.T) {
 	}
 	c.put(naming("b"))
 	hook = nil
-	if err := c.try(naming("none")); !errors.Is(err, model.ErrNotFound) || !strings.Contains(err.Error(), `rules: rule "r00000"`) {
+	if err := c.try(naming("none")); !errors.Is(err, model.ErrNotFound) || !strings.Contains(err.Error(), `rules[0].peers[0].selector.group "none"`) {
 		t.Errorf("a group that is not there: %v", err)
 	}
 	c.ok(c.remove(groupKey("a")))

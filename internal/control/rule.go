@@ -59,7 +59,7 @@ func (c *Controller) ChangeRule(valid model.Valid[model.Rule]) Change {
 	r := valid.Value()
 	general := r.General()
 	ch := changeOf(rankMember, tables.Rules, r.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
-		return putRule(tx, general, model.KindContiv, model.OwnerUser)
+		return putRule(tx, general, model.KindContiv, model.OwnerUser, "")
 	})
 	inContivWords[model.PolicyRule, model.Rule](&ch)
 	ch.rules = []model.PolicyRule{general}
@@ -67,9 +67,15 @@ func (c *Controller) ChangeRule(valid model.Valid[model.Rule]) Change {
 }
 
 // putRule creates a rule of a policy of its kind and owner, or of a network
-// policy replaces it.
-func putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKind, owner model.PolicyOwner) error {
-	targets := ruleTargets(r)
+// policy replaces it. field is where a request names the rule, for errors; "" = the
+// request is the rule.
+func putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKind, owner model.PolicyOwner, field string) error {
+	targets := fieldsIn(field, ruleTargets(r))
+	if kind == model.KindContiv {
+		for i, t := range targets {
+			targets[i].field = contivField(r.Direction, t.target)
+		}
+	}
 	keys := []string{tables.Policies.Key(r.Key.PolicyKey()), tables.Rules.Key(r.Key), tables.Replacements.Key(tables.ReplacementKey(r.Key.PolicyKey()))}
 	for _, t := range targets {
 		keys = append(keys, t.key)
@@ -113,6 +119,14 @@ func side(d model.Direction) string {
 		return "to"
 	}
 	return "from"
+}
+
+// contivField is the field of a rule of 1.x that names a target.
+func contivField(d model.Direction, t tables.Target) string {
+	if t.Kind == "group" {
+		return side(d) + "EndpointGroup"
+	}
+	return side(d) + "Network"
 }
 
 // sameRule checks that a request for an existing rule of a Contiv policy asks for
@@ -192,16 +206,15 @@ func ruleTargets(r model.PolicyRule) (out []policyTarget) {
 			out = append(out, x)
 		}
 	}
-	of := side(r.Direction)
-	for _, p := range r.Peers {
+	for i, p := range r.Peers {
 		if p.Network != (model.NetworkKey{}) {
-			add(networkTarget(of+"Network", p.Network))
+			add(networkTarget(fmt.Sprintf("peers[%d].network", i), p.Network))
 		}
 		if s := p.Selector; s != nil && s.Group != "" {
-			add(groupTarget(of+"EndpointGroup", model.GroupKey{Tenant: s.Tenant, Name: s.Group}))
+			add(groupTarget(fmt.Sprintf("peers[%d].selector.group", i), model.GroupKey{Tenant: s.Tenant, Name: s.Group}))
 		}
 		if s := p.Selector; s != nil && s.Network != "" {
-			add(networkTarget(of+"Network", model.NetworkKey{Tenant: s.Tenant, Name: s.Network}))
+			add(networkTarget(fmt.Sprintf("peers[%d].selector.network", i), model.NetworkKey{Tenant: s.Tenant, Name: s.Network}))
 		}
 	}
 	return out

@@ -63,6 +63,15 @@ func (e *FieldError) Error() string {
 // Is makes every FieldError match ErrInvalid.
 func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
 
+// InField says of a field in an error that it lies in another one, as in
+// "rules[3].priority".
+func InField(outer string, err error) error {
+	if f, ok := errors.AsType[*FieldError](err); ok {
+		return &FieldError{Field: outer + "." + f.Field, Value: f.Value, Want: f.Want}
+	}
+	return fmt.Errorf("%s: %w", outer, err)
+}
+
 // InvalidField is shorthand for a FieldError. want is a phrase such as
 // "must be a port between 0 and 65535".
 func InvalidField(field string, value any, want string) error {

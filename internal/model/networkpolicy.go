@@ -16,7 +16,7 @@ const MaxNetworkPolicyRules = 20_000
 // NetworkPolicy is a Policy of KindNetwork with its rules, as users write it.
 type NetworkPolicy struct {
 	Policy Policy       `json:"policy"`
-	Rules  []PolicyRule `json:"rules,omitempty"` // by id, each id once
+	Rules  []PolicyRule `json:"rules,omitempty"` // each id once
 }
 
 // Validate checks all fields. The error is of kind ErrInvalid.
@@ -39,23 +39,24 @@ func (n NetworkPolicy) Validate() error {
 		return err
 	}
 	ids := make(map[RuleID]bool, len(n.Rules))
-	for _, r := range n.Rules {
+	for i, r := range n.Rules {
+		field := fmt.Sprintf("rules[%d]", i)
 		if r.Key.PolicyKey() != p.Key {
-			return InvalidField("rules", r.Key, "must be of policy "+p.Key.String())
+			return InvalidField(field, r.Key, "must be of policy "+p.Key.String())
 		}
 		if ids[r.Key.Rule] {
-			return InvalidField("rules", r.Key.Rule, "must have another ruleId for each rule")
+			return InvalidField(field+".ruleId", r.Key.Rule, "must be another one for each rule")
 		}
 		ids[r.Key.Rule] = true
 		if err := r.Validate(); err != nil {
-			return fmt.Errorf("rules: rule %q: %w", r.Key.Rule, err)
+			return InField(field, err)
 		}
-		for _, x := range r.Peers {
+		for j, x := range r.Peers {
 			if x.Selector == nil {
 				continue
 			}
-			if err := generatedLabel("peers", *x.Selector); err != nil {
-				return fmt.Errorf("rules: rule %q: %w", r.Key.Rule, err)
+			if err := generatedLabel(fmt.Sprintf("peers[%d].selector", j), *x.Selector); err != nil {
+				return InField(field, err)
 			}
 		}
 	}
@@ -72,7 +73,7 @@ func generatedLabel(field string, s Selector) error {
 	return nil
 }
 
-// SortRules orders rules by their id, which is how they are kept.
+// SortRules orders rules by their id, which is how they are told.
 func SortRules(rules []PolicyRule) {
 	slices.SortFunc(rules, func(a, b PolicyRule) int { return cmp.Compare(a.Key.Rule, b.Key.Rule) })
 }

@@ -234,8 +234,8 @@ func (r PolicyRule) Validate() error {
 	if len(r.Ports) > MaxRulePorts {
 		return InvalidField("ports", len(r.Ports), fmt.Sprintf("must be at most %d", MaxRulePorts))
 	}
-	for _, p := range r.Peers {
-		if err := p.validate(r.Key.Tenant); err != nil {
+	for i, p := range r.Peers {
+		if err := p.validate(fmt.Sprintf("peers[%d]", i), r.Key.Tenant); err != nil {
 			return err
 		}
 	}
@@ -260,29 +260,29 @@ func (p Peer) kinds() (n int) {
 	return n
 }
 
-func (p Peer) validate(t TenantName) error {
+func (p Peer) validate(field string, t TenantName) error {
 	switch {
 	case p.kinds() != 1:
-		return InvalidField("peers", p.kinds(), "must each name their endpoints by one of selector, cidr and network")
+		return InvalidField(field, p.kinds(), "must name endpoints by one of selector, cidr and network")
 	case p.Selector != nil && p.Selector.Tenant != t, p.Network != (NetworkKey{}) && p.Network.Tenant != t:
-		return InvalidField("peers", t, "must be of the policy's own tenant")
+		return InvalidField(field, t, "must be of the policy's own tenant")
 	case !p.CIDR.IsValid() && (len(p.Except) > 0 || p.Text != ""):
-		return InvalidField("except", p.Network, "must be beside a cidr")
+		return InvalidField(field+".except", fmt.Sprint(p.Except), "must be beside a cidr")
 	case p.Selector != nil:
-		return p.Selector.Validate("peers")
+		return p.Selector.Validate(field + ".selector")
 	case !p.CIDR.IsValid():
-		return p.Network.validate()
+		return optionalName(field+".network", string(p.Network.Name), MaxName)
 	case p.CIDR != p.CIDR.Masked():
-		return InvalidField("cidr", p.CIDR, "must not have bits set beyond its length")
+		return InvalidField(field+".cidr", p.CIDR, "must not have bits set beyond its length")
 	case len(p.Except) > MaxRuleExcept:
-		return InvalidField("except", len(p.Except), fmt.Sprintf("must be at most %d", MaxRuleExcept))
+		return InvalidField(field+".except", len(p.Except), fmt.Sprintf("must be at most %d", MaxRuleExcept))
 	}
 	for _, x := range p.Except {
 		if x != x.Masked() || x.Bits() <= p.CIDR.Bits() || !p.CIDR.Contains(x.Addr()) {
-			return InvalidField("except", x, "must be a part of "+p.CIDR.String())
+			return InvalidField(field+".except", x, "must be a part of "+p.CIDR.String())
 		}
 	}
-	return rawText("cidr", p.Text, p.CIDR, func(s string) (netip.Prefix, error) { return ParsePeerAddr("cidr", s) })
+	return rawText(field+".cidr", p.Text, p.CIDR, func(s string) (netip.Prefix, error) { return ParsePeerAddr(field+".cidr", s) })
 }
 
 func (m PortMatch) validate() error {

@@ -149,6 +149,16 @@ func ParsePeerAddr(field, s string) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, a.BitLen()), nil
 }
 
+// ParsePeerCIDR is ParsePeerAddr for network policies, which 1.x had none of: a
+// CIDR with host bits is refused.
+func ParsePeerCIDR(field, s string) (netip.Prefix, error) {
+	p, err := ParsePeerAddr(field, s)
+	if given, bad := netip.ParsePrefix(s); err == nil && bad == nil && given != p {
+		return netip.Prefix{}, InvalidField(field, s, wantMasked(p))
+	}
+	return p, err
+}
+
 // HostRange returns the first and last address of a subnet that an endpoint or
 // gateway may have. IPv4 keeps back the network and broadcast addresses except
 // in a /31 (RFC 3021) and a /32; IPv6 keeps back the subnet-router anycast

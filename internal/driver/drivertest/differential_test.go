@@ -74,6 +74,7 @@ func newFuzzWorld(data []byte, mutate func(desired.Host) desired.Host) *fuzzWorl
 		policies: map[model.PolicyKey]model.Policy{}, rules: map[model.RuleKey]model.PolicyRule{},
 		identities: map[model.Identity]model.IdentityRecord{}, seen: map[model.HostName]map[conn]bool{},
 	}}
+	w.o.parties = func() []party { return w.parties }
 	for _, h := range fuzzHosts {
 		w.comps[h] = compile.New(h)
 		w.fabric.Add(h, oracle.New())

@@ -17,6 +17,7 @@ type naive struct {
 	rules      map[model.RuleKey]model.PolicyRule
 	identities map[model.Identity]model.IdentityRecord
 	enforce    model.PolicyKey // an audited policy that counts all the same
+	parties    func() []party
 	seen       map[model.HostName]map[conn]bool
 }
 
@@ -251,9 +252,19 @@ func portMatches(r model.PolicyRule, c conn) bool {
 	return len(r.Ports) == 0
 }
 
+// unrecorded tells whether an endpoint of the tenant has an identity without record.
+func (o *naive) unrecorded(t model.TenantName) bool {
+	for _, e := range o.parties() {
+		if _, recorded := o.identities[e.Identity]; e.Host != "" && e.Key.Network.Tenant == t && !recorded {
+			return true
+		}
+	}
+	return false
+}
+
 // peerMatches tells whether a rule means a peer, and what it does then. What is
 // not known is meant by every rule that denies, by none that allows; and one that
-// passes it on denies everybody.
+// passes it on denies everybody, or if it is an identity those that it means.
 func (o *naive) peerMatches(r model.PolicyRule, p party) (model.Action, bool) {
 	if len(r.Peers) == 0 {
 		return r.Action, true
@@ -296,8 +307,10 @@ func (o *naive) peerMatches(r model.PolicyRule, p party) (model.Action, bool) {
 	switch {
 	case unknown && r.Action != model.Allow:
 		return model.Deny, true
-	case byIdentity && r.Action == model.Deny && p.Host != "" && !recorded:
+	case byIdentity && r.Action != model.Allow && p.Host != "" && !recorded:
 		return model.Deny, true
+	case byIdentity && r.Action == model.Pass && o.unrecorded(r.Key.Tenant):
+		return model.Deny, matches
 	}
 	return r.Action, matches
 }
