@@ -142,8 +142,8 @@ func loadObjects(dir string, sizes map[string]uint32) (*objects, error) {
 	return &o, nil
 }
 
-// loadAll makes the maps, and then loads all programs at the same time: the
-// kernel's verifier works on each for a third of a second, on one processor.
+// loadAll makes the maps, and then loads all programs at the same time: nearly
+// all of a start is the kernel's verifier, which uses one processor a program.
 func loadAll(spec *ebpf.CollectionSpec, pins string) (*ebpf.Collection, error) {
 	programs := spec.Programs
 	spec.Programs = nil

@@ -84,8 +84,10 @@ static __always_inline struct event_budget *budget(__u32 i, __u64 now)
 
 // monitor tells what became of the packet under way: reason, or 0 = it began a
 // connection. on says who listens.
-static __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
+__noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
 {
+	if (!p)
+		return 0;
 	__u64 now = bpf_ktime_get_coarse_ns(), count = 1, h;
 	__u8 type = 0, plain = !!(on & (reason ? MONITOR_DROPS : MONITOR_CONNECTIONS)), asides = (!reason || reason == DROP_POLICY) && has_asides(p);
 	struct event_budget *b = budget(asides, now), *share = b;

@@ -48,39 +48,31 @@ __noinline int ask(struct pkt *p)
 	return 0;
 }
 
-// first_bit is the number of the lowest bit that is set.
+// first_bit is the number of the lowest bit that is set: how many bits are below
+// it. Without branches, each of which would double what the verifier goes through.
 static __always_inline __u32 first_bit(__u64 m)
 {
-	__u32 n = 0;
-	m &= -m;
-	n += m & 0xffffffff00000000ULL ? 32 : 0;
-	n += m & 0xffff0000ffff0000ULL ? 16 : 0;
-	n += m & 0xff00ff00ff00ff00ULL ? 8 : 0;
-	n += m & 0xf0f0f0f0f0f0f0f0ULL ? 4 : 0;
-	n += m & 0xccccccccccccccccULL ? 2 : 0;
-	n += m & 0xaaaaaaaaaaaaaaaaULL ? 1 : 0;
-	return n;
+	__u64 n = (m & -m) - 1;
+	n -= n >> 1 & 0x5555555555555555ULL;
+	n = (n & 0x3333333333333333ULL) + (n >> 2 & 0x3333333333333333ULL);
+	n = (n + (n >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
+	return n * 0x0101010101010101ULL >> 56;
 }
 
-struct walk {
-	struct pkt *p;
-	__u64 left; // lengths still to be asked for, less base
-	__u32 base, mapped; // 96 for IPv4, as which the address is mapped
-};
-
-// walk_one asks for the address at p->peer as one of the next length in use.
-static long walk_one(__u32 i, struct walk *w)
+// walk asks for the address at p->peer as one of each length in use: those of
+// lengths, counted from base. mapped is 96 for IPv4, as which the address is
+// mapped. A global function, too, since judge calls it for each tier and scope.
+__noinline int walk(struct pkt *p, __u64 lengths, __u32 base, __u32 mapped)
 {
-	struct pkt *p = w->p;
-	__u64 left = w->left;
-	if (!left)
-		return 1;
-	w->left = left & (left - 1);
-	__u32 bits = w->base + first_bit(left), n = bits + w->mapped;
-	p->rk.bits = bits;
-	p->rk.hi = n >= 64 ? p->peer_hi : n ? p->peer_hi & ~0ULL << (64 - n) : 0;
-	p->rk.lo = n > 64 ? p->peer_lo & ~0ULL << (128 - n) : 0;
-	ask(p);
+	if (!p)
+		return 0;
+	for (__u32 i = 0; i < 64 && lengths; i++, lengths &= lengths - 1) {
+		__u32 bits = base + first_bit(lengths), n = bits + mapped;
+		p->rk.bits = bits;
+		p->rk.hi = n >= 64 ? p->peer_hi : n ? p->peer_hi & ~0ULL << (64 - n) : 0;
+		p->rk.lo = n > 64 ? p->peer_lo & ~0ULL << (128 - n) : 0;
+		ask(p);
+	}
 	return 0;
 }
 
@@ -91,7 +83,6 @@ __noinline int judge(struct pkt *p, __u32 set, __u32 dir)
 	if (!p)
 		return 0;
 	struct rule_key *k = &p->rk;
-	struct walk w = { .p = p };
 	p->rule = 0;
 	p->judged_set = set;
 	p->judged_dir = dir;
@@ -113,7 +104,6 @@ __noinline int judge(struct pkt *p, __u32 set, __u32 dir)
 		p->port = p->orig.dport;
 	k->instance = s->instance;
 	k->dir = dir;
-	w.mapped = v4 ? 96 : 0;
 	for (__u32 t = 0; t < TIERS; t++) {
 		struct stage *g = &s->stages[dir & 1][t];
 		__u32 action = g->action;
@@ -140,12 +130,11 @@ __noinline int judge(struct pkt *p, __u32 set, __u32 dir)
 				__u32 word = i % LENGTH_WORDS;
 				if ((word == 0) != v4)
 					continue;
-				w.left = g->lengths[i];
-				if (!w.left)
+				__u64 left = g->lengths[i];
+				if (!left)
 					continue;
-				w.base = word ? (word - 1) * 64 : 0;
 				k->scope = i < LENGTH_WORDS ? 0 : p->net;
-				bpf_loop(65, walk_one, &w, 0);
+				walk(p, left, word ? (word - 1) * 64 : 0, v4 ? 96 : 0);
 			}
 		}
 		if (p->weight)
