@@ -57,6 +57,44 @@ func TestStackFits(t *testing.T) {
 	}
 }
 
+// TestKeysFit looks for what Linux 6.1 refuses and this kernel may not: a map's
+// key in memory that a global function was given by pointer. It looks at the
+// program that has all of them.
+func TestKeysFit(t *testing.T) {
+	require(t)
+	spec, err := loadDatapath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range spec.Maps {
+		m.Pinning = ebpf.PinNone
+	}
+	const name = "from_container"
+	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
+	all, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelInstruction, LogSizeStart: 64 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Close()
+	second := regexp.MustCompile(`\bR2(?:_w)?=([a-z_]+)`)
+	key, calls := "", 0
+	for line := range strings.Lines(all.Programs[name].VerifierLog) {
+		if strings.Contains(line, "call bpf_map_lookup_elem#") || strings.Contains(line, "call bpf_map_update_elem#") || strings.Contains(line, "call bpf_map_delete_elem#") {
+			if calls++; key == "mem" {
+				t.Error(line)
+			}
+		}
+		if strings.Contains(line, "R2") {
+			if m := second.FindStringSubmatch(line); m != nil {
+				key = m[1]
+			}
+		}
+	}
+	if calls == 0 {
+		t.Error("no use of a map is seen in what the verifier tells")
+	}
+}
+
 func deepest(fn string, frames map[string]int, calls map[string][]string) (chain []string, depth int) {
 	for _, next := range calls[fn] {
 		if c, d := deepest(next, frames, calls); d > depth {

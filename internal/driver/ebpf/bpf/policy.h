@@ -8,11 +8,11 @@
 
 #include "packet.h"
 
-// weigh takes the rule at p->rk if it decides before what was found so far. It
+// weigh takes the rule at a key if it decides before what was found so far. It
 // returns the port prefixes that its peer has rules for.
-static __always_inline __u64 weigh(struct pkt *p)
+static __always_inline __u64 weigh(struct pkt *p, struct rule_key *k)
 {
-	struct rule *r = bpf_map_lookup_elem(&rules, &p->rk);
+	struct rule *r = bpf_map_lookup_elem(&rules, k);
 	if (!r)
 		return 0;
 	int now = r->generation <= p->generation;
@@ -26,24 +26,25 @@ static __always_inline __u64 weigh(struct pkt *p)
 }
 
 // ask weighs all rules of the peer at p->rk. Like judge it is a global function,
-// which the verifier reads once, not for each of its callers.
+// which the verifier reads once, not for each of its callers. The key is on its
+// stack: Linux 6.1 takes nothing that a global function is given for a map's key.
 __noinline int ask(struct pkt *p)
 {
 	if (!p)
 		return 0;
-	struct rule_key *k = &p->rk;
-	k->proto = 0;
-	k->port_bits = ANY_PROTOCOL;
-	k->port = 0;
+	struct rule_key k = p->rk;
+	k.proto = 0;
+	k.port_bits = ANY_PROTOCOL;
+	k.port = 0;
 	__u32 shift = p->orig.proto == P_TCP ? 0 : p->orig.proto == P_UDP ? PORT_MASK_BITS : 2 * PORT_MASK_BITS;
-	__u32 ports = weigh(p) >> shift & PORT_MASK;
-	k->proto = p->orig.proto;
+	__u32 ports = weigh(p, &k) >> shift & PORT_MASK;
+	k.proto = p->orig.proto;
 	for (__u32 i = 0; i < PORT_MASK_BITS && ports; i++, ports >>= 1) {
 		if (!(ports & 1))
 			continue;
-		k->port_bits = 16 - i;
-		k->port = p->port >> i << i;
-		weigh(p);
+		k.port_bits = 16 - i;
+		k.port = p->port >> i << i;
+		weigh(p, &k);
 	}
 	return 0;
 }
