@@ -102,4 +102,5 @@ func enterIdentity(v *View, _ tables.IdentityKey, old, now *model.IdentityRecord
 func indexIdentity(v *View, r model.IdentityRecord, in bool) {
 	identitiesOf.in(v).put(r.Network.Tenant, r.ID, in)
 	identitiesOfGroup.in(v).put(model.GroupKey{Tenant: r.Network.Tenant, Name: r.Group}, r.ID, in)
+	indexTraits(v, r, in)
 }

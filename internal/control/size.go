@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // union is the policies of a group, whose rules are one list on a host; the
@@ -242,31 +241,4 @@ func (v *View) fitUnion(u union, rules []model.PolicyRule, changes map[model.Pol
 		return at[fit], err
 	}
 	return -1, err
-}
-
-// population bounds how many identities a selector selects, or will when the
-// groups of its network have endpoints.
-func (v *View) population(s model.Selector) int {
-	n := 0
-	switch {
-	case s.Group != "" && len(s.Requirements()) == 0:
-		n = len(identitiesOfGroup.in(v)[model.GroupKey{Tenant: s.Tenant, Name: s.Group}])
-	case s.Group != "":
-		n = v.selected(s, identitiesOfGroup.in(v)[model.GroupKey{Tenant: s.Tenant, Name: s.Group}])
-	default:
-		n = v.selected(s, identitiesOf.in(v)[s.Tenant])
-	}
-	if k := (model.NetworkKey{Tenant: s.Tenant, Name: s.Network}); s.Network != "" && s.Group == "" {
-		n = max(n, len(groupsOfNetwork.in(v)[k])+1)
-	}
-	return max(n, 1)
-}
-
-func (v *View) selected(s model.Selector, among map[model.Identity]struct{}) (n int) {
-	for id := range among {
-		if s.Selects(identityRecords.in(v).all[tables.IdentityKey{Tenant: s.Tenant, ID: id}]) {
-			n++
-		}
-	}
-	return n
 }

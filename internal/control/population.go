@@ -1,0 +1,105 @@
+package control
+
+import (
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// trait is what identities of a tenant have in common: a network, a label, or a
+// label's key with any value.
+type trait struct {
+	tenant     model.TenantName
+	network    model.NetworkName
+	key, value string
+	anyValue   bool
+}
+
+// identitiesWith finds the identities that a selector may select without a look
+// at all of a tenant's.
+var identitiesWith = newPart(func() index[trait, model.Identity] { return index[trait, model.Identity]{} })
+
+func indexTraits(v *View, r model.IdentityRecord, in bool) {
+	x, t := identitiesWith.in(v), r.Network.Tenant
+	x.put(trait{tenant: t, network: r.Network.Name}, r.ID, in)
+	for k, value := range r.Labels {
+		x.put(trait{tenant: t, key: k, value: value}, r.ID, in)
+		x.put(trait{tenant: t, key: k, anyValue: true}, r.ID, in)
+	}
+}
+
+// population bounds how many identities a selector selects, or will when the
+// groups of its network have endpoints.
+func (v *View) population(s model.Selector) int {
+	n := v.selected(s)
+	if k := (model.NetworkKey{Tenant: s.Tenant, Name: s.Network}); s.Network != "" && s.Group == "" {
+		n = max(n, len(groupsOfNetwork.in(v)[k])+1)
+	}
+	return max(n, 1)
+}
+
+// members are identities in disjoint parts.
+type members []map[model.Identity]struct{}
+
+func (m members) count() (n int) {
+	for _, part := range m {
+		n += len(part)
+	}
+	return n
+}
+
+// selected counts the identities that a selector selects. If it asks for one
+// thing, they are known by number; else those are looked at that have the rarest
+// of the things that it asks for.
+func (v *View) selected(s model.Selector) (n int) {
+	all := members{identitiesOf.in(v)[s.Tenant]}
+	if s.Group != "" {
+		all = members{identitiesOfGroup.in(v)[model.GroupKey{Tenant: s.Tenant, Name: s.Group}]}
+	}
+	asked := s.Requirements()
+	among, things := all, len(asked)
+	consider := func(m members) {
+		if m.count() <= among.count() {
+			among = m
+		}
+	}
+	if s.Network != "" {
+		things++
+		consider(members{identitiesWith.in(v)[trait{tenant: s.Tenant, network: s.Network}]})
+	}
+	if s.Group != "" {
+		things++
+	}
+	for _, r := range asked {
+		with := v.named(s.Tenant, r)
+		without := r.Operator == model.OpNotIn || r.Operator == model.OpDoesNotExist
+		if without && things == 1 {
+			return all.count() - with.count()
+		}
+		if !without {
+			consider(with)
+		}
+	}
+	if things <= 1 {
+		return among.count()
+	}
+	for _, part := range among {
+		for id := range part {
+			if s.Selects(identityRecords.in(v).all[tables.IdentityKey{Tenant: s.Tenant, ID: id}]) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// named are the identities with a label that a requirement names.
+func (v *View) named(t model.TenantName, r model.Requirement) (out members) {
+	x := identitiesWith.in(v)
+	if r.Operator == model.OpExists || r.Operator == model.OpDoesNotExist {
+		return members{x[trait{tenant: t, key: r.Key, anyValue: true}]}
+	}
+	for _, value := range r.Values { // each once: Requirements sees to that
+		out = append(out, x[trait{tenant: t, key: r.Key, value: value}])
+	}
+	return out
+}
