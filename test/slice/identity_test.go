@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
@@ -48,7 +49,7 @@ func takenName(t *testing.T, driver string) {
 	if err := c.DelContainer(t.Context(), spec("new", "h1", "blue/net/servers")); err != nil {
 		t.Error(err)
 	}
-	if *full || driver == both[oneOf("goesAndComesBack", both)] {
+	if *full || driver == both[drivertest.Choose("goesAndComesBack", len(both))] {
 		c.goesAndComesBack("h2")
 	}
 }

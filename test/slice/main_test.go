@@ -6,20 +6,17 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"hash/fnv"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
@@ -29,30 +26,13 @@ var bin string
 
 // What runs: make test-slice runs everything on every driver; without -full each
 // test runs on the drivers that make a difference to it, or on one that the seed
-// chooses, and the matrix goes through every value of every dimension on all of
-// them, in cases that the seed chooses, and through all pairs of values on the
-// first.
+// (drivertest.Seed) chooses, and the matrix goes through every value of every
+// dimension on all of them, in cases that the seed chooses, and through all pairs
+// of values on the first.
 var (
 	drivers = flag.String("drivers", "ebpf,ovs,mixed", "drivers to test, separated by commas")
 	full    = flag.Bool("full", false, "every test on every driver, the matrix with all cases")
-	seed    = flag.Uint64("seed", 0, "which driver tests with one driver run on, and which cases the matrix has where it takes a sample; 0 = by the commit")
 )
-
-// chosen is the seed in use: every commit tries others, and all are tried in time.
-var chosen = sync.OnceValue(func() uint64 {
-	if *seed != 0 {
-		return *seed
-	}
-	out, err := exec.CommandContext(context.Background(), "git", "rev-parse", "HEAD").Output()
-	if err != nil || len(out) < 8 {
-		return 1 // not a checkout
-	}
-	n, err := strconv.ParseUint(string(out[:8]), 16, 64)
-	if err != nil || n == 0 {
-		return 1
-	}
-	return n
-})
 
 // The drivers that a test makes sense on.
 var (
@@ -75,16 +55,9 @@ func on(t *testing.T, n int, list []string, test func(*testing.T, string)) {
 // -full on all of them.
 func onOne(t *testing.T, list []string, test func(*testing.T, string)) {
 	t.Helper()
-	i := oneOf(t.Name(), list)
-	t.Logf("begins with %s; -seed %d repeats it, -full takes all of %v", list[i], chosen(), list)
+	i := drivertest.Choose(t.Name(), len(list))
+	t.Logf("begins with %s; -seed %d repeats it, -full takes all of %v", list[i], drivertest.Seed(), list)
 	on(t, 1, slices.Concat(list[i:], list[:i]), test)
-}
-
-// oneOf chooses one of a list for a name, by the seed.
-func oneOf(name string, list []string) int {
-	h := fnv.New64a()
-	fmt.Fprint(h, name, chosen())
-	return int(h.Sum64() % uint64(len(list)))
 }
 
 func TestMain(m *testing.M) {

@@ -223,12 +223,12 @@ func matrix(t *testing.T, driver string) {
 		t.Fatalf("%d cases, want at least 30", len(cases))
 	}
 	if driver != lab.DriverEBPF && !*full {
-		cases = drivertest.Sample(cases, chosen())
+		cases = drivertest.Sample(cases, drivertest.Seed())
 		names := make([]string, len(cases))
 		for i, c := range cases {
 			names[i] = c.Name
 		}
-		t.Logf("a sample of %d cases, which -seed %d repeats: %s", len(cases), chosen(), strings.Join(names, ", "))
+		t.Logf("a sample of %d cases, which -seed %d repeats: %s", len(cases), drivertest.Seed(), strings.Join(names, ", "))
 	}
 	w, err := drivertest.NewWorld(top, drivertest.Case{})
 	if err != nil {

@@ -2,7 +2,6 @@ package drivertest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -43,25 +42,6 @@ func Cases(t Topology) []Case {
 			v = append(v, dimensions[d][j])
 		}
 		out = append(out, t.makeCase(i, v))
-	}
-	return out
-}
-
-// Sample returns cases of those given that together have every value of every
-// dimension; which, the seed decides. The same seed returns the same cases.
-func Sample(cases []Case, seed uint64) (out []Case) {
-	r := rand.New(rand.NewPCG(seed, 0))
-	seen := map[[2]string]bool{}
-	for _, i := range r.Perm(len(cases)) {
-		fresh := false
-		for d, value := range strings.Split(cases[i].Name, "-")[1:] {
-			k := [2]string{strconv.Itoa(d), value}
-			fresh = fresh || !seen[k]
-			seen[k] = true
-		}
-		if fresh {
-			out = append(out, cases[i])
-		}
 	}
 	return out
 }

@@ -1,9 +1,11 @@
 // Package drivertest tests drivers against the one meaning of policy: a
-// conformance suite for any driver (Run), clusters and generated policies to
-// try it on (StandardTopology, Cases), and what must come out of them (World,
-// which is compile and the oracle on every host).
+// conformance suite for any driver (Run; RunAttached for programs that are
+// attached in more than one way), clusters and generated policies to try it on
+// (StandardTopology, Cases), and what must come out of them (World, which is
+// compile and the oracle on every host).
 //
-// It guarantees that cases are the same in every run, and that they cover,
+// It guarantees that cases are the same in every run, but for samples, which the
+// seed decides (-seed; without it the commit does), and that they cover,
 // pairwise, direction, action, protocol, kind of peer, ties, second policies
 // and encapsulations.
 //

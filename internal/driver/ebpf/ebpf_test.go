@@ -18,9 +18,10 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestConformanceClsact runs it with programs attached as kernels before 6.6 do.
+// TestConformanceClsact runs what attaching may change with programs attached as
+// kernels before 6.6 do; on these, TestConformance runs the whole suite so.
 func TestConformanceClsact(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
+	drivertest.RunAttached(t, func(t *testing.T) drivertest.Harness {
 		t.Helper()
 		r := newRig(t)
 		r.attach = attachClsact
@@ -28,12 +29,12 @@ func TestConformanceClsact(t *testing.T) {
 	})
 }
 
-// TestConformanceLasting runs it with ports that have stood for long.
+// TestConformanceLasting runs that with ports that have stood for long.
 func TestConformanceLasting(t *testing.T) {
 	if !haveTCX(alien(t, tcNext)) {
 		t.Skip("TCX came with Linux 6.6")
 	}
-	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
+	drivertest.RunAttached(t, func(t *testing.T) drivertest.Harness {
 		t.Helper()
 		r := newRig(t)
 		r.lasting = true

@@ -1,0 +1,76 @@
+package drivertest
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var seed = flag.Uint64("seed", 0, "which sample is tried where all would take too long; 0 = by the commit")
+
+// Seed decides what samples hold: every commit tries others, and all are tried in time.
+var Seed = sync.OnceValue(func() uint64 {
+	if *seed != 0 {
+		return *seed
+	}
+	out, err := exec.CommandContext(context.Background(), "git", "rev-parse", "HEAD").Output()
+	if err != nil || len(out) < 8 {
+		return 1 // not a checkout
+	}
+	n, err := strconv.ParseUint(string(out[:8]), 16, 64)
+	if err != nil || n == 0 {
+		return 1
+	}
+	return n
+})
+
+// Choose returns a number below n for a name, by the seed.
+func Choose(name string, n int) int {
+	h := fnv.New64a()
+	fmt.Fprint(h, name, Seed())
+	return int(h.Sum64() % uint64(n))
+}
+
+// Sample returns cases of those given that together have every value of every
+// dimension; which, the seed decides. The same seed returns the same cases.
+func Sample(cases []Case, seed uint64) (out []Case) {
+	r := rand.New(rand.NewPCG(seed, 0))
+	seen := map[[2]string]bool{}
+	for _, i := range r.Perm(len(cases)) {
+		fresh := false
+		for d, value := range strings.Split(cases[i].Name, "-")[1:] {
+			k := [2]string{strconv.Itoa(d), value}
+			fresh = fresh || !seen[k]
+			seen[k] = true
+		}
+		if fresh {
+			out = append(out, cases[i])
+		}
+	}
+	return out
+}
+
+// RunAttached runs the suite on programs that Run has been through, attached in
+// another way: all that this may change, Packets as where they are Slow, and a
+// third of the tests that only programs decide, which the seed chooses.
+func RunAttached(t *testing.T, start func(t *testing.T) Harness) {
+	t.Helper()
+	t.Logf("a sample, which -seed %d repeats", Seed())
+	for i, test := range suite {
+		if test.programs && (uint64(i)+Seed())%3 != 0 {
+			continue
+		}
+		t.Run(test.name, func(t *testing.T) {
+			h := start(t)
+			h.Slow = true
+			test.run(t, h)
+		})
+	}
+}
