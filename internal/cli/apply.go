@@ -127,7 +127,7 @@ func (o *applyOptions) send(ctx context.Context, dryRun bool) ([]api.ApplyResult
 	}
 }
 
-// warn says on standard error what of the objects has no effect: each sentence
+// warn says on standard error which parts of the objects have no effect: each sentence
 // once, with the objects that it is about.
 func (o *applyOptions) warn(results []api.ApplyResult) error {
 	about := map[string][]string{}

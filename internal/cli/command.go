@@ -15,7 +15,7 @@ type command struct {
 	name     string
 	aliases  []string
 	short    string   // one sentence
-	note     string   // what of it has no effect in this version; as model.NoEffect says it
+	note     string   // which part has no effect in this version, in model.NoEffect's words
 	examples []string // whole command lines
 	args     []string // positional arguments, all required, as in help
 	optional []string // positional arguments after them that may be left out
@@ -107,7 +107,7 @@ func (c *command) resolveHelp(path string, names []string, g *globals) (invocati
 	}}, nil
 }
 
-// allFlags returns the command's own flags and those that every command takes.
+// allFlags returns the command's own flags and the ones that every command takes.
 func (c *command) allFlags(g *globals, help *bool) *flagSet {
 	general := &flagSet{}
 	g.bind(general)

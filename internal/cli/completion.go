@@ -202,7 +202,7 @@ func (p place) values(ctx context.Context, f *factory, placeholder string) []str
 		}
 	}
 	if placeholder == "HOST" && len(p.path) > 1 && p.path[0] == "bgp" && p.path[1] != "create" {
-		name = "bgp" // of the hosts, those that have settings
+		name = "bgp" // hosts that have settings
 	}
 	if placeholder == "NAME" && len(p.previous) > 0 { // get KIND NAME
 		name = p.previous[0]

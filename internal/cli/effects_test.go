@@ -35,7 +35,7 @@ var anywhere = map[string]effecttest.Effect{
 
 const accepted1x = "accepted, as in 1.x"
 
-// flagEffects are the flags of single commands, but for those that fill in a
+// flagEffects are the flags of single commands, but for the ones that fill in a
 // field of an object: the field has its effect, or none.
 var flagEffects = map[string]effecttest.Effect{
 	"global info --tenant":       effecttest.None(accepted1x),
@@ -92,7 +92,7 @@ func (d *flagDef) fieldOf(object any) string {
 	return ""
 }
 
-// noEffectsOf returns what of a kind of object, given as a pointer to one, has
+// noEffectsOf returns which fields of a kind of object, given as a pointer to one, has
 // no effect.
 func noEffectsOf(t *testing.T, object any) []model.NoEffect {
 	t.Helper()

@@ -20,14 +20,14 @@ type field struct {
 	node *yaml.Node
 }
 
-// fieldsOf returns an object's fields but those that are empty or the server's.
+// fieldsOf returns an object's fields without empty ones and the server's own.
 func fieldsOf(o any) []field {
 	return slices.DeleteFunc(membersOf(reflect.Indirect(reflect.ValueOf(o))), func(f field) bool {
 		return slices.Contains(serverOwned, f.name)
 	})
 }
 
-// membersOf returns a struct's fields but those that are empty.
+// membersOf returns a struct's fields without empty ones.
 func membersOf(v reflect.Value) []field {
 	var out []field
 	for f, member := range v.Fields() {

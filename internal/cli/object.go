@@ -39,7 +39,7 @@ func (o *common) showJSON(v any) error {
 	return printJSON(o.out, v)
 }
 
-// changeFlags are those of commands that create or delete.
+// changeFlags are the flags of commands that create or delete.
 func (o *common) changeFlags(fs *flagSet, jsonNames, jsonUsage string) {
 	fs.boolVar(&o.json, jsonNames, jsonUsage)
 	fs.boolVar(&o.quiet, "quiet, q", "print the name only")
@@ -72,7 +72,7 @@ type kind[T api.Object, O any] struct {
 	collection func(*api.Client) api.Resource[T, O]
 }
 
-// nameOptions are those of commands that take one name: inspect and rm.
+// nameOptions are the options of commands that take one name: inspect and rm.
 type nameOptions struct {
 	common
 	name      string
@@ -185,7 +185,7 @@ func (o *common) say(done, name, key string, object any) error {
 	return err
 }
 
-// listOptions are those of all `ls` commands.
+// listOptions are the options of all `ls` commands.
 type listOptions struct {
 	common
 	all bool

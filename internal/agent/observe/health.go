@@ -229,8 +229,8 @@ func withoutOthers(kinds ...string) func(context.Context, *Observer, *observatio
 	}
 }
 
-// problemsThat joins the problems of some kinds, but for those of the host's
-// standing: store, host-name and attachments are conditions of their own.
+// problemsThat joins the problems of some kinds. It leaves out the host's name,
+// the store and attachments, which have conditions of their own.
 func (s *observation) problemsThat(are func(kind string) bool) error {
 	var texts []string
 	for _, object := range sortedKeys(s.problems) {
@@ -257,8 +257,8 @@ func firstOf(list []string) string {
 	return fmt.Sprintf("%s; and %d more", strings.Join(list[:few], "; "), len(list)-few)
 }
 
-// problemKinds are the kinds of objects that problems have, longer names before
-// those that they begin with.
+// problemKinds are the kinds of objects that problems have. A kind stands before
+// any other with which its name begins.
 var problemKinds = []string{
 	"global", "host", "tenant", "network", "endpoint", "group", "rule", "policy set", "policy", "remote", "port",
 	"tunnel", "uplink", "interface", "way out", "name server", "published ports", "firewall", "journal", "damaged journal", "flow log",

@@ -31,15 +31,15 @@ var (
 	rulePacketsDesc = prometheus.NewDesc("contiv_netplugin_rule_packets_total",
 		"Packets that a rule decided; rules beyond the first hundred are other.", []string{"rule"}, nil)
 	ruleBytesDesc = prometheus.NewDesc("contiv_netplugin_rule_bytes_total",
-		"Bytes of packets that a rule decided; likewise.", []string{"rule"}, nil)
+		"Bytes of packets that a rule decided; rules beyond the first hundred are other.", []string{"rule"}, nil)
 	groupPacketsDesc = prometheus.NewDesc("contiv_netplugin_traffic_packets_total",
 		"Packets of this host's containers, by network and group; direction is the container's.", []string{"network", "group", "direction"}, nil)
 	groupBytesDesc = prometheus.NewDesc("contiv_netplugin_traffic_bytes_total",
-		"Bytes of this host's containers, likewise.", []string{"network", "group", "direction"}, nil)
+		"Bytes of this host's containers, by network and group; direction is the container's.", []string{"network", "group", "direction"}, nil)
 	problemsDesc = prometheus.NewDesc("contiv_netplugin_problems",
 		"Objects that are not as wanted, by kind.", []string{"kind"}, nil)
 	conditionDesc = prometheus.NewDesc("contiv_netplugin_condition",
-		"1 while a condition of the host's health holds, else 0; notice is true for those that leave the host ready.", []string{"condition", "notice"}, nil)
+		"1 while a condition of the host's health holds, else 0; notice is true for a condition that leaves the host ready.", []string{"condition", "notice"}, nil)
 	lostDesc = prometheus.NewDesc("contiv_netplugin_attachments_without_endpoint",
 		"Attachments that the cluster's store has no endpoint of.", nil, nil)
 )
@@ -150,7 +150,7 @@ func (m *hostMetrics) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m.at.IsZero() { // what was counted before is some earlier netplugin's, in part of what has gone since
+	if m.at.IsZero() { // what the data plane has counted so far is no growth since netplugin's start
 		m.stats = s
 	}
 	m.add(s)

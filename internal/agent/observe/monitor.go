@@ -16,8 +16,8 @@ import (
 // watcherQueue is how many events wait for one who watches.
 const watcherQueue = 1024
 
-// watchers are those who watch the data plane; while there are none it is not
-// monitored at all.
+// watchers are all who watch the data plane. While there are none it is not
+// monitored.
 type watchers struct {
 	mu      sync.Mutex
 	all     map[*watcher]struct{}
@@ -94,7 +94,7 @@ func (ws *watchers) wants() (any bool, opts driver.MonitorOptions, changed <-cha
 	return len(ws.all) > 0, opts, ws.changes.Next()
 }
 
-// tell hands an event to all whom it concerns, and waits for nobody.
+// tell hands an event to every watcher that wants it, and waits for none.
 func (ws *watchers) tell(e api.FlowEvent) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -187,7 +187,7 @@ func (a *Observer) note(text string) {
 }
 
 // monitorOnce passes the driver's events on until nobody watches, the driver
-// ends them, or ctx ends. What is told changes with those who watch.
+// ends them, or ctx ends. What the driver tells changes with the watchers.
 func (a *Observer) monitorOnce(ctx context.Context, opts driver.MonitorOptions, names *flowNames) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

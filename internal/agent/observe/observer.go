@@ -74,8 +74,8 @@ func New(cfg Config) (*Observer, error) {
 	return a, a.registerMetrics()
 }
 
-// Observe keeps the host's status told and the data plane monitored for those who
-// watch, until ctx ends. It is only done after inner's end: what requests under
+// Observe keeps the host's status told and the data plane monitored while
+// somebody watches, until ctx ends. It is only done after inner's end: what requests under
 // way come to is told too.
 func (a *Observer) Observe(ctx, inner context.Context) {
 	var running sync.WaitGroup

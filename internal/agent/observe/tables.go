@@ -14,8 +14,8 @@ func tablesOf(can driver.Capabilities) map[string]driver.TableStats {
 	return map[string]driver.TableStats{}
 }
 
-// tableMetrics are those of the data plane's tables, and of what the driver put
-// back.
+// tableMetrics are the metrics of the data plane's tables, and of the driver's
+// repairs.
 type tableMetrics struct{ can driver.Capabilities }
 
 var (
