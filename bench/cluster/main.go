@@ -44,10 +44,11 @@ var sections = []struct {
 	{"rule", (*bench).rule},
 	{"cni", (*bench).cni},
 	{"change", (*bench).change},
+	{"labels", (*bench).labels},
 }
 
 func run(ctx context.Context) (err error) {
-	only := flag.String("only", "api,rule,cni,change", "sections to run, separated by commas")
+	only := flag.String("only", "api,rule,cni,change,labels", "sections to run, separated by commas")
 	out := flag.String("out", "", "directory to write one file of results a section to; empty = print only")
 	quick := flag.Bool("quick", false, "a twentieth of the work: does it run?")
 	driver := flag.String("driver", lab.DriverOVS, "data plane of the hosts: ovs, ebpf or mixed")
