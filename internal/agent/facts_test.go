@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/attach"
@@ -73,6 +74,24 @@ func TestSameFact(t *testing.T) {
 		c := b.master.created[id]
 		_, also := b.master.told[id]
 		return known{c.ConfigEP.Container, c.EPCommonName, c.ConfigEP.Labels}, !also
+	})
+	// What was told of a container counts when it is attached anew.
+	e, _ := b.agent.Entry(running.Key)
+	link, err := netlink.LinkByName(e.HostIf)
+	if err == nil {
+		err = netlink.LinkDel(link)
+	}
+	if err == nil {
+		_, err = b.client().Attach(t.Context(), running)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	is(running, func(id string) (known, bool) {
+		b.master.mu.Lock()
+		defer b.master.mu.Unlock()
+		c := b.master.created[id]
+		return known{c.ConfigEP.Container, c.EPCommonName, c.ConfigEP.Labels}, true
 	})
 	for _, r := range []attach.Request{docker, running, early} {
 		if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {

@@ -133,6 +133,7 @@ func (a *Service) existing(ctx context.Context, r attach.Request, t target) (att
 			// Somebody has deleted the endpoint under the container.
 		}
 	}
+	a.early.keepFormer(e.Told, time.Now())
 	if err := a.releaseEntry(ctx, e); err != nil {
 		return attach.Result{}, false, model.Errorf(model.ErrUnavailable,
 			"its former attachment as %s is not released yet: %w", e.Endpoint, err)

@@ -168,11 +168,27 @@ func (w *early) keep(f attach.Fact, now time.Time) {
 	}
 }
 
-// of returns what is known of an attachment that is being made.
+// keepFormer adds what was told of an attachment that is made anew, under what was
+// told since.
+func (w *early) keepFormer(f attach.Fact, now time.Time) {
+	w.mu.Lock()
+	o, ok := w.facts[f.Key]
+	if ok {
+		w.facts[f.Key] = earlyFact{o.Over(f), o.since}
+	}
+	w.mu.Unlock()
+	if !ok && f.Container != "" {
+		w.keep(f, now)
+	}
+}
+
+// of returns what is known of an attachment that is being made, whose container
+// therefore has not ended, whatever was told of a former run.
 func (w *early) of(k attach.Key, now time.Time) attach.Fact {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if o := w.facts[k]; now.Sub(o.since) < waitingFor {
+		o.Ended = false
 		return o.Fact
 	}
 	return attach.Fact{}

@@ -151,6 +151,11 @@ func TestTellEarly(t *testing.T) {
 	if want := (attach.Fact{Key: k, Rev: 3, ID: "id9", Name: "db", Labels: map[string]string{"app": "db"}}); !got.Equal(want) || got.Rev != want.Rev {
 		t.Errorf("it will be attached as %+v", got)
 	}
+	x.early.keep(attach.Fact{Key: k, Rev: 4, Ended: true}, now)
+	again := Entry{Request: attach.Request{Labels: map[string]string{"tier": "data"}}, Told: x.early.of(k, now)}
+	if diff := cmp.Diff(map[string]string{"app": "db", "tier": "data"}, labelsOf(again)); diff != "" {
+		t.Errorf("labels of one that has ended and is attached anew (-want +got):\n%s", diff)
+	}
 	if old := x.early.of(k, now.Add(waitingFor)); old.Name != "" {
 		t.Errorf("after its time: %+v", old)
 	}
@@ -163,6 +168,10 @@ func TestTellEarly(t *testing.T) {
 	last := attach.Key{Container: strconv.Itoa(2*maxWaiting - 1)}
 	if n := len(x.early.facts); n != maxWaiting || x.early.of(k, now).Name != "" || x.early.of(last, now).Name == "" {
 		t.Errorf("%d wait; the last: %+v", n, x.early.of(last, now))
+	}
+	x.early.keepFormer(attach.Fact{Key: last, ID: "former", Name: "before", Rev: 9}, now)
+	if got := x.early.of(last, now); got.ID != "former" || got.Name != "x" {
+		t.Errorf("with what was told before: %+v", got)
 	}
 	x.early.forget(last)
 	if x.early.of(last, now).Name != "" {
