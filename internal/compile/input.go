@@ -32,8 +32,8 @@ type Compiler struct {
 	subjects map[subjectKey]*subject
 	sets     map[string]*policySet       // by name
 	hashes   map[desired.PolicySetID]int // present names that have a hash
-	clashes  int                         // hashes that cannot be the number of all their names
-	clashed  bool                        // as of the last Compile
+	clashes  int                         // hashes that several names have, or that are 0
+	clashed  bool                        // there were clashes at the last Compile
 
 	// What has to be looked at by the next Compile.
 	dirtyHeader   bool

@@ -210,8 +210,8 @@ func (c *Compiler) DeleteRule(k model.RuleKey) {
 	c.prunePolicy(p)
 }
 
-// useRules compiles a policy's rules when a set has it, and drops them with the
-// last one.
+// useRules compiles a policy's rules when the first set has it, and drops what was
+// compiled when the last set is gone.
 func (c *Compiler) useRules(p *policy) {
 	if used := len(p.sets) > 0; used == p.compiled {
 		return

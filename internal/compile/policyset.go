@@ -19,8 +19,8 @@ type policySet struct {
 	audits   []*policySet  // each with one more policy
 	control  *network      // whose control tier it has; nil = none
 	shut     string        // id of the rule that denies everything instead
-	users    set[*subject] // nobody: it is an audit of others
-	refs     int           // sets whose audit it is
+	users    set[*subject] // empty when it is only there as an audit of others
+	refs     int           // how many sets have it as an audit
 
 	rebuild bool
 	in, out []tierRules

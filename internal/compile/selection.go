@@ -102,7 +102,7 @@ func (t *tenant) matching(s model.Selector) (out desired.Identities) {
 }
 
 // selection returns the selection of a selector, made when it is not there.
-// Whoever asks enters himself into its rules or policies.
+// The caller enters what asks into its rules or policies, or releases it.
 func (c *Compiler) selection(s model.Selector) *selection {
 	t, text := c.tenant(s.Tenant), s.String()
 	if old := t.selections[text]; old != nil {
@@ -137,7 +137,7 @@ func (c *Compiler) release(sel *selection) {
 	c.dirtyTenants.add(t)
 }
 
-// include brings denied up to date.
+// include makes denied from ids and the identities without a record.
 func (s *selection) include(orphans []model.Identity) {
 	s.denied = s.ids
 	for _, id := range orphans {

@@ -63,7 +63,7 @@ type group struct {
 	rec      *model.Group
 	subjects set[*subject]
 
-	active []*policy // those that its record names, sorted
+	active []*policy // that its record names, and that are known; sorted by name
 	shut   string    // why its ports deny everything; empty = they do not
 }
 
@@ -83,7 +83,7 @@ type subjectKey struct {
 	identity model.Identity
 }
 
-// what names the subject in problems.
+// String names the subject in problems.
 func (k subjectKey) String() string {
 	out := "endpoints of network " + k.network.String()
 	if k.group != "" {
@@ -97,7 +97,7 @@ func (k subjectKey) String() string {
 type policy struct {
 	key       model.PolicyKey
 	rec       *model.Policy
-	malformed string // what of rec this version does not know
+	malformed string // what rec has that this version does not know; empty = nothing
 	rules     map[model.RuleID]*rule
 	refs      set[model.GroupKey] // groups whose record names it
 	applies   *selection          // nil while it is unknown, or attached
@@ -114,14 +114,14 @@ type rule struct {
 	policy *policy
 
 	bound   *model.PolicyRule // whose selections are held
-	peers   []*selection      // of bound, in order of its peers that are not addresses
+	peers   []*selection      // of bound: one for each of its peers that is no CIDR, in order
 	seen    []desired.Identities
-	union   desired.Identities // of several selections, as far as seen
+	union   desired.Identities // of all that was seen of peers
 	in, out *desired.Rule
 	problem bool
 }
 
-// peerRef is a name that a selector can have: a group or a network.
+// peerRef is what a selector can name: a group or a network.
 type peerRef struct {
 	tenant  model.TenantName
 	group   model.GroupName

@@ -45,7 +45,7 @@ func (c *Compiler) subjectOf(e *endpoint) *subject {
 	})
 }
 
-// dropSubjects forgets those that have no ports any more.
+// dropSubjects forgets the changed subjects that have no ports any more.
 func (c *Compiler) dropSubjects() {
 	for s := range c.dirtySubjects {
 		if len(s.ports) > 0 {
@@ -145,8 +145,9 @@ func (c *Compiler) planOf(s *subject) (p plan) {
 	return p
 }
 
-// planUnknown goes by what is known of a subject whose labels are not: when a
-// policy asks for labels, it may or may not apply, and nothing passes.
+// planUnknown makes the plan of a subject whose labels are unknown, by its network
+// and group: a policy that asks for labels besides may or may not apply, so that
+// everything is denied.
 func (c *Compiler) planUnknown(s *subject, t *tenant, p *plan) {
 	known := model.IdentityRecord{Network: s.key.network, Group: s.key.group}
 	for _, sel := range t.selections {

@@ -30,7 +30,7 @@ type Host struct {
 	DNS DNS // for the host's name server; drivers ignore it
 }
 
-// Network is a segment that has (or had a moment ago) endpoints on this host.
+// Network is a segment that has endpoints on this host.
 type Network struct {
 	ID       model.NetworkID
 	Key      model.NetworkKey
@@ -81,11 +81,11 @@ type PolicySet struct {
 	Name string // canonical list of the policies in it, for people
 	In   []Tier // in order; beyond the last tier everything passes
 	Out  []Tier
-	// Audited is the audited policy that the set has at its place; empty of a set
-	// that decides.
+	// Audited is the policy under audit that this set has as if it were enforced.
+	// Such a set decides nothing; empty in a set that decides.
 	Audited string
-	// Audits are sets that are judged by beside this one, and decide nothing: each
-	// is this one with one audited policy at its place.
+	// Audits are such sets: this one, once for each policy under audit that applies,
+	// with that policy. Drivers tell what they would have decided.
 	Audits []PolicySetID
 }
 
@@ -108,16 +108,16 @@ type Rule struct {
 	Priority int    // 0 to MaxPriority: of its policy's order and its own; the higher decides
 	Action   model.Action
 	Log      bool // tell of each connection that it decides about
-	// The peer: any, when AnyPeer; otherwise one of the identities or an address
-	// in one of the CIDRs. An empty list without AnyPeer matches nothing.
+	// The peer matches when AnyPeer is set, when its identity is one of Identities,
+	// or when its address is in one of CIDRs: with none of these, never.
 	AnyPeer    bool
 	Identities Identities
 	CIDRs      []CIDR
 	Ports      []model.PortMatch // empty = any protocol
 }
 
-// CIDR is a prefix with exceptions. Network, when not zero, limits it to peers
-// that are on that network (an outside address of a VLAN network's subnet).
+// CIDR is a prefix with exceptions. Network, when not zero, limits it to peers on
+// that network: addresses of a VLAN network's subnet that no endpoint has.
 type CIDR struct {
 	Prefix  netip.Prefix
 	Except  []netip.Prefix

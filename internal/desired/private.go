@@ -61,23 +61,23 @@ func (n *Network) Router() netip.Addr {
 	return RouterAddr
 }
 
-// Leads tells whether the router takes a packet from an endpoint of a network
-// to an address: one outside of the network, of a single host, and of no
-// endpoint by its private address.
+// Leads tells whether the router takes a packet from an endpoint of a network to
+// an address: a unicast one outside of the network, but for private addresses of
+// endpoints.
 func (p *Private) Leads(n *Network, to netip.Addr) bool {
 	return to.Is4() && !n.Subnet.Contains(to) && (to == p.Addr || !p.Subnet.Contains(to)) &&
 		to.As4()[0] != 0 && to.As4()[0] != 127 && to.As4()[0] < 224
 }
 
-// IsTunnel tells whether a packet is for a host's tunnel. Later fragments have
-// port 0, and are worth nothing without their first.
+// IsTunnel tells whether a packet is for a host's tunnel. Later fragments, which
+// have no ports (0 here), pass: nobody assembles them without the first.
 func (p *Private) IsTunnel(proto model.Protocol, port uint16) bool {
 	return proto == model.ProtoUDP && port == p.TunnelPort && port != 0
 }
 
-// Diverts tells whether the host takes a packet that a container sends to the
-// physical router of a VLAN network: to the host's own private address, and
-// what asks a name server (UDP and TCP port 53).
+// Diverts tells whether the host takes a packet that a container sends to a VLAN
+// network's physical router: one to the host's own private address, or one to any
+// name server (UDP and TCP port 53), which the host's name server answers.
 func (p *Private) Diverts(n *Network, to netip.Addr, proto model.Protocol, port uint16) bool {
 	return !n.Router().IsValid() && p.Leads(n, to) &&
 		(to == p.Addr || port == 53 && (proto == model.ProtoUDP || proto == model.ProtoTCP))

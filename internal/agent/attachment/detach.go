@@ -106,8 +106,8 @@ func (a *Service) Collect(ctx context.Context, r attach.CollectRequest) error {
 			slices.Contains(r.Valid, e.Key()) {
 			continue
 		}
-		// An attachment that is being made has begun after the runtime drew up
-		// its list, or has been given up by it: its lock decides.
+		// One that is being made is not touched: either the runtime began it after it
+		// had drawn up its list, or it has given it up, and the attempt undoes itself.
 		if e.State == StateIntent {
 			continue
 		}

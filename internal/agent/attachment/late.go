@@ -7,10 +7,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// What this process asked netmaster for and gave up may come late: a
+// An endpoint that this process asked netmaster for and gave up may still come: a
 // createEndpoint that timed out here can commit after its deletion was answered
-// with "there is none". Nobody else knows of such an endpoint, so it is
-// released by who asked for it.
+// with "there is none". Nobody else knows of such an endpoint, so this process
+// releases it.
 
 // releaseLate releases endpoints that came after they were given up. It needs
 // no proof that they are this host's: this process asked for each of them.

@@ -52,21 +52,22 @@ func (a *Service) vethThere(e Entry) bool {
 	return there || err != nil // when in doubt it is
 }
 
-// holdEntry enters what is so. A disk that cannot be written must not keep
-// netplugin from starting: the status says so, and repairJournal writes later.
+// holdEntry enters what is so, whether it can be written or not: a full disk must
+// not keep netplugin from starting. The status tells of it, and repairJournal
+// writes later.
 func (a *Service) holdEntry(e Entry) {
 	if err := a.journal.hold(e); err != nil {
 		a.log.Error("a journal entry cannot be written yet", "attachment", e.Key().String(), "error", err)
 	}
 }
 
-// sweep removes veths of ours that no entry knows: their maker died before it
-// wrote anything down. Those of containers whose entry was lost are adopted by
-// their alias; of those it is known that the journal is new, or the entry
-// damaged, or else the container's side has addresses, which it gets after the
-// entry is written. Those of an agent with another host name are not ours: two
-// agents may share a machine, on purpose or by mistake, and containers must not
-// pay for it.
+// sweep removes veths of ours that no entry knows, because their maker died before
+// it wrote anything down. A veth whose entry was lost belongs to a container and is
+// adopted by its alias: that is so when the journal is new, when the entry is
+// damaged, or when the container's side has addresses, which it gets only after the
+// entry is written. Veths of an agent with another host name are left alone: two
+// agents may share a machine, on purpose or by mistake, and containers must not pay
+// for it.
 func (a *Service) sweep(known map[string]bool) error {
 	found, err := plumb.List()
 	if err != nil {
@@ -165,7 +166,7 @@ func (a *Service) tryReleaseOrphans(ctx context.Context) error {
 	for _, e := range a.journal.all() {
 		journalled[e.Endpoint] = true
 	}
-	// mine has held that the name is claimed by this installation.
+	// The name is claimed by this installation (Mine), so these are not another's.
 	for _, ep := range eps {
 		if journalled[ep.Key] || !ours(a.cfg.Host, ep.Key.ID) {
 			continue
