@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -140,4 +141,23 @@ func (b *bed) follow(list string) {
 		_ = engine.Close()
 		<-served
 	})
+}
+
+// TestOddLabels: labels that no policy can select by are named in the log of the
+// host that attaches with them.
+func TestOddLabels(t *testing.T) {
+	var log lockedBuffer
+	b := newBed(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	b.ready()
+	r := request("e1", newSandbox(t))
+	r.Labels = map[string]string{"app": "web", "note": "two words"}
+	if _, err := b.client().Attach(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if line := log.line("no policy selects by them"); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "labels=[note]") || !strings.Contains(line, "e1") {
+		t.Errorf("the log says %q", line)
+	}
+	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,12 +1,16 @@
 package apiserver
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/effecttest"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // ruled is a network policy's rules with one rule, on which a change is laid.
@@ -184,5 +188,80 @@ func TestNetworkPolicyErrors(t *testing.T) {
 	f.must("POST", "/api/v1/networkPolicys/blue:x/", `{"tenantName":"blue","networkPolicyName":"x","rules":[`+rule("z", ``)+`,`+rule("a", `,"peers":[{"cidr":"10.0.0.0/8","except":["10.1.0.0/16"]},{"cidr":"10.1.2.3"}]`)+`]}`)
 	if text := f.must("GET", "/api/v1/networkPolicys/blue:x/", ""); strings.Index(text, `"ruleId":"a"`) > strings.Index(text, `"ruleId":"z"`) {
 		t.Errorf("rules are not told by id: %s", text)
+	}
+}
+
+// TestKubernetesOwns: a policy of Kubernetes is shown, and refused to whoever would
+// create, change or delete it, or its rules, by hand; nothing changes.
+func TestKubernetesOwns(t *testing.T) {
+	f := serve(t, 0)
+	f.populate()
+	k := model.PolicyKey{Tenant: "blue", Name: "ofkube"}
+	p := model.Policy{
+		Key: k, Kind: model.KindNetwork, Owner: model.OwnerKubernetes, Tier: model.TierKubernetes, Order: 100,
+		Applies: model.Selector{Tenant: "blue"}, Default: model.Defaults{In: model.Deny},
+	}
+	r := model.PolicyRule{Key: model.RuleKey{Tenant: "blue", Policy: k.Name, Rule: "1"}, Direction: model.In, Priority: 50, Action: model.Allow}
+	if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error {
+		return errors.Join(tables.Policies.Create(tx, p), tables.Rules.Create(tx, r))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	before := f.must("GET", "/api/v1/networkPolicys/blue:ofkube/", "")
+	if !strings.Contains(before, `"owner":"kubernetes"`) || !strings.Contains(before, `"tier":"kubernetes"`) {
+		t.Errorf("it is shown as %s", before)
+	}
+	mine := `"tenantName":"blue","networkPolicyName":"ofkube","defaultIn":"allow"`
+	const owned = `belongs to kubernetes, which alone may change it`
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		words              string
+	}{
+		{"POST", "networkPolicys/blue:ofkube/", `{` + mine + `}`, 409, owned},
+		{"PUT", "networkPolicys/blue:ofkube/", `{` + mine + `}`, 409, owned},
+		{"POST", "networkPolicys/blue:ofkube/", `{` + mine + `,"rules":[{"ruleId":"1","direction":"in","action":"deny"}]}`, 409, owned},
+		{"POST", "networkPolicys/blue:ofkube/", `{` + mine + `,` + manyRules(300)[1:], 409, owned},
+		{"DELETE", "networkPolicys/blue:ofkube/", ``, 409, owned},
+		{"POST", "apply", `{"objects":[{"kind":"networkPolicy",` + mine + `}]}`, 409, owned},
+		{"POST", "apply", `{"dryRun":true,"objects":[{"kind":"networkPolicy",` + mine + `}]}`, 409, owned},
+		{"POST", "apply", `{"objects":[{"kind":"networkPolicy",` + mine + `,` + manyRules(300)[1:] + `]}`, 409, owned},
+		{"POST", "policys/blue:ofkube/", `{"tenantName":"blue","policyName":"ofkube"}`, 409, owned},
+		{"DELETE", "policys/blue:ofkube/", ``, 409, owned},
+		{"POST", "rules/blue:ofkube:2/", `{"tenantName":"blue","policyName":"ofkube","ruleId":"2","direction":"in","action":"deny"}`, 409, owned},
+		{"DELETE", "rules/blue:ofkube:1/", ``, 409, owned},
+		{"POST", "networkPolicys/blue:mine/", `{"tenantName":"blue","networkPolicyName":"mine","defaultIn":"deny","tier":"kubernetes"}`, 400, "is for policies that Kubernetes owns"},
+		{"POST", "networkPolicys/blue:mine/", `{"tenantName":"blue","networkPolicyName":"mine","defaultIn":"deny","owner":"kubernetes"}`, 400, "nobody writes in the name of another"},
+		{"POST", "apply", `{"objects":[{"kind":"networkPolicy","tenantName":"blue","networkPolicyName":"mine","defaultIn":"deny","tier":"kubernetes"}]}`, 400, "is for policies that Kubernetes owns"},
+	} {
+		status, text := f.do(c.method, "/api/v1/"+c.path, c.body)
+		if status != c.status || !strings.Contains(text, c.words) {
+			t.Errorf("%s %s %.120s: %d %s; want %d and %s", c.method, c.path, c.body, status, text, c.status, c.words)
+		}
+	}
+	if after := f.must("GET", "/api/v1/networkPolicys/blue:ofkube/", ""); after != before {
+		t.Errorf("before %s, after %s", before, after)
+	}
+}
+
+// TestLabelWarnings: labels that nothing can select by are taken, and the answer
+// names them.
+func TestLabelWarnings(t *testing.T) {
+	f := serve(t, 0)
+	f.populate()
+	var told []string
+	c, err := api.NewClient(f.url, api.WithHTTPClient(f.http), api.WithWarnings(func(text string) { told = append(told, text) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{"app": "web", "note": "two words", "a b": "c", "com.docker.x": "y"}
+	_, err = c.CreateEndpoint(t.Context(), api.CreateEndpointRequest{TenantName: "blue", NetworkName: "n", EndpointID: "l1", ConfigEP: api.ConfigEP{Host: "h1", Labels: labels}})
+	if err != nil || len(told) != 1 || !strings.Contains(told[0], `labels "a b", "note": kept and shown`) {
+		t.Errorf("create: %v, %q", err, told)
+	}
+	told = nil
+	_, err = c.UpdateEndpoint(t.Context(), api.UpdateEndpointRequest{Event: api.EventStart, Tenant: "blue", Network: "n", EndpointID: "l1", ContainerID: "x", Labels: map[string]string{"more": "a,b"}})
+	if err != nil || len(told) != 1 || !strings.Contains(told[0], `labels "more"`) {
+		t.Errorf("update: %v, %q", err, told)
 	}
 }

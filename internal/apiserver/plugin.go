@@ -38,6 +38,7 @@ func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
+	warn(w, warnings(want))
 	return api.CreateEndpointResponse{EndpointConfig: endpointConfig(s.control.Current(), e), Revision: int64(rev)}, nil
 }
 
@@ -89,7 +90,11 @@ func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 		Container: req.ContainerID, Name: req.EPCommonName, Labels: req.Labels, Removed: req.RemovedLabels,
 		Stopped: req.Event == api.EventDie,
 	})
-	return api.UpdateEndpointResponse{IPAddress: req.IPAddress}, err
+	if err != nil {
+		return nil, err
+	}
+	warn(w, labelWarnings(req.Labels))
+	return api.UpdateEndpointResponse{IPAddress: req.IPAddress}, nil
 }
 
 // containerDied records that a container has stopped, for all its endpoints.

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -32,7 +33,39 @@ func warnings(m any) []string {
 	for _, n := range model.WithoutEffect(m) {
 		out = append(out, n.Text)
 	}
+	if e, ok := m.(model.Endpoint); ok {
+		out = append(out, labelWarnings(e.Labels)...)
+	}
 	return out
+}
+
+// labelWarnings names the labels that no policy can select by, whatever the
+// cluster's filter is.
+func labelWarnings(labels map[string]string) []string {
+	var names []string
+	for _, k := range sortedKeys(labels) {
+		if !model.SelectableLabel(k, labels[k]) {
+			names = append(names, strconv.Quote(clip([]byte(k))))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	more := ""
+	if n := len(names) - maxWarned; n > 0 {
+		names, more = names[:maxWarned], fmt.Sprintf(" and %d more", n)
+	}
+	return []string{"labels " + strings.Join(names, ", ") + more + ": kept and shown, but no policy selects by them, since name or value have not the syntax of Kubernetes' labels; for NotIn and DoesNotExist the endpoint does not have them"}
+}
+
+// maxWarned is how many labels one warning names.
+const maxWarned = 8
+
+// warn says in an answer what of a request has no effect.
+func warn(w http.ResponseWriter, texts []string) {
+	for _, text := range texts {
+		w.Header().Add("Warning", `299 - `+strconv.Quote(text)) // RFC 9111 section 5.5, whose form outlives its registration
+	}
 }
 
 // write creates or changes an object and answers with it as it was committed.
@@ -55,9 +88,7 @@ func (s *server) write(k *kind, w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	for _, text := range want.warnings {
-		w.Header().Add("Warning", `299 - `+strconv.Quote(text)) // RFC 9111 section 5.5, whose form outlives its registration
-	}
+	warn(w, want.warnings)
 	// The object is what was committed, whatever somebody has done to it since;
 	// only what others link to it comes from the view, which may lag behind when
 	// the store is slow.

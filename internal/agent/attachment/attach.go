@@ -191,6 +191,9 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 		return res, err
 	}
 	clock.mark("create")
+	if names := unselectable(e.Request.Labels); len(names) > 0 { // a runtime has nowhere to show it
+		a.log.Warn("labels of an endpoint have not the syntax of Kubernetes' labels: they are kept, and no policy selects by them", "endpoint", ep.Key.String(), "labels", names)
+	}
 	if err = a.cfg.Hook(StepCreated); err != nil {
 		return res, err
 	}

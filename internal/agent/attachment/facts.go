@@ -107,6 +107,17 @@ func labelsOf(e Entry) map[string]string {
 	return out
 }
 
+// unselectable names the labels that no selector can name.
+func unselectable(labels map[string]string) []string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if !model.SelectableLabel(k, labels[k]) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
 // usableLabels returns at most max labels that netmaster takes; of too many,
 // first those that policies can select by, then by name: an image with many
 // labels must not push out the ones that an operator gave.
