@@ -3,7 +3,7 @@
 // tell of containers is a Fact, and the Service takes both. Beside these are the
 // Service's client over netplugin's unix socket, and the spool that holds
 // deletions while netplugin is down. Adapters (cni, libnetwork) translate their
-// orchestrator's words into these, and have no other way in.
+// orchestrator's words into these; containers have no other way in.
 //
 // It guarantees that errors keep their kind (model.ErrInvalid and so on) across
 // the socket, and that the client starts fast: it speaks HTTP/1.0 itself and
