@@ -21,19 +21,16 @@ func unambiguous(body []byte) error {
 
 // openIfEmpty are the fields that stand for all when they are left out.
 var openIfEmpty = map[string]bool{
-	"peers": true, "ports": true, "group": true, "network": true, "cidr": true, "except": true, "matchLabels": true, "matchExpressions": true, "values": true,
+	"applies": true, "peers": true, "ports": true, "group": true, "network": true, "cidr": true, "except": true, "matchLabels": true, "matchExpressions": true, "values": true,
 }
 
 const labelsField = "matchLabels"
 
+// elementOf stands before the name of a list, as the name of its elements.
+const elementOf = "element of "
+
 // walkValue reads one value, of the field of a name.
 func walkValue(dec *json.Decoder, field string) error {
-	empty := func() error {
-		if !openIfEmpty[field] {
-			return nil
-		}
-		return model.Errorf(model.ErrInvalid, "%s: must not be empty: leave it out, if all are meant", field)
-	}
 	token, err := dec.Token()
 	if err != nil {
 		return badBody("is not valid JSON: %w", err)
@@ -44,7 +41,7 @@ func walkValue(dec *json.Decoder, field string) error {
 	case json.Delim('['):
 		n := 0
 		for ; dec.More(); n++ {
-			if err := walkValue(dec, ""); err != nil {
+			if err := walkValue(dec, elementOf+field); err != nil {
 				return err
 			}
 		}
@@ -52,12 +49,23 @@ func walkValue(dec *json.Decoder, field string) error {
 			return badBody("is not valid JSON: %w", err)
 		}
 		if n == 0 {
-			return empty()
+			return emptyField(field)
 		}
 	case nil, "":
-		return empty()
+		if list, element := strings.CutPrefix(field, elementOf); element && token == nil {
+			return model.Errorf(model.ErrInvalid, "%s: must not have null among its elements", list)
+		}
+		return emptyField(field)
 	}
 	return nil
+}
+
+// emptyField refuses a field that is there and empty, if that would mean all.
+func emptyField(field string) error {
+	if !openIfEmpty[field] {
+		return nil
+	}
+	return model.Errorf(model.ErrInvalid, "%s: must not be empty: leave it out, if all are meant", field)
 }
 
 func walkObject(dec *json.Decoder, field string) error {
@@ -86,6 +94,11 @@ func walkObject(dec *json.Decoder, field string) error {
 			return model.Errorf(model.ErrInvalid, "%s: label %q: must have a text", labelsField, name)
 		}
 	}
-	_, err := dec.Token()
-	return err //nolint:wrapcheck // the end of an object that was valid
+	if _, err := dec.Token(); err != nil {
+		return badBody("is not valid JSON: %w", err)
+	}
+	if field == labelsField && len(seen) == 0 {
+		return emptyField(field)
+	}
+	return nil
 }
