@@ -153,3 +153,22 @@ func TestBridgeDeletedMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// TestBridgeDeleted: a bridge that somebody deletes is made again with its ports,
+// also where the connection to it has broken before the database told.
+func TestBridgeDeleted(t *testing.T) {
+	l := newLive(t, 2)
+	defer l.drv.Close()
+	a, b := l.boxes[0], l.boxes[1]
+	l.drv.mu.Lock() // nobody puts it back before the connection has gone
+	sw := l.drv.sw
+	l.Vsctl("--no-wait", "del-br", "contivBr")
+	<-sw.Done()
+	l.drv.sw = nil // as keepSwitch is about to do
+	l.drv.mu.Unlock()
+	for deadline := time.Now().Add(15 * time.Second); l.in(a, "ping", "-c", "1", "-W", "1", b.port.IPv4.String()).Run() != nil; {
+		if time.Now().After(deadline) {
+			t.Fatalf("15 s later there is no way between containers; bridges: %q", l.Vsctl("list-br"))
+		}
+	}
+}

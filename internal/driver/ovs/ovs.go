@@ -216,6 +216,11 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	if err := ctx.Err(); err != nil {
 		return rep, fmt.Errorf("open vswitch: %w", err)
 	}
+	if d.db != nil {
+		if err := d.restoreBridge(ctx); err != nil { // without it there is no switch to connect to
+			return rep, fmt.Errorf("open vswitch: %w", err)
+		}
+	}
 	if d.db == nil || d.sw == nil {
 		return rep, model.Errorf(model.ErrUnavailable, "open vswitch: the switch or its database does not answer")
 	}

@@ -61,6 +61,21 @@ func (d *Driver) ensureBridge(ctx context.Context) error {
 	return nil
 }
 
+// restoreBridge makes the bridge again if somebody has deleted it.
+func (d *Driver) restoreBridge(ctx context.Context) error {
+	d.db.mu.Lock()
+	bridge := d.db.bridge(d.cfg.Bridge)
+	d.db.mu.Unlock()
+	if bridge != nil {
+		return nil
+	}
+	if err := d.ensureBridge(ctx); err != nil {
+		return err
+	}
+	d.drift.Repaired(d.cfg.Log, driver.DriftPort, d.cfg.Bridge, 1)
+	return nil
+}
+
 // infrastructure lists the ports that the bridge should have beside those of
 // endpoints.
 func (d *Driver) infrastructure(want desired.Host) map[string]newPort {
@@ -93,19 +108,13 @@ func (d *Driver) infrastructure(want desired.Host) map[string]newPort {
 // ensurePorts makes the ports that are missing, all in one transaction, and
 // returns how many. Ports of others are never taken.
 func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []driver.Problem, error) {
-	d.db.mu.Lock()
-	bridge := d.db.bridge(d.cfg.Bridge)
-	d.db.mu.Unlock()
-	if bridge == nil {
-		if err := d.ensureBridge(ctx); err != nil {
-			return 0, nil, err
-		}
-		d.drift.Repaired(d.cfg.Log, driver.DriftPort, d.cfg.Bridge, 1)
+	if err := d.restoreBridge(ctx); err != nil {
+		return 0, nil, err
 	}
 	var missing []newPort
 	var problems []driver.Problem
 	d.db.mu.Lock()
-	bridge = d.db.bridge(d.cfg.Bridge)
+	bridge := d.db.bridge(d.cfg.Bridge)
 	for name, p := range d.infrastructure(want) {
 		h := d.db.port(name)
 		switch {
