@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // TestCloseAndOpen changes a rule under an established connection: it is cut
@@ -111,6 +113,53 @@ func TestFragments(t *testing.T) {
 	for _, to := range []netip.Addr{b.port.IPv4, b.port.IPv6} {
 		if out, err := l.in(a, "ping", "-c", "3", "-i", "0.2", "-W", "2", "-s", "4000", to.String()).CombinedOutput(); err != nil {
 			t.Errorf("ping %s with 4000 bytes: %v\n%s", to, err, out)
+		}
+	}
+}
+
+// TestFragmentsByPort: later fragments have no ports, and go where their first
+// one may go, also where only its port is allowed: new datagrams, more of the
+// same connection, and answers.
+func TestFragmentsByPort(t *testing.T) {
+	l := newLive(t, 2)
+	defer l.drv.Close()
+	a, b := l.boxes[0], l.boxes[1]
+	only := func(port uint16) {
+		p := *b.port
+		p.Policies = 5
+		s := &desired.PolicySet{ID: 5, Name: "p", In: []desired.Tier{{
+			Tier: model.TierContiv, Default: model.Deny,
+			Rules: desired.RulesOf(desired.Rule{
+				ID: "r1", Priority: 5, Action: model.Allow, AnyPeer: true,
+				Ports: []model.PortMatch{{Protocol: model.ProtoUDP, Lo: port, Hi: port}},
+			}),
+		}}}
+		l.pic.PolicySets = l.pic.PolicySets.Set(5, s)
+		b.port = &p
+		l.pic.Ports = l.pic.Ports.Set(p.IfName, &p)
+		l.apply(t)
+	}
+	for _, to := range []netip.Addr{b.port.IPv4, b.port.IPv6} {
+		only(8053)
+		for _, size := range []int{16, 4000} {
+			if _, err := l.datagrams(t, a, b, to, size); err != nil {
+				t.Errorf("%d bytes to an allowed port of %v: %v", size, to, err)
+			}
+		}
+		only(8054)
+		bytes := func(s driver.Stats) uint64 {
+			return max(s.Ports[b.port.IfName].RxBytes, s.Ports[b.port.IfName].TxBytes)
+		}
+		before, err := l.drv.Stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.datagrams(t, a, b, to, 4000); err == nil {
+			t.Errorf("4000 bytes reach a port of %v that is not allowed", to)
+		}
+		after, err := l.drv.Stats(t.Context())
+		if err != nil || bytes(after) > bytes(before)+1000 {
+			t.Errorf("of what is not allowed %v got something: %+v, then %+v, %v", to, before.Ports[b.port.IfName], after.Ports[b.port.IfName], err)
 		}
 	}
 }

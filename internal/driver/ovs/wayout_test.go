@@ -66,10 +66,10 @@ func (l *live) udp(t testing.TB, b *box, port int, to netip.AddrPort) *net.UDPCo
 	var c net.Conn
 	if err := inNamespace(b.ns, func() (err error) {
 		if to.IsValid() {
-			c, err = new(net.Dialer).DialContext(t.Context(), "udp4", to.String())
+			c, err = new(net.Dialer).DialContext(t.Context(), "udp", to.String())
 			return err
 		}
-		p, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp4", ":"+strconv.Itoa(port))
+		p, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", ":"+strconv.Itoa(port))
 		if err == nil {
 			c = p.(net.Conn)
 		}
@@ -105,7 +105,7 @@ func (l *live) datagrams(t testing.TB, from, at *box, to netip.Addr, size int) (
 	if n, err = client.Read(got); err != nil || !bytes.Equal(got[:n], sent) {
 		return netip.Addr{}, errors.Join(errors.New("back"), err)
 	}
-	return peer.Addr(), nil
+	return peer.Addr().Unmap(), nil
 }
 
 // icmpError sends datagrams to a port and returns the error that comes back.

@@ -96,14 +96,17 @@ const (
 
 // Terms that occur often.
 var (
-	isIP      = of.Eq(of.EthType, ethIP)
-	isIPv6    = of.Eq(of.EthType, ethIPv6)
-	isARP     = of.Eq(of.EthType, ethARP)
-	untagged  = of.Eq(of.VlanVID, 0)
-	broadcast = of.Masked(of.EthDst, of.MAC([6]byte{1}), of.MAC([6]byte{1})) // and multicast
-	unicast   = of.Masked(of.EthDst, of.Value{}, of.MAC([6]byte{1}))
-	noMAC     = [6]byte{}
-	allNodes  = netip.IPv6LinkLocalAllNodes()
+	isIP   = of.Eq(of.EthType, ethIP)
+	isIPv6 = of.Eq(of.EthType, ethIPv6)
+	isARP  = of.Eq(of.EthType, ethARP)
+
+	isFragment = of.Masked(of.IPFrag, of.Uint(1), of.Uint(1))
+	isLater    = of.Eq(of.IPFrag, uint8(3)) // any fragment, and not the first
+	untagged   = of.Eq(of.VlanVID, 0)
+	broadcast  = of.Masked(of.EthDst, of.MAC([6]byte{1}), of.MAC([6]byte{1})) // and multicast
+	unicast    = of.Masked(of.EthDst, of.Value{}, of.MAC([6]byte{1}))
+	noMAC      = [6]byte{}
+	allNodes   = netip.IPv6LinkLocalAllNodes()
 )
 
 func network(n model.NetworkID) of.Term { return of.Eq(regNetwork, n) }
@@ -191,6 +194,7 @@ func Base(c Config) []of.Flow {
 	policyFrame(l, c)
 	asideBase(l)
 	commitFlows(l)
+	l.drop(Output, 200, match(of.State(of.StateInv, 0)), driver.DropInvalid) // a fragment whose datagram never was complete
 	l.drop(Output, 0, match(of.Eq(regPort, 0)), driver.DropUnknownDest)
 	l.flows[len(l.flows)-1].Priority = 10
 	l.add(Output, 0, nil, of.OutputReg{Field: regPort})
@@ -234,6 +238,11 @@ func trackFlows(l *list, c Config) {
 	if c.Mutation != NoReplyMirror {
 		l.add(State, 80, match(of.State(of.StateRpl|of.StateTrk, 0)), append(turnRound(), goTo(Out0))...)
 	}
+	// Only tracking in user space passes later fragments on. Rules by port do not
+	// match them; commitFlows sees to it that they follow their first one.
+	for _, eth := range []of.Term{isIP, isIPv6} {
+		l.add(State, 84, match(eth, isLater, of.State(of.StateTrk, 0)), goTo(Commit))
+	}
 	l.add(State, 10, match(of.State(of.StateTrk, 0)), goTo(Out0))
 	l.drop(State, 0, nil, driver.DropInvalid)
 }
@@ -272,10 +281,15 @@ func tracked(v6 bool) []model.Protocol {
 	return []model.Protocol{model.ProtoICMP, model.ProtoTCP, model.ProtoUDP}
 }
 
+// commitFlows remember connections. Tracking in user space keeps what is a
+// fragment here, as it does in Track, until all of its datagram have come here:
+// so later ones go on only if policy has let the first one through.
 func commitFlows(l *list) {
 	for _, eth := range []of.Term{isIP, isIPv6} {
+		l.add(Commit, 8, match(eth, isFragment, of.State(of.StateTrk, of.StateNew)),
+			of.CT{ZoneField: regNetwork, Recirc: true, Table: uint8(Output)})
 		l.add(Commit, 10, match(eth, of.State(of.StateNew|of.StateTrk, 0)),
-			of.CT{Commit: true, ZoneField: regNetwork}, goTo(Output))
+			of.CT{Commit: true, ZoneField: regNetwork, Recirc: true, Table: uint8(Output)})
 	}
 	l.add(Commit, 0, nil, goTo(Output))
 }

@@ -35,6 +35,11 @@ func hostBase(l *list, c Config) {
 	l.drop(Destination, 199, router, driver.DropUnknownDest)
 
 	l.drop(Route, 0, nil, driver.DropUnknownDest)
+	// A fragment whose addresses are translated by now would be tracked once more as
+	// one of another connection.
+	l.add(Commit, 9, match(isIP, isFragment, of.Eq(regPort, c.Host)), goTo(Output))
+	l.add(Commit, 9, match(isIP, isFragment, origin(fromHost)), goTo(Output))
+
 	out := []of.Action{
 		of.Set(regDst, model.IdentityExternal),
 		of.SetField{Field: of.EthDst, Value: of.MAC(way.RouterMAC)},
@@ -109,11 +114,11 @@ func hostPort(l *list, c Config, n *desired.Network, p LocalPort) bool {
 		field of.Field
 		to    netip.Addr
 	}{{leaving, of.NATSrc, of.NwSrc, p.Private}, {coming, of.NATDst, of.NwDst, p.IPv4}} {
-		l.add(Commit, 20, match(append(w.m, isNew)...), of.CT{Commit: true, ZoneField: regNetwork, NAT: w.nat, To: w.to}, goTo(Output))
+		l.add(Commit, 20, match(append(w.m, isNew)...), of.CT{Commit: true, ZoneField: regNetwork, NAT: w.nat, To: w.to, Recirc: true, Table: uint8(Output)})
 		// The kernel translates an error that goes in its connection's own direction
 		// only where the connection is committed; user space has done it by now, and
 		// the address does not match any more.
-		l.add(Commit, 20, match(append(w.m, isRelated)...), of.CT{Commit: true, ZoneField: regNetwork, NAT: of.NATKnown}, goTo(Output))
+		l.add(Commit, 20, match(append(w.m, isRelated)...), of.CT{Commit: true, ZoneField: regNetwork, NAT: of.NATKnown, Recirc: true, Table: uint8(Output)})
 		l.add(Output, 110, match(append(w.m, untracked)...), of.SetField{Field: w.field, Value: of.Addr(w.to)}, of.OutputReg{Field: regPort})
 	}
 	return true

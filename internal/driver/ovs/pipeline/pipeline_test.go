@@ -301,3 +301,34 @@ func TestFlowsRoundTrip(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingFollowsTracking: what follows tracking in a flow is done to every
+// packet that tracking hands on, and in user space these may be fragments of
+// others, whose time has run out: so tracking is the end of its flow, and what it
+// hands on is looked at again.
+func TestNothingFollowsTracking(t *testing.T) {
+	goldens, err := filepath.Glob(filepath.Join("testdata", "*.golden"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, path := range goldens {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			_, ct, found := strings.Cut(strings.TrimSpace(line), "ct(")
+			if !found || strings.HasPrefix(line, "#") {
+				continue
+			}
+			seen++
+			if !strings.Contains(ct, "table=") || strings.Contains(ct, "resubmit") {
+				t.Errorf("%s: %s", filepath.Base(path), line)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no flow tracks connections")
+	}
+}
