@@ -34,7 +34,7 @@ var networkPolicyList = listing[api.NetworkPolicy, api.PolicyOper]{
 }
 
 var _ = register(kindOf(networkPolicyList, objectKind{
-	order: 85, name: "networkPolicy", aliases: []string{"network-policy", "networkPolicies", "networkPolicys", "netpol"},
+	order: 85, name: "networkPolicy", aliases: []string{"network-policy", "network-policies", "networkPolicies", "networkPolicys", "netpol"},
 	keyFields: []string{"tenantName", "networkPolicyName"}, placeholders: []string{"NETWORK-POLICY"},
 	command: newNetworkPolicy,
 }))
@@ -173,6 +173,8 @@ func parseRule(text string) (r api.NetworkPolicyRule, err error) {
 		switch {
 		case w == "log":
 			r.Log = true
+		case isPriority && r.Priority != 0:
+			return r, fmt.Errorf("%q is a second priority", w)
 		case isPriority:
 			if r.Priority, err = strconv.Atoi(n); err != nil || r.Priority < 1 {
 				return r, fmt.Errorf("%q must have a number from 1 to 100", w)

@@ -59,7 +59,7 @@ func TestNetworkPolicyCommand(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("stored (-want +got):\n%s", d)
 	}
-	for _, rule := range []string{"in", "in allow app=web app", "in allow tcp/80 priority=high", "in allow a=1,a=2", "in allow group: tcp/22", "in allow network:", "in allow 10.0.0.0/8!", "in allow app=web tcp/"} {
+	for _, rule := range []string{"in", "in allow app=web app", "in allow tcp/80 priority=high", "in allow priority=7 priority=8", "in allow a=1,a=2", "in allow group: tcp/22", "in allow network:", "in allow 10.0.0.0/8!", "in allow app=web tcp/"} {
 		if r := netctl(t, url, "network-policy", "create", "-t", "blue", "--rule", rule, "q"); r.code == 0 || !strings.Contains(r.errOut, "--rule") {
 			t.Errorf("%q: %d %s", rule, r.code, r.errOut)
 		}
@@ -69,6 +69,9 @@ func TestNetworkPolicyCommand(t *testing.T) {
 		if r.code == 0 || !strings.Contains(r.errOut, flags[0]) {
 			t.Errorf("%q: %d %s", flags, r.code, r.errOut)
 		}
+	}
+	if out := run("get", "network-policies", "-t", "blue", "-q"); out != "p\n" {
+		t.Errorf("get network-policies: %q", out)
 	}
 	exported := run("export")
 	run("network-policy", "rm", "-t", "blue", "p")
