@@ -55,8 +55,8 @@ const (
 	FlowDrop       = "drop"        // a packet that went nowhere
 	FlowConnection = "connection"  // the first packet of a connection that was let through
 	FlowLogged     = "logged"      // a new connection met a rule with log; Verdict is the rule's action
-	FlowWouldDeny  = "would-deny"  // a new connection that a policy let through, and an audited one would deny
-	FlowWouldAllow = "would-allow" // a new connection that a policy denied, and an audited one would let through
+	FlowWouldDeny  = "would-deny"  // a connection that a policy let through, and an audited one would deny
+	FlowWouldAllow = "would-allow" // a connection that a policy denied, and an audited one would let through
 	FlowLost       = "lost"        // Count packets that could not be told of
 	FlowNote       = "note"        // Text for people, of a host or of netmaster
 	FlowEnd        = "end"         // the last line of a stream that netmaster ends; Text says why
@@ -79,6 +79,7 @@ type FlowEvent struct {
 	Direction string     `json:"direction,omitempty"` // of the policy that denied or logged, or that is audited: in, out
 	Decisions []FlowRule `json:"decisions,omitempty"` // who decided; of a connection at both ends, as far as they are on the host
 	Audited   string     `json:"audited,omitempty"`   // of would-deny and would-allow: the audited policy; decisions are those that it would have made
+	Living    bool       `json:"living,omitempty"`    // of would-deny and would-allow: of connections (Count) that live, told once when the audit begins or changes
 	Text      string     `json:"text,omitempty"`
 }
 

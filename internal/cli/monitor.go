@@ -196,7 +196,11 @@ func decidedBy(e api.FlowEvent) string {
 	}
 	switch {
 	case e.Audited != "":
-		return strings.Join(parts, "; ") + ", if " + e.Audited + " were enforced"
+		text := strings.Join(parts, "; ") + ", if " + e.Audited + " were enforced"
+		if e.Living {
+			text += " (lives already)"
+		}
+		return text
 	case parts == nil:
 		return "no policy"
 	}

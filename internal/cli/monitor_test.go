@@ -90,9 +90,13 @@ func TestMonitorTable(t *testing.T) {
 			Time: at.Add(3 * time.Second), Event: api.FlowWouldDeny, Verdict: "allow", Protocol: "tcp", From: web, To: db, Count: 1, Audited: "blue:q",
 			Decisions: []api.FlowRule{{Direction: "in", Default: "kubernetes"}},
 		},
+		{
+			Time: at.Add(4 * time.Second), Event: api.FlowWouldDeny, Verdict: "allow", Protocol: "tcp", From: web, To: db, Count: 2, Audited: "blue:q", Living: true,
+			Decisions: []api.FlowRule{{Direction: "in", Default: "kubernetes"}},
+		},
 	}
 	tellingAgent(t, st, "host1", events)
-	r := netctl(t, url, "monitor", "--count", "8")
+	r := netctl(t, url, "monitor", "--count", "9")
 	want := `Time          Host      Verdict  Proto   From                            To                              Decided by
 07:00:00.000  host1     denied   tcp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  in: rule 1 of policy blue:db-in
 07:00:01.000  host1     denied x12  udp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  out: default of tier kubernetes
@@ -103,6 +107,7 @@ func TestMonitorTable(t *testing.T) {
 07:00:02.000  host1     allowed     sctp    blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  no policy
 07:00:03.000  host1     log allow   tcp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  in: rule 2 of policy blue:db-in
 07:00:03.000  host1     would-deny  tcp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  in: default of tier kubernetes, if blue:q were enforced
+07:00:04.000  host1     would-deny x2  tcp     blue:web 10.1.1.2:40000 c1      blue:db 10.1.1.3:5432 0123456789ab  in: default of tier kubernetes, if blue:q were enforced (lives already)
 `
 	if diff := cmp.Diff(want, r.out); diff != "" || r.code != ExitOK {
 		t.Errorf("exit code %d (-want +got):\n%s", r.code, diff)

@@ -1,6 +1,9 @@
 package driver
 
 import (
+	"net/netip"
+	"time"
+
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -38,4 +41,53 @@ func (a Asked) Would(said desired.Ruling, audited *desired.PolicySet) (FlowEvent
 		e.Kind = FlowWouldDeny
 	}
 	return e, would.Pass != said.Pass
+}
+
+// Alike are connections that live and differ in their source ports at most.
+type Alike struct {
+	Network  model.NetworkID
+	Src, Dst netip.Addr
+	Proto    model.Protocol
+	DstPort  uint16 // with ports
+	Routed   bool   // they go by the host
+	From, To string // local ports at their ends; "" = elsewhere
+}
+
+// Count is how many are alike, and the lowest of their source ports.
+type Count struct {
+	N       uint64
+	SrcPort uint16
+}
+
+// Living are connections that live.
+type Living map[Alike]Count
+
+// Add counts one. Broadcasts are none.
+func (l Living) Add(a Alike, srcPort uint16) {
+	if a.Dst.IsMulticast() || a.Dst == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+		return
+	}
+	if !a.Proto.HasPorts() {
+		a.DstPort, srcPort = 0, 0
+	}
+	c, ok := l[a]
+	if c.N++; !ok || srcPort < c.SrcPort {
+		c.SrcPort = srcPort
+	}
+	l[a] = c
+}
+
+// Event is what is told of them, but for what an aside says.
+func (a Alike) Event(c Count) FlowEvent {
+	return FlowEvent{
+		Time: time.Now(), Count: c.N, Living: true, Network: a.Network, Port: a.From,
+		Src: a.Src, Dst: a.Dst, Proto: a.Proto, SrcPort: c.SrcPort, DstPort: a.DstPort,
+	}
+}
+
+// About is an aside of what e tells of.
+func (e FlowEvent) About(aside FlowEvent) FlowEvent {
+	e.Reason = ""
+	e.Kind, e.Decisions, e.Policy = aside.Kind, aside.Decisions, aside.Policy
+	return e
 }

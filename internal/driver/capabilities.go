@@ -16,6 +16,7 @@ type Capabilities struct {
 	Bandwidth bool `json:"bandwidth"` // makes desired.Host.Bandwidth true
 	Log       bool `json:"log"`       // tells who monitors of connections that meet a rule with Log
 	Audit     bool `json:"audit"`     // tells who monitors how audited sets would judge new connections
+	Living    bool `json:"living"`    // ... and once, when such a set comes or changes, those that live
 	// UserSpace: frames are read by packet sockets. Containers' kernels have to
 	// complete checksums themselves, since no network card will; and the host's
 	// sides of their interfaces are promiscuous.

@@ -24,8 +24,8 @@ const (
 	FlowConnection                     // the first packet of a connection that was let through
 	FlowLost                           // events that could not be told; Time and Count only
 	FlowLogged                         // a new connection met a rule with Log; Decisions is that rule and its action
-	FlowWouldDeny                      // a new connection was let through by a policy, and an audited set would deny it
-	FlowWouldAllow                     // a new connection was denied by a policy, and an audited set would let it through
+	FlowWouldDeny                      // a connection was let through by a policy, and an audited set would deny it
+	FlowWouldAllow                     // a connection was denied by a policy, and an audited set would let it through
 )
 
 // FlowEvent tells of a packet that was dropped, or that began a connection
@@ -51,6 +51,7 @@ type FlowEvent struct {
 	Decisions []Decision
 
 	Policy string // of a would-be verdict: the audited policy (desired.PolicySet.Audited)
+	Living bool   // of a would-be verdict: of connections that lived when the policy's audit began or changed; no MACs are known
 }
 
 // Decision is the verdict of one end's policy.

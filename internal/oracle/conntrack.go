@@ -29,10 +29,16 @@ type fragKey struct {
 	id       uint32
 }
 
+// judged is how a connection was judged.
+type judged struct {
+	routed bool   // as one that goes by the host
+	to     string // for this local port as its destination; "" = for none
+}
+
 // conntrack is one host's connection table: the original direction of every
 // connection that was let through, and the fragmented datagrams under way.
 type conntrack struct {
-	conns map[flow]struct{}
+	conns map[flow]judged
 	frags map[fragKey]flow // to the original direction of the connection of the first fragment
 	// What each address has in both, so that its end costs no look at all others'.
 	connsOf groups[addrKey, flow]
@@ -42,13 +48,12 @@ type conntrack struct {
 
 func newConntrack() *conntrack {
 	return &conntrack{
-		conns: map[flow]struct{}{}, frags: map[fragKey]flow{},
+		conns: map[flow]judged{}, frags: map[fragKey]flow{},
 		connsOf: groups[addrKey, flow]{}, fragsOf: groups[addrKey, fragKey]{},
 	}
 }
 
 func (c *conntrack) addConn(f flow) {
-	c.conns[f] = struct{}{}
 	c.connsOf.add(addrKey{f.network, f.src}, f)
 	c.connsOf.add(addrKey{f.network, f.dst}, f)
 }
@@ -161,11 +166,12 @@ func (c *conntrack) classify(n model.NetworkID, p *Packet, ours bool) (flow, boo
 }
 
 // commit records that a packet of the connection was let through.
-func (c *conntrack) commit(orig flow, p *Packet) {
+func (c *conntrack) commit(orig flow, p *Packet, as judged) {
 	_, old := c.conns[orig]
 	if c.fresh = !old; c.fresh {
 		c.addConn(orig)
 	}
+	c.conns[orig] = as
 	if _, both := c.conns[orig.reversed()]; both && orig.proto == model.ProtoTCP { // one of its ends began it, not both
 		c.removeConn(orig.reversed())
 	}

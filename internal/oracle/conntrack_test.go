@@ -21,15 +21,15 @@ func TestForget(t *testing.T) {
 			p.Frag = &Fragment{ID: uint32(rng.IntN(3)), More: rng.IntN(3) > 0}
 		}
 		n := model.NetworkID(1 + rng.IntN(2))
-		c.commit(flowOf(n, p), p)
+		c.commit(flowOf(n, p), p, judged{})
 		if rng.IntN(20) > 0 {
 			continue
 		}
 		a := addrKey{n, addr()}
-		conns, frags := map[flow]struct{}{}, map[fragKey]flow{}
+		conns, frags := map[flow]judged{}, map[fragKey]flow{}
 		for f := range c.conns {
 			if f.network != a.network || f.src != a.addr && f.dst != a.addr {
-				conns[f] = struct{}{}
+				conns[f] = judged{}
 			}
 		}
 		for k, f := range c.frags {

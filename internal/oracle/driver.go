@@ -24,6 +24,9 @@ type Driver struct {
 	pictures *pictures
 
 	stopMonitor func() // nil until the first Monitor
+
+	audited desired.Map[desired.PolicySetID, *desired.PolicySet] // of the last picture
+	untold  map[desired.Audit]bool                               // whose living connections nobody has been told of
 }
 
 // kernel is what outlives a driver process: objects, connections, counters.
@@ -100,6 +103,8 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	if d.k.budget = -1; !complete || err != nil {
 		d.pictures = nil
 	}
+	d.noteAudits(want.PolicySets)
+	d.tellLiving()
 	return report, err
 }
 
@@ -126,7 +131,7 @@ func (d *Driver) Events() <-chan driver.Event { return d.events }
 // Capabilities implements driver.Driver. The way out is executed on packets, but
 // no interface of this machine is made for it.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Log: true, Audit: true, Tabled: d}
+	return driver.Capabilities{Log: true, Audit: true, Living: true, Tabled: d}
 }
 
 // Tables implements driver.Tabled: they never evict.

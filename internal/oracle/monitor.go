@@ -26,6 +26,7 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 	}
 	m := &monitor{queue: driver.NewFlowQueue(), opts: opts}
 	d.k.monitor = m
+	d.tellLiving()
 	stop := context.AfterFunc(ctx, func() {
 		d.k.mu.Lock()
 		defer d.k.mu.Unlock()
@@ -77,10 +78,7 @@ func (k *kernel) tell(p *Packet, v *Verdict) {
 		e.Src, e.Dst, e.Proto, e.SrcPort, e.DstPort, e.ICMPType = p.Src, p.Dst, p.Proto, p.SrcPort, p.DstPort, p.ICMPType
 	}
 	for _, aside := range k.tables.asides {
-		told := e
-		told.Reason = ""
-		told.Kind, told.Decisions, told.Policy = aside.Kind, aside.Decisions, aside.Policy
-		m.queue.Send(told)
+		m.queue.Send(e.About(aside))
 	}
 	switch said := k.tables.decisions; {
 	case v.Drop != "" && m.opts.NoDrops:

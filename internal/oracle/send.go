@@ -298,7 +298,7 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 		})
 		v.Rules = slices.Compact(slices.Sorted(slices.Values(rules)))
 		if v.Passed() {
-			k.conns.commit(orig, p)
+			k.conns.commit(orig, p, judged{})
 		}
 		return v
 	}
@@ -318,6 +318,7 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 		here, there netip.Addr
 		dir         model.Direction
 	}{{orig.src, orig.dst, model.Out}, {orig.dst, orig.src, model.In}}
+	as := judged{routed: routed}
 	for _, end := range ends {
 		port := t.byAddr(from.net.ID, end.here).port
 		if port == nil { // the frame's own end, when it is not addressed by IP
@@ -325,6 +326,9 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 		}
 		if port == nil {
 			continue
+		}
+		if end.dir == model.In {
+			as.to = port.IfName
 		}
 		other := t.peerAt(from.net, end.there)
 		if routed {
@@ -340,7 +344,7 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 		rules = appendRule(rules, rule)
 	}
 	v.Rules = rules
-	k.conns.commit(orig, p)
+	k.conns.commit(orig, p, as)
 	return v
 }
 

@@ -90,9 +90,9 @@ func (n *flowNames) resolve(e driver.FlowEvent) api.FlowEvent {
 			out.Verdict = string(d.Action)
 		}
 	case e.Kind == driver.FlowWouldDeny:
-		out.Event, out.Verdict, out.Audited = api.FlowWouldDeny, "allow", e.Policy
+		out.Event, out.Verdict, out.Audited, out.Living = api.FlowWouldDeny, "allow", e.Policy, e.Living
 	case e.Kind == driver.FlowWouldAllow:
-		out.Event, out.Verdict, out.Audited = api.FlowWouldAllow, "deny", e.Policy
+		out.Event, out.Verdict, out.Audited, out.Living = api.FlowWouldAllow, "deny", e.Policy, e.Living
 	case e.Reason == driver.DropPolicy:
 		out.Event, out.Verdict, out.Reason = api.FlowDrop, "deny", e.Reason
 	default:
@@ -101,7 +101,7 @@ func (n *flowNames) resolve(e driver.FlowEvent) api.FlowEvent {
 	out.From, out.To = n.peer(e.Network, e.Src, e.SrcPort, e.SrcMAC), n.peer(e.Network, e.Dst, e.DstPort, e.DstMAC)
 	if out.Protocol = protocolName(e.Proto); e.ARP {
 		out.Protocol = "arp"
-	} else if strings.HasPrefix(out.Protocol, "icmp") {
+	} else if strings.HasPrefix(out.Protocol, "icmp") && !e.Living {
 		t := int(e.ICMPType)
 		out.ICMPType = &t
 	}

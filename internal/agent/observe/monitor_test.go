@@ -101,11 +101,11 @@ func TestFlowNames(t *testing.T) {
 		},
 		{
 			driver.FlowEvent{
-				Time: at, Kind: driver.FlowWouldAllow, Count: 1, Proto: model.ProtoTCP, Policy: "blue:q",
+				Time: at, Kind: driver.FlowWouldAllow, Count: 1, Proto: model.ProtoICMP, Policy: "blue:q", Living: true,
 				Decisions: []driver.Decision{{Direction: model.In}},
 			},
 			api.FlowEvent{
-				Time: at, Host: "h1", Event: "would-allow", Count: 1, Verdict: "deny", Audited: "blue:q", Protocol: "tcp", Direction: "in",
+				Time: at, Host: "h1", Event: "would-allow", Count: 1, Verdict: "deny", Audited: "blue:q", Protocol: "icmp", Living: true, Direction: "in",
 				Decisions: []api.FlowRule{{Direction: "in"}},
 			},
 		},

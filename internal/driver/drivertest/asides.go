@@ -99,12 +99,13 @@ func testAsides(t *testing.T, h Harness) {
 		pic := withAsides(w.Pictures["h1"], audited)
 		b.apply(t, pic)
 		send() // nobody listens
-		for _, opts := range []driver.MonitorOptions{{NoDrops: true}, {}, {Connections: true}} {
+		for i, opts := range []driver.MonitorOptions{{NoDrops: true}, {}, {Connections: true}} {
 			ctx, cancel := context.WithCancel(context.Background())
 			want, err := b.ref.Monitor(ctx, opts)
 			if err != nil {
 				t.Fatal(err)
 			}
+			b.living(t, want, audited && i == 0) // once
 			got, err := b.drv.Monitor(ctx, opts)
 			if err != nil {
 				t.Fatalf("Monitor() = %v", err)
@@ -118,6 +119,18 @@ func testAsides(t *testing.T, h Harness) {
 				least = 9
 			}
 			compareEvents(t, want, got, least)
+			if audited && i == 2 { // they change
+				for id, s := range pic.PolicySets.All() {
+					if s.Audited == "without" {
+						closed := *s
+						closed.In = []desired.Tier{{Tier: model.TierContiv, Default: model.Deny}}
+						pic.PolicySets = pic.PolicySets.Set(id, &closed)
+					}
+				}
+				b.apply(t, pic)
+				b.living(t, want, true)
+				compareEvents(t, want, got, 0)
+			}
 			cancel()
 			drain(t, got)
 			drain(t, want)
@@ -127,5 +140,19 @@ func testAsides(t *testing.T, h Harness) {
 	send()
 	if r := b.apply(t, w.Pictures["h1"]); r.Changes != 0 {
 		t.Errorf("the same picture, without asides, made %d changes", r.Changes)
+	}
+}
+
+// living looks at what the oracle tells of connections that live, if it is to
+// tell of any; where the driver tells of none, nothing is left of it.
+func (b *bench) living(t *testing.T, want <-chan driver.FlowEvent, some bool) {
+	t.Helper()
+	if got := len(want) > 0; got != some {
+		t.Errorf("connections that live are told of: %v, want %v", got, some)
+	}
+	for !b.drv.Capabilities().Living && len(want) > 0 {
+		if e := <-want; !e.Living {
+			t.Errorf("not of a connection that lives: %+v", e)
+		}
 	}
 }

@@ -42,6 +42,7 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	}
 	d.purgeDoomed(time.Now().Add(-doomedGrace))
 	d.w.changes, d.w.global = 0, 0
+	before := d.last.PolicySets
 	p := &pass{Driver: d, want: want, rep: &rep, networks: map[model.NetworkID]*desired.Network{}, attached: map[string]bool{}, private: map[netip.Addr]string{}}
 	p.scratch = !d.known || d.networkMoved(want)
 	if p.scratch {
@@ -55,6 +56,8 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 		err = errors.Join(err, d.newEpoch())
 	}
 	d.last = want
+	d.noteAudits(before, want.PolicySets)
+	err = errors.Join(err, d.tellLiving())
 	d.known = err == nil && len(rep.Problems) == 0
 	if err != nil {
 		return rep, fmt.Errorf("ebpf driver: %w", err)

@@ -111,19 +111,12 @@ func (m *monitor) asides(f driver.FlowEvent, list []verdict) {
 			continue
 		}
 		for _, e := range v.asked.Logged(said) {
-			m.queue.Send(about(f, e))
+			m.queue.Send(f.About(e))
 		}
 		for _, s := range v.audits {
 			if e, differs := v.asked.Would(said, s); differs {
-				m.queue.Send(about(f, e))
+				m.queue.Send(f.About(e))
 			}
 		}
 	}
-}
-
-// about is an aside of the connection that f is about.
-func about(f, aside driver.FlowEvent) driver.FlowEvent {
-	f.Reason = ""
-	f.Kind, f.Decisions, f.Policy = aside.Kind, aside.Decisions, aside.Policy
-	return f
 }

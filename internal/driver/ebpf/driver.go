@@ -61,7 +61,7 @@ type Driver struct {
 	w      writer
 
 	monitoring chan struct{} // closed when the monitor has ended; nil = none was begun
-	listened   bool          // a monitor is under way and does not end yet
+	monitor    *monitor      // that is under way and does not end yet; nil = none
 
 	settings *table[uint32, settings]
 	source   *table[uint32, tunnelSource]
@@ -86,6 +86,7 @@ type Driver struct {
 	instance uint32                             // last one used
 	doomed   []doomedInstance                   // that no set refers to any more
 	ruleIDs  map[uint64]string                  // by number
+	untold   map[desired.Audit]bool             // that came or changed while nobody monitored
 	// rulesKept is how many rules the last clean-up of ruleIDs has left.
 	rulesKept int
 	endpoint  map[string]model.EndpointKey // by port
@@ -212,7 +213,7 @@ func (d *Driver) takeOver() error {
 		return err
 	}
 	d.indexes, d.down, d.refused = map[string]int{}, map[int]bool{}, map[desired.PolicySetID]error{}
-	d.ruleIDs, d.endpoint = map[uint64]string{}, map[string]model.EndpointKey{}
+	d.ruleIDs, d.endpoint, d.untold = map[uint64]string{}, map[string]model.EndpointKey{}, map[desired.Audit]bool{}
 	d.gone, d.dirty, d.netPorts = map[hostKey]bool{}, map[uint32]bool{}, map[uint32]map[string]stationPort{}
 	for _, h := range d.hosts.have {
 		d.hand = max(d.hand, h.Hand)
@@ -283,7 +284,7 @@ func (d *Driver) uplinkName() (string, error) {
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut: true, Log: true, Audit: true, Tabled: d, Drifting: d}
+	return driver.Capabilities{WayOut: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
 }
 
 // DriftRepairs implements driver.Drifting.

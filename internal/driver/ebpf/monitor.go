@@ -55,7 +55,10 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 		return nil, fmt.Errorf("ebpf driver: monitor: %w", errors.Join(err, m.ring.Close()))
 	}
 	done := make(chan struct{})
-	d.monitoring, d.listened = done, true
+	d.monitoring, d.monitor = done, m
+	if err := d.tellLiving(); err != nil {
+		d.cfg.Log.Warn("the monitor misses connections that live", "error", err)
+	}
 	d.wg.Go(func() {
 		defer m.queue.Close()
 		defer close(done) // before: who sees the queue closed may begin another one
@@ -68,7 +71,7 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 func (d *Driver) ChangeMonitor(_ context.Context, opts driver.MonitorOptions) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.listened {
+	if d.monitor == nil {
 		return model.Errorf(model.ErrNotFound, "ebpf driver: it is not monitored")
 	}
 	return d.setMonitor(monitorBits(opts))
@@ -99,6 +102,7 @@ type monitor struct {
 	told   map[slotKey]event // last event of each slot that may hold packets back
 	perCPU []eventSlot
 	asked  time.Duration // spent on asides since the last tick
+	living []living      // still to be told; under d.mu
 }
 
 // reset makes the programs forget what they told an earlier reader.
@@ -152,6 +156,7 @@ func (m *monitor) run(ctx context.Context) {
 			next = now.Add(time.Second)
 			m.ring.SetDeadline(next)
 		}
+		m.tellLiving()
 	}
 	m.end()
 }
@@ -159,7 +164,7 @@ func (m *monitor) run(ctx context.Context) {
 func (m *monitor) end() {
 	m.d.mu.Lock()
 	defer m.d.mu.Unlock()
-	m.d.listened = false
+	m.d.monitor = nil
 	if err := errors.Join(m.d.setMonitor(0), m.ring.Close()); err != nil {
 		m.d.cfg.Log.Warn("end the monitor", "error", err)
 	}

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/oracle"
@@ -108,5 +110,67 @@ func (r *rig) clocked(tb testing.TB, ifname string, frame []byte, n int) float64
 			tb.Fatalf("%x: verdict %d", frame, a.verdict)
 		}
 		return float64(a.took)
+	}
+}
+
+// BenchmarkAsides measures the program's part of a TCP handshake while somebody
+// monitors (without drops and connections): where no policy has asides, where
+// rules log, and where a policy is audited.
+func BenchmarkAsides(b *testing.B) {
+	for _, x := range []struct {
+		name string
+		edit func(desired.Host) desired.Host
+	}{
+		{"none", func(pic desired.Host) desired.Host { return pic }},
+		{"logged", func(pic desired.Host) desired.Host {
+			pic = audited(pic)
+			s, _ := pic.PolicySets.Get(2)
+			next := *s
+			next.Audits = nil
+			pic.PolicySets = pic.PolicySets.Set(2, &next).Delete(3)
+			return pic
+		}},
+		{"audited", audited},
+	} {
+		b.Run(x.name, func(b *testing.B) {
+			r := newRig(b)
+			pic, a, c := r.neighbours(b)
+			drv := r.open(b)
+			defer drv.Close()
+			if rep, err := drv.Apply(b.Context(), x.edit(pic)); err != nil || drivertest.Failed(rep) != nil {
+				b.Fatal(err, drivertest.Failed(rep))
+			}
+			events, err := drv.Monitor(b.Context(), driver.MonitorOptions{NoDrops: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			told := make(chan int)
+			go func() {
+				n := 0
+				for e := range events {
+					if e.Kind != driver.FlowLost {
+						n++
+					}
+				}
+				told <- n
+			}()
+			var took []float64
+			for i := 0; b.Loop(); i++ {
+				p := web(a, c, uint16(5000+i%50000), 8000+uint16(i%80))
+				ns := r.clocked(b, a.IfName, drivertest.Frame(p), 1)
+				p.TCPFlags = oracle.FlagSYN | oracle.FlagACK
+				answer := p
+				answer.SrcMAC, answer.DstMAC, answer.Src, answer.Dst, answer.SrcPort, answer.DstPort = p.DstMAC, p.SrcMAC, p.Dst, p.Src, p.DstPort, p.SrcPort
+				ns += r.clocked(b, c.IfName, drivertest.Frame(answer), 1)
+				p.TCPFlags = oracle.FlagACK
+				took = append(took, ns+r.clocked(b, a.IfName, drivertest.Frame(p), 1))
+			}
+			slices.Sort(took)
+			b.ReportMetric(took[len(took)/4], "ns/handshake")
+			if err := drv.Close(); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(<-told), "told")
+		})
 	}
 }
