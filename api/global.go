@@ -10,6 +10,10 @@ type Global struct {
 	PvtSubnet        string `json:"pvtSubnet,omitempty"` // IPv4 /16
 	Vlans            string `json:"vlans,omitempty"`     // lo-hi
 	Vxlans           string `json:"vxlans,omitempty"`    // lo-hi
+	// GeneratedLabels are the labels of containers that policies cannot select by:
+	// names, and prefixes that end in "." or "/". "default" stands for the list that a
+	// new cluster has; none means as it is in a request, and that list in an answer.
+	GeneratedLabels []string `json:"generatedLabels,omitempty"`
 }
 
 // ObjectKey returns "global".
@@ -23,6 +27,12 @@ type GlobalOper struct {
 	NumNetworks     int    `json:"numNetworks,omitempty"`
 	VlansInUse      string `json:"vlansInUse,omitempty"`  // ranges, comma-separated
 	VxlansInUse     string `json:"vxlansInUse,omitempty"` // ranges, comma-separated
+	// EndpointsToFollow is how many endpoints policies still select by the labels
+	// that counted before GeneratedLabels changed.
+	EndpointsToFollow int `json:"endpointsToFollow,omitempty"`
+	// FormerLabels tells that not all endpoints have followed yet: no policy can
+	// select by these either.
+	FormerLabels []string `json:"formerLabels,omitempty"`
 }
 
 // Globals is the collection of the one global object, "global".

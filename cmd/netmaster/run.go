@@ -248,6 +248,11 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 					log.Debug("hosts are counted by another netmaster", "error", err)
 				}
 			})
+			telling.Go(func() {
+				if err := ctrl.FollowLabelFilter(ctx, term); err != nil {
+					log.Debug("endpoints' identities follow the label filter by another netmaster", "error", err)
+				}
+			})
 			if err := ctrl.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
 				return err
 			}

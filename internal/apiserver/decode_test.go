@@ -123,7 +123,7 @@ func TestConvertRoundTrip(t *testing.T) {
 			t.Error(d)
 		}
 	}
-	global := api.Global{Key: "global", ArpMode: "flood", FwdMode: "routing", Name: "global", NetworkInfraType: "aci", PvtSubnet: "10.2.0.0/16", Vlans: "1-10", Vxlans: "2-3"}
+	global := api.Global{Key: "global", ArpMode: "flood", FwdMode: "routing", Name: "global", NetworkInfraType: "aci", PvtSubnet: "10.2.0.0/16", Vlans: "1-10", Vxlans: "2-3", GeneratedLabels: []string{"default", "com.acme."}}
 	g, err := globalFromAPI(global)
 	if err != nil {
 		t.Fatal(err)

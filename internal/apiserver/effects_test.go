@@ -46,7 +46,7 @@ var requestEffects = map[string]effecttest.Effect{
 	"UpdateEndpointRequest.Event":         effecttest.By("TestEndpointLife"),
 	"UpdateEndpointRequest.EndpointID":    effecttest.By("TestEndpointLife"),
 	"UpdateEndpointRequest.EPCommonName":  effecttest.By("TestEndpointLife"),
-	"UpdateEndpointRequest.RemovedLabels": effecttest.By("TestServices"),
+	"UpdateEndpointRequest.RemovedLabels": effecttest.By("TestRemovedLabels"),
 
 	"AllocAddressRequest.NetworkID":            effecttest.By("TestReservations"),
 	"AllocAddressRequest.AddressPool":          effecttest.By("TestEndpointLife"),

@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"fmt"
+
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -23,6 +25,7 @@ var _ = register(rest[api.Global, struct{}, model.Global]{
 		"vlans":            {text: "lo-hi within 1-4094, around every VLAN in use; empty = as it is"},
 		"vxlans":           {text: "lo-hi within 1-16777215, around every VNI in use; empty = as it is"},
 		"pvtSubnet":        {text: "an IPv4 subnet of length 16; empty = as it is; cannot change while there are networks"},
+		"generatedLabels":  {text: fmt.Sprintf("labels of containers that are no part of their identity, so that no policy can select by them: at most %d names, and prefixes that end in \".\" or \"/\"; default stands for the list that a new cluster has; absent = as it is, and in an answer the default list; 409 for one that takes out a label which policies select by", model.MaxLabelFilter)},
 	},
 })
 
@@ -51,12 +54,18 @@ func globalFromAPI(o api.Global) (g model.Global, err error) {
 	}); err != nil {
 		return g, err
 	}
-	g.PvtSubnet, err = optional(o.PvtSubnet, model.ParsePvtSubnet)
+	if g.PvtSubnet, err = optional(o.PvtSubnet, model.ParsePvtSubnet); err != nil {
+		return g, err
+	}
+	if o.GeneratedLabels != nil && len(o.GeneratedLabels) == 0 {
+		return g, model.InvalidField("generatedLabels", "[]", `must have an entry: leave it out to keep the list, or say ["default"]`)
+	}
+	g.GeneratedLabels, err = model.ParseLabelFilter("generatedLabels", o.GeneratedLabels)
 	return g, err
 }
 
 func globalToAPI(g model.Global) api.Global {
-	return api.Global{
+	o := api.Global{
 		Key:              globalName,
 		ArpMode:          string(g.ArpMode),
 		FwdMode:          string(g.FwdMode),
@@ -66,6 +75,10 @@ func globalToAPI(g model.Global) api.Global {
 		Vlans:            g.VLANs.String(),
 		Vxlans:           g.VXLANs.String(),
 	}
+	if f := g.Filter(); !f.Equal(model.DefaultGlobal().Filter()) { // else it is as in 1.x
+		o.GeneratedLabels = f.Entries()
+	}
+	return o
 }
 
 func globalOper(v *control.View, mode string) api.GlobalOper {
@@ -77,5 +90,8 @@ func globalOper(v *control.View, mode string) api.GlobalOper {
 		NumNetworks:     len(v.Networks("")),
 		VlansInUse:      v.TagsInUse(model.EncapVLAN),
 		VxlansInUse:     v.TagsInUse(model.EncapVXLAN),
+
+		FormerLabels:      g.FormerLabels.Entries(),
+		EndpointsToFollow: v.UnfollowedEndpoints(),
 	}
 }

@@ -1,6 +1,10 @@
 package apiserver
 
-import "github.com/contiv/netplugin/v2/internal/effecttest"
+import (
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/effecttest"
+)
 
 var _ = tested("globals", kindCases{
 	object: `{"name":"global"}`, key: []string{"name"},
@@ -12,6 +16,15 @@ var _ = tested("globals", kindCases{
 		"vlans":            {[]string{`{"vlans":"1-4094"}`, `{"vlans":"100-200"}`, `{"vlans":""}`}, []string{`{"vlans":"0-10"}`, `{"vlans":"1-4095"}`, `{"vlans":"5-1"}`, `{"vlans":"1"}`, `{"vlans":"a-b"}`, `{"vlans":"200-300"}`}},
 		"vxlans":           {[]string{`{"vxlans":"1-16777215"}`, `{"vxlans":"1-20000"}`, `{"vxlans":""}`}, []string{`{"vxlans":"0-10"}`, `{"vxlans":"1-16777216"}`, `{"vxlans":"9000-10000"}`}},
 		"pvtSubnet":        {[]string{`{"pvtSubnet":"172.19.0.0/16"}`, `{"pvtSubnet":""}`}, []string{`{"pvtSubnet":"172.20.0.0/16"}`, `{"pvtSubnet":"10.0.0.0/8"}`, `{"pvtSubnet":"x"}`, `{"pvtSubnet":"127.0.0.0/16"}`}},
+		"generatedLabels": {
+			[]string{`{"generatedLabels":["default"]}`, `{"generatedLabels":["default","example.com/","com.acme.","build"]}`, `{"generatedLabels":["build"]}`, `{"generatedLabels":null}`},
+			[]string{
+				`{"generatedLabels":[]}`, `{"generatedLabels":[""]}`, `{"generatedLabels":["*"]}`, `{"generatedLabels":["app*"]}`, `{"generatedLabels":["/"]}`, `{"generatedLabels":["."]}`,
+				`{"generatedLabels":["a b"]}`, `{"generatedLabels":["app=web"]}`, `{"generatedLabels":["a/b/c"]}`, `{"generatedLabels":["ü"]}`, `{"generatedLabels":"app"}`, `{"generatedLabels":[1]}`,
+				`{"generatedLabels":["app","app"]}`, `{"generatedLabels":["default","default"]}`, `{"generatedLabels":["default","com.docker."]}`,
+				`{"generatedLabels":[` + strings.Repeat(`"a",`, 9_999) + `"b"]}`, `{"generatedLabels":["` + strings.Repeat("a", 10_000) + `"]}`,
+			},
+		},
 	},
 	effects: map[string]effecttest.Effect{
 		"name":                     effecttest.By("TestFields"),
@@ -22,5 +35,6 @@ var _ = tested("globals", kindCases{
 		"vlans":                    effecttest.By("TestTags"),
 		"vxlans":                   effecttest.By("TestTags"),
 		"pvtSubnet":                effecttest.By("TestPrivateAddresses"),
+		"generatedLabels":          effecttest.By("TestLabelFilter"),
 	},
 })

@@ -68,7 +68,7 @@ func furnish(m *fakeMaster) {
 	m.store("extContractsGroups", "blue:outside", `{"key":"blue:outside","contracts":["uni/tn-common/brc-dns","uni/tn-common/brc-ntp"],"contractsGroupName":"outside","contractsType":"consumed","tenantName":"blue","link-sets":{}}`)
 	m.store("aciGws", "aciGw", `{"key":"aciGw","enforcePolicies":"yes","includeCommonTenant":"no","name":"aciGw","nodeBindings":"topology/pod-1/node-101","physicalDomain":"dom"}`)
 	m.inspect["endpoints/web1"] = `{"key":"web1","containerName":"web1","endpointGroupId":257,"endpointGroupKey":"web:blue","endpointID":"3f0c","homingHost":"host1","ipAddress":["10.1.1.1",""],"labels":"map[a<b:c&d]","macAddress":"02:02:0a:01:01:01","network":"backend.blue","serviceName":"web"}`
-	m.inspect["globals/global"] = `{"clusterMode":"none","numNetworks":3,"vlansInUse":"7, 100","vxlansInUse":"5000"}`
+	m.inspect["globals/global"] = `{"clusterMode":"none","numNetworks":3,"vlansInUse":"7, 100","vxlansInUse":"5000","endpointsToFollow":12,"formerLabels":["default","com.acme."]}`
 }
 
 // Every command that shows something prints exactly its golden.
@@ -289,6 +289,10 @@ func TestChange(t *testing.T) {
 			"Set fwd-mode routing, vlan-range 10-20\n",
 		},
 		{
+			"global set --generated-labels default,com.acme. --generated-labels build",
+			`POST /api/v1/globals/global/ {"name":"global","generatedLabels":["default","com.acme.","build"]}`, "Set generated-labels default,com.acme.,build\n",
+		},
+		{
 			"global set -f default -x 1-99 -b bridge -a flood -s 172.30.0.0/16 -q",
 			`POST /api/v1/globals/global/ {"arpMode":"flood","fwdMode":"bridge","name":"global","networkInfraType":"default","pvtSubnet":"172.30.0.0/16","vxlans":"1-99"}`,
 			"",
@@ -342,7 +346,7 @@ func TestFailures(t *testing.T) {
 		{"policy rule-ls nosuch", refusal{}, "", ExitNotFound, "netctl: policys default:nosuch does not exist\n"},
 		{"network ls -a", refusal{http.StatusServiceUnavailable, "no"}, "GET /api/v1/inspect/networks/blue:backend/", ExitUnavailable, "netctl: no\n"},
 		{"global set -f aci", refusal{http.StatusConflict, "no"}, "POST /api/v1/globals/global/", ExitConflict, "netctl: no\n"},
-		{"global info", refusal{http.StatusServiceUnavailable, "no"}, "GET /api/v1/globals/global/", ExitUnavailable, "netctl: no\n"},
+		{"global info", refusal{http.StatusServiceUnavailable, "no"}, "GET /api/v1/inspect/globals/global/", ExitUnavailable, "netctl: no\n"},
 		{"app-profile update nosuch -g g", refusal{}, "", ExitNotFound, "netctl: appProfiles default:nosuch does not exist\n"},
 		{"ep inspect c10", refusal{}, "", ExitNotFound, "netctl: endpoints c10 does not exist\n"},
 	} {

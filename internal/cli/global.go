@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -77,16 +78,26 @@ func runGlobalInfo(ctx context.Context, o *globalOptions) error {
 	if err != nil {
 		return err
 	}
-	g, err := client.Globals().Get(ctx, globalKey)
+	got, err := client.Globals().Inspect(ctx, globalKey)
 	if err != nil {
 		return err
 	}
+	g := got.Config
 	if o.json || o.quiet {
 		return o.showJSON(g)
 	}
-	_, err = fmt.Fprintf(o.out, "Fabric mode: %s\nForward mode: %s\nARP mode: %s\nVlan Range: %s\nVxlan range: %s\nPrivate subnet: %s\n",
-		g.NetworkInfraType, g.FwdMode, g.ArpMode, g.Vlans, g.Vxlans, g.PvtSubnet)
+	_, err = fmt.Fprintf(o.out, "Fabric mode: %s\nForward mode: %s\nARP mode: %s\nVlan Range: %s\nVxlan range: %s\nPrivate subnet: %s\nGenerated labels: %s\n%s",
+		g.NetworkInfraType, g.FwdMode, g.ArpMode, g.Vlans, g.Vxlans, g.PvtSubnet, cmp.Or(strings.Join(g.GeneratedLabels, ", "), "default"), labelsFollow(got.Oper))
 	return err
+}
+
+// labelsFollow says how far endpoints have followed a change of the generated
+// labels; nothing when all have.
+func labelsFollow(o api.GlobalOper) string {
+	if len(o.FormerLabels) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Generated labels have changed, and %d endpoints have not followed yet: until they have, policies cannot select by these either: %s\n", o.EndpointsToFollow, strings.Join(o.FormerLabels, ", "))
 }
 
 func newGlobalInspect(f *factory, run func(context.Context, *globalOptions) error) *command {
@@ -131,6 +142,7 @@ func newGlobalSet(f *factory, run func(context.Context, *globalSetOptions) error
 			"netctl global set --fwd-mode routing",
 			"netctl global set --vlan-range 100-199 --vxlan-range 1000-9999",
 			"netctl global set --arp-mode flood",
+			"netctl global set --generated-labels default,com.acme.build.",
 		},
 	}
 	c.flags.stringVar(&g.NetworkInfraType, "fabric-mode, f", "MODE", "default, or aci or aci-opflex, which have no effect yet")
@@ -139,6 +151,7 @@ func newGlobalSet(f *factory, run func(context.Context, *globalSetOptions) error
 	c.flags.stringVar(&g.FwdMode, "fwd-mode, b", "MODE", "bridge, or routing, which has no effect yet")
 	c.flags.stringVar(&g.ArpMode, "arp-mode, a", "MODE", "proxy (answered by the host) or flood")
 	c.flags.stringVar(&g.PvtSubnet, "private-subnet, s", "CIDR", "IPv4 /16 for the hosts' access to containers; the cluster starts with 172.19.0.0/16")
+	c.flags.listVar(&g.GeneratedLabels, "generated-labels", "LABEL,...", "labels of containers that policies cannot select by: names, and prefixes that end in \".\" or \"/\"; default stands for the list that a new cluster has")
 	c.flags.boolVar(&o.json, "json, j", "print the settings as stored, as JSON")
 	c.flags.boolVar(&o.quiet, "quiet, q", "print nothing")
 	c.run = bindRun(o, orDefault(run, runGlobalSet), nil)
@@ -156,6 +169,7 @@ func runGlobalSet(ctx context.Context, o *globalSetOptions) error {
 		{"vlan-range", o.global.Vlans},
 		{"vxlan-range", o.global.Vxlans},
 		{"private-subnet", o.global.PvtSubnet},
+		{"generated-labels", strings.Join(o.global.GeneratedLabels, ",")},
 	} {
 		if f.value != "" {
 			given = append(given, f.name+" "+f.value)

@@ -31,15 +31,16 @@ func lessPolicy(a, b model.PolicyKey) int {
 func (c *Controller) ChangePolicy(valid model.Valid[model.ContivPolicy]) Change {
 	p := valid.Value()
 	ch := changeOf(rankBeside, tables.Policies, p.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
-		return putPolicy(tx, p.General())
+		return c.putPolicy(tx, p.General())
 	})
 	inContivWords[model.Policy, model.ContivPolicy](&ch)
 	return ch
 }
 
 // putPolicy creates a policy or, of a network policy, changes what it says. One
-// of another kind, or of another owner, is model.ErrConflict.
-func putPolicy(tx store.Tx, p model.Policy) error {
+// of another kind, or of another owner, is model.ErrConflict; for labels that it
+// may not select by see selectByLabels.
+func (c *Controller) putPolicy(tx store.Tx, p model.Policy) error {
 	targets := policyTargets(p)
 	keys := []string{tables.Tenants.Key(p.Key.Tenant), tables.Policies.Key(p.Key)}
 	for _, t := range targets {
@@ -55,14 +56,19 @@ func putPolicy(tx store.Tx, p model.Policy) error {
 	if err != nil {
 		return err
 	}
+	if old.Exists() {
+		if err := mayChange(old.Value, p.Kind, p.Owner); err != nil || old.Value.Equal(p) {
+			return err
+		}
+	}
+	if err := c.selectByLabels(tx, namedSelector{"applies", p.Applies}); err != nil {
+		return err
+	}
 	if !old.Exists() {
 		if err := moveTargets(tx, "policy", p.Key.String(), nil, targets); err != nil {
 			return err
 		}
 		return tables.Policies.Create(tx, p)
-	}
-	if err := mayChange(old.Value, p.Kind, p.Owner); err != nil || old.Value.Equal(p) {
-		return err
 	}
 	if err := moveTargets(tx, "policy", p.Key.String(), policyTargets(old.Value), targets); err != nil {
 		return err

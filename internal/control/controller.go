@@ -27,10 +27,6 @@ type Options struct {
 	// ReservationTTL is how long an address is kept for an endpoint that does not
 	// come; 0 = 24 hours.
 	ReservationTTL time.Duration
-	// LabelFilter tells which labels of an endpoint count for its identity; nil =
-	// all but those that runtimes generate (model.GeneratedLabel). Labels that no
-	// selector can name never count.
-	LabelFilter func(key string) bool
 }
 
 // Controller runs use-cases. Any number may work on one store at once. All
@@ -63,9 +59,6 @@ func New(st store.Store, opts Options) *Controller {
 	}
 	if opts.ReservationTTL == 0 {
 		opts.ReservationTTL = 24 * time.Hour
-	}
-	if opts.LabelFilter == nil {
-		opts.LabelFilter = func(key string) bool { return !model.GeneratedLabel(key) }
 	}
 	c := &Controller{born: time.Now(), store: st, opts: opts, log: opts.Log, view: newView(opts.Log), ready: make(chan struct{}), renew: waiting.NewBell()}
 	c.follow = store.NewFollower(st, []string{tables.StatePrefix}, c.apply)

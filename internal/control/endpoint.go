@@ -119,7 +119,9 @@ func (c *Controller) endpointKeys(cl *claim, want model.Endpoint) []string {
 		from := tables.RefKey{Target: tables.TargetGroup(g), Kind: "endpoint", From: want.Key.String()}
 		keys = append(keys, tables.Groups.Key(g), tables.References.Key(from))
 	}
-	if labels := c.filter(want.Labels); labels != nil {
+	settings, _ := c.view.Global()
+	if labels := settings.Filter().Identifying(want.Labels); labels != nil {
+		keys = append(keys, tables.Globals.Key(tables.GlobalKey{}))
 		if ik, err := internKey(k, want.Group, labels); err == nil {
 			keys = append(keys, tables.InternedIdentities.Key(ik))
 		}
@@ -176,8 +178,10 @@ func sameEndpoint(old, want model.Endpoint) error {
 // identify returns the identity of an endpoint. Those without labels belong to
 // the group or network, which is in the read set.
 func (c *Controller) identify(ctx context.Context, tx store.Tx, cl *claim, n model.Network, e model.Endpoint) (model.Identity, error) {
-	labels := c.filter(e.Labels)
+	labels, err := identifying(tx, e.Labels)
 	switch {
+	case err != nil:
+		return 0, err
 	case labels != nil:
 		return c.intern(ctx, tx, cl, n.Key, e.Group, labels)
 	case e.Group != "":
@@ -337,7 +341,13 @@ func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error
 		if err := e.Validate(); err != nil {
 			return err
 		}
-		if !maps.Equal(c.filter(e.Labels), c.filter(old.Labels)) {
+		was, err := identifying(tx, old.Labels)
+		if err != nil {
+			return err
+		}
+		if is, err := identifying(tx, e.Labels); err != nil {
+			return err
+		} else if !maps.Equal(was, is) {
 			n, err := tables.Networks.Get(tx, u.Key.Network)
 			if err != nil {
 				return err

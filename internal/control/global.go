@@ -11,20 +11,21 @@ import (
 var (
 	globalRows = newRowsPart[tables.GlobalKey, model.Global](nil, func(_, _ tables.GlobalKey) int { return 0 })
 
-	_ = register(globalRows, nil, kind{name: "global"})
+	_ = register(globalRows, func(v *View, _ tables.GlobalKey, _, _ *model.Global, _ store.Revision) { v.settings.Tell() }, kind{name: "global"})
 )
 
 // ChangeGlobal changes the settings that are set in g (zero fields stay as
-// they are). The ranges may change while every id in use stays inside; the
-// others only while there is no network: model.ErrInUse.
+// they are). The ranges may change while every id in use stays inside, the label
+// filter as long as it takes out no label that a policy selects by; the others
+// change only while there is no network. Else it is model.ErrInUse.
 func (c *Controller) ChangeGlobal(valid model.Valid[model.Global]) Change {
 	g := valid.Value()
-	ch := changeOf(rankGlobal, tables.Globals, tables.GlobalKey{}, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+	ch := changeOf(rankGlobal, tables.Globals, tables.GlobalKey{}, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
 		old, err := tables.Globals.Get(tx, tables.GlobalKey{})
 		if err != nil {
 			return err
 		}
-		return putGlobal(tx, old, old.Merge(g))
+		return c.putGlobal(ctx, tx, old, old.Merge(g))
 	})
 	ch.what = "update global"
 	return ch
@@ -43,14 +44,18 @@ func (c *Controller) DeleteGlobal(ctx context.Context) error {
 		} else if any {
 			return model.Errorf(model.ErrInUse, "networks use the settings, for one %s", n.Owner)
 		}
-		return putGlobal(tx, old, model.DefaultGlobal())
+		return c.putGlobal(ctx, tx, old, model.DefaultGlobal())
 	})
 	return err
 }
 
-func putGlobal(tx store.Tx, old, g model.Global) error {
-	if g == old {
+func (c *Controller) putGlobal(ctx context.Context, tx store.Tx, old, g model.Global) error {
+	g.FormerLabels = old.FormerLabels
+	if g.Equal(old) {
 		return nil
+	}
+	if err := c.changeFilter(ctx, tx, old, &g); err != nil {
+		return err
 	}
 	for _, f := range []struct{ name, old, new string }{
 		{"networkInfraType", string(old.Infra), string(g.Infra)},

@@ -24,20 +24,6 @@ func internKey(n model.NetworkKey, group model.GroupName, labels map[string]stri
 	return tables.InternKey{Tenant: n.Tenant, Hash: hex.EncodeToString(sum[:16])}, nil
 }
 
-// filter returns the labels that count for identities; nil when none do.
-func (c *Controller) filter(labels map[string]string) map[string]string {
-	var out map[string]string
-	for k, v := range labels {
-		if model.SelectableLabel(k, v) && c.opts.LabelFilter(k) {
-			if out == nil {
-				out = map[string]string{}
-			}
-			out[k] = v
-		}
-	}
-	return out
-}
-
 // intern returns the number of an identity, giving it one when it is new.
 func (c *Controller) intern(ctx context.Context, tx store.Tx, cl *claim, n model.NetworkKey, group model.GroupName, labels map[string]string) (model.Identity, error) {
 	k, err := internKey(n, group, labels)

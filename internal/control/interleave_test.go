@@ -47,10 +47,9 @@ func (b *between) UpdateNear(ctx context.Context, near store.Near, fn func(store
 // second replica to run the other request of a pair.
 func pairBase(t *testing.T) (a, b *harness, hook *atomic.Pointer[func()]) {
 	t.Helper()
-	labels := func(o *Options) { o.LabelFilter = func(string) bool { return true } }
-	b = newCluster(t, labels)
+	b = newCluster(t)
 	st := &between{Store: b.st.Client()}
-	a = through(t, st, st.Store, labels)
+	a = through(t, st, st.Store)
 	b.put(
 		model.Tenant{Name: "empty"}, network("n", "10.1.0.0/24"), network("m", "10.2.0.0/24"),
 		group("g", "m"), policy("p"), policy("q"), rule("q", "1"),

@@ -17,8 +17,7 @@ import (
 // TestWithinConsul makes the largest legal form of every use-case on a store that
 // takes no more than Consul: 64 operations a transaction.
 func TestWithinConsul(t *testing.T) {
-	all := func(string) bool { return true }
-	c := onStore(t, memory.NewWith(memory.Consul), func(o *Options) { o.LabelFilter = all })
+	c := onStore(t, memory.NewWith(memory.Consul))
 	ctx := testContext(t)
 	worst, what := 0, ""
 	step := func(name string, do func() error) {
@@ -82,7 +81,7 @@ func TestWithinConsul(t *testing.T) {
 		k := policyKey("blue:full")
 		n := model.NetworkPolicy{Policy: model.Policy{
 			Key: k, Kind: model.KindNetwork, Owner: model.OwnerUser, Tier: model.TierContiv, Order: model.OrderContiv,
-			Applies: model.Selector{Tenant: "blue", Group: model.GroupName("g" + set)},
+			Applies: model.Selector{Tenant: "blue", Group: model.GroupName("g" + set), MatchLabels: map[string]string{"app": set}},
 		}}
 		put("group", group("blue:g"+set, "wide"))
 		for i := range 300 {

@@ -35,7 +35,7 @@ func policyTargets(p model.Policy) (out []policyTarget) {
 func (c *Controller) ChangeNetworkPolicy(valid model.Valid[model.Policy]) Change {
 	p := valid.Value()
 	ch := changeOf(rankMember, tables.Policies, p.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
-		return putPolicy(tx, p)
+		return c.putPolicy(tx, p)
 	})
 	if p.Kind != model.KindNetwork {
 		ch.bad = cmp.Or(ch.bad, model.InvalidField("kind", p.Kind, "must be "+string(model.KindNetwork)))
@@ -49,7 +49,7 @@ func (c *Controller) ChangeNetworkPolicy(valid model.Valid[model.Policy]) Change
 func (c *Controller) ChangeNetworkRule(valid model.Valid[model.PolicyRule], owner model.PolicyOwner) Change {
 	r := valid.Value()
 	ch := changeOf(rankPolicyRule, tables.Rules, r.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
-		return putRule(tx, r, model.KindNetwork, owner, "")
+		return c.putRule(tx, r, model.KindNetwork, owner, "")
 	})
 	ch.bad = cmp.Or(ch.bad, tooManyNames(r))
 	ch.rules = []model.PolicyRule{r}
@@ -80,7 +80,7 @@ func (c *Controller) DeleteNetworkRule(ctx context.Context, k model.RuleKey, own
 func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]) Change {
 	n := valid.Value()
 	ch := changeOf(rankMember, tables.Policies, n.Policy.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
-		return replacePolicy(tx, n)
+		return c.replacePolicy(tx, n)
 	})
 	for i, r := range n.Rules {
 		if err := tooManyNames(r); err != nil && ch.bad == nil {
@@ -108,9 +108,9 @@ func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]
 	return ch
 }
 
-func replacePolicy(tx store.Tx, n model.NetworkPolicy) error {
+func (c *Controller) replacePolicy(tx store.Tx, n model.NetworkPolicy) error {
 	k := n.Policy.Key
-	if err := putPolicy(tx, n.Policy); err != nil {
+	if err := c.putPolicy(tx, n.Policy); err != nil {
 		return err
 	}
 	if err := settled(tx, k); err != nil {
@@ -137,7 +137,7 @@ func replacePolicy(tx store.Tx, n model.NetworkPolicy) error {
 			dropRule(tx, old.Value)
 			continue
 		}
-		if err := putRule(tx, *s.Rule, n.Policy.Kind, n.Policy.Owner, s.field); err != nil {
+		if err := c.putRule(tx, *s.Rule, n.Policy.Kind, n.Policy.Owner, s.field); err != nil {
 			return err
 		}
 	}

@@ -136,7 +136,7 @@ func TestNetworkPolicies(t *testing.T) {
 // TestNetworkPolicySize: what no host holds is refused with the count, by the
 // identities that selectors select.
 func TestNetworkPolicySize(t *testing.T) {
-	c := onStore(t, memory.New(), func(o *Options) { o.LabelFilter = func(string) bool { return true } })
+	c := onStore(t, memory.New())
 	c.put(network("net", "10.0.0.0/16"))
 	for i := range 2800 {
 		c.put(endpoint("net", fmt.Sprint("c", i), func(e *model.Endpoint) {

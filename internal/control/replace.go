@@ -105,6 +105,10 @@ func readStaged(tx store.Tx, p model.PolicyKey, limit int) ([]tables.StagedRule,
 // returns the revision of the switch.
 func (c *Controller) replaceStaged(ctx context.Context, n model.NetworkPolicy) (rev store.Revision, err error) {
 	k, id, what := n.Policy.Key, rand.Text(), fmt.Sprintf("replace the rules of policy %q", n.Policy.Key)
+	var peers []namedSelector
+	for i, r := range n.Rules {
+		peers = append(peers, peerSelectors(fmt.Sprintf("rules[%d]", i), r)...)
+	}
 	rev, err = c.update(ctx, what, func(tx store.Tx) error {
 		if err := tx.Prefetch(tables.Tenants.Key(k.Tenant), tables.Policies.Key(k), tables.Replacements.Key(tables.ReplacementKey(k))); err != nil {
 			return err
@@ -122,6 +126,9 @@ func (c *Controller) replaceStaged(ctx context.Context, n model.NetworkPolicy) (
 			}
 		}
 		if err := settled(tx, k); err != nil {
+			return err
+		}
+		if err := c.selectByLabels(tx, peers...); err != nil {
 			return err
 		}
 		return tables.Replacements.Create(tx, tables.Replacement{Policy: k, ID: id})
@@ -148,7 +155,10 @@ func (c *Controller) replaceStaged(ctx context.Context, n model.NetworkPolicy) (
 		if err != nil {
 			return err
 		}
-		if err := putPolicy(tx, n.Policy); err != nil {
+		if err := c.putPolicy(tx, n.Policy); err != nil {
+			return err
+		}
+		if err := c.selectByLabels(tx, peers...); err != nil { // nobody has seen them while they were staged
 			return err
 		}
 		r.Done = true

@@ -59,7 +59,7 @@ func (c *Controller) ChangeRule(valid model.Valid[model.Rule]) Change {
 	r := valid.Value()
 	general := r.General()
 	ch := changeOf(rankMember, tables.Rules, r.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
-		return putRule(tx, general, model.KindContiv, model.OwnerUser, "")
+		return c.putRule(tx, general, model.KindContiv, model.OwnerUser, "")
 	})
 	inContivWords[model.PolicyRule, model.Rule](&ch)
 	ch.rules = []model.PolicyRule{general}
@@ -69,7 +69,7 @@ func (c *Controller) ChangeRule(valid model.Valid[model.Rule]) Change {
 // putRule creates a rule of a policy of its kind and owner, or of a network
 // policy replaces it. field is where a request names the rule, for errors; "" = the
 // request is the rule.
-func putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKind, owner model.PolicyOwner, field string) error {
+func (c *Controller) putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKind, owner model.PolicyOwner, field string) error {
 	targets := fieldsIn(field, ruleTargets(r))
 	if kind == model.KindContiv {
 		for i, t := range targets {
@@ -94,18 +94,23 @@ func putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyKind, owner model
 		return err
 	}
 	old, err := tables.Rules.Find(tx, r.Key)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case !old.Exists():
+	}
+	if old.Exists() && kind == model.KindContiv {
+		return sameRule(old.Value, r)
+	}
+	if old.Exists() && old.Value.Equal(r) {
+		return nil
+	}
+	if err := c.selectByLabels(tx, peerSelectors(field, r)...); err != nil {
+		return err
+	}
+	if !old.Exists() {
 		if err := moveTargets(tx, ruleReference, r.Key.String(), nil, targets); err != nil {
 			return err
 		}
 		return tables.Rules.Create(tx, r)
-	case kind == model.KindContiv:
-		return sameRule(old.Value, r)
-	case old.Value.Equal(r):
-		return nil
 	}
 	if err := moveTargets(tx, ruleReference, r.Key.String(), ruleTargets(old.Value), targets); err != nil {
 		return err

@@ -243,11 +243,11 @@ func TestGlobalSurvivesRestart(t *testing.T) {
 	c2 := onStore(t, c.st)
 	want := model.DefaultGlobal()
 	want.VLANs, want.ArpMode, want.FwdMode = model.TagRange{Lo: 100, Hi: 200}, model.ArpFlood, model.FwdRouting
-	if got, _ := c2.fresh().Global(); got != want {
+	if got, _ := c2.fresh().Global(); !got.Equal(want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	c2.ok(c2.remove(tables.GlobalKey{}))
-	if got, _ := c2.fresh().Global(); got != model.DefaultGlobal() {
+	if got, _ := c2.fresh().Global(); !got.Equal(model.DefaultGlobal()) {
 		t.Errorf("got %+v after the reset", got)
 	}
 	c2.put(network("n", "10.1.0.0/24"))

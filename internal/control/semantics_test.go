@@ -245,7 +245,7 @@ func TestTags(t *testing.T) {
 // Labels that pass the filter make identities of their own; what nothing has
 // any more goes after two rounds, and one that is used again in between stays.
 func TestIdentities(t *testing.T) {
-	c := newCluster(t, func(o *Options) { o.LabelFilter = func(k string) bool { return k == "app" } })
+	c := newCluster(t)
 	ctx := testContext(t)
 	c.put(network("n", "10.1.0.0/24"), group("web", "n"))
 	labels := func(kv ...string) func(*model.Endpoint) {
@@ -258,9 +258,9 @@ func TestIdentities(t *testing.T) {
 	}
 	plain := c.create(endpoint("n", "plain"))
 	inWeb := c.create(endpoint("n", "web", inGroup("web")))
-	noise := c.create(endpoint("n", "noise", inGroup("web"), labels("commit", "123")))
-	a1 := c.create(endpoint("n", "a1", inGroup("web"), labels("app", "a", "commit", "1")))
-	a2 := c.create(endpoint("n", "a2", inGroup("web"), labels("app", "a", "commit", "2")))
+	noise := c.create(endpoint("n", "noise", inGroup("web"), labels("vcs-ref", "123")))
+	a1 := c.create(endpoint("n", "a1", inGroup("web"), labels("app", "a", "vcs-ref", "1")))
+	a2 := c.create(endpoint("n", "a2", inGroup("web"), labels("app", "a", "vcs-ref", "2")))
 	b := c.create(endpoint("n", "b", inGroup("web"), labels("app", "b")))
 	g, _ := c.fresh().Group(groupKey("web"))
 	n, _ := c.fresh().Network(netKey("n"))

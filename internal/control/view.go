@@ -8,6 +8,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // View is the mirrored state of the cluster with its indexes: what reads are
@@ -36,6 +37,8 @@ type View struct {
 	spaces   map[model.NetworkKey]*space
 	numbers  map[tables.NumberKind]*numbers
 	settling []settling
+
+	settings waiting.Changes // of the cluster's settings
 }
 
 func newView(log *slog.Logger) *View {

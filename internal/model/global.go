@@ -1,6 +1,10 @@
 package model
 
-import "net/netip"
+import (
+	"net/netip"
+	"reflect"
+	"slices"
+)
 
 var _ = register(Kind{
 	Collection: "globals", Name: "global", Order: 10,
@@ -31,7 +35,26 @@ type Global struct {
 	VLANs     TagRange     `json:"vlans"`     // within 1-4094
 	VXLANs    TagRange     `json:"vxlans"`    // within 1-16777215
 	PvtSubnet netip.Prefix `json:"pvtSubnet"` // IPv4 /16, masked
+	// GeneratedLabels are the labels that are no part of an endpoint's identity;
+	// records of before there was such a setting have none (see Filter).
+	GeneratedLabels LabelFilter `json:"generatedLabels,omitempty"`
+	// FormerLabels is what was in GeneratedLabels before, as long as an endpoint may
+	// still have the identity that it had then. Nobody sets it: a change of
+	// GeneratedLabels does, and the leader takes it away.
+	FormerLabels LabelFilter `json:"formerLabels,omitempty"`
 }
+
+// Filter returns the labels that are no part of the identity of an endpoint that
+// is created or changed now.
+func (g Global) Filter() LabelFilter {
+	if len(g.GeneratedLabels) == 0 {
+		return defaultLabelFilter
+	}
+	return g.GeneratedLabels
+}
+
+// Equal compares all settings.
+func (g Global) Equal(o Global) bool { return reflect.DeepEqual(g, o) }
 
 // DefaultGlobal returns the settings that a fresh cluster has.
 func DefaultGlobal() Global {
@@ -42,6 +65,8 @@ func DefaultGlobal() Global {
 		VLANs:     TagRange{1, MaxVLAN},
 		VXLANs:    TagRange{1, 10000},
 		PvtSubnet: netip.MustParsePrefix("172.19.0.0/16"),
+
+		GeneratedLabels: slices.Clone(defaultLabelFilter),
 	}
 }
 
@@ -54,6 +79,9 @@ func (g Global) Merge(change Global) Global {
 	set(&g.VLANs, change.VLANs)
 	set(&g.VXLANs, change.VXLANs)
 	set(&g.PvtSubnet, change.PvtSubnet)
+	if len(change.GeneratedLabels) > 0 {
+		g.GeneratedLabels = change.GeneratedLabels
+	}
 	return g
 }
 
@@ -86,6 +114,13 @@ func (g Global) Validate() error {
 	p, err := ParsePvtSubnet(g.PvtSubnet.String())
 	if err == nil && p != g.PvtSubnet {
 		err = InvalidField("pvtSubnet", g.PvtSubnet, "must not have bits set beyond its length")
+	}
+	if err != nil {
+		return err
+	}
+	f, err := ParseLabelFilter("generatedLabels", g.GeneratedLabels)
+	if err == nil && !slices.Equal(f, g.GeneratedLabels) {
+		err = InvalidField("generatedLabels", g.GeneratedLabels, "must be sorted, and without \"default\"")
 	}
 	return err
 }

@@ -35,9 +35,6 @@ func (n NetworkPolicy) Validate() error {
 	case len(n.Rules) == 0 && p.Default == (Defaults{}):
 		return InvalidField("rules", len(n.Rules), "must not be empty in a policy without defaultIn and defaultOut, which says nothing")
 	}
-	if err := generatedLabel("applies", p.Applies); err != nil {
-		return err
-	}
 	ids := make(map[RuleID]bool, len(n.Rules))
 	for i, r := range n.Rules {
 		field := fmt.Sprintf("rules[%d]", i)
@@ -50,24 +47,6 @@ func (n NetworkPolicy) Validate() error {
 		ids[r.Key.Rule] = true
 		if err := r.Validate(); err != nil {
 			return InField(field, err)
-		}
-		for j, x := range r.Peers {
-			if x.Selector == nil {
-				continue
-			}
-			if err := generatedLabel(fmt.Sprintf("peers[%d].selector", j), *x.Selector); err != nil {
-				return InField(field, err)
-			}
-		}
-	}
-	return nil
-}
-
-// generatedLabel refuses a selector by a label that no identity has.
-func generatedLabel(field string, s Selector) error {
-	for _, r := range s.Requirements() {
-		if GeneratedLabel(r.Key) {
-			return InvalidField(field, r.Key, "must not be a label that runtimes generate: it is no part of an endpoint's identity, so nothing can be selected by it")
 		}
 	}
 	return nil

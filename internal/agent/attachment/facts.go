@@ -118,23 +118,19 @@ func unselectable(labels map[string]string) []string {
 	return out
 }
 
-// usableLabels returns at most max labels that netmaster takes; of too many,
-// first those that policies can select by, then by name: an image with many
-// labels must not push out the ones that an operator gave.
+// usableLabels returns the labels that netmaster takes. All that policies can
+// select by, by whatever list of generated labels, are among them, also when they
+// are more than max: netmaster refuses these, since an endpoint that lacks a label
+// by which it is denied would be open. Of the others come at most so many that it
+// is max, by name.
 func usableLabels(labels map[string]string, max int) map[string]string {
 	out := map[string]string{}
-	keys := slices.Sorted(maps.Keys(labels))
-	selectable := func(k string) bool { return model.SelectableLabel(k, labels[k]) && !model.GeneratedLabel(k) }
-	slices.SortStableFunc(keys, func(a, b string) int {
-		switch x, y := selectable(a), selectable(b); {
-		case x == y:
-			return 0
-		case x:
-			return -1
+	for k, v := range labels {
+		if model.SelectableLabel(k, v) {
+			out[k] = v
 		}
-		return 1
-	})
-	for _, k := range keys {
+	}
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		if len(out) < max && model.ValidateLabels(map[string]string{k: labels[k]}) == nil {
 			out[k] = labels[k]
 		}

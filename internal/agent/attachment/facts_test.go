@@ -196,7 +196,8 @@ func TestTellBusy(t *testing.T) {
 }
 
 // TestUsableLabels: labels that no policy can select by, however many an image
-// has, do not push out those that policies can; nor do told ones push out those
+// has, do not push out those that policies can, by this list of generated labels or
+// another, and of these none is left out, since it may be the one that denies; nor do told ones push out those
 // that the attachment was asked for with.
 func TestUsableLabels(t *testing.T) {
 	labels := map[string]string{"quarantine": "yes", "org.opencontainers.x": "1", "long": strings.Repeat("x", model.MaxLabelValue+1)}
@@ -207,7 +208,13 @@ func TestUsableLabels(t *testing.T) {
 	if len(got) != model.MaxLabels || got["quarantine"] != "yes" || got["asked"] != "1" {
 		t.Errorf("%d labels are kept, quarantine=%q, asked=%q", len(got), got["quarantine"], got["asked"])
 	}
-	if err := model.ValidateLabels(got); err != nil {
-		t.Error(err)
+	if err := model.ValidateLabels(got); err != nil || got["org.opencontainers.x"] != "1" {
+		t.Error(err, got["org.opencontainers.x"])
+	}
+	for i := range 1000 {
+		labels["l"+strconv.Itoa(i)] = "x"
+	}
+	if got = usableLabels(labels, model.MaxLabels); len(got) != 1002 || model.ValidateLabels(got) == nil {
+		t.Errorf("of 1,002 that policies can select by, %d are told", len(got))
 	}
 }

@@ -8,6 +8,10 @@ import (
 // PoliciesOf is the scope of a tenant's policies.
 func PoliciesOf(t model.TenantName) string { return TenantPrefix(t) + "policies/" }
 
+// LabelSelectors is the scope of all selectors by labels, of policies and of rules:
+// who writes one touches it. It has no rows.
+const LabelSelectors = AllocPrefix + "label-selectors/"
+
 // Policies holds policies by tenant: Contiv's and network policies share one name
 // space. Records of version 1 are Contiv's.
 var Policies = declare(TableSpec[model.PolicyKey, model.Policy]{

@@ -1,0 +1,259 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+// maxFormerLabels is how many entries of former label filters are remembered; who
+// would change the filter again before the endpoints have followed is told to wait.
+const maxFormerLabels = 4 * model.MaxLabelFilter
+
+// identifying returns the labels that are part of the identity of an endpoint, by
+// the label filter that is in force when the transaction commits.
+func identifying(tx store.Tx, labels map[string]string) (map[string]string, error) {
+	if len(labels) == 0 {
+		return nil, nil
+	}
+	g, err := tables.Globals.Find(tx, tables.GlobalKey{})
+	return g.Value.Filter().Identifying(labels), err
+}
+
+// changeFilter completes a change of the settings that may be one of the label
+// filter. One that takes out a label which a policy selects by is model.ErrInUse:
+// what differs in that label only would become one identity, and a deny by the
+// label would hold for nobody.
+func (c *Controller) changeFilter(ctx context.Context, tx store.Tx, old model.Global, g *model.Global) error {
+	if old.Filter().Equal(g.Filter()) {
+		return nil
+	}
+	if g.FormerLabels = old.FormerLabels.And(old.Filter()); len(g.FormerLabels) > maxFormerLabels {
+		return model.Errorf(model.ErrConflict, "generatedLabels: changed too often at once: %d endpoints have not followed the changes before", c.view.UnfollowedEndpoints())
+	}
+	// Whoever commits a selector by labels after this read touches the scope; what
+	// was committed before is in a view that is made fresh after it.
+	if err := tx.Observe(tables.LabelSelectors); err != nil {
+		return err
+	}
+	v, err := c.View(ctx)
+	if err != nil {
+		return err
+	}
+	if label, by := v.selectedBy(g.Filter()); len(by) > 0 {
+		const few = 5
+		more := ""
+		if n := len(by) - few; n > 0 {
+			by, more = by[:few], fmt.Sprintf(" and %d more", n)
+		}
+		return model.Errorf(model.ErrInUse, "generatedLabels: label %q must stay part of endpoints' identities, since policies select by it, or by others that the list takes out: %s%s", label, strings.Join(by, ", "), more)
+	}
+	return nil
+}
+
+// selectedBy returns the policies that select by labels which a filter covers, and
+// the first such label.
+func (v *View) selectedBy(f model.LabelFilter) (label string, by []string) {
+	covered := func(s model.Selector) bool {
+		for _, k := range s.LabelKeys() {
+			if f.Covers(k) {
+				if label == "" {
+					label = k
+				}
+				return true
+			}
+		}
+		return false
+	}
+	for _, p := range v.AnyPolicies("") {
+		byPeers := func(r model.PolicyRule) bool {
+			return slices.ContainsFunc(r.Peers, func(x model.Peer) bool { return x.Selector != nil && covered(*x.Selector) })
+		}
+		if covered(p.Applies) || slices.ContainsFunc(v.AnyRulesOf(p.Key), byPeers) {
+			by = append(by, p.Key.String())
+		}
+	}
+	return label, by
+}
+
+// selectByLabels checks and records that a policy selects by labels: all of them
+// must be part of all endpoints' identities. One that is no part of identities at
+// all is model.ErrInvalid; one that becomes a part now, but is not one of all
+// endpoints' identities yet, model.ErrConflict: to a deny, or to a policy that
+// applies by the label, the endpoints left would be without it.
+func (c *Controller) selectByLabels(tx store.Tx, selectors ...namedSelector) error {
+	first := map[string]string{} // which field names a label first
+	for _, s := range selectors {
+		for _, k := range s.LabelKeys() {
+			first[k] = cmp.Or(first[k], s.field)
+		}
+	}
+	if len(first) == 0 {
+		return nil
+	}
+	g, err := tables.Globals.Find(tx, tables.GlobalKey{})
+	if err != nil {
+		return err
+	}
+	for _, k := range slices.Sorted(maps.Keys(first)) {
+		if g.Value.Filter().Covers(k) {
+			return model.InvalidField(first[k], k, "must not be a label that runtimes generate: it is no part of an endpoint's identity, so nothing can be selected by it (generatedLabels of the cluster's settings has the list: netctl global info)")
+		}
+		if g.Value.FormerLabels.Covers(k) {
+			return model.Errorf(model.ErrConflict, "%s %q: the cluster's settings let this label count only since a moment ago, and %d endpoints have not followed yet: try again when netctl global info says that all have", first[k], k, c.view.UnfollowedEndpoints())
+		}
+	}
+	tx.Touch(tables.LabelSelectors)
+	return nil
+}
+
+// namedSelector is a selector, and the field of a request that it is.
+type namedSelector struct {
+	field string
+	model.Selector
+}
+
+// peerSelectors returns the selectors by which a rule names its peers; field is
+// where a request has the rule, "" = the request is the rule.
+func peerSelectors(field string, r model.PolicyRule) (out []namedSelector) {
+	if field != "" {
+		field += "."
+	}
+	for i, p := range r.Peers {
+		if p.Selector != nil {
+			out = append(out, namedSelector{fmt.Sprintf("%speers[%d].selector", field, i), *p.Selector})
+		}
+	}
+	return out
+}
+
+// unfollowed returns the endpoints whose identity is not the one that a label
+// filter gives them.
+func (v *View) unfollowed(f model.LabelFilter) []model.EndpointKey {
+	return read(v, func() (out []model.EndpointKey) {
+		records := identityRecords.in(v).all
+		for k, e := range v.endpoints {
+			has := records[tables.IdentityKey{Tenant: k.Network.Tenant, ID: e.Identity}].Labels
+			if !maps.Equal(has, f.Identifying(e.Labels)) {
+				out = append(out, k)
+			}
+		}
+		return out
+	})
+}
+
+// UnfollowedEndpoints returns how many endpoints have not followed the last change
+// of the label filter yet.
+func (v *View) UnfollowedEndpoints() int {
+	g, ok := v.Global()
+	if !ok || len(g.FormerLabels) == 0 {
+		return 0
+	}
+	return len(v.unfollowed(g.Filter()))
+}
+
+// FollowLabelFilter is the leader's task of giving endpoints, one after the other,
+// the identities that a changed label filter means, until ctx ends or the
+// leadership is lost. What is left to do is what the store says, so that the next
+// leader goes on.
+func (c *Controller) FollowLabelFilter(ctx context.Context, fence store.Fence) error {
+	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 100 * time.Millisecond, Max: 5 * time.Second})
+	for ctx.Err() == nil {
+		err := c.view.settings.Until(ctx, func() (bool, error) {
+			g, ok := c.view.Global()
+			return ok && len(g.FormerLabels) > 0, nil
+		})
+		if err == nil {
+			err = c.followOnce(ctx, fence)
+		}
+		switch {
+		case err == nil:
+			retry.Reset()
+		case errors.Is(err, store.ErrFenced):
+			return err
+		case ctx.Err() == nil:
+			c.log.Warn("not all endpoints have followed the change of the generated labels; it will be tried again", "error", err)
+			_ = retry.Pause(ctx)
+		}
+	}
+	return nil
+}
+
+// followOnce gives all endpoints the identities that the label filter means and
+// then forgets the former filters.
+func (c *Controller) followOnce(ctx context.Context, fence store.Fence) error {
+	v, err := c.View(ctx)
+	if err != nil {
+		return err
+	}
+	g, _ := v.Global()
+	var failed error
+	left := v.unfollowed(g.Filter())
+	for _, k := range left {
+		if err := c.reidentify(ctx, fence, k); errors.Is(err, store.ErrFenced) || ctx.Err() != nil {
+			return err
+		} else if err != nil {
+			failed = err // of one: the others follow
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	_, err = c.update(ctx, "forget the former label filter", func(tx store.Tx) error {
+		fence.Require(tx)
+		g, err := tables.Globals.Get(tx, tables.GlobalKey{})
+		if err != nil {
+			return err
+		}
+		// Endpoints that were written before the read of the settings are in a view
+		// made fresh after it; later ones go by the filter that was read, or the
+		// commit fails.
+		v, err := c.View(ctx)
+		if err != nil {
+			return err
+		}
+		if n := len(v.unfollowed(g.Filter())); n > 0 {
+			return model.Errorf(model.ErrConflict, "%d endpoints are left", n)
+		}
+		g.FormerLabels = nil
+		return tables.Globals.Put(tx, g)
+	})
+	if err == nil {
+		c.log.Info("all endpoints have the identity that the changed list of generated labels means", "changed", len(left))
+	}
+	return err
+}
+
+// reidentify gives an endpoint the identity that the label filter means.
+func (c *Controller) reidentify(ctx context.Context, fence store.Fence, k model.EndpointKey) error {
+	cl := c.claim()
+	rev, err := c.update(ctx, fmt.Sprintf("identify endpoint %q", k), func(tx store.Tx) error {
+		cl.rewind()
+		fence.Require(tx)
+		row, err := tables.Endpoints.Find(tx, k)
+		if err != nil || !row.Exists() {
+			return err
+		}
+		n, err := tables.Networks.Get(tx, k.Network)
+		if err != nil {
+			return err
+		}
+		e := row.Value
+		if e.Identity, err = c.identify(ctx, tx, cl, n, e); err != nil || e.Identity == row.Value.Identity {
+			return err
+		}
+		return tables.Endpoints.Put(tx, e)
+	})
+	cl.done(rev)
+	return err
+}
