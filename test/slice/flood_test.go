@@ -160,6 +160,12 @@ func (c *cluster) opening(from string, to netip.Addr, mac model.MAC, proto model
 
 // flood sends n packets like p, each of a connection of its own, as fast as it can.
 func (c *cluster) flood(ctx context.Context, from string, p oracle.Packet, n int) error {
+	return c.floodPorts(ctx, from, p, n, 0, false)
+}
+
+// floodPorts is flood that begins with the given packet of a longer one; different
+// packets differ in more than their source port.
+func (c *cluster) floodPorts(ctx context.Context, from string, p oracle.Packet, n, begin int, different bool) error {
 	fd := -1
 	err := c.space(from).Do(func() (err error) {
 		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0); err != nil {
@@ -182,8 +188,11 @@ func (c *cluster) flood(ctx context.Context, from string, p oracle.Packet, n int
 		sum = 40
 	}
 	without := uint32(^be.Uint16(f[sum:])) // of all but the ports, which are 0
-	for i := range n {
+	for i := begin; i < begin+n; i++ {
 		from, to := uint16(10000+i%50000), uint16(1000+i/50000)
+		if different {
+			from, to = uint16(10000+i/50000), from
+		}
 		be.PutUint16(f[34:], from)
 		be.PutUint16(f[36:], to)
 		s := without + uint32(from) + uint32(to)

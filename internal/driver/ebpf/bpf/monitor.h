@@ -115,6 +115,11 @@ __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
 		s->held++;
 		return 0;
 	}
+	int room = b->used < EVENTS_PER_SECOND && (!asides || share->used < EVENTS_PER_SHARE);
+	if (!room && s->hash != h) { // its event would take the slot, and with it what is held back for somebody else
+		b->lost++;
+		return 0;
+	}
 	// What is held for two seconds has been told by the reader.
 	if (age < 2 * NANOSECONDS) {
 		if (s->hash == h)
@@ -124,7 +129,7 @@ __noinline int monitor(struct pkt *p, __u32 reason, __u32 on)
 	}
 	s->held = 0;
 	struct event *e = 0;
-	if (b->used < EVENTS_PER_SECOND && (!asides || share->used < EVENTS_PER_SHARE))
+	if (room)
 		e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {
 		b->lost += count;
