@@ -55,7 +55,7 @@ type member struct {
 // agents are those whom this netmaster hears of.
 type agents interface {
 	UntoldHosts() []model.HostName
-	HeardHosts([]model.HostName)
+	RetellHosts([]model.HostName)
 	SetDeaf(why error)
 }
 
@@ -100,7 +100,7 @@ func (m *member) tellLeader(ctx context.Context) {
 				m.agents.SetDeaf(err)
 			}
 		}
-		m.agents.HeardHosts(names) // to be told the next time
+		m.agents.RetellHosts(names)
 	}
 }
 

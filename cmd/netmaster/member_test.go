@@ -59,7 +59,7 @@ func (h *heardOf) UntoldHosts() []model.HostName {
 	return slices.Clone(h.untold)
 }
 
-func (h *heardOf) HeardHosts([]model.HostName) {}
+func (h *heardOf) RetellHosts([]model.HostName) {}
 
 func (h *heardOf) SetDeaf(why error) {
 	h.mu.Lock()

@@ -265,8 +265,8 @@ func TestLegacySocket(t *testing.T) {
 	if eps := b.endpoints(); len(eps) != 1 || eps[0].Group != "default-group" {
 		t.Errorf("endpoints %+v, want one in default-group", eps)
 	}
-	for _, want := range []string{"level=WARN", "labels chose nothing", "pod=ns/web", "tenant=default", "group=default-group", "install this version's contivk8s"} {
-		if line := log.line("1.x"); !strings.Contains(line, want) {
+	for _, want := range []string{"level=WARN", "1.x", "pod=ns/web", "tenant=default", "group=default-group", "install this version's contivk8s"} {
+		if line := log.line("labels chose nothing"); !strings.Contains(line, want) {
 			t.Errorf("the log says %q, without %q", line, want)
 		}
 	}

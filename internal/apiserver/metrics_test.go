@@ -78,15 +78,21 @@ func TestMetricsOfCluster(t *testing.T) {
 	f := serve(t, 0)
 	f.populate()
 	f.addHosts("host1")
-	got := f.must("GET", "/metrics", "")
-	for _, w := range []string{
-		`contiv_tags_used{pool="vlans"} 1`, `contiv_tags_size{pool="vnis"} `, `contiv_network_addresses_used{network="blue:tiny"} 2`,
-		`contiv_objects{kind="endpoints"} 3`, `contiv_store_up{server="memory"} 1`,
-	} {
-		if !strings.Contains(got, w) {
-			t.Errorf("no %s in\n%s", w, got)
+	tells := func(want ...string) { // once the view has what was committed
+		t.Helper()
+		for _, w := range want {
+			deadline := time.Now().Add(10 * time.Second)
+			for !strings.Contains(f.must("GET", "/metrics", ""), w) {
+				if time.Now().After(deadline) {
+					t.Fatalf("no %s in\n%s", w, f.must("GET", "/metrics", ""))
+				}
+			}
 		}
 	}
+	tells(
+		`contiv_tags_used{pool="vlans"} 1`, `contiv_tags_size{pool="vnis"} `, `contiv_network_addresses_used{network="blue:tiny"} 2`,
+		`contiv_objects{kind="endpoints"} 3`, `contiv_store_up{server="memory"} 1`,
+	)
 	reg, err := cluster.Register(t.Context(), f.mem, cluster.Service{ServiceName: cluster.ServiceAgent, HostAddr: "10.0.0.1", Port: 4789, Hostname: "host1"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -98,16 +104,9 @@ func TestMetricsOfCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.addHosts("host2")
-	for _, w := range []string{
+	tells(
 		"contiv_hosts_known 2\n", "contiv_hosts_alive 1\n", `contiv_host_alive{host="host2"} 0`, `contiv_host_ready{host="host1"} 1`, `contiv_host_problems{host="host1",kind="network"} 2`,
-	} {
-		deadline := time.Now().Add(10 * time.Second)
-		for !strings.Contains(f.must("GET", "/metrics", ""), w) {
-			if time.Now().After(deadline) {
-				t.Fatalf("no %s in\n%s", w, f.must("GET", "/metrics", ""))
-			}
-		}
-	}
+	)
 }
 
 // TestMethodsAreBounded: whatever methods clients think of, the metrics have one

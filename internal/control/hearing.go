@@ -127,6 +127,19 @@ func (c *Controller) HeardHosts(names []model.HostName) {
 	}
 }
 
+// RetellHosts has agents told once more that UntoldHosts returned and the netmaster
+// that leads was not told of. They have not been heard of again.
+func (c *Controller) RetellHosts(names []model.HostName) {
+	h := &c.hearing
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, name := range names {
+		if _, ok := h.heard[name]; ok { // else it was forgotten meanwhile
+			h.untold[name] = true
+		}
+	}
+}
+
 // SetDeaf says why the netmaster that leads does not hear what this one does; nil
 // = it does. Agents are then sent to another netmaster.
 func (c *Controller) SetDeaf(why error) {

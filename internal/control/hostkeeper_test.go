@@ -270,6 +270,15 @@ func TestSilence(t *testing.T) {
 			t.Fatal(err)
 		}
 		alive("when it speaks", "h1", "old")
+		for range 4 { // nobody leads yet whom it could tell
+			names := c.UntoldHosts()
+			if !slices.Equal(names, []model.HostName{"h1"}) {
+				t.Errorf("to be told: %v, want h1", names)
+			}
+			c.RetellHosts(names)
+			pass(speaks / 4)
+		}
+		alive("when only the leader could not be told", "old")
 		c.ok(errors.Join(other.Close(), old.Close()))
 		cancel()
 		running.Wait()
