@@ -81,6 +81,7 @@ var suite = []struct {
 	{name: "Cancelled", run: testCancelled},
 	{name: "Packets", run: testPackets},
 	{name: "LiveChange", run: testLiveChange},
+	{name: "StrayConnection", run: testStrayConnection},
 	{name: "Selectors", run: testSelectors, programs: true},
 	{name: "Tiers", run: testTiers, programs: true},
 	{name: "Replies", run: testReplies, programs: true},

@@ -22,10 +22,11 @@ type pass struct {
 	rep       *driver.Report
 	scratch   bool // what the maps hold is compared with the whole picture
 	networks  map[model.NetworkID]*desired.Network
-	attached  map[string]bool       // interfaces that keep their programs
-	private   map[netip.Addr]string // ports by private address
-	tunnelErr error                 // why there is no tunnel
-	oldHosts  []hostKey             // entries of objects that changed or went
+	attached  map[string]bool              // interfaces that keep their programs
+	private   map[netip.Addr]string        // ports by private address
+	tunnelErr error                        // why there is no tunnel
+	rewritten map[desired.PolicySetID]bool // whose ports' connections are all judged anew
+	oldHosts  []hostKey                    // entries of objects that changed or went
 	oldMACs   []stationKey
 }
 
@@ -40,10 +41,9 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	if d.closed {
 		return rep, model.Errorf(model.ErrUnavailable, "ebpf driver: it is closed")
 	}
-	d.purgeDoomed(time.Now().Add(-doomedGrace))
 	d.w.changes, d.w.global = 0, 0
 	before := d.last.PolicySets
-	p := &pass{Driver: d, want: want, rep: &rep, networks: map[model.NetworkID]*desired.Network{}, attached: map[string]bool{}, private: map[netip.Addr]string{}}
+	p := &pass{Driver: d, want: want, rep: &rep, networks: map[model.NetworkID]*desired.Network{}, attached: map[string]bool{}, private: map[netip.Addr]string{}, rewritten: map[desired.PolicySetID]bool{}}
 	p.scratch = !d.known || d.networkMoved(want)
 	if p.scratch {
 		d.last = desired.Host{}
@@ -55,6 +55,7 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	if err = errors.Join(err, d.turn()); d.w.global > 0 || err != nil {
 		err = errors.Join(err, d.newEpoch())
 	}
+	d.purgeDoomed(time.Now().Add(-doomedGrace)) // after what is written, which else would take its memory at once
 	d.last = want
 	d.noteAudits(before, want.PolicySets)
 	err = errors.Join(err, d.tellLiving())
@@ -305,6 +306,9 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port) error {
 	slot, err := p.slotOf(index)
 	if err != nil {
 		return err
+	}
+	if p.rewritten[o.Policies] {
+		p.turns.add(hosts...)
 	}
 	defer p.turnIf(hosts, p.w.changes)
 	for _, k := range hosts {

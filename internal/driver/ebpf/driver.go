@@ -83,6 +83,7 @@ type Driver struct {
 	refused  map[desired.PolicySetID]error      // sets that do not fit
 	index    map[desired.PolicySetID]*ruleIndex // of sets whose rules are all in
 	withered map[*ruleIndex]bool                // those of them with entries that are to be taken out
+	cleaned  map[desired.PolicySetID]time.Time  // when something of a set was last taken out or replaced that turned nothing; forgotten after doomedGrace
 	instance uint32                             // last one used
 	doomed   []doomedInstance                   // that no set refers to any more
 	ruleIDs  map[uint64]string                  // by number
@@ -219,6 +220,7 @@ func (d *Driver) takeOver() error {
 		d.hand = max(d.hand, h.Hand)
 	}
 	d.index, d.withered, d.overlaid = map[desired.PolicySetID]*ruleIndex{}, map[*ruleIndex]bool{}, map[string]error{}
+	d.cleaned = map[desired.PolicySetID]time.Time{}
 	used := map[uint32]bool{}
 	for _, s := range d.sets.have {
 		used[s.Instance] = true

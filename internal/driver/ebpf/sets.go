@@ -116,6 +116,10 @@ func (p *pass) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.PolicyS
 		if same.Generation, same.Asides = same.Generation+1, head.Asides; same == head {
 			e.wither()
 			same.Generation--
+			if same != x.head {
+				p.reuse()
+				p.cleaned[id] = time.Now()
+			}
 			x.head = same
 			return p.sets.put(uint32(id), same)
 		}
@@ -123,6 +127,7 @@ func (p *pass) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.PolicyS
 	if err := p.room(fresh); err != nil {
 		return err
 	}
+	p.reuse()
 	for _, w := range writes {
 		if err := p.rules.put(w.k, w.v); err != nil {
 			return err
@@ -131,12 +136,23 @@ func (p *pass) turnOver(id desired.PolicySetID, x *ruleIndex, s *desired.PolicyS
 	if err := p.sets.put(uint32(id), head); err != nil {
 		return err
 	}
+	p.rewritten[id] = true
 	x.head, x.switched = head, time.Now()
 	e.wither()
-	if had || p.scratch {
-		p.w.global++ // the ports of a new one turn themselves
-	}
 	return nil
+}
+
+// reuse has the connections of sets judged anew of which something was taken out
+// or replaced a moment ago: what is written takes its memory, and a packet that
+// had just found it may have read the new for it.
+func (p *pass) reuse() {
+	for id, at := range p.cleaned {
+		if time.Since(at) < doomedGrace {
+			p.rewritten[id] = true
+		} else {
+			delete(p.cleaned, id)
+		}
+	}
 }
 
 // room refuses what does not fit before anything is written.
@@ -181,7 +197,11 @@ func (d *Driver) purgeDoomed(before time.Time) {
 	}
 	d.doomed = keep
 	for x := range d.withered {
-		if !x.switched.After(before) && x.clean() == nil { // or it is tried again
+		if x.switched.After(before) {
+			continue
+		}
+		d.cleaned[x.set.ID] = time.Now()
+		if x.clean() == nil { // or it is tried again
 			delete(d.withered, x)
 		}
 	}

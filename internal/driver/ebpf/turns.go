@@ -27,14 +27,18 @@ func placeOf(k hostKey) uint32 {
 
 const turnBits = 16
 
+// add notes that what is at addresses has changed.
+func (t turns) add(at ...hostKey) {
+	for _, k := range at {
+		t.at[placeOf(k)] = true
+	}
+}
+
 // turnIf notes that what is at addresses has changed, if anything has since
 // changes were counted.
 func (p *pass) turnIf(at []hostKey, changes int) {
-	if p.w.changes == changes {
-		return
-	}
-	for _, k := range at {
-		p.turns.at[placeOf(k)] = true
+	if p.w.changes != changes {
+		p.turns.add(at...)
 	}
 }
 
@@ -51,7 +55,7 @@ func (d *Driver) turn() error {
 			return fmt.Errorf("write map turns: %w", err)
 		}
 	}
-	clear(d.turns.at)
+	d.turns.at = map[uint32]bool{} // to look through an emptied one costs what it has held
 	return nil
 }
 
@@ -94,7 +98,7 @@ func (p *pass) putHost(k hostKey, v hostEntry) error {
 func (p *pass) leave(k hostKey) {
 	if _, ok := p.hosts.have[k]; ok {
 		p.gone[k] = true
-		p.turns.at[placeOf(k)] = true
+		p.turns.add(k)
 	}
 }
 
@@ -109,7 +113,7 @@ func (d *Driver) strangers() strangers {
 	for k := range d.gone {
 		out[k] = d.hosts.have[k].Hand
 	}
-	clear(d.gone)
+	d.gone = map[hostKey]bool{}
 	return out
 }
 

@@ -102,7 +102,17 @@ func TestEventConcernsItsEndpoint(t *testing.T) {
 			pic.PolicySets = pic.PolicySets.Set(7, &desired.PolicySet{ID: 7, In: []desired.Tier{{Default: model.Deny}}})
 			return pic
 		}},
-		{"its rules log, and a policy is audited", true, audited},
+		{"a neighbour's policy changes", true, func(pic desired.Host) desired.Host {
+			pic.PolicySets = pic.PolicySets.Set(7, &desired.PolicySet{ID: 7, In: []desired.Tier{{Default: model.Allow}}})
+			return pic
+		}},
+		{"it names an identity that nobody had", true, func(pic desired.Host) desired.Host {
+			pic.PolicySets = pic.PolicySets.Set(7, &desired.PolicySet{ID: 7, In: []desired.Tier{{Default: model.Deny, Rules: desired.RulesOf(
+				desired.Rule{ID: "named", Priority: 1, Action: model.Allow, Identities: desired.IdentitiesOf(999)},
+			)}}})
+			return pic
+		}},
+		{"the rules of one end's policy log, and a policy is audited", true, audited},
 		{"a neighbour goes", true, func(pic desired.Host) desired.Host {
 			pic.Ports = pic.Ports.Delete(c.c.IfName)
 			return pic

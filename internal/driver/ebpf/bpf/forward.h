@@ -44,6 +44,7 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, 
 	} else if (target && same_addr(&p->orig.dst, &p->ip.f.dst)) {
 		set = target_set; // nothing reaches a port unjudged
 		*in_ifindex = target;
+		p->stamp--; // no turn of this address tells what becomes of the port, so that the verdict is this packet's only
 	}
 	p->rule = 0;
 	if (*in_ifindex) {

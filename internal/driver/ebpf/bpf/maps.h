@@ -35,7 +35,7 @@ struct addr {
 };
 
 struct settings {
-	__u32 epoch; // of all but endpoints: a verdict that was cached under another one is stale
+	__u32 epoch; // of all but endpoints and policies: a verdict that was cached under another one is stale
 	__u32 flood; // ARP mode: 0 = proxy, 1 = flood
 	__u32 vxlan; // interface index of the tunnel device; 0 = none
 	__u32 uplink; // interface index of the uplink; 0 = none
