@@ -52,8 +52,10 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	err := p.run()
 	p.tellUnserved()
 	rep.Changes = d.w.changes
-	if err = errors.Join(err, d.turn()); d.w.global > 0 || err != nil {
-		err = errors.Join(err, d.newEpoch())
+	if err = errors.Join(err, d.turn()); d.w.global > 0 || err != nil || !d.begun {
+		epoch := d.newEpoch()
+		d.begun = epoch == nil
+		err = errors.Join(err, epoch)
 	}
 	d.purgeDoomed(time.Now().Add(-doomedGrace)) // after what is written, which else would take its memory at once
 	d.last = want

@@ -84,6 +84,7 @@ type Driver struct {
 	index    map[desired.PolicySetID]*ruleIndex // of sets whose rules are all in
 	withered map[*ruleIndex]bool                // those of them with entries that are to be taken out
 	cleaned  map[desired.PolicySetID]time.Time  // when something of a set was last taken out or replaced that turned nothing; forgotten after doomedGrace
+	begun    bool                               // an epoch, in this process: the one before may have died between a change and its epoch or turns
 	instance uint32                             // last one used
 	doomed   []doomedInstance                   // that no set refers to any more
 	ruleIDs  map[uint64]string                  // by number

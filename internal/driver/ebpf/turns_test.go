@@ -184,3 +184,23 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("the verdict's stamp is %d, the driver's %d", found.Stamp, want)
 	}
 }
+
+// TestRestartJudgesAnew: who died may have changed a policy, and not begun the
+// epoch that follows.
+func TestRestartJudgesAnew(t *testing.T) {
+	c := newCrowded(t, nil)
+	before := c.drv.settings.have[0].Epoch
+	if err := c.drv.Close(); err != nil {
+		t.Fatal(err)
+	}
+	drv := c.open(t)
+	t.Cleanup(func() { _ = drv.Close() })
+	for range 2 { // once
+		if rep, err := drv.Apply(t.Context(), c.pic); err != nil || drivertest.Failed(rep) != nil {
+			t.Fatal(err, drivertest.Failed(rep))
+		}
+		if now := c.drv.settings.have[0].Epoch; now != before+1 {
+			t.Errorf("epoch %d, want %d", now, before+1)
+		}
+	}
+}
