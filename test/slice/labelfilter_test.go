@@ -5,7 +5,7 @@ package slice
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +24,7 @@ func networkPolicyFilter(t *testing.T, driver string) {
 	c := up(t, driver, "filter", 2)
 	c.netctl("tenant create blue", "network create -t blue -e vxlan -s 10.1.1.0/24 --subnetv6 fd00:1::/64 net")
 	for i, s := range []struct{ name, host, app string }{{"c", "h1", "client"}, {"near", "h1", "server"}, {"s", "h2", "server"}, {"other", "h2", "other"}} {
-		c.add(labelled(s.name, s.host, map[string]string{"app": s.app, "build": fmt.Sprint(i)}))
+		c.add(labelled(s.name, s.host, map[string]string{"app": s.app, "build": strconv.Itoa(i)}))
 	}
 	c.policy("servers", "--label", "app=server", "--default-in", "deny", "--rule", "in allow app=client")
 	for _, line := range []string{"c s tcp/80", "c near tcp/80"} {

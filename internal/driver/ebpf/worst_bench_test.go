@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -31,7 +32,7 @@ func BenchmarkWorstVerdict(b *testing.B) {
 	for i, s := range shapes {
 		tier := desired.Tier{Tier: model.TierContiv, Default: model.Deny}
 		add := func(x desired.Rule) {
-			x.ID, x.Priority, x.Action = fmt.Sprint(tier.Rules.Len()), 1, model.Allow
+			x.ID, x.Priority, x.Action = strconv.Itoa(tier.Rules.Len()), 1, model.Allow
 			tier.Rules = tier.Rules.Set(x.ID, &x)
 		}
 		if s.ports == nil {
