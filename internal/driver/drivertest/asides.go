@@ -71,19 +71,11 @@ func withAsides(pic desired.Host, audited bool) desired.Host {
 // decide nothing.
 func testAsides(t *testing.T, h Harness) {
 	t.Helper()
-	if h.Send == nil {
-		t.Skip("the harness has no Send")
-	}
-	b := open(t, h)
+	top := StandardTopology()
+	b, w := sending(t, h, top, monitored())
 	if c := b.drv.Capabilities(); !c.Log || !c.Audit {
 		t.Skip("the driver has neither log nor audit")
 	}
-	top := StandardTopology()
-	w, err := NewWorld(top, monitored())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.interfaces(t, w.Pictures["h1"])
 	round := uint16(0)
 	send := func() {
 		round++

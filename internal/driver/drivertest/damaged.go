@@ -15,16 +15,8 @@ const ReservedFlag = "reserved flag"
 // connection that is known, from a port, out of the tunnel and from the uplink.
 func testDamaged(t *testing.T, h Harness) {
 	t.Helper()
-	if h.Send == nil {
-		t.Skip("the harness has no Send")
-	}
-	b := open(t, h)
 	top := StandardTopology()
-	w, err := NewWorld(top, Case{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.interfaces(t, w.Pictures["h1"])
+	b, w := sending(t, h, top, Case{})
 	b.apply(t, w.Pictures["h1"])
 	at := func(network model.NetworkName, id model.EndpointID) model.Endpoint {
 		return top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: network}, ID: id})

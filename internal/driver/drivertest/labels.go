@@ -124,16 +124,8 @@ func (t Topology) randomRule(r *rand.Rand, k model.RuleKey) model.PolicyRule {
 // order, and runs traffic through an endpoint whose labels change.
 func testSelectors(t *testing.T, h Harness) {
 	t.Helper()
-	if h.Send == nil {
-		t.Skip("the harness has no Send")
-	}
-	b := open(t, h)
 	top := Labelled(StandardTopology())
-	w, err := NewWorld(top, Case{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.interfaces(t, w.Pictures["h1"])
+	b, w := sending(t, h, top, Case{})
 	n := 24
 	if h.Slow {
 		n = 6

@@ -41,17 +41,9 @@ func monitored() Case {
 // connections are told with who decided, and nothing is told without asking.
 func testMonitor(t *testing.T, h Harness) {
 	t.Helper()
-	if h.Send == nil {
-		t.Skip("the harness has no Send")
-	}
-	b := open(t, h)
 	top := StandardTopology()
-	w, err := NewWorld(top, monitored())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, w := sending(t, h, top, monitored())
 	pic := w.Pictures["h1"]
-	b.interfaces(t, pic)
 	b.apply(t, pic)
 	packets := monitoredPackets(top)
 	for _, p := range packets[:2] { // nobody listens yet

@@ -267,21 +267,29 @@ func craftedPackets(top Topology, sport uint16) []namedPacket {
 	return out
 }
 
-// testStrayConnection: what comes by the physical network for an address that is
-// nobody's, to a port's MAC, is judged by that port's present policy, also when
-// the port gets another one meanwhile.
-func testStrayConnection(t *testing.T, h Harness) {
+// sending is open for tests that send packets: with the interfaces of host h1 in a
+// world of a topology and a case.
+func sending(t *testing.T, h Harness, top Topology, c Case) (*bench, *World) {
 	t.Helper()
 	if h.Send == nil {
 		t.Skip("the harness has no Send")
 	}
 	b := open(t, h)
-	top := StandardTopology()
-	w, err := NewWorld(top, Case{})
+	w, err := NewWorld(top, c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.interfaces(t, w.Pictures["h1"])
+	return b, w
+}
+
+// testStrayConnection: what comes by the physical network for an address that is
+// nobody's, to a port's MAC, is judged by that port's present policy, also when
+// the port gets another one meanwhile.
+func testStrayConnection(t *testing.T, h Harness) {
+	t.Helper()
+	top := StandardTopology()
+	b, w := sending(t, h, top, Case{})
 	network := model.NetworkKey{Tenant: "blue", Name: "vl"}
 	lan1 := top.Endpoint(model.EndpointKey{Network: network, ID: "lan1"})
 	lan2 := top.Endpoint(model.EndpointKey{Network: network, ID: "lan2"})
