@@ -10,9 +10,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// TestStackFits adds up the stack of every chain of calls as kernels before
-// 6.8 do, in steps of 32 bytes: here they may fit, and be refused there.
-func TestStackFits(t *testing.T) {
+// unpinned is the data plane without a pin directory.
+func unpinned(t *testing.T) *ebpf.CollectionSpec {
+	t.Helper()
 	require(t)
 	spec, err := loadDatapath()
 	if err != nil {
@@ -21,6 +21,13 @@ func TestStackFits(t *testing.T) {
 	for _, m := range spec.Maps {
 		m.Pinning = ebpf.PinNone
 	}
+	return spec
+}
+
+// TestStackFits adds up the stack of every chain of calls as kernels before
+// 6.8 do, in steps of 32 bytes: here they may fit, and be refused there.
+func TestStackFits(t *testing.T) {
+	spec := unpinned(t)
 	all, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}})
 	if err != nil {
 		t.Fatal(err)
@@ -61,14 +68,7 @@ func TestStackFits(t *testing.T) {
 // key in memory that a global function was given by pointer. It looks at the
 // program that has all of them.
 func TestKeysFit(t *testing.T) {
-	require(t)
-	spec, err := loadDatapath()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range spec.Maps {
-		m.Pinning = ebpf.PinNone
-	}
+	spec := unpinned(t)
 	const name = "from_container"
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
 	all, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelInstruction, LogSizeStart: 64 << 20}})

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 )
 
@@ -24,14 +23,7 @@ func BenchmarkStart(b *testing.B) {
 // TestRefusedPrograms has the kernel refuse two of the programs: both are
 // named, and what was loaded besides is closed.
 func TestRefusedPrograms(t *testing.T) {
-	require(t)
-	spec, err := loadDatapath()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range spec.Maps {
-		m.Pinning = ebpf.PinNone
-	}
+	spec := unpinned(t)
 	before := openObjects(t)
 	for _, name := range []string{"from_host", "from_uplink"} {
 		spec.Programs[name].Instructions = asm.Instructions{asm.Return()} // without a result
