@@ -18,7 +18,7 @@ type Host struct {
 
 	Networks   Map[model.NetworkID, *Network]
 	Ports      Map[string, *Port]           // local endpoints, by Port.IfName
-	Remotes    Map[RemoteKey, *Remote]      // endpoints on other hosts, of the networks present here
+	Remotes    Map[RemoteKey, *Remote]      // endpoints on other hosts, of the networks above
 	PolicySets Map[PolicySetID, *PolicySet] // only those that a local port refers to
 
 	// Parts that a driver makes true if its Capabilities say so, and does not look at
@@ -30,7 +30,8 @@ type Host struct {
 	DNS DNS // for the host's name server; drivers ignore it
 }
 
-// Network is a segment that has endpoints on this host.
+// Network is a segment that has endpoints on this host, or is joined by routing to
+// one that has.
 type Network struct {
 	ID       model.NetworkID
 	Key      model.NetworkKey
@@ -40,7 +41,8 @@ type Network struct {
 	Subnet6  netip.Prefix
 	Gateway  netip.Addr
 	Gateway6 netip.Addr
-	VTEPs    []netip.Addr // VXLAN: other hosts with endpoints on the network, sorted; where flooding goes
+	VTEPs    []netip.Addr   // VXLAN: other hosts with endpoints on the network, sorted; where flooding goes
+	Joined   model.RouterID // whose networks reach each other: its tenant's router; 0 = it is routed to none
 }
 
 // Port is a local endpoint.

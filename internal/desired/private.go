@@ -48,19 +48,6 @@ func (p *Private) Holds(a netip.Addr) bool {
 	return p != nil && p.Subnet.Contains(a) && a != p.Subnet.Addr() && a.Less(p.Addr)
 }
 
-// Router is the address that the virtual router has on a network: the gateway's
-// on VXLAN, RouterAddr where there is no gateway, and none on a VLAN network
-// with a gateway (the physical router's) or without IPv4.
-func (n *Network) Router() netip.Addr {
-	switch {
-	case !n.Subnet.IsValid() || n.Encap == model.EncapVLAN && n.Gateway.IsValid():
-		return netip.Addr{}
-	case n.Gateway.IsValid():
-		return n.Gateway
-	}
-	return RouterAddr
-}
-
 // Leads tells whether the router takes a packet from an endpoint of a network to
 // an address: a unicast one outside of the network, but for private addresses of
 // endpoints.

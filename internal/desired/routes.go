@@ -6,15 +6,14 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// RouteKey names a route: what endpoints of a network send to a prefix.
+// RouteKey names a route: what endpoints of a domain send to a prefix.
 type RouteKey struct {
-	From model.NetworkID
+	From Domain
 	To   netip.Prefix
 }
 
-// Route leads from one network to another: of the same tenant, or one that is
-// shared. No picture has one before issue 13, which compiles them for forwarding
-// mode routing; until then nothing leaves a network but by the way out.
+// Route leads from a domain to a network outside of it that is shared; networks of
+// one domain need none. No picture has one before networks can be shared.
 type Route struct {
 	RouteKey
 	Network model.NetworkID // whose endpoints have the addresses

@@ -12,7 +12,7 @@ import (
 type Capabilities struct {
 	WayOut    bool `json:"wayOut"`    // makes desired.Private.Interface on the host, by which containers reach it and the outside
 	Services  bool `json:"services"`  // makes desired.Host.Services true
-	Routes    bool `json:"routes"`    // makes desired.Host.Routes true
+	Routes    bool `json:"routes"`    // routes between networks that are joined, and makes desired.Host.Routes true
 	Bandwidth bool `json:"bandwidth"` // makes desired.Host.Bandwidth true
 	Log       bool `json:"log"`       // tells who monitors of connections that meet a rule with Log
 	Audit     bool `json:"audit"`     // tells who monitors how audited sets would judge new connections

@@ -11,9 +11,10 @@ const (
 	DropInvalid       = "invalid"             // damaged, or answer to nothing: reply, error or fragment without its first
 	DropNotIP         = "not-ip"              // neither ARP nor IP
 	DropTooBig        = "too-big"             // it does not fit the path, which its sender was told; the reference has no MTU
+	DropTTL           = "ttl"                 // routed to another network with no hop left, which its sender was told
 )
 
 // DropReasons are all of them: counters of each begin with zero.
 var DropReasons = []string{
-	DropNoPort, DropNetwork, DropSpoof, DropUnknownSource, DropUnknownDest, DropPolicy, DropInvalid, DropNotIP, DropTooBig,
+	DropNoPort, DropNetwork, DropSpoof, DropUnknownSource, DropUnknownDest, DropPolicy, DropInvalid, DropNotIP, DropTooBig, DropTTL,
 }
