@@ -62,16 +62,22 @@ type Decision struct {
 	Action    model.Action    // of FlowLogged: what the rule says; Pass = the next tier decides
 }
 
-// flowQueue is how many events wait for a reader before they count as lost.
-const flowQueue = 1024
+// flowQueue is how many events wait for a reader before they count as lost, and
+// lostEvery how often it is tried to tell of those.
+const (
+	flowQueue = 1024
+	lostEvery = time.Second
+)
 
 // FlowQueue hands events to one reader without ever waiting for it. What does
-// not fit is counted and told by an event of kind FlowLost. Its methods may be
-// called from several goroutines.
+// not fit is counted and told by an event of kind FlowLost, as soon as there is
+// room and another event comes, or within a second. Its methods may be called
+// from several goroutines.
 type FlowQueue struct {
 	mu     sync.Mutex
 	ch     chan FlowEvent
 	lost   uint64
+	again  *time.Timer // runs while lost is not 0
 	closed bool
 }
 
@@ -88,6 +94,7 @@ func (q *FlowQueue) Send(e FlowEvent) {
 	q.sayLost()
 	if !q.put(e) {
 		q.lost += max(e.Count, 1)
+		q.sayLost()
 	}
 }
 
@@ -99,9 +106,20 @@ func (q *FlowQueue) Lose(n uint64) {
 	q.sayLost()
 }
 
+// sayLost tells what is lost; where there is no room for that either, the last
+// events of a flood may be among it, so nothing else might ever ask again.
 func (q *FlowQueue) sayLost() {
-	if q.lost > 0 && q.put(FlowEvent{Time: time.Now(), Kind: FlowLost, Count: q.lost}) {
+	switch {
+	case q.lost == 0:
+	case q.put(FlowEvent{Time: time.Now(), Kind: FlowLost, Count: q.lost}):
 		q.lost = 0
+	case q.again == nil:
+		q.again = time.AfterFunc(lostEvery, func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.again = nil
+			q.sayLost()
+		})
 	}
 }
 
@@ -123,6 +141,9 @@ func (q *FlowQueue) Close() {
 	defer q.mu.Unlock()
 	if !q.closed {
 		q.closed = true
+		if q.again != nil {
+			q.again.Stop()
+		}
 		close(q.ch)
 	}
 }
