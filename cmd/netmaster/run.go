@@ -253,6 +253,11 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 					log.Debug("endpoints' identities follow the label filter by another netmaster", "error", err)
 				}
 			})
+			telling.Go(func() {
+				if err := ctrl.GiveRouters(ctx, term); err != nil {
+					log.Debug("tenants get their routers by another netmaster", "error", err)
+				}
+			})
 			if err := ctrl.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv/netplugin/v2/internal/ipam"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -279,6 +280,20 @@ func checkInvariants(t *testing.T, c *harness) {
 		if !fresh {
 			t.Errorf("%s is there twice", what)
 		}
+	}
+	routers := map[model.RouterID]bool{}
+	for _, t := range v.Tenants() {
+		if t.Router != 0 {
+			unique(fmt.Sprintf("router %d", t.Router), !routers[t.Router])
+			routers[t.Router] = true
+		}
+	}
+	var used ipam.Numbers
+	for r := range routers {
+		used.Add(uint32(r))
+	}
+	if owned := v.numbers[tables.NumberRouter].used.String(); owned != used.String() {
+		t.Errorf("tenants have the routers %s, but %s have an owner", used.String(), owned)
 	}
 	for _, n := range v.Networks("") {
 		if _, ok := v.Tenant(n.Key.Tenant); !ok {

@@ -13,18 +13,18 @@ import (
 var (
 	tenantRows = newRowsPart[model.TenantName, model.Tenant](nil, cmp.Compare[model.TenantName])
 
-	_ = register(tenantRows, nil, kind{name: "tenant"})
+	_ = register(tenantRows, enterTenant, kind{name: "tenant"})
 )
 
-// ChangeTenant creates a tenant, or sets the default network of one; without
+// ChangeTenant creates a tenant, with a router, or sets the default network of one; without
 // default network it leaves an existing tenant as it is, or with clearDefault
 // takes its default network away. In a list, the default network, which cannot
 // be there before the tenant, is set after the networks.
 func (c *Controller) ChangeTenant(valid model.Valid[model.Tenant], clearDefault bool) Change {
 	t := valid.Value()
 	set := func(rank int, t model.Tenant, clearDefault bool) Change {
-		return changeOf(rank, tables.Tenants, t.Name, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
-			return putTenant(tx, t, clearDefault)
+		return changeOf(rank, tables.Tenants, t.Name, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
+			return putTenant(ctx, tx, cl, t, clearDefault)
 		})
 	}
 	first := set(rankTenant, model.Tenant{Name: t.Name}, clearDefault && t.DefaultNetwork == "")
@@ -35,7 +35,7 @@ func (c *Controller) ChangeTenant(valid model.Valid[model.Tenant], clearDefault 
 	return first
 }
 
-func putTenant(tx store.Tx, t model.Tenant, clearDefault bool) error {
+func putTenant(ctx context.Context, tx store.Tx, cl *claim, t model.Tenant, clearDefault bool) error {
 	if err := tx.Prefetch(tables.Tenants.Key(t.Name)); err != nil {
 		return err
 	}
@@ -52,13 +52,19 @@ func putTenant(tx store.Tx, t model.Tenant, clearDefault bool) error {
 			return fmt.Errorf("defaultNetwork %q: %w", t.DefaultNetwork, err)
 		}
 	}
+	if t.Router = old.Value.Router; !old.Exists() {
+		if t.Router, err = takeRouter(ctx, tx, cl, t.Name); err != nil {
+			return err
+		}
+	}
 	return tables.Tenants.Put(tx, t)
 }
 
 // DeleteTenant deletes a tenant that holds nothing; the default tenant stays.
 func (c *Controller) DeleteTenant(ctx context.Context, k model.TenantName) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete tenant %q", k), func(tx store.Tx) error {
-		if _, err := tables.Tenants.Get(tx, k); err != nil {
+		t, err := tables.Tenants.Get(tx, k)
+		if err != nil {
 			return err
 		}
 		if k == model.DefaultTenant {
@@ -73,6 +79,7 @@ func (c *Controller) DeleteTenant(ctx context.Context, k model.TenantName) error
 			}
 		}
 		tables.Tenants.Delete(tx, k)
+		freeRouter(tx, t.Router)
 		return nil
 	})
 	return err

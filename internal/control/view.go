@@ -39,6 +39,7 @@ type View struct {
 	settling []settling
 
 	settings waiting.Changes // of the cluster's settings
+	unrouted waiting.Changes // a tenant without a router has come
 }
 
 func newView(log *slog.Logger) *View {
@@ -64,7 +65,7 @@ func (v *View) reset() {
 	v.pools = map[model.NetworkKey]tables.Pools{}
 	v.spaces = map[model.NetworkKey]*space{}
 	v.numbers = map[tables.NumberKind]*numbers{}
-	for _, kind := range []tables.NumberKind{tables.NumberVLAN, tables.NumberVNI, tables.NumberNetwork, tables.NumberIdentity} {
+	for _, kind := range []tables.NumberKind{tables.NumberVLAN, tables.NumberVNI, tables.NumberNetwork, tables.NumberIdentity, tables.NumberRouter} {
 		v.numbers[kind] = newNumbers()
 	}
 }

@@ -51,10 +51,6 @@ func (k NetworkKey) validate() error {
 	return err
 }
 
-// RouterID numbers the router that joins a tenant's networks in forwarding mode
-// routing, 1-65535; zero is "none".
-type RouterID uint16
-
 // NetworkID numbers a network within the cluster, 1-65535; zero is "none".
 // Data planes use it wherever a network must fit 16 bits (conntrack zones, map
 // keys, registers), since VLAN ids and VNIs may coincide and VNIs are wider.

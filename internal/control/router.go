@@ -1,0 +1,95 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+const maxRouter = 1<<16 - 1
+
+// takeRouter takes a free number for a tenant's router.
+func takeRouter(ctx context.Context, tx store.Tx, cl *claim, t model.TenantName) (model.RouterID, error) {
+	id, err := cl.freeNumber(ctx, tx, tables.NumberRouter, 1, maxRouter, string(t))
+	if err != nil {
+		return 0, err
+	}
+	return model.RouterID(id), tables.PutCursor(tx, tables.Cursor{Kind: tables.NumberRouter, Last: id})
+}
+
+func freeRouter(tx store.Tx, id model.RouterID) {
+	if id != 0 {
+		tables.Numbers.Delete(tx, tables.NumberKey{Kind: tables.NumberRouter, Number: uint32(id)})
+	}
+}
+
+// enterTenant tells of tenants without a router.
+func enterTenant(v *View, _ model.TenantName, _, now *model.Tenant, _ store.Revision) {
+	if now != nil && now.Router == 0 {
+		v.unrouted.Tell()
+	}
+}
+
+// withoutRouter returns the tenants that have no router.
+func (v *View) withoutRouter() (out []model.TenantName) {
+	for _, t := range v.Tenants() {
+		if t.Router == 0 {
+			out = append(out, t.Name)
+		}
+	}
+	return out
+}
+
+// GiveRouters is the leader's task of giving a router to each tenant that has
+// none: the default tenant of a new store, and those of before there were routers.
+// It returns when ctx ends or the leadership is lost.
+func (c *Controller) GiveRouters(ctx context.Context, fence store.Fence) error {
+	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 100 * time.Millisecond, Max: 5 * time.Second})
+	for ctx.Err() == nil {
+		err := c.view.unrouted.Until(ctx, func() (bool, error) { return len(c.view.withoutRouter()) > 0, nil })
+		if err == nil {
+			err = c.giveRouters(ctx, fence)
+		}
+		switch {
+		case err == nil:
+			retry.Reset()
+		case errors.Is(err, store.ErrFenced):
+			return err
+		case ctx.Err() == nil:
+			c.log.Warn("not all tenants have a router; it will be tried again", "error", err)
+			_ = retry.Pause(ctx)
+		}
+	}
+	return nil
+}
+
+func (c *Controller) giveRouters(ctx context.Context, fence store.Fence) error {
+	var last store.Revision
+	for _, name := range c.view.withoutRouter() {
+		cl := c.claim()
+		rev, err := c.update(ctx, fmt.Sprintf("give tenant %q a router", name), func(tx store.Tx) error {
+			cl.rewind()
+			fence.Require(tx)
+			t, err := tables.Tenants.Find(tx, name)
+			if err != nil || !t.Exists() || t.Value.Router != 0 {
+				return err
+			}
+			if t.Value.Router, err = takeRouter(ctx, tx, cl, name); err != nil {
+				return err
+			}
+			return tables.Tenants.Put(tx, t.Value)
+		})
+		cl.done(rev)
+		if err != nil {
+			return err
+		}
+		last = max(last, rev)
+	}
+	return c.follow.WaitFor(ctx, last)
+}
