@@ -2,33 +2,113 @@ package desired
 
 import (
 	"net/netip"
+	"slices"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Service is an address of a network at which several endpoints answer: each
-// connection to one of its ports goes to one of its backends. No picture has one
-// before issue 13, which compiles them and adds affinity, traffic policy and
-// draining; until then services have names only (DNS).
+// Service is virtual addresses at which several endpoints answer: each connection
+// to one of its ports goes to one of its backends (docs/design/services.md).
 type Service struct {
-	Key      model.ServiceKey
-	Network  model.NetworkID
-	Addr     netip.Addr
+	Key     model.ServiceKey
+	Network model.NetworkID // its addresses are of this network's domain
+	IPv4    netip.Addr      // zero = it has none of the family
+	IPv6    netip.Addr
+	// Ports are sorted by protocol and port, each once.
 	Ports    []ServicePort
 	Backends Map[model.EndpointKey, *Backend]
+	// Affinity is how long a client stays with its backend after its last new
+	// connection, at most MaxAffinity; 0 = each connection is chosen for by itself.
+	Affinity time.Duration
+	// Inside and Outside say which backends connections from endpoints, and from
+	// elsewhere, may go to.
+	Inside, Outside TrafficPolicy
 }
 
 // ServicePort leads a port of a service to a port of its backends.
 type ServicePort struct {
+	Name     string // for names of type SRV; empty = none
 	Protocol model.Protocol
 	Port     uint16
 	Backend  uint16
 }
 
+// TrafficPolicy says which backends of a service are chosen among.
+type TrafficPolicy uint8
+
+// The traffic policies.
+const (
+	TrafficCluster TrafficPolicy = iota // all
+	TrafficLocal                        // those of the host that chooses, or nobody
+)
+
 // Backend is an endpoint behind a service, on any host. Policy judges connections
-// by its identity and port.
+// by its identity and the port that it is asked at. It serves a family in which it
+// has an address.
 type Backend struct {
-	Addr     netip.Addr
+	Network  model.NetworkID // its own, of the service's domain
+	IPv4     netip.Addr
+	IPv6     netip.Addr
 	Identity model.Identity
-	VTEP     netip.Addr // zero = it is on this host
+	Local    bool       // it is on this host
+	VTEP     netip.Addr // of its host; zero = it is here, on a VLAN network, or its host is unknown
+	State    BackendState
+}
+
+// BackendState says what becomes of a backend's connections.
+type BackendState uint8
+
+// The states of backends.
+const (
+	BackendActive    BackendState = iota
+	BackendDraining               // nothing new goes there; what lives goes on
+	BackendUnhealthy              // nothing new goes there; its TCP and SCTP connections go on, its UDP ones are chosen for anew
+)
+
+// Bounds of services.
+const (
+	MaxAffinity = 24 * time.Hour
+	// MaxAffine is of how many clients of a service the choice is remembered; those
+	// beyond are chosen for by their address alone.
+	MaxAffine = 16384
+)
+
+// The link-local service addresses: what a backend sees in place of its own
+// address when it is its own client.
+var (
+	ServiceAddr  = netip.AddrFrom4([4]byte{169, 254, 1, 2})
+	ServiceAddr6 = netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 13: 0x53, 15: 1})
+)
+
+// PortOf returns the port of a service that a connection asks for.
+func (s *Service) PortOf(proto model.Protocol, port uint16) (ServicePort, bool) {
+	i := slices.IndexFunc(s.Ports, func(p ServicePort) bool { return p.Protocol == proto && p.Port == port })
+	if i < 0 {
+		return ServicePort{}, false
+	}
+	return s.Ports[i], true
+}
+
+// Addr returns the backend's address of a family, zero when it has none.
+func (b *Backend) Addr(v6 bool) netip.Addr {
+	if v6 {
+		return b.IPv6
+	}
+	return b.IPv4
+}
+
+// Equal compares two services by what they say.
+func (s *Service) Equal(o *Service) bool {
+	return s.Key == o.Key && s.Network == o.Network && s.IPv4 == o.IPv4 && s.IPv6 == o.IPv6 && slices.Equal(s.Ports, o.Ports) &&
+		s.Affinity == o.Affinity && s.Inside == o.Inside && s.Outside == o.Outside && s.sameBackends(o)
+}
+
+func (s *Service) sameBackends(o *Service) bool {
+	for c := range s.Backends.Diff(o.Backends) {
+		if !c.Had || !c.Has || *c.Old != *c.New {
+			return false
+		}
+	}
+	return true
 }

@@ -67,10 +67,10 @@ func withParts(pic desired.Host, can driver.Capabilities) desired.Host {
 			continue
 		}
 		if !can.Services {
-			s := &desired.Service{Key: model.ServiceKey{Tenant: n.Key.Tenant, Name: name}, Network: n.ID, Addr: p.IPv4}
+			s := &desired.Service{Key: model.ServiceKey{Tenant: n.Key.Tenant, Name: name}, Network: n.ID, IPv4: p.IPv4, IPv6: p.IPv6}
 			s.Ports = []desired.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Backend: 8080}}
 			for _, o := range pic.Ports.All() {
-				s.Backends = s.Backends.Set(o.Endpoint, &desired.Backend{Addr: o.IPv4, Identity: o.Identity})
+				s.Backends = s.Backends.Set(o.Endpoint, &desired.Backend{Network: o.Network, IPv4: o.IPv4, IPv6: o.IPv6, Identity: o.Identity, Local: true})
 			}
 			pic.Services = pic.Services.Set(s.Key, s)
 		}
