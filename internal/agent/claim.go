@@ -117,6 +117,8 @@ func (a *Agent) announce(ctx context.Context) error {
 			a.SetStanding(observe.AboutName, "")
 			if !held {
 				a.Pay()
+			}
+			if !held || kept.Wrote != "" {
 				a.TellStatus()
 			}
 			ever, held = true, true

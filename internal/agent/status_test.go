@@ -114,3 +114,24 @@ func TestStatusBeats(t *testing.T) {
 		})
 	}
 }
+
+// TestStatusAfterEmptyStore: a host with nothing to put back has its last word in
+// a store that lost everything as soon as it has its record there.
+func TestStatusAfterEmptyStore(t *testing.T) {
+	b := newBed(t, func(c *Config) { c.StatusLook, c.StatusBeat = 5*time.Millisecond, time.Hour })
+	b.ready()
+	b.eventually("ready, which is all that there is to say", func() error {
+		s, _, err := b.told()
+		if err == nil && !s.Ready {
+			err = fmt.Errorf("status %+v", s)
+		}
+		return err
+	})
+	b.put(func(tx store.Tx) error {
+		tables.HostStatuses.Delete(tx, testHost)
+		tables.HostClaims.Delete(tx, testHost)
+		tables.Hosts.Delete(tx, testHost)
+		return nil
+	})
+	b.eventually("the word is there again", func() error { _, _, err := b.told(); return err })
+}

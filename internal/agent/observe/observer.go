@@ -100,5 +100,6 @@ func (a *Observer) Passed(o picture.Outcome) {
 // Registry has the metrics.
 func (a *Observer) Registry() *prometheus.Registry { return a.metrics }
 
-// TellStatus has the status told at once.
-func (a *Observer) TellStatus() { a.status.poke() }
+// TellStatus has the status told at once, changed or not: what was told may be
+// gone from the store.
+func (a *Observer) TellStatus() { a.status.lost.Ring() }

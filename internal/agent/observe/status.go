@@ -15,10 +15,13 @@ import (
 // minute, beside the renewals of its registration's lease.
 type status struct {
 	a     *Observer
-	dirty waiting.Bell
+	dirty waiting.Bell // what is observed may have changed
+	lost  waiting.Bell // what was written may be gone
 }
 
-func newStatus(a *Observer) *status { return &status{a: a, dirty: waiting.NewBell()} }
+func newStatus(a *Observer) *status {
+	return &status{a: a, dirty: waiting.NewBell(), lost: waiting.NewBell()}
+}
 
 func (s *status) poke() { s.dirty.Ring() }
 
@@ -31,6 +34,8 @@ func (s *status) run(ctx context.Context) {
 	for {
 		select {
 		case <-s.dirty:
+		case <-s.lost:
+			said = time.Time{}
 		case <-look.C:
 		case <-ctx.Done():
 			return
