@@ -95,8 +95,8 @@ func jsonError(data []byte, err error) error {
 	switch {
 	case errors.As(err, &wrong):
 		raw := rawField(data, wrong.Field)
-		if raw == nil {
-			return badBody("must be a JSON object whose fields have the right types: %s where %s is wanted", wrong.Value, goKind(wrong))
+		if raw == nil { // below the elements of an array
+			return badBody("%s: must be %s, not %s", wrong.Field, goKind(wrong), valueKind(wrong))
 		}
 		want := "must be " + goKind(wrong)
 		switch {
@@ -160,9 +160,20 @@ func goKind(e *json.UnmarshalTypeError) string {
 	}
 }
 
+// valueKind says in JSON's terms what was found, as jsonKind does.
+func valueKind(e *json.UnmarshalTypeError) string {
+	switch e.Value {
+	case "array", "object":
+		return "an " + e.Value
+	case "bool":
+		return "a boolean"
+	}
+	return "a " + e.Value // "string", "number", "number 1.5"
+}
+
 // requireJSON accepts a missing Content-Type and the one that curl -d sends, as
-// old clients do, and any JSON one, with whatever charset; text/plain, which a
-// page's form can send without asking, and compressed bodies are refused.
+// old clients do, and any JSON one; text/plain, which a page's form can send
+// without asking, charsets other than JSON's and compressed bodies are refused.
 func requireJSON(r *http.Request) error {
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return model.Errorf(errMediaType, "Content-Encoding %q: bodies are taken uncompressed only", clip([]byte(enc)))
@@ -171,10 +182,15 @@ func requireJSON(r *http.Request) error {
 	if ct == "" {
 		return nil
 	}
-	t, _, err := mime.ParseMediaType(ct)
+	t, params, err := mime.ParseMediaType(ct)
 	if err != nil || t != "application/json" && !strings.HasSuffix(t, "+json") &&
 		t != "application/x-www-form-urlencoded" && t != "application/octet-stream" {
 		return model.Errorf(errMediaType, "Content-Type %q: must be application/json", ct)
+	}
+	switch strings.ToLower(params["charset"]) {
+	case "", "utf-8", "utf8", "us-ascii":
+	default:
+		return model.Errorf(errMediaType, "Content-Type %q: bodies are taken in UTF-8 only", ct)
 	}
 	return nil
 }

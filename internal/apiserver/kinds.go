@@ -160,7 +160,7 @@ func (r rest[A, K, M]) read(c *control.Controller, decode decoder) (w wish, err 
 		return w, err
 	}
 	if r.strict {
-		if err := errors.Join(decodeStrict(body, &o), unambiguous(body)); err != nil {
+		if err := errors.Join(decodeStrict(body, &o), strictPolicy.unambiguous(body)); err != nil {
 			return w, err
 		}
 	}

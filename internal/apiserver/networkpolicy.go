@@ -53,7 +53,7 @@ func networkPolicyFromAPI(o api.NetworkPolicy) (n model.NetworkPolicy, err error
 	p.Kind, p.Owner, p.Tier, p.Order = model.KindNetwork, model.OwnerUser, model.TierContiv, model.OrderContiv
 	if o.Tier != "" {
 		if p.Tier, err = model.ParseTier(o.Tier); err != nil {
-			return n, err
+			return n, model.InvalidField("tier", o.Tier, "must be one of admin, contiv, baseline")
 		}
 	}
 	if o.Order != 0 {
@@ -139,12 +139,12 @@ func networkRuleFromAPI(k model.PolicyKey, o api.NetworkPolicyRule) (r model.Pol
 
 // portsFromAPI parses a protocol with its ports: "80,443,8000-8080".
 func portsFromAPI(o api.NetworkPolicyPort) (out []model.PortMatch, err error) {
+	if o.Protocol == "" {
+		return nil, model.InvalidField("protocol", o.Protocol, "must not be empty; a rule without ports is of any protocol")
+	}
 	proto, err := model.ParseProtocol(o.Protocol)
 	if err != nil {
 		return nil, err
-	}
-	if proto == model.AnyProtocol {
-		return nil, model.InvalidField("protocol", o.Protocol, "must not be empty; a rule without ports is of any protocol")
 	}
 	if o.Ports == "" {
 		return []model.PortMatch{{Protocol: proto, Hi: 65535}}, nil

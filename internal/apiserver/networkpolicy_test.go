@@ -114,7 +114,15 @@ func TestNetworkPolicyIsUnambiguous(t *testing.T) {
 		rule(`"ports":[{"protocol":"tcp","ports":""}]`):     `ports: must not be empty`,
 		`{"tenantName":"blue","networkPolicyName":"x","defaultIn":"deny","applies":{"matchLabels":{"app":null}}}`:      `"app"`,
 		`{"tenantName":"blue","networkPolicyName":"x","defaultIn":"deny","applies":{"matchLabels":{"a":"b","a":"c"}}}`: `twice`,
-		rule(`"peers":[{"selector":{"matchLabels":{"app":"web"}},"except":["10.1.0.0/16"]}]`):                          `except`,
+		rule(`"PEERS":null`):    `PEERS: must not be empty`,
+		rule(`"peer\u017f":[]`): `must not be empty`,
+		rule(`"peers":[{"selector":{"MatchLabels":{"app":null}}}]`): `"app"`,
+		rule(`"log":"true"`):   `rules.log: must be true or false, not a string`,
+		rule(`"priority":"9"`): `rules.priority: must be a whole number, not a string`,
+		rule(`"peers":[{"cidr":"10.0.0.0/8","network":"n"}]`):                                 `peers[0] "cidr, network": must name endpoints by one of`,
+		rule(`"ports":[{"protocol":"any"}]`):                                                  `protocol "any": must be tcp, udp, icmp or a number`,
+		`{"tenantName":"blue","networkPolicyName":"x","defaultIn":"deny","tier":"first"}`:     `tier "first": must be one of admin, contiv, baseline`,
+		rule(`"peers":[{"selector":{"matchLabels":{"app":"web"}},"except":["10.1.0.0/16"]}]`): `except`,
 	} {
 		code, text := f.do("POST", "/api/v1/networkPolicys/blue:x/", body)
 		if code != 400 || !strings.Contains(text, words) {
@@ -177,7 +185,7 @@ func TestNetworkPolicyErrors(t *testing.T) {
 		`,"peers":[{"cidr":"2001:db8::1/64"}]`:                                                        `the subnet is 2001:db8::/64`,
 		`,"peers":[{"cidr":"10.0.0.0/8","except":["10.2.0.0/16","10.1.2.3/16"]}]`:                     `rules[1].peers[0].except[1] "10.1.2.3/16": has address bits beyond its length; the subnet is 10.1.0.0/16`,
 		`,"peers":[{"cidr":"10.0.0.0/8","except":["11.0.0.0/16"]}]`:                                   `rules[1].peers[0].except "11.0.0.0/16"`,
-		`,"peers":[{"cidr":"10.0.0.0/8"},{"cidr":"10.0.0.0/8","network":"n"}]`:                        `rules[1].peers[1] "2"`,
+		`,"peers":[{"cidr":"10.0.0.0/8"},{"cidr":"10.0.0.0/8","network":"n"}]`:                        `rules[1].peers[1] "cidr, network"`,
 		`,"ports":[{"protocol":"tcp"},{"protocol":"tcp","ports":"0"}]`:                                `rules[1].ports[1].ports "0"`,
 		`,"ports":[{"protocol":"tcpp"}]`:                                                              `rules[1].ports[0].protocol "tcpp"`,
 		`,"priority":101`:                                                                             `rules[1].priority "101"`,

@@ -23,7 +23,7 @@ func (s *server) handlePlugin() {
 
 func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
 	var req api.CreateEndpointRequest
-	if _, err := decode(w, r, &req); err != nil {
+	if err := decodeEndpoint(w, r, &req); err != nil {
 		return nil, err
 	}
 	want, err := endpointFromAPI(req)
@@ -40,6 +40,15 @@ func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	}
 	warn(w, warnings(want))
 	return api.CreateEndpointResponse{EndpointConfig: endpointConfig(s.control.Current(), e), Revision: int64(rev)}, nil
+}
+
+// decodeEndpoint is decode for what policies may select by.
+func decodeEndpoint(w http.ResponseWriter, r *http.Request, out any) error {
+	body, err := decode(w, r, out)
+	if err != nil {
+		return err
+	}
+	return strictEndpoint.unambiguous(body)
 }
 
 func (s *server) deleteEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -60,7 +69,7 @@ func (s *server) deleteEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 
 func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
 	var req api.UpdateEndpointRequest
-	if _, err := decode(w, r, &req); err != nil {
+	if err := decodeEndpoint(w, r, &req); err != nil {
 		return nil, err
 	}
 	if req.Event != api.EventStart && req.Event != api.EventDie {

@@ -172,6 +172,11 @@ func endpoint(network, group, id, ip string) string {
 	return string(b)
 }
 
+// labelled is a request for an endpoint with labels as given.
+func labelled(labels string) string {
+	return `{"TenantName":"blue","NetworkName":"n","EndpointID":"e2","ConfigEP":{"Labels":` + labels + `}}`
+}
+
 // TestBadInput: every refusal has its status, names field and value, and leaves
 // the store as it was.
 func TestBadInput(t *testing.T) {
@@ -244,6 +249,10 @@ func TestBadInput(t *testing.T) {
 
 		{"POST", "/plugin/createEndpoint", endpoint("n", "web", "a/b", ""), 400, []string{"EndpointID", "a/b"}},
 		{"POST", "/plugin/createEndpoint", endpoint("n", "web", "", ""), 400, []string{"EndpointID"}},
+		{"POST", "/plugin/createEndpoint", labelled(`{"app":null}`), 400, []string{"Labels", `"app"`, "must have a text"}},
+		{"POST", "/plugin/createEndpoint", labelled(`{"app":"a","App":"b","app":"c"}`), 400, []string{"Labels", `"app" twice`}},
+		{"POST", "/plugin/createEndpoint", labelled(`{"app":"a"},"labels":{}`), 400, []string{`"Labels" twice`, "labels"}},
+		{"POST", "/plugin/updateEndpoint", `{"Event":"start","Labels":{"app":null}}`, 400, []string{"Labels", `"app"`, "must have a text"}},
 		{"POST", "/plugin/createEndpoint", endpoint("none", "", "e2", ""), 404, []string{"network", "none"}},
 		{"POST", "/plugin/createEndpoint", endpoint("n", "none", "e2", ""), 404, []string{"group", "none"}},
 		{"POST", "/plugin/createEndpoint", endpoint("tiny", "web", "e2", ""), 409, []string{"web", "tiny"}},
@@ -317,7 +326,7 @@ func TestRoutes(t *testing.T) {
 	if got := f.must("GET", "/metrics", ""); !strings.Contains(got, `contiv_netmaster_http_requests_total{code="200",method="POST",route="/plugin/createEndpoint"} 3`) {
 		t.Errorf("metrics lack the endpoints' creation:\n%s", got)
 	}
-	for ct, want := range map[string]int{"application/json": 200, "application/json; charset=utf-8": 200, "": 200, "application/x-www-form-urlencoded": 200, "text/xml": 415} {
+	for ct, want := range map[string]int{"application/json": 200, "application/json; charset=utf-8": 200, "application/json; charset=US-ASCII": 200, "": 200, "application/x-www-form-urlencoded": 200, "text/xml": 415, "application/json; charset=utf-16": 415} {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/api/v1/tenants/green/", strings.NewReader(`{"tenantName":"green"}`))
 		if ct != "" {
 			req.Header.Set("Content-Type", ct)

@@ -9,39 +9,56 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// unambiguous refuses what would mean more than it looks like in a policy: a name
-// that an object has twice, in whatever case, of which the last would count; and
-// fields that are there and empty, which are those of a template that has found
-// nothing, and would mean anybody. body is valid JSON.
-func unambiguous(body []byte) error {
+// strictness says what in a request's body is refused beyond what its types refuse.
+type strictness struct {
+	// labels is the field, in small letters, that is no object of fields, but of
+	// labels: their names differ by case, and each has a text.
+	labels string
+	// all are the fields, in small letters, that stand for all when they are left
+	// out, and are refused where they are there and empty.
+	all map[string]bool
+}
+
+var (
+	// strictPolicy is for policies, in which an empty field is one of a template
+	// that has found nothing, and would mean anybody.
+	strictPolicy = strictness{labels: "matchlabels", all: map[string]bool{
+		"applies": true, "peers": true, "ports": true, "group": true, "network": true, "cidr": true, "except": true, "matchlabels": true, "matchexpressions": true, "values": true,
+	}}
+	// strictEndpoint is for what runtimes tell of endpoints: policies select by labels.
+	strictEndpoint = strictness{labels: "labels"}
+)
+
+// unambiguous refuses what would mean more than it looks like: a name that an
+// object has twice, in whatever case, of which the last would count; a label
+// without a text; and fields that must not be empty. body is valid JSON.
+func (s strictness) unambiguous(body []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
-	return walkValue(dec, "")
+	return s.walkValue(dec, "")
 }
 
-// openIfEmpty are the fields that stand for all when they are left out.
-var openIfEmpty = map[string]bool{
-	"applies": true, "peers": true, "ports": true, "group": true, "network": true, "cidr": true, "except": true, "matchLabels": true, "matchExpressions": true, "values": true,
-}
-
-const labelsField = "matchLabels"
+// fold writes a field's name so that two are the same if encoding/json takes them
+// for the same: in small letters, also for the two letters outside of ASCII that
+// are some in capitals.
+func fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }
 
 // elementOf stands before the name of a list, as the name of its elements.
 const elementOf = "element of "
 
 // walkValue reads one value, of the field of a name.
-func walkValue(dec *json.Decoder, field string) error {
+func (s strictness) walkValue(dec *json.Decoder, field string) error {
 	token, err := dec.Token()
 	if err != nil {
 		return badBody("is not valid JSON: %w", err)
 	}
 	switch token {
 	case json.Delim('{'):
-		return walkObject(dec, field)
+		return s.walkObject(dec, field)
 	case json.Delim('['):
 		n := 0
 		for ; dec.More(); n++ {
-			if err := walkValue(dec, elementOf+field); err != nil {
+			if err := s.walkValue(dec, elementOf+field); err != nil {
 				return err
 			}
 		}
@@ -49,56 +66,60 @@ func walkValue(dec *json.Decoder, field string) error {
 			return badBody("is not valid JSON: %w", err)
 		}
 		if n == 0 {
-			return emptyField(field)
+			return s.emptyField(field)
 		}
 	case nil, "":
 		if list, element := strings.CutPrefix(field, elementOf); element && token == nil {
 			return model.Errorf(model.ErrInvalid, "%s: must not have null among its elements", list)
 		}
-		return emptyField(field)
+		return s.emptyField(field)
 	}
 	return nil
 }
 
 // emptyField refuses a field that is there and empty, if that would mean all.
-func emptyField(field string) error {
-	if !openIfEmpty[field] {
+func (s strictness) emptyField(field string) error {
+	if !s.all[fold(field)] {
 		return nil
 	}
 	return model.Errorf(model.ErrInvalid, "%s: must not be empty: leave it out, if all are meant", field)
 }
 
-func walkObject(dec *json.Decoder, field string) error {
+func (s strictness) walkObject(dec *json.Decoder, field string) error {
 	seen := map[string]string{}
+	labels := fold(field) == s.labels
 	for dec.More() {
 		token, err := dec.Token()
 		if err != nil {
 			return badBody("is not valid JSON: %w", err)
 		}
 		name := fmt.Sprint(token)
-		same := strings.ToLower(name)
-		if field == labelsField { // labels differ by case
+		same := fold(name)
+		if labels {
 			same = name
 		}
 		if other, twice := seen[same]; twice {
+			if labels {
+				return model.Errorf(model.ErrInvalid, "%s: has the label %q twice: which of them counts is not clear", field, name)
+			}
 			return badBody("has the field %q twice in one object, as %q too: which of them counts is not clear", other, name)
 		}
 		seen[same] = name
-		if field != labelsField {
-			if err := walkValue(dec, name); err != nil {
+		if !labels {
+			if err := s.walkValue(dec, name); err != nil {
 				return err
 			}
 			continue
 		}
 		if value, err := dec.Token(); err != nil || value == nil {
-			return model.Errorf(model.ErrInvalid, "%s: label %q: must have a text", labelsField, name)
+			return model.Errorf(model.ErrInvalid, "%s: label %q: must have a text", field, name)
 		}
 	}
 	if _, err := dec.Token(); err != nil {
 		return badBody("is not valid JSON: %w", err)
 	}
-	if field == labelsField && len(seen) == 0 {
-		return emptyField(field)
+	if labels && len(seen) == 0 {
+		return s.emptyField(field)
 	}
 	return nil
 }

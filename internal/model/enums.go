@@ -130,7 +130,7 @@ func ParseProtocol(s string) (Protocol, error) {
 	}
 	n, err := strconv.ParseUint(s, 10, 8)
 	if err != nil || strconv.FormatUint(n, 10) != s {
-		return 0, InvalidField("protocol", s, "must be tcp, udp, icmp, empty (any) or a number between 0 and 255")
+		return 0, InvalidField("protocol", s, "must be tcp, udp, icmp or a number between 0 and 255")
 	}
 	return Protocol(n), nil
 }

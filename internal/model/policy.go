@@ -250,20 +250,23 @@ func (r PolicyRule) Validate() error {
 // Equal compares two rules by contents.
 func (r PolicyRule) Equal(o PolicyRule) bool { return reflect.DeepEqual(r, o) }
 
-// kinds counts the ways in which a peer is named.
-func (p Peer) kinds() (n int) {
-	for _, is := range []bool{p.Selector != nil, p.CIDR.IsValid(), p.Network != (NetworkKey{})} {
-		if is {
-			n++
+// kinds are the ways in which a peer is named.
+func (p Peer) kinds() (names []string) {
+	for _, way := range []struct {
+		name string
+		is   bool
+	}{{"selector", p.Selector != nil}, {"cidr", p.CIDR.IsValid()}, {"network", p.Network != (NetworkKey{})}} {
+		if way.is {
+			names = append(names, way.name)
 		}
 	}
-	return n
+	return names
 }
 
 func (p Peer) validate(field string, t TenantName) error {
 	switch {
-	case p.kinds() != 1:
-		return InvalidField(field, p.kinds(), "must name endpoints by one of selector, cidr and network")
+	case len(p.kinds()) != 1:
+		return InvalidField(field, strings.Join(p.kinds(), ", "), "must name endpoints by one of selector, cidr and network")
 	case p.Selector != nil && p.Selector.Tenant != t, p.Network != (NetworkKey{}) && p.Network.Tenant != t:
 		return InvalidField(field, t, "must be of the policy's own tenant")
 	case !p.CIDR.IsValid() && (len(p.Except) > 0 || p.Text != ""):
