@@ -228,8 +228,9 @@ func (c *Compiler) putEndpoints(before desired.Host) {
 		case e.isPort:
 			p := desired.Port{
 				IfName: e.ifName, Endpoint: e.Key, Network: e.net.id, MAC: e.MAC,
-				IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(), Private: c.privateOf(e),
+				IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(),
 			}
+			p.Private, p.Private6 = c.privateOf(e)
 			if e.subject.set != nil {
 				p.Policies = e.subject.set.id
 			}

@@ -35,12 +35,18 @@ func (c *Compiler) SetPrivateAddress(k model.EndpointKey, a netip.Addr) {
 	}
 }
 
-// privateOf is the address that a port shows: none without a way out, without
-// IPv4, or when the way out has moved to another subnet.
-func (c *Compiler) privateOf(e *endpoint) netip.Addr {
+// privateOf are the addresses that a port shows: none without a way out, or when
+// the way out has moved to another subnet; one for each family that the endpoint has.
+func (c *Compiler) privateOf(e *endpoint) (v4, v6 netip.Addr) {
 	a := c.privates[e.Key]
-	if !e.IPv4.IsValid() || !c.out.Private.Holds(a) {
-		return netip.Addr{}
+	if !c.out.Private.Holds(a) {
+		return
 	}
-	return a
+	if e.IPv4.IsValid() {
+		v4 = a
+	}
+	if e.IPv6.IsValid() {
+		v6 = c.out.Private.Private6(a)
+	}
+	return v4, v6
 }

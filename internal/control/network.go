@@ -79,6 +79,9 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 		}
 	}
 	if n.Subnet6.IsValid() {
+		if model.PvtSubnet6.Overlaps(n.Subnet6) {
+			return model.Errorf(model.ErrConflict, "ipv6Subnet %q: overlaps the private subnet %s, in which each host and its containers know each other; choose another subnet", n.Subnet6, model.PvtSubnet6)
+		}
 		if err := claimSubnet(tx, n.Key, "ipv6Subnet", n.Subnet6); err != nil {
 			return err
 		}

@@ -61,6 +61,8 @@ func TestRefused(t *testing.T) {
 		{name: "network is the private subnet", kind: model.ErrConflict, part: "private subnet 172.19.0.0/16", put: network("n", "172.19.0.0/16")},
 		{name: "network in the private subnet", kind: model.ErrConflict, part: "--private-subnet", put: network("blue:n", "172.19.3.0/24")},
 		{name: "network around the private subnet", kind: model.ErrConflict, part: "private subnet", put: network("n", "172.16.0.0/12")},
+		{name: "network in the private subnet of IPv6", kind: model.ErrConflict, part: "private subnet fd6d:809b:d5b4::/96", put: network("blue:n", "10.9.0.0/24", "fd6d:809b:d5b4::ac13:0/112")},
+		{name: "network around the private subnet of IPv6", kind: model.ErrConflict, part: "private subnet", put: network("n", "10.9.0.0/24", "fd6d:809b:d5b4::/64")},
 		{name: "network has group's name", kind: model.ErrConflict, part: "endpoint group", put: network("web", "10.9.0.0/24")},
 		{name: "network subnet changes", kind: model.ErrConflict, part: "subnet", put: network("v3", "10.1.3.0/24")},
 		{name: "network gateway changes", kind: model.ErrConflict, part: "gateway", put: network("v1", "10.1.1.0/24")},

@@ -54,7 +54,8 @@ type Port struct {
 	IPv4     netip.Addr
 	IPv6     netip.Addr
 	Identity model.Identity
-	Private  netip.Addr  // IPv4: the endpoint's address in Host.Private; zero = it has no way out
+	Private  netip.Addr  // the endpoint's address in Host.Private; zero = its IPv4 has no way out
+	Private6 netip.Addr  // the same for IPv6; its last 32 bits are nobody else's either
 	Policies PolicySetID // 0 = none applies: everything passes
 }
 

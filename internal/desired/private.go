@@ -2,6 +2,7 @@ package desired
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -12,6 +13,8 @@ import (
 type Private struct {
 	Subnet    netip.Prefix // IPv4
 	Addr      netip.Addr   // the host's own address in it
+	Subnet6   netip.Prefix // model.PvtSubnet6; zero = IPv6 has no way out
+	Addr6     netip.Addr   // the host's own address in it
 	Interface string       // of the host's stack; the driver makes it, with RouterMAC as its address
 	RouterMAC model.MAC    // of the virtual router that containers send to
 	// TunnelPort is the UDP port of all hosts' tunnels: nothing of a container
@@ -42,6 +45,26 @@ func NewPrivate(subnet netip.Prefix) *Private {
 	return &Private{Subnet: subnet.Masked(), Addr: netip.AddrFrom4(last), Interface: HostInterface, RouterMAC: RouterMAC}
 }
 
+// WithIPv6 gives IPv6 a way out as well.
+func (p *Private) WithIPv6() *Private {
+	if p != nil {
+		p.Subnet6 = model.PvtSubnet6
+		p.Addr6 = p.Private6(p.Addr)
+	}
+	return p
+}
+
+// Private6 returns the IPv6 address that goes with a private IPv4 one; zero = there
+// is none.
+func (p *Private) Private6(a netip.Addr) netip.Addr {
+	if p == nil || !p.Subnet6.IsValid() || !a.Is4() {
+		return netip.Addr{}
+	}
+	b, low := p.Subnet6.Addr().As16(), a.As4()
+	copy(b[12:], low[:])
+	return netip.AddrFrom16(b)
+}
+
 // Holds tells whether an address may be an endpoint's private one: of the
 // subnet, and neither its first, its last, nor the host's.
 func (p *Private) Holds(a netip.Addr) bool {
@@ -50,10 +73,23 @@ func (p *Private) Holds(a netip.Addr) bool {
 
 // Leads tells whether the router takes a packet from an endpoint of a network to
 // an address: a unicast one outside of the network, but for private addresses of
-// endpoints.
+// endpoints and those that no router takes.
 func (p *Private) Leads(n *Network, to netip.Addr) bool {
-	return to.Is4() && !n.Subnet.Contains(to) && (to == p.Addr || !p.Subnet.Contains(to)) &&
-		to.As4()[0] != 0 && to.As4()[0] != 127 && to.As4()[0] < 224
+	switch {
+	case n.Holds(to) || to.Is6() && !p.Subnet6.IsValid():
+		return false
+	case to == p.Addr || to == p.Addr6:
+		return true
+	}
+	return !p.Subnet.Contains(to) && !p.Subnet6.Contains(to) &&
+		!slices.ContainsFunc(Nowhere, func(x netip.Prefix) bool { return x.Contains(to) })
+}
+
+// Nowhere is where no router leads: this network, loopback, multicast and reserved
+// (RFC 6890), and of IPv6 also addresses of IPv4 (::ffff:0:0/96) and a link's.
+var Nowhere = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("224.0.0.0/3"),
+	netip.MustParsePrefix("::/64"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"),
 }
 
 // IsTunnel tells whether a packet is for a host's tunnel. Later fragments, which
@@ -66,6 +102,33 @@ func (p *Private) IsTunnel(proto model.Protocol, port uint16) bool {
 // network's physical router: one to the host's own private address, or one to any
 // name server (UDP and TCP port 53), which the host's name server answers.
 func (p *Private) Diverts(n *Network, to netip.Addr, proto model.Protocol, port uint16) bool {
-	return !n.Router().IsValid() && p.Leads(n, to) &&
-		(to == p.Addr || port == 53 && (proto == model.ProtoUDP || proto == model.ProtoTCP))
+	router := n.Router()
+	if to.Is6() {
+		router = n.Router6()
+	}
+	return !router.IsValid() && p.Leads(n, to) &&
+		(to == p.Addr || to == p.Addr6 || port == 53 && (proto == model.ProtoUDP || proto == model.ProtoTCP))
+}
+
+// PrivateNumber is what a port's private addresses have in common, as the IPv4
+// one: nobody else's. Zero = it has none.
+func (p *Port) PrivateNumber() netip.Addr {
+	if b := p.Private6; b.Is6() {
+		a := b.As16()
+		return netip.AddrFrom4([4]byte(a[12:]))
+	}
+	return p.Private
+}
+
+// Check returns what is wrong with a port's private addresses: each is an
+// endpoint's, goes with one of its own, and both have one number.
+func (p *Private) Check(o *Port) error {
+	n := o.PrivateNumber()
+	if o.Private.IsValid() && (o.Private != n || !p.Holds(n) || !o.IPv4.IsValid()) {
+		return model.Errorf(model.ErrInvalid, "private address %s is not an endpoint's in %s", o.Private, p.Subnet)
+	}
+	if o.Private6.IsValid() && (o.Private6 != p.Private6(n) || !p.Holds(n) || !o.IPv6.IsValid()) {
+		return model.Errorf(model.ErrInvalid, "private address %s is not an endpoint's in %s", o.Private6, p.Subnet6)
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 // what is accepted is not left without effect silently.
 type Capabilities struct {
 	WayOut    bool `json:"wayOut"`    // makes desired.Private.Interface on the host, by which containers reach it and the outside
+	WayOut6   bool `json:"wayOut6"`   // ... by IPv6 too (desired.Private.Subnet6)
 	Services  bool `json:"services"`  // makes desired.Host.Services true
 	Routes    bool `json:"routes"`    // routes between networks that are joined, and makes desired.Host.Routes true
 	Bandwidth bool `json:"bandwidth"` // makes desired.Host.Bandwidth true

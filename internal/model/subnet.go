@@ -131,6 +131,11 @@ func ParsePvtSubnet(s string) (netip.Prefix, error) {
 	return p, checkReserved("pvtSubnet", s, p)
 }
 
+// PvtSubnet6 are the private addresses of IPv6: the last 32 bits are those of the
+// IPv4 ones (pvtSubnet), so that nothing more is given out. The 40 bits after fd were
+// drawn once (RFC 4193 section 3.2).
+var PvtSubnet6 = netip.MustParsePrefix("fd6d:809b:d5b4::/96")
+
 // ParsePeerAddr parses the address of a rule: an IPv4 or IPv6 address, which
 // becomes a prefix of full length, or a CIDR, whose host bits are masked off.
 func ParsePeerAddr(field, s string) (netip.Prefix, error) {

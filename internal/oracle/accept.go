@@ -300,16 +300,17 @@ func (p *pictures) checkPort(name string, port *desired.Port, hasIface func(stri
 // checkPrivate refuses a port whose private address cannot be, or is taken.
 func (p *pictures) checkPrivate(c claimant, port *desired.Port) error {
 	way := p.want.Private
-	if way == nil || !port.Private.IsValid() {
+	number := port.PrivateNumber()
+	if way == nil || !number.IsValid() {
 		return nil
 	}
-	if !way.Holds(port.Private) || !port.IPv4.IsValid() {
-		return model.Errorf(model.ErrInvalid, "private address %s is not an endpoint's in %s", port.Private, way.Subnet)
+	if err := way.Check(port); err != nil {
+		return err
 	}
-	if other, dup := p.privates[port.Private]; dup {
-		return model.Errorf(model.ErrExists, "private address %s is %s's", port.Private, other)
+	if other, dup := p.privates[number]; dup {
+		return model.Errorf(model.ErrExists, "private address %s is %s's", number, other)
 	}
-	p.privates[port.Private] = c
+	p.privates[number] = c
 	return nil
 }
 

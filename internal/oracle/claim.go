@@ -127,7 +127,7 @@ func claims(h desired.Host, c claimant) (mac desired.RemoteKey, addrs []addrKey,
 		if !ok {
 			return
 		}
-		n, mac, v4, v6, private = x.Network, desired.RemoteKey{Network: x.Network, MAC: x.MAC}, x.IPv4, x.IPv6, x.Private
+		n, mac, v4, v6, private = x.Network, desired.RemoteKey{Network: x.Network, MAC: x.MAC}, x.IPv4, x.IPv6, x.PrivateNumber()
 	} else {
 		x, ok := h.Remotes.Get(c.remote)
 		if !ok {

@@ -141,7 +141,7 @@ func (t *tables) honest(port *desired.Port, p *Packet) bool {
 // neighbour handles ARP and neighbour discovery, which no policy touches.
 func (t *tables) neighbour(from origin, p *Packet) Verdict {
 	if t.routerAnswers(from, p) {
-		return Verdict{Answer: answer(p, p.ARP.TargetIP, t.private.RouterMAC)}
+		return Verdict{Answer: answer(p, askedFor(p), t.private.RouterMAC)}
 	}
 	if !p.DstMAC.Multicast() && !asks(p) {
 		return t.toStation(from, p)

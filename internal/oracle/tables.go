@@ -158,16 +158,20 @@ func (t *tables) setPort(old, now *desired.Port) {
 		if k := (desired.RemoteKey{Network: old.Network, MAC: old.MAC}); t.portMACs[k] == old {
 			delete(t.portMACs, k)
 		}
-		if t.byPrivate[old.Private] == old {
-			delete(t.byPrivate, old.Private)
+		for _, a := range []netip.Addr{old.Private, old.Private6} {
+			if t.byPrivate[a] == old {
+				delete(t.byPrivate, a)
+			}
 		}
 	}
 	if now != nil {
 		t.note(now.Network, now.MAC.LinkLocal())
 		t.add(now.Network, station{port: now}, now.IPv4, now.IPv6)
 		t.portMACs[desired.RemoteKey{Network: now.Network, MAC: now.MAC}] = now
-		if now.Private.IsValid() {
-			t.byPrivate[now.Private] = now
+		for _, a := range []netip.Addr{now.Private, now.Private6} {
+			if a.IsValid() {
+				t.byPrivate[a] = now
+			}
 		}
 	}
 }
@@ -221,7 +225,7 @@ func (d *Driver) Inspect(context.Context) (string, error) {
 	}
 	for name, p := range o.ports {
 		lines = append(lines, fmt.Sprintf("%s network %d %s %s %s identity %d policy %d endpoint %s%s",
-			portName(name), p.Network, p.MAC, addrText(p.IPv4), addrText(p.IPv6), p.Identity, p.Policies, p.Endpoint, privateText(p.Private)))
+			portName(name), p.Network, p.MAC, addrText(p.IPv4), addrText(p.IPv6), p.Identity, p.Policies, p.Endpoint, privateText(p)))
 	}
 	for key, r := range o.remotes {
 		lines = append(lines, fmt.Sprintf("%s %s %s identity %d vtep %s",
@@ -241,7 +245,7 @@ func (d *Driver) Inspect(context.Context) (string, error) {
 	slices.Sort(lines)
 	head := fmt.Sprintf("host %s vtep %s %s %s\n", o.header.name, addrText(o.header.vtep), o.header.fwdMode, o.header.arpMode)
 	if w := o.header.way; w != (desired.Private{}) {
-		head = strings.TrimSuffix(head, "\n") + fmt.Sprintf(" private %s host %s at %s router %s\n", w.Subnet, w.Addr, w.Interface, w.RouterMAC)
+		head = strings.TrimSuffix(head, "\n") + fmt.Sprintf(" private %s %s host %s %s at %s router %s\n", addrText(w.Subnet), addrText(w.Subnet6), addrText(w.Addr), addrText(w.Addr6), w.Interface, w.RouterMAC)
 	}
 	if len(lines) == 0 {
 		return head, nil

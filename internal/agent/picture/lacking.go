@@ -18,6 +18,9 @@ type Lacking struct {
 	last   desired.Map[desired.PolicySetID, *desired.PolicySet]
 	logs   int // rules with Log, in all sets and directions
 	audits int // audited sets
+
+	lastNets desired.Map[model.NetworkID, *desired.Network]
+	six      int // networks with IPv6
 }
 
 // NewLacking returns one of a driver, whose name people know.
@@ -38,6 +41,20 @@ func (l *Lacking) Problems(pic desired.Host) (problems []compile.Problem) {
 	}
 	if !l.can.Bandwidth && pic.Bandwidth.Len() > 0 {
 		lacks("bandwidth", "holds no container to a rate")
+	}
+	if !l.can.WayOut6 {
+		for c := range pic.Networks.Diff(l.lastNets) {
+			if c.Had && c.Old.Subnet6.IsValid() {
+				l.six--
+			}
+			if c.Has && c.New.Subnet6.IsValid() {
+				l.six++
+			}
+		}
+		l.lastNets = pic.Networks
+		if pic.Private != nil && l.six > 0 {
+			lacks("way out by IPv6", "leads nothing of IPv6 to this host or beyond it, nor to its published ports")
+		}
 	}
 	if l.can.Log && l.can.Audit {
 		return problems

@@ -1,6 +1,7 @@
 package picture
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -16,7 +17,9 @@ func TestLacking(t *testing.T) {
 	set := func(log bool, audits ...desired.PolicySetID) *desired.PolicySet {
 		return &desired.PolicySet{ID: 1, Audits: audits, In: []desired.Tier{{Rules: desired.RulesOf(desired.Rule{ID: "a"}, desired.Rule{ID: "b", Log: log})}}}
 	}
-	var services, routes, rates desired.Host
+	var services, routes, rates, six desired.Host
+	six.Private = desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+	six.Networks = six.Networks.Set(1, &desired.Network{ID: 1, Subnet6: netip.MustParsePrefix("fd00::/64")})
 	services.Services = services.Services.Set(model.ServiceKey{Tenant: "t", Name: "s"}, &desired.Service{})
 	routes.Routes = routes.Routes.Set(desired.RouteKey{From: 1}, &desired.Route{})
 	rates.Bandwidth = rates.Bandwidth.Set("v1", &desired.Rate{Bits: 1e6})
@@ -39,11 +42,13 @@ func TestLacking(t *testing.T) {
 		{"a rate", rates, nil, "bandwidth"},
 		{"all of these", all, []*desired.PolicySet{set(true)}, "services,routes,bandwidth,log of rules"},
 		{"all gone", desired.Host{}, nil, ""},
+		{"IPv6 and a way out", six, nil, "way out by IPv6"},
+		{"no network with IPv6", desired.Host{Private: six.Private}, nil, ""},
 	}
 	for _, can := range []driver.Capabilities{
 		{}, {Log: true}, {Audit: true}, {Log: true, Audit: true}, {Services: true}, {Routes: true}, {Bandwidth: true, Log: true, Audit: true}, oracle.New().Capabilities(),
 	} {
-		has := map[string]bool{"services": can.Services, "routes": can.Routes, "bandwidth": can.Bandwidth, "log of rules": can.Log, "audited policies": can.Audit}
+		has := map[string]bool{"services": can.Services, "routes": can.Routes, "bandwidth": can.Bandwidth, "log of rules": can.Log, "audited policies": can.Audit, "way out by IPv6": can.WayOut6}
 		l := NewLacking("third", can)
 		for _, s := range steps {
 			pic := s.pic

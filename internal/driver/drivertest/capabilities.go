@@ -33,6 +33,9 @@ func testCapabilities(t *testing.T, h Harness) {
 	}
 	b.apply(t, pic)
 	b.hasInterface(t, can.WayOut)
+	if can.WayOut && h.WayOut && can.WayOut6 != h.WayOut6 {
+		t.Errorf("it says of the way out by IPv6 %v, the harness %v", can.WayOut6, h.WayOut6)
+	}
 	b.tablesAnswer(t, can)
 	pic = withParts(pic, can)
 	if r := b.apply(t, pic); r.Changes != 0 {

@@ -155,7 +155,7 @@ func monitorChanged(t *testing.T, b *bench, pic desired.Host, top Topology) {
 func monitorWayOut(t *testing.T, b *bench, top Topology) {
 	t.Helper()
 	comp := NewCompiler(top, "h1")
-	WithWayOut(top, comp)
+	WithWayOut(top, comp, b.WayOut6)
 	attachRules(top, comp, wayOutRules())
 	pic, _ := comp.Compile(1)
 	b.apply(t, pic)

@@ -2,21 +2,28 @@ package drivertest
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
-// ReadPacket decodes an IPv4 frame that Frame made and a data plane may have
+// ReadPacket decodes an IP frame that Frame made and a data plane may have
 // translated, as its receiver would: with all checksums verified. nil: it is
-// not IPv4; an error: the receiver would throw it away.
+// not IP; an error: the receiver would throw it away.
 func ReadPacket(f []byte) (*oracle.Packet, error) {
-	if len(f) < 34 || f[12] != 8 || f[13] != 0 {
+	read := readIP
+	switch {
+	case len(f) >= 34 && f[12] == 8 && f[13] == 0:
+	case len(f) >= 54 && f[12] == 0x86 && f[13] == 0xdd:
+		read = readIP6
+	default:
 		return nil, nil
 	}
-	p, err := readIP(f[14:], false)
+	p, err := read(f[14:], false)
 	if err != nil {
 		return nil, fmt.Errorf("frame %x: %w", f, err)
 	}
@@ -43,9 +50,37 @@ func readIP(b []byte, quoted bool) (*oracle.Packet, error) {
 			return p, nil
 		}
 	}
-	b = b[20:]
+	return p, readTransport(p, b[20:], quoted)
+}
+
+// readIP6 is readIP for IPv6, which may have a fragment header.
+func readIP6(b []byte, quoted bool) (*oracle.Packet, error) {
+	be := binary.BigEndian
+	if len(b) < 40 || b[0]>>4 != 6 {
+		return nil, errors.New("IPv6 header is damaged")
+	}
+	if n := 40 + int(be.Uint16(b[4:])); n <= len(b) {
+		b = b[:n]
+	}
+	p := &oracle.Packet{
+		Src: netip.AddrFrom16([16]byte(b[8:24])), Dst: netip.AddrFrom16([16]byte(b[24:40])), Proto: model.Protocol(b[6]),
+	}
+	if b = b[40:]; p.Proto == 44 && len(b) >= 8 {
+		p.Proto = model.Protocol(b[0])
+		v := be.Uint16(b[2:])
+		p.Frag = &oracle.Fragment{ID: be.Uint32(b[4:]), Offset: v &^ 7, More: v&1 != 0}
+		if b = b[8:]; p.Frag.Offset != 0 {
+			return p, nil
+		}
+	}
+	return p, readTransport(p, b, quoted)
+}
+
+// readTransport decodes what follows a packet's IP header.
+func readTransport(p *oracle.Packet, b []byte, quoted bool) error {
+	be := binary.BigEndian
 	if len(b) < 8 {
-		return p, nil
+		return nil
 	}
 	sum := uint16(0xffff)
 	switch p.Proto {
@@ -60,25 +95,28 @@ func readIP(b []byte, quoted bool) (*oracle.Packet, error) {
 		sum = checksum(pseudo(*p, n), b)
 	case model.ProtoSCTP:
 		p.SrcPort, p.DstPort = be.Uint16(b), be.Uint16(b[2:])
-	case model.AnyProtocol, model.ProtoICMPv6: // not in IPv4
-	case model.ProtoICMP:
+	case model.AnyProtocol: // not in a packet
+	case model.ProtoICMP, model.ProtoICMPv6:
 		p.ICMPType, p.ICMPCode = b[0], b[1]
-		sum = checksum(0, b)
-		switch p.ICMPType {
-		case 3, 4, 5, 11, 12:
-			inner, err := readIP(b[8:], true)
-			if err != nil {
-				return nil, fmt.Errorf("quoted: %w", err)
-			}
-			p.Inner = inner
-		default:
-			p.ICMPID = be.Uint16(b[4:])
+		read, isError := readIP6, p.ICMPType < 128
+		if sum = checksum(pseudo(*p, len(b)), b); p.Proto == model.ProtoICMP {
+			sum = checksum(0, b)
+			read, isError = readIP, slices.Contains([]uint8{3, 4, 5, 11, 12}, p.ICMPType)
 		}
+		if !isError {
+			p.ICMPID = be.Uint16(b[4:])
+			break
+		}
+		inner, err := read(b[8:], true)
+		if err != nil {
+			return fmt.Errorf("quoted: %w", err)
+		}
+		p.Inner = inner
 	}
 	if sum != 0xffff && !quoted {
-		return nil, fmt.Errorf("transport checksum is wrong (sum %#x)", sum)
+		return fmt.Errorf("transport checksum is wrong (sum %#x)", sum)
 	}
-	return p, nil
+	return nil
 }
 
 // sentText is what is compared of a translated packet.

@@ -26,6 +26,7 @@ func TestReference(t *testing.T) {
 			AddInterface: func(_ testing.TB, name string, _ model.MAC) { ifaces[name] = true },
 			Break:        func(_ testing.TB, n int) { ref.BreakAfter(n) },
 			WayOut:       true,
+			WayOut6:      true,
 			Send:         func(_ testing.TB, p oracle.Packet) oracle.Verdict { return ref.Send(p) },
 		}
 	})

@@ -52,6 +52,8 @@ type Harness struct {
 	// (desired.Private), and says in Sent what a translated packet looks like
 	// (ReadPacket) where it came out.
 	WayOut bool
+	// WayOut6: likewise by IPv6, as the driver's Capabilities say.
+	WayOut6 bool
 	// Slow: packets take so long that a sample of the generated policies, which the
 	// seed chooses, and a fifth of their packets have to do.
 	Slow bool

@@ -12,16 +12,23 @@ import (
 	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
-// Outside is an address that is on no network.
-var Outside = netip.MustParseAddr("198.51.100.7")
+// Outside and Outside6 are addresses that are on no network.
+var (
+	Outside  = netip.MustParseAddr("198.51.100.7")
+	Outside6 = netip.MustParseAddr("2001:db8::7")
+)
 
 // TunnelPort is the UDP port of tunnels (RFC 7348 section 5).
 const TunnelPort = 4789
 
 // WithWayOut gives a compiler of a topology's first host its way out: every
-// endpoint there has a private address, in the order of the topology.
-func WithWayOut(top Topology, c *compile.Compiler) {
+// endpoint there has a private address, in the order of the topology; six is whether
+// IPv6 has a way out too.
+func WithWayOut(top Topology, c *compile.Compiler, six bool) {
 	way := desired.NewPrivate(top.Global.PvtSubnet)
+	if six {
+		way.WithIPv6()
+	}
 	way.TunnelPort = TunnelPort
 	c.SetPrivate(way)
 	next := way.Subnet.Addr()
@@ -33,12 +40,15 @@ func WithWayOut(top Topology, c *compile.Compiler) {
 	}
 }
 
-// withGateways gives every network its subnet's last address as the gateway.
+// withGateways gives every network an address of each subnet as the gateway.
 func withGateways(top Topology) Topology {
 	for i := range top.Networks {
 		a := top.Networks[i].Subnet.Addr().As4()
 		a[3] = 254
 		top.Networks[i].Gateway = netip.AddrFrom4(a)
+		b := top.Networks[i].Subnet6.Addr().As16()
+		b[15] = 254
+		top.Networks[i].Gateway6 = netip.AddrFrom16(b)
 	}
 	return top
 }
@@ -66,7 +76,7 @@ func testWayOut(t *testing.T, h Harness) {
 					continue // once without rules is enough
 				}
 				comp := NewCompiler(top, "h1")
-				WithWayOut(top, comp)
+				WithWayOut(top, comp, h.WayOut6)
 				if rules != nil {
 					attachRules(top, comp, rules)
 				}
@@ -85,13 +95,16 @@ func testWayOut(t *testing.T, h Harness) {
 	}
 	top := StandardTopology()
 	comp := NewCompiler(top, "h1")
-	WithWayOut(top, comp)
+	WithWayOut(top, comp, h.WayOut6)
 	pic, _ := comp.Compile(1)
 	b.apply(t, pic)
 	before := b.inspect(t)
 	out := between(top, at(top, "web1"), at(top, "web1"), model.ProtoTCP, false, 41000, 80)
 	out.DstMAC, out.Dst = desired.RouterMAC, Outside
 	b.compare(t, "before the restart", out)
+	out6 := between(top, at(top, "web1"), at(top, "web1"), model.ProtoTCP, true, 41001, 80)
+	out6.DstMAC, out6.Dst = desired.RouterMAC, Outside6
+	b.compare(t, "IPv6 before the restart", out6)
 	b.restart(t)
 	b.apply(t, pic)
 	if after := b.inspect(t); after != before {
@@ -99,6 +112,17 @@ func testWayOut(t *testing.T, h Harness) {
 	}
 	back := oracle.Packet{Host: true, Src: Outside, Dst: portOf(pic, at(top, "web1")).Private, Proto: model.ProtoTCP, SrcPort: 80, DstPort: 41000, TCPFlags: oracle.FlagSYN | oracle.FlagACK}
 	b.compare(t, "the answer after the restart", back)
+	if h.WayOut6 {
+		back.Src, back.Dst, back.DstPort = Outside6, portOf(pic, at(top, "web1")).Private6, 41001
+		b.compare(t, "the answer by IPv6 after the restart", back)
+		way := *pic.Private
+		way.Subnet6, way.Addr6 = netip.Prefix{}, netip.Addr{}
+		comp.SetPrivate(&way)
+		pic, _ = comp.Compile(2)
+		b.apply(t, pic)
+		b.compare(t, "IPv6 without a way out", out6)
+		b.compare(t, "IPv4 beside it", out)
+	}
 	comp.SetPrivate(nil)
 	pic, _ = comp.Compile(2)
 	b.apply(t, pic)
@@ -128,6 +152,7 @@ func wayOutRules() []model.Rule {
 		{Direction: model.Out, Priority: 10, Action: model.Deny, Protocol: model.ProtoTCP, Port: 80},
 		{Direction: model.In, Priority: 10, Action: model.Deny, Protocol: model.ProtoTCP, Port: 8080},
 		{Direction: model.Out, Priority: 10, Action: model.Deny, Protocol: model.ProtoUDP, Addr: netip.PrefixFrom(Outside, 24).Masked()},
+		{Direction: model.Out, Priority: 10, Action: model.Deny, Protocol: model.ProtoUDP, Addr: netip.PrefixFrom(Outside6, 64).Masked()},
 		{Direction: model.In, Priority: 5, Action: model.Deny, Protocol: model.ProtoSCTP, Network: "vx"},
 		{Direction: model.In, Priority: 5, Action: model.Deny, Protocol: model.ProtoSCTP, Network: "vl"},
 	}
@@ -176,31 +201,107 @@ func wayOutPackets(top Topology, pic desired.Host, sport *uint16) []namedPacket 
 				p.ARP = &a
 			})
 		}
-		router := desired.RouterMAC
-		if !net.Router().IsValid() {
-			router = model.MAC{0x02, 0x66, 0, 0, 0, 2} // the physical router's
+		for _, target := range []netip.Addr{desired.RouterMAC.LinkLocal(), top.Network(e.Key.Network).Gateway6} {
+			if !target.IsValid() {
+				continue
+			}
+			p := origin(top, e)
+			p.SrcMAC, p.DstMAC = e.MAC, model.MAC{0x33, 0x33, 0xff, 0, 0, 1}
+			p.Src, p.Dst, p.Proto, p.ICMPType = e.IPv6, netip.MustParseAddr("ff02::1:ff00:1"), model.ProtoICMPv6, oracle.NDNeighborSolicit
+			p.ND = &oracle.ND{Target: target, LinkAddr: e.MAC, HasLink: true}
+			add(who+"ND for router "+target.String(), p)
+			add(who+"unicast ND for router "+target.String(), p, func(p *oracle.Packet) { p.Dst, p.DstMAC = target, desired.RouterMAC })
+			add(who+"duplicate detection of router "+target.String(), p, func(p *oracle.Packet) {
+				p.Src, p.ND = netip.IPv6Unspecified(), &oracle.ND{Target: target}
+			})
+			add(who+"spoofed ND for router "+target.String(), p, func(p *oracle.Packet) { p.Src = Outside6 })
+			add(who+"advertisement to router "+target.String(), p, func(p *oracle.Packet) {
+				p.Dst, p.DstMAC, p.ICMPType = target, desired.RouterMAC, oracle.NDNeighborAdvert
+				p.ND = &oracle.ND{Target: e.IPv6, LinkAddr: e.MAC, HasLink: true}
+			})
 		}
-		out = append(out, outwards(top, pic, e, router, sport)...)
-		out = append(out, inwards(pic, e, sport)...)
+		for _, x := range families(pic) {
+			if !x.here.IsValid() {
+				continue
+			}
+			router := desired.RouterMAC
+			if !x.router(net).IsValid() {
+				router = model.MAC{0x02, 0x66, 0, 0, 0, 2} // the physical router's
+			}
+			out = append(out, outwards(top, pic, x, e, router, sport)...)
+			out = append(out, inwards(pic, x, e, sport)...)
+		}
+		six := between(top, e, e, model.ProtoUDP, true, *sport, 53)
+		six.Dst, six.DstMAC = Outside6, desired.RouterMAC
+		add(who+"IPv6 by the router", six)
 	}
-	add("from the host to nobody", oracle.Packet{Host: true, Src: pic.Private.Addr, Dst: pic.Private.Addr.Prev(), Proto: model.ProtoUDP, SrcPort: 1, DstPort: 1})
+	for _, x := range families(pic) {
+		if x.here.IsValid() {
+			add("from the host to nobody", oracle.Packet{Host: true, Src: x.here, Dst: x.here.Prev(), Proto: model.ProtoUDP, SrcPort: 1, DstPort: 1})
+		}
+	}
 	return out
 }
 
+// family is what differs between the ways out of IPv4 and of IPv6.
+type family struct {
+	six           bool
+	here, outside netip.Addr // the host's private address, and one beyond it
+	beyond        netip.Addr // a router there
+	icmp          model.Protocol
+	echo          uint8    // ICMP type of a request
+	tooBig        [2]uint8 // ICMP type and code
+	late, refused [2]uint8 // time exceeded, port unreachable
+	nowhere       []netip.Addr
+}
+
+func families(pic desired.Host) []family {
+	var nowhere [2][]netip.Addr
+	for i, list := range [][]string{
+		{"127.0.0.1", "224.0.0.5", "255.255.255.255", "0.0.0.1"},
+		{"::1", "::", "::ffff:198.51.100.7", "fe80::7", desired.RouterMAC.LinkLocal().String()},
+	} {
+		for _, a := range list {
+			nowhere[i] = append(nowhere[i], netip.MustParseAddr(a))
+		}
+	}
+	addr := netip.MustParseAddr
+	return []family{
+		{false, pic.Private.Addr, Outside, addr("203.0.113.1"), model.ProtoICMP, 8, [2]uint8{3, 4}, [2]uint8{11, 0}, [2]uint8{3, 3}, nowhere[0]},
+		{true, pic.Private.Addr6, Outside6, addr("2001:db8:1::1"), model.ProtoICMPv6, 128, [2]uint8{2, 0}, [2]uint8{3, 0}, [2]uint8{1, 4}, nowhere[1]},
+	}
+}
+
+func (x family) router(n *desired.Network) netip.Addr {
+	if x.six {
+		return n.Router6()
+	}
+	return n.Router()
+}
+
+// addrs are a port's own and private addresses, and its network's subnet.
+func (x family) addrs(pic desired.Host, port *desired.Port) (own, private netip.Addr, subnet netip.Prefix) {
+	n, _ := pic.Networks.Get(port.Network)
+	if x.six {
+		return port.IPv6, port.Private6, n.Subnet6
+	}
+	return port.IPv4, port.Private, n.Subnet
+}
+
 // outwards are connections that an endpoint begins by a router.
-func outwards(top Topology, pic desired.Host, e model.Endpoint, router model.MAC, sport *uint16) []namedPacket {
+func outwards(top Topology, pic desired.Host, x family, e model.Endpoint, router model.MAC, sport *uint16) []namedPacket {
 	var out []namedPacket
-	private := portOf(pic, e).Private
+	own, private, subnet := x.addrs(pic, portOf(pic, e))
 	n, _ := pic.Networks.Get(portOf(pic, e).Network)
 	who := e.Key.String()
 	ask := func(to netip.Addr, proto model.Protocol, port uint16) oracle.Packet {
 		*sport++
-		p := between(top, e, e, proto, false, *sport, port)
+		p := between(top, e, e, proto, x.six, *sport, port)
 		p.Dst, p.DstMAC = to, router
 		return p
 	}
 	add := func(name string, p oracle.Packet) { out = append(out, namedPacket{who + " " + name, p}) }
-	for _, to := range []netip.Addr{Outside, pic.Private.Addr} {
+	for _, to := range []netip.Addr{x.outside, x.here} {
 		for _, q := range []oracle.Packet{
 			ask(to, model.ProtoTCP, 80), ask(to, model.ProtoTCP, 443), ask(to, model.ProtoTCP, 53), ask(to, model.ProtoUDP, 53),
 			ask(to, model.ProtoUDP, 123), ask(to, model.ProtoUDP, TunnelPort), ask(to, model.ProtoTCP, TunnelPort), ask(to, model.ProtoSCTP, 80), ask(to, model.ProtoICMP, 0), ask(to, 47, 0), ask(to, 136, 0),
@@ -210,7 +311,7 @@ func outwards(top Topology, pic desired.Host, e model.Endpoint, router model.MAC
 			// Answers and errors come by the way that the request took.
 			from := oracle.Packet{Host: true, Dst: private}
 			if router != desired.RouterMAC && !pic.Private.Diverts(n, to, q.Proto, q.DstPort) {
-				from = oracle.Packet{Uplink: true, VLAN: n.Tag, SrcMAC: router, DstMAC: e.MAC, Dst: e.IPv4}
+				from = oracle.Packet{Uplink: true, VLAN: n.Tag, SrcMAC: router, DstMAC: e.MAC, Dst: own}
 			}
 			back := answerTo(top, q, e, e)
 			back.Port, back.Host, back.Uplink, back.VLAN = "", from.Host, from.Uplink, from.VLAN
@@ -222,15 +323,15 @@ func outwards(top Topology, pic desired.Host, e model.Endpoint, router model.MAC
 			seen := q // as the router outside quotes it: with the address it has there
 			seen.Src = from.Dst
 			failed := from
-			failed.Src, failed.Proto, failed.ICMPType, failed.ICMPCode, failed.Inner = netip.AddrFrom4([4]byte{203, 0, 113, 1}), model.ProtoICMP, 3, 4, &seen
+			failed.Src, failed.Proto, failed.ICMPType, failed.ICMPCode, failed.Inner = x.beyond, x.icmp, x.tooBig[0], x.tooBig[1], &seen
 			add(name+", error about it", failed)
 			other := seen
 			other.SrcPort += 9000
-			failed.ICMPType, failed.ICMPCode, failed.Inner = 11, 0, &other
+			failed.ICMPType, failed.ICMPCode, failed.Inner = x.late[0], x.late[1], &other
 			add(name+", error about nothing", failed)
 		}
 	}
-	first := ask(Outside, model.ProtoUDP, 4000)
+	first := ask(x.outside, model.ProtoUDP, 4000)
 	first.Frag = &oracle.Fragment{ID: uint32(*sport), More: true}
 	second := first
 	second.SrcPort, second.DstPort, second.Frag = 0, 0, &oracle.Fragment{ID: uint32(*sport), Offset: 1480}
@@ -238,48 +339,59 @@ func outwards(top Topology, pic desired.Host, e model.Endpoint, router model.MAC
 	add("second fragment", second)
 	second.Frag = &oracle.Fragment{ID: 60000, Offset: 1480}
 	add("fragment without its first", second)
-	for _, to := range []netip.Addr{ // where no router goes
-		netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.AddrFrom4([4]byte{224, 0, 0, 5}), netip.AddrFrom4([4]byte{255, 255, 255, 255}),
-		netip.AddrFrom4([4]byte{0, 0, 0, 1}), private, pic.Private.Addr.Prev(), n.Subnet.Addr().Next().Next().Next().Next().Next().Next(),
-	} {
+	stranger := subnet.Addr().Next().Next().Next().Next().Next().Next()
+	for _, to := range append([]netip.Addr{private, x.here.Prev(), stranger}, x.nowhere...) { // where no router goes
 		p := ask(to, model.ProtoUDP, 53)
 		p.DstMAC = desired.RouterMAC
 		add("to "+to.String()+" by the router", p)
 	}
-	spoofed := ask(Outside, model.ProtoUDP, 53)
+	spoofed := ask(x.outside, model.ProtoUDP, 53)
 	spoofed.Src = private
 	add("in the private address's name", spoofed)
-	six := between(top, e, e, model.ProtoUDP, true, *sport, 53)
-	six.Dst, six.DstMAC = netip.MustParseAddr("2001:db8::7"), desired.RouterMAC
-	add("IPv6 by the router", six)
+	if x.six {
+		local := ask(x.outside, model.ProtoUDP, 53)
+		local.Src = e.MAC.LinkLocal()
+		add("in the link-local address's name", local)
+	}
 	return out
 }
 
 // inwards are connections that the host begins, or forwards, to an endpoint.
-func inwards(pic desired.Host, e model.Endpoint, sport *uint16) []namedPacket {
+func inwards(pic desired.Host, x family, e model.Endpoint, sport *uint16) []namedPacket {
 	var out []namedPacket
 	port := portOf(pic, e)
-	n, _ := pic.Networks.Get(port.Network)
+	own, private, subnet := x.addrs(pic, port)
 	who := e.Key.String()
-	for _, from := range []netip.Addr{pic.Private.Addr, Outside, n.Subnet.Addr().Next().Next()} {
+	senders := []netip.Addr{x.here, x.outside, subnet.Addr().Next().Next()}
+	if x.six {
+		senders = append(senders, desired.RouterMAC.LinkLocal(), e.MAC.LinkLocal())
+	}
+	if x.six {
+		nd := oracle.Packet{Host: true, Src: x.outside, Dst: private, Proto: x.icmp, ICMPType: oracle.NDNeighborSolicit, ND: &oracle.ND{Target: own}}
+		out = append(out, namedPacket{who + " neighbour discovery by the host", nd})
+	}
+	for _, from := range senders {
 		for _, q := range []oracle.Packet{
 			{Proto: model.ProtoTCP, DstPort: 80, TCPFlags: oracle.FlagSYN},
 			{Proto: model.ProtoTCP, DstPort: 8080, TCPFlags: oracle.FlagSYN},
 			{Proto: model.ProtoUDP, DstPort: 53},
 			{Proto: model.ProtoSCTP, DstPort: 80},
-			{Proto: model.ProtoICMP, ICMPType: 8, ICMPID: *sport},
+			{Proto: x.icmp, ICMPType: x.echo, ICMPID: *sport},
 			{Proto: model.ProtoTCP, DstPort: 81, TCPFlags: oracle.FlagSYN | oracle.FlagACK},
 		} {
 			*sport++
-			q.Host, q.Src, q.Dst = true, from, port.Private
+			q.Host, q.Src, q.Dst = true, from, private
 			if q.Proto.HasPorts() {
 				q.SrcPort = *sport
 			}
 			name := fmt.Sprintf("%s from %s proto %d port %d", who, from, q.Proto, q.DstPort)
 			out = append(out, namedPacket{name, q})
 			back := oracle.Packet{
-				Port: port.IfName, SrcMAC: port.MAC, DstMAC: desired.RouterMAC, Src: port.IPv4, Dst: from, Proto: q.Proto,
+				Port: port.IfName, SrcMAC: port.MAC, DstMAC: desired.RouterMAC, Src: own, Dst: from, Proto: q.Proto,
 				SrcPort: q.DstPort, DstPort: q.SrcPort, ICMPID: q.ICMPID,
+			}
+			if x.six && q.Proto == x.icmp {
+				back.ICMPType = 129
 			}
 			if q.Proto == model.ProtoTCP {
 				back.TCPFlags = oracle.FlagSYN | oracle.FlagACK
@@ -287,9 +399,9 @@ func inwards(pic desired.Host, e model.Endpoint, sport *uint16) []namedPacket {
 			out = append(out, namedPacket{name + ", answer", back})
 			if q.Proto == model.ProtoUDP {
 				seen := q // as the container quotes it
-				seen.Dst = port.IPv4
+				seen.Dst = own
 				refused := back
-				refused.Proto, refused.SrcPort, refused.DstPort, refused.ICMPType, refused.ICMPCode, refused.Inner = model.ProtoICMP, 0, 0, 3, 3, &seen
+				refused.Proto, refused.SrcPort, refused.DstPort, refused.ICMPType, refused.ICMPCode, refused.Inner = x.icmp, 0, 0, x.refused[0], x.refused[1], &seen
 				out = append(out, namedPacket{name + ", refused", refused})
 			}
 		}
