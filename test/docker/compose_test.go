@@ -17,9 +17,17 @@ const composeCLI = "/usr/bin/docker-compose"
 // compose runs docker-compose, with the host's engine.
 func (e *engine) compose(file, project string, args ...string) {
 	e.t.Helper()
-	c := exec.CommandContext(e.t.Context(), composeCLI, append([]string{"-f", file, "-p", project}, args...)...)
-	c.Env = append(os.Environ(), "DOCKER_HOST=unix://"+e.Socket(), "COMPOSE_PARALLEL_LIMIT=32", "DOCKER_CONFIG="+filepath.Dir(e.Socket()))
-	if out, err := c.CombinedOutput(); err != nil {
+	run := func() ([]byte, error) {
+		c := exec.CommandContext(e.t.Context(), composeCLI, append([]string{"-f", file, "-p", project}, args...)...)
+		c.Env = append(os.Environ(), "DOCKER_HOST=unix://"+e.Socket(), "COMPOSE_PARALLEL_LIMIT=32", "DOCKER_CONFIG="+filepath.Dir(e.Socket()))
+		return c.CombinedOutput()
+	}
+	began := time.Now()
+	out, err := run()
+	if err != nil && strings.Contains(string(out), "timed out") && e.revived(began) {
+		out, err = run()
+	}
+	if err != nil {
 		e.t.Fatalf("docker-compose %s on %s: %v: %s", strings.Join(args, " "), e.host.Name, err, out)
 	}
 }

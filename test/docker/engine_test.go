@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,9 @@ type engine struct {
 	*dockerlab.Engine
 	t    *testing.T
 	host *lab.Host
+
+	hang      sync.Mutex
+	restarted time.Time // because it hung
 }
 
 func (e *engine) must(err error) {
@@ -31,16 +35,58 @@ func (e *engine) start(flags ...string) { e.t.Helper(); e.must(e.Start(e.t.Conte
 func (e *engine) stop()                 { e.t.Helper(); e.must(e.Stop(e.t.Context())) }
 func (e *engine) kill()                 { e.t.Helper(); e.must(e.Kill(e.t.Context())) }
 
+// debugAddress is where netplugin tells, on its host, what its goroutines do.
+const debugAddress = "127.0.0.1:6061"
+
 // env tells netplugin on the host where its engine is.
 func (e *engine) env() []string {
-	return append(e.Env(), "CONTIV_NETPLUGIN_LOG_LEVEL=DEBUG", "CONTIV_NETPLUGIN_DNS_UPSTREAM="+upstream)
+	return append(e.Env(), "CONTIV_NETPLUGIN_LOG_LEVEL=DEBUG", "CONTIV_NETPLUGIN_DEBUG_ADDRESS="+debugAddress, "CONTIV_NETPLUGIN_DNS_UPSTREAM="+upstream)
 }
 
-// try runs the docker client.
+// try runs the docker client, once more where the engine was at fault.
 func (e *engine) try(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	again := func() (string, error, bool) {
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+		defer cancel()
+		out, err := e.Docker(ctx, args...)
+		return out, err, ctx.Err() != nil && e.revived(start)
+	}
+	out, err, revived := again()
+	if revived {
+		out, err, _ = again()
+		if args[0] == "rm" && err != nil && strings.Contains(out, "No such container") {
+			err = nil // it went at the new start
+		}
+	}
+	return out, err
+}
+
+// revived tells whether the engine has been started anew since a command began
+// that hangs: because of a fault of its own, which is none of ours. Of any other
+// hang it logs what waits for what.
+func (e *engine) revived(began time.Time) bool {
+	e.hang.Lock()
+	defer e.hang.Unlock()
+	if e.restarted.After(began) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return e.Docker(ctx, args...)
+	stacks, err := e.Stacks(ctx)
+	if err != nil {
+		stacks = err.Error()
+	}
+	if !dockerlab.Deadlocked(stacks) {
+		ours, err := e.host.NS.Command(ctx, "curl", "-sS", "http://"+debugAddress+"/debug/pprof/goroutine?debug=2").CombinedOutput()
+		e.t.Logf("the engine on %s hangs:\n%s\nnetplugin:\n%s %v", e.host.Name, stacks, ours, err)
+		return false
+	}
+	e.t.Logf("the engine on %s hangs by a fault of its own (moby/moby#46661) and is started anew", e.host.Name)
+	e.kill()
+	e.start()
+	e.restarted = time.Now()
+	return true
 }
 
 // docker runs the docker client; it must succeed. The command is one string,
