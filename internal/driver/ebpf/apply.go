@@ -28,6 +28,7 @@ type pass struct {
 	rewritten map[desired.PolicySetID]bool // whose ports' connections are all judged anew
 	oldHosts  []hostKey                    // entries of objects that changed or went
 	oldMACs   []stationKey
+	oldConns  []connKey // under a former domain
 }
 
 // Apply implements driver.Driver.
@@ -87,8 +88,8 @@ func (p *pass) run() error {
 		}
 	}
 	for _, step := range []func() error{
-		p.checkNetworks, p.putDevices, p.putNetworks, p.putSets, p.putRemotes, p.putPorts, p.putMembers,
-		p.removePorts, p.removeHostSide, p.removeStations, p.removeSets, p.removeNetworks,
+		p.checkNetworks, p.putDevices, p.rejoin, p.putNetworks, p.putSets, p.putRemotes, p.putPorts, p.putMembers,
+		p.removePorts, p.removeHostSide, p.removeStations, p.removeConns, p.removeSets, p.removeNetworks,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -144,7 +145,7 @@ func (p *pass) putNetworks() error {
 			p.w.global++
 		}
 		if err == nil {
-			err = p.tags.put(tagKey{v.Encap, v.Tag}, uint32(id))
+			err = p.tags.put(tagKey{v.Encap, v.Tag}, segment{uint32(id), uint32(n.Domain())})
 		}
 		if fatal(err) {
 			return err
@@ -161,21 +162,11 @@ func (p *pass) putNetworks() error {
 	return nil
 }
 
-func addresses(net model.NetworkID, mac model.MAC, ips ...netip.Addr) []hostKey {
-	var out []hostKey
-	for _, a := range append(ips, mac.LinkLocal()) {
-		if a.IsValid() {
-			out = append(out, hostKey{uint32(net), toAddr(a)})
-		}
-	}
-	return out
-}
-
 func (p *pass) putRemotes() error {
 	for c := range p.want.Remotes.Diff(p.last.Remotes) {
 		if c.Had {
 			p.oldMACs = append(p.oldMACs, stationKey{Net: uint32(c.Key.Network), MAC: c.Key.MAC})
-			p.oldHosts = append(p.oldHosts, addresses(c.Old.Network, c.Old.MAC, c.Old.IPv4, c.Old.IPv6)...)
+			p.oldHosts = append(p.oldHosts, p.oldAddresses(c.Old.Network, c.Old.MAC, c.Old.IPv4, c.Old.IPv6)...)
 		}
 		if !c.Has {
 			continue
@@ -201,7 +192,7 @@ func (p *pass) putRemotes() error {
 }
 
 func (p *pass) putRemote(r *desired.Remote) error {
-	hosts, at := addresses(r.Network, r.MAC, r.IPv4, r.IPv6), stationKey{Net: uint32(r.Network), MAC: r.MAC}
+	hosts, at := addresses(p.networks[r.Network], r.MAC, r.IPv4, r.IPv6), stationKey{Net: uint32(r.Network), MAC: r.MAC}
 	if err := errors.Join(p.hosts.room(hosts...), p.stations.room(at)); err != nil {
 		return err
 	}
@@ -212,7 +203,7 @@ func (p *pass) putRemote(r *desired.Remote) error {
 		return err
 	}
 	for _, k := range hosts {
-		if err := p.putHost(k, hostEntry{Identity: uint32(r.Identity), MAC: r.MAC}); err != nil {
+		if err := p.putHost(k, hostEntry{Identity: uint32(r.Identity), Net: uint32(r.Network), MAC: r.MAC}); err != nil {
 			return err
 		}
 	}
@@ -293,7 +284,7 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port) error {
 	if old, ok := p.last.Ports.Get(name); ok && *old != *o {
 		p.forgetPort(old)
 	}
-	hosts, at := addresses(o.Network, o.MAC, o.IPv4, o.IPv6), stationKey{Net: uint32(o.Network), MAC: o.MAC}
+	hosts, at := addresses(n, o.MAC, o.IPv4, o.IPv6), stationKey{Net: uint32(o.Network), MAC: o.MAC}
 	if err := errors.Join(p.hosts.room(hosts...), p.stations.room(at), p.ports.room(index)); err != nil {
 		return err
 	}
@@ -314,7 +305,7 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port) error {
 	}
 	defer p.turnIf(hosts, p.w.changes)
 	for _, k := range hosts {
-		if err := p.putHost(k, hostEntry{Identity: uint32(o.Identity), Ifindex: index, Set: uint32(o.Policies), MAC: o.MAC}); err != nil {
+		if err := p.putHost(k, hostEntry{Identity: uint32(o.Identity), Ifindex: index, Set: uint32(o.Policies), Net: uint32(o.Network), MAC: o.MAC}); err != nil {
 			return err
 		}
 	}
@@ -322,7 +313,7 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port) error {
 		return err
 	}
 	entry := port{
-		Net: uint32(o.Network), Tag: n.Tag, Encap: toEncap(n.Encap), Identity: uint32(o.Identity), Set: uint32(o.Policies),
+		Net: uint32(o.Network), Domain: uint32(n.Domain()), Tag: n.Tag, Encap: toEncap(n.Encap), Identity: uint32(o.Identity), Set: uint32(o.Policies),
 		IP4: toAddr(o.IPv4), IP6: toAddr(o.IPv6), MAC: o.MAC, Slot: slot,
 	}
 	if err := p.putWayOut(index, o, n, &entry); err != nil {
@@ -333,7 +324,7 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port) error {
 
 func (p *pass) forgetPort(o *desired.Port) {
 	p.oldMACs = append(p.oldMACs, stationKey{Net: uint32(o.Network), MAC: o.MAC})
-	p.oldHosts = append(p.oldHosts, addresses(o.Network, o.MAC, o.IPv4, o.IPv6)...)
+	p.oldHosts = append(p.oldHosts, p.oldAddresses(o.Network, o.MAC, o.IPv4, o.IPv6)...)
 	if at := p.netPorts[uint32(o.Network)]; at != nil {
 		if want, ok := p.want.Ports.Get(o.IfName); !ok || want.Network != o.Network || p.rep.Ports.Err(o.IfName) != nil {
 			delete(at, o.IfName)

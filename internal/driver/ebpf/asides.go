@@ -40,14 +40,14 @@ func (d *Driver) endOf(dir model.Direction, set uint32, peer desired.Peer, proto
 	return out, true
 }
 
-// peerAt is who policy takes an address for: identity_at of bpf/forward.h.
+// peerAt is who policy takes an address for: ask_about of bpf/forward.h.
 func (d *Driver) peerAt(net uint32, a addr, way bool) desired.Peer {
 	p := desired.Peer{Addr: a.netip(), Network: model.NetworkID(net)}
-	switch h, known := d.hosts.have[hostKey{net, a}]; {
+	switch h, known := d.hosts.have[d.keyOf(net, a)]; {
 	case way:
 		p.Identity = model.IdentityExternal
 	case known:
-		p.Identity = model.Identity(h.Identity)
+		p.Identity, p.Network = model.Identity(h.Identity), model.NetworkID(h.Net)
 	case d.networks.have[net].Encap == encapVLAN:
 		p.Identity = model.IdentityExternal
 	}

@@ -66,7 +66,7 @@ type Driver struct {
 	settings *table[uint32, settings]
 	source   *table[uint32, tunnelSource]
 	ports    *table[uint32, port]
-	tags     *table[tagKey, uint32]
+	tags     *table[tagKey, segment]
 	networks *table[uint32, network]
 	stations *table[stationKey, station]
 	hosts    *table[hostKey, hostEntry]
@@ -187,7 +187,7 @@ func (d *Driver) takeOver() error {
 	d.settings = newTable[uint32, settings]("settings", o.Settings, w)
 	d.source = newTable[uint32, tunnelSource]("tunnel_source", o.TunnelSource, w)
 	d.ports = newTable[uint32, port]("ports", o.Ports, w)
-	d.tags = newTable[tagKey, uint32]("tags", o.Tags, w)
+	d.tags = newTable[tagKey, segment]("tags", o.Tags, w)
 	d.networks = newTable[uint32, network]("networks", o.Networks, w)
 	d.stations = newTable[stationKey, station]("stations", o.Stations, w)
 	d.hosts = newTable[hostKey, hostEntry]("hosts", o.Hosts, w)

@@ -45,8 +45,8 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 	for a, i := range d.privates.have {
 		add("private address %s port %s router %s", unword(a), names[i], unword(d.ports.have[i].RouterIP))
 	}
-	for k, id := range d.tags.have {
-		add("tag %s %d network %d", encap[k.Encap], k.Tag, id)
+	for k, s := range d.tags.have {
+		add("tag %s %d network %d domain %d", encap[k.Encap], k.Tag, s.Net, s.Domain)
 	}
 	for id, n := range d.networks.have {
 		add("network %d %s %d ports %d vteps %d", id, encap[n.Encap], n.Tag, n.Ports, n.VTEPs)
@@ -58,7 +58,7 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 		add("station %d/%s port %s vtep %s policy %d", k.Net, k.MAC, names[s.Ifindex], s.vtep(), s.Set)
 	}
 	for k, h := range d.hosts.have {
-		add("address %d/%s %s port %s identity %d policy %d", k.Net, text(k.IP), h.MAC, names[h.Ifindex], h.Identity, h.Set)
+		add("address %d/%s %s port %s identity %d policy %d", h.Net, text(k.IP), h.MAC, names[h.Ifindex], h.Identity, h.Set)
 	}
 	for id, s := range d.sets.have {
 		for dir, word := range []string{dirIn: "in", dirOut: "out"} {

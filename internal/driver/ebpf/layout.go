@@ -69,17 +69,20 @@ type tunnelSource struct {
 }
 
 type port struct {
-	Net, Tag, Encap, Identity, Set uint32
-	IP4, IP6                       addr
-	MAC                            model.MAC
-	Pad                            uint8
-	Diverts                        uint8
-	PrivateIP, RouterIP            uint32 // network order, as the two below
-	Subnet, Mask                   uint32
-	Slot                           uint32 // of its counters
+	Net, Domain, Tag, Encap, Identity, Set uint32
+	IP4, IP6                               addr
+	MAC                                    model.MAC
+	Pad                                    uint8
+	Diverts                                uint8
+	PrivateIP, RouterIP                    uint32 // network order, as the two below
+	Subnet, Mask                           uint32
+	Slot                                   uint32 // of its counters
 }
 
 type tagKey struct{ Encap, Tag uint32 }
+
+// segment is what a tag is.
+type segment struct{ Net, Domain uint32 }
 
 type network struct {
 	Encap, Tag, Ports, VTEPs uint32
@@ -124,13 +127,13 @@ func (s station) vtep() netip.Addr {
 }
 
 type hostKey struct {
-	Net uint32
-	IP  addr
+	Domain uint32 // of a link-local address the network
+	IP     addr
 }
 
 type hostEntry struct {
 	Identity, Ifindex, Set uint32
-	Hand                   uint32
+	Hand, Net              uint32
 	MAC                    model.MAC
 	Pad                    [2]byte
 }
@@ -215,7 +218,7 @@ type rule struct {
 const portMaskBits = 17
 
 type connKey struct {
-	Net            uint32
+	Domain         uint32 // between link-local addresses the network
 	Proto, Flip    uint8
 	LoPort, HiPort uint16
 	Pad            uint16
@@ -251,9 +254,9 @@ type share struct{ Half, Open uint32 }
 const owners = 16384
 
 type fragKey struct {
-	Net, ID  uint32
-	Src, Dst addr
-	Proto    uint32
+	Domain, ID uint32
+	Src, Dst   addr
+	Proto      uint32
 }
 
 type frag struct {

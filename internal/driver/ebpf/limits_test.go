@@ -30,7 +30,7 @@ func TestFullMaps(t *testing.T) {
 	for name, p := range big.Ports.All() {
 		r.addWire(t, name, p.MAC)
 	}
-	kept := connKey{Net: 1, Proto: 6, LoPort: 1, HiPort: 2}
+	kept := connKey{Domain: 1, Proto: 6, LoPort: 1, HiPort: 2}
 	drv := r.open(t)
 	now, err := monotonic()
 	if err != nil {

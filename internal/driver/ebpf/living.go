@@ -56,14 +56,18 @@ func (d *Driver) tellLiving() error {
 		if c.Flipped != 0 {
 			src, dst, sport, dport = dst, src, dport, sport
 		}
-		from := d.hosts.have[hostKey{k.Net, src}]
+		from := d.hosts.have[d.keyOf(k.Domain, src)]
 		to, local := d.ports.have[c.InIfindex]
 		ours := from.Ifindex != 0 && concerned[from.Set] || local && concerned[to.Set]
 		if !ours || expired(k, c, now) || !d.sameEnds(k, c) {
 			return
 		}
+		net := from.Net
+		if net == 0 {
+			net = to.Net
+		}
 		out.conns.Add(driver.Alike{
-			Network: model.NetworkID(k.Net), Src: src.netip(), Dst: dst.netip(), Proto: model.Protocol(k.Proto), DstPort: dport,
+			Network: model.NetworkID(net), Src: src.netip(), Dst: dst.netip(), Proto: model.Protocol(k.Proto), DstPort: dport,
 			Routed: c.State&connWay != 0, From: names[from.Ifindex], To: names[c.InIfindex],
 		}, sport)
 	}
@@ -78,7 +82,7 @@ func (d *Driver) tellLiving() error {
 
 // sameEnds is same_ends of bpf/conntrack.h.
 func (d *Driver) sameEnds(k connKey, c conn) bool {
-	same := func(ip addr, hand uint32) bool { return hand == 0 || hand == d.hosts.have[hostKey{k.Net, ip}].Hand }
+	same := func(ip addr, hand uint32) bool { return hand == 0 || hand == d.hosts.have[d.keyOf(k.Domain, ip)].Hand }
 	return same(k.Lo, c.LoHand) && same(k.Hi, c.HiHand)
 }
 

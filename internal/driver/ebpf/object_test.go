@@ -59,7 +59,7 @@ func TestLayouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, kv := range map[string][2]any{
-		"settings": {uint32(0), settings{}}, "tunnel_source": {uint32(0), tunnelSource{}}, "ports": {uint32(0), port{}}, "tags": {tagKey{}, uint32(0)}, "privates": {uint32(0), uint32(0)},
+		"settings": {uint32(0), settings{}}, "tunnel_source": {uint32(0), tunnelSource{}}, "ports": {uint32(0), port{}}, "tags": {tagKey{}, segment{}}, "privates": {uint32(0), uint32(0)},
 		"networks": {uint32(0), network{}}, "turns": {uint32(0), uint32(0)}, "stations": {stationKey{}, station{}}, "hosts": {hostKey{}, hostEntry{}},
 		"members": {memberKey{}, station{}}, "sets": {uint32(0), policySet{}}, "rules": {ruleKey{}, rule{}},
 		"conns": {connKey{}, conn{}}, "halfopen": {connKey{}, conn{}}, "slots": {uint32(0), slot{}},

@@ -16,6 +16,7 @@ var dropNames = []string{
 	"", driver.DropNoPort, driver.DropNetwork, driver.DropSpoof, driver.DropUnknownSource,
 	driver.DropUnknownDest, driver.DropPolicy, driver.DropInvalid, driver.DropNotIP,
 	driver.DropTooBig,
+	driver.DropTTL,
 }
 
 // Stats implements driver.Driver. Counters live in the maps: they outlast the

@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// turns counts, by a place that network and address give, the changes of what
+// turns counts, by a place that domain and address give, the changes of what
 // is at an address. A verdict bears the sum of the epoch and its ends' turns
 // (make_key of bpf/conntrack.h), so that an endpoint's event has its own
 // connections judged anew and leaves others' alone.
@@ -20,7 +20,7 @@ type turns struct {
 func placeOf(k hostKey) uint32 {
 	const odd = 0x9e3779b97f4a7c15 // 2^64 by the golden ratio (Knuth 6.4)
 	w := func(i int) uint64 { return uint64(binary.NativeEndian.Uint32(k.IP[4*i:])) }
-	h := ((w(0)<<32 | w(1)) ^ uint64(k.Net)) * odd
+	h := ((w(0)<<32 | w(1)) ^ uint64(k.Domain)) * odd
 	h = (h ^ h>>29 ^ (w(2)<<32 | w(3))) * odd
 	return uint32(h >> (64 - turnBits))
 }
@@ -129,7 +129,7 @@ func (d *Driver) ask(s strangers) {
 // between tells whether a connection's ends are not who they were.
 func (s strangers) between(k connKey, c conn) bool {
 	other := func(ip addr, hand uint32) bool {
-		now, ok := s[hostKey{k.Net, ip}]
+		now, ok := s[hostKey{k.Domain, ip}]
 		return ok && hand != 0 && hand != now
 	}
 	return other(k.Lo, c.LoHand) || other(k.Hi, c.HiHand)

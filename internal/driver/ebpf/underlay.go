@@ -85,10 +85,10 @@ func (d *Driver) resized(index, mtu int, gone bool) bool {
 	return s.Uplink == uint32(index) && !gone && s.UplinkMTU != uint32(mtu)
 }
 
-// networkMoved tells whether a network changed its tag, which ports repeat.
+// networkMoved tells whether a network changed its tag, or its domain, which ports repeat.
 func (d *Driver) networkMoved(want desired.Host) bool {
 	for c := range want.Networks.Diff(d.last.Networks) {
-		if c.Had && c.Has && (c.Old.Encap != c.New.Encap || c.Old.Tag != c.New.Tag) {
+		if c.Had && c.Has && (c.Old.Encap != c.New.Encap || c.Old.Tag != c.New.Tag || c.Old.Joined != c.New.Joined) {
 			return true
 		}
 	}

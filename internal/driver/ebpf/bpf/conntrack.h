@@ -26,11 +26,11 @@ static __always_inline __u64 timeout(__u8 proto, __u8 state)
 
 // turn_place is where the changes of what is at an address are counted; placeOf
 // of turns.go says the same.
-static __always_inline __u32 turn_place(__u32 net, const struct addr *a)
+static __always_inline __u32 turn_place(__u32 domain, const struct addr *a)
 {
 	const __u32 *w = (const void *)a;
 	const __u64 odd = 0x9e3779b97f4a7c15ULL; // 2^64 by the golden ratio (Knuth 6.4)
-	__u64 h = (((__u64)w[0] << 32 | w[1]) ^ net) * odd;
+	__u64 h = (((__u64)w[0] << 32 | w[1]) ^ domain) * odd;
 	h = (h ^ h >> 29 ^ ((__u64)w[2] << 32 | w[3])) * odd;
 	return h >> (64 - TURN_BITS);
 }
@@ -44,7 +44,7 @@ static __always_inline __u32 turn_at(__u32 place)
 // hand_at tells who an address is now; 0 = nobody that this host knows.
 static __always_inline __u32 hand_at(struct pkt *p, const struct addr *a)
 {
-	p->hk.net = p->net;
+	p->hk.domain = space_of(p, a);
 	p->hk.ip = *a;
 	struct host *h = bpf_map_lookup_elem(&hosts, &p->hk);
 	return h ? h->hand : 0;
@@ -78,7 +78,6 @@ static __always_inline int make_key(struct pkt *p, const struct flow *f)
 		flip = a[0] > b[0];
 	else
 		flip = f->sport > f->dport;
-	k->net = p->net;
 	k->proto = f->proto;
 	k->flip = 0;
 	k->pad = 0;
@@ -93,7 +92,9 @@ static __always_inline int make_key(struct pkt *p, const struct flow *f)
 		k->lo_port = f->sport;
 		k->hi_port = f->dport;
 	}
-	__u32 lo = turn_place(k->net, &k->lo), hi = turn_place(k->net, &k->hi);
+	__u32 lo_space = space_of(p, &k->lo), hi_space = space_of(p, &k->hi);
+	k->domain = lo_space < hi_space ? lo_space : hi_space;
+	__u32 lo = turn_place(lo_space, &k->lo), hi = turn_place(hi_space, &k->hi);
 	p->lo_turn = lo;
 	p->hi_turn = hi;
 	// Each only grows, so the sum is the same when all are.
@@ -236,7 +237,7 @@ static __noinline struct ct *classify(struct __sk_buff *skb, struct pkt *p, __u6
 	p->known = p->error = 0;
 	p->invalid = 1;
 	if (p->ip.fragment) {
-		p->fk.net = p->net;
+		p->fk.domain = p->domain;
 		p->fk.id = p->ip.frag_id;
 		p->fk.src = f->src;
 		p->fk.dst = f->dst;

@@ -93,7 +93,7 @@ static __always_inline struct pkt *begin(struct __sk_buff *skb, __u8 from, __u32
 	p->from = from;
 	p->ifindex = skb->ifindex;
 	p->len = skb->len;
-	p->identity = p->set = p->net = 0;
+	p->identity = p->set = p->net = p->domain = 0;
 	p->way = WAY_NONE;
 	p->eth.proto = 0;
 	p->ip.f.sport = p->ip.f.dport = 0;
@@ -144,6 +144,7 @@ int from_container(struct __sk_buff *skb)
 	p->slot = o->slot;
 	count_slot_tx(o->slot, len);
 	p->net = o->net;
+	p->domain = o->domain;
 	p->encap = o->encap;
 	p->tag = o->tag;
 	p->identity = o->identity;
@@ -172,13 +173,17 @@ static __always_inline int came_from(const struct pkt *p, __u32 family, const __
 // looks for a duplicate or a router has no address yet.
 static __noinline int of_its_host(struct pkt *p)
 {
-	struct station *s = station_at(p, p->eth.src);
-	if (!s || s->ifindex || !came_from(p, s->vtep_family, s->vtep))
-		return 0;
-	if (!p->has_sender && (p->kind == KIND_ARP || p->nd))
-		return 1;
-	struct host *h = host_at(p, &p->sender);
-	return h && !h->ifindex && h->identity && same(h->mac, p->eth.src, 6);
+	__u32 net = p->net;
+	if (p->has_sender || (p->kind != KIND_ARP && !p->nd)) {
+		struct host *h = host_at(p, &p->sender);
+		if (!h || h->ifindex || !h->identity || !same(h->mac, p->eth.src, 6))
+			return 0;
+		if (h->net != net && (p->kind != KIND_IP || p->nd || p->multicast))
+			return 0;
+		net = h->net;
+	}
+	struct station *s = station_on(p, net, p->eth.src);
+	return s && !s->ifindex && came_from(p, s->vtep_family, s->vtep);
 }
 
 SEC("tc")
@@ -198,10 +203,11 @@ int from_tunnel(struct __sk_buff *skb)
 	struct fast *f = remembered_frame(skb, epoch, t.tag);
 	if (f && !f->tag && came_from(p, f->vtep_family, f->vtep))
 		return short_way(skb, f);
-	__u32 *net = bpf_map_lookup_elem(&tags, &t);
-	if (!net)
+	struct segment *at = bpf_map_lookup_elem(&tags, &t);
+	if (!at)
 		return dropped(DROP_NETWORK);
-	p->net = *net;
+	p->net = at->net;
+	p->domain = at->domain;
 	p->encap = ENCAP_VXLAN;
 	p->tag = t.tag;
 	if (skb->vlan_present)
@@ -237,13 +243,14 @@ int from_uplink(struct __sk_buff *skb)
 	if (!skb->vlan_present)
 		return TC_NEXT;
 	t.tag = skb->vlan_tci & 0xfff;
-	__u32 *net = bpf_map_lookup_elem(&tags, &t);
-	if (!net)
+	struct segment *at = bpf_map_lookup_elem(&tags, &t);
+	if (!at)
 		return TC_NEXT; // not ours
 	struct pkt *p = begin(skb, FROM_UPLINK, policy_epoch());
 	if (!p || bpf_skb_vlan_pop(skb))
 		return dropped(DROP_NETWORK);
-	p->net = *net;
+	p->net = at->net;
+	p->domain = at->domain;
 	p->encap = ENCAP_VLAN;
 	p->tag = t.tag;
 	p->len = skb->len;
@@ -281,6 +288,7 @@ int from_host(struct __sk_buff *skb)
 	if (!o || o->private_ip != to)
 		return dropped(DROP_NO_PORT);
 	p->net = o->net;
+	p->domain = o->domain;
 	p->encap = o->encap;
 	p->tag = o->tag;
 	p->way = WAY_IN;

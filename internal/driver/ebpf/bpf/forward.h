@@ -5,21 +5,22 @@
 #include "flood.h"
 #include "hostside.h"
 
-static __always_inline __u32 identity_at(struct pkt *p, const struct addr *a)
+// ask_about makes whoever is at an address the peer that a policy is asked about.
+static __always_inline void ask_about(struct pkt *p, const struct addr *a)
 {
-	if (p->way)
-		return 1; // whoever is beyond the host
-	struct host *h = host_at(p, a);
+	struct host *h = p->way ? 0 : host_at(p, a);
+	p->peer_net = h ? h->net : p->net;
 	if (h)
-		return h->identity;
-	return p->encap == ENCAP_VLAN ? 1 : 0;
+		p->peer_identity = h->identity;
+	else
+		p->peer_identity = p->way || p->encap == ENCAP_VLAN; // beyond the host, or a machine of the physical network
 }
 
 // judge_ends applies the policies of both ends of p->orig that are here; 1 = passes.
 static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, __u32 *in_ifindex)
 {
 	struct host *h = host_at(p, &p->orig.src);
-	p->owner = h ? charge_to(p, h) : 0;
+	p->owner = h ? charge_to(h) : 0;
 	p->src_hand = h ? h->hand : 0;
 	p->out_rule = 0;
 	p->out_set = p->in_set = 0;
@@ -28,7 +29,7 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, 
 	if (h && h->ifindex) {
 		__u32 set = h->set;
 		p->out_set = set;
-		p->peer_identity = identity_at(p, &p->orig.dst);
+		ask_about(p, &p->orig.dst);
 		if (!judge(p, set, DIR_OUT))
 			return 0;
 		p->out_rule = p->rule;
@@ -36,7 +37,7 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, 
 	h = host_at(p, &p->orig.dst);
 	p->dst_hand = h ? h->hand : 0;
 	if (!p->owner)
-		p->owner = h ? charge_to(p, h) : NOBODY;
+		p->owner = h ? charge_to(h) : NOBODY;
 	__u32 set = 0;
 	if (h && h->ifindex) {
 		set = h->set;
@@ -49,7 +50,7 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, 
 	p->rule = 0;
 	if (*in_ifindex) {
 		p->in_set = set;
-		p->peer_identity = identity_at(p, &p->orig.src);
+		ask_about(p, &p->orig.src);
 		if (!judge(p, set, DIR_IN))
 			return 0;
 	}
@@ -59,14 +60,14 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, 
 static __noinline int forward_multicast(struct __sk_buff *skb, struct pkt *p, struct settings *g, __u64 now)
 {
 	struct host *h = host_at(p, &p->orig.src);
-	p->owner = h ? charge_to(p, h) : NOBODY;
+	p->owner = h ? charge_to(h) : NOBODY;
 	p->src_hand = h ? h->hand : 0;
 	p->dst_hand = 0;
 	p->out_rule = p->rule = 0;
 	if (!g->flood)
 		return dropped(DROP_UNKNOWN_DEST);
 	if (p->from == FROM_PORT) {
-		p->peer_identity = identity_at(p, &p->orig.dst);
+		ask_about(p, &p->orig.dst);
 		if (!judge(p, p->set, DIR_OUT)) {
 			if (p->rule)
 				hit(&p->rule, p->len);
@@ -75,7 +76,7 @@ static __noinline int forward_multicast(struct __sk_buff *skb, struct pkt *p, st
 		if (p->rule)
 			hit(&p->rule, p->len);
 	}
-	p->peer_identity = identity_at(p, &p->orig.src);
+	ask_about(p, &p->orig.src);
 	int verdict = flood(skb, p, 1);
 	p->rule = 0;
 	if (p->admitted)

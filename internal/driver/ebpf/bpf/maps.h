@@ -27,6 +27,7 @@ enum drop_reason {
 	DROP_INVALID,
 	DROP_NOT_IP,
 	DROP_TOO_BIG,
+	DROP_TTL,
 	DROP_REASONS,
 };
 
@@ -51,7 +52,7 @@ struct settings {
 };
 
 struct port {
-	__u32 net;
+	__u32 net, domain;
 	__u32 tag;
 	__u32 encap;
 	__u32 identity;
@@ -68,6 +69,11 @@ struct port {
 
 struct tag_key {
 	__u32 encap, tag;
+};
+
+// segment is what a tag is: a network, and the space of addresses that it is in.
+struct segment {
+	__u32 net, domain;
 };
 
 // tunnel_source is this host's tunnel address, as in struct station.
@@ -95,7 +101,7 @@ struct station {
 };
 
 struct host_key {
-	__u32 net;
+	__u32 domain; // of a link-local address the network
 	struct addr ip;
 };
 
@@ -104,6 +110,7 @@ struct host {
 	__u32 ifindex; // 0 = on another host
 	__u32 set;
 	__u32 hand; // another one whenever the address is somebody else's; never 0
+	__u32 net;
 	__u8 mac[6];
 	__u8 pad[2];
 };
@@ -175,7 +182,7 @@ struct flow {
 };
 
 struct ct_key {
-	__u32 net;
+	__u32 domain; // between link-local addresses the network
 	__u8 proto;
 	__u8 flip; // ICMP only: direction of the request
 	__u16 lo_port, hi_port;
@@ -214,7 +221,7 @@ struct share {
 };
 
 struct frag_key {
-	__u32 net, id;
+	__u32 domain, id;
 	struct addr src, dst;
 	__u32 proto;
 };
@@ -286,11 +293,11 @@ MAP(settings, BPF_MAP_TYPE_ARRAY, __u32, struct settings, 1, 0);
 MAP(tunnel_source, BPF_MAP_TYPE_ARRAY, __u32, struct tunnel_source, 1, 0);
 MAP(ports, BPF_MAP_TYPE_HASH, __u32, struct port, 4096, BPF_F_NO_PREALLOC);
 MAP(privates, BPF_MAP_TYPE_HASH, __be32, __u32, 4096, BPF_F_NO_PREALLOC); // interface index by private address
-MAP(tags, BPF_MAP_TYPE_HASH, struct tag_key, __u32, 16384, BPF_F_NO_PREALLOC);
+MAP(tags, BPF_MAP_TYPE_HASH, struct tag_key, struct segment, 16384, BPF_F_NO_PREALLOC);
 MAP(networks, BPF_MAP_TYPE_HASH, __u32, struct network, 16384, BPF_F_NO_PREALLOC);
 MAP(stations, BPF_MAP_TYPE_HASH, struct station_key, struct station, 131072, BPF_F_NO_PREALLOC);
 MAP(hosts, BPF_MAP_TYPE_HASH, struct host_key, struct host, 393216, BPF_F_NO_PREALLOC);
-// A place, by network and address, counts the changes of what is at it. Two
+// A place, by domain and address, counts the changes of what is at it. Two
 // addresses may share one, which costs them a look at what did not change.
 #define TURN_BITS 16
 MAP(turns, BPF_MAP_TYPE_ARRAY, __u32, __u32, 1 << TURN_BITS, 0);

@@ -73,7 +73,7 @@ struct ip {
 struct pkt {
 	struct eth eth;
 	__u8 kind, from, nd, multicast;
-	__u32 ifindex, net, encap, tag;
+	__u32 ifindex, net, domain, encap, tag;
 	__u32 identity, set; // of the port that it comes from
 	__u32 len;
 	struct arp arp;
@@ -111,7 +111,7 @@ struct pkt {
 	struct bpf_tunnel_key key;
 	__u8 buf[40];
 	// judgement
-	__u32 peer_identity;
+	__u32 peer_identity, peer_net;
 	__u64 rule;
 	__u64 generation, peer_hi, peer_lo;
 	__u32 weight;
@@ -174,6 +174,12 @@ static __always_inline void link_local(struct addr *a, const __u8 *m)
 	a->b[13] = m[3];
 	a->b[14] = m[4];
 	a->b[15] = m[5];
+}
+
+// space_of is what an address is unique in: its network, if it is link-local.
+static __always_inline __u32 space_of(const struct pkt *p, const struct addr *a)
+{
+	return (*(const __be32 *)a->b & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000) ? p->net : p->domain;
 }
 
 // bad_flags tells whether a TCP segment's flags are nobody's: nothing, or what

@@ -134,7 +134,7 @@ __noinline int judge(struct pkt *p, __u32 set, __u32 dir)
 				__u64 left = g->lengths[i];
 				if (!left)
 					continue;
-				k->scope = i < LENGTH_WORDS ? 0 : p->net;
+				k->scope = i < LENGTH_WORDS ? 0 : p->peer_net;
 				walk(p, left, word ? (word - 1) * 64 : 0, v4 ? 96 : 0);
 			}
 		}

@@ -10,16 +10,21 @@
 
 static __always_inline struct host *host_at(struct pkt *p, const struct addr *a)
 {
-	p->hk.net = p->net;
+	p->hk.domain = space_of(p, a);
 	p->hk.ip = *a;
 	return bpf_map_lookup_elem(&hosts, &p->hk);
 }
 
-static __always_inline struct station *station_at(struct pkt *p, const __u8 *mac)
+static __always_inline struct station *station_on(struct pkt *p, __u32 net, const __u8 *mac)
 {
-	p->sk.net = p->net;
+	p->sk.net = net;
 	__builtin_memcpy(p->sk.mac, mac, 6);
 	return bpf_map_lookup_elem(&stations, &p->sk);
+}
+
+static __always_inline struct station *station_at(struct pkt *p, const __u8 *mac)
+{
+	return station_on(p, p->net, mac);
 }
 
 // astray tells whether a unicast frame's IP destination is an endpoint's and its

@@ -31,11 +31,11 @@ static __u32 hand; // of the ring
 
 // charge_to makes an endpoint the owner of the connection under way. Two of one
 // place share it.
-static __always_inline __u32 charge_to(const struct pkt *p, const struct host *h)
+static __always_inline __u32 charge_to(const struct host *h)
 {
 	const __u16 *m = (const void *)h->mac;
 	__u64 v = (__u64)m[0] << 32 | (__u32)m[1] << 16 | m[2];
-	v = (v ^ (__u64)p->net << 40 ^ owner_seed) * 0x9e3779b97f4a7c15ULL;
+	v = (v ^ (__u64)h->net << 40 ^ owner_seed) * 0x9e3779b97f4a7c15ULL;
 	return 2 + (__u32)((v >> 32) * (OWNERS - 2) >> 32);
 }
 

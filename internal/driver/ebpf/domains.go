@@ -1,0 +1,99 @@
+package ebpf
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// linkLocal tells whether an address is unique on its network only: what
+// space_of of bpf/packet.h asks.
+func (a addr) linkLocal() bool { return a[0] == 0xfe && a[1]&0xc0 == 0x80 }
+
+// addresses are the keys of an endpoint's addresses.
+func addresses(n *desired.Network, mac model.MAC, ips ...netip.Addr) []hostKey {
+	out := []hostKey{{uint32(n.ID), toAddr(mac.LinkLocal())}}
+	for _, a := range ips {
+		if a.IsValid() {
+			out = append(out, hostKey{uint32(n.Domain()), toAddr(a)})
+		}
+	}
+	return out
+}
+
+// keyOf is the key of an address, by its domain or a network of it.
+func (d *Driver) keyOf(space uint32, a addr) hostKey {
+	if n, ok := d.last.Networks.Get(model.NetworkID(space)); ok && uint32(n.ID) == space && !a.linkLocal() {
+		space = uint32(n.Domain())
+	}
+	return hostKey{space, a}
+}
+
+// rejoin gives the addresses of networks whose domain changes a second entry,
+// under the new one, before anything asks for them there, and so their open
+// connections, which are judged anew then. The former entries go when nothing asks
+// for them any more.
+func (p *pass) rejoin() error {
+	moved := map[uint32]uint32{} // domains, by network
+	for _, s := range p.tags.have {
+		if n := p.networks[model.NetworkID(s.Net)]; n != nil && uint32(n.Domain()) != s.Domain {
+			moved[s.Net] = uint32(n.Domain())
+		}
+	}
+	if len(moved) == 0 {
+		return nil
+	}
+	again := map[hostKey]hostEntry{}
+	for k, v := range p.hosts.have {
+		if domain, ok := moved[v.Net]; ok && !k.IP.linkLocal() {
+			again[hostKey{domain, k.IP}] = v
+		}
+	}
+	conns := map[connKey]conn{}
+	err := eachEntry("conns", p.obj.Conns, 1, func(k connKey, v conn) {
+		lo, hi := p.hosts.have[hostKey{k.Domain, k.Lo}].Net, p.hosts.have[hostKey{k.Domain, k.Hi}].Net
+		domain, ok := moved[max(lo, hi)]
+		if !ok || lo != 0 && hi != 0 && moved[lo] != moved[hi] {
+			return // of others, or between what is not joined any more
+		}
+		p.oldConns = append(p.oldConns, k)
+		k.Domain = domain
+		conns[k] = v
+	})
+	if err != nil {
+		return err
+	}
+	for k, v := range again {
+		if err := p.hosts.put(k, v); fatal(err) {
+			return err
+		}
+		delete(p.hosts.wanted, k) // that is for the picture to say
+	}
+	for k, v := range conns {
+		if err := p.obj.Conns.Put(k, v); err != nil {
+			return fmt.Errorf("write map conns: %w", err)
+		}
+	}
+	return nil
+}
+
+// removeConns removes the former entries of connections that rejoin has copied.
+func (p *pass) removeConns() error {
+	for _, k := range p.oldConns {
+		if err := p.obj.Conns.Delete(k); err != nil && !isNotExist(err) {
+			return fmt.Errorf("write map conns: %w", err)
+		}
+	}
+	return nil
+}
+
+// oldAddresses are the keys that the picture before had for an endpoint.
+func (p *pass) oldAddresses(net model.NetworkID, mac model.MAC, ips ...netip.Addr) []hostKey {
+	n, ok := p.last.Networks.Get(net)
+	if !ok {
+		return nil
+	}
+	return addresses(n, mac, ips...)
+}
