@@ -266,6 +266,9 @@ func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Repor
 			return err
 		}
 	}
+	if err := d.makeRoom(ctx); err != nil {
+		return err
+	}
 	edits := d.pic.ledger.edits()
 	// Reading back costs up to a twentieth of the time.
 	if force || len(edits) == 0 && rep.Changes == 0 && time.Since(d.verified) > 20*d.dumpTook {
@@ -277,6 +280,9 @@ func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Repor
 		d.drift.Repaired(d.cfg.Log, driver.DriftFlow, d.cfg.Bridge, max(len(edits)-own, 0))
 	}
 	if err := d.write(ctx, edits); err != nil {
+		return err
+	}
+	if err := d.emptyZones(ctx); err != nil {
 		return err
 	}
 	d.fills.flows.Store(uint64(len(d.pic.ledger.installed)))
@@ -303,6 +309,7 @@ func (d *Driver) readBack(ctx context.Context) error {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: read flows: %w", err)
 	}
 	d.pic.ledger.found(found)
+	d.pic.findLeft()
 	d.known, d.verified, d.dumpTook = true, time.Now(), time.Since(start)
 	if len(odd) == 0 {
 		return nil

@@ -16,6 +16,8 @@ type picture struct {
 	numbers  map[string]uint32                            // port numbers that the flows were made with
 	byNet    map[model.NetworkID]map[string]*desired.Port // of ports with a number
 	policies *policies
+	domains  map[desired.Domain]int  // of the picture, with how many networks
+	left     map[desired.Domain]bool // that packets were in, and whose zones are to be emptied
 }
 
 func newPicture() *picture {
@@ -23,7 +25,7 @@ func newPicture() *picture {
 	return &picture{
 		ledger: l, numbers: map[string]uint32{},
 		byNet:    map[model.NetworkID]map[string]*desired.Port{},
-		policies: newPolicies(l),
+		policies: newPolicies(l), domains: map[desired.Domain]int{}, left: map[desired.Domain]bool{},
 	}
 }
 
@@ -39,7 +41,7 @@ func remoteOwner(k desired.RemoteKey) owner {
 
 // sameSegment tells whether all flows but a network's own stay the same.
 func sameSegment(a, b *desired.Network) bool {
-	return a != nil && b != nil && a.Encap == b.Encap && a.Tag == b.Tag
+	return a != nil && b != nil && a.Encap == b.Encap && a.Tag == b.Tag && a.Joined == b.Joined
 }
 
 // update makes the ledger want what the picture says, given the configuration
@@ -55,6 +57,8 @@ func (p *picture) update(want desired.Host, c pipeline.Config, numbers map[strin
 	moved := map[model.NetworkID]bool{} // flows of its endpoints too
 	for ch := range want.Networks.Diff(p.have.Networks) {
 		dirty[ch.Key] = true
+		p.count(ch.Old, -1)
+		p.count(ch.New, 1)
 		moved[ch.Key] = !sameSegment(ch.Old, ch.New)
 	}
 	ports := map[string]bool{}

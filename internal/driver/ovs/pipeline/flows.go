@@ -110,6 +110,7 @@ var (
 )
 
 func network(n model.NetworkID) of.Term { return of.Eq(regNetwork, n) }
+func domain(n *desired.Network) of.Term { return of.Eq(regDomain, n.Domain()) }
 func origin(o int) of.Term              { return of.Eq(regOrigin, o) }
 func isProto(p int) of.Term             { return of.Eq(of.IPProto, p) }
 
@@ -210,7 +211,7 @@ func trackFlows(l *list, c Config) {
 	for _, eth := range []of.Term{isIP, isIPv6} { // of a host that must not have sent it on
 		l.drop(Track, 300, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
 	}
-	track := of.CT{ZoneField: regNetwork, Recirc: true, Table: uint8(State)}
+	track := of.CT{ZoneField: regDomain, Recirc: true, Table: uint8(State)}
 	for _, p := range tracked(false) {
 		l.add(Track, 100, match(isIP, isProto(int(p))), track)
 	}
@@ -287,9 +288,9 @@ func tracked(v6 bool) []model.Protocol {
 func commitFlows(l *list) {
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		l.add(Commit, 8, match(eth, isFragment, of.State(of.StateTrk, of.StateNew)),
-			of.CT{ZoneField: regNetwork, Recirc: true, Table: uint8(Output)})
+			of.CT{ZoneField: regDomain, Recirc: true, Table: uint8(Output)})
 		l.add(Commit, 10, match(eth, of.State(of.StateNew|of.StateTrk, 0)),
-			of.CT{Commit: true, ZoneField: regNetwork, Recirc: true, Table: uint8(Output)})
+			of.CT{Commit: true, ZoneField: regDomain, Recirc: true, Table: uint8(Output)})
 	}
 	l.add(Commit, 0, nil, goTo(Output))
 }

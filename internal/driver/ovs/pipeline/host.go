@@ -58,7 +58,7 @@ func hostBase(l *list, c Config) {
 	// Its registers are set where its port's private address is known.
 	l.add(Source, 10, match(origin(fromHost), isIP), goTo(Track))
 	for _, p := range tracked(false) {
-		translate := of.CT{ZoneField: regNetwork, Recirc: true, Table: uint8(State), NAT: of.NATKnown}
+		translate := of.CT{ZoneField: regDomain, Recirc: true, Table: uint8(State), NAT: of.NATKnown}
 		l.add(Track, 110, match(isIP, isProto(int(p)), of.Eq(regPort, c.Host)), translate)
 		l.add(Track, 110, match(isIP, isProto(int(p)), origin(fromHost)), translate)
 	}
@@ -72,7 +72,7 @@ func hostNetwork(l *list, c Config, n *desired.Network) {
 	}
 	inside := match(network(n.ID), isIP, to(n.Subnet.Masked()))
 	l.drop(Route, 140, inside, driver.DropUnknownDest)
-	l.drop(Source, 200, match(network(n.ID), origin(fromHost), isIP, of.InPrefix(of.NwSrc, n.Subnet.Masked())), driver.DropSpoof)
+	l.drop(Source, 200, match(domain(n), origin(fromHost), isIP, of.InPrefix(of.NwSrc, n.Subnet.Masked())), driver.DropSpoof)
 	open := of.Eq(regWay, wayOpen)
 	if r := n.Router(); r.IsValid() {
 		l.answerARP(Neighbour, 220, match(network(n.ID), open, of.EqAddr(of.ArpTpa, r)), c.Private.RouterMAC, r, goTo(Answer))
@@ -96,7 +96,7 @@ func hostPort(l *list, c Config, n *desired.Network, p LocalPort) bool {
 	host, private := of.Eq(of.InPort, c.Host), of.EqAddr(of.NwDst, p.Private)
 	l.answerARP(Classify, 100, match(host, of.EqAddr(of.ArpTpa, p.Private)), p.MAC, p.Private, of.Output{Port: of.PortInPort})
 	l.add(Classify, 100, match(host, isIP, private),
-		of.Set(regNetwork, n.ID), of.Set(regOrigin, fromHost), of.Set(regSrc, model.IdentityExternal),
+		of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regOrigin, fromHost), of.Set(regSrc, model.IdentityExternal),
 		of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number),
 		of.SetField{Field: of.EthSrc, Value: of.MAC(c.Private.RouterMAC)}, of.SetField{Field: of.EthDst, Value: of.MAC(p.MAC)},
 		goTo(Source))
@@ -114,11 +114,11 @@ func hostPort(l *list, c Config, n *desired.Network, p LocalPort) bool {
 		field of.Field
 		to    netip.Addr
 	}{{leaving, of.NATSrc, of.NwSrc, p.Private}, {coming, of.NATDst, of.NwDst, p.IPv4}} {
-		l.add(Commit, 20, match(append(w.m, isNew)...), of.CT{Commit: true, ZoneField: regNetwork, NAT: w.nat, To: w.to, Recirc: true, Table: uint8(Output)})
+		l.add(Commit, 20, match(append(w.m, isNew)...), of.CT{Commit: true, ZoneField: regDomain, NAT: w.nat, To: w.to, Recirc: true, Table: uint8(Output)})
 		// The kernel translates an error that goes in its connection's own direction
 		// only where the connection is committed; user space has done it by now, and
 		// the address does not match any more.
-		l.add(Commit, 20, match(append(w.m, isRelated)...), of.CT{Commit: true, ZoneField: regNetwork, NAT: of.NATKnown, Recirc: true, Table: uint8(Output)})
+		l.add(Commit, 20, match(append(w.m, isRelated)...), of.CT{Commit: true, ZoneField: regDomain, NAT: of.NATKnown, Recirc: true, Table: uint8(Output)})
 		l.add(Output, 110, match(append(w.m, untracked)...), of.SetField{Field: w.field, Value: of.Addr(w.to)}, of.OutputReg{Field: regPort})
 	}
 	return true

@@ -24,11 +24,11 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 	switch {
 	case n.Encap == model.EncapVXLAN && c.Tunnel != 0:
 		l.add(Classify, 100, match(of.Eq(of.InPort, c.Tunnel), of.Eq(of.TunID, n.Tag), untagged),
-			of.Set(regNetwork, n.ID), of.Set(regOrigin, fromTunnel), goTo(Sender))
+			of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regOrigin, fromTunnel), goTo(Sender))
 	case n.Encap == model.EncapVLAN && c.Uplink != 0:
 		tag := of.SetField{Field: of.VlanVID, Value: of.Uint(0x1000 | n.Tag)}
 		l.add(Classify, 100, match(of.Eq(of.InPort, c.Uplink), of.Eq(of.VlanVID, 0x1000|n.Tag)),
-			of.PopVLAN{}, of.Set(regNetwork, n.ID), of.Set(regOrigin, fromUplink), goTo(Source))
+			of.PopVLAN{}, of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regOrigin, fromUplink), goTo(Source))
 		l.add(Answer, 10, match(network(n.ID), origin(fromUplink)), of.PushVLAN{}, tag, of.Output{Port: of.PortInPort})
 		l.add(Destination, 10, match(network(n.ID), origin(fromPort)), of.Set(regPort, c.Uplink), goTo(Address))
 		l.add(Output, 100, match(network(n.ID), of.Eq(regPort, c.Uplink)), of.PushVLAN{}, tag, of.Output{Port: c.Uplink})
@@ -120,6 +120,15 @@ func addresses(mac model.MAC, v4, v6 netip.Addr) []netip.Addr {
 	return out
 }
 
+// space is where an endpoint's address is known: its network's domain, but of a
+// link-local one the network.
+func space(n *desired.Network, a netip.Addr) of.Term {
+	if a.Is6() && a.IsLinkLocalUnicast() {
+		return network(n.ID)
+	}
+	return domain(n)
+}
+
 // Port returns the flows of a local port on network n.
 func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 	l := &list{cookie: cookie(KindPort, p.Number)}
@@ -127,7 +136,7 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 	own := addresses(p.MAC, p.IPv4, p.IPv6)
 	vlan := n.Encap == model.EncapVLAN
 	classify := []of.Action{
-		of.Set(regNetwork, n.ID), of.Set(regSrc, p.Identity), of.Set(regOut, p.Policies), of.Set(regOrigin, fromPort),
+		of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regSrc, p.Identity), of.Set(regOut, p.Policies), of.Set(regOrigin, fromPort),
 	}
 	if hostPort(l, c, n, p) {
 		classify = append(classify, of.Set(regWay, wayOpen))
@@ -163,8 +172,8 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 			l.drop(Source, 200, match(network(n.ID), origin(fromUplink), isARP, of.EqAddr(of.ArpSpa, p.IPv4)), driver.DropSpoof)
 		}
 		for _, a := range own {
-			l.drop(Source, 200, fromAddr(a, network(n.ID), origin(fromUplink)), driver.DropSpoof)
-			addressFlow(l, n.ID, a, p.Identity)
+			l.drop(Source, 200, fromAddr(a, space(n, a), origin(fromUplink)), driver.DropSpoof)
+			addressFlow(l, n, a, p.Identity)
 		}
 	}
 	if c.ArpMode != model.ArpFlood {
@@ -175,7 +184,7 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 		}
 		ownQuestions(l, c, n, in, own)
 	}
-	deliver(l, n.ID, []of.Term{network(n.ID), of.EqMAC(of.EthDst, p.MAC)}, own, []of.Action{
+	deliver(l, n, []of.Term{network(n.ID), of.EqMAC(of.EthDst, p.MAC)}, own, []of.Action{
 		of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track),
 	})
 	return l.flows
@@ -184,9 +193,9 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 // deliver adds the flows that take frames to the MAC of an endpoint: none at
 // all when there are no actions. What is for one of its addresses goes by its
 // MAC alone: else a frame would get to somebody for whom nobody was asked.
-func deliver(l *list, n model.NetworkID, there []of.Term, own []netip.Addr, acts []of.Action) {
+func deliver(l *list, n *desired.Network, there []of.Term, own []netip.Addr, acts []of.Action) {
 	for _, a := range own {
-		l.drop(Destination, 110, toAddr(a, network(n), unicast), driver.DropUnknownDest)
+		l.drop(Destination, 110, toAddr(a, space(n, a), unicast), driver.DropUnknownDest)
 		if acts != nil {
 			l.add(Destination, 120, toAddr(a, there...), acts...)
 		}
@@ -266,12 +275,12 @@ func (l *list) answerARP(s Stage, priority uint16, m of.Match, mac model.MAC, a 
 }
 
 // addressFlow tells whose an address is when a frame for it leaves by the uplink.
-func addressFlow(l *list, n model.NetworkID, a netip.Addr, id model.Identity) {
-	l.add(Address, 100, toAddr(a, network(n)), of.Set(regDst, id), goTo(Track))
+func addressFlow(l *list, n *desired.Network, a netip.Addr, id model.Identity) {
+	l.add(Address, 100, toAddr(a, space(n, a)), of.Set(regDst, id), goTo(Track))
 }
 
 // Remote returns the flows of an endpoint on another host. n gives only its
-// encapsulation and tag.
+// encapsulation, tag and domain.
 func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 	l := &list{cookie: cookie(KindRemote, uint32(n.ID))}
 	own := addresses(r.MAC, r.IPv4, r.IPv6)
@@ -300,7 +309,7 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 			l.add(Source, 100, fromAddr(a, sender...), of.Set(regSrc, r.Identity), goTo(next))
 		}
 		if vlan {
-			addressFlow(l, n.ID, a, r.Identity)
+			addressFlow(l, n, a, r.Identity)
 		} else if known && a.Is4() {
 			l.add(Source, 100, match(append(sender, isARP, of.EqAddr(of.ArpSpa, a))...), goTo(Neighbour))
 		}
@@ -316,6 +325,6 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 	case !vlan && c.Tunnel != 0 && r.VTEP.IsValid():
 		acts = []of.Action{of.Set(regDst, r.Identity), of.Set(of.TunID, n.Tag), tunnelTo(r.VTEP), of.Set(regPort, c.Tunnel), goTo(Track)}
 	}
-	deliver(l, n.ID, there, addresses(r.MAC, r.IPv4, r.IPv6), acts)
+	deliver(l, n, there, addresses(r.MAC, r.IPv4, r.IPv6), acts)
 	return l.flows
 }

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"strconv"
 
+	"github.com/contiv/netplugin/v2/internal/desired"
 	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
 )
 
@@ -71,16 +72,17 @@ func (s Stage) String() string {
 
 // Registers.
 const (
-	regNetwork = of.Reg0 // model.NetworkID, also the connection tracking zone
-	regSrc     = of.Reg1 // identity of the source; after State: of the connection's source
-	regDst     = of.Reg2 // identity of the destination, likewise
-	regOut     = of.Reg3 // policy set of the source when it is a local port; after State: of the connection's source
-	regIn      = of.Reg4 // policy set of the destination when it is a local port, likewise
-	regPort    = of.Reg5 // port number to send to, or toVTEPs
-	regOrigin  = of.Reg6 // where the frame came from
-	regChunk   = of.Reg7 // place in the chain of Flood
-	regSwap    = of.Reg8 // scratch
-	regWay     = of.Reg9 // way out of a local port through the host
+	regDomain  = of.Metadata // desired.Domain; its lower 16 bits are the connection tracking zone
+	regNetwork = of.Reg0     // model.NetworkID
+	regSrc     = of.Reg1     // identity of the source; after State: of the connection's source
+	regDst     = of.Reg2     // identity of the destination, likewise
+	regOut     = of.Reg3     // policy set of the source when it is a local port; after State: of the connection's source
+	regIn      = of.Reg4     // policy set of the destination when it is a local port, likewise
+	regPort    = of.Reg5     // port number to send to, or toVTEPs
+	regOrigin  = of.Reg6     // where the frame came from
+	regChunk   = of.Reg7     // place in the chain of Flood
+	regSwap    = of.Reg8     // scratch
+	regWay     = of.Reg9     // way out of a local port through the host
 )
 
 // Values of regOrigin.
@@ -129,6 +131,17 @@ const (
 )
 
 const deciding = 0x10
+
+// DomainOf returns the domain that a flow puts packets into, 0 if it puts them into
+// none.
+func DomainOf(f of.Flow) desired.Domain {
+	for _, a := range f.Actions {
+		if s, ok := a.(of.SetField); ok && s.Field == regDomain {
+			return desired.Domain(s.Value.Lo)
+		}
+	}
+	return 0
+}
 
 func cookie(k Kind, n uint32) uint64 { return CookieMagic | uint64(k)<<40 | uint64(n) }
 
