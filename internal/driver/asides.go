@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"net/netip"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -21,68 +20,51 @@ func (a Asked) Judge(s *desired.PolicySet) desired.Ruling {
 	return s.Judge(a.Direction, a.Peer, a.Proto, a.Port)
 }
 
-// Logged are the rules with Log that a new connection met at one end.
-func (a Asked) Logged(said desired.Ruling) (out []FlowEvent) {
+// End is one end of a connection that has a policy.
+type End struct {
+	Asked
+	Set    *desired.PolicySet
+	Audits []*desired.PolicySet // beside it, as far as they are in
+}
+
+// EndOf is the end of a connection whose policy is set; get finds the sets that
+// are in, nil = none.
+func EndOf(asked Asked, set *desired.PolicySet, get func(desired.PolicySetID) *desired.PolicySet) End {
+	e := End{Asked: asked, Set: set}
+	for _, id := range set.Audits {
+		if s := get(id); s != nil {
+			e.Audits = append(e.Audits, s)
+		}
+	}
+	return e
+}
+
+// Asides are what is told of a new connection beside what the set in force said:
+// the rules with Log that it met, and which audited sets would decide otherwise.
+func (e End) Asides(said desired.Ruling) (out []FlowEvent) {
 	for _, r := range said.Logged {
-		out = append(out, FlowEvent{Kind: FlowLogged, Decisions: []Decision{{Direction: a.Direction, Rule: r.ID, Action: r.Action}}})
+		out = append(out, FlowEvent{Kind: FlowLogged, Decisions: []Decision{{Direction: e.Direction, Rule: r.ID, Action: r.Action}}})
+	}
+	for _, s := range e.Audits {
+		if would, differs := e.would(said, s); differs {
+			out = append(out, would)
+		}
 	}
 	return out
 }
 
-// Would is how an audited set would decide otherwise than the one that is in
+// would is how an audited set would decide otherwise than the one that is in
 // force said, if it would.
-func (a Asked) Would(said desired.Ruling, audited *desired.PolicySet) (FlowEvent, bool) {
-	would := a.Judge(audited)
-	e := FlowEvent{
+func (e End) would(said desired.Ruling, audited *desired.PolicySet) (FlowEvent, bool) {
+	would := e.Judge(audited)
+	out := FlowEvent{
 		Kind: FlowWouldAllow, Policy: audited.Audited,
-		Decisions: []Decision{{Direction: a.Direction, Rule: would.RuleID(), Tier: would.Tier}},
+		Decisions: []Decision{{Direction: e.Direction, Rule: would.RuleID(), Tier: would.Tier}},
 	}
 	if said.Pass {
-		e.Kind = FlowWouldDeny
+		out.Kind = FlowWouldDeny
 	}
-	return e, would.Pass != said.Pass
-}
-
-// Alike are connections that live and differ in their source ports at most.
-type Alike struct {
-	Network  model.NetworkID
-	Src, Dst netip.Addr
-	Proto    model.Protocol
-	DstPort  uint16 // with ports
-	Routed   bool   // they go by the host
-	From, To string // local ports at their ends; "" = elsewhere
-}
-
-// Count is how many are alike, and the lowest of their source ports.
-type Count struct {
-	N       uint64
-	SrcPort uint16
-}
-
-// Living are connections that live.
-type Living map[Alike]Count
-
-// Add counts one. Broadcasts are none.
-func (l Living) Add(a Alike, srcPort uint16) {
-	if a.Dst.IsMulticast() || a.Dst == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
-		return
-	}
-	if !a.Proto.HasPorts() {
-		a.DstPort, srcPort = 0, 0
-	}
-	c, ok := l[a]
-	if c.N++; !ok || srcPort < c.SrcPort {
-		c.SrcPort = srcPort
-	}
-	l[a] = c
-}
-
-// Event is what is told of them, but for what an aside says.
-func (a Alike) Event(c Count) FlowEvent {
-	return FlowEvent{
-		Time: time.Now(), Count: c.N, Living: true, Network: a.Network, Port: a.From,
-		Src: a.Src, Dst: a.Dst, Proto: a.Proto, SrcPort: c.SrcPort, DstPort: a.DstPort,
-	}
+	return out, would.Pass != said.Pass
 }
 
 // About is an aside of what e tells of.
@@ -91,3 +73,23 @@ func (e FlowEvent) About(aside FlowEvent) FlowEvent {
 	e.Kind, e.Decisions, e.Policy = aside.Kind, aside.Decisions, aside.Policy
 	return e
 }
+
+// askShare is how much of a second goes into asking policies at most.
+const askShare = time.Second / 4
+
+// Asking bounds the time that a monitor spends on asking policies; nil = nothing
+// does.
+type Asking struct{ spent time.Duration }
+
+// Left tells whether there is time in this second.
+func (a *Asking) Left() bool { return a == nil || a.spent < askShare }
+
+// Spent counts the time since began.
+func (a *Asking) Spent(began time.Time) {
+	if a != nil {
+		a.spent += time.Since(began)
+	}
+}
+
+// Tick begins another second.
+func (a *Asking) Tick() { a.spent = 0 }

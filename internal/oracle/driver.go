@@ -26,7 +26,7 @@ type Driver struct {
 	stopMonitor func() // nil until the first Monitor
 
 	audited desired.Map[desired.PolicySetID, *desired.PolicySet] // of the last picture
-	untold  map[desired.Audit]bool                               // whose living connections nobody has been told of
+	untold  driver.Untold
 }
 
 // kernel is what outlives a driver process: objects, connections, counters.

@@ -1,19 +1,18 @@
 package oracle
 
 import (
+	"net/netip"
+
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // noteAudits notes the audits that have come or changed with a picture.
 func (d *Driver) noteAudits(sets desired.Map[desired.PolicySetID, *desired.PolicySet]) {
-	for _, a := range desired.NewAudits(d.audited, sets) {
-		if d.untold == nil {
-			d.untold = map[desired.Audit]bool{}
-		}
-		d.untold[a] = true
+	if d.untold == nil {
+		d.untold = driver.Untold{}
 	}
+	d.untold.Note(d.audited, sets)
 	d.audited = sets
 }
 
@@ -26,53 +25,27 @@ func (d *Driver) tellLiving() {
 	}
 	living := driver.Living{}
 	for f, as := range d.k.conns.conns {
+		if t.networks[f.network] == nil {
+			continue
+		}
 		a := driver.Alike{Network: f.network, Src: f.src, Dst: f.dst, Proto: f.proto, DstPort: f.dstPort, Routed: as.routed, To: as.to}
 		if port := t.byAddr(f.network, f.src).port; port != nil {
 			a.From = port.IfName
 		}
 		living.Add(a, f.srcPort)
 	}
-	for a, n := range living {
-		for _, e := range d.wouldBe(a) {
-			m.queue.Send(a.Event(n).About(e))
-		}
-	}
+	var all driver.LivingQueue
+	all.Add(living, d.untold, func(a driver.Alike) []driver.End {
+		return a.Ends(func(name string) *desired.PolicySet {
+			if port := t.ports[name]; port != nil {
+				return t.sets[port.Policies]
+			}
+			return nil
+		}, func(addr netip.Addr) desired.Peer { return t.peerAt(t.networks[a.Network], addr) }, t.set)
+	})
+	all.Tell(m.queue, nil)
 	d.untold = nil
 }
 
-// wouldBe is how the audits would judge a connection that lives.
-func (d *Driver) wouldBe(a driver.Alike) (out []driver.FlowEvent) {
-	t := d.k.tables
-	net := t.networks[a.Network]
-	if net == nil {
-		return nil
-	}
-	for _, end := range []struct {
-		name  string
-		asked driver.Asked
-	}{
-		{a.From, driver.Asked{Direction: model.Out, Peer: t.peerAt(net, a.Dst), Proto: a.Proto, Port: a.DstPort}},
-		{a.To, driver.Asked{Direction: model.In, Peer: t.peerAt(net, a.Src), Proto: a.Proto, Port: a.DstPort}},
-	} {
-		port := t.ports[end.name]
-		if port == nil || t.sets[port.Policies] == nil {
-			continue
-		}
-		if a.Routed {
-			end.asked.Peer.Identity = model.IdentityExternal
-		}
-		set := t.sets[port.Policies]
-		said := end.asked.Judge(set)
-		for _, id := range set.Audits {
-			if s := t.sets[id]; s != nil && d.untold[desired.Audit{Set: set.ID, Audited: id}] {
-				if e, differs := end.asked.Would(said, s); differs {
-					out = append(out, e)
-				}
-			}
-		}
-		if !said.Pass {
-			return out
-		}
-	}
-	return out
-}
+// set is one that is in; nil = it is not.
+func (t *tables) set(id desired.PolicySetID) *desired.PolicySet { return t.sets[id] }

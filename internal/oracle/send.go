@@ -386,17 +386,10 @@ func (t *tables) judge(port *desired.Port, dir model.Direction, other desired.Pe
 		t.decisions = append(t.decisions, driver.Decision{Direction: dir})
 		return false, "" // its rules are not in (any more)
 	}
-	asked := driver.Asked{Direction: dir, Peer: other, Proto: orig.proto, Port: orig.dstPort}
-	said := asked.Judge(set)
+	end := driver.EndOf(driver.Asked{Direction: dir, Peer: other, Proto: orig.proto, Port: orig.dstPort}, set, t.set)
+	said := end.Judge(set)
 	t.decisions = append(t.decisions, driver.Decision{Direction: dir, Rule: said.RuleID(), Tier: said.Tier})
-	t.asides = append(t.asides, asked.Logged(said)...)
-	for _, id := range set.Audits {
-		if audited := t.sets[id]; audited != nil {
-			if e, differs := asked.Would(said, audited); differs {
-				t.asides = append(t.asides, e)
-			}
-		}
-	}
+	t.asides = append(t.asides, end.Asides(said)...)
 	return said.Pass, said.RuleID()
 }
 

@@ -60,7 +60,7 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	}
 	d.purgeDoomed(time.Now().Add(-doomedGrace)) // after what is written, which else would take its memory at once
 	d.last = want
-	d.noteAudits(before, want.PolicySets)
+	d.untold.Note(before, want.PolicySets)
 	err = errors.Join(err, d.tellLiving())
 	d.known = err == nil && len(rep.Problems) == 0
 	if err != nil {

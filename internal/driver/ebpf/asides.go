@@ -13,31 +13,28 @@ import (
 // became of them, and the policies are asked again here. So neither costs a
 // packet's way or a map anything.
 
-// askShare is how much of a second goes into asking at most; what would take
-// more counts as lost.
-const askShare = time.Second / 4
-
-// end is one end of a connection that has a policy.
-type end struct {
-	asked  driver.Asked
-	set    *desired.PolicySet
-	audits []*desired.PolicySet
+// endOf is the end here of a connection whose set has a number; false when its
+// rules are not in.
+func (d *Driver) endOf(asked driver.Asked, set uint32) (driver.End, bool) {
+	s := d.setIn(desired.PolicySetID(set))
+	if s == nil {
+		return driver.End{}, false
+	}
+	return driver.EndOf(asked, s, d.audited), true
 }
 
-// endOf is the end here of a connection to peer whose set has a number; false
-// when its rules are not in.
-func (d *Driver) endOf(dir model.Direction, set uint32, peer desired.Peer, proto model.Protocol, port uint16) (end, bool) {
-	x := d.index[desired.PolicySetID(set)]
-	if x == nil {
-		return end{}, false
+// setIn is a set whose rules are in; nil = they are not.
+func (d *Driver) setIn(id desired.PolicySetID) *desired.PolicySet {
+	if x := d.index[id]; x != nil {
+		return x.set
 	}
-	out := end{asked: driver.Asked{Direction: dir, Peer: peer, Proto: proto, Port: port}, set: x.set}
-	for _, id := range x.set.Audits {
-		if s, ok := d.last.PolicySets.Get(id); ok {
-			out.audits = append(out.audits, s)
-		}
-	}
-	return out, true
+	return nil
+}
+
+// audited is an audited set; nil = it is none of the picture's.
+func (d *Driver) audited(id desired.PolicySetID) *desired.PolicySet {
+	s, _ := d.last.PolicySets.Get(id)
+	return s
 }
 
 // peerAt is who policy takes an address for: ask_about of bpf/forward.h.
@@ -56,7 +53,7 @@ func (d *Driver) peerAt(net uint32, a addr, way bool) desired.Peer {
 
 // verdict is what the programs found at an end.
 type verdict struct {
-	end
+	driver.End
 	passed bool
 	number uint64 // of the rule that decided; 0 = none
 	rule   string // its id, where it is known
@@ -68,7 +65,8 @@ func (d *Driver) verdicts(e event) (out []verdict) {
 		if set == 0 {
 			return
 		}
-		if at, ok := d.endOf(dir, set, d.peerAt(e.Net, peer, e.Way != 0), model.Protocol(e.Proto), e.DstPort); ok {
+		asked := driver.Asked{Direction: dir, Peer: d.peerAt(e.Net, peer, e.Way != 0), Proto: model.Protocol(e.Proto), Port: e.DstPort}
+		if at, ok := d.endOf(asked, set); ok {
 			out = append(out, verdict{at, passed, number, d.ruleIDs[number]})
 		}
 	}
@@ -87,7 +85,7 @@ func (v verdict) is(said desired.Ruling) bool {
 	if said.Rule == nil || ruleNumber(said.Rule.ID) == v.number {
 		return true
 	}
-	for _, t := range v.set.Tiers(v.asked.Direction) {
+	for _, t := range v.Set.Tiers(v.Direction) {
 		if r, ok := t.Rules.Get(v.rule); ok && rankOf(r).weight == rankOf(said.Rule).weight {
 			return true
 		}
@@ -98,25 +96,19 @@ func (v verdict) is(said desired.Ruling) bool {
 // asides tells what the policies asked about a new connection say of it beside
 // their verdicts.
 func (m *monitor) asides(f driver.FlowEvent, list []verdict) {
-	began := time.Now()
-	defer func() { m.asked += time.Since(began) }()
+	defer m.asking.Spent(time.Now())
 	for _, v := range list {
-		if m.asked > askShare {
+		if !m.asking.Left() {
 			m.queue.Lose(f.Count)
 			return
 		}
-		said := v.asked.Judge(v.set)
+		said := v.Judge(v.Set)
 		if !v.is(said) {
 			m.queue.Lose(f.Count)
 			continue
 		}
-		for _, e := range v.asked.Logged(said) {
+		for _, e := range v.Asides(said) {
 			m.queue.Send(f.About(e))
-		}
-		for _, s := range v.audits {
-			if e, differs := v.asked.Would(said, s); differs {
-				m.queue.Send(f.About(e))
-			}
 		}
 	}
 }

@@ -88,7 +88,7 @@ type Driver struct {
 	instance uint32                             // last one used
 	doomed   []doomedInstance                   // that no set refers to any more
 	ruleIDs  map[uint64]string                  // by number
-	untold   map[desired.Audit]bool             // that came or changed while nobody monitored
+	untold   driver.Untold                      // that came or changed while nobody monitored
 	// rulesKept is how many rules the last clean-up of ruleIDs has left.
 	rulesKept int
 	endpoint  map[string]model.EndpointKey // by port
@@ -215,7 +215,7 @@ func (d *Driver) takeOver() error {
 		return err
 	}
 	d.indexes, d.down, d.refused = map[string]int{}, map[int]bool{}, map[desired.PolicySetID]error{}
-	d.ruleIDs, d.endpoint, d.untold = map[uint64]string{}, map[string]model.EndpointKey{}, map[desired.Audit]bool{}
+	d.ruleIDs, d.endpoint, d.untold = map[uint64]string{}, map[string]model.EndpointKey{}, driver.Untold{}
 	d.gone, d.dirty, d.netPorts = map[hostKey]bool{}, map[uint32]bool{}, map[uint32]map[string]stationPort{}
 	for _, h := range d.hosts.have {
 		d.hand = max(d.hand, h.Hand)

@@ -101,8 +101,8 @@ type monitor struct {
 	lost   uint64            // as counted by the programs, told already
 	told   map[slotKey]event // last event of each slot that may hold packets back
 	perCPU []eventSlot
-	asked  time.Duration // spent on asides since the last tick
-	living []living      // still to be told; under d.mu
+	asking driver.Asking
+	living driver.LivingQueue
 }
 
 // reset makes the programs forget what they told an earlier reader.
@@ -156,7 +156,7 @@ func (m *monitor) run(ctx context.Context) {
 			next = now.Add(time.Second)
 			m.ring.SetDeadline(next)
 		}
-		m.tellLiving()
+		m.living.Tell(m.queue, &m.asking)
 	}
 	m.end()
 }
@@ -182,7 +182,7 @@ func (m *monitor) take(raw []byte) {
 // tick tells what the programs hold back of flows that have ended, and how
 // much was lost.
 func (m *monitor) tick() {
-	m.asked = 0
+	m.asking.Tick()
 	now, err := monotonic()
 	if err != nil {
 		return
