@@ -133,6 +133,39 @@ func testAsides(t *testing.T, h Harness) {
 	if r := b.apply(t, w.Pictures["h1"]); r.Changes != 0 {
 		t.Errorf("the same picture, without asides, made %d changes", r.Changes)
 	}
+	if h.WayOut {
+		b.livingWayOut(t, top)
+	}
+}
+
+// livingWayOut: of connections that live audits tell with the endpoint's own
+// address also where they go to or come from the host's stack.
+func (b *bench) livingWayOut(t *testing.T, top Topology) {
+	t.Helper()
+	pic, packets := byWayOut(top, b.WayOut6)
+	b.apply(t, withAsides(pic, true))
+	for _, p := range packets {
+		b.compare(t, p.name, p.packet)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	want, err := b.ref.Monitor(ctx, driver.MonitorOptions{NoDrops: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.living(t, want, true)
+	got, err := b.drv.Monitor(ctx, driver.MonitorOptions{NoDrops: true})
+	if err != nil {
+		t.Fatalf("Monitor() = %v", err)
+	}
+	least := 0
+	if b.drv.Capabilities().Living {
+		least = 4
+	}
+	compareEvents(t, want, got, least)
+	cancel()
+	drain(t, got)
+	drain(t, want)
 }
 
 // living looks at what the oracle tells of connections that live, if it is to

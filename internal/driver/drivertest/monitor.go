@@ -154,10 +154,7 @@ func monitorChanged(t *testing.T, b *bench, pic desired.Host, top Topology) {
 // endpoint's own address.
 func monitorWayOut(t *testing.T, b *bench, top Topology) {
 	t.Helper()
-	comp := NewCompiler(top, "h1")
-	WithWayOut(top, comp, b.WayOut6)
-	attachRules(top, comp, wayOutRules())
-	pic, _ := comp.Compile(1)
+	pic, packets := byWayOut(top, b.WayOut6)
 	b.apply(t, pic)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -170,22 +167,35 @@ func monitorWayOut(t *testing.T, b *bench, top Topology) {
 	if err != nil {
 		t.Fatalf("Monitor() = %v", err)
 	}
-	web1 := at(top, "web1")
-	private := portOf(pic, web1).Private
-	for i, port := range []uint16{80, 443, 444} {
-		p := between(top, web1, web1, model.ProtoTCP, false, 43000+uint16(i), port)
-		p.Dst, p.DstMAC = Outside, desired.RouterMAC
-		b.compare(t, fmt.Sprintf("to the outside, port %d", port), p)
-	}
-	for i, port := range []uint16{8080, 22, 23} {
-		b.compare(t, fmt.Sprintf("from the outside, port %d", port), oracle.Packet{
-			Host: true, Src: Outside, Dst: private, Proto: model.ProtoTCP, SrcPort: 44000 + uint16(i), DstPort: port, TCPFlags: oracle.FlagSYN,
-		})
+	for _, p := range packets {
+		b.compare(t, p.name, p.packet)
 	}
 	compareEvents(t, want, got, 6)
 	cancel()
 	drain(t, got)
 	drain(t, want)
+}
+
+// byWayOut is a picture with a way out and policies, and packets that go by it.
+func byWayOut(top Topology, six bool) (desired.Host, []namedPacket) {
+	comp := NewCompiler(top, "h1")
+	WithWayOut(top, comp, six)
+	attachRules(top, comp, wayOutRules())
+	pic, _ := comp.Compile(1)
+	web1 := at(top, "web1")
+	private := portOf(pic, web1).Private
+	var out []namedPacket
+	for i, port := range []uint16{80, 443, 444} {
+		p := between(top, web1, web1, model.ProtoTCP, false, 43000+uint16(i), port)
+		p.Dst, p.DstMAC = Outside, desired.RouterMAC
+		out = append(out, namedPacket{fmt.Sprintf("to the outside, port %d", port), p})
+	}
+	for i, port := range []uint16{8080, 22, 23} {
+		out = append(out, namedPacket{fmt.Sprintf("from the outside, port %d", port), oracle.Packet{
+			Host: true, Src: Outside, Dst: private, Proto: model.ProtoTCP, SrcPort: 44000 + uint16(i), DstPort: port, TCPFlags: oracle.FlagSYN,
+		}})
+	}
+	return pic, out
 }
 
 // drain expects a channel to be closed.

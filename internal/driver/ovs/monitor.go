@@ -34,6 +34,9 @@ type watch struct {
 	passed  uint64         // by the switch's bound, at the tick before
 	lost    uint64         // on the way to conn, as told already
 	held    map[alike]*heldEvent
+	asking  driver.Asking
+	living  driver.LivingQueue
+	more    chan struct{} // there is more in living
 	ended   chan struct{} // closed when the flows are as before
 }
 
@@ -64,7 +67,8 @@ type heldEvent struct {
 func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-chan driver.FlowEvent, error) {
 	w := &watch{
 		d: d, opts: opts, queue: driver.NewFlowQueue(),
-		samples: make(chan openflow.PacketIn, samplesPerSecond), held: map[alike]*heldEvent{}, ended: make(chan struct{}),
+		samples: make(chan openflow.PacketIn, samplesPerSecond), held: map[alike]*heldEvent{},
+		more: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,6 +88,7 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 		d.pic.policies.listen(false)
 		return nil, errors.Join(fmt.Errorf("monitor: %w", err), d.rewatch(ctx, nil), w.conn.Close())
 	}
+	d.tellLiving(ctx)
 	d.wg.Go(func() { w.run(ctx) })
 	return w.queue.Events(), nil
 }
@@ -165,11 +170,15 @@ func (w *watch) run(ctx context.Context) {
 			return
 		case p := <-w.samples:
 			w.take(p)
+		case <-w.more:
+			w.living.Tell(w.queue, &w.asking)
 		case <-gone: // the switch; its flows are replayed by others
 			_ = w.conn.Close()
 			w.conn = nil
 		case <-tick.C:
 			w.tick(ctx)
+			w.asking.Tick()
+			w.living.Tell(w.queue, &w.asking)
 			tick.Reset(time.Second) // a late one must not bring the next one closer
 		}
 	}

@@ -94,7 +94,9 @@ type Driver struct {
 	verified time.Time
 	dumpTook time.Duration
 	patience time.Duration // switchPatience, but in tests
+	listable uint64        // maxLiving, but in tests
 	watching *watch        // who monitors; nil = nobody
+	untold   driver.Untold // audits that came or changed while nobody monitored
 	fault    func() error  // tests only: asked before every write
 	drift    driver.Drift
 	asked    map[netip.Addr]time.Time // tunnel endpoints, and when they were last asked for
@@ -118,7 +120,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), stale: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, rules: map[uint32]string{}, asked: map[netip.Addr]time.Time{}}
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), stale: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.Untold{}, asked: map[netip.Addr]time.Time{}}
 	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}
@@ -250,6 +252,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 		return rep, fmt.Errorf("open vswitch: ports: %w", err)
 	}
 	d.remember(want)
+	d.tellLiving(ctx)
 	d.reportPorts(want, &rep, tunnelTrouble(problems))
 	rep.Problems = append(rep.Problems, d.pic.policies.problems()...)
 	rep.Problems = append(rep.Problems, d.underlayProblems()...)
@@ -260,7 +263,9 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 // compares them with what they should be, unless it did a moment ago.
 func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Report, force bool) error {
 	cfg, numbers := d.inputs(want)
+	before := d.pic.have.PolicySets
 	d.pic.update(want, cfg, numbers)
+	d.untold.Note(before, want.PolicySets)
 	if !d.known {
 		if err := d.readBack(ctx); err != nil {
 			return err

@@ -113,17 +113,19 @@ func (d *Driver) conntrack(ctx context.Context) (driver.TableStats, error) {
 		}
 		return twoNumbers(string(count), string(most))
 	}
-	const datapath = "netdev@ovs-netdev"
-	count, err := control(ctx, d.cfg.RunDir, "dpctl/ct-get-nconns", datapath)
+	count, err := control(ctx, d.cfg.RunDir, "dpctl/ct-get-nconns", d.datapath())
 	if err != nil {
 		return driver.TableStats{}, err
 	}
-	most, err := control(ctx, d.cfg.RunDir, "dpctl/ct-get-maxconns", datapath)
+	most, err := control(ctx, d.cfg.RunDir, "dpctl/ct-get-maxconns", d.datapath())
 	if err != nil {
 		return driver.TableStats{}, err
 	}
 	return twoNumbers(count, most)
 }
+
+// datapath is the name that the switch gives the datapath of its bridges.
+func (d *Driver) datapath() string { return d.cfg.Datapath + "@ovs-" + d.cfg.Datapath }
 
 func twoNumbers(entries, capacity string) (s driver.TableStats, err error) {
 	var errs [2]error
