@@ -24,6 +24,7 @@ type picture struct {
 	Sets     map[desired.PolicySetID]desired.PolicySet
 	Names    map[desired.DNSKey]desired.DNSRecord
 	Subnets  map[model.NetworkKey]desired.DNSNetwork
+	Services map[model.ServiceKey]string // all of each as text
 	Problems []string
 }
 
@@ -49,10 +50,22 @@ func contents(h desired.Host, problems []Problem) picture {
 	for k, v := range h.PolicySets.All() {
 		p.Sets[k] = *v
 	}
+	p.Services = map[model.ServiceKey]string{}
+	for k, s := range h.Services.All() {
+		p.Services[k] = serviceText(s)
+	}
 	for _, x := range problems {
 		p.Problems = append(p.Problems, x.String())
 	}
 	return p
+}
+
+func serviceText(s *desired.Service) string {
+	backends := map[string]desired.Backend{}
+	for k, b := range s.Backends.All() {
+		backends[k.String()] = *b
+	}
+	return fmt.Sprint(s.Network, s.IPv4, s.IPv6, s.Ports, s.Affinity, backends)
 }
 
 var byValue = []cmp.Option{
@@ -154,7 +167,7 @@ func randomObject(rng *rand.Rand) any {
 	policy := choose(rng, model.PolicyName("p1"), "p2", "p3")
 	host := choose(rng, model.HostName("h1"), "h1", "h2", "h3", "h4", "")
 	identity := model.IdentityFirst + model.Identity(rng.Intn(6))
-	switch rng.Intn(21) {
+	switch rng.Intn(23) {
 	case 0:
 		return model.Global{FwdMode: choose(rng, model.FwdBridge, model.FwdRouting), ArpMode: choose(rng, model.ArpProxy, model.ArpFlood)}
 	case 1:
@@ -199,17 +212,28 @@ func randomObject(rng *rand.Rand) any {
 			r.Labels[choose(rng, "a", "b")] = choose(rng, "1", "2")
 		}
 		return r
-	case 11:
-		return model.Service{
-			Key: model.ServiceKey{Tenant: tenant, Name: choose(rng, "s1", "s2")}, Network: network.Name,
-			VIP: choose(rng, netip.Addr{}, netip.MustParseAddr("10.1.0.100"), netip.MustParseAddr("fd00::100")),
+	case 11, 17, 18:
+		s := model.Service{
+			Key: model.ServiceKey{Tenant: tenant, Name: choose(rng, "s1", "s2", "s3")}, Network: network.Name,
+			VIP: choose(rng, netip.Addr{}, netip.MustParseAddr("10.1.0.100"), netip.MustParseAddr("10.1.0.100"), netip.MustParseAddr("fd00::100")),
 		}
+		for _, k := range []string{"a", "b"}[:rng.Intn(3)] {
+			s.Selectors = append(s.Selectors, model.ServiceSelector{Key: k, Value: choose(rng, "1", "2")})
+		}
+		if rng.Intn(2) == 0 {
+			s.Ports, s.Affinity = []model.ServicePort{{Port: 80, Provider: 8080, Protocol: model.ProtoTCP}}, model.NoAffinity
+		}
+		return s
 	}
 	e := model.Endpoint{
 		Key: model.EndpointKey{Network: network, ID: model.EndpointID(fmt.Sprint("e", rng.Intn(6)))}, Group: group,
 		Identity: choose(rng, identity, identity, identity, 0), Host: host,
 		IPv4: netip.AddrFrom4([4]byte{10, 1, 0, byte(1 + rng.Intn(6))}), MAC: model.MAC{2, 2, 0, 0, 0, byte(rng.Intn(7))},
 		Container: strconv.Itoa(rng.Intn(3)), Name: choose(rng, "", "1", "c1", "c2"),
+		Labels: map[string]string{}, Unhealthy: rng.Intn(4) == 0,
+	}
+	for range rng.Intn(3) {
+		e.Labels[choose(rng, "a", "b")] = choose(rng, "1", "2")
 	}
 	return e
 }
@@ -344,7 +368,7 @@ func testSequences(t *testing.T, seeds int) {
 		}
 		steps.Compile(7)
 		if n := len(steps.networks) + len(steps.groups) + len(steps.policies) + len(steps.tenants) + len(steps.selecting) + len(steps.netIDs) +
-			len(steps.subjects) + len(steps.sets) + len(steps.hashes) + steps.clashes; n != 0 {
+			len(steps.services) + len(steps.subjects) + len(steps.sets) + len(steps.hashes) + steps.clashes; n != 0 {
 			t.Fatalf("seed %d: %d entries left after everything was deleted: %v %v %v %v", seed, n, steps.networks, steps.groups, steps.policies, steps.tenants)
 		}
 		if diff := cmp.Diff(contents(New("h1").Compile(7)), contents(steps.Compile(7)), byValue...); diff != "" {

@@ -22,6 +22,7 @@ type Compiler struct {
 	groups   map[model.GroupKey]*group
 	policies map[model.PolicyKey]*policy
 	tenants  map[model.TenantName]*tenant
+	services map[model.ServiceKey]*service
 	privates map[model.EndpointKey]netip.Addr // as this host has chosen them
 	control  []netip.AddrPort                 // sorted
 
@@ -41,7 +42,7 @@ type Compiler struct {
 	dirtyEps      set[*endpoint]
 	dirtyGroups   set[*group]
 	dirtyTenants  set[*tenant]
-	dirtyServices map[model.ServiceKey]*model.Service // nil = deleted
+	changed       serviceChanges
 	policyChanges
 
 	out      desired.Host
@@ -68,7 +69,8 @@ func New(host model.HostName) *Compiler {
 		dirtyEps:      set[*endpoint]{},
 		dirtyGroups:   set[*group]{},
 		dirtyTenants:  set[*tenant]{},
-		dirtyServices: map[model.ServiceKey]*model.Service{},
+		services:      map[model.ServiceKey]*service{},
+		changed:       serviceChanges{set[*service]{}, map[*service]set[*endpoint]{}},
 		policyChanges: newPolicyChanges(),
 	}
 }
@@ -202,6 +204,7 @@ func (c *Compiler) SetEndpoint(v model.Endpoint) {
 	old := n.eps[v.Key.ID]
 	if old != nil {
 		if sameEndpoint(&old.Endpoint, &v) {
+			c.relabel(old, v)
 			return
 		}
 		c.unlink(n, old)
@@ -214,7 +217,7 @@ func (c *Compiler) SetEndpoint(v model.Endpoint) {
 	c.link(n, e)
 }
 
-// sameEndpoint compares what a picture depends on.
+// sameEndpoint compares what a picture depends on, but for services.
 func sameEndpoint(a, b *model.Endpoint) bool {
 	return a.Group == b.Group && a.Identity == b.Identity && a.Host == b.Host &&
 		a.IPv4 == b.IPv4 && a.IPv6 == b.IPv6 && a.MAC == b.MAC && containerName(a) == containerName(b)
@@ -247,6 +250,7 @@ func (c *Compiler) link(n *network, e *endpoint) {
 	}
 	on.add(e)
 	n.macs[e.MAC] = append(n.macs[e.MAC], e)
+	c.serve(e, true)
 	c.touchMAC(n, e.MAC)
 	c.useIdentity(c.tenant(n.key.Tenant), e.identity(), 1)
 }
@@ -254,6 +258,7 @@ func (c *Compiler) link(n *network, e *endpoint) {
 // unlink is the reverse of link.
 func (c *Compiler) unlink(n *network, e *endpoint) {
 	c.dirtyEps.add(e)
+	c.serve(e, false)
 	on := n.byHost[e.Host]
 	if delete(on, e); len(on) == 0 {
 		delete(n.byHost, e.Host)

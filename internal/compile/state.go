@@ -28,11 +28,15 @@ type network struct {
 	byHost map[model.HostName]set[*endpoint]
 	macs   map[model.MAC][]*endpoint // who claims a MAC; nearly always one
 
+	services *serviceIndex // nil = it has none
+
 	id      model.NetworkID // in the picture under this number; 0 = not in it
 	claimed model.NetworkID // number claimed by it, whether or not it won
 }
 
-func (n *network) empty() bool { return n.rec == nil && len(n.eps) == 0 && n.id == 0 && n.claimed == 0 }
+func (n *network) empty() bool {
+	return n.rec == nil && len(n.eps) == 0 && n.id == 0 && n.claimed == 0 && n.services == nil
+}
 
 // endpoint is one endpoint and what was compiled of it.
 type endpoint struct {
@@ -40,6 +44,8 @@ type endpoint struct {
 	net    *network
 	ifName string
 	gone   bool // deleted; to be retracted
+
+	services set[*service] // that its labels provide
 
 	isPort   bool
 	subject  *subject // of the port

@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -32,6 +33,11 @@ type ServicePort struct {
 	Protocol model.Protocol
 	Port     uint16
 	Backend  uint16
+}
+
+// CompareServicePorts orders the ports of a service.
+func CompareServicePorts(a, b ServicePort) int {
+	return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
 }
 
 // TrafficPolicy says which backends of a service are chosen among.

@@ -74,6 +74,7 @@ type Endpoint struct {
 	Name      string            `json:"name,omitempty"`      // common name (container name)
 	Container string            `json:"container,omitempty"` // container id, when the runtime told it
 	Labels    map[string]string `json:"labels,omitempty"`
+	Unhealthy bool              `json:"unhealthy,omitempty"` // its container's health check says so: services send nothing new there
 }
 
 // Limits of an endpoint's fields that a runtime gives.

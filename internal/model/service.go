@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 var _ = register(Kind{
@@ -48,9 +49,42 @@ type Service struct {
 	Key       ServiceKey        `json:"key"`
 	Network   NetworkName       `json:"network"`
 	ReqAddr   netip.Addr        `json:"reqAddr,omitzero"` // as asked for; zero = any
-	VIP       netip.Addr        `json:"vip"`              // allocated
+	VIP       netip.Addr        `json:"vip"`              // allocated; IPv6 on a network without IPv4
+	VIP6      netip.Addr        `json:"vip6,omitzero"`    // allocated beside an IPv4 one, where the network has IPv6
 	Selectors []ServiceSelector `json:"selectors"`
 	Ports     []ServicePort     `json:"ports"`
+	Affinity  Affinity          `json:"affinity,omitempty"`
+}
+
+// Affinity is for how many seconds a client stays with the provider that it got,
+// after its last new connection; 0 = DefaultAffinity, negative = each connection is
+// chosen for by itself.
+type Affinity int64
+
+// The affinities; 1.x kept to a provider by client address.
+const (
+	NoAffinity      Affinity = -1
+	DefaultAffinity Affinity = 3 * 60 * 60
+	MaxAffinity     Affinity = 24 * 60 * 60
+)
+
+// AffinityTime returns how long a client stays with its provider; 0 = it does not.
+func (s Service) AffinityTime() time.Duration {
+	switch {
+	case s.Affinity < 0:
+		return 0
+	case s.Affinity == 0:
+		return time.Duration(DefaultAffinity) * time.Second
+	}
+	return time.Duration(s.Affinity) * time.Second
+}
+
+// Addrs returns the service's addresses by family; zero where it has none.
+func (s Service) Addrs() (v4, v6 netip.Addr) {
+	if s.VIP.Is4() {
+		return s.VIP, s.VIP6
+	}
+	return netip.Addr{}, s.VIP
 }
 
 // ServiceSelector is a label that a provider must have.
