@@ -72,7 +72,7 @@ type Remote struct {
 	IPv4     netip.Addr
 	IPv6     netip.Addr
 	Identity model.Identity
-	VTEP     netip.Addr // invalid (zero) while its host is unknown, and on VLAN networks
+	VTEP     netip.Addr // invalid (zero) while its host is unknown, and on VLAN networks that are not joined
 }
 
 // PolicySetID numbers a PolicySet on this host; ports with equal policy share one.

@@ -71,10 +71,19 @@ type touched struct {
 }
 
 // follows tells whether next can be judged by what differs: nothing that
-// concerns all objects has changed.
+// concerns all objects has changed, nor has a network gone over to another domain,
+// which is a change of the mode for all of them.
 func (p *pictures) follows(next desired.Host) bool {
-	return p != nil && p.want.VTEP == next.VTEP && (p.want.Private == next.Private ||
-		p.want.Private != nil && next.Private != nil && *p.want.Private == *next.Private)
+	if p == nil || p.want.VTEP != next.VTEP || p.want.Private != next.Private &&
+		(p.want.Private == nil || next.Private == nil || *p.want.Private != *next.Private) {
+		return false
+	}
+	for c := range next.Networks.Diff(p.want.Networks) {
+		if c.Had && c.Has && c.Old.Joined != c.New.Joined {
+			return false
+		}
+	}
+	return true
 }
 
 // next judges the next picture. all has interfaces looked at that were there,

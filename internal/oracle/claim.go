@@ -137,10 +137,18 @@ func claims(h desired.Host, c claimant) (mac desired.RemoteKey, addrs []addrKey,
 	}
 	for _, a := range []netip.Addr{v4, v6} {
 		if a.IsValid() {
-			addrs = append(addrs, addrKey{n, a})
+			addrs = append(addrs, claimOf(h, n, a))
 		}
 	}
 	return mac, addrs, private
+}
+
+// claimOf is what an address is claimed as by who is on a network of a picture.
+func claimOf(h desired.Host, id model.NetworkID, a netip.Addr) addrKey {
+	if n, ok := h.Networks.Get(id); ok {
+		return addrKey{n.Domain(), a}
+	}
+	return addrKey{desired.Domain(id), a}
 }
 
 // release takes from an object what it has by a picture, and forgets what was
@@ -214,7 +222,7 @@ func (p *pictures) claim(who station, n model.NetworkID, mac model.MAC, addrs ..
 		if a.Is4() != (i == 0) {
 			return model.Errorf(model.ErrInvalid, "address %s is of the wrong family", a)
 		}
-		if other, dup := p.addrs[addrKey{n, a}]; dup {
+		if other, dup := p.addrs[claimOf(p.want, n, a)]; dup {
 			return model.Errorf(model.ErrExists, "address %s is %s's", a, other.claimant())
 		}
 	}
@@ -223,7 +231,7 @@ func (p *pictures) claim(who station, n model.NetworkID, mac model.MAC, addrs ..
 	}
 	for _, a := range addrs {
 		if a.IsValid() {
-			p.addrs[addrKey{n, a}] = who
+			p.addrs[claimOf(p.want, n, a)] = who
 		}
 	}
 	return nil

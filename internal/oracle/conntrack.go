@@ -3,13 +3,15 @@ package oracle
 import (
 	"net/netip"
 
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// flow names one direction of a connection within a network. With ICMP, both
-// ports are the identifier; without ports they are zero.
+// flow names one direction of a connection within a domain, or with link-local
+// addresses within a network. With ICMP, both ports are the identifier; without
+// ports they are zero.
 type flow struct {
-	network          model.NetworkID
+	domain           desired.Domain
 	src, dst         netip.Addr
 	proto            model.Protocol
 	srcPort, dstPort uint16
@@ -23,7 +25,7 @@ func (f flow) reversed() flow {
 
 // fragKey names a datagram that comes in fragments (RFC 791 section 3.2).
 type fragKey struct {
-	network  model.NetworkID
+	domain   desired.Domain
 	src, dst netip.Addr
 	proto    model.Protocol
 	id       uint32
@@ -31,8 +33,9 @@ type fragKey struct {
 
 // judged is how a connection was judged.
 type judged struct {
-	routed bool   // as one that goes by the host
-	to     string // for this local port as its destination; "" = for none
+	outside bool            // as one that goes by the host
+	network model.NetworkID // its source's, or where it was seen
+	to      string          // for this local port as its destination; "" = for none
 }
 
 // conntrack is one host's connection table: the original direction of every
@@ -54,26 +57,26 @@ func newConntrack() *conntrack {
 }
 
 func (c *conntrack) addConn(f flow) {
-	c.connsOf.add(addrKey{f.network, f.src}, f)
-	c.connsOf.add(addrKey{f.network, f.dst}, f)
+	c.connsOf.add(addrKey{f.domain, f.src}, f)
+	c.connsOf.add(addrKey{f.domain, f.dst}, f)
 }
 
 func (c *conntrack) removeConn(f flow) {
 	delete(c.conns, f)
-	c.connsOf.remove(addrKey{f.network, f.src}, f)
-	c.connsOf.remove(addrKey{f.network, f.dst}, f)
+	c.connsOf.remove(addrKey{f.domain, f.src}, f)
+	c.connsOf.remove(addrKey{f.domain, f.dst}, f)
 }
 
 func (c *conntrack) addFrag(k fragKey, orig flow) {
 	c.frags[k] = orig
-	c.fragsOf.add(addrKey{k.network, k.src}, k)
-	c.fragsOf.add(addrKey{k.network, k.dst}, k)
+	c.fragsOf.add(addrKey{k.domain, k.src}, k)
+	c.fragsOf.add(addrKey{k.domain, k.dst}, k)
 }
 
 func (c *conntrack) removeFrag(k fragKey) {
 	delete(c.frags, k)
-	c.fragsOf.remove(addrKey{k.network, k.src}, k)
-	c.fragsOf.remove(addrKey{k.network, k.dst}, k)
+	c.fragsOf.remove(addrKey{k.domain, k.src}, k)
+	c.fragsOf.remove(addrKey{k.domain, k.dst}, k)
 }
 
 // forget drops the connections and datagrams of an address.
@@ -96,8 +99,8 @@ var (
 	icmp6Error = map[uint8]bool{1: true, 2: true, 3: true, 4: true}
 )
 
-func flowOf(n model.NetworkID, p *Packet) flow {
-	f := flow{network: n, src: p.Src, dst: p.Dst, proto: p.Proto}
+func flowOf(n *desired.Network, p *Packet) flow {
+	f := flow{domain: spaceOf(n, p.Src, p.Dst), src: p.Src, dst: p.Dst, proto: p.Proto}
 	if p.Proto.HasPorts() {
 		f.srcPort, f.dstPort = p.SrcPort, p.DstPort
 	} else if p.isICMP() {
@@ -122,9 +125,9 @@ func (c *conntrack) known(f flow) (flow, bool) {
 // answers nothing that is known, or is part of nothing. ours tells that a
 // container of this host sends it, which is no router: it says what has become
 // of a packet only when that was sent to it.
-func (c *conntrack) classify(n model.NetworkID, p *Packet, ours bool) (flow, bool) {
+func (c *conntrack) classify(n *desired.Network, p *Packet, ours bool) (flow, bool) {
 	if p.Frag != nil && p.Frag.Offset != 0 {
-		f, ok := c.frags[fragKey{n, p.Src, p.Dst, p.Proto, p.Frag.ID}]
+		f, ok := c.frags[fragKey{spaceOf(n, p.Src, p.Dst), p.Src, p.Dst, p.Proto, p.Frag.ID}]
 		return f, ok
 	}
 	f := flowOf(n, p)
@@ -178,7 +181,7 @@ func (c *conntrack) commit(orig flow, p *Packet, as judged) {
 	if p.Frag == nil {
 		return
 	}
-	k := fragKey{orig.network, p.Src, p.Dst, p.Proto, p.Frag.ID}
+	k := fragKey{orig.domain, p.Src, p.Dst, p.Proto, p.Frag.ID}
 	switch {
 	case !p.Frag.More:
 		c.removeFrag(k)

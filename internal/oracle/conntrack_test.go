@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -20,20 +21,20 @@ func TestForget(t *testing.T) {
 		if rng.IntN(4) == 0 {
 			p.Frag = &Fragment{ID: uint32(rng.IntN(3)), More: rng.IntN(3) > 0}
 		}
-		n := model.NetworkID(1 + rng.IntN(2))
+		n := &desired.Network{ID: model.NetworkID(1 + rng.IntN(2))}
 		c.commit(flowOf(n, p), p, judged{})
 		if rng.IntN(20) > 0 {
 			continue
 		}
-		a := addrKey{n, addr()}
+		a := addrKey{n.Domain(), addr()}
 		conns, frags := map[flow]judged{}, map[fragKey]flow{}
 		for f := range c.conns {
-			if f.network != a.network || f.src != a.addr && f.dst != a.addr {
+			if f.domain != a.domain || f.src != a.addr && f.dst != a.addr {
 				conns[f] = judged{}
 			}
 		}
 		for k, f := range c.frags {
-			if k.network != a.network || k.src != a.addr && k.dst != a.addr {
+			if k.domain != a.domain || k.src != a.addr && k.dst != a.addr {
 				frags[k] = f
 			}
 		}

@@ -131,7 +131,7 @@ func (d *Driver) Events() <-chan driver.Event { return d.events }
 // Capabilities implements driver.Driver. The way out is executed on packets, but
 // no interface of this machine is made for it.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut6: true, Log: true, Audit: true, Living: true, Tabled: d}
+	return driver.Capabilities{WayOut6: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d}
 }
 
 // Tables implements driver.Tabled: they never evict.

@@ -73,7 +73,9 @@ func (f *Fabric) Send(at model.HostName, p Packet) (arrived []Arrival, hops []Ho
 // carry makes the packet that arrives at another host, if one does. Networks
 // have one number in the whole cluster, so it stands for the VNI.
 func (f *Fabric) carry(v Verdict, from, to *Driver, p Packet) (Packet, bool) {
-	p.Port = ""
+	if p.Port = ""; v.Sent != nil {
+		p = *v.Sent
+	}
 	if v.Uplink {
 		p.Uplink, p.VLAN = true, v.VLAN
 		return p, true
@@ -124,15 +126,16 @@ func (f *Fabric) Reach(q Probe) (bool, []Hop) {
 	if q.IPv6 {
 		src, dst = from.IPv6, to.IPv6
 	}
+	toNext, backNext := f.next(q.FromHost, from, to, dst), f.next(q.ToHost, to, from, src)
 	if !src.IsValid() || !dst.IsValid() {
 		return false, nil
 	}
 	p := Packet{
-		Port: q.FromPort, SrcMAC: from.MAC, DstMAC: to.MAC, Src: src, Dst: dst,
+		Port: q.FromPort, SrcMAC: from.MAC, DstMAC: toNext.mac, Src: src, Dst: dst,
 		Proto: q.Proto, SrcPort: q.SrcPort, DstPort: q.DstPort,
 	}
 	r := Packet{
-		Port: q.ToPort, SrcMAC: to.MAC, DstMAC: from.MAC, Src: dst, Dst: src,
+		Port: q.ToPort, SrcMAC: to.MAC, DstMAC: backNext.mac, Src: dst, Dst: src,
 		Proto: q.Proto, SrcPort: q.DstPort, DstPort: q.SrcPort,
 	}
 	switch {
@@ -151,9 +154,10 @@ func (f *Fabric) Reach(q Probe) (bool, []Hop) {
 	for _, leg := range []struct {
 		at   model.HostName
 		p    Packet
+		by   netip.Addr
 		want Arrival
-	}{{q.FromHost, p, Arrival{q.ToHost, q.ToPort}}, {q.ToHost, r, Arrival{q.FromHost, q.FromPort}}} {
-		if found, more := f.resolve(leg.at, leg.p); !found {
+	}{{q.FromHost, p, toNext.addr, Arrival{q.ToHost, q.ToPort}}, {q.ToHost, r, backNext.addr, Arrival{q.FromHost, q.FromPort}}} {
+		if found, more := f.resolve(leg.at, leg.p, leg.by); !found {
 			return false, append(hops, more...)
 		}
 		arrived, more := f.Send(leg.at, leg.p)
@@ -165,9 +169,32 @@ func (f *Fabric) Reach(q Probe) (bool, []Hop) {
 	return true, hops
 }
 
-// resolve asks for a packet's destination as its sender's kernel would, and
+// hop is whom a container hands a packet to.
+type hop struct {
+	addr netip.Addr
+	mac  model.MAC
+}
+
+// next is whom a container asks for to reach an address: the endpoint itself, or
+// its network's router when that joins networks and the address is on another one.
+func (f *Fabric) next(at model.HostName, from, to desired.Port, dst netip.Addr) hop {
+	d := f.Host(at)
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	n := d.k.tables.networks[from.Network]
+	if n == nil || n.Joined == 0 || n.Holds(dst) {
+		return hop{dst, to.MAC}
+	}
+	if dst.Is4() {
+		return hop{n.Router(), desired.RouterMAC}
+	}
+	return hop{n.Router6(), desired.RouterMAC}
+}
+
+// resolve asks for whom a packet is handed to, as its sender's kernel would, and
 // tells whether an answer with the packet's MAC came back.
-func (f *Fabric) resolve(at model.HostName, p Packet) (bool, []Hop) {
+func (f *Fabric) resolve(at model.HostName, p Packet, by netip.Addr) (bool, []Hop) {
+	p.Dst = by
 	ask := solicit(p)
 	arrived, hops := f.Send(at, ask)
 	if a := hops[0].Verdict.Answer; a != nil {

@@ -25,11 +25,11 @@ func (d *Driver) tellLiving() {
 	}
 	living := driver.Living{}
 	for f, as := range d.k.conns.conns {
-		if t.networks[f.network] == nil {
+		if t.networks[as.network] == nil {
 			continue
 		}
-		a := driver.Alike{Network: f.network, Src: f.src, Dst: f.dst, Proto: f.proto, DstPort: f.dstPort, Routed: as.routed, To: as.to}
-		if port := t.byAddr(f.network, f.src).port; port != nil {
+		a := driver.Alike{Network: as.network, Src: f.src, Dst: f.dst, Proto: f.proto, DstPort: f.dstPort, Routed: as.outside, To: as.to}
+		if port := t.at(addrKey{f.domain, f.src}).port; port != nil {
 			a.From = port.IfName
 		}
 		living.Add(a, f.srcPort)

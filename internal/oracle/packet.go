@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -23,6 +24,7 @@ type Packet struct {
 	ARP            *ARP
 
 	Src, Dst         netip.Addr
+	TTL              uint8          // or hop limit; 0 = as hosts send (Hops); see NoHopsLeft
 	Proto            model.Protocol // for ICMP on IPv6: ProtoICMPv6
 	SrcPort, DstPort uint16         // with ports
 	TCPFlags         uint8          // FlagSYN ...
@@ -117,6 +119,12 @@ type Fragment struct {
 	More   bool
 }
 
+// sentTTL is the TTL or hop limit that hosts send with (RFC 1340).
+const sentTTL = 64
+
+// Hops is the TTL or hop limit that an IP packet has when nothing is wrong with it.
+func (p *Packet) Hops() uint8 { return cmp.Or(p.TTL, sentTTL) }
+
 // Broadcast is the Ethernet broadcast address.
 var Broadcast = model.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
@@ -137,8 +145,8 @@ type Verdict struct {
 	Uplink  bool     // it was sent out of the uplink, with VLAN
 	VLAN    uint32   // tag on the uplink
 	Host    bool     // it was handed to the host's own stack
-	Sent    *Packet  // as it left, where the way out translated it; nil = as it came
-	Answer  *Packet  // what was sent back in the name of the one that was asked
+	Sent    *Packet  // as it left, where the way out translated it or it came or goes by a router; nil = as it came
+	Answer  *Packet  // what was sent back in the name of the one that was asked, or by the router that dropped it
 	Drop    string   // why it went nowhere; one of the Drop constants
 	Rules   []string // ids of the rules that decided: the one that denied, or those that allowed
 	Packet  Packet   // the packet itself
@@ -152,6 +160,9 @@ func (v Verdict) String() string {
 	switch {
 	case v.Drop != "":
 		fmt.Fprintf(&b, "dropped (%s)", v.Drop)
+		if v.Answer != nil {
+			fmt.Fprintf(&b, " and answered by %s", v.Answer.Src)
+		}
 	case v.Answer != nil:
 		fmt.Fprintf(&b, "answered by %s", v.Answer.SrcMAC)
 	default:

@@ -14,25 +14,34 @@ import (
 // routerAnswers tells whether a packet asks for the virtual router, which
 // answers its containers whatever the ARP mode is.
 func (t *tables) routerAnswers(from origin, p *Packet) bool {
-	switch {
-	case t.private == nil || from.port == nil || !asks(p):
+	if from.port == nil || !asks(p) {
 		return false
-	case p.ARP != nil:
-		return from.port.Private.IsValid() && p.ARP.TargetIP == from.net.Router()
+	}
+	joined := from.net.Joined != 0
+	if p.ARP != nil {
+		router := from.net.Router()
+		return (joined || t.private != nil && from.port.Private.IsValid()) && router.IsValid() && p.ARP.TargetIP == router
 	}
 	router := from.net.Router6()
-	return from.port.Private6.IsValid() && router.IsValid() && (p.ND.Target == router || p.ND.Target == t.private.RouterMAC.LinkLocal())
+	return (joined || t.private != nil && from.port.Private6.IsValid()) && router.IsValid() &&
+		(p.ND.Target == router || p.ND.Target == desired.RouterMAC.LinkLocal())
 }
 
-func (t *tables) isRouter(mac model.MAC) bool { return t.private != nil && mac == t.private.RouterMAC }
+// isRouter tells whether a MAC is the router's that takes what is sent on a network.
+func (t *tables) isRouter(n *desired.Network, mac model.MAC) bool {
+	return mac == desired.RouterMAC && (t.private != nil || n.Joined != 0)
+}
 
 // toRouter tells whether an IP packet is the virtual router's to take.
 func (t *tables) toRouter(from origin, p *Packet) bool {
-	if t.private == nil || from.port == nil || p.DstMAC.Multicast() {
+	if from.port == nil || p.DstMAC.Multicast() {
 		return false
 	}
-	if t.isRouter(p.DstMAC) {
+	if t.isRouter(from.net, p.DstMAC) {
 		return true
+	}
+	if t.private == nil {
+		return false
 	}
 	port := p.DstPort
 	if p.Frag != nil && p.Frag.Offset != 0 {
@@ -49,15 +58,15 @@ func ways(port *desired.Port, family netip.Addr) (own, private netip.Addr) {
 	return port.IPv6, port.Private6
 }
 
-// route finds where the router sends a packet: to the host, in the name of the
-// endpoint's private address.
-func (t *tables) route(from origin, p *Packet) Verdict {
+// out finds where the router sends a packet by the way out: to the host, in the
+// name of the endpoint's private address.
+func (t *tables) out(from origin, p *Packet) Verdict {
 	own, private := ways(from.port, p.Dst)
-	if !private.IsValid() || p.Src != own || !t.private.Leads(from.net, p.Dst) || t.private.IsTunnel(p.Proto, p.DstPort) {
+	if t.private == nil || !private.IsValid() || p.Src != own || !t.private.Leads(from.net, p.Dst) || t.private.IsTunnel(p.Proto, p.DstPort) {
 		return dropped(driver.DropUnknownDest)
 	}
 	sent := *p
-	sent.Port, sent.DstMAC, sent.Src = "", t.private.RouterMAC, private
+	sent.Port, sent.DstMAC, sent.Src = "", desired.RouterMAC, private
 	if p.Inner != nil && p.Inner.Dst == own {
 		inner := *p.Inner
 		inner.Dst, sent.Inner = private, &inner
@@ -79,12 +88,12 @@ func (t *tables) fromHost(p *Packet) (origin, *Packet, string) {
 		return origin{}, nil, driver.DropUnknownDest
 	}
 	from := origin{net: t.networks[port.Network], host: true}
-	if from.net.Holds(p.Src) || p.isND() || p.Src.Is6() && p.Src.IsLinkLocalUnicast() {
-		return from, nil, driver.DropSpoof // nobody on the network comes this way
+	if from.net.Holds(p.Src) || t.elsewhere(from.net, p.Src) || p.isND() || p.Src.Is6() && p.Src.IsLinkLocalUnicast() {
+		return from, nil, driver.DropSpoof // nobody of the domain comes this way
 	}
 	own, _ := ways(port, p.Dst)
 	q := *p
-	q.SrcMAC, q.DstMAC, q.Dst = t.private.RouterMAC, port.MAC, own
+	q.SrcMAC, q.DstMAC, q.Dst = desired.RouterMAC, port.MAC, own
 	if p.Inner != nil && p.Inner.Src == p.Dst {
 		inner := *p.Inner
 		inner.Src, q.Inner = own, &inner

@@ -58,7 +58,8 @@ func (k *kernel) send(p *Packet) Verdict {
 		if from.net == nil {
 			return dropped(driver.DropNetwork)
 		}
-		if t.isLocal(from.net.ID, senderAddr(p)) || t.byMAC(from.net.ID, p.SrcMAC).port != nil {
+		_, across, believed := t.across(from.net, p)
+		if t.byAddr(from.net, senderAddr(p)).port != nil || t.byMAC(from.net.ID, p.SrcMAC).port != nil || across && !believed {
 			return dropped(driver.DropSpoof)
 		}
 	default:
@@ -66,7 +67,7 @@ func (k *kernel) send(p *Packet) Verdict {
 		if from.net == nil || from.net.Encap != model.EncapVXLAN || !p.VTEP.IsValid() {
 			return dropped(driver.DropNetwork)
 		}
-		if !t.ofItsHost(from.net.ID, p) {
+		if !t.ofItsHost(from.net, p) {
 			return dropped(driver.DropUnknownSource)
 		}
 	}
@@ -88,8 +89,11 @@ func (k *kernel) send(p *Packet) Verdict {
 // ofItsHost tells whether a frame out of a tunnel is in the name of an endpoint,
 // by its MAC and address, and came from that endpoint's host. What looks for a
 // duplicate or a router has no address yet.
-func (t *tables) ofItsHost(n model.NetworkID, p *Packet) bool {
-	s := t.byMAC(n, p.SrcMAC)
+func (t *tables) ofItsHost(n *desired.Network, p *Packet) bool {
+	if s, across, believed := t.across(n, p); across {
+		return believed && s.remote.VTEP == p.VTEP
+	}
+	s := t.byMAC(n.ID, p.SrcMAC)
 	if s.remote == nil || s.remote.VTEP != p.VTEP {
 		return false
 	}
@@ -99,10 +103,6 @@ func (t *tables) ofItsHost(n model.NetworkID, p *Packet) bool {
 	}
 	by := t.byAddr(n, a)
 	return by.known() && by.mac() == s.mac() && by.identity() != model.IdentityUnknown
-}
-
-func (t *tables) isLocal(n model.NetworkID, a netip.Addr) bool {
-	return a.IsValid() && t.byAddr(n, a).port != nil
 }
 
 func senderAddr(p *Packet) netip.Addr {
@@ -141,7 +141,7 @@ func (t *tables) honest(port *desired.Port, p *Packet) bool {
 // neighbour handles ARP and neighbour discovery, which no policy touches.
 func (t *tables) neighbour(from origin, p *Packet) Verdict {
 	if t.routerAnswers(from, p) {
-		return Verdict{Answer: answer(p, askedFor(p), t.private.RouterMAC)}
+		return Verdict{Answer: answer(p, askedFor(p), desired.RouterMAC)}
 	}
 	if !p.DstMAC.Multicast() && !asks(p) {
 		return t.toStation(from, p)
@@ -154,7 +154,7 @@ func (t *tables) neighbour(from origin, p *Packet) Verdict {
 	}
 	if asks(p) {
 		target := askedFor(p)
-		if s := t.byAddr(from.net.ID, target); s.known() && t.answers(from, s) {
+		if s := t.onNetwork(from.net, target); s.known() && t.answers(from, s) {
 			return Verdict{Answer: answer(p, target, s.mac())}
 		}
 		if !p.DstMAC.Multicast() {
@@ -163,7 +163,7 @@ func (t *tables) neighbour(from origin, p *Packet) Verdict {
 			}
 		}
 	}
-	if from.port != nil && from.net.Encap == model.EncapVLAN && !t.isRouter(p.DstMAC) {
+	if from.port != nil && from.net.Encap == model.EncapVLAN && !t.isRouter(from.net, p.DstMAC) {
 		return Verdict{Uplink: true, VLAN: from.net.Tag}
 	}
 	return dropped(driver.DropUnknownDest)
@@ -212,10 +212,10 @@ func answer(p *Packet, target netip.Addr, mac model.MAC) *Packet {
 // somebody for whom nobody was asked.
 func (t *tables) toStation(from origin, p *Packet) Verdict {
 	mac := p.DstMAC
-	if by := t.byAddr(from.net.ID, p.Dst); by.known() && p.ARP == nil && by.mac() != mac {
+	if by := t.byAddr(from.net, p.Dst); by.known() && p.ARP == nil && (by.mac() != mac || by.network() != from.net.ID) {
 		return dropped(driver.DropUnknownDest)
 	}
-	if from.port != nil && t.isRouter(mac) {
+	if from.port != nil && t.isRouter(from.net, mac) {
 		return dropped(driver.DropUnknownDest) // not even to the uplink
 	}
 	s := t.byMAC(from.net.ID, mac)
@@ -270,7 +270,15 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 	if from.port != nil && from.port.Identity == model.IdentityUnknown && from.net.Encap == model.EncapVXLAN {
 		return dropped(driver.DropUnknownSource)
 	}
-	orig, ok := k.conns.classify(from.net.ID, p, from.port != nil)
+	var v Verdict
+	outside := from.host
+	byRouter := !from.host && t.toRouter(from, p)
+	if byRouter { // which tells what it does not take, whosever it is
+		if v, outside = t.byRouter(from, p); !v.Passed() {
+			return v
+		}
+	}
+	orig, ok := k.conns.classify(from.net, p, from.port != nil)
 	if !ok {
 		return dropped(driver.DropInvalid)
 	}
@@ -291,26 +299,21 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 				return Verdict{Drop: driver.DropPolicy, Rules: rules}
 			}
 		}
-		v := t.flood(from, func(port *desired.Port) bool {
+		v = t.flood(from, func(port *desired.Port) bool {
 			pass, rule := t.judge(port, model.In, t.peerAt(from.net, orig.src), orig)
 			rules = appendRule(rules, rule)
 			return pass
 		})
 		v.Rules = slices.Compact(slices.Sorted(slices.Values(rules)))
 		if v.Passed() {
-			k.conns.commit(orig, p, judged{})
+			k.conns.commit(orig, p, judged{network: from.net.ID})
 		}
 		return v
 	}
-	routed := from.host || t.toRouter(from, p)
-	var v Verdict
-	if routed && !from.host {
-		v = t.route(from, p)
-	} else {
-		v = t.toStation(from, p)
-	}
-	if !v.Passed() {
-		return v
+	if !byRouter {
+		if v = t.deliver(from, p); !v.Passed() {
+			return v
+		}
 	}
 	// The connection is judged at both of its ends that are on this host, in its
 	// own direction, whichever way the packet goes.
@@ -318,9 +321,9 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 		here, there netip.Addr
 		dir         model.Direction
 	}{{orig.src, orig.dst, model.Out}, {orig.dst, orig.src, model.In}}
-	as := judged{routed: routed}
+	as := judged{outside: outside, network: t.peerAt(from.net, orig.src).Network}
 	for _, end := range ends {
-		port := t.byAddr(from.net.ID, end.here).port
+		port := t.byAddr(from.net, end.here).port
 		if port == nil { // the frame's own end, when it is not addressed by IP
 			port = k.ownEnd(v, orig, p, end.dir)
 		}
@@ -331,7 +334,7 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 			as.to = port.IfName
 		}
 		other := t.peerAt(from.net, end.there)
-		if routed {
+		if outside {
 			other.Identity = model.IdentityExternal
 		}
 		pass, rule := t.judge(port, end.dir, other, orig)
@@ -365,11 +368,11 @@ func appendRule(rules []string, id string) []string {
 	return append(rules, id)
 }
 
-// peerAt is who policy takes an address on a network for.
+// peerAt is who policy takes an address for that is used on a network.
 func (t *tables) peerAt(n *desired.Network, a netip.Addr) desired.Peer {
 	p := desired.Peer{Addr: a, Network: n.ID}
-	if s := t.byAddr(n.ID, a); s.known() {
-		p.Identity = s.identity()
+	if s := t.byAddr(n, a); s.known() {
+		p.Identity, p.Network = s.identity(), s.network()
 	} else if n.Encap == model.EncapVLAN {
 		p.Identity = model.IdentityExternal
 	}

@@ -30,6 +30,7 @@ type tables struct {
 	ports     map[string]*desired.Port
 	remotes   map[desired.RemoteKey]*desired.Remote
 	portMACs  map[desired.RemoteKey]*desired.Port
+	joined    groups[desired.Domain, *desired.Network]
 	addrs     map[addrKey]station // link-local addresses of IPv6 excepted, which follow from MACs
 	private   *desired.Private    // nil = none
 	byPrivate map[netip.Addr]*desired.Port
@@ -40,9 +41,21 @@ type tables struct {
 	asides    []driver.FlowEvent // what else is to be told of it
 }
 
+// addrKey names an address in a domain; a link-local one, which is no router's
+// affair, in its network, as if that were joined to none.
 type addrKey struct {
-	network model.NetworkID
-	addr    netip.Addr
+	domain desired.Domain
+	addr   netip.Addr
+}
+
+// spaceOf is where addresses that a packet on a network has are kept together.
+func spaceOf(n *desired.Network, addrs ...netip.Addr) desired.Domain {
+	for _, a := range addrs {
+		if a.Is6() && a.IsLinkLocalUnicast() {
+			return desired.Domain(n.ID)
+		}
+	}
+	return n.Domain()
 }
 
 // station is an endpoint known on a network: a local port, or a remote one.
@@ -74,6 +87,17 @@ func (s station) identity() model.Identity {
 	return 0
 }
 
+// network is 0 of a station that is not known.
+func (s station) network() model.NetworkID {
+	switch {
+	case s.port != nil:
+		return s.port.Network
+	case s.remote != nil:
+		return s.remote.Network
+	}
+	return 0
+}
+
 // byMAC finds who has a MAC: a port before a remote, while there are both.
 func (t *tables) byMAC(n model.NetworkID, mac model.MAC) station {
 	k := desired.RemoteKey{Network: n, MAC: mac}
@@ -83,23 +107,35 @@ func (t *tables) byMAC(n model.NetworkID, mac model.MAC) station {
 	return station{remote: t.remotes[k]}
 }
 
-// byAddr finds who has an address.
-func (t *tables) byAddr(n model.NetworkID, a netip.Addr) station {
-	if s := t.addrs[addrKey{n, a}]; s.known() || !a.Is6() {
+// byAddr finds who has an address that is used on a network: on any of its domain.
+func (t *tables) byAddr(n *desired.Network, a netip.Addr) station {
+	return t.at(addrKey{spaceOf(n, a), a})
+}
+
+// onNetwork is byAddr for those that are on the very network.
+func (t *tables) onNetwork(n *desired.Network, a netip.Addr) station {
+	if s := t.byAddr(n, a); s.network() == n.ID {
 		return s
 	}
-	b := a.As16() // the reverse of MAC.LinkLocal
+	return station{}
+}
+
+func (t *tables) at(k addrKey) station {
+	if s := t.addrs[k]; s.known() || !k.addr.Is6() {
+		return s
+	}
+	b := k.addr.As16() // the reverse of MAC.LinkLocal
 	mac := model.MAC{b[8] ^ 2, b[9], b[10], b[13], b[14], b[15]}
-	if mac.LinkLocal() != a {
+	if mac.LinkLocal() != k.addr {
 		return station{}
 	}
-	return t.byMAC(n, mac)
+	return t.byMAC(model.NetworkID(k.domain), mac)
 }
 
 func newTables(o objects) *tables {
 	return &tables{
 		networks: o.networks, sets: o.sets, ports: o.ports, remotes: o.remotes,
-		byVLAN: map[uint32]*desired.Network{}, portMACs: map[desired.RemoteKey]*desired.Port{}, addrs: map[addrKey]station{},
+		byVLAN: map[uint32]*desired.Network{}, joined: groups[desired.Domain, *desired.Network]{}, portMACs: map[desired.RemoteKey]*desired.Port{}, addrs: map[addrKey]station{},
 		byPrivate: map[netip.Addr]*desired.Port{},
 	}
 }
@@ -132,8 +168,14 @@ func (t *tables) setHeader(h header) {
 // What somebody else has taken meanwhile stays.
 
 func (t *tables) setNetwork(old, now *desired.Network) {
-	if old != nil && t.byVLAN[old.Tag] == old {
-		delete(t.byVLAN, old.Tag)
+	if old != nil {
+		t.joined.remove(old.Domain(), old)
+		if t.byVLAN[old.Tag] == old {
+			delete(t.byVLAN, old.Tag)
+		}
+	}
+	if now != nil && now.Joined != 0 {
+		t.joined.add(now.Domain(), now)
 	}
 	if now != nil && now.Encap == model.EncapVLAN {
 		t.byVLAN[now.Tag] = now
@@ -180,14 +222,23 @@ func (t *tables) add(n model.NetworkID, s station, addrs ...netip.Addr) {
 	for _, a := range addrs {
 		if a.IsValid() {
 			t.note(n, a)
-			t.addrs[addrKey{n, a}] = s
+			t.addrs[t.key(n, a)] = s
 		}
 	}
 }
 
+// key is where an address is kept that a station on a network has.
+func (t *tables) key(id model.NetworkID, a netip.Addr) addrKey {
+	n := t.networks[id]
+	if n == nil { // refused, or gone by half
+		n = &desired.Network{ID: id}
+	}
+	return addrKey{spaceOf(n, a), a}
+}
+
 func (t *tables) remove(n model.NetworkID, s station, addrs ...netip.Addr) {
 	for _, a := range addrs {
-		if k := (addrKey{n, a}); t.addrs[k] == s {
+		if k := t.key(n, a); t.addrs[k] == s {
 			t.note(n, a)
 			delete(t.addrs, k)
 		}
@@ -196,9 +247,9 @@ func (t *tables) remove(n model.NetworkID, s station, addrs ...netip.Addr) {
 
 // note remembers whose an address was before this Apply.
 func (t *tables) note(n model.NetworkID, a netip.Addr) {
-	k := addrKey{n, a}
+	k := t.key(n, a)
 	if _, noted := t.was[k]; !noted && t.was != nil {
-		t.was[k] = t.byAddr(n, a)
+		t.was[k] = t.at(k)
 	}
 }
 
@@ -206,9 +257,10 @@ func (t *tables) note(n model.NetworkID, a netip.Addr) {
 // are nobody's, or somebody else's, now.
 func (k *kernel) forgetGone(was map[addrKey]station) {
 	for a, old := range was {
-		now := k.tables.byAddr(a.network, a.addr)
+		now := k.tables.at(a)
 		if old.known() && (old.mac() != now.mac() || (old.port == nil) != (now.port == nil)) {
 			k.conns.forget(a)
+			k.conns.forget(addrKey{desired.Domain(old.network()), a.addr}) // with link-local ones
 		}
 	}
 }
@@ -220,8 +272,8 @@ func (d *Driver) Inspect(context.Context) (string, error) {
 	var lines []string
 	o := d.k.objects
 	for id, n := range o.networks {
-		lines = append(lines, fmt.Sprintf("%s %s %s %d subnets %s %s gateways %s %s vteps %v",
-			networkName(id), n.Key, n.Encap, n.Tag, addrText(n.Subnet), addrText(n.Subnet6), addrText(n.Gateway), addrText(n.Gateway6), n.VTEPs))
+		lines = append(lines, fmt.Sprintf("%s %s %s %d subnets %s %s gateways %s %s vteps %v router %d",
+			networkName(id), n.Key, n.Encap, n.Tag, addrText(n.Subnet), addrText(n.Subnet6), addrText(n.Gateway), addrText(n.Gateway6), n.VTEPs, n.Joined))
 	}
 	for name, p := range o.ports {
 		lines = append(lines, fmt.Sprintf("%s network %d %s %s %s identity %d policy %d endpoint %s%s",

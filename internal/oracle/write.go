@@ -49,6 +49,13 @@ func (k *kernel) write(p *pictures, t touched, whole bool, report *driver.Report
 	onSets.sweep(w, sets)
 	onNetworks.sweep(w, networks)
 	was := ix.was
+	if whole {
+		for a, s := range ix.addrs { // also of domains that are no more
+			if _, noted := was[a]; !noted {
+				was[a] = s
+			}
+		}
+	}
 	if ix.was = map[addrKey]station{}; whole || !w.complete || w.err != nil {
 		k.tables = index(k.objects) // what was there, or is left, is no whole picture: two may have one address
 	}

@@ -141,18 +141,6 @@ func (w *fuzzWorld) addParties(n model.Network, id *model.Identity) {
 	w.parties = append(w.parties, party{outside, host4(n, 200)}, party{outside, netip.AddrFrom4([4]byte{8, 8, 8, 8})}, party{outside, host6(n, 200)})
 }
 
-func host4(n model.Network, last byte) netip.Addr {
-	a := n.Subnet.Addr().As4()
-	a[3] = last
-	return netip.AddrFrom4(a)
-}
-
-func host6(n model.Network, last byte) netip.Addr {
-	a := n.Subnet6.Addr().As16()
-	a[15] = last
-	return netip.AddrFrom16(a)
-}
-
 func (w *fuzzWorld) setPolicy(k model.PolicyKey) {
 	if w.d.n(12) == 0 {
 		delete(w.o.policies, k)

@@ -74,7 +74,7 @@ func ipPacket(p oracle.Packet) []byte {
 		}
 	}
 	if p.Src.Is4() {
-		h := []byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, byte(p.Proto), 0, 0}
+		h := []byte{0x45, 0, 0, 0, 0, 0, 0, 0, p.Hops(), byte(p.Proto), 0, 0}
 		binary.BigEndian.PutUint16(h[2:], uint16(20+len(pay)))
 		if p.Frag != nil {
 			binary.BigEndian.PutUint16(h[4:], uint16(p.Frag.ID))
@@ -91,7 +91,11 @@ func ipPacket(p oracle.Packet) []byte {
 		binary.BigEndian.PutUint32(ext[4:], p.Frag.ID)
 		next = 44
 	}
-	h := []byte{0x60, 0, 0, 0, 0, 0, next, 255}
+	hops := p.Hops()
+	if p.Proto == model.ProtoICMPv6 && p.ICMPType >= oracle.NDRouterSolicit && p.ICMPType <= oracle.NDRedirect {
+		hops = 255 // else nobody takes it (RFC 4861 section 7.1)
+	}
+	h := []byte{0x60, 0, 0, 0, 0, 0, next, hops}
 	binary.BigEndian.PutUint16(h[4:], uint16(len(ext)+len(pay)))
 	h = append(append(h, p.Src.AsSlice()...), p.Dst.AsSlice()...)
 	return append(append(h, ext...), pay...)
@@ -215,10 +219,14 @@ func Unwrap(f []byte, port uint16) (dst netip.Addr, vni uint32, inner []byte, ok
 	return netip.AddrFrom4([4]byte(f[30:34])), binary.BigEndian.Uint32(f[46:]) >> 8, f[50:], true
 }
 
-// ReadAnswer decodes an ARP reply or a neighbour advertisement.
+// ReadAnswer decodes an ARP reply, a neighbour advertisement or an ICMP error, with
+// which a host answers its container.
 func ReadAnswer(f []byte) *oracle.Packet {
 	if len(f) < 42 {
 		return nil
+	}
+	if p, err := ReadPacket(f); err == nil && p != nil && p.Inner != nil {
+		return p
 	}
 	p := &oracle.Packet{DstMAC: model.MAC(f[0:6]), SrcMAC: model.MAC(f[6:12])}
 	switch {

@@ -12,8 +12,8 @@ import (
 )
 
 // ReadPacket decodes an IP frame that Frame made and a data plane may have
-// translated, as its receiver would: with all checksums verified. nil: it is
-// not IP; an error: the receiver would throw it away.
+// translated or routed, as its receiver would: with all checksums verified. nil:
+// it is not IP; an error: the receiver would throw it away.
 func ReadPacket(f []byte) (*oracle.Packet, error) {
 	read := readIP
 	switch {
@@ -31,7 +31,7 @@ func ReadPacket(f []byte) (*oracle.Packet, error) {
 	return p, nil
 }
 
-// readIP decodes a packet; a quoted one may be cut short, and its transport
+// readIP decodes an IPv4 packet; a quoted one may be cut short, and its transport
 // checksum is that of before the translation.
 func readIP(b []byte, quoted bool) (*oracle.Packet, error) {
 	be := binary.BigEndian
@@ -42,7 +42,7 @@ func readIP(b []byte, quoted bool) (*oracle.Packet, error) {
 		b = b[:n] // padding of a short frame
 	}
 	p := &oracle.Packet{
-		Src: netip.AddrFrom4([4]byte(b[12:16])), Dst: netip.AddrFrom4([4]byte(b[16:20])), Proto: model.Protocol(b[9]),
+		Src: netip.AddrFrom4([4]byte(b[12:16])), Dst: netip.AddrFrom4([4]byte(b[16:20])), Proto: model.Protocol(b[9]), TTL: b[8],
 	}
 	if v := be.Uint16(b[6:]); v&0x3fff != 0 {
 		p.Frag = &oracle.Fragment{ID: uint32(be.Uint16(b[4:])), Offset: v & 0x1fff * 8, More: v&0x2000 != 0}
@@ -63,7 +63,7 @@ func readIP6(b []byte, quoted bool) (*oracle.Packet, error) {
 		b = b[:n]
 	}
 	p := &oracle.Packet{
-		Src: netip.AddrFrom16([16]byte(b[8:24])), Dst: netip.AddrFrom16([16]byte(b[24:40])), Proto: model.Protocol(b[6]),
+		Src: netip.AddrFrom16([16]byte(b[8:24])), Dst: netip.AddrFrom16([16]byte(b[24:40])), Proto: model.Protocol(b[6]), TTL: b[7],
 	}
 	if b = b[40:]; p.Proto == 44 && len(b) >= 8 {
 		p.Proto = model.Protocol(b[0])
@@ -133,4 +133,20 @@ func sentText(p *oracle.Packet) string {
 		s += fmt.Sprintf(" about %s:%d > %s:%d proto %d", q.Src, q.SrcPort, q.Dst, q.DstPort, q.Proto)
 	}
 	return s
+}
+
+// routedText is what is compared of a packet that was routed.
+func routedText(p *oracle.Packet) string {
+	if p == nil {
+		return ""
+	}
+	return fmt.Sprintf("from %s ttl %d %s", p.SrcMAC, p.Hops(), sentText(p))
+}
+
+// toldText is what is compared of an ICMP error from the router.
+func toldText(p *oracle.Packet) string {
+	if p == nil || p.Inner == nil {
+		return ""
+	}
+	return fmt.Sprintf("from %s %s", p.SrcMAC, sentText(p))
 }

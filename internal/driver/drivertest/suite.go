@@ -45,8 +45,9 @@ type Harness struct {
 	// write is refused), and only that one.
 	Break func(t testing.TB, n int)
 	// Send puts a packet into the data plane and says where it came out: Ports,
-	// VTEPs, Uplink and Answer != nil are compared with the oracle's verdict; Drop is
-	// set when it came out nowhere (which reason does not matter).
+	// VTEPs, Uplink and Answer (ReadAnswer) are compared with the oracle's verdict; Drop
+	// is set when it came out nowhere (which reason does not matter). Of what was routed
+	// also with which Network or VLAN, and what it looks like there (Sent, ReadPacket).
 	Send func(t testing.TB, p oracle.Packet) oracle.Verdict
 	// WayOut: Send knows packets from and to the host's interface
 	// (desired.Private), and says in Sent what a translated packet looks like
@@ -89,6 +90,7 @@ var suite = []struct {
 	{name: "Replies", run: testReplies, programs: true},
 	{name: "Damaged", run: testDamaged, programs: true},
 	{name: "WayOut", run: testWayOut},
+	{name: "Routing", run: testRouting},
 	{name: "Monitor", run: testMonitor, programs: true},
 	{name: "Asides", run: testAsides, programs: true},
 	{name: "Capabilities", run: testCapabilities, programs: true},
@@ -361,7 +363,13 @@ type outcome struct {
 	Uplink   bool
 	Answered bool
 	Host     bool
-	Sent     string // as the oracle translated it; "" = not
+	Sent     string // as the oracle translated or routed it; "" = neither
+	Tag      string // of what was routed: what it left with
+	Told     string // what the router told the sender
+}
+
+func outcomeOf(v oracle.Verdict) outcome {
+	return outcome{Ports: v.Ports, VTEPs: v.VTEPs, Uplink: v.Uplink, Answered: v.Answer != nil, Host: v.Host, Told: toldText(v.Answer)}
 }
 
 func (b *bench) compare(tb testing.TB, what string, p oracle.Packet) bool {
@@ -370,11 +378,14 @@ func (b *bench) compare(tb testing.TB, what string, p oracle.Packet) bool {
 		return true
 	}
 	v := b.ref.Send(p)
-	want := outcome{v.Ports, v.VTEPs, v.Uplink, v.Answer != nil, v.Host, sentText(v.Sent)}
 	v2 := b.Send(tb, p)
-	got := outcome{v2.Ports, v2.VTEPs, v2.Uplink, v2.Answer != nil, v2.Host, ""}
-	if want.Sent != "" {
-		got.Sent = sentText(v2.Sent)
+	want, got := outcomeOf(v), outcomeOf(v2)
+	switch routed := v.Sent != nil && !v.Host && !p.Host; {
+	case routed:
+		want.Sent, got.Sent = routedText(v.Sent), routedText(v2.Sent)
+		want.Tag, got.Tag = fmt.Sprint(v.Network, v.VLAN), fmt.Sprint(v2.Network, v2.VLAN)
+	case v.Sent != nil:
+		want.Sent, got.Sent = sentText(v.Sent), sentText(v2.Sent)
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		tb.Errorf("%s: oracle: %s (-want +got):\n%s", what, v, diff)

@@ -169,6 +169,9 @@ func (w *World) Change(tell func(*compile.Compiler)) error {
 		comp := w.compilers[h.Name]
 		tell(comp)
 		pic, problems := comp.Compile(1)
+		if w.Topology.Global.FwdMode == model.FwdRouting {
+			pic = w.Topology.join(pic)
+		}
 		w.Pictures[h.Name], w.Problems[h.Name] = pic, problems
 		report, err := w.Fabric.Host(h.Name).Apply(context.Background(), pic)
 		if err != nil {

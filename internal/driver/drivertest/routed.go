@@ -1,0 +1,140 @@
+package drivertest
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
+)
+
+// RoutedTopology is StandardTopology in forwarding mode routing, with more
+// networks: "vy" in both tenants, without gateways and with equal addresses, which
+// one has here whose twin the other has there, with the group app; and blue's "vz", of IPv4 only, with the group far on host 2 alone.
+// The networks of StandardTopology have gateways.
+func RoutedTopology() Topology {
+	t := StandardTopology()
+	t.Global.FwdMode = model.FwdRouting
+	for i := range t.Networks {
+		t.Networks[i].Gateway, t.Networks[i].Gateway6 = host4(t.Networks[i], 254), host6(t.Networks[i], 254)
+	}
+	t.addGroup(t.addNetwork("blue", "vy", model.EncapVXLAN, 102, 3), "app", 1, 2)
+	t.addGroup(t.addNetwork("red", "vy", model.EncapVXLAN, 103, 3), "app", 2, 1)
+	t.addNetwork("blue", "vz", model.EncapVXLAN, 104, 4)
+	vz := &t.Networks[len(t.Networks)-1]
+	vz.Subnet6, vz.Gateway = netip.Prefix{}, host4(*vz, 254)
+	t.addGroup(*vz, "far", 2)
+	return t
+}
+
+// join joins the networks of every tenant that a picture has a network of: with
+// all of the tenant's networks and endpoints.
+func (t Topology) join(pic desired.Host) desired.Host {
+	routers := map[model.TenantName]model.RouterID{}
+	for i, n := range t.Networks {
+		if _, known := routers[n.Key.Tenant]; !known {
+			routers[n.Key.Tenant] = model.RouterID(i + 1)
+		}
+	}
+	here := map[model.TenantName]bool{}
+	for _, n := range pic.Networks.All() {
+		here[n.Key.Tenant] = true
+	}
+	for _, n := range t.Networks {
+		if !here[n.Key.Tenant] {
+			continue
+		}
+		joined := &desired.Network{
+			ID: n.ID, Key: n.Key, Encap: n.Encap, Tag: n.Tag, Subnet: n.Subnet, Subnet6: n.Subnet6, Gateway: n.Gateway, Gateway6: n.Gateway6,
+		}
+		if old, known := pic.Networks.Get(n.ID); known {
+			*joined = *old
+		}
+		joined.Joined = routers[n.Key.Tenant]
+		pic.Networks = pic.Networks.Set(n.ID, joined)
+	}
+	for _, e := range t.Endpoints {
+		if e.Host == pic.Name || !here[e.Key.Network.Tenant] {
+			continue
+		}
+		r := &desired.Remote{Network: t.Network(e.Key.Network).ID, MAC: e.MAC, IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.Identity, VTEP: t.vtep(e.Host)}
+		pic.Remotes = pic.Remotes.Set(desired.RemoteKey{Network: r.Network, MAC: r.MAC}, r)
+	}
+	return pic
+}
+
+func (t Topology) vtep(host model.HostName) netip.Addr {
+	for _, h := range t.Hosts {
+		if h.Name == host {
+			return h.VTEP
+		}
+	}
+	return netip.Addr{}
+}
+
+// routed makes the first packet of a connection between networks, as host h1 sees
+// it: sent to the router, or as the sender's host has routed it.
+func routed(top Topology, from, to model.Endpoint, proto model.Protocol, v6 bool, sport, dport uint16) oracle.Packet {
+	return onItsWay(top, between(top, from, to, proto, v6, sport, dport), from, to)
+}
+
+// routedAnswer makes the answer to a packet that routed made.
+func routedAnswer(top Topology, p oracle.Packet, from, to model.Endpoint) oracle.Packet {
+	return onItsWay(top, answerTo(top, p, from, to), to, from)
+}
+
+// onItsWay gives a packet the MACs and the network that it has where h1 sees it.
+func onItsWay(top Topology, p oracle.Packet, from, to model.Endpoint) oracle.Packet {
+	if from.Key.Network == to.Key.Network {
+		return p
+	}
+	if from.Host == "h1" {
+		p.DstMAC = desired.RouterMAC
+		return p
+	}
+	n := top.Network(to.Key.Network)
+	p.VTEP, p.Network, p.Uplink, p.VLAN, p.TTL = top.vtep(from.Host), n.ID, false, 0, 63
+	if n.Encap == model.EncapVLAN {
+		p.VTEP, p.Network, p.Uplink, p.VLAN = netip.Addr{}, 0, true, n.Tag
+	}
+	return p
+}
+
+// across are the pairs of a tenant's endpoints on different networks of which at
+// least one is on h1.
+func across(top Topology, tenant model.TenantName, ids ...model.EndpointID) (out [][2]model.Endpoint) {
+	for _, a := range ids {
+		for _, b := range ids {
+			from, to := ofTenant(top, tenant, a), ofTenant(top, tenant, b)
+			if from.Key.Network != to.Key.Network && (from.Host == "h1" || to.Host == "h1") {
+				out = append(out, [2]model.Endpoint{from, to})
+			}
+		}
+	}
+	return out
+}
+
+func ofTenant(top Topology, tenant model.TenantName, id model.EndpointID) model.Endpoint {
+	for _, e := range top.Endpoints {
+		if e.Key.Network.Tenant == tenant && e.Key.ID == id {
+			return e
+		}
+	}
+	return model.Endpoint{}
+}
+
+// bothHave tells whether two endpoints have addresses of a family.
+func bothHave(a, b model.Endpoint, v6 bool) bool {
+	if v6 {
+		return a.IPv6.IsValid() && b.IPv6.IsValid()
+	}
+	return a.IPv4.IsValid() && b.IPv4.IsValid()
+}
+
+// addressOf is an endpoint's address of a family.
+func addressOf(e model.Endpoint, v6 bool) netip.Addr {
+	if v6 {
+		return e.IPv6
+	}
+	return e.IPv4
+}
