@@ -181,6 +181,7 @@ func (p *Plugin) createEndpoint(ctx context.Context, r createEndpointRequest) (c
 	if err != nil {
 		return none, err
 	}
+	p.starting.add(key, r.NetworkID)
 	if !p.global { // a swarm's manager releases what it has asked for
 		p.reserved.taken(b.Network, req.Addresses)
 	}

@@ -76,15 +76,15 @@ func (e *engine) events(ctx context.Context, f func()) error {
 	}
 }
 
-// container is a running container, as far as its names and services go.
+// container is a container, as far as its names and services go.
 type container struct {
 	id, name  string
 	labels    map[string]string // never nil
 	endpoints []string          // ids
 }
 
-// containers lists the running containers.
-func (e *engine) containers(ctx context.Context) ([]container, error) {
+// containers lists the running containers, or those that a query asks for.
+func (e *engine) containers(ctx context.Context, query string) ([]container, error) {
 	var list []struct {
 		ID              string `json:"Id"`
 		Names           []string
@@ -95,7 +95,7 @@ func (e *engine) containers(ctx context.Context) ([]container, error) {
 			}
 		}
 	}
-	if err := e.do(ctx, http.MethodGet, "/containers/json", nil, &list); err != nil {
+	if err := e.do(ctx, http.MethodGet, "/containers/json"+query, nil, &list); err != nil {
 		return nil, err
 	}
 	out := make([]container, 0, len(list))

@@ -67,16 +67,27 @@ func (p *Plugin) tellNames(ctx context.Context, look int64, told map[attach.Key]
 		clear(told)
 		return nil
 	}
-	running, err := p.engine.containers(ctx)
+	running, err := p.engine.containers(ctx, "")
 	if err != nil {
 		return err
 	}
 	byKey := map[attach.Key]attach.Fact{}
-	for _, c := range running {
-		for _, id := range c.endpoints {
-			k := endpointAttachment(id)
-			byKey[k] = attach.Fact{Key: k, Rev: look, ID: c.id, Name: c.name, Labels: c.labels}
+	enter := func(list []container) {
+		for _, c := range list {
+			for _, id := range c.endpoints {
+				k := endpointAttachment(id)
+				byKey[k] = attach.Fact{Key: k, Rev: look, ID: c.id, Name: c.name, Labels: c.labels}
+			}
 		}
+	}
+	enter(running)
+	starting := p.starting.keep(keys, byKey)
+	if len(starting) > 0 {
+		list, err := p.engine.created(ctx, starting)
+		if err != nil {
+			return err
+		}
+		enter(list)
 	}
 	attached := map[attach.Key]bool{}
 	for _, k := range keys {
@@ -84,8 +95,8 @@ func (p *Plugin) tellNames(ctx context.Context, look int64, told map[attach.Key]
 		before, was := told[k]
 		now, runs := byKey[k]
 		if !runs {
-			if !was {
-				continue // it is being started
+			if _, starts := starting[k]; starts || !was {
+				continue
 			}
 			now = before
 			now.Rev, now.Ended = look, true

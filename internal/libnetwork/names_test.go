@@ -66,6 +66,7 @@ func (c *cluster) change(f func()) {
 type running struct {
 	mu      sync.Mutex
 	list    map[string]container // by id
+	created map[string]container // that do not run, by id; they have joined the network n1
 	streams map[chan string]bool
 }
 
@@ -91,7 +92,18 @@ func (r *running) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		out := []any{}
-		for _, c := range r.list {
+		list := r.list
+		if q.URL.Query().Get("all") != "" {
+			var f map[string][]string
+			_ = json.Unmarshal([]byte(q.URL.Query().Get("filters")), &f)
+			list = map[string]container{}
+			for _, id := range f["id"] {
+				c := r.created[id]
+				c.endpoints = nil // as the engine has it
+				list[id] = c
+			}
+		}
+		for _, c := range list {
 			nets := map[string]any{}
 			for _, ep := range c.endpoints {
 				nets["n"+ep] = map[string]string{"EndpointID": ep}
@@ -102,6 +114,14 @@ func (r *running) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 			})
 		}
 		_ = json.NewEncoder(w).Encode(out)
+	case "/networks/n1":
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		joined := map[string]any{"ep-other": map[string]string{"EndpointID": "other"}}
+		for id, c := range r.created {
+			joined[id] = map[string]string{"EndpointID": c.endpoints[0]}
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"Containers": joined})
 	default:
 		http.NotFound(w, q)
 	}
@@ -216,6 +236,29 @@ func TestNames(t *testing.T) {
 	r.change(func() { r.list["c4"] = container{id: "c4", name: "last", endpoints: []string{"ep4"}} }, false)
 	want["ep4"] = []string{"c4 last map[]"}
 	follows("after all")
+
+	attached("ep4", "ep5", "ep6")
+	p.starting.add(endpointAttachment("ep5"), "n1")
+	p.starting.add(endpointAttachment("ep6"), "gone")
+	r.change(func() {
+		r.created = map[string]container{"c5": {id: "c5", name: "soon", labels: map[string]string{"app": "shop"}, endpoints: []string{"ep5"}}}
+	}, false)
+	want["ep5"] = []string{"c5 soon map[app:shop]"}
+	follows("a container that does not run yet")
+	r.change(func() { c := r.list["c4"]; c.name = "last2"; r.list["c4"] = c; clear(r.created) }, false)
+	want["ep4"] = append(want["ep4"], "c4 last2 map[]")
+	follows("one that neither runs nor has ended")
+	r.change(func() {
+		r.list["c5"] = container{id: "c5", name: "soon", labels: map[string]string{"app": "shop"}, endpoints: []string{"ep5"}}
+		c := r.list["c4"]
+		c.name = "last3"
+		r.list["c4"] = c
+	}, false)
+	want["ep4"] = append(want["ep4"], "c4 last3 map[]")
+	follows("its start, which tells nothing new")
+	r.change(func() { delete(r.list, "c5") }, false)
+	want["ep5"] = append(want["ep5"], "stopped")
+	follows("its end")
 }
 
 // TestContainersWithoutEngine: an engine that is away is an error, and no name.
@@ -224,7 +267,7 @@ func TestContainersWithoutEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.containers(t.Context()); !errors.Is(err, model.ErrUnavailable) {
+	if _, err := e.containers(t.Context(), ""); !errors.Is(err, model.ErrUnavailable) {
 		t.Errorf("containers: %v", err)
 	}
 	if err := e.events(t.Context(), func() { t.Error("an event") }); !errors.Is(err, model.ErrUnavailable) {

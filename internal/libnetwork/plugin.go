@@ -43,6 +43,7 @@ type Plugin struct {
 	log      *slog.Logger
 	networks *networks
 	reserved reservations
+	starting starting
 	told     scopeFile
 	engine   *engine // nil = none
 	socket   net.Listener

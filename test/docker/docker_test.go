@@ -173,6 +173,7 @@ func TestDocker(t *testing.T) {
 	b.sub("Life", life)
 	b.sub("Outside", outside)
 	b.sub("Names", names)
+	b.sub("LabelsFirst", labelsFirst)
 	b.sub("Example", example)
 	b.sub("StartTime", startTime)
 	b.sub("Networks", func(b *bed) { networkLife(b, all) })
