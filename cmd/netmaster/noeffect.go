@@ -14,13 +14,11 @@ const (
 	idleName    = "has no effect but with --mode swarm-mode: it names the Docker plugin that a swarm's networks use"
 )
 
-// idleValues says which values of a setting of the cluster do nothing.
-func idleValues(field string) string {
+// idleInfra says which types of infrastructure do nothing.
+func idleInfra() string {
 	var texts []string
 	for _, n := range model.NoEffects("globals") {
-		if n.Field == field {
-			texts = append(texts, n.Text)
-		}
+		texts = append(texts, n.Text)
 	}
 	return strings.Join(texts, "; ")
 }
@@ -40,7 +38,6 @@ func (o *options) warnIdle(log *slog.Logger) {
 		warn("name", o.name, idleName)
 	}
 	for _, n := range model.WithoutEffect(o.initial()) {
-		flag := map[string]string{"fwdMode": "fwdmode", "networkInfraType": "infra"}[n.Field]
-		warn(flag, n.Value, n.Text)
+		warn("infra", n.Value, n.Text)
 	}
 }

@@ -153,11 +153,11 @@ func newFlags(o *options) *daemon.FlagSet {
 	}, "vlan", "vxlan")
 	fs.Enum(&o.fwdMode, daemon.Flag{
 		Name: "fwdmode", Aliases: []string{"forward-mode"}, Env: envPrefix + "FORWARD_MODE", Value: "mode",
-		Usage: "forwarding mode of a new cluster: bridge or routing; " + idleValues("fwdMode"), Default: "bridge",
+		Usage: "forwarding mode of a new cluster: bridge, or routing, in which networks of a tenant reach each other", Default: "bridge",
 	}, "bridge", "routing")
 	fs.Enum(&o.infra, daemon.Flag{
 		Name: "infra", Aliases: []string{"infra-type"}, Env: envPrefix + "INFRA", Value: "type",
-		Usage: "infrastructure of a new cluster: default, aci or aci-opflex; " + idleValues("networkInfraType"),
+		Usage: "infrastructure of a new cluster: default, aci or aci-opflex; " + idleInfra(),
 	}, "default", "aci", "aci-opflex")
 	o.log.Register(fs, envPrefix)
 	return fs

@@ -5,16 +5,10 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // idleMode is about modes that do nothing, as the help text has it.
 const idleMode = "kubernetes, mesos and test do no more than none yet: containers are attached by CNI only"
-
-// idleRouting says that forwarding mode routing does nothing.
-func idleRouting() string {
-	return model.WithoutEffect(model.Global{FwdMode: model.FwdRouting})[0].Text
-}
 
 // onlyWith are flags that do nothing unless another choice is made.
 var onlyWith = []struct {
@@ -34,9 +28,6 @@ var onlyWith = []struct {
 func (o options) warnIdle(fs *daemon.FlagSet, log *slog.Logger) {
 	if o.mode != modeNone && !o.docker() {
 		log.Warn("a flag has no effect", "flag", "--mode", "value", o.mode, "why", idleMode)
-	}
-	for _, n := range model.WithoutEffect(model.Global{FwdMode: o.fwd}) {
-		log.Warn("a flag has no effect", "flag", "--fwdmode", "value", n.Value, "why", n.Text)
 	}
 	for _, f := range onlyWith {
 		if !f.holds(o) {

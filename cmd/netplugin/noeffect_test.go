@@ -77,7 +77,7 @@ func TestIdleFlags(t *testing.T) {
 		{"--ctrl-ip 127.0.0.1 --driver ebpf --ebpf-pin-dir /x --dns-upstream 1.1.1.1", ""},
 		{"--ctrl-ip 127.0.0.1 --driver ebpf --ovs-bridge x --ovs-datapath netdev", "ovs-bridge,ovs-datapath"},
 		{"--ctrl-ip 127.0.0.1 --driver ovs --ebpf-pin-dir /x --dns off --dns-upstream 1.1.1.1", "ebpf-pin-dir,dns-upstream"},
-		{"--ctrl-ip 127.0.0.1 --driver ovs --mode kubernetes --fwdmode routing", "mode,fwdmode"},
+		{"--ctrl-ip 127.0.0.1 --driver ovs --mode kubernetes --fwdmode routing", "mode"},
 		{"--ctrl-ip 127.0.0.1 --driver ovs --mode docker --docker-endpoint none", ""},
 		{"--ctrl-ip 127.0.0.1 --driver ovs --docker-endpoint none --name x", "docker-endpoint,name"},
 	} {

@@ -177,7 +177,7 @@ func clusterFlags(fs *daemon.FlagSet, o *options) {
 	}, "vlan", "vxlan")
 	fs.Enum(&o.fwdMode, daemon.Flag{
 		Name: "fwdmode", Aliases: []string{"forward-mode"}, Env: envPrefix + "FORWARD_MODE", Value: "mode",
-		Usage: "forwarding mode that the cluster must have: bridge or routing; " + idleRouting(), Default: "the cluster's",
+		Usage: "forwarding mode that the cluster must have when netplugin starts: bridge or routing", Default: "the cluster's",
 	}, "bridge", "routing")
 	fs.String(&o.pvtSubnet, daemon.Flag{
 		Name: "private-subnet", Env: envPrefix + "PRIVATE_SUBNET", Value: "a.b.0.0/16",

@@ -20,7 +20,7 @@ var _ = register(rest[api.Global, struct{}, model.Global]{
 	fields: map[string]field{
 		"name":             {text: "global", enum: []string{"global"}, required: true},
 		"networkInfraType": {text: "default, aci or aci-opflex; empty = as it is; cannot change while there are networks", enum: []string{"", "default", "aci", "aci-opflex"}},
-		"fwdMode":          {text: "bridge or routing; empty = as it is; cannot change while there are networks", enum: []string{"", "bridge", "routing"}},
+		"fwdMode":          {text: "bridge, or routing: networks of a tenant reach each other; empty = as it is", enum: []string{"", "bridge", "routing"}},
 		"arpMode":          {text: "proxy or flood; empty = as it is; cannot change while there are networks", enum: []string{"", "proxy", "flood"}},
 		"vlans":            {text: "lo-hi within 1-4094, around every VLAN in use; empty = as it is"},
 		"vxlans":           {text: "lo-hi within 1-16777215, around every VNI in use; empty = as it is"},

@@ -11,7 +11,7 @@ var _ = tested("globals", kindCases{
 	fields: map[string]cases{
 		"name":             {[]string{`{"name":"global"}`}, []string{`{"name":"other"}`, `{"name":""}`}},
 		"networkInfraType": {[]string{`{"networkInfraType":"default"}`, `{"networkInfraType":""}`}, []string{`{"networkInfraType":"x"}`, `{"networkInfraType":"aci"}`, `{"networkInfraType":"aci-opflex"}`}},
-		"fwdMode":          {[]string{`{"fwdMode":"bridge"}`, `{"fwdMode":""}`}, []string{`{"fwdMode":"x"}`, `{"fwdMode":"routing"}`}},
+		"fwdMode":          {[]string{`{"fwdMode":"routing"}`, `{"fwdMode":"bridge"}`, `{"fwdMode":""}`}, []string{`{"fwdMode":"x"}`}},
 		"arpMode":          {[]string{`{"arpMode":"proxy"}`, `{"arpMode":""}`}, []string{`{"arpMode":"x"}`, `{"arpMode":"flood"}`}},
 		"vlans":            {[]string{`{"vlans":"1-4094"}`, `{"vlans":"100-200"}`, `{"vlans":""}`}, []string{`{"vlans":"0-10"}`, `{"vlans":"1-4095"}`, `{"vlans":"5-1"}`, `{"vlans":"1"}`, `{"vlans":"a-b"}`, `{"vlans":"200-300"}`}},
 		"vxlans":           {[]string{`{"vxlans":"1-16777215"}`, `{"vxlans":"1-20000"}`, `{"vxlans":""}`}, []string{`{"vxlans":"0-10"}`, `{"vxlans":"1-16777216"}`, `{"vxlans":"9000-10000"}`}},
@@ -30,6 +30,7 @@ var _ = tested("globals", kindCases{
 		"name":                     effecttest.By("TestFields"),
 		"networkInfraType=default": effecttest.By("TestFields"),
 		"fwdMode=bridge":           effecttest.By("TestConformance"),
+		"fwdMode=routing":          effecttest.By("TestJoined"),
 		"arpMode=proxy":            effecttest.By("TestConformance"),
 		"arpMode=flood":            effecttest.By("TestConformance"),
 		"vlans":                    effecttest.By("TestTags"),

@@ -242,7 +242,7 @@ func TestBadInput(t *testing.T) {
 
 		{"POST", "/api/v1/globals/global/", `{"name":"global","vlans":"1-99"}`, 409, []string{"vlans", "1-99", "100"}},
 		{"POST", "/api/v1/globals/global/", `{"name":"global","vlans":"20-10"}`, 400, []string{"vlans", "20-10"}},
-		{"POST", "/api/v1/globals/global/", `{"name":"global","fwdMode":"routing"}`, 409, []string{"fwdMode", "routing"}},
+		{"POST", "/api/v1/globals/global/", `{"name":"global","arpMode":"flood"}`, 409, []string{"arpMode", "flood"}},
 		{"POST", "/api/v1/globals/global/", `{"name":"global","pvtSubnet":"10.2.0.0/24"}`, 400, []string{"pvtSubnet", "10.2.0.0/24"}},
 		{"POST", "/api/v1/globals/other/", `{"name":"other"}`, 400, []string{"name", "other"}},
 		{"DELETE", "/api/v1/globals/global/", ``, 409, []string{"network"}},

@@ -31,9 +31,8 @@ var _ = register(kindOf(globalList, objectKind{
 // What has no effect in this version, in the words of model.NoEffect, which
 // netctl does not link; a test compares them.
 const (
-	noteRouting = "forwarding mode routing has no effect yet: hosts forward as in mode bridge, and networks do not reach each other"
-	noteACI     = "infrastructure type aci has no effect yet: this version configures no ACI fabric, and hosts forward as with type default"
-	noteOpflex  = "infrastructure type aci-opflex has no effect yet: this version configures no ACI fabric, and hosts forward as with type default"
+	noteACI    = "infrastructure type aci has no effect yet: this version configures no ACI fabric, and hosts forward as with type default"
+	noteOpflex = "infrastructure type aci-opflex has no effect yet: this version configures no ACI fabric, and hosts forward as with type default"
 )
 
 type globalOptions struct {
@@ -137,7 +136,7 @@ func newGlobalSet(f *factory, run func(context.Context, *globalSetOptions) error
 		name:  "set",
 		fills: g,
 		short: "Change settings; what is not given stays as it is",
-		note:  noteRouting + "\n" + noteACI + "\n" + noteOpflex,
+		note:  noteACI + "\n" + noteOpflex,
 		examples: []string{
 			"netctl global set --fwd-mode routing",
 			"netctl global set --vlan-range 100-199 --vxlan-range 1000-9999",
@@ -148,7 +147,7 @@ func newGlobalSet(f *factory, run func(context.Context, *globalSetOptions) error
 	c.flags.stringVar(&g.NetworkInfraType, "fabric-mode, f", "MODE", "default, or aci or aci-opflex, which have no effect yet")
 	c.flags.stringVar(&g.Vlans, "vlan-range, v", "LO-HI", "VLAN ids that networks may use")
 	c.flags.stringVar(&g.Vxlans, "vxlan-range, x", "LO-HI", "VNIs that networks may use")
-	c.flags.stringVar(&g.FwdMode, "fwd-mode, b", "MODE", "bridge, or routing, which has no effect yet")
+	c.flags.stringVar(&g.FwdMode, "fwd-mode, b", "MODE", "bridge, or routing: networks of a tenant reach each other")
 	c.flags.stringVar(&g.ArpMode, "arp-mode, a", "MODE", "proxy (answered by the host) or flood")
 	c.flags.stringVar(&g.PvtSubnet, "private-subnet, s", "CIDR", "IPv4 /16 for the hosts' access to containers; the cluster starts with 172.19.0.0/16")
 	c.flags.listVar(&g.GeneratedLabels, "generated-labels", "LABEL,...", "labels of containers that policies cannot select by: names, and prefixes that end in \".\" or \"/\"; default stands for the list that a new cluster has")

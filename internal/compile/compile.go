@@ -62,7 +62,7 @@ func (c *Compiler) compileNetworks(before desired.Host) {
 	contested := set[model.NetworkID]{}
 	for n := range c.dirtyNetworks {
 		claim := model.NetworkID(0)
-		if len(n.byHost[c.self]) > 0 && n.rec != nil {
+		if n.rec != nil && c.present(n) {
 			claim = n.rec.ID
 		}
 		if claim == n.claimed {
@@ -101,18 +101,18 @@ func (c *Compiler) compileNetworks(before desired.Host) {
 	for n := range c.dirtyNetworks {
 		var text string
 		switch {
-		case len(n.byHost[c.self]) == 0:
+		case !c.present(n):
 		case n.rec == nil:
 			text = "unknown: its ports on this host stay shut"
 		case n.rec.ID == 0:
-			text = "has no number: its ports on this host stay shut"
+			text = "has no number: its ports on this host stay shut, and nothing here reaches it"
 		case n.id == 0:
-			text = fmt.Sprintf("its number %d belongs to another network: its ports on this host stay shut", n.rec.ID)
+			text = fmt.Sprintf("its number %d belongs to another network: its ports on this host stay shut, and nothing here reaches it", n.rec.ID)
 		default:
 			text = c.putNetworkPicture(n, before)
 		}
 		c.problems.set("network "+n.key.String(), text)
-		noEffect(c, "networks", n.key.String(), n.rec, len(n.byHost[c.self]) > 0)
+		noEffect(c, "networks", n.key.String(), n.rec, n.here(c.self))
 	}
 }
 
@@ -137,6 +137,7 @@ func (c *Compiler) putNetworkPicture(n *network, before desired.Host) (problem s
 	pic := &desired.Network{
 		ID: n.id, Key: n.key, Encap: r.Encap, Tag: r.Tag,
 		Subnet: r.Subnet, Subnet6: r.Subnet6, Gateway: r.Gateway, Gateway6: r.Gateway6,
+		Joined: c.joins(n.tenant),
 	}
 	if r.Encap == model.EncapVXLAN {
 		var unknown []string
@@ -144,10 +145,11 @@ func (c *Compiler) putNetworkPicture(n *network, before desired.Host) (problem s
 			if h == c.self {
 				continue
 			}
-			if vtep := c.vtep(h); vtep.IsValid() {
-				pic.VTEPs = append(pic.VTEPs, vtep)
-			} else {
+			switch vtep := c.vtep(h); {
+			case !vtep.IsValid():
 				unknown = append(unknown, fmt.Sprintf("%q", h))
+			case n.here(c.self): // else nothing is flooded to it from here
+				pic.VTEPs = append(pic.VTEPs, vtep)
 			}
 		}
 		slices.SortFunc(pic.VTEPs, netip.Addr.Compare)
@@ -255,9 +257,11 @@ func (c *Compiler) putEndpoints(before desired.Host) {
 	}
 }
 
-// compileTenants looks at the identities that have endpoints but no record.
+// compileTenants looks at the tenants' routers, and at the identities that have
+// endpoints but no record.
 func (c *Compiler) compileTenants() {
 	for t := range c.dirtyTenants {
+		c.problems.set("router of tenant "+string(t.name), c.routerProblem(t))
 		var orphans []model.Identity
 		for id := range t.orphans {
 			orphans = append(orphans, id)
@@ -283,6 +287,8 @@ func (c *Compiler) prune() {
 	for n := range c.dirtyNetworks {
 		if n.empty() {
 			delete(c.networks, n.key)
+			delete(n.tenant.networks, n)
+			c.dirtyTenants.add(n.tenant)
 		}
 	}
 	for g := range c.dirtyGroups {

@@ -106,6 +106,8 @@ func key(v any) string {
 		return fmt.Sprintf("identity %s %d", v.Network.Tenant, v.ID)
 	case model.Service:
 		return "service " + v.Key.String()
+	case model.Tenant:
+		return "tenant " + string(v.Name)
 	}
 	return ""
 }
@@ -130,6 +132,8 @@ func tell(c *Compiler, v any) {
 		c.SetIdentity(v)
 	case model.Service:
 		c.SetService(v)
+	case model.Tenant:
+		c.SetTenant(v)
 	}
 }
 
@@ -153,6 +157,8 @@ func untell(c *Compiler, v any) {
 		c.DeleteIdentity(v.Network.Tenant, v.ID)
 	case model.Service:
 		c.DeleteService(v.Key)
+	case model.Tenant:
+		c.DeleteTenant(v.Name)
 	}
 }
 
@@ -167,9 +173,9 @@ func randomObject(rng *rand.Rand) any {
 	policy := choose(rng, model.PolicyName("p1"), "p2", "p3")
 	host := choose(rng, model.HostName("h1"), "h1", "h2", "h3", "h4", "")
 	identity := model.IdentityFirst + model.Identity(rng.Intn(6))
-	switch rng.Intn(23) {
+	switch rng.Intn(24) {
 	case 0:
-		return model.Global{FwdMode: choose(rng, model.FwdBridge, model.FwdRouting), ArpMode: choose(rng, model.ArpProxy, model.ArpFlood)}
+		return model.Global{FwdMode: choose(rng, model.FwdBridge, model.FwdRouting, model.FwdRouting), ArpMode: choose(rng, model.ArpProxy, model.ArpFlood)}
 	case 1:
 		return model.Host{Name: cmpOr(host, "h2"), VTEP: netip.AddrFrom4([4]byte{192, 168, 0, byte(1 + rng.Intn(4))})}
 	case 2, 3:
@@ -212,6 +218,8 @@ func randomObject(rng *rand.Rand) any {
 			r.Labels[choose(rng, "a", "b")] = choose(rng, "1", "2")
 		}
 		return r
+	case 23:
+		return model.Tenant{Name: tenant, Router: model.RouterID(rng.Intn(3))}
 	case 11, 17, 18:
 		s := model.Service{
 			Key: model.ServiceKey{Tenant: tenant, Name: choose(rng, "s1", "s2", "s3")}, Network: network.Name,
@@ -368,6 +376,7 @@ func testSequences(t *testing.T, seeds int) {
 		}
 		steps.Compile(7)
 		if n := len(steps.networks) + len(steps.groups) + len(steps.policies) + len(steps.tenants) + len(steps.selecting) + len(steps.netIDs) +
+			len(steps.routers) + len(steps.routerIDs) +
 			len(steps.services) + len(steps.subjects) + len(steps.sets) + len(steps.hashes) + steps.clashes; n != 0 {
 			t.Fatalf("seed %d: %d entries left after everything was deleted: %v %v %v %v", seed, n, steps.networks, steps.groups, steps.policies, steps.tenants)
 		}

@@ -25,10 +25,12 @@ type Compiler struct {
 	services map[model.ServiceKey]*service
 	privates map[model.EndpointKey]netip.Addr // as this host has chosen them
 	control  []netip.AddrPort                 // sorted
+	routers  map[model.TenantName]model.RouterID
 
 	// Indexes over dependencies.
 	selecting map[peerRef]set[*selection]       // selections that name a group or network
 	netIDs    map[model.NetworkID]set[*network] // who claims a number; nearly always one
+	routerIDs map[model.RouterID]set[model.TenantName]
 
 	subjects map[subjectKey]*subject
 	sets     map[string]*policySet       // by name
@@ -64,6 +66,8 @@ func New(host model.HostName) *Compiler {
 		sets:          map[string]*policySet{},
 		hashes:        map[desired.PolicySetID]int{},
 		netIDs:        map[model.NetworkID]set[*network]{},
+		routers:       map[model.TenantName]model.RouterID{},
+		routerIDs:     map[model.RouterID]set[model.TenantName]{},
 		dirtyHeader:   true,
 		dirtyNetworks: set[*network]{},
 		dirtyEps:      set[*endpoint]{},
@@ -76,15 +80,20 @@ func New(host model.HostName) *Compiler {
 }
 
 // SetGlobal records the cluster's settings.
-func (c *Compiler) SetGlobal(g model.Global) {
-	c.global = &g
-	c.dirtyHeader = true
-}
+func (c *Compiler) SetGlobal(g model.Global) { c.putGlobal(&g) }
 
 // DeleteGlobal forgets them; the defaults (bridge, proxy) stand in.
-func (c *Compiler) DeleteGlobal() {
-	c.global = nil
+func (c *Compiler) DeleteGlobal() { c.putGlobal(nil) }
+
+func (c *Compiler) putGlobal(g *model.Global) {
+	routed := c.routes()
+	c.global = g
 	c.dirtyHeader = true
+	if c.routes() != routed {
+		for _, t := range c.tenants {
+			c.touchRouter(t)
+		}
+	}
 }
 
 // SetHost records a host. When its VTEP changes, every network with endpoints
@@ -109,7 +118,7 @@ func (c *Compiler) touchHost(name model.HostName) {
 	if name == c.self { // rare: which tunnels there are depends on our own end
 		c.dirtyHeader = true
 		for _, n := range c.networks {
-			if len(n.byHost[c.self]) > 0 {
+			if n.id != 0 {
 				c.dirtyNetworks.add(n)
 				for e := range eachEndpoint(n) {
 					c.dirtyEps.add(e)
@@ -130,10 +139,12 @@ func (c *Compiler) touchHost(name model.HostName) {
 
 func (c *Compiler) network(k model.NetworkKey) *network {
 	return lookup(c.networks, k, func() *network {
-		return &network{
-			key: k, eps: map[model.EndpointID]*endpoint{},
+		n := &network{
+			key: k, tenant: c.tenant(k.Tenant), eps: map[model.EndpointID]*endpoint{},
 			byHost: map[model.HostName]set[*endpoint]{}, macs: map[model.MAC][]*endpoint{},
 		}
+		n.tenant.networks.add(n)
+		return n
 	})
 }
 
@@ -252,7 +263,10 @@ func (c *Compiler) link(n *network, e *endpoint) {
 	n.macs[e.MAC] = append(n.macs[e.MAC], e)
 	c.serve(e, true)
 	c.touchMAC(n, e.MAC)
-	c.useIdentity(c.tenant(n.key.Tenant), e.identity(), 1)
+	c.useIdentity(n.tenant, e.identity(), 1)
+	if e.Host == c.self {
+		c.countLocal(n.tenant, 1)
+	}
 }
 
 // unlink is the reverse of link.
@@ -271,7 +285,10 @@ func (c *Compiler) unlink(n *network, e *endpoint) {
 		n.macs[e.MAC] = slices.Delete(slices.Clone(claims), i, i+1)
 		c.touchMAC(n, e.MAC)
 	}
-	c.useIdentity(c.tenant(n.key.Tenant), e.identity(), -1)
+	c.useIdentity(n.tenant, e.identity(), -1)
+	if e.Host == c.self {
+		c.countLocal(n.tenant, -1)
+	}
 }
 
 func (c *Compiler) touchMAC(n *network, mac model.MAC) {
@@ -283,7 +300,7 @@ func (c *Compiler) touchMAC(n *network, mac model.MAC) {
 func (c *Compiler) tenant(name model.TenantName) *tenant {
 	return lookup(c.tenants, name, func() *tenant {
 		return &tenant{
-			name: name, records: map[model.Identity]*model.IdentityRecord{}, postings: map[term]set[model.Identity]{},
+			name: name, networks: set[*network]{}, records: map[model.Identity]*model.IdentityRecord{}, postings: map[term]set[model.Identity]{},
 			uses: map[model.Identity]int{}, orphans: set[model.Identity]{}, subjects: map[model.Identity]set[*subject]{},
 			selections: map[string]*selection{}, byTerm: map[term]set[*selection]{},
 		}

@@ -50,16 +50,16 @@ func TestNoEffect(t *testing.T) {
 	c.SetEndpoint(e)
 	mine := []string{"endpointGroups t:g extContractsGrps", "endpointGroups t:g netProfile", "networks t:n nwType infra"}
 	expect("a container here", mine...)
-	g.FwdMode, g.Infra = model.FwdRouting, model.InfraACI
+	g.Infra = model.InfraACI
 	c.SetGlobal(g)
 	c.SetBgp(model.Bgp{Host: "h1"})
 	s := model.Service{Key: model.ServiceKey{Tenant: "t", Name: "s"}, Network: "n", Ports: []model.ServicePort{{}}}
 	c.SetService(s)
 	all := append([]string{"Bgps h1"}, mine[:2]...)
-	all = append(all, "globals global fwdMode routing", "globals global networkInfraType aci", mine[2], "serviceLBs t:s ports")
+	all = append(all, "globals global networkInfraType aci", mine[2], "serviceLBs t:s ports")
 	expect("everything", all...)
 
-	g.FwdMode, g.Infra = model.FwdBridge, model.InfraDefault
+	g.Infra = model.InfraDefault
 	c.SetGlobal(g)
 	group.NetProfile = ""
 	c.SetGroup(group)

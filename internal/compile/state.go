@@ -1,6 +1,8 @@
 package compile
 
 import (
+	"fmt"
+
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -23,6 +25,7 @@ func reset[K comparable](s *set[K]) {
 // unknown), its endpoints on all hosts, and what was compiled of it.
 type network struct {
 	key    model.NetworkKey
+	tenant *tenant
 	rec    *model.Network
 	eps    map[model.EndpointID]*endpoint
 	byHost map[model.HostName]set[*endpoint]
@@ -93,7 +96,7 @@ type subjectKey struct {
 func (k subjectKey) String() string {
 	out := "endpoints of network " + k.network.String()
 	if k.group != "" {
-		out = "endpoints of group " + string(k.network.Tenant) + ":" + string(k.group)
+		out = fmt.Sprintf("endpoints of group %s:%s on network %s", k.network.Tenant, k.group, k.network.Name)
 	}
 	return out
 }
@@ -134,7 +137,7 @@ type peerRef struct {
 	network model.NetworkName
 }
 
-// tenant holds a tenant's identities, and who is selected among them.
+// tenant holds a tenant's networks and identities, and who is selected among them.
 type tenant struct {
 	records  map[model.Identity]*model.IdentityRecord
 	postings map[term]set[model.Identity] // records by what they have
@@ -145,12 +148,15 @@ type tenant struct {
 	selections map[string]*selection // by their text
 	byTerm     map[term]set[*selection]
 
+	networks set[*network]
+	local    int // endpoints on this host, on any network
+
 	name            model.TenantName
 	compiledOrphans []model.Identity // sorted
 }
 
 func (t *tenant) empty() bool {
-	return len(t.records) == 0 && len(t.uses) == 0 && len(t.selections) == 0 && len(t.subjects) == 0
+	return len(t.records) == 0 && len(t.uses) == 0 && len(t.selections) == 0 && len(t.subjects) == 0 && len(t.networks) == 0
 }
 
 // lookup returns the entry of m at k, made by mk when absent.

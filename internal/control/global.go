@@ -15,9 +15,10 @@ var (
 )
 
 // ChangeGlobal changes the settings that are set in g (zero fields stay as
-// they are). The ranges may change while every id in use stays inside, the label
-// filter as long as it takes out no label that a policy selects by; the others
-// change only while there is no network. Else it is model.ErrInUse.
+// they are). The forwarding mode may change at any time, the ranges while every id
+// in use stays inside, the label filter as long as it takes out no label that a
+// policy selects by; the others change only while there is no network. Else it is
+// model.ErrInUse.
 func (c *Controller) ChangeGlobal(valid model.Valid[model.Global]) Change {
 	g := valid.Value()
 	ch := changeOf(rankGlobal, tables.Globals, tables.GlobalKey{}, valid, func(ctx context.Context, tx store.Tx, _ *claim) error {
@@ -59,7 +60,6 @@ func (c *Controller) putGlobal(ctx context.Context, tx store.Tx, old, g model.Gl
 	}
 	for _, f := range []struct{ name, old, new string }{
 		{"networkInfraType", string(old.Infra), string(g.Infra)},
-		{"fwdMode", string(old.FwdMode), string(g.FwdMode)},
 		{"arpMode", string(old.ArpMode), string(g.ArpMode)},
 		{"pvtSubnet", old.PvtSubnet.String(), g.PvtSubnet.String()},
 	} {

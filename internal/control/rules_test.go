@@ -138,7 +138,6 @@ func TestRefused(t *testing.T) {
 		// settings
 		{name: "vlans leave out", kind: model.ErrInUse, part: "100 is used by network default:v2", put: model.Global{VLANs: model.TagRange{Lo: 101, Hi: 4094}}},
 		{name: "vxlans leave out", kind: model.ErrInUse, part: "vxlans", put: model.Global{VXLANs: model.TagRange{Lo: 9000, Hi: 10000}}},
-		{name: "fwdMode", kind: model.ErrInUse, part: "fwdMode", put: model.Global{FwdMode: model.FwdRouting}},
 		{name: "arpMode", kind: model.ErrInUse, part: "arpMode", put: model.Global{ArpMode: model.ArpFlood}},
 		{name: "infra type", kind: model.ErrInUse, part: "networkInfraType", put: model.Global{Infra: model.InfraACI}},
 		{name: "private subnet", kind: model.ErrInUse, part: "pvtSubnet", put: model.Global{PvtSubnet: netip.MustParsePrefix("10.222.0.0/16")}},
@@ -235,6 +234,19 @@ func leftovers(c *harness) map[string]string {
 		}
 	}
 	return all
+}
+
+// The forwarding mode changes while there are networks with endpoints.
+func TestForwardingModeChanges(t *testing.T) {
+	c := newCluster(t)
+	c.put(network("n", "10.1.0.0/24"))
+	c.create(endpoint("n", "e"))
+	for _, mode := range []model.FwdMode{model.FwdRouting, model.FwdBridge} {
+		c.put(model.Global{FwdMode: mode})
+		if g, _ := c.fresh().Global(); g.FwdMode != mode {
+			t.Errorf("the mode is %s, and was set to %s", g.FwdMode, mode)
+		}
+	}
 }
 
 // A restart keeps the settings (known fault 6), and a reset gives the defaults back.

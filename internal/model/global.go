@@ -10,11 +10,6 @@ var _ = register(Kind{
 	Collection: "globals", Name: "global", Order: 10,
 	NoEffects: []NoEffect{
 		{
-			Field: "fwdMode", Value: string(FwdRouting), Hosts: "all",
-			Text: "forwarding mode routing has no effect yet: hosts forward as in mode bridge, and networks do not reach each other",
-			set:  in(func(g Global) bool { return g.FwdMode == FwdRouting }),
-		},
-		{
 			Field: "networkInfraType", Value: string(InfraACI), Hosts: "all",
 			Text: "infrastructure type aci has no effect yet: " + aci + ", and hosts forward as with type default",
 			set:  in(func(g Global) bool { return g.Infra == InfraACI }),

@@ -52,8 +52,11 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 		c.hostsVersion++
 		enter(ch, c.hosts, k, c.comp.SetHost, c.comp.DeleteHost)
 	case model.TenantName:
-		enter(ch, c.tenants, k, func(model.Tenant) {}, func(model.TenantName) {})
-		return irrelevant
+		was := c.tenants[k].Router
+		enter(ch, c.tenants, k, c.comp.SetTenant, c.comp.DeleteTenant)
+		if c.mirrors[k] == nil || c.tenants[k].Router == was {
+			return irrelevant
+		}
 	case tables.GlobalKey:
 		c.global = nil
 		enter(ch, nil, k, func(g model.Global) { c.global = &g; c.comp.SetGlobal(g) }, func(tables.GlobalKey) { c.comp.DeleteGlobal() })

@@ -36,7 +36,7 @@ func (l *Lacking) Problems(pic desired.Host) (problems []compile.Problem) {
 	if !l.can.Services && pic.Services.Len() > 0 {
 		lacks("services", "spreads no connections over the endpoints of a service")
 	}
-	if !l.can.Routes && pic.Routes.Len() > 0 {
+	if !l.can.Routes && (pic.FwdMode == model.FwdRouting || pic.Routes.Len() > 0) {
 		lacks("routes", "leads nothing from one network to another")
 	}
 	if !l.can.Bandwidth && pic.Bandwidth.Len() > 0 {

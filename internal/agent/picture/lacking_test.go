@@ -39,6 +39,8 @@ func TestLacking(t *testing.T) {
 		{"gone", desired.Host{}, nil, ""},
 		{"a service", services, nil, "services"},
 		{"a route", routes, nil, "routes"},
+		{"forwarding mode routing", desired.Host{FwdMode: model.FwdRouting}, nil, "routes"},
+		{"forwarding mode bridge", desired.Host{FwdMode: model.FwdBridge}, nil, ""},
 		{"a rate", rates, nil, "bandwidth"},
 		{"all of these", all, []*desired.PolicySet{set(true)}, "services,routes,bandwidth,log of rules"},
 		{"all gone", desired.Host{}, nil, ""},

@@ -1,0 +1,90 @@
+package compile
+
+import (
+	"fmt"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// SetTenant records a tenant.
+func (c *Compiler) SetTenant(t model.Tenant) { c.putRouter(t.Name, t.Router) }
+
+// DeleteTenant forgets a tenant; its networks reach each other no longer.
+func (c *Compiler) DeleteTenant(name model.TenantName) { c.putRouter(name, 0) }
+
+func (c *Compiler) putRouter(name model.TenantName, id model.RouterID) {
+	old := c.routers[name]
+	if old == id {
+		return
+	}
+	if delete(c.routers, name); old != 0 {
+		removeFrom(c.routerIDs, old, name)
+	}
+	if id != 0 {
+		c.routers[name] = id
+		addTo(c.routerIDs, id, name)
+	}
+	c.touchRouter(c.tenants[name])
+	for _, id := range []model.RouterID{old, id} {
+		for rival := range c.routerIDs[id] {
+			c.touchRouter(c.tenants[rival])
+		}
+	}
+}
+
+// touchRouter has it looked at which of a tenant's networks are joined, and where.
+func (c *Compiler) touchRouter(t *tenant) {
+	if t == nil {
+		return
+	}
+	c.dirtyTenants.add(t)
+	for n := range t.networks {
+		c.dirtyNetworks.add(n)
+	}
+}
+
+// countLocal follows how many endpoints a tenant has on this host. The first one
+// brings all networks that are joined to its own into the picture.
+func (c *Compiler) countLocal(t *tenant, by int) {
+	was := t.local
+	if t.local += by; (was == 0) != (t.local == 0) {
+		c.touchRouter(t)
+	}
+}
+
+// routes tells whether tenants' networks are joined.
+func (c *Compiler) routes() bool { return c.global != nil && c.global.FwdMode == model.FwdRouting }
+
+// joins returns the router that joins a tenant's networks, 0 = none does. Of
+// tenants with one number, of which control gives each once, the first by name has it.
+func (c *Compiler) joins(t *tenant) model.RouterID {
+	id := c.routers[t.name]
+	if !c.routes() {
+		return 0
+	}
+	for rival := range c.routerIDs[id] {
+		if rival < t.name {
+			return 0
+		}
+	}
+	return id
+}
+
+func (c *Compiler) routerProblem(t *tenant) string {
+	switch {
+	case t.local == 0 || !c.routes() || c.joins(t) != 0:
+		return ""
+	case c.routers[t.name] == 0:
+		return "it has none yet: its networks do not reach each other"
+	}
+	return fmt.Sprintf("its number %d belongs to another tenant: its networks do not reach each other", c.routers[t.name])
+}
+
+// here tells whether a network has endpoints on a host.
+func (n *network) here(host model.HostName) bool { return len(n.byHost[host]) > 0 }
+
+// present tells whether a network belongs into the picture: it has endpoints on
+// this host, or is joined to one that has.
+func (c *Compiler) present(n *network) bool {
+	return n.here(c.self) || n.rec != nil && n.tenant.local > 0 && c.joins(n.tenant) != 0
+}
