@@ -186,7 +186,7 @@ func clusterFlags(fs *daemon.FlagSet, o *options) {
 	})
 	fs.Bool(&o.ipForward, daemon.Flag{
 		Name: "ip-forward", Env: envPrefix + "IP_FORWARD",
-		Usage: "set net.ipv4.ip_forward where it is off: without it containers reach this host and nothing beyond it",
+		Usage: "set net.ipv4.ip_forward where it is off, and where containers have IPv6 net.ipv6.conf.all.forwarding (interfaces that accept routers' advertisements keep doing so, accept_ra=2): without it containers reach this host and nothing beyond it",
 	})
 	fs.Bool(&o.reachControl, daemon.Flag{
 		Name: "containers-reach-control-plane", Env: envPrefix + "CONTAINERS_REACH_CONTROL_PLANE",

@@ -119,7 +119,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Off: cfg.ContainersReachControl, Netmasters: cfg.Netmasters, Addresses: cfg.StoreAddresses, Listening: a.listening,
 	})
 	a.way = picture.NewWayOut(a.cluster, a.control, picture.WayOutConfig{
-		Able: a.can.WayOut, IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort,
+		Able: a.can.WayOut, Able6: a.can.WayOut6 && picture.HasIPv6(), IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort,
 	})
 	a.underlay = picture.Underlay{VTEP: cfg.VTEP, MTU: cfg.UnderlayMTU, Uplinks: cfg.Uplinks}
 	a.Service, err = attachment.New(attachment.Config{

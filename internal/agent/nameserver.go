@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/netip"
 	"sync/atomic"
@@ -21,13 +22,13 @@ import (
 // address while there is one; nil = switched off.
 type nameServer struct {
 	*dns.Server
-	told    func(port uint16)           // where it listens on that address; 0 = nowhere
-	home    netip.Addr                  // of the sockets; of the runner's goroutine
+	told    func(port, port6 uint16)    // where it listens on these addresses; 0 = nowhere
+	home    [2]netip.Addr               // of the sockets, IPv4 and IPv6; of the runner's goroutine
 	sockets waiting.Value[*dns.Sockets] // nil = it has no address
 	broken  atomic.Bool                 // the sockets are to be made anew
 }
 
-func newNameServer(cfg *Config, told func(port uint16)) *nameServer {
+func newNameServer(cfg *Config, told func(port, port6 uint16)) *nameServer {
 	if cfg.NoDNS {
 		return nil
 	}
@@ -56,27 +57,36 @@ func (n *nameServer) follow(ctx context.Context, h desired.Host) []compile.Probl
 		return nil
 	}
 	n.Update(h)
-	var home netip.Addr
+	var home [2]netip.Addr
 	if h.Private != nil {
-		home = h.Private.Addr
+		home = [2]netip.Addr{h.Private.Addr, h.Private.Addr6}
 	}
 	if home == n.home && !n.broken.Load() {
 		return nil
 	}
-	if !home.IsValid() {
+	if !home[0].IsValid() {
 		n.home = home
 		n.sockets.Set(nil)
-		n.told(0)
+		n.told(0, 0)
 		return nil
 	}
-	s, err := dns.Listen(ctx, netip.AddrPortFrom(home, 0))
+	s, err := dns.Listen(ctx, netip.AddrPortFrom(home[0], 0))
+	var port6 uint16
+	if err == nil && home[1].IsValid() {
+		var six dns.Sockets
+		if six, err = dns.Listen(ctx, netip.AddrPortFrom(home[1], 0)); err == nil {
+			s.Beside, port6 = []dns.Sockets{six}, six.Addr().Port()
+		} else {
+			err = errors.Join(err, s.Close())
+		}
+	}
 	if err != nil {
 		return []compile.Problem{{Object: "name server", Text: err.Error()}}
 	}
 	n.home = home
 	n.broken.Store(false)
 	n.sockets.Set(&s)
-	n.told(s.Addr().Port())
+	n.told(s.Addr().Port(), port6)
 	return nil
 }
 

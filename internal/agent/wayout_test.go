@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -58,7 +59,7 @@ func newWayOutBed(t *testing.T) *bed {
 	})
 	b.ready()
 	b.eventually("the way out is there", func() error {
-		if text, _ := b.fake.Inspect(t.Context()); !strings.Contains(text, "private 172.19.0.0/16 host 172.19.255.254 at contivh0") {
+		if text, _ := b.fake.Inspect(t.Context()); !strings.Contains(text, "private 172.19.0.0/16 fd6d:809b:d5b4::/96 host 172.19.255.254 fd6d:809b:d5b4::ac13:fffe at contivh0") {
 			return errors.New(text)
 		}
 		return nil
@@ -86,8 +87,13 @@ func TestWayOut(t *testing.T) {
 	boxes := map[string]*sandbox{}
 	for _, c := range []string{"c1", "c2"} {
 		boxes[c] = newSandbox(t)
-		if _, err := b.client().Attach(t.Context(), request(c, boxes[c])); err != nil {
+		res, err := b.client().Attach(t.Context(), request(c, boxes[c]))
+		if err != nil {
 			t.Fatal(err)
+		}
+		router6 := attach.Route{Dst: netip.MustParsePrefix("::/0"), Gateway: desired.RouterMAC.LinkLocal()}
+		if !slices.Contains(res.Routes, router6) {
+			t.Errorf("%s has no default route of IPv6 by the router: %v", c, res.Routes)
 		}
 	}
 	one, two := b.private("c1"), b.private("c2")
@@ -115,7 +121,7 @@ func TestWayOut(t *testing.T) {
 	chosen := got[2].HostPort
 	shown := 0
 	for _, p := range b.agent.State().Ports {
-		if p.Private.String() == one && len(p.Published) == 4 && p.Published[1].String() == "*:8081->80/tcp" {
+		if p.Private.String() == one && len(p.Published) >= 4 && p.Published[1].String() == "*:8081->80/tcp" {
 			shown++
 		}
 	}
@@ -152,6 +158,22 @@ func TestWayOut(t *testing.T) {
 	}
 	if err := serve("8081"); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("a process gets a port that a container publishes: %v", err)
+	}
+	six := tcp(9001, 0)
+	six.HostIP = netip.IPv6Unspecified()
+	if _, err = publish("c1", append(got, six)...); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp6", "[::1]:9001"); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a process gets a port of IPv6 that a container publishes: %v, %v", l, err)
+	}
+	if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", ":9001"); err != nil {
+		t.Errorf("a port that is published by IPv6 is not free for IPv4: %v", err)
+	} else if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp6", "[::1]:8081"); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a process gets a port of all addresses by IPv6: %v, %v", l, err)
 	}
 	other := tcp(9000, 0)
 	other.HostIP = netip.MustParseAddr("127.0.0.3")

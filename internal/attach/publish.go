@@ -12,7 +12,7 @@ import (
 // what Publish returns has one host port each.
 type PortBinding struct {
 	Proto         model.Protocol `json:"proto"`           // TCP, UDP or SCTP
-	HostIP        netip.Addr     `json:"hostIp,omitzero"` // IPv4; zero or 0.0.0.0 = any address of the host
+	HostIP        netip.Addr     `json:"hostIp,omitzero"` // zero = any address of the host; 0.0.0.0, :: = any of a family
 	HostPort      uint16         `json:"hostPort,omitempty"`
 	HostPortEnd   uint16         `json:"hostPortEnd,omitempty"` // 0 = HostPort
 	ContainerPort uint16         `json:"containerPort"`
@@ -22,6 +22,9 @@ func (b PortBinding) String() string {
 	ip := "*"
 	if b.HostIP.IsValid() {
 		ip = b.HostIP.String()
+		if b.HostIP.Is6() {
+			ip = "[" + ip + "]"
+		}
 	}
 	return fmt.Sprintf("%s:%d->%d/%s", ip, b.HostPort, b.ContainerPort, b.Proto)
 }
@@ -31,11 +34,8 @@ func (b PortBinding) Check() (PortBinding, error) {
 	if !b.Proto.HasPorts() {
 		return b, model.InvalidField("proto", b.Proto, "must be tcp, udp or sctp")
 	}
-	if b.HostIP = b.HostIP.Unmap(); b.HostIP == netip.IPv4Unspecified() {
-		b.HostIP = netip.Addr{}
-	}
-	if b.HostIP.IsValid() && !b.HostIP.Is4() {
-		return b, model.InvalidField("hostIp", b.HostIP, "must be an IPv4 address of the host, or empty for all")
+	if b.HostIP = b.HostIP.Unmap(); b.HostIP.Zone() != "" {
+		return b, model.InvalidField("hostIp", b.HostIP, "must be an address of the host without a zone, or empty for all")
 	}
 	if b.ContainerPort == 0 {
 		return b, model.InvalidField("containerPort", b.ContainerPort, "must be between 1 and 65535")
@@ -51,8 +51,12 @@ func (b PortBinding) Check() (PortBinding, error) {
 
 // Overlaps tells whether two bindings want the same port of the host.
 func (b PortBinding) Overlaps(o PortBinding) bool {
-	return b.Proto == o.Proto && b.HostPort == o.HostPort &&
-		(!b.HostIP.IsValid() || !o.HostIP.IsValid() || b.HostIP == o.HostIP)
+	return b.Proto == o.Proto && b.HostPort == o.HostPort && (b.holds(o.HostIP) || o.holds(b.HostIP))
+}
+
+// holds tells whether an address, or any of it, is one that a binding is for.
+func (b PortBinding) holds(a netip.Addr) bool {
+	return !b.HostIP.IsValid() || b.HostIP == a || a.IsValid() && b.HostIP.IsUnspecified() && a.Is4() == b.HostIP.Is4()
 }
 
 // PublishRequest names all ports that an attachment publishes from now on: a port

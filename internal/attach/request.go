@@ -67,7 +67,10 @@ type Result struct {
 	Routes    []Route   `json:"routes,omitempty"`
 	// Router is the virtual router's address where the network has no gateway: a
 	// default route by it must be on-link, for it is in no subnet. Zero = none.
-	Router     netip.Addr `json:"router,omitzero"`
+	Router netip.Addr `json:"router,omitzero"`
+	// Router6 is the same for IPv6: its link-local address, by which a route needs
+	// nothing else.
+	Router6    netip.Addr `json:"router6,omitzero"`
 	NameServer netip.Addr `json:"nameServer,omitzero"` // that knows the tenant's names; zero = none
 	Search     string     `json:"search,omitempty"`    // domain of those names; with NameServer
 	Revision   int64      `json:"revision"`            // store revision of the endpoint

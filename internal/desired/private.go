@@ -54,6 +54,16 @@ func (p *Private) WithIPv6() *Private {
 	return p
 }
 
+// WithoutIPv6 returns the way out for IPv4 alone.
+func (p *Private) WithoutIPv6() *Private {
+	if p == nil || !p.Subnet6.IsValid() {
+		return p
+	}
+	four := *p
+	four.Subnet6, four.Addr6 = netip.Prefix{}, netip.Addr{}
+	return &four
+}
+
 // Private6 returns the IPv6 address that goes with a private IPv4 one; zero = there
 // is none.
 func (p *Private) Private6(a netip.Addr) netip.Addr {

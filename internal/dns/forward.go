@@ -41,8 +41,9 @@ func (h handler) chosen(from net.Addr) netip.AddrPort {
 	case *net.TCPAddr:
 		who = a.AddrPort()
 	}
-	at := h.upstreams.where()
-	to, err := h.cfg.Asked(from.Network(), netip.AddrPortFrom(who.Addr().Unmap(), who.Port()), at)
+	who = netip.AddrPortFrom(who.Addr().Unmap(), who.Port())
+	at := h.upstreams.where(who.Addr())
+	to, err := h.cfg.Asked(from.Network(), who, at)
 	if err != nil {
 		h.cfg.Log.Debug("which server was asked is not known: the host's resolvers are", "error", err)
 		return netip.AddrPort{}

@@ -76,9 +76,14 @@ func (n *names) update(h desired.Host) {
 	for c := range h.Ports.Diff(n.ports) {
 		if c.Had {
 			delete(n.askers, c.Old.Private)
+			delete(n.askers, c.Old.Private6)
 		}
-		if c.Has && c.New.Private.IsValid() {
-			moved[c.New.Private] = asker{c.New.Private, c.New.Endpoint.Network}
+		if c.Has {
+			for _, a := range []netip.Addr{c.New.Private, c.New.Private6} {
+				if a.IsValid() {
+					moved[a] = asker{a, c.New.Endpoint.Network}
+				}
+			}
 		}
 	}
 	maps.Copy(n.askers, moved) // after all that left: an address may have changed hands

@@ -60,17 +60,25 @@ func New(cfg Config) *Server {
 // Update takes the names and the local ports of a picture.
 func (s *Server) Update(h desired.Host) { s.names.update(h) }
 
-// Sockets are where a Server listens, on one address and port.
+// Sockets are where a Server listens, on one address and port, and beside it on
+// others.
 type Sockets struct {
-	UDP net.PacketConn
-	TCP net.Listener
+	UDP    net.PacketConn
+	TCP    net.Listener
+	Beside []Sockets
 }
 
-// Addr is the address of both sockets.
+// Addr is the address of the first two sockets.
 func (l Sockets) Addr() netip.AddrPort { return l.TCP.Addr().(*net.TCPAddr).AddrPort() }
 
-// Close closes both; Serve does it too.
-func (l Sockets) Close() error { return errors.Join(l.UDP.Close(), l.TCP.Close()) }
+// Close closes all; Serve does it too.
+func (l Sockets) Close() error {
+	err := errors.Join(l.UDP.Close(), l.TCP.Close())
+	for _, o := range l.Beside {
+		err = errors.Join(err, o.Close())
+	}
+	return err
+}
 
 // Listen opens the sockets on a port of an address, which need not be there
 // yet; port 0 = one that is free for both.
@@ -106,12 +114,18 @@ func freeBind(_, _ string, c syscall.RawConn) error {
 // Serve answers on the sockets until ctx ends, then closes them; questions under
 // way are given up. It returns nil after ctx's end.
 func (s *Server) Serve(ctx context.Context, l Sockets) error {
-	s.upstreams.listen(l.Addr())
+	all := append([]Sockets{l}, l.Beside...)
+	var addrs []netip.AddrPort
+	var servers []*dns.Server
+	for _, x := range all {
+		addrs = append(addrs, x.Addr())
+		servers = append(servers, &dns.Server{PacketConn: x.UDP}, &dns.Server{Listener: newConnLimit(x.TCP, s.names)})
+	}
+	s.upstreams.listen(addrs...)
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
-	started := make(chan struct{}, 2)
-	failed := make(chan error, 2)
-	servers := []*dns.Server{{PacketConn: l.UDP}, {Listener: newConnLimit(l.TCP, s.names)}}
+	started := make(chan struct{}, len(servers))
+	failed := make(chan error, len(servers))
 	for _, srv := range servers {
 		srv.Handler = handler{s, inner}
 		srv.UDPSize = dns.MaxMsgSize >> 4

@@ -35,7 +35,7 @@ type upstreams struct {
 	changed func() // called when the list has changed
 
 	mu      sync.Mutex
-	self    netip.AddrPort // where this server listens: never an upstream
+	self    []netip.AddrPort // where this server listens: never an upstream
 	checked time.Time
 	text    []byte
 	read    bool
@@ -86,26 +86,35 @@ func (u *upstreams) get() []netip.AddrPort {
 
 func (u *upstreams) withoutSelf(list []netip.AddrPort, problem string) ([]netip.AddrPort, string) {
 	out := slices.DeleteFunc(slices.Clone(list), func(a netip.AddrPort) bool {
-		return a == u.self || a == netip.AddrPortFrom(u.self.Addr(), Port) // what is sent there comes here
+		for _, self := range u.self {
+			if a == self || a == netip.AddrPortFrom(self.Addr(), Port) { // what is sent there comes here
+				problem = fmt.Sprintf("resolver %s is this name server itself: it is left out", self.Addr())
+				return true
+			}
+		}
+		return false
 	})
-	if len(out) < len(list) {
-		problem = fmt.Sprintf("resolver %s is this name server itself: it is left out", u.self.Addr())
-	}
 	return out, problem
 }
 
-// listen tells on which address the server listens.
-func (u *upstreams) listen(a netip.AddrPort) {
+// listen tells on which addresses the server listens.
+func (u *upstreams) listen(at ...netip.AddrPort) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.self, u.read = a, false
+	u.self, u.read = at, false
 }
 
-// where is the address that the server listens on.
-func (u *upstreams) where() netip.AddrPort {
+// where is the address that the server listens on for somebody; zero = none of that
+// family.
+func (u *upstreams) where(from netip.Addr) netip.AddrPort {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.self
+	for _, a := range u.self {
+		if a.Addr().Is4() == from.Is4() {
+			return a
+		}
+	}
+	return netip.AddrPort{}
 }
 
 // are tells whether a server is one of the host's resolvers: one that is asked, or

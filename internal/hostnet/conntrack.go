@@ -28,36 +28,39 @@ func forgetGone(log *slog.Logger, last *Want, want Want) {
 			ports[published{e.Addr, b}] = true
 		}
 	}
-	var gone []netlink.CustomConntrackFilter
-	add := func(f *netlink.ConntrackFilter, errs ...error) {
+	gone := map[netlink.InetFamily][]netlink.CustomConntrackFilter{}
+	add := func(of netip.Addr, f *netlink.ConntrackFilter, errs ...error) {
 		for _, err := range errs {
 			if err != nil {
 				log.Debug("a filter of connections cannot be made", "error", err)
 				return
 			}
 		}
-		gone = append(gone, f)
+		family := netlink.InetFamily(unix.AF_INET)
+		if of.Is6() {
+			family = unix.AF_INET6
+		}
+		gone[family] = append(gone[family], f)
 	}
 	for _, e := range last.Endpoints {
 		ip := net.IP(e.Addr.AsSlice())
 		if !addrs[e.Addr] {
 			f := &netlink.ConntrackFilter{}
-			add(f, f.AddIP(netlink.ConntrackReplySrcIP, ip))
+			add(e.Addr, f, f.AddIP(netlink.ConntrackReplySrcIP, ip))
 			continue
 		}
 		for _, b := range e.Ports {
 			if !ports[published{e.Addr, b}] {
 				f := &netlink.ConntrackFilter{}
-				add(f, f.AddIP(netlink.ConntrackReplySrcIP, ip), f.AddProtocol(uint8(b.Proto)), f.AddPort(netlink.ConntrackOrigDstPort, b.HostPort))
+				add(e.Addr, f, f.AddIP(netlink.ConntrackReplySrcIP, ip), f.AddProtocol(uint8(b.Proto)), f.AddPort(netlink.ConntrackOrigDstPort, b.HostPort))
 			}
 		}
 	}
-	if len(gone) == 0 {
-		return
-	}
-	if n, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, gone...); err != nil {
-		log.Debug("connections of what has gone are not forgotten", "error", err)
-	} else if n > 0 {
-		log.Debug("connections of what has gone are forgotten", "connections", n)
+	for family, filters := range gone {
+		if n, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, filters...); err != nil {
+			log.Debug("connections of what has gone are not forgotten", "error", err)
+		} else if n > 0 {
+			log.Debug("connections of what has gone are forgotten", "connections", n)
+		}
 	}
 }

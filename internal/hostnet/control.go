@@ -75,14 +75,14 @@ func controlChains(device string) []chain {
 	// Before any translation of a destination.
 	meant := filter("prerouting", nftables.ChainHookPrerouting, *nftables.ChainPriorityMangle)
 	meant.add(iif(device), tcp(), dstLocal(), dportIn(setPorts), reset())
-	meant.add(iif(device), v4(), tcp(), target(offsetDst, 4, reg32After4, setTargets4), reset())
-	meant.add(iif(device), v6(), tcp(), target(offsetDst6, 16, reg32After16, setTargets6), reset())
+	meant.add(iif(device), v4(), tcp(), target(dst4, reg32After4, setTargets4), reset())
+	meant.add(iif(device), v6(), tcp(), target(dst6, reg32After16, setTargets6), reset())
 	// After all.
 	input := filter("input", nftables.ChainHookInput, *nftables.ChainPriorityFilter)
 	input.add(iif(device), tcp(), dportIn(setPorts), reset())
 	forward := filter("forward", nftables.ChainHookForward, *nftables.ChainPriorityFilter)
-	forward.add(iif(device), v4(), tcp(), target(offsetDst, 4, reg32After4, setTargets4), reset())
-	forward.add(iif(device), v6(), tcp(), target(offsetDst6, 16, reg32After16, setTargets6), reset())
+	forward.add(iif(device), v4(), tcp(), target(dst4, reg32After4, setTargets4), reset())
+	forward.add(iif(device), v6(), tcp(), target(dst6, reg32After16, setTargets6), reset())
 	return []chain{meant, input, forward}
 }
 

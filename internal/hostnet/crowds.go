@@ -33,7 +33,7 @@ type crowds struct {
 
 // look returns the connections beyond their container's share, unanswered ones
 // first; held is how many connections the host tracks.
-func (c *crowds) look(log *slog.Logger, p *desired.Private, held int) (excess [][]byte, err error) {
+func (c *crowds) look(log *slog.Logger, p *desired.Private, held int) (excess []record, err error) {
 	began := c.now()
 	for b, t := range c.until {
 		if p == nil || began.After(t) {
@@ -49,7 +49,7 @@ func (c *crowds) look(log *slog.Logger, p *desired.Private, held int) (excess []
 	}()
 	have := map[bar]int{}
 	if err := eachTracked(func(t tracked) bool {
-		if t.masked && t.src != p.Addr && p.Subnet.Contains(t.src) {
+		if t.masked && isContainers(p, t.src) {
 			have[bar{t.src, t.to}]++
 		}
 		return true
@@ -77,7 +77,7 @@ func (c *crowds) look(log *slog.Logger, p *desired.Private, held int) (excess []
 		if err := eachTracked(func(t tracked) bool {
 			if b := (bar{t.src, t.to}); t.masked && t.answered == answered && have[b] > 0 {
 				have[b]--
-				excess = append(excess, slices.Clone(t.record))
+				excess = append(excess, t.record.clone())
 			}
 			return true
 		}); err != nil {
@@ -85,6 +85,11 @@ func (c *crowds) look(log *slog.Logger, p *desired.Private, held int) (excess []
 		}
 	}
 	return excess, nil
+}
+
+// isContainers tells whether an address is a container's private one.
+func isContainers(p *desired.Private, a netip.Addr) bool {
+	return a != p.Addr && a != p.Addr6 && (p.Subnet.Contains(a) || p.Subnet6.Contains(a))
 }
 
 // bars are the containers that may begin no connection to a service now, sorted.

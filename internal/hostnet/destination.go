@@ -15,19 +15,18 @@ import (
 )
 
 // Destination tells where a packet of a connection was sent before the rules of
-// this package led it to an address of this host: from sent it, at got it, both
-// IPv4. The kernel's connection tracking knows; where it does not (any more),
+// this package led it to an address of this host: from sent it, at got it. The kernel's connection tracking knows; where it does not (any more),
 // that is an error.
 func Destination(proto model.Protocol, from, at netip.AddrPort) (netip.Addr, error) {
-	if !from.Addr().Is4() || !at.Addr().Is4() {
-		return netip.Addr{}, fmt.Errorf("find where %s sent to: only IPv4 is led anywhere", from)
+	family, src, dst := uint8(unix.AF_INET), nl.CTA_IP_V4_SRC, nl.CTA_IP_V4_DST
+	if from.Addr().Is6() {
+		family, src, dst = unix.AF_INET6, nl.CTA_IP_V6_SRC, nl.CTA_IP_V6_DST
 	}
-	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|nl.IPCTNL_MSG_CT_GET, unix.NLM_F_ACK)
-	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_INET, Version: nl.NFNETLINK_V0})
+	req := trackRequest(family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_ACK)
 	tuple := nl.NewRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_REPLY, nil)
 	ip := tuple.AddRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_IP, nil)
-	ip.AddRtAttr(nl.CTA_IP_V4_SRC, at.Addr().AsSlice())
-	ip.AddRtAttr(nl.CTA_IP_V4_DST, from.Addr().AsSlice())
+	ip.AddRtAttr(src, at.Addr().AsSlice())
+	ip.AddRtAttr(dst, from.Addr().AsSlice())
 	p := tuple.AddRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_PROTO, nil)
 	p.AddRtAttr(nl.CTA_PROTO_NUM, []byte{byte(proto)})
 	p.AddRtAttr(nl.CTA_PROTO_SRC_PORT, binary.BigEndian.AppendUint16(nil, at.Port()))
@@ -38,21 +37,21 @@ func Destination(proto model.Protocol, from, at netip.AddrPort) (netip.Addr, err
 		return netip.Addr{}, fmt.Errorf("find where %s sent to: %w", from, err)
 	}
 	for _, m := range msgs {
-		if dst, ok := originalDestination(m); ok {
-			return dst, nil
+		if a, ok := originalDestination(m, uint16(dst)); ok {
+			return a, nil
 		}
 	}
 	return netip.Addr{}, fmt.Errorf("find where %s sent to: %w", from, errors.New("the kernel's answer names no destination"))
 }
 
-// originalDestination reads CTA_TUPLE_ORIG, CTA_TUPLE_IP, CTA_IP_V4_DST of a
-// message of ctnetlink.
-func originalDestination(m []byte) (netip.Addr, bool) {
+// originalDestination reads CTA_TUPLE_ORIG, CTA_TUPLE_IP, and of it dst of a message
+// of ctnetlink.
+func originalDestination(m []byte, dst uint16) (netip.Addr, bool) {
 	if len(m) < nl.SizeofNfgenmsg {
 		return netip.Addr{}, false
 	}
 	m = m[nl.SizeofNfgenmsg:]
-	for _, kind := range []uint16{nl.CTA_TUPLE_ORIG, nl.CTA_TUPLE_IP, nl.CTA_IP_V4_DST} {
+	for _, kind := range []uint16{nl.CTA_TUPLE_ORIG, nl.CTA_TUPLE_IP, dst} {
 		attrs, err := nl.ParseRouteAttr(m)
 		i := slices.IndexFunc(attrs, func(a syscall.NetlinkRouteAttr) bool { return a.Attr.Type&^unix.NLA_F_NESTED == kind })
 		if err != nil || i < 0 {

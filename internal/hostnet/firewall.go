@@ -1,6 +1,7 @@
 package hostnet
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,6 +26,15 @@ const comment = "contiv"
 // containers; our own table does the same for ours. Where the policy is to
 // accept, our rules are removed from those chains.
 func (s *Stack) passFirewall(p *desired.Private) error {
+	six := p
+	if p != nil && !p.Subnet6.IsValid() {
+		six = nil
+	}
+	return errors.Join(passFirewall(nftables.TableFamilyIPv4, p), passFirewall(nftables.TableFamilyIPv6, six))
+}
+
+// passFirewall is it for one family; p is nil where the family has no way out.
+func passFirewall(family nftables.TableFamily, p *desired.Private) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
@@ -40,7 +50,7 @@ func (s *Stack) passFirewall(p *desired.Private) error {
 	var at *nftables.Chain
 	var strangers []string
 	for _, ch := range all {
-		iptables := ch.Table.Family == nftables.TableFamilyIPv4 && ch.Table.Name == "filter"
+		iptables := ch.Table.Family == family && ch.Table.Name == "filter"
 		if iptables && (ch.Name == "FORWARD" || ch.Name == "DOCKER-USER") {
 			filter = append(filter, ch)
 		}
@@ -49,7 +59,7 @@ func (s *Stack) passFirewall(p *desired.Private) error {
 		}
 		if iptables && ch.Name == "FORWARD" {
 			at = ch
-		} else if ch.Table.Family == nftables.TableFamilyIPv4 || ch.Table.Family == nftables.TableFamilyINet {
+		} else if ch.Table.Family == family || ch.Table.Family == nftables.TableFamilyINet && family == nftables.TableFamilyIPv4 {
 			strangers = append(strangers, ch.Table.Name+" "+ch.Name)
 		}
 	}

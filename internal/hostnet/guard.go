@@ -18,7 +18,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 )
 
-// GuardTable is our table in nftables, of family ip, that is there while the
+// GuardTable is our table in nftables, of families ip and ip6, that is there while the
 // host's connection tracking is short of room.
 const GuardTable = "contiv-guard"
 
@@ -73,7 +73,7 @@ func (g *Guard) lookForRoom(ctx context.Context, p *desired.Private, held, most 
 	}
 	holds := map[netip.Addr]int{}
 	if err := eachTracked(func(t tracked) bool {
-		if t.src != p.Addr && p.Subnet.Contains(t.src) {
+		if isContainers(p, t.src) {
 			holds[t.src]++
 		}
 		return true
@@ -136,18 +136,35 @@ func (g *Guard) bar(p *desired.Private, over []netip.Addr) error {
 		g.barred = over
 		return nil
 	}
+	var four, six []bar
+	for _, b := range bars {
+		if b.src.Is4() {
+			four = append(four, b)
+		} else {
+			six = append(six, b)
+		}
+	}
+	if err := errors.Join(putBars(nftables.TableFamilyIPv4, p, four), putBars(nftables.TableFamilyIPv6, p, six)); err != nil {
+		return err
+	}
+	if len(over) == 0 && len(g.barred) > 0 {
+		g.log.Info("the host's connection tracking has room again", "privateAddresses", g.barred)
+	}
+	g.looked, g.barred, g.bars = true, over, bars
+	return nil
+}
+
+// putBars makes the table of one family; without bars there is none.
+func putBars(family nftables.TableFamily, p *desired.Private, bars []bar) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
 	}
-	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: GuardTable}
+	table := &nftables.Table{Family: family, Name: GuardTable}
 	if len(bars) == 0 {
-		if !g.looked { // an earlier process may have left it
-			tables, err := c.ListTablesOfFamily(nftables.TableFamilyIPv4)
-			if err != nil || !slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == GuardTable }) {
-				g.looked = true
-				return nil //nolint:nilerr // a kernel without nftables has no table of ours
-			}
+		tables, err := c.ListTablesOfFamily(family) // an earlier process may have left it
+		if err != nil || !slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == GuardTable }) {
+			return nil //nolint:nilerr // a kernel without nftables has no table of ours
 		}
 		c.DelTable(table)
 	} else {
@@ -156,7 +173,7 @@ func (g *Guard) bar(p *desired.Private, over []netip.Addr) error {
 		c.AddTable(table)
 		ch := chain{}
 		for _, b := range bars {
-			parts := [][]expr.Any{iif(p.Interface), addr(offsetSrc, expr.CmpOpEq, b.src)}
+			parts := [][]expr.Any{iif(p.Interface), saddr(b.src)}
 			if to := b.to; to.addr.IsValid() {
 				parts = append(parts, daddr(to.addr), l4(to.proto), dport(to.port))
 			}
@@ -172,19 +189,15 @@ func (g *Guard) bar(p *desired.Private, over []netip.Addr) error {
 	if err := c.Flush(); err != nil && !isMissing(err) {
 		return fmt.Errorf("write table %s of nftables: %w", GuardTable, err)
 	}
-	if len(over) == 0 && len(g.barred) > 0 {
-		g.log.Info("the host's connection tracking has room again", "privateAddresses", g.barred)
-	}
-	g.looked, g.barred, g.bars = true, over, bars
 	return nil
 }
 
 // forgetUnanswered removes these containers' unanswered connections from the tracking.
 func forgetUnanswered(of []netip.Addr) error {
-	var records [][]byte
+	var records []record
 	if err := eachTracked(func(t tracked) bool {
 		if !t.answered && slices.Contains(of, t.src) {
-			records = append(records, slices.Clone(t.record))
+			records = append(records, t.record.clone())
 		}
 		return len(records) < forgetAtOnce
 	}); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// HostPort is a port of the host: of one of its addresses, or of all (the zero
-// address). IPv4.
+// HostPort is a port of the host: of one of its addresses, or of all of a family
+// (0.0.0.0, ::).
 type HostPort struct {
 	Proto model.Protocol
 	Addr  netip.Addr
@@ -21,10 +21,10 @@ type HostPort struct {
 }
 
 func (p HostPort) String() string {
-	if p.Addr.IsValid() {
-		return fmt.Sprintf("%s:%d/%s", p.Addr, p.Port, p.Proto)
+	if p.Addr == netip.IPv4Unspecified() {
+		return fmt.Sprintf("%d/%s", p.Port, p.Proto)
 	}
-	return fmt.Sprintf("%d/%s", p.Port, p.Proto)
+	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(p.Addr, p.Port), p.Proto)
 }
 
 // Holder reserves ports of the host for containers by bound sockets, as a process
@@ -88,7 +88,11 @@ func hold(p HostPort) (fd int, err error) {
 	if p.Proto == model.ProtoUDP {
 		kind = unix.SOCK_DGRAM
 	}
-	fd, err = unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, int(p.Proto))
+	family := unix.AF_INET
+	if p.Addr.Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC, int(p.Proto))
 	if p.Proto == model.ProtoSCTP && (errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.ESOCKTNOSUPPORT)) {
 		return -1, nil // then no process has the port either
 	}
@@ -111,11 +115,15 @@ func hold(p HostPort) (fd int, err error) {
 			return -1, err
 		}
 	}
-	at := unix.SockaddrInet4{Port: int(p.Port)}
-	if p.Addr.IsValid() {
-		at.Addr = p.Addr.As4()
+	if p.Addr.Is6() { // IPv4 has a socket of its own, if it is wanted
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
+			return -1, err
+		}
+		err = unix.Bind(fd, &unix.SockaddrInet6{Port: int(p.Port), Addr: p.Addr.As16()})
+	} else {
+		err = unix.Bind(fd, &unix.SockaddrInet4{Port: int(p.Port), Addr: p.Addr.As4()})
 	}
-	if err := unix.Bind(fd, &at); err != nil {
+	if err != nil {
 		return -1, err
 	}
 	if kind == unix.SOCK_STREAM {

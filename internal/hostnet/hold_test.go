@@ -15,21 +15,25 @@ import (
 // gets, and one that is given up is free; for one address and for all.
 func TestHold(t *testing.T) {
 	s := newSite(t)
-	loop := netip.MustParseAddr("127.0.0.1")
+	loop, any4, any6 := netip.MustParseAddr("127.0.0.1"), netip.IPv4Unspecified(), netip.IPv6Unspecified()
 	for _, x := range []struct {
 		network, process string // where a process serves
 		ours             HostPort
 		free             bool // both may be
 	}{
-		{"tcp", "0.0.0.0:7001", HostPort{Proto: model.ProtoTCP, Port: 7001}, false},
-		{"tcp", "[::]:7002", HostPort{Proto: model.ProtoTCP, Port: 7002}, false},
-		{"tcp", "127.0.0.1:7003", HostPort{Proto: model.ProtoTCP, Port: 7003}, false},
+		{"tcp", "0.0.0.0:7001", HostPort{model.ProtoTCP, any4, 7001}, false},
+		{"tcp", "[::]:7002", HostPort{model.ProtoTCP, any4, 7002}, false},
+		{"tcp", "127.0.0.1:7003", HostPort{model.ProtoTCP, any4, 7003}, false},
 		{"tcp", "0.0.0.0:7004", HostPort{model.ProtoTCP, near, 7004}, false},
 		{"tcp4", "127.0.0.1:7005", HostPort{model.ProtoTCP, near, 7005}, true},
-		{"udp", "0.0.0.0:7006", HostPort{Proto: model.ProtoUDP, Port: 7006}, false},
+		{"udp", "0.0.0.0:7006", HostPort{model.ProtoUDP, any4, 7006}, false},
 		{"udp", "[::]:7007", HostPort{model.ProtoUDP, loop, 7007}, false},
 		{"udp4", "127.0.0.1:7008", HostPort{model.ProtoUDP, near, 7008}, true},
-		{"udp", "0.0.0.0:7009", HostPort{Proto: model.ProtoTCP, Port: 7009}, true},
+		{"udp", "0.0.0.0:7009", HostPort{model.ProtoTCP, any4, 7009}, true},
+		{"tcp6", "[::1]:7010", HostPort{model.ProtoTCP, any6, 7010}, false},
+		{"tcp", "[::]:7011", HostPort{model.ProtoTCP, any6, 7011}, false},
+		{"tcp4", "0.0.0.0:7012", HostPort{model.ProtoTCP, any6, 7012}, true},
+		{"udp6", "[::1]:7013", HostPort{model.ProtoUDP, netip.IPv6Loopback(), 7013}, false},
 	} {
 		var h Holder
 		serve := func() (close func() error, err error) {
@@ -90,7 +94,7 @@ func TestHold(t *testing.T) {
 	if err := in(t, s.host, func() error { return h.Hold(HostPort{model.ProtoTCP, far, 7010}) }); !errors.Is(err, model.ErrInvalid) {
 		t.Errorf("an address of another host: %v", err)
 	}
-	if err := in(t, s.host, func() error { return h.Hold(HostPort{Proto: model.ProtoSCTP, Port: 7011}) }); err != nil {
+	if err := in(t, s.host, func() error { return h.Hold(HostPort{model.ProtoSCTP, any4, 7011}) }); err != nil {
 		t.Errorf("SCTP: %v", err)
 	}
 	h.Keep(nil)

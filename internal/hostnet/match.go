@@ -12,19 +12,43 @@ import (
 
 // The parts of rules, each a list of nftables expressions.
 
-// Offsets in the IPv4 header (RFC 791 section 3.1).
-const (
-	offsetSrc = 12
-	offsetDst = 16
-	// Of the IPv6 header (RFC 8200 section 3).
-	offsetDst6 = 24
+// field is an address in an IP header.
+type field struct{ offset, bytes uint32 }
+
+// Of IPv4 (RFC 791 section 3.1) and of IPv6 (RFC 8200 section 3).
+var (
+	src4, dst4 = field{12, 4}, field{16, 4}
+	src6, dst6 = field{8, 16}, field{24, 16}
 )
+
+func srcOf(a netip.Addr) field {
+	if a.Is4() {
+		return src4
+	}
+	return src6
+}
+
+func dstOf(a netip.Addr) field {
+	if a.Is4() {
+		return dst4
+	}
+	return dst6
+}
+
+func (f field) load() expr.Any { return payload(expr.PayloadBaseNetworkHeader, f.offset, f.bytes) }
+
+func (f field) compare(op expr.CmpOp, a netip.Addr) []expr.Any {
+	return []expr.Any{f.load(), &expr.Cmp{Op: op, Register: 1, Data: a.AsSlice()}}
+}
 
 // ipsDNAT is the status of a connection whose destination is translated
 // (linux/netfilter/nf_conntrack_common.h, IPS_DST_NAT).
 const ipsDNAT = 1 << 5
 
-var loopback = netip.MustParsePrefix("127.0.0.0/8")
+var (
+	loopback4 = netip.MustParsePrefix("127.0.0.0/8")
+	loopback6 = netip.MustParsePrefix("::1/128")
+)
 
 func ifname(name string) []byte {
 	b := make([]byte, unix.IFNAMSIZ)
@@ -54,17 +78,17 @@ func dport(p uint16) []expr.Any {
 	return []expr.Any{payload(expr.PayloadBaseTransportHeader, 2, 2), &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: port(p)}}
 }
 
-func addr(offset uint32, op expr.CmpOp, a netip.Addr) []expr.Any {
-	return []expr.Any{payload(expr.PayloadBaseNetworkHeader, offset, 4), &expr.Cmp{Op: op, Register: 1, Data: a.AsSlice()}}
-}
+// Each matches packets of its address's family alone, which the table's has to be.
 
-func daddr(a netip.Addr) []expr.Any    { return addr(offsetDst, expr.CmpOpEq, a) }
-func notSaddr(a netip.Addr) []expr.Any { return addr(offsetSrc, expr.CmpOpNeq, a) }
+func daddr(a netip.Addr) []expr.Any    { return dstOf(a).compare(expr.CmpOpEq, a) }
+func saddr(a netip.Addr) []expr.Any    { return srcOf(a).compare(expr.CmpOpEq, a) }
+func notSaddr(a netip.Addr) []expr.Any { return srcOf(a).compare(expr.CmpOpNeq, a) }
 
-func inSubnet(offset uint32, p netip.Prefix) []expr.Any {
+func srcIn(p netip.Prefix) []expr.Any {
+	f := srcOf(p.Addr())
 	return []expr.Any{
-		payload(expr.PayloadBaseNetworkHeader, offset, 4),
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: ipNet(p).Mask, Xor: make([]byte, 4)},
+		f.load(),
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: f.bytes, Mask: ipNet(p).Mask, Xor: make([]byte, f.bytes)},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Masked().Addr().AsSlice()},
 	}
 }
@@ -94,16 +118,20 @@ func wasDNAT(yes bool) []expr.Any              { return ct(expr.CtKeySTATUS, ips
 
 // dnat leads to an address and, unless it is 0, a port.
 func dnat(to netip.Addr, p uint16) []expr.Any {
+	family := uint32(unix.NFPROTO_IPV4)
+	if to.Is6() {
+		family = unix.NFPROTO_IPV6
+	}
 	if p == 0 {
 		return []expr.Any{
 			&expr.Immediate{Register: 1, Data: to.AsSlice()},
-			&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1},
+			&expr.NAT{Type: expr.NATTypeDestNAT, Family: family, RegAddrMin: 1},
 		}
 	}
 	return []expr.Any{
 		&expr.Immediate{Register: 1, Data: to.AsSlice()},
 		&expr.Immediate{Register: 2, Data: port(p)},
-		&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1, RegProtoMin: 2, Specified: true},
+		&expr.NAT{Type: expr.NATTypeDestNAT, Family: family, RegAddrMin: 1, RegProtoMin: 2, Specified: true},
 	}
 }
 
@@ -128,9 +156,9 @@ func dportIn(setName string) []expr.Any {
 }
 
 // target matches the destination by a set of address and port.
-func target(offset, n, behind uint32, setName string) []expr.Any {
+func target(f field, behind uint32, setName string) []expr.Any {
 	return []expr.Any{
-		payload(expr.PayloadBaseNetworkHeader, offset, n),
+		f.load(),
 		&expr.Payload{DestRegister: behind, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
 		lookup(setName),
 	}
@@ -143,9 +171,9 @@ func reset() []expr.Any {
 
 // sendsOver matches a source's packets beyond so many a second; the set counts
 // them for each source.
-func sendsOver(perSecond uint64, burst uint32, setName string) []expr.Any {
+func sendsOver(src field, perSecond uint64, burst uint32, setName string) []expr.Any {
 	return []expr.Any{
-		payload(expr.PayloadBaseNetworkHeader, offsetSrc, 4),
+		src.load(),
 		&expr.Dynset{SrcRegKey: 1, SetName: setName, Operation: unix.NFT_DYNSET_OP_UPDATE, Exprs: []expr.Any{
 			&expr.Limit{Type: expr.LimitTypePkts, Rate: perSecond, Unit: expr.LimitTimeSecond, Burst: burst, Over: true},
 		}},

@@ -26,14 +26,16 @@ type Want struct {
 	Private    *desired.Private // nil = no way out: all that is ours is removed
 	MTU        int              // of the narrowest container's interface; 0 = the interface's own
 	NameServer uint16           // port at Private.Addr that queries go to; 0 = none
-	Endpoints  []Endpoint       // local containers that publish ports
+	// NameServer6 is the same at Private.Addr6.
+	NameServer6 uint16
+	Endpoints   []Endpoint // local containers that publish ports
 	// Control is what containers are kept from; nil = nothing.
 	Control *Control `json:"-"` // has a table of its own
 }
 
 // Endpoint is a local container that publishes ports.
 type Endpoint struct {
-	Addr netip.Addr // its private address
+	Addr netip.Addr // a private address of it; an endpoint of both families is one of each
 	// Masquerade: the container's answers would leave by another router than this
 	// host, so connections to its published ports get the host's address as source.
 	Masquerade bool
@@ -90,7 +92,10 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 	}
 	if want.Private != nil {
 		note("interface "+want.Private.Interface, s.ensureLink(want))
-		note("way out", s.ensureForwarding())
+		note("way out", s.ensureForwarding(forward4))
+		if want.Private.Subnet6.IsValid() {
+			note("way out by IPv6", s.ensureForwarding(forward6))
+		}
 	}
 	// First the rules that keep containers out, then routes and ports that lead anywhere.
 	note("control plane", s.ensureControl(want))
@@ -120,8 +125,16 @@ func (s *Stack) ensureLink(want Want) error {
 	if err != nil {
 		return err
 	}
+	six := "1"
+	if p.Subnet6.IsValid() {
+		six = "0"
+	}
+	conf6 := "net/ipv6/conf/" + p.Interface
 	for _, set := range [][2]string{
-		{"net/ipv6/conf/" + p.Interface + "/disable_ipv6", "1"},
+		// Nobody is there to talk to but by private addresses.
+		{conf6 + "/addr_gen_mode", "1"},
+		{conf6 + "/accept_ra", "0"},
+		{conf6 + "/disable_ipv6", six},
 		// A port published at a loopback address reaches a container, too; nothing
 		// else gets there, as the data plane takes no loopback addresses.
 		{"net/ipv4/conf/" + p.Interface + "/route_localnet", "1"},
@@ -135,8 +148,23 @@ func (s *Stack) ensureLink(want Want) error {
 			return err
 		}
 	}
-	own := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(p.Addr, p.Subnet.Bits())), Flags: unix.IFA_F_NOPREFIXROUTE}
-	have, err := h.AddrList(link, netlink.FAMILY_V4)
+	if p.Subnet6.IsValid() {
+		if err := ensureAddr(h, link, p.Addr6, p.Subnet6, want.MTU); err != nil {
+			return err
+		}
+	}
+	return ensureAddr(h, link, p.Addr, p.Subnet, want.MTU)
+}
+
+// ensureAddr gives the host's interface its address of one family, alone, and its
+// route.
+func ensureAddr(h *netlink.Handle, link netlink.Link, a netip.Addr, subnet netip.Prefix, mtu int) error {
+	family, flags := netlink.FAMILY_V4, unix.IFA_F_NOPREFIXROUTE
+	if a.Is6() {
+		family, flags = netlink.FAMILY_V6, unix.IFA_F_NOPREFIXROUTE|unix.IFA_F_NODAD
+	}
+	own := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(a, subnet.Bits())), Flags: flags}
+	have, err := h.AddrList(link, family)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return err
 	}
@@ -150,47 +178,32 @@ func (s *Stack) ensureLink(want Want) error {
 			return fmt.Errorf("remove address %s: %w", a.IPNet, err)
 		}
 	}
-	return ensureRoute(h, link, want)
+	return ensureRoute(h, link, a, subnet, mtu)
 }
 
 // ensureRoute routes the private subnet to the data plane, with the MTU of the
 // narrowest container: the host's TCP keeps to it, and forwarded packets that do
 // not fit are answered with an ICMP error, as by any router.
-func ensureRoute(h *netlink.Handle, link netlink.Link, want Want) error {
+func ensureRoute(h *netlink.Handle, link netlink.Link, src netip.Addr, subnet netip.Prefix, mtu int) error {
 	r := &netlink.Route{
-		LinkIndex: link.Attrs().Index, Dst: ipNet(want.Private.Subnet), Src: net.IP(want.Private.Addr.AsSlice()),
-		Scope: netlink.SCOPE_LINK, Protocol: unix.RTPROT_STATIC, MTU: want.MTU,
+		LinkIndex: link.Attrs().Index, Dst: ipNet(subnet), Src: net.IP(src.AsSlice()),
+		Scope: netlink.SCOPE_LINK, Protocol: unix.RTPROT_STATIC, MTU: mtu,
 	}
-	have, err := h.RouteListFiltered(netlink.FAMILY_V4, r, netlink.RT_FILTER_OIF|netlink.RT_FILTER_DST)
+	family := netlink.FAMILY_V4
+	if src.Is6() { // whose routes have no scope
+		family, r.Scope = netlink.FAMILY_V6, netlink.SCOPE_UNIVERSE
+	}
+	have, err := h.RouteListFiltered(family, r, netlink.RT_FILTER_OIF|netlink.RT_FILTER_DST)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return err
 	}
-	if len(have) == 1 && have[0].MTU == want.MTU && have[0].Src.Equal(r.Src) {
+	if len(have) == 1 && have[0].MTU == mtu && have[0].Src.Equal(r.Src) {
 		return nil
 	}
 	if err := h.RouteReplace(r); err != nil {
-		return fmt.Errorf("add route %s: %w", want.Private.Subnet, err)
+		return fmt.Errorf("add route %s: %w", subnet, err)
 	}
 	return nil
-}
-
-// ensureForwarding looks at net.ipv4.ip_forward, without which containers reach
-// this host only.
-func (s *Stack) ensureForwarding() error {
-	const path = "net/ipv4/ip_forward"
-	data, err := os.ReadFile("/proc/sys/" + path)
-	if err != nil {
-		return fmt.Errorf("read net.ipv4.ip_forward: %w", err)
-	}
-	if strings.TrimSpace(string(data)) != "0" {
-		return nil
-	}
-	if s.forward {
-		s.log.Info("switching on IP forwarding, as --ip-forward asks", "sysctl", "net.ipv4.ip_forward=1")
-		return writeSysctl(path, "1")
-	}
-	return model.Errorf(model.ErrUnavailable, "containers reach this host, but nothing beyond it, and published ports only from here: "+
-		"net.ipv4.ip_forward is 0; set it ('sysctl -w net.ipv4.ip_forward=1'), or start netplugin with --ip-forward")
 }
 
 // writeSysctl writes a setting unless it has the value; a kernel without the

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -18,8 +19,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TableName is our table in nftables: of family ip for the way out, of family inet
-// for the control plane that containers are kept from.
+// TableName is our table in nftables: of families ip and ip6 for the way out, of
+// family inet for the control plane that containers are kept from.
 const TableName = "contiv"
 
 // markPrefix begins the name of an empty chain; the rest is a hash of the wish that
@@ -43,13 +44,52 @@ type set struct {
 	forget   time.Duration // packets put elements in, which go so long after the last one; 0 = they do not
 }
 
-// ensureTable makes the table of the way out be as wanted. Established connections
-// stay translated: the connection tracking holds their translation.
-func (s *Stack) ensureTable(want Want) error {
-	if want.Private == nil {
-		return removeTable(nftables.TableFamilyIPv4)
+// way is one address family's way out.
+type way struct {
+	family           nftables.TableFamily
+	here             netip.Addr // the host's private address
+	subnet, loopback netip.Prefix
+	nameServer       uint16     // port at here; 0 = none
+	endpoints        []Endpoint // with published ports of this family alone
+}
+
+// waysOf are those of IPv4 and of IPv6; one that is not wanted has no address.
+func waysOf(want Want) []way {
+	four, six := way{family: nftables.TableFamilyIPv4, loopback: loopback4}, way{family: nftables.TableFamilyIPv6, loopback: loopback6}
+	if p := want.Private; p != nil {
+		four.here, four.subnet, four.nameServer = p.Addr, p.Subnet, want.NameServer
+		six.here, six.subnet, six.nameServer = p.Addr6, p.Subnet6, want.NameServer6
 	}
-	return ensureTable(nftables.TableFamilyIPv4, setsOf(want), chainsOf(want), []any{"layout 4", want}, s.replaced)
+	for _, e := range want.Endpoints {
+		w := &four
+		if e.Addr.Is6() {
+			w = &six
+		}
+		ports := e.Ports
+		e.Ports = nil
+		for _, b := range ports {
+			if !b.HostIP.IsValid() || b.HostIP.Is4() == e.Addr.Is4() {
+				e.Ports = append(e.Ports, b)
+			}
+		}
+		w.endpoints = append(w.endpoints, e)
+	}
+	return []way{four, six}
+}
+
+// ensureTable makes the tables of the way out be as wanted. Established connections
+// stay translated: the connection tracking holds their translation.
+func (s *Stack) ensureTable(want Want) (err error) {
+	for _, w := range waysOf(want) {
+		if !w.here.IsValid() {
+			err = errors.Join(err, removeTable(w.family))
+			continue
+		}
+		p := want.Private
+		from := []any{"layout 5", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints}
+		err = errors.Join(err, ensureTable(w.family, setsOf(w), chainsOf(p, w), from, s.replaced))
+	}
+	return err
 }
 
 // removeTable takes our tables of a family away.
@@ -165,17 +205,20 @@ const (
 	askingForgotten = 10 * time.Second
 )
 
-func setsOf(want Want) []set {
-	if want.NameServer == 0 {
+func setsOf(w way) []set {
+	if w.nameServer == 0 {
 		return nil
 	}
-	return []set{{name: setAsking, key: nftables.TypeIPAddr, forget: askingForgotten}}
+	key := nftables.TypeIPAddr
+	if w.here.Is6() {
+		key = nftables.TypeIP6Addr
+	}
+	return []set{{name: setAsking, key: key, forget: askingForgotten}}
 }
 
 // chainsOf makes the rules. Priorities are one before the standard ones, so that
 // the order beside Docker's chains is fixed.
-func chainsOf(want Want) []chain {
-	p := want.Private
+func chainsOf(p *desired.Private, w way) []chain {
 	nat := func(name string, hook *nftables.ChainHook, pr nftables.ChainPriority) chain {
 		return chain{name: name, kind: nftables.ChainTypeNAT, hook: hook, priority: pr - 1}
 	}
@@ -187,16 +230,16 @@ func chainsOf(want Want) []chain {
 	}
 	in, fwd := filter("input", nftables.ChainHookInput), filter("forward", nftables.ChainHookForward)
 
-	if want.NameServer != 0 {
+	if w.nameServer != 0 {
 		for _, proto := range []model.Protocol{model.ProtoUDP, model.ProtoTCP} {
-			pre.add(iif(p.Interface), l4(proto), dport(53), dnat(p.Addr, want.NameServer))
+			pre.add(iif(p.Interface), l4(proto), dport(53), dnat(w.here, w.nameServer))
 		}
-		in.add(iif(p.Interface), l4(model.ProtoUDP), dport(want.NameServer), sendsOver(askingPerSecond, askingAtOnce, setAsking), drop())
+		in.add(iif(p.Interface), l4(model.ProtoUDP), dport(w.nameServer), sendsOver(srcOf(w.here), askingPerSecond, askingAtOnce, setAsking), drop())
 	}
-	for _, e := range want.Endpoints {
+	for _, e := range w.endpoints {
 		for _, b := range e.Ports {
 			to := dstLocal()
-			if b.HostIP.IsValid() {
+			if b.HostIP.IsValid() && !b.HostIP.IsUnspecified() {
 				to = daddr(b.HostIP)
 			}
 			for _, ch := range []*chain{&pre, &out} {
@@ -208,14 +251,17 @@ func chainsOf(want Want) []chain {
 		}
 	}
 	// The router's address leads to this host. The host's stack does not have the
-	// address itself: it would answer for it on every interface.
-	pre.add(iif(p.Interface), daddr(desired.RouterAddr), dnat(p.Addr, 0))
+	// address itself: it would answer for it on every interface. (Its link-local
+	// address leads nowhere.)
+	if w.here.Is4() {
+		pre.add(iif(p.Interface), daddr(desired.RouterAddr), dnat(w.here, 0))
+	}
 	// The data plane takes answers of containers to the host's private address only,
 	// so a container that asks another's published port gets the host's address as
 	// source.
-	post.add(oif(p.Interface), inSubnet(offsetSrc, p.Subnet), notSaddr(p.Addr), masquerade())
-	post.add(oif(p.Interface), inSubnet(offsetSrc, loopback), masquerade())
-	post.add(notOif(p.Interface), inSubnet(offsetSrc, p.Subnet), masquerade())
+	post.add(oif(p.Interface), srcIn(w.subnet), notSaddr(w.here), masquerade())
+	post.add(oif(p.Interface), srcIn(w.loopback), masquerade())
+	post.add(notOif(p.Interface), srcIn(w.subnet), masquerade())
 	// From beyond the host connections begin to published ports only.
 	fwd.add(oif(p.Interface), ctState(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED, false), wasDNAT(false), drop())
 	if p.TunnelPort != 0 {

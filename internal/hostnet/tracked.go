@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -16,21 +17,30 @@ import (
 const (
 	ctaTupleOrig, ctaStatus                = 1, 3
 	ctaTupleIP, ctaTupleProto              = 1, 2
-	ctaSrc, ctaDst                         = 1, 2
+	ctaSrc, ctaDst                         = 1, 2 // of IPv4
+	ctaSrc6, ctaDst6                       = 3, 4
 	ctaProtoNum, ctaSrcPort, ctaDstPort    = 1, 2, 3
 	statusSeenReply, statusSourceIsChanged = 1 << 1, 1 << 4
 
 	nfgenBytes = 4 // of struct nfgenmsg, before the attributes
 )
 
-// tracked is one connection of IPv4 that the kernel tracks, as it began.
+// tracked is one connection of IPv4 or IPv6 that the kernel tracks, as it began.
 type tracked struct {
 	src      netip.Addr
 	to       service
 	answered bool // something came back
 	masked   bool // its source address is translated
-	record   []byte
+	record   record
 }
+
+// record is a connection as the kernel names it: the attributes of its message.
+type record struct {
+	family     uint8
+	attributes []byte
+}
+
+func (r record) clone() record { return record{r.family, slices.Clone(r.attributes)} }
 
 // service is the destination of connections: address, protocol and port.
 type service struct {
@@ -39,28 +49,46 @@ type service struct {
 	port  uint16
 }
 
-func trackRequest(kind, flags int) *nl.NetlinkRequest {
+func trackRequest(family uint8, kind, flags int) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|kind, flags)
-	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_INET, Version: nl.NFNETLINK_V0})
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: nl.NFNETLINK_V0})
 	return req
 }
 
-// eachTracked calls fn for every tracked connection of IPv4, until fn says
-// false. The record is valid during the call only.
+// eachTracked calls fn for every tracked connection, until fn says false. The
+// record is valid during the call only.
 func eachTracked(fn func(tracked) bool) error {
 	more := true
-	err := trackRequest(nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP).ExecuteIter(unix.NETLINK_NETFILTER, 0, func(m []byte) bool {
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		if err := eachTrackedOf(family, func(t tracked) bool {
+			more = more && fn(t)
+			return more
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func eachTrackedOf(family uint8, fn func(tracked) bool) error {
+	keySrc, keyDst := uint16(ctaSrc), uint16(ctaDst)
+	if family == unix.AF_INET6 {
+		keySrc, keyDst = ctaSrc6, ctaDst6
+	}
+	more := true
+	err := trackRequest(family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP).ExecuteIter(unix.NETLINK_NETFILTER, 0, func(m []byte) bool {
 		if len(m) < nfgenBytes || !more {
 			return more
 		}
-		t := tracked{record: m[nfgenBytes:]}
-		began, status := attr(t.record, ctaTupleOrig), attr(t.record, ctaStatus)
+		t := tracked{record: record{family, m[nfgenBytes:]}}
+		began, status := attr(t.record.attributes, ctaTupleOrig), attr(t.record.attributes, ctaStatus)
 		ips, proto := attr(began, ctaTupleIP), attr(began, ctaTupleProto)
-		src, dst := attr(ips, ctaSrc), attr(ips, ctaDst)
-		if len(src) != 4 || len(dst) != 4 || len(status) != 4 {
+		var known, both bool
+		t.src, known = netip.AddrFromSlice(attr(ips, keySrc))
+		t.to.addr, both = netip.AddrFromSlice(attr(ips, keyDst))
+		if !known || !both || len(status) != 4 {
 			return true
 		}
-		t.src, t.to.addr = netip.AddrFrom4([4]byte(src)), netip.AddrFrom4([4]byte(dst))
 		if n := attr(proto, ctaProtoNum); len(n) == 1 {
 			t.to.proto = model.Protocol(n[0])
 		}
@@ -94,10 +122,10 @@ func attr(b []byte, kind uint16) []byte {
 }
 
 // forget takes connections out of the tracking.
-func forget(records [][]byte) error {
+func forget(records []record) error {
 	for _, r := range records {
-		req := trackRequest(nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK)
-		req.AddRawData(r)
+		req := trackRequest(r.family, nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK)
+		req.AddRawData(r.attributes)
 		if _, err := req.Execute(unix.NETLINK_NETFILTER, 0); err != nil && !isMissing(err) {
 			return fmt.Errorf("forget a connection: %w", err)
 		}

@@ -25,7 +25,8 @@ func (s *Stack) Watch(ctx context.Context, changed func()) error {
 	if err != nil {
 		return fmt.Errorf("watch nftables: %w", err)
 	}
-	routes, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE)
+	routes, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK,
+		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE)
 	if err != nil {
 		rules.Close()
 		return fmt.Errorf("watch addresses and routes: %w", err)

@@ -251,6 +251,10 @@ func (p *Plugin) join(_ context.Context, r endpointRequest) (joinResponse, error
 		out.Gateway = res.Router.String()
 		out.StaticRoutes = []staticRoute{{Destination: netip.PrefixFrom(res.Router, 32).String(), RouteType: routeConnected}}
 	}
+	if out.GatewayIPv6 == "" && res.Router6.IsValid() {
+		out.GatewayIPv6 = res.Router6.String()
+		out.StaticRoutes = append(out.StaticRoutes, staticRoute{Destination: netip.PrefixFrom(res.Router6, 128).String(), RouteType: routeConnected})
+	}
 	return out, nil
 }
 

@@ -282,5 +282,5 @@ func TestJoinWithoutGateway(t *testing.T) {
 	b.is("NetworkDriver.CreateNetwork", `{"NetworkID":"n9","Options":{"com.docker.network.generic":{"tenant":"blue","network":"lone"}},"IPv4Data":[{"Pool":"10.1.2.0/24"}]}`, `{}`)
 	b.is("NetworkDriver.CreateEndpoint", `{"NetworkID":"n9","EndpointID":"e9","Interface":{"Address":"10.1.2.1/24","MacAddress":"02:00:00:00:00:07"}}`, `{}`)
 	b.is("NetworkDriver.Join", `{"NetworkID":"n9","EndpointID":"e9","SandboxKey":"/x"}`,
-		`{"InterfaceName":{"SrcName":"cwx","DstPrefix":"eth"},"Gateway":"169.254.1.1","StaticRoutes":[{"Destination":"169.254.1.1/32","RouteType":1}],"DisableGatewayService":true}`)
+		`{"InterfaceName":{"SrcName":"cwx","DstPrefix":"eth"},"Gateway":"169.254.1.1","GatewayIPv6":"fe80::1:ff:fe00:1","StaticRoutes":[{"Destination":"169.254.1.1/32","RouteType":1},{"Destination":"fe80::1:ff:fe00:1/128","RouteType":1}],"DisableGatewayService":true}`)
 }

@@ -80,6 +80,7 @@ func (c *cluster) Attach(_ context.Context, r attach.Request) (attach.Result, er
 	res.Addresses = []attach.Address{{Prefix: netip.PrefixFrom(v4, n.Subnet.Bits()), Gateway: n.Gateway}}
 	if !n.Gateway.IsValid() {
 		res.Router = netip.MustParseAddr("169.254.1.1")
+		res.Router6 = netip.MustParseAddr("fe80::1:ff:fe00:1")
 	}
 	c.attached[r.Key] = res
 	return res, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -24,13 +25,11 @@ func (p *Plugin) publish(ctx context.Context, r connectivityRequest) (empty, err
 			if err != nil {
 				return empty{}, model.InvalidField("HostIP", m.HostIP, "must be an IP address")
 			}
-			if ip == netip.IPv6Unspecified() { // Docker asks for it beside 0.0.0.0
-				continue
-			}
 			b.HostIP = ip
 		}
 		req.Ports = append(req.Ports, b)
 	}
+	req.Ports = joined(req.Ports)
 	res, err := p.backend.Publish(ctx, req)
 	if err != nil {
 		return empty{}, err
@@ -39,6 +38,26 @@ func (p *Plugin) publish(ctx context.Context, r connectivityRequest) (empty, err
 		p.log.Info("published a port", "endpoint", short(r.EndpointID), "port", b.String())
 	}
 	return empty{}, nil
+}
+
+// joined makes one of what Docker asks for at all addresses of IPv4 and of IPv6
+// (0.0.0.0 and ::), so that both get the same port.
+func joined(ports []attach.PortBinding) []attach.PortBinding {
+	var out []attach.PortBinding
+	everywhere := func(a netip.Addr) bool { return !a.IsValid() || a.IsUnspecified() }
+	for _, b := range ports {
+		i := slices.IndexFunc(out, func(o attach.PortBinding) bool {
+			both := everywhere(o.HostIP) && everywhere(b.HostIP) && o.HostIP != b.HostIP
+			o.HostIP = b.HostIP
+			return both && o == b
+		})
+		if i >= 0 {
+			out[i].HostIP = netip.Addr{}
+		} else {
+			out = append(out, b)
+		}
+	}
+	return out
 }
 
 // unpublish ends what publish did; an attachment that is gone is fine.

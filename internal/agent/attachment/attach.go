@@ -216,10 +216,12 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	a.cluster.Reveal(key)
 	a.kick("attach")
 
+	private6 := a.way.Settled().Private6(e.Private)
+	out6 := ep.IPv6.IsValid() && private6.IsValid()
 	res = attach.Result{
 		Endpoint: key.String(), Group: string(t.group), HostIf: e.HostIf, HostMAC: veth.mac,
 		IfName: r.IfName, Netns: r.Netns, MAC: ep.MAC, MTU: mtu,
-		Addresses: addresses(network, ep), Revision: int64(rev),
+		Addresses: addresses(network, ep, out6), Revision: int64(rev),
 	}
 	if r.Parked {
 		res.Parked = parkedName(e.HostIf)
@@ -227,8 +229,14 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	if e.Private.IsValid() && ep.IPv4.IsValid() && !network.Gateway.IsValid() {
 		res.Router = desired.RouterAddr
 	}
-	if way := a.way.Settled(); a.cfg.Names && ep.IPv4.IsValid() && way.Holds(e.Private) {
+	if out6 && !network.Gateway6.IsValid() {
+		res.Router6 = desired.RouterMAC.LinkLocal()
+	}
+	if way := a.way.Settled(); a.cfg.Names && (ep.IPv4.IsValid() || out6) && way.Holds(e.Private) {
 		res.NameServer, res.Search = way.Addr, strings.ToLower(string(t.tenant))
+		if !ep.IPv4.IsValid() {
+			res.NameServer = way.Addr6
+		}
 	}
 	if res.Routes, err = a.configure(res); err != nil {
 		return res, err

@@ -8,16 +8,17 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-func addresses(n model.Network, ep model.Endpoint) []attach.Address {
+// addresses are those of an endpoint; out6 tells whether IPv6 has a way out.
+func addresses(n model.Network, ep model.Endpoint, out6 bool) []attach.Address {
 	var out []attach.Address
 	if ep.IPv4.IsValid() {
 		out = append(out, attach.Address{Prefix: netip.PrefixFrom(ep.IPv4, n.Subnet.Bits()), Gateway: n.Gateway})
 	}
 	if ep.IPv6.IsValid() {
 		gw := n.Gateway6
-		if n.Encap != model.EncapVLAN {
-			// Nobody is there: the way out is IPv4's. Without a default route whoever
-			// connects to the outside is told at once that it is unreachable.
+		if n.Encap != model.EncapVLAN && !out6 {
+			// Nobody is there. Without a default route whoever connects to the outside is
+			// told at once that it is unreachable.
 			gw = netip.Addr{}
 		}
 		out = append(out, attach.Address{Prefix: netip.PrefixFrom(ep.IPv6, n.Subnet6.Bits()), Gateway: gw})
@@ -44,8 +45,10 @@ func (a *Service) configure(res attach.Result) ([]attach.Route, error) {
 			in.Gateways = append(in.Gateways, ad.Gateway)
 		}
 	}
-	if res.Router.IsValid() {
-		in.Gateways = append(in.Gateways, res.Router)
+	for _, router := range []netip.Addr{res.Router, res.Router6} {
+		if router.IsValid() {
+			in.Gateways = append(in.Gateways, router)
+		}
 	}
 	routed, err := plumb.Configure(in)
 	if err != nil {

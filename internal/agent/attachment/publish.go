@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -37,8 +38,50 @@ type publishing struct {
 // which the host's stack has them.
 func (a *Service) PublishedChanges() uint64 { return a.publishing.changes.Load() }
 
-func hostPort(b attach.PortBinding) hostnet.HostPort {
-	return hostnet.HostPort{Proto: b.Proto, Addr: b.HostIP, Port: b.HostPort}
+// hostPorts are the ports of the host that a binding of an attachment takes: one of
+// each address family that leads to it, and that the binding is for.
+func (a *Service) hostPorts(e Entry, b attach.PortBinding) (ports []hostnet.HostPort) {
+	var four, six bool
+	if e.Result != nil {
+		for _, x := range e.Result.Addresses {
+			four, six = four || x.Prefix.Addr().Is4(), six || x.Prefix.Addr().Is6() && a.way.Settled().Private6(e.Private).IsValid()
+		}
+	}
+	for _, f := range []struct {
+		leads bool
+		any   netip.Addr
+	}{{four, netip.IPv4Unspecified()}, {six, netip.IPv6Unspecified()}} {
+		at := b.HostIP
+		if !at.IsValid() {
+			at = f.any
+		}
+		if f.leads && at.Is4() == f.any.Is4() {
+			ports = append(ports, hostnet.HostPort{Proto: b.Proto, Addr: at, Port: b.HostPort})
+		}
+	}
+	return ports
+}
+
+// hostPortText is what people know a binding's port of the host by.
+func hostPortText(b attach.PortBinding) string {
+	if !b.HostIP.IsValid() {
+		return fmt.Sprintf("%d/%s", b.HostPort, b.Proto)
+	}
+	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(b.HostIP, b.HostPort), b.Proto)
+}
+
+// hold reserves the host ports of a binding.
+func (a *Service) hold(e Entry, b attach.PortBinding) error {
+	ports := a.hostPorts(e, b)
+	if len(ports) == 0 {
+		return model.Errorf(model.ErrInvalid, "host port %s: this host does not reach the container by that address family", hostPortText(b))
+	}
+	for _, p := range ports {
+		if err := a.publishing.held.Hold(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ownPort refuses the ports of Contiv itself, whether or not a process holds
@@ -46,10 +89,10 @@ func hostPort(b attach.PortBinding) hostnet.HostPort {
 // control plane's on this host.
 func (a *Service) ownPort(b attach.PortBinding) error {
 	if b.Proto == model.ProtoUDP && int(b.HostPort) == a.cfg.VXLANPort {
-		return model.Errorf(model.ErrExists, "host port %s: address already in use by the tunnel between Contiv's hosts", hostPort(b))
+		return model.Errorf(model.ErrExists, "host port %d/%s: address already in use by the tunnel between Contiv's hosts", b.HostPort, b.Proto)
 	}
 	if b.Proto == model.ProtoTCP && slices.Contains(a.control.OwnPorts(), b.HostPort) {
-		return model.Errorf(model.ErrExists, "host port %s: address already in use by Contiv's control plane (netmaster, the store or netplugin)", hostPort(b))
+		return model.Errorf(model.ErrExists, "host port %d/%s: address already in use by Contiv's control plane (netmaster, the store or netplugin)", b.HostPort, b.Proto)
 	}
 	return nil
 }
@@ -57,10 +100,10 @@ func (a *Service) ownPort(b attach.PortBinding) error {
 // holdPublished holds what the journal says is published. A port that somebody
 // has taken meanwhile is told, and stays the container's, which had it first;
 // one of Contiv's own is withheld from it.
-func (a *Service) holdPublished(journal []Entry) (problems map[string]error, withheld map[hostnet.HostPort]bool) {
+func (a *Service) holdPublished(journal []Entry) (problems map[string]error, withheld map[attach.PortBinding]bool) {
 	a.publishing.mu.Lock()
 	defer a.publishing.mu.Unlock()
-	problems, withheld = map[string]error{}, map[hostnet.HostPort]bool{}
+	problems, withheld = map[string]error{}, map[attach.PortBinding]bool{}
 	for _, e := range journal {
 		if e.State == StateOwed {
 			continue
@@ -68,12 +111,12 @@ func (a *Service) holdPublished(journal []Entry) (problems map[string]error, wit
 		for _, b := range e.Ports {
 			err := a.ownPort(b)
 			if err != nil {
-				withheld[hostPort(b)] = true
+				withheld[b] = true
 			} else {
-				err = a.publishing.held.Hold(hostPort(b))
+				err = a.hold(e, b)
 			}
 			if err != nil {
-				problems["published "+hostPort(b).String()+" of "+e.Key().String()] = err
+				problems["published "+hostPortText(b)+" of "+e.Key().String()] = err
 			}
 		}
 	}
@@ -95,7 +138,7 @@ func (a *Service) FollowWayOut(ctx context.Context, pic desired.Host, look bool)
 		}
 		o := picture.Outlet{HostIf: e.HostIf, Private: e.Private, MTU: e.Result.MTU, Ports: e.Ports}
 		if len(withheld) > 0 {
-			o.Ports = slices.DeleteFunc(slices.Clone(e.Ports), func(b attach.PortBinding) bool { return withheld[hostPort(b)] })
+			o.Ports = slices.DeleteFunc(slices.Clone(e.Ports), func(b attach.PortBinding) bool { return withheld[b] })
 		}
 		outlets = append(outlets, o)
 	}
@@ -122,7 +165,9 @@ func (a *Service) giveUpPorts() {
 			continue
 		}
 		for _, b := range e.Ports {
-			wanted[hostPort(b)] = true
+			for _, p := range a.hostPorts(e, b) {
+				wanted[p] = true
+			}
 		}
 	}
 	a.publishing.held.Keep(wanted)
@@ -218,7 +263,7 @@ func (a *Service) choose(e Entry, want []attach.PortBinding) ([]attach.PortBindi
 				continue
 			}
 			if why = a.ownPort(b); why == nil {
-				why = a.publishing.held.Hold(hostPort(b))
+				why = a.hold(e, b)
 			}
 			if why == nil || !errors.Is(why, model.ErrExists) {
 				break

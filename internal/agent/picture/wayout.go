@@ -2,7 +2,9 @@ package picture
 
 import (
 	"context"
+	"errors"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,7 +27,7 @@ type WayOut struct {
 	cluster *Cluster
 	control *ControlPlane
 	net     *hostnet.Stack
-	dns     atomic.Uint32 // port of the host's name server; 0 = none
+	dns     atomic.Uint32 // port of the host's name server, and above 16 bits that for IPv6; 0 = none
 
 	mu      sync.Mutex
 	private *desired.Private // as the cluster is set; nil = not known yet
@@ -42,8 +44,15 @@ type WayOut struct {
 // WayOutConfig is how the way out is set on this host.
 type WayOutConfig struct {
 	Able      bool // the driver makes the host's interface; without, there is no way out
-	IPForward bool // set net.ipv4.ip_forward where it is off
+	Able6     bool // ... and leads IPv6 there
+	IPForward bool // set net.ipv4.ip_forward, and the like of IPv6, where it is off
 	VXLANPort int
+}
+
+// HasIPv6 tells whether this host's kernel knows IPv6.
+func HasIPv6() bool {
+	_, err := os.Stat("/proc/net/if_inet6")
+	return err == nil
 }
 
 // NewWayOut returns a way out of which nothing is made before the first Follow.
@@ -53,10 +62,11 @@ func NewWayOut(c *Cluster, control *ControlPlane, cfg WayOutConfig) *WayOut {
 	}
 }
 
-// SetNameServer tells at which port of the host's private address a name server
-// answers; containers' queries to any address are handed to it. 0 = none.
-func (w *WayOut) SetNameServer(port uint16) {
-	w.dns.Store(uint32(port))
+// SetNameServer tells at which port of the host's private address, and of its IPv6
+// one, a name server answers; containers' queries to any address are handed to it.
+// 0 = none.
+func (w *WayOut) SetNameServer(port, port6 uint16) {
+	w.dns.Store(uint32(port) | uint32(port6)<<16)
 	w.cluster.Kick("name server")
 }
 
@@ -87,6 +97,9 @@ func (w *WayOut) Settled() *desired.Private {
 	want := desired.NewPrivate(g.PvtSubnet)
 	if want != nil {
 		want.TunnelPort = uint16(w.VXLANPort)
+		if w.Able6 {
+			want.WithIPv6()
+		}
 	}
 	if ok && (w.private == nil || want == nil || *want != *w.private) {
 		w.private, w.checked = want, false
@@ -180,12 +193,19 @@ func (w *WayOut) Refresh(look bool) {
 		return
 	}
 	routes, pools, err := plumb.Overlaps(p.Subnet, p.Interface)
+	routes6, pools6, err6 := plumb.Overlaps(p.Subnet6, p.Interface)
+	err, pools = errors.Join(err, err6), append(pools, pools6...)
+	var blocked6 []compile.Problem
+	if len(routes6) > 0 {
+		blocked6 = []compile.Problem{{Object: "way out by IPv6", Text: "containers reach neither this host nor the outside by IPv6: private subnet " +
+			p.Subnet6.String() + " collides with " + strings.Join(routes6, ", ") + " of this host; that network needs another subnet"}}
+	}
 	if w.checked {
 		if err == nil {
-			w.blocked = nil
+			w.blocked = blocked6
 		}
 		if len(routes) > 0 {
-			w.blocked = collision("containers with private addresses there reach neither this host nor the outside: ", p, routes)
+			w.blocked = append(collision("containers with private addresses there reach neither this host nor the outside: ", p, routes), blocked6...)
 		}
 		return
 	}
@@ -196,12 +216,15 @@ func (w *WayOut) Refresh(look bool) {
 		w.cluster.Log.Warn("the cluster's private subnet collides with address pools of this host's Docker engine; "+anotherSubnet,
 			"privateSubnet", p.Subnet, "collidesWith", pools)
 	}
-	w.blocked = nil
-	if len(routes) > 0 {
+	w.blocked = blocked6
+	w.checked = len(routes) == 0 && len(routes6) == 0 // what collides may go
+	switch {
+	case len(routes) > 0:
 		w.blocked = collision("containers reach neither this host nor the outside: ", p, routes)
 		p = nil
+	case len(routes6) > 0:
+		p = p.WithoutIPv6()
 	}
-	w.checked = p != nil // what collides may go
 	w.cluster.setWayOut(p)
 }
 
@@ -227,7 +250,8 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	if !w.Able {
 		return nil, true
 	}
-	want := hostnet.Want{Private: pic.Private, NameServer: uint16(w.dns.Load()), Control: w.control.want(false)}
+	want := hostnet.Want{Private: pic.Private, Control: w.control.want(false)}
+	six := false // some container has IPv6: nothing of it is touched, or missed, before
 	if look {
 		w.sayRefused()
 	}
@@ -235,20 +259,29 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	if pic.Private != nil {
 		for _, o := range attached {
 			port, ok := pic.Ports.Get(o.HostIf)
-			if !ok || port.Private != o.Private || !o.Private.IsValid() {
+			if !ok || !o.Private.IsValid() || port.PrivateNumber() != o.Private {
 				continue
 			}
+			six = six || port.Private6.IsValid()
 			if want.MTU == 0 || o.MTU < want.MTU {
 				want.MTU = o.MTU
 			}
 			if len(o.Ports) == 0 {
 				continue
 			}
-			ep := hostnet.Endpoint{Addr: o.Private, Ports: o.Ports}
-			if n, ok := pic.Networks.Get(port.Network); ok {
-				ep.Masquerade = !n.Router().IsValid()
+			n, known := pic.Networks.Get(port.Network)
+			for _, f := range []struct{ addr, router netip.Addr }{{port.Private, n.Router()}, {port.Private6, n.Router6()}} {
+				if f.addr.IsValid() && known {
+					want.Endpoints = append(want.Endpoints, hostnet.Endpoint{Addr: f.addr, Ports: o.Ports, Masquerade: !f.router.IsValid()})
+				}
 			}
-			want.Endpoints = append(want.Endpoints, ep)
+		}
+		ports := w.dns.Load()
+		want.NameServer = uint16(ports)
+		if six {
+			want.NameServer6 = uint16(ports >> 16)
+		} else {
+			want.Private = want.Private.WithoutIPv6()
 		}
 	}
 	failed := w.net.Apply(ctx, want, look)

@@ -19,12 +19,19 @@ const dockerConfig = "/etc/docker/daemon.json"
 // prefix: routes other than default routes and the routes of the interface except,
 // and the address pools that Docker is configured with.
 func Overlaps(p netip.Prefix, except string) (routes, pools []string, err error) {
+	family := netlink.FAMILY_V4
+	switch {
+	case !p.IsValid():
+		return nil, nil, nil
+	case p.Addr().Is6():
+		family = netlink.FAMILY_V6
+	}
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list routes: %w", err)
 	}
 	defer h.Close()
-	list, err := h.RouteList(nil, netlink.FAMILY_V4)
+	list, err := h.RouteList(nil, family)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, nil, fmt.Errorf("list routes: %w", err)
 	}
