@@ -17,7 +17,7 @@ func testRouting(t *testing.T, h Harness) {
 	for i, mode := range []model.ArpMode{model.ArpProxy, model.ArpFlood} {
 		top := RoutedTopology()
 		top.Global.ArpMode = mode
-		if b, w := routing(t, h, top, Case{}, i == 0); b != nil {
+		if b, w := routing(t, h, top, i == 0); b != nil {
 			b.apply(t, w.Pictures["h1"])
 			sport := uint16(10000 + 2000*i)
 			for _, list := range [][]namedPacket{
@@ -35,7 +35,7 @@ func testRouting(t *testing.T, h Harness) {
 
 // routing is sending for a driver that routes; it skips the test when it does not.
 // fresh tells that the interfaces are to be made.
-func routing(t *testing.T, h Harness, top Topology, c Case, fresh bool) (*bench, *World) {
+func routing(t *testing.T, h Harness, top Topology, fresh bool) (*bench, *World) {
 	t.Helper()
 	if h.Send == nil {
 		t.Skip("the harness has no Send")
@@ -44,7 +44,7 @@ func routing(t *testing.T, h Harness, top Topology, c Case, fresh bool) (*bench,
 	if !b.drv.Capabilities().Routes {
 		t.Skip("the driver does not route")
 	}
-	w, err := NewWorld(top, c)
+	w, err := NewWorld(top, Case{})
 	if err != nil {
 		t.Fatal(err)
 	}
