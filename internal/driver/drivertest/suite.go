@@ -95,6 +95,7 @@ var suite = []struct {
 	{name: "RoutingWayOut", run: testRoutingWayOut},
 	{name: "Monitor", run: testMonitor, programs: true},
 	{name: "Asides", run: testAsides, programs: true},
+	{name: "RandomAsides", run: testRandomAsides, programs: true},
 	{name: "Capabilities", run: testCapabilities, programs: true},
 }
 

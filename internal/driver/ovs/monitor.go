@@ -42,17 +42,15 @@ type watch struct {
 
 // alike is what packets have in common that are told together.
 type alike struct {
-	kind            driver.FlowKind
-	reason, port    string
-	network         model.NetworkID
-	src, dst        string
-	proto           model.Protocol
-	dstPort         uint16
-	icmpType        uint8
-	outRule, inRule string
-	action          model.Action
-	tier            model.Tier
-	policy          string
+	kind         driver.FlowKind
+	reason, port string
+	network      model.NetworkID
+	src, dst     string
+	proto        model.Protocol
+	dstPort      uint16
+	icmpType     uint8
+	decisions    [2]driver.Decision
+	policy       string
 }
 
 type heldEvent struct {
@@ -262,14 +260,7 @@ func (w *watch) take(p openflow.PacketIn) {
 		kind: e.Kind, reason: e.Reason, port: e.Port, network: e.Network, src: e.Src.String(), dst: e.Dst.String(),
 		proto: e.Proto, dstPort: e.DstPort, icmpType: e.ICMPType, policy: e.Policy,
 	}
-	for _, d := range e.Decisions {
-		if d.Direction == model.Out {
-			k.outRule = d.Rule
-		} else {
-			k.inRule = d.Rule
-		}
-		k.action, k.tier = d.Action, d.Tier
-	}
+	copy(k.decisions[:], e.Decisions) // of its two ends
 	h := w.held[k]
 	if h != nil && e.Time.Sub(h.told) < time.Second {
 		h.count++
