@@ -4,5 +4,5 @@ import "github.com/contiv/netplugin/v2/internal/driver"
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut: true, Log: true, Audit: true, Living: true, UserSpace: d.cfg.Datapath == "netdev", Preparer: d, Tabled: d, Drifting: d}
+	return driver.Capabilities{WayOut: true, Routes: true, Log: true, Audit: true, Living: true, UserSpace: d.cfg.Datapath == "netdev", Preparer: d, Tabled: d, Drifting: d}
 }

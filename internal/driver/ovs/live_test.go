@@ -77,7 +77,12 @@ func (l *live) addBox(t testing.TB, i int) {
 func (l *live) addBoxOn(t testing.TB, n *desired.Network, i, addr int) {
 	t.Helper()
 	b := &box{ns: fmt.Sprintf("%sb%d", l.NS, i)}
-	v4, v6 := netip.AddrFrom4([4]byte{10, 9, 0, byte(addr)}), netip.MustParseAddr(fmt.Sprintf("fd09::%x", addr))
+	sub4, sub6 := n.Subnet.Addr().As4(), l.net.Subnet6.Addr().As16()
+	if n.Subnet6.IsValid() {
+		sub6 = n.Subnet6.Addr().As16()
+	}
+	sub4[3], sub6[15] = byte(addr), byte(addr)
+	v4, v6 := netip.AddrFrom4(sub4), netip.AddrFrom16(sub6)
 	b.port = &desired.Port{
 		IfName: fmt.Sprintf("cvbox%d", i), Endpoint: model.EndpointKey{Network: n.Key, ID: model.EndpointID(fmt.Sprint("b", i))},
 		Network: n.ID, MAC: model.EndpointMAC(n.Key, v4, v6), IPv4: v4, IPv6: v6, Identity: model.Identity(300 + i),

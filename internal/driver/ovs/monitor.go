@@ -293,6 +293,9 @@ func (d *Driver) flowEvent(p openflow.PacketIn) (driver.FlowEvent, bool) {
 			e.Port = name
 		}
 	}
+	if port, ok := d.pic.have.Ports.Get(e.Port); ok {
+		e.Network = port.Network // the register may have the one that it is routed to
+	}
 	if e.Port == "" && in == d.pic.config.Host && in != 0 {
 		for _, port := range d.pic.have.Ports.All() {
 			if port.Private.IsValid() && port.Private == e.Dst {
@@ -313,6 +316,9 @@ func (d *Driver) flowEvent(p openflow.PacketIn) (driver.FlowEvent, bool) {
 		e.Reason = driver.DropPolicy
 		e.Decisions = []driver.Decision{{Direction: direction(out), Tier: d.tierOf(sets[out], out, tier)}}
 	case kind == pipeline.KindDrop:
+		if d.watching == nil || d.watching.opts.NoDrops {
+			return e, false // it came to be answered
+		}
 		e.Reason = pipeline.Reason(number)
 	case pipeline.Commits(p.Table):
 		if e.DstMAC[0]&1 != 0 {

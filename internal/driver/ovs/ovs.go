@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -81,6 +82,9 @@ type Driver struct {
 	run   context.Context // ends with Close
 	stale chan struct{}   // asks for another purge soon
 
+	latest  atomic.Pointer[desired.Host]  // what the switch's flows are of
+	answerc atomic.Pointer[openflow.Conn] // of what answers for routers; nil while it is away
+
 	mu       sync.Mutex // one Apply, replay or reading at a time
 	db       *database
 	sw       *openflow.Conn
@@ -88,6 +92,7 @@ type Driver struct {
 	prepares bool              // what the old driver still holds is left out
 	want     *desired.Host     // what was last asked for
 	known    bool              // the ledger knows what the switch holds
+	answers  bool              // the switch bounds what comes to be answered
 	rules    map[uint32]string // rule ids by the number in cookies
 	kept     int               // how many of rules the last clean-up has left
 	fills    fills
@@ -134,7 +139,8 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	}
 	run, cancel := context.WithCancel(context.Background())
 	d.run, d.cancel = run, cancel
-	d.wg.Add(3)
+	d.wg.Add(4)
+	go d.keepAnswering(run)
 	go d.purgeLater(run)
 	go d.keepDatabase(run, d.db)
 	go d.keepSwitch(run, d.sw)
@@ -262,6 +268,9 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 // flows brings the switch's flows up to date. When nothing is to be changed it
 // compares them with what they should be, unless it did a moment ago.
 func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Report, force bool) error {
+	if force || !d.known {
+		d.setMeters(ctx)
+	}
 	cfg, numbers := d.inputs(want)
 	before := d.pic.have.PolicySets
 	d.pic.update(want, cfg, numbers)
@@ -287,6 +296,7 @@ func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Repor
 	if err := d.write(ctx, edits); err != nil {
 		return err
 	}
+	d.latest.Store(&want)
 	if err := d.emptyZones(ctx); err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func remoteOwner(k desired.RemoteKey) owner {
 
 // sameSegment tells whether all flows but a network's own stay the same.
 func sameSegment(a, b *desired.Network) bool {
-	return a != nil && b != nil && a.Encap == b.Encap && a.Tag == b.Tag && a.Joined == b.Joined
+	return a != nil && b != nil && a.Encap == b.Encap && a.Tag == b.Tag && a.Joined == b.Joined && a.Subnet == b.Subnet && a.Subnet6 == b.Subnet6
 }
 
 // update makes the ledger want what the picture says, given the configuration

@@ -57,6 +57,7 @@ func TestPictureIncremental(t *testing.T) {
 				case 1, 2:
 					h.Networks = h.Networks.Set(id, &desired.Network{
 						ID: id, Encap: []model.Encap{model.EncapVLAN, model.EncapVXLAN}[rng.Intn(2)], Tag: uint32(id) + 10,
+						Joined: model.RouterID(rng.Intn(3)), Subnet: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(id)}), 16),
 						VTEPs: []netip.Addr{netip.AddrFrom4([4]byte{1, 2, 3, byte(rng.Intn(3))})},
 					})
 				case 3:

@@ -42,34 +42,40 @@ func readIPv4(b []byte, e *driver.FlowEvent) {
 	}
 }
 
-// readIPv6 follows RFC 8200 section 4 through the extension headers.
 func readIPv6(b []byte, e *driver.FlowEvent) {
 	if len(b) < 40 {
 		return
 	}
 	e.Src, e.Dst = netip.AddrFrom16([16]byte(b[8:])), netip.AddrFrom16([16]byte(b[24:]))
+	proto, rest, later := transport6(b)
+	if e.Proto = proto; !later {
+		readTransport(rest, e)
+	}
+}
+
+// transport6 follows RFC 8200 section 4 through the extension headers of an IPv6
+// packet to what it carries, as far as there is any of it; later tells that it is a
+// fragment that does not begin with it.
+func transport6(b []byte) (proto model.Protocol, rest []byte, later bool) {
 	next, b := b[6], b[40:]
 	for {
-		e.Proto = model.Protocol(next)
 		switch next {
 		case 0, 43, 44, 60:
 		default:
-			readTransport(b, e)
-			return
+			return model.Protocol(next), b, false
 		}
 		if len(b) < 8 {
-			return
+			return model.Protocol(next), nil, false
 		}
 		size := (int(b[1]) + 1) * 8
 		if next == 44 {
 			size = 8
-			if binary.BigEndian.Uint16(b[2:])&0xfff8 != 0 { // not the first fragment
-				e.Proto = model.Protocol(b[0])
-				return
+			if binary.BigEndian.Uint16(b[2:])&0xfff8 != 0 {
+				return model.Protocol(b[0]), nil, true
 			}
 		}
 		if size > len(b) {
-			return
+			return model.Protocol(next), nil, false
 		}
 		next, b = b[0], b[size:]
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 // Action is one step of a flow. The types are Output, OutputReg, SetField,
-// Move, Resubmit, CT, PushVLAN, PopVLAN and Controller; all are comparable.
+// Move, Resubmit, CT, PushVLAN, PopVLAN, DecTTL, Controller and, as the first one
+// of a flow only, Meter; all are comparable.
 type Action interface {
 	fmt.Stringer
 	appendWire(b []byte) []byte
@@ -30,6 +31,7 @@ const (
 	actOutput     = 0
 	actPushVLAN   = 17
 	actPopVLAN    = 18
+	actDecTTL     = 24
 	actSetField   = 25
 	actExperiment = 0xffff
 	nxMove        = 6
@@ -79,6 +81,11 @@ type (
 	PushVLAN struct{}
 	// PopVLAN removes the outer tag.
 	PopVLAN struct{}
+	// DecTTL takes one from the TTL or hop limit, which has to be more than one.
+	DecTTL struct{}
+	// Meter drops the packet when there are more than SetMeter has allowed. In
+	// OpenFlow 1.4 it is an instruction, so it stands before all actions.
+	Meter struct{ ID uint32 }
 )
 
 // The translations, in the order of Nicira's NX_NAT_F flags.
@@ -148,6 +155,8 @@ func (a CT) String() string {
 
 func (PushVLAN) String() string { return "push_vlan:0x8100" }
 func (PopVLAN) String() string  { return "pop_vlan" }
+func (DecTTL) String() string   { return "dec_ttl" }
+func (a Meter) String() string  { return "meter:" + strconv.FormatUint(uint64(a.ID), 10) }
 
 func appendHeader(b []byte, typ, n int) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(typ))
@@ -250,6 +259,13 @@ func (PushVLAN) appendWire(b []byte) []byte {
 
 func (PopVLAN) appendWire(b []byte) []byte { return append(appendHeader(b, actPopVLAN, 8), 0, 0, 0, 0) }
 
+func (DecTTL) appendWire(b []byte) []byte { return append(appendHeader(b, actDecTTL, 8), 0, 0, 0, 0) }
+
+// appendWire writes the instruction (OpenFlow 1.4.1 section 7.2.4).
+func (a Meter) appendWire(b []byte) []byte {
+	return binary.BigEndian.AppendUint32(appendHeader(b, instrMeter, 8), a.ID)
+}
+
 // fieldOf finds a field by the header of its exact form.
 func fieldOf(h uint32) (Field, error) {
 	f, ok := byNumber[classNum{uint16(h >> 16), uint8(h >> 9 & 0x7f)}]
@@ -278,6 +294,8 @@ func readAction(b []byte) (Action, []byte, error) {
 		return PushVLAN{}, rest, nil
 	case typ == actPopVLAN && n == 8:
 		return PopVLAN{}, rest, nil
+	case typ == actDecTTL && n == 8:
+		return DecTTL{}, rest, nil
 	case typ == actSetField:
 		t, _, err := readOXM(body[4:])
 		if err != nil {

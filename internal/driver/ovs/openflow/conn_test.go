@@ -45,6 +45,9 @@ func mods(t testing.TB, texts []string) []openflow.Mod {
 // twice: over the wire, and as text by ovs-ofctl.
 func TestSwitchRoundTrip(t *testing.T) {
 	s, c, ctx := dial(t)
+	if err := c.SetMeter(ctx, 3, 100); err != nil { // one of them uses it
+		t.Fatal(err)
+	}
 	all := mods(t, openflow.Samples)
 	if err := c.Commit(ctx, all); err != nil {
 		t.Fatal(err)

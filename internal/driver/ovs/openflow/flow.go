@@ -2,6 +2,7 @@ package openflow
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -57,8 +58,13 @@ func appendActions(b []byte, as []Action) []byte {
 	return b
 }
 
+// readActions reads what appendActions has written: a Meter, which is no action on
+// the wire, is at most the first one.
 func readActions(b []byte) ([]Action, error) {
 	var out []Action
+	if m, rest, ok := readMeter(b); ok {
+		out, b = append(out, m), rest
+	}
 	for len(b) > 0 {
 		a, rest, err := readAction(b)
 		if err != nil {
@@ -96,29 +102,57 @@ func ActionsText(as []Action) string {
 	return strings.Join(parts, ",")
 }
 
-// appendInstructions writes one apply-actions instruction, or none for a drop
-// (OpenFlow 1.4.1 section 7.2.4).
+// The instructions (OpenFlow 1.4.1 section 7.2.4).
+const (
+	instrApply = 4
+	instrMeter = 6
+)
+
+func readMeter(b []byte) (Meter, []byte, bool) {
+	if len(b) < 8 || binary.BigEndian.Uint16(b) != instrMeter || binary.BigEndian.Uint16(b[2:]) != 8 {
+		return Meter{}, b, false
+	}
+	return Meter{binary.BigEndian.Uint32(b[4:])}, b[8:], true
+}
+
+// appendInstructions writes one apply-actions instruction, after the meter if there
+// is one, or none for a drop.
 func appendInstructions(b []byte, as []Action) []byte {
+	if len(as) > 0 {
+		if m, ok := as[0].(Meter); ok {
+			b, as = m.appendWire(b), as[1:]
+		}
+	}
 	if len(as) == 0 {
 		return b
 	}
 	start := len(b)
-	b = append(b, 0, 4, 0, 0, 0, 0, 0, 0)
+	b = append(b, 0, instrApply, 0, 0, 0, 0, 0, 0)
 	b = appendActions(b, as)
 	binary.BigEndian.PutUint16(b[start+2:], uint16(len(b)-start))
 	return b
 }
 
 func readInstructions(b []byte) ([]Action, error) {
+	var before []Action
+	if m, rest, ok := readMeter(b); ok {
+		before, b = append(before, m), rest
+	}
 	if len(b) == 0 {
-		return nil, nil
+		return before, nil
 	}
 	if len(b) < 8 {
 		return nil, fmt.Errorf("instruction cut short: %d bytes", len(b))
 	}
 	typ, n := binary.BigEndian.Uint16(b), int(binary.BigEndian.Uint16(b[2:]))
-	if typ != 4 || n != len(b) {
+	if typ != instrApply || n != len(b) {
 		return nil, fmt.Errorf("unsupported instruction of type %d and length %d in %d bytes", typ, n, len(b))
 	}
-	return readActions(b[8:])
+	as, err := readActions(b[8:])
+	if err == nil && len(as) > 0 && len(before) > 0 {
+		if _, twice := as[0].(Meter); twice {
+			return nil, errors.New("a meter among actions")
+		}
+	}
+	return append(before, as...), err
 }

@@ -38,6 +38,8 @@ var samples = []string{
 	"table=5, priority=4,arp,arp_tha=02:02:0a:01:01:02 actions=drop",
 	"table=5, priority=5,tcp actions=move:NXM_OF_TCP_SRC[]->NXM_OF_TCP_DST[],set_field:10.1.1.1->ip_dst",
 	"table=5, priority=7,udp actions=CONTROLLER:128,set_field:0x7->reg15",
+	"table=5, priority=8,ip,nw_ttl=1 actions=meter:3,CONTROLLER:1300",
+	"table=5, priority=9,ip actions=dec_ttl,output:2",
 	"table=5, priority=6,icmp6,icmpv6_type=136,nd_tll=02:02:0a:01:01:02 actions=drop",
 }
 

@@ -12,12 +12,14 @@ import (
 const (
 	typeSetConfig = 9
 	typePacketIn  = 10
+	typePacketOut = 13
 	typeMeterMod  = 29
 
 	multipartMeter = 9
 
 	meterController = 0xfffffffe // of all packets to controllers
 	meterAdd        = 0
+	meterModify     = 1
 	meterDelete     = 2
 	meterFlags      = 2 | 4 | 8 // packets per second, with burst, counted
 	bandDrop        = 1
@@ -67,15 +69,54 @@ func readPacketIn(b []byte) (PacketIn, error) {
 // the connection's goroutine and must not wait. Call it once. An error of type
 // *Error means that the switch cannot bound them, and then sends none.
 func (c *Conn) ReceivePackets(ctx context.Context, rate uint32, fn func(PacketIn)) error {
-	c.packets.Store(&fn)
 	build := func(xid uint32) ([]byte, error) {
-		b := appendMeterMod(nil, xid, meterDelete, 0) // one that a dead process left
-		b = appendMeterMod(b, xid+1, meterAdd, rate)
+		b := appendMeterMod(nil, xid, meterDelete, meterController, 0) // one that a dead process left
+		b = appendMeterMod(b, xid+1, meterAdd, meterController, rate)
 		return finish(appendMessage(b, typeBarrierReq, xid+2), len(b)), nil
 	}
 	if err := c.refusable(ctx, 3, build); err != nil {
 		return fmt.Errorf("bound the packets from the switch: %w", err)
 	}
+	return c.TakePackets(ctx, fn)
+}
+
+// SetMeter makes flows with a Meter of that ID, not 0, let rate packets a second
+// through, all together. An error of type *Error means that the switch cannot.
+func (c *Conn) SetMeter(ctx context.Context, id, rate uint32) error {
+	var err error
+	for _, command := range []uint16{meterModify, meterAdd} {
+		err = c.refusable(ctx, 2, func(xid uint32) ([]byte, error) {
+			b := appendMeterMod(nil, xid, command, id, rate)
+			return finish(appendMessage(b, typeBarrierReq, xid+1), len(b)), nil
+		})
+		if err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("set meter %d: %w", id, err)
+}
+
+// SendPacket makes the switch send a frame out of a port.
+func (c *Conn) SendPacket(port uint32, frame []byte) error {
+	b := appendMessage(nil, typePacketOut, 0)
+	b = append(b, 0xff, 0xff, 0xff, 0xff) // no buffered packet
+	b = binary.BigEndian.AppendUint32(b, portController)
+	b = append(b, 0, 16, 0, 0, 0, 0, 0, 0)
+	b = append(Output{port}.appendWire(b), frame...)
+	if len(b) > maxMessage {
+		return fmt.Errorf("a frame of %d bytes does not fit a message", len(frame))
+	}
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	if _, err := c.c.Write(finish(b, 0)); err != nil {
+		return fmt.Errorf("send to switch: %w", err)
+	}
+	return nil
+}
+
+// TakePackets is ReceivePackets with the bounds that there are.
+func (c *Conn) TakePackets(ctx context.Context, fn func(PacketIn)) error {
+	c.packets.Store(&fn)
 	err := c.refusable(ctx, 2, func(xid uint32) ([]byte, error) {
 		b := appendMessage(nil, typeSetConfig, xid)
 		b = finish(append(b, 0, 0, 0xff, 0xff), 0) // whole packets
@@ -90,7 +131,7 @@ func (c *Conn) ReceivePackets(ctx context.Context, rate uint32, fn func(PacketIn
 // ForgetPackets removes the bound that ReceivePackets set.
 func (c *Conn) ForgetPackets(ctx context.Context) error {
 	return c.refusable(ctx, 2, func(xid uint32) ([]byte, error) {
-		b := appendMeterMod(nil, xid, meterDelete, 0)
+		b := appendMeterMod(nil, xid, meterDelete, meterController, 0)
 		return finish(appendMessage(b, typeBarrierReq, xid+1), len(b)), nil
 	})
 }
@@ -129,12 +170,12 @@ func (c *Conn) refusable(ctx context.Context, n uint32, build func(xid uint32) (
 	return refusal
 }
 
-func appendMeterMod(b []byte, xid uint32, command uint16, rate uint32) []byte {
+func appendMeterMod(b []byte, xid uint32, command uint16, meter, rate uint32) []byte {
 	start := len(b)
 	b = appendMessage(b, typeMeterMod, xid)
 	b = binary.BigEndian.AppendUint16(b, command)
 	b = binary.BigEndian.AppendUint16(b, meterFlags)
-	b = binary.BigEndian.AppendUint32(b, meterController)
+	b = binary.BigEndian.AppendUint32(b, meter)
 	if command != meterDelete {
 		b = binary.BigEndian.AppendUint16(b, bandDrop)
 		b = binary.BigEndian.AppendUint16(b, 16)

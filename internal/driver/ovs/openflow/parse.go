@@ -207,6 +207,9 @@ func parseActions(s string) ([]Action, error) {
 		if err != nil {
 			return nil, err
 		}
+		if _, ok := a.(Meter); ok && len(out) > 0 {
+			return nil, fmt.Errorf("a meter after other actions in %q", s)
+		}
 		out = append(out, a)
 	}
 	return out, nil
@@ -218,6 +221,8 @@ func parseAction(s string) (Action, error) {
 		return PushVLAN{}, nil
 	case "pop_vlan":
 		return PopVLAN{}, nil
+	case "dec_ttl":
+		return DecTTL{}, nil
 	case "IN_PORT", "LOCAL":
 		v, err := InPort.parse(s)
 		return Output{uint32(v.Lo)}, err
@@ -250,6 +255,12 @@ func parseAction(s string) (Action, error) {
 			return nil, bad
 		}
 		return Controller{uint16(n)}, nil
+	case "meter":
+		n, err := strconv.ParseUint(arg, 10, 32)
+		if err != nil {
+			return nil, bad
+		}
+		return Meter{uint32(n)}, nil
 	case "output":
 		if n, err := strconv.ParseUint(arg, 10, 32); err == nil {
 			return Output{uint32(n)}, nil

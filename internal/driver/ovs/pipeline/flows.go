@@ -16,6 +16,7 @@ type Config struct {
 	Uplink  uint32 // port number of the uplink in use; 0 = none
 	ArpMode model.ArpMode
 	Relay   bool            // the datapath cannot make neighbour advertisements: see relay
+	Answers bool            // the driver answers what the virtual router refuses, and the switch bounds that
 	Host    uint32          // port number of the host's interface; 0 = no way out
 	Private desired.Private // the way out, when there is one
 
@@ -40,6 +41,7 @@ const (
 var reasons = []string{
 	0: "", 1: driver.DropNoPort, 2: driver.DropNetwork, 3: driver.DropSpoof, 4: driver.DropUnknownSource,
 	5: driver.DropUnknownDest, 6: driver.DropPolicy, 7: driver.DropInvalid, 8: driver.DropNotIP,
+	9: driver.DropTTL,
 }
 
 // Reason returns the text of a drop reason's number.
@@ -190,6 +192,7 @@ func Base(c Config) []of.Flow {
 	}
 	l.drop(Flood, 0, nil, driver.DropUnknownDest)
 	l.add(Address, 0, nil, of.Set(regDst, model.IdentityExternal), goTo(Track))
+	routerBase(l, c)
 	hostBase(l, c)
 	trackFlows(l, c)
 	policyFrame(l, c)

@@ -34,7 +34,8 @@ func hostBase(l *list, c Config) {
 	l.add(Destination, 201, match(append(router, isIP, of.Eq(regWay, wayOpen))...), goTo(Route))
 	l.drop(Destination, 199, router, driver.DropUnknownDest)
 
-	l.drop(Route, 0, nil, driver.DropUnknownDest)
+	l.add(Router, 10, match(isIP, of.Eq(regWay, wayOpen)), goTo(Route))
+	l.dropOutside(c, 0, nil)
 	// A fragment whose addresses are translated by now would be tracked once more as
 	// one of another connection.
 	l.add(Commit, 9, match(isIP, isFragment, of.Eq(regPort, c.Host)), goTo(Output))
@@ -46,12 +47,12 @@ func hostBase(l *list, c Config) {
 		of.Set(regPort, c.Host), goTo(Track),
 	}
 	if way.TunnelPort != 0 {
-		l.drop(Route, 150, match(isIP, isProto(17), of.Eq(of.UDPDst, way.TunnelPort)), driver.DropUnknownDest)
+		l.dropOutside(c, 150, match(isIP, isProto(17), of.Eq(of.UDPDst, way.TunnelPort)))
 	}
 	l.add(Route, 100, match(isIP), out...)
 	l.add(Route, 130, match(isIP, of.EqAddr(of.NwDst, way.Addr)), out...)
 	for _, p := range append([]netip.Prefix{way.Subnet}, nowhere...) {
-		l.drop(Route, 120, match(isIP, to(p)), driver.DropUnknownDest)
+		l.dropOutside(c, 120, match(isIP, to(p)))
 		l.add(Route, 125, match(isIP, to(p), of.Eq(regWay, wayDiverted)), of.Set(regWay, 0), goTo(Destination))
 	}
 
@@ -74,6 +75,9 @@ func hostNetwork(l *list, c Config, n *desired.Network) {
 	l.drop(Route, 140, inside, driver.DropUnknownDest)
 	l.drop(Source, 200, match(domain(n), origin(fromHost), isIP, of.InPrefix(of.NwSrc, n.Subnet.Masked())), driver.DropSpoof)
 	open := of.Eq(regWay, wayOpen)
+	if n.Joined != 0 {
+		return // its router answers in any case
+	}
 	if r := n.Router(); r.IsValid() {
 		l.answerARP(Neighbour, 220, match(network(n.ID), open, of.EqAddr(of.ArpTpa, r)), c.Private.RouterMAC, r, goTo(Answer))
 		return

@@ -21,14 +21,19 @@ type LocalPort struct {
 // Network returns the flows of a network, local being its ports on this host.
 func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 	l := &list{cookie: cookie(KindNetwork, uint32(n.ID))}
+	enter := map[model.Encap]Stage{model.EncapVXLAN: Sender, model.EncapVLAN: Source}[n.Encap]
+	if n.Joined != 0 {
+		routerNetwork(l, c, n, enter)
+		enter = Border
+	}
 	switch {
 	case n.Encap == model.EncapVXLAN && c.Tunnel != 0:
 		l.add(Classify, 100, match(of.Eq(of.InPort, c.Tunnel), of.Eq(of.TunID, n.Tag), untagged),
-			of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regOrigin, fromTunnel), goTo(Sender))
+			of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regOrigin, fromTunnel), goTo(enter))
 	case n.Encap == model.EncapVLAN && c.Uplink != 0:
 		tag := of.SetField{Field: of.VlanVID, Value: of.Uint(0x1000 | n.Tag)}
 		l.add(Classify, 100, match(of.Eq(of.InPort, c.Uplink), of.Eq(of.VlanVID, 0x1000|n.Tag)),
-			of.PopVLAN{}, of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regOrigin, fromUplink), goTo(Source))
+			of.PopVLAN{}, of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regOrigin, fromUplink), goTo(enter))
 		l.add(Answer, 10, match(network(n.ID), origin(fromUplink)), of.PushVLAN{}, tag, of.Output{Port: of.PortInPort})
 		l.add(Destination, 10, match(network(n.ID), origin(fromPort)), of.Set(regPort, c.Uplink), goTo(Address))
 		l.add(Output, 100, match(network(n.ID), of.Eq(regPort, c.Uplink)), of.PushVLAN{}, tag, of.Output{Port: c.Uplink})
@@ -184,9 +189,11 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 		}
 		ownQuestions(l, c, n, in, own)
 	}
-	deliver(l, n, []of.Term{network(n.ID), of.EqMAC(of.EthDst, p.MAC)}, own, []of.Action{
-		of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track),
-	})
+	there := []of.Action{of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track)}
+	deliver(l, n, []of.Term{network(n.ID), of.EqMAC(of.EthDst, p.MAC)}, own, there)
+	if n.Joined != 0 {
+		next(l, n, p.MAC, p.IPv4, p.IPv6, append([]of.Action{of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}}, there...))
+	}
 	return l.flows
 }
 
@@ -280,7 +287,7 @@ func addressFlow(l *list, n *desired.Network, a netip.Addr, id model.Identity) {
 }
 
 // Remote returns the flows of an endpoint on another host. n gives only its
-// encapsulation, tag and domain.
+// encapsulation, tag, domain and subnets.
 func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 	l := &list{cookie: cookie(KindRemote, uint32(n.ID))}
 	own := addresses(r.MAC, r.IPv4, r.IPv6)
@@ -326,5 +333,11 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 		acts = []of.Action{of.Set(regDst, r.Identity), of.Set(of.TunID, n.Tag), tunnelTo(r.VTEP), of.Set(regPort, c.Tunnel), goTo(Track)}
 	}
 	deliver(l, n, there, addresses(r.MAC, r.IPv4, r.IPv6), acts)
+	if n.Joined != 0 {
+		across(l, c, n, r)
+		if acts != nil {
+			next(l, n, r.MAC, r.IPv4, r.IPv6, acts)
+		}
+	}
 	return l.flows
 }

@@ -71,7 +71,7 @@ var (
 
 // TestModes pins the flows of one port and one remote endpoint in each mode.
 func TestModes(t *testing.T) {
-	golden(t, "base-proxy", text(Base(Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpProxy})))
+	golden(t, "base-proxy", text(Base(Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpProxy, Answers: true})))
 	golden(t, "base-flood", text(Base(Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpFlood})))
 	for _, encap := range []model.Encap{model.EncapVXLAN, model.EncapVLAN} {
 		for _, mode := range []model.ArpMode{model.ArpProxy, model.ArpFlood} {
@@ -106,6 +106,56 @@ func TestRelay(t *testing.T) {
 			if strings.Contains(got, field) {
 				t.Errorf("%s: flows with %s, which the kernel's datapath refuses", encap, field)
 			}
+		}
+	}
+}
+
+// TestRouter pins what routing adds, on networks of either encapsulation, with and
+// without a way out, and on a datapath that cannot make advertisements.
+func TestRouter(t *testing.T) {
+	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+	for name, c := range map[string]Config{
+		"": {}, "-host": {Host: 3, Private: *way}, "-relay": {Relay: true}, "-silent": {Relay: true},
+	} {
+		c.Tunnel, c.Uplink, c.ArpMode, c.Answers = 1, 2, model.ArpProxy, name != "-silent"
+		for _, encap := range []model.Encap{model.EncapVXLAN, model.EncapVLAN} {
+			n := &desired.Network{
+				ID: 7, Key: key, Encap: encap, Tag: 100, Joined: 4,
+				Subnet: netip.MustParsePrefix("10.1.1.0/24"), Gateway: netip.MustParseAddr("10.1.1.1"), Subnet6: netip.MustParsePrefix("fd00::/64"),
+			}
+			p := port
+			p.Private = netip.MustParseAddr("172.19.0.1")
+			local := LocalPort{&p, 10}
+			flows := func(n *desired.Network) []of.Flow {
+				return slices.Concat(Base(c), Network(c, n, []LocalPort{local}), Port(c, n, local), Remote(c, n, &remote))
+			}
+			alone := *n
+			alone.Joined = 0
+			have := map[string]bool{}
+			for _, f := range flows(&alone) {
+				g := f.String()
+				have[strings.ReplaceAll(g, "metadata=0x7,", "metadata=0x10004,")] = f.Table != uint8(Classify)
+			}
+			golden(t, fmt.Sprintf("router-%s%s", encap, name), text(slices.DeleteFunc(flows(n), func(f of.Flow) bool { return have[f.String()] })))
+		}
+	}
+	base := Base(Config{Answers: true})
+	for _, want := range []struct {
+		stage Stage
+		r     Refusal
+	}{{Hops, Refusal{[2]uint8{11, 0}, [2]uint8{3, 0}}}, {Next, Refusal{[2]uint8{3, 1}, [2]uint8{1, 3}}}, {Router, Refusal{[2]uint8{3, 0}, [2]uint8{1, 0}}}} {
+		answered := 0
+		for _, f := range base {
+			r, ok := RefusalOf(f.Table, f.Cookie)
+			if ok != (len(f.Actions) > 0 && f.Actions[0] == of.Action(of.Meter{ID: MeterRefusals})) {
+				t.Errorf("%s: answered: %v", f, ok)
+			}
+			if ok && Stage(f.Table) == want.stage && r == want.r {
+				answered++
+			}
+		}
+		if answered == 0 {
+			t.Errorf("nothing of stage %s is answered by %v", want.stage, want.r)
 		}
 	}
 }

@@ -19,6 +19,8 @@ const (
 	Classify    Stage = iota // which network, by port, tunnel key or VLAN tag
 	Spoof                    // frames of local ports: are they in the port's own name
 	SpoofND                  // and their neighbour discovery
+	Border                   // frames from tunnel and uplink: are they of another network of the domain
+	Across                   // who sent those
 	Sender                   // frames from the tunnel: did their sender's host send them
 	Source                   // frames from tunnel, uplink and host: who sent them
 	Neighbour                // ARP and neighbour discovery
@@ -27,7 +29,10 @@ const (
 	Destination              // where a MAC is, and who is there
 	Flood                    // copies for every port and host of the network
 	Address                  // who an address beyond the uplink is
-	Route                    // what the virtual router takes, and to where
+	Router                   // what the virtual router takes: to another network, or outside
+	Hops                     // may it go on to another network
+	Next                     // who has the address there
+	Route                    // what goes outside
 	Track                    // connection tracking
 	State                    // turn replies round to their connection's direction
 	Out0                     // policy of the connection's source, a table per tier
@@ -47,8 +52,9 @@ const (
 )
 
 var stageNames = map[Stage]string{
-	Classify: "classify", Spoof: "spoof", SpoofND: "spoof-nd", Sender: "sender", Source: "source", Neighbour: "neighbour",
-	Advertise: "advertise", Answer: "answer", Destination: "destination", Flood: "flood", Address: "address", Route: "route",
+	Classify: "classify", Spoof: "spoof", SpoofND: "spoof-nd", Border: "border", Across: "across", Sender: "sender", Source: "source", Neighbour: "neighbour",
+	Advertise: "advertise", Answer: "answer", Destination: "destination", Flood: "flood", Address: "address",
+	Router: "router", Hops: "hops", Next: "next", Route: "route",
 	Track: "track", State: "state", Commit: "commit", Output: "output",
 	Logged: "logged", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default",
 }
@@ -109,6 +115,7 @@ const (
 	MagicMask   uint64 = 0xffff << 48
 	KindMask    uint64 = 0xff << 40
 	LogBit      uint64 = 1 << 32 // of a rule with Log
+	AnswerBit   uint64 = 1 << 33 // the packet goes to the driver, which answers
 	NumberMask  uint64 = 1<<32 - 1
 )
 

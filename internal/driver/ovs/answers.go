@@ -1,0 +1,94 @@
+package ovs
+
+import (
+	"context"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// What flows cannot make the driver does: the ICMP errors of the virtual router,
+// and, where the datapath cannot make them either, its neighbour advertisements.
+// The packets come by a connection of its own, and each answer goes straight out of
+// the port that asked. Without the driver they are dropped.
+
+// answersPerSecond bounds what comes to be answered, of each of the two kinds: each
+// packet leaves the switch's fast path, and costs this process some 20 us.
+const answersPerSecond = 200
+
+// setMeters bounds what comes to be answered. A switch that cannot sends nothing.
+func (d *Driver) setMeters(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	defer cancel()
+	d.answers = true
+	for _, id := range []uint32{pipeline.MeterRefusals, pipeline.MeterQuestions} {
+		if err := d.sw.SetMeter(ctx, id, answersPerSecond); err != nil {
+			d.answers = false
+			d.cfg.Log.Warn("routers do not answer what they refuse, since the switch cannot bound it", "error", err)
+			return
+		}
+	}
+}
+
+// keepAnswering answers until ctx ends, on one connection after the other.
+func (d *Driver) keepAnswering(ctx context.Context) {
+	defer d.wg.Done()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		if conn, err := d.dial(ctx); err == nil {
+			d.answerOn(ctx, conn)
+			_ = conn.Close() // nothing is lost with it
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C: // a switch that is away
+		}
+	}
+}
+
+// answerOn answers until the connection or ctx ends.
+func (d *Driver) answerOn(ctx context.Context, conn *openflow.Conn) {
+	short, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	err := conn.TakePackets(short, func(p openflow.PacketIn) {
+		if frame := d.answerTo(p); frame != nil {
+			_ = conn.SendPacket(p.Register(openflow.InPort), frame) // who asked asks again
+		}
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			d.cfg.Log.Warn("routers do not answer what they refuse", "error", err)
+		}
+		return
+	}
+	d.answerc.Store(conn)
+	defer d.answerc.Store(nil)
+	select {
+	case <-ctx.Done():
+	case <-conn.Done():
+	}
+}
+
+// answerTo makes the answer to a packet that came to be answered, nil = none.
+func (d *Driver) answerTo(p openflow.PacketIn) []byte {
+	refusal, refused := pipeline.RefusalOf(p.Table, p.Cookie)
+	if !refused && !pipeline.AsksRouter(p.Table, p.Cookie) {
+		return nil // for a monitor
+	}
+	host := d.latest.Load()
+	if host == nil {
+		return nil
+	}
+	n, ok := host.Networks.Get(model.NetworkID(p.Register(pipeline.RegNetwork)))
+	if !ok {
+		return nil
+	}
+	if refused {
+		return refuse(n, refusal, p.Frame)
+	}
+	return advertise(p.Frame)
+}

@@ -1,0 +1,191 @@
+package pipeline
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Routing between the networks that a tenant's router joins (docs/design/routing.md).
+// The sender's host routes: what comes by tunnel or uplink it only delivers.
+
+// The meters of the bridge.
+const (
+	MeterRefusals  = 1 // packets that the router refuses, and the driver answers
+	MeterQuestions = 2 // questions for the router that the driver answers, with Config.Relay
+)
+
+// refusedLen is how much of a packet an answer may quote (RFC 4443 section 2.4: an
+// answer has at most 1,280 bytes), with its Ethernet header.
+const refusedLen = 1280
+
+// joined holds in a domain of several networks.
+var joined = func() of.Term {
+	bit := of.Uint((&desired.Network{Joined: 1}).Domain() &^ 1)
+	return of.Masked(regDomain, bit, bit)
+}()
+
+var linkLocal = netip.MustParsePrefix("fe80::/10")
+
+// refuse adds a flow that drops, and lets the driver tell the sender why.
+func (l *list) refuse(c Config, s Stage, priority uint16, m of.Match, reason string) {
+	l.drop(s, priority, m, reason)
+	if c.Answers {
+		f := &l.flows[len(l.flows)-1]
+		f.Cookie |= AnswerBit
+		f.Actions = []of.Action{of.Meter{ID: MeterRefusals}, of.Controller{MaxLen: refusedLen}}
+	}
+}
+
+// dropOutside adds a flow that drops what the way out does not take, and refuses it
+// to a network that is joined.
+func (l *list) dropOutside(c Config, priority uint16, m of.Match) {
+	l.drop(Route, priority, m, driver.DropUnknownDest)
+	l.refuse(c, Route, priority+1, match(append(m, joined)...), driver.DropUnknownDest)
+}
+
+// Refusal is what the router tells a sender: ICMP type and code.
+type Refusal struct{ V4, V6 [2]uint8 }
+
+// RefusalOf tells what is to be answered to a packet that a flow has sent up; ok is
+// false when it is not to be.
+func RefusalOf(table uint8, cookie uint64) (r Refusal, ok bool) {
+	if kind, _, ours := KindOf(cookie); !ours || kind != KindDrop || cookie&AnswerBit == 0 {
+		return r, false
+	}
+	switch s := Stage(table); {
+	case s == Hops: // time exceeded
+		return Refusal{V4: [2]uint8{11, 0}, V6: [2]uint8{3, 0}}, true
+	case s == Next: // host unreachable
+		return Refusal{V4: [2]uint8{3, 1}, V6: [2]uint8{1, 3}}, true
+	}
+	return Refusal{V4: [2]uint8{3, 0}, V6: [2]uint8{1, 0}}, true
+}
+
+// AsksRouter tells whether a packet that a flow has sent up is a question for the
+// router's link address.
+func AsksRouter(table uint8, cookie uint64) bool {
+	kind, _, ours := KindOf(cookie)
+	return ours && kind == KindNetwork && cookie&AnswerBit != 0 && Stage(table) == Neighbour
+}
+
+// routerBase adds what routing needs whatever networks there are.
+func routerBase(l *list, c Config) {
+	l.drop(Border, 0, nil, driver.DropUnknownSource)
+	l.add(Border, 10, match(origin(fromTunnel)), goTo(Sender))
+	l.add(Border, 10, match(origin(fromUplink)), goTo(Source))
+	for from, reason := range map[int]string{fromTunnel: driver.DropUnknownSource, fromUplink: driver.DropSpoof} {
+		l.drop(Across, 10, match(origin(from)), reason)
+		for typ := ndRouterSolicit; typ <= ndRedirect; typ++ { // it stays within its network
+			l.drop(Across, 200, nd(typ, origin(from)), reason)
+		}
+	}
+	l.drop(Across, 0, nil, driver.DropUnknownSource)
+
+	router := match(origin(fromPort), joined, of.EqMAC(of.EthDst, desired.RouterMAC))
+	l.drop(Destination, 199, router, driver.DropUnknownDest)
+	for _, eth := range []of.Term{isIP, isIPv6} {
+		l.add(Destination, 202, match(append(router, eth)...), goTo(Router))
+	}
+	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
+		l.drop(Destination, 203, nd(typ, router...), driver.DropUnknownDest)
+	}
+	l.refuse(c, Router, 0, nil, driver.DropUnknownDest)
+
+	// Nobody on another network knows a sender without an identity, nor one with a
+	// link-local address.
+	l.drop(Hops, 300, match(of.Eq(regSrc, model.IdentityUnknown)), driver.DropUnknownSource)
+	l.drop(Hops, 290, match(isIPv6, of.InPrefix(of.IPv6Src, linkLocal)), driver.DropUnknownSource)
+	for _, eth := range []of.Term{isIP, isIPv6} {
+		l.drop(Hops, 310, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
+		l.refuse(c, Hops, 200, match(eth, of.Eq(of.IPTTL, 1)), driver.DropTTL)
+	}
+	l.add(Hops, 0, nil, goTo(Next))
+	l.refuse(c, Next, 0, nil, driver.DropUnknownDest)
+}
+
+// routerNetwork adds what a joined network needs; enter is where frames from tunnel
+// or uplink are looked at that are of this very network.
+func routerNetwork(l *list, c Config, n *desired.Network, enter Stage) {
+	for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
+		if !p.IsValid() {
+			continue
+		}
+		p = p.Masked()
+		eth, src, dst := isIP, of.NwSrc, of.NwDst
+		if p.Addr().Is6() {
+			eth, src, dst = isIPv6, of.IPv6Src, of.IPv6Dst
+		}
+		l.add(Border, 150, match(network(n.ID), eth, of.InPrefix(src, p)), goTo(enter))
+		l.add(Border, 100, match(domain(n), eth, of.InPrefix(src, p)), goTo(Across))
+		if p.Addr().Is4() {
+			l.add(Border, 150, match(network(n.ID), isARP, of.InPrefix(of.ArpSpa, p)), goTo(enter))
+			l.add(Border, 100, match(domain(n), isARP, of.InPrefix(of.ArpSpa, p)), goTo(Across))
+		}
+		l.drop(Router, 110, match(network(n.ID), eth, of.InPrefix(dst, p)), driver.DropUnknownDest)
+		l.add(Router, 100, match(domain(n), eth, of.InPrefix(dst, p)), goTo(Hops))
+	}
+	here := []of.Term{network(n.ID), origin(fromPort)}
+	if r := n.Router(); r.IsValid() {
+		l.answerARP(Neighbour, 220, match(append(here, of.EqAddr(of.ArpTpa, r))...), desired.RouterMAC, r, goTo(Answer))
+	}
+	r := n.Router6()
+	if !r.IsValid() {
+		return
+	}
+	own := addresses(desired.RouterMAC, netip.Addr{}, r)
+	if !c.Relay {
+		answers(l, c, desired.RouterMAC, own, here...)
+		return
+	}
+	if !c.Answers {
+		return
+	}
+	before := l.cookie
+	l.cookie |= AnswerBit
+	for _, a := range own {
+		l.add(Neighbour, 220, nd(ndNeighborSolicit, append(here, of.EqAddr(of.NdTarget, a))...),
+			of.Meter{ID: MeterQuestions}, of.Controller{MaxLen: sampleLen})
+	}
+	l.cookie = before
+}
+
+// routed are the addresses of an endpoint on network n that the router knows.
+func routed(n *desired.Network, v4, v6 netip.Addr) (out []netip.Addr) {
+	for _, a := range []netip.Addr{v4, v6} {
+		if n.Holds(a) && (a.Is4() || !a.IsLinkLocalUnicast()) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// next adds the flows that take what is routed to an endpoint on network n. Between
+// hosts the frame keeps its sender's MAC.
+func next(l *list, n *desired.Network, mac model.MAC, v4, v6 netip.Addr, acts []of.Action) {
+	hop := []of.Action{of.DecTTL{}, of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, of.Set(regNetwork, n.ID)}
+	for _, a := range routed(n, v4, v6) {
+		l.add(Next, 100, toAddr(a, domain(n)), append(hop, acts...)...)
+	}
+}
+
+// across adds the flows that know a remote endpoint as the sender of what its host
+// has routed to another network.
+func across(l *list, c Config, n *desired.Network, r *desired.Remote) {
+	if r.Identity == model.IdentityUnknown {
+		return
+	}
+	acts := []of.Action{of.Set(regSrc, r.Identity), of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}, goTo(Destination)}
+	sender := []of.Term{domain(n), of.EqMAC(of.EthSrc, r.MAC), unicast}
+	for _, a := range routed(n, r.IPv4, r.IPv6) {
+		if c.Tunnel != 0 && r.VTEP.IsValid() {
+			l.add(Across, 100, fromAddr(a, append(sender, origin(fromTunnel), tunnelFrom(r.VTEP))...), acts...)
+		}
+		if c.Uplink != 0 {
+			l.add(Across, 100, fromAddr(a, append(sender, origin(fromUplink))...), acts...)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package ovs
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
+)
+
+// newRouted is a switch with two boxes on two networks that a router joins, one of
+// which has gateways.
+func newRouted(t testing.TB) *live {
+	t.Helper()
+	l := newLive(t, 1)
+	joined := *l.net
+	joined.Joined = 3
+	l.pic.Networks = l.pic.Networks.Set(joined.ID, &joined)
+	other := &desired.Network{
+		ID: 8, Key: model.NetworkKey{Tenant: "blue", Name: "vy"}, Encap: model.EncapVXLAN, Tag: 800, Joined: 3,
+		Subnet: netip.MustParsePrefix("10.9.1.0/24"), Gateway: netip.MustParseAddr("10.9.1.254"),
+		Subnet6: netip.MustParsePrefix("fd09:1::/64"), Gateway6: netip.MustParseAddr("fd09:1::fe"),
+	}
+	l.pic.Networks = l.pic.Networks.Set(other.ID, other)
+	l.addBoxOn(t, other, 1, 1)
+	for i, n := range []*desired.Network{&joined, other} {
+		l.Run("ip", "-n", l.boxes[i].ns, "route", "add", "default", "via", n.Router().String(), "dev", "eth0", "onlink")
+		l.Run("ip", "-n", l.boxes[i].ns, "-6", "route", "add", "default", "via", n.Router6().String(), "dev", "eth0")
+	}
+	l.apply(t)
+	return l
+}
+
+// refuses checks what containers' own stacks are told of what the router does not
+// send on.
+func (l *live) refuses(t *testing.T) {
+	t.Helper()
+	a := l.boxes[0]
+	for _, x := range []struct {
+		to   string
+		want error
+	}{
+		{"10.9.1.77", syscall.EHOSTUNREACH},
+		{"fd09:1::77", syscall.EHOSTUNREACH},
+		{"203.0.113.9", syscall.ENETUNREACH},
+		{"2001:db8::9", syscall.ENETUNREACH},
+	} {
+		if _, err := l.dial(t, a, netip.MustParseAddr(x.to), 80, 10*time.Second); !errors.Is(err, x.want) {
+			t.Errorf("connect to %s: %v, want %v", x.to, err, x.want)
+		}
+	}
+	for to, want := range map[netip.Addr]string{
+		l.boxes[1].port.IPv4: "From " + desired.RouterAddr.String(), l.boxes[1].port.IPv6: "From " + desired.RouterMAC.LinkLocal().String(),
+	} {
+		out, _ := l.in(a, "ping", "-n", "-c", "1", "-t", "1", "-W", "10", to.String()).Output() // it fails
+		if s := string(out); !strings.Contains(s, want) || !strings.Contains(s, "exceeded") {
+			t.Errorf("ping of %s with one hop: %s", to, s)
+		}
+	}
+}
+
+// TestRoutedRestarts restarts the driver under routed connections of both families:
+// nothing is lost, and nothing rewritten. Without a driver the router is silent; it
+// answers again after a restart of the driver, and of the switch.
+func TestRoutedRestarts(t *testing.T) {
+	l := newRouted(t)
+	a, b := l.boxes[0], l.boxes[1]
+	l.echo(t, b, 80)
+	c, err := l.dial(t, a, b.port.IPv4, 80, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	stop4, stop6 := l.ping(t, a, b.port.IPv4), l.ping(t, a, b.port.IPv6)
+	for range 3 {
+		if err := l.drv.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := roundTrip(c, time.Second); err != nil {
+			t.Errorf("without a driver: %v", err)
+		}
+		l.open(t)
+		if rep := l.apply(t); rep.Changes != 0 {
+			t.Errorf("a restart made %d changes", rep.Changes)
+		}
+		if err := roundTrip(c, time.Second); err != nil {
+			t.Errorf("after a restart: %v", err)
+		}
+	}
+	defer func() {
+		if err := l.drv.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for i, stop := range []func() (int, int){stop4, stop6} {
+		if sent, got := stop(); got < sent-1 || got == 0 { // the last one may be under way
+			t.Errorf("ping over IPv%d: %d of %d answered", 4+2*i, got, sent)
+		}
+	}
+	l.refuses(t)
+	l.KillSwitch()
+	l.StartSwitch()
+	if err := roundTrip(c, 10*time.Second); err != nil {
+		t.Errorf("after a crash of the switch: %v", err)
+	}
+	eventually(t, "somebody answers after a crash of the switch", func() bool { return l.drv.answerc.Load() != nil })
+	l.refuses(t)
+}
+
+// TestRefusalsAreBounded: what a container has answered by the driver costs a
+// bounded share, however much it sends, and what others send goes on.
+func TestRefusalsAreBounded(t *testing.T) {
+	r := newRig(t)
+	n := &desired.Network{ID: 7, Encap: model.EncapVXLAN, Tag: 700, Joined: 3, Subnet: netip.MustParsePrefix("10.9.0.0/24")}
+	p := &desired.Port{IfName: "cvflood", Network: 7, MAC: model.MAC{2, 2, 10, 9, 0, 1}, IPv4: netip.MustParseAddr("10.9.0.1"), Identity: 300}
+	r.addWire(t, p.IfName, p.MAC)
+	d := r.open(t)
+	defer d.Close()
+	var h desired.Host
+	h.ArpMode = model.ArpProxy
+	h.Networks, h.Ports = h.Networks.Set(n.ID, n), h.Ports.Set(p.IfName, p)
+	if _, err := d.Apply(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	const many = 10000
+	w, answers := r.wires[p.IfName], 0
+	see := func(f []byte) {
+		if f[23] == byte(model.ProtoICMP) {
+			answers++
+		}
+	}
+	start := time.Now()
+	for i := range many {
+		f := drivertest.Frame(oracle.Packet{
+			Port: p.IfName, SrcMAC: p.MAC, DstMAC: desired.RouterMAC, Src: p.IPv4, Dst: netip.MustParseAddr("203.0.113.9"),
+			Proto: model.ProtoUDP, SrcPort: uint16(i), DstPort: 80,
+		})
+		if err := w.send(f); err != nil {
+			t.Fatal(err)
+		}
+		if i%100 == 99 {
+			r.bounce(t, w, see)
+		}
+	}
+	r.answered(t)
+	r.bounce(t, w, see)
+	took := time.Since(start)
+	if most := answersPerSecond * (2 + int(took/time.Second)); answers == 0 || answers > most {
+		t.Errorf("%d answers to %d packets within %v, want 1 to %d", answers, many, took, most)
+	}
+	eventually(t, "all are counted", func() bool { // which the switch does later
+		stats, err := d.Stats(t.Context())
+		return err == nil && stats.Drops[driver.DropUnknownDest] == many
+	})
+}
+
+// eventually waits for something that nobody tells of.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(10 * time.Second); !is(); {
+		select {
+		case <-deadline:
+			t.Fatalf("10 s later it is not so that %s", what)
+		case <-tick.C:
+		}
+	}
+}
