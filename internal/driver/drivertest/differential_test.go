@@ -73,6 +73,7 @@ func newFuzzWorld(data []byte, mutate func(desired.Host) desired.Host) *fuzzWorl
 		networks: map[model.NetworkKey]model.Network{}, groups: map[model.GroupKey]model.Group{},
 		policies: map[model.PolicyKey]model.Policy{}, rules: map[model.RuleKey]model.PolicyRule{},
 		identities: map[model.Identity]model.IdentityRecord{}, seen: map[model.HostName]map[conn]bool{},
+		joined: map[model.TenantName]bool{},
 	}}
 	w.o.parties = func() []party { return w.parties }
 	for _, h := range fuzzHosts {
@@ -80,14 +81,14 @@ func newFuzzWorld(data []byte, mutate func(desired.Host) desired.Host) *fuzzWorl
 		w.fabric.Add(h, oracle.New())
 	}
 	for i, h := range fuzzHosts {
-		vtep := netip.AddrFrom4([4]byte{192, 168, 0, byte(i + 1)})
-		w.each(func(c *compile.Compiler) { c.SetHost(model.Host{Name: h, VTEP: vtep}) })
+		w.each(func(c *compile.Compiler) { c.SetHost(model.Host{Name: h, VTEP: fuzzVTEP(i)}) })
 	}
 	mode := pick(w.d, model.ArpProxy, model.ArpFlood)
 	w.each(func(c *compile.Compiler) { c.SetGlobal(model.Global{FwdMode: model.FwdBridge, ArpMode: mode}) })
 	id := model.IdentityFirst
 	netID := model.NetworkID(0)
 	for _, tenant := range []model.TenantName{"blue", "red"} {
+		w.o.joined[tenant] = w.d.n(2) == 0
 		for i, name := range []model.NetworkName{"n1", "n2"} {
 			netID++
 			n := model.Network{
@@ -206,6 +207,7 @@ func (w *fuzzWorld) setRule(tenant model.TenantName, policy, rule int) {
 func (w *fuzzWorld) apply() error {
 	for _, h := range fuzzHosts {
 		pic, _ := w.comps[h].Compile(1)
+		pic = w.join(pic)
 		if w.mutate != nil {
 			pic = w.mutate(pic)
 		}
@@ -218,6 +220,37 @@ func (w *fuzzWorld) apply() error {
 		}
 	}
 	return nil
+}
+
+// join joins the networks of the tenants that are to be.
+func (w *fuzzWorld) join(pic desired.Host) desired.Host {
+	var t Topology
+	for i, h := range fuzzHosts {
+		t.Hosts = append(t.Hosts, model.Host{Name: h, VTEP: fuzzVTEP(i)})
+	}
+	for _, n := range w.o.networks {
+		if w.o.joined[n.Key.Tenant] {
+			t.Networks = append(t.Networks, n)
+		}
+	}
+	slices.SortFunc(t.Networks, func(a, b model.Network) int { return int(a.ID) - int(b.ID) })
+	for _, p := range w.parties {
+		if t.Network(p.Key.Network).ID != 0 && p.Host != "" {
+			t.Endpoints = append(t.Endpoints, p.Endpoint)
+		}
+	}
+	return t.join(pic)
+}
+
+func fuzzVTEP(host int) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 0, byte(host + 1)}) }
+
+// changeMode joins or parts a tenant's networks; its connections are over.
+func (w *fuzzWorld) changeMode(tenant model.TenantName) {
+	w.o.joined[tenant] = !w.o.joined[tenant]
+	for _, seen := range w.o.seen {
+		maps.DeleteFunc(seen, func(c conn, _ bool) bool { return c.net.Tenant == tenant })
+	}
+	w.last = nil
 }
 
 // run lives through random changes and packets; it returns a description of
@@ -242,7 +275,9 @@ func (w *fuzzWorld) run(rounds int) error {
 			w.last = &p
 		}
 		tenant := pick(w.d, model.TenantName("blue"), "red")
-		switch w.d.n(6) {
+		switch w.d.n(7) {
+		case 6:
+			w.changeMode(tenant)
 		case 3:
 			w.changeEndpoint()
 		case 4:
@@ -271,7 +306,7 @@ func (w *fuzzWorld) changeEndpoint() {
 		e.Host = fuzzHosts[1-slices.Index(fuzzHosts, e.Host)]
 		for _, seen := range w.o.seen {
 			maps.DeleteFunc(seen, func(c conn, _ bool) bool {
-				return c.net == e.Key.Network && (c.a == e.IPv4 || c.b == e.IPv4 || c.a == e.IPv6 || c.b == e.IPv6)
+				return c.net == w.o.space(e.Key.Network) && (c.a == e.IPv4 || c.b == e.IPv4 || c.a == e.IPv6 || c.b == e.IPv6)
 			})
 		}
 	} else {
@@ -307,7 +342,7 @@ func (w *fuzzWorld) packet() oPacket {
 		from := w.parties[w.d.n(len(w.parties))]
 		var to []party
 		for _, p := range w.parties {
-			if p.addr.Is4() == from.addr.Is4() && p.Key != from.Key && (p.Key.Network == from.Key.Network || w.d.n(16) == 0) {
+			if p.addr.Is4() == from.addr.Is4() && p.Key != from.Key && (p.Key.Network == from.Key.Network || w.d.n(w.strays(from, p)) == 0) {
 				to = append(to, p)
 			}
 		}
@@ -316,7 +351,10 @@ func (w *fuzzWorld) packet() oPacket {
 			continue
 		}
 		w.ident++
-		p := oPacket{from: from, to: w.inNetwork(from.Key.Network, to[w.d.n(len(to))]), sport: 1000 + w.ident}
+		p := oPacket{from: from, to: to[w.d.n(len(to))], sport: 1000 + w.ident}
+		if !w.routed(p) {
+			p.to = w.inNetwork(from.Key.Network, p.to)
+		}
 		if p.to.Key == from.Key {
 			continue
 		}
@@ -333,6 +371,20 @@ func (w *fuzzWorld) packet() oPacket {
 	}
 }
 
+// routed tells whether a packet goes by the router: to another network that is joined.
+func (w *fuzzWorld) routed(p oPacket) bool {
+	from, to := p.from.Key.Network, p.to.Key.Network
+	return p.from.Host != "" && from != to && w.o.space(from) == w.o.space(to)
+}
+
+// strays is how seldom a packet goes to another network.
+func (w *fuzzWorld) strays(from, to party) int {
+	if w.routed(oPacket{from: from, to: to}) {
+		return 2
+	}
+	return 16
+}
+
 // inNetwork is who an address of another network is when it is used in k: the
 // endpoint there that has it, or somebody outside.
 func (w *fuzzWorld) inNetwork(k model.NetworkKey, p party) party {
@@ -345,6 +397,7 @@ func (w *fuzzWorld) inNetwork(k model.NetworkKey, p party) party {
 		}
 	}
 	p.Key, p.Host, p.Group, p.Identity = model.EndpointKey{Network: k}, "", "", 0
+	p.MAC[0], p.MAC[1] = 2, 9 // no endpoint's
 	return p
 }
 
@@ -386,6 +439,9 @@ func frame(p oPacket) oracle.Packet {
 // send sends a packet through the Fakes and tells whether it arrived.
 func (w *fuzzWorld) send(p oPacket) (bool, []oracle.Hop) {
 	f := frame(p)
+	if w.routed(p) {
+		f.DstMAC = desired.RouterMAC
+	}
 	n, known := w.o.networks[p.from.Key.Network]
 	if p.from.Host == "" { // from outside: every host sees it
 		f.Uplink, f.VLAN = true, n.Tag

@@ -17,6 +17,7 @@ type naive struct {
 	rules      map[model.RuleKey]model.PolicyRule
 	identities map[model.Identity]model.IdentityRecord
 	enforce    model.PolicyKey // an audited policy that counts all the same
+	joined     map[model.TenantName]bool
 	parties    func() []party
 	seen       map[model.HostName]map[conn]bool
 }
@@ -28,7 +29,7 @@ type party struct {
 }
 
 type conn struct {
-	net        model.NetworkKey
+	net        model.NetworkKey // or only a tenant, whose networks are joined
 	a, b       netip.Addr
 	proto      model.Protocol
 	sport, dpt uint16
@@ -53,8 +54,16 @@ func (p oPacket) String() string {
 	return s
 }
 
-func (p oPacket) conn() conn {
-	return conn{p.from.Key.Network, p.from.addr, p.to.addr, p.proto, p.sport, p.dpt}
+// space is where a network's addresses are kept.
+func (o *naive) space(k model.NetworkKey) model.NetworkKey {
+	if o.joined[k.Tenant] {
+		k.Name = ""
+	}
+	return k
+}
+
+func (o *naive) conn(p oPacket) conn {
+	return conn{o.space(p.from.Key.Network), p.from.addr, p.to.addr, p.proto, p.sport, p.dpt}
 }
 
 func (c conn) turned() conn { return conn{c.net, c.b, c.a, c.proto, c.dpt, c.sport} }
@@ -63,11 +72,18 @@ func (c conn) turned() conn { return conn{c.net, c.b, c.a, c.proto, c.dpt, c.spo
 // every host that let it through.
 func (o *naive) delivered(p oPacket) bool {
 	n, ok := o.networks[p.from.Key.Network]
-	if !ok || p.from.Key.Network != p.to.Key.Network {
+	_, toKnown := o.networks[p.to.Key.Network]
+	if !ok || !toKnown || o.space(p.from.Key.Network) != o.space(p.to.Key.Network) {
 		return false
+	}
+	if p.from.Key.Network != p.to.Key.Network && (p.from.Host == "" || p.to.Host == "") {
+		return false // only endpoints are routed
 	}
 	if (p.from.Host == "" || p.to.Host == "") && n.Encap == model.EncapVXLAN {
 		return false // nobody is outside of a VXLAN network
+	}
+	if p.from.Host == "" && o.elsewhere(p.from) || p.to.Host == "" && o.elsewhere(p.to) && o.taken(p.to) {
+		return false // nobody outside has, or gets, what is of another network
 	}
 	hosts := []model.HostName{p.from.Host, p.to.Host}
 	if p.from.Host == p.to.Host {
@@ -81,12 +97,34 @@ func (o *naive) delivered(p oPacket) bool {
 	return true
 }
 
+// elsewhere tells whether the address of somebody outside is of another network
+// that is joined to the one on which it is used.
+func (o *naive) elsewhere(p party) bool {
+	holds := func(n model.Network) bool { return n.Subnet.Contains(p.addr) || n.Subnet6.Contains(p.addr) }
+	for k, n := range o.networks {
+		if k != p.Key.Network && o.space(k) == o.space(p.Key.Network) && holds(n) {
+			return !holds(o.networks[p.Key.Network])
+		}
+	}
+	return false
+}
+
+// taken tells whether an endpoint of the tenant has an address.
+func (o *naive) taken(p party) bool {
+	for _, e := range o.parties() {
+		if _, known := o.networks[e.Key.Network]; known && e.Host != "" && e.addr == p.addr && e.Key.Network.Tenant == p.Key.Network.Tenant {
+			return true
+		}
+	}
+	return false
+}
+
 func (o *naive) passes(h model.HostName, p oPacket) bool {
 	seen := o.seen[h]
-	orig, src, dst := p.conn(), p.from, p.to
+	orig, src, dst := o.conn(p), p.from, p.to
 	switch {
 	case p.about != nil: // an error is judged as the connection that it is about
-		orig, src, dst = p.about.conn(), p.about.from, p.about.to
+		orig, src, dst = o.conn(*p.about), p.about.from, p.about.to
 		if !seen[orig] {
 			orig, src, dst = orig.turned(), dst, src
 		}

@@ -31,9 +31,9 @@ func RoutedTopology() Topology {
 // all of the tenant's networks and endpoints.
 func (t Topology) join(pic desired.Host) desired.Host {
 	routers := map[model.TenantName]model.RouterID{}
-	for i, n := range t.Networks {
+	for _, n := range t.Networks {
 		if _, known := routers[n.Key.Tenant]; !known {
-			routers[n.Key.Tenant] = model.RouterID(i + 1)
+			routers[n.Key.Tenant] = model.RouterID(n.ID)
 		}
 	}
 	here := map[model.TenantName]bool{}

@@ -107,6 +107,14 @@ func TestDifferentialHasTeeth(t *testing.T) {
 				}
 			}
 		}),
+		"networks not joined": func(h desired.Host) desired.Host {
+			for id, n := range h.Networks.All() {
+				c := *n
+				c.Joined = 0
+				h.Networks = h.Networks.Set(id, &c)
+			}
+			return h
+		},
 		"policies not attached": func(h desired.Host) desired.Host {
 			for name, p := range h.Ports.All() {
 				c := *p
