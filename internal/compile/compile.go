@@ -158,8 +158,15 @@ func (c *Compiler) putNetworkPicture(n *network, before desired.Host) (problem s
 			problem = "hosts without a tunnel endpoint, whose endpoints cannot be reached: " + strings.Join(unknown, ", ")
 		}
 	}
-	if old, ok := before.Networks.Get(n.id); ok && old.Equal(pic) {
-		pic = old
+	if old, ok := before.Networks.Get(n.id); ok {
+		if old.Equal(pic) {
+			pic = old
+		}
+		if old.Joined != pic.Joined && r.Encap == model.EncapVLAN { // by which its endpoints have tunnels
+			for e := range eachEndpoint(n) {
+				c.dirtyEps.add(e)
+			}
+		}
 	}
 	c.out.Networks = c.out.Networks.Set(n.id, pic)
 	return problem
@@ -245,7 +252,7 @@ func (c *Compiler) putEndpoints(before desired.Host) {
 			r := desired.Remote{
 				Network: e.net.id, MAC: e.MAC, IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(),
 			}
-			if e.net.rec.Encap == model.EncapVXLAN {
+			if e.net.rec.Encap == model.EncapVXLAN || c.joins(e.net.tenant) != 0 { // what it sends to a VXLAN network comes by its host's tunnel
 				r.VTEP = c.vtep(e.Host)
 			}
 			pic := &r

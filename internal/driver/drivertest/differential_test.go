@@ -81,14 +81,16 @@ func newFuzzWorld(data []byte, mutate func(desired.Host) desired.Host) *fuzzWorl
 		w.fabric.Add(h, oracle.New())
 	}
 	for i, h := range fuzzHosts {
-		w.each(func(c *compile.Compiler) { c.SetHost(model.Host{Name: h, VTEP: fuzzVTEP(i)}) })
+		w.each(func(c *compile.Compiler) {
+			c.SetHost(model.Host{Name: h, VTEP: netip.AddrFrom4([4]byte{192, 168, 0, byte(i + 1)})})
+		})
 	}
 	mode := pick(w.d, model.ArpProxy, model.ArpFlood)
-	w.each(func(c *compile.Compiler) { c.SetGlobal(model.Global{FwdMode: model.FwdBridge, ArpMode: mode}) })
+	w.each(func(c *compile.Compiler) { c.SetGlobal(model.Global{FwdMode: model.FwdRouting, ArpMode: mode}) })
 	id := model.IdentityFirst
 	netID := model.NetworkID(0)
 	for _, tenant := range []model.TenantName{"blue", "red"} {
-		w.o.joined[tenant] = w.d.n(2) == 0
+		w.setRouter(tenant, w.d.n(2) == 0)
 		for i, name := range []model.NetworkName{"n1", "n2"} {
 			netID++
 			n := model.Network{
@@ -207,7 +209,6 @@ func (w *fuzzWorld) setRule(tenant model.TenantName, policy, rule int) {
 func (w *fuzzWorld) apply() error {
 	for _, h := range fuzzHosts {
 		pic, _ := w.comps[h].Compile(1)
-		pic = w.join(pic)
 		if w.mutate != nil {
 			pic = w.mutate(pic)
 		}
@@ -222,31 +223,18 @@ func (w *fuzzWorld) apply() error {
 	return nil
 }
 
-// join joins the networks of the tenants that are to be.
-func (w *fuzzWorld) join(pic desired.Host) desired.Host {
-	var t Topology
-	for i, h := range fuzzHosts {
-		t.Hosts = append(t.Hosts, model.Host{Name: h, VTEP: fuzzVTEP(i)})
+// setRouter gives a tenant a router, or none.
+func (w *fuzzWorld) setRouter(tenant model.TenantName, joined bool) {
+	t := model.Tenant{Name: tenant}
+	if w.o.joined[tenant] = joined; joined {
+		t.Router = map[model.TenantName]model.RouterID{"blue": 1, "red": 2}[tenant]
 	}
-	for _, n := range w.o.networks {
-		if w.o.joined[n.Key.Tenant] {
-			t.Networks = append(t.Networks, n)
-		}
-	}
-	slices.SortFunc(t.Networks, func(a, b model.Network) int { return int(a.ID) - int(b.ID) })
-	for _, p := range w.parties {
-		if t.Network(p.Key.Network).ID != 0 && p.Host != "" {
-			t.Endpoints = append(t.Endpoints, p.Endpoint)
-		}
-	}
-	return t.join(pic)
+	w.each(func(c *compile.Compiler) { c.SetTenant(t) })
 }
-
-func fuzzVTEP(host int) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 0, byte(host + 1)}) }
 
 // changeMode joins or parts a tenant's networks; its connections are over.
 func (w *fuzzWorld) changeMode(tenant model.TenantName) {
-	w.o.joined[tenant] = !w.o.joined[tenant]
+	w.setRouter(tenant, !w.o.joined[tenant])
 	for _, seen := range w.o.seen {
 		maps.DeleteFunc(seen, func(c conn, _ bool) bool { return c.net.Tenant == tenant })
 	}

@@ -15,6 +15,7 @@ import (
 func RoutedTopology() Topology {
 	t := StandardTopology()
 	t.Global.FwdMode = model.FwdRouting
+	t.Tenants = []model.Tenant{{Name: "blue", Router: 1}, {Name: "red", Router: 2}}
 	for i := range t.Networks {
 		t.Networks[i].Gateway, t.Networks[i].Gateway6 = host4(t.Networks[i], 254), host6(t.Networks[i], 254)
 	}
@@ -25,42 +26,6 @@ func RoutedTopology() Topology {
 	vz.Subnet6, vz.Gateway = netip.Prefix{}, host4(*vz, 254)
 	t.addGroup(*vz, "far", 2)
 	return t
-}
-
-// join joins the networks of every tenant that a picture has a network of: with
-// all of the tenant's networks and endpoints.
-func (t Topology) join(pic desired.Host) desired.Host {
-	routers := map[model.TenantName]model.RouterID{}
-	for _, n := range t.Networks {
-		if _, known := routers[n.Key.Tenant]; !known {
-			routers[n.Key.Tenant] = model.RouterID(n.ID)
-		}
-	}
-	here := map[model.TenantName]bool{}
-	for _, n := range pic.Networks.All() {
-		here[n.Key.Tenant] = true
-	}
-	for _, n := range t.Networks {
-		if !here[n.Key.Tenant] {
-			continue
-		}
-		joined := &desired.Network{
-			ID: n.ID, Key: n.Key, Encap: n.Encap, Tag: n.Tag, Subnet: n.Subnet, Subnet6: n.Subnet6, Gateway: n.Gateway, Gateway6: n.Gateway6,
-		}
-		if old, known := pic.Networks.Get(n.ID); known {
-			*joined = *old
-		}
-		joined.Joined = routers[n.Key.Tenant]
-		pic.Networks = pic.Networks.Set(n.ID, joined)
-	}
-	for _, e := range t.Endpoints {
-		if e.Host == pic.Name || !here[e.Key.Network.Tenant] {
-			continue
-		}
-		r := &desired.Remote{Network: t.Network(e.Key.Network).ID, MAC: e.MAC, IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.Identity, VTEP: t.vtep(e.Host)}
-		pic.Remotes = pic.Remotes.Set(desired.RemoteKey{Network: r.Network, MAC: r.MAC}, r)
-	}
-	return pic
 }
 
 func (t Topology) vtep(host model.HostName) netip.Addr {

@@ -150,7 +150,6 @@ func testRoutingWayOut(t *testing.T, h Harness) {
 	comp := NewCompiler(top, "h1")
 	WithWayOut(top, comp, h.WayOut6)
 	pic, _ := comp.Compile(1)
-	pic = top.join(pic)
 	b.interfaces(t, pic)
 	b.apply(t, pic)
 	sport := uint16(44000)

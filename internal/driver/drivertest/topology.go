@@ -13,6 +13,7 @@ import (
 type Topology struct {
 	Global     model.Global
 	Hosts      []model.Host
+	Tenants    []model.Tenant // that have a router
 	Networks   []model.Network
 	Groups     []model.Group // Policies are ignored; a Case says them
 	Endpoints  []model.Endpoint

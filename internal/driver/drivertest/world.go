@@ -110,6 +110,9 @@ func NewCompiler(t Topology, host model.HostName) *compile.Compiler {
 	for _, h := range t.Hosts {
 		c.SetHost(h)
 	}
+	for _, x := range t.Tenants {
+		c.SetTenant(x)
+	}
 	for _, n := range t.Networks {
 		c.SetNetwork(n)
 	}
@@ -169,9 +172,6 @@ func (w *World) Change(tell func(*compile.Compiler)) error {
 		comp := w.compilers[h.Name]
 		tell(comp)
 		pic, problems := comp.Compile(1)
-		if w.Topology.Global.FwdMode == model.FwdRouting {
-			pic = w.Topology.join(pic)
-		}
 		w.Pictures[h.Name], w.Problems[h.Name] = pic, problems
 		report, err := w.Fabric.Host(h.Name).Apply(context.Background(), pic)
 		if err != nil {
