@@ -21,9 +21,9 @@ type LocalPort struct {
 // Network returns the flows of a network, local being its ports on this host.
 func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 	l := &list{cookie: cookie(KindNetwork, uint32(n.ID))}
-	enter := map[model.Encap]Stage{model.EncapVXLAN: Sender, model.EncapVLAN: Source}[n.Encap]
+	enter := enterOf(n)
 	if n.Joined != 0 {
-		routerNetwork(l, c, n, enter)
+		routerNetwork(l, c, n)
 		enter = Border
 	}
 	switch {

@@ -139,7 +139,9 @@ func TestRouter(t *testing.T) {
 			golden(t, fmt.Sprintf("router-%s%s", encap, name), text(slices.DeleteFunc(flows(n), func(f of.Flow) bool { return have[f.String()] })))
 		}
 	}
-	base := Base(Config{Answers: true})
+	c := Config{Answers: true}
+	n := &desired.Network{ID: 7, Joined: 4, Subnet: netip.MustParsePrefix("10.1.1.0/24")}
+	base := slices.Concat(Base(c), Network(c, n, nil))
 	for _, want := range []struct {
 		stage Stage
 		r     Refusal

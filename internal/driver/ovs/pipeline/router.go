@@ -28,8 +28,6 @@ var joined = func() of.Term {
 	return of.Masked(regDomain, bit, bit)
 }()
 
-var linkLocal = netip.MustParsePrefix("fe80::/10")
-
 // refuse adds a flow that drops, and lets the driver tell the sender why.
 func (l *list) refuse(c Config, s Stage, priority uint16, m of.Match, reason string) {
 	l.drop(s, priority, m, reason)
@@ -56,11 +54,12 @@ func RefusalOf(table uint8, cookie uint64) (r Refusal, ok bool) {
 	if kind, _, ours := KindOf(cookie); !ours || kind != KindDrop || cookie&AnswerBit == 0 {
 		return r, false
 	}
-	switch s := Stage(table); {
-	case s == Hops: // time exceeded
-		return Refusal{V4: [2]uint8{11, 0}, V6: [2]uint8{3, 0}}, true
-	case s == Next: // host unreachable
-		return Refusal{V4: [2]uint8{3, 1}, V6: [2]uint8{1, 3}}, true
+	s := Stage(table)
+	if s == Hops {
+		return Refusal{V4: [2]uint8{11, 0}, V6: [2]uint8{3, 0}}, true // time exceeded
+	}
+	if s == Next {
+		return Refusal{V4: [2]uint8{3, 1}, V6: [2]uint8{1, 3}}, true // host unreachable
 	}
 	return Refusal{V4: [2]uint8{3, 0}, V6: [2]uint8{1, 0}}, true
 }
@@ -95,21 +94,28 @@ func routerBase(l *list, c Config) {
 	}
 	l.refuse(c, Router, 0, nil, driver.DropUnknownDest)
 
-	// Nobody on another network knows a sender without an identity, nor one with a
-	// link-local address.
-	l.drop(Hops, 300, match(of.Eq(regSrc, model.IdentityUnknown)), driver.DropUnknownSource)
-	l.drop(Hops, 290, match(isIPv6, of.InPrefix(of.IPv6Src, linkLocal)), driver.DropUnknownSource)
+	// Nobody on another network knows a sender without an identity, nor one with an
+	// address that is not of its network's subnets.
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		l.drop(Hops, 310, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
-		l.refuse(c, Hops, 200, match(eth, of.Eq(of.IPTTL, 1)), driver.DropTTL)
 	}
-	l.add(Hops, 0, nil, goTo(Next))
+	l.drop(Hops, 300, match(of.Eq(regSrc, model.IdentityUnknown)), driver.DropUnknownSource)
+	l.drop(Hops, 0, nil, driver.DropUnknownSource)
 	l.refuse(c, Next, 0, nil, driver.DropUnknownDest)
 }
 
-// routerNetwork adds what a joined network needs; enter is where frames from tunnel
-// or uplink are looked at that are of this very network.
-func routerNetwork(l *list, c Config, n *desired.Network, enter Stage) {
+// enterOf is where frames from tunnel or uplink are looked at that are of their very
+// network.
+func enterOf(n *desired.Network) Stage {
+	if n.Encap == model.EncapVLAN {
+		return Source
+	}
+	return Sender
+}
+
+// routerNetwork adds what a joined network needs.
+func routerNetwork(l *list, c Config, n *desired.Network) {
+	enter := enterOf(n)
 	for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
 		if !p.IsValid() {
 			continue
@@ -127,6 +133,8 @@ func routerNetwork(l *list, c Config, n *desired.Network, enter Stage) {
 		}
 		l.drop(Router, 110, match(network(n.ID), eth, of.InPrefix(dst, p)), driver.DropUnknownDest)
 		l.add(Router, 100, match(domain(n), eth, of.InPrefix(dst, p)), goTo(Hops))
+		l.refuse(c, Hops, 200, match(network(n.ID), eth, of.InPrefix(src, p), of.Eq(of.IPTTL, 1)), driver.DropTTL)
+		l.add(Hops, 100, match(network(n.ID), eth, of.InPrefix(src, p)), goTo(Next))
 	}
 	here := []of.Term{network(n.ID), origin(fromPort)}
 	if r := n.Router(); r.IsValid() {
@@ -153,22 +161,14 @@ func routerNetwork(l *list, c Config, n *desired.Network, enter Stage) {
 	l.cookie = before
 }
 
-// routed are the addresses of an endpoint on network n that the router knows.
-func routed(n *desired.Network, v4, v6 netip.Addr) (out []netip.Addr) {
-	for _, a := range []netip.Addr{v4, v6} {
-		if n.Holds(a) && (a.Is4() || !a.IsLinkLocalUnicast()) {
-			out = append(out, a)
-		}
-	}
-	return out
-}
-
 // next adds the flows that take what is routed to an endpoint on network n. Between
 // hosts the frame keeps its sender's MAC.
 func next(l *list, n *desired.Network, mac model.MAC, v4, v6 netip.Addr, acts []of.Action) {
 	hop := []of.Action{of.DecTTL{}, of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, of.Set(regNetwork, n.ID)}
-	for _, a := range routed(n, v4, v6) {
-		l.add(Next, 100, toAddr(a, domain(n)), append(hop, acts...)...)
+	for _, a := range []netip.Addr{v4, v6} {
+		if n.Holds(a) {
+			l.add(Next, 100, toAddr(a, domain(n)), append(hop, acts...)...)
+		}
 	}
 }
 
@@ -180,7 +180,14 @@ func across(l *list, c Config, n *desired.Network, r *desired.Remote) {
 	}
 	acts := []of.Action{of.Set(regSrc, r.Identity), of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}, goTo(Destination)}
 	sender := []of.Term{domain(n), of.EqMAC(of.EthSrc, r.MAC), unicast}
-	for _, a := range routed(n, r.IPv4, r.IPv6) {
+	for _, a := range addresses(r.MAC, r.IPv4, r.IPv6) {
+		if a.Is6() && a.IsLinkLocalUnicast() {
+			continue
+		}
+		if !n.Holds(a) { // border does not know it by a subnet
+			l.add(Border, 170, fromAddr(a, network(n.ID)), goTo(enterOf(n)))
+			l.add(Border, 160, fromAddr(a, domain(n)), goTo(Across))
+		}
 		if c.Tunnel != 0 && r.VTEP.IsValid() {
 			l.add(Across, 100, fromAddr(a, append(sender, origin(fromTunnel), tunnelFrom(r.VTEP))...), acts...)
 		}
