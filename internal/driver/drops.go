@@ -12,9 +12,10 @@ const (
 	DropNotIP         = "not-ip"              // neither ARP nor IP
 	DropTooBig        = "too-big"             // it does not fit the path, which its sender was told; the reference has no MTU
 	DropTTL           = "ttl"                 // routed to another network with no hop left, which its sender was told
+	DropNoProvider    = "no-provider"         // to a service that has nobody for it, which its sender was told
 )
 
 // DropReasons are all of them: counters of each begin with zero.
 var DropReasons = []string{
-	DropNoPort, DropNetwork, DropSpoof, DropUnknownSource, DropUnknownDest, DropPolicy, DropInvalid, DropNotIP, DropTooBig, DropTTL,
+	DropNoPort, DropNetwork, DropSpoof, DropUnknownSource, DropUnknownDest, DropPolicy, DropInvalid, DropNotIP, DropTooBig, DropTTL, DropNoProvider,
 }

@@ -34,6 +34,8 @@ type pictures struct {
 	remotesOn groups[model.NetworkID, model.MAC]
 	portsOn   groups[model.NetworkID, string]
 	portsWith groups[desired.PolicySetID, string]
+
+	servicesOn groups[model.NetworkID, model.ServiceKey]
 }
 
 // groups are sets by key.
@@ -60,6 +62,7 @@ func newPictures(want desired.Host) *pictures {
 		losers: map[any]map[claimant]struct{}{},
 		tags:   groups[networkTag, model.NetworkID]{}, remotesOn: groups[model.NetworkID, model.MAC]{},
 		portsOn: groups[model.NetworkID, string]{}, portsWith: groups[desired.PolicySetID, string]{},
+		servicesOn: groups[model.NetworkID, model.ServiceKey]{},
 	}
 }
 
@@ -68,6 +71,7 @@ type touched struct {
 	networks map[model.NetworkID]struct{}
 	sets     map[desired.PolicySetID]struct{}
 	claims   map[claimant]struct{} // ports and remotes
+	services map[model.ServiceKey]struct{}
 }
 
 // follows tells whether next can be judged by what differs: nothing that
@@ -89,7 +93,7 @@ func (p *pictures) follows(next desired.Host) bool {
 // next judges the next picture. all has interfaces looked at that were there,
 // which otherwise are those of new ports, and of those that had none.
 func (p *pictures) next(want desired.Host, hasIface func(string) bool, all bool) touched {
-	t := touched{map[model.NetworkID]struct{}{}, map[desired.PolicySetID]struct{}{}, map[claimant]struct{}{}}
+	t := touched{map[model.NetworkID]struct{}{}, map[desired.PolicySetID]struct{}{}, map[claimant]struct{}{}, map[model.ServiceKey]struct{}{}}
 	old := p.want
 	p.want = want
 	again := map[claimant]struct{}{} // to be judged, beside what they meet
@@ -124,7 +128,8 @@ func (p *pictures) next(want desired.Host, hasIface func(string) bool, all bool)
 			}
 		}
 	}
-	p.judgeNetworks(old, &t, again)
+	flipped := p.judgeNetworks(old, &t, again)
+	p.judgeServices(old, &t, flipped)
 	p.judgeSets(old, &t, again)
 	p.judgeClaimants(old, hasIface, again)
 	t.claims = again
@@ -144,7 +149,7 @@ func (p *pictures) refuse(key any, err error) {
 
 // judgeNetworks judges the networks that have changed in what matters here, and
 // those that want, or wanted, the same tag: the first has it, by number.
-func (p *pictures) judgeNetworks(old desired.Host, t *touched, again map[claimant]struct{}) {
+func (p *pictures) judgeNetworks(old desired.Host, t *touched, again map[claimant]struct{}) (flipped map[model.NetworkID]struct{}) {
 	tags := map[networkTag]struct{}{}
 	var gone []model.NetworkID
 	for c := range p.want.Networks.Diff(old.Networks) {
@@ -163,7 +168,7 @@ func (p *pictures) judgeNetworks(old desired.Host, t *touched, again map[claiman
 			gone = append(gone, c.Key)
 		}
 	}
-	flipped := map[model.NetworkID]struct{}{}
+	flipped = map[model.NetworkID]struct{}{}
 	for _, id := range gone {
 		p.refuse(id, nil)
 		flipped[id] = struct{}{}
@@ -189,6 +194,7 @@ func (p *pictures) judgeNetworks(old desired.Host, t *touched, again map[claiman
 			again[remoteClaimant(desired.RemoteKey{Network: id, MAC: mac})] = struct{}{}
 		}
 	}
+	return flipped
 }
 
 func (p *pictures) judgeSets(old desired.Host, t *touched, again map[claimant]struct{}) {
@@ -331,6 +337,8 @@ func (p *pictures) problems() []driver.Problem {
 			switch k := key.(type) {
 			case model.NetworkID:
 				p.list = append(p.list, driver.Problem{Object: networkName(k), Err: err})
+			case model.ServiceKey:
+				p.list = append(p.list, driver.Problem{Object: serviceName(k), Err: err})
 			case desired.PolicySetID:
 				p.list = append(p.list, driver.Problem{Object: setName(k), Err: err})
 			case desired.RemoteKey:

@@ -35,6 +35,7 @@ type kernel struct {
 	objects objects
 	tables  *tables // indexes over objects
 	conns   *conntrack
+	nat     *nat
 	ports   map[string]*driver.PortStats
 	rules   map[string]*driver.RuleStats
 	drops   map[string]uint64
@@ -52,6 +53,7 @@ type objects struct {
 	sets     map[desired.PolicySetID]*desired.PolicySet
 	remotes  map[desired.RemoteKey]*desired.Remote
 	ports    map[string]*desired.Port
+	services map[model.ServiceKey]*desired.Service
 }
 
 func noObjects() objects {
@@ -60,6 +62,7 @@ func noObjects() objects {
 		sets:     map[desired.PolicySetID]*desired.PolicySet{},
 		remotes:  map[desired.RemoteKey]*desired.Remote{},
 		ports:    map[string]*desired.Port{},
+		services: map[model.ServiceKey]*desired.Service{},
 	}
 }
 
@@ -68,7 +71,7 @@ var _ driver.Driver = (*Driver)(nil)
 // New returns a driver with an empty data plane.
 func New() *Driver {
 	k := &kernel{
-		objects: noObjects(), conns: newConntrack(), ports: map[string]*driver.PortStats{},
+		objects: noObjects(), conns: newConntrack(), nat: newNAT(), ports: map[string]*driver.PortStats{},
 		rules: map[string]*driver.RuleStats{}, drops: map[string]uint64{}, budget: -1,
 	}
 	k.tables = index(k.objects)
@@ -122,6 +125,9 @@ func differ(a, b desired.Host) bool {
 	for range a.Ports.Diff(b.Ports) {
 		return true
 	}
+	for range a.Services.Diff(b.Services) {
+		return true
+	}
 	return false
 }
 
@@ -131,7 +137,7 @@ func (d *Driver) Events() <-chan driver.Event { return d.events }
 // Capabilities implements driver.Driver. The way out is executed on packets, but
 // no interface of this machine is made for it.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut6: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d}
+	return driver.Capabilities{Services: true, WayOut6: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d}
 }
 
 // Tables implements driver.Tabled: they never evict.
@@ -208,6 +214,7 @@ func (d *Driver) Lose(reason string) {
 	d.k.mu.Lock()
 	defer d.k.mu.Unlock()
 	d.k.objects, d.k.conns = noObjects(), newConntrack()
+	d.k.forgetTranslations()
 	d.k.tables = index(d.k.objects)
 	d.pictures = nil
 	if d.closed {
@@ -224,4 +231,5 @@ func (d *Driver) ForgetConnections() {
 	d.k.mu.Lock()
 	defer d.k.mu.Unlock()
 	d.k.conns = newConntrack()
+	d.k.forgetTranslations()
 }

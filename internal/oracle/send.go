@@ -77,7 +77,7 @@ func (k *kernel) send(p *Packet) Verdict {
 	case p.ARP != nil || p.isND():
 		return t.neighbour(from, p)
 	case p.isIP():
-		v := k.forward(from, p)
+		v := k.serve(from, p)
 		if sent != nil && v.Passed() {
 			v.Sent = sent
 		}
@@ -141,6 +141,9 @@ func (t *tables) honest(port *desired.Port, p *Packet) bool {
 // neighbour handles ARP and neighbour discovery, which no policy touches.
 func (t *tables) neighbour(from origin, p *Packet) Verdict {
 	if t.routerAnswers(from, p) {
+		return Verdict{Answer: answer(p, askedFor(p), desired.RouterMAC)}
+	}
+	if t.serviceAnswers(from, p) {
 		return Verdict{Answer: answer(p, askedFor(p), desired.RouterMAC)}
 	}
 	if !p.DstMAC.Multicast() && !asks(p) {

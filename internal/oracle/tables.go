@@ -32,7 +32,9 @@ type tables struct {
 	portMACs  map[desired.RemoteKey]*desired.Port
 	joined    groups[desired.Domain, *desired.Network]
 	addrs     map[addrKey]station // link-local addresses of IPv6 excepted, which follow from MACs
-	private   *desired.Private    // nil = none
+	services  map[model.ServiceKey]*desired.Service
+	vips      groups[netip.Addr, model.ServiceKey] // who wants an address, of any domain
+	private   *desired.Private                     // nil = none
 	byPrivate map[netip.Addr]*desired.Port
 
 	was map[addrKey]station // whose the addresses were that the Apply under way has changed; nil = nobody asks
@@ -134,7 +136,7 @@ func (t *tables) at(k addrKey) station {
 
 func newTables(o objects) *tables {
 	return &tables{
-		networks: o.networks, sets: o.sets, ports: o.ports, remotes: o.remotes,
+		networks: o.networks, sets: o.sets, ports: o.ports, remotes: o.remotes, services: o.services, vips: groups[netip.Addr, model.ServiceKey]{},
 		byVLAN: map[uint32]*desired.Network{}, joined: groups[desired.Domain, *desired.Network]{}, portMACs: map[desired.RemoteKey]*desired.Port{}, addrs: map[addrKey]station{},
 		byPrivate: map[netip.Addr]*desired.Port{},
 	}
@@ -152,6 +154,9 @@ func index(o objects) *tables {
 	}
 	for _, p := range o.ports { // after what they may stand in for
 		t.setPort(nil, p)
+	}
+	for _, s := range o.services {
+		t.setService(nil, s)
 	}
 	t.was = map[addrKey]station{}
 	return t
@@ -261,6 +266,7 @@ func (k *kernel) forgetGone(was map[addrKey]station) {
 		if old.known() && (old.mac() != now.mac() || (old.port == nil) != (now.port == nil)) {
 			k.conns.forget(a)
 			k.conns.forget(addrKey{desired.Domain(old.network()), a.addr}) // with link-local ones
+			k.addressChanged(a.addr)
 		}
 	}
 }
@@ -282,6 +288,9 @@ func (d *Driver) Inspect(context.Context) (string, error) {
 	for key, r := range o.remotes {
 		lines = append(lines, fmt.Sprintf("%s %s %s identity %d vtep %s",
 			remoteName(key), addrText(r.IPv4), addrText(r.IPv6), r.Identity, addrText(r.VTEP)))
+	}
+	for key, s := range o.services {
+		lines = append(lines, serviceLines(serviceName(key), s)...)
 	}
 	for id, s := range o.sets {
 		lines = append(lines, fmt.Sprintf("%s %s", setName(id), s.Name))

@@ -30,9 +30,11 @@ func (k *kernel) write(p *pictures, t touched, whole bool, report *driver.Report
 		}
 	}
 	networks, sets := slices.Collect(maps.Keys(t.networks)), slices.Collect(maps.Keys(t.sets))
+	services := slices.Collect(maps.Keys(t.services))
 	if whole {
 		ports, remotes = withKeys(ports, k.objects.ports), withKeys(remotes, k.objects.remotes)
 		networks, sets = withKeys(networks, k.objects.networks), withKeys(sets, k.objects.sets)
+		services = withKeys(services, k.objects.services)
 	}
 	o, ix := k.objects, k.tables
 	w.header(p.want)
@@ -40,10 +42,13 @@ func (k *kernel) write(p *pictures, t touched, whole bool, report *driver.Report
 	onSets := kind[desired.PolicySetID, desired.PolicySet]{o.sets, accepted(p, p.want.PolicySets), setName, (*desired.PolicySet).Equal, func(_, _ *desired.PolicySet) {}}
 	onRemotes := kind[desired.RemoteKey, desired.Remote]{o.remotes, accepted(p, p.want.Remotes), remoteName, equal[desired.Remote], ix.setRemote}
 	onPorts := kind[string, desired.Port]{o.ports, accepted(p, p.want.Ports), portName, equal[desired.Port], ix.setPort}
+	onServices := kind[model.ServiceKey, desired.Service]{o.services, accepted(p, p.want.Services), serviceName, (*desired.Service).Equal, ix.setService}
 	onNetworks.put(w, networks)
 	onSets.put(w, sets)
 	onRemotes.put(w, remotes)
 	onPorts.put(w, ports)
+	onServices.put(w, services)
+	onServices.sweep(w, services)
 	onPorts.sweep(w, ports)
 	onRemotes.sweep(w, remotes)
 	onSets.sweep(w, sets)
@@ -60,6 +65,9 @@ func (k *kernel) write(p *pictures, t touched, whole bool, report *driver.Report
 		k.tables = index(k.objects) // what was there, or is left, is no whole picture: two may have one address
 	}
 	k.forgetGone(was)
+	for _, key := range services {
+		k.serviceChanged(key)
+	}
 	return w.complete, w.err
 }
 

@@ -3,7 +3,6 @@ package drivertest
 import (
 	"context"
 	"fmt"
-	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,6 +92,8 @@ var suite = []struct {
 	{name: "RoutingPolicy", run: testRoutingPolicy, programs: true},
 	{name: "RoutingLive", run: testRoutingLive, programs: true},
 	{name: "RoutingWayOut", run: testRoutingWayOut},
+	{name: "Services", run: testServices, programs: true},
+	{name: "RoutedServices", run: testRoutedServices, programs: true},
 	{name: "Monitor", run: testMonitor, programs: true},
 	{name: "Asides", run: testAsides, programs: true},
 	{name: "RandomAsides", run: testRandomAsides, programs: true},
@@ -460,5 +461,5 @@ func IfNames(top Topology, host model.HostName) map[string]model.Endpoint {
 			out[compile.IfName(e.Key)] = e
 		}
 	}
-	return maps.Clone(out)
+	return out
 }

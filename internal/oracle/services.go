@@ -1,0 +1,317 @@
+package oracle
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Services; see docs/design/services.md.
+
+// otherPorts is how many ports of a client's are tried when its own is taken
+// behind the translation, and firstPort where they begin anew.
+const (
+	otherPorts = 64
+	firstPort  = 1024
+)
+
+// stationAt finds who has an address in a network's domain.
+func (t *tables) stationAt(n *desired.Network, a netip.Addr) station { return t.byAddr(n, a) }
+
+// tracked is a translated tuple as the table of connections has it.
+func tracked(n *desired.Network, f tuple) flow {
+	return flow{spaceOf(n, f.src, f.dst), f.src, f.dst, f.proto, f.srcPort, f.dstPort}
+}
+
+// serviceAnswers tells whether a container asks for a virtual address, or for a
+// link-local service address: the router answers for them.
+func (t *tables) serviceAnswers(from origin, p *Packet) bool {
+	if from.port == nil || !asks(p) {
+		return false
+	}
+	a := askedFor(p)
+	return isServiceAddr(a) && t.hasServices(from.net) || t.serviceAt(from.net, a) != nil
+}
+
+func isServiceAddr(a netip.Addr) bool { return a == desired.ServiceAddr || a == desired.ServiceAddr6 }
+
+func serviceAddr(v6 bool) netip.Addr {
+	if v6 {
+		return desired.ServiceAddr6
+	}
+	return desired.ServiceAddr
+}
+
+// serve judges an IP packet, translated where it is a service's.
+func (k *kernel) serve(from origin, p *Packet) Verdict {
+	if from.port != nil && !p.DstMAC.Multicast() {
+		if isServiceAddr(p.Dst) && k.tables.hasServices(from.net) {
+			return k.toItself(from, p)
+		}
+		if s := k.tables.serviceAt(from.net, p.Dst); s != nil {
+			return k.toService(from, p, s)
+		}
+		if p.hasPorts() && k.nat.behind[tupleOf(from.net, p)] != nil {
+			return dropped(driver.DropInvalid) // the tuple is a translation's
+		}
+	}
+	tr := k.translationBack(from.net, p)
+	if tr != nil && request(p) {
+		return dropped(driver.DropInvalid)
+	}
+	v := k.forward(from, p)
+	if tr == nil || len(v.Ports) != 1 || v.Ports[0] != tr.client {
+		return v
+	}
+	k.nat.fragment(from.net, p, tr)
+	if v.Sent != nil {
+		p = v.Sent
+	}
+	v.Sent = tr.back(p)
+	v.Sent.SrcMAC = desired.RouterMAC
+	return v
+}
+
+func request(p *Packet) bool {
+	return p.Proto == model.ProtoTCP && p.hasPorts() && p.TCPFlags&(FlagSYN|FlagACK) == FlagSYN
+}
+
+// translationBack is the translation of which a packet comes back to its client.
+func (k *kernel) translationBack(n *desired.Network, p *Packet) *translation {
+	switch {
+	case p.Frag != nil && p.Frag.Offset != 0:
+		if tr := k.nat.frags[fragOf(n, p)]; tr != nil && p.Dst == tr.behind.src {
+			return tr
+		}
+	case p.isError():
+		if p.Inner != nil && p.Inner.Src == p.Dst {
+			return k.nat.behind[tupleOf(n, p.Inner)]
+		}
+	case p.hasPorts():
+		return k.nat.behind[tupleOf(n, p).reversed()]
+	}
+	return nil
+}
+
+// toService judges what a container sends to a virtual address.
+func (k *kernel) toService(from origin, p *Packet, s *desired.Service) Verdict {
+	if p.DstMAC != desired.RouterMAC {
+		return dropped(driver.DropUnknownDest)
+	}
+	if !from.net.Holds(p.Src) || from.port.Identity == model.IdentityUnknown && from.net.Encap == model.EncapVXLAN {
+		return dropped(driver.DropUnknownSource)
+	}
+	var tr *translation
+	fresh := false
+	switch {
+	case p.Frag != nil && p.Frag.Offset != 0:
+		if tr = k.nat.frags[fragOf(from.net, p)]; tr == nil {
+			return dropped(driver.DropInvalid)
+		}
+	case p.isError():
+		if p.Inner != nil && p.Inner.Src == p.Dst {
+			tr = k.nat.front[tupleOf(from.net, p.Inner).reversed()]
+		}
+		if tr == nil {
+			return dropped(driver.DropInvalid)
+		}
+	case !p.Proto.HasPorts():
+		return dropped(driver.DropNoProvider)
+	default:
+		tr = k.nat.front[tupleOf(from.net, p)]
+		if tr != nil && request(p) && !active(s, tr.backend) {
+			tr = nil
+		}
+		if tr == nil {
+			var v Verdict
+			if tr, v = k.choose(from, p, s); tr == nil {
+				return v
+			}
+			fresh = true
+		}
+	}
+	q := tr.there(p)
+	var v Verdict
+	switch backend := k.tables.stationAt(from.net, tr.behind.dst); {
+	case tr.hairpin():
+		q.SrcMAC, q.DstMAC = desired.RouterMAC, from.port.MAC
+		v = Verdict{Ports: []string{from.port.IfName}}
+	case from.net.Holds(tr.behind.dst):
+		q.DstMAC = backend.mac()
+		v = k.forward(from, q)
+	default: // routed, as it came
+		v = k.forward(from, q)
+	}
+	if !v.Passed() {
+		if v.Answer != nil { // of the router, about what the client never sent
+			v.Answer = tr.back(v.Answer)
+		}
+		return v
+	}
+	if fresh {
+		if old := k.nat.front[tr.front]; old != nil {
+			k.endTranslation(old)
+		}
+		k.nat.add(tr)
+		k.nat.remember(s, p.Src, tr.backend)
+	}
+	k.nat.fragment(from.net, p, tr)
+	if v.Sent == nil {
+		v.Sent = q
+	}
+	return v
+}
+
+func active(s *desired.Service, backend model.EndpointKey) bool {
+	b, ok := s.Backends.Get(backend)
+	return ok && b.State == desired.BackendActive
+}
+
+// choose begins a translation, or says why not.
+func (k *kernel) choose(from origin, p *Packet, s *desired.Service) (*translation, Verdict) {
+	if p.Proto == model.ProtoTCP && (p.TCPFlags&FlagRST != 0 || p.TCPFlags&(FlagSYN|FlagACK) == FlagSYN|FlagACK) {
+		return nil, dropped(driver.DropInvalid)
+	}
+	port, ok := s.PortOf(p.Proto, p.DstPort)
+	if !ok {
+		return nil, refused(p)
+	}
+	v6 := p.Src.Is6()
+	key, stays := k.nat.stay(s, p.Src)
+	if b, there := s.Backends.Get(key); !stays || !there || b.State != desired.BackendActive || !b.Addr(v6).IsValid() || s.Inside == desired.TrafficLocal && !b.Local {
+		slot := desired.Slot(s.Seed(), s.Affinity > 0, p.Src, p.Proto, p.SrcPort, p.DstPort)
+		if key, ok = s.Choose(slot, v6, s.Inside); !ok {
+			return nil, refused(p)
+		}
+	}
+	b, _ := s.Backends.Get(key)
+	tr := &translation{
+		front: tupleOf(from.net, p), service: s.Key, backend: key, client: from.port.IfName, network: from.net.ID,
+		clientMAC: from.port.MAC, backendMAC: k.tables.stationAt(from.net, b.Addr(v6)).mac(),
+	}
+	tr.behind = tr.front
+	if tr.behind.dst, tr.behind.dstPort = b.Addr(v6), port.Backend; tr.hairpin() {
+		tr.behind.src = serviceAddr(v6)
+	}
+	if !k.freePort(from.net, tr) {
+		return nil, dropped(driver.DropInvalid)
+	}
+	return tr, Verdict{}
+}
+
+// freePort gives a translation another port of the client's where its tuple is
+// somebody's already.
+func (k *kernel) freePort(n *desired.Network, tr *translation) bool {
+	for range otherPorts {
+		by := k.nat.behind[tr.behind]
+		_, direct := k.conns.known(tracked(n, tr.behind))
+		if by != nil && by.front == tr.front || by == nil && !direct {
+			return true // its own, which it takes the place of
+		}
+		if tr.behind.srcPort++; tr.behind.srcPort < firstPort {
+			tr.behind.srcPort = firstPort
+		}
+	}
+	return false
+}
+
+// toItself judges what a container sends to a link-local service address: what it
+// answers to itself.
+func (k *kernel) toItself(from origin, p *Packet) Verdict {
+	tr := k.translationBack(from.net, p)
+	if p.isError() && p.Inner != nil && p.Inner.Dst != p.Src {
+		tr = nil
+	}
+	if tr == nil || p.DstMAC != desired.RouterMAC || tr.client != from.port.IfName {
+		return dropped(driver.DropUnknownDest)
+	}
+	k.nat.fragment(from.net, p, tr)
+	q := tr.back(p)
+	q.SrcMAC, q.DstMAC = desired.RouterMAC, from.port.MAC
+	return Verdict{Ports: []string{from.port.IfName}, Sent: q}
+}
+
+// refused tells a client that nobody is there.
+func refused(p *Packet) Verdict {
+	a := Packet{SrcMAC: desired.RouterMAC, DstMAC: p.SrcMAC, Src: p.Dst, Dst: p.Src}
+	if p.Proto == model.ProtoTCP {
+		a.Proto, a.SrcPort, a.DstPort, a.TCPFlags = p.Proto, p.DstPort, p.SrcPort, FlagRST
+		if p.TCPFlags&FlagACK == 0 {
+			a.TCPFlags |= FlagACK
+		}
+	} else {
+		quoted := *p
+		quoted.Port = ""
+		a.Proto, a.ICMPType, a.ICMPCode, a.Inner = model.ProtoICMP, 3, 3, &quoted
+		if p.Src.Is6() {
+			a.Proto, a.ICMPType, a.ICMPCode = model.ProtoICMPv6, 1, 4
+		}
+	}
+	return Verdict{Drop: driver.DropNoProvider, Answer: &a}
+}
+
+// judgeServices judges the services that have changed, and those of networks that
+// have come or gone.
+func (p *pictures) judgeServices(old desired.Host, t *touched, flipped map[model.NetworkID]struct{}) {
+	again := map[model.ServiceKey]struct{}{}
+	for c := range p.want.Services.Diff(old.Services) {
+		again[c.Key] = struct{}{}
+		if c.Had {
+			p.servicesOn.remove(c.Old.Network, c.Key)
+		}
+		if c.Has {
+			p.servicesOn.add(c.New.Network, c.Key)
+		}
+	}
+	for id := range flipped {
+		for key := range p.servicesOn[id] {
+			again[key] = struct{}{}
+		}
+	}
+	for key := range again {
+		t.services[key] = struct{}{}
+		var err error
+		if s, ok := p.want.Services.Get(key); ok {
+			err = p.checkService(key, s)
+		}
+		p.refuse(key, err)
+	}
+}
+
+func (p *pictures) checkService(key model.ServiceKey, s *desired.Service) error {
+	_, ok := p.want.Networks.Get(s.Network)
+	switch {
+	case s.Key != key:
+		return model.Errorf(model.ErrInvalid, "it calls itself %s", s.Key)
+	case !ok || p.refused[s.Network] != nil:
+		return model.Errorf(model.ErrNotFound, "network %d does not exist", s.Network)
+	case !s.IPv4.IsValid() && !s.IPv6.IsValid(), s.IPv4.IsValid() && !s.IPv4.Is4(), s.IPv6.IsValid() && !s.IPv6.Is6():
+		return model.Errorf(model.ErrInvalid, "%q and %q are no address of either family", s.IPv4, s.IPv6)
+	}
+	for i, port := range s.Ports {
+		if port.Port == 0 || port.Backend == 0 || !port.Protocol.HasPorts() {
+			return model.Errorf(model.ErrInvalid, "port %d of protocol %d, of backends %d, is none", port.Port, port.Protocol, port.Backend)
+		}
+		if i > 0 && desired.CompareServicePorts(s.Ports[i-1], port) >= 0 {
+			return model.Errorf(model.ErrInvalid, "port %d of protocol %d is there twice or not in order", port.Port, port.Protocol)
+		}
+	}
+	return nil
+}
+
+func serviceName(k model.ServiceKey) string { return "service " + k.String() }
+
+// serviceLines are a service as text.
+func serviceLines(name string, s *desired.Service) []string {
+	lines := []string{fmt.Sprintf("%s network %d addresses %s %s affinity %s", name, s.Network, addrText(s.IPv4), addrText(s.IPv6), s.Affinity)}
+	for _, p := range s.Ports {
+		lines = append(lines, fmt.Sprintf("%s port proto %d %d to %d", name, p.Protocol, p.Port, p.Backend))
+	}
+	for k, b := range s.Backends.All() {
+		lines = append(lines, fmt.Sprintf("%s backend %s %s %s identity %d state %d", name, k, addrText(b.IPv4), addrText(b.IPv6), b.Identity, b.State))
+	}
+	return lines
+}

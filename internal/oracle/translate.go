@@ -1,0 +1,292 @@
+package oracle
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// tuple names one direction of a connection in a domain; that of a service's client
+// before or behind its translation.
+type tuple struct {
+	domain           desired.Domain
+	src, dst         netip.Addr
+	proto            model.Protocol
+	srcPort, dstPort uint16
+}
+
+func (f tuple) reversed() tuple {
+	f.src, f.dst = f.dst, f.src
+	f.srcPort, f.dstPort = f.dstPort, f.srcPort
+	return f
+}
+
+func tupleOf(n *desired.Network, p *Packet) tuple {
+	return tuple{n.Domain(), p.Src, p.Dst, p.Proto, p.SrcPort, p.DstPort}
+}
+
+// translation is one connection of a client to a service.
+type translation struct {
+	front, behind tuple // as the client sends it, and as it goes to the backend
+	service       model.ServiceKey
+	backend       model.EndpointKey
+	client        string // the local port
+	network       model.NetworkID
+	clientMAC     model.MAC // who they were when it began
+	backendMAC    model.MAC
+}
+
+// hairpin tells whether the client is its own backend.
+func (tr *translation) hairpin() bool { return tr.front.src == tr.behind.dst }
+
+// natFrag names a datagram that comes in fragments, one way.
+type natFrag struct {
+	domain   desired.Domain
+	src, dst netip.Addr
+	proto    model.Protocol
+	id       uint32
+}
+
+type affineKey struct {
+	service model.ServiceKey
+	client  netip.Addr
+}
+
+type affine struct {
+	backend model.EndpointKey
+	last    time.Time // new connection
+}
+
+// nat is one host's table of translations, and what clients stay with.
+type nat struct {
+	front, behind map[tuple]*translation
+	frags         map[natFrag]*translation
+	byService     groups[model.ServiceKey, *translation]
+	byAddr        groups[netip.Addr, *translation] // clients' and backends'
+	affine        map[affineKey]affine
+	clients       groups[model.ServiceKey, affineKey] // of affine
+	now           func() time.Time
+}
+
+func newNAT() *nat {
+	return &nat{
+		front: map[tuple]*translation{}, behind: map[tuple]*translation{}, frags: map[natFrag]*translation{},
+		byService: groups[model.ServiceKey, *translation]{}, byAddr: groups[netip.Addr, *translation]{},
+		affine: map[affineKey]affine{}, clients: groups[model.ServiceKey, affineKey]{}, now: time.Now,
+	}
+}
+
+func (x *nat) add(tr *translation) {
+	x.front[tr.front], x.behind[tr.behind] = tr, tr
+	x.byService.add(tr.service, tr)
+	x.byAddr.add(tr.front.src, tr)
+	x.byAddr.add(tr.behind.dst, tr)
+}
+
+func (x *nat) remove(tr *translation) {
+	delete(x.front, tr.front)
+	delete(x.behind, tr.behind)
+	x.byService.remove(tr.service, tr)
+	x.byAddr.remove(tr.front.src, tr)
+	x.byAddr.remove(tr.behind.dst, tr)
+	for k, of := range x.frags {
+		if of == tr {
+			delete(x.frags, k)
+		}
+	}
+}
+
+// fragment follows the fragments of a datagram that is of a translation.
+func (x *nat) fragment(n *desired.Network, p *Packet, tr *translation) {
+	if p.Frag == nil {
+		return
+	}
+	k := fragOf(n, p)
+	switch {
+	case !p.Frag.More:
+		delete(x.frags, k)
+	case p.Frag.Offset == 0:
+		x.frags[k] = tr
+	}
+}
+
+func fragOf(n *desired.Network, p *Packet) natFrag {
+	return natFrag{n.Domain(), p.Src, p.Dst, p.Proto, p.Frag.ID}
+}
+
+// stay returns the backend that a client of a service stays with.
+func (x *nat) stay(s *desired.Service, client netip.Addr) (model.EndpointKey, bool) {
+	a, ok := x.affine[affineKey{s.Key, client}]
+	return a.backend, ok && x.now().Sub(a.last) < s.Affinity
+}
+
+// remember notes to whom a client's new connection went, if there is room.
+func (x *nat) remember(s *desired.Service, client netip.Addr, backend model.EndpointKey) {
+	k := affineKey{s.Key, client}
+	if s.Affinity == 0 {
+		return
+	}
+	if _, known := x.affine[k]; !known && len(x.clients[s.Key]) >= desired.MaxAffine {
+		for old := range x.clients[s.Key] {
+			if x.now().Sub(x.affine[old].last) >= s.Affinity {
+				delete(x.affine, old)
+				x.clients.remove(s.Key, old)
+			}
+		}
+		if len(x.clients[s.Key]) >= desired.MaxAffine {
+			return
+		}
+	}
+	x.affine[k] = affine{backend, x.now()}
+	x.clients.add(s.Key, k)
+}
+
+func (x *nat) forgetClients(k model.ServiceKey) {
+	for a := range x.clients[k] {
+		delete(x.affine, a)
+	}
+	delete(x.clients, k)
+}
+
+// there translates a client's packet, or an error that it sends about one that it
+// got.
+func (tr *translation) there(p *Packet) *Packet {
+	q := *p
+	q.Src, q.Dst = tr.behind.src, tr.behind.dst
+	if q.hasPorts() {
+		q.SrcPort, q.DstPort = tr.behind.srcPort, tr.behind.dstPort
+	}
+	if p.Inner != nil {
+		in := *p.Inner
+		in.Src, in.SrcPort, in.Dst, in.DstPort = tr.behind.dst, tr.behind.dstPort, tr.behind.src, tr.behind.srcPort
+		q.Inner = &in
+	}
+	return &q
+}
+
+// back translates a packet to the client, or an error about one that the client
+// sent; the sender of an error keeps its address unless it is the backend.
+func (tr *translation) back(p *Packet) *Packet {
+	q := *p
+	q.Dst = tr.front.src
+	if p.Src == tr.behind.dst {
+		q.Src = tr.front.dst
+	}
+	if q.hasPorts() {
+		q.SrcPort, q.DstPort = tr.front.dstPort, tr.front.srcPort
+	}
+	if p.Inner != nil {
+		in := *p.Inner
+		in.Src, in.SrcPort, in.Dst, in.DstPort = tr.front.src, tr.front.srcPort, tr.front.dst, tr.front.dstPort
+		q.Inner = &in
+	}
+	return &q
+}
+
+// hasPorts tells whether the packet shows the ports of its protocol.
+func (p *Packet) hasPorts() bool {
+	return p.Proto.HasPorts() && (p.Frag == nil || p.Frag.Offset == 0)
+}
+
+// keeps tells whether a translation goes on when its service has changed; what
+// becomes of addresses is endEnded's.
+func (tr *translation) keeps(s *desired.Service) bool {
+	if s == nil || s.IPv4 != tr.front.dst && s.IPv6 != tr.front.dst {
+		return false
+	}
+	port, ok := s.PortOf(tr.front.proto, tr.front.dstPort)
+	if !ok {
+		return false
+	}
+	if tr.front.proto != model.ProtoUDP {
+		return true
+	}
+	b, ok := s.Backends.Get(tr.backend)
+	return ok && b.State != desired.BackendUnhealthy && port.Backend == tr.behind.dstPort
+}
+
+// endTranslation drops a translation and the connection behind it.
+func (k *kernel) endTranslation(tr *translation) {
+	k.nat.remove(tr)
+	if n := k.tables.networks[tr.network]; n != nil {
+		k.conns.removeConn(tracked(n, tr.behind))
+	}
+}
+
+// serviceChanged ends what does not go on with a service as it is now.
+func (k *kernel) serviceChanged(key model.ServiceKey) {
+	s := k.objects.services[key]
+	for tr := range k.nat.byService[key] {
+		if !tr.keeps(s) {
+			k.endTranslation(tr)
+		}
+	}
+	if s == nil {
+		k.nat.forgetClients(key)
+	}
+}
+
+// addressChanged ends the translations of who has lost an address.
+func (k *kernel) addressChanged(a netip.Addr) {
+	for tr := range k.nat.byAddr[a] {
+		n := k.tables.networks[tr.network]
+		if n == nil || n.Domain() != tr.front.domain {
+			k.endTranslation(tr)
+			continue
+		}
+		client := k.tables.stationAt(n, tr.front.src)
+		if client.port == nil || client.port.IfName != tr.client || client.mac() != tr.clientMAC || k.tables.stationAt(n, tr.behind.dst).mac() != tr.backendMAC {
+			k.endTranslation(tr)
+		}
+	}
+}
+
+// serviceAt is the service that has an address in a network's domain; of several
+// the one with the smallest key, unless the address is an endpoint's.
+func (t *tables) serviceAt(n *desired.Network, a netip.Addr) *desired.Service {
+	var keys []model.ServiceKey
+	for key := range t.vips[a] {
+		if s := t.services[key]; s != nil && t.networks[s.Network] != nil && t.networks[s.Network].Domain() == n.Domain() {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 || t.stationAt(n, a).known() {
+		return nil
+	}
+	return t.services[slices.MinFunc(keys, func(a, b model.ServiceKey) int { return cmp.Compare(a.String(), b.String()) })]
+}
+
+// hasServices tells whether some service is in a network's domain.
+func (t *tables) hasServices(n *desired.Network) bool {
+	for _, s := range t.services {
+		if of := t.networks[s.Network]; of != nil && of.Domain() == n.Domain() {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *tables) setService(old, now *desired.Service) {
+	if old != nil {
+		t.vips.remove(old.IPv4, old.Key)
+		t.vips.remove(old.IPv6, old.Key)
+	}
+	if now != nil {
+		for _, a := range []netip.Addr{now.IPv4, now.IPv6} {
+			if a.IsValid() {
+				t.vips.add(a, now.Key)
+			}
+		}
+	}
+}
+
+// forgetTranslations empties the table of translations, and who stays with whom.
+func (k *kernel) forgetTranslations() {
+	now := k.nat.now
+	k.nat = newNAT()
+	k.nat.now = now
+}
