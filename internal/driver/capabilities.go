@@ -13,7 +13,7 @@ type Capabilities struct {
 	WayOut    bool `json:"wayOut"`    // makes desired.Private.Interface on the host, by which containers reach it and the outside
 	WayOut6   bool `json:"wayOut6"`   // ... by IPv6 too (desired.Private.Subnet6)
 	Services  bool `json:"services"`  // makes desired.Host.Services true
-	Routes    bool `json:"routes"`    // routes between networks that are joined, and makes desired.Host.Routes true
+	Routes    bool `json:"routes"`    // routes between networks that are joined; desired.Host.Routes, which no picture has yet, is nobody's
 	Bandwidth bool `json:"bandwidth"` // makes desired.Host.Bandwidth true
 	Log       bool `json:"log"`       // tells who monitors of connections that meet a rule with Log
 	Audit     bool `json:"audit"`     // tells who monitors how audited sets would judge new connections
