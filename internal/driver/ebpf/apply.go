@@ -80,6 +80,7 @@ func (p *pass) run() error {
 	p.ports.begin()
 	p.members.begin()
 	p.tags.begin()
+	p.subnets.begin()
 	p.privates.begin()
 	if p.scratch {
 		p.netPorts = map[uint32]map[string]stationPort{}
@@ -147,6 +148,9 @@ func (p *pass) putNetworks() error {
 		if err == nil {
 			err = p.tags.put(tagKey{v.Encap, v.Tag}, segment{uint32(id), uint32(n.Domain())})
 		}
+		if err == nil {
+			err = p.putSubnets(n)
+		}
 		if fatal(err) {
 			return err
 		}
@@ -192,7 +196,8 @@ func (p *pass) putRemotes() error {
 }
 
 func (p *pass) putRemote(r *desired.Remote) error {
-	hosts, at := addresses(p.networks[r.Network], r.MAC, r.IPv4, r.IPv6), stationKey{Net: uint32(r.Network), MAC: r.MAC}
+	n := p.networks[r.Network]
+	hosts, at := addresses(n, r.MAC, r.IPv4, r.IPv6), stationKey{Net: uint32(r.Network), MAC: r.MAC}
 	if err := errors.Join(p.hosts.room(hosts...), p.stations.room(at)); err != nil {
 		return err
 	}
@@ -203,7 +208,7 @@ func (p *pass) putRemote(r *desired.Remote) error {
 		return err
 	}
 	for _, k := range hosts {
-		if err := p.putHost(k, hostEntry{Identity: uint32(r.Identity), Net: uint32(r.Network), MAC: r.MAC}); err != nil {
+		if err := p.putHost(k, hostEntry{Identity: uint32(r.Identity), Net: uint32(r.Network), MAC: r.MAC, Stray: stray(n, k)}); err != nil {
 			return err
 		}
 	}
@@ -305,7 +310,7 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port) error {
 	}
 	defer p.turnIf(hosts, p.w.changes)
 	for _, k := range hosts {
-		if err := p.putHost(k, hostEntry{Identity: uint32(o.Identity), Ifindex: index, Set: uint32(o.Policies), Net: uint32(o.Network), MAC: o.MAC}); err != nil {
+		if err := p.putHost(k, hostEntry{Identity: uint32(o.Identity), Ifindex: index, Set: uint32(o.Policies), Net: uint32(o.Network), MAC: o.MAC, Stray: stray(n, k)}); err != nil {
 			return err
 		}
 	}
@@ -314,7 +319,8 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port) error {
 	}
 	entry := port{
 		Net: uint32(o.Network), Domain: uint32(n.Domain()), Tag: n.Tag, Encap: toEncap(n.Encap), Identity: uint32(o.Identity), Set: uint32(o.Policies),
-		IP4: toAddr(o.IPv4), IP6: toAddr(o.IPv6), MAC: o.MAC, Slot: slot,
+		IP4: toAddr(o.IPv4), IP6: toAddr(o.IPv6), MAC: o.MAC, Slot: slot, RouterIP: word(n.Router()), RouterIP6: toAddr(n.Router6()),
+		Subnet: word(n.Subnet.Masked().Addr()), Mask: maskWord(n.Subnet), Subnet6: toAddr(n.Subnet6.Masked().Addr()), Mask6: toMask(n.Subnet6),
 	}
 	if err := p.putWayOut(index, o, n, &entry); err != nil {
 		return err
@@ -457,12 +463,8 @@ func (p *pass) removeStations() error {
 }
 
 func (p *pass) removeNetworks() error {
-	for k := range p.tags.have {
-		if !p.tags.wanted[k] {
-			if err := p.tags.del(k); err != nil {
-				return err
-			}
-		}
+	if err := errors.Join(p.tags.sweep(), p.subnets.sweep()); err != nil {
+		return err
 	}
 	for id := range p.Driver.networks.have {
 		if p.networks[model.NetworkID(id)] == nil {

@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	datapathMapAnswers        = "answers"
 	datapathMapConns          = "conns"
 	datapathMapCreated        = "created"
 	datapathMapDrops          = "drops"
@@ -28,6 +29,7 @@ const (
 	datapathMapHalfopen       = "halfopen"
 	datapathMapHits           = "hits"
 	datapathMapHosts          = "hosts"
+	datapathMapIcmpError      = "icmp_error"
 	datapathMapMembers        = "members"
 	datapathMapNetworks       = "networks"
 	datapathMapPortCounters   = "port_counters"
@@ -40,10 +42,10 @@ const (
 	datapathMapSlots          = "slots"
 	datapathMapSpent          = "spent"
 	datapathMapStations       = "stations"
+	datapathMapSubnets        = "subnets"
 	datapathMapSwept          = "swept"
 	datapathMapTags           = "tags"
 	datapathMapTallies        = "tallies"
-	datapathMapTooBig         = "too_big"
 	datapathMapTunnelSource   = "tunnel_source"
 	datapathMapTurns          = "turns"
 	datapathProgFromContainer = "from_container"
@@ -113,6 +115,7 @@ type datapathProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type datapathMapSpecs struct {
+	Answers      *ebpf.MapSpec `ebpf:"answers"`
 	Conns        *ebpf.MapSpec `ebpf:"conns"`
 	Created      *ebpf.MapSpec `ebpf:"created"`
 	Drops        *ebpf.MapSpec `ebpf:"drops"`
@@ -125,6 +128,7 @@ type datapathMapSpecs struct {
 	Halfopen     *ebpf.MapSpec `ebpf:"halfopen"`
 	Hits         *ebpf.MapSpec `ebpf:"hits"`
 	Hosts        *ebpf.MapSpec `ebpf:"hosts"`
+	IcmpError    *ebpf.MapSpec `ebpf:"icmp_error"`
 	Members      *ebpf.MapSpec `ebpf:"members"`
 	Networks     *ebpf.MapSpec `ebpf:"networks"`
 	PortCounters *ebpf.MapSpec `ebpf:"port_counters"`
@@ -137,10 +141,10 @@ type datapathMapSpecs struct {
 	Slots        *ebpf.MapSpec `ebpf:"slots"`
 	Spent        *ebpf.MapSpec `ebpf:"spent"`
 	Stations     *ebpf.MapSpec `ebpf:"stations"`
+	Subnets      *ebpf.MapSpec `ebpf:"subnets"`
 	Swept        *ebpf.MapSpec `ebpf:"swept"`
 	Tags         *ebpf.MapSpec `ebpf:"tags"`
 	Tallies      *ebpf.MapSpec `ebpf:"tallies"`
-	TooBig       *ebpf.MapSpec `ebpf:"too_big"`
 	TunnelSource *ebpf.MapSpec `ebpf:"tunnel_source"`
 	Turns        *ebpf.MapSpec `ebpf:"turns"`
 }
@@ -176,6 +180,7 @@ func (o *datapathObjects) Close() error {
 //
 // It can be passed to loadDatapathObjects or ebpf.CollectionSpec.LoadAndAssign.
 type datapathMaps struct {
+	Answers      *ebpf.Map `ebpf:"answers"`
 	Conns        *ebpf.Map `ebpf:"conns"`
 	Created      *ebpf.Map `ebpf:"created"`
 	Drops        *ebpf.Map `ebpf:"drops"`
@@ -188,6 +193,7 @@ type datapathMaps struct {
 	Halfopen     *ebpf.Map `ebpf:"halfopen"`
 	Hits         *ebpf.Map `ebpf:"hits"`
 	Hosts        *ebpf.Map `ebpf:"hosts"`
+	IcmpError    *ebpf.Map `ebpf:"icmp_error"`
 	Members      *ebpf.Map `ebpf:"members"`
 	Networks     *ebpf.Map `ebpf:"networks"`
 	PortCounters *ebpf.Map `ebpf:"port_counters"`
@@ -200,16 +206,17 @@ type datapathMaps struct {
 	Slots        *ebpf.Map `ebpf:"slots"`
 	Spent        *ebpf.Map `ebpf:"spent"`
 	Stations     *ebpf.Map `ebpf:"stations"`
+	Subnets      *ebpf.Map `ebpf:"subnets"`
 	Swept        *ebpf.Map `ebpf:"swept"`
 	Tags         *ebpf.Map `ebpf:"tags"`
 	Tallies      *ebpf.Map `ebpf:"tallies"`
-	TooBig       *ebpf.Map `ebpf:"too_big"`
 	TunnelSource *ebpf.Map `ebpf:"tunnel_source"`
 	Turns        *ebpf.Map `ebpf:"turns"`
 }
 
 func (m *datapathMaps) Close() error {
 	return _DatapathClose(
+		m.Answers,
 		m.Conns,
 		m.Created,
 		m.Drops,
@@ -222,6 +229,7 @@ func (m *datapathMaps) Close() error {
 		m.Halfopen,
 		m.Hits,
 		m.Hosts,
+		m.IcmpError,
 		m.Members,
 		m.Networks,
 		m.PortCounters,
@@ -234,10 +242,10 @@ func (m *datapathMaps) Close() error {
 		m.Slots,
 		m.Spent,
 		m.Stations,
+		m.Subnets,
 		m.Swept,
 		m.Tags,
 		m.Tallies,
-		m.TooBig,
 		m.TunnelSource,
 		m.Turns,
 	)

@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -21,6 +22,22 @@ func addresses(n *desired.Network, mac model.MAC, ips ...netip.Addr) []hostKey {
 		}
 	}
 	return out
+}
+
+// stray is 1 of an address that is in none of its network's subnets.
+func stray(n *desired.Network, k hostKey) uint8 {
+	if n.Holds(k.IP.netip()) {
+		return 0
+	}
+	return 1
+}
+
+// toMask is an IPv6 prefix's mask; zero of none.
+func toMask(p netip.Prefix) (m addr) {
+	if p.IsValid() {
+		copy(m[:], net.CIDRMask(p.Bits(), 128))
+	}
+	return m
 }
 
 // keyOf is the key of an address, by its domain or a network of it.
@@ -89,9 +106,25 @@ func (p *pass) removeConns() error {
 	return nil
 }
 
+// putSubnets writes which addresses are of a joined network.
+func (p *pass) putSubnets(n *desired.Network) error {
+	if n.Joined == 0 {
+		return nil
+	}
+	for _, s := range []netip.Prefix{n.Subnet, n.Subnet6} {
+		if !s.IsValid() {
+			continue
+		}
+		if err := p.subnets.put(toSubnetKey(n.Domain(), s), uint32(n.ID)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // oldAddresses are the keys that the picture before had for an endpoint.
-func (p *pass) oldAddresses(net model.NetworkID, mac model.MAC, ips ...netip.Addr) []hostKey {
-	n, ok := p.last.Networks.Get(net)
+func (p *pass) oldAddresses(id model.NetworkID, mac model.MAC, ips ...netip.Addr) []hostKey {
+	n, ok := p.last.Networks.Get(id)
 	if !ok {
 		return nil
 	}

@@ -68,6 +68,7 @@ type Driver struct {
 	ports    *table[uint32, port]
 	tags     *table[tagKey, segment]
 	networks *table[uint32, network]
+	subnets  *table[subnetKey, uint32] // networks, of joined ones
 	stations *table[stationKey, station]
 	hosts    *table[hostKey, hostEntry]
 	members  *table[memberKey, station]
@@ -189,13 +190,14 @@ func (d *Driver) takeOver() error {
 	d.ports = newTable[uint32, port]("ports", o.Ports, w)
 	d.tags = newTable[tagKey, segment]("tags", o.Tags, w)
 	d.networks = newTable[uint32, network]("networks", o.Networks, w)
+	d.subnets = newTable[subnetKey, uint32]("subnets", o.Subnets, w)
 	d.stations = newTable[stationKey, station]("stations", o.Stations, w)
 	d.hosts = newTable[hostKey, hostEntry]("hosts", o.Hosts, w)
 	d.members = newTable[memberKey, station]("members", o.Members, w)
 	d.sets = newTable[uint32, policySet]("sets", o.Sets, w)
 	d.rules = newRuleTable(o.Rules, w)
 	d.privates = newTable[uint32, uint32]("privates", o.Privates, w)
-	d.tables = []filled{d.ports, d.tags, d.networks, d.stations, d.hosts, d.members, d.sets, d.rules, d.privates}
+	d.tables = []filled{d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.sets, d.rules, d.privates}
 	for _, t := range []*bool{&d.settings.global, &d.source.global, &d.tags.global} {
 		*t = true
 	}
@@ -204,7 +206,7 @@ func (d *Driver) takeOver() error {
 	d.frags = newLRU("frags", o.Frags, madeFrag, false)
 	d.hits = newLRU("hits", o.Hits, madeHit, true) // counters of rules that are no more go first
 	for _, load := range []func() error{
-		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.ports.load, d.tags.load, d.networks.load, d.stations.load,
+		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.ports.load, d.tags.load, d.networks.load, d.subnets.load, d.stations.load,
 		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.privates.load,
 	} {
 		if err := load(); err != nil {
@@ -287,7 +289,7 @@ func (d *Driver) uplinkName() (string, error) {
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
+	return driver.Capabilities{WayOut: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
 }
 
 // DriftRepairs implements driver.Drifting.

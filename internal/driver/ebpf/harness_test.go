@@ -146,7 +146,7 @@ func newRig(t testing.TB) *rig {
 		t.Fatal(err)
 	}
 	r.underMAC = mac
-	for _, n := range drivertest.StandardTopology().Networks {
+	for _, n := range drivertest.RoutedTopology().Networks {
 		if n.Encap == model.EncapVXLAN {
 			r.networks[n.ID] = n.Tag
 		}
@@ -312,9 +312,6 @@ func (r *rig) inject(t testing.TB, p oracle.Packet) (v oracle.Verdict) {
 	for name, w := range r.wires {
 		for _, g := range w.receive() {
 			r.collect(t, &v, near, name, g)
-			if p.Host {
-				v.Sent = read(t, g)
-			}
 		}
 	}
 	if r.side != nil {
@@ -337,7 +334,8 @@ func (r *rig) collect(t testing.TB, v *oracle.Verdict, near, name string, g []by
 	switch {
 	case len(g) < 14 || g[12] == 0x88 && g[13] == 0xb5:
 	case name == underlayWire:
-		if dst, vni, _, ok := drivertest.Unwrap(g, DefaultVXLANPort); ok {
+		if dst, vni, inner, ok := drivertest.Unwrap(g, DefaultVXLANPort); ok {
+			v.Sent = seen(inner)
 			v.VTEPs = append(v.VTEPs, dst)
 			for n, x := range r.networks {
 				if x == vni {
@@ -347,16 +345,27 @@ func (r *rig) collect(t testing.TB, v *oracle.Verdict, near, name string, g []by
 		}
 	case name == near:
 		if name == uplinkWire && len(g) > 16 {
-			g = append(append([]byte{}, g[:12]...), g[16:]...)
+			g = untagged(g)
 		}
 		if v.Answer = drivertest.ReadAnswer(g); v.Answer == nil {
 			t.Errorf("frame %x came back from where it was sent", g)
 		}
 	case name == uplinkWire:
-		v.Uplink, v.VLAN = true, uint32(g[14])<<8|uint32(g[15])
+		v.Uplink, v.VLAN, v.Sent = true, uint32(g[14])<<8|uint32(g[15]), seen(untagged(g))
 	default:
-		v.Ports = append(v.Ports, name)
+		v.Ports, v.Sent = append(v.Ports, name), seen(g)
 	}
+}
+
+func untagged(g []byte) []byte { return append(append([]byte{}, g[:12]...), g[16:]...) }
+
+// seen is what a receiver reads in a frame; nil = nothing, or it would not take it.
+func seen(g []byte) *oracle.Packet {
+	p, err := drivertest.ReadPacket(g)
+	if err != nil {
+		return nil
+	}
+	return p
 }
 
 // inHost is a driver whose calls are made in the host's namespace; it takes

@@ -24,7 +24,7 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 		return "", model.Errorf(model.ErrUnavailable, "ebpf driver: it is closed")
 	}
 	for _, load := range []func() error{
-		d.settings.load, d.ports.load, d.tags.load, d.networks.load, d.stations.load,
+		d.settings.load, d.ports.load, d.tags.load, d.networks.load, d.subnets.load, d.stations.load,
 		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.privates.load,
 	} {
 		if err := load(); err != nil {
@@ -50,6 +50,9 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 	}
 	for id, n := range d.networks.have {
 		add("network %d %s %d ports %d vteps %d", id, encap[n.Encap], n.Tag, n.Ports, n.VTEPs)
+	}
+	for k, id := range d.subnets.have {
+		add("domain %d subnet %s network %d", k.Domain, k.prefix(), id)
 	}
 	for k, m := range d.members.have {
 		add("member %d/%d/%d %s %s policy %d", k.Net, k.Kind, k.Index, names[m.Ifindex], m.vtep(), m.Set)

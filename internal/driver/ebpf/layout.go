@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -75,7 +76,9 @@ type port struct {
 	Pad                                    uint8
 	Diverts                                uint8
 	PrivateIP, RouterIP                    uint32 // network order, as the two below
+	RouterIP6                              addr
 	Subnet, Mask                           uint32
+	Subnet6, Mask6                         addr
 	Slot                                   uint32 // of its counters
 }
 
@@ -126,6 +129,33 @@ func (s station) vtep() netip.Addr {
 	return netip.Addr{}
 }
 
+// subnetKey finds the network of a domain that has an address in its subnets.
+type subnetKey struct {
+	Bits, Domain uint32
+	IP           addr
+}
+
+const (
+	domainBits = 32
+	mappedBits = 96 // of IPv4 in IPv6
+)
+
+func toSubnetKey(d desired.Domain, p netip.Prefix) subnetKey {
+	bits := domainBits + p.Bits()
+	if p.Addr().Is4() {
+		bits += mappedBits
+	}
+	return subnetKey{uint32(bits), uint32(d), toAddr(p.Masked().Addr())}
+}
+
+func (k subnetKey) prefix() netip.Prefix {
+	bits := int(k.Bits) - domainBits
+	if k.IP.netip().Is4() {
+		bits -= mappedBits
+	}
+	return netip.PrefixFrom(k.IP.netip(), bits)
+}
+
 type hostKey struct {
 	Domain uint32 // of a link-local address the network
 	IP     addr
@@ -135,7 +165,7 @@ type hostEntry struct {
 	Identity, Ifindex, Set uint32
 	Hand, Net              uint32
 	MAC                    model.MAC
-	Pad                    [2]byte
+	Stray, Pad             uint8
 }
 
 type memberKey struct{ Net, Kind, Index uint32 }

@@ -85,10 +85,11 @@ func (d *Driver) resized(index, mtu int, gone bool) bool {
 	return s.Uplink == uint32(index) && !gone && s.UplinkMTU != uint32(mtu)
 }
 
-// networkMoved tells whether a network changed its tag, or its domain, which ports repeat.
+// networkMoved tells whether a network changed its tag, its domain or its subnets,
+// which endpoints repeat.
 func (d *Driver) networkMoved(want desired.Host) bool {
 	for c := range want.Networks.Diff(d.last.Networks) {
-		if c.Had && c.Has && (c.Old.Encap != c.New.Encap || c.Old.Tag != c.New.Tag || c.Old.Joined != c.New.Joined) {
+		if c.Had && c.Has && (c.Old.Encap != c.New.Encap || c.Old.Tag != c.New.Tag || c.Old.Joined != c.New.Joined || c.Old.Subnet != c.New.Subnet || c.Old.Subnet6 != c.New.Subnet6) {
 			return true
 		}
 	}

@@ -56,7 +56,7 @@ func maskWord(p netip.Prefix) uint32 {
 // which nothing but the program on it ever takes a frame.
 func (p *pass) putHostSide(s *settings) {
 	old := *s
-	s.Host, s.HostIP, s.PrivateNet, s.PrivateMask, s.Router = 0, 0, 0, 0, model.MAC{}
+	s.Host, s.HostIP, s.PrivateNet, s.PrivateMask, s.Router = 0, 0, 0, 0, desired.RouterMAC
 	w := p.want.Private
 	if w == nil {
 		return
@@ -72,13 +72,13 @@ func (p *pass) putHostSide(s *settings) {
 	if err != nil {
 		p.problem("interface "+w.Interface, err)
 		if p.stays(w.Interface, old.Host) {
-			s.Host, s.HostIP, s.PrivateNet, s.PrivateMask, s.Router = old.Host, old.HostIP, old.PrivateNet, old.PrivateMask, old.Router
+			s.Host, s.HostIP, s.PrivateNet, s.PrivateMask = old.Host, old.HostIP, old.PrivateNet, old.PrivateMask
 		}
 		return
 	}
 	p.deviceAgain(w.Interface, old.Host, uint32(index), attached)
 	p.attached[w.Interface] = true
-	s.Host, s.HostIP, s.Router = uint32(index), word(w.Addr), w.RouterMAC
+	s.Host, s.HostIP = uint32(index), word(w.Addr)
 	s.PrivateNet, s.PrivateMask = word(w.Subnet.Addr()), maskWord(w.Subnet)
 }
 
@@ -103,8 +103,7 @@ func (p *pass) putWayOut(index uint32, o *desired.Port, n *desired.Network, entr
 	if p.want.Private == nil || !o.Private.IsValid() {
 		return nil
 	}
-	entry.PrivateIP, entry.RouterIP = word(o.Private), word(n.Router())
-	entry.Subnet, entry.Mask = word(n.Subnet.Masked().Addr()), maskWord(n.Subnet)
+	entry.PrivateIP = word(o.Private)
 	if !n.Router().IsValid() {
 		entry.Diverts = 1
 	}

@@ -55,14 +55,14 @@ static __always_inline __u32 policy_epoch(void)
 	return g ? *(volatile __u32 *)&g->epoch : 0;
 }
 
-// short_way sends a packet where those before it went; LONG_WAY = it does not
-// fit there.
-static __always_inline int short_way(struct __sk_buff *skb, struct fast *f)
+// short_way sends a packet where those before it went, after a hop if it takes one;
+// LONG_WAY = it does not fit there.
+static __always_inline int short_way(struct __sk_buff *skb, struct fast *f, __u32 hop)
 {
 	__u32 zero = 0, out = f->ifindex, len = skb->len;
 	if (f->tag) {
 		struct settings *g = bpf_map_lookup_elem(&settings, &zero);
-		if (!g || !fits(skb, g->mtu))
+		if (!g || !fits(skb, g->mtu) || (hop && hop_on(skb, f)))
 			return LONG_WAY;
 		if (f->underlay) {
 			int way = wrap(skb, f, g);
@@ -72,10 +72,12 @@ static __always_inline int short_way(struct __sk_buff *skb, struct fast *f)
 			}
 		}
 		if (tunnel_key(skb, f->tag, f->vtep_family, f->vtep))
-			return LONG_WAY;
+			return hop ? dropped(DROP_UNKNOWN_DEST) : LONG_WAY;
 		count_ends(f, len);
 		return bpf_redirect(out, 0);
 	}
+	if (hop && hop_on(skb, f))
+		return LONG_WAY;
 	count_ends(f, len);
 	count_slot_rx(f->rx_slot, len);
 	return bpf_redirect_peer(out, 0);
@@ -95,6 +97,7 @@ static __always_inline struct pkt *begin(struct __sk_buff *skb, __u8 from, __u32
 	p->len = skb->len;
 	p->identity = p->set = p->net = p->domain = 0;
 	p->way = WAY_NONE;
+	p->routed = p->across = 0;
 	p->eth.proto = 0;
 	p->ip.f.sport = p->ip.f.dport = 0;
 	p->ip.v6 = p->ip.fragment = p->ip.later = p->ip.more = p->ip.tcp_flags = 0;
@@ -108,13 +111,23 @@ static __noinline int router_takes(struct pkt *p, struct port *o)
 {
 	__u32 zero = 0;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
-	if (!g || !g->host)
+	int joined = o->domain >= JOINED;
+	if (!g || (!g->host && !joined))
 		return WAY_NONE;
-	if (p->kind == KIND_IP && !p->nd)
-		return p->multicast ? WAY_NONE : way_of(p, g, o);
-	if (p->kind == KIND_ARP && p->arp.op == bpf_htons(1) && o->private_ip && o->router_ip && *(__be32 *)p->arp.tip == o->router_ip)
+	int direct = same(p->eth.dst, g->router, 6);
+	if (p->kind == KIND_IP && !p->nd) {
+		if (p->multicast)
+			return WAY_NONE;
+		return joined && direct ? route_of(p, g, o) : way_of(p, g, o);
+	}
+	if (p->kind == KIND_ARP && p->arp.op == bpf_htons(1) && (joined || o->private_ip) && o->router_ip && *(__be32 *)p->arp.tip == o->router_ip)
 		return WAY_OUT;
-	return same(p->eth.dst, g->router, 6) ? WAY_NOWHERE : WAY_NONE;
+	if (p->nd == 135 && joined && !zero_addr(&o->router_ip6)) {
+		link_local(&p->mapped, g->router);
+		if (same_addr(&p->target, &o->router_ip6) || same_addr(&p->target, &p->mapped))
+			return WAY_OUT;
+	}
+	return direct ? WAY_NOWHERE : WAY_NONE;
 }
 
 static __always_inline int decide(struct __sk_buff *skb, struct pkt *p)
@@ -131,7 +144,7 @@ int from_container(struct __sk_buff *skb)
 	__u32 len = skb->len;
 	struct fast *f = remembered_frame(skb, epoch, 0);
 	if (f) {
-		int way = short_way(skb, f);
+		int way = short_way(skb, f, f->hop);
 		if (way != LONG_WAY) {
 			count_slot_tx(f->tx_slot, len);
 			return way;
@@ -168,6 +181,12 @@ static __always_inline int came_from(const struct pkt *p, __u32 family, const __
 	return family == 4 ? p->key.remote_ipv4 == *(const __u32 *)vtep : same(p->key.remote_ipv6, vtep, 16);
 }
 
+// may_cross tells whether a frame is of a kind that is routed.
+static __always_inline int may_cross(const struct pkt *p)
+{
+	return p->kind == KIND_IP && !p->nd && !p->multicast;
+}
+
 // of_its_host tells whether a frame out of the tunnel is in the name of an
 // endpoint, by its MAC and address, and came from that endpoint's host. What
 // looks for a duplicate or a router has no address yet.
@@ -178,7 +197,8 @@ static __noinline int of_its_host(struct pkt *p)
 		struct host *h = host_at(p, &p->sender);
 		if (!h || h->ifindex || !h->identity || !same(h->mac, p->eth.src, 6))
 			return 0;
-		if (h->net != net && (p->kind != KIND_IP || p->nd || p->multicast))
+		p->across = h->net != net;
+		if (p->across && !may_cross(p))
 			return 0;
 		net = h->net;
 	}
@@ -202,7 +222,7 @@ int from_tunnel(struct __sk_buff *skb)
 	p->remote_family = six ? 6 : 4;
 	struct fast *f = remembered_frame(skb, epoch, t.tag);
 	if (f && !f->tag && came_from(p, f->vtep_family, f->vtep))
-		return short_way(skb, f);
+		return short_way(skb, f, f->hop);
 	struct segment *at = bpf_map_lookup_elem(&tags, &t);
 	if (!at)
 		return dropped(DROP_NETWORK);
@@ -224,16 +244,31 @@ SEC("tc")
 int from_underlay(struct __sk_buff *skb)
 {
 	__u32 zero = 0;
-	__u8 macs[12];
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
-	struct fast *f = g && g->underlay ? inside(skb, g, macs) : 0;
+	struct fast *f = g && g->underlay ? inside(skb, g) : 0;
 	if (!f || f->tag)
 		return TC_NEXT;
 	if (unwrap(skb))
 		return TC_NEXT;
-	if (bpf_skb_store_bytes(skb, 0, macs, sizeof(macs), 0))
+	if (bpf_skb_store_bytes(skb, 0, f->macs, sizeof(f->macs), 0))
 		return dropped(DROP_INVALID);
-	return short_way(skb, f);
+	return short_way(skb, f, HOP_NONE);
+}
+
+// of_uplink tells whether a frame from the physical network may be in the name of
+// its sender: nobody of this host, and of another network of the domain an endpoint
+// only, by its MAC.
+static __noinline int of_uplink(struct pkt *p)
+{
+	struct host *h = host_at(p, &p->sender);
+	if (!h) {
+		__u32 net = p->domain >= JOINED && !is_link_local(&p->sender) ? subnet_at(p, &p->sender) : 0;
+		return !net || net == p->net;
+	}
+	if (h->ifindex)
+		return 0;
+	p->across = h->net != p->net;
+	return !p->across || (may_cross(p) && h->identity && same(h->mac, p->eth.src, 6));
 }
 
 SEC("tc")
@@ -259,8 +294,7 @@ int from_uplink(struct __sk_buff *skb)
 	int bad = read_frame(skb, p);
 	if (bad)
 		return dropped(bad);
-	struct host *h = host_at(p, &p->sender);
-	if (h && h->ifindex)
+	if (!of_uplink(p))
 		return dropped(DROP_SPOOF);
 	struct station *s = station_at(p, p->eth.src);
 	if (s && s->ifindex)
@@ -292,8 +326,9 @@ int from_host(struct __sk_buff *skb)
 	p->encap = o->encap;
 	p->tag = o->tag;
 	p->way = WAY_IN;
-	if ((by & o->mask) == o->subnet)
-		return dropped(DROP_SPOOF); // nobody on the network comes this way
+	map4(&p->mapped, p->h4.src);
+	if ((by & o->mask) == o->subnet || (p->domain >= JOINED && subnet_at(p, &p->mapped)))
+		return dropped(DROP_SPOOF); // nobody of the domain comes this way
 	if (inwards(skb, p, g, o))
 		return dropped(DROP_INVALID);
 	int bad = read_frame(skb, p);

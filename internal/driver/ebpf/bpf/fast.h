@@ -104,6 +104,26 @@ static __always_inline struct fast *remembered_frame(struct __sk_buff *skb, __u3
 	return remembered(h, end, skb->len, epoch, skb->ifindex, tag);
 }
 
+// hop_on makes a packet what its next station gets; 0 = it is.
+static __noinline int hop_on(struct __sk_buff *skb, struct fast *f)
+{
+	__u8 b[26]; // the frame's header, and the packet's up to the checksum
+	if (!f)
+		return -1;
+	if (f->hop == HOP_MACS)
+		return bpf_skb_store_bytes(skb, 0, f->macs, 12, 0);
+	if (bpf_skb_load_bytes(skb, 0, b, sizeof(b)) || b[22] < 2)
+		return -1;
+	b[22]--;
+	__u32 sum = (__u32)b[24] << 8 | b[25];
+	sum += 0x100; // one hop less, in the header's sum one more (RFC 1141)
+	sum += sum >> 16;
+	b[24] = sum >> 8;
+	b[25] = sum;
+	__builtin_memcpy(b, f->macs, 12);
+	return bpf_skb_store_bytes(skb, 0, b, sizeof(b), 0);
+}
+
 // fits tells whether a packet, or each segment that it will be cut into, is at
 // most mtu bytes of IP.
 static __always_inline int fits(struct __sk_buff *skb, __u32 mtu)
@@ -159,6 +179,12 @@ static __noinline int remember(struct pkt *p, struct settings *g, struct station
 	f->lo_turn = p->lo_turn;
 	f->hi_turn = p->hi_turn;
 	__builtin_memcpy(f->head, &p->eth, 14);
+	__builtin_memcpy(f->macs, &p->eth, 12);
+	f->hop = p->routed ? HOP_ROUTED : p->across ? HOP_MACS : HOP_NONE;
+	if (p->routed)
+		__builtin_memcpy(f->macs, p->to_mac, 6);
+	if (f->hop && !f->tag)
+		__builtin_memcpy(f->macs + 6, g->router, 6);
 	f->head[14] = 0x45;
 	f->until = bpf_jiffies64() + FAST_TICKS;
 	place = fast_place(k->ends, k->ports, k->ifindex);

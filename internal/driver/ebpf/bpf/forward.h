@@ -3,7 +3,7 @@
 #pragma once
 
 #include "flood.h"
-#include "hostside.h"
+#include "route.h"
 
 // ask_about makes whoever is at an address the peer that a policy is asked about.
 static __always_inline void ask_about(struct pkt *p, const struct addr *a)
@@ -104,13 +104,18 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		return dropped(DROP_NETWORK);
 	if (p->from == FROM_PORT && !p->identity && p->encap == ENCAP_VXLAN)
 		return dropped(DROP_UNKNOWN_SOURCE);
+	if (p->way >= WAY_ROUTED) {
+		int told = route(skb, p);
+		if (told != ROUTED)
+			return told;
+	}
 	struct ct *c = classify(skb, p, now);
 	if (p->invalid)
 		return dropped(DROP_INVALID);
 	if (p->multicast)
 		return forward_multicast(skb, p, g, now);
-	struct station *s = p->way == WAY_OUT ? 0 : station_at(p, p->eth.dst);
-	if (p->way == WAY_NOWHERE || (p->way != WAY_OUT && !reachable(p, g, s)) || (!p->way && astray(p)))
+	struct station *s = p->way == WAY_OUT ? 0 : p->routed ? station_on(p, p->to_net, p->to_mac) : station_at(p, p->eth.dst);
+	if (p->way == WAY_NOWHERE || (p->way != WAY_OUT && !reachable(p, g, s)) || (!p->way && !p->routed && astray(p)))
 		return dropped(DROP_UNKNOWN_DEST);
 	__u32 target = s ? s->ifindex : 0, set = s ? s->set : 0;
 	if (c && !p->ip.fragment && c->stamp == p->stamp && !(c->state & CT_WAY) == !p->way && (p->reply || !target || target == c->in_ifindex)) {

@@ -10,6 +10,9 @@
 #define WAY_OUT 1 // to the host
 #define WAY_IN 2 // from the host
 #define WAY_NOWHERE 3 // the router's, and it leads nowhere
+#define WAY_ROUTED 4 // to an endpoint of another network of the domain; so is what follows
+#define WAY_NOBODY 5 // to an address of one that is nobody's
+#define WAY_UNROUTED 6 // nowhere, of which the sender is told
 
 static __always_inline __be32 last4(const struct addr *a)
 {

@@ -63,7 +63,9 @@ struct port {
 	__u8 diverts; // the router takes some of what is sent to another one
 	__be32 private_ip; // in the host's private subnet; 0 = no way out
 	__be32 router_ip; // that the router has on its network; 0 = none
-	__be32 subnet, mask; // of its network
+	struct addr router_ip6; // the same for IPv6
+	__be32 subnet, mask; // of its network; mask 0 = none
+	struct addr subnet6, mask6;
 	__u32 slot; // of its counters
 };
 
@@ -100,6 +102,15 @@ struct station {
 	__u8 vtep[16]; // IPv4: the first four bytes, in host order
 };
 
+// subnet_key finds the network of a domain that has an address in its subnets.
+struct subnet_key {
+	__u32 bits; // of what follows
+	__u32 domain;
+	struct addr ip;
+};
+#define DOMAIN_BITS 32
+#define JOINED 0x10000 // domains from here on are those of routers
+
 struct host_key {
 	__u32 domain; // of a link-local address the network
 	struct addr ip;
@@ -112,7 +123,8 @@ struct host {
 	__u32 hand; // another one whenever the address is somebody else's; never 0
 	__u32 net;
 	__u8 mac[6];
-	__u8 pad[2];
+	__u8 stray; // the address is in none of its network's subnets
+	__u8 pad;
 };
 
 struct member_key {
@@ -258,9 +270,11 @@ struct fast {
 	__u32 tx_slot, rx_slot; // counters of the ports at its ends, where they are here
 	__u32 tag; // of the tunnel; 0 = to a port
 	__u32 underlay; // where it leaves with a tunnel header of ours; 0 = nowhere
+	__u32 hop; // HOP_NONE, HOP_MACS, HOP_ROUTED
 	__u64 out_rule, in_rule;
 	__u32 vtep_family;
 	__u8 vtep[16]; // as in struct station; on packets out of a tunnel where they came from
+	__u8 macs[12]; // with which it leaves
 };
 
 struct counter {
@@ -279,6 +293,10 @@ struct tally {
 	__u64 seen; // in ticks, by the long way
 };
 
+#define HOP_NONE 0
+#define HOP_MACS 1 // it leaves with other MACs than it came with
+#define HOP_ROUTED 2 // and with one hop less to go
+
 #define MAP(NAME, TYPE, KEY, VALUE, MAX, FLAGS)          \
 	struct {                                         \
 		__uint(type, TYPE);                      \
@@ -295,6 +313,7 @@ MAP(ports, BPF_MAP_TYPE_HASH, __u32, struct port, 4096, BPF_F_NO_PREALLOC);
 MAP(privates, BPF_MAP_TYPE_HASH, __be32, __u32, 4096, BPF_F_NO_PREALLOC); // interface index by private address
 MAP(tags, BPF_MAP_TYPE_HASH, struct tag_key, struct segment, 16384, BPF_F_NO_PREALLOC);
 MAP(networks, BPF_MAP_TYPE_HASH, __u32, struct network, 16384, BPF_F_NO_PREALLOC);
+MAP(subnets, BPF_MAP_TYPE_LPM_TRIE, struct subnet_key, __u32, 32768, BPF_F_NO_PREALLOC); // network by address, of joined ones
 MAP(stations, BPF_MAP_TYPE_HASH, struct station_key, struct station, 131072, BPF_F_NO_PREALLOC);
 MAP(hosts, BPF_MAP_TYPE_HASH, struct host_key, struct host, 393216, BPF_F_NO_PREALLOC);
 // A place, by domain and address, counts the changes of what is at it. Two

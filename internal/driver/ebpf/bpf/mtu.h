@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Packets that the tunnel cannot carry whole: their sender is told (RFC 1191,
-// RFC 8201) where it has asked to be (DF, IPv6); others are left to the outer
-// IP layer, which fragments.
+// ICMP errors. Packets that the tunnel cannot carry whole: their sender is told
+// (RFC 1191, RFC 8201) where it has asked to be (DF, IPv6); others are left to the
+// outer IP layer, which fragments. What the router refuses is in route.h.
 #pragma once
 
 #include "packet.h"
@@ -10,35 +10,35 @@
 #define QUOTE6 128
 #define MIN_MTU6 1280 // RFC 8200 section 5
 
-struct too_big4 {
+struct error4 {
 	struct eth eth;
 	struct ip4 ip;
 	__u8 type, code;
 	__be16 csum;
-	__be32 mtu;
+	__be32 rest; // the MTU, of a packet that is too big
 	__u8 quote[QUOTE4];
 } __attribute__((packed));
 
-struct too_big6 {
+struct error6 {
 	struct eth eth;
 	struct ip6 ip;
 	__u8 type, code;
 	__be16 csum;
-	__be32 mtu;
+	__be32 rest;
 	__u8 quote[QUOTE6];
 } __attribute__((packed));
 
-union too_big {
-	struct too_big4 v4;
-	struct too_big6 v6;
+union icmp_error {
+	struct error4 v4;
+	struct error6 v6;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
-	__type(value, union too_big);
+	__type(value, union icmp_error);
 	__uint(max_entries, 1);
-} too_big SEC(".maps");
+} icmp_error SEC(".maps");
 
 static __always_inline __u16 folded(__s64 sum)
 {
@@ -47,51 +47,75 @@ static __always_inline __u16 folded(__s64 sum)
 	return ~sum;
 }
 
-static __always_inline int tell4(struct __sk_buff *skb, struct pkt *p, struct too_big4 *b, __u32 mtu)
+// quotable is how many bytes of the packet an error may quote, at most most.
+static __always_inline __u32 quotable(const struct pkt *p, __u32 most)
 {
-	if (bpf_skb_load_bytes(skb, 14, b->quote, QUOTE4))
+	__u32 n = p->ip.end - sizeof(struct eth);
+	return n < most ? n : most;
+}
+
+// tell4 makes the frame an error about itself, of a kind (type and code), sent by
+// an address; it returns its length, -1 = it could not be made.
+static __always_inline int tell4(struct __sk_buff *skb, struct pkt *p, struct error4 *b, __u32 kind, __be32 rest, const __u8 *by)
+{
+	__u32 n = quotable(p, QUOTE4), len;
+	__builtin_memset(b->quote, 0, QUOTE4);
+	asm volatile("" : "+r"(n)); // as in bad_sum
+	if (n < 1 || n > QUOTE4 || bpf_skb_load_bytes(skb, 14, b->quote, n))
 		return -1;
 	__builtin_memcpy(b->eth.dst, p->eth.src, 6);
 	__builtin_memcpy(b->eth.src, p->eth.dst, 6);
 	b->eth.proto = p->eth.proto;
 	__builtin_memset(&b->ip, 0, sizeof(b->ip));
 	b->ip.vihl = 0x45;
-	b->ip.len = bpf_htons(sizeof(*b) - sizeof(b->eth));
+	b->ip.len = bpf_htons(28 + n);
 	b->ip.ttl = 64;
 	b->ip.proto = P_ICMP;
-	__builtin_memcpy(b->ip.src, p->h4.dst, 4); // in the name of whom it was for: there is no router
+	__builtin_memcpy(b->ip.src, by, 4);
 	__builtin_memcpy(b->ip.dst, p->h4.src, 4);
 	b->ip.csum = folded(bpf_csum_diff(0, 0, (void *)&b->ip, sizeof(b->ip), 0));
-	b->type = 3;
-	b->code = 4;
+	b->type = kind >> 8;
+	b->code = kind;
 	b->csum = 0;
-	b->mtu = bpf_htonl(mtu);
+	b->rest = rest;
 	b->csum = folded(bpf_csum_diff(0, 0, (void *)&b->type, 8 + QUOTE4, 0));
-	return bpf_skb_change_tail(skb, sizeof(*b), 0) || bpf_skb_store_bytes(skb, 0, b, sizeof(*b), BPF_F_INVALIDATE_HASH) ? -1 : sizeof(*b);
+	len = sizeof(*b) - QUOTE4 + n;
+	asm volatile("" : "+r"(len));
+	if (len < 1 || len > sizeof(*b))
+		return -1;
+	return bpf_skb_change_tail(skb, len, 0) || bpf_skb_store_bytes(skb, 0, b, len, BPF_F_INVALIDATE_HASH) ? -1 : (int)len;
 }
 
-static __always_inline int tell6(struct __sk_buff *skb, struct pkt *p, struct too_big6 *b, __u32 mtu)
+// tell6 is tell4 for IPv6.
+static __always_inline int tell6(struct __sk_buff *skb, struct pkt *p, struct error6 *b, __u32 kind, __be32 rest, const struct addr *by)
 {
-	__be32 pseudo[2] = { bpf_htonl(8 + QUOTE6), bpf_htonl(P_ICMP6) };
-	if (bpf_skb_load_bytes(skb, 14, b->quote, QUOTE6))
+	__u32 n = quotable(p, QUOTE6), len;
+	__builtin_memset(b->quote, 0, QUOTE6);
+	asm volatile("" : "+r"(n));
+	if (n < 1 || n > QUOTE6 || bpf_skb_load_bytes(skb, 14, b->quote, n))
 		return -1;
+	__be32 pseudo[2] = { bpf_htonl(8 + n), bpf_htonl(P_ICMP6) };
 	__builtin_memcpy(b->eth.dst, p->eth.src, 6);
 	__builtin_memcpy(b->eth.src, p->eth.dst, 6);
 	b->eth.proto = p->eth.proto;
 	b->ip.vtcfl = bpf_htonl(0x60000000);
-	b->ip.len = bpf_htons(8 + QUOTE6);
+	b->ip.len = bpf_htons(8 + n);
 	b->ip.next = P_ICMP6;
 	b->ip.hops = 64;
-	b->ip.src = p->ip.f.dst;
+	b->ip.src = *by;
 	b->ip.dst = p->ip.f.src;
-	b->type = 2;
-	b->code = 0;
+	b->type = kind >> 8;
+	b->code = kind;
 	b->csum = 0;
-	b->mtu = bpf_htonl(mtu);
+	b->rest = rest;
 	__s64 sum = bpf_csum_diff(0, 0, pseudo, sizeof(pseudo), 0);
 	sum = bpf_csum_diff(0, 0, (void *)&b->ip.src, 32, sum);
 	b->csum = folded(bpf_csum_diff(0, 0, (void *)&b->type, 8 + QUOTE6, sum));
-	return bpf_skb_change_tail(skb, sizeof(*b), 0) || bpf_skb_store_bytes(skb, 0, b, sizeof(*b), BPF_F_INVALIDATE_HASH) ? -1 : sizeof(*b);
+	len = sizeof(*b) - QUOTE6 + n;
+	asm volatile("" : "+r"(len));
+	if (len < 1 || len > sizeof(*b))
+		return -1;
+	return bpf_skb_change_tail(skb, len, 0) || bpf_skb_store_bytes(skb, 0, b, len, BPF_F_INVALIDATE_HASH) ? -1 : (int)len;
 }
 
 // exceeds tells whether a packet, or a segment of it, is bigger than the device
@@ -103,10 +127,11 @@ static __noinline int exceeds(struct __sk_buff *skb, struct pkt *p, __u32 ifinde
 	__u32 zero = 0, mtu = 0;
 	if (p->kind != KIND_IP || p->error || bpf_check_mtu(skb, ifindex, &mtu, 0, BPF_MTU_CHK_SEGS) <= 0)
 		return 0;
-	union too_big *b = bpf_map_lookup_elem(&too_big, &zero);
+	union icmp_error *b = bpf_map_lookup_elem(&icmp_error, &zero);
 	if (!b)
 		return 0;
+	// In the name of whom it is for.
 	if (p->ip.v6)
-		return mtu < MIN_MTU6 ? 0 : tell6(skb, p, &b->v6, mtu);
-	return p->h4.frag & bpf_htons(0x4000) ? tell4(skb, p, &b->v4, mtu) : 0;
+		return mtu < MIN_MTU6 ? 0 : tell6(skb, p, &b->v6, 2 << 8, bpf_htonl(mtu), &p->ip.f.dst);
+	return p->h4.frag & bpf_htons(0x4000) ? tell4(skb, p, &b->v4, 3 << 8 | 4, bpf_htonl(mtu), p->h4.dst) : 0;
 }

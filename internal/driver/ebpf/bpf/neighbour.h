@@ -30,12 +30,14 @@ struct advert {
 	__u8 option, units, mac[6];
 } __attribute__((packed));
 
-static __noinline int answer_nd(struct __sk_buff *skb, struct pkt *p, struct host *s)
+#define IS_ROUTER 0x80000000 // flag of an advertisement
+
+static __noinline int answer_nd(struct __sk_buff *skb, struct pkt *p, const __u8 *mac, __be32 router)
 {
 	struct advert a = {};
 	__u32 pseudo[2] = { bpf_htonl(32), bpf_htonl(P_ICMP6) };
 	__builtin_memcpy(a.eth.dst, p->eth.src, 6);
-	__builtin_memcpy(a.eth.src, s->mac, 6);
+	__builtin_memcpy(a.eth.src, mac, 6);
 	a.eth.proto = bpf_htons(ETH_IP6);
 	a.ip.vtcfl = bpf_htonl(0x60000000);
 	a.ip.len = bpf_htons(32);
@@ -43,18 +45,18 @@ static __noinline int answer_nd(struct __sk_buff *skb, struct pkt *p, struct hos
 	a.ip.hops = 255;
 	a.ip.src = p->target;
 	a.ip.dst = p->sender;
-	a.flags = bpf_htonl(0x60000000); // solicited, override
+	a.flags = router | bpf_htonl(0x60000000); // solicited, override
 	if (!p->has_sender) { // duplicate address detection: to all nodes
 		a.ip.dst.b[0] = 0xff;
 		a.ip.dst.b[1] = 2;
 		a.ip.dst.b[15] = 1;
-		a.flags = bpf_htonl(0x20000000);
+		a.flags = router | bpf_htonl(0x20000000);
 	}
 	a.type = 136;
 	a.target = p->target;
 	a.option = 2;
 	a.units = 1;
-	__builtin_memcpy(a.mac, s->mac, 6);
+	__builtin_memcpy(a.mac, mac, 6);
 	__builtin_memcpy(p->buf, &a.type, 32);
 	__s64 sum = bpf_csum_diff(0, 0, pseudo, 8, 0);
 	p->h6 = a.ip;
@@ -77,7 +79,7 @@ static __noinline int neighbour(struct __sk_buff *skb, struct pkt *p)
 	if (!g)
 		return dropped(DROP_NETWORK);
 	if (p->way == WAY_OUT) // it asks for the router
-		return answer_arp(skb, p, g->router);
+		return p->kind == KIND_ARP ? answer_arp(skb, p, g->router) : answer_nd(skb, p, g->router, bpf_htonl(IS_ROUTER));
 	int lost = p->nd && !p->multicast && astray(p);
 	if (!p->multicast && (!asks || g->flood))
 		return lost ? dropped(DROP_UNKNOWN_DEST) : to_station(skb, p, g, station_at(p, p->eth.dst));
@@ -89,10 +91,10 @@ static __noinline int neighbour(struct __sk_buff *skb, struct pkt *p)
 		else
 			p->mapped = p->target;
 		struct host *s = host_at(p, &p->mapped);
-		if (s) {
+		if (s && s->net == p->net) {
 			int answers = p->from == FROM_PORT ? !same(s->mac, p->eth.src, 6) : p->from == FROM_UPLINK && s->ifindex;
 			if (answers)
-				return p->kind == KIND_ARP ? answer_arp(skb, p, s->mac) : answer_nd(skb, p, s);
+				return p->kind == KIND_ARP ? answer_arp(skb, p, s->mac) : answer_nd(skb, p, s->mac, 0);
 		}
 		if (lost)
 			return dropped(DROP_UNKNOWN_DEST);

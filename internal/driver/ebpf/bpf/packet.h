@@ -82,6 +82,11 @@ struct pkt {
 	struct addr target; // ND target
 	struct addr mapped; // scratch
 	__u8 has_sender, way;
+	__u8 routed; // it goes to to_mac on to_net, another network of its sender's domain
+	__u8 across; // it came from another network of the domain, routed there
+	__u8 at_home; // of what the router takes: its sender's address is in its network's subnets
+	__u8 to_mac[6];
+	__u32 to_net;
 	// connection
 	struct flow orig;
 	struct ct_key ck;
@@ -94,6 +99,7 @@ struct pkt {
 	// keys, so that they need no stack
 	struct station_key sk;
 	struct host_key hk;
+	struct subnet_key nk;
 	struct rule_key rk;
 	struct frag_key fk;
 	struct frag frag;
@@ -176,10 +182,15 @@ static __always_inline void link_local(struct addr *a, const __u8 *m)
 	a->b[15] = m[5];
 }
 
+static __always_inline int is_link_local(const struct addr *a)
+{
+	return (*(const __be32 *)a->b & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
+}
+
 // space_of is what an address is unique in: its network, if it is link-local.
 static __always_inline __u32 space_of(const struct pkt *p, const struct addr *a)
 {
-	return (*(const __be32 *)a->b & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000) ? p->net : p->domain;
+	return is_link_local(a) ? p->net : p->domain;
 }
 
 // bad_flags tells whether a TCP segment's flags are nobody's: nothing, or what

@@ -33,7 +33,49 @@ static __noinline int astray(struct pkt *p)
 {
 	struct host *h = host_at(p, &p->ip.f.dst);
 	p->resident = h != 0;
-	return h && !same(h->mac, p->eth.dst, 6);
+	return h && (h->net != p->net || !same(h->mac, p->eth.dst, 6));
+}
+
+// hop_less takes one hop of a packet's, which has more.
+static __always_inline int hop_less(struct __sk_buff *skb, __u32 v6)
+{
+	__u8 was[2], now[2];
+	if (v6) {
+		if (bpf_skb_load_bytes(skb, 14 + 7, was, 1))
+			return -1;
+		was[0]--;
+		return bpf_skb_store_bytes(skb, 14 + 7, was, 1, BPF_F_RECOMPUTE_CSUM);
+	}
+	if (bpf_skb_load_bytes(skb, 14 + 8, was, 2))
+		return -1;
+	now[0] = was[0] - 1;
+	now[1] = was[1];
+	if (bpf_l3_csum_replace(skb, 14 + 10, *(__u16 *)was, *(__u16 *)now, 2))
+		return -1;
+	return bpf_skb_store_bytes(skb, 14 + 8, now, 1, 0);
+}
+
+// next_hop makes a packet that is routed here, or was elsewhere, what its next
+// station gets: a container gets it from the router, others from its sender.
+static __noinline int next_hop(struct __sk_buff *skb, struct pkt *p, __u32 local)
+{
+	__u32 zero = 0;
+	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
+	if (!g || (!p->routed && !local))
+		return 0;
+	if (p->routed) {
+		if (hop_less(skb, p->ip.v6))
+			return -1;
+		__builtin_memcpy(p->eth.dst, p->to_mac, 6);
+	}
+	if (local)
+		__builtin_memcpy(p->eth.src, g->router, 6);
+	return bpf_skb_store_bytes(skb, 0, &p->eth, 12, 0);
+}
+
+static __always_inline int moves_on(struct __sk_buff *skb, struct pkt *p, __u32 local)
+{
+	return !(p->routed | p->across) || !next_hop(skb, p, local);
 }
 
 static __always_inline int tunnel_key(struct __sk_buff *skb, __u32 vni, __u32 family, const __u8 *vtep)
@@ -101,7 +143,7 @@ static __always_inline int to_uplink(struct __sk_buff *skb, struct pkt *p, struc
 		if (told)
 			return told;
 	}
-	if (!g->uplink || bpf_skb_vlan_push(skb, bpf_htons(0x8100), p->tag))
+	if (!g->uplink || !moves_on(skb, p, 0) || bpf_skb_vlan_push(skb, bpf_htons(0x8100), p->tag))
 		return dropped(DROP_UNKNOWN_DEST);
 	return bpf_redirect(g->uplink, 0);
 }
@@ -110,7 +152,7 @@ static __always_inline int to_uplink(struct __sk_buff *skb, struct pkt *p, struc
 static __always_inline int to_station(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct station *s)
 {
 	if (s && s->ifindex && s->ifindex != p->ifindex)
-		return to_port(skb, p, s->ifindex);
+		return moves_on(skb, p, 1) ? to_port(skb, p, s->ifindex) : dropped(DROP_INVALID);
 	if (p->from != FROM_PORT || (s && s->ifindex) || p->way)
 		return dropped(DROP_UNKNOWN_DEST);
 	if (p->encap == ENCAP_VLAN)
@@ -122,7 +164,7 @@ static __always_inline int to_station(struct __sk_buff *skb, struct pkt *p, stru
 		if (told)
 			return told;
 	}
-	if (tunnel_to(skb, p->tag, s))
+	if (!moves_on(skb, p, 0) || tunnel_to(skb, p->tag, s))
 		return dropped(DROP_UNKNOWN_DEST);
 	return bpf_redirect(g->vxlan, 0);
 }

@@ -23,9 +23,9 @@ struct tunnel_header {
 
 #define TUNNEL_BYTES 50
 
-// inside finds what was decided about the packet in a tunnel packet, and copies
-// its MACs; 0 = it is to go the long way.
-static __always_inline struct fast *inside(struct __sk_buff *skb, struct settings *g, __u8 *macs)
+// inside finds what was decided about the packet in a tunnel packet; 0 = it is to
+// go the long way.
+static __always_inline struct fast *inside(struct __sk_buff *skb, struct settings *g)
 {
 	struct tunnel_header *t = (void *)(long)skb->data;
 	void *end = (void *)(long)skb->data_end;
@@ -51,7 +51,6 @@ static __always_inline struct fast *inside(struct __sk_buff *skb, struct setting
 	struct fast *f = remembered(h, end, skb->len - TUNNEL_BYTES, *(volatile __u32 *)&g->epoch, g->vxlan, vni >> 8);
 	if (!f || f->vtep_family != 4 || *(__u32 *)f->vtep != bpf_ntohl(t->src))
 		return 0;
-	__builtin_memcpy(macs, h->macs, 12);
 	return f;
 }
 
@@ -109,7 +108,7 @@ static __noinline int wrap(struct __sk_buff *skb, struct fast *f, struct setting
 	n.t.udp_len = bpf_htons(len + TUNNEL_BYTES - 34);
 	n.t.flags = bpf_htonl(0x08000000);
 	n.t.vni = bpf_htonl(f->tag << 8);
-	__builtin_memcpy(n.macs, f->head, 12);
+	__builtin_memcpy(n.macs, f->macs, 12);
 	sum = bpf_htons(0x4500 | n.t.tos) + n.t.len + n.t.id + n.t.frag + bpf_htons(64 << 8 | P_UDP);
 	sum += (n.t.src & 0xffff) + (n.t.src >> 16) + (n.t.dst & 0xffff) + (n.t.dst >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0)
+// The router between the networks of a domain, on the sender's host:
+// docs/design/routing.md.
+#pragma once
+
+#include "hostside.h"
+#include "send.h"
+
+// subnet_at finds the network of a joined domain that has an address in its
+// subnets; 0 = none does.
+static __always_inline __u32 subnet_at(struct pkt *p, const struct addr *a)
+{
+	p->nk.bits = DOMAIN_BITS + 128;
+	p->nk.domain = p->domain;
+	p->nk.ip = *a;
+	__u32 *net = bpf_map_lookup_elem(&subnets, &p->nk);
+	return net ? *net : 0;
+}
+
+// on_subnet tells whether an address of the packet is in its sender's subnets.
+static __always_inline int on_subnet(const struct pkt *p, const struct port *o, const struct addr *a)
+{
+	const __u32 *x = (const void *)a, *s = (const void *)&o->subnet6, *m = (const void *)&o->mask6;
+	if (!p->ip.v6)
+		return o->mask && (last4(a) & o->mask) == o->subnet;
+	__u32 differs = 0;
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		differs |= (x[i] ^ s[i]) & m[i];
+	return m[0] && !differs;
+}
+
+// route_of tells where an IP packet to the router of a joined network goes. The
+// network's own subnets come first.
+static __noinline int route_of(struct pkt *p, struct settings *g, struct port *o)
+{
+	if (!p || !g || !o)
+		return WAY_NOWHERE;
+	p->at_home = on_subnet(p, o, &p->ip.f.src);
+	int own = on_subnet(p, o, &p->ip.f.dst);
+	if (!own) {
+		struct host *h = host_at(p, &p->ip.f.dst);
+		if (h && h->net != p->net && !h->stray) {
+			p->to_net = h->net;
+			__builtin_memcpy(p->to_mac, h->mac, 6);
+			return WAY_ROUTED;
+		}
+		if (subnet_at(p, &p->ip.f.dst))
+			return WAY_NOBODY;
+	}
+	int way = g->host ? way_of(p, g, o) : WAY_NOWHERE;
+	return way == WAY_OUT || own ? way : WAY_UNROUTED;
+}
+
+#define ANSWERS_PER_SECOND 1000 // of the router to one port, on one processor
+
+struct answers {
+	__u64 second; // that used counts for
+	__u64 used;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct answers);
+	__uint(max_entries, 4096);
+} answers SEC(".maps");
+
+// may_answer bounds what answers to a port cost.
+static __always_inline int may_answer(const struct pkt *p)
+{
+	__u32 i = p->slot & 4095;
+	struct answers *a = bpf_map_lookup_elem(&answers, &i);
+	__u64 now = bpf_ktime_get_coarse_ns() / NANOSECONDS;
+	if (!a)
+		return 0;
+	if (a->second != now) {
+		a->second = now;
+		a->used = 0;
+	}
+	return a->used++ < ANSWERS_PER_SECOND;
+}
+
+// nobodys tells whether an address is no single machine's that a router reaches.
+static __always_inline int nobodys(const struct pkt *p, const struct addr *a)
+{
+	const __u32 *w = (const void *)a;
+	if (!p->ip.v6)
+		return a->b[12] == 0 || a->b[12] == 127 || a->b[12] >= 224 || (a->b[12] == 169 && a->b[13] == 254);
+	return a->b[0] == 0xff || (!(w[0] | w[1] | w[2]) && (w[3] & bpf_htonl(~1)) == 0) || is_link_local(a);
+}
+
+// tellable tells whether a packet may be answered with an error (RFC 1122 3.2.2,
+// RFC 4443 2.4).
+static __always_inline int tellable(const struct pkt *p)
+{
+	if (p->ip.later || !p->at_home || nobodys(p, &p->ip.f.dst))
+		return 0;
+	if (p->ip.f.proto == P_ICMP && is_error4(p->ip.type))
+		return 0;
+	return p->ip.f.proto != P_ICMP6 || p->ip.type >= 128;
+}
+
+// What the router tells: types and codes (RFC 792, RFC 4443).
+#define TIME_EXCEEDED4 (11 << 8)
+#define TIME_EXCEEDED6 (3 << 8)
+#define NO_ROUTE4 (3 << 8)
+#define NO_ROUTE6 (1 << 8)
+#define NO_HOST4 (3 << 8 | 1)
+#define NO_HOST6 (1 << 8 | 3)
+
+// refuse drops a packet and tells its sender, if that may be.
+static __noinline int refuse(struct __sk_buff *skb, struct pkt *p, __u32 reason, __u32 kind4, __u32 kind6)
+{
+	__u32 zero = 0, ifindex = p->ifindex;
+	int len;
+	dropped(reason);
+	struct port *o = bpf_map_lookup_elem(&ports, &ifindex);
+	union icmp_error *b = bpf_map_lookup_elem(&icmp_error, &zero);
+	if (!o || !b || !tellable(p) || !may_answer(p))
+		return TC_DROP;
+	if (p->ip.v6)
+		len = tell6(skb, p, &b->v6, kind6, 0, &o->router_ip6);
+	else
+		len = tell4(skb, p, &b->v4, kind4, 0, (void *)&o->router_ip);
+	return len < 0 ? TC_DROP : send_back(skb, p, len);
+}
+
+#define ROUTED -1
+
+// route takes a packet whose way is the router's; ROUTED = it goes on, to another
+// network.
+static __noinline int route(struct __sk_buff *skb, struct pkt *p)
+{
+	__u8 way = p->way, hops = p->ip.v6 ? p->h6.hops : p->h4.ttl;
+	__u32 net = p->to_net;
+	p->way = WAY_NONE;
+	if (way == WAY_UNROUTED)
+		return refuse(skb, p, DROP_UNKNOWN_DEST, NO_ROUTE4, NO_ROUTE6);
+	if (!p->identity || !p->at_home)
+		return dropped(DROP_UNKNOWN_SOURCE); // nobody there could know, or answer, it
+	if (hops == 1)
+		return refuse(skb, p, DROP_TTL, TIME_EXCEEDED4, TIME_EXCEEDED6);
+	if (way == WAY_NOBODY)
+		return refuse(skb, p, DROP_UNKNOWN_DEST, NO_HOST4, NO_HOST6);
+	struct network *n = bpf_map_lookup_elem(&networks, &net);
+	if (!n)
+		return dropped(DROP_NETWORK);
+	p->encap = n->encap;
+	p->tag = n->tag;
+	p->routed = p->resident = 1;
+	return ROUTED;
+}
