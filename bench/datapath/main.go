@@ -29,6 +29,7 @@ var sections = []struct {
 }{
 	{"onehost", (*bench).oneHost},
 	{"twohosts", (*bench).twoHosts},
+	{"routed", (*bench).routed},
 	{"scale", (*bench).scale},
 	{"whole", (*bench).whole},
 }

@@ -159,7 +159,15 @@ type host struct {
 	pic desired.Host
 }
 
-const network = 1
+// network is that of the containers at 10.9.0.0/16, other that of those at 10.10.0.0/16.
+const network, other model.NetworkID = 1, 2
+
+func networkOf(addr netip.Addr) model.NetworkID {
+	if addr.As4()[1] == 10 {
+		return other
+	}
+	return network
+}
 
 // newHost makes the picture of a host without containers; peers are the other hosts.
 func newHost(r *rig, ns *lab.Namespace, vtep netip.Addr, peers ...netip.Addr) *host {
@@ -234,14 +242,14 @@ func (h *host) add(ctx context.Context, addr netip.Addr, set desired.PolicySetID
 	if err != nil {
 		return nil, err
 	}
-	h.pic.Ports = h.pic.Ports.Set(name, &desired.Port{IfName: name, Network: network, MAC: macOf(addr), IPv4: addr, Identity: identity, Policies: set})
+	h.pic.Ports = h.pic.Ports.Set(name, &desired.Port{IfName: name, Network: networkOf(addr), MAC: macOf(addr), IPv4: addr, Identity: identity, Policies: set})
 	return ns, nil
 }
 
 // remote tells the host of an endpoint on another one.
 func (h *host) remote(addr, vtep netip.Addr) {
-	k := desired.RemoteKey{Network: network, MAC: macOf(addr)}
-	h.pic.Remotes = h.pic.Remotes.Set(k, &desired.Remote{Network: network, MAC: k.MAC, IPv4: addr, Identity: identity, VTEP: vtep})
+	k := desired.RemoteKey{Network: networkOf(addr), MAC: macOf(addr)}
+	h.pic.Remotes = h.pic.Remotes.Set(k, &desired.Remote{Network: k.Network, MAC: k.MAC, IPv4: addr, Identity: identity, VTEP: vtep})
 }
 
 // policy gives the host a policy set.

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+const nameWithin, nameRouted = "within one network", "routed"
+
+// routed compares ways between two networks of a tenant with those within one, of
+// one host and of two.
+func (b *bench) routed(ctx context.Context) error {
+	return b.with(ctx, "bdp5", 0, func(r *rig) error {
+		spaces, vteps, err := r.joined(ctx)
+		if err != nil {
+			return err
+		}
+		hosts, err := r.two(ctx, spaces, vteps)
+		if err != nil {
+			return err
+		}
+		for i, h := range hosts {
+			h.join(vteps[1-i])
+		}
+		var paths [2][]path // of one host, of two
+		for i := range twins {
+			for far := range paths {
+				first := 2 + 8*i + 4*far
+				within, err := pairOn(ctx, nameWithin, hosts[0], hosts[far], first, setTen)
+				if err != nil {
+					return err
+				}
+				across, err := routedPair(ctx, hosts[0], hosts[far], first+2)
+				if err != nil {
+					return err
+				}
+				paths[far] = append(paths[far], within, across)
+			}
+		}
+		for _, h := range hosts {
+			if err := h.apply(ctx); err != nil {
+				return err
+			}
+		}
+		if err := r.lasting(ctx); err != nil {
+			return err
+		}
+		metrics := []metric{stream1, stream8, latency}
+		for far, where := range []string{"one host", "two hosts"} {
+			res, err := b.measure(ctx, paths[far], metrics...)
+			if err != nil {
+				return err
+			}
+			b.report.paths("driver ebpf, two containers of "+where+": on two networks of a tenant beside on one", paths[far][:2], res, metrics...)
+			for _, m := range metrics {
+				q := ratio.Compare(res.of(nameRouted, m.name), res.of(nameWithin, m.name))
+				what := where + ", " + m.name + ", routed to within one network"
+				if m.name == latency.name {
+					b.report.atMost(what, q.Median, 1.03, q.String())
+				} else {
+					b.report.atLeast(what, q.Median, 0.97, q.String())
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// join joins the networks of the host by routing.
+func (h *host) join(peers ...netip.Addr) {
+	for i, id := range []model.NetworkID{network, other} {
+		subnet := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(9 + i)}), 16)
+		h.pic.Networks = h.pic.Networks.Set(id, &desired.Network{
+			ID: id, Encap: model.EncapVXLAN, Tag: uint32(100 + i), VTEPs: peers, Subnet: subnet, Gateway: gatewayOf(subnet.Addr()), Joined: 1,
+		})
+	}
+}
+
+// gatewayOf is the router on the network of an address.
+func gatewayOf(addr netip.Addr) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, addr.As4()[1], 255, 254})
+}
+
+// routedPair makes two containers on two networks, each on a host of its own or
+// both on one.
+func routedPair(ctx context.Context, a, b *host, i int) (p path, err error) {
+	client, far := overlay(i), overlay(i+1).As4()
+	far[1]++
+	server := netip.AddrFrom4(far)
+	p = path{name: nameRouted, addr: server}
+	if p.client, err = a.add(ctx, client, setTen); err != nil {
+		return p, err
+	}
+	if p.server, err = b.add(ctx, server, setTen); err != nil {
+		return p, err
+	}
+	if a != b {
+		a.remote(server, b.pic.VTEP)
+		b.remote(client, a.pic.VTEP)
+	}
+	for addr, ns := range map[netip.Addr]*lab.Namespace{client: p.client, server: p.server} {
+		if err := ip(ctx, ns, "route add default via "+gatewayOf(addr).String()); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
