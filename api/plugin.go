@@ -31,6 +31,7 @@ type ConfigEP struct {
 	MacAddress  string            `json:"MacAddress,omitempty"`  // empty = the one made of the address
 	ServiceName string            `json:"ServiceName"`           // group
 	Labels      map[string]string `json:"Labels,omitempty"`
+	LabelsLater bool              `json:"LabelsLater,omitempty"` // updateEndpoint tells the labels; until then policies that select by labels deny what they might deny
 }
 
 // CreateEndpointRequest creates an endpoint (POST /plugin/createEndpoint).

@@ -18,6 +18,9 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // TestSameFact: the same fact has the same effect whoever tells it: Docker's
@@ -159,5 +162,52 @@ func TestOddLabels(t *testing.T) {
 	}
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestLabelsLater: labels count as not known yet only where they come later and a
+// policy of the tenant asks for labels, and not when they were told already.
+func TestLabelsLater(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	attached := func(container string, told bool) bool {
+		t.Helper()
+		r := request(container, newSandbox(t))
+		r.LabelsLater = true
+		if told {
+			if err := b.client().Tell(t.Context(), attach.Fact{Key: r.Key, Rev: 1, ID: container}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.client().Attach(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		e, _ := b.agent.Entry(r.Key)
+		if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: r.Key}); err != nil {
+			t.Fatal(err)
+		}
+		b.master.mu.Lock()
+		defer b.master.mu.Unlock()
+		return b.master.created[string(e.Endpoint.ID)].ConfigEP.LabelsLater
+	}
+	if attached("c1", false) {
+		t.Error("labels are waited for that no policy asks for")
+	}
+	tenant := model.TenantName(request("c", newSandbox(t)).Tenant)
+	rev := b.put(func(tx store.Tx) error {
+		k := model.PolicyKey{Tenant: tenant, Name: "p"}
+		return tables.Policies.Put(tx, model.Policy{
+			Key: k, Kind: model.KindNetwork, Owner: model.OwnerUser, Tier: model.TierContiv, Order: 100, Default: model.Defaults{Out: model.Deny},
+			Applies: model.Selector{Tenant: k.Tenant, MatchLabels: map[string]string{"app": "bad"}},
+		})
+	})
+	if err := b.agent.cluster.AwaitRevision(t.Context(), tenant, rev); err != nil {
+		t.Fatal(err)
+	}
+	if !attached("c2", false) {
+		t.Error("a policy by labels does not wait for them")
+	}
+	if attached("c3", true) {
+		t.Error("labels are waited for that were told")
 	}
 }

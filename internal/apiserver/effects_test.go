@@ -31,6 +31,7 @@ var requestEffects = map[string]effecttest.Effect{
 	"ConfigEP.MacAddress":  effecttest.By("TestChosenMAC"),
 	"ConfigEP.ServiceName": effecttest.By("TestEndpointLife"),
 	"ConfigEP.Labels":      effecttest.By("TestProviders"),
+	"ConfigEP.LabelsLater": effecttest.By("TestLabelsLater"),
 
 	"DeleteEndpointRequest.TenantName":  effecttest.By("TestEndpointLife"),
 	"DeleteEndpointRequest.NetworkName": effecttest.By("TestEndpointLife"),

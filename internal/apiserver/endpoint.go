@@ -68,7 +68,7 @@ func endpointFromAPI(req api.CreateEndpointRequest) (e model.Endpoint, err error
 	if e.MAC, err = optional(req.ConfigEP.MacAddress, model.ParseMAC); err != nil {
 		return e, renamed(err, "MacAddress")
 	}
-	e.Name, e.Container, e.Labels = req.EPCommonName, req.ConfigEP.Container, req.ConfigEP.Labels
+	e.Name, e.Container, e.Labels, e.LabelsLater = req.EPCommonName, req.ConfigEP.Container, req.ConfigEP.Labels, req.ConfigEP.LabelsLater
 	return e, nil
 }
 
@@ -78,7 +78,7 @@ func endpointToRequest(e model.Endpoint) endpointRequest {
 		EndpointID: string(e.Key.ID), EPCommonName: e.Name,
 		ConfigEP: api.ConfigEP{
 			Container: e.Container, Host: string(e.Host), IPAddress: addrText(e.IPv4), IPv6Address: addrText(e.IPv6),
-			MacAddress: chosenMAC(e), ServiceName: string(e.Group), Labels: e.Labels,
+			MacAddress: chosenMAC(e), ServiceName: string(e.Group), Labels: e.Labels, LabelsLater: e.LabelsLater,
 		},
 	}}
 }

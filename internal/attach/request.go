@@ -29,6 +29,9 @@ type Request struct {
 	MTU       int               `json:"mtu,omitempty"`       // 0 = the underlay's, less the tunnel's headers
 	Source    string            `json:"source,omitempty"`    // who asks, such as SourceCNI
 	Config    string            `json:"config,omitempty"`    // name of the CNI network configuration
+	// LabelsLater: a fact tells the container's labels, before it runs if all goes
+	// well. Until then its port is shut if policies of its tenant select by labels.
+	LabelsLater bool `json:"labelsLater,omitempty"`
 	// Parked: the container's side stays in the host's namespace, down and
 	// without addresses, for a runtime that moves and configures it itself
 	// (Docker). Netns must be empty then.

@@ -3,6 +3,7 @@ package compile
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -264,27 +265,26 @@ func (c *Compiler) putEndpoints(before desired.Host) {
 	}
 }
 
-// compileTenants looks at the tenants' routers, and at the identities that have
-// endpoints but no record.
+// compileTenants looks at the tenants' routers, at the identities that have
+// endpoints but no record, and at those whose labels are told later.
 func (c *Compiler) compileTenants() {
 	for t := range c.dirtyTenants {
 		c.problems.set("router of tenant "+string(t.name), c.routerProblem(t))
-		var orphans []model.Identity
-		for id := range t.orphans {
-			orphans = append(orphans, id)
-		}
-		slices.Sort(orphans)
-		if slices.Equal(orphans, t.compiledOrphans) {
+		orphans, later := slices.Sorted(maps.Keys(t.orphans)), slices.Sorted(maps.Keys(t.later))
+		same := slices.Equal(orphans, t.compiledOrphans)
+		if same && slices.Equal(later, t.compiledLater) {
 			continue
 		}
-		t.compiledOrphans = orphans
+		t.compiledOrphans, t.compiledLater = orphans, later
 		text := ""
 		if len(orphans) > 0 {
 			text = fmt.Sprintf("identities %d have endpoints but no record: rules that deny take them for a peer", orphans)
 		}
 		c.problems.set("tenant "+string(t.name), text)
 		for _, s := range t.selections {
-			c.dirtySelections.add(s)
+			if !same || s.selector.AsksForLabels() {
+				c.dirtySelections.add(s)
+			}
 		}
 	}
 }

@@ -213,7 +213,7 @@ func randomObject(rng *rand.Rand) any {
 		}
 		return r.General()
 	case 10, 16:
-		r := model.IdentityRecord{ID: identity, Network: network, Group: group, Labels: map[string]string{}}
+		r := model.IdentityRecord{ID: identity, Network: network, Group: group, Labels: map[string]string{}, LabelsLater: rng.Intn(3) == 0}
 		for range rng.Intn(3) {
 			r.Labels[choose(rng, "a", "b")] = choose(rng, "1", "2")
 		}

@@ -301,7 +301,7 @@ func (c *Compiler) tenant(name model.TenantName) *tenant {
 	return lookup(c.tenants, name, func() *tenant {
 		return &tenant{
 			name: name, networks: set[*network]{}, records: map[model.Identity]*model.IdentityRecord{}, postings: map[term]set[model.Identity]{},
-			uses: map[model.Identity]int{}, orphans: set[model.Identity]{}, subjects: map[model.Identity]set[*subject]{},
+			uses: map[model.Identity]int{}, orphans: set[model.Identity]{}, later: set[model.Identity]{}, subjects: map[model.Identity]set[*subject]{},
 			selections: map[string]*selection{}, byTerm: map[term]set[*selection]{},
 		}
 	})
@@ -331,7 +331,7 @@ func (c *Compiler) checkOrphan(t *tenant, id model.Identity) {
 func (c *Compiler) SetIdentity(r model.IdentityRecord) {
 	t := c.tenant(r.Network.Tenant)
 	old := t.records[r.ID]
-	if old != nil && old.Network == r.Network && old.Group == r.Group && maps.Equal(old.Labels, r.Labels) {
+	if old != nil && old.Network == r.Network && old.Group == r.Group && old.LabelsLater == r.LabelsLater && maps.Equal(old.Labels, r.Labels) {
 		return
 	}
 	c.enterIdentity(t, r.ID, old, &r)

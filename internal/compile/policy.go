@@ -34,7 +34,7 @@ func (c *Compiler) compilePolicies(before desired.Host) {
 		c.prunePolicy(p)
 	}
 	for s := range c.dirtySelections {
-		s.include(s.tenant.compiledOrphans)
+		s.include()
 		for r := range s.rules {
 			c.dirtyRules.add(r)
 		}
@@ -82,6 +82,7 @@ func (c *Compiler) DeletePolicy(k model.PolicyKey) {
 }
 
 func (c *Compiler) putPolicy(p *policy, rec *model.Policy) {
+	c.ask(p.key.Tenant, policyAsks(p.rec), policyAsks(rec))
 	c.touchApplied(p)
 	if s := p.applies; s != nil {
 		delete(s.policies, p)
@@ -133,11 +134,7 @@ func (c *Compiler) touchApplied(p *policy) {
 		return
 	}
 	t := s.tenant
-	touch := func(id model.Identity) {
-		for x := range t.subjects[id] {
-			c.dirtySubjects.add(x)
-		}
-	}
+	touch := func(id model.Identity) { c.touchIdentity(t, id) }
 	for id := range t.orphans {
 		touch(id)
 	}
@@ -192,6 +189,7 @@ func (c *Compiler) SetRule(v model.PolicyRule) {
 	if r.rec != nil && r.rec.Equal(v) {
 		return
 	}
+	c.ask(v.Key.Tenant, ruleAsks(r.rec), ruleAsks(&v))
 	r.rec = &v
 	c.dirtyRules.add(r)
 }
@@ -200,6 +198,7 @@ func (c *Compiler) SetRule(v model.PolicyRule) {
 func (c *Compiler) DeleteRule(k model.RuleKey) {
 	p := c.policy(k.PolicyKey())
 	if r := p.rules[k.Rule]; r != nil {
+		c.ask(k.Tenant, ruleAsks(r.rec), false)
 		r.rec = nil
 		if p.compiled {
 			c.dirtyRules.add(r) // which takes it out
@@ -402,7 +401,7 @@ func (c *Compiler) resolvePeers(r *rule, next *desired.Rule) (problem string) {
 			now = append(now, desired.Identities{})
 		case r.rec.Action == model.Deny:
 			now = append(now, s.denied)
-		case r.rec.Action == model.Pass && s.denied.Len() > s.ids.Len():
+		case r.rec.Action == model.Pass && len(s.tenant.compiledOrphans) > 0:
 			next.Action = model.Deny // or what comes after it in its tier would allow whom it should have passed on
 			now = append(now, s.denied)
 		default:

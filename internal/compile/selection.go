@@ -15,7 +15,7 @@ type selection struct {
 	text     string
 	selector model.Selector
 	ids      desired.Identities // with a record
-	denied   desired.Identities // ids and the orphans, for rules that deny; as of the last Compile
+	denied   desired.Identities // ids and those that it may mean, for rules that deny; as of the last Compile
 	rules    set[*rule]         // compiled ones that have it as a peer
 	policies set[*policy]       // that apply to it
 }
@@ -109,7 +109,7 @@ func (c *Compiler) selection(s model.Selector) *selection {
 		return old
 	}
 	sel := &selection{tenant: t, text: text, selector: s, ids: t.matching(s), rules: set[*rule]{}, policies: set[*policy]{}}
-	sel.include(t.compiledOrphans)
+	sel.include()
 	t.selections[text] = sel
 	for _, a := range anchors(s) {
 		addTo(t.byTerm, a, sel)
@@ -137,12 +137,23 @@ func (c *Compiler) release(sel *selection) {
 	c.dirtyTenants.add(t)
 }
 
-// include makes denied from ids and the identities without a record.
-func (s *selection) include(orphans []model.Identity) {
+// include makes denied from ids, the identities without a record, and those whose
+// labels are told later.
+func (s *selection) include() {
 	s.denied = s.ids
-	for _, id := range orphans {
+	for _, id := range s.tenant.compiledOrphans {
 		s.denied = s.denied.With(id)
 	}
+	for _, id := range s.tenant.compiledLater {
+		if rec := s.tenant.records[id]; rec != nil && s.withoutLabels().Selects(*rec) {
+			s.denied = s.denied.With(id)
+		}
+	}
+}
+
+// withoutLabels is the selector without what it asks of labels.
+func (s *selection) withoutLabels() model.Selector {
+	return model.Selector{Tenant: s.selector.Tenant, Network: s.selector.Network, Group: s.selector.Group}
 }
 
 func peerRefs(s model.Selector) (out []peerRef) {
@@ -172,7 +183,11 @@ func (c *Compiler) enterIdentity(t *tenant, id model.Identity, old, rec *model.I
 		}
 	}
 	delete(t.records, id)
+	delete(t.later, id)
 	if rec != nil {
+		if rec.LabelsLater {
+			t.later.add(id)
+		}
 		t.records[id] = rec
 		for _, m := range termsOf(rec) {
 			addTo(t.postings, m, id)
@@ -191,9 +206,7 @@ func (c *Compiler) enterIdentity(t *tenant, id model.Identity, old, rec *model.I
 		}
 		c.dirtySelections.add(s)
 	}
-	for s := range t.subjects[id] {
-		c.dirtySubjects.add(s)
-	}
+	c.touchIdentity(t, id)
 	c.dirtyTenants.add(t)
 	c.checkOrphan(t, id)
 }

@@ -143,6 +143,8 @@ type tenant struct {
 	postings map[term]set[model.Identity] // records by what they have
 	uses     map[model.Identity]int       // endpoints that have it, on any network of the tenant
 	orphans  set[model.Identity]          // used without a record
+	later    set[model.Identity]          // of records: labels are told later
+	asking   int                          // policies and rules that ask for labels
 	subjects map[model.Identity]set[*subject]
 
 	selections map[string]*selection // by their text
@@ -153,10 +155,11 @@ type tenant struct {
 
 	name            model.TenantName
 	compiledOrphans []model.Identity // sorted
+	compiledLater   []model.Identity // sorted
 }
 
 func (t *tenant) empty() bool {
-	return len(t.records) == 0 && len(t.uses) == 0 && len(t.selections) == 0 && len(t.subjects) == 0 && len(t.networks) == 0
+	return len(t.records) == 0 && len(t.uses) == 0 && t.asking == 0 && len(t.selections) == 0 && len(t.subjects) == 0 && len(t.networks) == 0
 }
 
 // lookup returns the entry of m at k, made by mk when absent.

@@ -121,7 +121,12 @@ func (c *Compiler) planOf(s *subject) (p plan) {
 		}
 	}
 	t := c.tenant(s.key.network.Tenant)
-	if rec := t.records[s.key.identity]; rec != nil {
+	switch rec := t.records[s.key.identity]; {
+	case rec == nil:
+		c.planUnknown(s, t, &p)
+	case rec.LabelsLater && t.asking > 0:
+		p.shut = "labels that are told later"
+	default:
 		for _, m := range termsOf(rec) {
 			for sel := range t.byTerm[m] {
 				if sel.ids.Has(rec.ID) {
@@ -129,8 +134,6 @@ func (c *Compiler) planOf(s *subject) (p plan) {
 				}
 			}
 		}
-	} else {
-		c.planUnknown(s, t, &p)
 	}
 	if p.shut != "" {
 		return p
@@ -151,9 +154,8 @@ func (c *Compiler) planOf(s *subject) (p plan) {
 func (c *Compiler) planUnknown(s *subject, t *tenant, p *plan) {
 	known := model.IdentityRecord{Network: s.key.network, Group: s.key.group}
 	for _, sel := range t.selections {
-		of := model.Selector{Tenant: sel.selector.Tenant, Network: sel.selector.Network, Group: sel.selector.Group}
 		switch {
-		case len(sel.policies) == 0 || !of.Selects(known):
+		case len(sel.policies) == 0 || !sel.withoutLabels().Selects(known):
 		case len(sel.selector.Requirements()) > 0:
 			p.shut = cmp.Or(p.shut, "unknown labels")
 			p.problem = fmt.Sprintf("the labels of identity %d are unknown, and policies ask for labels: they deny everything", s.key.identity)

@@ -120,9 +120,9 @@ func (c *Controller) endpointKeys(cl *claim, want model.Endpoint) []string {
 		keys = append(keys, tables.Groups.Key(g), tables.References.Key(from))
 	}
 	settings, _ := c.view.Global()
-	if labels := settings.Filter().Identifying(want.Labels); labels != nil {
+	if of, own := interned(want, settings.Filter().Identifying(want.Labels)); own {
 		keys = append(keys, tables.Globals.Key(tables.GlobalKey{}))
-		if ik, err := internKey(k, want.Group, labels); err == nil {
+		if ik, err := internKey(of); err == nil {
 			keys = append(keys, tables.InternedIdentities.Key(ik))
 		}
 	}
@@ -179,16 +179,28 @@ func sameEndpoint(old, want model.Endpoint) error {
 // the group or network, which is in the read set.
 func (c *Controller) identify(ctx context.Context, tx store.Tx, cl *claim, n model.Network, e model.Endpoint) (model.Identity, error) {
 	labels, err := identifying(tx, e.Labels)
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, err
-	case labels != nil:
-		return c.intern(ctx, tx, cl, n.Key, e.Group, labels)
+	}
+	of, own := interned(e, labels)
+	switch {
+	case own:
+		return c.intern(ctx, tx, cl, of)
 	case e.Group != "":
 		g, err := tables.Groups.Get(tx, model.GroupKey{Tenant: n.Key.Tenant, Name: e.Group})
 		return g.ID, err
 	}
 	return n.Identity, nil
+}
+
+// interned is the identity of an endpoint whose labels, after the filter, are
+// given; own tells that it is another than its group's or network's.
+func interned(e model.Endpoint, labels map[string]string) (of model.IdentityRecord, own bool) {
+	of = model.IdentityRecord{Network: e.Key.Network, Group: e.Group, LabelsLater: e.LabelsLater}
+	if !e.LabelsLater {
+		of.Labels = labels
+	}
+	return of, e.LabelsLater || labels != nil
 }
 
 // takeAddr gives an endpoint, or a service, its address of one family, if the
@@ -335,6 +347,7 @@ func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error
 			delete(e.Labels, k)
 		}
 		maps.Copy(e.Labels, u.Labels)
+		e.LabelsLater = false
 		if u.Stopped || len(e.Labels) == 0 {
 			e.Labels = nil
 		}
@@ -347,7 +360,7 @@ func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error
 		}
 		if is, err := identifying(tx, e.Labels); err != nil {
 			return err
-		} else if !maps.Equal(was, is) {
+		} else if old.LabelsLater || !maps.Equal(was, is) {
 			n, err := tables.Networks.Get(tx, u.Key.Network)
 			if err != nil {
 				return err
@@ -356,7 +369,7 @@ func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error
 				return err
 			}
 		}
-		if e.Container == old.Container && e.Name == old.Name && maps.Equal(e.Labels, old.Labels) {
+		if e.Container == old.Container && e.Name == old.Name && !old.LabelsLater && maps.Equal(e.Labels, old.Labels) {
 			return nil
 		}
 		return tables.Endpoints.Put(tx, e)

@@ -77,7 +77,7 @@ func (c *Controller) ChangeGroup(valid model.Valid[model.Group], clearTag bool) 
 
 func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g model.Group, clearTag bool) error {
 	name := tables.NameKey{Tenant: g.Key.Tenant, Name: string(g.Key.Name)}
-	ik, err := internKey(g.NetworkKey(), g.Key.Name, nil)
+	ik, err := internKey(model.IdentityRecord{Network: g.NetworkKey(), Group: g.Key.Name})
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g mod
 	if err := refer(tx, tables.TargetNetwork(n.Key), "group", g.Key.String()); err != nil {
 		return err
 	}
-	if g.ID, err = c.intern(ctx, tx, cl, n.Key, g.Key.Name, nil); err != nil {
+	if g.ID, err = c.intern(ctx, tx, cl, model.IdentityRecord{Network: n.Key, Group: g.Key.Name}); err != nil {
 		return err
 	}
 	if err := attach(tx, g, model.Group{}); err != nil {
@@ -224,7 +224,7 @@ func (c *Controller) DeleteGroup(ctx context.Context, k model.GroupKey) error {
 		if err != nil {
 			return err
 		}
-		ik, err := internKey(g.NetworkKey(), k.Name, nil)
+		ik, err := internKey(model.IdentityRecord{Network: g.NetworkKey(), Group: k.Name})
 		if err != nil {
 			return err
 		}

@@ -13,20 +13,21 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// internKey returns where the identity of endpoints with a network, a group
-// ("" = none) and filtered labels is interned.
-func internKey(n model.NetworkKey, group model.GroupName, labels map[string]string) (tables.InternKey, error) {
-	b, err := json.Marshal(model.IdentityRecord{Network: n, Group: group, Labels: labels}) // maps in key order
+// internKey returns where an identity, whose number does not matter, is interned.
+// Its labels are filtered.
+func internKey(of model.IdentityRecord) (tables.InternKey, error) {
+	of.ID = 0
+	b, err := json.Marshal(of) // maps in key order
 	if err != nil {
 		return tables.InternKey{}, fmt.Errorf("encode identity: %w", err)
 	}
 	sum := sha256.Sum256(b)
-	return tables.InternKey{Tenant: n.Tenant, Hash: hex.EncodeToString(sum[:16])}, nil
+	return tables.InternKey{Tenant: of.Network.Tenant, Hash: hex.EncodeToString(sum[:16])}, nil
 }
 
 // intern returns the number of an identity, giving it one when it is new.
-func (c *Controller) intern(ctx context.Context, tx store.Tx, cl *claim, n model.NetworkKey, group model.GroupName, labels map[string]string) (model.Identity, error) {
-	k, err := internKey(n, group, labels)
+func (c *Controller) intern(ctx context.Context, tx store.Tx, cl *claim, of model.IdentityRecord) (model.Identity, error) {
+	k, err := internKey(of)
 	if err != nil {
 		return 0, err
 	}
@@ -42,22 +43,22 @@ func (c *Controller) intern(ctx context.Context, tx store.Tx, cl *claim, n model
 		i.Draining = false // it is used after all
 		return i.ID, tables.InternedIdentities.Put(tx, i)
 	}
-	owner := n.String()
-	if group != "" {
-		owner += ":" + string(group)
+	owner := of.Network.String()
+	if of.Group != "" {
+		owner += ":" + string(of.Group)
 	}
 	x, err := cl.freeNumber(ctx, tx, tables.NumberIdentity, uint32(model.IdentityFirst), uint32(model.IdentityLast), owner)
 	if err != nil {
 		return 0, err
 	}
-	id := model.Identity(x)
-	if err := tables.InternedIdentities.Create(tx, tables.Interned{InternKey: k, ID: id}); err != nil {
+	of.ID = model.Identity(x)
+	if err := tables.InternedIdentities.Create(tx, tables.Interned{InternKey: k, ID: of.ID}); err != nil {
 		return 0, err
 	}
-	if err := tables.Identities.Create(tx, model.IdentityRecord{ID: id, Network: n, Group: group, Labels: labels}); err != nil {
+	if err := tables.Identities.Create(tx, of); err != nil {
 		return 0, err
 	}
-	return id, tables.PutCursor(tx, tables.Cursor{Kind: tables.NumberIdentity, Last: x})
+	return of.ID, tables.PutCursor(tx, tables.Cursor{Kind: tables.NumberIdentity, Last: x})
 }
 
 // forget removes an identity that nothing has any more.

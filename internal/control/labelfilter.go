@@ -144,7 +144,7 @@ func (v *View) unfollowed(f model.LabelFilter) []model.EndpointKey {
 		records := identityRecords.in(v).all
 		for k, e := range v.endpoints {
 			has := records[tables.IdentityKey{Tenant: k.Network.Tenant, ID: e.Identity}].Labels
-			if !maps.Equal(has, f.Identifying(e.Labels)) {
+			if !e.LabelsLater && !maps.Equal(has, f.Identifying(e.Labels)) {
 				out = append(out, k)
 			}
 		}

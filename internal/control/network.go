@@ -42,7 +42,7 @@ func (c *Controller) ChangeNetwork(valid model.Valid[model.Network]) Change {
 
 func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n model.Network) error {
 	name := tables.NameKey{Tenant: n.Key.Tenant, Name: string(n.Key.Name)}
-	ik, err := internKey(n.Key, "", nil)
+	ik, err := internKey(model.IdentityRecord{Network: n.Key})
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 	if err := tables.PutCursor(tx, tables.Cursor{Kind: tables.NumberNetwork, Last: id}); err != nil {
 		return err
 	}
-	if n.Identity, err = c.intern(ctx, tx, cl, n.Key, "", nil); err != nil {
+	if n.Identity, err = c.intern(ctx, tx, cl, model.IdentityRecord{Network: n.Key}); err != nil {
 		return err
 	}
 	return tables.Networks.Create(tx, n)
@@ -179,7 +179,7 @@ func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint
 // being that.
 func (c *Controller) DeleteNetwork(ctx context.Context, k model.NetworkKey) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
-		ik, err := internKey(k, "", nil)
+		ik, err := internKey(model.IdentityRecord{Network: k})
 		if err != nil {
 			return err
 		}

@@ -159,7 +159,7 @@ func (p *Plugin) createEndpoint(ctx context.Context, r createEndpointRequest) (c
 		in = *r.Interface
 	}
 	req := attach.Request{
-		Key: key, Parked: true, Source: attach.SourceDocker,
+		Key: key, Parked: true, Source: attach.SourceDocker, LabelsLater: p.engine != nil,
 		Tenant: string(b.Network.Tenant), Network: string(b.Network.Name), Group: string(b.Group),
 	}
 	for _, text := range []string{in.Address, in.AddressIPv6} {

@@ -75,6 +75,9 @@ type Endpoint struct {
 	Container string            `json:"container,omitempty"` // container id, when the runtime told it
 	Labels    map[string]string `json:"labels,omitempty"`
 	Unhealthy bool              `json:"unhealthy,omitempty"` // its container's health check says so: services send nothing new there
+	// LabelsLater: the runtime knows the labels when the container starts; see
+	// IdentityRecord.
+	LabelsLater bool `json:"labelsLater,omitempty"`
 }
 
 // Limits of an endpoint's fields that a runtime gives.

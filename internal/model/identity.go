@@ -24,4 +24,7 @@ type IdentityRecord struct {
 	Network NetworkKey        `json:"network"`
 	Group   GroupName         `json:"group,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
+	// LabelsLater: the labels are not known yet. No selector that asks for labels
+	// selects it; rules that deny by such a selector take it for a peer.
+	LabelsLater bool `json:"labelsLater,omitempty"`
 }

@@ -93,7 +93,7 @@ func (r Requirement) Holds(labels map[string]string) bool {
 // Selects tells whether an identity belongs to the selection.
 func (s Selector) Selects(r IdentityRecord) bool {
 	if s.Tenant != r.Network.Tenant || s.Network != "" && s.Network != r.Network.Name ||
-		s.Group != "" && s.Group != r.Group {
+		s.Group != "" && s.Group != r.Group || r.LabelsLater && s.AsksForLabels() {
 		return false
 	}
 	for k, v := range s.MatchLabels {
@@ -107,6 +107,11 @@ func (s Selector) Selects(r IdentityRecord) bool {
 		}
 	}
 	return true
+}
+
+// AsksForLabels tells whether labels decide what is selected.
+func (s Selector) AsksForLabels() bool {
+	return len(s.MatchLabels)+len(s.MatchExpressions) > 0
 }
 
 // String returns the canonical text: selectors with the same text select the

@@ -186,7 +186,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	if err = a.cfg.Hook(StepJournalled); err != nil {
 		return res, err
 	}
-	ep, rev, err := a.masters.Create(ctx, createRequest(a.cfg.Host, e, t), key)
+	ep, rev, err := a.masters.Create(ctx, a.createRequest(e, t), key)
 	if err != nil {
 		return res, err
 	}
@@ -296,6 +296,15 @@ func (a *Service) makeVeth(e Entry, mtu int) vethOutcome {
 		err = a.cfg.Hook(StepVeth)
 	}
 	return vethOutcome{mac, err}
+}
+
+// createRequest asks netmaster for an endpoint. Labels that will be told later count
+// as not known only where a policy selects by labels: else who waits for them would
+// gain nothing.
+func (a *Service) createRequest(e Entry, t target) api.CreateEndpointRequest {
+	req := createRequest(a.cfg.Host, e, t)
+	req.ConfigEP.LabelsLater = e.Request.LabelsLater && e.Told.ID == "" && a.cluster.AsksForLabels(t.tenant)
+	return req
 }
 
 func createRequest(host model.HostName, e Entry, t target) api.CreateEndpointRequest {

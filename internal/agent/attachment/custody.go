@@ -113,7 +113,7 @@ func (a *Service) putBackOne(ctx context.Context, o picture.Owned) error {
 			return err
 		}
 	}
-	ep, _, err := a.masters.Create(ctx, createRequest(a.cfg.Host, e, t), e.Endpoint)
+	ep, _, err := a.masters.Create(ctx, a.createRequest(e, t), e.Endpoint)
 	if err != nil {
 		return err
 	}

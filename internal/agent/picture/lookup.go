@@ -33,6 +33,14 @@ func (c *Cluster) HasGroup(k model.GroupKey) bool {
 	return ok
 }
 
+// AsksForLabels tells whether a policy of a tenant selects by labels; of a tenant
+// that is not mirrored it knows none.
+func (c *Cluster) AsksForLabels(t model.TenantName) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.comp.AsksForLabels(t)
+}
+
 // AwaitTenant waits for a tenant's snapshot. The tenant must have been acquired.
 func (c *Cluster) AwaitTenant(ctx context.Context, t model.TenantName) error {
 	var why error
