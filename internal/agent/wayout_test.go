@@ -18,6 +18,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/oracle"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // outletOracle is an oracle that makes the host's interface, as real drivers do.
@@ -77,6 +79,37 @@ func (b *bed) private(container string) string {
 		b.t.Errorf("the data plane does not have %s of %s: %v\n%s", e.Private, container, err, text)
 	}
 	return e.Private.String()
+}
+
+// TestRoutedWithoutWayOut: in forwarding mode routing the router is the default
+// route of both families although nothing leads out of the cluster.
+func TestRoutedWithoutWayOut(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	router6 := attach.Route{Dst: netip.MustParsePrefix("::/0"), Gateway: desired.RouterMAC.LinkLocal()}
+	for _, mode := range []model.FwdMode{model.FwdBridge, model.FwdRouting} {
+		b.put(func(tx store.Tx) error {
+			g, err := tables.Globals.Get(tx, tables.GlobalKey{})
+			g.FwdMode = mode
+			return errors.Join(err, tables.Globals.Put(tx, g))
+		})
+		b.eventually("mode "+string(mode), func() error {
+			if text, _ := b.fake.Inspect(t.Context()); !strings.Contains(text, string(mode)) {
+				return errors.New(text)
+			}
+			return nil
+		})
+		res, err := b.client().Attach(t.Context(), request("c-"+string(mode), newSandbox(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has := slices.Contains(res.Routes, router6); has != (mode == model.FwdRouting) {
+			t.Errorf("mode %s: routes %v", mode, res.Routes)
+		}
+		if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: attach.Key{Container: "c-" + string(mode), IfName: "eth0"}}); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestWayOut: private addresses are unique, stable over restarts, and not used

@@ -216,20 +216,20 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	a.cluster.Reveal(key)
 	a.kick("attach")
 
-	private6 := a.way.Settled().Private6(e.Private)
-	out6 := ep.IPv6.IsValid() && private6.IsValid()
+	out6 := ep.IPv6.IsValid() && a.way.Settled().Private6(e.Private).IsValid()
+	led, led6 := a.led(ep, e.Private)
 	res = attach.Result{
 		Endpoint: key.String(), Group: string(t.group), HostIf: e.HostIf, HostMAC: veth.mac,
 		IfName: r.IfName, Netns: r.Netns, MAC: ep.MAC, MTU: mtu,
-		Addresses: addresses(network, ep, out6), Revision: int64(rev),
+		Addresses: addresses(network, ep, led6), Revision: int64(rev),
 	}
 	if r.Parked {
 		res.Parked = parkedName(e.HostIf)
 	}
-	if e.Private.IsValid() && ep.IPv4.IsValid() && !network.Gateway.IsValid() {
+	if led && !network.Gateway.IsValid() {
 		res.Router = desired.RouterAddr
 	}
-	if out6 && !network.Gateway6.IsValid() {
+	if led6 && !network.Gateway6.IsValid() {
 		res.Router6 = desired.RouterMAC.LinkLocal()
 	}
 	if way := a.way.Settled(); a.cfg.Names && (ep.IPv4.IsValid() || out6) && way.Holds(e.Private) {

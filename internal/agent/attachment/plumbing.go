@@ -8,15 +8,23 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// addresses are those of an endpoint; out6 tells whether IPv6 has a way out.
-func addresses(n model.Network, ep model.Endpoint, out6 bool) []attach.Address {
+// led tells by which families the virtual router leads an endpoint with a private
+// address somewhere: out through the host, or to its tenant's other networks.
+func (a *Service) led(ep model.Endpoint, private netip.Addr) (v4, v6 bool) {
+	routed := a.can.Routes && a.cluster.Routes()
+	return ep.IPv4.IsValid() && (routed || private.IsValid()), ep.IPv6.IsValid() && (routed || a.way.Settled().Private6(private).IsValid())
+}
+
+// addresses are those of an endpoint; led6 tells whether the router leads its IPv6
+// somewhere.
+func addresses(n model.Network, ep model.Endpoint, led6 bool) []attach.Address {
 	var out []attach.Address
 	if ep.IPv4.IsValid() {
 		out = append(out, attach.Address{Prefix: netip.PrefixFrom(ep.IPv4, n.Subnet.Bits()), Gateway: n.Gateway})
 	}
 	if ep.IPv6.IsValid() {
 		gw := n.Gateway6
-		if n.Encap != model.EncapVLAN && !out6 {
+		if n.Encap != model.EncapVLAN && !led6 {
 			// Nobody is there. Without a default route whoever connects to the outside is
 			// told at once that it is unreachable.
 			gw = netip.Addr{}

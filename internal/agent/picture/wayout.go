@@ -352,6 +352,12 @@ func (c *Cluster) settings() (model.Global, bool) {
 	return *c.global, true
 }
 
+// Routes tells whether networks of a tenant are joined, as far as is known.
+func (c *Cluster) Routes() bool {
+	g, ok := c.settings()
+	return ok && g.FwdMode == model.FwdRouting
+}
+
 func (c *Cluster) setWayOut(p *desired.Private) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
