@@ -121,7 +121,7 @@ func enterListening(ctx context.Context, st store.Store, session store.Session, 
 }
 
 // Reachable returns the addresses and ports that a listener on each host:port
-// answers at, sorted, without those that only this machine reaches.
+// answers at, sorted; addresses that only this machine reaches are left out.
 func Reachable(listen []string) []netip.AddrPort {
 	var out []netip.AddrPort
 	add := func(a netip.Addr, port uint16) {

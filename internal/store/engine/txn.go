@@ -277,7 +277,7 @@ func (t *txn) writesNothing() bool {
 }
 
 // commit builds what the Backend has to do, and refuses what it does not take.
-// claims are those that this Update holds, by scope.
+// claims are the revisions of the claims that this Update holds, by scope.
 func (t *txn) commit(claims map[string]store.Revision) (store.Commit, error) {
 	c := t.build(claims)
 	if n := c.Ops(); n > t.can.Ops {

@@ -178,7 +178,7 @@ func (m *Store) Largest() int {
 }
 
 // KeysRead returns how many keys were read through this connection since the
-// last call, those that its mirrors list left out.
+// last call, without the keys that mirrors list.
 func (m *Store) KeysRead() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -22,7 +22,7 @@ type HostStatus struct {
 
 	Attachments int                  `json:"attachments,omitempty"`
 	Ready       bool                 `json:"ready,omitempty"`      // as /readyz says
-	Conditions  []HostCondition      `json:"conditions,omitempty"` // those that do not hold; nil from agents that tell none
+	Conditions  []HostCondition      `json:"conditions,omitempty"` // only conditions that do not hold; nil from agents that tell none
 	Kinds       map[string]int       `json:"kinds,omitempty"`      // how many problems, by the kind of their object
 	Tables      map[string]TableFill `json:"tables,omitempty"`     // of the data plane, as of the last word
 }

@@ -84,8 +84,8 @@ func (f *InForce) stage(k model.RuleKey, s StagedRule, there bool) {
 	}
 }
 
-// Rest returns the rules that events since the last time have changed beside
-// those that Decode has told of.
+// Rest returns the changes of rules that follow from events since the last call, and
+// that no call of Decode has returned.
 func (f *InForce) Rest() []Change {
 	if len(f.affected) == 0 {
 		return nil
