@@ -58,7 +58,7 @@ func share(about kind) kind {
 	return about
 }
 
-// kinds returns those that users write, in package model's order.
+// kinds returns the kinds of objects that users write, in package model's order.
 func kinds() []kind {
 	var out []kind
 	for _, m := range model.Kinds() {

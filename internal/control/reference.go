@@ -81,8 +81,8 @@ func unreferenced(tx store.Tx, t tables.Target) error {
 // few is how many rows are looked at before all are.
 const few = 8
 
-// unnamed checks that no rule names the target any more, nor will when its
-// policy's rules are replaced, of those whose references are given.
+// unnamed checks the rules whose references to a target are given: none of them
+// names it any more, nor will when its policy's rules are replaced.
 func unnamed(tx store.Tx, t tables.Target, kvs []store.KV) error {
 	keys := make([]model.RuleKey, len(kvs))
 	names := make([]string, 0, 2*len(kvs))

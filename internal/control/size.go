@@ -156,7 +156,7 @@ func (v *View) fit(rules []model.PolicyRule, replaced []model.PolicyKey, groups 
 	return index, err
 }
 
-// sizeChange is what of a policy's rules changes.
+// sizeChange is how a commit changes the rules of one policy.
 type sizeChange struct {
 	joining []int // indexes of rules that are new, or other than before
 	leaving []model.PolicyRule

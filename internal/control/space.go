@@ -169,7 +169,7 @@ func poolRanges(pools map[model.GroupName]model.AddrRange) ipam.Ranges {
 	return ipam.Union(rs...)
 }
 
-// Usage is what of a network's or a group's addresses is in use.
+// Usage is how many and which addresses of a network or a group are in use.
 type Usage struct {
 	Count     int    // addresses of both families that endpoints and reservations hold
 	Allocated string // ranges such as "10.1.1.1-10.1.1.3, 10.1.1.9"; gateway and, for a network, pools included
