@@ -117,8 +117,8 @@ var refusal = map[string]any{
 	},
 }
 
-// idleText says, in sentences to be appended, what of a field, or of the whole
-// kind (name ""), has no effect.
+// idleText says, in sentences to be appended to a field's text, which of its values
+// have no effect; for the name "", the same of the whole kind.
 func idleText(kind, name string) string {
 	var b strings.Builder
 	for _, n := range model.NoEffects(kind) {

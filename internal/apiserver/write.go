@@ -18,7 +18,7 @@ type wish struct {
 	change   control.Change
 	object   any // of package model
 	key      string
-	warnings []string // what of it has no effect
+	warnings []string // sentences: which of its fields have no effect
 }
 
 // decoder decodes a body into out and returns it.
@@ -27,7 +27,7 @@ type decoder func(out any) (body []byte, err error)
 // emptied tells whether a request names a field and leaves it empty.
 type emptied func(field string) bool
 
-// warnings says what of an object has no effect.
+// warnings says which parts of an object have no effect.
 func warnings(m any) []string {
 	var out []string
 	for _, n := range model.WithoutEffect(m) {
@@ -61,7 +61,7 @@ func labelWarnings(labels map[string]string) []string {
 // maxWarned is how many labels one warning names.
 const maxWarned = 8
 
-// warn says in an answer what of a request has no effect.
+// warn says in an answer which parts of a request have no effect.
 func warn(w http.ResponseWriter, texts []string) {
 	for _, text := range texts {
 		w.Header().Add("Warning", `299 - `+strconv.Quote(text)) // RFC 9111 section 5.5, whose form outlives its registration
