@@ -202,7 +202,7 @@ func (c *Compiler) winsMAC(e *endpoint) (bool, *endpoint) {
 }
 
 // placeEndpoints decides which changed endpoints are in the picture and as
-// what, and takes out those that no longer are where they were.
+// what, and takes out of their former place the ones that have moved or gone.
 func (c *Compiler) placeEndpoints() {
 	for e := range c.dirtyEps {
 		in := !e.gone && e.net.id != 0

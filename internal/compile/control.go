@@ -29,8 +29,8 @@ func (c *Compiler) SetControl(targets []netip.AddrPort) {
 	}
 }
 
-// controlTier denies what of the control plane the ports on a network reach past
-// their host; nothing where they reach none of it so.
+// controlTier denies the control plane's addresses that the ports on a network reach
+// without passing through their host's stack; it is empty where there are none.
 func (c *Compiler) controlTier(n *model.Network) []desired.Tier {
 	if n == nil || n.Encap != model.EncapVLAN {
 		return nil

@@ -123,8 +123,8 @@ func appliesOf(p *model.Policy) model.Selector {
 	return p.Applies
 }
 
-// touchApplied makes the subjects of a policy be looked at again: those that it
-// selects, those in groups that name it, and those whose labels are unknown.
+// touchApplied has the subjects of a policy looked at again: the ones that it
+// selects, those in groups that name it, and all whose labels are unknown.
 func (c *Compiler) touchApplied(p *policy) {
 	for k := range p.refs {
 		c.dirtyGroups.add(c.group(k))

@@ -229,8 +229,8 @@ func (c *Compiler) picture(s *policySet) *desired.PolicySet {
 	return out
 }
 
-// compileSets writes the changed sets, and marks the ports of those with another
-// number.
+// compileSets writes the changed sets, and marks the ports of sets that have got
+// another number.
 func (c *Compiler) compileSets(before desired.Host) {
 	moved := c.numberSets()
 	for s := range moved {

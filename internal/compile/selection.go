@@ -15,7 +15,7 @@ type selection struct {
 	text     string
 	selector model.Selector
 	ids      desired.Identities // with a record
-	denied   desired.Identities // ids and those that it may mean, for rules that deny; as of the last Compile
+	denied   desired.Identities // ids, and identities that it may mean, for rules that deny; as of the last Compile
 	rules    set[*rule]         // compiled ones that have it as a peer
 	policies set[*policy]       // that apply to it
 }

@@ -141,7 +141,7 @@ func (x *serviceIndex) index(e *endpoint, in bool) {
 }
 
 // serve finds the services that an endpoint provides, or (not in) takes it out of
-// those that it did.
+// the services that it provided.
 func (c *Compiler) serve(e *endpoint, in bool) {
 	for s := range e.services {
 		delete(s.members, e)
