@@ -17,7 +17,7 @@ type Capabilities struct {
 	Bandwidth bool `json:"bandwidth"` // makes desired.Host.Bandwidth true
 	Log       bool `json:"log"`       // tells who monitors of connections that meet a rule with Log
 	Audit     bool `json:"audit"`     // tells who monitors how audited sets would judge new connections
-	Living    bool `json:"living"`    // ... and once, when such a set comes or changes, those that live
+	Living    bool `json:"living"`    // ... and once, when such a set comes or changes, connections that live already
 	// UserSpace: frames are read by packet sockets. Containers' kernels have to
 	// complete checksums themselves, since no network card will; and the host's
 	// sides of their interfaces are promiscuous.
@@ -29,15 +29,15 @@ type Capabilities struct {
 	Drifting Drifting `json:"-"`
 }
 
-// Preparer is a driver whose first Apply takes long: Prepare does, while
-// another driver still forwards, what that one does not notice.
+// Preparer is a driver whose first Apply takes long. Prepare does beforehand, while
+// another driver still forwards, everything that the other one does not notice.
 type Preparer interface {
 	Prepare(ctx context.Context, want desired.Host) error
 }
 
-// Tabled is a driver that tells how full the tables of its data plane are: those
-// that the driver fills, and those that packets do. It answers from what is
+// Tabled is a driver that tells how full the tables of its data plane are: the
+// tables that it fills itself, and the ones that packets fill. It answers from what is
 // counted anyway, or within a second: its cost does not grow with the entries.
 type Tabled interface {
-	Tables() map[string]TableStats // by name; without those that cannot be told now
+	Tables() map[string]TableStats // by name; without tables whose fill cannot be told now
 }

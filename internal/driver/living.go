@@ -13,8 +13,8 @@ import (
 // Untold are audits of whose living connections nobody has been told yet.
 type Untold map[desired.Audit]bool
 
-// Note adds the audits that have come or changed since a picture before, and
-// forgets those that have gone.
+// Note adds the audits that have come or changed from one picture to the next, and
+// forgets audits that have gone.
 func (u Untold) Note(before, now desired.Map[desired.PolicySetID, *desired.PolicySet]) {
 	for _, a := range desired.NewAudits(before, now) {
 		u[a] = true

@@ -62,8 +62,8 @@ type Decision struct {
 	Action    model.Action    // of FlowLogged: what the rule says; Pass = the next tier decides
 }
 
-// flowQueue is how many events wait for a reader before they count as lost, and
-// lostEvery how often it is tried to tell of those.
+// flowQueue is how many events wait for a reader before further ones count as lost,
+// and lostEvery how often the reader is told how many were lost.
 const (
 	flowQueue = 1024
 	lostEvery = time.Second
