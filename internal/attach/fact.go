@@ -13,7 +13,7 @@ type Fact struct {
 	Rev    int64             `json:"rev,omitempty"`
 	ID     string            `json:"id,omitempty"`    // of the container, where Key.Container is another
 	Name   string            `json:"name,omitempty"`  // as people call it
-	Labels map[string]string `json:"labels,omitzero"` // all that it has beside those of its Request; nil = not told
+	Labels map[string]string `json:"labels,omitzero"` // all labels of the container beside the ones in its Request; nil = not told
 	Ended  bool              `json:"ended,omitempty"` // it has stopped: its labels select nothing any more
 }
 

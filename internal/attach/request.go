@@ -75,7 +75,7 @@ type Result struct {
 	// nothing else.
 	Router6    netip.Addr `json:"router6,omitzero"`
 	NameServer netip.Addr `json:"nameServer,omitzero"` // that knows the tenant's names; zero = none
-	Search     string     `json:"search,omitempty"`    // domain of those names; with NameServer
+	Search     string     `json:"search,omitempty"`    // the tenant's domain, in which containers look names up; with NameServer
 	Revision   int64      `json:"revision"`            // store revision of the endpoint
 	Parked     string     `json:"parked,omitempty"`    // name of the container's side in the host's namespace
 }
