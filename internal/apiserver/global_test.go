@@ -30,7 +30,7 @@ var _ = tested("globals", kindCases{
 		"name":                     effecttest.By("TestFields"),
 		"networkInfraType=default": effecttest.By("TestFields"),
 		"fwdMode=bridge":           effecttest.By("TestConformance"),
-		"fwdMode=routing":          effecttest.By("TestJoined"),
+		"fwdMode=routing":          effecttest.By("TestRouting"),
 		"arpMode=proxy":            effecttest.By("TestConformance"),
 		"arpMode=flood":            effecttest.By("TestConformance"),
 		"vlans":                    effecttest.By("TestTags"),
