@@ -22,8 +22,8 @@ var _ = register(rest[api.Network, model.NetworkKey, model.Network]{
 		"pktTag":      {text: "a free VLAN id (1-4094) or VNI (1-16777215) within the range that global sets; 0 = allocate one", min: 0, max: model.MaxVNI},
 		"subnet":      {text: "an IPv4 subnet such as 10.1.1.0/24, or a range in one such as 10.1.1.10-10.1.1.50/24, that overlaps no other network of the tenant, no reserved block and not the private subnet; empty only with ipv6Subnet"},
 		"gateway":     {text: "an address of the subnet other than its network and broadcast address; empty = none"},
-		"ipv6Subnet":  {text: "an IPv6 subnet that overlaps no other network of the tenant and no reserved block; empty = none"},
-		"ipv6Gateway": {text: "an address of the IPv6 subnet; on a VXLAN network containers get no default route by it, as IPv6 has no way out yet; empty = none"},
+		"ipv6Subnet":  {text: "an IPv6 subnet that overlaps no other network of the tenant, no reserved block and not fd6d:809b:d5b4::/96, in which hosts know containers; empty = none"},
+		"ipv6Gateway": {text: "an address of the IPv6 subnet; on a VXLAN network containers get a default route by it on hosts whose data plane leads IPv6 out (eBPF); empty = none"},
 		"cfgdTag":     {text: tagText},
 	},
 })

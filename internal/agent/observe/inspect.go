@@ -141,7 +141,8 @@ type State struct {
 type PortState struct {
 	Programmed bool                 `json:"programmed"`
 	Error      string               `json:"error,omitempty"`
-	Private    netip.Addr           `json:"private,omitzero"` // by which the host's stack knows it
+	Private    netip.Addr           `json:"private,omitzero"`  // by which the host's stack knows it
+	Private6   netip.Addr           `json:"private6,omitzero"` // the same for IPv6
 	Published  []attach.PortBinding `json:"published,omitempty"`
 }
 
@@ -185,6 +186,9 @@ func (a *Observer) State() State {
 		s.Attachments[e.State]++
 		if p, ok := s.Ports[e.HostIf]; ok && e.State == attachment.StateDone {
 			p.Private, p.Published = e.Private, e.Ports
+			if e.Result != nil && slices.ContainsFunc(e.Result.Addresses, func(x attach.Address) bool { return x.Prefix.Addr().Is6() }) {
+				p.Private6 = a.cfg.WayOut.Settled().Private6(e.Private)
+			}
 			s.Ports[e.HostIf] = p
 		}
 	}

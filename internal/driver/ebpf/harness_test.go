@@ -463,6 +463,6 @@ func (r *rig) harness() drivertest.Harness {
 			})
 		},
 		Send:   r.inject,
-		WayOut: true,
+		WayOut: true, WayOut6: true,
 	}
 }

@@ -43,7 +43,8 @@ func (d *Driver) Inspect(ctx context.Context) (string, error) {
 			text(p.IP4), text(p.IP6), p.Identity, p.Set)
 	}
 	for a, i := range d.privates.have {
-		add("private address %s port %s router %s", unword(a), names[i], unword(d.ports.have[i].RouterIP))
+		o := d.ports.have[i]
+		add("private address %s port %s router %s private %s router %s", unword(a), names[i], unword(o.RouterIP), text(o.Private6), text(o.RouterIP6))
 	}
 	for k, s := range d.tags.have {
 		add("tag %s %d network %d domain %d", encap[k.Encap], k.Tag, s.Net, s.Domain)

@@ -52,6 +52,7 @@ type settings struct {
 	Host                        uint32
 	HostIP                      uint32 // network order, as the two below
 	PrivateNet, PrivateMask     uint32
+	Private6                    addr
 	Router                      model.MAC
 	Pad                         [2]byte
 	MTU, UplinkMTU              uint32
@@ -73,12 +74,11 @@ type port struct {
 	Net, Domain, Tag, Encap, Identity, Set uint32
 	IP4, IP6                               addr
 	MAC                                    model.MAC
-	Pad                                    uint8
-	Diverts                                uint8
+	Diverts6, Diverts                      uint8
 	PrivateIP, RouterIP                    uint32 // network order, as the two below
 	RouterIP6                              addr
 	Subnet, Mask                           uint32
-	Subnet6, Mask6                         addr
+	Subnet6, Mask6, Private6               addr
 	Slot                                   uint32 // of its counters
 }
 

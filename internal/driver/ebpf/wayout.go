@@ -56,7 +56,7 @@ func maskWord(p netip.Prefix) uint32 {
 // which nothing but the program on it ever takes a frame.
 func (p *pass) putHostSide(s *settings) {
 	old := *s
-	s.Host, s.HostIP, s.PrivateNet, s.PrivateMask, s.Router = 0, 0, 0, 0, desired.RouterMAC
+	s.Host, s.HostIP, s.PrivateNet, s.PrivateMask, s.Private6, s.Router = 0, 0, 0, 0, addr{}, desired.RouterMAC
 	w := p.want.Private
 	if w == nil {
 		return
@@ -72,7 +72,7 @@ func (p *pass) putHostSide(s *settings) {
 	if err != nil {
 		p.problem("interface "+w.Interface, err)
 		if p.stays(w.Interface, old.Host) {
-			s.Host, s.HostIP, s.PrivateNet, s.PrivateMask = old.Host, old.HostIP, old.PrivateNet, old.PrivateMask
+			s.Host, s.HostIP, s.PrivateNet, s.PrivateMask, s.Private6 = old.Host, old.HostIP, old.PrivateNet, old.PrivateMask, old.Private6
 		}
 		return
 	}
@@ -80,34 +80,45 @@ func (p *pass) putHostSide(s *settings) {
 	p.attached[w.Interface] = true
 	s.Host, s.HostIP = uint32(index), word(w.Addr)
 	s.PrivateNet, s.PrivateMask = word(w.Subnet.Addr()), maskWord(w.Subnet)
+	s.Private6 = toAddr(w.Subnet6.Addr())
 }
 
 // checkPrivate refuses a port whose private address cannot be, or is another's.
 func (p *pass) checkPrivate(o *desired.Port) error {
-	if p.want.Private == nil || !o.Private.IsValid() {
+	number := o.PrivateNumber()
+	if p.want.Private == nil || !number.IsValid() {
 		return nil
 	}
-	if !p.want.Private.Holds(o.Private) || !o.IPv4.IsValid() {
-		return model.Errorf(model.ErrInvalid, "private address %s is not an endpoint's in %s", o.Private, p.want.Private.Subnet)
+	if err := p.want.Private.Check(o); err != nil {
+		return err
 	}
-	if other := p.private[o.Private]; other != "" && other != o.IfName {
-		return model.Errorf(model.ErrExists, "private address %s is port %s's", o.Private, other)
+	if other := p.private[number]; other != "" && other != o.IfName {
+		return model.Errorf(model.ErrExists, "private address %s is port %s's", number, other)
 	}
-	p.private[o.Private] = o.IfName
+	p.private[number] = o.IfName
 	return nil
 }
 
 // putWayOut writes a port's part of the way out into its entry, and who has its
 // private address.
 func (p *pass) putWayOut(index uint32, o *desired.Port, n *desired.Network, entry *port) error {
-	if p.want.Private == nil || !o.Private.IsValid() {
+	number := o.PrivateNumber()
+	if p.want.Private == nil || !number.IsValid() {
 		return nil
 	}
-	entry.PrivateIP = word(o.Private)
-	if !n.Router().IsValid() {
-		entry.Diverts = 1
+	if o.Private.IsValid() {
+		entry.PrivateIP = word(o.Private)
+		if !n.Router().IsValid() {
+			entry.Diverts = 1
+		}
 	}
-	return p.privates.put(entry.PrivateIP, index)
+	if o.Private6.IsValid() {
+		entry.Private6 = toAddr(o.Private6)
+		if !n.Router6().IsValid() {
+			entry.Diverts6 = 1
+		}
+	}
+	return p.privates.put(word(number), index)
 }
 
 // ensureHostSide makes the device; it is ours by its alias.

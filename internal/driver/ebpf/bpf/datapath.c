@@ -122,7 +122,7 @@ static __noinline int router_takes(struct pkt *p, struct port *o)
 	}
 	if (p->kind == KIND_ARP && p->arp.op == bpf_htons(1) && (joined || o->private_ip) && o->router_ip && *(__be32 *)p->arp.tip == o->router_ip)
 		return WAY_OUT;
-	if (p->nd == 135 && joined && !zero_addr(&o->router_ip6)) {
+	if (p->nd == 135 && (joined || !zero_addr(&o->private6)) && !zero_addr(&o->router_ip6)) {
 		link_local(&p->mapped, g->router);
 		if (same_addr(&p->target, &o->router_ip6) || same_addr(&p->target, &p->mapped))
 			return WAY_OUT;
@@ -302,6 +302,38 @@ int from_uplink(struct __sk_buff *skb)
 	return decide(skb, p);
 }
 
+static __always_inline void comes_to(struct pkt *p, const struct port *o)
+{
+	p->net = o->net;
+	p->domain = o->domain;
+	p->encap = o->encap;
+	p->tag = o->tag;
+	p->way = WAY_IN;
+}
+
+// from_host6 makes a packet of IPv6 from the host its endpoint's; 0 = it is, or why
+// it is dropped.
+static __noinline int from_host6(struct __sk_buff *skb, struct pkt *p, struct settings *g)
+{
+	int bad = read_frame(skb, p);
+	if (bad)
+		return bad;
+	if (!g || p->kind != KIND_IP || !is_private6(g, &p->ip.f.dst))
+		return DROP_UNKNOWN_DEST;
+	__be32 to = last4(&p->ip.f.dst);
+	__u32 *ifindex = bpf_map_lookup_elem(&privates, &to);
+	if (!ifindex)
+		return DROP_UNKNOWN_DEST;
+	struct port *o = bpf_map_lookup_elem(&ports, ifindex);
+	if (!o || !same_addr(&o->private6, &p->ip.f.dst))
+		return DROP_NO_PORT;
+	comes_to(p, o);
+	if (p->nd || is_link_local(&p->ip.f.src) || on_subnet(p, o, &p->ip.f.src) ||
+	    (p->domain >= JOINED && subnet_at(p, &p->ip.f.src)))
+		return DROP_SPOOF; // nobody of the domain comes this way
+	return inwards6(skb, p, g, o) ? DROP_INVALID : read_frame(skb, p);
+}
+
 // from_host takes what the host's own stack sends to private addresses, on its
 // way out of the host's side.
 SEC("tc")
@@ -312,6 +344,10 @@ int from_host(struct __sk_buff *skb)
 	struct pkt *p = begin(skb, FROM_HOST, policy_epoch());
 	if (!g || !p)
 		return dropped(DROP_NETWORK);
+	if (!skb->vlan_present && skb->protocol == bpf_htons(ETH_IP6)) {
+		int why = from_host6(skb, p, g);
+		return why ? dropped(why) : forward(skb, p);
+	}
 	if (skb->vlan_present || skb->protocol != bpf_htons(ETH_IP) || bpf_skb_load_bytes(skb, 14, &p->h4, sizeof(p->h4)))
 		return dropped(DROP_NOT_IP);
 	__be32 to = *(__be32 *)p->h4.dst, by = *(__be32 *)p->h4.src;
@@ -321,11 +357,7 @@ int from_host(struct __sk_buff *skb)
 	struct port *o = bpf_map_lookup_elem(&ports, ifindex);
 	if (!o || o->private_ip != to)
 		return dropped(DROP_NO_PORT);
-	p->net = o->net;
-	p->domain = o->domain;
-	p->encap = o->encap;
-	p->tag = o->tag;
-	p->way = WAY_IN;
+	comes_to(p, o);
 	map4(&p->mapped, p->h4.src);
 	if ((by & o->mask) == o->subnet || (p->domain >= JOINED && subnet_at(p, &p->mapped)))
 		return dropped(DROP_SPOOF); // nobody of the domain comes this way

@@ -28,6 +28,37 @@ static __always_inline int leads(const struct settings *g, const struct port *o,
 	       first != 0 && first != 127 && first < 224;
 }
 
+// on_subnet tells whether an address of the packet is in its sender's subnets.
+static __always_inline int on_subnet(const struct pkt *p, const struct port *o, const struct addr *a)
+{
+	const __u32 *x = (const void *)a, *s = (const void *)&o->subnet6, *m = (const void *)&o->mask6;
+	if (!p->ip.v6)
+		return o->mask && (last4(a) & o->mask) == o->subnet;
+	__u32 differs = 0;
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		differs |= (x[i] ^ s[i]) & m[i];
+	return m[0] && !differs;
+}
+
+// is_private6 tells whether an address is in the private subnet of IPv6.
+static __always_inline int is_private6(const struct settings *g, const struct addr *a)
+{
+	const __u32 *x = (const void *)a, *s = (const void *)&g->private6;
+	return s[0] && x[0] == s[0] && x[1] == s[1] && x[2] == s[2];
+}
+
+// leads6 is leads for IPv6: not to ::/64, link-local or multicast addresses either.
+static __always_inline int leads6(const struct pkt *p, const struct settings *g, const struct port *o, const struct addr *to)
+{
+	const __u32 *x = (const void *)to;
+	if (zero_addr(&o->private6) || on_subnet(p, o, to))
+		return 0;
+	if (is_private6(g, to))
+		return last4(to) == g->host_ip;
+	return (x[0] | x[1]) && to->b[0] != 0xff && !is_link_local(to);
+}
+
 // way_of tells whether a container's IP unicast packet is the router's.
 static __always_inline int way_of(const struct pkt *p, const struct settings *g, const struct port *o)
 {
@@ -35,18 +66,21 @@ static __always_inline int way_of(const struct pkt *p, const struct settings *g,
 	if (!g->host)
 		return WAY_NONE;
 	direct = same(p->eth.dst, g->router, 6);
-	if (!direct && !o->diverts)
+	if (!direct && !(p->ip.v6 ? o->diverts6 : o->diverts))
 		return WAY_NONE;
 	__be32 to = last4(&p->ip.f.dst);
-	int open = !p->ip.v6 && leads(g, o, to);
+	int open = p->ip.v6 ? leads6(p, g, o, &p->ip.f.dst) : leads(g, o, to);
+	int here = to == g->host_ip && (!p->ip.v6 || is_private6(g, &p->ip.f.dst));
+	// By a link-local address nobody beyond its network is answered.
+	int own = !p->ip.v6 || same_addr(&p->ip.f.src, &o->ip6);
 	// No container speaks to a tunnel: hosts take what is in there for each other's.
 	int tunnel = !p->ip.later && p->ip.f.proto == P_UDP && bpf_htons(p->ip.f.dport) == g->vxlan_port;
 	if (direct)
-		return open && !tunnel ? WAY_OUT : WAY_NOWHERE;
-	if (open && to == g->host_ip && tunnel)
+		return open && own && !tunnel ? WAY_OUT : WAY_NOWHERE;
+	if (open && here && tunnel)
 		return WAY_NOWHERE;
-	if (open && (to == g->host_ip || (!p->ip.later && p->ip.f.dport == 53 && (p->ip.f.proto == P_UDP || p->ip.f.proto == P_TCP))))
-		return WAY_OUT;
+	if (open && (here || (!p->ip.later && p->ip.f.dport == 53 && (p->ip.f.proto == P_UDP || p->ip.f.proto == P_TCP))))
+		return own ? WAY_OUT : WAY_NOWHERE;
 	return WAY_NONE;
 }
 
@@ -89,6 +123,38 @@ static __always_inline int requote(struct __sk_buff *skb, struct pkt *p, __u32 a
 	return readdress(skb, at, field, 0, 0, from, to);
 }
 
+#define IP6_SRC 8
+#define IP6_DST 24
+
+// readdress6 changes one address of a frame's IPv6 header, in the packet that an
+// ICMPv6 error quotes the other one, and what sums them up.
+static __noinline int readdress6(struct __sk_buff *skb, struct pkt *p, __u32 field, struct addr *from, struct addr *to)
+{
+	__u32 l4 = p->ip.l4, quoted = l4 + 8 + (field == IP6_SRC ? IP6_DST : IP6_SRC), at = 0, flags = BPF_F_PSEUDO_HDR;
+	__u8 proto = p->ip.f.proto;
+	if (!from || !to)
+		return -1;
+	__s64 diff = bpf_csum_diff((__be32 *)from, sizeof(*from), (__be32 *)to, sizeof(*to), 0);
+	if (!p->ip.later) {
+		if (proto == P_TCP)
+			at = l4 + 16;
+		else if (proto == P_UDP || proto == P_UDPLITE || proto == P_DCCP)
+			at = l4 + 6;
+		else if (proto == P_ICMP6)
+			at = l4 + 2;
+		if (proto == P_UDP || proto == P_UDPLITE)
+			flags |= BPF_F_MARK_MANGLED_0;
+		if (proto == P_ICMP6 && p->ip.type < 128 && !bpf_skb_load_bytes(skb, quoted, p->buf, sizeof(*from)) &&
+		    same_addr((struct addr *)p->buf, from) &&
+		    (bpf_l4_csum_replace(skb, at, 0, diff, 0) || bpf_skb_store_bytes(skb, quoted, to, sizeof(*to), 0)))
+			return -1;
+	}
+	if (at && bpf_l4_csum_replace(skb, at, 0, diff, flags))
+		return -1;
+	// No header's checksum makes up for the address in what the device has added up.
+	return bpf_skb_store_bytes(skb, 14 + field, to, sizeof(*to), BPF_F_RECOMPUTE_CSUM);
+}
+
 // outwards gives a packet that was let through to the host.
 static __noinline int outwards(struct __sk_buff *skb, struct pkt *p)
 {
@@ -98,6 +164,8 @@ static __noinline int outwards(struct __sk_buff *skb, struct pkt *p)
 	if (!g || !o)
 		return -1;
 	__be32 own = last4(&o->ip4);
+	if (p->ip.v6)
+		return readdress6(skb, p, IP6_SRC, &o->ip6, &o->private6) || bpf_skb_store_bytes(skb, 0, g->router, 6, 0);
 	if (p->error && requote(skb, p, p->ip.l4 + 8, IP_DST, own, o->private_ip))
 		return -1;
 	if (readdress(skb, 14, IP_SRC, p->ip.later ? 0 : p->ip.l4, p->ip.f.proto, own, o->private_ip))
@@ -120,6 +188,16 @@ static __noinline int inwards(struct __sk_buff *skb, struct pkt *p, struct setti
 			return -1;
 	}
 	if (readdress(skb, 14, IP_DST, later ? 0 : l4, proto, o->private_ip, own))
+		return -1;
+	__builtin_memcpy(p->buf, o->mac, 6);
+	__builtin_memcpy(p->buf + 6, g->router, 6);
+	return bpf_skb_store_bytes(skb, 0, p->buf, 12, 0);
+}
+
+// inwards6 is inwards for IPv6; the frame is read.
+static __noinline int inwards6(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct port *o)
+{
+	if (!g || !o || readdress6(skb, p, IP6_DST, &o->private6, &o->ip6))
 		return -1;
 	__builtin_memcpy(p->buf, o->mac, 6);
 	__builtin_memcpy(p->buf + 6, g->router, 6);

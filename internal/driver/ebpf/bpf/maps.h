@@ -47,6 +47,7 @@ struct settings {
 	__u32 host; // interface index of the host's own side; 0 = no way out
 	__be32 host_ip; // its address
 	__be32 private_net, private_mask; // the host's private subnet
+	struct addr private6; // the same for IPv6, a /96; the last 32 bits of addresses are the IPv4 ones; 0 = no way out
 	__u8 router[6], pad[2]; // MAC of the virtual router
 	__u32 mtu, uplink_mtu; // of the tunnel device and the uplink, without Ethernet's header
 };
@@ -59,13 +60,13 @@ struct port {
 	__u32 set;
 	struct addr ip4, ip6; // all zero = none
 	__u8 mac[6];
-	__u8 pad;
-	__u8 diverts; // the router takes some of what is sent to another one
+	__u8 diverts6, diverts; // of IPv6 and IPv4 the router takes some of what is sent to another one
 	__be32 private_ip; // in the host's private subnet; 0 = no way out
 	__be32 router_ip; // that the router has on its network; 0 = none
 	struct addr router_ip6; // the same for IPv6
 	__be32 subnet, mask; // of its network; mask 0 = none
 	struct addr subnet6, mask6;
+	struct addr private6; // as private_ip
 	__u32 slot; // of its counters
 };
 

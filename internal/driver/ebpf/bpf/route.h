@@ -17,19 +17,6 @@ static __always_inline __u32 subnet_at(struct pkt *p, const struct addr *a)
 	return net ? *net : 0;
 }
 
-// on_subnet tells whether an address of the packet is in its sender's subnets.
-static __always_inline int on_subnet(const struct pkt *p, const struct port *o, const struct addr *a)
-{
-	const __u32 *x = (const void *)a, *s = (const void *)&o->subnet6, *m = (const void *)&o->mask6;
-	if (!p->ip.v6)
-		return o->mask && (last4(a) & o->mask) == o->subnet;
-	__u32 differs = 0;
-#pragma unroll
-	for (int i = 0; i < 4; i++)
-		differs |= (x[i] ^ s[i]) & m[i];
-	return m[0] && !differs;
-}
-
 // route_of tells where an IP packet to the router of a joined network goes. The
 // network's own subnets come first.
 static __noinline int route_of(struct pkt *p, struct settings *g, struct port *o)
