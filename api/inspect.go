@@ -15,6 +15,7 @@ type EndpointOper struct {
 	EndpointGroupID  int               `json:"endpointGroupId,omitempty"`
 	EndpointGroupKey string            `json:"endpointGroupKey,omitempty"` // group:tenant, as in 1.x
 	EndpointID       string            `json:"endpointID,omitempty"`
+	Health           string            `json:"health,omitempty"` // Unhealthy, if its container's health check says so
 	HomingHost       string            `json:"homingHost,omitempty"`
 	IntfName         string            `json:"intfName,omitempty"`
 	IPAddress        []string          `json:"ipAddress"`                  // IPv4, IPv6; empty text where there is none

@@ -32,6 +32,7 @@ type ConfigEP struct {
 	ServiceName string            `json:"ServiceName"`           // group
 	Labels      map[string]string `json:"Labels,omitempty"`
 	LabelsLater bool              `json:"LabelsLater,omitempty"` // updateEndpoint tells the labels; until then policies that select by labels deny what they might deny
+	Health      string            `json:"Health,omitempty"`      // Healthy or Unhealthy; empty = healthy
 }
 
 // CreateEndpointRequest creates an endpoint (POST /plugin/createEndpoint).
@@ -93,6 +94,12 @@ const (
 	EventDie   = "die"   // the container has stopped
 )
 
+// What a container's health check says.
+const (
+	Healthy   = "healthy"
+	Unhealthy = "unhealthy"
+)
+
 // UpdateEndpointRequest tells what the runtime knows of an endpoint's container
 // (POST /plugin/updateEndpoint).
 type UpdateEndpointRequest struct {
@@ -106,6 +113,9 @@ type UpdateEndpointRequest struct {
 	EPCommonName string            `json:"EPCommonName"`
 	// RemovedLabels are keys of labels that the container does not have any more.
 	RemovedLabels []string `json:"RemovedLabels,omitempty"`
+	// Health is what the container's health check says, Healthy or Unhealthy; empty =
+	// as it was. Services send no new connections to who is unhealthy.
+	Health string `json:"Health,omitempty"`
 }
 
 // UpdateEndpointResponse names the endpoint's address.

@@ -32,6 +32,7 @@ var requestEffects = map[string]effecttest.Effect{
 	"ConfigEP.ServiceName": effecttest.By("TestEndpointLife"),
 	"ConfigEP.Labels":      effecttest.By("TestProviders"),
 	"ConfigEP.LabelsLater": effecttest.By("TestLabelsLater"),
+	"ConfigEP.Health":      effecttest.By("TestHealth"),
 
 	"DeleteEndpointRequest.TenantName":  effecttest.By("TestEndpointLife"),
 	"DeleteEndpointRequest.NetworkName": effecttest.By("TestEndpointLife"),
@@ -48,6 +49,7 @@ var requestEffects = map[string]effecttest.Effect{
 	"UpdateEndpointRequest.EndpointID":    effecttest.By("TestEndpointLife"),
 	"UpdateEndpointRequest.EPCommonName":  effecttest.By("TestEndpointLife"),
 	"UpdateEndpointRequest.RemovedLabels": effecttest.By("TestRemovedLabels"),
+	"UpdateEndpointRequest.Health":        effecttest.By("TestHealth"),
 
 	"AllocAddressRequest.NetworkID":            effecttest.By("TestReservations"),
 	"AllocAddressRequest.AddressPool":          effecttest.By("TestEndpointLife"),

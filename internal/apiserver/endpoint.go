@@ -69,6 +69,11 @@ func endpointFromAPI(req api.CreateEndpointRequest) (e model.Endpoint, err error
 		return e, renamed(err, "MacAddress")
 	}
 	e.Name, e.Container, e.Labels, e.LabelsLater = req.EPCommonName, req.ConfigEP.Container, req.ConfigEP.Labels, req.ConfigEP.LabelsLater
+	ill, err := unhealthy(req.ConfigEP.Health)
+	if err != nil {
+		return e, err
+	}
+	e.Unhealthy = ill != nil && *ill
 	return e, nil
 }
 
@@ -102,6 +107,9 @@ func endpointOper(v *control.View, e model.Endpoint) api.EndpointOper {
 	o.EndpointGroupID = groupNumber(v, e)
 	if h, ok := v.Host(e.Host); ok {
 		o.VtepIP = addrText(h.VTEP)
+	}
+	if e.Unhealthy {
+		o.Health = api.Unhealthy
 	}
 	return o
 }

@@ -112,3 +112,59 @@ func TestGeneratedLabels(t *testing.T) {
 		t.Errorf("the default again: %q", got)
 	}
 }
+
+// TestHealth: what a runtime says of a container's health is shown of its endpoint,
+// until it says otherwise or the container ends; nobody else is concerned.
+func TestHealth(t *testing.T) {
+	f := serve(t, 0)
+	f.populate()
+	ctx := t.Context()
+	expect := func(when, want string) {
+		t.Helper()
+		n, err := f.Networks().Inspect(ctx, "blue:n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range n.Oper.Endpoints {
+			if is := map[bool]string{true: want}[e.EndpointID == "e1"]; e.Health != is {
+				t.Errorf("%s: endpoint %s is %q, want %q", when, e.EndpointID, e.Health, is)
+			}
+		}
+	}
+	update := api.UpdateEndpointRequest{Tenant: "blue", Network: "n", Event: api.EventStart, EndpointID: "e1"}
+	tell := func(when, event, health, want string) {
+		t.Helper()
+		update.Event, update.Health = event, health
+		if _, err := f.UpdateEndpoint(ctx, update); err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		expect(when, want)
+	}
+	expect("nothing was said", "")
+	tell("ill", api.EventStart, api.Unhealthy, api.Unhealthy)
+	tell("nothing is said", api.EventStart, "", api.Unhealthy)
+	tell("well", api.EventStart, api.Healthy, "")
+	tell("ill again", api.EventStart, api.Unhealthy, api.Unhealthy)
+	tell("ended", api.EventDie, "", "")
+	update.Event, update.Health = api.EventStart, "fine"
+	if _, err := f.UpdateEndpoint(ctx, update); err == nil || !strings.Contains(err.Error(), "Health") {
+		t.Errorf("of unknown health: %v", err)
+	}
+	req := api.CreateEndpointRequest{TenantName: "blue", NetworkName: "n", EndpointID: "ill", ConfigEP: api.ConfigEP{Host: "h1", Health: "fine"}}
+	if _, err := f.CreateEndpoint(ctx, req); err == nil || !strings.Contains(err.Error(), "Health") {
+		t.Errorf("made with unknown health: %v", err)
+	}
+	req.ConfigEP.Health = api.Unhealthy
+	if _, err := f.CreateEndpoint(ctx, req); err != nil {
+		t.Fatal(err)
+	}
+	n, err := f.Networks().Inspect(ctx, "blue:n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range n.Oper.Endpoints {
+		if e.EndpointID == "ill" && e.Health != api.Unhealthy {
+			t.Errorf("made ill, it is %q", e.Health)
+		}
+	}
+}

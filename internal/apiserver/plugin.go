@@ -94,7 +94,12 @@ func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
+	ill, err := unhealthy(req.Health)
+	if err != nil {
+		return nil, err
+	}
 	err = s.control.UpdateEndpoint(r.Context(), control.EndpointUpdate{
+		Unhealthy: ill,
 		Key:       model.EndpointKey{Network: network, ID: id},
 		Container: req.ContainerID, Name: req.EPCommonName, Labels: req.Labels, Removed: req.RemovedLabels,
 		Stopped: req.Event == api.EventDie,
@@ -104,6 +109,18 @@ func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	}
 	warn(w, labelWarnings(req.Labels))
 	return api.UpdateEndpointResponse{IPAddress: req.IPAddress}, nil
+}
+
+// unhealthy reads what a health check says; nil = nothing.
+func unhealthy(health string) (*bool, error) {
+	ill := health == api.Unhealthy
+	switch health {
+	case "":
+		return nil, nil
+	case api.Healthy, api.Unhealthy:
+		return &ill, nil
+	}
+	return nil, model.InvalidField("Health", health, "must be healthy or unhealthy")
 }
 
 // containerDied records that a container has stopped, for all its endpoints.

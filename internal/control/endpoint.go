@@ -319,7 +319,8 @@ type EndpointUpdate struct {
 	Name      string            // empty = as it is
 	Labels    map[string]string // added to those that are there
 	Removed   []string          // keys of those that are there no more; Labels may bring one back
-	Stopped   bool              // the container has ended: its labels no longer count
+	Unhealthy *bool             // what its health check says; nil = as it was
+	Stopped   bool              // the container has ended: its labels no longer count, nor its health
 }
 
 // UpdateEndpoint records what a runtime has learnt; the endpoint's identity
@@ -351,6 +352,12 @@ func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error
 		if u.Stopped || len(e.Labels) == 0 {
 			e.Labels = nil
 		}
+		if u.Unhealthy != nil {
+			e.Unhealthy = *u.Unhealthy
+		}
+		if u.Stopped {
+			e.Unhealthy = false
+		}
 		if err := e.Validate(); err != nil {
 			return err
 		}
@@ -369,7 +376,7 @@ func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error
 				return err
 			}
 		}
-		if e.Container == old.Container && e.Name == old.Name && !old.LabelsLater && maps.Equal(e.Labels, old.Labels) {
+		if e.Container == old.Container && e.Name == old.Name && !old.LabelsLater && e.Unhealthy == old.Unhealthy && maps.Equal(e.Labels, old.Labels) {
 			return nil
 		}
 		return tables.Endpoints.Put(tx, e)

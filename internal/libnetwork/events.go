@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
@@ -48,7 +49,7 @@ func (p *Plugin) followEvents(ctx context.Context, wake func()) {
 // concerns containers. It returns why the stream has ended, never nil.
 func (e *engine) events(ctx context.Context, f func()) error {
 	filters, err := json.Marshal(map[string][]string{
-		"type": {"container", "network"}, "event": {"start", "die", "rename", "destroy", "connect", "disconnect"},
+		"type": {"container", "network"}, "event": {"start", "die", "rename", "health_status", "destroy", "connect", "disconnect"},
 	})
 	if err != nil {
 		return err
@@ -80,6 +81,7 @@ func (e *engine) events(ctx context.Context, f func()) error {
 type container struct {
 	id, name  string
 	labels    map[string]string // never nil
+	health    string            // attach.Healthy or attach.Unhealthy
 	endpoints []string          // ids
 }
 
@@ -88,6 +90,7 @@ func (e *engine) containers(ctx context.Context, query string) ([]container, err
 	var list []struct {
 		ID              string `json:"Id"`
 		Names           []string
+		Status          string // for people; what the health check says is told here only
 		Labels          map[string]string
 		NetworkSettings struct {
 			Networks map[string]struct {
@@ -100,7 +103,10 @@ func (e *engine) containers(ctx context.Context, query string) ([]container, err
 	}
 	out := make([]container, 0, len(list))
 	for _, l := range list {
-		c := container{id: l.ID, labels: map[string]string{}}
+		c := container{id: l.ID, labels: map[string]string{}, health: attach.Healthy}
+		if strings.HasSuffix(l.Status, "(unhealthy)") { // such as "Up 5 minutes (unhealthy)"
+			c.health = attach.Unhealthy
+		}
 		maps.Copy(c.labels, l.Labels)
 		for _, n := range l.Names { // others are those of links, /from/alias
 			if name := strings.TrimPrefix(n, "/"); !strings.Contains(name, "/") {

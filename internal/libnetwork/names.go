@@ -76,7 +76,7 @@ func (p *Plugin) tellNames(ctx context.Context, look int64, told map[attach.Key]
 		for _, c := range list {
 			for _, id := range c.endpoints {
 				k := endpointAttachment(id)
-				byKey[k] = attach.Fact{Key: k, Rev: look, ID: c.id, Name: c.name, Labels: c.labels}
+				byKey[k] = attach.Fact{Key: k, Rev: look, ID: c.id, Name: c.name, Labels: c.labels, Health: c.health}
 			}
 		}
 	}

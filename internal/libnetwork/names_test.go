@@ -36,6 +36,9 @@ func (c *cluster) Tell(_ context.Context, d attach.Fact) error {
 		return model.Errorf(model.ErrUnavailable, "no netmaster")
 	}
 	what := fmt.Sprint(d.ID, " ", d.Name, " ", d.Labels)
+	if d.Health == attach.Unhealthy {
+		what += " ill"
+	}
 	if d.Ended {
 		what = "stopped"
 	}
@@ -74,7 +77,7 @@ func (r *running) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	switch strings.TrimPrefix(q.URL.Path, engineVersion) {
 	case "/events":
 		var f map[string][]string
-		if err := json.Unmarshal([]byte(q.URL.Query().Get("filters")), &f); err != nil || !slices.Contains(f["event"], "rename") {
+		if err := json.Unmarshal([]byte(q.URL.Query().Get("filters")), &f); err != nil || !slices.Contains(f["event"], "rename") || !slices.Contains(f["event"], "health_status") {
 			http.Error(w, "bad filters", http.StatusBadRequest)
 			return
 		}
@@ -109,7 +112,7 @@ func (r *running) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 				nets["n"+ep] = map[string]string{"EndpointID": ep}
 			}
 			out = append(out, map[string]any{
-				"Id": c.id, "Names": []string{"/other/alias", "/" + c.name}, "Labels": c.labels,
+				"Id": c.id, "Status": "Up 2 minutes" + c.health, "Names": []string{"/other/alias", "/" + c.name}, "Labels": c.labels,
 				"NetworkSettings": map[string]any{"Networks": nets},
 			})
 		}
@@ -225,6 +228,25 @@ func TestNames(t *testing.T) {
 	b.c.change(func() { b.c.away = false })
 	want["ep1"] = append(want["ep1"], "stopped")
 	follows("netmaster comes back")
+
+	attached("ep7")
+	r.change(func() {
+		r.list["c7"] = container{id: "c7", name: "checked", health: " (health: starting)", endpoints: []string{"ep7"}}
+	}, false)
+	want["ep7"] = []string{"c7 checked map[]"}
+	follows("a container with a health check")
+	for _, health := range []string{" (unhealthy)", " (healthy)"} {
+		r.change(func() { c := r.list["c7"]; c.health = health; r.list["c7"] = c }, false)
+		if what := "c7 checked map[]"; health == " (unhealthy)" {
+			want["ep7"] = append(want["ep7"], what+" ill")
+		} else {
+			want["ep7"] = append(want["ep7"], what)
+		}
+		follows("its check says" + health)
+	}
+	r.change(func() { delete(r.list, "c7") }, false)
+	want["ep7"] = append(want["ep7"], "stopped")
+	follows("its end")
 
 	attached("ep3")
 	r.change(func() { r.list["c3"] = container{id: "c3", name: "refused", endpoints: []string{"ep3"}} }, false)

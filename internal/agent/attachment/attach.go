@@ -313,7 +313,7 @@ func createRequest(host model.HostName, e Entry, t target) api.CreateEndpointReq
 		EndpointID: string(e.Endpoint.ID), EPCommonName: cmp.Or(e.Told.Name, e.Request.Name, e.Request.Container),
 		ConfigEP: api.ConfigEP{
 			Container: cmp.Or(e.Told.ID, e.Request.Container), Host: string(host), ServiceName: string(t.group),
-			Labels: labelsOf(e),
+			Labels: labelsOf(e), Health: e.Told.Health,
 		},
 	}
 	if t.v4.IsValid() {

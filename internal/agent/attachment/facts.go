@@ -39,6 +39,9 @@ func (a *Service) tell(ctx context.Context, f attach.Fact) error {
 	if f.Container == "" || f.IfName == "" {
 		return model.InvalidField("container and ifname", f.Key, "must not be empty")
 	}
+	if f.Health != "" && f.Health != attach.Healthy && f.Health != attach.Unhealthy {
+		return model.InvalidField("health", f.Health, "must be healthy or unhealthy")
+	}
 	ctx, cancel := context.WithTimeout(ctx, tellWithin)
 	defer cancel()
 	unlock, err := a.turns.Take(ctx, f.Key)
@@ -80,6 +83,7 @@ func (a *Service) update(ctx context.Context, e Entry, before map[string]string)
 	if e.Told.Ended {
 		req.Event = api.EventDie
 	} else {
+		req.Health = e.Told.Health
 		for _, k := range slices.Sorted(maps.Keys(before)) {
 			if _, still := req.Labels[k]; !still {
 				req.RemovedLabels = append(req.RemovedLabels, k)

@@ -100,6 +100,19 @@ func TestTell(t *testing.T) {
 	x.status = 0
 	x.tells(t, "the same again: what was not heard is told", changed,
 		api.UpdateEndpointRequest{Event: api.EventStart, ContainerID: "c1", EPCommonName: "web2", Labels: map[string]string{"app": "shop2", "tier": "web"}, RemovedLabels: []string{"zone"}})
+	told := api.UpdateEndpointRequest{Event: api.EventStart, ContainerID: "c1", EPCommonName: "web2", Labels: map[string]string{"app": "shop2", "tier": "web"}}
+	told.Health = api.Unhealthy
+	x.tells(t, "its health check", attach.Fact{Rev: 7, Health: attach.Unhealthy}, told)
+	x.tells(t, "what says nothing of it", attach.Fact{Rev: 7}, told)
+	e, _ := x.journal.get(standing)
+	if req := createRequest("h1", e, target{tenant: "blue", network: "net1"}); req.ConfigEP.Health != api.Unhealthy {
+		t.Errorf("put back as %+v", req)
+	}
+	told.Health = api.Healthy
+	x.tells(t, "its health check again", attach.Fact{Rev: 7, Health: attach.Healthy}, told)
+	if err := x.Tell(t.Context(), attach.Fact{Key: standing, Rev: 7, Health: "fine"}); !errors.Is(err, model.ErrInvalid) {
+		t.Errorf("of unknown health: %v", err)
+	}
 	x.tells(t, "its end", attach.Fact{Rev: 8, Ended: true},
 		api.UpdateEndpointRequest{Event: api.EventDie, ContainerID: "c1", EPCommonName: "web2"})
 	x.tells(t, "its labels from before its end", changed, api.UpdateEndpointRequest{})
@@ -111,7 +124,7 @@ func TestTell(t *testing.T) {
 	}
 	x.journal = j
 	x.tells(t, "it runs again", attach.Fact{Rev: 1},
-		api.UpdateEndpointRequest{Event: api.EventStart, ContainerID: "c1", EPCommonName: "web2", Labels: map[string]string{"app": "shop2", "tier": "web"}})
+		api.UpdateEndpointRequest{Event: api.EventStart, ContainerID: "c1", EPCommonName: "web2", Health: api.Healthy, Labels: map[string]string{"app": "shop2", "tier": "web"}})
 	if err := x.Tell(t.Context(), attach.Fact{Name: "nobody"}); !errors.Is(err, model.ErrInvalid) {
 		t.Errorf("of nobody: %v", err)
 	}
