@@ -45,6 +45,7 @@ var derived = map[string]struct {
 	"ContivStoreFills":                 {"contiv_store_size_bytes", 7 << 30, false},
 	"ContivAttachmentsWithoutEndpoint": {`contiv_netplugin_attachments_without_endpoint instance="h1:9090"`, 2, false},
 	"ContivPortsPending":               {`contiv_netplugin_ports_pending instance="h1:9090"`, 1, false},
+	"ContivFlowLogLoses":               {`contiv_netplugin_flow_log_lost_total instance="h1:9090"`, 3, true},
 	"ContivSpoofing":                   {`contiv_netplugin_drops_total instance="h1:9090" reason="spoof"`, 1200, true},
 }
 
