@@ -15,7 +15,7 @@ func BenchmarkLiving(b *testing.B) {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			l := newAuditing(b)
 			defer l.drv.Close()
-			l.connect(b, n)
+			l.connect(b, l.from, l.to, n)
 			events, err := l.drv.Monitor(b.Context(), driver.MonitorOptions{NoDrops: true})
 			if err != nil {
 				b.Fatal(err)

@@ -59,19 +59,23 @@ func (a *auditing) apply(t testing.TB, pic desired.Host) {
 }
 
 // connect sends the first packets of n connections.
-func (a *auditing) connect(t testing.TB, n int) {
+func (a *auditing) connect(t testing.TB, from, to *desired.Port, n int) {
 	t.Helper()
 	for i := range n {
-		f := drivertest.Frame(oracle.Packet{
-			SrcMAC: a.from.MAC, DstMAC: a.to.MAC, Src: a.from.IPv4, Dst: a.to.IPv4, Proto: model.ProtoUDP, SrcPort: 1000 + uint16(i), DstPort: 53,
-		})
-		if err := a.wires[a.from.IfName].send(f); err != nil {
+		if err := a.wires[from.IfName].send(a.first(from, to, i)); err != nil {
 			t.Fatal(err)
 		}
 		if i%100 == 99 || i == n-1 { // its queue is short
-			a.bounce(t, a.wires[a.from.IfName], func([]byte) {})
+			a.bounce(t, a.wires[from.IfName], func([]byte) {})
 		}
 	}
+}
+
+// first is the first packet of a connection that a number tells from others.
+func (*auditing) first(from, to *desired.Port, i int) []byte {
+	return drivertest.Frame(oracle.Packet{
+		SrcMAC: from.MAC, DstMAC: to.MAC, Src: from.IPv4, Dst: to.IPv4, Proto: model.ProtoUDP, SrcPort: 1000 + uint16(i), DstPort: 53,
+	})
 }
 
 // TestLivingTooMany: a switch that tracks more connections than it lists in a
@@ -82,7 +86,7 @@ func TestLivingTooMany(t *testing.T) {
 	}
 	a := newAuditing(t)
 	defer a.drv.Close()
-	a.connect(t, 3)
+	a.connect(t, a.from, a.to, 3)
 	events, err := a.drv.Monitor(t.Context(), driver.MonitorOptions{NoDrops: true})
 	if err != nil {
 		t.Fatal(err)

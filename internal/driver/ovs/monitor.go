@@ -15,8 +15,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// samplesPerSecond bounds what the switch sends up: each sample leaves its fast
-// path.
+// samplesPerSecond bounds what the switch sends up, but for asides, which
+// pipeline.ShareRate does: each sample leaves its fast path.
 const samplesPerSecond = 500
 
 // maxHeld bounds how many kinds of packets are told together.
@@ -31,7 +31,9 @@ type watch struct {
 	samples chan openflow.PacketIn
 	conn    *openflow.Conn // of its own: what it sends must not hold up changes; nil while it is away
 	came    atomic.Uint64  // packets on conn
-	passed  uint64         // by the switch's bound, at the tick before
+	met     uint64         // the switch's bounds had before conn
+	cut     uint64         // by them, likewise
+	passed  uint64         // by them since, at the tick before
 	lost    uint64         // on the way to conn, as told already
 	held    map[alike]*heldEvent
 	asking  driver.Asking
@@ -61,7 +63,8 @@ type heldEvent struct {
 
 // Monitor implements driver.Driver. The flows that drop, and those that let
 // connections through when asked, also send the packet to a connection of the
-// monitor's own; a meter bounds that over the whole bridge. Both go with it.
+// monitor's own; meters bound that, of asides for each port's share and of all else
+// over the whole bridge. All of it goes with the monitor.
 func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-chan driver.FlowEvent, error) {
 	w := &watch{
 		d: d, opts: opts, queue: driver.NewFlowQueue(),
@@ -82,7 +85,7 @@ func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-cha
 	d.watching = w
 	d.pic.policies.listen(true)
 	if err := d.rewatch(ctx, w.dress); err != nil {
-		d.watching = nil
+		d.watching, d.shared = nil, nil
 		d.pic.policies.listen(false)
 		return nil, errors.Join(fmt.Errorf("monitor: %w", err), d.rewatch(ctx, nil), w.conn.Close())
 	}
@@ -132,8 +135,12 @@ func (w *watch) connect(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	w.came.Store(0) // the bound counts anew too
-	if err := conn.ReceivePackets(ctx, samplesPerSecond, w.receive); err != nil {
+	w.came.Store(0)
+	err = conn.ReceivePackets(ctx, samplesPerSecond, w.receive)
+	if err == nil {
+		w.met, w.cut, err = conn.PacketCounts(ctx, pipeline.Shares()...)
+	}
+	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
 	w.conn, w.passed, w.lost = conn, 0, 0
@@ -193,7 +200,7 @@ func (w *watch) end() {
 	w.d.mu.Unlock()
 	if w.conn != nil {
 		if err == nil {
-			err = w.conn.ForgetPackets(ctx)
+			err = w.conn.ForgetPackets(ctx, pipeline.Shares()...)
 		}
 		_ = w.conn.Close() // nothing was left unsaid
 	}
@@ -201,7 +208,7 @@ func (w *watch) end() {
 		w.d.cfg.Log.Warn("end the monitor; what it added goes with the next change", "error", err)
 	}
 	w.d.mu.Lock()
-	w.d.watching = nil // now that the bound is gone, another may set its own
+	w.d.watching, w.d.shared = nil, nil // now that the bound is gone, another may set its own
 	w.d.mu.Unlock()
 	w.queue.Close()
 	close(w.ended)
@@ -231,14 +238,15 @@ func (w *watch) tick(ctx context.Context) {
 }
 
 // miss tells of packets that the switch sent nobody. It counts those that its
-// bound cuts, but not those that find its queues full, when this process or
-// the switch is slow: what has passed the bound and not come by the next tick
+// bounds cut, but not those that find its queues full, when this process or
+// the switch is slow: what has passed the bounds and not come by the next tick
 // is lost too. Should it come later still, the next losses are so much less.
 func (w *watch) miss(ctx context.Context) {
-	met, cut, err := w.conn.PacketCounts(ctx)
-	if err != nil {
+	met, cut, err := w.conn.PacketCounts(ctx, pipeline.Shares()...)
+	if err != nil || met < w.met || cut < w.cut {
 		return // of a switch that goes away; it counts anew
 	}
+	met, cut = met-w.met, cut-w.cut
 	lost := cut
 	if came := w.came.Load(); w.passed > came {
 		lost += w.passed - came

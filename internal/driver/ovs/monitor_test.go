@@ -3,6 +3,8 @@ package ovs
 import (
 	"context"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -155,7 +157,7 @@ func TestMonitorLeavesNoTrace(t *testing.T) {
 		}
 		return out
 	}
-	before, meters := dump(), r.Ofctl("contivBr", "dump-meters")
+	before, meters := dump(), r.meters()
 	ctx, cancel := context.WithCancel(t.Context())
 	events, err := drv.Monitor(ctx, driver.MonitorOptions{Connections: true})
 	if err != nil {
@@ -172,7 +174,7 @@ func TestMonitorLeavesNoTrace(t *testing.T) {
 	if diff := cmp.Diff(before, dump()); diff != "" {
 		t.Errorf("flows after the monitor (-want +got):\n%s", diff)
 	}
-	if after := r.Ofctl("contivBr", "dump-meters"); after != meters {
+	if after := r.meters(); after != meters {
 		t.Errorf("meters after the monitor: %s, before it: %s", after, meters)
 	}
 	r.drv.mu.Lock() // as if the process had died under monitoring
@@ -192,6 +194,11 @@ func TestMonitorLeavesNoTrace(t *testing.T) {
 	if diff := cmp.Diff(before, dump()); diff != "" {
 		t.Errorf("flows after a death under monitoring (-want +got):\n%s", diff)
 	}
+}
+
+// meters are those of the switch, sorted.
+func (r *rig) meters() string {
+	return strings.Join(slices.Sorted(strings.SplitSeq(r.Ofctl("contivBr", "dump-meters"), "\n")), "\n")
 }
 
 // FuzzReadFrame: what a container sends must not break the reader.

@@ -98,11 +98,12 @@ type Driver struct {
 	fills    fills
 	verified time.Time
 	dumpTook time.Duration
-	patience time.Duration // switchPatience, but in tests
-	listable uint64        // maxLiving, but in tests
-	watching *watch        // who monitors; nil = nobody
-	untold   driver.Untold // audits that came or changed while nobody monitored
-	fault    func() error  // tests only: asked before every write
+	patience time.Duration  // switchPatience, but in tests
+	listable uint64         // maxLiving, but in tests
+	watching *watch         // who monitors; nil = nobody
+	shared   *openflow.Conn // to the switch that has the meters of shares
+	untold   driver.Untold  // audits that came or changed while nobody monitored
+	fault    func() error   // tests only: asked before every write
 	drift    driver.Drift
 	asked    map[netip.Addr]time.Time // tunnel endpoints, and when they were last asked for
 	stood    map[string]bool          // wanted ports that the switch has had
@@ -387,12 +388,18 @@ func (d *Driver) commit(ctx context.Context, mods []openflow.Mod) error {
 			return err
 		}
 	}
+	if d.watching != nil && d.shared != d.sw { // its flows name meters
+		if err := d.sw.Share(ctx, pipeline.ShareRate, pipeline.Shares()...); err != nil {
+			return model.Errorf(model.ErrUnavailable, "open vswitch: bound what is told of each port: %w", err)
+		}
+		d.shared = d.sw
+	}
 	err := d.sw.Commit(ctx, mods)
 	if err == nil {
 		d.purge(ctx)
 		return nil
 	}
-	d.known = false // the bundle may or may not have been committed
+	d.known, d.shared = false, nil // the bundle may or may not have been committed
 	if e := (*openflow.Error)(nil); errors.As(err, &e) {
 		return fmt.Errorf("open vswitch: %w", err)
 	}

@@ -39,6 +39,9 @@ const (
 	nxOutputReg   = 15
 	nxCT          = 35
 	nxNAT         = 36
+	nxController2 = 37
+	propMaxLen    = 0 // of the latter
+	propMeter     = 5
 	noTable       = 0xff
 	nxInPort      = 0xfff8
 	ctCommit      = 1
@@ -75,8 +78,12 @@ type (
 	// quote included. Ports stay where no other connection of the zone has them.
 	NAT uint8
 	// Controller sends the packet to the connections that take such, whole or
-	// its first MaxLen bytes.
-	Controller struct{ MaxLen uint16 }
+	// its first MaxLen bytes, as far as the meter of a number lets it: one that is
+	// there, 0 = that of the whole bridge.
+	Controller struct {
+		MaxLen uint16
+		Meter  uint32
+	}
 	// PushVLAN adds an empty 802.1Q tag.
 	PushVLAN struct{}
 	// PopVLAN removes the outer tag.
@@ -118,7 +125,12 @@ func (a Output) String() string {
 	return "output:" + portText(a.Port)
 }
 
-func (a Controller) String() string { return "CONTROLLER:" + strconv.Itoa(int(a.MaxLen)) }
+func (a Controller) String() string {
+	if a.Meter != 0 {
+		return fmt.Sprintf("controller(max_len=%d,meter_id=%d)", a.MaxLen, a.Meter)
+	}
+	return "CONTROLLER:" + strconv.Itoa(int(a.MaxLen))
+}
 
 func (a OutputReg) String() string { return "output:" + fields[a.Field].nxm + "[]" }
 
@@ -176,6 +188,12 @@ func (a Output) appendWire(b []byte) []byte {
 }
 
 func (a Controller) appendWire(b []byte) []byte {
+	if a.Meter != 0 {
+		b = append(appendNX(b, nxController2, 32), make([]byte, 6)...)
+		b = appendHeader(b, propMaxLen, 8)
+		b = append(binary.BigEndian.AppendUint16(b, a.MaxLen), 0, 0)
+		return binary.BigEndian.AppendUint32(appendHeader(b, propMeter, 8), a.Meter)
+	}
 	b = appendHeader(b, actOutput, 16)
 	b = binary.BigEndian.AppendUint32(b, portController)
 	b = binary.BigEndian.AppendUint16(b, a.MaxLen)
@@ -287,7 +305,7 @@ func readAction(b []byte) (Action, []byte, error) {
 	body, rest := b[:n], b[n:]
 	switch {
 	case typ == actOutput && n == 16 && binary.BigEndian.Uint32(body[4:]) == portController:
-		return Controller{binary.BigEndian.Uint16(body[8:])}, rest, nil
+		return Controller{MaxLen: binary.BigEndian.Uint16(body[8:])}, rest, nil
 	case typ == actOutput && n == 16:
 		return Output{binary.BigEndian.Uint32(body[4:])}, rest, nil
 	case typ == actPushVLAN && n == 8 && binary.BigEndian.Uint16(body[4:]) == etherTypeVLAN:
@@ -318,6 +336,8 @@ func readNX(subtype int, b []byte) (Action, error) {
 	switch {
 	case subtype == nxResubmit && len(b) == 16 && u16(10) == nxInPort && b[12] != noTable:
 		return Resubmit{b[12]}, nil
+	case subtype == nxController2 && len(b) == 32 && u32(16) == propMaxLen<<16|8 && u32(24) == propMeter<<16|8 && u32(28) != 0:
+		return Controller{MaxLen: u16(20), Meter: u32(28)}, nil
 	case subtype == nxOutputReg && len(b) == 24:
 		f, err := fieldOf(u32(12))
 		if err == nil && u16(10) != subfield(f) {

@@ -48,6 +48,11 @@ func TestSwitchRoundTrip(t *testing.T) {
 	if err := c.SetMeter(ctx, 3, 100); err != nil { // one of them uses it
 		t.Fatal(err)
 	}
+	for range 2 { // one that is there stays
+		if err := c.Share(ctx, 100, 255, 256); err != nil { // which a sample names
+			t.Fatal(err)
+		}
+	}
 	all := mods(t, openflow.Samples)
 	if err := c.Commit(ctx, all); err != nil {
 		t.Fatal(err)

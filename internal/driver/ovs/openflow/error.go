@@ -14,7 +14,7 @@ type Error struct {
 
 var errorTypes = map[uint16]string{
 	0: "hello failed", 1: "bad request", 2: "bad action", 3: "bad instruction", 4: "bad match",
-	5: "flow change failed", 6: "group change failed", 7: "port change failed", 13: "multipart request failed",
+	5: "flow change failed", 6: "group change failed", 7: "port change failed", 12: "meter change failed", 13: "multipart request failed",
 	17: "bundle failed", 0xffff: "experimenter error",
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Packets that the switch sends here, and the meter that bounds them
@@ -18,11 +19,15 @@ const (
 	multipartMeter = 9
 
 	meterController = 0xfffffffe // of all packets to controllers
+	meterAll        = 0xffffffff
 	meterAdd        = 0
 	meterModify     = 1
 	meterDelete     = 2
 	meterFlags      = 2 | 4 | 8 // packets per second, with burst, counted
 	bandDrop        = 1
+
+	errMeterMod    = 12
+	errMeterExists = 1
 )
 
 // PacketIn is a packet that a flow with a Controller action sent here.
@@ -128,27 +133,61 @@ func (c *Conn) TakePackets(ctx context.Context, fn func(PacketIn)) error {
 	return nil
 }
 
-// ForgetPackets removes the bound that ReceivePackets set.
-func (c *Conn) ForgetPackets(ctx context.Context) error {
-	return c.refusable(ctx, 2, func(xid uint32) ([]byte, error) {
-		b := appendMeterMod(nil, xid, meterDelete, meterController, 0)
-		return finish(appendMessage(b, typeBarrierReq, xid+1), len(b)), nil
+// Share makes sure of the meters that Controller actions name; each lets rate
+// packets a second through. One that is there stays as it is.
+func (c *Conn) Share(ctx context.Context, rate uint32, meters ...uint32) error {
+	n := uint32(len(meters))
+	var refusal error
+	err := c.exchange(ctx, n+1, func(xid uint32) (b []byte, _ error) {
+		for i, m := range meters {
+			b = appendMeterMod(b, xid+uint32(i), meterAdd, m, rate)
+		}
+		return finish(appendMessage(b, typeBarrierReq, xid+n), len(b)), nil
+	}, func(m reply) (bool, error) {
+		if e, err := asError(m); refusal == nil && (err != nil || e != nil && (e.Type != errMeterMod || e.Code != errMeterExists)) {
+			refusal = firstError(e, err)
+		}
+		return m.typ == typeBarrierRep, nil
+	})
+	return errors.Join(err, refusal)
+}
+
+// ForgetPackets removes the bound that ReceivePackets set, and shares.
+func (c *Conn) ForgetPackets(ctx context.Context, meters ...uint32) error {
+	meters = append(meters, meterController)
+	n := uint32(len(meters))
+	return c.refusable(ctx, n+1, func(xid uint32) (b []byte, _ error) {
+		for i, m := range meters {
+			b = appendMeterMod(b, xid+uint32(i), meterDelete, m, 0)
+		}
+		return finish(appendMessage(b, typeBarrierReq, xid+n), len(b)), nil
 	})
 }
 
-// PacketCounts returns how many packets have met the bound since it was set,
-// and how many of them it has kept back. Where the switch forwards in user
-// space, those it let through before it answers have come here, or never will.
-func (c *Conn) PacketCounts(ctx context.Context) (met, cut uint64, err error) {
+// PacketCounts returns how many packets have met the bound and the shares since
+// they were set, and how many of them these have kept back. Where the switch
+// forwards in user space, those it let through before it answers have come here,
+// or never will.
+func (c *Conn) PacketCounts(ctx context.Context, meters ...uint32) (met, cut uint64, err error) {
 	err = c.multipart(ctx, "read meter", func(xid uint32) []byte {
 		b := appendMultipart(nil, xid, multipartMeter)
-		b = binary.BigEndian.AppendUint32(b, meterController)
+		b = binary.BigEndian.AppendUint32(b, meterAll)
 		return finish(append(b, 0, 0, 0, 0), 0)
 	}, func(b []byte) error {
-		if len(b) < 56 {
-			return fmt.Errorf("meter counters cut short: %d bytes", len(b))
+		for len(b) > 0 {
+			n := 0
+			if len(b) >= 56 {
+				n = int(binary.BigEndian.Uint16(b[4:]))
+			}
+			if n < 56 || n > len(b) {
+				return fmt.Errorf("meter counters cut short: %d bytes", len(b))
+			}
+			if m := binary.BigEndian.Uint32(b); m == meterController || slices.Contains(meters, m) {
+				met += binary.BigEndian.Uint64(b[16:])
+				cut += binary.BigEndian.Uint64(b[40:])
+			}
+			b = b[n:]
 		}
-		met, cut = binary.BigEndian.Uint64(b[16:]), binary.BigEndian.Uint64(b[40:])
 		return nil
 	})
 	return met, cut, err

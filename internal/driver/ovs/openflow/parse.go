@@ -238,6 +238,13 @@ func parseAction(s string) (Action, error) {
 	if p, ok := strings.CutPrefix(s, "ct("); ok {
 		return parseCT(strings.TrimSuffix(p, ")"), bad)
 	}
+	if p, ok := strings.CutPrefix(s, "controller("); ok {
+		var a Controller
+		if n, err := fmt.Sscanf(p, "max_len=%d,meter_id=%d)", &a.MaxLen, &a.Meter); n != 2 || err != nil || a.Meter == 0 {
+			return nil, bad
+		}
+		return a, nil
+	}
 	kind, arg, _ := strings.Cut(s, ":")
 	from, to, _ := strings.Cut(arg, "->")
 	whole := func(s string) (Field, error) {
@@ -254,7 +261,7 @@ func parseAction(s string) (Action, error) {
 		if err != nil {
 			return nil, bad
 		}
-		return Controller{uint16(n)}, nil
+		return Controller{MaxLen: uint16(n)}, nil
 	case "meter":
 		n, err := strconv.ParseUint(arg, 10, 32)
 		if err != nil {

@@ -35,31 +35,57 @@ var logged = []model.Action{model.Allow, model.Deny, model.Pass}
 // MaxAudits is how many audited sets a set may have: a flow names them all.
 const MaxAudits = 64
 
-// asideBase adds what asides need whatever sets there are.
-func asideBase(l *list) {
-	before := l.cookie
-	l.cookie = cookie(KindAside, 0)
-	tell := of.Controller{MaxLen: sampleLen}
-	l.add(Logged, 10, match(isNew), tell)
-	for _, end := range []int{0, whatIn} {
-		l.add(WouldAllow, 10, match(of.Eq(regWhat, whatDenied+end)), tell)
-		l.add(WouldDeny, 10, match(of.Eq(regWhat, whatAllowed+end)), tell)
-		l.add(WouldDefault, 10, match(of.Eq(regWhat, whatAllowed+end)), tell)
+// Each container has a share of what asides tell, so that none can use up all:
+// the shares are the ports' numbers, cut to some bits, and each has a meter.
+const (
+	shares     = 64
+	firstMeter = 256 // a number as others hardly choose it
+	// ShareRate is how much is told of a share a second.
+	ShareRate = 100
+)
+
+// Shares are the meters that the flows of Hooks name.
+func Shares() []uint32 {
+	out := make([]uint32, shares)
+	for i := range out {
+		out[i] = firstMeter + uint32(i)
 	}
-	l.cookie = before
+	return out
 }
 
 var isNew = of.State(of.StateNew|of.StateTrk, 0)
 
 // Hooks returns the flows that evaluate audited sets where a connection has
-// passed an end's policy. They are there while somebody monitors.
+// passed an end's policy, and those that tell of asides. They are there while
+// somebody monitors.
 func Hooks() []of.Flow {
 	l := &list{cookie: cookie(KindAside, 0)}
-	for i, at := range []Stage{outward.after, inward.after} {
-		l.add(at, priorityHook, match(isNew, of.Eq(regAudited, i)),
-			of.Set(regAudited, i+1), of.Set(regWhat, whatAllowed+i*whatIn), goTo(Audit), goTo(at))
+	l.hooks()
+	for i, meter := range Shares() {
+		l.tell(i, meter)
 	}
 	return l.flows
+}
+
+func (l *list) hooks() {
+	for i, at := range []Stage{outward.after, inward.after} {
+		l.add(at, priorityHook, match(isNew, of.Eq(regAudited, i)),
+			of.Set(regAudited, i+1), goTo(Owner), of.Set(regWhat, whatAllowed+i*whatIn), goTo(Audit), goTo(at))
+	}
+	l.add(Owner, 10, match(origin(fromPort)), of.Move{From: of.InPort, To: regSwap})
+	l.add(Owner, 0, nil, of.Move{From: regPort, To: regSwap}) // of who is asked from elsewhere
+}
+
+// tell adds what sends up the packets of a share.
+func (l *list) tell(share int, meter uint32) {
+	tell := of.Controller{MaxLen: sampleLen, Meter: meter}
+	owner := of.Masked(regSwap, of.Uint(share), of.Uint(shares-1))
+	l.add(Logged, 10, match(isNew, owner), tell)
+	for _, end := range []int{0, whatIn} {
+		l.add(WouldAllow, 10, match(of.Eq(regWhat, whatDenied+end), owner), tell)
+		l.add(WouldDeny, 10, match(of.Eq(regWhat, whatAllowed+end), owner), tell)
+		l.add(WouldDefault, 10, match(of.Eq(regWhat, whatAllowed+end), owner), tell)
+	}
 }
 
 // Audits returns the flows that lead from a set to the sets that are audited
@@ -96,7 +122,7 @@ func tellLogged(kind Kind, number uint32, out bool) []of.Action {
 	if !out {
 		what += whatIn
 	}
-	return []of.Action{of.Set(regRule, number), of.Set(regWhat, what), goTo(Logged)}
+	return []of.Action{goTo(Owner), of.Set(regRule, number), of.Set(regWhat, what), goTo(Logged)}
 }
 
 // tellDenied is what a flow that denies by policy does last while monitored.
@@ -105,7 +131,7 @@ func tellDenied(out bool) []of.Action {
 	if !out {
 		what += whatIn
 	}
-	return []of.Action{of.Set(regWhat, what), goTo(Audit)}
+	return []of.Action{goTo(Owner), of.Set(regWhat, what), goTo(Audit)}
 }
 
 // Aside is what a packet tells that was sent up by one of the stages of asides.

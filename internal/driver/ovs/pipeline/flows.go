@@ -196,7 +196,6 @@ func Base(c Config) []of.Flow {
 	hostBase(l, c)
 	trackFlows(l, c)
 	policyFrame(l, c)
-	asideBase(l)
 	commitFlows(l)
 	l.drop(Output, 200, match(of.State(of.StateInv, 0)), driver.DropInvalid) // a fragment whose datagram never was complete
 	l.drop(Output, 0, match(of.Eq(regPort, 0)), driver.DropUnknownDest)

@@ -222,7 +222,10 @@ func TestAuditGolden(t *testing.T) {
 		{Tier: model.TierContiv, Default: model.Pass},
 		{Tier: model.TierKubernetes, Default: model.Deny},
 	}}
-	flows := slices.Concat(Audits(s), Hooks())
+	l := &list{cookie: cookie(KindAside, 0)}
+	l.hooks()
+	l.tell(3, firstMeter+3) // of one share
+	flows := slices.Concat(Audits(s), l.flows)
 	frame, err := SetFrame(a, true)
 	if err != nil {
 		t.Fatal(err)

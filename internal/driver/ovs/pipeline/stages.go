@@ -48,7 +48,8 @@ const (
 	WouldAllow   Stage = AuditIn0 + TiersPerDirection  // an audited set lets through
 	WouldDeny    Stage = WouldAllow + 1                // a rule of it denies
 	WouldDefault Stage = WouldDeny + 1                 // a tier of it denies
-	NumStages    Stage = WouldDefault + 1
+	Owner        Stage = WouldDefault + 1              // whose share of what is told it is
+	NumStages    Stage = Owner + 1
 )
 
 var stageNames = map[Stage]string{
@@ -56,7 +57,7 @@ var stageNames = map[Stage]string{
 	Advertise: "advertise", Answer: "answer", Destination: "destination", Flood: "flood", Address: "address",
 	Router: "router", Hops: "hops", Next: "next", Route: "route",
 	Track: "track", State: "state", Commit: "commit", Output: "output",
-	Logged: "logged", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default",
+	Logged: "logged", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default", Owner: "owner",
 }
 
 func (s Stage) String() string {
@@ -87,7 +88,7 @@ const (
 	regPort    = of.Reg5     // port number to send to, or toVTEPs
 	regOrigin  = of.Reg6     // where the frame came from
 	regChunk   = of.Reg7     // place in the chain of Flood
-	regSwap    = of.Reg8     // scratch
+	regSwap    = of.Reg8     // scratch; in the stages of asides the port that owns a connection
 	regWay     = of.Reg9     // way out of a local port through the host
 )
 
