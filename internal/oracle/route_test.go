@@ -208,7 +208,6 @@ func TestRouteBadSubnets(t *testing.T) {
 		{"overlap, from a third network", "10.0.0.0/16", "c", "10.0.1.9", 1},
 		{"not held, to it", "10.9.0.0/24", "a", "10.0.2.9", 0},
 		{"not held, from it", "10.9.0.0/24", "b", "10.0.1.9", 0},
-		{"held by another's", "10.0.3.0/24", "a", "10.0.2.9", 0},
 	} {
 		f := New()
 		mustApply(t, f, routedPicture(editNetwork(2, func(n *desired.Network) { n.Subnet = netip.MustParsePrefix(x.subnet2) })))
@@ -216,6 +215,50 @@ func TestRouteBadSubnets(t *testing.T) {
 		p := Packet{Port: x.from, SrcMAC: from.MAC, DstMAC: desired.RouterMAC, Src: from.IPv4, Dst: ip(x.dst), Proto: model.ProtoUDP, SrcPort: 5, DstPort: 6}
 		if v := f.Send(p); v.Network != x.network || (x.network == 0) == v.Passed() {
 			t.Errorf("%s: %s on network %d", x.name, v, v.Network)
+		}
+	}
+}
+
+// TestRouteFromElsewhere: only packets for one station come from another network,
+// and by no other way than their sender's host.
+func TestRouteFromElsewhere(t *testing.T) {
+	f := New()
+	mustApply(t, f, routedPicture(func(h *desired.Host) {
+		h.ArpMode, h.Private = model.ArpFlood, desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+		p, _ := h.Ports.Get("a")
+		port := *p
+		port.Private = ip("172.19.0.1")
+		h.Ports = h.Ports.Set("a", &port)
+		twin := &desired.Remote{Network: 1, MAC: model.MAC{2, 2, 9}, IPv4: ip("10.0.1.8"), Identity: 320, VTEP: vtep2}
+		h.Remotes = h.Remotes.Set(keyOf(twin), twin)
+		stray := &desired.Remote{Network: 2, MAC: model.MAC{2, 2, 8}, IPv4: ip("10.0.3.8"), Identity: 321, VTEP: vtep2}
+		h.Remotes = h.Remotes.Set(keyOf(stray), stray)
+	}))
+	from := Packet{VTEP: vtep2, Network: 1, SrcMAC: model.MAC{2, 2, 9}, DstMAC: model.MAC{2, 1, 1}, Src: ip("10.0.2.9"), Dst: ip("10.0.1.1"), Proto: model.ProtoUDP, SrcPort: 5, DstPort: 6}
+	to := Packet{Port: "a", SrcMAC: model.MAC{2, 1, 1}, DstMAC: desired.RouterMAC, Src: ip("10.0.1.1"), Dst: ip("10.0.3.8"), Proto: model.ProtoUDP, SrcPort: 5, DstPort: 6}
+	for _, x := range []struct {
+		name string
+		p    Packet
+		edit func(*Packet)
+		drop string
+	}{
+		{"a packet", from, func(*Packet) {}, ""},
+		{"a broadcast", from, func(p *Packet) { p.DstMAC, p.Dst = Broadcast, ip("255.255.255.255") }, driver.DropUnknownSource},
+		{"ARP", from, func(p *Packet) {
+			p.ARP = &ARP{Op: ARPReply, SenderMAC: p.SrcMAC, SenderIP: p.Src, TargetMAC: p.DstMAC, TargetIP: p.Dst}
+		}, driver.DropUnknownSource},
+		{"neighbour discovery", from, func(p *Packet) {
+			p.Src, p.Dst, p.Proto, p.ICMPType = ip("fd00:2::9"), ip("fd00:1::1"), model.ProtoICMPv6, NDNeighborAdvert
+			p.ND = &ND{Target: p.Src, LinkAddr: p.SrcMAC, HasLink: true}
+		}, driver.DropUnknownSource},
+		{"from the host", from, func(p *Packet) { p.VTEP, p.Network, p.Host, p.Dst = netip.Addr{}, 0, true, ip("172.19.0.1") }, driver.DropSpoof},
+		{"to an address that its network does not hold", to, func(*Packet) {}, driver.DropUnknownDest},
+		{"to a twin's MAC on the own network", to, func(p *Packet) { p.DstMAC, p.Dst = model.MAC{2, 2, 9}, ip("10.0.2.9") }, driver.DropUnknownDest},
+	} {
+		p := x.p
+		x.edit(&p)
+		if v := f.Send(p); v.Drop != x.drop {
+			t.Errorf("%s: %s, want %q", x.name, v, x.drop)
 		}
 	}
 }
