@@ -31,6 +31,7 @@ var sections = []struct {
 	{"twohosts", (*bench).twoHosts},
 	{"routed", (*bench).routed},
 	{"scale", (*bench).scale},
+	{"longway", (*bench).longWay},
 	{"whole", (*bench).whole},
 }
 

@@ -16,6 +16,7 @@ const (
 	setRanges
 	setMixed
 	setLast
+	setOpen
 )
 
 func tcp(lo, hi int) []model.PortMatch {
@@ -31,10 +32,22 @@ func shape(id desired.PolicySetID, n int, rule func(i int) desired.Rule) *desire
 		t.Rules = t.Rules.Set(r.ID, &r)
 	}
 	last := &desired.Rule{
-		ID: fmt.Sprintf("s%d-last", id), Action: model.Allow, Identities: desired.IdentitiesOf(identity), Ports: tcp(port, port),
+		ID: lastRule(id), Action: model.Allow, Identities: desired.IdentitiesOf(identity), Ports: tcp(port, port),
 	}
 	t.Rules = t.Rules.Set(last.ID, last)
 	return &desired.PolicySet{ID: id, Name: fmt.Sprintf("shape %d", id), In: []desired.Tier{t}}
+}
+
+func lastRule(id desired.PolicySetID) string { return fmt.Sprintf("s%d-last", id) }
+
+// open is a policy of ten rules whose last one allows our peer whatever it asks for.
+func open(id desired.PolicySetID) *desired.PolicySet {
+	s := shape(id, 10, one)
+	last, _ := s.In[0].Rules.Get(lastRule(id))
+	any := *last
+	any.Ports = nil
+	s.In[0].Rules = s.In[0].Rules.Set(any.ID, &any)
+	return s
 }
 
 func alternate(i int) model.Action {

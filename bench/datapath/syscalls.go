@@ -23,7 +23,7 @@ func raw(call uintptr, fd int, b []byte) (int, error) {
 }
 
 // address is what connect(2) wants of an IPv4 server.
-func address(a netip.Addr) *unix.RawSockaddrInet4 {
+func address(a netip.Addr, port uint16) *unix.RawSockaddrInet4 {
 	be := binary.BigEndian.AppendUint16(nil, port)
 	return &unix.RawSockaddrInet4{Family: unix.AF_INET, Port: binary.NativeEndian.Uint16(be), Addr: a.As4()}
 }
@@ -46,6 +46,35 @@ func accept(l int) (int, bool) {
 		}
 		if errno != unix.EINTR {
 			return 0, false
+		}
+	}
+}
+
+// send is sendto(2), unseen by the Go scheduler.
+func send(fd int, b []byte, to *unix.RawSockaddrInet4) error {
+	for {
+		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+			0, uintptr(unsafe.Pointer(to)), unsafe.Sizeof(*to))
+		if errno == 0 {
+			return nil
+		}
+		if errno != unix.EINTR {
+			return errno
+		}
+	}
+}
+
+// receive is recvfrom(2), unseen by the Go scheduler.
+func receive(fd int, b []byte, from *unix.RawSockaddrInet4) (int, error) {
+	size := uint32(unsafe.Sizeof(*from))
+	for {
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+			0, uintptr(unsafe.Pointer(from)), uintptr(unsafe.Pointer(&size)))
+		if errno == 0 {
+			return int(n), nil
+		}
+		if errno != unix.EINTR {
+			return 0, errno
 		}
 	}
 }

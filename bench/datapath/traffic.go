@@ -358,7 +358,7 @@ func connections(p path, d time.Duration) (float64, error) {
 	var took []time.Duration
 	err = onCPU(p.client, 1, func() error {
 		b := make([]byte, 1)
-		to := address(p.addr)
+		to := address(p.addr, port)
 		for begin := time.Now(); time.Since(begin) < d; {
 			start := time.Now()
 			for range batch {
