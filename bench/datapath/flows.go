@@ -8,49 +8,33 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/bench/ratio"
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
 // manyFlows are round trips of one byte in side x side flows in turn, as a proxy
 // or a name server has them: each of side UDP sockets speaks to each of as many.
-// All flows are known when the measurement begins, which comes to each of them
-// once at least; it takes as long as that takes.
+// The first time around makes them known, the second one is measured, so that each
+// flow rests for as long as all others take once.
 func manyFlows(side int) metric {
-	m := metric{name: fmt.Sprintf("round trip of 1 byte, %d flows in turn", side*side), unit: "µs"}
-	m.run = func(paths []path, _ time.Duration) (took []float64, err error) {
-		var all []*mesh
-		defer func() {
-			for _, m := range all {
-				err = errors.Join(err, m.close())
-			}
-		}()
-		for _, p := range paths {
+	return metric{
+		name: fmt.Sprintf("round trip of 1 byte, %d flows in turn", side*side), unit: "µs",
+		run: oneByOne(func(p path, _ time.Duration) (_ float64, err error) {
 			m, err := openMesh(p, side)
 			if err != nil {
-				return nil, wrap(p, err)
+				return 0, wrap(p, err)
 			}
-			all = append(all, m)
-		}
-		batches := make([][]time.Duration, len(all))
-		part := (side*side + turns - 1) / turns
-		for turn := range 2 * turns {
-			for i, m := range all {
-				more, err := m.exchange(part)
-				if err != nil {
-					return nil, wrap(m.path, err)
-				}
-				if turn >= turns { // the first time around they are made known
-					batches[i] = append(batches[i], more...)
-				}
+			defer func() { err = errors.Join(err, m.close()) }()
+			if _, err := m.exchange(side * side); err != nil {
+				return 0, wrap(p, err)
 			}
-		}
-		for _, b := range batches {
-			slices.Sort(b)
-			took = append(took, float64(b[len(b)/2].Nanoseconds())/1000/batch)
-		}
-		return took, nil
+			took, err := m.exchange(side * side)
+			if err != nil {
+				return 0, wrap(p, err)
+			}
+			return ratio.Median(took) / batch, nil
+		}),
 	}
-	return m
 }
 
 // mesh is UDP sockets at both ends of a path. Both ends go through the flows in
@@ -114,9 +98,9 @@ func (m *mesh) serve() error {
 }
 
 // exchange sends one byte to and fro in at least n flows, and returns what each
-// batch of them took. Both ends run on one processor.
-func (m *mesh) exchange(n int) (took []time.Duration, err error) {
-	return took, onCPU(m.path.client, 1, func() error {
+// batch of them took, in microseconds. Both ends run on one processor.
+func (m *mesh) exchange(n int) (took series, err error) {
+	return took, onCPU(m.client, 1, func() error {
 		b := make([]byte, 1)
 		for end := m.next + n; m.next < end; {
 			start := time.Now()
@@ -125,7 +109,7 @@ func (m *mesh) exchange(n int) (took []time.Duration, err error) {
 					return err
 				}
 			}
-			took = append(took, time.Since(start))
+			took = append(took, float64(time.Since(start).Nanoseconds())/1000)
 		}
 		return nil
 	})

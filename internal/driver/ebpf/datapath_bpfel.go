@@ -56,6 +56,7 @@ const (
 	datapathProgToContainer   = "to_container"
 	datapathVarConnsShare     = "conns_share"
 	datapathVarConnsShort     = "conns_short"
+	datapathVarFastBits       = "fast_bits"
 	datapathVarHalfShort      = "half_short"
 	datapathVarHalfSlots      = "half_slots"
 	datapathVarOwnerSeed      = "owner_seed"
@@ -155,6 +156,7 @@ type datapathMapSpecs struct {
 type datapathVariableSpecs struct {
 	ConnsShare *ebpf.VariableSpec `ebpf:"conns_share"`
 	ConnsShort *ebpf.VariableSpec `ebpf:"conns_short"`
+	FastBits   *ebpf.VariableSpec `ebpf:"fast_bits"`
 	HalfShort  *ebpf.VariableSpec `ebpf:"half_short"`
 	HalfSlots  *ebpf.VariableSpec `ebpf:"half_slots"`
 	OwnerSeed  *ebpf.VariableSpec `ebpf:"owner_seed"`
@@ -257,6 +259,7 @@ func (m *datapathMaps) Close() error {
 type datapathVariables struct {
 	ConnsShare *ebpf.Variable `ebpf:"conns_share"`
 	ConnsShort *ebpf.Variable `ebpf:"conns_short"`
+	FastBits   *ebpf.Variable `ebpf:"fast_bits"`
 	HalfShort  *ebpf.Variable `ebpf:"half_short"`
 	HalfSlots  *ebpf.Variable `ebpf:"half_slots"`
 	OwnerSeed  *ebpf.Variable `ebpf:"owner_seed"`

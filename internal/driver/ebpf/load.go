@@ -226,9 +226,20 @@ func resize(spec *ebpf.CollectionSpec, sizes map[string]uint32) error {
 			spec.Maps["slots"].MaxEntries = n
 		}
 	}
+	memory, err := machineMemory()
+	if err != nil {
+		return err
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("ebpf driver: count the processors: %w", err)
+	}
+	bits := pairBits(memory, cpus, spec.Maps["fast"].ValueSize)
+	spec.Maps["fast"].MaxEntries = uint32(cpus) << bits //nolint:gosec // some thousand processors at most
 	half, open := spec.Maps["halfopen"].MaxEntries, spec.Maps["conns"].MaxEntries
 	for name, n := range map[string]uint32{
 		"half_slots": half, "half_short": many(half), "conns_short": many(open), "conns_share": max(1, open/16),
+		"fast_bits": bits,
 	} {
 		if err := spec.Variables[name].Set(n); err != nil {
 			return fmt.Errorf("ebpf driver: set %s: %w", name, err)

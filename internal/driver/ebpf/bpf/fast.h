@@ -2,7 +2,7 @@
 // The short way: what the long one decided about packets of an established TCP
 // or UDP connection over IPv4, found by one look-up before anything else. An
 // entry counts under the stamp of the decision (the epoch, and the turns of both
-// ends) and for at most a hundred ticks (0.1 to 1 s); then a packet goes the
+// ends) and for at most a thousand ticks (1 to 10 s); then a packet goes the
 // long way again, which keeps the connection alive and judges it anew. What is
 // unusual about a packet (options, fragments, SYN, FIN, RST, lengths that do not
 // fit, an end that is no endpoint) sends it the long way.
@@ -10,20 +10,28 @@
 
 #include "conntrack.h"
 
-#define FAST_TICKS 100
-#define FAST_BITS 13
+#define FAST_TICKS 1000
 #define IDLE_TICKS (10 * FAST_TICKS) // of a rule that nothing hits: packets take the long way more often
 #define LONG_WAY -2
 
-// Each processor has its own: a connection's place in it is found without the
-// kernel's help, and nobody else writes there. Two connections with one place
-// take it from each other. Not pinned: programs of another version begin with
-// an empty one.
+// Of the number of pairs of places that each processor has; the driver sets it,
+// and makes the map as big.
+const volatile __u32 fast_bits = 12;
+
+// Each processor has its own: a connection's pair is found without the kernel's
+// help, and nobody else writes there. It stands in either place of the pair; others
+// that live are left alone, three times of four, or connections in turn would take
+// their places from each other without end. Not pinned: programs of another version
+// begin with an empty one.
+struct fast_pair {
+	struct fast way[2];
+};
+
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
-	__type(value, struct fast);
-	__uint(max_entries, 1 << FAST_BITS);
+	__type(value, struct fast_pair);
+	__uint(max_entries, 1);
 } fast SEC(".maps");
 
 struct fast_header {
@@ -45,13 +53,38 @@ struct fast_header {
 #define AT(h, field) (*(__typeof__(((struct fast_header *)0)->field) *)((void *)(h) + __builtin_offsetof(struct fast_header, field)))
 #define WORD(h, n) (((const __u64 *)(h))[n])
 
-static __always_inline struct fast *fast_place(__u64 ends, __u32 ports, __u32 ifindex)
+static __always_inline struct fast_pair *fast_places(__u64 ends, __u32 ports, __u32 ifindex)
 {
 	const __u64 odd = 0x9e3779b97f4a7c15ULL; // 2^64 by the golden ratio (Knuth 6.4)
 	__u64 h = (ends ^ ends >> 29) * odd + ((__u64)ports << 32 | ifindex);
 	h = (h ^ h >> 32) * odd;
-	__u32 i = h >> (64 - FAST_BITS);
+	__u32 i = bpf_get_smp_processor_id() << fast_bits | h >> (64 - fast_bits);
 	return bpf_map_lookup_elem(&fast, &i);
+}
+
+static __always_inline int is_fast(const struct fast *f, __u64 ends, __u32 ports, __u32 ifindex, __u32 tag, __u32 proto)
+{
+	return f->key.ends == ends && f->key.ports == ports && f->key.ifindex == ifindex && f->key.tag == tag && f->key.proto == proto;
+}
+
+// fast_place finds where a connection stands, or would.
+static __always_inline struct fast *fast_place(const struct fast_key *k)
+{
+	struct fast_pair *pair = fast_places(k->ends, k->ports, k->ifindex);
+	if (!pair)
+		return 0;
+	struct fast *a = &pair->way[0], *b = &pair->way[1];
+	if (is_fast(a, k->ends, k->ports, k->ifindex, k->tag, k->proto))
+		return a;
+	if (is_fast(b, k->ends, k->ports, k->ifindex, k->tag, k->proto))
+		return b;
+	__u64 now = bpf_jiffies64();
+	if ((__s64)(a->until - now) < 0)
+		return a;
+	if ((__s64)(b->until - now) < 0)
+		return b;
+	__u32 any = bpf_get_prandom_u32();
+	return any & 3 ? 0 : any & 4 ? a : b;
 }
 
 // summed tells whether the header's checksum is right.
@@ -71,9 +104,15 @@ static __always_inline struct fast *remembered(struct fast_header *h, void *end,
 {
 	__u64 ends = AT(h, ends);
 	__u32 ports = AT(h, ports);
-	struct fast *f = fast_place(ends, ports, ifindex);
-	if (!f || f->key.ends != ends || f->key.ports != ports || f->key.ifindex != ifindex || f->key.tag != tag || f->key.proto != h->proto)
+	struct fast_pair *pair = fast_places(ends, ports, ifindex);
+	if (!pair)
 		return 0;
+	struct fast *f = &pair->way[0];
+	if (!is_fast(f, ends, ports, ifindex, tag, h->proto)) {
+		f = &pair->way[1];
+		if (!is_fast(f, ends, ports, ifindex, tag, h->proto))
+			return 0;
+	}
 	if (WORD(h, 0) != WORD(f->head, 0) || (WORD(h, 1) ^ WORD(f->head, 1)) & bpf_cpu_to_be64(~0xffULL)) // all but the TOS
 		return 0;
 	if (f->stamp != epoch + turn_at(f->lo_turn) + turn_at(f->hi_turn) || (__s64)(f->until - bpf_jiffies64()) < 0 || AT(h, frag) & bpf_htons(0xbfff))
@@ -187,7 +226,7 @@ static __noinline int remember(struct pkt *p, struct settings *g, struct station
 		__builtin_memcpy(f->macs + 6, g->router, 6);
 	f->head[14] = 0x45;
 	f->until = bpf_jiffies64() + FAST_TICKS;
-	place = fast_place(k->ends, k->ports, k->ifindex);
+	place = fast_place(k);
 	if (place)
 		*place = *f;
 	return 0;
