@@ -62,6 +62,9 @@ func TestConnectionTimes(t *testing.T) {
 			if len(found) != 1 {
 				t.Fatalf("%s: %d connections", x.name, len(found))
 			}
+			if open := x.life == 8*time.Hour; open != (value.State&(connOpen|connReset|connFin|connFinReply) == connOpen) {
+				t.Errorf("%s: its state is %#x", x.name, value.State)
+			}
 			if value.Seen = now - uint64(by); now < uint64(by) {
 				t.Logf("%s: the machine is not as old as %v", x.name, by)
 				return by < x.life, by < x.life

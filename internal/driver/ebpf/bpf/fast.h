@@ -176,6 +176,29 @@ static __always_inline int fits(struct __sk_buff *skb, __u32 mtu)
 	return 20 + (h->proto == P_TCP ? (h->offset >> 4) * 4 : 8) + size <= mtu;
 }
 
+// name_fast makes the key of the packet under way.
+static __always_inline void name_fast(const struct pkt *p, struct fast_key *k)
+{
+	k->ifindex = p->ifindex;
+	k->tag = p->from == FROM_TUNNEL ? p->tag : 0;
+	__builtin_memcpy(&k->ends, &p->ip.f.src.b[12], 4);
+	__builtin_memcpy((void *)&k->ends + 4, &p->ip.f.dst.b[12], 4);
+	k->ports = (__u32)bpf_htons(p->ip.f.dport) << 16 | bpf_htons(p->ip.f.sport);
+	k->proto = p->ip.f.proto;
+}
+
+// forget takes away what was decided about the connection in whose place another
+// one begins: the packet that opens that one has to go the long way.
+static __noinline int forget(struct pkt *p)
+{
+	struct fast *place;
+	name_fast(p, &p->fast.key);
+	place = fast_place(&p->fast.key);
+	if (place)
+		place->until = 0;
+	return 0;
+}
+
 // remember keeps what was decided about a packet of a known connection.
 static __noinline int remember(struct pkt *p, struct settings *g, struct station *s)
 {
@@ -205,12 +228,7 @@ static __noinline int remember(struct pkt *p, struct settings *g, struct station
 	} else {
 		return 0;
 	}
-	k->ifindex = p->ifindex;
-	k->tag = p->from == FROM_TUNNEL ? p->tag : 0;
-	__builtin_memcpy(&k->ends, &p->ip.f.src.b[12], 4);
-	__builtin_memcpy((void *)&k->ends + 4, &p->ip.f.dst.b[12], 4);
-	k->ports = (__u32)bpf_htons(p->ip.f.dport) << 16 | bpf_htons(p->ip.f.sport);
-	k->proto = proto;
+	name_fast(p, k);
 	f->tx_slot = p->slot;
 	f->out_rule = p->out_rule;
 	f->in_rule = p->rule;

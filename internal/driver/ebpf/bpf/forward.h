@@ -142,5 +142,7 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 	if (g->monitor && !p->known && (g->monitor & MONITOR_CONNECTIONS || has_asides(p)))
 		monitor(p, DROP_NONE, g->monitor);
 	commit(p, now, p->stamp, in);
+	if (p->past)
+		forget(p);
 	return deliver(skb, p, g, s);
 }
