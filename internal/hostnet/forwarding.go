@@ -59,7 +59,7 @@ func (s *Stack) keepAdvertisements() error {
 	for _, path := range paths {
 		name := filepath.Base(filepath.Dir(path))
 		data, err := os.ReadFile(path)
-		if err != nil || strings.TrimSpace(string(data)) != "1" || name == "all" || name == "lo" { // an interface that has gone
+		if err != nil || strings.TrimSpace(string(data)) != "1" || name == "all" || name == "default" || name == "lo" { // an interface that has gone
 			continue
 		}
 		s.log.Info("routers' advertisements stay accepted with forwarding", "sysctl", "net.ipv6.conf."+name+".accept_ra=2")

@@ -251,7 +251,12 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 		return nil, true
 	}
 	want := hostnet.Want{Private: pic.Private, Control: w.control.want(false)}
-	six := false // some container has IPv6: nothing of it is touched, or missed, before
+	six := false // some container has IPv6, or is about to: nothing of it is touched, or missed, before
+	for _, port := range pic.Ports.All() {
+		if six = port.Private6.IsValid(); six {
+			break
+		}
+	}
 	if look {
 		w.sayRefused()
 	}
@@ -262,7 +267,6 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 			if !ok || !o.Private.IsValid() || port.PrivateNumber() != o.Private {
 				continue
 			}
-			six = six || port.Private6.IsValid()
 			if want.MTU == 0 || o.MTU < want.MTU {
 				want.MTU = o.MTU
 			}
