@@ -29,6 +29,8 @@ type database struct {
 	next    int // next_cfg and cur_cfg; under mu
 	current int
 	lost    chan struct{} // closed when the connection has ended
+	closed  chan struct{} // closed by close
+	closing sync.Once
 	wg      sync.WaitGroup
 
 	mu      sync.Mutex
@@ -53,22 +55,20 @@ func openDatabase(ctx context.Context, endpoint string, log *slog.Logger) (*data
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", endpoint, err)
 	}
-	if err := c.Connect(ctx); err != nil {
-		return nil, fmt.Errorf("connect to database %s: %w", endpoint, err)
-	}
 	d := &database{
-		c: c, lost: make(chan struct{}),
+		c: c, lost: make(chan struct{}), closed: make(chan struct{}),
 		bridges: map[string]*bridgeRow{}, ports: map[string]*portRow{}, ifaces: map[string]*interfaceRow{},
 		named: map[string]*portRow{}, holder: map[string]string{},
+	}
+	d.listen(c.DisconnectNotify())
+	if err := c.Connect(ctx); err != nil {
+		d.close()
+		return nil, fmt.Errorf("connect to database %s: %w", endpoint, err)
 	}
 	c.Cache().AddEventHandler(&cache.EventHandlerFuncs{
 		AddFunc:    func(_ string, row dbmodel.Model) { d.set(row) },
 		UpdateFunc: func(_ string, _, row dbmodel.Model) { d.set(row) },
 		DeleteFunc: func(_ string, row dbmodel.Model) { d.remove(row) },
-	})
-	d.wg.Go(func() {
-		<-c.DisconnectNotify()
-		close(d.lost)
 	})
 	// The columns by name: without, the server sends all, and the cache breaks
 	// off at the first update of one that the rows above do not have.
@@ -102,8 +102,25 @@ func openDatabase(ctx context.Context, endpoint string, log *slog.Logger) (*data
 	return d, nil
 }
 
+// listen closes lost at the library's notice that the connection has ended, which
+// it gives once, and to nobody if nobody listens just then: so before there is a
+// connection, and not for close, whose notice may have been missed.
+func (d *database) listen(ended <-chan struct{}) {
+	listening := make(chan struct{})
+	d.wg.Go(func() {
+		close(listening)
+		select {
+		case <-ended:
+		case <-d.closed:
+		}
+		close(d.lost)
+	})
+	<-listening
+}
+
 func (d *database) close() {
 	d.c.Close()
+	d.closing.Do(func() { close(d.closed) })
 	d.wg.Wait()
 }
 
