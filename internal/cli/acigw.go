@@ -26,8 +26,8 @@ var _ = register(kindOf(aciGwList, objectKind{
 	single:    aciGwKey,
 }))
 
-// What has no effect in this version, in the words of model.NoEffect, which
-// netctl does not link; a test compares them.
+// The sentence is model.NoEffect's, copied since netctl does not link internal/model;
+// TestNotes compares the two.
 const noteAciGw = "the ACI gateway's settings are kept and have no effect yet: this version configures no ACI fabric"
 
 type aciGwOptions struct {

@@ -18,7 +18,7 @@ import (
 )
 
 // DefaultNetmaster is asked when neither --netmaster nor NETMASTER names one, and
-// localNetmaster where nobody knows a host netmaster.
+// localNetmaster where the host name "netmaster" does not resolve.
 const (
 	DefaultNetmaster = "http://netmaster:9999"
 	localNetmaster   = "http://127.0.0.1:9999"
@@ -28,7 +28,8 @@ const (
 // away must not hold a command up.
 const resolveTimeout = 2 * time.Second
 
-// reachable returns where to ask: what was given, or the default.
+// reachable returns netmaster as it is given, or localNetmaster where it is the
+// default and its host's name does not resolve.
 func reachable(ctx context.Context, netmaster string, lookup func(context.Context, string) ([]string, error)) string {
 	if netmaster != DefaultNetmaster {
 		return netmaster
@@ -64,7 +65,7 @@ type globals struct {
 // asked for, since only then all flags are known.
 type factory struct {
 	out     io.Writer
-	stderr  io.Writer // of progress and prompts
+	stderr  io.Writer // for progress and prompts
 	stdin   io.Reader
 	build   api.Version
 	globals *globals

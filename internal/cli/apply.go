@@ -99,7 +99,7 @@ func (o *applyOptions) send(ctx context.Context, dryRun bool) ([]api.ApplyResult
 	if err != nil {
 		return nil, err
 	}
-	results := []api.ApplyResult{} // of the first answer: later ones find done what it began
+	results := []api.ApplyResult{} // the first answer's: later answers find unchanged what the first request did
 	for first := true; ; first = false {
 		answer, err := client.Apply(ctx, req)
 		if e, ok := errors.AsType[*api.ApplyError](err); ok && e.Index < len(docs) {

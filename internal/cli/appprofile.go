@@ -29,8 +29,8 @@ var _ = register(kindOf(appProfileList, objectKind{
 	command: newAppProfile,
 }))
 
-// What has no effect in this version, in the words of model.NoEffect, which
-// netctl does not link; a test compares them.
+// The sentence is model.NoEffect's, copied since netctl does not link internal/model;
+// TestNotes compares the two.
 const noteAppProfiles = "app profiles are kept and have no effect yet: they are for ACI, and this version configures no ACI fabric"
 
 type appProfileOptions struct {

@@ -23,8 +23,8 @@ var _ = register(kindOf(bgpList, objectKind{
 	command:   newBgp,
 }))
 
-// What has no effect in this version, in the words of model.NoEffect, which
-// netctl does not link; a test compares them.
+// The sentence is model.NoEffect's, copied since netctl does not link internal/model;
+// TestNotes compares the two.
 const noteBgp = "BGP settings are kept and have no effect yet: hosts run no router"
 
 type bgpCreateOptions struct {

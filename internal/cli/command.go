@@ -93,7 +93,8 @@ func (c *command) resolveAt(path string, args []string, g *globals, version func
 	return inv, nil
 }
 
-// resolveHelp answers "help network create": the help of what the names lead to.
+// resolveHelp answers "help network create": the help of the command that the
+// names lead to.
 func (c *command) resolveHelp(path string, names []string, g *globals) (invocation, error) {
 	for _, name := range names {
 		sub := c.find(name)
@@ -138,7 +139,7 @@ func (c *command) unknown(path, name string) error {
 	for _, s := range c.subs {
 		names = append(append(names, s.name), s.aliases...)
 	}
-	var of []string // what has such a command: "netctl ls"
+	var of []string // the groups that have a command of this name, as for "netctl ls"
 	for _, s := range c.subs {
 		if sub := s.find(name); sub != nil {
 			of = append(of, fmt.Sprintf("'%s %s %s'", path, s.name, sub.name))

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// idle is the effect of a flag that sets what has none, by model's table.
+// idle is the effect of a flag whose field has none, by model's table.
 func idle(kind, field, value string) effecttest.Effect {
 	for _, n := range model.NoEffects(kind) {
 		if n.Field == field && n.Value == value {
@@ -72,8 +72,8 @@ var flagEffects = map[string]effecttest.Effect{
 	"monitor --count":       effecttest.By("TestMonitorTable"),
 }
 
-// fieldOf sets the flag and returns the JSON name of the field of object, a
-// pointer to one, that it has filled in; "" = none.
+// fieldOf sets the flag and returns the JSON name of the field that it has filled in
+// object, a pointer to an object on the wire; "" = it has filled in none.
 func (d *flagDef) fieldOf(object any) string {
 	if object == nil {
 		return ""
@@ -92,8 +92,7 @@ func (d *flagDef) fieldOf(object any) string {
 	return ""
 }
 
-// noEffectsOf returns which fields of a kind of object, given as a pointer to one, has
-// no effect.
+// noEffectsOf returns what has no effect in objects of the kind that object points to.
 func noEffectsOf(t *testing.T, object any) []model.NoEffect {
 	t.Helper()
 	for _, k := range objectKinds() {
@@ -145,9 +144,8 @@ func TestEveryFlagHasEffect(t *testing.T) {
 		func(flag, sentence string) bool { return strings.Contains(notes[flag], sentence) })
 }
 
-// TestNotes: whatever has no effect, and can be set by a command, is said in the
-// help of the command that sets it, and by the command that does it on standard
-// error.
+// TestNotes: what has no effect is said in a command's help, in model's words, where
+// the kind has a command; and no help says more than model.
 func TestNotes(t *testing.T) {
 	var all []string
 	var walk func(c *command)

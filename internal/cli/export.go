@@ -18,7 +18,7 @@ type exportOptions struct {
 	factory *factory
 	from    string
 	inUse   bool
-	skip    bool // what the server cannot tell of
+	skip    bool // leave out what the server cannot tell of
 }
 
 func newExport(f *factory, run func(context.Context, *exportOptions) error) *command {
@@ -78,7 +78,7 @@ func runExport(ctx context.Context, o *exportOptions) error {
 			docs = append(docs, found...)
 		}
 	}
-	// Endpoints come last: people read what they are in first.
+	// Endpoints come last, after the networks and groups that they are in.
 	slices.SortStableFunc(docs, func(a, b exported) int { return boolInt(a.kind == endpointKind) - boolInt(b.kind == endpointKind) })
 	return o.write(docs)
 }
@@ -132,8 +132,8 @@ func writeDocuments(w io.Writer, docs []exported) error {
 	return nil
 }
 
-// broken says what the server cannot tell of, by name: a failure, or with
-// --skip-broken a line on standard error.
+// broken names an object that the server cannot tell of: in the error, or with
+// --skip-broken in a warning on standard error.
 func (o *exportOptions) broken(what string, err error) error {
 	if err == nil || api.IsUnavailable(err) || errors.Is(err, context.Canceled) {
 		return err
@@ -177,7 +177,7 @@ func endpointRequest(n api.Network, e api.EndpointOper) api.CreateEndpointReques
 	if e.ServiceName != n.NetworkName { // 1.x names the network where there is no group
 		r.ServiceName = e.ServiceName
 	}
-	if r.EndpointID == "" { // 1.x calls it by its container
+	if r.EndpointID == "" { // 1.x calls an endpoint by its container
 		r.EndpointID = e.ContainerID
 	}
 	for i, p := range []*string{&r.ConfigEP.IPAddress, &r.ConfigEP.IPv6Address} {

@@ -152,7 +152,7 @@ func (m *fakeMaster) answer(w http.ResponseWriter, text string) {
 	}
 }
 
-// sent returns the requests with a body or other than GET.
+// sent returns the requests other than GET.
 func (m *fakeMaster) sent() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

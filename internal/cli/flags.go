@@ -119,14 +119,14 @@ func (s *flagSet) lookup(name string) *flagDef {
 func isFlag(arg string) bool { return len(arg) > 1 && arg[0] == '-' }
 
 // leading takes the flags that args begin with, and returns what follows; ended
-// tells that "--" ended them, so that all of it is positional.
+// tells that "--" ended them, so that all that follows is positional.
 func (s *flagSet) leading(args []string) (rest []string, ended bool, err error) {
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	var bad error
 	for _, d := range s.defs {
 		for _, n := range d.names {
-			if fs.Lookup(n) == nil { // a command's own wins over what every command takes
+			if fs.Lookup(n) == nil { // a command's own flag wins over one that every command takes
 				fs.Var(flagValue{d, &bad}, n, "")
 			}
 		}
@@ -143,7 +143,7 @@ func (s *flagSet) leading(args []string) (rest []string, ended bool, err error) 
 	if text, ok := strings.CutPrefix(err.Error(), "bad flag syntax: "); ok {
 		return nil, false, usageErrorf("unknown flag %s", text)
 	}
-	arg := taken[len(taken)-1] // the flag that it stopped at
+	arg := taken[len(taken)-1] // the flag that package flag stopped at
 	name, _, _ := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
 	if d := s.lookup(name); d != nil {
 		return nil, false, usageErrorf("flag --%s needs a value: %s", d.names[0], d.value)
@@ -166,8 +166,9 @@ func (v flagValue) Set(value string) error {
 }
 
 func (d *flagDef) assign(value string) error {
-	// One of two values would be passed over in silence: a rule for one group
-	// where two were named. What every command takes may stand in an alias.
+	// The first of two values would be passed over in silence: a rule for one group
+	// where two were named. A general flag may be there twice: a shell's alias may
+	// hold the first.
 	if d.given && !d.many && !d.general && value != d.text {
 		return usageErrorf("flag --%s is given twice, %q and %q; give it once", d.names[0], d.text, value)
 	}

@@ -118,7 +118,8 @@ func (o *getOptions) fetch(ctx context.Context, client *api.Client, k *objectKin
 	return found, nil
 }
 
-// show prints objects; a table gets its header only when first is set.
+// show prints objects; first is set for what the command asked for, not for a change
+// that --watch saw, which JSON shows by itself, in no array.
 func (o *getOptions) show(w io.Writer, k *objectKind, found []any, first bool) error {
 	switch {
 	case o.quiet:

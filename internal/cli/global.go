@@ -28,8 +28,8 @@ var _ = register(kindOf(globalList, objectKind{
 	single:    globalKey,
 }))
 
-// What has no effect in this version, in the words of model.NoEffect, which
-// netctl does not link; a test compares them.
+// The sentences are model.NoEffect's, copied since netctl does not link
+// internal/model; TestNotes compares them.
 const (
 	noteACI    = "infrastructure type aci has no effect yet: this version configures no ACI fabric, and hosts forward as with type default"
 	noteOpflex = "infrastructure type aci-opflex has no effect yet: this version configures no ACI fabric, and hosts forward as with type default"

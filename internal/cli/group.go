@@ -36,8 +36,8 @@ var _ = register(kindOf(groupList, objectKind{
 	},
 }))
 
-// What has no effect in this version, in the words of model.NoEffect, which
-// netctl does not link; a test compares them.
+// The sentences are model.NoEffect's, copied since netctl does not link
+// internal/model; TestNotes compares them.
 const (
 	noteGroupTag = "a group's tag is kept and shown, and has no other effect yet: no runtime gets a network of that name"
 	noteGroupNet = "a group's net profile has no effect yet: hosts neither limit nor mark what its endpoints send"

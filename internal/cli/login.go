@@ -26,7 +26,7 @@ const (
 // savedLogin is what login leaves in ~/.netctl/config.json; 1.x wrote the token only.
 type savedLogin struct {
 	Token     string `json:"token"`
-	Netmaster string `json:"netmaster,omitempty"` // whom the token is for
+	Netmaster string `json:"netmaster,omitempty"` // the proxy that gave the token
 }
 
 type loginOptions struct {
@@ -140,7 +140,7 @@ func writeLogin(path string, l savedLogin) error {
 		err = os.WriteFile(path, append(data, '\n'), 0o600)
 	}
 	if err == nil {
-		err = os.Chmod(path, 0o600) // one that was there keeps its mode otherwise
+		err = os.Chmod(path, 0o600) // a file that was there keeps its mode otherwise
 	}
 	if err != nil {
 		return fmt.Errorf("keep the token: %w", err)
@@ -148,8 +148,8 @@ func writeLogin(path string, l savedLogin) error {
 	return nil
 }
 
-// loginHeader returns the option that shows a saved token to whom it is for,
-// and to nobody over plain http.
+// loginHeader returns the option that shows a saved token: over https only, and only
+// to the proxy that gave it, where the file names one (that of 1.x does not).
 func loginHeader(path, netmaster string) ([]api.Option, error) {
 	if path == "" || !strings.HasPrefix(netmaster, "https://") {
 		return nil, nil

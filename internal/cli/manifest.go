@@ -185,7 +185,7 @@ type keyFields struct {
 func (k keyFields) of(fields map[string]any) string {
 	var parts []string
 	for _, f := range k.fields {
-		part := "?" // the document has none, or not a name; what checks documents says so
+		part := "?" // the field is missing or holds no name; netmaster says so
 		switch v := fields[f].(type) {
 		case nil, map[string]any, []any:
 		default:

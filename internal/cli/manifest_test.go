@@ -146,8 +146,8 @@ func TestApplyBadDocument(t *testing.T) {
 	}
 }
 
-// A file without a document asks for nothing: it was cut, or what should have
-// written it has failed at the other end of a pipe.
+// A file without a document asks for nothing: it was cut, or its writer at
+// the other end of a pipe has failed.
 func TestApplyNothing(t *testing.T) {
 	m := newFakeMaster(t)
 	for _, text := range []string{"", "# nothing\n", "---\n---\n", "[]"} {
@@ -268,7 +268,7 @@ func TestExportFromLegacy(t *testing.T) {
 		t.Errorf("stderr %q, want %q", got.errOut, want)
 	}
 	golden(t, "manifest/legacy", got.out)
-	// Only of the cluster's settings the new one has its own.
+	// Applied to a new cluster, the documents are exported from it as they were.
 	if applied := netctlIn(t, got.out, url, "apply", "-f", "-"); applied.code != ExitOK {
 		t.Fatalf("apply: %+v", applied)
 	}

@@ -10,11 +10,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// serverOwned are fields of objects that a client's are ignored in. They are the
-// objects' own: what lies inside of an object may have a field of such a name.
+// serverOwned are the fields of an object that only the server sets. This is about
+// the object's own fields: a selector inside of it may well have a "key".
 var serverOwned = []string{"key", "link-sets", "links"}
 
-// field is a field of an object that a document says.
+// field is an object's field as a document writes it.
 type field struct {
 	name string
 	node *yaml.Node

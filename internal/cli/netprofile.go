@@ -32,8 +32,8 @@ var _ = register(kindOf(netProfileList, objectKind{
 	},
 }))
 
-// What has no effect in this version, in the words of model.NoEffect, which
-// netctl does not link; a test compares them.
+// The sentence is model.NoEffect's, copied since netctl does not link internal/model;
+// TestNotes compares the two.
 const noteNetProfiles = "net profiles are kept and have no effect yet: hosts neither limit nor mark what endpoints send"
 
 type netProfileOptions struct {

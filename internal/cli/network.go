@@ -47,8 +47,8 @@ var _ = register(kindOf(networkList, objectKind{
 	},
 }))
 
-// What has no effect in this version, in the words of model.NoEffect, which
-// netctl does not link; a test compares them.
+// The sentences are model.NoEffect's, copied since netctl does not link
+// internal/model; TestNotes compares them.
 const (
 	noteInfra      = "network type infra has no effect yet: hosts get no endpoint of their own on the network, which is like one of type data"
 	noteNetworkTag = "a network's tag is kept and shown, and has no other effect yet: no runtime gets a network of that name"
@@ -119,7 +119,7 @@ func runNetworkCreate(ctx context.Context, o *networkCreateOptions) error {
 }
 
 // learnTags fills in the tag of each network that was created without one: the
-// object holds what was asked for, its inspection what is in use.
+// object holds the tag that was asked for, its inspection the tag in use.
 func learnTags(ctx context.Context, client *api.Client, list []api.Network) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelInspects)
@@ -142,8 +142,8 @@ func learnTags(ctx context.Context, client *api.Client, list []api.Network) erro
 	return group.Wait()
 }
 
-// pinNetwork writes the tag in use into a network and adds its endpoints. What
-// is left out is nothing, without error.
+// pinNetwork writes the tag in use into a network and adds its endpoints. For a
+// network that --skip-broken leaves out it returns no documents and no error.
 func pinNetwork(ctx context.Context, o *exportOptions, c *api.Client, d exported) ([]exported, error) {
 	x := of[api.Network](d.object)
 	got, err := c.Networks().Inspect(ctx, d.key)

@@ -88,8 +88,8 @@ func TestNetworkPolicyCommand(t *testing.T) {
 	}
 }
 
-// TestExportKeepsSelectors: what an object's parts have in a field that is the
-// server's in the object itself ("key") is written, applied and compared.
+// TestExportKeepsSelectors: a selector's field "key" is written, applied and compared,
+// though the field of that name in the object itself is the server's.
 func TestExportKeepsSelectors(t *testing.T) {
 	url := startNetmaster(t)
 	file := filepath.Join(t.TempDir(), "policy.yaml")

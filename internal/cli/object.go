@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 )
 
-// common is what the options of every command hold.
+// common are the options that most commands share.
 type common struct {
 	out    io.Writer
 	client func() (*api.Client, error)
@@ -135,8 +135,8 @@ func newRemove[T api.Object, O any](f *factory, k kind[T, O], short string, run 
 	return c
 }
 
-// put creates or updates an object and then says which of them happened. What
-// is compared is the object as stored before and after.
+// put creates or updates an object and then says which of the two happened: it
+// compares the object as stored before and after.
 func put[T api.Object, O any](ctx context.Context, o *common, k kind[T, O], name string, object T) error {
 	client, err := o.client()
 	if err != nil {

@@ -14,22 +14,23 @@ import (
 // completion and the tree of commands work on. The file of each kind registers
 // one.
 type objectKind struct {
-	order        int      // place in whatever lists kinds: after what objects of the kind refer to
+	order        int      // place in lists of kinds: after the kinds that objects of this one refer to
 	name         string   // kind in documents: the object's type on the wire
-	aliases      []string // as well, where a kind is named on the command line
+	aliases      []string // other names, on the command line and in documents
 	placeholders []string // how help calls the name of an object: "NETWORK"
 	keyFields    []string // JSON names of the fields that make up the key
 	single       string   // key of the only object; empty = there may be many
-	seen         bool     // get only shows it: no document has it
+	seen         bool     // shown by get only: no document has objects in this form
 	perTenant    bool
 	command      func(*factory) *command // of the kind; nil = it has none of its own
 	// asDocument mends an object on its way into an export; nil = nothing to mend.
 	asDocument func(o any) any
-	// pin writes into an object to be exported what netmaster chose for it, and adds
-	// what else is in use; nil = nothing.
+	// pin writes the tags and addresses that netmaster chose into an object to be
+	// exported, and adds its endpoints; nil = the kind has neither.
 	pin func(ctx context.Context, o *exportOptions, c *api.Client, d exported) ([]exported, error)
-	// within names an object where the words before it say what it is part of, and
-	// tells whether it is; nil = it is no part of another.
+	// within returns an object's name on a line whose earlier arguments name what the
+	// object is part of, and whether it is part of that; nil = the kind's objects are
+	// part of no other.
 	within    func(o any, previous []string) (string, bool)
 	typ       reflect.Type
 	key       func(o any) string
@@ -41,7 +42,7 @@ type objectKind struct {
 	row       func(o any) []string
 	// learn fills in what rows show beyond the objects themselves.
 	learn func(ctx context.Context, c *api.Client, list []any) error
-	// wide are the columns of -o wide beyond header.
+	// wideHeader and wideRow are the columns of -o wide beyond header and row.
 	wideHeader []string
 	wideRow    func(o any) []string
 }
@@ -100,7 +101,7 @@ func register(k *objectKind) *objectKind { //nolint:unparam // the result is for
 
 var registry []*objectKind
 
-// kindsThat returns the kinds that fit in their order.
+// kindsThat returns the kinds for which fit is true, in their order.
 func kindsThat(fit func(*objectKind) bool) []*objectKind {
 	var out []*objectKind
 	for _, k := range registry {
@@ -116,7 +117,7 @@ func kindsThat(fit func(*objectKind) bool) []*objectKind {
 // them, but for endpoints.
 func objectKinds() []*objectKind { return kindsThat(func(k *objectKind) bool { return !k.seen }) }
 
-// seenKinds returns what get shows beside them: nobody applies these.
+// seenKinds returns the kinds that get shows beside objectKinds: endpoints and hosts.
 func seenKinds() []*objectKind { return kindsThat(func(k *objectKind) bool { return k.seen }) }
 
 // Kinds returns the names of the kinds of documents, in no particular order.

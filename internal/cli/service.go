@@ -34,8 +34,8 @@ var _ = register(kindOf(serviceList, objectKind{
 	},
 }))
 
-// What has no effect in this version, in the words of model.NoEffect, which
-// netctl does not link; a test compares them.
+// The sentence is model.NoEffect's, copied since netctl does not link internal/model;
+// TestNotes compares the two.
 const noteServices = "services are not served yet: names resolve to their addresses, but no host spreads connections over the providers, so that connections fail"
 
 type serviceCreateOptions struct {
@@ -89,8 +89,8 @@ func newServiceCreate(f *factory, run func(context.Context, *serviceCreateOption
 	return c
 }
 
-// pinService writes the address in use into a service. One that is left out is
-// nothing, without error.
+// pinService writes the address in use into a service. For a service that
+// --skip-broken leaves out it returns no documents and no error.
 func pinService(ctx context.Context, o *exportOptions, c *api.Client, d exported) ([]exported, error) {
 	x := of[api.ServiceLB](d.object)
 	got, err := c.ServiceLBs().Inspect(ctx, d.key)

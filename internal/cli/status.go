@@ -15,7 +15,7 @@ import (
 var errUnwell = errors.New("not all is well")
 
 // statusTimeout is when status gives up on a netmaster, unless --timeout says
-// otherwise: one that waits for its store tells so before.
+// otherwise: a netmaster that waits for its store tells so sooner.
 const statusTimeout = 9 * time.Second
 
 type statusOptions struct {

@@ -74,8 +74,8 @@ func newBackup(f *factory, run func(context.Context, *backupOptions) error) *com
 	return c
 }
 
-// runBackup makes the file only when the backup is whole; one that is there is
-// not overwritten.
+// runBackup makes the file only when the backup is whole; a file that is
+// there is not overwritten.
 func runBackup(ctx context.Context, o *backupOptions) (err error) {
 	client, err := o.client()
 	if err != nil {

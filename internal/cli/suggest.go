@@ -20,8 +20,8 @@ func nearest(typed string, candidates []string) string {
 	return best
 }
 
-// abbreviates tells whether short is the first letter of long and another one of
-// it: gw of gateway.
+// abbreviates tells whether short is the first letter of long and a later one: gw of
+// gateway.
 func abbreviates(short, long string) bool {
 	return len(long) > 2 && long[0] == short[0] && strings.IndexByte(long[1:], short[1]) >= 0
 }
