@@ -25,7 +25,7 @@ type ContainerSpec struct {
 	Tenant  string            `json:"tenant"`
 	Network string            `json:"network"`
 	Group   string            `json:"group,omitempty"`
-	Args    [][2]string       `json:"args,omitempty"` // CNI_ARGS beyond those
+	Args    [][2]string       `json:"args,omitempty"` // CNI_ARGS; tenant, network, group and labels go by the configuration
 	Labels  map[string]string `json:"labels,omitempty"`
 	Listen  []string          `json:"listen,omitempty"` // what Serve opens: "tcp/80", "udp/53"
 }
@@ -117,7 +117,7 @@ func (l *Lab) AddNamespace(name string) (*Namespace, error) {
 }
 
 // AddContainer makes a container's namespace and attaches it with a CNI ADD on
-// its host. It answers when CNI did. A failed ADD is followed by a DEL, as
+// its host. It returns when CNI has answered. A failed ADD is followed by a DEL, as
 // runtimes do.
 func (l *Lab) AddContainer(ctx context.Context, s ContainerSpec) (*Attachment, error) {
 	if _, err := l.AddNamespace(s.Name); err != nil {

@@ -1,7 +1,7 @@
 // Package lab builds clusters of simulated hosts on one machine: network
 // namespaces joined by Linux bridges (one for traffic between hosts, one for
-// VLANs, one for control), each host with its own Open vSwitch and its own
-// netplugin, a netmaster on a real etcd, and containers attached by the CNI
+// VLANs, one for control), each host with a data plane of its own (eBPF, or an Open
+// vSwitch) and its own netplugin, a netmaster on a real etcd, and containers attached by the CNI
 // library through the contivk8s binary. The demo, the integration tests and the
 // benchmarks all stand on it.
 //

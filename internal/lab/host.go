@@ -89,8 +89,8 @@ func (h *Host) Vsctl(ctx context.Context, args ...string) (string, error) {
 
 // startSwitch makes the host's OVS database and starts its daemons. On the
 // userspace datapath the host's address moves to a bridge that holds eth0, for
-// there tunnels leave through OVS bridges only; and what comes over the cables
-// comes as over a wire, in frames of the MTU with their checksums filled in.
+// there tunnels leave through OVS bridges only. The cables' other ends compute
+// checksums, so that frames come as over a wire: of the MTU, and complete.
 func (h *Host) startSwitch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -188,8 +188,8 @@ func accepts(ctx context.Context, path string) error {
 // LaunchAgent starts the host's netplugin and does not wait for it.
 func (h *Host) LaunchAgent(env ...string) (*Process, error) { return h.LaunchAgentWith(nil, env...) }
 
-// LaunchAgentWith is LaunchAgent with flags behind the lab's own, which they
-// win over.
+// LaunchAgentWith is LaunchAgent with more flags; they stand behind the lab's own
+// and win over them.
 func (h *Host) LaunchAgentWith(flags []string, env ...string) (*Process, error) {
 	cfg := h.lab.st.Config
 	argv := []string{
@@ -241,8 +241,8 @@ func (h *Host) RelaunchAgent() error {
 }
 
 // ChangeDriver stops netplugin and starts it with another driver. A host that is
-// to have Open vSwitch gets one, if it has none; one that no longer needs its
-// switch keeps it running.
+// to have Open vSwitch gets one, if it has none; a host that no longer needs
+// its switch keeps it running.
 func (h *Host) ChangeDriver(ctx context.Context, driver string) error {
 	if driver == DriverOVS && h.Vswitchd() == nil {
 		if err := h.startSwitch(ctx); err != nil {

@@ -209,8 +209,8 @@ func (l *Lab) build(ctx context.Context) error {
 }
 
 // wire makes the namespaces, the underlay, the VLAN trunk and the control
-// network. The last is of its own so that what netplugin, netmaster and etcd say
-// to each other does not pass, and wait for, a host's Open vSwitch.
+// network. The control network is apart so that what netplugin, netmaster and etcd
+// say to each other does not pass, and wait for, a host's Open vSwitch.
 func (l *Lab) wire() (err error) {
 	cfg := l.st.Config
 	p := prefix(cfg.Name)

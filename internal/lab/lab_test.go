@@ -47,7 +47,7 @@ func bare(t *testing.T, name string, hosts int) *Lab {
 }
 
 // TestUnderlay checks that what a data plane needs of the lab works: VXLAN
-// between hosts, tagged frames over the trunk, TCP and ICMP through both and
+// between hosts, tagged frames over the trunk, TCP, UDP and ICMP through both and
 // through the control network, which does without the switches, and that Down
 // leaves nothing.
 func TestUnderlay(t *testing.T) {

@@ -24,8 +24,8 @@ func (l *Lab) MasterURL() string {
 	return fmt.Sprintf("http://%s:9999", address(control, masterHost).Addr())
 }
 
-// StoreURL is the address of the lab's etcd, of its own or in netmaster, inside
-// the lab.
+// StoreURL is the address, inside the lab, of its etcd: a process, or part of
+// netmaster.
 func (l *Lab) StoreURL() string {
 	return fmt.Sprintf("http://%s:2379", address(control, masterHost).Addr())
 }
@@ -102,8 +102,8 @@ func (l *Lab) StartMaster(ctx context.Context, env ...string) error {
 	})
 }
 
-// LaunchMaster starts netmaster, with flags behind the lab's own, which they win
-// over, and does not wait for it.
+// LaunchMaster starts netmaster and does not wait for it; the flags stand behind the
+// lab's own and win over them.
 func (l *Lab) LaunchMaster(flags []string, env ...string) (*Process, error) {
 	dir := filepath.Join(l.st.Config.Dir, "master")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

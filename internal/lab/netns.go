@@ -34,8 +34,8 @@ var home = sync.OnceValues(func() (netns.NsHandle, error) {
 // Path returns the file that names the namespace, as CNI_NETNS wants it.
 func (n *Namespace) Path() string { return filepath.Join(netnsDir, n.Name) }
 
-// onThread runs fn on a thread of its own kind: locked, and given back to the
-// runtime only if fn left it in the home namespace.
+// onThread runs fn on a locked thread, which goes back to the runtime only if fn says
+// that it is in the home namespace again (clean); else it ends.
 func onThread(fn func() (clean bool, err error)) error {
 	done := make(chan error, 1)
 	go func() {
@@ -82,8 +82,8 @@ func (n *Namespace) Dial(ctx context.Context, network, address string) (c net.Co
 	return c, e
 }
 
-// Command returns a command that Run, Output and CombinedOutput of the result
-// execute inside the namespace.
+// Command returns a command that Start, Run and CombinedOutput execute inside the
+// namespace; exec.Cmd's own Output would not.
 func (n *Namespace) Command(ctx context.Context, name string, args ...string) *Command {
 	return &Command{Cmd: exec.CommandContext(ctx, name, args...), ns: n}
 }
@@ -117,9 +117,9 @@ func (c *Command) CombinedOutput() ([]byte, error) {
 	return []byte(out.String()), err
 }
 
-// shareNames makes the directory of names a mount of its own, as iproute2 does:
-// if it were the first to, later, what lies there now would be hidden below, where
-// nobody can take it away. The lock is iproute2's too.
+// shareNames makes the directory of names a mount of its own, as iproute2 does: if
+// iproute2 did so later, its mount would hide the names made before, and nobody could
+// remove them. The lock is iproute2's too.
 func shareNames() error {
 	if err := os.MkdirAll(netnsDir, 0o755); err != nil {
 		return err

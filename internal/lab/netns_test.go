@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNamesBesideIproute: a namespace can be removed when iproute2 has made its
-// first one of this boot after it. It runs again by itself, with mounts of its own.
+// TestNamesBesideIproute: a namespace can be removed although iproute2 has made its
+// first one of this boot later. The test runs itself again, with mounts of its own.
 func TestNamesBesideIproute(t *testing.T) {
 	const own = "CONTIV_TEST_OWN_MOUNTS"
 	if os.Getenv(own) == "" {

@@ -19,8 +19,8 @@ import (
 // PingStats tells how a series of echo requests fared.
 type PingStats struct {
 	Sent, Received int
-	// Gap is the longest time between two requests that were answered with none
-	// answered in between; GapAt is when it began.
+	// Gap is the longest time between two answered requests with lost ones, and only
+	// such, between them; GapAt is when it began.
 	Gap   time.Duration
 	GapAt time.Time
 	// Answered is when the last request that was answered was sent.

@@ -20,8 +20,8 @@ const BaseDir = "/run/contivlab"
 
 const stateFile = "lab.json"
 
-// state is what a lab writes down, before it makes it, so that another process
-// can use or remove it.
+// state is what a lab writes down of itself, so that another process can use or
+// remove it: its configuration first, then what is made, as it is made.
 type state struct {
 	Config     Config                 `json:"config"`
 	Owner      *Process               `json:"owner"`   // the process that built it
@@ -192,7 +192,7 @@ func address(network string, n int) netip.Prefix {
 }
 
 const (
-	underlay   = "10.250.0.0/24" // between hosts; inside the lab's namespaces only, as the next
+	underlay   = "10.250.0.0/24" // between hosts; inside the lab's namespaces only, as is control
 	control    = "10.251.0.0/24" // what netplugin, netmaster and etcd say to each other
 	masterHost = 2
 	firstHost  = 11
