@@ -211,8 +211,8 @@ type Veth struct {
 	Alias string // empty when the process that made it died before setting it
 }
 
-// List returns the host sides of all pairs of ours in this namespace, by alias,
-// or by name where the alias is missing.
+// List returns the host sides of our pairs in this namespace: veths named as
+// compile.IfName does it, whose alias is ours or missing.
 func List() ([]Veth, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
