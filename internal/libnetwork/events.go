@@ -85,7 +85,7 @@ type container struct {
 	endpoints []string          // ids
 }
 
-// containers lists the running containers, or those that a query asks for.
+// containers lists the containers that a query asks for; without one, the running ones.
 func (e *engine) containers(ctx context.Context, query string) ([]container, error) {
 	var list []struct {
 		ID              string `json:"Id"`
@@ -108,7 +108,7 @@ func (e *engine) containers(ctx context.Context, query string) ([]container, err
 			c.health = attach.Unhealthy
 		}
 		maps.Copy(c.labels, l.Labels)
-		for _, n := range l.Names { // others are those of links, /from/alias
+		for _, n := range l.Names { // a link adds a name such as /from/alias
 			if name := strings.TrimPrefix(n, "/"); !strings.Contains(name, "/") {
 				c.name = name
 			}

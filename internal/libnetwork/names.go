@@ -58,7 +58,8 @@ func (p *Plugin) followNames(ctx context.Context) {
 	}
 }
 
-// tellNames tells the changes since the last call, as of a look that is counted.
+// tellNames tells the changes since the last call; look, the number of the call, is
+// the revision of what it tells.
 // It reads the attachments before the containers, so that an attachment without a
 // container has lost its container.
 func (p *Plugin) tellNames(ctx context.Context, look int64, told map[attach.Key]attach.Fact) error {

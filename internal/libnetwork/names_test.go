@@ -21,8 +21,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Tell implements Backend: what is told of attachments is kept in their
-// names, and the attachment "refused" is not taken.
+// Tell implements Backend: what is told of an attachment is kept in described, and
+// the name "refused" is not taken.
 func (c *cluster) Tell(_ context.Context, d attach.Fact) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -283,7 +283,7 @@ func TestNames(t *testing.T) {
 	follows("its end")
 }
 
-// TestContainersWithoutEngine: an engine that is away is an error, and no name.
+// TestContainersWithoutEngine: an engine that is away is an error, no empty list.
 func TestContainersWithoutEngine(t *testing.T) {
 	e, err := newEngine("unix://" + filepath.Join(t.TempDir(), "none.sock"))
 	if err != nil {

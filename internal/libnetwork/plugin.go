@@ -48,7 +48,7 @@ type Plugin struct {
 	engine   *engine // nil = none
 	socket   net.Listener
 	wake     waiting.Bell         // a network waits for its name
-	stale    map[string]time.Time // ids that the engine does not list; of reconcile
+	stale    map[string]time.Time // since when the engine does not list an id; for reconcile only
 }
 
 var nameRE = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*/)*[A-Za-z0-9][A-Za-z0-9._-]*(:[A-Za-z0-9._-]+)?$`)
@@ -87,8 +87,8 @@ func New(ctx context.Context, cfg Config) (*Plugin, error) {
 // Socket is where a plugin of that name listens.
 func Socket(socketDir, name string) string { return filepath.Join(socketDir, socketName(name)) }
 
-// Free fails with model.ErrConflict when another plugin of that name answers. It is
-// asked before anything of the host is changed, for the sake of the other's containers.
+// Free fails with model.ErrConflict when another plugin of that name answers. Callers
+// ask before they change anything of the host, for the sake of the other's containers.
 func Free(ctx context.Context, socketDir, name string) error {
 	return free(ctx, filepath.Join(socketDir, socketName(name)))
 }

@@ -40,8 +40,8 @@ func (p *Plugin) publish(ctx context.Context, r connectivityRequest) (empty, err
 	return empty{}, nil
 }
 
-// joined makes one of what Docker asks for at all addresses of IPv4 and of IPv6
-// (0.0.0.0 and ::), so that both get the same port.
+// joined makes one binding of the two by which Docker asks for all addresses of IPv4
+// and of IPv6 (0.0.0.0 and ::), so that both get the same port.
 func joined(ports []attach.PortBinding) []attach.PortBinding {
 	var out []attach.PortBinding
 	everywhere := func(a netip.Addr) bool { return !a.IsValid() || a.IsUnspecified() }

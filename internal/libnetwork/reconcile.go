@@ -24,8 +24,9 @@ const (
 	// reconcileEvery is how often the engine's networks are compared with the
 	// cluster's: that costs two lists of netmaster and one of the engine.
 	reconcileEvery = 2 * time.Second
-	// lostAfter is how long an endpoint may be unknown to the engine's running
-	// containers: starting one takes time.
+	// lostAfter is how long an endpoint may belong to no running container of the
+	// engine, and a network id may be missing in its list: starting a container and
+	// making a network take time.
 	lostAfter = time.Minute
 	// nameEvery is how often the engine is asked while a network waits for its
 	// name: it lists a network milliseconds after the plugin has agreed to it.
@@ -132,7 +133,7 @@ func (p *Plugin) compareNetworks(ctx context.Context, problems map[string]string
 			}
 			p.log.Info("removed a network from Docker", "name", n.Name, "of", ref.String())
 			delete(ids, n.ID)
-			if err := p.networks.remove(n.ID); err != nil { // the engine has said so too, if it could
+			if err := p.networks.remove(n.ID); err != nil { // the engine's own DeleteNetwork may have removed it before
 				return waiting, err
 			}
 		case n.Labels[labelPlugin] != "":

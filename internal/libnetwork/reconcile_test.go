@@ -166,8 +166,8 @@ func TestNetworksFollow(t *testing.T) {
 	}
 	check("foreign", "lone/blue", "net1", "web")
 
-	// One that a user is just creating is not made a second time, unless that
-	// comes to nothing.
+	// A network that a user is just creating is not made a second time, unless the
+	// user's comes to nothing.
 	mine := Ref{Network: model.NetworkKey{Tenant: "default", Name: "mine"}}
 	c.nets[mine.Network] = model.Network{Key: mine.Network, Subnet: netip.MustParsePrefix("10.1.3.0/24")}
 	if err := p.networks.put("user", binding{Ref: mine, Created: true}); err != nil {
@@ -205,8 +205,8 @@ func idOf(d *docker, name string) string {
 	return ""
 }
 
-// TestMapLost: ids of labelled networks are learnt again from the engine, and
-// ids that it has not for a while are forgotten.
+// TestMapLost: ids of labelled networks are learnt again from the engine, and ids
+// that it has not listed for a while are forgotten.
 func TestMapLost(t *testing.T) {
 	p, _, d := newEngineBed(t)
 	compare(t, p)
@@ -339,8 +339,7 @@ func TestUnnamed(t *testing.T) {
 }
 
 // TestNetworkOfAnotherSubnet: a network that went and came back with another
-// subnet between two comparisons is replaced, on one engine and in a swarm; its
-// neighbours keep theirs.
+// subnet between two comparisons is replaced; the network beside it stays.
 func TestNetworkOfAnotherSubnet(t *testing.T) {
 	p, c, d := newEngineBed(t)
 	compare(t, p)

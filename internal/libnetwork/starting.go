@@ -14,9 +14,10 @@ import (
 )
 
 // The engine makes a container's endpoints before it starts the container, and
-// lists the container with them only afterwards. What policies select by must be
-// known before the first packet: between the two a network tells which container
-// has joined it by which endpoint, and the engine lists containers that do not run.
+// lists the container with them only afterwards. The labels that policies select by
+// must be known before the first packet. So in between they are found another way:
+// the engine tells of a network which containers have joined it by which endpoints,
+// and lists containers that do not run.
 
 // starting has the attachments whose containers have not been seen running, by the
 // Docker network of each. The zero value is ready for use.
@@ -47,7 +48,7 @@ func (s *starting) keep(attached []attach.Key, runs map[attach.Key]attach.Fact) 
 }
 
 // created lists the containers, running or not, that have joined networks by
-// endpoints of the given attachments; their endpoints are these.
+// endpoints of the given attachments, with these endpoints only.
 func (e *engine) created(ctx context.Context, waiting map[attach.Key]string) ([]container, error) {
 	endpoints := map[string][]string{} // by container
 	for _, network := range slices.Compact(slices.Sorted(maps.Values(waiting))) {

@@ -23,7 +23,7 @@ type Swarm struct {
 	wrongScope time.Time // when a network was last seen to be the engine's own
 }
 
-// scopeRetry is how long no network is made after that.
+// scopeRetry is how long no network is made after wrongScope.
 const scopeRetry = 10 * time.Second
 
 // NewSwarm returns the keeper of a swarm's networks. The endpoint is that of the

@@ -83,8 +83,8 @@ func TestScopeMismatch(t *testing.T) {
 	}
 }
 
-// TestSwarmAddresses: a manager reserves for its workers, and a worker may ask
-// for what is reserved; a release counts once the last that asked has given it.
+// TestSwarmAddresses: a manager reserves for its workers, and a worker may ask for
+// the address that is reserved; it is free after as many releases as requests.
 func TestSwarmAddresses(t *testing.T) {
 	b := newBed(t, func(c *Config) { c.Global = true })
 	b.is("NetworkDriver.CreateNetwork", netOne, `{}`)
