@@ -52,8 +52,9 @@ func (w *twoHosts) route(t testing.TB) (to4, to6 netip.Addr) {
 }
 
 // TestRoutedHosts: two hosts' containers on two networks, with real network stacks:
-// the router is found, packets take one hop, its errors are understood, TCP has its
-// offloads, and a path's MTU is learnt.
+// the router is found, packets take one hop, its errors are understood, a packet as
+// big as the containers' MTU passes whole, TCP flows, and the receiving host believes
+// all of it.
 func TestRoutedHosts(t *testing.T) {
 	w := newTwoHosts(t, 1600, 1550)
 	to4, to6 := w.route(t)
