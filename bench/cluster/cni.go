@@ -24,7 +24,7 @@ const stock = "/usr/lib/cni"
 // moves the median of one round of 40 by a third.
 const rounds = 5
 
-// verbs are CNI's ADD and DEL of one plugin for the container of a number.
+// verbs are CNI's ADD and DEL of one plugin, for the i-th container.
 type verbs struct {
 	name     string
 	add, del func(ctx context.Context, i int) error

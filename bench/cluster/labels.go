@@ -19,8 +19,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
-// labelSizes are a tenth and the whole, by policies; labelLimit is what the whole
-// may take of what the tenth does.
+// labelSizes are how many policies a tenth and the whole have; labelLimit is how many
+// times the tenth's time the whole may take.
 var labelSizes = [2]int{100, 1000}
 
 const labelLimit = 2.0
@@ -131,15 +131,15 @@ func (b *bench) labelsOn(ctx context.Context, l *lab.Lab, name string) (missed [
 	return missed, nil
 }
 
-// takeTurns makes each change once a round, at each size, which of them first by
-// turn, and then waits a while: changes come singly, and what a driver or switch
+// takeTurns makes each change once a round, at each size (the sizes take turns in being
+// first), and then waits a while: changes come singly, and what a driver or switch
 // does later is no part of the next one. It returns what each took, by change and
 // size.
 func (b *bench) takeTurns(ctx context.Context, hosts [len(labelSizes)]*labelHost) (found [][len(labelSizes)][]taken, err error) {
 	found = make([][len(labelSizes)][]taken, len(labelChanges))
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
-	for round := range b.n(15) + 2 { // the first two make what later ones find
+	for round := range b.n(15) + 2 { // the first two rounds make what later ones find
 		for i, c := range labelChanges {
 			for j := range hosts {
 				size := (round + j) % len(hosts)
@@ -186,7 +186,7 @@ func openDriver(ctx context.Context, l *lab.Lab, h *lab.Host, name string) (drv 
 	})
 }
 
-// interfaces makes those of all endpoints that are, or will be, here.
+// interfaces makes the interfaces of all endpoints that are, or will be, on this host.
 func (h *labelHost) interfaces() error {
 	return h.host.NS.Do(func() error {
 		for i := range locals + 1 {

@@ -127,7 +127,7 @@ func (b *bench) lab(ctx context.Context, cfg lab.Config) (*lab.Lab, error) {
 	return l, err
 }
 
-// percentile returns the q-th part of sorted durations, nearest rank.
+// percentile returns the duration below which the part q of all lies, nearest rank.
 func percentile(d []time.Duration, q float64) time.Duration {
 	if len(d) == 0 {
 		return 0

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
-// processorColumns are who processor time is told apart by.
+// processorColumns name those whose processor time is told apart.
 var processorColumns = []string{"the plugin's processes", "netplugin", "ovs-vswitchd", "ovsdb-server", "netmaster", "etcd", "the bench (libcni)"}
 
 // processor is processor time used so far, user and system, by column.

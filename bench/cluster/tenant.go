@@ -9,8 +9,8 @@ import (
 )
 
 // labelled is a tenant of policies by label: as many labels app=N as policies,
-// each on ten identities, each identity on two endpoints, of which the first
-// locals are on host h1; policy N applies to app=N and has ten rules, whose peers
+// each on ten identities, each identity on two endpoints. Of all endpoints the first
+// locals are on host h1. Policy N applies to app=N and has ten rules, whose peers
 // are app=N+1 to N+10.
 type labelled struct {
 	c        *compile.Compiler
@@ -49,7 +49,7 @@ func (p *labelled) endpoints() int { return p.identities() * perIdentity }
 
 func app(i int) map[string]string { return map[string]string{"app": fmt.Sprint("a", i), "env": "live"} }
 
-// policy is the i-th, which applies to an app.
+// policy makes the i-th policy, which applies to the label of toApp.
 func (p *labelled) policy(i, toApp, order int) model.Policy {
 	return model.Policy{
 		Key: model.PolicyKey{Tenant: "t", Name: model.PolicyName(fmt.Sprint("p", i))}, Kind: model.KindNetwork, Owner: model.OwnerUser,
@@ -84,7 +84,8 @@ func (p *labelled) endpoint(i, identity int) model.Endpoint {
 	}
 }
 
-// extra is an endpoint that comes and goes; whether it is here, h1 has its interface.
+// extra is an endpoint that comes and goes, on h1 (here) or elsewhere; for the former,
+// h1 has an interface.
 func (p *labelled) extra(here bool, identity int) model.Endpoint {
 	e := p.endpoint(1<<20, identity)
 	if here {
@@ -96,7 +97,7 @@ func (p *labelled) extra(here bool, identity int) model.Endpoint {
 
 // relabel gives the i-th endpoint a label set that nobody has had, of one app or
 // another by turn, as control does: a new identity comes and the one before goes.
-// which tells endpoints that are relabelled apart.
+// The number which tells relabelled endpoints apart.
 func (p *labelled) relabel(which, i, turn, ofApp int) {
 	id := p.identities() + 2*which + turn%2
 	p.c.SetIdentity(p.identity(id, ofApp+turn%2*10))

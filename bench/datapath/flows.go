@@ -82,7 +82,7 @@ func (m *mesh) flow(n int) (client, server int) {
 	return n % side, n / side % side
 }
 
-// serve sends back what comes, until nothing does: an empty datagram.
+// serve sends back each datagram, until an empty one comes.
 func (m *mesh) serve() error {
 	b := make([]byte, 1)
 	for n := 0; ; n++ {
@@ -97,8 +97,8 @@ func (m *mesh) serve() error {
 	}
 }
 
-// exchange sends one byte to and fro in at least n flows, and returns what each
-// batch of them took, in microseconds. Both ends run on one processor.
+// exchange sends one byte to and fro in at least n flows, and returns what each batch
+// of exchanges took, in microseconds. Both ends run on one processor.
 func (m *mesh) exchange(n int) (took series, err error) {
 	return took, onCPU(m.client, 1, func() error {
 		b := make([]byte, 1)

@@ -7,12 +7,12 @@ import (
 	"github.com/contiv/netplugin/v2/bench/ratio"
 )
 
-// The sides of the meshes whose flows are too many for a processor's caches, and
-// more than its short ways once had room for.
+// The sides of the meshes: their flows are too many for a processor's caches, and
+// more than a processor's short ways once had room for.
 const tenThousand, hundredThousand = 100, 320
 
-// longWay compares what does not go by the short ways of the eBPF driver:
-// connections that begin, and flows that are many.
+// longWay compares what does not go by the short ways of the eBPF driver, or would not
+// if they were few: connections that begin, and many flows.
 func (b *bench) longWay(ctx context.Context) error {
 	return b.with(ctx, "bdp5", 0, func(r *rig) error {
 		veth, err := r.barePair(ctx)

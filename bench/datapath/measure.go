@@ -22,12 +22,12 @@ func (r results) of(p, m string) series { return r[[2]string{p, m}] }
 
 // measure runs every metric on every path, round after round, in another order
 // in each, so that what the machine does besides falls on all of them alike.
-// Of paths with one name each round takes the next: where the kernel puts what
-// belongs to two containers makes some per cent of a round trip.
+// Of several paths with one name each round takes the next: where the kernel puts the
+// structures of two containers makes some per cent of a round trip.
 func (b *bench) measure(ctx context.Context, paths []path, metrics ...metric) (results, error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // no collector among the threads that measure
 	out, byName := results{}, map[string][]path{}
-	for _, p := range paths { // a first one, that fills caches, does not count
+	for _, p := range paths { // a first measurement, which fills caches, does not count
 		if _, err := latency.run([]path{p}, 20*time.Millisecond); err != nil {
 			return nil, err
 		}

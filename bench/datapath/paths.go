@@ -16,7 +16,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
-// The addresses of containers: 10.9.0.0/16 is the overlay's.
+// overlay returns the i-th container's address on the overlay, 10.9.0.0/16.
 func overlay(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, byte(i >> 8), byte(i)}) }
 
 func pairOf(net byte) [2]netip.Addr {
@@ -49,8 +49,8 @@ func (r *rig) bridged(ctx context.Context) (path, error) {
 	return r.plugged(ctx, "Linux bridge", h, "br0", pairOf(2))
 }
 
-// redirected is two containers of one host whose packets a program hands over,
-// which does nothing else: what is left when policy costs nothing.
+// redirected is two containers of one host with a program that hands their packets
+// over and does nothing else: what is left when policy costs nothing.
 func (r *rig) redirected(ctx context.Context) (path, error) {
 	h, err := r.space()
 	if err != nil {
@@ -66,8 +66,8 @@ func (r *rig) redirected(ctx context.Context) (path, error) {
 	return p, h.Do(func() error { return errors.Join(r.handOver("p0", "p1"), r.handOver("p1", "p0")) })
 }
 
-// handOver gives what comes from one interface to the peer of another. The
-// program is attached as ours are to ports that last.
+// handOver gives what comes from one interface to the peer of another. The program is
+// attached as driver ebpf attaches its own to lasting ports.
 func (r *rig) handOver(from, to string) error {
 	a, errA := netlink.LinkByName(from)
 	b, errB := netlink.LinkByName(to)

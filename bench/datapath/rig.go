@@ -115,7 +115,7 @@ func (r *rig) space() (*lab.Namespace, error) {
 }
 
 // plain keeps the bridges of a namespace out of iptables, as they are on a
-// machine where nobody has loaded br_netfilter. Docker's bridge is in it.
+// machine where nobody has loaded br_netfilter. The bridge of Docker stays in it.
 func plain(ns *lab.Namespace) error {
 	return ns.Do(func() error {
 		err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("0"), 0o644)
@@ -159,7 +159,7 @@ type host struct {
 	pic desired.Host
 }
 
-// network is that of the containers at 10.9.0.0/16, other that of those at 10.10.0.0/16.
+// network has the containers at 10.9.0.0/16, other has those at 10.10.0.0/16.
 const network, other model.NetworkID = 1, 2
 
 func networkOf(addr netip.Addr) model.NetworkID {
@@ -194,8 +194,8 @@ func (h *host) openEBPF(ctx context.Context) error {
 
 func (h *host) pins() string { return filepath.Join(h.r.dir, "bpf", h.ns.Name) }
 
-// lasting waits until every port of driver ebpf has the link that ports get
-// which stand for some seconds; a kernel without TCX has none.
+// lasting waits until every port of driver ebpf is a lasting one: until its link is
+// pinned. A kernel without TCX has no links, and nothing is waited for.
 func (r *rig) lasting(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -246,7 +246,7 @@ func (h *host) add(ctx context.Context, addr netip.Addr, set desired.PolicySetID
 	return ns, nil
 }
 
-// remote tells the host of an endpoint on another one.
+// remote tells the host of an endpoint on another host.
 func (h *host) remote(addr, vtep netip.Addr) {
 	k := desired.RemoteKey{Network: networkOf(addr), MAC: macOf(addr)}
 	h.pic.Remotes = h.pic.Remotes.Set(k, &desired.Remote{Network: k.Network, MAC: k.MAC, IPv4: addr, Identity: identity, VTEP: vtep})

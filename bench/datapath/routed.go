@@ -12,8 +12,8 @@ import (
 
 const nameWithin, nameRouted = "within one network", "routed"
 
-// routed compares ways between two networks of a tenant with those within one, of
-// one host and of two.
+// routed compares ways between two networks of a tenant with ways within one network,
+// on one host and across two.
 func (b *bench) routed(ctx context.Context) error {
 	return b.with(ctx, "bdp5", 0, func(r *rig) error {
 		spaces, vteps, err := r.joined(ctx)

@@ -87,7 +87,8 @@ func (b *bench) oneHost(ctx context.Context) error {
 	})
 }
 
-// completeChecksums does what netplugin does on the userspace switch.
+// completeChecksums switches the containers' checksum offload off, as netplugin does
+// with the userspace switch.
 func (r *rig) completeChecksums(ctx context.Context, p path) error {
 	for _, ns := range []string{p.client.Name, p.server.Name} {
 		if err := run(ctx, "ip", "netns", "exec", ns, "ethtool", "-K", "eth0", "tx", "off"); err != nil {

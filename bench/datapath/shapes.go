@@ -62,7 +62,7 @@ func one(i int) desired.Rule {
 	return desired.Rule{Action: model.Allow, Identities: desired.IdentitiesOf(model.Identity(1000 + i)), Ports: tcp(80, 80)}
 }
 
-// nested is a rule for an address prefix inside, or around, those of others:
+// nested is a rule for an address prefix inside, or around, other rules' prefixes:
 // chains of lengths 8 to 32 that share their beginnings, around the peer too.
 func nested(i int) desired.Rule {
 	bits := 8 + i%25
@@ -74,7 +74,7 @@ func nested(i int) desired.Rule {
 	return desired.Rule{Action: alternate(i), CIDRs: []desired.CIDR{{Prefix: p}}, Ports: tcp(80+i%25, 80+i%25)}
 }
 
-// ranged is a rule for a range of ports that overlaps those of others.
+// ranged is a rule for a range of ports that overlaps other rules' ranges.
 func ranged(i int) desired.Rule {
 	lo := 6000 + i*3
 	return desired.Rule{Action: alternate(i), Identities: desired.IdentitiesOf(identity), Ports: tcp(lo, lo+5000+i%100)}

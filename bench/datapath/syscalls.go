@@ -9,7 +9,7 @@ import (
 )
 
 // raw makes a system call on a buffer that the Go scheduler does not see: the
-// threads here do what a C program's would. 0 is the end of a stream.
+// threads here do what a C program's would. A result of 0 is the end of a stream.
 func raw(call uintptr, fd int, b []byte) (int, error) {
 	for {
 		n, _, errno := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))

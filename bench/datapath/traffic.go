@@ -45,11 +45,11 @@ func oneByOne(f func(path, time.Duration) (float64, error)) func([]path, time.Du
 
 const port = 5001
 
-// The sizes of iperf3: what one call reads and writes.
+// chunk is what one call reads or writes, as in iperf3.
 const chunk = 128 << 10
 
-// transactions are timed in batches: the median of them is what one costs when
-// nobody else takes the processor.
+// batch is how many transactions are timed together: the median of the batches shows
+// what one costs when nobody else takes the processor.
 const batch = 32
 
 var (
@@ -82,7 +82,7 @@ func onCPU(ns *lab.Namespace, cpu int, fn func() error) error {
 }
 
 // socket makes a TCP socket whose calls end after some seconds, come what may.
-// It sends when it may: the machine's congestion control may be one that paces
+// It uses reno, which sends when it may: the machine's own congestion control may pace
 // (bbr), by timers that cost more than what is measured here.
 func socket() (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -329,7 +329,7 @@ func roundTrips(paths []path, d time.Duration) (took []float64, err error) {
 
 // connections opens connections one after the other, sends a byte to and fro
 // on each, and returns how many there were a second. The server closes first:
-// it keeps what waits, and the client does not run out of ports.
+// TIME-WAIT is then at its end, and the client does not run out of ports.
 func connections(p path, d time.Duration) (float64, error) {
 	l, err := listen(p)
 	if err != nil {

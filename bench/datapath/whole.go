@@ -175,8 +175,8 @@ func (b *bench) memory(ctx context.Context, l *lab.Lab) error {
 // others is how many hosts the endpoints are on.
 const others = 100
 
-// otherHosts writes the records that agents of other hosts would: the one of
-// h1's, with another name and other addresses.
+// otherHosts writes the records of other hosts: copies of h1's, each with another name
+// and another address.
 func otherHosts(ctx context.Context, l *lab.Lab) (err error) {
 	c, err := l.Etcd(ctx)
 	if err != nil {
