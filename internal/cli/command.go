@@ -139,7 +139,7 @@ func (c *command) unknown(path, name string) error {
 	for _, s := range c.subs {
 		names = append(append(names, s.name), s.aliases...)
 	}
-	var of []string // the groups that have a command of this name, as for "netctl ls"
+	var of []string // the commands of this name in groups, as for "netctl ls"
 	for _, s := range c.subs {
 		if sub := s.find(name); sub != nil {
 			of = append(of, fmt.Sprintf("'%s %s %s'", path, s.name, sub.name))
