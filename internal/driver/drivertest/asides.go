@@ -10,9 +10,10 @@ import (
 )
 
 // withAsides returns the picture with Log on all rules and, if audited, with
-// sets beside each of its sets that would decide otherwise: without the rules
-// that deny, with a rule that denies a port more, with a tier that denies what
-// no rule lets through, and one that says the same. One of them is not there.
+// audited sets beside each of its sets: one without the rules that deny, one with a
+// rule that denies a port more, one with a tier that denies what no rule lets
+// through, and one that says the same. A fifth one is named in Audits and is not
+// there.
 func withAsides(pic desired.Host, audited bool) desired.Host {
 	each := func(tiers []desired.Tier, edit func(desired.Rules) desired.Rules) []desired.Tier {
 		var out []desired.Tier
@@ -67,8 +68,8 @@ func withAsides(pic desired.Host, audited bool) desired.Host {
 	return pic
 }
 
-// testAsides: rules with Log and audited sets are told of to who monitors, and
-// decide nothing.
+// testAsides: what rules with Log and audited sets say is told to whoever monitors,
+// and decides nothing.
 func testAsides(t *testing.T, h Harness) {
 	t.Helper()
 	top := StandardTopology()
@@ -138,8 +139,8 @@ func testAsides(t *testing.T, h Harness) {
 	}
 }
 
-// livingWayOut: of connections that live audits tell with the endpoint's own
-// address also where they go to or come from the host's stack.
+// livingWayOut: audits tell of living connections with the endpoint's own address,
+// also of connections to and from the host's stack.
 func (b *bench) livingWayOut(t *testing.T, top Topology) {
 	t.Helper()
 	pic, packets := byWayOut(top, b.WayOut6)
@@ -168,8 +169,8 @@ func (b *bench) livingWayOut(t *testing.T, top Topology) {
 	drain(t, want)
 }
 
-// living looks at what the oracle tells of connections that live, if it is to
-// tell of any; where the driver tells of none, nothing is left of it.
+// living checks whether the oracle tells of connections that live. Where the driver
+// tells of none, it takes the oracle's events off the channel.
 func (b *bench) living(t *testing.T, want <-chan driver.FlowEvent, some bool) {
 	t.Helper()
 	if got := len(want) > 0; got != some {

@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// testCapabilities: what a driver says that it can do it does, and what it says
-// that it cannot it does not; and it says the same from open to open.
+// testCapabilities: a driver does what its Capabilities say and leaves the rest
+// undone, and says the same from open to open.
 func testCapabilities(t *testing.T, h Harness) {
 	t.Helper()
 	b := open(t, h)
@@ -128,7 +128,7 @@ func (b *bench) tablesAnswer(t *testing.T, can driver.Capabilities) {
 	}
 }
 
-// silent: what a driver does not tell of does not come.
+// silent: events of a kind that the driver's Capabilities leave out do not come.
 func (b *bench) silent(t *testing.T, top Topology, pic desired.Host, can driver.Capabilities) {
 	t.Helper()
 	b.apply(t, pic)

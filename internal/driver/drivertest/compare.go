@@ -18,7 +18,7 @@ type outcome struct {
 	Answered bool
 	Host     bool
 	Sent     string // as the oracle translated or routed it; "" = neither
-	Tag      string // of what was routed: what it left with
+	Tag      string // of a routed packet: the network or VLAN that it left with
 	Told     string // what the router told the sender
 }
 

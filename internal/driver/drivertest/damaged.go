@@ -47,7 +47,7 @@ func testDamaged(t *testing.T, h Harness) {
 					bad.TCPFlags = x.flags
 				}
 				b.compare(t, name+", unknown", bad)
-				// Packets that are known go another way.
+				// Packets of known connections go another way through a data plane.
 				b.compare(t, name+": request", p)
 				b.compare(t, name+": answer", answerTo(top, p, from, to))
 				if x.proto == model.ProtoTCP {

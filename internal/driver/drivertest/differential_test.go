@@ -373,8 +373,8 @@ func (w *fuzzWorld) strays(from, to party) int {
 	return 16
 }
 
-// inNetwork is who an address of another network is when it is used in k: the
-// endpoint there that has it, or somebody outside.
+// inNetwork is who has the address of p when it is used in network k: the endpoint
+// of k with that address, or somebody outside.
 func (w *fuzzWorld) inNetwork(k model.NetworkKey, p party) party {
 	if p.Key.Network == k {
 		return p

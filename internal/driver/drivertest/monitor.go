@@ -88,7 +88,7 @@ func testMonitor(t *testing.T, h Harness) {
 	if r := b.apply(t, pic); r.Changes != 0 {
 		t.Errorf("the same picture, no longer monitored, made %d changes", r.Changes)
 	}
-	for range 5 { // who has seen one end may begin the next
+	for range 5 { // a monitor may begin as soon as the one before has ended
 		ctx, cancel := context.WithCancel(context.Background())
 		events, err := b.drv.Monitor(ctx, driver.MonitorOptions{Connections: true})
 		cancel()
@@ -214,8 +214,8 @@ func drain(t *testing.T, ch <-chan driver.FlowEvent) {
 	}
 }
 
-// compareEvents expects what the oracle told, in any order, and nothing else before
-// the last of it, and at least as many as are given.
+// compareEvents expects each event that the oracle told, in any order, and no other
+// one before the last of them. The oracle has to have told at least least.
 func compareEvents(t *testing.T, want, got <-chan driver.FlowEvent, least int) {
 	t.Helper()
 	var expected, seen []driver.FlowEvent

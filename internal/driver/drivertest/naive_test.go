@@ -35,8 +35,9 @@ type conn struct {
 	sport, dpt uint16
 }
 
-// oPacket goes from one party to another; answer marks what must not begin a
-// connection (SYN+ACK, echo reply), about an ICMP error and what it is about.
+// oPacket goes from one party to another. answer marks a packet that must not begin
+// a connection (SYN+ACK, echo reply); about is the packet that an ICMP error
+// quotes.
 type oPacket struct {
 	from, to   party
 	proto      model.Protocol // ProtoICMP for both families
@@ -54,7 +55,8 @@ func (p oPacket) String() string {
 	return s
 }
 
-// space is where a network's addresses are kept.
+// space returns the space of addresses that a network has: its own, or, without a
+// name, that of all networks of the tenant when they are joined.
 func (o *naive) space(k model.NetworkKey) model.NetworkKey {
 	if o.joined[k.Tenant] {
 		k.Name = ""
@@ -148,8 +150,8 @@ func (o *naive) passes(h model.HostName, p oPacket) bool {
 	return true
 }
 
-// applying returns the policies that apply to e; open is false when what is not
-// known could be one of them.
+// applying returns the policies that apply to e; open is false when one that is not
+// known could apply too.
 func (o *naive) applying(e party) (list []model.Policy, open bool) {
 	tenant := e.Key.Network.Tenant
 	open = true
@@ -300,9 +302,11 @@ func (o *naive) unrecorded(t model.TenantName) bool {
 	return false
 }
 
-// peerMatches tells whether a rule means a peer, and what it does then. What is
-// not known is meant by every rule that denies, by none that allows; and one that
-// passes it on denies everybody, or if it is an identity those that it means.
+// peerMatches tells whether a rule means a peer, and which action it has then. A
+// rule that denies or passes denies everybody when a group or network that it names
+// is not known, and a peer whose identity has no record; a rule that allows does
+// not match by these. A rule that passes on peers by identity denies them while the
+// tenant has an identity without record.
 func (o *naive) peerMatches(r model.PolicyRule, p party) (model.Action, bool) {
 	if len(r.Peers) == 0 {
 		return r.Action, true

@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver"
 )
 
-// withLog returns a random case in which each second rule is logged and each
-// second policy audited. No two rules are equal in weight: which of such a data
-// plane names is its own affair.
+// withLog returns a random case in which each second rule is logged and each second
+// policy audited. No two rules weigh the same: which of two such rules a data plane
+// names is its own affair.
 func withLog(c Case) Case {
 	for i := range c.General {
 		c.General[i].Audit = i%2 == 0

@@ -7,8 +7,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
-// AskedAsks is the case of Replies in which the rules let the one that was asked
-// begin a connection over the living one.
+// AskedAsks is the case of Replies in which the rules let the endpoint that was
+// asked begin a connection over the living one.
 const AskedAsks = "the one that was asked begins a connection, as the rules allow"
 
 // testReplies: what comes back on a connection passes without a rule of its own,

@@ -8,10 +8,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
-// RoutedTopology is StandardTopology in forwarding mode routing, with more
-// networks: "vy" in both tenants, without gateways and with equal addresses, which
-// one has here whose twin the other has there, with the group app; and blue's "vz", of IPv4 only, with the group far on host 2 alone.
-// The networks of StandardTopology have gateways.
+// RoutedTopology is StandardTopology in forwarding mode routing, where its networks
+// have gateways, with more networks: "vy" in both tenants, without gateways and
+// with equal addresses, with the group app, whose endpoint on host 1 has in blue
+// the address that red's endpoint on host 2 has; and blue's "vz", of IPv4 only,
+// with the group far on host 2 alone.
 func RoutedTopology() Topology {
 	t := StandardTopology()
 	t.Global.FwdMode = model.FwdRouting

@@ -78,8 +78,9 @@ func routedExchanges(top Topology, sport *uint16) (out []namedPacket) {
 	return out
 }
 
-// toRouterPackets makes what containers ask of the router, and send to it that it
-// does not send on, or not as it came.
+// toRouterPackets makes the questions of containers for the router and for
+// endpoints, and packets to the router that it drops, answers, or changes on their
+// way.
 func toRouterPackets(top Topology, sport *uint16) (out []namedPacket) {
 	web1, app1, app2, lan1, far2 := at(top, "web1"), at(top, "app1"), at(top, "app2"), at(top, "lan1"), at(top, "far2")
 	red1 := ofTenant(top, "red", "app1")
@@ -233,8 +234,8 @@ func errorsAndFragments(top Topology, f string, v6 bool, sport *uint16) (out []n
 	return out
 }
 
-// fromElsewherePackets makes what other hosts have routed to host h1, and what only
-// says so.
+// fromElsewherePackets makes packets that other hosts have routed to host h1, and
+// packets that only claim to be such.
 func fromElsewherePackets(top Topology, sport *uint16) (out []namedPacket) {
 	web1, web2, db2 := at(top, "web1"), at(top, "web2"), at(top, "db2")
 	app1, app2 := at(top, "app1"), at(top, "app2")

@@ -30,9 +30,9 @@ func reachRouted(t *testing.T, w *World, each func(from, to model.Endpoint, v6 b
 	}
 }
 
-// TestRoutedReach: whoever is of a tenant reaches all of the tenant's networks, in
-// both ARP modes, and nobody of another tenant; and in forwarding mode bridge those
-// of its own network.
+// TestRoutedReach: an endpoint reaches all networks of its tenant, in both ARP
+// modes, and nobody of another tenant; in forwarding mode bridge it reaches its own
+// network only.
 func TestRoutedReach(t *testing.T) {
 	for _, arp := range []model.ArpMode{model.ArpProxy, model.ArpFlood} {
 		for _, fwd := range []model.FwdMode{model.FwdRouting, model.FwdBridge} {

@@ -58,8 +58,9 @@ func Sample(cases []Case, seed uint64) (out []Case) {
 }
 
 // RunAttached runs the suite on programs that Run has been through, attached in
-// another way: all that this may change, Packets as where they are Slow, and a
-// third of the tests that only programs decide, which the seed chooses.
+// another way, with Harness.Slow: every test whose outcome the way of attaching may
+// change, and of the tests that only the programs decide a third, which the seed
+// chooses.
 func RunAttached(t *testing.T, start func(t *testing.T) Harness) {
 	t.Helper()
 	t.Logf("a sample, which -seed %d repeats", Seed())

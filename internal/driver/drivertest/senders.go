@@ -10,10 +10,9 @@ import (
 // elsewhere is the tunnel endpoint of a host that has none of the endpoints.
 var elsewhere = netip.MustParseAddr("192.168.7.3")
 
-// senders makes frames out of the tunnel that come from their sender's host,
-// and the same from another one, or in a name that is put together of two; and
-// frames for one endpoint's MAC and another one's address. Source ports count
-// up from sport.
+// senders makes frames out of the tunnel from their sender's own host, the same
+// frames from another host, or with the MAC of another station; and frames to one
+// endpoint's MAC and another one's address. Source ports count up from sport.
 func senders(top Topology, sport uint16) []namedPacket {
 	at := func(network model.NetworkName, id string) model.Endpoint {
 		return top.Endpoint(model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: network}, ID: model.EndpointID(id)})
@@ -26,7 +25,7 @@ func senders(top Topology, sport uint16) []namedPacket {
 		}
 		out = append(out, namedPacket{name, p})
 	}
-	// From its own host, from another one, and from its own host with another MAC.
+	// From the sender's own host, from other hosts, and from its own host with another MAC.
 	from := func(name string, p oracle.Packet) {
 		frame(name, p)
 		frame(name+", from another host", p, func(p *oracle.Packet) { p.VTEP = elsewhere })

@@ -110,8 +110,8 @@ func (s *services) noProvider() {
 	}
 }
 
-// local: with a traffic policy, those on this host are chosen among. And a client has
-// to have an address that its backends can answer.
+// local: with the traffic policy local, only backends on this host are chosen. And
+// a client has to have an address that its backends can answer.
 func (s *services) local() {
 	client := s.at("web1")
 	local := s.shop("db1", "db2")

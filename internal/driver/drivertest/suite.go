@@ -24,8 +24,8 @@ type Harness struct {
 	// of the data plane. It goes away at the end of the test.
 	AddInterface func(t testing.TB, name string, mac model.MAC)
 	// RemoveInterface deletes what AddInterface made; DownInterface sets it down,
-	// or up again; RenameInterface gives it another name (nil = the data
-	// plane goes on with it).
+	// or up again; RenameInterface gives it another name (nil = the data plane goes
+	// on with a renamed interface).
 	RemoveInterface func(t testing.TB, name string)
 	DownInterface   func(t testing.TB, name string, down bool)
 	RenameInterface func(t testing.TB, from, to string)
@@ -43,9 +43,10 @@ type Harness struct {
 	// write is refused), and only that one.
 	Break func(t testing.TB, n int)
 	// Send puts a packet into the data plane and says where it came out: Ports,
-	// VTEPs, Uplink and Answer (ReadAnswer) are compared with the oracle's verdict; Drop
-	// is set when it came out nowhere (which reason does not matter). Of what was routed
-	// also with which Network or VLAN, and what it looks like there (Sent, ReadPacket).
+	// VTEPs, Uplink and Answer (ReadAnswer) are compared with the oracle's verdict;
+	// Drop is set when it came out nowhere (which reason does not matter). Of a
+	// routed packet, Network or VLAN say on which one it came out, and Sent
+	// (ReadPacket) what it looked like there.
 	Send func(t testing.TB, p oracle.Packet) oracle.Verdict
 	// WayOut: Send knows packets from and to the host's interface
 	// (desired.Private), and says in Sent what a translated packet looks like
@@ -281,7 +282,7 @@ func testRestartSame(t *testing.T, h Harness) {
 	}
 }
 
-// testRestartSweeps: what a former agent left, and is not wanted, goes.
+// testRestartSweeps: what a former agent left goes, unless it is wanted.
 func testRestartSweeps(t *testing.T, h Harness) {
 	t.Helper()
 	b := open(t, h)

@@ -9,10 +9,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// testTiers: rules in all tiers at once, the one that guards the control plane
-// included. For each two tiers there is a port that the first allows and the
-// second denies, and one the other way round; one that all pass on is denied by
-// the last one's default, and the control plane's is denied before all others.
+// testTiers: rules in all tiers at once, the tier that guards the control plane
+// included. For each two tiers there is a port that the first allows and the second
+// denies, and a port the other way round; a port that all tiers pass on is denied
+// by the last one's default, and the control plane's port is denied before all
+// tiers.
 func testTiers(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Send == nil {

@@ -21,9 +21,9 @@ var (
 // TunnelPort is the UDP port of tunnels (RFC 7348 section 5).
 const TunnelPort = 4789
 
-// WithWayOut gives a compiler of a topology's first host its way out: every
-// endpoint there has a private address, in the order of the topology; six is whether
-// IPv6 has a way out too.
+// WithWayOut gives a compiler of a topology's first host its way out, with six by
+// IPv6 too: every endpoint there has a private address, in the order of the
+// topology.
 func WithWayOut(top Topology, c *compile.Compiler, six bool) {
 	way := desired.NewPrivate(top.Global.PvtSubnet)
 	if six {
@@ -53,10 +53,10 @@ func withGateways(top Topology) Topology {
 	return top
 }
 
-// testWayOut: what goes to and comes from the host's own stack is translated,
-// judged and answered as the oracle does it; with and without gateways, in both ARP
-// modes, with policies and once without; and after a restart, and not any more when
-// the way out goes.
+// testWayOut: packets to and from the host's own stack are translated, judged and
+// answered as the oracle does it: with and without gateways, in both ARP modes,
+// with policies and once without, and after a restart; not any more when the way
+// out goes.
 func testWayOut(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Send == nil || !h.WayOut {
@@ -144,9 +144,9 @@ func attachRules(top Topology, c *compile.Compiler, rules []model.Rule) {
 	}
 }
 
-// wayOutRules stop port 80 outwards and port 8080 inwards for everybody, UDP
-// to the outside by address, and TCP from the network's own members: which
-// nobody outside is.
+// wayOutRules stop port 80 outwards and port 8080 inwards for everybody, UDP to the
+// outside by address, and SCTP from the members of a network, of whom nobody
+// outside is one.
 func wayOutRules() []model.Rule {
 	return []model.Rule{
 		{Direction: model.Out, Priority: 10, Action: model.Deny, Protocol: model.ProtoTCP, Port: 80},

@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
-// TestPausedMirror checks that a host which has not heard of an endpoint yet
-// takes nothing from it on a VXLAN network, whatever its rules are, and takes
+// TestPausedMirror checks that a host which has not heard of an endpoint yet takes
+// nothing from that endpoint on a VXLAN network, whatever the rules are, and takes
 // it for an outsider on a VLAN network.
 func TestPausedMirror(t *testing.T) {
 	for _, test := range []struct {
