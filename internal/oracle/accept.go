@@ -12,9 +12,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// pictures judges pictures as a kernel would: what of the newest one is refused
+// pictures judges pictures as a kernel would: what of the newest picture is refused
 // and why, as a function of that picture alone, at the cost of what differs from
-// the one before. Of two objects that claim the same MAC or address the first
+// the picture before. Of two objects that claim the same MAC or address the first
 // has it, ports before remotes, each in the order of their keys.
 type pictures struct {
 	want    desired.Host
@@ -23,10 +23,11 @@ type pictures struct {
 	status  desired.Map[string, *driver.PortStatus]
 	list    []driver.Problem // of what is refused, ports excepted; nil = to be made
 
-	portMACs map[desired.RemoteKey]string // those that ports have; a remote has that of its key
+	portMACs map[desired.RemoteKey]string // the port that has a MAC; a remote has the MAC in its key
 	addrs    map[addrKey]station          // who has an address
 	privates map[netip.Addr]claimant
-	// losers are those that were refused for what others have, by all that they claim.
+	// losers are the objects that were refused because others have what they claim,
+	// by each thing that they claim.
 	losers map[any]map[claimant]struct{}
 
 	// What a network's or a policy set's coming and going concerns.
@@ -90,13 +91,13 @@ func (p *pictures) follows(next desired.Host) bool {
 	return true
 }
 
-// next judges the next picture. all has interfaces looked at that were there,
-// which otherwise are those of new ports, and of those that had none.
+// next judges the next picture. It looks at the interfaces of new ports, of ports
+// that had none and, with all, of all other ports.
 func (p *pictures) next(want desired.Host, hasIface func(string) bool, all bool) touched {
 	t := touched{map[model.NetworkID]struct{}{}, map[desired.PolicySetID]struct{}{}, map[claimant]struct{}{}, map[model.ServiceKey]struct{}{}}
 	old := p.want
 	p.want = want
-	again := map[claimant]struct{}{} // to be judged, beside what they meet
+	again := map[claimant]struct{}{} // to be judged, with whoever claims the same
 	for c := range want.Ports.Diff(old.Ports) {
 		again[portClaimant(c.Key)] = struct{}{}
 		if c.Had {
@@ -147,8 +148,9 @@ func (p *pictures) refuse(key any, err error) {
 	}
 }
 
-// judgeNetworks judges the networks that have changed in what matters here, and
-// those that want, or wanted, the same tag: the first has it, by number.
+// judgeNetworks judges the networks that came, went or changed their tag, and all
+// others that want a tag which these have or had: the one with the lowest number
+// has it.
 func (p *pictures) judgeNetworks(old desired.Host, t *touched, again map[claimant]struct{}) (flipped map[model.NetworkID]struct{}) {
 	tags := map[networkTag]struct{}{}
 	var gone []model.NetworkID
@@ -267,7 +269,7 @@ func (p *pictures) judgeRemote(key desired.RemoteKey) {
 	p.settle(c, err)
 }
 
-// networkTag is what one network of a host has.
+// networkTag is what only one network of a host can have.
 type networkTag struct {
 	encap model.Encap
 	tag   uint32

@@ -107,7 +107,7 @@ var benchChanges = []struct {
 		h.PolicySets = h.PolicySets.Set(9, benchSet(9, desired.Rules{}))
 		return h
 	}},
-	// What lastingly cannot be made, and meets what is there.
+	// A remote that is refused as long as a port has its address.
 	{"refused", func(h desired.Host, n int) desired.Host {
 		r, p := benchRemote(n), benchPort(0)
 		r.Network, r.IPv4 = p.Network, p.IPv4
@@ -161,8 +161,8 @@ func BenchmarkApply(b *testing.B) {
 }
 
 // BenchmarkThousand measures one change of an endpoint elsewhere on a thousand
-// hosts in one process, by how many endpoints each one knows, and what each of
-// those takes of memory beside the picture, which the hosts share.
+// hosts in one process, by how many endpoints each host knows, and the memory that
+// a host takes for each endpoint beside the picture, which the hosts share.
 func BenchmarkThousand(b *testing.B) {
 	const hosts = 1000
 	for _, n := range []int{100, 1_000, 10_000} {

@@ -25,8 +25,8 @@ func keyOf(r *desired.Remote) desired.RemoteKey {
 	return desired.RemoteKey{Network: r.Network, MAC: r.MAC}
 }
 
-// claimant is who a station of a picture is; both are known by what they say of
-// themselves, else they are refused.
+// claimant returns the port or remote that a station is, by the name or key that its
+// object says: an object that stands under another one is refused.
 func (s station) claimant() claimant {
 	switch {
 	case s.port != nil:
@@ -51,8 +51,9 @@ func (c claimant) key() any {
 	return c.remote
 }
 
-// judgeClaimants judges ports and remotes, and whoever claims, or had, what one of
-// them claims or did claim: whether these get it may be another answer now.
+// judgeClaimants judges ports and remotes, and each other claimant that claims, or
+// had, something that they claim or claimed: whether it gets that may be another
+// answer now.
 func (p *pictures) judgeClaimants(old desired.Host, hasIface func(string) bool, again map[claimant]struct{}) {
 	todo := slices.Collect(maps.Keys(again))
 	meet := func(c claimant) {
@@ -109,7 +110,8 @@ func (p *pictures) judgeClaimants(old desired.Host, hasIface func(string) bool, 
 	}
 }
 
-// remoteAt is the remote that has a MAC by its key, or had it by an old picture.
+// remoteAt returns the claimant of a remote's key, if the newest picture or the old
+// one has that remote.
 func (p *pictures) remoteAt(old desired.Host, mac desired.RemoteKey) claimant {
 	_, has := p.want.Remotes.Get(mac)
 	if _, had := old.Remotes.Get(mac); !has && !had {
@@ -143,7 +145,8 @@ func claims(h desired.Host, c claimant) (mac desired.RemoteKey, addrs []addrKey,
 	return mac, addrs, private
 }
 
-// claimOf is what an address is claimed as by who is on a network of a picture.
+// claimOf returns the key under which an endpoint on a network of a picture claims
+// an address.
 func claimOf(h desired.Host, id model.NetworkID, a netip.Addr) addrKey {
 	if n, ok := h.Networks.Get(id); ok {
 		return addrKey{n.Domain(), a}
@@ -151,8 +154,8 @@ func claimOf(h desired.Host, id model.NetworkID, a netip.Addr) addrKey {
 	return addrKey{desired.Domain(id), a}
 }
 
-// release takes from an object what it has by a picture, and forgets what was
-// said of it.
+// release takes from an object the MAC and addresses that it claims in a picture,
+// and forgets it as a loser.
 func (p *pictures) release(h desired.Host, c claimant) {
 	mac, addrs, private := claims(h, c)
 	lost := p.refused[c.key()] != nil
@@ -181,7 +184,8 @@ func (p *pictures) release(h desired.Host, c claimant) {
 	}
 }
 
-// settle records what became of an object, and what it lost.
+// settle records whether an object is refused and, where others have what it
+// claims, enters it as a loser.
 func (p *pictures) settle(c claimant, err error) {
 	p.refuse(c.key(), err)
 	if !errors.Is(err, model.ErrExists) {

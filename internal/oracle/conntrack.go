@@ -33,7 +33,7 @@ type fragKey struct {
 
 // judged is how a connection was judged.
 type judged struct {
-	outside bool            // as one that goes by the host
+	outside bool            // as a connection by the way out
 	network model.NetworkID // its source's, or where it was seen
 	to      string          // for this local port as its destination; "" = for none
 }
@@ -43,7 +43,8 @@ type judged struct {
 type conntrack struct {
 	conns map[flow]judged
 	frags map[fragKey]flow // to the original direction of the connection of the first fragment
-	// What each address has in both, so that its end costs no look at all others'.
+	// What each address has in conns and frags, so that forgetting it looks at no
+	// others.
 	connsOf groups[addrKey, flow]
 	fragsOf groups[addrKey, fragKey]
 	fresh   bool // the packet under way began its connection
@@ -120,11 +121,11 @@ func (c *conntrack) known(f flow) (flow, bool) {
 	return flow{}, false
 }
 
-// classify returns the original direction of the connection that a packet
-// belongs to, which is the packet's own when it begins one; false when it
-// answers nothing that is known, or is part of nothing. ours tells that a
-// container of this host sends it, which is no router: it says what has become
-// of a packet only when that was sent to it.
+// classify returns the original direction of the connection that a packet belongs
+// to, which is the packet's own when it begins one; false when it answers nothing
+// that is known, or is part of nothing. ours tells that a container of this host
+// sends the packet. A container is no router: its ICMP errors count only about
+// packets that were sent to it.
 func (c *conntrack) classify(n *desired.Network, p *Packet, ours bool) (flow, bool) {
 	if p.Frag != nil && p.Frag.Offset != 0 {
 		f, ok := c.frags[fragKey{spaceOf(n, p.Src, p.Dst), p.Src, p.Dst, p.Proto, p.Frag.ID}]

@@ -1,7 +1,7 @@
-// Package oracle is the reference data plane: a driver in memory that executes
-// a desired.Host on packets, a fabric that joins several such hosts, and the
-// packets themselves. What a packet's fate is here is what it has to be with
-// every driver; drivertest compares.
+// Package oracle is the reference data plane: a driver in memory that executes a
+// desired.Host on packets, a fabric that joins several such hosts, and the packets
+// themselves. Every driver has to do with a packet what the oracle does; drivertest
+// compares.
 //
 // It guarantees that answers are a function of what was applied and of the
 // packets sent before, and that applying a change costs the change, however

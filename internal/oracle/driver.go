@@ -19,8 +19,9 @@ type Driver struct {
 	k      *kernel
 	events chan driver.Event
 	closed bool
-	// pictures has judged the newest picture, which the kernel holds; nil when it
-	// may not: the next one is compared with all that is there.
+	// pictures has judged the newest picture, which the kernel holds; nil when the
+	// kernel may hold something else: then the next picture is compared with all
+	// that is there.
 	pictures *pictures
 
 	stopMonitor func() // nil until the first Monitor
@@ -111,7 +112,7 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 	return report, err
 }
 
-// differ tells whether two pictures do in an object.
+// differ tells whether any object differs between two pictures.
 func differ(a, b desired.Host) bool {
 	for range a.Networks.Diff(b.Networks) {
 		return true
@@ -140,7 +141,7 @@ func (d *Driver) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Services: true, WayOut6: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d}
 }
 
-// Tables implements driver.Tabled: they never evict.
+// Tables implements driver.Tabled: the reference's tables never evict.
 func (d *Driver) Tables() map[string]driver.TableStats {
 	d.k.mu.Lock()
 	defer d.k.mu.Unlock()

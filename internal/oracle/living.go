@@ -16,8 +16,8 @@ func (d *Driver) noteAudits(sets desired.Map[desired.PolicySetID, *desired.Polic
 	d.audited = sets
 }
 
-// tellLiving tells who monitors, if anybody does, how the audits that nobody has
-// been told of would judge the connections that live.
+// tellLiving tells whoever monitors how the audits that have not been told of would
+// judge the connections that live.
 func (d *Driver) tellLiving() {
 	m, t := d.k.monitor, d.k.tables
 	if m == nil || len(d.untold) == 0 {
@@ -47,5 +47,5 @@ func (d *Driver) tellLiving() {
 	d.untold = nil
 }
 
-// set is one that is in; nil = it is not.
+// set returns a policy set that is in the data plane; nil = it is not in.
 func (t *tables) set(id desired.PolicySetID) *desired.PolicySet { return t.sets[id] }

@@ -63,7 +63,7 @@ func (k *kernel) tell(p *Packet, v *Verdict) {
 		return
 	}
 	net := k.networkOf(p)
-	if p.Host { // told as it is behind the way out
+	if p.Host { // told with the endpoint's own address, not the private one
 		if _, sent, _ := k.tables.fromHost(p); sent != nil {
 			p = sent
 		}

@@ -27,7 +27,8 @@ func (t *tables) routerAnswers(from origin, p *Packet) bool {
 		(p.ND.Target == router || p.ND.Target == desired.RouterMAC.LinkLocal())
 }
 
-// isRouter tells whether a MAC is the router's that takes what is sent on a network.
+// isRouter tells whether a MAC is the router's, and the router takes what is sent
+// on a network.
 func (t *tables) isRouter(n *desired.Network, mac model.MAC) bool {
 	return mac == desired.RouterMAC && (t.private != nil || n.Joined != 0)
 }
@@ -74,8 +75,8 @@ func (t *tables) out(from origin, p *Packet) Verdict {
 	return Verdict{Host: true, Sent: &sent}
 }
 
-// fromHost turns a packet that the host's stack sent to a private address into
-// the endpoint's; "" or why it is dropped.
+// fromHost turns a packet that the host's stack sent to a private address into the
+// endpoint's; the text says why it is dropped, "" = it is not.
 func (t *tables) fromHost(p *Packet) (origin, *Packet, string) {
 	if t.private == nil {
 		return origin{}, nil, driver.DropNetwork

@@ -39,9 +39,9 @@ func (t *tables) elsewhere(n *desired.Network, a netip.Addr) bool {
 }
 
 // across tells whether a frame that another host or the physical network brings to
-// a network is in the name of an address of another network of the domain, and
-// whether that is to be believed: a packet for one station, by the endpoint that
-// has the address, as far as its MAC tells.
+// a network says that it is from an address of another network of the domain, and
+// whether that is to be believed: it is of a packet for one station, by the
+// endpoint that has the address, as far as its MAC tells.
 func (t *tables) across(n *desired.Network, p *Packet) (s station, across, believed bool) {
 	a := senderAddr(p)
 	if s = t.byAddr(n, a); s.network() == n.ID || !s.known() && !t.elsewhere(n, a) {
@@ -51,8 +51,8 @@ func (t *tables) across(n *desired.Network, p *Packet) (s station, across, belie
 		p.isIP() && p.ARP == nil && !p.isND() && !p.DstMAC.Multicast()
 }
 
-// deliver is toStation for an IP packet: a container gets what was routed from the
-// router.
+// deliver is toStation for an IP packet: a routed packet comes to a container from
+// the router's MAC.
 func (t *tables) deliver(from origin, p *Packet) Verdict {
 	v := t.toStation(from, p)
 	if from.port == nil && !from.host && len(v.Ports) > 0 {
@@ -77,8 +77,8 @@ func (t *tables) byRouter(from origin, p *Packet) (v Verdict, outside bool) {
 	return t.refuse(from, p, noRoute), false
 }
 
-// route sends a packet to another network of the domain: to the endpoint that has
-// the address there, with its own host as the last hop.
+// route sends a packet to another network of the domain, to the endpoint that has
+// the address there; that endpoint's host does not route it again.
 func (t *tables) route(from origin, p *Packet) Verdict {
 	if from.port.Identity == model.IdentityUnknown || !from.net.Holds(p.Src) {
 		return dropped(driver.DropUnknownSource) // nobody there could know, or answer, it

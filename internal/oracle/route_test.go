@@ -117,8 +117,8 @@ func TestRouteOnce(t *testing.T) {
 	}
 }
 
-// TestRouteUnknown: nobody is routed, here or from elsewhere, whose identity is not
-// known.
+// TestRouteUnknown: the packets of an endpoint whose identity is not known are not
+// routed, here or from elsewhere.
 func TestRouteUnknown(t *testing.T) {
 	f := New()
 	mustApply(t, f, routedPicture(func(h *desired.Host) {
@@ -168,7 +168,8 @@ func TestDomainClaims(t *testing.T) {
 	}
 }
 
-// TestDomainForgets: who joins or leaves a domain begins anew, others go on.
+// TestDomainForgets: the connections of a network that joins or leaves a domain are
+// forgotten, others go on.
 func TestDomainForgets(t *testing.T) {
 	f := New()
 	mustApply(t, f, routedPicture(nil))

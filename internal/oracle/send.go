@@ -210,9 +210,9 @@ func answer(p *Packet, target netip.Addr, mac model.MAC) *Packet {
 	}
 }
 
-// toStation finds where a unicast frame goes. One whose IP destination is an
-// endpoint's and whose MAC is not that endpoint's goes nowhere: it would get to
-// somebody for whom nobody was asked.
+// toStation finds where a unicast frame goes. A frame whose IP destination is an
+// endpoint's and whose MAC is not that endpoint's goes nowhere: it would get to a
+// station about which policy was not asked.
 func (t *tables) toStation(from origin, p *Packet) Verdict {
 	mac := p.DstMAC
 	if by := t.byAddr(from.net, p.Dst); by.known() && p.ARP == nil && (by.mac() != mac || by.network() != from.net.ID) {
@@ -276,7 +276,7 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 	var v Verdict
 	outside := from.host
 	byRouter := !from.host && t.toRouter(from, p)
-	if byRouter { // which tells what it does not take, whosever it is
+	if byRouter { // the router drops what it does not take before any policy is asked
 		if v, outside = t.byRouter(from, p); !v.Passed() {
 			return v
 		}
@@ -371,7 +371,7 @@ func appendRule(rules []string, id string) []string {
 	return append(rules, id)
 }
 
-// peerAt is who policy takes an address for that is used on a network.
+// peerAt is the peer that policy sees in an address that is used on a network.
 func (t *tables) peerAt(n *desired.Network, a netip.Addr) desired.Peer {
 	p := desired.Peer{Addr: a, Network: n.ID}
 	if s := t.byAddr(n, a); s.known() {

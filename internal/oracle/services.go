@@ -79,7 +79,7 @@ func request(p *Packet) bool {
 	return p.Proto == model.ProtoTCP && p.hasPorts() && p.TCPFlags&(FlagSYN|FlagACK) == FlagSYN
 }
 
-// translationBack is the translation of which a packet comes back to its client.
+// translationBack is the translation by which a packet goes back to the client.
 func (k *kernel) translationBack(n *desired.Network, p *Packet) *translation {
 	switch {
 	case p.Frag != nil && p.Frag.Offset != 0:
@@ -202,14 +202,14 @@ func (k *kernel) choose(from origin, p *Packet, s *desired.Service) (*translatio
 	return tr, Verdict{}
 }
 
-// freePort gives a translation another port of the client's where its tuple is
-// somebody's already.
+// freePort gives a translation another port of the client's while another
+// connection has its tuple behind the service.
 func (k *kernel) freePort(n *desired.Network, tr *translation) bool {
 	for range otherPorts {
 		by := k.nat.behind[tr.behind]
 		_, direct := k.conns.known(tracked(n, tr.behind))
 		if by != nil && by.front == tr.front || by == nil && !direct {
-			return true // its own, which it takes the place of
+			return true // free, or of the same client's former translation, which this one replaces
 		}
 		if tr.behind.srcPort++; tr.behind.srcPort < firstPort {
 			tr.behind.srcPort = firstPort
@@ -218,8 +218,8 @@ func (k *kernel) freePort(n *desired.Network, tr *translation) bool {
 	return false
 }
 
-// toItself judges what a container sends to a link-local service address: what it
-// answers to itself.
+// toItself judges the answers that a container which is its own backend sends to a
+// link-local service address.
 func (k *kernel) toItself(from origin, p *Packet) Verdict {
 	tr := k.translationBack(from.net, p)
 	if p.isError() && p.Inner != nil && p.Inner.Dst != p.Src {

@@ -44,7 +44,8 @@ func atShop(s desired.Service, sport uint16, proto model.Protocol) Packet {
 	return p
 }
 
-// TestAffinityEnds: a client stays until so long after its last new connection.
+// TestAffinityEnds: a client stays with its backend until Affinity after its last
+// new connection.
 func TestAffinityEnds(t *testing.T) {
 	h, s := shopFloor(20)
 	d := New()
@@ -80,8 +81,8 @@ func TestAffinityEnds(t *testing.T) {
 	}
 }
 
-// TestAffinityBounded: of so many clients the choice is remembered, and those that
-// have had their time make room.
+// TestAffinityBounded: the choice is remembered of MaxAffine clients at most, and
+// clients whose affinity has ended make room.
 func TestAffinityBounded(t *testing.T) {
 	x := newNAT()
 	now := time.Unix(0, 0)

@@ -114,7 +114,8 @@ func (t *tables) byAddr(n *desired.Network, a netip.Addr) station {
 	return t.at(addrKey{spaceOf(n, a), a})
 }
 
-// onNetwork is byAddr for those that are on the very network.
+// onNetwork is byAddr for stations on this very network, not elsewhere in its
+// domain.
 func (t *tables) onNetwork(n *desired.Network, a netip.Addr) station {
 	if s := t.byAddr(n, a); s.network() == n.ID {
 		return s
@@ -152,7 +153,7 @@ func index(o objects) *tables {
 	for _, r := range o.remotes {
 		t.setRemote(nil, r)
 	}
-	for _, p := range o.ports { // after what they may stand in for
+	for _, p := range o.ports { // after remotes, whose addresses they may take over
 		t.setPort(nil, p)
 	}
 	for _, s := range o.services {
@@ -169,8 +170,8 @@ func (t *tables) setHeader(h header) {
 	}
 }
 
-// The following enter that an object is about to be another one; nil is none.
-// What somebody else has taken meanwhile stays.
+// The following bring the indexes from an old object to the one that replaces it;
+// nil = there is none. Entries that another object has taken meanwhile stay.
 
 func (t *tables) setNetwork(old, now *desired.Network) {
 	if old != nil {
@@ -232,7 +233,7 @@ func (t *tables) add(n model.NetworkID, s station, addrs ...netip.Addr) {
 	}
 }
 
-// key is where an address is kept that a station on a network has.
+// key is the key of a station's address on a network.
 func (t *tables) key(id model.NetworkID, a netip.Addr) addrKey {
 	n := t.networks[id]
 	if n == nil { // refused, or gone by half

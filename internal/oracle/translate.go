@@ -152,8 +152,8 @@ func (x *nat) forgetClients(k model.ServiceKey) {
 	delete(x.clients, k)
 }
 
-// there translates a client's packet, or an error that it sends about one that it
-// got.
+// there translates a client's packet, or an error of the client's about a packet
+// that it got.
 func (tr *translation) there(p *Packet) *Packet {
 	q := *p
 	q.Src, q.Dst = tr.behind.src, tr.behind.dst
@@ -192,8 +192,8 @@ func (p *Packet) hasPorts() bool {
 	return p.Proto.HasPorts() && (p.Frag == nil || p.Frag.Offset == 0)
 }
 
-// keeps tells whether a translation goes on when its service has changed; what
-// becomes of addresses is endEnded's.
+// keeps tells whether a translation goes on when its service has changed. When one
+// of its addresses has, addressChanged decides.
 func (tr *translation) keeps(s *desired.Service) bool {
 	if s == nil || s.IPv4 != tr.front.dst && s.IPv6 != tr.front.dst {
 		return false
@@ -217,7 +217,8 @@ func (k *kernel) endTranslation(tr *translation) {
 	}
 }
 
-// serviceChanged ends what does not go on with a service as it is now.
+// serviceChanged ends the translations that do not go on with a service as it is
+// now.
 func (k *kernel) serviceChanged(key model.ServiceKey) {
 	s := k.objects.services[key]
 	for tr := range k.nat.byService[key] {

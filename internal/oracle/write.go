@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// errBroke ends an Apply of which a test wants the half.
+// errBroke ends an Apply after the writes that BreakAfter grants.
 var errBroke = errors.New("apply: the data plane broke off")
 
 // write makes the objects that may differ, or with whole all there are, as the
@@ -96,7 +96,7 @@ func accepted[K comparable, V any](p *pictures, m desired.Map[K, *V]) func(K) *V
 
 func equal[T comparable](a, b *T) bool { return *a == *b }
 
-// writer writes objects until one breaks off.
+// writer writes objects until the data plane breaks off.
 type writer struct {
 	k        *kernel
 	report   *driver.Report
@@ -154,8 +154,8 @@ type kind[K comparable, V any] struct {
 	index func(old, now *V)
 }
 
-// put writes those of the objects that are to be there and differ, in the order
-// of their names.
+// put writes, in the order of their names, the objects that are wanted and differ
+// from what is there.
 func (x kind[K, V]) put(w *writer, keys []K) {
 	keys = slices.DeleteFunc(slices.Clone(keys), func(key K) bool {
 		want, have := x.want(key), x.have[key]
@@ -171,7 +171,7 @@ func (x kind[K, V]) put(w *writer, keys []K) {
 	}
 }
 
-// sweep removes those that are not.
+// sweep removes the objects that are not wanted.
 func (x kind[K, V]) sweep(w *writer, keys []K) {
 	keys = slices.DeleteFunc(slices.Clone(keys), func(key K) bool { return x.have[key] == nil || x.want(key) != nil })
 	x.sort(keys)
