@@ -9,10 +9,10 @@ import (
 // Audit is an audited set beside one that decides.
 type Audit struct{ Set, Audited PolicySetID }
 
-// NewAudits are those of now that were not in old, or whose audited policy was
-// another: what has changed in both sets, or in whom rules name by their
-// identities, is no change of the policy. Its cost grows with what differs, and
-// with the number of sets where an audited one does.
+// NewAudits returns the audits of now that were not in old, or whose policy has
+// changed. A change of both sets of an audit, or of the identities that rules name,
+// is none of the policy. Its cost grows with what differs and, where an audited set
+// does, with the number of sets.
 func NewAudits(old, now Map[PolicySetID, *PolicySet]) (out []Audit) {
 	changed := map[PolicySetID]bool{}
 	for c := range now.Diff(old) {
@@ -81,7 +81,7 @@ func auditChanged(oldBase, base, old, now *PolicySet) bool {
 	return false
 }
 
-// tierOf is a tier of a set; one that it has not says nothing.
+// tierOf is a tier of a set; a tier that the set lacks says nothing.
 func tierOf(s *PolicySet, dir model.Direction, t model.Tier) Tier {
 	for _, x := range s.Tiers(dir) {
 		if x.Tier == t {

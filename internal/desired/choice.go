@@ -82,7 +82,7 @@ func beats(a, aID, b, bID uint64) bool { return a > b || a == b && aID < bID }
 // up: the same as Choose would say for each. A backend's coming and going costs
 // 65,536 scores, however many others there are. The zero value has no backend.
 type Table struct {
-	ids    []uint64          // by index; of those that are free what they last were
+	ids    []uint64          // by index; at a free index the last backend that had it
 	index  map[uint64]uint16 // of the backends
 	free   []uint16
 	owners []uint16 // by slot
@@ -92,7 +92,7 @@ type Table struct {
 const MaxBackends = 4096
 
 // Add adds a backend by its number. It fails with model.ErrExhausted beyond
-// MaxBackends. One that is there stays as it is.
+// MaxBackends. A backend that is there stays as it is.
 func (t *Table) Add(id uint64) error {
 	if _, there := t.index[id]; there {
 		return nil

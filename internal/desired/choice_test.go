@@ -69,8 +69,8 @@ func TestChoiceSpreads(t *testing.T) {
 	}
 }
 
-// TestChoiceMovesLittle: one that comes takes only for itself, one that goes gives
-// only its own, and of 100 and one more at most 2 % move.
+// TestChoiceMovesLittle: a backend that comes takes slots only for itself, the same
+// one gives back only its own when it goes, and beside 100 others at most 2 % move.
 func TestChoiceMovesLittle(t *testing.T) {
 	for _, n := range []int{1, 2, 10, 100} {
 		_, table := ofBackends(t, n)
@@ -139,7 +139,8 @@ func TestTableIsChoose(t *testing.T) {
 	}
 }
 
-// TestChooseAmong: who may not be chosen is not, and where nobody may there is none.
+// TestChooseAmong: a backend that may not be chosen is not, and where none may be,
+// none is.
 func TestChooseAmong(t *testing.T) {
 	var s Service
 	local, remote, drains, ill, v6 := backendKey(1), backendKey(2), backendKey(3), backendKey(4), backendKey(5)

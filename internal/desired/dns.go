@@ -10,7 +10,7 @@ import (
 // here. Like the other maps it is persistent, so that a reader follows it by Diff.
 type DNS struct {
 	Records  Map[DNSKey, *DNSRecord]
-	Networks Map[model.NetworkKey, *DNSNetwork] // whose addresses have names, or none at all
+	Networks Map[model.NetworkKey, *DNSNetwork] // an address of their subnets has its names here, or none
 }
 
 // DNSKey names what a record stands for: an endpoint or a service, one of both.

@@ -31,7 +31,7 @@ type Host struct {
 }
 
 // Network is a segment that has endpoints on this host, or is joined by routing to
-// one that has.
+// a network that has.
 type Network struct {
 	ID       model.NetworkID
 	Key      model.NetworkKey
@@ -108,7 +108,7 @@ type Rules = Map[string, *Rule]
 // for Out), the protocol and the destination port.
 type Rule struct {
 	ID       string // unique within tier and direction
-	Priority int    // 0 to MaxPriority: of its policy's order and its own; the higher decides
+	Priority int    // 0 to MaxPriority, made of its policy's order and its own priority; the higher decides
 	Action   model.Action
 	Log      bool // tell of each connection that it decides about
 	// The peer matches when AnyPeer is set, when its identity is one of Identities,

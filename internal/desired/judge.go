@@ -30,7 +30,7 @@ func (r Ruling) RuleID() string {
 	return r.Rule.ID
 }
 
-// Tiers are those of a direction.
+// Tiers returns the tiers of a direction.
 func (s *PolicySet) Tiers(dir model.Direction) []Tier {
 	if dir == model.Out {
 		return s.Out

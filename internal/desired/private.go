@@ -17,8 +17,8 @@ type Private struct {
 	Addr6     netip.Addr   // the host's own address in it
 	Interface string       // of the host's stack; the driver makes it, with RouterMAC as its address
 	RouterMAC model.MAC    // of the virtual router that containers send to
-	// TunnelPort is the UDP port of all hosts' tunnels: nothing of a container
-	// gets there, since hosts take what comes for each other's. 0 = none.
+	// TunnelPort is the UDP port of all hosts' tunnels, where nothing from a
+	// container may get: hosts take what comes there for another host's. 0 = none.
 	TunnelPort uint16
 }
 
@@ -81,9 +81,9 @@ func (p *Private) Holds(a netip.Addr) bool {
 	return p != nil && p.Subnet.Contains(a) && a != p.Subnet.Addr() && a.Less(p.Addr)
 }
 
-// Leads tells whether the router takes a packet from an endpoint of a network to
-// an address: a unicast one outside of the network, but for private addresses of
-// endpoints and those that no router takes.
+// Leads tells whether the router takes a packet from an endpoint of a network to an
+// address: a unicast one outside of the network, but for endpoints' private
+// addresses and Nowhere.
 func (p *Private) Leads(n *Network, to netip.Addr) bool {
 	switch {
 	case n.Holds(to) || to.Is6() && !p.Subnet6.IsValid():
@@ -120,8 +120,8 @@ func (p *Private) Diverts(n *Network, to netip.Addr, proto model.Protocol, port 
 		(to == p.Addr || to == p.Addr6 || port == 53 && (proto == model.ProtoUDP || proto == model.ProtoTCP))
 }
 
-// PrivateNumber is what a port's private addresses have in common, as the IPv4
-// one: nobody else's. Zero = it has none.
+// PrivateNumber is the number that a port's private addresses have in common, and
+// no other port's have, as an IPv4 address. Zero = the port has none.
 func (p *Port) PrivateNumber() netip.Addr {
 	if b := p.Private6; b.Is6() {
 		a := b.As16()
@@ -130,8 +130,8 @@ func (p *Port) PrivateNumber() netip.Addr {
 	return p.Private
 }
 
-// Check returns what is wrong with a port's private addresses: each is an
-// endpoint's, goes with one of its own, and both have one number.
+// Check returns an error unless each private address of a port may be an
+// endpoint's, the port has an own address of that family, and both have one number.
 func (p *Private) Check(o *Port) error {
 	n := o.PrivateNumber()
 	if o.Private.IsValid() && (o.Private != n || !p.Holds(n) || !o.IPv4.IsValid()) {

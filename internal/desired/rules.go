@@ -43,8 +43,8 @@ func actionRank(a model.Action) int {
 	return 0 // also what is no action
 }
 
-// Ordered returns a tier's rules in deciding order. It costs as much as there
-// are rules: what follows changes takes Map.Diff.
+// Ordered returns a tier's rules in deciding order. It costs as much as there are
+// rules: use Map.Diff to follow changes.
 func (t Tier) Ordered() []*Rule {
 	var out []*Rule
 	for _, r := range t.Rules.All() {

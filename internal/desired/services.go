@@ -75,8 +75,8 @@ const (
 // Bounds of services.
 const (
 	MaxAffinity = 24 * time.Hour
-	// MaxAffine is of how many clients of a service the choice is remembered; those
-	// beyond are chosen for by their address alone.
+	// MaxAffine is of how many clients of a service the choice is remembered; for
+	// clients beyond it, their address alone decides.
 	MaxAffine = 16384
 )
 
