@@ -89,7 +89,8 @@ func TestLocalNames(t *testing.T) {
 }
 
 // TestTenants: names and addresses of another tenant are nobody's: the host's
-// resolvers are asked, whatever the name's form; who is no port is refused.
+// resolvers are asked, whatever the name's form; an asker that is no local port is
+// refused.
 func TestTenants(t *testing.T) {
 	up := newResolver(t, outside)
 	b := serve(t, Config{Upstreams: []netip.AddrPort{up.addr}})
@@ -124,7 +125,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestFollow: names and askers follow the picture, and nothing stays of what went.
+// TestFollow: names and askers follow the picture, and nothing stays of a name, an
+// address or a port that went.
 func TestFollow(t *testing.T) {
 	b := serve(t, Config{Upstreams: []netip.AddrPort{}})
 	h := picture()
@@ -166,7 +168,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestLists: what is shown of the names.
+// TestLists: Names lists the names of all tenants, with their kinds and addresses.
 func TestLists(t *testing.T) {
 	s := New(Config{})
 	s.Update(picture())
@@ -240,7 +242,8 @@ func TestLength(t *testing.T) {
 	}
 }
 
-// TestRefusals: what is no question that is served here gets the code that says so.
+// TestRefusals: a message that is no question served here gets the code that says
+// why.
 func TestRefusals(t *testing.T) {
 	b := serve(t, Config{Upstreams: []netip.AddrPort{}})
 	for name, tc := range map[string]struct {

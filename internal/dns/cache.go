@@ -51,7 +51,7 @@ func newCache(limit int, now func() time.Time) *cache {
 }
 
 // get returns a copy of the answer with the time that has passed taken off its
-// TTLs; nil without one.
+// TTLs; nil when the cache has none.
 func (c *cache) get(q question) *dns.Msg {
 	now := c.now()
 	c.mu.Lock()

@@ -29,7 +29,8 @@ const (
 )
 
 // chosen is the server that the sender of a question chose for itself, as by
-// `docker run --dns`; zero if it means the host's resolvers, or this server.
+// `docker run --dns`; zero if that is not known, is this server, or is one of the
+// host's resolvers.
 func (h handler) chosen(from net.Addr) netip.AddrPort {
 	if h.cfg.Asked == nil {
 		return netip.AddrPort{}
@@ -239,7 +240,7 @@ func (l *loop) isProbe(name string) bool {
 }
 
 // lookForLoop asks the resolvers for a name that only this server knows, unless
-// it did so lately.
+// they were asked for it lately.
 func (h handler) lookForLoop(ctx context.Context) {
 	now := h.cfg.now()
 	h.loop.mu.Lock()

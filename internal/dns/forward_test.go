@@ -17,8 +17,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 )
 
-// TestCache: what a resolver said is asked once for as long as it allows, for
-// every asker; so is that a name does not exist.
+// TestCache: a resolver is asked once for as long as its answer may be cached,
+// whoever asks; also when the answer is that the name does not exist.
 func TestCache(t *testing.T) {
 	up := newResolver(t, func(q *dns.Msg, _ bool) *dns.Msg {
 		switch name := q.Question[0].Name; {
@@ -66,9 +66,9 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// TestChosenServer: who chose a server of its own is answered by that one, and by
-// the host's resolvers only where that one has no answer; the cluster's own names
-// stay, and what one server says is not told to those that asked another.
+// TestChosenServer: an asker that chose a server of its own gets that server's
+// answer, and the host's resolvers' only where that server has none; the cluster's
+// own names stay, and what one server says is not told to askers of another.
 func TestChosenServer(t *testing.T) {
 	host := newResolver(t, func(q *dns.Msg, _ bool) *dns.Msg { return outsideA(q, 60) })
 	var broken atomic.Bool
@@ -122,8 +122,8 @@ func TestChosenServer(t *testing.T) {
 	}
 }
 
-// TestCacheBounds: the cache never takes more than its limit, the least recently
-// used go, and a clear forgets all.
+// TestCacheBounds: the cache never takes more than its limit, the answers least
+// recently used go, and a clear forgets all.
 func TestCacheBounds(t *testing.T) {
 	const limit = 20 * 400
 	c := newCache(limit, time.Now)
@@ -200,7 +200,7 @@ func TestResolvers(t *testing.T) {
 	}
 }
 
-// TestNoResolver: without any that answers the asker hears so before it gives up.
+// TestNoResolver: when no resolver answers, the asker hears so before it gives up.
 func TestNoResolver(t *testing.T) {
 	silent := newResolver(t, func(*dns.Msg, bool) *dns.Msg { return nil })
 	for name, list := range map[string][]netip.AddrPort{"none": {}, "silent": {silent.addr}} {
@@ -214,8 +214,8 @@ func TestNoResolver(t *testing.T) {
 	}
 }
 
-// TestOnce: many askers of one question cost one, and one container cannot take
-// the places of all.
+// TestOnce: many askers of one question cost one exchange, and one container cannot
+// take all places for questions under way.
 func TestOnce(t *testing.T) {
 	release := make(chan struct{})
 	up := newResolver(t, func(q *dns.Msg, _ bool) *dns.Msg {

@@ -222,7 +222,7 @@ func (z *zone) list(name string) []*desired.DNSRecord {
 	return nil
 }
 
-// reverse returns the names of an address, services first, with the tenant's;
+// reverse returns the names of an address, sorted, with the tenant's behind each;
 // ours tells whether the address lies in one of the tenant's networks.
 func (n *names) reverse(a asker, addr netip.Addr) (out []string, ours bool) {
 	n.mu.RLock()

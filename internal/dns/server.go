@@ -24,8 +24,8 @@ type Config struct {
 	ResolvConf string           // empty = /etc/resolv.conf
 	Log        *slog.Logger
 	// Asked tells which server a question was meant for, before the host redirected
-	// it here: one that came over "udp" or "tcp" from a remote address to a local
-	// one. Nil, or an error: not known.
+	// it here. The question came over network, "udp" or "tcp", from a remote
+	// address to the local address at. Nil, or an error: not known.
 	Asked func(network string, from, at netip.AddrPort) (netip.AddrPort, error)
 
 	now func() time.Time // of tests

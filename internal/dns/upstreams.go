@@ -104,8 +104,8 @@ func (u *upstreams) listen(at ...netip.AddrPort) {
 	u.self, u.read = at, false
 }
 
-// where is the address that the server listens on for somebody; zero = none of that
-// family.
+// where is the address on which the server listens for a client; zero = none of the
+// client's family.
 func (u *upstreams) where(from netip.Addr) netip.AddrPort {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -117,8 +117,8 @@ func (u *upstreams) where(from netip.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// are tells whether a server is one of the host's resolvers: one that is asked, or
-// one of the file although a given list replaces it.
+// are tells whether a server is one of the host's resolvers: of those that are
+// asked, or of the file's although a given list replaces them.
 func (u *upstreams) are(server netip.Addr) bool {
 	is := func(a netip.AddrPort) bool { return a.Addr() == server }
 	if slices.ContainsFunc(u.get(), is) {
