@@ -75,7 +75,7 @@ type mirror struct {
 	of        store.Incarnation
 	listed    store.Revision // of the last list
 	again     bool           // it is being listed again
-	seen      map[any]any    // while the picture stands still: what values would be
+	seen      map[any]any    // while the picture stands still: what values would be by the store that is not followed
 	refs      int            // attachments that need it
 	unused    time.Time      // since when refs is zero
 	values    map[any]any    // by typed key: everything delivered and not deleted
@@ -272,15 +272,15 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 	return nil
 }
 
-// Acquire makes a tenant mirrored and keeps it so until release.
+// Acquire makes a tenant mirrored and keeps it so until Release.
 func (c *Cluster) Acquire(t model.TenantName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.startLocked(t).refs++
 }
 
-// Require is acquire, and holds the first compile back until the tenant's
-// snapshot is in. It is for what stands when the agent starts.
+// Require is Acquire, and holds the first compile back until the tenant's snapshot
+// is in. It is for attachments that stand when the agent starts.
 func (c *Cluster) Require(t model.TenantName) {
 	c.Acquire(t)
 	c.mu.Lock()
@@ -288,7 +288,8 @@ func (c *Cluster) Require(t model.TenantName) {
 	c.required[t] = true
 }
 
-// Release ends what Require began: the tenant stays mirrored for some minutes.
+// Release ends what Acquire or Require began: the tenant stays mirrored for some
+// minutes.
 func (c *Cluster) Release(t model.TenantName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -362,8 +363,8 @@ func (c *Cluster) wait(ctx context.Context, ok func() (bool, error)) error {
 	})
 }
 
-// Pause stops the mirrors from delivering until resume: what the host knows
-// stands still. For tests of what ignorance opens.
+// Pause stops the mirrors from delivering until Resume: what the host knows stands
+// still. For tests of what ignorance opens.
 func (c *Cluster) Pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

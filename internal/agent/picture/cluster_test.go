@@ -67,9 +67,9 @@ var testEndpoint = model.Endpoint{
 	Host: "h1", MAC: model.MAC{2, 2, 10, 1, 1, 1}, Identity: model.IdentityFirst,
 }
 
-// TestIdentityBetweenLists: a tenant that was listed before another store got
-// its identity, and the global part after it, are of one store: the host says
-// which one, and follows the right one when it is back.
+// TestIdentityBetweenLists: when another store gets its identity between the list
+// of a tenant and the list of the global part, both lists are of that store: the
+// host says which store it is, and follows the right one when it is back.
 func TestIdentityBetweenLists(t *testing.T) {
 	st := memory.New()
 	put(t, st, identified("a"))
@@ -98,8 +98,8 @@ func TestIdentityBetweenLists(t *testing.T) {
 	until(t, c, "the right one is followed", followed)
 }
 
-// TestForgotten: nothing is kept of what no attachment needs, once it has gone
-// from the mirror for a while.
+// TestForgotten: of an endpoint that no attachment needs nothing is kept, once it
+// has been out of the mirror for a while.
 func TestForgotten(t *testing.T) {
 	st := memory.New()
 	put(t, st, identified("a"))

@@ -22,14 +22,14 @@ import (
 const DefaultRESTPort = 9090
 
 const (
-	// controlLinger is how long an address stays kept that the registry names no
-	// more: a netmaster that comes back is reachable before it is registered.
+	// controlLinger is how long an address is kept after the registry has ceased to
+	// name it: a netmaster that comes back is reachable before it is registered.
 	controlLinger = time.Hour
 	// controlEvery is how often the store is asked for its members, and names
 	// of hosts are resolved again.
 	controlEvery = time.Minute
-	// maxPast bounds what ports of VLAN networks deny: it takes room in the
-	// policy of each.
+	// maxPast bounds how many addresses ports of VLAN networks deny: each takes
+	// room in the policy of every such port.
 	maxPast = 256
 )
 
@@ -43,11 +43,11 @@ type ControlPlane struct {
 
 	mu      sync.Mutex
 	sources map[string][]netip.AddrPort  // by what tells of them
-	waiting map[string]bool              // sources that have not been heard
+	waiting map[string]bool              // sources that have not been heard yet
 	left    map[netip.AddrPort]time.Time // named by no source any more, since
 	version uint64                       // of sources
-	// machines are the addresses of those that tell what they listen on: an etcd
-	// beside a netmaster is reached by all of them.
+	// machines has, by each address of a machine that tells what it listens on, all
+	// of that machine's: an etcd beside a netmaster is reached by all of them.
 	machines map[netip.Addr][]netip.Addr
 
 	// last is built, for others than the runner's goroutine.
@@ -56,7 +56,7 @@ type ControlPlane struct {
 	// Of the runner's goroutine.
 	hosts []model.Host
 	built *hostnet.Control // nil = not yet
-	past  []netip.AddrPort // what containers of VLAN networks may reach past their host
+	past  []netip.AddrPort // what containers of VLAN networks could reach past their host, so their ports deny it
 	of    [2]uint64        // versions of sources and hosts that built and hosts are of
 }
 
@@ -66,8 +66,8 @@ const (
 	sourceFlag  = "--netmaster"
 )
 
-// controlServices name addresses of the control plane in the registry: those that
-// it is to be asked at, and all that it listens on.
+// controlServices name addresses of the control plane in the registry: where
+// netmasters are to be asked, and all that a machine listens on.
 var controlServices = []string{cluster.ServiceMaster, "netmaster.rpc", cluster.ListenService}
 
 // ControlConfig is what a ControlPlane needs.
@@ -81,7 +81,7 @@ type ControlConfig struct {
 	Listening func() []string
 }
 
-// NewControlPlane returns one that has heard of nothing until Run.
+// NewControlPlane returns a ControlPlane that has heard of nothing until Run.
 func NewControlPlane(c *Cluster, cfg ControlConfig) *ControlPlane {
 	p := &ControlPlane{
 		ControlConfig: cfg, cluster: c, ready: make(chan struct{}),
@@ -231,11 +231,11 @@ func (p *ControlPlane) setMachines(list []cluster.Service) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.machines = machines // set tells of the change: it is of the same records
+	p.machines = machines // set, called with the same records, tells of the change
 }
 
-// want is what containers are to be kept from now; nil = nothing. look says to
-// see whether time or the host's own addresses have changed it.
+// want is what containers are to be kept from now; nil = nothing. With look it also
+// sees whether time or the host's own addresses have changed that.
 func (p *ControlPlane) want(look bool) *hostnet.Control {
 	if p.Off {
 		return nil
@@ -281,7 +281,7 @@ func (p *ControlPlane) buildLocked() *hostnet.Control {
 		if _, port, err := net.SplitHostPort(text); err == nil {
 			if n, err := strconv.ParseUint(port, 10, 16); err == nil {
 				k.Ports = append(k.Ports, uint16(n))
-				if i == 0 { // others' are likely to be the same, also of those that do not tell
+				if i == 0 { // other hosts' inspection ports are likely to be the same, also where a host does not tell
 					inspection = append(inspection, uint16(n))
 				}
 			}
@@ -349,8 +349,8 @@ func localAddresses() map[netip.Addr]bool {
 	return out
 }
 
-// Refresh tells the compiler what containers must not reach past their host; look
-// says to see whether time or the host's own addresses have changed it. Only the
+// Refresh tells the compiler what containers must not reach past their host; with
+// look it sees whether time or the host's own addresses have changed that. Only the
 // runner's goroutine calls it.
 func (p *ControlPlane) Refresh(look bool) {
 	p.want(look)
@@ -364,8 +364,8 @@ func (c *Cluster) setControl(targets []netip.AddrPort) {
 	c.comp.SetControl(targets)
 }
 
-// knownHosts returns the hosts' records and their version, which is never 0;
-// none when it is still the given one.
+// knownHosts returns the hosts' records and their version, which is never 0; no
+// records when the version is the given one.
 func (c *Cluster) knownHosts(version uint64) ([]model.Host, uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

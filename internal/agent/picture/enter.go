@@ -46,7 +46,7 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 		if k == c.Host {
 			c.OnOwnHost()
 			if c.unrecorded = ch.Value == nil; c.unrecorded {
-				return atOnce // the picture keeps what it said
+				return atOnce // the picture keeps the last record
 			}
 		}
 		c.hostsVersion++

@@ -6,12 +6,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// LateGrace is how long an endpoint that no attachment needs any more may stay
-// in the mirror, whose news of its deletion is on its way.
+// LateGrace is how long an endpoint that no attachment needs any more may stay in
+// the mirror: the news of its deletion may be on its way.
 const LateGrace = 20 * time.Second
 
-// Hide keeps a local endpoint out of the picture: it is not plumbed yet, or not
-// any more, whatever the store says. reveal undoes it.
+// Hide keeps a local endpoint out of the picture: it is not plumbed yet, or not any
+// more, whatever the store says. Reveal undoes it.
 func (c *Cluster) Hide(k model.EndpointKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +45,8 @@ func (c *Cluster) Forget(k model.EndpointKey) {
 	}
 }
 
-// dropForgotten lets go of what was forgotten and has not appeared since.
+// dropForgotten drops the endpoints that were forgotten a while ago and are not in
+// the mirror.
 func (c *Cluster) dropForgotten(now time.Time, linger time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +62,8 @@ func (c *Cluster) dropForgotten(now time.Time, linger time.Duration) {
 	}
 }
 
-// Late returns endpoints in the mirror that were forgotten a while ago.
+// Late returns the endpoints that were forgotten a while ago and are still in the
+// mirror.
 func (c *Cluster) Late(now time.Time, grace time.Duration) []model.Endpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,12 +16,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-// An empty store, another one, or an older state of one is no intent: what it
-// says is kept aside (mirror.seen), the picture stands still, and everybody who
-// asks is told. The host follows again when the store is as it was; or has all
-// that runs here and nothing of others would be lost; or succeeds the one that
-// was followed, by a restore or by an operator's word: then the agent puts back
-// what is missing of its own first, and waits for other hosts to do the same.
+// An empty store, another one, or an older state of one is no intent: what it says
+// is kept aside (mirror.seen), the picture stands still, and everybody who asks is
+// told. The host follows again when the store is as it was; or when the store has
+// all that runs here and nothing of other hosts would be lost; or when it succeeds
+// the one that was followed, by a restore or by an operator's word: then the agent
+// puts back its own missing endpoints first, and waits for other hosts to do the
+// same.
 
 // StoreGrace is how long a host waits for others to put their attachments back
 // after its own are there.
@@ -44,7 +45,7 @@ type hold struct {
 	// restored: the store succeeds the one that was followed, and what it lacks of
 	// this host's attachments is put back.
 	restored bool
-	ownSince time.Time // since when all of them are there; zero = they are not
+	ownSince time.Time // since when the store has all of this host's attachments; zero = it has not
 	since    time.Time
 }
 
@@ -56,7 +57,7 @@ type Owned struct {
 	IPv4     netip.Addr // likewise; invalid = it has none
 }
 
-// is tells whether an endpoint is that of the attachment: one of the same name
+// is tells whether an endpoint is the attachment's: an endpoint of the same name
 // may be from before, with another address.
 func (o Owned) is(ep model.Endpoint) bool {
 	return o.MAC == (model.MAC{}) || ep.MAC == o.MAC && ep.IPv4 == o.IPv4
@@ -86,7 +87,7 @@ func (c *Cluster) Mark() string {
 	return c.markLocked()
 }
 
-// Remembered returns what to write down.
+// Remembered returns the Memory to write down.
 func (c *Cluster) Remembered() Memory {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,8 +107,8 @@ func (c *Cluster) MayWrite() error {
 	return model.Errorf(model.ErrUnavailable, "%s", c.held.text)
 }
 
-// listedLocked notes which store a list of a mirror came from, and begins to
-// hold when it is not the one that is followed.
+// listedLocked notes which store a list of a mirror came from, and begins to hold
+// when that is not the store that is followed, or is an older state of it.
 func (c *Cluster) listedLocked(m *mirror, b store.Batch) {
 	m.of, m.listed, m.again = b.Store, b.Revision, false
 	if c.held != nil {
@@ -125,9 +126,9 @@ func (c *Cluster) listedLocked(m *mirror, b store.Batch) {
 	}
 }
 
-// listAgainLocked has tenants listed again that were listed before their store
-// got its identity, where the global part was listed after that: no watch tells
-// that they are of one store.
+// listAgainLocked lists again the tenants that were listed before their store got
+// its identity, when the global part was listed after that: no watch tells that
+// both lists are of one store.
 func (c *Cluster) listAgainLocked() {
 	global := c.mirrors[""]
 	if c.held == nil || global == nil || !global.ready || global.of.ID == "" {
@@ -142,8 +143,8 @@ func (c *Cluster) listAgainLocked() {
 	}
 }
 
-// identityLocked follows a change of the identity of a store that is being
-// watched: all that was read from it belongs to the new one.
+// identityLocked follows a change of the identity of a store that is being watched:
+// all that was read from the store belongs to its new identity.
 func (c *Cluster) identityLocked(from *mirror, now store.Incarnation) {
 	was := from.of
 	for _, m := range c.mirrors {
@@ -254,7 +255,7 @@ func (c *Cluster) tellLocked(text string) {
 	}
 }
 
-// missingLocked returns the attachments whose endpoint the store lacks, but for
+// missingLocked returns the endpoints of attachments that the store lacks, but for
 // those that netmaster has refused to put back.
 func (c *Cluster) missingLocked(own []Owned) []model.EndpointKey {
 	var missing []model.EndpointKey
@@ -266,8 +267,8 @@ func (c *Cluster) missingLocked(own []Owned) []model.EndpointKey {
 	return missing
 }
 
-// hasLocked tells whether the store, as it is now, has an endpoint of this host.
-// Of a tenant that is not mirrored it is not known to lack it.
+// hasLocked tells whether the store, as it is now, has an attachment's endpoint. A
+// tenant that is not mirrored is not known to lack it.
 func (c *Cluster) hasLocked(o Owned) bool {
 	m := c.mirrors[o.Endpoint.Network.Tenant]
 	if m == nil || !m.ready {
@@ -300,8 +301,8 @@ func (c *Cluster) Former(o Owned) bool {
 	return there && ep.Host == c.Host && !o.is(ep)
 }
 
-// awaitedLocked returns the other hosts that would lose something if the store
-// were followed now, and have not said that all of theirs is in it.
+// awaitedLocked returns the other hosts that would lose something if the store were
+// followed now, and have not said that it has all of their endpoints.
 func (c *Cluster) awaitedLocked(of store.Incarnation, older bool) []string {
 	global := c.mirrors[""]
 	losing := map[model.HostName]bool{}
@@ -394,8 +395,9 @@ func (c *Cluster) Lost() []Owned {
 	return out
 }
 
-// Patient tells whether what netmaster refuses may still come right: other hosts
-// have to release what they have in a restored store and no more.
+// Patient tells whether an endpoint that netmaster refuses now may be taken later:
+// in a restored store other hosts may have endpoints that they are still to
+// release.
 func (c *Cluster) Patient() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Lacking follows what of a host's pictures its driver leaves without effect, at
-// the cost of what differs. One goroutine uses it.
+// Lacking follows which parts of a host's pictures its driver leaves without
+// effect, at the cost of what differs. One goroutine uses it.
 type Lacking struct {
 	driver string
 	can    driver.Capabilities
@@ -23,7 +23,7 @@ type Lacking struct {
 	six      int // networks with IPv6
 }
 
-// NewLacking returns one of a driver, whose name people know.
+// NewLacking returns a Lacking of a driver, by the name that people know.
 func NewLacking(name string, can driver.Capabilities) *Lacking {
 	return &Lacking{driver: name, can: can}
 }

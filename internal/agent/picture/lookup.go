@@ -20,8 +20,8 @@ func (c *Cluster) Knows(ep model.Endpoint) bool {
 	return ok && got.MAC == ep.MAC && got.IPv4 == ep.IPv4 && got.IPv6 == ep.IPv6
 }
 
-// HasGroup tells whether the mirror holds a group; of a tenant that is not
-// mirrored it knows none.
+// HasGroup tells whether the mirror holds a group; it holds none of a tenant that
+// is not mirrored.
 func (c *Cluster) HasGroup(k model.GroupKey) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,8 +33,8 @@ func (c *Cluster) HasGroup(k model.GroupKey) bool {
 	return ok
 }
 
-// AsksForLabels tells whether a policy of a tenant selects by labels; of a tenant
-// that is not mirrored it knows none.
+// AsksForLabels tells whether a policy of a tenant selects by labels; no policy is
+// known of a tenant that is not mirrored.
 func (c *Cluster) AsksForLabels(t model.TenantName) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,8 +141,8 @@ func (c *Cluster) Lacks(all []model.EndpointKey) map[model.EndpointKey]bool {
 	return lost
 }
 
-// Groups returns the groups of endpoints of this host; of one that is not known,
-// none.
+// Groups returns the group of each of this host's endpoints; "" for an endpoint
+// that is not known.
 func (c *Cluster) Groups(of []model.EndpointKey) []model.GroupName {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,8 +156,8 @@ func (c *Cluster) Groups(of []model.EndpointKey) []model.GroupName {
 }
 
 // Each calls network, endpoint and policy with all that is mirrored, networks
-// first, and returns the revision that it has reached; unless that is the given
-// one: then with nothing. The Cluster is locked meanwhile.
+// first, and returns the revision that the mirrors have reached; when that is
+// unless, it calls nothing. The Cluster is locked meanwhile.
 func (c *Cluster) Each(unless store.Revision, network func(model.Network), endpoint func(model.Endpoint), policy func(model.Policy)) store.Revision {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -53,8 +53,8 @@ func (p *Reached) Set(o Outcome) {
 	p.again.Tell()
 }
 
-// Until waits until the newest outcome is one that ok accepts or refuses, with
-// its error; or for ctx's end.
+// Until waits for an outcome that ok accepts, or refuses with an error, which it
+// returns; or for ctx's end.
 func (p *Reached) Until(ctx context.Context, ok func(Outcome) (bool, error)) error {
 	return p.again.Until(ctx, func() (bool, error) {
 		o, _ := p.Get()
@@ -70,7 +70,8 @@ func (p *Reached) Totals() (passes, errors, changes uint64) {
 	return p.passes, p.errors, p.changes
 }
 
-// Get returns the newest outcome, and what is closed when there is another.
+// Get returns the newest outcome, and a channel that is closed when there is
+// another.
 func (p *Reached) Get() (Outcome, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -62,7 +62,7 @@ func (u *Underlay) Of(n model.Network, asked int) (int, error) {
 	return asked, nil
 }
 
-// noUplink says why this host carries no VLAN network; "" when it does.
+// noUplink says why this host carries no VLAN network; "" = it does.
 func (u *Underlay) noUplink() string {
 	for _, name := range u.Uplinks {
 		if _, err := plumb.InterfaceMTU(name); err == nil {
@@ -114,7 +114,8 @@ type vlans struct {
 	keys map[model.NetworkID]model.NetworkKey
 }
 
-// follow returns those of a picture, at the cost of what has changed since the last.
+// follow returns the VLAN networks of a picture, at the cost of what has changed
+// since the last.
 func (v *vlans) follow(pic desired.Host) map[model.NetworkID]model.NetworkKey {
 	for c := range pic.Networks.Diff(v.seen) {
 		if c.Has && c.New.Encap == model.EncapVLAN {
@@ -148,7 +149,7 @@ type underlayMTU struct {
 	mtu int
 }
 
-// underlayFresh is how long it is remembered.
+// underlayFresh is how long that MTU is remembered.
 const underlayFresh = 10 * time.Second
 
 func (u *underlayMTU) get(vtep netip.Addr) int {
@@ -163,8 +164,8 @@ func (u *underlayMTU) get(vtep netip.Addr) int {
 	return u.mtu
 }
 
-// tunnelWatch looks at the interface that has the tunnel's address. Where none has
-// had it yet it says nothing: the start checks that.
+// tunnelWatch looks at the interface that has the tunnel's address. It says nothing
+// before an interface has had it: the start checks that.
 type tunnelWatch struct {
 	mu   sync.Mutex
 	name string

@@ -2,8 +2,8 @@ package picture
 
 import "github.com/contiv/netplugin/v2/internal/compile"
 
-// unreadable are records of a mirror that cannot be read, with why; what they
-// described counts as missing, here and in netmaster.
+// unreadable are the records of a mirror that cannot be read, with why; the objects
+// that they described count as missing, here and in netmaster.
 type unreadable map[any]compile.Problem
 
 // note takes what came of reading a record, whose typed key may be nil.

@@ -27,7 +27,7 @@ type WayOut struct {
 	cluster *Cluster
 	control *ControlPlane
 	net     *hostnet.Stack
-	dns     atomic.Uint32 // port of the host's name server, and above 16 bits that for IPv6; 0 = none
+	dns     atomic.Uint32 // port of the host's name server, and in the 16 bits above it the port for IPv6; 0 = none
 
 	mu      sync.Mutex
 	private *desired.Private // as the cluster is set; nil = not known yet
@@ -133,8 +133,9 @@ func (w *WayOut) Take(k attach.Key, ep model.EndpointKey) (netip.Addr, error) {
 		"private subnet %s has no address left for another container on this host: all %d are taken", p.Subnet, len(w.taken))
 }
 
-// Keep takes the address that an attachment has had. Where another has it too
-// (a journal that was edited), one of them gets another, as Has tells it has none.
+// Keep takes the private address that an attachment has had, unless another one has
+// it too (a journal that was edited): then Has says that this attachment has none,
+// and it gets another.
 func (w *WayOut) Keep(k attach.Key, ep model.EndpointKey, a netip.Addr) {
 	if !a.IsValid() {
 		return
@@ -180,11 +181,11 @@ func (w *WayOut) Has(k attach.Key, a netip.Addr) bool {
 	return p.Holds(a) && w.taken[a] == k
 }
 
-// Refresh tells the compiler of the way out, unless the private subnet is a
-// network of this host already: then there is none, and a problem says why.
-// Where it became one later, which is seen when look says to see what is there,
-// the way out stays for those whose addresses are not concerned, and the problem
-// says so. Only the runner's goroutine calls it.
+// Refresh tells the compiler of the way out, unless the private subnet collides
+// with a network of this host: then there is none, and a problem says why. Where
+// the network came later, which is seen with look only, the way out stays for
+// containers whose addresses do not collide, and the problem says so. Only the
+// runner's goroutine calls it.
 func (w *WayOut) Refresh(look bool) {
 	p := w.Settled()
 	w.mu.Lock()
@@ -243,9 +244,9 @@ type Outlet struct {
 	Ports   []attach.PortBinding // published
 }
 
-// Follow makes the host's own stack what the picture, which the data plane
-// holds now, and the attachments ask for. look says whether to see what is there,
-// although nothing has changed; whole, whether all of it is made.
+// Follow makes the host's own stack what the picture, which the data plane holds
+// now, and the attachments ask for. With look it checks what is there, although
+// nothing has changed; whole tells whether all of it is made.
 func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet, look bool) (problems []compile.Problem, whole bool) {
 	if !w.Able {
 		return nil, true
@@ -295,7 +296,7 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	return problems, len(failed) == 0
 }
 
-// guardEvery is how often it is asked whether the host's connection tracking has
+// guardEvery is how often Guard asks whether the host's connection tracking has
 // room; the kernel fills a fifth of it in about as long.
 const guardEvery = time.Second
 
