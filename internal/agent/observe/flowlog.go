@@ -15,8 +15,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
-// FlowSink takes the lines of a flow log. Write waits for some seconds at most;
-// what it fails for is tried again.
+// FlowSink takes the lines of a flow log. Write waits for some seconds at most; a
+// line for which it fails is tried again.
 type FlowSink interface {
 	Write(ctx context.Context, line []byte) error
 	String() string // names it to people
@@ -24,17 +24,17 @@ type FlowSink interface {
 
 const (
 	flowLogAgain = time.Second     // how long a sink that fails is left alone
-	flowLogQuiet = time.Minute     // without a loss, after which losses are no problem any more
-	flowLogLast  = 2 * time.Second // for what is still to be written at the end
-	flowLogText  = 1024            // bytes of a note
+	flowLogQuiet = time.Minute     // how long after the last loss losses are a problem
+	flowLogLast  = 2 * time.Second // how long the end waits for what is still to be written
+	flowLogText  = 1024            // bytes of a note that a line has room for
 )
 
 // problemFlowLog is the object of the flow log's problems.
 const problemFlowLog = "flow log"
 
-// flowLog writes what rules with log and audits tell of to a sink. It watches as
-// anybody does, so that it holds nothing up: what the sink is too slow for waits
-// in the watcher's queue, and then counts as lost.
+// flowLog writes the events of rules with log and of audits to a sink. It watches
+// as anybody does, so that it holds nothing up: events for which the sink is too
+// slow wait in the watcher's queue, and then count as lost.
 type flowLog struct {
 	sink    FlowSink
 	log     *slog.Logger
@@ -54,7 +54,7 @@ const (
 	troubles
 )
 
-// say tells one thing that is wrong, or by "" that it is not any more.
+// say tells one thing that is wrong; "" = it is not wrong any more.
 func (l *flowLog) say(what int, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +71,8 @@ func (l *flowLog) say(what int, text string) {
 	l.tell(problemFlowLog, strings.Join(all, "; "))
 }
 
-// monitored hears whether the data plane tells its events. A nil log does not care.
+// monitored hears whether the data plane's events are followed: err says why not.
+// Nothing is to be done for a nil log.
 func (l *flowLog) monitored(err error) {
 	switch {
 	case l == nil:
@@ -82,8 +83,8 @@ func (l *flowLog) monitored(err error) {
 	}
 }
 
-// run writes until the watchers are closed. After ctx's end it writes for a short
-// while what is there.
+// run writes until the watchers are closed. After ctx's end it writes what is there
+// already, for a short while.
 func (l *flowLog) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()

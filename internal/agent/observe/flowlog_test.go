@@ -75,7 +75,7 @@ func startFlowLog(ctx context.Context, p *paper) (l *flowLog, ws *watchers, prob
 	}
 }
 
-// The flow log has what rules with log and audits tell of, in the shape of
+// The flow log has the events of rules with log and of audits, in the shape of
 // netctl monitor --json; drops and connections it neither has nor asks for.
 func TestFlowLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -112,8 +112,9 @@ func TestFlowLog(t *testing.T) {
 	})
 }
 
-// What cannot be written waits, what there is no room for is counted at once, in
-// a line and as a problem; nobody is held up, and all ends with the cause.
+// Lines that cannot be written wait; events for which there is no room are counted
+// at once, in a line and as a problem; nobody is held up, and the problem ends with
+// its cause.
 func TestFlowLogTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &paper{err: errors.New("no space left")}
@@ -147,7 +148,8 @@ func TestFlowLogTrouble(t *testing.T) {
 	})
 }
 
-// The end is soon, whatever the sink does, and what was told before it is written.
+// The log ends soon, whatever the sink does, and events told before the end are
+// written.
 func TestFlowLogEnds(t *testing.T) {
 	for _, err := range []error{nil, errors.New("away")} {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 )
 
-// An index of names that the mirror has gone past is made anew at the next event,
+// An index of names is made anew at the next event after the mirrors have changed,
 // but not within namesAge, and for at most a twentieth of the time (namesShare),
 // however many endpoints there are.
 const (
@@ -149,7 +149,7 @@ func protocolName(p model.Protocol) string {
 	}
 }
 
-// rule names who decided at one end.
+// rule names the rule or default that decided at one end.
 func (n *flowNames) rule(d driver.Decision, denied bool) api.FlowRule {
 	r := api.FlowRule{Direction: string(d.Direction)}
 	switch {
@@ -164,7 +164,7 @@ func (n *flowNames) rule(d driver.Decision, denied bool) api.FlowRule {
 		return r
 	}
 	k, err := model.ParseRuleKey(d.Rule)
-	if err != nil { // compiled in the place of what could not be
+	if err != nil { // compiled in the place of a rule that could not be
 		r.Rule = d.Rule
 		return r
 	}
@@ -177,7 +177,7 @@ func (n *flowNames) rule(d driver.Decision, denied bool) api.FlowRule {
 }
 
 // someLabels returns as many of an endpoint's labels as an event has room for, by
-// name, and how many it has not.
+// name, and how many it left out.
 func someLabels(all map[string]string) (some map[string]string, leftOut int) {
 	const longest = 6 // bytes that JSON makes of one
 	most := 0

@@ -17,22 +17,23 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// condition is one named part of the host's health. Whoever knows of something
-// else that an operator has to hear of adds it to conditions.
+// condition is one named part of the host's health. Whatever else an operator has
+// to hear of is added to conditions.
 type condition struct {
 	name string // stable: programs know it
 	// needed: containers cannot be attached while it does not hold, and CNI's
-	// STATUS says so. Of the observation its check has the outcome only.
+	// STATUS says so. Ready gives its check an observation that has only the
+	// Outcome.
 	needed bool
-	// notice: told, but the host counts as ready: what an operator may choose to
-	// leave as it is.
+	// notice: the condition is told, but the host counts as ready: an operator may
+	// choose to leave it so.
 	notice bool
 	// check returns nil when the condition holds, else a sentence. It answers from
 	// memory, or within ctx, which is short.
 	check func(ctx context.Context, a *Observer, seen *observation) error
 }
 
-// conditionNetmaster asks another process, which not everybody who judges does.
+// conditionNetmaster asks another process, which not every caller wants.
 const conditionNetmaster = "netmaster"
 
 // conditions are all, the most telling first.
@@ -51,7 +52,7 @@ var conditions = []condition{
 	{name: "others", notice: true, check: withoutOthers("tunnel", "host", "global", "interface", "uplink", "port")},
 }
 
-// Conditions counts them.
+// Conditions returns how many conditions there are.
 func Conditions() int { return len(conditions) }
 
 // observation is what conditions judge, taken once for all of them.
@@ -93,8 +94,8 @@ func (a *Observer) Health(ctx context.Context) api.Health {
 	return h
 }
 
-// Ready implements attach.Service: whether containers can be attached. It asks a
-// netmaster whether it is there.
+// Ready implements attach.Service: whether containers can be attached. It also asks
+// a netmaster whether it is there.
 func (a *Observer) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -206,8 +207,8 @@ func tunnelLeads(ctx context.Context, a *Observer, s *observation) error {
 	return a.cfg.Underlay.TunnelLeads()
 }
 
-// devicesLead: what the data plane needs is there, and the uplink carries what
-// is sent by it.
+// devicesLead: the devices that the data plane needs are there, and the uplink
+// carries VLAN networks.
 func devicesLead(ctx context.Context, a *Observer, s *observation) error {
 	if err := without("interface", "uplink")(ctx, a, s); err != nil || !s.VLAN {
 		return err
@@ -215,14 +216,15 @@ func devicesLead(ctx context.Context, a *Observer, s *observation) error {
 	return a.cfg.Underlay.UplinkLeads()
 }
 
-// without makes a condition of there being no problem of some kinds.
+// without makes a condition that holds while there is no problem of some kinds.
 func without(kinds ...string) func(context.Context, *Observer, *observation) error {
 	return func(_ context.Context, _ *Observer, s *observation) error {
 		return s.problemsThat(func(kind string) bool { return slices.Contains(kinds, kind) })
 	}
 }
 
-// withoutOthers makes a condition of there being no problem but of some kinds.
+// withoutOthers makes a condition that holds while there are only problems of some
+// kinds.
 func withoutOthers(kinds ...string) func(context.Context, *Observer, *observation) error {
 	return func(_ context.Context, _ *Observer, s *observation) error {
 		return s.problemsThat(func(kind string) bool { return !slices.Contains(kinds, kind) })

@@ -94,12 +94,12 @@ func (a *Observer) getDriver(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// getBGP answers what 1.x' netctl shows of a router that this host does not run.
+// getBGP answers for 1.x' netctl, which asks for a BGP router: this host runs none.
 func (a *Observer) getBGP(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, map[string]any{"neighbors": []any{}, "routes": []any{}, "adminStatus": "not configured"})
 }
 
-// reclaim releases what stands under an endpoint's id, as DEL would: for people
+// reclaim releases the attachment under an endpoint's id, as DEL would: for people
 // whose runtime has forgotten a container.
 func (a *Observer) reclaim(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")

@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Bounds of what labels may name, so that no cluster makes a scrape endless:
-// what is beyond them is told as "other".
+// Bounds of how many values labels may have, so that no cluster makes a scrape
+// endless: whatever is beyond them is told as "other".
 const (
 	maxRuleSeries  = 100
 	maxGroupSeries = 200
@@ -63,7 +63,7 @@ type trafficOf struct{ network, group string }
 
 func newHostMetrics(a *Observer) *hostMetrics {
 	m := &hostMetrics{a: a, drops: map[string]uint64{}, sums: map[trafficOf]*driver.PortStats{}, rules: map[string]*driver.RuleStats{}}
-	for _, reason := range driver.DropReasons { // a rate misses what a counter begins with
+	for _, reason := range driver.DropReasons { // a rate misses the value with which a series begins
 		m.drops[reason] = 0
 	}
 	return m
@@ -150,7 +150,7 @@ func (m *hostMetrics) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m.at.IsZero() { // what the data plane has counted so far is no growth since netplugin's start
+	if m.at.IsZero() { // what the data plane had counted before the first scrape is no growth
 		m.stats = s
 	}
 	m.add(s)
@@ -158,8 +158,8 @@ func (m *hostMetrics) read(ctx context.Context) error {
 	return nil
 }
 
-// add adds what has been counted since the last time to the sums, so that they
-// do not fall: a data plane's do, where a part of what counted is taken away.
+// add adds what has been counted since the last time to the sums, so that they do
+// not fall; a data plane's counters do, where it takes away what counted.
 func (m *hostMetrics) add(s driver.Stats) {
 	for reason, n := range s.Drops {
 		m.drops[reason] += grown(n, m.stats.Drops[reason])
@@ -169,8 +169,8 @@ func (m *hostMetrics) add(s driver.Stats) {
 	m.stats = s
 }
 
-// grown is how much a sum of counters has grown; of one that has fallen it is
-// not known, and no more than nothing is sure.
+// grown is how much a counter has grown; how much is not known of one that has
+// fallen, and counts as nothing.
 func grown(now, before uint64) uint64 { return max(now, before) - before }
 
 // addRules gives series to the first hundred rules, the busiest first, which keep

@@ -38,8 +38,8 @@ func TestTrafficSums(t *testing.T) {
 	}
 }
 
-// TestRuleSeries: of many rules the busiest have series, keep them, and the rest
-// is one; no sum ever falls, whatever the data plane's counters do.
+// TestRuleSeries: of many rules the busiest get series and keep them, and all
+// others share one; no sum ever falls, whatever the data plane's counters do.
 func TestRuleSeries(t *testing.T) {
 	m := hostMetricsOf(t, oracle.New())
 	all := map[string]driver.RuleStats{}

@@ -28,14 +28,14 @@ type watchers struct {
 // watcher gets the events that concern it, with names.
 type watcher struct {
 	want   cluster.MonitorRequest
-	logs   bool               // it wants what rules with log and audits tell of, and no more
+	logs   bool               // it wants the events of rules with log and of audits only
 	events chan api.FlowEvent // closed when the agent stops
-	lost   uint64             // that did not fit, and were not told as lost yet; guarded by watchers.mu
-	missed atomic.Uint64      // that did not fit, here or before, since it began
+	lost   uint64             // events that did not fit into the queue and were not told as lost yet; guarded by watchers.mu
+	missed atomic.Uint64      // events lost, here or on their way here, since it began
 	losses waiting.Bell       // rings when it misses some
 }
 
-// miss counts what was not told.
+// miss counts events that the watcher is not told.
 func (w *watcher) miss(n uint64) {
 	w.missed.Add(n)
 	w.losses.Ring()
@@ -82,7 +82,7 @@ func (ws *watchers) close() {
 	clear(ws.all)
 }
 
-// wants is what all of them together want of the driver.
+// wants is what all watchers together want of the driver.
 func (ws *watchers) wants() (any bool, opts driver.MonitorOptions, changed <-chan struct{}) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -168,7 +168,7 @@ func (a *Observer) monitor(ctx context.Context) {
 		}
 		err := a.monitorOnce(ctx, opts, names)
 		if err == nil {
-			continue // nobody watches any more, it is to begin anew, or ctx has ended
+			continue // nobody watches any more, the monitor is to begin anew, or ctx has ended
 		}
 		a.cfg.Log.Warn("the data plane cannot be monitored", "error", err)
 		a.flowLog.monitored(err)
@@ -209,7 +209,7 @@ func (a *Observer) monitorOnce(ctx context.Context, opts driver.MonitorOptions, 
 		}
 		if !wanted {
 			cancel()
-			changed = nil // until the driver has ended it
+			changed = nil // the driver ends the monitor now, and closes events
 		}
 		select {
 		case e, ok := <-events:

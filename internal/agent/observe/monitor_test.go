@@ -117,8 +117,8 @@ func TestFlowNames(t *testing.T) {
 	}
 }
 
-// Names are those of now: an address that another endpoint has got is told with
-// its name, and the index is not made anew at each event.
+// Events have the names of now: an address that has gone to another endpoint is
+// told with that endpoint's name, and the index is not made anew at each event.
 func TestFlowNamesFollow(t *testing.T) {
 	key := model.NetworkKey{Tenant: "blue", Name: "net"}
 	at := netip.MustParseAddr("10.1.1.2")
@@ -193,7 +193,8 @@ func TestFlowFieldsDocumented(t *testing.T) {
 	}
 }
 
-// Of many or long labels an event has those that there is room for.
+// An event of an endpoint with many or long labels has as many as there is room
+// for.
 func TestSomeLabels(t *testing.T) {
 	few := map[string]string{"app": "web"}
 	if some, left := someLabels(few); len(some) != 1 || left != 0 {
@@ -210,7 +211,8 @@ func TestSomeLabels(t *testing.T) {
 	}
 }
 
-// Whoever watches gets what concerns him, and hears how much he was too slow for.
+// Each watcher gets the events that concern it, and hears how many it was too slow
+// for.
 func TestWatchers(t *testing.T) {
 	ws := newWatchers()
 	all := ws.add(cluster.MonitorRequest{Connections: true})

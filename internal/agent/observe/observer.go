@@ -74,9 +74,8 @@ func New(cfg Config) (*Observer, error) {
 	return a, a.registerMetrics()
 }
 
-// Observe keeps the host's status told and the data plane monitored while
-// somebody watches, until ctx ends. It is only done after inner's end: what requests under
-// way come to is told too.
+// Observe keeps the host's status told, and the data plane monitored while somebody
+// watches, until ctx ends. The status is told until inner ends.
 func (a *Observer) Observe(ctx, inner context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { a.status.run(inner) })
@@ -88,7 +87,7 @@ func (a *Observer) Observe(ctx, inner context.Context) {
 	running.Wait()
 }
 
-// Passed hears what a pass came to, from the runner's goroutine.
+// Passed takes the outcome of a pass, from the runner's goroutine.
 func (a *Observer) Passed(o picture.Outcome) {
 	a.applyTime.Observe(o.Took.Seconds())
 	a.status.poke()

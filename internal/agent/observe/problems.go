@@ -12,9 +12,8 @@ import (
 // cluster's endpoints may all have the same one.
 const grouped = 3
 
-// logProblems logs problems when they come and when they have gone, not at
-// every pass; many of one kind, which is the first word of their objects, in one
-// line.
+// logProblems logs problems when they come and when they have gone, not at every
+// pass; many of one kind (the first word of their objects) in one line.
 func (a *Observer) logProblems(o picture.Outcome) {
 	now := o.ProblemTexts()
 	came, went := map[string][]string{}, map[string][]string{}

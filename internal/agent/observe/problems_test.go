@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/compile"
 )
 
-// TestProblemsGrouped: what a thousand endpoints have in common is one line, and
-// what few have is a line each; nothing is logged twice.
+// TestProblemsGrouped: a problem that a thousand endpoints have is one line,
+// problems that few have are a line each; nothing is logged twice.
 func TestProblemsGrouped(t *testing.T) {
 	var out bytes.Buffer
 	a := &Observer{cfg: Config{Log: slog.New(slog.NewTextHandler(&out, nil))}}

@@ -15,10 +15,10 @@ const (
 	AboutAttachments = "attachments"
 )
 
-// standing is what is wrong with the host's place in the cluster, and with what
-// the agent keeps, beside what the data plane reports: a sentence for each object. They show in the log
-// when they come and go, in /debug/state, in the host's status and, by
-// the conditions of health.go, in /healthz.
+// standing is what is wrong with the host's place in the cluster, and with what the
+// agent keeps, beside what the data plane reports: a sentence for each object. The
+// sentences show in the log when they come and go, in /debug/state, in the host's
+// status and, by the conditions of health.go, in /healthz.
 type standing struct {
 	log     *slog.Logger
 	changed func()

@@ -9,10 +9,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
-// status writes what the agent observes to the store: when it has changed, at
-// most every Config.StatusEvery; and every Config.StatusBeat, which is the host's
-// last word. So an idle host costs the store one write of some 1,000 bytes a
-// minute, beside the renewals of its registration's lease.
+// status writes what the agent observes to the store: when it has changed, at most
+// every Config.StatusEvery, and else every Config.StatusBeat, which keeps the
+// host's last word young. So an idle host costs the store one write of some 1,000
+// bytes a minute, beside the renewals of its registration's lease.
 type status struct {
 	a     *Observer
 	dirty waiting.Bell // what is observed may have changed
@@ -28,7 +28,7 @@ func (s *status) poke() { s.dirty.Ring() }
 func (s *status) run(ctx context.Context) {
 	var last tables.HostStatus
 	var said time.Time
-	var master error // as of the last beat, when there was one: asking costs it a request
+	var master error // as of the last beat while one answers: asking costs it a request
 	look := time.NewTicker(s.a.cfg.StatusLook)
 	defer look.Stop()
 	for {
@@ -44,7 +44,7 @@ func (s *status) run(ctx context.Context) {
 			continue
 		}
 		beat := time.Since(said) >= s.a.cfg.StatusBeat
-		if beat || master != nil { // one that is not there costs nothing
+		if beat || master != nil { // a netmaster that does not answer is asked each time: that costs it nothing
 			actx, cancel := context.WithTimeout(ctx, healthTimeout)
 			master = s.a.cfg.Netmasters.Ping(actx)
 			cancel()
