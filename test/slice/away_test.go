@@ -14,10 +14,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
-// goesAndComesBack ends a host's netplugin, and looks whether
-// status with its exit code, metrics and netmaster's log tell of it while its
-// container s goes on talking; removes the host, which makes the others forget
-// it and what it has; and starts it again, which puts all of it back.
+// goesAndComesBack ends a host's netplugin, and looks whether status with its exit
+// code, metrics and netmaster's log tell of it while the host's container s goes on
+// talking; removes the host, which makes the other hosts forget it and its
+// containers; and starts netplugin again, which puts all of it back.
 func (c *cluster) goesAndComesBack(name string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
@@ -70,7 +70,7 @@ func (c *cluster) goesAndComesBack(name string) {
 	status(0, "All is well.")
 	metrics(2, 2)
 	end := h.KillAgent
-	if h.Driver() == lab.DriverOVS { // once in order, which the others hear of 10 s sooner
+	if h.Driver() == lab.DriverOVS { // once netplugin ends in order: the others hear of that 10 s sooner
 		end = func() error { return h.Agent().Stop(20 * time.Second) }
 	}
 	if err := end(); err != nil {

@@ -1,4 +1,4 @@
-// Package slice tests the whole of it, from the command line to the packet:
+// Package slice tests the whole of Contiv, from the command line to the packet:
 // clusters of simulated hosts with real data planes (eBPF, Open vSwitch, and
 // both in one cluster), netmaster on a real etcd, netplugin, and containers
 // attached by the CNI library. The tests carry the build tag integration and

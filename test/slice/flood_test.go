@@ -163,7 +163,7 @@ func (c *cluster) flood(ctx context.Context, from string, p oracle.Packet, n int
 	return c.floodPorts(ctx, from, p, n, 0, false)
 }
 
-// floodPorts is flood that begins with the given packet of a longer one; different
+// floodPorts is flood that begins with packet number begin; with different, the
 // packets differ in more than their source port.
 func (c *cluster) floodPorts(ctx context.Context, from string, p oracle.Packet, n, begin int, different bool) error {
 	fd := -1
@@ -187,7 +187,7 @@ func (c *cluster) floodPorts(ctx context.Context, from string, p oracle.Packet, 
 	if p.Proto == model.ProtoUDP {
 		sum = 40
 	}
-	without := uint32(^be.Uint16(f[sum:])) // of all but the ports, which are 0
+	without := uint32(^be.Uint16(f[sum:])) // the checksum of all but the ports, which are 0
 	for i := begin; i < begin+n; i++ {
 		from, to := uint16(10000+i%50000), uint16(1000+i/50000)
 		if different {

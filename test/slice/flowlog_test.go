@@ -19,9 +19,9 @@ import (
 )
 
 // TestFlowLogFile reads the flow log of both data planes after real connections:
-// those that a rule with log decides and an audited policy would, with the names
-// and labels of both ends, and no others; across SIGHUP, a monitor that comes and
-// goes, and a restart.
+// those that a rule with log decides, and those that an audited policy would deny,
+// with the names and labels of both ends, and no others; across SIGHUP, a monitor
+// that comes and goes, and a restart.
 func TestFlowLogFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "flow.log") // of both hosts, which append
 	c := up(t, lab.DriverMixed, "flog", 2, func(cfg *lab.Config) { cfg.AgentArgs = []string{"--flow-log", path} })
@@ -63,7 +63,7 @@ func TestFlowLogFile(t *testing.T) {
 					Decisions: []api.FlowRule{{Direction: "in", Rule: "1", Policy: "blue:db", Tier: "contiv"}},
 				}
 				port := "80"
-				if kind == api.FlowWouldDeny { // of what the other policy has no rule for
+				if kind == api.FlowWouldDeny { // of a port for which the other policy has no rule
 					port, want.To.Port, want.Audited = "81", 81, "blue:trial"
 					want.Decisions = []api.FlowRule{{Direction: "in", Default: "contiv", Tier: "contiv"}}
 				}

@@ -54,9 +54,9 @@ func takenName(t *testing.T, driver string) {
 	}
 }
 
-// losesNothing pings every 10 ms, on one host and across hosts, while do goes
-// on: no reply may be lost. A busy machine loses packets without that, so three
-// tries are made: what do breaks, it breaks every time.
+// losesNothing pings every 10 ms, on one host and across hosts, while do goes on:
+// no reply may be lost. A busy machine loses packets without do, so three tries are
+// made: a fault of do's shows in all of them.
 func (c *cluster) losesNothing(what string, do func(context.Context) error) {
 	c.t.Helper()
 	var lost []string
@@ -174,7 +174,7 @@ func restoreBackup(t *testing.T, driver string) {
 	if out, err := c.Netctl(t.Context(), "backup", backup); err == nil || !strings.Contains(out, "is there already") {
 		t.Errorf("a second backup to one file: %v\n%s", err, out)
 	}
-	// What the pings run between is in no backup: it comes after it.
+	// The pings' containers are in no backup: they come after it.
 	for _, name := range []string{"c", "s", "near"} {
 		a, err := c.Container(name)
 		if err != nil {

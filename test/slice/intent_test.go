@@ -13,11 +13,11 @@ import (
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
-// intentFromFile puts empty stores in the place of the cluster's, as docs/user/
-// backup-and-restore.md tells to, and applies what was exported before: a file
-// that lacks a container first, which takes an operator's word, then one that is
-// whole. No packet is lost, and addresses and policy are as before. empty
-// replaces the store.
+// intentFromFile puts empty stores in the place of the cluster's, as
+// docs/user/backup-and-restore.md tells to, and applies an export of the intent:
+// first a file that lacks a container, which takes an operator's word, then a whole
+// one. No packet is lost, and addresses and policy are as before. empty replaces
+// the store.
 func (c *cluster) intentFromFile(empty func(context.Context) error) {
 	c.t.Helper()
 	file := filepath.Join(c.t.TempDir(), "cluster.yaml")

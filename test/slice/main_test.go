@@ -107,8 +107,8 @@ type cluster struct {
 	load int // of stream: multiplies its rate; 0 = 1
 }
 
-// up builds a lab of its own for a test. The name begins with b, for its owner,
-// and ends with the driver's first letter.
+// up builds a lab of its own for a test. Its name begins with b and ends with the
+// driver's first letter.
 func up(t *testing.T, driver, name string, hosts int, change ...func(*lab.Config)) *cluster {
 	t.Helper()
 	need(t)

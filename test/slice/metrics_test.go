@@ -33,8 +33,8 @@ var firing = map[int][]string{
 	dark:    {"ContivNoLeader", "ContivStale"},
 }
 
-// derived are the others: what a real scrape of a well cluster has, with another
-// value, or growing by so much a minute.
+// derived are the alerts that no state makes fire: each fires by a scrape of the
+// well cluster in which one series has another value, or grows by so much a minute.
 var derived = map[string]struct {
 	series string
 	value  float64
@@ -49,14 +49,15 @@ var derived = map[string]struct {
 	"ContivSpoofing":                   {`contiv_netplugin_drops_total instance="h1:9090" reason="spoof"`, 1200, true},
 }
 
-// Panels that do not show something while all is well, and those of one data plane.
+// inTrouble are the panels that show nothing while all is well, panelOf those of
+// one data plane.
 var (
 	inTrouble = map[string]int{"Problems by host": trouble, "Conditions that do not hold": trouble}
 	panelOf   = map[string]string{"Evictions": lab.DriverEBPF, "Flows of Open vSwitch": lab.DriverOVS}
 )
 
 // metrics holds the page of metrics, the alert rules and the dashboard to what a
-// cluster tells that is well at first, and is taken apart then.
+// cluster tells while it is well, and then as it is taken apart.
 func (c *cluster) metrics(driver string) {
 	c.t.Helper()
 	need(c.t, "/usr/bin/promtool")
@@ -117,7 +118,7 @@ func (c *cluster) metrics(driver string) {
 	c.t.Logf("judged after %v", time.Since(start).Round(time.Millisecond))
 }
 
-// fires: the alert does, at the end of a step, and its text finds the labels that
+// fires: the alert fires at the end of a step, and its text finds the labels that
 // it names.
 func (p *promTest) fires(step int, name, rule string) {
 	p.lasting(step, fmt.Sprintf("ALERTS{alertname=%q,alertstate=\"firing\"}", name))

@@ -46,7 +46,7 @@ func networkPolicy(t *testing.T, driver string) {
 	c.wants("other db tcp/80", lab.Denied)
 	c.wants("web db tcp/80", lab.OK)
 	c.denied("by the default", "web db tcp/81", "web db icmp")
-	c.wants("other web tcp/80", lab.OK) // to which the policy does not apply
+	c.wants("other web tcp/80", lab.OK) // the policy does not apply to web
 	c.add(labelled("db2", "h1", db))
 	c.denied("from the first packet on", "other db2 tcp/80", "web db2 tcp/81")
 	c.wants("web db2 tcp/80", lab.OK)

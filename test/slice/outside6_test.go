@@ -60,7 +60,7 @@ func outsideBySix(t *testing.T, driver string) {
 	if c.addr("b", "6") != c.addr("r", "6") {
 		t.Fatalf("the tenants' containers have %s and %s, not the same address", c.addr("b", "6"), c.addr("r", "6"))
 	}
-	if driver == lab.DriverOVS { // it leads no IPv6 out: who tries is told at once, and so is who looks
+	if driver == lab.DriverOVS { // Open vSwitch leads no IPv6 out: a container that tries is told at once
 		if _, err := c.space("b").Dial(t.Context(), "tcp", "["+beyond6.String()+"]:80"); !errors.Is(err, syscall.ENETUNREACH) {
 			t.Errorf("to the outside by IPv6: %v, want it to be unreachable at once", err)
 		}

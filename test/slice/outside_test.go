@@ -277,7 +277,8 @@ func (c *cluster) bigThings(h *lab.Host) {
 			}
 		}
 	}
-	// Who passes a router hears of its errors: path MTU, time exceeded.
+	// A sender whose packets pass a router hears of its errors: path MTU, time
+	// exceeded.
 	if out, err := h.Run(c.t.Context(), "ip", "link", "set", "up0", "mtu", "1200"); err != nil {
 		c.t.Fatal(err, out)
 	}

@@ -53,10 +53,10 @@ func (c *cluster) page(name, mark string, each func(block string)) {
 	}
 }
 
-// TestPages runs what docs/user/changing.md and baseline.md tell to do: the
-// first under traffic of which nothing may be lost, the second with a look at
-// who reaches whom. Then it holds metrics.md to what the cluster tells, and the
-// alerts and the dashboard with it.
+// TestPages runs what docs/user/changing.md and baseline.md tell to do: changing.md
+// under traffic of which nothing may be lost, baseline.md with a look at who
+// reaches whom. Then it holds metrics.md, the alerts and the dashboard to what the
+// cluster tells.
 func TestPages(t *testing.T) { on(t, 2, both, pages) }
 
 func pages(t *testing.T, driver string) {
@@ -131,7 +131,7 @@ func pages(t *testing.T, driver string) {
 	c.metrics(driver)
 }
 
-// baseline runs the page of that name where the other one has ended.
+// baseline runs baseline.md where changing.md has ended.
 func (c *cluster) baseline() {
 	c.t.Helper()
 	c.netctl("group create -t shop net db", "group rm -t shop db-of-2", "policy rm -t shop db-2")
@@ -150,7 +150,7 @@ func (c *cluster) baseline() {
 		c.t.Errorf("who has only the baseline asks for names: %v", err)
 		return
 	}
-	_ = conn.Close() // it was there
+	_ = conn.Close() // the name server answered
 }
 
 // says asks over a connection who is there.

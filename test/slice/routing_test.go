@@ -17,8 +17,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
-// The containers of TestRouting, the same in both tenants: on each host one of
-// each network.
+// routedNames are the containers of TestRouting, the same in both tenants: on each
+// host one of each network.
 var routedNames = []string{"a1", "a2", "b1", "b2", "v1", "v2"}
 
 // TestRouting joins two tenants of equal subnets, each of two VXLAN networks, with
@@ -162,7 +162,7 @@ func carries(out, in net.Conn) error {
 }
 
 // reach asks all pairs of both tenants: within a network always, between networks
-// as told, by the tenant's own container.
+// when joined, the asked container of the same tenant has to answer.
 func (c *cluster) reach(when string, joined bool) {
 	c.t.Helper()
 	for _, tenant := range []string{"blue", "red"} {

@@ -66,9 +66,9 @@ func (c *cluster) scrape() scraped {
 	return out
 }
 
-// scrapedWhen scrapes until what is awaited is there: series (name, and parts
-// that their labels have) with a value of at least so much; 0 and less: of at most so much,
-// taken positive.
+// scrapedWhen scrapes until all that is wanted is there: a series (a name, and
+// parts that its labels have) with a value of at least so much or, where want is 0
+// or less, of at most so much, taken positive.
 func (c *cluster) scrapedWhen(what string, want map[string]float64) (s scraped) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
@@ -88,8 +88,8 @@ func (c *cluster) scrapedWhen(what string, want map[string]float64) (s scraped) 
 	return s
 }
 
-// of returns the largest value of the series of a name whose labels have all of
-// some parts: `name part part`.
+// of returns the largest value of the series of a name whose labels have all parts:
+// `name part part`.
 func (s scraped) of(series string) (most float64, there bool) {
 	parts := strings.Fields(series)
 	for k, v := range s {
@@ -108,7 +108,7 @@ func matches(series string, parts []string) bool {
 		!slices.ContainsFunc(parts[1:], func(p string) bool { return !strings.Contains(series, p) })
 }
 
-// with returns a copy in which series have other values.
+// with returns a copy in which the series that of would look at have another value.
 func (s scraped) with(t *testing.T, series string, v float64) scraped {
 	t.Helper()
 	out, n := maps.Clone(s), 0
@@ -138,13 +138,13 @@ type promTest struct {
 	checks []string
 }
 
-// some: the expression has answers in a step, as soon as rates show it.
+// some: an expression has answers in a step, as soon as rates show it.
 func (p *promTest) some(step int, expr string) { p.check(step, 2, expr, true) }
 
-// lasting: it has answers at the end of a step, when alerts have waited.
+// lasting: an expression has answers at the end of a step, when alerts have waited.
 func (p *promTest) lasting(step int, expr string) { p.check(step, stepMinutes-1, expr, true) }
 
-// none: it has no answer at the end of a step.
+// none: an expression has no answer at the end of a step.
 func (p *promTest) none(step int, expr string) { p.check(step, stepMinutes-1, expr, false) }
 
 func (p *promTest) check(step, minute int, expr string, some bool) {

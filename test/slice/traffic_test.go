@@ -57,7 +57,7 @@ func (c *cluster) connect(ctx context.Context, from, to, family string) (out, in
 	return out, in, g.Wait()
 }
 
-// stream starts one from c to s.
+// stream starts a stream from c to s.
 func (c *cluster) stream(ctx context.Context) (*stream, error) {
 	out, in, err := c.connect(ctx, "c", "s", "4")
 	if err != nil {

@@ -67,7 +67,7 @@ func injection(t *testing.T, driver string) {
 		for vni := range byte(4) {
 			for _, f := range frames {
 				if _, err := conn.Write(append([]byte{8, 0, 0, 0, 0, 0, vni + 1, 0}, f...)); err != nil {
-					t.Logf("send: %v", err) // an answer to the one before: nobody listens
+					t.Logf("send: %v", err) // the ICMP error for the frame before: nobody listens
 				}
 			}
 		}
@@ -79,7 +79,7 @@ func injection(t *testing.T, driver string) {
 		to     netip.Addr
 		as     string
 		victim string
-		host   *lab.Namespace // who may, at the end
+		host   *lab.Namespace // whose host may send so, at the end; nil = nobody tries
 	}{
 		{"a container to another host, as an endpoint of its own host", c.space("evil"), h2.Address, "g1", "g2", h1.NS},
 		{"a container to another host, as an endpoint of a third", c.space("evil"), h2.Address, "g3", "g2", h3.NS},
@@ -113,9 +113,9 @@ func injection(t *testing.T, driver string) {
 	}
 }
 
-// forged makes frames in the name of one container for another: UDP and what
-// claims an address, over both families. They end with a mark, beyond what the
-// packets say of their length.
+// forged makes frames in the name of one container for another: UDP, and ARP and
+// neighbour discovery that claim its address, over both families. Behind the length
+// that its packet says, each ends with a mark.
 func (c *cluster) forged(mark byte, as, victim string) [][]byte {
 	c.t.Helper()
 	from, to := c.station(as), c.station(victim)

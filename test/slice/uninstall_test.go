@@ -94,7 +94,7 @@ func uninstall(t *testing.T, driver string) {
 		}
 	}
 	before := traced(t, h, plugins)
-	for what, text := range before { // what is not traced cannot be missed
+	for what, text := range before { // a trace that netplugin has not left cannot be missed later
 		if text == virgin[what] && slices.Contains(marked[driver], what) {
 			t.Errorf("netplugin has left no trace in %s: this test shows nothing of them", what)
 		}
@@ -246,7 +246,7 @@ func traced(t *testing.T, h *lab.Host, plugins string) map[string]string {
 	}
 	var files []string
 	for _, dir := range []string{h.StateDir(), filepath.Dir(h.PinDir()), plugins} {
-		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error { // one that is not there has none
+		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error { // a directory that is not there has no files
 			if err == nil {
 				files = append(files, strings.TrimPrefix(path, filepath.Dir(dir)))
 			}
