@@ -32,7 +32,7 @@ func (e *engine) compose(file, project string, args ...string) {
 	}
 }
 
-// build makes an image that stands for one that is not here.
+// build makes an image that stands for one that this machine does not have.
 func (e *engine) build(tag, dockerfile string) {
 	e.t.Helper()
 	dir := e.t.TempDir()
@@ -42,8 +42,8 @@ func (e *engine) build(tag, dockerfile string) {
 	e.must(err)
 }
 
-// example: examples/compose is what its page says, on two hosts. Small images
-// stand for those that it names.
+// example: examples/compose does what its page says, on two hosts. Small images
+// stand for those that the page names.
 func example(b *bed) {
 	one, two := b.e[0], b.e[1]
 	script, err := filepath.Abs("../../examples/compose/policy.sh")

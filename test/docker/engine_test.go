@@ -62,8 +62,8 @@ func (e *engine) try(args ...string) (string, error) {
 	return out, err
 }
 
-// revived tells whether the engine has been started anew since a command began
-// that hangs: because of a fault of its own, which is none of ours. Of any other
+// revived tells whether the engine has been started anew since a hanging command
+// began, which is done when a fault of the engine's own makes it hang. Of any other
 // hang it logs what waits for what.
 func (e *engine) revived(began time.Time) bool {
 	e.hang.Lock()

@@ -27,8 +27,8 @@ import (
 // was started, and print the answer: "udp|tcp server name type".
 const askEnv = "CONTIV_TEST_ASK"
 
-// upstream is where the resolver of each host answers, in the host's namespace,
-// and chosen a server that one container names for itself.
+// upstream is where the resolver of each host answers, in the host's namespace, and
+// chosen is a server that one container names for itself.
 const upstream, chosen = "127.0.0.1:5300", "10.99.53.1:53"
 
 // outsideAddr is what the resolvers say of outside.example; everything else

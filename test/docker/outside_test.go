@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// outside: containers reach their host and what lies beyond it, with a gateway
-// and without, and published ports are reached from there. The engines drop
+// outside: containers reach their host and the outside beyond it, with a gateway
+// and without, and published ports are reached from the outside. The engines drop
 // what is forwarded, as Docker's do; the outside is the netmaster's machine.
 func outside(b *bed) {
 	for _, e := range b.e { // a data plane each
@@ -67,8 +67,8 @@ func outsideOf(b *bed, one *engine) {
 	b.nothingLeft()
 }
 
-// taken: published ports are those of nobody else, and nobody else's once they
-// are published, as on Docker's own bridge.
+// taken: a port that somebody else has cannot be published, and a published port
+// can be nobody else's, as on Docker's own bridge.
 func (e *engine) taken() {
 	e.t.Helper()
 	const inUse = "address already in use"
