@@ -23,7 +23,7 @@ type pending struct {
 	step
 	n     int
 	undo  undo
-	until int // the step after which it is
+	until int // the step after which it is put right
 }
 
 // operate makes a plan's mistakes on one driver.
@@ -81,8 +81,8 @@ func (w *world) make(n int, s step, open []pending) []pending {
 	return []pending{p}
 }
 
-// end puts right what is to be by now; -1 means everything. Others are in force
-// besides.
+// end puts right the mistakes that are due before step n; all with n = -1. The
+// others are in force besides.
 func (w *world) end(n int, open []pending, others ...pending) (left []pending) {
 	for i, p := range open {
 		if n >= 0 && p.until >= n {
@@ -104,7 +104,7 @@ func (w *world) end(n int, open []pending, others ...pending) (left []pending) {
 }
 
 // judge looks at what the traffic suffered since it was last asked, and at the
-// daemons; the mistakes are those that may have had a part in it.
+// daemons; of are the mistakes that may have had a part in that.
 func (w *world) judge(name string, of []pending) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
@@ -162,8 +162,9 @@ func (w *world) judge(name string, of []pending) {
 	}
 }
 
-// outlast waits, when pings are not answered, until they are again, unless that
-// is part of a mistake: so the outage is told once, with what made it.
+// outlast waits until pings are answered again, unless one of the mistakes cuts
+// them off while it lasts: so an outage is told once, with the mistake that made
+// it.
 func (w *world) outlast(ctx context.Context, of []pending) {
 	if slices.ContainsFunc(of, func(p pending) bool { return p.mistake.costs.lasts }) {
 		return

@@ -16,17 +16,18 @@ import (
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
-// What holds which: "agent@" is a host's netplugin, "plane@" its data plane,
-// "cable" its links, one at a time; "master", "store"; "all" is everything.
+// The words of mistake.needs: "agent@" is a host's netplugin, "plane@" its data
+// plane, "cable" the hosts' links, one mistake at a time; "master", "store"; "all"
+// is everything.
 
 // etcdProcess says that a mistake is made where the store is a process of its own.
 const etcdProcess = "etcd"
 
-// switchDies is what docs/design/ovs-pipeline.md says of the switch's death in
+// switchDies is what docs/design/ovs-pipeline.md grants the death of the switch in
 // user space, with its start.
 var switchDies = cost{near: 5 * time.Second, far: 5 * time.Second, why: "the datapath in user space dies with its process"}
 
-// databaseDies is what it says of the database's, with its start.
+// databaseDies is what the page grants the death of its database, with its start.
 var databaseDies = cost{near: 3 * time.Second, far: 3 * time.Second, why: "without its database the switch in user space forwards nothing"}
 
 func daemonMistakes() []*mistake {

@@ -66,8 +66,8 @@ func inHost(h *lab.Host, name string, fn func(netlink.Link) error) error {
 
 func rename(l netlink.Link) error { return netlink.LinkSetName(l, "renamed") }
 
-// victimVeth spoils the interface of a container on the host's side; DEL and
-// ADD are how it comes back.
+// victimVeth spoils the interface of a container on the host's side; by DEL and ADD
+// it comes back.
 func victimVeth(spoil func(netlink.Link) error) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
 	return func(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
 		before, err := h.NS.Links()
@@ -93,7 +93,7 @@ func victimVeth(spoil func(netlink.Link) error) func(context.Context, *world, *l
 }
 
 // spoilLink does something to a device, if the host has it. Where there is no
-// container nobody needs it: it comes back with the next one.
+// container nobody needs the device: it comes back with the next container.
 func spoilLink(name string, spoil func(netlink.Link) error) func(context.Context, *world, *lab.Host, *rand.Rand) (undo, error) {
 	return func(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, error) {
 		links, err := h.NS.Links()

@@ -85,8 +85,8 @@ func damageAll(ctx context.Context, w *world, h *lab.Host, _ *rand.Rand) (undo, 
 	return nil, errors.Join(err, w.restartAgent(ctx, h))
 }
 
-// emptyState deletes what netplugin has written, once with it running and once
-// with it down; it is to find its containers by what the host shows.
+// emptyState deletes what netplugin has written, either while it runs or while it
+// is down; netplugin is to find its containers by what the host shows.
 func emptyState(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (undo, error) {
 	down := r.IntN(2) == 0
 	if down {

@@ -32,7 +32,8 @@ func flagMistakes() []*mistake {
 // nowhere is an address that no host of the lab has.
 const nowhere = "203.0.113.9"
 
-// agentFlags are refused, or let netplugin wait for what is not there.
+// agentFlags are wrong flags: netplugin refuses them, or waits for what is not
+// there.
 var agentFlags = [][]string{
 	{"--driver", "nosuch"},
 	{"--host", "-bad-"},
@@ -86,8 +87,8 @@ func wrongAgentFlag(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (u
 	return back, errors.Join(err, w.endsOrWaits(ctx, p))
 }
 
-// endsOrWaits lets a daemon with a wrong flag show what it does: who ends says
-// why.
+// endsOrWaits lets a daemon with a wrong flag show what it does: if it ends, it
+// says why.
 func (w *world) endsOrWaits(ctx context.Context, p *lab.Process) error {
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

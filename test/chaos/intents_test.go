@@ -117,7 +117,7 @@ func deleteInUse(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo
 	return nil, nil //nolint:nilnil // nothing to undo
 }
 
-// ruleAndBack changes what nobody watched depends on.
+// ruleAndBack changes a rule on which no watched traffic depends.
 func ruleAndBack(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
 	rule := []string{
 		"-d in -p 20 -l udp -P 9 -j allow p extra", "-d in -p 30 -l tcp -P 9 -g spare -j deny p extra",

@@ -22,25 +22,25 @@ type mistake struct {
 	name  string
 	only  string // the driver on whose hosts it can be made; empty = any
 	store string // the kind of store on which it can be made; empty = any
-	// Until it is undone no other mistake may be made that needs one of these. A
-	// word that ends with @ means the host on which it is made; one without a
-	// host among them is made on none.
+	// needs: until this mistake is undone no other one may be made that needs one
+	// of the same words. A word that ends with @ means the host on which the
+	// mistake is made; a mistake without such a word is made on no host.
 	needs []string
 	costs cost
-	// told are words by which the status names it within 10 s, while it lasts, beside
-	// the host; nil = it leaves nothing that is wrong.
+	// told are the words by which, beside the host, the status names the mistake
+	// within 10 s, while it lasts; nil = it leaves nothing that is wrong.
 	told []string
 	open string // the fault that it shows, which is not mended yet: only -open makes it
 	do   func(ctx context.Context, w *world, h *lab.Host, r *rand.Rand) (undo, error)
 }
 
-// cost is the longest time without an answered ping that documentation grants
-// to a mistake or to its end: on the host itself, and between hosts. While the
-// mistake lasts too, when lasts is set.
+// cost is the longest time without an answered ping that documentation grants to a
+// mistake or to its end: on the host itself, and between hosts. With lasts, pings
+// between hosts may stay unanswered for a minute while the mistake lasts.
 type cost struct {
 	near, far time.Duration
 	lasts     bool
-	why       string // where it is said
+	why       string // what the documentation says
 }
 
 func (m *mistake) onHost() bool {
@@ -50,7 +50,7 @@ func (m *mistake) onHost() bool {
 // step is one mistake of a plan.
 type step struct {
 	mistake *mistake
-	host    string // empty for what is made on no host
+	host    string // empty = the mistake is made on no host
 	holds   int    // how many further mistakes are made before it is undone
 	seed    uint64
 }
@@ -110,7 +110,7 @@ func plan(seed uint64, n int, driver string, all []*mistake, hosts []string) []s
 			out = append(out, s)
 			return true
 		})
-		if i < 0 { // what is held leaves room for nothing: it is put right first
+		if i < 0 { // the mistakes that hold leave room for no other: they are put right first
 			for j := range out {
 				out[j].holds = min(out[j].holds, len(out)-1-j)
 			}

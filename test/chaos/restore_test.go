@@ -74,9 +74,9 @@ func restoreOld(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo,
 	return nil, w.restores(ctx, r, w.backups[r.IntN(len(w.backups))])
 }
 
-// restores restores a backup, or one that it makes: a container that ended
-// after it stays away, one that came after it stays where it is, and what was
-// changed in the intent is as it was.
+// restores restores a given backup, or one that it makes: a container that ended
+// after the backup stays away, one that came after it stays where it is, and intent
+// that was changed after it is as before.
 func (w *world) restores(ctx context.Context, r *rand.Rand, file string) error {
 	ended, err := w.victim(ctx, w.anyHost(r))
 	if err != nil {
@@ -165,9 +165,9 @@ func (w *world) spares(ctx context.Context, names ...string) error {
 	})
 }
 
-// reaches tells whether a container reaches another one within 3 seconds; not
-// while a mistake lasts that cuts hosts off each other, or the asking one, h1, off
-// the store, from which it learns of new containers.
+// reaches fails unless a container reaches another one within 3 seconds; it does
+// not try while a mistake cuts hosts off each other, or cuts h1, from which is
+// asked, off the store, by which h1 learns of new containers.
 func (w *world) reaches(ctx context.Context, from string, to *lab.Attachment) error {
 	if w.cut || w.down["h1-netplugin"] {
 		return nil
@@ -207,9 +207,9 @@ func (w *world) forgetKept() error {
 const leasesEnd = int(12 * time.Second / pingEvery)
 
 // putCopyBack starts netmaster on an old copy of its directory, which knows no
-// epochs: hosts keep their picture until they are told to follow it. The claims
-// to hosts' names of that time run on for 10 s in it, and an agent that is another
-// installation by now waits for that.
+// epochs: hosts keep their picture until they are told to follow it. The old copy's
+// claims to hosts' names run on for 10 s, and an agent that is another installation
+// by now waits for that.
 func putCopyBack(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
 	ended, err := w.victim(ctx, w.anyHost(r))
 	if err != nil {
@@ -223,8 +223,8 @@ func putCopyBack(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo
 	})
 }
 
-// wrongRestore tries to restore what cannot be: it is refused in words, and
-// changes nothing.
+// wrongRestore tries a restore that cannot be (netmaster runs; the file is missing,
+// no backup, or torn): it is refused in words, and nothing changes.
 func wrongRestore(ctx context.Context, w *world, _ *lab.Host, r *rand.Rand) (undo, error) {
 	file := w.backups[r.IntN(len(w.backups))]
 	running := false

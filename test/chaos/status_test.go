@@ -17,8 +17,8 @@ import (
 // tellsWithin is how soon after the last mistake the status is right.
 const tellsWithin = 10 * time.Second
 
-// fewTold is how many kinds of mistakes a short run leaves in and asks for; a
-// long one does all.
+// fewTold is how many kinds of mistakes a short run leaves in, each with its own
+// look at the status; a long run does all.
 const fewTold = 2
 
 // finish asks for the status when all is put right, and with one mistake left
