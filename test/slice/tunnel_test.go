@@ -79,7 +79,7 @@ func injection(t *testing.T, driver string) {
 		to     netip.Addr
 		as     string
 		victim string
-		host   *lab.Namespace // whose host may send so, at the end; nil = nobody tries
+		host   *lab.Namespace // the endpoint's own host, which may send and tries after the attack; nil = it does not try
 	}{
 		{"a container to another host, as an endpoint of its own host", c.space("evil"), h2.Address, "g1", "g2", h1.NS},
 		{"a container to another host, as an endpoint of a third", c.space("evil"), h2.Address, "g3", "g2", h3.NS},

@@ -74,8 +74,9 @@ func New(cfg Config) (*Observer, error) {
 	return a, a.registerMetrics()
 }
 
-// Observe keeps the host's status told, and the data plane monitored while somebody
-// watches, until ctx ends. The status is told until inner ends.
+// Observe keeps the data plane monitored while somebody watches, until ctx ends, and
+// the host's status told until inner ends: what requests under way come to is told
+// too.
 func (a *Observer) Observe(ctx, inner context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { a.status.run(inner) })
