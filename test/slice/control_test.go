@@ -71,7 +71,7 @@ func controlPlane(t *testing.T, driver string) {
 				}
 			}
 			c.probe(from, lab.Target{Proto: "tcp", Addr: h1.Control, Port: 8080}, lab.OK, "y")
-			c.probe(from, lab.Target{Proto: "icmp", Addr: netip.MustParseAddr(master)}, lab.OK, "") // other ports of the machine are as any other's
+			c.probe(from, lab.Target{Proto: "icmp", Addr: netip.MustParseAddr(master)}, lab.OK, "") // everything else of the machine is as any other's
 		}
 		for _, h := range []*lab.Host{h1, h2} {
 			for _, to := range ways[:4] {
