@@ -20,9 +20,9 @@ const (
 	regRule    = of.Reg13 // number of the rule that says or judges; after auditDefault the tier
 )
 
-// Values of regWhat: what became of the packet at an end of its connection, for
-// the sets that are audited there; from whatLogged on a rule with Log, with
-// whatIn for the destination's and its action.
+// Values of regWhat. For audited sets: whatAllowed or whatDenied, what became of
+// the packet at one end of its connection. For a rule with Log: whatLogged plus the
+// index of its action in logged. At the destination's end whatIn is added to either.
 const (
 	whatAllowed = 1
 	whatDenied  = 2
@@ -35,11 +35,11 @@ var logged = []model.Action{model.Allow, model.Deny, model.Pass}
 // MaxAudits is how many audited sets a set may have: a flow names them all.
 const MaxAudits = 64
 
-// Each container has a share of what asides tell, so that none can use up all:
-// the shares are the ports' numbers, cut to some bits, and each has a meter.
+// Each container has a share of what asides tell, so that none can use up all: the
+// lowest bits of its port's number name the share, and each share has a meter.
 const (
 	shares     = 64
-	firstMeter = 256 // a number as others hardly choose it
+	firstMeter = 256 // a number that others hardly choose
 	// ShareRate is how much is told of a share a second.
 	ShareRate = 100
 )
@@ -73,10 +73,10 @@ func (l *list) hooks() {
 			of.Set(regAudited, i+1), goTo(Owner), of.Set(regWhat, whatAllowed+i*whatIn), goTo(Audit), goTo(at))
 	}
 	l.add(Owner, 10, match(origin(fromPort)), of.Move{From: of.InPort, To: regSwap})
-	l.add(Owner, 0, nil, of.Move{From: regPort, To: regSwap}) // of who is asked from elsewhere
+	l.add(Owner, 0, nil, of.Move{From: regPort, To: regSwap}) // from elsewhere: the port that the packet is for
 }
 
-// tell adds what sends up the packets of a share.
+// tell adds the flows that send up the packets of a share.
 func (l *list) tell(share int, meter uint32) {
 	tell := of.Controller{MaxLen: sampleLen, Meter: meter}
 	owner := of.Masked(regSwap, of.Uint(share), of.Uint(shares-1))
@@ -134,14 +134,14 @@ func tellDenied(out bool) []of.Action {
 	return []of.Action{goTo(Owner), of.Set(regWhat, what), goTo(Audit)}
 }
 
-// Aside is what a packet tells that was sent up by one of the stages of asides.
+// Aside is what a packet tells that a stage of asides sent up.
 type Aside struct {
 	Kind   driver.FlowKind // FlowLogged, FlowWouldDeny or FlowWouldAllow
 	Out    bool
 	Rule   uint32              // by RuleNumber; 0 = none
 	Action model.Action        // of FlowLogged
-	Set    desired.PolicySetID // the audited one
-	Tier   int                 // of FlowWouldDeny: whose default it is; -1 = a rule's
+	Set    desired.PolicySetID // the audited set; not of FlowLogged
+	Tier   int                 // of FlowWouldDeny: the tier whose default denies; -1 = a rule denies
 }
 
 // AsideOf tells what a packet of a table says by its registers.

@@ -121,7 +121,7 @@ func nd(typ int, more ...of.Term) of.Match {
 	return match(append([]of.Term{isIPv6, isProto(58), of.Eq(of.ICMPv6Type, typ)}, more...)...)
 }
 
-// from adds terms to a source address, of either family.
+// fromAddr matches a source address, of either family, and more terms.
 func fromAddr(a netip.Addr, more ...of.Term) of.Match {
 	if a.Is4() {
 		return match(append([]of.Term{isIP, of.EqAddr(of.NwSrc, a)}, more...)...)
@@ -129,7 +129,7 @@ func fromAddr(a netip.Addr, more ...of.Term) of.Match {
 	return match(append([]of.Term{isIPv6, of.EqAddr(of.IPv6Src, a)}, more...)...)
 }
 
-// toAddr adds terms to a destination address, of either family.
+// toAddr matches a destination address, of either family, and more terms.
 func toAddr(a netip.Addr, more ...of.Term) of.Match {
 	if a.Is4() {
 		return match(append([]of.Term{isIP, of.EqAddr(of.NwDst, a)}, more...)...)
@@ -150,8 +150,8 @@ func Base(c Config) []of.Flow {
 	for _, t := range []of.Term{isIP, isIPv6, isARP} {
 		l.drop(Spoof, 50, match(t), driver.DropSpoof)
 	}
-	// Of options that are there twice, or are cut short, the switch sees nothing, nor
-	// whom the message is about; the receiver may see what is another's.
+	// Of a message with an option twice or cut short the switch sees neither options
+	// nor target; its receiver may see another's address there.
 	l.drop(Spoof, 110, nd(ndNeighborSolicit, of.EqAddr(of.NdTarget, netip.IPv6Unspecified())), driver.DropSpoof)
 	// Neighbour discovery of local ports: a router's messages are never theirs.
 	l.add(SpoofND, 0, nil, goTo(Destination))
@@ -210,7 +210,7 @@ func trackFlows(l *list, c Config) {
 	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
 		l.add(Track, 200, nd(typ), goTo(Output))
 	}
-	for _, eth := range []of.Term{isIP, isIPv6} { // of a host that must not have sent it on
+	for _, eth := range []of.Term{isIP, isIPv6} { // nobody may send a packet on with TTL 0
 		l.drop(Track, 300, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
 	}
 	track := of.CT{ZoneField: regDomain, Recirc: true, Table: uint8(State)}
@@ -229,12 +229,13 @@ func trackFlows(l *list, c Config) {
 		// A reset answers a connection, it never begins one.
 		l.drop(State, 90, match(eth, isProto(6), of.State(of.StateNew|of.StateTrk, 0),
 			of.Masked(of.TCPFlags, of.Uint(4), of.Uint(4))), driver.DropInvalid)
-		// A request is no answer: tracking in user space takes one within the window
-		// for it.
+		// A request is no answer: tracking in user space takes a request within the
+		// window for an answer.
 		l.drop(State, 90, match(eth, isProto(6), of.State(of.StateRpl|of.StateTrk, 0),
 			of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12))), driver.DropInvalid)
 	}
-	// Unless quotes says otherwise. A flow for each family, as quotes has them.
+	// ICMP errors of local ports that quotes does not let through; a flow for each
+	// family, as quotes has them.
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		l.drop(State, 86, match(eth, origin(fromPort), of.State(of.StateRel|of.StateTrk, 0)), driver.DropInvalid)
 	}
@@ -242,7 +243,7 @@ func trackFlows(l *list, c Config) {
 		l.add(State, 80, match(of.State(of.StateRpl|of.StateTrk, 0)), append(turnRound(), goTo(Out0))...)
 	}
 	// Only tracking in user space passes later fragments on. Rules by port do not
-	// match them; commitFlows sees to it that they follow their first one.
+	// match them; commitFlows lets them go where their first fragment may go.
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		l.add(State, 84, match(eth, isLater, of.State(of.StateTrk, 0)), goTo(Commit))
 	}
@@ -258,10 +259,10 @@ func turnRound() []of.Action {
 	return append(swap(regSrc, regDst), swap(regOut, regIn)...)
 }
 
-// quotes lets a port's ICMP errors through that are about packets to one of its
-// own addresses: it is no router. asked is the address by which others begin
-// connections to that one. An IPv4 source may be translated already, and the port
-// has no other.
+// quotes lets a port's ICMP errors through that are about packets to addr, one of
+// the port's own addresses: a container is no router. Others begin connections to
+// addr at the address asked. The source of an IPv4 error is not matched: it may be
+// translated already, and the port has only one.
 func (l *list) quotes(in of.Term, addr, asked netip.Addr) {
 	src, dst, from := of.CtNwSrc, of.CtNwDst, match(isIP, in)
 	if addr.Is6() {
@@ -278,15 +279,15 @@ func (l *list) quotes(in of.Term, addr, asked netip.Addr) {
 func tracked(v6 bool) []model.Protocol {
 	if v6 {
 		// Of a later fragment the switch sees the fragment header only (44): tracking
-		// puts it to its first one.
+		// joins it to its first fragment.
 		return []model.Protocol{model.ProtoICMPv6, model.ProtoTCP, model.ProtoUDP, protoFragment}
 	}
 	return []model.Protocol{model.ProtoICMP, model.ProtoTCP, model.ProtoUDP}
 }
 
-// commitFlows remember connections. Tracking in user space keeps what is a
-// fragment here, as it does in Track, until all of its datagram have come here:
-// so later ones go on only if policy has let the first one through.
+// commitFlows remember connections. Tracking in user space keeps a fragment here,
+// as it does in Track, until all fragments of its datagram have come here: so later
+// fragments go on only if policy has let the first one through.
 func commitFlows(l *list) {
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		l.add(Commit, 8, match(eth, isFragment, of.State(of.StateTrk, of.StateNew)),

@@ -12,7 +12,7 @@ import (
 // The way out through the host's own stack: what containers send to the
 // virtual router goes to the host's interface in the name of their private
 // addresses, and what the host sends to a private address goes to its
-// container. Connection tracking translates, in the network's own zone, since
+// container. Connection tracking translates, in the domain's zone, since
 // setting the address fields would leave ICMP errors with the other address in
 // the packet they quote, and damages fragments (docs/design/ovs-pipeline.md).
 
@@ -56,7 +56,7 @@ func hostBase(l *list, c Config) {
 		l.add(Route, 125, match(isIP, to(p), of.Eq(regWay, wayDiverted)), of.Set(regWay, 0), goTo(Destination))
 	}
 
-	// Its registers are set where its port's private address is known.
+	// Classify has set the registers of packets from the host, see hostPort.
 	l.add(Source, 10, match(origin(fromHost), isIP), goTo(Track))
 	for _, p := range tracked(false) {
 		translate := of.CT{ZoneField: regDomain, Recirc: true, Table: uint8(State), NAT: of.NATKnown}
@@ -65,8 +65,8 @@ func hostBase(l *list, c Config) {
 	}
 }
 
-// hostNetwork adds what the way out needs for a network: the router's ARP,
-// what it does not take, and what is diverted from a physical router.
+// hostNetwork adds what the way out needs for a network: the router's ARP, what
+// the router does not take, and what is diverted from a physical router.
 func hostNetwork(l *list, c Config, n *desired.Network) {
 	if c.Host == 0 || !n.Subnet.IsValid() {
 		return
@@ -92,7 +92,8 @@ func hostNetwork(l *list, c Config, n *desired.Network) {
 	}
 }
 
-// hostPort adds what a port's private address needs, and tells whether it has one.
+// hostPort adds what a port's private address needs, and tells whether the port
+// has one.
 func hostPort(l *list, c Config, n *desired.Network, p LocalPort) bool {
 	if c.Host == 0 || !p.Private.IsValid() || !p.IPv4.IsValid() {
 		return false
@@ -105,7 +106,7 @@ func hostPort(l *list, c Config, n *desired.Network, p LocalPort) bool {
 		of.SetField{Field: of.EthSrc, Value: of.MAC(c.Private.RouterMAC)}, of.SetField{Field: of.EthDst, Value: of.MAC(p.MAC)},
 		goTo(Source))
 
-	// What comes by the host is begun towards the private address.
+	// Connections that come by the host are begun towards the private address.
 	l.quotes(of.Eq(of.InPort, p.Number), p.IPv4, p.Private)
 
 	isNew, untracked := of.State(of.StateNew|of.StateTrk, 0), of.State(0, of.StateTrk)

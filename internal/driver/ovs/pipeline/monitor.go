@@ -14,7 +14,7 @@ const (
 	RegRuleIn  = of.Reg15
 )
 
-// Registers that say where a packet is, for who monitors.
+// Registers that tell a monitor where a packet is.
 const (
 	RegNetwork = regNetwork
 	RegOutSet  = regOut
@@ -24,11 +24,12 @@ const (
 // sampleLen is how much of a packet monitoring wants to see: its headers.
 const sampleLen = 256
 
-// Watched returns the flow as it is while somebody monitors: what drops sends
-// the packet up before, if drops are asked for; rules with Log tell of it, and
-// what denies by policy has audited sets evaluated. With connections, rules that
-// let through note themselves, and what remembers a connection sends its first
-// packet up. Key, cookie and what becomes of the packet stay the same.
+// Watched returns the flow as it is while somebody monitors. If drops are asked
+// for, a flow that drops sends the packet up first; a flow of a rule with Log tells
+// of the packet; a flow that denies by policy has audited sets evaluated. With
+// connections, a flow of a rule that lets through notes the rule, and a flow that
+// commits a connection sends its first packet up. Key, cookie and what becomes of
+// the packet stay the same.
 func Watched(f of.Flow, opts driver.MonitorOptions) of.Flow {
 	kind, number, ours := KindOf(f.Cookie)
 	stage := Stage(f.Table)

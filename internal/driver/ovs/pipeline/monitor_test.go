@@ -10,10 +10,11 @@ import (
 	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
 )
 
-// TestWatched: of every flow in the goldens, monitoring leaves key and cookie;
-// all that drop send up first, when drops are wanted, and nothing else does but
-// what commits connections, when these are; what lets through notes its rule. What
-// denies by policy leads to the audit, and rules with Log tell of it first.
+// TestWatched: monitoring leaves key and cookie of every flow in the goldens. All
+// flows that drop send the packet up first, when drops are wanted; of the others
+// only those that commit connections do, when connections are wanted. Flows that let
+// through note their rule, flows that deny by policy lead to the audit, and flows of
+// rules with Log tell of the packet before all else.
 func TestWatched(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.golden")
 	if err != nil || len(files) == 0 {

@@ -52,7 +52,7 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 	return l.flows
 }
 
-// chunks is into how many flows the copies are spread at most: a flow must fit
+// chunks is how many flows the copies are spread over, at most: a flow must fit
 // a message of 64 KB, and a change of one port should rewrite little.
 const chunks = 32
 
@@ -125,8 +125,8 @@ func addresses(mac model.MAC, v4, v6 netip.Addr) []netip.Addr {
 	return out
 }
 
-// space is where an endpoint's address is known: its network's domain, but of a
-// link-local one the network.
+// space matches packets where an endpoint's address is known: in its network's
+// domain, or, if it is a link-local address, in its network alone.
 func space(n *desired.Network, a netip.Addr) of.Term {
 	if a.Is6() && a.IsLinkLocalUnicast() {
 		return network(n.ID)
@@ -198,8 +198,8 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 }
 
 // deliver adds the flows that take frames to the MAC of an endpoint: none at
-// all when there are no actions. What is for one of its addresses goes by its
-// MAC alone: else a frame would get to somebody for whom nobody was asked.
+// all when there are no actions. A packet to one of its addresses is taken to its
+// MAC alone: else policy would be asked about one endpoint, and another would get it.
 func deliver(l *list, n *desired.Network, there []of.Term, own []netip.Addr, acts []of.Action) {
 	for _, a := range own {
 		l.drop(Destination, 110, toAddr(a, space(n, a), unicast), driver.DropUnknownDest)
@@ -302,7 +302,7 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 	known := r.Identity != model.IdentityUnknown
 	sender := []of.Term{network(n.ID), origin(from)}
 	if !vlan && own != nil && r.VTEP.IsValid() {
-		// Nobody is believed: a frame in its name comes from its host.
+		// Only the endpoint's own host is believed when it sends in the endpoint's name.
 		mac := of.EqMAC(of.EthSrc, r.MAC)
 		sender = append(sender, mac)
 		l.add(Sender, 100, match(network(n.ID), mac, tunnelFrom(r.VTEP)), goTo(Source))

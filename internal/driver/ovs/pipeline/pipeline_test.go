@@ -358,9 +358,9 @@ func TestFlowsRoundTrip(t *testing.T) {
 }
 
 // TestNothingFollowsTracking: what follows tracking in a flow is done to every
-// packet that tracking hands on, and in user space these may be fragments of
-// others, whose time has run out: so tracking is the end of its flow, and what it
-// hands on is looked at again.
+// packet that tracking hands on, and in user space some of these may be fragments of
+// other datagrams, whose time has run out: so tracking is the last action of its
+// flow, and the tables look again at what it hands on.
 func TestNothingFollowsTracking(t *testing.T) {
 	goldens, err := filepath.Glob(filepath.Join("testdata", "*.golden"))
 	if err != nil {

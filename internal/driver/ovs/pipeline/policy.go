@@ -26,7 +26,7 @@ const (
 )
 
 func rulePriority(c Config, r *desired.Rule) uint16 {
-	rank := 2 // of Deny, and of what is no action
+	rank := 2 // of Deny, and of an unknown action
 	switch r.Action {
 	case model.Allow:
 		rank = 0
@@ -81,7 +81,7 @@ func RuleNumber(id string) uint32 {
 // Place is where a rule stands: in a policy set, in a direction, in a tier.
 type Place struct {
 	Set   desired.PolicySetID
-	Audit bool // as one that is evaluated and decides nothing
+	Audit bool // the set is evaluated, and decides nothing
 	Out   bool // of the rules of a connection's source
 	Tier  int  // from 0
 	Last  bool // no tier comes after it: what it passes on is let through
@@ -112,7 +112,7 @@ func (p Place) verdict(a model.Action, number uint32) (Kind, []of.Action) {
 	case p.Audit:
 		return KindDeny, judge(KindDeny, number)
 	}
-	return KindDeny, nil // and whatever else it may say
+	return KindDeny, nil // for an unknown action too
 }
 
 func (p Place) table() Stage {
@@ -123,7 +123,7 @@ func (p Place) table() Stage {
 	return d.first + Stage(p.Tier)
 }
 
-// set is what the packets match that the set at this place is asked about.
+// set matches the packets that the set at this place is asked about.
 func (p Place) set() of.Term {
 	if p.Audit {
 		return of.Eq(regAudit, p.Set)
@@ -131,9 +131,9 @@ func (p Place) set() of.Term {
 	return of.Eq(directionOf(p.Out).set, p.Set)
 }
 
-// SetFrame returns the flows that a policy set has beside those of its rules:
-// what its tiers do with what no rule matches. The error says that flows cannot
-// express it.
+// SetFrame returns the flows that a policy set has beside those of its rules: what
+// its tiers do with packets that no rule matches. The error says why flows cannot
+// express the set.
 func SetFrame(s *desired.PolicySet, audit bool) ([]of.Flow, error) {
 	l := &list{}
 	for _, out := range []bool{false, true} {
@@ -185,19 +185,19 @@ func CheckRule(r *desired.Rule) error {
 
 // Rule returns the flows of a rule. They depend on the rule and its place alone;
 // a flow of the same key may belong to other rules of the same weight too, with
-// the same verdict, and then the rule of the smallest ID is the one that counts.
+// the same verdict: then the switch gets the flow of the rule with the smallest ID.
 func Rule(c Config, p Place, r *desired.Rule) []of.Flow {
 	return ruleFlows(c, p, r, r.Identities.All())
 }
 
-// RulePeers returns those flows of a rule that name some of its identities.
+// RulePeers returns the flows of a rule that name the identities ids.
 func RulePeers(c Config, p Place, r *desired.Rule, ids []model.Identity) []of.Flow {
 	some := *r
 	some.CIDRs = nil
 	return ruleFlows(c, p, &some, slices.Values(ids))
 }
 
-// FlowsOf counts the flows of a rule, at most, without making them.
+// FlowsOf returns how many flows a rule has at most, without making them.
 func FlowsOf(r *desired.Rule) int {
 	var prefixes [2]int
 	if !r.AnyPeer {
@@ -350,7 +350,7 @@ func peerTerms(d direction, r *desired.Rule, ids iter.Seq[model.Identity], track
 	return out
 }
 
-// without splits a prefix into those that cover it except for the exceptions.
+// without splits a prefix into the prefixes that cover all of it but the exceptions.
 func without(p netip.Prefix, except []netip.Prefix) []netip.Prefix {
 	inside := false
 	for _, e := range except {

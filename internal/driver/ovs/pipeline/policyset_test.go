@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// policySet is all flows of a set, of each key that of the rule with the
-// smallest ID.
+// policySet is all flows of a set; of several with one key, the flow of the rule
+// with the smallest ID.
 func policySet(t *testing.T, s *desired.PolicySet) []of.Flow {
 	t.Helper()
 	flows, err := SetFrame(s, false)

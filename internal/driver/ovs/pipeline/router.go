@@ -22,7 +22,7 @@ const (
 // answer has at most 1,280 bytes), with its Ethernet header.
 const refusedLen = 1280
 
-// joined holds in a domain of several networks.
+// joined matches packets in a domain of joined networks.
 var joined = func() of.Term {
 	bit := of.Uint((&desired.Network{Joined: 1}).Domain() &^ 1)
 	return of.Masked(regDomain, bit, bit)
@@ -49,7 +49,7 @@ func (l *list) dropOutside(c Config, priority uint16, m of.Match) {
 type Refusal struct{ V4, V6 [2]uint8 }
 
 // RefusalOf tells what is to be answered to a packet that a flow has sent up; ok is
-// false when it is not to be.
+// false when the packet is not to be answered.
 func RefusalOf(table uint8, cookie uint64) (r Refusal, ok bool) {
 	if kind, _, ours := KindOf(cookie); !ours || kind != KindDrop || cookie&AnswerBit == 0 {
 		return r, false
@@ -78,7 +78,7 @@ func routerBase(l *list, c Config) {
 	l.add(Border, 10, match(origin(fromUplink)), goTo(Source))
 	for from, reason := range map[int]string{fromTunnel: driver.DropUnknownSource, fromUplink: driver.DropSpoof} {
 		l.drop(Across, 10, match(origin(from)), reason)
-		for typ := ndRouterSolicit; typ <= ndRedirect; typ++ { // it stays within its network
+		for typ := ndRouterSolicit; typ <= ndRedirect; typ++ { // neighbour discovery stays within its network
 			l.drop(Across, 200, nd(typ, origin(from)), reason)
 		}
 	}
@@ -104,8 +104,8 @@ func routerBase(l *list, c Config) {
 	l.refuse(c, Next, 0, nil, driver.DropUnknownDest)
 }
 
-// enterOf is where frames from tunnel or uplink are looked at that are of their very
-// network.
+// enterOf is the stage that looks at frames from tunnel or uplink whose sender is on
+// the frame's own network.
 func enterOf(n *desired.Network) Stage {
 	if n.Encap == model.EncapVLAN {
 		return Source
@@ -161,7 +161,7 @@ func routerNetwork(l *list, c Config, n *desired.Network) {
 	l.cookie = before
 }
 
-// next adds the flows that take what is routed to an endpoint on network n. Between
+// next adds the flows that take routed packets to an endpoint on network n. Between
 // hosts the frame keeps its sender's MAC.
 func next(l *list, n *desired.Network, mac model.MAC, v4, v6 netip.Addr, acts []of.Action) {
 	hop := []of.Action{of.DecTTL{}, of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, of.Set(regNetwork, n.ID)}
@@ -172,8 +172,8 @@ func next(l *list, n *desired.Network, mac model.MAC, v4, v6 netip.Addr, acts []
 	}
 }
 
-// across adds the flows that know a remote endpoint as the sender of what its host
-// has routed to another network.
+// across adds the flows that know a remote endpoint as the sender of packets that
+// its host has routed to another network.
 func across(l *list, c Config, n *desired.Network, r *desired.Remote) {
 	if r.Identity == model.IdentityUnknown {
 		return
@@ -184,7 +184,7 @@ func across(l *list, c Config, n *desired.Network, r *desired.Remote) {
 		if a.Is6() && a.IsLinkLocalUnicast() {
 			continue
 		}
-		if !n.Holds(a) { // border does not know it by a subnet
+		if !n.Holds(a) { // Border does not know the address by a subnet
 			l.add(Border, 170, fromAddr(a, network(n.ID)), goTo(enterOf(n)))
 			l.add(Border, 160, fromAddr(a, domain(n)), goTo(Across))
 		}

@@ -7,7 +7,7 @@ import (
 	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
 )
 
-// Stage is a flow table, numbered in the order in which packets meet them.
+// Stage is a flow table. The numbers follow the order in which packets meet the tables.
 type Stage uint8
 
 // TiersPerDirection is how many tiers of policy a set may have in each direction:
@@ -20,7 +20,7 @@ const (
 	Spoof                    // frames of local ports: are they in the port's own name
 	SpoofND                  // and their neighbour discovery
 	Border                   // frames from tunnel and uplink: are they of another network of the domain
-	Across                   // who sent those
+	Across                   // who sent frames of another network
 	Sender                   // frames from the tunnel: did their sender's host send them
 	Source                   // frames from tunnel, uplink and host: who sent them
 	Neighbour                // ARP and neighbour discovery
@@ -48,7 +48,7 @@ const (
 	WouldAllow   Stage = AuditIn0 + TiersPerDirection  // an audited set lets through
 	WouldDeny    Stage = WouldAllow + 1                // a rule of it denies
 	WouldDefault Stage = WouldDeny + 1                 // a tier of it denies
-	Owner        Stage = WouldDefault + 1              // whose share of what is told it is
+	Owner        Stage = WouldDefault + 1              // the port whose share of what is told a packet takes
 	NumStages    Stage = Owner + 1
 )
 
@@ -87,7 +87,7 @@ const (
 	regIn      = of.Reg4     // policy set of the destination when it is a local port, likewise
 	regPort    = of.Reg5     // port number to send to, or toVTEPs
 	regOrigin  = of.Reg6     // where the frame came from
-	regChunk   = of.Reg7     // place in the chain of Flood
+	regChunk   = of.Reg7     // place in the chain of Flood's copies
 	regSwap    = of.Reg8     // scratch; in the stages of asides the port that owns a connection
 	regWay     = of.Reg9     // way out of a local port through the host
 )
