@@ -40,7 +40,7 @@ const (
 	nxCT          = 35
 	nxNAT         = 36
 	nxController2 = 37
-	propMaxLen    = 0 // of the latter
+	propMaxLen    = 0 // of nxController2, as propMeter
 	propMeter     = 5
 	noTable       = 0xff
 	nxInPort      = 0xfff8
@@ -77,9 +77,9 @@ type (
 	// NAT says how CT translates addresses, those in packets that ICMP errors
 	// quote included. Ports stay where no other connection of the zone has them.
 	NAT uint8
-	// Controller sends the packet to the connections that take such, whole or
-	// its first MaxLen bytes, as far as the meter of a number lets it: one that is
-	// there, 0 = that of the whole bridge.
+	// Controller sends the packet, whole or its first MaxLen bytes, to the
+	// connections that take packets, as far as a meter lets it: the one numbered
+	// Meter, which must exist, or, if Meter is 0, the whole bridge's.
 	Controller struct {
 		MaxLen uint16
 		Meter  uint32
@@ -98,7 +98,7 @@ type (
 // The translations, in the order of Nicira's NX_NAT_F flags.
 const (
 	NoNAT    NAT = iota
-	NATKnown     // as the packet's connection was committed with, if at all
+	NATKnown     // as the packet's connection was committed, if it was
 	NATSrc       // a new connection's source becomes To
 	NATDst       // a new connection's destination becomes To
 )

@@ -85,8 +85,8 @@ func (c *Conn) hello(r io.Reader) error {
 	return nil
 }
 
-// readMessage reads one message; those of other versions than 1.4 are refused,
-// except a hello, which tells the highest version of its sender.
+// readMessage reads one message. Messages of other versions than 1.4 are refused,
+// except errors, and a hello, which tells the highest version of its sender.
 func readMessage(r io.Reader) (reply, error) {
 	var h [headerLen]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {
@@ -177,9 +177,9 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// exchange reserves n consecutive numbers, sends what build makes of the first
-// of them, and passes every answer to one of them to on, until that returns
-// done or an error.
+// exchange reserves n consecutive numbers, sends the messages that build makes when
+// given the first number, and passes every answer that has one of the numbers to
+// on, until on returns done or an error.
 func (c *Conn) exchange(ctx context.Context, n uint32, build func(xid uint32) ([]byte, error), on func(reply) (bool, error)) error {
 	c.mu.Lock()
 	first := c.xid + 1

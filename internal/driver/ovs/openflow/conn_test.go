@@ -45,10 +45,10 @@ func mods(t testing.TB, texts []string) []openflow.Mod {
 // twice: over the wire, and as text by ovs-ofctl.
 func TestSwitchRoundTrip(t *testing.T) {
 	s, c, ctx := dial(t)
-	if err := c.SetMeter(ctx, 3, 100); err != nil { // one of them uses it
+	if err := c.SetMeter(ctx, 3, 100); err != nil { // a sample uses it
 		t.Fatal(err)
 	}
-	for range 2 { // one that is there stays
+	for range 2 { // a meter that is there stays
 		if err := c.Share(ctx, 100, 255, 256); err != nil { // which a sample names
 			t.Fatal(err)
 		}

@@ -6,7 +6,7 @@ import (
 )
 
 // Flow monitors (OpenFlow 1.4, section 7.3.5.18): the switch tells of flows that
-// others change, as changes of type flowMonitor without a request's number.
+// others change, in multipart replies with number 0, which no request has.
 const (
 	multipartFlowMonitor = 16
 
@@ -21,15 +21,15 @@ type flowWatch struct {
 	changed      chan struct{}
 }
 
-// WatchFlows asks the switch to tell of flows with such a cookie that somebody
-// else removes or changes. What this connection changes itself is not told. The
-// channel holds one word for any number of changes.
+// WatchFlows asks the switch to tell of flows that somebody else removes or changes
+// and whose cookie, in the bits of mask, is cookie. What this connection changes
+// itself is not told. The channel holds one word for any number of changes.
 func (c *Conn) WatchFlows(ctx context.Context, cookie, mask uint64) (<-chan struct{}, error) {
 	w := &flowWatch{cookie, mask, make(chan struct{}, 1)}
 	c.flows.Store(w)
 	err := c.multipart(ctx, "watch flows", func(xid uint32) []byte {
 		b := appendMultipart(nil, xid, multipartFlowMonitor)
-		b = binary.BigEndian.AppendUint32(b, 1)          // of the monitor
+		b = binary.BigEndian.AppendUint32(b, 1)          // the monitor's number
 		b = binary.BigEndian.AppendUint32(b, 0xffffffff) // any port
 		b = binary.BigEndian.AppendUint32(b, 0xffffffff) // any group
 		b = binary.BigEndian.AppendUint16(b, watchRemoved|watchModified)
@@ -40,7 +40,7 @@ func (c *Conn) WatchFlows(ctx context.Context, cookie, mask uint64) (<-chan stru
 	return w.changed, err
 }
 
-// told takes a message of a flow monitor's; other messages are no concern of it.
+// told takes a multipart reply without a request; it ignores all but a flow monitor's.
 func (w *flowWatch) told(m reply) {
 	if w == nil || len(m.body) < 8 || binary.BigEndian.Uint16(m.body) != multipartFlowMonitor {
 		return

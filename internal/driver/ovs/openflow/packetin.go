@@ -75,7 +75,7 @@ func readPacketIn(b []byte) (PacketIn, error) {
 // *Error means that the switch cannot bound them, and then sends none.
 func (c *Conn) ReceivePackets(ctx context.Context, rate uint32, fn func(PacketIn)) error {
 	build := func(xid uint32) ([]byte, error) {
-		b := appendMeterMod(nil, xid, meterDelete, meterController, 0) // one that a dead process left
+		b := appendMeterMod(nil, xid, meterDelete, meterController, 0) // a bound that a dead process left
 		b = appendMeterMod(b, xid+1, meterAdd, meterController, rate)
 		return finish(appendMessage(b, typeBarrierReq, xid+2), len(b)), nil
 	}
@@ -119,7 +119,7 @@ func (c *Conn) SendPacket(port uint32, frame []byte) error {
 	return nil
 }
 
-// TakePackets is ReceivePackets with the bounds that there are.
+// TakePackets is ReceivePackets, but sets no bound.
 func (c *Conn) TakePackets(ctx context.Context, fn func(PacketIn)) error {
 	c.packets.Store(&fn)
 	err := c.refusable(ctx, 2, func(xid uint32) ([]byte, error) {
@@ -134,7 +134,7 @@ func (c *Conn) TakePackets(ctx context.Context, fn func(PacketIn)) error {
 }
 
 // Share makes sure of the meters that Controller actions name; each lets rate
-// packets a second through. One that is there stays as it is.
+// packets a second through. A meter that is there stays as it is.
 func (c *Conn) Share(ctx context.Context, rate uint32, meters ...uint32) error {
 	n := uint32(len(meters))
 	var refusal error
@@ -152,7 +152,7 @@ func (c *Conn) Share(ctx context.Context, rate uint32, meters ...uint32) error {
 	return errors.Join(err, refusal)
 }
 
-// ForgetPackets removes the bound that ReceivePackets set, and shares.
+// ForgetPackets removes the bound that ReceivePackets set, and the meters of shares.
 func (c *Conn) ForgetPackets(ctx context.Context, meters ...uint32) error {
 	meters = append(meters, meterController)
 	n := uint32(len(meters))
@@ -165,9 +165,9 @@ func (c *Conn) ForgetPackets(ctx context.Context, meters ...uint32) error {
 }
 
 // PacketCounts returns how many packets have met the bound and the shares since
-// they were set, and how many of them these have kept back. Where the switch
-// forwards in user space, those it let through before it answers have come here,
-// or never will.
+// these were set, and how many packets these have cut. Where the switch forwards in
+// user space, the packets that it let through before it answers have come here when
+// PacketCounts returns, or never will.
 func (c *Conn) PacketCounts(ctx context.Context, meters ...uint32) (met, cut uint64, err error) {
 	err = c.multipart(ctx, "read meter", func(xid uint32) []byte {
 		b := appendMultipart(nil, xid, multipartMeter)
