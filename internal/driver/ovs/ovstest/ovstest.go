@@ -30,7 +30,7 @@ func Datapath() string {
 	return "netdev"
 }
 
-// Kernel tells whether the bridges under test are the kernel's.
+// Kernel tells whether the bridges under test use the kernel's datapath.
 func Kernel() bool { return Datapath() == "system" }
 
 // Server is a running Open vSwitch.
@@ -150,7 +150,7 @@ func (s *Server) await(what, path string) {
 // StartDatabase starts the database server, after KillDatabase.
 func (s *Server) StartDatabase() {
 	s.t.Helper()
-	_ = os.Remove(s.path("db.sock")) // a killed one leaves it
+	_ = os.Remove(s.path("db.sock")) // a killed server leaves it
 	s.db = s.daemon("ovsdb-server", s.path("conf.db"), "--remote=p"+s.DB, "--unixctl="+s.path("db.ctl"))
 	s.await("database", s.path("db.sock"))
 }
@@ -171,7 +171,7 @@ func (s *Server) KillSwitch() { end(s.vswd) }
 // PauseSwitch stops the switch daemon without ending it.
 func (s *Server) PauseSwitch() { s.signal(syscall.SIGSTOP) }
 
-// ResumeSwitch lets it go on.
+// ResumeSwitch lets a paused switch daemon go on.
 func (s *Server) ResumeSwitch() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) {
