@@ -9,16 +9,18 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// What flows cannot make the driver does: the ICMP errors of the virtual router,
-// and, where the datapath cannot make them either, its neighbour advertisements.
-// The packets come by a connection of its own, and each answer goes straight out of
-// the port that asked. Without the driver they are dropped.
+// The driver makes the answers that flows cannot: the virtual router's ICMP errors,
+// and, on the kernel's datapath, its neighbour advertisements. The packets to answer
+// come by a connection of their own, and each answer goes straight out of the port
+// that asked. While the driver is away these packets are dropped.
 
-// answersPerSecond bounds what comes to be answered, of each of the two kinds: each
-// packet leaves the switch's fast path, and costs this process some 20 us.
+// answersPerSecond bounds the packets that come to be answered, refusals and
+// questions each: such a packet leaves the switch's fast path, and costs this process
+// some 20 us.
 const answersPerSecond = 200
 
-// setMeters bounds what comes to be answered. A switch that cannot sends nothing.
+// setMeters bounds the packets that come to be answered. A switch that cannot bound
+// them sends none.
 func (d *Driver) setMeters(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()

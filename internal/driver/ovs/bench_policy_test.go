@@ -16,9 +16,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// BenchmarkRuleApply measures an Apply that changes one rule among many on a real
-// switch, random ones in turn, then a
-// restart that reads all flows back. It tells the longest, too.
+// BenchmarkRuleApply measures Applies that each change one random rule among many on
+// a real switch, the longest one by itself too, then a restart that reads all flows
+// back.
 func BenchmarkRuleApply(b *testing.B) {
 	for shape := range ruleShapes {
 		for _, n := range []int{10, 10000} {

@@ -15,10 +15,10 @@ import (
 )
 
 // control calls a command on the switch daemon's control socket, which speaks
-// JSON-RPC 1.0 (ovs-appctl(8), ovsdb-server(7)), and returns what it says.
+// JSON-RPC 1.0 (ovs-appctl(8), ovsdb-server(7)), and returns its answer.
 func control(ctx context.Context, runDir, command string, args ...string) (string, error) {
-	// The name ends with the daemon's process number, and those of dead ones may
-	// still be there.
+	// The socket's name ends with the daemon's process number; sockets of dead daemons
+	// may still be there.
 	paths, err := filepath.Glob(filepath.Join(runDir, "*vswitchd*.ctl"))
 	if err != nil {
 		return "", err
@@ -64,8 +64,8 @@ func controlAt(ctx context.Context, path, command string, args []string) (string
 }
 
 // purge makes the datapath in user space forget what it has cached, so that the
-// next packet of everything is judged by the tables as they are now. Its own
-// revalidation is not enough: in Open vSwitch 3.1 a cached flow that overlaps
+// next packet of everything is judged by the tables as they are now. The switch's
+// own revalidation is not enough: in Open vSwitch 3.1 a cached flow that overlaps
 // with another one may keep its old actions for ever
 // (docs/design/ovs-pipeline.md, "Stale datapath flows").
 func (d *Driver) purge(ctx context.Context) {
@@ -99,7 +99,7 @@ func (d *Driver) purgeLater(ctx context.Context) {
 		if waiting.Pause(ctx, purgeDelay) != nil {
 			return
 		}
-		// A failure was told by the first one, or the switch is gone with its cache.
+		// The first purge has told a failure, or the switch is gone with its cache.
 		_, _ = control(ctx, d.cfg.RunDir, purgeCommand)
 	}
 }

@@ -83,8 +83,8 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// TestUnderlayCut: a bridge that has the tunnel's address and no cable with a
-// link is told, and that it has one again.
+// TestUnderlayCut: it is told that no cable in the bridge with the tunnel's address
+// has a link, and that one has a link again.
 func TestUnderlayCut(t *testing.T) {
 	if ovstest.Kernel() {
 		t.Skip("the kernel's tunnels leave by its own interfaces")

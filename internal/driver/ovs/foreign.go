@@ -17,10 +17,10 @@ import (
 )
 
 // Other bridges may have tunnel ports that name one host each, as Contiv 1.x
-// makes them. The switch takes the most specific port for a packet, so those
-// take what comes from these hosts away from ours, which takes what is left.
+// makes them. The switch gives a packet out of a tunnel to the most specific port:
+// ports that name its host come before ours, which names none.
 
-// ports1x are 1.x's beside containers' and tunnels.
+// ports1x are the ports of a bridge of 1.x beside containers' and tunnels.
 var ports1x = []string{"contivh0", "contivh1", "uplinkPort"}
 
 // otherBridge is what a bridge that is not ours means for tunnels.
@@ -72,8 +72,8 @@ func (d *Driver) otherBridges(want desired.Host) (out []otherBridge) {
 	return out
 }
 
-// takesFrom is the host that a tunnel port of our UDP port is for; "" when it is
-// none, or for no one in particular.
+// takesFrom is the host whose tunnel packets to our UDP port an interface takes; ""
+// when it is no such tunnel port, or names no host.
 func (d *Driver) takesFrom(i *interfaceRow) string {
 	if i == nil || i.Type != "vxlan" {
 		return ""
@@ -88,8 +88,8 @@ func (d *Driver) takesFrom(i *interfaceRow) string {
 	return ""
 }
 
-// clearOthers takes 1.x's bridges away when no container of 1.x is left on them,
-// and tells of what takes packets away from our tunnel otherwise.
+// clearOthers removes the bridges of 1.x that no container of 1.x is left on. It
+// tells of the others, and of bridges that take packets away from our tunnel.
 func (d *Driver) clearOthers(ctx context.Context, want desired.Host) (removed int, problems []driver.Problem) {
 	for _, o := range d.otherBridges(want) {
 		name := o.row.Name

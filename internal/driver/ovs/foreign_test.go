@@ -13,10 +13,10 @@ import (
 	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
-// TestBridgesOf1x: what Contiv 1.x has left on a host takes the tunnel's packets
-// away, which is told with what to type, while a container of 1.x is there, and
-// goes by itself after that; another's tunnel that is more specific than ours is
-// told and left alone.
+// TestBridgesOf1x: a bridge of Contiv 1.x takes the tunnel's packets away; while a
+// container of 1.x is on it, it is told with what to type, and after that it is
+// removed. Somebody else's tunnel port that is more specific than ours is told and
+// left alone.
 func TestBridgesOf1x(t *testing.T) {
 	r := newRig(t)
 	top := drivertest.StandardTopology()

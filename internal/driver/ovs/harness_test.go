@@ -203,8 +203,9 @@ func (w *wire) receive() [][]byte {
 // bounce sends a frame that the switch returns and waits for it: twice, since
 // the first one may share a batch with what was sent before. The kernel's
 // datapath asks user space about each packet that it meets first, again after
-// connection tracking and again outside of a tunnel; a bounce of its own sender
-// is asked about too, behind what waits there, so there are as many as that.
+// connection tracking and again outside of a tunnel. It asks about each bounce too,
+// behind the packets that wait there, so there are more bounces than a packet has
+// such questions.
 func (r *rig) bounce(t testing.TB, w *wire, seen func([]byte)) {
 	t.Helper()
 	rounds := 2
@@ -322,9 +323,9 @@ func (r *rig) inject(t testing.TB, p oracle.Packet) oracle.Verdict {
 	return v
 }
 
-// answered waits until the driver has answered what has come to it, if it does: the
-// switch has sent that before it answers a first barrier, and done what the driver
-// said before it answers a second one.
+// answered waits until the driver has answered the packets that have come to it, and
+// tells whether it answers any: the switch has sent these packets before it answers a
+// first barrier, and sent the driver's answers before it answers a second one.
 func (r *rig) answered(t testing.TB) bool {
 	t.Helper()
 	host := r.drv.latest.Load()

@@ -20,8 +20,8 @@ const (
 	solicitLen  = ethernetLen + ipv6Len + 24
 )
 
-// refuse makes the frame by which a network's router tells the sender of another
-// one what became of it; nil when that may not be told (docs/design/routing.md).
+// refuse makes the frame by which a network's router tells the sender of frame f
+// what became of f; nil when the router may not tell (docs/design/routing.md).
 func refuse(n *desired.Network, r pipeline.Refusal, f []byte) []byte {
 	if len(f) < ethernetLen+ipv4Len {
 		return nil
@@ -99,8 +99,8 @@ func toldBy(router, to netip.Addr, mac model.MAC, what [2]uint8, about []byte) [
 	return icmp6(mac, router, to, 64, append([]byte{what[0], what[1], 0, 0, 0, 0, 0, 0}, about...))
 }
 
-// advertise makes the router's answer to a question for its link address, which has
-// been looked at by flows.
+// advertise makes the router's answer to a question for its link address. Flows have
+// checked the question.
 func advertise(f []byte) []byte {
 	if len(f) < solicitLen {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
 )
 
-// dial connects to the bridge's management socket; the switch makes it soon
+// dial connects to the bridge's management socket; the switch makes the socket soon
 // after the bridge is in the database.
 func (d *Driver) dial(ctx context.Context) (*openflow.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// bridges1x are those that Contiv 1.x makes.
+// bridges1x are the bridges that Contiv 1.x makes.
 var bridges1x = []string{"contivVxlanBridge", "contivVlanBridge"}
 
 // InUse returns the name of the driver's bridge, or of one of Contiv 1.x, when

@@ -17,7 +17,7 @@ type owner struct {
 }
 
 // ledger knows which flows are wanted, by owner, and which the switch holds.
-// Its cost follows the flows that change, not those that are there.
+// Its cost follows the flows that change, not the flows that it knows.
 type ledger struct {
 	owned     map[owner]map[string]string   // key -> body of each owner's flows
 	claims    map[string][]owner            // key -> owners in order, nearly always one
@@ -33,7 +33,7 @@ func newLedger() *ledger {
 	}
 }
 
-// set makes flows all that o owns; none removes the owner.
+// set makes flows all that o owns; without flows the owner goes.
 func (l *ledger) set(o owner, flows []openflow.Flow) {
 	next := make(map[string]bool, len(flows))
 	for _, f := range flows {
@@ -47,7 +47,7 @@ func (l *ledger) set(o owner, flows []openflow.Flow) {
 	l.add(o, flows)
 }
 
-// add gives o more flows, in place of those of the same key that it owns.
+// add gives o more flows; each replaces the flow of the same key that o owns.
 func (l *ledger) add(o owner, flows []openflow.Flow) {
 	own := l.owned[o]
 	if own == nil && len(flows) > 0 {
@@ -158,7 +158,7 @@ func (l *ledger) done(edits []edit) {
 		delete(l.pending, e.key)
 	}
 	if len(l.pending) == 0 {
-		l.pending = map[string]struct{}{} // to look through an emptied one costs what it has held
+		l.pending = map[string]struct{}{} // looking through an emptied map costs as much as when it was full
 	}
 }
 

@@ -13,13 +13,13 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// maxLiving bounds how many connections the switch may track for it to be asked
-// for them: in user space the thread that lists them also forwards.
+// maxLiving is the number of tracked connections beyond which the switch is not asked
+// to list them: in user space the thread that lists them also forwards.
 const maxLiving = 100_000
 
 // tellLiving has the monitor under way, if there is one, tell how the audits that
-// nobody has been told of would judge the connections that live. It has the
-// switch list those that it tracks in the zones concerned, but only then.
+// nobody has been told of would judge the connections that live. Only then does it
+// have the switch list the connections that it tracks in the zones concerned.
 func (d *Driver) tellLiving(ctx context.Context) {
 	w := d.watching
 	if w == nil || w.over || len(d.untold) == 0 {
@@ -118,7 +118,7 @@ func newResidents(h desired.Host) *residents {
 	return r
 }
 
-// domains are those of ports with one of these sets.
+// domains are the domains of the ports that have one of these sets.
 func (r *residents) domains(sets map[desired.PolicySetID]bool) map[desired.Domain]bool {
 	out := map[desired.Domain]bool{}
 	for _, p := range r.host.Ports.All() {
@@ -129,7 +129,7 @@ func (r *residents) domains(sets map[desired.PolicySetID]bool) map[desired.Domai
 	return out
 }
 
-// count adds a connection that one of the ports here is an end of.
+// count adds a connection if one of its ends is a port here.
 func (r *residents) count(living driver.Living, domain desired.Domain, c tracked) {
 	from, to := r.at[place{domain, c.src}], r.at[place{domain, c.dst}]
 	if from.port == "" && to.port == "" {
@@ -141,7 +141,7 @@ func (r *residents) count(living driver.Living, domain desired.Domain, c tracked
 	}, c.srcPort)
 }
 
-// peer is who policy takes an address for that is seen on a network.
+// peer is whom policy takes an address for when it is seen on a network.
 func (r *residents) peer(id model.NetworkID, ip netip.Addr) desired.Peer {
 	p := desired.Peer{Addr: ip, Network: id}
 	n, ok := r.host.Networks.Get(id)
@@ -160,18 +160,19 @@ func (r *residents) peer(id model.NetworkID, ip netip.Addr) desired.Peer {
 type tracked struct {
 	proto            model.Protocol
 	src, dst         netip.Addr
-	srcPort, dstPort uint16 // with ports
+	srcPort, dstPort uint16 // of protocols with ports
 	translated       bool   // it goes by the host
 }
 
-// trackedProtocols are those that the switch tracks, by their names in its lists.
+// trackedProtocols are the protocols that the switch tracks, by their names in its
+// lists.
 var trackedProtocols = map[string]model.Protocol{
 	"tcp": model.ProtoTCP, "udp": model.ProtoUDP, "sctp": model.ProtoSCTP, "icmp": model.ProtoICMP, "icmpv6": model.ProtoICMPv6,
 }
 
 // readTracked reads a line of dpctl/dump-conntrack (ovs-dpctl(8)), such as
 // "tcp,orig=(src=10.1.1.2,dst=10.1.1.3,sport=1,dport=80),reply=(...),zone=7".
-// False: it is nothing that is told of.
+// ok is false when the line is no connection that is told of.
 func readTracked(line string) (c tracked, ok bool) {
 	name, rest, _ := strings.Cut(line, ",")
 	c.proto, ok = trackedProtocols[name]
@@ -180,8 +181,8 @@ func readTracked(line string) (c tracked, ok bool) {
 	if !ok || !ok2 || !ok3 {
 		return c, false
 	}
-	// Translated is one end's address: the source's to where replies go, or the
-	// destination's where the first packet went.
+	// One end's address may be translated. Containers see the source as it was sent,
+	// and the destination that replies come from.
 	c.src, c.dst, c.srcPort, c.dstPort = orig.src, reply.src, orig.sport, orig.dport
 	c.translated = orig.src != reply.dst || orig.dst != reply.src
 	return c, true

@@ -15,8 +15,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// samplesPerSecond bounds what the switch sends up, but for asides, which
-// pipeline.ShareRate does: each sample leaves its fast path.
+// samplesPerSecond bounds what the switch sends up, asides excepted, which
+// pipeline.ShareRate bounds: each sample leaves the switch's fast path.
 const samplesPerSecond = 500
 
 // maxHeld bounds how many kinds of packets are told together.
@@ -31,10 +31,10 @@ type watch struct {
 	samples chan openflow.PacketIn
 	conn    *openflow.Conn // of its own: what it sends must not hold up changes; nil while it is away
 	came    atomic.Uint64  // packets on conn
-	met     uint64         // the switch's bounds had before conn
-	cut     uint64         // by them, likewise
-	passed  uint64         // by them since, at the tick before
-	lost    uint64         // on the way to conn, as told already
+	met     uint64         // packets that had met the switch's bounds before conn
+	cut     uint64         // packets that the bounds had cut before conn
+	passed  uint64         // packets that had passed the bounds since, at the tick before
+	lost    uint64         // packets cut, or lost on the way to conn, as told already
 	held    map[alike]*heldEvent
 	asking  driver.Asking
 	living  driver.LivingQueue
@@ -42,7 +42,7 @@ type watch struct {
 	ended   chan struct{} // closed when the flows are as before
 }
 
-// alike is what packets have in common that are told together.
+// alike is what packets that are told together have in common.
 type alike struct {
 	kind         driver.FlowKind
 	reason, port string
@@ -63,8 +63,8 @@ type heldEvent struct {
 
 // Monitor implements driver.Driver. The flows that drop, and those that let
 // connections through when asked, also send the packet to a connection of the
-// monitor's own; meters bound that, of asides for each port's share and of all else
-// over the whole bridge. All of it goes with the monitor.
+// monitor's own. Meters bound these packets: asides by the port's share, all others
+// over the whole bridge. Flows and meters are as before when the monitor ends.
 func (d *Driver) Monitor(ctx context.Context, opts driver.MonitorOptions) (<-chan driver.FlowEvent, error) {
 	w := &watch{
 		d: d, opts: opts, queue: driver.NewFlowQueue(),
@@ -118,7 +118,7 @@ func (d *Driver) rewatch(ctx context.Context, dress func(key, body string) strin
 // dress is what monitoring makes of a flow's body.
 func (w *watch) dress(key, body string) string {
 	if !pipeline.Watchable(key[0], binary.BigEndian.Uint64([]byte(body[:8])), w.opts) {
-		return body // most are not, and decoding takes its time
+		return body // most flows are not watchable, and decoding takes its time
 	}
 	f, err := openflow.FromParts(key, body)
 	if err != nil {
@@ -237,10 +237,11 @@ func (w *watch) tick(ctx context.Context) {
 	w.miss(ctx)
 }
 
-// miss tells of packets that the switch sent nobody. It counts those that its
-// bounds cut, but not those that find its queues full, when this process or
-// the switch is slow: what has passed the bounds and not come by the next tick
-// is lost too. Should it come later still, the next losses are so much less.
+// miss tells of packets that the switch sent nobody. The switch counts the packets
+// that its bounds cut, but not the packets that find its queues full, when this
+// process or the switch is slow: so packets that have passed the bounds and not come
+// by the next tick count as lost too. Should they come later still, the next losses
+// are so much less.
 func (w *watch) miss(ctx context.Context) {
 	met, cut, err := w.conn.PacketCounts(ctx, pipeline.Shares()...)
 	if err != nil || met < w.met || cut < w.cut {
@@ -302,12 +303,12 @@ func (d *Driver) flowEvent(p openflow.PacketIn) (driver.FlowEvent, bool) {
 		}
 	}
 	if port, ok := d.pic.have.Ports.Get(e.Port); ok {
-		e.Network = port.Network // the register may have the one that it is routed to
+		e.Network = port.Network // the register may have the network that the packet is routed to
 	}
 	if e.Port == "" && in == d.pic.config.Host && in != 0 {
 		for _, port := range d.pic.have.Ports.All() {
 			if port.Private.IsValid() && port.Private == e.Dst {
-				e.Dst = port.IPv4 // which it gets where connections are remembered
+				e.Dst = port.IPv4 // which commit would translate the private address to
 			}
 		}
 	}
@@ -371,7 +372,7 @@ func (d *Driver) asideEvent(e driver.FlowEvent, a pipeline.Aside) (driver.FlowEv
 	return e, true
 }
 
-// tierOf names a tier of a policy set, 0 when the set is not in.
+// tierOf names a tier of a policy set, 0 when the set is not in force.
 func (d *Driver) tierOf(set uint32, out bool, tier int) model.Tier {
 	id := desired.PolicySetID(set)
 	s, ok := d.pic.have.PolicySets.Get(id)

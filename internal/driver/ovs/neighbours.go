@@ -29,8 +29,8 @@ const (
 	resolveAgain = 5 * time.Minute
 )
 
-// resolve asks for the neighbours that the picture's tunnels lead to, IPv4, and
-// waits a moment for those that are new.
+// resolve asks for the IPv4 neighbours that the picture's tunnels lead to, and waits
+// a moment when there are new ones.
 func (d *Driver) resolve(ctx context.Context, want desired.Host) {
 	if d.cfg.Datapath != "netdev" {
 		return

@@ -41,8 +41,8 @@ const (
 	tunnelName       = "contivVxlan"
 )
 
-// switchPatience bounds how long Apply waits for the switch to answer: one that
-// is stopped must not keep health from hearing of it.
+// switchPatience bounds how long Apply waits for the switch to answer: a stopped
+// switch must not keep health from hearing of it.
 const switchPatience = 30 * time.Second
 
 // portWait bounds how long Apply waits for the switch to number new ports.
@@ -82,8 +82,8 @@ type Driver struct {
 	run   context.Context // ends with Close
 	stale chan struct{}   // asks for another purge soon
 
-	latest  atomic.Pointer[desired.Host]  // what the switch's flows are of
-	answerc atomic.Pointer[openflow.Conn] // of what answers for routers; nil while it is away
+	latest  atomic.Pointer[desired.Host]  // the picture that the switch's flows are of
+	answerc atomic.Pointer[openflow.Conn] // by which the driver answers for routers; nil while there is none
 
 	mu       sync.Mutex // one Apply, replay or reading at a time
 	db       *database
@@ -108,15 +108,15 @@ type Driver struct {
 	asked    map[netip.Addr]time.Time // tunnel endpoints, and when they were last asked for
 	stood    map[string]bool          // wanted ports that the switch has had
 	under    string                   // the bridge that has the tunnel's address; "" = none, or not known yet
-	cut      bool                     // nothing leads out of it, as reported
+	cut      bool                     // no cable in that bridge has a link, as reported
 	devices  map[string]string        // what was reported to be wrong with interfaces of wanted ports; nil = nothing was reported yet
 }
 
 var _ driver.Driver = (*Driver)(nil)
 
 // New connects to the database and makes sure of the bridge. The error is of
-// kind ErrUnavailable when no database answers, ErrConflict when a bridge of
-// that name is somebody else's.
+// kind ErrUnavailable when no database answers, ErrConflict when the bridge of the
+// configured name is somebody else's.
 func New(ctx context.Context, cfg Config) (driver.Driver, error) {
 	return open(ctx, cfg)
 }
@@ -148,7 +148,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	return d, nil
 }
 
-// notify tells the owner; when it does not listen, one waiting event is enough.
+// notify tells the owner; when it does not listen, the events that wait are enough.
 func (d *Driver) notify(reason string) {
 	select {
 	case d.events <- driver.Event{Reason: reason}:
@@ -330,11 +330,11 @@ func (d *Driver) readBack(ctx context.Context) error {
 	if len(odd) == 0 {
 		return nil
 	}
-	// Flows that cannot be decoded go in the same bundle as their replacements come.
+	// Flows that cannot be decoded go in the bundle in which their replacements come.
 	for _, m := range odd {
 		for k, body := range found {
 			if f, err := openflow.FromParts(k, body); err == nil && f.Cookie == m.Flow.Cookie {
-				delete(found, k) // falls with them, so it is written again
+				delete(found, k) // goes with the odd flow of its cookie, so it is written again
 			}
 		}
 	}
@@ -388,7 +388,7 @@ func (d *Driver) commit(ctx context.Context, mods []openflow.Mod) error {
 			return err
 		}
 	}
-	if d.watching != nil && d.shared != d.sw { // its flows name meters
+	if d.watching != nil && d.shared != d.sw { // the monitor's flows name meters
 		if err := d.sw.Share(ctx, pipeline.ShareRate, pipeline.Shares()...); err != nil {
 			return model.Errorf(model.ErrUnavailable, "open vswitch: bound what is told of each port: %w", err)
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
-// database is a connection to the Open vSwitch database and a mirror of the
-// rows above, kept by a monitor. It ends when the connection breaks.
+// database is a connection to the Open vSwitch database and a mirror of the rows in
+// rows.go, kept by a monitor. It ends when the connection breaks.
 type database struct {
 	c       client.Client
 	root    string
@@ -70,8 +70,8 @@ func openDatabase(ctx context.Context, endpoint string, log *slog.Logger) (*data
 		UpdateFunc: func(_ string, _, row dbmodel.Model) { d.set(row) },
 		DeleteFunc: func(_ string, row dbmodel.Model) { d.remove(row) },
 	})
-	// The columns by name: without, the server sends all, and the cache breaks
-	// off at the first update of one that the rows above do not have.
+	// The columns by name: else the server sends all columns, and the cache breaks
+	// off at the first update of a column that the types in rows.go do not have.
 	root, br, port, ifc := &rootRow{}, &bridgeRow{}, &portRow{}, &interfaceRow{}
 	_, err = c.Monitor(ctx, c.NewMonitor(client.WithTable(root, &root.Bridges, &root.NextCfg, &root.CurCfg),
 		client.WithTable(br, &br.Name, &br.Ports, &br.FailMode, &br.DatapathType, &br.Protocols, &br.OtherConfig, &br.ExternalIDs),
@@ -144,8 +144,9 @@ func (d *database) wait(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// shownWithin is how soon the mirror shows what was committed. It may never: what
-// hangs on a row that somebody has deleted meanwhile is not made, without error.
+// shownWithin bounds the wait for the mirror to show what was committed. It may never
+// show it: a row for a parent that somebody has deleted meanwhile is not made, and no
+// error tells.
 const shownWithin = 5 * time.Second
 
 // shown waits until the mirror shows what was committed.

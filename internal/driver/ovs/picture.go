@@ -14,10 +14,10 @@ type picture struct {
 	started  bool
 	config   pipeline.Config
 	numbers  map[string]uint32                            // port numbers that the flows were made with
-	byNet    map[model.NetworkID]map[string]*desired.Port // of ports with a number
+	byNet    map[model.NetworkID]map[string]*desired.Port // ports with a number
 	policies *policies
-	domains  map[desired.Domain]int  // of the picture, with how many networks
-	left     map[desired.Domain]bool // that packets were in, and whose zones are to be emptied
+	domains  map[desired.Domain]int  // of the picture, and how many networks each has
+	left     map[desired.Domain]bool // that the picture has no more, and whose zones are to be emptied
 }
 
 func newPicture() *picture {

@@ -21,13 +21,13 @@ type policies struct {
 	ledger  *ledger
 	names   map[desired.PolicySetID]string
 	needs   map[desired.PolicySetID]int   // flows of a set's rules in one form, whether they are in or not
-	counted map[desired.PolicySetID]int   // how much of total is a set's
+	counted map[desired.PolicySetID]int   // the part of total that is a set's
 	total   int                           // flows that all sets need
-	users   map[desired.PolicySetID]int   // ports that refer to a set
-	audited map[desired.PolicySetID]int   // sets that have it audited
-	in      map[form]bool                 // whose rules the ledger has, of the last version
+	users   map[desired.PolicySetID]int   // how many ports refer to a set
+	audited map[desired.PolicySetID]int   // how many sets have a set audited
+	in      map[form]bool                 // forms whose rules the ledger has, of the last version
 	closed  map[desired.PolicySetID]error // sets that were replaced by denying all, or left out of the audit
-	crowded map[desired.PolicySetID]error // sets not all of whose audited ones are evaluated
+	crowded map[desired.PolicySetID]error // sets with more audited sets than are evaluated
 	most    int                           // maxPolicyFlows, but in tests
 }
 
@@ -70,8 +70,8 @@ func (p *policies) need(id desired.PolicySetID) int {
 	return n
 }
 
-// update makes the ledger want the flows of the policy of now, given that it
-// wants that of old.
+// update makes the ledger want the flows of now's policy, given that it wants those
+// of old's.
 func (p *policies) update(c pipeline.Config, old, now desired.Host) {
 	changed := map[desired.PolicySetID]bool{}
 	for ch := range now.Ports.Diff(old.Ports) {
@@ -166,8 +166,9 @@ func isTooMany(err error) bool {
 	return ok
 }
 
-// tooMany chooses the sets that are closed so that the others fit: those that
-// are only audited first, and the largest ones, whatever came first.
+// tooMany chooses the sets that are closed so that the others fit: first sets that
+// are only audited, and of these and of the others the largest first, whichever came
+// first.
 func (p *policies) tooMany() map[desired.PolicySetID]error {
 	if p.total <= p.most {
 		return nil
@@ -192,7 +193,7 @@ func (p *policies) tooMany() map[desired.PolicySetID]error {
 	return out
 }
 
-// listen adds what evaluates audited sets, or takes it away.
+// listen adds the flows that evaluate audited sets, or takes them away.
 func (p *policies) listen(on bool) {
 	var flows []openflow.Flow
 	if on {
@@ -241,8 +242,8 @@ func (p *policies) change(c pipeline.Config, id desired.PolicySetID, old, now *d
 	}
 }
 
-// check tells what flows cannot express of a set; of one that is in, of what has
-// changed.
+// check tells what flows cannot express of a set; when the set is in, it looks only
+// at the rules that have changed.
 func (p *policies) check(id desired.PolicySetID, old, now *desired.PolicySet) error {
 	if now == nil {
 		return nil
@@ -314,8 +315,8 @@ func formNumber(f form) uint64 {
 	return n
 }
 
-// ruleChange is a rule in which two versions of a set differ. moved means that
-// its flows differ even if it does not.
+// ruleChange is a rule in which two versions of a set differ. moved means that the
+// rule's flows differ even if the rule does not.
 type ruleChange struct {
 	place    pipeline.Place
 	id       string
@@ -354,7 +355,7 @@ func ruleChanges(old, now *desired.PolicySet) iter.Seq[ruleChange] {
 	}
 }
 
-// movedRules yields all rules of a tier that has become the last, or was it.
+// movedRules yields all rules of a tier that has become the last, or is it no more.
 func movedRules(place pipeline.Place, from, to desired.Rules, yield func(ruleChange) bool) bool {
 	for id, r := range from.All() {
 		if _, stays := to.Get(id); !stays && !yield(ruleChange{place: place, id: id, old: r}) {

@@ -53,7 +53,7 @@ func (d *Driver) ensureBridge(ctx context.Context) error {
 		return model.Errorf(model.ErrConflict, "bridge %s exists and is not Contiv's: give another name with --ovs-bridge or remove it", d.cfg.Bridge)
 	}
 	if want.OtherConfig["hwaddr"] != have.OtherConfig["hwaddr"] && have.OtherConfig["hwaddr"] != "" {
-		delete(want.OtherConfig, "hwaddr") // stable means stable
+		delete(want.OtherConfig, "hwaddr") // the bridge keeps the address that it has
 	}
 	if _, err := d.db.updateBridge(ctx, have, want); err != nil {
 		return model.Errorf(model.ErrUnavailable, "update bridge %s: %w", d.cfg.Bridge, err)
@@ -151,8 +151,8 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 	if err := d.db.transact(ctx, ops); err != nil {
 		return 0, problems, model.Errorf(model.ErrUnavailable, "create %d ports: %w", len(missing), err)
 	}
-	// The mirror takes in a transaction row by row: it may still have had the
-	// bridge when that was deleted, and these ports with it.
+	// The mirror takes in a transaction row by row: it may still have shown the bridge
+	// after somebody had deleted it, and then these ports never come.
 	gone := false
 	err = d.db.shown(ctx, func() bool {
 		gone = d.db.bridges[bridge.UUID] == nil
@@ -291,9 +291,9 @@ func (d *Driver) portsMoved() bool {
 	return known != len(d.pic.numbers)
 }
 
-// devicesMoved tells whether interfaces of wanted ports have come, gone, or been
-// set up or down since the last report, or the underlay's cables. The switch
-// keeps the number of a port whose interface is gone.
+// devicesMoved tells whether, since the last report, interfaces of wanted ports have
+// come, gone, or been set up or down, or the underlay's last link has gone or come
+// back. The switch keeps the number of a port whose interface is gone.
 func (d *Driver) devicesMoved() bool {
 	if d.want == nil || d.db == nil || d.devices == nil {
 		return false
@@ -367,9 +367,9 @@ func (d *Driver) remember(want desired.Host) {
 	d.stood = stood
 }
 
-// reportPorts tells the state of every port of the picture. One that needs the
-// tunnel and has none works within its host only: a container must not start
-// so, and nobody saying it.
+// reportPorts tells the state of every port of the picture. While there is no
+// tunnel, a port of a VXLAN network works within its host only, and has an error: no
+// container may start in that state unnoticed.
 func (d *Driver) reportPorts(want desired.Host, rep *driver.Report, tunnel error) {
 	d.db.mu.Lock()
 	defer d.db.mu.Unlock()

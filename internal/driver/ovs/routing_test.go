@@ -38,8 +38,8 @@ func newRouted(t testing.TB) *live {
 	return l
 }
 
-// refuses checks what containers' own stacks are told of what the router does not
-// send on.
+// refuses checks which errors containers' own stacks get for packets that the router
+// does not send on.
 func (l *live) refuses(t *testing.T) {
 	t.Helper()
 	a := l.boxes[0]
@@ -114,8 +114,8 @@ func TestRoutedRestarts(t *testing.T) {
 	l.refuses(t)
 }
 
-// TestRefusalsAreBounded: what a container has answered by the driver costs a
-// bounded share, however much it sends, and what others send goes on.
+// TestRefusalsAreBounded: the answers that a container has the driver make cost a
+// bounded share of time, however much it sends, and others' packets go on.
 func TestRefusalsAreBounded(t *testing.T) {
 	r := newRig(t)
 	n := &desired.Network{ID: 7, Encap: model.EncapVXLAN, Tag: 700, Joined: 3, Subnet: netip.MustParsePrefix("10.9.0.0/24")}

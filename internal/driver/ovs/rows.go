@@ -186,7 +186,7 @@ func (p portState) failure() string {
 	return *p.iface.Error
 }
 
-// gone tells that the kernel has not, or no more, the interface of a port.
+// gone tells whether the kernel does not have, or no more, the interface of a port.
 func (p portState) gone() bool {
 	return strings.Contains(p.failure(), failNoDevice) || p.iface != nil && p.iface.IfIndex != nil && *p.iface.IfIndex == 0
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 )
 
-// TestRuleIDsBounded: what rules were once called is not kept for ever, those
-// that stand are not forgotten, and a pass over more of them than are kept of the
-// others learns what has changed, not all of them again.
+// TestRuleIDsBounded: ids of rules that are gone are not kept for ever, ids of rules
+// that stand are not forgotten, and with more than maxRules standing a pass learns
+// the rules that have changed, not all again.
 func TestRuleIDsBounded(t *testing.T) {
 	d := &Driver{rules: map[uint32]string{}, pic: newPicture()}
 	set := func(id desired.PolicySetID, tag string, n int) *desired.PolicySet {

@@ -53,9 +53,9 @@ func readIPv6(b []byte, e *driver.FlowEvent) {
 	}
 }
 
-// transport6 follows RFC 8200 section 4 through the extension headers of an IPv6
-// packet to what it carries, as far as there is any of it; later tells that it is a
-// fragment that does not begin with it.
+// transport6 follows the extension headers of an IPv6 packet (RFC 8200 section 4) to
+// its payload: proto is the payload's protocol, rest as much of the payload as there
+// is; later tells that the packet is a fragment but not the first.
 func transport6(b []byte) (proto model.Protocol, rest []byte, later bool) {
 	next, b := b[6], b[40:]
 	for {

@@ -14,9 +14,9 @@ import (
 // decisions may still speak of them.
 const maxRules = 20000
 
-// learnAll learns the rules that are new in want. Only those of want stay when
-// twice as many as the last time, and more than maxRules, have gathered: so a
-// pass costs what has changed, however many rules there are.
+// learnAll learns the rules that are new in want. When more than maxRules, and more
+// than twice as many as the last clean-up left, have gathered, it forgets all but
+// want's: so a pass costs what has changed, however many rules there are.
 func (d *Driver) learnAll(want desired.Host) {
 	for c := range want.PolicySets.Diff(d.pic.have.PolicySets) {
 		d.learnRules(c.Old, c.New)

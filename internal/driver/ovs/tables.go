@@ -17,7 +17,7 @@ import (
 )
 
 // fillEvery is how often the switch is asked how full its tables are, and
-// fillTimeout how long for. Each answer is a number that it keeps.
+// fillTimeout how long the answers may take. The switch keeps each number anyway.
 const (
 	fillEvery   = 5 * time.Second
 	fillTimeout = time.Second
@@ -26,13 +26,13 @@ const (
 // The tables, by the names that metrics give them.
 const (
 	tableFlows    = "flows"          // OpenFlow flows of this driver
-	tableDatapath = "datapath_flows" // what the datapath caches of them
+	tableDatapath = "datapath_flows" // flows that the datapath caches
 	tableConns    = "conns"          // tracked connections
 )
 
 // fills are what the switch told last of its tables.
 type fills struct {
-	flows atomic.Uint64 // that the switch holds of ours
+	flows atomic.Uint64 // flows of ours that the switch holds
 
 	mu   sync.Mutex
 	at   time.Time
@@ -95,15 +95,15 @@ func datapathFlows(text, datapath string) (driver.TableStats, error) {
 	return driver.TableStats{}, fmt.Errorf("upcall/show tells nothing of a datapath %s", datapath)
 }
 
-// Where the kernel tells of the connections that it tracks in this network
-// namespace, where its datapath has them.
+// Files in which the kernel tells how many connections it tracks in this network
+// namespace, those of its datapath included, and how many it may.
 const (
 	conntrackCount = "/proc/sys/net/netfilter/nf_conntrack_count"
 	conntrackMax   = "/proc/sys/net/netfilter/nf_conntrack_max"
 )
 
-// conntrack tells of tracked connections: of the datapath in user space the
-// switch, of the kernel's the kernel.
+// conntrack tells how full the table of tracked connections is. For the datapath in
+// user space the switch knows, for the kernel's the kernel.
 func (d *Driver) conntrack(ctx context.Context) (driver.TableStats, error) {
 	if d.cfg.Datapath != "netdev" {
 		count, err := os.ReadFile(conntrackCount)

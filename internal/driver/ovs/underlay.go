@@ -11,7 +11,7 @@ import (
 
 // In user space the tunnel leaves by a bridge of Open vSwitch: the host's address
 // lies on the bridge's own interface, which stays up whatever becomes of the
-// cables in the bridge. So the driver looks at these.
+// cables in the bridge. So the driver looks at the cables.
 
 // findUnderlay returns the bridge whose interface has the tunnel's address; ""
 // when none has.

@@ -57,7 +57,8 @@ func (l *ledger) entries() iter.Seq[openflow.Flow] {
 }
 
 // makeRoom closes domains that have left and whose zones others come into, and
-// empties these zones. What belongs to both for a moment waits for its new flows.
+// empties these zones. A port that goes from the one domain to the other is closed
+// until its new flows come.
 func (d *Driver) makeRoom(ctx context.Context) error {
 	taken := map[uint16]bool{}
 	if len(d.pic.left) > 0 {
@@ -78,7 +79,7 @@ func (d *Driver) makeRoom(ctx context.Context) error {
 		if err := d.write(ctx, edits); err != nil {
 			return err
 		}
-		for _, e := range edits { // it may have another one now
+		for _, e := range edits { // the new domain may want a flow of this key
 			d.pic.ledger.pending[e.key] = struct{}{}
 		}
 		if err := d.emptyZone(ctx, was); err != nil {
@@ -98,13 +99,13 @@ func (d *Driver) emptyZones(ctx context.Context) error {
 	return nil
 }
 
-// emptyZone forgets a domain's connections, and whatever the datapath has cached
-// that would remember more.
+// emptyZone forgets a domain's connections, and first the datapath's cached flows,
+// which would remember more.
 func (d *Driver) emptyZone(ctx context.Context, was desired.Domain) error {
 	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
 	zone := zoneOf(was)
-	if d.cfg.Datapath != "netdev" { // there every change purges it
+	if d.cfg.Datapath != "netdev" { // on netdev every change purges them
 		if _, err := control(ctx, d.cfg.RunDir, purgeCommand); err != nil {
 			d.cfg.Log.Warn("cached flows of the switch cannot be purged: connections of a domain that is gone may be remembered", "zone", zone, "error", err)
 		}
