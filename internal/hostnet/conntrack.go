@@ -11,8 +11,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/attach"
 )
 
-// forgetGone ends the host's memory of connections to published ports that have
-// gone, so that they end and nobody inherits them. last is nil when nothing is known of before.
+// forgetGone makes the host forget connections to published ports that have gone, so
+// that the connections end and nobody inherits them. last is the former wish, nil
+// when it is not known.
 func forgetGone(log *slog.Logger, last *Want, want Want) {
 	if last == nil {
 		return

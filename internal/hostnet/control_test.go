@@ -160,8 +160,8 @@ func wire6(s *site, near6, far6, web6 string) {
 	lead6(s, web6)
 }
 
-// lead6 leads IPv6 by the host's interface, which Apply switches off there: the
-// data planes do not lead it out yet.
+// lead6 leads IPv6 by the host's interface, where Apply switches it off: this site
+// wants no way out for IPv6.
 func lead6(s *site, web6 string) {
 	s.t.Helper()
 	run(s.t, "ip", "netns", "exec", s.host, "sysctl", "-q", "-w", "net.ipv6.conf."+desired.HostInterface+".disable_ipv6=0")

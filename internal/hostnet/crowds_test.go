@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// TestCrowds: a container with more than its share of the ports towards a
-// service keeps what is its share, answered connections first, and begins none to
-// that service for a minute; to others it does, and so do others to that one.
+// TestCrowds: a container with more than its share of the ports towards a service
+// keeps its share, answered connections first, and begins no connection to that
+// service for a minute; it begins connections to other services, and other containers
+// to that one.
 func TestCrowds(t *testing.T) {
 	s := newSite(t)
 	s.good()

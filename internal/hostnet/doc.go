@@ -4,11 +4,11 @@
 // firewall's default of dropping what is forwarded would stop; and guards the
 // host's connection tracking against containers that fill it.
 //
-// It guarantees that everything it makes is recognisable as ours (the
-// interface's own addresses and routes, the tables contiv and contiv-guard, rules with the
-// comment contiv), is found again after a restart, and goes when nobody wants
-// it; what others made stays as it is. Connections survive every change that
-// does not concern them.
+// It guarantees that everything it makes is recognisable as ours (the interface's
+// own addresses and routes, the tables contiv and contiv-guard, rules with the
+// comment contiv), is found again after a restart, and goes when nobody wants it;
+// what others made stays as it is. Connections survive every change that does not
+// concern them.
 //
 // It must not know tenants, policies or data planes, and must not make the
 // interface: the driver does.

@@ -33,7 +33,7 @@ func (s *Stack) passFirewall(p *desired.Private) error {
 	return errors.Join(passFirewall(nftables.TableFamilyIPv4, p), passFirewall(nftables.TableFamilyIPv6, six))
 }
 
-// passFirewall is it for one family; p is nil where the family has no way out.
+// passFirewall does so for one family; p is nil where the family has no way out.
 func passFirewall(family nftables.TableFamily, p *desired.Private) error {
 	c, err := nftables.New()
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 )
 
-// GuardTable is our table in nftables, of families ip and ip6, that is there while the
-// host's connection tracking is short of room.
+// GuardTable is our table in nftables, of families ip and ip6, that is there while
+// containers are barred from beginning connections.
 const GuardTable = "contiv-guard"
 
 // Guard keeps containers from filling the host's connection tracking by the way
@@ -28,9 +28,9 @@ const GuardTable = "contiv-guard"
 // of it may begin no connections and loses its unanswered ones; once there is room
 // again (below 70 %), it may. The kernel itself drops half-open entries first when
 // there is no room, so in the second until Guard looks no answered connection is
-// lost. Guard also shares the ports of masquerade, see crowds. With room enough
-// there is no rule, and a look costs the read of one number.
-// It is used by one goroutine at a time.
+// lost. Guard also shares the ports of masquerade, see crowds. While few connections
+// are tracked there is no rule, and a look costs the read of two numbers.
+// One goroutine at a time may use it.
 type Guard struct {
 	log    *slog.Logger
 	most   int // 0 = as the kernel says

@@ -14,8 +14,8 @@ import (
 )
 
 // TestGuard: a container that fills the host's connection tracking loses its
-// unanswered connections and begins no more, its answered ones and everybody
-// else's go on, and when there is room again it may.
+// unanswered connections and begins no more, until there is room again; its answered
+// connections and everybody else's go on.
 func TestGuard(t *testing.T) {
 	s := newSite(t)
 	if p := s.apply(); len(p) > 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestHold: a port that a process has is not taken, one that is held no process
-// gets, and one that is given up is free; for one address and for all.
+// TestHold: a port that a process has cannot be held, no process gets a held port,
+// and a port given up is free; for one address and for all.
 func TestHold(t *testing.T) {
 	s := newSite(t)
 	loop, any4, any6 := netip.MustParseAddr("127.0.0.1"), netip.IPv4Unspecified(), netip.IPv6Unspecified()

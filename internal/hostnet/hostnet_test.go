@@ -63,9 +63,9 @@ func in(t testing.TB, ns string, fn func() error) error {
 	return <-done
 }
 
-// site is a host between its containers and the outside. What stands for the
-// data plane is a veth pair whose far end has the containers' private addresses
-// and resolves nobody, either.
+// site is a host between its containers and the outside. In place of a data plane
+// there is a veth pair, whose far end has the containers' private addresses and does
+// no ARP.
 type site struct {
 	t                   testing.TB
 	host, conts, beyond string
@@ -383,8 +383,8 @@ func TestStack(t *testing.T) {
 	}
 }
 
-// destinations: the host knows which server a question was for that its name
-// server got.
+// destinations checks that the host knows to which server a question was sent that
+// its own name server got.
 func (s *site) destinations(server netip.AddrPort) {
 	s.t.Helper()
 	from := netip.AddrPortFrom(web, 40053)
@@ -455,7 +455,7 @@ func TestStrangeFirewall(t *testing.T) {
 	}
 }
 
-// TestNoInterface: the data plane has not made it.
+// TestNoInterface: it is told that the data plane has not made the interface.
 func TestNoInterface(t *testing.T) {
 	s := newSite(t)
 	run(t, "ip", "-n", s.host, "link", "del", desired.HostInterface)

@@ -15,7 +15,7 @@ import (
 // field is an address in an IP header.
 type field struct{ offset, bytes uint32 }
 
-// Of IPv4 (RFC 791 section 3.1) and of IPv6 (RFC 8200 section 3).
+// The addresses of IPv4 (RFC 791 section 3.1) and of IPv6 (RFC 8200 section 3).
 var (
 	src4, dst4 = field{12, 4}, field{16, 4}
 	src6, dst6 = field{8, 16}, field{24, 16}
@@ -78,7 +78,7 @@ func dport(p uint16) []expr.Any {
 	return []expr.Any{payload(expr.PayloadBaseTransportHeader, 2, 2), &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: port(p)}}
 }
 
-// Each matches packets of its address's family alone, which the table's has to be.
+// The table that these stand in has to be of the address's family.
 
 func daddr(a netip.Addr) []expr.Any    { return dstOf(a).compare(expr.CmpOpEq, a) }
 func saddr(a netip.Addr) []expr.Any    { return srcOf(a).compare(expr.CmpOpEq, a) }

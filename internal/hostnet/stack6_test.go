@@ -45,7 +45,8 @@ func newSite6(t *testing.T) *site {
 	return s
 }
 
-// TestStack6 is TestStack for IPv6: everything that leads out and in, and that it goes.
+// TestStack6 is TestStack for IPv6: all ways out and in, and that everything goes when
+// it is not wanted any more.
 func TestStack6(t *testing.T) {
 	s := newSite6(t)
 	iptables := func(args ...string) string {

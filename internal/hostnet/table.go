@@ -41,7 +41,7 @@ type set struct {
 	name     string
 	key      nftables.SetDatatype
 	elements []nftables.SetElement
-	forget   time.Duration // packets put elements in, which go so long after the last one; 0 = they do not
+	forget   time.Duration // packets add elements, which go so long after their last packet; 0 = packets add none
 }
 
 // way is one address family's way out.
@@ -53,7 +53,7 @@ type way struct {
 	endpoints        []Endpoint // with published ports of this family alone
 }
 
-// waysOf are those of IPv4 and of IPv6; one that is not wanted has no address.
+// waysOf are the ways out of IPv4 and of IPv6; a way that is not wanted has no address.
 func waysOf(want Want) []way {
 	four, six := way{family: nftables.TableFamilyIPv4, loopback: loopback4}, way{family: nftables.TableFamilyIPv6, loopback: loopback6}
 	if p := want.Private; p != nil {

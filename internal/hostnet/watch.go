@@ -72,7 +72,8 @@ func hear(s *nl.NetlinkSocket, changed func(), ours func(syscall.NetlinkMessage)
 }
 
 // isOurRule tells whether a message of nftables says that a table that Apply
-// makes, or something in it, is gone. The first attribute of each is the table's name.
+// makes, or something in it, is gone. The first attribute of each such message is the
+// table's name.
 func isOurRule(m syscall.NetlinkMessage) bool {
 	const nfgenBytes = 4
 	if m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES || len(m.Data) < nfgenBytes {
