@@ -16,7 +16,7 @@ import (
 
 // Destination tells where a packet of a connection was sent before the rules of this
 // package led it to an address of this host: from sent it, at got it. The kernel's
-// connection tracking knows; it is an error if that does not know, or no more.
+// connection tracking knows; when it does not (any more), that is an error.
 func Destination(proto model.Protocol, from, at netip.AddrPort) (netip.Addr, error) {
 	family, src, dst := uint8(unix.AF_INET), nl.CTA_IP_V4_SRC, nl.CTA_IP_V4_DST
 	if from.Addr().Is6() {
