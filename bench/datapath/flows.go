@@ -14,8 +14,8 @@ import (
 
 // manyFlows are round trips of one byte in side x side flows in turn, as a proxy
 // or a name server has them: each of side UDP sockets speaks to each of as many.
-// The first time around makes them known, the second one is measured, so that each
-// flow rests for as long as all others take once.
+// The first two times around make them known, both ways, and the third one is
+// measured: each flow has rested for as long as all others take once.
 func manyFlows(side int) metric {
 	return metric{
 		name: fmt.Sprintf("round trip of 1 byte, %d flows in turn", side*side), unit: "µs",
@@ -25,7 +25,7 @@ func manyFlows(side int) metric {
 				return 0, wrap(p, err)
 			}
 			defer func() { err = errors.Join(err, m.close()) }()
-			if _, err := m.exchange(side * side); err != nil {
+			if _, err := m.exchange(2 * side * side); err != nil {
 				return 0, wrap(p, err)
 			}
 			took, err := m.exchange(side * side)
