@@ -27,7 +27,7 @@ var routedNames = []string{"a1", "a2", "b1", "b2", "v1", "v2"}
 // before, policy by a group of another network, what a packet without hops is told,
 // and a restart of netplugin under routed traffic.
 func TestRouting(t *testing.T) {
-	on(t, 3, []string{lab.DriverMixed, lab.DriverEBPF, lab.DriverOVS}, routing)
+	on(t, 1, []string{lab.DriverMixed, lab.DriverEBPF, lab.DriverOVS}, routing)
 }
 
 func routing(t *testing.T, driver string) {
