@@ -14,7 +14,7 @@ const tenThousand, hundredThousand = 100, 320
 // longWay compares what does not go by the short ways of the eBPF driver, or would not
 // if they were few: connections that begin, and many flows.
 func (b *bench) longWay(ctx context.Context) error {
-	return b.with(ctx, "bdp5", 0, func(r *rig) error {
+	return b.with(ctx, "bdp6", 0, func(r *rig) error {
 		veth, err := r.barePair(ctx)
 		if err != nil {
 			return err
@@ -23,15 +23,7 @@ func (b *bench) longWay(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		spaces, vteps, err := r.joined(ctx)
-		if err != nil {
-			return err
-		}
-		kernel, err := r.vxlan(ctx, spaces, vteps)
-		if err != nil {
-			return err
-		}
-		hosts, err := r.two(ctx, spaces, vteps)
+		kernel, hosts, err := r.besideKernel(ctx)
 		if err != nil {
 			return err
 		}
@@ -46,12 +38,7 @@ func (b *bench) longWay(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, h := range hosts {
-			if err := h.apply(ctx); err != nil {
-				return err
-			}
-		}
-		if err := r.lasting(ctx); err != nil {
+		if err := r.ready(ctx, hosts[:]...); err != nil {
 			return err
 		}
 		many := []metric{manyFlows(b.n(tenThousand)), manyFlows(b.n(hundredThousand))}

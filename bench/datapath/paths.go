@@ -162,6 +162,20 @@ func (r *rig) two(ctx context.Context, spaces [2]*lab.Namespace, vteps [2]netip.
 	return hosts, nil
 }
 
+// besideKernel makes two containers on hosts that the kernel's own VXLAN device joins,
+// and on the same cable two hosts with the eBPF driver.
+func (r *rig) besideKernel(ctx context.Context) (kernel path, hosts [2]*host, err error) {
+	spaces, vteps, err := r.joined(ctx)
+	if err != nil {
+		return kernel, hosts, err
+	}
+	if kernel, err = r.vxlan(ctx, spaces, vteps); err != nil {
+		return kernel, hosts, err
+	}
+	hosts, err = r.two(ctx, spaces, vteps)
+	return kernel, hosts, err
+}
+
 // pairOn makes two containers, each on a host of its own or both on one.
 func pairOn(ctx context.Context, name string, a, b *host, first int, set desired.PolicySetID) (p path, err error) {
 	p = path{name: name, addr: overlay(first + 1)}

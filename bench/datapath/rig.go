@@ -194,6 +194,16 @@ func (h *host) openEBPF(ctx context.Context) error {
 
 func (h *host) pins() string { return filepath.Join(h.r.dir, "bpf", h.ns.Name) }
 
+// ready makes the pictures of hosts true, and waits until their ports last.
+func (r *rig) ready(ctx context.Context, hosts ...*host) error {
+	for _, h := range hosts {
+		if err := h.apply(ctx); err != nil {
+			return err
+		}
+	}
+	return r.lasting(ctx)
+}
+
 // lasting waits until every port of driver ebpf is a lasting one: until its link is
 // pinned. A kernel without TCX has no links, and nothing is waited for.
 func (r *rig) lasting(ctx context.Context) error {

@@ -42,12 +42,7 @@ func (b *bench) routed(ctx context.Context) error {
 				paths[far] = append(paths[far], within, across)
 			}
 		}
-		for _, h := range hosts {
-			if err := h.apply(ctx); err != nil {
-				return err
-			}
-		}
-		if err := r.lasting(ctx); err != nil {
+		if err := r.ready(ctx, hosts[:]...); err != nil {
 			return err
 		}
 		metrics := []metric{stream1, stream8, latency}

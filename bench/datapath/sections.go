@@ -62,16 +62,11 @@ func (b *bench) oneHost(ctx context.Context) error {
 		if err := r.completeChecksums(ctx, theirs); err != nil {
 			return err
 		}
-		for _, h := range []*host{hosts[0], sw} {
-			if err := h.apply(ctx); err != nil {
-				return err
-			}
+		if err := r.ready(ctx, hosts[0], sw); err != nil {
+			return err
 		}
 		paths := []path{veths[0], bridge, dock, bare[0], ours[0], theirs}
 		metrics := []metric{stream1, stream8, latency}
-		if err := r.lasting(ctx); err != nil {
-			return err
-		}
 		res, err := b.measure(ctx, slices.Concat(paths, veths[1:], bare[1:], ours[1:]), metrics...)
 		if err != nil {
 			return err
@@ -101,15 +96,7 @@ func (r *rig) completeChecksums(ctx context.Context, p path) error {
 // twoHosts compares ways between containers of two hosts.
 func (b *bench) twoHosts(ctx context.Context) error {
 	return b.with(ctx, "bdp2", 2, func(r *rig) error {
-		spaces, vteps, err := r.joined(ctx)
-		if err != nil {
-			return err
-		}
-		kernel, err := r.vxlan(ctx, spaces, vteps)
-		if err != nil {
-			return err
-		}
-		hosts, err := r.two(ctx, spaces, vteps)
+		kernel, hosts, err := r.besideKernel(ctx)
 		if err != nil {
 			return err
 		}
@@ -134,16 +121,11 @@ func (b *bench) twoHosts(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, h := range all {
-			if err := h.apply(ctx); err != nil {
-				return err
-			}
+		if err := r.ready(ctx, all...); err != nil {
+			return err
 		}
 		paths := []path{kernel, ours, theirs}
 		metrics := []metric{stream1, stream8, latency}
-		if err := r.lasting(ctx); err != nil {
-			return err
-		}
 		res, err := b.measure(ctx, paths, metrics...)
 		if err != nil {
 			return err
@@ -212,15 +194,10 @@ func (b *bench) scale(ctx context.Context) error {
 				across = append(across, p)
 			}
 		}
-		for _, h := range []*host{little[0], little[1], much[0], much[1]} {
-			if err := h.apply(ctx); err != nil {
-				return err
-			}
-		}
-		metrics := []metric{stream1, latency, connect}
-		if err := r.lasting(ctx); err != nil {
+		if err := r.ready(ctx, little[0], little[1], much[0], much[1]); err != nil {
 			return err
 		}
+		metrics := []metric{stream1, latency, connect}
 		res, err := b.measure(ctx, same, metrics...)
 		if err != nil {
 			return err

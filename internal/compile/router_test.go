@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -151,21 +150,7 @@ func BenchmarkRoutedChange(b *testing.B) {
 			c := New("h1")
 			_, extra := routed(c, n)(1)
 			extra.Key.ID, extra.MAC, extra.IPv4 = "f", model.MAC{2, 9}, extra.IPv4.Next()
-			pic, _ := c.Compile(1)
-			runtime.GC() // the waste of the preparation is not the subject
-			b.ResetTimer()
-			for i := range b.N {
-				if i%2 == 0 {
-					c.SetEndpoint(extra)
-				} else {
-					c.DeleteEndpoint(extra.Key)
-				}
-				next, _ := c.Compile(int64(i))
-				if changes := diff(pic, next); changes != 1 {
-					b.Fatalf("%d changes", changes)
-				}
-				pic = next
-			}
+			comeAndGo(b, c, extra)
 		})
 	}
 }

@@ -8,12 +8,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // maxFormerLabels is how many entries of former label filters are remembered; who
@@ -167,26 +165,13 @@ func (v *View) UnfollowedEndpoints() int {
 // leadership is lost. What is left to do is what the store says, so that the next
 // leader goes on.
 func (c *Controller) FollowLabelFilter(ctx context.Context, fence store.Fence) error {
-	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 100 * time.Millisecond, Max: 5 * time.Second})
-	for ctx.Err() == nil {
-		err := c.view.settings.Until(ctx, func() (bool, error) {
-			g, ok := c.view.Global()
-			return ok && len(g.FormerLabels) > 0, nil
-		})
-		if err == nil {
-			err = c.followOnce(ctx, fence)
-		}
-		switch {
-		case err == nil:
-			retry.Reset()
-		case errors.Is(err, store.ErrFenced):
-			return err
-		case ctx.Err() == nil:
-			c.log.Warn("not all endpoints have followed the change of the generated labels; it will be tried again", "error", err)
-			_ = retry.Pause(ctx)
-		}
+	left := func() bool {
+		g, ok := c.view.Global()
+		return ok && len(g.FormerLabels) > 0
 	}
-	return nil
+	return whenever(ctx, &c.view.settings, left, func() error { return c.followOnce(ctx, fence) }, func(err error) {
+		c.log.Warn("not all endpoints have followed the change of the generated labels; it will be tried again", "error", err)
+	})
 }
 
 // followOnce gives all endpoints the identities that the label filter means and

@@ -2,14 +2,11 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 const maxRouter = 1<<16 - 1
@@ -50,23 +47,9 @@ func (v *View) withoutRouter() (out []model.TenantName) {
 // none: the default tenant of a new store, and those of before there were routers.
 // It returns when ctx ends or the leadership is lost.
 func (c *Controller) GiveRouters(ctx context.Context, fence store.Fence) error {
-	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 100 * time.Millisecond, Max: 5 * time.Second})
-	for ctx.Err() == nil {
-		err := c.view.unrouted.Until(ctx, func() (bool, error) { return len(c.view.withoutRouter()) > 0, nil })
-		if err == nil {
-			err = c.giveRouters(ctx, fence)
-		}
-		switch {
-		case err == nil:
-			retry.Reset()
-		case errors.Is(err, store.ErrFenced):
-			return err
-		case ctx.Err() == nil:
-			c.log.Warn("not all tenants have a router; it will be tried again", "error", err)
-			_ = retry.Pause(ctx)
-		}
-	}
-	return nil
+	return whenever(ctx, &c.view.unrouted, func() bool { return len(c.view.withoutRouter()) > 0 },
+		func() error { return c.giveRouters(ctx, fence) },
+		func(err error) { c.log.Warn("not all tenants have a router; it will be tried again", "error", err) })
 }
 
 func (c *Controller) giveRouters(ctx context.Context, fence store.Fence) error {

@@ -229,6 +229,18 @@ func (s *site) ask(ns, network, from, to string) (seen string) {
 	return seen
 }
 
+// restartsAsItWas starts the stack anew, which must not write again what is there.
+func (s *site) restartsAsItWas() {
+	s.t.Helper()
+	made := s.handles()
+	s.good()
+	s.restart(true)
+	s.good()
+	if again := s.handles(); !slices.Equal(again, made) {
+		s.t.Errorf("what was there was written again:\n%v\nbefore:\n%v", again, made)
+	}
+}
+
 // handles are the numbers of all rules in the host: a rule that is written anew
 // has another one.
 func (s *site) handles() (all []string) {
@@ -337,13 +349,7 @@ func TestStack(t *testing.T) {
 		t.Errorf("iptables does not list our rules:\n%s", got)
 	}
 
-	made := s.handles()
-	s.good()
-	s.restart(true)
-	s.good()
-	if again := s.handles(); !slices.Equal(again, made) {
-		t.Errorf("what was there was written again:\n%v\nbefore:\n%v", again, made)
-	}
+	s.restartsAsItWas()
 	// An interface that is made anew is noticed without looking at everything.
 	remake := func() {
 		run(t, "ip", "-n", s.host, "link", "del", desired.HostInterface)

@@ -127,13 +127,7 @@ func TestStack6(t *testing.T) {
 	if got := iptables("-S", "FORWARD"); !strings.Contains(got, "-i contivh0") || !strings.Contains(got, "-o contivh0") {
 		t.Errorf("ip6tables does not list our rules:\n%s", got)
 	}
-	made := s.handles()
-	s.good()
-	s.restart(true)
-	s.good()
-	if again := s.handles(); !slices.Equal(again, made) {
-		t.Errorf("what was there was written again:\n%v\nbefore:\n%v", again, made)
-	}
+	s.restartsAsItWas()
 	if err := in(t, s.host, func() error { c, err := nftables.New(); c.FlushRuleset(); return errors.Join(err, c.Flush()) }); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ const (
 func (t *tables) stationAt(n *desired.Network, a netip.Addr) station { return t.byAddr(n, a) }
 
 // tracked is a translated tuple as the table of connections has it.
-func tracked(n *desired.Network, f tuple) flow {
+func tracked(n *desired.Network, f flow) flow {
 	return flow{spaceOf(n, f.src, f.dst), f.src, f.dst, f.proto, f.srcPort, f.dstPort}
 }
 

@@ -10,28 +10,15 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// tuple names one direction of a connection in a domain; that of a service's client
-// before or behind its translation.
-type tuple struct {
-	domain           desired.Domain
-	src, dst         netip.Addr
-	proto            model.Protocol
-	srcPort, dstPort uint16
-}
-
-func (f tuple) reversed() tuple {
-	f.src, f.dst = f.dst, f.src
-	f.srcPort, f.dstPort = f.dstPort, f.srcPort
-	return f
-}
-
-func tupleOf(n *desired.Network, p *Packet) tuple {
-	return tuple{n.Domain(), p.Src, p.Dst, p.Proto, p.SrcPort, p.DstPort}
+// tupleOf is the flow of a packet of a service's client, before its translation or
+// behind it: with ports, and in its network's domain.
+func tupleOf(n *desired.Network, p *Packet) flow {
+	return flow{n.Domain(), p.Src, p.Dst, p.Proto, p.SrcPort, p.DstPort}
 }
 
 // translation is one connection of a client to a service.
 type translation struct {
-	front, behind tuple // as the client sends it, and as it goes to the backend
+	front, behind flow // as the client sends it, and as it goes to the backend
 	service       model.ServiceKey
 	backend       model.EndpointKey
 	client        string // the local port
@@ -42,14 +29,6 @@ type translation struct {
 
 // hairpin tells whether the client is its own backend.
 func (tr *translation) hairpin() bool { return tr.front.src == tr.behind.dst }
-
-// natFrag names a datagram that comes in fragments, one way.
-type natFrag struct {
-	domain   desired.Domain
-	src, dst netip.Addr
-	proto    model.Protocol
-	id       uint32
-}
 
 type affineKey struct {
 	service model.ServiceKey
@@ -63,8 +42,8 @@ type affine struct {
 
 // nat is one host's table of translations, and what clients stay with.
 type nat struct {
-	front, behind map[tuple]*translation
-	frags         map[natFrag]*translation
+	front, behind map[flow]*translation
+	frags         map[fragKey]*translation
 	byService     groups[model.ServiceKey, *translation]
 	byAddr        groups[netip.Addr, *translation] // clients' and backends'
 	affine        map[affineKey]affine
@@ -74,7 +53,7 @@ type nat struct {
 
 func newNAT() *nat {
 	return &nat{
-		front: map[tuple]*translation{}, behind: map[tuple]*translation{}, frags: map[natFrag]*translation{},
+		front: map[flow]*translation{}, behind: map[flow]*translation{}, frags: map[fragKey]*translation{},
 		byService: groups[model.ServiceKey, *translation]{}, byAddr: groups[netip.Addr, *translation]{},
 		affine: map[affineKey]affine{}, clients: groups[model.ServiceKey, affineKey]{}, now: time.Now,
 	}
@@ -114,8 +93,8 @@ func (x *nat) fragment(n *desired.Network, p *Packet, tr *translation) {
 	}
 }
 
-func fragOf(n *desired.Network, p *Packet) natFrag {
-	return natFrag{n.Domain(), p.Src, p.Dst, p.Proto, p.Frag.ID}
+func fragOf(n *desired.Network, p *Packet) fragKey {
+	return fragKey{n.Domain(), p.Src, p.Dst, p.Proto, p.Frag.ID}
 }
 
 // stay returns the backend that a client of a service stays with.

@@ -12,18 +12,18 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestRestartLosesNothing restarts the driver under a ping every 10 ms over
-// IPv4 and IPv6 and a TCP connection: nothing is lost, and nothing rewritten.
-func TestRestartLosesNothing(t *testing.T) {
-	l := newLive(t, 2)
-	a, b := l.boxes[0], l.boxes[1]
+// restarts restarts the driver three times under pings of both families and a TCP
+// connection between two containers, which go on, and nothing is rewritten. It
+// returns the connection, and what ends the pings and wants all of them answered.
+func (l *live) restarts(t *testing.T, a, b *box) (c net.Conn, answered func()) {
+	t.Helper()
 	l.echo(t, b, 80)
 	c, err := l.dial(t, a, b.port.IPv4, 80, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	stop4, stop6 := l.ping(t, a, b.port.IPv4), l.ping(t, a, b.port.IPv6)
+	t.Cleanup(func() { _ = c.Close() })
+	stops := []func() (int, int){l.ping(t, a, b.port.IPv4), l.ping(t, a, b.port.IPv6)}
 	for range 3 {
 		if err := l.drv.Close(); err != nil {
 			t.Fatal(err)
@@ -39,13 +39,25 @@ func TestRestartLosesNothing(t *testing.T) {
 			t.Errorf("after a restart: %v", err)
 		}
 	}
-	defer l.drv.Close()
-	l.tellsTables(t)
-	for i, stop := range []func() (int, int){stop4, stop6} {
-		if sent, got := stop(); got < sent-1 || got == 0 { // the last one may be under way
-			t.Errorf("ping over IPv%d: %d of %d answered", 4+2*i, got, sent)
+	return c, func() {
+		t.Helper()
+		for i, stop := range stops {
+			if sent, got := stop(); got < sent-1 || got == 0 { // the last one may be under way
+				t.Errorf("ping over IPv%d: %d of %d answered", 4+2*i, got, sent)
+			}
 		}
 	}
+}
+
+// TestRestartLosesNothing restarts the driver under a ping every 10 ms over
+// IPv4 and IPv6 and a TCP connection: nothing is lost, and nothing rewritten.
+func TestRestartLosesNothing(t *testing.T) {
+	l := newLive(t, 2)
+	a, b := l.boxes[0], l.boxes[1]
+	_, answered := l.restarts(t, a, b)
+	defer l.drv.Close()
+	l.tellsTables(t)
+	answered()
 }
 
 // TestSwitchCrash kills the switch daemon: flows are back without an Apply, new

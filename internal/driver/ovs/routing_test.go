@@ -72,38 +72,13 @@ func (l *live) refuses(t *testing.T) {
 func TestRoutedRestarts(t *testing.T) {
 	l := newRouted(t)
 	a, b := l.boxes[0], l.boxes[1]
-	l.echo(t, b, 80)
-	c, err := l.dial(t, a, b.port.IPv4, 80, 5*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	stop4, stop6 := l.ping(t, a, b.port.IPv4), l.ping(t, a, b.port.IPv6)
-	for range 3 {
-		if err := l.drv.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := roundTrip(c, time.Second); err != nil {
-			t.Errorf("without a driver: %v", err)
-		}
-		l.open(t)
-		if rep := l.apply(t); rep.Changes != 0 {
-			t.Errorf("a restart made %d changes", rep.Changes)
-		}
-		if err := roundTrip(c, time.Second); err != nil {
-			t.Errorf("after a restart: %v", err)
-		}
-	}
+	c, answered := l.restarts(t, a, b)
 	defer func() {
 		if err := l.drv.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
-	for i, stop := range []func() (int, int){stop4, stop6} {
-		if sent, got := stop(); got < sent-1 || got == 0 { // the last one may be under way
-			t.Errorf("ping over IPv%d: %d of %d answered", 4+2*i, got, sent)
-		}
-	}
+	answered()
 	l.refuses(t)
 	l.KillSwitch()
 	l.StartSwitch()
