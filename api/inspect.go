@@ -12,6 +12,7 @@ type EndpointOper struct {
 	Key              string            `json:"key,omitempty"` // what was asked for; only at the top
 	ContainerID      string            `json:"containerID,omitempty"`
 	ContainerName    string            `json:"containerName,omitempty"`
+	Draining         bool              `json:"draining,omitempty"` // services send it no new connections, as an operator said
 	EndpointGroupID  int               `json:"endpointGroupId,omitempty"`
 	EndpointGroupKey string            `json:"endpointGroupKey,omitempty"` // group:tenant, as in 1.x
 	EndpointID       string            `json:"endpointID,omitempty"`

@@ -71,6 +71,18 @@ func (c *Client) InspectEndpoint(ctx context.Context, key string) (EndpointOper,
 	return out.Oper, err
 }
 
+// DrainEndpoint says that services send an endpoint no new connections, or (not
+// drain) that they do again. The key is one that InspectEndpoint takes.
+func (c *Client) DrainEndpoint(ctx context.Context, key string, drain bool) (EndpointOper, error) {
+	method, body := http.MethodPost, any(struct{}{})
+	if !drain {
+		method, body = http.MethodDelete, nil
+	}
+	var out EndpointOper
+	err := c.Do(ctx, method, "/api/v1/endpoints/"+url.PathEscape(key)+"/drain", body, &out)
+	return out, err
+}
+
 const (
 	pathAllocAddress   = "/plugin/allocAddress"
 	pathReleaseAddress = "/plugin/releaseAddress"

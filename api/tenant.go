@@ -2,9 +2,13 @@ package api
 
 // Tenant is a name space for networks, groups and policies.
 type Tenant struct {
-	Key            string         `json:"key,omitempty"`
-	DefaultNetwork string         `json:"defaultNetwork,omitempty"`
-	TenantName     string         `json:"tenantName,omitempty"`
+	Key            string `json:"key,omitempty"`
+	DefaultNetwork string `json:"defaultNetwork,omitempty"`
+	TenantName     string `json:"tenantName,omitempty"`
+	// SharedNetworks are networks of other tenants that the tenant's containers reach in
+	// forwarding mode routing, each TENANT:NETWORK. In a request nil stands for those
+	// that it has.
+	SharedNetworks []string       `json:"sharedNetworks,omitzero"`
 	LinkSets       TenantLinkSets `json:"link-sets"`
 }
 

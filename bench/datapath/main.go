@@ -32,6 +32,7 @@ var sections = []struct {
 	{"routed", (*bench).routed},
 	{"scale", (*bench).scale},
 	{"longway", (*bench).longWay},
+	{"services", (*bench).services},
 	{"whole", (*bench).whole},
 }
 
@@ -53,7 +54,8 @@ func execute(ctx context.Context) error {
 	}
 	b := &bench{}
 	only := flag.String("only", strings.Join(names, ","), "sections to run, separated by commas")
-	out := flag.String("out", "", "directory to write datapath.md and datapath.json to; empty = print only")
+	out := flag.String("out", "", "directory to write the results to, as text and JSON; empty = print only")
+	as := flag.String("as", "datapath", "what the results are called")
 	flag.IntVar(&b.rounds, "rounds", 21, "rounds of each measurement, at least 5")
 	flag.DurationVar(&b.window, "window", 100*time.Millisecond, "how long each measurement of a round lasts")
 	flag.BoolVar(&b.quick, "quick", false, "does it run? little rounds and tables")
@@ -64,7 +66,7 @@ func execute(ctx context.Context) error {
 	if b.rounds < 5 {
 		return errors.New("-rounds must be at least 5: medians of fewer say nothing")
 	}
-	b.report = newReport(ctx)
+	b.report = newReport(ctx, *as)
 	for _, s := range sections {
 		if !slices.Contains(strings.Split(*only, ","), s.name) {
 			continue

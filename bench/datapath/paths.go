@@ -34,7 +34,7 @@ func (r *rig) barePair(ctx context.Context) (path, error) {
 		return path{}, err
 	}
 	ends := pairOf(1)
-	return path{"veth pair", a, b, ends[1]}, cable(ctx, a, b, "eth0", mtu, ends)
+	return path{name: "veth pair", client: a, server: b, addr: ends[1]}, cable(ctx, a, b, "eth0", mtu, ends)
 }
 
 // bridged is a Linux bridge between two containers of one host.

@@ -17,6 +17,7 @@ import (
 
 // report is what a run found, for people (text) and programs (JSON).
 type report struct {
+	Name    string   `json:"name"`
 	Date    string   `json:"date"`
 	Commit  string   `json:"commit"`
 	Machine string   `json:"machine"`
@@ -43,8 +44,9 @@ type target struct {
 	Holds  bool    `json:"holds"`
 }
 
-func newReport(ctx context.Context) *report {
+func newReport(ctx context.Context, name string) *report {
 	return &report{
+		Name:    name,
 		Date:    time.Now().UTC().Format("2006-01-02 15:04 UTC"),
 		Commit:  machine.Output(ctx, "git", "rev-parse", "--short=12", "HEAD"),
 		Machine: fmt.Sprintf("%s, %d cores", machine.Processor(), runtime.NumCPU()),
@@ -115,8 +117,8 @@ func (r *report) paths(title string, paths []path, res results, metrics ...metri
 
 func (r *report) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# datapath\n\n- date: %s, commit %s\n- machine: %s, kernel %s, %s\n- command: `%s`\n- load of the machine before (1, 5, 15 min): %s\n",
-		r.Date, r.Commit, r.Machine, r.Kernel, runtime.Version(), r.Command, r.Load)
+	fmt.Fprintf(&b, "# %s\n\n- date: %s, commit %s\n- machine: %s, kernel %s, %s\n- command: `%s`\n- load of the machine before (1, 5, 15 min): %s\n",
+		r.Name, r.Date, r.Commit, r.Machine, r.Kernel, runtime.Version(), r.Command, r.Load)
 	all := append([]table{r.verdicts()}, r.Tables...)
 	for _, t := range all {
 		fmt.Fprintf(&b, "\n%s\n\n| %s |\n|%s\n", t.Title, strings.Join(t.Columns, " | "), strings.Repeat("---|", len(t.Columns)))
@@ -144,8 +146,8 @@ func (r *report) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "datapath.json"), append(b, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, r.Name+".json"), append(b, '\n'), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "datapath.md"), []byte(r.text()), 0o644)
+	return os.WriteFile(filepath.Join(dir, r.Name+".md"), []byte(r.text()), 0o644)
 }

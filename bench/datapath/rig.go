@@ -207,7 +207,11 @@ func (r *rig) ready(ctx context.Context, hosts ...*host) error {
 // lasting waits until every port of driver ebpf is a lasting one: until its link is
 // pinned. A kernel without TCX has no links, and nothing is waited for.
 func (r *rig) lasting(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	limit := time.Minute
+	for _, h := range r.ebpf {
+		limit += time.Duration(h.pic.Ports.Len()) * 250 * time.Millisecond // the driver takes 100 ms between two
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -20,7 +20,8 @@ import (
 type path struct {
 	name           string
 	client, server *lab.Namespace
-	addr           netip.Addr // of the server
+	addr           netip.Addr       // of the server, or of a service that leads to all servers
+	servers        []*lab.Namespace // where more than one may be reached
 }
 
 // metric is one kind of traffic; run measures it on each of the paths.
@@ -100,25 +101,8 @@ func patience(fd int) error {
 		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
 }
 
-// listen opens the server's end.
-func listen(p path) (fd int, err error) {
-	err = p.server.Do(func() error {
-		if fd, err = socket(); err != nil {
-			return err
-		}
-		return errors.Join(
-			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
-			unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: p.addr.As4()}),
-			unix.Listen(fd, 1024))
-	})
-	if err != nil {
-		return -1, fmt.Errorf("%s: listen on %s: %w", p.name, p.addr, err)
-	}
-	return fd, nil
-}
-
 // pair makes one connection; both ends of it are sockets of this process.
-func pair(p path, l int) (client, server int, err error) {
+func pair(p path, l *door) (client, server int, err error) {
 	err = p.client.Do(func() error {
 		if client, err = socket(); err != nil {
 			return err
@@ -133,8 +117,11 @@ func pair(p path, l int) (client, server int, err error) {
 			}
 		}
 	})
-	for ok := err == nil; ok; ok = errors.Is(err, unix.EINTR) {
-		server, _, err = unix.Accept4(l, unix.SOCK_CLOEXEC)
+	if err == nil {
+		ok := false
+		if server, ok = l.accept(); !ok {
+			err = errors.New("no server has got it")
+		}
 	}
 	if err == nil {
 		err = patience(server)
@@ -178,7 +165,7 @@ func streams(p path, n int, d time.Duration) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer shut(l)
+	defer l.close()
 	var wg sync.WaitGroup
 	errs := make([]error, 2*n)
 	var ends []int
@@ -240,7 +227,7 @@ func openEcho(p path) (*echo, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer shut(l)
+	defer l.close()
 	e := &echo{path: p, served: make(chan error, 1)}
 	if e.client, e.server, err = pair(p, l); err != nil {
 		return nil, err
@@ -340,7 +327,7 @@ func connections(p path, d time.Duration) (float64, error) {
 		served <- onCPU(p.server, 1, func() error {
 			b := make([]byte, 1)
 			for {
-				s, ok := accept(l)
+				s, ok := l.accept()
 				if !ok {
 					return nil
 				}
@@ -370,9 +357,9 @@ func connections(p path, d time.Duration) (float64, error) {
 		}
 		return nil
 	})
-	_ = unix.Shutdown(l, unix.SHUT_RDWR) // wakes the server
+	l.wake()
 	err = errors.Join(err, <-served)
-	shut(l)
+	l.close()
 	if err != nil {
 		return 0, wrap(p, err)
 	}

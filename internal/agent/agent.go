@@ -119,8 +119,12 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Off: cfg.ContainersReachControl, Netmasters: cfg.Netmasters, Addresses: cfg.StoreAddresses, Listening: a.listening,
 	})
 	a.way = picture.NewWayOut(a.cluster, a.control, picture.WayOutConfig{
-		Able: a.can.WayOut, Able6: a.can.WayOut6 && picture.HasIPv6(), IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort,
+		Able: a.can.WayOut, Able6: a.can.WayOut6 && picture.HasIPv6(), Services: a.can.WayOut && a.can.ServicesOutside,
+		IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort, Underlay: &a.underlay,
 	})
+	if a.way.Services { // this host leads to them, whatever runs here
+		a.cluster.Require(model.DefaultTenant)
+	}
 	a.underlay = picture.Underlay{VTEP: cfg.VTEP, MTU: cfg.UnderlayMTU, Uplinks: cfg.Uplinks}
 	a.Service, err = attachment.New(attachment.Config{
 		Host: cfg.Host, DriverName: cfg.DriverName, Can: a.can, Log: cfg.Log, StateDir: cfg.StateDir, VXLANPort: cfg.VXLANPort, Names: !cfg.NoDNS,

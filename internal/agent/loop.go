@@ -43,7 +43,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	report, err := apply(ctx, pic.Want)
 	o := picture.Outcome{
 		At: time.Now(), Took: time.Since(start),
-		Revs: pic.Revs, Report: report, Problems: pic.Problems, Networks: pic.Want.Networks, Err: err,
+		Revs: pic.Revs, Report: report, Problems: pic.Problems, Networks: pic.Want.Networks, Services: pic.Want.Services, Err: err,
 	}
 	for _, n := range pic.Want.Networks.All() {
 		o.VLAN = o.VLAN || n.Encap == model.EncapVLAN

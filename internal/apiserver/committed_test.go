@@ -84,6 +84,8 @@ func TestRevisionOfEveryWrite(t *testing.T) {
 		{http.MethodPost, "/api/v1/apply", `{"objects":[{"kind":"policy","tenantName":"x","policyName":"p"}]}`, true},
 		{http.MethodPost, "/plugin/createEndpoint", `{"TenantName":"x","NetworkName":"n","EndpointID":"e","ConfigEP":{"Host":"h"}}`, true},
 		{http.MethodPost, "/plugin/updateEndpoint", `{"Tenant":"x","Network":"n","EndpointID":"e","Event":"start","ContainerID":"c","EPCommonName":"z"}`, true},
+		{http.MethodPost, "/api/v1/endpoints/x:n:e/drain", "{}", true},
+		{http.MethodDelete, "/api/v1/endpoints/c/drain", "", true},
 		{http.MethodPost, "/plugin/deleteEndpoint", `{"TenantName":"x","NetworkName":"n","EndpointID":"e"}`, true},
 		{http.MethodPost, "/plugin/allocAddress", `{"NetworkID":"n.x","PreferredIPv4Address":"10.5.0.9"}`, true},
 		{http.MethodPost, "/plugin/releaseAddress", `{"NetworkID":"n.x","IPv4Address":"10.5.0.9"}`, true},

@@ -191,7 +191,7 @@ func TestWarnings(t *testing.T) {
 		{"network", "t:plain", `{"tenantName":"t","networkName":"plain","encap":"vxlan","subnet":"10.1.2.0/24"}`},
 		{"endpointGroup", "t:g", `{"tenantName":"t","groupName":"g","networkName":"n","netProfile":"np","extContractsGrps":["ec"],"cfgdTag":"y"}`},
 		{"endpointGroup", "t:h", `{"tenantName":"t","groupName":"h","networkName":"n"}`},
-		{"serviceLB", "t:s", `{"tenantName":"t","serviceName":"s","networkName":"n","selectors":["a=b"],"ports":["80:80:tcp"]}`},
+		{"serviceLB", "t:s", `{"tenantName":"t","serviceName":"s","networkName":"n","selectors":["a=b"],"ports":["80:80:tcp","9:9:sctp"]}`},
 		{"appProfile", "t:a", `{"tenantName":"t","appProfileName":"a"}`},
 		{"Bgp", "h1", `{"hostname":"h1","routerip":"50.1.1.2/24","as":"1","neighbor-as":"2"}`},
 		{"aciGw", "aciGw", `{"name":"aciGw"}`},
@@ -222,7 +222,8 @@ func TestWarnings(t *testing.T) {
 		var want []string
 		for _, n := range model.NoEffects(collection) {
 			set := strings.Contains(c.body, `"`+n.Field+`":"`+n.Value)
-			if n.Field == "" || n.Value != "" && strings.Contains(c.body, `"`+n.Field+`":"`+n.Value+`"`) || n.Value == "" && (set || strings.Contains(c.body, `"`+n.Field+`":[`)) {
+			inList := n.Value != "" && strings.Contains(c.body, `"`+n.Field+`":[`) && strings.Contains(c.body, ":"+n.Value+`"`) // such as a port's protocol
+			if n.Field == "" || inList || n.Value != "" && strings.Contains(c.body, `"`+n.Field+`":"`+n.Value+`"`) || n.Value == "" && (set || strings.Contains(c.body, `"`+n.Field+`":[`)) {
 				want = append(want, n.Text)
 				seen[n.Text] = true
 			}

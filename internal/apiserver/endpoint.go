@@ -108,6 +108,7 @@ func endpointOper(v *control.View, e model.Endpoint) api.EndpointOper {
 	if h, ok := v.Host(e.Host); ok {
 		o.VtepIP = addrText(h.VTEP)
 	}
+	o.Draining = e.Draining
 	if e.Unhealthy {
 		o.Health = api.Unhealthy
 	}

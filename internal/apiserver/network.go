@@ -23,7 +23,7 @@ var _ = register(rest[api.Network, model.NetworkKey, model.Network]{
 		"subnet":      {text: "an IPv4 subnet such as 10.1.1.0/24, or a range in one such as 10.1.1.10-10.1.1.50/24, that overlaps no other network of the tenant, no reserved block and not the private subnet; empty only with ipv6Subnet"},
 		"gateway":     {text: "an address of the subnet other than its network and broadcast address; empty = none"},
 		"ipv6Subnet":  {text: "an IPv6 subnet that overlaps no other network of the tenant, no reserved block and not fd6d:809b:d5b4::/96, in which hosts know containers; empty = none"},
-		"ipv6Gateway": {text: "an address of the IPv6 subnet; on a VXLAN network containers get a default route by it on hosts whose data plane leads IPv6 out (eBPF); empty = none"},
+		"ipv6Gateway": {text: "an address of the IPv6 subnet; on a VXLAN network containers get a default route by it; empty = none"},
 		"cfgdTag":     {text: tagText},
 	},
 })

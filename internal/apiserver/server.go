@@ -103,7 +103,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.handleAgents()
 	s.handleStore()
 	s.handle("POST", "/api/v1/apply", s.apply)
-	s.handle("GET", "/api/v1/inspect/endpoints/{key}", s.inspectEndpoint)
+	s.handleEndpoints()
 	s.handle("DELETE", "/debug/epcleanup/tenant/{tenant}/{what}/{id}", s.cleanup)
 	s.handle("GET", "/version", func(http.ResponseWriter, *http.Request) (any, error) { return cfg.Version, nil })
 	s.handle("GET", "/info", func(_ http.ResponseWriter, r *http.Request) (any, error) { return s.cluster.Info(r.Context()) })
@@ -315,53 +315,3 @@ type probeWriter struct {
 func (p *probeWriter) Header() http.Header         { return p.header }
 func (p *probeWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (p *probeWriter) WriteHeader(status int)      { p.status = status }
-
-// inspectEndpoint finds an endpoint by its key (tenant:network:id), its id, its
-// container's id or its exact name, in this order; 1.x took any part of one
-// (known fault 30).
-func (s *server) inspectEndpoint(_ http.ResponseWriter, r *http.Request) (any, error) {
-	key := r.PathValue("key")
-	v, err := s.control.View(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	var e model.Endpoint
-	found := false
-	if k, parseErr := model.ParseEndpointKey(key); parseErr == nil {
-		e, found = v.Endpoint(k)
-	}
-	if !found {
-		if e, err = chooseEndpoint(v.FindEndpoints(key), key); err != nil {
-			return nil, err
-		}
-	}
-	o := endpointOper(v, e)
-	o.Key = key
-	return struct{ Oper any }{o}, nil
-}
-
-func chooseEndpoint(found []model.Endpoint, key string) (model.Endpoint, error) {
-	for _, by := range []func(model.Endpoint) string{
-		func(e model.Endpoint) string { return string(e.Key.ID) },
-		func(e model.Endpoint) string { return e.Container },
-		func(e model.Endpoint) string { return e.Name },
-	} {
-		var hits []model.Endpoint
-		for _, e := range found {
-			if by(e) == key {
-				hits = append(hits, e)
-			}
-		}
-		switch {
-		case len(hits) == 1:
-			return hits[0], nil
-		case len(hits) > 1:
-			var keys []string
-			for _, e := range hits {
-				keys = append(keys, e.Key.String())
-			}
-			return model.Endpoint{}, model.Errorf(model.ErrConflict, "endpoint %q is ambiguous; ask for one of %s", key, strings.Join(keys, ", "))
-		}
-	}
-	return model.Endpoint{}, notFound("endpoint", key)
-}

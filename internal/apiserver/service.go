@@ -1,6 +1,9 @@
 package apiserver
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -16,9 +19,11 @@ var _ = register(rest[api.ServiceLB, model.ServiceKey, model.Service]{
 		"tenantName":  tenantField(),
 		"serviceName": {text: longText, required: true},
 		"networkName": {text: "a network of the tenant that exists; cannot change", required: true},
-		"ipAddress":   {text: "a free address of the network, outside of groups' pools; empty = any, or as it is"},
+		"ipAddress":   {text: "a free address of the network, of either family, outside of groups' pools; empty = any, or, when ipv6Address is empty too, as it is"},
+		"ipv6Address": {text: "a free IPv6 address of the network; empty = any, or, when ipAddress is empty too, as it is"},
+		"affinity":    {text: "for how long a client stays with its provider after its last new connection: 1s to 24h in whole seconds such as 10m, or off; empty = 3h"},
 		"selectors":   {text: "1 to 32 labels key=value that a provider must have, each key once", required: true},
-		"ports":       {text: "1 to 64 times service port:provider port:protocol, ports 1-65535, protocol tcp or udp in any case, each service port and protocol once", required: true},
+		"ports":       {text: "1 to 64 times service port:provider port:protocol, ports 1-65535, protocol tcp, udp or sctp (132) in any case, each service port and protocol once; :name may follow, 1 to 15 lower-case letters, digits and hyphens, each name once for a protocol", required: true},
 	},
 })
 
@@ -26,6 +31,14 @@ func serviceFromAPI(o api.ServiceLB) (s model.Service, err error) {
 	s.Key = model.ServiceKey{Tenant: model.TenantName(o.TenantName), Name: o.ServiceName}
 	s.Network = model.NetworkName(o.NetworkName)
 	if s.ReqAddr, err = model.ParseServiceAddr(o.IPAddress); err != nil {
+		return s, err
+	}
+	if o.IPv6Address != "" {
+		if s.ReqAddr6, err = model.ParseAddr6("ipv6Address", o.IPv6Address); err != nil {
+			return s, err
+		}
+	}
+	if s.Affinity, err = model.ParseAffinity(o.Affinity); err != nil {
 		return s, err
 	}
 	for _, text := range o.Selectors {
@@ -47,7 +60,7 @@ func serviceFromAPI(o api.ServiceLB) (s model.Service, err error) {
 
 func serviceToAPI(s model.Service) api.ServiceLB {
 	o := api.ServiceLB{
-		Key: s.Key.String(), IPAddress: addrText(s.ReqAddr), NetworkName: string(s.Network),
+		Key: s.Key.String(), Affinity: s.Affinity.String(), IPAddress: addrText(s.ReqAddr), IPv6Address: addrText(s.ReqAddr6), NetworkName: string(s.Network),
 		Ports: servicePorts(s), ServiceName: s.Key.Name, TenantName: string(s.Key.Tenant),
 		Links: api.ServiceLBLinks{
 			Network: api.Link{Type: "network", Key: s.NetworkKey().String()},
@@ -78,5 +91,11 @@ func serviceOper(v *control.View, s model.Service) api.ServiceLBOper {
 	for i := range providers {
 		providers[i].ServiceName = s.Key.Name
 	}
-	return api.ServiceLBOper{NumProviders: len(providers), Providers: providers, ServiceVip: addrText(s.VIP)}
+	o := api.ServiceLBOper{NumProviders: len(providers), Providers: providers, ServiceVip: addrText(s.VIP), ServiceVip6: addrText(s.VIP6)}
+	if len(providers) == 0 {
+		o.Problem = fmt.Sprintf("nobody provides it: no endpoint of network %s has all of its labels", s.NetworkKey())
+	} else if !slices.ContainsFunc(providers, func(p api.EndpointOper) bool { return p.Health != api.Unhealthy && !p.Draining }) {
+		o.Problem = "nobody gets new connections: all of its providers are unhealthy or drain"
+	}
+	return o
 }

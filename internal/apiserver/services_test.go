@@ -54,6 +54,21 @@ func TestServices(t *testing.T) {
 	if i, err := f.ServiceLBs().Inspect(ctx, "blue:s"); err != nil || i.Oper.NumProviders != 1 || i.Oper.ServiceVip != "10.1.1.100" || i.Oper.Providers[0].ServiceName != "s" {
 		t.Errorf("inspection: %+v, %v", i, err)
 	}
+	if e, err := f.DrainEndpoint(ctx, "e1", true); err != nil || !e.Draining || e.Key != "blue:n:e1" {
+		t.Errorf("drain: %+v, %v", e, err)
+	}
+	if i, err := f.ServiceLBs().Inspect(ctx, "blue:s"); err != nil || i.Oper.NumProviders != 1 || i.Oper.Problem == "" || !i.Oper.Providers[0].Draining {
+		t.Errorf("inspection while its provider drains: %+v, %v", i, err)
+	}
+	if e, err := f.DrainEndpoint(ctx, "blue:n:e1", false); err != nil || e.Draining {
+		t.Errorf("drains no more: %+v, %v", e, err)
+	}
+	if i, err := f.ServiceLBs().Inspect(ctx, "blue:s"); err != nil || i.Oper.Problem != "" {
+		t.Errorf("inspection: %+v, %v", i, err)
+	}
+	if _, err := f.DrainEndpoint(ctx, "nosuch", true); !api.IsNotFound(err) {
+		t.Errorf("drain nobody: %v", err)
+	}
 	if i, err := f.Tenants().Inspect(ctx, "blue"); err != nil || i.Oper.TotalServicelbs != 1 || len(i.Oper.Servicelbs) != 1 || len(i.Config.LinkSets.Servicelbs) != 1 {
 		t.Errorf("tenant: %+v, %v", i, err)
 	}
@@ -62,6 +77,9 @@ func TestServices(t *testing.T) {
 	}
 	if got, err = f.Service(ctx, "s:blue"); err != nil || len(got.Providers) != 0 {
 		t.Errorf("after its end: %+v, %v", got, err)
+	}
+	if i, err := f.ServiceLBs().Inspect(ctx, "blue:s"); err != nil || !strings.Contains(i.Oper.Problem, "no endpoint of network blue:n has") {
+		t.Errorf("inspection without providers: %+v, %v", i, err)
 	}
 	if _, err := f.UpdateEndpoint(ctx, update); err != nil {
 		t.Fatal(err)

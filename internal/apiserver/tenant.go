@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"fmt"
+
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -15,6 +17,7 @@ var _ = register(rest[api.Tenant, model.TenantName, model.Tenant]{
 	fields: map[string]field{
 		"tenantName":     {text: nameText, required: true},
 		"defaultNetwork": {text: "a network of the tenant that exists, or empty"},
+		"sharedNetworks": {text: fmt.Sprintf("at most %d networks of other tenants that exist, each TENANT:NETWORK, which the tenant's containers reach in forwarding mode routing, by rules that allow it; no network of all tenants that share networks overlaps another; absent = as it is, empty = none", model.MaxShared)},
 	},
 })
 
@@ -30,11 +33,18 @@ func tenantFromAPI(o api.Tenant) (t model.Tenant, err error) {
 		n, err := model.ParseNetworkName(s)
 		return n, renamed(err, "defaultNetwork")
 	})
+	if err == nil && o.SharedNetworks != nil {
+		t.Shared, err = model.ParseShared("sharedNetworks", o.SharedNetworks)
+	}
 	return t, err
 }
 
 func tenantToAPI(t model.Tenant) api.Tenant {
-	return api.Tenant{Key: string(t.Name), TenantName: string(t.Name), DefaultNetwork: string(t.DefaultNetwork)}
+	o := api.Tenant{Key: string(t.Name), TenantName: string(t.Name), DefaultNetwork: string(t.DefaultNetwork)}
+	for _, k := range t.Shared {
+		o.SharedNetworks = append(o.SharedNetworks, k.String())
+	}
+	return o
 }
 
 func tenantView(v *control.View, t model.Tenant) api.Tenant {

@@ -6,10 +6,12 @@ var _ = tested("tenants", kindCases{
 	object: `{"tenantName":"t"}`, key: []string{"tenantName"},
 	fields: map[string]cases{
 		"tenantName":     nameCases("tenantName"),
+		"sharedNetworks": {[]string{`{"sharedNetworks":[]}`, `{"sharedNetworks":["blue:n"]}`}, []string{`{"sharedNetworks":["blue:none"]}`, `{"sharedNetworks":["back"]}`, `{"sharedNetworks":["t:back"]}`, `{"sharedNetworks":"blue:back"}`}},
 		"defaultNetwork": {[]string{`{"defaultNetwork":""}`}, []string{`{"defaultNetwork":"none"}`, `{"defaultNetwork":"a_b"}`}},
 	},
 	effects: map[string]effecttest.Effect{
 		"tenantName":     effecttest.By("TestMatrix"),
 		"defaultNetwork": effecttest.By("TestAttachDetach"),
+		"sharedNetworks": effecttest.By("TestReachability"),
 	},
 })

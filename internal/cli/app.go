@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ type Env struct {
 type globals struct {
 	netmaster string
 	insecure  bool
-	timeout   time.Duration
+	timeout   time.Duration // 0 = not given
 }
 
 // factory gives commands their surroundings; the client is made when first
@@ -92,7 +93,7 @@ func (f *factory) client() (*api.Client, error) {
 }
 
 func connect(g globals, opts ...api.Option) (*api.Client, error) {
-	opts = append(opts, api.WithTimeout(g.timeout))
+	opts = append(opts, api.WithTimeout(cmp.Or(g.timeout, api.DefaultTimeout)))
 	if g.insecure {
 		opts = append(opts, api.WithInsecureTLS())
 	}
@@ -102,7 +103,7 @@ func connect(g globals, opts ...api.Option) (*api.Client, error) {
 // Run executes one command line (args without the program's name) and returns
 // the process's exit code.
 func Run(ctx context.Context, env Env, args []string) int {
-	g := &globals{netmaster: DefaultNetmaster, timeout: api.DefaultTimeout}
+	g := &globals{netmaster: DefaultNetmaster}
 	f := &factory{out: env.Stdout, stderr: env.Stderr, stdin: env.Stdin, build: env.Build, globals: g, lookup: net.DefaultResolver.LookupHost}
 	if home := env.Getenv("HOME"); home != "" {
 		f.loginPath = filepath.Join(home, ".netctl", "config.json")
@@ -163,6 +164,7 @@ func (g *globals) bind(fs *flagSet) {
 	fs.stringVar(&g.netmaster, "netmaster", "URL", "netmaster's URL, or several separated by commas [$NETMASTER]")
 	fs.boolVar(&g.insecure, "insecure", "do not verify the server's certificate [$INSECURE]")
 	fs.durationVar(&g.timeout, "timeout", "give up on a request after this time")
+	fs.lookup("timeout").def = api.DefaultTimeout.String()
 }
 
 func newRoot(f *factory) *command {

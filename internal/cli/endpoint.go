@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -16,8 +17,12 @@ func newEndpoint(f *factory) *command {
 		name:     "endpoint",
 		aliases:  []string{"ep"},
 		short:    "Endpoints: containers' interfaces on networks.",
-		examples: []string{"netctl endpoint ls --host host1", "netctl endpoint inspect 3f0c9a7d1b52"},
-		subs:     []*command{newEndpointInspect(f, nil), newEndpointList(f, nil)},
+		examples: []string{"netctl endpoint ls --host host1", "netctl endpoint inspect 3f0c9a7d1b52", "netctl endpoint drain web1"},
+		subs: []*command{
+			newEndpointInspect(f, nil), newEndpointList(f, nil),
+			newEndpointDrain(f, "drain", "Send an endpoint no new connections of services, until its container ends; what lives goes on", true, nil),
+			newEndpointDrain(f, "undrain", "Send an endpoint that drains connections of services again", false, nil),
+		},
 	}
 }
 
@@ -50,4 +55,39 @@ func runEndpointInspect(ctx context.Context, o *endpointOptions) error {
 	return o.showJSON(struct {
 		Oper api.EndpointOper `json:"Oper"`
 	}{oper})
+}
+
+func newEndpointDrain(f *factory, name, short string, drain bool, run func(context.Context, *endpointOptions) error) *command {
+	o := &endpointOptions{common: newCommon(f)}
+	c := &command{
+		name:     name,
+		short:    short,
+		examples: []string{"netctl endpoint " + name + " 3f0c9a7d1b52", "netctl ep " + name + " web1"},
+		args:     []string{"ENDPOINT"},
+	}
+	o.changeFlags(&c.flags, "json, j", "print the endpoint as JSON")
+	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *endpointOptions) error { return runEndpointDrain(ctx, o, drain) }), []*string{&o.key})
+	return c
+}
+
+func runEndpointDrain(ctx context.Context, o *endpointOptions, drain bool) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	got, err := client.DrainEndpoint(ctx, o.key, drain)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.json:
+		return printJSON(o.out, got)
+	case o.quiet:
+		return printLines(o.out, []string{got.Key})
+	case drain:
+		_, err = fmt.Fprintf(o.out, "Drains endpoint %s\n", got.Key)
+	default:
+		_, err = fmt.Fprintf(o.out, "Serves endpoint %s again\n", got.Key)
+	}
+	return err
 }

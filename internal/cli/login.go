@@ -149,7 +149,7 @@ func writeLogin(path string, l savedLogin) error {
 }
 
 // loginHeader returns the option that shows a saved token: over https only, and only
-// to the proxy that gave it, where the file names one (that of 1.x does not).
+// to the proxy that gave it: a file of 1.x names none, so its token is not shown.
 func loginHeader(path, netmaster string) ([]api.Option, error) {
 	if path == "" || !strings.HasPrefix(netmaster, "https://") {
 		return nil, nil
@@ -165,7 +165,7 @@ func loginHeader(path, netmaster string) ([]api.Option, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the saved login %s: %w; log in again or delete the file", path, err)
 	}
-	if l.Token == "" || l.Netmaster != "" && l.Netmaster != netmaster {
+	if l.Token == "" || l.Netmaster != netmaster {
 		return nil, nil
 	}
 	return []api.Option{api.WithHeader(tokenHeader, l.Token)}, nil

@@ -72,7 +72,14 @@ func TestLogin(t *testing.T) {
 			t.Errorf("tenant ls: %+v", got)
 		}
 	}
-	if diff := cmp.Diff([]string{"t0k", ""}, tokens); diff != "" {
+	// 1.x did not keep who gave the token.
+	if err := writeLogin(filepath.Join(home, ".netctl", "config.json"), savedLogin{Token: "t0k"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := run("", other.URL, "tenant", "ls", "-q"); got.code != ExitOK {
+		t.Errorf("tenant ls: %+v", got)
+	}
+	if diff := cmp.Diff([]string{"t0k", "", ""}, tokens); diff != "" {
 		t.Errorf("tokens shown (-want +got):\n%s", diff)
 	}
 }

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -27,16 +29,17 @@ var _ = register(kindOf(serviceList, objectKind{
 	keyFields: []string{"tenantName", "serviceName"}, placeholders: []string{"SERVICE"},
 	command:    newService,
 	pin:        pinService,
-	wideHeader: []string{"Ports", "Preferred address"},
+	wideHeader: []string{"Ports", "Preferred address", "Affinity"},
 	wideRow: func(o any) []string {
 		s := of[api.ServiceLB](o)
-		return []string{strings.Join(s.Ports, ","), s.IPAddress}
+		addrs := slices.DeleteFunc([]string{s.IPAddress, s.IPv6Address}, func(a string) bool { return a == "" })
+		return []string{strings.Join(s.Ports, ","), strings.Join(addrs, ","), cmp.Or(s.Affinity, "3h")}
 	},
 }))
 
 // The sentence is model.NoEffect's, copied since netctl does not link internal/model;
 // TestNotes compares the two.
-const noteServices = "services are not served yet: names resolve to their addresses, but no host spreads connections over the providers, so that connections fail"
+const noteServices = "hosts on Open vSwitch serve a service's TCP and UDP ports, and no SCTP: connections to such a port fail there"
 
 type serviceCreateOptions struct {
 	common
@@ -72,15 +75,17 @@ func newServiceCreate(f *factory, run func(context.Context, *serviceCreateOption
 		note:  noteServices,
 		examples: []string{
 			"netctl service create --tenant blue --network backend --selector app=web --selector tier=front --port 80:8080:TCP web",
-			"netctl service create --network backend --selector app=dns --port 53:53:UDP --preferred-ip 10.1.1.53 dns",
+			"netctl service create --network backend --selector app=dns --port 53:53:UDP --preferred-ip 10.1.1.53 --affinity off dns",
 		},
 		args: []string{"SERVICE"},
 	}
 	o.tenantFlag(&c.flags)
 	c.flags.stringVar(&s.NetworkName, "network, s", "NETWORK", "network of the service's address and of its providers")
 	c.flags.listVar(&s.Selectors, "selector, l", "KEY=VALUE", "label that a provider must have")
-	c.flags.listVar(&s.Ports, "port, p", "PORTS", "service port:provider port:protocol")
+	c.flags.listVar(&s.Ports, "port, p", "PORTS", "service port:provider port:protocol (tcp, udp, sctp); :name may follow")
 	c.flags.stringVar(&s.IPAddress, "preferred-ip, ip", "ADDRESS", "address of the service; none: a free one of the network")
+	c.flags.stringVar(&s.IPv6Address, "preferred-ipv6, ip6", "ADDRESS", "IPv6 address of the service; none: a free one, if the network has IPv6")
+	c.flags.stringVar(&s.Affinity, "affinity, a", "TIME", "how long a client stays with its provider after its last new connection: 1s to 24h, or off; none: 3h")
 	o.changeFlags(&c.flags, "json, j", "print the service as stored, as JSON")
 	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *serviceCreateOptions) error {
 		o.service.TenantName = o.tenant
@@ -98,7 +103,7 @@ func pinService(ctx context.Context, o *exportOptions, c *api.Client, d exported
 		return nil, o.broken(d.kind+" "+d.key, err)
 	}
 	if got.Oper.ServiceVip != "" {
-		x.IPAddress = got.Oper.ServiceVip
+		x.IPAddress, x.IPv6Address = got.Oper.ServiceVip, got.Oper.ServiceVip6
 	}
 	return []exported{{d.kind, d.key, x}}, nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,7 @@ func newStatus(f *factory, run func(context.Context, *statusOptions) error) *com
 }
 
 func runStatus(ctx context.Context, o *statusOptions) error {
-	if o.globals.timeout == api.DefaultTimeout {
-		o.globals.timeout = statusTimeout
-	}
+	o.globals.timeout = cmp.Or(o.globals.timeout, statusTimeout)
 	client, err := o.client()
 	if err != nil {
 		return err
@@ -139,9 +138,6 @@ func hostRow(h api.Host) []string {
 		word = (time.Duration(h.Age) * time.Second).String() + " ago"
 	}
 	ports := number(h.Ports)
-	if ports == "" {
-		ports = "0"
-	}
 	if h.Pending > 0 {
 		ports += fmt.Sprintf(" (%d pending)", h.Pending)
 	}

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
 )
@@ -21,16 +23,16 @@ var _ = register(kindOf(tenantList, objectKind{
 	order: 20, name: "tenant", aliases: []string{"tenants"},
 	keyFields: []string{"tenantName"}, placeholders: []string{"TENANT"},
 	command:    newTenant,
-	wideHeader: []string{"Default network", "Networks", "Groups", "Policies"},
+	wideHeader: []string{"Default network", "Networks", "Groups", "Policies", "Shared networks"},
 	wideRow: func(o any) []string {
 		t := of[api.Tenant](o)
-		return []string{t.DefaultNetwork, number(len(t.LinkSets.Networks)), number(len(t.LinkSets.EndpointGroups)), number(len(t.LinkSets.Policies))}
+		return []string{t.DefaultNetwork, number(len(t.LinkSets.Networks)), number(len(t.LinkSets.EndpointGroups)), number(len(t.LinkSets.Policies)), strings.Join(t.SharedNetworks, ",")}
 	},
 }))
 
 type tenantOptions struct {
 	common
-	name string
+	object api.Tenant
 }
 
 func newTenant(f *factory) *command {
@@ -54,16 +56,25 @@ func newTenant(f *factory) *command {
 func newTenantCreate(f *factory, run func(context.Context, *tenantOptions) error) *command {
 	o := &tenantOptions{common: newCommon(f)}
 	c := &command{
-		name:     "create",
-		short:    "Create a tenant",
-		examples: []string{"netctl tenant create blue"},
-		args:     []string{"TENANT"},
+		name:  "create",
+		fills: &o.object,
+		short: "Create a tenant, or change what networks of others it reaches",
+		examples: []string{
+			"netctl tenant create blue",
+			"netctl tenant create --shared-networks infra:dns,infra:time blue",
+			"netctl tenant create --shared-networks none blue",
+		},
+		args: []string{"TENANT"},
 	}
+	c.flags.listVar(&o.object.SharedNetworks, "shared-networks", "TENANT:NETWORK,...", "all networks of other tenants that its containers reach in forwarding mode routing, by rules there that allow it; none takes them away; not given: as it is")
 	o.changeFlags(&c.flags, "json, j", "print the tenant as stored, as JSON")
-	c.run = bindRun(o, orDefault(run, runTenantCreate), []*string{&o.name})
+	c.run = bindRun(o, orDefault(run, runTenantCreate), []*string{&o.object.TenantName})
 	return c
 }
 
 func runTenantCreate(ctx context.Context, o *tenantOptions) error {
-	return put(ctx, &o.common, tenants, o.name, api.Tenant{TenantName: o.name})
+	if slices.Equal(o.object.SharedNetworks, []string{"none"}) {
+		o.object.SharedNetworks = []string{}
+	}
+	return put(ctx, &o.common, tenants, o.object.TenantName, o.object)
 }

@@ -21,6 +21,7 @@ func (c *Compiler) Compile(revision int64) (desired.Host, []Problem) {
 	if c.dirtyHeader {
 		c.compileHeader()
 	}
+	c.compileTunnels()
 	c.compileNetworks(before)
 	c.placeEndpoints()
 	c.compileTenants()
@@ -270,12 +271,14 @@ func (c *Compiler) putEndpoints(before desired.Host) {
 func (c *Compiler) compileTenants() {
 	for t := range c.dirtyTenants {
 		c.problems.set("router of tenant "+string(t.name), c.routerProblem(t))
+		c.problems.set("shared networks of tenant "+string(t.name), c.sharedProblem(t))
 		orphans, later := slices.Sorted(maps.Keys(t.orphans)), slices.Sorted(maps.Keys(t.later))
 		same := slices.Equal(orphans, t.compiledOrphans)
 		if same && slices.Equal(later, t.compiledLater) {
 			continue
 		}
 		t.compiledOrphans, t.compiledLater = orphans, later
+		maps.Copy(c.dirtyRules, t.named)
 		text := ""
 		if len(orphans) > 0 {
 			text = fmt.Sprintf("identities %d have endpoints but no record: rules that deny take them for a peer", orphans)

@@ -28,7 +28,7 @@ type picture struct {
 	Problems []string
 }
 
-func plain[K, V comparable](m desired.Map[K, *V]) map[K]V {
+func plain[K comparable, V any](m desired.Map[K, *V]) map[K]V {
 	out := map[K]V{}
 	for k, v := range m.All() {
 		out[k] = *v
@@ -38,7 +38,7 @@ func plain[K, V comparable](m desired.Map[K, *V]) map[K]V {
 
 func contents(h desired.Host, problems []Problem) picture {
 	p := picture{
-		Header:  fmt.Sprint(h.Name, h.Revision, h.VTEP, h.FwdMode, h.ArpMode),
+		Header:  fmt.Sprint(h.Name, h.Revision, h.VTEP, h.FwdMode, h.ArpMode, maps.Collect(h.Tunnels.All())),
 		Ports:   plain(h.Ports),
 		Names:   plain(h.DNS.Records),
 		Subnets: plain(h.DNS.Networks),
@@ -49,10 +49,20 @@ func contents(h desired.Host, problems []Problem) picture {
 	}
 	for k, v := range h.PolicySets.All() {
 		p.Sets[k] = *v
+		for _, tier := range slices.Concat(v.In, v.Out) {
+			for id, r := range tier.Rules.All() {
+				if id != r.ID || slices.ContainsFunc(r.Ports, func(m model.PortMatch) bool { return m.Name != "" }) {
+					p.Problems = append(p.Problems, fmt.Sprintf("rule %q has a port by name, or is entered as %q", r.ID, id))
+				}
+			}
+		}
 	}
 	p.Services = map[model.ServiceKey]string{}
 	for k, s := range h.Services.All() {
 		p.Services[k] = serviceText(s)
+	}
+	if len(p.Problems) > 0 {
+		panic(p.Problems) // no sequence may come to it
 	}
 	for _, x := range problems {
 		p.Problems = append(p.Problems, x.String())
@@ -65,7 +75,7 @@ func serviceText(s *desired.Service) string {
 	for k, b := range s.Backends.All() {
 		backends[k.String()] = *b
 	}
-	return fmt.Sprint(s.Network, s.IPv4, s.IPv6, s.Ports, s.Affinity, backends)
+	return fmt.Sprint(s.Network, s.IPv4, s.IPv6, s.Ports, s.Affinity, s.Outside, s.Exposed, backends)
 }
 
 var byValue = []cmp.Option{
@@ -108,6 +118,8 @@ func key(v any) string {
 		return "service " + v.Key.String()
 	case model.Tenant:
 		return "tenant " + string(v.Name)
+	case model.Namespace:
+		return "namespace " + string(v.Name)
 	}
 	return ""
 }
@@ -134,6 +146,8 @@ func tell(c *Compiler, v any) {
 		c.SetService(v)
 	case model.Tenant:
 		c.SetTenant(v)
+	case model.Namespace:
+		c.SetNamespace(v)
 	}
 }
 
@@ -159,6 +173,8 @@ func untell(c *Compiler, v any) {
 		c.DeleteService(v.Key)
 	case model.Tenant:
 		c.DeleteTenant(v.Name)
+	case model.Namespace:
+		c.DeleteNamespace(v.Name)
 	}
 }
 
@@ -167,13 +183,13 @@ func choose[T any](rng *rand.Rand, of ...T) T { return of[rng.Intn(len(of))] }
 // randomObject makes an object of a small universe in which references are
 // often missing, numbers and MACs clash, and enumerations may be unknown.
 func randomObject(rng *rand.Rand) any {
-	tenant := choose(rng, model.TenantName("blue"), "red")
+	tenant := choose(rng, model.TenantName("blue"), model.DefaultTenant)
 	network := model.NetworkKey{Tenant: tenant, Name: choose(rng, model.NetworkName("n1"), "n2", "n3")}
 	group := choose(rng, model.GroupName(""), "g1", "g2", "g3")
 	policy := choose(rng, model.PolicyName("p1"), "p2", "p3")
 	host := choose(rng, model.HostName("h1"), "h1", "h2", "h3", "h4", "")
 	identity := model.IdentityFirst + model.Identity(rng.Intn(6))
-	switch rng.Intn(24) {
+	switch rng.Intn(26) {
 	case 0:
 		return model.Global{FwdMode: choose(rng, model.FwdBridge, model.FwdRouting, model.FwdRouting), ArpMode: choose(rng, model.ArpProxy, model.ArpFlood)}
 	case 1:
@@ -212,14 +228,28 @@ func randomObject(rng *rand.Rand) any {
 			r.Addr = netip.MustParsePrefix(choose(rng, "10.1.0.7/24", "fd00::1/128"))
 		}
 		return r.General()
-	case 10, 16:
+	case 24:
+		n := model.Namespace{Name: choose(rng, model.NamespaceName("x"), "y"), Labels: map[string]string{}}
+		for range rng.Intn(3) {
+			n.Labels[choose(rng, "a", "b")] = choose(rng, "1", "2")
+		}
+		return n
+	case 10, 16, 25:
 		r := model.IdentityRecord{ID: identity, Network: network, Group: group, Labels: map[string]string{}, LabelsLater: rng.Intn(3) == 0}
 		for range rng.Intn(3) {
 			r.Labels[choose(rng, "a", "b")] = choose(rng, "1", "2")
 		}
+		if r.Namespace = choose(rng, model.NamespaceName(""), "x", "y"); rng.Intn(2) == 0 {
+			r.Ports = []model.NamedPort{{Name: "dns", Protocol: model.ProtoUDP, Port: 53}, {Name: "http", Protocol: model.ProtoTCP, Port: choose(rng, uint16(80), 8080)}}[rng.Intn(2):]
+		}
 		return r
 	case 23:
-		return model.Tenant{Name: tenant, Router: model.RouterID(rng.Intn(3))}
+		x := model.Tenant{Name: tenant, Router: model.RouterID(rng.Intn(3))}
+		other := map[model.TenantName]model.TenantName{"blue": model.DefaultTenant, model.DefaultTenant: "blue"}[tenant]
+		if rng.Intn(3) == 0 {
+			x.Shared = append(x.Shared, model.NetworkKey{Tenant: other, Name: choose(rng, model.NetworkName("n1"), "n2", "n3")})
+		}
+		return x
 	case 11, 17, 18:
 		s := model.Service{
 			Key: model.ServiceKey{Tenant: tenant, Name: choose(rng, "s1", "s2", "s3")}, Network: network.Name,
@@ -259,16 +289,26 @@ func randomSelector(rng *rand.Rand, t model.TenantName) model.Selector {
 		s.MatchLabels = map[string]string{choose(rng, "a", "b"): choose(rng, "1", "2")}
 	}
 	for range rng.Intn(3) {
-		r := model.Requirement{Key: choose(rng, "a", "b"), Operator: choose(rng, model.OpIn, model.OpNotIn, model.OpExists, model.OpDoesNotExist)}
-		if r.Operator == model.OpIn || r.Operator == model.OpNotIn {
-			r.Values = choose(rng, []string{"1"}, []string{"2", "1"}, []string{"3"})
+		s.MatchExpressions = append(s.MatchExpressions, randomRequirement(rng))
+	}
+	if rng.Intn(3) == 0 {
+		s.Namespaces = append(s.Namespaces, randomRequirement(rng))
+		if rng.Intn(2) == 0 {
+			s.Namespaces = []model.Requirement{{Key: model.NamespaceNameLabel, Operator: model.OpIn, Values: []string{"x"}}}
 		}
-		if rng.Intn(20) == 0 {
-			r.Operator = "Like"
-		}
-		s.MatchExpressions = append(s.MatchExpressions, r)
 	}
 	return s
+}
+
+func randomRequirement(rng *rand.Rand) model.Requirement {
+	r := model.Requirement{Key: choose(rng, "a", "b"), Operator: choose(rng, model.OpIn, model.OpNotIn, model.OpExists, model.OpDoesNotExist)}
+	if r.Operator == model.OpIn || r.Operator == model.OpNotIn {
+		r.Values = choose(rng, []string{"1"}, []string{"2", "1"}, []string{"3"})
+	}
+	if rng.Intn(20) == 0 {
+		r.Operator = "Like"
+	}
+	return r
 }
 
 func randomPolicy(rng *rand.Rand, k model.PolicyKey) model.Policy {
@@ -309,7 +349,11 @@ func randomRule(rng *rand.Rand, k model.RuleKey) model.PolicyRule {
 		r.Peers = append(r.Peers, p)
 	}
 	for range rng.Intn(3) {
-		r.Ports = append(r.Ports, model.PortMatch{Protocol: choose(rng, model.ProtoTCP, model.ProtoUDP), Lo: 80, Hi: choose(rng, uint16(80), 90)})
+		m := model.PortMatch{Protocol: choose(rng, model.ProtoTCP, model.ProtoUDP), Lo: 80, Hi: choose(rng, uint16(80), 90)}
+		if rng.Intn(3) == 0 {
+			m = model.PortMatch{Protocol: m.Protocol, Name: choose(rng, "http", "dns")}
+		}
+		r.Ports = append(r.Ports, m)
 	}
 	return r
 }
@@ -376,8 +420,8 @@ func testSequences(t *testing.T, seeds int) {
 		}
 		steps.Compile(7)
 		if n := len(steps.networks) + len(steps.groups) + len(steps.policies) + len(steps.tenants) + len(steps.selecting) + len(steps.netIDs) +
-			len(steps.routers) + len(steps.routerIDs) +
-			len(steps.services) + len(steps.subjects) + len(steps.sets) + len(steps.hashes) + steps.clashes; n != 0 {
+			len(steps.routers) + len(steps.routerIDs) + len(steps.namespaces) + len(steps.inNamespace) +
+			len(steps.services) + len(steps.exposedAt) + len(steps.tunnels) + len(steps.subjects) + len(steps.sets) + len(steps.hashes) + steps.clashes; n != 0 {
 			t.Fatalf("seed %d: %d entries left after everything was deleted: %v %v %v %v", seed, n, steps.networks, steps.groups, steps.policies, steps.tenants)
 		}
 		if diff := cmp.Diff(contents(New("h1").Compile(7)), contents(steps.Compile(7)), byValue...); diff != "" {

@@ -41,7 +41,7 @@ func (c *Compiler) putName(before desired.Host, k desired.DNSKey, r desired.DNSR
 		return
 	}
 	pic := &r
-	if old, ok := before.DNS.Records.Get(k); ok && *old == r {
+	if old, ok := before.DNS.Records.Get(k); ok && old.Equal(&r) {
 		pic = old
 	}
 	c.out.DNS.Records = c.out.DNS.Records.Set(k, pic)

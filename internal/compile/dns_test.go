@@ -2,6 +2,7 @@ package compile
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,12 +30,16 @@ func TestNames(t *testing.T) {
 	c.SetEndpoint(ep("e1", "Shop.1"))
 	c.SetEndpoint(ep("e2", "c-e2"))
 	s := model.Service{Key: model.ServiceKey{Tenant: "blue", Name: "DB"}, Network: "n1", VIP: netip.MustParseAddr("fd00::5")}
+	s.Ports = []model.ServicePort{{Port: 80, Provider: 8080, Protocol: model.ProtoTCP, Name: "http"}}
 	c.SetService(s)
 	c.SetNetwork(model.Network{Key: net, Subnet: netip.MustParsePrefix("10.1.0.0/24")})
 	pic, _ := c.Compile(1)
 	want := map[desired.DNSKey]desired.DNSRecord{
 		key("e1"): rec("shop.1"), key("e2"): rec(""),
-		{Service: s.Key}: {Network: net, Service: "db", IPv6: s.VIP},
+		{Service: s.Key}: {
+			Network: net, Service: "db", IPv6: s.VIP,
+			Ports: []desired.ServicePort{{Name: "http", Protocol: model.ProtoTCP, Port: 80, Backend: 8080}},
+		},
 	}
 	if diff := cmp.Diff(want, plain(pic.DNS.Records), byValue...); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
@@ -46,8 +51,15 @@ func TestNames(t *testing.T) {
 
 	c.SetEndpoint(ep("e1", "renamed"))
 	c.DeleteEndpoint(ep("e2", "").Key)
-	c.DeleteService(s.Key)
+	s.Ports[0].Name = "web"
+	s.Ports = slices.Clone(s.Ports)
+	c.SetService(s)
 	next, _ := c.Compile(2)
+	if r, _ := next.DNS.Records.Get(desired.DNSKey{Service: s.Key}); r.Ports[0].Name != "web" {
+		t.Errorf("the port's name is %+v", r.Ports)
+	}
+	c.DeleteService(s.Key)
+	next, _ = c.Compile(3)
 	if diff := cmp.Diff(map[desired.DNSKey]desired.DNSRecord{key("e1"): rec("renamed")}, plain(next.DNS.Records), byValue...); diff != "" {
 		t.Errorf("after the changes (-want +got):\n%s", diff)
 	}

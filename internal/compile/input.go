@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -23,14 +22,21 @@ type Compiler struct {
 	policies map[model.PolicyKey]*policy
 	tenants  map[model.TenantName]*tenant
 	services map[model.ServiceKey]*service
-	privates map[model.EndpointKey]netip.Addr // as this host has chosen them
-	control  []netip.AddrPort                 // sorted
-	routers  map[model.TenantName]model.RouterID
+	// namespaces are those with a row; inNamespace has the identities of each that is named.
+	namespaces  map[model.NamespaceName]*model.Namespace
+	inNamespace map[model.NamespaceName]set[identityOf]
+	privates    map[model.EndpointKey]netip.Addr // as this host has chosen them
+	control     []netip.AddrPort                 // sorted
+	routers     map[model.TenantName]model.RouterID
+	shared      map[model.TenantName][]model.NetworkKey    // networks of others that a tenant reaches
+	clients     map[model.TenantName]set[model.TenantName] // the reverse: who reaches a tenant's networks
 
 	// Indexes over dependencies.
 	selecting map[peerRef]set[*selection]       // selections that name a group or network
 	netIDs    map[model.NetworkID]set[*network] // who claims a number; nearly always one
 	routerIDs map[model.RouterID]set[model.TenantName]
+	tunnels   map[netip.Addr]set[model.HostName] // whose they are
+	exposedAt map[netip.Addr]set[*service]       // who wants to be exposed there
 
 	subjects map[subjectKey]*subject
 	sets     map[string]*policySet       // by name
@@ -44,6 +50,7 @@ type Compiler struct {
 	dirtyEps      set[*endpoint]
 	dirtyGroups   set[*group]
 	dirtyTenants  set[*tenant]
+	dirtyTunnels  set[netip.Addr]
 	changed       serviceChanges
 	policyChanges
 
@@ -67,13 +74,20 @@ func New(host model.HostName) *Compiler {
 		hashes:        map[desired.PolicySetID]int{},
 		netIDs:        map[model.NetworkID]set[*network]{},
 		routers:       map[model.TenantName]model.RouterID{},
+		shared:        map[model.TenantName][]model.NetworkKey{},
+		clients:       map[model.TenantName]set[model.TenantName]{},
 		routerIDs:     map[model.RouterID]set[model.TenantName]{},
+		tunnels:       map[netip.Addr]set[model.HostName]{},
+		exposedAt:     map[netip.Addr]set[*service]{},
 		dirtyHeader:   true,
 		dirtyNetworks: set[*network]{},
 		dirtyEps:      set[*endpoint]{},
 		dirtyGroups:   set[*group]{},
 		dirtyTenants:  set[*tenant]{},
+		dirtyTunnels:  set[netip.Addr]{},
 		services:      map[model.ServiceKey]*service{},
+		namespaces:    map[model.NamespaceName]*model.Namespace{},
+		inNamespace:   map[model.NamespaceName]set[identityOf]{},
 		changed:       serviceChanges{set[*service]{}, map[*service]set[*endpoint]{}},
 		policyChanges: newPolicyChanges(),
 	}
@@ -92,6 +106,9 @@ func (c *Compiler) putGlobal(g *model.Global) {
 	if c.routes() != routed {
 		for _, t := range c.tenants {
 			c.touchRouter(t)
+			if c.shares(t.name) {
+				c.touchApart(t)
+			}
 		}
 	}
 }
@@ -101,6 +118,7 @@ func (c *Compiler) putGlobal(g *model.Global) {
 func (c *Compiler) SetHost(h model.Host) {
 	old := c.hosts[h.Name]
 	c.hosts[h.Name] = &h
+	c.touchTunnel(h.Name, old, &h)
 	if old == nil || old.VTEP != h.VTEP {
 		c.touchHost(h.Name)
 	}
@@ -108,7 +126,8 @@ func (c *Compiler) SetHost(h model.Host) {
 
 // DeleteHost forgets a host; its endpoints keep their place without a tunnel.
 func (c *Compiler) DeleteHost(name model.HostName) {
-	if c.hosts[name] != nil {
+	if old := c.hosts[name]; old != nil {
+		c.touchTunnel(name, old, nil)
 		delete(c.hosts, name)
 		c.touchHost(name)
 	}
@@ -164,6 +183,7 @@ func (c *Compiler) putNetwork(k model.NetworkKey, rec *model.Network) {
 			c.dirtyEps.add(e)
 		}
 		c.touchPeer(peerRef{tenant: k.Tenant, network: k.Name})
+		c.touchShared(n.tenant)
 	}
 }
 
@@ -301,7 +321,7 @@ func (c *Compiler) tenant(name model.TenantName) *tenant {
 	return lookup(c.tenants, name, func() *tenant {
 		return &tenant{
 			name: name, networks: set[*network]{}, records: map[model.Identity]*model.IdentityRecord{}, postings: map[term]set[model.Identity]{},
-			uses: map[model.Identity]int{}, orphans: set[model.Identity]{}, later: set[model.Identity]{}, subjects: map[model.Identity]set[*subject]{},
+			uses: map[model.Identity]int{}, orphans: set[model.Identity]{}, later: set[model.Identity]{}, named: set[*rule]{}, subjects: map[model.Identity]set[*subject]{},
 			selections: map[string]*selection{}, byTerm: map[term]set[*selection]{},
 		}
 	})
@@ -331,7 +351,7 @@ func (c *Compiler) checkOrphan(t *tenant, id model.Identity) {
 func (c *Compiler) SetIdentity(r model.IdentityRecord) {
 	t := c.tenant(r.Network.Tenant)
 	old := t.records[r.ID]
-	if old != nil && old.Network == r.Network && old.Group == r.Group && old.LabelsLater == r.LabelsLater && maps.Equal(old.Labels, r.Labels) {
+	if r = r.In(c.namespaces[r.Namespace]); old != nil && old.Equal(r) {
 		return
 	}
 	c.enterIdentity(t, r.ID, old, &r)

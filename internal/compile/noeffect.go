@@ -6,7 +6,7 @@ import "github.com/contiv/netplugin/v2/internal/model"
 var kindNoEffect = func() map[string][]model.NoEffect {
 	out := map[string][]model.NoEffect{}
 	for _, n := range model.NoEffects("") {
-		if n.Hosts != "" {
+		if n.Hosts != "" && !n.ByDriver {
 			out[n.Kind] = append(out[n.Kind], n)
 		}
 	}

@@ -56,7 +56,7 @@ func TestNoEffect(t *testing.T) {
 	s := model.Service{Key: model.ServiceKey{Tenant: "t", Name: "s"}, Network: "n", Ports: []model.ServicePort{{}}}
 	c.SetService(s)
 	all := append([]string{"Bgps h1"}, mine[:2]...)
-	all = append(all, "globals global networkInfraType aci", mine[2], "serviceLBs t:s ports")
+	all = append(all, "globals global networkInfraType aci", mine[2]) // of the service the data plane tells
 	expect("everything", all...)
 
 	g.Infra = model.InfraDefault

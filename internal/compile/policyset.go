@@ -15,12 +15,14 @@ import (
 // name says what is in it, so that it does not matter how it came about.
 type policySet struct {
 	name     string
-	policies []*policy     // enforced
-	audits   []*policySet  // each with one more policy
-	control  *network      // whose control tier it has; nil = none
-	shut     string        // id of the rule that denies everything instead
-	users    set[*subject] // empty when it is only there as an audit of others
-	refs     int           // how many sets have it as an audit
+	policies []*policy         // enforced
+	ports    []model.NamedPort // what its subjects call ports, where a policy names any
+	audits   []*policySet      // each with one more policy
+	control  *network          // whose control tier it has; nil = none
+	apart    *network          // whose tiers that keep tenants apart it has; nil = none
+	shut     string            // id of the rule that denies everything instead
+	users    set[*subject]     // empty when it is only there as an audit of others
+	refs     int               // how many sets have it as an audit
 
 	rebuild bool
 	in, out []tierRules
@@ -48,7 +50,7 @@ func (c *Compiler) setOf(s *subject, p plan) *policySet {
 		}
 		return c.makeSet(who+"/"+p.shut, plan{}, "shut/"+who)
 	}
-	if len(p.enforced) == 0 && len(p.audited) == 0 && p.control == nil {
+	if len(p.enforced) == 0 && len(p.audited) == 0 && p.control == nil && p.apart == nil {
 		return nil
 	}
 	names := func(list []*policy) string {
@@ -65,13 +67,19 @@ func (c *Compiler) setOf(s *subject, p plan) *policySet {
 	if p.control != nil {
 		name += " control plane by " + string(p.control.key.Name)
 	}
+	if len(p.ports) > 0 {
+		name += " ports " + portsText(p.ports)
+	}
+	if p.apart != nil {
+		name += " apart on " + string(p.apart.key.Name)
+	}
 	set := c.sets[name]
 	if set != nil {
 		return set
 	}
 	set = c.makeSet(name, p, "")
 	for _, a := range p.audited {
-		with := plan{control: p.control, enforced: append(slices.Clone(p.enforced), a)}
+		with := plan{control: p.control, apart: p.apart, ports: p.ports, enforced: append(slices.Clone(p.enforced), a)}
 		slices.SortFunc(with.enforced, func(a, b *policy) int { return cmp.Compare(a.key.Name, b.key.Name) })
 		beside := c.setOf(s, with)
 		beside.refs++
@@ -84,7 +92,7 @@ func (c *Compiler) makeSet(name string, p plan, shut string) *policySet {
 	if old := c.sets[name]; old != nil {
 		return old
 	}
-	set := &policySet{name: name, policies: p.enforced, control: p.control, shut: shut, users: set[*subject]{}, rebuild: true}
+	set := &policySet{name: name, policies: p.enforced, ports: p.ports, control: p.control, apart: p.apart, shut: shut, users: set[*subject]{}, rebuild: true}
 	c.sets[name] = set
 	c.dirtySets.add(set)
 	for _, x := range p.enforced {
@@ -121,8 +129,9 @@ func (c *Compiler) sweepSets() {
 	}
 }
 
-// changeRule enters a rule of one of the set's policies, nil = it is gone.
-func (s *policySet) changeRule(p *policy, dir model.Direction, id string, r *desired.Rule) {
+// changeRule enters a rule of one of the set's policies in place of another one; nil
+// = there was none, or it is gone.
+func (s *policySet) changeRule(p *policy, dir model.Direction, old, r *desired.Rule) {
 	if s.rebuild {
 		return
 	}
@@ -134,10 +143,16 @@ func (s *policySet) changeRule(p *policy, dir model.Direction, id string, r *des
 		t := &tiers[i]
 		switch {
 		case t.tier != p.rec.Tier:
-		case len(t.policies) == 1:
+		case len(t.policies) == 1 && (dir == model.Out || p.named == 0):
 			t.rules = own
 		default:
-			put(&t.rules, id, r)
+			old, r := s.resolved(old), s.resolved(r)
+			if old != nil && (r == nil || r.ID != old.ID) {
+				put(&t.rules, old.ID, nil)
+			}
+			if r != nil {
+				put(&t.rules, r.ID, r)
+			}
 		}
 	}
 }
@@ -155,13 +170,13 @@ func (s *policySet) build() {
 		if len(of) == 0 {
 			continue
 		}
-		s.in = append(s.in, unite(tier, of, model.In))
-		s.out = append(s.out, unite(tier, of, model.Out))
+		s.in = append(s.in, s.unite(tier, of, model.In))
+		s.out = append(s.out, s.unite(tier, of, model.Out))
 	}
 	s.rebuild = false
 }
 
-func unite(tier model.Tier, of []*policy, dir model.Direction) tierRules {
+func (s *policySet) unite(tier model.Tier, of []*policy, dir model.Direction) tierRules {
 	rules := func(p *policy) desired.Rules {
 		if dir == model.Out {
 			return p.out
@@ -179,11 +194,17 @@ func unite(tier model.Tier, of []*policy, dir model.Direction) tierRules {
 	}
 	t.rules = rules(largest)
 	for _, p := range of {
-		if p == largest {
+		if p == largest && (dir == model.Out || p.named == 0) {
 			continue
 		}
 		for id, r := range rules(p).All() {
-			t.rules = t.rules.Set(id, r)
+			if now := s.resolved(r); now != r {
+				put(&t.rules, id, nil)
+				r = now
+			}
+			if r != nil {
+				put(&t.rules, r.ID, r)
+			}
 		}
 	}
 	for _, a := range []model.Action{model.Allow, model.Deny} { // the last is the strongest
@@ -211,8 +232,12 @@ func (c *Compiler) picture(s *policySet) *desired.PolicySet {
 		out.In, out.Out = tier, tier
 		return out
 	}
+	var last []desired.Tier
+	if s.apart != nil {
+		out.In, out.Out, last = c.apartTiers(s.apart)
+	}
 	if s.control != nil {
-		out.Out = c.controlTier(s.control.rec)
+		out.Out = append(c.controlTier(s.control.rec), out.Out...)
 	}
 	tiers := func(list []tierRules, to []desired.Tier) []desired.Tier {
 		for _, t := range list {
@@ -222,7 +247,7 @@ func (c *Compiler) picture(s *policySet) *desired.PolicySet {
 		}
 		return to
 	}
-	out.In, out.Out = tiers(s.in, out.In), tiers(s.out, out.Out)
+	out.In, out.Out = append(tiers(s.in, out.In), last...), tiers(s.out, out.Out)
 	for _, a := range s.audits {
 		out.Audits = append(out.Audits, a.id)
 	}

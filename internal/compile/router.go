@@ -7,10 +7,16 @@ import (
 )
 
 // SetTenant records a tenant.
-func (c *Compiler) SetTenant(t model.Tenant) { c.putRouter(t.Name, t.Router) }
+func (c *Compiler) SetTenant(t model.Tenant) {
+	c.putRouter(t.Name, t.Router)
+	c.putShared(t.Name, t.Shared)
+}
 
 // DeleteTenant forgets a tenant; its networks reach each other no longer.
-func (c *Compiler) DeleteTenant(name model.TenantName) { c.putRouter(name, 0) }
+func (c *Compiler) DeleteTenant(name model.TenantName) {
+	c.putRouter(name, 0)
+	c.putShared(name, nil)
+}
 
 func (c *Compiler) putRouter(name model.TenantName, id model.RouterID) {
 	old := c.routers[name]
@@ -49,6 +55,9 @@ func (c *Compiler) countLocal(t *tenant, by int) {
 	was := t.local
 	if t.local += by; (was == 0) != (t.local == 0) {
 		c.touchRouter(t)
+		for p := range c.partners(t.name) {
+			c.touchRouter(c.tenants[p])
+		}
 	}
 }
 
@@ -56,11 +65,15 @@ func (c *Compiler) countLocal(t *tenant, by int) {
 func (c *Compiler) routes() bool { return c.global != nil && c.global.FwdMode == model.FwdRouting }
 
 // joins returns the router that joins a tenant's networks, 0 = none does. Of
-// tenants with one number, of which control gives each once, the first by name has it.
+// tenants with one number, of which control gives each once, the first by name has it;
+// all that share networks have one.
 func (c *Compiler) joins(t *tenant) model.RouterID {
 	id := c.routers[t.name]
-	if !c.routes() {
+	switch {
+	case !c.routes():
 		return 0
+	case c.shares(t.name):
+		return model.RouterShared
 	}
 	for rival := range c.routerIDs[id] {
 		if rival < t.name {
@@ -72,7 +85,7 @@ func (c *Compiler) joins(t *tenant) model.RouterID {
 
 func (c *Compiler) routerProblem(t *tenant) string {
 	switch {
-	case t.local == 0 || !c.routes() || c.joins(t) != 0:
+	case t.local == 0 && t.exposing == 0 || !c.routes() || c.joins(t) != 0:
 		return ""
 	case c.routers[t.name] == 0:
 		return "it has none yet: its networks do not reach each other"
@@ -84,7 +97,8 @@ func (c *Compiler) routerProblem(t *tenant) string {
 func (n *network) here(host model.HostName) bool { return len(n.byHost[host]) > 0 }
 
 // present tells whether a network belongs into the picture: it has endpoints on
-// this host, or is joined to one that has.
+// this host, or services that every host leads to, or is joined to one that has and
+// that it may have to do with.
 func (c *Compiler) present(n *network) bool {
-	return n.here(c.self) || n.rec != nil && n.tenant.local > 0 && c.joins(n.tenant) != 0
+	return n.here(c.self) || n.rec != nil && (n.exposes() || c.joins(n.tenant) != 0 && (n.tenant.local > 0 || n.tenant.exposing > 0 || c.sharedHere(n)))
 }

@@ -35,6 +35,9 @@ const (
 	termGroup
 	termKey
 	termLabel
+	termNamespaceKey // labels of its namespace
+	termNamespaceLabel
+	termPort // a name of a port
 )
 
 // termsOf returns all that an identity has.
@@ -47,6 +50,12 @@ func termsOf(r *model.IdentityRecord) []term {
 	for k, v := range r.Labels {
 		out = append(out, term{termKey, k, ""}, term{termLabel, k, v})
 	}
+	for k, v := range r.NamespaceLabels {
+		out = append(out, term{termNamespaceKey, k, ""}, term{termNamespaceLabel, k, v})
+	}
+	for _, p := range r.Ports {
+		out = append(out, term{termPort, p.Name, ""})
+	}
 	return out
 }
 
@@ -54,17 +63,21 @@ func termsOf(r *model.IdentityRecord) []term {
 // fewest values of a label, else the group, a label's key, the network, else nothing.
 func anchors(s model.Selector) []term {
 	var labels, keys []term
-	for _, r := range s.Requirements() {
-		switch {
-		case r.Operator == model.OpIn && (labels == nil || len(r.Values) < len(labels)):
-			labels = []term{}
-			for _, v := range r.Values {
-				labels = append(labels, term{termLabel, r.Key, v})
+	consider := func(all []model.Requirement, key, label termKind) {
+		for _, r := range all {
+			switch {
+			case r.Operator == model.OpIn && (labels == nil || len(r.Values) < len(labels)):
+				labels = []term{}
+				for _, v := range r.Values {
+					labels = append(labels, term{label, r.Key, v})
+				}
+			case r.Operator == model.OpExists && keys == nil:
+				keys = []term{{key, r.Key, ""}}
 			}
-		case r.Operator == model.OpExists && keys == nil:
-			keys = []term{{termKey, r.Key, ""}}
 		}
 	}
+	consider(s.Requirements(), termKey, termLabel)
+	consider(s.OfNamespace(), termNamespaceKey, termNamespaceLabel)
 	switch {
 	case labels != nil:
 		return labels
@@ -145,15 +158,10 @@ func (s *selection) include() {
 		s.denied = s.denied.With(id)
 	}
 	for _, id := range s.tenant.compiledLater {
-		if rec := s.tenant.records[id]; rec != nil && s.withoutLabels().Selects(*rec) {
+		if rec := s.tenant.records[id]; rec != nil && s.selector.WithoutLabels().Selects(*rec) {
 			s.denied = s.denied.With(id)
 		}
 	}
-}
-
-// withoutLabels is the selector without what it asks of labels.
-func (s *selection) withoutLabels() model.Selector {
-	return model.Selector{Tenant: s.selector.Tenant, Network: s.selector.Network, Group: s.selector.Group}
 }
 
 func peerRefs(s model.Selector) (out []peerRef) {
@@ -182,10 +190,26 @@ func (c *Compiler) enterIdentity(t *tenant, id model.Identity, old, rec *model.I
 			maps.Copy(near, t.byTerm[m])
 		}
 	}
+	if old != nil && old.Namespace != "" {
+		removeFrom(c.inNamespace, old.Namespace, identityOf{t.name, id})
+	}
+	if rec != nil && rec.Namespace != "" {
+		addTo(c.inNamespace, rec.Namespace, identityOf{t.name, id})
+	}
+	if old != nil && len(old.Ports) > 0 || rec != nil && len(rec.Ports) > 0 {
+		maps.Copy(c.dirtyRules, t.named)
+	}
+	if old != nil && rec != nil && old.LabelsUnknown() && rec.LabelsUnknown() { // a peer as far as what is known of it allows
+		for _, s := range t.selections {
+			if s.selector.AsksForLabels() {
+				c.dirtySelections.add(s)
+			}
+		}
+	}
 	delete(t.records, id)
 	delete(t.later, id)
 	if rec != nil {
-		if rec.LabelsLater {
+		if rec.LabelsUnknown() {
 			t.later.add(id)
 		}
 		t.records[id] = rec

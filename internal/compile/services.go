@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -17,6 +18,7 @@ type service struct {
 	found    *model.ServiceSelector // under which net.services has it
 	members  set[*endpoint]         // whose labels it selects, in the picture or not
 	backends desired.Map[model.EndpointKey, *desired.Backend]
+	claims   [2]netip.Addr // at which it wants to be exposed
 }
 
 // serviceIndex is what a network with services has besides, so that neither an
@@ -25,7 +27,8 @@ type serviceIndex struct {
 	all       set[*service]
 	bySelect  map[model.ServiceSelector]set[*service] // by one of their selectors
 	endpoints map[model.ServiceSelector]set[*endpoint]
-	at        model.NetworkID // the network's number when its services were compiled
+	at        model.NetworkID // the network's number and encapsulation when its services were compiled
+	encap     model.Encap
 }
 
 // serviceChanges is what the next Compile has to look at.
@@ -72,6 +75,7 @@ func (c *Compiler) joinNetwork(s *service) {
 		for e := range eachEndpoint(n) {
 			n.services.index(e, true)
 		}
+		c.countExposing(n, 1)
 	}
 	x := n.services
 	x.all.add(s)
@@ -120,6 +124,7 @@ func (c *Compiler) leaveNetwork(s *service) {
 	if delete(x.all, s); len(x.all) == 0 {
 		n.services = nil
 		c.dirtyNetworks.add(n)
+		c.countExposing(n, -1)
 	}
 }
 
@@ -165,10 +170,10 @@ func (c *Compiler) serve(e *endpoint, in bool) {
 }
 
 // relabel brings the services of an endpoint up to date with what else has changed
-// of it: labels and health.
+// of it: labels, health, and whether it drains.
 func (c *Compiler) relabel(e *endpoint, v model.Endpoint) {
 	if maps.Equal(e.Labels, v.Labels) {
-		if e.Unhealthy != v.Unhealthy {
+		if e.Unhealthy != v.Unhealthy || e.Draining != v.Draining {
 			for s := range e.services {
 				c.changed.backend(s, e)
 			}
@@ -194,8 +199,10 @@ func (c *Compiler) provide(s *service, e *endpoint) {
 // changed of them, of their networks and of the endpoints that provide them.
 func (c *Compiler) compileServices(before desired.Host) {
 	for n := range c.dirtyNetworks {
-		if x := n.services; x != nil && x.at != n.id {
-			x.at = n.id
+		if x := n.services; x != nil && (x.at != n.id || n.rec != nil && x.encap != n.rec.Encap) {
+			if x.at = n.id; n.rec != nil {
+				x.encap = n.rec.Encap
+			}
 			for s := range x.all {
 				c.changed.services.add(s)
 			}
@@ -205,6 +212,9 @@ func (c *Compiler) compileServices(before desired.Host) {
 		for s := range e.services {
 			c.changed.backend(s, e)
 		}
+	}
+	for s := range c.changed.services {
+		c.claimAddrs(s)
 	}
 	for s, changed := range c.changed.backends {
 		for e := range changed {
@@ -242,8 +252,11 @@ func (c *Compiler) putBackend(s *service, e *endpoint) {
 	if e.isRemote && e.net.rec.Encap == model.EncapVXLAN {
 		b.VTEP = c.vtep(e.Host)
 	}
-	if e.Unhealthy {
+	switch {
+	case e.Unhealthy:
 		b.State = desired.BackendUnhealthy
+	case e.Draining:
+		b.State = desired.BackendDraining
 	}
 	if old, ok := s.backends.Get(e.Key); !ok || *old != *b {
 		s.backends = s.backends.Set(e.Key, b)
@@ -259,16 +272,15 @@ func (c *Compiler) putService(s *service, before desired.Host) {
 		c.problems.set(object, "")
 		return
 	}
-	pic := &desired.Service{Key: s.key, Network: s.net.id, Backends: s.backends, Affinity: s.rec.AffinityTime()}
+	pic := &desired.Service{Key: s.key, Network: s.net.id, Backends: s.backends, Ports: servicePorts(s.rec), Affinity: s.rec.AffinityTime()}
 	pic.IPv4, pic.IPv6 = s.rec.Addrs()
-	for _, p := range s.rec.Ports {
-		pic.Ports = append(pic.Ports, desired.ServicePort{Protocol: p.Protocol, Port: p.Port, Backend: p.Provider})
-	}
-	slices.SortFunc(pic.Ports, desired.CompareServicePorts)
-	text := ""
+	text := c.leadOutside(s, pic)
 	if n := s.backends.Len(); n > desired.MaxBackends {
 		pic.Backends = firstBackends(s.backends)
-		text = fmt.Sprintf("has %d providers: connections go to the first %d of them by name", n, desired.MaxBackends)
+		if text != "" {
+			text += "; "
+		}
+		text += fmt.Sprintf("has %d providers: connections go to the first %d of them by name", n, desired.MaxBackends)
 	}
 	c.problems.set(object, text)
 	if old, ok := before.Services.Get(s.key); ok && old.Equal(pic) {
@@ -290,12 +302,20 @@ func firstBackends(all desired.Map[model.EndpointKey, *desired.Backend]) (out de
 	return out
 }
 
-// serviceName is a service's name and addresses; none of one that is gone.
+// serviceName is a service's name, addresses and ports; none of one that is gone.
 func serviceName(s *service) desired.DNSRecord {
 	if s.rec == nil || !s.rec.VIP.IsValid() && !s.rec.VIP6.IsValid() {
 		return desired.DNSRecord{}
 	}
-	r := desired.DNSRecord{Network: s.rec.NetworkKey(), Service: dnsName(s.key.Name)}
+	r := desired.DNSRecord{Network: s.rec.NetworkKey(), Service: dnsName(s.key.Name), Ports: servicePorts(s.rec)}
 	r.IPv4, r.IPv6 = s.rec.Addrs()
 	return r
+}
+
+func servicePorts(s *model.Service) (out []desired.ServicePort) {
+	for _, p := range s.Ports {
+		out = append(out, desired.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port, Backend: p.Provider})
+	}
+	slices.SortFunc(out, desired.CompareServicePorts)
+	return out
 }

@@ -70,11 +70,22 @@ func TestServices(t *testing.T) {
 	local := desired.Backend{Network: 7, IPv4: here.IPv4, Identity: 300, Local: true}
 	both := map[model.EndpointKey]desired.Backend{there.Key: backend, here.Key: local}
 	expect("and one here", both)
-	there.Unhealthy = true
-	c.SetEndpoint(there)
-	backend.State = desired.BackendUnhealthy
-	both[there.Key] = backend
-	expect("one is ill", both)
+	for _, step := range []struct {
+		what          string
+		ill, draining bool
+		state         desired.BackendState
+	}{
+		{"one is ill", true, false, desired.BackendUnhealthy},
+		{"one is ill and drains", true, true, desired.BackendUnhealthy},
+		{"one drains", false, true, desired.BackendDraining},
+		{"one serves again", false, false, desired.BackendActive},
+		{"and is ill again", true, false, desired.BackendUnhealthy},
+	} {
+		there.Unhealthy, there.Draining, backend.State = step.ill, step.draining, step.state
+		c.SetEndpoint(there)
+		both[there.Key] = backend
+		expect(step.what, both)
+	}
 	c.SetEndpoint(provides(there, 2))
 	delete(both, there.Key)
 	expect("one has another label", both)
@@ -120,7 +131,7 @@ func TestTooManyProviders(t *testing.T) {
 		t.Errorf("problems %v", problems)
 	}
 	c.DeleteEndpoint(last)
-	if _, problems = c.Compile(2); len(problems) != 1 { // that services are not served
+	if _, problems = c.Compile(2); len(problems) != 0 {
 		t.Errorf("problems %v when it is gone", problems)
 	}
 }

@@ -113,6 +113,7 @@ type policy struct {
 	sets      set[*policySet]
 
 	compiled bool
+	named    int // rules for what comes in that name ports
 	in, out  desired.Rules
 }
 
@@ -126,7 +127,7 @@ type rule struct {
 	peers   []*selection      // of bound: one for each of its peers that is no CIDR, in order
 	seen    []desired.Identities
 	union   desired.Identities // of all that was seen of peers
-	in, out *desired.Rule
+	in, out []*desired.Rule    // with different IDs
 	problem bool
 }
 
@@ -146,12 +147,14 @@ type tenant struct {
 	later    set[model.Identity]          // of records: labels are told later
 	asking   int                          // policies and rules that ask for labels
 	subjects map[model.Identity]set[*subject]
+	named    set[*rule] // compiled ones for what goes out that name ports
 
 	selections map[string]*selection // by their text
 	byTerm     map[term]set[*selection]
 
 	networks set[*network]
 	local    int // endpoints on this host, on any network
+	exposing int // networks with exposed services
 
 	name            model.TenantName
 	compiledOrphans []model.Identity // sorted
@@ -159,7 +162,7 @@ type tenant struct {
 }
 
 func (t *tenant) empty() bool {
-	return len(t.records) == 0 && len(t.uses) == 0 && t.asking == 0 && len(t.selections) == 0 && len(t.subjects) == 0 && len(t.networks) == 0
+	return len(t.records) == 0 && len(t.uses) == 0 && t.asking == 0 && len(t.selections) == 0 && len(t.subjects) == 0 && len(t.networks) == 0 && len(t.named) == 0
 }
 
 // lookup returns the entry of m at k, made by mk when absent.

@@ -108,7 +108,9 @@ type plan struct {
 	enforced, audited []*policy // sorted by key
 	shut              string    // why everything is denied instead
 	problem           string
-	control           *network // whose control tier its ports have
+	control           *network          // whose control tier its ports have
+	ports             []model.NamedPort // those of the subject, where a policy names ports
+	apart             *network          // whose tiers keep its ports from other tenants
 }
 
 func (c *Compiler) planOf(s *subject) (p plan) {
@@ -124,7 +126,7 @@ func (c *Compiler) planOf(s *subject) (p plan) {
 	switch rec := t.records[s.key.identity]; {
 	case rec == nil:
 		c.planUnknown(s, t, &p)
-	case rec.LabelsLater && t.asking > 0:
+	case rec.LabelsUnknown() && t.asking > 0:
 		p.shut = "labels that are told later"
 	default:
 		for _, m := range termsOf(rec) {
@@ -145,6 +147,13 @@ func (c *Compiler) planOf(s *subject) (p plan) {
 	if len(c.controlTier(s.net.rec)) > 0 {
 		p.control = s.net
 	}
+	names := func(x *policy) bool { return x.named > 0 }
+	if rec := t.records[s.key.identity]; rec != nil && (slices.ContainsFunc(p.enforced, names) || slices.ContainsFunc(p.audited, names)) {
+		p.ports = rec.Ports
+	}
+	if c.routes() && c.shares(t.name) {
+		p.apart = s.net
+	}
 	return p
 }
 
@@ -155,8 +164,8 @@ func (c *Compiler) planUnknown(s *subject, t *tenant, p *plan) {
 	known := model.IdentityRecord{Network: s.key.network, Group: s.key.group}
 	for _, sel := range t.selections {
 		switch {
-		case len(sel.policies) == 0 || !sel.withoutLabels().Selects(known):
-		case len(sel.selector.Requirements()) > 0:
+		case len(sel.policies) == 0 || !sel.selector.WithoutLabels().Selects(known):
+		case sel.selector.AsksForLabels():
 			p.shut = cmp.Or(p.shut, "unknown labels")
 			p.problem = fmt.Sprintf("the labels of identity %d are unknown, and policies ask for labels: they deny everything", s.key.identity)
 		default:
@@ -194,8 +203,11 @@ func (c *Compiler) compileSubjects() {
 		p := c.planOf(s)
 		c.problems.set(s.problemObject(), p.problem)
 		next := c.setOf(s, p)
-		if next != nil && next == s.set && next.control != nil {
-			c.dirtySets.add(next) // the control plane may be elsewhere
+		if next != nil && next == s.set && (next.control != nil || next.apart != nil) {
+			c.dirtySets.add(next) // the control plane may be elsewhere, other tenants' networks be others
+			for _, a := range next.audits {
+				c.dirtySets.add(a)
+			}
 		}
 		c.useSet(s, next)
 	}

@@ -19,6 +19,8 @@ type claim struct {
 	c       *Controller
 	addrs   held[tables.AddressKey]
 	numbers held[tables.NumberKey]
+	// What this run adds of services.
+	services, fronts int
 }
 
 // held is what a claim holds: a long list's may be tens of thousands.
@@ -55,6 +57,7 @@ func (c *Controller) claim() *claim { return &claim{c: c} }
 func (cl *claim) rewind() {
 	cl.addrs.rewind()
 	cl.numbers.rewind()
+	cl.services, cl.fronts = 0, 0
 }
 
 // addr holds the next free address in allowed; false when there is none.

@@ -83,7 +83,8 @@ func (c *Controller) deleteEndpoints(ctx context.Context, fence *store.Fence, ep
 
 // Sweep is the leader's garbage collection, until ctx ends or the leadership
 // is lost: reservations that have expired, replacements of rules that were left
-// unfinished, identities with labels that no endpoint has, and, once in
+// unfinished, identities with labels that no endpoint has, services without an
+// address of a family that their network has, and, once in
 // generationRounds, generations of scopes that nobody has touched since the time
 // before.
 func (c *Controller) Sweep(ctx context.Context, fence store.Fence, every time.Duration) error {
@@ -146,6 +147,9 @@ func (c *Controller) SweepOnce(ctx context.Context, fence store.Fence) error {
 	}
 	if err := c.sweepIdentities(ctx, fence, v); err != nil {
 		return fmt.Errorf("sweep identities: %w", err)
+	}
+	if err := c.completeServices(ctx, fence, v); err != nil {
+		return fmt.Errorf("complete services: %w", err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -167,10 +168,14 @@ func sameEndpoint(old, want model.Endpoint) error {
 		{"IPAddress", old.IPv4, want.IPv4, want.IPv4.IsValid()},
 		{"IPv6Address", old.IPv6, want.IPv6, want.IPv6.IsValid()},
 		{"MacAddress", old.MAC, want.MAC, want.MAC != model.MAC{}},
+		{"Namespace", old.Namespace, want.Namespace, true},
 	} {
 		if f.given && f.old != f.new {
 			return model.Errorf(model.ErrConflict, "it exists already with %s %q, not %q", f.name, fmt.Sprint(f.old), fmt.Sprint(f.new))
 		}
+	}
+	if !slices.Equal(old.Ports, want.Ports) {
+		return model.Errorf(model.ErrConflict, "it exists already with other named ports")
 	}
 	return nil
 }
@@ -196,11 +201,11 @@ func (c *Controller) identify(ctx context.Context, tx store.Tx, cl *claim, n mod
 // interned is the identity of an endpoint whose labels, after the filter, are
 // given; own tells that it is another than its group's or network's.
 func interned(e model.Endpoint, labels map[string]string) (of model.IdentityRecord, own bool) {
-	of = model.IdentityRecord{Network: e.Key.Network, Group: e.Group, LabelsLater: e.LabelsLater}
+	of = model.IdentityRecord{Network: e.Key.Network, Group: e.Group, LabelsLater: e.LabelsLater, Namespace: e.Namespace, Ports: e.Ports}
 	if !e.LabelsLater {
 		of.Labels = labels
 	}
-	return of, e.LabelsLater || labels != nil
+	return of, e.LabelsLater || labels != nil || e.Namespace != "" || len(e.Ports) > 0
 }
 
 // takeAddr gives an endpoint, or a service, its address of one family, if the
@@ -320,7 +325,7 @@ type EndpointUpdate struct {
 	Labels    map[string]string // added to those that are there
 	Removed   []string          // keys of those that are there no more; Labels may bring one back
 	Unhealthy *bool             // what its health check says; nil = as it was
-	Stopped   bool              // the container has ended: its labels no longer count, nor its health
+	Stopped   bool              // the container has ended: its labels no longer count, nor its health, nor that it drains
 }
 
 // UpdateEndpoint records what a runtime has learnt; the endpoint's identity
@@ -356,7 +361,7 @@ func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error
 			e.Unhealthy = *u.Unhealthy
 		}
 		if u.Stopped {
-			e.Unhealthy = false
+			e.Unhealthy, e.Draining = false, false
 		}
 		if err := e.Validate(); err != nil {
 			return err
@@ -376,7 +381,7 @@ func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error
 				return err
 			}
 		}
-		if e.Container == old.Container && e.Name == old.Name && !old.LabelsLater && e.Unhealthy == old.Unhealthy && maps.Equal(e.Labels, old.Labels) {
+		if e.Container == old.Container && e.Name == old.Name && !old.LabelsLater && e.Unhealthy == old.Unhealthy && e.Draining == old.Draining && maps.Equal(e.Labels, old.Labels) {
 			return nil
 		}
 		return tables.Endpoints.Put(tx, e)

@@ -79,15 +79,23 @@ var (
 // enterIdentity enters what an identity stands for.
 func enterIdentity(v *View, _ tables.IdentityKey, old, now *model.IdentityRecord, _ store.Revision) {
 	if old != nil {
-		indexIdentity(v, *old, false)
+		indexIdentity(v, v.joined(*old), false)
 	}
 	if now != nil {
-		indexIdentity(v, *now, true)
+		indexIdentity(v, v.joined(*now), true)
 	}
+}
+
+// identity is what an identity stands for, with its namespace's labels.
+func (v *View) identity(t model.TenantName, id model.Identity) model.IdentityRecord {
+	return v.joined(identityRecords.in(v).all[tables.IdentityKey{Tenant: t, ID: id}])
 }
 
 func indexIdentity(v *View, r model.IdentityRecord, in bool) {
 	identitiesOf.in(v).put(r.Network.Tenant, r.ID, in)
 	identitiesOfGroup.in(v).put(model.GroupKey{Tenant: r.Network.Tenant, Name: r.Group}, r.ID, in)
+	if r.Namespace != "" {
+		identitiesInNamespace.in(v).put(r.Namespace, tables.IdentityKey{Tenant: r.Network.Tenant, ID: r.ID}, in)
+	}
 	indexTraits(v, r, in)
 }

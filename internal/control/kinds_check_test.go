@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -52,7 +53,11 @@ func checkKinds(t *testing.T, c *harness) {
 		if _, ok := v.Network(s.NetworkKey()); !ok {
 			t.Errorf("service %s has no network", s.Key)
 		}
-		owned[tables.AddressKey{Network: s.NetworkKey(), Addr: s.VIP}] = s.Key.Name
+		for _, a := range []netip.Addr{s.VIP, s.VIP6} {
+			if a.IsValid() {
+				owned[tables.AddressKey{Network: s.NetworkKey(), Addr: a}] = s.Key.Name
+			}
+		}
 	}
 	v.mu.RLock()
 	defer v.mu.RUnlock()

@@ -52,7 +52,8 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 	if err != nil {
 		return err
 	}
-	if _, err := tables.Tenants.Get(tx, n.Key.Tenant); err != nil {
+	t, err := tables.Tenants.Get(tx, n.Key.Tenant)
+	if err != nil {
 		return err
 	}
 	old, err := tables.Networks.Find(tx, n.Key)
@@ -83,6 +84,11 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 			return model.Errorf(model.ErrConflict, "ipv6Subnet %q: overlaps the private subnet %s, in which each host and its containers know each other; choose another subnet", n.Subnet6, model.PvtSubnet6)
 		}
 		if err := claimSubnet(tx, n.Key, "ipv6Subnet", n.Subnet6); err != nil {
+			return err
+		}
+	}
+	if t.Shares() {
+		if err := planNetwork(tx, n); err != nil {
 			return err
 		}
 	}
@@ -208,6 +214,11 @@ func (c *Controller) DeleteNetwork(ctx context.Context, k model.NetworkKey) erro
 		if t.Exists() && t.Value.DefaultNetwork == k.Name {
 			t.Value.DefaultNetwork = ""
 			if err := tables.Tenants.Put(tx, t.Value); err != nil {
+				return err
+			}
+		}
+		if t.Value.Shares() {
+			if err := unplanNetwork(tx, k); err != nil {
 				return err
 			}
 		}

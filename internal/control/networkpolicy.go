@@ -178,7 +178,7 @@ func (v *View) EndpointsSelected(s model.Selector) []model.Endpoint {
 	return read(v, func() []model.Endpoint {
 		var out []model.Endpoint
 		for _, e := range among {
-			if s.Selects(identityRecords.in(v).all[tables.IdentityKey{Tenant: s.Tenant, ID: e.Identity}]) {
+			if s.Selects(v.identity(s.Tenant, e.Identity)) {
 				out = append(out, e)
 			}
 		}

@@ -2,7 +2,6 @@ package control
 
 import (
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
 // trait is what identities of a tenant have in common: a network, a label, or a
@@ -12,6 +11,7 @@ type trait struct {
 	network    model.NetworkName
 	key, value string
 	anyValue   bool
+	namespace  bool // the label is the namespace's
 }
 
 // identitiesWith finds the identities that a selector may select without a look
@@ -21,9 +21,14 @@ var identitiesWith = newPart(func() index[trait, model.Identity] { return index[
 func indexTraits(v *View, r model.IdentityRecord, in bool) {
 	x, t := identitiesWith.in(v), r.Network.Tenant
 	x.put(trait{tenant: t, network: r.Network.Name}, r.ID, in)
-	for k, value := range r.Labels {
-		x.put(trait{tenant: t, key: k, value: value}, r.ID, in)
-		x.put(trait{tenant: t, key: k, anyValue: true}, r.ID, in)
+	for _, of := range []struct {
+		labels    map[string]string
+		namespace bool
+	}{{r.Labels, false}, {r.NamespaceLabels, true}} {
+		for k, value := range of.labels {
+			x.put(trait{tenant: t, key: k, value: value, namespace: of.namespace}, r.ID, in)
+			x.put(trait{tenant: t, key: k, anyValue: true, namespace: of.namespace}, r.ID, in)
+		}
 	}
 }
 
@@ -55,8 +60,9 @@ func (v *View) selected(s model.Selector) (n int) {
 	if s.Group != "" {
 		all = members{identitiesOfGroup.in(v)[model.GroupKey{Tenant: s.Tenant, Name: s.Group}]}
 	}
-	asked := s.Requirements()
-	among, things := all, len(asked)
+	asked, ofNamespace := s.Requirements(), s.OfNamespace()
+	among, things := all, len(asked)+2*len(ofNamespace) // two: not being in a namespace is no lack of a label
+
 	consider := func(m members) {
 		if m.count() <= among.count() {
 			among = m
@@ -69,8 +75,13 @@ func (v *View) selected(s model.Selector) (n int) {
 	if s.Group != "" {
 		things++
 	}
+	for _, r := range ofNamespace {
+		if r.Operator == model.OpIn || r.Operator == model.OpExists {
+			consider(v.named(s.Tenant, r, true))
+		}
+	}
 	for _, r := range asked {
-		with := v.named(s.Tenant, r)
+		with := v.named(s.Tenant, r, false)
 		without := r.Operator == model.OpNotIn || r.Operator == model.OpDoesNotExist
 		if without && things == 1 {
 			return all.count() - with.count()
@@ -84,7 +95,7 @@ func (v *View) selected(s model.Selector) (n int) {
 	}
 	for _, part := range among {
 		for id := range part {
-			if s.Selects(identityRecords.in(v).all[tables.IdentityKey{Tenant: s.Tenant, ID: id}]) {
+			if s.Selects(v.identity(s.Tenant, id)) {
 				n++
 			}
 		}
@@ -92,14 +103,15 @@ func (v *View) selected(s model.Selector) (n int) {
 	return n
 }
 
-// named are the identities with a label that a requirement names.
-func (v *View) named(t model.TenantName, r model.Requirement) (out members) {
+// named are the identities with a label, of their own or of their namespace, that a
+// requirement names.
+func (v *View) named(t model.TenantName, r model.Requirement, namespace bool) (out members) {
 	x := identitiesWith.in(v)
 	if r.Operator == model.OpExists || r.Operator == model.OpDoesNotExist {
-		return members{x[trait{tenant: t, key: r.Key, anyValue: true}]}
+		return members{x[trait{tenant: t, key: r.Key, anyValue: true, namespace: namespace}]}
 	}
 	for _, value := range r.Values { // each once: Requirements sees to that
-		out = append(out, x[trait{tenant: t, key: r.Key, value: value}])
+		out = append(out, x[trait{tenant: t, key: r.Key, value: value, namespace: namespace}])
 	}
 	return out
 }

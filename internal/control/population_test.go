@@ -28,6 +28,9 @@ func (c *harness) identities(t testing.TB, n int) (out []model.IdentityRecord) {
 		if r.Group == "g0" {
 			r.Group = ""
 		}
+		if i%4 > 0 {
+			r.Namespace = model.NamespaceName(fmt.Sprint("ns", i%4))
+		}
 		out = append(out, r)
 	}
 	for part := range slices.Chunk(out, 40) {
@@ -59,6 +62,12 @@ func TestPopulation(t *testing.T) {
 		t.Fatal(err)
 	}
 	all = all[20:]
+	spaces, fence := map[model.NamespaceName]*model.Namespace{}, c.leader()
+	for i := range 6 { // each twice, so that the first labels go
+		n := model.Namespace{Name: model.NamespaceName(fmt.Sprint("ns", 1+i%3)), Labels: map[string]string{"team": fmt.Sprint("t", i/2)}}
+		c.ok(c.PutNamespace(testContext(t), fence, valid(n)))
+		spaces[n.Name] = &n
+	}
 	v := c.fresh()
 	r := rand.New(rand.NewPCG(1, 2))
 	apps, envs := []string{"a2", "a3", "a7", "a19", "none"}, []string{"e0", "e1", "none"}
@@ -85,9 +94,16 @@ func TestPopulation(t *testing.T) {
 			}
 			s.MatchExpressions = append(s.MatchExpressions, q)
 		}
+		if r.IntN(3) == 0 {
+			s.Namespaces = []model.Requirement{
+				{Key: "team", Operator: []model.Operator{model.OpIn, model.OpNotIn}[r.IntN(2)], Values: []string{"t0", fmt.Sprint("t", r.IntN(3))}},
+				{Key: model.NamespaceNameLabel, Operator: model.OpIn, Values: []string{"ns1", "ns3"}},
+				{Key: "none", Operator: model.OpDoesNotExist},
+			}[r.IntN(3):][:1]
+		}
 		want := 0
 		for _, x := range all {
-			if s.Selects(x) {
+			if s.Selects(x.In(spaces[x.Namespace])) {
 				want++
 			}
 		}

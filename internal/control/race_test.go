@@ -349,6 +349,7 @@ func checkInvariants(t *testing.T, c *harness) {
 			t.Errorf("rule %s names the lost group %s", r.Key, r.Group)
 		}
 	}
+	checkPlan(t, c, v)
 	checkMirror(t, c)
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
-const maxRouter = 1<<16 - 1
+const maxRouter = uint32(model.RouterShared) - 1
 
 // takeRouter takes a free number for a tenant's router.
 func takeRouter(ctx context.Context, tx store.Tx, cl *claim, t model.TenantName) (model.RouterID, error) {

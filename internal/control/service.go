@@ -13,6 +13,7 @@ import (
 
 var (
 	serviceRows       = newRowsPart[model.ServiceKey, model.Service](func(k model.ServiceKey) model.TenantName { return k.Tenant }, lessService)
+	serviceFronts     = newPart(func() *int { return new(int) }) // of all services
 	servicesOfNetwork = newPart(func() index[model.NetworkKey, model.ServiceKey] { return index[model.NetworkKey, model.ServiceKey]{} })
 	endpointsByLabel  = newPart(func() index[labelKey, model.EndpointKey] { return index[labelKey, model.EndpointKey]{} })
 
@@ -28,9 +29,11 @@ func lessService(a, b model.ServiceKey) int { return less(a.Tenant, b.Tenant, a.
 func enterService(v *View, k model.ServiceKey, old, now *model.Service, _ store.Revision) {
 	if old != nil {
 		servicesOfNetwork.in(v).put(old.NetworkKey(), k, false)
+		*serviceFronts.in(v) -= old.Fronts()
 	}
 	if now != nil {
 		servicesOfNetwork.in(v).put(now.NetworkKey(), k, true)
+		*serviceFronts.in(v) += now.Fronts()
 	}
 }
 
@@ -49,12 +52,12 @@ func indexLabels(v *View, e model.Endpoint, in bool) {
 
 // ChangeService creates a load-balanced service, with the address that it asks
 // for or a free one of its network, or changes the selectors, the ports and the
-// address of one. VIP of s is ignored; an empty ReqAddr of an existing service
-// means "as it is". The network cannot change: model.ErrConflict, and nothing
+// addresses of one: one of each family that the network has. VIP and VIP6 of s are
+// ignored; where an existing service asks for no address, it has what it had. The network cannot change: model.ErrConflict, and nothing
 // has changed (known fault 24).
 func (c *Controller) ChangeService(valid model.Valid[model.Service]) Change {
 	s := valid.Value()
-	s.VIP = netip.Addr{}
+	s.VIP, s.VIP6 = netip.Addr{}, netip.Addr{}
 	ch := changeOf(rankMember, tables.LoadBalancers, s.Key, valid, func(ctx context.Context, tx store.Tx, cl *claim) error {
 		return c.putService(ctx, tx, cl, s)
 	})
@@ -80,18 +83,19 @@ func (c *Controller) putService(ctx context.Context, tx store.Tx, cl *claim, s m
 		return immutable("networkName", old.Value.Network, s.Network)
 	}
 	if old.Exists() {
-		s.VIP = old.Value.VIP
-		if !s.ReqAddr.IsValid() {
-			s.ReqAddr = old.Value.ReqAddr
-		}
-		if sameService(old.Value, s) {
-			return nil
+		s.VIP, s.VIP6 = old.Value.VIP, old.Value.VIP6
+		if !s.ReqAddr.IsValid() && !s.ReqAddr6.IsValid() {
+			s.ReqAddr, s.ReqAddr6 = old.Value.ReqAddr, old.Value.ReqAddr6
 		}
 	}
-	if !s.VIP.IsValid() || s.ReqAddr.IsValid() && s.ReqAddr != s.VIP {
-		if err := c.moveService(ctx, tx, cl, &s); err != nil {
-			return err
-		}
+	if err := c.giveAddrs(ctx, tx, cl, &s); err != nil {
+		return err
+	}
+	if old.Exists() && sameService(old.Value, s) {
+		return nil
+	}
+	if err := c.view.fitService(s, cl); err != nil {
+		return err
 	}
 	if !old.Exists() {
 		if err := refer(tx, tables.TargetNetwork(s.NetworkKey()), "service", s.Key.String()); err != nil {
@@ -101,40 +105,57 @@ func (c *Controller) putService(ctx context.Context, tx store.Tx, cl *claim, s m
 	return tables.LoadBalancers.Put(tx, s)
 }
 
-// moveService gives a service its address, instead of the one that it has, if any.
-func (c *Controller) moveService(ctx context.Context, tx store.Tx, cl *claim, s *model.Service) error {
+// giveAddrs gives a service an address of each family that its network has: the
+// one that it asks for instead of the one that it has, if any.
+func (c *Controller) giveAddrs(ctx context.Context, tx store.Tx, cl *claim, s *model.Service) error {
 	n, pools, err := networkForAddress(tx, s.NetworkKey(), "")
 	if err != nil {
 		return err
 	}
-	former := s.VIP
-	v6 := !n.Subnet.IsValid()
-	subnet := n.Subnet
-	if v6 {
-		subnet = n.Subnet6
+	v4, v6 := s.Addrs()
+	want4, want6 := s.Wished()
+	for _, f := range []struct {
+		field  string
+		subnet netip.Prefix
+		has    *netip.Addr
+		want   netip.Addr
+		v6     bool
+	}{{"ipAddress", n.Subnet, &v4, want4, false}, {"ipv6Address", n.Subnet6, &v6, want6, true}} {
+		former := *f.has
+		if former.IsValid() && (!f.want.IsValid() || f.want == former) {
+			continue
+		}
+		if f.v6 && s.ReqAddr.Is6() {
+			f.field = "ipAddress"
+		}
+		if *f.has, err = c.takeAddr(ctx, tx, cl, n, pools, tables.Address{Service: s.Key.Name}, "", f.field, f.subnet, f.want, f.v6); err != nil {
+			return err
+		}
+		if former.IsValid() {
+			tables.Addresses.Delete(tx, tables.AddressKey{Network: n.Key, Addr: former})
+		}
 	}
-	owner := tables.Address{Service: s.Key.Name}
-	if s.VIP, err = c.takeAddr(ctx, tx, cl, n, pools, owner, "", "ipAddress", subnet, s.ReqAddr, v6); err != nil {
-		return err
-	}
-	if former.IsValid() {
-		tables.Addresses.Delete(tx, tables.AddressKey{Network: n.Key, Addr: former})
-	}
+	s.SetAddrs(v4, v6)
 	return nil
 }
 
 func sameService(a, b model.Service) bool {
-	return a.ReqAddr == b.ReqAddr && a.VIP == b.VIP && slices.Equal(a.Selectors, b.Selectors) && slices.Equal(a.Ports, b.Ports)
+	return a.ReqAddr == b.ReqAddr && a.ReqAddr6 == b.ReqAddr6 && a.VIP == b.VIP && a.VIP6 == b.VIP6 && a.Affinity == b.Affinity &&
+		slices.Equal(a.Selectors, b.Selectors) && slices.Equal(a.Ports, b.Ports)
 }
 
-// DeleteService deletes a load-balanced service and frees its address.
+// DeleteService deletes a load-balanced service and frees its addresses.
 func (c *Controller) DeleteService(ctx context.Context, k model.ServiceKey) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete load-balanced service %q", k), func(tx store.Tx) error {
 		s, err := tables.LoadBalancers.Get(tx, k)
 		if err != nil {
 			return err
 		}
-		tables.Addresses.Delete(tx, tables.AddressKey{Network: s.NetworkKey(), Addr: s.VIP})
+		for _, a := range []netip.Addr{s.VIP, s.VIP6} {
+			if a.IsValid() {
+				tables.Addresses.Delete(tx, tables.AddressKey{Network: s.NetworkKey(), Addr: a})
+			}
+		}
 		unrefer(tx, tables.TargetNetwork(s.NetworkKey()), "service", k.String())
 		tables.LoadBalancers.Delete(tx, k)
 		return nil
@@ -153,18 +174,24 @@ func (v *View) ServicesOfNetwork(k model.NetworkKey) []model.Service {
 	return serviceRows.of(v, func() map[model.ServiceKey]struct{} { return servicesOfNetwork.in(v)[k] })
 }
 
+// withLabel returns the endpoints that have the label of a service's which the fewest
+// have.
+func (v *View) withLabel(s model.Service) (fewest map[model.EndpointKey]struct{}) {
+	for i, sel := range s.Selectors {
+		have := endpointsByLabel.in(v)[labelKey{s.NetworkKey(), sel}]
+		if i == 0 || len(have) < len(fewest) {
+			fewest = have
+		}
+	}
+	return fewest
+}
+
 // Providers returns the endpoints that provide a service: those of its network
 // that have all its labels now. As labels are part of the endpoints, a netmaster
 // that has just started knows as much as one that saw the containers start.
 func (v *View) Providers(s model.Service) []model.Endpoint {
 	return read(v, func() []model.Endpoint {
-		var fewest map[model.EndpointKey]struct{}
-		for i, sel := range s.Selectors {
-			have := endpointsByLabel.in(v)[labelKey{s.NetworkKey(), sel}]
-			if i == 0 || len(have) < len(fewest) {
-				fewest = have
-			}
-		}
+		fewest := v.withLabel(s)
 		out := make([]model.Endpoint, 0, len(fewest))
 		for _, e := range sorted(fewest, v.endpoints, lessEndpoint) {
 			if s.Selects(e.Labels) {

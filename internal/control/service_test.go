@@ -97,6 +97,46 @@ func TestProviders(t *testing.T) {
 	checkKinds(t, c)
 }
 
+// An endpoint drains until it is told otherwise, or its container ends; what a
+// runtime tells meanwhile changes nothing of it.
+func TestDrain(t *testing.T) {
+	c := newCluster(t)
+	c.put(network("n", "10.1.0.0/24"))
+	e := c.create(endpoint("n", "e", labelled("app=web")))
+	drains := func(want bool) {
+		t.Helper()
+		if got, _ := c.fresh().Endpoint(e.Key); got.Draining != want {
+			t.Errorf("it drains: %v, want %v", got.Draining, want)
+		}
+	}
+	drain := func(on bool) {
+		t.Helper()
+		got, err := c.DrainEndpoint(testContext(t), e.Key, on)
+		if c.ok(err); got.Draining != on || got.Key != e.Key {
+			t.Errorf("%+v", got)
+		}
+	}
+	drain(true)
+	drains(true)
+	before := c.dump()
+	drain(true) // once more
+	if diff := cmp.Diff(before, c.dump()); diff != "" {
+		t.Errorf("said again, and something has changed: %s", diff)
+	}
+	c.ok(c.UpdateEndpoint(testContext(t), EndpointUpdate{Key: e.Key, Labels: map[string]string{"tier": "x"}}))
+	drains(true)
+	drain(false)
+	drains(false)
+	drain(true)
+	c.ok(c.UpdateEndpoint(testContext(t), EndpointUpdate{Key: e.Key, Stopped: true}))
+	drains(false)
+	gone := model.EndpointKey{Network: netKey("n"), ID: "gone"}
+	c.refused(model.ErrNotFound, "gone", func() error {
+		_, err := c.DrainEndpoint(testContext(t), gone, true)
+		return err
+	})
+}
+
 // A service keeps its address through changes, takes another that it asks for,
 // and frees what it had.
 func TestServiceAddress(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -13,13 +14,13 @@ import (
 var (
 	tenantRows = newRowsPart[model.TenantName, model.Tenant](nil, cmp.Compare[model.TenantName])
 
-	_ = register(tenantRows, enterTenant, kind{name: "tenant"})
+	_ = register(tenantRows, enterTenant, kind{name: "tenant", reference: sharedReference, usedBy: "tenants reach it"})
 )
 
-// ChangeTenant creates a tenant, with a router, or sets the default network of one; without
-// default network it leaves an existing tenant as it is, or with clearDefault
-// takes its default network away. In a list, the default network, which cannot
-// be there before the tenant, is set after the networks.
+// ChangeTenant creates a tenant, with a router, or sets the default network of one
+// and the networks of others that it reaches; what is not given (no default network,
+// nil networks) stays as it is, and clearDefault takes the default network away. In a
+// list, both are set after the networks, which they refer to.
 func (c *Controller) ChangeTenant(valid model.Valid[model.Tenant], clearDefault bool) Change {
 	t := valid.Value()
 	set := func(rank int, t model.Tenant, clearDefault bool) Change {
@@ -28,7 +29,7 @@ func (c *Controller) ChangeTenant(valid model.Valid[model.Tenant], clearDefault 
 		})
 	}
 	first := set(rankTenant, model.Tenant{Name: t.Name}, clearDefault && t.DefaultNetwork == "")
-	if t.DefaultNetwork != "" {
+	if t.DefaultNetwork != "" || t.Shared != nil {
 		late := set(rankDefaultNetwork, t, false)
 		first.late = &late
 	}
@@ -43,24 +44,34 @@ func putTenant(ctx context.Context, tx store.Tx, cl *claim, t model.Tenant, clea
 	if err != nil {
 		return err
 	}
-	if old.Exists() && (t.DefaultNetwork == "" && !clearDefault || t.DefaultNetwork == old.Value.DefaultNetwork) {
-		return nil
+	next := old.Value
+	if next.Name = t.Name; !old.Exists() {
+		if next.Router, err = takeRouter(ctx, tx, cl, t.Name); err != nil {
+			return err
+		}
 	}
-	if t.DefaultNetwork != "" {
+	if t.DefaultNetwork != "" && t.DefaultNetwork != next.DefaultNetwork {
 		k := model.NetworkKey{Tenant: t.Name, Name: t.DefaultNetwork}
 		if _, err := tables.Networks.Get(tx, k); err != nil {
 			return fmt.Errorf("defaultNetwork %q: %w", t.DefaultNetwork, err)
 		}
 	}
-	if t.Router = old.Value.Router; !old.Exists() {
-		if t.Router, err = takeRouter(ctx, tx, cl, t.Name); err != nil {
+	if t.DefaultNetwork != "" || clearDefault {
+		next.DefaultNetwork = t.DefaultNetwork
+	}
+	if t.Shared != nil {
+		if err := setShared(tx, &next, t.Shared); err != nil {
 			return err
 		}
 	}
-	return tables.Tenants.Put(tx, t)
+	if old.Exists() && reflect.DeepEqual(old.Value, next) {
+		return nil
+	}
+	return tables.Tenants.Put(tx, next)
 }
 
-// DeleteTenant deletes a tenant that holds nothing; the default tenant stays.
+// DeleteTenant deletes a tenant that holds nothing; the default tenant stays. Networks
+// that it reached are shared with it no longer.
 func (c *Controller) DeleteTenant(ctx context.Context, k model.TenantName) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete tenant %q", k), func(tx store.Tx) error {
 		t, err := tables.Tenants.Get(tx, k)
@@ -77,6 +88,9 @@ func (c *Controller) DeleteTenant(ctx context.Context, k model.TenantName) error
 			if err := kind.empty(tx, k); err != nil {
 				return err
 			}
+		}
+		if err := setShared(tx, &t, nil); err != nil {
+			return err
 		}
 		tables.Tenants.Delete(tx, k)
 		freeRouter(tx, t.Router)

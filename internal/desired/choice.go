@@ -89,7 +89,7 @@ type Table struct {
 }
 
 // MaxBackends is how many backends of a service are chosen among.
-const MaxBackends = 4096
+const MaxBackends = model.MaxProviders
 
 // Add adds a backend by its number. It fails with model.ErrExhausted beyond
 // MaxBackends. A backend that is there stays as it is.
@@ -152,4 +152,17 @@ func (t *Table) Owner(slot uint16) (uint64, bool) {
 		return 0, false
 	}
 	return t.ids[t.owners[slot]], true
+}
+
+// Owner returns which of some backends has a slot, by their numbers; -1 when there
+// are none. It looks at each.
+func Owner(slot uint16, backends []uint64) int {
+	key, at := slotKey(slot), -1
+	var best uint64
+	for i, id := range backends {
+		if now := score(key, id); at < 0 || beats(now, id, best, backends[at]) {
+			at, best = i, now
+		}
+	}
+	return at
 }

@@ -2,6 +2,7 @@ package desired
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -28,6 +29,13 @@ type DNSRecord struct {
 	Name    string           // the container's; empty = none is known
 	IPv4    netip.Addr
 	IPv6    netip.Addr
+	Ports   []ServicePort // of the service, as Service has them
+}
+
+// Equal compares two records by what they say.
+func (r *DNSRecord) Equal(o *DNSRecord) bool {
+	return r.Network == o.Network && r.Service == o.Service && r.Group == o.Group && r.Name == o.Name &&
+		r.IPv4 == o.IPv4 && r.IPv6 == o.IPv6 && slices.Equal(r.Ports, o.Ports)
 }
 
 // DNSNetwork is the subnets of a network.

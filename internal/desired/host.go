@@ -16,6 +16,10 @@ type Host struct {
 	ArpMode  model.ArpMode
 	Private  *Private // the way out through the host's stack; nil = none
 
+	// Tunnels are the other hosts' tunnel endpoints, whose clients outside of all
+	// networks are believed to be such.
+	Tunnels Map[netip.Addr, model.HostName]
+
 	Networks   Map[model.NetworkID, *Network]
 	Ports      Map[string, *Port]           // local endpoints, by Port.IfName
 	Remotes    Map[RemoteKey, *Remote]      // endpoints on other hosts, of the networks above
@@ -24,14 +28,13 @@ type Host struct {
 	// Parts that a driver makes true if its Capabilities say so, and does not look at
 	// otherwise: the host's problems then say that they have no effect.
 	Services  Map[model.ServiceKey, *Service]
-	Routes    Map[RouteKey, *Route]
 	Bandwidth Map[string, *Rate] // by Port.IfName
 
 	DNS DNS // for the host's name server; drivers ignore it
 }
 
-// Network is a segment that has endpoints on this host, or is joined by routing to
-// a network that has.
+// Network is a segment that has endpoints on this host or exposed services, or is
+// joined by routing to a network that has.
 type Network struct {
 	ID       model.NetworkID
 	Key      model.NetworkKey

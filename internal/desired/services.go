@@ -25,6 +25,10 @@ type Service struct {
 	// Inside and Outside say which backends connections from endpoints, and from
 	// elsewhere, may go to.
 	Inside, Outside TrafficPolicy
+	// Exposed: this host's own processes reach the service, and whoever the host
+	// forwards for, by Host.Private's interface. Exposed services have no address in
+	// common.
+	Exposed bool
 }
 
 // ServicePort leads a port of a service to a port of its backends.
@@ -78,6 +82,10 @@ const (
 	// MaxAffine is of how many clients of a service the choice is remembered; for
 	// clients beyond it, their address alone decides.
 	MaxAffine = 16384
+	// MaxServices is how many services a host holds, and MaxFronts how many pairs of
+	// address and port these have together: as many as a cluster has.
+	MaxServices = model.MaxServices
+	MaxFronts   = model.MaxFronts
 )
 
 // The link-local service addresses: what a backend sees in place of its own
@@ -104,10 +112,32 @@ func (b *Backend) Addr(v6 bool) netip.Addr {
 	return b.IPv4
 }
 
+// Check returns an error unless a service can be served as the one of a key:
+// model.ErrNotFound without its network (hasNetwork), else model.ErrInvalid.
+func (s *Service) Check(key model.ServiceKey, hasNetwork bool) error {
+	switch {
+	case s.Key != key:
+		return model.Errorf(model.ErrInvalid, "it calls itself %s", s.Key)
+	case !hasNetwork:
+		return model.Errorf(model.ErrNotFound, "network %d does not exist", s.Network)
+	case !s.IPv4.IsValid() && !s.IPv6.IsValid(), s.IPv4.IsValid() && !s.IPv4.Is4(), s.IPv6.IsValid() && !s.IPv6.Is6():
+		return model.Errorf(model.ErrInvalid, "%q and %q are no address of either family", s.IPv4, s.IPv6)
+	}
+	for i, port := range s.Ports {
+		if port.Port == 0 || port.Backend == 0 || !port.Protocol.HasPorts() {
+			return model.Errorf(model.ErrInvalid, "port %d of protocol %d, of backends %d, is none", port.Port, port.Protocol, port.Backend)
+		}
+		if i > 0 && CompareServicePorts(s.Ports[i-1], port) >= 0 {
+			return model.Errorf(model.ErrInvalid, "port %d of protocol %d is there twice or not in order", port.Port, port.Protocol)
+		}
+	}
+	return nil
+}
+
 // Equal compares two services by what they say.
 func (s *Service) Equal(o *Service) bool {
 	return s.Key == o.Key && s.Network == o.Network && s.IPv4 == o.IPv4 && s.IPv6 == o.IPv6 && slices.Equal(s.Ports, o.Ports) &&
-		s.Affinity == o.Affinity && s.Inside == o.Inside && s.Outside == o.Outside && s.sameBackends(o)
+		s.Affinity == o.Affinity && s.Inside == o.Inside && s.Outside == o.Outside && s.Exposed == o.Exposed && s.sameBackends(o)
 }
 
 func (s *Service) sameBackends(o *Service) bool {

@@ -141,6 +141,9 @@ func (h handler) local(who asker, q dns.Question, m *dns.Msg, limit int) bool {
 		return false
 	}
 	m.Authoritative = true
+	if q.Qtype == dns.TypeSRV || q.Qtype == dns.TypeANY {
+		h.putPorts(q, f, m)
+	}
 	if wanted {
 		h.putAddrs(q, f.addrs, m)
 		if q.Qtype == dns.TypeANY {
@@ -155,14 +158,34 @@ func (h handler) local(who asker, q dns.Question, m *dns.Msg, limit int) bool {
 
 func (h handler) putAddrs(q dns.Question, addrs []netip.Addr, m *dns.Msg) {
 	for _, a := range addrs {
-		hdr := dns.RR_Header{Name: q.Name, Class: dns.ClassINET, Ttl: localTTL}
-		if a.Is4() {
-			hdr.Rrtype = dns.TypeA
-			m.Answer = append(m.Answer, &dns.A{Hdr: hdr, A: a.AsSlice()})
-		} else {
-			hdr.Rrtype = dns.TypeAAAA
-			m.Answer = append(m.Answer, &dns.AAAA{Hdr: hdr, AAAA: a.AsSlice()})
-		}
+		m.Answer = append(m.Answer, addrRecord(q.Name, a))
+	}
+}
+
+func addrRecord(name string, a netip.Addr) dns.RR {
+	hdr := dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: localTTL}
+	if a.Is4() {
+		return &dns.A{Hdr: hdr, A: a.AsSlice()}
+	}
+	hdr.Rrtype = dns.TypeAAAA
+	return &dns.AAAA{Hdr: hdr, AAAA: a.AsSlice()}
+}
+
+// putPorts answers with where a service has the ports that were asked for (RFC 2782),
+// its addresses beside.
+func (h handler) putPorts(q dns.Question, f found, m *dns.Msg) {
+	if len(f.ports) == 0 {
+		return
+	}
+	target := dns.Fqdn(f.target)
+	for _, p := range f.ports {
+		m.Answer = append(m.Answer, &dns.SRV{
+			Hdr:  dns.RR_Header{Name: q.Name, Rrtype: dns.TypeSRV, Class: dns.ClassINET, Ttl: localTTL},
+			Port: p, Target: target,
+		})
+	}
+	for _, a := range f.targets {
+		m.Extra = append(m.Extra, addrRecord(target, a))
 	}
 }
 

@@ -88,6 +88,65 @@ func TestLocalNames(t *testing.T) {
 	}
 }
 
+// TestServicePorts: SRV records tell of a service's ports, by number and by name,
+// with its addresses beside; other names of that form are nobody's.
+func TestServicePorts(t *testing.T) {
+	up := newResolver(t, outside)
+	b := serve(t, Config{Upstreams: []netip.AddrPort{up.addr}})
+	for _, tc := range []struct {
+		name  string
+		qtype uint16
+		want  string // without the name asked for and the TTL
+	}{
+		{"_http._tcp.db", dns.TypeSRV, "NOERROR 0 0 80 db.blue. + 10.1.0.100"},
+		{"_HTTP._TCP.DB.Blue", dns.TypeSRV, "NOERROR 0 0 80 db.blue. + 10.1.0.100"},
+		{"_80._tcp.db.blue", dns.TypeSRV, "NOERROR 0 0 80 db.blue. + 10.1.0.100"},
+		{"_443._tcp.db", dns.TypeANY, "NOERROR 0 0 443 db.blue. + 10.1.0.100"},
+		{"_http._udp.shop.eu", dns.TypeSRV, "NOERROR 0 0 81 shop.eu.blue. + 10.1.0.101 fd00::101"},
+		{"_http._tcp.db", dns.TypeA, "NOERROR"},
+		{"_80._udp.db", dns.TypeSRV, "NXDOMAIN"},
+		{"_ftp._tcp.db.blue", dns.TypeSRV, "NXDOMAIN"},
+		{"_._tcp.db", dns.TypeSRV, "NXDOMAIN"},
+		{"db", dns.TypeSRV, "NOERROR"},
+		{"_http._tcp.web.blue", dns.TypeSRV, "NXDOMAIN"}, // a group's
+	} {
+		m := b.ask("udp", blue1, tc.name, tc.qtype)
+		parts := []string{dns.RcodeToString[m.Rcode]}
+		for _, rr := range m.Answer {
+			if s, ok := rr.(*dns.SRV); ok {
+				parts = append(parts, fmt.Sprint(s.Priority, s.Weight, s.Port), s.Target)
+			} else {
+				parts = append(parts, rr.String())
+			}
+		}
+		for i, rr := range m.Extra {
+			if i == 0 {
+				parts = append(parts, "+")
+			}
+			switch rr := rr.(type) {
+			case *dns.A:
+				parts = append(parts, rr.A.String())
+			case *dns.AAAA:
+				parts = append(parts, rr.AAAA.String())
+			}
+		}
+		got := strings.Join(parts, " ")
+		if got != tc.want || !m.Authoritative {
+			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+		}
+	}
+	if up.asked() != 0 {
+		t.Errorf("the resolver was asked %q", up.seen)
+	}
+	// What looks like it and is nobody's is the resolvers' business; another
+	// tenant's too.
+	b.ask("udp", blue1, "_http._tcp.example.com", dns.TypeSRV)
+	b.ask("udp", red1, "_http._tcp.db", dns.TypeSRV)
+	if up.asked() != 2 {
+		t.Errorf("the resolver was asked %q", up.seen)
+	}
+}
+
 // TestTenants: names and addresses of another tenant are nobody's: the host's
 // resolvers are asked, whatever the name's form; an asker that is no local port is
 // refused.
@@ -190,6 +249,7 @@ func TestLists(t *testing.T) {
 		{"Blue", "db", "group", addrs("10.1.0.6")},
 		{"Blue", "web", "group", addrs("10.1.0.1", "10.1.0.2", "10.1.0.3", "fd00::1")},
 		{"Blue", "db", "service", addrs("10.1.0.100")},
+		{"Blue", "shop.eu", "service", addrs("10.1.0.101", "fd00::101")},
 		{"red", "r1", "container", addrs("10.1.0.1")},
 		{"red", "secret", "group", addrs("10.1.0.1")},
 	}

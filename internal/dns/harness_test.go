@@ -65,6 +65,16 @@ func picture() desired.Host {
 	add("Blue", "n2", "", "", "two", "10.2.0.4", "")
 	add("Blue", "n1", "", "", "web", "10.1.0.5", "") // a container that calls itself as a group
 	add("Blue", "n1", "db", "", "", "10.1.0.100", "")
+	add("Blue", "n1", "shop.eu", "", "", "10.1.0.101", "fd00::101")
+	for _, key := range []string{"db", "shop.eu"} {
+		k := desired.DNSKey{Service: model.ServiceKey{Tenant: "Blue", Name: key}}
+		r, _ := h.DNS.Records.Get(k)
+		r.Ports = []desired.ServicePort{
+			{Protocol: model.ProtoTCP, Name: "http", Port: 80, Backend: 8080},
+			{Protocol: model.ProtoTCP, Port: 443, Backend: 8443},
+			{Protocol: model.ProtoUDP, Name: "http", Port: 81, Backend: 8081},
+		}
+	}
 	add("Blue", "n1", "", "db", "d.1", "10.1.0.6", "")
 	add("Blue", "n2", "", "", "six", "", "fd00::6")
 	add("red", "n1", "", "secret", "r1", "10.1.0.1", "")

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -167,6 +168,11 @@ type found struct {
 	ours   bool         // the name belongs to the tenant: nobody else is to be asked
 	apex   string       // of the zone that the name is in, without the last dot
 	addrs  []netip.Addr // of the family asked for, rotated
+
+	// Of a name such as _http._tcp.web, which asks for a service's port.
+	ports   []uint16
+	target  string       // the service's name, the tenant's behind
+	targets []netip.Addr // its addresses
 }
 
 // find looks a name up, given in lower case without the last dot, and returns at
@@ -189,6 +195,8 @@ func (n *names) find(a asker, name string, v6 bool, limit int) found {
 	if len(list) == 0 {
 		if name == tenant {
 			f.exists, f.ours = true, true
+		} else {
+			z.findPorts(&f, name, tenant)
 		}
 		return f
 	}
@@ -208,6 +216,43 @@ func (n *names) find(a asker, name string, v6 bool, limit int) found {
 		}
 	}
 	return f
+}
+
+// srvProtocols are the protocols of services as names have them (RFC 2782).
+var srvProtocols = map[string]model.Protocol{"_tcp": model.ProtoTCP, "_udp": model.ProtoUDP, "_sctp": model.ProtoSCTP}
+
+// findPorts looks _PORT._PROTOCOL.SERVICE up, where PORT is a port's name or number.
+// A service's own is any name of that form.
+func (z *zone) findPorts(f *found, name, tenant string) {
+	part := strings.SplitN(name, ".", 3)
+	if z == nil || len(part) < 3 || !strings.HasPrefix(part[0], "_") {
+		return
+	}
+	proto, ok := srvProtocols[part[1]]
+	if !ok {
+		return
+	}
+	service := part[2]
+	list := z.byKind[kindService][service]
+	if len(list) == 0 {
+		service = strings.TrimSuffix(service, "."+tenant)
+		list = z.byKind[kindService][service]
+	}
+	if len(list) == 0 {
+		return
+	}
+	f.ours, f.target = true, service+"."+tenant
+	r := list[0] // a service's name is its tenant's only one
+	for _, p := range r.Ports {
+		if p.Protocol == proto && (part[0] == "_"+strconv.Itoa(int(p.Port)) || p.Name != "" && part[0] == "_"+p.Name) {
+			f.ports, f.exists = append(f.ports, p.Port), true
+		}
+	}
+	for _, a := range []netip.Addr{r.IPv4, r.IPv6} {
+		if a.IsValid() {
+			f.targets = append(f.targets, a)
+		}
+	}
 }
 
 func (z *zone) list(name string) []*desired.DNSRecord {

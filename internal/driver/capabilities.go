@@ -10,14 +10,17 @@ import (
 // data plane that not every driver has asks here, and says where it has none:
 // what is accepted is not left without effect silently.
 type Capabilities struct {
-	WayOut    bool `json:"wayOut"`    // makes desired.Private.Interface on the host, by which containers reach it and the outside
-	WayOut6   bool `json:"wayOut6"`   // ... by IPv6 too (desired.Private.Subnet6)
-	Services  bool `json:"services"`  // makes desired.Host.Services true
-	Routes    bool `json:"routes"`    // routes between networks that are joined; desired.Host.Routes, which no picture has yet, is nobody's
-	Bandwidth bool `json:"bandwidth"` // makes desired.Host.Bandwidth true
-	Log       bool `json:"log"`       // tells who monitors of connections that meet a rule with Log
-	Audit     bool `json:"audit"`     // tells who monitors how audited sets would judge new connections
-	Living    bool `json:"living"`    // ... and once, when such a set comes or changes, connections that live already
+	WayOut          bool `json:"wayOut"`          // makes desired.Private.Interface on the host, by which containers reach it and the outside
+	WayOut6         bool `json:"wayOut6"`         // ... by IPv6 too (desired.Private.Subnet6)
+	Services        bool `json:"services"`        // makes desired.Host.Services true
+	ServicesOutside bool `json:"servicesOutside"` // ... for clients on the host and beyond it too (desired.Service.Exposed)
+	ClientsByTunnel bool `json:"clientsByTunnel"` // takes the clients that another host leads to containers here, and answers by that host
+	ServiceStats    bool `json:"serviceStats"`    // counts connections to services (Stats.Services)
+	Routes          bool `json:"routes"`          // routes between networks that are joined
+	Bandwidth       bool `json:"bandwidth"`       // makes desired.Host.Bandwidth true
+	Log             bool `json:"log"`             // tells who monitors of connections that meet a rule with Log
+	Audit           bool `json:"audit"`           // tells who monitors how audited sets would judge new connections
+	Living          bool `json:"living"`          // ... and once, when such a set comes or changes, connections that live already
 	// UserSpace: frames are read by packet sockets. Containers' kernels have to
 	// complete checksums themselves, since no network card will; and the host's
 	// sides of their interfaces are promiscuous.

@@ -20,7 +20,7 @@ type Driver interface {
 	// Events yields when the actual state may have changed by itself
 	// (reconnection, drift): Apply again. It is closed by Close.
 	Events() <-chan Event
-	// Stats returns counters per port and per rule.
+	// Stats returns counters per port, per rule, and of connections to services.
 	Stats(ctx context.Context) (Stats, error)
 	// Monitor tells of packets that are dropped, and of connections that begin
 	// when asked, until ctx ends or the driver closes; then the channel is closed.
@@ -90,6 +90,9 @@ type Stats struct {
 	Ports map[string]PortStats // by IfName
 	Rules map[string]RuleStats // by rule ID
 	Drops map[string]uint64    // packets dropped, by reason: spoof, unknown-source, policy, ...
+	// Services counts connections to services, with Capabilities().ServiceStats. What
+	// is counted of a backend that has gone may stay while its service does.
+	Services map[ServiceOf]ServiceStats
 }
 
 // TableStats tell how full a table is, as of some seconds ago.

@@ -13,9 +13,10 @@ import (
 // keeps its share, answered connections first, and begins no connection to that
 // service for a minute; it begins connections to other services, and other containers
 // to that one.
-func TestCrowds(t *testing.T) {
-	s := newSite(t)
-	s.good()
+func TestCrowds(t *testing.T) { eachFamily(t, sharesPorts) }
+
+func sharesPorts(t *testing.T, s *site, web, other, far netip.Addr) {
+	t.Helper()
 	for _, port := range []uint16{7, 8} { // answer what asks
 		socket := s.listenUDP(s.beyond, netip.AddrPortFrom(far, port))
 		go func() {

@@ -1,8 +1,10 @@
 // Package hostnet makes the host's own network stack the other side of the
-// containers' way out (desired.Private): the address of the host's interface,
-// and in nftables masquerade, published ports, name service, and what a
-// firewall's default of dropping what is forwarded would stop; and guards the
-// host's connection tracking against containers that fill it.
+// containers' way out (desired.Private): the address of the host's interface, the
+// routes to the virtual addresses of services, and in nftables masquerade,
+// published ports, name service, and what a firewall's default of dropping what is
+// forwarded would stop. It holds published ports by sockets, and passes on what comes
+// to them at ::1. And it guards the host's connection tracking against containers
+// that fill it.
 //
 // It guarantees that everything it makes is recognisable as ours (the interface's
 // own addresses and routes, the tables contiv and contiv-guard, rules with the

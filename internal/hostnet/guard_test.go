@@ -16,11 +16,10 @@ import (
 // TestGuard: a container that fills the host's connection tracking loses its
 // unanswered connections and begins no more, until there is room again; its answered
 // connections and everybody else's go on.
-func TestGuard(t *testing.T) {
-	s := newSite(t)
-	if p := s.apply(); len(p) > 0 {
-		t.Fatal(p)
-	}
+func TestGuard(t *testing.T) { eachFamily(t, guardsTracking) }
+
+func guardsTracking(t *testing.T, s *site, web, other, far netip.Addr) {
+	t.Helper()
 	echo := s.listenUDP(s.beyond, netip.AddrPortFrom(far, 7))
 	inside := func(ns string, fn func() error) {
 		t.Helper()

@@ -1,9 +1,12 @@
 package hostnet
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"sync"
 
@@ -29,19 +32,33 @@ func (p HostPort) String() string {
 
 // Holder reserves ports of the host for containers by bound sockets, as a process
 // that serves there would: a port that a process has cannot be held, and a process
-// that binds a held port is told that it is in use. The sockets receive no packets.
-// Any goroutine may use it.
+// that binds a held port is told that it is in use. The sockets receive no packets but
+// those to ::1, which Holder passes on to the container. Any goroutine may use it.
 type Holder struct {
 	mu   sync.Mutex
-	held map[HostPort]int // its socket; -1 = the kernel has none of that protocol
+	held map[HostPort]socket
+	room chan struct{} // of relays
+
+	// Only tests set these.
+	most int // relayed at once; 0 = relayedAtOnce
+	dial func(ctx context.Context, network, to string) (net.Conn, error)
 }
 
-// Hold reserves a port; one that is held already is fine. ErrExists: the port is in
-// use; ErrInvalid: this host does not have the address.
-func (h *Holder) Hold(p HostPort) error {
+// socket holds a port.
+type socket struct {
+	fd    int    // without a relay; -1 = the kernel has none of that protocol
+	relay *relay // nil = nothing is passed on
+}
+
+// Hold reserves a port that leads to a container's; one that is held already is fine.
+// ErrExists: the port is in use; ErrInvalid: this host does not have the address.
+func (h *Holder) Hold(p HostPort, to netip.AddrPort) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, ok := h.held[p]; ok {
+	if s, ok := h.held[p]; ok {
+		if s.relay != nil {
+			s.relay.lead(to)
+		}
 		return nil
 	}
 	fd, err := hold(p)
@@ -54,9 +71,19 @@ func (h *Holder) Hold(p HostPort) error {
 		return fmt.Errorf("take host port %s: %w", p, err)
 	}
 	if h.held == nil {
-		h.held = map[HostPort]int{}
+		h.held, h.room = map[HostPort]socket{}, make(chan struct{}, cmp.Or(h.most, relayedAtOnce))
 	}
-	h.held[p] = fd
+	s := socket{fd: fd}
+	if relayed(p) {
+		dial := h.dial
+		if dial == nil {
+			dial = new(net.Dialer).DialContext
+		}
+		if s.relay, err = newRelay(fd, p.Proto, to, h.room, dial); err != nil {
+			return fmt.Errorf("take host port %s: %w", p, err)
+		}
+	}
+	h.held[p] = s
 	return nil
 }
 
@@ -71,18 +98,22 @@ func (h *Holder) Any() bool {
 func (h *Holder) Keep(wanted map[HostPort]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.held, func(p HostPort, fd int) bool {
+	maps.DeleteFunc(h.held, func(p HostPort, s socket) bool {
 		if wanted[p] {
 			return false
 		}
-		if fd >= 0 {
-			_ = unix.Close(fd) // it has no data to lose
+		switch {
+		case s.relay != nil:
+			s.relay.close()
+		case s.fd >= 0:
+			_ = unix.Close(s.fd) // it has no data to lose
 		}
 		return true
 	})
 }
 
-// hold opens a socket that has a port and takes nothing.
+// hold opens a socket that has a port and takes nothing but, of a port that is
+// relayed, what is sent to ::1.
 func hold(p HostPort) (fd int, err error) {
 	kind := unix.SOCK_STREAM
 	if p.Proto == model.ProtoUDP {
@@ -104,8 +135,11 @@ func hold(p HostPort) (fd int, err error) {
 			_ = unix.Close(fd)
 		}
 	}()
-	nothing := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K} // keeps 0 bytes: drops
-	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing}); err != nil {
+	filter, backlog := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}, 0 // keeps 0 bytes: drops
+	if relayed(p) {
+		filter, backlog = toLoopback(), unix.SOMAXCONN
+	}
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}); err != nil {
 		return -1, err
 	}
 	if kind == unix.SOCK_STREAM {
@@ -127,7 +161,7 @@ func hold(p HostPort) (fd int, err error) {
 		return -1, err
 	}
 	if kind == unix.SOCK_STREAM {
-		err = unix.Listen(fd, 0)
+		err = unix.Listen(fd, backlog)
 	}
 	return fd, err
 }

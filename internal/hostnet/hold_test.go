@@ -54,7 +54,7 @@ func TestHold(t *testing.T) {
 			})
 			return close, err
 		}
-		hold := func() error { return in(t, s.host, func() error { return h.Hold(x.ours) }) }
+		hold := func() error { return in(t, s.host, func() error { return h.Hold(x.ours, netip.AddrPort{}) }) }
 
 		stop, err := serve()
 		if err != nil {
@@ -91,10 +91,10 @@ func TestHold(t *testing.T) {
 		}
 	}
 	var h Holder
-	if err := in(t, s.host, func() error { return h.Hold(HostPort{model.ProtoTCP, far, 7010}) }); !errors.Is(err, model.ErrInvalid) {
+	if err := in(t, s.host, func() error { return h.Hold(HostPort{model.ProtoTCP, far, 7010}, netip.AddrPort{}) }); !errors.Is(err, model.ErrInvalid) {
 		t.Errorf("an address of another host: %v", err)
 	}
-	if err := in(t, s.host, func() error { return h.Hold(HostPort{model.ProtoSCTP, any4, 7011}) }); err != nil {
+	if err := in(t, s.host, func() error { return h.Hold(HostPort{model.ProtoSCTP, any4, 7011}, netip.AddrPort{}) }); err != nil {
 		t.Errorf("SCTP: %v", err)
 	}
 	h.Keep(nil)

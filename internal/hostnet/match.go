@@ -81,15 +81,19 @@ func dport(p uint16) []expr.Any {
 // The table that these stand in has to be of the address's family.
 
 func daddr(a netip.Addr) []expr.Any    { return dstOf(a).compare(expr.CmpOpEq, a) }
+func notDaddr(a netip.Addr) []expr.Any { return dstOf(a).compare(expr.CmpOpNeq, a) }
 func saddr(a netip.Addr) []expr.Any    { return srcOf(a).compare(expr.CmpOpEq, a) }
 func notSaddr(a netip.Addr) []expr.Any { return srcOf(a).compare(expr.CmpOpNeq, a) }
 
-func srcIn(p netip.Prefix) []expr.Any {
-	f := srcOf(p.Addr())
+func srcIn(p netip.Prefix) []expr.Any    { return srcOf(p.Addr()).in(expr.CmpOpEq, p) }
+func dstIn(p netip.Prefix) []expr.Any    { return dstOf(p.Addr()).in(expr.CmpOpEq, p) }
+func dstNotIn(p netip.Prefix) []expr.Any { return dstOf(p.Addr()).in(expr.CmpOpNeq, p) }
+
+func (f field) in(op expr.CmpOp, p netip.Prefix) []expr.Any {
 	return []expr.Any{
 		f.load(),
 		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: f.bytes, Mask: ipNet(p).Mask, Xor: make([]byte, f.bytes)},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Masked().Addr().AsSlice()},
+		&expr.Cmp{Op: op, Register: 1, Data: p.Masked().Addr().AsSlice()},
 	}
 }
 
@@ -116,12 +120,24 @@ func ct(key expr.CtKey, bits uint32, set bool) []expr.Any {
 func ctState(bits uint32, set bool) []expr.Any { return ct(expr.CtKeySTATE, bits, set) }
 func wasDNAT(yes bool) []expr.Any              { return ct(expr.CtKeySTATUS, ipsDNAT, yes) }
 
+func natFamily(a netip.Addr) uint32 {
+	if a.Is6() {
+		return unix.NFPROTO_IPV6
+	}
+	return unix.NFPROTO_IPV4
+}
+
+// snat gives connections an address as source.
+func snat(to netip.Addr) []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: 1, Data: to.AsSlice()},
+		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: natFamily(to), RegAddrMin: 1},
+	}
+}
+
 // dnat leads to an address and, unless it is 0, a port.
 func dnat(to netip.Addr, p uint16) []expr.Any {
-	family := uint32(unix.NFPROTO_IPV4)
-	if to.Is6() {
-		family = unix.NFPROTO_IPV6
-	}
+	family := natFamily(to)
 	if p == 0 {
 		return []expr.Any{
 			&expr.Immediate{Register: 1, Data: to.AsSlice()},

@@ -29,8 +29,17 @@ type Want struct {
 	// NameServer6 is the same at Private.Addr6.
 	NameServer6 uint16
 	Endpoints   []Endpoint // local containers that publish ports
+	// Services are the virtual addresses that are led to the interface too, each
+	// once. Whose packets would come there from a private address gets Source, or for
+	// IPv6 an address of the host that leads outside, instead: other hosts cannot
+	// tell private addresses apart.
+	Services   []Service
+	Source     netip.Addr // of IPv4; zero = the private one stays
+	ServiceMTU int        // of tunnels, which lead to backends; 0 = as MTU
 	// Control is what containers are kept from; nil = nothing.
 	Control *Control `json:"-"` // has a table of its own
+
+	source6 netip.Addr // as Source, found
 }
 
 // Endpoint is a local container that publishes ports.
@@ -71,6 +80,7 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 		}
 	}
 	same := s.last != nil && index == s.index && reflect.DeepEqual(*s.last, want)
+	asked := want
 	if same = same && len(s.problems) == 0; same && !look {
 		return nil
 	}
@@ -92,6 +102,7 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 	}
 	if want.Private != nil {
 		note("interface "+want.Private.Interface, s.ensureLink(want))
+		s.ensureServices(&want, note)
 		note("way out", s.ensureForwarding(forward4))
 		if want.Private.Subnet6.IsValid() {
 			note("way out by IPv6", s.ensureForwarding(forward6))
@@ -104,7 +115,7 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 	if len(s.problems) == 0 {
 		forgetGone(s.log, s.last, want)
 	}
-	s.last, s.index = &want, index
+	s.last, s.index = &asked, index
 	s.device.Store(uint32(index))
 	return s.problems
 }

@@ -51,6 +51,7 @@ type way struct {
 	subnet, loopback netip.Prefix
 	nameServer       uint16     // port at here; 0 = none
 	endpoints        []Endpoint // with published ports of this family alone
+	source           netip.Addr // towards services; zero = there are none, or the private one stays
 }
 
 // waysOf are the ways out of IPv4 and of IPv6; a way that is not wanted has no address.
@@ -59,6 +60,7 @@ func waysOf(want Want) []way {
 	if p := want.Private; p != nil {
 		four.here, four.subnet, four.nameServer = p.Addr, p.Subnet, want.NameServer
 		six.here, six.subnet, six.nameServer = p.Addr6, p.Subnet6, want.NameServer6
+		four.source, six.source = want.Source, want.source6
 	}
 	for _, e := range want.Endpoints {
 		w := &four
@@ -86,7 +88,7 @@ func (s *Stack) ensureTable(want Want) (err error) {
 			continue
 		}
 		p := want.Private
-		from := []any{"layout 5", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints}
+		from := []any{"layout 7", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source}
 		err = errors.Join(err, ensureTable(w.family, setsOf(w), chainsOf(p, w), from, s.replaced))
 	}
 	return err
@@ -241,6 +243,11 @@ func chainsOf(p *desired.Private, w way) []chain {
 			to := dstLocal()
 			if b.HostIP.IsValid() && !b.HostIP.IsUnspecified() {
 				to = daddr(b.HostIP)
+			} else if w.here.Is6() {
+				to = append(to, notDaddr(netip.IPv6Loopback())...) // see relay
+			}
+			if b.HostIP == netip.IPv6Loopback() {
+				continue // likewise
 			}
 			for _, ch := range []*chain{&pre, &out} {
 				ch.add(to, l4(b.Proto), dport(b.HostPort), dnat(e.Addr, b.ContainerPort))
@@ -256,14 +263,21 @@ func chainsOf(p *desired.Private, w way) []chain {
 	if w.here.Is4() {
 		pre.add(iif(p.Interface), daddr(desired.RouterAddr), dnat(w.here, 0))
 	}
+	// A service's backend on another host could not answer a private address.
+	if w.source.IsValid() {
+		for _, from := range []netip.Prefix{w.subnet, w.loopback} {
+			post.add(oif(p.Interface), srcIn(from), dstNotIn(w.subnet), snat(w.source))
+		}
+	}
 	// The data plane takes answers of containers to the host's private address only,
 	// so a container that asks another's published port gets the host's address as
 	// source.
 	post.add(oif(p.Interface), srcIn(w.subnet), notSaddr(w.here), masquerade())
 	post.add(oif(p.Interface), srcIn(w.loopback), masquerade())
 	post.add(notOif(p.Interface), srcIn(w.subnet), masquerade())
-	// From beyond the host connections begin to published ports only.
-	fwd.add(oif(p.Interface), ctState(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED, false), wasDNAT(false), drop())
+	// From beyond the host connections begin to services, and to published ports of
+	// containers.
+	fwd.add(oif(p.Interface), dstIn(w.subnet), ctState(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED, false), wasDNAT(false), drop())
 	if p.TunnelPort != 0 {
 		// Containers must not reach a tunnel port: hosts trust each other's tunnel
 		// packets.

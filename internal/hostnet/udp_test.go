@@ -3,6 +3,7 @@ package hostnet
 import (
 	"net"
 	"net/netip"
+	"testing"
 	"time"
 )
 
@@ -10,7 +11,7 @@ import (
 func (s *site) listenUDP(ns string, at netip.AddrPort) (socket *net.UDPConn) {
 	s.t.Helper()
 	if err := in(s.t, ns, func() (err error) {
-		socket, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
+		socket, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
 		return err
 	}); err != nil {
 		s.t.Fatal(err)
@@ -23,8 +24,12 @@ func (s *site) listenUDP(ns string, at netip.AddrPort) (socket *net.UDPConn) {
 // the test ends.
 func (s *site) dialUDP(from netip.Addr, port uint16) (conn *net.UDPConn) {
 	s.t.Helper()
+	to := far
+	if from.Is6() {
+		to = far6
+	}
 	if err := in(s.t, s.conts, func() (err error) {
-		conn, err = net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), net.UDPAddrFromAddrPort(netip.AddrPortFrom(far, port)))
+		conn, err = net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, port)))
 		return err
 	}); err != nil {
 		s.t.Fatal(err)
@@ -42,4 +47,17 @@ func (s *site) answers(c net.Conn, wait time.Duration) bool {
 	_ = c.SetReadDeadline(time.Now().Add(wait))
 	_, err := c.Read(make([]byte, 100))
 	return err == nil
+}
+
+// eachFamily runs a test of the way out on a site of its own for each family, with
+// two containers and the one beyond.
+func eachFamily(t *testing.T, test func(t *testing.T, s *site, web, other, far netip.Addr)) {
+	t.Helper()
+	for name, a := range map[string][3]netip.Addr{"IPv4": {web, other, far}, "IPv6": {web6, other6, far6}} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite6(t)
+			s.good()
+			test(t, s, a[0], a[1], a[2])
+		})
+	}
 }

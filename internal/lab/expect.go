@@ -54,7 +54,11 @@ func (l *Lab) ExpectOf(ctx context.Context, snap []tables.Change, rev store.Revi
 			return nil, err
 		}
 		net := model.NetworkKey{Tenant: model.TenantName(from.Tenant), Name: model.NetworkName(from.Network)}
-		out[i], err = expect(&fabric, endpoints[net], from, q.Target, uint16(20000+i))
+		known := endpoints[net] // who has the address there, before anybody elsewhere
+		if to, err := l.Container(q.To); err == nil {
+			known = slices.Concat(known, endpoints[model.NetworkKey{Tenant: model.TenantName(to.Tenant), Name: model.NetworkName(to.Network)}])
+		}
+		out[i], err = expect(&fabric, known, from, q.Target, uint16(20000+i))
 		if err != nil {
 			return nil, fmt.Errorf("expect %s from %s: %w", q.Target, q.From, err)
 		}
@@ -66,14 +70,15 @@ func (l *Lab) ExpectOf(ctx context.Context, snap []tables.Change, rev store.Revi
 	return out, nil
 }
 
-// expect asks the fabric one question; endpoints are those of the asker's network.
+// expect asks the fabric one question; endpoints are those of the asker's network, and
+// then those of the network of who is asked.
 func expect(fabric *oracle.Fabric, endpoints []model.Endpoint, from *Attachment, t Target, srcPort uint16) (Expectation, error) {
 	var src, dst *model.Endpoint
 	for i, e := range endpoints {
-		if e.IPv4 == from.IPv4 && e.IPv6 == from.IPv6 {
+		if e.IPv4 == from.IPv4 && e.IPv6 == from.IPv6 && src == nil {
 			src = &endpoints[i]
 		}
-		if e.IPv4 == t.Addr || e.IPv6 == t.Addr {
+		if (e.IPv4 == t.Addr || e.IPv6 == t.Addr) && dst == nil {
 			dst = &endpoints[i]
 		}
 	}

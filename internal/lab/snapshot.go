@@ -71,6 +71,8 @@ func (l *Lab) Pictures(snapshot []tables.Change, rev store.Revision) map[model.H
 				c.SetGlobal(v)
 			case model.Host:
 				c.SetHost(v)
+			case model.Tenant:
+				c.SetTenant(v)
 			case model.Network:
 				c.SetNetwork(v)
 			case model.Group:

@@ -75,9 +75,13 @@ type Endpoint struct {
 	Container string            `json:"container,omitempty"` // container id, when the runtime told it
 	Labels    map[string]string `json:"labels,omitempty"`
 	Unhealthy bool              `json:"unhealthy,omitempty"` // its container's health check says so: services send nothing new there
+	Draining  bool              `json:"draining,omitempty"`  // an operator says so: services send nothing new there, what lives goes on
 	// LabelsLater: the runtime knows the labels when the container starts; see
 	// IdentityRecord.
 	LabelsLater bool `json:"labelsLater,omitempty"`
+	// Namespace and Ports are those of IdentityRecord; nothing changes them.
+	Namespace NamespaceName `json:"namespace,omitempty"`
+	Ports     []NamedPort   `json:"ports,omitempty"`
 }
 
 // Limits of an endpoint's fields that a runtime gives.
@@ -118,6 +122,14 @@ func (e Endpoint) Validate() error {
 	}
 	if !printable(e.Container) {
 		return InvalidField("ContainerID", e.Container, wantEndpointText)
+	}
+	if e.Namespace != "" {
+		if _, err := ParseNamespaceName(string(e.Namespace)); err != nil {
+			return err
+		}
+	}
+	if err := ValidateNamedPorts(e.Ports); err != nil {
+		return err
 	}
 	return ValidateLabels(e.Labels)
 }

@@ -89,7 +89,7 @@ func FuzzScalars(f *testing.F) {
 // Everything of these kinds that parses prints as a text that parses to
 // the same value, and is accepted by Validate.
 func FuzzKinds(f *testing.F) {
-	for _, s := range []string{"10 kbps", "a=b", "80:8080:TCP", "50.1.1.2/24", "65000", "t:name", "topology/pod-1/node-101", "topology/pod-1/paths-101/pathep-[eth1/14]", "10.1.1.1", ""} {
+	for _, s := range []string{"10 kbps", "a=b", "80:8080:TCP", "80:8080:sctp:h-2", "90m", "off", "50.1.1.2/24", "65000", "t:name", "topology/pod-1/node-101", "topology/pod-1/paths-101/pathep-[eth1/14]", "10.1.1.1", ""} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -98,12 +98,18 @@ func FuzzKinds(f *testing.F) {
 				t.Errorf("%q parses but is refused: %v", s, err)
 			}
 		}
-		svc := Service{Key: ServiceKey{"t", "s"}, Network: "n", Selectors: []ServiceSelector{{"a", "b"}}, Ports: []ServicePort{{80, 80, ProtoTCP, "80:80:tcp"}}}
+		svc := Service{Key: ServiceKey{"t", "s"}, Network: "n", Selectors: []ServiceSelector{{"a", "b"}}, Ports: []ServicePort{{Port: 80, Provider: 80, Protocol: ProtoTCP, Text: "80:80:tcp"}}}
 		if sel, err := ParseServiceSelector(s); err == nil {
 			if sel.String() != s {
 				t.Errorf("%q became %q", s, sel)
 			}
 			svc.Selectors = []ServiceSelector{sel}
+		}
+		if a, err := ParseAffinity(s); err == nil {
+			if again, err := ParseAffinity(a.String()); err != nil || again != a {
+				t.Errorf("%q became %q", s, a)
+			}
+			svc.Affinity = a
 		}
 		if p, err := ParseServicePort(s); err == nil {
 			svc.Ports = []ServicePort{p}

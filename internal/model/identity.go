@@ -1,5 +1,10 @@
 package model
 
+import (
+	"maps"
+	"slices"
+)
+
 // Identity is the number that data planes match on instead of addresses:
 // interned from tenant, network, group and filtered labels, never re-used while
 // an endpoint has it.
@@ -27,4 +32,35 @@ type IdentityRecord struct {
 	// LabelsLater: the labels are not known yet. No selector that asks for labels
 	// selects it; rules that deny by such a selector take it for a peer.
 	LabelsLater bool `json:"labelsLater,omitempty"`
+	// Namespace is the orchestrator's namespace that it is in; empty = none.
+	Namespace NamespaceName `json:"namespace,omitempty"`
+	// Ports are those that rules may name, sorted by name and protocol, each once.
+	Ports []NamedPort `json:"ports,omitempty"`
+	// NamespaceLabels are those of the namespace's row, as whoever holds both has
+	// joined them. They are no part of the identity.
+	NamespaceLabels map[string]string `json:"-"`
+}
+
+// Equal compares two records by contents.
+func (r IdentityRecord) Equal(o IdentityRecord) bool {
+	return r.ID == o.ID && r.Network == o.Network && r.Group == o.Group && r.LabelsLater == o.LabelsLater && r.Namespace == o.Namespace &&
+		maps.Equal(r.Labels, o.Labels) && slices.Equal(r.Ports, o.Ports) && maps.Equal(r.NamespaceLabels, o.NamespaceLabels)
+}
+
+// In joins a record with the row of its namespace; nil = there is none, or it is in
+// no namespace.
+func (r IdentityRecord) In(n *Namespace) IdentityRecord {
+	r.NamespaceLabels = nil
+	if n != nil && n.Name == r.Namespace {
+		r.NamespaceLabels = make(map[string]string, len(n.Labels)+1)
+		maps.Copy(r.NamespaceLabels, n.Labels)
+		r.NamespaceLabels[NamespaceNameLabel] = string(n.Name)
+	}
+	return r
+}
+
+// LabelsUnknown tells whether its labels, or those of its namespace, are not known:
+// no selector that asks for labels selects it.
+func (r IdentityRecord) LabelsUnknown() bool {
+	return r.LabelsLater || r.Namespace != "" && r.NamespaceLabels == nil
 }

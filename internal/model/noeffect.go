@@ -13,7 +13,9 @@ type NoEffect struct {
 	Value string // the value that has no effect; "" = any, if the field is set
 	Text  string // one sentence without full stop
 	Hosts string // which hosts show it as a problem; "" = none, since none would behave differently
-	set   func(object any) bool
+	// ByDriver: it depends on a host's data plane, which says so itself.
+	ByDriver bool
+	set      func(object any) bool
 }
 
 // NoEffectPrefix begins the text of problems that tell of a NoEffect.

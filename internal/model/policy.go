@@ -22,6 +22,12 @@ const (
 	tierNotKnown   Tier = 255
 )
 
+// Tiers around those of policies, which keep tenants that share networks apart.
+const (
+	TierTenants Tier = 2
+	TierShared  Tier = 40
+)
+
 // Tiers returns all tiers in deciding order.
 func Tiers() []Tier { return []Tier{TierAdmin, TierContiv, TierKubernetes, TierBaseline} }
 
@@ -35,6 +41,10 @@ func (t Tier) String() string {
 		return "kubernetes"
 	case TierBaseline:
 		return "baseline"
+	case TierTenants:
+		return "tenants"
+	case TierShared:
+		return "shared"
 	case tierNotKnown:
 	}
 	return fmt.Sprintf("tier %d", uint8(t))
@@ -188,16 +198,21 @@ type Peer struct {
 }
 
 // PortMatch matches a protocol and, if it has ports, an inclusive range of
-// destination ports; Lo = 0 and Hi = 65535 match all.
+// destination ports; Lo = 0 and Hi = 65535 match all. With a Name, Lo and Hi are 0,
+// and it matches the port to which the identity that is asked gives that name.
 type PortMatch struct {
 	Protocol Protocol `json:"protocol"`
 	Lo       uint16   `json:"lo"`
 	Hi       uint16   `json:"hi"`
+	Name     string   `json:"name,omitempty"`
 }
 
 // Matches tells whether a packet's protocol and destination port match. ICMP
-// matches ICMPv6 too.
+// matches ICMPv6 too. By a name nothing is matched: it has to be resolved.
 func (m PortMatch) Matches(p Protocol, port uint16) bool {
+	if m.Name != "" {
+		return false
+	}
 	if m.Protocol == AnyProtocol {
 		return true
 	}
@@ -292,6 +307,10 @@ func (m PortMatch) validate() error {
 	switch {
 	case m.Protocol < 0 || m.Protocol > 255:
 		return InvalidField("protocol", int(m.Protocol), "must be between 0 and 255")
+	case m.Name != "" && (!isPortName(m.Name) || m.Lo != 0 || m.Hi != 0 || !m.Protocol.HasPorts()):
+		return InvalidField("ports", m.Name, wantPortName+", of tcp, udp or sctp, without a number")
+	case m.Name != "":
+		return nil
 	case m.Lo > m.Hi:
 		return InvalidField("ports", fmt.Sprintf("%d-%d", m.Lo, m.Hi), "must not end before they begin")
 	case !m.Protocol.HasPorts() && (m.Lo != 0 || m.Hi != 65535):

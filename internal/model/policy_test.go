@@ -138,7 +138,7 @@ func TestPolicyValidate(t *testing.T) {
 	rule := PolicyRule{
 		Key: RuleKey{"t", "p", "1"}, Direction: In, Priority: 1, Action: Pass,
 		Peers: []Peer{{CIDR: prefix("10.0.0.0/8"), Except: []netip.Prefix{prefix("10.1.0.0/16")}}, {Network: NetworkKey{"t", "n"}}, {Selector: &Selector{Tenant: "t"}}},
-		Ports: []PortMatch{{ProtoTCP, 80, 90}, {ProtoICMP, 0, 65535}},
+		Ports: []PortMatch{{Protocol: ProtoTCP, Lo: 80, Hi: 90}, {Protocol: ProtoICMP, Hi: 65535}, {Protocol: ProtoSCTP, Name: "diameter"}},
 	}
 	if err := errors.Join(good.Validate(), rule.Validate()); err != nil {
 		t.Fatal(err)
@@ -159,9 +159,9 @@ func TestPolicyValidate(t *testing.T) {
 		"of the policy's own tenant":                                        peer(Peer{Selector: &Selector{Tenant: "u"}}),
 		"a part of 10.0.0.0/8":                                              peer(Peer{CIDR: prefix("10.0.0.0/8"), Except: []netip.Prefix{prefix("11.0.0.0/16")}}),
 		"bits set beyond":                                                   peer(Peer{CIDR: prefix("10.0.0.1/8")}),
-		"not end before they begin":                                         port(PortMatch{ProtoTCP, 90, 80}),
-		"must be empty unless protocol":                                     port(PortMatch{ProtoICMP, 1, 2}),
-		`protocol "-1"`:                                                     port(PortMatch{AnyProtocol, 0, 65535}),
+		"not end before they begin":                                         port(PortMatch{Protocol: ProtoTCP, Lo: 90, Hi: 80}),
+		"must be empty unless protocol":                                     port(PortMatch{Protocol: ProtoICMP, Lo: 1, Hi: 2}),
+		`protocol "-1"`:                                                     port(PortMatch{Protocol: AnyProtocol, Hi: 65535}),
 		`action "log"`:                                                      with(func(r *PolicyRule) { r.Action = "log" }),
 		`priority "0"`:                                                      with(func(r *PolicyRule) { r.Priority = 0 }),
 		`peers "65": must be at most 64`:                                    with(func(r *PolicyRule) { r.Peers = make([]Peer, 65) }),

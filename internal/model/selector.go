@@ -16,6 +16,9 @@ type Selector struct {
 	Group            GroupName         `json:"group,omitempty"`
 	MatchLabels      map[string]string `json:"matchLabels,omitempty"`
 	MatchExpressions []Requirement     `json:"matchExpressions,omitempty"`
+	// Namespaces is required of the labels of the endpoint's namespace; if there is
+	// any, an endpoint in no namespace is not selected.
+	Namespaces []Requirement `json:"namespaces,omitempty"`
 }
 
 // Requirement is one requirement of a selector about a label, with the meaning
@@ -45,7 +48,7 @@ const (
 
 // IsZero tells whether a selector is the zero value, which no policy has.
 func (s Selector) IsZero() bool {
-	return s.Tenant == "" && s.Network == "" && s.Group == "" && len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
+	return s.Tenant == "" && s.Network == "" && s.Group == "" && len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 && len(s.Namespaces) == 0
 }
 
 // Requirements returns all that the selector requires of labels, sorted by key;
@@ -55,12 +58,20 @@ func (s Selector) Requirements() []Requirement {
 	for k, v := range s.MatchLabels {
 		out = append(out, Requirement{k, OpIn, []string{v}})
 	}
-	for _, r := range s.MatchExpressions {
-		r.Values = slices.Compact(slices.Sorted(slices.Values(r.Values)))
-		out = append(out, r)
+	return canonical(append(out, s.MatchExpressions...))
+}
+
+// OfNamespace returns all that the selector requires of the namespace's labels,
+// sorted by key.
+func (s Selector) OfNamespace() []Requirement { return canonical(slices.Clone(s.Namespaces)) }
+
+// canonical sorts requirements and their values, each once.
+func canonical(all []Requirement) []Requirement {
+	for i := range all {
+		all[i].Values = slices.Compact(slices.Sorted(slices.Values(all[i].Values)))
 	}
-	slices.SortFunc(out, compareRequirements)
-	return slices.CompactFunc(out, func(a, b Requirement) bool { return compareRequirements(a, b) == 0 })
+	slices.SortFunc(all, compareRequirements)
+	return slices.CompactFunc(all, func(a, b Requirement) bool { return compareRequirements(a, b) == 0 })
 }
 
 func compareRequirements(a, b Requirement) int {
@@ -93,7 +104,7 @@ func (r Requirement) Holds(labels map[string]string) bool {
 // Selects tells whether an identity belongs to the selection.
 func (s Selector) Selects(r IdentityRecord) bool {
 	if s.Tenant != r.Network.Tenant || s.Network != "" && s.Network != r.Network.Name ||
-		s.Group != "" && s.Group != r.Group || r.LabelsLater && s.AsksForLabels() {
+		s.Group != "" && s.Group != r.Group || r.LabelsUnknown() && s.AsksForLabels() {
 		return false
 	}
 	for k, v := range s.MatchLabels {
@@ -106,12 +117,23 @@ func (s Selector) Selects(r IdentityRecord) bool {
 			return false
 		}
 	}
+	for _, e := range s.Namespaces {
+		if r.Namespace == "" || !e.Holds(r.NamespaceLabels) {
+			return false
+		}
+	}
 	return true
 }
 
-// AsksForLabels tells whether labels decide what is selected.
+// AsksForLabels tells whether labels decide what is selected, of endpoints or of
+// their namespaces.
 func (s Selector) AsksForLabels() bool {
-	return len(s.MatchLabels)+len(s.MatchExpressions) > 0
+	return len(s.MatchLabels)+len(s.MatchExpressions)+len(s.Namespaces) > 0
+}
+
+// WithoutLabels is the selector without what it asks of labels.
+func (s Selector) WithoutLabels() Selector {
+	return Selector{Tenant: s.Tenant, Network: s.Network, Group: s.Group}
 }
 
 // String returns the canonical text: selectors with the same text select the
@@ -125,7 +147,16 @@ func (s Selector) String() string {
 	if s.Group != "" {
 		b.WriteString(" group " + labelText(string(s.Group)))
 	}
-	for i, r := range s.Requirements() {
+	writeRequirements(&b, s.Requirements())
+	if of := s.OfNamespace(); len(of) > 0 {
+		b.WriteString(" in namespaces")
+		writeRequirements(&b, of)
+	}
+	return b.String()
+}
+
+func writeRequirements(b *strings.Builder, all []Requirement) {
+	for i, r := range all {
 		if i > 0 {
 			b.WriteByte(',')
 		}
@@ -146,7 +177,6 @@ func (s Selector) String() string {
 			b.WriteString(labelText(r.Key) + " " + strings.ToLower(string(r.Operator)) + " (" + list + ")")
 		}
 	}
-	return b.String()
 }
 
 // labelText quotes what could be taken for something else.
@@ -186,8 +216,18 @@ func (s Selector) Validate(field string) error {
 			return err
 		}
 	}
-	if k, empty := s.contradiction(); empty {
-		return InvalidField(field, k, "must be able to select something: what it requires of this label never holds together")
+	if n := len(s.Namespaces); n > MaxSelectorLabels {
+		return InvalidField(field+".namespaces", n, fmt.Sprintf("must be at most %d", MaxSelectorLabels))
+	}
+	for _, r := range s.Namespaces {
+		if err := r.validate(field + ".namespaces"); err != nil {
+			return err
+		}
+	}
+	for _, all := range [][]Requirement{s.Requirements(), s.OfNamespace()} {
+		if k, empty := contradiction(all); empty {
+			return InvalidField(field, k, "must be able to select something: what it requires of this label never holds together")
+		}
 	}
 	return nil
 }
@@ -216,8 +256,7 @@ func (r Requirement) validate(field string) error {
 }
 
 // contradiction finds a label whose requirements no endpoint can meet.
-func (s Selector) contradiction() (key string, empty bool) {
-	all := s.Requirements()
+func contradiction(all []Requirement) (key string, empty bool) {
 	for i, r := range all {
 		for _, o := range all[i+1:] {
 			if o.Key == r.Key && (r.Operator == OpDoesNotExist && o.needsLabel() || o.Operator == OpDoesNotExist && r.needsLabel()) {

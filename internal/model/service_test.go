@@ -23,3 +23,13 @@ func TestServiceSelects(t *testing.T) {
 		t.Error("a service without selectors selects everything")
 	}
 }
+
+// An affinity's text is the one that people write.
+func TestAffinityText(t *testing.T) {
+	for text, want := range map[string]Affinity{"": 0, "off": NoAffinity, "1s": 1, "10m": 600, "3h": 10800, "1h30m": 5400, "1h0m1s": 3601, "1m1s": 61, "24h": MaxAffinity} {
+		a, err := ParseAffinity(text)
+		if err != nil || a != want || a.String() != text {
+			t.Errorf("%q is %d, %v, and written %q", text, int64(a), err, a)
+		}
+	}
+}

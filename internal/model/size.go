@@ -17,7 +17,8 @@ const MaxPolicyEntries = 1 << 19
 type portPair struct {
 	proto Protocol
 	port  uint16
-	bits  uint8 // of the block; 0 = all ports, 16 = one
+	bits  uint8  // of the block; 0 = all ports, 16 = one
+	name  string // of one port, instead of its number: each peer has at most one of that name
 }
 
 // pairsOf returns what a rule matches beside its peers.
@@ -27,6 +28,10 @@ func pairsOf(r PolicyRule) []portPair {
 	}
 	out := make([]portPair, 0, len(r.Ports))
 	for _, m := range r.Ports {
+		if m.Name != "" {
+			out = append(out, portPair{proto: m.Protocol, bits: 16, name: m.Name})
+			continue
+		}
 		if !m.Protocol.HasPorts() || m.Lo == 0 && m.Hi == 65535 {
 			out = append(out, portPair{proto: m.Protocol})
 			continue
@@ -36,7 +41,7 @@ func pairsOf(r PolicyRule) []portPair {
 			for size < 1<<16 && lo%(2*size) == 0 && lo+2*size-1 <= uint32(m.Hi) {
 				size *= 2
 			}
-			out = append(out, portPair{m.Protocol, uint16(lo), uint8(16 - bits.TrailingZeros32(size))})
+			out = append(out, portPair{proto: m.Protocol, port: uint16(lo), bits: uint8(16 - bits.TrailingZeros32(size))})
 			lo += size
 		}
 	}

@@ -333,6 +333,16 @@ func TestNamesValidate(t *testing.T) {
 	wantField(t, Tenant{Name: "blue", DefaultNetwork: "a_b"}.Validate(), "defaultNetwork", "must")
 }
 
+// served is a service that is valid before the change.
+func served(change func(*Service)) Service {
+	s := Service{
+		Key: ServiceKey{"t", "s"}, Network: "n", Selectors: []ServiceSelector{{"a", "b"}},
+		Ports: []ServicePort{{Port: 80, Provider: 80, Protocol: ProtoTCP, Text: "80:80:tcp"}},
+	}
+	change(&s)
+	return s
+}
+
 // Validate refuses what no parser makes.
 func TestValidateKinds(t *testing.T) {
 	key := NetProfileKey{"t", "p"}
@@ -349,7 +359,15 @@ func TestValidateKinds(t *testing.T) {
 		{AppProfile{Key: AppProfileKey{"t", "a"}, Groups: make([]GroupName, MaxAppProfileGroups+1)}, "endpointGroups"},
 		{Service{Key: ServiceKey{"t", "s"}, Network: "n"}, "selectors"},
 		{Service{Key: ServiceKey{"t", "s"}, Network: "n", Selectors: []ServiceSelector{{"a=b", "c"}}}, "selectors"},
-		{Service{Key: ServiceKey{"t", "s"}, Network: "n", Selectors: []ServiceSelector{{"a", "b"}}, Ports: []ServicePort{{1, 2, ProtoTCP, "1:3:tcp"}}}, "ports"},
+		{Service{Key: ServiceKey{"t", "s"}, Network: "n", Selectors: []ServiceSelector{{"a", "b"}}, Ports: []ServicePort{{Port: 1, Provider: 2, Protocol: ProtoTCP, Text: "1:3:tcp"}}}, "ports"},
+		{served(func(*Service) {}), ""},
+		{served(func(s *Service) { s.Ports[0].Name = "http" }), "ports"},
+		{served(func(s *Service) { s.Affinity = MaxAffinity + 1 }), "affinity"},
+		{served(func(s *Service) { s.Affinity = -2 }), "affinity"},
+		{served(func(s *Service) { s.ReqAddr6 = netip.MustParseAddr("10.1.1.1") }), "ipv6Address"},
+		{served(func(s *Service) {
+			s.ReqAddr, s.ReqAddr6 = netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")
+		}), "ipv6Address"},
 		{Bgp{Host: "h", AS: 1, NeighborAS: 2}, "routerip"},
 		{ExtContracts{Key: ExtContractsKey{"t", "e"}}, "contractsType"},
 		{AciGw{PathBindings: []string{"a,b"}}, "pathBindings"},

@@ -36,6 +36,7 @@ type judged struct {
 	outside bool            // as a connection by the way out
 	network model.NetworkID // its source's, or where it was seen
 	to      string          // for this local port as its destination; "" = for none
+	by      netip.Addr      // the host that its client, outside, came by at last; zero = by none
 }
 
 // conntrack is one host's connection table: the original direction of every

@@ -114,19 +114,12 @@ func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, e
 
 // differ tells whether any object differs between two pictures.
 func differ(a, b desired.Host) bool {
-	for range a.Networks.Diff(b.Networks) {
-		return true
-	}
-	for range a.PolicySets.Diff(b.PolicySets) {
-		return true
-	}
-	for range a.Remotes.Diff(b.Remotes) {
-		return true
-	}
-	for range a.Ports.Diff(b.Ports) {
-		return true
-	}
-	for range a.Services.Diff(b.Services) {
+	return differs(a.Networks, b.Networks) || differs(a.PolicySets, b.PolicySets) || differs(a.Remotes, b.Remotes) ||
+		differs(a.Ports, b.Ports) || differs(a.Services, b.Services) || differs(a.Tunnels, b.Tunnels)
+}
+
+func differs[K, V comparable](a, b desired.Map[K, V]) bool {
+	for range a.Diff(b) {
 		return true
 	}
 	return false
@@ -138,7 +131,7 @@ func (d *Driver) Events() <-chan driver.Event { return d.events }
 // Capabilities implements driver.Driver. The way out is executed on packets, but
 // no interface of this machine is made for it.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Services: true, WayOut6: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d}
+	return driver.Capabilities{Services: true, ServicesOutside: true, ClientsByTunnel: true, ServiceStats: true, WayOut6: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d}
 }
 
 // Tables implements driver.Tabled: the reference's tables never evict.
@@ -164,6 +157,7 @@ func (d *Driver) Stats(context.Context) (driver.Stats, error) {
 	for id, r := range d.k.rules {
 		s.Rules[id] = *r
 	}
+	s.Services = d.k.serviceStats()
 	return s, nil
 }
 

@@ -102,6 +102,9 @@ func (k *kernel) networkOf(p *Packet) model.NetworkID {
 		if port := t.byPrivate[p.Dst]; port != nil {
 			return port.Network
 		}
+		if s := t.exposedAt(p.Dst); s != nil {
+			return s.Network
+		}
 	case p.Port != "":
 		if port := t.ports[p.Port]; port != nil {
 			return port.Network

@@ -30,7 +30,8 @@ type origin struct {
 	net    *desired.Network
 	port   *desired.Port // nil when it came from elsewhere
 	uplink bool
-	host   bool // the host's own stack
+	host   bool       // the host's own stack
+	by     netip.Addr // of a client outside: the host that it came by
 }
 
 func (k *kernel) send(p *Packet) Verdict {
@@ -39,6 +40,9 @@ func (k *kernel) send(p *Packet) Verdict {
 	var sent *Packet
 	switch {
 	case p.Host:
+		if s := t.exposedAt(p.Dst); s != nil && t.private != nil && p.isIP() {
+			return k.fromOutside(p, s)
+		}
 		var why string
 		if from, sent, why = t.fromHost(p); why != "" {
 			return dropped(why)
@@ -66,6 +70,9 @@ func (k *kernel) send(p *Packet) Verdict {
 		from = origin{net: t.networks[p.Network]}
 		if from.net == nil || from.net.Encap != model.EncapVXLAN || !p.VTEP.IsValid() {
 			return dropped(driver.DropNetwork)
+		}
+		if p.SrcMAC == desired.RouterMAC {
+			return k.fromRouter(from, p, p.VTEP)
 		}
 		if !t.ofItsHost(from.net, p) {
 			return dropped(driver.DropUnknownSource)
@@ -225,7 +232,7 @@ func (t *tables) toStation(from origin, p *Packet) Verdict {
 	switch {
 	case s.port != nil && s.port != from.port:
 		return Verdict{Ports: []string{s.port.IfName}}
-	case from.port == nil || s.port != nil:
+	case from.port == nil && !from.host || s.port != nil || from.host && from.net.Encap == model.EncapVLAN:
 		return dropped(driver.DropUnknownDest)
 	case from.net.Encap == model.EncapVLAN:
 		return Verdict{Uplink: true, VLAN: from.net.Tag}
@@ -268,14 +275,18 @@ func (t *tables) flood(from origin, admit func(*desired.Port) bool) Verdict {
 }
 
 // forward judges an IP packet.
-func (k *kernel) forward(from origin, p *Packet) Verdict {
+func (k *kernel) forward(from origin, p *Packet) Verdict { return k.forwardBy(from, p, nil) }
+
+// forwardBy judges an IP packet that goes where back says, to a client outside; nil =
+// where it is addressed to.
+func (k *kernel) forwardBy(from origin, p *Packet, back *Verdict) Verdict {
 	t := k.tables
 	if from.port != nil && from.port.Identity == model.IdentityUnknown && from.net.Encap == model.EncapVXLAN {
 		return dropped(driver.DropUnknownSource)
 	}
 	var v Verdict
-	outside := from.host
-	byRouter := !from.host && t.toRouter(from, p)
+	outside := from.host || from.by.IsValid() || back != nil
+	byRouter := !outside && t.toRouter(from, p)
 	if byRouter { // the router drops what it does not take before any policy is asked
 		if v, outside = t.byRouter(from, p); !v.Passed() {
 			return v
@@ -285,7 +296,7 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 	if !ok {
 		return dropped(driver.DropInvalid)
 	}
-	_, old := k.conns.conns[orig]
+	was, old := k.conns.conns[orig]
 	defer func() {
 		if old || p.DstMAC.Multicast() { // asides are of connections that begin
 			t.asides = nil
@@ -313,7 +324,10 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 		}
 		return v
 	}
-	if !byRouter {
+	switch {
+	case back != nil:
+		v = *back
+	case !byRouter:
 		if v = t.deliver(from, p); !v.Passed() {
 			return v
 		}
@@ -324,7 +338,10 @@ func (k *kernel) forward(from origin, p *Packet) Verdict {
 		here, there netip.Addr
 		dir         model.Direction
 	}{{orig.src, orig.dst, model.Out}, {orig.dst, orig.src, model.In}}
-	as := judged{outside: outside, network: t.peerAt(from.net, orig.src).Network}
+	as := judged{outside: outside, network: t.peerAt(from.net, orig.src).Network, by: from.by}
+	if from.port != nil {
+		as.by = was.by
+	}
 	for _, end := range ends {
 		port := t.byAddr(from.net, end.here).port
 		if port == nil { // the frame's own end, when it is not addressed by IP
@@ -399,8 +416,11 @@ func (t *tables) judge(port *desired.Port, dir model.Direction, other desired.Pe
 	return said.Pass, said.RuleID()
 }
 
+// size is how many bytes a packet counts.
+func (p *Packet) size() uint64 { return uint64(cmp.Or(p.Bytes, 64)) }
+
 func (k *kernel) count(p *Packet, v *Verdict) {
-	n := uint64(cmp.Or(p.Bytes, 64))
+	n := p.size()
 	if v.Drop != "" {
 		k.drops[v.Drop]++
 	}

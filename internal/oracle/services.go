@@ -62,11 +62,18 @@ func (k *kernel) serve(from origin, p *Packet) Verdict {
 	if tr != nil && request(p) {
 		return dropped(driver.DropInvalid)
 	}
+	if by := k.backBy(from, p); by.IsValid() {
+		return k.back(from, p, by)
+	}
+	if tr != nil && tr.outside() && from.port != nil && !p.DstMAC.Multicast() {
+		return k.toClientOutside(from, p, tr)
+	}
 	v := k.forward(from, p)
-	if tr == nil || len(v.Ports) != 1 || v.Ports[0] != tr.client {
+	if tr == nil || tr.outside() || len(v.Ports) != 1 || v.Ports[0] != tr.client {
 		return v
 	}
 	k.nat.fragment(from.net, p, tr)
+	k.nat.countIn(tr, p)
 	if v.Sent != nil {
 		p = v.Sent
 	}
@@ -96,12 +103,13 @@ func (k *kernel) translationBack(n *desired.Network, p *Packet) *translation {
 	return nil
 }
 
-// toService judges what a container sends to a virtual address.
+// toService judges what a container, or somebody outside by the host, sends to a
+// virtual address.
 func (k *kernel) toService(from origin, p *Packet, s *desired.Service) Verdict {
 	if p.DstMAC != desired.RouterMAC {
 		return dropped(driver.DropUnknownDest)
 	}
-	if !from.net.Holds(p.Src) || from.port.Identity == model.IdentityUnknown && from.net.Encap == model.EncapVXLAN {
+	if from.port != nil && (!from.net.Holds(p.Src) || from.port.Identity == model.IdentityUnknown && from.net.Encap == model.EncapVXLAN) {
 		return dropped(driver.DropUnknownSource)
 	}
 	var tr *translation
@@ -139,6 +147,12 @@ func (k *kernel) toService(from origin, p *Packet, s *desired.Service) Verdict {
 	case tr.hairpin():
 		q.SrcMAC, q.DstMAC = desired.RouterMAC, from.port.MAC
 		v = Verdict{Ports: []string{from.port.IfName}}
+	case from.host:
+		from.net, q.DstMAC = k.tables.networks[backend.network()], backend.mac()
+		if from.net == nil {
+			return dropped(driver.DropUnknownDest)
+		}
+		v = k.forward(from, q)
 	case from.net.Holds(tr.behind.dst):
 		q.DstMAC = backend.mac()
 		v = k.forward(from, q)
@@ -159,6 +173,7 @@ func (k *kernel) toService(from origin, p *Packet, s *desired.Service) Verdict {
 		k.nat.remember(s, p.Src, tr.backend)
 	}
 	k.nat.fragment(from.net, p, tr)
+	k.nat.countOut(tr, p)
 	if v.Sent == nil {
 		v.Sent = q
 	}
@@ -180,17 +195,27 @@ func (k *kernel) choose(from origin, p *Packet, s *desired.Service) (*translatio
 		return nil, refused(p)
 	}
 	v6 := p.Src.Is6()
+	among := s.Inside
+	if from.host {
+		if among = s.Outside; k.tables.isHost(p.Src) {
+			among = desired.TrafficLocal
+		}
+	}
 	key, stays := k.nat.stay(s, p.Src)
-	if b, there := s.Backends.Get(key); !stays || !there || b.State != desired.BackendActive || !b.Addr(v6).IsValid() || s.Inside == desired.TrafficLocal && !b.Local {
+	if b, there := s.Backends.Get(key); !stays || !there || b.State != desired.BackendActive || !b.Addr(v6).IsValid() || among == desired.TrafficLocal && !b.Local {
 		slot := desired.Slot(s.Seed(), s.Affinity > 0, p.Src, p.Proto, p.SrcPort, p.DstPort)
-		if key, ok = s.Choose(slot, v6, s.Inside); !ok {
+		if key, ok = s.Choose(slot, v6, among); !ok {
 			return nil, refused(p)
 		}
 	}
 	b, _ := s.Backends.Get(key)
 	tr := &translation{
-		front: tupleOf(from.net, p), service: s.Key, backend: key, client: from.port.IfName, network: from.net.ID,
-		clientMAC: from.port.MAC, backendMAC: k.tables.stationAt(from.net, b.Addr(v6)).mac(),
+		front: tupleOf(from.net, p), service: s.Key, backend: key, network: from.net.ID,
+		backendMAC: k.tables.stationAt(from.net, b.Addr(v6)).mac(),
+		counted:    driver.ServiceOf{Service: s.Key, Protocol: p.Proto, Port: p.DstPort, IPv6: v6, Backend: key},
+	}
+	if from.port != nil {
+		tr.client, tr.clientMAC, tr.counted.Client = from.port.IfName, from.port.MAC, from.port.Endpoint
 	}
 	tr.behind = tr.front
 	if tr.behind.dst, tr.behind.dstPort = b.Addr(v6), port.Backend; tr.hairpin() {
@@ -229,6 +254,7 @@ func (k *kernel) toItself(from origin, p *Packet) Verdict {
 		return dropped(driver.DropUnknownDest)
 	}
 	k.nat.fragment(from.net, p, tr)
+	k.nat.countIn(tr, p)
 	q := tr.back(p)
 	q.SrcMAC, q.DstMAC = desired.RouterMAC, from.port.MAC
 	return Verdict{Ports: []string{from.port.IfName}, Sent: q}
@@ -275,38 +301,18 @@ func (p *pictures) judgeServices(old desired.Host, t *touched, flipped map[model
 		t.services[key] = struct{}{}
 		var err error
 		if s, ok := p.want.Services.Get(key); ok {
-			err = p.checkService(key, s)
+			_, has := p.want.Networks.Get(s.Network)
+			err = s.Check(key, has && p.refused[s.Network] == nil)
 		}
 		p.refuse(key, err)
 	}
-}
-
-func (p *pictures) checkService(key model.ServiceKey, s *desired.Service) error {
-	_, ok := p.want.Networks.Get(s.Network)
-	switch {
-	case s.Key != key:
-		return model.Errorf(model.ErrInvalid, "it calls itself %s", s.Key)
-	case !ok || p.refused[s.Network] != nil:
-		return model.Errorf(model.ErrNotFound, "network %d does not exist", s.Network)
-	case !s.IPv4.IsValid() && !s.IPv6.IsValid(), s.IPv4.IsValid() && !s.IPv4.Is4(), s.IPv6.IsValid() && !s.IPv6.Is6():
-		return model.Errorf(model.ErrInvalid, "%q and %q are no address of either family", s.IPv4, s.IPv6)
-	}
-	for i, port := range s.Ports {
-		if port.Port == 0 || port.Backend == 0 || !port.Protocol.HasPorts() {
-			return model.Errorf(model.ErrInvalid, "port %d of protocol %d, of backends %d, is none", port.Port, port.Protocol, port.Backend)
-		}
-		if i > 0 && desired.CompareServicePorts(s.Ports[i-1], port) >= 0 {
-			return model.Errorf(model.ErrInvalid, "port %d of protocol %d is there twice or not in order", port.Port, port.Protocol)
-		}
-	}
-	return nil
 }
 
 func serviceName(k model.ServiceKey) string { return "service " + k.String() }
 
 // serviceLines are a service as text.
 func serviceLines(name string, s *desired.Service) []string {
-	lines := []string{fmt.Sprintf("%s network %d addresses %s %s affinity %s", name, s.Network, addrText(s.IPv4), addrText(s.IPv6), s.Affinity)}
+	lines := []string{fmt.Sprintf("%s network %d addresses %s %s affinity %s exposed %t", name, s.Network, addrText(s.IPv4), addrText(s.IPv6), s.Affinity, s.Exposed)}
 	for _, p := range s.Ports {
 		lines = append(lines, fmt.Sprintf("%s port proto %d %d to %d", name, p.Protocol, p.Port, p.Backend))
 	}

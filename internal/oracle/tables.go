@@ -19,6 +19,7 @@ type header struct {
 	fwdMode model.FwdMode
 	arpMode model.ArpMode
 	way     desired.Private // zero = none
+	tunnels desired.Map[netip.Addr, model.HostName]
 }
 
 // tables are the indexes that packets are looked up in.
@@ -289,6 +290,9 @@ func (d *Driver) Inspect(context.Context) (string, error) {
 	for key, r := range o.remotes {
 		lines = append(lines, fmt.Sprintf("%s %s %s identity %d vtep %s",
 			remoteName(key), addrText(r.IPv4), addrText(r.IPv6), r.Identity, addrText(r.VTEP)))
+	}
+	for a, name := range o.header.tunnels.All() {
+		lines = append(lines, fmt.Sprintf("tunnel %s of %s", a, name))
 	}
 	for key, s := range o.services {
 		lines = append(lines, serviceLines(serviceName(key), s)...)

@@ -2,11 +2,13 @@ package oracle
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -21,11 +23,15 @@ type translation struct {
 	front, behind flow // as the client sends it, and as it goes to the backend
 	service       model.ServiceKey
 	backend       model.EndpointKey
-	client        string // the local port
+	client        string // the local port; "" = the host's own
 	network       model.NetworkID
 	clientMAC     model.MAC // who they were when it began
 	backendMAC    model.MAC
+	counted       driver.ServiceOf
 }
+
+// outside tells whether the client is the host, or beyond it.
+func (tr *translation) outside() bool { return tr.client == "" }
 
 // hairpin tells whether the client is its own backend.
 func (tr *translation) hairpin() bool { return tr.front.src == tr.behind.dst }
@@ -48,6 +54,7 @@ type nat struct {
 	byAddr        groups[netip.Addr, *translation] // clients' and backends'
 	affine        map[affineKey]affine
 	clients       groups[model.ServiceKey, affineKey] // of affine
+	stats         map[driver.ServiceOf]*driver.ServiceStats
 	now           func() time.Time
 }
 
@@ -55,7 +62,7 @@ func newNAT() *nat {
 	return &nat{
 		front: map[flow]*translation{}, behind: map[flow]*translation{}, frags: map[fragKey]*translation{},
 		byService: groups[model.ServiceKey, *translation]{}, byAddr: groups[netip.Addr, *translation]{},
-		affine: map[affineKey]affine{}, clients: groups[model.ServiceKey, affineKey]{}, now: time.Now,
+		affine: map[affineKey]affine{}, clients: groups[model.ServiceKey, affineKey]{}, stats: map[driver.ServiceOf]*driver.ServiceStats{}, now: time.Now,
 	}
 }
 
@@ -64,6 +71,7 @@ func (x *nat) add(tr *translation) {
 	x.byService.add(tr.service, tr)
 	x.byAddr.add(tr.front.src, tr)
 	x.byAddr.add(tr.behind.dst, tr)
+	x.of(tr).Total++
 }
 
 func (x *nat) remove(tr *translation) {
@@ -174,7 +182,7 @@ func (p *Packet) hasPorts() bool {
 // keeps tells whether a translation goes on when its service has changed. When one
 // of its addresses has, addressChanged decides.
 func (tr *translation) keeps(s *desired.Service) bool {
-	if s == nil || s.IPv4 != tr.front.dst && s.IPv6 != tr.front.dst {
+	if s == nil || tr.outside() && !s.Exposed || s.IPv4 != tr.front.dst && s.IPv6 != tr.front.dst {
 		return false
 	}
 	port, ok := s.PortOf(tr.front.proto, tr.front.dstPort)
@@ -207,6 +215,7 @@ func (k *kernel) serviceChanged(key model.ServiceKey) {
 	}
 	if s == nil {
 		k.nat.forgetClients(key)
+		maps.DeleteFunc(k.nat.stats, func(of driver.ServiceOf, _ *driver.ServiceStats) bool { return of.Service == key })
 	}
 }
 
@@ -219,7 +228,7 @@ func (k *kernel) addressChanged(a netip.Addr) {
 			continue
 		}
 		client := k.tables.stationAt(n, tr.front.src)
-		if client.port == nil || client.port.IfName != tr.client || client.mac() != tr.clientMAC || k.tables.stationAt(n, tr.behind.dst).mac() != tr.backendMAC {
+		if tr.outside() && client.known() || !tr.outside() && (client.port == nil || client.port.IfName != tr.client || client.mac() != tr.clientMAC) || k.tables.stationAt(n, tr.behind.dst).mac() != tr.backendMAC {
 			k.endTranslation(tr)
 		}
 	}
@@ -269,4 +278,41 @@ func (k *kernel) forgetTranslations() {
 	now := k.nat.now
 	k.nat = newNAT()
 	k.nat.now = now
+}
+
+// of are the counts of who the translation is between.
+func (x *nat) of(tr *translation) *driver.ServiceStats {
+	s := x.stats[tr.counted]
+	if s == nil {
+		s = &driver.ServiceStats{}
+		x.stats[tr.counted] = s
+	}
+	return s
+}
+
+// countOut and countIn count a packet that a client sent, or gets.
+func (x *nat) countOut(tr *translation, p *Packet) {
+	s := x.of(tr)
+	s.PacketsOut++
+	s.BytesOut += p.size()
+}
+
+func (x *nat) countIn(tr *translation, p *Packet) {
+	s := x.of(tr)
+	s.PacketsIn++
+	s.BytesIn += p.size()
+}
+
+// serviceStats returns what is counted of services, with the connections that live.
+func (k *kernel) serviceStats() map[driver.ServiceOf]driver.ServiceStats {
+	out := map[driver.ServiceOf]driver.ServiceStats{}
+	for of, s := range k.nat.stats {
+		out[of] = *s
+	}
+	for _, tr := range k.nat.front {
+		s := out[tr.counted]
+		s.Connections++
+		out[tr.counted] = s
+	}
+	return out
 }

@@ -137,6 +137,10 @@ func (w *writer) header(want desired.Host) {
 	if want.Private != nil {
 		h.way = *want.Private
 	}
+	h.tunnels = want.Tunnels
+	if old := w.k.objects.header.tunnels; !differs(h.tunnels, old) {
+		h.tunnels = old
+	}
 	if w.k.objects.header != h {
 		w.do("host", "", func() {
 			w.k.objects.header = h

@@ -63,6 +63,7 @@ var table = []difference{
 	{"what was refused is not there; 1.x kept a ghost in memory (known fault 4)", []int{431, 568, 586}},
 	{"a service that could not move to another network is still whole (known fault 24)", []int{785}},
 	{"providers are told by the address and the network that their endpoints have; 1.x repeated what the runtime had said, and forgot services (known fault 24)", []int{685}},
+	{"a service's inspection says why nobody gets its connections", []int{554, 559}},
 
 	{"an object that one of the two has, and the other had refused above, is found by that one only", []int{101, 171, 288, 290, 292, 297, 298, 299, 300, 310, 315, 316, 317, 318, 548, 549, 550, 551, 696, 697, 787, 790, 791, 806, 808}},
 
@@ -117,6 +118,9 @@ are those of [this list](../design/known-faults.md).
 take 404 of a deletion for done. A netmaster with --legacy-errors answers 500 and the sentence to clients that send
 no Accept header, as they do. The two calls of 1.x's contivk8s (/ContivCNI.AddPod, /ContivCNI.DelPod) are answered
 as by 1.x, failures with status 500; pods' labels choose nothing.
+
+Services have fields that 1.x had not: ipv6Address, affinity, and a name behind a port. A service without them is as
+in 1.x: its clients are told apart by their addresses, and stay with a provider for 3 hours after their last connection.
 
 Two differences that scripts may meet are meant: a network with an address from allocAddress is not deleted (409)
 until the address is released or has been waited for in vain for 24 hours (1.x deleted the network, and the address

@@ -7,15 +7,51 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
 // outside: containers reach their host and the outside beyond it, with a gateway
 // and without, and published ports are reached from the outside. The engines drop
 // what is forwarded, as Docker's do; the outside is the netmaster's machine.
 func outside(b *bed) {
-	for _, e := range b.e { // a data plane each
+	b.must6(b.Master, beyond6)
+	for i, e := range b.e { // a data plane each
 		outsideOf(b, e)
+		outsideBySix(b, e, fmt.Sprintf("fd21:ff::1%d", i))
 	}
+}
+
+// beyond6 is netmaster's machine.
+const beyond6 = "fd21:ff::2"
+
+// must6 gives a machine an address of IPv6 on the control network, which no switch has.
+func (b *bed) must6(ns *lab.Namespace, addr string) {
+	b.t.Helper()
+	for _, line := range []string{"sysctl -q -w net.ipv6.conf.ctl0.disable_ipv6=0", "ip addr add " + addr + "/64 dev ctl0 nodad"} {
+		args := strings.Fields(line)
+		if out, err := ns.Command(b.t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+			b.t.Fatal(err, string(out))
+		}
+	}
+}
+
+// outsideBySix: the same by IPv6, for a container of a network with both families,
+// whose engine gives it the default route that the plugin names.
+func outsideBySix(b *bed, one *engine, host string) {
+	b.must6(one.host.NS, host)
+	one.run("o6", "--net web -p 8086:80")
+	if got := one.docker("exec o6 ip -6 route"); !strings.Contains(got, "default via fe80::1:ff:fe00:1") {
+		b.t.Errorf("routes of IPv6:\n%s", got)
+	}
+	for _, to := range []string{"fd6d:809b:d5b4::ac13:fffe", host, beyond6} {
+		one.reaches("o6", "ping", to, true)
+	}
+	one.reaches("o6", "8086", host, true)
+	one.until("the outside to a published port by IPv6", 5*time.Second, func() error { return b.wget("")(host + ":8086") })
+	one.until("the host to a published port at ::1", 5*time.Second, func() error { return b.wget(one.host.Name)("::1:8086") })
+	one.docker("rm -f o6")
+	b.nothingLeft()
 }
 
 func outsideOf(b *bed, one *engine) {
@@ -105,8 +141,9 @@ func (b *bed) wget(from string) func(url string) error {
 		}
 	}
 	return func(url string) error {
+		port := strings.LastIndex(url, ":")
 		out, err := ns.Command(b.t.Context(), "timeout", "1", "bash", "-c",
-			"exec 3<>/dev/tcp/"+strings.Replace(url, ":", "/", 1)+" && echo -e 'GET / HTTP/1.0\\r\\n\\r' >&3 && grep -q ok <&3").CombinedOutput()
+			"exec 3<>/dev/tcp/"+url[:port]+"/"+url[port+1:]+" && echo -e 'GET / HTTP/1.0\\r\\n\\r' >&3 && grep -q ok <&3").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}

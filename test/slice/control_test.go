@@ -21,7 +21,10 @@ import (
 // TestControlPlane walks the ways from containers of two tenants to netmaster,
 // the store and the netplugins: all lead there with
 // --containers-reach-control-plane, and none without, while the hosts go them.
-func TestControlPlane(t *testing.T) { on(t, 2, both, controlPlane) }
+func TestControlPlane(t *testing.T) {
+	t.Parallel()
+	on(t, 2, both, controlPlane)
+}
 
 func controlPlane(t *testing.T, driver string) {
 	c := up(t, driver, "ctl", 2, func(cfg *lab.Config) { cfg.AgentArgs = []string{"--rest-address", "0.0.0.0:9090"} })

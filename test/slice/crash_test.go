@@ -55,7 +55,10 @@ func (c *cluster) traces(ctx context.Context, h *lab.Host) (traces, error) {
 // TestKillAtEveryStep kills netplugin (SIGKILL, by itself) at each step of ADD
 // and of DEL, starts it again, and checks that nothing is left: no link, no
 // port of the data plane, no endpoint, no journal entry.
-func TestKillAtEveryStep(t *testing.T) { on(t, 2, both, killAtEveryStep) }
+func TestKillAtEveryStep(t *testing.T) {
+	t.Parallel()
+	on(t, 2, both, killAtEveryStep)
+}
 
 func killAtEveryStep(t *testing.T, driver string) {
 	c := up(t, driver, "crash", 1)
@@ -137,7 +140,10 @@ func killAtEveryStep(t *testing.T, driver string) {
 
 // TestSpool checks that DEL with netplugin down exits 0 and is replayed, that
 // STATUS answers code 50 meanwhile, and that GC releases what was lost.
-func TestSpool(t *testing.T) { onOne(t, both, spool) }
+func TestSpool(t *testing.T) {
+	t.Parallel()
+	onOne(t, both, spool)
+}
 
 func spool(t *testing.T, driver string) {
 	c := up(t, driver, "spool", 1)

@@ -31,7 +31,10 @@ func (c *cluster) mirror(host, verb string) {
 // TestNeverOpenByIgnorance checks that a host that learns nothing for a while
 // opens nothing that the new intent denies from a source which it does not
 // know: after an endpoint was added, a rule deleted, a group changed elsewhere.
-func TestNeverOpenByIgnorance(t *testing.T) { on(t, 2, all, neverOpenByIgnorance) }
+func TestNeverOpenByIgnorance(t *testing.T) {
+	t.Parallel()
+	on(t, 2, all, neverOpenByIgnorance)
+}
 
 func neverOpenByIgnorance(t *testing.T, driver string) {
 	c := up(t, driver, "blind", 2, func(cfg *lab.Config) { cfg.AgentEnv = []string{debugEnv} })

@@ -40,6 +40,9 @@ var (
 	all  = []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}
 )
 
+// A test that judges no times, losses or loads has t.Parallel: two such labs run side
+// by side, as most of their time they wait. All others have the machine to themselves.
+
 // on runs a test on each driver of a list, or without -full on its first n ones.
 func on(t *testing.T, n int, list []string, test func(*testing.T, string)) {
 	t.Helper()

@@ -54,7 +54,10 @@ func (c *cluster) hasEndpoints(network string, n int) {
 
 // TestNetmasterGone checks that without netmaster containers keep talking, DEL
 // works, ADD fails with a clear error, and that all converges when it is back.
-func TestNetmasterGone(t *testing.T) { onOne(t, both, netmasterGone) }
+func TestNetmasterGone(t *testing.T) {
+	t.Parallel()
+	onOne(t, both, netmasterGone)
+}
 
 func netmasterGone(t *testing.T, driver string) {
 	c := pairUp(t, driver, "master")
@@ -93,7 +96,10 @@ func netmasterGone(t *testing.T, driver string) {
 // TestEtcdGone checks that without etcd netmaster answers 503 and hosts keep
 // what they have, a restarted netplugin as well; and that all converges when
 // it is back.
-func TestEtcdGone(t *testing.T) { on(t, 2, both, etcdGone) }
+func TestEtcdGone(t *testing.T) {
+	t.Parallel()
+	on(t, 2, both, etcdGone)
+}
 
 func etcdGone(t *testing.T, driver string) {
 	c := pairUp(t, driver, "etcd")
@@ -152,7 +158,10 @@ func etcdGone(t *testing.T, driver string) {
 // TestCutAndPaused checks what cut cables and a netmaster that hangs do:
 // containers of one host keep talking, ADD gives up with an error instead of
 // hanging, and all is well when the fault has gone.
-func TestCutAndPaused(t *testing.T) { onOne(t, both, cutAndPaused) }
+func TestCutAndPaused(t *testing.T) {
+	t.Parallel()
+	onOne(t, both, cutAndPaused)
+}
 
 func cutAndPaused(t *testing.T, driver string) {
 	c := pairUp(t, driver, "cut")
@@ -197,7 +206,10 @@ func cutAndPaused(t *testing.T, driver string) {
 
 // TestEmbeddedEtcd checks a cluster whose netmaster keeps the store itself, and
 // that the store outlives netmaster's death.
-func TestEmbeddedEtcd(t *testing.T) { onOne(t, both, embeddedEtcd) }
+func TestEmbeddedEtcd(t *testing.T) {
+	t.Parallel()
+	onOne(t, both, embeddedEtcd)
+}
 
 func embeddedEtcd(t *testing.T, driver string) {
 	c := up(t, driver, "embed", 2, func(cfg *lab.Config) { cfg.Embedded = true })

@@ -36,7 +36,10 @@ var (
 // same addresses reach the host and somebody behind it, policies say who may,
 // ports are published, big packets and small links work, and restarts of
 // netplugin and of the switch lose nothing of it.
-func TestOutside(t *testing.T) { on(t, 2, both, outside) }
+func TestOutside(t *testing.T) {
+	t.Parallel()
+	on(t, 2, both, outside)
+}
 
 func outside(t *testing.T, driver string) {
 	c := up(t, driver, "out", 1)

@@ -31,7 +31,10 @@ var blockRE = regexp.MustCompile("(?s)<!-- run: (\\w+) -->\n```sh\n(.*?)```")
 // marked runnable, in order, each machine with one shell, as a reader would. A
 // machine has one address for everything: with Open vSwitch's userspace datapath
 // netplugin talks to netmaster and etcd through its own switch.
-func TestReadme(t *testing.T) { on(t, 2, both, readme) }
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	on(t, 2, both, readme)
+}
 
 func readme(t *testing.T, driver string) {
 	need(t)

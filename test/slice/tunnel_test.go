@@ -25,7 +25,10 @@ import (
 // through the tunnel: not a container, by the way out, to its own or to another
 // host, and not another host's stack; while nothing of the tenant's own traffic
 // is lost. That the endpoint's own host can shows that the packets are good.
-func TestInjection(t *testing.T) { on(t, 2, both, injection) }
+func TestInjection(t *testing.T) {
+	t.Parallel()
+	on(t, 2, both, injection)
+}
 
 func injection(t *testing.T, driver string) {
 	c := up(t, driver, "inj", 3)

@@ -27,7 +27,10 @@ import (
 // TestUninstall: netplugin --uninstall refuses while netplugin runs and while a
 // container is attached, says what it removed, and can be repeated; the host is
 // as before the first netplugin then, and again when another has come and gone.
-func TestUninstall(t *testing.T) { on(t, 2, both, uninstall) }
+func TestUninstall(t *testing.T) {
+	t.Parallel()
+	on(t, 2, both, uninstall)
+}
 
 func uninstall(t *testing.T, driver string) {
 	plugins := t.TempDir()
@@ -35,12 +38,14 @@ func uninstall(t *testing.T, driver string) {
 		cfg.Bare, cfg.AgentArgs = true, []string{"--mode", "docker", "--docker-socket-dir", plugins, "--docker-endpoint", "none"}
 	})
 	h := c.host("h1")
-	if out, err := h.Run(t.Context(), "sysctl", "-w", "net.ipv4.ip_forward=1"); err != nil { // which stays, and much follows from it
+	if out, err := h.Run(t.Context(), "sysctl", "-w", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"); err != nil { // which stays, and much follows from it
 		t.Fatal(err, out)
 	}
 	for _, rule := range []string{"-P FORWARD DROP", "-N DOCKER-USER", "-A DOCKER-USER -j RETURN", "-A FORWARD -j DOCKER-USER"} {
-		if out, err := h.Run(t.Context(), "iptables-nft", strings.Fields(rule)...); err != nil {
-			t.Fatal(err, out)
+		for _, program := range []string{"iptables-nft", "ip6tables-nft"} {
+			if out, err := h.Run(t.Context(), program, strings.Fields(rule)...); err != nil {
+				t.Fatal(err, out)
+			}
 		}
 	}
 	virgin := traced(t, h, plugins)
@@ -65,7 +70,7 @@ func uninstall(t *testing.T, driver string) {
 	agent := h.Agent()
 	c.netctl(
 		"tenant create blue",
-		"network create -t blue -e vxlan -s 10.1.1.0/24 --gateway 10.1.1.254 net",
+		"network create -t blue -e vxlan -s 10.1.1.0/24 --gateway 10.1.1.254 --subnetv6 2001:db8:1::/64 net",
 		"network create -t blue -e vlan -s 10.1.2.0/24 vnet",
 	)
 	c.add(spec("a", "h1", "blue/net"), spec("b", "h1", "blue/vnet"))
@@ -166,8 +171,8 @@ func (c *cluster) refusesNewer(h *lab.Host) {
 
 // marked are the traces that a running netplugin leaves.
 var marked = map[string][]string{
-	lab.DriverEBPF: {"links", "addresses", "routes", "queueing", "filters of eth1 ingress", "nftables", "files"},
-	lab.DriverOVS:  {"links", "addresses", "routes", "nftables", "files", "Bridge", "Port", "Interface"},
+	lab.DriverEBPF: {"links", "addresses", "routes", "routes of IPv6", "queueing", "filters of eth1 ingress", "nftables", "nftables of IPv6", "files"},
+	lab.DriverOVS:  {"links", "addresses", "routes", "routes of IPv6", "nftables", "nftables of IPv6", "files", "Bridge", "Port", "Interface"},
 }
 
 // traced is what a host has of all that a netplugin may leave.
@@ -187,7 +192,6 @@ func traced(t *testing.T, h *lab.Host, plugins string) map[string]string {
 		}
 		out[name] = changing.ReplaceAllString(text, "")
 	}
-	var chains []string
 	if err := h.NS.Do(func() error {
 		nft, err := nftables.New()
 		if err != nil {
@@ -195,21 +199,25 @@ func traced(t *testing.T, h *lab.Host, plugins string) map[string]string {
 		}
 		list, err := nft.ListChains()
 		for _, ch := range list {
+			family := "nftables"
+			if ch.Table.Family == nftables.TableFamilyIPv6 {
+				family = "nftables of IPv6"
+			}
 			rules, err := nft.GetRules(ch.Table, ch)
 			if err != nil {
 				return err
 			}
-			chains = append(chains, fmt.Sprintf("%s %s", ch.Table.Name, ch.Name))
+			lines := fmt.Sprintf("%s %s\n", ch.Table.Name, ch.Name)
 			for _, r := range rules {
 				text, bad := json.Marshal(r.Exprs)
-				chains, err = append(chains, string(text)), errors.Join(err, bad)
+				lines, err = lines+string(text)+"\n", errors.Join(err, bad)
 			}
+			out[family] += changing.ReplaceAllString(lines, "")
 		}
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	out["nftables"] = changing.ReplaceAllString(strings.Join(chains, "\n"), "")
 	links, err := h.Run(t.Context(), "ls", "/sys/class/net")
 	if err != nil {
 		t.Fatal(err)
@@ -261,5 +269,5 @@ func traced(t *testing.T, h *lab.Host, plugins string) map[string]string {
 }
 
 // changing is what changes by itself: counters, numbers of interfaces, addresses
-// that the kernel has not tried yet.
-var changing = regexp.MustCompile(`packets \d+ bytes \d+|(?m)^\d+: |if\d+|link-netnsid \d+|valid_lft \S+|preferred_lft \S+|"(Bytes|Packets)":\d+| tentative|(?m)^local fe80::\S+ dev contiv.*\n|(?m)^net\.netfilter\.nf_conntrack_count.*$`)
+// that the kernel has not tried yet, what ip says of other tests' namespaces that go.
+var changing = regexp.MustCompile(`packets \d+ bytes \d+|(?m)^\d+: |if\d+|link-netnsid \d+|valid_lft \S+|preferred_lft \S+|"(Bytes|Packets)":\d+| tentative|(?m)^(local|anycast) fe80::\S* dev contiv.*\n|(?m)^net\.netfilter\.nf_conntrack_count.*$|(?m)^Error: Peer netns reference is invalid\.\n`)

@@ -76,8 +76,9 @@ func (a *Service) hold(e Entry, b attach.PortBinding) error {
 	if len(ports) == 0 {
 		return model.Errorf(model.ErrInvalid, "host port %s: this host does not reach the container by that address family", hostPortText(b))
 	}
+	to := netip.AddrPortFrom(a.way.Settled().Private6(e.Private), b.ContainerPort)
 	for _, p := range ports {
-		if err := a.publishing.held.Hold(p); err != nil {
+		if err := a.publishing.held.Hold(p, to); err != nil {
 			return err
 		}
 	}
@@ -165,6 +166,9 @@ func (a *Service) giveUpPorts() {
 			continue
 		}
 		for _, b := range e.Ports {
+			if a.ownPort(b) != nil {
+				continue // it is withheld
+			}
 			for _, p := range a.hostPorts(e, b) {
 				wanted[p] = true
 			}

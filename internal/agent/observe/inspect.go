@@ -54,7 +54,7 @@ func failHTTP(w http.ResponseWriter, err error) {
 }
 
 // getStats answers the counters: of ports by endpoint, of rules by id, of drops
-// by reason. Services have none on this host until services are compiled.
+// by reason, of services by client, in 1.x's shape.
 func (a *Observer) getStats(w http.ResponseWriter, r *http.Request) {
 	s, err := a.cfg.Driver.Stats(r.Context())
 	if err != nil {
@@ -66,7 +66,7 @@ func (a *Observer) getStats(w http.ResponseWriter, r *http.Request) {
 		s.Drops[dropControlPlane] = n
 	}
 	writeJSON(w, map[string]any{
-		"services": map[string]any{}, "ports": orEmpty(s.Ports), "rules": orEmpty(s.Rules), "drops": orEmpty(s.Drops),
+		"services": a.serviceClients(s), "ports": orEmpty(s.Ports), "rules": orEmpty(s.Rules), "drops": orEmpty(s.Drops),
 		"tables": tablesOf(a.cfg.Can),
 	})
 }

@@ -56,13 +56,15 @@ type hostMetrics struct {
 	sums  map[trafficOf]*driver.PortStats
 	rules map[string]*driver.RuleStats // of rules that have a series of their own
 	rest  *driver.RuleStats            // of the others; nil while there are none
+
+	services serviceSums
 }
 
 // trafficOf is whose traffic is summed: a group of a network, as labels name them.
 type trafficOf struct{ network, group string }
 
 func newHostMetrics(a *Observer) *hostMetrics {
-	m := &hostMetrics{a: a, drops: map[string]uint64{}, sums: map[trafficOf]*driver.PortStats{}, rules: map[string]*driver.RuleStats{}}
+	m := &hostMetrics{a: a, drops: map[string]uint64{}, sums: map[trafficOf]*driver.PortStats{}, rules: map[string]*driver.RuleStats{}, services: serviceSums{}}
 	for _, reason := range driver.DropReasons { // a rate misses the value with which a series begins
 		m.drops[reason] = 0
 	}
@@ -71,9 +73,9 @@ func newHostMetrics(a *Observer) *hostMetrics {
 
 // Describe implements prometheus.Collector.
 func (m *hostMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
+	for _, d := range append([]*prometheus.Desc{
 		dropsDesc, rulePacketsDesc, ruleBytesDesc, groupPacketsDesc, groupBytesDesc, problemsDesc, conditionDesc, lostDesc,
-	} {
+	}, serviceDescs...) {
 		ch <- d
 	}
 }
@@ -128,6 +130,7 @@ func (m *hostMetrics) Collect(ch chan<- prometheus.Metric) {
 	if m.rest != nil {
 		tell(otherSeries, m.rest)
 	}
+	m.services.collect(gauge, count)
 	for g, p := range m.sums {
 		count(groupPacketsDesc, p.TxPackets, g.network, g.group, "out")
 		count(groupBytesDesc, p.TxBytes, g.network, g.group, "out")
@@ -166,6 +169,7 @@ func (m *hostMetrics) add(s driver.Stats) {
 	}
 	m.addRules(s.Rules)
 	m.addPorts(s.Ports)
+	m.services.add(s.Services, m.stats.Services)
 	m.stats = s
 }
 

@@ -258,6 +258,7 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 		c.judgeLocked()
 		return nil
 	}
+	c.followPartnersLocked()
 	c.rev = max(c.rev, b.Revision)
 	c.memory.Revision = max(c.memory.Revision, b.Revision)
 	switch matters {
@@ -276,7 +277,9 @@ func (c *Cluster) deliver(ctx context.Context, m *mirror, b store.Batch) error {
 func (c *Cluster) Acquire(t model.TenantName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.startLocked(t).refs++
+	if c.startLocked(t).refs++; c.held == nil {
+		c.followPartnersLocked()
+	}
 }
 
 // Require is Acquire, and holds the first compile back until the tenant's snapshot
@@ -304,7 +307,12 @@ func (c *Cluster) Release(t model.TenantName) {
 func (c *Cluster) dropUnused(now time.Time, linger time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	partners := c.partnersLocked()
 	for t, m := range c.mirrors {
+		if partners[t] {
+			m.unused = now
+			continue
+		}
 		if t == "" || m.refs > 0 || now.Sub(m.unused) < linger || len(m.endpoints) > 0 {
 			continue
 		}

@@ -1,6 +1,8 @@
 package picture
 
 import (
+	"slices"
+
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
@@ -40,6 +42,8 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 		enter(ch, nil, k, c.comp.SetIdentity, func(k tables.IdentityKey) { c.comp.DeleteIdentity(k.Tenant, k.ID) })
 	case model.ServiceKey:
 		enter(ch, nil, k, c.comp.SetService, c.comp.DeleteService)
+	case model.NamespaceName:
+		enter(ch, nil, k, c.comp.SetNamespace, c.comp.DeleteNamespace)
 	case tables.BgpKey:
 		enter(ch, nil, k, c.comp.SetBgp, func(k tables.BgpKey) { c.comp.DeleteBgp(k.Host) })
 	case model.HostName:
@@ -52,9 +56,10 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 		c.hostsVersion++
 		enter(ch, c.hosts, k, c.comp.SetHost, c.comp.DeleteHost)
 	case model.TenantName:
-		was := c.tenants[k].Router
+		was := c.tenants[k]
 		enter(ch, c.tenants, k, c.comp.SetTenant, c.comp.DeleteTenant)
-		if c.mirrors[k] == nil || c.tenants[k].Router == was {
+		now := c.tenants[k]
+		if c.mirrors[k] == nil || now.Router == was.Router && slices.Equal(now.Shared, was.Shared) && slices.Equal(now.Clients, was.Clients) {
 			return irrelevant
 		}
 	case tables.GlobalKey:

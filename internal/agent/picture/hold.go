@@ -174,6 +174,9 @@ func (c *Cluster) judgeLocked() {
 	if c.held == nil {
 		return
 	}
+	if !c.entered {
+		c.followPartnersLocked()
+	}
 	for t := range c.required {
 		if m := c.mirrors[t]; m == nil || !m.ready {
 			return

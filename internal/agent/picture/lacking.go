@@ -19,6 +19,9 @@ type Lacking struct {
 	logs   int // rules with Log, in all sets and directions
 	audits int // audited sets
 
+	lastServices desired.Map[model.ServiceKey, *desired.Service]
+	exposed      int // services
+
 	lastNets desired.Map[model.NetworkID, *desired.Network]
 	six      int // networks with IPv6
 }
@@ -36,7 +39,20 @@ func (l *Lacking) Problems(pic desired.Host) (problems []compile.Problem) {
 	if !l.can.Services && pic.Services.Len() > 0 {
 		lacks("services", "spreads no connections over the endpoints of a service")
 	}
-	if !l.can.Routes && (pic.FwdMode == model.FwdRouting || pic.Routes.Len() > 0) {
+	if l.can.Services && !l.can.ServicesOutside {
+		for c := range pic.Services.Diff(l.lastServices) {
+			if c.Had && c.Old.Exposed {
+				l.exposed--
+			}
+			if c.Has && c.New.Exposed {
+				l.exposed++
+			}
+		}
+		if l.lastServices = pic.Services; l.exposed > 0 {
+			lacks("services from outside", "leads neither this host nor clients outside to a service")
+		}
+	}
+	if !l.can.Routes && pic.FwdMode == model.FwdRouting {
 		lacks("routes", "leads nothing from one network to another")
 	}
 	if !l.can.Bandwidth && pic.Bandwidth.Len() > 0 {

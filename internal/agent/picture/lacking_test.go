@@ -21,9 +21,11 @@ func TestLacking(t *testing.T) {
 	six.Private = desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
 	six.Networks = six.Networks.Set(1, &desired.Network{ID: 1, Subnet6: netip.MustParsePrefix("fd00::/64")})
 	services.Services = services.Services.Set(model.ServiceKey{Tenant: "t", Name: "s"}, &desired.Service{})
-	routes.Routes = routes.Routes.Set(desired.RouteKey{From: 1}, &desired.Route{})
+	var exposed desired.Host
+	exposed.Services = exposed.Services.Set(model.ServiceKey{Tenant: "t", Name: "s"}, &desired.Service{Exposed: true})
+	routes.FwdMode = model.FwdRouting
 	rates.Bandwidth = rates.Bandwidth.Set("v1", &desired.Rate{Bits: 1e6})
-	all := desired.Host{Services: services.Services, Routes: routes.Routes, Bandwidth: rates.Bandwidth}
+	all := desired.Host{Services: services.Services, FwdMode: routes.FwdMode, Bandwidth: rates.Bandwidth}
 	steps := []struct {
 		name string
 		pic  desired.Host
@@ -38,6 +40,9 @@ func TestLacking(t *testing.T) {
 		{"an audit", desired.Host{}, []*desired.PolicySet{set(false, 2)}, "audited policies"},
 		{"gone", desired.Host{}, nil, ""},
 		{"a service", services, nil, "services"},
+		{"an exposed one", exposed, nil, "services,services from outside"},
+		{"the same again", exposed, nil, "services,services from outside"},
+		{"none any more", desired.Host{}, nil, ""},
 		{"a route", routes, nil, "routes"},
 		{"forwarding mode routing", desired.Host{FwdMode: model.FwdRouting}, nil, "routes"},
 		{"forwarding mode bridge", desired.Host{FwdMode: model.FwdBridge}, nil, ""},
@@ -50,7 +55,7 @@ func TestLacking(t *testing.T) {
 	for _, can := range []driver.Capabilities{
 		{}, {Log: true}, {Audit: true}, {Log: true, Audit: true}, {Services: true}, {Routes: true}, {Bandwidth: true, Log: true, Audit: true}, oracle.New().Capabilities(),
 	} {
-		has := map[string]bool{"services": can.Services, "routes": can.Routes, "bandwidth": can.Bandwidth, "log of rules": can.Log, "audited policies": can.Audit, "way out by IPv6": can.WayOut6}
+		has := map[string]bool{"services": can.Services, "services from outside": can.ServicesOutside || !can.Services, "routes": can.Routes, "bandwidth": can.Bandwidth, "log of rules": can.Log, "audited policies": can.Audit, "way out by IPv6": can.WayOut6}
 		l := NewLacking("third", can)
 		for _, s := range steps {
 			pic := s.pic

@@ -155,6 +155,20 @@ func (c *Cluster) Groups(of []model.EndpointKey) []model.GroupName {
 	return out
 }
 
+// Endpoints returns endpoints by their keys, those that are not known without
+// addresses.
+func (c *Cluster) Endpoints(of []model.EndpointKey) map[model.EndpointKey]model.Endpoint {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make(map[model.EndpointKey]model.Endpoint, len(of))
+	for _, k := range of {
+		if m := c.mirrors[k.Network.Tenant]; m != nil {
+			out[k] = m.endpoints[k]
+		}
+	}
+	return out
+}
+
 // Each calls network, endpoint and policy with all that is mirrored, networks
 // first, and returns the revision that the mirrors have reached; when that is
 // unless, it calls nothing. The Cluster is locked meanwhile.

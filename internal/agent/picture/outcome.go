@@ -21,10 +21,11 @@ type Outcome struct {
 	Report   driver.Report
 	Refused  []string // ports of the report that fail, but for an interface that is not there yet
 	Problems []compile.Problem
-	Ports    uint64                                         // the last change of published ports that is in the host's stack
-	VLAN     bool                                           // the picture has VLAN networks: those with containers here
-	Networks desired.Map[model.NetworkID, *desired.Network] // of the picture
-	Err      error                                          // of the data plane as a whole
+	Ports    uint64                                          // the last change of published ports that is in the host's stack
+	VLAN     bool                                            // the picture has VLAN networks: those with containers here
+	Networks desired.Map[model.NetworkID, *desired.Network]  // of the picture
+	Services desired.Map[model.ServiceKey, *desired.Service] // of the picture
+	Err      error                                           // of the data plane as a whole
 }
 
 // Reached holds the newest Outcome and lets others wait for the next.

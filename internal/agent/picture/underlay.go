@@ -33,24 +33,31 @@ type Underlay struct {
 	vlans  vlans
 }
 
+// TunnelMTU is what the underlay leaves in tunnels.
+func (u *Underlay) TunnelMTU() int {
+	over := vxlanOverhead4
+	if u.VTEP.Is6() {
+		over = vxlanOverhead6
+	}
+	return min(u.carries()-over, 65535)
+}
+
+func (u *Underlay) carries() int {
+	if u.MTU != 0 {
+		return u.MTU
+	}
+	return u.mtu.get(u.VTEP)
+}
+
 // Of returns the MTU of a container's interface.
 func (u *Underlay) Of(n model.Network, asked int) (int, error) {
-	limit := u.MTU
-	if limit == 0 {
-		limit = u.mtu.get(u.VTEP)
-	}
-	switch {
-	case n.Encap == model.EncapVLAN:
+	limit := u.TunnelMTU()
+	if n.Encap == model.EncapVLAN {
 		if why := u.noUplink(); why != "" {
 			return 0, model.Errorf(model.ErrUnavailable, "network %s is a VLAN network, and %s", n.Key, why)
 		}
-		limit = uplinkMTU(u.Uplinks, limit)
-	case u.VTEP.Is6():
-		limit -= vxlanOverhead6
-	default:
-		limit -= vxlanOverhead4
+		limit = min(uplinkMTU(u.Uplinks, u.carries()), 65535)
 	}
-	limit = min(limit, 65535)
 	switch {
 	case asked == 0:
 		return limit, nil

@@ -39,14 +39,17 @@ type WayOut struct {
 	// Of the runner's goroutine.
 	refused uint64 // as logged
 	counted bool   // refused has a value
+	exposed exposed
 }
 
 // WayOutConfig is how the way out is set on this host.
 type WayOutConfig struct {
 	Able      bool // the driver makes the host's interface; without, there is no way out
 	Able6     bool // ... and leads IPv6 there
+	Services  bool // ... and what comes from there to services
 	IPForward bool // set net.ipv4.ip_forward, and the like of IPv6, where it is off
 	VXLANPort int
+	Underlay  *Underlay
 }
 
 // HasIPv6 tells whether this host's kernel knows IPv6.
@@ -252,9 +255,14 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 		return nil, true
 	}
 	want := hostnet.Want{Private: pic.Private, Control: w.control.want(false)}
-	six := false // some container has IPv6, or is about to: nothing of it is touched, or missed, before
+	six := false // some container or service has IPv6, or is about to: nothing of it is touched, or missed, before
+	if w.Services {
+		w.exposed.follow(pic.Services)
+		want.Services, want.Source, want.ServiceMTU = w.exposed.list, source4(pic.VTEP), w.Underlay.TunnelMTU()
+		six = w.exposed.six
+	}
 	for _, port := range pic.Ports.All() {
-		if six = port.Private6.IsValid(); six {
+		if six = six || port.Private6.IsValid(); six {
 			break
 		}
 	}

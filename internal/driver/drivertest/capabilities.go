@@ -77,11 +77,6 @@ func withParts(pic desired.Host, can driver.Capabilities) desired.Host {
 			}
 			pic.Services = pic.Services.Set(s.Key, s)
 		}
-		for to, o := range pic.Networks.All() {
-			if k := (desired.RouteKey{From: n.Domain(), To: o.Subnet}); !can.Routes && to != n.ID && o.Key.Tenant == n.Key.Tenant {
-				pic.Routes = pic.Routes.Set(k, &desired.Route{RouteKey: k, Network: to})
-			}
-		}
 		if !can.Bandwidth {
 			pic.Bandwidth = pic.Bandwidth.Set(name, &desired.Rate{Bits: 1, Burst: 1})
 		}

@@ -72,7 +72,7 @@ func newFuzzWorld(data []byte, mutate func(desired.Host) desired.Host) *fuzzWorl
 	w := &fuzzWorld{d: newDice(data), comps: map[model.HostName]*compile.Compiler{}, mutate: mutate, o: &naive{
 		networks: map[model.NetworkKey]model.Network{}, groups: map[model.GroupKey]model.Group{},
 		policies: map[model.PolicyKey]model.Policy{}, rules: map[model.RuleKey]model.PolicyRule{},
-		identities: map[model.Identity]model.IdentityRecord{}, seen: map[model.HostName]map[conn]bool{},
+		identities: map[model.Identity]model.IdentityRecord{}, namespaces: map[model.NamespaceName]model.Namespace{}, seen: map[model.HostName]map[conn]bool{},
 		joined: map[model.TenantName]bool{},
 	}}
 	w.o.parties = func() []party { return w.parties }
@@ -87,6 +87,9 @@ func newFuzzWorld(data []byte, mutate func(desired.Host) desired.Host) *fuzzWorl
 	}
 	mode := pick(w.d, model.ArpProxy, model.ArpFlood)
 	w.each(func(c *compile.Compiler) { c.SetGlobal(model.Global{FwdMode: model.FwdRouting, ArpMode: mode}) })
+	for range 2 {
+		w.setNamespace()
+	}
 	id := model.IdentityFirst
 	netID := model.NetworkID(0)
 	for _, tenant := range []model.TenantName{"blue", "red"} {
@@ -263,7 +266,9 @@ func (w *fuzzWorld) run(rounds int) error {
 			w.last = &p
 		}
 		tenant := pick(w.d, model.TenantName("blue"), "red")
-		switch w.d.n(7) {
+		switch w.d.n(8) {
+		case 7:
+			w.setNamespace()
 		case 6:
 			w.changeMode(tenant)
 		case 3:

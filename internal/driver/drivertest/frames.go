@@ -225,7 +225,7 @@ func ReadAnswer(f []byte) *oracle.Packet {
 	if len(f) < 42 {
 		return nil
 	}
-	if p, err := ReadPacket(f); err == nil && p != nil && p.Inner != nil {
+	if p, err := ReadPacket(f); err == nil && p != nil && (p.Inner != nil || p.Proto == model.ProtoTCP && p.TCPFlags&oracle.FlagRST != 0) {
 		return p
 	}
 	p := &oracle.Packet{DstMAC: model.MAC(f[0:6]), SrcMAC: model.MAC(f[6:12])}

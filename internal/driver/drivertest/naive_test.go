@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -16,6 +17,7 @@ type naive struct {
 	policies   map[model.PolicyKey]model.Policy
 	rules      map[model.RuleKey]model.PolicyRule
 	identities map[model.Identity]model.IdentityRecord
+	namespaces map[model.NamespaceName]model.Namespace
 	enforce    model.PolicyKey // an audited policy that counts all the same
 	joined     map[model.TenantName]bool
 	parties    func() []party
@@ -187,28 +189,74 @@ func (o *naive) applying(e party) (list []model.Policy, open bool) {
 		}
 		r, known := o.identities[e.Identity]
 		switch s := p.Applies; {
-		case known && selected(s, r):
+		case known && o.unsure(r) && o.asked(tenant):
+			open = false
+		case known && o.selected(s, r):
 			add(p)
 		case known:
 		case s.Network != "" && s.Network != e.Key.Network.Name || s.Group != "" && s.Group != e.Group:
-		case len(s.MatchLabels)+len(s.MatchExpressions) > 0:
+		case asks(s):
 			open = false
 		default:
 			add(p)
 		}
 	}
+	if r, known := o.identities[e.Identity]; known && o.unsure(r) && o.asked(tenant) {
+		open = false // by whatever a rule asks, too
+	}
 	return list, open
 }
 
+// unsure tells whether the labels of an identity's namespace are not known.
+func (o *naive) unsure(r model.IdentityRecord) bool {
+	_, known := o.namespaces[r.Namespace]
+	return r.Namespace != "" && !known
+}
+
+func asks(s model.Selector) bool {
+	return len(s.MatchLabels) > 0 || len(s.MatchExpressions) > 0 || len(s.Namespaces) > 0
+}
+
+// asked tells whether any policy or rule of a tenant asks for labels.
+func (o *naive) asked(t model.TenantName) bool {
+	for k, p := range o.policies {
+		if k.Tenant == t && asks(p.Applies) {
+			return true
+		}
+	}
+	for k, r := range o.rules {
+		for _, p := range r.Peers {
+			if k.Tenant == t && p.Selector != nil && asks(*p.Selector) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // selected tells whether all that a selector asks for holds.
-func selected(s model.Selector, r model.IdentityRecord) bool {
+func (o *naive) selected(s model.Selector, r model.IdentityRecord) bool {
+	if asks(s) && o.unsure(r) {
+		return false
+	}
 	holds := s.Tenant == r.Network.Tenant && (s.Network == "" || s.Network == r.Network.Name) && (s.Group == "" || s.Group == r.Group)
 	for k, want := range s.MatchLabels {
 		v, has := r.Labels[k]
 		holds = holds && has && v == want
 	}
-	for _, e := range s.MatchExpressions {
-		v, has := r.Labels[e.Key]
+	of := map[string]string{}
+	if len(s.Namespaces) > 0 {
+		holds = holds && r.Namespace != ""
+		maps.Copy(of, o.namespaces[r.Namespace].Labels)
+		of["kubernetes.io/metadata.name"] = string(r.Namespace)
+	}
+	return holds && meets(s.MatchExpressions, r.Labels) && meets(s.Namespaces, of)
+}
+
+func meets(all []model.Requirement, labels map[string]string) bool {
+	holds := true
+	for _, e := range all {
+		v, has := labels[e.Key]
 		listed := false
 		for _, x := range e.Values {
 			listed = listed || has && x == v
@@ -247,10 +295,10 @@ func (o *naive) allows(e party, dir model.Direction, peer party, c conn) bool {
 			}
 			defaults[said] = true
 			for k, r := range o.rules {
-				if k.PolicyKey() != p.Key || r.Direction != dir || !portMatches(r, c) {
+				if k.PolicyKey() != p.Key || r.Direction != dir {
 					continue
 				}
-				action, matches := o.peerMatches(r, peer)
+				action, matches := o.matches(r, e, peer, c)
 				if !matches {
 					continue
 				}
@@ -283,13 +331,46 @@ func better(a, b [3]int) bool {
 	return false
 }
 
-func portMatches(r model.PolicyRule, c conn) bool {
+// matches tells whether a rule of e's means a connection with peer, and which action
+// it has then. The name of a port is that of the endpoint that is asked; one without
+// record may mean any port by it to a rule that denies.
+func (o *naive) matches(r model.PolicyRule, e, peer party, c conn) (model.Action, bool) {
+	if len(r.Ports) == 0 {
+		return o.peerMatches(r, peer, true)
+	}
 	for _, m := range r.Ports {
-		if m.Protocol == c.proto && (!m.Protocol.HasPorts() || m.Lo <= c.dpt && c.dpt <= m.Hi) {
-			return true
+		if m.Protocol != c.proto {
+			continue
+		}
+		if m.Name == "" {
+			if !m.Protocol.HasPorts() || m.Lo <= c.dpt && c.dpt <= m.Hi {
+				if action, ok := o.peerMatches(r, peer, true); ok {
+					return action, true
+				}
+			}
+			continue
+		}
+		asked, byAddress := e, true
+		if r.Direction == model.Out {
+			asked, byAddress = peer, false
+		}
+		action, ok := o.peerMatches(r, peer, byAddress)
+		rec, known := o.identities[asked.Identity]
+		switch {
+		case !ok || asked.Host == "":
+		case !known:
+			if r.Direction == model.Out && action == model.Deny {
+				return action, true
+			}
+		default:
+			for _, p := range rec.Ports {
+				if p.Name == m.Name && p.Protocol == m.Protocol && p.Port == c.dpt {
+					return action, true
+				}
+			}
 		}
 	}
-	return len(r.Ports) == 0
+	return "", false
 }
 
 // unrecorded tells whether an endpoint of the tenant has an identity without record.
@@ -306,8 +387,10 @@ func (o *naive) unrecorded(t model.TenantName) bool {
 // rule that denies or passes denies everybody when a group or network that it names
 // is not known, and a peer whose identity has no record; a rule that allows does
 // not match by these. A rule that passes on peers by identity denies them while the
-// tenant has an identity without record.
-func (o *naive) peerMatches(r model.PolicyRule, p party) (model.Action, bool) {
+// tenant has an identity without record. A rule that denies by labels means peers
+// whose labels are not known, as far as network and group allow. Unless byAddress,
+// peers by address mean nobody.
+func (o *naive) peerMatches(r model.PolicyRule, p party, byAddress bool) (model.Action, bool) {
 	if len(r.Peers) == 0 {
 		return r.Action, true
 	}
@@ -328,13 +411,13 @@ func (o *naive) peerMatches(r model.PolicyRule, p party) (model.Action, bool) {
 			for _, e := range x.Except {
 				fits = fits && !e.Contains(p.addr)
 			}
-			matches = matches || fits
+			matches = matches || fits && byAddress
 			continue
 		case group.Name != "" && !groupKnown || network.Name != "" && !networkKnown:
 			unknown = true
 			continue
 		case x.Selector == nil && p.Key.Network == network && n.Encap == model.EncapVLAN && (n.Subnet.Contains(p.addr) || n.Subnet6.Contains(p.addr)):
-			matches = true // by address, whoever it is
+			matches = matches || byAddress // whoever it is
 		}
 		byIdentity = true
 		if p.Host == "" || !recorded {
@@ -343,7 +426,10 @@ func (o *naive) peerMatches(r model.PolicyRule, p party) (model.Action, bool) {
 		if x.Selector == nil {
 			matches = matches || record.Network == network
 		} else {
-			matches = matches || selected(*x.Selector, record)
+			matches = matches || o.selected(*x.Selector, record)
+			if s := *x.Selector; r.Action == model.Deny && o.unsure(record) {
+				matches = matches || o.selected(model.Selector{Tenant: s.Tenant, Network: s.Network, Group: s.Group}, record)
+			}
 		}
 	}
 	switch {

@@ -57,7 +57,11 @@ func routing(t *testing.T, h Harness, top Topology, fresh bool) (*bench, *World)
 // routedExchanges makes, for pairs of both tenants' endpoints, a request and its
 // answer by each protocol and family; connections are all new.
 func routedExchanges(top Topology, sport *uint16) (out []namedPacket) {
-	pairs := append(across(top, "blue", "web1", "web2", "app1", "app2", "lan1", "lan2", "far2"), across(top, "red", "web1", "web2", "app1", "app2")...)
+	return exchangesBetween(top, append(across(top, "blue", "web1", "web2", "app1", "app2", "lan1", "lan2", "far2"), across(top, "red", "web1", "web2", "app1", "app2")...), sport)
+}
+
+// exchangesBetween is that for some pairs.
+func exchangesBetween(top Topology, pairs [][2]model.Endpoint, sport *uint16) (out []namedPacket) {
 	for _, pair := range pairs {
 		from, to := pair[0], pair[1]
 		for _, v6 := range []bool{false, true} {

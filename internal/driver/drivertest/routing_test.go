@@ -89,3 +89,38 @@ func TestRoutedCases(t *testing.T) {
 		})
 	}
 }
+
+// TestSharedReach: tenants reach networks that are shared with them where a rule lets
+// them in; what is shared begins nothing towards them, and nobody reaches another
+// tenant through it. In forwarding mode bridge nobody reaches another network.
+func TestSharedReach(t *testing.T) {
+	reached := func(c Case, fwd model.FwdMode, from, to model.Endpoint) bool {
+		f, g := from.Key.Network, to.Key.Network
+		switch {
+		case f == g:
+			return true
+		case fwd == model.FwdBridge:
+			return false
+		case f.Tenant == g.Tenant:
+			return true
+		case c.Name == "open" && g.Name == "dns":
+			return f.Tenant == "blue" || f.Tenant == "red"
+		}
+		return c.Name == "open" && g.Name == "log" && f.Name == "b"
+	}
+	for _, fwd := range []model.FwdMode{model.FwdRouting, model.FwdBridge} {
+		top := SharedTopology()
+		top.Global.FwdMode = fwd
+		for _, c := range SharedCases(top) {
+			w, err := NewWorld(top, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reachRouted(t, w, func(from, to model.Endpoint, v6, got bool, hops []oracle.Hop) {
+				if want := reached(c, fwd, from, to); got != want {
+					t.Errorf("%s, %s: %s > %s IPv6 %v: %v, want %v: %v", c.Name, fwd, from.Key, to.Key, v6, got, want, hops)
+				}
+			})
+		}
+	}
+}

@@ -21,8 +21,26 @@ func (w *fuzzWorld) setIdentity(e model.Endpoint) {
 			r.Labels[k] = v
 		}
 	}
+	if r.Namespace = pick(w.d, "", "", model.NamespaceName("x"), "y"); w.d.n(2) == 0 {
+		r.Ports = []model.NamedPort{{Name: "dns", Protocol: model.ProtoUDP, Port: 82}, {Name: "web", Protocol: model.ProtoTCP, Port: pick(w.d, uint16(80), 81)}}[w.d.n(2):]
+	}
 	w.o.identities[e.Identity] = r
 	w.each(func(c *compile.Compiler) { c.SetIdentity(r) })
+}
+
+// setNamespace makes, changes or deletes a namespace.
+func (w *fuzzWorld) setNamespace() {
+	n := model.Namespace{Name: pick(w.d, "x", model.NamespaceName("y"))}
+	if w.d.n(6) == 0 {
+		delete(w.o.namespaces, n.Name)
+		w.each(func(c *compile.Compiler) { c.DeleteNamespace(n.Name) })
+		return
+	}
+	if w.d.n(3) > 0 {
+		n.Labels = map[string]string{"team": pick(w.d, "a", "b")}
+	}
+	w.o.namespaces[n.Name] = n
+	w.each(func(c *compile.Compiler) { c.SetNamespace(n) })
 }
 
 func (w *fuzzWorld) selector(t model.TenantName) model.Selector {
@@ -42,6 +60,13 @@ func (w *fuzzWorld) selector(t model.TenantName) model.Selector {
 			r.Values = pick(w.d, []string{"a"}, []string{"b", "c"}, []string{"b", "a"})
 		}
 		s.MatchExpressions = append(s.MatchExpressions, r)
+	}
+	if w.d.n(4) == 0 {
+		s.Namespaces = []model.Requirement{pick(w.d,
+			model.Requirement{Key: model.NamespaceNameLabel, Operator: model.OpIn, Values: []string{"x"}},
+			model.Requirement{Key: model.NamespaceNameLabel, Operator: model.OpExists},
+			model.Requirement{Key: "team", Operator: model.OpIn, Values: []string{"a"}},
+			model.Requirement{Key: "team", Operator: model.OpDoesNotExist})}
 	}
 	return s
 }
@@ -99,7 +124,8 @@ func (w *fuzzWorld) setNetworkRule(t model.TenantName, policy, rule int) {
 		r.Ports = append(r.Ports, pick(w.d,
 			model.PortMatch{Protocol: model.ProtoTCP, Lo: 80, Hi: 81}, model.PortMatch{Protocol: model.ProtoTCP, Lo: 81, Hi: 4000},
 			model.PortMatch{Protocol: model.ProtoUDP, Hi: 65535}, model.PortMatch{Protocol: model.ProtoUDP, Lo: 82, Hi: 82},
-			model.PortMatch{Protocol: model.ProtoICMP, Hi: 65535}))
+			model.PortMatch{Protocol: model.ProtoICMP, Hi: 65535},
+			model.PortMatch{Protocol: model.ProtoTCP, Name: "web"}, model.PortMatch{Protocol: model.ProtoUDP, Name: "dns"}))
 	}
 	w.o.rules[k] = r
 	w.each(func(c *compile.Compiler) { c.SetRule(r) })

@@ -232,11 +232,14 @@ func (s *services) ends() {
 				if goesOn {
 					s.reached(what+": goes on", goOn(p), id)
 					s.answered(what+": goes on", client, p, s.replyOf(goOn(p), s.at(id)))
+					s.reached(what+": goes on, by a way that is remembered", goOn(p), id)
 				} else {
 					s.reached(what+": is another one's", goOn(p), other[id])
 				}
 				if p.TCPFlags == oracle.FlagSYN {
 					s.reached(what+": asks anew by the same port", p, other[id])
+					s.reached(what+": goes on where it asked anew", goOn(p), other[id])
+					s.answered(what+": goes on where it asked anew", client, p, s.replyOf(goOn(p), s.at(other[id])))
 				}
 				if x.name == "unhealthy" && !goesOn { // and back, by its own port
 					s.have(s.inState(both, other[id], desired.BackendUnhealthy))
@@ -334,6 +337,11 @@ func (s *services) fragments() {
 			last.SrcPort, last.DstPort, last.Frag = 0, 0, &oracle.Fragment{ID: id, Offset: 1480}
 			stray := last
 			stray.Frag = &oracle.Fragment{ID: id + 1000, Offset: 1480}
+			if s.SkipPacket != nil {
+				if why := s.SkipPacket(first); why != "" {
+					s.t.Skip(why)
+				}
+			}
 			s.denied(what+": without its first", stray)
 			s.reached(what+": first", first, backend)
 			v := s.Send(s.t, last)
@@ -423,13 +431,19 @@ func (s *services) itself() {
 	}
 }
 
+// twin makes another service with the same ports.
+func (s *services) twin(ids ...model.EndpointID) desired.Service {
+	out := s.shop(ids...)
+	out.Key.Name = "twin"
+	a, b := out.IPv4.As4(), out.IPv6.As16()
+	a[3], b[15] = 201, 201
+	out.IPv4, out.IPv6 = netip.AddrFrom4(a), netip.AddrFrom16(b)
+	return out
+}
+
 func (s *services) oneOwner() {
 	client := s.at("web1")
-	twin := s.shop("db2")
-	twin.Key.Name = "twin"
-	a, b := twin.IPv4.As4(), twin.IPv6.As16()
-	a[3], b[15] = 201, 201
-	twin.IPv4, twin.IPv6 = netip.AddrFrom4(a), netip.AddrFrom16(b)
+	twin := s.twin("db2")
 	s.have(s.shop("db2"), twin)
 	for _, v6 := range ipv4and6 {
 		one := s.ask(client, model.ProtoTCP, v6)

@@ -64,10 +64,17 @@ func testServices(t *testing.T, h Harness) {
 		{"Ends", (*services).ends},
 		{"Affinity", (*services).affinity},
 		{"Spread", (*services).spread},
+		{"Many", (*services).many},
 		{"Fragments", (*services).fragments},
 		{"Errors", (*services).errors},
 		{"Itself", (*services).itself},
 		{"OneOwner", (*services).oneOwner},
+		{"Apart", (*services).apart},
+		{"Claimed", (*services).claimed},
+		{"ChangedPorts", (*services).changedPorts},
+		{"Replaced", (*services).replaced},
+		{"Elsewhere", (*services).elsewhere},
+		{"Counts", (*services).counts},
 	} {
 		t.Run(sub.name, func(t *testing.T) {
 			if err := w.Switch(Case{}); err != nil {
@@ -201,6 +208,13 @@ func (s *services) cameTo(what string, v oracle.Verdict) model.Endpoint {
 // and in the client's own name.
 func (s *services) reached(what string, p oracle.Packet, ids ...model.EndpointID) model.Endpoint {
 	s.t.Helper()
+	e, _ := s.arrived(what, p, ids...)
+	return e
+}
+
+// arrived is reached, and tells how the packet went.
+func (s *services) arrived(what string, p oracle.Packet, ids ...model.EndpointID) (model.Endpoint, oracle.Verdict) {
+	s.t.Helper()
 	v := s.Send(s.t, p)
 	e := s.cameTo(what, v)
 	port := uint16(8080)
@@ -210,7 +224,7 @@ func (s *services) reached(what string, p oracle.Packet, ids ...model.EndpointID
 	if !slices.Contains(ids, e.Key.ID) || v.Sent.Src != p.Src || v.Sent.SrcPort != p.SrcPort || v.Sent.DstPort != port {
 		s.t.Fatalf("%s: %s got %s:%d > port %d, want one of %s and %s:%d > port %d", what, e.Key, v.Sent.Src, v.Sent.SrcPort, v.Sent.DstPort, ids, p.Src, p.SrcPort, port)
 	}
-	return e
+	return e, v
 }
 
 // denied sends a packet and wants it nowhere.

@@ -342,16 +342,27 @@ func outwards(top Topology, pic desired.Host, x family, e model.Endpoint, router
 	stranger := subnet.Addr().Next().Next().Next().Next().Next().Next()
 	for _, to := range append([]netip.Addr{private, x.here.Prev(), stranger}, x.nowhere...) { // where no router goes
 		p := ask(to, model.ProtoUDP, 53)
+		// Of an IPv4-mapped address eBPF asks the rules for IPv4 (docs/design/ebpf-datapath.md).
+		if router != desired.RouterMAC && !to.Is4In6() {
+			add("to "+to.String()+" by the physical router", p)
+		}
 		p.DstMAC = desired.RouterMAC
 		add("to "+to.String()+" by the router", p)
 	}
 	spoofed := ask(x.outside, model.ProtoUDP, 53)
 	spoofed.Src = private
 	add("in the private address's name", spoofed)
-	if x.six {
-		local := ask(x.outside, model.ProtoUDP, 53)
+	for _, to := range []netip.Addr{x.outside, x.here} {
+		if !x.six {
+			break
+		}
+		local := ask(to, model.ProtoUDP, 53)
 		local.Src = e.MAC.LinkLocal()
-		add("in the link-local address's name", local)
+		add("in the link-local address's name to "+to.String(), local)
+		advert := ask(to, x.icmp, 0)
+		advert.ICMPType, advert.ICMPID = oracle.NDNeighborAdvert, 0
+		advert.ND = &oracle.ND{Target: own, LinkAddr: e.MAC, HasLink: true}
+		add("an advertisement to "+to.String(), advert)
 	}
 	return out
 }

@@ -82,6 +82,7 @@ func (p *pass) run() error {
 	p.tags.begin()
 	p.subnets.begin()
 	p.privates.begin()
+	p.beginServices()
 	if p.scratch {
 		p.netPorts = map[uint32]map[string]stationPort{}
 		for id := range p.Driver.networks.have {
@@ -89,8 +90,8 @@ func (p *pass) run() error {
 		}
 	}
 	for _, step := range []func() error{
-		p.checkNetworks, p.putDevices, p.rejoin, p.putNetworks, p.putSets, p.putRemotes, p.putPorts, p.putMembers,
-		p.removePorts, p.removeHostSide, p.removeStations, p.removeConns, p.removeSets, p.removeNetworks,
+		p.checkNetworks, p.putDevices, p.rejoin, p.putNetworks, p.putTunnels, p.putSets, p.putRemotes, p.putPorts, p.putMembers,
+		p.putServices, p.removePorts, p.removeHostSide, p.removeStations, p.removeConns, p.removeSets, p.removeNetworks,
 	} {
 		if err := step(); err != nil {
 			return err

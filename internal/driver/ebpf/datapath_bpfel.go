@@ -16,10 +16,15 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	datapathMapAffineCounts   = "affine_counts"
+	datapathMapAffines        = "affines"
 	datapathMapAnswers        = "answers"
+	datapathMapBackends       = "backends"
+	datapathMapChoices        = "choices"
 	datapathMapConns          = "conns"
 	datapathMapCreated        = "created"
 	datapathMapDrops          = "drops"
+	datapathMapEndings        = "endings"
 	datapathMapEventBudgets   = "event_budgets"
 	datapathMapEventSlots     = "event_slots"
 	datapathMapEvents         = "events"
@@ -37,6 +42,8 @@ const (
 	datapathMapPrivates       = "privates"
 	datapathMapRules          = "rules"
 	datapathMapScratch        = "scratch"
+	datapathMapServicePorts   = "service_ports"
+	datapathMapServices       = "services"
 	datapathMapSets           = "sets"
 	datapathMapSettings       = "settings"
 	datapathMapSlots          = "slots"
@@ -46,8 +53,12 @@ const (
 	datapathMapSwept          = "swept"
 	datapathMapTags           = "tags"
 	datapathMapTallies        = "tallies"
+	datapathMapTranslations   = "translations"
+	datapathMapTunnelEnds     = "tunnel_ends"
 	datapathMapTunnelSource   = "tunnel_source"
+	datapathMapTunnels        = "tunnels"
 	datapathMapTurns          = "turns"
+	datapathMapVips           = "vips"
 	datapathProgFromContainer = "from_container"
 	datapathProgFromHost      = "from_host"
 	datapathProgFromTunnel    = "from_tunnel"
@@ -116,10 +127,15 @@ type datapathProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type datapathMapSpecs struct {
+	AffineCounts *ebpf.MapSpec `ebpf:"affine_counts"`
+	Affines      *ebpf.MapSpec `ebpf:"affines"`
 	Answers      *ebpf.MapSpec `ebpf:"answers"`
+	Backends     *ebpf.MapSpec `ebpf:"backends"`
+	Choices      *ebpf.MapSpec `ebpf:"choices"`
 	Conns        *ebpf.MapSpec `ebpf:"conns"`
 	Created      *ebpf.MapSpec `ebpf:"created"`
 	Drops        *ebpf.MapSpec `ebpf:"drops"`
+	Endings      *ebpf.MapSpec `ebpf:"endings"`
 	EventBudgets *ebpf.MapSpec `ebpf:"event_budgets"`
 	EventSlots   *ebpf.MapSpec `ebpf:"event_slots"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
@@ -137,6 +153,8 @@ type datapathMapSpecs struct {
 	Privates     *ebpf.MapSpec `ebpf:"privates"`
 	Rules        *ebpf.MapSpec `ebpf:"rules"`
 	Scratch      *ebpf.MapSpec `ebpf:"scratch"`
+	ServicePorts *ebpf.MapSpec `ebpf:"service_ports"`
+	Services     *ebpf.MapSpec `ebpf:"services"`
 	Sets         *ebpf.MapSpec `ebpf:"sets"`
 	Settings     *ebpf.MapSpec `ebpf:"settings"`
 	Slots        *ebpf.MapSpec `ebpf:"slots"`
@@ -146,8 +164,12 @@ type datapathMapSpecs struct {
 	Swept        *ebpf.MapSpec `ebpf:"swept"`
 	Tags         *ebpf.MapSpec `ebpf:"tags"`
 	Tallies      *ebpf.MapSpec `ebpf:"tallies"`
+	Translations *ebpf.MapSpec `ebpf:"translations"`
+	TunnelEnds   *ebpf.MapSpec `ebpf:"tunnel_ends"`
 	TunnelSource *ebpf.MapSpec `ebpf:"tunnel_source"`
+	Tunnels      *ebpf.MapSpec `ebpf:"tunnels"`
 	Turns        *ebpf.MapSpec `ebpf:"turns"`
+	Vips         *ebpf.MapSpec `ebpf:"vips"`
 }
 
 // datapathVariableSpecs contains global variables before they are loaded into the kernel.
@@ -182,10 +204,15 @@ func (o *datapathObjects) Close() error {
 //
 // It can be passed to loadDatapathObjects or ebpf.CollectionSpec.LoadAndAssign.
 type datapathMaps struct {
+	AffineCounts *ebpf.Map `ebpf:"affine_counts"`
+	Affines      *ebpf.Map `ebpf:"affines"`
 	Answers      *ebpf.Map `ebpf:"answers"`
+	Backends     *ebpf.Map `ebpf:"backends"`
+	Choices      *ebpf.Map `ebpf:"choices"`
 	Conns        *ebpf.Map `ebpf:"conns"`
 	Created      *ebpf.Map `ebpf:"created"`
 	Drops        *ebpf.Map `ebpf:"drops"`
+	Endings      *ebpf.Map `ebpf:"endings"`
 	EventBudgets *ebpf.Map `ebpf:"event_budgets"`
 	EventSlots   *ebpf.Map `ebpf:"event_slots"`
 	Events       *ebpf.Map `ebpf:"events"`
@@ -203,6 +230,8 @@ type datapathMaps struct {
 	Privates     *ebpf.Map `ebpf:"privates"`
 	Rules        *ebpf.Map `ebpf:"rules"`
 	Scratch      *ebpf.Map `ebpf:"scratch"`
+	ServicePorts *ebpf.Map `ebpf:"service_ports"`
+	Services     *ebpf.Map `ebpf:"services"`
 	Sets         *ebpf.Map `ebpf:"sets"`
 	Settings     *ebpf.Map `ebpf:"settings"`
 	Slots        *ebpf.Map `ebpf:"slots"`
@@ -212,16 +241,25 @@ type datapathMaps struct {
 	Swept        *ebpf.Map `ebpf:"swept"`
 	Tags         *ebpf.Map `ebpf:"tags"`
 	Tallies      *ebpf.Map `ebpf:"tallies"`
+	Translations *ebpf.Map `ebpf:"translations"`
+	TunnelEnds   *ebpf.Map `ebpf:"tunnel_ends"`
 	TunnelSource *ebpf.Map `ebpf:"tunnel_source"`
+	Tunnels      *ebpf.Map `ebpf:"tunnels"`
 	Turns        *ebpf.Map `ebpf:"turns"`
+	Vips         *ebpf.Map `ebpf:"vips"`
 }
 
 func (m *datapathMaps) Close() error {
 	return _DatapathClose(
+		m.AffineCounts,
+		m.Affines,
 		m.Answers,
+		m.Backends,
+		m.Choices,
 		m.Conns,
 		m.Created,
 		m.Drops,
+		m.Endings,
 		m.EventBudgets,
 		m.EventSlots,
 		m.Events,
@@ -239,6 +277,8 @@ func (m *datapathMaps) Close() error {
 		m.Privates,
 		m.Rules,
 		m.Scratch,
+		m.ServicePorts,
+		m.Services,
 		m.Sets,
 		m.Settings,
 		m.Slots,
@@ -248,8 +288,12 @@ func (m *datapathMaps) Close() error {
 		m.Swept,
 		m.Tags,
 		m.Tallies,
+		m.Translations,
+		m.TunnelEnds,
 		m.TunnelSource,
+		m.Tunnels,
 		m.Turns,
+		m.Vips,
 	)
 }
 

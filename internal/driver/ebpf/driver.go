@@ -28,6 +28,8 @@ type Config struct {
 	Attach    string            // tcx, clsact, or empty: tcx where the kernel has it; ports have clsact until they last
 	Sizes     map[string]uint32 // of maps, by name, where they are not those of bpf/maps.h; see CheckSizes
 	Log       *slog.Logger
+
+	load func(dir string, sizes map[string]uint32) (*objects, error) // nil = loadObjects
 }
 
 const (
@@ -63,19 +65,28 @@ type Driver struct {
 	monitoring chan struct{} // closed when the monitor has ended; nil = none was begun
 	monitor    *monitor      // that is under way and does not end yet; nil = none
 
-	settings *table[uint32, settings]
-	source   *table[uint32, tunnelSource]
-	ports    *table[uint32, port]
-	tags     *table[tagKey, segment]
-	networks *table[uint32, network]
-	subnets  *table[subnetKey, uint32] // networks, of joined ones
-	stations *table[stationKey, station]
-	hosts    *table[hostKey, hostEntry]
-	members  *table[memberKey, station]
-	sets     *table[uint32, policySet]
-	rules    *ruleTable
-	privates *table[uint32, uint32] // interface index by private address
-	tables   []filled               // those of them that can be full
+	settings   *table[uint32, settings]
+	source     *table[uint32, tunnelSource]
+	tunnels    *table[tunnelSource, uint32]
+	ends       *table[uint32, tunnelSource] // the reverse
+	lastTunnel uint32                       // number given out
+	ports      *table[uint32, port]
+	tags       *table[tagKey, segment]
+	networks   *table[uint32, network]
+	subnets    *table[subnetKey, uint32] // networks, of joined ones
+	stations   *table[stationKey, station]
+	hosts      *table[hostKey, hostEntry]
+	members    *table[memberKey, station]
+	sets       *table[uint32, policySet]
+	rules      *ruleTable
+	privates   *table[uint32, uint32] // interface index by private address
+
+	vips         *table[hostKey, uint32] // service by virtual address
+	services     *table[uint32, service]
+	servicePorts *table[servicePortKey, uint32]
+	backends     *table[backendKey, backendEntry]
+	serving      serving
+	tables       []filled // those of them that can be full
 
 	last     desired.Host // what the maps hold, when known
 	known    bool
@@ -95,17 +106,19 @@ type Driver struct {
 	endpoint  map[string]model.EndpointKey // by port
 	under     underlay
 
-	conns       *connections
-	frags, hits *lru
-	turns       turns
-	hand        uint32                            // last one given, of struct host
-	gone        map[hostKey]bool                  // addresses that changed hands, whose connections are to be taken out
-	dirty       map[uint32]bool                   // networks whose members change
-	netPorts    map[uint32]map[string]stationPort // programmed ports by network
-	verified    time.Time                         // when Apply last looked at the programs of every port
-	vlan        bool                              // the picture has VLAN networks, which want an uplink
-	overlaid    map[string]error                  // interfaces on which others' programs stand before ours; "" = of devices
-	deviceFault func() error                      // tests only: asked before a device is looked at
+	conns        *connections
+	frags, hits  *lru
+	affines      *lru
+	translations translations
+	turns        turns
+	hand         uint32                            // last one given, of struct host
+	gone         map[hostKey]bool                  // addresses that changed hands, whose connections are to be taken out
+	dirty        map[uint32]bool                   // networks whose members change
+	netPorts     map[uint32]map[string]stationPort // programmed ports by network
+	verified     time.Time                         // when Apply last looked at the programs of every port
+	vlan         bool                              // the picture has VLAN networks, which want an uplink
+	overlaid     map[string]error                  // interfaces on which others' programs stand before ours; "" = of devices
+	deviceFault  func() error                      // tests only: asked before a device is looked at
 }
 
 type stationPort struct{ ifindex, set uint32 }
@@ -154,7 +167,10 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err := d.pinLock.lock(cfg.PinDir); err != nil {
 		return nil, err
 	}
-	obj, err := loadObjects(cfg.PinDir, cfg.Sizes)
+	if cfg.load == nil {
+		cfg.load = loadObjects
+	}
+	obj, err := cfg.load(cfg.PinDir, cfg.Sizes)
 	if err != nil {
 		d.pinLock.unlock()
 		return nil, err
@@ -187,6 +203,8 @@ func (d *Driver) takeOver() error {
 	w, o := &d.w, d.obj
 	d.settings = newTable[uint32, settings]("settings", o.Settings, w)
 	d.source = newTable[uint32, tunnelSource]("tunnel_source", o.TunnelSource, w)
+	d.tunnels = newTable[tunnelSource, uint32]("tunnels", o.Tunnels, w)
+	d.ends = newTable[uint32, tunnelSource]("tunnel_ends", o.TunnelEnds, w)
 	d.ports = newTable[uint32, port]("ports", o.Ports, w)
 	d.tags = newTable[tagKey, segment]("tags", o.Tags, w)
 	d.networks = newTable[uint32, network]("networks", o.Networks, w)
@@ -197,22 +215,33 @@ func (d *Driver) takeOver() error {
 	d.sets = newTable[uint32, policySet]("sets", o.Sets, w)
 	d.rules = newRuleTable(o.Rules, w)
 	d.privates = newTable[uint32, uint32]("privates", o.Privates, w)
-	d.tables = []filled{d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.sets, d.rules, d.privates}
+	d.vips = newTable[hostKey, uint32]("vips", o.Vips, w)
+	d.services = newTable[uint32, service]("services", o.Services, w)
+	d.servicePorts = newTable[servicePortKey, uint32]("service_ports", o.ServicePorts, w)
+	d.backends = newTable[backendKey, backendEntry]("backends", o.Backends, w)
+	d.tables = []filled{
+		d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.sets, d.rules, d.privates, d.tunnels, d.ends,
+		d.vips, d.services, d.servicePorts, d.backends, &d.translations,
+	}
 	for _, t := range []*bool{&d.settings.global, &d.source.global, &d.tags.global} {
 		*t = true
 	}
 	d.turns = turns{m: o.Turns, at: map[uint32]bool{}}
 	d.conns = newConnections(d)
+	d.translations.most.Store(uint64(o.Translations.MaxEntries()))
 	d.frags = newLRU("frags", o.Frags, madeFrag, false)
+	d.affines = newLRU("affines", o.Affines, madeAffine, true)
 	d.hits = newLRU("hits", o.Hits, madeHit, true) // counters of rules that are no more go first
 	for _, load := range []func() error{
-		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.ports.load, d.tags.load, d.networks.load, d.subnets.load, d.stations.load,
+		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.tunnels.load, d.ends.load, d.ports.load, d.tags.load, d.networks.load, d.subnets.load, d.stations.load,
 		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.privates.load,
+		d.vips.load, d.services.load, d.servicePorts.load, d.backends.load,
 	} {
 		if err := load(); err != nil {
 			return fmt.Errorf("ebpf driver: %w", err)
 		}
 	}
+	d.serving.begin(d)
 	if err := d.setMonitor(0); err != nil { // who died may have left it on
 		return err
 	}
@@ -289,7 +318,7 @@ func (d *Driver) uplinkName() (string, error) {
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut: true, WayOut6: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
+	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ClientsByTunnel: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
 }
 
 // DriftRepairs implements driver.Drifting.

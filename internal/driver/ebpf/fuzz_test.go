@@ -261,13 +261,35 @@ func (j *judged) remoteSamples() map[string]sample {
 	return all
 }
 
+// tunnelled returns what becomes of a frame out of the tunnel: the same whether a
+// program takes it out of its tunnel packet or, since that is summed up, the VXLAN
+// device.
 func (j *judged) tunnelled(t testing.TB, f []byte) [][]byte {
 	t.Helper()
 	if len(f) < 14 {
 		return nil
 	}
+	packet := drivertest.VXLAN(j.underMAC, mac2, vtep2, vtep1, DefaultVXLANPort, 100, f)
 	j.forget(t)
-	return j.wired(t, underlayWire, drivertest.VXLAN(j.underMAC, mac2, vtep2, vtep1, DefaultVXLANPort, 100, f))
+	out := j.wired(t, underlayWire, packet)
+	j.forget(t)
+	if device := j.wired(t, underlayWire, outerSummed(packet)); len(device) != len(out) {
+		t.Errorf("%x: out of the tunnel it comes out as %x, by the VXLAN device as %x", f, out, device)
+	}
+	return out
+}
+
+// outerSummed gives a tunnel packet the UDP checksum that it may have.
+func outerSummed(packet []byte) []byte {
+	b := bytes.Clone(packet)
+	u := b[34:]
+	pseudo := slices.Concat(b[26:34], []byte{0, unix.IPPROTO_UDP}, u[4:6], u, make([]byte, len(u)%2))
+	sum := ^sum16(pseudo)
+	if sum == 0 {
+		sum = 0xffff
+	}
+	binary.BigEndian.PutUint16(u[6:], sum)
+	return b
 }
 
 // TestCorpus keeps the committed corpus in step with the samples.

@@ -47,7 +47,7 @@ type settings struct {
 	Underlay                    uint32
 	VTEP, VTEPMask              [4]byte // network order
 	VXLANPort                   [2]byte // network order
-	Pad0                        [2]byte
+	Services                    uint16  // there are some
 	Monitor                     uint32
 	Host                        uint32
 	HostIP                      uint32 // network order, as the two below
@@ -261,6 +261,7 @@ type conn struct {
 	InIfindex, Slot       uint32
 	Owner                 uint16
 	Flipped, State        uint8
+	By, Pad               uint32
 }
 
 const (
@@ -270,6 +271,7 @@ const (
 	connReset
 	connFin      // of who began
 	connFinReply // of the other end
+	connService  // there is a translation of it
 )
 
 // slot is a place for a half-open connection.

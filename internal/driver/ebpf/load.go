@@ -195,7 +195,7 @@ func removeOthers(spec *ebpf.CollectionSpec, at string) error {
 }
 
 // sizable are the maps whose size may be chosen.
-var sizable = []string{"ports", "tags", "networks", "subnets", "stations", "hosts", "members", "sets", "rules", "privates", "conns", "halfopen", "frags", "hits"}
+var sizable = []string{"ports", "tags", "networks", "subnets", "stations", "hosts", "members", "sets", "rules", "privates", "tunnels", "tunnel_ends", "vips", "services", "service_ports", "backends", "conns", "halfopen", "affines", "frags", "hits"}
 
 // CheckSizes tells whether sizes of maps, by name, may be asked for.
 func CheckSizes(sizes map[string]uint32) error {
@@ -217,6 +217,11 @@ func resize(spec *ebpf.CollectionSpec, sizes map[string]uint32) error {
 	if err := CheckSizes(sizes); err != nil {
 		return err
 	}
+	memory, err := machineMemory()
+	if err != nil {
+		return err
+	}
+	spec.Maps["conns"].MaxEntries = connsRoom(memory)
 	for name, n := range sizes {
 		spec.Maps[name].MaxEntries = n
 		switch name {
@@ -226,10 +231,6 @@ func resize(spec *ebpf.CollectionSpec, sizes map[string]uint32) error {
 			spec.Maps["slots"].MaxEntries = n
 		}
 	}
-	memory, err := machineMemory()
-	if err != nil {
-		return err
-	}
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return fmt.Errorf("ebpf driver: count the processors: %w", err)
@@ -237,6 +238,7 @@ func resize(spec *ebpf.CollectionSpec, sizes map[string]uint32) error {
 	bits := pairBits(memory, cpus, spec.Maps["fast"].ValueSize)
 	spec.Maps["fast"].MaxEntries = uint32(cpus) << bits //nolint:gosec // some thousand processors at most
 	half, open := spec.Maps["halfopen"].MaxEntries, spec.Maps["conns"].MaxEntries
+	spec.Maps["translations"].MaxEntries = 2*(half+open) + spareTranslations
 	for name, n := range map[string]uint32{
 		"half_slots": half, "half_short": many(half), "conns_short": many(open), "conns_share": max(1, open/16),
 		"fast_bits": bits,
@@ -251,6 +253,10 @@ func resize(spec *ebpf.CollectionSpec, sizes map[string]uint32) error {
 	return nil
 }
 
+// spareTranslations is the room for translations whose connections have ended since
+// they were last looked through.
+const spareTranslations = 131072
+
 // perCPU tells whether an entry has a value for each processor.
 func perCPU(t ebpf.MapType) bool {
 	return t == ebpf.PerCPUArray || t == ebpf.PerCPUHash || t == ebpf.LRUCPUHash
@@ -258,7 +264,7 @@ func perCPU(t ebpf.MapType) bool {
 
 // lossy are the sizable maps that may become too small for what they hold:
 // packets fill them, or the next Apply does, which tells what does not fit.
-var lossy = append([]string{"conns", "halfopen", "frags", "hits"}, policyMaps...)
+var lossy = append([]string{"conns", "halfopen", "affines", "frags", "hits"}, policyMaps...)
 
 // policyMaps make sense together only: a set's entry stands for its rules.
 // While there is none, its ports let nothing through.

@@ -45,6 +45,7 @@ const (
 	evictedHalf = iota
 	madeFrag
 	madeHit
+	madeAffine
 )
 
 // warnEvery is how often at most evictions of a map are told.
@@ -143,17 +144,29 @@ func (f *fill) stats() driver.TableStats {
 
 // fills are those of all maps that make room.
 func (d *Driver) fills() []*fill {
-	return []*fill{&d.conns.open, &d.conns.half, &d.frags.fill, &d.hits.fill}
+	return []*fill{&d.conns.open, &d.conns.half, &d.frags.fill, &d.hits.fill, &d.affines.fill}
 }
 
 // countTables takes out of the maps that evict what is dead, and counts the rest.
 func (d *Driver) countTables(now uint64) error {
 	left := d.strangers()
-	err := d.conns.sweep(func(k connKey, c conn) bool { return expired(k, c, now) || left.between(k, c) })
+	translated, err := d.readTranslations() // before: whose connections are not there afterwards, have ended
+	living := map[connKey]bool{}
+	if err == nil {
+		err = d.conns.sweep(func(k connKey, c conn) bool {
+			dead := expired(k, c, now) || left.between(k, c)
+			if !dead && c.State&connService != 0 {
+				living[k] = true
+			}
+			return dead
+		})
+	}
 	if err != nil {
 		d.ask(left)
+	} else {
+		err = d.sweepTranslations(translated, living)
 	}
-	return errors.Join(err,
+	return errors.Join(err, d.sweepAffines(now),
 		sweepMap(d, d.frags, 1, func(_ fragKey, f frag) bool { return now > f.Seen && now-f.Seen > uint64(fragLife) }),
 		sweepMap(d, d.hits, cpus(), func(uint64, counter) bool { return false }),
 	)

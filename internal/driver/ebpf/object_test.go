@@ -59,7 +59,7 @@ func TestLayouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, kv := range map[string][2]any{
-		"settings": {uint32(0), settings{}}, "tunnel_source": {uint32(0), tunnelSource{}}, "ports": {uint32(0), port{}}, "tags": {tagKey{}, segment{}}, "privates": {uint32(0), uint32(0)},
+		"settings": {uint32(0), settings{}}, "tunnel_source": {uint32(0), tunnelSource{}}, "tunnels": {tunnelSource{}, uint32(0)}, "tunnel_ends": {uint32(0), tunnelSource{}}, "ports": {uint32(0), port{}}, "tags": {tagKey{}, segment{}}, "privates": {uint32(0), uint32(0)},
 		"networks": {uint32(0), network{}}, "turns": {uint32(0), uint32(0)}, "subnets": {subnetKey{}, uint32(0)}, "stations": {stationKey{}, station{}}, "hosts": {hostKey{}, hostEntry{}},
 		"members": {memberKey{}, station{}}, "sets": {uint32(0), policySet{}}, "rules": {ruleKey{}, rule{}},
 		"conns": {connKey{}, conn{}}, "halfopen": {connKey{}, conn{}}, "slots": {uint32(0), slot{}},
@@ -67,6 +67,9 @@ func TestLayouts(t *testing.T) {
 		"frags": {fragKey{}, frag{}}, "tallies": {uint32(0), tally{}},
 		"port_counters": {uint32(0), portCounter{}}, "event_slots": {uint32(0), eventSlot{}},
 		"event_budgets": {uint32(0), eventBudget{}},
+		"vips":          {hostKey{}, uint32(0)}, "services": {uint32(0), service{}}, "service_ports": {servicePortKey{}, uint32(0)},
+		"backends": {backendKey{}, backendEntry{}}, "translations": {connKey{}, translation{}},
+		"affines": {affineKey{}, affine{}}, "affine_counts": {uint64(0), uint32(0)},
 	} {
 		m := spec.Maps[name]
 		if k, v := binary.Size(kv[0]), binary.Size(kv[1]); k != int(m.KeySize) || v != int(m.ValueSize) {

@@ -22,6 +22,20 @@ func pairBits(memory uint64, cpus int, size uint32) uint32 {
 	return uint32(min(max(leastPairs, bits.Len64(pairs)-1), mostPairs)) //nolint:gosec // between the two
 }
 
+// The open connections that a host keeps: as many as a part of the machine's memory
+// holds, since the kernel takes it at once, of some bytes each with the kernel's own.
+const (
+	leastConns, mostConns = 1 << 17, 1 << 20
+	connsPart, connBytes  = 512, 176
+)
+
+// connsRoom returns how many open connections a host keeps that has some bytes of
+// memory: a power of two.
+func connsRoom(memory uint64) uint32 {
+	n := min(max(leastConns, memory/connsPart/connBytes), mostConns)
+	return 1 << (bits.Len64(n) - 1)
+}
+
 // machineMemory returns the machine's memory in bytes.
 func machineMemory() (uint64, error) {
 	var info unix.Sysinfo_t

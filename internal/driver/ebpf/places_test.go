@@ -16,3 +16,12 @@ func TestPairBits(t *testing.T) {
 		}
 	}
 }
+
+func TestConnsRoom(t *testing.T) {
+	const gb = 1 << 30
+	for memory, want := range map[uint64]uint32{0: 131072, 8 * gb: 131072, 24 * gb: 262144, 64 * gb: 524288, 1 << 50: 1048576} {
+		if got := connsRoom(memory); got != want {
+			t.Errorf("connsRoom(%d) = %d, want %d", memory, got, want)
+		}
+	}
+}

@@ -108,15 +108,7 @@ func TestRoutedRestart(t *testing.T) {
 					t.Errorf("%d restarts:\n%s", restarts, out)
 				}
 			default:
-				if err := w.drivers[0].Close(); err != nil {
-					t.Fatal(err)
-				}
-				var err error
-				w.threads[0].do(func() { w.drivers[0], err = open(t.Context(), w.drivers[0].cfg) })
-				if err != nil {
-					t.Fatal(err)
-				}
-				w.apply(t, 0)
+				w.restart(t, 0)
 				continue
 			}
 			break

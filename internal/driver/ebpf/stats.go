@@ -17,6 +17,7 @@ var dropNames = []string{
 	driver.DropUnknownDest, driver.DropPolicy, driver.DropInvalid, driver.DropNotIP,
 	driver.DropTooBig,
 	driver.DropTTL,
+	driver.DropNoProvider,
 }
 
 // Stats implements driver.Driver. Counters live in the maps: they outlast the

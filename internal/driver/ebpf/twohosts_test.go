@@ -117,9 +117,15 @@ func (w *twoHosts) in(t testing.TB, i int, args ...string) (string, error) {
 // iperf sends from the first container to the second until enough.
 func (w *twoHosts) iperf(t testing.TB, to netip.Addr, enough ...string) string {
 	t.Helper()
+	return w.iperfAt(t, "5201", to, enough...)
+}
+
+// iperfAt is iperf where the second container listens at another port than is asked.
+func (w *twoHosts) iperfAt(t testing.TB, port string, to netip.Addr, enough ...string) string {
+	t.Helper()
 	require(t, "iperf3")
 	ctx, cancel := context.WithCancel(t.Context())
-	server := exec.CommandContext(ctx, "ip", "netns", "exec", w.containers[1], "iperf3", "-s")
+	server := exec.CommandContext(ctx, "ip", "netns", "exec", w.containers[1], "iperf3", "-s", "-p", port)
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -137,6 +143,20 @@ func (w *twoHosts) iperf(t testing.TB, to netip.Addr, enough ...string) string {
 		t.Errorf("iperf3: %v: %s", err, out)
 	}
 	return out
+}
+
+// restart ends a host's driver and begins another one.
+func (w *twoHosts) restart(t testing.TB, i int) {
+	t.Helper()
+	if err := w.drivers[i].Close(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	w.threads[i].do(func() { w.drivers[i], err = open(t.Context(), w.drivers[i].cfg) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.apply(t, i)
 }
 
 // TestTwoHosts sends pings, small and bigger than the path, and a TCP stream,

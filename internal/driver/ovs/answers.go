@@ -25,7 +25,7 @@ func (d *Driver) setMeters(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
 	d.answers = true
-	for _, id := range []uint32{pipeline.MeterRefusals, pipeline.MeterQuestions} {
+	for _, id := range []uint32{pipeline.MeterRefusals, pipeline.MeterQuestions, pipeline.MeterServices} {
 		if err := d.sw.SetMeter(ctx, id, answersPerSecond); err != nil {
 			d.answers = false
 			d.cfg.Log.Warn("routers do not answer what they refuse, since the switch cannot bound it", "error", err)
@@ -57,7 +57,9 @@ func (d *Driver) answerOn(ctx context.Context, conn *openflow.Conn) {
 	short, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	err := conn.TakePackets(short, func(p openflow.PacketIn) {
-		if frame := d.answerTo(p); frame != nil {
+		if _, again := pipeline.ServiceAsks(p.Table, p.Cookie); again {
+			d.begin(ctx, conn, p)
+		} else if frame := d.answerTo(p); frame != nil {
 			_ = conn.SendPacket(p.Register(openflow.InPort), frame) // who asked asks again
 		}
 	})
@@ -77,6 +79,9 @@ func (d *Driver) answerOn(ctx context.Context, conn *openflow.Conn) {
 
 // answerTo makes the answer to a packet that came to be answered, nil = none.
 func (d *Driver) answerTo(p openflow.PacketIn) []byte {
+	if nobody, _ := pipeline.ServiceAsks(p.Table, p.Cookie); nobody {
+		return refuseService(p.Frame)
+	}
 	refusal, refused := pipeline.RefusalOf(p.Table, p.Cookie)
 	if !refused && !pipeline.AsksRouter(p.Table, p.Cookie) {
 		return nil // for a monitor
@@ -90,6 +95,9 @@ func (d *Driver) answerTo(p openflow.PacketIn) []byte {
 		return nil
 	}
 	if refused {
+		if pipeline.IsService(p.Register(pipeline.RegService)) {
+			asSent(p)
+		}
 		return refuse(n, refusal, p.Frame)
 	}
 	return advertise(p.Frame)

@@ -4,5 +4,8 @@ import "github.com/contiv/netplugin/v2/internal/driver"
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut: true, Routes: true, Log: true, Audit: true, Living: true, UserSpace: d.cfg.Datapath == "netdev", Preparer: d, Tabled: d, Drifting: d}
+	return driver.Capabilities{
+		WayOut: true, WayOut6: true, Routes: true, Services: d.cfg.Datapath == "netdev", Log: true, Audit: true, Living: true,
+		UserSpace: d.cfg.Datapath == "netdev", Preparer: d, Tabled: d, Drifting: d,
+	}
 }

@@ -228,7 +228,7 @@ func (r *rig) bounce(t testing.TB, w *wire, seen func([]byte)) {
 		for back := false; !back; {
 			left := time.Until(deadline)
 			if left <= 0 {
-				t.Fatalf("the switch does not answer any more:\n%s", r.Log())
+				t.Fatalf("the switch does not answer any more, bounce %d of the test, round %d:\n%s", r.bounced, i, r.Log())
 			}
 			p := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}}
 			if _, err := unix.Poll(p, int(left.Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) {
@@ -292,6 +292,8 @@ func (r *rig) inject(t testing.TB, p oracle.Packet) oracle.Verdict {
 			}
 			if a := drivertest.ReadAnswer(g); a != nil {
 				v.Answer = a
+			} else if own := readPacket(t, g); own != nil && own.SrcMAC == desired.RouterMAC { // from the sender to itself, as a service
+				v.Ports, v.Sent = append(v.Ports, name), own
 			} else {
 				t.Errorf("frame %x came back from where it was sent", g)
 			}
@@ -332,11 +334,11 @@ func (r *rig) answered(t testing.TB) bool {
 	if host == nil {
 		return false
 	}
-	routes := false
+	answers := host.Services.Len() > 0
 	for _, n := range host.Networks.All() {
-		routes = routes || n.Joined != 0
+		answers = answers || n.Joined != 0
 	}
-	if !routes {
+	if !answers {
 		return false
 	}
 	for range 2 {
@@ -390,7 +392,7 @@ func (r *rig) open(t testing.TB) *Driver {
 
 // harness lets the conformance suite work on a rig.
 func (r *rig) harness() drivertest.Harness {
-	for _, n := range drivertest.RoutedTopology().Networks {
+	for _, n := range slices.Concat(drivertest.RoutedTopology().Networks, drivertest.SharedTopology().Networks) {
 		if n.Encap == model.EncapVXLAN {
 			r.networks[n.ID] = n.Tag
 		}
@@ -423,9 +425,10 @@ func (r *rig) harness() drivertest.Harness {
 				return nil
 			})
 		},
-		Send:   r.inject,
-		WayOut: true,
-		Slow:   ovstest.Kernel(), // the kernels are emulated
+		Send:    r.inject,
+		WayOut:  true,
+		WayOut6: true,
+		Slow:    ovstest.Kernel(), // the kernels are emulated
 		SkipPacket: func(p oracle.Packet) string {
 			if p.Frag != nil {
 				return "the switch keeps fragments until all are there"

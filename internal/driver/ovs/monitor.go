@@ -307,8 +307,11 @@ func (d *Driver) flowEvent(p openflow.PacketIn) (driver.FlowEvent, bool) {
 	}
 	if e.Port == "" && in == d.pic.config.Host && in != 0 {
 		for _, port := range d.pic.have.Ports.All() {
-			if port.Private.IsValid() && port.Private == e.Dst {
-				e.Dst = port.IPv4 // which commit would translate the private address to
+			switch { // commit would translate the private address
+			case port.Private.IsValid() && port.Private == e.Dst:
+				e.Dst = port.IPv4
+			case port.Private6.IsValid() && port.Private6 == e.Dst:
+				e.Dst = port.IPv6
 			}
 		}
 	}

@@ -92,6 +92,7 @@ type Driver struct {
 	prepares bool              // what the old driver still holds is left out
 	want     *desired.Host     // what was last asked for
 	known    bool              // the ledger knows what the switch holds
+	groupc   openflow.Groups   // by which groups are changed; none until there are services
 	answers  bool              // the switch bounds what comes to be answered
 	rules    map[uint32]string // rule ids by the number in cookies
 	kept     int               // how many of rules the last clean-up has left
@@ -184,6 +185,7 @@ func (d *Driver) Close() error {
 	if d.sw != nil && d.sw != sw {
 		err = errors.Join(err, d.sw.Close())
 	}
+	d.closeGroups()
 	if d.db != nil {
 		d.db.close()
 	}
@@ -196,6 +198,9 @@ func (d *Driver) Close() error {
 func (d *Driver) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if !d.Capabilities().Services {
+		want.Services = desired.Map[model.ServiceKey, *desired.Service]{}
+	}
 	d.want = &want
 	return d.apply(ctx, want, false)
 }
@@ -262,6 +267,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	d.tellLiving(ctx)
 	d.reportPorts(want, &rep, tunnelTrouble(problems))
 	rep.Problems = append(rep.Problems, d.pic.policies.problems()...)
+	rep.Problems = append(rep.Problems, d.pic.services.problems()...)
 	rep.Problems = append(rep.Problems, d.underlayProblems()...)
 	return rep, nil
 }
@@ -294,15 +300,25 @@ func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Repor
 		edits = d.pic.ledger.edits()
 		d.drift.Repaired(d.cfg.Log, driver.DriftFlow, d.cfg.Bridge, max(len(edits)-own, 0))
 	}
+	first, last := d.pic.services.groups.edits() // flows lead to groups
+	if err := d.changeGroups(ctx, first); err != nil {
+		return err
+	}
 	if err := d.write(ctx, edits); err != nil {
+		return err
+	}
+	if err := d.changeGroups(ctx, last); err != nil {
 		return err
 	}
 	d.latest.Store(&want)
 	if err := d.emptyZones(ctx); err != nil {
 		return err
 	}
+	if err := d.endTranslations(ctx); err != nil {
+		return err
+	}
 	d.fills.flows.Store(uint64(len(d.pic.ledger.installed)))
-	rep.Changes += len(edits)
+	rep.Changes += len(edits) + len(first) + len(last)
 	return nil
 }
 
@@ -326,6 +342,9 @@ func (d *Driver) readBack(ctx context.Context) error {
 	}
 	d.pic.ledger.found(found)
 	d.pic.findLeft()
+	if err := d.findServices(ctx, found, !d.known); err != nil {
+		return err
+	}
 	d.known, d.verified, d.dumpTook = true, time.Now(), time.Since(start)
 	if len(odd) == 0 {
 		return nil

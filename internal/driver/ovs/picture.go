@@ -16,6 +16,7 @@ type picture struct {
 	numbers  map[string]uint32                            // port numbers that the flows were made with
 	byNet    map[model.NetworkID]map[string]*desired.Port // ports with a number
 	policies *policies
+	services *services
 	domains  map[desired.Domain]int  // of the picture, and how many networks each has
 	left     map[desired.Domain]bool // that the picture has no more, and whose zones are to be emptied
 }
@@ -25,7 +26,7 @@ func newPicture() *picture {
 	return &picture{
 		ledger: l, numbers: map[string]uint32{},
 		byNet:    map[model.NetworkID]map[string]*desired.Port{},
-		policies: newPolicies(l), domains: map[desired.Domain]int{}, left: map[desired.Domain]bool{},
+		policies: newPolicies(l), services: newServices(l), domains: map[desired.Domain]int{}, left: map[desired.Domain]bool{},
 	}
 }
 
@@ -95,6 +96,7 @@ func (p *picture) update(want desired.Host, c pipeline.Config, numbers map[strin
 		}
 	}
 	p.config, p.started = c, true
+	p.services.update(c, p.have, want, p.domains, any, all)
 
 	for name, is := range ports {
 		if is {

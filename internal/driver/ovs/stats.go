@@ -92,7 +92,7 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 			if reason := pipeline.Reason(n); f.Packets > 0 && reason != "" { // else of another version
 				out.Drops[reason] += f.Packets
 			}
-		case pipeline.KindBase, pipeline.KindNetwork, pipeline.KindPort, pipeline.KindRemote, pipeline.KindRule, pipeline.KindAside, pipeline.KindDefault:
+		case pipeline.KindBase, pipeline.KindNetwork, pipeline.KindPort, pipeline.KindRemote, pipeline.KindRule, pipeline.KindAside, pipeline.KindService, pipeline.KindDefault:
 		}
 	})
 	if err != nil {

@@ -17,8 +17,27 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// outside is an address beyond the host, which routes back to private addresses.
-var outside = netip.MustParseAddr("203.0.113.2")
+// outside and outside6 are addresses beyond the host, which routes back to private
+// addresses.
+var (
+	outside  = netip.MustParseAddr("203.0.113.2")
+	outside6 = netip.MustParseAddr("2001:db8:7::2")
+)
+
+// way is what differs between the ways out of IPv4 and of IPv6.
+type way struct {
+	name          string
+	host, outside netip.Addr
+	private       func(*box) netip.Addr
+	near, far     string // prefixes to be denied: one with the outside in it, and another one
+}
+
+func (l *live) ways() []way {
+	return []way{
+		{"IPv4", l.pic.Private.Addr, outside, func(b *box) netip.Addr { return b.port.Private }, "203.0.113.0/24", "198.51.100.0/24"},
+		{"IPv6", l.pic.Private.Addr6, outside6, func(b *box) netip.Addr { return b.port.Private6 }, "2001:db8:7::/64", "2001:db8:8::/64"},
+	}
+}
 
 // newWayOut is a switch with three boxes that have a way out, the third one of
 // another tenant with the address of the first, and a host outside.
@@ -26,23 +45,26 @@ func newWayOut(t testing.TB) (l *live, host, out *box) {
 	t.Helper()
 	l = newLive(t, 2)
 	red := &desired.Network{
-		ID: 8, Key: model.NetworkKey{Tenant: "red", Name: "vx"}, Encap: model.EncapVXLAN, Tag: 800, Subnet: l.net.Subnet,
+		ID: 8, Key: model.NetworkKey{Tenant: "red", Name: "vx"}, Encap: model.EncapVXLAN, Tag: 800, Subnet: l.net.Subnet, Subnet6: l.net.Subnet6,
 	}
 	l.pic.Networks = l.pic.Networks.Set(8, red)
 	l.addBoxOn(t, red, 2, 1)
-	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	l.pic.Private = way
 	for i, b := range l.boxes {
 		p := *b.port
 		p.Private = netip.AddrFrom4([4]byte{172, 19, 0, byte(i + 1)})
+		p.Private6 = way.Private6(p.Private)
 		b.port = &p
 		l.pic.Ports = l.pic.Ports.Set(p.IfName, &p)
 		l.Run("ip", "-n", b.ns, "route", "add", "default", "via", desired.RouterAddr.String(), "dev", "eth0", "onlink")
+		l.Run("ip", "-n", b.ns, "route", "add", "default", "via", desired.RouterMAC.LinkLocal().String(), "dev", "eth0")
 	}
 	l.apply(t)
 	l.Run("ip", "-n", l.NS, "addr", "add", way.Addr.String()+"/16", "dev", way.Interface)
-	l.Run("ip", "-n", l.NS, "link", "set", way.Interface, "up")
-	l.Run("ip", "netns", "exec", l.NS, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+	l.Run("ip", "-n", l.NS, "addr", "add", way.Addr6.String()+"/96", "dev", way.Interface, "nodad")
+	l.Run("ip", "-n", l.NS, "link", "set", way.Interface, "arp", "off", "up")
+	l.Run("ip", "netns", "exec", l.NS, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 
 	host, out = &box{ns: l.NS}, &box{ns: l.NS + "out"}
 	l.Run("ip", "netns", "add", out.ns)
@@ -50,10 +72,13 @@ func newWayOut(t testing.TB) (l *live, host, out *box) {
 	l.Run("ip", "-n", l.NS, "link", "add", "out0", "type", "veth", "peer", "name", "eth0", "netns", out.ns)
 	for _, args := range [][]string{
 		{"-n", l.NS, "addr", "add", "203.0.113.1/24", "dev", "out0"},
+		{"-n", l.NS, "addr", "add", "2001:db8:7::1/64", "dev", "out0", "nodad"},
 		{"-n", l.NS, "link", "set", "out0", "up"},
 		{"-n", out.ns, "addr", "add", outside.String() + "/24", "dev", "eth0"},
+		{"-n", out.ns, "addr", "add", outside6.String() + "/64", "dev", "eth0", "nodad"},
 		{"-n", out.ns, "link", "set", "eth0", "up"},
 		{"-n", out.ns, "route", "add", "172.19.0.0/16", "via", "203.0.113.1"},
+		{"-n", out.ns, "route", "add", way.Subnet6.String(), "via", "2001:db8:7::1"},
 	} {
 		l.Run(append([]string{"ip"}, args...)...)
 	}
@@ -117,6 +142,11 @@ func (l *live) icmpError(t testing.TB, from *box, to netip.Addr, ttl int) error 
 		t.Fatal(err)
 	}
 	_ = raw.Control(func(fd uintptr) {
+		if to.Is6() {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVERR, 1)
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, ttl)
+			return
+		}
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_RECVERR, 1)
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TTL, ttl)
 	})
@@ -135,50 +165,55 @@ func TestWayOut(t *testing.T) {
 	l, host, out := newWayOut(t)
 	defer l.drv.Close()
 	a, red := l.boxes[0], l.boxes[2]
-	way := l.pic.Private
-	for _, x := range []struct {
-		name     string
-		from, at *box
-		to, seen netip.Addr
-	}{
-		{"to the host", a, host, way.Addr, a.port.Private},
-		{"to the outside", a, out, outside, a.port.Private},
-		{"to the outside, other tenant", red, out, outside, red.port.Private},
-		{"from the host", host, a, a.port.Private, way.Addr},
-		{"from the host, other tenant", host, red, red.port.Private, way.Addr},
-		{"from the outside", out, a, a.port.Private, outside},
-	} {
-		t.Run(x.name, func(t *testing.T) {
-			for _, size := range []int{16, 4000} { // the second one in fragments
-				if got, err := l.datagrams(t, x.from, x.at, x.to, size); err != nil || got != x.seen {
-					t.Errorf("datagram of %d bytes: seen from %v, %v; want %v", size, got, err, x.seen)
+	for _, b := range []*box{host, out, a, red} {
+		l.echo(t, b, 8080)
+	}
+	for _, w := range l.ways() {
+		t.Run(w.name, func(t *testing.T) {
+			for _, x := range []struct {
+				name     string
+				from, at *box
+				to, seen netip.Addr
+			}{
+				{"to the host", a, host, w.host, w.private(a)},
+				{"to the outside", a, out, w.outside, w.private(a)},
+				{"to the outside, other tenant", red, out, w.outside, w.private(red)},
+				{"from the host", host, a, w.private(a), w.host},
+				{"from the host, other tenant", host, red, w.private(red), w.host},
+				{"from the outside", out, a, w.private(a), w.outside},
+			} {
+				t.Run(x.name, func(t *testing.T) {
+					for _, size := range []int{16, 4000} { // the second one in fragments
+						if got, err := l.datagrams(t, x.from, x.at, x.to, size); err != nil || got != x.seen {
+							t.Errorf("datagram of %d bytes: seen from %v, %v; want %v", size, got, err, x.seen)
+						}
+					}
+					c, err := l.dial(t, x.from, x.to, 8080, 3*time.Second)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer c.Close()
+					if err := bulk(c, 4<<20); err != nil {
+						t.Error(err)
+					}
+					if err := l.icmpError(t, x.from, x.to, 64); !errors.Is(err, syscall.ECONNREFUSED) {
+						t.Errorf("datagram to a closed port = %v, want refused", err)
+					}
+				})
+			}
+			if err := l.icmpError(t, a, w.outside, 1); !errors.Is(err, syscall.EHOSTUNREACH) {
+				t.Errorf("datagram whose time is over on the host = %v, want host unreachable", err)
+			}
+			for from, to := range map[*box]netip.Addr{a: w.outside, red: w.host, host: w.private(a), out: w.private(red)} {
+				if o, err := l.in(from, "ping", "-c", "2", "-i", "0.2", "-W", "2", "-s", "4000", to.String()).CombinedOutput(); err != nil {
+					t.Errorf("ping %s: %v\n%s", to, err, o)
 				}
 			}
-			l.echo(t, x.at, 8080)
-			c, err := l.dial(t, x.from, x.to, 8080, 3*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			if err := bulk(c, 4<<20); err != nil {
-				t.Error(err)
-			}
-			if err := l.icmpError(t, x.from, x.to, 64); !errors.Is(err, syscall.ECONNREFUSED) {
-				t.Errorf("datagram to a closed port = %v, want refused", err)
+			// Nobody reaches another one through the host.
+			if _, err := l.datagrams(t, a, red, w.private(red), 16); err == nil {
+				t.Error("a container reaches another tenant's by its private address")
 			}
 		})
-	}
-	if err := l.icmpError(t, a, outside, 1); !errors.Is(err, syscall.EHOSTUNREACH) {
-		t.Errorf("datagram whose time is over on the host = %v, want host unreachable", err)
-	}
-	for _, to := range []netip.Addr{outside, way.Addr} {
-		if o, err := l.in(a, "ping", "-c", "2", "-i", "0.2", "-W", "2", "-s", "4000", to.String()).CombinedOutput(); err != nil {
-			t.Errorf("ping %s: %v\n%s", to, err, o)
-		}
-	}
-	// Nobody reaches another one through the host.
-	if _, err := l.datagrams(t, a, red, red.port.Private, 16); err == nil {
-		t.Error("a container reaches another tenant's by its private address")
 	}
 }
 
@@ -210,15 +245,34 @@ func bulk(c net.Conn, n int) error {
 func TestWayOutPolicy(t *testing.T) {
 	l, _, out := newWayOut(t)
 	defer l.drv.Close()
-	a := l.boxes[0]
 	l.echo(t, out, 8080)
-	l.echo(t, a, 8080)
-	leaving, err := l.dial(t, a, outside, 8080, 3*time.Second)
+	l.echo(t, l.boxes[0], 8080)
+	for _, w := range l.ways() {
+		t.Run(w.name, func(t *testing.T) { l.wayOutPolicy(t, w, out) })
+	}
+	// Without the way out nothing gets out.
+	ways, link := l.ways(), l.pic.Private.Interface
+	l.pic.Private = nil
+	l.apply(t)
+	l.awaitLink(t, link, false)
+	for _, w := range ways {
+		if c, err := l.dial(t, l.boxes[0], w.outside, 8080, 300*time.Millisecond); err == nil {
+			c.Close()
+			t.Errorf("%s: there is a way out that is not wanted", w.name)
+		}
+	}
+}
+
+func (l *live) wayOutPolicy(t *testing.T, w way, out *box) {
+	t.Helper()
+	a := l.boxes[0]
+	private := w.private(a)
+	leaving, err := l.dial(t, a, w.outside, 8080, 3*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer leaving.Close()
-	coming, err := l.dial(t, out, a.port.Private, 8080, 3*time.Second)
+	coming, err := l.dial(t, out, private, 8080, 3*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +302,7 @@ func TestWayOutPolicy(t *testing.T) {
 			from *box
 			to   netip.Addr
 			want bool
-		}{{"out", leaving, a, outside, outOpen}, {"in", coming, out, a.port.Private, inOpen}} {
+		}{{"out", leaving, a, w.outside, outOpen}, {"in", coming, out, private, inOpen}} {
 			wait := 300 * time.Millisecond
 			if x.want {
 				wait = 5 * time.Second
@@ -271,27 +325,18 @@ func TestWayOutPolicy(t *testing.T) {
 		}
 	}
 	check("no policy", true, true)
-	set(&desired.PolicySet{Out: tier("203.0.113.0/24", true)})
+	set(&desired.PolicySet{Out: tier(w.near, true)})
 	check("out denied", false, true)
 	set(nil)
 	drain(leaving)
 	check("out denied no more", true, true)
-	set(&desired.PolicySet{In: tier("203.0.113.0/24", true)})
+	set(&desired.PolicySet{In: tier(w.near, true)})
 	check("in denied", true, false)
-	set(&desired.PolicySet{In: tier("198.51.100.0/24", true), Out: tier("198.51.100.0/24", true)})
+	set(&desired.PolicySet{In: tier(w.far, true), Out: tier(w.far, true)})
 	drain(coming)
 	check("others denied", true, true)
-	if err := l.icmpError(t, a, outside, 64); !errors.Is(err, syscall.ECONNREFUSED) {
+	if err := l.icmpError(t, a, w.outside, 64); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("datagram to a closed port = %v, want refused", err)
-	}
-	// Without the way out nothing gets out.
-	way := l.pic.Private
-	l.pic.Private = nil
-	l.apply(t)
-	l.awaitLink(t, way.Interface, false)
-	if c, err := l.dial(t, a, outside, 8080, 300*time.Millisecond); err == nil {
-		c.Close()
-		t.Error("there is a way out that is not wanted")
 	}
 }
 

@@ -82,6 +82,7 @@ func chosen(t *testing.T) []sample {
 	return []sample{
 		row(t, Globals, model.DefaultGlobal()),
 		row(t, Tenants, model.Tenant{Name: "a.b"}),
+		row(t, Namespaces, model.Namespace{Name: "kube-system", Labels: map[string]string{"team": "a"}}),
 		row(t, Hosts, model.Host{Name: "h1", VTEP: addr("10.0.0.1")}),
 		row(t, Networks, model.Network{Key: net, Subnet: prefix("10.1.1.0/24")}),
 		row(t, Groups, model.Group{Key: model.GroupKey{Tenant: "a.b", Name: "web"}, Network: "n-1"}),
@@ -118,6 +119,7 @@ func chosen(t *testing.T) []sample {
 		row(t, Replacements, Replacement{Policy: model.PolicyKey{Tenant: "a.b", Name: "p1"}, ID: "x", Done: true}),
 		row(t, StagedRules, StagedRule{Key: model.RuleKey{Tenant: "a.b", Policy: "p1", Rule: "1"}}),
 		row(t, HostClaims, HostClaim{Host: "h1", Installation: "i"}),
+		row(t, Plans, Plan{Subnets: map[string]model.NetworkKey{"10.1.0.0/16": net}}),
 		row(t, Endpoints, model.Endpoint{Key: model.EndpointKey{Network: net, ID: "*"}}),
 	}
 }

@@ -98,7 +98,7 @@ static __always_inline int make_key(struct pkt *p, const struct flow *f)
 	p->lo_turn = lo;
 	p->hi_turn = hi;
 	// Each only grows, so the sum is the same when all are.
-	p->stamp = p->epoch + turn_at(lo) + turn_at(hi);
+	p->stamp = p->epoch + turn_at(lo) + turn_at(hi) + p->nat_turns;
 	return flip;
 }
 
@@ -120,6 +120,9 @@ static __always_inline int alive(struct pkt *p, struct ct *c, __u64 now)
 {
 	if (now - c->seen > timeout(p->ck.proto, c->state) && now > c->seen)
 		return 0;
+	// What comes back from a service has not all of its stamp yet.
+	if (c->state & CT_SERVICE && p->nat != NAT_THERE)
+		return same_ends(p, c);
 	return c->stamp == p->stamp || same_ends(p, c);
 }
 
@@ -226,6 +229,12 @@ static __noinline int overlaps(struct pkt *p, struct frag *f)
 	return 0;
 }
 
+// request tells whether a packet asks for a TCP connection.
+static __always_inline int request(const struct pkt *p)
+{
+	return p->ip.f.proto == P_TCP && (p->ip.tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+}
+
 // classify finds the connection that a packet belongs to, and its original
 // direction in p->orig; 0 = none is known, and if p->invalid is set, the packet
 // answers nothing.
@@ -272,7 +281,7 @@ static __noinline struct ct *classify(struct __sk_buff *skb, struct pkt *p, __u6
 			error = t == 3 || t == 4 || t == 5 || t == 11 || t == 12;
 		}
 		if (error) {
-			if (read_quoted(skb, p) || !same_addr(&p->inner.f.src, &f->dst))
+			if ((p->nat != NAT_THERE && read_quoted(skb, p)) || !same_addr(&p->inner.f.src, &f->dst))
 				return 0;
 			// A container is no router: it says what has become of a packet
 			// only when that was sent to it.
@@ -298,7 +307,7 @@ static __noinline struct ct *classify(struct __sk_buff *skb, struct pkt *p, __u6
 	c = known(p, f, now);
 	// Whoever was asked and asks itself begins a connection of its own; so does
 	// who asks again after an end.
-	if (c && f->proto == P_TCP && (p->ip.tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && (p->reply || c->state & (CT_RESET | CT_FINS))) {
+	if (c && request(p) && (!(c->state & CT_SERVICE) || p->nat) && (p->reply || c->state & (CT_RESET | CT_FINS))) {
 		c = 0;
 		p->past = 1;
 	}
@@ -334,17 +343,37 @@ static __always_inline void take_down(struct pkt *p, struct ct *c)
 	}
 }
 
-// commit records that a packet of the connection was let through.
+// marked is a connection's state with what is noted of its ways: to or from the
+// host, and whether a translation belongs to it, which an error about it leaves as
+// it is.
+static __always_inline __u8 marked(const struct pkt *p, __u8 state)
+{
+	state &= p->error ? ~CT_WAY : ~(CT_WAY | CT_SERVICE);
+	return state | (p->nat ? CT_SERVICE : 0) | (p->way ? CT_WAY : 0);
+}
+
+// came_by notes by which host a connection's client came, if it is one outside.
+// What a container sends leaves that as it is.
+static __always_inline void came_by(const struct pkt *p, struct ct *c)
+{
+	if (p->from != FROM_PORT && c->by != p->by)
+		c->by = p->by;
+}
+
+// commit records that a packet of the connection was let through; 0 = there was no
+// place for it.
 static __noinline int commit(struct pkt *p, __u64 now, __u32 stamp, __u32 in_ifindex)
 {
 	struct ct *c = p->known || p->past ? found(p) : 0;
+	int there = 1;
 	if (c) {
 		__u8 state = next_state(p, p->known ? c->state : 0);
 		c->out_rule = p->out_rule;
 		c->in_rule = p->rule;
 		c->in_ifindex = in_ifindex;
-		c->state = p->way ? state | CT_WAY : state & ~CT_WAY;
+		c->state = marked(p, state);
 		c->seen = now;
+		came_by(p, c);
 		if (!p->known)
 			c->flipped = flipped(p);
 		take_down(p, c);
@@ -359,10 +388,11 @@ static __noinline int commit(struct pkt *p, __u64 now, __u32 stamp, __u32 in_ifi
 		n->in_rule = p->rule;
 		n->stamp = stamp;
 		n->in_ifindex = in_ifindex;
-		n->state = next_state(p, 0) | (p->way ? CT_WAY : 0);
+		n->state = marked(p, next_state(p, 0));
 		n->flipped = flipped(p);
+		n->by = p->by;
 		take_down(p, n);
-		begin_half(p);
+		there = begin_half(p);
 	}
 	if (p->ip.fragment && p->ip.more && !p->ip.later) {
 		p->frag.orig = p->orig;
@@ -376,5 +406,5 @@ static __noinline int commit(struct pkt *p, __u64 now, __u32 stamp, __u32 in_ifi
 		else
 			bpf_map_update_elem(&frags, &p->fk, &p->frag, BPF_ANY);
 	}
-	return 0;
+	return there;
 }

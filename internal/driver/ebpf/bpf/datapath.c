@@ -90,7 +90,7 @@ static __always_inline struct pkt *begin(struct __sk_buff *skb, __u8 from, __u32
 	if (!p)
 		return 0;
 	p->epoch = epoch;
-	p->remote_family = 0;
+	p->remote_family = p->by = 0;
 	p->kind = p->nd = p->has_sender = p->multicast = 0;
 	p->from = from;
 	p->ifindex = skb->ifindex;
@@ -98,6 +98,8 @@ static __always_inline struct pkt *begin(struct __sk_buff *skb, __u8 from, __u32
 	p->identity = p->set = p->net = p->domain = 0;
 	p->way = WAY_NONE;
 	p->routed = p->across = 0;
+	p->nat = p->itself = p->begun = p->error = 0;
+	p->nat_turns = 0;
 	p->eth.proto = 0;
 	p->ip.f.sport = p->ip.f.dport = 0;
 	p->ip.v6 = p->ip.fragment = p->ip.later = p->ip.more = p->ip.tcp_flags = 0;
@@ -112,9 +114,20 @@ static __noinline int router_takes(struct pkt *p, struct port *o)
 	__u32 zero = 0;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 	int joined = o->domain >= JOINED;
-	if (!g || (!g->host && !joined))
+	if (!g || (!g->host && !joined && !g->services))
 		return WAY_NONE;
 	int direct = same(p->eth.dst, g->router, 6);
+	if (direct && g->services && p->kind == KIND_IP && !p->nd && !p->multicast) {
+		__u32 *service = vip_at(p, &p->ip.f.dst);
+		if (service) {
+			p->service = *service;
+			p->at_home = on_subnet(p, o, &p->ip.f.src);
+			return *service ? WAY_SERVICE : WAY_ITSELF;
+		}
+		p->nat_turns = 0;
+	}
+	if (!g->host && !joined)
+		return WAY_NONE;
 	if (p->kind == KIND_IP && !p->nd) {
 		if (p->multicast)
 			return WAY_NONE;
@@ -137,19 +150,28 @@ static __always_inline int decide(struct __sk_buff *skb, struct pkt *p)
 	return forward(skb, p);
 }
 
+// leaves_short sends a container's packet its short way, if it has one. It is a function
+// for its stack's sake, of which the long way has none to spare.
+static __noinline int leaves_short(struct __sk_buff *skb, __u32 epoch)
+{
+	__u32 len = skb->len;
+	struct fast *f = remembered_frame(skb, epoch, 0);
+	if (!f)
+		return LONG_WAY;
+	int way = short_way(skb, f, f->hop);
+	if (way != LONG_WAY)
+		count_slot_tx(f->tx_slot, len);
+	return way;
+}
+
 SEC("tc")
 int from_container(struct __sk_buff *skb)
 {
 	__u32 ifindex = skb->ifindex, epoch = policy_epoch();
 	__u32 len = skb->len;
-	struct fast *f = remembered_frame(skb, epoch, 0);
-	if (f) {
-		int way = short_way(skb, f, f->hop);
-		if (way != LONG_WAY) {
-			count_slot_tx(f->tx_slot, len);
-			return way;
-		}
-	}
+	int way = leaves_short(skb, epoch);
+	if (way != LONG_WAY)
+		return way;
 	struct pkt *p = begin(skb, FROM_PORT, epoch);
 	struct port *o = bpf_map_lookup_elem(&ports, &ifindex);
 	if (!o || !p)
@@ -206,6 +228,19 @@ static __noinline int of_its_host(struct pkt *p)
 	return s && !s->ifindex && came_from(p, s->vtep_family, s->vtep);
 }
 
+// comes_in reads a frame out of the tunnel; 0 = fine, otherwise why it is dropped. Who
+// sent it is still to be asked.
+static __always_inline int comes_in(struct __sk_buff *skb, struct pkt *p, const struct segment *at, __u32 tag)
+{
+	p->net = at->net;
+	p->domain = at->domain;
+	p->encap = ENCAP_VXLAN;
+	p->tag = tag;
+	if (skb->vlan_present)
+		return DROP_NOT_IP;
+	return read_frame(skb, p);
+}
+
 SEC("tc")
 int from_tunnel(struct __sk_buff *skb)
 {
@@ -226,18 +261,42 @@ int from_tunnel(struct __sk_buff *skb)
 	struct segment *at = bpf_map_lookup_elem(&tags, &t);
 	if (!at)
 		return dropped(DROP_NETWORK);
-	p->net = at->net;
-	p->domain = at->domain;
-	p->encap = ENCAP_VXLAN;
-	p->tag = t.tag;
-	if (skb->vlan_present)
-		return dropped(DROP_NOT_IP);
-	int bad = read_frame(skb, p);
-	if (bad)
-		return dropped(bad);
-	if (!of_its_host(p))
-		return dropped(DROP_UNKNOWN_SOURCE);
-	return decide(skb, p);
+	int bad = comes_in(skb, p, at, t.tag);
+	if (!bad)
+		bad = from_router(p) ? takes_outside(p) : of_its_host(p) ? 0 : DROP_UNKNOWN_SOURCE;
+	return bad ? dropped(bad) : decide(skb, p);
+}
+
+// enters takes a packet of IPv4 that has no short way out of its tunnel packet and
+// judges it as from_tunnel does, if a host of the same link sent it: what others send
+// is for the host's stack to believe. What a host's router sends goes by the device.
+static __always_inline int enters(struct __sk_buff *skb, struct settings *g, __u32 epoch)
+{
+	struct tunnel_header *t = tunnelled(skb, g);
+	if (!t || skb->gso_size || !g->vxlan || (t->src ^ g->vtep) & g->vtep_mask || !outer_summed(t))
+		return TC_NEXT;
+	struct eth *e = (void *)t + TUNNEL_BYTES;
+	if (e->proto != bpf_htons(ETH_IP) || e->dst[0] & 1 || same(e->src, g->router, 6))
+		return TC_NEXT;
+	struct tag_key tag = { .encap = ENCAP_VXLAN, .tag = bpf_ntohl(t->vni) >> 8 };
+	struct segment *at = bpf_map_lookup_elem(&tags, &tag);
+	struct pkt *p = begin(skb, FROM_TUNNEL, epoch);
+	if (!at || !p)
+		return TC_NEXT;
+	p->remote_family = 4;
+	__builtin_memset(p->key.remote_ipv6, 0, sizeof(p->key.remote_ipv6));
+	p->key.remote_ipv4 = bpf_ntohl(t->src);
+	__builtin_memcpy(p->buf, e, 12);
+	if (unwrap(skb))
+		return TC_NEXT;
+	if (bpf_skb_store_bytes(skb, 0, p->buf, 12, 0))
+		return dropped(DROP_INVALID);
+	p->ifindex = g->vxlan;
+	p->len = skb->len;
+	int bad = comes_in(skb, p, at, tag.tag);
+	if (!bad && !of_its_host(p))
+		bad = DROP_UNKNOWN_SOURCE;
+	return bad ? dropped(bad) : forward(skb, p);
 }
 
 SEC("tc")
@@ -245,14 +304,17 @@ int from_underlay(struct __sk_buff *skb)
 {
 	__u32 zero = 0;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
-	struct fast *f = g && g->underlay ? inside(skb, g) : 0;
-	if (!f || f->tag)
+	if (!g || !g->underlay)
 		return TC_NEXT;
-	if (unwrap(skb))
+	__u32 epoch = *(volatile __u32 *)&g->epoch;
+	struct fast *f = inside(skb, g, epoch);
+	if (!f)
+		return enters(skb, g, epoch);
+	if (f->tag || unwrap(skb))
 		return TC_NEXT;
 	if (bpf_skb_store_bytes(skb, 0, f->macs, sizeof(f->macs), 0))
 		return dropped(DROP_INVALID);
-	return short_way(skb, f, HOP_NONE);
+	return short_way(skb, f, f->hop & HOP_SERVED);
 }
 
 // of_uplink tells whether a frame from the physical network may be in the name of

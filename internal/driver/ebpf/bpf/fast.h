@@ -98,6 +98,14 @@ static __always_inline int summed(const struct fast_header *h, __u64 ends)
 	return (sum & 0xffff) + (sum >> 16) == 0xffff;
 }
 
+// served_turns is what the stamp of a translation has besides.
+static __always_inline __u32 served_turns(const struct fast *f)
+{
+	__u32 place = f->end_turn;
+	__u32 *ended = bpf_map_lookup_elem(&endings, &place);
+	return turn_at(f->vip_turn) + (ended ? *(volatile __u32 *)ended : 0);
+}
+
 // remembered finds what was decided about a packet of len bytes; 0 = nothing
 // that counts. The first 42 bytes are there.
 static __always_inline struct fast *remembered(struct fast_header *h, void *end, __u32 len, __u32 epoch, __u32 ifindex, __u32 tag)
@@ -115,7 +123,7 @@ static __always_inline struct fast *remembered(struct fast_header *h, void *end,
 	}
 	if (WORD(h, 0) != WORD(f->head, 0) || (WORD(h, 1) ^ WORD(f->head, 1)) & bpf_cpu_to_be64(~0xffULL)) // all but the TOS
 		return 0;
-	if (f->stamp != epoch + turn_at(f->lo_turn) + turn_at(f->hi_turn) || (__s64)(f->until - bpf_jiffies64()) < 0 || AT(h, frag) & bpf_htons(0xbfff))
+	if (f->stamp != epoch + turn_at(f->lo_turn) + turn_at(f->hi_turn) + (f->hop & HOP_SERVED ? served_turns(f) : 0) || (__s64)(f->until - bpf_jiffies64()) < 0 || AT(h, frag) & bpf_htons(0xbfff))
 		return 0;
 	__u32 total = bpf_ntohs(AT(h, len)), l4;
 	if (total < 28 || total + 14 > len || !h->ttl || !summed(h, ends))
@@ -143,12 +151,67 @@ static __always_inline struct fast *remembered_frame(struct __sk_buff *skb, __u3
 	return remembered(h, end, skb->len, epoch, skb->ifindex, tag);
 }
 
+// differ is what a checksum changes by, when 64 bits become others.
+static __always_inline __u32 differ(__u64 from, __u64 to)
+{
+	__u64 sum = (__u64)(__u32)to + (to >> 32) + (__u32)~from + (__u32)(~from >> 32);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	return (__u32)sum + (__u32)(sum >> 32);
+}
+
+struct served_header {
+	__u8 macs[12];
+	__be16 eth;
+	__u8 vihl, tos;
+	__be16 len, id, frag;
+	__u8 ttl, proto;
+	__be16 csum;
+	__u32 ends[2], ports;
+} __attribute__((packed));
+
+// serve_on is hop_on for what is translated.
+static __noinline int serve_on(struct __sk_buff *skb, struct fast *f)
+{
+	struct served_header h;
+	__u64 flags = 0, to;
+	if (!f || bpf_skb_load_bytes(skb, 0, &h, sizeof(h)))
+		return -1;
+	__u32 hl = (h.vihl & 15) * 4, ports = h.ports, diff, sum;
+	if (f->hop & HOP_ROUTED) {
+		if (h.ttl < 2)
+			return -1;
+		h.ttl--;
+	}
+	to = (__u64)f->to_ends[1] << 32 | f->to_ends[0];
+	diff = differ((__u64)h.ends[1] << 32 | h.ends[0], to);
+	sum = (__u16)~h.csum + (diff & 0xffff) + (diff >> 16);
+	if (f->hop & HOP_ROUTED)
+		sum += (__u16)~bpf_htons(0x100); // one hop less
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	h.csum = ~sum;
+	__builtin_memcpy(h.macs, f->macs, 12);
+	h.ends[0] = f->to_ends[0];
+	h.ends[1] = f->to_ends[1];
+	h.ports = f->to_ports;
+	__u32 at = 14 + hl + (h.proto == P_TCP ? 16 : 6);
+	if (h.proto == P_UDP)
+		flags = BPF_F_MARK_MANGLED_0;
+	if (bpf_l4_csum_replace(skb, at, 0, diff, flags | BPF_F_PSEUDO_HDR))
+		return -1;
+	if (ports != h.ports && bpf_l4_csum_replace(skb, at, 0, differ(ports, h.ports), flags))
+		return -1;
+	return bpf_skb_store_bytes(skb, 0, &h, sizeof(h), 0);
+}
+
 // hop_on makes a packet what its next station gets; 0 = it is.
 static __noinline int hop_on(struct __sk_buff *skb, struct fast *f)
 {
 	__u8 b[26]; // the frame's header, and the packet's up to the checksum
 	if (!f)
 		return -1;
+	if (f->hop & HOP_SERVED)
+		return serve_on(skb, f);
 	if (f->hop == HOP_MACS)
 		return bpf_skb_store_bytes(skb, 0, f->macs, 12, 0);
 	if (bpf_skb_load_bytes(skb, 0, b, sizeof(b)) || b[22] < 2)
@@ -176,15 +239,23 @@ static __always_inline int fits(struct __sk_buff *skb, __u32 mtu)
 	return 20 + (h->proto == P_TCP ? (h->offset >> 4) * 4 : 8) + size <= mtu;
 }
 
+// underlay_to is the interface that a packet to a host of the same link leaves by
+// with a tunnel header of ours; 0 = the VXLAN device sends it.
+static __always_inline __u32 underlay_to(const struct settings *g, const struct station *s)
+{
+	return s->vtep_family == 4 && !((bpf_htonl(*(const __u32 *)s->vtep) ^ g->vtep) & g->vtep_mask) ? g->underlay : 0;
+}
+
 // name_fast makes the key of the packet under way.
 static __always_inline void name_fast(const struct pkt *p, struct fast_key *k)
 {
+	const struct flow *f = p->nat ? &p->was : &p->ip.f; // as the frame has it
 	k->ifindex = p->ifindex;
 	k->tag = p->from == FROM_TUNNEL ? p->tag : 0;
-	__builtin_memcpy(&k->ends, &p->ip.f.src.b[12], 4);
-	__builtin_memcpy((void *)&k->ends + 4, &p->ip.f.dst.b[12], 4);
-	k->ports = (__u32)bpf_htons(p->ip.f.dport) << 16 | bpf_htons(p->ip.f.sport);
-	k->proto = p->ip.f.proto;
+	__builtin_memcpy(&k->ends, &f->src.b[12], 4);
+	__builtin_memcpy((void *)&k->ends + 4, &f->dst.b[12], 4);
+	k->ports = (__u32)bpf_htons(f->dport) << 16 | bpf_htons(f->sport);
+	k->proto = f->proto;
 }
 
 // forget takes away what was decided about the connection in whose place another
@@ -224,10 +295,12 @@ static __noinline int remember(struct pkt *p, struct settings *g, struct station
 		f->tag = p->tag;
 		f->vtep_family = s->vtep_family;
 		__builtin_memcpy(f->vtep, s->vtep, 16);
-		f->underlay = s->vtep_family == 4 && !((bpf_htonl(*(const __u32 *)s->vtep) ^ g->vtep) & g->vtep_mask) ? g->underlay : 0;
+		f->underlay = underlay_to(g, s);
 	} else {
 		return 0;
 	}
+	if (p->nat && f->vtep_family == 6)
+		return 0; // there is no room for both
 	name_fast(p, k);
 	f->tx_slot = p->slot;
 	f->out_rule = p->out_rule;
@@ -240,8 +313,18 @@ static __noinline int remember(struct pkt *p, struct settings *g, struct station
 	f->hop = p->routed ? HOP_ROUTED : p->across ? HOP_MACS : HOP_NONE;
 	if (p->routed)
 		__builtin_memcpy(f->macs, p->to_mac, 6);
-	if (f->hop && !f->tag)
+	if ((f->hop || p->nat == NAT_BACK) && !f->tag)
 		__builtin_memcpy(f->macs + 6, g->router, 6);
+	if (p->nat) {
+		f->hop |= HOP_SERVED;
+		f->vip_turn = p->vip_turn;
+		f->end_turn = p->end_turn;
+		__builtin_memcpy(&f->to_ends[0], &p->becomes.src.b[12], 4);
+		__builtin_memcpy(&f->to_ends[1], &p->becomes.dst.b[12], 4);
+		f->to_ports = (__u32)bpf_htons(p->becomes.dport) << 16 | bpf_htons(p->becomes.sport);
+		if (p->nat == NAT_THERE) // the frame is the router's
+			__builtin_memcpy(f->head, g->router, 6);
+	}
 	f->head[14] = 0x45;
 	f->until = bpf_jiffies64() + FAST_TICKS;
 	place = fast_place(k);

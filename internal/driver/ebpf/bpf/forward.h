@@ -3,12 +3,14 @@
 #pragma once
 
 #include "flood.h"
-#include "route.h"
+#include "outside.h"
 
-// ask_about makes whoever is at an address the peer that a policy is asked about.
-static __always_inline void ask_about(struct pkt *p, const struct addr *a)
+// ask_about makes an end, h = nobody that this host knows, the peer that a policy is
+// asked about.
+static __always_inline void ask_about(struct pkt *p, const struct host *h)
 {
-	struct host *h = p->way ? 0 : host_at(p, a);
+	if (p->way)
+		h = 0;
 	p->peer_net = h ? h->net : p->net;
 	if (h)
 		p->peer_identity = h->identity;
@@ -19,9 +21,10 @@ static __always_inline void ask_about(struct pkt *p, const struct addr *a)
 // judge_ends applies the policies of both ends of p->orig that are here; 1 = passes.
 static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, __u32 *in_ifindex)
 {
-	struct host *h = host_at(p, &p->orig.src);
-	p->owner = h ? charge_to(h) : 0;
+	struct host *h = host_at(p, &p->orig.src), *to = host_at(p, &p->orig.dst);
+	p->owner = h ? charge_to(h) : to ? charge_to(to) : NOBODY;
 	p->src_hand = h ? h->hand : 0;
+	p->dst_hand = to ? to->hand : 0;
 	p->out_rule = 0;
 	p->out_set = p->in_set = 0;
 	p->asides = 0;
@@ -29,19 +32,15 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, 
 	if (h && h->ifindex) {
 		__u32 set = h->set;
 		p->out_set = set;
-		ask_about(p, &p->orig.dst);
+		ask_about(p, to);
 		if (!judge(p, set, DIR_OUT))
 			return 0;
 		p->out_rule = p->rule;
 	}
-	h = host_at(p, &p->orig.dst);
-	p->dst_hand = h ? h->hand : 0;
-	if (!p->owner)
-		p->owner = h ? charge_to(h) : NOBODY;
 	__u32 set = 0;
-	if (h && h->ifindex) {
-		set = h->set;
-		*in_ifindex = h->ifindex;
+	if (to && to->ifindex) {
+		set = to->set;
+		*in_ifindex = to->ifindex;
 	} else if (target && same_addr(&p->orig.dst, &p->ip.f.dst)) {
 		set = target_set; // nothing reaches a port unjudged
 		*in_ifindex = target;
@@ -50,7 +49,7 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, 
 	p->rule = 0;
 	if (*in_ifindex) {
 		p->in_set = set;
-		ask_about(p, &p->orig.src);
+		ask_about(p, h);
 		if (!judge(p, set, DIR_IN))
 			return 0;
 	}
@@ -67,7 +66,7 @@ static __noinline int forward_multicast(struct __sk_buff *skb, struct pkt *p, st
 	if (!g->flood)
 		return dropped(DROP_UNKNOWN_DEST);
 	if (p->from == FROM_PORT) {
-		ask_about(p, &p->orig.dst);
+		ask_about(p, host_at(p, &p->orig.dst));
 		if (!judge(p, p->set, DIR_OUT)) {
 			if (p->rule)
 				hit(&p->rule, p->len);
@@ -76,7 +75,7 @@ static __noinline int forward_multicast(struct __sk_buff *skb, struct pkt *p, st
 		if (p->rule)
 			hit(&p->rule, p->len);
 	}
-	ask_about(p, &p->orig.src);
+	ask_about(p, h);
 	int verdict = flood(skb, p, 1);
 	p->rule = 0;
 	if (p->admitted)
@@ -87,6 +86,8 @@ static __noinline int forward_multicast(struct __sk_buff *skb, struct pkt *p, st
 // deliver sends on what was let through.
 static __always_inline int deliver(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct station *s)
 {
+	if (p->way == WAY_BACK)
+		return go_back(skb, p);
 	if (p->way != WAY_OUT)
 		return to_station(skb, p, g, s);
 	if (outwards(skb, p))
@@ -104,18 +105,44 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		return dropped(DROP_NETWORK);
 	if (p->from == FROM_PORT && !p->identity && p->encap == ENCAP_VXLAN)
 		return dropped(DROP_UNKNOWN_SOURCE);
-	if (p->way >= WAY_ROUTED) {
+	if (p->way == WAY_SERVICE) {
+		int told = serve(skb, p, now);
+		if (told == UNSERVED)
+			return no_provider(skb, p);
+		if (told != SERVED)
+			return told;
+	} else if (p->way == WAY_ITSELF) {
+		p->itself = 1;
+		p->way = WAY_NONE;
+	}
+	if (p->way >= WAY_ROUTED && p->way != WAY_UNROUTED) {
 		int told = route(skb, p);
 		if (told != ROUTED)
 			return told;
 	}
 	struct ct *c = classify(skb, p, now);
+	if (answers_outside(p, g, c)) {
+		p->way = WAY_BACK;
+		p->by = c->by;
+	} else if (p->way == WAY_UNROUTED) {
+		return route(skb, p);
+	}
+	if (c && c->state & CT_SERVICE && !p->nat) {
+		int told = come_back(p, c);
+		if (told == AGAIN)
+			c = classify(skb, p, now);
+		else if (told != SERVED)
+			return told;
+	}
 	if (p->invalid)
-		return dropped(DROP_INVALID);
+		return dropped(p->itself && !p->nat ? DROP_UNKNOWN_DEST : DROP_INVALID);
+	if (p->itself)
+		return to_itself(skb, p, g, now);
 	if (p->multicast)
 		return forward_multicast(skb, p, g, now);
-	struct station *s = p->way == WAY_OUT ? 0 : p->routed ? station_on(p, p->to_net, p->to_mac) : station_at(p, p->eth.dst);
-	if (p->way == WAY_NOWHERE || (p->way != WAY_OUT && !reachable(p, g, s)) || (!p->way && !p->routed && astray(p)))
+	int leaves = p->way == WAY_OUT || p->way == WAY_BACK; // the domain
+	struct station *s = leaves ? 0 : p->routed ? station_on(p, p->to_net, p->to_mac) : station_at(p, p->eth.dst);
+	if (p->way == WAY_NOWHERE || (!leaves && !reachable(p, g, s)) || (!p->way && !p->routed && astray(p)))
 		return dropped(DROP_UNKNOWN_DEST);
 	__u32 target = s ? s->ifindex : 0, set = s ? s->set : 0;
 	if (c && !p->ip.fragment && c->stamp == p->stamp && !(c->state & CT_WAY) == !p->way && (p->reply || !target || target == c->in_ifindex)) {
@@ -124,6 +151,7 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 			c->seen = now;
 		if (state != c->state)
 			c->state = state;
+		came_by(p, c);
 		p->out_rule = c->out_rule;
 		p->rule = c->in_rule;
 		if (p->half && state & CT_OPEN)
@@ -141,8 +169,10 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 	count_rules(p);
 	if (g->monitor && !p->known && (g->monitor & MONITOR_CONNECTIONS || has_asides(p)))
 		monitor(p, DROP_NONE, g->monitor);
-	commit(p, now, p->stamp, in);
+	int entered = commit(p, now, p->stamp, in);
 	if (p->past)
 		forget(p);
+	if (p->nat == NAT_THERE)
+		keep(p, now, entered);
 	return deliver(skb, p, g, s);
 }

@@ -13,6 +13,9 @@
 #define WAY_ROUTED 4 // to an endpoint of another network of the domain; so is what follows
 #define WAY_NOBODY 5 // to an address of one that is nobody's
 #define WAY_UNROUTED 6 // nowhere, of which the sender is told
+#define WAY_SERVICE 7 // to a virtual address
+#define WAY_ITSELF 8 // to a link-local service address
+#define WAY_BACK 9 // to a client outside, by the host that it came by
 
 static __always_inline __be32 last4(const struct addr *a)
 {

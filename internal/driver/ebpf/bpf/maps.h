@@ -28,6 +28,7 @@ enum drop_reason {
 	DROP_NOT_IP,
 	DROP_TOO_BIG,
 	DROP_TTL,
+	DROP_NO_PROVIDER,
 	DROP_REASONS,
 };
 
@@ -42,7 +43,8 @@ struct settings {
 	__u32 uplink; // interface index of the uplink; 0 = none
 	__u32 underlay; // interface with the tunnel address; 0 = packets take no short way
 	__be32 vtep, vtep_mask; // own tunnel address and what it has in common with neighbours
-	__be16 vxlan_port, pad0;
+	__be16 vxlan_port;
+	__u16 services; // there are some
 	__u32 monitor; // who listens: MONITOR_LISTENS, MONITOR_DROPS, MONITOR_CONNECTIONS
 	__u32 host; // interface index of the host's own side; 0 = no way out
 	__be32 host_ip; // its address
@@ -209,6 +211,7 @@ struct ct_key {
 #define CT_RESET 8
 #define CT_FIN 16 // of who began; CT_FIN << 1 of the other end
 #define CT_FINS (CT_FIN | CT_FIN << 1)
+#define CT_SERVICE 64 // there is a translation of it
 
 struct ct {
 	__u64 seen; // coarse monotonic clock, ns
@@ -220,6 +223,22 @@ struct ct {
 	__u16 owner; // whose share it takes
 	__u8 flipped; // the original direction is from hi to lo
 	__u8 state;
+	__u32 by; // number of the host that its client, outside, came by at last; 0 = by none
+	__u32 pad;
+};
+
+#define FRONT 1 // as pad of a translation's key: as the client sends; lo is the client
+
+// translation is a connection to a service: entered as the client sends it (front),
+// and under the key that the connection to the backend has. It lives as long as
+// that one.
+struct translation {
+	struct ct_key front; // hi is the virtual address
+	__u32 index; // of the backend
+	struct addr backend;
+	__u16 behind_port, backend_port; // the client's and the backend's, behind the translation
+	__u32 space; // domain of the connection's key
+	__u64 seed, id; // of the service and the backend
 };
 
 // slot is a place for a half-open connection.
@@ -271,10 +290,18 @@ struct fast {
 	__u32 tx_slot, rx_slot; // counters of the ports at its ends, where they are here
 	__u32 tag; // of the tunnel; 0 = to a port
 	__u32 underlay; // where it leaves with a tunnel header of ours; 0 = nowhere
-	__u32 hop; // HOP_NONE, HOP_MACS, HOP_ROUTED
+	__u16 hop; // HOP_NONE, HOP_MACS or HOP_ROUTED; and HOP_SERVED
+	__u16 vip_turn; // of what is translated: places of its virtual address and its client
 	__u64 out_rule, in_rule;
-	__u32 vtep_family;
-	__u8 vtep[16]; // as in struct station; on packets out of a tunnel where they came from
+	__u16 vtep_family;
+	__u16 end_turn;
+	union {
+		__u8 vtep[16]; // as in struct station; on packets out of a tunnel where they came from
+		struct { // of what is translated, which has no IPv6 tunnel
+			__u8 vtep4[4];
+			__u32 to_ports, to_ends[2]; // as the packet has them then
+		};
+	};
 	__u8 macs[12]; // with which it leaves
 };
 
@@ -297,6 +324,7 @@ struct tally {
 #define HOP_NONE 0
 #define HOP_MACS 1 // it leaves with other MACs than it came with
 #define HOP_ROUTED 2 // and with one hop less to go
+#define HOP_SERVED 4 // and is translated
 
 #define MAP(NAME, TYPE, KEY, VALUE, MAX, FLAGS)          \
 	struct {                                         \
@@ -310,6 +338,8 @@ struct tally {
 
 MAP(settings, BPF_MAP_TYPE_ARRAY, __u32, struct settings, 1, 0);
 MAP(tunnel_source, BPF_MAP_TYPE_ARRAY, __u32, struct tunnel_source, 1, 0);
+MAP(tunnels, BPF_MAP_TYPE_HASH, struct tunnel_source, __u32, 16384, BPF_F_NO_PREALLOC); // other hosts' numbers by their tunnel addresses
+MAP(tunnel_ends, BPF_MAP_TYPE_HASH, __u32, struct tunnel_source, 16384, BPF_F_NO_PREALLOC); // and the reverse
 MAP(ports, BPF_MAP_TYPE_HASH, __u32, struct port, 4096, BPF_F_NO_PREALLOC);
 MAP(privates, BPF_MAP_TYPE_HASH, __be32, __u32, 4096, BPF_F_NO_PREALLOC); // interface index by private address
 MAP(tags, BPF_MAP_TYPE_HASH, struct tag_key, struct segment, 16384, BPF_F_NO_PREALLOC);
@@ -333,6 +363,9 @@ MAP(slots, BPF_MAP_TYPE_ARRAY, __u32, struct slot, 65536, 0); // as many as half
 MAP(spent, BPF_MAP_TYPE_ARRAY, __u32, struct share, OWNERS, 0);
 MAP(given, BPF_MAP_TYPE_ARRAY, __u32, struct share, OWNERS, 0);
 MAP(swept, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1, 0); // when the driver last did, coarse monotonic clock, ns
+MAP(translations, BPF_MAP_TYPE_HASH, struct ct_key, struct translation, 524288, BPF_F_NO_PREALLOC); // two for each
+#define ENDINGS 65536
+MAP(endings, BPF_MAP_TYPE_ARRAY, __u32, __u32, ENDINGS, 0); // translations of a client, by its place, that packets have ended
 MAP(frags, BPF_MAP_TYPE_LRU_HASH, struct frag_key, struct frag, 4096, 0);
 MAP(hits, BPF_MAP_TYPE_LRU_PERCPU_HASH, __u64, struct counter, 32768, 0);
 #define TALLIES 4096
@@ -342,7 +375,8 @@ MAP(tallies, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct tally, TALLIES, 0);
 #define EVICTED_HALF 0 // counts evictions, since the programs know of them
 #define MADE_FRAG 1
 #define MADE_HIT 2
-MAP(created, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, 3, 0);
+#define MADE_AFFINE 3
+MAP(created, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, 4, 0);
 MAP(drops, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, DROP_REASONS, 0);
 MAP(port_counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct port_counter, 4096, 0);
 

@@ -28,9 +28,30 @@ struct error6 {
 	__u8 quote[QUOTE6];
 } __attribute__((packed));
 
+struct tcp {
+	__be16 sport, dport;
+	__be32 seq, ack;
+	__u8 offset, flags;
+	__be16 window, csum, urgent;
+} __attribute__((packed));
+
+struct reset4 {
+	struct eth eth;
+	struct ip4 ip;
+	struct tcp tcp;
+} __attribute__((packed));
+
+struct reset6 {
+	struct eth eth;
+	struct ip6 ip;
+	struct tcp tcp;
+} __attribute__((packed));
+
 union icmp_error {
 	struct error4 v4;
 	struct error6 v6;
+	struct reset4 r4;
+	struct reset6 r6;
 };
 
 struct {
@@ -54,14 +75,27 @@ static __always_inline __u32 quotable(const struct pkt *p, __u32 most)
 	return n < most ? n : most;
 }
 
+// BETWEEN returns -1 unless a length is from lo to hi, in steps that the verifiers of
+// old kernels follow: each a comparison of its own, and none with 1, which they read
+// as "not 0".
+#define BETWEEN(n, lo, hi)                 \
+	do {                               \
+		asm volatile("" : "+r"(n)); \
+		if ((n) > (hi))            \
+			return -1;         \
+		asm volatile("" : "+r"(n)); \
+		if ((n) < (lo))            \
+			return -1;         \
+	} while (0)
+
 // tell4 makes the frame an error about itself, of a kind (type and code), sent by
 // an address; it returns its length, -1 = it could not be made.
 static __always_inline int tell4(struct __sk_buff *skb, struct pkt *p, struct error4 *b, __u32 kind, __be32 rest, const __u8 *by)
 {
 	__u32 n = quotable(p, QUOTE4), len;
 	__builtin_memset(b->quote, 0, QUOTE4);
-	asm volatile("" : "+r"(n)); // as in bad_sum
-	if (n < 1 || n > QUOTE4 || bpf_skb_load_bytes(skb, 14, b->quote, n))
+	BETWEEN(n, 20, QUOTE4);
+	if (bpf_skb_load_bytes(skb, 14, b->quote, n))
 		return -1;
 	__builtin_memcpy(b->eth.dst, p->eth.src, 6);
 	__builtin_memcpy(b->eth.src, p->eth.dst, 6);
@@ -80,9 +114,7 @@ static __always_inline int tell4(struct __sk_buff *skb, struct pkt *p, struct er
 	b->rest = rest;
 	b->csum = folded(bpf_csum_diff(0, 0, (void *)&b->type, 8 + QUOTE4, 0));
 	len = sizeof(*b) - QUOTE4 + n;
-	asm volatile("" : "+r"(len));
-	if (len < 1 || len > sizeof(*b))
-		return -1;
+	BETWEEN(len, 42, sizeof(*b));
 	return bpf_skb_change_tail(skb, len, 0) || bpf_skb_store_bytes(skb, 0, b, len, BPF_F_INVALIDATE_HASH) ? -1 : (int)len;
 }
 
@@ -91,8 +123,8 @@ static __always_inline int tell6(struct __sk_buff *skb, struct pkt *p, struct er
 {
 	__u32 n = quotable(p, QUOTE6), len;
 	__builtin_memset(b->quote, 0, QUOTE6);
-	asm volatile("" : "+r"(n));
-	if (n < 1 || n > QUOTE6 || bpf_skb_load_bytes(skb, 14, b->quote, n))
+	BETWEEN(n, 40, QUOTE6);
+	if (bpf_skb_load_bytes(skb, 14, b->quote, n))
 		return -1;
 	__be32 pseudo[2] = { bpf_htonl(8 + n), bpf_htonl(P_ICMP6) };
 	__builtin_memcpy(b->eth.dst, p->eth.src, 6);
@@ -112,9 +144,7 @@ static __always_inline int tell6(struct __sk_buff *skb, struct pkt *p, struct er
 	sum = bpf_csum_diff(0, 0, (void *)&b->ip.src, 32, sum);
 	b->csum = folded(bpf_csum_diff(0, 0, (void *)&b->type, 8 + QUOTE6, sum));
 	len = sizeof(*b) - QUOTE6 + n;
-	asm volatile("" : "+r"(len));
-	if (len < 1 || len > sizeof(*b))
-		return -1;
+	BETWEEN(len, 42, sizeof(*b));
 	return bpf_skb_change_tail(skb, len, 0) || bpf_skb_store_bytes(skb, 0, b, len, BPF_F_INVALIDATE_HASH) ? -1 : (int)len;
 }
 
@@ -132,6 +162,6 @@ static __noinline int exceeds(struct __sk_buff *skb, struct pkt *p, __u32 ifinde
 		return 0;
 	// In the name of whom it is for.
 	if (p->ip.v6)
-		return mtu < MIN_MTU6 ? 0 : tell6(skb, p, &b->v6, 2 << 8, bpf_htonl(mtu), &p->ip.f.dst);
+		return mtu < MIN_MTU6 ? 0 : tell6(skb, p, &b->v6, 2 << 8, bpf_htonl(mtu), p->nat == NAT_THERE ? &p->was.dst : &p->ip.f.dst);
 	return p->h4.frag & bpf_htons(0x4000) ? tell4(skb, p, &b->v4, 3 << 8 | 4, bpf_htonl(mtu), p->h4.dst) : 0;
 }

@@ -2,7 +2,7 @@
 // ARP and neighbour discovery: answered here, or carried.
 #pragma once
 
-#include "flood.h"
+#include "served.h"
 
 static __noinline int answer_arp(struct __sk_buff *skb, struct pkt *p, const __u8 *mac)
 {
@@ -80,6 +80,14 @@ static __noinline int neighbour(struct __sk_buff *skb, struct pkt *p)
 		return dropped(DROP_NETWORK);
 	if (p->way == WAY_OUT) // it asks for the router
 		return p->kind == KIND_ARP ? answer_arp(skb, p, g->router) : answer_nd(skb, p, g->router, bpf_htonl(IS_ROUTER));
+	if (asks && p->from == FROM_PORT && g->services) { // or for a service
+		if (p->kind == KIND_ARP)
+			map4(&p->mapped, p->arp.tip);
+		else
+			p->mapped = p->target;
+		if (vip_at(p, &p->mapped))
+			return p->kind == KIND_ARP ? answer_arp(skb, p, g->router) : answer_nd(skb, p, g->router, 0);
+	}
 	int lost = p->nd && !p->multicast && astray(p);
 	if (!p->multicast && (!asks || g->flood))
 		return lost ? dropped(DROP_UNKNOWN_DEST) : to_station(skb, p, g, station_at(p, p->eth.dst));

@@ -3,7 +3,7 @@
 // what is beyond the packet, so truncated packets end here.
 #pragma once
 
-#include "maps.h"
+#include "services.h"
 
 #define FROM_PORT 1
 #define FROM_TUNNEL 2
@@ -94,8 +94,25 @@ struct pkt {
 	struct ct_key victim;
 	__u32 owner; // whose share a connection takes
 	__u8 reply, known, error, invalid;
+	__u32 by; // as in struct ct
+	struct tunnel_source end;
 	__u8 half; // the connection is among the half-open, if it is anywhere
 	__u8 past; // what is there is another connection, which has ended
+	// service
+	__u8 nat; // NAT_NONE, NAT_THERE, NAT_BACK
+	__u8 itself; // the client is its own backend
+	__u8 begun; // the translation is a new one
+	__u16 vip_turn, end_turn; // places of the virtual address and of the client
+	__u32 nat_turns; // what is counted there
+	__u32 service;
+	struct flow was, becomes; // by the translation; also of a packet that is quoted
+	struct flow quoted, requoted;
+	struct translation tr, old;
+	struct ct_key tk; // of a translation, as the client sends
+	struct service_port_key pk;
+	struct backend_key bk;
+	struct affine_key ak;
+	struct affine affine;
 	// keys, so that they need no stack
 	struct station_key sk;
 	struct host_key hk;
@@ -128,6 +145,10 @@ struct pkt {
 	__u8 judged_dir, judged_tier; // the tier that denied by default, TIERS = none did
 	__u8 asides; // one of the policies asked has some
 };
+
+#define NAT_NONE 0
+#define NAT_THERE 1 // of a client to a service
+#define NAT_BACK 2
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -5,6 +5,8 @@
 
 #include "count.h"
 #include "mtu.h"
+#include "translate.h"
+#include "underlay.h"
 
 #define MARK 0xc0ffee76 // of frames that the programs send out of a port
 
@@ -33,6 +35,12 @@ static __noinline int astray(struct pkt *p)
 {
 	struct host *h = host_at(p, &p->ip.f.dst);
 	p->resident = h != 0;
+	if (!h && p->from == FROM_PORT) { // a virtual address is nobody's but by the router
+		__u32 zero = 0;
+		struct settings *g = bpf_map_lookup_elem(&settings, &zero);
+		p->hk.domain = p->domain;
+		return g && g->services && bpf_map_lookup_elem(&vips, &p->hk);
+	}
 	return h && (h->net != p->net || !same(h->mac, p->eth.dst, 6));
 }
 
@@ -55,27 +63,30 @@ static __always_inline int hop_less(struct __sk_buff *skb, __u32 v6)
 	return bpf_skb_store_bytes(skb, 14 + 8, now, 1, 0);
 }
 
-// next_hop makes a packet that is routed here, or was elsewhere, what its next
-// station gets: a container gets it from the router, others from its sender.
+// next_hop makes a packet that is routed here, or was elsewhere, or translated, what
+// its next station gets: a container gets it from the router, but for what a client
+// sends to a service on its own network; others get it from its sender.
 static __noinline int next_hop(struct __sk_buff *skb, struct pkt *p, __u32 local)
 {
 	__u32 zero = 0;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
-	if (!g || (!p->routed && !local))
+	if (!g || (!p->routed && !local && !p->nat))
 		return 0;
+	if (p->nat && rewrite(skb, p))
+		return -1;
 	if (p->routed) {
 		if (hop_less(skb, p->ip.v6))
 			return -1;
 		__builtin_memcpy(p->eth.dst, p->to_mac, 6);
 	}
-	if (local)
+	if (local && (p->routed || p->across || p->nat == NAT_BACK))
 		__builtin_memcpy(p->eth.src, g->router, 6);
 	return bpf_skb_store_bytes(skb, 0, &p->eth, 12, 0);
 }
 
 static __always_inline int moves_on(struct __sk_buff *skb, struct pkt *p, __u32 local)
 {
-	return !(p->routed | p->across) || !next_hop(skb, p, local);
+	return !(p->routed | p->across | p->nat) || !next_hop(skb, p, local);
 }
 
 static __always_inline int tunnel_key(struct __sk_buff *skb, __u32 vni, __u32 family, const __u8 *vtep)
@@ -94,6 +105,20 @@ static __always_inline int tunnel_key(struct __sk_buff *skb, __u32 vni, __u32 fa
 	}
 	__builtin_memcpy(k.remote_ipv6, vtep, 16);
 	return bpf_skb_set_tunnel_key(skb, &k, sizeof(k), BPF_F_TUNINFO_IPV6);
+}
+
+// by_underlay sends a frame of IPv4 that fits to another host as the short way
+// does; negative = the VXLAN device has to.
+static __noinline int by_underlay(struct __sk_buff *skb, struct pkt *p, struct settings *g, const struct station *s)
+{
+	struct fast *f = &p->fast;
+	f->underlay = underlay_to(g, s);
+	if (!f->underlay)
+		return -1;
+	f->tag = p->tag;
+	__builtin_memcpy(f->vtep, s->vtep, 4);
+	__builtin_memcpy(f->macs, &p->eth, 12);
+	return wrap(skb, f, g);
 }
 
 // tunnel_to is tunnel_key with a stack of its own, for where there is little left:
@@ -159,12 +184,20 @@ static __always_inline int to_station(struct __sk_buff *skb, struct pkt *p, stru
 		return to_uplink(skb, p, g);
 	if (!s || !s->vtep_family || !g->vxlan)
 		return dropped(DROP_UNKNOWN_DEST);
-	if (p->len > g->mtu + sizeof(struct eth)) {
+	int fits = p->len <= g->mtu + sizeof(struct eth);
+	if (!fits) {
 		int told = tell_sender(skb, p, g->vxlan);
 		if (told)
 			return told;
 	}
-	if (!moves_on(skb, p, 0) || tunnel_to(skb, p->tag, s))
+	if (!moves_on(skb, p, 0))
+		return dropped(DROP_UNKNOWN_DEST);
+	if (fits && p->kind == KIND_IP && !p->ip.v6) {
+		int way = by_underlay(skb, p, g, s);
+		if (way >= 0)
+			return way;
+	}
+	if (tunnel_to(skb, p->tag, s))
 		return dropped(DROP_UNKNOWN_DEST);
 	return bpf_redirect(g->vxlan, 0);
 }

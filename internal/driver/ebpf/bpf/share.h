@@ -92,6 +92,18 @@ static __always_inline int take(struct slot *s, __u32 owner)
 	return __sync_val_compare_and_swap(&s->owner, owner, SLOT_TAKEN) == owner;
 }
 
+// untranslate takes out the translation of the connection of p->victim, if it has
+// one.
+static __noinline int untranslate(struct pkt *p)
+{
+	struct translation *t = bpf_map_lookup_elem(&translations, &p->victim);
+	if (!t)
+		return 0;
+	p->tk = t->front;
+	bpf_map_delete_elem(&translations, &p->victim);
+	return bpf_map_delete_elem(&translations, &p->tk);
+}
+
 struct search {
 	__u32 at, far; // where the next look is, in the ring and anywhere
 	__u32 all; // half-open connections
@@ -141,6 +153,7 @@ static __noinline __u32 take_slot(struct pkt *p)
 	if (!bpf_map_delete_elem(&halfopen, &p->victim)) {
 		count_held(l.owner, -1, 0);
 		made(EVICTED_HALF);
+		untranslate(p);
 	}
 	return l.slot;
 }

@@ -22,14 +22,15 @@ struct tunnel_header {
 } __attribute__((packed));
 
 #define TUNNEL_BYTES 50
+#define PACKET_HOST 0 // skb->pkt_type of what is for this host
 
-// inside finds what was decided about the packet in a tunnel packet; 0 = it is to
-// go the long way.
-static __always_inline struct fast *inside(struct __sk_buff *skb, struct settings *g)
+// tunnelled is the header of a tunnel packet to this host that holds a frame which
+// may be taken out here; 0 = the VXLAN device has to. 42 bytes of the frame are there.
+static __always_inline struct tunnel_header *tunnelled(struct __sk_buff *skb, struct settings *g)
 {
 	struct tunnel_header *t = (void *)(long)skb->data;
 	void *end = (void *)(long)skb->data_end;
-	if ((void *)(t + 1) > end || t->eth != bpf_htons(ETH_IP) || t->vihl != 0x45 || t->frag & bpf_htons(0xbfff))
+	if ((void *)t + TUNNEL_BYTES + 42 > end || skb->pkt_type != PACKET_HOST || t->eth != bpf_htons(ETH_IP) || t->vihl != 0x45 || t->frag & bpf_htons(0xbfff))
 		return 0;
 	if (t->proto != P_UDP || t->dport != g->vxlan_port || t->dst != g->vtep || t->udp_csum || t->flags != bpf_htonl(0x08000000))
 		return 0;
@@ -37,18 +38,37 @@ static __always_inline struct fast *inside(struct __sk_buff *skb, struct setting
 		return 0;
 	if (skb->vlan_present || bpf_ntohs(t->len) + 14 != skb->len || bpf_ntohs(t->udp_len) + 34 != skb->len)
 		return 0;
+	return bpf_ntohl(t->vni) & 0xff ? 0 : t;
+}
+
+// outer_summed tells whether a tunnel packet's own IP header has the right checksum.
+static __always_inline int outer_summed(const struct tunnel_header *t)
+{
+	const __u16 *w = (const void *)&t->vihl;
+	__u32 sum = 0;
+#pragma unroll
+	for (int i = 0; i < 10; i++)
+		sum += w[i];
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16) == 0xffff;
+}
+
+// inside finds what was decided about the packet in a tunnel packet; 0 = it is to
+// go the long way.
+static __always_inline struct fast *inside(struct __sk_buff *skb, struct settings *g, __u32 epoch)
+{
+	struct tunnel_header *t = tunnelled(skb, g);
+	void *end = (void *)(long)skb->data_end;
+	if (!t)
+		return 0;
 	__u32 vni = bpf_ntohl(t->vni);
-	if (vni & 0xff)
-		return 0;
 	struct fast_header *h = (void *)t + TUNNEL_BYTES;
-	if ((void *)h + 42 > end)
-		return 0;
 	// Of several segments only TCP's: the kernel would still take the buffer for
 	// a tunnel's when it cuts datagrams for a socket. Whatever else was merged
 	// is longer than its first packet says.
 	if (skb->gso_size && (h->proto != P_TCP || bpf_ntohs(h->len) + 14 + TUNNEL_BYTES != skb->len))
 		return 0;
-	struct fast *f = remembered(h, end, skb->len - TUNNEL_BYTES, *(volatile __u32 *)&g->epoch, g->vxlan, vni >> 8);
+	struct fast *f = remembered(h, end, skb->len - TUNNEL_BYTES, epoch, g->vxlan, vni >> 8);
 	if (!f || f->vtep_family != 4 || *(__u32 *)f->vtep != bpf_ntohl(t->src))
 		return 0;
 	return f;

@@ -10,8 +10,8 @@ import (
 )
 
 // Action is one step of a flow. The types are Output, OutputReg, SetField,
-// Move, Resubmit, CT, PushVLAN, PopVLAN, DecTTL, Controller and, as the first one
-// of a flow only, Meter; all are comparable.
+// Move, Resubmit, CT, PushVLAN, PopVLAN, DecTTL, Controller, Choose, Learn and, as
+// the first one of a flow only, Meter; all are comparable.
 type Action interface {
 	fmt.Stringer
 	appendWire(b []byte) []byte
@@ -21,6 +21,7 @@ type Action interface {
 const (
 	PortMax        uint32 = 0xffffff00
 	PortInPort     uint32 = 0xfffffff8 // send back to where the packet came from
+	portTable      uint32 = 0xfffffff9
 	portController uint32 = 0xfffffffd
 	PortLocal      uint32 = 0xfffffffe
 	PortAny        uint32 = 0xffffffff
@@ -34,18 +35,19 @@ const (
 	actDecTTL     = 24
 	actSetField   = 25
 	actExperiment = 0xffff
+	actGroup      = 22
 	nxMove        = 6
 	nxResubmit    = 14
 	nxOutputReg   = 15
 	nxCT          = 35
 	nxNAT         = 36
 	nxController2 = 37
+	nxLearn2      = 45
 	propMaxLen    = 0 // of nxController2, as propMeter
 	propMeter     = 5
 	noTable       = 0xff
 	nxInPort      = 0xfff8
 	ctCommit      = 1
-	natIPv4Min    = 1
 	etherTypeVLAN = 0x8100
 )
 
@@ -72,10 +74,13 @@ type (
 		Recirc    bool
 		Table     uint8
 		NAT       NAT
-		To        netip.Addr // IPv4, of NATSrc and NATDst
+		To        netip.Addr // of NATSrc and NATDst, of the packet's family
+		Port      uint16     // likewise: the port beside To; 0 = the packet's own
+		Mark      uint32     // what ct_mark of the connection becomes; 0 = it stays
 	}
 	// NAT says how CT translates addresses, those in packets that ICMP errors
-	// quote included. Ports stay where no other connection of the zone has them.
+	// quote included. Where another connection of the zone has the tuple behind the
+	// translation, the source gets another port.
 	NAT uint8
 	// Controller sends the packet, whole or its first MaxLen bytes, to the
 	// connections that take packets, as far as a meter lets it: the one numbered
@@ -84,6 +89,8 @@ type (
 		MaxLen uint16
 		Meter  uint32
 	}
+	// Choose sends the packet through a bucket of a Group.
+	Choose struct{ Group uint32 }
 	// PushVLAN adds an empty 802.1Q tag.
 	PushVLAN struct{}
 	// PopVLAN removes the outer tag.
@@ -153,14 +160,11 @@ func (a CT) String() string {
 		p = append(p, "table="+strconv.Itoa(int(a.Table)))
 	}
 	p = append(p, "zone="+fields[a.ZoneField].nxm+"[0..15]")
-	switch a.NAT {
-	case NoNAT:
-	case NATKnown:
-		p = append(p, "nat")
-	case NATSrc:
-		p = append(p, "nat(src="+a.To.String()+")")
-	case NATDst:
-		p = append(p, "nat(dst="+a.To.String()+")")
+	if a.NAT != NoNAT {
+		p = append(p, a.natText())
+	}
+	if a.Mark != 0 {
+		p = append(p, fmt.Sprintf("exec(set_field:%#x->ct_mark)", a.Mark))
 	}
 	return "ct(" + strings.Join(p, ",") + ")"
 }
@@ -168,6 +172,7 @@ func (a CT) String() string {
 func (PushVLAN) String() string { return "push_vlan:0x8100" }
 func (PopVLAN) String() string  { return "pop_vlan" }
 func (DecTTL) String() string   { return "dec_ttl" }
+func (a Choose) String() string { return "group:" + strconv.FormatUint(uint64(a.Group), 10) }
 func (a Meter) String() string  { return "meter:" + strconv.FormatUint(uint64(a.ID), 10) }
 
 func appendHeader(b []byte, typ, n int) []byte {
@@ -250,20 +255,9 @@ func (a CT) appendWire(b []byte) []byte {
 		table = a.Table
 	}
 	b = append(b, table, 0, 0, 0, 0, 0)
-	if a.NAT == NoNAT {
-		return b
-	}
-	// The translation is an action within the action.
-	nat, n, ranges := uint16(a.NAT-NATKnown), 16, uint16(0)
-	if a.NAT != NATKnown {
-		n, ranges = 24, natIPv4Min
-	}
-	b = append(appendNX(b, nxNAT, n), 0, 0)
-	b = binary.BigEndian.AppendUint16(b, nat)
-	b = binary.BigEndian.AppendUint16(b, ranges)
-	if a.NAT != NATKnown {
-		to := a.To.As4()
-		b = append(append(b, to[:]...), 0, 0, 0, 0)
+	b = a.appendNAT(b)
+	if a.Mark != 0 {
+		b = Set(CtMark, a.Mark).appendWire(b)
 	}
 	binary.BigEndian.PutUint16(b[start+2:], uint16(len(b)-start))
 	return b
@@ -276,6 +270,10 @@ func (PushVLAN) appendWire(b []byte) []byte {
 }
 
 func (PopVLAN) appendWire(b []byte) []byte { return append(appendHeader(b, actPopVLAN, 8), 0, 0, 0, 0) }
+
+func (a Choose) appendWire(b []byte) []byte {
+	return binary.BigEndian.AppendUint32(appendHeader(b, actGroup, 8), a.Group)
+}
 
 func (DecTTL) appendWire(b []byte) []byte { return append(appendHeader(b, actDecTTL, 8), 0, 0, 0, 0) }
 
@@ -308,6 +306,8 @@ func readAction(b []byte) (Action, []byte, error) {
 		return Controller{MaxLen: binary.BigEndian.Uint16(body[8:])}, rest, nil
 	case typ == actOutput && n == 16:
 		return Output{binary.BigEndian.Uint32(body[4:])}, rest, nil
+	case typ == actGroup && n == 8:
+		return Choose{binary.BigEndian.Uint32(body[4:])}, rest, nil
 	case typ == actPushVLAN && n == 8 && binary.BigEndian.Uint16(body[4:]) == etherTypeVLAN:
 		return PushVLAN{}, rest, nil
 	case typ == actPopVLAN && n == 8:
@@ -354,7 +354,7 @@ func readNX(subtype int, b []byte) (Action, error) {
 			err = fmt.Errorf("move of a part of %s is not supported", from)
 		}
 		return Move{from, to}, err
-	case subtype == nxCT && (len(b) == 24 || len(b) == 40 || len(b) == 48):
+	case subtype == nxCT && len(b) >= 24:
 		f, err := fieldOf(u32(12))
 		if err != nil {
 			return nil, err
@@ -366,24 +366,10 @@ func readNX(subtype int, b []byte) (Action, error) {
 		if u16(10)&^ctCommit != 0 || u16(16) != 15 || u16(22) != 0 {
 			return nil, errors.New("ct action with force, a helper or another zone form is not supported")
 		}
-		if len(b) > 24 {
-			a.NAT, a.To, err = readNAT(b[24:])
-		}
+		err = a.readNested(b[24:])
 		return a, err
+	case subtype == nxLearn2:
+		return readLearn(b)
 	}
 	return nil, fmt.Errorf("unsupported Nicira action %d of length %d", subtype, len(b))
-}
-
-// readNAT reads the translation within a CT.
-func readNAT(b []byte) (NAT, netip.Addr, error) {
-	u16 := func(i int) uint16 { return binary.BigEndian.Uint16(b[i:]) }
-	if u16(0) == actExperiment && int(u16(2)) == len(b) && binary.BigEndian.Uint32(b[4:]) == nxVendor && u16(8) == nxNAT {
-		switch flags, ranges := u16(12), u16(14); {
-		case len(b) == 16 && flags == 0 && ranges == 0:
-			return NATKnown, netip.Addr{}, nil
-		case len(b) == 24 && (flags == 1 || flags == 2) && ranges == natIPv4Min:
-			return NATKnown + NAT(flags), netip.AddrFrom4([4]byte(b[16:])), nil
-		}
-	}
-	return 0, netip.Addr{}, errors.New("ct action with another nested action than nat to one IPv4 address is not supported")
 }

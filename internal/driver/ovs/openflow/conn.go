@@ -17,8 +17,9 @@ import (
 // goroutine reads. When the connection breaks, Done is closed and all waiting
 // calls fail with the cause.
 type Conn struct {
-	c    net.Conn
-	done chan struct{}
+	c       net.Conn
+	version uint8
+	done    chan struct{}
 
 	wmu sync.Mutex // one message sequence at a time
 
@@ -46,13 +47,15 @@ type reply struct {
 
 // Dial connects to a bridge's management socket (<run dir>/<bridge>.mgmt) and
 // agrees on OpenFlow 1.4.
-func Dial(ctx context.Context, path string) (*Conn, error) {
+func Dial(ctx context.Context, path string) (*Conn, error) { return dial(ctx, path, version) }
+
+func dial(ctx context.Context, path string, version uint8) (*Conn, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("connect to switch: %w", err)
 	}
-	c := &Conn{c: nc, done: make(chan struct{})}
+	c := &Conn{c: nc, version: version, done: make(chan struct{})}
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	r := bufio.NewReaderSize(nc, 1<<16)
 	err = c.hello(r)
@@ -69,10 +72,10 @@ func Dial(ctx context.Context, path string) (*Conn, error) {
 
 func (c *Conn) hello(r io.Reader) error {
 	b := finish(appendMessage(nil, typeHello, 0), 0)
-	if _, err := c.c.Write(b); err != nil {
+	if _, err := c.c.Write(c.spoken(b)); err != nil {
 		return err
 	}
-	m, err := readMessage(r)
+	m, err := readMessage(r, c.version)
 	if err != nil {
 		return err
 	}
@@ -85,9 +88,24 @@ func (c *Conn) hello(r io.Reader) error {
 	return nil
 }
 
-// readMessage reads one message. Messages of other versions than 1.4 are refused,
-// except errors, and a hello, which tells the highest version of its sender.
-func readMessage(r io.Reader) (reply, error) {
+// spoken marks messages, which were made in OpenFlow 1.4, as of the connection's
+// version.
+func (c *Conn) spoken(b []byte) []byte {
+	if c.version == version {
+		return b
+	}
+	for m := b; len(m) >= headerLen; m = m[binary.BigEndian.Uint16(m[2:]):] {
+		m[0] = c.version
+		if m[1] == typeBundleAdd {
+			m[headerLen+8] = c.version
+		}
+	}
+	return b
+}
+
+// readMessage reads one message. Messages of other versions are refused, except
+// errors, and a hello, which tells the highest version of its sender.
+func readMessage(r io.Reader, version uint8) (reply, error) {
 	var h [headerLen]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {
 		return reply{}, err
@@ -101,7 +119,7 @@ func readMessage(r io.Reader) (reply, error) {
 		return reply{}, err
 	}
 	if h[0] != version && m.typ != typeHello && m.typ != typeError {
-		return reply{}, fmt.Errorf("message of OpenFlow version %#x, not 1.4", h[0])
+		return reply{}, fmt.Errorf("message of OpenFlow version %#x, not %#x", h[0], version)
 	}
 	return m, nil
 }
@@ -110,13 +128,13 @@ func (c *Conn) read(r io.Reader) {
 	var err error
 	for err == nil {
 		var m reply
-		if m, err = readMessage(r); err != nil {
+		if m, err = readMessage(r, c.version); err != nil {
 			break
 		}
 		if m.typ == typeEchoRequest {
 			b := append(appendMessage(nil, typeEchoReply, m.xid), m.body...)
 			c.wmu.Lock()
-			_, err = c.c.Write(finish(b, 0))
+			_, err = c.c.Write(c.spoken(finish(b, 0)))
 			c.wmu.Unlock()
 			continue
 		}
@@ -207,6 +225,7 @@ func (c *Conn) exchangeAt(ctx context.Context, first, n uint32, build func(xid u
 	if err != nil {
 		return err
 	}
+	b = c.spoken(b)
 	wrote := make(chan error, 1)
 	go func() {
 		c.wmu.Lock()
@@ -246,17 +265,24 @@ func (c *Conn) exchangeAt(ctx context.Context, first, n uint32, build func(xid u
 // Commit applies all changes in order as one atomic bundle: packets see either
 // none or all of them, and an error means none. A refusal names the flow.
 func (c *Conn) Commit(ctx context.Context, mods []Mod) error {
-	if len(mods) == 0 {
+	return c.bundle(ctx, len(mods),
+		func(b []byte, xid uint32, i int) ([]byte, error) { return appendFlowMod(b, xid, mods[i]) },
+		func(i int) string { return "flow " + describe(mods[i]) })
+}
+
+// bundle commits n messages, which add makes; name names them.
+func (c *Conn) bundle(ctx context.Context, count int, add func(b []byte, xid uint32, i int) ([]byte, error), name func(i int) string) error {
+	if count == 0 {
 		return nil
 	}
-	n := uint32(len(mods))
+	n := uint32(count)
 	var first uint32
 	build := func(xid uint32) ([]byte, error) {
 		first = xid
-		b := appendBundle(make([]byte, 0, 256*len(mods)+64), xid, xid, bundleOpen)
+		b := appendBundle(make([]byte, 0, 256*count+64), xid, xid, bundleOpen)
 		var err error
-		for i, m := range mods {
-			if b, err = appendBundleAdd(b, xid+1+uint32(i), xid, m); err != nil {
+		for i := range count {
+			if b, err = appendBundleAdd(b, xid+1+uint32(i), xid, func(b []byte, xid uint32) ([]byte, error) { return add(b, xid, i) }); err != nil {
 				return nil, err
 			}
 		}
@@ -276,7 +302,7 @@ func (c *Conn) Commit(ctx context.Context, mods []Mod) error {
 		if i := m.xid - first; e != nil && refusal == nil {
 			refusal = e
 			if i >= 1 && i <= n {
-				refusal = fmt.Errorf("change flow %s: %w", describe(mods[i-1]), e)
+				refusal = fmt.Errorf("change %s: %w", name(int(i-1)), e)
 			}
 		}
 		return false, nil
@@ -298,10 +324,10 @@ func (c *Conn) Commit(ctx context.Context, mods []Mod) error {
 		case err != nil:
 			return true, err
 		case e != nil && i >= 1 && i <= n && refusal == nil:
-			refusal = fmt.Errorf("change flow %s: %w", describe(mods[i-1]), e)
+			refusal = fmt.Errorf("change %s: %w", name(int(i-1)), e)
 			return false, nil
 		case e != nil && refusal == nil:
-			return true, fmt.Errorf("commit %d flow changes: %w", n, e)
+			return true, fmt.Errorf("commit %d changes: %w", n, e)
 		case e != nil:
 			return true, nil //nolint:nilerr // the first refusal is what the caller gets
 		}

@@ -41,6 +41,7 @@ const (
 	Reg13
 	Reg14
 	Reg15
+	XXReg3 // the registers 12 to 15 together
 	Metadata
 	TunID
 	TunSrc
@@ -129,6 +130,7 @@ var fields = func() (t [numFields]fieldInfo) {
 		CtNwProto:     {"ct_nw_proto", "NXM_NX_CT_NW_PROTO", classNX, 119, 1, fmtDec, false},
 		CtTpSrc:       {"ct_tp_src", "NXM_NX_CT_TP_SRC", classNX, 124, 2, fmtDec, true},
 		CtTpDst:       {"ct_tp_dst", "NXM_NX_CT_TP_DST", classNX, 125, 2, fmtDec, true},
+		XXReg3:        {"xxreg3", "NXM_NX_XXREG3", classNX, 114, 16, fmtHex, true},
 		Metadata:      {"metadata", "OXM_OF_METADATA", classBasic, 2, 8, fmtHex, true},
 		TunID:         {"tun_id", "NXM_NX_TUN_ID", classBasic, 38, 8, fmtHex, true},
 		TunSrc:        {"tun_src", "NXM_NX_TUN_IPV4_SRC", classNX, 31, 4, fmtIPv4, true},

@@ -107,13 +107,13 @@ func appendBundle(b []byte, xid, id uint32, typ uint16) []byte {
 	return finish(b, start)
 }
 
-// appendBundleAdd writes a flow change as part of a bundle (section 7.3.9.6).
-func appendBundleAdd(b []byte, xid, id uint32, m Mod) ([]byte, error) {
+// appendBundleAdd writes a message as part of a bundle (section 7.3.9.6).
+func appendBundleAdd(b []byte, xid, id uint32, message func(b []byte, xid uint32) ([]byte, error)) ([]byte, error) {
 	start := len(b)
 	b = appendMessage(b, typeBundleAdd, xid)
 	b = binary.BigEndian.AppendUint32(b, id)
 	b = append(b, 0, 0, 0, bundleFlags)
-	b, err := appendFlowMod(b, xid, m)
+	b, err := message(b, xid)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,11 @@ var samples = []string{
 	"table=3, priority=302,ct_state=+rpl+trk,ct_zone=7,ct_mark=0x1/0xf,ip actions=move:NXM_NX_REG1[]->NXM_NX_REG8[]",
 	"table=3, priority=303,ct_state=+est+trk,ct_nw_dst=10.0.0.0/8,ct_nw_proto=17,ct_tp_src=53,ip actions=drop",
 	"table=3, priority=304,ct_state=+new+trk,ip actions=ct(commit,zone=NXM_NX_REG0[0..15],nat(src=172.19.0.1)),ct(commit,zone=NXM_NX_REG0[0..15],nat(dst=10.1.1.2)),ct(table=4,zone=NXM_NX_REG0[0..15],nat)",
+	"table=3, priority=305,ct_state=+new+trk,ipv6 actions=ct(commit,zone=NXM_NX_REG0[0..15],nat(src=fd00::ac13:1)),ct(commit,table=4,zone=NXM_NX_REG0[0..15],nat(dst=fd00::2))",
+	"table=3, priority=305,tcp actions=ct(commit,table=4,zone=NXM_NX_REG8[0..15],nat(dst=10.1.1.2:8080),exec(set_field:0x1->ct_mark))",
+	"table=3, priority=306,tcp6 actions=ct(commit,table=4,zone=NXM_NX_REG8[0..15],nat(dst=[fd00::2]:8080)),ct(commit,zone=NXM_NX_REG8[0..15],exec(set_field:0x7->ct_mark))",
+	"table=3, priority=307,tcp actions=learn(table=6,idle_timeout=100,priority=9,cookie=0xc0f3000000000007,limit=16384,eth_type=0x800,NXM_NX_REG7[],NXM_OF_IP_SRC[],load:NXM_OF_IP_DST[]->NXM_NX_REG12[])",
+	"table=3, priority=308,tcp6 actions=learn(table=6,idle_timeout=65535,priority=9,cookie=0xc0f3000000000007,limit=1,eth_type=0x86dd,NXM_NX_REG7[],NXM_NX_IPV6_SRC[]=NXM_NX_IPV6_DST[],load:NXM_NX_IPV6_DST[]->NXM_NX_XXREG3[])",
 	"table=4, priority=1,tcp,tp_src=80,tp_dst=0x1f00/0xff00,tcp_flags=-syn+ack actions=drop",
 	"table=4, priority=2,udp,tp_src=53,tp_dst=54 actions=drop",
 	"table=4, priority=3,udp6,tp_src=53 actions=drop",
@@ -48,7 +53,7 @@ var samples = []string{
 // TestTextRoundTrip checks that parsing and printing are inverse, and that the
 // wire form carries all of a flow.
 func TestTextRoundTrip(t *testing.T) {
-	for _, s := range samples {
+	for _, s := range append(samples, "table=3, priority=309,tcp actions=group:7") {
 		f, err := ParseFlow(s)
 		if err != nil {
 			t.Errorf("parse: %v", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 )
 
@@ -42,6 +43,16 @@ type PacketIn struct {
 func (p PacketIn) Register(f Field) uint32 {
 	v, _ := p.Match.get(f)
 	return uint32(v)
+}
+
+// Addr returns an address of the metadata, the zero one when it is not there.
+func (p PacketIn) Addr(f Field) netip.Addr {
+	for _, t := range p.Match {
+		if t.Field == f {
+			return t.Value.addr(f.Bits() == 128)
+		}
+	}
+	return netip.Addr{}
 }
 
 // readPacketIn reads the body of an OFPT_PACKET_IN.
@@ -103,11 +114,20 @@ func (c *Conn) SetMeter(ctx context.Context, id, rate uint32) error {
 
 // SendPacket makes the switch send a frame out of a port.
 func (c *Conn) SendPacket(port uint32, frame []byte) error {
+	return c.packetOut(portController, port, frame)
+}
+
+// TakePacket makes the switch take a frame as if it had come by a port.
+func (c *Conn) TakePacket(port uint32, frame []byte) error {
+	return c.packetOut(port, portTable, frame)
+}
+
+func (c *Conn) packetOut(from, to uint32, frame []byte) error {
 	b := appendMessage(nil, typePacketOut, 0)
 	b = append(b, 0xff, 0xff, 0xff, 0xff) // no buffered packet
-	b = binary.BigEndian.AppendUint32(b, portController)
+	b = binary.BigEndian.AppendUint32(b, from)
 	b = append(b, 0, 16, 0, 0, 0, 0, 0, 0)
-	b = append(Output{port}.appendWire(b), frame...)
+	b = append(Output{to}.appendWire(b), frame...)
 	if len(b) > maxMessage {
 		return fmt.Errorf("a frame of %d bytes does not fit a message", len(frame))
 	}

@@ -238,6 +238,9 @@ func parseAction(s string) (Action, error) {
 	if p, ok := strings.CutPrefix(s, "ct("); ok {
 		return parseCT(strings.TrimSuffix(p, ")"), bad)
 	}
+	if p, ok := strings.CutPrefix(s, "learn("); ok {
+		return parseLearn(strings.TrimSuffix(p, ")"), bad)
+	}
 	if p, ok := strings.CutPrefix(s, "controller("); ok {
 		var a Controller
 		if n, err := fmt.Sscanf(p, "max_len=%d,meter_id=%d)", &a.MaxLen, &a.Meter); n != 2 || err != nil || a.Meter == 0 {
@@ -268,6 +271,12 @@ func parseAction(s string) (Action, error) {
 			return nil, bad
 		}
 		return Meter{uint32(n)}, nil
+	case "group":
+		n, err := strconv.ParseUint(arg, 10, 32)
+		if err != nil {
+			return nil, bad
+		}
+		return Choose{uint32(n)}, nil
 	case "output":
 		if n, err := strconv.ParseUint(arg, 10, 32); err == nil {
 			return Output{uint32(n)}, nil
@@ -293,45 +302,4 @@ func parseAction(s string) (Action, error) {
 		}
 	}
 	return nil, bad
-}
-
-func parseCT(s string, bad error) (Action, error) {
-	var a CT
-	zone := false
-	for p := range strings.SplitSeq(s, ",") {
-		k, v, _ := strings.Cut(p, "=")
-		switch k {
-		case "nat":
-			a.NAT = NATKnown
-		case "nat(src", "nat(dst":
-			var err error
-			if a.To, err = netip.ParseAddr(strings.TrimSuffix(v, ")")); err != nil || !a.To.Is4() {
-				return nil, bad
-			}
-			if a.NAT = NATSrc; k == "nat(dst" {
-				a.NAT = NATDst
-			}
-		case "commit":
-			a.Commit = true
-		case "table":
-			n, err := strconv.ParseUint(v, 10, 8)
-			if err != nil || n == noTable {
-				return nil, bad
-			}
-			a.Recirc, a.Table = true, uint8(n)
-		case "zone":
-			n, ok := strings.CutSuffix(v, "[0..15]")
-			f, known := byNXM[n]
-			if !ok || !known {
-				return nil, bad
-			}
-			a.ZoneField, zone = f, true
-		default:
-			return nil, bad
-		}
-	}
-	if !zone {
-		return nil, bad
-	}
-	return a, nil
 }

@@ -17,6 +17,7 @@ type Config struct {
 	ArpMode model.ArpMode
 	Relay   bool            // the datapath cannot make neighbour advertisements: see relay
 	Answers bool            // the driver answers what the virtual router refuses, and the switch bounds that
+	Pieces  bool            // tracking passes fragments on one by one
 	Host    uint32          // port number of the host's interface; 0 = no way out
 	Private desired.Private // the way out, when there is one
 
@@ -41,7 +42,7 @@ const (
 var reasons = []string{
 	0: "", 1: driver.DropNoPort, 2: driver.DropNetwork, 3: driver.DropSpoof, 4: driver.DropUnknownSource,
 	5: driver.DropUnknownDest, 6: driver.DropPolicy, 7: driver.DropInvalid, 8: driver.DropNotIP,
-	9: driver.DropTTL,
+	9: driver.DropTTL, 10: driver.DropNoProvider,
 }
 
 // Reason returns the text of a drop reason's number.
@@ -194,6 +195,7 @@ func Base(c Config) []of.Flow {
 	l.add(Address, 0, nil, of.Set(regDst, model.IdentityExternal), goTo(Track))
 	routerBase(l, c)
 	hostBase(l, c)
+	serviceBase(l, c)
 	trackFlows(l, c)
 	policyFrame(l, c)
 	commitFlows(l)
@@ -261,12 +263,12 @@ func turnRound() []of.Action {
 
 // quotes lets a port's ICMP errors through that are about packets to addr, one of
 // the port's own addresses: a container is no router. Others begin connections to
-// addr at the address asked. The source of an IPv4 error is not matched: it may be
-// translated already, and the port has only one.
+// addr at the address asked, as which tracking has translated the error's source by
+// now, where the two differ. IPv4's source is not matched: the port has only one.
 func (l *list) quotes(in of.Term, addr, asked netip.Addr) {
 	src, dst, from := of.CtNwSrc, of.CtNwDst, match(isIP, in)
 	if addr.Is6() {
-		src, dst, from = of.CtIPv6Src, of.CtIPv6Dst, fromAddr(addr, in)
+		src, dst, from = of.CtIPv6Src, of.CtIPv6Dst, fromAddr(asked, in)
 	}
 	with := func(more ...of.Term) of.Match { return match(append(slices.Clone(from), more...)...) }
 	l.add(State, 88, with(of.State(of.StateRel|of.StateRpl|of.StateTrk, 0), of.EqAddr(dst, asked)), append(turnRound(), goTo(Out0))...)

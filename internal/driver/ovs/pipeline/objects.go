@@ -49,6 +49,7 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 		floodFlows(l, c, n, local)
 	}
 	hostNetwork(l, c, n)
+	serviceNetwork(l, n)
 	return l.flows
 }
 
@@ -68,7 +69,7 @@ func floodFlows(l *list, c Config, n *desired.Network, local []LocalPort) {
 	local = slices.SortedFunc(slices.Values(local), func(a, b LocalPort) int {
 		return cmp.Or(cmp.Compare(chunk(a), chunk(b)), cmp.Compare(a.IfName, b.IfName))
 	})
-	const last = 0xffffffff
+	const last = ^uint32(serviceBit)
 	at := uint32(0)
 	var acts []of.Action
 	flush := func(next uint32) {
@@ -82,7 +83,7 @@ func floodFlows(l *list, c Config, n *desired.Network, local []LocalPort) {
 		acts = append(acts, of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track))
 	}
 	flush(last)
-	end := match(network(n.ID), of.Eq(regChunk, uint32(last)), origin(fromPort))
+	end := match(network(n.ID), of.Eq(regChunk, last), origin(fromPort))
 	switch {
 	case n.Encap == model.EncapVLAN && c.Uplink != 0:
 		l.add(Flood, 100, end, of.Set(regIn, 0), of.Set(regPort, c.Uplink), goTo(Address))
@@ -143,8 +144,8 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 	classify := []of.Action{
 		of.Set(regDomain, n.Domain()), of.Set(regNetwork, n.ID), of.Set(regSrc, p.Identity), of.Set(regOut, p.Policies), of.Set(regOrigin, fromPort),
 	}
-	if hostPort(l, c, n, p) {
-		classify = append(classify, of.Set(regWay, wayOpen))
+	if way := hostPort(l, c, n, p); way != 0 {
+		classify = append(classify, of.Set(regWay, way))
 	}
 	l.add(Classify, 100, match(in, untagged), append(classify, goTo(Spoof))...)
 	sha := of.EqMAC(of.ArpSha, p.MAC)
@@ -191,6 +192,8 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 	}
 	there := []of.Action{of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track)}
 	deliver(l, n, []of.Term{network(n.ID), of.EqMAC(of.EthDst, p.MAC)}, own, there)
+	backend(l, n, p.MAC, p.IPv4, p.IPv6)
+	hairpin(l, n, p)
 	if n.Joined != 0 {
 		next(l, n, p.MAC, p.IPv4, p.IPv6, append([]of.Action{of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}}, there...))
 	}
@@ -333,6 +336,7 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 		acts = []of.Action{of.Set(regDst, r.Identity), of.Set(of.TunID, n.Tag), tunnelTo(r.VTEP), of.Set(regPort, c.Tunnel), goTo(Track)}
 	}
 	deliver(l, n, there, addresses(r.MAC, r.IPv4, r.IPv6), acts)
+	backend(l, n, r.MAC, r.IPv4, r.IPv6)
 	if n.Joined != 0 {
 		across(l, c, n, r)
 		if acts != nil {

@@ -113,7 +113,7 @@ func TestRelay(t *testing.T) {
 // TestRouter pins what routing adds, on networks of either encapsulation, with and
 // without a way out, and on a datapath that cannot make advertisements.
 func TestRouter(t *testing.T) {
-	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	for name, c := range map[string]Config{
 		"": {}, "-host": {Host: 3, Private: *way}, "-relay": {Relay: true}, "-silent": {Relay: true},
 	} {
@@ -125,6 +125,7 @@ func TestRouter(t *testing.T) {
 			}
 			p := port
 			p.Private = netip.MustParseAddr("172.19.0.1")
+			p.Private6 = way.Private6(p.Private)
 			local := LocalPort{&p, 10}
 			flows := func(n *desired.Network) []of.Flow {
 				return slices.Concat(Base(c), Network(c, n, []LocalPort{local}), Port(c, n, local), Remote(c, n, &remote))
@@ -165,18 +166,19 @@ func TestRouter(t *testing.T) {
 // TestHost pins what the way out through the host adds: on a network whose
 // gateway the virtual router is, and on one with a physical router.
 func TestHost(t *testing.T) {
-	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
+	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	c := Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpProxy, Host: 3, Private: *way}
 	without := Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpProxy}
 	p := port
 	p.Private = netip.MustParseAddr("172.19.0.1")
+	p.Private6 = way.Private6(p.Private)
 	local := LocalPort{&p, 10}
 	for name, n := range map[string]*desired.Network{
-		"host-gateway": {ID: 7, Key: key, Encap: model.EncapVXLAN, Tag: 100, Gateway: netip.MustParseAddr("10.1.1.1")},
+		"host-gateway": {ID: 7, Key: key, Encap: model.EncapVXLAN, Tag: 100, Gateway: netip.MustParseAddr("10.1.1.1"), Gateway6: netip.MustParseAddr("fd00::1")},
 		"host-link":    {ID: 7, Key: key, Encap: model.EncapVLAN, Tag: 100},
-		"host-divert":  {ID: 7, Key: key, Encap: model.EncapVLAN, Tag: 100, Gateway: netip.MustParseAddr("10.1.1.1")},
+		"host-divert":  {ID: 7, Key: key, Encap: model.EncapVLAN, Tag: 100, Gateway: netip.MustParseAddr("10.1.1.1"), Gateway6: netip.MustParseAddr("fd00::1")},
 	} {
-		n.Subnet = netip.MustParsePrefix("10.1.1.0/24")
+		n.Subnet, n.Subnet6 = netip.MustParsePrefix("10.1.1.0/24"), netip.MustParsePrefix("fd00::/64")
 		have := map[string]bool{}
 		for _, f := range slices.Concat(Base(without), Network(without, n, nil), Port(without, n, local)) {
 			have[f.String()] = true

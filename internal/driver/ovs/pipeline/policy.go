@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"hash/fnv"
 	"iter"
 	"net/netip"
 	"slices"
@@ -72,11 +71,7 @@ func policyFrame(l *list, c Config) {
 }
 
 // RuleNumber is the number of a rule in its flows' cookies.
-func RuleNumber(id string) uint32 {
-	h := fnv.New32a()
-	h.Write([]byte(id))
-	return h.Sum32()
-}
+func RuleNumber(id string) uint32 { return NumberOf(id) }
 
 // Place is where a rule stands: in a policy set, in a direction, in a tier.
 type Place struct {

@@ -16,6 +16,7 @@ import (
 const (
 	MeterRefusals  = 1 // packets that the router refuses, and the driver answers
 	MeterQuestions = 2 // questions for the router that the driver answers, with Config.Relay
+	MeterServices  = 3 // packets to services that the driver answers, or sends once more
 )
 
 // refusedLen is how much of a packet an answer may quote (RFC 4443 section 2.4: an
@@ -30,11 +31,15 @@ var joined = func() of.Term {
 
 // refuse adds a flow that drops, and lets the driver tell the sender why.
 func (l *list) refuse(c Config, s Stage, priority uint16, m of.Match, reason string) {
+	l.refuseBy(c, MeterRefusals, s, priority, m, reason)
+}
+
+func (l *list) refuseBy(c Config, meter uint32, s Stage, priority uint16, m of.Match, reason string) {
 	l.drop(s, priority, m, reason)
 	if c.Answers {
 		f := &l.flows[len(l.flows)-1]
 		f.Cookie |= AnswerBit
-		f.Actions = []of.Action{of.Meter{ID: MeterRefusals}, of.Controller{MaxLen: refusedLen}}
+		f.Actions = []of.Action{of.Meter{ID: meter}, of.Controller{MaxLen: refusedLen}}
 	}
 }
 
@@ -55,6 +60,9 @@ func RefusalOf(table uint8, cookie uint64) (r Refusal, ok bool) {
 		return r, false
 	}
 	s := Stage(table)
+	if s == Pick || s == Again {
+		return r, false // a service's
+	}
 	if s == Hops {
 		return Refusal{V4: [2]uint8{11, 0}, V6: [2]uint8{3, 0}}, true // time exceeded
 	}
@@ -68,7 +76,7 @@ func RefusalOf(table uint8, cookie uint64) (r Refusal, ok bool) {
 // router's link address.
 func AsksRouter(table uint8, cookie uint64) bool {
 	kind, _, ours := KindOf(cookie)
-	return ours && kind == KindNetwork && cookie&AnswerBit != 0 && Stage(table) == Neighbour
+	return ours && (kind == KindNetwork || kind == KindService) && cookie&AnswerBit != 0 && Stage(table) == Neighbour
 }
 
 // routerBase adds what routing needs whatever networks there are.
@@ -140,13 +148,21 @@ func routerNetwork(l *list, c Config, n *desired.Network) {
 	if r := n.Router(); r.IsValid() {
 		l.answerARP(Neighbour, 220, match(append(here, of.EqAddr(of.ArpTpa, r))...), desired.RouterMAC, r, goTo(Answer))
 	}
-	r := n.Router6()
-	if !r.IsValid() {
-		return
+	if r := n.Router6(); r.IsValid() {
+		routerAdvertises(l, c, r, here...)
 	}
-	own := addresses(desired.RouterMAC, netip.Addr{}, r)
+}
+
+// routerAdvertises adds the router's answers to questions for its address r and its
+// link-local one.
+func routerAdvertises(l *list, c Config, r netip.Addr, where ...of.Term) {
+	l.advertises(c, addresses(desired.RouterMAC, netip.Addr{}, r), where...)
+}
+
+// advertises answers who asks for addresses with the router's MAC.
+func (l *list) advertises(c Config, own []netip.Addr, where ...of.Term) {
 	if !c.Relay {
-		answers(l, c, desired.RouterMAC, own, here...)
+		answers(l, c, desired.RouterMAC, own, where...)
 		return
 	}
 	if !c.Answers {
@@ -155,7 +171,7 @@ func routerNetwork(l *list, c Config, n *desired.Network) {
 	before := l.cookie
 	l.cookie |= AnswerBit
 	for _, a := range own {
-		l.add(Neighbour, 220, nd(ndNeighborSolicit, append(here, of.EqAddr(of.NdTarget, a))...),
+		l.add(Neighbour, 220, nd(ndNeighborSolicit, append(where, of.EqAddr(of.NdTarget, a))...),
 			of.Meter{ID: MeterQuestions}, of.Controller{MaxLen: sampleLen})
 	}
 	l.cookie = before

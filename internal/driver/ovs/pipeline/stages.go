@@ -33,15 +33,27 @@ const (
 	Hops                     // may it go on to another network
 	Next                     // who has the address there
 	Route                    // what goes outside
+	Serve                    // what goes to a service: may its sender ask there
+	Translate                // is it of a translation
+	Served                   // what became of it
+	Again                    // a request of a connection that is known: may its backend have new ones
+	Affine                   // with whom a client stays; these flows the switch learns
+	Pick                     // a backend for a new connection
+	Backend                  // translated: who is the backend
+	Hairpin                  // to the client itself
+	Itself                   // what a client answers itself
+	ItselfSeen               // and behind its own address
+	ItselfBack               // and in the service's name
 	Track                    // connection tracking
 	State                    // turn replies round to their connection's direction
 	Out0                     // policy of the connection's source, a table per tier
 	In0         Stage = Out0 + TiersPerDirection
 	Commit      Stage = In0 + TiersPerDirection // remember a connection that was let through
 	Output      Stage = Commit + 1              // encapsulate and send
+	Back        Stage = Output + 1              // what goes back to a client of a service
 
 	// Beside the way of packets, see Aside.
-	Logged       Stage = Output + 1                    // a rule with Log: tell of a new connection
+	Logged       Stage = Back + 1                      // a rule with Log: tell of a new connection
 	Audit        Stage = Logged + 1                    // which sets are audited beside the one that decided
 	AuditOut0    Stage = Audit + 1                     // policy of an audited set, as Out0
 	AuditIn0     Stage = AuditOut0 + TiersPerDirection // as In0
@@ -56,6 +68,8 @@ var stageNames = map[Stage]string{
 	Classify: "classify", Spoof: "spoof", SpoofND: "spoof-nd", Border: "border", Across: "across", Sender: "sender", Source: "source", Neighbour: "neighbour",
 	Advertise: "advertise", Answer: "answer", Destination: "destination", Flood: "flood", Address: "address",
 	Router: "router", Hops: "hops", Next: "next", Route: "route",
+	Serve: "serve", Translate: "translate", Served: "served", Again: "again", Affine: "affine", Pick: "pick", Backend: "backend",
+	Hairpin: "hairpin", Itself: "itself", ItselfSeen: "itself-seen", ItselfBack: "itself-back", Back: "back",
 	Track: "track", State: "state", Commit: "commit", Output: "output",
 	Logged: "logged", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default", Owner: "owner",
 }
@@ -90,6 +104,8 @@ const (
 	regChunk   = of.Reg7     // place in the chain of Flood's copies
 	regSwap    = of.Reg8     // scratch; in the stages of asides the port that owns a connection
 	regWay     = of.Reg9     // way out of a local port through the host
+	regService = regChunk    // of what goes to a service: its number, which has serviceBit
+	regZone    = regSwap     // the zone of a domain's translations, before State and behind Output
 )
 
 // Values of regOrigin.
@@ -100,10 +116,11 @@ const (
 	fromHost   = 4
 )
 
-// Values of regWay; 0 = none.
+// Values of regWay; 0 = none. The port may have private addresses of both families.
 const (
-	wayOpen     = 1 // the port has a private address
+	wayOpen     = 1 // the port has a private address of IPv4
 	wayDiverted = 2 // the packet was on its way to the physical router
+	wayOpen6    = 4 // the port has a private address of IPv6
 )
 
 // toVTEPs in regPort means a copy to every other host of the network.
@@ -131,6 +148,7 @@ const (
 	KindRemote  Kind = 4
 	KindRule    Kind = 5    // owner of a rule's flows; in cookies: what the rule does
 	KindAside   Kind = 6    // tells, and decides nothing
+	KindService Kind = 7    // in cookies of flows that lead to a group: GroupNumber
 	KindAllow   Kind = 0x11 // a rule, by RuleNumber
 	KindDeny    Kind = 0x12 // a rule
 	KindPass    Kind = 0x13 // a rule

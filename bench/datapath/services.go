@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/bench/ratio"
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// How many services and providers there are.
+const fewServices, manyServices, fewProviders, manyProviders = 10, 10000, 10, 1000
+
+// nameProvider is the way that a service is compared with.
+const nameProvider = "driver ebpf, the provider itself"
+
+// services compares connections to a service with those to its providers themselves,
+// on one host, by how many of both there are, and with what kube-proxy's rules make
+// of the same.
+func (b *bench) services(ctx context.Context) error {
+	return b.with(ctx, "bdp7", 0, func(r *rig) error {
+		var paths, ours []path
+		var hosts []*host
+		serving := true
+		for _, n := range []struct{ services, providers int }{
+			{fewServices, fewProviders}, {b.n(manyServices), fewProviders}, {fewServices, b.n(manyProviders)},
+		} {
+			h, p, err := r.served(ctx, n.services, n.providers)
+			if err != nil {
+				return err
+			}
+			if serving = h.drv.Capabilities().Services; !serving {
+				h.pic.Services = desired.Map[model.ServiceKey, *desired.Service]{}
+			}
+			if hosts == nil {
+				// Another client: a service's connection keeps its tuple behind the service
+				// for a while after its end, and who asks the provider by it waits.
+				client, err := h.add(ctx, overlay(3), setTen)
+				if err != nil {
+					return err
+				}
+				for i, ns := range p.servers {
+					paths = append(paths, path{name: nameProvider, client: client, server: ns, servers: p.servers, addr: provider(i)})
+				}
+			}
+			hosts = append(hosts, h)
+			if !serving {
+				break
+			}
+			ours = append(ours, p)
+		}
+		if err := r.ready(ctx, hosts...); err != nil {
+			return err
+		}
+		kernels, err := r.kubeProxies(ctx, b.n(manyServices))
+		if err != nil {
+			return err
+		}
+		metrics := []metric{connect, latency}
+		res, err := b.measure(ctx, append(append(paths, ours...), kernels...), metrics...)
+		if err != nil {
+			return err
+		}
+		title := "Connections to a service, and to a provider itself, on one host; driver ebpf with a policy of ten rules, kube-proxy's rules with none"
+		if !serving {
+			title += "; driver ebpf serves none"
+		}
+		b.report.paths(title, append(append(paths[:1:1], ours...), kernels...), res, metrics...)
+		for _, p := range ours {
+			q := ratio.Compare(res.of(p.name, connect.name), res.of(nameProvider, connect.name))
+			b.report.atLeast(p.name+", "+connect.name+", to the provider itself", q.Median, 0.9, q.String())
+			q = ratio.Compare(res.of(p.name, latency.name), res.of(nameProvider, latency.name))
+			b.report.atMost(p.name+", "+latency.name+", to the provider itself", q.Median, 1.05, q.String())
+		}
+		if !serving {
+			return nil
+		}
+		return b.unserved(ctx, paths[0])
+	})
+}
+
+// unserved measures what connections cost to a service without providers.
+func (b *bench) unserved(ctx context.Context, p path) error {
+	p.name, p.addr = "driver ebpf, a service without providers", virtual(0)
+	var shares series
+	for range b.rounds {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		took, err := refused(p, b.window)
+		if err != nil {
+			return err
+		}
+		shares = append(shares, 10000*took.Seconds())
+	}
+	found := fmt.Sprintf("%.3f", ratio.Median(shares))
+	b.report.table("10,000 connections a second to a service without providers", "path", "share of a processor, the client's calls with it").row(p.name, found)
+	b.report.atMost(p.name+", 10,000 connections a second: share of a processor", ratio.Median(shares), 0.25, found)
+	return nil
+}
+
+// refused begins connections one after the other, waits for none, and returns what
+// one costs the processor on which the client is, and all that its packet meets.
+func refused(p path, d time.Duration) (took time.Duration, err error) {
+	return took, onCPU(p.client, 1, func() error {
+		to := address(p.addr, port)
+		n, begin := 0, time.Now()
+		for ; time.Since(begin) < d; n++ {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+			if err != nil {
+				return err
+			}
+			err = dial(fd, to)
+			shut(fd)
+			if !errors.Is(err, unix.EINPROGRESS) && !errors.Is(err, unix.ECONNREFUSED) {
+				return wrap(p, errors.Join(errors.New("want it refused"), err))
+			}
+		}
+		took = time.Since(begin) / time.Duration(n)
+		return nil
+	})
+}
+
+// provider returns the i-th provider's address, virtual the i-th service's.
+func provider(i int) netip.Addr { return overlay(10 + i) }
+func virtual(i int) netip.Addr  { return overlay(100<<8 + i) }
+
+// served makes a host with services and providers; the path leads to the last
+// service, which has all of the providers. Service 0 has none, the others have one.
+func (r *rig) served(ctx context.Context, services, providers int) (*host, path, error) {
+	p := path{name: fmt.Sprintf("driver ebpf, one of %d services, %d providers", services, providers), addr: virtual(services)}
+	spaces, vteps, err := r.joined(ctx)
+	if err != nil {
+		return nil, p, err
+	}
+	h := newHost(r, spaces[0], vteps[0])
+	subnet := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9}), 16)
+	h.pic.Networks = h.pic.Networks.Set(network, &desired.Network{ID: network, Encap: model.EncapVXLAN, Tag: 100, Subnet: subnet})
+	h.policy(shape(setTen, 10, one))
+	if err := h.openEBPF(ctx); err != nil {
+		return nil, p, err
+	}
+	if p.client, err = h.add(ctx, overlay(2), setTen); err != nil {
+		return nil, p, err
+	}
+	all := desired.Map[model.EndpointKey, *desired.Backend]{}
+	one := func(i int) (model.EndpointKey, *desired.Backend) {
+		key := model.EndpointKey{Network: model.NetworkKey{Tenant: "bench", Name: "net"}, ID: model.EndpointID(fmt.Sprintf("p%d", i))}
+		return key, &desired.Backend{Network: network, IPv4: provider(i), Identity: identity, Local: true}
+	}
+	for i := range providers {
+		ns, err := h.add(ctx, provider(i), setTen)
+		if err != nil {
+			return nil, p, err
+		}
+		p.servers = append(p.servers, ns)
+		k, v := one(i)
+		all = all.Set(k, v)
+	}
+	p.server = p.servers[0]
+	for i := range services + 1 {
+		s := &desired.Service{
+			Key: model.ServiceKey{Tenant: "bench", Name: fmt.Sprintf("s%d", i)}, Network: network, IPv4: virtual(i),
+			Ports: []desired.ServicePort{{Protocol: model.ProtoTCP, Port: port, Backend: port}},
+		}
+		switch i {
+		case 0:
+		case services:
+			s.Backends = all
+		default:
+			k, v := one(i % providers)
+			s.Backends = s.Backends.Set(k, v)
+		}
+		h.pic.Services = h.pic.Services.Set(s.Key, s)
+	}
+	return h, p, nil
+}

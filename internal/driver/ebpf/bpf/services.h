@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0)
+// What services there are, and who is chosen for a connection: docs/design/services.md,
+// ADR 0019. The driver writes all of this; internal/desired/choice.go says the same.
+#pragma once
+
+#include "maps.h"
+
+#define BACKEND_ACTIVE 0
+#define BACKEND_UNHEALTHY 2
+
+#define SCANNED 32 // so many backends are compared; of more there is a table
+
+// service is what a choice rests on. It is replaced by one write.
+struct service {
+	__u64 generation; // another one after each write of any service
+	__u64 seed; // its number, the same on every host and at every start
+	__u64 affinity; // ns; 0 = none
+	__u32 among[2]; // of IPv4 and IPv6: which of ids are chosen among, a bit each
+	__u32 table[2]; // of IPv4 and IPv6: where the owners of slots are; 0 = ids are compared
+	__u64 ids[SCANNED]; // numbers of backends
+	__u16 at[SCANNED]; // their places in backends
+};
+
+struct service_port_key {
+	__u32 service;
+	__u16 port;
+	__u8 proto, pad;
+};
+
+struct backend_key {
+	__u32 service, index;
+};
+
+struct backend {
+	__u64 id;
+	struct addr ip[2]; // IPv4 and IPv6
+	__u8 state;
+	__u8 among; // may be chosen for IPv4 (1), IPv6 (2)
+	__u8 pad[6];
+};
+
+#define OWNERS_IN_ROW 64
+
+// owners is who has some slots next to each other: places in backends.
+struct owners {
+	__u16 of[OWNERS_IN_ROW];
+};
+
+struct affine_key {
+	__u64 seed; // of the service
+	struct addr client;
+};
+
+struct affine {
+	__u64 id;
+	__u64 last; // new connection, coarse monotonic clock, ns
+	__u32 index, pad;
+};
+
+#define MAX_AFFINE 16384 // clients of a service that are remembered
+
+MAP(vips, BPF_MAP_TYPE_HASH, struct host_key, __u32, 65536, BPF_F_NO_PREALLOC); // service by domain and address; 0 = it is a link-local service address
+MAP(services, BPF_MAP_TYPE_HASH, __u32, struct service, 16384, BPF_F_NO_PREALLOC);
+MAP(service_ports, BPF_MAP_TYPE_HASH, struct service_port_key, __u32, 131072, BPF_F_NO_PREALLOC); // the backends' port
+MAP(backends, BPF_MAP_TYPE_HASH, struct backend_key, struct backend, 262144, BPF_F_NO_PREALLOC);
+MAP(affines, BPF_MAP_TYPE_LRU_HASH, struct affine_key, struct affine, 65536, 0);
+MAP(affine_counts, BPF_MAP_TYPE_HASH, __u64, __u32, 16384, BPF_F_NO_PREALLOC); // by seed; set anew at each sweep
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__array(
+		values, struct {
+			__uint(type, BPF_MAP_TYPE_ARRAY);
+			__uint(max_entries, 65536 / OWNERS_IN_ROW);
+			__uint(key_size, sizeof(__u32));
+			__uint(value_size, sizeof(struct owners));
+		});
+} choices SEC(".maps");
+
+// scramble is Mix of choice.go (SplitMix64's finaliser).
+static __always_inline __u64 scramble(__u64 x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+	return x ^ x >> 31;
+}
+
+// slot_of is the slot of a connection, or with affinity of a client.
+static __always_inline __u32 slot_of(const struct service *s, const struct flow *f)
+{
+	const __u32 *a = (const void *)&f->src;
+	__u64 h = scramble(s->seed ^ ((__u64)bpf_ntohl(a[0]) << 32 | bpf_ntohl(a[1])));
+	h = scramble(h ^ ((__u64)bpf_ntohl(a[2]) << 32 | bpf_ntohl(a[3])));
+	if (!s->affinity)
+		h = scramble(h ^ ((__u64)f->proto << 32 | (__u32)f->sport << 16 | f->dport));
+	return h & 0xffff;
+}
+
+
+#define NO_OWNER -1
+#define RACED -2 // the service was written anew meanwhile: its memory may be another's
+
+// owner_of finds the place of the backend that has a slot of a service. A global
+// function, which the verifier reads once.
+__noinline int owner_of(__u32 number, __u32 slot, __u32 v6)
+{
+	struct service *s = bpf_map_lookup_elem(&services, &number);
+	if (!s)
+		return RACED;
+	__u64 generation = *(volatile __u64 *)&s->generation;
+	v6 &= 1;
+	__u32 table = s->table[v6];
+	if (table) {
+		void *rows = bpf_map_lookup_elem(&choices, &table);
+		__u32 row = slot / OWNERS_IN_ROW;
+		if (!rows)
+			return RACED;
+		struct owners *o = bpf_map_lookup_elem(rows, &row);
+		return o ? o->of[slot & (OWNERS_IN_ROW - 1)] : RACED;
+	}
+	__u32 among = s->among[v6];
+	__u64 key = scramble((__u64)slot + 1), best = 0, best_id = 0;
+	int chosen = NO_OWNER;
+	for (__u32 i = 0; i < SCANNED && among >> i; i++) {
+		if (!(among >> i & 1))
+			continue;
+		__u64 id = s->ids[i], now = scramble(key ^ id);
+		if (chosen < 0 || now > best || (now == best && id < best_id)) {
+			best = now;
+			best_id = id;
+			chosen = s->at[i];
+		}
+	}
+	return *(volatile __u64 *)&s->generation == generation ? chosen : RACED;
+}

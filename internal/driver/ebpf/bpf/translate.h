@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0)
+// What a service's translation changes in a packet: from p->was to p->becomes, and in
+// what an ICMP error quotes from p->quoted to p->requoted. Checksums are corrected by
+// the difference, which is right for packets with offloads too; SCTP's as well, whose
+// CRC is linear. Quoted transport checksums stay.
+#pragma once
+
+#include "hostside.h"
+
+#define CRC32C 0x82f63b78 // polynomial, reflected (RFC 9260 appendix A)
+
+// times multiplies two polynomials modulo CRC32C's, reflected: bit 31 is x^0.
+static __always_inline __u32 times(__u32 a, __u32 b)
+{
+	__u32 product = 0;
+	for (int i = 0; i < 32; i++) {
+		product ^= b & -(a >> 31);
+		a <<= 1;
+		b = b >> 1 ^ (CRC32C & -(b & 1));
+	}
+	return product;
+}
+
+// crc_change is by what the CRC32C of len bytes changes when change is added to the
+// first four: change * x^(8 * len).
+__noinline int crc_change(__u32 change, __u32 len)
+{
+	__u32 power = 1U << 23; // x^8
+	for (int i = 0; i < 17; i++) {
+		__u32 with = times(change, power), bit = -(len >> i & 1);
+		change = (with & bit) | (change & ~bit);
+		power = times(power, power);
+	}
+	return change;
+}
+
+// sum_at is where a transport's checksum over addresses is, 0 = it has none; of UDP
+// flags say that none stays none.
+static __always_inline __u32 sum_at(const struct pkt *p, __u64 *flags)
+{
+	switch (p->ip.f.proto) {
+	case P_TCP:
+		return p->ip.l4 + 16;
+	case P_UDP:
+		*flags |= BPF_F_MARK_MANGLED_0;
+		return p->ip.l4 + 6;
+	case P_ICMP6:
+		return p->ip.l4 + 2;
+	}
+	return 0;
+}
+
+// readdress_one changes an address of the packet; field is its offset in the header.
+static __noinline int readdress_one(struct __sk_buff *skb, struct pkt *p, __u32 field, struct addr *from, struct addr *to)
+{
+	__u64 flags = BPF_F_PSEUDO_HDR;
+	__u32 at = p->ip.later ? 0 : sum_at(p, &flags);
+	if (!from || !to || same_addr(from, to))
+		return 0;
+	if (!p->ip.v6)
+		return readdress(skb, 14, field, p->ip.later ? 0 : p->ip.l4, p->ip.f.proto, last4(from), last4(to));
+	__s64 diff = bpf_csum_diff((__be32 *)from, sizeof(*from), (__be32 *)to, sizeof(*to), 0);
+	if (at && bpf_l4_csum_replace(skb, at, 0, diff, flags))
+		return -1;
+	return bpf_skb_store_bytes(skb, 14 + field, to, sizeof(*to), BPF_F_RECOMPUTE_CSUM); // as in readdress6
+}
+
+// requote_one changes an address in the header that an error quotes.
+static __noinline int requote_one(struct __sk_buff *skb, struct pkt *p, __u32 field, struct addr *from, struct addr *to)
+{
+	__u32 at = p->ip.l4 + 8;
+	if (!from || !to || same_addr(from, to))
+		return 0;
+	if (!p->ip.v6)
+		return readdress(skb, at, field, 0, 0, last4(from), last4(to)); // the error's checksum stays
+	__s64 diff = bpf_csum_diff((__be32 *)from, sizeof(*from), (__be32 *)to, sizeof(*to), 0);
+	if (bpf_l4_csum_replace(skb, p->ip.l4 + 2, 0, diff, 0))
+		return -1;
+	return bpf_skb_store_bytes(skb, at + field, to, sizeof(*to), 0);
+}
+
+// renumber changes the port at offset at; sum is where the checksum is that covers it.
+static __noinline int renumber(struct __sk_buff *skb, __u32 at, __u32 sum, __u64 flags, __u32 ports)
+{
+	__be16 from = bpf_htons(ports >> 16), to = bpf_htons(ports);
+	if (from == to)
+		return 0;
+	if (bpf_l4_csum_replace(skb, sum, from, to, flags | sizeof(to)))
+		return -1;
+	return bpf_skb_store_bytes(skb, at, &to, sizeof(to), 0);
+}
+
+// renumber_sctp changes both ports of SCTP.
+static __noinline int renumber_sctp(struct __sk_buff *skb, struct pkt *p)
+{
+	__u32 from = (__u32)bpf_htons(p->was.dport) << 16 | bpf_htons(p->was.sport);
+	__u32 to = (__u32)bpf_htons(p->becomes.dport) << 16 | bpf_htons(p->becomes.sport), sum;
+	if (from == to)
+		return 0;
+	if (p->ip.fragment || bpf_skb_load_bytes(skb, p->ip.l4 + 8, &sum, sizeof(sum)))
+		return -1; // what is in the other fragments is not known
+	sum ^= crc_change(from ^ to, p->ip.end - p->ip.l4);
+	return bpf_skb_store_bytes(skb, p->ip.l4, &to, sizeof(to), 0) || bpf_skb_store_bytes(skb, p->ip.l4 + 8, &sum, sizeof(sum), 0);
+}
+
+static __always_inline __u32 both(__u16 from, __u16 to)
+{
+	return (__u32)from << 16 | to;
+}
+
+// rewrite translates the packet under way; 0 = done.
+static __noinline int rewrite(struct __sk_buff *skb, struct pkt *p)
+{
+	__u32 src = p->ip.v6 ? IP6_SRC : IP_SRC, dst = p->ip.v6 ? IP6_DST : IP_DST, at = p->ip.l4;
+	__u64 flags = 0;
+	if (p->error) {
+		__u32 sum = at + 2;
+		if (requote_one(skb, p, src, &p->quoted.src, &p->requoted.src) ||
+		    requote_one(skb, p, dst, &p->quoted.dst, &p->requoted.dst) ||
+		    renumber(skb, p->inner.l4, sum, 0, both(p->quoted.sport, p->requoted.sport)) ||
+		    renumber(skb, p->inner.l4 + 2, sum, 0, both(p->quoted.dport, p->requoted.dport)))
+			return -1;
+	}
+	if (readdress_one(skb, p, src, &p->was.src, &p->becomes.src) || readdress_one(skb, p, dst, &p->was.dst, &p->becomes.dst))
+		return -1;
+	if (p->error || p->ip.later)
+		return 0;
+	if (p->ip.f.proto == P_SCTP)
+		return renumber_sctp(skb, p);
+	__u32 sum = sum_at(p, &flags);
+	return renumber(skb, at, sum, flags, both(p->was.sport, p->becomes.sport)) ||
+	       renumber(skb, at + 2, sum, flags, both(p->was.dport, p->becomes.dport));
+}

@@ -1,0 +1,241 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// member is a backend that may be chosen.
+type member struct {
+	id    uint64
+	index uint32
+}
+
+// candidates are who may be chosen for IPv4 and IPv6, sorted by index.
+type candidates struct {
+	of  [2][]member
+	all []member // for either
+	s   *desired.Service
+	// known are the numbers of backends by their places, of those that go too.
+	known map[uint16]uint64
+}
+
+// putBackends writes a service's backends; gone are those that are to be taken out
+// once nobody is led to them.
+func (p *pass) putBackends(x *servedService, s *desired.Service) (c candidates, gone []backendKey, err error) {
+	c.s, c.known = s, map[uint16]uint64{}
+	defer func() {
+		for id, i := range x.index {
+			c.known[uint16(i)] = id
+		}
+	}()
+	wanted, used := map[uint64]bool{}, map[uint32]bool{}
+	for _, i := range x.index {
+		used[i] = true
+	}
+	next := uint32(0)
+	for key, b := range s.Backends.All() {
+		id := desired.BackendID(key)
+		wanted[id] = true
+		i, had := x.index[id]
+		if !had {
+			for used[next] {
+				next++
+			}
+			i = next
+			used[i] = true
+		}
+		v := backendEntry{ID: id, IP: [2]addr{toAddr(b.IPv4), toAddr(b.IPv6)}, State: uint8(b.State)}
+		for family := range c.of {
+			if b.State == desired.BackendActive && b.Addr(family == 1).IsValid() && (s.Inside != desired.TrafficLocal || b.Local) {
+				v.Among |= 1 << family
+				c.of[family] = append(c.of[family], member{id, i})
+			}
+		}
+		if v.Among != 0 {
+			c.all = append(c.all, member{id, i})
+		}
+		if err := p.backends.put(backendKey{x.number, i}, v); err != nil {
+			return c, nil, err
+		}
+		x.index[id] = i
+	}
+	for id, i := range x.index {
+		if !wanted[id] {
+			gone = append(gone, backendKey{x.number, i})
+			c.known[uint16(i)] = id
+			delete(x.index, id)
+		}
+	}
+	byIndex := func(a, b member) int { return int(a.index) - int(b.index) }
+	slices.SortFunc(c.of[0], byIndex)
+	slices.SortFunc(c.of[1], byIndex)
+	slices.SortFunc(c.all, byIndex)
+	return c, gone, nil
+}
+
+// putHeader writes what a choice of a service rests on: its backends, if they are few,
+// else a table of the slots' owners, which is written before. A service that has had a
+// table keeps it until it has half as many.
+func (p *pass) putHeader(after *servicePass, number uint32, c candidates) error {
+	old, had := p.services.have[number]
+	h := service{Generation: old.Generation, Seed: c.s.Seed(), Affinity: uint64(c.s.Affinity)}
+	limit := scanned
+	if old.Table != [2]uint32{} {
+		limit = scanned / 2
+	}
+	if len(c.all) <= limit {
+		for i, m := range c.all {
+			h.IDs[i], h.At[i] = m.id, uint16(m.index)
+			for family := range c.of {
+				if slices.Contains(c.of[family], m) {
+					h.Among[family] |= 1 << i
+				}
+			}
+		}
+	} else {
+		for family := range c.of {
+			switch {
+			case len(c.of[family]) == 0:
+			case family == 1 && slices.Equal(c.of[0], c.of[1]):
+				h.Table[1] = h.Table[0]
+			default:
+				h.Table[family] = number<<1 | uint32(family)
+				if err := p.putTable(h.Table[family], c.known, c.of[family]); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, t := range old.Table {
+		if t != 0 && !slices.Contains(h.Table[:], t) {
+			after.tables[t] = true
+		}
+	}
+	if had && h == old {
+		return p.services.put(number, h)
+	}
+	p.serving.generation++
+	h.Generation = p.serving.generation
+	return p.services.put(number, h)
+}
+
+// putTable makes the owners of slots those that they should be: what it writes are
+// the rows that differ.
+func (p *pass) putTable(key uint32, known map[uint16]uint64, members []member) (err error) {
+	var inner *ebpf.Map
+	var table []ownersRow
+	err = p.obj.Choices.Lookup(key, &inner)
+	fresh := isNotExist(err)
+	switch {
+	case err == nil:
+		table = make([]ownersRow, rows)
+		keys := make([]uint32, rows)
+		var cur ebpf.MapBatchCursor
+		if _, err = inner.BatchLookup(&cur, keys, table, nil); isNotExist(err) {
+			err = nil
+		}
+	case fresh:
+		inner, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 2 * ownersInRow, MaxEntries: rows})
+	}
+	if err != nil {
+		return writeError{fmt.Errorf("map choices: %w", err)}
+	}
+	defer func() { err = errors.Join(err, inner.Close()) }()
+	next := ownersOf(table, known, members)
+	var keys []uint32
+	var values []ownersRow
+	for i, row := range next {
+		if fresh || row != table[i] {
+			keys, values = append(keys, uint32(i)), append(values, row)
+		}
+	}
+	if len(keys) > 0 {
+		p.count(true)
+		if _, err := inner.BatchUpdate(keys, values, nil); err != nil {
+			return writeError{fmt.Errorf("write a map of choices: %w", err)}
+		}
+	}
+	if !fresh {
+		return nil
+	}
+	if err := p.obj.Choices.Put(key, inner); err != nil {
+		if isFull(err) {
+			return model.Errorf(model.ErrExhausted, "this host's data plane holds %d services with more than %d backends", p.obj.Choices.MaxEntries(), scanned)
+		}
+		return writeError{fmt.Errorf("write map choices: %w", err)}
+	}
+	return nil
+}
+
+// ownersOf are the owners of all slots, by place, among members. table is who they were,
+// nil = nobody: only slots whose owner is gone are looked for among all.
+func ownersOf(table []ownersRow, known map[uint16]uint64, members []member) []ownersRow {
+	ids, at := make([]uint64, len(members)), map[uint64]int{}
+	for i, m := range members {
+		ids[i], at[m.id] = m.id, i
+	}
+	had := map[uint16]bool{} // owners in the table
+	for _, row := range table {
+		for _, o := range row {
+			had[o] = true
+		}
+	}
+	var fresh []uint64
+	for _, m := range members {
+		if !had[uint16(m.index)] || known[uint16(m.index)] != m.id {
+			fresh = append(fresh, m.id)
+		}
+	}
+	out := make([]ownersRow, rows)
+	some := make([]uint64, 1, len(fresh)+1)
+	some = append(some, fresh...)
+	for slot := range desired.ServiceSlots {
+		row, i := slot/ownersInRow, slot%ownersInRow
+		if table != nil {
+			owner := table[row][i]
+			if here, ok := at[known[owner]]; ok && uint16(members[here].index) == owner {
+				some[0] = ids[here]
+				out[row][i] = uint16(members[at[some[desired.Owner(uint16(slot), some)]]].index)
+				continue
+			}
+		}
+		out[row][i] = uint16(members[desired.Owner(uint16(slot), ids)].index)
+	}
+	return out
+}
+
+// dropTables takes out tables that no service looks at.
+func (p *pass) dropTables(after *servicePass) error {
+	used := map[uint32]bool{}
+	if p.scratch {
+		for _, h := range p.services.have {
+			used[h.Table[0]], used[h.Table[1]] = true, true
+		}
+		var key, id uint32
+		it := p.obj.Choices.Iterate()
+		for it.Next(&key, &id) {
+			if !used[key] {
+				after.tables[key] = true
+			}
+		}
+		if err := it.Err(); err != nil {
+			return fmt.Errorf("read map choices: %w", err)
+		}
+	}
+	for key := range after.tables {
+		if h := p.services.have[key>>1]; slices.Contains(h.Table[:], key) {
+			continue
+		}
+		if err := p.obj.Choices.Delete(key); err != nil && !isNotExist(err) {
+			return writeError{fmt.Errorf("write map choices: %w", err)}
+		}
+	}
+	return nil
+}

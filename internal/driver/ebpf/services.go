@@ -1,0 +1,384 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Services are numbered; a virtual address leads to a number, under which ports,
+// backends and what a choice rests on stand. A service whose ports change gets
+// another number, so that no packet meets new ports with old backends; its backends
+// change in place, each by one write, and what is chosen among by another one.
+
+// serving is what the driver knows of services beside what the maps hold.
+type serving struct {
+	of         map[model.ServiceKey]*servedService
+	numbers    map[uint64]uint32                  // by seed, of services that the maps hold and no picture has named yet
+	claims     map[hostKey][]model.ServiceKey     // by virtual address, sorted: the first has it
+	networks   map[model.NetworkID]desired.Domain // as of the last picture
+	number     uint32                             // last one given
+	generation uint64
+}
+
+// servedService is one of them as the maps hold it.
+type servedService struct {
+	number uint32
+	seed   uint64
+	vips   []hostKey
+	ports  map[servicePortKey]uint32
+	index  map[uint64]uint32 // of backends, by their numbers
+}
+
+// begin takes over what the maps hold.
+func (s *serving) begin(d *Driver) {
+	*s = serving{
+		of: map[model.ServiceKey]*servedService{}, numbers: map[uint64]uint32{}, claims: map[hostKey][]model.ServiceKey{},
+		networks: map[model.NetworkID]desired.Domain{}, number: s.number, generation: s.generation,
+	}
+	for n, v := range d.services.have {
+		s.numbers[v.Seed] = n
+		s.number, s.generation = max(s.number, n), max(s.generation, v.Generation)
+	}
+	for k := range d.backends.have {
+		s.number = max(s.number, k.Service)
+	}
+	for k := range d.servicePorts.have {
+		s.number = max(s.number, k.Service)
+	}
+}
+
+func (p *pass) beginServices() {
+	if p.scratch {
+		p.serving.begin(p.Driver)
+		p.vips.begin()
+		p.services.begin()
+		p.servicePorts.begin()
+		p.backends.begin()
+	}
+}
+
+// servicePass is what an Apply has to do once all services are written.
+type servicePass struct {
+	moved   map[hostKey]bool // virtual addresses whose owner may be another one
+	left    []backendKey     // that nothing refers to any more
+	numbers map[uint32]*servedService
+	tables  map[uint32]bool // of choices
+	clients map[uint64]bool // seeds of services that are gone
+}
+
+// putServices writes the services that differ, and those of networks that do.
+func (p *pass) putServices() error {
+	todo := map[model.ServiceKey]bool{}
+	for c := range p.want.Services.Diff(p.last.Services) {
+		todo[c.Key] = true
+	}
+	if moved := p.movedNetworks(); len(moved) > 0 {
+		for key, s := range p.want.Services.All() {
+			if moved[s.Network] {
+				todo[key] = true
+			}
+		}
+	}
+	if len(todo) == 0 && !p.scratch {
+		return nil
+	}
+	after := &servicePass{moved: map[hostKey]bool{}, numbers: map[uint32]*servedService{}, tables: map[uint32]bool{}, clients: map[uint64]bool{}}
+	for key := range todo {
+		s, ok := p.want.Services.Get(key)
+		var err error
+		if ok {
+			err = s.Check(key, p.networks[s.Network] != nil)
+		}
+		if !ok || err != nil {
+			p.dropService(after, key)
+		} else {
+			err = p.putService(after, s)
+		}
+		if fatal(err) {
+			return err
+		}
+		if err != nil {
+			p.problem("service "+key.String(), err)
+		}
+	}
+	return p.finishServices(after)
+}
+
+// movedNetworks are those that came, went, or are of another domain.
+func (p *pass) movedNetworks() map[model.NetworkID]bool {
+	moved := map[model.NetworkID]bool{}
+	for id, n := range p.networks {
+		if was, ok := p.serving.networks[id]; !ok || was != n.Domain() {
+			moved[id] = true
+			p.serving.networks[id] = n.Domain()
+		}
+	}
+	for id := range p.serving.networks {
+		if p.networks[id] == nil {
+			moved[id] = true
+			delete(p.serving.networks, id)
+		}
+	}
+	return moved
+}
+
+// portsOf are the ports of a service under a number.
+func portsOf(number uint32, s *desired.Service) map[servicePortKey]uint32 {
+	out := map[servicePortKey]uint32{}
+	for _, o := range s.Ports {
+		out[servicePortKey{Service: number, Port: o.Port, Proto: uint8(o.Protocol)}] = uint32(o.Backend)
+	}
+	return out
+}
+
+// numbered is a service under the number that it has, or under a new one when its
+// ports are others.
+func (p *pass) numbered(s *desired.Service) *servedService {
+	if x := p.serving.of[s.Key]; x != nil {
+		if mapsEqual(x.ports, portsOf(x.number, s)) {
+			return x
+		}
+	} else if n, ok := p.serving.numbers[s.Seed()]; ok {
+		delete(p.serving.numbers, s.Seed())
+		x := &servedService{number: n, seed: s.Seed(), ports: map[servicePortKey]uint32{}, index: map[uint64]uint32{}}
+		for k, v := range p.servicePorts.have {
+			if k.Service == n {
+				x.ports[k] = v
+			}
+		}
+		for k, v := range p.backends.have {
+			if k.Service == n {
+				x.index[v.ID] = k.Index
+			}
+		}
+		if mapsEqual(x.ports, portsOf(n, s)) {
+			return x
+		}
+	}
+	p.serving.number++
+	return &servedService{number: p.serving.number, seed: s.Seed(), index: map[uint64]uint32{}}
+}
+
+func mapsEqual(a, b map[servicePortKey]uint32) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if w, ok := b[k]; !ok || v != w {
+			return false
+		}
+	}
+	return true
+}
+
+// putService writes what differs of a service. Until its virtual addresses lead there
+// nothing of a new number is in force.
+func (p *pass) putService(after *servicePass, s *desired.Service) error {
+	n := p.networks[s.Network]
+	var vips []hostKey
+	if s.IPv4.IsValid() {
+		vips = append(vips, hostKey{uint32(n.Domain()), toAddr(s.IPv4)})
+	}
+	if s.IPv6.IsValid() {
+		vips = append(vips, hostKey{uint32(n.Domain()), toAddr(s.IPv6)})
+	}
+	x, old := p.numbered(s), p.serving.of[s.Key]
+	if err := errors.Join(p.vips.room(vips...), p.services.room(x.number)); err != nil {
+		p.dropService(after, s.Key)
+		return err
+	}
+	before := p.w.changes
+	ports := portsOf(x.number, s)
+	for k, v := range ports {
+		if err := p.servicePorts.put(k, v); err != nil {
+			return p.undone(after, s.Key, x, ports, err)
+		}
+	}
+	x.ports = ports
+	entry, gone, err := p.putBackends(x, s)
+	if err == nil {
+		err = p.putHeader(after, x.number, entry)
+	}
+	if err != nil {
+		return p.undone(after, s.Key, x, ports, err)
+	}
+	after.left = append(after.left, gone...)
+	if old != nil && old != x {
+		after.numbers[old.number] = old
+	}
+	if old == nil || old != x || !slices.Equal(old.vips, vips) {
+		p.claim(after, s.Key, old, vips)
+	}
+	x.vips = vips
+	p.serving.of[s.Key] = x
+	p.turnIf(vips, before)
+	return nil
+}
+
+// undone takes back what there was no room for.
+func (p *pass) undone(after *servicePass, key model.ServiceKey, x *servedService, ports map[servicePortKey]uint32, err error) error {
+	x.ports = ports
+	after.numbers[x.number] = x
+	p.dropService(after, key)
+	return err
+}
+
+// claim moves a service's claims to other virtual addresses.
+func (p *pass) claim(after *servicePass, key model.ServiceKey, old *servedService, vips []hostKey) {
+	if old != nil {
+		for _, a := range old.vips {
+			p.serving.claims[a] = slices.DeleteFunc(p.serving.claims[a], func(k model.ServiceKey) bool { return k == key })
+			after.moved[a] = true
+			p.turns.add(a)
+		}
+	}
+	for _, a := range vips {
+		p.serving.claims[a] = append(p.serving.claims[a], key)
+		slices.SortFunc(p.serving.claims[a], func(a, b model.ServiceKey) int { return strings.Compare(a.String(), b.String()) })
+		after.moved[a] = true
+		p.turns.add(a)
+	}
+}
+
+// dropService has a service taken out.
+func (p *pass) dropService(after *servicePass, key model.ServiceKey) {
+	x := p.serving.of[key]
+	if x == nil {
+		return
+	}
+	p.claim(after, key, x, nil)
+	after.numbers[x.number] = x
+	after.clients[x.seed] = true
+	delete(p.serving.of, key)
+}
+
+// finishServices lets virtual addresses lead where they now do, and then takes out
+// what nothing leads to.
+func (p *pass) finishServices(after *servicePass) error {
+	if p.scratch {
+		for a := range p.vips.have {
+			if n := p.vips.have[a]; n != 0 {
+				after.moved[a] = true
+			}
+		}
+	}
+	for a := range after.moved {
+		claims := p.serving.claims[a]
+		if len(claims) == 0 {
+			delete(p.serving.claims, a)
+			p.turns.add(a)
+			if err := p.vips.del(a); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := p.vips.put(a, p.serving.of[claims[0]].number); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(p.putServiceAddrs(), p.tellServices()); err != nil {
+		return err
+	}
+	return p.removeServices(after)
+}
+
+// putServiceAddrs lets the link-local service addresses lead to who asks itself, in
+// the domains that have services.
+func (p *pass) putServiceAddrs() error {
+	wanted := map[hostKey]bool{}
+	for a := range p.serving.claims {
+		wanted[hostKey{a.Domain, toAddr(desired.ServiceAddr)}] = true
+		wanted[hostKey{a.Domain, toAddr(desired.ServiceAddr6)}] = true
+	}
+	for a := range wanted {
+		if err := p.vips.put(a, 0); err != nil {
+			return err
+		}
+	}
+	for a, n := range p.vips.have {
+		if n == 0 && !wanted[a] {
+			if err := p.vips.del(a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tellServices tells the programs whether there are any.
+func (p *pass) tellServices() error {
+	s := p.settings.have[0]
+	if s.Services = 0; len(p.vips.have) > 0 {
+		s.Services = 1
+	}
+	return p.settings.put(0, s)
+}
+
+// removeServices takes out what no packet is led to any more.
+func (p *pass) removeServices(after *servicePass) error {
+	if len(after.numbers)+len(after.tables) > 0 {
+		grace() // a packet under way would find nobody where it is led to
+	}
+	for n, x := range after.numbers {
+		if len(x.vips) > 0 { // in force until now
+			after.tables[n<<1], after.tables[n<<1|1] = true, true
+		}
+		if err := p.services.del(n); err != nil {
+			return err
+		}
+		for k := range x.ports {
+			if err := p.servicePorts.del(k); err != nil {
+				return err
+			}
+		}
+		for _, i := range x.index {
+			after.left = append(after.left, backendKey{n, i})
+		}
+	}
+	for _, k := range after.left {
+		if err := p.backends.del(k); err != nil {
+			return err
+		}
+	}
+	if p.scratch {
+		if err := errors.Join(p.services.sweep(), p.servicePorts.sweep(), p.backends.sweep()); err != nil {
+			return err
+		}
+		p.vips.wanted = nil
+	}
+	if err := p.dropTables(after); err != nil {
+		return err
+	}
+	return p.forgetClients(after.clients)
+}
+
+// forgetClients takes out who stays with which backend of services that are gone.
+func (p *pass) forgetClients(gone map[uint64]bool) error {
+	if len(gone) == 0 {
+		return nil
+	}
+	var left []affineKey
+	if err := eachEntry("affines", p.obj.Affines, 1, func(k affineKey, _ affine) {
+		if gone[k.Seed] {
+			left = append(left, k)
+		}
+	}); err != nil {
+		return err
+	}
+	for _, k := range left {
+		if err := p.obj.Affines.Delete(k); err != nil && !isNotExist(err) {
+			return writeError{fmt.Errorf("write map affines: %w", err)}
+		}
+	}
+	for seed := range gone {
+		if err := p.obj.AffineCounts.Delete(seed); err != nil && !isNotExist(err) {
+			return writeError{fmt.Errorf("write map affine_counts: %w", err)}
+		}
+	}
+	return nil
+}

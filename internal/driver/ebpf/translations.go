@@ -1,0 +1,125 @@
+package ebpf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+)
+
+// translations are the connections to services: each is entered twice, as the client
+// sends it and under the key of the connection behind it, as long as whose it lives.
+type translations struct{ held, most atomic.Uint64 }
+
+func (t *translations) fill() (string, driver.TableStats) {
+	return "translations", driver.TableStats{Entries: t.held.Load(), Capacity: t.most.Load()}
+}
+
+// behind is the key of a translation's connection: make_key of bpf/conntrack.h.
+func (t translation) behind() connKey {
+	src := t.Front.Lo
+	if t.Backend == src { // its own backend
+		src = toAddr(desired.ServiceAddr6)
+		if t.Backend.netip().Is4() {
+			src = toAddr(desired.ServiceAddr)
+		}
+	}
+	k := connKey{Domain: t.Space, Proto: t.Front.Proto, Lo: src, Hi: t.Backend, LoPort: t.BehindPort, HiPort: t.BackendPort}
+	if !before(k.Lo, k.Hi, k.LoPort, k.HiPort) {
+		k.Lo, k.Hi, k.LoPort, k.HiPort = k.Hi, k.Lo, k.HiPort, k.LoPort
+	}
+	return k
+}
+
+// before orders the ends of a connection.
+func before(a, b addr, aPort, bPort uint16) bool {
+	for i := 12; i >= 0; i -= 4 {
+		if x, y := binary.NativeEndian.Uint32(a[i:]), binary.NativeEndian.Uint32(b[i:]); x != y {
+			return x < y
+		}
+	}
+	return aPort <= bPort
+}
+
+// sweepTranslations takes out the translations whose connections are not among those that live.
+func (d *Driver) sweepTranslations(all map[connKey]connKey, living map[connKey]bool) error {
+	for k, behind := range all {
+		if living[behind] {
+			continue
+		}
+		// It may have become an open one while they were looked through.
+		var c conn
+		there := false
+		for _, m := range []interface{ Lookup(k, v any) error }{d.obj.Halfopen, d.obj.Conns} {
+			err := m.Lookup(behind, &c)
+			if err != nil && !isNotExist(err) {
+				return fmt.Errorf("read connections: %w", err)
+			}
+			there = there || err == nil && c.State&connService != 0
+		}
+		if there {
+			continue
+		}
+		if err := d.obj.Translations.Delete(k); err != nil && !isNotExist(err) {
+			return fmt.Errorf("write map translations: %w", err)
+		}
+		delete(all, k)
+	}
+	d.translations.held.Store(uint64(len(all)))
+	return nil
+}
+
+// readTranslations returns the entries, with the keys of their connections.
+func (d *Driver) readTranslations() (map[connKey]connKey, error) {
+	all := map[connKey]connKey{}
+	err := eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
+		if all[k] = k; k.Pad == frontKey {
+			all[k] = t.behind()
+		}
+	})
+	return all, err
+}
+
+// sweepAffines forgets the clients whose time is over, and counts the others by their
+// services.
+func (d *Driver) sweepAffines(now uint64) error {
+	d.mu.Lock()
+	lasts := map[uint64]time.Duration{}
+	for _, s := range d.services.have {
+		lasts[s.Seed] = time.Duration(s.Affinity)
+	}
+	d.mu.Unlock()
+	counts := map[uint64]uint32{}
+	err := sweepMap(d, d.affines, 1, func(k affineKey, a affine) bool {
+		if now > a.Last && now-a.Last >= uint64(lasts[k.Seed]) {
+			return true
+		}
+		counts[k.Seed]++
+		return false
+	})
+	if err != nil {
+		return err
+	}
+	var gone []uint64
+	if err := eachEntry("affine_counts", d.obj.AffineCounts, 1, func(seed uint64, _ uint32) {
+		if counts[seed] == 0 {
+			gone = append(gone, seed)
+		}
+	}); err != nil {
+		return err
+	}
+	for _, seed := range gone {
+		if err := d.obj.AffineCounts.Delete(seed); err != nil && !isNotExist(err) {
+			return fmt.Errorf("write map affine_counts: %w", err)
+		}
+	}
+	for seed, n := range counts {
+		if err := d.obj.AffineCounts.Put(seed, n); err != nil && !isFull(err) {
+			return fmt.Errorf("write map affine_counts: %w", err)
+		}
+	}
+	return nil
+}

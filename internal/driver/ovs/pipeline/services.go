@@ -1,0 +1,477 @@
+package pipeline
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	of "github.com/contiv/netplugin/v2/internal/driver/ovs/openflow"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Services (docs/design/services.md). What goes to a virtual address is translated
+// before all else, in a zone of tracking that has nothing but translations, and is a
+// packet to the backend from then on; what comes back is translated last of all.
+
+// serviceBit marks the numbers of services in regService, which has the places of
+// Flood's chain else.
+const serviceBit = 1 << 31
+
+// marked in ct_mark says of a connection in its domain's zone that it is behind a
+// translation.
+const marked = 1
+
+// AffineMagic is in place of CookieMagic in the cookies of flows that the switch
+// learns; the lower bits are the service's number.
+const AffineMagic uint64 = 0xc0f3 << 48
+
+var isService = of.Masked(regService, of.Uint(uint32(serviceBit)), of.Uint(uint32(serviceBit)))
+
+// ServiceNumber is the number that a service would like to have.
+func ServiceNumber(k model.ServiceKey) uint32 { return NumberOf(k.String()) | serviceBit }
+
+// NumberOf is a number for a text.
+func NumberOf(s string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(s))
+	return h.Sum32()
+}
+
+// GroupOf names one of a service's groups: its choice for a port and a family.
+type GroupOf struct {
+	Service  model.ServiceKey
+	Protocol model.Protocol
+	Port     uint16
+	V6       bool
+	Pieces   bool // for fragments, which do not show their ports
+}
+
+// Number is the number that a group would like to have.
+func (g GroupOf) Number() uint32 {
+	return NumberOf(fmt.Sprint(g.Service, " ", g.Protocol, " ", g.Port, " ", g.V6, " ", g.Pieces))
+}
+
+// NextService is another number for a service when one is taken.
+func NextService(n uint32) uint32 { return (n + 1) | serviceBit }
+
+// TranslationsOf reads from a flow of ServiceDomain in which zone a domain's
+// translations are.
+func TranslationsOf(f of.Flow) (d desired.Domain, zone uint16, ok bool) {
+	if kind, _, ours := KindOf(f.Cookie); !ours || kind != KindService || Stage(f.Table) != Output || len(f.Actions) != 2 {
+		return 0, 0, false
+	}
+	set, ok := f.Actions[0].(of.SetField)
+	for _, t := range f.Match {
+		if t.Field == regDomain {
+			d = desired.Domain(t.Value.Lo)
+		}
+	}
+	return d, uint16(set.Value.Lo), ok && set.Field == regZone && d != 0
+}
+
+// Service is a service of the picture, and the numbers that it has in the switch.
+type Service struct {
+	*desired.Service
+	Number uint32
+	Domain desired.Domain
+	Zone   uint16 // of the domain's translations
+	Group  func(GroupOf) uint32
+}
+
+// GroupNumber is what a flow that leads to a group has in its cookie, so that who
+// reads flows back knows what the group was made of.
+func GroupNumber(g of.Group) uint32 { return NumberOf(g.Body()) }
+
+func ethOf(v6 bool) (eth of.Term, src, dst of.Field) {
+	if v6 {
+		return isIPv6, of.IPv6Src, of.IPv6Dst
+	}
+	return isIP, of.NwSrc, of.NwDst
+}
+
+func dstPort(p model.Protocol) of.Field {
+	if p == model.ProtoUDP {
+		return of.UDPDst
+	}
+	return of.TCPDst
+}
+
+func inDomain(d desired.Domain) of.Term { return of.Eq(regDomain, d) }
+
+// translate passes a packet through the zone of translations.
+func translate(next Stage) of.CT {
+	return of.CT{ZoneField: regZone, NAT: of.NATKnown, Recirc: true, Table: uint8(next)}
+}
+
+// portProtocols are what both tracking and services know.
+var portProtocols = []model.Protocol{model.ProtoTCP, model.ProtoUDP}
+
+// quoting are the types of ICMP and ICMPv6 that are errors.
+var quoting = map[bool][]int{false: {3, 4, 5, 11, 12}, true: {1, 2, 3, 4}}
+
+// translated adds flows to a stage for what translations know: TCP, UDP, errors
+// about them, and fragments whose protocol is not seen.
+func (l *list) translated(s Stage, acts ...of.Action) {
+	for _, v6 := range []bool{false, true} {
+		eth, _, _ := ethOf(v6)
+		for _, p := range portProtocols {
+			l.add(s, 100, match(eth, isProto(int(p))), acts...)
+		}
+		for _, typ := range quoting[v6] {
+			if v6 {
+				l.add(s, 100, match(eth, isProto(58), of.Eq(of.ICMPv6Type, typ)), acts...)
+			} else {
+				l.add(s, 100, match(eth, isProto(1), of.Eq(of.ICMPType, typ)), acts...)
+			}
+		}
+	}
+	l.add(s, 100, match(isIPv6, isProto(protoFragment)), acts...)
+}
+
+// serviceBase adds what services need whatever there are.
+func serviceBase(l *list, c Config) {
+	l.drop(Serve, 0, nil, driver.DropUnknownSource)
+	l.translated(Translate, translate(Served))
+	l.drop(Translate, 0, nil, driver.DropNoProvider)
+
+	l.drop(Served, 0, nil, driver.DropInvalid)
+	l.drop(Served, 200, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
+	fresh, known := of.State(of.StateNew|of.StateTrk, 0), of.State(of.StateTrk, of.StateNew)
+	for _, v6 := range []bool{false, true} {
+		eth, _, _ := ethOf(v6)
+		l.drop(Serve, 300, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
+		tcp := match(eth, isProto(6))
+		for _, flags := range []int{0x04, 0x12} { // a reset, and an answer, begin nothing
+			l.drop(Served, 190, match(append(tcp, fresh, of.Masked(of.TCPFlags, of.Uint(flags), of.Uint(flags)))...), driver.DropInvalid)
+		}
+		icmp := isProto(1)
+		if v6 {
+			icmp = isProto(58)
+		}
+		l.drop(Served, 180, match(eth, icmp, fresh), driver.DropInvalid)
+		l.add(Served, 170, match(append(tcp, known, of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12)))...), goTo(Again))
+		if !c.Pieces { // see hostPort
+			l.add(Served, 160, match(eth, of.State(of.StateRel|of.StateTrk, of.StateNew)),
+				of.CT{Commit: true, ZoneField: regZone, NAT: of.NATKnown, Recirc: true, Table: uint8(Backend)})
+		}
+		for _, p := range portProtocols {
+			l.refuseBy(c, MeterServices, Pick, 2, match(eth, isProto(int(p))), driver.DropNoProvider)
+		}
+		l.drop(Pick, 4, match(eth, isFragment), driver.DropInvalid)
+
+		l.add(Commit, 12, match(eth, isService, fresh), commitMarked())
+		// A tuple behind a translation is the translation's alone.
+		l.drop(State, 92, match(eth, isService, of.State(of.StateTrk, of.StateNew|of.StateRel), of.Eq(of.CtMark, 0)), driver.DropInvalid)
+		other := match(eth, of.Masked(regService, of.Value{}, of.Uint(uint32(serviceBit))), of.Eq(of.CtMark, marked))
+		l.drop(State, 92, match(append(other, origin(fromPort), of.State(of.StateTrk, of.StateNew|of.StateRel|of.StateRpl))...), driver.DropInvalid)
+		l.drop(State, 92, match(append(other, isProto(6), fresh)...), driver.DropInvalid) // so tracking in user space calls a backend's request
+		back := of.State(of.StateRpl|of.StateTrk, of.StateInv)
+		l.add(Back, 100, match(eth, back), of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}, of.OutputReg{Field: regPort})
+		l.add(ItselfSeen, 100, match(eth, back), translate(ItselfBack))
+		l.add(ItselfBack, 100, match(eth, back), byRouter(of.Output{Port: of.PortInPort})...)
+	}
+	l.add(Served, 100, match(known), goTo(Backend))
+	l.add(Served, 90, match(fresh), goTo(Affine), goTo(Pick))
+	if c.Answers {
+		l.refuseBy(c, MeterServices, Again, 0, nil, driver.DropInvalid)
+	} else {
+		l.add(Again, 0, nil, goTo(Backend))
+	}
+	l.drop(Pick, 0, nil, driver.DropNoProvider)
+	l.drop(Backend, 0, nil, driver.DropUnknownDest)
+	l.add(Backend, 10, match(joined), goTo(Destination))
+	l.drop(Backend, 200, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
+	l.drop(Hairpin, 100, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
+	l.add(Hairpin, 0, nil, of.Output{Port: of.PortInPort})
+	l.translated(Itself, of.CT{ZoneField: regDomain, NAT: of.NATKnown, Recirc: true, Table: uint8(ItselfSeen)})
+	for _, s := range []Stage{Itself, ItselfSeen, ItselfBack} {
+		l.drop(s, 0, nil, driver.DropUnknownDest)
+	}
+	l.drop(Back, 0, nil, driver.DropInvalid)
+}
+
+func commitMarked() of.CT {
+	return of.CT{Commit: true, ZoneField: regDomain, Mark: marked, Recirc: true, Table: uint8(Output)}
+}
+
+// byRouter turns a frame back to its sender's MAC, from the router's.
+func byRouter(then ...of.Action) []of.Action {
+	return append([]of.Action{of.Move{From: of.EthSrc, To: of.EthDst}, of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}}, then...)
+}
+
+// serviceNetwork adds who of a network may ask a service: those whom a backend
+// elsewhere can answer, and know.
+func serviceNetwork(l *list, n *desired.Network) {
+	if n.Encap == model.EncapVXLAN {
+		l.drop(Serve, 200, match(network(n.ID), of.Eq(regSrc, model.IdentityUnknown)), driver.DropUnknownSource)
+	}
+	for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
+		if p.IsValid() {
+			eth, src, _ := ethOf(p.Addr().Is6())
+			l.add(Serve, 100, match(network(n.ID), eth, of.InPrefix(src, p.Masked())), goTo(Translate))
+		}
+	}
+}
+
+// backend adds the flows by which translated packets find an endpoint on their
+// sender's network; to another one they are routed.
+func backend(l *list, n *desired.Network, mac model.MAC, own ...netip.Addr) {
+	for _, a := range own {
+		if n.Holds(a) {
+			l.add(Backend, 100, toAddr(a, network(n.ID)), of.SetField{Field: of.EthDst, Value: of.MAC(mac)}, goTo(Destination))
+		}
+	}
+}
+
+// hairpin adds what a port needs to be its own backend: it sees the link-local
+// service address. The translation of its source is in the domain's zone, where
+// nothing else goes from an address to itself.
+func hairpin(l *list, n *desired.Network, p LocalPort) {
+	for _, a := range []netip.Addr{p.IPv4, p.IPv6} {
+		if n.Holds(a) {
+			seen := desired.ServiceAddr
+			if a.Is6() {
+				seen = desired.ServiceAddr6
+			}
+			l.add(Backend, 110, toAddr(a, of.Eq(of.InPort, p.Number)), byRouter(
+				of.CT{Commit: true, ZoneField: regDomain, NAT: of.NATSrc, To: seen, Recirc: true, Table: uint8(Hairpin)})...)
+		}
+	}
+}
+
+// ServiceDomain returns the flows that a domain has while it has services; zone is
+// that of its translations.
+func ServiceDomain(c Config, d desired.Domain, zone uint16) []of.Flow {
+	l := &list{cookie: cookie(KindService, 0)}
+	here := []of.Term{inDomain(d), origin(fromPort)}
+	l.answerARP(Neighbour, 220, match(append(here, of.EqAddr(of.ArpTpa, desired.ServiceAddr))...), desired.RouterMAC, desired.ServiceAddr, goTo(Answer))
+	l.advertises(c, []netip.Addr{desired.ServiceAddr6}, here...)
+	for _, a := range []netip.Addr{desired.ServiceAddr, desired.ServiceAddr6} {
+		l.drop(Destination, 205, toAddr(a, append(here, unicast)...), driver.DropUnknownDest)
+		l.add(Destination, 206, toAddr(a, append(here, of.EqMAC(of.EthDst, desired.RouterMAC))...), of.Set(regZone, zone), goTo(Itself))
+	}
+	for _, eth := range []of.Term{isIP, isIPv6} {
+		l.add(Output, 150, match(eth, inDomain(d), of.State(of.StateRpl|of.StateTrk, 0), of.Eq(of.CtMark, marked)), of.Set(regZone, zone), translate(Back))
+	}
+	return l.flows
+}
+
+// choice is a backend that a service chooses among.
+type choice struct {
+	*desired.Backend
+	id uint32 // of its buckets
+}
+
+// choices are the backends that new connections may go to, sorted by number.
+func (s Service) choices(v6 bool) []choice {
+	var keys []model.EndpointKey
+	for k, b := range s.Backends.All() {
+		if b.State == desired.BackendActive && b.Addr(v6).IsValid() && (s.Inside != desired.TrafficLocal || b.Local) {
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) > of.MaxBuckets {
+		slices.SortFunc(keys, func(a, b model.EndpointKey) int { return cmp.Compare(a.String(), b.String()) })
+		keys = keys[:of.MaxBuckets]
+	}
+	slices.SortFunc(keys, func(a, b model.EndpointKey) int { return cmp.Compare(desired.BackendID(a), desired.BackendID(b)) })
+	out := make([]choice, len(keys))
+	for i, k := range keys {
+		b, _ := s.Backends.Get(k)
+		id := uint32(desired.BackendID(k) % of.MaxGroup)
+		for slices.ContainsFunc(out[:i], func(o choice) bool { return o.id == id }) {
+			id = (id + 1) % of.MaxGroup
+		}
+		out[i] = choice{b, id}
+	}
+	return out
+}
+
+// ServiceFlows returns the flows and the groups of a service.
+func ServiceFlows(c Config, s Service) ([]of.Flow, []of.Group) {
+	l := &list{cookie: cookie(KindService, 0)}
+	var groups []of.Group
+	for _, vip := range []netip.Addr{s.IPv4, s.IPv6} {
+		if vip.IsValid() {
+			groups = append(groups, s.family(l, c, vip)...)
+		}
+	}
+	return l.flows, groups
+}
+
+func (s Service) family(l *list, c Config, vip netip.Addr) []of.Group {
+	v6 := vip.Is6()
+	eth, src, dst := ethOf(v6)
+	here := []of.Term{inDomain(s.Domain), origin(fromPort)}
+	if v6 {
+		l.advertises(c, []netip.Addr{vip}, here...)
+	} else {
+		l.answerARP(Neighbour, 220, match(append(here, of.EqAddr(of.ArpTpa, vip))...), desired.RouterMAC, vip, goTo(Answer))
+	}
+	l.drop(Destination, 205, toAddr(vip, append(here, unicast)...), driver.DropUnknownDest)
+	l.add(Destination, 206, toAddr(vip, append(here, of.EqMAC(of.EthDst, desired.RouterMAC))...),
+		of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(Serve))
+
+	self := []of.Term{of.Eq(regService, s.Number), eth}
+	all := s.choices(v6)
+	for _, b := range all {
+		l.add(Again, 100, match(append(self, of.EqAddr(dst, b.Addr(v6)))...), goTo(Backend))
+	}
+	s.lateSegments(l, v6)
+	if s.Affinity > 0 {
+		s.remember(l, v6, self)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	var groups []of.Group
+	for _, port := range s.Ports {
+		if port.Protocol == model.ProtoTCP || port.Protocol == model.ProtoUDP {
+			groups = append(groups, s.port(l, c, self, all, port, src)...)
+		}
+	}
+	return groups
+}
+
+// port adds the flows that choose for new connections to a port.
+func (s Service) port(l *list, c Config, self []of.Term, all []choice, port desired.ServicePort, src of.Field) []of.Group {
+	v6 := src == of.IPv6Src
+	nat := func(b choice) of.CT {
+		return of.CT{Commit: true, ZoneField: regZone, NAT: of.NATDst, To: b.Addr(v6), Port: port.Backend, Recirc: true, Table: uint8(Backend)}
+	}
+	name := GroupOf{s.Key, port.Protocol, port.Port, v6, false}
+	g := of.Group{ID: s.Group(name), Seed: s.Seed(), Fields: []of.Field{src}}
+	for _, b := range all {
+		g.Buckets = append(g.Buckets, of.Bucket{ID: b.id, Actions: []of.Action{nat(b)}})
+	}
+	pieces := g // fragments do not show their ports: the client's address chooses
+	if s.Affinity == 0 {
+		if g.Fields = append(g.Fields, of.TCPSrc); port.Protocol == model.ProtoUDP {
+			g.Fields[1] = of.UDPSrc
+		}
+	}
+	var clear []of.Action // what a learned flow has written
+	if s.Affinity > 0 {
+		for _, r := range affine {
+			clear = append(clear, of.Set(r, 0))
+		}
+	}
+	proto := isProto(int(port.Protocol))
+	asked := match(append(self, proto, of.Eq(dstPort(port.Protocol), port.Port))...)
+	lead := func(priority uint16, g of.Group, m of.Match) {
+		before := l.cookie
+		l.cookie = cookie(KindService, GroupNumber(g))
+		l.add(Pick, priority, m, append(slices.Clone(clear), of.Choose{Group: g.ID})...)
+		l.cookie = before
+	}
+	lead(10, g, asked)
+	groups := []of.Group{g}
+	var parts []of.Match
+	if c.Pieces && port.Protocol == model.ProtoUDP && s.oneUDP() {
+		parts = append(parts, match(append(self, isFragment, proto)...))
+		if v6 {
+			parts = append(parts, match(append(self, isFragment, isProto(protoFragment))...))
+		}
+		if s.Affinity == 0 {
+			name.Pieces = true
+			pieces.ID = s.Group(name)
+			groups = append(groups, pieces)
+		} else {
+			pieces = g
+		}
+		for _, m := range parts {
+			lead(20, pieces, m)
+		}
+	}
+	if s.Affinity > 0 {
+		for _, b := range all {
+			stays := staysWith(b.Addr(v6))
+			for _, m := range append(parts, asked) {
+				l.add(Pick, 100, match(append(m, stays...)...), append(slices.Clone(clear), nat(b))...)
+			}
+		}
+	}
+	return groups
+}
+
+func (s Service) oneUDP() bool {
+	n := 0
+	for _, p := range s.Ports {
+		if p.Protocol == model.ProtoUDP {
+			n++
+		}
+	}
+	return n == 1
+}
+
+// affine are the registers, XXReg3 together, into which a learned flow writes the
+// backend's address.
+var affine = []of.Field{of.Reg12, of.Reg13, of.Reg14, of.Reg15}
+
+func staysWith(a netip.Addr) []of.Term {
+	if a.Is4() {
+		return []of.Term{of.EqValue(of.Reg12, of.Addr(a))}
+	}
+	v := of.Addr(a)
+	return []of.Term{of.Eq(of.Reg12, v.Hi>>32), of.Eq(of.Reg13, uint32(v.Hi)), of.Eq(of.Reg14, v.Lo>>32), of.Eq(of.Reg15, uint32(v.Lo))}
+}
+
+// remember adds the flows by which the switch learns to whom a client's connection
+// went that was let through.
+func (s Service) remember(l *list, v6 bool, self []of.Term) {
+	learn := of.Learn{
+		Table: uint8(Affine), Priority: 1, Idle: uint16(min(max(s.Affinity, time.Second), of.MaxIdle) / time.Second),
+		Limit: desired.MaxAffine, Cookie: AffineMagic | uint64(s.Number), EthType: ethIP, Same: regService,
+		At: of.NwSrc, From: of.NwSrc, Load: of.NwDst, Into: of.Reg12,
+	}
+	if v6 {
+		learn.EthType, learn.At, learn.From, learn.Load, learn.Into = ethIPv6, of.IPv6Src, of.IPv6Src, of.IPv6Dst, of.XXReg3
+	}
+	fresh := match(append(self, of.State(of.StateNew|of.StateTrk, 0))...)
+	l.add(Commit, 14, fresh, learn, commitMarked())
+	learn.From = learn.Load // the client is its own backend
+	l.add(Hairpin, 10, match(append(self, of.State(of.StateNew|of.StateTrk, of.StateInv))...), learn, of.Output{Port: of.PortInPort})
+}
+
+// lateSegments drops what a backend sends in the middle of a connection that is not
+// known: after a restart of the switch its client has to speak first, which makes the
+// translation again, or it would see the backend's own address.
+func (s Service) lateSegments(l *list, v6 bool) {
+	eth, src, _ := ethOf(v6)
+	for _, port := range s.Ports {
+		if port.Protocol != model.ProtoTCP {
+			continue
+		}
+		for _, b := range s.Backends.All() {
+			if a := b.Addr(v6); a.IsValid() {
+				l.drop(State, 91, match(inDomain(s.Domain), eth, isProto(6), of.State(of.StateNew|of.StateTrk, 0),
+					of.Masked(of.TCPFlags, of.Value{}, of.Uint(2)), of.EqAddr(src, a), of.Eq(of.TCPSrc, port.Backend)), driver.DropInvalid)
+			}
+		}
+	}
+}
+
+// ServiceAsks tells what the driver has to do about a packet to a service that a
+// flow has sent up: refuse it, or send it once more as that of a new connection.
+func ServiceAsks(table uint8, cookie uint64) (refuse, again bool) {
+	kind, _, ours := KindOf(cookie)
+	if !ours || kind != KindDrop || cookie&AnswerBit == 0 {
+		return false, false
+	}
+	return Stage(table) == Pick, Stage(table) == Again
+}
+
+// RegService and RegZone tell the driver of a packet to a service.
+const (
+	RegService = regService
+	RegZone    = regZone
+	RegDomain  = regDomain
+)
+
+// IsService tells whether a value of RegService is a service's number.
+func IsService(n uint32) bool { return n&serviceBit != 0 }

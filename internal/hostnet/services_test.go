@@ -1,0 +1,96 @@
+package hostnet
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestServices: virtual addresses are led to the data plane, asked by addresses that
+// other hosts can tell apart, and gone with their services; not those that the
+// host reaches by another way.
+func TestServices(t *testing.T) {
+	s := newSite6(t)
+	iptables := func(args ...string) {
+		run(t, append([]string{"ip", "netns", "exec", s.host, "iptables-nft"}, args...)...)
+	}
+	iptables("-P", "FORWARD", "DROP")
+	vip, vip6 := netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:96::10")
+	for _, a := range []string{vip.String() + "/32", vip6.String() + "/128"} {
+		run(t, "ip", "-n", s.conts, "addr", "add", a, "dev", "c0")
+	}
+	run(t, "ip", "-n", s.beyond, "route", "add", vip.String(), "via", near.String())
+	run(t, "ip", "-n", s.beyond, "route", "add", vip6.String(), "via", near6.String())
+	run(t, "ip", "-n", s.host, "-6", "route", "add", "default", "via", far6.String())
+	s.want.Services = []Service{{Name: "default:shop", Addr: vip}, {Name: "default:shop", Addr: vip6}}
+	s.want.Source, s.want.ServiceMTU = near, 1400
+	s.good()
+	s.serve(s.conts, "tcp", vip.String()+":80")
+	s.serve(s.conts, "udp", vip.String()+":80")
+	s.serve(s.conts, "tcp", "["+vip6.String()+"]:80")
+	// A port of the host that is led there, as others may lead it.
+	iptables("-t", "nat", "-A", "OUTPUT", "-p", "tcp", "-d", "127.0.0.1", "--dport", "30080", "-j", "DNAT", "--to", vip.String()+":80")
+	iptables("-t", "nat", "-A", "PREROUTING", "-p", "tcp", "-d", near.String(), "--dport", "30080", "-j", "DNAT", "--to", vip.String()+":80")
+	private, private6 := s.want.Private.Addr.String(), s.want.Private.Addr6.String()
+	for _, x := range []struct{ name, ns, network, from, to, seen string }{
+		{"the host", s.host, "tcp", "", vip.String() + ":80", near.String()},
+		{"the host, UDP", s.host, "udp", "", vip.String() + ":80", near.String()},
+		{"the host by its private address", s.host, "tcp", private, vip.String() + ":80", near.String()},
+		{"the host, IPv6", s.host, "tcp", "", "[" + vip6.String() + "]:80", near6.String()},
+		{"the host by its private address, IPv6", s.host, "tcp", private6, "[" + vip6.String() + "]:80", near6.String()},
+		{"outside", s.beyond, "tcp", "", vip.String() + ":80", far.String()},
+		{"outside, UDP", s.beyond, "udp", "", vip.String() + ":80", far.String()},
+		{"outside, IPv6", s.beyond, "tcp", "", "[" + vip6.String() + "]:80", far6.String()},
+		{"the host's loopback, by a port", s.host, "tcp", "", "127.0.0.1:30080", near.String()},
+		{"outside, by a port", s.beyond, "tcp", "", near.String() + ":30080", far.String()},
+		{"a container's private address is still closed", s.beyond, "tcp", "", web.String() + ":80", ""},
+	} {
+		if seen := s.ask(x.ns, x.network, x.from, x.to); seen != x.seen {
+			t.Errorf("%s: %s to %s was seen as %q, want %q", x.name, x.network, x.to, seen, x.seen)
+		}
+	}
+	routes := func() string {
+		return run(t, "ip", "-n", s.host, "route") + run(t, "ip", "-n", s.host, "-6", "route")
+	}
+	for _, x := range []struct{ containers, tunnel, want int }{{1450, 0, 1450}, {1500, 1400, 1400}, {1300, 1400, 1300}, {0, 1400, 1400}} {
+		s.want.MTU, s.want.ServiceMTU = x.containers, x.tunnel
+		s.good()
+		seen := 0
+		for line := range strings.Lines(routes()) {
+			if strings.HasPrefix(line, vip.String()) || strings.HasPrefix(line, vip6.String()) {
+				if seen++; !strings.Contains(line, fmt.Sprintf("mtu %d", x.want)) {
+					t.Errorf("containers' MTU %d, tunnel's %d: %s", x.containers, x.tunnel, line)
+				}
+			}
+		}
+		if seen != 2 {
+			t.Errorf("%d routes to services", seen)
+		}
+	}
+	run(t, "ip", "-n", s.host, "route", "del", vip.String())
+	s.good()
+	if !strings.Contains(routes(), vip.String()) {
+		t.Error("a route that somebody took away did not come back")
+	}
+	s.restartsAsItWas()
+
+	s.want.Services[0].Addr = far.Next() // of up0's subnet
+	problems := s.apply()
+	if err := problems["service default:shop"]; err == nil || !strings.Contains(err.Error(), "198.51.100.0/24 on up0") || len(problems) != 1 {
+		t.Errorf("a virtual address of the host's own network: %v", problems)
+	}
+	if all := routes(); strings.Contains(all, vip.String()) || strings.Contains(all, far.Next().String()) || !strings.Contains(all, vip6.String()) {
+		t.Errorf("routes:\n%s", all)
+	}
+	s.want.Services = nil
+	s.good()
+	if all := routes(); strings.Contains(all, vip6.String()) || !strings.Contains(all, model.PvtSubnet6.String()) {
+		t.Errorf("routes without services:\n%s", all)
+	}
+	if seen := s.ask(s.beyond, "tcp", "", vip.String()+":80"); seen != "" {
+		t.Errorf("a service that is gone was reached, by %s", seen)
+	}
+}

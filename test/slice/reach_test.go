@@ -1,0 +1,117 @@
+//go:build integration
+
+package slice
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestReachability asks, in both forwarding modes, each container of drivertest's
+// tenants that share networks for each other one, by both families: VXLAN and VLAN, on
+// one host and across two, within a network, to other networks of the tenant, to what
+// is shared with it and to what is not, with policies that let in whom they can and,
+// in mode routing, without. The answers have to be those of the reference driver.
+func TestReachability(t *testing.T) { on(t, 2, both, reachability) }
+
+func reachability(t *testing.T, driver string) {
+	c := up(t, driver, "reach", 2)
+	c.netctl("global set --fwd-mode routing") // so that containers get default routes in both families
+	c.sharing()
+	old := drivertest.Case{}
+	for _, mode := range []model.FwdMode{model.FwdRouting, model.FwdBridge} {
+		c.netctl("global set --fwd-mode " + string(mode))
+		cases := drivertest.SharedCases(drivertest.SharedTopology())
+		if mode == model.FwdBridge {
+			cases = cases[len(cases)-1:] // what lets in most
+		}
+		for _, next := range cases {
+			if err := c.apply(t.Context(), old, next); err != nil {
+				t.Fatal(err)
+			}
+			old = next
+			start := time.Now()
+			rows, err := c.Matrix(t.Context(), c.everybody())
+			if err != nil {
+				t.Fatal(err)
+			}
+			wrong, ok := 0, 0
+			for _, r := range rows {
+				if r.Expected == lab.OK {
+					ok++
+				}
+				if r.Right() || r.Expected == lab.Denied && r.Seen.Verdict != lab.OK { // or somebody says at once that it leads nowhere
+					continue
+				}
+				if wrong++; wrong <= 5 {
+					t.Errorf("mode %s, %s: %s to %s, %s: %s (answered by %q), want %s: %s", mode, next.Name, r.From, r.To, r.Target, r.Seen, r.Seen.From, r.Expected, r.Why)
+				}
+			}
+			if wrong > 5 {
+				t.Errorf("mode %s, %s: %d of %d answers are wrong", mode, next.Name, wrong, len(rows))
+			}
+			t.Logf("mode %s, %s: %d answers in %v, of which %d are to be OK", mode, next.Name, len(rows), time.Since(start).Round(time.Millisecond), ok)
+		}
+	}
+}
+
+// sharing builds drivertest.SharedTopology on a cluster of two hosts; containers have
+// the names of its endpoints.
+func (c *cluster) sharing() {
+	c.t.Helper()
+	top := drivertest.SharedTopology()
+	for _, x := range top.Tenants {
+		c.netctl("tenant create " + string(x.Name))
+	}
+	var specs []lab.ContainerSpec
+	for i, n := range top.Networks {
+		tenant, name := string(n.Key.Tenant), string(n.Key.Name)
+		c.netctl(fmt.Sprintf("network create -t %s -e %s -s %s -g %s --subnetv6 %s --gatewayv6 %s %s", tenant, n.Encap,
+			n.Subnet, n.Subnet.Addr().Next(), n.Subnet6, n.Subnet6.Addr().Next(), name),
+			fmt.Sprintf("group create -t %s %s %s", tenant, name, top.Groups[i].Key.Name))
+	}
+	for _, x := range top.Tenants {
+		if len(x.Shared) > 0 {
+			c.netctl(fmt.Sprintf("tenant create --shared-networks %s %s", strings.Join(keys(x.Shared), ","), x.Name))
+		}
+	}
+	for _, e := range top.Endpoints {
+		s := lab.ContainerSpec{Name: string(e.Key.ID), Host: string(e.Host)}
+		s.Tenant, s.Network, s.Group = string(e.Key.Network.Tenant), string(e.Key.Network.Name), string(e.Group)
+		s.Listen = []string{"tcp/80"}
+		specs = append(specs, s)
+	}
+	c.add(specs...)
+}
+
+// everybody are the questions of all containers for all others, but for those of
+// another tenant whose address one of the asker's has, too.
+func (c *cluster) everybody() (qs []lab.Question) {
+	c.t.Helper()
+	of := map[string]bool{}
+	for _, a := range c.Containers() {
+		of[fmt.Sprint(a.Tenant, a.IPv4)] = true
+	}
+	for _, from := range c.Containers() {
+		for _, to := range c.Containers() {
+			if from == to || from.Tenant != to.Tenant && of[fmt.Sprint(from.Tenant, to.IPv4)] {
+				continue
+			}
+			qs = append(qs, c.question(from.Name+" "+to.Name+" tcp/80 4"), c.question(from.Name+" "+to.Name+" tcp/80 6"))
+		}
+	}
+	return qs
+}
+
+func keys(of []model.NetworkKey) (out []string) {
+	for _, k := range of {
+		out = append(out, k.String())
+	}
+	return out
+}
