@@ -23,20 +23,27 @@ echo ready
 exec sleep 86400`
 
 // docker is two namespaces on the bridge of a Docker engine of its own, with
-// the engine's iptables rules: what its containers' packets meet. The engine
-// runs in a network and a mount namespace of its own.
+// the engine's iptables rules: what its containers' packets meet.
 func (r *rig) docker(ctx context.Context) (path, error) {
 	h, err := r.space()
+	if err == nil {
+		err = r.engine(ctx, h)
+	}
 	if err != nil {
 		return path{}, err
 	}
+	return r.plugged(ctx, "Docker's bridge (20.10)", h, "docker0", [2]netip.Addr{netip.MustParseAddr("10.8.4.1"), netip.MustParseAddr("10.8.4.2")})
+}
+
+// engine starts a Docker engine on a host, in a mount namespace of its own.
+func (r *rig) engine(ctx context.Context, h *lab.Namespace) error {
 	box := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", "sh", "-c", boxScript)
 	out, err := box.StdoutPipe()
 	if err == nil {
 		err = box.Start()
 	}
 	if err != nil {
-		return path{}, err
+		return err
 	}
 	r.onClose(func() error {
 		_ = box.Process.Kill() // it may have ended
@@ -44,7 +51,7 @@ func (r *rig) docker(ctx context.Context) (path, error) {
 		return nil
 	})
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		return path{}, fmt.Errorf("mount namespace of the Docker engine: %w", err)
+		return fmt.Errorf("mount namespace of the Docker engine: %w", err)
 	}
 	dir := filepath.Join(r.dir, "docker")
 	cmd := h.Command(ctx, "nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", box.Process.Pid), "/usr/sbin/dockerd",
@@ -54,16 +61,16 @@ func (r *rig) docker(ctx context.Context) (path, error) {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return path{}, err
+		return err
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
-		return path{}, err
+		return err
 	}
 	defer func() { _ = log.Close() }() // the engine has its own
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
-		return path{}, err
+		return err
 	}
 	done := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(done) }() // how it ended is in its log
@@ -84,7 +91,7 @@ func (r *rig) docker(ctx context.Context) (path, error) {
 	})
 	if err != nil {
 		text, _ := os.ReadFile(filepath.Join(dir, "log"))
-		return path{}, fmt.Errorf("%w\n%s", err, text)
+		return fmt.Errorf("%w\n%s", err, text)
 	}
-	return r.plugged(ctx, "Docker's bridge (20.10)", h, "docker0", [2]netip.Addr{netip.MustParseAddr("10.8.4.1"), netip.MustParseAddr("10.8.4.2")})
+	return nil
 }

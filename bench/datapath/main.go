@@ -32,6 +32,7 @@ var sections = []struct {
 	{"routed", (*bench).routed},
 	{"scale", (*bench).scale},
 	{"longway", (*bench).longWay},
+	{"underlay", (*bench).underlay},
 	{"services", (*bench).services},
 	{"whole", (*bench).whole},
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,8 +18,12 @@ import (
 // How many services and providers there are.
 const fewServices, manyServices, fewProviders, manyProviders = 10, 10000, 10, 1000
 
-// nameProvider is the way that a service is compared with.
-const nameProvider = "driver ebpf, the provider itself"
+// nameProvider is the way that a service with few providers is compared with,
+// nameProviders the one for many.
+const (
+	nameProvider  = "driver ebpf, its providers in turn"
+	nameProviders = "driver ebpf, its many providers in turn"
+)
 
 // services compares connections to a service with those to its providers themselves,
 // on one host, by how many of both there are, and with what kube-proxy's rules make
@@ -26,6 +31,7 @@ const nameProvider = "driver ebpf, the provider itself"
 func (b *bench) services(ctx context.Context) error {
 	return b.with(ctx, "bdp7", 0, func(r *rig) error {
 		var paths, ours []path
+		var bases []string // of each of ours
 		var hosts []*host
 		serving := true
 		for _, n := range []struct{ services, providers int }{
@@ -38,22 +44,26 @@ func (b *bench) services(ctx context.Context) error {
 			if serving = h.drv.Capabilities().Services; !serving {
 				h.pic.Services = desired.Map[model.ServiceKey, *desired.Service]{}
 			}
-			if hosts == nil {
+			if base := baseOf(n.providers); !slices.ContainsFunc(paths, func(p path) bool { return p.name == base }) {
 				// Another client: a service's connection keeps its tuple behind the service
 				// for a while after its end, and who asks the provider by it waits.
 				client, err := h.add(ctx, overlay(3), setTen)
 				if err != nil {
 					return err
 				}
-				for i, ns := range p.servers {
-					paths = append(paths, path{name: nameProvider, client: client, server: ns, servers: p.servers, addr: provider(i)})
+				var each []netip.Addr
+				for i := range p.servers {
+					each = append(each, provider(i))
+				}
+				for i, ns := range p.servers[:fewProviders] {
+					paths = append(paths, path{name: base, client: client, server: ns, servers: p.servers, addr: provider(i), each: each})
 				}
 			}
 			hosts = append(hosts, h)
 			if !serving {
 				break
 			}
-			ours = append(ours, p)
+			ours, bases = append(ours, p), append(bases, baseOf(n.providers))
 		}
 		if err := r.ready(ctx, hosts...); err != nil {
 			return err
@@ -63,26 +73,35 @@ func (b *bench) services(ctx context.Context) error {
 			return err
 		}
 		metrics := []metric{connect, latency}
-		res, err := b.measure(ctx, append(append(paths, ours...), kernels...), metrics...)
+		res, err := b.measure(ctx, slices.Concat(paths, ours, kernels), metrics...)
 		if err != nil {
 			return err
 		}
-		title := "Connections to a service, and to a provider itself, on one host; driver ebpf with a policy of ten rules, kube-proxy's rules with none"
+		title := "Connections to a service, and to its providers themselves, on one host; driver ebpf with a policy of ten rules, kube-proxy's rules with none"
 		if !serving {
 			title += "; driver ebpf serves none"
 		}
-		b.report.paths(title, append(append(paths[:1:1], ours...), kernels...), res, metrics...)
-		for _, p := range ours {
-			q := ratio.Compare(res.of(p.name, connect.name), res.of(nameProvider, connect.name))
-			b.report.atLeast(p.name+", "+connect.name+", to the provider itself", q.Median, 0.9, q.String())
-			q = ratio.Compare(res.of(p.name, latency.name), res.of(nameProvider, latency.name))
-			b.report.atMost(p.name+", "+latency.name+", to the provider itself", q.Median, 1.05, q.String())
+		rows := slices.CompactFunc(slices.Clone(paths), func(a, b path) bool { return a.name == b.name })
+		b.report.paths(title, slices.Concat(rows, ours, kernels), res, metrics...)
+		for i, p := range ours {
+			q := ratio.Compare(res.of(p.name, connect.name), res.of(bases[i], connect.name))
+			b.report.atLeast(p.name+", "+connect.name+", to its providers themselves", q.Median, 0.9, q.String())
+			q = ratio.Compare(res.of(p.name, latency.name), res.of(bases[i], latency.name))
+			b.report.atMost(p.name+", "+latency.name+", to its providers themselves", q.Median, 1.05, q.String())
 		}
 		if !serving {
 			return nil
 		}
 		return b.unserved(ctx, paths[0])
 	})
+}
+
+// baseOf returns the name of the way that a service with so many providers is compared with.
+func baseOf(providers int) string {
+	if providers == fewProviders {
+		return nameProvider
+	}
+	return nameProviders
 }
 
 // unserved measures what connections cost to a service without providers.

@@ -21,6 +21,7 @@ type path struct {
 	name           string
 	client, server *lab.Namespace
 	addr           netip.Addr       // of the server, or of a service that leads to all servers
+	each           []netip.Addr     // of servers whose connections begin in turn; none = all to addr
 	servers        []*lab.Namespace // where more than one may be reached
 }
 
@@ -345,13 +346,21 @@ func connections(p path, d time.Duration) (float64, error) {
 	var took []time.Duration
 	err = onCPU(p.client, 1, func() error {
 		b := make([]byte, 1)
-		to := address(p.addr, port)
+		to := []*unix.RawSockaddrInet4{address(p.addr, port)}
+		if p.each != nil {
+			to = nil
+			for _, a := range p.each {
+				to = append(to, address(a, port))
+			}
+		}
+		n := 0
 		for begin := time.Now(); time.Since(begin) < d; {
 			start := time.Now()
 			for range batch {
-				if err := oneConnection(to, b); err != nil {
+				if err := oneConnection(to[n%len(to)], b); err != nil {
 					return err
 				}
+				n++
 			}
 			took = append(took, time.Since(start))
 		}
