@@ -54,13 +54,16 @@ func (k *kernel) serve(from origin, p *Packet) Verdict {
 		if s := k.tables.serviceAt(from.net, p.Dst); s != nil {
 			return k.toService(from, p, s)
 		}
-		if p.hasPorts() && k.nat.behind[tupleOf(from.net, p)] != nil {
-			return dropped(driver.DropInvalid) // the tuple is a translation's
+		if p.hasPorts() && k.ownedBy(k.nat.behind[tupleOf(from.net, p)], p) {
+			return dropped(driver.DropInvalid)
 		}
 	}
 	tr := k.translationBack(from.net, p)
 	if tr != nil && request(p) {
-		return dropped(driver.DropInvalid)
+		if k.ownedBy(tr, p) {
+			return dropped(driver.DropInvalid)
+		}
+		tr = nil
 	}
 	if by := k.backBy(from, p); by.IsValid() {
 		return k.back(from, p, by)
@@ -80,6 +83,16 @@ func (k *kernel) serve(from origin, p *Packet) Verdict {
 	v.Sent = tr.back(p)
 	v.Sent.SrcMAC = desired.RouterMAC
 	return v
+}
+
+// ownedBy tells whether a translation keeps the tuple behind it, which a packet has
+// that is no client's to its service: a request ends one that is closed.
+func (k *kernel) ownedBy(tr *translation, p *Packet) bool {
+	if tr != nil && tr.closed() && request(p) {
+		k.endTranslation(tr)
+		return false
+	}
+	return tr != nil
 }
 
 func request(p *Packet) bool {

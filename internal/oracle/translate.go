@@ -28,7 +28,30 @@ type translation struct {
 	clientMAC     model.MAC // who they were when it began
 	backendMAC    model.MAC
 	counted       driver.ServiceOf
+	ended         uint8 // ends of a TCP connection that have been seen, see note
 }
+
+const (
+	clientEnded = 1 << iota
+	backendEnded
+)
+
+// note follows the end of a TCP connection by a packet of it that was let through;
+// by is clientEnded or backendEnded.
+func (tr *translation) note(p *Packet, by uint8) {
+	switch {
+	case p.Proto != model.ProtoTCP || !p.hasPorts():
+	case by == clientEnded && request(p):
+		tr.ended = 0
+	case p.TCPFlags&FlagRST != 0:
+		tr.ended = clientEnded | backendEnded
+	case p.TCPFlags&FlagFIN != 0:
+		tr.ended |= by
+	}
+}
+
+// closed tells whether both ends have ended the connection, or one has reset it.
+func (tr *translation) closed() bool { return tr.ended == clientEnded|backendEnded }
 
 // outside tells whether the client is the host, or beyond it.
 func (tr *translation) outside() bool { return tr.client == "" }
@@ -290,14 +313,16 @@ func (x *nat) of(tr *translation) *driver.ServiceStats {
 	return s
 }
 
-// countOut and countIn count a packet that a client sent, or gets.
+// countOut and countIn note and count a packet that a client sent, or gets.
 func (x *nat) countOut(tr *translation, p *Packet) {
+	tr.note(p, clientEnded)
 	s := x.of(tr)
 	s.PacketsOut++
 	s.BytesOut += p.size()
 }
 
 func (x *nat) countIn(tr *translation, p *Packet) {
+	tr.note(p, backendEnded)
 	s := x.of(tr)
 	s.PacketsIn++
 	s.BytesIn += p.size()

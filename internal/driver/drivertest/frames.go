@@ -134,7 +134,10 @@ func payload(p oracle.Packet) []byte {
 		b := make([]byte, least)
 		be.PutUint16(b, p.SrcPort)
 		be.PutUint16(b[2:], p.DstPort)
-		be.PutUint32(b[4:], 1000)
+		be.PutUint32(b[4:], 1001)
+		if p.TCPFlags&oracle.FlagSYN != 0 {
+			be.PutUint32(b[4:], 1000)
+		}
 		be.PutUint32(b[8:], 1001)
 		b[12], b[13] = 0x50, p.TCPFlags
 		be.PutUint16(b[14:], 0xffff)

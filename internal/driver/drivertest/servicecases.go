@@ -238,6 +238,7 @@ func (s *services) ends() {
 				}
 				if p.TCPFlags == oracle.FlagSYN {
 					s.reached(what+": asks anew by the same port", p, other[id])
+					s.answered(what+": asks anew by the same port", client, p, s.replyOf(p, s.at(other[id])))
 					s.reached(what+": goes on where it asked anew", goOn(p), other[id])
 					s.answered(what+": goes on where it asked anew", client, p, s.replyOf(goOn(p), s.at(other[id])))
 				}
@@ -258,7 +259,9 @@ func (s *services) ends() {
 	var ofDB1 []oracle.Packet
 	for range 20 {
 		p := s.ask(client, model.ProtoTCP, false)
-		if s.reached("before it goes", p, "db1", "db2").Key.ID == "db2" {
+		to := s.reached("before it goes", p, "db1", "db2")
+		s.answered("before it goes", client, p, s.replyOf(p, to)) // nobody goes on without one
+		if to.Key.ID == "db2" {
 			ofDB2 = append(ofDB2, p)
 		} else {
 			ofDB1 = append(ofDB1, p)
@@ -428,43 +431,5 @@ func (s *services) itself() {
 			r.DstPort++
 			s.denied(what+": answer to nothing", r)
 		}
-	}
-}
-
-// twin makes another service with the same ports.
-func (s *services) twin(ids ...model.EndpointID) desired.Service {
-	out := s.shop(ids...)
-	out.Key.Name = "twin"
-	a, b := out.IPv4.As4(), out.IPv6.As16()
-	a[3], b[15] = 201, 201
-	out.IPv4, out.IPv6 = netip.AddrFrom4(a), netip.AddrFrom16(b)
-	return out
-}
-
-func (s *services) oneOwner() {
-	client := s.at("web1")
-	twin := s.twin("db2")
-	s.have(s.shop("db2"), twin)
-	for _, v6 := range ipv4and6 {
-		one := s.ask(client, model.ProtoTCP, v6)
-		s.reached("the first", one, "db2")
-		two := one
-		if two.Dst = twin.IPv4; v6 {
-			two.Dst = twin.IPv6
-		}
-		v := s.Send(s.t, two)
-		s.cameTo("the second", v)
-		if v.Sent.SrcPort == one.SrcPort {
-			s.t.Errorf("%s: two services' connections have one tuple", ipText(v6))
-		}
-		back := s.replyOf(one, s.at("db2"))
-		s.answered("the first", client, one, back)
-		back.DstPort = v.Sent.SrcPort
-		s.answered("the second", client, two, back)
-		back.TCPFlags = oracle.FlagSYN
-		s.denied("the backend asks by the same tuple", back)
-		direct := between(s.top, client, s.at("db2"), model.ProtoTCP, v6, one.SrcPort, 8080)
-		s.denied("the client asks the backend by the same tuple", direct)
-		s.reached("the first goes on", goOn(one), "db2")
 	}
 }

@@ -18,26 +18,29 @@ func (s *services) crowded(n, skip int) {
 	of := s.shop()
 	network := s.top.Network(s.key)
 	pic := s.w.Pictures["h1"]
+	vtep := s.top.Hosts[1].VTEP
 	for i := range n {
 		if i == skip {
 			continue
 		}
-		a := s.crowdAddr(i)
-		mac := model.MAC{2, 8, 0, 0, 1, byte(i)}
-		key := model.EndpointKey{Network: s.key, ID: model.EndpointID(fmt.Sprint("crowd", i))}
-		of.Backends = of.Backends.Set(key, &desired.Backend{Network: network.ID, IPv4: a, Identity: s.at("db1").Identity, VTEP: s.top.Hosts[1].VTEP})
-		pic.Remotes = pic.Remotes.Set(desired.RemoteKey{Network: network.ID, MAC: mac}, &desired.Remote{
-			Network: network.ID, MAC: mac, IPv4: a, Identity: s.at("db1").Identity, VTEP: s.top.Hosts[1].VTEP,
+		e := s.member(i)
+		of.Backends = of.Backends.Set(e.Key, &desired.Backend{Network: network.ID, IPv4: e.IPv4, Identity: e.Identity, VTEP: vtep})
+		pic.Remotes = pic.Remotes.Set(desired.RemoteKey{Network: network.ID, MAC: e.MAC}, &desired.Remote{
+			Network: network.ID, MAC: e.MAC, IPv4: e.IPv4, Identity: e.Identity, VTEP: vtep,
 		})
 	}
 	pic.Services = pic.Services.Set(of.Key, &of)
 	s.apply(s.t, pic)
 }
 
-func (s *services) crowdAddr(i int) netip.Addr {
+// member is one of the crowd.
+func (s *services) member(i int) model.Endpoint {
 	a := s.top.Network(s.key).Subnet.Addr().As4()
 	a[3] = byte(90 + i)
-	return netip.AddrFrom4(a)
+	return model.Endpoint{
+		Key: model.EndpointKey{Network: s.key, ID: model.EndpointID(fmt.Sprint("crowd", i))}, Host: s.top.Hosts[1].Name,
+		MAC: model.MAC{2, 8, 0, 0, 1, byte(i)}, IPv4: netip.AddrFrom4(a), Identity: s.at("db1").Identity,
+	}
 }
 
 // gets sends a client's packet and returns which of the crowd gets it.
@@ -48,7 +51,7 @@ func (s *services) gets(what string, p oracle.Packet) int {
 		s.t.Fatalf("%s: %s (%+v), want it at a backend", what, v, v.Sent)
 	}
 	for i := range crowd + 1 {
-		if v.Sent.Dst == s.crowdAddr(i) {
+		if v.Sent.Dst == s.member(i).IPv4 {
 			return i
 		}
 	}
@@ -74,7 +77,9 @@ func (s *services) many() {
 		s.crowded(n, -1)
 		var by []int
 		for _, p := range asked {
-			by = append(by, s.gets("asks", p))
+			i := s.gets("asks", p)
+			s.answered("asks", client, p, s.replyOf(p, s.member(i))) // nobody goes on without one
+			by = append(by, i)
 		}
 		return by
 	}

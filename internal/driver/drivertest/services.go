@@ -69,6 +69,7 @@ func testServices(t *testing.T, h Harness) {
 		{"Errors", (*services).errors},
 		{"Itself", (*services).itself},
 		{"OneOwner", (*services).oneOwner},
+		{"Closed", (*services).closed},
 		{"Apart", (*services).apart},
 		{"Claimed", (*services).claimed},
 		{"ChangedPorts", (*services).changedPorts},

@@ -7,6 +7,12 @@
 
 #define SECOND 1000000000ULL
 
+// closed tells whether both ends of a TCP connection have ended it, or one has reset it.
+static __always_inline int closed(__u8 state)
+{
+	return state & CT_RESET || (state & CT_FINS) == CT_FINS;
+}
+
 // timeout is how long a connection lives without packets (expired() of
 // expire.go says the same). Half-closed TCP lives as long as Linux's FIN_WAIT,
 // and closed TCP as its LAST_ACK.
@@ -14,7 +20,7 @@ static __always_inline __u64 timeout(__u8 proto, __u8 state)
 {
 	switch (proto) {
 	case P_TCP:
-		if (state & CT_RESET || (state & CT_FINS) == CT_FINS)
+		if (closed(state))
 			return 30 * SECOND;
 		return state & CT_OPEN && !(state & CT_FINS) ? 8 * 3600 * SECOND : 120 * SECOND;
 	case P_ICMP:

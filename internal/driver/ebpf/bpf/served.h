@@ -360,7 +360,8 @@ static __noinline int come_back(struct pkt *p, struct ct *c)
 	p->vip_turn = turn_place(p->domain, &p->tr.front.hi);
 	stamp_translation(p, &p->tr.front.lo);
 	p->stamp += p->nat_turns;
-	if (c->stamp != p->stamp && !keeps(p)) {
+	// A closed one gives its tuple up to a request.
+	if ((request(p) && !p->error && !p->ip.later && closed(c->state)) || (c->stamp != p->stamp && !keeps(p))) {
 		p->old = p->tr;
 		end_translation(p, 0);
 		p->nat_turns = 0;
