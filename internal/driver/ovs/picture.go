@@ -1,6 +1,8 @@
 package ovs
 
 import (
+	"net/netip"
+
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver/ovs/pipeline"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -31,6 +33,10 @@ func newPicture() *picture {
 }
 
 func portOwner(name string) owner { return owner{kind: pipeline.KindPort, name: name} }
+
+func otherHost(vtep netip.Addr) owner {
+	return owner{kind: pipeline.KindBase, name: vtep.String()}
+}
 
 func remoteOwner(k desired.RemoteKey) owner {
 	var mac uint64
@@ -96,6 +102,7 @@ func (p *picture) update(want desired.Host, c pipeline.Config, numbers map[strin
 		}
 	}
 	p.config, p.started = c, true
+	p.setOtherHosts(want, all)
 	p.services.update(c, p.have, want, p.domains, any, all)
 
 	for name, is := range ports {
@@ -131,6 +138,23 @@ func (p *picture) update(want desired.Host, c pipeline.Config, numbers map[strin
 		p.ledger.set(o, pipeline.Network(c, n, local))
 	}
 	p.have = want
+}
+
+// setOtherHosts follows the other hosts' tunnel endpoints; all = their flows are to be
+// made anew.
+func (p *picture) setOtherHosts(want desired.Host, all bool) {
+	for ch := range want.Tunnels.Diff(p.have.Tunnels) {
+		if !ch.Has {
+			p.ledger.set(otherHost(ch.Key), nil)
+		} else if !ch.Had {
+			p.ledger.set(otherHost(ch.Key), pipeline.OtherHost(p.config, ch.Key))
+		}
+	}
+	if all {
+		for vtep := range want.Tunnels.All() {
+			p.ledger.set(otherHost(vtep), pipeline.OtherHost(p.config, vtep))
+		}
+	}
 }
 
 func (p *picture) setPort(want desired.Host, name string, number uint32, dirty map[model.NetworkID]bool) {

@@ -77,6 +77,7 @@ type (
 		To        netip.Addr // of NATSrc and NATDst, of the packet's family
 		Port      uint16     // likewise: the port beside To; 0 = the packet's own
 		Mark      uint32     // what ct_mark of the connection becomes; 0 = it stays
+		Label     Field      // what ct_label of the connection gets, in its lowest bits; 0 = it stays
 	}
 	// NAT says how CT translates addresses, those in packets that ICMP errors
 	// quote included. Where another connection of the zone has the tuple behind the
@@ -163,8 +164,8 @@ func (a CT) String() string {
 	if a.NAT != NoNAT {
 		p = append(p, a.natText())
 	}
-	if a.Mark != 0 {
-		p = append(p, fmt.Sprintf("exec(set_field:%#x->ct_mark)", a.Mark))
+	if exec := a.execText(); exec != "" {
+		p = append(p, exec)
 	}
 	return "ct(" + strings.Join(p, ",") + ")"
 }
@@ -258,6 +259,9 @@ func (a CT) appendWire(b []byte) []byte {
 	b = a.appendNAT(b)
 	if a.Mark != 0 {
 		b = Set(CtMark, a.Mark).appendWire(b)
+	}
+	if a.Label != 0 {
+		b = Move{a.Label, CtLabel}.appendWire(b)
 	}
 	binary.BigEndian.PutUint16(b[start+2:], uint16(len(b)-start))
 	return b

@@ -18,6 +18,7 @@ const (
 	CtState Field = iota
 	CtZone
 	CtMark
+	CtLabel
 	CtNwSrc
 	CtNwDst
 	CtIPv6Src
@@ -123,6 +124,7 @@ var fields = func() (t [numFields]fieldInfo) {
 		CtState:       {"ct_state", "NXM_NX_CT_STATE", classNX, 105, 4, fmtCtState, true},
 		CtZone:        {"ct_zone", "NXM_NX_CT_ZONE", classNX, 106, 2, fmtDec, false},
 		CtMark:        {"ct_mark", "NXM_NX_CT_MARK", classNX, 107, 4, fmtHex, true},
+		CtLabel:       {"ct_label", "NXM_NX_CT_LABEL", classNX, 108, 16, fmtHex, true},
 		CtNwSrc:       {"ct_nw_src", "NXM_NX_CT_NW_SRC", classNX, 120, 4, fmtIPv4, true},
 		CtNwDst:       {"ct_nw_dst", "NXM_NX_CT_NW_DST", classNX, 121, 4, fmtIPv4, true},
 		CtIPv6Src:     {"ct_ipv6_src", "NXM_NX_CT_IPV6_SRC", classNX, 122, 16, fmtIPv6, true},

@@ -1,6 +1,7 @@
 package openflow
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -58,31 +59,85 @@ func (a CT) appendNAT(b []byte) []byte {
 	return append(b, to...)
 }
 
-// readNested reads the actions within a CT: a translation, and then a mark.
+// readNested reads the actions within a CT: a translation, then a mark, then a label.
 func (a *CT) readNested(b []byte) error {
-	bad := errors.New("ct action with another nested action than nat to one address and port, and a mark, is not supported")
+	bad := errors.New("ct action with another nested action than nat to one address and port, a mark, and a label, is not supported")
 	for len(b) > 0 {
 		n := 0
 		if len(b) >= 4 {
 			n = int(binary.BigEndian.Uint16(b[2:]))
 		}
-		if n < 16 || n > len(b) || a.Mark != 0 {
+		if n < 16 || n > len(b) || a.Label != 0 {
 			return bad
 		}
 		switch typ := binary.BigEndian.Uint16(b); {
+		case typ == actExperiment && n == 24 && binary.BigEndian.Uint16(b[8:]) == nxMove:
+			if a.Label = readLabel(b[:n]); a.Label == 0 {
+				return bad
+			}
 		case typ == actSetField:
 			act, _, err := readAction(b[:n])
 			s, ok := act.(SetField)
-			if err != nil || !ok || s.Field != CtMark || s.Value.Lo == 0 {
+			if err != nil || !ok || s.Field != CtMark || s.Value.Lo == 0 || a.Mark != 0 {
 				return bad
 			}
 			a.Mark = uint32(s.Value.Lo)
-		case typ != actExperiment || a.NAT != NoNAT || !a.readNAT(b[:n]):
+		case typ != actExperiment || a.NAT != NoNAT || a.Mark != 0 || !a.readNAT(b[:n]):
 			return bad
 		}
 		b = b[n:]
 	}
 	return nil
+}
+
+// readLabel reads a move of a whole field to the lowest bits of the label; 0 = it is
+// none.
+func readLabel(b []byte) Field {
+	from, err := fieldOf(binary.BigEndian.Uint32(b[16:]))
+	if err != nil || from.Bits() > CtLabel.Bits() || !bytes.Equal(b, Move{from, CtLabel}.appendWire(nil)) {
+		return 0
+	}
+	return from
+}
+
+// labelled is the part of the label that a field has place in.
+func labelled(from Field) string {
+	if from.Bits() == CtLabel.Bits() {
+		return "move:" + fields[from].nxm + "[]->" + fields[CtLabel].nxm + "[]"
+	}
+	return fmt.Sprintf("move:%s[]->%s[0..%d]", fields[from].nxm, fields[CtLabel].nxm, from.Bits()-1)
+}
+
+// execText is what else is done to the connection.
+func (a CT) execText() string {
+	var p []string
+	if a.Mark != 0 {
+		p = append(p, fmt.Sprintf("set_field:%#x->ct_mark", a.Mark))
+	}
+	if a.Label != 0 {
+		p = append(p, labelled(a.Label))
+	}
+	if len(p) == 0 {
+		return ""
+	}
+	return "exec(" + strings.Join(p, ",") + ")"
+}
+
+// parseExec reads execText.
+func (a *CT) parseExec(s string) bool {
+	s, ok := strings.CutPrefix(s, "exec(")
+	if s, ok2 := strings.CutSuffix(s, ")"); ok && ok2 {
+		mark, label, both := strings.Cut(s, ",")
+		if _, err := fmt.Sscanf(mark, "set_field:%v->ct_mark", &a.Mark); err != nil {
+			label, both = s, true
+		}
+		if both {
+			from, _, _ := strings.Cut(strings.TrimPrefix(label, "move:"), "[]")
+			a.Label = byNXM[from]
+		}
+		return a.execText() == "exec("+s+")"
+	}
+	return false
 }
 
 func (a *CT) readNAT(b []byte) bool {
@@ -152,7 +207,7 @@ func parseCT(s string, bad error) (Action, error) {
 			}
 			a.ZoneField, zone = f, true
 		default:
-			if n, err := fmt.Sscanf(p, "exec(set_field:%v->ct_mark)", &a.Mark); n != 1 || err != nil || a.Mark == 0 {
+			if !a.parseExec(p) {
 				return nil, bad
 			}
 		}

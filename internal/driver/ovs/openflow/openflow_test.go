@@ -28,6 +28,8 @@ var samples = []string{
 	"table=3, priority=305,ct_state=+new+trk,ipv6 actions=ct(commit,zone=NXM_NX_REG0[0..15],nat(src=fd00::ac13:1)),ct(commit,table=4,zone=NXM_NX_REG0[0..15],nat(dst=fd00::2))",
 	"table=3, priority=305,tcp actions=ct(commit,table=4,zone=NXM_NX_REG8[0..15],nat(dst=10.1.1.2:8080),exec(set_field:0x1->ct_mark))",
 	"table=3, priority=306,tcp6 actions=ct(commit,table=4,zone=NXM_NX_REG8[0..15],nat(dst=[fd00::2]:8080)),ct(commit,zone=NXM_NX_REG8[0..15],exec(set_field:0x7->ct_mark))",
+	"table=3, priority=306,ct_label=0xc0a80702,udp actions=ct(commit,table=4,zone=NXM_NX_REG8[0..15],exec(set_field:0x2->ct_mark,move:NXM_NX_TUN_IPV4_SRC[]->NXM_NX_CT_LABEL[0..31])),ct(commit,zone=NXM_NX_REG8[0..15],exec(move:NXM_NX_TUN_IPV6_SRC[]->NXM_NX_CT_LABEL[]))",
+	"table=3, priority=306,ct_label=0xfd000000000000000000000000000001,ipv6 actions=drop",
 	"table=3, priority=307,tcp actions=learn(table=6,idle_timeout=100,priority=9,cookie=0xc0f3000000000007,limit=16384,eth_type=0x800,NXM_NX_REG7[],NXM_OF_IP_SRC[],load:NXM_OF_IP_DST[]->NXM_NX_REG12[])",
 	"table=3, priority=308,tcp6 actions=learn(table=6,idle_timeout=65535,priority=9,cookie=0xc0f3000000000007,limit=1,eth_type=0x86dd,NXM_NX_REG7[],NXM_NX_IPV6_SRC[]=NXM_NX_IPV6_DST[],load:NXM_NX_IPV6_DST[]->NXM_NX_XXREG3[])",
 	"table=4, priority=1,tcp,tp_src=80,tp_dst=0x1f00/0xff00,tcp_flags=-syn+ack actions=drop",

@@ -196,6 +196,7 @@ func Base(c Config) []of.Flow {
 	routerBase(l, c)
 	hostBase(l, c)
 	serviceBase(l, c)
+	outsideBase(l, c)
 	trackFlows(l, c)
 	policyFrame(l, c)
 	commitFlows(l)

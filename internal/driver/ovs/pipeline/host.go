@@ -74,7 +74,7 @@ func hostBase(l *list, c Config) {
 		return
 	}
 	router := match(origin(fromPort), of.EqMAC(of.EthDst, desired.RouterMAC))
-	l.drop(Destination, 199, router, driver.DropUnknownDest)
+	l.drop(Destination, 198, router, driver.DropUnknownDest)
 	l.dropOutside(c, 0, nil)
 	for _, x := range families(c) {
 		x.hostBase(l, c, router)

@@ -50,6 +50,7 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 	}
 	hostNetwork(l, c, n)
 	serviceNetwork(l, n)
+	outsideNetwork(l, c, n)
 	return l.flows
 }
 
@@ -193,6 +194,7 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 	there := []of.Action{of.Set(regDst, p.Identity), of.Set(regIn, p.Policies), of.Set(regPort, p.Number), goTo(Track)}
 	deliver(l, n, []of.Term{network(n.ID), of.EqMAC(of.EthDst, p.MAC)}, own, there)
 	backend(l, n, p.MAC, p.IPv4, p.IPv6)
+	notOutside(l, c, n, p.IPv4, p.IPv6)
 	hairpin(l, n, p)
 	if n.Joined != 0 {
 		next(l, n, p.MAC, p.IPv4, p.IPv6, append([]of.Action{of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}}, there...))
@@ -337,6 +339,7 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 	}
 	deliver(l, n, there, addresses(r.MAC, r.IPv4, r.IPv6), acts)
 	backend(l, n, r.MAC, r.IPv4, r.IPv6)
+	notOutside(l, c, n, r.IPv4, r.IPv6)
 	if n.Joined != 0 {
 		across(l, c, n, r)
 		if acts != nil {

@@ -93,7 +93,7 @@ func routerBase(l *list, c Config) {
 	l.drop(Across, 0, nil, driver.DropUnknownSource)
 
 	router := match(origin(fromPort), joined, of.EqMAC(of.EthDst, desired.RouterMAC))
-	l.drop(Destination, 199, router, driver.DropUnknownDest)
+	l.drop(Destination, 198, router, driver.DropUnknownDest)
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		l.add(Destination, 202, match(append(router, eth)...), goTo(Router))
 	}

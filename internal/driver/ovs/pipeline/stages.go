@@ -61,7 +61,14 @@ const (
 	WouldDeny    Stage = WouldAllow + 1                // a rule of it denies
 	WouldDefault Stage = WouldDeny + 1                 // a tier of it denies
 	Owner        Stage = WouldDefault + 1              // the port whose share of what is told a packet takes
-	NumStages    Stage = Owner + 1
+
+	// Clients outside of all networks.
+	Routers   Stage = Owner + 1   // frames of other hosts' routers: are they such hosts
+	Relayed   Stage = Routers + 1 // and whose packets are they
+	Outside   Stage = Relayed + 1 // is the sender outside
+	Relabel   Stage = Outside + 1 // a known connection's client comes by another host
+	Homeward  Stage = Relabel + 1 // answers, to the host that the client came by
+	NumStages Stage = Homeward + 1
 )
 
 var stageNames = map[Stage]string{
@@ -72,6 +79,7 @@ var stageNames = map[Stage]string{
 	Hairpin: "hairpin", Itself: "itself", ItselfSeen: "itself-seen", ItselfBack: "itself-back", Back: "back",
 	Track: "track", State: "state", Commit: "commit", Output: "output",
 	Logged: "logged", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default", Owner: "owner",
+	Routers: "routers", Relayed: "relayed", Outside: "outside", Relabel: "relabel", Homeward: "homeward",
 }
 
 func (s Stage) String() string {
@@ -114,9 +122,10 @@ const (
 	fromTunnel = 2
 	fromUplink = 3
 	fromHost   = 4
+	fromRouter = 5 // of a client outside, by the router of another host
 )
 
-// Values of regWay; 0 = none. The port may have private addresses of both families.
+// Values of regWay, beside wayAnswers; 0 = none. The port may have private addresses of both families.
 const (
 	wayOpen     = 1 // the port has a private address of IPv4
 	wayDiverted = 2 // the packet was on its way to the physical router
