@@ -171,8 +171,7 @@ func interfaceIndex(name string) (int, error) {
 	return int(req.Uint32()), nil
 }
 
-func htons(v uint16) uint16 { return v<<8 | v>>8 }
-
+func htons(v uint16) uint16         { return v<<8 | v>>8 }
 func (w *wire) send(f []byte) error { return unix.Send(w.fd, f, 0) }
 
 // receive returns all frames that have come in, with their VLAN tag put back.

@@ -115,7 +115,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	for i := range many {
 		f := drivertest.Frame(oracle.Packet{
 			Port: p.IfName, SrcMAC: p.MAC, DstMAC: desired.RouterMAC, Src: p.IPv4, Dst: netip.MustParseAddr("203.0.113.9"),
-			Proto: model.ProtoUDP, SrcPort: uint16(i), DstPort: 80,
+			Proto: model.ProtoUDP, SrcPort: uint16(i + 1), DstPort: 80, // 0 is no port to tracking
 		})
 		if err := w.send(f); err != nil {
 			t.Fatal(err)
