@@ -4,8 +4,10 @@ import "github.com/contiv/netplugin/v2/internal/driver"
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
+	userSpace := d.cfg.Datapath == "netdev"
 	return driver.Capabilities{
-		WayOut: true, WayOut6: true, Routes: true, Services: d.cfg.Datapath == "netdev", ClientsByTunnel: d.cfg.Datapath == "netdev", Log: true, Audit: true, Living: true,
-		UserSpace: d.cfg.Datapath == "netdev", Preparer: d, Tabled: d, Drifting: d,
+		WayOut: true, WayOut6: true, Routes: true, Log: true, Audit: true, Living: true,
+		Services: userSpace, ServicesOutside: userSpace, ClientsByTunnel: userSpace,
+		UserSpace: userSpace, Preparer: d, Tabled: d, Drifting: d,
 	}
 }

@@ -48,12 +48,13 @@ type rig struct {
 	mutation pipeline.Mutation
 	networks map[model.NetworkID]uint32 // VNI by network
 	bounced  uint32
+	whole    testing.TB // the test that the rig is of
 }
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	ovstest.Require(t, "sysctl")
-	r := &rig{Server: ovstest.Start(t), wires: map[string]*wire{}, networks: map[model.NetworkID]uint32{}}
+	r := &rig{Server: ovstest.Start(t), wires: map[string]*wire{}, networks: map[model.NetworkID]uint32{}, whole: t}
 	for _, which := range []string{"all", "default"} { // no neighbour discovery of the kernel's own
 		r.Run("ip", "netns", "exec", r.NS, "sysctl", "-q", "-w", "net.ipv6.conf."+which+".disable_ipv6=1")
 	}
@@ -125,7 +126,7 @@ func (r *rig) hostWire(t testing.TB) *wire {
 		return nil
 	case w == nil || w.index != index:
 		r.Run("ip", "-n", r.NS, "link", "set", desired.HostInterface, "up")
-		w = r.listen(t, desired.HostInterface)
+		w = r.listen(r.whole, desired.HostInterface)
 		r.wires[desired.HostInterface] = w
 	}
 	return w

@@ -27,6 +27,10 @@ const (
 	// resolveAgain is when a neighbour is asked for again: the switch forgets one
 	// that nobody has used for 15 minutes.
 	resolveAgain = 5 * time.Minute
+	// resolveOthers is for how many other hosts those are asked for that no network
+	// leads to: any host may lead clients of services here, and be answered. All hosts
+	// of a link ask all others so.
+	resolveOthers = 256
 )
 
 // resolve asks for the IPv4 neighbours that the picture's tunnels lead to, and waits
@@ -38,6 +42,11 @@ func (d *Driver) resolve(ctx context.Context, want desired.Host) {
 	now, vteps := time.Now(), map[netip.Addr]bool{}
 	for _, n := range want.Networks.All() {
 		for _, v := range n.VTEPs {
+			vteps[v] = true
+		}
+	}
+	if want.Services.Len() > 0 && want.Tunnels.Len() <= resolveOthers {
+		for v := range want.Tunnels.All() {
 			vteps[v] = true
 		}
 	}

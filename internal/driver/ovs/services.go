@@ -402,7 +402,7 @@ func (ch *servicesChange) serve(k model.ServiceKey, d desired.Domain, serves boo
 
 // mayEnd tells whether translations may end when a service changes.
 func mayEnd(was, now *desired.Service) bool {
-	if was.IPv4 != now.IPv4 || was.IPv6 != now.IPv6 {
+	if was.IPv4 != now.IPv4 || was.IPv6 != now.IPv6 || was.Exposed && !now.Exposed {
 		return true
 	}
 	udp := false

@@ -145,7 +145,7 @@ type keeper struct {
 func (k keeper) keeps(c connection) bool {
 	client, backend := place{k.domain, c.orig.src}, place{k.domain, c.reply.src}
 	s := k.at(k.host, place{k.domain, c.orig.dst})
-	if s == nil || !k.clients[client] || k.ended[client] || k.users[backend].n == 0 || k.ended[backend] {
+	if s == nil || !k.clients[client] && (!s.Exposed || !k.isOutside(c.orig.src)) || k.ended[client] || k.users[backend].n == 0 || k.ended[backend] {
 		return false
 	}
 	port, ok := s.PortOf(c.proto, c.orig.dport)
@@ -160,6 +160,17 @@ func (k keeper) keeps(c connection) bool {
 	}
 	b := k.byAddr[s][c.reply.src]
 	return b != nil && b.State != desired.BackendUnhealthy && port.Backend == c.reply.sport
+}
+
+// isOutside tells whether an address is of nobody in the domain: of its subnets or an
+// endpoint beyond them.
+func (k keeper) isOutside(a netip.Addr) bool {
+	for _, n := range k.host.Networks.All() {
+		if n.Domain() == k.domain && n.Holds(a) {
+			return false
+		}
+	}
+	return k.users[place{k.domain, a}].n == 0
 }
 
 // findTranslations looks for what a former driver has left: domains with

@@ -195,6 +195,7 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 	deliver(l, n, []of.Term{network(n.ID), of.EqMAC(of.EthDst, p.MAC)}, own, there)
 	backend(l, n, p.MAC, p.IPv4, p.IPv6)
 	notOutside(l, c, n, p.IPv4, p.IPv6)
+	fromStackTo(l, c, n, p.MAC, there, p.IPv4, p.IPv6)
 	hairpin(l, n, p)
 	if n.Joined != 0 {
 		next(l, n, p.MAC, p.IPv4, p.IPv6, append([]of.Action{of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}}, there...))
@@ -340,6 +341,10 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 	deliver(l, n, there, addresses(r.MAC, r.IPv4, r.IPv6), acts)
 	backend(l, n, r.MAC, r.IPv4, r.IPv6)
 	notOutside(l, c, n, r.IPv4, r.IPv6)
+	if !vlan {
+		fromStackTo(l, c, n, r.MAC, acts, r.IPv4, r.IPv6)
+		behind(l, c, n, r)
+	}
 	if n.Joined != 0 {
 		across(l, c, n, r)
 		if acts != nil {

@@ -47,6 +47,25 @@ func routerToRouter(then ...of.Action) []of.Action {
 
 // outsideBase adds what clients outside need whatever networks and hosts there are.
 func outsideBase(l *list, c Config) {
+	if !c.clientsByTunnel() && !c.servicesOutside() {
+		return
+	}
+	l.drop(Outside, 0, nil, driver.DropSpoof)
+	nobody := append([]netip.Prefix{linkLocal}, desired.Nowhere...)
+	for _, x := range families(c) {
+		nobody = append(nobody, x.subnet)
+	}
+	for _, p := range nobody {
+		eth, src, _ := ethOf(p.Addr().Is6())
+		l.drop(Outside, 200, match(eth, of.InPrefix(src, p)), driver.DropSpoof)
+	}
+	tunnelBase(l, c)
+	exposedBase(l, c)
+	answersOnly(l, c)
+}
+
+// tunnelBase adds what clients need that come by other hosts.
+func tunnelBase(l *list, c Config) {
 	if !c.clientsByTunnel() {
 		return
 	}
@@ -57,15 +76,6 @@ func outsideBase(l *list, c Config) {
 	l.drop(Relayed, 0, nil, driver.DropUnknownSource)
 	for typ := ndRouterSolicit; typ <= ndRedirect; typ++ {
 		l.drop(Relayed, 200, nd(typ), driver.DropUnknownSource)
-	}
-	l.drop(Outside, 0, nil, driver.DropSpoof)
-	nobody := append([]netip.Prefix{linkLocal}, desired.Nowhere...)
-	for _, x := range families(c) {
-		nobody = append(nobody, x.subnet)
-	}
-	for _, p := range nobody {
-		eth, src, _ := ethOf(p.Addr().Is6())
-		l.drop(Outside, 200, match(eth, of.InPrefix(src, p)), driver.DropSpoof)
 	}
 	l.drop(Destination, 115, match(origin(fromRouter)), driver.DropUnknownDest) // else the MAC would do
 	l.drop(Homeward, 0, nil, driver.DropUnknownDest)
@@ -86,7 +96,6 @@ func outsideBase(l *list, c Config) {
 	if c.Host != 0 {
 		l.add(Output, 161, match(append(back, of.Eq(regPort, c.Host))...), of.Set(regPort, uint32(toRouter)), goTo(Output))
 	}
-	answersOnly(l, c)
 }
 
 // cameBy remembers of a connection by which tunnel endpoint its client came.
@@ -121,7 +130,7 @@ func answersOnly(l *list, c Config) {
 	}
 	l.dropAnswer(c, Track, 60, match(only))
 	l.dropAnswer(c, State, 95, match(only, of.State(of.StateTrk, of.StateRpl)))
-	l.dropAnswer(c, State, 95, match(only, of.Masked(of.CtMark, of.Value{}, of.Uint(byTunnel))))
+	l.dropAnswer(c, State, 95, match(only, of.Masked(of.CtMark, of.Value{}, of.Uint(byTunnel|forHost))))
 }
 
 // dropAnswer drops what is no answer; a network's router refuses it.
@@ -133,7 +142,7 @@ func (l *list) dropAnswer(c Config, s Stage, priority uint16, m of.Match) {
 // outsideNetwork adds that nobody of a network is outside of its domain, and how
 // answers leave it.
 func outsideNetwork(l *list, c Config, n *desired.Network) {
-	if !c.clientsByTunnel() {
+	if !c.clientsByTunnel() && !c.servicesOutside() {
 		return
 	}
 	for _, p := range []netip.Prefix{n.Subnet, n.Subnet6} {
@@ -142,7 +151,7 @@ func outsideNetwork(l *list, c Config, n *desired.Network) {
 			l.drop(Outside, 100, match(domain(n), eth, of.InPrefix(src, p.Masked())), driver.DropSpoof)
 		}
 	}
-	if n.Encap == model.EncapVXLAN {
+	if n.Encap == model.EncapVXLAN && c.clientsByTunnel() {
 		l.add(Output, 160, match(network(n.ID), of.Eq(regPort, uint32(toRouter))), routerToRouter(of.Set(of.TunID, n.Tag), goTo(Homeward))...)
 	}
 }
@@ -151,7 +160,7 @@ func outsideNetwork(l *list, c Config, n *desired.Network) {
 // client's outside.
 func notOutside(l *list, c Config, n *desired.Network, own ...netip.Addr) {
 	for _, a := range own {
-		if c.clientsByTunnel() && a.IsValid() && !n.Holds(a) {
+		if (c.clientsByTunnel() || c.servicesOutside()) && a.IsValid() && !n.Holds(a) {
 			l.drop(Outside, 100, fromAddr(a, domain(n)), driver.DropSpoof)
 		}
 	}

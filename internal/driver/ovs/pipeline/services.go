@@ -26,6 +26,8 @@ const serviceBit = 1 << 31
 // translation.
 const marked = 1
 
+var isMarked = of.Masked(of.CtMark, of.Uint(marked), of.Uint(marked))
+
 // AffineMagic is in place of CookieMagic in the cookies of flows that the switch
 // learns; the lower bits are the service's number.
 const AffineMagic uint64 = 0xc0f3 << 48
@@ -49,11 +51,12 @@ type GroupOf struct {
 	Port     uint16
 	V6       bool
 	Pieces   bool // for fragments, which do not show their ports
+	Local    bool // among backends on this host
 }
 
 // Number is the number that a group would like to have.
 func (g GroupOf) Number() uint32 {
-	return NumberOf(fmt.Sprint(g.Service, " ", g.Protocol, " ", g.Port, " ", g.V6, " ", g.Pieces))
+	return NumberOf(fmt.Sprint(g.Service, " ", g.Protocol, " ", g.Port, " ", g.V6, " ", g.Pieces, " ", g.Local))
 }
 
 // NextService is another number for a service when one is taken.
@@ -164,10 +167,10 @@ func serviceBase(l *list, c Config) {
 		}
 		l.drop(Pick, 4, match(eth, isFragment), driver.DropInvalid)
 
-		l.add(Commit, 12, match(eth, isService, fresh), commitMarked())
+		l.add(Commit, 12, match(eth, isService, fresh), commitMarked(marked))
 		// A tuple behind a translation is the translation's alone.
 		l.drop(State, 92, match(eth, isService, of.State(of.StateTrk, of.StateNew|of.StateRel), of.Eq(of.CtMark, 0)), driver.DropInvalid)
-		other := match(eth, of.Masked(regService, of.Value{}, of.Uint(uint32(serviceBit))), of.Eq(of.CtMark, marked))
+		other := match(eth, of.Masked(regService, of.Value{}, of.Uint(uint32(serviceBit))), isMarked)
 		l.drop(State, 92, match(append(other, origin(fromPort), of.State(of.StateTrk, of.StateNew|of.StateRel|of.StateRpl))...), driver.DropInvalid)
 		l.drop(State, 92, match(append(other, isProto(6), fresh)...), driver.DropInvalid) // so tracking in user space calls a backend's request
 		back := of.State(of.StateRpl|of.StateTrk, of.StateInv)
@@ -195,8 +198,8 @@ func serviceBase(l *list, c Config) {
 	l.drop(Back, 0, nil, driver.DropInvalid)
 }
 
-func commitMarked() of.CT {
-	return of.CT{Commit: true, ZoneField: regDomain, Mark: marked, Recirc: true, Table: uint8(Output)}
+func commitMarked(mark uint32) of.CT {
+	return of.CT{Commit: true, ZoneField: regDomain, Mark: mark, Recirc: true, Table: uint8(Output)}
 }
 
 // byRouter turns a frame back to its sender's MAC, from the router's.
@@ -256,8 +259,9 @@ func ServiceDomain(c Config, d desired.Domain, zone uint16) []of.Flow {
 		l.add(Destination, 206, toAddr(a, append(here, of.EqMAC(of.EthDst, desired.RouterMAC))...), of.Set(regZone, zone), goTo(Itself))
 	}
 	for _, eth := range []of.Term{isIP, isIPv6} {
-		l.add(Output, 150, match(eth, inDomain(d), of.State(of.StateRpl|of.StateTrk, 0), of.Eq(of.CtMark, marked)), of.Set(regZone, zone), translate(Back))
+		l.add(Output, 150, match(eth, inDomain(d), isAnswer, isMarked), of.Set(regZone, zone), translate(Back))
 	}
+	toStack(l, c, d, zone)
 	return l.flows
 }
 
@@ -267,11 +271,12 @@ type choice struct {
 	id uint32 // of its buckets
 }
 
-// choices are the backends that new connections may go to, sorted by number.
-func (s Service) choices(v6 bool) []choice {
+// choices are the backends that new connections may go to, of all hosts or of this one,
+// sorted by number.
+func (s Service) choices(v6, local bool) []choice {
 	var keys []model.EndpointKey
 	for k, b := range s.Backends.All() {
-		if b.State == desired.BackendActive && b.Addr(v6).IsValid() && (s.Inside != desired.TrafficLocal || b.Local) {
+		if b.State == desired.BackendActive && b.Addr(v6).IsValid() && (!local || b.Local) {
 			keys = append(keys, k)
 		}
 	}
@@ -318,35 +323,42 @@ func (s Service) family(l *list, c Config, vip netip.Addr) []of.Group {
 		of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(Serve))
 
 	self := []of.Term{of.Eq(regService, s.Number), eth}
-	all := s.choices(v6)
-	for _, b := range all {
-		l.add(Again, 100, match(append(self, of.EqAddr(dst, b.Addr(v6)))...), goTo(Backend))
-	}
 	s.lateSegments(l, v6)
+	s.fromOutside(l, c, vip)
 	if s.Affinity > 0 {
-		s.remember(l, v6, self)
-	}
-	if len(all) == 0 {
-		return nil
+		s.remember(l, c, v6, self)
 	}
 	var groups []of.Group
-	for _, port := range s.Ports {
-		if port.Protocol == model.ProtoTCP || port.Protocol == model.ProtoUDP {
-			groups = append(groups, s.port(l, c, self, all, port, src)...)
+	for _, x := range s.askers(c, v6, self) {
+		for _, b := range x.all {
+			l.add(Again, 100, match(append(slices.Clone(x.who), of.EqAddr(dst, b.Addr(v6)))...), goTo(Backend))
+		}
+		if len(x.all) == 0 && x.above > 0 {
+			l.refuseBy(c, MeterServices, Pick, 100+x.above, match(x.who...), driver.DropNoProvider)
+		}
+		for _, port := range s.Ports {
+			if tracked := port.Protocol == model.ProtoTCP || port.Protocol == model.ProtoUDP; !tracked || len(x.all) == 0 {
+				continue
+			}
+			for _, g := range s.port(l, c, x, port, src) {
+				if !slices.ContainsFunc(groups, func(o of.Group) bool { return o.ID == g.ID }) {
+					groups = append(groups, g)
+				}
+			}
 		}
 	}
 	return groups
 }
 
 // port adds the flows that choose for new connections to a port.
-func (s Service) port(l *list, c Config, self []of.Term, all []choice, port desired.ServicePort, src of.Field) []of.Group {
+func (s Service) port(l *list, c Config, x asker, port desired.ServicePort, src of.Field) []of.Group {
 	v6 := src == of.IPv6Src
 	nat := func(b choice) of.CT {
 		return of.CT{Commit: true, ZoneField: regZone, NAT: of.NATDst, To: b.Addr(v6), Port: port.Backend, Recirc: true, Table: uint8(Backend)}
 	}
-	name := GroupOf{s.Key, port.Protocol, port.Port, v6, false}
+	name := GroupOf{s.Key, port.Protocol, port.Port, v6, false, x.local}
 	g := of.Group{ID: s.Group(name), Seed: s.Seed(), Fields: []of.Field{src}}
-	for _, b := range all {
+	for _, b := range x.all {
 		g.Buckets = append(g.Buckets, of.Bucket{ID: b.id, Actions: []of.Action{nat(b)}})
 	}
 	pieces := g // fragments do not show their ports: the client's address chooses
@@ -362,20 +374,20 @@ func (s Service) port(l *list, c Config, self []of.Term, all []choice, port desi
 		}
 	}
 	proto := isProto(int(port.Protocol))
-	asked := match(append(self, proto, of.Eq(dstPort(port.Protocol), port.Port))...)
+	asked := match(append(slices.Clone(x.who), proto, of.Eq(dstPort(port.Protocol), port.Port))...)
 	lead := func(priority uint16, g of.Group, m of.Match) {
 		before := l.cookie
 		l.cookie = cookie(KindService, GroupNumber(g))
-		l.add(Pick, priority, m, append(slices.Clone(clear), of.Choose{Group: g.ID})...)
+		l.add(Pick, priority+x.above, m, append(slices.Clone(clear), of.Choose{Group: g.ID})...)
 		l.cookie = before
 	}
 	lead(10, g, asked)
 	groups := []of.Group{g}
 	var parts []of.Match
 	if c.Pieces && port.Protocol == model.ProtoUDP && s.oneUDP() {
-		parts = append(parts, match(append(self, isFragment, proto)...))
+		parts = append(parts, match(append(slices.Clone(x.who), isFragment, proto)...))
 		if v6 {
-			parts = append(parts, match(append(self, isFragment, isProto(protoFragment))...))
+			parts = append(parts, match(append(slices.Clone(x.who), isFragment, isProto(protoFragment))...))
 		}
 		if s.Affinity == 0 {
 			name.Pieces = true
@@ -389,10 +401,10 @@ func (s Service) port(l *list, c Config, self []of.Term, all []choice, port desi
 		}
 	}
 	if s.Affinity > 0 {
-		for _, b := range all {
+		for _, b := range x.all {
 			stays := staysWith(b.Addr(v6))
 			for _, m := range append(parts, asked) {
-				l.add(Pick, 100, match(append(m, stays...)...), append(slices.Clone(clear), nat(b))...)
+				l.add(Pick, 100+x.above, match(append(m, stays...)...), append(slices.Clone(clear), nat(b))...)
 			}
 		}
 	}
@@ -423,7 +435,7 @@ func staysWith(a netip.Addr) []of.Term {
 
 // remember adds the flows by which the switch learns to whom a client's connection
 // went that was let through.
-func (s Service) remember(l *list, v6 bool, self []of.Term) {
+func (s Service) remember(l *list, c Config, v6 bool, self []of.Term) {
 	learn := of.Learn{
 		Table: uint8(Affine), Priority: 1, Idle: uint16(min(max(s.Affinity, time.Second), of.MaxIdle) / time.Second),
 		Limit: desired.MaxAffine, Cookie: AffineMagic | uint64(s.Number), EthType: ethIP, Same: regService,
@@ -433,7 +445,10 @@ func (s Service) remember(l *list, v6 bool, self []of.Term) {
 		learn.EthType, learn.At, learn.From, learn.Load, learn.Into = ethIPv6, of.IPv6Src, of.IPv6Src, of.IPv6Dst, of.XXReg3
 	}
 	fresh := match(append(self, of.State(of.StateNew|of.StateTrk, 0))...)
-	l.add(Commit, 14, fresh, learn, commitMarked())
+	l.add(Commit, 14, fresh, learn, commitMarked(marked))
+	if s.outside(c) {
+		l.add(Commit, 15, match(append(fresh, origin(fromStack))...), learn, commitMarked(marked|forHost))
+	}
 	learn.From = learn.Load // the client is its own backend
 	l.add(Hairpin, 10, match(append(self, of.State(of.StateNew|of.StateTrk, of.StateInv))...), learn, of.Output{Port: of.PortInPort})
 }

@@ -30,8 +30,14 @@ func sampleService() *desired.Service {
 
 // made returns a service's flows, and its groups as text.
 func made(c Config, s *desired.Service) (flows []of.Flow, groups string) {
-	next := uint32(0)
-	flows, all := ServiceFlows(c, Service{Service: s, Number: 0x80000005, Domain: 7, Zone: 65528, Group: func(GroupOf) uint32 { next++; return next }})
+	numbers := map[GroupOf]uint32{}
+	number := func(g GroupOf) uint32 {
+		if numbers[g] == 0 {
+			numbers[g] = uint32(len(numbers) + 1)
+		}
+		return numbers[g]
+	}
+	flows, all := ServiceFlows(c, Service{Service: s, Number: 0x80000005, Domain: 7, Zone: 65528, Group: number})
 	var b strings.Builder
 	for _, g := range all {
 		fmt.Fprintf(&b, "# group %d by", g.ID)
@@ -49,6 +55,7 @@ func made(c Config, s *desired.Service) (flows []of.Flow, groups string) {
 // TestServiceGolden pins the flows of services, of a domain that has some, and the
 // groups.
 func TestServiceGolden(t *testing.T) {
+	way := desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16")).WithIPv6()
 	for _, x := range []struct {
 		name string
 		c    Config
@@ -57,12 +64,18 @@ func TestServiceGolden(t *testing.T) {
 		{"service", Config{Tunnel: 1, ArpMode: model.ArpProxy, Answers: true, Pieces: true}, 0},
 		{"service-affine", Config{Tunnel: 1, ArpMode: model.ArpProxy, Answers: true, Pieces: true}, 24 * time.Hour},
 		{"service-kernel", Config{Tunnel: 1, ArpMode: model.ArpProxy, Answers: true, Relay: true}, 0},
+		{"service-exposed", Config{Tunnel: 1, Host: 3, Private: *way, ArpMode: model.ArpProxy, Answers: true, Pieces: true}, 24 * time.Hour},
 	} {
 		s := sampleService()
-		s.Affinity = x.stay
+		s.Affinity, s.Exposed = x.stay, x.c.Host != 0
+		if s.Exposed {
+			k := model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "vx"}, ID: "e1"}
+			here, _ := s.Backends.Get(k)
+			here.Local = true
+		}
 		flows, groups := made(x.c, s)
 		base := map[string]bool{} // that is in another golden
-		for _, f := range Base(Config{Tunnel: 1, Uplink: 2, ArpMode: model.ArpProxy, Answers: true}) {
+		for _, f := range Base(Config{Tunnel: 1, Uplink: 2, Host: x.c.Host, Private: x.c.Private, ArpMode: model.ArpProxy, Answers: true}) {
 			base[f.String()] = true
 		}
 		for _, f := range Base(x.c) {
@@ -80,7 +93,7 @@ func TestChoice(t *testing.T) {
 	s := sampleService()
 	ids := func() []uint32 {
 		var out []uint32
-		for _, b := range (Service{Service: s}).choices(false) {
+		for _, b := range (Service{Service: s}).choices(false, s.Inside == desired.TrafficLocal) {
 			out = append(out, b.id)
 		}
 		return out

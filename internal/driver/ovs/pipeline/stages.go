@@ -63,11 +63,12 @@ const (
 	Owner        Stage = WouldDefault + 1              // the port whose share of what is told a packet takes
 
 	// Clients outside of all networks.
-	Routers   Stage = Owner + 1   // frames of other hosts' routers: are they such hosts
-	Relayed   Stage = Routers + 1 // and whose packets are they
-	Outside   Stage = Relayed + 1 // is the sender outside
-	Relabel   Stage = Outside + 1 // a known connection's client comes by another host
-	Homeward  Stage = Relabel + 1 // answers, to the host that the client came by
+	Routers   Stage = Owner + 1    // frames of other hosts' routers: are they such hosts
+	Relayed   Stage = Routers + 1  // and whose packets are they
+	Returned  Stage = Relayed + 1  // of backends: are they such
+	Outside   Stage = Returned + 1 // is the sender outside
+	Relabel   Stage = Outside + 1  // a known connection's client comes by another host
+	Homeward  Stage = Relabel + 1  // answers, to the host that the client came by
 	NumStages Stage = Homeward + 1
 )
 
@@ -79,7 +80,7 @@ var stageNames = map[Stage]string{
 	Hairpin: "hairpin", Itself: "itself", ItselfSeen: "itself-seen", ItselfBack: "itself-back", Back: "back",
 	Track: "track", State: "state", Commit: "commit", Output: "output",
 	Logged: "logged", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default", Owner: "owner",
-	Routers: "routers", Relayed: "relayed", Outside: "outside", Relabel: "relabel", Homeward: "homeward",
+	Routers: "routers", Relayed: "relayed", Returned: "returned", Outside: "outside", Relabel: "relabel", Homeward: "homeward",
 }
 
 func (s Stage) String() string {
@@ -123,6 +124,8 @@ const (
 	fromUplink = 3
 	fromHost   = 4
 	fromRouter = 5 // of a client outside, by the router of another host
+	fromStack  = 6 // of a client outside, by this host's own stack
+	fromBehind = 7 // of a backend elsewhere, to a client outside that asked by this host
 )
 
 // Values of regWay, beside wayAnswers; 0 = none. The port may have private addresses of both families.
