@@ -188,9 +188,10 @@ func (n *Namespace) echo(ctx context.Context, to netip.Addr) error {
 
 // Question is one probe of a matrix.
 type Question struct {
-	From string // container
-	To   string // container that is to answer; empty = not checked
+	From string // container, host, or namespace beyond one
+	To   string // container that is to answer, or host or namespace beyond it; empty = a container, which is not checked
 	Target
+	ByHost *ByHost // when From is no container
 }
 
 // AskAll makes many probes in parallel and returns their answers in order.
@@ -200,7 +201,7 @@ func (l *Lab) AskAll(ctx context.Context, qs []Question, timeout time.Duration) 
 	g.SetLimit(64)
 	for i, q := range qs {
 		g.Go(func() error {
-			if ns, err := l.Space(q.From); err != nil {
+			if ns, err := l.asker(q.From); err != nil {
 				out[i] = Answer{Err: err}
 			} else {
 				out[i] = ns.Probe(ctx, q.Target, timeout)
@@ -210,4 +211,12 @@ func (l *Lab) AskAll(ctx context.Context, qs []Question, timeout time.Duration) 
 	}
 	_ = g.Wait() // errors are in the answers
 	return out
+}
+
+// asker is the namespace of a container or a host.
+func (l *Lab) asker(name string) (*Namespace, error) {
+	if h, err := l.Host(name); err == nil {
+		return h.NS, nil
+	}
+	return l.Space(name)
 }

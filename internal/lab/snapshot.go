@@ -2,8 +2,11 @@ package lab
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -11,8 +14,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/contiv/netplugin/v2/internal/agent/observe"
 	"github.com/contiv/netplugin/v2/internal/compile"
-	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
@@ -57,37 +60,69 @@ func (l *Lab) Snapshot(ctx context.Context) ([]tables.Change, store.Revision, er
 	return out, store.Revision(resp.Header.Revision), nil
 }
 
-// Pictures compiles a snapshot for every host of the lab, from scratch.
-func (l *Lab) Pictures(snapshot []tables.Change, rev store.Revision) map[model.HostName]desired.Host {
-	out := map[model.HostName]desired.Host{}
-	for _, h := range l.hosts {
-		c := compile.New(model.HostName(h.Name))
-		for _, ch := range snapshot {
-			if k, ok := ch.Key.(model.RuleKey); ok && ch.Deleted() {
-				c.DeleteRule(k)
-			}
-			switch v := ch.Value.(type) {
-			case model.Global:
-				c.SetGlobal(v)
-			case model.Host:
-				c.SetHost(v)
-			case model.Tenant:
-				c.SetTenant(v)
-			case model.Network:
-				c.SetNetwork(v)
-			case model.Group:
-				c.SetGroup(v)
-			case model.Policy:
-				c.SetPolicy(v)
-			case model.PolicyRule:
-				c.SetRule(v)
-			case model.Endpoint:
-				c.SetEndpoint(v)
-			case model.IdentityRecord:
-				c.SetIdentity(v)
-			}
+// enter tells a compiler of a snapshot.
+func enter(c *compile.Compiler, snapshot []tables.Change) {
+	for _, ch := range snapshot {
+		if k, ok := ch.Key.(model.RuleKey); ok && ch.Deleted() {
+			c.DeleteRule(k)
 		}
-		out[model.HostName(h.Name)], _ = c.Compile(int64(rev))
+		switch v := ch.Value.(type) {
+		case model.Global:
+			c.SetGlobal(v)
+		case model.Host:
+			c.SetHost(v)
+		case model.Tenant:
+			c.SetTenant(v)
+		case model.Network:
+			c.SetNetwork(v)
+		case model.Group:
+			c.SetGroup(v)
+		case model.Policy:
+			c.SetPolicy(v)
+		case model.PolicyRule:
+			c.SetRule(v)
+		case model.Endpoint:
+			c.SetEndpoint(v)
+		case model.IdentityRecord:
+			c.SetIdentity(v)
+		case model.Service:
+			c.SetService(v)
+		}
+	}
+}
+
+// AgentState asks a host's netplugin what it knows of itself.
+func (h *Host) AgentState(ctx context.Context) (s observe.State, err error) {
+	client := http.Client{Transport: &http.Transport{DialContext: h.NS.Dial, DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:9090/debug/state", nil)
+	if err != nil {
+		return s, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return s, fmt.Errorf("ask %s for its state: %w", h.Name, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // it was read
+	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+		return s, fmt.Errorf("ask %s for its state: %w", h.Name, err)
+	}
+	return s, nil
+}
+
+// privateAddresses are the IPv4 addresses by which each host knows its containers, by
+// their interfaces; of a host whose netplugin does not answer there are none.
+func (l *Lab) privateAddresses(ctx context.Context) map[model.HostName]map[string]netip.Addr {
+	out := map[model.HostName]map[string]netip.Addr{}
+	for _, h := range l.hosts {
+		s, err := h.AgentState(ctx)
+		if err != nil {
+			continue
+		}
+		of := map[string]netip.Addr{}
+		for name, p := range s.Ports {
+			of[name] = p.Private
+		}
+		out[model.HostName(h.Name)] = of
 	}
 	return out
 }

@@ -46,17 +46,7 @@ func outsideBySix(t *testing.T, driver string) {
 		"policy rule-add -t blue -d in -j deny -l tcp -P 81 some 2",
 		"group create -t blue -p some vx some",
 	)
-	c.attachBeyond(h)
-	for _, args := range []string{"addr add " + link6.String() + "/64 dev up0 nodad"} {
-		if out, err := h.Run(t.Context(), "ip", strings.Fields(args)...); err != nil {
-			t.Fatalf("ip %s: %v %s", args, err, out)
-		}
-	}
-	for _, args := range []string{"addr add " + beyond6.String() + "/64 dev o0 nodad"} {
-		if out, err := c.space(beyond).Command(t.Context(), "ip", strings.Fields(args)...).CombinedOutput(); err != nil {
-			t.Fatalf("ip %s: %v %s", args, err, out)
-		}
-	}
+	c.attachBeyond6(h)
 	c.add(spec("b", "h1", "blue/vx"), spec("r", "h1", "red/vx")) // first: they get the same address
 	c.add(spec("g", "h1", "blue/gw"), spec("v", "h1", "blue/only"), spec("p", "h1", "blue/vx/some"))
 	if c.addr("b", "6") != c.addr("r", "6") {
@@ -147,6 +137,21 @@ func outsideBySix(t *testing.T, driver string) {
 		t.Errorf("a connection over a restart of netplugin: %v", err)
 	}
 	published()
+}
+
+// attachBeyond6 is attachBeyond with addresses of IPv6 too.
+func (c *cluster) attachBeyond6(h *lab.Host) {
+	c.t.Helper()
+	c.attachBeyond(h)
+	for _, x := range []struct {
+		in   *lab.Namespace
+		args string
+	}{{h.NS, link6.String() + "/64 dev up0"}, {c.space(beyond), beyond6.String() + "/64 dev o0"}} {
+		args := append([]string{"addr", "add"}, append(strings.Fields(x.args), "nodad")...)
+		if out, err := x.in.Command(c.t.Context(), "ip", args...).CombinedOutput(); err != nil {
+			c.t.Fatalf("ip %s: %v %s", args, err, out)
+		}
+	}
 }
 
 // askName asks a name server over UDP, and tells what it says.

@@ -13,20 +13,26 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestReachability asks, in both forwarding modes, each container of drivertest's
-// tenants that share networks for each other one, by both families: VXLAN and VLAN, on
-// one host and across two, within a network, to other networks of the tenant, to what
-// is shared with it and to what is not, with policies that let in whom they can and,
-// in mode routing, without. The answers have to be those of the reference driver.
+// TestReachability asks, in both forwarding modes and by both families, for everybody
+// in the name of everybody: each container of drivertest's tenants that share networks,
+// VXLAN and VLAN, on one host and across two, within a network, to other networks of
+// the tenant, to what is shared with it and to what is not; the hosts; somebody beyond
+// a host; and services of all tenants, one of them without providers. With policies
+// that let in whom they can and, in mode routing, without. The answers have to be those
+// of the reference driver.
 func TestReachability(t *testing.T) { on(t, 2, both, reachability) }
 
 func reachability(t *testing.T, driver string) {
 	c := up(t, driver, "reach", 2)
 	c.netctl("global set --fwd-mode routing") // so that containers get default routes in both families
 	c.sharing()
+	c.attachBeyond6(c.host("h1"))
+	c.makeServices()
+	c.publishAll()
 	old := drivertest.Case{}
 	for _, mode := range []model.FwdMode{model.FwdRouting, model.FwdBridge} {
 		c.netctl("global set --fwd-mode " + string(mode))
+		c.forgetNeighbours() // the gateway of a VLAN network is another machine now
 		cases := drivertest.SharedCases(drivertest.SharedTopology())
 		if mode == model.FwdBridge {
 			cases = cases[len(cases)-1:] // what lets in most
@@ -37,7 +43,7 @@ func reachability(t *testing.T, driver string) {
 			}
 			old = next
 			start := time.Now()
-			rows, err := c.Matrix(t.Context(), c.everybody())
+			rows, err := c.Matrix(t.Context(), append(c.everybody(), c.further(mode)...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +52,7 @@ func reachability(t *testing.T, driver string) {
 				if r.Expected == lab.OK {
 					ok++
 				}
-				if r.Right() || r.Expected == lab.Denied && r.Seen.Verdict != lab.OK { // or somebody says at once that it leads nowhere
+				if r.Right() && c.byProvider(r) || r.Expected == lab.Denied && r.Seen.Verdict != lab.OK { // or somebody says at once that it leads nowhere
 					continue
 				}
 				if wrong++; wrong <= 5 {
@@ -85,28 +91,22 @@ func (c *cluster) sharing() {
 		s := lab.ContainerSpec{Name: string(e.Key.ID), Host: string(e.Host)}
 		s.Tenant, s.Network, s.Group = string(e.Key.Network.Tenant), string(e.Key.Network.Name), string(e.Group)
 		s.Listen = []string{"tcp/80"}
+		s.Labels = map[string]string{"of": s.Tenant + "-" + s.Network}
 		specs = append(specs, s)
 	}
 	c.add(specs...)
 }
 
-// everybody are the questions of all containers for all others, but for those of
-// another tenant whose address one of the asker's has, too.
-func (c *cluster) everybody() (qs []lab.Question) {
+// forgetNeighbours makes containers ask anew for whom they know.
+func (c *cluster) forgetNeighbours() {
 	c.t.Helper()
-	of := map[string]bool{}
 	for _, a := range c.Containers() {
-		of[fmt.Sprint(a.Tenant, a.IPv4)] = true
-	}
-	for _, from := range c.Containers() {
-		for _, to := range c.Containers() {
-			if from == to || from.Tenant != to.Tenant && of[fmt.Sprint(from.Tenant, to.IPv4)] {
-				continue
+		for _, family := range []string{"-4", "-6"} {
+			if out, err := c.space(a.Name).Command(c.t.Context(), "ip", family, "neigh", "flush", "dev", "eth0").CombinedOutput(); err != nil {
+				c.t.Fatalf("ip %s neigh flush in %s: %v %s", family, a.Name, err, out)
 			}
-			qs = append(qs, c.question(from.Name+" "+to.Name+" tcp/80 4"), c.question(from.Name+" "+to.Name+" tcp/80 6"))
 		}
 	}
-	return qs
 }
 
 func keys(of []model.NetworkKey) (out []string) {
