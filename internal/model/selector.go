@@ -224,12 +224,26 @@ func (s Selector) Validate(field string) error {
 			return err
 		}
 	}
-	for _, all := range [][]Requirement{s.Requirements(), s.OfNamespace()} {
-		if k, empty := contradiction(all); empty {
-			return InvalidField(field, k, "must be able to select something: what it requires of this label never holds together")
-		}
+	if k, nobody := s.contradicts(); nobody {
+		return InvalidField(field, k, "must be able to select something: what it requires of this label never holds together")
 	}
 	return nil
+}
+
+// Nobody tells whether no endpoint can meet what the selector requires of labels.
+func (s Selector) Nobody() bool {
+	_, nobody := s.contradicts()
+	return nobody
+}
+
+// contradicts finds a label whose requirements never hold together.
+func (s Selector) contradicts() (key string, nobody bool) {
+	for _, all := range [][]Requirement{s.Requirements(), s.OfNamespace()} {
+		if key, nobody = contradiction(all); nobody {
+			return key, true
+		}
+	}
+	return "", false
 }
 
 func (r Requirement) validate(field string) error {

@@ -1,0 +1,237 @@
+package kube
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+)
+
+// The judge is written from the texts of the two APIs' types alone, on Kubernetes'
+// own objects, and shares nothing with the translation.
+
+// world is what there is in a cluster.
+type world struct {
+	namespaces map[string]map[string]string // labels by name
+	pods       []pod
+	policies   []*networkingv1.NetworkPolicy
+	cluster    []*policyv1alpha2.ClusterNetworkPolicy
+}
+
+type pod struct {
+	name, namespace string
+	labels          map[string]string
+	ports           []corev1.ContainerPort
+	addr            netip.Addr
+}
+
+// end is one side of a connection: a pod, or an address that is nobody's.
+type end struct {
+	pod  *pod
+	addr netip.Addr
+}
+
+type connection struct {
+	from, to end
+	protocol corev1.Protocol
+	port     int32
+}
+
+// selects has the meaning of Kubernetes' own library.
+func selects(s *metav1.LabelSelector, on map[string]string) bool {
+	sel, err := metav1.LabelSelectorAsSelector(s)
+	return err == nil && sel.Matches(labels.Set(on))
+}
+
+func (w world) labelsOf(namespace string) map[string]string {
+	out := map[string]string{"kubernetes.io/metadata.name": namespace}
+	maps.Copy(out, w.namespaces[namespace])
+	return out
+}
+
+// allowed: both what leaves the one and what enters the other has to be allowed.
+func (w world) allowed(c connection) bool { return w.egress(c) && w.ingress(c) }
+
+func (w world) egress(c connection) bool {
+	return c.from.pod == nil || w.decide(c, c.from.pod, c.to, true)
+}
+
+func (w world) ingress(c connection) bool {
+	return c.to.pod == nil || w.decide(c, c.to.pod, c.from, false)
+}
+
+// decide asks the tiers one after the other about a pod that policies may select.
+func (w world) decide(c connection, subject *pod, peer end, egress bool) bool {
+	if verdict := w.tier(policyv1alpha2.AdminTier, c, subject, peer, egress); verdict != "" {
+		return verdict == policyv1alpha2.ClusterNetworkPolicyRuleActionAccept
+	}
+	if isolated, allowed := w.networkPolicies(c, subject, peer, egress); isolated {
+		return allowed
+	}
+	return w.tier(policyv1alpha2.BaselineTier, c, subject, peer, egress) != policyv1alpha2.ClusterNetworkPolicyRuleActionDeny
+}
+
+func (w world) networkPolicies(c connection, subject *pod, peer end, egress bool) (isolated, allowed bool) {
+	for _, p := range w.policies {
+		if p.Namespace != subject.namespace || !selects(&p.Spec.PodSelector, subject.labels) {
+			continue
+		}
+		about := !egress || len(p.Spec.Egress) > 0
+		if len(p.Spec.PolicyTypes) > 0 {
+			want := networkingv1.PolicyTypeIngress
+			if egress {
+				want = networkingv1.PolicyTypeEgress
+			}
+			about = slices.Contains(p.Spec.PolicyTypes, want)
+		}
+		if !about {
+			continue
+		}
+		isolated = true
+		if egress {
+			for _, r := range p.Spec.Egress {
+				allowed = allowed || w.peers(p.Namespace, r.To, peer) && ports(c, r.Ports)
+			}
+		} else {
+			for _, r := range p.Spec.Ingress {
+				allowed = allowed || w.peers(p.Namespace, r.From, peer) && ports(c, r.Ports)
+			}
+		}
+	}
+	return isolated, allowed
+}
+
+func (w world) peers(namespace string, peers []networkingv1.NetworkPolicyPeer, e end) bool {
+	if len(peers) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(peers, func(p networkingv1.NetworkPolicyPeer) bool {
+		if p.IPBlock != nil {
+			return inside(p.IPBlock.CIDR, e.addr) && !slices.ContainsFunc(p.IPBlock.Except, func(x string) bool { return inside(x, e.addr) })
+		}
+		if e.pod == nil || p.PodSelector != nil && !selects(p.PodSelector, e.pod.labels) {
+			return false
+		}
+		if p.NamespaceSelector != nil {
+			return selects(p.NamespaceSelector, w.labelsOf(e.pod.namespace))
+		}
+		return e.pod.namespace == namespace
+	})
+}
+
+func inside(cidr string, a netip.Addr) bool {
+	p, err := netip.ParsePrefix(cidr)
+	return err == nil && p.Contains(a)
+}
+
+func ports(c connection, ports []networkingv1.NetworkPolicyPort) bool {
+	if len(ports) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool {
+		protocol := corev1.ProtocolTCP
+		if p.Protocol != nil {
+			protocol = *p.Protocol
+		}
+		switch {
+		case protocol != c.protocol:
+			return false
+		case p.Port == nil:
+			return true
+		case p.Port.Type == intstr.String:
+			return named(c, p.Port.StrVal)
+		case p.EndPort != nil:
+			return p.Port.IntVal <= c.port && c.port <= *p.EndPort
+		}
+		return p.Port.IntVal == c.port
+	})
+}
+
+// named: names are those of the container ports of the pod that is asked.
+func named(c connection, name string) bool {
+	return c.to.pod != nil && slices.ContainsFunc(c.to.pod.ports, func(p corev1.ContainerPort) bool {
+		return p.Name == name && p.Protocol == c.protocol && p.ContainerPort == c.port
+	})
+}
+
+// tier says what the ClusterNetworkPolicies of a tier decide; "" = the next tier does.
+// Policies have different priorities here, so that their sequence is told.
+func (w world) tier(t policyv1alpha2.Tier, c connection, subject *pod, peer end, egress bool) policyv1alpha2.ClusterNetworkPolicyRuleAction {
+	all := slices.Clone(w.cluster)
+	slices.SortFunc(all, func(a, b *policyv1alpha2.ClusterNetworkPolicy) int { return int(a.Spec.Priority - b.Spec.Priority) })
+	for _, p := range all {
+		if p.Spec.Tier != t || !w.choice(p.Spec.Subject.Namespaces, p.Spec.Subject.Pods, subject) {
+			continue
+		}
+		var action policyv1alpha2.ClusterNetworkPolicyRuleAction
+		if egress {
+			for _, r := range p.Spec.Egress {
+				if w.clusterPeers(r.To, peer) && protocols(c, r.Protocols) {
+					action = r.Action
+					break
+				}
+			}
+		} else {
+			for _, r := range p.Spec.Ingress {
+				var from []policyv1alpha2.ClusterNetworkPolicyEgressPeer
+				for _, f := range r.From {
+					from = append(from, policyv1alpha2.ClusterNetworkPolicyEgressPeer{Namespaces: f.Namespaces, Pods: f.Pods})
+				}
+				if w.clusterPeers(from, peer) && protocols(c, r.Protocols) {
+					action = r.Action
+					break
+				}
+			}
+		}
+		switch action {
+		case policyv1alpha2.ClusterNetworkPolicyRuleActionPass:
+			return ""
+		case "":
+		default:
+			return action
+		}
+	}
+	return ""
+}
+
+func (w world) choice(namespaces *metav1.LabelSelector, pods *policyv1alpha2.NamespacedPod, of *pod) bool {
+	if namespaces != nil {
+		return selects(namespaces, w.labelsOf(of.namespace))
+	}
+	return selects(&pods.NamespaceSelector, w.labelsOf(of.namespace)) && selects(&pods.PodSelector, of.labels)
+}
+
+func (w world) clusterPeers(peers []policyv1alpha2.ClusterNetworkPolicyEgressPeer, e end) bool {
+	return slices.ContainsFunc(peers, func(p policyv1alpha2.ClusterNetworkPolicyEgressPeer) bool {
+		if len(p.Networks) > 0 {
+			return slices.ContainsFunc(p.Networks, func(n policyv1alpha2.CIDR) bool { return inside(string(n), e.addr) })
+		}
+		return e.pod != nil && w.choice(p.Namespaces, p.Pods, e.pod)
+	})
+}
+
+func protocols(c connection, all []policyv1alpha2.ClusterNetworkPolicyProtocol) bool {
+	if len(all) == 0 {
+		return true
+	}
+	number := func(p *policyv1alpha2.Port) bool {
+		return p == nil || p.Number == c.port || p.Range != nil && p.Range.Start <= c.port && c.port <= p.Range.End
+	}
+	return slices.ContainsFunc(all, func(p policyv1alpha2.ClusterNetworkPolicyProtocol) bool {
+		switch {
+		case p.TCP != nil:
+			return c.protocol == corev1.ProtocolTCP && number(p.TCP.DestinationPort)
+		case p.UDP != nil:
+			return c.protocol == corev1.ProtocolUDP && number(p.UDP.DestinationPort)
+		case p.SCTP != nil:
+			return c.protocol == corev1.ProtocolSCTP && number(p.SCTP.DestinationPort)
+		}
+		return named(c, p.DestinationNamedPort)
+	})
+}
