@@ -45,7 +45,7 @@ func (l *Lab) Expect(ctx context.Context, qs []Question) ([]Expectation, error) 
 // ExpectOf is Expect for a snapshot at hand.
 func (l *Lab) ExpectOf(ctx context.Context, snap []tables.Change, rev store.Revision, qs []Question) ([]Expectation, error) {
 	private := l.privateAddresses(ctx)
-	e := expecting{lab: l, endpoints: map[model.NetworkKey][]model.Endpoint{}, exposed: map[netip.Addr]bool{}}
+	e := expecting{lab: l, endpoints: map[model.NetworkKey][]model.Endpoint{}, exposed: map[netip.Addr]bool{}, private: map[model.HostName]*desired.Private{}}
 	for name, pic := range l.pictures(snap, rev, private) {
 		fake := oracle.New()
 		defer func() { _ = fake.Close() }() // it holds nothing
@@ -53,6 +53,7 @@ func (l *Lab) ExpectOf(ctx context.Context, snap []tables.Change, rev store.Revi
 			return nil, fmt.Errorf("apply the picture of %s to the oracle: %w", name, err)
 		}
 		e.fabric.Add(name, fake)
+		e.private[name] = pic.Private
 		for _, s := range pic.Services.All() {
 			e.exposed[s.IPv4], e.exposed[s.IPv6] = s.Exposed, s.Exposed
 		}
@@ -86,6 +87,7 @@ type expecting struct {
 	fabric    oracle.Fabric
 	endpoints map[model.NetworkKey][]model.Endpoint
 	exposed   map[netip.Addr]bool // virtual addresses
+	private   map[model.HostName]*desired.Private
 }
 
 // endpoint finds the one of a container.
@@ -124,7 +126,11 @@ func (e *expecting) expect(q Question, srcPort uint16) (Expectation, error) {
 			return Expectation{}, err
 		}
 		before := out.Hops
-		ask.Port, ask.Src = "", h.Address
+		// By IPv6 the host may have another address than this one, which reaches its
+		// own containers alone: it needs a provider there.
+		if ask.Port, ask.Src = "", h.Address; ask.Dst.Is6() {
+			ask.Src = e.private[ask.Host].Addr6
+		}
 		out = e.fabric.Ask(ask)
 		out.Hops = slices.Concat(before, out.Hops)
 	}
