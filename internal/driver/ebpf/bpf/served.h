@@ -434,8 +434,10 @@ static __noinline int keep(struct pkt *p, __u64 now, __u32 entered)
 	if (!p->begun)
 		return 0;
 	note_affinity(p, now);
-	if (!entered || bpf_map_update_elem(&translations, &p->ck, &p->tr, BPF_ANY))
+	if (!entered || bpf_map_update_elem(&translations, &p->ck, &p->tr, BPF_ANY)) {
+		p->begun = 0;
 		return 0;
+	}
 	p->tk = p->tr.front;
 	struct translation *former = bpf_map_lookup_elem(&translations, &p->tk);
 	int had = former != 0;
@@ -472,6 +474,7 @@ static __noinline int to_itself(struct __sk_buff *skb, struct pkt *p, struct set
 	int entered = commit(p, now, p->stamp, p->ifindex);
 	if (p->nat == NAT_THERE)
 		keep(p, now, entered);
+	count_served(p);
 	if (rewrite(skb, p))
 		return dropped(DROP_INVALID);
 	__builtin_memcpy(p->eth.dst, p->eth.src, 6);
