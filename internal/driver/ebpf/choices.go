@@ -17,14 +17,26 @@ type member struct {
 	index uint32
 }
 
-// candidates are who may be chosen for IPv4 and IPv6, sorted by index.
+// candidates are who may be chosen, by whom is chosen among, sorted by index.
 type candidates struct {
-	of  [2][]member
-	all []member // for either
+	of  [choices][]member
+	all []member // by any
 	s   *desired.Service
 	// known are the numbers of backends by their places, of those that go too.
 	known map[uint16]uint64
 }
+
+// mayServe tells whether a choice may fall on a backend.
+func mayServe(s *desired.Service, b *desired.Backend, choice int) bool {
+	among := [choices / 2]desired.TrafficPolicy{s.Inside, s.Outside, desired.TrafficLocal}[choice/2]
+	if choice >= choicesInside && !s.Exposed {
+		return false
+	}
+	return b.State == desired.BackendActive && b.Addr(choice%2 == 1).IsValid() && (among != desired.TrafficLocal || b.Local)
+}
+
+// tableKey is where the owners of a service's slots are.
+func tableKey(number uint32, choice int) uint32 { return number<<3 | uint32(choice) }
 
 // putBackends writes a service's backends; gone are those that are to be taken out
 // once nobody is led to them.
@@ -52,10 +64,10 @@ func (p *pass) putBackends(x *servedService, s *desired.Service) (c candidates, 
 			used[i] = true
 		}
 		v := backendEntry{ID: id, IP: [2]addr{toAddr(b.IPv4), toAddr(b.IPv6)}, State: uint8(b.State)}
-		for family := range c.of {
-			if b.State == desired.BackendActive && b.Addr(family == 1).IsValid() && (s.Inside != desired.TrafficLocal || b.Local) {
-				v.Among |= 1 << family
-				c.of[family] = append(c.of[family], member{id, i})
+		for choice := range c.of {
+			if mayServe(s, b, choice) {
+				v.Among |= 1 << choice
+				c.of[choice] = append(c.of[choice], member{id, i})
 			}
 		}
 		if v.Among != 0 {
@@ -74,8 +86,9 @@ func (p *pass) putBackends(x *servedService, s *desired.Service) (c candidates, 
 		}
 	}
 	byIndex := func(a, b member) int { return int(a.index) - int(b.index) }
-	slices.SortFunc(c.of[0], byIndex)
-	slices.SortFunc(c.of[1], byIndex)
+	for choice := range c.of {
+		slices.SortFunc(c.of[choice], byIndex)
+	}
 	slices.SortFunc(c.all, byIndex)
 	return c, gone, nil
 }
@@ -87,29 +100,30 @@ func (p *pass) putHeader(after *servicePass, number uint32, c candidates) error 
 	old, had := p.services.have[number]
 	h := service{Generation: old.Generation, Seed: c.s.Seed(), Affinity: uint64(c.s.Affinity)}
 	limit := scanned
-	if old.Table != [2]uint32{} {
+	if old.Table != [choices]uint32{} {
 		limit = scanned / 2
 	}
 	if len(c.all) <= limit {
 		for i, m := range c.all {
 			h.IDs[i], h.At[i] = m.id, uint16(m.index)
-			for family := range c.of {
-				if slices.Contains(c.of[family], m) {
-					h.Among[family] |= 1 << i
+			for choice := range c.of {
+				if slices.Contains(c.of[choice], m) {
+					h.Among[choice] |= 1 << i
 				}
 			}
 		}
 	} else {
-		for family := range c.of {
-			switch {
-			case len(c.of[family]) == 0:
-			case family == 1 && slices.Equal(c.of[0], c.of[1]):
-				h.Table[1] = h.Table[0]
-			default:
-				h.Table[family] = number<<1 | uint32(family)
-				if err := p.putTable(h.Table[family], c.known, c.of[family]); err != nil {
-					return err
-				}
+		for choice, among := range c.of {
+			if len(among) == 0 {
+				continue
+			}
+			if same := slices.IndexFunc(c.of[:choice], func(m []member) bool { return slices.Equal(m, among) }); same >= 0 {
+				h.Table[choice] = h.Table[same]
+				continue
+			}
+			h.Table[choice] = tableKey(number, choice)
+			if err := p.putTable(h.Table[choice], c.known, among); err != nil {
+				return err
 			}
 		}
 	}
@@ -216,7 +230,9 @@ func (p *pass) dropTables(after *servicePass) error {
 	used := map[uint32]bool{}
 	if p.scratch {
 		for _, h := range p.services.have {
-			used[h.Table[0]], used[h.Table[1]] = true, true
+			for _, key := range h.Table {
+				used[key] = true
+			}
 		}
 		var key, id uint32
 		it := p.obj.Choices.Iterate()
@@ -230,7 +246,7 @@ func (p *pass) dropTables(after *servicePass) error {
 		}
 	}
 	for key := range after.tables {
-		if h := p.services.have[key>>1]; slices.Contains(h.Table[:], key) {
+		if h := p.services.have[key>>3]; slices.Contains(h.Table[:], key) {
 			continue
 		}
 		if err := p.obj.Choices.Delete(key); err != nil && !isNotExist(err) {

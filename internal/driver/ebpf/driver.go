@@ -82,6 +82,7 @@ type Driver struct {
 	privates   *table[uint32, uint32] // interface index by private address
 
 	vips         *table[hostKey, uint32] // service by virtual address
+	exposed      *table[addr, exposedEntry]
 	services     *table[uint32, service]
 	servicePorts *table[servicePortKey, uint32]
 	backends     *table[backendKey, backendEntry]
@@ -110,7 +111,6 @@ type Driver struct {
 	frags, hits  *lru
 	affines      *lru
 	translations translations
-	counts       servedCounts
 	turns        turns
 	hand         uint32                            // last one given, of struct host
 	gone         map[hostKey]bool                  // addresses that changed hands, whose connections are to be taken out
@@ -217,12 +217,13 @@ func (d *Driver) takeOver() error {
 	d.rules = newRuleTable(o.Rules, w)
 	d.privates = newTable[uint32, uint32]("privates", o.Privates, w)
 	d.vips = newTable[hostKey, uint32]("vips", o.Vips, w)
+	d.exposed = newTable[addr, exposedEntry]("exposed", o.Exposed, w)
 	d.services = newTable[uint32, service]("services", o.Services, w)
 	d.servicePorts = newTable[servicePortKey, uint32]("service_ports", o.ServicePorts, w)
 	d.backends = newTable[backendKey, backendEntry]("backends", o.Backends, w)
 	d.tables = []filled{
 		d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.sets, d.rules, d.privates, d.tunnels, d.ends,
-		d.vips, d.services, d.servicePorts, d.backends, &d.translations, &d.counts,
+		d.vips, d.exposed, d.services, d.servicePorts, d.backends, &d.translations,
 	}
 	for _, t := range []*bool{&d.settings.global, &d.source.global, &d.tags.global} {
 		*t = true
@@ -230,15 +231,13 @@ func (d *Driver) takeOver() error {
 	d.turns = turns{m: o.Turns, at: map[uint32]bool{}}
 	d.conns = newConnections(d)
 	d.translations.most.Store(uint64(o.Translations.MaxEntries()))
-	d.counts.most.Store(uint64(o.Counted.MaxEntries()) - 1) // place 0 is nobody's
-	d.counts.names = map[uint64]model.EndpointKey{}
 	d.frags = newLRU("frags", o.Frags, madeFrag, false)
 	d.affines = newLRU("affines", o.Affines, madeAffine, true)
 	d.hits = newLRU("hits", o.Hits, madeHit, true) // counters of rules that are no more go first
 	for _, load := range []func() error{
 		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.tunnels.load, d.ends.load, d.ports.load, d.tags.load, d.networks.load, d.subnets.load, d.stations.load,
 		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.privates.load,
-		d.vips.load, d.services.load, d.servicePorts.load, d.backends.load,
+		d.vips.load, d.exposed.load, d.services.load, d.servicePorts.load, d.backends.load,
 	} {
 		if err := load(); err != nil {
 			return fmt.Errorf("ebpf driver: %w", err)
@@ -321,7 +320,7 @@ func (d *Driver) uplinkName() (string, error) {
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ClientsByTunnel: true, ServiceStats: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
+	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
 }
 
 // DriftRepairs implements driver.Drifting.

@@ -47,7 +47,7 @@ type settings struct {
 	Underlay                    uint32
 	VTEP, VTEPMask              [4]byte // network order
 	VXLANPort                   [2]byte // network order
-	Services                    uint16  // there are some
+	Services                    uint16  // servicesAny, servicesExposed
 	Monitor                     uint32
 	Host                        uint32
 	HostIP                      uint32 // network order, as the two below
@@ -57,6 +57,11 @@ type settings struct {
 	Pad                         [2]byte
 	MTU, UplinkMTU              uint32
 }
+
+const (
+	servicesAny     = 1
+	servicesExposed = 2 // to clients outside
+)
 
 const (
 	monitorDrops       = 1

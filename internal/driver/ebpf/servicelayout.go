@@ -5,16 +5,18 @@ import "github.com/contiv/netplugin/v2/internal/desired"
 // The layouts of bpf/services.h, and of translations of bpf/maps.h.
 
 const (
-	scanned     = 32 // so many backends are compared; of more there is a table
-	ownersInRow = 64
-	rows        = desired.ServiceSlots / ownersInRow
+	scanned       = 32 // so many backends are compared; of more there is a table
+	ownersInRow   = 64
+	rows          = desired.ServiceSlots / ownersInRow
+	choices       = 6 // whom is chosen among: by clients inside, outside, by the host's own address; of each for IPv4 and IPv6
+	choicesInside = 2
 )
 
 type service struct {
 	Generation, Seed uint64
-	Affinity         uint64    // ns; 0 = none
-	Among            [2]uint32 // of IPv4 and IPv6: which of IDs are chosen among, a bit each
-	Table            [2]uint32 // of IPv4 and IPv6: where the owners of slots are; 0 = IDs are compared
+	Affinity         uint64          // ns; 0 = none
+	Among            [choices]uint32 // which of IDs are chosen among, a bit each
+	Table            [choices]uint32 // where the owners of slots are; 0 = IDs are compared
 	IDs              [scanned]uint64
 	At               [scanned]uint16 // their places in backends
 }
@@ -31,7 +33,7 @@ type backendEntry struct {
 	ID    uint64
 	IP    [2]addr // IPv4 and IPv6
 	State uint8
-	Among uint8 // may be chosen for IPv4 (1), IPv6 (2)
+	Among uint8 // may be chosen, a bit for each of choices
 	Pad   [6]uint8
 }
 
@@ -48,8 +50,11 @@ type affine struct {
 	Index, Pad uint32
 }
 
-// frontKey marks a translation's key as what the client sends: Lo is the client.
-const frontKey = 1
+// These mark a translation's key as what the client sends: Lo is the client.
+const (
+	frontKey        = 1
+	frontOutsideKey = 2 // the client is outside
+)
 
 // translation is a connection to a service.
 type translation struct {

@@ -28,12 +28,15 @@ func (d *Driver) serviceLines() (lines []string) {
 			add("%s address %s domain %d", names[n], text(a.IP), a.Domain)
 		}
 	}
+	for a, x := range d.exposed.have {
+		add("address %s leads clients outside to domain %d", text(a), x.Domain)
+	}
 	for k, to := range d.servicePorts.have {
 		add("%s port %s %d to %d", names[k.Service], model.Protocol(k.Proto), k.Port, to)
 	}
 	for n, h := range d.services.have {
 		way := "compared"
-		if h.Table != [2]uint32{} {
+		if h.Table != [choices]uint32{} {
 			way = "in a table"
 		}
 		add("%s affinity %s backends %s", names[n], time.Duration(h.Affinity), way)

@@ -20,6 +20,7 @@ type serving struct {
 	of         map[model.ServiceKey]*servedService
 	numbers    map[uint64]uint32                  // by seed, of services that the maps hold and no picture has named yet
 	claims     map[hostKey][]model.ServiceKey     // by virtual address, sorted: the first has it
+	exposed    map[addr][]model.ServiceKey        // by address, sorted: those that clients outside may ask for
 	networks   map[model.NetworkID]desired.Domain // as of the last picture
 	number     uint32                             // last one given
 	generation uint64
@@ -30,6 +31,7 @@ type servedService struct {
 	number uint32
 	seed   uint64
 	vips   []hostKey
+	open   []hostKey // to clients outside
 	ports  map[servicePortKey]uint32
 	index  map[uint64]uint32 // of backends, by their numbers
 }
@@ -38,7 +40,7 @@ type servedService struct {
 func (s *serving) begin(d *Driver) {
 	*s = serving{
 		of: map[model.ServiceKey]*servedService{}, numbers: map[uint64]uint32{}, claims: map[hostKey][]model.ServiceKey{},
-		networks: map[model.NetworkID]desired.Domain{}, number: s.number, generation: s.generation,
+		exposed: map[addr][]model.ServiceKey{}, networks: map[model.NetworkID]desired.Domain{}, number: s.number, generation: s.generation,
 	}
 	for n, v := range d.services.have {
 		s.numbers[v.Seed] = n
@@ -56,6 +58,7 @@ func (p *pass) beginServices() {
 	if p.scratch {
 		p.serving.begin(p.Driver)
 		p.vips.begin()
+		p.exposed.begin()
 		p.services.begin()
 		p.servicePorts.begin()
 		p.backends.begin()
@@ -65,6 +68,7 @@ func (p *pass) beginServices() {
 // servicePass is what an Apply has to do once all services are written.
 type servicePass struct {
 	moved   map[hostKey]bool // virtual addresses whose owner may be another one
+	exposed map[addr]bool    // addresses that may lead clients outside elsewhere
 	left    []backendKey     // that nothing refers to any more
 	numbers map[uint32]*servedService
 	tables  map[uint32]bool // of choices
@@ -87,7 +91,7 @@ func (p *pass) putServices() error {
 	if len(todo) == 0 && !p.scratch {
 		return nil
 	}
-	after := &servicePass{moved: map[hostKey]bool{}, numbers: map[uint32]*servedService{}, tables: map[uint32]bool{}, clients: map[uint64]bool{}}
+	after := &servicePass{moved: map[hostKey]bool{}, exposed: map[addr]bool{}, numbers: map[uint32]*servedService{}, tables: map[uint32]bool{}, clients: map[uint64]bool{}}
 	for key := range todo {
 		s, ok := p.want.Services.Get(key)
 		var err error
@@ -187,8 +191,12 @@ func (p *pass) putService(after *servicePass, s *desired.Service) error {
 	if s.IPv6.IsValid() {
 		vips = append(vips, hostKey{uint32(n.Domain()), toAddr(s.IPv6)})
 	}
+	var open []hostKey
+	if s.Exposed {
+		open = vips
+	}
 	x, old := p.numbered(s), p.serving.of[s.Key]
-	if err := errors.Join(p.vips.room(vips...), p.services.room(x.number)); err != nil {
+	if err := errors.Join(p.vips.room(vips...), p.exposed.room(ipsOf(open)...), p.services.room(x.number)); err != nil {
 		p.dropService(after, s.Key)
 		return err
 	}
@@ -214,7 +222,12 @@ func (p *pass) putService(after *servicePass, s *desired.Service) error {
 	if old == nil || old != x || !slices.Equal(old.vips, vips) {
 		p.claim(after, s.Key, old, vips)
 	}
-	x.vips = vips
+	var wasOpen []hostKey
+	if old != nil {
+		wasOpen = old.open
+	}
+	p.expose(after, s.Key, wasOpen, open)
+	x.vips, x.open = vips, open
 	p.serving.of[s.Key] = x
 	p.turnIf(vips, before)
 	return nil
@@ -252,6 +265,7 @@ func (p *pass) dropService(after *servicePass, key model.ServiceKey) {
 		return
 	}
 	p.claim(after, key, x, nil)
+	p.expose(after, key, x.open, nil)
 	after.numbers[x.number] = x
 	after.clients[x.seed] = true
 	delete(p.serving.of, key)
@@ -281,7 +295,7 @@ func (p *pass) finishServices(after *servicePass) error {
 			return err
 		}
 	}
-	if err := errors.Join(p.putServiceAddrs(), p.tellServices()); err != nil {
+	if err := errors.Join(p.putServiceAddrs(), p.putExposed(after), p.tellServices()); err != nil {
 		return err
 	}
 	return p.removeServices(after)
@@ -314,7 +328,10 @@ func (p *pass) putServiceAddrs() error {
 func (p *pass) tellServices() error {
 	s := p.settings.have[0]
 	if s.Services = 0; len(p.vips.have) > 0 {
-		s.Services = 1
+		s.Services = servicesAny
+	}
+	if len(p.exposed.have) > 0 {
+		s.Services |= servicesExposed
 	}
 	return p.settings.put(0, s)
 }
@@ -326,7 +343,9 @@ func (p *pass) removeServices(after *servicePass) error {
 	}
 	for n, x := range after.numbers {
 		if len(x.vips) > 0 { // in force until now
-			after.tables[n<<1], after.tables[n<<1|1] = true, true
+			for choice := range choices {
+				after.tables[tableKey(n, choice)] = true
+			}
 		}
 		if err := p.services.del(n); err != nil {
 			return err
@@ -349,7 +368,7 @@ func (p *pass) removeServices(after *servicePass) error {
 		if err := errors.Join(p.services.sweep(), p.servicePorts.sweep(), p.backends.sweep()); err != nil {
 			return err
 		}
-		p.vips.wanted = nil
+		p.vips.wanted, p.exposed.wanted = nil, nil
 	}
 	if err := p.dropTables(after); err != nil {
 		return err
@@ -357,8 +376,7 @@ func (p *pass) removeServices(after *servicePass) error {
 	return p.forgetClients(after.clients)
 }
 
-// forgetClients takes out who stays with which backend of services that are gone, and
-// what is counted of them.
+// forgetClients takes out who stays with which backend of services that are gone.
 func (p *pass) forgetClients(gone map[uint64]bool) error {
 	if len(gone) == 0 {
 		return nil
@@ -375,9 +393,6 @@ func (p *pass) forgetClients(gone map[uint64]bool) error {
 		if err := p.obj.Affines.Delete(k); err != nil && !isNotExist(err) {
 			return writeError{fmt.Errorf("write map affines: %w", err)}
 		}
-	}
-	if err := p.freePlaces(func(c counted) bool { return gone[c.Seed] }); err != nil {
-		return writeError{err}
 	}
 	for seed := range gone {
 		if err := p.obj.AffineCounts.Delete(seed); err != nil && !isNotExist(err) {

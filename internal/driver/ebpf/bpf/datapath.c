@@ -99,6 +99,7 @@ static __always_inline struct pkt *begin(struct __sk_buff *skb, __u8 from, __u32
 	p->way = WAY_NONE;
 	p->routed = p->across = 0;
 	p->nat = p->itself = p->begun = p->error = 0;
+	p->choice = AMONG_INSIDE;
 	p->nat_turns = 0;
 	p->eth.proto = 0;
 	p->ip.f.sport = p->ip.f.dport = 0;
@@ -193,14 +194,6 @@ int from_container(struct __sk_buff *skb)
 		return dropped(DROP_SPOOF);
 	p->way = router_takes(p, o);
 	return decide(skb, p);
-}
-
-// came_from tells whether a frame's outer source is a tunnel endpoint.
-static __always_inline int came_from(const struct pkt *p, __u32 family, const __u8 *vtep)
-{
-	if (family != p->remote_family)
-		return 0;
-	return family == 4 ? p->key.remote_ipv4 == *(const __u32 *)vtep : same(p->key.remote_ipv6, vtep, 16);
 }
 
 // may_cross tells whether a frame is of a kind that is routed.
@@ -396,8 +389,8 @@ static __noinline int from_host6(struct __sk_buff *skb, struct pkt *p, struct se
 	return inwards6(skb, p, g, o) ? DROP_INVALID : read_frame(skb, p);
 }
 
-// from_host takes what the host's own stack sends to private addresses, on its
-// way out of the host's side.
+// from_host takes what the host's own stack sends to private addresses and to exposed
+// services, on its way out of the host's side.
 SEC("tc")
 int from_host(struct __sk_buff *skb)
 {
@@ -406,6 +399,11 @@ int from_host(struct __sk_buff *skb)
 	struct pkt *p = begin(skb, FROM_HOST, policy_epoch());
 	if (!g || !p)
 		return dropped(DROP_NETWORK);
+	struct exposed *x = g->services & SERVICES_EXPOSED ? exposed_at(skb, p) : 0;
+	if (x) {
+		int why = serves_outside(skb, p, x);
+		return why ? dropped(why) : forward(skb, p);
+	}
 	if (!skb->vlan_present && skb->protocol == bpf_htons(ETH_IP6)) {
 		int why = from_host6(skb, p, g);
 		return why ? dropped(why) : forward(skb, p);

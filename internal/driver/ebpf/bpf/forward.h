@@ -88,6 +88,8 @@ static __always_inline int deliver(struct __sk_buff *skb, struct pkt *p, struct 
 {
 	if (p->way == WAY_BACK)
 		return go_back(skb, p);
+	if (p->way == WAY_HOME)
+		return go_home(skb, p, g);
 	if (p->way != WAY_OUT)
 		return to_station(skb, p, g, s);
 	if (outwards(skb, p))
@@ -115,7 +117,7 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		p->itself = 1;
 		p->way = WAY_NONE;
 	}
-	if (p->way >= WAY_ROUTED && p->way != WAY_UNROUTED) {
+	if (p->way >= WAY_ROUTED && p->way < WAY_BACK && p->way != WAY_UNROUTED) {
 		int told = route(skb, p);
 		if (told != ROUTED)
 			return told;
@@ -124,23 +126,24 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 	if (answers_outside(p, g, c)) {
 		p->way = WAY_BACK;
 		p->by = c->by;
-	} else if (p->way == WAY_UNROUTED) {
-		return route(skb, p);
-	}
-	if (c && c->state & CT_SERVICE && !p->nat) {
+	} else if (c && c->state & CT_SERVICE && !p->nat && !(p->from == FROM_TUNNEL && p->way == WAY_IN)) {
 		int told = come_back(p, c);
 		if (told == AGAIN)
 			c = classify(skb, p, now);
 		else if (told != SERVED)
 			return told;
 	}
+	if (p->way == WAY_HOME && !p->nat)
+		return dropped(DROP_UNKNOWN_DEST);
+	if (p->way == WAY_UNROUTED)
+		return route(skb, p);
 	if (p->invalid)
 		return dropped(p->itself && !p->nat ? DROP_UNKNOWN_DEST : DROP_INVALID);
 	if (p->itself)
 		return to_itself(skb, p, g, now);
 	if (p->multicast)
 		return forward_multicast(skb, p, g, now);
-	int leaves = p->way == WAY_OUT || p->way == WAY_BACK; // the domain
+	int leaves = p->way == WAY_OUT || p->way >= WAY_BACK; // the domain
 	struct station *s = leaves ? 0 : p->routed ? station_on(p, p->to_net, p->to_mac) : station_at(p, p->eth.dst);
 	if (p->way == WAY_NOWHERE || (!leaves && !reachable(p, g, s)) || (!p->way && !p->routed && astray(p)))
 		return dropped(DROP_UNKNOWN_DEST);
@@ -157,8 +160,6 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		if (p->half && state & CT_OPEN)
 			open(p, c);
 		count_rules(p);
-		if (p->nat)
-			count_served(p);
 		if (!p->way && p->resident)
 			remember(p, g, s);
 		return deliver(skb, p, g, s);
@@ -176,7 +177,5 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		forget(p);
 	if (p->nat == NAT_THERE)
 		keep(p, now, entered);
-	if (p->nat)
-		count_served(p);
 	return deliver(skb, p, g, s);
 }

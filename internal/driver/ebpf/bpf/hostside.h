@@ -16,6 +16,7 @@
 #define WAY_SERVICE 7 // to a virtual address
 #define WAY_ITSELF 8 // to a link-local service address
 #define WAY_BACK 9 // to a client outside, by the host that it came by
+#define WAY_HOME 10 // to a client outside of a service, by this host
 
 static __always_inline __be32 last4(const struct addr *a)
 {
@@ -31,17 +32,23 @@ static __always_inline int leads(const struct settings *g, const struct port *o,
 	       first != 0 && first != 127 && first < 224;
 }
 
-// on_subnet tells whether an address of the packet is in its sender's subnets.
-static __always_inline int on_subnet(const struct pkt *p, const struct port *o, const struct addr *a)
+// in_subnets tells whether an address of the packet is in a network's subnets.
+static __always_inline int in_subnets(const struct pkt *p, const struct addr *a, __be32 subnet, __be32 mask, const struct addr *subnet6, const struct addr *mask6)
 {
-	const __u32 *x = (const void *)a, *s = (const void *)&o->subnet6, *m = (const void *)&o->mask6;
+	const __u32 *x = (const void *)a, *s = (const void *)subnet6, *m = (const void *)mask6;
 	if (!p->ip.v6)
-		return o->mask && (last4(a) & o->mask) == o->subnet;
+		return mask && (last4(a) & mask) == subnet;
 	__u32 differs = 0;
 #pragma unroll
 	for (int i = 0; i < 4; i++)
 		differs |= (x[i] ^ s[i]) & m[i];
 	return m[0] && !differs;
+}
+
+// on_subnet tells whether an address of the packet is in its sender's subnets.
+static __always_inline int on_subnet(const struct pkt *p, const struct port *o, const struct addr *a)
+{
+	return in_subnets(p, a, o->subnet, o->mask, &o->subnet6, &o->mask6);
 }
 
 // is_private6 tells whether an address is in the private subnet of IPv6.

@@ -44,7 +44,7 @@ struct settings {
 	__u32 underlay; // interface with the tunnel address; 0 = packets take no short way
 	__be32 vtep, vtep_mask; // own tunnel address and what it has in common with neighbours
 	__be16 vxlan_port;
-	__u16 services; // there are some
+	__u16 services; // SERVICES_ANY, SERVICES_EXPOSED
 	__u32 monitor; // who listens: MONITOR_LISTENS, MONITOR_DROPS, MONITOR_CONNECTIONS
 	__u32 host; // interface index of the host's own side; 0 = no way out
 	__be32 host_ip; // its address
@@ -53,6 +53,9 @@ struct settings {
 	__u8 router[6], pad[2]; // MAC of the virtual router
 	__u32 mtu, uplink_mtu; // of the tunnel device and the uplink, without Ethernet's header
 };
+
+#define SERVICES_ANY 1 // there are some
+#define SERVICES_EXPOSED 2 // and some for clients outside
 
 struct port {
 	__u32 net, domain;
@@ -227,7 +230,10 @@ struct ct {
 	__u32 pad;
 };
 
-#define FRONT 1 // as pad of a translation's key: as the client sends; lo is the client
+// As pad of a translation's key: as the client sends; lo is the client. One outside
+// is no endpoint that has its address later.
+#define FRONT 1
+#define FRONT_OUTSIDE 2
 
 // translation is a connection to a service: entered as the client sends it (front),
 // and under the key that the connection to the backend has. It lives as long as
@@ -277,8 +283,7 @@ struct fast_key {
 	__u64 ends; // addresses, as in the packet
 	__u32 ports; // as in the packet
 	__u32 ifindex, tag; // where it came from; tag of the tunnel, 0 on a port
-	__u16 proto;
-	__u16 counted; // no part of the key: of what is translated, where it is counted (counted.h)
+	__u32 proto;
 };
 
 struct fast {

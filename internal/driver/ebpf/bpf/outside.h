@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0)
-// Clients outside that another host leads to a container here, for a service: their
-// frames have the router's MAC as source, and the container's answers go back to the
-// host that they came by ("From outside" of docs/design/services.md).
+// Clients outside of services ("From outside" of docs/design/services.md). What the
+// host's own stack sends to an exposed service is translated here; frames to backends
+// on other hosts, and theirs back, have the router's MAC as source. Of clients that
+// another host leads here a container's answers go back to that host.
 #pragma once
 
 #include "served.h"
@@ -12,6 +13,14 @@ static __always_inline int from_router(const struct pkt *p)
 	__u32 zero = 0;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 	return g && same(p->eth.src, g->router, 6);
+}
+
+// came_from tells whether a frame's outer source is a tunnel endpoint.
+static __always_inline int came_from(const struct pkt *p, __u32 family, const __u8 *vtep)
+{
+	if (family != p->remote_family)
+		return 0;
+	return family == 4 ? p->key.remote_ipv4 == *(const __u32 *)vtep : same(p->key.remote_ipv6, vtep, 16);
 }
 
 // tunnel_number is the number of the host that a frame came from; 0 = it is none that
@@ -38,20 +47,90 @@ static __always_inline int nowhere(const struct pkt *p, const struct addr *a)
 	return !a->b[12] || a->b[12] == 127 || a->b[12] >= 224 || (a->b[12] == 169 && a->b[13] == 254);
 }
 
-// is_outside tells whether a packet's source can be a client outside of the domain of
-// the container that it is for.
-static __noinline int is_outside(struct pkt *p, struct port *o)
+// is_outside tells whether a packet's source can be a client outside of a domain, if
+// it is not in the subnets of the network.
+static __noinline int is_outside(struct pkt *p)
 {
 	__u32 zero = 0;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 	struct addr *a = &p->ip.f.src;
-	if (!g || !o || nowhere(p, a) || host_at(p, a) || on_subnet(p, o, a) || (p->domain >= JOINED && subnet_at(p, a)))
+	if (!g || nowhere(p, a) || host_at(p, a) || (p->domain >= JOINED && subnet_at(p, a)))
 		return 0;
 	if (p->ip.v6 ? is_private6(g, a) : g->private_mask && (last4(a) & g->private_mask) == g->private_net)
 		return 0;
 	p->hk.domain = p->domain;
 	p->hk.ip = *a;
 	return !bpf_map_lookup_elem(&vips, &p->hk);
+}
+
+// of_host tells whether a packet's source is the host's own address towards its
+// containers, which means nothing on other hosts.
+static __always_inline int of_host(const struct pkt *p, const struct settings *g)
+{
+	return last4(&p->ip.f.src) == g->host_ip && (!p->ip.v6 || is_private6(g, &p->ip.f.src));
+}
+
+// exposed_at finds the exposed service that a frame of the host's stack is for.
+static __noinline struct exposed *exposed_at(struct __sk_buff *skb, struct pkt *p)
+{
+	__builtin_memset(&p->mapped, 0, sizeof(p->mapped));
+	if (skb->vlan_present)
+		return 0;
+	if (skb->protocol == bpf_htons(ETH_IP6)) {
+		if (bpf_skb_load_bytes(skb, 14 + IP6_DST, &p->mapped, sizeof(p->mapped)))
+			return 0;
+	} else {
+		if (skb->protocol != bpf_htons(ETH_IP) || bpf_skb_load_bytes(skb, 14 + IP_DST, p->buf, 4))
+			return 0;
+		map4(&p->mapped, p->buf);
+	}
+	return bpf_map_lookup_elem(&exposed, &p->mapped);
+}
+
+// serves_outside tells why what the host's stack sends to an exposed service is
+// dropped; 0 = it is the service's.
+static __noinline int serves_outside(struct __sk_buff *skb, struct pkt *p, struct exposed *x)
+{
+	__u32 zero = 0;
+	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
+	int bad = read_frame(skb, p);
+	if (bad)
+		return bad;
+	if (!g || !x || p->kind != KIND_IP)
+		return DROP_NOT_IP;
+	p->net = x->net;
+	p->domain = x->domain;
+	int own = of_host(p, g);
+	if (p->nd)
+		return DROP_SPOOF;
+	if (!own && (in_subnets(p, &p->ip.f.src, x->subnet, x->mask, &x->subnet6, &x->mask6) || !is_outside(p)))
+		return DROP_SPOOF;
+	__u32 *service = vip_at(p, &p->ip.f.dst);
+	if (!service || !*service)
+		return DROP_UNKNOWN_DEST;
+	p->service = *service;
+	p->choice = own ? AMONG_HERE : AMONG_OUTSIDE;
+	p->at_home = 1;
+	p->multicast = 0;
+	__builtin_memcpy(p->eth.src, g->router, 6);
+	__builtin_memcpy(p->eth.dst, g->router, 6);
+	p->way = WAY_SERVICE;
+	return 0;
+}
+
+// back_from tells why a frame between routers is dropped; 0 = a backend on the host
+// that sent it may be answering a client outside.
+static __noinline int back_from(struct pkt *p)
+{
+	struct host *h = host_at(p, &p->sender);
+	if (!h || h->ifindex || !h->identity || h->net != p->net)
+		return DROP_UNKNOWN_SOURCE;
+	struct station *s = station_on(p, p->net, h->mac);
+	if (!s || s->ifindex || !came_from(p, s->vtep_family, s->vtep))
+		return DROP_UNKNOWN_SOURCE;
+	p->by = 0; // that is of clients
+	p->way = WAY_HOME;
+	return 0;
 }
 
 // takes_outside tells why a frame that another host's router sent is dropped; 0 = it
@@ -61,11 +140,16 @@ static __noinline int takes_outside(struct pkt *p)
 	p->by = tunnel_number(p);
 	if (!p->by || p->kind != KIND_IP || p->nd || p->multicast)
 		return DROP_UNKNOWN_SOURCE;
+	__u32 zero = 0;
+	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
+	if (g && same(p->eth.dst, g->router, 6))
+		return back_from(p);
 	struct host *h = host_at(p, &p->ip.f.dst);
 	if (!h || !h->ifindex || h->net != p->net || !same(h->mac, p->eth.dst, 6))
 		return DROP_UNKNOWN_DEST;
 	__u32 ifindex = h->ifindex;
-	if (!is_outside(p, bpf_map_lookup_elem(&ports, &ifindex)))
+	struct port *o = bpf_map_lookup_elem(&ports, &ifindex);
+	if (!o || on_subnet(p, o, &p->ip.f.src) || !is_outside(p))
 		return DROP_SPOOF;
 	p->way = WAY_IN;
 	return 0;
@@ -95,4 +179,16 @@ static __noinline int go_back(struct __sk_buff *skb, struct pkt *p)
 	if (bpf_skb_store_bytes(skb, 6, g->router, 6, 0) || tunnel_key(skb, p->tag, p->end.family, p->end.vtep))
 		return dropped(DROP_UNKNOWN_DEST);
 	return bpf_redirect(g->vxlan, 0);
+}
+
+// go_home gives the host's stack what a backend answers a client outside.
+static __noinline int go_home(struct __sk_buff *skb, struct pkt *p, struct settings *g)
+{
+	if (!g || !g->host || rewrite(skb, p))
+		return dropped(DROP_INVALID);
+	__builtin_memcpy(p->eth.src, g->router, 6);
+	__builtin_memcpy(p->eth.dst, g->router, 6);
+	if (bpf_skb_store_bytes(skb, 0, &p->eth, 12, 0))
+		return dropped(DROP_INVALID);
+	return bpf_redirect(g->host, BPF_F_INGRESS);
 }

@@ -39,7 +39,8 @@ static __noinline int route_of(struct pkt *p, struct settings *g, struct port *o
 	return way == WAY_OUT || own ? way : WAY_UNROUTED;
 }
 
-#define ANSWERS_PER_SECOND 1000 // of the router to one port, on one processor
+#define ANSWERS_PER_SECOND 1000 // of the router to one port, or to the host, on one processor
+#define HOST_ANSWERS 4096 // place of the host, after those of ports
 
 struct answers {
 	__u64 second; // that used counts for
@@ -50,13 +51,13 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
 	__type(value, struct answers);
-	__uint(max_entries, 4096);
+	__uint(max_entries, HOST_ANSWERS + 1);
 } answers SEC(".maps");
 
 // may_answer bounds what answers to a port cost.
 static __always_inline int may_answer(const struct pkt *p)
 {
-	__u32 i = p->slot & 4095;
+	__u32 i = p->from == FROM_HOST ? HOST_ANSWERS : p->slot & (HOST_ANSWERS - 1);
 	struct answers *a = bpf_map_lookup_elem(&answers, &i);
 	__u64 now = bpf_ktime_get_coarse_ns() / NANOSECONDS;
 	if (!a)
@@ -136,5 +137,21 @@ static __noinline int route(struct __sk_buff *skb, struct pkt *p)
 	p->encap = n->encap;
 	p->tag = n->tag;
 	p->routed = p->resident = 1;
+	return ROUTED;
+}
+
+// lead_on makes what a client outside sent its backend's, on whichever network: the
+// host's stack has counted the hop. ROUTED = it goes on.
+static __always_inline int lead_on(struct pkt *p, struct host *h)
+{
+	__u32 net = h->net;
+	struct network *n = bpf_map_lookup_elem(&networks, &net);
+	if (!n)
+		return dropped(DROP_NETWORK);
+	p->net = net;
+	p->encap = n->encap;
+	p->tag = n->tag;
+	__builtin_memcpy(p->eth.dst, h->mac, 6);
+	p->way = WAY_IN;
 	return ROUTED;
 }

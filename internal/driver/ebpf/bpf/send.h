@@ -142,6 +142,8 @@ static __always_inline int to_port(struct __sk_buff *skb, struct pkt *p, __u32 i
 // send_back returns an answer to where its question came from.
 static __always_inline int send_back(struct __sk_buff *skb, struct pkt *p, __u32 len)
 {
+	if (p->from == FROM_HOST)
+		return bpf_redirect(p->ifindex, BPF_F_INGRESS);
 	if (p->from == FROM_PORT) {
 		count_rx(p->ifindex, len);
 		skb->mark = MARK;
@@ -154,7 +156,7 @@ static __always_inline int send_back(struct __sk_buff *skb, struct pkt *p, __u32
 // tell_sender answers a packet that is too big for a device; 0 = it may go there.
 static __noinline int tell_sender(struct __sk_buff *skb, struct pkt *p, __u32 ifindex)
 {
-	int told = p->from == FROM_PORT ? exceeds(skb, p, ifindex) : 0;
+	int told = p->from == FROM_PORT || p->from == FROM_HOST ? exceeds(skb, p, ifindex) : 0;
 	if (!told)
 		return 0;
 	dropped(DROP_TOO_BIG);
@@ -173,12 +175,21 @@ static __always_inline int to_uplink(struct __sk_buff *skb, struct pkt *p, struc
 	return bpf_redirect(g->uplink, 0);
 }
 
+// led_on tells whether a packet is of a client outside to a service, which goes by
+// tunnel where its backend is on another host.
+static __always_inline int led_on(const struct pkt *p)
+{
+	return p->from == FROM_HOST && p->nat == NAT_THERE && p->encap == ENCAP_VXLAN;
+}
+
 // to_station sends a frame to s (which may be none), where it was found that it may go.
 static __always_inline int to_station(struct __sk_buff *skb, struct pkt *p, struct settings *g, struct station *s)
 {
 	if (s && s->ifindex && s->ifindex != p->ifindex)
 		return moves_on(skb, p, 1) ? to_port(skb, p, s->ifindex) : dropped(DROP_INVALID);
-	if (p->from != FROM_PORT || (s && s->ifindex) || p->way)
+	if ((p->from != FROM_PORT || p->way) && !led_on(p))
+		return dropped(DROP_UNKNOWN_DEST);
+	if (s && s->ifindex)
 		return dropped(DROP_UNKNOWN_DEST);
 	if (p->encap == ENCAP_VLAN)
 		return to_uplink(skb, p, g);
@@ -192,7 +203,7 @@ static __always_inline int to_station(struct __sk_buff *skb, struct pkt *p, stru
 	}
 	if (!moves_on(skb, p, 0))
 		return dropped(DROP_UNKNOWN_DEST);
-	if (fits && p->kind == KIND_IP && !p->ip.v6) {
+	if (fits && p->kind == KIND_IP && !p->ip.v6 && p->from == FROM_PORT) {
 		int way = by_underlay(skb, p, g, s);
 		if (way >= 0)
 			return way;
@@ -206,7 +217,7 @@ static __always_inline int reachable(struct pkt *p, struct settings *g, struct s
 {
 	if (s && s->ifindex && s->ifindex != p->ifindex)
 		return 1;
-	if (p->from != FROM_PORT || (s && s->ifindex))
+	if (s && s->ifindex)
 		return 0;
-	return p->encap == ENCAP_VLAN || s;
+	return p->from == FROM_PORT ? p->encap == ENCAP_VLAN || s : s && led_on(p);
 }

@@ -41,23 +41,6 @@ static __always_inline void stamp_translation(struct pkt *p, const struct addr *
 	p->nat_turns = turn_at(p->vip_turn) + (ended ? *(volatile __u32 *)ended : 0);
 }
 
-static __always_inline int is_service_addr(const struct addr *a)
-{
-	const __u32 *x = (const void *)a;
-	if (x[2] == bpf_htonl(0xffff) && !(x[0] | x[1]))
-		return x[3] == bpf_htonl(0xa9fe0102); // 169.254.1.2
-	return x[0] == bpf_htonl(0xfe800000) && !(x[1] | x[2]) && x[3] == bpf_htonl(0x00530001); // fe80::53:1
-}
-
-static __always_inline void service_addr(struct addr *a, __u32 v6)
-{
-	__u32 *x = (void *)a;
-	x[0] = v6 ? bpf_htonl(0xfe800000) : 0;
-	x[1] = 0;
-	x[2] = v6 ? 0 : bpf_htonl(0xffff);
-	x[3] = v6 ? bpf_htonl(0x00530001) : bpf_htonl(0xa9fe0102);
-}
-
 // backend_of finds the backend of the translation p->tr, while its service has it.
 static __always_inline struct backend *backend_of(struct pkt *p, __u32 service)
 {
@@ -67,9 +50,22 @@ static __always_inline struct backend *backend_of(struct pkt *p, __u32 service)
 	return b && b->id == p->tr.id ? b : 0;
 }
 
+// keeps_outside tells whether the service of the translation p->tr is still exposed, and
+// its client still nobody's endpoint.
+static __always_inline int keeps_outside(struct pkt *p)
+{
+	if (host_at(p, &p->tr.front.lo))
+		return 0;
+	p->hk.ip = p->tr.front.hi;
+	struct exposed *x = bpf_map_lookup_elem(&exposed, &p->hk.ip);
+	return x && x->domain == p->domain;
+}
+
 // keeps tells whether the translation p->tr goes on with its service as that is now.
 static __noinline int keeps(struct pkt *p)
 {
+	if (p->tr.front.pad == FRONT_OUTSIDE && !keeps_outside(p))
+		return 0;
 	p->hk.domain = p->domain;
 	p->hk.ip = p->tr.front.hi;
 	__u32 *number = bpf_map_lookup_elem(&vips, &p->hk);
@@ -194,14 +190,14 @@ static __noinline int stays_with(struct pkt *p, __u64 affinity, __u64 now)
 	p->bk.service = p->service;
 	p->bk.index = a->index;
 	struct backend *b = bpf_map_lookup_elem(&backends, &p->bk);
-	return b && b->id == a->id && b->among & (p->ip.v6 ? 2 : 1) ? (int)p->bk.index : -1;
+	return b && b->id == a->id && b->among >> (p->choice + p->ip.v6) & 1 ? (int)p->bk.index : -1;
 }
 
 // choose begins a translation of the packet under way, whose key in front is p->tk;
 // SERVED = done, UNSERVED = there is no backend.
 static __noinline int choose(struct pkt *p, __u64 now)
 {
-	__u32 number = p->service, v6 = p->ip.v6;
+	__u32 number = p->service, v6 = p->ip.v6, choice = p->choice + v6;
 	__u8 flags = p->ip.tcp_flags;
 	if (p->was.proto == P_TCP && (flags & TCP_RST || (flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK)))
 		return dropped(DROP_INVALID);
@@ -219,13 +215,13 @@ static __noinline int choose(struct pkt *p, __u64 now)
 	if (s->affinity)
 		index = stays_with(p, s->affinity, now);
 	if (index < 0)
-		index = owner_of(number, slot_of(s, &p->was), v6);
+		index = owner_of(number, slot_of(s, &p->was), choice);
 	if (index == NO_OWNER)
 		return UNSERVED;
 	p->bk.service = number;
 	p->bk.index = p->tr.index = index;
 	struct backend *b = bpf_map_lookup_elem(&backends, &p->bk);
-	if (index < 0 || !b || !(b->among & (v6 ? 2 : 1))) // it was there a moment ago
+	if (index < 0 || !b || !(b->among >> choice & 1)) // it was there a moment ago
 		return dropped(DROP_INVALID);
 	p->tr.id = *(volatile __u64 *)&b->id;
 	p->tr.backend = v6 ? b->ip[1] : b->ip[0];
@@ -252,7 +248,7 @@ static __always_inline void name_front(struct pkt *p, const struct addr *client,
 	k->flip = 0;
 	k->lo_port = client_port;
 	k->hi_port = port;
-	k->pad = FRONT;
+	k->pad = p->from == FROM_HOST ? FRONT_OUTSIDE : FRONT;
 	k->lo = *client;
 	k->hi = *vip;
 }
@@ -297,7 +293,7 @@ static __noinline int known_translation(struct __sk_buff *skb, struct pkt *p, __
 	return p->ip.later || p->error ? dropped(DROP_INVALID) : 0;
 }
 
-// serve takes what a container sends to a virtual address; SERVED = it goes on, as
+// serve takes what a container, or a client outside, sends to a virtual address; SERVED = it goes on, as
 // what it becomes, UNSERVED = nobody is there.
 static __noinline int serve(struct __sk_buff *skb, struct pkt *p, __u64 now)
 {
@@ -333,6 +329,10 @@ static __noinline int serve(struct __sk_buff *skb, struct pkt *p, __u64 now)
 	struct host *h = host_at(p, &f->dst);
 	if (!h)
 		return dropped(DROP_UNKNOWN_DEST);
+	if (p->from == FROM_HOST) {
+		int told = lead_on(p, h);
+		return told == ROUTED ? SERVED : told;
+	}
 	if (h->net == p->net) {
 		__builtin_memcpy(p->eth.dst, h->mac, 6);
 		return SERVED;
@@ -372,6 +372,11 @@ static __noinline int come_back(struct pkt *p, struct ct *c)
 		return SERVED; // the client, to the backend by its own address
 	if (!p->reply || (request(p) && !p->error && !p->ip.later))
 		return dropped(DROP_INVALID); // the tuple is the translation's
+	if (p->tr.front.pad == FRONT_OUTSIDE) {
+		if (p->multicast)
+			return dropped(DROP_UNKNOWN_DEST);
+		p->way = WAY_HOME;
+	}
 	struct flow *b = &p->becomes;
 	p->nat = NAT_BACK;
 	p->was = p->ip.f;
@@ -434,10 +439,8 @@ static __noinline int keep(struct pkt *p, __u64 now, __u32 entered)
 	if (!p->begun)
 		return 0;
 	note_affinity(p, now);
-	if (!entered || bpf_map_update_elem(&translations, &p->ck, &p->tr, BPF_ANY)) {
-		p->begun = 0;
+	if (!entered || bpf_map_update_elem(&translations, &p->ck, &p->tr, BPF_ANY))
 		return 0;
-	}
 	p->tk = p->tr.front;
 	struct translation *former = bpf_map_lookup_elem(&translations, &p->tk);
 	int had = former != 0;
@@ -474,7 +477,6 @@ static __noinline int to_itself(struct __sk_buff *skb, struct pkt *p, struct set
 	int entered = commit(p, now, p->stamp, p->ifindex);
 	if (p->nat == NAT_THERE)
 		keep(p, now, entered);
-	count_served(p);
 	if (rewrite(skb, p))
 		return dropped(DROP_INVALID);
 	__builtin_memcpy(p->eth.dst, p->eth.src, 6);

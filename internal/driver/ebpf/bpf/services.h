@@ -10,13 +10,19 @@
 
 #define SCANNED 32 // so many backends are compared; of more there is a table
 
+// Whom is chosen among: by whose client it is, and + 1 for IPv6.
+#define AMONG_INSIDE 0
+#define AMONG_OUTSIDE 2
+#define AMONG_HERE 4 // of the host's own private address, which no other host can answer
+#define CHOICES 6
+
 // service is what a choice rests on. It is replaced by one write.
 struct service {
 	__u64 generation; // another one after each write of any service
 	__u64 seed; // its number, the same on every host and at every start
 	__u64 affinity; // ns; 0 = none
-	__u32 among[2]; // of IPv4 and IPv6: which of ids are chosen among, a bit each
-	__u32 table[2]; // of IPv4 and IPv6: where the owners of slots are; 0 = ids are compared
+	__u32 among[CHOICES]; // which of ids are chosen among, a bit each
+	__u32 table[CHOICES]; // where the owners of slots are; 0 = ids are compared
 	__u64 ids[SCANNED]; // numbers of backends
 	__u16 at[SCANNED]; // their places in backends
 };
@@ -35,8 +41,15 @@ struct backend {
 	__u64 id;
 	struct addr ip[2]; // IPv4 and IPv6
 	__u8 state;
-	__u8 among; // may be chosen for IPv4 (1), IPv6 (2)
+	__u8 among; // may be chosen, a bit for each of CHOICES
 	__u8 pad[6];
+};
+
+// exposed is where an exposed service is: its network, and what is inside of that.
+struct exposed {
+	__u32 net, domain;
+	__be32 subnet, mask; // as in struct port
+	struct addr subnet6, mask6;
 };
 
 #define OWNERS_IN_ROW 64
@@ -60,6 +73,7 @@ struct affine {
 #define MAX_AFFINE 16384 // clients of a service that are remembered
 
 MAP(vips, BPF_MAP_TYPE_HASH, struct host_key, __u32, 65536, BPF_F_NO_PREALLOC); // service by domain and address; 0 = it is a link-local service address
+MAP(exposed, BPF_MAP_TYPE_HASH, struct addr, struct exposed, 32768, BPF_F_NO_PREALLOC); // by virtual address
 MAP(services, BPF_MAP_TYPE_HASH, __u32, struct service, 16384, BPF_F_NO_PREALLOC);
 MAP(service_ports, BPF_MAP_TYPE_HASH, struct service_port_key, __u32, 131072, BPF_F_NO_PREALLOC); // the backends' port
 MAP(backends, BPF_MAP_TYPE_HASH, struct backend_key, struct backend, 262144, BPF_F_NO_PREALLOC);
@@ -80,6 +94,23 @@ struct {
 			__uint(value_size, sizeof(struct owners));
 		});
 } choices SEC(".maps");
+
+static __always_inline int is_service_addr(const struct addr *a)
+{
+	const __u32 *x = (const void *)a;
+	if (x[2] == bpf_htonl(0xffff) && !(x[0] | x[1]))
+		return x[3] == bpf_htonl(0xa9fe0102); // 169.254.1.2
+	return x[0] == bpf_htonl(0xfe800000) && !(x[1] | x[2]) && x[3] == bpf_htonl(0x00530001); // fe80::53:1
+}
+
+static __always_inline void service_addr(struct addr *a, __u32 v6)
+{
+	__u32 *x = (void *)a;
+	x[0] = v6 ? bpf_htonl(0xfe800000) : 0;
+	x[1] = 0;
+	x[2] = v6 ? 0 : bpf_htonl(0xffff);
+	x[3] = v6 ? bpf_htonl(0x00530001) : bpf_htonl(0xa9fe0102);
+}
 
 // scramble is Mix of choice.go (SplitMix64's finaliser).
 static __always_inline __u64 scramble(__u64 x)
@@ -106,14 +137,15 @@ static __always_inline __u32 slot_of(const struct service *s, const struct flow 
 
 // owner_of finds the place of the backend that has a slot of a service. A global
 // function, which the verifier reads once.
-__noinline int owner_of(__u32 number, __u32 slot, __u32 v6)
+__noinline int owner_of(__u32 number, __u32 slot, __u32 choice)
 {
 	struct service *s = bpf_map_lookup_elem(&services, &number);
 	if (!s)
 		return RACED;
 	__u64 generation = *(volatile __u64 *)&s->generation;
-	v6 &= 1;
-	__u32 table = s->table[v6];
+	if (choice >= CHOICES)
+		return RACED;
+	__u32 table = s->table[choice];
 	if (table) {
 		void *rows = bpf_map_lookup_elem(&choices, &table);
 		__u32 row = slot / OWNERS_IN_ROW;
@@ -122,7 +154,7 @@ __noinline int owner_of(__u32 number, __u32 slot, __u32 v6)
 		struct owners *o = bpf_map_lookup_elem(rows, &row);
 		return o ? o->of[slot & (OWNERS_IN_ROW - 1)] : RACED;
 	}
-	__u32 among = s->among[v6];
+	__u32 among = s->among[choice];
 	__u64 key = scramble((__u64)slot + 1), best = 0, best_id = 0;
 	int chosen = NO_OWNER;
 	for (__u32 i = 0; i < SCANNED && among >> i; i++) {
