@@ -143,5 +143,13 @@ func (s *outside) notBack() {
 		edit(&r)
 		s.denied(what, r)
 	}
+	s.sport++
+	own := between(s.top, s.at("web1"), s.at("db2"), model.ProtoTCP, false, s.sport, 8080)
+	if v := s.Send(s.t, own); !slices.Equal(v.VTEPs, []netip.Addr{s.top.Hosts[1].VTEP}) {
+		s.t.Fatalf("a container's own connection: %s", v)
+	}
+	r := s.back(asked, s.at("db2"))
+	r.Dst, r.DstPort = own.Src, own.SrcPort
+	s.denied("in a container's own connection", r)
 	s.told("the answer itself", asked, s.back(asked, s.at("db2")))
 }
