@@ -1,0 +1,205 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+// kind is the copy of one kind. Its mirror's mu guards what is below source; only
+// follow writes it.
+type kind struct {
+	mirror *Mirror
+	name   string
+	source Source
+
+	objects map[Name]metav1.Object
+	synced  bool   // the first list is in
+	version string // of the API server, from which a watch goes on
+	reached uint64 // the number of the latest moment shown; 0 = it is no number
+	failed  error  // why it is not followed just now
+}
+
+// number reads a resource version; false when it is no number, and cannot be compared.
+func number(version string) (uint64, bool) {
+	n, err := strconv.ParseUint(version, 10, 64)
+	return n, err == nil && n > 0
+}
+
+// errGone says that a watch cannot go on from where it was.
+var errGone = errors.New("the watch has expired")
+
+// follow lists and watches until ctx ends.
+func (k *kind) follow(ctx context.Context) error {
+	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 200 * time.Millisecond, Max: 30 * time.Second})
+	list := true
+	for {
+		var err error
+		if list {
+			err = k.list(ctx)
+		}
+		if err == nil {
+			var heard bool
+			if heard, err = k.watch(ctx); heard {
+				retry.Reset()
+			}
+			list = errors.Is(err, errGone) || apierrors.IsGone(err) || apierrors.IsResourceExpired(err)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			k.mirror.mu.Lock()
+			k.failed = err
+			k.mirror.mu.Unlock()
+		}
+		if err := retry.Pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// list takes what there is: what differs, what has gone included, is told.
+func (k *kind) list(ctx context.Context) error {
+	all, err := k.source.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list %s: %w", k.name, err)
+	}
+	objects, version, err := read(all)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", k.name, err)
+	}
+	k.mirror.mu.Lock()
+	old := k.objects
+	k.objects, k.synced, k.failed = objects, true, nil
+	k.version = version
+	k.reached, _ = number(version) // also when it is less: the server's store is another one
+	k.mirror.mu.Unlock()
+	for name, before := range old {
+		if objects[name] == nil {
+			k.mirror.tell(k.name, name, before, nil)
+		}
+	}
+	for name, now := range objects {
+		before := old[name]
+		if before == nil || !same(before, now) {
+			k.mirror.tell(k.name, name, before, now)
+		}
+	}
+	k.mirror.changes.Tell()
+	return nil
+}
+
+// same tells whether two objects are one in one version.
+func same(a, b metav1.Object) bool {
+	return a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion()
+}
+
+func nameOf(o metav1.Object) Name { return Name{Namespace: o.GetNamespace(), Name: o.GetName()} }
+
+// read takes a list apart.
+func read(list runtime.Object) (objects map[Name]metav1.Object, version string, err error) {
+	l, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, "", err
+	}
+	objects = map[Name]metav1.Object{}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		o, err := meta.Accessor(item)
+		if err == nil {
+			objects[nameOf(o)] = o
+		}
+		return err
+	})
+	return objects, l.GetResourceVersion(), err
+}
+
+// watch takes events until the watch ends; heard tells whether there was one.
+func (k *kind) watch(ctx context.Context) (heard bool, err error) {
+	w, err := k.source.Watch(ctx, metav1.ListOptions{ResourceVersion: k.version, AllowWatchBookmarks: true})
+	if err != nil {
+		return false, fmt.Errorf("watch %s: %w", k.name, err)
+	}
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return heard, ctx.Err()
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				return heard, nil
+			}
+			if e.Type == watch.Error {
+				return heard, fmt.Errorf("watch %s: %w", k.name, apierrors.FromObject(e.Object))
+			}
+			o, err := meta.Accessor(e.Object)
+			if err != nil {
+				return heard, fmt.Errorf("watch %s: %w: %w", k.name, errGone, err)
+			}
+			heard = true
+			k.take(e.Type, o)
+		}
+	}
+}
+
+// take enters an event.
+func (k *kind) take(event watch.EventType, o metav1.Object) {
+	name := nameOf(o)
+	k.mirror.mu.Lock()
+	old := k.objects[name]
+	var now metav1.Object
+	switch event {
+	case watch.Added, watch.Modified:
+		now = o
+		k.objects[name] = o
+	case watch.Deleted:
+		delete(k.objects, name)
+	default: // a bookmark is no object
+		old = nil
+	}
+	k.version, k.failed = o.GetResourceVersion(), nil
+	k.reached, _ = number(k.version)
+	k.mirror.mu.Unlock()
+	if old != nil || now != nil {
+		k.mirror.tell(k.name, name, old, now)
+	}
+	k.mirror.changes.Tell()
+}
+
+// compare asks the API server what there is. Where that is what the mirror has, the
+// mirror has reached the moment of the answer.
+func (k *kind) compare(ctx context.Context) (equal bool, err error) {
+	list, err := k.source.Versions(ctx)
+	if err != nil {
+		return false, err
+	}
+	there, version, err := read(list)
+	if err != nil {
+		return false, err
+	}
+	k.mirror.mu.Lock()
+	defer k.mirror.mu.Unlock()
+	if !k.synced || len(there) != len(k.objects) {
+		return false, nil
+	}
+	for name, o := range there {
+		if mine := k.objects[name]; mine == nil || !same(mine, o) {
+			return false, nil
+		}
+	}
+	if at, ok := number(version); ok && at > k.reached {
+		k.reached = at
+		k.mirror.changes.Tell()
+	}
+	return true, nil
+}

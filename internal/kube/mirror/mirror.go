@@ -1,0 +1,198 @@
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+// Source is where objects of one kind come from.
+type Source interface {
+	// List returns a list as it is at the API server's store at that moment, if the
+	// options have no resource version.
+	List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error)
+	// Versions is a list of which nothing but names, UIDs and resource versions, its own
+	// included, are looked at. It is consistent as List is.
+	Versions(ctx context.Context) (runtime.Object, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+}
+
+// Name names an object among those of its kind.
+type Name = types.NamespacedName
+
+// Changed tells of an object that came, changed or went: nil = it is not there. It is
+// called from one goroutine for each kind, and must not wait for the Mirror.
+type Changed func(kind string, name Name, old, now metav1.Object)
+
+// Mirror is a copy of several kinds. It is safe for use by several goroutines.
+type Mirror struct {
+	tell  Changed
+	kinds map[string]*kind
+
+	mu      sync.Mutex
+	changes waiting.Changes // a kind has reached a later moment
+	next    *question       // that has not begun; whoever comes may wait for it
+	asking  bool
+}
+
+// New returns a Mirror of kinds by name that holds nothing yet; Run fills it.
+func New(sources map[string]Source, tell Changed) *Mirror {
+	m := &Mirror{tell: tell, kinds: map[string]*kind{}}
+	for name, s := range sources {
+		m.kinds[name] = &kind{mirror: m, name: name, source: s, objects: map[Name]metav1.Object{}}
+	}
+	return m
+}
+
+// Run follows all kinds until ctx ends, whose error it returns. What fails is tried
+// again, ever more seldom up to 30 s.
+func (m *Mirror) Run(ctx context.Context) error {
+	var g errgroup.Group
+	for _, k := range m.kinds {
+		g.Go(func() error { return k.follow(ctx) })
+	}
+	return g.Wait()
+}
+
+// Get returns an object, nil when it is not there. It must not be changed.
+func (m *Mirror) Get(kind string, name Name) metav1.Object {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.kinds[kind].objects[name]
+}
+
+// Lagging returns the kinds, sorted, that have not reached a moment, each with why it
+// is behind if its API server says so. A moment that is no number nothing has reached.
+func (m *Mirror) Lagging(moment string) []string { return m.lagging(moment, nil) }
+
+// lagging is Lagging without kinds that are known to be up.
+func (m *Mirror) lagging(moment string, up map[string]bool) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, known := number(moment)
+	return m.behind(func(k *kind) bool { return up[k.name] || known && k.synced && k.reached >= at })
+}
+
+// behind names the kinds that are not up to what is asked; the caller holds mu.
+func (m *Mirror) behind(up func(*kind) bool) (names []string) {
+	for name, k := range m.kinds {
+		if up(k) {
+			continue
+		}
+		if k.failed != nil {
+			name += " (" + k.failed.Error() + ")"
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// pause is between two questions of one who waits, unless something changes.
+const pause = 100 * time.Millisecond
+
+// Await waits until the mirror has reached a moment, or for every kind what a list
+// has shown that began after the call. When ctx ends first, the error is of kind
+// model.ErrUnavailable and names the kinds that lag.
+func (m *Mirror) Await(ctx context.Context, moment string) error {
+	up := map[string]bool{} // kinds that were asked since the call, and are up to the answer
+	for {
+		changed := m.changes.Next()
+		if len(m.lagging(moment, up)) == 0 {
+			return nil
+		}
+		q := m.ask()
+		select {
+		case <-q.done:
+			for _, name := range q.equal {
+				up[name] = true
+			}
+		case <-ctx.Done():
+		}
+		lag := m.lagging(moment, up)
+		switch {
+		case len(lag) == 0:
+			return nil
+		case ctx.Err() != nil:
+			return late(lag, moment)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+func late(lag []string, moment string) error {
+	return model.Errorf(model.ErrUnavailable, "the API server's objects are not known up to resource version %s: behind with %s", cmp.Or(moment, "(none)"), strings.Join(lag, ", "))
+}
+
+// question is whether the mirror is as late as the API server.
+type question struct {
+	done  chan struct{}
+	equal []string // kinds that had what a list had that began after the question; when done
+}
+
+// ask returns the next question that begins.
+func (m *Mirror) ask() *question {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.next == nil {
+		m.next = &question{done: make(chan struct{})}
+	}
+	q := m.next
+	if !m.asking {
+		m.asking = true
+		go m.answer()
+	}
+	return q
+}
+
+// askTime is how long one question may take: after it, those who wait ask again.
+const askTime = 5 * time.Second
+
+// answer answers questions until nobody has one. No asker's end ends it, since
+// others share it.
+func (m *Mirror) answer() {
+	for {
+		m.mu.Lock()
+		q := m.next
+		m.next = nil
+		if m.asking = q != nil; !m.asking {
+			m.mu.Unlock()
+			return
+		}
+		m.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), askTime)
+		var g errgroup.Group
+		var mu sync.Mutex
+		for name, k := range m.kinds {
+			g.Go(func() error {
+				if equal, err := k.compare(ctx); err == nil && equal { // else they ask again
+					mu.Lock()
+					defer mu.Unlock()
+					q.equal = append(q.equal, name)
+				}
+				return nil
+			})
+		}
+		_ = g.Wait() // no error is returned above
+		cancel()
+		close(q.done)
+	}
+}
