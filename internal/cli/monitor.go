@@ -169,6 +169,9 @@ var dropReasons = map[string]string{
 	"unknown-destination": "nobody is known at the destination",
 	"invalid":             "belongs to no connection, or is malformed",
 	"not-ip":              "neither ARP nor IP",
+	"too-big":             "it does not fit the way, as its sender was told",
+	"ttl":                 "no hop is left, as its sender was told",
+	"no-provider":         "the service has nobody for it",
 }
 
 func decidedBy(e api.FlowEvent) string {

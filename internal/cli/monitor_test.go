@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
@@ -140,5 +141,15 @@ func TestMonitorInterrupted(t *testing.T) {
 	}, []string{"monitor"})
 	if code != ExitOK || out.String() != "" {
 		t.Errorf("exit code %d, printed %q", code, out.String())
+	}
+}
+
+// Each reason that a data plane gives is a sentence: people read it.
+func TestDropReasonsAreSentences(t *testing.T) {
+	for _, r := range driver.DropReasons {
+		got := decidedBy(api.FlowEvent{Event: api.FlowDrop, Reason: r})
+		if r != driver.DropPolicy && !strings.Contains(got, " ") {
+			t.Errorf("%s: decided by %q", r, got)
+		}
 	}
 }

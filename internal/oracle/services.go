@@ -257,13 +257,20 @@ func (k *kernel) freePort(n *desired.Network, tr *translation) bool {
 }
 
 // toItself judges the answers that a container which is its own backend sends to a
-// link-local service address.
+// link-local service address, to whichever gateway its default route says. Asked by
+// IPv6, a socket that is bound to no address answers by the container's link-local
+// address (RFC 6724 rule 2): that is the backend as well.
 func (k *kernel) toItself(from origin, p *Packet) Verdict {
+	if p.Src.Is6() && p.Src.IsLinkLocalUnicast() && from.port.IPv6.IsValid() {
+		own := *p
+		own.Src = from.port.IPv6
+		p = &own
+	}
 	tr := k.translationBack(from.net, p)
 	if p.isError() && p.Inner != nil && p.Inner.Dst != p.Src {
 		tr = nil
 	}
-	if tr == nil || p.DstMAC != desired.RouterMAC || tr.client != from.port.IfName {
+	if tr == nil || tr.client != from.port.IfName {
 		return dropped(driver.DropUnknownDest)
 	}
 	k.nat.fragment(from.net, p, tr)

@@ -161,6 +161,7 @@ func toRouterPackets(top Topology, sport *uint16) (out []namedPacket) {
 			to("somebody's link-local address", app1.MAC.LinkLocal())
 			to("a group", netip.MustParseAddr("ff0e::1"))
 			to("itself by loopback", netip.IPv6Loopback())
+			to("an IPv4-mapped address on another network", netip.AddrFrom16(app1.IPv4.As16()))
 		} else {
 			to("nobody on another network", host4(other, 250))
 			to("nobody on the VLAN network", host4(top.Network(lan1.Key.Network), 250))

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/compile"
@@ -25,6 +26,10 @@ func (s *services) apart() {
 			if v := s.Send(s.t, p); !nowhere(v) || v.Answer != nil {
 				s.t.Errorf("%s: of another tenant (%s, the client has %s): %s (%+v), want nothing", ipText(v6), p.Src, own, v, v.Answer)
 			}
+		}
+		if p = s.ask(client, model.ProtoTCP, v6); v6 {
+			p.Dst = netip.AddrFrom16(vipOf(s.top.Network(s.key), false).As16())
+			s.denied("the IPv4-mapped virtual address", p)
 		}
 		db1 := s.at("db1")
 		direct := between(s.top, client, db1, model.ProtoTCP, v6, s.sport+1000, 8080)

@@ -428,6 +428,12 @@ func (s *services) itself() {
 			r := s.replyOf(p, client)
 			r.Dst, r.DstMAC = seen, desired.RouterMAC
 			s.answered(what, client, p, r)
+			r.DstMAC = model.MAC{2, 9, 9, 9, 9, 9}
+			s.answered(what+": by another gateway", client, p, r)
+			if r.DstMAC = desired.RouterMAC; v6 {
+				r.Src = client.MAC.LinkLocal()
+				s.answered(what+": by the link-local address", client, p, r)
+			}
 			r.DstPort++
 			s.denied(what+": answer to nothing", r)
 		}

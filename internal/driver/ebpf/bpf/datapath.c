@@ -118,7 +118,8 @@ static __noinline int router_takes(struct pkt *p, struct port *o)
 	if (!g || (!g->host && !joined && !g->services))
 		return WAY_NONE;
 	int direct = same(p->eth.dst, g->router, 6);
-	if (direct && g->services && p->kind == KIND_IP && !p->nd && !p->multicast) {
+	// What a container answers to itself goes to whichever gateway it has.
+	if (g->services && p->kind == KIND_IP && !p->nd && !p->multicast && !to_mapped(p) && (direct || is_service_addr(&p->ip.f.dst))) {
 		__u32 *service = vip_at(p, &p->ip.f.dst);
 		if (service) {
 			p->service = *service;
@@ -193,6 +194,8 @@ int from_container(struct __sk_buff *skb)
 	if (!honest(skb, p, o))
 		return dropped(DROP_SPOOF);
 	p->way = router_takes(p, o);
+	if (p->way == WAY_ITSELF && by_link_local(skb, p, o))
+		return dropped(DROP_INVALID);
 	return decide(skb, p);
 }
 

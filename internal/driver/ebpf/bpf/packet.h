@@ -188,6 +188,14 @@ static __always_inline void map4(struct addr *a, const __u8 *ip)
 	__builtin_memcpy(&a->b[12], ip, 4);
 }
 
+// to_mapped tells whether an IPv6 packet is for an IPv4-mapped address, as which IPv4 is
+// kept here: it is nobody's (RFC 4291 section 2.5.5.2).
+static __always_inline int to_mapped(const struct pkt *p)
+{
+	const __u32 *x = (const void *)&p->ip.f.dst;
+	return p->ip.v6 && !(x[0] | x[1]) && x[2] == bpf_htonl(0xffff);
+}
+
 // link_local is the address that belongs to a MAC (RFC 4291 appendix A).
 static __always_inline void link_local(struct addr *a, const __u8 *m)
 {

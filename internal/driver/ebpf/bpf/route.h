@@ -25,7 +25,7 @@ static __noinline int route_of(struct pkt *p, struct settings *g, struct port *o
 		return WAY_NOWHERE;
 	p->at_home = on_subnet(p, o, &p->ip.f.src);
 	int own = on_subnet(p, o, &p->ip.f.dst);
-	if (!own) {
+	if (!own && !to_mapped(p)) {
 		struct host *h = host_at(p, &p->ip.f.dst);
 		if (h && h->net != p->net && !h->stray) {
 			p->to_net = h->net;

@@ -463,6 +463,19 @@ static __noinline int keep(struct pkt *p, __u64 now, __u32 entered)
 	return end_translation(p, 1);
 }
 
+// by_link_local has what a container answers to itself come from its address; 0 = done.
+// A socket that is bound to no address answers by the link-local one (RFC 6724 rule 2).
+static __noinline int by_link_local(struct __sk_buff *skb, struct pkt *p, struct port *o)
+{
+	if (!p->ip.v6 || !is_link_local(&p->ip.f.src) || !o || zero_addr(&o->ip6))
+		return 0;
+	p->becomes.src = o->ip6;
+	if (readdress_one(skb, p, IP6_SRC, &p->ip.f.src, &p->becomes.src))
+		return -1;
+	p->ip.f.src = p->becomes.src;
+	return 0;
+}
+
 // to_itself delivers to a container what it has sent to a service whose backend it
 // is, or what it has answered to itself. No policy is asked.
 static __noinline int to_itself(struct __sk_buff *skb, struct pkt *p, struct settings *g, __u64 now)

@@ -240,6 +240,9 @@ func hairpin(l *list, n *desired.Network, p LocalPort) {
 			seen := desired.ServiceAddr
 			if a.Is6() {
 				seen = desired.ServiceAddr6
+				// A socket that is bound to no address answers by the link-local one (RFC 6724 rule 2).
+				l.add(Destination, 207, toAddr(seen, of.Eq(of.InPort, p.Number), of.EqAddr(of.IPv6Src, p.MAC.LinkLocal())),
+					of.SetField{Field: of.IPv6Src, Value: of.Addr(a)}, goTo(Destination))
 			}
 			l.add(Backend, 110, toAddr(a, of.Eq(of.InPort, p.Number)), byRouter(
 				of.CT{Commit: true, ZoneField: regDomain, NAT: of.NATSrc, To: seen, Recirc: true, Table: uint8(Hairpin)})...)
@@ -255,8 +258,7 @@ func ServiceDomain(c Config, d desired.Domain, zone uint16) []of.Flow {
 	l.answerARP(Neighbour, 220, match(append(here, of.EqAddr(of.ArpTpa, desired.ServiceAddr))...), desired.RouterMAC, desired.ServiceAddr, goTo(Answer))
 	l.advertises(c, []netip.Addr{desired.ServiceAddr6}, here...)
 	for _, a := range []netip.Addr{desired.ServiceAddr, desired.ServiceAddr6} {
-		l.drop(Destination, 205, toAddr(a, append(here, unicast)...), driver.DropUnknownDest)
-		l.add(Destination, 206, toAddr(a, append(here, of.EqMAC(of.EthDst, desired.RouterMAC))...), of.Set(regZone, zone), goTo(Itself))
+		l.add(Destination, 206, toAddr(a, append(here, unicast)...), of.Set(regZone, zone), goTo(Itself))
 	}
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		l.add(Output, 150, match(eth, inDomain(d), isAnswer, isMarked), of.Set(regZone, zone), translate(Back))
