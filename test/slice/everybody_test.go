@@ -101,8 +101,8 @@ func publishedPort(i int) uint16 { return uint16(8100 + i) }
 // further are the questions between containers, hosts, somebody beyond the first
 // host, and services. What leads hosts and those beyond them to services is asked for
 // of data planes that say they do. In mode bridge nobody on a VLAN network asks for a
-// service that it provides: it answers itself by the physical router, where that is
-// lost (docs/design/services.md).
+// service that it provides: it answers itself by the physical router, and nobody answers
+// for that here (docs/design/services.md).
 func (c *cluster) further(mode model.FwdMode) (qs []lab.Question) {
 	c.t.Helper()
 	private := map[string][2]netip.Addr{} // of containers
