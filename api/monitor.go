@@ -59,6 +59,8 @@ const (
 	FlowWouldAllow = "would-allow" // a connection that a policy denied, and an audited one would let through
 	FlowLost       = "lost"        // Count packets that could not be told of
 	FlowNote       = "note"        // Text for people, of a host or of netmaster
+	FlowCounts     = "counts"      // to a monitor that asked for counts of a service: Served of the provider To
+	FlowCounted    = "counted"     // to the same: all is told; Text, if any, says why nothing is counted
 	FlowEnd        = "end"         // the last line of a stream that netmaster ends; Text says why
 )
 
@@ -81,6 +83,7 @@ type FlowEvent struct {
 	Audited   string     `json:"audited,omitempty"`   // of would-deny and would-allow: the audited policy; decisions are those that it would have made
 	Living    bool       `json:"living,omitempty"`    // of would-deny and would-allow: of connections (Count) that live, told once when the audit begins or changes
 	Text      string     `json:"text,omitempty"`
+	Served    *Served    `json:"served,omitempty"` // of counts
 }
 
 // FlowPeer is one end of a packet's way.

@@ -80,6 +80,27 @@ func TestMonitorOnRequest(t *testing.T) {
 	}
 	b.eventually("nothing is monitored any more", idle)
 
+	// Counts of a service are told once, and that these are all.
+	counts, err := cluster.OpenMonitor(t.Context(), b.st, cluster.MonitorRequest{ID: "m1", Address: strings.TrimPrefix(taker.URL, "http://"), Counts: "blue:web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("counts arrive at netmaster", func() error {
+		select {
+		case line := <-lines:
+			var e api.FlowEvent
+			if json.Unmarshal([]byte(line), &e) != nil || e.Event != api.FlowCounted || e.Text != "" {
+				return fmt.Errorf("it is %s", line)
+			}
+			return nil
+		default:
+			return errors.New("no line")
+		}
+	})
+	if err := counts.Close(); err != nil {
+		t.Fatal(err)
+	}
+
 	// On the host.
 	ctx, cancel := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.agent.RESTAddr().String()+"/monitor?drops=true", nil)

@@ -49,6 +49,7 @@ var exchanges = map[string]exchange{
 	"DELETE /debug/epcleanup/tenant/{tenant}/{what}/{id}": {"Delete the endpoints of a network (net) or a group (group), or one endpoint (ep), whose containers are gone for good", nil, cleanupAnswer{}},
 	"GET /debug/ofnet":                                    {"Desired and actual state of all hosts, or of the one that ?host= names, as text", nil, text("")},
 	"GET /api/v1/monitor":                                 {"Packets that are dropped, and connections that begin (unless ?drops=true), a JSON object a line as they happen; ?from= and ?to= name groups, ?host= a host", nil, api.FlowEvent{}},
+	"GET /api/v1/serviceLBs/{key}/counts":                 {"Connections of containers to a service, by provider, of all hosts that count them", nil, api.ServiceCounts{}},
 	"POST /plugin/monitor/{id}":                           {"An agent's events for a monitor, a JSON object a line", api.FlowEvent{}, text("")},
 	"GET /version":                                        {"The server's build", nil, api.Version{}},
 	"GET /info":                                           {"The server's role and the nodes that the registry knows", nil, api.Info{}},

@@ -104,6 +104,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.handleStore()
 	s.handle("POST", "/api/v1/apply", s.apply)
 	s.handleEndpoints()
+	s.handle("GET", "/api/v1/serviceLBs/{key}/counts", s.serviceCounts)
 	s.handle("DELETE", "/debug/epcleanup/tenant/{tenant}/{what}/{id}", s.cleanup)
 	s.handle("GET", "/version", func(http.ResponseWriter, *http.Request) (any, error) { return cfg.Version, nil })
 	s.handle("GET", "/info", func(_ http.ResponseWriter, r *http.Request) (any, error) { return s.cluster.Info(r.Context()) })

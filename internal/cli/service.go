@@ -58,11 +58,39 @@ func newService(f *factory) *command {
 		},
 		subs: []*command{
 			newServiceCreate(f, nil),
-			newInspect(f, services, "Show a service, its address and its providers", nil),
+			newInspect(f, services, "Show a service, its address, its providers and their shares of connections", inspectService),
 			newList(f, serviceList, "List services", nil),
 			newRemove(f, services, "Delete a service", nil),
 		},
 	}
+}
+
+// inspectService shows what hosts count beside the service's state. A netmaster that is
+// older has no counts.
+func inspectService(ctx context.Context, o *nameOptions) error {
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	got, err := client.ServiceLBs().Inspect(ctx, o.key())
+	if err != nil {
+		return err
+	}
+	out := struct {
+		api.Inspection[api.ServiceLB, api.ServiceLBOper]
+
+		Counts        *api.ServiceCounts `json:",omitempty"`
+		CountsProblem string             `json:",omitempty"` // why there are none
+	}{Inspection: got}
+	switch counts, err := client.ServiceCounts(ctx, o.key()); {
+	case err == nil:
+		out.Counts = &counts
+	case ctx.Err() != nil:
+		return err
+	case !api.IsNotFound(err):
+		out.CountsProblem = err.Error()
+	}
+	return o.showJSON(out)
 }
 
 func newServiceCreate(f *factory, run func(context.Context, *serviceCreateOptions) error) *command {

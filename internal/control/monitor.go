@@ -18,6 +18,7 @@ type MonitorRequest struct {
 	Connections bool
 	Host        model.HostName // empty = all
 	From, To    string
+	Counts      model.ServiceKey // no events are wanted, but once what is counted of it; zero = events
 }
 
 // Monitor is a request that agents answer until Close.
@@ -45,6 +46,9 @@ func (c *Controller) OpenMonitor(ctx context.Context, r MonitorRequest) (*Monito
 	}
 	if q.ToTenant, q.To, err = groupNamed(v, "to", r.To); err != nil {
 		return nil, err
+	}
+	if r.Counts != (model.ServiceKey{}) {
+		q.Counts = r.Counts.String()
 	}
 	m := &Monitor{}
 	for _, h := range v.Hosts() {

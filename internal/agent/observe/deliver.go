@@ -64,6 +64,10 @@ func (a *Observer) deliver(ctx context.Context, r cluster.MonitorRequest) {
 		return
 	}
 	defer client.Close()
+	if r.Counts != "" {
+		a.deliverCounts(ctx, client, r)
+		return
+	}
 	w := a.watchers.add(r)
 	defer a.watchers.remove(w)
 	for ctx.Err() == nil {

@@ -31,6 +31,11 @@ func (s *services) counts() {
 				s.reached(what, p, id)
 				s.answered(what, client, p, s.replyOf(p, s.at(id)))
 				s.reached(what, goOn(p), id)
+				const more = 5 // a data plane may send these a shorter way
+				for range more {
+					s.answered(what, client, p, goOn(s.replyOf(p, s.at(id))))
+					s.reached(what, goOn(p), id)
+				}
 				if proto == model.ProtoTCP { // refused, and another service's: not its own
 					closed := s.ask(client, proto, v6)
 					closed.Dst, closed.DstPort = p.Dst, 81
@@ -42,7 +47,7 @@ func (s *services) counts() {
 					Connections: now.Connections - before.Connections, Total: now.Total - before.Total,
 					PacketsIn: now.PacketsIn - before.PacketsIn, PacketsOut: now.PacketsOut - before.PacketsOut,
 				}
-				if want := (driver.ServiceStats{Connections: 1, Total: 1, PacketsIn: 1, PacketsOut: 2}); got != want || now.BytesIn <= before.BytesIn || now.BytesOut <= before.BytesOut {
+				if want := (driver.ServiceStats{Connections: 1, Total: 1, PacketsIn: 1 + more, PacketsOut: 2 + more}); got != want || now.BytesIn <= before.BytesIn || now.BytesOut <= before.BytesOut {
 					s.t.Errorf("%s: counted %+v, and %d and %d bytes, want %+v and some", what, got, now.BytesIn-before.BytesIn, now.BytesOut-before.BytesOut, want)
 				}
 			}

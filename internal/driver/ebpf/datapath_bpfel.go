@@ -22,6 +22,7 @@ const (
 	datapathMapBackends       = "backends"
 	datapathMapChoices        = "choices"
 	datapathMapConns          = "conns"
+	datapathMapCounted        = "counted"
 	datapathMapCreated        = "created"
 	datapathMapDrops          = "drops"
 	datapathMapEndings        = "endings"
@@ -43,6 +44,7 @@ const (
 	datapathMapPrivates       = "privates"
 	datapathMapRules          = "rules"
 	datapathMapScratch        = "scratch"
+	datapathMapServedCounters = "served_counters"
 	datapathMapServicePorts   = "service_ports"
 	datapathMapServices       = "services"
 	datapathMapSets           = "sets"
@@ -128,50 +130,52 @@ type datapathProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type datapathMapSpecs struct {
-	AffineCounts *ebpf.MapSpec `ebpf:"affine_counts"`
-	Affines      *ebpf.MapSpec `ebpf:"affines"`
-	Answers      *ebpf.MapSpec `ebpf:"answers"`
-	Backends     *ebpf.MapSpec `ebpf:"backends"`
-	Choices      *ebpf.MapSpec `ebpf:"choices"`
-	Conns        *ebpf.MapSpec `ebpf:"conns"`
-	Created      *ebpf.MapSpec `ebpf:"created"`
-	Drops        *ebpf.MapSpec `ebpf:"drops"`
-	Endings      *ebpf.MapSpec `ebpf:"endings"`
-	EventBudgets *ebpf.MapSpec `ebpf:"event_budgets"`
-	EventSlots   *ebpf.MapSpec `ebpf:"event_slots"`
-	Events       *ebpf.MapSpec `ebpf:"events"`
-	Exposed      *ebpf.MapSpec `ebpf:"exposed"`
-	Fast         *ebpf.MapSpec `ebpf:"fast"`
-	Frags        *ebpf.MapSpec `ebpf:"frags"`
-	Given        *ebpf.MapSpec `ebpf:"given"`
-	Halfopen     *ebpf.MapSpec `ebpf:"halfopen"`
-	Hits         *ebpf.MapSpec `ebpf:"hits"`
-	Hosts        *ebpf.MapSpec `ebpf:"hosts"`
-	IcmpError    *ebpf.MapSpec `ebpf:"icmp_error"`
-	Members      *ebpf.MapSpec `ebpf:"members"`
-	Networks     *ebpf.MapSpec `ebpf:"networks"`
-	PortCounters *ebpf.MapSpec `ebpf:"port_counters"`
-	Ports        *ebpf.MapSpec `ebpf:"ports"`
-	Privates     *ebpf.MapSpec `ebpf:"privates"`
-	Rules        *ebpf.MapSpec `ebpf:"rules"`
-	Scratch      *ebpf.MapSpec `ebpf:"scratch"`
-	ServicePorts *ebpf.MapSpec `ebpf:"service_ports"`
-	Services     *ebpf.MapSpec `ebpf:"services"`
-	Sets         *ebpf.MapSpec `ebpf:"sets"`
-	Settings     *ebpf.MapSpec `ebpf:"settings"`
-	Slots        *ebpf.MapSpec `ebpf:"slots"`
-	Spent        *ebpf.MapSpec `ebpf:"spent"`
-	Stations     *ebpf.MapSpec `ebpf:"stations"`
-	Subnets      *ebpf.MapSpec `ebpf:"subnets"`
-	Swept        *ebpf.MapSpec `ebpf:"swept"`
-	Tags         *ebpf.MapSpec `ebpf:"tags"`
-	Tallies      *ebpf.MapSpec `ebpf:"tallies"`
-	Translations *ebpf.MapSpec `ebpf:"translations"`
-	TunnelEnds   *ebpf.MapSpec `ebpf:"tunnel_ends"`
-	TunnelSource *ebpf.MapSpec `ebpf:"tunnel_source"`
-	Tunnels      *ebpf.MapSpec `ebpf:"tunnels"`
-	Turns        *ebpf.MapSpec `ebpf:"turns"`
-	Vips         *ebpf.MapSpec `ebpf:"vips"`
+	AffineCounts   *ebpf.MapSpec `ebpf:"affine_counts"`
+	Affines        *ebpf.MapSpec `ebpf:"affines"`
+	Answers        *ebpf.MapSpec `ebpf:"answers"`
+	Backends       *ebpf.MapSpec `ebpf:"backends"`
+	Choices        *ebpf.MapSpec `ebpf:"choices"`
+	Conns          *ebpf.MapSpec `ebpf:"conns"`
+	Counted        *ebpf.MapSpec `ebpf:"counted"`
+	Created        *ebpf.MapSpec `ebpf:"created"`
+	Drops          *ebpf.MapSpec `ebpf:"drops"`
+	Endings        *ebpf.MapSpec `ebpf:"endings"`
+	EventBudgets   *ebpf.MapSpec `ebpf:"event_budgets"`
+	EventSlots     *ebpf.MapSpec `ebpf:"event_slots"`
+	Events         *ebpf.MapSpec `ebpf:"events"`
+	Exposed        *ebpf.MapSpec `ebpf:"exposed"`
+	Fast           *ebpf.MapSpec `ebpf:"fast"`
+	Frags          *ebpf.MapSpec `ebpf:"frags"`
+	Given          *ebpf.MapSpec `ebpf:"given"`
+	Halfopen       *ebpf.MapSpec `ebpf:"halfopen"`
+	Hits           *ebpf.MapSpec `ebpf:"hits"`
+	Hosts          *ebpf.MapSpec `ebpf:"hosts"`
+	IcmpError      *ebpf.MapSpec `ebpf:"icmp_error"`
+	Members        *ebpf.MapSpec `ebpf:"members"`
+	Networks       *ebpf.MapSpec `ebpf:"networks"`
+	PortCounters   *ebpf.MapSpec `ebpf:"port_counters"`
+	Ports          *ebpf.MapSpec `ebpf:"ports"`
+	Privates       *ebpf.MapSpec `ebpf:"privates"`
+	Rules          *ebpf.MapSpec `ebpf:"rules"`
+	Scratch        *ebpf.MapSpec `ebpf:"scratch"`
+	ServedCounters *ebpf.MapSpec `ebpf:"served_counters"`
+	ServicePorts   *ebpf.MapSpec `ebpf:"service_ports"`
+	Services       *ebpf.MapSpec `ebpf:"services"`
+	Sets           *ebpf.MapSpec `ebpf:"sets"`
+	Settings       *ebpf.MapSpec `ebpf:"settings"`
+	Slots          *ebpf.MapSpec `ebpf:"slots"`
+	Spent          *ebpf.MapSpec `ebpf:"spent"`
+	Stations       *ebpf.MapSpec `ebpf:"stations"`
+	Subnets        *ebpf.MapSpec `ebpf:"subnets"`
+	Swept          *ebpf.MapSpec `ebpf:"swept"`
+	Tags           *ebpf.MapSpec `ebpf:"tags"`
+	Tallies        *ebpf.MapSpec `ebpf:"tallies"`
+	Translations   *ebpf.MapSpec `ebpf:"translations"`
+	TunnelEnds     *ebpf.MapSpec `ebpf:"tunnel_ends"`
+	TunnelSource   *ebpf.MapSpec `ebpf:"tunnel_source"`
+	Tunnels        *ebpf.MapSpec `ebpf:"tunnels"`
+	Turns          *ebpf.MapSpec `ebpf:"turns"`
+	Vips           *ebpf.MapSpec `ebpf:"vips"`
 }
 
 // datapathVariableSpecs contains global variables before they are loaded into the kernel.
@@ -206,50 +210,52 @@ func (o *datapathObjects) Close() error {
 //
 // It can be passed to loadDatapathObjects or ebpf.CollectionSpec.LoadAndAssign.
 type datapathMaps struct {
-	AffineCounts *ebpf.Map `ebpf:"affine_counts"`
-	Affines      *ebpf.Map `ebpf:"affines"`
-	Answers      *ebpf.Map `ebpf:"answers"`
-	Backends     *ebpf.Map `ebpf:"backends"`
-	Choices      *ebpf.Map `ebpf:"choices"`
-	Conns        *ebpf.Map `ebpf:"conns"`
-	Created      *ebpf.Map `ebpf:"created"`
-	Drops        *ebpf.Map `ebpf:"drops"`
-	Endings      *ebpf.Map `ebpf:"endings"`
-	EventBudgets *ebpf.Map `ebpf:"event_budgets"`
-	EventSlots   *ebpf.Map `ebpf:"event_slots"`
-	Events       *ebpf.Map `ebpf:"events"`
-	Exposed      *ebpf.Map `ebpf:"exposed"`
-	Fast         *ebpf.Map `ebpf:"fast"`
-	Frags        *ebpf.Map `ebpf:"frags"`
-	Given        *ebpf.Map `ebpf:"given"`
-	Halfopen     *ebpf.Map `ebpf:"halfopen"`
-	Hits         *ebpf.Map `ebpf:"hits"`
-	Hosts        *ebpf.Map `ebpf:"hosts"`
-	IcmpError    *ebpf.Map `ebpf:"icmp_error"`
-	Members      *ebpf.Map `ebpf:"members"`
-	Networks     *ebpf.Map `ebpf:"networks"`
-	PortCounters *ebpf.Map `ebpf:"port_counters"`
-	Ports        *ebpf.Map `ebpf:"ports"`
-	Privates     *ebpf.Map `ebpf:"privates"`
-	Rules        *ebpf.Map `ebpf:"rules"`
-	Scratch      *ebpf.Map `ebpf:"scratch"`
-	ServicePorts *ebpf.Map `ebpf:"service_ports"`
-	Services     *ebpf.Map `ebpf:"services"`
-	Sets         *ebpf.Map `ebpf:"sets"`
-	Settings     *ebpf.Map `ebpf:"settings"`
-	Slots        *ebpf.Map `ebpf:"slots"`
-	Spent        *ebpf.Map `ebpf:"spent"`
-	Stations     *ebpf.Map `ebpf:"stations"`
-	Subnets      *ebpf.Map `ebpf:"subnets"`
-	Swept        *ebpf.Map `ebpf:"swept"`
-	Tags         *ebpf.Map `ebpf:"tags"`
-	Tallies      *ebpf.Map `ebpf:"tallies"`
-	Translations *ebpf.Map `ebpf:"translations"`
-	TunnelEnds   *ebpf.Map `ebpf:"tunnel_ends"`
-	TunnelSource *ebpf.Map `ebpf:"tunnel_source"`
-	Tunnels      *ebpf.Map `ebpf:"tunnels"`
-	Turns        *ebpf.Map `ebpf:"turns"`
-	Vips         *ebpf.Map `ebpf:"vips"`
+	AffineCounts   *ebpf.Map `ebpf:"affine_counts"`
+	Affines        *ebpf.Map `ebpf:"affines"`
+	Answers        *ebpf.Map `ebpf:"answers"`
+	Backends       *ebpf.Map `ebpf:"backends"`
+	Choices        *ebpf.Map `ebpf:"choices"`
+	Conns          *ebpf.Map `ebpf:"conns"`
+	Counted        *ebpf.Map `ebpf:"counted"`
+	Created        *ebpf.Map `ebpf:"created"`
+	Drops          *ebpf.Map `ebpf:"drops"`
+	Endings        *ebpf.Map `ebpf:"endings"`
+	EventBudgets   *ebpf.Map `ebpf:"event_budgets"`
+	EventSlots     *ebpf.Map `ebpf:"event_slots"`
+	Events         *ebpf.Map `ebpf:"events"`
+	Exposed        *ebpf.Map `ebpf:"exposed"`
+	Fast           *ebpf.Map `ebpf:"fast"`
+	Frags          *ebpf.Map `ebpf:"frags"`
+	Given          *ebpf.Map `ebpf:"given"`
+	Halfopen       *ebpf.Map `ebpf:"halfopen"`
+	Hits           *ebpf.Map `ebpf:"hits"`
+	Hosts          *ebpf.Map `ebpf:"hosts"`
+	IcmpError      *ebpf.Map `ebpf:"icmp_error"`
+	Members        *ebpf.Map `ebpf:"members"`
+	Networks       *ebpf.Map `ebpf:"networks"`
+	PortCounters   *ebpf.Map `ebpf:"port_counters"`
+	Ports          *ebpf.Map `ebpf:"ports"`
+	Privates       *ebpf.Map `ebpf:"privates"`
+	Rules          *ebpf.Map `ebpf:"rules"`
+	Scratch        *ebpf.Map `ebpf:"scratch"`
+	ServedCounters *ebpf.Map `ebpf:"served_counters"`
+	ServicePorts   *ebpf.Map `ebpf:"service_ports"`
+	Services       *ebpf.Map `ebpf:"services"`
+	Sets           *ebpf.Map `ebpf:"sets"`
+	Settings       *ebpf.Map `ebpf:"settings"`
+	Slots          *ebpf.Map `ebpf:"slots"`
+	Spent          *ebpf.Map `ebpf:"spent"`
+	Stations       *ebpf.Map `ebpf:"stations"`
+	Subnets        *ebpf.Map `ebpf:"subnets"`
+	Swept          *ebpf.Map `ebpf:"swept"`
+	Tags           *ebpf.Map `ebpf:"tags"`
+	Tallies        *ebpf.Map `ebpf:"tallies"`
+	Translations   *ebpf.Map `ebpf:"translations"`
+	TunnelEnds     *ebpf.Map `ebpf:"tunnel_ends"`
+	TunnelSource   *ebpf.Map `ebpf:"tunnel_source"`
+	Tunnels        *ebpf.Map `ebpf:"tunnels"`
+	Turns          *ebpf.Map `ebpf:"turns"`
+	Vips           *ebpf.Map `ebpf:"vips"`
 }
 
 func (m *datapathMaps) Close() error {
@@ -260,6 +266,7 @@ func (m *datapathMaps) Close() error {
 		m.Backends,
 		m.Choices,
 		m.Conns,
+		m.Counted,
 		m.Created,
 		m.Drops,
 		m.Endings,
@@ -281,6 +288,7 @@ func (m *datapathMaps) Close() error {
 		m.Privates,
 		m.Rules,
 		m.Scratch,
+		m.ServedCounters,
 		m.ServicePorts,
 		m.Services,
 		m.Sets,

@@ -111,6 +111,7 @@ type Driver struct {
 	frags, hits  *lru
 	affines      *lru
 	translations translations
+	counts       servedCounts
 	turns        turns
 	hand         uint32                            // last one given, of struct host
 	gone         map[hostKey]bool                  // addresses that changed hands, whose connections are to be taken out
@@ -223,7 +224,7 @@ func (d *Driver) takeOver() error {
 	d.backends = newTable[backendKey, backendEntry]("backends", o.Backends, w)
 	d.tables = []filled{
 		d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.sets, d.rules, d.privates, d.tunnels, d.ends,
-		d.vips, d.exposed, d.services, d.servicePorts, d.backends, &d.translations,
+		d.vips, d.exposed, d.services, d.servicePorts, d.backends, &d.translations, &d.counts,
 	}
 	for _, t := range []*bool{&d.settings.global, &d.source.global, &d.tags.global} {
 		*t = true
@@ -231,6 +232,8 @@ func (d *Driver) takeOver() error {
 	d.turns = turns{m: o.Turns, at: map[uint32]bool{}}
 	d.conns = newConnections(d)
 	d.translations.most.Store(uint64(o.Translations.MaxEntries()))
+	d.counts.most.Store(uint64(o.Counted.MaxEntries()) - 1) // place 0 is nobody's
+	d.counts.names = map[uint64]model.EndpointKey{}
 	d.frags = newLRU("frags", o.Frags, madeFrag, false)
 	d.affines = newLRU("affines", o.Affines, madeAffine, true)
 	d.hits = newLRU("hits", o.Hits, madeHit, true) // counters of rules that are no more go first
@@ -320,7 +323,7 @@ func (d *Driver) uplinkName() (string, error) {
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
+	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, ServiceStats: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
 }
 
 // DriftRepairs implements driver.Drifting.

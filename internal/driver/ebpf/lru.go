@@ -150,7 +150,7 @@ func (d *Driver) fills() []*fill {
 // countTables takes out of the maps that evict what is dead, and counts the rest.
 func (d *Driver) countTables(now uint64) error {
 	left := d.strangers()
-	translated, err := d.readTranslations() // before: whose connections are not there afterwards, have ended
+	translated, counts, err := d.readTranslations() // before: whose connections are not there afterwards, have ended
 	living := map[connKey]bool{}
 	if err == nil {
 		err = d.conns.sweep(func(k connKey, c conn) bool {
@@ -164,7 +164,7 @@ func (d *Driver) countTables(now uint64) error {
 	if err != nil {
 		d.ask(left)
 	} else {
-		err = d.sweepTranslations(translated, living)
+		err = errors.Join(d.sweepTranslations(translated, living), d.sweepPlaces(counts))
 	}
 	return errors.Join(err, d.sweepAffines(now),
 		sweepMap(d, d.frags, 1, func(_ fragKey, f frag) bool { return now > f.Seen && now-f.Seen > uint64(fragLife) }),

@@ -376,7 +376,8 @@ func (p *pass) removeServices(after *servicePass) error {
 	return p.forgetClients(after.clients)
 }
 
-// forgetClients takes out who stays with which backend of services that are gone.
+// forgetClients takes out who stays with which backend of services that are gone, and
+// what is counted of them.
 func (p *pass) forgetClients(gone map[uint64]bool) error {
 	if len(gone) == 0 {
 		return nil
@@ -393,6 +394,9 @@ func (p *pass) forgetClients(gone map[uint64]bool) error {
 		if err := p.obj.Affines.Delete(k); err != nil && !isNotExist(err) {
 			return writeError{fmt.Errorf("write map affines: %w", err)}
 		}
+	}
+	if err := p.freePlaces(func(c counted) bool { return gone[c.Seed] }); err != nil {
+		return writeError{err}
 	}
 	for seed := range gone {
 		if err := p.obj.AffineCounts.Delete(seed); err != nil && !isNotExist(err) {

@@ -72,7 +72,8 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 			out.Drops[name] = sum
 		}
 	}
-	return out, nil
+	out.Services, err = d.serviceStats()
+	return out, err
 }
 
 // ruleCounters adds up what was counted for each rule: by processors on their

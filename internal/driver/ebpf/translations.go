@@ -72,15 +72,17 @@ func (d *Driver) sweepTranslations(all map[connKey]connKey, living map[connKey]b
 	return nil
 }
 
-// readTranslations returns the entries, with the keys of their connections.
-func (d *Driver) readTranslations() (map[connKey]connKey, error) {
-	all := map[connKey]connKey{}
-	err := eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
+// readTranslations returns the entries, with the keys of their connections, and where
+// those are counted.
+func (d *Driver) readTranslations() (all map[connKey]connKey, counts map[counted]bool, err error) {
+	all, counts = map[connKey]connKey{}, map[counted]bool{}
+	err = eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
 		if all[k] = k; k.Pad == frontKey || k.Pad == frontOutsideKey {
 			all[k] = t.behind()
+			counts[t.counted()] = true
 		}
 	})
-	return all, err
+	return all, counts, err
 }
 
 // sweepAffines forgets the clients whose time is over, and counts the others by their

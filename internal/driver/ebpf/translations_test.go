@@ -10,28 +10,23 @@ import (
 	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
-// TestTranslationsEnd: a translation stays in the table as long as its connection, of
-// either family and of a client that is its own backend, and goes with it: when the
-// connection is taken out, and at once when it is evicted, so that a flood fills the
-// table with no more than connections have room for.
-func TestTranslationsEnd(t *testing.T) {
-	r := newRig(t)
-	r.sizes = map[string]uint32{"halfopen": 128}
-	drv := r.open(t)
-	defer drv.Close()
+// served is the picture of a client of two services, of another host's container and
+// of the client itself, with the client's wire.
+func (r *rig) served(t *testing.T) (client *desired.Port, pic desired.Host, vips, itself [2]netip.Addr) {
+	t.Helper()
 	const network = model.NetworkID(7)
-	client := &desired.Port{IfName: "cvclient", Network: network, MAC: model.MAC{2, 0, 0, 0, 1, 1}, IPv4: netip.MustParseAddr("10.7.0.9"), IPv6: netip.MustParseAddr("fd00:7::9"), Identity: 300}
+	client = &desired.Port{IfName: "cvclient", Network: network, MAC: model.MAC{2, 0, 0, 0, 1, 1}, IPv4: netip.MustParseAddr("10.7.0.9"), IPv6: netip.MustParseAddr("fd00:7::9"), Identity: 300}
 	far := &desired.Remote{Network: network, MAC: model.MAC{2, 0, 0, 0, 1, 2}, IPv4: netip.MustParseAddr("10.7.0.2"), IPv6: netip.MustParseAddr("fd00:7::2"), Identity: 300, VTEP: vtep2}
 	r.addWire(t, client.IfName, client.MAC)
-	pic := desired.Host{Name: "h", VTEP: vtep1, ArpMode: model.ArpProxy, Revision: 1}
+	pic = desired.Host{Name: "h", VTEP: vtep1, ArpMode: model.ArpProxy, Revision: 1}
 	pic.Networks = pic.Networks.Set(network, &desired.Network{
 		ID: network, Encap: model.EncapVXLAN, Tag: 100, VTEPs: []netip.Addr{vtep2}, Joined: 5, Gateway: netip.MustParseAddr("10.7.0.254"),
 		Subnet: netip.MustParsePrefix("10.7.0.0/16"), Subnet6: netip.MustParsePrefix("fd00:7::/64"),
 	})
 	pic.Ports = pic.Ports.Set(client.IfName, client)
 	pic.Remotes = pic.Remotes.Set(desired.RemoteKey{Network: network, MAC: far.MAC}, far)
-	vips := [2]netip.Addr{netip.MustParseAddr("10.7.0.200"), netip.MustParseAddr("fd00:7::200")}
-	itself := [2]netip.Addr{netip.MustParseAddr("10.7.0.201"), netip.MustParseAddr("fd00:7::201")}
+	vips = [2]netip.Addr{netip.MustParseAddr("10.7.0.200"), netip.MustParseAddr("fd00:7::200")}
+	itself = [2]netip.Addr{netip.MustParseAddr("10.7.0.201"), netip.MustParseAddr("fd00:7::201")}
 	for name, x := range map[string]struct {
 		at      [2]netip.Addr
 		backend desired.Backend
@@ -46,22 +41,41 @@ func TestTranslationsEnd(t *testing.T) {
 		s.Backends = s.Backends.Set(model.EndpointKey{Network: model.NetworkKey{Tenant: "t", Name: "n"}, ID: model.EndpointID(name)}, &x.backend)
 		pic.Services = pic.Services.Set(s.Key, &s)
 	}
+	return client, pic, vips, itself
+}
+
+// ask sends a client's UDP packet from a port to a service, which lets it through.
+func (r *rig) ask(t *testing.T, client *desired.Port, to netip.Addr, port uint16) {
+	t.Helper()
+	p := oracle.Packet{SrcMAC: client.MAC, DstMAC: desired.RouterMAC, Src: client.IPv4, Dst: to, Proto: model.ProtoUDP, SrcPort: port, DstPort: 53}
+	if to.Is6() {
+		p.Src = client.IPv6
+	}
+	if got := r.from(t, client.IfName, drivertest.Frame(p)); len(got) != 1 || got[0] != redirected {
+		t.Fatalf("to %s: verdict %v", to, got)
+	}
+}
+
+// TestTranslationsEnd: a translation stays in the table as long as its connection, of
+// either family and of a client that is its own backend, and goes with it: when the
+// connection is taken out, and at once when it is evicted, so that a flood fills the
+// table with no more than connections have room for.
+func TestTranslationsEnd(t *testing.T) {
+	r := newRig(t)
+	r.sizes = map[string]uint32{"halfopen": 128}
+	drv := r.open(t)
+	defer drv.Close()
+	client, pic, vips, itself := r.served(t)
 	if rep, err := drv.Apply(t.Context(), pic); err != nil || drivertest.Failed(rep) != nil {
 		t.Fatal(err, drivertest.Failed(rep))
 	}
 	ask := func(to netip.Addr, port uint16) {
 		t.Helper()
-		p := oracle.Packet{SrcMAC: client.MAC, DstMAC: desired.RouterMAC, Src: client.IPv4, Dst: to, Proto: model.ProtoUDP, SrcPort: port, DstPort: 53}
-		if to.Is6() {
-			p.Src = client.IPv6
-		}
-		if got := r.from(t, client.IfName, drivertest.Frame(p)); len(got) != 1 || got[0] != redirected {
-			t.Fatalf("to %s: verdict %v", to, got)
-		}
+		r.ask(t, client, to, port)
 	}
 	there := func() int {
 		t.Helper()
-		all, err := r.drv.readTranslations()
+		all, _, err := r.drv.readTranslations()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,6 +27,9 @@ type MonitorRequest struct {
 	From        model.GroupName  `json:"from,omitempty"`       // group of the sender; empty = any
 	ToTenant    model.TenantName `json:"toTenant,omitempty"`
 	To          model.GroupName  `json:"to,omitempty"`
+	// Counts is a service (tenant:service): no events are wanted, but once what is
+	// counted of it.
+	Counts string `json:"counts,omitempty"`
 }
 
 // OpenMonitor enters a request with a lease of its own, which ends with Close

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "conntrack.h"
+#include "counted.h"
 
 #define FAST_TICKS 1000
 #define IDLE_TICKS (10 * FAST_TICKS) // of a rule that nothing hits: packets take the long way more often
@@ -173,7 +174,7 @@ struct served_header {
 static __noinline int serve_on(struct __sk_buff *skb, struct fast *f)
 {
 	struct served_header h;
-	__u64 flags = 0, to;
+	__u64 flags = 0, to, len = skb->len;
 	if (!f || bpf_skb_load_bytes(skb, 0, &h, sizeof(h)))
 		return -1;
 	__u32 hl = (h.vihl & 15) * 4, ports = h.ports, diff, sum;
@@ -201,7 +202,10 @@ static __noinline int serve_on(struct __sk_buff *skb, struct fast *f)
 		return -1;
 	if (ports != h.ports && bpf_l4_csum_replace(skb, at, 0, differ(ports, h.ports), flags))
 		return -1;
-	return bpf_skb_store_bytes(skb, 0, &h, sizeof(h), 0);
+	if (bpf_skb_store_bytes(skb, 0, &h, sizeof(h), 0))
+		return -1;
+	count_way(f->key.counted, len);
+	return 0;
 }
 
 // hop_on makes a packet what its next station gets; 0 = it is.
@@ -256,6 +260,7 @@ static __always_inline void name_fast(const struct pkt *p, struct fast_key *k)
 	__builtin_memcpy((void *)&k->ends + 4, &f->dst.b[12], 4);
 	k->ports = (__u32)bpf_htons(f->dport) << 16 | bpf_htons(f->sport);
 	k->proto = f->proto;
+	k->counted = 0;
 }
 
 // forget takes away what was decided about the connection in whose place another
@@ -316,6 +321,7 @@ static __noinline int remember(struct pkt *p, struct settings *g, struct station
 	if ((f->hop || p->nat == NAT_BACK) && !f->tag)
 		__builtin_memcpy(f->macs + 6, g->router, 6);
 	if (p->nat) {
+		k->counted = p->counted;
 		f->hop |= HOP_SERVED;
 		f->vip_turn = p->vip_turn;
 		f->end_turn = p->end_turn;

@@ -160,6 +160,8 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		if (p->half && state & CT_OPEN)
 			open(p, c);
 		count_rules(p);
+		if (p->nat)
+			count_served(p);
 		if (!p->way && p->resident)
 			remember(p, g, s);
 		return deliver(skb, p, g, s);
@@ -177,5 +179,7 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		forget(p);
 	if (p->nat == NAT_THERE)
 		keep(p, now, entered);
+	if (p->nat)
+		count_served(p);
 	return deliver(skb, p, g, s);
 }

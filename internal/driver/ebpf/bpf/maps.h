@@ -283,7 +283,8 @@ struct fast_key {
 	__u64 ends; // addresses, as in the packet
 	__u32 ports; // as in the packet
 	__u32 ifindex, tag; // where it came from; tag of the tunnel, 0 on a port
-	__u32 proto;
+	__u16 proto;
+	__u16 counted; // no part of the key: of what is translated, where it is counted (counted.h)
 };
 
 struct fast {

@@ -103,6 +103,7 @@ struct pkt {
 	__u8 itself; // the client is its own backend
 	__u8 begun; // the translation is a new one
 	__u8 choice; // whom a backend is chosen among
+	__u16 counted; // where it is counted, and in which direction
 	__u16 vip_turn, end_turn; // places of the virtual address and of the client
 	__u32 nat_turns; // what is counted there
 	__u32 service;

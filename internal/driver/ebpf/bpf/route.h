@@ -155,3 +155,14 @@ static __always_inline int lead_on(struct pkt *p, struct host *h)
 	p->way = WAY_IN;
 	return ROUTED;
 }
+
+// keeps_outside tells whether the service of the translation p->tr is still exposed, and
+// its client still nobody's endpoint.
+static __always_inline int keeps_outside(struct pkt *p)
+{
+	if (host_at(p, &p->tr.front.lo))
+		return 0;
+	p->hk.ip = p->tr.front.hi;
+	struct exposed *x = bpf_map_lookup_elem(&exposed, &p->hk.ip);
+	return x && x->domain == p->domain;
+}

@@ -50,17 +50,6 @@ static __always_inline struct backend *backend_of(struct pkt *p, __u32 service)
 	return b && b->id == p->tr.id ? b : 0;
 }
 
-// keeps_outside tells whether the service of the translation p->tr is still exposed, and
-// its client still nobody's endpoint.
-static __always_inline int keeps_outside(struct pkt *p)
-{
-	if (host_at(p, &p->tr.front.lo))
-		return 0;
-	p->hk.ip = p->tr.front.hi;
-	struct exposed *x = bpf_map_lookup_elem(&exposed, &p->hk.ip);
-	return x && x->domain == p->domain;
-}
-
 // keeps tells whether the translation p->tr goes on with its service as that is now.
 static __noinline int keeps(struct pkt *p)
 {
@@ -439,8 +428,10 @@ static __noinline int keep(struct pkt *p, __u64 now, __u32 entered)
 	if (!p->begun)
 		return 0;
 	note_affinity(p, now);
-	if (!entered || bpf_map_update_elem(&translations, &p->ck, &p->tr, BPF_ANY))
+	if (!entered || bpf_map_update_elem(&translations, &p->ck, &p->tr, BPF_ANY)) {
+		p->begun = 0;
 		return 0;
+	}
 	p->tk = p->tr.front;
 	struct translation *former = bpf_map_lookup_elem(&translations, &p->tk);
 	int had = former != 0;
@@ -490,6 +481,7 @@ static __noinline int to_itself(struct __sk_buff *skb, struct pkt *p, struct set
 	int entered = commit(p, now, p->stamp, p->ifindex);
 	if (p->nat == NAT_THERE)
 		keep(p, now, entered);
+	count_served(p);
 	if (rewrite(skb, p))
 		return dropped(DROP_INVALID);
 	__builtin_memcpy(p->eth.dst, p->eth.src, 6);
