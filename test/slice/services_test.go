@@ -3,11 +3,13 @@
 package slice
 
 import (
+	"encoding/json"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
@@ -17,6 +19,27 @@ import (
 func TestServices(t *testing.T) {
 	t.Parallel()
 	onOne(t, both, services)
+}
+
+// shares: netctl tells what share of the connections each provider gets, or of each host
+// that nothing is counted there.
+func (c *cluster) shares(driver string) {
+	c.t.Helper()
+	out, err := c.Netctl(c.t.Context(), "service", "inspect", "-t", "blue", "web")
+	var got struct{ Counts api.ServiceCounts }
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &got)
+	}
+	sum, all := 0.0, len(got.Counts.Providers) == 2
+	for _, p := range got.Counts.Providers {
+		sum += p.Share
+		all = all && p.Share > 0.1 && p.Served.Total > 10 && p.Served.BytesIn > 0 && p.Served.BytesOut > 0
+	}
+	counts := driver == lab.DriverEBPF && all && sum > 0.999 && len(got.Counts.Uncounted) == 0
+	silent := driver == lab.DriverOVS && len(got.Counts.Uncounted) == 2 && sum == 0
+	if err != nil || !counts && !silent {
+		c.t.Errorf("on %s, %v: %s", driver, err, out)
+	}
 }
 
 func services(t *testing.T, driver string) {
@@ -60,6 +83,7 @@ func services(t *testing.T, driver string) {
 		}
 	}
 	until("both answer", answers("web1", "web2"))
+	c.shares(driver)
 	living, err := c.space("c").Dial(t.Context(), "tcp", netip.AddrPortFrom(v4, 8000).String())
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,8 @@ package ebpf
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -73,11 +75,18 @@ func (d *Driver) serviceStats() (map[driver.ServiceOf]driver.ServiceStats, error
 	for key, x := range d.serving.of {
 		services[x.seed] = key
 	}
-	at := map[uint32]counted{}
+	at, living := map[uint32]counted{}, map[counted]uint64{}
 	if err := d.places(func(place uint32, c counted) { at[place] = c }); err != nil {
 		return out, err
 	}
-	d.nameBackends(services, at)
+	if err := eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
+		if k.Pad == frontKey || k.Pad == frontOutsideKey {
+			living[t.counted()]++
+		}
+	}); err != nil {
+		return out, err
+	}
+	d.nameBackends(services, slices.Concat(slices.Collect(maps.Values(at)), slices.Collect(maps.Keys(living))))
 	for place, c := range at {
 		key, there := services[c.Seed]
 		name, known := d.counts.names[c.Backend]
@@ -98,22 +107,22 @@ func (d *Driver) serviceStats() (map[driver.ServiceOf]driver.ServiceStats, error
 		sum.Add(out[of]) // two places of the same are not forbidden
 		out[of] = sum
 	}
-	err := eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
-		if k.Pad != frontKey && k.Pad != frontOutsideKey {
-			return
+	for c, n := range living { // also of those that have no place
+		key, there := services[c.Seed]
+		name, known := d.counts.names[c.Backend]
+		if !there || !known {
+			continue
 		}
-		c := t.counted()
-		of := c.of(services[c.Seed], d.counts.names[c.Backend])
-		if s, ok := out[of]; ok {
-			s.Connections++
-			out[of] = s
-		}
-	})
-	return out, err
+		of := c.of(key, name)
+		s := out[of]
+		s.Connections = n
+		out[of] = s
+	}
+	return out, nil
 }
 
-// nameBackends learns whose the places are.
-func (d *Driver) nameBackends(services map[uint64]model.ServiceKey, at map[uint32]counted) {
+// nameBackends learns whose the places and the connections are.
+func (d *Driver) nameBackends(services map[uint64]model.ServiceKey, at []counted) {
 	todo := map[uint64]bool{} // services with backends that have no name yet
 	for _, c := range at {
 		if _, known := d.counts.names[c.Backend]; !known {
