@@ -73,9 +73,10 @@ type Commit struct {
 }
 
 // Ops counts the operations of c as a store with one list of them has to make
-// them, such as Consul: a key that is compared by its mod revision and written
-// takes one (compare-and-set), unless it is put with a lease; any other compare
-// and write takes one each. None of the lists of a store with several, such as
+// them, such as Consul: a key that is compared by its mod revision and put takes
+// one (compare-and-set), unless it is put with a lease; any other compare and
+// write takes one each, also of a key that is compared and deleted (Consul's
+// delete-cas takes a missing key for deleted). None of the lists of a store with several, such as
 // etcd, is longer than that. A prefix deleted takes one, and one more for each
 // put under it, around which etcd has to delete.
 func (c Commit) Ops() int {
@@ -83,11 +84,6 @@ func (c Commit) Ops() int {
 	compared := make(map[string]bool, len(c.Compares))
 	for _, x := range c.Compares {
 		compared[x.Key] = !x.ByCreate
-	}
-	for _, key := range c.Deletes {
-		if compared[key] {
-			n--
-		}
 	}
 	for _, put := range c.Puts {
 		if compared[put.Key] && put.Lease == "" {

@@ -76,6 +76,17 @@ func (m *MirrorState) Wants(key string) bool {
 	return false
 }
 
+// Known returns the keys under a prefix that the consumer has been told of.
+func (m *MirrorState) Known(prefix string) []string {
+	var keys []string
+	for key := range m.known {
+		if strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // Relist takes the complete contents at a revision: the first time it returns
 // the snapshot, later the difference to what was delivered before. identity is
 // the record at StoreIdentityKey, read before the contents. The batch is to be

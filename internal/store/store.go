@@ -68,8 +68,8 @@ type Store interface {
 // MinOps and MinValue are what every backend takes in one transaction (see
 // Capabilities); use-cases keep to them, so that they work on every store.
 const (
-	MinOps   = 64
-	MinValue = 512_000
+	MinOps   = 63
+	MinValue = 350_000
 )
 
 // Pending is the create and mod revision that a transaction shows for its own

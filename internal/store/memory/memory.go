@@ -52,7 +52,7 @@ func New() *Store {
 // Consul is what a Consul cluster with default settings would do: it takes 64
 // operations and 512 kB in a transaction, keeps no earlier revisions, and tells
 // watchers the present state only.
-var Consul = store.Capabilities{Ops: store.MinOps, Value: store.MinValue, Bytes: 524_288}
+var Consul = store.Capabilities{Ops: store.MinOps, Value: store.MinValue, Bytes: store.MinValue + 10_000}
 
 // NewWith returns an empty store with other capabilities. What it could not do
 // it refuses.

@@ -1,0 +1,153 @@
+package consul
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/engine"
+	"github.com/contiv/netplugin/v2/internal/transport"
+)
+
+// DefaultTimeout bounds one request to Consul.
+const DefaultTimeout = 4 * time.Second
+
+// Config says which Consul to use.
+type Config struct {
+	Endpoints []string      // http(s)://host:port, consul://host:port or host:port of agents or servers; required
+	Token     string        // of Consul's access control; "" = none
+	Timeout   time.Duration // of one request; 0 = DefaultTimeout
+	TLS       *tls.Config   // for https endpoints; nil = the system's roots
+	Logger    *slog.Logger  // required
+	// Reap makes this client end the leases that nobody refreshes, its own and
+	// others'. One that does has to run at least; each asks for all leases twice a
+	// second, so netmasters do and agents do not.
+	Reap bool
+}
+
+// Client is a store.Store on Consul.
+type Client struct {
+	engine.Engine
+	apis      []*api.Client // one for each endpoint
+	at        atomic.Int32  // the one that answered last
+	transport *http.Transport
+	endpoints string
+	timeout   time.Duration
+	log       *slog.Logger
+
+	// committing is held during a commit: of several at a time all but one would
+	// fail at the journal's head.
+	committing sync.Mutex
+	head       *entry // the newest known; nil = to be read
+
+	stop    context.CancelFunc // of the reaper
+	reaping sync.WaitGroup
+}
+
+var (
+	_ store.Store       = (*Client)(nil)
+	_ store.NearUpdater = (*Client)(nil)
+	_ store.Backend     = (*Client)(nil)
+)
+
+// New makes a client. It does not wait for Consul to answer: requests do, each
+// within Timeout. Bad endpoints are model.ErrInvalid.
+func New(cfg Config) (*Client, error) {
+	endpoints, err := ParseEndpoints(cfg.Endpoints)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{endpoints: strings.Join(endpoints, ", "), timeout: cfg.Timeout, log: cfg.Logger, stop: func() {}}
+	if c.timeout <= 0 {
+		c.timeout = DefaultTimeout
+	}
+	c.transport = &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: c.timeout, KeepAlive: 6 * time.Second}).DialContext,
+		TLSClientConfig:     transport.Client(cfg.TLS),
+		TLSHandshakeTimeout: c.timeout,
+		MaxIdleConnsPerHost: 16, // each mirror waits on one of its own
+		IdleConnTimeout:     time.Minute,
+	}
+	for _, ep := range endpoints {
+		a, err := api.NewClient(&api.Config{Address: ep, Token: cfg.Token, HttpClient: &http.Client{Transport: c.transport}})
+		if err != nil {
+			return nil, fmt.Errorf("open Consul client: %w", err)
+		}
+		c.apis = append(c.apis, a)
+	}
+	c.Backend = c
+	if cfg.Reap {
+		ctx, stop := context.WithCancel(context.Background())
+		c.stop = stop
+		c.reaping.Go(func() { c.reap(ctx) })
+	}
+	return c, nil
+}
+
+// Close ends the connections. Sessions and mirrors have to be ended before.
+func (c *Client) Close() error {
+	c.stop()
+	c.reaping.Wait()
+	c.transport.CloseIdleConnections()
+	return nil
+}
+
+// ask makes a request, within the timeout, of the endpoint that answered last; one
+// that cannot be connected to leaves it to the next.
+func ask[T any](ctx context.Context, c *Client, timeout time.Duration, do func(context.Context, *api.Client) (T, error)) (T, error) {
+	rctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	first := int(c.at.Load())
+	var out T
+	var err error
+	for i := range c.apis {
+		n := (first + i) % len(c.apis)
+		if out, err = do(rctx, c.apis[n]); err == nil {
+			c.at.Store(int32(n))
+			return out, nil
+		}
+		// Only what was not sent may be sent again.
+		if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "dial" {
+			c.at.CompareAndSwap(int32(n), int32((n+1)%len(c.apis)))
+			break
+		}
+	}
+	return out, c.failed(ctx, err)
+}
+
+// failed translates an error of a request made under ctx, the caller's context.
+func (c *Client) failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if said, ok := errors.AsType[api.StatusError](err); ok {
+		switch said.Code {
+		case http.StatusRequestEntityTooLarge:
+			return model.Errorf(store.ErrTooLarge, "write to Consul: %s", said.Body)
+		case http.StatusForbidden:
+			return c.forbidden(said.Body)
+		}
+		return model.Errorf(model.ErrUnavailable, "Consul at %s: %s", c.endpoints, strings.TrimSpace(said.Body))
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return model.Errorf(model.ErrUnavailable, "Consul at %s does not answer", c.endpoints)
+	}
+	return model.Errorf(model.ErrUnavailable, "Consul at %s: %w", c.endpoints, err)
+}
+
+func (c *Client) forbidden(said string) error {
+	return model.Errorf(model.ErrUnavailable, "Consul at %s refuses the token (%s): it has to be allowed to write keys that begin with %s",
+		c.endpoints, strings.TrimSpace(said), consulKey(strings.TrimSuffix(store.Root, "/")))
+}

@@ -1,0 +1,188 @@
+package consul
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+// wait is how long Consul is asked to hold an answer back while nothing happens.
+const wait = 20 * time.Second
+
+// Mirror implements store.Store: list in one transaction, then wait for the commit
+// key to change, and read what the journal says has changed.
+func (c *Client) Mirror(ctx context.Context, prefixes []string, fn func(store.Batch) error, opts ...store.MirrorOption) error {
+	var o store.MirrorOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.OnState == nil {
+		o.OnState = func(error) {}
+	}
+	m := &mirror{client: c, state: store.NewMirrorState(prefixes, o.Commits), fn: fn, onState: o.OnState}
+	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 40 * time.Millisecond, Max: 1200 * time.Millisecond, Jitter: 0.4})
+	for {
+		following, reason, err := m.follow(ctx)
+		if err != nil {
+			return err
+		}
+		if following {
+			retry.Reset()
+		}
+		o.OnState(reason)
+		if err := retry.Pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+type mirror struct {
+	client  *Client
+	state   *store.MirrorState
+	fn      func(store.Batch) error
+	onState func(error)
+}
+
+// follow lists and waits until there is a gap, whose reason it returns; err is what
+// ends the mirror. following tells whether the list was read.
+func (m *mirror) follow(ctx context.Context) (following bool, reason, err error) {
+	stopped := func(reason error) (bool, error, error) {
+		if ctx.Err() != nil {
+			return following, nil, ctx.Err()
+		}
+		return following, reason, nil
+	}
+	v, err := m.list(ctx)
+	if err != nil {
+		return stopped(err)
+	}
+	var kvs []store.KV
+	for _, prefix := range m.state.Prefixes() {
+		kvs = append(kvs, v.under(consulKey(prefix))...)
+	}
+	if b, deliver := m.state.Relist(kvs, v.revision(), v.kv(consulKey(store.StoreIdentityKey))); deliver {
+		if err := m.fn(b); err != nil {
+			return false, nil, err
+		}
+	}
+	following = true
+	m.onState(nil)
+	head := v.head
+	for index := uint64(head.mod); ; {
+		next, at, err := m.client.await(ctx, index)
+		if err != nil {
+			return stopped(err)
+		}
+		if at < index {
+			at = 0 // as Consul's documentation of blocking queries has it
+		}
+		if index = at; next.ID == head.ID {
+			continue
+		}
+		kvs, to, err := m.changes(ctx, head, next)
+		if err != nil {
+			return stopped(err)
+		}
+		head = to
+		if b, deliver := m.state.Commit(kvs, to.mod); deliver {
+			if err := m.fn(b); err != nil {
+				return following, nil, err
+			}
+		}
+	}
+}
+
+// list reads all prefixes at one moment. There are few of them.
+func (m *mirror) list(ctx context.Context) (view, error) {
+	var prefixes []string
+	for _, p := range m.state.Prefixes() {
+		prefixes = append(prefixes, consulKey(p))
+	}
+	if len(prefixes) > maxOps-2 {
+		return view{}, fmt.Errorf("a mirror of %d prefixes: Consul's transactions take %d", len(prefixes), maxOps-2)
+	}
+	return m.client.read(ctx, []string{consulKey(store.StoreIdentityKey)}, prefixes)
+}
+
+// changes returns the present states of all that commits after one up to another
+// have touched, or to a later one, which it returns, all of one moment.
+func (m *mirror) changes(ctx context.Context, from, to entry) ([]store.KV, entry, error) {
+	wanted := map[string]bool{}
+	note := func(from, to entry) (more bool, err error) {
+		passed, err := m.client.since(ctx, from, to)
+		if err != nil {
+			return false, err
+		}
+		if passed == nil {
+			return false, fmt.Errorf("commits up to %d: %w", to.N, store.ErrCompacted)
+		}
+		for _, e := range passed {
+			keys := slices.Clone(e.Keys)
+			for _, tree := range e.Trees {
+				for _, key := range m.state.Known(ourKey(tree)) {
+					keys = append(keys, consulKey(key))
+				}
+			}
+			for _, key := range keys {
+				if m.state.Wants(ourKey(key)) && !wanted[key] {
+					wanted[key], more = true, true
+				}
+			}
+		}
+		return more, nil
+	}
+	kvs := []store.KV{{Key: store.CommitKey, Mod: to.mod}}
+	more, err := note(from, to)
+	for more && err == nil {
+		keys := make([]string, 0, len(wanted))
+		for key := range wanted {
+			keys = append(keys, key)
+		}
+		slices.Sort(keys)
+		var v view
+		if v, err = m.client.readAll(ctx, keys); err != nil {
+			break
+		}
+		kvs = kvs[:1]
+		for _, key := range keys {
+			kv := v.kv(key)
+			if !kv.Exists() {
+				kv.Mod = v.head.mod
+			}
+			kvs = append(kvs, kv)
+		}
+		if more = v.head.ID != to.ID; more { // others committed before it was read
+			more, err = note(to, v.head)
+			to = v.head
+		}
+	}
+	return kvs, to, err
+}
+
+// await returns the journal's newest entry when its index is another one, or after
+// some time.
+func (c *Client) await(ctx context.Context, index uint64) (entry, uint64, error) {
+	type answer struct {
+		pair *api.KVPair
+		at   uint64
+	}
+	// Consul adds up to a sixteenth of the time.
+	a, err := ask(ctx, c, wait+wait/16+c.timeout, func(ctx context.Context, a *api.Client) (answer, error) {
+		pair, meta, err := a.KV().Get(consulKey(store.CommitKey), (&api.QueryOptions{WaitIndex: index, WaitTime: wait}).WithContext(ctx))
+		if err != nil {
+			return answer{}, err
+		}
+		return answer{pair, meta.LastIndex}, nil
+	})
+	if err != nil {
+		return entry{}, 0, err
+	}
+	e, err := parseHead(a.pair)
+	return e, a.at, err
+}
