@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
@@ -21,6 +22,7 @@ const envPrefix = "CONTIV_NETMASTER_"
 type options struct {
 	etcd         []string // endpoints of the cluster store; empty = embedded etcd
 	consul       []string
+	consulToken  string // file
 	clusterStore string // 2017 form of the two above
 	dataDir      string
 	restore      string // a backup to make dataDir of, instead of running
@@ -53,9 +55,8 @@ const (
 	modeMesos      = "mesos"
 	modeTest       = "test"
 
-	defaultEtcd    = "http://127.0.0.1:2379"
-	agentPort      = "9001"
-	errConsulLater = "this netmaster cannot use Consul yet; use etcd with --etcd-endpoints, or the embedded one by giving no store"
+	defaultEtcd = "http://127.0.0.1:2379"
+	agentPort   = "9001"
 )
 
 // newFlags binds every flag of netmaster 1.x, the 2017 spellings and ours.
@@ -72,13 +73,22 @@ func newFlags(o *options) *daemon.FlagSet {
 	})
 	fs.Strings(&o.consul, daemon.Flag{
 		Name: "consul-endpoints", Aliases: []string{"consul"}, Env: envPrefix + "CONSUL_ENDPOINTS", Value: "urls",
-		Usage: "Consul to keep the cluster's state in (not in this version)",
-		Check: func(string) error { return errors.New(errConsulLater) },
+		Usage: "Consul to keep the cluster's state in, comma-separated, such as http://127.0.0.1:8500; instead of etcd",
+		Check: func(v string) error { _, err := consul.ParseFlag(daemon.SplitList(v)); return err },
+	})
+	fs.String(&o.consulToken, daemon.Flag{
+		Name: "consul-token-file", Env: envPrefix + "CONSUL_TOKEN_FILE", Value: "file",
+		Usage: "file with the token that Consul's access control asks for; empty = none",
 	})
 	fs.String(&o.clusterStore, daemon.Flag{
-		Name: "cluster-store", Env: envPrefix + "CLUSTER_STORE", Value: "etcd://host:port",
+		Name: "cluster-store", Env: envPrefix + "CLUSTER_STORE", Value: "etcd|consul://host:port",
 		Usage: "spelling of 2017 for --etcd-endpoints and --consul-endpoints",
-		Check: func(v string) error { return etcd.CheckClusterStore(v, errConsulLater) },
+		Check: func(v string) error {
+			if consul.IsClusterStore(v) {
+				return consul.CheckClusterStore(v)
+			}
+			return etcd.CheckClusterStore(v)
+		},
 	})
 	fs.String(&o.dataDir, daemon.Flag{
 		Name: "data-dir", Env: envPrefix + "DATA_DIR", Value: "directory",
@@ -166,11 +176,29 @@ func newFlags(o *options) *daemon.FlagSet {
 // finish checks what needs more than one flag, and fills in what the resolver
 // knows.
 func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
-	if o.clusterStore != "" {
-		if how := fs.Given("etcd-endpoints"); how != "" {
-			return daemon.Usagef("%s and %s both name a cluster store; give one", fs.Given("cluster-store"), how)
+	given := []string{}
+	for _, flag := range []string{"etcd-endpoints", "consul-endpoints", "cluster-store"} {
+		if how := fs.Given(flag); how != "" {
+			given = append(given, how)
 		}
+	}
+	switch {
+	case len(given) > 1:
+		return daemon.Usagef("%s and %s both name a cluster store; give one", given[0], given[1])
+	case consul.IsClusterStore(o.clusterStore):
+		o.consul = []string{o.clusterStore}
+	case o.clusterStore != "":
 		o.etcd = []string{o.clusterStore}
+	}
+	if how := fs.Given("consul-token-file"); how != "" && len(o.consul) == 0 {
+		return daemon.Usagef("%s is for a Consul; name it with --consul-endpoints", how)
+	}
+	if len(o.consul) > 0 {
+		list, err := consul.ParseFlag(o.consul)
+		if err != nil {
+			return daemon.Usagef("%s %s: %w", fs.Given("consul-endpoints"), strings.Join(o.consul, ","), err)
+		}
+		o.consul = list
 	}
 	if len(o.etcd) > 0 {
 		list, err := etcd.ParseFlag(o.etcd)
@@ -178,6 +206,8 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 			return daemon.Usagef("%s %s: %w", fs.Given("etcd-endpoints"), strings.Join(o.etcd, ","), err)
 		}
 		o.etcd = list
+	}
+	if len(o.etcd)+len(o.consul) > 0 {
 		for _, flag := range []string{"data-dir", "etcd-listen", "restore"} {
 			if how := fs.Given(flag); how != "" {
 				return daemon.Usagef("%s is for the embedded etcd, but a cluster store is given too; leave one out", how)

@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
@@ -110,11 +111,22 @@ func isLoopback(host string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// openStore opens the cluster's store: the etcd that is named, or an embedded
-// one, which is server.
+// openStore opens the cluster's store: the etcd or the Consul that is named, or an
+// embedded etcd, which is server.
 func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store, closeAll func() error, server *etcd.Server, err error) {
 	if len(o.etcd) > 0 {
 		client, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log})
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return client, client.Close, nil, nil
+	}
+	if len(o.consul) > 0 {
+		token, err := consul.ReadToken(o.consulToken)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		client, err := consul.New(consul.Config{Endpoints: o.consul, Token: token, TLS: o.tls.StoreClient, Logger: log, Reap: true})
 		if err != nil {
 			return nil, nil, nil, err
 		}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/internal/agent"
@@ -19,6 +21,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/dns"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
 
@@ -49,6 +53,33 @@ func main() {
 // starts it for the first time should hear of a wrong address soon.
 const firstStart = 15 * time.Second
 
+// clusterStore is a client of the cluster's store, and what it tells of itself.
+type clusterStore interface {
+	store.Store
+	Addresses(ctx context.Context) ([]string, error)
+	Collectors() []prometheus.Collector
+}
+
+// openStore makes a client of the cluster's store.
+func openStore(o options, log *slog.Logger) (clusterStore, error) {
+	if len(o.consul) == 0 {
+		st, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log})
+		if err != nil {
+			return nil, daemon.Usagef("--etcd-endpoints: %w", err)
+		}
+		return st, nil
+	}
+	token, err := consul.ReadToken(o.consulToken)
+	if err != nil {
+		return nil, err
+	}
+	st, err := consul.New(consul.Config{Endpoints: o.consul, Token: token, TLS: o.tls.StoreClient, Logger: log})
+	if err != nil {
+		return nil, daemon.Usagef("--consul-endpoints: %w", err)
+	}
+	return st, nil
+}
+
 func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (err error) {
 	log, closeLog, err := o.log.Open("netplugin", stderr)
 	if err != nil {
@@ -59,9 +90,9 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 		log.Debug("timers stay exact, which costs some processor time", "error", err)
 	}
 
-	st, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log})
+	st, err := openStore(o, log)
 	if err != nil {
-		return daemon.Usagef("--etcd-endpoints: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	if o.docker() {

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
@@ -24,6 +25,7 @@ const envPrefix = "CONTIV_NETPLUGIN_"
 type options struct {
 	etcd         []string
 	consul       []string
+	consulToken  string // file
 	clusterStore string // 2017 form of the two above
 	host         string
 	takeHost     bool
@@ -82,8 +84,7 @@ const (
 	scopeLocal  = "local"
 	scopeGlobal = "global"
 
-	defaultEtcd    = "http://127.0.0.1:2379"
-	errConsulLater = "this netplugin cannot use Consul yet; use etcd with --etcd-endpoints"
+	defaultEtcd = "http://127.0.0.1:2379"
 )
 
 // newFlags binds every flag of netplugin 1.x, the 2017 spellings and ours.
@@ -115,13 +116,22 @@ func storeFlags(fs *daemon.FlagSet, o *options) {
 	})
 	fs.Strings(&o.consul, daemon.Flag{
 		Name: "consul-endpoints", Aliases: []string{"consul"}, Env: envPrefix + "CONSUL_ENDPOINTS", Value: "urls",
-		Usage: "Consul that holds the cluster's state (not in this version)",
-		Check: func(string) error { return errors.New(errConsulLater) },
+		Usage: "Consul that holds the cluster's state, comma-separated, such as http://127.0.0.1:8500; instead of etcd",
+		Check: func(v string) error { _, err := consul.ParseFlag(daemon.SplitList(v)); return err },
+	})
+	fs.String(&o.consulToken, daemon.Flag{
+		Name: "consul-token-file", Env: envPrefix + "CONSUL_TOKEN_FILE", Value: "file",
+		Usage: "file with the token that Consul's access control asks for; empty = none",
 	})
 	fs.String(&o.clusterStore, daemon.Flag{
-		Name: "cluster-store", Env: envPrefix + "CLUSTER_STORE", Value: "etcd://host:port",
+		Name: "cluster-store", Env: envPrefix + "CLUSTER_STORE", Value: "etcd|consul://host:port",
 		Usage: "spelling of 2017 for --etcd-endpoints and --consul-endpoints",
-		Check: func(v string) error { return etcd.CheckClusterStore(v, errConsulLater) },
+		Check: func(v string) error {
+			if consul.IsClusterStore(v) {
+				return consul.CheckClusterStore(v)
+			}
+			return etcd.CheckClusterStore(v)
+		},
 	})
 	fs.String(&o.netmaster, daemon.Flag{
 		Name: "netmaster", Env: envPrefix + "NETMASTER", Value: "urls",
@@ -234,13 +244,28 @@ func localFlags(fs *daemon.FlagSet, o *options) {
 // finish checks what needs more than one flag, and fills in what the kernel and
 // the resolver know.
 func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
-	if o.clusterStore != "" {
-		if how := fs.Given("etcd-endpoints"); how != "" {
-			return daemon.Usagef("%s and %s both name a cluster store; give one", fs.Given("cluster-store"), how)
+	given := []string{}
+	for _, flag := range []string{"etcd-endpoints", "consul-endpoints", "cluster-store"} {
+		if how := fs.Given(flag); how != "" {
+			given = append(given, how)
 		}
+	}
+	switch {
+	case len(given) > 1:
+		return daemon.Usagef("%s and %s both name a cluster store; give one", given[0], given[1])
+	case consul.IsClusterStore(o.clusterStore):
+		o.consul = []string{o.clusterStore}
+	case o.clusterStore != "":
 		o.etcd = []string{o.clusterStore}
 	}
-	if o.etcd, err = etcd.ParseFlag(o.etcd); err != nil {
+	if how := fs.Given("consul-token-file"); how != "" && len(o.consul) == 0 {
+		return daemon.Usagef("%s is for a Consul; name it with --consul-endpoints", how)
+	}
+	if len(o.consul) > 0 {
+		if o.consul, err = consul.ParseFlag(o.consul); err != nil {
+			return daemon.Usagef("--consul-endpoints: %w", err)
+		}
+	} else if o.etcd, err = etcd.ParseFlag(o.etcd); err != nil {
 		return daemon.Usagef("--etcd-endpoints: %w", err)
 	}
 	if o.netMode == "vlan" && len(o.uplinks) == 0 {

@@ -21,6 +21,7 @@ type Config struct {
 	BinDir     string   `json:"binDir"` // netmaster, netplugin, netctl and contivk8s
 	Hosts      int      `json:"hosts"`
 	Embedded   bool     `json:"embedded,omitempty"` // netmaster's own etcd instead of an etcd process
+	Consul     string   `json:"consul,omitempty"`   // path of a Consul, which is the store instead of an etcd
 	Bare       bool     `json:"bare,omitempty"`     // hosts with links, and switches where they are asked for: no etcd, netmaster, netplugin
 	Driver     string   `json:"driver"`             // data plane of the hosts: DriverEBPF (default), DriverOVS or DriverMixed
 	Detach     bool     `json:"detach,omitempty"`   // processes outlive the one that builds the lab
@@ -106,7 +107,7 @@ func (c Config) Missing() []string {
 			need[path] = "openvswitch-switch"
 		}
 	}
-	if !c.Embedded {
+	if !c.Embedded && c.Consul == "" {
 		need["/usr/bin/etcd"] = "etcd-server"
 	}
 	var out []string
@@ -185,7 +186,12 @@ func (l *Lab) build(ctx context.Context) error {
 		if l.st.Config.Bare {
 			return nil
 		}
-		if !l.st.Config.Embedded {
+		switch {
+		case l.st.Config.Consul != "":
+			if err := l.step("Consul", func() error { return l.StartConsul(ctx) }); err != nil {
+				return err
+			}
+		case !l.st.Config.Embedded:
 			if err := l.step("etcd", func() error { return l.StartEtcd(ctx) }); err != nil {
 				return err
 			}

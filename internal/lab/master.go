@@ -24,10 +24,22 @@ func (l *Lab) MasterURL() string {
 	return fmt.Sprintf("http://%s:9999", address(control, masterHost).Addr())
 }
 
-// StoreURL is the address, inside the lab, of its etcd: a process, or part of
-// netmaster.
+// StoreURL is the address, inside the lab, of its store: an etcd, a process or part
+// of netmaster, or a Consul.
 func (l *Lab) StoreURL() string {
-	return fmt.Sprintf("http://%s:2379", address(control, masterHost).Addr())
+	port := 2379
+	if l.st.Config.Consul != "" {
+		port = 8500
+	}
+	return fmt.Sprintf("http://%s:%d", address(control, masterHost).Addr(), port)
+}
+
+// storeFlag is the flag that takes StoreURL.
+func (l *Lab) storeFlag() string {
+	if l.st.Config.Consul != "" {
+		return "--consul-endpoints"
+	}
+	return "--etcd-endpoints"
 }
 
 // HTTP returns a client whose connections start inside the namespace.
@@ -87,6 +99,30 @@ func (l *Lab) StartEtcd(ctx context.Context) error {
 	})
 }
 
+// StartConsul starts the lab's Consul in the master's namespace and waits until it
+// has a leader. Its data outlive a restart.
+func (l *Lab) StartConsul(ctx context.Context) error {
+	dir := filepath.Join(l.st.Config.Dir, "master")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	p, err := l.start(l.Master, "consul", dir, nil, l.st.Config.Consul, "agent", "-server", "-bootstrap", "-node", "lab",
+		"-data-dir", filepath.Join(dir, "consul"), "-bind", address(control, masterHost).Addr().String(), "-client", "0.0.0.0",
+		"-dns-port", "-1", "-serf-wan-port", "-1", "-disable-host-node-id", "-log-level", "warn")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return p.ready(ctx, "Consul to have a leader", func(ctx context.Context) error {
+		b, err := l.Master.get(ctx, l.StoreURL()+"/v1/status/leader")
+		if err == nil && !strings.Contains(string(b), ":") {
+			err = fmt.Errorf("it says %s", b)
+		}
+		return err
+	})
+}
+
 // StartMaster starts netmaster and waits until it serves the tenants, which
 // needs the store.
 func (l *Lab) StartMaster(ctx context.Context, env ...string) error {
@@ -117,7 +153,7 @@ func (l *Lab) LaunchMaster(flags []string, env ...string) (*Process, error) {
 	if l.st.Config.Embedded {
 		argv = append(argv, "--data-dir", filepath.Join(dir, "data"), "--etcd-listen", net.JoinHostPort(addr, "2379"))
 	} else {
-		argv = append(argv, "--etcd-endpoints", l.StoreURL())
+		argv = append(argv, l.storeFlag(), l.StoreURL())
 	}
 	return l.start(l.Master, "netmaster", dir, env, slices.Concat(argv, l.st.Config.MasterArgs, flags)...)
 }

@@ -60,6 +60,18 @@ func Client(client *tls.Config) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12}
 }
 
+// Pool returns connections to an HTTP API that are kept, as many to each server as
+// idle says, since that many wait at a time; connecting takes at most timeout.
+func Pool(client *tls.Config, idle int, timeout time.Duration) *http.Transport {
+	return &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: timeout, KeepAlive: 6 * time.Second}).DialContext,
+		TLSClientConfig:     Client(client),
+		TLSHandshakeTimeout: timeout,
+		MaxIdleConnsPerHost: idle,
+		IdleConnTimeout:     time.Minute,
+	}
+}
+
 // OwnClient returns a client with which a process looks at its own listener,
 // each time by a new connection and for at most timeout. Wherever it connects
 // to, the certificate must be that of host: the name by which others know it.

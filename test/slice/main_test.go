@@ -31,6 +31,7 @@ var bin string
 // of values on the first.
 var (
 	drivers = flag.String("drivers", "ebpf,ovs,mixed", "drivers to test, separated by commas")
+	consul  = flag.String("consul", "", "path of a Consul that is the store instead of an etcd; empty = etcd")
 	full    = flag.Bool("full", false, "every test on every driver, the matrix with all cases")
 )
 
@@ -115,7 +116,7 @@ type cluster struct {
 func up(t *testing.T, driver, name string, hosts int, change ...func(*lab.Config)) *cluster {
 	t.Helper()
 	need(t)
-	cfg := lab.Config{Name: "b" + name + driver[:1], BinDir: bin, Hosts: hosts, Driver: driver}
+	cfg := lab.Config{Name: "b" + name + driver[:1], BinDir: bin, Hosts: hosts, Driver: driver, Consul: *consul}
 	for _, f := range change {
 		f(&cfg)
 	}

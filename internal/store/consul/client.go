@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -43,8 +44,10 @@ type Client struct {
 	apis      []*api.Client // one for each endpoint
 	at        atomic.Int32  // the one that answered last
 	transport *http.Transport
-	endpoints string
+	urls      []string // of the endpoints
+	endpoints string   // the same, to be read
 	timeout   time.Duration
+	requests  *store.Requests
 	log       *slog.Logger
 
 	// committing is held during a commit: of several at a time all but one would
@@ -69,17 +72,11 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{endpoints: strings.Join(endpoints, ", "), timeout: cfg.Timeout, log: cfg.Logger, stop: func() {}}
+	c := &Client{urls: endpoints, endpoints: strings.Join(endpoints, ", "), timeout: cfg.Timeout, requests: store.NewRequests(), log: cfg.Logger, stop: func() {}}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
-	c.transport = &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: c.timeout, KeepAlive: 6 * time.Second}).DialContext,
-		TLSClientConfig:     transport.Client(cfg.TLS),
-		TLSHandshakeTimeout: c.timeout,
-		MaxIdleConnsPerHost: 16, // each mirror waits on one of its own
-		IdleConnTimeout:     time.Minute,
-	}
+	c.transport = transport.Pool(cfg.TLS, 16, c.timeout) // each mirror waits on a connection of its own
 	for _, ep := range endpoints {
 		a, err := api.NewClient(&api.Config{Address: ep, Token: cfg.Token, HttpClient: &http.Client{Transport: c.transport}})
 		if err != nil {
@@ -103,6 +100,9 @@ func (c *Client) Close() error {
 	c.transport.CloseIdleConnections()
 	return nil
 }
+
+// Collectors are the metrics of the requests that this client makes.
+func (c *Client) Collectors() []prometheus.Collector { return c.requests.Collectors() }
 
 // ask makes a request, within the timeout, of the endpoint that answered last; one
 // that cannot be connected to leaves it to the next.

@@ -116,7 +116,7 @@ func (c *Client) apply(ctx context.Context, w change, at *entry) (refused []int,
 		if len(ops) > maxOps {
 			return nil, 0, model.Errorf(store.ErrTooLarge, "transaction has %d operations, Consul takes %d", len(ops), maxOps)
 		}
-		done, err := c.transact(ctx, ops)
+		done, err := c.transact(ctx, store.OpCommit, ops)
 		if err != nil {
 			return nil, 0, err
 		}

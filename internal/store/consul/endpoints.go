@@ -2,10 +2,13 @@ package consul
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -61,4 +64,33 @@ func ParseFlag(endpoints []string) ([]string, error) {
 		return nil, errors.New(bad.Want)
 	}
 	return out, err
+}
+
+// IsClusterStore tells whether the value that the documents of 2017 give to
+// --cluster-store names a Consul.
+func IsClusterStore(v string) bool { return strings.HasPrefix(v, "consul://") }
+
+// CheckClusterStore checks such a value: one consul://host:port.
+func CheckClusterStore(v string) error {
+	if strings.Contains(v, ",") {
+		return errors.New("must be consul://host:port")
+	}
+	_, err := ParseFlag([]string{v})
+	return err
+}
+
+// ReadToken reads a file that holds a token of Consul's access control; "" = none.
+func ReadToken(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("token of Consul: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" || strings.ContainsFunc(token, unicode.IsSpace) {
+		return "", fmt.Errorf("token of Consul: %s must hold one token and nothing else", file)
+	}
+	return token, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/consul/api"
 
@@ -65,6 +66,10 @@ func (c *Client) read(ctx context.Context, keys, prefixes []string) (view, error
 	// A transaction with a key that is missing fails, and says which are: another
 	// one that says so itself then holds for all of them at once.
 	absent := make([]bool, len(keys))
+	what := store.OpGet
+	if len(prefixes) > 0 {
+		what = store.OpRange
+	}
 	for {
 		ops := make(api.TxnOps, 0, len(keys)+len(prefixes))
 		for i, key := range keys {
@@ -77,7 +82,7 @@ func (c *Client) read(ctx context.Context, keys, prefixes []string) (view, error
 		for _, prefix := range prefixes {
 			ops = append(ops, &api.TxnOp{KV: &api.KVTxnOp{Verb: api.KVGetTree, Key: prefix}})
 		}
-		done, err := c.transact(ctx, ops)
+		done, err := c.transact(ctx, what, ops)
 		if err != nil {
 			return view{}, err
 		}
@@ -97,12 +102,14 @@ func (c *Client) read(ctx context.Context, keys, prefixes []string) (view, error
 	}
 }
 
-// transact makes one transaction. That it was refused is in its Errors.
-func (c *Client) transact(ctx context.Context, ops api.TxnOps) (*api.TxnResponse, error) {
+// transact makes one transaction, which op says the purpose of. That it was refused is in its Errors.
+func (c *Client) transact(ctx context.Context, op string, ops api.TxnOps) (*api.TxnResponse, error) {
+	begin := time.Now()
 	done, err := ask(ctx, c, c.timeout, func(ctx context.Context, a *api.Client) (*api.TxnResponse, error) {
 		_, resp, _, err := a.Txn().Txn(ops, (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx))
 		return resp, err
 	})
+	c.requests.Observe(ctx, op, begin, err)
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func (c *Client) beat(ctx context.Context, lease uint64, before store.Revision, 
 	if err != nil {
 		return 0, err
 	}
-	done, err := c.transact(ctx, api.TxnOps{{KV: &api.KVTxnOp{Verb: api.KVCAS, Key: beatKey(lease), Value: text, Index: uint64(before)}}})
+	done, err := c.transact(ctx, store.OpLease, api.TxnOps{{KV: &api.KVTxnOp{Verb: api.KVCAS, Key: beatKey(lease), Value: text, Index: uint64(before)}}})
 	if err != nil || len(done.Errors) > 0 {
 		return 0, err
 	}

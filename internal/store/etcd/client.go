@@ -50,7 +50,7 @@ type Client struct {
 	etcd      *clientv3.Client
 	kv        pb.KVClient    // for transactions: etcd would copy every compare three times
 	watch     pb.WatchClient // for mirrors: a stream that ends with its connection
-	requests  *prometheus.HistogramVec
+	requests  *store.Requests
 	endpoints string
 	timeout   time.Duration
 	log       *slog.Logger
@@ -102,7 +102,7 @@ func New(cfg Config) (*Client, error) {
 }
 
 func newClient(cli *clientv3.Client, kv pb.KVClient, watch pb.WatchClient, endpoints string, cfg Config) *Client {
-	c := &Client{etcd: cli, kv: kv, watch: watch, requests: newRequests(), endpoints: endpoints, timeout: cfg.Timeout, log: cfg.Logger}
+	c := &Client{etcd: cli, kv: kv, watch: watch, requests: store.NewRequests(), endpoints: endpoints, timeout: cfg.Timeout, log: cfg.Logger}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
@@ -170,6 +170,20 @@ func (c *Client) within(ctx context.Context) (context.Context, context.CancelFun
 	}
 	return context.WithTimeout(ctx, timeout)
 }
+
+// request makes one request, within its time, and counts how long it took. The error
+// is etcd's.
+func request[T any](ctx context.Context, c *Client, op string, do func(context.Context) (T, error)) (T, error) {
+	rctx, cancel := c.within(ctx)
+	defer cancel()
+	begin := time.Now()
+	answer, err := do(rctx)
+	c.requests.Observe(ctx, op, begin, err)
+	return answer, err
+}
+
+// Collectors are the metrics of the requests that this client makes.
+func (c *Client) Collectors() []prometheus.Collector { return c.requests.Collectors() }
 
 // failed translates an error of a request made under ctx, the caller's context.
 func (c *Client) failed(ctx context.Context, err error) error {

@@ -21,13 +21,10 @@ func ParseFlag(endpoints []string) ([]string, error) {
 }
 
 // CheckClusterStore checks the value that the documents of 2017 give to
-// --cluster-store: one etcd://host:port. Of consul:// it says noConsul.
-func CheckClusterStore(v, noConsul string) error {
-	if strings.HasPrefix(v, "consul://") {
-		return errors.New(noConsul)
-	}
+// --cluster-store: one etcd://host:port.
+func CheckClusterStore(v string) error {
 	if !strings.HasPrefix(v, "etcd://") || strings.Contains(v, ",") {
-		return errors.New("must be etcd://host:port")
+		return errors.New("must be etcd://host:port or consul://host:port")
 	}
 	_, err := ParseFlag([]string{v})
 	return err

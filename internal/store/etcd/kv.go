@@ -60,7 +60,7 @@ func (c *Client) ReadKeys(ctx context.Context, at store.Revision, keys []string)
 
 func (c *Client) readChunk(ctx context.Context, at store.Revision, keys []string) ([]store.KV, store.Revision, error) {
 	if len(keys) == 1 {
-		resp, err := request(ctx, c, opGet, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		resp, err := request(ctx, c, store.OpGet, func(ctx context.Context) (*clientv3.GetResponse, error) {
 			return c.etcd.Get(ctx, keys[0], clientv3.WithRev(int64(at)))
 		})
 		if err != nil {
@@ -72,7 +72,7 @@ func (c *Client) readChunk(ctx context.Context, at store.Revision, keys []string
 	for i, key := range keys {
 		gets[i] = clientv3.OpGet(key, clientv3.WithRev(int64(at)))
 	}
-	resp, err := request(ctx, c, opGet, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+	resp, err := request(ctx, c, store.OpGet, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return c.etcd.Txn(ctx).Then(gets...).Commit()
 	})
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *Client) ReadRange(ctx context.Context, at store.Revision, prefix string
 		if limit > 0 {
 			ask = min(page, limit-len(kvs))
 		}
-		resp, err := request(ctx, c, opRange, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		resp, err := request(ctx, c, store.OpRange, func(ctx context.Context) (*clientv3.GetResponse, error) {
 			return c.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(int64(ask)), clientv3.WithRev(int64(at)))
 		})
 		if err != nil {
@@ -147,7 +147,7 @@ func (c *Client) Commit(ctx context.Context, commit store.Commit) (store.Outcome
 	if req.Success, err = writes(commit); err != nil {
 		return store.Outcome{}, err
 	}
-	resp, err := request(ctx, c, opCommit, func(ctx context.Context) (*pb.TxnResponse, error) {
+	resp, err := request(ctx, c, store.OpCommit, func(ctx context.Context) (*pb.TxnResponse, error) {
 		resp, err := c.kv.Txn(ctx, req)
 		if err != nil {
 			err = clientv3.ContextError(ctx, err)

@@ -34,7 +34,7 @@ func (c *Client) GrantLease(ctx context.Context, ttl time.Duration) (string, err
 }
 
 func (c *Client) grant(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
-	resp, err := request(ctx, c, opLease, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+	resp, err := request(ctx, c, store.OpLease, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
 		return c.etcd.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
 	})
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *session) Close() error {
 		s.cancel()
 		<-s.done
 		ctx := context.Background()
-		_, err := request(ctx, s.client, opLease, func(ctx context.Context) (*clientv3.LeaseRevokeResponse, error) {
+		_, err := request(ctx, s.client, store.OpLease, func(ctx context.Context) (*clientv3.LeaseRevokeResponse, error) {
 			return s.client.etcd.Revoke(ctx, s.id)
 		})
 		if err = s.client.failed(ctx, err); err != nil && err != store.ErrSessionLost { //nolint:errorlint // never wrapped

@@ -1,0 +1,77 @@
+package consul
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// askTimeout bounds the question to one agent.
+const askTimeout = 2 * time.Second
+
+var _ store.Inspectable = (*Client)(nil)
+
+// Servers implements store.Inspectable: it asks each endpoint who leads, and its
+// version if the token may know. Consul tells neither size nor quota.
+func (c *Client) Servers(ctx context.Context) []store.Server {
+	out := make([]store.Server, len(c.apis))
+	var asking sync.WaitGroup
+	for i, a := range c.apis {
+		asking.Go(func() { out[i] = c.server(ctx, a, c.urls[i]) })
+	}
+	asking.Wait()
+	return out
+}
+
+func (c *Client) server(ctx context.Context, a *api.Client, at string) store.Server {
+	s := store.Server{Address: at}
+	rctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	q := new(api.QueryOptions).WithContext(rctx)
+	begin := time.Now()
+	leader, err := a.Status().LeaderWithQueryOptions(q)
+	s.Took = time.Since(begin)
+	switch {
+	case err != nil:
+		s.Err = c.failed(ctx, err)
+		return s
+	case leader == "":
+		s.Alarms = []string{"its cluster has no leader"}
+	}
+	var self struct {
+		Config struct{ Version string }
+		Stats  struct{ Consul map[string]string }
+	}
+	if _, err := a.Raw().Query("/v1/agent/self", &self, q); err == nil {
+		s.Version, s.Leads = self.Config.Version, self.Stats.Consul["leader"] == "true"
+	}
+	return s
+}
+
+// Addresses are where Consul answers, as host:port, sorted: the endpoints that the
+// client was given, and where its servers speak with each other. When these cannot
+// be asked, the endpoints come with the error.
+func (c *Client) Addresses(ctx context.Context) ([]string, error) {
+	var all []string
+	for _, text := range c.urls {
+		if u, err := url.Parse(text); err == nil {
+			all = append(all, u.Host)
+		}
+	}
+	peers, err := ask(ctx, c, c.timeout, func(ctx context.Context, a *api.Client) ([]string, error) {
+		return a.Status().PeersWithQueryOptions(new(api.QueryOptions).WithContext(ctx))
+	})
+	if err != nil {
+		err = fmt.Errorf("list the servers of Consul: %w", err)
+	}
+	all = append(all, peers...)
+	slices.Sort(all)
+	return slices.Compact(all), err
+}
