@@ -16,6 +16,8 @@ LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COM
 # PKG narrows test, lint, bench and fuzz: make test-unit PKG=./internal/store/...
 PKG ?= ./...
 # A pinned tool of tools/go.mod, run in this module.
+# What is tried of whole clusters on Consul.
+CONSUL = ^(TestControlPlane|TestNetmasterGone|TestServices|TestNetworkPolicy)$$
 tool = GOFLAGS=-mod=readonly go tool -modfile=tools/go.mod $(1)
 # Packages that hold tests with the build tag integration.
 INTEGRATION = $(shell grep -rl --include='*_test.go' '^//go:build .*integration' . | xargs -r -n1 dirname | sort -u)
@@ -34,7 +36,7 @@ build: ## build bin/netmaster, netplugin, netctl, contivk8s, contivlab
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(BINARIES))
 
 .PHONY: test vet test-unit
-test: deps vet lint test-unit test-lab ## everything CI runs: deps, vet, lint, unit and integration tests
+test: deps vet lint test-unit test-lab ## what CI runs, but for test-consul: deps, vet, lint, unit and integration tests
 vet: ## go vet, all build tags
 	go vet -tags integration $(PKG)
 test-unit: ## tests that need neither root nor packages
@@ -49,6 +51,12 @@ test-race: ## unit tests under the race detector, without those that link etcd's
 	go test -timeout 10m -race $(RACE)
 chaos-operator: deps ## COUNT (500) random operator mistakes by SEED (1) on a running lab, DRIVER=ebpf|ovs|ebpf,ovs, STORE=embedded|etcd; needs root
 	go test -timeout 4h -count=1 -v -tags integration ./test/chaos -args -open -seed $(or $(SEED),1) -mistakes $(or $(COUNT),500) -drivers $(if $(DRIVER),$(DRIVER),ebpf,ovs) -store $(or $(STORE),embedded)
+
+.PHONY: test-consul
+test-consul: deps ## the store's suite, and whole clusters, on a Consul that is built from its module first (minutes); needs root
+	CONTIV_CONSUL=$$(go tool -modfile=tools/consul/go.mod -n consul) && export CONTIV_CONSUL && \
+	go test -timeout 5m -count=1 ./internal/store/consul && \
+	go test -timeout 10m -count=1 -tags integration ./test/slice -run '$(CONSUL)' -args -consul $$CONTIV_CONSUL
 
 .PHONY: lint
 lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it)

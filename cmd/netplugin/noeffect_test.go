@@ -14,6 +14,7 @@ import (
 var flagEffects = map[string]effecttest.Effect{
 	"etcd-endpoints":                 effecttest.By("TestBadFlags"),
 	"consul-endpoints":               effecttest.By("TestBadFlags"),
+	"consul-token-file":              effecttest.By("TestBadFlags"),
 	"cluster-store":                  effecttest.By("TestBadFlags"),
 	"netmaster":                      effecttest.By("TestMasterGone"),
 	"host":                           effecttest.By("TestEnvironment"),

@@ -13,7 +13,7 @@ func noEnv(string) (string, bool) { return "", false }
 
 // TestFlagsOf1x: every spelling and variable of netplugin 1.x is known.
 func TestFlagsOf1x(t *testing.T) {
-	names := strings.Fields(`consul-endpoints consul ctrl-ip etcd-endpoints etcd fwdmode forward-mode host
+	names := strings.Fields(`consul-endpoints consul consul-token-file ctrl-ip etcd-endpoints etcd fwdmode forward-mode host
 		host-label log-level mode plugin-mode cluster-mode netmode network-mode syslog-url use-json-log json-log
 		use-syslog syslog vlan-uplinks vlan-if vtep-ip vxlan-port cluster-store`)
 	envs := strings.Fields(`CONSUL_ENDPOINTS CONTROL_IP ETCD_ENDPOINTS FORWARD_MODE HOST LOG_LEVEL MODE NET_MODE
@@ -55,8 +55,10 @@ func TestBadFlags(t *testing.T) {
 	}{
 		{[]string{"--etcd-endpoints", "foo"}, []string{"--etcd-endpoints", `"foo"`, "http://host:port"}},
 		{[]string{"--etcd", "http://a:1/x"}, []string{"--etcd ", "http://host:port"}},
-		{[]string{"--cluster-store", "consul://1.2.3.4:8500"}, []string{"--cluster-store", "Consul"}},
-		{[]string{"--consul", "http://1.2.3.4:8500"}, []string{"--consul", "etcd"}},
+		{[]string{"--cluster-store", "consul://1.2.3.4:85000"}, []string{"--cluster-store", "between 1 and 65535"}},
+		{[]string{"--consul", "1.2.3.4"}, []string{"--consul ", "http://host:port"}},
+		{[]string{"--consul", "http://1.2.3.4:8500", "--etcd", "http://1.2.3.4:1"}, []string{"--etcd", "--consul", "one"}},
+		{[]string{"--consul-token-file", "/x"}, []string{"--consul-token-file", "--consul-endpoints"}},
 		{[]string{"--cluster-store", "etcd://1.2.3.4:1", "--etcd", "http://1.2.3.4:1"}, []string{"--cluster-store", "--etcd", "one"}},
 		{[]string{"--etcd-endpoints", "http://127.0.0.1:99999"}, []string{"--etcd-endpoints", "http://127.0.0.1:99999", "between 1 and 65535"}},
 		{[]string{"--fwdmode", "x"}, []string{"--fwdmode", "bridge, routing"}},

@@ -150,7 +150,7 @@ func (c *Controller) AdoptStore(ctx context.Context) (store.Incarnation, store.R
 func (c *Controller) Backup(ctx context.Context) (store.Snapshot, error) {
 	s, ok := c.store.(store.Snapshotter)
 	if !ok {
-		return nil, model.Errorf(model.ErrInvalid, "back up: this kind of store has no snapshots")
+		return nil, model.Errorf(model.ErrInvalid, "back up: the cluster's state is in a store that netmaster cannot copy; of a Consul 'consul snapshot save' makes a backup")
 	}
 	snap, err := s.Snapshot(ctx)
 	if err != nil {

@@ -1,20 +1,28 @@
 package consul
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/consul/api"
 	"go.uber.org/goleak"
 
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
@@ -23,27 +31,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// binary is Consul's server: CONTIV_CONSUL, else what tools/consul builds, which
-// takes some minutes the first time.
-var binary = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv("CONTIV_CONSUL"); path != "" {
-		return path, nil
-	}
-	cmd := exec.Command("go", "tool", "-modfile="+filepath.Join("..", "..", "..", "tools", "consul", "go.mod"), "-n", "consul")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	return strings.TrimSpace(string(out)), err
-})
-
 // server starts a Consul on free ports and returns its address. more are arguments.
 func server(t testing.TB, more ...string) string {
 	t.Helper()
-	path, err := binary()
-	if err != nil {
-		t.Fatalf("build Consul: %v", err)
+	path := os.Getenv("CONTIV_CONSUL")
+	if path == "" {
+		t.Skip("CONTIV_CONSUL names no Consul: make test-consul builds one")
 	}
 	ports := make([]string, 3)
 	for i := range ports {
+		var err error
 		_, ports[i], err = net.SplitHostPort(freePort(t))
 		if err != nil {
 			t.Fatal(err)
@@ -172,5 +169,264 @@ func TestParseEndpoints(t *testing.T) {
 		if got := fmt.Sprint(got, " ", err); got != test.want {
 			t.Errorf("%q: got %s, want %s", test.in, got, test.want)
 		}
+	}
+}
+
+// counted forwards connections to a server and counts what it sends.
+func counted(t *testing.T, target string) (addr string, sent *atomic.Int64) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent = &atomic.Int64{}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := new(net.Dialer).DialContext(t.Context(), "tcp", target)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			running.Go(func() { _, _ = io.Copy(out, in); _ = out.Close() })
+			running.Go(func() { _, _ = io.Copy(io.MultiWriter(in, counter{sent}), out); _ = in.Close() })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); running.Wait() })
+	return l.Addr().String(), sent
+}
+
+type counter struct{ n *atomic.Int64 }
+
+func (c counter) Write(b []byte) (int, error) { c.n.Add(int64(len(b))); return len(b), nil }
+
+// One endpoint's change beside 20,000 others costs a mirror what it is, and comes as
+// one batch.
+func TestChangeCostsWhatItIs(t *testing.T) {
+	addr := server(t)
+	writer := open(t, addr)
+	t.Cleanup(func() { _ = writer.Close() })
+	ready(t, writer)
+	value := make([]byte, 500)
+	_, _ = rand.Read(value) // nothing that an answer could be compressed by
+	put := func(keys ...string) store.Revision {
+		t.Helper()
+		rev, err := writer.Update(t.Context(), func(tx store.Tx) error {
+			for _, k := range keys {
+				tx.Put(store.Root+"state/"+k, value, nil)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rev
+	}
+	const some = 50
+	for i := range 20000 / some {
+		keys := make([]string, some)
+		for j := range keys {
+			keys[j] = fmt.Sprintf("endpoints/%05d", i*some+j)
+		}
+		put(keys...)
+	}
+	through, sent := counted(t, addr)
+	c := openWith(t, Config{Endpoints: []string{through}})
+	batches := make(chan store.Batch, 16)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.Mirror(ctx, []string{store.Root + "state/"}, func(b store.Batch) error { batches <- b; return nil })
+	}()
+	t.Cleanup(func() { stop(); <-done; _ = c.Close() })
+	if b := <-batches; len(b.Events) != 20000 {
+		t.Fatalf("%d endpoints listed", len(b.Events))
+	}
+	put("endpoints/before") // what the list left unread on its connection is read now
+	<-batches
+	before := sent.Load()
+	rev := put("endpoints/00007", "hosts/h1", "alloc/x")
+	b := <-batches
+	if b.Revision != rev || len(b.Events) != 3 {
+		t.Errorf("at %d: %d events; want 3 at %d", b.Revision, len(b.Events), rev)
+	}
+	if n := sent.Load() - before; n > 10_000 {
+		t.Errorf("one change cost %d bytes", n)
+	} else {
+		t.Logf("one change of three keys, 500 bytes each: %d bytes", n)
+	}
+}
+
+// Of a holder and whoever waits for its end the holder is the first to know, when the
+// store is away from the holder; and the end comes within its time and a little.
+func TestHolderKnowsFirst(t *testing.T) {
+	addr := server(t)
+	other := open(t, addr)
+	t.Cleanup(func() { _ = other.Close() })
+	ready(t, other)
+	proxy := storetest.NewProxy(t, addr)
+	c := openWith(t, Config{Endpoints: []string{proxy.Addr()}})
+	t.Cleanup(func() { _ = c.Close() })
+	const ttl = 3 * time.Second
+	s, err := c.NewSession(t.Context(), ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := store.Root + "lock"
+	if _, err := c.Update(t.Context(), func(tx store.Tx) error { return tx.Create(key, []byte("me"), s) }); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Break()
+	cut := time.Now()
+	var known time.Time
+	for gone := false; !gone; {
+		kv, err := other.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-s.Done():
+			if known.IsZero() {
+				known = time.Now()
+			}
+		default:
+		}
+		gone = !kv.Exists()
+	}
+	if known.IsZero() {
+		t.Error("another one saw the end of the session before its holder")
+	}
+	if took := time.Since(cut); took > ttl+2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if err := s.Close(); err == nil {
+		t.Error("close without a store: no error")
+	}
+}
+
+// With access control on, the token decides; without it, or with another, the error
+// says what the token must be allowed to do.
+func TestToken(t *testing.T) {
+	addr := server(t, "-hcl", `acl { enabled = true default_policy = "deny" tokens { master = "11111111-2222-3333-4444-555555555555" } }`)
+	with := func(token string) *Client {
+		c := openWith(t, Config{Endpoints: []string{addr}, Token: token})
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	root := with("11111111-2222-3333-4444-555555555555")
+	ready(t, root)
+	policy, _, err := root.apis[0].ACL().PolicyCreate(&api.ACLPolicy{Name: "contiv", Rules: `key_prefix "contiv.io" { policy = "write" }`}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := root.apis[0].ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: policy.ID}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(c *Client) error {
+		_, err := c.Update(t.Context(), func(tx store.Tx) error { tx.Put(store.Root+"x", []byte("1"), nil); return nil })
+		return err
+	}
+	c := with(token.SecretID)
+	if err := put(c); err != nil {
+		t.Errorf("with the token: %v", err)
+	}
+	if s, err := c.NewSession(t.Context(), time.Second); err != nil {
+		t.Errorf("a session with the token: %v", err)
+	} else if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := put(with("")); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "contiv.io") {
+		t.Errorf("without a token: %v", err)
+	}
+	if _, err := with("99999999-2222-3333-4444-555555555555").Get(t.Context(), store.Root+"x"); !errors.Is(err, model.ErrUnavailable) {
+		t.Errorf("with a token that Consul does not know: %v", err)
+	}
+}
+
+// A mirror whose store is put back to what it was sees that, though new commits have
+// taken the places of those that are gone.
+func TestRestoredFromBackup(t *testing.T) {
+	addr := server(t)
+	c := open(t, addr)
+	t.Cleanup(func() { _ = c.Close() })
+	ready(t, c)
+	put := func(k, v string) store.Revision {
+		t.Helper()
+		rev, err := c.Update(t.Context(), func(tx store.Tx) error { tx.Put(store.Root+"state/"+k, []byte(v), nil); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rev
+	}
+	put("a", "old")
+	backup, _, err := c.apis[0].Snapshot().Save(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved, err := io.ReadAll(backup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = backup.Close()
+	put("a", "new")
+	put("b", "new")
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	batches := make(chan store.Batch, 16)
+	go func() {
+		defer close(done)
+		_ = c.Mirror(ctx, []string{store.Root + "state/"}, func(b store.Batch) error { batches <- b; return nil })
+	}()
+	t.Cleanup(func() { stop(); <-done })
+	<-batches
+	if err := c.apis[0].Snapshot().Restore(nil, bytes.NewReader(saved)); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []string{"c", "d", "e"} { // past where the mirror has been
+		for {
+			if _, err := c.Update(t.Context(), func(tx store.Tx) error { tx.Put(store.Root+"state/"+k, []byte("then"), nil); return nil }); err == nil {
+				break
+			} else if t.Context().Err() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	now := map[string]string{"a": "new", "b": "new"}
+	for now["a"] != "old" || now["b"] != "" || now["e"] != "then" {
+		select {
+		case b := <-batches:
+			for _, e := range b.Events {
+				k := strings.TrimPrefix(e.KV.Key, store.Root+"state/")
+				if now[k] = string(e.KV.Value); e.Deleted() {
+					delete(now, k)
+				}
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatalf("the mirror has %v", now)
+		}
+	}
+}
+
+// An endpoint that is gone leaves it to the next, also for a write.
+func TestNextEndpoint(t *testing.T) {
+	addr := server(t)
+	c := openWith(t, Config{Endpoints: []string{freePort(t), addr}})
+	t.Cleanup(func() { _ = c.Close() })
+	ready(t, c)
+	if _, err := c.Update(t.Context(), func(tx store.Tx) error { tx.Put(store.Root+"x", nil, nil); return nil }); err != nil {
+		t.Error(err)
+	}
+	servers := c.Servers(t.Context())
+	if len(servers) != 2 || servers[0].Err == nil || servers[1].Err != nil || !servers[1].Leads || !strings.HasPrefix(servers[1].Version, "1.") {
+		t.Errorf("servers: %+v", servers)
+	}
+	if at, err := c.Addresses(t.Context()); err != nil || !slices.Contains(at, addr) || len(at) != 3 {
+		t.Errorf("addresses: %v, %v", at, err)
 	}
 }
