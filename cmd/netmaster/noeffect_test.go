@@ -14,7 +14,7 @@ import (
 var flagEffects = map[string]effecttest.Effect{
 	"etcd-endpoints":    effecttest.By("TestReplicas"),
 	"consul-endpoints":  effecttest.By("TestFlagsRefused"),
-	"consul-token-file": effecttest.By("TestBinary"),
+	"consul-token-file": effecttest.By("TestExitCodes"),
 	"cluster-store":     effecttest.By("TestReplicas"),
 	"restore":           effecttest.By("TestRestoreBackup"),
 	"data-dir":          effecttest.By("TestEveryFlag"),
