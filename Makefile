@@ -16,8 +16,6 @@ LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COM
 # PKG narrows test, lint, bench and fuzz: make test-unit PKG=./internal/store/...
 PKG ?= ./...
 # A pinned tool of tools/go.mod, run in this module.
-# What is tried of whole clusters on Consul.
-CONSUL = ^(TestControlPlane|TestNetmasterGone|TestServices|TestNetworkPolicy)$$
 tool = GOFLAGS=-mod=readonly go tool -modfile=tools/go.mod $(1)
 # Packages that hold tests with the build tag integration.
 INTEGRATION = $(shell grep -rl --include='*_test.go' '^//go:build .*integration' . | xargs -r -n1 dirname | sort -u)
@@ -52,29 +50,23 @@ test-race: ## unit tests under the race detector, without those that link etcd's
 chaos-operator: deps ## COUNT (500) random operator mistakes by SEED (1) on a running lab, DRIVER=ebpf|ovs|ebpf,ovs, STORE=embedded|etcd; needs root
 	go test -timeout 4h -count=1 -v -tags integration ./test/chaos -args -open -seed $(or $(SEED),1) -mistakes $(or $(COUNT),500) -drivers $(if $(DRIVER),$(DRIVER),ebpf,ovs) -store $(or $(STORE),embedded)
 
-.PHONY: test-consul
-test-consul: deps ## the store's suite, and whole clusters, on a Consul that is built from its module first (minutes); needs root
-	CONTIV_CONSUL=$$(go tool -modfile=tools/consul/go.mod -n consul) && export CONTIV_CONSUL && \
-	go test -timeout 5m -count=1 ./internal/store/consul && \
-	go test -timeout 10m -count=1 -tags integration ./test/slice -run '$(CONSUL)' -args -consul $$CONTIV_CONSUL
-
 .PHONY: lint
 lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it)
 	$(call tool,golangci-lint) run --allow-parallel-runners $(PKG)
 
-.PHONY: test-kernel
+.PHONY: test-kernel test-consul
 test-kernel: ## the eBPF driver on Debian's KERNELS (6.1), Open vSwitch's kernel datapath on 6.12, in QEMU; minutes with KVM, else an hour
 	@tools/deps.sh kernel
 	tools/test-kernel.sh $(or $(KERNELS),6.1)
 	tools/test-kernel.sh -suite ovs 6.12
+test-consul: deps ## the store's tests, and whole clusters, on a Consul that is built first (minutes); needs root
+	tools/test-consul.sh
 
-.PHONY: fmt vulncheck
+.PHONY: fmt vulncheck generate
 fmt: ## format with gofumpt and gci
 	$(call tool,golangci-lint) fmt $(PKG)
 vulncheck: ## known vulnerabilities in what the binaries call; needs network
 	$(call tool,govulncheck) ./cmd/...
-
-.PHONY: generate
 generate: ## rewrite generated files and goldens; `git diff` then shows the drift
 	go generate ./...
 	for d in $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u); do go test -count=1 $$d -update; done

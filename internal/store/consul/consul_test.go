@@ -84,6 +84,7 @@ func freePort(t testing.TB) string {
 }
 
 func open(t testing.TB, addr string) *Client {
+	t.Helper()
 	return openWith(t, Config{Endpoints: []string{addr}, Reap: true})
 }
 
