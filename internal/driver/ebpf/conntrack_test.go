@@ -88,10 +88,11 @@ func TestConnectionTimes(t *testing.T) {
 // forgetShortWays makes packets take the long way.
 func (r *rig) forgetShortWays(t testing.TB) {
 	t.Helper()
-	empty := make([]byte, r.drv.obj.Fast.ValueSize())
-	for i := range r.shortWays(t) {
-		if err := r.drv.obj.Fast.Put(i, empty); err != nil {
-			t.Fatal(err)
+	for m := range placesOf(r.drv.obj) {
+		for i := range takenPlaces(t, m) {
+			if err := m.Put(i, make([]byte, m.ValueSize())); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

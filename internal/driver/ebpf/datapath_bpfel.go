@@ -30,20 +30,22 @@ const (
 	datapathMapEventSlots     = "event_slots"
 	datapathMapEvents         = "events"
 	datapathMapExposed        = "exposed"
-	datapathMapFast           = "fast"
 	datapathMapFrags          = "frags"
 	datapathMapGiven          = "given"
 	datapathMapHalfopen       = "halfopen"
 	datapathMapHits           = "hits"
 	datapathMapHosts          = "hosts"
 	datapathMapIcmpError      = "icmp_error"
+	datapathMapLanes          = "lanes"
 	datapathMapMembers        = "members"
 	datapathMapNetworks       = "networks"
+	datapathMapPasses         = "passes"
 	datapathMapPortCounters   = "port_counters"
 	datapathMapPorts          = "ports"
 	datapathMapPrivates       = "privates"
 	datapathMapRules          = "rules"
 	datapathMapScratch        = "scratch"
+	datapathMapServed         = "served"
 	datapathMapServedCounters = "served_counters"
 	datapathMapServicePorts   = "service_ports"
 	datapathMapServices       = "services"
@@ -70,10 +72,12 @@ const (
 	datapathProgToContainer   = "to_container"
 	datapathVarConnsShare     = "conns_share"
 	datapathVarConnsShort     = "conns_short"
-	datapathVarFastBits       = "fast_bits"
 	datapathVarHalfShort      = "half_short"
 	datapathVarHalfSlots      = "half_slots"
+	datapathVarLaneBits       = "lane_bits"
 	datapathVarOwnerSeed      = "owner_seed"
+	datapathVarPassBits       = "pass_bits"
+	datapathVarServedBits     = "served_bits"
 )
 
 // loadDatapath returns the embedded CollectionSpec for datapath.
@@ -144,20 +148,22 @@ type datapathMapSpecs struct {
 	EventSlots     *ebpf.MapSpec `ebpf:"event_slots"`
 	Events         *ebpf.MapSpec `ebpf:"events"`
 	Exposed        *ebpf.MapSpec `ebpf:"exposed"`
-	Fast           *ebpf.MapSpec `ebpf:"fast"`
 	Frags          *ebpf.MapSpec `ebpf:"frags"`
 	Given          *ebpf.MapSpec `ebpf:"given"`
 	Halfopen       *ebpf.MapSpec `ebpf:"halfopen"`
 	Hits           *ebpf.MapSpec `ebpf:"hits"`
 	Hosts          *ebpf.MapSpec `ebpf:"hosts"`
 	IcmpError      *ebpf.MapSpec `ebpf:"icmp_error"`
+	Lanes          *ebpf.MapSpec `ebpf:"lanes"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
 	Networks       *ebpf.MapSpec `ebpf:"networks"`
+	Passes         *ebpf.MapSpec `ebpf:"passes"`
 	PortCounters   *ebpf.MapSpec `ebpf:"port_counters"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
 	Privates       *ebpf.MapSpec `ebpf:"privates"`
 	Rules          *ebpf.MapSpec `ebpf:"rules"`
 	Scratch        *ebpf.MapSpec `ebpf:"scratch"`
+	Served         *ebpf.MapSpec `ebpf:"served"`
 	ServedCounters *ebpf.MapSpec `ebpf:"served_counters"`
 	ServicePorts   *ebpf.MapSpec `ebpf:"service_ports"`
 	Services       *ebpf.MapSpec `ebpf:"services"`
@@ -184,10 +190,12 @@ type datapathMapSpecs struct {
 type datapathVariableSpecs struct {
 	ConnsShare *ebpf.VariableSpec `ebpf:"conns_share"`
 	ConnsShort *ebpf.VariableSpec `ebpf:"conns_short"`
-	FastBits   *ebpf.VariableSpec `ebpf:"fast_bits"`
 	HalfShort  *ebpf.VariableSpec `ebpf:"half_short"`
 	HalfSlots  *ebpf.VariableSpec `ebpf:"half_slots"`
+	LaneBits   *ebpf.VariableSpec `ebpf:"lane_bits"`
 	OwnerSeed  *ebpf.VariableSpec `ebpf:"owner_seed"`
+	PassBits   *ebpf.VariableSpec `ebpf:"pass_bits"`
+	ServedBits *ebpf.VariableSpec `ebpf:"served_bits"`
 }
 
 // datapathObjects contains all objects after they have been loaded into the kernel.
@@ -224,20 +232,22 @@ type datapathMaps struct {
 	EventSlots     *ebpf.Map `ebpf:"event_slots"`
 	Events         *ebpf.Map `ebpf:"events"`
 	Exposed        *ebpf.Map `ebpf:"exposed"`
-	Fast           *ebpf.Map `ebpf:"fast"`
 	Frags          *ebpf.Map `ebpf:"frags"`
 	Given          *ebpf.Map `ebpf:"given"`
 	Halfopen       *ebpf.Map `ebpf:"halfopen"`
 	Hits           *ebpf.Map `ebpf:"hits"`
 	Hosts          *ebpf.Map `ebpf:"hosts"`
 	IcmpError      *ebpf.Map `ebpf:"icmp_error"`
+	Lanes          *ebpf.Map `ebpf:"lanes"`
 	Members        *ebpf.Map `ebpf:"members"`
 	Networks       *ebpf.Map `ebpf:"networks"`
+	Passes         *ebpf.Map `ebpf:"passes"`
 	PortCounters   *ebpf.Map `ebpf:"port_counters"`
 	Ports          *ebpf.Map `ebpf:"ports"`
 	Privates       *ebpf.Map `ebpf:"privates"`
 	Rules          *ebpf.Map `ebpf:"rules"`
 	Scratch        *ebpf.Map `ebpf:"scratch"`
+	Served         *ebpf.Map `ebpf:"served"`
 	ServedCounters *ebpf.Map `ebpf:"served_counters"`
 	ServicePorts   *ebpf.Map `ebpf:"service_ports"`
 	Services       *ebpf.Map `ebpf:"services"`
@@ -274,20 +284,22 @@ func (m *datapathMaps) Close() error {
 		m.EventSlots,
 		m.Events,
 		m.Exposed,
-		m.Fast,
 		m.Frags,
 		m.Given,
 		m.Halfopen,
 		m.Hits,
 		m.Hosts,
 		m.IcmpError,
+		m.Lanes,
 		m.Members,
 		m.Networks,
+		m.Passes,
 		m.PortCounters,
 		m.Ports,
 		m.Privates,
 		m.Rules,
 		m.Scratch,
+		m.Served,
 		m.ServedCounters,
 		m.ServicePorts,
 		m.Services,
@@ -315,10 +327,12 @@ func (m *datapathMaps) Close() error {
 type datapathVariables struct {
 	ConnsShare *ebpf.Variable `ebpf:"conns_share"`
 	ConnsShort *ebpf.Variable `ebpf:"conns_short"`
-	FastBits   *ebpf.Variable `ebpf:"fast_bits"`
 	HalfShort  *ebpf.Variable `ebpf:"half_short"`
 	HalfSlots  *ebpf.Variable `ebpf:"half_slots"`
+	LaneBits   *ebpf.Variable `ebpf:"lane_bits"`
 	OwnerSeed  *ebpf.Variable `ebpf:"owner_seed"`
+	PassBits   *ebpf.Variable `ebpf:"pass_bits"`
+	ServedBits *ebpf.Variable `ebpf:"served_bits"`
 }
 
 // datapathPrograms contains all programs after they have been loaded into the kernel.

@@ -235,13 +235,15 @@ func resize(spec *ebpf.CollectionSpec, sizes map[string]uint32) error {
 	if err != nil {
 		return fmt.Errorf("ebpf driver: count the processors: %w", err)
 	}
-	bits := pairBits(memory, cpus, spec.Maps["fast"].ValueSize)
-	spec.Maps["fast"].MaxEntries = uint32(cpus) << bits //nolint:gosec // some thousand processors at most
+	places := shortPlaces(memory, cpus)
+	for name, bits := range places {
+		spec.Maps[name].MaxEntries = uint32(cpus) << bits //nolint:gosec // some thousand processors at most
+	}
 	half, open := spec.Maps["halfopen"].MaxEntries, spec.Maps["conns"].MaxEntries
 	spec.Maps["translations"].MaxEntries = 2*(half+open) + spareTranslations
 	for name, n := range map[string]uint32{
 		"half_slots": half, "half_short": many(half), "conns_short": many(open), "conns_share": max(1, open/16),
-		"fast_bits": bits,
+		"lane_bits": places["lanes"], "pass_bits": places["passes"], "served_bits": places["served"],
 	} {
 		if err := spec.Variables[name].Set(n); err != nil {
 			return fmt.Errorf("ebpf driver: set %s: %w", name, err)

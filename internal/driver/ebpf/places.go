@@ -7,19 +7,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The pairs of places that a processor has for short ways, as powers of two: a part
-// of the machine's memory, so that a big machine's many flows find room and a small
-// one's memory is not theirs.
+// What short ways need stands in sets of places, of which each processor has its own:
+// a part of the machine's memory, so that a big machine's many flows find room and a
+// small one's memory is not theirs. As powers of two of sets of four connections.
 const (
-	leastPairs, mostPairs = 12, 17
-	memoryPart            = 256
+	leastPasses, mostPasses = 11, 16
+	passesPart              = 576 // of memory: with half as many sets of the other kinds that is a 256th
+	setBytes                = 256 // of four connections, and of two lanes; of two translated ones half as much again
 )
 
-// pairBits returns the power for a machine of some bytes of memory and some
-// processors, when a pair takes size bytes.
-func pairBits(memory uint64, cpus int, size uint32) uint32 {
-	pairs := memory / memoryPart / uint64(max(1, cpus)) / uint64(size)  //nolint:gosec // not negative
-	return uint32(min(max(leastPairs, bits.Len64(pairs)-1), mostPairs)) //nolint:gosec // between the two
+// shortPlaces returns how many sets of each kind a processor has, as powers of two, on
+// a machine of some bytes of memory and some processors.
+func shortPlaces(memory uint64, cpus int) map[string]uint32 {
+	sets := memory / passesPart / uint64(max(1, cpus)) / setBytes           //nolint:gosec // not negative
+	passes := uint32(min(max(leastPasses, bits.Len64(sets)-1), mostPasses)) //nolint:gosec // between the two
+	return map[string]uint32{"lanes": passes - 1, "passes": passes, "served": passes - 1}
 }
 
 // The open connections that a host keeps: as many as a part of the machine's memory

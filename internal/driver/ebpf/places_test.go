@@ -1,18 +1,25 @@
 package ebpf
 
-import "testing"
+import (
+	"maps"
+	"testing"
+)
 
-func TestPairBits(t *testing.T) {
+func TestShortPlaces(t *testing.T) {
 	const gb = 1 << 30
 	for _, c := range []struct {
 		memory uint64
 		cpus   int
 		want   uint32
 	}{
-		{gb / 2, 64, leastPairs}, {gb, 2, 13}, {24 * gb, 2, mostPairs}, {24 * gb, 8, 15}, {256 * gb, 64, 16}, {1 << 50, 1, mostPairs}, {gb, 0, 14},
+		{gb / 2, 64, leastPasses}, {gb, 2, 11}, {24 * gb, 2, mostPasses}, {24 * gb, 8, 14}, {256 * gb, 64, 14}, {1 << 50, 1, mostPasses}, {gb, 0, 12},
 	} {
-		if got := pairBits(c.memory, c.cpus, 240); got != c.want {
-			t.Errorf("pairBits(%d, %d) = %d, want %d", c.memory, c.cpus, got, c.want)
+		got := shortPlaces(c.memory, c.cpus)
+		if want := map[string]uint32{"lanes": c.want - 1, "passes": c.want, "served": c.want - 1}; !maps.Equal(got, want) {
+			t.Errorf("shortPlaces(%d, %d) = %v, want %v", c.memory, c.cpus, got, want)
+		}
+		if takes := uint64(max(1, c.cpus)) * 256 * (1<<got["lanes"] + 1<<got["passes"] + 3*1<<got["served"]/2); got["passes"] > leastPasses && takes > c.memory/256 {
+			t.Errorf("shortPlaces(%d, %d) takes %d bytes", c.memory, c.cpus, takes)
 		}
 	}
 }

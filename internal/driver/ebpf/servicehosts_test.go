@@ -1,8 +1,10 @@
 package ebpf
 
 import (
+	"bytes"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,14 +42,9 @@ func (w *twoHosts) serve(t testing.TB, network model.NetworkID, to4, to6 netip.A
 // servedShort counts the translated connections that have a short way on a host.
 func (w *twoHosts) servedShort(t testing.TB, i int) (n int) {
 	t.Helper()
-	const hop, served, size = 76, 4, 128 // of struct fast
-	var pair [2 * size]byte
-	for k := range w.drivers[i].obj.Fast.MaxEntries() {
-		if err := w.drivers[i].obj.Fast.Lookup(k, &pair); err != nil {
-			t.Fatal(err)
-		}
-		for at := 0; at < len(pair); at += size {
-			if pair[at+hop]&served != 0 {
+	for _, set := range takenPlaces(t, w.drivers[i].obj.Served) {
+		for way := range slices.Chunk(set, servedBytes) {
+			if !bytes.Equal(way, make([]byte, servedBytes)) {
 				n++
 			}
 		}

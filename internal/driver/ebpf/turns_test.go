@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -16,32 +17,46 @@ import (
 	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
-// keepShortWays lets the short ways that there are last.
+// The bytes of what stands in the places of short ways, with the time that it lives
+// until at the same offset.
+const (
+	laneBytes, passBytes, servedBytes = 128, 64, 192
+	liveUntil                         = 16
+)
+
+// placesOf are the maps of short ways, with the bytes of what stands there.
+func placesOf(o *objects) map[*ebpf.Map]int {
+	return map[*ebpf.Map]int{o.Lanes: laneBytes, o.Passes: passBytes, o.Served: servedBytes}
+}
+
+// keepShortWays lets the short ways that there are last, and counts the connections that
+// have some.
 func (r *rig) keepShortWays(t testing.TB) (n int) {
 	t.Helper()
-	const until = 24 // behind struct fast_key
-	m := r.drv.obj.Fast
-	for i, pair := range r.shortWays(t) {
-		half := len(pair) / 2
-		for _, way := range [][]byte{pair[:half], pair[half:]} {
-			if bytes.Equal(way, make([]byte, half)) {
-				continue
+	for m, size := range placesOf(r.drv.obj) {
+		for i, set := range takenPlaces(t, m) {
+			for way := range slices.Chunk(set, size) {
+				if bytes.Equal(way, make([]byte, size)) {
+					continue
+				}
+				if m != r.drv.obj.Lanes {
+					n++
+				}
+				at := binary.NativeEndian.Uint64(way[liveUntil:])
+				binary.NativeEndian.PutUint64(way[liveUntil:], at+1<<40)
 			}
-			n++
-			at := binary.NativeEndian.Uint64(way[until:])
-			binary.NativeEndian.PutUint64(way[until:], at+1<<40)
-		}
-		if err := m.Put(i, pair); err != nil {
-			t.Fatal(err)
+			if err := m.Put(i, set); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	return n
 }
 
-// shortWays returns the pairs of places that are not empty.
-func (r *rig) shortWays(t testing.TB) map[uint32][]byte {
+// takenPlaces returns the sets of places that are not empty.
+func takenPlaces(t testing.TB, m *ebpf.Map) map[uint32][]byte {
 	t.Helper()
-	m, out := r.drv.obj.Fast, map[uint32][]byte{}
+	out := map[uint32][]byte{}
 	empty := make([]byte, m.ValueSize())
 	var c ebpf.MapBatchCursor
 	keys := make([]uint32, 4096)

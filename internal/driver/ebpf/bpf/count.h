@@ -99,13 +99,13 @@ static __always_inline void count_rx(__u32 ifindex, __u64 bytes)
 		count_slot_rx(o->slot, bytes);
 }
 
-// count_ends counts for the rules of a packet that goes a short way.
-static __always_inline void count_ends(struct fast *f, __u32 len)
+// count_allowed counts for the rules of a packet that goes a short way.
+static __always_inline void count_allowed(struct allowed *by, __u32 len)
 {
-	if (f->out_rule)
-		hit_again(&f->out_rule, len);
-	if (f->in_rule)
-		hit_again(&f->in_rule, len);
+	if (by->out)
+		hit_again(&by->out, len);
+	if (by->in)
+		hit_again(&by->in, len);
 }
 
 static __always_inline void count_rules(struct pkt *p)

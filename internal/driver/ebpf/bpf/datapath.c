@@ -55,31 +55,31 @@ static __always_inline __u32 policy_epoch(void)
 	return g ? *(volatile __u32 *)&g->epoch : 0;
 }
 
-// short_way sends a packet where those before it went, after a hop if it takes one;
-// LONG_WAY = it does not fit there.
-static __always_inline int short_way(struct __sk_buff *skb, struct fast *f, __u32 hop)
+// short_way sends a packet where those before it went, if moved is not set as what its
+// next station gets; LONG_WAY = it does not fit there.
+static __always_inline int short_way(struct __sk_buff *skb, struct fast *f, struct settings *g, __u32 moved)
 {
-	__u32 zero = 0, out = f->ifindex, len = skb->len;
-	if (f->tag) {
-		struct settings *g = bpf_map_lookup_elem(&settings, &zero);
-		if (!g || !fits(skb, g->mtu) || (hop && hop_on(skb, f)))
+	struct lane *l = f->lane;
+	__u32 out = l->to, len = skb->len, changed = changes(f);
+	if (l->tag) {
+		if (!fits(skb, g->mtu) || (changed && change(skb, f)))
 			return LONG_WAY;
-		if (f->underlay) {
-			int way = wrap(skb, f, g);
+		if (l->underlay) {
+			int way = wrap(skb, l, g);
 			if (way >= 0) {
-				count_ends(f, len);
+				count_allowed(f->by, len);
 				return way;
 			}
 		}
-		if (tunnel_key(skb, f->tag, f->vtep_family, f->vtep))
-			return hop ? dropped(DROP_UNKNOWN_DEST) : LONG_WAY;
-		count_ends(f, len);
+		if (tunnel_key(skb, l->tag, l->vtep_family, l->vtep))
+			return changed ? dropped(DROP_UNKNOWN_DEST) : LONG_WAY;
+		count_allowed(f->by, len);
 		return bpf_redirect(out, 0);
 	}
-	if (hop && hop_on(skb, f))
+	if (!moved && changed && change(skb, f))
 		return LONG_WAY;
-	count_ends(f, len);
-	count_slot_rx(f->rx_slot, len);
+	count_allowed(f->by, len);
+	count_slot_rx(l->rx_slot, len);
 	return bpf_redirect_peer(out, 0);
 }
 
@@ -156,13 +156,15 @@ static __always_inline int decide(struct __sk_buff *skb, struct pkt *p)
 // for its stack's sake, of which the long way has none to spare.
 static __noinline int leaves_short(struct __sk_buff *skb, __u32 epoch)
 {
-	__u32 len = skb->len;
-	struct fast *f = remembered_frame(skb, epoch, 0);
-	if (!f)
+	__u32 zero = 0, len = skb->len;
+	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
+	struct fast f;
+	if (!g || !remembered_frame(&f, skb, g, epoch, 0))
 		return LONG_WAY;
-	int way = short_way(skb, f, f->hop);
+	__u32 slot = f.lane->tx_slot;
+	int way = short_way(skb, &f, g, 0);
 	if (way != LONG_WAY)
-		count_slot_tx(f->tx_slot, len);
+		count_slot_tx(slot, len);
 	return way;
 }
 
@@ -237,6 +239,17 @@ static __always_inline int comes_in(struct __sk_buff *skb, struct pkt *p, const 
 	return read_frame(skb, p);
 }
 
+// comes_short is leaves_short for what comes out of the tunnel.
+static __noinline int comes_short(struct __sk_buff *skb, struct pkt *p, __u32 tag)
+{
+	__u32 zero = 0;
+	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
+	struct fast f;
+	if (!g || !remembered_frame(&f, skb, g, p->epoch, tag) || f.lane->tag || !came_from(p, f.lane->vtep_family, f.lane->vtep))
+		return LONG_WAY;
+	return short_way(skb, &f, g, 0);
+}
+
 SEC("tc")
 int from_tunnel(struct __sk_buff *skb)
 {
@@ -251,9 +264,9 @@ int from_tunnel(struct __sk_buff *skb)
 		return dropped(DROP_NETWORK);
 	t.tag = k->tunnel_id;
 	p->remote_family = six ? 6 : 4;
-	struct fast *f = remembered_frame(skb, epoch, t.tag);
-	if (f && !f->tag && came_from(p, f->vtep_family, f->vtep))
-		return short_way(skb, f, f->hop);
+	int way = comes_short(skb, p, t.tag);
+	if (way != LONG_WAY)
+		return way;
 	struct segment *at = bpf_map_lookup_elem(&tags, &t);
 	if (!at)
 		return dropped(DROP_NETWORK);
@@ -295,6 +308,19 @@ static __always_inline int enters(struct __sk_buff *skb, struct settings *g, __u
 	return bad ? dropped(bad) : forward(skb, p);
 }
 
+// enters_short takes a packet that has a short way out of its tunnel packet.
+static __noinline int enters_short(struct __sk_buff *skb, struct settings *g, __u32 epoch)
+{
+	struct fast f;
+	if (!g || !inside(&f, skb, g, epoch))
+		return LONG_WAY;
+	if (f.lane->tag || unwrap(skb))
+		return TC_NEXT;
+	if (f.served ? serve_on(skb, f.served) : bpf_skb_store_bytes(skb, 0, f.lane->macs, sizeof(f.lane->macs), 0))
+		return dropped(DROP_INVALID);
+	return short_way(skb, &f, g, 1);
+}
+
 SEC("tc")
 int from_underlay(struct __sk_buff *skb)
 {
@@ -303,14 +329,8 @@ int from_underlay(struct __sk_buff *skb)
 	if (!g || !g->underlay)
 		return TC_NEXT;
 	__u32 epoch = *(volatile __u32 *)&g->epoch;
-	struct fast *f = inside(skb, g, epoch);
-	if (!f)
-		return enters(skb, g, epoch);
-	if (f->tag || unwrap(skb))
-		return TC_NEXT;
-	if (bpf_skb_store_bytes(skb, 0, f->macs, sizeof(f->macs), 0))
-		return dropped(DROP_INVALID);
-	return short_way(skb, f, f->hop & HOP_SERVED);
+	int way = enters_short(skb, g, epoch);
+	return way == LONG_WAY ? enters(skb, g, epoch) : way;
 }
 
 // of_uplink tells whether a frame from the physical network may be in the name of

@@ -163,7 +163,7 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		if (p->nat)
 			count_served(p);
 		if (!p->way && p->resident)
-			remember(p, g, s);
+			remember(p, g, s, c->in_ifindex, state & CT_OPEN);
 		return deliver(skb, p, g, s);
 	}
 	if (!judge_ends(p, target, set, &in)) {

@@ -279,37 +279,55 @@ struct frag {
 	struct part part[FRAG_PARTS];
 };
 
-struct fast_key {
+// lane is what packets from one address to another that come from one place have in
+// common.
+struct lane {
 	__u64 ends; // addresses, as in the packet
-	__u32 ports; // as in the packet
-	__u32 ifindex, tag; // where it came from; tag of the tunnel, 0 on a port
-	__u16 proto;
-	__u16 counted; // no part of the key: of what is translated, where it is counted (counted.h)
-};
-
-struct fast {
-	struct fast_key key;
+	__u64 from; // where it came from: an interface, and above that the tag of the tunnel, 0 on a port
 	__u64 until; // in ticks
 	__u8 head[16]; // of the frame: destination, source, type, and IPv4 without options
-	__u32 stamp; // as in struct ct
+	__u32 stamp; // of the epoch and the turns of both ends, as in struct ct
 	__u16 lo_turn, hi_turn; // places of the ends
-	__u32 ifindex; // where it goes, a port or the tunnel device
-	__u32 tx_slot, rx_slot; // counters of the ports at its ends, where they are here
-	__u32 tag; // of the tunnel; 0 = to a port
-	__u32 underlay; // where it leaves with a tunnel header of ours; 0 = nowhere
-	__u16 hop; // HOP_NONE, HOP_MACS or HOP_ROUTED; and HOP_SERVED
-	__u16 vip_turn; // of what is translated: places of its virtual address and its client
-	__u64 out_rule, in_rule;
+	__u32 domain;
+	__u32 to; // where it goes, a port or the tunnel device
+	__u16 hop; // HOP_NONE, HOP_MACS or HOP_ROUTED
 	__u16 vtep_family;
-	__u16 end_turn;
-	union {
-		__u8 vtep[16]; // as in struct station; on packets out of a tunnel where they came from
-		struct { // of what is translated, which has no IPv6 tunnel
-			__u8 vtep4[4];
-			__u32 to_ports, to_ends[2]; // as the packet has them then
-		};
-	};
+	__u32 tag; // of the tunnel; 0 = to a port
+	__u32 tx_slot, rx_slot; // counters of the ports at its ends, where they are here
+	__u32 underlay; // where it leaves with a tunnel header of ours; 0 = nowhere
+	__u8 vtep[16]; // as in struct station; on packets out of a tunnel where they came from
 	__u8 macs[12]; // with which it leaves
+	__u32 pad[6];
+};
+
+// allowed are the rules that let a connection pass; 0 = none.
+struct allowed {
+	__u64 out, in;
+};
+
+// pass is a connection that may take its lanes: a line of the cache for both directions.
+struct pass {
+	__u64 ends; // lower address first, as a number in the packet's order
+	__u64 id; // the ports of both ends, and above that the domain
+	__u64 until; // in ticks
+	__u32 stamp; // as in struct ct
+	__u8 proto;
+	__u8 ways; // that it was judged for: bit 0 from the lower end, bit 1 from the higher one
+	__u16 pad;
+	struct allowed by;
+	__u64 more[2]; // so that none stands in two lines
+};
+
+// served is one direction of a translated connection, with a lane of its own.
+struct served {
+	struct lane lane; // as the packet comes
+	struct allowed by;
+	__u32 ports, proto; // as in the packet
+	__u64 to_ends; // addresses, as the packet has them then
+	__u32 to_ports;
+	__u16 vip_turn, end_turn; // places of its virtual address and its client
+	__u16 counted, pad[3]; // where it is counted (counted.h)
+	__u64 more[2];
 };
 
 struct counter {
@@ -331,7 +349,6 @@ struct tally {
 #define HOP_NONE 0
 #define HOP_MACS 1 // it leaves with other MACs than it came with
 #define HOP_ROUTED 2 // and with one hop less to go
-#define HOP_SERVED 4 // and is translated
 
 #define MAP(NAME, TYPE, KEY, VALUE, MAX, FLAGS)          \
 	struct {                                         \

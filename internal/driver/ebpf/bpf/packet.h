@@ -123,7 +123,7 @@ struct pkt {
 	struct frag_key fk;
 	struct frag frag;
 	struct member_key mk;
-	struct fast fast;
+	struct served fast;
 	__u32 epoch; // read before anything else
 	__u32 stamp; // of a verdict on the connection of ck
 	__u16 lo_turn, hi_turn; // places of its ends

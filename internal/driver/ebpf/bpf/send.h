@@ -111,14 +111,14 @@ static __always_inline int tunnel_key(struct __sk_buff *skb, __u32 vni, __u32 fa
 // does; negative = the VXLAN device has to.
 static __noinline int by_underlay(struct __sk_buff *skb, struct pkt *p, struct settings *g, const struct station *s)
 {
-	struct fast *f = &p->fast;
-	f->underlay = underlay_to(g, s);
-	if (!f->underlay)
+	struct lane *l = &p->fast.lane;
+	l->underlay = underlay_to(g, s);
+	if (!l->underlay)
 		return -1;
-	f->tag = p->tag;
-	__builtin_memcpy(f->vtep, s->vtep, 4);
-	__builtin_memcpy(f->macs, &p->eth, 12);
-	return wrap(skb, f, g);
+	l->tag = p->tag;
+	__builtin_memcpy(l->vtep, s->vtep, 4);
+	__builtin_memcpy(l->macs, &p->eth, 12);
+	return wrap(skb, l, g);
 }
 
 // tunnel_to is tunnel_key with a stack of its own, for where there is little left:

@@ -26,7 +26,7 @@ struct tunnel_header {
 
 // tunnelled is the header of a tunnel packet to this host that holds a frame which
 // may be taken out here; 0 = the VXLAN device has to. 42 bytes of the frame are there.
-static __always_inline struct tunnel_header *tunnelled(struct __sk_buff *skb, struct settings *g)
+static __always_inline struct tunnel_header *tunnelled(struct __sk_buff *skb, const struct settings *g)
 {
 	struct tunnel_header *t = (void *)(long)skb->data;
 	void *end = (void *)(long)skb->data_end;
@@ -55,23 +55,21 @@ static __always_inline int outer_summed(const struct tunnel_header *t)
 
 // inside finds what was decided about the packet in a tunnel packet; 0 = it is to
 // go the long way.
-static __always_inline struct fast *inside(struct __sk_buff *skb, struct settings *g, __u32 epoch)
+static __always_inline int inside(struct fast *f, struct __sk_buff *skb, const struct settings *g, __u32 epoch)
 {
 	struct tunnel_header *t = tunnelled(skb, g);
 	void *end = (void *)(long)skb->data_end;
 	if (!t)
 		return 0;
-	__u32 vni = bpf_ntohl(t->vni);
+	__u32 vni = bpf_ntohl(t->vni), src = bpf_ntohl(t->src);
 	struct fast_header *h = (void *)t + TUNNEL_BYTES;
 	// Of several segments only TCP's: the kernel would still take the buffer for
 	// a tunnel's when it cuts datagrams for a socket. Whatever else was merged
 	// is longer than its first packet says.
 	if (skb->gso_size && (h->proto != P_TCP || bpf_ntohs(h->len) + 14 + TUNNEL_BYTES != skb->len))
 		return 0;
-	struct fast *f = remembered(h, end, skb->len - TUNNEL_BYTES, epoch, g->vxlan, vni >> 8);
-	if (!f || f->vtep_family != 4 || *(__u32 *)f->vtep != bpf_ntohl(t->src))
-		return 0;
-	return f;
+	return remembered(f, h, end, skb->len - TUNNEL_BYTES, g, epoch, g->vxlan, vni >> 8) &&
+	       f->lane->vtep_family == 4 && *(__u32 *)f->lane->vtep == src;
 }
 
 // Packets up to here fit into every path (RFC 791: hosts take 576 bytes).
@@ -97,7 +95,7 @@ static __u32 idents; // of tunnel packets that may be fragmented
 // wrap puts a frame into a tunnel packet; 0 = it is one. A frame of several
 // segments becomes one of several tunnel packets, which the device, or the
 // kernel before it, cuts.
-static __noinline int wrap(struct __sk_buff *skb, struct fast *f, struct settings *g)
+static __noinline int wrap(struct __sk_buff *skb, struct lane *l, struct settings *g)
 {
 	struct {
 		struct tunnel_header t;
@@ -121,14 +119,14 @@ static __noinline int wrap(struct __sk_buff *skb, struct fast *f, struct setting
 	n.t.ttl = 64;
 	n.t.proto = P_UDP;
 	n.t.src = g->vtep;
-	n.t.dst = to.ipv4_nh = bpf_htonl(*(__u32 *)f->vtep);
+	n.t.dst = to.ipv4_nh = bpf_htonl(*(__u32 *)l->vtep);
 	hash ^= hash << 16; // the source port as the kernel chooses it
 	n.t.sport = bpf_htons((__u16)(((__u64)hash * (60999 - 32768) >> 32) + 32768));
 	n.t.dport = g->vxlan_port;
 	n.t.udp_len = bpf_htons(len + TUNNEL_BYTES - 34);
 	n.t.flags = bpf_htonl(0x08000000);
-	n.t.vni = bpf_htonl(f->tag << 8);
-	__builtin_memcpy(n.macs, f->macs, 12);
+	n.t.vni = bpf_htonl(l->tag << 8);
+	__builtin_memcpy(n.macs, l->macs, 12);
 	sum = bpf_htons(0x4500 | n.t.tos) + n.t.len + n.t.id + n.t.frag + bpf_htons(64 << 8 | P_UDP);
 	sum += (n.t.src & 0xffff) + (n.t.src >> 16) + (n.t.dst & 0xffff) + (n.t.dst >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
@@ -140,5 +138,5 @@ static __noinline int wrap(struct __sk_buff *skb, struct fast *f, struct setting
 		return -1;
 	if (bpf_skb_store_bytes(skb, 0, &n, sizeof(n), 0))
 		return TC_DROP;
-	return bpf_redirect_neigh(f->underlay, &to, sizeof(to), 0);
+	return bpf_redirect_neigh(l->underlay, &to, sizeof(to), 0);
 }
