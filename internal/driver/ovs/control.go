@@ -81,6 +81,19 @@ func (d *Driver) purge(ctx context.Context) {
 	}
 }
 
+// purgeKernel makes the kernel's datapath forget its cached flows, whose former actions
+// would else make connections that are about to be forgotten anew, until the switch's
+// own revalidation has come to them: meant are those of what. In user space every change
+// has purged them.
+func (d *Driver) purgeKernel(ctx context.Context, what string) {
+	if d.cfg.Datapath == "netdev" {
+		return
+	}
+	if _, err := control(ctx, d.cfg.RunDir, purgeCommand); err != nil {
+		d.cfg.Log.Warn("cached flows of the switch cannot be purged: connections may be remembered", "of", what, "error", err)
+	}
+}
+
 const (
 	purgeCommand = "revalidator/purge"
 	purgeDelay   = 200 * time.Millisecond

@@ -38,9 +38,6 @@ func (l *live) served(last byte, behind ...*box) *desired.Service {
 // newServed has three boxes; the last two listen at 8080.
 func newServed(t testing.TB) *live {
 	t.Helper()
-	if ovstest.Kernel() {
-		t.Skip("services are not served on the kernel's datapath")
-	}
 	l := newLive(t, 3)
 	t.Cleanup(func() { _ = l.drv.Close() })
 	for _, b := range l.boxes {

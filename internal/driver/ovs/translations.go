@@ -62,6 +62,9 @@ func (d *Driver) endTranslations(ctx context.Context) error {
 			clients[place{domainIn(d.pic.have, p.Network), a}] = true
 		}
 	}
+	if len(s.check) > 0 || len(s.former) > 0 {
+		d.purgeKernel(ctx, "services")
+	}
 	for domain, zone := range s.check {
 		if err := d.lookThrough(ctx, domain, zone, clients, false); err != nil {
 			return err

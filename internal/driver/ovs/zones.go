@@ -105,11 +105,7 @@ func (d *Driver) emptyZone(ctx context.Context, was desired.Domain) error {
 	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
 	zone := zoneOf(was)
-	if d.cfg.Datapath != "netdev" { // on netdev every change purges them
-		if _, err := control(ctx, d.cfg.RunDir, purgeCommand); err != nil {
-			d.cfg.Log.Warn("cached flows of the switch cannot be purged: connections of a domain that is gone may be remembered", "zone", zone, "error", err)
-		}
-	}
+	d.purgeKernel(ctx, "a domain that is gone")
 	if err := d.sw.FlushZone(ctx, zone); err != nil {
 		return model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
 	}
