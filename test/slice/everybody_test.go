@@ -41,8 +41,14 @@ type reachService struct {
 }
 
 var reachServices = []reachService{
-	{"blue", "b", 200}, {"blue", "b", 201}, {"blue", "v", 200}, {"infra", "dns", 200}, {"red", "r", 200}, {"alone", "a", 200},
-	{"default", "d", 200}, {"default", "d", 201},
+	{"blue", "b", 200},
+	{"blue", "b", 201},
+	{"blue", "v", 200},
+	{"infra", "dns", 200},
+	{"red", "r", 200},
+	{"alone", "a", 200},
+	{"default", "d", 200},
+	{"default", "d", 201},
 }
 
 // makeServices makes them, and tenant default's network and containers, which

@@ -397,14 +397,6 @@ func (r *rig) harness() drivertest.Harness {
 			r.networks[n.ID] = n.Tag
 		}
 	}
-	differs := map[string]string{
-		drivertest.AskedAsks:    "rules match what tracking recorded of the connection, so there is none to judge the request by",
-		drivertest.ReservedFlag: "no match of the switch sees the flag",
-	}
-	if ovstest.Kernel() {
-		differs[drivertest.ResetKeeps] = "the kernel takes a request by the tuple for one of the connection for 10 s"
-		differs[drivertest.ClientsErrors] = "flows do not see the tuple of an error that goes in its connection's own direction"
-	}
 	return drivertest.Harness{
 		Open: func(t testing.TB) driver.Driver {
 			t.Helper()
@@ -446,7 +438,7 @@ func (r *rig) harness() drivertest.Harness {
 			}
 			return ""
 		},
-		Differs: differs,
+		Differs: differs(),
 	}
 }
 

@@ -1,0 +1,19 @@
+package ovs
+
+import (
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
+)
+
+// differs are the cases that the switch cannot do as the reference does, and why.
+func differs() map[string]string {
+	out := map[string]string{
+		drivertest.AskedAsks:    "rules match what tracking recorded of the connection, so there is none to judge the request by",
+		drivertest.ReservedFlag: "no match of the switch sees the flag",
+	}
+	if ovstest.Kernel() {
+		out[drivertest.ResetKeeps] = "the kernel takes a request by the tuple for one of the connection for 10 s"
+		out[drivertest.ClientsErrors] = "flows do not see the tuple of an error that goes in its connection's own direction"
+	}
+	return out
+}
