@@ -34,7 +34,7 @@ build: ## build bin/netmaster, netplugin, netctl, contivk8s, contivlab
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(BINARIES))
 
 .PHONY: test vet test-unit
-test: deps vet lint test-unit test-lab ## what CI runs, but for test-consul: deps, vet, lint, unit and integration tests
+test: deps vet lint test-unit test-lab ## everything CI runs: deps, vet, lint, unit and integration tests
 vet: ## go vet, all build tags
 	go vet -tags integration $(PKG)
 test-unit: ## tests that need neither root nor packages
