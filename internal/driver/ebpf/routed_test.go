@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net/netip"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -265,7 +266,8 @@ func TestRouterAnswersAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	seconds := int(now/1e9-began/1e9) + 1 // that began meanwhile
-	if answered < 1000 || answered > 1000*seconds {
-		t.Errorf("%d of %d packets were answered in %d seconds, want 1000 in each", answered, len(frames), seconds)
+	// The packets may move to another processor, which counts by itself.
+	if most := 1000 * seconds * runtime.NumCPU(); answered < 1000 || answered > most {
+		t.Errorf("%d of %d packets were answered in %d seconds, want 1000 to %d", answered, len(frames), seconds, most)
 	}
 }

@@ -129,11 +129,13 @@ func answersOnly(l *list, c Config) {
 		l.drop(Track, 210, nd(typ, only), driver.DropUnknownDest)
 	}
 	l.dropAnswer(c, Track, 60, match(only))
-	l.dropAnswer(c, State, 95, match(only, of.State(of.StateTrk, of.StateRpl)))
-	l.dropAnswer(c, State, 95, match(only, of.Masked(of.CtMark, of.Value{}, of.Uint(byTunnel|forHost))))
+	l.dropAnswer(c, State, 110, match(only, of.State(of.StateInv|of.StateTrk, 0)))
+	l.dropAnswer(c, State, 110, match(only, of.State(of.StateTrk, of.StateRpl)))
+	l.dropAnswer(c, State, 110, match(only, of.Masked(of.CtMark, of.Value{}, of.Uint(byTunnel|forHost))))
 }
 
-// dropAnswer drops what is no answer; a network's router refuses it.
+// dropAnswer drops what is no answer, also what tracking calls invalid; a network's router
+// refuses it.
 func (l *list) dropAnswer(c Config, s Stage, priority uint16, m of.Match) {
 	l.drop(s, priority, m, driver.DropUnknownDest)
 	l.refuse(c, s, priority+1, match(append(m, joined)...), driver.DropUnknownDest)
