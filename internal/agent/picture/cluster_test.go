@@ -98,6 +98,42 @@ func TestIdentityBetweenLists(t *testing.T) {
 	until(t, c, "the right one is followed", followed)
 }
 
+// TestTenantWithoutRows: a tenant that has no rows, and was listed before its store
+// got an identity, looks the same in an empty store, so its mirror has nothing to tell:
+// the host says all the same that the store is another one.
+func TestTenantWithoutRows(t *testing.T) {
+	st := memory.New()
+	c := newCluster(t, st.Client(), Owned{Endpoint: testEndpoint.Key})
+	c.Require("default")
+	follow(t, c)
+	until(t, c, "the empty store is listed", func() error {
+		if !c.mirrors["default"].ready {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	put(t, st, identified("a"))
+	put(t, st, func(tx store.Tx) error { return tables.Endpoints.Put(tx, testEndpoint) })
+	c.Require("blue")
+	followed := func() error {
+		if err := c.heldLocked(); err != nil || c.memory.ID != "a" {
+			return fmt.Errorf("it follows %q, held by %w", c.memory.ID, err)
+		}
+		return nil
+	}
+	until(t, c, "the store with its identity is followed", followed)
+	right := st.Data()
+	st.Replace(memory.New().Data(), 0)
+	until(t, c, "the empty one is not followed", func() error {
+		if err := c.heldLocked(); err == nil || !strings.Contains(err.Error(), "the store is empty") {
+			return fmt.Errorf("held by %w", err)
+		}
+		return nil
+	})
+	st.Replace(right, 0)
+	until(t, c, "the right one is followed", followed)
+}
+
 // TestForgotten: of an endpoint that no attachment needs nothing is kept, once it
 // has been out of the mirror for a while.
 func TestForgotten(t *testing.T) {

@@ -126,16 +126,17 @@ func (c *Cluster) listedLocked(m *mirror, b store.Batch) {
 	}
 }
 
-// listAgainLocked lists again the tenants that were listed before their store got
-// its identity, when the global part was listed after that: no watch tells that
-// both lists are of one store.
+// listAgainLocked lists again the tenants that were listed from another store than the
+// global part was: some before their store got its identity, and some whose mirrors
+// have listed, but had nothing to tell, since a tenant without rows looks the same in
+// every store that has no identity.
 func (c *Cluster) listAgainLocked() {
 	global := c.mirrors[""]
-	if c.held == nil || global == nil || !global.ready || global.of.ID == "" {
+	if c.held == nil || global == nil || !global.ready {
 		return
 	}
 	for _, m := range c.mirrors {
-		if m.ready && m.of.ID == "" && !m.again {
+		if m.ready && !m.of.Same(global.of) && !m.again {
 			m.again = true
 			m.cancel()
 			c.followLocked(m)
