@@ -2,9 +2,13 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"reflect"
 	"sort"
 	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // MirrorState turns lists and commits into the batches that Store.Mirror
@@ -17,6 +21,34 @@ type MirrorState struct {
 	listed   bool
 	last     Revision
 	of       Incarnation // at the newest list
+}
+
+// KeepMirror is the loop of Store.Mirror: it calls follow again whenever there is a
+// gap, whose reason it reports, with pauses that grow until one has followed. An
+// error of follow, beside a reason, ends it.
+func KeepMirror(ctx context.Context, prefixes []string, opts []MirrorOption, follow func(state *MirrorState, onState func(error)) (following bool, reason, err error)) error {
+	var o MirrorOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.OnState == nil {
+		o.OnState = func(error) {}
+	}
+	state := NewMirrorState(prefixes, o.Commits)
+	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 40 * time.Millisecond, Max: 1200 * time.Millisecond, Jitter: 0.4})
+	for {
+		following, reason, err := follow(state, o.OnState)
+		if err != nil {
+			return err
+		}
+		if following {
+			retry.Reset()
+		}
+		o.OnState(reason)
+		if err := retry.Pause(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // NewMirrorState starts a mirror that has delivered nothing yet.

@@ -431,3 +431,51 @@ func TestNextEndpoint(t *testing.T) {
 		t.Errorf("addresses: %v, %v", at, err)
 	}
 }
+
+// Keys of several transactions are read as of one moment, while others commit.
+func TestManyKeysOfOneMoment(t *testing.T) {
+	addr := server(t)
+	c, writer := open(t, addr), open(t, addr)
+	t.Cleanup(func() { _ = errors.Join(c.Close(), writer.Close()) })
+	ready(t, c)
+	const many = 3 * maxOps
+	keys := make([]string, many)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%sstate/%03d", store.Root, i)
+	}
+	write := func(n int) error {
+		_, err := writer.Update(t.Context(), func(tx store.Tx) error {
+			tx.Put(keys[0], fmt.Append(nil, n), nil)
+			tx.Put(keys[many-1], fmt.Append(nil, n), nil)
+			return nil
+		})
+		return err
+	}
+	if err := write(0); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for n := 1; n <= 200 && err == nil; n++ {
+			err = write(n)
+		}
+		done <- err
+	}()
+	for running := true; running; {
+		select {
+		case err := <-done:
+			if running = false; err != nil {
+				t.Fatal(err)
+			}
+		default:
+		}
+		kvs, _, err := c.ReadKeys(t.Context(), 0, keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, b := string(kvs[0].Value), string(kvs[many-1].Value); a != b || len(kvs) != many {
+			t.Fatalf("of %d keys the first is of write %s, the last of %s", len(kvs), a, b)
+		}
+	}
+}

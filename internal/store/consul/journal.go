@@ -21,13 +21,12 @@ const slots = 4096
 // entry is what the journal says of a commit. The newest is the value of the commit
 // key, where mirrors wait; all stand in their slots.
 type entry struct {
-	N       uint64   `json:"n"`              // counts commits from 1
-	ID      string   `json:"id"`             // of this commit; two histories of a store differ by it
-	Prev    string   `json:"prev,omitempty"` // ID of the one before
-	Keys    []string `json:"keys,omitempty"` // written or deleted; Consul's
-	Trees   []string `json:"trees,omitempty"`
-	mod     store.Revision
-	missing bool // there was no commit yet
+	N     uint64   `json:"n"`               // counts commits from 1; 0 = there was none yet
+	ID    string   `json:"id"`              // of this commit; two histories of a store differ by it
+	Prev  string   `json:"prev,omitempty"`  // ID of the one before
+	Keys  []string `json:"keys,omitempty"`  // written or deleted; Consul's
+	Trees []string `json:"trees,omitempty"` // prefixes deleted
+	mod   store.Revision
 }
 
 func slotKey(n uint64) string { return fmt.Sprintf("%sjournal/%04x", own, n%slots) }
@@ -43,7 +42,7 @@ func (e entry) after() entry { return entry{N: e.N + 1, ID: uuid.NewString(), Pr
 // parseHead reads the commit key; nil = it is missing.
 func parseHead(p *api.KVPair) (entry, error) {
 	if p == nil {
-		return entry{missing: true}, nil
+		return entry{}, nil
 	}
 	return parseEntry(p)
 }
@@ -57,43 +56,39 @@ func parseEntry(p *api.KVPair) (entry, error) {
 	return e, nil
 }
 
-// since returns the commits after one up to another, in their order; nil when they
-// are not all there any more, or one does not descend from the other.
-func (c *Client) since(ctx context.Context, from, to entry) ([]entry, error) {
+// since returns the commits after one up to another, in their order; not whole when
+// they are not all there any more, or one does not descend from the other.
+func (c *Client) since(ctx context.Context, from, to entry) (passed []entry, whole bool, err error) {
 	if from.ID == to.ID {
-		return nil, nil
+		return nil, true, nil
 	}
 	if to.N <= from.N || to.N-from.N > slots/2 {
-		return nil, nil
+		return nil, false, nil
 	}
 	var keys []string
 	for n := from.N + 1; n < to.N; n++ {
 		keys = append(keys, slotKey(n))
 	}
-	passed := make([]entry, 0, to.N-from.N)
 	last := from
 	for chunk := range slices.Chunk(keys, maxOps-1) {
 		v, err := c.read(ctx, chunk, nil)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		for _, key := range chunk {
 			p := v.pairs[key]
 			if p == nil {
-				return nil, nil
+				return nil, false, nil
 			}
 			e, err := parseEntry(p)
 			if err != nil {
-				return nil, err
+				return nil, false, err
 			}
 			if e.N != last.N+1 || e.Prev != last.ID {
-				return nil, nil
+				return nil, false, nil
 			}
 			passed, last = append(passed, e), e
 		}
 	}
-	if to.Prev != last.ID {
-		return nil, nil
-	}
-	return append(passed, to), nil
+	return append(passed, to), to.Prev == last.ID, nil
 }

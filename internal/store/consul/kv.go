@@ -124,12 +124,13 @@ func (c *Client) transact(ctx context.Context, op string, ops api.TxnOps) (*api.
 // readAll reads any number of keys as they were at one moment. Those of several
 // transactions that changed in between, as the journal says, are read again.
 func (c *Client) readAll(ctx context.Context, keys []string) (view, error) {
+	if len(keys) < maxOps {
+		return c.read(ctx, keys, nil)
+	}
 	for {
 		all := view{pairs: make(map[string]*api.KVPair, len(keys))}
-		known := false // all.head is
-		pending := keys
-		for {
-			from := all.head
+		var from *entry // the moment at which what is not pending was as it was read
+		for pending := keys; ; {
 			for chunk := range slices.Chunk(pending, maxOps-1) {
 				v, err := c.read(ctx, chunk, nil)
 				if err != nil {
@@ -138,20 +139,16 @@ func (c *Client) readAll(ctx context.Context, keys []string) (view, error) {
 				for _, key := range chunk {
 					all.pairs[key] = v.pairs[key]
 				}
-				if all.head = v.head; !known {
-					from, known = v.head, true
+				if all.head = v.head; from == nil {
+					from = &v.head
 				}
 			}
-			if len(pending) == 0 && !known { // nothing was asked for
-				v, err := c.read(ctx, nil, nil)
-				return v, err
-			}
-			passed, err := c.since(ctx, from, all.head)
+			passed, whole, err := c.since(ctx, *from, all.head)
 			if err != nil {
 				return view{}, err
 			}
-			if passed == nil && from.ID != all.head.ID {
-				break // too much: from the start
+			if !whole {
+				break // too much has passed: from the start
 			}
 			pending = slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
 				return !slices.ContainsFunc(passed, func(e entry) bool { return e.touches(key) })
@@ -159,6 +156,8 @@ func (c *Client) readAll(ctx context.Context, keys []string) (view, error) {
 			if len(pending) == 0 {
 				return all, nil
 			}
+			head := all.head
+			from = &head
 		}
 	}
 }

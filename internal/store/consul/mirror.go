@@ -9,7 +9,6 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // wait is how long Consul is asked to hold an answer back while nothing happens.
@@ -18,28 +17,9 @@ const wait = 20 * time.Second
 // Mirror implements store.Store: list in one transaction, then wait for the commit
 // key to change, and read what the journal says has changed.
 func (c *Client) Mirror(ctx context.Context, prefixes []string, fn func(store.Batch) error, opts ...store.MirrorOption) error {
-	var o store.MirrorOptions
-	for _, opt := range opts {
-		opt(&o)
-	}
-	if o.OnState == nil {
-		o.OnState = func(error) {}
-	}
-	m := &mirror{client: c, state: store.NewMirrorState(prefixes, o.Commits), fn: fn, onState: o.OnState}
-	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 40 * time.Millisecond, Max: 1200 * time.Millisecond, Jitter: 0.4})
-	for {
-		following, reason, err := m.follow(ctx)
-		if err != nil {
-			return err
-		}
-		if following {
-			retry.Reset()
-		}
-		o.OnState(reason)
-		if err := retry.Pause(ctx); err != nil {
-			return err
-		}
-	}
+	return store.KeepMirror(ctx, prefixes, opts, func(state *store.MirrorState, onState func(error)) (following bool, reason, err error) {
+		return (&mirror{client: c, state: state, fn: fn, onState: onState}).follow(ctx)
+	})
 }
 
 type mirror struct {
@@ -115,11 +95,11 @@ func (m *mirror) list(ctx context.Context) (view, error) {
 func (m *mirror) changes(ctx context.Context, from, to entry) ([]store.KV, entry, error) {
 	wanted := map[string]bool{}
 	note := func(from, to entry) (more bool, err error) {
-		passed, err := m.client.since(ctx, from, to)
+		passed, whole, err := m.client.since(ctx, from, to)
 		if err != nil {
 			return false, err
 		}
-		if passed == nil {
+		if !whole {
 			return false, fmt.Errorf("commits up to %d: %w", to.N, store.ErrCompacted)
 		}
 		for _, e := range passed {

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net"
-	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -110,45 +107,12 @@ func newClient(cli *clientv3.Client, kv pb.KVClient, watch pb.WatchClient, endpo
 	return c
 }
 
+// form is how etcds are named.
+var form = store.EndpointForm{Flag: "etcd-endpoints", Server: "etcd", Article: "an", Scheme: "etcd", Port: "2379"}
+
 // ParseEndpoints checks etcd addresses and returns them as URLs. A bare
 // host:port and etcd:// (as the documents of 2017 have it) mean http://.
-func ParseEndpoints(endpoints []string) ([]string, error) {
-	if len(endpoints) == 0 {
-		return nil, model.InvalidField("etcd-endpoints", "", "must name at least one etcd, such as http://127.0.0.1:2379")
-	}
-	parsed := make([]string, 0, len(endpoints))
-	for _, ep := range endpoints {
-		bad := model.InvalidField("etcd-endpoints", ep, "must be http://host:port, https://host:port or etcd://host:port")
-		text := strings.TrimSpace(ep)
-		if !strings.Contains(text, "://") {
-			text = "http://" + text
-		}
-		u, err := url.Parse(text)
-		if err != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil || u.Fragment != "" {
-			return nil, bad
-		}
-		switch u.Scheme {
-		case "http", "https":
-		case "etcd":
-			u.Scheme = "http"
-		default:
-			return nil, bad
-		}
-		host, port, err := net.SplitHostPort(u.Host)
-		if err != nil || host == "" || port == "" {
-			return nil, bad
-		}
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return nil, model.InvalidField("etcd-endpoints", ep, "must be http://host:port with a port between 1 and 65535")
-		}
-		u.Path = ""
-		parsed = append(parsed, u.String())
-		if parsed[0][:5] != u.String()[:5] {
-			return nil, model.InvalidField("etcd-endpoints", strings.Join(endpoints, ","), "must be all http or all https")
-		}
-	}
-	return parsed, nil
-}
+func ParseEndpoints(endpoints []string) ([]string, error) { return form.Parse(endpoints) }
 
 // Close ends the connection. Sessions and mirrors have to be ended before.
 func (c *Client) Close() error {

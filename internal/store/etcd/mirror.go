@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // Mirror implements store.Store: list at a revision, then one watch from the
@@ -21,28 +19,9 @@ import (
 // and etcd's progress notifications cannot order them either (3.4 lets those
 // overtake events).
 func (c *Client) Mirror(ctx context.Context, prefixes []string, fn func(store.Batch) error, opts ...store.MirrorOption) error {
-	var o store.MirrorOptions
-	for _, opt := range opts {
-		opt(&o)
-	}
-	if o.OnState == nil {
-		o.OnState = func(error) {}
-	}
-	m := &mirror{client: c, state: store.NewMirrorState(prefixes, o.Commits), fn: fn, onState: o.OnState}
-	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 40 * time.Millisecond, Max: 1200 * time.Millisecond, Jitter: 0.4})
-	for {
-		following, reason, err := m.follow(ctx)
-		if err != nil {
-			return err
-		}
-		if following {
-			retry.Reset()
-		}
-		o.OnState(reason)
-		if err := retry.Pause(ctx); err != nil {
-			return err
-		}
-	}
+	return store.KeepMirror(ctx, prefixes, opts, func(state *store.MirrorState, onState func(error)) (following bool, reason, err error) {
+		return (&mirror{client: c, state: state, fn: fn, onState: onState}).follow(ctx)
+	})
 }
 
 type mirror struct {
