@@ -176,15 +176,10 @@ func newFlags(o *options) *daemon.FlagSet {
 // finish checks what needs more than one flag, and fills in what the resolver
 // knows.
 func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
-	given := []string{}
-	for _, flag := range []string{"etcd-endpoints", "consul-endpoints", "cluster-store"} {
-		if how := fs.Given(flag); how != "" {
-			given = append(given, how)
-		}
+	if err := fs.AtMostOne("a cluster store", "etcd-endpoints", "consul-endpoints", "cluster-store"); err != nil {
+		return err
 	}
 	switch {
-	case len(given) > 1:
-		return daemon.Usagef("%s and %s both name a cluster store; give one", given[0], given[1])
 	case consul.IsClusterStore(o.clusterStore):
 		o.consul = []string{o.clusterStore}
 	case o.clusterStore != "":

@@ -229,6 +229,21 @@ func (s *FlagSet) Given(name string) string {
 	return ""
 }
 
+// AtMostOne fails when more than one of the flags is set; what is what each names.
+func (s *FlagSet) AtMostOne(what string, names ...string) error {
+	first := ""
+	for _, name := range names {
+		switch how := s.Given(name); {
+		case how == "":
+		case first == "":
+			first = how
+		default:
+			return Usagef("%s and %s both name %s; give one", first, how, what)
+		}
+	}
+	return nil
+}
+
 // Flags returns every flag, in the order in which they were bound.
 func (s *FlagSet) Flags() []Flag {
 	out := make([]Flag, len(s.flags))

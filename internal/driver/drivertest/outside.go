@@ -359,12 +359,7 @@ func (s *outside) fragments() {
 		for _, v6 := range s.six() {
 			what := fmt.Sprintf("%s %s", backend, ipText(v6))
 			id++
-			first := s.from(clientOutside(v6), model.ProtoUDP)
-			rest := first
-			first.Frag = &oracle.Fragment{ID: id, More: true}
-			rest.SrcPort, rest.DstPort, rest.Frag = 0, 0, &oracle.Fragment{ID: id, Offset: 1480}
-			stray := rest
-			stray.Frag = &oracle.Fragment{ID: id + 1000, Offset: 1480}
+			first, rest, stray := inParts(s.from(clientOutside(v6), model.ProtoUDP), id)
 			if s.SkipPacket != nil {
 				if why := s.SkipPacket(first); why != "" {
 					s.t.Skip(why)

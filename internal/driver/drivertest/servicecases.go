@@ -334,12 +334,7 @@ func (s *services) fragments() {
 		for _, v6 := range ipv4and6 {
 			what := fmt.Sprintf("%s %s", backend, ipText(v6))
 			id++
-			first := s.ask(client, model.ProtoUDP, v6)
-			last := first
-			first.Frag = &oracle.Fragment{ID: id, More: true}
-			last.SrcPort, last.DstPort, last.Frag = 0, 0, &oracle.Fragment{ID: id, Offset: 1480}
-			stray := last
-			stray.Frag = &oracle.Fragment{ID: id + 1000, Offset: 1480}
+			first, last, stray := inParts(s.ask(client, model.ProtoUDP, v6), id)
 			if s.SkipPacket != nil {
 				if why := s.SkipPacket(first); why != "" {
 					s.t.Skip(why)
@@ -446,4 +441,14 @@ func (s *services) itself() {
 			s.denied(what+": answer to nothing", r)
 		}
 	}
+}
+
+// inParts makes a datagram two fragments, and a later one of another datagram.
+func inParts(p oracle.Packet, id uint32) (first, last, stray oracle.Packet) {
+	first, last = p, p
+	first.Frag = &oracle.Fragment{ID: id, More: true}
+	last.SrcPort, last.DstPort, last.Frag = 0, 0, &oracle.Fragment{ID: id, Offset: 1480}
+	stray = last
+	stray.Frag = &oracle.Fragment{ID: id + 1000, Offset: 1480}
+	return first, last, stray
 }

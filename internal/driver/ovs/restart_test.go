@@ -130,16 +130,7 @@ func TestServerSpeaksFirstAfterCrash(t *testing.T) {
 	l.pic.Ports = l.pic.Ports.Set(p.IfName, &p)
 	l.pic.PolicySets = l.pic.PolicySets.Set(6, &desired.PolicySet{ID: 6, Name: "closed", In: []desired.Tier{{Default: model.Deny}}})
 	l.apply(t)
-	var ln net.Listener
-	if err := inNamespace(b.ns, func() (err error) { ln, err = new(net.ListenConfig).Listen(t.Context(), "tcp", ":80"); return err }); err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		c, _ := ln.Accept()
-		accepted <- c
-	}()
+	accepted := l.acceptOne(t, b, ":80")
 	client, err := l.dial(t, a, b.port.IPv4, 80, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
@@ -278,4 +269,21 @@ func TestDatabaseCrash(t *testing.T) {
 			t.Errorf("ping %s: %v\n%s", to.port.IPv4, err, out)
 		}
 	}
+}
+
+// acceptOne listens on TCP in a box until the test ends, and hands on the first
+// connection; nil when there was none.
+func (l *live) acceptOne(t *testing.T, b *box, addr string) <-chan net.Conn {
+	t.Helper()
+	var ln net.Listener
+	if err := inNamespace(b.ns, func() (err error) { ln, err = new(net.ListenConfig).Listen(t.Context(), "tcp", addr); return err }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		c, _ := ln.Accept()
+		accepted <- c
+	}()
+	return accepted
 }

@@ -180,16 +180,7 @@ func TestServedCrash(t *testing.T) {
 	s := l.served(200, b)
 	s.Ports = []desired.ServicePort{{Protocol: model.ProtoTCP, Port: 80, Backend: 8081}}
 	l.serve(t, s)
-	var ln net.Listener
-	if err := inNamespace(b.ns, func() (err error) { ln, err = new(net.ListenConfig).Listen(t.Context(), "tcp", ":8081"); return err }); err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		c, _ := ln.Accept()
-		accepted <- c
-	}()
+	accepted := l.acceptOne(t, b, ":8081")
 	client, err := l.dial(t, a, s.IPv4, 80, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)

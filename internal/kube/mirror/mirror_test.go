@@ -159,7 +159,7 @@ func run(t *testing.T, test func(t *testing.T, s *server, m *Mirror, told func()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run: %v", err)
 		}
-		time.Sleep(time.Minute) // what still asks, ends
+		<-time.After(time.Minute) // by the bubble's clock: what still asks, ends
 	})
 }
 
@@ -213,7 +213,7 @@ func TestPaused(t *testing.T) {
 					t.Fatal(err)
 				}
 				resume := s.pause(kind)
-				time.Sleep(10 * time.Millisecond) // the watch is in its pause
+				synctest.Wait() // the watch is in its pause
 				s.change(kind, watch.Added, "late")
 				for _, moment := range []string{"12", "a moment that is no number"} {
 					err := within(t, m, moment, 10*time.Second)
@@ -242,7 +242,7 @@ func TestExpired(t *testing.T) {
 		}
 		told()
 		resume := s.pause("namespaces")
-		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
 		s.change("namespaces", watch.Deleted, "first")
 		s.change("namespaces", watch.Modified, "second")
 		s.change("namespaces", watch.Added, "third")
@@ -285,6 +285,6 @@ func TestAway(t *testing.T) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute) // by the bubble's clock: what still asks, ends
 	})
 }

@@ -10,8 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -41,46 +39,17 @@ func server(t testing.TB, more ...string) string {
 	ports := make([]string, 3)
 	for i := range ports {
 		var err error
-		_, ports[i], err = net.SplitHostPort(freePort(t))
+		_, ports[i], err = net.SplitHostPort(storetest.FreePort(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	dir := t.TempDir()
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// It ends in Cleanup, after those that use it.
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), path, append([]string{
+	storetest.Start(t, "Consul", path, append([]string{
 		"agent", "-dev", "-node", "test", "-disable-host-node-id", "-bind", "127.0.0.1", "-client", "127.0.0.1",
 		"-http-port", ports[0], "-server-port", ports[1], "-serf-lan-port", ports[2],
 		"-serf-wan-port", "-1", "-dns-port", "-1", "-grpc-port", "-1",
 	}, more...)...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		_ = log.Close()
-		if t.Failed() {
-			text, _ := os.ReadFile(log.Name())
-			t.Logf("Consul said:\n%s", text[max(0, len(text)-4000):])
-		}
-	})
 	return "127.0.0.1:" + ports[0]
-}
-
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func open(t testing.TB, addr string) *Client {
@@ -417,7 +386,7 @@ func TestRestoredFromBackup(t *testing.T) {
 // An endpoint that is gone leaves it to the next, also for a write.
 func TestNextEndpoint(t *testing.T) {
 	addr := server(t)
-	c := openWith(t, Config{Endpoints: []string{freePort(t), addr}})
+	c := openWith(t, Config{Endpoints: []string{storetest.FreePort(t), addr}})
 	t.Cleanup(func() { _ = c.Close() })
 	ready(t, c)
 	if _, err := c.Update(t.Context(), func(tx store.Tx) error { tx.Put(store.Root+"x", nil, nil); return nil }); err != nil {

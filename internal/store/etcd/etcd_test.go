@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -62,41 +60,12 @@ func realEtcd(t testing.TB) string {
 		}
 		t.Skip("etcd is not installed: apt-get install etcd-server")
 	}
-	client, peer := freePort(t), freePort(t)
-	dir := t.TempDir()
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// It ends in Cleanup, after those that use it.
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), path, "--name", "s-test", "--data-dir", filepath.Join(dir, "data"),
+	client, peer := storetest.FreePort(t), storetest.FreePort(t)
+	storetest.Start(t, "etcd", path, "--name", "s-test", "--data-dir", t.TempDir(),
 		"--listen-client-urls", "http://"+client, "--advertise-client-urls", "http://"+client,
 		"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer,
 		"--initial-cluster", "s-test=http://"+peer)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		_ = log.Close()
-		if t.Failed() {
-			text, _ := os.ReadFile(log.Name())
-			t.Logf("etcd said:\n%s", text[max(0, len(text)-4000):])
-		}
-	})
 	return client
-}
-
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func open(t testing.TB, addr string) *Client {
