@@ -72,6 +72,7 @@ const (
 	datapathProgToContainer   = "to_container"
 	datapathVarConnsShare     = "conns_share"
 	datapathVarConnsShort     = "conns_short"
+	datapathVarFastTicks      = "fast_ticks"
 	datapathVarHalfShort      = "half_short"
 	datapathVarHalfSlots      = "half_slots"
 	datapathVarLaneBits       = "lane_bits"
@@ -190,6 +191,7 @@ type datapathMapSpecs struct {
 type datapathVariableSpecs struct {
 	ConnsShare *ebpf.VariableSpec `ebpf:"conns_share"`
 	ConnsShort *ebpf.VariableSpec `ebpf:"conns_short"`
+	FastTicks  *ebpf.VariableSpec `ebpf:"fast_ticks"`
 	HalfShort  *ebpf.VariableSpec `ebpf:"half_short"`
 	HalfSlots  *ebpf.VariableSpec `ebpf:"half_slots"`
 	LaneBits   *ebpf.VariableSpec `ebpf:"lane_bits"`
@@ -327,6 +329,7 @@ func (m *datapathMaps) Close() error {
 type datapathVariables struct {
 	ConnsShare *ebpf.Variable `ebpf:"conns_share"`
 	ConnsShort *ebpf.Variable `ebpf:"conns_short"`
+	FastTicks  *ebpf.Variable `ebpf:"fast_ticks"`
 	HalfShort  *ebpf.Variable `ebpf:"half_short"`
 	HalfSlots  *ebpf.Variable `ebpf:"half_slots"`
 	LaneBits   *ebpf.Variable `ebpf:"lane_bits"`

@@ -65,6 +65,7 @@ func lend(t testing.TB, dir string, sizes map[string]uint32) (*objects, error) {
 // directory the maps that are pinned in o, or notes in pinned which are.
 func (o *objects) clone(at string) (*objects, error) {
 	c := &objects{pinned: map[string]*ebpf.Map{}}
+	c.datapathVariables = o.datapathVariables // which need no closing
 	from, to := reflect.ValueOf(o.datapathPrograms), reflect.ValueOf(&c.datapathPrograms).Elem()
 	for i := range from.NumField() {
 		p, err := from.Field(i).Interface().(*ebpf.Program).Clone()

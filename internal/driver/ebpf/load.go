@@ -235,6 +235,10 @@ func resize(spec *ebpf.CollectionSpec, sizes map[string]uint32) error {
 	if err != nil {
 		return fmt.Errorf("ebpf driver: count the processors: %w", err)
 	}
+	ticks, err := fastTicks()
+	if err != nil {
+		return err
+	}
 	places := shortPlaces(memory, cpus)
 	for name, bits := range places {
 		spec.Maps[name].MaxEntries = uint32(cpus) << bits //nolint:gosec // some thousand processors at most
@@ -244,6 +248,7 @@ func resize(spec *ebpf.CollectionSpec, sizes map[string]uint32) error {
 	for name, n := range map[string]uint32{
 		"half_slots": half, "half_short": many(half), "conns_short": many(open), "conns_share": max(1, open/16),
 		"lane_bits": places["lanes"], "pass_bits": places["passes"], "served_bits": places["served"],
+		"fast_ticks": ticks,
 	} {
 		if err := spec.Variables[name].Set(n); err != nil {
 			return fmt.Errorf("ebpf driver: set %s: %w", name, err)

@@ -1,7 +1,10 @@
 package ebpf
 
 import (
+	"encoding/binary"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/oracle"
 )
@@ -49,5 +52,34 @@ func TestNextConnectionIsJudged(t *testing.T) {
 	c.lose(t)
 	if got := c.pass(c.b, answer); got != 0 {
 		t.Error("an answer takes the short way of the connection before")
+	}
+}
+
+// TestPassesLast: what was decided counts for ten seconds, whatever the kernel's ticks are.
+func TestPassesLast(t *testing.T) {
+	c := newCrowded(t, nil)
+	last := func() (until uint64, at time.Time) {
+		at = time.Now()
+		c.connect("a connection", c.a, 10000, 1)
+		for _, set := range takenPlaces(t, c.drv.obj.Passes) {
+			for way := range slices.Chunk(set, passBytes) {
+				until = max(until, binary.NativeEndian.Uint64(way[liveUntil:]))
+			}
+		}
+		return until, at
+	}
+	first, begun := last()
+	var second, age float64
+	for second < 1 { // of the time that the programs count
+		c.all("its end", c.a, c.segments(c.a, 10000, 1, oracle.FlagRST, false))
+		until, now := last()
+		second, age = now.Sub(begun).Seconds(), float64(until-first)
+	}
+	var ticks uint32
+	if err := c.drv.obj.FastTicks.Get(&ticks); err != nil {
+		t.Fatal(err)
+	}
+	if lasts := float64(ticks) * second / age; lasts < 9 || lasts > 11 {
+		t.Errorf("it counts for %.1f s", lasts)
 	}
 }

@@ -3,6 +3,7 @@ package ebpf
 import (
 	"fmt"
 	"math/bits"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,6 +37,18 @@ const (
 func connsRoom(memory uint64) uint32 {
 	n := min(max(leastConns, memory/connsPart/connBytes), mostConns)
 	return 1 << (bits.Len64(n) - 1)
+}
+
+// fastFor is how long what was decided about a connection's packets counts on a short way.
+const fastFor = 10 * time.Second
+
+// fastTicks returns that in the kernel's ticks, which are what its coarse clocks advance by.
+func fastTicks() (uint32, error) {
+	var tick unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
+		return 0, fmt.Errorf("ebpf driver: ask for the kernel's tick: %w", err)
+	}
+	return uint32(fastFor.Nanoseconds() / max(tick.Nano(), int64(time.Millisecond))), nil //nolint:gosec // 10,000 at most
 }
 
 // machineMemory returns the machine's memory in bytes.

@@ -62,7 +62,7 @@ static __noinline int hit(__u64 *id, __u64 bytes)
 		return 0;
 	__u64 now = bpf_jiffies64();
 	struct tally *t = tally(*id);
-	if (t && t->id != *id && (!t->id || (__s64)(now - t->seen) > IDLE_TICKS)) {
+	if (t && t->id != *id && (!t->id || (__s64)(now - t->seen) > (__s64)IDLE_TICKS)) {
 		if (t->id)
 			hit_all(&t->id, &t->n);
 		t->id = *id;

@@ -2,10 +2,10 @@
 // The short way: what the long one decided about packets of an established TCP
 // or UDP connection over IPv4, found by look-ups in arrays before anything else
 // (places.h). It counts under the stamp of the decision (the epoch, and the turns of
-// both ends) and for at most a thousand ticks (1 to 10 s); then a packet goes the
-// long way again, which keeps the connection alive and judges it anew. What is
-// unusual about a packet (options, fragments, SYN, FIN, RST, lengths that do not
-// fit, an end that is no endpoint) sends it the long way.
+// both ends) and for at most ten seconds; then a packet goes the long way again, which
+// keeps the connection alive and judges it anew. What is unusual about a packet
+// (options, fragments, SYN, FIN, RST, lengths that do not fit, an end that is no
+// endpoint) sends it the long way.
 #pragma once
 
 #include "counted.h"
@@ -299,7 +299,7 @@ static __noinline int let_pass(struct pkt *p, __u32 in, __u32 both)
 	c->by.in = p->rule;
 	c->ways = ways;
 	c->stamp = p->stamp;
-	c->until = now + FAST_TICKS;
+	c->until = now + fast_ticks;
 	return 0;
 }
 
@@ -351,7 +351,7 @@ static __noinline int remember(struct pkt *p, struct settings *g, struct station
 		__builtin_memcpy(l->macs, p->to_mac, 6);
 	if ((l->hop || p->nat == NAT_BACK) && !l->tag)
 		__builtin_memcpy(l->macs + 6, g->router, 6);
-	l->until = now + FAST_TICKS;
+	l->until = now + fast_ticks;
 	if (!p->nat) {
 		struct lane *place = lane_place(cpu, l->ends, l->from, now);
 		if (!place)

@@ -10,12 +10,11 @@
 
 #include "conntrack.h"
 
-#define FAST_TICKS 1000
-#define IDLE_TICKS (10 * FAST_TICKS) // of a rule that nothing hits: packets take the long way more often
+// Set when the programs are loaded: how long a place counts, in ticks, and of the number
+// of sets that each processor has, of which the maps are as big.
+const volatile __u32 fast_ticks = 1000, lane_bits = 10, pass_bits = 11, served_bits = 10;
 
-// Of the number of sets that each processor has; the driver sets them, and makes the
-// maps as big.
-const volatile __u32 lane_bits = 10, pass_bits = 11, served_bits = 10;
+#define IDLE_TICKS (10 * (__u64)fast_ticks) // of a rule that nothing hits: packets take the long way more often
 
 #define LANES 2
 #define PASSES 4
