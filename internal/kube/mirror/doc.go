@@ -7,6 +7,6 @@
 // exactly what the mirror has, the mirror is as late as the list. One such question
 // runs at a time, and all who waited when it began share its answer.
 //
-// It gives the objects no meaning, and writes nothing. How it talks to an API server
-// is its user's affair (Source).
+// It gives the objects no meaning, and writes nothing. Sources has where the kinds come
+// from that policy is made of; a test's Source may be anything.
 package mirror

@@ -1,0 +1,258 @@
+package mirror
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
+	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+)
+
+// The kinds that policy is made of, as an API server names them.
+const (
+	Pods                   = "pods"
+	Namespaces             = "namespaces"
+	NetworkPolicies        = "networkpolicies"
+	ClusterNetworkPolicies = "clusternetworkpolicies"
+)
+
+// appearEvery is how often it is looked whether a resource has come that an API
+// server did not have. Whoever waits for a moment does not wait for this.
+const appearEvery = 10 * time.Second
+
+// Sources returns where the kinds come from that policy is made of: the API server
+// that a configuration leads to. Nobody is asked yet. Of the objects it leaves out
+// what nobody here reads (Trim).
+func Sources(config *rest.Config) (map[string]Source, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, networkingv1.AddToScheme, policyv1alpha2.Install} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // a list of many pages is not held back here: the API server does that
+	names, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]Source{}
+	for _, k := range []struct {
+		resource schema.GroupVersionResource
+		list     func() runtime.Object
+		optional bool
+		format   string
+	}{
+		{corev1.SchemeGroupVersion.WithResource(Pods), func() runtime.Object { return &corev1.PodList{} }, false, runtime.ContentTypeProtobuf},
+		{corev1.SchemeGroupVersion.WithResource(Namespaces), func() runtime.Object { return &corev1.NamespaceList{} }, false, runtime.ContentTypeProtobuf},
+		{networkingv1.SchemeGroupVersion.WithResource(NetworkPolicies), func() runtime.Object { return &networkingv1.NetworkPolicyList{} }, false, runtime.ContentTypeProtobuf},
+		{schema.GroupVersion(policyv1alpha2.GroupVersion).WithResource(ClusterNetworkPolicies), func() runtime.Object { return &policyv1alpha2.ClusterNetworkPolicyList{} }, true, runtime.ContentTypeJSON},
+	} {
+		c := rest.CopyConfig(config)
+		group := k.resource.GroupVersion()
+		c.GroupVersion, c.APIPath = &group, "/apis"
+		if group.Group == "" {
+			c.APIPath = "/api"
+		}
+		c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+		c.ContentType, c.AcceptContentTypes = k.format, runtime.ContentTypeJSON
+		if k.format != runtime.ContentTypeJSON {
+			c.AcceptContentTypes = k.format + "," + runtime.ContentTypeJSON
+		}
+		client, err := rest.RESTClientFor(c)
+		if err != nil {
+			return nil, err
+		}
+		out[k.resource.Resource] = &resource{
+			name: k.resource.Resource, client: client, names: names.Resource(k.resource),
+			options: runtime.NewParameterCodec(scheme), empty: k.list, optional: k.optional,
+		}
+	}
+	return out, nil
+}
+
+// resource is a Source: one resource of an API server.
+type resource struct {
+	name    string
+	client  rest.Interface
+	names   metadata.Getter
+	options runtime.ParameterCodec
+	empty   func() runtime.Object
+	// optional: an API server without the resource has none of its objects, and may
+	// get it any time.
+	optional bool
+
+	mu     sync.Mutex
+	absent chan struct{} // nil = it is there; closed when it was seen to come
+}
+
+// List lists in pages. A list of which the API server forgot the rest is asked for
+// again as a whole, which is consistent too.
+func (r *resource) List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	all, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		list := r.empty()
+		err := r.get(o).Do(ctx).Into(list)
+		if err == nil {
+			err = meta.EachListItem(list, func(item runtime.Object) error { Trim(item); return nil })
+		}
+		return list, err
+	}).List(ctx, o)
+	if r.is(err) {
+		return r.empty(), nil
+	}
+	return all, err
+}
+
+func (r *resource) get(o metav1.ListOptions) *rest.Request {
+	return r.client.Get().Resource(r.name).VersionedParams(&o, r.options)
+}
+
+// Versions lists the metadata alone.
+func (r *resource) Versions(ctx context.Context) (runtime.Object, error) {
+	all, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return r.names.List(ctx, o)
+	}).List(ctx, metav1.ListOptions{})
+	if r.optional && apierrors.IsNotFound(err) {
+		return r.empty(), nil
+	}
+	if err == nil {
+		r.came() // a watch that waits for it ends now
+	}
+	return all, err
+}
+
+// is remembers whether the resource is absent, which the answer to a request tells.
+func (r *resource) is(err error) (absent bool) {
+	if !r.optional {
+		return false
+	}
+	if !apierrors.IsNotFound(err) {
+		if err == nil {
+			r.came()
+		}
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.absent == nil {
+		r.absent = make(chan struct{})
+	}
+	return true
+}
+
+func (r *resource) came() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.absent != nil {
+		close(r.absent)
+		r.absent = nil
+	}
+}
+
+// Watch watches from a resource version on. Of a resource that is absent the watch
+// has nothing to tell, and ends as expired when it comes; one that went expires, so
+// that the list after it says that there is nothing.
+func (r *resource) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	r.mu.Lock()
+	came := r.absent
+	r.mu.Unlock()
+	switch {
+	case came != nil:
+		return r.await(ctx, came), nil
+	case r.optional && o.ResourceVersion == "": // it came since the list
+		return nil, errGone
+	}
+	o.Watch = true
+	w, err := r.get(o).Watch(ctx)
+	if err != nil {
+		if r.optional && apierrors.IsNotFound(err) {
+			return nil, errGone
+		}
+		return nil, err
+	}
+	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+		if e.Type != watch.Error {
+			Trim(e.Object)
+		}
+		return e, true
+	}), nil
+}
+
+// await is the watch of a resource that is absent.
+func (r *resource) await(ctx context.Context, came <-chan struct{}) watch.Interface {
+	ctx, cancel := context.WithCancel(ctx)
+	events := make(chan watch.Event, 1)
+	go func() {
+		defer close(events)
+		tick := time.NewTicker(appearEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-came:
+				gone := apierrors.NewResourceExpired("the resource has come").ErrStatus
+				events <- watch.Event{Type: watch.Error, Object: &gone} // the buffer has room for it
+				return
+			case <-tick.C:
+				// What fails is asked again at the next tick; an API server that has it
+				// closes came.
+				if _, err := r.names.List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
+					r.came()
+				}
+			}
+		}
+	}()
+	return &awaiting{events: events, stop: cancel}
+}
+
+type awaiting struct {
+	events chan watch.Event
+	stop   context.CancelFunc
+}
+
+func (a *awaiting) Stop()                          { a.stop() }
+func (a *awaiting) ResultChan() <-chan watch.Event { return a.events }
+
+// Trim takes from an object what nobody here reads, most of it, so that many pods
+// take little room: who manages which field, annotations, and of a pod all but what
+// says where it runs, whether it does, and which ports it names.
+func Trim(o runtime.Object) {
+	m, err := meta.Accessor(o)
+	if err != nil {
+		return // a status: it has no metadata of an object
+	}
+	m.SetManagedFields(nil)
+	m.SetAnnotations(nil)
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	pod.Spec = corev1.PodSpec{
+		NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork,
+		Containers: ports(pod.Spec.Containers), InitContainers: ports(pod.Spec.InitContainers),
+	}
+	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase}
+}
+
+// ports are those of containers that name ports.
+func ports(all []corev1.Container) (out []corev1.Container) {
+	for _, c := range all {
+		if len(c.Ports) > 0 {
+			out = append(out, corev1.Container{Name: c.Name, Ports: c.Ports, RestartPolicy: c.RestartPolicy})
+		}
+	}
+	return out
+}
