@@ -83,3 +83,34 @@ func TestPassesLast(t *testing.T) {
 		t.Errorf("it counts for %.1f s", lasts)
 	}
 }
+
+// TestEndsGoShort: what ends a connection goes its short way, and is noted in the
+// connection's entry; without one it is judged.
+func TestEndsGoShort(t *testing.T) {
+	c := newCrowded(t, nil)
+	const fin, ack = oracle.FlagFIN, oracle.FlagACK
+	c.connect("a connection", c.a, 10000, 1)
+	c.all("an answer", c.b, c.segments(c.a, 10000, 1, ack, true))
+	if err := emptyMap(c.drv.obj.Stations); err != nil { // without which the long way lets nothing by
+		t.Fatal(err)
+	}
+	state := func() (s uint8) {
+		for _, v := range c.conns() {
+			s |= v.State
+		}
+		return s & (connFin | connFinReply)
+	}
+	c.all("the end of who asked", c.a, c.segments(c.a, 10000, 1, fin|ack, false))
+	if got := state(); got != connFin {
+		t.Errorf("after who asked has ended it, its state is %#x", got)
+	}
+	c.all("the other end", c.b, c.segments(c.a, 10000, 1, fin|ack, true))
+	if got := state(); got != connFin|connFinReply {
+		t.Errorf("after both have ended it, its state is %#x", got)
+	}
+	c.lose(t)
+	c.all("an acknowledgement", c.a, c.segments(c.a, 10000, 1, ack, false))
+	if n := c.pass(c.a, c.segments(c.a, 10000, 1, fin|ack, false)); n != 0 {
+		t.Error("the end of a connection that is gone goes the short way")
+	}
+}

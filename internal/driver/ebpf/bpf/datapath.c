@@ -61,6 +61,7 @@ static __always_inline int short_way(struct __sk_buff *skb, struct fast *f, stru
 {
 	struct lane *l = f->lane;
 	__u32 out = l->to, len = skb->len, changed = changes(f);
+	note_end(f);
 	if (l->tag) {
 		if (!fits(skb, g->mtu) || (changed && change(skb, f)))
 			return LONG_WAY;

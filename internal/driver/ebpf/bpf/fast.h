@@ -4,8 +4,8 @@
 // (places.h). It counts under the stamp of the decision (the epoch, and the turns of
 // both ends) and for at most ten seconds; then a packet goes the long way again, which
 // keeps the connection alive and judges it anew. What is unusual about a packet
-// (options, fragments, SYN, FIN, RST, lengths that do not fit, an end that is no
-// endpoint) sends it the long way.
+// (options, fragments, SYN, RST, lengths that do not fit, an end that is no endpoint)
+// sends it the long way. A FIN is noted in the connection's entry besides.
 #pragma once
 
 #include "counted.h"
@@ -18,6 +18,8 @@ struct fast {
 	struct lane *lane;
 	struct allowed *by;
 	struct served *served; // 0 = it is not translated
+	struct ct *ends; // the connection that the packet ends, if it does
+	__u64 fin; // and its state for that
 };
 
 struct fast_header {
@@ -72,45 +74,95 @@ static __always_inline int in_lane(const struct lane *l, const struct fast_heade
 	return l->stamp == stamp && lives_on(l->until, now);
 }
 
-// whole tells whether there is nothing unusual about a packet of len bytes.
+#define WHOLE 1
+#define WHOLE_END 2
+
+// whole tells whether there is nothing unusual about a packet of len bytes, or nothing but
+// a FIN; 0 = there is.
 static __always_inline int whole(const struct fast_header *h, void *end, __u32 len, __u64 ends)
 {
-	__u32 total = bpf_ntohs(AT(h, len)), l4;
+	__u32 total = bpf_ntohs(AT(h, len)), l4, is = WHOLE;
 	if (AT(h, frag) & bpf_htons(0xbfff) || total < 28 || total + 14 > len || !h->ttl || !summed(h, ends))
 		return 0;
 	if (h->proto == P_TCP) {
 		if ((void *)h + 54 > end)
 			return 0;
 		l4 = (h->offset >> 4) * 4;
-		if (l4 < 20 || (h->flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)
+		if (l4 < 20 || (h->flags & (TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)
 			return 0;
+		if (h->flags & TCP_FIN)
+			is = WHOLE_END;
 	} else {
 		l4 = bpf_ntohs(AT(h, udp_len));
 		if (l4 < 8)
 			return 0;
 	}
-	return l4 + 20 <= total;
+	return l4 + 20 <= total ? is : 0;
+}
+
+// ended finds the open connection that a packet of a lane ends, if the long way would let
+// it by as it stands.
+static __noinline struct ct *ended(struct fast *f, __u64 ends, __u32 ports, __u32 stamp)
+{
+	struct ct_key k = {};
+	__u32 src = ends, dst = ends >> 32, flip = src > dst;
+	if (!f || src == dst)
+		return 0;
+	k.domain = f->lane->domain;
+	k.proto = P_TCP;
+	k.lo_port = bpf_ntohs(flip ? ports >> 16 : ports);
+	k.hi_port = bpf_ntohs(flip ? ports : ports >> 16);
+	if (flip)
+		ends = ends << 32 | ends >> 32;
+	src = ends;
+	dst = ends >> 32;
+	map4(&k.lo, (void *)&src);
+	map4(&k.hi, (void *)&dst);
+	struct ct *c = bpf_map_lookup_elem(&conns, &k);
+	if (!c || c->stamp != stamp || c->state & (CT_WAY | CT_SERVICE))
+		return 0;
+	f->fin = flip == c->flipped ? CT_FIN : CT_FIN << 1;
+	return c;
+}
+
+// note_end notes in a connection's entry that one of its ends has ended it.
+static __always_inline void note_end(struct fast *f)
+{
+	if (!f->ends)
+		return;
+	__u8 state = f->ends->state | f->fin;
+	if (state != f->ends->state)
+		f->ends->state = state;
+	f->ends->seen = bpf_ktime_get_coarse_ns();
 }
 
 // remembered finds what was decided about a packet of len bytes; 0 = nothing
-// that counts. The first 42 bytes are there. Translations are asked for where nothing
-// else is found: a host without services has none.
+// that counts. The first 42 bytes are there. The packet itself is looked at first: those
+// that open a connection would find nothing, by misses of the cache. Translations are
+// asked for where nothing else is found: a host without services has none.
 static __always_inline int remembered(struct fast *f, struct fast_header *h, void *end, __u32 len, const struct settings *g, __u32 epoch, __u32 ifindex, __u32 tag)
 {
 	__u64 ends = AT(h, ends), from = (__u64)tag << 32 | ifindex, now = bpf_jiffies64();
 	__u32 ports = AT(h, ports), proto = h->proto, cpu = bpf_get_smp_processor_id();
+	int is = whole(h, end, len, ends);
+	if (!is)
+		return 0;
 	struct lane *l = lane_of(cpu, ends, from);
 	f->served = 0;
+	f->ends = 0;
 	if (l) {
 		__u32 stamp = stamp_of(l, epoch);
 		struct pass *c = in_lane(l, h, stamp, now) ? pass_of(cpu, ends, ports, l->domain, proto) : 0;
 		if (c && c->stamp == stamp && lives_on(c->until, now) && c->ways & 1 << backwards(ends, ports)) {
 			f->lane = l;
 			f->by = &c->by;
-			return whole(h, end, len, ends);
+			if (is == WHOLE)
+				return 1;
+			f->ends = ended(f, ends, ports, stamp);
+			return f->ends != 0;
 		}
 	}
-	if (!g->services)
+	if (!g->services || is != WHOLE)
 		return 0;
 	struct served *s = served_of(cpu, ends, from, ports, proto);
 	if (!s || !in_lane(&s->lane, h, stamp_of(&s->lane, epoch) + served_turns(s), now))
@@ -118,7 +170,7 @@ static __always_inline int remembered(struct fast *f, struct fast_header *h, voi
 	f->lane = &s->lane;
 	f->by = &s->by;
 	f->served = s;
-	return whole(h, end, len, ends);
+	return 1;
 }
 
 // remembered_frame is remembered for a whole frame.
