@@ -21,6 +21,7 @@ type claim struct {
 	numbers held[tables.NumberKey]
 	// What this run adds of services.
 	services, fronts int
+	named            map[model.ServiceKey][]model.ServiceKey // new ones, by asAsked
 }
 
 // held is what a claim holds: a long list's may be tens of thousands.
@@ -57,7 +58,7 @@ func (c *Controller) claim() *claim { return &claim{c: c} }
 func (cl *claim) rewind() {
 	cl.addrs.rewind()
 	cl.numbers.rewind()
-	cl.services, cl.fronts = 0, 0
+	cl.services, cl.fronts, cl.named = 0, 0, nil
 }
 
 // addr holds the next free address in allowed; false when there is none.

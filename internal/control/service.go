@@ -3,8 +3,10 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -15,6 +17,7 @@ var (
 	serviceRows       = newRowsPart[model.ServiceKey, model.Service](func(k model.ServiceKey) model.TenantName { return k.Tenant }, lessService)
 	serviceFronts     = newPart(func() *int { return new(int) }) // of all services
 	servicesOfNetwork = newPart(func() index[model.NetworkKey, model.ServiceKey] { return index[model.NetworkKey, model.ServiceKey]{} })
+	servicesByName    = newPart(func() index[model.ServiceKey, model.ServiceKey] { return index[model.ServiceKey, model.ServiceKey]{} })
 	endpointsByLabel  = newPart(func() index[labelKey, model.EndpointKey] { return index[labelKey, model.EndpointKey]{} })
 
 	_ = register(serviceRows, enterService, kind{
@@ -29,12 +32,49 @@ func lessService(a, b model.ServiceKey) int { return less(a.Tenant, b.Tenant, a.
 func enterService(v *View, k model.ServiceKey, old, now *model.Service, _ store.Revision) {
 	if old != nil {
 		servicesOfNetwork.in(v).put(old.NetworkKey(), k, false)
+		servicesByName.in(v).put(asAsked(k), k, false)
 		*serviceFronts.in(v) -= old.Fronts()
 	}
 	if now != nil {
 		servicesOfNetwork.in(v).put(now.NetworkKey(), k, true)
+		servicesByName.in(v).put(asAsked(k), k, true)
 		*serviceFronts.in(v) += now.Fronts()
 	}
+}
+
+// asAsked is a service's key with its name as the name server is asked for it: without
+// capitals (RFC 4343).
+func asAsked(k model.ServiceKey) model.ServiceKey {
+	return model.ServiceKey{Tenant: k.Tenant, Name: strings.ToLower(k.Name)}
+}
+
+// lacksName refuses, with model.ErrConflict, a new service whose name another one of
+// its tenant has but for capitals: containers that ask for either would get the
+// addresses of one. Like fitService it goes by what the mirror knows and what this
+// transaction has put: two that come at the same moment may both stay, as those of
+// before this was refused do.
+func (v *View) lacksName(tx store.Tx, k model.ServiceKey, cl *claim) error {
+	v.mu.RLock()
+	others := slices.Collect(maps.Keys(servicesByName.in(v)[asAsked(k)]))
+	v.mu.RUnlock()
+	slices.SortFunc(others, lessService)
+	for _, o := range append(others, cl.named[asAsked(k)]...) {
+		if o == k {
+			continue
+		}
+		there, err := tables.LoadBalancers.Find(tx, o)
+		if err != nil {
+			return err
+		}
+		if there.Exists() {
+			return model.Errorf(model.ErrConflict, "serviceName %q: service %q has this name but for capitals, which do not matter to those who ask for a name: choose another one", k.Name, o.Name)
+		}
+	}
+	if cl.named == nil {
+		cl.named = map[model.ServiceKey][]model.ServiceKey{}
+	}
+	cl.named[asAsked(k)] = append(cl.named[asAsked(k)], k)
+	return nil
 }
 
 // labelKey is a label that an endpoint of a network has.
@@ -98,6 +138,9 @@ func (c *Controller) putService(ctx context.Context, tx store.Tx, cl *claim, s m
 		return err
 	}
 	if !old.Exists() {
+		if err := c.view.lacksName(tx, s.Key, cl); err != nil {
+			return err
+		}
 		if err := refer(tx, tables.TargetNetwork(s.NetworkKey()), "service", s.Key.String()); err != nil {
 			return err
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
@@ -35,6 +37,7 @@ func TestBadServices(t *testing.T) {
 		{with(service("x", "n", "", "a=b"), func(s *model.Service) { s.Ports = append(s.Ports, s.Ports[0]) }), model.ErrInvalid, "once"},
 		{with(service("x", "n", "", "a=b"), func(s *model.Service) { s.Ports = nil }), model.ErrInvalid, "ports"},
 		{service("a_b", "n", "", "a=b"), model.ErrInvalid, "serviceName"},
+		{service("ONE", "n", "", "a=b"), model.ErrConflict, `"one" has this name but for capitals`},
 	} {
 		c.refused(tc.kind, tc.part, func() error { return c.try(tc.service) })
 	}
@@ -44,6 +47,40 @@ func TestBadServices(t *testing.T) {
 		t.Error("somebody provides it")
 	}
 	checkKinds(t, c)
+}
+
+// Of names that differ in capitals only one is taken, in one list too; when it goes
+// another may come in the same step, what exists already may change, and other tenants
+// have names of their own.
+func TestServiceNamesDiffer(t *testing.T) {
+	c := newCluster(t)
+	c.put(network("n", "10.1.0.0/24"), service("Shop", "n", "", "a=b"))
+	list := func(names ...string) error {
+		var changes []Change
+		for _, name := range names {
+			changes = append(changes, c.ChangeService(valid(service(name, "n", "", "a=b"))))
+		}
+		_, _, err := c.Apply(testContext(t), changes, false, nil)
+		return err
+	}
+	c.fresh()
+	before := c.dump()
+	c.refused(model.ErrConflict, `"Shop" has this name`, func() error { return list("shop") })
+	c.refused(model.ErrConflict, `has this name but for capitals`, func() error { return list("db", "DB") })
+	if diff := cmp.Diff(before, c.dump()); diff != "" {
+		t.Errorf("a refusal changed (-before +after):\n%s", diff)
+	}
+	c.ok(list("Shop")) // itself
+	c.put(service("Shop", "n", "", "a=c"))
+	c.ok(c.remove(svcKey("Shop")))
+	c.put(service("shop", "n", "", "a=b"))
+	c.fresh()
+
+	v := c.fresh() // as if it had been made before names were refused
+	v.mu.Lock()
+	servicesByName.in(v).put(svcKey("shop"), svcKey("SHOP"), true)
+	v.mu.Unlock()
+	c.put(service("shop", "n", "", "a=c"))
 }
 
 // What hosts could not hold is refused with what there is and the limit: alone, in
