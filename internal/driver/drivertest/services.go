@@ -62,6 +62,7 @@ func testServices(t *testing.T, h Harness) {
 		{"Local", (*services).local},
 		{"Policy", (*services).policy},
 		{"Ends", (*services).ends},
+		{"Anew", (*services).anew},
 		{"Affinity", (*services).affinity},
 		{"Spread", (*services).spread},
 		{"Many", (*services).many},

@@ -365,6 +365,10 @@ func (p *pass) removeServices(after *servicePass) error {
 		}
 	}
 	if p.scratch {
+		for seed := range p.serving.numbers { // the maps had it, and no picture names it
+			after.clients[seed] = true
+		}
+		clear(p.serving.numbers)
 		if err := errors.Join(p.services.sweep(), p.servicePorts.sweep(), p.backends.sweep()); err != nil {
 			return err
 		}
@@ -376,11 +380,14 @@ func (p *pass) removeServices(after *servicePass) error {
 	return p.forgetClients(after.clients)
 }
 
-// forgetClients takes out who stays with which backend of services that are gone, and
-// what is counted of them.
+// forgetClients takes out who stays with which backend of services that are gone, their
+// connections' translations, and what is counted of them. No packet is led there any more.
 func (p *pass) forgetClients(gone map[uint64]bool) error {
 	if len(gone) == 0 {
 		return nil
+	}
+	if err := p.endTranslations(gone); err != nil {
+		return err
 	}
 	var left []affineKey
 	if err := eachEntry("affines", p.obj.Affines, 1, func(k affineKey, _ affine) {

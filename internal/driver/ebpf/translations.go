@@ -85,6 +85,26 @@ func (d *Driver) readTranslations() (all map[connKey]connKey, counts map[counted
 	return all, counts, err
 }
 
+// endTranslations takes out those of services that are gone, by their seeds: one that is
+// made anew begins without them. The connections behind them age by themselves, and
+// translate nothing.
+func (d *Driver) endTranslations(gone map[uint64]bool) error {
+	var left []connKey
+	if err := eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
+		if gone[t.Seed] {
+			left = append(left, k)
+		}
+	}); err != nil {
+		return err
+	}
+	for _, k := range left {
+		if err := d.obj.Translations.Delete(k); err != nil && !isNotExist(err) {
+			return writeError{fmt.Errorf("write map translations: %w", err)}
+		}
+	}
+	return nil
+}
+
 // sweepAffines forgets the clients whose time is over, and counts the others by their
 // services.
 func (d *Driver) sweepAffines(now uint64) error {
