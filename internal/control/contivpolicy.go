@@ -61,6 +61,9 @@ func (c *Controller) putPolicy(tx store.Tx, p model.Policy) error {
 			return err
 		}
 	}
+	if !old.Exists() && p.Owner == model.OwnerUser && p.Key.Name.Reserved() { // one that is there since before may stay
+		return model.InvalidField("policyName", p.Key.Name, "must not begin so: such names are kept for policies of Kubernetes")
+	}
 	if err := c.selectByLabels(tx, namedSelector{"applies", p.Applies}); err != nil {
 		return err
 	}
@@ -80,6 +83,8 @@ func (c *Controller) putPolicy(tx store.Tx, p model.Policy) error {
 // written, or by somebody else than its owner.
 func mayChange(p model.Policy, kind model.PolicyKind, owner model.PolicyOwner) error {
 	switch {
+	case p.Owner != owner && p.Owner == model.OwnerKubernetes && p.Key.Name.Reserved():
+		return model.Errorf(model.ErrConflict, "policy %q belongs to %s: change %s there", p.Key, p.Owner, p.Key.Name.KubernetesObject())
 	case p.Owner != owner:
 		return model.Errorf(model.ErrConflict, "policy %q belongs to %s, which alone may change it", p.Key, p.Owner)
 	case p.Kind != kind:

@@ -63,6 +63,9 @@ func TestNetworkPolicies(t *testing.T) {
 	c.ok(put(byDB)) // again
 	c.ok(put(kube))
 	c.ok(putRule(networkRule("n1", "1", bySelector(func(s *model.Selector) { s.Group = "idle" }))))
+	for _, name := range []string{"kubernetes.a.b.c", "kubernetes-cluster.x"} {
+		c.ok(put(networkPolicy(name, func(p *model.Policy) { p.Owner = model.OwnerKubernetes })))
+	}
 	ofKube := model.RuleKey{Tenant: "default", Policy: "ofkube", Rule: "1"}
 	c.ok(c.putNetworkRule(networkRule("ofkube", "1"), model.OwnerKubernetes))
 
@@ -81,6 +84,10 @@ func TestNetworkPolicies(t *testing.T) {
 		"a rule in a Contiv policy":          {putRule(networkRule("p1", "9")), model.ErrConflict, "is a contiv policy"},
 		"Kubernetes' by hand":                {put(networkPolicy("ofkube")), model.ErrConflict, "belongs to kubernetes"},
 		"a rule of Kubernetes' by hand":      {putRule(networkRule("ofkube", "2")), model.ErrConflict, "belongs to kubernetes"},
+		"a name kept for Kubernetes":         {put(networkPolicy("kubernetes.a.d")), model.ErrInvalid, "kept for policies of Kubernetes"},
+		"so of a Contiv policy":              {c.try(policy("kubernetes-long.d")), model.ErrInvalid, "kept for policies of Kubernetes"},
+		"a NetworkPolicy by hand":            {put(networkPolicy("kubernetes.a.b.c")), model.ErrConflict, "change NetworkPolicy a/b.c there"},
+		"a ClusterNetworkPolicy by hand":     {c.DeleteNetworkPolicy(ctx, policyKey("kubernetes-cluster.x"), model.OwnerUser), model.ErrConflict, "change ClusterNetworkPolicy x there"},
 		"deleting Kubernetes' by hand":       {c.DeleteNetworkPolicy(ctx, kube.Key, model.OwnerUser), model.ErrConflict, "belongs to kubernetes"},
 		"deleting its rule by hand":          {c.DeleteNetworkRule(ctx, ofKube, model.OwnerUser), model.ErrConflict, "belongs to kubernetes"},
 		"deleting it in 1.x's words":         {c.remove(byDB.Key), model.ErrConflict, "is a network policy"},
@@ -102,7 +109,7 @@ func TestNetworkPolicies(t *testing.T) {
 	if n := len(v.Policies("default")) + len(v.RulesOfPolicy(byDB.Key)); n != 2 {
 		t.Errorf("%d policies and rules are told in 1.x's words", n)
 	}
-	if n := len(v.AnyPolicies("default")) + len(v.AnyRulesOf(byDB.Key)); n != 5 {
+	if n := len(v.AnyPolicies("default")) + len(v.AnyRulesOf(byDB.Key)); n != 7 {
 		t.Errorf("%d policies and rules in all", n)
 	}
 
@@ -126,7 +133,9 @@ func TestNetworkPolicies(t *testing.T) {
 	c.ok(c.DeleteNetworkPolicy(ctx, byDB.Key, model.OwnerUser))
 	c.ok(c.remove(groupKey("pool")))
 	c.ok(c.DeleteNetworkRule(ctx, ofKube, model.OwnerKubernetes))
-	c.ok(c.DeleteNetworkPolicy(ctx, kube.Key, model.OwnerKubernetes))
+	for _, name := range []string{"ofkube", "kubernetes.a.b.c", "kubernetes-cluster.x"} {
+		c.ok(c.DeleteNetworkPolicy(ctx, policyKey(name), model.OwnerKubernetes))
+	}
 	v = c.fresh()
 	if n := len(v.AnyPolicies("default")) + len(v.AnyRulesOf(byDB.Key)); n != 2 {
 		t.Errorf("%d policies and rules are left", n)

@@ -251,12 +251,12 @@ func TestNames(t *testing.T) {
 		NetworkPolicyName("a", "b.c"), NetworkPolicyName("a-b", "c"), ClusterNetworkPolicyName("a.b.c"), NetworkPolicyName("ns", long), NetworkPolicyName("ns", long+"x"), ClusterNetworkPolicyName(long),
 		NetworkPolicyName(strings.Repeat("s", 50), "ab"), NetworkPolicyName(strings.Repeat("s", 50), "abc"),
 	} {
-		if _, err := model.ParsePolicyKey("t:" + string(n)); err != nil || seen[n] || !Reserved(n) {
-			t.Errorf("%s: %v, seen %v, reserved %v", n, err, seen[n], Reserved(n))
+		if _, err := model.ParsePolicyKey("t:" + string(n)); err != nil || seen[n] || !n.Reserved() {
+			t.Errorf("%s: %v, seen %v, reserved %v", n, err, seen[n], n.Reserved())
 		}
 		seen[n] = true
 	}
-	if got := NetworkPolicyName("ns", "web"); got != "kubernetes.ns.web" || Reserved("kubernetes") || Reserved("web") {
+	if got := NetworkPolicyName("ns", "web"); got != "kubernetes.ns.web" || model.PolicyName("kubernetes").Reserved() || model.PolicyName("web").Reserved() {
 		t.Errorf("%s, or more is reserved than has to be", got)
 	}
 }
