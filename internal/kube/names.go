@@ -14,7 +14,9 @@ func NetworkPolicyName(namespace, name string) model.PolicyName {
 }
 
 // ClusterNetworkPolicyName is the name of a ClusterNetworkPolicy's rows.
-func ClusterNetworkPolicyName(name string) model.PolicyName { return fitting(model.OfClusterNetworkPolicy + name) }
+func ClusterNetworkPolicyName(name string) model.PolicyName {
+	return fitting(model.OfClusterNetworkPolicy + name)
+}
 
 // fitting is a name, or where that is longer than names are the first 160 bits of its
 // SHA-256: too many for somebody to find another object with the same.
