@@ -26,7 +26,9 @@ func (s *services) anew() {
 			s.have(s.shop("db1", "db2"))
 			others := 0
 			for _, p := range asked {
-				if s.reached(what+": the service is made anew", goOn(p), "db1", "db2").Key.ID == "db2" {
+				e := s.reached(what+": the service is made anew", goOn(p), "db1", "db2")
+				s.answered(what+": the service is made anew", client, p, s.replyOf(goOn(p), e))
+				if e.Key.ID == "db2" {
 					others++
 				}
 			}

@@ -85,22 +85,29 @@ func (d *Driver) readTranslations() (all map[connKey]connKey, counts map[counted
 	return all, counts, err
 }
 
-// endTranslations takes out those of services that are gone, by their seeds: one that is
-// made anew begins without them. The connections behind them age by themselves, and
-// translate nothing.
+// endTranslations takes out those of services that are gone, by their seeds, and the
+// connections behind them: a service that is made anew begins without them, and another
+// one that has the same tuple behind it finds it free.
 func (d *Driver) endTranslations(gone map[uint64]bool) error {
 	var left []connKey
+	behind := map[connKey]bool{}
 	if err := eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
-		if gone[t.Seed] {
-			left = append(left, k)
+		if !gone[t.Seed] {
+			return
 		}
-	}); err != nil {
+		if left = append(left, k); k.Pad == frontKey || k.Pad == frontOutsideKey {
+			behind[t.behind()] = true
+		}
+	}); err != nil || len(left) == 0 {
 		return err
 	}
 	for _, k := range left {
 		if err := d.obj.Translations.Delete(k); err != nil && !isNotExist(err) {
 			return writeError{fmt.Errorf("write map translations: %w", err)}
 		}
+	}
+	if err := d.conns.sweep(func(k connKey, _ conn) bool { return behind[k] }); err != nil {
+		return writeError{err}
 	}
 	return nil
 }
