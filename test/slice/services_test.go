@@ -84,6 +84,10 @@ func services(t *testing.T, driver string) {
 	}
 	until("both answer", answers("web1", "web2"))
 	c.shares(driver)
+	third := labelled("web3", "h2")
+	c.add(third)
+	until("all three answer", answers("web1", "web2", "web3"))
+	c.providerEnds([]netip.Addr{v4, v6}, third)
 	living, err := c.space("c").Dial(t.Context(), "tcp", netip.AddrPortFrom(v4, 8000).String())
 	if err != nil {
 		t.Fatal(err)
