@@ -29,10 +29,23 @@ type Change struct {
 	late *Change
 	// alone is the use-case for an object that is too large for one transaction;
 	// nil = none is. It returns the object and the revision of the last one.
-	alone func(ctx context.Context) (any, store.Revision, error)
+	alone func(ctx context.Context, fence *store.Fence) (any, store.Revision, error)
+	fence *store.Fence // of a leader whose change it is; nil = anybody's
 	// hold are rows that many changes write: this process makes one such change
 	// after the other, instead of retrying.
 	hold []string
+}
+
+// Under makes a change a leader's: it is committed only while the term lasts, else the
+// error is store.ErrFenced.
+func (ch Change) Under(fence store.Fence) Change {
+	put := ch.put
+	ch.fence = &fence
+	ch.put = func(ctx context.Context, tx store.Tx, cl *claim) error {
+		fence.Require(tx)
+		return put(ctx, tx, cl)
+	}
+	return ch
 }
 
 // Commit is what a change has done.
@@ -75,7 +88,7 @@ func (c *Controller) Put(ctx context.Context, ch Change) (Commit, error) {
 	})
 	cl.done(rev)
 	if errors.Is(err, store.ErrTooLarge) && ch.alone != nil {
-		out.Object, rev, err = ch.alone(ctx)
+		out.Object, rev, err = ch.alone(ctx, ch.fence)
 	}
 	out.Revision = rev
 	return out, err
@@ -230,7 +243,7 @@ func (c *Controller) applySome(ctx context.Context, steps []step) error {
 	})
 	cl.done(rev)
 	if errors.Is(err, store.ErrTooLarge) && len(steps) == 1 && steps[0].alone != nil {
-		if _, _, err := steps[0].alone(ctx); err != nil {
+		if _, _, err := steps[0].alone(ctx, steps[0].fence); err != nil {
 			return &ChangeError{steps[0].index, err}
 		}
 		return nil

@@ -100,11 +100,15 @@ const maxRefDeletes = 24
 // DeletePolicy deletes a Contiv policy and its rules; attached to a group it is
 // model.ErrInUse.
 func (c *Controller) DeletePolicy(ctx context.Context, k model.PolicyKey) error {
-	return c.deletePolicy(ctx, k, model.KindContiv, model.OwnerUser)
+	return c.deletePolicy(ctx, k, model.KindContiv, model.OwnerUser, nil)
 }
 
-func (c *Controller) deletePolicy(ctx context.Context, k model.PolicyKey, kind model.PolicyKind, owner model.PolicyOwner) error {
+// deletePolicy deletes a policy; a leader gives its fence.
+func (c *Controller) deletePolicy(ctx context.Context, k model.PolicyKey, kind model.PolicyKind, owner model.PolicyOwner, fence *store.Fence) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete policy %q", k), func(tx store.Tx) error {
+		if fence != nil {
+			fence.Require(tx)
+		}
 		p, err := tables.Policies.Get(tx, k)
 		if err != nil {
 			return err

@@ -222,6 +222,10 @@ func (c *Controller) View(ctx context.Context) (*View, error) {
 // before the first snapshot.
 func (c *Controller) Current() *View { return c.view }
 
+// IntentChanged returns what is closed when the view gets other settings of the
+// cluster, or a tenant comes, changes or goes.
+func (c *Controller) IntentChanged() <-chan struct{} { return c.view.intent.Next() }
+
 // WaitFor returns when the view holds the commit of a revision.
 func (c *Controller) WaitFor(ctx context.Context, rev store.Revision) error {
 	return c.follow.WaitFor(ctx, rev)

@@ -11,7 +11,10 @@ import (
 var (
 	globalRows = newRowsPart[tables.GlobalKey, model.Global](nil, func(_, _ tables.GlobalKey) int { return 0 })
 
-	_ = register(globalRows, func(v *View, _ tables.GlobalKey, _, _ *model.Global, _ store.Revision) { v.settings.Tell() }, kind{name: "global"})
+	_ = register(globalRows, func(v *View, _ tables.GlobalKey, _, _ *model.Global, _ store.Revision) {
+		v.settings.Tell()
+		v.intent.Tell()
+	}, kind{name: "global"})
 )
 
 // ChangeGlobal changes the settings that are set in g (zero fields stay as

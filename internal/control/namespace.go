@@ -29,6 +29,9 @@ func enterNamespace(v *View, k model.NamespaceName, old, now *model.Namespace, _
 	}
 }
 
+// Namespaces returns the namespaces of whose labels policies know.
+func (v *View) Namespaces() []model.Namespace { return namespaceRows.list(v, "") }
+
 // joined is a record with the labels of its namespace.
 func (v *View) joined(r model.IdentityRecord) model.IdentityRecord {
 	if n, ok := namespaceRows.in(v).all[r.Namespace]; ok {

@@ -66,7 +66,13 @@ func tooManyNames(r model.PolicyRule) error {
 
 // DeleteNetworkPolicy deletes a network policy of an owner and its rules.
 func (c *Controller) DeleteNetworkPolicy(ctx context.Context, k model.PolicyKey, owner model.PolicyOwner) error {
-	return c.deletePolicy(ctx, k, model.KindNetwork, owner)
+	return c.deletePolicy(ctx, k, model.KindNetwork, owner, nil)
+}
+
+// DropNetworkPolicy is DeleteNetworkPolicy of a policy of Kubernetes by the leader who
+// has the fence.
+func (c *Controller) DropNetworkPolicy(ctx context.Context, fence store.Fence, k model.PolicyKey) error {
+	return c.deletePolicy(ctx, k, model.KindNetwork, model.OwnerKubernetes, &fence)
 }
 
 // DeleteNetworkRule deletes a rule of a network policy of an owner.
@@ -99,8 +105,8 @@ func (c *Controller) ReplaceNetworkPolicy(valid model.Valid[model.NetworkPolicy]
 		return model.NetworkPolicy{Policy: p, Rules: rules}, p.Kind == model.KindNetwork, err
 	}
 	ch.rules, ch.replaces = n.Rules, &n.Policy.Key
-	ch.alone = func(ctx context.Context) (any, store.Revision, error) {
-		rev, err := c.replaceStaged(ctx, n)
+	ch.alone = func(ctx context.Context, fence *store.Fence) (any, store.Revision, error) {
+		rev, err := c.replaceStaged(ctx, fence, n)
 		sorted := model.NetworkPolicy{Policy: n.Policy, Rules: slices.Clone(n.Rules)}
 		model.SortRules(sorted.Rules)
 		return sorted, rev, err

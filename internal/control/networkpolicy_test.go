@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
@@ -169,4 +170,28 @@ func TestNetworkPolicySize(t *testing.T) {
 	if !errors.Is(err, model.ErrExhausted) || !strings.Contains(err.Error(), "entries") {
 		t.Errorf("of fourteen hundred: %v", err)
 	}
+}
+
+// TestPolicyIsFenced: a leader that has been replaced changes and deletes no policy,
+// be it too large for one transaction.
+func TestPolicyIsFenced(t *testing.T) {
+	c := newCluster(t)
+	old := c.leader()
+	put := func(fence store.Fence, n int) error {
+		p := manyRules(n, 1)
+		p.Policy.Owner = model.OwnerKubernetes
+		_, err := c.Put(testContext(t), c.ReplaceNetworkPolicy(valid(p)).Under(fence))
+		return err
+	}
+	key := manyRules(1, 1).Policy.Key
+	c.ok(put(old, 1))
+	now := c.leader()
+	c.refused(store.ErrFenced, "leadership", func() error { return put(old, 2) })
+	c.refused(store.ErrFenced, "leadership", func() error { return put(old, 3000) })
+	c.refused(store.ErrFenced, "leadership", func() error { return c.DropNetworkPolicy(testContext(t), old, key) })
+	c.ok(put(now, 3000))
+	if n := len(c.fresh().AnyRulesOf(key)); n != 3000 {
+		t.Errorf("%d rules", n)
+	}
+	c.ok(c.DropNetworkPolicy(testContext(t), now, key))
 }

@@ -102,14 +102,17 @@ func readStaged(tx store.Tx, p model.PolicyKey, limit int) ([]tables.StagedRule,
 }
 
 // replaceStaged makes a network policy and its rules what they are in n, and
-// returns the revision of the switch.
-func (c *Controller) replaceStaged(ctx context.Context, n model.NetworkPolicy) (rev store.Revision, err error) {
+// returns the revision of the switch; a leader gives its fence.
+func (c *Controller) replaceStaged(ctx context.Context, fence *store.Fence, n model.NetworkPolicy) (rev store.Revision, err error) {
 	k, id, what := n.Policy.Key, rand.Text(), fmt.Sprintf("replace the rules of policy %q", n.Policy.Key)
 	var peers []namedSelector
 	for i, r := range n.Rules {
 		peers = append(peers, peerSelectors(fmt.Sprintf("rules[%d]", i), r)...)
 	}
 	rev, err = c.update(ctx, what, func(tx store.Tx) error {
+		if fence != nil {
+			fence.Require(tx)
+		}
 		if err := tx.Prefetch(tables.Tenants.Key(k.Tenant), tables.Policies.Key(k), tables.Replacements.Key(tables.ReplacementKey(k))); err != nil {
 			return err
 		}
@@ -151,6 +154,9 @@ func (c *Controller) replaceStaged(ctx context.Context, n model.NetworkPolicy) (
 		return 0, err
 	}
 	rev, err = c.updateOnce(ctx, what, c.follow.Update, func(tx store.Tx) error {
+		if fence != nil {
+			fence.Require(tx)
+		}
 		r, err := stagedBy(tx, k, id)
 		if err != nil {
 			return err

@@ -26,8 +26,9 @@ func freeRouter(tx store.Tx, id model.RouterID) {
 	}
 }
 
-// enterTenant tells of tenants without a router.
+// enterTenant tells of tenants, and of those without a router.
 func enterTenant(v *View, _ model.TenantName, _, now *model.Tenant, _ store.Revision) {
+	v.intent.Tell()
 	if now != nil && now.Router == 0 {
 		v.unrouted.Tell()
 	}

@@ -39,6 +39,7 @@ type View struct {
 	settling []settling
 
 	settings waiting.Changes // of the cluster's settings
+	intent   waiting.Changes // of the settings, and of tenants
 	unrouted waiting.Changes // a tenant without a router has come
 }
 

@@ -3,6 +3,7 @@ package mirror
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -71,6 +72,23 @@ func (m *Mirror) Get(kind string, name Name) metav1.Object {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.kinds[kind].objects[name]
+}
+
+// All returns the objects of a kind. They must not be changed.
+func (m *Mirror) All(kind string) map[Name]metav1.Object {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.kinds[kind].objects)
+}
+
+// AwaitLists waits until of each kind a list is in: before, what is not there says
+// nothing. The error is ctx's.
+func (m *Mirror) AwaitLists(ctx context.Context) error {
+	return m.changes.Until(ctx, func() (bool, error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.behind(func(k *kind) bool { return k.synced })) == 0, nil
+	})
 }
 
 // Lagging returns the kinds, sorted, that have not reached a moment, each with why it

@@ -1,0 +1,6 @@
+// Package keeper keeps the cluster's store in step with what an API server of
+// Kubernetes holds: namespaces' labels, and policies, in each tenant that has pods
+// they could select. The leader among the netmasters does it, by use-cases of control
+// under its fence, and writes differences only. What the objects mean package kube
+// says; what an object asks for and cannot be had is told to the keeper's user.
+package keeper

@@ -1,0 +1,205 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/kube"
+	"github.com/contiv/netplugin/v2/internal/kube/mirror"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+// Object names an object of Kubernetes.
+type Object struct {
+	Kind string // of mirror
+	mirror.Name
+}
+
+// Report is what came of an object: what of it cannot be had, and why it is not in
+// force as it is, if so; it is tried again then.
+type Report struct {
+	Object
+	Problems []kube.Problem
+	Err      error
+}
+
+// Config is what a Keeper is made of; all fields must be set but Choices.
+type Config struct {
+	Control *control.Controller
+	Sources map[string]mirror.Source // of the four kinds of mirror
+	Choices kube.Choices
+	// Tell is called for an object that was written and has problems, and for one that
+	// could not be written, at each trial.
+	Tell func(Report)
+}
+
+// Keeper keeps the store in step. It is safe for use by several goroutines.
+type Keeper struct {
+	config Config
+	mirror *mirror.Mirror
+	bell   waiting.Bell
+
+	mu      sync.Mutex
+	leading bool
+	all     bool // everything is to be looked at
+	changed map[Object]struct{}
+}
+
+// New returns a Keeper that does nothing until Run and Lead.
+func New(c Config) *Keeper {
+	k := &Keeper{config: c, bell: waiting.NewBell(), changed: map[Object]struct{}{}}
+	k.mirror = mirror.New(c.Sources, k.note)
+	return k
+}
+
+// Run follows the API server until ctx ends, whose error it returns. Each replica
+// does.
+func (k *Keeper) Run(ctx context.Context) error { return k.mirror.Run(ctx) }
+
+// note remembers what is to be looked at, for the leader.
+func (k *Keeper) note(kind string, name mirror.Name, old, now metav1.Object) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.leading {
+		return // who begins to lead looks at everything
+	}
+	switch {
+	case kind == mirror.Pods:
+		if !k.config.Choices.Tenant || tenantLabel(old) == tenantLabel(now) {
+			return
+		}
+		k.all = true
+	case kind == mirror.Namespaces && (old == nil || now == nil || tenantLabel(old) != tenantLabel(now)):
+		k.all = true // also what policies there are, and in which tenants
+	default:
+		k.changed[Object{kind, name}] = struct{}{}
+	}
+	k.bell.Ring()
+}
+
+func tenantLabel(o metav1.Object) string {
+	if o == nil {
+		return ""
+	}
+	return o.GetLabels()[kube.LabelTenant]
+}
+
+// Lead keeps the store in step until ctx ends, or the leadership is lost, whose error
+// is store.ErrFenced. It begins when the API server has told all that it has: before
+// that nothing is taken for deleted.
+func (k *Keeper) Lead(ctx context.Context, fence store.Fence) error {
+	k.mu.Lock()
+	k.leading, k.all = true, true
+	k.mu.Unlock()
+	defer func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.leading, k.changed = false, map[Object]struct{}{}
+	}()
+	if err := k.mirror.AwaitLists(ctx); err != nil {
+		return err
+	}
+	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 100 * time.Millisecond, Max: 5 * time.Second})
+	for {
+		intent := k.config.Control.IntentChanged() // before the look, which then misses none
+		again, err := k.pass(ctx, fence)
+		switch {
+		case errors.Is(err, store.ErrFenced):
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil || again:
+			if err := retry.Pause(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		retry.Reset()
+		select {
+		case <-k.bell:
+		case <-intent:
+			k.everything()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (k *Keeper) everything() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.all = true
+}
+
+// pass looks at all that has changed; again tells that something is left to be tried
+// again.
+func (k *Keeper) pass(ctx context.Context, fence store.Fence) (again bool, err error) {
+	k.mu.Lock()
+	todo, all := k.changed, k.all
+	k.changed, k.all = map[Object]struct{}{}, false
+	k.mu.Unlock()
+	v, err := k.config.Control.View(ctx)
+	if err != nil {
+		k.everything()
+		return true, err
+	}
+	p := &round{k: k, fence: fence, view: v}
+	if g, ok := v.Global(); ok {
+		p.cluster.Labels = g.Filter()
+	}
+	if all {
+		todo = p.everything()
+	}
+	// Namespaces first: a policy selects by their labels.
+	order := make([]Object, 0, len(todo))
+	for o := range todo {
+		order = append(order, o)
+	}
+	slices.SortFunc(order, func(a, b Object) int { return p.rank(a) - p.rank(b) })
+	for _, o := range order {
+		problems, err := p.keep(ctx, o)
+		switch {
+		case errors.Is(err, store.ErrFenced) || ctx.Err() != nil:
+			k.everything()
+			return true, err
+		case err != nil:
+			again = true
+			k.mu.Lock()
+			k.changed[o] = struct{}{}
+			k.mu.Unlock()
+		}
+		if err != nil || len(problems) > 0 {
+			k.config.Tell(Report{Object: o, Problems: problems, Err: err})
+		}
+	}
+	if all {
+		if err := p.sweep(ctx); err != nil {
+			k.everything()
+			return true, err
+		}
+	}
+	return again, nil
+}
+
+// namespaceLabels is what a namespace's row has, and what of it cannot be had.
+func namespaceLabels(ns *corev1.Namespace) (model.Valid[model.Namespace], []kube.Problem, error) {
+	row := kube.Namespace(ns)
+	valid, err := model.Check(row)
+	if err == nil {
+		return valid, nil, nil
+	}
+	problem := kube.Problem{Field: "metadata.labels", Text: fmt.Sprintf("%v: policies know the namespace by its name alone", err)}
+	row.Labels = map[string]string{corev1.LabelMetadataName: ns.Name}
+	valid, err = model.Check(row)
+	return valid, []kube.Problem{problem}, err
+}

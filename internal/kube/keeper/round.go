@@ -1,0 +1,165 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/kube"
+	"github.com/contiv/netplugin/v2/internal/kube/mirror"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// round is one look at what has changed.
+type round struct {
+	k       *Keeper
+	fence   store.Fence
+	view    *control.View
+	cluster kube.Cluster
+	tenants map[string][]model.TenantName // by namespace; nil = nobody has asked yet
+	every   []model.TenantName            // that any namespace has
+}
+
+// everything is all that the mirror has and policy is made of, but pods.
+func (p *round) everything() map[Object]struct{} {
+	out := map[Object]struct{}{}
+	for _, kind := range []string{mirror.Namespaces, mirror.NetworkPolicies, mirror.ClusterNetworkPolicies} {
+		for name := range p.k.mirror.All(kind) {
+			out[Object{kind, name}] = struct{}{}
+		}
+	}
+	return out
+}
+
+// rank is the sequence in which objects are looked at.
+func (p *round) rank(o Object) int {
+	if o.Kind == mirror.Namespaces {
+		return 0
+	}
+	return 1
+}
+
+// keep makes the store's rows what an object means; of one that is gone there are none.
+func (p *round) keep(ctx context.Context, o Object) ([]kube.Problem, error) {
+	switch now := p.k.mirror.Get(o.Kind, o.Name).(type) {
+	case *corev1.Namespace:
+		row, problems, err := namespaceLabels(now)
+		if err == nil {
+			err = p.k.config.Control.PutNamespace(ctx, p.fence, row)
+		}
+		return problems, err
+	case *networkingv1.NetworkPolicy:
+		return p.policies(ctx, kube.NetworkPolicyName(o.Namespace, o.Name.Name), p.tenantsOf(o.Namespace), func(t model.TenantName) (*model.NetworkPolicy, []kube.Problem) {
+			return p.cluster.NetworkPolicy(t, now)
+		})
+	case *policyv1alpha2.ClusterNetworkPolicy:
+		p.tenantsOf("")
+		return p.policies(ctx, kube.ClusterNetworkPolicyName(o.Name.Name), p.every, func(t model.TenantName) (*model.NetworkPolicy, []kube.Problem) {
+			return p.cluster.ClusterNetworkPolicy(t, now)
+		})
+	}
+	switch o.Kind {
+	case mirror.NetworkPolicies:
+		return p.policies(ctx, kube.NetworkPolicyName(o.Namespace, o.Name.Name), nil, nil)
+	case mirror.ClusterNetworkPolicies:
+		return p.policies(ctx, kube.ClusterNetworkPolicyName(o.Name.Name), nil, nil)
+	}
+	return nil, nil // a namespace that is gone is swept
+}
+
+// tenantsOf returns the tenants in which a namespace can have pods: the one that it
+// names, else the default one, and where pods may choose those that its pods name.
+func (p *round) tenantsOf(namespace string) []model.TenantName {
+	if p.tenants == nil {
+		p.tenants = map[string][]model.TenantName{}
+		for name, o := range p.k.mirror.All(mirror.Namespaces) {
+			t := model.TenantName(o.GetLabels()[kube.LabelTenant])
+			if t == "" {
+				t = model.DefaultTenant
+			}
+			p.tenants[name.Name] = []model.TenantName{t}
+		}
+		if p.k.config.Choices.Tenant {
+			for name, o := range p.k.mirror.All(mirror.Pods) {
+				ns := p.k.mirror.Get(mirror.Namespaces, mirror.Name{Name: name.Namespace})
+				if t := tenantLabel(o); t != "" && tenantLabel(ns) == "" {
+					p.tenants[name.Namespace] = append(p.tenants[name.Namespace], model.TenantName(t))
+				}
+			}
+		}
+		for _, ts := range p.tenants {
+			p.every = append(p.every, ts...)
+		}
+	}
+	return p.tenants[namespace]
+}
+
+// policies makes the rows of a policy's name, in all tenants, what they are to be.
+func (p *round) policies(
+	ctx context.Context, name model.PolicyName, in []model.TenantName, mean func(model.TenantName) (*model.NetworkPolicy, []kube.Problem),
+) (problems []kube.Problem, err error) {
+	for _, t := range p.view.Tenants() {
+		k := model.PolicyKey{Tenant: t.Name, Name: name}
+		var want *model.NetworkPolicy
+		if slices.Contains(in, t.Name) {
+			want, problems = mean(t.Name) // the same in all tenants
+		}
+		err = errors.Join(err, p.policy(ctx, k, want))
+	}
+	return problems, err
+}
+
+func (p *round) policy(ctx context.Context, k model.PolicyKey, want *model.NetworkPolicy) error {
+	have, there := p.view.NetworkPolicy(k)
+	if want == nil {
+		if !there || have.Policy.Owner != model.OwnerKubernetes {
+			return nil
+		}
+		err := p.k.config.Control.DropNetworkPolicy(ctx, p.fence, k)
+		if errors.Is(err, model.ErrNotFound) {
+			return nil
+		}
+		return err
+	}
+	model.SortRules(want.Rules)
+	if there && have.Policy.Equal(want.Policy) && slices.EqualFunc(have.Rules, want.Rules, model.PolicyRule.Equal) {
+		return nil
+	}
+	valid, err := model.Check(*want)
+	if err == nil {
+		_, err = p.k.config.Control.Put(ctx, p.k.config.Control.ReplaceNetworkPolicy(valid).Under(p.fence))
+	}
+	return err
+}
+
+// sweep takes away what stands for objects that are gone: policies, then namespaces.
+func (p *round) sweep(ctx context.Context) error {
+	named := map[model.PolicyName]bool{}
+	for n := range p.k.mirror.All(mirror.NetworkPolicies) {
+		named[kube.NetworkPolicyName(n.Namespace, n.Name)] = true
+	}
+	for n := range p.k.mirror.All(mirror.ClusterNetworkPolicies) {
+		named[kube.ClusterNetworkPolicyName(n.Name)] = true
+	}
+	for _, old := range p.view.NetworkPolicies("") {
+		if k := old.Policy.Key; !named[k.Name] {
+			if err := p.policy(ctx, k, nil); err != nil {
+				return err
+			}
+		}
+	}
+	for _, ns := range p.view.Namespaces() {
+		if p.k.mirror.Get(mirror.Namespaces, mirror.Name{Name: string(ns.Name)}) == nil {
+			if err := p.k.config.Control.DeleteNamespace(ctx, p.fence, ns.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
