@@ -50,19 +50,20 @@ test-race: ## unit tests under the race detector, without those that link etcd's
 chaos-operator: deps ## COUNT (500) random operator mistakes by SEED (1) on a running lab, DRIVER=ebpf|ovs|ebpf,ovs, STORE=embedded|etcd; needs root
 	go test -timeout 4h -count=1 -v -tags integration ./test/chaos -args -open -seed $(or $(SEED),1) -mistakes $(or $(COUNT),500) -drivers $(if $(DRIVER),$(DRIVER),ebpf,ovs) -store $(or $(STORE),embedded)
 
-.PHONY: lint
+.PHONY: lint fmt vulncheck generate
 lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it)
 	$(call tool,golangci-lint) run --allow-parallel-runners $(PKG)
 
-.PHONY: test-kernel test-consul
+.PHONY: test-kernel test-consul test-kube
 test-kernel: ## the eBPF driver on Debian's KERNELS (6.1), Open vSwitch's kernel datapath on 6.12, in QEMU; minutes with KVM, else an hour
 	@tools/deps.sh kernel
 	tools/test-kernel.sh $(or $(KERNELS),6.1)
 	tools/test-kernel.sh -suite ovs 6.12
 test-consul: deps ## the store's tests, and whole clusters, on a Consul that is built first (minutes); needs root
 	tools/test-consul.sh
+test-kube: deps ## tests with a real Kubernetes, which is built first (minutes)
+	tools/test-kube.sh
 
-.PHONY: fmt vulncheck generate
 fmt: ## format with gofumpt and gci
 	$(call tool,golangci-lint) fmt $(PKG)
 vulncheck: ## known vulnerabilities in what the binaries call; needs network

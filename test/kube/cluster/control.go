@@ -1,0 +1,209 @@
+package cluster
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/contiv/netplugin/v2/internal/store/etcd"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+// Program is the environment variable that names the Kubernetes that tools/kube.sh built.
+const Program = "CONTIV_KUBE"
+
+// ErrNotBuilt says that there is no Kubernetes to run: a test skips with it.
+var ErrNotBuilt = errors.New("no Kubernetes is built: set " + Program + "=$(tools/kube.sh), or run `make test-kube`")
+
+// startTimeout bounds the start of the control plane: 4 s on an idle machine.
+const startTimeout = 2 * time.Minute
+
+// Control is an etcd and an API server.
+type Control struct {
+	// Kubeconfig is the path of a file by which a member of system:masters reaches
+	// the API server.
+	Kubeconfig string
+
+	etcd    *etcd.Server
+	etcdLog *os.File
+	server  *process
+	close   func() error
+}
+
+// Start runs an etcd and an API server with their files below dir, which must exist,
+// and returns when the API server says that it is ready. It returns ErrNotBuilt when
+// Program names nothing, and an error with the end of the log of what failed else.
+func Start(ctx context.Context, dir string) (_ *Control, err error) {
+	program := os.Getenv(Program)
+	if program == "" {
+		return nil, ErrNotBuilt
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	c := &Control{}
+	c.close = sync.OnceValue(c.end)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	if err := c.startEtcd(ctx, dir); err != nil {
+		return nil, err
+	}
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config, err := credentials(dir, "https://127.0.0.1:"+port)
+	if err != nil {
+		return nil, err
+	}
+	c.Kubeconfig = filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, c.Kubeconfig); err != nil {
+		return nil, err
+	}
+	file := func(name string) string { return filepath.Join(dir, name) }
+	c.server, err = start(dir, "kube-apiserver", program, "kube-apiserver", "--etcd-servers="+c.etcd.Endpoint(),
+		"--bind-address=127.0.0.1", "--secure-port="+port, "--advertise-address=127.0.0.1",
+		"--endpoint-reconciler-type=none", // an address of loopback is no endpoint of the service kubernetes
+		"--cert-dir="+dir, "--tls-cert-file="+file("server.crt"), "--tls-private-key-file="+file("server.key"),
+		"--client-ca-file="+file("ca.crt"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+file("sa.key"), "--service-account-signing-key-file="+file("sa.key"),
+		"--disable-admission-plugins=ServiceAccount", // it waits for accounts that a controller makes
+	)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.ready(ctx)
+}
+
+// startEtcd runs the etcd that netmaster embeds, inside this process: the watch cache of
+// the API server needs to ask an etcd how far a watch is, which Debian's 3.4 cannot say.
+// Without that, a watch from now of objects that nobody changed ends in an error.
+func (c *Control) startEtcd(ctx context.Context, dir string) error {
+	log, err := os.OpenFile(filepath.Join(dir, "etcd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	c.etcdLog = log
+	c.etcd, err = etcd.StartServer(ctx, etcd.ServerConfig{
+		DataDir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	return err
+}
+
+// Etcd returns the URL of the etcd, which holds Kubernetes' keys below /registry.
+func (c *Control) Etcd() string { return c.etcd.Endpoint() }
+
+// Close ends the API server, then the etcd, and returns when both have ended. It may be
+// called again.
+func (c *Control) Close() error { return c.close() }
+
+func (c *Control) end() error {
+	if c.server != nil {
+		c.server.stop()
+	}
+	var err error
+	if c.etcd != nil {
+		err = c.etcd.Close()
+	}
+	if c.etcdLog != nil {
+		err = errors.Join(err, c.etcdLog.Close())
+	}
+	return err
+}
+
+// ready returns when the API server is, or an error at once when it has ended.
+func (c *Control) ready(ctx context.Context) error {
+	config, err := c.Config()
+	if err != nil {
+		return err
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	pause := waiting.NewRetry(waiting.BackoffConfig{Base: 10 * time.Millisecond, Max: 250 * time.Millisecond})
+	for {
+		_, last := client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		if last == nil {
+			return nil
+		}
+		select {
+		case <-c.server.done:
+			return c.server.failed(errors.New("the API server does not start"))
+		default:
+		}
+		if err := pause.Pause(ctx); err != nil {
+			return c.server.failed(fmt.Errorf("the API server is not ready: %w (last: %w)", err, last))
+		}
+	}
+}
+
+// Config is Kubeconfig for client-go.
+func (c *Control) Config() (*rest.Config, error) {
+	return clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+}
+
+// credentials writes the API server's keys and certificates into dir and returns what
+// its administrator needs.
+func credentials(dir, server string) (*api.Config, error) {
+	ca, err := newAuthority()
+	if err != nil {
+		return nil, err
+	}
+	cert, key, err := ca.serving("kube-apiserver", net.IPv4(127, 0, 0, 1))
+	if err != nil {
+		return nil, err
+	}
+	user, userKey, err := ca.client("admin", "system:masters")
+	if err != nil {
+		return nil, err
+	}
+	accounts, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	accountsKey, err := keyPEM(accounts)
+	if err != nil {
+		return nil, err
+	}
+	for name, data := range map[string][]byte{"ca.crt": ca.pem, "server.crt": cert, "server.key": key, "sa.key": accountsKey} {
+		if err := write(filepath.Join(dir, name), data); err != nil {
+			return nil, err
+		}
+	}
+	config := api.NewConfig()
+	config.Clusters["test"] = &api.Cluster{Server: server, CertificateAuthorityData: ca.pem}
+	config.AuthInfos["admin"] = &api.AuthInfo{ClientCertificateData: user, ClientKeyData: userKey}
+	config.Contexts["test"] = &api.Context{Cluster: "test", AuthInfo: "admin"}
+	config.CurrentContext = "test"
+	return config, nil
+}
+
+// freePort returns a TCP port of 127.0.0.1 that nobody listens on. Somebody else may
+// take it before it is used; then the API server ends, and says so.
+func freePort(ctx context.Context) (string, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	return strconv.Itoa(port), l.Close()
+}

@@ -1,0 +1,10 @@
+// Package cluster runs Kubernetes for tests on one machine. So far it runs the part
+// that keeps objects, an etcd and an API server: no controllers, no scheduler and no
+// nodes, so that a pod stays as it is written and a namespace gets no service account.
+//
+// It guarantees that both listen on loopback addresses only, that everything is kept
+// below the directory that it is given, and that Close ends what it started
+// and waits for it; all ends too when the test's process is killed.
+//
+// It must not be imported by anything but tests.
+package cluster
