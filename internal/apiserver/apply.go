@@ -111,6 +111,13 @@ func kindOf(object []byte) (k *kind, body []byte, err error) {
 	if !ok {
 		return nil, nil, wrong(name)
 	}
+	strict := strictEndpoint
+	if name == "networkPolicy" {
+		strict = strictness{labels: strictPolicy.labels} // what must not be empty is judged with the fields
+	}
+	if err := strict.unambiguous(object); err != nil {
+		return nil, nil, err
+	}
 	for _, name := range append([]string{"kind"}, serverFields...) {
 		delete(fields, name)
 	}

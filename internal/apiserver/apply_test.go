@@ -92,14 +92,18 @@ func TestApply(t *testing.T) {
 func TestApplyRefused(t *testing.T) {
 	f := serve(t, 0)
 	for bad, want := range map[string]api.Error{
-		`{"kind":"tenant","tenantName":"a_b"}`:                   {Status: http.StatusBadRequest, Message: `tenantName "a_b"`},
-		`{"kind":"tenant","tenantNam":"red"}`:                    {Status: http.StatusBadRequest, Message: `field "tenantNam": there is no such field`},
-		`{"kind":"tenant","tenantName":7}`:                       {Status: http.StatusBadRequest, Message: "tenantName"},
-		`{"kind":"tenants","tenantName":"red"}`:                  {Status: http.StatusBadRequest, Message: `kind "tenants": must be one of Bgp`},
-		`{"tenantName":"red"}`:                                   {Status: http.StatusBadRequest, Message: `kind "": must be one of`},
-		`[]`:                                                     {Status: http.StatusBadRequest, Message: "must be a JSON object"},
-		`{"kind":"policy","tenantName":"red","policyName":"p1"}`: {Status: http.StatusNotFound, Message: `tenant "red" does not exist`},
-		`{"kind":"global","name":"global","vlans":"9-1"}`:        {Status: http.StatusBadRequest, Message: "vlans"},
+		`{"kind":"tenant","tenantName":"a_b"}`:  {Status: http.StatusBadRequest, Message: `tenantName "a_b"`},
+		`{"kind":"tenant","tenantNam":"red"}`:   {Status: http.StatusBadRequest, Message: `field "tenantNam": there is no such field`},
+		`{"kind":"tenant","tenantName":7}`:      {Status: http.StatusBadRequest, Message: "tenantName"},
+		`{"kind":"tenants","tenantName":"red"}`: {Status: http.StatusBadRequest, Message: `kind "tenants": must be one of Bgp`},
+		`{"tenantName":"red"}`:                  {Status: http.StatusBadRequest, Message: `kind "": must be one of`},
+		`[]`:                                    {Status: http.StatusBadRequest, Message: "must be a JSON object"},
+		// Of a field that is there twice one would count, and nobody said which.
+		`{"kind":"rule","tenantName":"default","policyName":"p","ruleId":"1","direction":"in","action":"deny","Action":"allow"}`: {Status: http.StatusBadRequest, Message: `field "action" twice in one object, as "Action" too`},
+		`{"kind":"tenant","tenantName":"red","tenantName":"green"}`:                                                              {Status: http.StatusBadRequest, Message: `field "tenantName" twice`},
+		`{"kind":"tenant","Kind":"policy","tenantName":"red"}`:                                                                   {Status: http.StatusBadRequest, Message: `field "kind" twice`},
+		`{"kind":"policy","tenantName":"red","policyName":"p1"}`:                                                                 {Status: http.StatusNotFound, Message: `tenant "red" does not exist`},
+		`{"kind":"global","name":"global","vlans":"9-1"}`:                                                                        {Status: http.StatusBadRequest, Message: "vlans"},
 	} {
 		_, err := f.Apply(t.Context(), api.ApplyRequest{Objects: objects(`{"kind":"tenant","tenantName":"blue"}`, bad)})
 		e, ok := errors.AsType[*api.ApplyError](err)
