@@ -217,11 +217,17 @@ var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 // fromYAML turns a node into what JSON can carry. Where the wire has text,
 // what looks like a number or a truth value is taken as it is written.
 func fromYAML(n *yaml.Node, t reflect.Type) (any, error) {
+	if n.Anchor != "" {
+		return nil, errAnchor(n)
+	}
 	switch n.Kind {
 	case yaml.MappingNode:
 		out := map[string]any{}
 		for i := 0; i < len(n.Content); i += 2 {
 			name := n.Content[i].Value
+			if n.Content[i].Anchor != "" || n.Content[i].Kind == yaml.AliasNode {
+				return nil, errAnchor(n.Content[i])
+			}
 			if _, twice := out[name]; twice {
 				return nil, fmt.Errorf("line %d: field %q is there twice", n.Content[i].Line, name)
 			}
@@ -243,7 +249,7 @@ func fromYAML(n *yaml.Node, t reflect.Type) (any, error) {
 		}
 		return out, nil
 	case yaml.AliasNode:
-		return nil, fmt.Errorf("line %d: anchors and aliases are not taken", n.Line)
+		return nil, errAnchor(n)
 	case yaml.DocumentNode: // the reader has taken it apart
 	case yaml.ScalarNode:
 		if t != nil && t.Kind() == reflect.String && n.Tag != "!!null" {
@@ -259,6 +265,10 @@ func fromYAML(n *yaml.Node, t reflect.Type) (any, error) {
 		return v, nil
 	}
 	return nil, fmt.Errorf("line %d: cannot be read", n.Line)
+}
+
+func errAnchor(n *yaml.Node) error {
+	return fmt.Errorf("line %d: anchors and aliases are not taken", n.Line)
 }
 
 // memberType returns the type of a struct's field by its JSON name, or of the

@@ -119,6 +119,7 @@ func TestApplyBadDocument(t *testing.T) {
 		"same":      {"kind: tenant\ntenantName: a\ntenantName: b\n", ExitFailure, `line 164: field "tenantName" is there twice`},
 		"octal":     {"kind: rule\ntenantName: t1\npolicyName: p\nruleId: 1\ndirection: in\naction: deny\nprotocol: tcp\nport: 0443\n", ExitFailure, `line 169: number "0443": must be written in decimal digits alone`},
 		"float":     {"kind: rule\ntenantName: t1\npolicyName: p\nruleId: 1\ndirection: in\naction: deny\npriority: 1e1\n", ExitFailure, `number "1e1": must be`},
+		"anchor":    {"kind: tenant\ntenantName: &x a\n", ExitFailure, "anchors and aliases"},
 		"alias":     {"kind: tenant\ntenantName: &x a\ndefaultNetwork: *x\n", ExitFailure, "anchors and aliases"},
 	} {
 		t.Run(name, func(t *testing.T) {
