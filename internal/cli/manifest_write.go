@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -86,6 +88,9 @@ func yamlOf(v reflect.Value) *yaml.Node {
 func textNode(s string) *yaml.Node {
 	n := &yaml.Node{}
 	n.SetString(s)
+	if strings.ContainsFunc(s, hidden) {
+		n.Style = yaml.DoubleQuotedStyle // in which visibleYAML can write it
+	}
 	return n
 }
 
@@ -95,15 +100,15 @@ func writeDocument(w io.Writer, kind string, o any) error {
 	for _, f := range fieldsOf(o) {
 		n.Content = append(n.Content, textNode(f.name), f.node)
 	}
-	if _, err := io.WriteString(w, "---\n"); err != nil {
-		return err
-	}
-	e := yaml.NewEncoder(w)
+	var b strings.Builder
+	b.WriteString("---\n")
+	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
-	if err := e.Encode(n); err != nil {
+	if err := errors.Join(e.Encode(n), e.Close()); err != nil {
 		return err
 	}
-	return e.Close()
+	_, err := io.WriteString(w, visibleYAML(b.String()))
+	return err
 }
 
 // fieldTexts returns an object's fields as text, in order.
@@ -118,7 +123,7 @@ func fieldTexts(o any) (names []string, texts map[string]string, err error) {
 			return nil, nil, err
 		}
 		names = append(names, f.name)
-		texts[f.name] = string(b[:len(b)-1]) // without its newline
+		texts[f.name] = visibleYAML(string(b[:len(b)-1])) // without its newline
 	}
 	return names, texts, nil
 }

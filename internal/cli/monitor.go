@@ -64,7 +64,7 @@ func runMonitor(ctx context.Context, o *monitorOptions) error {
 		case o.json:
 			var b []byte
 			if b, err = json.Marshal(e); err == nil {
-				_, err = fmt.Fprintf(o.out, "%s\n", b)
+				_, err = fmt.Fprintln(o.out, visibleJSON(string(b)))
 			}
 		case e.Event == api.FlowNote:
 			_, err = fmt.Fprintf(o.stderr, "netctl: %s\n", strings.TrimPrefix(e.Host+": ", ": ")+e.Text)
@@ -108,7 +108,7 @@ type growingTable struct {
 func (t *growingTable) row(cells ...string) error {
 	var b strings.Builder
 	t.begun = true
-	for i, c := range cells {
+	for i, c := range visibleRow(cells) {
 		n := utf8.RuneCountInString(c)
 		t.width[i] = max(t.width[i], n)
 		b.WriteString(c + strings.Repeat(" ", t.width[i]-n+2))

@@ -10,10 +10,15 @@ import (
 
 // printJSON writes v indented, as the wire shapes say.
 func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	var b strings.Builder
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, visibleJSON(b.String()))
+	return err
 }
 
 // printTable writes columns two spaces apart under an underlined header, as
@@ -24,7 +29,10 @@ func printTable(w io.Writer, header []string, rows [][]string) error {
 	for i, h := range header {
 		underline[i] = strings.Repeat("-", utf8.RuneCountInString(h))
 	}
-	all := append([][]string{header, underline}, rows...)
+	all := [][]string{header, underline}
+	for _, row := range rows {
+		all = append(all, visibleRow(row))
+	}
 	for _, row := range all {
 		for i, cell := range row {
 			width[i] = max(width[i], utf8.RuneCountInString(cell))
@@ -46,8 +54,17 @@ func printTable(w io.Writer, header []string, rows [][]string) error {
 
 // printRow writes one more row of a table whose widths are not known any more.
 func printRow(w io.Writer, row []string) error {
-	_, err := fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "  "), " "))
+	_, err := fmt.Fprintln(w, strings.TrimRight(strings.Join(visibleRow(row), "  "), " "))
 	return err
+}
+
+// visibleRow is a table's row with visible cells.
+func visibleRow(row []string) []string {
+	out := make([]string, len(row))
+	for i, cell := range row {
+		out[i] = visible(cell)
+	}
+	return out
 }
 
 func printLines(w io.Writer, lines []string) error {
