@@ -129,13 +129,13 @@ func (s *stream) close() time.Duration {
 	return longest
 }
 
-// retransmits is what the sender's kernel counts (tcp(7), TCP_INFO).
-func (s *stream) retransmits() (n uint32) {
-	raw, err := s.out.(*net.TCPConn).SyscallConn()
+// retransmitted is how many segments the sender's kernel has sent again (tcp(7), TCP_INFO).
+func retransmitted(out net.Conn) (n uint32) {
+	raw, err := out.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		return 0
 	}
-	_ = raw.Control(func(fd uintptr) { // a figure for the log only
+	_ = raw.Control(func(fd uintptr) { // fails when it is closed: what was counted has been read before
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
 			n = info.Total_retrans
 		}
@@ -178,7 +178,7 @@ func (c *cluster) traffic(do func(ctx context.Context, s *stream) error) (time.D
 		out[n] = stats[i]
 		c.t.Logf("ping every 10 ms %s: %s", n, stats[i])
 	}
-	again := s.retransmits()
+	again := retransmitted(s.out)
 	stall := s.close()
 	c.t.Logf("TCP: %.1f MB in %.1f s, %d retransmits, longest stall %v", float64(s.received)/1e6, time.Since(start).Seconds(), again, stall.Round(time.Millisecond))
 	return stall, out
