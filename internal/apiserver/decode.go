@@ -19,8 +19,8 @@ import (
 const MaxBody = 1 << 20
 
 // decode reads a request's body as one JSON object into out, and returns it. Unknown fields
-// are ignored, as the contract has it; anything else that is wrong is refused
-// with the field's name.
+// are ignored, since agents may be newer; anything else that is wrong is refused
+// with the field's name. Objects of kinds are read by decodeStrict.
 func decode(w http.ResponseWriter, r *http.Request, out any) (body []byte, err error) {
 	return decodeUpTo(w, r, out, MaxBody)
 }

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"errors"
+	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -56,8 +57,43 @@ func TestDecodeRefusesElements(t *testing.T) {
 	}
 }
 
-// TestDecodeAccepts: unknown fields, other case and space around are fine, as
-// in 1.x.
+// TestWriteStrict: a POST or PUT of an object refuses what apply refuses, a field
+// that there is not and one that is there twice; what 1.x's clients send besides
+// (key, links of whatever kind, names in other case, null) is taken.
+func TestWriteStrict(t *testing.T) {
+	f := serve(t, 0)
+	f.populate()
+	const group, service = "/api/v1/endpointGroups/blue:x/", "/api/v1/serviceLBs/blue:s/"
+	for _, c := range []struct{ path, body, told string }{
+		{group, `{"tenantName":"blue","groupName":"x","networkName":"n","policys":["p"]}`, `"policys": there is no such field`},
+		{group, `{"tenantName":"blue","groupName":"x","networkName":"n","policies":["p"],"policies":[]}`, `"policies" twice`},
+		{group, `{"tenantName":"blue","groupName":"x","networkName":"n","policies":["p"],"Policies":null,"links":{}}`, `"Policies" too`},
+		{group, `{"tenantName":"blue","groupName":"x","networkName":"n","policies":["p"],"policies":[],"links":{}}`, `"policies" twice`},
+		{"/api/v1/rules/blue:p:2/", `{"tenantName":"blue","policyName":"p","ruleId":"2","direction":"in","action":"deny","Action":"allow"}`, `"action" twice`},
+		{"/api/v1/rules/blue:p:2/", `{"tenantName":"blue","policyName":"p","ruleId":"2","direction":"in","action":"allow","fromGroup":"db"}`, `"fromGroup": there is no such field`},
+		{service, `{"tenantName":"blue","serviceName":"s","networkName":"n","selectors":["a=b"],"ports":["80:80:TCP"],"port":["81:81:TCP"]}`, `"port": there is no such field`},
+		{service, `{"tenantName":"blue","serviceName":"s","networkName":"n","selectors":["a=b"],"selectors":["c=d"],"ports":["80:80:TCP"]}`, `"selectors" twice`},
+		{"/api/v1/globals/global/", `{"name":"global","fwdmode":"routing","fwdMode":"bridge"}`, `"fwdmode" twice`},
+	} {
+		for _, method := range []string{http.MethodPost, http.MethodPut} {
+			if status, answer := f.do(method, c.path, c.body); status != http.StatusBadRequest || !strings.Contains(answer, c.told) {
+				t.Errorf("%s %s: %d %s", method, c.body, status, answer)
+			}
+		}
+	}
+	for _, path := range []string{group, service, "/api/v1/rules/blue:p:2/"} {
+		if status, _ := f.do(http.MethodGet, path, ""); status != http.StatusNotFound {
+			t.Errorf("%s: %d after it was refused", path, status)
+		}
+	}
+	f.must("POST", group, `{"KEY":"blue:x","TENANTNAME":"blue","groupName":"x","networkName":"n","policies":null,`+
+		`"link-sets":{"Policies":{"blue:P":{},"blue:p":{},"blue:p":1}},"links":{"Network":{"type":"network","TYPE":5}}}`)
+	got := f.must("GET", group, "")
+	f.must("PUT", group, got) // what it answered is taken again
+}
+
+// TestDecodeAccepts: in what agents say, unknown fields, other case and space
+// around are fine, as in 1.x.
 func TestDecodeAccepts(t *testing.T) {
 	for _, body := range []string{
 		`{"tenantName":"x","bogus":1}`, `{"TENANTNAME":"x"}`, " {\"tenantName\":\"x\"}\n\n", `{"key":"zzz","tenantName":"x"}`,
@@ -137,7 +173,7 @@ func TestConvertRoundTrip(t *testing.T) {
 func TestConvertRefuses(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	refusal := func(kind string, o any) error {
-		_, err := registry[kind].read(nil, func(out any) ([]byte, error) { return nil, decodeJSON([]byte(mustJSON(o)), out) })
+		_, err := registry[kind].read(nil, []byte(mustJSON(o)))
 		return err
 	}
 	network := func(change func(*api.Network)) error {

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"iter"
 	"net/http"
@@ -21,8 +20,8 @@ type rest[A api.Object, K any, M model.Validator] struct {
 	name       string // of one, in links, lists to be applied and messages: "network"
 	fields     map[string]field
 
-	strict bool  // fields that are not known are refused, where leaving one out would open something
-	body   int64 // largest body, in bytes; 0 = MaxBody
+	strict strictness // beyond unknown fields and such that are there twice; zero = nothing
+	body   int64      // largest body, in bytes; 0 = MaxBody
 
 	key  func(string) (K, error)
 	list func(*control.View) []M
@@ -45,15 +44,16 @@ type kind struct {
 	collection, name string
 	fields           map[string]field
 	body             int64
-	object, oper     any // zero wire objects, for the description of the API; oper nil = no operational state
+	names            strictness // of its fields' names alone; what must not be empty is judged by read
+	object, oper     any        // zero wire objects, for the description of the API; oper nil = no operational state
 	// list and get return wire objects with links.
 	list func(v *control.View) iter.Seq[any]
 	get  func(v *control.View, key string) (any, error)
 	del  func(ctx context.Context, c *control.Controller, key string) error
 	// inspect returns the operational state; nil = the kind has none.
 	inspect func(s *server, v *control.View, key string) (any, error)
-	// read turns a body into a wish.
-	read func(c *control.Controller, decode decoder) (wish, error)
+	// read turns a body, which is a JSON object without the server's fields, into a wish.
+	read func(c *control.Controller, body []byte) (wish, error)
 	// render makes the wire object, without links, of an object of package model;
 	// view makes it with links.
 	render func(m any) any
@@ -68,7 +68,7 @@ func register[A api.Object, K any, M model.Validator](r rest[A, K, M]) *kind {
 		r.linked = func(_ *control.View, m M) A { return r.render(m) }
 	}
 	k := &kind{
-		collection: r.collection, name: r.name, fields: r.fields, body: cmp.Or(r.body, MaxBody), object: *new(A), oper: r.oper,
+		collection: r.collection, name: r.name, fields: r.fields, body: cmp.Or(r.body, MaxBody), names: strictness{labels: cmp.Or(r.strict.labels, strictEndpoint.labels)}, object: *new(A), oper: r.oper,
 		list: r.all, get: r.one, del: r.del, read: r.read,
 		render: func(m any) any { return r.render(m.(M)) },                     //nolint:forcetypeassert // what control holds of the kind
 		view:   func(v *control.View, m any) any { return r.linked(v, m.(M)) }, //nolint:forcetypeassert // likewise
@@ -149,20 +149,14 @@ func (r rest[A, K, M]) del(ctx context.Context, c *control.Controller, key strin
 }
 
 // read turns a body into a wish: the only way from the wire to what control takes.
-func (r rest[A, K, M]) read(c *control.Controller, decode decoder) (w wish, err error) {
+func (r rest[A, K, M]) read(c *control.Controller, body []byte) (w wish, err error) {
 	var o A
-	into := any(&o)
-	if r.strict {
-		into = new(json.RawMessage)
+	err = decodeStrict(body, &o)
+	if r.strict.all != nil {
+		err = errors.Join(err, r.strict.unambiguous(body))
 	}
-	body, err := decode(into)
 	if err != nil {
 		return w, err
-	}
-	if r.strict {
-		if err := errors.Join(decodeStrict(body, &o), strictPolicy.unambiguous(body)); err != nil {
-			return w, err
-		}
 	}
 	m, err := r.parse(o)
 	if err != nil {

@@ -57,6 +57,9 @@ func TestRemovedLabels(t *testing.T) {
 		"a value of 10 kB":    {Labels: map[string]string{"app": strings.Repeat("x", 10_000)}},
 		"a name of 10 kB":     {Labels: map[string]string{strings.Repeat("x", 10_000): "app"}},
 		"no name":             {Labels: map[string]string{"": "app"}},
+		"a terminal's name":   {Labels: map[string]string{"a\u009b31m": "app"}},
+		"a name turned round": {Labels: map[string]string{"a\u202eb": "app"}},
+		"a terminal's value":  {Labels: map[string]string{"app": "\x1b[2J"}},
 		"1,000, and one goes": {Labels: many, RemovedLabels: []string{"tier"}},
 	} {
 		change.Tenant, change.Network, change.Event, change.EndpointID = "blue", "n", api.EventStart, "e1"

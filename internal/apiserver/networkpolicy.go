@@ -20,7 +20,7 @@ const (
 )
 
 var _ = register(rest[api.NetworkPolicy, model.PolicyKey, model.NetworkPolicy]{
-	collection: "networkPolicys", name: "networkPolicy", strict: true, body: MaxApplyBody,
+	collection: "networkPolicys", name: "networkPolicy", strict: strictPolicy, body: MaxApplyBody,
 	key: model.ParsePolicyKey, list: func(v *control.View) []model.NetworkPolicy { return v.NetworkPolicies("") }, get: (*control.View).NetworkPolicy,
 	parse: networkPolicyFromAPI, render: networkPolicyToAPI,
 	change: plain((*control.Controller).ReplaceNetworkPolicy),

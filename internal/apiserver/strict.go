@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -31,7 +32,8 @@ var (
 
 // unambiguous refuses what would mean more than it looks like: a name that an
 // object has twice, in whatever case, of which the last would count; a label
-// without a text; and fields that must not be empty. body is valid JSON.
+// without a text; and fields that must not be empty. body is valid JSON. What is in
+// the server's fields does not matter.
 func (s strictness) unambiguous(body []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
@@ -105,6 +107,12 @@ func (s strictness) walkObject(dec *json.Decoder, field string) error {
 			return badBody("has the field %q twice in one object, as %q too: which of them counts is not clear", other, name)
 		}
 		seen[same] = name
+		if field == "" && slices.Contains(serverFields, same) { // among their keys are names of objects
+			if err := dec.Decode(new(json.RawMessage)); err != nil {
+				return badBody("is not valid JSON: %w", err)
+			}
+			continue
+		}
 		if !labels {
 			if err := s.walkValue(dec, name); err != nil {
 				return err

@@ -21,9 +21,6 @@ type wish struct {
 	warnings []string // sentences: which of its fields have no effect
 }
 
-// decoder decodes a body into out and returns it.
-type decoder func(out any) (body []byte, err error)
-
 // emptied tells whether a request names a field and leaves it empty.
 type emptied func(field string) bool
 
@@ -70,14 +67,14 @@ func warn(w http.ResponseWriter, texts []string) {
 
 // write creates or changes an object and answers with it as it was committed.
 func (s *server) write(k *kind, w http.ResponseWriter, r *http.Request) (any, error) {
-	want, err := k.read(s.control, func(out any) ([]byte, error) {
-		var body json.RawMessage
-		if _, err := decodeUpTo(w, r, &body, k.body); err != nil {
-			return nil, err
-		}
-		body = withoutLinks(body)
-		return body, decodeJSON(body, out)
-	})
+	var body json.RawMessage
+	if _, err := decodeUpTo(w, r, &body, k.body); err != nil {
+		return nil, err
+	}
+	if err := k.names.unambiguous(body); err != nil { // before links go: that forgets what is there twice
+		return nil, err
+	}
+	want, err := k.read(s.control, withoutLinks(body))
 	if err != nil {
 		return nil, err
 	}

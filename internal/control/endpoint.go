@@ -349,6 +349,9 @@ func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error
 		if e.Labels == nil {
 			e.Labels = map[string]string{}
 		}
+		maps.DeleteFunc(e.Labels, func(k, v string) bool { // of an earlier version, which took more
+			return model.ValidateLabels(map[string]string{k: v}) != nil
+		})
 		for _, k := range u.Removed {
 			delete(e.Labels, k)
 		}

@@ -1,9 +1,11 @@
 package control
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -36,5 +38,27 @@ func TestLabelsLater(t *testing.T) {
 		if now, _ := c.fresh().Endpoint(e.Key); now.Identity != want || now.LabelsLater {
 			t.Errorf("%s: endpoint %+v at last, want identity %d", id, now, want)
 		}
+	}
+}
+
+// TestLabelsTakenBefore: labels that an earlier version took, and this one would
+// refuse, do not stand in the way of what is told later; they go.
+func TestLabelsTakenBefore(t *testing.T) {
+	c := newCluster(t)
+	c.put(network("n", "10.1.0.0/24"))
+	e := c.create(endpoint("n", "c1"))
+	_, err := c.st.Client().Update(testContext(t), func(tx store.Tx) error {
+		old, err := tables.Endpoints.Get(tx, e.Key)
+		if err != nil {
+			return err
+		}
+		old.Labels = map[string]string{"app": "web", "evil": "\u009b2J", "a\u202eb": ""}
+		return tables.Endpoints.Put(tx, old)
+	})
+	c.ok(err)
+	ill := true
+	c.ok(c.UpdateEndpoint(testContext(t), EndpointUpdate{Key: e.Key, Unhealthy: &ill}))
+	if got, _ := c.fresh().Endpoint(e.Key); !got.Unhealthy || !maps.Equal(got.Labels, map[string]string{"app": "web"}) {
+		t.Errorf("%+v", got)
 	}
 }

@@ -86,11 +86,10 @@ type Endpoint struct {
 
 // Limits of an endpoint's fields that a runtime gives.
 const (
-	MaxEndpointText  = 256 // characters of an endpoint's common name and container id
-	MaxLabels        = 128
-	MaxLabelKey      = 317 // Kubernetes: prefix of 253, slash, name of 63
-	MaxLabelValue    = 1024
-	wantEndpointText = "must be at most 256 printable characters"
+	MaxEndpointText = 256 // characters of an endpoint's common name and container id
+	MaxLabels       = 128
+	MaxLabelKey     = 317 // Kubernetes: prefix of 253, slash, name of 63
+	MaxLabelValue   = 1024
 )
 
 // Validate checks the fields that a runtime gives (not Identity, which is derived, and
@@ -117,11 +116,11 @@ func (e Endpoint) Validate() error {
 	if e.MAC[0]&1 != 0 {
 		return InvalidField("MacAddress", e.MAC, "must be that of one interface: an even first byte")
 	}
-	if !printable(e.Name) {
-		return InvalidField("EPCommonName", e.Name, wantEndpointText)
+	if err := validText("EPCommonName", e.Name, MaxEndpointText); err != nil {
+		return err
 	}
-	if !printable(e.Container) {
-		return InvalidField("ContainerID", e.Container, wantEndpointText)
+	if err := validText("ContainerID", e.Container, MaxEndpointText); err != nil {
+		return err
 	}
 	if e.Namespace != "" {
 		if _, err := ParseNamespaceName(string(e.Namespace)); err != nil {
@@ -135,25 +134,22 @@ func (e Endpoint) Validate() error {
 }
 
 // ValidateLabels checks a container's labels: at most MaxLabels, keys of 1 to
-// MaxLabelKey bytes and values of at most MaxLabelValue.
+// MaxLabelKey bytes, printable, and values of at most MaxLabelValue, which may have
+// several lines and steer nothing.
 func ValidateLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
 		return InvalidField("Labels", len(labels), fmt.Sprintf("must be at most %d", MaxLabels))
 	}
 	for k, v := range labels {
-		if k == "" || len(k) > MaxLabelKey {
-			return InvalidField("Labels", k, fmt.Sprintf("must have keys of 1 to %d bytes", MaxLabelKey))
+		if k == "" || len(k) > MaxLabelKey || !printable(k) {
+			return InvalidField("Labels", k, fmt.Sprintf("must have keys of 1 to %d bytes of printable characters", MaxLabelKey))
 		}
 		if len(v) > MaxLabelValue {
 			return InvalidField("Labels", k, fmt.Sprintf("must have values of at most %d bytes", MaxLabelValue))
 		}
+		if steering(v) {
+			return InvalidField("Labels", k, "must have values without control characters, other than tabs and ends of lines, and without marks of direction")
+		}
 	}
 	return nil
-}
-
-func printable(s string) bool {
-	if len(s) > MaxEndpointText {
-		return false
-	}
-	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' })
 }

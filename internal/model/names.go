@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 )
 
 // MaxName is the length limit of names, in characters, unless said otherwise.
@@ -91,10 +93,25 @@ func split2(kind, s string) (tenant, name string, err error) {
 
 // validText checks a text for people: printable, at most limit bytes.
 func validText(field, s string, limit int) error {
-	if len(s) > limit || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) {
+	if len(s) > limit || !printable(s) {
 		return InvalidField(field, s, fmt.Sprintf("must be at most %d printable characters", limit))
 	}
 	return nil
+}
+
+// printable tells whether each character of a text is shown as what it is: none
+// steers a terminal (ESC, U+009B), turns the direction of text around (U+202E) or has
+// no width.
+func printable(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) })
+}
+
+// steering tells whether a text, of several lines perhaps, holds controls of a terminal
+// other than tabs and ends of lines, or marks that turn the direction of text around.
+func steering(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool {
+		return unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r' || unicode.Is(unicode.Bidi_Control, r)
+	})
 }
 
 // rawText checks that the text, as the user wrote it, parses to the value it is kept with.

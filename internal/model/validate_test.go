@@ -305,7 +305,18 @@ func TestEndpointValidate(t *testing.T) {
 		{"host", "Host", func(e *Endpoint) { e.Host = "a b" }},
 		{"name", "EPCommonName", func(e *Endpoint) { e.Name = "a\nb" }},
 		{"container", "ContainerID", func(e *Endpoint) { e.Container = strings.Repeat("c", 257) }},
+		{"name with CSI", "EPCommonName", func(e *Endpoint) { e.Name = "a\u009b31mb" }},
+		{"name turned round", "EPCommonName", func(e *Endpoint) { e.Name = "a\u202eb" }},
+		{"name in two lines", "EPCommonName", func(e *Endpoint) { e.Name = "a\u2028b" }},
+		{"name of people", "", func(e *Endpoint) { e.Name = "Größe\u00a0№ 1 日本\u3000語" }},
+		{"container turned round", "ContainerID", func(e *Endpoint) { e.Container = "\u2066c" }},
 		{"label", "Labels", func(e *Endpoint) { e.Labels = map[string]string{"": "x"} }},
+		{"label with CSI", "Labels", func(e *Endpoint) { e.Labels = map[string]string{"a\u009bb": "x"} }},
+		{"label in lines", "Labels", func(e *Endpoint) { e.Labels = map[string]string{"a\nb": "x"} }},
+		{"value with CSI", "Labels", func(e *Endpoint) { e.Labels = map[string]string{"a": "\u009b2J"} }},
+		{"value with ESC", "Labels", func(e *Endpoint) { e.Labels = map[string]string{"a": "\x1b]0;x\a"} }},
+		{"value turned round", "Labels", func(e *Endpoint) { e.Labels = map[string]string{"a": "x\u202ey"} }},
+		{"value in lines", "", func(e *Endpoint) { e.Labels = map[string]string{"a b": "one:\tx\r\ntwo: \u00e9\u00a0👨\u200d👩"} }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := Endpoint{Key: EndpointKey{NetworkKey{"default", "n1"}, "c1"}, Group: "web", Host: "host1", Name: "name-c1"}
