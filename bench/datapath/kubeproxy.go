@@ -50,14 +50,15 @@ func (r *rig) kubeProxies(ctx context.Context, many int) (paths []path, err erro
 }
 
 // pods makes a client and providers, each on a veth pair that its host routes to.
+// Neighbours are permanent: the kernel has one table for all namespaces, which 1,000
+// providers of other rows may have filled.
 func (r *rig) pods(ctx context.Context) (p path, h *lab.Namespace, err error) {
 	if h, err = r.space(); err != nil {
 		return p, nil, err
 	}
-	const router = "10.8.255.254"
-	err = errors.Join(ip(ctx, h, "link set lo up", "addr add "+router+"/32 dev lo"), h.Do(func() error {
-		return errors.Join(os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644),
-			os.WriteFile("/proc/sys/net/ipv4/conf/all/proxy_arp", []byte("1"), 0o644))
+	const router, lladdr, all = "10.8.255.254", "02:00:5e:00:00:01", "10.8.6.0/24"
+	err = errors.Join(ip(ctx, h, "link set lo up"), h.Do(func() error {
+		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644)
 	}))
 	if err != nil {
 		return p, nil, err
@@ -66,7 +67,12 @@ func (r *rig) pods(ctx context.Context) (p path, h *lab.Namespace, err error) {
 		name := fmt.Sprintf("p%d", i)
 		ns, err := r.container(ctx, h, name, pod(i+1), macOf(pod(i+1)))
 		if err == nil {
-			err = errors.Join(ip(ctx, h, "route add "+pod(i+1).String()+"/32 dev "+name), ip(ctx, ns, "route add default via "+router))
+			at := pod(i + 1)
+			err = errors.Join(
+				ip(ctx, h, "link set "+name+" address "+lladdr, "route add "+at.String()+"/32 dev "+name,
+					fmt.Sprintf("neigh replace %s lladdr %s dev %s nud permanent", at, macOf(at), name)),
+				ip(ctx, ns, "neigh replace "+router+" lladdr "+lladdr+" dev eth0 nud permanent",
+					"route add default via "+router, "route add "+all+" via "+router))
 		}
 		if err != nil {
 			return p, nil, err
