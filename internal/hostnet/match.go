@@ -62,6 +62,7 @@ func meta(key expr.MetaKey, op expr.CmpOp, data []byte) []expr.Any {
 
 func iif(name string) []expr.Any    { return meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, ifname(name)) }
 func oif(name string) []expr.Any    { return meta(expr.MetaKeyOIFNAME, expr.CmpOpEq, ifname(name)) }
+func notIif(name string) []expr.Any { return meta(expr.MetaKeyIIFNAME, expr.CmpOpNeq, ifname(name)) }
 func notOif(name string) []expr.Any { return meta(expr.MetaKeyOIFNAME, expr.CmpOpNeq, ifname(name)) }
 
 func l4(p model.Protocol) []expr.Any {
@@ -102,6 +103,15 @@ func dstLocal() []expr.Any {
 	return []expr.Any{
 		&expr.Fib{Register: 1, FlagDADDR: true, ResultADDRTYPE: true},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
+	}
+}
+
+// noWayBack matches a source that the host reaches by another interface, if at all,
+// than the packet came by.
+func noWayBack() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: 1, FlagSADDR: true, FlagIIF: true, ResultOIF: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: make([]byte, 4)},
 	}
 }
 

@@ -1,10 +1,13 @@
 package hostnet
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -93,4 +96,52 @@ func TestServices(t *testing.T) {
 	if seen := s.ask(s.beyond, "tcp", "", vip.String()+":80"); seen != "" {
 		t.Errorf("a service that is gone was reached, by %s", seen)
 	}
+}
+
+// TestPrivateFromBeyond: who sends from a private address and is none of the host's
+// containers reaches neither services nor published ports; once translated it would
+// be taken for the host.
+func TestPrivateFromBeyond(t *testing.T) {
+	eachFamily(t, func(t *testing.T, s *site, web, other, far netip.Addr) {
+		vip, from, bits := netip.MustParseAddr("10.96.0.10"), other.Next(), "/32"
+		via := near
+		if other.Is6() {
+			vip, bits, via = netip.MustParseAddr("fd00:96::10"), "/128", near6
+		}
+		run(t, "ip", "-n", s.conts, "addr", "add", vip.String()+bits, "dev", "c0")
+		run(t, "ip", "-n", s.beyond, "route", "add", vip.String(), "via", via.String())
+		run(t, "ip", "-n", s.beyond, "addr", "add", from.String()+bits, "dev", "o0", "nodad")
+		s.want.Services = []Service{{Name: "default:shop", Addr: vip}}
+		s.want.Source, s.want.ServiceMTU = near, 1400
+		s.good()
+		first := func(to, at netip.AddrPort, want netip.Addr) {
+			t.Helper()
+			socket := s.listenUDP(s.conts, at)
+			defer socket.Close()
+			for _, src := range []netip.Addr{from, far} { // in this order: nobody has to wait for what does not come
+				if err := in(t, s.beyond, func() error {
+					c, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(src, 0)), net.UDPAddrFromAddrPort(to))
+					if err == nil {
+						_, err = c.Write([]byte(src.String()))
+						err = errors.Join(err, c.Close())
+					}
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			said := make([]byte, 100)
+			_ = socket.SetReadDeadline(time.Now().Add(10 * time.Second))
+			n, seen, err := socket.ReadFromUDPAddrPort(said)
+			if err != nil || string(said[:n]) != want.String() {
+				t.Errorf("%s was first reached from %q, seen as %v, %v; want %v", to, said[:n], seen, err, want)
+			}
+		}
+		service, published := netip.AddrPortFrom(vip, 81), netip.AddrPortFrom(via, 8080)
+		first(service, service, far)
+		first(published, netip.AddrPortFrom(web, 80), far)
+		// A network of the host's own, Docker's for one, may lie in the private subnet.
+		run(t, "ip", "-n", s.host, "route", "add", from.String()+bits, "dev", "up0")
+		first(published, netip.AddrPortFrom(web, 80), from)
+	})
 }

@@ -88,7 +88,7 @@ func (s *Stack) ensureTable(want Want) (err error) {
 			continue
 		}
 		p := want.Private
-		from := []any{"layout 7", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source}
+		from := []any{"layout 8", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source}
 		err = errors.Join(err, ensureTable(w.family, setsOf(w), chainsOf(p, w), from, s.replaced))
 	}
 	return err
@@ -275,6 +275,9 @@ func chainsOf(p *desired.Private, w way) []chain {
 	post.add(oif(p.Interface), srcIn(w.subnet), notSaddr(w.here), masquerade())
 	post.add(oif(p.Interface), srcIn(w.loopback), masquerade())
 	post.add(notOif(p.Interface), srcIn(w.subnet), masquerade())
+	// Who sends from a private address from beyond would be translated to this host's
+	// own, and taken for it. Another network of the host may lie in the subnet.
+	fwd.add(notIif(p.Interface), oif(p.Interface), srcIn(w.subnet), noWayBack(), drop())
 	// From beyond the host connections begin to services, and to published ports of
 	// containers.
 	fwd.add(oif(p.Interface), dstIn(w.subnet), ctState(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED, false), wasDNAT(false), drop())
