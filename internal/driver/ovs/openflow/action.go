@@ -48,6 +48,7 @@ const (
 	noTable       = 0xff
 	nxInPort      = 0xfff8
 	ctCommit      = 1
+	ctForce       = 2
 	etherTypeVLAN = 0x8100
 )
 
@@ -70,6 +71,7 @@ type (
 	// in Table; without, the packet goes on with the next action.
 	CT struct {
 		Commit    bool
+		Force     bool // with Commit: a connection that the other end has begun ends first
 		ZoneField Field
 		Recirc    bool
 		Table     uint8
@@ -156,6 +158,9 @@ func (a CT) String() string {
 	var p []string
 	if a.Commit {
 		p = append(p, "commit")
+	}
+	if a.Force {
+		p = append(p, "force")
 	}
 	if a.Recirc {
 		p = append(p, "table="+strconv.Itoa(int(a.Table)))
@@ -247,6 +252,9 @@ func (a CT) appendWire(b []byte) []byte {
 	var flags uint16
 	if a.Commit {
 		flags = ctCommit
+	}
+	if a.Force {
+		flags |= ctForce
 	}
 	b = binary.BigEndian.AppendUint16(b, flags)
 	b = binary.BigEndian.AppendUint32(b, a.ZoneField.header(false))
@@ -363,12 +371,12 @@ func readNX(subtype int, b []byte) (Action, error) {
 		if err != nil {
 			return nil, err
 		}
-		a := CT{Commit: u16(10)&ctCommit != 0, ZoneField: f}
+		a := CT{Commit: u16(10)&ctCommit != 0, Force: u16(10)&ctForce != 0, ZoneField: f}
 		if b[18] != noTable {
 			a.Recirc, a.Table = true, b[18]
 		}
-		if u16(10)&^ctCommit != 0 || u16(16) != 15 || u16(22) != 0 {
-			return nil, errors.New("ct action with force, a helper or another zone form is not supported")
+		if u16(10)&^(ctCommit|ctForce) != 0 || u16(16) != 15 || u16(22) != 0 {
+			return nil, errors.New("ct action with a helper or another zone form is not supported")
 		}
 		err = a.readNested(b[24:])
 		return a, err

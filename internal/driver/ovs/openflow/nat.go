@@ -191,6 +191,8 @@ func parseCT(s string, bad error) (Action, error) {
 			if a.NAT = NATSrc; k == "nat(dst" {
 				a.NAT = NATDst
 			}
+		case "force":
+			a.Force = true
 		case "commit":
 			a.Commit = true
 		case "table":

@@ -26,6 +26,7 @@ var samples = []string{
 	"table=3, priority=303,ct_state=+est+trk,ct_nw_dst=10.0.0.0/8,ct_nw_proto=17,ct_tp_src=53,ip actions=drop",
 	"table=3, priority=304,ct_state=+new+trk,ip actions=ct(commit,zone=NXM_NX_REG0[0..15],nat(src=172.19.0.1)),ct(commit,zone=NXM_NX_REG0[0..15],nat(dst=10.1.1.2)),ct(table=4,zone=NXM_NX_REG0[0..15],nat)",
 	"table=3, priority=305,ct_state=+new+trk,ipv6 actions=ct(commit,zone=NXM_NX_REG0[0..15],nat(src=fd00::ac13:1)),ct(commit,table=4,zone=NXM_NX_REG0[0..15],nat(dst=fd00::2))",
+	"table=3, priority=305,udp actions=ct(commit,force,table=4,zone=NXM_NX_REG0[0..15])",
 	"table=3, priority=305,tcp actions=ct(commit,table=4,zone=NXM_NX_REG8[0..15],nat(dst=10.1.1.2:8080),exec(set_field:0x1->ct_mark))",
 	"table=3, priority=306,tcp6 actions=ct(commit,table=4,zone=NXM_NX_REG8[0..15],nat(dst=[fd00::2]:8080)),ct(commit,zone=NXM_NX_REG8[0..15],exec(set_field:0x7->ct_mark))",
 	"table=3, priority=306,ct_label=0xc0a80702,udp actions=ct(commit,table=4,zone=NXM_NX_REG8[0..15],exec(set_field:0x2->ct_mark,move:NXM_NX_TUN_IPV4_SRC[]->NXM_NX_CT_LABEL[0..31])),ct(commit,zone=NXM_NX_REG8[0..15],exec(move:NXM_NX_TUN_IPV6_SRC[]->NXM_NX_CT_LABEL[]))",

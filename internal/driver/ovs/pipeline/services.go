@@ -23,7 +23,7 @@ import (
 const serviceBit = 1 << 31
 
 // marked in ct_mark says of a connection in its domain's zone that it is behind a
-// translation.
+// translation, and in the zone of translations that it has one.
 const marked = 1
 
 var isMarked = of.Masked(of.CtMark, of.Uint(marked), of.Uint(marked))
@@ -157,7 +157,9 @@ func serviceBase(l *list, c Config) {
 			icmp = isProto(58)
 		}
 		l.drop(Served, 180, match(eth, icmp, fresh), driver.DropInvalid)
-		l.add(Served, 170, match(append(tcp, known, of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12)))...), goTo(Again))
+		for _, there := range [][]of.Term{{known}, {fresh, isMarked}} {
+			l.add(Served, 170, match(append(append(tcp, there...), of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12)))...), goTo(Again))
+		}
 		if !c.Pieces { // see hostPort
 			l.add(Served, 160, match(eth, of.State(of.StateRel|of.StateTrk, of.StateNew)),
 				of.CT{Commit: true, ZoneField: regZone, NAT: of.NATKnown, Recirc: true, Table: uint8(Backend)})
@@ -170,6 +172,10 @@ func serviceBase(l *list, c Config) {
 		l.add(Commit, 12, match(eth, isService, fresh), commitMarked(marked))
 		// A tuple behind a translation is the translation's alone.
 		l.drop(State, 92, match(eth, isService, of.State(of.StateTrk, of.StateNew|of.StateRel), of.Eq(of.CtMark, 0)), driver.DropInvalid)
+		// A backend's datagram that was no answer, such as a late one of when it was no
+		// backend, has begun a connection by the tuple, and each of the client's would keep it.
+		l.add(State, 94, match(eth, isService, isProto(17), of.State(of.StateRpl|of.StateTrk, of.StateNew|of.StateRel|of.StateInv), of.Eq(of.CtMark, 0)),
+			of.CT{Commit: true, Force: true, ZoneField: regDomain, Recirc: true, Table: uint8(State)})
 		other := match(eth, of.Masked(regService, of.Value{}, of.Uint(uint32(serviceBit))), isMarked)
 		l.drop(State, 92, match(append(other, origin(fromPort), of.State(of.StateTrk, of.StateNew|of.StateRel|of.StateRpl))...), driver.DropInvalid)
 		l.drop(State, 92, match(append(other, isProto(6), fresh)...), driver.DropInvalid) // so tracking in user space calls a backend's request
@@ -179,6 +185,7 @@ func serviceBase(l *list, c Config) {
 		l.add(ItselfBack, 100, match(eth, back), byRouter(of.Output{Port: of.PortInPort})...)
 	}
 	l.add(Served, 100, match(known), goTo(Backend))
+	l.add(Served, 95, match(fresh, isMarked), goTo(Backend)) // as all is to tracking until its backend answers
 	l.add(Served, 90, match(fresh), goTo(Affine), goTo(Pick))
 	if c.Answers {
 		l.refuseBy(c, MeterServices, Again, 0, nil, driver.DropInvalid)
@@ -356,7 +363,7 @@ func (s Service) family(l *list, c Config, vip netip.Addr) []of.Group {
 func (s Service) port(l *list, c Config, x asker, port desired.ServicePort, src of.Field) []of.Group {
 	v6 := src == of.IPv6Src
 	nat := func(b choice) of.CT {
-		return of.CT{Commit: true, ZoneField: regZone, NAT: of.NATDst, To: b.Addr(v6), Port: port.Backend, Recirc: true, Table: uint8(Backend)}
+		return of.CT{Commit: true, ZoneField: regZone, NAT: of.NATDst, To: b.Addr(v6), Port: port.Backend, Mark: marked, Recirc: true, Table: uint8(Backend)}
 	}
 	name := GroupOf{s.Key, port.Protocol, port.Port, v6, false, x.local}
 	g := of.Group{ID: s.Group(name), Seed: s.Seed(), Fields: []of.Field{src}}
