@@ -93,6 +93,11 @@ type Stats struct {
 	// Services counts connections to services, with Capabilities().ServiceStats. What
 	// is counted of a backend that has gone may stay while its service does.
 	Services map[ServiceOf]ServiceStats
+	// Uncounted says which services are not counted, and why.
+	Uncounted map[model.ServiceKey]string
+	// NoLiving says why ServiceStats.Connections is not known of any service now; empty
+	// = it is known.
+	NoLiving string
 }
 
 // TableStats tell how full a table is, as of some seconds ago.

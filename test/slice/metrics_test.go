@@ -218,12 +218,6 @@ func (c *cluster) pageIsTrue(page, driver string, steps []scraped) {
 				if labels[name] == nil && driver != lab.DriverEBPF && strings.Contains(row[2], "eBPF's") {
 					continue
 				}
-				if driver == lab.DriverOVS && strings.Contains(row[2], "Open vSwitch does not count them yet") {
-					if labels[name] != nil {
-						c.t.Errorf("%s tells %s, of which the page of metrics says that Open vSwitch does not count it", job, name)
-					}
-					continue
-				}
 				if labels[name] == nil {
 					c.t.Errorf("%s tells no %s, which the page of metrics lists", job, name)
 					continue

@@ -57,6 +57,12 @@ func (a *Observer) counts(ctx context.Context, service string) (out []api.FlowEv
 		}
 		sums[of.Backend].Add(api.Served(n))
 	}
+	last.Text = s.NoLiving
+	for k, why := range s.Uncounted {
+		if k.String() == service {
+			last.Text = why
+		}
+	}
 	for k, n := range sums {
 		out = append(out, api.FlowEvent{Time: last.Time, Event: api.FlowCounts, To: api.FlowPeer{Endpoint: k.String()}, Served: n})
 	}

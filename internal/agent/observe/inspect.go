@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -67,8 +68,21 @@ func (a *Observer) getStats(w http.ResponseWriter, r *http.Request) {
 	}
 	writeJSON(w, map[string]any{
 		"services": a.serviceClients(s), "ports": orEmpty(s.Ports), "rules": orEmpty(s.Rules), "drops": orEmpty(s.Drops),
-		"tables": tablesOf(a.cfg.Can),
+		"tables": tablesOf(a.cfg.Can), "uncounted": uncounted(s),
 	})
+}
+
+// uncounted says what of "services" is not counted, and why: by service, or
+// "connections", those that live, of all.
+func uncounted(s driver.Stats) map[string]string {
+	out := map[string]string{}
+	for k, why := range s.Uncounted {
+		out[k.String()] = why
+	}
+	if s.NoLiving != "" {
+		out["connections"] = s.NoLiving
+	}
+	return out
 }
 
 // dropControlPlane is why the host's stack, and no data plane, refuses a packet.

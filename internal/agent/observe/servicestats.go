@@ -77,10 +77,12 @@ func (m serviceSums) add(now, before map[driver.ServiceOf]driver.ServiceStats) {
 	}
 }
 
-// collect tells the sums.
-func (m serviceSums) collect(gauge func(*prometheus.Desc, float64, ...string), count func(*prometheus.Desc, uint64, ...string)) {
+// collect tells the sums; living = what lives is known.
+func (m serviceSums) collect(living bool, gauge func(*prometheus.Desc, float64, ...string), count func(*prometheus.Desc, uint64, ...string)) {
 	for name, s := range m {
-		gauge(serviceLivingDesc, float64(s.Connections), name)
+		if living {
+			gauge(serviceLivingDesc, float64(s.Connections), name)
+		}
 		count(serviceTotalDesc, s.Total, name)
 		count(servicePacketsDesc, s.PacketsIn, name, "in")
 		count(servicePacketsDesc, s.PacketsOut, name, "out")
@@ -121,8 +123,8 @@ type provCounted struct {
 	ProviderIP, ServiceIP, ServiceVrf string
 	traffic
 
-	Connections uint64 // now
-	Total       uint64 // that have begun
+	Connections *uint64 `json:",omitempty"` // now; nil = not known
+	Total       uint64  // that have begun
 }
 
 // clientsOf puts what is counted of services into 1.x's shape, clients in order.
@@ -179,7 +181,12 @@ func clientsOf(s driver.Stats, services desired.Map[model.ServiceKey, *desired.S
 			counted.ProvStats[backend] = prov
 		}
 		prov.add(n)
-		prov.Connections += n.Connections
+		if s.NoLiving == "" {
+			if prov.Connections == nil {
+				prov.Connections = new(uint64)
+			}
+			*prov.Connections += n.Connections
+		}
 		prov.Total += n.Total
 	}
 	out := slices.Collect(maps.Values(all))

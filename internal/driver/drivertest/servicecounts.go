@@ -1,9 +1,14 @@
 package drivertest
 
 import (
+	"time"
+
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
+
+// countsSettle is within how much time counters tell what packets have done.
+const countsSettle = 5 * time.Second
 
 // counts: a connection, and its packets, are counted for the port and the backend
 // that they went to.
@@ -42,13 +47,17 @@ func (s *services) counts() {
 					s.denied(what+": at a port that it has not", closed)
 					s.reached(what+": of another service", s.ask(client, proto, v6), "db1", "db2")
 				}
-				now := s.counted(client, of)
-				got := driver.ServiceStats{
-					Connections: now.Connections - before.Connections, Total: now.Total - before.Total,
-					PacketsIn: now.PacketsIn - before.PacketsIn, PacketsOut: now.PacketsOut - before.PacketsOut,
-				}
-				if want := (driver.ServiceStats{Connections: 1, Total: 1, PacketsIn: 1 + more, PacketsOut: 2 + more}); got != want || now.BytesIn <= before.BytesIn || now.BytesOut <= before.BytesOut {
-					s.t.Errorf("%s: counted %+v, and %d and %d bytes, want %+v and some", what, got, now.BytesIn-before.BytesIn, now.BytesOut-before.BytesOut, want)
+				var now driver.ServiceStats
+				want := driver.ServiceStats{Connections: 1, Total: 1, PacketsIn: 1 + more, PacketsOut: 2 + more}
+				if !s.soon(func() bool {
+					now = s.counted(client, of)
+					got := driver.ServiceStats{
+						Connections: now.Connections - before.Connections, Total: now.Total - before.Total,
+						PacketsIn: now.PacketsIn - before.PacketsIn, PacketsOut: now.PacketsOut - before.PacketsOut,
+					}
+					return got == want && now.BytesIn > before.BytesIn && now.BytesOut > before.BytesOut
+				}) {
+					s.t.Errorf("%s: counted %+v after %+v, want %+v and some bytes more", what, now, before, want)
 				}
 			}
 		}
@@ -76,4 +85,19 @@ func (s *services) counted(client model.Endpoint, of driver.ServiceOf) driver.Se
 	of.Client = client.Key
 	sum.Add(all.Services[of])
 	return sum
+}
+
+// soon tells whether something holds, at once or within some seconds: a data plane may
+// tell its counters with a delay.
+func (s *services) soon(holds func() bool) bool {
+	tick := time.NewTicker(countsSettle / 50)
+	defer tick.Stop()
+	for late := time.After(countsSettle); !holds(); {
+		select {
+		case <-late:
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
 }

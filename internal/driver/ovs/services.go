@@ -28,6 +28,7 @@ type services struct {
 	serving map[desired.Domain]map[model.ServiceKey]bool // services with flows
 	zones   map[desired.Domain]uint16                    // of translations, of domains that are served
 	wrong   map[model.ServiceKey][]driver.Problem
+	counts  *counters
 
 	ended  map[place]bool              // endpoints that are gone, or others, since translations were looked through
 	check  map[desired.Domain]uint16   // whose translations are to be looked through, and their zones
@@ -46,7 +47,7 @@ func newServices(l *ledger) *services {
 		ledger: l, groups: newGroups(), numbers: map[model.ServiceKey]uint32{}, named: map[uint32]model.ServiceKey{},
 		on: map[model.NetworkID]map[model.ServiceKey]bool{}, claims: map[place][]model.ServiceKey{}, users: map[place]user{},
 		backing: map[place]int{}, held: map[model.ServiceKey]held{}, serving: map[desired.Domain]map[model.ServiceKey]bool{}, zones: map[desired.Domain]uint16{},
-		wrong: map[model.ServiceKey][]driver.Problem{}, ended: map[place]bool{}, check: map[desired.Domain]uint16{},
+		wrong: map[model.ServiceKey][]driver.Problem{}, counts: newCounters(), ended: map[place]bool{}, check: map[desired.Domain]uint16{},
 		forget: map[uint32]bool{}, former: map[desired.Domain][]uint16{},
 	}
 }
@@ -100,6 +101,9 @@ func (s *services) update(c pipeline.Config, old, want desired.Host, domains map
 		}
 	}
 	for k := range ch.dirty {
+		ch.set(k, domains)
+	}
+	for k := s.counts.next(); k != (model.ServiceKey{}); k = s.counts.next() {
 		ch.set(k, domains)
 	}
 }
@@ -365,7 +369,10 @@ func (ch *servicesChange) set(k model.ServiceKey, domains map[desired.Domain]int
 	if serves {
 		flows, groups = pipeline.ServiceFlows(ch.config, pipeline.Service{
 			Service: &own, Number: ch.number(k), Domain: d, Zone: ch.zones[d], Group: ch.groups.number,
+			Counted: ch.counts.take(k, pipeline.CountersOf(&own)),
 		})
+	} else {
+		ch.counts.leave(k)
 	}
 	ch.ledger.set(serviceOwner(k), flows)
 	ch.groups.set(k, groups)
@@ -467,5 +474,5 @@ func (s *services) problems() []driver.Problem {
 	for _, k := range slices.SortedFunc(maps.Keys(s.wrong), compareServices) {
 		out = append(out, s.wrong[k]...)
 	}
-	return out
+	return append(out, s.counts.problems()...)
 }

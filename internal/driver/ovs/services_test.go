@@ -234,8 +234,10 @@ func (l *live) nothingLeft(t *testing.T) {
 	if s := l.Ofctl("contivBr", "dump-groups"); strings.Contains(s, "group_id") {
 		t.Errorf("groups are left: %s", s)
 	}
-	if s := l.Ofctl("contivBr", "dump-flows", fmt.Sprintf("cookie=%#x/%#x", pipeline.CookieMagic|uint64(pipeline.KindService)<<40, pipeline.MagicMask|pipeline.KindMask), "--no-stats"); strings.Contains(s, "table=") {
-		t.Errorf("flows are left: %s", s)
+	for _, kind := range []pipeline.Kind{pipeline.KindService, pipeline.KindCount} {
+		if s := l.Ofctl("contivBr", "dump-flows", fmt.Sprintf("cookie=%#x/%#x", pipeline.CookieMagic|uint64(kind)<<40, pipeline.MagicMask|pipeline.KindMask), "--no-stats"); strings.Contains(s, "table=") {
+			t.Errorf("flows are left: %s", s)
+		}
 	}
 	if s := l.Appctl("dpctl/dump-conntrack"); strings.Contains(s, "mark=1") || strings.Contains(s, ".200,") || strings.Contains(s, "::c8,") {
 		t.Errorf("connections are left: %s", s)

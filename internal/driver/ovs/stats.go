@@ -92,11 +92,12 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 			if reason := pipeline.Reason(n); f.Packets > 0 && reason != "" { // else of another version
 				out.Drops[reason] += f.Packets
 			}
-		case pipeline.KindBase, pipeline.KindNetwork, pipeline.KindPort, pipeline.KindRemote, pipeline.KindRule, pipeline.KindAside, pipeline.KindService, pipeline.KindDefault:
+		case pipeline.KindBase, pipeline.KindNetwork, pipeline.KindPort, pipeline.KindRemote, pipeline.KindRule, pipeline.KindAside, pipeline.KindService, pipeline.KindCount, pipeline.KindDefault:
 		}
 	})
 	if err != nil {
 		return out, model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
 	}
-	return out, nil
+	err = d.serviceStats(ctx, &out)
+	return out, err
 }

@@ -62,8 +62,12 @@ type (
 		Field Field
 		Value Value
 	}
-	// Move copies a whole field to another one of the same width.
-	Move struct{ From, To Field }
+	// Move copies a whole field to another one of the same width, or, of a wider one, to
+	// the bits from At on.
+	Move struct {
+		From, To Field
+		At       uint8
+	}
 	// Resubmit continues in another table, then with the next action.
 	Resubmit struct{ Table uint8 }
 	// CT sends the packet through connection tracking in the zone that the lower
@@ -149,7 +153,11 @@ func (a SetField) String() string {
 }
 
 func (a Move) String() string {
-	return "move:" + fields[a.From].nxm + "[]->" + fields[a.To].nxm + "[]"
+	to := "[]"
+	if bits := a.From.Bits(); bits != a.To.Bits() {
+		to = fmt.Sprintf("[%d..%d]", a.At, int(a.At)+bits-1)
+	}
+	return "move:" + fields[a.From].nxm + "[]->" + fields[a.To].nxm + to
 }
 
 func (a Resubmit) String() string { return "resubmit(," + strconv.Itoa(int(a.Table)) + ")" }
@@ -235,7 +243,7 @@ func (a SetField) appendWire(b []byte) []byte {
 func (a Move) appendWire(b []byte) []byte {
 	b = appendNX(b, nxMove, 24)
 	b = binary.BigEndian.AppendUint16(b, uint16(a.From.Bits()))
-	b = append(b, 0, 0, 0, 0) // offsets
+	b = append(b, 0, 0, 0, a.At) // offsets
 	b = binary.BigEndian.AppendUint32(b, a.From.header(false))
 	return binary.BigEndian.AppendUint32(b, a.To.header(false))
 }
@@ -269,7 +277,7 @@ func (a CT) appendWire(b []byte) []byte {
 		b = Set(CtMark, a.Mark).appendWire(b)
 	}
 	if a.Label != 0 {
-		b = Move{a.Label, CtLabel}.appendWire(b)
+		b = Move{From: a.Label, To: CtLabel}.appendWire(b)
 	}
 	binary.BigEndian.PutUint16(b[start+2:], uint16(len(b)-start))
 	return b
@@ -362,10 +370,11 @@ func readNX(subtype int, b []byte) (Action, error) {
 			return nil, err
 		}
 		to, err := fieldOf(u32(20))
-		if err == nil && (int(u16(10)) != from.Bits() || from.Bits() != to.Bits() || u32(12) != 0) {
+		a := Move{from, to, b[15]}
+		if err == nil && (int(u16(10)) != from.Bits() || int(a.At)+from.Bits() > to.Bits() || u32(12)>>8 != 0) {
 			err = fmt.Errorf("move of a part of %s is not supported", from)
 		}
-		return Move{from, to}, err
+		return a, err
 	case subtype == nxCT && len(b) >= 24:
 		f, err := fieldOf(u32(12))
 		if err != nil {

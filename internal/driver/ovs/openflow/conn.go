@@ -393,7 +393,7 @@ func (c *Conn) multipart(ctx context.Context, what string, build func(xid uint32
 func (c *Conn) DumpFlows(ctx context.Context, f Filter, yield func(FlowStats)) error {
 	return c.multipart(ctx, "dump flows",
 		func(xid uint32) []byte { return appendFlowStatsRequest(nil, xid, f) },
-		func(b []byte) error { return readFlowStats(b, yield) })
+		func(b []byte) error { return readFlowStats(b, f.Used, yield) })
 }
 
 // Ports lists the bridge's ports.

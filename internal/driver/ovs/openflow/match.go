@@ -31,6 +31,9 @@ func EqMAC(f Field, m [6]byte) Term { return EqValue(f, MAC(m)) }
 // EqAddr matches an address.
 func EqAddr(f Field, a netip.Addr) Term { return EqValue(f, Addr(a)) }
 
+// Addr is the address that a term of a field of addresses matches.
+func (t Term) Addr() netip.Addr { return t.Value.addr(t.Field.Bits() == 128) }
+
 // InPrefix matches the addresses of a prefix; one of length zero yields a term
 // that NewMatch drops.
 func InPrefix(f Field, p netip.Prefix) Term {

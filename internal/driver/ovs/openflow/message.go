@@ -125,6 +125,7 @@ type Filter struct {
 	Table      uint8 // 255 = all
 	Cookie     uint64
 	CookieMask uint64
+	Used       bool // only those that have counted a packet
 }
 
 // AllFlows selects every flow.
@@ -166,8 +167,8 @@ type FlowStats struct {
 	Err            error
 }
 
-// readFlowStats reads the entries of one reply (section 7.3.5.2).
-func readFlowStats(b []byte, yield func(FlowStats)) error {
+// readFlowStats reads the entries of one reply (section 7.3.5.2), all or the used ones.
+func readFlowStats(b []byte, used bool, yield func(FlowStats)) error {
 	for len(b) > 0 {
 		if len(b) < 56 {
 			return fmt.Errorf("flow entry cut short: %d bytes", len(b))
@@ -177,6 +178,10 @@ func readFlowStats(b []byte, yield func(FlowStats)) error {
 			return fmt.Errorf("flow entry of length %d in %d bytes", n, len(b))
 		}
 		e := b[:n]
+		b = b[n:]
+		if used && binary.BigEndian.Uint64(e[32:]) == 0 {
+			continue
+		}
 		s := FlowStats{
 			Age:     time.Duration(binary.BigEndian.Uint32(e[4:]))*time.Second + time.Duration(binary.BigEndian.Uint32(e[8:])),
 			Packets: binary.BigEndian.Uint64(e[32:]),
@@ -192,7 +197,6 @@ func readFlowStats(b []byte, yield func(FlowStats)) error {
 		}
 		s.Err = err
 		yield(s)
-		b = b[n:]
 	}
 	return nil
 }

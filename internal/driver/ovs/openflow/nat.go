@@ -94,7 +94,7 @@ func (a *CT) readNested(b []byte) error {
 // none.
 func readLabel(b []byte) Field {
 	from, err := fieldOf(binary.BigEndian.Uint32(b[16:]))
-	if err != nil || from.Bits() > CtLabel.Bits() || !bytes.Equal(b, Move{from, CtLabel}.appendWire(nil)) {
+	if err != nil || from.Bits() > CtLabel.Bits() || !bytes.Equal(b, Move{From: from, To: CtLabel}.appendWire(nil)) {
 		return 0
 	}
 	return from

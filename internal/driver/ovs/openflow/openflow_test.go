@@ -49,6 +49,7 @@ var samples = []string{
 	"table=5, priority=8,ip,nw_ttl=1 actions=meter:3,CONTROLLER:1300",
 	"table=5, priority=9,ip actions=dec_ttl,output:2",
 	"table=5, priority=10,udp actions=move:OXM_OF_IN_PORT[]->NXM_NX_REG8[]",
+	"table=5, priority=10,ct_state=-inv+trk,udp actions=move:NXM_NX_CT_TP_DST[]->NXM_NX_REG9[16..31]",
 	"table=5, priority=11,udp actions=controller(max_len=128,meter_id=256)",
 	"table=5, priority=6,icmp6,icmpv6_type=136,nd_tll=02:02:0a:01:01:02 actions=drop",
 }
@@ -91,7 +92,7 @@ func FuzzFlowStats(f *testing.F) {
 		f.Add(e)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_ = readFlowStats(b, func(s FlowStats) {
+		_ = readFlowStats(b, false, func(s FlowStats) {
 			if s.Err != nil {
 				return
 			}

@@ -288,11 +288,22 @@ func parseAction(s string) (Action, error) {
 		if err != nil {
 			return nil, err
 		}
-		t, err := whole(to)
-		if err == nil && f.Bits() != t.Bits() {
-			err = bad
+		name, bits, _ := strings.Cut(to, "[")
+		a := Move{From: f}
+		if a.To, err = whole(name + "[]"); err != nil {
+			return nil, err
 		}
-		return Move{f, t}, err
+		if bits != "]" {
+			first, _, _ := strings.Cut(bits, "..")
+			n, err := strconv.ParseUint(first, 10, 8)
+			if a.At = uint8(n); err != nil {
+				return nil, bad
+			}
+		}
+		if !strings.HasSuffix(a.String(), to) || int(a.At)+f.Bits() > a.To.Bits() {
+			return nil, bad
+		}
+		return a, nil
 	case "set_field":
 		for f := range numFields {
 			if f.setName() == to {

@@ -50,7 +50,7 @@ func exposedBase(l *list, c Config) {
 		l.drop(Track, 120, match(eth, behind, isProto(6), of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12))), driver.DropInvalid)
 		l.add(Outside, 10, match(eth, origin(fromStack)), toService...)
 		asks := match(eth, isService, origin(fromStack))
-		l.add(Commit, 13, match(append(asks, of.State(of.StateNew|of.StateTrk, 0))...), commitMarked(marked|forHost))
+		l.add(Commit, 13, match(append(asks, of.State(of.StateNew|of.StateTrk, 0))...), goTo(Begun), commitMarked(marked|forHost))
 		// The client has come by another host before.
 		l.add(Commit, 13, match(append(asks, isByTunnel, of.State(of.StateTrk, of.StateNew))...), goTo(Relabel))
 		l.add(Relabel, 20, match(eth, isService), commitMarked(marked|forHost))
@@ -63,9 +63,10 @@ func toStack(l *list, c Config, d desired.Domain, zone uint16) {
 	if !c.servicesOutside() {
 		return
 	}
-	for _, eth := range []of.Term{isIP, isIPv6} {
+	for _, v6 := range []bool{false, true} {
+		eth, _, _ := ethOf(v6)
 		l.add(Output, 151, match(eth, inDomain(d), isAnswer, of.Masked(of.CtMark, of.Uint(marked|forHost), of.Uint(marked|forHost))),
-			of.SetField{Field: of.EthDst, Value: of.MAC(desired.RouterMAC)}, of.Set(regPort, c.Host), of.Set(regZone, zone), translate(Back))
+			noteBackend(v6), of.SetField{Field: of.EthDst, Value: of.MAC(desired.RouterMAC)}, of.Set(regPort, c.Host), of.Set(regZone, zone), translate(Back))
 	}
 }
 

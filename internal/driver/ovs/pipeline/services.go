@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -65,7 +64,7 @@ func NextService(n uint32) uint32 { return (n + 1) | serviceBit }
 // TranslationsOf reads from a flow of ServiceDomain in which zone a domain's
 // translations are.
 func TranslationsOf(f of.Flow) (d desired.Domain, zone uint16, ok bool) {
-	if kind, _, ours := KindOf(f.Cookie); !ours || kind != KindService || Stage(f.Table) != Output || len(f.Actions) != 2 {
+	if kind, _, ours := KindOf(f.Cookie); !ours || kind != KindService || Stage(f.Table) != Output || len(f.Actions) < 2 {
 		return 0, 0, false
 	}
 	set, ok := f.Actions[0].(of.SetField)
@@ -84,6 +83,8 @@ type Service struct {
 	Domain desired.Domain
 	Zone   uint16 // of the domain's translations
 	Group  func(GroupOf) uint32
+	// Counted says that what goes to each backend is counted, by Counters flows.
+	Counted bool
 }
 
 // GroupNumber is what a flow that leads to a group has in its cookie, so that who
@@ -144,7 +145,7 @@ func serviceBase(l *list, c Config) {
 
 	l.drop(Served, 0, nil, driver.DropInvalid)
 	l.drop(Served, 200, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
-	fresh, known := of.State(of.StateNew|of.StateTrk, 0), of.State(of.StateTrk, of.StateNew)
+	fresh, known := of.State(of.StateNew|of.StateTrk, 0), of.State(of.StateTrk, of.StateNew|of.StateInv)
 	for _, v6 := range []bool{false, true} {
 		eth, _, _ := ethOf(v6)
 		l.drop(Serve, 300, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
@@ -158,7 +159,7 @@ func serviceBase(l *list, c Config) {
 		}
 		l.drop(Served, 180, match(eth, icmp, fresh), driver.DropInvalid)
 		for _, there := range [][]of.Term{{known}, {fresh, isMarked}} {
-			l.add(Served, 170, match(append(append(tcp, there...), of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12)))...), goTo(Again))
+			l.add(Served, 170, match(append(append(tcp, there...), of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12)))...), notePort, goTo(Again))
 		}
 		if !c.Pieces { // see hostPort
 			l.add(Served, 160, match(eth, of.State(of.StateRel|of.StateTrk, of.StateNew)),
@@ -169,7 +170,8 @@ func serviceBase(l *list, c Config) {
 		}
 		l.drop(Pick, 4, match(eth, isFragment), driver.DropInvalid)
 
-		l.add(Commit, 12, match(eth, isService, fresh), commitMarked(marked))
+		l.add(Commit, 12, match(eth, isService, fresh), goTo(Begun), commitMarked(marked))
+		l.add(Output, 180, match(eth, isService, of.Masked(regNoted, of.Value{}, of.Uint(uint32(noted)))), of.Set(regNoted, uint32(noted)), goTo(Counted), goTo(Output))
 		// A tuple behind a translation is the translation's alone.
 		l.drop(State, 92, match(eth, isService, of.State(of.StateTrk, of.StateNew|of.StateRel), of.Eq(of.CtMark, 0)), driver.DropInvalid)
 		// A backend's datagram that was no answer, such as a late one of when it was no
@@ -180,13 +182,13 @@ func serviceBase(l *list, c Config) {
 		l.drop(State, 92, match(append(other, origin(fromPort), of.State(of.StateTrk, of.StateNew|of.StateRel|of.StateRpl))...), driver.DropInvalid)
 		l.drop(State, 92, match(append(other, isProto(6), fresh)...), driver.DropInvalid) // so tracking in user space calls a backend's request
 		back := of.State(of.StateRpl|of.StateTrk, of.StateInv)
-		l.add(Back, 100, match(eth, back), of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}, of.OutputReg{Field: regPort})
-		l.add(ItselfSeen, 100, match(eth, back), translate(ItselfBack))
-		l.add(ItselfBack, 100, match(eth, back), byRouter(of.Output{Port: of.PortInPort})...)
+		l.add(Back, 100, match(eth, back), goTo(Counted), of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}, of.OutputReg{Field: regPort})
+		l.add(ItselfSeen, 100, match(eth, back), noteBackend(v6), translate(ItselfBack))
+		l.add(ItselfBack, 100, match(eth, back), append([]of.Action{goTo(Counted)}, byRouter(of.Output{Port: of.PortInPort})...)...)
 	}
-	l.add(Served, 100, match(known), goTo(Backend))
-	l.add(Served, 95, match(fresh, isMarked), goTo(Backend)) // as all is to tracking until its backend answers
-	l.add(Served, 90, match(fresh), goTo(Affine), goTo(Pick))
+	l.add(Served, 100, match(known), notePort, goTo(Backend))
+	l.add(Served, 95, match(fresh, isMarked), notePort, goTo(Backend)) // as all is to tracking until its backend answers
+	l.add(Served, 90, match(fresh), notePort, of.Set(regNoted, chosen), goTo(Affine), goTo(Pick))
 	if c.Answers {
 		l.refuseBy(c, MeterServices, Again, 0, nil, driver.DropInvalid)
 	} else {
@@ -197,7 +199,8 @@ func serviceBase(l *list, c Config) {
 	l.add(Backend, 10, match(joined), goTo(Destination))
 	l.drop(Backend, 200, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
 	l.drop(Hairpin, 100, match(of.State(of.StateInv|of.StateTrk, 0)), driver.DropInvalid)
-	l.add(Hairpin, 0, nil, of.Output{Port: of.PortInPort})
+	l.add(Hairpin, 5, match(justChosen), goTo(Begun), goTo(Counted), of.Output{Port: of.PortInPort})
+	l.add(Hairpin, 0, nil, goTo(Counted), of.Output{Port: of.PortInPort})
 	l.translated(Itself, of.CT{ZoneField: regDomain, NAT: of.NATKnown, Recirc: true, Table: uint8(ItselfSeen)})
 	for _, s := range []Stage{Itself, ItselfSeen, ItselfBack} {
 		l.drop(s, 0, nil, driver.DropUnknownDest)
@@ -267,8 +270,9 @@ func ServiceDomain(c Config, d desired.Domain, zone uint16) []of.Flow {
 	for _, a := range []netip.Addr{desired.ServiceAddr, desired.ServiceAddr6} {
 		l.add(Destination, 206, toAddr(a, append(here, unicast)...), of.Set(regZone, zone), goTo(Itself))
 	}
-	for _, eth := range []of.Term{isIP, isIPv6} {
-		l.add(Output, 150, match(eth, inDomain(d), isAnswer, isMarked), of.Set(regZone, zone), translate(Back))
+	for _, v6 := range []bool{false, true} {
+		eth, _, _ := ethOf(v6)
+		l.add(Output, 150, match(eth, inDomain(d), isAnswer, isMarked), of.Set(regZone, zone), noteBackend(v6), translate(Back))
 	}
 	toStack(l, c, d, zone)
 	return l.flows
@@ -334,6 +338,9 @@ func (s Service) family(l *list, c Config, vip netip.Addr) []of.Group {
 	self := []of.Term{of.Eq(regService, s.Number), eth}
 	s.lateSegments(l, v6)
 	s.fromOutside(l, c, vip)
+	if s.Counted {
+		s.counted(l, vip)
+	}
 	if s.Affinity > 0 {
 		s.remember(l, c, v6, self)
 	}
@@ -428,38 +435,6 @@ func (s Service) oneUDP() bool {
 		}
 	}
 	return n == 1
-}
-
-// affine are the registers, XXReg3 together, into which a learned flow writes the
-// backend's address.
-var affine = []of.Field{of.Reg12, of.Reg13, of.Reg14, of.Reg15}
-
-func staysWith(a netip.Addr) []of.Term {
-	if a.Is4() {
-		return []of.Term{of.EqValue(of.Reg12, of.Addr(a))}
-	}
-	v := of.Addr(a)
-	return []of.Term{of.Eq(of.Reg12, v.Hi>>32), of.Eq(of.Reg13, uint32(v.Hi)), of.Eq(of.Reg14, v.Lo>>32), of.Eq(of.Reg15, uint32(v.Lo))}
-}
-
-// remember adds the flows by which the switch learns to whom a client's connection
-// went that was let through.
-func (s Service) remember(l *list, c Config, v6 bool, self []of.Term) {
-	learn := of.Learn{
-		Table: uint8(Affine), Priority: 1, Idle: uint16(min(max(s.Affinity, time.Second), of.MaxIdle) / time.Second),
-		Limit: desired.MaxAffine, Cookie: AffineMagic | uint64(s.Number), EthType: ethIP, Same: regService,
-		At: of.NwSrc, From: of.NwSrc, Load: of.NwDst, Into: of.Reg12,
-	}
-	if v6 {
-		learn.EthType, learn.At, learn.From, learn.Load, learn.Into = ethIPv6, of.IPv6Src, of.IPv6Src, of.IPv6Dst, of.XXReg3
-	}
-	fresh := match(append(self, of.State(of.StateNew|of.StateTrk, 0))...)
-	l.add(Commit, 14, fresh, learn, commitMarked(marked))
-	if s.outside(c) {
-		l.add(Commit, 15, match(append(fresh, origin(fromStack))...), learn, commitMarked(marked|forHost))
-	}
-	learn.From = learn.Load // the client is its own backend
-	l.add(Hairpin, 10, match(append(self, of.State(of.StateNew|of.StateTrk, of.StateInv))...), learn, of.Output{Port: of.PortInPort})
 }
 
 // lateSegments drops what a backend sends in the middle of a connection that is not

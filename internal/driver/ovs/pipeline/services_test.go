@@ -37,7 +37,7 @@ func made(c Config, s *desired.Service) (flows []of.Flow, groups string) {
 		}
 		return numbers[g]
 	}
-	flows, all := ServiceFlows(c, Service{Service: s, Number: 0x80000005, Domain: 7, Zone: 65528, Group: number})
+	flows, all := ServiceFlows(c, Service{Service: s, Number: 0x80000005, Domain: 7, Zone: 65528, Group: number, Counted: true})
 	var b strings.Builder
 	for _, g := range all {
 		fmt.Fprintf(&b, "# group %d by", g.ID)

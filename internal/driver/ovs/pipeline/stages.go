@@ -63,13 +63,17 @@ const (
 	Owner        Stage = WouldDefault + 1              // the port whose share of what is told a packet takes
 
 	// Clients outside of all networks.
-	Routers   Stage = Owner + 1    // frames of other hosts' routers: are they such hosts
-	Relayed   Stage = Routers + 1  // and whose packets are they
-	Returned  Stage = Relayed + 1  // of backends: are they such
-	Outside   Stage = Returned + 1 // is the sender outside
-	Relabel   Stage = Outside + 1  // a known connection's client comes by another host
-	Homeward  Stage = Relabel + 1  // answers, to the host that the client came by
-	NumStages Stage = Homeward + 1
+	Routers  Stage = Owner + 1    // frames of other hosts' routers: are they such hosts
+	Relayed  Stage = Routers + 1  // and whose packets are they
+	Returned Stage = Relayed + 1  // of backends: are they such
+	Outside  Stage = Returned + 1 // is the sender outside
+	Relabel  Stage = Outside + 1  // a known connection's client comes by another host
+	Homeward Stage = Relabel + 1  // answers, to the host that the client came by
+
+	// Beside the way of packets of services, see Service.counted.
+	Begun     Stage = Homeward + 1 // connections that have been let through
+	Counted   Stage = Begun + 1    // packets
+	NumStages Stage = Counted + 1
 )
 
 var stageNames = map[Stage]string{
@@ -81,6 +85,7 @@ var stageNames = map[Stage]string{
 	Track: "track", State: "state", Commit: "commit", Output: "output",
 	Logged: "logged", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default", Owner: "owner",
 	Routers: "routers", Relayed: "relayed", Returned: "returned", Outside: "outside", Relabel: "relabel", Homeward: "homeward",
+	Begun: "begun", Counted: "counted",
 }
 
 func (s Stage) String() string {
@@ -161,6 +166,7 @@ const (
 	KindRule    Kind = 5    // owner of a rule's flows; in cookies: what the rule does
 	KindAside   Kind = 6    // tells, and decides nothing
 	KindService Kind = 7    // in cookies of flows that lead to a group: GroupNumber
+	KindCount   Kind = 8    // counts what goes to a service, see CountOf
 	KindAllow   Kind = 0x11 // a rule, by RuleNumber
 	KindDeny    Kind = 0x12 // a rule
 	KindPass    Kind = 0x13 // a rule
