@@ -9,10 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
-	"github.com/contiv/netplugin/v2/internal/driver"
-	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
 // newRouted is a switch with two boxes on two networks that a router joins, one of
@@ -87,53 +84,6 @@ func TestRoutedRestarts(t *testing.T) {
 	}
 	eventually(t, "somebody answers after a crash of the switch", func() bool { return l.drv.answerc.Load() != nil })
 	l.refuses(t)
-}
-
-// TestRefusalsAreBounded: the answers that a container has the driver make cost a
-// bounded share of time, however much it sends, and others' packets go on.
-func TestRefusalsAreBounded(t *testing.T) {
-	r := newRig(t)
-	n := &desired.Network{ID: 7, Encap: model.EncapVXLAN, Tag: 700, Joined: 3, Subnet: netip.MustParsePrefix("10.9.0.0/24")}
-	p := &desired.Port{IfName: "cvflood", Network: 7, MAC: model.MAC{2, 2, 10, 9, 0, 1}, IPv4: netip.MustParseAddr("10.9.0.1"), Identity: 300}
-	r.addWire(t, p.IfName, p.MAC)
-	d := r.open(t)
-	defer d.Close()
-	var h desired.Host
-	h.ArpMode = model.ArpProxy
-	h.Networks, h.Ports = h.Networks.Set(n.ID, n), h.Ports.Set(p.IfName, p)
-	if _, err := d.Apply(t.Context(), h); err != nil {
-		t.Fatal(err)
-	}
-	const many = 10000
-	w, answers := r.wires[p.IfName], 0
-	see := func(f []byte) {
-		if f[23] == byte(model.ProtoICMP) {
-			answers++
-		}
-	}
-	start := time.Now()
-	for i := range many {
-		f := drivertest.Frame(oracle.Packet{
-			Port: p.IfName, SrcMAC: p.MAC, DstMAC: desired.RouterMAC, Src: p.IPv4, Dst: netip.MustParseAddr("203.0.113.9"),
-			Proto: model.ProtoUDP, SrcPort: uint16(i + 1), DstPort: 80, // 0 is no port to tracking
-		})
-		if err := w.send(f); err != nil {
-			t.Fatal(err)
-		}
-		if i%100 == 99 {
-			r.bounce(t, w, see)
-		}
-	}
-	r.answered(t)
-	r.bounce(t, w, see)
-	took := time.Since(start)
-	if most := answersPerSecond * (2 + int(took/time.Second)); answers == 0 || answers > most {
-		t.Errorf("%d answers to %d packets within %v, want 1 to %d", answers, many, took, most)
-	}
-	eventually(t, "all are counted", func() bool { // which the switch does later
-		stats, err := d.Stats(t.Context())
-		return err == nil && stats.Drops[driver.DropUnknownDest] == many
-	})
 }
 
 // eventually waits for something that nobody tells of.
