@@ -4,6 +4,8 @@ package slice
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
@@ -55,56 +56,100 @@ func (x *exchange) run(stop <-chan struct{}) {
 	}
 }
 
+// exchanges are some from c to all providers of a service's port 8000, half of them
+// by TCP and half by UDP.
+type exchanges struct {
+	c       *cluster
+	all     []*exchange
+	stop    chan struct{}
+	running sync.WaitGroup
+}
+
+// exchange begins n exchanges, to each address in turn.
+func (c *cluster) exchange(vips []netip.Addr, n int) *exchanges {
+	c.t.Helper()
+	x := &exchanges{c: c, stop: make(chan struct{})}
+	begin := func(proto string, at netip.Addr) (*exchange, error) {
+		conn, err := c.space("c").Dial(c.t.Context(), proto, netip.AddrPortFrom(at, 8000).String())
+		if err != nil {
+			return nil, err
+		}
+		one := &exchange{conn: conn}
+		if one.provider, err = one.once(); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		c.t.Cleanup(func() { _ = conn.Close() }) // what it has told is known
+		return one, nil
+	}
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	for i := range n {
+		if err := lab.Until(ctx, "a provider's answer", func(context.Context) error { // the service may be new
+			one, err := begin([]string{"tcp", "udp"}[i%2], vips[i/2%len(vips)])
+			if err == nil {
+				x.all = append(x.all, one)
+			}
+			return err
+		}); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for _, one := range x.all {
+		x.running.Go(func() { one.run(x.stop) })
+	}
+	return x
+}
+
+// goOn wants more answers of all providers but one that is gone.
+func (x *exchanges) goOn(when, gone string) {
+	x.c.t.Helper()
+	var was []int64
+	for _, one := range x.all {
+		was = append(was, one.answered.Load())
+	}
+	end := time.Now().Add(20 * time.Second)
+	for i, one := range x.all {
+		for one.provider != gone && one.answered.Load() < was[i]+10 {
+			if time.Now().After(end) {
+				x.c.t.Fatalf("%s: a connection to %s answers no more", when, one.provider)
+			}
+			<-time.After(time.Millisecond)
+		}
+	}
+}
+
+// end wants each question to have been answered by all providers but one that is gone.
+func (x *exchanges) end(gone string) {
+	x.c.t.Helper()
+	close(x.stop)
+	x.running.Wait()
+	var answers int64
+	others := 0
+	for _, one := range x.all {
+		if one.provider == gone {
+			continue
+		}
+		others++
+		answers += one.answered.Load()
+		if one.err != nil {
+			x.c.t.Errorf("a connection to %s, %s: %v after %d answers", one.provider, one.conn.LocalAddr().Network(), one.err, one.answered.Load())
+		}
+	}
+	if others == 0 || gone != "" && others == len(x.all) {
+		x.c.t.Errorf("of %d connections %d are to others than %q", len(x.all), others, gone)
+	}
+	x.c.t.Logf("%d connections lived, %d questions answered, none lost", others, answers)
+}
+
 // providerEnds has connections by TCP and UDP to all providers of port 8000, and then
-// removes one's container, restarts netplugin on all hosts, and with -full makes and
-// deletes 200 other services. Connections to the other providers exchange on and lose
-// nothing; new ones go to the others, 100 ms after the container's end at the latest
-// (5 s where tests run beside this one).
+// removes one's container, and restarts netplugin on all hosts. Connections to the other
+// providers exchange on and lose nothing; new ones go to the others, 100 ms after the
+// container's end at the latest (5 s where tests run beside this one).
 func (c *cluster) providerEnds(vips []netip.Addr, ends lab.ContainerSpec) {
 	c.t.Helper()
 	ctx := c.t.Context()
-	var all []*exchange
-	stop := make(chan struct{})
-	var running sync.WaitGroup
-	defer func() {
-		for _, x := range all {
-			_ = x.conn.Close() // what it has told is known
-		}
-	}()
-	for i := range 32 {
-		conn, err := c.space("c").Dial(ctx, []string{"tcp", "udp"}[i%2], netip.AddrPortFrom(vips[i/2%len(vips)], 8000).String())
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		x := &exchange{conn: conn}
-		all = append(all, x)
-		if x.provider, err = x.once(); err != nil {
-			c.t.Fatal(err)
-		}
-	}
-	for _, x := range all {
-		running.Go(func() { x.run(stop) })
-	}
-	counted := func() (n []int64) {
-		for _, x := range all {
-			n = append(n, x.answered.Load())
-		}
-		return n
-	}
-	goOn := func(when string) {
-		c.t.Helper()
-		was := counted()
-		end := time.Now().Add(20 * time.Second)
-		for i, x := range all {
-			for x.provider != ends.Name && x.answered.Load() < was[i]+10 {
-				if time.Now().After(end) {
-					c.t.Fatalf("%s: a connection to %s answers no more", when, x.provider)
-				}
-				<-time.After(time.Millisecond)
-			}
-		}
-	}
-	goOn("at first")
+	x := c.exchange(vips, 32)
+	x.goOn("at first", "")
 	if err := c.DelContainer(ctx, ends); err != nil {
 		c.t.Fatal(err)
 	}
@@ -123,52 +168,13 @@ func (c *cluster) providerEnds(vips []netip.Addr, ends lab.ContainerSpec) {
 			}
 		}
 	}
-	goOn("after a provider's end")
+	x.goOn("after a provider's end", ends.Name)
 	c.t.Logf("of %d new connections after a provider's end the last that went there began after %v", asked, last)
 	for _, h := range c.Hosts() {
 		if err := h.RestartAgent(ctx); err != nil {
 			c.t.Fatal(err)
 		}
 	}
-	goOn("after restarts of netplugin")
-	if *full {
-		c.comeAndGo(200)
-		goOn("after 200 other services")
-	}
-	close(stop)
-	running.Wait()
-	var answers int64
-	others := 0
-	for _, x := range all {
-		if x.provider == ends.Name {
-			continue
-		}
-		others++
-		answers += x.answered.Load()
-		if x.err != nil {
-			c.t.Errorf("a connection to %s, %s: %v after %d answers", x.provider, x.conn.LocalAddr().Network(), x.err, x.answered.Load())
-		}
-	}
-	if others == 0 || others == len(all) {
-		c.t.Errorf("of %d connections %d are to others than %s", len(all), others, ends.Name)
-	}
-	c.t.Logf("%d connections to others lived, %d questions answered, none lost", others, answers)
-}
-
-// comeAndGo makes and deletes services of the same providers.
-func (c *cluster) comeAndGo(n int) {
-	c.t.Helper()
-	client := c.client()
-	defer client.Close()
-	for i := range n {
-		s := api.ServiceLB{
-			TenantName: "blue", ServiceName: fmt.Sprint("s", i%7), NetworkName: "net", Selectors: []string{"app=web"}, Ports: []string{"9000:80:TCP", "9000:80:UDP"},
-		}
-		if _, err := client.ServiceLBs().Create(c.t.Context(), s); err != nil {
-			c.t.Fatal(err)
-		}
-		if err := client.ServiceLBs().Delete(c.t.Context(), "blue:"+s.ServiceName); err != nil {
-			c.t.Fatal(err)
-		}
-	}
+	x.goOn("after restarts of netplugin", ends.Name)
+	x.end(ends.Name)
 }

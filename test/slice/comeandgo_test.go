@@ -1,0 +1,210 @@
+//go:build integration
+
+package slice
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// TestServicesComeAndGo makes and deletes services, 200 with -full, half of them used
+// by TCP and UDP while they are there, beside a service whose connections go on: these
+// lose nothing, and the hosts hold in the end what they held before.
+func TestServicesComeAndGo(t *testing.T) {
+	t.Parallel()
+	onOne(t, both, servicesComeAndGo)
+}
+
+func servicesComeAndGo(t *testing.T, driver string) {
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	c := up(t, driver, "comego", 2)
+	server := func(name, host string) lab.ContainerSpec {
+		s := spec(name, host, "blue/net")
+		s.Labels = map[string]string{"app": "web"}
+		return s
+	}
+	c.netctl("tenant create blue", "network create -t blue -s 10.1.0.0/24 -g 10.1.0.254 net",
+		"service create -t blue -s net -l app=web -p 8000:80:TCP -p 8000:80:UDP --ip 10.1.0.100 web")
+	c.add(server("web1", "h1"), server("web2", "h2"), spec("c", "h1", "blue/net"))
+	lasting := c.exchange([]netip.Addr{netip.MustParseAddr("10.1.0.100")}, 8)
+	lasting.goOn("at first", "")
+	held := func() (out map[string]int) {
+		out = map[string]int{}
+		for _, h := range c.Hosts() {
+			// Who only provides knows of no service: there the connections of one that
+			// is gone age as all do.
+			for what, n := range c.held(h, h.Name == "h1") {
+				out[h.Name+" "+what] = n
+			}
+		}
+		return out
+	}
+	before := held()
+	c.holds(ctx, "the hosts to hold the same for a while", func() string { // counts of clients are written every 10 s
+		was := before
+		before = held()
+		return cmp.Diff(was, before)
+	}, 11*time.Second)
+	n := 20
+	if *full {
+		n = 200
+	}
+	client := c.client()
+	defer client.Close()
+	for i := range n {
+		addr := netip.AddrFrom4([4]byte{10, 1, 0, byte(200 + i%11)})
+		s := api.ServiceLB{
+			TenantName: "blue", ServiceName: fmt.Sprint("s", i%7), NetworkName: "net", IPAddress: addr.String(),
+			Selectors: []string{"app=web"}, Ports: []string{"9000:80:TCP", "9000:80:UDP"}, Affinity: []string{"off", "1h"}[i%2],
+		}
+		if _, err := client.ServiceLBs().Create(ctx, s); err != nil {
+			t.Fatal(err)
+		}
+		if i%4 < 2 { // the others are gone before hosts have seen much of them
+			c.reached(ctx, addr, 9000)
+		}
+		if err := client.ServiceLBs().Delete(ctx, "blue:"+s.ServiceName); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lasting.goOn("after others have come and gone", "")
+	c.holds(ctx, "the hosts to hold what they held", func() string { return cmp.Diff(before, held()) }, 0)
+	lasting.end("")
+	t.Logf("after %d services as before: %v", n, summed(before))
+}
+
+// holds waits until there has been no difference for a time.
+func (c *cluster) holds(ctx context.Context, what string, diff func() string, still time.Duration) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	since := time.Now()
+	if err := lab.Until(ctx, what, func(context.Context) error {
+		if d := diff(); d != "" {
+			since = time.Now()
+			return fmt.Errorf("-before +after:\n%s", d)
+		}
+		if time.Since(since) < still {
+			return fmt.Errorf("for %v only", time.Since(since))
+		}
+		return nil
+	}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// reached has c reach a service by TCP and UDP.
+func (c *cluster) reached(ctx context.Context, addr netip.Addr, port uint16) {
+	c.t.Helper()
+	for _, proto := range []string{"tcp", "udp"} {
+		if err := lab.Until(ctx, fmt.Sprint("an answer of ", addr), func(context.Context) error {
+			if a := c.space("c").Probe(ctx, lab.Target{Proto: proto, Addr: addr, Port: port}, time.Second); a.Verdict != lab.OK {
+				return fmt.Errorf("it is %s", a)
+			}
+			return nil
+		}); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// held is what a host's data plane holds: entries of maps by their names, or flows,
+// groups and connections as the switch lists them. Connections are counted if it is
+// asked for them.
+func (c *cluster) held(h *lab.Host, connections bool) map[string]int {
+	c.t.Helper()
+	if h.Driver() == lab.DriverEBPF {
+		return c.heldByMaps(h, connections)
+	}
+	out := map[string]int{}
+	mgmt := filepath.Join(h.RunDir(), "contivBr.mgmt")
+	ask := [][]string{
+		{"ovs-ofctl", "-O", "OpenFlow15", "--no-stats", "dump-flows", mgmt}, {"ovs-ofctl", "-O", "OpenFlow15", "dump-groups", mgmt},
+	}
+	if connections {
+		ask = append(ask, []string{"ovs-appctl", "-t", filepath.Join(h.RunDir(), "ovs-vswitchd.ctl"), "dpctl/dump-conntrack"})
+	}
+	for _, line := range ask {
+		text, err := h.Run(c.t.Context(), line[0], line[1:]...)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for l := range strings.Lines(text) {
+			if l = strings.TrimSpace(l); !strings.HasPrefix(l, "OFPST_") && !strings.HasPrefix(l, "NXST_") {
+				out[l]++
+			}
+		}
+	}
+	return out
+}
+
+// heldByMaps counts what is pinned: in hashes the entries, and the places that are
+// taken where connections to services are counted.
+func (c *cluster) heldByMaps(h *lab.Host, connections bool) map[string]int {
+	c.t.Helper()
+	out := map[string]int{}
+	pins, err := filepath.Glob(filepath.Join(h.PinDir(), "maps", "*"))
+	if err != nil || len(pins) == 0 {
+		c.t.Fatal("no maps", err)
+	}
+	for _, pin := range pins {
+		name := filepath.Base(pin)
+		if !connections && (name == "conns" || name == "halfopen") || name == "hits" {
+			continue // which stay behind with rules that are gone, by and by
+		}
+		m, err := ebpf.LoadPinnedMap(pin, &ebpf.LoadPinOptions{ReadOnly: true})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		switch m.Type() {
+		case ebpf.Hash, ebpf.LRUHash, ebpf.LPMTrie, ebpf.HashOfMaps:
+		case ebpf.Array:
+			if name != "counted" {
+				_ = m.Close()
+				continue
+			}
+		default:
+			_ = m.Close()
+			continue
+		}
+		var k, v []byte
+		it := m.Iterate()
+		for it.Next(&k, &v) {
+			if m.Type() != ebpf.Array || binary.NativeEndian.Uint64(v) != 0 { // struct counted begins with its id
+				out[name]++
+			}
+		}
+		if err := it.Err(); err != nil {
+			c.t.Fatal(name, err)
+		}
+		_ = m.Close() // nothing was written
+	}
+	return out
+}
+
+// summed is what is held, without what each line is.
+func summed(held map[string]int) map[string]int {
+	out := maps.Clone(held)
+	for k, n := range held {
+		if host, what, _ := strings.Cut(k, " "); strings.ContainsAny(what, " =") {
+			delete(out, k)
+			kind, _, _ := strings.Cut(what, "=")
+			out[host+" "+kind+"="] += n
+		}
+	}
+	return out
+}
