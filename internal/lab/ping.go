@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/ipv6"
 )
 
-// PingStats tells how a series of echo requests fared.
+// PingStats tells how a series of requests fared.
 type PingStats struct {
 	Sent, Received int
 	// Gap is the longest time between two answered requests with lost ones, and only
@@ -50,15 +50,19 @@ func (n *Namespace) Ping(ctx context.Context, to netip.Addr, interval time.Durat
 	return p.Between(time.Time{}, time.Now()), err
 }
 
-// Pinger sends echo requests until it is stopped. Its methods may be called in
+// Pinger sends requests until it is stopped. Its methods may be called in
 // parallel.
 type Pinger struct {
-	to    netip.Addr
-	c     *icmp.PacketConn
+	to    string
+	c     net.PacketConn
+	peer  net.Addr
 	stop  chan struct{}
 	once  sync.Once
 	ended chan struct{} // closed when the last request has been sent
 	wg    sync.WaitGroup
+	// request is the n-th message, and which tells which one an answer is to.
+	request func(n int) ([]byte, error)
+	which   func(answer []byte) (n uint32, ok bool)
 
 	mu       sync.Mutex
 	sentAt   []time.Time
@@ -75,30 +79,71 @@ func (n *Namespace) StartPing(to netip.Addr, interval time.Duration) (*Pinger, e
 		network, any, proto = "ip6:ipv6-icmp", "::", 58
 		request, reply = ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply
 	}
-	p := &Pinger{to: to, stop: make(chan struct{}), ended: make(chan struct{})}
-	if err := n.Do(func() (err error) { p.c, err = icmp.ListenPacket(network, any); return err }); err != nil {
-		return nil, fmt.Errorf("ping %s: %w", to, err)
-	}
 	id := int(echoID.Add(1) & 0xffff)
-	p.wg.Go(func() { p.receive(proto, id, reply) })
-	p.wg.Go(func() {
-		defer close(p.ended)
-		p.send(interval, id, request)
-	})
-	return p, nil
+	p := &Pinger{
+		to: to.String(), peer: &net.IPAddr{IP: to.AsSlice()},
+		request: func(i int) ([]byte, error) {
+			data := binary.BigEndian.AppendUint32(nil, uint32(i))
+			return (&icmp.Message{Type: request, Body: &icmp.Echo{ID: id, Seq: i & 0xffff, Data: data}}).Marshal(nil)
+		},
+		which: func(answer []byte) (uint32, bool) {
+			m, err := icmp.ParseMessage(proto, answer)
+			if err != nil || m.Type != reply {
+				return 0, false
+			}
+			e, ok := m.Body.(*icmp.Echo)
+			if !ok || e.ID != id || len(e.Data) != 4 {
+				return 0, false
+			}
+			return binary.BigEndian.Uint32(e.Data), true
+		},
+	}
+	return p, n.begin(p, interval, func() (err error) { p.c, err = icmp.ListenPacket(network, any); return err })
 }
 
-func (p *Pinger) send(interval time.Duration, id int, request icmp.Type) {
+// StartDatagrams is StartPing by UDP, from one port, to somebody who sends back what
+// comes, a service for example.
+func (n *Namespace) StartDatagrams(to netip.AddrPort, interval time.Duration) (*Pinger, error) {
+	p := &Pinger{
+		to: to.String(), peer: net.UDPAddrFromAddrPort(to),
+		request: func(i int) ([]byte, error) { return binary.BigEndian.AppendUint32(nil, uint32(i)), nil },
+		which: func(answer []byte) (uint32, bool) {
+			if len(answer) != 4 {
+				return 0, false
+			}
+			return binary.BigEndian.Uint32(answer), true
+		},
+	}
+	return p, n.begin(p, interval, func() (err error) {
+		p.c, err = new(net.ListenConfig).ListenPacket(context.Background(), "udp", ":0")
+		return err
+	})
+}
+
+// begin opens a pinger's socket inside the namespace and starts it.
+func (n *Namespace) begin(p *Pinger, interval time.Duration, open func() error) error {
+	p.stop, p.ended = make(chan struct{}), make(chan struct{})
+	if err := n.Do(open); err != nil {
+		return fmt.Errorf("ping %s: %w", p.to, err)
+	}
+	p.wg.Go(p.receive)
+	p.wg.Go(func() {
+		defer close(p.ended)
+		p.send(interval)
+	})
+	return nil
+}
+
+func (p *Pinger) send(interval time.Duration) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for i := 0; ; i++ {
-		data := binary.BigEndian.AppendUint32(nil, uint32(i))
-		msg, err := (&icmp.Message{Type: request, Body: &icmp.Echo{ID: id, Seq: i & 0xffff, Data: data}}).Marshal(nil)
+		msg, err := p.request(i)
 		p.mu.Lock()
 		p.sentAt, p.answered = append(p.sentAt, time.Now()), append(p.answered, false)
 		p.mu.Unlock()
 		if err == nil {
-			_, err = p.c.WriteTo(msg, &net.IPAddr{IP: p.to.AsSlice()})
+			_, err = p.c.WriteTo(msg, p.peer)
 		}
 		if err != nil {
 			p.mu.Lock()
@@ -114,20 +159,19 @@ func (p *Pinger) send(interval time.Duration, id int, request icmp.Type) {
 	}
 }
 
-func (p *Pinger) receive(proto, id int, reply icmp.Type) {
+func (p *Pinger) receive() {
 	buf := make([]byte, 1500)
 	for {
 		k, from, err := p.c.ReadFrom(buf)
 		if err != nil {
 			return // closed, or past the deadline that Stop set
 		}
-		m, err := icmp.ParseMessage(proto, buf[:k])
-		if err != nil || m.Type != reply || from.(*net.IPAddr).IP.String() != p.to.String() {
+		if from.String() != p.peer.String() {
 			continue
 		}
-		if e, ok := m.Body.(*icmp.Echo); ok && e.ID == id && len(e.Data) == 4 {
+		if i, ok := p.which(buf[:k]); ok {
 			p.mu.Lock()
-			if i := binary.BigEndian.Uint32(e.Data); int(i) < len(p.answered) {
+			if int(i) < len(p.answered) {
 				p.answered[i] = true
 			}
 			p.mu.Unlock()

@@ -47,8 +47,11 @@ func TestAffinitySpreads(t *testing.T) {
 		affinity time.Duration
 		backends int
 	}{
-		{"addresses in a row", row, time.Hour, 2}, {"addresses in a row", row, time.Hour, 10}, {"addresses in a row", row, time.Hour, 100},
-		{"any addresses", any, time.Hour, 3}, {"any addresses", any, time.Hour, 10},
+		{"addresses in a row", row, time.Hour, 2},
+		{"addresses in a row", row, time.Hour, 10},
+		{"addresses in a row", row, time.Hour, 100},
+		{"any addresses", any, time.Hour, 3},
+		{"any addresses", any, time.Hour, 10},
 		{"ports of one client", one, 0, 10},
 	} {
 		what := fmt.Sprintf("%s, %d backends", x.name, x.backends)
