@@ -28,6 +28,24 @@ type kind struct {
 	version string // of the API server, from which a watch goes on
 	reached uint64 // the number of the latest moment shown; 0 = it is no number
 	failed  error  // why it is not followed just now
+	since   time.Time
+	silent  error // why the latest question got no answer
+
+	again waiting.Bell // what the mirror has is of another store
+}
+
+// The caller of these holds the mirror's mu.
+
+func (k *kind) fails(err error) {
+	if k.failed == nil {
+		k.since = time.Now()
+	}
+	k.failed = err
+}
+
+func (k *kind) isAt(version string) {
+	k.version, k.failed = version, nil
+	k.reached, _ = number(version) // also when it is less: the server's store is another one
 }
 
 // number reads a resource version; false when it is no number, and cannot be compared.
@@ -39,20 +57,22 @@ func number(version string) (uint64, bool) {
 // errGone says that a watch cannot go on from where it was.
 var errGone = errors.New("the watch has expired")
 
-// follow lists and watches until ctx ends.
+// quiet is for how long a watch may say nothing: API servers send a bookmark each
+// minute. One that was begun at a version that its store has yet to reach says nothing
+// of all that comes before.
+const quiet = 3 * time.Minute
+
+// follow lists and watches until ctx ends. Before a watch goes on where another ended,
+// what there is must be what the mirror has: behind the API server may be another
+// store since, in which that version is something else, or is yet to come.
 func (k *kind) follow(ctx context.Context) error {
-	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 200 * time.Millisecond, Max: 30 * time.Second})
+	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 200 * time.Millisecond, Max: 5 * time.Second})
 	list := true
 	for {
-		var err error
-		if list {
-			err = k.list(ctx)
-		}
+		err := k.resume(ctx, list)
 		if err == nil {
-			var heard bool
-			if heard, err = k.watch(ctx); heard {
-				retry.Reset()
-			}
+			retry.Reset()
+			err = k.watch(ctx)
 			list = errors.Is(err, errGone) || apierrors.IsGone(err) || apierrors.IsResourceExpired(err)
 		}
 		if ctx.Err() != nil {
@@ -60,13 +80,34 @@ func (k *kind) follow(ctx context.Context) error {
 		}
 		if err != nil {
 			k.mirror.mu.Lock()
-			k.failed = err
+			k.fails(err)
 			k.mirror.mu.Unlock()
 		}
 		if err := retry.Pause(ctx); err != nil {
 			return err
 		}
 	}
+}
+
+// resume makes the copy one from which a watch can go on.
+func (k *kind) resume(ctx context.Context, list bool) error {
+	if list {
+		return k.list(ctx)
+	}
+	asking, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	equal, version, err := k.compare(asking)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", k.name, err)
+	}
+	if !equal {
+		return k.list(ctx)
+	}
+	k.mirror.mu.Lock()
+	k.isAt(version)
+	k.mirror.mu.Unlock()
+	k.mirror.changes.Tell()
+	return nil
 }
 
 // list takes what there is: what differs, what has gone included, is told.
@@ -81,9 +122,8 @@ func (k *kind) list(ctx context.Context) error {
 	}
 	k.mirror.mu.Lock()
 	old := k.objects
-	k.objects, k.synced, k.failed = objects, true, nil
-	k.version = version
-	k.reached, _ = number(version) // also when it is less: the server's store is another one
+	k.objects, k.synced = objects, true
+	k.isAt(version)
 	k.mirror.mu.Unlock()
 	for name, before := range old {
 		if objects[name] == nil {
@@ -124,29 +164,35 @@ func read(list runtime.Object) (objects map[Name]metav1.Object, version string, 
 	return objects, l.GetResourceVersion(), err
 }
 
-// watch takes events until the watch ends; heard tells whether there was one.
-func (k *kind) watch(ctx context.Context) (heard bool, err error) {
+// watch takes events until the watch ends, or is of no use any more.
+func (k *kind) watch(ctx context.Context) error {
 	w, err := k.source.Watch(ctx, metav1.ListOptions{ResourceVersion: k.version, AllowWatchBookmarks: true})
 	if err != nil {
-		return false, fmt.Errorf("watch %s: %w", k.name, err)
+		return fmt.Errorf("watch %s: %w", k.name, err)
 	}
 	defer w.Stop()
+	silence := time.NewTimer(quiet)
+	defer silence.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return heard, ctx.Err()
+			return ctx.Err()
+		case <-silence.C:
+			return nil
+		case <-k.again:
+			return nil
 		case e, ok := <-w.ResultChan():
 			if !ok {
-				return heard, nil
+				return nil
 			}
 			if e.Type == watch.Error {
-				return heard, fmt.Errorf("watch %s: %w", k.name, apierrors.FromObject(e.Object))
+				return fmt.Errorf("watch %s: %w", k.name, apierrors.FromObject(e.Object))
 			}
 			o, err := meta.Accessor(e.Object)
 			if err != nil {
-				return heard, fmt.Errorf("watch %s: %w: %w", k.name, errGone, err)
+				return fmt.Errorf("watch %s: %w: %w", k.name, errGone, err)
 			}
-			heard = true
+			silence.Reset(quiet)
 			k.take(e.Type, o)
 		}
 	}
@@ -167,8 +213,7 @@ func (k *kind) take(event watch.EventType, o metav1.Object) {
 	default: // a bookmark is no object
 		old = nil
 	}
-	k.version, k.failed = o.GetResourceVersion(), nil
-	k.reached, _ = number(k.version)
+	k.isAt(o.GetResourceVersion())
 	k.mirror.mu.Unlock()
 	if old != nil || now != nil {
 		k.mirror.tell(k.name, name, old, now)
@@ -176,30 +221,50 @@ func (k *kind) take(event watch.EventType, o metav1.Object) {
 	k.mirror.changes.Tell()
 }
 
-// compare asks the API server what there is. Where that is what the mirror has, the
-// mirror has reached the moment of the answer.
-func (k *kind) compare(ctx context.Context) (equal bool, err error) {
+// ask asks the API server what there is. Where that is what the mirror has, the mirror
+// has reached the moment of the answer.
+func (k *kind) ask(ctx context.Context) (equal bool) {
+	k.mirror.mu.Lock()
+	before := k.reached
+	k.mirror.mu.Unlock()
+	equal, version, err := k.compare(ctx)
+	k.mirror.mu.Lock()
+	defer k.mirror.mu.Unlock()
+	k.silent = err
+	if err != nil {
+		return false
+	}
+	at, ok := number(version)
+	switch {
+	case ok && at < before: // later than the API server's present
+		k.again.Ring()
+		return false
+	case ok && equal && at > k.reached:
+		k.reached = at
+		k.mirror.changes.Tell()
+	}
+	return equal
+}
+
+// compare tells whether the mirror has what there is now, and which moment that is.
+func (k *kind) compare(ctx context.Context) (equal bool, version string, err error) {
 	list, err := k.source.Versions(ctx)
 	if err != nil {
-		return false, err
+		return false, "", err
 	}
 	there, version, err := read(list)
 	if err != nil {
-		return false, err
+		return false, "", err
 	}
 	k.mirror.mu.Lock()
 	defer k.mirror.mu.Unlock()
 	if !k.synced || len(there) != len(k.objects) {
-		return false, nil
+		return false, version, nil
 	}
 	for name, o := range there {
 		if mine := k.objects[name]; mine == nil || !same(mine, o) {
-			return false, nil
+			return false, version, nil
 		}
 	}
-	if at, ok := number(version); ok && at > k.reached {
-		k.reached = at
-		k.mirror.changes.Tell()
-	}
-	return true, nil
+	return true, version, nil
 }

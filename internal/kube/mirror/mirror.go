@@ -52,13 +52,13 @@ type Mirror struct {
 func New(sources map[string]Source, tell Changed) *Mirror {
 	m := &Mirror{tell: tell, kinds: map[string]*kind{}}
 	for name, s := range sources {
-		m.kinds[name] = &kind{mirror: m, name: name, source: s, objects: map[Name]metav1.Object{}}
+		m.kinds[name] = &kind{mirror: m, name: name, source: s, objects: map[Name]metav1.Object{}, again: waiting.NewBell()}
 	}
 	return m
 }
 
 // Run follows all kinds until ctx ends, whose error it returns. What fails is tried
-// again, ever more seldom up to 30 s.
+// again, ever more seldom up to each 5 s.
 func (m *Mirror) Run(ctx context.Context) error {
 	var g errgroup.Group
 	for _, k := range m.kinds {
@@ -109,13 +109,39 @@ func (m *Mirror) behind(up func(*kind) bool) (names []string) {
 		if up(k) {
 			continue
 		}
-		if k.failed != nil {
-			name += " (" + k.failed.Error() + ")"
+		if err := cmp.Or(k.failed, k.silent); err != nil {
+			name += " (" + err.Error() + ")"
 		}
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	return names
+}
+
+// State is how the copy of a kind fares.
+type State struct {
+	Kind    string
+	Listed  bool // what there is was known once
+	Objects int
+	// Failed is why it is not followed just now, nil = it is; Since is when that began.
+	// Of a server that ceases to answer it takes up to a minute until that is known.
+	Failed error
+	Since  time.Time
+}
+
+// States returns the state of each kind, sorted.
+func (m *Mirror) States() (all []State) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, k := range m.kinds {
+		s := State{Kind: name, Listed: k.synced, Objects: len(k.objects), Failed: k.failed}
+		if k.failed != nil {
+			s.Since = k.since
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b State) int { return cmp.Compare(a.Kind, b.Kind) })
+	return all
 }
 
 // pause is between two questions of one who waits, unless something changes.
@@ -201,7 +227,7 @@ func (m *Mirror) answer() {
 		var mu sync.Mutex
 		for name, k := range m.kinds {
 			g.Go(func() error {
-				if equal, err := k.compare(ctx); err == nil && equal { // else they ask again
+				if k.ask(ctx) { // else they ask again
 					mu.Lock()
 					defer mu.Unlock()
 					q.equal = append(q.equal, name)

@@ -342,3 +342,38 @@ func TestAbsent(t *testing.T) {
 		t.Errorf("told %s", got)
 	}
 }
+
+// TestAnotherStore: behind the address is another store, which counts from the start,
+// and of which a watch from where the last one ended tells nothing: what was of the
+// former store is gone.
+func TestAnotherStore(t *testing.T) {
+	s, m, told := serveWeb(t)
+	s.change(podPath, watch.Added, webPod("old"))
+	s.change(podPath, watch.Added, webPod("same"))
+	if err := within(t, m, s.now(), 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	told()
+	s.set(func() {
+		s.version, s.events = 3, map[string][]watch.Event{}
+		s.objects[podPath] = nil
+		close(s.cut)
+		s.cut = make(chan struct{})
+	})
+	// A watch that began between the two has not been cut: a question notices.
+	for end := time.Now().Add(10 * time.Second); len(m.All(Pods)) > 0; {
+		if err := within(t, m, "1000", 100*time.Millisecond); time.Now().After(end) {
+			t.Fatalf("%v, and there are still %d pods", err, len(m.All(Pods)))
+		}
+	}
+	s.change(podPath, watch.Added, webPod("new"))
+	if err := within(t, m, s.now(), 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(told(), ", "); got != "pods new false true, pods old true false, pods same true false" {
+		t.Errorf("told %s", got)
+	}
+	if lag := m.Lagging("10"); len(lag) != 4 {
+		t.Errorf("a moment of the former store is not reached by %v, want all kinds", lag)
+	}
+}

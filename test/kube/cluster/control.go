@@ -39,8 +39,11 @@ type Control struct {
 	// the API server.
 	Kubeconfig string
 
+	dir     string
 	etcd    *etcd.Server
 	etcdLog *os.File
+	stores  int // how many etcds there were
+	port    string
 	server  *process
 	close   func() error
 }
@@ -49,27 +52,25 @@ type Control struct {
 // and returns when the API server says that it is ready. It returns ErrNotBuilt when
 // Program names nothing, and an error with the end of the log of what failed else.
 func Start(ctx context.Context, dir string) (_ *Control, err error) {
-	program := os.Getenv(Program)
-	if program == "" {
+	if os.Getenv(Program) == "" {
 		return nil, ErrNotBuilt
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	c := &Control{}
+	c := &Control{dir: dir}
 	c.close = sync.OnceValue(c.end)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	if err := c.startEtcd(ctx, dir); err != nil {
+	if err := c.startEtcd(ctx); err != nil {
 		return nil, err
 	}
-	port, err := freePort(ctx)
-	if err != nil {
+	if c.port, err = freePort(ctx); err != nil {
 		return nil, err
 	}
-	config, err := credentials(dir, "https://127.0.0.1:"+port)
+	config, err := credentials(dir, "https://127.0.0.1:"+c.port)
 	if err != nil {
 		return nil, err
 	}
@@ -77,32 +78,43 @@ func Start(ctx context.Context, dir string) (_ *Control, err error) {
 	if err := clientcmd.WriteToFile(*config, c.Kubeconfig); err != nil {
 		return nil, err
 	}
-	file := func(name string) string { return filepath.Join(dir, name) }
-	c.server, err = start(dir, "kube-apiserver", program, "kube-apiserver", "--etcd-servers="+c.etcd.Endpoint(),
-		"--bind-address=127.0.0.1", "--secure-port="+port, "--advertise-address=127.0.0.1",
+	return c, c.startServer(ctx)
+}
+
+// startServer starts an API server on the etcd, at the address that all have, and
+// returns when it is ready.
+func (c *Control) startServer(ctx context.Context) (err error) {
+	file := func(name string) string { return filepath.Join(c.dir, name) }
+	c.server, err = start(c.dir, "kube-apiserver", os.Getenv(Program), "kube-apiserver", "--etcd-servers="+c.etcd.Endpoint(),
+		"--bind-address=127.0.0.1", "--secure-port="+c.port, "--advertise-address=127.0.0.1",
 		"--endpoint-reconciler-type=none", // an address of loopback is no endpoint of the service kubernetes
-		"--cert-dir="+dir, "--tls-cert-file="+file("server.crt"), "--tls-private-key-file="+file("server.key"),
+		"--cert-dir="+c.dir, "--tls-cert-file="+file("server.crt"), "--tls-private-key-file="+file("server.key"),
 		"--client-ca-file="+file("ca.crt"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+file("sa.key"), "--service-account-signing-key-file="+file("sa.key"),
 		"--disable-admission-plugins=ServiceAccount", // it waits for accounts that a controller makes
 	)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return c, c.ready(ctx)
+	return c.ready(ctx)
 }
 
 // startEtcd runs the etcd that netmaster embeds, inside this process: the watch cache of
 // the API server needs to ask an etcd how far a watch is, which Debian's 3.4 cannot say.
 // Without that, a watch from now of objects that nobody changed ends in an error.
-func (c *Control) startEtcd(ctx context.Context, dir string) error {
-	log, err := os.OpenFile(filepath.Join(dir, "etcd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+func (c *Control) startEtcd(ctx context.Context) error {
+	if err := c.closeEtcd(); err != nil {
+		return err
+	}
+	c.etcd, c.etcdLog = nil, nil
+	c.stores++
+	log, err := os.OpenFile(filepath.Join(c.dir, "etcd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	c.etcdLog = log
 	c.etcd, err = etcd.StartServer(ctx, etcd.ServerConfig{
-		DataDir: filepath.Join(dir, "etcd"), Listen: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(log, nil)),
+		DataDir: filepath.Join(c.dir, fmt.Sprint("etcd", c.stores)), Listen: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	return err
 }
@@ -118,6 +130,10 @@ func (c *Control) end() error {
 	if c.server != nil {
 		c.server.stop()
 	}
+	return c.closeEtcd()
+}
+
+func (c *Control) closeEtcd() error {
 	var err error
 	if c.etcd != nil {
 		err = c.etcd.Close()

@@ -25,6 +25,7 @@ const logTail = 3000
 type process struct {
 	name string
 	log  string // path
+	cmd  *exec.Cmd
 	stop func() // ends it, and returns when it has ended
 	done chan struct{}
 	err  error // why it ended; read after done
@@ -44,6 +45,7 @@ func start(dir, name string, argv ...string) (*process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = grace
+	p.cmd = cmd
 	p.stop = sync.OnceFunc(func() {
 		cancel()
 		<-p.done

@@ -1,0 +1,92 @@
+//go:build integration
+
+package kube
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+)
+
+var (
+	crds  = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	cnpOf = schema.GroupVersionResource{Group: "policy.networking.k8s.io", Version: "v1alpha2", Resource: "clusternetworkpolicies"}
+)
+
+// installCRD makes ClusterNetworkPolicy a resource, from the file that the pinned
+// network-policy-api has for users, and waits until it is served. The returned function
+// takes it away, with all its objects.
+func installCRD(t *testing.T, config *rest.Config) (remove func()) {
+	t.Helper()
+	dir := strings.TrimSpace(string(ok[[]byte](t)(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/network-policy-api").Output())))
+	text := ok[[]byte](t)(os.ReadFile(filepath.Join(dir, "config/crd/standard/policy.networking.k8s.io_clusternetworkpolicies.yaml")))
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	client := ok[*dynamic.DynamicClient](t)(dynamic.NewForConfig(config))
+	ok[*unstructured.Unstructured](t)(client.Resource(crds).Create(t.Context(), crd, metav1.CreateOptions{}))
+	until(t, "the resource is served", func() bool {
+		_, err := client.Resource(cnpOf).List(t.Context(), metav1.ListOptions{})
+		return err == nil
+	})
+	return func() {
+		t.Helper()
+		if err := client.Resource(crds).Delete(t.Context(), crd.GetName(), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the resource is gone", func() bool {
+			_, err := client.Resource(crds).Get(t.Context(), crd.GetName(), metav1.GetOptions{})
+			return apierrors.IsNotFound(err)
+		})
+	}
+}
+
+// policies writes ClusterNetworkPolicies.
+type policies struct{ dynamic.ResourceInterface }
+
+func clusterPolicies(t *testing.T, config *rest.Config) policies {
+	t.Helper()
+	return policies{ok[*dynamic.DynamicClient](t)(dynamic.NewForConfig(config)).Resource(cnpOf)}
+}
+
+func (p policies) create(t *testing.T, policy *policyv1alpha2.ClusterNetworkPolicy) *unstructured.Unstructured {
+	t.Helper()
+	policy.APIVersion, policy.Kind = "policy.networking.k8s.io/v1alpha2", "ClusterNetworkPolicy"
+	o := ok[map[string]any](t)(runtime.DefaultUnstructuredConverter.ToUnstructured(policy))
+	delete(o, "status") // its conditions may not be empty
+	var out *unstructured.Unstructured
+	until(t, "a policy is taken", func() bool { // a resource that is new may be refused by one who does not know it yet
+		var err error
+		out, err = p.Create(t.Context(), &unstructured.Unstructured{Object: o}, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	return out
+}
+
+// denyAll denies all pods what comes from all pods.
+func denyAll(priority int32) policyv1alpha2.ClusterNetworkPolicySpec {
+	return policyv1alpha2.ClusterNetworkPolicySpec{
+		Tier: policyv1alpha2.AdminTier, Priority: priority,
+		Subject: policyv1alpha2.ClusterNetworkPolicySubject{Namespaces: &metav1.LabelSelector{}},
+		Ingress: []policyv1alpha2.ClusterNetworkPolicyIngressRule{{
+			Name: "all", Action: policyv1alpha2.ClusterNetworkPolicyRuleActionDeny,
+			From: []policyv1alpha2.ClusterNetworkPolicyIngressPeer{{Namespaces: &metav1.LabelSelector{}}},
+		}},
+	}
+}
