@@ -57,7 +57,9 @@ func (s *services) translated() {
 				for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
 					what := fmt.Sprintf("%s %s %s", id, ipText(v6), proto)
 					p := s.ask(client, proto, v6)
-					s.reached(what, p, id)
+					for range 3 { // nobody answers yet
+						s.reached(what, p, id)
+					}
 					s.answered(what, client, p, s.replyOf(p, s.at(id)))
 					p = goOn(p)
 					s.reached(what+", later", p, id)
