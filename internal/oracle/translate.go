@@ -228,18 +228,34 @@ func (k *kernel) endTranslation(tr *translation) {
 }
 
 // serviceChanged ends the translations that do not go on with a service as it is
-// now.
+// now, and those of services that have lost an address to it.
 func (k *kernel) serviceChanged(key model.ServiceKey) {
 	s := k.objects.services[key]
-	for tr := range k.nat.byService[key] {
-		if !tr.keeps(s) {
-			k.endTranslation(tr)
-		}
-	}
+	again := map[model.ServiceKey]struct{}{key: {}}
 	if s == nil {
 		k.nat.forgetClients(key)
 		maps.DeleteFunc(k.nat.stats, func(of driver.ServiceOf, _ *driver.ServiceStats) bool { return of.Service == key })
+	} else {
+		maps.Copy(again, k.tables.vips[s.IPv4])
+		maps.Copy(again, k.tables.vips[s.IPv6])
 	}
+	for key := range again {
+		for tr := range k.nat.byService[key] {
+			if !tr.keeps(k.objects.services[key]) || k.lostAddress(tr) {
+				k.endTranslation(tr)
+			}
+		}
+	}
+}
+
+// lostAddress tells whether a translation's virtual address is another service's now.
+func (k *kernel) lostAddress(tr *translation) bool {
+	n := k.tables.networks[tr.network]
+	if n == nil {
+		return false // the network's end is its end
+	}
+	has := k.tables.serviceAt(n, tr.front.dst)
+	return has != nil && has.Key != tr.service
 }
 
 // addressChanged ends the translations of who has lost an address.

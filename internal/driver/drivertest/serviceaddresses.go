@@ -44,7 +44,8 @@ func (s *services) apart() {
 }
 
 // claimed: an endpoint's address is no service's, and of two services with one
-// address the first by key has it, for as long as it is there.
+// address the first by key has it, for as long as it is there. With the address a
+// service loses its connections.
 func (s *services) claimed() {
 	client, db1 := s.at("web1"), s.at("db1")
 	taken := s.shop("web2")
@@ -59,13 +60,24 @@ func (s *services) claimed() {
 	}
 	first, second := s.shop("db1"), s.shop("web2")
 	second.Key.Name = "zoo"
+	var living []oracle.Packet
 	for i, x := range []struct {
 		have []desired.Service
 		id   model.EndpointID
 	}{{[]desired.Service{first, second}, "db1"}, {[]desired.Service{second}, "web2"}, {[]desired.Service{second, first}, "db1"}} {
 		s.have(x.have...)
+		for _, p := range living { // of who has the address no more
+			what := fmt.Sprintf("%d: a connection from before", i)
+			if e := s.cameTo(what, s.Send(s.t, p)); e.Key.ID != x.id {
+				s.t.Errorf("%s: %s got it, want %s", what, e.Key, x.id)
+			}
+		}
 		for _, v6 := range ipv4and6 {
-			s.reached(fmt.Sprintf("%d, %s: two services with one address", i, ipText(v6)), s.ask(client, model.ProtoTCP, v6), x.id)
+			what := fmt.Sprintf("%d, %s: two services with one address", i, ipText(v6))
+			p := s.ask(client, model.ProtoTCP, v6)
+			to := s.reached(what, p, x.id)
+			s.answered(what, client, p, s.replyOf(p, to))
+			living = append(living, goOn(p))
 		}
 	}
 }

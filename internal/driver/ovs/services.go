@@ -30,7 +30,7 @@ type services struct {
 	wrong   map[model.ServiceKey][]driver.Problem
 	counts  *counters
 
-	ended  map[place]bool              // endpoints that are gone, or others, since translations were looked through
+	ended  map[place]bool              // endpoints that are gone, and virtual addresses that others have, since translations were looked through
 	check  map[desired.Domain]uint16   // whose translations are to be looked through, and their zones
 	forget map[uint32]bool             // services, by number, whose clients stay with nobody any more
 	former map[desired.Domain][]uint16 // zones that a domain had and has no more
@@ -279,6 +279,14 @@ func (ch *servicesChange) claim(k model.ServiceKey) {
 			}
 		}
 	}
+	had := map[place]model.ServiceKey{}
+	for _, x := range []held{old, now} {
+		for _, v := range x.vips {
+			if c := ch.claims[place{x.domain, v}]; len(c) > 0 {
+				had[place{x.domain, v}] = c[0]
+			}
+		}
+	}
 	for _, v := range old.vips {
 		at := place{old.domain, v}
 		ch.claims[at] = slices.DeleteFunc(ch.claims[at], func(o model.ServiceKey) bool { return o == k })
@@ -292,6 +300,11 @@ func (ch *servicesChange) claim(k model.ServiceKey) {
 		i, _ := slices.BinarySearchFunc(ch.claims[at], k, compareServices)
 		ch.claims[at] = slices.Insert(ch.claims[at], i, k)
 		ch.touch(at)
+	}
+	for at, k := range had {
+		if c := ch.claims[at]; len(c) > 0 && c[0] != k { // another one has the address now
+			ch.endAt(at)
+		}
 	}
 	for _, a := range old.backs {
 		at := place{old.domain, a}

@@ -146,9 +146,9 @@ type keeper struct {
 }
 
 func (k keeper) keeps(c connection) bool {
-	client, backend := place{k.domain, c.orig.src}, place{k.domain, c.reply.src}
-	s := k.at(k.host, place{k.domain, c.orig.dst})
-	if s == nil || !k.clients[client] && (!s.Exposed || !k.isOutside(c.orig.src)) || k.ended[client] || k.users[backend].n == 0 || k.ended[backend] {
+	client, vip, backend := place{k.domain, c.orig.src}, place{k.domain, c.orig.dst}, place{k.domain, c.reply.src}
+	s := k.at(k.host, vip)
+	if s == nil || k.ended[vip] || !k.clients[client] && (!s.Exposed || !k.isOutside(c.orig.src)) || k.ended[client] || k.users[backend].n == 0 || k.ended[backend] {
 		return false
 	}
 	port, ok := s.PortOf(c.proto, c.orig.dport)
