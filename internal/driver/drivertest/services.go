@@ -116,6 +116,9 @@ func testRoutedServices(t *testing.T, h Harness) {
 			}
 		}
 	}
+	for _, id := range []model.EndpointID{"web1", "db1", "db2"} {
+		s.joined(s.at("web1"), id)
+	}
 }
 
 func (s *services) at(id model.EndpointID) model.Endpoint {

@@ -28,7 +28,8 @@ type pass struct {
 	rewritten map[desired.PolicySetID]bool // whose ports' connections are all judged anew
 	oldHosts  []hostKey                    // entries of objects that changed or went
 	oldMACs   []stationKey
-	oldConns  []connKey // under a former domain
+	oldConns  []connKey        // under a former domain
+	parted    map[connKey]bool // likewise, translations: as their clients send
 }
 
 // Apply implements driver.Driver.

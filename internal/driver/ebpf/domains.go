@@ -68,8 +68,14 @@ func (p *pass) rejoin() error {
 			again[hostKey{domain, k.IP}] = v
 		}
 	}
+	if err := p.partTranslations(moved); err != nil {
+		return err
+	}
 	conns := map[connKey]conn{}
 	err := eachEntry("conns", p.obj.Conns, 1, func(k connKey, v conn) {
+		if v.State&connService != 0 {
+			return // it ends
+		}
 		lo, hi := p.hosts.have[hostKey{k.Domain, k.Lo}].Net, p.hosts.have[hostKey{k.Domain, k.Hi}].Net
 		domain, ok := moved[max(lo, hi)]
 		if !ok || lo != 0 && hi != 0 && moved[lo] != moved[hi] {
@@ -96,8 +102,29 @@ func (p *pass) rejoin() error {
 	return nil
 }
 
-// removeConns removes the former entries of connections that rejoin has copied.
+// partTranslations finds the translations of a former domain: they end, since the
+// virtual address of another domain is another one, and the connections behind them.
+// What is behind a client that is its own backend has the key of its network, not its
+// domain, and would be met again by IPv6.
+func (p *pass) partTranslations(moved map[uint32]uint32) error {
+	p.parted = map[connKey]bool{}
+	return eachEntry("translations", p.obj.Translations, 1, func(_ connKey, t translation) {
+		for _, a := range []addr{t.Front.Lo, t.Backend} {
+			if domain, ok := moved[p.hosts.have[hostKey{t.Front.Domain, a}].Net]; ok && domain != t.Front.Domain {
+				p.parted[t.Front] = true
+			}
+		}
+	})
+}
+
+// removeConns removes the former entries of connections that rejoin has copied, and
+// the translations that partTranslations has found.
 func (p *pass) removeConns() error {
+	if len(p.parted) > 0 {
+		if err := p.endTranslations(func(t translation) bool { return p.parted[t.Front] }); err != nil {
+			return err
+		}
+	}
 	for _, k := range p.oldConns {
 		if err := p.obj.Conns.Delete(k); err != nil && !isNotExist(err) {
 			return fmt.Errorf("write map conns: %w", err)

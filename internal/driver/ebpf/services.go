@@ -386,7 +386,7 @@ func (p *pass) forgetClients(gone map[uint64]bool) error {
 	if len(gone) == 0 {
 		return nil
 	}
-	if err := p.endTranslations(gone); err != nil {
+	if err := p.endTranslations(func(t translation) bool { return gone[t.Seed] }); err != nil {
 		return err
 	}
 	var left []affineKey

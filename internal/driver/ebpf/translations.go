@@ -85,14 +85,14 @@ func (d *Driver) readTranslations() (all map[connKey]connKey, counts map[counted
 	return all, counts, err
 }
 
-// endTranslations takes out those of services that are gone, by their seeds, and the
-// connections behind them: a service that is made anew begins without them, and another
-// one that has the same tuple behind it finds it free.
-func (d *Driver) endTranslations(gone map[uint64]bool) error {
+// endTranslations takes out those that have ended, as those of services that are gone,
+// and the connections behind them: a service that is made anew begins without them, and
+// another one that has the same tuple behind it finds it free.
+func (d *Driver) endTranslations(ended func(translation) bool) error {
 	var left []connKey
 	behind := map[connKey]bool{}
 	if err := eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
-		if !gone[t.Seed] {
+		if !ended(t) {
 			return
 		}
 		if left = append(left, k); k.Pad == frontKey || k.Pad == frontOutsideKey {
