@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/netip"
 	"sync"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -41,6 +42,8 @@ type kernel struct {
 	rules   map[string]*driver.RuleStats
 	drops   map[string]uint64
 	monitor *monitor // nil while nobody monitors
+
+	preferred netip.Addr // see Prefer
 
 	hasIface func(name string) bool
 	refuse   func(object string) error
@@ -84,6 +87,15 @@ func New() *Driver {
 func (d *Driver) Restart() *Driver {
 	_ = d.Close() // cannot fail
 	return &Driver{k: d.k, events: make(chan driver.Event, 16)}
+}
+
+// Prefer has new connections to services go to the backend with an address, wherever
+// it may be chosen, until the next Prefer; with the zero Addr each goes to whom its
+// slot has. So the reference follows a data plane that chooses by a hash of its own.
+func (d *Driver) Prefer(backend netip.Addr) {
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	d.k.preferred = backend
 }
 
 // Apply implements driver.Driver.

@@ -220,6 +220,9 @@ func (k *kernel) choose(from origin, p *Packet, s *desired.Service) (*translatio
 		if key, ok = s.Choose(slot, v6, among); !ok {
 			return nil, refused(p)
 		}
+		if other, may := k.preferredOf(s, v6, among); may {
+			key = other
+		}
 	}
 	b, _ := s.Backends.Get(key)
 	tr := &translation{
@@ -238,6 +241,19 @@ func (k *kernel) choose(from origin, p *Packet, s *desired.Service) (*translatio
 		return nil, dropped(driver.DropInvalid)
 	}
 	return tr, Verdict{}
+}
+
+// preferredOf is the backend that Prefer has named, where it may be chosen.
+func (k *kernel) preferredOf(s *desired.Service, v6 bool, among desired.TrafficPolicy) (key model.EndpointKey, may bool) {
+	if !k.preferred.IsValid() {
+		return key, false
+	}
+	for e, b := range s.Backends.All() {
+		if b.State == desired.BackendActive && b.Addr(v6) == k.preferred && (among != desired.TrafficLocal || b.Local) {
+			return e, true
+		}
+	}
+	return key, false
 }
 
 // freePort gives a translation another port of the client's while another

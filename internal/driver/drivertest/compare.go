@@ -32,7 +32,12 @@ func (b *bench) compare(tb testing.TB, what string, p oracle.Packet) bool {
 		return true
 	}
 	v := b.ref.Send(p)
-	v2 := b.Send(tb, p)
+	return same(tb, what, p, v, b.Send(tb, p))
+}
+
+// same compares the oracle's verdict on a packet with another one.
+func same(tb testing.TB, what string, p oracle.Packet, v, v2 oracle.Verdict) bool {
+	tb.Helper()
 	want, got := outcomeOf(v), outcomeOf(v2)
 	switch routed := v.Sent != nil && !v.Host && !p.Host; {
 	case routed:

@@ -222,6 +222,17 @@ func Unwrap(f []byte, port uint16) (dst netip.Addr, vni uint32, inner []byte, ok
 	return netip.AddrFrom4([4]byte(f[30:34])), binary.BigEndian.Uint32(f[46:]) >> 8, f[50:], true
 }
 
+// AnswerTo is ReadAnswer of a frame that came back to who sent p. Nobody answers an
+// ICMP error by one, or a reset by a reset: such a frame is what its sender has sent to
+// itself by a service.
+func AnswerTo(p oracle.Packet, f []byte) *oracle.Packet {
+	a := ReadAnswer(f)
+	if a != nil && (p.Inner != nil && a.Inner != nil || p.TCPFlags&a.TCPFlags&oracle.FlagRST != 0) {
+		return nil
+	}
+	return a
+}
+
 // ReadAnswer decodes an ARP reply, a neighbour advertisement or an ICMP error, with
 // which a host answers its container.
 func ReadAnswer(f []byte) *oracle.Packet {

@@ -96,6 +96,7 @@ var suite = []struct {
 	{name: "SharedNetworks", run: testShared, programs: true},
 	{name: "Services", run: testServices, programs: true},
 	{name: "RoutedServices", run: testRoutedServices, programs: true},
+	{name: "RandomServices", run: testRandomServices, programs: true},
 	{name: "ServicesOutside", run: testServicesOutside},
 	{name: "ClientsByTunnel", run: testClientsByTunnel},
 	{name: "Monitor", run: testMonitor, programs: true},

@@ -313,7 +313,7 @@ func (r *rig) inject(t testing.TB, p oracle.Packet) (v oracle.Verdict) {
 	})
 	for name, w := range r.wires {
 		for _, g := range w.receive() {
-			r.collect(t, &v, near, name, g)
+			r.collect(t, &v, p, near, name, g)
 		}
 	}
 	if r.side != nil {
@@ -336,7 +336,7 @@ func (r *rig) inject(t testing.TB, p oracle.Packet) (v oracle.Verdict) {
 	return v
 }
 
-func (r *rig) collect(t testing.TB, v *oracle.Verdict, near, name string, g []byte) {
+func (r *rig) collect(t testing.TB, v *oracle.Verdict, p oracle.Packet, near, name string, g []byte) {
 	t.Helper()
 	switch {
 	case len(g) < 14 || g[12] == 0x88 && g[13] == 0xb5:
@@ -354,7 +354,7 @@ func (r *rig) collect(t testing.TB, v *oracle.Verdict, near, name string, g []by
 		if name == uplinkWire && len(g) > 16 {
 			g = untagged(g)
 		}
-		if v.Answer = drivertest.ReadAnswer(g); v.Answer != nil {
+		if v.Answer = drivertest.AnswerTo(p, g); v.Answer != nil {
 			return
 		}
 		// A container that is its own backend gets what it sends.

@@ -10,6 +10,8 @@ func differs() map[string]string {
 	out := map[string]string{
 		drivertest.AskedAsks:    "rules match what tracking recorded of the connection, so there is none to judge the request by",
 		drivertest.ReservedFlag: "no match of the switch sees the flag",
+		drivertest.Chosen:       "select groups score by themselves (ADR 0019)",
+		drivertest.Tracked:      "tracking does otherwise; docs/design/ovs-pipeline.md lists in what",
 	}
 	if ovstest.Kernel() {
 		out[drivertest.ResetKeeps] = "the kernel takes a request by the tuple for one of the connection for 10 s"

@@ -293,7 +293,7 @@ func (r *rig) inject(t testing.TB, p oracle.Packet) oracle.Verdict {
 			if name == uplinkWire && len(g) > 16 {
 				g = append(append([]byte{}, g[:12]...), g[16:]...)
 			}
-			if a := drivertest.ReadAnswer(g); a != nil {
+			if a := drivertest.AnswerTo(p, g); a != nil {
 				v.Answer = a
 			} else if own := readPacket(t, g); own != nil && own.SrcMAC == desired.RouterMAC { // from the sender to itself, as a service
 				v.Ports, v.Sent = append(v.Ports, name), own
