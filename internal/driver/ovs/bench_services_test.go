@@ -13,7 +13,7 @@ import (
 // BenchmarkServices puts so many services with 10 backends each into a switch, and
 // measures a backend's change of one of them, through Apply.
 func BenchmarkServices(b *testing.B) {
-	for _, n := range []int{10, 10_000} {
+	for _, n := range []int{10, 1000, 10_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			l := newLive(b, 1)
 			defer l.drv.Close()
@@ -38,6 +38,11 @@ func BenchmarkServices(b *testing.B) {
 			start := b.Elapsed()
 			l.apply(b)
 			b.Logf("%d services, %d flows: put in within %v", n, len(l.drv.pic.ledger.installed), b.Elapsed()-start)
+			start = b.Elapsed()
+			if _, err := l.drv.Stats(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			b.Logf("counters read within %v", b.Elapsed()-start)
 			key := model.ServiceKey{Tenant: "blue", Name: "s5"}
 			b.ResetTimer()
 			for i := range b.N {

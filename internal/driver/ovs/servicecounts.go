@@ -3,7 +3,6 @@ package ovs
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,8 +14,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// maxCounters bounds the flows that only count: some 0.7 kB of the switch's memory each.
-const maxCounters = 3 * 65536
+// maxCounters bounds the flows that only count: some 0.7 kB of the switch's memory each,
+// and some 10 microseconds whenever they are read.
+const maxCounters = 3 * 16384
 
 // counters share out the room for flows that count: a service has all of its own, or
 // none.
@@ -24,6 +24,8 @@ type counters struct {
 	most, taken int
 	has         map[model.ServiceKey]int // how many flows each has
 	without     map[model.ServiceKey]int // those that found no room, and how much they need
+	waiting     []model.ServiceKey       // these in order
+	full        int                      // with so many taken none of these fits
 }
 
 func newCounters() *counters {
@@ -35,6 +37,9 @@ func (c *counters) take(k model.ServiceKey, need int) bool {
 	c.leave(k)
 	if c.taken+need > c.most {
 		c.without[k] = need
+		i, _ := slices.BinarySearchFunc(c.waiting, k, compareServices)
+		c.waiting = slices.Insert(c.waiting, i, k)
+		c.full = max(c.full, c.taken)
 		return false
 	}
 	c.taken += need
@@ -45,18 +50,25 @@ func (c *counters) take(k model.ServiceKey, need int) bool {
 func (c *counters) leave(k model.ServiceKey) {
 	c.taken -= c.has[k]
 	delete(c.has, k)
-	delete(c.without, k)
+	if _, waits := c.without[k]; waits {
+		delete(c.without, k)
+		i, _ := slices.BinarySearchFunc(c.waiting, k, compareServices)
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+	}
 }
 
 // next is a service for which there is room by now, the first one by key; zero = none.
 func (c *counters) next() model.ServiceKey {
-	var found model.ServiceKey
-	for k, need := range c.without {
-		if c.taken+need <= c.most && (found == model.ServiceKey{} || compareServices(k, found) < 0) {
-			found = k
+	if c.taken >= c.full {
+		return model.ServiceKey{}
+	}
+	for _, k := range c.waiting {
+		if c.taken+c.without[k] <= c.most {
+			return k
 		}
 	}
-	return found
+	c.full = c.taken
+	return model.ServiceKey{}
 }
 
 func (c *counters) reason() string {
@@ -67,10 +79,9 @@ func (c *counters) problems() []driver.Problem {
 	if len(c.without) == 0 {
 		return nil
 	}
-	first := slices.MinFunc(slices.Collect(maps.Keys(c.without)), compareServices)
 	return []driver.Problem{{
 		Object: "counts of services",
-		Err:    model.Errorf(model.ErrUnavailable, "connections to %d of %d services are not counted, such as %s: %s", len(c.without), len(c.without)+len(c.has), first, c.reason()),
+		Err:    model.Errorf(model.ErrUnavailable, "connections to %d of %d services are not counted, such as %s: %s", len(c.without), len(c.without)+len(c.has), c.waiting[0], c.reason()),
 	}}
 }
 
@@ -114,8 +125,8 @@ func (d *Driver) serviceStats(ctx context.Context, out *driver.Stats) error {
 			out.Services[of] = n
 		}
 	}
-	for _, table := range []pipeline.Stage{pipeline.Begun, pipeline.Counted} {
-		err := d.sw.DumpFlows(ctx, openflow.Filter{Table: uint8(table), Cookie: pipeline.CookieMagic, CookieMask: pipeline.MagicMask, Used: true}, func(f openflow.FlowStats) {
+	for part := range uint32(pipeline.CounterParts) { // in user space the switch forwards nothing while it lists one
+		err := d.sw.DumpFlows(ctx, openflow.Filter{Table: 0xff, Cookie: pipeline.CountersPart(part), CookieMask: ^uint64(0), Used: true}, func(f openflow.FlowStats) {
 			c, ok := pipeline.CountOf(f.Flow)
 			if !ok || f.Err != nil {
 				return

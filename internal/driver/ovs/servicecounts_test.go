@@ -198,3 +198,45 @@ func TestCountersAreBounded(t *testing.T) {
 		t.Errorf("with more connections than are listed: %q", why)
 	}
 }
+
+// TestCounters: room that is freed goes to those that wait, in order of their keys,
+// whatever was refused meanwhile.
+func TestCounters(t *testing.T) {
+	key := func(name string) model.ServiceKey { return model.ServiceKey{Tenant: "t", Name: name} }
+	c := newCounters()
+	c.most = 12
+	takes := func(name string, need int, want bool) {
+		t.Helper()
+		if got := c.take(key(name), need); got != want {
+			t.Errorf("%s takes %d of %d with %d taken: %v", name, need, c.most, c.taken, got)
+		}
+	}
+	next := func(want string) {
+		t.Helper()
+		if got := c.next(); got.Name != want {
+			t.Errorf("next with %d taken is %q, want %q", c.taken, got.Name, want)
+		}
+	}
+	takes("a", 6, true)
+	takes("big", 9, false)
+	next("")
+	takes("b", 3, true)
+	takes("b", 3, true) // again: it has them
+	takes("late", 6, false)
+	takes("c", 3, true)
+	takes("early", 6, false)
+	next("")
+	c.leave(key("c"))
+	next("") // 3 are free
+	c.leave(key("b"))
+	next("early")
+	takes("early", 6, true)
+	next("")
+	takes("a", 9, false) // it has grown, and has none then
+	next("late")
+	takes("late", 6, true)
+	next("")
+	if len(c.waiting) != 2 || c.waiting[0] != key("a") || len(c.without) != 2 || c.taken != 12 {
+		t.Errorf("%v wait, %v, %d are taken", c.waiting, c.without, c.taken)
+	}
+}

@@ -78,7 +78,7 @@ func (s Service) counted(l *list, vip netip.Addr) {
 		front = of.CtIPv6Dst
 	}
 	before := l.cookie
-	l.cookie = cookie(KindCount, 0)
+	l.cookie = CountersPart(s.Number % CounterParts)
 	for _, port := range countable(s.Service) {
 		proto := isProto(int(port.Protocol))
 		for _, b := range s.Backends.All() {
@@ -95,6 +95,13 @@ func (s Service) counted(l *list, vip netip.Addr) {
 	}
 	l.cookie = before
 }
+
+// CounterParts is how many parts the flows that count services have, which may be read
+// one by one: each has a cookie, and the switch finds flows by whole cookies.
+const CounterParts = 64
+
+// CountersPart is the cookie of a part.
+func CountersPart(i uint32) uint64 { return cookie(KindCount, i) }
 
 // Count is what a flow counts of a service.
 type Count struct {
