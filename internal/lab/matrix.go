@@ -3,6 +3,8 @@ package lab
 import (
 	"context"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Row is one question of a matrix with its answer.
@@ -26,7 +28,8 @@ func (r Row) Right() bool {
 
 // Patience of a matrix: how long silence counts as waiting at the first try,
 // and at the second, which is made where the first did not say what was
-// expected. The machine may be busy.
+// expected. The machine may be busy. Where silence is expected, waiting for it
+// longer at the second try than at the first would show nothing more.
 const (
 	firstPatience  = 400 * time.Millisecond
 	secondPatience = 2500 * time.Millisecond
@@ -48,16 +51,23 @@ func (l *Lab) MatrixOf(ctx context.Context, qs []Question, want []Expectation) [
 	for i, a := range l.AskAll(ctx, qs, firstPatience) {
 		rows[i] = Row{Question: qs[i], Expected: want[i].Verdict, Why: want[i].Why, Seen: a}
 	}
-	var again []Question
-	var at []int
-	for i, r := range rows {
-		if !r.Right() {
-			again, at = append(again, r.Question), append(at, i)
+	var g errgroup.Group
+	for silence, patience := range map[bool]time.Duration{false: secondPatience, true: firstPatience} {
+		var again []Question
+		var at []int
+		for i, r := range rows {
+			if (r.Expected == Denied) == silence && !r.Right() {
+				again, at = append(again, r.Question), append(at, i)
+			}
 		}
+		g.Go(func() error {
+			for k, a := range l.AskAll(ctx, again, patience) {
+				r := &rows[at[k]]
+				r.First, r.Seen, r.Retried = r.Seen, a, true
+			}
+			return nil
+		})
 	}
-	for k, a := range l.AskAll(ctx, again, secondPatience) {
-		r := &rows[at[k]]
-		r.First, r.Seen, r.Retried = r.Seen, a, true
-	}
+	_ = g.Wait() // errors are in the answers
 	return rows
 }

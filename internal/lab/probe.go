@@ -198,7 +198,7 @@ type Question struct {
 func (l *Lab) AskAll(ctx context.Context, qs []Question, timeout time.Duration) []Answer {
 	out := make([]Answer, len(qs))
 	var g errgroup.Group
-	g.SetLimit(64)
+	g.SetLimit(256) // most wait for silence
 	for i, q := range qs {
 		g.Go(func() error {
 			if ns, err := l.asker(q.From); err != nil {
