@@ -7,62 +7,153 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
 )
 
 // Half of what this suite costs would be the kernel's verifier, again and again
-// on the same programs. So who opens a driver on an empty pin directory, with the
-// maps' usual sizes, is lent programs that an earlier test has loaded, with their
-// maps emptied. Whoever opens one on pins that stand, as after a restart, or with
-// other sizes, loads programs as a netplugin does.
+// on the same programs. So who opens a driver on an empty pin directory, with usual
+// sizes of maps, is lent programs that an earlier test has loaded, with their maps
+// emptied; and who opens one anew on the pins of what it was lent, as after a
+// restart, other programs that an earlier test's restart has loaded onto these maps.
+// Whoever opens one on other pins, or with other sizes, loads programs as a netplugin
+// does.
 var lent struct {
 	sync.Mutex
-	free []*objects
+	free map[string][]*loaded // by the maps' sizes
+	out  map[string]*loaded   // by pin directory
+}
+
+// loaded are the maps that are lent together, and what has been loaded onto those
+// of them that are pinned: by who was first, and by who came after it, or nil. Each
+// has its own of the other maps.
+type loaded struct {
+	by   [2]*objects
+	last int // who has it, or had it last
 }
 
 // lend returns programs and maps that are pinned in dir, as loadObjects does, and
 // takes them back when the test is over.
 func lend(t testing.TB, dir string, sizes map[string]uint32) (*objects, error) {
 	t.Helper()
-	if pins, err := os.ReadDir(filepath.Join(dir, "maps")); err != nil || len(pins) > 0 {
-		return loadObjects(dir, sizes)
-	}
 	lent.Lock()
 	defer lent.Unlock()
-	var kept *objects
-	if n := len(lent.free); n > 0 {
-		kept, lent.free = lent.free[n-1], lent.free[:n-1]
-		if err := kept.empty(); err != nil {
-			return nil, errors.Join(err, kept.Close())
-		}
+	pins, err := os.ReadDir(filepath.Join(dir, "maps"))
+	if err != nil {
+		return loadObjects(dir, sizes)
 	}
+	if len(pins) > 0 {
+		if l := lent.out[dir]; l != nil && l.isPinned(dir, pins) {
+			return l.again(dir, sizes)
+		}
+		return loadObjects(dir, sizes)
+	}
+	var l *loaded
 	var use *objects
-	var err error
-	if kept == nil {
-		if use, err = loadObjects(dir, sizes); err != nil {
-			return nil, err
-		}
-		if kept, err = use.clone(""); err != nil {
-			return nil, errors.Join(err, use.Close())
-		}
-	} else if use, err = kept.clone(filepath.Join(dir, "maps")); err != nil {
-		return nil, errors.Join(err, kept.Close())
+	size := fmt.Sprint(sizes)
+	if free := lent.free[size]; len(free) > 0 {
+		l, lent.free[size] = free[len(free)-1], free[:len(free)-1]
+		use, err = l.anew(dir)
+	} else {
+		l = &loaded{}
+		use, err = l.load(0, dir, sizes)
 	}
+	if err != nil {
+		return nil, errors.Join(err, l.close())
+	}
+	if lent.out == nil {
+		lent.free, lent.out = map[string][]*loaded{}, map[string]*loaded{}
+	}
+	lent.out[dir] = l
 	t.Cleanup(func() {
 		lent.Lock()
 		defer lent.Unlock()
-		lent.free = append(lent.free, kept)
+		delete(lent.out, dir)
+		lent.free[size] = append(lent.free[size], l)
 	})
 	return use, nil
 }
 
+// isPinned tells whether what is pinned in a directory is these maps, all of them
+// and nothing else.
+func (l *loaded) isPinned(dir string, pins []os.DirEntry) bool {
+	own := l.by[0].pinned
+	return len(pins) == len(own) && !slices.ContainsFunc(pins, func(pin os.DirEntry) bool {
+		m := own[pin.Name()]
+		return m == nil || !samePin(m, filepath.Join(dir, "maps", pin.Name()))
+	})
+}
+
+func samePin(m *ebpf.Map, path string) bool {
+	pin, err := ebpf.LoadPinnedMap(path, nil)
+	if err != nil {
+		return false
+	}
+	defer pin.Close()
+	a, err1 := m.Info()
+	b, err2 := pin.Info()
+	if err1 != nil || err2 != nil {
+		return false
+	}
+	x, ok1 := a.ID()
+	y, ok2 := b.ID()
+	return ok1 && ok2 && x == y
+}
+
+// load loads programs, and maps that are not pinned in dir.
+func (l *loaded) load(turn int, dir string, sizes map[string]uint32) (*objects, error) {
+	use, err := loadObjects(dir, sizes)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := use.clone("")
+	if err != nil {
+		return nil, errors.Join(err, use.Close())
+	}
+	l.by[turn], l.last = kept, turn
+	return use, nil
+}
+
+// anew lends what was loaded last, emptied, to who has nothing pinned.
+func (l *loaded) anew(dir string) (*objects, error) {
+	if err := l.by[l.last].empty(false); err != nil {
+		return nil, err
+	}
+	return l.by[l.last].clone(filepath.Join(dir, "maps"))
+}
+
+// again lends the other programs of the two to who has the maps pinned.
+func (l *loaded) again(dir string, sizes map[string]uint32) (*objects, error) {
+	other := 1 - l.last
+	if l.by[other] == nil {
+		return l.load(other, dir, sizes)
+	}
+	if err := l.by[other].empty(true); err != nil {
+		return nil, err
+	}
+	l.last = other
+	return l.by[other].clone(filepath.Join(dir, "maps"))
+}
+
+func (l *loaded) close() error {
+	var errs []error
+	for _, o := range l.by {
+		if o != nil {
+			errs = append(errs, o.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // clone returns other handles of the same programs and maps, and pins in a
-// directory the maps that are pinned in o, or notes in pinned which are.
+// directory the maps that are pinned in o, where they are not yet; "" = it only
+// notes which are.
 func (o *objects) clone(at string) (*objects, error) {
 	c := &objects{pinned: map[string]*ebpf.Map{}}
 	c.datapathVariables = o.datapathVariables // which need no closing
@@ -76,33 +167,46 @@ func (o *objects) clone(at string) (*objects, error) {
 	}
 	from, to = reflect.ValueOf(o.datapathMaps), reflect.ValueOf(&c.datapathMaps).Elem()
 	for i := range from.NumField() {
+		name := from.Type().Field(i).Tag.Get("ebpf")
 		m, err := from.Field(i).Interface().(*ebpf.Map).Clone()
+		if err == nil && o.pinned[name] != nil && at != "" {
+			m, err = pinOnce(m, filepath.Join(at, name))
+		}
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 		to.Field(i).Set(reflect.ValueOf(m))
-		name := from.Type().Field(i).Tag.Get("ebpf")
-		if o.pinned[name] == nil {
-			continue
-		}
-		c.pinned[name] = m
-		if at == "" {
-			continue
-		}
-		if err := m.Pin(filepath.Join(at, name)); err != nil {
-			return nil, errors.Join(err, c.Close())
+		if o.pinned[name] != nil {
+			c.pinned[name] = m
 		}
 	}
 	return c, nil
 }
 
-// empty makes all maps as they are when they are new.
-func (o *objects) empty() error {
+// pinOnce returns a map that is pinned at path, where it may be already; without one
+// it has closed it.
+func pinOnce(m *ebpf.Map, path string) (*ebpf.Map, error) {
+	err := m.Pin(path)
+	if err == nil {
+		return m, nil
+	}
+	err = errors.Join(err, m.Close())
+	if !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	return ebpf.LoadPinnedMap(path, nil) // which has been found to be this one
+}
+
+// empty makes all maps as they are when they are new, or only those that are not pinned.
+func (o *objects) empty(unpinned bool) error {
 	maps := reflect.ValueOf(o.datapathMaps)
 	for i := range maps.NumField() {
-		m := maps.Field(i).Interface().(*ebpf.Map)
-		if err := emptyMap(m); err != nil {
-			return fmt.Errorf("empty map %s: %w", maps.Type().Field(i).Tag.Get("ebpf"), err)
+		name := maps.Type().Field(i).Tag.Get("ebpf")
+		if unpinned && o.pinned[name] != nil {
+			continue
+		}
+		if err := emptyMap(maps.Field(i).Interface().(*ebpf.Map)); err != nil {
+			return fmt.Errorf("empty map %s: %w", name, err)
 		}
 	}
 	return nil
@@ -123,7 +227,10 @@ func emptyMap(m *ebpf.Map) error {
 		}
 		return errors.Join(err, r.Close())
 	}
-	if m.Type() == ebpf.Array || m.Type() == ebpf.PerCPUArray {
+	switch {
+	case m.Flags()&unix.BPF_F_MMAPABLE != 0:
+		return clearMemory(m)
+	case m.Type() == ebpf.Array, m.Type() == ebpf.PerCPUArray:
 		return zero(m)
 	}
 	var keys [][]byte
@@ -145,7 +252,18 @@ func emptyMap(m *ebpf.Map) error {
 	return nil
 }
 
-// zero overwrites an array, some entries at a time: the largest has 64 MiB.
+// clearMemory overwrites an array that can be mapped: the largest has 64 MiB.
+func clearMemory(m *ebpf.Map) error {
+	size := int(m.MaxEntries()) * int((m.ValueSize()+7)&^7)
+	b, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	clear(b)
+	return unix.Munmap(b)
+}
+
+// zero overwrites an array, some entries at a time.
 func zero(m *ebpf.Map) error {
 	n, width := min(m.MaxEntries(), 4096), 1
 	if perCPU(m.Type()) {
@@ -226,7 +344,7 @@ func TestLentIsAsNew(t *testing.T) {
 			t.Errorf("fill map %s: %v", name, err)
 		}
 	})
-	if err := o.empty(); err != nil {
+	if err := o.empty(false); err != nil {
 		t.Fatal(err)
 	}
 	each(func(name string, m *ebpf.Map, value reflect.Value) {
@@ -248,4 +366,65 @@ func TestLentIsAsNew(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRestartIsLentOthers: who opens a driver anew on what it was lent gets other
+// programs on the same maps, whose own maps are empty; and loads anew what somebody
+// else has changed.
+func TestRestartIsLentOthers(t *testing.T) {
+	require(t)
+	dir := filepath.Join(bpfMount(t), "host")
+	if err := pinDirectory(dir); err != nil {
+		t.Fatal(err)
+	}
+	var seen []ebpf.ProgramID
+	next := func() (*objects, int) {
+		t.Helper()
+		o, err := lend(t, dir, map[string]uint32{"conns": 16384, "halfopen": 16384})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { o.Close() })
+		info, err := o.FromContainer.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, _ := info.ID()
+		seen = append(seen, id)
+		for name, m := range o.pinned {
+			if at := filepath.Join(dir, "maps", name); !m.IsPinned() || !samePin(m, at) {
+				t.Errorf("lent %d: map %s is not what is pinned at %s", len(seen), name, at)
+			}
+		}
+		return o, slices.Index(seen, id)
+	}
+	first, _ := next()
+	network, value := uint32(7), make([]byte, first.Networks.ValueSize())
+	if err := first.Networks.Put(network, value); err != nil {
+		t.Fatal(err)
+	}
+	lane := make([]byte, first.Lanes.ValueSize())
+	lane[0] = 1
+	if err := first.Lanes.Put(uint32(5), lane); err != nil {
+		t.Fatal(err)
+	}
+	if _, n := next(); n != 1 {
+		t.Errorf("the first restart got the programs of open %d again", n)
+	}
+	third, n := next()
+	if n != 0 {
+		t.Error("the second restart did not get the programs of the first open")
+	}
+	if err := third.Networks.Lookup(network, &value); err != nil {
+		t.Errorf("what the pinned maps held is gone: %v", err)
+	}
+	if err := third.Lanes.Lookup(uint32(5), &lane); err != nil || lane[0] != 0 {
+		t.Errorf("a restart finds what the programs themselves have kept: %x, %v", lane, err)
+	}
+	if err := os.Remove(filepath.Join(dir, "maps", "rules")); err != nil {
+		t.Fatal(err)
+	}
+	if o, n := next(); n != 3 || o.pinned["rules"] == nil {
+		t.Errorf("who finds a map missing got the programs of open %d, and not of its own", n)
+	}
 }

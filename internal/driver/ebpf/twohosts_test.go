@@ -71,9 +71,9 @@ func newTwoHosts(t testing.TB, underlay, inner int) *twoHosts {
 		})
 		w.pictures[i], w.threads[i] = pic, newThread(t, ns)
 		var err error
-		w.threads[i].do(func() {
-			w.drivers[i], err = open(t.Context(), Config{PinDir: filepath.Join(pins, ns), Log: slog.New(slog.DiscardHandler)})
-		})
+		cfg := Config{PinDir: filepath.Join(pins, ns), Log: slog.New(slog.DiscardHandler)}
+		cfg.load = func(dir string, sizes map[string]uint32) (*objects, error) { return lend(t, dir, sizes) }
+		w.threads[i].do(func() { w.drivers[i], err = open(t.Context(), cfg) })
 		if err != nil {
 			t.Fatal(err)
 		}
