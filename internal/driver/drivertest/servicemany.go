@@ -79,6 +79,9 @@ func (s *services) many() {
 		for _, p := range asked {
 			i := s.gets("asks", p)
 			s.answered("asks", client, p, s.replyOf(p, s.member(i))) // nobody goes on without one
+			if on := s.gets("goes on", goOn(p)); on != i {           // and is trusted to last while others ask
+				s.t.Errorf("a connection to backend %d goes on to %d", i, on)
+			}
 			by = append(by, i)
 		}
 		return by
