@@ -38,6 +38,8 @@ type options struct {
 	hosts      []string // names that clients use, beside those known
 	legacy     bool     // status 500 for 1.x's clients
 	engine     string   // of Docker, unix:///path; empty = none
+	kubeconfig string   // file, or inCluster; empty = no Kubernetes
+	podsTenant bool     // pods choose their tenant
 	netMode    string
 	fwdMode    string
 	infra      string
@@ -148,6 +150,15 @@ func newFlags(o *options) *daemon.FlagSet {
 			return nil
 		},
 	})
+	fs.String(&o.kubeconfig, daemon.Flag{
+		Name: "kubeconfig", Env: envPrefix + "KUBECONFIG", Value: "file",
+		Usage: "Kubernetes whose namespaces and network policies the leader keeps in the store, where they select no pods yet: a kubeconfig, or in-cluster for the service account of the pod that netmaster runs in; empty = none",
+		Check: notEmpty,
+	})
+	fs.Bool(&o.podsTenant, daemon.Flag{
+		Name: "pods-choose-tenant", Env: envPrefix + "PODS_CHOOSE_TENANT",
+		Usage: "with --kubeconfig: in namespaces without the label io.contiv.tenant the pods' own label counts, so a namespace's policies are kept in the tenants of its pods too",
+	})
 	fs.Strings(&o.hosts, daemon.Flag{
 		Name: "allowed-hosts", Env: envPrefix + "ALLOWED_HOSTS", Value: "names",
 		Usage: "names with a dot by which clients may ask, comma-separated, beside addresses, names without a dot and the cluster's hosts; others are refused, since a web page could have made them lead here",
@@ -216,6 +227,9 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 		o.engine = "unix:///var/run/docker.sock"
 	case o.engine != "" && o.mode != modeSwarm:
 		return daemon.Usagef("%s is for --mode swarm-mode: in other modes each netplugin makes its engine's networks", fs.Given("docker-endpoint"))
+	}
+	if how := fs.Given("pods-choose-tenant"); how != "" && o.kubeconfig == "" {
+		return daemon.Usagef("%s is for Kubernetes; name it with --kubeconfig", how)
 	}
 	o.givenInfra = fs.Given("infra") != ""
 	extHost, extPort, err := net.SplitHostPort(o.external)

@@ -240,6 +240,10 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 			return err
 		}
 	}
+	k8s, err := newKubernetes(o, ctrl, log)
+	if err != nil {
+		return err
+	}
 	watch := ctrl.NewHostWatch()
 	m := &member{
 		store: st, address: o.internal, services: []string{o.internal, o.agent}, scheme: transport.Scheme(o.tls.APIServer), listen: o.listening(),
@@ -270,6 +274,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 					log.Debug("tenants get their routers by another netmaster", "error", err)
 				}
 			})
+			telling.Go(func() { k8s.lead(ctx, term, log) })
 			if err := ctrl.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
 				return err
 			}
@@ -291,9 +296,14 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 			}
 		}
 	}
+	if k8s != nil {
+		if err := metrics.Register(k8s); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
 	handler, err := apiserver.New(apiserver.Config{
 		Watch: watch, Address: o.deliverTo(), Stopping: ctx.Done(),
-		Control: ctrl, Cluster: clusterAPI{m, ctrl}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
+		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},
 	})
 	if err != nil {
@@ -316,6 +326,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 		return ctrl.Run(viewCtx)
 	})
 	all.Go(func() error { return watch.Run(gctx) })
+	all.Go(func() error { return ended(gctx, k8s.run(gctx)) })
 	all.Go(func() error {
 		defer close(memberDone)
 		return ended(memberCtx, m.run(memberCtx))
@@ -415,74 +426,4 @@ func (o *options) compare(ctx context.Context, ctrl *control.Controller, log *sl
 			"flag", o.infra, "cluster", string(g.Infra), "remedy", "netctl global set --fabric-mode "+o.infra)
 	}
 	return nil
-}
-
-// clusterAPI answers the API's questions about the cluster.
-type clusterAPI struct {
-	*member
-	ctrl *control.Controller
-}
-
-// Health tells whether the store answers linearizably, which needs its quorum,
-// whether the view follows it, whether it takes writes, and whether it is a
-// cluster's; of an embedded one also how its disk fares.
-func (c clusterAPI) Health(ctx context.Context) api.Health {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	h := api.Health{Ready: true}
-	v, err := c.ctrl.View(ctx)
-	if err != nil {
-		h.Add("store", false, fmt.Errorf("the cluster's store cannot be read: %w", err))
-		return h
-	}
-	h.Add("store", false, nil)
-	h.Add("space", false, c.takesWrites(ctx))
-	if c.disk != nil {
-		var err error
-		if text := c.disk(); text != "" {
-			err = errors.New(text)
-		}
-		h.Add("disk", true, err) // it serves as long as it can
-	}
-	if _, there := v.Global(); !there {
-		err = errors.New("the store has no settings of a cluster: it is empty, or another one; look where --etcd-endpoints or --data-dir lead")
-	}
-	h.Add("settings", false, err)
-	return h
-}
-
-// alarmTimeout bounds what /readyz waits for the store's servers: each knows the
-// alarms of all, so those that answer at once will do.
-const alarmTimeout = 500 * time.Millisecond
-
-// takesWrites tells whether the store has raised an alarm, as when its space is
-// used up: then it can be read, and nothing can be changed.
-func (c clusterAPI) takesWrites(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, alarmTimeout)
-	defer cancel()
-	for _, s := range c.Stores(ctx) {
-		if len(s.Alarms) > 0 {
-			return fmt.Errorf("the store at %s takes no writes: %s; compact and defragment it, or raise its quota, then disarm the alarm", s.Address, strings.Join(s.Alarms, ", "))
-		}
-	}
-	return nil
-}
-
-// intent tells the networks and groups that there are.
-type intent struct{ ctrl *control.Controller }
-
-func (i intent) Networks(ctx context.Context) ([]model.Network, error) {
-	v, err := i.ctrl.View(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return v.Networks(""), nil
-}
-
-func (i intent) Groups(ctx context.Context) ([]model.Group, error) {
-	v, err := i.ctrl.View(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return v.Groups(""), nil
 }

@@ -47,6 +47,7 @@ var rules = []rule{
 	},
 	{pkg: "internal/kube", may: []string{"internal/model"}, why: "what Kubernetes' objects mean is pure: no watch, no store"},
 	{pkg: "internal/kube/mirror", may: []string{"internal/model", "internal/waiting"}, why: "a copy of the API server's objects gives them no meaning"},
+	{pkg: "internal/kube/notice", may: []string{"internal/kube", "internal/waiting"}, why: "what became of an object is told to it, by nobody asked"},
 	{pkg: "internal/kube/keeper", may: []string{"internal/control", "internal/kube", "internal/kube/mirror", "internal/model", "internal/store", "internal/waiting"}, why: "an orchestrator is a thin adapter on use-cases"},
 
 	{pkg: "internal/driver", may: []string{"internal/desired", "internal/model"}, why: "a driver gets data, not ids: it never reaches back into the database"},

@@ -23,13 +23,13 @@ var networkPolicyList = listing[api.NetworkPolicy, api.PolicyOper]{
 	kind:   networkPolicies,
 	tenant: func(p api.NetworkPolicy) string { return p.TenantName },
 	name:   func(p api.NetworkPolicy) string { return p.NetworkPolicyName },
-	header: []string{"Tenant", "Network policy", "Tier", "Order", "Mode", "Applies to", "Default in", "Default out", "Rules"},
+	header: []string{"Tenant", "Network policy", "Owner", "Tier", "Order", "Mode", "Applies to", "Default in", "Default out", "Rules"},
 	row: func(p api.NetworkPolicy) []string {
 		applies := api.Selector{}
 		if p.Applies != nil {
 			applies = *p.Applies
 		}
-		return []string{p.TenantName, p.NetworkPolicyName, p.Tier, number(p.Order), p.Mode, selectorText(applies), p.DefaultIn, p.DefaultOut, number(len(p.Rules))}
+		return []string{p.TenantName, p.NetworkPolicyName, p.Owner, p.Tier, number(p.Order), p.Mode, selectorText(applies), p.DefaultIn, p.DefaultOut, number(len(p.Rules))}
 	},
 }
 

@@ -29,6 +29,7 @@ type Object struct {
 // force as it is, if so; it is tried again then.
 type Report struct {
 	Object
+	Now      metav1.Object // nil = it is gone
 	Problems []kube.Problem
 	Err      error
 }
@@ -38,8 +39,8 @@ type Config struct {
 	Control *control.Controller
 	Sources map[string]mirror.Source // of the four kinds of mirror
 	Choices kube.Choices
-	// Tell is called for an object that was written and has problems, and for one that
-	// could not be written, at each trial.
+	// Tell is called for an object each time that it was looked at, also when all is well;
+	// not for one that went while nobody led. It must not wait.
 	Tell func(Report)
 }
 
@@ -53,11 +54,12 @@ type Keeper struct {
 	leading bool
 	all     bool // everything is to be looked at
 	changed map[Object]struct{}
+	trouble map[Object]bool // not in the store as it is written
 }
 
 // New returns a Keeper that does nothing until Run and Lead.
 func New(c Config) *Keeper {
-	k := &Keeper{config: c, bell: waiting.NewBell(), changed: map[Object]struct{}{}}
+	k := &Keeper{config: c, bell: waiting.NewBell(), changed: map[Object]struct{}{}, trouble: map[Object]bool{}}
 	k.mirror = mirror.New(c.Sources, k.note)
 	return k
 }
@@ -104,7 +106,7 @@ func (k *Keeper) Lead(ctx context.Context, fence store.Fence) error {
 	defer func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		k.leading, k.changed = false, map[Object]struct{}{}
+		k.leading, k.changed, k.trouble = false, map[Object]struct{}{}, map[Object]bool{}
 	}()
 	if err := k.mirror.AwaitLists(ctx); err != nil {
 		return err
@@ -167,7 +169,8 @@ func (k *Keeper) pass(ctx context.Context, fence store.Fence) (again bool, err e
 	}
 	slices.SortFunc(order, func(a, b Object) int { return p.rank(a) - p.rank(b) })
 	for _, o := range order {
-		problems, err := p.keep(ctx, o)
+		now := k.mirror.Get(o.Kind, o.Name)
+		problems, err := p.keep(ctx, o, now)
 		switch {
 		case errors.Is(err, store.ErrFenced) || ctx.Err() != nil:
 			k.everything()
@@ -178,9 +181,7 @@ func (k *Keeper) pass(ctx context.Context, fence store.Fence) (again bool, err e
 			k.changed[o] = struct{}{}
 			k.mu.Unlock()
 		}
-		if err != nil || len(problems) > 0 {
-			k.config.Tell(Report{Object: o, Problems: problems, Err: err})
-		}
+		k.report(Report{Object: o, Now: now, Problems: problems, Err: err})
 	}
 	if all {
 		if err := p.sweep(ctx); err != nil {
@@ -189,6 +190,39 @@ func (k *Keeper) pass(ctx context.Context, fence store.Fence) (again bool, err e
 		}
 	}
 	return again, nil
+}
+
+func (k *Keeper) report(r Report) {
+	k.mu.Lock()
+	if r.Now != nil && (r.Err != nil || len(r.Problems) > 0) {
+		k.trouble[r.Object] = true
+	} else {
+		delete(k.trouble, r.Object)
+	}
+	k.mu.Unlock()
+	k.config.Tell(r)
+}
+
+// State is how a Keeper fares.
+type State struct {
+	Kinds []mirror.State
+	// Trouble is how many objects are not in the store as they are written, by kind; nil =
+	// another netmaster leads, and knows.
+	Trouble map[string]int
+}
+
+// State returns how k fares now.
+func (k *Keeper) State() State {
+	s := State{Kinds: k.mirror.States()}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.leading {
+		s.Trouble = map[string]int{}
+		for o := range k.trouble {
+			s.Trouble[o.Kind]++
+		}
+	}
+	return s
 }
 
 // namespaceLabels is what a namespace's row has, and what of it cannot be had.

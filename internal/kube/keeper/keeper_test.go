@@ -249,6 +249,32 @@ func TestFenced(t *testing.T) {
 	l.want()
 }
 
+// TestChoosesTenant: where pods may choose, a namespace's policies are in the tenants of
+// its pods too, unless the namespace names one.
+func TestChoosesTenant(t *testing.T) {
+	for _, may := range []bool{false, true} {
+		l := newLab(t, func(c *Config) { c.Choices.Tenant = may })
+		l.start(l.ctrl.Run)
+		l.start(l.keeper.Run)
+		l.tenant("blue")
+		l.sources[mirror.Namespaces].Add(namespace("a", nil))
+		l.sources[mirror.NetworkPolicies].Add(isolate("a", "p"))
+		fence := l.leader()
+		l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+		l.want("default:kubernetes.a.p kubernetes kubernetes 0", "namespace a map[]")
+		l.sources[mirror.Pods].Add(&corev1.Pod{ObjectMeta: meta("a", "one", map[string]string{"io.contiv.tenant": "blue"})})
+		l.sources[mirror.Namespaces].Modify(namespace("a", map[string]string{"seen": "x"})) // after it
+		rows := []string{"default:kubernetes.a.p kubernetes kubernetes 0", "namespace a map[seen:x]"}
+		if may {
+			rows = append([]string{"blue:kubernetes.a.p kubernetes kubernetes 0"}, rows...)
+		}
+		l.want(rows...)
+		if s := l.keeper.State(); len(s.Kinds) != 4 || s.Trouble == nil || len(s.Trouble) != 0 {
+			t.Errorf("state %v", s)
+		}
+	}
+}
+
 // TestTold: what cannot be had is told with its object.
 func TestTold(t *testing.T) {
 	l := newLab(t, nil)
@@ -264,6 +290,9 @@ func TestTold(t *testing.T) {
 		told := strings.Join(l.told, "\n")
 		l.mu.Unlock()
 		if strings.Contains(told, "networkpolicies a/odd") && strings.Contains(told, "spec.policyTypes[0]") {
+			if s := l.keeper.State(); s.Trouble[mirror.NetworkPolicies] != 1 {
+				t.Errorf("state %v", s)
+			}
 			return
 		}
 		if time.Now().After(end) {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/contiv/netplugin/v2/internal/control"
@@ -46,8 +47,8 @@ func (p *round) rank(o Object) int {
 }
 
 // keep makes the store's rows what an object means; of one that is gone there are none.
-func (p *round) keep(ctx context.Context, o Object) ([]kube.Problem, error) {
-	switch now := p.k.mirror.Get(o.Kind, o.Name).(type) {
+func (p *round) keep(ctx context.Context, o Object, now metav1.Object) ([]kube.Problem, error) {
+	switch now := now.(type) {
 	case *corev1.Namespace:
 		row, problems, err := namespaceLabels(now)
 		if err == nil {

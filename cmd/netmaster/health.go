@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// clusterAPI answers the API's questions about the cluster.
+type clusterAPI struct {
+	*member
+	ctrl       *control.Controller
+	kubernetes *kubernetes
+}
+
+// Health tells whether the store answers linearizably, which needs its quorum,
+// whether the view follows it, whether it takes writes, and whether it is a
+// cluster's; of an embedded one also how its disk fares.
+func (c clusterAPI) Health(ctx context.Context) api.Health {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	h := api.Health{Ready: true}
+	v, err := c.ctrl.View(ctx)
+	if err != nil {
+		h.Add("store", false, fmt.Errorf("the cluster's store cannot be read: %w", err))
+		return h
+	}
+	h.Add("store", false, nil)
+	h.Add("space", false, c.takesWrites(ctx))
+	if c.disk != nil {
+		var err error
+		if text := c.disk(); text != "" {
+			err = errors.New(text)
+		}
+		h.Add("disk", true, err) // it serves as long as it can
+	}
+	if _, there := v.Global(); !there {
+		err = errors.New("the store has no settings of a cluster: it is empty, or another one; look where --etcd-endpoints or --data-dir lead")
+	}
+	h.Add("settings", false, err)
+	c.kubernetes.check(&h)
+	return h
+}
+
+// alarmTimeout bounds what /readyz waits for the store's servers: each knows the
+// alarms of all, so those that answer at once will do.
+const alarmTimeout = 500 * time.Millisecond
+
+// takesWrites tells whether the store has raised an alarm, as when its space is
+// used up: then it can be read, and nothing can be changed.
+func (c clusterAPI) takesWrites(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, alarmTimeout)
+	defer cancel()
+	for _, s := range c.Stores(ctx) {
+		if len(s.Alarms) > 0 {
+			return fmt.Errorf("the store at %s takes no writes: %s; compact and defragment it, or raise its quota, then disarm the alarm", s.Address, strings.Join(s.Alarms, ", "))
+		}
+	}
+	return nil
+}
+
+// intent tells the networks and groups that there are.
+type intent struct{ ctrl *control.Controller }
+
+func (i intent) Networks(ctx context.Context) ([]model.Network, error) {
+	v, err := i.ctrl.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return v.Networks(""), nil
+}
+
+func (i intent) Groups(ctx context.Context) ([]model.Group, error) {
+	v, err := i.ctrl.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return v.Groups(""), nil
+}

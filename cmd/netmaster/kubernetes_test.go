@@ -1,0 +1,58 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestKubeconfig: a kubeconfig that is not there ends netmaster; an API server that is
+// not there leaves it ready, with a notice, and the metrics say it. What is tried with a
+// real API server is in test/kube.
+func TestKubeconfig(t *testing.T) {
+	code, _, stderr := finished(t, nil, "--etcd-endpoints", "http://127.0.0.1:1", "--external-address", free(t), "--agent-address", free(t), "--kubeconfig", "/no/such/file")
+	if code == 0 || !strings.Contains(stderr, "--kubeconfig /no/such/file") {
+		t.Errorf("a file that is not there: code %d, %s", code, stderr)
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := strings.ReplaceAll(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://ADDRESS"}}]
+contexts: [{name: c, context: {cluster: c}}]
+current-context: c
+`, "ADDRESS", free(t))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, nil, "--data-dir", filepath.Join(t.TempDir(), "etcd"), "--etcd-listen", free(t), "--kubeconfig", file)
+	p.ready()
+	p.until("says that Kubernetes is not known", func() bool {
+		return strings.HasPrefix(answer(t, p, "/readyz"), "ok\nnotice: kubernetes: clusternetworkpolicies are not known: ")
+	})
+	if m := answer(t, p, "/metrics"); !strings.Contains(m, `contiv_netmaster_kubernetes_followed{kind="pods"} 0`) {
+		t.Errorf("metrics say nothing of it:\n%s", m)
+	}
+	p.stop()
+}
+
+// answer is what a netmaster answers, as text; empty when it does not.
+func answer(t *testing.T, p *process, path string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.api+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}

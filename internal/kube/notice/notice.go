@@ -1,0 +1,249 @@
+package notice
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/contiv/netplugin/v2/internal/kube"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+// The rate of requests, of events and conditions together.
+const (
+	perSecond = 5
+	burst     = 20
+)
+
+// Outcome is what became of an object.
+type Outcome struct {
+	Kind     string // of the object: NetworkPolicy
+	Version  string // group and version: networking.k8s.io/v1
+	Object   metav1.Object
+	Problems []kube.Problem // what of it cannot be had
+	Err      error          // why the store does not have it as it is now; nil = it has, but for Problems
+}
+
+// Notices tells an API server of outcomes. It is safe for use by several goroutines.
+type Notices struct {
+	events, policies rest.Interface
+	instance         string
+	log              *slog.Logger
+	limit            flowcontrol.RateLimiter
+	bell             waiting.Bell
+
+	sent, failed atomic.Int64
+
+	mu    sync.Mutex
+	told  map[object]string // what was said of each last
+	queue map[object]Outcome
+}
+
+// object names an object.
+type object struct {
+	kind string
+	types.NamespacedName
+}
+
+func objectOf(o Outcome) object { return object{o.Kind, nameOf(o.Object)} }
+
+// New returns Notices to the API server that a configuration leads to, from an instance
+// (host:port); Run sends them.
+func New(config *rest.Config, instance string, log *slog.Logger) (*Notices, error) {
+	n := &Notices{
+		instance: instance, log: log, limit: flowcontrol.NewTokenBucketRateLimiter(perSecond, burst), bell: waiting.NewBell(),
+		told: map[object]string{}, queue: map[object]Outcome{},
+	}
+	var err error
+	if n.events, err = client(config, eventsv1.SchemeGroupVersion, eventsv1.AddToScheme); err != nil {
+		return nil, err
+	}
+	n.policies, err = client(config, schema.GroupVersion(policyv1alpha2.GroupVersion), policyv1alpha2.Install)
+	return n, err
+}
+
+func client(config *rest.Config, group schema.GroupVersion, add func(*runtime.Scheme) error) (rest.Interface, error) {
+	scheme := runtime.NewScheme()
+	if err := add(scheme); err != nil {
+		return nil, err
+	}
+	c := rest.CopyConfig(config)
+	c.GroupVersion, c.APIPath = &group, "/apis"
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	c.QPS = -1 // limit does
+	return rest.RESTClientFor(c)
+}
+
+// Tell says what became of an object; what was said of it before and is not sent yet,
+// need not be.
+func (n *Notices) Tell(o Outcome) {
+	name, said := objectOf(o), said(o)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before, known := n.told[name]
+	if before == said && known {
+		return
+	}
+	n.told[name] = said
+	if outcomeText(o) == "" && o.Kind != kindPolicy {
+		delete(n.queue, name) // nobody is told that all is well
+		return
+	}
+	n.queue[name] = o
+	n.bell.Ring()
+}
+
+// said is all that an outcome says.
+func said(o Outcome) string {
+	return fmt.Sprintf("%s %d %s", o.Object.GetUID(), o.Object.GetGeneration(), outcomeText(o))
+}
+
+// Forget says that an object is gone.
+func (n *Notices) Forget(kind string, name types.NamespacedName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.told, object{kind, name})
+	delete(n.queue, object{kind, name})
+}
+
+// Anew forgets what was told: another replica may have told otherwise since.
+func (n *Notices) Anew() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.told, n.queue = map[object]string{}, map[object]Outcome{}
+}
+
+// Counts returns how many events and conditions were written, and how many requests
+// for one failed.
+func (n *Notices) Counts() (sent, failed int64) { return n.sent.Load(), n.failed.Load() }
+
+// Run sends what is told until ctx ends, whose error it returns. What fails since the
+// API server is away is tried again; what it refuses is logged and left.
+func (n *Notices) Run(ctx context.Context) error {
+	retry := waiting.NewRetry(waiting.BackoffConfig{Base: time.Second, Max: time.Minute})
+	for {
+		o, there := n.next()
+		if !there {
+			select {
+			case <-n.bell:
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		err := n.send(ctx, o)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil {
+			retry.Reset()
+			n.done(o)
+			continue
+		}
+		n.failed.Add(1)
+		if refused(err) {
+			n.log.Warn("Kubernetes refuses to be told what became of an object; its users are not told", "kind", o.Kind, "object", nameOf(o.Object).String(), "error", err)
+			n.done(o)
+			continue
+		}
+		n.log.Debug("Kubernetes cannot be told what became of an object; trying again", "kind", o.Kind, "object", nameOf(o.Object).String(), "error", err)
+		if err := retry.Pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// refused tells whether to ask again is of no use.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
+}
+
+func nameOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+func (n *Notices) next() (o Outcome, there bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, o = range n.queue {
+		return o, true
+	}
+	return o, false
+}
+
+// done takes an outcome from the queue, unless another one has come meanwhile.
+func (n *Notices) done(o Outcome) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	name := objectOf(o)
+	if now, there := n.queue[name]; there && said(now) == said(o) {
+		delete(n.queue, name)
+	}
+}
+
+func (n *Notices) send(ctx context.Context, o Outcome) error {
+	if o.Kind == kindPolicy {
+		if err := n.condition(ctx, o); err != nil {
+			return err
+		}
+	}
+	if o.Err == nil && len(o.Problems) == 0 {
+		return nil
+	}
+	return n.event(ctx, o)
+}
+
+// request sends one request at the rate that is allowed. An object that is gone, or a
+// namespace that ends, needs to know nothing.
+func (n *Notices) request(ctx context.Context, do func(context.Context) error) error {
+	if err := n.limit.Wait(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	err := do(ctx)
+	switch {
+	case err == nil:
+		n.sent.Add(1)
+	case apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.HasStatusCause(err, "NamespaceTerminating"):
+		return nil
+	}
+	return err
+}
+
+// outcomeText is an outcome in words; empty = all is well.
+func outcomeText(o Outcome) string {
+	var lines []string
+	if o.Err != nil {
+		lines = append(lines, "not kept as it is written: "+o.Err.Error())
+	}
+	for _, p := range o.Problems {
+		lines = append(lines, p.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// shortened is text of at most n bytes, n at least 32: what is left out is said.
+func shortened(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	cut := strings.ToValidUTF8(text[:n-32], "")
+	return fmt.Sprintf("%s… (%d bytes more)", cut, len(text)-len(cut))
+}
