@@ -277,6 +277,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 func (d *Driver) flows(ctx context.Context, want desired.Host, rep *driver.Report, force bool) error {
 	if force || !d.known {
 		d.setMeters(ctx)
+		d.takeSmallPieces(ctx)
 	}
 	cfg, numbers := d.inputs(want)
 	before := d.pic.have.PolicySets
