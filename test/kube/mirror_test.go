@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -297,4 +299,57 @@ func TestMirrorOfAStranger(t *testing.T) {
 	stranger.BearerToken = "wrong"
 	m, _ := follow(t, stranger)
 	lags(t, m, "1", 3*time.Second, "Unauthorized")
+}
+
+// 5,000 pods: how long a mirror needs for them, what room they take in it, and how long a
+// change takes. The figures are logged; the bounds are far beyond them.
+func TestMirrorOfManyPods(t *testing.T) {
+	const pods, namespaces = 5000, 50
+	c, client := control(t)
+	fast := ok[*kubernetes.Clientset](t)(kubernetes.NewForConfig(config(t, c)))
+	for i := range namespaces {
+		makeNamespace(t, client, fmt.Sprint("ns", i), nil)
+	}
+	began := time.Now()
+	var g errgroup.Group
+	g.SetLimit(32)
+	for i := range pods {
+		g.Go(func() error {
+			_, err := makePod(t.Context(), fast, fmt.Sprint("ns", i%namespaces), fmt.Sprint("p", i))
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("made %d pods in %v", pods, time.Since(began).Round(time.Millisecond))
+
+	before := heap()
+	began = time.Now()
+	m, _ := follow(t, config(t, c))
+	if err := m.AwaitLists(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	listed := time.Since(began)
+	if n := len(m.All(mirror.Pods)); n != pods {
+		t.Fatalf("%d pods, want %d", n, pods)
+	}
+	room := heap() - before
+	began = time.Now()
+	late := ok[*corev1.Pod](t)(makePod(t.Context(), fast, "ns0", "late"))
+	made := time.Since(began)
+	reaches(t, m, late.ResourceVersion, patience)
+	t.Logf("listed in %v; %d bytes a pod; a pod made in %v is known after %v, with all other kinds asked for",
+		listed.Round(time.Millisecond), room/pods, made.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	if room > pods*10_000 || listed > time.Minute {
+		t.Errorf("%d bytes for %d pods, listed in %v", room, pods, listed)
+	}
+}
+
+// heap is what is live on the heap, in bytes.
+func heap() uint64 {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc
 }

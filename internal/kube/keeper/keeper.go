@@ -120,14 +120,15 @@ func (k *Keeper) Lead(ctx context.Context, fence store.Fence) error {
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil || again:
-			if err := retry.Pause(ctx); err != nil {
-				return err
-			}
-			continue
 		}
-		retry.Reset()
+		var later <-chan time.Time // what failed is tried again, sooner when something changes
+		if err != nil || again {
+			later = time.After(retry.Delay())
+		} else {
+			retry.Reset()
+		}
 		select {
+		case <-later:
 		case <-k.bell:
 		case <-intent:
 			k.everything()

@@ -249,6 +249,33 @@ func TestFenced(t *testing.T) {
 	l.want()
 }
 
+// TestFailingObject: an object that cannot be kept, and is tried ever more seldom, holds
+// up no other one.
+func TestFailingObject(t *testing.T) {
+	l := newLab(t, nil)
+	l.start(l.ctrl.Run)
+	l.start(l.keeper.Run)
+	l.sources[mirror.Namespaces].Add(namespace("NO NAME", nil))
+	fence := l.leader()
+	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	trials := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.told)
+	}
+	for end := time.Now().Add(20 * time.Second); trials() < 6; <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d trials", trials())
+		}
+	}
+	began := time.Now() // the next trial is in more than 3 s
+	l.sources[mirror.Namespaces].Add(namespace("a", nil))
+	l.want("namespace a map[]")
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("kept after %v", took)
+	}
+}
+
 // TestChoosesTenant: where pods may choose, a namespace's policies are in the tenants of
 // its pods too, unless the namespace names one.
 func TestChoosesTenant(t *testing.T) {

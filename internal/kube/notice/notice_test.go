@@ -196,11 +196,11 @@ func TestCondition(t *testing.T) {
 		t.Fatalf("asked %v", got)
 	}
 	c := w.bodies[0]["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
-	if c["status"] != "True" || c["reason"] != ReasonKept || c["observedGeneration"] != 3.0 || c["message"] != fine {
+	if c["status"] != "True" || c["reason"] != reasonKept || c["observedGeneration"] != 3.0 || c["message"] != fine {
 		t.Errorf("the condition %v", c)
 	}
 	p = p.DeepCopy()
-	p.Status.Conditions = []metav1.Condition{{Type: ConditionAsWritten, Status: "True", Reason: ReasonKept, Message: fine, ObservedGeneration: 3}}
+	p.Status.Conditions = []metav1.Condition{{Type: conditionAsWritten, Status: "True", Reason: reasonKept, Message: fine, ObservedGeneration: 3}}
 	o.Object = p
 	n.Anew()
 	n.Tell(o)

@@ -20,14 +20,14 @@ import (
 const (
 	// controller is who tells, in events and as the owner of fields.
 	controller = "contiv.io/netmaster"
-	// ConditionAsWritten is the condition of a ClusterNetworkPolicy: that all of it is in
+	// conditionAsWritten is the condition of a ClusterNetworkPolicy: that all of it is in
 	// the cluster's store. It does not say that any pod is under it.
-	ConditionAsWritten = "contiv.io/AsWritten"
+	conditionAsWritten = "contiv.io/AsWritten"
 
 	// The reasons of events and of the condition.
-	ReasonKept         = "Kept"
-	ReasonNotAsWritten = "NotAsWritten" // kept, but for what cannot be had
-	ReasonNotKept      = "NotKept"      // another state of it, or none, is in the store
+	reasonKept         = "Kept"
+	reasonNotAsWritten = "NotAsWritten" // kept, but for what cannot be had
+	reasonNotKept      = "NotKept"      // another state of it, or none, is in the store
 
 	// fine is what a condition says where nothing is wrong.
 	fine = "The cluster's store has it as it is written. This version selects no pods by policies of Kubernetes yet."
@@ -42,11 +42,11 @@ const (
 func reason(o Outcome) string {
 	switch {
 	case o.Err != nil:
-		return ReasonNotKept
+		return reasonNotKept
 	case len(o.Problems) > 0:
-		return ReasonNotAsWritten
+		return reasonNotAsWritten
 	}
-	return ReasonKept
+	return reasonKept
 }
 
 // event writes the event of a trouble. Its name is made of the object and the trouble:
@@ -78,10 +78,10 @@ func (n *Notices) event(ctx context.Context, o Outcome) error {
 // conditions stay (server-side apply).
 func (n *Notices) condition(ctx context.Context, o Outcome) error {
 	c := metav1.Condition{
-		Type: ConditionAsWritten, Status: metav1.ConditionTrue, Reason: reason(o), Message: shortened(cmp.Or(outcomeText(o), fine), maxMessage),
+		Type: conditionAsWritten, Status: metav1.ConditionTrue, Reason: reason(o), Message: shortened(cmp.Or(outcomeText(o), fine), maxMessage),
 		ObservedGeneration: o.Object.GetGeneration(), LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second)),
 	}
-	if c.Reason != ReasonKept {
+	if c.Reason != reasonKept {
 		c.Status = metav1.ConditionFalse
 	}
 	if p, ok := o.Object.(*policyv1alpha2.ClusterNetworkPolicy); ok {
