@@ -189,34 +189,42 @@ func (p *pass) putTable(key uint32, known map[uint16]uint64, members []member) (
 }
 
 // ownersOf are the owners of all slots, by place, among members. table is who they were,
-// nil = nobody: only slots whose owner is gone are looked for among all.
+// nil = nobody, known whose a place was: only slots whose owner is gone are looked for
+// among all. It runs through all slots for each service of a backend that changes, so
+// it looks places up in arrays.
 func ownersOf(table []ownersRow, known map[uint16]uint64, members []member) []ownersRow {
-	ids, at := make([]uint64, len(members)), map[uint64]int{}
-	for i, m := range members {
-		ids[i], at[m.id] = m.id, i
-	}
-	had := map[uint16]bool{} // owners in the table
+	had := new([1 << 16]bool) // by place: it owns slots
 	for _, row := range table {
 		for _, o := range row {
 			had[o] = true
 		}
 	}
-	var fresh []uint64
-	for _, m := range members {
-		if !had[uint16(m.index)] || known[uint16(m.index)] != m.id {
-			fresh = append(fresh, m.id)
+	stays := new([1 << 16]uint16) // by place: one more than where its owner is among members; 0 = it is gone
+	ids := make([]uint64, len(members))
+	var fresh []uint64 // who owned nothing
+	var at []uint16    // their places
+	for i, m := range members {
+		ids[i] = m.id
+		if place := uint16(m.index); had[place] && known[place] == m.id {
+			stays[place] = uint16(i + 1)
+		} else {
+			fresh, at = append(fresh, m.id), append(at, place)
 		}
 	}
 	out := make([]ownersRow, rows)
-	some := make([]uint64, 1, len(fresh)+1)
-	some = append(some, fresh...)
+	some := append(make([]uint64, 1, len(fresh)+1), fresh...)
 	for slot := range desired.ServiceSlots {
 		row, i := slot/ownersInRow, slot%ownersInRow
 		if table != nil {
 			owner := table[row][i]
-			if here, ok := at[known[owner]]; ok && uint16(members[here].index) == owner {
-				some[0] = ids[here]
-				out[row][i] = uint16(members[at[some[desired.Owner(uint16(slot), some)]]].index)
+			if here := stays[owner]; here > 0 {
+				if len(fresh) > 0 {
+					some[0] = ids[here-1]
+					if who := desired.Owner(uint16(slot), some); who > 0 {
+						owner = at[who-1]
+					}
+				}
+				out[row][i] = owner
 				continue
 			}
 		}

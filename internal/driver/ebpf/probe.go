@@ -3,6 +3,7 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 
 	"github.com/cilium/ebpf"
@@ -46,14 +47,32 @@ var requirements = []requirement{
 // the first kernel that has it. Devices are tried in a network namespace of
 // the probe's own, which loads the kernel's modules as the driver would.
 func Probe() error {
+	return inNamespace(func() error { return probe(requirements) })
+}
+
+// inNamespace runs fn on a thread in a network namespace of its own. The thread goes
+// back from there: the process's first one does not end with its goroutine, and
+// /proc/PID/ns/net and /proc/PID/net, by which others see the process, are that one's.
+func inNamespace(fn func() error) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and its namespace with it
+		runtime.LockOSThread()
+		back, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			done <- fmt.Errorf("ebpf driver: probe: open the network namespace: %w", err)
+			return
+		}
+		defer func() { _ = back.Close() }() // a handle only
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			runtime.UnlockOSThread()
 			done <- fmt.Errorf("ebpf driver: probe: make a network namespace (is this root?): %w", err)
 			return
 		}
-		done <- probe(requirements)
+		err = fn()
+		if unix.Setns(int(back.Fd()), unix.CLONE_NEWNET) == nil {
+			runtime.UnlockOSThread() // else the thread ends with the goroutine
+		}
+		done <- err
 	}()
 	return <-done
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -50,5 +51,40 @@ func TestProbeOfKernelWithoutModules(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("Probe() = %q, want %q in it", err, want)
 		}
+	}
+}
+
+// TestProbeLeavesNoThread: the process's first thread, by whose network namespace
+// others know the process, is in its own again whichever thread a probe took.
+func TestProbeLeavesNoThread(t *testing.T) {
+	require(t)
+	const self = "/proc/self/ns/net"
+	own, err := os.Readlink(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// All of the process's threads at once, the first among them.
+	var probes sync.WaitGroup
+	var inside sync.WaitGroup
+	const threads = 100
+	inside.Add(threads)
+	for range threads {
+		probes.Go(func() {
+			if err := inNamespace(func() error {
+				inside.Done()
+				inside.Wait()
+				in, err := os.Readlink("/proc/thread-self/ns/net")
+				if err == nil && in == own {
+					err = errors.New("not in a namespace of its own")
+				}
+				return err
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	probes.Wait()
+	if now, err := os.Readlink(self); err != nil || now != own {
+		t.Errorf("the process is in %s, and was in %s: %v", now, own, err)
 	}
 }
