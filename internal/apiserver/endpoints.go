@@ -34,7 +34,11 @@ type drainRequest struct{}
 func (s *server) drainer(drain bool) handler {
 	return func(w http.ResponseWriter, r *http.Request) (any, error) {
 		if drain {
-			if _, err := decode(w, r, &drainRequest{}); err != nil {
+			body, err := decode(w, r, &drainRequest{})
+			if err == nil {
+				err = decodeStrict(body, &drainRequest{}) // "drain": false would drain
+			}
+			if err != nil {
 				return nil, err
 			}
 		}

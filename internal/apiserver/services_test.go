@@ -54,6 +54,9 @@ func TestServices(t *testing.T) {
 	if i, err := f.ServiceLBs().Inspect(ctx, "blue:s"); err != nil || i.Oper.NumProviders != 1 || i.Oper.ServiceVip != "10.1.1.100" || i.Oper.Providers[0].ServiceName != "s" {
 		t.Errorf("inspection: %+v, %v", i, err)
 	}
+	if status, answer := f.do("POST", "/api/v1/endpoints/e1/drain", `{"drain":false}`); status != 400 || !strings.Contains(answer, "no such field") {
+		t.Errorf("drain, and yet not: %d %s", status, answer)
+	}
 	if e, err := f.DrainEndpoint(ctx, "e1", true); err != nil || !e.Draining || e.Key != "blue:n:e1" {
 		t.Errorf("drain: %+v, %v", e, err)
 	}

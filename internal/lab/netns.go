@@ -27,8 +27,10 @@ type Namespace struct {
 }
 
 // home is the network namespace of the process, opened once; threads return to it.
+// It is the calling thread's, which must not be locked: the process's first thread may
+// be in another one, of somebody who locked it.
 var home = sync.OnceValues(func() (netns.NsHandle, error) {
-	return netns.GetFromPath(fmt.Sprintf("/proc/%d/ns/net", os.Getpid()))
+	return netns.GetFromPath("/proc/thread-self/ns/net")
 })
 
 // Path returns the file that names the namespace, as CNI_NETNS wants it.

@@ -35,9 +35,10 @@ func controlPlane(t *testing.T, driver string) {
 		"network create -t red -e vlan -s 10.1.1.0/24 vl",
 	)
 	c.add(spec("x", "h1", "blue/vx"), spec("v", "h1", "red/vl"), spec("y", "h1", "blue/vx"))
-	master, beside := "10.251.0.2", "10.250.0.2" // of the machine of netmaster and etcd
+	master, beside := "10.251.0.2", "10.250.0.2" // of the machine of netmaster and the store
+	store := strings.TrimPrefix(c.StoreURL(), "http://")
 	for _, rule := range []string{
-		"--dport 18080 -j DNAT --to " + master + ":2379", "--dport 18081 -j REDIRECT --to-ports 9090",
+		"--dport 18080 -j DNAT --to " + store, "--dport 18081 -j REDIRECT --to-ports 9090",
 	} {
 		if out, err := h1.Run(t.Context(), "iptables-nft", strings.Fields("-t nat -A PREROUTING -p tcp "+rule)...); err != nil {
 			t.Fatal(err, out)
@@ -50,7 +51,7 @@ func controlPlane(t *testing.T, driver string) {
 		t.Fatal(err)
 	}
 	ways := []string{
-		master + ":9999", master + ":9001", master + ":2379", beside + ":9999",
+		master + ":9999", master + ":9001", store, beside + ":9999",
 		h1.Control.String() + ":9090", h1.Address.String() + ":9090", hostAddr.String() + ":9090", routerAddr.String() + ":9090",
 		h2.Control.String() + ":9090", h2.Address.String() + ":9090",
 		h1.Control.String() + ":18080", hostAddr.String() + ":18081",
@@ -113,17 +114,11 @@ func past(c *cluster, h *lab.Host) {
 	for _, a := range at {
 		c.probe("ph", lab.Target{Proto: "tcp", Addr: a, Port: 80}, lab.OK, "machine")
 	}
-	etcd, err := c.Etcd(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer etcd.Close()
+	records := map[string]string{}
 	for _, a := range at {
-		record := fmt.Sprintf(`{"ServiceName":%q,"Role":"netmaster","HostAddr":%q,"Port":80,"Hostname":"machine"}`, election.ListenService, a)
-		if _, err := etcd.Put(t.Context(), "/contiv.io/service/"+election.ListenService+"/"+netip.AddrPortFrom(a, 80).String(), record); err != nil {
-			t.Fatal(err)
-		}
+		records["/contiv.io/service/"+election.ListenService+"/"+netip.AddrPortFrom(a, 80).String()] = fmt.Sprintf(`{"ServiceName":%q,"Role":"netmaster","HostAddr":%q,"Port":80,"Hostname":"machine"}`, election.ListenService, a)
 	}
+	c.put(records)
 	for _, a := range at {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		if err := lab.Until(ctx, a.String()+" to be denied", func(ctx context.Context) error {
