@@ -111,10 +111,8 @@ func (c *connections) sweep(fn func(connKey, conn) bool) error {
 		return err
 	}
 	for m, keys := range dead {
-		for _, k := range keys {
-			if err := m.Delete(k); err != nil && !isNotExist(err) {
-				return fmt.Errorf("delete a connection: %w", err)
-			}
+		if err := deleteAll("of connections", m, keys); err != nil {
+			return err
 		}
 	}
 	if err := c.free(places); err != nil {

@@ -51,6 +51,8 @@ type Driver struct {
 	wg     sync.WaitGroup
 	events chan driver.Event
 
+	reading sync.RWMutex // held by who reads maps without mu; taken before mu is let go
+
 	heard    *heard
 	pinWatch *pinWatch
 	pinLock  pinLock
@@ -346,6 +348,8 @@ func (d *Driver) Close() error {
 	d.closed = true
 	close(d.events)
 	d.pinLock.unlock()
+	d.reading.Lock() // nobody reads maps any more
+	defer d.reading.Unlock()
 	return errors.Join(d.att.close(), d.obj.Close())
 }
 

@@ -83,6 +83,26 @@ func eachEntry[K, V any](name string, m *ebpf.Map, width int, fn func(K, V)) err
 	}
 }
 
+// deleteAll deletes the keys that are there still. A call of the kernel's ends at the
+// first that is not.
+func deleteAll[K any](name string, m *ebpf.Map, keys []K) error {
+	const batch = 4096
+	for len(keys) > 0 {
+		now := keys[:min(batch, len(keys))]
+		n, err := m.BatchDelete(now, nil)
+		switch {
+		case err == nil:
+			n = len(now)
+		case isNotExist(err):
+			n++ // packets, or the kernel, have taken it out
+		default:
+			return fmt.Errorf("write map %s: %w", name, err)
+		}
+		keys = keys[min(n, len(keys)):]
+	}
+	return nil
+}
+
 // sweepMap deletes the entries that fn says and counts the others.
 func sweepMap[K comparable, V any](d *Driver, l *lru, width int, fn func(K, V) bool) error {
 	l.mu.Lock()

@@ -64,9 +64,20 @@ func (d *Driver) places(fn func(at uint32, c counted)) error {
 	})
 }
 
-// serviceStats are the counts of the services that there are. Of a backend that has
-// left they are told while it is known whose they were.
-func (d *Driver) serviceStats() (map[driver.ServiceOf]driver.ServiceStats, error) {
+// livingServed tells how many connections to services live, by where they are counted.
+func (d *Driver) livingServed() (map[counted]uint64, error) {
+	living := map[counted]uint64{}
+	return living, eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
+		if k.Pad == frontKey || k.Pad == frontOutsideKey {
+			living[t.counted()]++
+		}
+	})
+}
+
+// serviceStats are the counts of the services that there are, of whose connections
+// so many live. Of a backend that has left they are told while it is known whose they
+// were.
+func (d *Driver) serviceStats(living map[counted]uint64) (map[driver.ServiceOf]driver.ServiceStats, error) {
 	out := map[driver.ServiceOf]driver.ServiceStats{}
 	if len(d.serving.of) == 0 {
 		return out, nil
@@ -75,15 +86,8 @@ func (d *Driver) serviceStats() (map[driver.ServiceOf]driver.ServiceStats, error
 	for key, x := range d.serving.of {
 		services[x.seed] = key
 	}
-	at, living := map[uint32]counted{}, map[counted]uint64{}
+	at := map[uint32]counted{}
 	if err := d.places(func(place uint32, c counted) { at[place] = c }); err != nil {
-		return out, err
-	}
-	if err := eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
-		if k.Pad == frontKey || k.Pad == frontOutsideKey {
-			living[t.counted()]++
-		}
-	}); err != nil {
 		return out, err
 	}
 	d.nameBackends(services, slices.Concat(slices.Collect(maps.Values(at)), slices.Collect(maps.Keys(living))))

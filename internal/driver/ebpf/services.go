@@ -397,10 +397,8 @@ func (p *pass) forgetClients(gone map[uint64]bool) error {
 	}); err != nil {
 		return err
 	}
-	for _, k := range left {
-		if err := p.obj.Affines.Delete(k); err != nil && !isNotExist(err) {
-			return writeError{fmt.Errorf("write map affines: %w", err)}
-		}
+	if err := deleteAll("affines", p.obj.Affines, left); err != nil {
+		return writeError{err}
 	}
 	if err := p.freePlaces(func(c counted) bool { return gone[c.Seed] }); err != nil {
 		return writeError{err}

@@ -21,18 +21,21 @@ var dropNames = []string{
 }
 
 // Stats implements driver.Driver. Counters live in the maps: they outlast the
-// process, and those of a port begin anew when it is plugged in.
+// process, and those of a port begin anew when it is plugged in. What may be much,
+// the counters of rules and the connections to services, is read before the driver's
+// lock is held, so that nobody waits for it.
 func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	out := driver.Stats{
 		Ports: map[string]driver.PortStats{}, Rules: map[string]driver.RuleStats{}, Drops: map[string]uint64{},
 	}
-	if err := ctx.Err(); err != nil {
+	hits, living, err := d.readMuch(ctx)
+	if err != nil {
 		return out, err
 	}
-	if d.closed {
-		return out, model.Errorf(model.ErrUnavailable, "ebpf driver: it is closed")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.usable(ctx); err != nil {
+		return out, err
 	}
 	for name, index := range d.indexes {
 		s := driver.PortStats{Endpoint: d.endpoint[name]}
@@ -49,10 +52,6 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 			s.TxBytes += c.Tx.Bytes
 		}
 		out.Ports[name] = s
-	}
-	hits, err := d.ruleCounters()
-	if err != nil {
-		return out, err
 	}
 	for id, c := range hits {
 		if name, ok := d.ruleIDs[id]; ok {
@@ -72,8 +71,38 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 			out.Drops[name] = sum
 		}
 	}
-	out.Services, err = d.serviceStats()
+	out.Services, err = d.serviceStats(living)
 	return out, err
+}
+
+// usable tells whether ctx has ended or the driver is closed; d.mu is held.
+func (d *Driver) usable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if d.closed {
+		return model.Errorf(model.ErrUnavailable, "ebpf driver: it is closed")
+	}
+	return nil
+}
+
+// readMuch reads what Stats needs of large maps, which stay open meanwhile: what was
+// counted for each rule, and how many connections to services live.
+func (d *Driver) readMuch(ctx context.Context) (hits map[uint64]counter, living map[counted]uint64, err error) {
+	d.mu.Lock()
+	if err := d.usable(ctx); err != nil {
+		d.mu.Unlock()
+		return nil, nil, err
+	}
+	serves := len(d.serving.of) > 0
+	d.reading.RLock()
+	defer d.reading.RUnlock()
+	d.mu.Unlock()
+	if hits, err = d.ruleCounters(); err != nil || !serves {
+		return hits, nil, err
+	}
+	living, err = d.livingServed()
+	return hits, living, err
 }
 
 // ruleCounters adds up what was counted for each rule: by processors on their

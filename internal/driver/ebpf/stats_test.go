@@ -1,11 +1,14 @@
 package ebpf
 
 import (
+	"errors"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
+	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
@@ -92,5 +95,64 @@ func TestRulesCountEveryPacket(t *testing.T) {
 				t.Errorf("the rule has a place: %v, want %v", has, c.place)
 			}
 		})
+	}
+}
+
+// TestStatsBesideClose: what is counted while the driver is closed is counted whole,
+// or the driver says that it is closed.
+func TestStatsBesideClose(t *testing.T) {
+	for range 5 {
+		r := newRig(t)
+		client, pic, vips, _ := r.served(t)
+		drv := r.open(t)
+		if rep, err := drv.Apply(t.Context(), pic); err != nil || drivertest.Failed(rep) != nil {
+			t.Fatal(err, drivertest.Failed(rep))
+		}
+		r.ask(t, client, vips[0], 4000)
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for {
+					s, err := drv.Stats(t.Context())
+					if errors.Is(err, model.ErrUnavailable) {
+						return
+					}
+					if err != nil || len(s.Services) != 1 {
+						t.Error(err, s.Services)
+						return
+					}
+				}
+			})
+		}
+		if err := drv.Close(); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
+	}
+}
+
+// TestDeleteAll: keys that are not there any more keep no others from being deleted.
+func TestDeleteAll(t *testing.T) {
+	r := newRig(t)
+	drv := r.open(t)
+	defer drv.Close()
+	m := r.drv.obj.Affines
+	var keys []affineKey
+	for i := range 10_000 {
+		k := affineKey{Seed: uint64(i)}
+		keys = append(keys, k)
+		if i%3 == 0 || i == 9_999 {
+			continue
+		}
+		if err := m.Put(k, affine{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := deleteAll("affines", m, keys); err != nil {
+		t.Fatal(err)
+	}
+	left := 0
+	if err := eachEntry("affines", m, 1, func(affineKey, affine) { left++ }); err != nil || left > 0 {
+		t.Error(left, err)
 	}
 }

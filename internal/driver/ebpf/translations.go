@@ -101,10 +101,8 @@ func (d *Driver) endTranslations(ended func(translation) bool) error {
 	}); err != nil || len(left) == 0 {
 		return err
 	}
-	for _, k := range left {
-		if err := d.obj.Translations.Delete(k); err != nil && !isNotExist(err) {
-			return writeError{fmt.Errorf("write map translations: %w", err)}
-		}
+	if err := deleteAll("translations", d.obj.Translations, left); err != nil {
+		return writeError{err}
 	}
 	if err := d.conns.sweep(func(k connKey, _ conn) bool { return behind[k] }); err != nil {
 		return writeError{err}

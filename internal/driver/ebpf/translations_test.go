@@ -12,7 +12,7 @@ import (
 
 // served is the picture of a client of two services, of another host's container and
 // of the client itself, with the client's wire.
-func (r *rig) served(t *testing.T) (client *desired.Port, pic desired.Host, vips, itself [2]netip.Addr) {
+func (r *rig) served(t testing.TB) (client *desired.Port, pic desired.Host, vips, itself [2]netip.Addr) {
 	t.Helper()
 	const network = model.NetworkID(7)
 	client = &desired.Port{IfName: "cvclient", Network: network, MAC: model.MAC{2, 0, 0, 0, 1, 1}, IPv4: netip.MustParseAddr("10.7.0.9"), IPv6: netip.MustParseAddr("fd00:7::9"), Identity: 300}
@@ -45,7 +45,7 @@ func (r *rig) served(t *testing.T) (client *desired.Port, pic desired.Host, vips
 }
 
 // ask sends a client's UDP packet from a port to a service, which lets it through.
-func (r *rig) ask(t *testing.T, client *desired.Port, to netip.Addr, port uint16) {
+func (r *rig) ask(t testing.TB, client *desired.Port, to netip.Addr, port uint16) {
 	t.Helper()
 	p := oracle.Packet{SrcMAC: client.MAC, DstMAC: desired.RouterMAC, Src: client.IPv4, Dst: to, Proto: model.ProtoUDP, SrcPort: port, DstPort: 53}
 	if to.Is6() {
