@@ -37,7 +37,7 @@ func TestSwarm(t *testing.T) {
 
 	// Mode docker: the engine's own networks.
 	e.setPlugin("CONTIV_NETPLUGIN_MODE=docker")
-	e.docker("plugin enable " + managed)
+	e.enablePlugin()
 	e.until("networks", 15*time.Second, func() error { return e.has("web", "local") })
 	e.run("m1", "--net web")
 	e.run("m2", "--net web")
@@ -48,7 +48,7 @@ func TestSwarm(t *testing.T) {
 	// The mode changes, and the engine still goes by what it was told.
 	e.docker("plugin disable -f " + managed)
 	e.setPlugin("CONTIV_NETPLUGIN_MODE=swarm-mode")
-	e.docker("plugin enable " + managed)
+	e.enablePlugin()
 	for n := range strings.FieldsSeq(e.docker("network ls --filter driver=" + managed + " --format {{.Name}}")) {
 		e.docker("network rm " + n)
 	}
@@ -137,6 +137,20 @@ func (e *engine) makePlugin() {
 		"state.source="+e.host.StateDir(), "run.source="+e.host.Dir, "bpf.source="+filepath.Dir(e.host.PinDir()),
 		"CONTIV_NETPLUGIN_DOCKER_ENDPOINT=unix:///host/run/docker/docker.sock", "CONTIV_NETPLUGIN_CNI_SOCKET=/host/run/cni.sock")
 	e.must(err)
+}
+
+// enablePlugin enables the plugin, again where the engine gave up: it waits 12 s for
+// the plugin's socket, and on a busy machine the kernel may take that long to check
+// the data plane's programs.
+func (e *engine) enablePlugin() {
+	e.t.Helper()
+	e.until("the plugin to be enabled", time.Minute, func() error {
+		out, err := e.try("plugin", "enable", managed)
+		if err != nil && !strings.Contains(out, "netplugin.sock: connect: no such file") {
+			e.t.Fatal(err)
+		}
+		return err
+	})
 }
 
 func (e *engine) setPlugin(setting string) {

@@ -104,6 +104,8 @@ func killAtEveryStep(t *testing.T, driver string) {
 			if err := h.StartAgent(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second) // a start may take long by itself
+			defer cancel()
 			if step == attachment.StepDone { // made, but the runtime does not know: it undoes
 				if err := c.CNIDel(t.Context(), s); err != nil {
 					t.Error(err)
