@@ -17,8 +17,8 @@ LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COM
 PKG ?= ./...
 # A pinned tool of tools/go.mod, run in this module.
 tool = GOFLAGS=-mod=readonly go tool -modfile=tools/go.mod $(1)
-# Packages that hold tests with the build tag integration.
-INTEGRATION = $(shell grep -rl --include='*_test.go' '^//go:build .*integration' . | xargs -r -n1 dirname | sort -u)
+# They take minutes, of which they wait half, so they begin first, and there is one package at a time more than processors.
+LONGEST = $(if $(filter ./...,$(PKG)),./internal/driver/ebpf ./internal/driver/ovs)
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
 
@@ -38,11 +38,11 @@ test: deps vet lint test-unit test-lab ## everything CI runs: deps, vet, lint, u
 vet: ## go vet, all build tags
 	go vet -tags integration $(PKG)
 test-unit: ## tests that need neither root nor packages
-	go test -timeout 10m $(PKG)
+	go test -timeout 10m -p $$(($$(nproc)+1)) $(LONGEST) $(PKG)
 
 .PHONY: test-lab test-slice test-race chaos-operator
 test-lab: ## tests with real data planes, etcd and namespaces; needs root and `make deps`
-	$(if $(INTEGRATION),go test -timeout 15m -count=1 -p 1 -tags integration $(INTEGRATION),@echo 'no integration tests')
+	tools/test-lab.sh $(BINARIES)
 test-slice: ## whole clusters, every test on every driver, all cases: what test-lab takes samples of
 	go test -timeout 40m -count=1 -tags integration ./test/slice -full
 test-race: ## unit tests under the race detector, without those that link etcd's server

@@ -24,7 +24,7 @@ import (
 // by TCP and UDP while they are there, beside a service whose connections go on: these
 // lose nothing, and the hosts hold in the end what they held before.
 func TestServicesComeAndGo(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	onOne(t, both, servicesComeAndGo)
 }
 

@@ -22,7 +22,7 @@ import (
 // the store and the netplugins: all lead there with
 // --containers-reach-control-plane, and none without, while the hosts go them.
 func TestControlPlane(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	on(t, 2, both, controlPlane)
 }
 

@@ -56,7 +56,7 @@ func (c *cluster) traces(ctx context.Context, h *lab.Host) (traces, error) {
 // and of DEL, starts it again, and checks that nothing is left: no link, no
 // port of the data plane, no endpoint, no journal entry.
 func TestKillAtEveryStep(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	on(t, 2, both, killAtEveryStep)
 }
 
@@ -143,7 +143,7 @@ func killAtEveryStep(t *testing.T, driver string) {
 // TestSpool checks that DEL with netplugin down exits 0 and is replayed, that
 // STATUS answers code 50 meanwhile, and that GC releases what was lost.
 func TestSpool(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	onOne(t, both, spool)
 }
 

@@ -7,5 +7,8 @@
 // It guarantees that a test leaves no namespace, process or file behind, and
 // that each prints the figures it measured.
 //
+// A test that calls shared may run beside other labs; all others need the machine for
+// themselves. CONTIV_TEST_MACHINE=own or shared runs one kind of them.
+//
 // It must not be imported, and must not touch the machine's own network.
 package slice

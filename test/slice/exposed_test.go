@@ -16,7 +16,7 @@ import (
 // about the client's address, nobody left, and a connection through a restart of
 // netplugin.
 func TestServicesOutside(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	onOne(t, both, servicesOutside)
 }
 

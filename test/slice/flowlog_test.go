@@ -23,6 +23,7 @@ import (
 // with the names and labels of both ends, and no others; across SIGHUP, a monitor
 // that comes and goes, and a restart.
 func TestFlowLogFile(t *testing.T) {
+	shared(t)
 	path := filepath.Join(t.TempDir(), "flow.log") // of both hosts, which append
 	c := up(t, lab.DriverMixed, "flog", 2, func(cfg *lab.Config) { cfg.AgentArgs = []string{"--flow-log", path} })
 	c.netctl("tenant create blue", "network create -t blue -e vxlan -s 10.1.1.0/24 net")

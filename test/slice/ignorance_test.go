@@ -32,7 +32,7 @@ func (c *cluster) mirror(host, verb string) {
 // opens nothing that the new intent denies from a source which it does not
 // know: after an endpoint was added, a rule deleted, a group changed elsewhere.
 func TestNeverOpenByIgnorance(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	on(t, 2, all, neverOpenByIgnorance)
 }
 

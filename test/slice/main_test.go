@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,12 +42,32 @@ var (
 	all  = []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}
 )
 
-// A test that judges no times, losses or loads has t.Parallel: two such labs run side
-// by side, as most of their time they wait. All others have the machine to themselves.
+// machineEnv tells which tests run: "own" = those that need the machine for
+// themselves, "shared" = the others, which may run beside other packages' tests;
+// empty = all.
+const machineEnv = "CONTIV_TEST_MACHINE"
+
+// sharing has the names of the tests that called shared.
+var sharing sync.Map
+
+// shared is called by a test that judges no loads, and no times and losses that
+// another lab or two beside it would change: such tests run side by side, as most
+// of their time they wait. All others have the machine to themselves.
+func shared(t *testing.T) {
+	t.Helper()
+	if os.Getenv(machineEnv) == "own" {
+		t.Skip("it runs where the machine is shared")
+	}
+	sharing.Store(t.Name(), true)
+	t.Parallel()
+}
 
 // on runs a test on each driver of a list, or without -full on its first n ones.
 func on(t *testing.T, n int, list []string, test func(*testing.T, string)) {
 	t.Helper()
+	if _, ok := sharing.Load(t.Name()); !ok && os.Getenv(machineEnv) == "shared" {
+		t.Skip("it has the machine to itself")
+	}
 	wanted := strings.Split(*drivers, ",")
 	for i, d := range list {
 		if slices.Contains(wanted, d) && (i < n || *full) {

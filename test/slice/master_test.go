@@ -55,7 +55,7 @@ func (c *cluster) hasEndpoints(network string, n int) {
 // TestNetmasterGone checks that without netmaster containers keep talking, DEL
 // works, ADD fails with a clear error, and that all converges when it is back.
 func TestNetmasterGone(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	onOne(t, both, netmasterGone)
 }
 
@@ -97,7 +97,7 @@ func netmasterGone(t *testing.T, driver string) {
 // what they have, a restarted netplugin as well; and that all converges when
 // it is back.
 func TestEtcdGone(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	on(t, 2, both, etcdGone)
 }
 
@@ -159,7 +159,7 @@ func etcdGone(t *testing.T, driver string) {
 // containers of one host keep talking, ADD gives up with an error instead of
 // hanging, and all is well when the fault has gone.
 func TestCutAndPaused(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	onOne(t, both, cutAndPaused)
 }
 
@@ -207,7 +207,7 @@ func cutAndPaused(t *testing.T, driver string) {
 // TestEmbeddedEtcd checks a cluster whose netmaster keeps the store itself, and
 // that the store outlives netmaster's death.
 func TestEmbeddedEtcd(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	onOne(t, both, embeddedEtcd)
 }
 

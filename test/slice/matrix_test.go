@@ -234,7 +234,10 @@ func (c *cluster) try(t drivertest.Topology, w *drivertest.World, old, next driv
 // another on one running cluster, and compares who reaches whom (TCP, UDP,
 // ICMP; IPv4, IPv6; on one host, across hosts; VXLAN, VLAN; two tenants with
 // equal addresses) with what the oracle says.
-func TestMatrix(t *testing.T) { on(t, 3, all, matrix) }
+func TestMatrix(t *testing.T) {
+	shared(t)
+	on(t, 3, all, matrix)
+}
 
 func matrix(t *testing.T, driver string) {
 	c := standard(t, driver, "matrix")
@@ -321,6 +324,7 @@ func equalAddresses(t *testing.T, c *cluster) {
 // TestMutations checks that the matrix notices a wrong driver: with each seeded
 // fault of the ovs driver, at least one answer differs from the oracle's.
 func TestMutations(t *testing.T) {
+	shared(t)
 	for i, m := range mutations {
 		t.Run(m, func(t *testing.T) {
 			c := standard(t, lab.DriverOVS, "mut"+strconv.Itoa(i), func(cfg *lab.Config) { cfg.AgentEnv = []string{debugEnv, mutationEnv + "=" + m} })

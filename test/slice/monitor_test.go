@@ -17,6 +17,7 @@ import (
 // connection of every host with its rule, and a new one with the rule that let
 // it through, on both data planes.
 func TestMonitor(t *testing.T) {
+	shared(t)
 	c := up(t, lab.DriverMixed, "mon", 2)
 	c.netctl(
 		"tenant create blue",

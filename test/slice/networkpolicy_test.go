@@ -13,7 +13,7 @@ import (
 // TestNetworkPolicy writes network policies as users do, and sees what each
 // field does to packets on two hosts, while labels come and change.
 func TestNetworkPolicy(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	on(t, 1, []string{lab.DriverOVS, lab.DriverEBPF}, networkPolicy)
 }
 

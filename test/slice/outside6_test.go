@@ -28,7 +28,7 @@ var (
 // networks with and without a gateway and with IPv6 alone; policies say who may;
 // ports are published; names are answered; the host reaches its containers.
 func TestOutside6(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	on(t, 2, both, outsideBySix)
 }
 

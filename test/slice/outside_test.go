@@ -37,7 +37,7 @@ var (
 // ports are published, big packets and small links work, and restarts of
 // netplugin and of the switch lose nothing of it.
 func TestOutside(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	on(t, 2, both, outside)
 }
 

@@ -20,7 +20,10 @@ import (
 // a host; and services of all tenants, one of them without providers. With policies
 // that let in whom they can and, in mode routing, without. The answers have to be those
 // of the reference driver.
-func TestReachability(t *testing.T) { on(t, 2, both, reachability) }
+func TestReachability(t *testing.T) {
+	shared(t)
+	on(t, 2, both, reachability)
+}
 
 func reachability(t *testing.T, driver string) {
 	c := up(t, driver, "reach", 2)

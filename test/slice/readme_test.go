@@ -32,7 +32,7 @@ var blockRE = regexp.MustCompile("(?s)<!-- run: (\\w+) -->\n```sh\n(.*?)```")
 // machine has one address for everything: with Open vSwitch's userspace datapath
 // netplugin talks to netmaster and etcd through its own switch.
 func TestReadme(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	on(t, 2, both, readme)
 }
 

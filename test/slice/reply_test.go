@@ -14,7 +14,10 @@ import (
 // TestReplies checks that replies of an allowed connection pass while new
 // connections the other way are denied, by in rules, by out rules, on one host
 // and across hosts, for all protocols and both families (1.x dropped them).
-func TestReplies(t *testing.T) { on(t, 3, all, replies) }
+func TestReplies(t *testing.T) {
+	shared(t)
+	on(t, 3, all, replies)
+}
 
 func replies(t *testing.T, driver string) {
 	c := up(t, driver, "reply", 2)

@@ -18,7 +18,7 @@ import (
 // families, ports of their own, a provider that drains while a connection lives, and
 // nobody left.
 func TestServices(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	onOne(t, both, services)
 }
 

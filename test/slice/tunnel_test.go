@@ -26,7 +26,7 @@ import (
 // host, and not another host's stack; while nothing of the tenant's own traffic
 // is lost. That the endpoint's own host can shows that the packets are good.
 func TestInjection(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	on(t, 2, both, injection)
 }
 

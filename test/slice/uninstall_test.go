@@ -28,7 +28,7 @@ import (
 // container is attached, says what it removed, and can be repeated; the host is
 // as before the first netplugin then, and again when another has come and gone.
 func TestUninstall(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	on(t, 2, both, uninstall)
 }
 

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# The tests with real data planes, etcd and namespaces, on programs that are built once.
+# Those that judge times, losses or loads have the machine for themselves, one package
+# after another; test/docker and the rest of test/slice mostly wait, so they run side by
+# side. Arguments: the programs. Needs root and tools/deps.sh.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+CONTIV_TEST_BIN=$(mktemp -d)
+export CONTIV_TEST_BIN
+trap 'rm -rf "$CONTIV_TEST_BIN"' EXIT
+CGO_ENABLED=0 go build -o "$CONTIV_TEST_BIN/" "${@/#/./cmd/}"
+packages=$(grep -rl --include='*_test.go' '^//go:build .*integration' . | xargs -r -n1 dirname | sort -u | grep -vx ./test/docker)
+failed=0
+# shellcheck disable=SC2086 # several packages
+CONTIV_TEST_MACHINE=own go test -timeout 15m -count=1 -p 1 -tags integration $packages || failed=1
+CONTIV_TEST_MACHINE=shared go test -timeout 15m -count=1 -p 2 -tags integration ./test/docker ./test/slice || failed=1
+exit $failed
