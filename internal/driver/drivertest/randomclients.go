@@ -54,6 +54,7 @@ func (x *randomServices) packet() bool {
 	case 0, 1, 2, 3:
 		return x.goesOn(c)
 	case 4:
+		c.ended = c.ended || x.plain && c.known // tracking may keep to its numbers
 		return x.sends(c, c.front, "asks anew")
 	case 5, 6, 7, 8:
 		return x.answers(c)
@@ -75,7 +76,7 @@ func (x *randomServices) packet() bool {
 // returns what became of it.
 func (x *randomServices) check(what string, p oracle.Packet) oracle.Verdict {
 	x.t.Helper()
-	if x.SkipPacket != nil && x.SkipPacket(p) != "" {
+	if _, there := x.pic.Ports.Get(p.Port); p.Port != "" && !there || x.SkipPacket != nil && x.SkipPacket(p) != "" {
 		return oracle.Verdict{Drop: "skipped"}
 	}
 	var v, v2 oracle.Verdict
@@ -135,7 +136,9 @@ func (x *randomServices) asks() bool {
 	case 0:
 		p.DstMAC = model.MAC{2, 9, 9, 9, 9, 9}
 	case 1:
-		p.TTL = 1
+		if !x.plain {
+			p.TTL = 1
+		}
 	case 2:
 		if p.Proto == model.ProtoTCP && !x.plain {
 			p.TCPFlags = one(x.r, oracle.FlagACK, oracle.FlagRST, oracle.FlagSYN|oracle.FlagACK)
@@ -171,7 +174,7 @@ func (x *randomServices) sends(c *served, p oracle.Packet, what string) bool {
 func (x *randomServices) goesOn(c *served) bool {
 	x.t.Helper()
 	p := goOn(c.front)
-	if x.r.IntN(12) == 0 {
+	if x.r.IntN(12) == 0 && c.by.Key != c.client.Key {
 		p.TTL = 1
 	}
 	return x.sends(c, p, "goes on")
@@ -267,6 +270,9 @@ func (x *randomServices) tellsOf(c *served) bool {
 		return false
 	}
 	v6 := c.front.Src.Is6()
+	if v6 && c.front.Proto == model.ProtoTCP && x.Differs[QuotedTCP] != "" {
+		return false
+	}
 	proto, types := model.ProtoICMP, []uint8{3, 11}
 	if v6 {
 		proto, types = model.ProtoICMPv6, []uint8{1, 2, 3}
@@ -412,7 +418,7 @@ func (c *served) forget(x *randomServices) {
 	n, _ := x.pic.Networks.Get(port.Network)
 	s := serviceAt(x.pic, n, c.front.Dst)
 	if s == nil || n.Domain() != c.domain || s.Key != c.service {
-		c.ended, c.bound = c.ended || x.plain && c.behind != nil && n.Domain() != c.domain, false
+		c.bound = false
 		return
 	}
 	to, ok := s.PortOf(c.front.Proto, c.front.DstPort)
