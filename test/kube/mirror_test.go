@@ -225,7 +225,7 @@ func TestMirrorThroughOutage(t *testing.T) {
 	reaches(t, m, first.ResourceVersion, patience)
 
 	later := fmt.Sprint(1 << 40) // nobody knows a moment that is yet to come
-	if err := c.Pause(); err != nil {
+	if err := c.Pause(ctx); err != nil {
 		t.Fatal(err)
 	}
 	lags(t, m, later, 7*time.Second, "pods (") // longer than a question: why is said too

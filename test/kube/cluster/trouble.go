@@ -1,13 +1,53 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"syscall"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // Pause stops the API server's process where it is: connections stay open, and nothing
-// is answered, until Resume. The error is that it has ended.
-func (c *Control) Pause() error { return c.server.cmd.Process.Signal(syscall.SIGSTOP) }
+// is answered, until Resume. It returns when each of its threads has stopped, which is
+// later than the signal; an error is that it has ended, or ctx's.
+func (c *Control) Pause(ctx context.Context) error {
+	if err := c.server.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		stopped, err := c.stopped()
+		if stopped || err != nil {
+			return err
+		}
+		if err := waiting.Pause(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// stopped tells whether no thread of the API server runs.
+func (c *Control) stopped() (bool, error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", c.server.cmd.Process.Pid))
+	if err != nil {
+		return false, err
+	}
+	for _, file := range threads {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		// The state comes after the name, in brackets, which may have any in it (proc(5)).
+		if i := bytes.LastIndexByte(text, ')'); i < 0 || !bytes.HasPrefix(text[i:], []byte(") T")) {
+			return false, nil
+		}
+	}
+	return len(threads) > 0, nil
+}
 
 // Resume is the end of Pause.
 func (c *Control) Resume() error { return c.server.cmd.Process.Signal(syscall.SIGCONT) }
