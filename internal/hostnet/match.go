@@ -63,6 +63,7 @@ func meta(key expr.MetaKey, op expr.CmpOp, data []byte) []expr.Any {
 func iif(name string) []expr.Any    { return meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, ifname(name)) }
 func oif(name string) []expr.Any    { return meta(expr.MetaKeyOIFNAME, expr.CmpOpEq, ifname(name)) }
 func notIif(name string) []expr.Any { return meta(expr.MetaKeyIIFNAME, expr.CmpOpNeq, ifname(name)) }
+
 func notOif(name string) []expr.Any { return meta(expr.MetaKeyOIFNAME, expr.CmpOpNeq, ifname(name)) }
 
 func l4(p model.Protocol) []expr.Any {

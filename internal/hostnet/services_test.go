@@ -103,6 +103,7 @@ func TestServices(t *testing.T) {
 // be taken for the host.
 func TestPrivateFromBeyond(t *testing.T) {
 	eachFamily(t, func(t *testing.T, s *site, web, other, far netip.Addr) {
+		t.Helper()
 		vip, from, bits := netip.MustParseAddr("10.96.0.10"), other.Next(), "/32"
 		via := near
 		if other.Is6() {

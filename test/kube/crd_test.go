@@ -30,7 +30,7 @@ var (
 // takes it away, with all its objects.
 func installCRD(t *testing.T, config *rest.Config) (remove func()) {
 	t.Helper()
-	dir := strings.TrimSpace(string(ok[[]byte](t)(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/network-policy-api").Output())))
+	dir := strings.TrimSpace(string(ok[[]byte](t)(exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/network-policy-api").Output())))
 	text := ok[[]byte](t)(os.ReadFile(filepath.Join(dir, "config/crd/standard/policy.networking.k8s.io_clusternetworkpolicies.yaml")))
 	crd := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(text, &crd.Object); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -99,6 +100,7 @@ func config(t *testing.T, c *cluster.Control) *rest.Config {
 
 // ok ends the test at an error.
 func ok[T any](t *testing.T) func(T, error) T {
+	t.Helper()
 	return func(v T, err error) T {
 		t.Helper()
 		if err != nil {
@@ -174,7 +176,7 @@ func TestMirrorFollows(t *testing.T) {
 
 	pods := client.CoreV1().Pods("shop")
 	early.Status.Phase = corev1.PodSucceeded
-	early = ok[*corev1.Pod](t)(pods.UpdateStatus(ctx, early, metav1.UpdateOptions{}))
+	ok[*corev1.Pod](t)(pods.UpdateStatus(ctx, early, metav1.UpdateOptions{}))
 	policy := ok[*networkingv1.NetworkPolicy](t)(client.NetworkingV1().NetworkPolicies("shop").Create(ctx, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "deny"}}, metav1.CreateOptions{}))
 	reaches(t, m, policy.ResourceVersion, patience)
 	if p, _ := m.Get(mirror.Pods, mirror.Name{Namespace: "shop", Name: "early"}).(*corev1.Pod); p == nil || p.Status.Phase != corev1.PodSucceeded {
@@ -224,7 +226,7 @@ func TestMirrorThroughOutage(t *testing.T) {
 	m, l := follow(t, config(t, c))
 	reaches(t, m, first.ResourceVersion, patience)
 
-	later := fmt.Sprint(1 << 40) // nobody knows a moment that is yet to come
+	later := strconv.Itoa(1 << 40) // nobody knows a moment that is yet to come
 	if err := c.Pause(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func netmaster(t *testing.T, args ...string) (client *api.Client, address string
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "netmaster")
-	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/netmaster").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/netmaster").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var addresses []string
@@ -88,7 +88,7 @@ func netmaster(t *testing.T, args ...string) (client *api.Client, address string
 		}
 	}
 	var log bytes.Buffer
-	cmd := exec.Command(program, append([]string{
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, append([]string{
 		"--external-address", addresses[0], "--agent-address", addresses[1], "--etcd-listen", addresses[2], "--data-dir", filepath.Join(dir, "etcd"),
 	}, args...)...)
 	cmd.Stderr = &log
