@@ -158,7 +158,11 @@ func serviceBase(l *list, c Config) {
 			icmp = isProto(58)
 		}
 		l.drop(Served, 180, match(eth, icmp, fresh), driver.DropInvalid)
-		for _, there := range [][]of.Term{{known}, {fresh, isMarked}} {
+		again := [][]of.Term{{known}}
+		if c.Pieces {
+			again = append(again, []of.Term{fresh, isMarked})
+		}
+		for _, there := range again {
 			l.add(Served, 170, match(append(append(tcp, there...), of.Masked(of.TCPFlags, of.Uint(2), of.Uint(0x12)))...), notePort, goTo(Again))
 		}
 		if !c.Pieces { // see hostPort
@@ -187,7 +191,14 @@ func serviceBase(l *list, c Config) {
 		l.add(ItselfBack, 100, match(eth, back), append([]of.Action{goTo(Counted)}, byRouter(of.Output{Port: of.PortInPort})...)...)
 	}
 	l.add(Served, 100, match(known), notePort, goTo(Backend))
-	l.add(Served, 95, match(fresh, isMarked), notePort, goTo(Backend)) // as all is to tracking until its backend answers
+	// To tracking all is new until its backend answers. In user space it is translated by
+	// now; in the kernel by the group's action alone, as its connection was, whatever the
+	// group says.
+	if c.Pieces {
+		l.add(Served, 95, match(fresh, isMarked), notePort, goTo(Backend))
+	} else {
+		l.add(Served, 95, match(fresh, isMarked), notePort, goTo(Affine), goTo(Pick))
+	}
 	l.add(Served, 90, match(fresh), notePort, of.Set(regNoted, chosen), goTo(Affine), goTo(Pick))
 	if c.Answers {
 		l.refuseBy(c, MeterServices, Again, 0, nil, driver.DropInvalid)
