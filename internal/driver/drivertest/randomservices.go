@@ -356,27 +356,24 @@ func (x *randomServices) setPolicies() {
 
 // comeOrGo lets an endpoint go, or come again.
 func (x *randomServices) comeOrGo(e model.Endpoint) {
-	x.note("%s gone: %v", e.Key, !x.gone[e.Key])
-	x.gone[e.Key] = !x.gone[e.Key]
-	x.tell(func(c *compile.Compiler) {
-		if x.gone[e.Key] {
-			c.DeleteEndpoint(e.Key)
-		} else {
-			c.SetEndpoint(e)
-		}
-	})
+	flip(x, x.gone, e.Key, (*compile.Compiler).DeleteEndpoint, func(c *compile.Compiler) { c.SetEndpoint(e) })
 }
 
 // partOrJoin takes a tenant's record, and so its router, out of the cluster, or puts it
 // back.
 func (x *randomServices) partOrJoin(t model.Tenant) {
-	x.note("tenant %s gone: %v", t.Name, !x.parted[t.Name])
-	x.parted[t.Name] = !x.parted[t.Name]
+	flip(x, x.parted, t.Name, (*compile.Compiler).DeleteTenant, func(c *compile.Compiler) { c.SetTenant(t) })
+}
+
+// flip takes a record out of the cluster, or puts it back; gone says which are out.
+func flip[K comparable](x *randomServices, gone map[K]bool, k K, remove func(*compile.Compiler, K), put func(*compile.Compiler)) {
+	x.note("%v gone: %v", k, !gone[k])
+	gone[k] = !gone[k]
 	x.tell(func(c *compile.Compiler) {
-		if x.parted[t.Name] {
-			c.DeleteTenant(t.Name)
+		if gone[k] {
+			remove(c, k)
 		} else {
-			c.SetTenant(t)
+			put(c)
 		}
 	})
 }

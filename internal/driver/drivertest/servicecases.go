@@ -318,11 +318,7 @@ func (s *services) spread() {
 	for range draws {
 		got[s.reached("spread", s.ask(client, model.ProtoUDP, false), "db1", "db2", "solo1").Key.ID]++
 	}
-	chi, want := 0.0, float64(draws)/3
-	for _, id := range []model.EndpointID{"db1", "db2", "solo1"} {
-		d := float64(got[id]) - want
-		chi += d * d / want
-	}
+	chi, _ := ChiSquare(draws, float64(got["db1"]), float64(got["db2"]), float64(got["solo1"]))
 	if chi > 13.8 { // once in a thousand, with two degrees of freedom
 		s.t.Errorf("%d connections were spread as %v: chi-square %.1f", draws, got, chi)
 	}

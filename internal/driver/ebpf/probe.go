@@ -59,6 +59,7 @@ func inNamespace(fn func() error) error {
 		runtime.LockOSThread()
 		back, err := os.Open("/proc/thread-self/ns/net")
 		if err != nil {
+			runtime.UnlockOSThread()
 			done <- fmt.Errorf("ebpf driver: probe: open the network namespace: %w", err)
 			return
 		}

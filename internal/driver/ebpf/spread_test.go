@@ -2,7 +2,6 @@ package ebpf
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -116,14 +115,11 @@ func TestAffinitySpreads(t *testing.T) {
 		if all != rounds*draws || moved > 0 {
 			t.Errorf("%s: %d connections, want %d; %d clients have two backends", what, all, rounds*draws, moved)
 		}
-		chi, want := 0.0, float64(draws)/float64(x.backends)
+		var counts []float64
 		for key := range s.Backends.All() {
-			d := float64(got[desired.BackendID(key)]) - want
-			chi += d * d / want
+			counts = append(counts, float64(got[desired.BackendID(key)]))
 		}
-		// Once in a thousand times (Wilson and Hilferty's approximation).
-		d := float64(x.backends - 1)
-		limit := d * math.Pow(1-2/(9*d)+3.09*math.Sqrt(2/(9*d)), 3)
+		chi, limit := drivertest.ChiSquare(draws, counts...)
 		if t.Logf("%s: chi-square %.1f of %.1f", what, chi, limit); chi > limit {
 			t.Errorf("%s: chi-square %.1f, more than %.1f", what, chi, limit)
 		}

@@ -3,7 +3,6 @@ package ovs
 import (
 	"flag"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -90,14 +89,11 @@ func TestAffinitySpreads(t *testing.T) {
 	}); why != "" || living != 2*clients || moved > 0 {
 		t.Errorf("%d connections live, want %d; %d clients have two backends; %s", living, 2*clients, moved, why)
 	}
-	chi, want := 0.0, float64(clients)/behind
+	var counts []float64
 	for key := range s.Backends.All() {
-		off := float64(got[key])/2 - want
-		chi += off * off / want
+		counts = append(counts, float64(got[key])/2) // each client asks twice
 	}
-	// Once in a thousand times (Wilson and Hilferty's approximation).
-	free := float64(behind - 1)
-	limit := free * math.Pow(1-2/(9*free)+3.09*math.Sqrt(2/(9*free)), 3)
+	chi, limit := drivertest.ChiSquare(clients, counts...)
 	if t.Logf("chi-square %.1f of %.1f", chi, limit); chi > limit {
 		t.Errorf("chi-square %.1f, more than %.1f", chi, limit)
 	}

@@ -1,6 +1,6 @@
-// Package notice tells Kubernetes what became of its objects: of what the
-// cluster's store does not have as it is written an event on the object, and of a ClusterNetworkPolicy a condition,
-// also when all is well.
+// Package notice tells Kubernetes what became of its objects: of what the cluster's
+// store does not have as it is written an event on the object, and of a
+// ClusterNetworkPolicy a condition, also when all is well.
 //
 // It guarantees that one object's one trouble is one event however often it is told
 // and by whichever replica, that no more than a few requests a second are made, and
