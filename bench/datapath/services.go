@@ -8,10 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/bench/ratio"
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -52,8 +54,11 @@ func (b *bench) services(ctx context.Context) error {
 					return err
 				}
 				var each []netip.Addr
-				for i := range p.servers {
+				for i, ns := range p.servers {
 					each = append(each, provider(i))
+					if err := errors.Join(knows(client, provider(i), macOf(provider(i))), knows(ns, overlay(3), macOf(overlay(3)))); err != nil {
+						return err
+					}
 				}
 				for i, ns := range p.servers[:fewProviders] {
 					paths = append(paths, path{name: base, client: client, server: ns, servers: p.servers, addr: provider(i), each: each})
@@ -150,6 +155,21 @@ func refused(p path, d time.Duration) (took time.Duration, err error) {
 func provider(i int) netip.Addr { return overlay(10 + i) }
 func virtual(i int) netip.Addr  { return overlay(100<<8 + i) }
 
+// knows gives a container a permanent neighbour: the kernel has one table of others for
+// all namespaces, with room for 1,024, and where 1,000 providers fill it, their
+// connections would measure how it is cleared.
+func knows(ns *lab.Namespace, addr netip.Addr, mac model.MAC) error {
+	return ns.Do(func() error {
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		return netlink.NeighSet(&netlink.Neigh{
+			LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: addr.AsSlice(), HardwareAddr: mac[:],
+		})
+	})
+}
+
 // served makes a host with services and providers; the path leads to the last
 // service, which has all of the providers. Service 0 has none, the others have one.
 func (r *rig) served(ctx context.Context, services, providers int) (*host, path, error) {
@@ -178,11 +198,17 @@ func (r *rig) served(ctx context.Context, services, providers int) (*host, path,
 		if err != nil {
 			return nil, p, err
 		}
+		if err := knows(ns, overlay(2), macOf(overlay(2))); err != nil {
+			return nil, p, err
+		}
 		p.servers = append(p.servers, ns)
 		k, v := one(i)
 		all = all.Set(k, v)
 	}
 	p.server = p.servers[0]
+	if err := knows(p.client, p.addr, desired.RouterMAC); err != nil {
+		return nil, p, err
+	}
 	for i := range services + 1 {
 		s := &desired.Service{
 			Key: model.ServiceKey{Tenant: "bench", Name: fmt.Sprintf("s%d", i)}, Network: network, IPv4: virtual(i),
