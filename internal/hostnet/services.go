@@ -21,7 +21,7 @@ type Service struct {
 
 // ensureServices routes the virtual addresses to the host's interface, and no other
 // single addresses. An address that this host reaches by another route, the default
-// ones excepted, is not led.
+// ones excepted, is not led, and none of the cluster's machines.
 func (s *Stack) ensureServices(want *Want, note func(object string, err error)) {
 	const object = "routes to services"
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -96,7 +96,7 @@ func leadServices(h *netlink.Handle, link netlink.Link, family int, want *Want, 
 	}
 	var failed []error
 	for _, x := range services {
-		if why := taken(h, x.Addr, others, own); why != "" {
+		if why := taken(h, x.Addr, others, own, want.Machines); why != "" {
 			note("service "+x.Name, model.Errorf(model.ErrConflict, "neither this host nor clients outside reach it by this host: its address %s is %s", x.Addr, why))
 			continue
 		}
@@ -124,8 +124,8 @@ func leadServices(h *netlink.Handle, link netlink.Link, family int, want *Want, 
 	return errors.Join(failed...)
 }
 
-// taken tells what else of this host has an address; "" = nothing.
-func taken(h *netlink.Handle, a netip.Addr, others []netlink.Route, own []netlink.Addr) string {
+// taken tells what else of this host, or of the cluster, has an address; "" = nothing.
+func taken(h *netlink.Handle, a netip.Addr, others []netlink.Route, own []netlink.Addr, machines []netip.Addr) string {
 	if slices.ContainsFunc(own, func(o netlink.Addr) bool { return o.IP.Equal(a.AsSlice()) }) {
 		return "this host's own"
 	}
@@ -139,6 +139,9 @@ func taken(h *netlink.Handle, a netip.Addr, others []netlink.Route, own []netlin
 			name = "on " + l.Attrs().Name
 		}
 		return fmt.Sprintf("in route %s %s", dst, name)
+	}
+	if _, there := slices.BinarySearchFunc(machines, a, netip.Addr.Compare); there {
+		return "that of a machine of the cluster (netmaster, the store or a host)"
 	}
 	return ""
 }

@@ -88,7 +88,16 @@ func TestServices(t *testing.T) {
 	if all := routes(); strings.Contains(all, vip.String()) || strings.Contains(all, far.Next().String()) || !strings.Contains(all, vip6.String()) {
 		t.Errorf("routes:\n%s", all)
 	}
-	s.want.Services = nil
+	// A machine of the cluster's, which the host reaches by its default route.
+	s.want.Services[0].Addr, s.want.Machines = vip, []netip.Addr{vip, near, vip6}
+	problems = s.apply()
+	if err := problems["service default:shop"]; err == nil || !strings.Contains(err.Error(), "of the cluster") || len(problems) != 1 {
+		t.Errorf("a virtual address of a netmaster: %v", problems)
+	}
+	if all := routes(); strings.Contains(all, vip.String()) || strings.Contains(all, vip6.String()) {
+		t.Errorf("a netmaster is led to as if it were a service:\n%s", all)
+	}
+	s.want.Services, s.want.Machines = nil, nil
 	s.good()
 	if all := routes(); strings.Contains(all, vip6.String()) || !strings.Contains(all, model.PvtSubnet6.String()) {
 		t.Errorf("routes without services:\n%s", all)

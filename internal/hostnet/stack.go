@@ -36,6 +36,9 @@ type Want struct {
 	Services   []Service
 	Source     netip.Addr // of IPv4; zero = the private one stays
 	ServiceMTU int        // of tunnels, which lead to backends; 0 = as MTU
+	// Machines are the addresses of the cluster's own machines, sorted: a service that
+	// has one is not led, or the host would take netmaster or the store for it.
+	Machines []netip.Addr
 	// Control is what containers are kept from; nil = nothing.
 	Control *Control `json:"-"` // has a table of its own
 

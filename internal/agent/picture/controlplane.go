@@ -34,8 +34,8 @@ const (
 )
 
 // ControlPlane knows where the cluster's control plane answers, which this
-// host's containers are kept from: netmasters by the registry, the store by its
-// members and the flags, netplugins by the hosts' records.
+// host's containers are kept from, and no service is led to: netmasters by the
+// registry, the store by its members and the flags, netplugins by the hosts' records.
 type ControlPlane struct {
 	ControlConfig
 	cluster *Cluster
@@ -57,6 +57,7 @@ type ControlPlane struct {
 	hosts []model.Host
 	built *hostnet.Control // nil = not yet
 	past  []netip.AddrPort // what containers of VLAN networks could reach past their host, so their ports deny it
+	known []netip.Addr     // of all machines that the control plane is on, sorted; each built has a list of its own
 	of    [2]uint64        // versions of sources and hosts that built and hosts are of
 }
 
@@ -101,15 +102,12 @@ func (p *ControlPlane) Known() bool {
 	case <-p.ready:
 		return true
 	default:
-		return p.Off
+		return false
 	}
 }
 
 // Run follows the sources until ctx ends.
 func (p *ControlPlane) Run(ctx context.Context) {
-	if p.Off {
-		return
-	}
 	var running sync.WaitGroup
 	for _, name := range controlServices {
 		running.Go(func() {
@@ -234,12 +232,10 @@ func (p *ControlPlane) setMachines(list []cluster.Service) {
 	p.machines = machines // set, called with the same records, tells of the change
 }
 
-// want is what containers are to be kept from now; nil = nothing. With look it also
-// sees whether time or the host's own addresses have changed that.
-func (p *ControlPlane) want(look bool) *hostnet.Control {
-	if p.Off {
-		return nil
-	}
+// want is what containers are to be kept from now, nil = nothing, and the addresses of
+// the machines that the control plane is on. With look it also sees whether time or the
+// host's own addresses have changed that.
+func (p *ControlPlane) want(look bool) (*hostnet.Control, []netip.Addr) {
 	hosts, version := p.cluster.knownHosts(p.of[1])
 	if version != p.of[1] {
 		p.hosts = hosts
@@ -248,9 +244,17 @@ func (p *ControlPlane) want(look bool) *hostnet.Control {
 	defer p.mu.Unlock()
 	if of := [2]uint64{p.version, version}; p.built == nil || look || of != p.of {
 		p.built, p.of = p.buildLocked(), of
+		p.known = nil
+		for _, ap := range p.built.Targets {
+			p.known = append(p.known, ap.Addr())
+		}
+		p.known = slices.Compact(p.known) // Targets are sorted
 		p.last.Store(p.built)
 	}
-	return p.built
+	if p.Off {
+		return nil, p.known
+	}
+	return p.built, p.known
 }
 
 // OwnPorts are the control plane's ports on this host, as of the last pass.
@@ -353,7 +357,9 @@ func localAddresses() map[netip.Addr]bool {
 // look it sees whether time or the host's own addresses have changed that. Only the
 // runner's goroutine calls it.
 func (p *ControlPlane) Refresh(look bool) {
-	p.want(look)
+	if p.want(look); p.Off {
+		return
+	}
 	p.cluster.setControl(p.past)
 }
 

@@ -254,7 +254,8 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	if !w.Able {
 		return nil, true
 	}
-	want := hostnet.Want{Private: pic.Private, Control: w.control.want(false)}
+	want := hostnet.Want{Private: pic.Private}
+	want.Control, want.Machines = w.control.want(false)
 	six := false // some container or service has IPv6, or is about to: nothing of it is touched, or missed, before
 	if w.Services {
 		w.exposed.follow(pic.Services)
