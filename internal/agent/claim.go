@@ -113,10 +113,16 @@ func (a *Agent) announce(ctx context.Context) error {
 			if kept.Heir != "" {
 				a.log.Warn("the host's name was another installation's, which is gone; it is this one's now", "former", kept.Heir, "now", a.installation.ID)
 			}
+			if !ever {
+				if err := a.installation.remember(a.cfg.StateDir, a.cfg.Host); err != nil {
+					a.log.Warn("the next start waits for a netmaster before it touches the data plane", "error", err)
+				}
+			}
 			a.naming.Set(naming{held: true})
 			a.SetStanding(observe.AboutName, "")
 			if !held {
 				a.Pay()
+				a.kick("the host's name")
 			}
 			if !held || kept.Wrote != "" {
 				a.TellStatus()
@@ -165,6 +171,14 @@ func mayRead(old model.Host) error {
 func (a *Agent) named() error {
 	n, _ := a.naming.Get()
 	return n.err()
+}
+
+// mayProgram tells whether the data plane may be given this host's picture: not before
+// this installation has had the host's name once. Whoever starts with the name of
+// another host would take this machine's containers for none of its own.
+func (a *Agent) mayProgram() bool {
+	n, _ := a.naming.Get()
+	return a.installation.Host == a.cfg.Host || n.held || n.why != ""
 }
 
 // mine tells whether netmaster may be asked to create or release endpoints of

@@ -81,9 +81,21 @@ func copyState(t *testing.T, from, to string) {
 	}
 }
 
+// countingDriver counts how often it is told what the host has to look like.
+type countingDriver struct {
+	driver.Driver
+	applied atomic.Int32
+}
+
+func (d *countingDriver) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
+	d.applied.Add(1)
+	return d.Driver.Apply(ctx, want)
+}
+
 // TestTakenName: a second installation of a living host's name, a copy of its
 // machine, and one with its tunnel address stop with a sentence that names the
-// living one; the living one's endpoints, record and ports stay.
+// living one; the living one's endpoints, record and ports stay, and what the other
+// machine's data plane holds.
 func TestTakenName(t *testing.T) {
 	b := newBed(t)
 	b.ready()
@@ -106,7 +118,12 @@ func TestTakenName(t *testing.T) {
 		{"a cloned machine", func(c *Config) { copyState(t, own, c.StateDir) }, []string{"is alive at 10.9.0.1", "copy of the other", "--host"}},
 		{"the same tunnel", func(c *Config) { c.Host, c.VTEP = "n-host2", b.cfg.VTEP }, []string{`tunnel address 10.9.0.1 is that of host "n-host1"`, "--vtep-ip"}},
 	} {
-		err := b.newcomer(tt.change, nil)
+		d := &countingDriver{Driver: oracle.New()}
+		err := b.newcomer(func(c *Config) { c.Driver = d; tt.change(c) }, nil)
+		// A copy cannot know that it is one, and a machine that is one has no containers.
+		if n := d.applied.Load(); n != 0 && tt.name != "a cloned machine" {
+			t.Errorf("%s: its machine was given the other host's picture, %d times", tt.name, n)
+		}
 		if !errors.Is(err, model.ErrConflict) {
 			t.Errorf("%s: Run ended with %v, want a conflict", tt.name, err)
 			continue

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/contiv/netplugin/v2/internal/durable"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // installation is who this agent is, whatever the host is called: it is made
@@ -21,6 +22,9 @@ type installation struct {
 	Version int    `json:"version"` // 1
 	ID      string `json:"id"`      // a UUID
 	Since   string `json:"since"`   // RFC 3339
+	// Host is the name of a host that this installation was the last to have; "" = none
+	// yet. Under it, it programs its data plane before any netmaster answers.
+	Host model.HostName `json:"host,omitempty"`
 }
 
 const installationFile = "installation.json"
@@ -51,4 +55,16 @@ func openInstallation(dir string, log *slog.Logger) (installation, error) {
 		return i, fmt.Errorf("write the installation's identity: %w", err)
 	}
 	return i, nil
+}
+
+// remember writes that the installation has a host's name.
+func (i installation) remember(dir string, name model.HostName) error {
+	if i.Host == name {
+		return nil
+	}
+	i.Host = name
+	if err := durable.WriteJSON(filepath.Join(dir, installationFile), i); err != nil {
+		return fmt.Errorf("write the installation's identity: %w", err)
+	}
+	return nil
 }

@@ -19,8 +19,8 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	ports := a.PublishedChanges()
 	a.control.Refresh(look)
 	pic, ok := a.cluster.Compile()
-	if !ok || !a.control.Known() {
-		return nil, nil // the snapshot's arrival wakes the runner again
+	if !ok || !a.control.Known() || !a.mayProgram() {
+		return nil, nil // what it waits for wakes the runner again
 	}
 	if o, _ := a.reached.Get(); o.At.IsZero() { // nothing of a later agent's may be touched
 		if err := mayRead(a.cluster.OwnRecord()); err != nil {

@@ -43,6 +43,26 @@ func takenName(t *testing.T, driver string) {
 		}
 		return nil
 	})
+	// And on a machine with containers, as by a mistake in what starts netplugin there.
+	if err := h2.KillAgent(); err != nil {
+		t.Fatal(err)
+	}
+	c.losesNothing("the other host's name on a host with containers", func(ctx context.Context) error {
+		p, err := h2.LaunchAgentWith([]string{"--host", h1.Name})
+		if err != nil {
+			return err
+		}
+		limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		err = p.Wait(limited)
+		if limited.Err() != nil || !strings.Contains(p.Tail(20), `the host name "h1" is taken`) {
+			return fmt.Errorf("it ended with %w:\n%s", err, p.Tail(20))
+		}
+		return nil
+	})
+	if err := h2.StartAgent(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	c.hasEndpoints("blue:net", 3)
 	c.add(spec("new", "h1", "blue/net/servers"))
 	c.wants("c new tcp/80", lab.OK)
