@@ -3,8 +3,6 @@ package drivertest
 import (
 	"fmt"
 	"net/netip"
-	"slices"
-	"time"
 
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -284,27 +282,6 @@ func (s *services) ends() {
 	p := ofDB1[0]
 	s.have()
 	s.denied("the service is gone", goOn(p))
-}
-
-func (s *services) affinity() {
-	client := s.at("web1")
-	with := s.shop("db1", "db2", "web2", "solo1")
-	with.Affinity = time.Hour
-	s.have(with)
-	for _, v6 := range ipv4and6 {
-		id := s.reached("first", s.ask(client, model.ProtoTCP, v6), "db1", "db2", "web2", "solo1").Key.ID
-		for range 10 {
-			s.reached("stays", s.ask(client, model.ProtoTCP, v6), id)
-			s.reached("stays, by another port", s.ask(client, model.ProtoUDP, v6), id)
-		}
-		less := s.inState(with, id, desired.BackendDraining)
-		s.have(less)
-		now := s.reached("its backend drains", s.ask(client, model.ProtoTCP, v6), slices.DeleteFunc([]model.EndpointID{"db1", "db2", "web2", "solo1"}, func(x model.EndpointID) bool { return x == id })...).Key.ID
-		s.have(with)
-		for range 10 {
-			s.reached("stays with the other one", s.ask(client, model.ProtoTCP, v6), now)
-		}
-	}
 }
 
 func (s *services) spread() {

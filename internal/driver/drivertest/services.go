@@ -68,6 +68,7 @@ func testServices(t *testing.T, h Harness) {
 		{"Many", (*services).many},
 		{"Fragments", (*services).fragments},
 		{"Errors", (*services).errors},
+		{"Damaged", (*services).damaged},
 		{"Itself", (*services).itself},
 		{"OneOwner", (*services).oneOwner},
 		{"Closed", (*services).closed},

@@ -1,0 +1,72 @@
+package drivertest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
+)
+
+// affinity: a client's new connections go where its former ones went, to whichever
+// port, until that one takes nothing new; and so after a restart of the driver, though
+// its first picture is another one than the former driver's last.
+func (s *services) affinity() {
+	client := s.at("web1")
+	all := []model.EndpointID{"db1", "db2", "web2", "solo1"}
+	with := s.shop(all...)
+	with.Affinity = time.Hour
+	s.have(with)
+	stays := map[bool]model.EndpointID{} // by family
+	var goes []oracle.Packet
+	for _, v6 := range ipv4and6 {
+		id := s.reached("first", s.ask(client, model.ProtoTCP, v6), all...).Key.ID
+		for range 10 {
+			s.reached("stays", s.ask(client, model.ProtoTCP, v6), id)
+			s.reached("stays, by another port", s.ask(client, model.ProtoUDP, v6), id)
+		}
+		less := s.inState(with, id, desired.BackendDraining)
+		s.have(less)
+		now := s.reached("its backend drains", s.ask(client, model.ProtoTCP, v6), without(all, id)...).Key.ID
+		s.have(with)
+		for range 10 {
+			s.reached("stays with the other one", s.ask(client, model.ProtoTCP, v6), now)
+		}
+		p := s.ask(client, model.ProtoTCP, v6)
+		s.answered("stays", client, p, s.replyOf(p, s.reached("stays", p, now)))
+		stays[v6], goes = now, append(goes, p)
+	}
+	s.restart(s.t)
+	s.have(with)
+	keeps := func(what string) {
+		s.t.Helper()
+		for i, v6 := range ipv4and6 {
+			s.reached(what+": a connection goes on", goOn(goes[i]), stays[v6])
+			for range 10 { // by chance, without affinity: once in a million
+				s.reached(what+": stays", s.ask(client, model.ProtoTCP, v6), stays[v6])
+				s.reached(what+": stays, by another port", s.ask(client, model.ProtoUDP, v6), stays[v6])
+			}
+		}
+	}
+	keeps("after a restart")
+	// Where nobody remembers, these would be chosen for again.
+	gone := without(without(all, stays[false]), stays[true])[0]
+	less := s.shop(without(all, gone)...)
+	less.Affinity = with.Affinity
+	s.restart(s.t)
+	s.have(less)
+	keeps("another one has gone at a restart")
+	s.restart(s.t)
+	s.have(with)
+	keeps("it has come again at a restart")
+	s.restart(s.t)
+	for _, v6 := range ipv4and6 {
+		s.have(s.inState(with, stays[v6], desired.BackendUnhealthy))
+		s.reached("its backend is not well, after a restart", s.ask(client, model.ProtoTCP, v6), without(all, stays[v6])...)
+	}
+}
+
+func without(all []model.EndpointID, id model.EndpointID) []model.EndpointID {
+	return slices.DeleteFunc(slices.Clone(all), func(x model.EndpointID) bool { return x == id })
+}
