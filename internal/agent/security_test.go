@@ -193,6 +193,32 @@ func TestSweepAndAdopt(t *testing.T) {
 		}
 		return nil
 	})
+	// The journal learns from the store what was lost with it, so that the endpoint
+	// can be put back, also when it is deleted while netplugin is not there.
+	before := b.endpoints()
+	b.eventually("the journal has the addresses again", func() error {
+		for _, e := range b.agent.Entries() {
+			if text, err := json.Marshal(e); err != nil || !strings.Contains(string(text), res.Addresses[0].Prefix.Addr().String()) {
+				return fmt.Errorf("entry %s: %v", text, err) //nolint:errorlint // nil as a rule
+			}
+		}
+		return nil
+	})
+	b.stop()
+	b.put(func(tx store.Tx) error {
+		tables.Endpoints.Delete(tx, before[0].Key)
+		return nil
+	})
+	b.fake = b.fake.Restart()
+	b.start()
+	b.ready()
+	b.eventually("the endpoint is put back", func() error {
+		after := b.endpoints()
+		if len(after) != 1 || after[0].MAC != before[0].MAC || after[0].IPv4 != before[0].IPv4 || after[0].Group != before[0].Group || after[0].Container != before[0].Container {
+			return fmt.Errorf("endpoints %+v, before %+v", after, before)
+		}
+		return nil
+	})
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: attach.Key{Container: "c1", IfName: "eth0"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,8 @@ func (a *Service) keepAttachments(ctx context.Context) {
 	tick := time.NewTicker(custodyEvery)
 	defer tick.Stop()
 	for {
-		if a.putBack(ctx) {
+		known := a.learn(ctx)
+		if a.putBack(ctx) && known {
 			tick.Reset(custodyEvery)
 		} else {
 			tick.Reset(custodyRetry)
@@ -45,6 +46,37 @@ func (a *Service) keepAttachments(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// learn notes of adopted attachments what the store has of their endpoints, so that
+// these can be put back too, and tells whether it has all of them.
+func (a *Service) learn(ctx context.Context) bool {
+	all := true
+	for _, e := range a.journal.all() {
+		if e.State == StateDone && e.Result == nil && e.Seen == nil {
+			all = a.learnOne(ctx, e) && all
+		}
+	}
+	return all
+}
+
+func (a *Service) learnOne(ctx context.Context, e Entry) bool {
+	ep := a.cluster.Endpoints([]model.EndpointKey{e.Endpoint})[e.Endpoint]
+	if ep.Host != a.cfg.Host || ep.MAC == (model.MAC{}) {
+		return false // not known here yet, or not there
+	}
+	unlock, err := a.turns.Take(ctx, e.Key())
+	if err != nil {
+		return false
+	}
+	defer unlock()
+	now, ok := a.journal.get(e.Key())
+	if !ok || now.State != StateDone || now.Result != nil || now.Endpoint != e.Endpoint {
+		return true // it has changed meanwhile
+	}
+	now.Seen = &ep
+	a.holdEntry(now)
+	return true
 }
 
 // putBack tries once, and tells whether there is nothing more to do.
@@ -70,9 +102,10 @@ func (a *Service) putBack(ctx context.Context) bool {
 			a.cluster.Refuse(o.Endpoint, true)
 			mu.Lock()
 			defer mu.Unlock()
-			if refused++; first == "" {
-				first = fmt.Sprintf("endpoint %s: %v", o.Endpoint, err)
+			if text := fmt.Sprintf("endpoint %s: %v", o.Endpoint, err); refused == 0 || text < first {
+				first = text // whoever comes first: the same sentence each time
 			}
+			refused++
 			return nil
 		})
 	}
@@ -97,16 +130,26 @@ func (a *Service) putBackOne(ctx context.Context, o picture.Owned) error {
 	if !ok || e.State != StateDone || e.Endpoint != o.Endpoint {
 		return nil // it has gone meanwhile
 	}
-	if e.Result == nil {
-		return model.Errorf(model.ErrNotFound, "its addresses are not known, since its journal entry was lost")
-	}
 	t := target{tenant: e.Endpoint.Network.Tenant, network: e.Endpoint.Network.Name, group: e.Group}
-	for _, ad := range e.Result.Addresses {
-		if ip := ad.Prefix.Addr(); ip.Is4() {
-			t.v4 = ip
-		} else {
-			t.v6 = ip
+	var mac model.MAC
+	switch was := e.Seen; {
+	case e.Result != nil:
+		mac = e.Result.MAC
+		for _, ad := range e.Result.Addresses {
+			if ip := ad.Prefix.Addr(); ip.Is4() {
+				t.v4 = ip
+			} else {
+				t.v6 = ip
+			}
 		}
+	case was != nil:
+		mac, t.v4, t.v6, t.group, e.Group = was.MAC, was.IPv4, was.IPv6, was.Group, was.Group
+		e.Request.Name, e.Request.Labels = was.Name, was.Labels
+		if mac != model.EndpointMAC(was.Key.Network, was.IPv4, was.IPv6) { // somebody had asked for it
+			e.Request.MAC = mac
+		}
+	default:
+		return model.Errorf(model.ErrNotFound, "its addresses are not known, since its journal entry was lost")
 	}
 	if a.cluster.Former(o) {
 		if err := a.masters.Delete(ctx, e.Endpoint, e.Group); err != nil {
@@ -117,9 +160,9 @@ func (a *Service) putBackOne(ctx context.Context, o picture.Owned) error {
 	if err != nil {
 		return err
 	}
-	if ep.MAC != e.Result.MAC || ep.IPv4 != t.v4 || ep.IPv6 != t.v6 {
+	if ep.MAC != mac || ep.IPv4 != t.v4 || ep.IPv6 != t.v6 {
 		return model.Errorf(model.ErrConflict, "netmaster has it as %s %s %s, the container as %s %s %s",
-			ep.MAC, ep.IPv4, ep.IPv6, e.Result.MAC, t.v4, t.v6)
+			ep.MAC, ep.IPv4, ep.IPv6, mac, t.v4, t.v6)
 	}
 	a.cluster.Refuse(o.Endpoint, false)
 	a.log.Warn("an endpoint of this host was not in the store and is put back", "endpoint", o.Endpoint.String())

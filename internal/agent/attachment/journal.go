@@ -41,6 +41,9 @@ type Entry struct {
 	BootID   string            `json:"bootId,omitempty"` // of the kernel that held the veth
 	Result   *attach.Result    `json:"result,omitempty"` // when done
 	Told     attach.Fact       `json:"told,omitzero"`    // all that was told of it; Rev counts while netplugin runs
+	// Seen is the endpoint of an adopted attachment, which has no result, as the store
+	// had it when it was first seen there.
+	Seen *model.Endpoint `json:"seen,omitempty"`
 	// Private is the endpoint's address in the host's private subnet.
 	Private netip.Addr           `json:"private,omitzero"`
 	Ports   []attach.PortBinding `json:"ports,omitempty"` // published
@@ -296,6 +299,9 @@ func (j *journal) standing() []picture.Owned {
 	for _, e := range j.entries {
 		if e.State == StateDone {
 			o := picture.Owned{Key: e.Key(), Endpoint: e.Endpoint}
+			if e.Result == nil && e.Seen != nil {
+				o.MAC, o.IPv4 = e.Seen.MAC, e.Seen.IPv4
+			}
 			if e.Result != nil {
 				o.MAC = e.Result.MAC
 				for _, ad := range e.Result.Addresses {
