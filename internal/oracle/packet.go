@@ -36,6 +36,7 @@ type Packet struct {
 	Frag             *Fragment
 	Bytes            int // length; only counted
 	Damage           Damage
+	Form             Form
 }
 
 // Damage is what is wrong with an IP packet beyond what its fields say.
@@ -51,6 +52,18 @@ const (
 	WrongChecksum        // the IPv4 header's checksum is wrong
 	NoHopsLeft           // TTL or hop limit is 0
 	ReservedFlag         // of IPv4 (RFC 791: must be zero)
+	CutShort             // the frame ends before the packet does
+)
+
+// Form is how an IP packet is written, by which nobody judges it.
+type Form uint8
+
+// The forms.
+const (
+	Plain    Form = iota
+	Options       // a header has options without effect: IPv4's own, or a destination options header of IPv6
+	Padded        // the frame goes on after the packet, as short ones do on Ethernet
+	Unsummed      // UDP over IPv4 without a checksum (RFC 768); else Plain
 )
 
 // damaged tells whether a packet is what nobody sends.

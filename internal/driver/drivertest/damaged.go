@@ -89,6 +89,8 @@ func damaged() []damagedCase {
 		{name: "header checksum of UDP", proto: model.ProtoUDP, damage: oracle.WrongChecksum, only4: true},
 		{name: "no hops left", proto: model.ProtoTCP, damage: oracle.NoHopsLeft},
 		{name: ReservedFlag, proto: model.ProtoTCP, damage: oracle.ReservedFlag, only4: true},
+		{name: "TCP cut short", proto: model.ProtoTCP, damage: oracle.CutShort},
+		{name: "UDP cut short", proto: model.ProtoUDP, damage: oracle.CutShort},
 		tcp("no flags", 0),
 		tcp("SYN and FIN", oracle.FlagSYN|oracle.FlagFIN),
 		tcp("SYN and RST", oracle.FlagSYN|oracle.FlagRST),

@@ -22,10 +22,14 @@ func Frame(p oracle.Packet) []byte {
 	} else {
 		b = append(b, 0x86, 0xdd)
 	}
-	return damage(append(b, ipPacket(p)...), p)
+	b = append(b, ipPacket(p)...)
+	if p.Form == oracle.Padded {
+		return append(b, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa)
+	}
+	return damage(b, p)
 }
 
-// damage breaks a frame; the checksum of an IPv4 header is right after it, unless
+// damage breaks a frame of plain form; the checksum of an IPv4 header is right after it, unless
 // it is that.
 func damage(f []byte, p oracle.Packet) []byte {
 	be, l4, ttl := binary.BigEndian, 34, 22
@@ -47,6 +51,8 @@ func damage(f []byte, p oracle.Packet) []byte {
 		f[ttl] = 0
 	case oracle.ReservedFlag:
 		f[20] |= 0x80
+	case oracle.CutShort:
+		return f[:len(f)-5]
 	case oracle.WrongChecksum:
 		f[25] ^= 0xff
 		return f
@@ -81,6 +87,11 @@ func ipPacket(p oracle.Packet) []byte {
 			binary.BigEndian.PutUint16(h[6:], more<<13|offset)
 		}
 		h = append(append(h, p.Src.AsSlice()...), p.Dst.AsSlice()...)
+		if p.Form == oracle.Options {
+			h = append(h, 1, 1, 1, 1) // no operation (RFC 791)
+			h[0]++
+			binary.BigEndian.PutUint16(h[2:], uint16(len(h)+len(pay)))
+		}
 		binary.BigEndian.PutUint16(h[10:], ^checksum(0, h))
 		return append(h, pay...)
 	}
@@ -90,6 +101,10 @@ func ipPacket(p oracle.Packet) []byte {
 		binary.BigEndian.PutUint16(ext[2:], offset<<3|more)
 		binary.BigEndian.PutUint32(ext[4:], p.Frag.ID)
 		next = 44
+	}
+	if p.Form == oracle.Options {
+		ext = append([]byte{next, 0, 1, 4, 0, 0, 0, 0}, ext...) // PadN (RFC 8200 section 4.2)
+		next = 60
 	}
 	hops := p.Hops()
 	if p.Proto == model.ProtoICMPv6 && p.ICMPType >= oracle.NDRouterSolicit && p.ICMPType <= oracle.NDRedirect {
@@ -153,7 +168,9 @@ func payload(p oracle.Packet) []byte {
 		be.PutUint16(b, p.SrcPort)
 		be.PutUint16(b[2:], p.DstPort)
 		be.PutUint16(b[4:], uint16(total))
-		be.PutUint16(b[6:], ^checksum(pseudo(p, total), b)) // the rest is zeros
+		if p.Form != oracle.Unsummed || p.Src.Is6() {
+			be.PutUint16(b[6:], ^checksum(pseudo(p, total), b)) // the rest is zeros
+		}
 		return b
 	case model.ProtoSCTP:
 		b := make([]byte, 32) // an INIT with a checksum that nobody here checks

@@ -79,6 +79,7 @@ func (x *randomServices) check(what string, p oracle.Packet) oracle.Verdict {
 	if _, there := x.pic.Ports.Get(p.Port); p.Port != "" && !there || x.SkipPacket != nil && x.SkipPacket(p) != "" {
 		return oracle.Verdict{Drop: "skipped"}
 	}
+	p = x.odd(p)
 	var v, v2 oracle.Verdict
 	if x.Differs[Chosen] == "" {
 		v, v2 = x.ref.Send(p), x.Send(x.t, p)
@@ -89,7 +90,7 @@ func (x *randomServices) check(what string, p oracle.Packet) oracle.Verdict {
 		v = x.ref.Send(p)
 		x.ref.Prefer(netip.Addr{})
 	}
-	x.note("%s: %s: %s", what, sentText(&p), v)
+	x.note("%s: %s form %d damage %d: %s", what, sentText(&p), p.Form, p.Damage, v)
 	if !same(x.t, what, p, v, v2) {
 		x.fail()
 	}

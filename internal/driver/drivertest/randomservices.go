@@ -25,6 +25,7 @@ type randomServices struct {
 	*bench
 	t       *testing.T
 	r       *rand.Rand
+	strange *rand.Rand // which packets are odd
 	seed    uint64
 	world   uint64 // its number
 	top     Topology
@@ -90,7 +91,7 @@ func testRandomServices(t *testing.T, h Harness) {
 		}
 		b.apply(t, emptyPicture(1)) // no connection of the world before
 		x := &randomServices{
-			bench: b, t: t, r: rand.New(rand.NewPCG(seed, uint64(i))), seed: seed, world: uint64(i), top: top, w: w, sctp: sctp, plain: h.Differs[Tracked] != "",
+			bench: b, t: t, r: rand.New(rand.NewPCG(seed, uint64(i))), strange: rand.New(rand.NewPCG(seed, 1<<32|uint64(i))), seed: seed, world: uint64(i), top: top, w: w, sctp: sctp, plain: h.Differs[Tracked] != "",
 			gone: map[model.EndpointKey]bool{}, parted: map[model.TenantName]bool{}, sport: &sport,
 		}
 		a, z := x.run()

@@ -35,8 +35,12 @@ func ReadPacket(f []byte) (*oracle.Packet, error) {
 // checksum is that of before the translation.
 func readIP(b []byte, quoted bool) (*oracle.Packet, error) {
 	be := binary.BigEndian
-	if len(b) < 20 || b[0] != 0x45 || checksum(0, b[:20]) != 0xffff {
-		return nil, fmt.Errorf("IPv4 header is damaged (sum %#x)", checksum(0, b[:min(20, len(b))]))
+	if len(b) < 20 {
+		return nil, errors.New("IPv4 header is cut short")
+	}
+	hl := int(b[0]&15) * 4
+	if b[0]>>4 != 4 || hl < 20 || len(b) < hl || checksum(0, b[:hl]) != 0xffff {
+		return nil, fmt.Errorf("IPv4 header is damaged (sum %#x)", checksum(0, b[:min(max(hl, 20), len(b))]))
 	}
 	if n := int(be.Uint16(b[2:])); n <= len(b) {
 		b = b[:n] // padding of a short frame
@@ -50,7 +54,7 @@ func readIP(b []byte, quoted bool) (*oracle.Packet, error) {
 			return p, nil
 		}
 	}
-	return p, readTransport(p, b[20:], quoted)
+	return p, readTransport(p, b[hl:], quoted)
 }
 
 // readIP6 is readIP for IPv6, which may have a fragment header.
@@ -65,7 +69,11 @@ func readIP6(b []byte, quoted bool) (*oracle.Packet, error) {
 	p := &oracle.Packet{
 		Src: netip.AddrFrom16([16]byte(b[8:24])), Dst: netip.AddrFrom16([16]byte(b[24:40])), Proto: model.Protocol(b[6]), TTL: b[7],
 	}
-	if b = b[40:]; p.Proto == 44 && len(b) >= 8 {
+	b = b[40:]
+	if p.Proto == 60 && len(b) >= 8 && b[1] == 0 { // destination options
+		p.Proto, b = model.Protocol(b[0]), b[8:]
+	}
+	if p.Proto == 44 && len(b) >= 8 {
 		p.Proto = model.Protocol(b[0])
 		v := be.Uint16(b[2:])
 		p.Frag = &oracle.Fragment{ID: be.Uint32(b[4:]), Offset: v &^ 7, More: v&1 != 0}
@@ -92,7 +100,9 @@ func readTransport(p *oracle.Packet, b []byte, quoted bool) error {
 		} else if len(b) > 13 {
 			p.TCPFlags = b[13]
 		}
-		sum = checksum(pseudo(*p, n), b)
+		if sum = checksum(pseudo(*p, n), b); p.Proto == model.ProtoUDP && p.Src.Is4() && be.Uint16(b[6:]) == 0 {
+			sum = 0xffff // there is none (RFC 768)
+		}
 	case model.ProtoSCTP:
 		p.SrcPort, p.DstPort = be.Uint16(b), be.Uint16(b[2:])
 	case model.AnyProtocol: // not in a packet

@@ -93,6 +93,7 @@ var suite = []struct {
 	{name: "RoutingPolicy", run: testRoutingPolicy, programs: true},
 	{name: "RoutingLive", run: testRoutingLive, programs: true},
 	{name: "RoutingWayOut", run: testRoutingWayOut},
+	{name: "RoutingDamaged", run: testRoutingDamaged},
 	{name: "SharedNetworks", run: testShared, programs: true},
 	{name: "Services", run: testServices, programs: true},
 	{name: "RoutedServices", run: testRoutedServices, programs: true},

@@ -55,6 +55,9 @@ func refuse(n *desired.Network, r pipeline.Refusal, f []byte) []byte {
 	if !n.Holds(src) || !oneMachine(dst) || !router.IsValid() || isError(proto, carried) {
 		return nil
 	}
+	if h, whole := headersOf(f); whole && !sound(f, h) || !whole && proto.HasPorts() {
+		return nil
+	}
 	return toldBy(router, src, model.MAC(f[6:12]), what, b[:min(len(b), size)])
 }
 

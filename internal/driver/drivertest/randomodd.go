@@ -1,0 +1,32 @@
+package drivertest
+
+import (
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/oracle"
+)
+
+// odd makes of some packets what nobody sends, and writes others in another form.
+func (x *randomServices) odd(p oracle.Packet) oracle.Packet {
+	if p.ARP != nil || p.ND != nil || x.strange.IntN(6) > 0 {
+		return p
+	}
+	if x.strange.IntN(2) == 0 {
+		p.Form = one(x.strange, oracle.Options, oracle.Padded, oracle.Unsummed)
+		return p
+	}
+	all := slices.DeleteFunc(damaged(), func(d damagedCase) bool {
+		return x.Differs[d.name] != "" || d.proto != p.Proto || d.only4 && p.Src.Is6()
+	})
+	later := p.Frag != nil && p.Frag.Offset > 0
+	if p.Proto == model.ProtoSCTP || !p.Proto.HasPorts() || later || len(all) == 0 {
+		p.Damage = one(x.strange, oracle.CutShort, oracle.NoHopsLeft) // what IP's header says
+		return p
+	}
+	d := all[x.strange.IntN(len(all))]
+	if p.Damage = d.damage; d.damage == oracle.Sound {
+		p.TCPFlags = d.flags
+	}
+	return p
+}
