@@ -33,6 +33,26 @@ type ConfigEP struct {
 	Labels      map[string]string `json:"Labels,omitempty"`
 	LabelsLater bool              `json:"LabelsLater,omitempty"` // updateEndpoint tells the labels; until then policies that select by labels deny what they might deny
 	Health      string            `json:"Health,omitempty"`      // Healthy or Unhealthy; empty = healthy
+	// Pod is the pod of Kubernetes that the endpoint is of. Where netmaster follows
+	// Kubernetes, the labels, the group, the namespace and the named ports are the pod's,
+	// and Labels and ServiceName are not looked at.
+	Pod *Pod `json:"Pod,omitempty"`
+}
+
+// Pod names a pod of Kubernetes (POST /plugin/pod asks where it belongs). A pod that is
+// deleted and made again under its name has another UID.
+type Pod struct {
+	Namespace string `json:"Namespace"`
+	Name      string `json:"Name"`
+	UID       string `json:"UID"`
+}
+
+// PodPlace is where a pod belongs.
+type PodPlace struct {
+	Followed    bool   `json:"Followed"` // false = netmaster follows no Kubernetes, and the rest is empty
+	TenantName  string `json:"TenantName,omitempty"`
+	NetworkName string `json:"NetworkName,omitempty"`
+	ServiceName string `json:"ServiceName,omitempty"` // group; empty = none
 }
 
 // CreateEndpointRequest creates an endpoint (POST /plugin/createEndpoint).

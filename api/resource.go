@@ -86,6 +86,7 @@ func (c *Client) DrainEndpoint(ctx context.Context, key string, drain bool) (End
 const (
 	pathAllocAddress   = "/plugin/allocAddress"
 	pathReleaseAddress = "/plugin/releaseAddress"
+	pathPod            = "/plugin/pod"
 	pathCreateEndpoint = "/plugin/createEndpoint"
 	pathDeleteEndpoint = "/plugin/deleteEndpoint"
 	pathUpdateEndpoint = "/plugin/updateEndpoint"
@@ -99,6 +100,11 @@ func (c *Client) AllocAddress(ctx context.Context, req AllocAddressRequest) (All
 // ReleaseAddress gives a reserved address back.
 func (c *Client) ReleaseAddress(ctx context.Context, req ReleaseAddressRequest) error {
 	return c.Do(ctx, http.MethodPost, pathReleaseAddress, req, nil)
+}
+
+// PlacePod asks where a pod of Kubernetes belongs.
+func (c *Client) PlacePod(ctx context.Context, p Pod) (PodPlace, error) {
+	return post[PodPlace](ctx, c, pathPod, p)
 }
 
 // CreateEndpoint creates an endpoint; repeating it is harmless.

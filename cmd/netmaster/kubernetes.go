@@ -34,6 +34,7 @@ type kubernetes struct {
 
 // objects are kinds as the mirror names them, for events.
 var objects = map[string]struct{ kind, version string }{
+	mirror.Pods:                   {"Pod", "v1"},
 	mirror.Namespaces:             {"Namespace", "v1"},
 	mirror.NetworkPolicies:        {"NetworkPolicy", "networking.k8s.io/v1"},
 	mirror.ClusterNetworkPolicies: {"ClusterNetworkPolicy", "policy.networking.k8s.io/v1alpha2"},
@@ -71,8 +72,7 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 		return nil, err
 	}
 	k.keeper = keeper.New(keeper.Config{Control: ctrl, Sources: sources, Choices: kube.Choices{Tenant: o.podsTenant}, Tell: k.tell})
-	log.Info("following Kubernetes' namespaces and policies", "server", config.Host, "podsChooseTenant", o.podsTenant)
-	log.Warn("policies of Kubernetes are kept and shown, and select no pods yet: pods' endpoints do not have their namespace in this version")
+	log.Info("following Kubernetes' pods, namespaces and policies", "server", config.Host, "podsChooseTenant", o.podsTenant)
 	return k, nil
 }
 
@@ -149,8 +149,8 @@ func (k *kubernetes) check(h *api.Health) {
 	}
 	err = nil
 	if all > 0 {
-		err = fmt.Errorf("%d objects are not kept as they are written (%d NetworkPolicies, %d ClusterNetworkPolicies, %d namespaces); their events say why",
-			all, s.Trouble[mirror.NetworkPolicies], s.Trouble[mirror.ClusterNetworkPolicies], s.Trouble[mirror.Namespaces])
+		err = fmt.Errorf("%d objects are not kept as they are written (%d NetworkPolicies, %d ClusterNetworkPolicies, %d namespaces, %d pods); their events say why",
+			all, s.Trouble[mirror.NetworkPolicies], s.Trouble[mirror.ClusterNetworkPolicies], s.Trouble[mirror.Namespaces], s.Trouble[mirror.Pods])
 	}
 	h.Add("kubernetes-policies", true, err)
 }
@@ -159,12 +159,13 @@ var (
 	kubeObjects  = prometheus.NewDesc("contiv_netmaster_kubernetes_objects", "Objects of Kubernetes that this netmaster knows, by kind.", []string{"kind"}, nil)
 	kubeFollowed = prometheus.NewDesc("contiv_netmaster_kubernetes_followed", "1 while the API server's objects of a kind are followed, else 0.", []string{"kind"}, nil)
 	kubeTrouble  = prometheus.NewDesc("contiv_netmaster_kubernetes_not_as_written", "Objects of Kubernetes that are not kept as they are written, by kind; the leader tells.", []string{"kind"}, nil)
+	kubeStrays   = prometheus.NewDesc("contiv_netmaster_kubernetes_strays", "Endpoints of pods that the API server has not: their hosts have yet to release them.", nil, nil)
 	kubeNotices  = prometheus.NewDesc("contiv_netmaster_kubernetes_notices_total", "Events and conditions for Kubernetes' objects, by result.", []string{"result"}, nil)
 )
 
 // Describe is prometheus.Collector's.
 func (k *kubernetes) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{kubeObjects, kubeFollowed, kubeTrouble, kubeNotices} {
+	for _, d := range []*prometheus.Desc{kubeObjects, kubeFollowed, kubeTrouble, kubeStrays, kubeNotices} {
 		to <- d
 	}
 }
@@ -186,6 +187,7 @@ func (k *kubernetes) Collect(to chan<- prometheus.Metric) {
 			gauge(kubeTrouble, s.Trouble[kind.Kind], kind.Kind)
 		}
 	}
+	to <- prometheus.MustNewConstMetric(kubeStrays, prometheus.GaugeValue, float64(s.Strays))
 	sent, failed := k.notices.Counts()
 	to <- prometheus.MustNewConstMetric(kubeNotices, prometheus.CounterValue, float64(sent), "written")
 	to <- prometheus.MustNewConstMetric(kubeNotices, prometheus.CounterValue, float64(failed), "failed")

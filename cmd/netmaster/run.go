@@ -301,7 +301,12 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
+	var pods apiserver.Pods
+	if k8s != nil {
+		pods = k8s.keeper
+	}
 	handler, err := apiserver.New(apiserver.Config{
+		Pods:  pods,
 		Watch: watch, Address: o.deliverTo(), Stopping: ctx.Done(),
 		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},

@@ -40,13 +40,14 @@ import (
 // tests can break it at will.
 type master struct {
 	*httptest.Server
-	st    store.Store
-	keep  *control.Controller // of hosts: as netmaster does it
-	gone  atomic.Bool         // answers 503
-	deaf  atomic.Bool         // answers 503 to what agents tell of their hosts
-	idle  atomic.Bool         // answers 503 to what agents want of endpoints
-	mu    sync.Mutex
-	calls map[string]int
+	st     store.Store
+	keep   *control.Controller // of hosts: as netmaster does it
+	gone   atomic.Bool         // answers 503
+	deaf   atomic.Bool         // answers 503 to what agents tell of their hosts
+	idle   atomic.Bool         // answers 503 to what agents want of endpoints
+	mu     sync.Mutex
+	calls  map[string]int
+	places map[api.Pod]api.PodPlace // where pods belong; those that are not here, nobody follows
 	// The last request of each kind, by endpoint.
 	created map[string]api.CreateEndpointRequest
 	told    map[string]api.UpdateEndpointRequest
@@ -56,9 +57,18 @@ func newMaster(t *testing.T, st store.Store) *master {
 	t.Helper()
 	m := &master{
 		st: st, keep: control.New(st, control.Options{Log: slog.New(slog.DiscardHandler)}), calls: map[string]int{},
+		places:  map[api.Pod]api.PodPlace{},
 		created: map[string]api.CreateEndpointRequest{}, told: map[string]api.UpdateEndpointRequest{},
 	}
 	mux := http.NewServeMux()
+	mux.HandleFunc("POST /plugin/pod", func(w http.ResponseWriter, r *http.Request) {
+		var req api.Pod
+		m.serve(w, r, &req, func() (any, error) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.places[req], nil
+		})
+	})
 	mux.HandleFunc("POST /plugin/createEndpoint", func(w http.ResponseWriter, r *http.Request) {
 		var req api.CreateEndpointRequest
 		m.serve(w, r, &req, func() (any, error) { return m.create(r.Context(), req) })

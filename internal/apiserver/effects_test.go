@@ -33,6 +33,11 @@ var requestEffects = map[string]effecttest.Effect{
 	"ConfigEP.Labels":      effecttest.By("TestProviders"),
 	"ConfigEP.LabelsLater": effecttest.By("TestLabelsLater"),
 	"ConfigEP.Health":      effecttest.By("TestHealth"),
+	"ConfigEP.Pod":         effecttest.By("TestPods"),
+
+	"Pod.Namespace": effecttest.By("TestPods"),
+	"Pod.Name":      effecttest.By("TestPods"),
+	"Pod.UID":       effecttest.By("TestPods"),
 
 	"DeleteEndpointRequest.TenantName":  effecttest.By("TestEndpointLife"),
 	"DeleteEndpointRequest.NetworkName": effecttest.By("TestEndpointLife"),

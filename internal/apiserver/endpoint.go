@@ -42,6 +42,9 @@ func endpointFromAPI(req api.CreateEndpointRequest) (e model.Endpoint, err error
 	if e.Key, err = endpointKey(req.TenantName, req.NetworkName, req.EndpointID); err != nil {
 		return e, err
 	}
+	if req.ConfigEP.Pod != nil {
+		return e, model.InvalidField("Pod", req.ConfigEP.Pod.Name, "must be left out: endpoints of pods are made by createEndpoint alone")
+	}
 	group := req.ServiceName
 	if group == "" {
 		group = req.ConfigEP.ServiceName

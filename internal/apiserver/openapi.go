@@ -38,6 +38,7 @@ var exchanges = map[string]exchange{
 	"GET /api/v1/endpoints":                               {"All endpoints, or those that ?tenant=, ?host=, ?network= and ?group= choose (NAME or TENANT:NAME)", nil, []api.EndpointOper{}},
 	"POST /api/v1/endpoints/{key}/drain":                  {"Services send an endpoint no new connections, until its container ends; what lives goes on. The key is as in an inspection", drainRequest{}, api.EndpointOper{}},
 	"DELETE /api/v1/endpoints/{key}/drain":                {"Services send an endpoint new connections again", nil, api.EndpointOper{}},
+	"POST /plugin/pod":                                    {"Where a pod of Kubernetes belongs, for who creates its endpoint", api.Pod{}, api.PodPlace{}},
 	"POST /plugin/createEndpoint":                         {"Create an endpoint; repeating it is harmless", api.CreateEndpointRequest{}, api.CreateEndpointResponse{}},
 	"POST /plugin/deleteEndpoint":                         {"Delete an endpoint", api.DeleteEndpointRequest{}, api.DeleteEndpointResponse{}},
 	"POST /plugin/updateEndpoint":                         {"Tell what a runtime knows of an endpoint's container; its labels decide which services it provides", api.UpdateEndpointRequest{}, api.UpdateEndpointResponse{}},

@@ -15,6 +15,7 @@ import (
 // handlePlugin registers what runtimes ask for.
 func (s *server) handlePlugin() {
 	s.handle("POST", "/plugin/createEndpoint", s.createEndpoint)
+	s.handle("POST", "/plugin/pod", s.placePod)
 	s.handle("POST", "/plugin/deleteEndpoint", s.deleteEndpoint)
 	s.handle("POST", "/plugin/updateEndpoint", s.updateEndpoint)
 	s.handle("POST", "/plugin/allocAddress", s.allocAddress)
@@ -26,9 +27,16 @@ func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	if err := decodeEndpoint(w, r, &req); err != nil {
 		return nil, err
 	}
+	pod := req.ConfigEP.Pod
+	req.ConfigEP.Pod = nil
 	want, err := endpointFromAPI(req)
 	if err != nil {
 		return nil, err
+	}
+	if pod != nil {
+		if err := s.asPod(r.Context(), &want, *pod); err != nil {
+			return nil, err
+		}
 	}
 	valid, err := model.Check(want)
 	if err != nil {

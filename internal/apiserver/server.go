@@ -45,6 +45,8 @@ type Config struct {
 	// LegacyErrors: answer refusals to clients that send no Accept header, as those
 	// of 1.x, with status 500: they show the sentence of no other.
 	LegacyErrors bool
+	// Pods tells of Kubernetes' pods; nil = netmaster follows no Kubernetes.
+	Pods Pods
 }
 
 type server struct {
@@ -62,6 +64,7 @@ type server struct {
 	routes    []route  // in the order of their registration
 	allowed   []string // names of this server, see Config.Hosts
 	legacy    bool     // see Config.LegacyErrors
+	pods      Pods     // nil = none
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 }
@@ -80,7 +83,7 @@ func New(cfg Config) (http.Handler, error) {
 	s := &server{
 		control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, mode: cfg.Mode, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
 		address: cfg.Address, stopping: cfg.Stopping, monitors: monitors{byID: map[string]*monitorStream{}},
-		allowed: cfg.Hosts, legacy: cfg.LegacyErrors,
+		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
 		}, []string{"route", "method", "code"}),

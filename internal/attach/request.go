@@ -29,6 +29,9 @@ type Request struct {
 	MTU       int               `json:"mtu,omitempty"`       // 0 = the underlay's, less the tunnel's headers
 	Source    string            `json:"source,omitempty"`    // who asks, such as SourceCNI
 	Config    string            `json:"config,omitempty"`    // name of the CNI network configuration
+	// Pod is the pod of Kubernetes that the container is of; where netmaster follows
+	// Kubernetes, that says what Tenant, Network, Group and Labels leave empty or say else.
+	Pod Pod `json:"pod,omitzero"`
 	// LabelsLater: a fact tells the container's labels, before it runs if all goes
 	// well. Until then its port is shut if policies of its tenant select by labels.
 	LabelsLater bool `json:"labelsLater,omitempty"`
@@ -36,6 +39,13 @@ type Request struct {
 	// without addresses, for a runtime that moves and configures it itself
 	// (Docker). Netns must be empty then.
 	Parked bool `json:"parked,omitempty"`
+}
+
+// Pod names a pod of Kubernetes; zero = the container is of none.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid,omitempty"`
 }
 
 // SourceCNI marks attachments that came through CNI: only those are subject to Collect.

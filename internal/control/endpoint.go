@@ -169,6 +169,7 @@ func sameEndpoint(old, want model.Endpoint) error {
 		{"IPv6Address", old.IPv6, want.IPv6, want.IPv6.IsValid()},
 		{"MacAddress", old.MAC, want.MAC, want.MAC != model.MAC{}},
 		{"Namespace", old.Namespace, want.Namespace, true},
+		{"Pod", old.Pod.UID, want.Pod.UID, true},
 	} {
 		if f.given && f.old != f.new {
 			return model.Errorf(model.ErrConflict, "it exists already with %s %q, not %q", f.name, fmt.Sprint(f.old), fmt.Sprint(f.new))

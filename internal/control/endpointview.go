@@ -18,12 +18,16 @@ func enterEndpoint(v *View, ch tables.Change) {
 	k := ch.Key.(model.EndpointKey) //nolint:forcetypeassert // it is registered for that
 	if old, had := v.endpoints[k]; had {
 		indexEndpoint(v, old, false)
+		if v.podEndpoints[old.Pod.UID] == k {
+			delete(v.podEndpoints, old.Pod.UID)
+		}
 		delete(v.endpoints, k)
 	}
 	if e := value[model.Endpoint](ch); e != nil {
 		v.endpoints[k] = *e
 		indexEndpoint(v, *e, true)
 	}
+	indexPod(v, k)
 }
 
 func indexEndpoint(v *View, e model.Endpoint, in bool) {

@@ -32,6 +32,14 @@ func enterNamespace(v *View, k model.NamespaceName, old, now *model.Namespace, _
 // Namespaces returns the namespaces of whose labels policies know.
 func (v *View) Namespaces() []model.Namespace { return namespaceRows.list(v, "") }
 
+// Namespace finds the row of a namespace.
+func (v *View) Namespace(k model.NamespaceName) (n model.Namespace, ok bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	n, ok = namespaceRows.in(v).all[k]
+	return n, ok
+}
+
 // joined is a record with the labels of its namespace.
 func (v *View) joined(r model.IdentityRecord) model.IdentityRecord {
 	if n, ok := namespaceRows.in(v).all[r.Namespace]; ok {

@@ -41,6 +41,12 @@ type View struct {
 	settings waiting.Changes // of the cluster's settings
 	intent   waiting.Changes // of the settings, and of tenants
 	unrouted waiting.Changes // a tenant without a router has come
+
+	podEndpoints map[string]model.EndpointKey // by the pod's UID
+	freshPods    map[model.EndpointKey]bool   // that came since FreshPods
+	podsCame     waiting.Changes
+	policyTurn   uint64 // counts what may change the rows of policies and namespaces
+	policies     waiting.Changes
 }
 
 func newView(log *slog.Logger) *View {
@@ -62,6 +68,9 @@ func (v *View) reset() {
 	v.endpointsOfHost = index[model.HostName, model.EndpointKey]{}
 	v.endpointsByText = index[string, model.EndpointKey]{}
 	v.identityUsers = map[model.Identity]int{}
+	v.podEndpoints = map[string]model.EndpointKey{}
+	v.freshPods = map[model.EndpointKey]bool{}
+	v.turnPolicies()
 	v.interned = map[tables.InternKey]tables.Interned{}
 	v.pools = map[model.NetworkKey]tables.Pools{}
 	v.spaces = map[model.NetworkKey]*space{}
@@ -104,6 +113,7 @@ func value[V any](ch tables.Change) *V {
 }
 
 func (v *View) enter(ch tables.Change) {
+	v.notePolicies(ch)
 	if f := entries[reflect.TypeOf(ch.Key)]; f != nil {
 		f(v, ch)
 		return

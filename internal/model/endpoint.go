@@ -79,9 +79,18 @@ type Endpoint struct {
 	// LabelsLater: the runtime knows the labels when the container starts; see
 	// IdentityRecord.
 	LabelsLater bool `json:"labelsLater,omitempty"`
-	// Namespace and Ports are those of IdentityRecord; nothing changes them.
+	// Namespace and Ports are those of IdentityRecord. The namespace never changes.
 	Namespace NamespaceName `json:"namespace,omitempty"`
 	Ports     []NamedPort   `json:"ports,omitempty"`
+	// Pod is the pod of Namespace that it is of; its labels and group are then the pod's,
+	// and the keeper of Kubernetes changes them. Zero = none.
+	Pod Pod `json:"pod,omitzero"`
+}
+
+// Pod names a pod of a namespace; one that is made again under its name has another UID.
+type Pod struct {
+	Name string `json:"name"`
+	UID  string `json:"uid"`
 }
 
 // Limits of an endpoint's fields that a runtime gives.
@@ -129,6 +138,15 @@ func (e Endpoint) Validate() error {
 	}
 	if err := ValidateNamedPorts(e.Ports); err != nil {
 		return err
+	}
+	if err := validText("Pod.Name", e.Pod.Name, MaxEndpointText); err != nil {
+		return err
+	}
+	if err := validText("Pod.UID", e.Pod.UID, MaxEndpointText); err != nil {
+		return err
+	}
+	if (e.Pod.UID == "") != (e.Pod.Name == "") || e.Pod.UID != "" && e.Namespace == "" {
+		return InvalidField("Pod", e.Pod.Name, "must have a namespace, a name and a UID")
 	}
 	return ValidateLabels(e.Labels)
 }

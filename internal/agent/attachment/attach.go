@@ -18,10 +18,12 @@ import (
 
 // target is where an attachment goes, parsed and with defaults filled in.
 type target struct {
-	tenant  model.TenantName
-	network model.NetworkName // empty = netmaster knows it by the group
-	group   model.GroupName
-	v4, v6  netip.Addr
+	tenant      model.TenantName
+	network     model.NetworkName // empty = netmaster knows it by the group
+	group       model.GroupName
+	v4, v6      netip.Addr
+	pod         bool // Kubernetes says so
+	tenantGiven bool
 }
 
 // Attach implements attach.Service.
@@ -62,6 +64,9 @@ func (a *Service) attach(ctx context.Context, r attach.Request) (attach.Result, 
 	if err := a.cfg.Ready(); err != nil {
 		return attach.Result{}, err
 	}
+	if t, err = a.place(ctx, r.Pod, t); err != nil {
+		return attach.Result{}, err
+	}
 	a.cluster.Acquire(t.tenant)
 	res, err := a.attachNew(ctx, r, t)
 	if err != nil {
@@ -82,6 +87,7 @@ func parseTarget(r attach.Request) (target, error) {
 	}
 	t.tenant = model.DefaultTenant
 	if r.Tenant != "" {
+		t.tenantGiven = true
 		if t.tenant, err = model.ParseTenantName(r.Tenant); err != nil {
 			return t, err
 		}
@@ -117,8 +123,9 @@ func (a *Service) existing(ctx context.Context, r attach.Request, t target) (att
 		return attach.Result{}, false, nil
 	}
 	if e.State == StateDone && e.Result != nil {
-		same := e.Endpoint.Network.Tenant == t.tenant && (t.network == "" || e.Endpoint.Network.Name == t.network) &&
-			e.Group == t.group && e.Request.Netns == r.Netns && e.Request.Parked == r.Parked
+		same := e.Pod && e.Request.Pod == r.Pod || !e.Pod && e.Endpoint.Network.Tenant == t.tenant && (t.network == "" || e.Endpoint.Network.Name == t.network) &&
+			e.Group == t.group
+		same = same && e.Request.Netns == r.Netns && e.Request.Parked == r.Parked
 		there, err := plumb.Exists(e.HostIf)
 		if err != nil {
 			return attach.Result{}, false, err
@@ -154,7 +161,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 		ID:      EndpointID(a.cfg.Host, r.Key),
 	}
 	e := Entry{
-		State: StateIntent, Request: r, Endpoint: key, Group: t.group,
+		State: StateIntent, Request: r, Endpoint: key, Group: t.group, Pod: t.pod,
 		HostIf: compile.IfName(key), BootID: a.bootID, Told: a.early.of(r.Key, time.Now()),
 	}
 	mtu := 0
@@ -315,6 +322,10 @@ func createRequest(host model.HostName, e Entry, t target) api.CreateEndpointReq
 			Container: cmp.Or(e.Told.ID, e.Request.Container), Host: string(host), ServiceName: string(t.group),
 			Labels: labelsOf(e), Health: e.Told.Health,
 		},
+	}
+	if e.Pod {
+		req.ConfigEP.Pod = (*api.Pod)(&e.Request.Pod)
+		req.ConfigEP.Labels = nil // those of the pod count
 	}
 	if t.v4.IsValid() {
 		req.ConfigEP.IPAddress = t.v4.String()

@@ -38,6 +38,7 @@ type Entry struct {
 	Endpoint model.EndpointKey `json:"endpoint"`
 	Group    model.GroupName   `json:"group,omitempty"`
 	HostIf   string            `json:"hostIf"`
+	Pod      bool              `json:"pod,omitempty"`    // Kubernetes said where it belongs, and says its labels and group
 	BootID   string            `json:"bootId,omitempty"` // of the kernel that held the veth
 	Result   *attach.Result    `json:"result,omitempty"` // when done
 	Told     attach.Fact       `json:"told,omitzero"`    // all that was told of it; Rev counts while netplugin runs

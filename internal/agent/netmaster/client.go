@@ -107,6 +107,23 @@ func (m *Client) Close() {
 // ErrNone: no netmaster is known.
 var ErrNone = model.Errorf(model.ErrUnavailable, "no netmaster is known: none is registered in the store and --netmaster is not given")
 
+// PlacePod asks where a pod belongs. A netmaster of before it could be asked follows
+// none.
+func (m *Client) PlacePod(ctx context.Context, p api.Pod) (api.PodPlace, error) {
+	c := m.API()
+	if c == nil {
+		return api.PodPlace{}, ErrNone
+	}
+	place, err := c.PlacePod(ctx, p)
+	if e, ok := errors.AsType[*api.Error](err); ok && e.Kind == api.KindNoRoute {
+		return api.PodPlace{}, nil
+	}
+	if err != nil {
+		return place, FromAPI("ask for the place of pod "+p.Namespace+"/"+p.Name, err)
+	}
+	return place, nil
+}
+
 // Create asks netmaster for an endpoint and returns it with its revision.
 func (m *Client) Create(ctx context.Context, req api.CreateEndpointRequest, key model.EndpointKey) (model.Endpoint, store.Revision, error) {
 	c := m.API()

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -138,8 +139,14 @@ func loadArgs(args string, r *attach.Request) error {
 				}
 				r.Labels[podLabels[k]] = v
 			}
-			if k == "K8S_POD_NAME" && r.Name == "" {
-				r.Name = v
+			switch k {
+			case "K8S_POD_NAME":
+				r.Pod.Name = v
+				r.Name = cmp.Or(r.Name, v)
+			case "K8S_POD_NAMESPACE":
+				r.Pod.Namespace = v
+			case "K8S_POD_UID":
+				r.Pod.UID = v
 			}
 		case "K8S_POD_INFRA_CONTAINER_ID":
 		default:

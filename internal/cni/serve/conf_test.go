@@ -48,7 +48,7 @@ func TestRequest(t *testing.T) {
 			r.Addresses = []netip.Addr{addr("10.1.1.9"), addr("fd00::9")}
 		})},
 		{"kubelet's arguments", `{"name":"n"}`, "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID=c1;K8S_POD_UID=u1;X=y", with(func(r *attach.Request) {
-			r.Name = "web-0"
+			r.Name, r.Pod = "web-0", attach.Pod{Namespace: "default", Name: "web-0", UID: "u1"}
 			r.Labels = map[string]string{"io.kubernetes.pod.name": "web-0", "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": "u1"}
 		})},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -55,6 +56,8 @@ type Keeper struct {
 	all     bool // everything is to be looked at
 	changed map[Object]struct{}
 	trouble map[Object]bool // not in the store as it is written
+
+	step step // for who waits until the store is in step
 }
 
 // New returns a Keeper that does nothing until Run and Lead.
@@ -70,23 +73,31 @@ func (k *Keeper) Run(ctx context.Context) error { return k.mirror.Run(ctx) }
 
 // note remembers what is to be looked at, for the leader.
 func (k *Keeper) note(kind string, name mirror.Name, old, now metav1.Object) {
+	if kind == mirror.Pods && now == nil {
+		k.config.Tell(Report{Object: Object{kind, name}})
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.leading {
 		return // who begins to lead looks at everything
 	}
 	switch {
-	case kind == mirror.Pods:
-		if !k.config.Choices.Tenant || tenantLabel(old) == tenantLabel(now) {
-			return
-		}
+	case kind == mirror.Pods && k.config.Choices.Tenant && tenantLabel(old) != tenantLabel(now):
 		k.all = true
-	case kind == mirror.Namespaces && (old == nil || now == nil || tenantLabel(old) != tenantLabel(now)):
+	case kind == mirror.Pods && (old == nil || now == nil || maps.Equal(old.GetLabels(), now.GetLabels())):
+		return // an endpoint that comes is looked at when it comes
+	case kind == mirror.Namespaces && (old == nil || now == nil || placing(old) != placing(now)):
 		k.all = true // also what policies there are, and in which tenants
 	default:
 		k.changed[Object{kind, name}] = struct{}{}
 	}
 	k.bell.Ring()
+}
+
+// placing are the labels of a namespace that say where its pods belong.
+func placing(o metav1.Object) [3]string {
+	l := o.GetLabels()
+	return [3]string{l[kube.LabelTenant], l[kube.LabelNetwork], l[kube.LabelGroup]}
 }
 
 func tenantLabel(o metav1.Object) string {
@@ -114,6 +125,7 @@ func (k *Keeper) Lead(ctx context.Context, fence store.Fence) error {
 	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 100 * time.Millisecond, Max: 5 * time.Second})
 	for {
 		intent := k.config.Control.IntentChanged() // before the look, which then misses none
+		came := k.config.Control.PodsCame()
 		again, err := k.pass(ctx, fence)
 		switch {
 		case errors.Is(err, store.ErrFenced):
@@ -130,6 +142,7 @@ func (k *Keeper) Lead(ctx context.Context, fence store.Fence) error {
 		select {
 		case <-later:
 		case <-k.bell:
+		case <-came:
 		case <-intent:
 			k.everything()
 		case <-ctx.Done():
@@ -156,12 +169,13 @@ func (k *Keeper) pass(ctx context.Context, fence store.Fence) (again bool, err e
 		k.everything()
 		return true, err
 	}
-	p := &round{k: k, fence: fence, view: v}
-	if g, ok := v.Global(); ok {
-		p.cluster.Labels = g.Filter()
-	}
+	p := k.round(v)
+	p.fence = fence
 	if all {
 		todo = p.everything()
+	}
+	for _, e := range v.FreshPods() {
+		todo[podOf(e)] = struct{}{}
 	}
 	// Namespaces first: a policy selects by their labels.
 	order := make([]Object, 0, len(todo))
@@ -210,11 +224,14 @@ type State struct {
 	// Trouble is how many objects are not in the store as they are written, by kind; nil =
 	// another netmaster leads, and knows.
 	Trouble map[string]int
+	// Strays is how many endpoints of pods the store has whose pods the API server has not:
+	// their hosts have yet to release them.
+	Strays int
 }
 
 // State returns how k fares now.
 func (k *Keeper) State() State {
-	s := State{Kinds: k.mirror.States()}
+	s := State{Kinds: k.mirror.States(), Strays: k.strays()}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.leading {

@@ -27,13 +27,17 @@ type round struct {
 	every   []model.TenantName            // that any namespace has
 }
 
-// everything is all that the mirror has and policy is made of, but pods.
+// everything is all that the mirror has and policy is made of, and the pods that have
+// endpoints.
 func (p *round) everything() map[Object]struct{} {
 	out := map[Object]struct{}{}
 	for _, kind := range []string{mirror.Namespaces, mirror.NetworkPolicies, mirror.ClusterNetworkPolicies} {
 		for name := range p.k.mirror.All(kind) {
 			out[Object{kind, name}] = struct{}{}
 		}
+	}
+	for _, e := range p.view.PodEndpoints() {
+		out[podOf(e)] = struct{}{}
 	}
 	return out
 }
@@ -55,15 +59,11 @@ func (p *round) keep(ctx context.Context, o Object, now metav1.Object) ([]kube.P
 			err = p.k.config.Control.PutNamespace(ctx, p.fence, row)
 		}
 		return problems, err
-	case *networkingv1.NetworkPolicy:
-		return p.policies(ctx, kube.NetworkPolicyName(o.Namespace, o.Name.Name), p.tenantsOf(o.Namespace), func(t model.TenantName) (*model.NetworkPolicy, []kube.Problem) {
-			return p.cluster.NetworkPolicy(t, now)
-		})
-	case *policyv1alpha2.ClusterNetworkPolicy:
-		p.tenantsOf("")
-		return p.policies(ctx, kube.ClusterNetworkPolicyName(o.Name.Name), p.every, func(t model.TenantName) (*model.NetworkPolicy, []kube.Problem) {
-			return p.cluster.ClusterNetworkPolicy(t, now)
-		})
+	case *corev1.Pod:
+		return p.pod(ctx, o, now)
+	}
+	if name, in, mean := p.meaning(o, now); mean != nil {
+		return p.policies(ctx, name, in, mean)
 	}
 	switch o.Kind {
 	case mirror.NetworkPolicies:
@@ -72,6 +72,23 @@ func (p *round) keep(ctx context.Context, o Object, now metav1.Object) ([]kube.P
 		return p.policies(ctx, kube.ClusterNetworkPolicyName(o.Name.Name), nil, nil)
 	}
 	return nil, nil // a namespace that is gone is swept
+}
+
+// meaning is what a policy means in each tenant: its rows' name, the tenants that have
+// it, and what it is there; nil = now is no policy.
+func (p *round) meaning(o Object, now metav1.Object) (model.PolicyName, []model.TenantName, func(model.TenantName) (*model.NetworkPolicy, []kube.Problem)) {
+	switch now := now.(type) {
+	case *networkingv1.NetworkPolicy:
+		return kube.NetworkPolicyName(o.Namespace, o.Name.Name), p.tenantsOf(o.Namespace), func(t model.TenantName) (*model.NetworkPolicy, []kube.Problem) {
+			return p.cluster.NetworkPolicy(t, now)
+		}
+	case *policyv1alpha2.ClusterNetworkPolicy:
+		p.tenantsOf("")
+		return kube.ClusterNetworkPolicyName(o.Name.Name), p.every, func(t model.TenantName) (*model.NetworkPolicy, []kube.Problem) {
+			return p.cluster.ClusterNetworkPolicy(t, now)
+		}
+	}
+	return "", nil, nil
 }
 
 // tenantsOf returns the tenants in which a namespace can have pods: the one that it
@@ -128,8 +145,7 @@ func (p *round) policy(ctx context.Context, k model.PolicyKey, want *model.Netwo
 		}
 		return err
 	}
-	model.SortRules(want.Rules)
-	if there && have.Policy.Equal(want.Policy) && slices.EqualFunc(have.Rules, want.Rules, model.PolicyRule.Equal) {
+	if there && same(have, want) {
 		return nil
 	}
 	valid, err := model.Check(*want)
@@ -139,8 +155,14 @@ func (p *round) policy(ctx context.Context, k model.PolicyKey, want *model.Netwo
 	return err
 }
 
-// sweep takes away what stands for objects that are gone: policies, then namespaces.
-func (p *round) sweep(ctx context.Context) error {
+// same tells whether a row is what a policy is to be, whose rules it sorts.
+func same(have model.NetworkPolicy, want *model.NetworkPolicy) bool {
+	model.SortRules(want.Rules)
+	return have.Policy.Equal(want.Policy) && slices.EqualFunc(have.Rules, want.Rules, model.PolicyRule.Equal)
+}
+
+// names are the names of the policies' rows that there are to be.
+func (p *round) names() map[model.PolicyName]bool {
 	named := map[model.PolicyName]bool{}
 	for n := range p.k.mirror.All(mirror.NetworkPolicies) {
 		named[kube.NetworkPolicyName(n.Namespace, n.Name)] = true
@@ -148,6 +170,12 @@ func (p *round) sweep(ctx context.Context) error {
 	for n := range p.k.mirror.All(mirror.ClusterNetworkPolicies) {
 		named[kube.ClusterNetworkPolicyName(n.Name)] = true
 	}
+	return named
+}
+
+// sweep takes away what stands for objects that are gone: policies, then namespaces.
+func (p *round) sweep(ctx context.Context) error {
+	named := p.names()
 	for _, old := range p.view.NetworkPolicies("") {
 		if k := old.Policy.Key; !named[k.Name] {
 			if err := p.policy(ctx, k, nil); err != nil {

@@ -30,7 +30,7 @@ const (
 	reasonNotKept      = "NotKept"      // another state of it, or none, is in the store
 
 	// fine is what a condition says where nothing is wrong.
-	fine = "The cluster's store has it as it is written. This version selects no pods by policies of Kubernetes yet."
+	fine = "The cluster's store has it as it is written."
 
 	kindPolicy = "ClusterNetworkPolicy"
 

@@ -1,0 +1,51 @@
+package attachment
+
+import (
+	"context"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// place asks netmaster where a pod belongs. Where that follows no Kubernetes it is as
+// asked for. What is asked for beside must not be something else: nobody would see
+// that it has no effect.
+func (a *Service) place(ctx context.Context, pod attach.Pod, asked target) (target, error) {
+	if pod.Name == "" {
+		return asked, nil
+	}
+	p, err := a.masters.PlacePod(ctx, api.Pod(pod))
+	if err != nil || !p.Followed {
+		return asked, err
+	}
+	t := asked
+	t.pod = true
+	if t.tenant, err = model.ParseTenantName(p.TenantName); err != nil {
+		return t, err
+	}
+	if t.network, err = model.ParseNetworkName(p.NetworkName); err != nil {
+		return t, err
+	}
+	t.group = ""
+	if p.ServiceName != "" {
+		if t.group, err = model.ParseGroupName(p.ServiceName); err != nil {
+			return t, err
+		}
+	}
+	for _, f := range []struct{ field, asked, is string }{
+		{"tenant", given(asked.tenant, asked.tenantGiven), p.TenantName}, {"network", string(asked.network), p.NetworkName}, {"group", string(asked.group), p.ServiceName},
+	} {
+		if f.asked != "" && f.asked != f.is {
+			return t, model.InvalidField(f.field, f.asked, "must be left out, since the labels of pod "+pod.Namespace+"/"+pod.Name+" and of its namespace say where it belongs, which is "+p.TenantName+":"+p.NetworkName+" and group \""+p.ServiceName+"\"")
+		}
+	}
+	return t, nil
+}
+
+func given(t model.TenantName, is bool) string {
+	if is {
+		return string(t)
+	}
+	return ""
+}

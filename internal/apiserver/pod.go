@@ -1,0 +1,62 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Pods tells what endpoints of Kubernetes' pods are.
+type Pods interface {
+	// Endpoint returns a pod's endpoint without id, host and addresses. It waits until
+	// the store has what policies there were when the pod was last changed; what that
+	// lags behind with is model.ErrUnavailable, and so is a pod that is gone or has
+	// another UID. A place that it may not have is model.ErrInvalid.
+	Endpoint(ctx context.Context, namespace, name, uid string) (model.Endpoint, error)
+}
+
+// placePod answers where a pod belongs, before anybody makes an endpoint for it.
+func (s *server) placePod(w http.ResponseWriter, r *http.Request) (any, error) {
+	var req api.Pod
+	if err := decodeEndpoint(w, r, &req); err != nil {
+		return nil, err
+	}
+	if s.pods == nil {
+		return api.PodPlace{}, nil
+	}
+	e, err := s.podEndpoint(r.Context(), req)
+	if err != nil {
+		return nil, err
+	}
+	return api.PodPlace{
+		Followed: true, TenantName: string(e.Key.Network.Tenant), NetworkName: string(e.Key.Network.Name), ServiceName: string(e.Group),
+	}, nil
+}
+
+func (s *server) podEndpoint(ctx context.Context, p api.Pod) (model.Endpoint, error) {
+	for _, f := range []struct{ name, value string }{{"Namespace", p.Namespace}, {"Name", p.Name}, {"UID", p.UID}} {
+		if f.value == "" {
+			return model.Endpoint{}, model.InvalidField(f.name, "", "must not be empty: Kubernetes is followed, and the pod must be known")
+		}
+	}
+	return s.pods.Endpoint(ctx, p.Namespace, p.Name, p.UID)
+}
+
+// asPod makes an endpoint that is asked for the pod's: what Kubernetes says counts,
+// not what the request does.
+func (s *server) asPod(ctx context.Context, want *model.Endpoint, p api.Pod) error {
+	if s.pods == nil {
+		return model.Errorf(model.ErrUnavailable, "this netmaster follows no Kubernetes and cannot tell what pod %s/%s is: give it the --kubeconfig that the others have", p.Namespace, p.Name)
+	}
+	e, err := s.podEndpoint(ctx, p)
+	if err != nil {
+		return err
+	}
+	if e.Key.Network != want.Key.Network {
+		return model.Errorf(model.ErrConflict, "pod %s/%s belongs to network %s now, not to %s", p.Namespace, p.Name, e.Key.Network, want.Key.Network)
+	}
+	want.Group, want.Labels, want.Namespace, want.Ports, want.Pod, want.LabelsLater = e.Group, e.Labels, e.Namespace, e.Ports, e.Pod, false
+	return nil
+}

@@ -1,0 +1,160 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// notePolicies counts a change of what policies in force are made of. The caller
+// holds mu, as of the next two.
+func (v *View) notePolicies(ch tables.Change) {
+	switch ch.Key.(type) {
+	case model.PolicyKey, model.RuleKey, model.NamespaceName, model.TenantName, tables.GlobalKey:
+		v.turnPolicies()
+	}
+}
+
+func (v *View) turnPolicies() {
+	v.policyTurn++
+	v.policies.Tell()
+}
+
+// indexPod enters which pod an endpoint is of.
+func indexPod(v *View, k model.EndpointKey) {
+	e, ok := v.endpoints[k]
+	if !ok || e.Pod.UID == "" {
+		delete(v.freshPods, k)
+		return
+	}
+	if v.podEndpoints[e.Pod.UID] != k { // as after any write of the row
+		v.podEndpoints[e.Pod.UID] = k
+	}
+	v.freshPods[k] = true
+	v.podsCame.Tell()
+}
+
+// PolicyTurn returns a number that is another one whenever policies, namespaces,
+// tenants or the settings have changed, and what is closed when they do next.
+func (v *View) PolicyTurn() (turn uint64, next <-chan struct{}) {
+	next = v.policies.Next() // before the look, which then misses none
+	return read(v, func() uint64 { return v.policyTurn }), next
+}
+
+// PodEndpoint finds the endpoint of a pod by the pod's UID.
+func (v *View) PodEndpoint(uid string) (e model.Endpoint, ok bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	k, ok := v.podEndpoints[uid]
+	return v.endpoints[k], ok
+}
+
+// PodEndpoints returns the endpoints of pods, in no sequence.
+func (v *View) PodEndpoints() []model.Endpoint {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	out := make([]model.Endpoint, 0, len(v.podEndpoints))
+	for _, k := range v.podEndpoints {
+		out = append(out, v.endpoints[k])
+	}
+	return out
+}
+
+// FreshPods returns the endpoints of pods that were written since the call before.
+func (v *View) FreshPods() []model.Endpoint {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out := make([]model.Endpoint, 0, len(v.freshPods))
+	for k := range v.freshPods {
+		out = append(out, v.endpoints[k])
+	}
+	clear(v.freshPods)
+	return out
+}
+
+// PodsCame returns what is closed when the next endpoint of a pod is written.
+func (c *Controller) PodsCame() <-chan struct{} { return c.view.podsCame.Next() }
+
+// FollowPod makes labels, named ports and group of a pod's endpoint what those of e
+// are, for the leader, who has the fence. An endpoint that is gone, or another pod's,
+// is left alone; one that is so already is not written. A group that is not there is
+// model.ErrNotFound, one on another network, or whose pool does not have the
+// endpoint's address, model.ErrConflict or model.ErrInvalid.
+func (c *Controller) FollowPod(ctx context.Context, fence store.Fence, want model.Endpoint) error {
+	cl := c.claim()
+	rev, err := c.update(ctx, fmt.Sprintf("update endpoint %q of pod %s/%s", want.Key, want.Namespace, want.Pod.Name), func(tx store.Tx) error {
+		cl.rewind()
+		fence.Require(tx)
+		row, err := tables.Endpoints.Find(tx, want.Key)
+		if err != nil || !row.Exists() || row.Value.Pod.UID != want.Pod.UID {
+			return err
+		}
+		old := row.Value
+		if SamePod(old, want) {
+			return nil
+		}
+		n, pools, err := networkForAddress(tx, old.Key.Network, want.Group)
+		if err != nil {
+			return err
+		}
+		e := old
+		e.Labels, e.Ports, e.Group = want.Labels, want.Ports, want.Group
+		if err := e.Validate(); err != nil {
+			return err
+		}
+		if e.Identity, err = c.identify(ctx, tx, cl, n, e); err != nil {
+			return err
+		}
+		if e.Group != old.Group {
+			if err := moveGroup(tx, n, pools, old, e.Group); err != nil {
+				return err
+			}
+		}
+		return tables.Endpoints.Put(tx, e)
+	})
+	cl.done(rev)
+	return err
+}
+
+// SamePod tells whether two endpoints of a pod have the labels, ports and group of one
+// another.
+func SamePod(a, b model.Endpoint) bool {
+	return a.Group == b.Group && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Ports, b.Ports)
+}
+
+// moveGroup gives an endpoint's addresses, and its place among who uses a group, to
+// another group.
+func moveGroup(tx store.Tx, n model.Network, pools map[model.GroupName]model.AddrRange, e model.Endpoint, to model.GroupName) error {
+	for _, a := range []struct {
+		field string
+		addr  netip.Addr
+	}{{"IPAddress", e.IPv4}, {"IPv6Address", e.IPv6}} {
+		if !a.addr.IsValid() {
+			continue
+		}
+		row, err := wantAddr(tx, n, pools, to, a.field, a.addr)
+		if err != nil {
+			return err
+		}
+		row.Value.Group = to
+		if err := tables.Addresses.Put(tx, row.Value); err != nil {
+			return err
+		}
+	}
+	target := func(g model.GroupName) tables.Target {
+		return tables.TargetGroup(model.GroupKey{Tenant: n.Key.Tenant, Name: g})
+	}
+	if e.Group != "" {
+		unrefer(tx, target(e.Group), "endpoint", e.Key.String())
+	}
+	if to == "" {
+		return nil
+	}
+	return tables.References.Create(tx, tables.Reference{RefKey: tables.RefKey{Target: target(to), Kind: "endpoint", From: e.Key.String()}})
+}
