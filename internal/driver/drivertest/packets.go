@@ -269,7 +269,7 @@ func craftedPackets(top Topology, sport uint16) []namedPacket {
 
 // sending is open for tests that send packets: with the interfaces of host h1 in a
 // world of a topology and a case.
-func sending(t *testing.T, h Harness, top Topology, c Case) (*bench, *World) {
+func sending(t testing.TB, h Harness, top Topology, c Case) (*bench, *World) {
 	t.Helper()
 	if h.Send == nil {
 		t.Skip("the harness has no Send")

@@ -26,6 +26,7 @@ type randomServices struct {
 	t       *testing.T
 	r       *rand.Rand
 	strange *rand.Rand // which packets are odd
+	stays   bool       // the driver is not restarted
 	seed    uint64
 	world   uint64 // its number
 	top     Topology
@@ -86,14 +87,9 @@ func testRandomServices(t *testing.T, h Harness) {
 	served, reached := 0, 0
 	sctp := b.servesSCTP(t, w)
 	for i := range n {
-		if err := w.Switch(Case{}); err != nil {
-			t.Fatal(err)
-		}
-		b.apply(t, emptyPicture(1)) // no connection of the world before
-		x := &randomServices{
-			bench: b, t: t, r: rand.New(rand.NewPCG(seed, uint64(i))), strange: rand.New(rand.NewPCG(seed, 1<<32|uint64(i))), seed: seed, world: uint64(i), top: top, w: w, sctp: sctp, plain: h.Differs[Tracked] != "",
-			gone: map[model.EndpointKey]bool{}, parted: map[model.TenantName]bool{}, sport: &sport,
-		}
+		x := newRandomServices(t, b, top, w)
+		x.r, x.strange = rand.New(rand.NewPCG(seed, uint64(i))), rand.New(rand.NewPCG(seed, 1<<32|uint64(i)))
+		x.seed, x.world, x.sctp, x.sport = seed, uint64(i), sctp, &sport
 		a, z := x.run()
 		served, reached = served+a, reached+z
 		x.leave()
@@ -103,8 +99,20 @@ func testRandomServices(t *testing.T, h Harness) {
 	}
 }
 
+// newRandomServices begins a world, with no connection of the one before.
+func newRandomServices(t *testing.T, b *bench, top Topology, w *World) *randomServices {
+	t.Helper()
+	if err := w.Switch(Case{}); err != nil {
+		t.Fatal(err)
+	}
+	b.apply(t, emptyPicture(1))
+	return &randomServices{
+		bench: b, t: t, top: top, w: w, plain: b.Differs[Tracked] != "", gone: map[model.EndpointKey]bool{}, parted: map[model.TenantName]bool{},
+	}
+}
+
 // servesSCTP tells whether the driver takes ports of SCTP.
-func (b *bench) servesSCTP(t *testing.T, w *World) bool {
+func (b *bench) servesSCTP(t testing.TB, w *World) bool {
 	t.Helper()
 	pic := w.Pictures["h1"]
 	n := w.Topology.Networks[0]
@@ -121,7 +129,7 @@ func (b *bench) servesSCTP(t *testing.T, w *World) bool {
 // came through.
 func (x *randomServices) run() (sent, through int) {
 	x.begin()
-	rounds, packets := 6, 20
+	const rounds, packets = 6, 20
 	for range rounds {
 		for range 1 + x.r.IntN(3) {
 			x.change()
@@ -326,6 +334,9 @@ func (x *randomServices) change() {
 	case 14:
 		x.partOrJoin(x.top.Tenants[r.IntN(len(x.top.Tenants))])
 	case 15:
+		if x.stays {
+			return
+		}
 		x.note("the driver starts anew")
 		x.restart(x.t)
 	}

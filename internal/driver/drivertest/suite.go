@@ -122,7 +122,7 @@ type bench struct {
 	ref *oracle.Driver
 }
 
-func open(t *testing.T, h Harness) *bench {
+func open(t testing.TB, h Harness) *bench {
 	t.Helper()
 	b := &bench{Harness: h, drv: h.Open(t), ref: oracle.New()}
 	t.Cleanup(func() { b.close(t) })

@@ -26,7 +26,6 @@ func TestAffinitySpreads(t *testing.T) {
 	defer drv.Close()
 	_, pic, vips, _ := r.served(t)
 	pic.Private = desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
-	far, _ := pic.Services.Get(model.ServiceKey{Tenant: "t", Name: "far"})
 	rnd := rand.New(rand.NewPCG(13, 4))
 	random := map[netip.Addr]bool{}
 	for len(random) < draws {
@@ -54,18 +53,7 @@ func TestAffinitySpreads(t *testing.T) {
 		{"ports of one client", one, 0, 10},
 	} {
 		what := fmt.Sprintf("%s, %d backends", x.name, x.backends)
-		s := *far
-		s.Key.Name, s.Exposed, s.Affinity = what, true, x.affinity
-		s.Backends = desired.Map[model.EndpointKey, *desired.Backend]{}
-		with := pic
-		with.Services = with.Services.Delete(far.Key)
-		for i := range x.backends {
-			mac, ip := model.MAC{2, 0, 0, 0, 7, byte(i)}, netip.AddrFrom4([4]byte{10, 7, 9, byte(i + 1)})
-			key := model.EndpointKey{Network: model.NetworkKey{Tenant: "t", Name: "n"}, ID: model.EndpointID(fmt.Sprint("b", i))}
-			with.Remotes = with.Remotes.Set(desired.RemoteKey{Network: s.Network, MAC: mac}, &desired.Remote{Network: s.Network, MAC: mac, IPv4: ip, Identity: 300, VTEP: vtep2})
-			s.Backends = s.Backends.Set(key, &desired.Backend{Network: s.Network, IPv4: ip, Identity: 300, VTEP: vtep2})
-		}
-		with.Services = with.Services.Set(s.Key, &s)
+		with, s := exposedTo(pic, what, x.affinity, x.backends)
 		if rep, err := drv.Apply(t.Context(), with); err != nil || drivertest.Failed(rep) != nil {
 			t.Fatal(err, drivertest.Failed(rep))
 		}
@@ -77,10 +65,7 @@ func TestAffinitySpreads(t *testing.T) {
 		var frames [][]byte
 		for n := range rounds {
 			for i, client := range x.clients {
-				frames = append(frames, drivertest.Frame(oracle.Packet{
-					SrcMAC: model.MAC{2, 9, 9, 9, 9, 9}, DstMAC: desired.RouterMAC, Src: client, Dst: vips[0], Proto: model.ProtoUDP,
-					SrcPort: uint16(20000 + i + n*draws), DstPort: 53,
-				}))
+				frames = append(frames, asksOutside(client, vips[0], uint16(20000+i+n*draws)))
 			}
 		}
 		for i, ret := range r.fromHost(t, frames...) {
@@ -124,6 +109,31 @@ func TestAffinitySpreads(t *testing.T) {
 			t.Errorf("%s: chi-square %.1f, more than %.1f", what, chi, limit)
 		}
 	}
+}
+
+// exposedTo is the picture served with its service of another host's container in
+// another name, exposed, and so many backends of that host.
+func exposedTo(pic desired.Host, name string, affinity time.Duration, backends int) (desired.Host, desired.Service) {
+	far, _ := pic.Services.Get(model.ServiceKey{Tenant: "t", Name: "far"})
+	s := *far
+	s.Key.Name, s.Exposed, s.Affinity = name, true, affinity
+	s.Backends = desired.Map[model.EndpointKey, *desired.Backend]{}
+	pic.Services = pic.Services.Delete(far.Key)
+	for i := range backends {
+		mac, ip := model.MAC{2, 0, 0, 0, 7, byte(i)}, netip.AddrFrom4([4]byte{10, 7, 9, byte(i + 1)})
+		key := model.EndpointKey{Network: model.NetworkKey{Tenant: "t", Name: "n"}, ID: model.EndpointID(fmt.Sprint("b", i))}
+		pic.Remotes = pic.Remotes.Set(desired.RemoteKey{Network: s.Network, MAC: mac}, &desired.Remote{Network: s.Network, MAC: mac, IPv4: ip, Identity: 300, VTEP: vtep2})
+		s.Backends = s.Backends.Set(key, &desired.Backend{Network: s.Network, IPv4: ip, Identity: 300, VTEP: vtep2})
+	}
+	pic.Services = pic.Services.Set(s.Key, &s)
+	return pic, s
+}
+
+// asksOutside is a client's packet to a service as the host's stack sends it on.
+func asksOutside(client, vip netip.Addr, port uint16) []byte {
+	return drivertest.Frame(oracle.Packet{
+		SrcMAC: model.MAC{2, 9, 9, 9, 9, 9}, DstMAC: desired.RouterMAC, Src: client, Dst: vip, Proto: model.ProtoUDP, SrcPort: port, DstPort: 53,
+	})
 }
 
 // fromHost runs the program on the host's side on frames as the host's stack would

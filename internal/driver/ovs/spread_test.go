@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -31,21 +30,11 @@ func TestAffinitySpreads(t *testing.T) {
 	clients := *spreadClients
 	r := newRig(t)
 	n := &desired.Network{ID: 7, Key: model.NetworkKey{Tenant: "t", Name: "n"}, Encap: model.EncapVXLAN, Tag: 700, Subnet: netip.MustParsePrefix("10.9.0.0/24")}
-	h := desired.Host{Name: "h1", VTEP: vtep1, ArpMode: model.ArpProxy, Private: desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))}
-	h.Networks, h.Tunnels = h.Networks.Set(n.ID, n), h.Tunnels.Set(vtep2, "h2")
-	s := &desired.Service{
-		Key: model.ServiceKey{Tenant: "t", Name: "shop"}, Network: n.ID, IPv4: netip.MustParseAddr("10.9.0.200"), Exposed: true, Affinity: time.Hour,
-		Ports: []desired.ServicePort{{Protocol: model.ProtoUDP, Port: 53, Backend: 8053}},
-	}
+	h, s := exposed(n, behind)
 	name := map[netip.Addr]model.EndpointKey{}
-	for i := range behind {
-		mac, ip := model.MAC{2, 2, 10, 9, 0, byte(i + 1)}, netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)})
-		key := model.EndpointKey{Network: n.Key, ID: model.EndpointID(fmt.Sprint("b", i))}
-		name[ip] = key
-		h.Remotes = h.Remotes.Set(desired.RemoteKey{Network: n.ID, MAC: mac}, &desired.Remote{Network: n.ID, MAC: mac, IPv4: ip, Identity: 300, VTEP: vtep2})
-		s.Backends = s.Backends.Set(key, &desired.Backend{Network: n.ID, IPv4: ip, Identity: 300, VTEP: vtep2})
+	for key, b := range s.Backends.All() {
+		name[b.IPv4] = key
 	}
-	h.Services = h.Services.Set(s.Key, s)
 	d := r.open(t)
 	defer d.Close()
 	if rep, err := d.Apply(t.Context(), h); err != nil || drivertest.Failed(rep) != nil {
