@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -117,7 +118,7 @@ func TestAffinityIsBounded(t *testing.T) {
 			t.Fatalf("client %d is remembered: %v, of %d", i, is, len(known))
 		}
 	}
-	some := append(all[:beyond:beyond], all[desired.MaxAffine:]...) // half of them are remembered
+	some := slices.Concat(all[:beyond], all[desired.MaxAffine:]) // half of them are remembered
 	for a, id := range c.ask(some...) {
 		if id != first[a] {
 			t.Errorf("%s asked %s first, then %s", a, first[a], id)

@@ -45,7 +45,7 @@ func TestAffinityIsBounded(t *testing.T) {
 		taken += 2 // the translation and what is behind it
 		eventually(t, "the switch has taken it", func() bool {
 			is, err := d.conntrack(t.Context())
-			return err == nil && uint64(is.Entries) >= taken
+			return err == nil && is.Entries >= taken
 		})
 	}
 	learned := func() (flows []string) {
