@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/attach/plumb"
@@ -184,6 +185,11 @@ func TestSweepAndAdopt(t *testing.T) {
 	if err := os.RemoveAll(attachment.JournalDir(b.cfg.StateDir)); err != nil {
 		t.Fatal(err)
 	}
+	b.put(func(tx store.Tx) error { // a pod's
+		e := b.endpoints()[0]
+		e.Namespace, e.Pod = "shop", model.Pod{Name: "one", UID: "u1"}
+		return tables.Endpoints.Put(tx, e)
+	})
 	b.fake = b.fake.Restart()
 	b.start()
 	b.ready()
@@ -219,6 +225,12 @@ func TestSweepAndAdopt(t *testing.T) {
 		}
 		return nil
 	})
+	b.master.mu.Lock()
+	again := b.master.created[string(before[0].Key.ID)].ConfigEP.Pod
+	b.master.mu.Unlock()
+	if again == nil || *again != (api.Pod{Namespace: "shop", Name: "one", UID: "u1"}) { // policies of Kubernetes would select it no more
+		t.Errorf("it is put back as pod %v", again)
+	}
 	if err := b.client().Detach(t.Context(), attach.DetachRequest{Key: attach.Key{Container: "c1", IfName: "eth0"}}); err != nil {
 		t.Fatal(err)
 	}

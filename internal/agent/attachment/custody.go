@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
+	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -145,6 +146,9 @@ func (a *Service) putBackOne(ctx context.Context, o picture.Owned) error {
 	case was != nil:
 		mac, t.v4, t.v6, t.group, e.Group = was.MAC, was.IPv4, was.IPv6, was.Group, was.Group
 		e.Request.Name, e.Request.Labels = was.Name, was.Labels
+		if was.Pod.UID != "" { // else no policy of Kubernetes would select it
+			e.Pod, e.Request.Pod = true, attach.Pod{Namespace: string(was.Namespace), Name: was.Pod.Name, UID: was.Pod.UID}
+		}
 		if mac != model.EndpointMAC(was.Key.Network, was.IPv4, was.IPv6) { // somebody had asked for it
 			e.Request.MAC = mac
 		}
