@@ -106,6 +106,44 @@ func TestServices(t *testing.T) {
 	}
 }
 
+// TestProviderOfTheSameName: an endpoint that goes and one of the same key that comes
+// with it, before anybody looks, is one provider, the new one. Which of both is looked at
+// first is chance.
+func TestProviderOfTheSameName(t *testing.T) {
+	c := New("h1")
+	remote := cluster(c, 0)
+	c.SetService(shop(1))
+	old := provides(remote(0), 1)
+	for i := range 50 {
+		c.SetEndpoint(old)
+		c.Compile(1)
+		c.DeleteEndpoint(old.Key)
+		now := provides(remote(i+1), 1)
+		now.Key = old.Key
+		c.SetEndpoint(now)
+		pic, _ := c.Compile(2)
+		s, _ := pic.Services.Get(shop(1).Key)
+		if b, there := s.Backends.Get(old.Key); !there || b.IPv4 != now.IPv4 || s.Backends.Len() != 1 {
+			t.Fatalf("round %d: the provider is %+v, want %s", i, b, now.IPv4)
+		}
+		c.DeleteEndpoint(old.Key)
+	}
+}
+
+// TestProviderOnVLAN: no tunnel leads to a provider elsewhere on a VLAN network.
+func TestProviderOnVLAN(t *testing.T) {
+	c := New("h1")
+	there := provides(cluster(c, 3)(0), 1)
+	c.SetNetwork(model.Network{Key: there.Key.Network, Encap: model.EncapVLAN, Tag: 7, ID: 7, Subnet: netip.MustParsePrefix("10.0.0.0/8")})
+	c.SetService(shop(1))
+	c.SetEndpoint(there)
+	pic, _ := c.Compile(1)
+	s, _ := pic.Services.Get(shop(1).Key)
+	if b, ok := s.Backends.Get(there.Key); !ok || b.IPv4 != there.IPv4 || b.VTEP.IsValid() {
+		t.Errorf("backend %+v, want one without a tunnel", b)
+	}
+}
+
 // TestTooManyProviders: those that are chosen among are the first, and the host
 // says so.
 func TestTooManyProviders(t *testing.T) {

@@ -386,11 +386,22 @@ func (s *services) errorsAbout(what string, client model.Endpoint, id model.Endp
 	mine := p
 	mine.Proto, mine.SrcPort, mine.DstPort, mine.TCPFlags, mine.ICMPType, mine.ICMPCode = proto, 0, 0, 0, unreachable, 4
 	mine.Inner = &oracle.Packet{Src: p.Dst, Dst: p.Src, Proto: p.Proto, SrcPort: p.DstPort, DstPort: p.SrcPort}
-	v := s.Send(s.t, mine)
-	e := s.cameTo(what+": of the client", v)
-	if q := v.Sent.Inner; e.Key.ID != id || q == nil || q.Src != sent.Dst || q.SrcPort != sent.DstPort || q.Dst != p.Src || q.DstPort != p.SrcPort {
-		s.t.Errorf("%s: of the client: %s got %+v", what, e.Key, q)
+	kinds := []uint8{3, 11}
+	if p.Src.Is6() {
+		kinds = []uint8{1, 2, 3}
 	}
+	for _, mine.ICMPType = range kinds {
+		v := s.Send(s.t, mine)
+		e := s.cameTo(what+": of the client", v)
+		if q := v.Sent.Inner; e.Key.ID != id || v.Sent.ICMPType != mine.ICMPType || q == nil || q.Src != sent.Dst || q.SrcPort != sent.DstPort || q.Dst != p.Src || q.DstPort != p.SrcPort {
+			s.t.Errorf("%s: of the client: %s got %d about %+v", what, e.Key, v.Sent.ICMPType, q)
+		}
+	}
+	if mine.Inner.Dst = s.at("solo1").IPv4; p.Src.Is6() {
+		mine.Inner.Dst = s.at("solo1").IPv6
+	}
+	s.denied(what+": about what another one got", mine)
+	mine.Inner.Dst = p.Src
 	mine.Inner.DstPort++
 	s.denied(what+": about nothing that is known", mine)
 }

@@ -48,6 +48,17 @@ func (s *services) oneOwner() {
 		direct := between(s.top, client, s.at("db2"), model.ProtoTCP, v6, one.SrcPort, 8080)
 		s.denied("the client asks the backend by the same tuple", direct)
 		s.reached("the first goes on", goOn(one), "db2")
+		last := s.ask(client, model.ProtoTCP, v6) // after the last port come those from 1024 on
+		last.SrcPort = 65535
+		s.reached("the last port", last, "db2")
+		if last.Dst = twin.IPv4; v6 {
+			last.Dst = twin.IPv6
+		}
+		v = s.Send(s.t, last)
+		s.cameTo("the last port again", v)
+		if got := v.Sent.SrcPort; got < 1024 || got == last.SrcPort {
+			s.t.Errorf("%s: the last port's place has port %d", ipText(v6), got)
+		}
 	}
 }
 
