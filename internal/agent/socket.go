@@ -128,7 +128,7 @@ func (a *Agent) legacyAdd(w http.ResponseWriter, r *http.Request) {
 	}
 	a.legacyPods.Add(1)
 	a.kick("pod of 1.x") // which tells of it
-	a.log.Warn("a pod was attached by the contivk8s of 1.x, and its labels chose nothing: this version looks at no pod's labels",
+	a.log.Warn("a pod was attached by the contivk8s of 1.x, and its labels chose nothing, and no policy of Kubernetes selects it: that one does not say which pod it is",
 		"pod", p.Namespace+"/"+p.Name, "tenant", model.DefaultTenant, "group", req.Group,
 		"remedy", "install this version's contivk8s, and name tenant, network and group in its configuration or in CNI_ARGS")
 	ans := legacyAnswer{EndpointID: res.Endpoint}
