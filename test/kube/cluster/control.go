@@ -33,7 +33,7 @@ var ErrNotBuilt = errors.New("no Kubernetes is built: set " + Program + "=$(tool
 // startTimeout bounds the start of the control plane: 4 s on an idle machine.
 const startTimeout = 2 * time.Minute
 
-// Control is an etcd and an API server.
+// Control is an etcd and an API server, and what Schedule adds to them.
 type Control struct {
 	// Kubeconfig is the path of a file by which a member of system:masters reaches
 	// the API server.
@@ -44,7 +44,9 @@ type Control struct {
 	etcdLog *os.File
 	stores  int // how many etcds there were
 	port    string
+	ca      *authority
 	server  *process
+	others  []*process // what Schedule started
 	close   func() error
 }
 
@@ -70,12 +72,10 @@ func Start(ctx context.Context, dir string) (_ *Control, err error) {
 	if c.port, err = freePort(ctx); err != nil {
 		return nil, err
 	}
-	config, err := credentials(dir, "https://127.0.0.1:"+c.port)
-	if err != nil {
+	if c.ca, err = credentials(dir); err != nil {
 		return nil, err
 	}
-	c.Kubeconfig = filepath.Join(dir, "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, c.Kubeconfig); err != nil {
+	if c.Kubeconfig, err = c.user("kubeconfig", "admin", "system:masters"); err != nil {
 		return nil, err
 	}
 	return c, c.startServer(ctx)
@@ -96,7 +96,7 @@ func (c *Control) startServer(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return c.ready(ctx)
+	return c.ready(ctx, c.server, c.port, "/readyz")
 }
 
 // startEtcd runs the etcd that netmaster embeds, inside this process: the watch cache of
@@ -122,11 +122,14 @@ func (c *Control) startEtcd(ctx context.Context) error {
 // Etcd returns the URL of the etcd, which holds Kubernetes' keys below /registry.
 func (c *Control) Etcd() string { return c.etcd.Endpoint() }
 
-// Close ends the API server, then the etcd, and returns when both have ended. It may be
-// called again.
+// Close ends what Schedule started, then the API server, then the etcd, and returns when
+// all have ended. It may be called again.
 func (c *Control) Close() error { return c.close() }
 
 func (c *Control) end() error {
+	for _, p := range c.others {
+		p.stop()
+	}
 	if c.server != nil {
 		c.server.stop()
 	}
@@ -144,29 +147,31 @@ func (c *Control) closeEtcd() error {
 	return err
 }
 
-// ready returns when the API server is, or an error at once when it has ended.
-func (c *Control) ready(ctx context.Context) error {
+// ready returns when the process p, which serves at a port of loopback, answers path
+// with success, or an error at once when it has ended.
+func (c *Control) ready(ctx context.Context, p *process, port, path string) error {
 	config, err := c.Config()
 	if err != nil {
 		return err
 	}
+	config.Host = "https://127.0.0.1:" + port
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return err
 	}
 	pause := waiting.NewRetry(waiting.BackoffConfig{Base: 10 * time.Millisecond, Max: 250 * time.Millisecond})
 	for {
-		_, last := client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		_, last := client.RESTClient().Get().AbsPath(path).DoRaw(ctx)
 		if last == nil {
 			return nil
 		}
 		select {
-		case <-c.server.done:
-			return c.server.failed(errors.New("the API server does not start"))
+		case <-p.done:
+			return p.failed(fmt.Errorf("%s does not start", p.name))
 		default:
 		}
 		if err := pause.Pause(ctx); err != nil {
-			return c.server.failed(fmt.Errorf("the API server is not ready: %w (last: %w)", err, last))
+			return p.failed(fmt.Errorf("%s is not ready: %w (last: %w)", p.name, err, last))
 		}
 	}
 }
@@ -176,18 +181,14 @@ func (c *Control) Config() (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
 }
 
-// credentials writes the API server's keys and certificates into dir and returns what
-// its administrator needs.
-func credentials(dir, server string) (*api.Config, error) {
+// credentials writes the servers' keys and certificates into dir and returns who signed
+// them.
+func credentials(dir string) (*authority, error) {
 	ca, err := newAuthority()
 	if err != nil {
 		return nil, err
 	}
-	cert, key, err := ca.serving("kube-apiserver", net.IPv4(127, 0, 0, 1))
-	if err != nil {
-		return nil, err
-	}
-	user, userKey, err := ca.client("admin", "system:masters")
+	cert, key, err := ca.serving("kubernetes", net.IPv4(127, 0, 0, 1))
 	if err != nil {
 		return nil, err
 	}
@@ -204,12 +205,23 @@ func credentials(dir, server string) (*api.Config, error) {
 			return nil, err
 		}
 	}
+	return ca, nil
+}
+
+// user writes the kubeconfig file by which a user of these groups reaches the API
+// server, and returns its path.
+func (c *Control) user(file, name string, groups ...string) (string, error) {
+	cert, key, err := c.ca.client(name, groups...)
+	if err != nil {
+		return "", err
+	}
 	config := api.NewConfig()
-	config.Clusters["test"] = &api.Cluster{Server: server, CertificateAuthorityData: ca.pem}
-	config.AuthInfos["admin"] = &api.AuthInfo{ClientCertificateData: user, ClientKeyData: userKey}
-	config.Contexts["test"] = &api.Context{Cluster: "test", AuthInfo: "admin"}
+	config.Clusters["test"] = &api.Cluster{Server: "https://127.0.0.1:" + c.port, CertificateAuthorityData: c.ca.pem}
+	config.AuthInfos[name] = &api.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
+	config.Contexts["test"] = &api.Context{Cluster: "test", AuthInfo: name}
 	config.CurrentContext = "test"
-	return config, nil
+	path := filepath.Join(c.dir, file)
+	return path, clientcmd.WriteToFile(*config, path)
 }
 
 // freePort returns a TCP port of 127.0.0.1 that nobody listens on. Somebody else may
