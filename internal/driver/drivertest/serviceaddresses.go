@@ -109,7 +109,21 @@ func (s *services) changedPorts() {
 		gone.Ports = gone.Ports[1:]
 		s.have(gone)
 		s.denied("TCP, its port has gone", goOn(tcp))
-		s.have(s.shop("db1"))
+		noAddress := s.shop("db1")
+		if v6 {
+			noAddress.IPv6 = netip.Addr{}
+		} else {
+			noAddress.IPv4 = netip.Addr{}
+		}
+		for what, less := range map[string]desired.Service{"port": gone, "address": noAddress} {
+			s.have(s.shop("db1"))
+			p := s.ask(client, model.ProtoTCP, v6)
+			s.reached("its "+what+" is there", p, "db1")
+			s.answered("its "+what+" is there", client, p, s.replyOf(p, s.at("db1")))
+			s.have(less) // no packet comes meanwhile
+			s.have(s.shop("db2"))
+			s.reached("its "+what+" has gone and is back, for another backend", goOn(p), "db2")
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // serving is what the driver knows of services beside what the maps hold.
 type serving struct {
 	of         map[model.ServiceKey]*servedService
-	numbers    map[uint64]uint32                  // by seed, of services that the maps hold and no picture has named yet
+	former     map[uint64]*servedService          // by seed, that the maps hold and no picture has named yet
 	claims     map[hostKey][]model.ServiceKey     // by virtual address, sorted: the first has it
 	exposed    map[addr][]model.ServiceKey        // by address, sorted: those that clients outside may ask for
 	networks   map[model.NetworkID]desired.Domain // as of the last picture
@@ -39,18 +39,31 @@ type servedService struct {
 // begin takes over what the maps hold.
 func (s *serving) begin(d *Driver) {
 	*s = serving{
-		of: map[model.ServiceKey]*servedService{}, numbers: map[uint64]uint32{}, claims: map[hostKey][]model.ServiceKey{},
+		of: map[model.ServiceKey]*servedService{}, former: map[uint64]*servedService{}, claims: map[hostKey][]model.ServiceKey{},
 		exposed: map[addr][]model.ServiceKey{}, networks: map[model.NetworkID]desired.Domain{}, number: s.number, generation: s.generation,
 	}
+	of := map[uint32]*servedService{} // by number
 	for n, v := range d.services.have {
-		s.numbers[v.Seed] = n
+		of[n] = &servedService{number: n, seed: v.Seed, ports: map[servicePortKey]uint32{}, index: map[uint64]uint32{}}
+		s.former[v.Seed] = of[n]
 		s.number, s.generation = max(s.number, n), max(s.generation, v.Generation)
 	}
-	for k := range d.backends.have {
+	for k, v := range d.backends.have {
 		s.number = max(s.number, k.Service)
+		if x := of[k.Service]; x != nil {
+			x.index[v.ID] = k.Index
+		}
 	}
-	for k := range d.servicePorts.have {
+	for k, v := range d.servicePorts.have {
 		s.number = max(s.number, k.Service)
+		if x := of[k.Service]; x != nil {
+			x.ports[k] = v
+		}
+	}
+	for a, n := range d.vips.have {
+		if x := of[n]; x != nil {
+			x.vips = append(x.vips, a)
+		}
 	}
 }
 
@@ -67,12 +80,13 @@ func (p *pass) beginServices() {
 
 // servicePass is what an Apply has to do once all services are written.
 type servicePass struct {
-	moved   map[hostKey]bool // virtual addresses whose owner may be another one
-	exposed map[addr]bool    // addresses that may lead clients outside elsewhere
-	left    []backendKey     // that nothing refers to any more
-	numbers map[uint32]*servedService
-	tables  map[uint32]bool // of choices
-	clients map[uint64]bool // seeds of services that are gone
+	moved    map[hostKey]bool // virtual addresses whose owner may be another one
+	exposed  map[addr]bool    // addresses that may lead clients outside elsewhere
+	left     []backendKey     // that nothing refers to any more
+	numbers  map[uint32]*servedService
+	tables   map[uint32]bool           // of choices
+	clients  map[uint64]bool           // seeds of services that are gone
+	narrowed map[uint64]*servedService // by seed, that have lost addresses or ports
 }
 
 // putServices writes the services that differ, and those of networks that do.
@@ -91,7 +105,7 @@ func (p *pass) putServices() error {
 	if len(todo) == 0 && !p.scratch {
 		return nil
 	}
-	after := &servicePass{moved: map[hostKey]bool{}, exposed: map[addr]bool{}, numbers: map[uint32]*servedService{}, tables: map[uint32]bool{}, clients: map[uint64]bool{}}
+	after := &servicePass{moved: map[hostKey]bool{}, exposed: map[addr]bool{}, numbers: map[uint32]*servedService{}, tables: map[uint32]bool{}, clients: map[uint64]bool{}, narrowed: map[uint64]*servedService{}}
 	for key := range todo {
 		s, ok := p.want.Services.Get(key)
 		var err error
@@ -141,31 +155,39 @@ func portsOf(number uint32, s *desired.Service) map[servicePortKey]uint32 {
 }
 
 // numbered is a service under the number that it has, or under a new one when its
-// ports are others.
-func (p *pass) numbered(s *desired.Service) *servedService {
-	if x := p.serving.of[s.Key]; x != nil {
-		if mapsEqual(x.ports, portsOf(x.number, s)) {
-			return x
-		}
-	} else if n, ok := p.serving.numbers[s.Seed()]; ok {
-		delete(p.serving.numbers, s.Seed())
-		x := &servedService{number: n, seed: s.Seed(), ports: map[servicePortKey]uint32{}, index: map[uint64]uint32{}}
-		for k, v := range p.servicePorts.have {
-			if k.Service == n {
-				x.ports[k] = v
-			}
-		}
-		for k, v := range p.backends.have {
-			if k.Service == n {
-				x.index[v.ID] = k.Index
-			}
-		}
-		if mapsEqual(x.ports, portsOf(n, s)) {
-			return x
-		}
+// ports are others, and as it was; nil = it is new.
+func (p *pass) numbered(s *desired.Service) (x, was *servedService) {
+	if was = p.serving.of[s.Key]; was == nil {
+		was = p.serving.former[s.Seed()]
+		delete(p.serving.former, s.Seed())
+	}
+	if was != nil && mapsEqual(was.ports, portsOf(was.number, s)) {
+		return was, was
 	}
 	p.serving.number++
-	return &servedService{number: p.serving.number, seed: s.Seed(), index: map[uint64]uint32{}}
+	return &servedService{number: p.serving.number, seed: s.Seed(), index: map[uint64]uint32{}}, was
+}
+
+// narrower tells whether translations that a service had may be none of its any more:
+// it has lost an address or a port, or a port of UDP leads elsewhere.
+func narrower(was, x *servedService) bool {
+	for k, v := range was.ports {
+		if !x.hasPort(k.Port, k.Proto, v) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(was.vips, func(a hostKey) bool { return !slices.Contains(x.vips, a) })
+}
+
+// hasPort tells whether connections by a port that led to one of the backends' go on.
+func (x *servedService) hasPort(port uint16, proto uint8, to uint32) bool {
+	v, ok := x.ports[servicePortKey{Service: x.number, Port: port, Proto: proto}]
+	return ok && (v == to || proto != uint8(model.ProtoUDP))
+}
+
+// has tells whether a translation that the service had is its still.
+func (x *servedService) has(t translation) bool {
+	return x.hasPort(t.Front.HiPort, t.Front.Proto, uint32(t.BackendPort)) && slices.Contains(x.vips, hostKey{t.Front.Domain, t.Front.Hi})
 }
 
 func mapsEqual(a, b map[servicePortKey]uint32) bool {
@@ -195,7 +217,12 @@ func (p *pass) putService(after *servicePass, s *desired.Service) error {
 	if s.Exposed {
 		open = vips
 	}
-	x, old := p.numbered(s), p.serving.of[s.Key]
+	x, was := p.numbered(s)
+	old := p.serving.of[s.Key]
+	if was != nil {
+		before := *was // x may be it
+		was = &before
+	}
 	if err := errors.Join(p.vips.room(vips...), p.exposed.room(ipsOf(open)...), p.services.room(x.number)); err != nil {
 		p.dropService(after, s.Key)
 		return err
@@ -228,6 +255,9 @@ func (p *pass) putService(after *servicePass, s *desired.Service) error {
 	}
 	p.expose(after, s.Key, wasOpen, open)
 	x.vips, x.open = vips, open
+	if was != nil && narrower(was, x) {
+		after.narrowed[x.seed] = x
+	}
 	p.serving.of[s.Key] = x
 	p.turnIf(vips, before)
 	return nil
@@ -338,7 +368,7 @@ func (p *pass) tellServices() error {
 
 // removeServices takes out what no packet is led to any more.
 func (p *pass) removeServices(after *servicePass) error {
-	if len(after.numbers)+len(after.tables) > 0 {
+	if len(after.numbers)+len(after.tables)+len(after.narrowed) > 0 {
 		grace() // a packet under way would find nobody where it is led to
 	}
 	for n, x := range after.numbers {
@@ -365,10 +395,10 @@ func (p *pass) removeServices(after *servicePass) error {
 		}
 	}
 	if p.scratch {
-		for seed := range p.serving.numbers { // the maps had it, and no picture names it
+		for seed := range p.serving.former { // the maps had it, and no picture names it
 			after.clients[seed] = true
 		}
-		clear(p.serving.numbers)
+		clear(p.serving.former)
 		if err := errors.Join(p.services.sweep(), p.servicePorts.sweep(), p.backends.sweep()); err != nil {
 			return err
 		}
@@ -377,17 +407,23 @@ func (p *pass) removeServices(after *servicePass) error {
 	if err := p.dropTables(after); err != nil {
 		return err
 	}
+	if len(after.clients)+len(after.narrowed) > 0 {
+		// Also what its next packet would find ended: the port may be back by then.
+		if err := p.endTranslations(func(t translation) bool {
+			x := after.narrowed[t.Seed]
+			return after.clients[t.Seed] || x != nil && !x.has(t)
+		}); err != nil {
+			return err
+		}
+	}
 	return p.forgetClients(after.clients)
 }
 
-// forgetClients takes out who stays with which backend of services that are gone, their
-// connections' translations, and what is counted of them. No packet is led there any more.
+// forgetClients takes out who stays with which backend of services that are gone, and
+// what is counted of them. No packet is led there any more.
 func (p *pass) forgetClients(gone map[uint64]bool) error {
 	if len(gone) == 0 {
 		return nil
-	}
-	if err := p.endTranslations(func(t translation) bool { return gone[t.Seed] }); err != nil {
-		return err
 	}
 	var left []affineKey
 	if err := eachEntry("affines", p.obj.Affines, 1, func(k affineKey, _ affine) {
