@@ -11,6 +11,9 @@ import (
 // ReservedFlag is the case of Damaged of IPv4's reserved flag.
 const ReservedFlag = "reserved flag"
 
+// CutShort is the case of Damaged of a UDP datagram of which the end is missing.
+const CutShort = "UDP cut short"
+
 // testDamaged: packets that nobody sends go nowhere, new ones and those of a
 // connection that is known, from a port, out of the tunnel and from the uplink.
 func testDamaged(t *testing.T, h Harness) {
@@ -90,7 +93,7 @@ func damaged() []damagedCase {
 		{name: "no hops left", proto: model.ProtoTCP, damage: oracle.NoHopsLeft},
 		{name: ReservedFlag, proto: model.ProtoTCP, damage: oracle.ReservedFlag, only4: true},
 		{name: "TCP cut short", proto: model.ProtoTCP, damage: oracle.CutShort},
-		{name: "UDP cut short", proto: model.ProtoUDP, damage: oracle.CutShort},
+		{name: CutShort, proto: model.ProtoUDP, damage: oracle.CutShort},
 		tcp("no flags", 0),
 		tcp("SYN and FIN", oracle.FlagSYN|oracle.FlagFIN),
 		tcp("SYN and RST", oracle.FlagSYN|oracle.FlagRST),

@@ -21,7 +21,9 @@ func (x *randomServices) odd(p oracle.Packet) oracle.Packet {
 	})
 	later := p.Frag != nil && p.Frag.Offset > 0
 	if p.Proto == model.ProtoSCTP || !p.Proto.HasPorts() || later || len(all) == 0 {
-		p.Damage = one(x.strange, oracle.CutShort, oracle.NoHopsLeft) // what IP's header says
+		if p.Damage = oracle.NoHopsLeft; x.Differs[CutShort] == "" && x.strange.IntN(2) == 0 {
+			p.Damage = oracle.CutShort // what IP's header says
+		}
 		return p
 	}
 	d := all[x.strange.IntN(len(all))]
