@@ -131,7 +131,7 @@ func servicesOutside(t *testing.T, driver string) {
 			t.Fatalf("a service at netmaster's address: problems %q", s.Problems)
 		}
 	}
-	if out, err := away.Run(t.Context(), "ip", "route", "get", "10.251.0.2"); err != nil || !strings.Contains(string(out), "ctl0") {
+	if out, err := away.Run(t.Context(), "ip", "route", "get", "10.251.0.2"); err != nil || !strings.Contains(out, "ctl0") {
 		t.Errorf("netmaster is led to as if it were a service: %v %s", err, out)
 	}
 }
