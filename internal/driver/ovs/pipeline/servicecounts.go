@@ -70,7 +70,8 @@ func noteBackend(v6 bool) of.Action {
 // counted adds the flows that count what goes to the backends of a virtual address and
 // comes back: in Begun connections when policy has let them through, which are those
 // without a mark, in Counted packets, as they leave. Fragments but the first show no
-// port, and are not counted.
+// port, and are not counted; in user space the first one on its way to a backend is not
+// either (services.md).
 func (s Service) counted(l *list, vip netip.Addr) {
 	eth, _, dst := ethOf(vip.Is6())
 	front := of.CtNwDst
