@@ -3,6 +3,7 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -161,7 +162,7 @@ func (p *pass) numbered(s *desired.Service) (x, was *servedService) {
 		was = p.serving.former[s.Seed()]
 		delete(p.serving.former, s.Seed())
 	}
-	if was != nil && mapsEqual(was.ports, portsOf(was.number, s)) {
+	if was != nil && maps.Equal(was.ports, portsOf(was.number, s)) {
 		return was, was
 	}
 	p.serving.number++
@@ -169,14 +170,15 @@ func (p *pass) numbered(s *desired.Service) (x, was *servedService) {
 }
 
 // narrower tells whether translations that a service had may be none of its any more:
-// it has lost an address or a port, or a port of UDP leads elsewhere.
-func narrower(was, x *servedService) bool {
+// it has lost an address or a port, or a port of UDP leads elsewhere. vips are those
+// that it gets.
+func narrower(was, x *servedService, vips []hostKey) bool {
 	for k, v := range was.ports {
 		if !x.hasPort(k.Port, k.Proto, v) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(was.vips, func(a hostKey) bool { return !slices.Contains(x.vips, a) })
+	return slices.ContainsFunc(was.vips, func(a hostKey) bool { return !slices.Contains(vips, a) })
 }
 
 // hasPort tells whether connections by a port that led to one of the backends' go on.
@@ -188,18 +190,6 @@ func (x *servedService) hasPort(port uint16, proto uint8, to uint32) bool {
 // has tells whether a translation that the service had is its still.
 func (x *servedService) has(t translation) bool {
 	return x.hasPort(t.Front.HiPort, t.Front.Proto, uint32(t.BackendPort)) && slices.Contains(x.vips, hostKey{t.Front.Domain, t.Front.Hi})
-}
-
-func mapsEqual(a, b map[servicePortKey]uint32) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k, v := range a {
-		if w, ok := b[k]; !ok || v != w {
-			return false
-		}
-	}
-	return true
 }
 
 // putService writes what differs of a service. Until its virtual addresses lead there
@@ -219,10 +209,6 @@ func (p *pass) putService(after *servicePass, s *desired.Service) error {
 	}
 	x, was := p.numbered(s)
 	old := p.serving.of[s.Key]
-	if was != nil {
-		before := *was // x may be it
-		was = &before
-	}
 	if err := errors.Join(p.vips.room(vips...), p.exposed.room(ipsOf(open)...), p.services.room(x.number)); err != nil {
 		p.dropService(after, s.Key)
 		return err
@@ -254,10 +240,10 @@ func (p *pass) putService(after *servicePass, s *desired.Service) error {
 		wasOpen = old.open
 	}
 	p.expose(after, s.Key, wasOpen, open)
-	x.vips, x.open = vips, open
-	if was != nil && narrower(was, x) {
+	if was != nil && narrower(was, x, vips) { // was may be x
 		after.narrowed[x.seed] = x
 	}
+	x.vips, x.open = vips, open
 	p.serving.of[s.Key] = x
 	p.turnIf(vips, before)
 	return nil
