@@ -40,6 +40,8 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 		return c.enterEndpointLocked(m, k, ch)
 	case tables.IdentityKey:
 		enter(ch, nil, k, c.comp.SetIdentity, func(k tables.IdentityKey) { c.comp.DeleteIdentity(k.Tenant, k.ID) })
+	case model.ClusterServiceKey, model.ServiceSliceKey, model.NodeName, tables.ServiceRangesKey:
+		return irrelevant // nothing is compiled from them yet
 	case model.ServiceKey:
 		enter(ch, nil, k, c.comp.SetService, c.comp.DeleteService)
 	case model.NamespaceName:

@@ -121,6 +121,11 @@ func chosen(t *testing.T) []sample {
 		row(t, HostClaims, HostClaim{Host: "h1", Installation: "i"}),
 		row(t, Plans, Plan{Subnets: map[string]model.NetworkKey{"10.1.0.0/16": net}}),
 		row(t, Endpoints, model.Endpoint{Key: model.EndpointKey{Network: net, ID: "*"}}),
+		row(t, ClusterServices, model.ClusterService{Key: model.ClusterServiceKey{Namespace: "ns", Name: "s"}, Addrs: []netip.Addr{addr("10.96.0.9")}}),
+		row(t, ServiceSlices, model.ServiceSlice{Key: model.ServiceSliceKey{Namespace: "ns", Name: "s-x.y"}, Service: "s", Backends: []model.ServiceBackend{{Addr: addr("2001:db8::3")}}}),
+		row(t, ClusterNodes, model.ClusterNode{Name: "n.1", Addrs: []netip.Addr{addr("10.0.0.1")}, Zone: "z"}),
+		row(t, ServiceRanges, model.ServiceRanges{Ranges: []netip.Prefix{prefix("10.96.0.0/16")}}),
+		row(t, BalancedAddrs, Balanced{addr("203.0.113.7"), model.ClusterServiceKey{Namespace: "ns", Name: "s"}}),
 	}
 }
 

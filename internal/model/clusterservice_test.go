@@ -1,0 +1,168 @@
+package model
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func addrs(texts ...string) (out []netip.Addr) {
+	for _, t := range texts {
+		out = append(out, netip.MustParseAddr(t))
+	}
+	return out
+}
+
+func prefixes(texts ...string) (out []netip.Prefix) {
+	for _, t := range texts {
+		out = append(out, netip.MustParsePrefix(t))
+	}
+	return out
+}
+
+// refusal fails unless a value is refused for a field; "" = it is taken.
+func refusal[T Validator](t *testing.T, v T, field string) {
+	t.Helper()
+	_, err := Check(v)
+	switch {
+	case field == "" && err != nil:
+		t.Errorf("refused: %v", err)
+	case field != "" && (err == nil || !strings.HasPrefix(err.Error(), field+" ")):
+		t.Errorf("%v, want that %s is refused", err, field)
+	}
+}
+
+// TestClusterServiceBounds: what a row may say, and what not.
+func TestClusterServiceBounds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*ClusterService)
+		field  string
+	}{
+		"whole":              {func(*ClusterService) {}, ""},
+		"nothing":            {func(s *ClusterService) { *s = ClusterService{Key: s.Key} }, ""},
+		"namespace":          {func(s *ClusterService) { s.Key.Namespace = "A" }, "namespace"},
+		"name with a dot":    {func(s *ClusterService) { s.Key.Name = "a.b" }, "service"},
+		"IPv6 first":         {func(s *ClusterService) { s.Addrs = addrs("2001:db8::1", "10.96.0.1") }, "addrs"},
+		"IPv6 alone":         {func(s *ClusterService) { s.Addrs = addrs("2001:db8::1") }, ""},
+		"two of one family":  {func(s *ClusterService) { s.Addrs = addrs("10.96.0.1", "10.96.0.2") }, "addrs"},
+		"multicast":          {func(s *ClusterService) { s.Addrs = addrs("224.0.0.1") }, "addrs"},
+		"mapped":             {func(s *ClusterService) { s.External = addrs("::ffff:10.0.0.1") }, "external"},
+		"loopback":           {func(s *ClusterService) { s.External = addrs("127.0.0.1") }, "external"},
+		"broadcast":          {func(s *ClusterService) { s.External = addrs("255.255.255.255") }, "external"},
+		"with a zone":        {func(s *ClusterService) { s.Balanced = addrs("2001:db8::1%eth0") }, "balanced"},
+		"not sorted":         {func(s *ClusterService) { s.Balanced = addrs("10.0.0.2", "10.0.0.1") }, "balanced"},
+		"twice":              {func(s *ClusterService) { s.External = addrs("10.0.0.2", "10.0.0.2") }, "external"},
+		"bits of a host":     {func(s *ClusterService) { s.Sources = []netip.Prefix{netip.PrefixFrom(addrs("10.0.0.1")[0], 8)} }, "sources"},
+		"sources not sorted": {func(s *ClusterService) { s.Sources = prefixes("10.2.0.0/16", "10.1.0.0/16") }, "sources"},
+		"near":               {func(s *ClusterService) { s.Near = "moon" }, "near"},
+		"affinity":           {func(s *ClusterService) { s.Affinity = 24*60*60 + 1 }, "affinity"},
+		"affinity of a day":  {func(s *ClusterService) { s.Affinity = 24 * 60 * 60 }, ""},
+		"affinity below 0":   {func(s *ClusterService) { s.Affinity = -1 }, "affinity"},
+		"port 0":             {func(s *ClusterService) { s.Ports = []ClusterPort{{Protocol: ProtoTCP}} }, "ports"},
+		"icmp":               {func(s *ClusterService) { s.Ports = []ClusterPort{{Protocol: ProtoICMP, Port: 1}} }, "ports"},
+		"port twice":         {func(s *ClusterService) { s.Ports = append(s.Ports[:1:1], s.Ports[0]) }, "ports"},
+		"port's name":        {func(s *ClusterService) { s.Ports = []ClusterPort{{Name: "A", Protocol: ProtoTCP, Port: 1}} }, "ports"},
+		"too many ports":     {func(s *ClusterService) { s.Ports = make([]ClusterPort, MaxClusterPorts+1) }, "ports"},
+		"too many addresses": {func(s *ClusterService) { s.Balanced = make([]netip.Addr, MaxBalancedAddrs+1) }, "balanced"},
+		"too many clients":   {func(s *ClusterService) { s.Sources = make([]netip.Prefix, MaxBalancedPrefixes+1) }, "sources"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := ClusterService{
+				Key: ClusterServiceKey{"ns", "web"}, Addrs: addrs("10.96.0.1", "2001:db8::1"), Balanced: addrs("10.0.0.1", "10.0.0.2"),
+				External: addrs("10.0.0.3"), Sources: prefixes("10.1.0.0/16", "2001:db8::/32"), Near: NearZone, Affinity: 5, HealthPort: 30000,
+				Ports: []ClusterPort{{Name: "http", Protocol: ProtoTCP, Port: 80, Node: 30080}, {Name: "dns", Protocol: ProtoUDP, Port: 53}},
+			}
+			same := s
+			tc.change(&s)
+			refusal(t, s, tc.field)
+			if name != "whole" && s.Equal(same) {
+				t.Error("it is said to equal what it is not")
+			}
+		})
+	}
+}
+
+// TestServiceSliceBounds is TestClusterServiceBounds for slices.
+func TestServiceSliceBounds(t *testing.T) {
+	b := func(change func(*ServiceBackend)) func(*ServiceSlice) {
+		return func(s *ServiceSlice) { change(&s.Backends[0]) }
+	}
+	for name, tc := range map[string]struct {
+		change func(*ServiceSlice)
+		field  string
+	}{
+		"whole":             {func(*ServiceSlice) {}, ""},
+		"nobody":            {func(s *ServiceSlice) { s.Ports, s.Backends = nil, nil }, ""},
+		"namespace":         {func(s *ServiceSlice) { s.Key.Namespace = "" }, "namespace"},
+		"name":              {func(s *ServiceSlice) { s.Key.Name = "a..b" }, "slice"},
+		"service":           {func(s *ServiceSlice) { s.Service = "" }, "service"},
+		"port 0":            {func(s *ServiceSlice) { s.Ports = []SlicePort{{Protocol: ProtoTCP}} }, "ports"},
+		"port's name":       {func(s *ServiceSlice) { s.Ports = []SlicePort{{Name: "-", Protocol: ProtoTCP, Port: 1}} }, "ports"},
+		"port twice":        {func(s *ServiceSlice) { s.Ports = append(s.Ports[:1:1], s.Ports[0]) }, "ports"},
+		"address":           {b(func(b *ServiceBackend) { b.Addr = netip.Addr{} }), "backends"},
+		"not sorted":        {b(func(b *ServiceBackend) { b.Addr = addrs("10.1.0.9")[0] }), "backends"},
+		"both families":     {func(s *ServiceSlice) { s.Backends[1].Addr = addrs("2001:db8::1")[0] }, "backends"},
+		"state":             {b(func(b *ServiceBackend) { b.State = "odd" }), "state"},
+		"draining":          {b(func(b *ServiceBackend) { b.State = ServiceBackendDraining }), ""},
+		"node":              {b(func(b *ServiceBackend) { b.Node = "n n" }), "node"},
+		"node of a hint":    {b(func(b *ServiceBackend) { b.ForNodes = []NodeName{""} }), "node"},
+		"zone":              {b(func(b *ServiceBackend) { b.Zone = "z\n" }), "backends"},
+		"hints":             {b(func(b *ServiceBackend) { b.ForZones = []string{"b", "a"} }), "hints"},
+		"too many hints":    {b(func(b *ServiceBackend) { b.ForZones = make([]string, MaxHints+1) }), "hints"},
+		"too many backends": {func(s *ServiceSlice) { s.Backends = make([]ServiceBackend, MaxSliceBackends+1) }, "backends"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := func() ServiceSlice {
+				return ServiceSlice{
+					Key: ServiceSliceKey{"ns", "web-x7"}, Service: "web", Ports: []SlicePort{{"http", ProtoTCP, 8080}, {"http", ProtoUDP, 8081}},
+					Backends: []ServiceBackend{{Addr: addrs("10.1.0.2")[0], Pod: "u", Node: "n1", Zone: "z", ForZones: []string{"a", "z"}, ForNodes: []NodeName{"n1"}}, {Addr: addrs("10.1.0.3")[0]}},
+				}
+			}
+			s := of()
+			tc.change(&s)
+			refusal(t, s, tc.field)
+			if name != "whole" && s.Equal(of()) {
+				t.Error("it is said to equal what it is not")
+			}
+		})
+	}
+}
+
+// TestNodesAndRanges: nodes and the ranges of services' addresses.
+func TestNodesAndRanges(t *testing.T) {
+	n := ClusterNode{Name: "n1", Addrs: addrs("10.0.0.1", "2001:db8::1"), Zone: "z"}
+	refusal(t, n, "")
+	for _, o := range []ClusterNode{{Name: "n1", Addrs: n.Addrs}, {Name: "n2", Addrs: n.Addrs, Zone: "z"}, {Name: "n1", Zone: "z"}} {
+		if n.Equal(o) {
+			t.Errorf("%v is said to equal %v", n, o)
+		}
+	}
+	refusal(t, ClusterNode{}, "node")
+	refusal(t, ClusterNode{Name: "n1", Zone: "\x1b"}, "zone")
+	refusal(t, ClusterNode{Name: "n1", Addrs: addrs("10.0.0.2", "10.0.0.1")}, "addrs")
+	refusal(t, ClusterNode{Name: "n1", Addrs: addrs("169.254.0.1")}, "addrs")
+	r := ServiceRanges{Ranges: prefixes("10.96.0.0/16", "fd00:10:96::/112")}
+	refusal(t, r, "")
+	refusal(t, ServiceRanges{Ranges: prefixes("0.0.0.0/0")}, "ranges")
+	refusal(t, ServiceRanges{Ranges: prefixes("10.96.0.1/16")}, "ranges")
+	refusal(t, ServiceRanges{Ranges: prefixes("10.96.0.0/16", "10.96.0.0/16")}, "ranges")
+	if p, ok := r.Overlapping(prefixes("10.0.0.0/8")[0]); !ok || p != r.Ranges[0] {
+		t.Errorf("10.0.0.0/8 overlaps %v %v", p, ok)
+	}
+	if _, ok := r.Overlapping(prefixes("10.97.0.0/16")[0]); ok {
+		t.Error("10.97.0.0/16 overlaps none")
+	}
+}
+
+// TestClusterServiceKeys: what a key prints it is read as.
+func TestClusterServiceKeys(t *testing.T) {
+	k, err := ParseClusterServiceKey("ns/web")
+	if err != nil || k.String() != "ns/web" {
+		t.Errorf("%v %v", k, err)
+	}
+	for _, bad := range []string{"", "ns", "ns/", "/web", "ns/a/b", "NS/web"} {
+		if _, err := ParseClusterServiceKey(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
