@@ -174,7 +174,11 @@ func clientsOf(s driver.Stats, services desired.Map[model.ServiceKey, *desired.S
 			c.SvcStats[name] = counted
 		}
 		counted.SvcStats.add(n)
-		backend := text(addrOf(of.Backend, of.IPv6), netip.Addr{}, of.Backend)
+		var at netip.Addr // also of a provider elsewhere, which addrOf does not know
+		if b, ok := svc.Backends.Get(of.Backend); ok {
+			at = b.Addr(of.IPv6)
+		}
+		backend := text(at, addrOf(of.Backend, of.IPv6), of.Backend)
 		prov := counted.ProvStats[backend]
 		if prov == nil {
 			prov = &provCounted{ProviderIP: backend, ServiceIP: counted.ServiceIP, ServiceVrf: c.VrfName}

@@ -52,20 +52,23 @@ func TestServiceClients(t *testing.T) {
 	var services desired.Map[model.ServiceKey, *desired.Service]
 	tcp := desired.ServicePort{Protocol: model.ProtoTCP, Port: 80, Backend: 8080}
 	services = services.Set(web, &desired.Service{Key: web, IPv4: netip.MustParseAddr("10.1.0.100"), Ports: []desired.ServicePort{tcp}})
+	elsewhere := model.EndpointKey{Network: n, ID: "elsewhere"} // on another host, whose endpoints no agent has but as providers
 	services = services.Set(two, &desired.Service{
 		Key: two, IPv6: netip.MustParseAddr("fd00::100"), Ports: []desired.ServicePort{tcp, {Protocol: model.ProtoUDP, Port: 53, Backend: 53}},
+		Backends: desired.Map[model.EndpointKey, *desired.Backend]{}.Set(elsewhere, &desired.Backend{IPv4: netip.MustParseAddr("10.1.0.4"), IPv6: netip.MustParseAddr("fd00::4")}),
 	})
 	of := func(s model.ServiceKey, client, backend model.EndpointKey) driver.ServiceOf {
 		return driver.ServiceOf{Service: s, Protocol: model.ProtoTCP, Port: 80, Backend: backend, Client: client}
 	}
-	six := of(two, model.EndpointKey{}, gone)
-	six.IPv6 = true
+	six, far := of(two, model.EndpointKey{}, gone), of(two, model.EndpointKey{}, elsewhere)
+	six.IPv6, far.IPv6 = true, true
 	got, err := json.Marshal(clientsOf(driver.Stats{
 		Ports: map[string]driver.PortStats{"cv1": {Endpoint: c1, RxPackets: 9, TxBytes: 8}},
 		Services: map[driver.ServiceOf]driver.ServiceStats{
 			of(web, c1, p1):   {Connections: 1, Total: 2, PacketsIn: 3, BytesIn: 4, PacketsOut: 5, BytesOut: 6},
 			of(web, c1, gone): {Total: 1, PacketsIn: 1},
 			six:               {Total: 7},
+			far:               {Total: 8},
 			of(model.ServiceKey{Tenant: "blue", Name: "gone"}, c1, p1): {Total: 1},
 		},
 	}, services, func(k model.EndpointKey, v6 bool) netip.Addr {
@@ -77,7 +80,8 @@ func TestServiceClients(t *testing.T) {
 	want := `[{"EndpointIP":"","VrfName":"blue","PortStats":{"PacketsIn":0,"BytesIn":0,"PacketsOut":0,"BytesOut":0},` +
 		`"SvcStats":{"[fd00::100]:80/tcp":{"ServiceIP":"fd00::100","ServiceVRF":"blue","Protocol":"tcp","SvcPort":"80","ProvPort":"8080",` +
 		`"SvcStats":{"PacketsIn":0,"BytesIn":0,"PacketsOut":0,"BytesOut":0},` +
-		`"ProvStats":{"blue:n:gone":{"ProviderIP":"blue:n:gone","ServiceIP":"fd00::100","ServiceVrf":"blue","PacketsIn":0,"BytesIn":0,"PacketsOut":0,"BytesOut":0,"Connections":0,"Total":7}}}}},` +
+		`"ProvStats":{"blue:n:gone":{"ProviderIP":"blue:n:gone","ServiceIP":"fd00::100","ServiceVrf":"blue","PacketsIn":0,"BytesIn":0,"PacketsOut":0,"BytesOut":0,"Connections":0,"Total":7},` +
+		`"fd00::4":{"ProviderIP":"fd00::4","ServiceIP":"fd00::100","ServiceVrf":"blue","PacketsIn":0,"BytesIn":0,"PacketsOut":0,"BytesOut":0,"Connections":0,"Total":8}}}}},` +
 		`{"EndpointIP":"10.1.0.2","VrfName":"blue","PortStats":{"PacketsIn":9,"BytesIn":0,"PacketsOut":0,"BytesOut":8},` +
 		`"SvcStats":{"10.1.0.100":{"ServiceIP":"10.1.0.100","ServiceVRF":"blue","Protocol":"tcp","SvcPort":"80","ProvPort":"8080",` +
 		`"SvcStats":{"PacketsIn":4,"BytesIn":4,"PacketsOut":5,"BytesOut":6},` +
