@@ -41,6 +41,7 @@ type Client struct {
 	// patience is how long one replica is waited for before the next is asked too.
 	patience time.Duration
 	header   http.Header
+	token    func() string     // nil = none is shown
 	warn     func(text string) // nil = nobody is told
 }
 
@@ -55,6 +56,10 @@ func WithHTTPClient(hc *http.Client) Option { return func(c *Client) { c.http = 
 
 // WithHeader adds a header to every request.
 func WithHeader(key, value string) Option { return func(c *Client) { c.header.Add(key, value) } }
+
+// WithToken shows a token with every request, which token returns each time; nil =
+// none. Over plain http whoever reads the network reads it.
+func WithToken(token func() string) Option { return func(c *Client) { c.token = token } }
 
 // WithWarnings has warn called with each warning that an answer carries: what a
 // write set that has no effect. It must be safe for concurrent use.
@@ -266,7 +271,7 @@ func (c *Client) try(ctx context.Context, base *url.URL, method, path string, bo
 		return answer{err: fmt.Errorf("build request: %w", err)}
 	}
 	req.Header.Set("Accept", "application/json")
-	maps.Copy(req.Header, c.header)
+	c.sign(req)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -283,6 +288,14 @@ func (c *Client) try(ctx context.Context, base *url.URL, method, path string, bo
 		return answer{err: readError(resp.StatusCode, resp.Header.Get("Content-Type"), data)}
 	}
 	return answer{data: data, warnings: resp.Header.Values("Warning")}
+}
+
+// sign adds what the client shows with every request.
+func (c *Client) sign(req *http.Request) {
+	maps.Copy(req.Header, c.header)
+	if c.token != nil {
+		req.Header.Set("Authorization", "Bearer "+c.token())
+	}
 }
 
 // readError reads a refusal: JSON of a server of ours, else text.

@@ -9,19 +9,20 @@ import (
 
 // Kinds of refusals and failures. A newer server may know more.
 const (
-	KindInvalid     = "invalid"     // a value is not allowed: 400
-	KindNotFound    = "notFound"    // an object that the request names does not exist: 404
-	KindExists      = "exists"      // it exists already, with other values: 409
-	KindConflict    = "conflict"    // it contradicts what exists, cannot change, or others were faster: 409
-	KindInUse       = "inUse"       // something refers to it: 409
-	KindExhausted   = "exhausted"   // a pool, a range or a table is full: 409
-	KindUnavailable = "unavailable" // the cluster's store is away: 503
-	KindNoRoute     = "noRoute"     // no such path: 404
-	KindMethod      = "method"      // the path does not have the method: 405
-	KindTooLarge    = "tooLarge"    // the body is too large: 413
-	KindMediaType   = "mediaType"   // the body is not JSON, or compressed: 415
-	KindForbidden   = "forbidden"   // a browser's page of another origin, or a name of another host: 403
-	KindInternal    = "internal"    // a fault of the server: 500
+	KindInvalid      = "invalid"      // a value is not allowed: 400
+	KindNotFound     = "notFound"     // an object that the request names does not exist: 404
+	KindExists       = "exists"       // it exists already, with other values: 409
+	KindConflict     = "conflict"     // it contradicts what exists, cannot change, or others were faster: 409
+	KindInUse        = "inUse"        // something refers to it: 409
+	KindExhausted    = "exhausted"    // a pool, a range or a table is full: 409
+	KindUnavailable  = "unavailable"  // the cluster's store is away: 503
+	KindNoRoute      = "noRoute"      // no such path: 404
+	KindMethod       = "method"       // the path does not have the method: 405
+	KindTooLarge     = "tooLarge"     // the body is too large: 413
+	KindMediaType    = "mediaType"    // the body is not JSON, or compressed: 415
+	KindForbidden    = "forbidden"    // a browser's page of another origin, or a name of another host: 403
+	KindUnauthorized = "unauthorized" // no token, or none that the server accepts: 401
+	KindInternal     = "internal"     // a fault of the server: 500
 )
 
 // Error is an answer that is not a success. Clients that accept

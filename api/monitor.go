@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -221,7 +220,7 @@ func (c *Client) open(ctx context.Context, method, path string, body io.Reader) 
 		if err != nil {
 			return nil, fmt.Errorf("build request: %w", err)
 		}
-		maps.Copy(req.Header, c.header)
+		c.sign(req)
 		if body != nil {
 			req.Header.Set("Content-Type", MediaLines)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/token"
 )
 
 // clusterAPI answers the API's questions about the cluster.
@@ -17,6 +18,7 @@ type clusterAPI struct {
 	*member
 	ctrl       *control.Controller
 	kubernetes *kubernetes
+	token      *token.File // nil = none is asked for
 }
 
 // Health tells whether the store answers linearizably, which needs its quorum,
@@ -44,6 +46,9 @@ func (c clusterAPI) Health(ctx context.Context) api.Health {
 		err = errors.New("the store has no settings of a cluster: it is empty, or another one; look where --etcd-endpoints or --data-dir lead")
 	}
 	h.Add("settings", false, err)
+	if c.token != nil {
+		h.Add("token", true, c.token.Err()) // those read before still count
+	}
 	c.kubernetes.check(&h)
 	return h
 }

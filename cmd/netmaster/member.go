@@ -42,7 +42,8 @@ type member struct {
 	listen   []string // ip:port that this process listens on, all of them
 	lead     func(ctx context.Context, term store.Fence) error
 	agents   agents
-	client   *tls.Config // to other netmasters
+	client   *tls.Config   // to other netmasters
+	token    func() string // shown to them; nil = none
 	log      *slog.Logger
 	disk     func() string // what is wrong with the embedded store's disk, "" = nothing; nil = the store is elsewhere
 	leading  atomic.Bool
@@ -105,7 +106,7 @@ func (m *member) tellLeader(ctx context.Context) {
 }
 
 func (m *member) tellHeard(ctx context.Context, leader string, names []model.HostName) error {
-	client, err := api.NewClient(m.scheme+"://"+leader, api.WithTimeout(readyTimeout), api.WithTLS(m.client))
+	client, err := api.NewClient(m.scheme+"://"+leader, api.WithTimeout(readyTimeout), api.WithTLS(m.client), api.WithToken(m.token))
 	if err != nil {
 		return err
 	}

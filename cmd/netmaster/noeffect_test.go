@@ -30,6 +30,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"pods-choose-tenant": effecttest.By("TestChoosesTenant"),
 	"fwdmode":            effecttest.By("TestEveryFlag"),
 	"infra":              effecttest.By("TestEveryFlag"),
+	"token-file":         effecttest.By("TestToken"),
 	"allowed-hosts":      effecttest.By("TestHostHeader"),
 	"legacy-errors":      effecttest.By("TestLegacyErrors"),
 	"netmode":            effecttest.None(idleNetMode),

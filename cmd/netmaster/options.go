@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
+	"github.com/contiv/netplugin/v2/internal/token"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
@@ -44,6 +45,8 @@ type options struct {
 	fwdMode    string
 	infra      string
 	log        daemon.LogConfig
+	tokenFile  string
+	token      *token.File      // nil = everybody is let in
 	tls        transport.Config // no flag sets it yet: plain
 	givenInfra bool
 	loopback   error // why --internal-address is loopback, which nobody asked for
@@ -159,6 +162,11 @@ func newFlags(o *options) *daemon.FlagSet {
 		Name: "pods-choose-tenant", Env: envPrefix + "PODS_CHOOSE_TENANT",
 		Usage: "with --kubeconfig: in namespaces without the label io.contiv.tenant the pods' own label counts, so a namespace's policies are kept in the tenants of its pods too",
 	})
+	fs.String(&o.tokenFile, daemon.Flag{
+		Name: "token-file", Env: envPrefix + "TOKEN_FILE", Value: "file",
+		Usage: "file with a token a line: who shows none of them is refused (401), but for /healthz and /readyz; the first is shown to other netmasters; read again when it changes; empty = everybody is let in",
+		Check: notEmpty,
+	})
 	fs.Strings(&o.hosts, daemon.Flag{
 		Name: "allowed-hosts", Env: envPrefix + "ALLOWED_HOSTS", Value: "names",
 		Usage: "names with a dot by which clients may ask, comma-separated, beside addresses, names without a dot and the cluster's hosts; others are refused, since a web page could have made them lead here",
@@ -232,6 +240,10 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 		return daemon.Usagef("%s is for Kubernetes; name it with --kubeconfig", how)
 	}
 	o.givenInfra = fs.Given("infra") != ""
+	var err error
+	if o.token, err = token.Open(o.tokenFile); err != nil {
+		return daemon.Usagef("%s: %w", fs.Given("token-file"), err)
+	}
 	extHost, extPort, err := net.SplitHostPort(o.external)
 	if err != nil {
 		return daemon.Usagef("--external-address %q: must be ip:port", o.external)

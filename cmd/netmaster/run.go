@@ -88,9 +88,12 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 
 // explain tells at start what an operator should know.
 func (o *options) explain(log *slog.Logger) {
-	if host, _, err := net.SplitHostPort(o.external); err == nil && !isLoopback(host) {
-		log.Warn("the REST API has no authentication and is served beyond this host: whoever reaches it can change everything",
-			"address", o.external, "remedy", "bind it to a management network with --external-address, or put a proxy that authenticates in front")
+	for _, address := range []string{o.external, o.internal, o.agent} {
+		if host, _, err := net.SplitHostPort(address); err == nil && !isLoopback(host) && o.token == nil {
+			log.Warn("the REST API has no authentication and is served beyond this host: whoever reaches it can change everything",
+				"address", address, "remedy", "have it ask for a token with --token-file, or bind it to a management network with --external-address")
+			break
+		}
 	}
 	if o.loopback != nil {
 		log.Warn("this host has no address that others could reach, so this netmaster can be found on this host only",
@@ -247,7 +250,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 	watch := ctrl.NewHostWatch()
 	m := &member{
 		store: st, address: o.internal, services: []string{o.internal, o.agent}, scheme: transport.Scheme(o.tls.APIServer), listen: o.listening(),
-		agents: ctrl, client: o.tls.APIClient, log: log,
+		agents: ctrl, client: o.tls.APIClient, token: o.token.Source(), log: log,
 		lead: func(ctx context.Context, term store.Fence) error {
 			if swarm != nil {
 				var running sync.WaitGroup
@@ -306,9 +309,9 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 		pods = k8s.keeper
 	}
 	handler, err := apiserver.New(apiserver.Config{
-		Pods:  pods,
+		Pods: pods, Accepts: o.token.Gate(),
 		Watch: watch, Address: o.deliverTo(), Stopping: ctx.Done(),
-		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
+		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s, o.token}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"etcd-endpoints":                 effecttest.By("TestBadFlags"),
 	"consul-endpoints":               effecttest.By("TestBadFlags"),
 	"consul-token-file":              effecttest.By("TestBadFlags"),
+	"token-file":                     effecttest.By("TestToken"),
 	"cluster-store":                  effecttest.By("TestBadFlags"),
 	"netmaster":                      effecttest.By("TestMasterGone"),
 	"host":                           effecttest.By("TestEnvironment"),

@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
+	"github.com/contiv/netplugin/v2/internal/token"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
@@ -40,6 +41,7 @@ type options struct {
 	ipForward    bool
 	reachControl bool
 	netmaster    string
+	tokenFile    string
 
 	driver      string
 	ovsDB       string
@@ -68,6 +70,7 @@ type options struct {
 	flowLog     string
 	tls         transport.Config // no flag sets it yet: plain
 
+	token      *token.File // nil = none is shown
 	hostName   model.HostName
 	ctrl, vtep netip.Addr
 	fwd        model.FwdMode
@@ -137,6 +140,10 @@ func storeFlags(fs *daemon.FlagSet, o *options) {
 		Name: "netmaster", Env: envPrefix + "NETMASTER", Value: "urls",
 		Usage: "netmasters to ask, comma-separated", Default: "those registered in the store",
 		Check: checkURLs,
+	})
+	fs.String(&o.tokenFile, daemon.Flag{
+		Name: "token-file", Env: envPrefix + "TOKEN_FILE", Value: "file",
+		Usage: "file whose first line is the token that netmasters ask for, where they run with --token-file; read again when it changes; empty = none",
 	})
 }
 
@@ -298,6 +305,9 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 		if o.pvt, err = parsePvtSubnet(o.pvtSubnet); err != nil {
 			return daemon.Usagef("--private-subnet %q: %w", o.pvtSubnet, err)
 		}
+	}
+	if o.token, err = token.Open(o.tokenFile); err != nil {
+		return daemon.Usagef("%s: %w", fs.Given("token-file"), err)
 	}
 	if o.restAddress == "none" {
 		o.restAddress = ""

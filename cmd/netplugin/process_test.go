@@ -81,6 +81,12 @@ var buildAll = sync.OnceValues(func() (string, error) {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
+	return newClusterWith(t, nil)
+}
+
+// newClusterWith gives netmaster flags, and our client options.
+func newClusterWith(t *testing.T, opts []api.Option, flags ...string) *cluster {
+	t.Helper()
 	netnstest.Need(t)
 	bin, err := buildAll()
 	if err != nil {
@@ -92,9 +98,9 @@ func newCluster(t *testing.T) *cluster {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	c := &cluster{t: t, bin: bin, dir: dir}
-	c.spawn("netmaster", nil, "--data-dir", filepath.Join(dir, "etcd"), "--external-address", "127.0.0.1:9999",
-		"--internal-address", "127.0.0.1:9999")
-	if c.client, err = api.NewClient("http://127.0.0.1:9999"); err != nil {
+	c.spawn("netmaster", nil, append(flags, "--data-dir", filepath.Join(dir, "etcd"), "--external-address", "127.0.0.1:9999",
+		"--internal-address", "127.0.0.1:9999")...)
+	if c.client, err = api.NewClient("http://127.0.0.1:9999", opts...); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.client.Close)

@@ -33,6 +33,9 @@ type Config struct {
 	// TLS is how netmasters are asked and inspection is served; zero = plain.
 	TLS transport.Config
 
+	// Token is shown to netmasters; nil = none is.
+	Token func() string
+
 	// Predecessor is what another driver left on this host, nil when nothing: the
 	// first pass takes the containers over from it.
 	Predecessor driver.Predecessor

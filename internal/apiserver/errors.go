@@ -23,6 +23,7 @@ var failures = []struct {
 	kind   string
 }{
 	{model.ErrUnavailable, http.StatusServiceUnavailable, api.KindUnavailable},
+	{errUnauthorized, http.StatusUnauthorized, api.KindUnauthorized},
 	{errForbidden, http.StatusForbidden, api.KindForbidden},
 	{errNoRoute, http.StatusNotFound, api.KindNoRoute},
 	{errMethod, http.StatusMethodNotAllowed, api.KindMethod},
@@ -40,11 +41,12 @@ var failures = []struct {
 
 // Kinds of failure that only HTTP knows.
 var (
-	errNoRoute   = errors.New("no such route")
-	errMethod    = errors.New("method not allowed")
-	errTooLarge  = errors.New("body too large")
-	errMediaType = errors.New("not JSON")
-	errForbidden = errors.New("forbidden")
+	errNoRoute      = errors.New("no such route")
+	errMethod       = errors.New("method not allowed")
+	errTooLarge     = errors.New("body too large")
+	errMediaType    = errors.New("not JSON")
+	errForbidden    = errors.New("forbidden")
+	errUnauthorized = errors.New("unauthorized")
 )
 
 // failureOf returns the status code and the kind for an error.

@@ -30,6 +30,36 @@ func (s *server) guard(next http.Handler) http.Handler {
 	})
 }
 
+// authenticate lets only bearers of a token in, but to the two paths that probes
+// ask, which have none.
+func (s *server) authenticate(next http.Handler) http.Handler {
+	if s.accepts == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path := strings.TrimSuffix(r.URL.Path, "/"); r.Method == http.MethodGet && (path == "/healthz" || path == "/readyz") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			shown = ""
+		}
+		if s.accepts(shown) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		s.requests.WithLabelValues("none", methodLabel(r.Method), "401").Inc()
+		w.Header().Set("WWW-Authenticate", `Bearer realm="netmaster"`)
+		what := "asks for a token"
+		if shown != "" {
+			what = "does not accept this token"
+		}
+		s.refuse(w, r, model.Errorf(errUnauthorized, "this netmaster %s: give netctl and netplugin the file that netmaster has by --token-file, "+
+			"or send its first line in a header: Authorization: Bearer TOKEN", what))
+	})
+}
+
 // isOurName tells whether a Host header may be this server's: an address, a name
 // without a dot (nobody outside can have one made lead here), a name of a host of
 // the cluster, or one that was configured. Others may be the name of a web page

@@ -45,6 +45,8 @@ type Config struct {
 	// LegacyErrors: answer refusals to clients that send no Accept header, as those
 	// of 1.x, with status 500: they show the sentence of no other.
 	LegacyErrors bool
+	// Accepts tells whether a token lets its bearer in; nil = everybody is let in.
+	Accepts func(token string) bool
 	// Pods tells of Kubernetes' pods; nil = netmaster follows no Kubernetes.
 	Pods Pods
 }
@@ -60,11 +62,12 @@ type server struct {
 	stopping  <-chan struct{}
 	monitors  monitors
 	mux       *http.ServeMux
-	names     []string // of the collections
-	routes    []route  // in the order of their registration
-	allowed   []string // names of this server, see Config.Hosts
-	legacy    bool     // see Config.LegacyErrors
-	pods      Pods     // nil = none
+	names     []string          // of the collections
+	routes    []route           // in the order of their registration
+	allowed   []string          // names of this server, see Config.Hosts
+	legacy    bool              // see Config.LegacyErrors
+	pods      Pods              // nil = none
+	accepts   func(string) bool // nil = everybody is let in
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 }
@@ -83,7 +86,7 @@ func New(cfg Config) (http.Handler, error) {
 	s := &server{
 		control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, mode: cfg.Mode, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
 		address: cfg.Address, stopping: cfg.Stopping, monitors: monitors{byID: map[string]*monitorStream{}},
-		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods,
+		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods, accepts: cfg.Accepts,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
 		}, []string{"route", "method", "code"}),
@@ -92,7 +95,13 @@ func New(cfg Config) (http.Handler, error) {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 8),
 		}, []string{"route", "method"}),
 	}
-	for _, c := range []prometheus.Collector{s.requests, s.durations, clusterMetrics{cfg.Control, cfg.Watch, cfg.Cluster}} {
+	asks := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "contiv_netmaster_token_required", Help: "1 where only bearers of a token are let in, 0 where everybody is.",
+	})
+	if s.accepts != nil {
+		asks.Set(1)
+	}
+	for _, c := range []prometheus.Collector{s.requests, s.durations, asks, clusterMetrics{cfg.Control, cfg.Watch, cfg.Cluster}} {
 		if err := cfg.Registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -131,13 +140,13 @@ func New(cfg Config) (http.Handler, error) {
 		_, _ = w.Write(description) // the client may be gone
 	})
 	s.mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{}))
-	// There is no authentication: a web page in the browser of somebody who can
+	// There need not be authentication: a web page in the browser of somebody who can
 	// reach this server must not be able to change the cluster.
 	browsers := http.NewCrossOriginProtection()
 	browsers.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, model.Errorf(errForbidden, "a page of another origin (%s) may not change anything here", clip([]byte(r.Header.Get("Origin")))))
 	}))
-	return s.guard(browsers.Handler(s)), nil
+	return s.guard(s.authenticate(browsers.Handler(s))), nil
 }
 
 // handle registers h under a method and path, with and without trailing slash.

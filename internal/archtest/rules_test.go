@@ -22,6 +22,7 @@ var rules = []rule{
 	{pkg: "internal/reconcile", may: []string{"internal/waiting"}, why: "a generic runner that knows no networking"},
 	{pkg: "internal/durable", why: "writes bytes; contivk8s is made of it"},
 	{pkg: "internal/filelock", why: "takes locks, of whatever"},
+	{pkg: "internal/token", why: "what lets a client in knows neither client nor server"},
 	{pkg: "internal/transport", why: "which end of a connection uses which TLS knows no program"},
 	{pkg: "internal/daemon", may: []string{"internal/transport"}, why: "what surrounds any long-running program knows no program"},
 
@@ -106,7 +107,7 @@ var rules = []rule{
 	{pkg: "internal/cni/serve", may: []string{"internal/attach", "internal/cni", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
 	{pkg: "internal/mesos", may: []string{"internal/attach", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
 	{pkg: "internal/libnetwork", may: []string{"internal/attach", "internal/durable", "internal/model", "internal/waiting"}, why: "verbs become attach requests, nothing more"},
-	{pkg: "internal/cli", may: []string{"api", "internal/durable", "internal/transport"}, why: "netctl can do what any client of the REST interface can"},
+	{pkg: "internal/cli", may: []string{"api", "internal/durable", "internal/token", "internal/transport"}, why: "netctl can do what any client of the REST interface can"},
 
 	{pkg: "internal/lab", free: true, why: "simulated hosts are made of everything, concrete stores and drivers included"},
 	{pkg: "internal/lab/*", free: true, why: "what simulated hosts run beside Contiv"},
@@ -133,6 +134,7 @@ var standardOnly = map[string]string{
 	"internal/ipam":     "pure",
 	"internal/durable":  "linked into contivk8s",
 	"internal/filelock": "imported from many places",
+	"internal/token":    "linked into netctl",
 	"internal/waiting":  "imported from everywhere",
 	"internal/attach":   "linked into contivk8s, which a runtime starts for every container",
 	"internal/archtest": "has tests only",

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/token"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
@@ -59,6 +60,7 @@ type Env struct {
 type globals struct {
 	netmaster string
 	insecure  bool
+	tokenFile string
 	timeout   time.Duration // 0 = not given
 }
 
@@ -85,7 +87,7 @@ func (f *factory) client() (*api.Client, error) {
 		}
 		c, err := f.connect(g)
 		if err != nil {
-			return nil, usageErrorf("--netmaster: %v", err)
+			return nil, usageErrorf("%v", err)
 		}
 		f.made = c
 	}
@@ -97,7 +99,11 @@ func connect(g globals, opts ...api.Option) (*api.Client, error) {
 	if g.insecure {
 		opts = append(opts, api.WithInsecureTLS())
 	}
-	return api.NewClient(g.netmaster, opts...)
+	c, err := api.NewClient(g.netmaster, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("--netmaster: %w", err)
+	}
+	return c, nil
 }
 
 // Run executes one command line (args without the program's name) and returns
@@ -113,6 +119,11 @@ func Run(ctx context.Context, env Env, args []string) int {
 		if err != nil {
 			return nil, err
 		}
+		shown, err := token.Open(g.tokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("--token-file: %w", err)
+		}
+		login = append(login, api.WithToken(shown.Source()))
 		warned := map[string]bool{}
 		var mu sync.Mutex
 		return connect(g, append(login, api.WithTLS(env.TLS.APIClient), api.WithWarnings(func(text string) {
@@ -145,11 +156,12 @@ func Run(ctx context.Context, env Env, args []string) int {
 	return exitCode(err)
 }
 
-// fromEnv takes NETMASTER and INSECURE; flags read later override them.
+// fromEnv takes NETMASTER, NETMASTER_TOKEN_FILE and INSECURE; flags read later override them.
 func (g *globals) fromEnv(getenv func(string) string) (invocation, error) {
 	if v := getenv("NETMASTER"); v != "" {
 		g.netmaster = v
 	}
+	g.tokenFile = getenv("NETMASTER_TOKEN_FILE")
 	if v := getenv("INSECURE"); v != "" {
 		b, err := strconv.ParseBool(v)
 		if err != nil {
@@ -163,6 +175,7 @@ func (g *globals) fromEnv(getenv func(string) string) (invocation, error) {
 func (g *globals) bind(fs *flagSet) {
 	fs.stringVar(&g.netmaster, "netmaster", "URL", "netmaster's URL, or several separated by commas [$NETMASTER]")
 	fs.boolVar(&g.insecure, "insecure", "do not verify the server's certificate [$INSECURE]")
+	fs.stringVar(&g.tokenFile, "token-file", "FILE", "file whose first line is the token that netmaster asks for [$NETMASTER_TOKEN_FILE]")
 	fs.durationVar(&g.timeout, "timeout", "give up on a request after this time")
 	fs.lookup("timeout").def = api.DefaultTimeout.String()
 }

@@ -37,6 +37,11 @@ func startNetmaster(t *testing.T) string {
 
 func startNetmasterOn(t *testing.T, st *memory.Store) string {
 	t.Helper()
+	return startNetmasterWith(t, st, nil)
+}
+
+func startNetmasterWith(t *testing.T, st *memory.Store, accepts func(token string) bool) string {
+	t.Helper()
 	ctrl := control.New(st, control.Options{})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running errgroup.Group
@@ -44,7 +49,7 @@ func startNetmasterOn(t *testing.T, st *memory.Store) string {
 	s := httptest.NewUnstartedServer(nil)
 	handler, err := apiserver.New(apiserver.Config{
 		Control: ctrl, Cluster: alone{}, Mode: "none", Log: slog.New(slog.DiscardHandler),
-		Version: api.Version{Version: "2.1.0"}, Address: s.Listener.Addr().String(),
+		Version: api.Version{Version: "2.1.0"}, Address: s.Listener.Addr().String(), Accepts: accepts,
 	})
 	if err != nil {
 		t.Fatal(err)

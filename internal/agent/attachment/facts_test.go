@@ -51,7 +51,7 @@ func newTeller(t *testing.T) *teller {
 		_, _ = io.WriteString(w, "{}")
 	}))
 	t.Cleanup(srv.Close)
-	m, err := netmaster.New("h1", srv.URL, nil, func() error { return nil })
+	m, err := netmaster.New(netmaster.Config{Host: "h1", Fixed: srv.URL, Allowed: func() error { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,11 +17,21 @@ import (
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
+// Config is what a Client needs; Host and Allowed are required.
+type Config struct {
+	Host    model.HostName
+	Fixed   string        // base URLs, separated by commas; empty = those that Discover finds
+	TLS     *tls.Config   // of https URLs; nil = the system's authorities
+	Token   func() string // what is shown to netmasters; nil = nothing
+	Allowed func() error  // whether endpoints of this host may be created and released
+}
+
 // Client is the way to netmaster: fixed URLs, or what the registry tells.
 type Client struct {
 	host    model.HostName
-	allowed func() error // whether endpoints of this host may be created and released
-	tls     *tls.Config  // of https URLs; nil = the system's authorities
+	allowed func() error
+	tls     *tls.Config
+	token   func() string
 
 	changes waiting.Changes
 	mu      sync.Mutex
@@ -34,25 +44,23 @@ type Client struct {
 // milliseconds, and detaching must not hang on one that is not.
 const Timeout = 10 * time.Second
 
-// New returns the way from a host to the netmasters at fixed, base URLs separated by commas;
-// empty = those that Discover finds. allowed tells whether endpoints of this host
-// may be created and released.
-func New(host model.HostName, fixed string, client *tls.Config, allowed func() error) (*Client, error) {
-	m := &Client{host: host, allowed: allowed, tls: client}
-	if fixed == "" {
+// New returns the way from a host to the netmasters.
+func New(cfg Config) (*Client, error) {
+	m := &Client{host: cfg.Host, allowed: cfg.Allowed, tls: cfg.TLS, token: cfg.Token}
+	if cfg.Fixed == "" {
 		return m, nil
 	}
-	c, err := m.Dial(fixed, api.WithTimeout(Timeout))
+	c, err := m.Dial(cfg.Fixed, api.WithTimeout(Timeout))
 	if err != nil {
 		return nil, err
 	}
-	m.fixed, m.bases, m.client = true, fixed, c
+	m.fixed, m.bases, m.client = true, cfg.Fixed, c
 	return m, nil
 }
 
 // Dial makes a client of the netmasters at bases, separated by commas.
 func (m *Client) Dial(bases string, opts ...api.Option) (*api.Client, error) {
-	return api.NewClient(bases, append(opts, api.WithTLS(m.tls))...)
+	return api.NewClient(bases, append(opts, api.WithTLS(m.tls), api.WithToken(m.token))...)
 }
 
 // set takes the registry's list of base URLs, sorted.
@@ -218,6 +226,8 @@ var kinds = map[string]error{
 	api.KindInUse:       model.ErrInUse,
 	api.KindExhausted:   model.ErrExhausted,
 	api.KindUnavailable: model.ErrUnavailable,
+	// Tokens are exchanged while all runs: trying again helps.
+	api.KindUnauthorized: model.ErrUnavailable,
 }
 
 // statusKinds stand in for a kind that an older netmaster does not tell.

@@ -22,7 +22,7 @@ func TestFirstMaster(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, err := New("h1", "", nil, func() error { return nil })
+				m, err := New(Config{Host: "h1", Allowed: func() error { return nil }})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,0 +1,128 @@
+package token
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Least is how many characters a token has at least.
+const Least = 16
+
+// fresh is for how long a file is believed without a look at it.
+const fresh = time.Second
+
+// File has the tokens of a file. It is safe for concurrent use.
+type File struct {
+	path string
+	now  func() time.Time
+
+	mu     sync.Mutex
+	looked time.Time
+	text   string
+	tokens []string
+	failed error
+}
+
+// Open reads a file of tokens; an empty path is no file, and nil.
+func Open(path string) (*File, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f := &File{path: path, now: time.Now}
+	f.refresh()
+	return f, f.failed
+}
+
+// Show returns the token to show to others.
+func (f *File) Show() string { return f.current()[0] }
+
+// Source returns Show, or nil where there is no file.
+func (f *File) Source() func() string {
+	if f == nil {
+		return nil
+	}
+	return f.Show
+}
+
+// Gate returns Accepts, or nil where there is no file.
+func (f *File) Gate() func(string) bool {
+	if f == nil {
+		return nil
+	}
+	return f.Accepts
+}
+
+// Accepts tells whether what was shown is one of the tokens.
+func (f *File) Accepts(shown string) bool {
+	got := sha256.Sum256([]byte(shown)) // so that lengths tell nothing either
+	found := 0
+	for _, t := range f.current() {
+		want := sha256.Sum256([]byte(t))
+		found |= subtle.ConstantTimeCompare(got[:], want[:])
+	}
+	return found == 1
+}
+
+// Err is why the file, as it is now, is not followed; nil = it is, or there is none.
+func (f *File) Err() error {
+	if f == nil {
+		return nil
+	}
+	f.current()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failed
+}
+
+func (f *File) current() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.now().Sub(f.looked) >= fresh {
+		f.refresh()
+	}
+	return f.tokens
+}
+
+// refresh reads the file; what cannot be read leaves what there is.
+func (f *File) refresh() {
+	f.looked = f.now()
+	text, err := os.ReadFile(f.path)
+	if err == nil && f.tokens != nil && string(text) == f.text {
+		f.failed = nil
+		return
+	}
+	var tokens []string
+	if err == nil {
+		tokens, err = parse(string(text))
+	}
+	if err != nil {
+		f.failed = fmt.Errorf("tokens of %s: %w", f.path, err)
+		return
+	}
+	f.text, f.tokens, f.failed = string(text), tokens, nil
+}
+
+// parse reads a token a line; empty lines are none.
+func parse(text string) ([]string, error) {
+	var all []string
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		if len(line) < Least || strings.ContainsFunc(line, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return nil, fmt.Errorf("line %d must be one token, of at least %d letters, digits and signs without spaces, such as 'openssl rand -hex 32' makes", i+1, Least)
+		}
+		all = append(all, line)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("there is none: write one into it, such as 'openssl rand -hex 32' makes")
+	}
+	return all, nil
+}
