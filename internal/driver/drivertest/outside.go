@@ -335,6 +335,7 @@ func (s *outside) ends() {
 		s.have(both)
 		tcp, udp := s.from(clientOutside(v6), model.ProtoTCP), s.from(clientOutside(v6), model.ProtoUDP)
 		idTCP, idUDP := s.came("TCP", tcp, "db1", "db2").Key.ID, s.came("UDP", udp, "db1", "db2").Key.ID
+		s.told("TCP", tcp, s.back(tcp, s.at(idTCP))) // nobody goes on without an answer
 		s.have(s.inState(both, idTCP, desired.BackendUnhealthy))
 		s.came("TCP goes on", goOn(tcp), idTCP)
 		s.have(s.inState(both, idUDP, desired.BackendUnhealthy))
@@ -401,6 +402,10 @@ func (s *outside) errors() {
 			got := s.told(what+": of the backend", p, back)
 			if q := got.Inner; q == nil || q.Src != p.Src || q.Dst != p.Dst || q.SrcPort != p.SrcPort || q.DstPort != p.DstPort {
 				s.t.Errorf("%s: of the backend: quotes %+v, want what the client sent", what, q)
+			}
+			if why := s.Differs[ClientsErrors]; why != "" {
+				s.t.Logf("%s: %s", ClientsErrors, why)
+				continue
 			}
 			mine := p
 			mine.Proto, mine.SrcPort, mine.DstPort, mine.ICMPType, mine.ICMPCode = proto, 0, 0, unreachable, 4

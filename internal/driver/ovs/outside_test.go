@@ -9,7 +9,6 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
-	"github.com/contiv/netplugin/v2/internal/driver/ovs/ovstest"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/oracle"
 )
@@ -18,9 +17,6 @@ import (
 // machine that the host forwards for: bytes of TCP, datagrams of any size, refusals,
 // a restart of the driver, and the service's end.
 func TestServedOutside(t *testing.T) {
-	if ovstest.Kernel() {
-		t.Skip("services are not served on the kernel's datapath")
-	}
 	l, host, out := newWayOut(t)
 	defer func() { _ = l.drv.Close() }()
 	b := l.boxes[1]
@@ -91,9 +87,6 @@ func TestServedOutside(t *testing.T) {
 // a client that came by another host, by that host, also after a restart of the
 // driver, and is refused else.
 func TestAnswersWithoutWayOut(t *testing.T) {
-	if ovstest.Kernel() {
-		t.Skip("on the kernel's datapath no clients come by other hosts")
-	}
 	r := newRig(t)
 	n := &desired.Network{
 		ID: 7, Encap: model.EncapVXLAN, Tag: 700, Joined: 3,

@@ -19,7 +19,7 @@ import (
 const forHost = 4
 
 // servicesOutside tells whether the flows for these clients are there.
-func (c Config) servicesOutside() bool { return c.Pieces && c.Host != 0 }
+func (c Config) servicesOutside() bool { return c.Host != 0 }
 
 func (s Service) outside(c Config) bool { return s.Exposed && c.servicesOutside() }
 

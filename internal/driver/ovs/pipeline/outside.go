@@ -27,7 +27,7 @@ const toRouter = 0xfffe0000
 const wayAnswers = 8
 
 // clientsByTunnel tells whether the flows for clients of other hosts are there.
-func (c Config) clientsByTunnel() bool { return c.Pieces && c.Tunnel != 0 }
+func (c Config) clientsByTunnel() bool { return c.Tunnel != 0 }
 
 var (
 	isByTunnel = of.Eq(of.CtMark, byTunnel)
