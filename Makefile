@@ -63,7 +63,6 @@ test-consul: deps ## the store's tests, and whole clusters, on a Consul that is 
 	tools/test-consul.sh
 test-kube: deps ## tests with a real Kubernetes, which is built first (minutes)
 	tools/test-kube.sh
-
 fmt: ## format with gofumpt and gci
 	$(call tool,golangci-lint) fmt $(PKG)
 vulncheck: ## known vulnerabilities in what the binaries call; needs network
@@ -83,17 +82,18 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 bench-cluster bench-datapath: deps ## whole clusters; a packet's way on eBPF; rewrite bench/results; need root
 	go run ./$(subst -,/,$@) -out bench/results
 bench: bench-cluster bench-datapath ## that, and benchmarks into bench/new.txt, compared with bench/base.txt by benchstat
-	@mkdir -p bench
 	go test -run '^$$' -bench . -benchmem -count $(or $(COUNT),6) $(PKG) | tee bench/new.txt
 	@if [ -f bench/base.txt ]; then $(call tool,benchstat) bench/base.txt bench/new.txt; fi
 
-.PHONY: demo demo-docker plugin clean
+.PHONY: demo demo-docker image plugin clean
 demo: build ## three hosts, two tenants, policies, live; DRIVER=ebpf|ovs|mixed; KEEP=1 leaves it running
 	@tools/deps.sh demo $(DRIVER)
 	bin/contivlab demo $(if $(DRIVER),--driver $(DRIVER)) $(if $(KEEP),--keep)
 demo-docker: build ## two Docker engines on two hosts, names, policy, start times; KEEP=1 leaves it running
 	@tools/deps.sh
 	bin/contivlab demo-docker $(if $(KEEP),--keep)
+image: build ## bin/contiv-image.tar, an image IMAGE (docker.io/contiv/contiv:2.0) of the programs alone
+	go run ./packaging/image -bin bin -o bin/contiv-image.tar -name $(or $(IMAGE),docker.io/contiv/contiv:2.0) -time $(BUILDTIME)
 plugin: build ## bin/plugin for `docker plugin create $(PLUGIN)`
 	packaging/docker-plugin/build.sh bin bin/plugin $(PLUGIN)
 clean: ## remove what was built

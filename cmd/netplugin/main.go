@@ -36,11 +36,18 @@ func main() {
 		if done, err := daemon.ParseFlags(fs, os.Args[1:], os.LookupEnv, os.Stdout); done {
 			return err
 		}
-		if o.force && !o.uninstall {
-			return daemon.Usagef("%s has no effect without --uninstall", fs.Given("force"))
+		if err := o.checkOnce(fs); err != nil {
+			return err
+		}
+		if o.installCNI {
+			return installCNI(o, os.Stdout)
 		}
 		if o.uninstall {
-			return uninstall(ctx, o, os.Stdout)
+			err := uninstall(ctx, o, os.Stdout)
+			if err == nil && o.stay {
+				<-ctx.Done()
+			}
+			return err
 		}
 		if err := o.finish(ctx, fs); err != nil {
 			return err

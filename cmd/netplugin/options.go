@@ -65,6 +65,10 @@ type options struct {
 	debugHooks  bool
 	uninstall   bool
 	force       bool
+	stay        bool // after uninstall
+	installCNI  bool
+	cniBinDir   string // "" = not given
+	cniConfDir  string
 	debug       string
 	log         daemon.LogConfig
 	flowLog     string
@@ -107,6 +111,7 @@ func newFlags(o *options) *daemon.FlagSet {
 	dockerFlags(fs, o)
 	dnsFlags(fs, o)
 	localFlags(fs, o)
+	cniFlags(fs, o)
 	o.log.Register(fs, envPrefix)
 	return fs
 }
@@ -242,6 +247,7 @@ func localFlags(fs *daemon.FlagSet, o *options) {
 		Usage: "take everything of netplugin's off this host, and end; it must not run, and no container may be attached",
 	})
 	fs.Bool(&o.force, daemon.Flag{Name: "force", Usage: "with --uninstall: cut containers off that are still attached"})
+	fs.Bool(&o.stay, daemon.Flag{Name: "stay", Usage: "with --uninstall: wait for a signal when all is done, as a DaemonSet's pods must"})
 	fs.Bool(&o.debugHooks, daemon.Flag{
 		Name: "debug-hooks", Env: envPrefix + "DEBUG_HOOKS",
 		Usage: "serve /debug/mirror/pause and resume; for tests only",

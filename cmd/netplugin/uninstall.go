@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/agent"
+	"github.com/contiv/netplugin/v2/internal/cni/place"
 	"github.com/contiv/netplugin/v2/internal/hostnet"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -60,6 +62,15 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 		_, err := fmt.Fprintf(stdout, "removed "+format+"\n", args...)
 		_ = err // who does not read it has it done all the same
 	}
+	if o.cniConfDir != "" {
+		was, err := place.RemoveConf(o.cniConfDir)
+		if err != nil {
+			return err
+		}
+		if was {
+			say("%s", filepath.Join(o.cniConfDir, place.ConfFile))
+		}
+	}
 	n, err := host.Detach(attached)
 	errs := []error{err}
 	if n > 0 {
@@ -96,6 +107,15 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if o.cniBinDir != "" { // until now runtimes needed it to let their containers go
+		was, err := place.RemovePlugin(o.cniBinDir)
+		if err != nil {
+			return err
+		}
+		if was {
+			say("%s", filepath.Join(o.cniBinDir, place.Plugin))
+		}
 	}
 	if removed == 0 {
 		_, err = fmt.Fprintln(stdout, "nothing of netplugin's was on this host")

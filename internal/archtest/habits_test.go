@@ -25,10 +25,10 @@ func (f file) isGo() bool   { return strings.HasSuffix(f.name, ".go") }
 func (f file) isC() bool    { return strings.HasSuffix(f.name, ".c") || strings.HasSuffix(f.name, ".h") }
 func (f file) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
 
-// isMain tells whether the file is part of a program; programs live in cmd and
-// bench, and Kubernetes for tests in a module of its own.
+// isMain tells whether the file is part of a program; programs live in cmd, bench
+// and packaging, and Kubernetes for tests in a module of its own.
 func (f file) isMain() bool {
-	return (strings.HasPrefix(f.name, "cmd/") || strings.HasPrefix(f.name, "bench/") || strings.HasPrefix(f.name, "test/kube/kubernetes/")) &&
+	return (strings.HasPrefix(f.name, "cmd/") || strings.HasPrefix(f.name, "bench/") || strings.HasPrefix(f.name, "packaging/") || strings.HasPrefix(f.name, "test/kube/kubernetes/")) &&
 		regexp.MustCompile(`(?m)^package main$`).MatchString(f.text)
 }
 

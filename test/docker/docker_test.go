@@ -170,6 +170,7 @@ func TestDocker(t *testing.T) {
 		e.networksAre(all...)
 	}
 	b.countFlows()
+	b.sub("Image", image)
 	b.sub("Life", life)
 	b.sub("Outside", outside)
 	b.sub("Names", names)

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/cni/place"
+	"github.com/contiv/netplugin/v2/internal/daemon"
+)
+
+// Where container runtimes look.
+const (
+	cniBinDir  = "/opt/cni/bin"
+	cniConfDir = "/etc/cni/net.d"
+)
+
+// cniFlags are those about the files of the CNI plugin.
+func cniFlags(fs *daemon.FlagSet, o *options) {
+	fs.Bool(&o.installCNI, daemon.Flag{
+		Name:  "install-cni",
+		Usage: "put contivk8s, which lies beside netplugin, and a CNI configuration where container runtimes look, and end",
+	})
+	fs.String(&o.cniBinDir, daemon.Flag{
+		Name: "cni-bin-dir", Env: envPrefix + "CNI_BIN_DIR", Value: "directory",
+		Usage: "where --install-cni puts contivk8s; with --uninstall it is taken away from there", Default: cniBinDir + "; with --uninstall none",
+		Check: checkPath,
+	})
+	fs.String(&o.cniConfDir, daemon.Flag{
+		Name: "cni-conf-dir", Env: envPrefix + "CNI_CONF_DIR", Value: "directory",
+		Usage: "where --install-cni puts " + place.ConfFile + "; with --uninstall it is taken away from there", Default: cniConfDir + "; with --uninstall none",
+		Check: checkPath,
+	})
+}
+
+// checkOnce refuses flags of what netplugin does once without it.
+func (o *options) checkOnce(fs *daemon.FlagSet) error {
+	switch {
+	case o.force && !o.uninstall, o.stay && !o.uninstall:
+		flag := "force"
+		if o.stay {
+			flag = "stay"
+		}
+		return daemon.Usagef("%s has no effect without --uninstall", fs.Given(flag))
+	case o.installCNI && o.uninstall:
+		return daemon.Usagef("--install-cni and --uninstall are opposites; leave one out")
+	}
+	for _, flag := range []string{"cni-bin-dir", "cni-conf-dir"} {
+		if how := fs.Given(flag); how != "" && !o.installCNI && !o.uninstall {
+			return daemon.Usagef("%s has no effect without --install-cni or --uninstall", how)
+		}
+	}
+	return nil
+}
+
+// installCNI places the plugin that belongs to this program.
+func installCNI(o options, stdout io.Writer) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find contivk8s beside netplugin: %w", err)
+	}
+	c := place.Config{Program: filepath.Join(filepath.Dir(self), place.Plugin), BinDir: cniBinDir, ConfDir: cniConfDir}
+	if o.cniBinDir != "" {
+		c.BinDir = o.cniBinDir
+	}
+	if o.cniConfDir != "" {
+		c.ConfDir = o.cniConfDir
+	}
+	if o.cniSocket != attach.SocketPath {
+		c.Socket = o.cniSocket
+	}
+	if o.stateDir != attach.StateDir {
+		c.StateDir = o.stateDir
+	}
+	if err := place.Install(c); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "installed %s and %s\n", filepath.Join(c.BinDir, place.Plugin), filepath.Join(c.ConfDir, place.ConfFile))
+	return err
+}
