@@ -22,6 +22,7 @@ func (c *Compiler) Compile(revision int64) (desired.Host, []Problem) {
 		c.compileHeader()
 	}
 	c.compileTunnels()
+	c.compileNodes()
 	c.compileNetworks(before)
 	c.placeEndpoints()
 	c.compileTenants()
@@ -139,7 +140,7 @@ func (c *Compiler) putNetworkPicture(n *network, before desired.Host) (problem s
 	pic := &desired.Network{
 		ID: n.id, Key: n.key, Encap: r.Encap, Tag: r.Tag,
 		Subnet: r.Subnet, Subnet6: r.Subnet6, Gateway: r.Gateway, Gateway6: r.Gateway6,
-		Joined: c.joins(n.tenant),
+		Joined: c.joins(n.tenant), Native: r.Native && r.Encap == model.EncapVXLAN,
 	}
 	if r.Encap == model.EncapVXLAN {
 		var unknown []string

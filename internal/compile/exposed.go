@@ -19,9 +19,14 @@ func (c *Compiler) countExposing(n *network, by int) {
 		return
 	}
 	c.dirtyNetworks.add(n)
-	was := n.tenant.exposing
-	if n.tenant.exposing += by; (was == 0) != (n.tenant.exposing == 0) {
-		c.touchRouter(n.tenant)
+	c.countEverywhere(n.tenant, by)
+}
+
+// countEverywhere follows how many networks of a tenant every host has.
+func (c *Compiler) countEverywhere(t *tenant, by int) {
+	was := t.exposing
+	if t.exposing += by; (was == 0) != (t.exposing == 0) {
+		c.touchRouter(t)
 	}
 }
 

@@ -36,7 +36,10 @@ type Compiler struct {
 	netIDs    map[model.NetworkID]set[*network] // who claims a number; nearly always one
 	routerIDs map[model.RouterID]set[model.TenantName]
 	tunnels   map[netip.Addr]set[model.HostName] // whose they are
-	exposedAt map[netip.Addr]set[*service]       // who wants to be exposed there
+	nodes     map[netip.Addr]set[model.HostName] // likewise of hosts' own addresses
+
+	lacksNative bool                         // this host's data plane knows no native networks: ports there have private addresses
+	exposedAt   map[netip.Addr]set[*service] // who wants to be exposed there
 
 	subjects map[subjectKey]*subject
 	sets     map[string]*policySet       // by name
@@ -51,6 +54,7 @@ type Compiler struct {
 	dirtyGroups   set[*group]
 	dirtyTenants  set[*tenant]
 	dirtyTunnels  set[netip.Addr]
+	dirtyNodes    set[netip.Addr]
 	changed       serviceChanges
 	policyChanges
 
@@ -78,6 +82,7 @@ func New(host model.HostName) *Compiler {
 		clients:       map[model.TenantName]set[model.TenantName]{},
 		routerIDs:     map[model.RouterID]set[model.TenantName]{},
 		tunnels:       map[netip.Addr]set[model.HostName]{},
+		nodes:         map[netip.Addr]set[model.HostName]{},
 		exposedAt:     map[netip.Addr]set[*service]{},
 		dirtyHeader:   true,
 		dirtyNetworks: set[*network]{},
@@ -85,6 +90,7 @@ func New(host model.HostName) *Compiler {
 		dirtyGroups:   set[*group]{},
 		dirtyTenants:  set[*tenant]{},
 		dirtyTunnels:  set[netip.Addr]{},
+		dirtyNodes:    set[netip.Addr]{},
 		services:      map[model.ServiceKey]*service{},
 		namespaces:    map[model.NamespaceName]*model.Namespace{},
 		inNamespace:   map[model.NamespaceName]set[identityOf]{},
@@ -119,6 +125,7 @@ func (c *Compiler) SetHost(h model.Host) {
 	old := c.hosts[h.Name]
 	c.hosts[h.Name] = &h
 	c.touchTunnel(h.Name, old, &h)
+	c.touchNode(h.Name, old, &h)
 	if old == nil || old.VTEP != h.VTEP {
 		c.touchHost(h.Name)
 	}
@@ -128,6 +135,7 @@ func (c *Compiler) SetHost(h model.Host) {
 func (c *Compiler) DeleteHost(name model.HostName) {
 	if old := c.hosts[name]; old != nil {
 		c.touchTunnel(name, old, nil)
+		c.touchNode(name, old, nil)
 		delete(c.hosts, name)
 		c.touchHost(name)
 	}
@@ -184,6 +192,7 @@ func (c *Compiler) putNetwork(k model.NetworkKey, rec *model.Network) {
 		}
 		c.touchPeer(peerRef{tenant: k.Tenant, network: k.Name})
 		c.touchShared(n.tenant)
+		c.countNative(n, old, rec)
 	}
 }
 

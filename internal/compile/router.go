@@ -97,8 +97,8 @@ func (c *Compiler) routerProblem(t *tenant) string {
 func (n *network) here(host model.HostName) bool { return len(n.byHost[host]) > 0 }
 
 // present tells whether a network belongs into the picture: it has endpoints on
-// this host, or services that every host leads to, or is joined to one that has and
-// that it may have to do with.
+// this host, or services that every host leads to, or is native, or is joined to such a one
+// and may have to do with it.
 func (c *Compiler) present(n *network) bool {
-	return n.here(c.self) || n.rec != nil && (n.exposes() || c.joins(n.tenant) != 0 && (n.tenant.local > 0 || n.tenant.exposing > 0 || c.sharedHere(n)))
+	return n.here(c.self) || n.rec != nil && (n.rec.Native || n.exposes() || c.joins(n.tenant) != 0 && (n.tenant.local > 0 || n.tenant.exposing > 0 || c.sharedHere(n)))
 }

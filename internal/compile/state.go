@@ -154,7 +154,7 @@ type tenant struct {
 
 	networks set[*network]
 	local    int // endpoints on this host, on any network
-	exposing int // networks with exposed services
+	exposing int // networks with exposed services, and native ones
 
 	name            model.TenantName
 	compiledOrphans []model.Identity // sorted

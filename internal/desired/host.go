@@ -20,6 +20,10 @@ type Host struct {
 	// networks are believed to be such.
 	Tunnels Map[netip.Addr, model.HostName]
 
+	// Nodes are the addresses of the cluster's machines, this one's too, each with the
+	// tunnel endpoint of its machine: who speaks to native networks by them.
+	Nodes Map[netip.Addr, netip.Addr]
+
 	Networks   Map[model.NetworkID, *Network]
 	Ports      Map[string, *Port]           // local endpoints, by Port.IfName
 	Remotes    Map[RemoteKey, *Remote]      // endpoints on other hosts, of the networks above
@@ -33,8 +37,8 @@ type Host struct {
 	DNS DNS // for the host's name server; drivers ignore it
 }
 
-// Network is a segment that has endpoints on this host or exposed services, or is
-// joined by routing to a network that has.
+// Network is a segment that has endpoints on this host or exposed services, is native,
+// or is joined by routing to such a network.
 type Network struct {
 	ID       model.NetworkID
 	Key      model.NetworkKey
@@ -45,6 +49,7 @@ type Network struct {
 	Gateway  netip.Addr
 	Gateway6 netip.Addr
 	VTEPs    []netip.Addr   // VXLAN: other hosts with endpoints on the network, sorted; where flooding goes
+	Native   bool           // VXLAN: hosts' stacks know its endpoints by their own addresses (docs/design/native.md)
 	Joined   model.RouterID // whose networks reach each other: its tenant's router; 0 = it is routed to none
 }
 

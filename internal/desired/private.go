@@ -25,6 +25,11 @@ type Private struct {
 // HostInterface is the host's interface to its containers.
 const HostInterface = "contivh0"
 
+// OwnMark is the mark of packets that sockets of the host send by HostInterface, as
+// they are: not forwarded, nor translated. Data planes ask no policy of the host's own
+// containers about them on native networks.
+const OwnMark = 0xc0ffee77
+
 var (
 	// RouterMAC is the virtual router's address on every network of every host.
 	RouterMAC = model.MAC{0x02, 0x01, 0, 0, 0, 1}

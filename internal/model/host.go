@@ -15,6 +15,7 @@ type Host struct {
 	Name    HostName   `json:"name"`
 	Control netip.Addr `json:"control"`
 	VTEP    netip.Addr `json:"vtep"`
+	IPv6    netip.Addr `json:"ipv6,omitzero"` // that its own stack has towards others; zero = none
 	Driver  string     `json:"driver,omitempty"`
 	// Installation is the UUID of the agent's state directory, which owns the host's name.
 	Installation string `json:"installation,omitempty"`

@@ -70,6 +70,7 @@ type Network struct {
 	Subnet6   netip.Prefix `json:"subnet6,omitzero"`
 	Gateway6  netip.Addr   `json:"gateway6,omitzero"`
 	CfgdTag   string       `json:"cfgdTag,omitempty"`
+	Native    bool         `json:"native,omitempty"`    // hosts' stacks know its endpoints by their own addresses
 	RawSubnet string       `json:"rawSubnet,omitempty"` // the subnet as the user wrote it, echoed by the API
 
 	RawSubnet6 string   `json:"rawSubnet6,omitempty"` // likewise ipv6Subnet

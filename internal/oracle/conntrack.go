@@ -37,6 +37,7 @@ type judged struct {
 	network model.NetworkID // its source's, or where it was seen
 	to      string          // for this local port as its destination; "" = for none
 	by      netip.Addr      // the host that its client, outside, came by at last; zero = by none
+	own     bool            // its client is a socket of this host
 }
 
 // conntrack is one host's connection table: the original direction of every

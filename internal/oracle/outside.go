@@ -35,6 +35,9 @@ func (t *tables) isOutside(n *desired.Network, a netip.Addr) bool {
 		slices.ContainsFunc(desired.Nowhere, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return false
 	}
+	if n.Native && t.nativeAt(a) != nil {
+		return false
+	}
 	if t.private != nil && (t.private.Subnet.Contains(a) || t.private.Subnet6.Contains(a)) {
 		return false
 	}
@@ -72,7 +75,7 @@ func (k *kernel) fromRouter(from origin, p *Packet, vtep netip.Addr) Verdict {
 	if p.DstMAC == desired.RouterMAC {
 		return k.backToHost(from, p, vtep)
 	}
-	if !t.isOutside(from.net, p.Src) {
+	if !t.isOutside(from.net, p.Src) || from.net.Native && !t.byItsNode(p.Src, vtep) {
 		return dropped(driver.DropSpoof)
 	}
 	to := t.onNetwork(from.net, p.Dst)
@@ -93,6 +96,9 @@ func (k *kernel) backToHost(from origin, p *Packet, vtep netip.Addr) Verdict {
 		return dropped(driver.DropUnknownSource)
 	}
 	tr := k.translationBack(from.net, p)
+	if from.net.Native && tr == nil {
+		return k.backToStack(from, p)
+	}
 	switch {
 	case p.damaged() || tr != nil && request(p):
 		return dropped(driver.DropInvalid)

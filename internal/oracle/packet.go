@@ -19,6 +19,7 @@ type Packet struct {
 	Uplink  bool            // came from the physical network
 	VLAN    uint32          // with this tag
 	Host    bool            // sent by the host's own stack on Private.Interface
+	Own     bool            // ... by a socket of the host, untranslated, and not forwarded
 
 	SrcMAC, DstMAC model.MAC
 	ARP            *ARP

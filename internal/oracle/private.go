@@ -17,7 +17,7 @@ func (t *tables) routerAnswers(from origin, p *Packet) bool {
 	if from.port == nil || !asks(p) {
 		return false
 	}
-	joined := from.net.Joined != 0
+	joined := from.net.Joined != 0 || t.private != nil && from.net.Native
 	if p.ARP != nil {
 		router := from.net.Router()
 		return (joined || t.private != nil && from.port.Private.IsValid()) && router.IsValid() && p.ARP.TargetIP == router
@@ -63,6 +63,9 @@ func ways(port *desired.Port, family netip.Addr) (own, private netip.Addr) {
 // name of the endpoint's private address.
 func (t *tables) out(from origin, p *Packet) Verdict {
 	own, private := ways(from.port, p.Dst)
+	if from.net.Native {
+		return t.outNative(from, p, own)
+	}
 	if t.private == nil || !private.IsValid() || p.Src != own || !t.private.Leads(from.net, p.Dst) || t.private.IsTunnel(p.Proto, p.DstPort) {
 		return dropped(driver.DropUnknownDest)
 	}

@@ -32,6 +32,7 @@ type origin struct {
 	uplink bool
 	host   bool       // the host's own stack
 	by     netip.Addr // of a client outside: the host that it came by
+	own    bool       // a socket of this host
 }
 
 func (k *kernel) send(p *Packet) Verdict {
@@ -42,6 +43,9 @@ func (k *kernel) send(p *Packet) Verdict {
 	case p.Host:
 		if s := t.exposedAt(p.Dst); s != nil && t.private != nil && p.isIP() {
 			return k.fromOutside(p, s)
+		}
+		if n := t.nativeAt(p.Dst); n != nil && t.private != nil {
+			return k.fromStack(p, n)
 		}
 		var why string
 		if from, sent, why = t.fromHost(p); why != "" {
@@ -338,9 +342,12 @@ func (k *kernel) forwardBy(from origin, p *Packet, back *Verdict) Verdict {
 		here, there netip.Addr
 		dir         model.Direction
 	}{{orig.src, orig.dst, model.Out}, {orig.dst, orig.src, model.In}}
-	as := judged{outside: outside, network: t.peerAt(from.net, orig.src).Network, by: from.by}
+	as := judged{outside: outside, network: t.peerAt(from.net, orig.src).Network, by: from.by, own: from.own}
 	if from.port != nil {
 		as.by = was.by
+	}
+	if from.port != nil || orig.src != p.Src || p.isError() || p.Frag != nil && p.Frag.Offset != 0 {
+		as.own = was.own // which only what a client sends tells
 	}
 	for _, end := range ends {
 		port := t.byAddr(from.net, end.here).port
@@ -352,6 +359,9 @@ func (k *kernel) forwardBy(from origin, p *Packet, back *Verdict) Verdict {
 		}
 		if end.dir == model.In {
 			as.to = port.IfName
+		}
+		if as.own { // what the host itself begins is not asked about
+			continue
 		}
 		other := t.peerAt(from.net, end.there)
 		if outside {

@@ -68,6 +68,9 @@ func (k *kernel) serve(from origin, p *Packet) Verdict {
 	if by := k.backBy(from, p); by.IsValid() {
 		return k.back(from, p, by)
 	}
+	if k.answersStack(from, p) {
+		return k.forwardBy(from, p, toStack(p))
+	}
 	if tr != nil && tr.outside() && from.port != nil && !p.DstMAC.Multicast() {
 		return k.toClientOutside(from, p, tr)
 	}

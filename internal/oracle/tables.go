@@ -20,6 +20,7 @@ type header struct {
 	arpMode model.ArpMode
 	way     desired.Private // zero = none
 	tunnels desired.Map[netip.Addr, model.HostName]
+	nodes   desired.Map[netip.Addr, netip.Addr]
 }
 
 // tables are the indexes that packets are looked up in.
@@ -32,6 +33,7 @@ type tables struct {
 	remotes   map[desired.RemoteKey]*desired.Remote
 	portMACs  map[desired.RemoteKey]*desired.Port
 	joined    groups[desired.Domain, *desired.Network]
+	natives   map[*desired.Network]struct{}
 	addrs     map[addrKey]station // link-local addresses of IPv6 excepted, which follow from MACs
 	services  map[model.ServiceKey]*desired.Service
 	vips      groups[netip.Addr, model.ServiceKey] // who wants an address, of any domain
@@ -140,7 +142,7 @@ func newTables(o objects) *tables {
 	return &tables{
 		networks: o.networks, sets: o.sets, ports: o.ports, remotes: o.remotes, services: o.services, vips: groups[netip.Addr, model.ServiceKey]{},
 		byVLAN: map[uint32]*desired.Network{}, joined: groups[desired.Domain, *desired.Network]{}, portMACs: map[desired.RemoteKey]*desired.Port{}, addrs: map[addrKey]station{},
-		byPrivate: map[netip.Addr]*desired.Port{},
+		byPrivate: map[netip.Addr]*desired.Port{}, natives: map[*desired.Network]struct{}{},
 	}
 }
 
@@ -176,6 +178,7 @@ func (t *tables) setHeader(h header) {
 
 func (t *tables) setNetwork(old, now *desired.Network) {
 	if old != nil {
+		delete(t.natives, old)
 		t.joined.remove(old.Domain(), old)
 		if t.byVLAN[old.Tag] == old {
 			delete(t.byVLAN, old.Tag)
@@ -183,6 +186,9 @@ func (t *tables) setNetwork(old, now *desired.Network) {
 	}
 	if now != nil && now.Joined != 0 {
 		t.joined.add(now.Domain(), now)
+	}
+	if now != nil && now.Native {
+		t.natives[now] = struct{}{}
 	}
 	if now != nil && now.Encap == model.EncapVLAN {
 		t.byVLAN[now.Tag] = now
@@ -280,8 +286,8 @@ func (d *Driver) Inspect(context.Context) (string, error) {
 	var lines []string
 	o := d.k.objects
 	for id, n := range o.networks {
-		lines = append(lines, fmt.Sprintf("%s %s %s %d subnets %s %s gateways %s %s vteps %v router %d",
-			networkName(id), n.Key, n.Encap, n.Tag, addrText(n.Subnet), addrText(n.Subnet6), addrText(n.Gateway), addrText(n.Gateway6), n.VTEPs, n.Joined))
+		lines = append(lines, fmt.Sprintf("%s %s %s %d subnets %s %s gateways %s %s vteps %v router %d%s",
+			networkName(id), n.Key, n.Encap, n.Tag, addrText(n.Subnet), addrText(n.Subnet6), addrText(n.Gateway), addrText(n.Gateway6), n.VTEPs, n.Joined, nativeText(n)))
 	}
 	for name, p := range o.ports {
 		lines = append(lines, fmt.Sprintf("%s network %d %s %s %s identity %d policy %d endpoint %s%s",
@@ -293,6 +299,9 @@ func (d *Driver) Inspect(context.Context) (string, error) {
 	}
 	for a, name := range o.header.tunnels.All() {
 		lines = append(lines, fmt.Sprintf("tunnel %s of %s", a, name))
+	}
+	for a, vtep := range o.header.nodes.All() {
+		lines = append(lines, fmt.Sprintf("node %s by %s", a, vtep))
 	}
 	for key, s := range o.services {
 		lines = append(lines, serviceLines(serviceName(key), s)...)

@@ -141,6 +141,10 @@ func (w *writer) header(want desired.Host) {
 	if old := w.k.objects.header.tunnels; !differs(h.tunnels, old) {
 		h.tunnels = old
 	}
+	h.nodes = want.Nodes
+	if old := w.k.objects.header.nodes; !differs(h.nodes, old) {
+		h.nodes = old
+	}
 	if w.k.objects.header != h {
 		w.do("host", "", func() {
 			w.k.objects.header = h

@@ -24,6 +24,7 @@ type Lacking struct {
 
 	lastNets desired.Map[model.NetworkID, *desired.Network]
 	six      int // networks with IPv6
+	natives  int // native networks
 }
 
 // NewLacking returns a Lacking of a driver, by the name that people know.
@@ -58,16 +59,21 @@ func (l *Lacking) Problems(pic desired.Host) (problems []compile.Problem) {
 	if !l.can.Bandwidth && pic.Bandwidth.Len() > 0 {
 		lacks("bandwidth", "holds no container to a rate")
 	}
-	if !l.can.WayOut6 {
+	if !l.can.Native || !l.can.WayOut6 {
 		for c := range pic.Networks.Diff(l.lastNets) {
-			if c.Had && c.Old.Subnet6.IsValid() {
-				l.six--
+			if c.Had {
+				l.countNetwork(c.Old, -1)
 			}
-			if c.Has && c.New.Subnet6.IsValid() {
-				l.six++
+			if c.Has {
+				l.countNetwork(c.New, 1)
 			}
 		}
 		l.lastNets = pic.Networks
+	}
+	if !l.can.Native && l.natives > 0 {
+		lacks("native networks", "leads nothing between this host itself and containers of native networks by their own addresses; its own containers have private ones, as on other networks")
+	}
+	if !l.can.WayOut6 {
 		if pic.Private != nil && l.six > 0 {
 			lacks("way out by IPv6", "leads nothing of IPv6 to this host or beyond it, nor to its published ports")
 		}
@@ -95,6 +101,15 @@ func (l *Lacking) Problems(pic desired.Host) (problems []compile.Problem) {
 		lacks("audited policies", "does not evaluate those that apply here")
 	}
 	return problems
+}
+
+func (l *Lacking) countNetwork(n *desired.Network, by int) {
+	if n.Subnet6.IsValid() {
+		l.six += by
+	}
+	if n.Native {
+		l.natives += by
+	}
 }
 
 // count follows the rules with Log of one direction.

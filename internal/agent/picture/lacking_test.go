@@ -20,6 +20,8 @@ func TestLacking(t *testing.T) {
 	var services, routes, rates, six desired.Host
 	six.Private = desired.NewPrivate(netip.MustParsePrefix("172.19.0.0/16"))
 	six.Networks = six.Networks.Set(1, &desired.Network{ID: 1, Subnet6: netip.MustParsePrefix("fd00::/64")})
+	native := six
+	native.Networks = native.Networks.Set(1, &desired.Network{ID: 1, Native: true, Subnet6: netip.MustParsePrefix("fd00::/64")})
 	services.Services = services.Services.Set(model.ServiceKey{Tenant: "t", Name: "s"}, &desired.Service{})
 	var exposed desired.Host
 	exposed.Services = exposed.Services.Set(model.ServiceKey{Tenant: "t", Name: "s"}, &desired.Service{Exposed: true})
@@ -50,12 +52,15 @@ func TestLacking(t *testing.T) {
 		{"all of these", all, []*desired.PolicySet{set(true)}, "services,routes,bandwidth,log of rules"},
 		{"all gone", desired.Host{}, nil, ""},
 		{"IPv6 and a way out", six, nil, "way out by IPv6"},
+		{"a native network with IPv6", native, nil, "native networks,way out by IPv6"},
+		{"the same again", native, nil, "native networks,way out by IPv6"},
+		{"not native", six, nil, "way out by IPv6"},
 		{"no network with IPv6", desired.Host{Private: six.Private}, nil, ""},
 	}
 	for _, can := range []driver.Capabilities{
-		{}, {Log: true}, {Audit: true}, {Log: true, Audit: true}, {Services: true}, {Routes: true}, {Bandwidth: true, Log: true, Audit: true}, oracle.New().Capabilities(),
+		{}, {Log: true}, {Audit: true}, {Log: true, Audit: true}, {Services: true}, {Routes: true}, {Bandwidth: true, Log: true, Audit: true}, {Native: true}, {WayOut6: true}, oracle.New().Capabilities(),
 	} {
-		has := map[string]bool{"services": can.Services, "services from outside": can.ServicesOutside || !can.Services, "routes": can.Routes, "bandwidth": can.Bandwidth, "log of rules": can.Log, "audited policies": can.Audit, "way out by IPv6": can.WayOut6}
+		has := map[string]bool{"services": can.Services, "services from outside": can.ServicesOutside || !can.Services, "routes": can.Routes, "bandwidth": can.Bandwidth, "log of rules": can.Log, "audited policies": can.Audit, "way out by IPv6": can.WayOut6, "native networks": can.Native}
 		l := NewLacking("third", can)
 		for _, s := range steps {
 			pic := s.pic

@@ -47,6 +47,7 @@ type WayOutConfig struct {
 	Able      bool // the driver makes the host's interface; without, there is no way out
 	Able6     bool // ... and leads IPv6 there
 	Services  bool // ... and what comes from there to services
+	Native    bool // ... and between there and endpoints of native networks
 	IPForward bool // set net.ipv4.ip_forward, and the like of IPv6, where it is off
 	VXLANPort int
 	Underlay  *Underlay
@@ -60,6 +61,9 @@ func HasIPv6() bool {
 
 // NewWayOut returns a way out of which nothing is made before the first Follow.
 func NewWayOut(c *Cluster, control *ControlPlane, cfg WayOutConfig) *WayOut {
+	if !cfg.Native {
+		c.lackNative()
+	}
 	return &WayOut{
 		WayOutConfig: cfg, cluster: c, control: control, net: hostnet.New(c.Log, cfg.IPForward), taken: map[netip.Addr]attach.Key{},
 	}
@@ -376,6 +380,12 @@ func (c *Cluster) setWayOut(p *desired.Private) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.comp.SetPrivate(p)
+}
+
+func (c *Cluster) lackNative() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.comp.LackNative()
 }
 
 func (c *Cluster) setPrivate(k model.EndpointKey, a netip.Addr) {

@@ -100,6 +100,7 @@ var suite = []struct {
 	{name: "RandomServices", run: testRandomServices, programs: true},
 	{name: "ServicesOutside", run: testServicesOutside},
 	{name: "ClientsByTunnel", run: testClientsByTunnel},
+	{name: "Native", run: testNative},
 	{name: "Monitor", run: testMonitor, programs: true},
 	{name: "Asides", run: testAsides, programs: true},
 	{name: "RandomAsides", run: testRandomAsides, programs: true},
