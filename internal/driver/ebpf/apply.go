@@ -82,6 +82,7 @@ func (p *pass) run() error {
 	p.members.begin()
 	p.tags.begin()
 	p.subnets.begin()
+	p.natives.begin()
 	p.privates.begin()
 	p.beginServices()
 	if p.scratch {
@@ -91,7 +92,7 @@ func (p *pass) run() error {
 		}
 	}
 	for _, step := range []func() error{
-		p.checkNetworks, p.putDevices, p.rejoin, p.putNetworks, p.putTunnels, p.putSets, p.putRemotes, p.putPorts, p.putMembers,
+		p.checkNetworks, p.putDevices, p.rejoin, p.putNetworks, p.putNatives, p.putTunnels, p.putNodes, p.putSets, p.putRemotes, p.putPorts, p.putMembers,
 		p.putServices, p.removePorts, p.removeHostSide, p.removeStations, p.removeConns, p.removeSets, p.removeNetworks,
 	} {
 		if err := step(); err != nil {
@@ -324,6 +325,9 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port) error {
 		IP4: toAddr(o.IPv4), IP6: toAddr(o.IPv6), MAC: o.MAC, Slot: slot, RouterIP: word(n.Router()), RouterIP6: toAddr(n.Router6()),
 		Subnet: word(n.Subnet.Masked().Addr()), Mask: maskWord(n.Subnet), Subnet6: toAddr(n.Subnet6.Masked().Addr()), Mask6: toMask(n.Subnet6),
 	}
+	if n.Native && p.want.Private != nil {
+		entry.Native = 1
+	}
 	if err := p.putWayOut(index, o, n, &entry); err != nil {
 		return err
 	}
@@ -465,7 +469,7 @@ func (p *pass) removeStations() error {
 }
 
 func (p *pass) removeNetworks() error {
-	if err := errors.Join(p.tags.sweep(), p.subnets.sweep()); err != nil {
+	if err := errors.Join(p.tags.sweep(), p.subnets.sweep(), p.natives.sweep()); err != nil {
 		return err
 	}
 	for id := range p.Driver.networks.have {

@@ -38,7 +38,9 @@ const (
 	datapathMapIcmpError      = "icmp_error"
 	datapathMapLanes          = "lanes"
 	datapathMapMembers        = "members"
+	datapathMapNatives        = "natives"
 	datapathMapNetworks       = "networks"
+	datapathMapNodes          = "nodes"
 	datapathMapPasses         = "passes"
 	datapathMapPortCounters   = "port_counters"
 	datapathMapPorts          = "ports"
@@ -157,7 +159,9 @@ type datapathMapSpecs struct {
 	IcmpError      *ebpf.MapSpec `ebpf:"icmp_error"`
 	Lanes          *ebpf.MapSpec `ebpf:"lanes"`
 	Members        *ebpf.MapSpec `ebpf:"members"`
+	Natives        *ebpf.MapSpec `ebpf:"natives"`
 	Networks       *ebpf.MapSpec `ebpf:"networks"`
+	Nodes          *ebpf.MapSpec `ebpf:"nodes"`
 	Passes         *ebpf.MapSpec `ebpf:"passes"`
 	PortCounters   *ebpf.MapSpec `ebpf:"port_counters"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
@@ -242,7 +246,9 @@ type datapathMaps struct {
 	IcmpError      *ebpf.Map `ebpf:"icmp_error"`
 	Lanes          *ebpf.Map `ebpf:"lanes"`
 	Members        *ebpf.Map `ebpf:"members"`
+	Natives        *ebpf.Map `ebpf:"natives"`
 	Networks       *ebpf.Map `ebpf:"networks"`
+	Nodes          *ebpf.Map `ebpf:"nodes"`
 	Passes         *ebpf.Map `ebpf:"passes"`
 	PortCounters   *ebpf.Map `ebpf:"port_counters"`
 	Ports          *ebpf.Map `ebpf:"ports"`
@@ -294,7 +300,9 @@ func (m *datapathMaps) Close() error {
 		m.IcmpError,
 		m.Lanes,
 		m.Members,
+		m.Natives,
 		m.Networks,
+		m.Nodes,
 		m.Passes,
 		m.PortCounters,
 		m.Ports,

@@ -58,6 +58,9 @@ func (p *pass) putDevices() error {
 		}
 	}
 	p.putHostSide(&s)
+	if s.Natives = 0; len(p.nativeNetworks()) > 0 {
+		s.Natives = 1
+	}
 	return p.settings.put(0, s)
 }
 

@@ -76,6 +76,8 @@ type Driver struct {
 	tags       *table[tagKey, segment]
 	networks   *table[uint32, network]
 	subnets    *table[subnetKey, uint32] // networks, of joined ones
+	natives    *table[subnetKey, segment]
+	nodes      *table[addr, uint32] // by number in tunnels
 	stations   *table[stationKey, station]
 	hosts      *table[hostKey, hostEntry]
 	members    *table[memberKey, station]
@@ -213,6 +215,8 @@ func (d *Driver) takeOver() error {
 	d.tags = newTable[tagKey, segment]("tags", o.Tags, w)
 	d.networks = newTable[uint32, network]("networks", o.Networks, w)
 	d.subnets = newTable[subnetKey, uint32]("subnets", o.Subnets, w)
+	d.natives = newTable[subnetKey, segment]("natives", o.Natives, w)
+	d.nodes = newTable[addr, uint32]("nodes", o.Nodes, w)
 	d.stations = newTable[stationKey, station]("stations", o.Stations, w)
 	d.hosts = newTable[hostKey, hostEntry]("hosts", o.Hosts, w)
 	d.members = newTable[memberKey, station]("members", o.Members, w)
@@ -225,7 +229,7 @@ func (d *Driver) takeOver() error {
 	d.servicePorts = newTable[servicePortKey, uint32]("service_ports", o.ServicePorts, w)
 	d.backends = newTable[backendKey, backendEntry]("backends", o.Backends, w)
 	d.tables = []filled{
-		d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.sets, d.rules, d.privates, d.tunnels, d.ends,
+		d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.sets, d.rules, d.privates, d.tunnels, d.ends, d.natives, d.nodes,
 		d.vips, d.exposed, d.services, d.servicePorts, d.backends, &d.translations, &d.counts,
 	}
 	for _, t := range []*bool{&d.settings.global, &d.source.global, &d.tags.global} {
@@ -240,7 +244,7 @@ func (d *Driver) takeOver() error {
 	d.affines = newLRU("affines", o.Affines, madeAffine, true)
 	d.hits = newLRU("hits", o.Hits, madeHit, true) // counters of rules that are no more go first
 	for _, load := range []func() error{
-		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.tunnels.load, d.ends.load, d.ports.load, d.tags.load, d.networks.load, d.subnets.load, d.stations.load,
+		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.tunnels.load, d.ends.load, d.ports.load, d.tags.load, d.networks.load, d.subnets.load, d.natives.load, d.nodes.load, d.stations.load,
 		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.privates.load,
 		d.vips.load, d.exposed.load, d.services.load, d.servicePorts.load, d.backends.load,
 	} {
@@ -325,7 +329,7 @@ func (d *Driver) uplinkName() (string, error) {
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, ServiceStats: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
+	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, ServiceStats: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
 }
 
 // DriftRepairs implements driver.Drifting.

@@ -283,6 +283,15 @@ func (r *rig) inject(t testing.TB, p oracle.Packet) (v oracle.Verdict) {
 	if p.Host {
 		in = r.side
 	}
+	if in != nil && p.Host {
+		mark := 0
+		if p.Own {
+			mark = desired.OwnMark
+		}
+		if err := unix.SetsockoptInt(in.fd, unix.SOL_SOCKET, unix.SO_MARK, mark); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if in == nil {
 		if !p.Host {
 			t.Fatalf("no interface %q", near)

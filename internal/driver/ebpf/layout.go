@@ -54,7 +54,7 @@ type settings struct {
 	PrivateNet, PrivateMask     uint32
 	Private6                    addr
 	Router                      model.MAC
-	Pad                         [2]byte
+	Natives, Pad                uint8 // there are native networks
 	MTU, UplinkMTU              uint32
 }
 
@@ -85,6 +85,7 @@ type port struct {
 	Subnet, Mask                           uint32
 	Subnet6, Mask6, Private6               addr
 	Slot                                   uint32 // of its counters
+	Native                                 uint32
 }
 
 type tagKey struct{ Encap, Tag uint32 }
@@ -277,6 +278,7 @@ const (
 	connFin      // of who began
 	connFinReply // of the other end
 	connService  // there is a translation of it
+	connOwn      // who began is a socket of this host
 )
 
 // slot is a place for a half-open connection.

@@ -350,12 +350,12 @@ static __always_inline void take_down(struct pkt *p, struct ct *c)
 }
 
 // marked is a connection's state with what is noted of its ways: to or from the
-// host, and whether a translation belongs to it, which an error about it leaves as
-// it is.
+// host, whether that is who began, and whether a translation belongs to it, which an
+// error about it leaves as it is.
 static __always_inline __u8 marked(const struct pkt *p, __u8 state)
 {
-	state &= p->error ? ~CT_WAY : ~(CT_WAY | CT_SERVICE);
-	return state | (p->nat ? CT_SERVICE : 0) | (p->way ? CT_WAY : 0);
+	state &= p->error ? ~(CT_WAY | CT_OWN) : ~(CT_WAY | CT_OWN | CT_SERVICE);
+	return state | (p->nat ? CT_SERVICE : 0) | (p->way ? CT_WAY : 0) | (p->own ? CT_OWN : 0);
 }
 
 // came_by notes by which host a connection's client came, if it is one outside.

@@ -100,6 +100,7 @@ static __always_inline struct pkt *begin(struct __sk_buff *skb, __u8 from, __u32
 	p->way = WAY_NONE;
 	p->routed = p->across = 0;
 	p->nat = p->itself = p->begun = p->error = 0;
+	p->native = p->own = 0;
 	p->choice = AMONG_INSIDE;
 	p->nat_turns = 0;
 	p->eth.proto = 0;
@@ -136,9 +137,9 @@ static __noinline int router_takes(struct pkt *p, struct port *o)
 			return WAY_NONE;
 		return joined && direct ? route_of(p, g, o) : way_of(p, g, o);
 	}
-	if (p->kind == KIND_ARP && p->arp.op == bpf_htons(1) && (joined || o->private_ip) && o->router_ip && *(__be32 *)p->arp.tip == o->router_ip)
+	if (p->kind == KIND_ARP && p->arp.op == bpf_htons(1) && (joined || o->private_ip || o->native) && o->router_ip && *(__be32 *)p->arp.tip == o->router_ip)
 		return WAY_OUT;
-	if (p->nd == 135 && (joined || !zero_addr(&o->private6)) && !zero_addr(&o->router_ip6)) {
+	if (p->nd == 135 && (joined || !zero_addr(&o->private6) || o->native) && !zero_addr(&o->router_ip6)) {
 		link_local(&p->mapped, g->router);
 		if (same_addr(&p->target, &o->router_ip6) || same_addr(&p->target, &p->mapped))
 			return WAY_OUT;
@@ -413,8 +414,8 @@ static __noinline int from_host6(struct __sk_buff *skb, struct pkt *p, struct se
 	return inwards6(skb, p, g, o) ? DROP_INVALID : read_frame(skb, p);
 }
 
-// from_host takes what the host's own stack sends to private addresses and to exposed
-// services, on its way out of the host's side.
+// from_host takes what the host's own stack sends to private addresses, to exposed
+// services and to native networks, on its way out of the host's side.
 SEC("tc")
 int from_host(struct __sk_buff *skb)
 {
@@ -423,10 +424,16 @@ int from_host(struct __sk_buff *skb)
 	struct pkt *p = begin(skb, FROM_HOST, policy_epoch());
 	if (!g || !p)
 		return dropped(DROP_NETWORK);
-	struct exposed *x = g->services & SERVICES_EXPOSED ? exposed_at(skb, p) : 0;
-	if (x) {
-		int why = serves_outside(skb, p, x);
-		return why ? dropped(why) : forward(skb, p);
+	__u32 own = skb->mark == HOST_MARK;
+	if (own)
+		skb->mark = 0;
+	if ((g->services & SERVICES_EXPOSED || g->natives) && goes_to(skb, p)) {
+		struct exposed *x = g->services & SERVICES_EXPOSED ? bpf_map_lookup_elem(&exposed, &p->mapped) : 0;
+		struct segment *n = x || !g->natives ? 0 : native_at(p, &p->mapped);
+		if (x || n) {
+			int why = x ? serves_outside(skb, p, x) : from_stack(skb, p, n, own);
+			return why ? dropped(why) : forward(skb, p);
+		}
 	}
 	if (!skb->vlan_present && skb->protocol == bpf_htons(ETH_IP6)) {
 		int why = from_host6(skb, p, g);

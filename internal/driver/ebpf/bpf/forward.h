@@ -50,7 +50,7 @@ static __noinline int judge_ends(struct pkt *p, __u32 target, __u32 target_set, 
 	if (*in_ifindex) {
 		p->in_set = set;
 		ask_about(p, h);
-		if (!judge(p, set, DIR_IN))
+		if (!p->own && !judge(p, set, DIR_IN)) // what the host itself begins is not asked about
 			return 0;
 	}
 	return 1;
@@ -123,9 +123,13 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 			return told;
 	}
 	struct ct *c = classify(skb, p, now);
+	owns(p, c);
 	if (answers_outside(p, g, c)) {
 		p->way = WAY_BACK;
 		p->by = c->by;
+	} else if (p->way == WAY_BACK && of_stack(p, c)) {
+		p->way = WAY_OUT; // where the stack may have translated what it answers
+		p->by = 0;
 	} else if (c && c->state & CT_SERVICE && !p->nat && !(p->from == FROM_TUNNEL && p->way == WAY_IN)) {
 		int told = come_back(p, c);
 		if (told == AGAIN)
@@ -133,7 +137,7 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 		else if (told != SERVED)
 			return told;
 	}
-	if (p->way == WAY_HOME && !p->nat)
+	if (p->way == WAY_HOME && !p->nat && !comes_home(p, c))
 		return dropped(DROP_UNKNOWN_DEST);
 	if (p->way == WAY_UNROUTED)
 		return route(skb, p);
@@ -148,7 +152,7 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 	if (p->way == WAY_NOWHERE || (!leaves && !reachable(p, g, s)) || (!p->way && !p->routed && astray(p)))
 		return dropped(DROP_UNKNOWN_DEST);
 	__u32 target = s ? s->ifindex : 0, set = s ? s->set : 0;
-	if (c && !p->ip.fragment && c->stamp == p->stamp && !(c->state & CT_WAY) == !p->way && (p->reply || !target || target == c->in_ifindex)) {
+	if (c && !p->ip.fragment && c->stamp == p->stamp && !(c->state & CT_WAY) == !p->way && !(c->state & CT_OWN) == !p->own && (p->reply || !target || target == c->in_ifindex)) {
 		__u8 state = next_state(p, c->state);
 		if (now - c->seen > SECOND)
 			c->seen = now;

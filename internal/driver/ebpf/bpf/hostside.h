@@ -28,7 +28,7 @@ static __always_inline __be32 last4(const struct addr *a)
 static __always_inline int leads(const struct settings *g, const struct port *o, __be32 to)
 {
 	__u8 first = *(__u8 *)&to;
-	return o->private_ip && (to & o->mask) != o->subnet && (to == g->host_ip || (to & g->private_mask) != g->private_net) &&
+	return (o->private_ip || o->native) && (to & o->mask) != o->subnet && (to == g->host_ip || (to & g->private_mask) != g->private_net) &&
 	       first != 0 && first != 127 && first < 224;
 }
 
@@ -62,15 +62,49 @@ static __always_inline int is_private6(const struct settings *g, const struct ad
 static __always_inline int leads6(const struct pkt *p, const struct settings *g, const struct port *o, const struct addr *to)
 {
 	const __u32 *x = (const void *)to;
-	if (zero_addr(&o->private6) || on_subnet(p, o, to))
+	if ((zero_addr(&o->private6) && !(o->native && !zero_addr(&g->private6))) || on_subnet(p, o, to))
 		return 0;
 	if (is_private6(g, to))
 		return last4(to) == g->host_ip;
 	return (x[0] | x[1]) && to->b[0] != 0xff && !is_link_local(to);
 }
 
+// native_at finds the native network that has an address.
+static __noinline struct segment *native_at(struct pkt *p, const struct addr *a)
+{
+	if (!a)
+		return 0;
+	p->nk.bits = DOMAIN_BITS + 128;
+	p->nk.domain = 0;
+	p->nk.ip = *a;
+	return bpf_map_lookup_elem(&natives, &p->nk);
+}
+
+// node_at is the number of the machine of the cluster that has an address: NODE_HERE, or
+// as in tunnels; NO_NODE = none has.
+#define NO_NODE 0xfffffffe
+static __always_inline __u32 node_at(struct pkt *p, const struct addr *a)
+{
+	p->hk.ip = *a;
+	__u32 *n = bpf_map_lookup_elem(&nodes, &p->hk.ip);
+	return n ? *n : NO_NODE;
+}
+
+// way_native is the way of what a container of a native network sends beyond it: to the
+// host, or by the tunnel to the machine that has the address.
+static __noinline int way_native(struct pkt *p)
+{
+	if (native_at(p, &p->ip.f.dst))
+		return WAY_NOWHERE;
+	__u32 node = node_at(p, &p->ip.f.dst);
+	if (node == NODE_HERE || node == NO_NODE)
+		return WAY_OUT;
+	p->by = node;
+	return WAY_BACK;
+}
+
 // way_of tells whether a container's IP unicast packet is the router's.
-static __always_inline int way_of(const struct pkt *p, const struct settings *g, const struct port *o)
+static __always_inline int way_of(struct pkt *p, const struct settings *g, const struct port *o)
 {
 	int direct;
 	if (!g->host)
@@ -86,7 +120,7 @@ static __always_inline int way_of(const struct pkt *p, const struct settings *g,
 	// No container speaks to a tunnel: hosts take what is in there for each other's.
 	int tunnel = !p->ip.later && p->ip.f.proto == P_UDP && bpf_htons(p->ip.f.dport) == g->vxlan_port;
 	if (direct)
-		return open && own && !tunnel ? WAY_OUT : WAY_NOWHERE;
+		return !open || !own || tunnel ? WAY_NOWHERE : o->native ? way_native(p) : WAY_OUT;
 	if (open && here && tunnel)
 		return WAY_NOWHERE;
 	if (open && (here || (!p->ip.later && p->ip.f.dport == 53 && (p->ip.f.proto == P_UDP || p->ip.f.proto == P_TCP))))
@@ -174,6 +208,8 @@ static __noinline int outwards(struct __sk_buff *skb, struct pkt *p)
 	if (!g || !o)
 		return -1;
 	__be32 own = last4(&o->ip4);
+	if (o->native)
+		return bpf_skb_store_bytes(skb, 0, g->router, 6, 0);
 	if (p->ip.v6)
 		return readdress6(skb, p, IP6_SRC, &o->ip6, &o->private6) || bpf_skb_store_bytes(skb, 0, g->router, 6, 0);
 	if (p->error && requote(skb, p, p->ip.l4 + 8, IP_DST, own, o->private_ip))

@@ -50,7 +50,9 @@ struct settings {
 	__be32 host_ip; // its address
 	__be32 private_net, private_mask; // the host's private subnet
 	struct addr private6; // the same for IPv6, a /96; the last 32 bits of addresses are the IPv4 ones; 0 = no way out
-	__u8 router[6], pad[2]; // MAC of the virtual router
+	__u8 router[6]; // MAC of the virtual router
+	__u8 natives; // there are native networks
+	__u8 pad;
 	__u32 mtu, uplink_mtu; // of the tunnel device and the uplink, without Ethernet's header
 };
 
@@ -73,6 +75,7 @@ struct port {
 	struct addr subnet6, mask6;
 	struct addr private6; // as private_ip
 	__u32 slot; // of its counters
+	__u32 native; // its network is: the host knows it by its own addresses
 };
 
 struct tag_key {
@@ -215,6 +218,7 @@ struct ct_key {
 #define CT_FIN 16 // of who began; CT_FIN << 1 of the other end
 #define CT_FINS (CT_FIN | CT_FIN << 1)
 #define CT_SERVICE 64 // there is a translation of it
+#define CT_OWN 128 // who began is a socket of this host
 
 struct ct {
 	__u64 seen; // coarse monotonic clock, ns
@@ -369,6 +373,9 @@ MAP(privates, BPF_MAP_TYPE_HASH, __be32, __u32, 4096, BPF_F_NO_PREALLOC); // int
 MAP(tags, BPF_MAP_TYPE_HASH, struct tag_key, struct segment, 16384, BPF_F_NO_PREALLOC);
 MAP(networks, BPF_MAP_TYPE_HASH, __u32, struct network, 16384, BPF_F_NO_PREALLOC);
 MAP(subnets, BPF_MAP_TYPE_LPM_TRIE, struct subnet_key, __u32, 32768, BPF_F_NO_PREALLOC); // network by address, of joined ones
+MAP(natives, BPF_MAP_TYPE_LPM_TRIE, struct subnet_key, struct segment, 16384, BPF_F_NO_PREALLOC); // likewise native ones, all in domain 0
+#define NODE_HERE 0xffffffff
+MAP(nodes, BPF_MAP_TYPE_HASH, struct addr, __u32, 65536, BPF_F_NO_PREALLOC); // number in tunnels of the machine that has an address; 0 = none there
 MAP(stations, BPF_MAP_TYPE_HASH, struct station_key, struct station, 131072, BPF_F_NO_PREALLOC);
 MAP(hosts, BPF_MAP_TYPE_HASH, struct host_key, struct host, 393216, BPF_F_NO_PREALLOC);
 // A place, by domain and address, counts the changes of what is at it. Two

@@ -5,7 +5,7 @@
 // another host leads here a container's answers go back to that host.
 #pragma once
 
-#include "served.h"
+#include "native.h"
 
 // from_router tells whether a frame has the router's MAC as source.
 static __always_inline int from_router(const struct pkt *p)
@@ -70,8 +70,8 @@ static __always_inline int of_host(const struct pkt *p, const struct settings *g
 	return last4(&p->ip.f.src) == g->host_ip && (!p->ip.v6 || is_private6(g, &p->ip.f.src));
 }
 
-// exposed_at finds the exposed service that a frame of the host's stack is for.
-static __noinline struct exposed *exposed_at(struct __sk_buff *skb, struct pkt *p)
+// goes_to leaves in p->mapped where a frame of the host's stack goes; 0 = it is no packet.
+static __noinline int goes_to(struct __sk_buff *skb, struct pkt *p)
 {
 	__builtin_memset(&p->mapped, 0, sizeof(p->mapped));
 	if (skb->vlan_present)
@@ -84,7 +84,7 @@ static __noinline struct exposed *exposed_at(struct __sk_buff *skb, struct pkt *
 			return 0;
 		map4(&p->mapped, p->buf);
 	}
-	return bpf_map_lookup_elem(&exposed, &p->mapped);
+	return 1;
 }
 
 // serves_outside tells why what the host's stack sends to an exposed service is
@@ -149,7 +149,7 @@ static __noinline int takes_outside(struct pkt *p)
 		return DROP_UNKNOWN_DEST;
 	__u32 ifindex = h->ifindex;
 	struct port *o = bpf_map_lookup_elem(&ports, &ifindex);
-	if (!o || on_subnet(p, o, &p->ip.f.src) || !is_outside(p))
+	if (!o || on_subnet(p, o, &p->ip.f.src) || !is_outside(p) || (o->native && !of_its_node(p, p->by)))
 		return DROP_SPOOF;
 	p->way = WAY_IN;
 	return 0;
@@ -184,7 +184,7 @@ static __noinline int go_back(struct __sk_buff *skb, struct pkt *p)
 // go_home gives the host's stack what a backend answers a client outside.
 static __noinline int go_home(struct __sk_buff *skb, struct pkt *p, struct settings *g)
 {
-	if (!g || !g->host || rewrite(skb, p))
+	if (!g || !g->host || (p->nat && rewrite(skb, p)))
 		return dropped(DROP_INVALID);
 	__builtin_memcpy(p->eth.src, g->router, 6);
 	__builtin_memcpy(p->eth.dst, g->router, 6);

@@ -84,6 +84,8 @@ struct pkt {
 	__u8 has_sender, way;
 	__u8 routed; // it goes to to_mac on to_net, another network of its sender's domain
 	__u8 across; // it came from another network of the domain, routed there
+	__u8 native; // the host's stack sent it to a native network
+	__u8 own; // of a connection of the host's own sockets
 	__u8 at_home; // of what the router takes: its sender's address is in its network's subnets
 	__u8 to_mac[6];
 	__u32 to_net;

@@ -36,7 +36,7 @@ static __noinline int route_of(struct pkt *p, struct settings *g, struct port *o
 			return WAY_NOBODY;
 	}
 	int way = g->host ? way_of(p, g, o) : WAY_NOWHERE;
-	return way == WAY_OUT || own ? way : WAY_UNROUTED;
+	return way == WAY_OUT || way == WAY_BACK || own ? way : WAY_UNROUTED;
 }
 
 #define ANSWERS_PER_SECOND 1000 // of the router to one port, or to the host, on one processor

@@ -175,11 +175,11 @@ static __always_inline int to_uplink(struct __sk_buff *skb, struct pkt *p, struc
 	return bpf_redirect(g->uplink, 0);
 }
 
-// led_on tells whether a packet is of a client outside to a service, which goes by
-// tunnel where its backend is on another host.
+// led_on tells whether a packet of the host's stack is to a service, or to a native
+// network, and goes by tunnel where its backend or endpoint is on another host.
 static __always_inline int led_on(const struct pkt *p)
 {
-	return p->from == FROM_HOST && p->nat == NAT_THERE && p->encap == ENCAP_VXLAN;
+	return p->from == FROM_HOST && (p->nat == NAT_THERE || p->native) && p->encap == ENCAP_VXLAN;
 }
 
 // to_station sends a frame to s (which may be none), where it was found that it may go.

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0)
+// Native networks, between their endpoints and the stacks of hosts: docs/design/native.md.
+#pragma once
+
+#include "served.h"
+
+#define HOST_MARK 0xc0ffee77 // desired.OwnMark
+
+static __noinline int is_outside(struct pkt *p);
+static __always_inline int of_host(const struct pkt *p, const struct settings *g);
+
+// of_its_node tells whether the machine of a number may send from a packet's source:
+// from an address of the cluster's machines only the one that has it, and from no native
+// network's.
+static __noinline int of_its_node(struct pkt *p, __u32 number)
+{
+	if (native_at(p, &p->ip.f.src))
+		return 0;
+	__u32 node = node_at(p, &p->ip.f.src);
+	return node == NO_NODE || node == number;
+}
+
+// from_stack tells why what the host's stack sends to an address of a native network is
+// dropped; 0 = it goes on. own: a socket of the host sends it.
+static __noinline int from_stack(struct __sk_buff *skb, struct pkt *p, struct segment *at, __u32 own)
+{
+	__u32 zero = 0;
+	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
+	int bad = read_frame(skb, p);
+	if (bad)
+		return bad;
+	if (!g || !at || p->kind != KIND_IP)
+		return DROP_NOT_IP;
+	__u32 net = p->net = at->net;
+	p->domain = at->domain;
+	int private = of_host(p, g);
+	if (p->nd || (!private && (native_at(p, &p->ip.f.src) || !is_outside(p))))
+		return DROP_SPOOF;
+	struct network *n = bpf_map_lookup_elem(&networks, &net);
+	struct host *h = host_at(p, &p->ip.f.dst);
+	if (!n || !h || h->net != net)
+		return DROP_UNKNOWN_DEST;
+	p->encap = n->encap;
+	p->tag = n->tag;
+	__builtin_memcpy(p->eth.dst, h->mac, 6);
+	__builtin_memcpy(p->eth.src, g->router, 6);
+	if (!h->ifindex && (private || !of_its_node(p, NODE_HERE)))
+		return DROP_SPOOF; // its host would not believe that
+	p->way = WAY_IN;
+	p->multicast = 0;
+	p->native = 1;
+	p->own = own;
+	return bpf_skb_store_bytes(skb, 0, &p->eth, 12, 0) ? DROP_INVALID : 0;
+}
+
+// owns finds out whose the connection c of the packet under way is: that it is the host's
+// own only what its client sends tells.
+static __always_inline void owns(struct pkt *p, const struct ct *c)
+{
+	if (!p->native || p->reply || p->error || p->ip.later)
+		p->own = c && c->state & CT_OWN;
+}
+
+// of_stack tells whether a packet answers in a connection that this host's stack has
+// begun, or whoever it led here.
+static __always_inline int of_stack(const struct pkt *p, const struct ct *c)
+{
+	return c && p->reply && c->state & CT_WAY && !c->by;
+}
+
+// comes_home tells whether the stack gets what an endpoint elsewhere sends to this host's
+// router.
+static __noinline int comes_home(struct pkt *p, struct ct *c)
+{
+	struct segment *at = native_at(p, &p->ip.f.src);
+	return at && at->net == p->net && (p->invalid || of_stack(p, c) || node_at(p, &p->ip.f.dst) == NODE_HERE);
+}
