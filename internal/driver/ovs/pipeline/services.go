@@ -178,10 +178,12 @@ func serviceBase(l *list, c Config) {
 		l.add(Output, 180, match(eth, isService, of.Masked(regNoted, of.Value{}, of.Uint(uint32(noted)))), of.Set(regNoted, uint32(noted)), goTo(Counted), goTo(Output))
 		// A tuple behind a translation is the translation's alone.
 		l.drop(State, 92, match(eth, isService, of.State(of.StateTrk, of.StateNew|of.StateRel), of.Eq(of.CtMark, 0)), driver.DropInvalid)
-		// A backend's datagram that was no answer, such as a late one of when it was no
-		// backend, has begun a connection by the tuple, and each of the client's would keep it.
-		l.add(State, 94, match(eth, isService, isProto(17), of.State(of.StateRpl|of.StateTrk, of.StateNew|of.StateRel|of.StateInv), of.Eq(of.CtMark, 0)),
-			of.CT{Commit: true, Force: true, ZoneField: regDomain, Recirc: true, Table: uint8(State)})
+		// What a backend sent that was no answer, such as late of when it was no backend, has
+		// begun a connection by the tuple, which each of the client's packets would keep.
+		late := match(eth, isService, of.State(of.StateRpl|of.StateTrk, of.StateNew|of.StateRel|of.StateInv), of.Eq(of.CtMark, 0))
+		take := of.CT{Commit: true, Force: true, ZoneField: regDomain, Recirc: true, Table: uint8(State)}
+		l.add(State, 94, match(append(late, isProto(17))...), take)
+		l.add(State, 94, match(append(late, isProto(6), of.Masked(of.TCPFlags, of.Value{}, of.Uint(2)))...), take)
 		other := match(eth, of.Masked(regService, of.Value{}, of.Uint(uint32(serviceBit))), isMarked)
 		l.drop(State, 92, match(append(other, origin(fromPort), of.State(of.StateTrk, of.StateNew|of.StateRel|of.StateRpl))...), driver.DropInvalid)
 		l.drop(State, 92, match(append(other, isProto(6), fresh)...), driver.DropInvalid) // so tracking in user space calls a backend's request
