@@ -1,6 +1,7 @@
 // Package kube says in values of model what objects of Kubernetes mean: where a pod
-// belongs and what policies can ask of it, and what NetworkPolicy v1 and
-// ClusterNetworkPolicy v1alpha2 let through.
+// belongs and what policies can ask of it, what NetworkPolicy v1 and
+// ClusterNetworkPolicy v1alpha2 let through, and what Services, EndpointSlices, Nodes
+// and ServiceCIDRs mean for the rows of cluster services.
 //
 // It is pure: the same objects give the same values, and it asks nobody. It trusts
 // no API server to have validated what it reads. What it cannot say exactly it says

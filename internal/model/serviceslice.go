@@ -42,8 +42,10 @@ type SlicePort struct {
 // ServiceBackend is a backend of a cluster service: an endpoint by its pod, else whoever
 // has the address: a node (a pod in its network, the API server), or anybody.
 type ServiceBackend struct {
-	Addr  netip.Addr          `json:"addr"`
-	Pod   string              `json:"pod,omitempty"`  // UID; empty = it is no pod, or nobody says which
+	Addr netip.Addr `json:"addr"`
+	// Pod is a UID; empty = it is no pod, or nobody says which. Whoever writes slices may
+	// name any: it counts only where that pod's endpoint has the address.
+	Pod   string              `json:"pod,omitempty"`
 	Node  NodeName            `json:"node,omitempty"` // that it is on, if anybody says so
 	Zone  string              `json:"zone,omitempty"`
 	State ServiceBackendState `json:"state,omitempty"`
