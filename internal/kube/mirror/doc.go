@@ -7,6 +7,7 @@
 // exactly what the mirror has, the mirror is as late as the list. One such question
 // runs at a time, and all who waited when it began share its answer.
 //
-// It gives the objects no meaning, and writes nothing. Sources has where the kinds come
-// from that policy is made of; a test's Source may be anything.
+// It gives the objects no meaning, and writes nothing. Sources and ServiceSources have
+// where the kinds come from that policy and services are made of; a test's Source may be
+// anything.
 package mirror

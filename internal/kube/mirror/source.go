@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,24 +21,62 @@ import (
 	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
-// The kinds that policy is made of, as an API server names them.
+// The kinds that policy is made of, and those that services are, as an API server
+// names them.
 const (
 	Pods                   = "pods"
 	Namespaces             = "namespaces"
 	NetworkPolicies        = "networkpolicies"
 	ClusterNetworkPolicies = "clusternetworkpolicies"
+
+	Services       = "services"
+	EndpointSlices = "endpointslices"
+	Nodes          = "nodes"
+	ServiceCIDRs   = "servicecidrs"
 )
 
 // appearEvery is how often it is looked whether a resource has come that an API
 // server did not have. Whoever waits for a moment does not wait for this.
 const appearEvery = 10 * time.Second
 
+// offered is a resource of an API server.
+type offered struct {
+	resource schema.GroupVersionResource
+	list     func() runtime.Object
+	optional bool // an API server without it has none of its objects
+	format   string
+}
+
 // Sources returns where the kinds come from that policy is made of: the API server
 // that a configuration leads to. Nobody is asked yet. Of the objects it leaves out
 // what nobody here reads (Trim).
 func Sources(config *rest.Config) (map[string]Source, error) {
+	return sources(config, []offered{
+		{corev1.SchemeGroupVersion.WithResource(Pods), func() runtime.Object { return &corev1.PodList{} }, false, runtime.ContentTypeProtobuf},
+		{corev1.SchemeGroupVersion.WithResource(Namespaces), func() runtime.Object { return &corev1.NamespaceList{} }, false, runtime.ContentTypeProtobuf},
+		{networkingv1.SchemeGroupVersion.WithResource(NetworkPolicies), func() runtime.Object { return &networkingv1.NetworkPolicyList{} }, false, runtime.ContentTypeProtobuf},
+		{schema.GroupVersion(policyv1alpha2.GroupVersion).WithResource(ClusterNetworkPolicies), func() runtime.Object { return &policyv1alpha2.ClusterNetworkPolicyList{} }, true, runtime.ContentTypeJSON},
+	})
+}
+
+// ServiceSources is Sources for the kinds that services are made of; of Kubernetes
+// whose services somebody else serves (not serve) only the ranges of their addresses.
+// They are of a Mirror of their own: no pod waits for them.
+func ServiceSources(config *rest.Config, serve bool) (map[string]Source, error) {
+	all := []offered{{networkingv1.SchemeGroupVersion.WithResource(ServiceCIDRs), func() runtime.Object { return &networkingv1.ServiceCIDRList{} }, true, runtime.ContentTypeProtobuf}}
+	if serve {
+		all = append(all,
+			offered{corev1.SchemeGroupVersion.WithResource(Services), func() runtime.Object { return &corev1.ServiceList{} }, false, runtime.ContentTypeProtobuf},
+			offered{discoveryv1.SchemeGroupVersion.WithResource(EndpointSlices), func() runtime.Object { return &discoveryv1.EndpointSliceList{} }, false, runtime.ContentTypeProtobuf},
+			offered{corev1.SchemeGroupVersion.WithResource(Nodes), func() runtime.Object { return &corev1.NodeList{} }, false, runtime.ContentTypeProtobuf},
+		)
+	}
+	return sources(config, all)
+}
+
+func sources(config *rest.Config, of []offered) (map[string]Source, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, networkingv1.AddToScheme, policyv1alpha2.Install} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, networkingv1.AddToScheme, discoveryv1.AddToScheme, policyv1alpha2.Install} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -49,17 +88,7 @@ func Sources(config *rest.Config) (map[string]Source, error) {
 		return nil, err
 	}
 	out := map[string]Source{}
-	for _, k := range []struct {
-		resource schema.GroupVersionResource
-		list     func() runtime.Object
-		optional bool
-		format   string
-	}{
-		{corev1.SchemeGroupVersion.WithResource(Pods), func() runtime.Object { return &corev1.PodList{} }, false, runtime.ContentTypeProtobuf},
-		{corev1.SchemeGroupVersion.WithResource(Namespaces), func() runtime.Object { return &corev1.NamespaceList{} }, false, runtime.ContentTypeProtobuf},
-		{networkingv1.SchemeGroupVersion.WithResource(NetworkPolicies), func() runtime.Object { return &networkingv1.NetworkPolicyList{} }, false, runtime.ContentTypeProtobuf},
-		{schema.GroupVersion(policyv1alpha2.GroupVersion).WithResource(ClusterNetworkPolicies), func() runtime.Object { return &policyv1alpha2.ClusterNetworkPolicyList{} }, true, runtime.ContentTypeJSON},
-	} {
+	for _, k := range of {
 		c := rest.CopyConfig(config)
 		group := k.resource.GroupVersion()
 		c.GroupVersion, c.APIPath = &group, "/apis"
@@ -225,34 +254,3 @@ type awaiting struct {
 
 func (a *awaiting) Stop()                          { a.stop() }
 func (a *awaiting) ResultChan() <-chan watch.Event { return a.events }
-
-// Trim takes from an object what nobody here reads, most of it, so that many pods
-// take little room: who manages which field, annotations, and of a pod all but what
-// says where it runs, whether it does, and which ports it names.
-func Trim(o runtime.Object) {
-	m, err := meta.Accessor(o)
-	if err != nil {
-		return // a status: it has no metadata of an object
-	}
-	m.SetManagedFields(nil)
-	m.SetAnnotations(nil)
-	pod, ok := o.(*corev1.Pod)
-	if !ok {
-		return
-	}
-	pod.Spec = corev1.PodSpec{
-		NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork,
-		Containers: ports(pod.Spec.Containers), InitContainers: ports(pod.Spec.InitContainers),
-	}
-	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase}
-}
-
-// ports are those of containers that name ports.
-func ports(all []corev1.Container) (out []corev1.Container) {
-	for _, c := range all {
-		if len(c.Ports) > 0 {
-			out = append(out, corev1.Container{Name: c.Name, Ports: c.Ports, RestartPolicy: c.RestartPolicy})
-		}
-	}
-	return out
-}

@@ -47,7 +47,8 @@ const (
 var kinds = map[string]string{
 	podPath: "v1 Pod", "/api/v1/namespaces": "v1 Namespace",
 	"/apis/networking.k8s.io/v1/networkpolicies": "networking.k8s.io/v1 NetworkPolicy",
-	cnpPath: "policy.networking.k8s.io/v1alpha2 ClusterNetworkPolicy",
+	cnpPath:     "policy.networking.k8s.io/v1alpha2 ClusterNetworkPolicy",
+	servicePath: "v1 Service", slicePath: "discovery.k8s.io/v1 EndpointSlice", nodePath: "v1 Node", cidrPath: "networking.k8s.io/v1 ServiceCIDR",
 }
 
 func (s *web) change(path string, event watch.EventType, o metav1.Object) {

@@ -1,0 +1,89 @@
+package mirror
+
+import (
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Trim takes from an object what nobody here reads, most of it, so that many take
+// little room: who manages which field, annotations, and
+//   - of a pod all but what says where it runs, whether it does, and which ports it names,
+//   - of a slice who made it and what it was made of,
+//   - of a node all but its addresses and labels.
+func Trim(o runtime.Object) {
+	m, err := meta.Accessor(o)
+	if err != nil {
+		return // a status: it has no metadata of an object
+	}
+	m.SetManagedFields(nil)
+	m.SetAnnotations(nil)
+	switch o := o.(type) {
+	case *corev1.Pod:
+		o.Spec = corev1.PodSpec{
+			NodeName: o.Spec.NodeName, HostNetwork: o.Spec.HostNetwork,
+			Containers: ports(o.Spec.Containers), InitContainers: ports(o.Spec.InitContainers),
+		}
+		o.Status = corev1.PodStatus{Phase: o.Status.Phase}
+	case *corev1.Service:
+		o.Spec.Selector = nil
+	case *corev1.Node:
+		o.Spec = corev1.NodeSpec{}
+		o.Status = corev1.NodeStatus{Addresses: o.Status.Addresses}
+	case *discoveryv1.EndpointSlice:
+		o.OwnerReferences = nil
+		o.GenerateName = ""
+		for i := range o.Endpoints {
+			trimEndpoint(&o.Endpoints[i])
+		}
+	}
+}
+
+// ports are those of containers that name ports.
+func ports(all []corev1.Container) (out []corev1.Container) {
+	for _, c := range all {
+		if len(c.Ports) > 0 {
+			out = append(out, corev1.Container{Name: c.Name, Ports: c.Ports, RestartPolicy: c.RestartPolicy})
+		}
+	}
+	return out
+}
+
+// yes and no are what conditions point to.
+var yes, no = true, false
+
+func trimEndpoint(e *discoveryv1.Endpoint) {
+	e.Hostname, e.DeprecatedTopology = nil, nil
+	if len(e.Addresses) > 1 {
+		e.Addresses = e.Addresses[:1:1] // the others are for nobody
+	}
+	if r := e.TargetRef; r != nil && r.Kind == "Pod" {
+		e.TargetRef = &corev1.ObjectReference{Kind: "Pod", UID: r.UID}
+	} else {
+		e.TargetRef = nil
+	}
+	for _, c := range []**bool{&e.Conditions.Ready, &e.Conditions.Serving, &e.Conditions.Terminating} {
+		switch {
+		case *c == nil:
+		case **c:
+			*c = &yes
+		default:
+			*c = &no
+		}
+	}
+	// Thousands are on one node and in one zone.
+	for _, text := range []**string{&e.NodeName, &e.Zone} {
+		if *text != nil {
+			*text = shared(**text)
+		}
+	}
+}
+
+// shared is a text that all who have it share.
+func shared(s string) *string {
+	v := unique.Make(s).Value()
+	return &v
+}
