@@ -14,7 +14,10 @@ import (
 var (
 	networkRows = newRowsPart[model.NetworkKey, model.Network](func(k model.NetworkKey) model.TenantName { return k.Tenant }, lessNetwork)
 
-	_ = register(networkRows, func(v *View, k model.NetworkKey, _, _ *model.Network, _ store.Revision) { v.dropSpace(k) }, kind{
+	_ = register(networkRows, func(v *View, k model.NetworkKey, _, _ *model.Network, _ store.Revision) {
+		v.dropSpace(k)
+		v.networksCame.Tell()
+	}, kind{
 		name:  "network",
 		empty: none(tables.Networks, tables.NetworksOf, "networks", func(x model.Network) string { return string(x.Key.Name) }),
 	})
@@ -48,7 +51,7 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 	}
 	err = tx.Prefetch(append(subnetKeys(n.Key.Tenant, subnetsOf(n)),
 		tables.Globals.Key(tables.GlobalKey{}), tables.Tenants.Key(n.Key.Tenant),
-		tables.Networks.Key(n.Key), tables.Names.Key(name), tables.InternedIdentities.Key(ik))...)
+		tables.Networks.Key(n.Key), tables.Names.Key(name), tables.InternedIdentities.Key(ik), tables.ServiceRanges.Key(tables.ServiceRangesKey{}))...)
 	if err != nil {
 		return err
 	}
@@ -75,6 +78,9 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 			return model.Errorf(model.ErrConflict, "subnet %q: overlaps the cluster's private subnet %s, in which each host and its containers know each other; "+
 				"choose another subnet, or, while there is no network, another private subnet ('netctl global set --private-subnet a.b.0.0/16')", n.Subnet, g.PvtSubnet)
 		}
+		if err := outsideServices(tx, "subnet", n.Subnet); err != nil {
+			return err
+		}
 		if err := claimSubnet(tx, n.Key, "subnet", n.Subnet); err != nil {
 			return err
 		}
@@ -82,6 +88,9 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 	if n.Subnet6.IsValid() {
 		if model.PvtSubnet6.Overlaps(n.Subnet6) {
 			return model.Errorf(model.ErrConflict, "ipv6Subnet %q: overlaps the private subnet %s, in which each host and its containers know each other; choose another subnet", n.Subnet6, model.PvtSubnet6)
+		}
+		if err := outsideServices(tx, "ipv6Subnet", n.Subnet6); err != nil {
+			return err
 		}
 		if err := claimSubnet(tx, n.Key, "ipv6Subnet", n.Subnet6); err != nil {
 			return err

@@ -38,9 +38,10 @@ type View struct {
 	numbers  map[tables.NumberKind]*numbers
 	settling []settling
 
-	settings waiting.Changes // of the cluster's settings
-	intent   waiting.Changes // of the settings, and of tenants
-	unrouted waiting.Changes // a tenant without a router has come
+	settings     waiting.Changes // of the cluster's settings
+	intent       waiting.Changes // of the settings, and of tenants
+	networksCame waiting.Changes // or went
+	unrouted     waiting.Changes // a tenant without a router has come
 
 	podEndpoints map[string]model.EndpointKey // by the pod's UID
 	freshPods    map[model.EndpointKey]bool   // that came since FreshPods

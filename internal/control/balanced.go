@@ -1,0 +1,183 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// balanced are the addresses of load balancers that services of the orchestrator have.
+type balanced struct {
+	by map[netip.Addr]model.ClusterServiceKey
+	of index[model.ClusterServiceKey, netip.Addr]
+	// last is the address of each family that was given out last: the next search begins
+	// behind it, so that what was freed a moment ago is not given to another service.
+	last [2]netip.Addr
+}
+
+var (
+	balancedAddrs = newPart(func() *balanced {
+		return &balanced{by: map[netip.Addr]model.ClusterServiceKey{}, of: index[model.ClusterServiceKey, netip.Addr]{}}
+	})
+	_ = enter(tables.BalancedKey{}, func(v *View, ch tables.Change) {
+		b, k := balancedAddrs.in(v), ch.Key.(tables.BalancedKey) //nolint:forcetypeassert // it is registered for that
+		if old, had := b.by[k.Addr]; had {
+			b.of.remove(old, k.Addr)
+			delete(b.by, k.Addr)
+		}
+		if row := value[tables.Balanced](ch); row != nil {
+			b.by[k.Addr] = row.Service
+			b.of.add(row.Service, k.Addr)
+		}
+	}, kind{})
+)
+
+// BalancedAddrs returns the addresses of the load balancers' pool that a service has;
+// sorted.
+func (v *View) BalancedAddrs(k model.ClusterServiceKey) []netip.Addr {
+	return read(v, func() []netip.Addr {
+		var out []netip.Addr
+		for a := range balancedAddrs.in(v).of[k] {
+			out = append(out, a)
+		}
+		slices.SortFunc(out, netip.Addr.Compare)
+		return out
+	})
+}
+
+// BalancedServices returns the services that have addresses of the pool, in no sequence.
+func (v *View) BalancedServices() []model.ClusterServiceKey {
+	return read(v, func() []model.ClusterServiceKey {
+		var out []model.ClusterServiceKey
+		for k := range balancedAddrs.in(v).of {
+			out = append(out, k)
+		}
+		return out
+	})
+}
+
+// PoolWish is what a service asks of the load balancers' pool.
+type PoolWish struct {
+	Service model.ClusterServiceKey
+	Pool    model.AddressPool
+	V4, V6  bool       // the families of which it is to have an address
+	Addr    netip.Addr // that it asks for; zero = any
+}
+
+// maxPoolSearch bounds the search for a free address. A search goes on behind where
+// the one before ended.
+const maxPoolSearch = 1 << 16
+
+// Balance gives a service addresses of the load balancers' pool, one of each family
+// that it is to have and the pool has, and takes from it what it is not to have; for
+// the leader, who has the fence. What it has it keeps while that is the pool's,
+// nobody else's, and what it asks for. An address that cannot be given is
+// model.ErrConflict or ErrExhausted; the others are given all the same.
+func (c *Controller) Balance(ctx context.Context, fence store.Fence, w PoolWish) ([]netip.Addr, error) {
+	var out []netip.Addr
+	var refused error
+	_, err := c.update(ctx, fmt.Sprintf("give service %s addresses of the pool", w.Service), func(tx store.Tx) error {
+		fence.Require(tx)
+		out, refused = nil, nil
+		had := c.view.BalancedAddrs(w.Service)
+		for _, v6 := range []bool{false, true} {
+			addr, err := c.balance(tx, w, v6, had)
+			switch {
+			case errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrExhausted):
+				refused = errors.Join(refused, err)
+			case err != nil:
+				return err
+			case addr.IsValid():
+				out = append(out, addr)
+			}
+		}
+		for _, a := range had {
+			if !slices.Contains(out, a) {
+				tables.BalancedAddrs.Delete(tx, tables.BalancedKey{Addr: a})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, refused
+}
+
+// balance returns the address of a family that a service is to have; zero = none.
+func (c *Controller) balance(tx store.Tx, w PoolWish, v6 bool, had []netip.Addr) (netip.Addr, error) {
+	wished := w.Addr.IsValid() && w.Addr.Is6() == v6
+	if v6 && !w.V6 || !v6 && !w.V4 || !wished && !w.Pool.Has(v6) {
+		return netip.Addr{}, nil
+	}
+	if wished {
+		return w.Addr, c.takeBalanced(tx, w, w.Addr)
+	}
+	for _, a := range had {
+		if a.Is6() != v6 {
+			continue
+		}
+		err := c.takeBalanced(tx, w, a)
+		if err == nil || !errors.Is(err, model.ErrConflict) {
+			return a, err
+		}
+	}
+	c.view.mu.RLock()
+	family := 0
+	if v6 {
+		family = 1
+	}
+	last := balancedAddrs.in(c.view).last[family]
+	c.view.mu.RUnlock()
+	looked := 0
+	for a := range w.Pool.From(last, v6) {
+		if looked++; looked > maxPoolSearch {
+			break
+		}
+		c.view.mu.Lock()
+		_, taken := balancedAddrs.in(c.view).by[a]
+		balancedAddrs.in(c.view).last[family] = a
+		c.view.mu.Unlock()
+		if taken {
+			continue
+		}
+		err := c.takeBalanced(tx, w, a)
+		if err == nil || !errors.Is(err, model.ErrConflict) {
+			return a, err
+		}
+	}
+	name := "IPv4"
+	if v6 {
+		name = "IPv6"
+	}
+	return netip.Addr{}, model.Errorf(model.ErrExhausted, "the load balancers' pool has no free %s address", name)
+}
+
+// takeBalanced gives a service an address, unless it has it; model.ErrConflict where
+// it cannot have it.
+func (c *Controller) takeBalanced(tx store.Tx, w PoolWish, a netip.Addr) error {
+	if !w.Pool.Contains(a) {
+		return model.Errorf(model.ErrConflict, "%s is not in the load balancers' pool", a)
+	}
+	for _, whose := range []string{c.view.WhoseAddress(a), c.view.WhoseServiceAddress(a)} {
+		if whose != "" {
+			return model.Errorf(model.ErrConflict, "%s %s", a, whose)
+		}
+	}
+	row, err := tables.BalancedAddrs.Find(tx, tables.BalancedKey{Addr: a})
+	switch {
+	case err != nil:
+		return err
+	case !row.Exists():
+		return tables.BalancedAddrs.Create(tx, tables.Balanced{Addr: a, Service: w.Service})
+	case row.Value.Service != w.Service:
+		return model.Errorf(model.ErrConflict, "%s is service %s's", a, row.Value.Service)
+	}
+	return nil
+}

@@ -1,0 +1,247 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+func (b *balanced) contents() any { return []any{b.by, b.of} } // last is only remembered
+
+func clusterService(name string, addrs ...string) model.ClusterService {
+	s := model.ClusterService{Key: model.ClusterServiceKey{Namespace: "ns", Name: name}}
+	for _, a := range addrs {
+		s.Addrs = append(s.Addrs, addr(a))
+	}
+	return s
+}
+
+func slice(name, service string, addrs ...string) model.ServiceSlice {
+	s := model.ServiceSlice{Key: model.ServiceSliceKey{Namespace: "ns", Name: name}, Service: service}
+	for _, a := range addrs {
+		s.Backends = append(s.Backends, model.ServiceBackend{Addr: addr(a)})
+	}
+	return s
+}
+
+// TestClusterRows: rows are written once, by who leads, found by their service, and go.
+func TestClusterRows(t *testing.T) {
+	c := newCluster(t)
+	ctx, fence := testContext(t), c.leader()
+	rows := ClusterRows{
+		Services: []model.Valid[model.ClusterService]{valid(clusterService("a", "10.96.0.1")), valid(clusterService("b"))},
+		Slices:   []model.Valid[model.ServiceSlice]{valid(slice("a-1", "a", "10.1.0.1")), valid(slice("a-2", "a")), valid(slice("b-1", "b"))},
+		Nodes:    []model.Valid[model.ClusterNode]{valid(model.ClusterNode{Name: "n1", Addrs: []netip.Addr{addr("192.168.7.1")}})},
+	}
+	put := func(rows ClusterRows) store.Revision {
+		t.Helper()
+		c.ok(c.PutClusterRows(ctx, fence, rows))
+		return c.fresh().Revision()
+	}
+	if first := put(rows); put(rows) != first {
+		t.Error("what is there is written again")
+	}
+	names := func() string {
+		v := c.fresh()
+		var out []string
+		for _, s := range v.ClusterServices() {
+			out = append(out, s.Key.Name)
+			for _, x := range v.SlicesOf(s.Key) {
+				out = append(out, x.Key.Name)
+			}
+		}
+		return fmt.Sprint(out, len(v.ServiceSlices()), len(v.ClusterNodes()))
+	}
+	if got := names(); got != "[a a-1 a-2 b b-1] 3 1" {
+		t.Error(got)
+	}
+	put(ClusterRows{Slices: []model.Valid[model.ServiceSlice]{valid(slice("a-2", "b"))}}) // it is another's now
+	if got := names(); got != "[a a-1 b a-2 b-1] 3 1" {
+		t.Error(got)
+	}
+	checkMirror(t, c)
+	for whose, at := range map[string]string{
+		"is an address of node n1": "192.168.7.1", "": "192.168.7.2",
+	} {
+		if got := c.fresh().WhoseAddress(addr(at)); got != whose {
+			t.Errorf("%s %q, want %q", at, got, whose)
+		}
+	}
+	if got := c.fresh().WhoseServiceAddress(addr("10.96.0.1")); got != "is the cluster address of service ns/a" {
+		t.Error(got)
+	}
+	put(ClusterRows{
+		NoServices: []model.ClusterServiceKey{{Namespace: "ns", Name: "a"}, {Namespace: "ns", Name: "b"}}, NoNodes: []model.NodeName{"n1"},
+		NoSlices: []model.ServiceSliceKey{{Namespace: "ns", Name: "a-1"}, {Namespace: "ns", Name: "a-2"}, {Namespace: "ns", Name: "b-1"}},
+	})
+	if got := names(); got != "[] 0 0" {
+		t.Error(got)
+	}
+	v := c.fresh()
+	if v.WhoseAddress(addr("192.168.7.1"))+v.WhoseServiceAddress(addr("10.96.0.1")) != "" || len(slicesOfService.in(v)) > 0 {
+		t.Error("what is gone is found")
+	}
+	checkMirror(t, c)
+	if err := c.PutClusterRows(ctx, store.Fence{Key: "/test/other", Create: 1}, rows); !errors.Is(err, store.ErrFenced) {
+		t.Errorf("who does not lead writes: %v", err)
+	}
+	if err := c.PutClusterRows(ctx, fence, ClusterRows{Services: make([]model.Valid[model.ClusterService], 1)}); !errors.Is(err, model.ErrInvalid) {
+		t.Errorf("what nobody has validated: %v", err)
+	}
+}
+
+// TestServiceRanges: no network overlaps a range of services' addresses; one that was
+// there stays, and is told of by whose an address is.
+func TestServiceRanges(t *testing.T) {
+	c := newCluster(t)
+	fence := c.leader()
+	c.put(network("old", "10.97.0.0/16"))
+	prefixes := func(texts ...string) (r model.ServiceRanges) {
+		for _, p := range texts {
+			r.Ranges = append(r.Ranges, netip.MustParsePrefix(p))
+		}
+		return r
+	}
+	c.fresh()
+	changed := c.NetworksChanged()
+	c.ok(c.PutServiceRanges(testContext(t), fence, valid(prefixes("10.96.0.0/15", "fd00:96::/112"))))
+	c.refused(model.ErrConflict, `subnet "10.96.7.0/24": overlaps 10.96.0.0/15, from which Kubernetes gives addresses to services`, func() error { return c.try(network("n", "10.96.7.0/24")) })
+	c.refused(model.ErrConflict, `ipv6Subnet "fd00:96::/64": overlaps fd00:96::/112`, func() error { return c.try(network("n", "10.5.0.0/24", "fd00:96::/64")) })
+	c.put(network("old", "10.97.0.0/16")) // as it is
+	if got := c.fresh().WhoseAddress(addr("10.97.0.9")); got != "lies in network default:old" {
+		t.Error(got)
+	}
+	if got := c.fresh().WhoseServiceAddress(addr("10.96.0.9")); got != "lies in the services' range 10.96.0.0/15" {
+		t.Error(got)
+	}
+	select {
+	case <-changed:
+		t.Error("no network has changed")
+	default:
+	}
+	c.put(network("n", "10.5.0.0/24"))
+	c.fresh()
+	select {
+	case <-changed:
+	default:
+		t.Error("a network has come, and nobody is told")
+	}
+	rev := c.fresh().Revision()
+	c.ok(c.PutServiceRanges(testContext(t), fence, valid(prefixes("10.96.0.0/15", "fd00:96::/112"))))
+	if c.fresh().Revision() != rev {
+		t.Error("what is there is written again")
+	}
+	c.ok(c.PutServiceRanges(testContext(t), fence, valid(prefixes())))
+	c.put(network("n2", "10.96.7.0/24"))
+	checkMirror(t, c)
+}
+
+// pool parses a pool.
+func pool(t *testing.T, texts ...string) model.AddressPool {
+	t.Helper()
+	p, err := model.ParseAddressPool("pool", texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestBalance: who gets which addresses of the pool, and keeps or loses them.
+func TestBalance(t *testing.T) {
+	c := newCluster(t)
+	fence := c.leader()
+	c.put(network("net", "203.0.113.8/30"))
+	c.fresh()
+	p := pool(t, "203.0.113.8-203.0.113.14", "2001:db8::/126")
+	k := func(name string) model.ClusterServiceKey {
+		return model.ClusterServiceKey{Namespace: "ns", Name: name}
+	}
+	for _, step := range []struct {
+		wish    PoolWish
+		want    string
+		problem string
+	}{
+		// .8 to .11 are the network's.
+		{PoolWish{Service: k("a"), Pool: p, V4: true}, "[203.0.113.12]", ""},
+		{PoolWish{Service: k("a"), Pool: p, V4: true}, "[203.0.113.12]", ""},
+		{PoolWish{Service: k("a"), Pool: p, V4: true, V6: true}, "[203.0.113.12 2001:db8::1]", ""},
+		{PoolWish{Service: k("b"), Pool: p, V4: true, V6: true, Addr: addr("203.0.113.12")}, "[2001:db8::2]", "203.0.113.12 is service ns/a's"},
+		{PoolWish{Service: k("b"), Pool: p, V4: true, Addr: addr("203.0.113.14")}, "[203.0.113.14]", ""},
+		{PoolWish{Service: k("b"), Pool: p, V4: true, Addr: addr("203.0.113.9")}, "[]", "203.0.113.9 lies in network default:net"},
+		{PoolWish{Service: k("b"), Pool: p, V4: true, Addr: addr("198.51.100.1")}, "[]", "198.51.100.1 is not in the load balancers' pool"},
+		{PoolWish{Service: k("b"), Pool: p, V4: true}, "[203.0.113.13]", ""},
+		{PoolWish{Service: k("c"), Pool: p, V4: true}, "[203.0.113.14]", ""},
+		{PoolWish{Service: k("d"), Pool: p, V4: true, V6: true}, "[2001:db8::3]", "the load balancers' pool has no free IPv4 address"},
+		{PoolWish{Service: k("a"), Pool: p, V6: true}, "[2001:db8::1]", ""}, // it has one family now
+		{PoolWish{Service: k("d"), Pool: p, V4: true, V6: true}, "[203.0.113.12 2001:db8::3]", ""},
+		{PoolWish{Service: k("a"), Pool: pool(t, "198.51.100.0/30"), V4: true, V6: true}, "[198.51.100.1]", ""}, // another pool
+		{PoolWish{Service: k("a")}, "[]", ""},                                                                   // none
+	} {
+		got, err := c.Balance(testContext(t), fence, step.wish)
+		text := fmt.Sprint(got)
+		if got == nil {
+			text = "[]"
+		}
+		if text != step.want || step.problem == "" && err != nil || step.problem != "" && (err == nil || !strings.Contains(err.Error(), step.problem)) {
+			t.Errorf("%+v: %s, %v; want %s, %s", step.wish, text, err, step.want, step.problem)
+		}
+		if v := c.fresh(); !slices.Equal(v.BalancedAddrs(step.wish.Service), got) {
+			t.Errorf("%s has %v in the store, and was given %v", step.wish.Service, v.BalancedAddrs(step.wish.Service), got)
+		}
+	}
+	if got := len(c.fresh().BalancedServices()); got != 3 {
+		t.Errorf("%d services have addresses, want 3", got)
+	}
+	checkMirror(t, c)
+	if _, err := c.Balance(testContext(t), store.Fence{Key: "/test/other", Create: 1}, PoolWish{Service: k("a"), Pool: p, V6: true}); !errors.Is(err, store.ErrFenced) {
+		t.Errorf("who does not lead gives addresses: %v", err)
+	}
+}
+
+// TestBalanceMany: many at once, by two replicas, get different addresses, and one that
+// was freed is not the next one given.
+func TestBalanceMany(t *testing.T) {
+	a := newCluster(t)
+	b := onStore(t, a.st)
+	fence := a.leader()
+	p := pool(t, "198.51.100.0/24")
+	var mu sync.Mutex
+	owner := map[netip.Addr]int{}
+	var g sync.WaitGroup
+	for i := range 100 {
+		g.Go(func() {
+			c := []*harness{a, b}[i%2]
+			got, err := c.Balance(testContext(t), fence, PoolWish{Service: model.ClusterServiceKey{Namespace: "ns", Name: fmt.Sprint("s", i)}, Pool: p, V4: true})
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || len(got) != 1 {
+				t.Errorf("%d: %v %v", i, got, err)
+				return
+			}
+			if other, taken := owner[got[0]]; taken {
+				t.Errorf("%s is %d's and %d's", got[0], other, i)
+			}
+			owner[got[0]] = i
+		})
+	}
+	g.Wait()
+	k := model.ClusterServiceKey{Namespace: "ns", Name: "s0"}
+	former := a.fresh().BalancedAddrs(k)
+	if _, err := a.Balance(testContext(t), fence, PoolWish{Service: k}); err != nil {
+		t.Fatal(err)
+	}
+	a.fresh()
+	k.Name = "next"
+	got, err := a.Balance(testContext(t), fence, PoolWish{Service: k, Pool: p, V4: true})
+	if err != nil || slices.Equal(got, former) {
+		t.Errorf("%v %v, and %v was freed a moment ago", got, err, former)
+	}
+	checkMirror(t, a)
+}
