@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +16,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/kube/mirror"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // Object names an object of Kubernetes.
@@ -33,6 +31,9 @@ type Report struct {
 	Now      metav1.Object // nil = it is gone
 	Problems []kube.Problem
 	Err      error
+	// Balanced are the addresses of the load balancers' pool that a service has, for its
+	// status; nil = that is somebody else's.
+	Balanced *[]netip.Addr
 }
 
 // Config is what a Keeper is made of; all fields must be set but Choices.
@@ -49,20 +50,13 @@ type Config struct {
 type Keeper struct {
 	config Config
 	mirror *mirror.Mirror
-	bell   waiting.Bell
-
-	mu      sync.Mutex
-	leading bool
-	all     bool // everything is to be looked at
-	changed map[Object]struct{}
-	trouble map[Object]bool // not in the store as it is written
-
-	step step // for who waits until the store is in step
+	work   *work
+	step   step // for who waits until the store is in step
 }
 
 // New returns a Keeper that does nothing until Run and Lead.
 func New(c Config) *Keeper {
-	k := &Keeper{config: c, bell: waiting.NewBell(), changed: map[Object]struct{}{}, trouble: map[Object]bool{}}
+	k := &Keeper{config: c, work: newWork()}
 	k.mirror = mirror.New(c.Sources, k.note)
 	return k
 }
@@ -76,22 +70,16 @@ func (k *Keeper) note(kind string, name mirror.Name, old, now metav1.Object) {
 	if kind == mirror.Pods && now == nil {
 		k.config.Tell(Report{Object: Object{kind, name}})
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.leading {
-		return // who begins to lead looks at everything
-	}
 	switch {
 	case kind == mirror.Pods && k.config.Choices.Tenant && tenantLabel(old) != tenantLabel(now):
-		k.all = true
+		k.work.addAll()
 	case kind == mirror.Pods && (old == nil || now == nil || maps.Equal(old.GetLabels(), now.GetLabels())):
-		return // an endpoint that comes is looked at when it comes
+		// an endpoint that comes is looked at when it comes
 	case kind == mirror.Namespaces && (old == nil || now == nil || placing(old) != placing(now)):
-		k.all = true // also what policies there are, and in which tenants
+		k.work.addAll() // also what policies there are, and in which tenants
 	default:
-		k.changed[Object{kind, name}] = struct{}{}
+		k.work.add(Object{kind, name})
 	}
-	k.bell.Ring()
 }
 
 // placing are the labels of a namespace that say where its pods belong.
@@ -111,62 +99,22 @@ func tenantLabel(o metav1.Object) string {
 // is store.ErrFenced. It begins when the API server has told all that it has: before
 // that nothing is taken for deleted.
 func (k *Keeper) Lead(ctx context.Context, fence store.Fence) error {
-	k.mu.Lock()
-	k.leading, k.all = true, true
-	k.mu.Unlock()
-	defer func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.leading, k.changed, k.trouble = false, map[Object]struct{}{}, map[Object]bool{}
-	}()
+	k.work.begin()
+	defer k.work.end()
 	if err := k.mirror.AwaitLists(ctx); err != nil {
 		return err
 	}
-	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 100 * time.Millisecond, Max: 5 * time.Second})
-	for {
-		intent := k.config.Control.IntentChanged() // before the look, which then misses none
-		came := k.config.Control.PodsCame()
-		again, err := k.pass(ctx, fence)
-		switch {
-		case errors.Is(err, store.ErrFenced):
-			return err
-		case ctx.Err() != nil:
-			return ctx.Err()
-		}
-		var later <-chan time.Time // what failed is tried again, sooner when something changes
-		if err != nil || again {
-			later = time.After(retry.Delay())
-		} else {
-			retry.Reset()
-		}
-		select {
-		case <-later:
-		case <-k.bell:
-		case <-came:
-		case <-intent:
-			k.everything()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func (k *Keeper) everything() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.all = true
+	c := k.config.Control
+	return k.work.loop(ctx, c.IntentChanged, c.PodsCame, func(ctx context.Context) (bool, error) { return k.pass(ctx, fence) })
 }
 
 // pass looks at all that has changed; again tells that something is left to be tried
 // again.
 func (k *Keeper) pass(ctx context.Context, fence store.Fence) (again bool, err error) {
-	k.mu.Lock()
-	todo, all := k.changed, k.all
-	k.changed, k.all = map[Object]struct{}{}, false
-	k.mu.Unlock()
+	todo, all := k.work.take()
 	v, err := k.config.Control.View(ctx)
 	if err != nil {
-		k.everything()
+		k.work.everything()
 		return true, err
 	}
 	p := k.round(v)
@@ -188,19 +136,17 @@ func (k *Keeper) pass(ctx context.Context, fence store.Fence) (again bool, err e
 		problems, err := p.keep(ctx, o, now)
 		switch {
 		case errors.Is(err, store.ErrFenced) || ctx.Err() != nil:
-			k.everything()
+			k.work.everything()
 			return true, err
 		case err != nil:
 			again = true
-			k.mu.Lock()
-			k.changed[o] = struct{}{}
-			k.mu.Unlock()
+			k.work.remember(o)
 		}
 		k.report(Report{Object: o, Now: now, Problems: problems, Err: err})
 	}
 	if all {
 		if err := p.sweep(ctx); err != nil {
-			k.everything()
+			k.work.everything()
 			return true, err
 		}
 	}
@@ -208,13 +154,7 @@ func (k *Keeper) pass(ctx context.Context, fence store.Fence) (again bool, err e
 }
 
 func (k *Keeper) report(r Report) {
-	k.mu.Lock()
-	if r.Now != nil && (r.Err != nil || len(r.Problems) > 0) {
-		k.trouble[r.Object] = true
-	} else {
-		delete(k.trouble, r.Object)
-	}
-	k.mu.Unlock()
+	k.work.note(r)
 	k.config.Tell(r)
 }
 
@@ -232,14 +172,7 @@ type State struct {
 // State returns how k fares now.
 func (k *Keeper) State() State {
 	s := State{Kinds: k.mirror.States(), Strays: k.strays()}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.leading {
-		s.Trouble = map[string]int{}
-		for o := range k.trouble {
-			s.Trouble[o.Kind]++
-		}
-	}
+	s.Trouble = k.work.troubled()
 	return s
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,10 +26,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
-// The rate of requests, of events and conditions together.
+// The rate of requests: of events and conditions together, and of services' statuses,
+// which users wait for.
 const (
-	perSecond = 5
-	burst     = 20
+	perSecond       = 5
+	burst           = 20
+	statusPerSecond = 50
 )
 
 // Outcome is what became of an object.
@@ -37,15 +41,18 @@ type Outcome struct {
 	Object   metav1.Object
 	Problems []kube.Problem // what of it cannot be had
 	Err      error          // why the store does not have it as it is now; nil = it has, but for Problems
+	// Balanced are the addresses that a Service's status is to have as its load balancer's;
+	// nil = they are somebody else's.
+	Balanced *[]netip.Addr
 }
 
 // Notices tells an API server of outcomes. It is safe for use by several goroutines.
 type Notices struct {
-	events, policies rest.Interface
-	instance         string
-	log              *slog.Logger
-	limit            flowcontrol.RateLimiter
-	bell             waiting.Bell
+	events, policies, core rest.Interface
+	instance               string
+	log                    *slog.Logger
+	limit, statuses        flowcontrol.RateLimiter
+	bell                   waiting.Bell
 
 	sent, failed atomic.Int64
 
@@ -66,11 +73,14 @@ func objectOf(o Outcome) object { return object{o.Kind, nameOf(o.Object)} }
 // (host:port); Run sends them.
 func New(config *rest.Config, instance string, log *slog.Logger) (*Notices, error) {
 	n := &Notices{
-		instance: instance, log: log, limit: flowcontrol.NewTokenBucketRateLimiter(perSecond, burst), bell: waiting.NewBell(),
+		instance: instance, log: log, limit: flowcontrol.NewTokenBucketRateLimiter(perSecond, burst), statuses: flowcontrol.NewTokenBucketRateLimiter(statusPerSecond, statusPerSecond), bell: waiting.NewBell(),
 		told: map[object]string{}, queue: map[object]Outcome{},
 	}
 	var err error
 	if n.events, err = client(config, eventsv1.SchemeGroupVersion, eventsv1.AddToScheme); err != nil {
+		return nil, err
+	}
+	if n.core, err = client(config, corev1.SchemeGroupVersion, corev1.AddToScheme); err != nil {
 		return nil, err
 	}
 	n.policies, err = client(config, schema.GroupVersion(policyv1alpha2.GroupVersion), policyv1alpha2.Install)
@@ -84,6 +94,9 @@ func client(config *rest.Config, group schema.GroupVersion, add func(*runtime.Sc
 	}
 	c := rest.CopyConfig(config)
 	c.GroupVersion, c.APIPath = &group, "/apis"
+	if group.Group == "" {
+		c.APIPath = "/api"
+	}
 	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	c.QPS = -1 // limit does
@@ -101,7 +114,7 @@ func (n *Notices) Tell(o Outcome) {
 		return
 	}
 	n.told[name] = said
-	if outcomeText(o) == "" && o.Kind != kindPolicy {
+	if outcomeText(o) == "" && o.Kind != kindPolicy && !outdated(o) {
 		delete(n.queue, name) // nobody is told that all is well
 		return
 	}
@@ -111,7 +124,11 @@ func (n *Notices) Tell(o Outcome) {
 
 // said is all that an outcome says.
 func said(o Outcome) string {
-	return fmt.Sprintf("%s %d %s", o.Object.GetUID(), o.Object.GetGeneration(), outcomeText(o))
+	text := fmt.Sprintf("%s %d %s", o.Object.GetUID(), o.Object.GetGeneration(), outcomeText(o))
+	if outdated(o) { // its status may be changed again any time
+		text += fmt.Sprint(*o.Balanced, " at ", o.Object.GetResourceVersion())
+	}
+	return text
 }
 
 // Forget says that an object is gone.
@@ -178,13 +195,16 @@ func nameOf(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
+// next returns what is to be sent next: statuses before others.
 func (n *Notices) next() (o Outcome, there bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, o = range n.queue {
-		return o, true
+		if there = true; outdated(o) {
+			break
+		}
 	}
-	return o, false
+	return o, there
 }
 
 // done takes an outcome from the queue, unless another one has come meanwhile.
@@ -203,6 +223,11 @@ func (n *Notices) send(ctx context.Context, o Outcome) error {
 			return err
 		}
 	}
+	if outdated(o) {
+		if err := n.status(ctx, o); err != nil {
+			return err
+		}
+	}
 	if o.Err == nil && len(o.Problems) == 0 {
 		return nil
 	}
@@ -211,8 +236,8 @@ func (n *Notices) send(ctx context.Context, o Outcome) error {
 
 // request sends one request at the rate that is allowed. An object that is gone, or a
 // namespace that ends, needs to know nothing.
-func (n *Notices) request(ctx context.Context, do func(context.Context) error) error {
-	if err := n.limit.Wait(ctx); err != nil {
+func (n *Notices) request(ctx context.Context, limit flowcontrol.RateLimiter, do func(context.Context) error) error {
+	if err := limit.Wait(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

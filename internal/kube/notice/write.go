@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,7 +71,7 @@ func (n *Notices) event(ctx context.Context, o Outcome) error {
 			UID: o.Object.GetUID(), ResourceVersion: o.Object.GetResourceVersion(),
 		},
 	}
-	return n.request(ctx, func(ctx context.Context) error {
+	return n.request(ctx, n.limit, func(ctx context.Context) error {
 		return n.events.Post().Namespace(namespace).Resource("events").Body(e).Do(ctx).Error()
 	})
 }
@@ -102,8 +104,38 @@ func (n *Notices) condition(ctx context.Context, o Outcome) error {
 	if err != nil {
 		return err
 	}
-	return n.request(ctx, func(ctx context.Context) error {
+	return n.request(ctx, n.limit, func(ctx context.Context) error {
 		return n.policies.Patch(types.ApplyPatchType).Resource("clusternetworkpolicies").Name(o.Object.GetName()).SubResource("status").
 			Param("fieldManager", controller).Param("force", "true").Body(body).Do(ctx).Error()
+	})
+}
+
+// outdated tells whether a Service's status has not the addresses that it is to have.
+func outdated(o Outcome) bool {
+	s, ok := o.Object.(*corev1.Service)
+	if !ok || o.Balanced == nil {
+		return false
+	}
+	return !slices.EqualFunc(s.Status.LoadBalancer.Ingress, *o.Balanced, func(in corev1.LoadBalancerIngress, a netip.Addr) bool {
+		return in.IP == a.String() && in.Hostname == ""
+	})
+}
+
+// status writes the addresses of a Service's load balancer.
+func (n *Notices) status(ctx context.Context, o Outcome) error {
+	ingress := []corev1.LoadBalancerIngress{}
+	for _, a := range *o.Balanced {
+		ingress = append(ingress, corev1.LoadBalancerIngress{IP: a.String()})
+	}
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": o.Object.GetUID()}, // of the one that is meant, none that was made since
+		"status":   map[string]any{"loadBalancer": map[string]any{"ingress": ingress}},
+	})
+	if err != nil {
+		return err
+	}
+	return n.request(ctx, n.statuses, func(ctx context.Context) error {
+		return n.core.Patch(types.MergePatchType).Resource("services").Namespace(o.Object.GetNamespace()).Name(o.Object.GetName()).SubResource("status").
+			Param("fieldManager", controller).Body(body).Do(ctx).Error()
 	})
 }

@@ -1,0 +1,175 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/kube/mirror"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// ServicesConfig is what Services are made of; Control, Sources and Tell must be set.
+type ServicesConfig struct {
+	Control *control.Controller
+	Sources map[string]mirror.Source // mirror.ServiceSources
+	// Serve: services are to be served. Else only the ranges of their addresses are kept,
+	// and what was kept of services before goes.
+	Serve bool
+	// Ranges are those of services' addresses, beside what the API server says.
+	Ranges []netip.Prefix
+	// External is where services' external addresses may be.
+	External []netip.Prefix
+	// Pool has the addresses of load balancers; empty = none are given.
+	Pool model.AddressPool
+	Tell func(Report) // as Config's
+}
+
+// Services keeps the services of Kubernetes in the store, as Keeper does policies. It
+// is safe for use by several goroutines.
+type Services struct {
+	config ServicesConfig
+	mirror *mirror.Mirror
+	work   *work
+}
+
+// NewServices returns Services that do nothing until Run and Lead.
+func NewServices(c ServicesConfig) *Services {
+	s := &Services{config: c, work: newWork()}
+	s.mirror = mirror.New(c.Sources, func(kind string, name mirror.Name, _, now metav1.Object) {
+		if now == nil {
+			c.Tell(Report{Object: Object{kind, name}})
+		}
+		s.work.add(Object{kind, name})
+	})
+	return s
+}
+
+// Run follows the API server until ctx ends, whose error it returns. Each replica
+// does.
+func (s *Services) Run(ctx context.Context) error { return s.mirror.Run(ctx) }
+
+// Lead is Keeper.Lead.
+func (s *Services) Lead(ctx context.Context, fence store.Fence) error {
+	s.work.begin()
+	defer s.work.end()
+	if err := s.mirror.AwaitLists(ctx); err != nil {
+		return err
+	}
+	never := func() <-chan struct{} { return nil }
+	return s.work.loop(ctx, s.config.Control.NetworksChanged, never, func(ctx context.Context) (bool, error) { return s.pass(ctx, fence) })
+}
+
+// State returns how s fares now.
+func (s *Services) State() State {
+	return State{Kinds: s.mirror.States(), Trouble: s.work.troubled()}
+}
+
+// Await waits until the API server's objects are known up to a moment; see
+// mirror.Mirror.
+func (s *Services) Await(ctx context.Context, moment string) error {
+	return s.mirror.Await(ctx, moment)
+}
+
+// get returns what the API server has by a name, nil = nothing that is to be served.
+func (s *Services) get(o Object) metav1.Object {
+	if !s.config.Serve && o.Kind != mirror.ServiceCIDRs {
+		return nil // it is not followed
+	}
+	return s.mirror.Get(o.Kind, o.Name)
+}
+
+// serviceOrder is the sequence in which objects are looked at: whose an address is
+// comes first.
+var serviceOrder = []string{mirror.ServiceCIDRs, mirror.Nodes, mirror.Services, mirror.EndpointSlices}
+
+// pass is Keeper.pass for services.
+func (s *Services) pass(ctx context.Context, fence store.Fence) (again bool, err error) {
+	todo, all := s.work.take()
+	v, err := s.config.Control.View(ctx)
+	if err != nil {
+		s.work.everything()
+		return true, err
+	}
+	p := s.round(v, fence)
+	if all {
+		todo = p.everything()
+	}
+	order := make([]Object, 0, len(todo))
+	ranges := all
+	for o := range todo {
+		order = append(order, o)
+		ranges = ranges || o.Kind == mirror.ServiceCIDRs
+	}
+	slices.SortFunc(order, func(a, b Object) int {
+		return slices.Index(serviceOrder, a.Kind) - slices.Index(serviceOrder, b.Kind)
+	})
+	if ranges {
+		err = p.ranges(ctx)
+	}
+	for i := 0; i < len(order) && err == nil; i++ {
+		err = p.keep(ctx, order[i], s.get(order[i]))
+	}
+	if err == nil {
+		err = p.flush(ctx)
+	}
+	switch {
+	case err != nil:
+		s.work.everything()
+		return true, err
+	case p.moved && !all: // whose an address is has changed, maybe a service's
+		s.work.addAll()
+	}
+	return p.again, nil
+}
+
+// everything is all that the API server has and the store has.
+func (p *serviceRound) everything() map[Object]struct{} {
+	out := map[Object]struct{}{}
+	add := func(kind, namespace, name string) {
+		out[Object{kind, mirror.Name{Namespace: namespace, Name: name}}] = struct{}{}
+	}
+	kinds := serviceOrder[:1]
+	if p.s.config.Serve {
+		kinds = serviceOrder
+	}
+	for _, kind := range kinds {
+		for name := range p.s.mirror.All(kind) {
+			out[Object{kind, name}] = struct{}{}
+		}
+	}
+	for _, x := range p.view.ClusterNodes() {
+		add(mirror.Nodes, "", string(x.Name))
+	}
+	for _, x := range p.view.ClusterServices() {
+		add(mirror.Services, string(x.Key.Namespace), x.Key.Name)
+	}
+	for _, k := range p.view.BalancedServices() {
+		add(mirror.Services, string(k.Namespace), k.Name)
+	}
+	for _, x := range p.view.ServiceSlices() {
+		add(mirror.EndpointSlices, string(x.Key.Namespace), x.Key.Name)
+	}
+	return out
+}
+
+// report tells what came of an object. What only the object's user can mend is tried
+// again when something changes.
+func (p *serviceRound) report(r Report) {
+	p.s.work.note(r)
+	p.s.config.Tell(r)
+	if r.Err != nil && !errors.Is(r.Err, model.ErrInvalid) {
+		p.later(r.Object)
+	}
+}
+
+// later has an object looked at again after a while.
+func (p *serviceRound) later(o Object) {
+	p.again = true
+	p.s.work.remember(o)
+}
