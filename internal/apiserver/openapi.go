@@ -32,6 +32,8 @@ var exchanges = map[string]exchange{
 	"GET /api/v1/backup":                                  {"A backup of the whole store, as etcdutl reads it, while all goes on", nil, text("")},
 	"GET /api/v1/inspect/endpoints/{key}":                 {"Find an endpoint by its key (tenant:network:id), its id, its container's id or its exact name", nil, endpointInspection{}},
 	"GET /api/v1/status":                                  {"What an operator looks at first: netmasters, store, hosts, capacity, and what is wrong", nil, api.ClusterStatus{}},
+	"GET /api/v1/clusterServices":                         {"Services of Kubernetes, which alone changes them", nil, []api.ClusterService{}},
+	"GET /api/v1/clusterServices/{namespace}/{name}":      {"One service of Kubernetes, with its backends", nil, api.ClusterService{}},
 	"GET /api/v1/hosts":                                   {"All hosts, as their agents tell of them", nil, []api.Host{}},
 	"GET /api/v1/hosts/{name}":                            {"One host", nil, api.Host{}},
 	"DELETE /api/v1/hosts/{name}":                         {"Forget a host that is away and has no endpoints; with ?force=true its endpoints are released", nil, api.HostRemoval{}},

@@ -112,6 +112,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	s.handlePlugin()
 	s.handleHosts()
+	s.handleClusterServices()
 	s.handleAgents()
 	s.handleStore()
 	s.handle("POST", "/api/v1/apply", s.apply)

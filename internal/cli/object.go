@@ -200,6 +200,15 @@ type listing[T api.Object, O any] struct {
 	row    func(T) []string
 	// learn, when set, looks up what rows show beyond the objects themselves.
 	learn func(ctx context.Context, c *api.Client, list []T) error
+	// others, when set, returns what is listed behind the objects and is none of the kind.
+	others func(ctx context.Context, c *api.Client, o *listOptions) ([]other, error)
+}
+
+// other is what a list shows beside objects of its kind.
+type other struct {
+	object any // in JSON
+	name   string
+	row    []string
 }
 
 func newList[T api.Object, O any](f *factory, l listing[T, O], short string, run func(context.Context, *listOptions) error) *command {
@@ -238,20 +247,36 @@ func list[T api.Object, O any](ctx context.Context, o *listOptions, l listing[T,
 	if err != nil {
 		return err
 	}
-	shown := []T{} // not nil: JSON shows []
+	var shown []T
 	for _, t := range found {
 		if !ofTenant || l.tenant(t) == o.tenant {
 			shown = append(shown, t)
 		}
 	}
 	slices.SortFunc(shown, func(a, b T) int { return cmp.Compare(a.ObjectKey(), b.ObjectKey()) })
+	var others []other
+	if l.others != nil {
+		if others, err = l.others(ctx, client, o); err != nil {
+			return err
+		}
+	}
 	switch {
 	case o.json:
-		return printJSON(o.out, shown)
+		all := []any{}
+		for _, t := range shown {
+			all = append(all, t)
+		}
+		for _, x := range others {
+			all = append(all, x.object)
+		}
+		return printJSON(o.out, all)
 	case o.quiet:
 		var names []string
 		for _, t := range shown {
 			names = append(names, l.name(t))
+		}
+		for _, x := range others {
+			names = append(names, x.name)
 		}
 		return printLines(o.out, names)
 	}
@@ -263,6 +288,9 @@ func list[T api.Object, O any](ctx context.Context, o *listOptions, l listing[T,
 	var rows [][]string
 	for _, t := range shown {
 		rows = append(rows, l.row(t))
+	}
+	for _, x := range others {
+		rows = append(rows, x.row)
 	}
 	return printTable(o.out, l.header, rows)
 }

@@ -18,10 +18,11 @@ var serviceList = listing[api.ServiceLB, api.ServiceLBOper]{
 	kind:   services,
 	tenant: func(s api.ServiceLB) string { return s.TenantName },
 	name:   func(s api.ServiceLB) string { return s.ServiceName },
-	header: []string{"ServiceName", "Tenant", "Network", "Selectors"},
+	header: []string{"ServiceName", "Tenant", "Network", "Selectors", "Owner"},
 	row: func(s api.ServiceLB) []string {
-		return []string{s.ServiceName, s.TenantName, s.NetworkName, strings.Join(s.Selectors, ",")}
+		return []string{s.ServiceName, s.TenantName, s.NetworkName, strings.Join(s.Selectors, ","), ""}
 	},
+	others: clusterServices,
 }
 
 var _ = register(kindOf(serviceList, objectKind{
@@ -58,9 +59,9 @@ func newService(f *factory) *command {
 		},
 		subs: []*command{
 			newServiceCreate(f, nil),
-			newInspect(f, services, "Show a service, its address, its providers and their shares of connections", inspectService),
-			newList(f, serviceList, "List services", nil),
-			newRemove(f, services, "Delete a service", nil),
+			newInspect(f, services, "Show a service, its address, its providers and their shares of connections; of Kubernetes' NAMESPACE/NAME its backends", inspectService),
+			newList(f, serviceList, "List services; of tenant default, or of all, those of Kubernetes too (NAMESPACE/NAME)", nil),
+			newRemove(f, services, "Delete a service", removeService),
 		},
 	}
 }
@@ -71,6 +72,13 @@ func inspectService(ctx context.Context, o *nameOptions) error {
 	client, err := o.client()
 	if err != nil {
 		return err
+	}
+	if namespace, name, ok := strings.Cut(o.name, "/"); ok {
+		got, err := client.ClusterService(ctx, namespace, name)
+		if err != nil {
+			return err
+		}
+		return o.showJSON(got)
 	}
 	got, err := client.ServiceLBs().Inspect(ctx, o.key())
 	if err != nil {
