@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,8 +31,9 @@ const inCluster = "in-cluster"
 
 // kubernetes is netmaster's part with an API server of Kubernetes; nil = there is none.
 type kubernetes struct {
-	keeper  *keeper.Keeper
-	notices *notice.Notices
+	keeper   *keeper.Keeper
+	services *keeper.Services
+	notices  *notice.Notices
 }
 
 // objects are kinds as the mirror names them, for events.
@@ -38,6 +42,10 @@ var objects = map[string]struct{ kind, version string }{
 	mirror.Namespaces:             {"Namespace", "v1"},
 	mirror.NetworkPolicies:        {"NetworkPolicy", "networking.k8s.io/v1"},
 	mirror.ClusterNetworkPolicies: {"ClusterNetworkPolicy", "policy.networking.k8s.io/v1alpha2"},
+	mirror.Services:               {"Service", "v1"},
+	mirror.EndpointSlices:         {"EndpointSlice", "discovery.k8s.io/v1"},
+	mirror.Nodes:                  {"Node", "v1"},
+	mirror.ServiceCIDRs:           {"ServiceCIDR", "networking.k8s.io/v1"},
 }
 
 // kubeConfig is where --kubeconfig leads.
@@ -67,12 +75,19 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	if err != nil {
 		return nil, err
 	}
+	served, err := mirror.ServiceSources(config, o.services.serve)
+	if err != nil {
+		return nil, err
+	}
 	k := &kubernetes{}
 	if k.notices, err = notice.New(config, o.internal, log); err != nil {
 		return nil, err
 	}
 	k.keeper = keeper.New(keeper.Config{Control: ctrl, Sources: sources, Choices: kube.Choices{Tenant: o.podsTenant}, Tell: k.tell})
-	log.Info("following Kubernetes' pods, namespaces and policies", "server", config.Host, "podsChooseTenant", o.podsTenant)
+	k.services = keeper.NewServices(keeper.ServicesConfig{
+		Control: ctrl, Sources: served, Serve: o.services.serve, Ranges: o.services.ranges, External: o.services.external, Pool: o.services.pool, Tell: k.tell,
+	})
+	log.Info("following Kubernetes' pods, namespaces and policies", "server", config.Host, "podsChooseTenant", o.podsTenant, "services", o.services.serve)
 	return k, nil
 }
 
@@ -92,7 +107,7 @@ func (k *kubernetes) tell(r keeper.Report) {
 			return
 		}
 	}
-	k.notices.Tell(notice.Outcome{Kind: what.kind, Version: what.version, Object: r.Now, Problems: r.Problems, Err: r.Err})
+	k.notices.Tell(notice.Outcome{Kind: what.kind, Version: what.version, Object: r.Now, Problems: r.Problems, Err: r.Err, Balanced: r.Balanced})
 }
 
 // run follows the API server, in each replica, until ctx ends, whose error it returns.
@@ -102,6 +117,7 @@ func (k *kubernetes) run(ctx context.Context) error {
 	}
 	var g errgroup.Group
 	g.Go(func() error { return k.keeper.Run(ctx) })
+	g.Go(func() error { return k.services.Run(ctx) })
 	g.Go(func() error { return k.notices.Run(ctx) })
 	return g.Wait()
 }
@@ -112,9 +128,25 @@ func (k *kubernetes) lead(ctx context.Context, term store.Fence, log *slog.Logge
 		return
 	}
 	k.notices.Anew()
-	if err := k.keeper.Lead(ctx, term); err != nil {
-		log.Debug("the store is kept in step with Kubernetes by another netmaster", "error", err)
+	var keeping sync.WaitGroup
+	for _, lead := range []func(context.Context, store.Fence) error{k.keeper.Lead, k.services.Lead} {
+		keeping.Go(func() {
+			if err := lead(ctx, term); err != nil {
+				log.Debug("the store is kept in step with Kubernetes by another netmaster", "error", err)
+			}
+		})
 	}
+	keeping.Wait()
+}
+
+// state is how following and keeping fare.
+func (k *kubernetes) state() keeper.State {
+	s, services := k.keeper.State(), k.services.State()
+	s.Kinds = append(s.Kinds, services.Kinds...)
+	if s.Trouble != nil {
+		maps.Copy(s.Trouble, services.Trouble)
+	}
+	return s
 }
 
 // check enters what /readyz says: what the store has stays while the API server is
@@ -123,7 +155,7 @@ func (k *kubernetes) check(h *api.Health) {
 	if k == nil {
 		return
 	}
-	s := k.keeper.State()
+	s := k.state()
 	var wrong []string
 	for _, kind := range s.Kinds {
 		switch {
@@ -143,16 +175,18 @@ func (k *kubernetes) check(h *api.Health) {
 	if s.Trouble == nil {
 		return
 	}
-	all := 0
-	for _, n := range s.Trouble {
-		all += n
-	}
 	err = nil
-	if all > 0 {
-		err = fmt.Errorf("%d objects are not kept as they are written (%d NetworkPolicies, %d ClusterNetworkPolicies, %d namespaces, %d pods); their events say why",
-			all, s.Trouble[mirror.NetworkPolicies], s.Trouble[mirror.ClusterNetworkPolicies], s.Trouble[mirror.Namespaces], s.Trouble[mirror.Pods])
+	var troubled []string
+	for kind, what := range objects {
+		if n := s.Trouble[kind]; n > 0 {
+			troubled = append(troubled, fmt.Sprintf("%d of kind %s", n, what.kind))
+		}
 	}
-	h.Add("kubernetes-policies", true, err)
+	if len(troubled) > 0 {
+		slices.Sort(troubled)
+		err = fmt.Errorf("not kept as they are written: %s; their events say why", strings.Join(troubled, ", "))
+	}
+	h.Add("kubernetes-objects", true, err)
 }
 
 var (
@@ -172,7 +206,7 @@ func (k *kubernetes) Describe(to chan<- *prometheus.Desc) {
 
 // Collect is prometheus.Collector's.
 func (k *kubernetes) Collect(to chan<- prometheus.Metric) {
-	s := k.keeper.State()
+	s := k.state()
 	gauge := func(d *prometheus.Desc, v int, label string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), label)
 	}

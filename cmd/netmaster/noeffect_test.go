@@ -28,6 +28,10 @@ var flagEffects = map[string]effecttest.Effect{
 	"docker-endpoint":    effecttest.By("TestSwarm"),
 	"kubeconfig":         effecttest.By("TestKubeconfig"),
 	"pods-choose-tenant": effecttest.By("TestChoosesTenant"),
+	"services":           effecttest.By("TestServicesNotServed"),
+	"service-cidr":       effecttest.By("TestServicesKept"),
+	"load-balancer-pool": effecttest.By("TestServicesPool"),
+	"external-ip-ranges": effecttest.By("TestServicesKept"),
 	"fwdmode":            effecttest.By("TestEveryFlag"),
 	"infra":              effecttest.By("TestEveryFlag"),
 	"token-file":         effecttest.By("TestToken"),
@@ -65,6 +69,8 @@ func TestIdleFlags(t *testing.T) {
 		{"--internal-address 127.0.0.1:1 --infra aci-opflex --netmode vlan", "infra,netmode"},
 		{"--internal-address 127.0.0.1:1 --mode kubernetes --name x", "mode,name"},
 		{"--internal-address 127.0.0.1:1 --mode swarm-mode --name x", ""},
+		{"--internal-address 127.0.0.1:1 --kubeconfig x --services", "services"},
+		{"--internal-address 127.0.0.1:1 --kubeconfig x --services=false --service-cidr 10.96.0.0/12", ""},
 	} {
 		var o options
 		fs := newFlags(&o)

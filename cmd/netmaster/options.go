@@ -41,6 +41,7 @@ type options struct {
 	engine     string   // of Docker, unix:///path; empty = none
 	kubeconfig string   // file, or inCluster; empty = no Kubernetes
 	podsTenant bool     // pods choose their tenant
+	services   kubeServices
 	netMode    string
 	fwdMode    string
 	infra      string
@@ -162,6 +163,7 @@ func newFlags(o *options) *daemon.FlagSet {
 		Name: "pods-choose-tenant", Env: envPrefix + "PODS_CHOOSE_TENANT",
 		Usage: "with --kubeconfig: in namespaces without the label io.contiv.tenant the pods' own label counts, so a namespace's policies are kept in the tenants of its pods too",
 	})
+	o.services.register(fs)
 	fs.String(&o.tokenFile, daemon.Flag{
 		Name: "token-file", Env: envPrefix + "TOKEN_FILE", Value: "file",
 		Usage: "file with a token a line: who shows none of them is refused (401), but for /healthz and /readyz; the first is shown to other netmasters; read again when it changes; empty = everybody is let in",
@@ -238,6 +240,9 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	}
 	if how := fs.Given("pods-choose-tenant"); how != "" && o.kubeconfig == "" {
 		return daemon.Usagef("%s is for Kubernetes; name it with --kubeconfig", how)
+	}
+	if err := o.services.finish(fs, o.kubeconfig); err != nil {
+		return err
 	}
 	o.givenInfra = fs.Given("infra") != ""
 	var err error

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 func parse(t *testing.T, env map[string]string, args ...string) (options, error) {
@@ -113,6 +115,16 @@ func TestFlagsRefused(t *testing.T) {
 		{"--syslog-url 127.0.0.1", []string{"--syslog-url", "127.0.0.1", "udp://ip:port"}},
 		{"--etcd-listen :2379", []string{"--etcd-listen", ":2379", "ip:port"}},
 		{"--data-dir=", []string{"--data-dir", "must not be empty"}},
+		{"--services", []string{"--services", "--kubeconfig"}},
+		{"--service-cidr 10.96.0.0/12", []string{"--service-cidr", "--kubeconfig"}},
+		{"--kubeconfig x --service-cidr 10.96.0.1/12", []string{"--service-cidr", "10.96.0.1/12", "without bits of a host"}},
+		{"--kubeconfig x --service-cidr 0.0.0.0/0", []string{"--service-cidr", "must be prefixes"}},
+		{"--kubeconfig x --service-cidr 10.96.0.0/12,x", []string{"--service-cidr", "must be prefixes"}},
+		{"--kubeconfig x --load-balancer-pool 203.0.113.0/24", []string{"--load-balancer-pool", "--services"}},
+		{"--kubeconfig x --services --load-balancer-pool 203.0.113.1/24", []string{"--load-balancer-pool", "203.0.113.1/24", "must be a block such as"}},
+		{"--kubeconfig x --services --load-balancer-pool 203.0.113.0/24,203.0.113.9", []string{"--load-balancer-pool", "overlaps"}},
+		{"--kubeconfig x --external-ip-ranges 203.0.113.0/24", []string{"--external-ip-ranges", "--services"}},
+		{"--kubeconfig x --services --external-ip-ranges 203.0.113.9", []string{"--external-ip-ranges", "must be prefixes"}},
 		{"--bogus", []string{"--bogus", "--help"}},
 		{"serve", []string{`"serve"`, "--help"}},
 	}
@@ -127,6 +139,22 @@ func TestFlagsRefused(t *testing.T) {
 				t.Errorf("%s: %q lacks %q", tt.args, err, w)
 			}
 		}
+	}
+}
+
+// TestFlagsOfServices: what the flags for Kubernetes' services say is what is kept.
+func TestFlagsOfServices(t *testing.T) {
+	o, err := parse(t, map[string]string{"CONTIV_NETMASTER_SERVICE_CIDR": "10.96.0.0/12"}, "--kubeconfig", "x", "--services",
+		"--load-balancer-pool", "203.0.113.0/29,2001:db8::1", "--external-ip-ranges", "198.51.100.0/24,10.0.0.0/8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprint(o.services.serve, o.services.ranges, []model.AddrRange(o.services.pool), o.services.external)
+	if want := "true [10.96.0.0/12] [203.0.113.1-203.0.113.6 2001:db8::1-2001:db8::1] [10.0.0.0/8 198.51.100.0/24]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if o, err = parse(t, nil, "--kubeconfig", "x", "--services=false"); err != nil || o.services.serve || o.services.pool != nil {
+		t.Errorf("%+v, %v", o.services, err)
 	}
 }
 

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/kube"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// kubeServices are the settings for Kubernetes' services.
+type kubeServices struct {
+	serve            bool
+	ranges, external []netip.Prefix
+	pool             model.AddressPool
+	given            struct{ ranges, external, pool []string } // before finish
+}
+
+const idleServices = "hosts do not serve them yet: run kube-proxy"
+
+// register binds the flags.
+func (k *kubeServices) register(fs *daemon.FlagSet) {
+	fs.Bool(&k.serve, daemon.Flag{
+		Name: "services", Env: envPrefix + "SERVICES",
+		Usage: "with --kubeconfig: keep Kubernetes' services and their endpoints in the store, to serve them in place of kube-proxy; " + idleServices,
+	})
+	fs.Strings(&k.given.ranges, daemon.Flag{
+		Name: "service-cidr", Env: envPrefix + "SERVICE_CIDR", Value: "prefixes",
+		Usage: "with --kubeconfig: ranges of services' addresses, comma-separated, which no network may overlap, beside those that Kubernetes tells of by ServiceCIDR objects (from 1.33 on)",
+		Check: checkPrefixes,
+	})
+	fs.Strings(&k.given.pool, daemon.Flag{
+		Name: "load-balancer-pool", Env: envPrefix + "LOAD_BALANCER_POOL", Value: "addresses",
+		Usage: "with --services: blocks, addresses and ranges first-last, comma-separated, of which services of type LoadBalancer without a class, or of class " + kube.PoolClass +
+			", get an address of each family; no host answers ARP or neighbour discovery for them yet: route them to nodes",
+		Check: func(v string) error { _, err := model.ParseAddressPool("pool", daemon.SplitList(v)); return err },
+	})
+	fs.Strings(&k.given.external, daemon.Flag{
+		Name: "external-ip-ranges", Env: envPrefix + "EXTERNAL_IP_RANGES", Value: "prefixes",
+		Usage: "with --services: inside which ranges, comma-separated, services' externalIPs may be; empty = none is taken; kube-proxy takes all that there are",
+		Check: checkPrefixes,
+	})
+}
+
+// finish reads what is given.
+func (k *kubeServices) finish(fs *daemon.FlagSet, kubeconfig string) (err error) {
+	for _, flag := range []string{"services", "service-cidr"} {
+		if how := fs.Given(flag); how != "" && kubeconfig == "" {
+			return daemon.Usagef("%s is for Kubernetes; name it with --kubeconfig", how)
+		}
+	}
+	for _, flag := range []string{"load-balancer-pool", "external-ip-ranges"} {
+		if how := fs.Given(flag); how != "" && !k.serve {
+			return daemon.Usagef("%s is for Kubernetes' services, which are kept with --services", how)
+		}
+	}
+	k.ranges, k.external = parsePrefixes(k.given.ranges), parsePrefixes(k.given.external)
+	if len(k.given.pool) == 0 {
+		return nil
+	}
+	if k.pool, err = model.ParseAddressPool("--load-balancer-pool", k.given.pool); err != nil {
+		return daemon.Usagef("%w", err)
+	}
+	return nil
+}
+
+// checkPrefixes wants prefixes without bits of a host.
+func checkPrefixes(v string) error {
+	all := daemon.SplitList(v)
+	if got := parsePrefixes(all); len(all) == 0 || len(got) != len(all) || slices.ContainsFunc(got, func(p netip.Prefix) bool {
+		return p != p.Masked() || p.Bits() == 0 || p.Addr().Is4In6()
+	}) {
+		return errors.New("must be prefixes such as 10.96.0.0/12, comma-separated, without bits of a host")
+	}
+	return nil
+}
+
+func parsePrefixes(all []string) (out []netip.Prefix) {
+	for _, text := range all {
+		if p, err := netip.ParsePrefix(text); err == nil { // checkPrefixes has seen them
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return out
+}
