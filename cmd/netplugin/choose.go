@@ -141,8 +141,12 @@ func recall(stateDir string) (*choice, error) {
 	return &c, nil
 }
 
-// remember writes a choice down, durably.
+// remember writes a choice down, durably, unless it is there: a start on a disk that
+// is full goes on with what the host has.
 func (c choice) remember(stateDir string) error {
+	if old, err := recall(stateDir); err == nil && old != nil && *old == c {
+		return nil
+	}
 	path := filepath.Join(stateDir, choiceFile)
 	err := os.MkdirAll(stateDir, 0o700)
 	if err == nil {

@@ -76,6 +76,16 @@ func TestRemember(t *testing.T) {
 	if err := want.remember(dir); err != nil {
 		t.Fatal(err)
 	}
+	before, err := os.Stat(filepath.Join(dir, choiceFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := want.remember(dir); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.Stat(filepath.Join(dir, choiceFile)); err != nil || !os.SameFile(before, after) {
+		t.Errorf("what is remembered was written once more, for which a full disk has no room: %v", err)
+	}
 	got, err := recall(dir)
 	if diff := cmp.Diff(&want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
