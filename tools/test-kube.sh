@@ -5,4 +5,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 CONTIV_KUBE=${CONTIV_KUBE:-$(tools/kube.sh)}
 export CONTIV_KUBE
+go -C packaging/kubernetes/render test ./... # the chart, by Helm's own lint and template
 go test -timeout 10m -count=1 -tags integration ./test/kube/...

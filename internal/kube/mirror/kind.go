@@ -170,7 +170,11 @@ func (k *kind) watch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", k.name, err)
 	}
-	defer w.Stop()
+	defer func() {
+		w.Stop()
+		for range w.ResultChan() { // else a filter that has an event in its hands waits for ever
+		}
+	}()
 	silence := time.NewTimer(quiet)
 	defer silence.Stop()
 	for {

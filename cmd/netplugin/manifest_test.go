@@ -1,0 +1,128 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// pod is as much of a manifest's pod as tests ask for.
+type pod struct {
+	Containers     []container
+	InitContainers []container `yaml:"initContainers"`
+	Volumes        []struct {
+		Name     string
+		HostPath struct{ Path string } `yaml:"hostPath"`
+	}
+}
+
+type container struct {
+	Name    string
+	Command []string
+	Args    []string
+	Mounts  []struct {
+		Name      string
+		MountPath string `yaml:"mountPath"`
+	} `yaml:"volumeMounts"`
+	Readiness, Liveness struct {
+		HTTPGet struct {
+			Host, Path string
+			Port       int
+		} `yaml:"httpGet"`
+	}
+}
+
+// podOf is the pod of a manifest's DaemonSet.
+func podOf(t *testing.T, manifest, name string) pod {
+	t.Helper()
+	f, err := os.Open("../../packaging/kubernetes/" + manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for in := yaml.NewDecoder(f); ; {
+		var o struct {
+			Kind     string
+			Metadata struct{ Name string }
+			Spec     struct{ Template struct{ Spec pod } }
+		}
+		if err := in.Decode(&o); errors.Is(err, io.EOF) {
+			t.Fatalf("%s has no DaemonSet %s", manifest, name)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if o.Kind == "DaemonSet" && o.Metadata.Name == name {
+			return o.Spec.Template.Spec
+		}
+	}
+}
+
+// TestManifests: netplugin takes the flags of the manifests' containers, and what they
+// lead to is the node's.
+func TestManifests(t *testing.T) {
+	values := strings.NewReplacer("$(NODE_NAME)", "node1", "$(HOST_IP)", "127.0.0.1", "CONTROL_PLANE_ADDRESS", "10.0.0.1", "/etc/contiv/secret/token", "")
+	onNode := func(p pod, c container, path string) string {
+		for _, m := range c.Mounts {
+			if m.MountPath == path {
+				for _, v := range p.Volumes {
+					if v.Name == m.Name {
+						return v.HostPath.Path
+					}
+				}
+			}
+		}
+		return "nothing"
+	}
+	options := func(c container) options {
+		t.Helper()
+		var o options
+		fs := newFlags(&o)
+		var args []string
+		for _, a := range c.Args {
+			if a = values.Replace(a); !strings.HasSuffix(a, "=") {
+				args = append(args, a)
+			}
+		}
+		if err := fs.Parse(args, func(string) (string, bool) { return "", false }); err != nil {
+			t.Fatalf("%s: %v", c.Name, err)
+		}
+		if err := o.checkOnce(fs); err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+		}
+		if err := o.finish(t.Context(), fs); err != nil && !o.uninstall && !o.installCNI {
+			t.Errorf("%s: %v", c.Name, err)
+		}
+		return o
+	}
+	agent := podOf(t, "contiv.yaml", "contiv-netplugin")
+	install, run := agent.InitContainers[0], agent.Containers[0]
+	if o := options(install); !o.installCNI || onNode(agent, install, o.cniBinDir) != cniBinDir || onNode(agent, install, o.cniConfDir) != cniConfDir {
+		t.Errorf("%s installs into %s and %s", install.Name, onNode(agent, install, o.cniBinDir), onNode(agent, install, o.cniConfDir))
+	}
+	o := options(run)
+	if o.hostName != "node1" || o.ctrl.String() != "127.0.0.1" || o.vtep != o.ctrl || o.driver != driverAuto || len(o.etcd) != 1 {
+		t.Errorf("%s: %+v", run.Name, o)
+	}
+	for _, path := range []string{o.stateDir, "/run/contiv", "/sys/fs/bpf", "/run/netns"} {
+		if got := onNode(agent, run, path); got != path {
+			t.Errorf("%s of %s is the node's %s", path, run.Name, got)
+		}
+	}
+	if !strings.HasPrefix(o.cniSocket, "/run/contiv/") || !strings.HasPrefix(o.ebpfPinDir, "/sys/fs/bpf/") {
+		t.Errorf("socket %s, pins %s are not the node's", o.cniSocket, o.ebpfPinDir)
+	}
+	off := podOf(t, "uninstall.yaml", "contiv-uninstall")
+	first, then := options(off.InitContainers[0]), options(off.Containers[0])
+	if !first.uninstall || first.stay || !then.uninstall || !then.stay || first.force || then.force {
+		t.Errorf("uninstall has %+v, then %+v", first, then)
+	}
+	for _, c := range []container{off.InitContainers[0], off.Containers[0]} {
+		if onNode(off, c, first.cniBinDir) != cniBinDir || onNode(off, c, first.cniConfDir) != cniConfDir || onNode(off, c, first.stateDir) != first.stateDir {
+			t.Errorf("%s has other directories", c.Name)
+		}
+	}
+}

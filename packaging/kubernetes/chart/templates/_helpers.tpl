@@ -1,0 +1,114 @@
+{{- define "contiv.image" -}}
+image: {{ printf "%s:%s" .Values.image.repository .Values.image.tag | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- end }}
+
+{{- define "contiv.labels" -}}
+app.kubernetes.io/name: contiv
+app.kubernetes.io/part-of: contiv
+{{- end }}
+
+{{- define "contiv.controlPlane" -}}
+{{- required "controlPlane.address must be the address of the node on which netmaster runs: --set controlPlane.address=10.0.0.1" .Values.controlPlane.address -}}
+{{- end }}
+
+{{- /* An address and a port, as URLs have them. */ -}}
+{{- define "contiv.at" -}}
+{{- if contains ":" .host }}[{{ .host }}]{{ else }}{{ .host }}{{ end }}:{{ .port }}
+{{- end }}
+
+{{- define "contiv.store" -}}
+{{- if .Values.store.endpoints -}}
+{{ join "," .Values.store.endpoints }}
+{{- else -}}
+http://{{ include "contiv.at" (dict "host" (include "contiv.controlPlane" .) "port" .Values.netmaster.etcdPort) }}
+{{- end }}
+{{- end }}
+
+{{- /* What netplugin has of its node; the same when it is taken off. */ -}}
+{{- define "contiv.nodeMounts" -}}
+- name: state
+  mountPath: /var/lib/contiv
+- name: run
+  mountPath: /run/contiv
+- name: bpf
+  mountPath: /sys/fs/bpf
+  mountPropagation: Bidirectional
+- name: netns
+  mountPath: /run/netns
+  mountPropagation: HostToContainer
+{{- if eq .Values.netplugin.driver "ovs" }}
+- name: openvswitch
+  mountPath: /run/openvswitch
+{{- end }}
+{{- end }}
+
+{{- define "contiv.nodeVolumes" -}}
+- name: state
+  hostPath:
+    path: /var/lib/contiv
+    type: DirectoryOrCreate
+- name: run
+  hostPath:
+    path: /run/contiv
+    type: DirectoryOrCreate
+# What eBPF has pinned survives the pod, so traffic goes on without it.
+- name: bpf
+  hostPath:
+    path: /sys/fs/bpf
+    type: Directory
+# Pods' network namespaces, also those that are made later.
+- name: netns
+  hostPath:
+    path: /run/netns
+    type: DirectoryOrCreate
+{{- if eq .Values.netplugin.driver "ovs" }}
+- name: openvswitch
+  hostPath:
+    path: /run/openvswitch
+    type: Directory
+{{- end }}
+- name: cni-bin
+  hostPath:
+    path: {{ .Values.netplugin.cniBinDir }}
+    type: DirectoryOrCreate
+- name: cni-conf
+  hostPath:
+    path: {{ .Values.netplugin.cniConfDir }}
+    type: DirectoryOrCreate
+{{- end }}
+
+{{- define "contiv.cniMounts" -}}
+- name: cni-bin
+  mountPath: /host/cni-bin
+- name: cni-conf
+  mountPath: /host/cni-conf
+{{- end }}
+
+{{- /* One step of taking Contiv off a node. */ -}}
+{{- define "contiv.uninstall" -}}
+{{- include "contiv.image" . }}
+command: [netplugin]
+args:
+  - --uninstall
+  - --host=$(NODE_NAME)
+  - --cni-bin-dir=/host/cni-bin
+  - --cni-conf-dir=/host/cni-conf
+  {{- if .Values.uninstall.force }}
+  - --force
+  {{- end }}
+{{- end }}
+
+{{- define "contiv.uninstallRest" -}}
+env:
+  - name: NODE_NAME
+    valueFrom:
+      fieldRef:
+        fieldPath: spec.nodeName
+securityContext:
+  privileged: true
+  readOnlyRootFilesystem: true
+volumeMounts:
+  {{- include "contiv.nodeMounts" . | nindent 2 }}
+  {{- include "contiv.cniMounts" . | nindent 2 }}
+{{- end }}

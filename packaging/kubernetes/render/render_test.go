@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	"sigs.k8s.io/yaml"
+)
+
+const chart = "../chart"
+
+func address(a string) map[string]any {
+	return map[string]any{"controlPlane": map[string]any{"address": a}}
+}
+
+// with adds a section's values to those of a cluster.
+func with(section string, values map[string]any) map[string]any {
+	v := address("10.0.0.1")
+	v[section] = values
+	return v
+}
+
+// TestDrift: the manifests are what the chart makes.
+func TestDrift(t *testing.T) {
+	for name, values := range manifests {
+		want, err := manifest(chart, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(want, got) {
+			t.Errorf("packaging/kubernetes/%s is not what the chart makes: go generate ./packaging/kubernetes", name)
+		}
+	}
+}
+
+// TestLint: `helm lint --strict` has nothing to say but that there is no picture.
+func TestLint(t *testing.T) {
+	for name, values := range map[string]map[string]any{
+		"manifest": manifests["contiv.yaml"], "uninstall": manifests["uninstall.yaml"], "cluster": address("10.0.0.1"),
+		"store": with("store", map[string]any{"endpoints": []any{"http://10.0.0.5:2379"}}),
+		"ovs":   with("netplugin", map[string]any{"driver": "ovs", "args": []any{"--ip-forward"}}),
+	} {
+		result := lint.All(chart, values, "kube-system", true)
+		for _, m := range result.Messages {
+			if m.Severity > support.InfoSev || !strings.Contains(m.Err.Error(), "icon is recommended") {
+				t.Errorf("%s: %v", name, m)
+			}
+		}
+	}
+}
+
+// object is as much of a rendered one as tests ask for.
+type object struct {
+	Kind     string
+	Metadata struct{ Name, Namespace string }
+	Spec     struct {
+		Replicas int
+		Template struct {
+			Spec struct {
+				InitContainers, Containers []struct {
+					Name, Image string
+					Args        []string
+					Env         []struct{ Name, Value string }
+				}
+				Volumes []struct {
+					Name   string
+					Secret struct{ SecretName string }
+				}
+			}
+		}
+	}
+}
+
+// rendered is the chart's objects by kind and name.
+func rendered(t *testing.T, values map[string]any) map[string]object {
+	t.Helper()
+	files, err := render(chart, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]object{}
+	for _, text := range files {
+		for _, doc := range strings.Split(text, "\n---") {
+			var o object
+			if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+				t.Fatalf("%v: %s", err, doc)
+			}
+			if o.Kind != "" {
+				all[o.Kind+"/"+o.Metadata.Name] = o
+			}
+		}
+	}
+	return all
+}
+
+// TestTemplate: values have the effect that values.yaml says.
+func TestTemplate(t *testing.T) {
+	flags := func(all map[string]object, name string) string {
+		spec := all[name].Spec.Template.Spec
+		var text strings.Builder
+		for _, c := range append(spec.InitContainers, spec.Containers...) {
+			fmt.Fprintf(&text, "%s %s %v %v\n", c.Name, c.Image, c.Args, c.Env)
+		}
+		fmt.Fprint(&text, spec.Volumes, all[name].Spec.Replicas)
+		return text.String()
+	}
+	const master, plugin = "Deployment/contiv-netmaster", "DaemonSet/contiv-netplugin"
+	for _, tc := range []struct {
+		values map[string]any
+		object string
+		has    []string
+		lacks  string
+	}{
+		{address("10.0.0.1"), master, []string{"--etcd-listen=10.0.0.1:9002", "--token-file=/etc/contiv/secret/token", "--kubeconfig=in-cluster", "{KUBERNETES_SERVICE_HOST 10.0.0.1}", "{KUBERNETES_SERVICE_PORT 6443}", "{contiv-token}"}, "--etcd-endpoints"},
+		{address("10.0.0.1"), plugin, []string{"--etcd-endpoints=http://10.0.0.1:9002", "--driver=auto", "--install-cni", "{contiv-token}"}, "openvswitch"},
+		{address("fd00::1"), plugin, []string{"--etcd-endpoints=http://[fd00::1]:9002"}, ""},
+		{with("apiServer", map[string]any{"host": "10.0.0.9", "port": 8443}), master, []string{"{KUBERNETES_SERVICE_HOST 10.0.0.9}", "{KUBERNETES_SERVICE_PORT 8443}", "--etcd-listen=10.0.0.1:9002"}, ""},
+		{with("store", map[string]any{"endpoints": []any{"http://a:1", "http://b:1"}}), master, []string{"--etcd-endpoints=http://a:1,http://b:1"}, "--etcd-listen"},
+		{with("store", map[string]any{"endpoints": []any{"http://a:1", "http://b:1"}}), plugin, []string{"--etcd-endpoints=http://a:1,http://b:1"}, "10.0.0.1"},
+		{with("token", map[string]any{"secret": "mine"}), plugin, []string{"{mine}"}, "contiv-token"},
+		{with("token", map[string]any{"secret": "mine"}), master, []string{"{mine}"}, "contiv-token"},
+		{with("netplugin", map[string]any{"driver": "ovs", "args": []any{"--ip-forward"}}), plugin, []string{"--driver=ovs", "--ip-forward", "openvswitch"}, ""},
+		{with("netmaster", map[string]any{"args": []any{"--pods-choose-tenant"}, "etcdPort": 12379}), master, []string{"--pods-choose-tenant", "--etcd-listen=10.0.0.1:12379"}, ""},
+		{with("netmaster", map[string]any{"etcdPort": 12379}), plugin, []string{"http://10.0.0.1:12379"}, ""},
+		{with("image", map[string]any{"repository": "r.example/c", "tag": "7"}), plugin, []string{"install-cni r.example/c:7", "netplugin r.example/c:7"}, "docker.io"},
+		{map[string]any{"uninstall": map[string]any{"enabled": true, "force": true}}, "DaemonSet/contiv-uninstall", []string{"--uninstall", "--force", "--stay"}, "--token"},
+	} {
+		got := flags(rendered(t, tc.values), tc.object)
+		for _, want := range tc.has {
+			if !strings.Contains(got, want) {
+				t.Errorf("%v: %s lacks %q:\n%s", tc.values, tc.object, want, got)
+			}
+		}
+		if tc.lacks != "" && strings.Contains(got, tc.lacks) {
+			t.Errorf("%v: %s has %q:\n%s", tc.values, tc.object, tc.lacks, got)
+		}
+	}
+	if all := rendered(t, manifests["uninstall.yaml"]); len(all) != 1 {
+		t.Errorf("to uninstall there are %v", all)
+	}
+	replicas := with("store", map[string]any{"endpoints": []any{"http://a:1"}})
+	replicas["netmaster"] = map[string]any{"replicas": 3}
+	if got := rendered(t, replicas)[master].Spec.Replicas; got != 3 {
+		t.Errorf("%d replicas", got)
+	}
+	for name, o := range rendered(t, address("10.0.0.1")) {
+		if o.Kind != "ClusterRole" && o.Kind != "ClusterRoleBinding" && o.Metadata.Namespace != "kube-system" {
+			t.Errorf("%s is in %q", name, o.Metadata.Namespace)
+		}
+	}
+}
+
+// TestRefused: values that cannot work say which and why.
+func TestRefused(t *testing.T) {
+	for _, tc := range []struct {
+		values map[string]any
+		want   string
+	}{
+		{nil, "controlPlane.address must be the address of the node on which netmaster runs"},
+		{address("http://10.0.0.1"), "address"},
+		{with("netmaster", map[string]any{"replicas": 2}), "set store.endpoints"},
+		{with("netmaster", map[string]any{"replicas": 0}), "replicas"},
+		{with("netmaster", map[string]any{"port": 70000}), "port"},
+		{with("netmaster", map[string]any{"args": []any{"pods-choose-tenant"}}), "args"},
+		{with("netplugin", map[string]any{"drivr": "ovs"}), "drivr"},
+		{with("netplugin", map[string]any{"driver": "both"}), "driver"},
+		{with("netplugin", map[string]any{"cniBinDir": "opt"}), "cniBinDir"},
+		{with("store", map[string]any{"endpoints": []any{"10.0.0.5:2379"}}), "endpoints"},
+		{with("token", map[string]any{"secret": ""}), "secret"},
+		{with("tokens", map[string]any{}), "tokens"},
+	} {
+		if _, err := render(chart, tc.values); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v: %v, want %q", tc.values, err, tc.want)
+		}
+	}
+}
