@@ -30,9 +30,16 @@ var (
 	})
 	servicesAt    = newPart(func() index[netip.Addr, model.ClusterServiceKey] { return index[netip.Addr, model.ClusterServiceKey]{} })
 	nodesAt       = newPart(func() index[netip.Addr, model.NodeName] { return index[netip.Addr, model.NodeName]{} })
+	clusterFronts = newPart(func() *int { return new(int) }) // of all services of the orchestrator
 	serviceRanges = newPart(func() *model.ServiceRanges { return new(model.ServiceRanges) })
 
 	_ = register(clusterServiceRows, func(v *View, k model.ClusterServiceKey, old, now *model.ClusterService, _ store.Revision) {
+		if old != nil {
+			*clusterFronts.in(v) -= old.Fronts()
+		}
+		if now != nil {
+			*clusterFronts.in(v) += now.Fronts()
+		}
 		for _, s := range []*model.ClusterService{old, now} {
 			for i := 0; s != nil && i < len(s.Addrs); i++ {
 				servicesAt.in(v).put(s.Addrs[i], k, s == now)
@@ -131,6 +138,14 @@ func (v *View) WhoseServiceAddress(a netip.Addr) string {
 		}
 		return ""
 	})
+}
+
+// CountServices returns how many services there are, the orchestrator's and
+// load-balanced ones, and how many pairs of address and port these have.
+func (v *View) CountServices() (services, fronts int) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return len(serviceRows.in(v).all) + len(clusterServiceRows.in(v).all), *serviceFronts.in(v) + *clusterFronts.in(v)
 }
 
 // NetworksChanged returns what is closed when the next network comes or goes.

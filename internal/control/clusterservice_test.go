@@ -245,3 +245,34 @@ func TestBalanceMany(t *testing.T) {
 	}
 	checkMirror(t, a)
 }
+
+// TestClusterServicesCount: services of Kubernetes take of what a host holds, in front of
+// load-balanced ones, and give it back.
+func TestClusterServicesCount(t *testing.T) {
+	c := newCluster(t)
+	fence := c.leader()
+	c.put(network("n", "10.1.0.0/16"))
+	var full ClusterRows
+	for i := range model.MaxFronts / model.MaxClusterPorts {
+		s := clusterService(fmt.Sprint("s", i), netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}).String())
+		for p := range model.MaxClusterPorts {
+			s.Ports = append(s.Ports, model.ClusterPort{Protocol: model.ProtoTCP, Port: uint16(p + 1)})
+		}
+		if full.Services = append(full.Services, valid(s)); len(full.Services) == 16 {
+			c.ok(c.PutClusterRows(testContext(t), fence, full))
+			full.Services = nil
+		}
+	}
+	if services, fronts := c.fresh().CountServices(); services != 256 || fronts != model.MaxFronts {
+		t.Errorf("%d services, %d pairs", services, fronts)
+	}
+	c.refused(model.ErrExhausted, "ports: with 1 at its addresses there would be 65537 at those of all services", func() error { return c.try(service("web", "n", "", "a=b")) })
+	one := clusterService("s0", "10.96.0.0")
+	c.ok(c.PutClusterRows(testContext(t), fence, ClusterRows{Services: []model.Valid[model.ClusterService]{valid(one)}}))
+	c.fresh()
+	c.put(service("web", "n", "", "a=b"))
+	if services, fronts := c.fresh().CountServices(); services != 257 || fronts != model.MaxFronts-model.MaxClusterPorts+1 {
+		t.Errorf("%d services, %d pairs", services, fronts)
+	}
+	checkMirror(t, c)
+}

@@ -16,13 +16,14 @@ func (v *View) fitService(s model.Service, cl *claim) error {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	old, there := serviceRows.in(v).all[s.Key]
-	all, fronts := len(serviceRows.in(v).all)+cl.services, *serviceFronts.in(v)+cl.fronts
+	all := len(serviceRows.in(v).all) + len(clusterServiceRows.in(v).all) + cl.services
+	fronts := *serviceFronts.in(v) + *clusterFronts.in(v) + cl.fronts
 	grows := s.Fronts() - old.Fronts()
 	switch {
 	case !there && all >= model.MaxServices:
-		return model.Errorf(model.ErrExhausted, "there are %d load-balanced services, as many as a host holds", all)
+		return model.Errorf(model.ErrExhausted, "there are %d services, as many as a host holds", all)
 	case grows > 0 && fronts+grows > model.MaxFronts:
-		return model.Errorf(model.ErrExhausted, "ports: with %d at its addresses there would be %d at those of all load-balanced services, more than the %d that a host holds",
+		return model.Errorf(model.ErrExhausted, "ports: with %d at its addresses there would be %d at those of all services, more than the %d that a host holds",
 			s.Fronts(), fronts+grows, model.MaxFronts)
 	}
 	if n := v.countProviders(s); n > model.MaxProviders && (!there || !slices.Equal(old.Selectors, s.Selectors)) {

@@ -117,11 +117,11 @@ func TestTooManyServices(t *testing.T) {
 	}
 	*serviceFronts.in(v) = 0
 	v.mu.Unlock()
-	c.refused(model.ErrExhausted, "there are 16384 load-balanced services", func() error { return list(service("two", "n", "", "a=b"), service("three", "n", "", "a=b")) })
+	c.refused(model.ErrExhausted, "there are 16384 services", func() error { return list(service("two", "n", "", "a=b"), service("three", "n", "", "a=b")) })
 	c.put(service("two", "n", "", "a=b"))
 	c.fresh()
 	c.put(service("two", "n", "", "a=c"))
-	c.refused(model.ErrExhausted, "there are 16384 load-balanced services", func() error { return c.try(service("three", "n", "", "a=b")) })
+	c.refused(model.ErrExhausted, "there are 16384 services", func() error { return c.try(service("three", "n", "", "a=b")) })
 }
 
 // More providers than are chosen among are refused when a service comes or selects

@@ -28,6 +28,8 @@ type serviceRound struct {
 
 	rows     []serviceRow
 	backends int  // of rows
+	services int  // that there are, with those of rows
+	fronts   int  // of services
 	again    bool // something is left to be tried again
 	moved    bool // whose an address is may have changed
 }
@@ -46,7 +48,9 @@ const (
 )
 
 func (s *Services) round(v *control.View, fence store.Fence) *serviceRound {
-	return &serviceRound{s: s, fence: fence, view: v}
+	p := &serviceRound{s: s, fence: fence, view: v}
+	p.services, p.fronts = v.CountServices()
+	return p
 }
 
 // write has a row written with others.
@@ -188,12 +192,17 @@ func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service
 	held := len(p.view.BalancedAddrs(k)) > 0
 	switch {
 	case want == nil && there:
+		p.services, p.fronts = p.services-1, p.fronts-have.Fronts()
 		if err := p.write(ctx, r, 0, func(rows *control.ClusterRows) { rows.NoServices = append(rows.NoServices, k) }); err != nil {
 			return err
 		}
 	case want == nil || there && have.Equal(*want):
 		p.report(r)
 	default:
+		if r.Err = p.fits(have, there, *want); r.Err != nil {
+			p.report(r)
+			return nil
+		}
 		valid, ok := checked(p, r, *want)
 		if !ok {
 			return nil
@@ -212,6 +221,23 @@ func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service
 	if _, err := c.Control.Balance(ctx, p.fence, control.PoolWish{Service: k}); err != nil {
 		return p.failed(ctx, r.Object, err)
 	}
+	return nil
+}
+
+// fits refuses a service that hosts could not hold beside the others, and counts one that
+// they can. What takes no more than it did is not refused.
+func (p *serviceRound) fits(have model.ClusterService, there bool, want model.ClusterService) error {
+	grows := want.Fronts() - have.Fronts()
+	switch {
+	case !there && p.services >= model.MaxServices:
+		return model.Errorf(model.ErrExhausted, "there are %d services, as many as a host holds", p.services)
+	case grows > 0 && p.fronts+grows > model.MaxFronts:
+		return model.Errorf(model.ErrExhausted, "with the %d ports at its addresses there would be %d at those of all services, more than the %d that a host holds", want.Fronts(), p.fronts+grows, model.MaxFronts)
+	}
+	if !there {
+		p.services++
+	}
+	p.fronts += grows
 	return nil
 }
 

@@ -401,3 +401,36 @@ func TestServicesMany(t *testing.T) {
 		t.Errorf("%d commits for 200 rows", n)
 	}
 }
+
+// TestServicesExhausted: more than hosts hold is not kept, told, and kept when there is
+// room; what is there may change.
+func TestServicesExhausted(t *testing.T) {
+	l := newServicesLab(t, nil)
+	many := func(name, addr string, ports int) *corev1.Service {
+		return service(name, addr, func(s *corev1.ServiceSpec) {
+			s.Ports = nil
+			for i := range ports {
+				s.Ports = append(s.Ports, corev1.ServicePort{Port: int32(i + 1)})
+			}
+		})
+	}
+	const each = model.MaxClusterPorts
+	var rows []string
+	for i := range model.MaxFronts / each { // as many fronts as there may be
+		name, addr := fmt.Sprintf("s%03d", i), netip.AddrFrom4([4]byte{10, 96, 1, byte(i)}).String()
+		l.sources[mirror.Services].Add(many(name, addr, each))
+		rows = append(rows, fmt.Sprintf("service ns/%s [%s] [] [] %d", name, addr, each))
+	}
+	l.start(l.ctrl.Run)
+	l.start(l.services.Run)
+	l.lead(l.leader())
+	l.want(rows...)
+	l.sources[mirror.Services].Add(many("more", "10.96.2.1", 1))
+	l.tells("services ns/more [] with the 1 ports at its addresses there would be 65537 at those of all services, more than the 65536 that a host holds")
+	l.sources[mirror.Services].Modify(many("s000", "10.96.3.1", each)) // another address
+	rows[0] = fmt.Sprintf("service ns/s000 [10.96.3.1] [] [] %d", each)
+	l.want(rows...)
+	l.sources[mirror.Services].Modify(many("s000", "10.96.3.1", each-1))
+	rows[0] = fmt.Sprintf("service ns/s000 [10.96.3.1] [] [] %d", each-1)
+	l.want(append(rows, "service ns/more [10.96.2.1] [] [] 1")...)
+}
