@@ -182,7 +182,7 @@ func TestBalance(t *testing.T) {
 		{PoolWish{Service: k("a"), Pool: p, V6: true}, "[2001:db8::1]", ""}, // it has one family now
 		{PoolWish{Service: k("d"), Pool: p, V4: true, V6: true}, "[203.0.113.12 2001:db8::3]", ""},
 		{PoolWish{Service: k("a"), Pool: pool(t, "198.51.100.0/30"), V4: true, V6: true}, "[198.51.100.1]", ""}, // another pool
-		{PoolWish{Service: k("a")}, "[]", ""},                                                                   // none
+		{PoolWish{Service: k("a")}, "[]", ""},
 	} {
 		got, err := c.Balance(testContext(t), fence, step.wish)
 		text := fmt.Sprint(got)

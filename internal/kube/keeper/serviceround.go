@@ -199,12 +199,8 @@ func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service
 	case want == nil || there && have.Equal(*want):
 		p.report(r)
 	default:
-		if r.Err = p.fits(have, there, *want); r.Err != nil {
-			p.report(r)
-			return nil
-		}
 		valid, ok := checked(p, r, *want)
-		if !ok {
+		if !ok || !p.fits(r, have, there, *want) {
 			return nil
 		}
 		if err := p.write(ctx, r, 0, func(rows *control.ClusterRows) { rows.Services = append(rows.Services, valid) }); err != nil {
@@ -224,21 +220,25 @@ func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service
 	return nil
 }
 
-// fits refuses a service that hosts could not hold beside the others, and counts one that
-// they can. What takes no more than it did is not refused.
-func (p *serviceRound) fits(have model.ClusterService, there bool, want model.ClusterService) error {
+// fits counts a service that hosts can hold beside the others; of one that they cannot
+// it is told. What takes no more than it did fits.
+func (p *serviceRound) fits(r Report, have model.ClusterService, there bool, want model.ClusterService) bool {
 	grows := want.Fronts() - have.Fronts()
 	switch {
 	case !there && p.services >= model.MaxServices:
-		return model.Errorf(model.ErrExhausted, "there are %d services, as many as a host holds", p.services)
+		r.Err = model.Errorf(model.ErrExhausted, "there are %d services, as many as a host holds", p.services)
 	case grows > 0 && p.fronts+grows > model.MaxFronts:
-		return model.Errorf(model.ErrExhausted, "with the %d ports at its addresses there would be %d at those of all services, more than the %d that a host holds", want.Fronts(), p.fronts+grows, model.MaxFronts)
+		r.Err = model.Errorf(model.ErrExhausted, "with the %d ports at its addresses there would be %d at those of all services, more than the %d that a host holds", want.Fronts(), p.fronts+grows, model.MaxFronts)
+	}
+	if r.Err != nil {
+		p.report(r)
+		return false
 	}
 	if !there {
 		p.services++
 	}
 	p.fronts += grows
-	return nil
+	return true
 }
 
 // failed is for what is tried again later; the error is that it is of no use.

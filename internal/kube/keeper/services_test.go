@@ -380,8 +380,12 @@ func TestServicesMany(t *testing.T) {
 		l.sources[mirror.Services].Add(s)
 		x := endpointSlice("web-1", "web")
 		x.Namespace = s.Namespace
+		host, zone := "node-with-a-long-name.example.com", "zone"
 		for j := range 10 * i {
-			x.Endpoints = append(x.Endpoints, discoveryv1.Endpoint{Addresses: []string{netip.AddrFrom4([4]byte{10, 1, byte(j >> 8), byte(j)}).String()}})
+			x.Endpoints = append(x.Endpoints, discoveryv1.Endpoint{
+				Addresses: []string{netip.AddrFrom4([4]byte{10, 1, byte(j >> 8), byte(j)}).String()}, NodeName: &host, Zone: &zone,
+				TargetRef: &corev1.ObjectReference{Kind: "Pod", UID: "8f6d2c1a-0000-4000-8000-000000000000"},
+			})
 		}
 		l.sources[mirror.EndpointSlices].Add(x)
 		rows = append(rows, s.Namespace)
@@ -400,6 +404,47 @@ func TestServicesMany(t *testing.T) {
 	if n := v.Revision() - fence.Create; n > 100 { // else what several rows are too much for was tried row by row
 		t.Errorf("%d commits for 200 rows", n)
 	}
+}
+
+// TestServicesTooLarge: a slice that a store does not take is told of, and those that
+// are written with it are.
+func TestServicesTooLarge(t *testing.T) {
+	l := newServicesLabOn(t, memory.NewWith(memory.Consul), nil)
+	large := endpointSlice("large", "web")
+	for i := range model.MaxSliceBackends {
+		hints := &discoveryv1.EndpointHints{}
+		for j := range model.MaxHints {
+			hints.ForZones = append(hints.ForZones, discoveryv1.ForZone{Name: fmt.Sprint(j, strings.Repeat("z", 100))})
+		}
+		large.Endpoints = append(large.Endpoints, discoveryv1.Endpoint{Addresses: []string{netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String()}, Hints: hints})
+	}
+	l.sources[mirror.EndpointSlices].Add(large)
+	l.sources[mirror.EndpointSlices].Add(endpointSlice("a", "web"))
+	l.sources[mirror.EndpointSlices].Add(endpointSlice("z", "web"))
+	l.start(l.ctrl.Run)
+	l.start(l.services.Run)
+	l.lead(l.leader())
+	l.want("slice ns/a of web []", "slice ns/z of web []")
+	l.tells("endpointslices ns/large [] record services of Kubernetes: ")
+}
+
+// TestServicesLeftovers: an address of the pool whose service is gone, since a leader
+// ended in between, is free with the next one.
+func TestServicesLeftovers(t *testing.T) {
+	pool, err := model.ParseAddressPool("pool", []string{"203.0.113.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newServicesLab(t, func(c *ServicesConfig) { c.Pool = pool })
+	l.start(l.ctrl.Run)
+	l.start(l.services.Run)
+	fence := l.leader()
+	if _, err := l.ctrl.Balance(context.Background(), fence, control.PoolWish{Service: model.ClusterServiceKey{Namespace: "ns", Name: "gone"}, Pool: pool, V4: true}); err != nil {
+		t.Fatal(err)
+	}
+	l.want("pool ns/gone [203.0.113.1]")
+	l.lead(fence)
+	l.want()
 }
 
 // TestServicesExhausted: more than hosts hold is not kept, told, and kept when there is

@@ -2,12 +2,14 @@ package notice
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 )
 
 // balanced is an outcome of a service at a version that has addresses, and is to have
@@ -36,20 +38,23 @@ func TestStatus(t *testing.T) {
 		balanced("3", nil, "203.0.113.1", "2001:db8::1"),
 		balanced("4", []string{"203.0.113.1"}),
 		balanced("5", nil),
+		balanced("6", []string{"203.0.113.9"}, "203.0.113.1"), // another one
+		balanced("7", []string{"203.0.113.9"}, "203.0.113.1"), // it was not there for that
 	} {
 		n.Tell(o)
 		idle(t, n)
 	}
-	o := balanced("6", []string{"203.0.113.9"})
+	o := balanced("8", []string{"203.0.113.9"})
 	o.Balanced = nil // somebody else's
 	n.Tell(o)
 	idle(t, n)
-	if got := w.asked(); !slices.Equal(got, slices.Repeat([]string{"PATCH /api/v1/namespaces/ns/services/web/status"}, 3)) {
+	if got := w.asked(); !slices.Equal(got, slices.Repeat([]string{"PATCH /api/v1/namespaces/ns/services/web/status"}, 5)) {
 		t.Fatalf("asked %v", got)
 	}
 	const none = "map[metadata:map[uid:u] status:map[loadBalancer:map[ingress:[]]]]"
 	const both = "map[metadata:map[uid:u] status:map[loadBalancer:map[ingress:[map[ip:203.0.113.1] map[ip:2001:db8::1]]]]]"
-	for i, want := range []string{both, both, none} {
+	const one = "map[metadata:map[uid:u] status:map[loadBalancer:map[ingress:[map[ip:203.0.113.1]]]]]"
+	for i, want := range []string{both, both, none, one, one} {
 		if got := fmt.Sprint(w.bodies[i]); got != want {
 			t.Errorf("request %d says %s, want %s", i, got, want)
 		}
@@ -59,20 +64,23 @@ func TestStatus(t *testing.T) {
 // TestStatusFirst: a status does not wait for many events, and a trouble of the service
 // is told too.
 func TestStatusFirst(t *testing.T) {
-	w, n := serve(t)
-	for i := range burst + 5 { // those beyond the burst take a second
+	n, err := New(&rest.Config{Host: "http://127.0.0.1:1"}, "m1:9999", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
 		n.Tell(policy(fmt.Sprint("p", i), "odd"))
 	}
 	o := balanced("1", nil, "203.0.113.1")
 	o.Problems = policy("x", "odd").Problems
 	n.Tell(o)
-	idle(t, n)
-	got := w.asked()
-	at := slices.Index(got, "PATCH /api/v1/namespaces/ns/services/web/status")
-	if at < 0 || at > burst+2 {
-		t.Errorf("the status is request %d of %v", at, got)
+	if next, _ := n.next(); next.Kind != "Service" {
+		t.Errorf("%s %s is sent first", next.Kind, next.Object.GetName())
 	}
-	if !slices.Contains(got, "POST /apis/events.k8s.io/v1/namespaces/ns/events") {
-		t.Errorf("no event of the service: %v", got)
+	w, n := serve(t)
+	n.Tell(o)
+	idle(t, n)
+	if got := w.asked(); !slices.Equal(got, []string{"PATCH /api/v1/namespaces/ns/services/web/status", "POST /apis/events.k8s.io/v1/namespaces/ns/events"}) {
+		t.Errorf("asked %v", got)
 	}
 }
