@@ -59,7 +59,7 @@ func TestToken(t *testing.T) {
 	}
 	refused := 0
 	for _, r := range routes {
-		for _, shown := range []string{"", "Bearer " + right + "0", "Basic " + right, right} {
+		for _, shown := range []string{"", "Bearer " + right + "0", "Basic " + right, "Token " + right, right} {
 			code, body, header := ask(r.method, r.path, shown)
 			refused++
 			if code != http.StatusUnauthorized || !strings.Contains(body, "--token-file") || header.Get("WWW-Authenticate") == "" || strings.Contains(body, right) {

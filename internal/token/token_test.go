@@ -60,10 +60,17 @@ func TestFollow(t *testing.T) {
 			t.Errorf("a file that cannot be used: it shows %q, error %v", f.Show(), f.Err())
 		}
 	}
-	write(t, path, second)
-	now = now.Add(fresh)
-	if f.Err() != nil {
-		t.Errorf("the file is back: %v", f.Err())
+	for _, text := range []string{second, first} { // as it was, and another
+		write(t, path, "short")
+		now = now.Add(fresh)
+		if f.Err() == nil {
+			t.Error("a file that cannot be used is no trouble")
+		}
+		write(t, path, text)
+		now = now.Add(fresh)
+		if f.Err() != nil || f.Show() != text {
+			t.Errorf("the file is back: it shows %q, error %v", f.Show(), f.Err())
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -69,6 +70,7 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer running.Close()
+	defer unix.Umask(unix.Umask(0o077)) // as strict ones are
 	if err := Install(c); err != nil {
 		t.Fatal(err)
 	}
