@@ -71,12 +71,20 @@ type factory struct {
 	stderr  io.Writer // for progress and prompts
 	stdin   io.Reader
 	build   api.Version
+	getenv  func(string) string // nil = nothing is set
 	globals *globals
 	connect func(globals) (*api.Client, error)
 	made    *api.Client
 	lookup  func(context.Context, string) ([]string, error) // of a host's name; nil = the default is taken as it is
 	// loginPath is where login keeps its token; empty = there is no home directory.
 	loginPath string
+}
+
+func (f *factory) env(name string) string {
+	if f.getenv == nil {
+		return ""
+	}
+	return f.getenv(name)
 }
 
 func (f *factory) client() (*api.Client, error) {
@@ -110,7 +118,7 @@ func connect(g globals, opts ...api.Option) (*api.Client, error) {
 // the process's exit code.
 func Run(ctx context.Context, env Env, args []string) int {
 	g := &globals{netmaster: DefaultNetmaster}
-	f := &factory{out: env.Stdout, stderr: env.Stderr, stdin: env.Stdin, build: env.Build, globals: g, lookup: net.DefaultResolver.LookupHost}
+	f := &factory{out: env.Stdout, stderr: env.Stderr, stdin: env.Stdin, build: env.Build, getenv: env.Getenv, globals: g, lookup: net.DefaultResolver.LookupHost}
 	if home := env.Getenv("HOME"); home != "" {
 		f.loginPath = filepath.Join(home, ".netctl", "config.json")
 	}
@@ -183,8 +191,10 @@ func (g *globals) bind(fs *flagSet) {
 func newRoot(f *factory) *command {
 	subs := []*command{
 		newApply(f, nil),
+		newAttach(f, nil),
 		newBackup(f, nil),
 		newCompletion(f),
+		newDetach(f, nil),
 		newDiff(f, nil),
 		newExport(f, nil),
 		newGet(f, nil),

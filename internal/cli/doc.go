@@ -1,5 +1,5 @@
 // Package cli is netctl: commands, their flags, tables and JSON, on top of the
-// REST client of package api.
+// REST client of package api; attach and detach ask netplugin, by its socket.
 //
 // It guarantees the words, short forms, defaults and table columns of netctl
 // 1.x; that a long flag works with one dash and with two, before and after

@@ -17,7 +17,7 @@ const (
 	ExitUsage       = 2 // the command line is wrong; nothing was sent
 	ExitNotFound    = 3 // an object that the command names does not exist
 	ExitConflict    = 4 // in use, immutable, taken, exhausted
-	ExitUnavailable = 5 // no netmaster answers, or its store is away: try again later
+	ExitUnavailable = 5 // no netmaster (attach: no netplugin) answers, or its store is away: try again later
 	ExitDiffers     = 6 // diff: something differs; nothing went wrong
 	ExitUnwell      = 7 // status: the cluster answers, and not all is well
 )
@@ -35,6 +35,9 @@ func usageErrorf(format string, args ...any) error {
 }
 
 func exitCode(err error) int {
+	if e, ok := errors.AsType[*agentError](err); ok {
+		return e.exitCode()
+	}
 	switch _, usage := errors.AsType[*usageError](err); {
 	case err == nil:
 		return ExitOK

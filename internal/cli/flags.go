@@ -48,8 +48,11 @@ func (s *flagSet) stringVar(p *string, names, value, usage string) {
 }
 
 func (s *flagSet) intVar(p *int, names, value, usage string) {
-	def := strconv.Itoa(*p)
-	s.add(names, value, usage, def, func(v string) error {
+	s.add(names, value, usage, strconv.Itoa(*p), intInto(p))
+}
+
+func intInto(p *int) func(string) error {
+	return func(v string) error {
 		n, err := strconv.Atoi(v)
 		if err != nil {
 			if strings.Contains(strings.TrimPrefix(v, "-"), "-") {
@@ -59,7 +62,7 @@ func (s *flagSet) intVar(p *int, names, value, usage string) {
 		}
 		*p = n
 		return nil
-	})
+	}
 }
 
 func (s *flagSet) boolVar(p *bool, names, usage string) *flagDef {

@@ -126,13 +126,14 @@ func (a *Service) existing(ctx context.Context, r attach.Request, t target) (att
 		same := e.Pod && e.Request.Pod == r.Pod || !e.Pod && e.Endpoint.Network.Tenant == t.tenant && (t.network == "" || e.Endpoint.Network.Name == t.network) &&
 			e.Group == t.group
 		same = same && e.Request.Netns == r.Netns && e.Request.Parked == r.Parked
+		same = same && (r.Source != attach.SourceProcess || hasAddresses(*e.Result, r.Addresses))
 		there, err := plumb.Exists(e.HostIf)
 		if err != nil {
 			return attach.Result{}, false, err
 		}
 		if same && there && (r.Parked || plumb.Verify(expectation(e, r.Netns)) == nil) {
 			if a.checkPort(e) == nil {
-				return *e.Result, true, nil
+				return *e.Result, true, a.followProcess(ctx, e, r)
 			}
 			if err := a.cfg.Ready(); err != nil {
 				return attach.Result{}, false, err

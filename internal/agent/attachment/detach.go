@@ -140,6 +140,7 @@ func (a *Service) payOwed(ctx context.Context) {
 			a.repairJournal(ctx)
 			a.releaseLate(ctx, a.cfg.LateGrace)
 			a.replaySpool(ctx)
+			a.releaseEnded(ctx)
 		}
 		var failed []attach.Key
 		now := time.Now()

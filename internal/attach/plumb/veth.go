@@ -60,6 +60,9 @@ func Create(p Pair) (model.MAC, error) {
 			return model.MAC{}, err
 		}
 		defer func() { _ = target.Close() }() // open for reading
+		if ownNetns(target) {
+			return model.MAC{}, model.InvalidField("netns", p.Netns, "is the host's own network namespace, and an interface there would be the host's; name that of the container or process")
+		}
 		peer = netlink.NsFd(int(target.Fd()))
 	}
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -239,6 +242,13 @@ func List() ([]Veth, error) {
 func isNoLink(err error) bool {
 	var nf netlink.LinkNotFoundError
 	return errors.As(err, &nf) || errors.Is(err, unix.ENODEV)
+}
+
+// ownNetns tells whether a namespace is the one that this thread is in.
+func ownNetns(n ns.NetNS) bool {
+	var own, there unix.Stat_t
+	return unix.Stat("/proc/thread-self/ns/net", &own) == nil && unix.Fstat(int(n.Fd()), &there) == nil &&
+		own.Dev == there.Dev && own.Ino == there.Ino
 }
 
 func openNetns(path string) (ns.NetNS, error) {
