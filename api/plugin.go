@@ -90,6 +90,9 @@ type EndpointConfig struct {
 type CreateEndpointResponse struct {
 	EndpointConfig EndpointConfig `json:"EndpointConfig"`
 	Revision       int64          `json:"revision,omitempty"`
+	// GlobalRevision is that of the namespaces and settings on which policies depended
+	// then: an agent follows them apart from the tenant's rows.
+	GlobalRevision int64 `json:"globalRevision,omitempty"`
 }
 
 // DeleteEndpointRequest deletes an endpoint (POST /plugin/deleteEndpoint).

@@ -45,6 +45,7 @@ type master struct {
 	gone   atomic.Bool         // answers 503
 	deaf   atomic.Bool         // answers 503 to what agents tell of their hosts
 	idle   atomic.Bool         // answers 503 to what agents want of endpoints
+	global atomic.Int64         // revision of namespaces and settings
 	mu     sync.Mutex
 	calls  map[string]int
 	places map[api.Pod]api.PodPlace // where pods belong; those that are not here, nobody follows
@@ -229,7 +230,7 @@ func (m *master) create(ctx context.Context, r api.CreateEndpointRequest) (any, 
 	if ep.IPv6.IsValid() {
 		ec.IPv6Address = ep.IPv6.String()
 	}
-	return api.CreateEndpointResponse{EndpointConfig: ec, Revision: int64(rev)}, nil
+	return api.CreateEndpointResponse{EndpointConfig: ec, Revision: int64(rev), GlobalRevision: m.global.Load()}, nil
 }
 
 func (m *master) delete(ctx context.Context, r api.DeleteEndpointRequest) (any, error) {

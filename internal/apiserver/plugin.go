@@ -47,7 +47,8 @@ func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 		return nil, err
 	}
 	warn(w, warnings(want))
-	return api.CreateEndpointResponse{EndpointConfig: endpointConfig(s.control.Current(), e), Revision: int64(rev)}, nil
+	v := s.control.Current()
+	return api.CreateEndpointResponse{EndpointConfig: endpointConfig(v, e), Revision: int64(rev), GlobalRevision: int64(v.GlobalRevision())}, nil
 }
 
 // decodeEndpoint is decode for what policies may select by.

@@ -46,6 +46,9 @@ func TestPods(t *testing.T) {
 		}
 	}
 	got := f.must("POST", "/plugin/createEndpoint", create)
+	if !strings.Contains(got, `"globalRevision":`) {
+		t.Errorf("the answer does not say up to where namespaces have to be known: %s", got)
+	}
 	if !strings.Contains(got, `"app":"true"`) || !strings.Contains(got, `"serviceName":"web"`) {
 		t.Errorf("the endpoint is %s", got)
 	}

@@ -87,7 +87,10 @@ type Result struct {
 	NameServer netip.Addr `json:"nameServer,omitzero"` // that knows the tenant's names; zero = none
 	Search     string     `json:"search,omitempty"`    // the tenant's domain, in which containers look names up; with NameServer
 	Revision   int64      `json:"revision"`            // store revision of the endpoint
-	Parked     string     `json:"parked,omitempty"`    // name of the container's side in the host's namespace
+	// PolicyRevision is the store revision up to which all policies were in force at the
+	// port when the attachment was answered.
+	PolicyRevision int64  `json:"policyRevision,omitempty"`
+	Parked         string `json:"parked,omitempty"` // name of the container's side in the host's namespace
 }
 
 // Address is an address of the interface with its subnet's length.

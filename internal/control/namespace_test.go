@@ -15,6 +15,9 @@ func TestNamespaces(t *testing.T) {
 	c := newCluster(t)
 	c.put(network("net", "10.0.0.0/16"))
 	fence := c.leader()
+	if c.fresh().GlobalRevision() == 0 {
+		t.Error("the settings were never written")
+	}
 	http := []model.NamedPort{{Name: "http", Protocol: model.ProtoTCP, Port: 80}}
 	identities := map[string]model.Identity{}
 	for i, e := range []model.Endpoint{{}, {Namespace: "a"}, {Namespace: "a"}, {Namespace: "b"}, {Namespace: "a", Ports: http}, {Ports: http}} {
@@ -36,6 +39,7 @@ func TestNamespaces(t *testing.T) {
 		t.Helper()
 		c.ok(c.PutNamespace(testContext(t), fence, valid(n)))
 	}
+	last := c.fresh().GlobalRevision()
 	for i, step := range []struct {
 		do   func()
 		want []model.EndpointID
@@ -48,6 +52,12 @@ func TestNamespaces(t *testing.T) {
 	} {
 		if step.do(); !slices.Equal(selected(), step.want) {
 			t.Errorf("step %d: %v, want %v", i, selected(), step.want)
+		}
+		// Each write counts, and no deletion, which a host that lists later never hears of.
+		if rev, wrote := c.fresh().GlobalRevision(), i > 0 && i < 4; wrote != (rev > last) {
+			t.Errorf("step %d: what policies depend on was written at %d, before at %d", i, rev, last)
+		} else {
+			last = rev
 		}
 	}
 }

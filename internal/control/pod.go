@@ -16,6 +16,12 @@ import (
 // holds mu, as of the next two.
 func (v *View) notePolicies(ch tables.Change) {
 	switch ch.Key.(type) {
+	case model.NamespaceName, tables.GlobalKey:
+		if !ch.Deleted() {
+			v.globalRev = max(v.globalRev, ch.Mod)
+		}
+	}
+	switch ch.Key.(type) {
 	case model.PolicyKey, model.RuleKey, model.NamespaceName, model.TenantName, tables.GlobalKey:
 		v.turnPolicies()
 	}
@@ -45,6 +51,15 @@ func indexPod(v *View, k model.EndpointKey) {
 func (v *View) PolicyTurn() (turn uint64, next <-chan struct{}) {
 	next = v.policies.Next() // before the look, which then misses none
 	return read(v, func() uint64 { return v.policyTurn }), next
+}
+
+// GlobalRevision returns the revision at which a namespace or the settings were written
+// last: what policies mean depends on them, and hosts follow them apart from tenants'
+// rows. Each reaches it, since what was written then, or what deleted that since, is
+// among what it follows. Deletions do not count: a host that lists later never hears of
+// them, and a namespace that is gone has no pods.
+func (v *View) GlobalRevision() store.Revision {
+	return read(v, func() store.Revision { return v.globalRev })
 }
 
 // PodEndpoint finds the endpoint of a pod by the pod's UID.

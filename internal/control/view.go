@@ -48,6 +48,7 @@ type View struct {
 	podsCame     waiting.Changes
 	policyTurn   uint64 // counts what may change the rows of policies and namespaces
 	policies     waiting.Changes
+	globalRev    store.Revision // of the last write of a namespace or the settings
 }
 
 func newView(log *slog.Logger) *View {
@@ -72,6 +73,7 @@ func (v *View) reset() {
 	v.podEndpoints = map[string]model.EndpointKey{}
 	v.freshPods = map[model.EndpointKey]bool{}
 	v.turnPolicies()
+	v.globalRev = 0 // of another store, or an older one, maybe
 	v.interned = map[tables.InternKey]tables.Interned{}
 	v.pools = map[model.NetworkKey]tables.Pools{}
 	v.spaces = map[model.NetworkKey]*space{}

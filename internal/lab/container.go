@@ -27,7 +27,16 @@ type ContainerSpec struct {
 	Group   string            `json:"group,omitempty"`
 	Args    [][2]string       `json:"args,omitempty"` // CNI_ARGS; tenant, network, group and labels go by the configuration
 	Labels  map[string]string `json:"labels,omitempty"`
+	Ports   []PortMapping     `json:"ports,omitempty"`
 	Listen  []string          `json:"listen,omitempty"` // what Serve opens: "tcp/80", "udp/53"
+}
+
+// PortMapping is a port of the host that a container's runtime asks CNI for.
+type PortMapping struct {
+	HostPort      int    `json:"hostPort"`
+	ContainerPort int    `json:"containerPort"`
+	Protocol      string `json:"protocol,omitempty"`
+	HostIP        string `json:"hostIP,omitempty"`
 }
 
 // Attachment is a container with its interface, as the CNI library reported it.
@@ -70,7 +79,7 @@ func (h *Host) cni() *libcni.CNIConfig {
 // NetworkConfig is the CNI network configuration that the lab attaches a
 // container with, by its tenant, network, group and labels, which may be empty.
 func (h *Host) NetworkConfig(s ContainerSpec) (*libcni.NetworkConfigList, error) {
-	plugin := map[string]any{"type": "contivk8s", "socket": h.CNISocket(), "stateDir": h.StateDir()}
+	plugin := map[string]any{"type": "contivk8s", "capabilities": map[string]bool{"portMappings": true}, "socket": h.CNISocket(), "stateDir": h.StateDir()}
 	for k, v := range map[string]string{"tenant": s.Tenant, "network": s.Network, "group": s.Group} {
 		if v != "" {
 			plugin[k] = v
@@ -98,10 +107,14 @@ func (h *Host) Status(ctx context.Context) error {
 func (l *Lab) containerSpace(name string) string { return prefix(l.st.Config.Name) + "c-" + name }
 
 func (l *Lab) runtimeConf(s ContainerSpec) *libcni.RuntimeConf {
-	return &libcni.RuntimeConf{
+	c := &libcni.RuntimeConf{
 		ContainerID: l.st.Config.Name + "-" + s.Name, IfName: ifName,
 		NetNS: filepath.Join(netnsDir, l.containerSpace(s.Name)), Args: s.Args,
 	}
+	if len(s.Ports) > 0 {
+		c.CapabilityArgs = map[string]any{"portMappings": s.Ports}
+	}
+	return c
 }
 
 // AddNamespace makes a container's namespace without attaching it.

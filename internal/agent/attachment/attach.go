@@ -194,7 +194,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	if err = a.cfg.Hook(StepJournalled); err != nil {
 		return res, err
 	}
-	ep, rev, err := a.masters.Create(ctx, a.createRequest(e, t), key)
+	ep, at, err := a.masters.Create(ctx, a.createRequest(e, t), key)
 	if err != nil {
 		return res, err
 	}
@@ -229,7 +229,7 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	res = attach.Result{
 		Endpoint: key.String(), Group: string(t.group), HostIf: e.HostIf, HostMAC: veth.mac,
 		IfName: r.IfName, Netns: r.Netns, MAC: ep.MAC, MTU: mtu,
-		Addresses: addresses(network, ep, led6), Revision: int64(rev),
+		Addresses: addresses(network, ep, led6), Revision: int64(at.Revision),
 	}
 	if r.Parked {
 		res.Parked = parkedName(e.HostIf)
@@ -253,9 +253,11 @@ func (a *Service) attachNew(ctx context.Context, r attach.Request, t target) (re
 	if err = a.cfg.Hook(StepConfigured); err != nil {
 		return res, err
 	}
-	if err = a.waitProgrammed(ctx, ep, e.HostIf, rev); err != nil {
+	policies, err := a.waitProgrammed(ctx, ep, e.HostIf, at)
+	if err != nil {
 		return res, err
 	}
+	res.PolicyRevision = int64(policies)
 	clock.mark("programmed")
 	if err = a.cfg.Hook(StepProgrammed); err != nil {
 		return res, err

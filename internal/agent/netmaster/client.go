@@ -132,23 +132,31 @@ func (m *Client) PlacePod(ctx context.Context, p api.Pod) (api.PodPlace, error) 
 	return place, nil
 }
 
-// Create asks netmaster for an endpoint and returns it with its revision.
-func (m *Client) Create(ctx context.Context, req api.CreateEndpointRequest, key model.EndpointKey) (model.Endpoint, store.Revision, error) {
+// Committed is up to where a host has to know the store to know an endpoint with all
+// policies that there were before it.
+type Committed struct {
+	Revision store.Revision // of the endpoint, in its tenant's rows
+	Global   store.Revision // of namespaces and settings; 0 = netmaster is of before it could be asked
+}
+
+// Create asks netmaster for an endpoint and returns it with its revisions.
+func (m *Client) Create(ctx context.Context, req api.CreateEndpointRequest, key model.EndpointKey) (model.Endpoint, Committed, error) {
+	var at Committed
 	c := m.API()
 	if c == nil {
-		return model.Endpoint{}, 0, ErrNone
+		return model.Endpoint{}, at, ErrNone
 	}
 	if err := m.allowed(); err != nil {
-		return model.Endpoint{}, 0, err
+		return model.Endpoint{}, at, err
 	}
 	resp, err := c.CreateEndpoint(ctx, req)
 	if err != nil {
-		return model.Endpoint{}, 0, FromAPI("create endpoint "+key.String(), err)
+		return model.Endpoint{}, at, FromAPI("create endpoint "+key.String(), err)
 	}
 	ec := resp.EndpointConfig
 	ep := model.Endpoint{Key: key, Group: model.GroupName(ec.ServiceName)}
 	if ep.MAC, err = model.ParseMAC(ec.MacAddress); err != nil {
-		return ep, 0, err
+		return ep, at, err
 	}
 	for _, f := range []struct {
 		text string
@@ -159,10 +167,10 @@ func (m *Client) Create(ctx context.Context, req api.CreateEndpointRequest, key 
 		}
 		bare, _, _ := strings.Cut(f.text, "/")
 		if *f.to, err = netip.ParseAddr(bare); err != nil {
-			return ep, 0, model.InvalidField("address of endpoint "+key.String(), f.text, "must be an address; is this netmaster of the same version?")
+			return ep, at, model.InvalidField("address of endpoint "+key.String(), f.text, "must be an address; is this netmaster of the same version?")
 		}
 	}
-	return ep, store.Revision(resp.Revision), nil
+	return ep, Committed{store.Revision(resp.Revision), store.Revision(resp.GlobalRevision)}, nil
 }
 
 // Ping asks a netmaster for its version.

@@ -33,7 +33,8 @@ type conf struct {
 		} `json:"cni"`
 	} `json:"args"`
 	RuntimeConfig struct {
-		IPs addresses `json:"ips"`
+		IPs   addresses     `json:"ips"`
+		Ports []portMapping `json:"portMappings"`
 	} `json:"runtimeConfig"`
 }
 

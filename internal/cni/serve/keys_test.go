@@ -43,8 +43,8 @@ func TestKeysRefused(t *testing.T) {
 		{`{"ipam":{"type":"host-local"}}`, "ipam: has no effect with contivk8s: netmaster gives the addresses"},
 		{`{"ipMasq":true}`, "ipMasq: has no effect"},
 		{`{"ipMasq":false,"ipam":{ },"dns":null,"_comment":"x","example.com/x":1,"cni.dev/valid-attachments":[]}`, ""},
-		{`{"runtimeConfig":{"portMappings":[{"hostPort":80}]}}`, "runtimeConfig.portMappings: has no effect"},
-		{`{"runtimeConfig":{"portMappings":[],"io.kubernetes.cri.pod-annotations":{}}}`, ""},
+		{`{"runtimeConfig":{"bandwidth":{"ingressRate":80}}}`, "runtimeConfig.bandwidth: has no effect"},
+		{`{"runtimeConfig":{"portMappings":[{"hostPort":80}],"bandwidth":{},"io.kubernetes.cri.pod-annotations":{}}}`, ""},
 	} {
 		err := checkKeys([]byte(tc.conf))
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {

@@ -2,8 +2,10 @@ package serve
 
 import (
 	"bytes"
+	"encoding/json"
 	"net"
 	"net/netip"
+	"strconv"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -23,9 +25,22 @@ func resultJSON(r attach.Result, cniVersion string) ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	err = res.PrintTo(&out)
-	return out.Bytes(), err
+	if err = res.PrintTo(&out); err != nil || r.PolicyRevision == 0 {
+		return out.Bytes(), err
+	}
+	// The library's results have no place for it. Who reads them passes over a key that
+	// it does not know, in every version.
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(out.Bytes(), &all); err != nil {
+		return nil, err
+	}
+	all[keyPolicyRevision] = strconv.AppendInt(nil, r.PolicyRevision, 10)
+	return json.MarshalIndent(all, "", "    ")
 }
+
+// keyPolicyRevision is the key of a result that says up to which revision of the store
+// all policies were in force when ADD was answered.
+const keyPolicyRevision = "io.contiv.policyRevision"
 
 func result(r attach.Result, cniVersion string) *types100.Result {
 	out := &types100.Result{

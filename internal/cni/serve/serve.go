@@ -107,7 +107,16 @@ func (s server) add(ctx context.Context, in cni.Invocation, c conf) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
+	ports, err := c.bindings()
+	if err != nil {
+		return nil, err
+	}
 	res, err := s.svc.Attach(ctx, req)
+	if err == nil && len(ports) > 0 {
+		if _, err = s.svc.Publish(ctx, attach.PublishRequest{Key: req.Key, Ports: ports}); err != nil {
+			err = errors.Join(err, s.svc.Detach(context.WithoutCancel(ctx), attach.DetachRequest{Key: req.Key}))
+		}
+	}
 	if err != nil {
 		return nil, toCNI(err)
 	}

@@ -23,10 +23,18 @@ import (
 
 // service keeps what it was asked and answers res and err.
 type service struct {
-	attach.Service // nil: Publish is not for CNI
+	attach.Service // nil: what CNI does not ask for
 	asked          any
+	published      *attach.PublishRequest
+	detached       int
 	res            attach.Result
 	err            error
+	publishErr     error
+}
+
+func (s *service) Publish(_ context.Context, r attach.PublishRequest) (attach.PublishResult, error) {
+	s.published = &r
+	return attach.PublishResult{Ports: r.Ports}, s.publishErr
 }
 
 func (s *service) Attach(_ context.Context, r attach.Request) (attach.Result, error) {
@@ -34,7 +42,11 @@ func (s *service) Attach(_ context.Context, r attach.Request) (attach.Result, er
 	return s.res, s.err
 }
 
-func (s *service) Detach(_ context.Context, r attach.DetachRequest) error { s.asked = r; return s.err }
+func (s *service) Detach(_ context.Context, r attach.DetachRequest) error {
+	s.asked = r
+	s.detached++
+	return s.err
+}
 
 func (s *service) Check(_ context.Context, r attach.CheckRequest) error { s.asked = r; return s.err }
 
