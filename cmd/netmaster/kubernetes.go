@@ -18,6 +18,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/kube"
 	"github.com/contiv/netplugin/v2/internal/kube/keeper"
 	"github.com/contiv/netplugin/v2/internal/kube/mirror"
@@ -83,12 +84,43 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	if k.notices, err = notice.New(config, o.internal, log); err != nil {
 		return nil, err
 	}
-	k.keeper = keeper.New(keeper.Config{Control: ctrl, Sources: sources, Choices: kube.Choices{Tenant: o.podsTenant}, Tell: k.tell})
+	k.keeper = keeper.New(keeper.Config{Control: ctrl, Sources: sources, Choices: choices(o), Tell: k.tell})
 	k.services = keeper.NewServices(keeper.ServicesConfig{
 		Control: ctrl, Sources: served, Serve: o.services.serve, Ranges: o.services.ranges, External: o.services.external, Pool: o.services.pool, Tell: k.tell,
 	})
-	log.Info("following Kubernetes' pods, namespaces and policies", "server", config.Host, "podsChooseTenant", o.podsTenant, "services", o.services.serve)
+	log.Info("following Kubernetes' pods, namespaces and policies", "server", config.Host, "podsChooseTenant", o.podsTenant, "podGroups", o.podGroups, "services", o.services.serve)
 	return k, nil
+}
+
+// anyGroup is the value of --pod-groups with which pods may choose any group.
+const anyGroup = "*"
+
+// checkGroups is --pod-groups' own.
+func checkGroups(v string) error {
+	list := daemon.SplitList(v)
+	for _, g := range list {
+		if g == anyGroup {
+			if len(list) > 1 {
+				return errors.New("* is any group: it stands alone")
+			}
+		} else if _, err := model.ParseGroupName(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// choices are what pods may choose.
+func choices(o options) kube.Choices {
+	c := kube.Choices{Tenant: o.podsTenant}
+	if slices.Equal(o.podGroups, []string{anyGroup}) {
+		return c
+	}
+	c.Groups = []model.GroupName{} // none, where the list is empty
+	for _, g := range o.podGroups {
+		c.Groups = append(c.Groups, model.GroupName(g))
+	}
+	return c
 }
 
 // tell hands on what an object's user can mend, not that the store is away.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -36,6 +37,35 @@ current-context: c
 		t.Errorf("metrics say nothing of it:\n%s", m)
 	}
 	p.stop()
+}
+
+// TestPodGroups: --pod-groups says what pods may choose: any group, those that are
+// listed, or none. What comes of it is tried in internal/kube/keeper and test/kube.
+func TestPodGroups(t *testing.T) {
+	for _, tc := range []struct {
+		args    []string
+		want    string // as Go writes it
+		refused string
+	}{
+		{nil, "[]model.GroupName(nil)", ""},
+		{[]string{"--pod-groups", "*"}, "[]model.GroupName(nil)", ""},
+		{[]string{"--pod-groups", "web,db"}, `[]model.GroupName{"web", "db"}`, ""},
+		{[]string{"--pod-groups="}, "[]model.GroupName{}", ""},
+		{[]string{"--pod-groups", "web,*"}, "", "it stands alone"},
+		{[]string{"--pod-groups", "a b"}, "", "a b"},
+	} {
+		o, err := parse(t, nil, append([]string{"--kubeconfig", "/k", "--etcd-endpoints", "http://127.0.0.1:1"}, tc.args...)...)
+		if (err != nil) != (tc.refused != "") || err != nil && !strings.Contains(err.Error(), tc.refused) {
+			t.Errorf("%v: %v, want %q", tc.args, err, tc.refused)
+			continue
+		}
+		if got := fmt.Sprintf("%#v", choices(o).Groups); err == nil && got != tc.want {
+			t.Errorf("%v: %s, want %s", tc.args, got, tc.want)
+		}
+	}
+	if _, err := parse(t, nil, "--pod-groups", "web"); err == nil || !strings.Contains(err.Error(), "name it with --kubeconfig") {
+		t.Errorf("without Kubernetes: %v", err)
+	}
 }
 
 // answer is what a netmaster answers, as text; empty when it does not.

@@ -28,6 +28,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"docker-endpoint":    effecttest.By("TestSwarm"),
 	"kubeconfig":         effecttest.By("TestKubeconfig"),
 	"pods-choose-tenant": effecttest.By("TestChoosesTenant"),
+	"pod-groups":         effecttest.By("TestPodGroups"),
 	"services":           effecttest.By("TestServicesNotServed"),
 	"service-cidr":       effecttest.By("TestServicesKept"),
 	"load-balancer-pool": effecttest.By("TestServicesPool"),

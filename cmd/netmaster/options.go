@@ -41,6 +41,7 @@ type options struct {
 	engine     string   // of Docker, unix:///path; empty = none
 	kubeconfig string   // file, or inCluster; empty = no Kubernetes
 	podsTenant bool     // pods choose their tenant
+	podGroups  []string // that pods may choose; "*" alone = any
 	services   kubeServices
 	netMode    string
 	fwdMode    string
@@ -69,7 +70,7 @@ const (
 func newFlags(o *options) *daemon.FlagSet {
 	*o = options{
 		dataDir: "/var/lib/contiv/etcd", etcdListen: "127.0.0.1:2379",
-		external: "0.0.0.0:9999", mode: modeNone, name: "netplugin", infra: "default", log: daemon.DefaultLog(),
+		external: "0.0.0.0:9999", mode: modeNone, name: "netplugin", podGroups: []string{anyGroup}, infra: "default", log: daemon.DefaultLog(),
 	}
 	fs := daemon.NewFlagSet("netmaster", "the API server and controller of Contiv")
 	fs.Strings(&o.etcd, daemon.Flag{
@@ -163,6 +164,11 @@ func newFlags(o *options) *daemon.FlagSet {
 		Name: "pods-choose-tenant", Env: envPrefix + "PODS_CHOOSE_TENANT",
 		Usage: "with --kubeconfig: in namespaces without the label io.contiv.tenant the pods' own label counts, so a namespace's policies are kept in the tenants of its pods too",
 	})
+	fs.Strings(&o.podGroups, daemon.Flag{
+		Name: "pod-groups", Env: envPrefix + "POD_GROUPS", Value: "names",
+		Usage: "with --kubeconfig: the endpoint groups that pods may choose by their own label io.contiv.net-group, comma-separated, in whichever tenant; * = any, empty = none. Those that namespaces name are not asked about",
+		Check: checkGroups,
+	})
 	o.services.register(fs)
 	fs.String(&o.tokenFile, daemon.Flag{
 		Name: "token-file", Env: envPrefix + "TOKEN_FILE", Value: "file",
@@ -238,8 +244,10 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	case o.engine != "" && o.mode != modeSwarm:
 		return daemon.Usagef("%s is for --mode swarm-mode: in other modes each netplugin makes its engine's networks", fs.Given("docker-endpoint"))
 	}
-	if how := fs.Given("pods-choose-tenant"); how != "" && o.kubeconfig == "" {
-		return daemon.Usagef("%s is for Kubernetes; name it with --kubeconfig", how)
+	for _, flag := range []string{"pods-choose-tenant", "pod-groups"} {
+		if how := fs.Given(flag); how != "" && o.kubeconfig == "" {
+			return daemon.Usagef("%s is for Kubernetes; name it with --kubeconfig", how)
+		}
 	}
 	if err := o.services.finish(fs, o.kubeconfig); err != nil {
 		return err

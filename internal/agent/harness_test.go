@@ -45,7 +45,7 @@ type master struct {
 	gone   atomic.Bool         // answers 503
 	deaf   atomic.Bool         // answers 503 to what agents tell of their hosts
 	idle   atomic.Bool         // answers 503 to what agents want of endpoints
-	global atomic.Int64         // revision of namespaces and settings
+	global atomic.Int64        // revision of namespaces and settings
 	mu     sync.Mutex
 	calls  map[string]int
 	places map[api.Pod]api.PodPlace // where pods belong; those that are not here, nobody follows

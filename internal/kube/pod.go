@@ -89,7 +89,10 @@ func PlaceOf(pod, namespace map[string]string, may Choices, there Intent) (Place
 			p.Group = DefaultGroup
 		}
 		return p, nil
-	case from == "pod" && may.Groups != nil && !slices.Contains(may.Groups, p.Group):
+	case from == "pod" && group != namespace[LabelGroup] && may.Groups != nil && !slices.Contains(may.Groups, p.Group):
+		if len(may.Groups) == 0 {
+			return p, refused(LabelGroup, "label %s=%s of the pod: pods may choose no group; their namespace may name one", LabelGroup, group)
+		}
 		return p, refused(LabelGroup, "label %s=%s of the pod: pods may choose only %s", LabelGroup, group, listed(may.Groups))
 	}
 	return p, exists(LabelGroup, from, fmt.Sprintf("group of tenant %s", p.Tenant), p.Group, groups)

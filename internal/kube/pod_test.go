@@ -49,7 +49,8 @@ func TestPlaceOf(t *testing.T) {
 		{labels{LabelGroup: "web"}, labels{LabelGroup: "db"}, Choices{}, Place{"default", "default-net", "web"}, "", ""},
 		{nil, labels{LabelGroup: "db"}, Choices{Groups: []model.GroupName{"web"}}, Place{"default", "default-net", "db"}, "", ""},
 		{labels{LabelGroup: "db"}, nil, Choices{Groups: []model.GroupName{"web"}}, Place{}, LabelGroup, "pods may choose only web"},
-		{labels{LabelGroup: "db"}, nil, Choices{Groups: []model.GroupName{}}, Place{}, LabelGroup, "pods may choose only none"},
+		{labels{LabelGroup: "db"}, nil, Choices{Groups: []model.GroupName{}}, Place{}, LabelGroup, "pods may choose no group"},
+		{labels{LabelGroup: "db"}, labels{LabelGroup: "db"}, Choices{Groups: []model.GroupName{}}, Place{"default", "default-net", "db"}, "", ""},
 		{labels{LabelGroup: "web"}, labels{LabelTenant: "blue"}, Choices{}, Place{}, LabelGroup, "there is no such group of tenant blue; there are none"},
 	} {
 		got, err := PlaceOf(tc.pod, tc.namespace, tc.may, intent{})

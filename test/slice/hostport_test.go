@@ -32,7 +32,6 @@ func hostPort(t *testing.T, driver string) {
 		"policy create -t blue p", "policy rule-add -t blue -d in -j deny -l tcp -P 81 p 1",
 		"group create -t blue -p p net web",
 	)
-	c.attachBeyond(h)
 	c.attachBeyond6(h)
 	web := spec("web", "h1", "blue/net/web")
 	web.Listen = append(web.Listen, "tcp/81")

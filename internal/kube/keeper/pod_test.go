@@ -161,6 +161,55 @@ func TestPodPlaces(t *testing.T) {
 	l.wantTold("metadata.labels[io.contiv.network]")
 }
 
+// TestPodGroups: of the groups that pods may choose one is taken; of others the pod is
+// told which these are, waits if it is new, and else stays where it is.
+func TestPodGroups(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.Choices.Groups = []model.GroupName{"web"} })
+	l.start(l.ctrl.Run)
+	l.worlds()
+	l.group("db", "default-net")
+	l.start(l.keeper.Run)
+	fence := l.leader()
+	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	l.sources[mirror.Namespaces].Add(namespace("a", nil))
+	in := func(group string) *corev1.Pod {
+		return podNamed("u1", map[string]string{"io.contiv.net-group": group, "app": "of-" + group})
+	}
+	l.sources[mirror.Pods].Add(in("db"))
+	const why = "label io.contiv.net-group=db of the pod: pods may choose only web"
+	if _, err := l.asks("u1", 10*time.Second); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), why) {
+		t.Errorf("a group that pods may not choose: %v", err)
+	}
+	l.wantTold("metadata.labels[io.contiv.net-group]: " + why)
+	l.sources[mirror.Pods].Modify(in("web"))
+	var e model.Endpoint
+	for end := time.Now().Add(10 * time.Second); e.Group != "web" && time.Now().Before(end); {
+		e, _ = l.asks("u1", 10*time.Second)
+	}
+	e.Key.ID = "e1"
+	l.make(func() error {
+		valid, err := model.Check(e)
+		if err == nil {
+			_, _, err = l.ctrl.CreateEndpoint(context.Background(), valid)
+		}
+		return err
+	})
+	l.sources[mirror.Pods].Modify(in("db"))
+	for end := time.Now().Add(10 * time.Second); ; <-time.After(2 * time.Millisecond) {
+		v, err := l.ctrl.View(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _ := v.Endpoint(e.Key)
+		if got.Labels["app"] == "of-db" && got.Group == "web" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the endpoint is %s, want its new labels in its old group", text(got))
+		}
+	}
+}
+
 func (l *lab) wantTold(what string) {
 	l.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
