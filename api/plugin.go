@@ -53,6 +53,8 @@ type PodPlace struct {
 	TenantName  string `json:"TenantName,omitempty"`
 	NetworkName string `json:"NetworkName,omitempty"`
 	ServiceName string `json:"ServiceName,omitempty"` // group; empty = none
+	IPAddress   string `json:"IPAddress,omitempty"`   // that it asks for; empty = any
+	IPv6Address string `json:"IPv6Address,omitempty"` // likewise
 }
 
 // CreateEndpointRequest creates an endpoint (POST /plugin/createEndpoint).

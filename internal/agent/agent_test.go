@@ -38,7 +38,7 @@ func TestAttachDetach(t *testing.T) {
 		},
 		Routes: []attach.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.1.1.254")}},
 	}
-	if diff := cmp.Diff(want, res, cmpopts.IgnoreFields(attach.Result{}, "HostIf", "HostMAC", "Revision"),
+	if diff := cmp.Diff(want, res, cmpopts.IgnoreFields(attach.Result{}, "HostIf", "HostMAC", "Revision", "PolicyRevision"),
 		cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}

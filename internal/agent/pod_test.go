@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // TestPodPlace: where netmaster follows Kubernetes, an ADD of a pod makes the endpoint
@@ -39,6 +41,9 @@ func TestPodPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// An address for which the pod asks is asked for; another one is refused.
+	asks := api.PodPlace{Followed: true, TenantName: "blue", NetworkName: "net1", IPAddress: "10.1.1.77"}
+	place(asks)
 	b.master.mu.Lock()
 	n := b.master.calls["/plugin/createEndpoint"]
 	for _, req := range b.master.created {
@@ -55,4 +60,17 @@ func TestPodPlace(t *testing.T) {
 		t.Error(err)
 	}
 	b.master.idle.Store(false)
+	s = newSandbox(t)
+	if _, err := r.AddNetworkList(t.Context(), r.list(t, "1.0.0", `,"ip":"10.1.1.78"`), rt("pod2", s, args...)); err == nil || !strings.Contains(err.Error(), "annotations of pod shop/web ask for 10.1.1.77") {
+		t.Errorf("a configuration with another address: %v", err)
+	}
+	if _, err := r.AddNetworkList(t.Context(), conf, rt("pod2", s, args...)); err != nil {
+		t.Fatal(err)
+	}
+	if eps := b.endpoints(); !slices.ContainsFunc(eps, func(e model.Endpoint) bool { return e.IPv4.String() == "10.1.1.77" }) {
+		t.Errorf("the endpoints are %+v", eps)
+	}
+	if err := r.DelNetworkList(t.Context(), conf, rt("pod2", s, args...)); err != nil {
+		t.Error(err)
+	}
 }

@@ -43,6 +43,9 @@ func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 		return nil, err
 	}
 	e, rev, err := s.control.CreateEndpoint(r.Context(), valid)
+	if p := want.Pod; (p.KeepIPv4 || p.KeepIPv6) && (errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrInvalid)) {
+		s.pods.Refused(pod.Namespace, pod.Name, pod.UID, err)
+	}
 	if err != nil {
 		return nil, err
 	}

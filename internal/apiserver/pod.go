@@ -15,6 +15,8 @@ type Pods interface {
 	// lags behind with is model.ErrUnavailable, and so is a pod that is gone or has
 	// another UID. A place that it may not have is model.ErrInvalid.
 	Endpoint(ctx context.Context, namespace, name, uid string) (model.Endpoint, error)
+	// Refused tells a pod's users why it cannot have the addresses for which it asks.
+	Refused(namespace, name, uid string, err error)
 }
 
 // placePod answers where a pod belongs, before anybody makes an endpoint for it.
@@ -30,9 +32,16 @@ func (s *server) placePod(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.PodPlace{
+	p := api.PodPlace{
 		Followed: true, TenantName: string(e.Key.Network.Tenant), NetworkName: string(e.Key.Network.Name), ServiceName: string(e.Group),
-	}, nil
+	}
+	if e.IPv4.IsValid() {
+		p.IPAddress = e.IPv4.String()
+	}
+	if e.IPv6.IsValid() {
+		p.IPv6Address = e.IPv6.String()
+	}
+	return p, nil
 }
 
 func (s *server) podEndpoint(ctx context.Context, p api.Pod) (model.Endpoint, error) {
@@ -57,6 +66,14 @@ func (s *server) asPod(ctx context.Context, want *model.Endpoint, p api.Pod) err
 	if e.Key.Network != want.Key.Network {
 		return model.Errorf(model.ErrConflict, "pod %s/%s belongs to network %s now, not to %s", p.Namespace, p.Name, e.Key.Network, want.Key.Network)
 	}
+	// One that is put back has the address that its container has, whatever the pod says now.
+	if !want.IPv4.IsValid() {
+		want.IPv4 = e.IPv4
+	}
+	if !want.IPv6.IsValid() {
+		want.IPv6 = e.IPv6
+	}
+	e.Pod.KeepIPv4, e.Pod.KeepIPv6 = e.IPv4.IsValid() && e.IPv4 == want.IPv4, e.IPv6.IsValid() && e.IPv6 == want.IPv6
 	want.Group, want.Labels, want.Namespace, want.Ports, want.Pod, want.LabelsLater = e.Group, e.Labels, e.Namespace, e.Ports, e.Pod, false
 	return nil
 }

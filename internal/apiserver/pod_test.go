@@ -3,15 +3,27 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-type somePods struct{}
+// somePods has the pod u1, and u7, which asks for an address.
+type somePods struct{ refused *[]string }
+
+func (p somePods) Refused(namespace, name, uid string, err error) {
+	*p.refused = append(*p.refused, namespace+"/"+name+" "+uid+": "+err.Error())
+}
 
 func (somePods) Endpoint(_ context.Context, namespace, name, uid string) (model.Endpoint, error) {
+	if uid == "u7" {
+		return model.Endpoint{
+			Key: model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "n"}}, Namespace: model.NamespaceName(namespace),
+			IPv4: netip.MustParseAddr("10.1.1.77"), Pod: model.Pod{Name: name, UID: uid, KeepIPv4: true},
+		}, nil
+	}
 	if uid != "u1" {
 		return model.Endpoint{}, model.Errorf(model.ErrUnavailable, "no such pod")
 	}
@@ -70,5 +82,46 @@ func TestPods(t *testing.T) {
 	}
 	if status, got := f.do("POST", "/plugin/createEndpoint", create); status != http.StatusServiceUnavailable || !strings.Contains(got, "--kubeconfig") {
 		t.Errorf("without Kubernetes: %d %s", status, got)
+	}
+}
+
+// TestPodAddresses: an endpoint has the address for which its pod asks, and keeps it;
+// one that it cannot have is told to its users; one that is put back stays as it is.
+func TestPodAddresses(t *testing.T) {
+	var refused []string
+	f := serveWith(t, func(c *Config) { c.Pods = somePods{&refused} })
+	f.populate()
+	if got := f.must("POST", "/plugin/pod", `{"Namespace":"shop","Name":"db-0","UID":"u7"}`); !strings.Contains(got, `"IPAddress":"10.1.1.77"`) {
+		t.Errorf("the place is %s", got)
+	}
+	create := func(id, address string) (int, string) {
+		return f.do("POST", "/plugin/createEndpoint", `{"TenantName":"blue","NetworkName":"n","EndpointID":"`+id+`","ConfigEP":{"Host":"h","IPAddress":"`+address+
+			`","Pod":{"Namespace":"shop","Name":"db-0","UID":"u7"}}}`)
+	}
+	row := func(id string) string {
+		for k, v := range f.contents() {
+			if strings.Contains(k, "endpoint") && strings.Contains(v, `"id":"`+id+`"`) && strings.Contains(v, `"uid"`) {
+				return v
+			}
+		}
+		return ""
+	}
+	f.must("POST", "/plugin/createEndpoint", endpoint("n", "web", "thief", "10.1.1.77"))
+	if status, got := create("e", ""); status != http.StatusConflict || len(refused) != 1 || !strings.Contains(refused[0], "shop/db-0 u7: ") || !strings.Contains(refused[0], "10.1.1.77 is used by endpoint") {
+		t.Errorf("an address that is taken: %d %s, told %q", status, got, refused)
+	}
+	f.must("POST", "/plugin/deleteEndpoint", `{"TenantName":"blue","NetworkName":"n","EndpointID":"thief"}`)
+	if status, got := create("e", ""); status != http.StatusOK || !strings.Contains(got, `"ipAddress":"10.1.1.77`) || !strings.Contains(row("e"), `"keepIPv4":true`) {
+		t.Errorf("the address that it asks for: %d %s %s", status, got, row("e"))
+	}
+	f.must("POST", "/plugin/deleteEndpoint", `{"TenantName":"blue","NetworkName":"n","EndpointID":"e"}`)
+	if status, got := create("back", "10.1.1.78"); status != http.StatusOK || strings.Contains(row("back"), "keepIPv4") {
+		t.Errorf("one that is put back with another address: %d %s %s", status, got, row("back"))
+	}
+	if status, got := f.do("POST", "/plugin/createEndpoint", endpoint("n", "web", "other", "10.1.1.77")); status != http.StatusConflict || !strings.Contains(got, "reserved for pod shop/db-0") {
+		t.Errorf("another endpoint gets the address of a pod that comes back: %d %s", status, got)
+	}
+	if len(refused) != 1 {
+		t.Errorf("told %q", refused)
 	}
 }

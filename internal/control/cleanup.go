@@ -67,7 +67,9 @@ func (c *Controller) deleteEndpoints(ctx context.Context, fence *store.Fence, ep
 					return err
 				}
 				if row.Exists() && row.Value.Host == e.Host && row.Value.MAC == e.MAC {
-					removeEndpoint(tx, row.Value)
+					if err := c.removeEndpoint(tx, row.Value); err != nil {
+						return err
+					}
 					n++
 				}
 			}

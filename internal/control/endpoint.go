@@ -74,6 +74,9 @@ func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 	if row.Exists() {
 		return row, sameEndpoint(row.Value, want)
 	}
+	if err := c.replaceFormer(tx, want); err != nil {
+		return none, err
+	}
 	n, pools, err := networkForAddress(tx, want.Key.Network, want.Group)
 	if errors.Is(err, model.ErrNotFound) && want.Group != "" { // the network may be a guess, for want of the group
 		if _, missing := tables.Groups.Get(tx, model.GroupKey{Tenant: want.Key.Network.Tenant, Name: want.Group}); missing != nil {
@@ -88,10 +91,10 @@ func (c *Controller) createEndpoint(ctx context.Context, tx store.Tx, cl *claim,
 		return none, err
 	}
 	owner := tables.Address{Endpoint: e.Key.ID, Group: e.Group}
-	if e.IPv4, err = c.takeAddr(ctx, tx, cl, n, pools, owner, e.Host, "IPAddress", n.Subnet, want.IPv4, false); err != nil {
+	if e.IPv4, err = c.takeAddr(ctx, tx, cl, n, pools, owner, e.Host, podName(e), "IPAddress", n.Subnet, want.IPv4, false); err != nil {
 		return none, err
 	}
-	if e.IPv6, err = c.takeAddr(ctx, tx, cl, n, pools, owner, e.Host, "IPv6Address", n.Subnet6, want.IPv6, true); err != nil {
+	if e.IPv6, err = c.takeAddr(ctx, tx, cl, n, pools, owner, e.Host, podName(e), "IPv6Address", n.Subnet6, want.IPv6, true); err != nil {
 		return none, err
 	}
 	if e.MAC, err = takeMAC(tx, e); err != nil {
@@ -213,7 +216,7 @@ func interned(e model.Endpoint, labels map[string]string) (of model.IdentityReco
 // network has the family: the preferred one, which may be reserved for its
 // host, or a free one.
 func (c *Controller) takeAddr(ctx context.Context, tx store.Tx, cl *claim, n model.Network, pools map[model.GroupName]model.AddrRange,
-	owner tables.Address, host model.HostName, field string, subnet netip.Prefix, want netip.Addr, v6 bool,
+	owner tables.Address, host model.HostName, pod, field string, subnet netip.Prefix, want netip.Addr, v6 bool,
 ) (netip.Addr, error) {
 	if want.IsValid() {
 		row, err := wantAddr(tx, n, pools, owner.Group, field, want)
@@ -225,7 +228,7 @@ func (c *Controller) takeAddr(ctx context.Context, tx store.Tx, cl *claim, n mod
 			return want, tables.Addresses.Create(tx, owner)
 		}
 		r := row.Value.Reservation
-		if r == nil || !c.expired(row.Value) && r.Host != "" && r.Host != host {
+		if r == nil || !c.expired(row.Value) && (r.Host != "" && r.Host != host || r.Pod != "" && r.Pod != pod) {
 			return want, model.Errorf(model.ErrConflict, "%s %q: %s", field, want, ownerText(row.Value))
 		}
 		return want, tables.Addresses.Put(tx, owner) // the reservation becomes the owner's
@@ -295,19 +298,29 @@ func (c *Controller) DeleteEndpoint(ctx context.Context, k model.EndpointKey) (m
 	var e model.Endpoint
 	rev, err := c.update(ctx, fmt.Sprintf("delete endpoint %q", k), func(tx store.Tx) (err error) {
 		if e, err = tables.Endpoints.Get(tx, k); err == nil {
-			removeEndpoint(tx, e)
+			err = c.removeEndpoint(tx, e)
 		}
 		return err
 	})
 	return e, rev, err
 }
 
-// removeEndpoint takes at most six operations.
-func removeEndpoint(tx store.Tx, e model.Endpoint) {
+// removeEndpoint takes at most six operations. Addresses that a pod asked for stay
+// reserved for the pod that comes back under its name.
+func (c *Controller) removeEndpoint(tx store.Tx, e model.Endpoint) error {
 	tables.Endpoints.Delete(tx, e.Key)
-	for _, a := range []netip.Addr{e.IPv4, e.IPv6} {
-		if a.IsValid() {
-			tables.Addresses.Delete(tx, tables.AddressKey{Network: e.Key.Network, Addr: a})
+	for _, a := range []struct {
+		netip.Addr
+		kept bool
+	}{{e.IPv4, e.Pod.KeepIPv4}, {e.IPv6, e.Pod.KeepIPv6}} {
+		k := tables.AddressKey{Network: e.Key.Network, Addr: a.Addr}
+		switch {
+		case a.kept && a.IsValid():
+			if err := tables.Addresses.Put(tx, c.keptForPod(k, podName(e))); err != nil {
+				return err
+			}
+		case a.IsValid():
+			tables.Addresses.Delete(tx, k)
 		}
 	}
 	if !e.MAC.Derived() || !e.IPv4.IsValid() {
@@ -316,6 +329,7 @@ func removeEndpoint(tx store.Tx, e model.Endpoint) {
 	if e.Group != "" {
 		unrefer(tx, tables.TargetGroup(model.GroupKey{Tenant: e.Key.Network.Tenant, Name: e.Group}), "endpoint", e.Key.String())
 	}
+	return nil
 }
 
 // EndpointUpdate is what a runtime has learnt about an endpoint's container.

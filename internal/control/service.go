@@ -171,7 +171,7 @@ func (c *Controller) giveAddrs(ctx context.Context, tx store.Tx, cl *claim, s *m
 		if f.v6 && s.ReqAddr.Is6() {
 			f.field = "ipAddress"
 		}
-		if *f.has, err = c.takeAddr(ctx, tx, cl, n, pools, tables.Address{Service: s.Key.Name}, "", f.field, f.subnet, f.want, f.v6); err != nil {
+		if *f.has, err = c.takeAddr(ctx, tx, cl, n, pools, tables.Address{Service: s.Key.Name}, "", "", f.field, f.subnet, f.want, f.v6); err != nil {
 			return err
 		}
 		if former.IsValid() {

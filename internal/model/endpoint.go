@@ -91,6 +91,10 @@ type Endpoint struct {
 type Pod struct {
 	Name string `json:"name"`
 	UID  string `json:"uid"`
+	// KeepIPv4, KeepIPv6: it has asked for the address, which is kept for the pod that
+	// comes back under its name.
+	KeepIPv4 bool `json:"keepIPv4,omitempty"`
+	KeepIPv6 bool `json:"keepIPv6,omitempty"`
 }
 
 // Limits of an endpoint's fields that a runtime gives.

@@ -2,6 +2,7 @@ package attachment
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/attach"
@@ -38,6 +39,21 @@ func (a *Service) place(ctx context.Context, pod attach.Pod, asked target) (targ
 	} {
 		if f.asked != "" && f.asked != f.is {
 			return t, model.InvalidField(f.field, f.asked, "must be left out, since the labels of pod "+pod.Namespace+"/"+pod.Name+" and of its namespace say where it belongs, which is "+p.TenantName+":"+p.NetworkName+" and group \""+p.ServiceName+"\"")
+		}
+	}
+	for _, f := range []struct {
+		asked netip.Addr
+		is    string
+		to    *netip.Addr
+	}{{asked.v4, p.IPAddress, &t.v4}, {asked.v6, p.IPv6Address, &t.v6}} {
+		if f.is == "" {
+			continue
+		}
+		if *f.to, err = netip.ParseAddr(f.is); err != nil {
+			return t, model.InvalidField("address of pod "+pod.Namespace+"/"+pod.Name, f.is, "must be an address; is this netmaster of the same version?")
+		}
+		if f.asked.IsValid() && f.asked != *f.to {
+			return t, model.InvalidField("ip", f.asked, "must be left out, since annotations of pod "+pod.Namespace+"/"+pod.Name+" ask for "+f.is)
 		}
 	}
 	return t, nil

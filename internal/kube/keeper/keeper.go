@@ -73,7 +73,7 @@ func (k *Keeper) note(kind string, name mirror.Name, old, now metav1.Object) {
 	switch {
 	case kind == mirror.Pods && k.config.Choices.Tenant && tenantLabel(old) != tenantLabel(now):
 		k.work.addAll()
-	case kind == mirror.Pods && (old == nil || now == nil || maps.Equal(old.GetLabels(), now.GetLabels())):
+	case kind == mirror.Pods && (old == nil || now == nil || maps.Equal(old.GetLabels(), now.GetLabels()) && asksFor(old) == asksFor(now)):
 		// an endpoint that comes is looked at when it comes
 	case kind == mirror.Namespaces && (old == nil || now == nil || placing(old) != placing(now)):
 		k.work.addAll() // also what policies there are, and in which tenants
@@ -86,6 +86,12 @@ func (k *Keeper) note(kind string, name mirror.Name, old, now metav1.Object) {
 func placing(o metav1.Object) [3]string {
 	l := o.GetLabels()
 	return [3]string{l[kube.LabelTenant], l[kube.LabelNetwork], l[kube.LabelGroup]}
+}
+
+// asksFor are the addresses for which a pod asks.
+func asksFor(o metav1.Object) [2]string {
+	a := o.GetAnnotations()
+	return [2]string{a[kube.AnnotationIPv4], a[kube.AnnotationIPv6]}
 }
 
 func tenantLabel(o metav1.Object) string {

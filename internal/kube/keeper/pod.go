@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,6 +83,9 @@ func (k *Keeper) endpoint(ctx context.Context, name mirror.Name, uid string) (no
 		return none, model.Errorf(model.ErrUnavailable, "it was deleted meanwhile")
 	}
 	e, problems, err := k.podEndpoint(v, pod)
+	if _, _, wrong := kube.Addresses(pod); err == nil && len(wrong) > 0 {
+		err = model.Errorf(model.ErrInvalid, "%s: %s", wrong[0].Field, wrong[0].Text)
+	}
 	if len(problems) > 0 {
 		k.config.Tell(Report{Object: Object{mirror.Pods, name}, Now: pod, Problems: problems})
 	}
@@ -105,6 +109,9 @@ func (k *Keeper) podEndpoint(v *control.View, pod *corev1.Pod) (e model.Endpoint
 	}
 	e = model.Endpoint{Labels: pod.Labels, Namespace: model.NamespaceName(pod.Namespace), Pod: model.Pod{Name: pod.Name, UID: string(pod.UID)}}
 	e.Ports, problems = kube.NamedPorts(pod)
+	v4, v6, wrong := kube.Addresses(pod)
+	problems = append(problems, wrong...)
+	e.IPv4, e.IPv6, e.Pod.KeepIPv4, e.Pod.KeepIPv6 = v4, v6, v4.IsValid(), v6.IsValid()
 	place, err := kube.PlaceOf(pod.Labels, ns.GetLabels(), k.config.Choices, intent{v})
 	if err != nil {
 		label := ""
@@ -116,6 +123,17 @@ func (k *Keeper) podEndpoint(v *control.View, pod *corev1.Pod) (e model.Endpoint
 	}
 	e.Key.Network, e.Group = model.NetworkKey{Tenant: place.Tenant, Name: place.Network}, place.Group
 	return e, problems, nil
+}
+
+// Refused tells a pod's users that it cannot have the addresses for which it asks.
+func (k *Keeper) Refused(namespace, name, uid string, err error) {
+	n := mirror.Name{Namespace: namespace, Name: name}
+	if pod := k.podIs(n, uid); pod != nil {
+		k.config.Tell(Report{Object: Object{mirror.Pods, n}, Now: pod, Problems: []kube.Problem{{
+			Field: "metadata.annotations",
+			Text:  fmt.Sprintf("%v: name a free address of its network in %s or %s, then delete the pod", err, kube.AnnotationIPv4, kube.AnnotationIPv6),
+		}}})
+	}
 }
 
 // pod makes the endpoint of a pod what the pod is now. One without an endpoint, or with
@@ -137,6 +155,16 @@ func (p *round) pod(ctx context.Context, o Object, pod *corev1.Pod) ([]kube.Prob
 			Text:  fmt.Sprintf("they name network %s now: a pod stays on its network, %s, until it is made again", want.Key.Network, have.Key.Network),
 		})
 		want.Group = have.Group
+	}
+	for _, a := range []struct {
+		name     string
+		want, is netip.Addr
+	}{{kube.AnnotationIPv4, want.IPv4, have.IPv4}, {kube.AnnotationIPv6, want.IPv6, have.IPv6}} {
+		if a.want.IsValid() && a.want != a.is {
+			problems = append(problems, kube.Problem{
+				Field: "metadata.annotations[" + a.name + "]", Text: fmt.Sprintf("it asks for %s now: a pod keeps its address, %s, until it is made again", a.want, a.is),
+			})
+		}
 	}
 	want.Key = have.Key
 	if !control.SamePod(have, want) {

@@ -88,7 +88,7 @@ func (l *lab) unavailable(uid string, within time.Duration, why string) {
 }
 
 func text(e model.Endpoint) string {
-	return fmt.Sprint(e.Key.Network, " ", e.Group, " ", e.Namespace, " ", e.Pod, " ", e.Labels, " ", e.Ports)
+	return fmt.Sprint(e.Key.Network, " ", e.Group, " ", e.Namespace, " ", e.Pod.Name, " ", e.Pod.UID, " ", e.Labels, " ", e.Ports)
 }
 
 // TestPodsWait: a pod has no endpoint before the store has what there is, whether the
@@ -114,7 +114,7 @@ func TestPodsWait(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := text(e), "default:default-net  a {one u1} map[app:web] [{http tcp 8080}]"; got != want {
+			if got, want := text(e), "default:default-net  a one u1 map[app:web] [{http tcp 8080}]"; got != want {
 				t.Errorf("the endpoint is %s, want %s", got, want)
 			}
 			l.unavailable("u2", 5*time.Second, "no such pod with UID u2")
@@ -299,4 +299,43 @@ func TestPodsFollow(t *testing.T) {
 	if s := l.keeper.State(); s.Strays != 1 {
 		t.Errorf("%d strays, want the endpoint of the pod that is gone", s.Strays)
 	}
+}
+
+// TestPodAddressAnnotations: annotations ask for addresses; what cannot be understood
+// is refused and told, and one that changes while the pod lives is told.
+func TestPodAddressAnnotations(t *testing.T) {
+	l := newLab(t, nil)
+	l.start(l.ctrl.Run)
+	l.worlds()
+	l.start(l.keeper.Run)
+	fence := l.leader()
+	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	l.sources[mirror.Namespaces].Add(namespace("a", nil))
+	asking := func(uid, address string) *corev1.Pod {
+		p := podNamed(uid, nil)
+		p.Annotations = map[string]string{"contiv.io/ipv4": address}
+		return p
+	}
+	l.sources[mirror.Pods].Add(asking("u1", "ten"))
+	if _, err := l.asks("u1", 10*time.Second); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), `"ten": must be an IPv4 address`) {
+		t.Errorf("an address that is none: %v", err)
+	}
+	l.wantTold("metadata.annotations[contiv.io/ipv4]: \"ten\": must be an IPv4 address")
+	l.again("u1", asking("u2", "10.1.0.7"))
+	e, err := l.asks("u2", 10*time.Second)
+	if err != nil || e.IPv4.String() != "10.1.0.7" || !e.Pod.KeepIPv4 || e.Pod.KeepIPv6 {
+		t.Fatalf("%s %v %v", text(e), e.IPv4, err)
+	}
+	l.keeper.Refused("a", "one", "u2", errors.New("10.1.0.7 is used by another"))
+	l.wantTold("metadata.annotations: 10.1.0.7 is used by another: name a free address of its network in contiv.io/ipv4 or contiv.io/ipv6, then delete the pod")
+	e.Key.ID = "e1"
+	l.make(func() error {
+		valid, err := model.Check(e)
+		if err == nil {
+			_, _, err = l.ctrl.CreateEndpoint(context.Background(), valid)
+		}
+		return err
+	})
+	l.sources[mirror.Pods].Modify(asking("u2", "10.1.0.8"))
+	l.wantTold("it asks for 10.1.0.8 now: a pod keeps its address, 10.1.0.7, until it is made again")
 }

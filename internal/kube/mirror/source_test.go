@@ -222,7 +222,7 @@ func webPod(name string) *corev1.Pod {
 	always := corev1.ContainerRestartPolicyAlways
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "a", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"long": "text"},
+			Name: name, Namespace: "a", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"long": "text", "contiv.io/ipv4": "10.1.1.7"},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}},
 		},
 		Spec: corev1.PodSpec{
@@ -262,7 +262,7 @@ func TestServed(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 		if !pod.Spec.HostNetwork || len(pod.Spec.Containers) != 1 || *pod.Spec.InitContainers[0].RestartPolicy != "Always" || pod.Status.Phase != "Running" ||
-			pod.Annotations != nil || pod.ManagedFields != nil || pod.Spec.Volumes != nil || pod.Labels["app"] != "web" {
+			len(pod.Annotations) != 1 || pod.Annotations["contiv.io/ipv4"] != "10.1.1.7" || pod.ManagedFields != nil || pod.Spec.Volumes != nil || pod.Labels["app"] != "web" {
 			t.Errorf("%s: %v", name, pod)
 		}
 	}

@@ -1,6 +1,8 @@
 package mirror
 
 import (
+	"strings"
+
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +22,7 @@ func Trim(o runtime.Object) {
 		return // a status: it has no metadata of an object
 	}
 	m.SetManagedFields(nil)
-	m.SetAnnotations(nil)
+	m.SetAnnotations(ours(m.GetAnnotations()))
 	switch o := o.(type) {
 	case *corev1.Pod:
 		o.Spec = corev1.PodSpec{
@@ -86,4 +88,17 @@ func trimEndpoint(e *discoveryv1.Endpoint) {
 func shared(s string) *string {
 	v := unique.Make(s).Value()
 	return &v
+}
+
+// ours are the annotations that somebody here may read; nil = none.
+func ours(all map[string]string) (out map[string]string) {
+	for k, v := range all {
+		if strings.HasPrefix(k, "contiv.io/") {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[k] = v
+		}
+	}
+	return out
 }

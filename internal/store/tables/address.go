@@ -29,7 +29,10 @@ type Address struct {
 type Reservation struct {
 	Host      model.HostName `json:"host,omitempty"`      // only an endpoint on it may take the address; empty = any
 	Requester string         `json:"requester,omitempty"` // for people
-	Expires   time.Time      `json:"expires"`
+	// Pod is the only pod of Kubernetes, NAMESPACE/NAME, that may take the address; empty =
+	// not only one.
+	Pod     string    `json:"pod,omitempty"`
+	Expires time.Time `json:"expires"`
 }
 
 // AddressesOf is the scope of a network's addresses.

@@ -1,0 +1,56 @@
+package control
+
+import (
+	"net/netip"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// podName is the pod of an endpoint as a reservation has it; empty = it is of none.
+func podName(e model.Endpoint) string {
+	if e.Pod.Name == "" {
+		return ""
+	}
+	return string(e.Namespace) + "/" + e.Pod.Name
+}
+
+// keptForPod is a reservation that nobody but a pod of a name may take, for
+// Options.ReservationTTL.
+func (c *Controller) keptForPod(k tables.AddressKey, pod string) tables.Address {
+	return tables.Address{AddressKey: k, Reservation: &tables.Reservation{
+		Pod: pod, Requester: "pod " + pod, Expires: c.opts.Now().Add(c.opts.ReservationTTL).UTC().Round(0),
+	}}
+}
+
+// replaceFormer removes the endpoint that has an address which a pod asks for, if that is
+// of a former pod of its name: the API server has none but the one that asks, and the
+// former's host may never release it.
+func (c *Controller) replaceFormer(tx store.Tx, want model.Endpoint) error {
+	for _, a := range []struct {
+		netip.Addr
+		asked bool
+	}{{want.IPv4, want.Pod.KeepIPv4}, {want.IPv6, want.Pod.KeepIPv6}} {
+		if !a.asked || !a.IsValid() {
+			continue
+		}
+		row, err := tables.Addresses.Find(tx, tables.AddressKey{Network: want.Key.Network, Addr: a.Addr})
+		if err != nil {
+			return err
+		}
+		if row.Value.Endpoint == "" {
+			continue
+		}
+		former, err := tables.Endpoints.Find(tx, model.EndpointKey{Network: want.Key.Network, ID: row.Value.Endpoint})
+		if err != nil {
+			return err
+		}
+		if f := former.Value; former.Exists() && f.Pod.UID != want.Pod.UID && podName(f) == podName(want) {
+			if err := c.removeEndpoint(tx, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
