@@ -41,10 +41,11 @@ func TestAddresses(t *testing.T) {
 			pod.Annotations[AnnotationIPv6] = tc.v6
 		}
 		v4, v6, found := Addresses(pod)
-		text := ""
+		var all []string
 		for _, p := range found {
-			text += p.Field + ": " + p.Text
+			all = append(all, p.Field+": "+p.Text)
 		}
+		text := strings.Join(all, "; ")
 		for got, want := range map[netip.Addr]string{v4: tc.want4, v6: tc.want6} {
 			if want != "" && got.String() != want || want == "" && (tc.want4 == "" && v4.IsValid() || tc.want6 == "" && v6.IsValid()) {
 				t.Errorf("%+v: %v %v", tc, v4, v6)

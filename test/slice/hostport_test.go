@@ -36,8 +36,10 @@ func hostPort(t *testing.T, driver string) {
 	web := spec("web", "h1", "blue/net/web")
 	web.Listen = append(web.Listen, "tcp/81")
 	web.Ports = []lab.PortMapping{
-		{HostPort: 8080, ContainerPort: 80}, {HostPort: 8080, ContainerPort: 80, Protocol: "udp"},
-		{HostPort: 8081, ContainerPort: 81}, {HostPort: 8082, ContainerPort: 80, HostIP: "127.0.0.1"},
+		{HostPort: 8080, ContainerPort: 80},
+		{HostPort: 8080, ContainerPort: 80, Protocol: "udp"},
+		{HostPort: 8081, ContainerPort: 81},
+		{HostPort: 8082, ContainerPort: 80, HostIP: "127.0.0.1"},
 	}
 	c.add(web, spec("other", "h1", "blue/net"))
 	loop, loop6 := netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()

@@ -31,7 +31,8 @@ func TestPortMappings(t *testing.T) {
 		{
 			`[{"hostPort":53,"containerPort":5353,"protocol":"udp","hostIP":"127.0.0.1"},{"hostPort":9,"containerPort":9,"protocol":"SCTP","hostIP":"fd00::1"},` +
 				`{"hostPort":9,"containerPort":9,"protocol":"sctp","hostIP":"fd00::1"},{"hostPort":0,"containerPort":80}]`,
-			[]attach.PortBinding{port(model.ProtoUDP, "127.0.0.1", 53, 5353), port(model.ProtoSCTP, "fd00::1", 9, 9)}, "",
+			[]attach.PortBinding{port(model.ProtoUDP, "127.0.0.1", 53, 5353), port(model.ProtoSCTP, "fd00::1", 9, 9)},
+			"",
 		},
 		{`[{"hostPort":0,"containerPort":80}]`, nil, ""},
 		{`[]`, nil, ""},
