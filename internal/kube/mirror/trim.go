@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"strings"
-
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +11,7 @@ import (
 )
 
 // Trim takes from an object what nobody here reads, most of it, so that many take
-// little room: who manages which field, annotations, and
+// little room: who manages which field, annotations but our own, and
 //   - of a pod all but what says where it runs, whether it does, and which ports it names,
 //   - of a slice who made it and what it was made of,
 //   - of a node all but its addresses and labels.
