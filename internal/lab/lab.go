@@ -30,6 +30,11 @@ type Config struct {
 	MasterArgs []string `json:"masterArgs,omitempty"`
 	AgentArgs  []string `json:"agentArgs,omitempty"`
 	AgentEnv   []string `json:"agentEnv,omitempty"`
+	// HostInit is the command of each host's first process, which gets namespaces of its
+	// own for mounts, processes, names and IPC besides; all of the host's daemons start
+	// in those. It is told HOST, DIR (the host's), LAB and READY, a file that it makes
+	// when the others may start, and it has to stay. Without it hosts share the machine's.
+	HostInit []string `json:"hostInit,omitempty"`
 	// Progress, if set, is told each finished step and how long it took.
 	Progress func(step string, took time.Duration) `json:"-"`
 }
@@ -200,6 +205,11 @@ func (l *Lab) build(ctx context.Context) error {
 	})
 	for _, h := range l.hosts {
 		g.Go(func() error {
+			if len(l.st.Config.HostInit) > 0 {
+				if err := l.step("a machine for "+h.Name, func() error { return h.isolate(ctx) }); err != nil {
+					return err
+				}
+			}
 			if h.Driver() == DriverOVS {
 				if err := l.step("Open vSwitch on "+h.Name, func() error { return h.startSwitch(ctx) }); err != nil {
 					return err
@@ -349,6 +359,7 @@ func (l *Lab) stopAll() {
 	stages := []func(name string) bool{
 		func(n string) bool { return strings.HasSuffix(n, "-netplugin") || n == "serve" },
 		func(n string) bool { return n == "netmaster" },
+		func(n string) bool { return !strings.HasSuffix(n, "-init") },
 		func(string) bool { return true },
 	}
 	procs := l.Processes()
@@ -399,7 +410,12 @@ func (l *Lab) Processes() map[string]*Process {
 
 // start starts a daemon and writes it down.
 func (l *Lab) start(ns *Namespace, name, dir string, env []string, argv ...string) (*Process, error) {
-	p, err := l.spawn.start(ns, name, dir, env, argv, l.st.Config.Detach)
+	return l.launch(ns, name, dir, env, 0, argv)
+}
+
+// launch is start with flags of clone(2).
+func (l *Lab) launch(ns *Namespace, name, dir string, env []string, flags uintptr, argv []string) (*Process, error) {
+	p, err := l.spawn.start(ns, name, dir, env, flags, argv, l.st.Config.Detach)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,9 @@ const startTimeout = 60 * time.Second
 func (l *Lab) MasterURL() string {
 	return fmt.Sprintf("http://%s:9999", address(control, masterHost).Addr())
 }
+
+// MasterAddress is the master's address on the network between the hosts.
+func (l *Lab) MasterAddress() netip.Addr { return address(underlay, masterHost).Addr() }
 
 // StoreURL is the address, inside the lab, of its store: an etcd, a process or part
 // of netmaster, or a Consul.

@@ -24,6 +24,8 @@ const netnsDir = "/run/netns"
 type Namespace struct {
 	Name string
 	h    netns.NsHandle
+	// machine is where processes of the namespace start besides; nil = where this one is.
+	machine *machine
 }
 
 // home is the network namespace of the process, opened once; threads return to it.
@@ -97,7 +99,23 @@ type Command struct {
 }
 
 // Start starts the process inside the namespace.
-func (c *Command) Start() error { return c.ns.Do(c.Cmd.Start) }
+func (c *Command) Start() error {
+	if c.ns.machine == nil {
+		return c.ns.Do(c.Cmd.Start)
+	}
+	return onThread(func() (bool, error) { // which ends: it has left the others' file systems
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			return false, err
+		}
+		if err := unix.Setns(int(c.ns.h), unix.CLONE_NEWNET); err != nil {
+			return false, fmt.Errorf("enter network namespace %s: %w", c.ns.Name, err)
+		}
+		if err := c.ns.machine.enter(); err != nil {
+			return false, err
+		}
+		return false, c.Cmd.Start()
+	})
+}
 
 // Run starts the process inside the namespace and waits for it.
 func (c *Command) Run() error {
@@ -196,7 +214,7 @@ func openNamespace(name string) (*Namespace, error) {
 
 func (n *Namespace) close() {
 	if n != nil && n.h.IsOpen() {
-		_ = n.h.Close() // a handle only
+		_, _ = n.h.Close(), n.machine.close() // handles only
 	}
 }
 

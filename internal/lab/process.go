@@ -36,16 +36,17 @@ type Process struct {
 // spawner starts children from one thread that lives as long as the lab:
 // Pdeathsig follows the thread that forked, not the process.
 type spawner struct {
-	work chan func()
+	work chan func(alone error)
 	once sync.Once
 }
 
 func newSpawner() *spawner {
-	s := &spawner{work: make(chan func())}
+	s := &spawner{work: make(chan func(alone error))}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+		alone := unix.Unshare(unix.CLONE_FS)
 		for f := range s.work {
-			f()
+			f(alone)
 		}
 	}()
 	return s
@@ -54,8 +55,9 @@ func newSpawner() *spawner {
 func (s *spawner) close() { s.once.Do(func() { close(s.work) }) }
 
 // start starts argv inside a namespace with output to a log file. When detached
-// the process outlives this one, otherwise the kernel ends it with this one.
-func (s *spawner) start(ns *Namespace, name, dir string, env, argv []string, detach bool) (*Process, error) {
+// the process outlives this one, otherwise the kernel ends it with this one. The flags
+// are those of clone(2): further namespaces that it begins.
+func (s *spawner) start(ns *Namespace, name, dir string, env []string, flags uintptr, argv []string, detach bool) (*Process, error) {
 	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
@@ -64,22 +66,31 @@ func (s *spawner) start(ns *Namespace, name, dir string, env, argv []string, det
 	cmd := exec.CommandContext(context.Background(), argv[0], argv[1:]...) // it is ended by Stop, Kill or Pdeathsig
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	cmd.Env = append(os.Environ(), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if !detach {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: flags}
+	if !detach && ns.machine == nil { // what is in a machine ends with its first process
 		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	}
 	back, err := home()
 	if err != nil {
 		return nil, err
 	}
+	var backTo *machine
+	if ns.machine != nil {
+		if backTo, err = homeMachine(); err != nil {
+			return nil, err
+		}
+	}
 	started := make(chan error, 1)
-	s.work <- func() {
-		if err := unix.Setns(int(ns.h), unix.CLONE_NEWNET); err != nil {
+	s.work <- func(alone error) {
+		if err := errors.Join(alone, unix.Setns(int(ns.h), unix.CLONE_NEWNET)); err != nil {
 			started <- err
 			return
 		}
-		err := cmd.Start()
-		started <- errors.Join(err, unix.Setns(int(back), unix.CLONE_NEWNET))
+		err := ns.machine.enter()
+		if err == nil {
+			err = cmd.Start()
+		}
+		started <- errors.Join(err, unix.Setns(int(back), unix.CLONE_NEWNET), backTo.enter())
 	}
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
