@@ -1,9 +1,30 @@
 #!/usr/bin/env bash
-# The tests with a real Kubernetes, which is built from its modules first
-# (tools/kube.sh): minutes the first time. CONTIV_KUBE names one that is built.
+# test-kube.sh [PART...]: the tests with a real Kubernetes, which is built from its
+# modules first (tools/kube.sh): minutes the first time. CONTIV_KUBE names one that is
+# built; DRIVER is the data plane of nodes (ebpf, ovs). Each part takes less than an hour:
+#   own      the project's own tests
+#   netpol   Kubernetes' own of NetworkPolicy (test/kube/upstream)
+#   reports  whether the committed reports of Kubernetes' own tests are of this code
+# Without a part it runs all, and those of Kubernetes on both data planes unless DRIVER
+# is said. A part of Kubernetes' own goes on where it stopped, if the code is the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 CONTIV_KUBE=${CONTIV_KUBE:-$(tools/kube.sh)}
 export CONTIV_KUBE
-go -C packaging/kubernetes/render test ./... # the chart, by Helm's own lint and template
-go test -timeout 10m -count=1 -tags integration ./test/kube/...
+read -ra drivers <<<"${DRIVER:-ebpf ovs}"
+[[ $# -gt 0 ]] || set -- own netpol reports
+for part; do
+	case $part in
+	own) go test -timeout 30m -count=1 -p 1 -tags integration ./test/kube ./test/kube/cluster/... ;;
+	netpol)
+		for d in "${drivers[@]}"; do
+			DRIVER=$d go test -timeout 60m -count=1 -v -tags integration -run '^TestSuite$' ./test/kube/upstream -args -suite "$part"
+		done
+		;;
+	reports) go test -count=1 -tags integration -run '^TestReports' ./test/kube/upstream ;;
+	*)
+		echo "test-kube.sh: there is no part $part: own, netpol, reports" >&2
+		exit 2
+		;;
+	esac
+done

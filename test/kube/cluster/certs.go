@@ -68,7 +68,7 @@ func (a *authority) serving(name string, addrs ...net.IP) (cert, key []byte, err
 	if err != nil {
 		return nil, nil, err
 	}
-	t.IPAddresses, t.DNSNames = addrs, []string{"localhost"}
+	t.IPAddresses, t.DNSNames = addrs, []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
 	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	return a.sign(t)
 }

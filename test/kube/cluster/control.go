@@ -8,10 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -40,9 +39,11 @@ type Control struct {
 	Kubeconfig string
 
 	dir     string
+	at      Place
 	etcd    *etcd.Server
 	etcdLog *os.File
-	stores  int // how many etcds there were
+	door    *door // by which the API server reaches the etcd, which is in this process
+	stores  int   // how many etcds there were
 	port    string
 	ca      *authority
 	server  *process
@@ -50,16 +51,22 @@ type Control struct {
 	close   func() error
 }
 
-// Start runs an etcd and an API server with their files below dir, which must exist,
-// and returns when the API server says that it is ready. It returns ErrNotBuilt when
-// Program names nothing, and an error with the end of the log of what failed else.
-func Start(ctx context.Context, dir string) (_ *Control, err error) {
+// Start is StartAt on loopback.
+func Start(ctx context.Context, dir string) (*Control, error) {
+	return StartAt(ctx, dir, Place{Address: netip.AddrFrom4([4]byte{127, 0, 0, 1})})
+}
+
+// StartAt runs an etcd and an API server at a place, with their files below dir, which
+// must exist, and returns when the API server says that it is ready. It returns
+// ErrNotBuilt when Program names nothing, and an error with the end of the log of what
+// failed else.
+func StartAt(ctx context.Context, dir string, at Place) (_ *Control, err error) {
 	if os.Getenv(Program) == "" {
 		return nil, ErrNotBuilt
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	c := &Control{dir: dir}
+	c := &Control{dir: dir, at: at}
 	c.close = sync.OnceValue(c.end)
 	defer func() {
 		if err != nil {
@@ -69,10 +76,10 @@ func Start(ctx context.Context, dir string) (_ *Control, err error) {
 	if err := c.startEtcd(ctx); err != nil {
 		return nil, err
 	}
-	if c.port, err = freePort(ctx); err != nil {
+	if c.port, err = at.freePort(ctx); err != nil {
 		return nil, err
 	}
-	if c.ca, err = credentials(dir); err != nil {
+	if c.ca, err = credentials(dir, at.Address); err != nil {
 		return nil, err
 	}
 	if c.Kubeconfig, err = c.user("kubeconfig", "admin", "system:masters"); err != nil {
@@ -85,15 +92,34 @@ func Start(ctx context.Context, dir string) (_ *Control, err error) {
 // returns when it is ready.
 func (c *Control) startServer(ctx context.Context) (err error) {
 	file := func(name string) string { return filepath.Join(c.dir, name) }
-	c.server, err = start(c.dir, "kube-apiserver", os.Getenv(Program), "kube-apiserver", "--etcd-servers="+c.etcd.Endpoint(),
-		"--bind-address=127.0.0.1", "--secure-port="+c.port, "--advertise-address=127.0.0.1",
-		"--endpoint-reconciler-type=none", // an address of loopback is no endpoint of the service kubernetes
+	store := c.etcd.Endpoint()
+	if c.at.Space != nil {
+		if err := c.door.close(); err != nil {
+			return err
+		}
+		if c.door, store, err = c.at.open(ctx, store); err != nil {
+			return err
+		}
+	}
+	argv := c.at.command(os.Getenv(Program), "kube-apiserver", "--etcd-servers="+store,
+		"--bind-address="+c.at.Address.String(), "--secure-port="+c.port, "--advertise-address="+c.at.Address.String(),
 		"--cert-dir="+c.dir, "--tls-cert-file="+file("server.crt"), "--tls-private-key-file="+file("server.key"),
-		"--client-ca-file="+file("ca.crt"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16",
+		"--client-ca-file="+file("ca.crt"), "--service-cluster-ip-range="+Services, "--allow-privileged",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+file("sa.key"), "--service-account-signing-key-file="+file("sa.key"),
-		"--disable-admission-plugins=ServiceAccount", // it waits for accounts that a controller makes
 	)
-	if err != nil {
+	if c.at.Space == nil {
+		argv = append(argv, "--authorization-mode=RBAC",
+			"--endpoint-reconciler-type=none",            // an address of loopback is no endpoint of the service kubernetes
+			"--disable-admission-plugins=ServiceAccount", // it waits for accounts that a controller makes
+		)
+	} else {
+		argv = append(argv, "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+			"--kubelet-preferred-address-types=InternalIP", // nodes' names stand in no DNS
+			"--kubelet-certificate-authority="+file("ca.crt"), "--kubelet-client-certificate="+file("kubelet-client.crt"), "--kubelet-client-key="+file("kubelet-client.key"),
+			"--max-requests-inflight=2000", "--max-mutating-requests-inflight=1000",
+		)
+	}
+	if c.server, err = start(c.dir, "kube-apiserver", argv...); err != nil {
 		return err
 	}
 	return c.ready(ctx, c.server, c.port, "/readyz")
@@ -137,9 +163,10 @@ func (c *Control) end() error {
 }
 
 func (c *Control) closeEtcd() error {
-	var err error
+	err := c.door.close()
+	c.door = nil
 	if c.etcd != nil {
-		err = c.etcd.Close()
+		err = errors.Join(err, c.etcd.Close())
 	}
 	if c.etcdLog != nil {
 		err = errors.Join(err, c.etcdLog.Close())
@@ -147,14 +174,14 @@ func (c *Control) closeEtcd() error {
 	return err
 }
 
-// ready returns when the process p, which serves at a port of loopback, answers path
+// ready returns when the process p, which serves at a port of the place, answers path
 // with success, or an error at once when it has ended.
 func (c *Control) ready(ctx context.Context, p *process, port, path string) error {
 	config, err := c.Config()
 	if err != nil {
 		return err
 	}
-	config.Host = "https://127.0.0.1:" + port
+	config.Host = c.at.url(port)
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return err
@@ -176,19 +203,27 @@ func (c *Control) ready(ctx context.Context, p *process, port, path string) erro
 	}
 }
 
-// Config is Kubeconfig for client-go.
+// Config is Kubeconfig for client-go, from wherever the API server is.
 func (c *Control) Config() (*rest.Config, error) {
-	return clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	if err == nil && c.at.Space != nil {
+		config.Dial = c.at.Space.Dial
+	}
+	return config, err
 }
 
 // credentials writes the servers' keys and certificates into dir and returns who signed
 // them.
-func credentials(dir string) (*authority, error) {
+func credentials(dir string, at netip.Addr) (*authority, error) {
 	ca, err := newAuthority()
 	if err != nil {
 		return nil, err
 	}
-	cert, key, err := ca.serving("kubernetes", net.IPv4(127, 0, 0, 1))
+	cert, key, err := ca.serving("kubernetes", at.AsSlice(), firstService.AsSlice())
+	if err != nil {
+		return nil, err
+	}
+	kubeletCert, kubeletKey, err := ca.client("kubelet-client", "system:masters")
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +235,9 @@ func credentials(dir string) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, data := range map[string][]byte{"ca.crt": ca.pem, "server.crt": cert, "server.key": key, "sa.key": accountsKey} {
+	for name, data := range map[string][]byte{
+		"ca.crt": ca.pem, "server.crt": cert, "server.key": key, "sa.key": accountsKey, "kubelet-client.crt": kubeletCert, "kubelet-client.key": kubeletKey,
+	} {
 		if err := write(filepath.Join(dir, name), data); err != nil {
 			return nil, err
 		}
@@ -216,22 +253,10 @@ func (c *Control) user(file, name string, groups ...string) (string, error) {
 		return "", err
 	}
 	config := api.NewConfig()
-	config.Clusters["test"] = &api.Cluster{Server: "https://127.0.0.1:" + c.port, CertificateAuthorityData: c.ca.pem}
+	config.Clusters["test"] = &api.Cluster{Server: c.at.url(c.port), CertificateAuthorityData: c.ca.pem}
 	config.AuthInfos[name] = &api.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
 	config.Contexts["test"] = &api.Context{Cluster: "test", AuthInfo: name}
 	config.CurrentContext = "test"
 	path := filepath.Join(c.dir, file)
 	return path, clientcmd.WriteToFile(*config, path)
-}
-
-// freePort returns a TCP port of 127.0.0.1 that nobody listens on. Somebody else may
-// take it before it is used; then the API server ends, and says so.
-func freePort(ctx context.Context) (string, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return strconv.Itoa(port), l.Close()
 }

@@ -30,16 +30,17 @@ func (c *Control) Schedule(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		port, err := freePort(ctx)
+		port, err := c.at.freePort(ctx)
 		if err != nil {
 			return err
 		}
-		p, err := start(c.dir, d.name, append([]string{
-			os.Getenv(Program), d.name, "--kubeconfig=" + config,
-			"--authentication-kubeconfig=" + config, "--authorization-kubeconfig=" + config,
-			"--bind-address=127.0.0.1", "--secure-port=" + port, "--tls-cert-file=" + file("server.crt"), "--tls-private-key-file=" + file("server.key"),
+		p, err := start(c.dir, d.name, append(c.at.command(
+			os.Getenv(Program), d.name, "--kubeconfig="+config,
+			"--authentication-kubeconfig="+config, "--authorization-kubeconfig="+config,
+			"--bind-address="+c.at.Address.String(), "--secure-port="+port, "--tls-cert-file="+file("server.crt"), "--tls-private-key-file="+file("server.key"),
 			"--leader-elect=false", // there is one of each
-		}, d.flags...)...)
+			"--kube-api-qps=200", "--kube-api-burst=400",
+		), d.flags...)...)
 		if err != nil {
 			return err
 		}

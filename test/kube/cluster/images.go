@@ -1,0 +1,201 @@
+package cluster
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// The images of containers, by the names that Kubernetes' own tests of this version
+// pull. They are made here: nothing is pulled.
+const (
+	Pause   = "registry.k8s.io/pause:3.10.1"
+	Busybox = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+	Agnhost = "registry.k8s.io/e2e-test-images/agnhost:2.59"
+
+	agnhostOfPolicyAPI = "registry.k8s.io/e2e-test-images/agnhost:2.45" // network-policy-api's tests name an older one
+)
+
+// bash runs a command and stays when that fails. By it network-policy-api's pods start
+// servers, of SCTP too: where the kernel knows no SCTP that server ends, and its
+// container must not, or no pod would be ready.
+const bash = `#!/usr/bin/dash
+/usr/bin/dash "$@" || exec /agnhost pause
+`
+
+// image is one layer with a command.
+type image struct {
+	names      []string
+	entrypoint []string
+	cmd        []string
+	fill       func(context.Context, *layer) error
+}
+
+// images are those that nodes have. Their programs are what tools/kube.sh built beside
+// Kubernetes, and Debian's busybox and others of the machine.
+func images() []image {
+	built := func(name string) string { return filepath.Join(filepath.Dir(os.Getenv(Program)), name) }
+	return []image{
+		{names: []string{Pause}, entrypoint: []string{"/pause"}, fill: func(_ context.Context, l *layer) error {
+			return l.file("/pause", built("pause"))
+		}},
+		{names: []string{Busybox}, cmd: []string{"sh"}, fill: userland},
+		{names: []string{Agnhost, agnhostOfPolicyAPI}, entrypoint: []string{"/agnhost"}, cmd: []string{"pause"}, fill: func(ctx context.Context, l *layer) error {
+			// First of all a shell that takes programs of the path before its own, as busybox's does not.
+			l.link("/bin/sh", "/usr/bin/dash")
+			if err := l.programs(ctx, "/usr/bin/dash", "/usr/bin/curl", "/usr/sbin/ip", "/usr/bin/ss"); err != nil {
+				return err
+			}
+			l.program("/bin/bash", []byte(bash))
+			if err := userland(ctx, l); err != nil {
+				return err
+			}
+			l.link("/agnhost-2", "/agnhost")
+			return l.file("/agnhost", built("agnhost"))
+		}},
+	}
+}
+
+// userland is busybox, the files that users' and hosts' names are looked up in, and the
+// directories that programs expect.
+func userland(ctx context.Context, l *layer) error {
+	for _, d := range []string{"tmp", "var", "root", "proc", "sys", "dev", "home", "etc", "bin", "sbin", "usr", "usr/bin", "usr/sbin"} {
+		l.dir(d)
+	}
+	l.text("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
+	l.text("/etc/group", "root:x:0:\nnogroup:x:65534:\n")
+	l.text("/etc/nsswitch.conf", "hosts: files dns\n")
+	applets, err := exec.CommandContext(ctx, "/usr/bin/busybox", "--list").Output()
+	if err != nil {
+		return fmt.Errorf("ask busybox for its programs (apt-get install busybox-static): %w", err)
+	}
+	for a := range strings.FieldsSeq(string(applets)) {
+		if a != "busybox" {
+			l.link("/bin/"+a, "/bin/busybox")
+		}
+	}
+	return l.file("/bin/busybox", "/usr/bin/busybox")
+}
+
+// layer is a layer of an image in the making: the first error stays, done tells it.
+type layer struct {
+	w    *tar.Writer
+	seen map[string]bool
+	err  error
+}
+
+func (l *layer) add(h tar.Header, content io.Reader) {
+	h.Name = strings.TrimPrefix(h.Name, "/")
+	if l.err != nil || l.seen[h.Name] {
+		return // the first of a name is meant
+	}
+	l.seen[h.Name] = true
+	if l.err = l.w.WriteHeader(&h); l.err == nil && content != nil {
+		_, l.err = io.Copy(l.w, content)
+	}
+}
+
+func (l *layer) dir(name string) {
+	mode := int64(0o755)
+	if name == "tmp" {
+		mode = 0o1777
+	}
+	l.add(tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: mode}, nil)
+}
+
+func (l *layer) link(name, to string) {
+	l.add(tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to, Mode: 0o777}, nil)
+}
+
+func (l *layer) text(name, content string) {
+	l.add(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content))}, strings.NewReader(content))
+}
+
+// file is a program of the machine.
+func (l *layer) file(name, from string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	l.program(name, b)
+	return l.err
+}
+
+func (l *layer) program(name string, content []byte) {
+	l.add(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(content))}, bytes.NewReader(content))
+}
+
+// programs are programs of the machine with the libraries that they are linked with.
+// What the machine lacks is left out.
+func (l *layer) programs(ctx context.Context, paths ...string) error {
+	for _, p := range paths {
+		if _, err := os.Stat(p); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		needs, err := exec.CommandContext(ctx, "ldd", p).Output()
+		if err != nil {
+			return fmt.Errorf("ask what %s is linked with: %w", p, err)
+		}
+		for f := range strings.FieldsSeq(string(needs)) {
+			if !strings.HasPrefix(f, "/") {
+				continue
+			}
+			if err := l.file(f, f); err != nil {
+				return err
+			}
+		}
+		if err := l.file(path.Join("/usr/bin", path.Base(p)), p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write writes the image as an archive that `ctr images import` reads.
+func (i image) write(ctx context.Context, file string) error {
+	var content bytes.Buffer
+	l := &layer{w: tar.NewWriter(&content), seen: map[string]bool{}}
+	if err := errors.Join(i.fill(ctx, l), l.err, l.w.Close()); err != nil {
+		return fmt.Errorf("make the image %s: %w", i.names[0], err)
+	}
+	type object = map[string]any
+	config, err := json.Marshal(object{
+		"architecture": "amd64", "os": "linux", "created": "1970-01-01T00:00:00Z",
+		"config": object{"Entrypoint": i.entrypoint, "Cmd": i.cmd, "Env": []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}},
+		"rootfs": object{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(content.Bytes()))}},
+	})
+	if err != nil {
+		return err
+	}
+	manifest, err := json.Marshal([]object{{"Config": "config.json", "RepoTags": i.names, "Layers": []string{"layer.tar"}}})
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	w := tar.NewWriter(out)
+	for _, f := range []struct {
+		name    string
+		content []byte
+	}{{"manifest.json", manifest}, {"config.json", config}, {"layer.tar", content.Bytes()}} {
+		if err == nil {
+			err = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: 0o644, Size: int64(len(f.content))})
+		}
+		if err == nil {
+			_, err = w.Write(f.content)
+		}
+	}
+	return errors.Join(err, w.Close(), out.Close())
+}

@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// containerdConfig is containerd's (version 2 of its form): images and files are in the
+// node's own /var/lib and /run (node.sh). A test's process may not lower the score by
+// which the kernel kills when memory is short, so nor may containers' processes.
+const containerdConfig = `version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %[1]q
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  stream_server_address = "127.0.0.1"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    conf_dir = %[2]q
+    bin_dir = %[3]q
+`
+
+// writeNode writes what a node's programs read into the host's directory.
+func (n *Nodes) writeNode(h *lab.Host) error {
+	type object = map[string]any
+	file := func(name string) string { return filepath.Join(h.Dir, name) }
+	cni := file("net.d")
+	plugins := file("plugins")
+	// containerd asks loopback for each pod.
+	err := errors.Join(os.MkdirAll(cni, 0o755), os.MkdirAll(plugins, 0o755))
+	for _, p := range []string{"/usr/lib/cni/loopback", filepath.Join(n.Lab.Config().BinDir, "contivk8s")} {
+		err = errors.Join(err, os.Symlink(p, filepath.Join(plugins, filepath.Base(p))))
+	}
+	cert, key, e := n.ca.serving(h.Name, h.Address.AsSlice())
+	if err = errors.Join(err, e); err != nil {
+		return err
+	}
+	return errors.Join(
+		write(file("kubelet.crt"), cert), write(file("kubelet.key"), key),
+		write(file("containerd.toml"), fmt.Appendf(nil, containerdConfig, Pause, cni, plugins)),
+		write(file("resolv.conf"), []byte("nameserver 10.96.0.10\n")),
+		writeJSON(filepath.Join(cni, "10-contiv.conflist"), object{
+			"cniVersion": "1.0.0", "name": "contiv",
+			"plugins": []object{{"type": "contivk8s", "socket": h.CNISocket(), "stateDir": h.StateDir()}},
+		}),
+		writeJSON(file("kubelet.json"), object{
+			"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+			"containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+			"authentication": object{
+				"anonymous": object{"enabled": false}, "webhook": object{"enabled": false}, "x509": object{"clientCAFile": filepath.Join(n.dir, "ca.crt")},
+			},
+			"tlsCertFile": file("kubelet.crt"), "tlsPrivateKeyFile": file("kubelet.key"),
+			"authorization": object{"mode": "AlwaysAllow"}, // whoever has a certificate of the cluster
+			// The machine's control groups are of the first version, and the node has a part of them.
+			"cgroupDriver": "cgroupfs", "cgroupRoot": filepath.Join("/contiv-kube", n.Lab.Config().Name, h.Name), "failCgroupV1": false,
+			"enforceNodeAllocatable": []string{}, "cpuCFSQuota": false, "failSwapOn": false,
+			"clusterDomain": "cluster.local", "clusterDNS": []string{"10.96.0.10"}, "resolvConf": file("resolv.conf"),
+			"makeIPTablesUtilChains":      false,
+			"imageGCHighThresholdPercent": 100, "evictionHard": object{"memory.available": "100Mi"},
+			"serializeImagePulls": false, "maxPods": 250, "podPidsLimit": -1,
+			"nodeStatusUpdateFrequency": "5s", "kubeAPIQPS": 200, "kubeAPIBurst": 400, "eventRecordQPS": 0,
+		}),
+	)
+}

@@ -1,0 +1,280 @@
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+//go:embed node.sh
+var nodeInit []byte
+
+// PodCIDR is the subnet of the network default-net, which pods get addresses of.
+const PodCIDR = "10.1.0.0/16"
+
+// nodesTimeout bounds the start of a cluster with nodes: half a minute on an idle machine.
+const nodesTimeout = 5 * time.Minute
+
+// NodesConfig says what a cluster with nodes is.
+type NodesConfig struct {
+	Name     string // of the lab
+	Dir      string // where the control plane's files are; it must exist
+	BinDir   string // Contiv's programs (lab.Build)
+	Driver   string // as lab.Config's
+	Nodes    int
+	Proxy    bool // kube-proxy on each node
+	AgentEnv []string
+}
+
+// Nodes is a whole cluster: a control plane in the lab's master namespace beside
+// netmaster, which follows it, and on each of the lab's hosts netplugin, containerd and a
+// kubelet that attaches pods by contivk8s. A node is named as its host.
+type Nodes struct {
+	*lab.Lab
+	*Control
+	Client *kubernetes.Clientset
+}
+
+// StartNodes starts a cluster and returns when all nodes are ready for pods. It returns
+// ErrNotBuilt as Start does. Nothing remains of it on failure.
+func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
+	if os.Getenv(Program) == "" {
+		return nil, ErrNotBuilt
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodesTimeout)
+	defer cancel()
+	script := filepath.Join(cfg.Dir, "node.sh")
+	if err := write(script, nodeInit); err != nil {
+		return nil, err
+	}
+	kubeconfig := filepath.Join(cfg.Dir, "netmaster.kubeconfig")
+	lc := lab.Config{
+		Name: cfg.Name, BinDir: cfg.BinDir, Hosts: cfg.Nodes, Driver: cfg.Driver, Bare: true, Embedded: true,
+		MasterArgs: []string{"--kubeconfig", kubeconfig}, AgentEnv: cfg.AgentEnv, HostInit: []string{"/bin/bash", script},
+	}
+	n := &Nodes{}
+	if n.Lab, err = lab.Up(ctx, lc); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}()
+	if n.Control, err = StartAt(ctx, cfg.Dir, Place{Space: n.Master, Address: n.MasterAddress()}); err != nil {
+		return nil, err
+	}
+	config, err := n.Control.Config()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	if n.Client, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	if err := n.Schedule(ctx); err != nil {
+		return nil, err
+	}
+	if err := n.startContiv(ctx); err != nil {
+		return nil, err
+	}
+	archives, err := writeImages(ctx, cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	g, each := errgroup.WithContext(ctx)
+	for _, h := range n.Hosts() {
+		g.Go(func() error { return n.startNode(each, h, archives, cfg.Proxy) })
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return n, lab.Until(ctx, "all nodes to be ready", n.ready)
+}
+
+// startContiv starts netmaster as what the manifest allows it to be, and a netplugin on
+// each host, and makes the network of the pods.
+func (n *Nodes) startContiv(ctx context.Context) error {
+	root, err := lab.Root(ctx, ".")
+	if err != nil {
+		return err
+	}
+	if out, err := n.Kubectl(ctx, "apply", "-f", filepath.Join(root, "packaging/kubernetes/netmaster-rbac.yaml")); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	if _, err := n.user("netmaster.kubeconfig", "system:serviceaccount:kube-system:contiv-netmaster"); err != nil {
+		return err
+	}
+	if err := n.StartMaster(ctx); err != nil {
+		return err
+	}
+	if out, err := n.Netctl(ctx, "network", "create", "-e", "vxlan", "-s", PodCIDR, "default-net"); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, h := range n.Hosts() {
+		g.Go(func() error { return h.StartAgent(ctx) })
+	}
+	return g.Wait()
+}
+
+func writeImages(ctx context.Context, dir string) (archives []string, err error) {
+	for i, m := range images() {
+		file := filepath.Join(dir, fmt.Sprintf("image%d.tar", i))
+		if err := m.write(ctx, file); err != nil {
+			return nil, err
+		}
+		archives = append(archives, file)
+	}
+	return archives, nil
+}
+
+// startNode starts containerd with the images, and the kubelet, of a host.
+func (n *Nodes) startNode(ctx context.Context, h *lab.Host, archives []string, proxy bool) error {
+	if err := n.writeNode(h); err != nil {
+		return err
+	}
+	if err := n.StartContainerd(ctx, h); err != nil {
+		return err
+	}
+	for _, a := range archives {
+		if out, err := n.ctr(ctx, h, "images", "import", "--no-unpack", a); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	if err := n.StartKubelet(h); err != nil || !proxy {
+		return err
+	}
+	config, err := n.user(h.Name+"-kube-proxy.kubeconfig", "system:kube-proxy")
+	if err != nil {
+		return err
+	}
+	_, err = h.Start("kube-proxy", nil, os.Getenv(Program), "kube-proxy", "--kubeconfig="+config, "--hostname-override="+h.Name, "--proxy-mode=iptables",
+		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0", "--bind-address="+h.Address.String())
+	return err
+}
+
+// StartContainerd starts a host's containerd and waits until it answers.
+func (n *Nodes) StartContainerd(ctx context.Context, h *lab.Host) error {
+	if _, err := h.Start("containerd", nil, "/usr/bin/containerd", "-c", filepath.Join(h.Dir, "containerd.toml")); err != nil {
+		return err
+	}
+	return lab.Until(ctx, "containerd of "+h.Name, func(ctx context.Context) error {
+		out, err := n.ctr(ctx, h, "version")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// StartKubelet starts a host's kubelet and does not wait for it.
+func (n *Nodes) StartKubelet(h *lab.Host) error {
+	config, err := n.user(h.Name+"-kubelet.kubeconfig", "system:node:"+h.Name, "system:nodes")
+	if err != nil {
+		return err
+	}
+	_, err = h.Start("kubelet", nil, os.Getenv(Program), "kubelet", "--config="+filepath.Join(h.Dir, "kubelet.json"), "--kubeconfig="+config,
+		"--hostname-override="+h.Name, "--node-ip="+h.Address.String(), "--v=2")
+	return err
+}
+
+func (n *Nodes) ctr(ctx context.Context, h *lab.Host, args ...string) (string, error) {
+	return h.Run(ctx, "ctr", append([]string{"--namespace=k8s.io"}, args...)...)
+}
+
+// Kubectl runs kubectl as an administrator and returns what it prints.
+func (n *Nodes) Kubectl(ctx context.Context, args ...string) (string, error) {
+	out, err := n.Master.Command(ctx, os.Getenv(Program), append([]string{"kubectl", "--kubeconfig=" + n.Kubeconfig}, args...)...).CombinedOutput()
+	return string(out), err
+}
+
+// ready returns an error until each host is a node that is ready.
+func (n *Nodes) ready(ctx context.Context) error {
+	list, err := n.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	is := map[string]bool{}
+	for _, o := range list.Items {
+		for _, c := range o.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && len(o.Spec.Taints) == 0 {
+				is[o.Name] = true
+			}
+		}
+	}
+	for _, h := range n.Hosts() {
+		if p := h.Process("kubelet"); !p.Alive() {
+			return fmt.Errorf("the kubelet of %s has ended:\n%s", h.Name, p.Tail(15))
+		}
+		if !is[h.Name] {
+			return fmt.Errorf("%s is not ready:\n%s", h.Name, h.Process("kubelet").Tail(5))
+		}
+	}
+	return nil
+}
+
+// Close ends the cluster and removes everything of it but the logs in its directory.
+func (n *Nodes) Close() error {
+	name := n.Lab.Config().Name
+	err := n.Down()
+	if n.Control != nil {
+		err = errors.Join(err, n.Control.Close())
+	}
+	return errors.Join(err, removeCgroups(name))
+}
+
+// removeCgroups takes away the control groups of a lab's nodes, which are empty once
+// their processes have ended.
+func removeCgroups(name string) error {
+	tops, err := filepath.Glob(filepath.Join("/sys/fs/cgroup/*/contiv-kube", name))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for _, top := range tops {
+		if err := lab.Until(ctx, "the processes of "+top+" to be gone", func(context.Context) error { return removeTree(top) }); err != nil {
+			return err
+		}
+		_ = os.Remove(filepath.Dir(top)) // if it is the last lab's
+	}
+	return nil
+}
+
+// removeTree removes a control group and those below it, whose files stay for the kernel.
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			err = errors.Join(err, removeTree(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return os.Remove(dir)
+}
+
+func writeJSON(file string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return write(file, b)
+}

@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"sync"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// Services are the cluster addresses of services; the first one is the API server's.
+const Services = "10.96.0.0/16"
+
+var firstService = netip.MustParsePrefix(Services).Addr().Next()
+
+// Place is where a control plane listens.
+type Place struct {
+	Space   *lab.Namespace // nil = where the test's process is
+	Address netip.Addr
+}
+
+func (p Place) url(port string) string {
+	return "https://" + net.JoinHostPort(p.Address.String(), port)
+}
+
+// command is argv run in the place.
+func (p Place) command(argv ...string) []string {
+	if p.Space == nil {
+		return argv
+	}
+	return append([]string{"nsenter", "--net=" + p.Space.Path(), "--"}, argv...) // it becomes the program
+}
+
+// do runs f where the place's sockets are.
+func (p Place) do(f func() error) error {
+	if p.Space == nil {
+		return f()
+	}
+	return p.Space.Do(f)
+}
+
+func (p Place) listen(ctx context.Context, address string) (ln net.Listener, err error) {
+	err = p.do(func() error {
+		ln, err = new(net.ListenConfig).Listen(ctx, "tcp", address)
+		return err
+	})
+	return ln, err
+}
+
+// freePort returns a TCP port of the place's address that nobody listens on. Somebody
+// else may take it before it is used; then whoever wanted it ends, and says so.
+func (p Place) freePort(ctx context.Context) (string, error) {
+	l, err := p.listen(ctx, net.JoinHostPort(p.Address.String(), "0"))
+	if err != nil {
+		return "", err
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	return strconv.Itoa(port), l.Close()
+}
+
+// door lets those in a place reach a server of the test's process.
+type door struct {
+	ln    net.Listener
+	to    string
+	mu    sync.Mutex
+	conns map[net.Conn]bool // nil once closed
+	wg    sync.WaitGroup
+}
+
+// open makes a door to the server at a URL, and returns the URL that leads there.
+func (p Place) open(ctx context.Context, server string) (*door, string, error) {
+	u, err := url.Parse(server)
+	if err != nil {
+		return nil, "", err
+	}
+	ln, err := p.listen(ctx, "127.0.0.1:0")
+	if err != nil {
+		return nil, "", err
+	}
+	d := &door{ln: ln, to: u.Host, conns: map[net.Conn]bool{}}
+	d.wg.Go(d.serve)
+	u.Host = ln.Addr().String()
+	return d, u.String(), nil
+}
+
+func (d *door) serve() {
+	for {
+		in, err := d.ln.Accept()
+		if err != nil {
+			return // closed
+		}
+		d.wg.Go(func() { d.pass(in) })
+	}
+}
+
+// pass joins a connection with one to the server until either ends.
+func (d *door) pass(in net.Conn) {
+	defer func() { _ = in.Close() }() // either end may have
+	if !d.keep(in) {
+		return
+	}
+	out, err := new(net.Dialer).DialContext(context.Background(), "tcp", d.to)
+	if err != nil || !d.keep(out) {
+		return
+	}
+	var ways sync.WaitGroup
+	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+		ways.Go(func() {
+			_, _ = io.Copy(way[0], way[1]) // its end is the connection's
+			_, _ = in.Close(), out.Close()
+		})
+	}
+	ways.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.conns, in)
+	delete(d.conns, out)
+}
+
+// keep tells whether the door is open; then close ends the connection.
+func (d *door) keep(c net.Conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conns == nil {
+		_ = c.Close() // nobody uses it
+		return false
+	}
+	d.conns[c] = true
+	return true
+}
+
+// close ends the door and what came through it, and returns when all has ended.
+func (d *door) close() error {
+	if d == nil {
+		return nil
+	}
+	err := d.ln.Close()
+	d.mu.Lock()
+	for c := range d.conns {
+		_ = c.Close() // either end may have
+	}
+	d.conns = nil
+	d.mu.Unlock()
+	d.wg.Wait()
+	return err
+}

@@ -1,0 +1,109 @@
+package upstream
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestExpectedIsReadable(t *testing.T) {
+	if _, err := Expected(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A run is right when what is listed fails and nothing else does.
+func TestJudge(t *testing.T) {
+	list := []Expectation{
+		{Suite: "s", Drivers: []string{"ebpf"}, Spec: "known", Reason: "why"},
+		{Suite: "s", Drivers: []string{"ebpf"}, Spec: "never", Left: true, Reason: "why"},
+		{Suite: "s", Drivers: []string{"ovs"}, Spec: "good", Reason: "why"},
+		{Suite: "other", Drivers: []string{"ebpf"}, Spec: "good", Reason: "why"},
+	}
+	right := []Result{{Spec: "a good one", Result: Passed}, {Spec: "a known one", Result: Failed}, {Spec: "never run", Result: Left}, {Spec: "none for us", Result: Skipped}}
+	with := func(change Result) []Result {
+		out := append([]Result{}, right...)
+		r := Report{Results: out}
+		r.set(change)
+		return r.Results
+	}
+	for name, c := range map[string]struct {
+		results []Result
+		want    string // in the error; empty = none
+	}{
+		"as expected":             {right, ""},
+		"another fails":           {with(Result{Spec: "a good one", Result: Failed}), "failed: a good one"},
+		"a new one fails":         {with(Result{Spec: "a new one", Result: Failed}), "failed: a new one"},
+		"a listed one passes":     {with(Result{Spec: "a known one", Result: Passed}), "take it out"},
+		"one that is left ran":    {with(Result{Spec: "never run", Result: Failed}), "never run"},
+		"a good one is not run":   {with(Result{Spec: "a good one", Result: Left}), "left: a good one"},
+		"a listed one is no more": {right[:1], `names "known"`},
+	} {
+		err := judge(Report{Suite: "s", Driver: "ebpf", Results: c.results}, list)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestReportIsKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r.json")
+	if r, err := read(path); err != nil || r.Suite != "" {
+		t.Errorf("a report that is not there: %v %v", r, err)
+	}
+	for _, results := range [][]Result{nil, {{Spec: "b", Result: Passed, Seconds: 1.5}, {Spec: "a", Result: Failed, Detail: "\"x\"\n"}}} {
+		want := Report{Suite: "s", Driver: "d", Kubernetes: "v1", Commit: "c", Date: time.Unix(1e9, 0).UTC(), Code: "e", Results: results}
+		if err := want.write(path); err != nil {
+			t.Fatal(err)
+		}
+		got, err := read(path)
+		if err != nil || len(got.Results) != len(results) {
+			text, _ := os.ReadFile(path)
+			t.Errorf("read %v, %v from\n%s", got, err, text)
+		}
+		if got.Results = want.Results; !reflect.DeepEqual(got, want) {
+			t.Errorf("read %v, want %v", got, want)
+		}
+	}
+}
+
+// The sum is another one when a program's file is, and the same when a test or a page is.
+func TestSum(t *testing.T) {
+	root := t.TempDir()
+	for _, top := range covered {
+		if err := os.MkdirAll(filepath.Join(root, top), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put := func(name, content string) string {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		sum, err := Sum(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	first := put("internal/kube/a.go", "package kube")
+	for _, name := range []string{"internal/kube/a_test.go", "internal/oracle/a.go", "api/README.md", "docs/a.go"} {
+		if put(name, "x") != first {
+			t.Errorf("%s counts", name)
+		}
+	}
+	for _, name := range []string{"internal/kube/a.go", "internal/driver/ebpf/bpf/a.c", "cmd/netmaster/a.go"} {
+		before, err := Sum(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if put(name, "x") == before {
+			t.Errorf("%s does not count", name)
+		}
+	}
+}

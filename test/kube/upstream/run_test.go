@@ -1,0 +1,138 @@
+//go:build integration
+
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/test/kube/cluster"
+)
+
+var (
+	suite = flag.String("suite", "", "the suite of Kubernetes' own to run; empty = none")
+	only  = flag.String("specs", "", "a pattern of the specs to run, again where the report has them; the report is written, and not judged")
+	spend = flag.Duration("spend", 50*time.Minute, "begin no further specs after this time: the next run goes on with the report")
+)
+
+// TestSuite runs the specs of a suite that the report lacks, of the code as it is, on the
+// driver that DRIVER names, and judges the report when it is whole. A report of other
+// code is begun anew.
+func TestSuite(t *testing.T) {
+	if *suite == "" {
+		t.Skip("-suite names none: make test-kube")
+	}
+	focus, ok := Suites[*suite]
+	if !ok {
+		t.Fatalf("there is no suite %q", *suite)
+	}
+	expected, err := Expected()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := lab.Root(t.Context(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := cmp.Or(os.Getenv("DRIVER"), lab.DriverEBPF)
+	path := file(root, *suite, driver)
+	report, err := read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := Sum(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Code != code && *only == "" || report.Suite == "" {
+		report = Report{Suite: *suite, Driver: driver, Code: code}
+	}
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "bin")
+	if err := lab.Build(t.Context(), root, bin); err != nil {
+		t.Fatal(err)
+	}
+	n, err := cluster.StartNodes(t.Context(), cluster.NodesConfig{Name: "upstream", Dir: dir, BinDir: bin, Nodes: 2, Driver: driver})
+	if errors.Is(err, cluster.ErrNotBuilt) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	version, err := n.Client.Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	report.Kubernetes = version.GitVersion
+	if focus == "" {
+		api, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/network-policy-api").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := filepath.Join(strings.TrimSpace(string(api)), "config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml")
+		if out, err := n.Kubectl(t.Context(), "apply", "-f", crd); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+	runner := &Runner{Nodes: n, Dir: dir, Focus: focus, Log: t.Logf}
+	specs, err := runner.Specs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var run []string
+	for _, s := range specs {
+		e := of(expected, *suite, driver, s)
+		switch {
+		case *only != "" && regexp.MustCompile(*only).MatchString(s):
+			run = append(run, s)
+		case *only != "" || report.has(s):
+		case e != nil && e.Left:
+			report.set(Result{Spec: s, Result: Left, Detail: e.Reason})
+		default:
+			run = append(run, s)
+		}
+	}
+	t.Logf("%d of %d specs are to run", len(run), len(specs))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	end := time.Now().Add(*spend)
+	enough := errors.New("there is no more time: run it again to go on")
+	err = runner.Run(ctx, run, func(results []Result) error {
+		for _, r := range results {
+			t.Logf("%s after %vs: %s\n%s", r.Result, r.Seconds, r.Spec, r.Detail)
+			report.set(r)
+		}
+		report.Commit, report.Date = commit(t.Context(), root), time.Now().UTC().Truncate(time.Second)
+		if err := report.write(path); err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			return enough
+		}
+		return nil
+	})
+	if whole := len(report.Results) == len(specs); err != nil && (!whole || !errors.Is(err, enough)) {
+		t.Fatal(err)
+	}
+	if *only != "" {
+		return
+	}
+	if err := judge(report, expected); err != nil {
+		t.Error(err)
+	}
+}

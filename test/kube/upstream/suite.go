@@ -1,0 +1,164 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/test/kube/cluster"
+)
+
+// Suites are the parts of e2e.test, by the words that choose their specs, and without
+// such the suite of network-policy-api.
+var Suites = map[string]string{
+	"netpol":               `Netpol|NetworkPolicy`,
+	"clusternetworkpolicy": "",
+}
+
+// together is how many specs a run of e2e.test has at most: so many that its start does
+// not count, and so few that ten minutes are enough where some fail.
+const together = 9
+
+// procs is how many specs run at a time.
+const procs = 3
+
+// Runner runs specs of a suite on a cluster.
+type Runner struct {
+	Nodes *cluster.Nodes
+	Dir   string // for files of the runs; it must exist
+	Focus string // of Suites
+	Log   func(format string, args ...any)
+}
+
+// specReport is what ginkgo's report in JSON has of a spec, as far as it is read.
+type specReport struct {
+	ContainerHierarchyTexts  []string
+	ContainerHierarchyLabels [][]string
+	LeafNodeType             string
+	LeafNodeText             string
+	State                    string
+	RunTime                  time.Duration
+	Failure                  struct{ Message string }
+}
+
+func (s specReport) name() string {
+	return strings.Join(append(slices.Clone(s.ContainerHierarchyTexts), s.LeafNodeText), " ")
+}
+
+// Specs returns the names of all specs of the suite, sorted.
+func (r *Runner) Specs(ctx context.Context) ([]string, error) {
+	if r.Focus == "" {
+		return r.policyAPITests(ctx)
+	}
+	all, err := r.ginkgo(ctx, "list", r.Focus, 1, "--ginkgo.dry-run")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, s := range all {
+		if s.LeafNodeType == "It" && s.State != "skipped" {
+			names = append(names, s.name())
+		}
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		return nil, fmt.Errorf("e2e.test has no specs named %q", r.Focus)
+	}
+	return slices.Compact(names), nil
+}
+
+// Run runs specs, and hands over what came of some of them whenever it is known.
+func (r *Runner) Run(ctx context.Context, specs []string, done func([]Result) error) error {
+	if r.Focus == "" {
+		return r.runPolicyAPI(ctx, specs, done)
+	}
+	for some := range slices.Chunk(specs, together) {
+		var focus []string
+		for _, s := range some {
+			focus = append(focus, regexp.QuoteMeta(s)+"$")
+		}
+		start := time.Now()
+		all, err := r.ginkgo(ctx, "run", strings.Join(focus, "|"), procs)
+		if err != nil {
+			return err
+		}
+		var results []Result
+		for _, s := range all {
+			if s.LeafNodeType != "It" || !slices.Contains(some, s.name()) {
+				continue
+			}
+			result := Result{Spec: s.name(), Result: Failed, Seconds: s.RunTime.Round(time.Second / 10).Seconds()}
+			switch s.State {
+			case "passed":
+				result.Result = Passed
+			case "skipped":
+				result.Result, result.Detail = Skipped, first(s.Failure.Message, 200)
+			default:
+				result.Detail = s.State + ": " + first(s.Failure.Message, 2000)
+			}
+			results = append(results, result)
+		}
+		if len(results) != len(some) {
+			return fmt.Errorf("e2e.test told of %d specs, and %d were to run", len(results), len(some))
+		}
+		r.Log("%d specs took %v", len(some), time.Since(start).Round(time.Second))
+		if err := done(results); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func first(s string, n int) string { return s[:min(n, len(s))] }
+
+// ginkgo runs e2e.test in the namespace of the control plane and returns its report.
+// That specs fail is no error.
+func (r *Runner) ginkgo(ctx context.Context, what, focus string, procs int, flags ...string) ([]specReport, error) {
+	bin := filepath.Dir(os.Getenv(cluster.Program))
+	report := filepath.Join(r.Dir, what+".json")
+	if err := os.Remove(report); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	argv := []string{filepath.Join(bin, "e2e.test")}
+	prefix := "--ginkgo."
+	if procs > 1 {
+		argv = []string{filepath.Join(bin, "ginkgo"), "--procs=" + strconv.Itoa(procs)}
+		prefix = "--"
+	}
+	argv = append(argv, prefix+"no-color", prefix+"focus="+focus, prefix+"timeout=30m", prefix+"flake-attempts=1")
+	if procs > 1 {
+		argv = append(argv, "--output-dir="+r.Dir, "--json-report="+filepath.Base(report), filepath.Join(bin, "e2e.test"), "--")
+	} else {
+		argv = append(argv, prefix+"json-report="+report)
+	}
+	argv = append(argv, flags...)
+	argv = append(argv, "--kubeconfig="+r.Nodes.Kubeconfig, "--provider=skeleton", "--disable-log-dump", "--dump-logs-on-failure=false",
+		"--minStartupPods=0", "--allowed-not-ready-nodes=0", "--node-schedulable-timeout=2m")
+	out, err := r.Nodes.Master.Command(ctx, argv[0], argv[1:]...).CombinedOutput()
+	log := filepath.Join(r.Dir, what+".log")
+	if werr := os.WriteFile(log, out, 0o644); werr != nil {
+		return nil, werr
+	}
+	text, rerr := os.ReadFile(report)
+	if rerr != nil {
+		return nil, fmt.Errorf("e2e.test makes no report: %w", errors.Join(err, rerr))
+	}
+	var suites []struct{ SpecReports []specReport }
+	if err := json.Unmarshal(text, &suites); err != nil {
+		return nil, fmt.Errorf("read %s: %w", report, err)
+	}
+	var all []specReport
+	for _, s := range suites {
+		all = append(all, s.SpecReports...)
+	}
+	return all, nil
+}
