@@ -4,6 +4,7 @@
 # built; DRIVER is the data plane of nodes (ebpf, ovs). Each part takes less than an hour:
 #   own      the project's own tests
 #   netpol   Kubernetes' own of NetworkPolicy (test/kube/upstream)
+#   clusternetworkpolicy  network-policy-api's of ClusterNetworkPolicy (test/kube/upstream)
 #   reports  whether the committed reports of Kubernetes' own tests are of this code
 # Without a part it runs all, and those of Kubernetes on both data planes unless DRIVER
 # is said. A part of Kubernetes' own goes on where it stopped, if the code is the same.
@@ -12,18 +13,18 @@ cd "$(dirname "$0")/.."
 CONTIV_KUBE=${CONTIV_KUBE:-$(tools/kube.sh)}
 export CONTIV_KUBE
 read -ra drivers <<<"${DRIVER:-ebpf ovs}"
-[[ $# -gt 0 ]] || set -- own netpol reports
+[[ $# -gt 0 ]] || set -- own netpol clusternetworkpolicy reports
 for part; do
 	case $part in
 	own) go test -timeout 30m -count=1 -p 1 -tags integration ./test/kube ./test/kube/cluster/... ;;
-	netpol)
+	netpol | clusternetworkpolicy)
 		for d in "${drivers[@]}"; do
 			DRIVER=$d go test -timeout 60m -count=1 -v -tags integration -run '^TestSuite$' ./test/kube/upstream -args -suite "$part"
 		done
 		;;
 	reports) go test -count=1 -tags integration -run '^TestReports' ./test/kube/upstream ;;
 	*)
-		echo "test-kube.sh: there is no part $part: own, netpol, reports" >&2
+		echo "test-kube.sh: there is no part $part: own, netpol, clusternetworkpolicy, reports" >&2
 		exit 2
 		;;
 	esac

@@ -69,7 +69,10 @@ func nodes(t *testing.T, cfg cluster.NodesConfig) *onNodes {
 
 // in is the cluster for a subtest.
 func (n *onNodes) in(f func(*onNodes)) func(*testing.T) {
-	return func(t *testing.T) { f(&onNodes{n.Nodes, t, n.bare}) }
+	return func(t *testing.T) {
+		t.Helper()
+		f(&onNodes{n.Nodes, t, n.bare})
+	}
 }
 
 // pod makes a pod that serves at TCP port 80, or runs a command of its image.
