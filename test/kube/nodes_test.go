@@ -314,16 +314,16 @@ func (n *onNodes) firstPacket() {
 func (n *onNodes) goneWithoutServers() {
 	ctx := n.t.Context()
 	h := n.Hosts()[0]
-	n.pod("shop", "a", "h1", nil, "/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done") // ended by its kill, after 2 s
-	n.runs("shop", "a")
+	n.pod("shop", "last", "h1", nil, "/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done") // ended by its kill, after 2 s
+	n.runs("shop", "last")
 	if len(n.rests(h)) == 0 {
 		n.t.Fatal("a pod runs, and there is nothing of it")
 	}
-	if err := n.Client.CoreV1().Pods("shop").Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
+	if err := n.Client.CoreV1().Pods("shop").Delete(ctx, "last", metav1.DeleteOptions{}); err != nil {
 		n.t.Fatal(err)
 	}
 	until(n.t, "the kubelet begins to end the pod", func() bool {
-		return strings.Contains(h.Process("kubelet").Tail(200), `"Killing container with a grace period"`)
+		return strings.Contains(h.Process("kubelet").Tail(200), `"Killing container with a grace period" pod="shop/last"`)
 	})
 	master := n.Process("netmaster")
 	if err := errors.Join(n.Pause(ctx), master.Pause()); err != nil {
