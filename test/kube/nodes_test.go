@@ -335,7 +335,12 @@ func (n *onNodes) goneWithoutServers() {
 		}
 	}
 	defer func() { back() }()
-	until(n.t, "nothing of the pod is left on its node", func() bool { return len(n.rests(h)) == 0 })
+	var rests []string
+	defer func() { n.t.Logf("left while both are away: %v", rests) }()
+	until(n.t, "nothing of the pod is left on its node but what is to be told to netmaster", func() bool {
+		rests = n.rests(h)
+		return !slices.ContainsFunc(rests, func(s string) bool { return !strings.HasPrefix(s, "attach/") })
+	})
 	back()
 	back = func() {}
 	n.gone("shop")
