@@ -2,7 +2,7 @@
 # test-kube.sh [PART...]: the tests with a real Kubernetes, which is built from its
 # modules first (tools/kube.sh): minutes the first time. CONTIV_KUBE names one that is
 # built; DRIVER is the data plane of nodes (ebpf, ovs). Each part takes less than an hour:
-#   own      the project's own tests
+#   own      the project's own tests, and the chart's
 #   netpol   Kubernetes' own of NetworkPolicy (test/kube/upstream)
 #   clusternetworkpolicy  network-policy-api's of ClusterNetworkPolicy (test/kube/upstream)
 #   reports  whether the committed reports of Kubernetes' own tests are of this code
@@ -16,7 +16,10 @@ read -ra drivers <<<"${DRIVER:-ebpf ovs}"
 [[ $# -gt 0 ]] || set -- own netpol clusternetworkpolicy reports
 for part; do
 	case $part in
-	own) go test -timeout 30m -count=1 -p 1 -tags integration ./test/kube ./test/kube/cluster/... ;;
+	own)
+		go -C packaging/kubernetes/render test ./... # the chart, by Helm's own lint and template
+		go test -timeout 30m -count=1 -p 1 -tags integration ./test/kube ./test/kube/cluster/...
+		;;
 	netpol | clusternetworkpolicy)
 		for d in "${drivers[@]}"; do
 			DRIVER=$d go test -timeout 60m -count=1 -v -tags integration -run '^TestSuite$' ./test/kube/upstream -args -suite "$part"

@@ -42,6 +42,9 @@ func TestReportsAreOfThisCode(t *testing.T) {
 		if r.Code != code {
 			t.Errorf("%s is of commit %s (%s), and what it covers has changed since: make test-kube PART=%s DRIVER=%s", f, r.Commit, r.Date.Format("2006-01-02"), r.Suite, r.Driver)
 		}
+		if len(r.Results) < r.Specs {
+			t.Errorf("%s has %d of %d specs: make test-kube PART=%s DRIVER=%s goes on", f, len(r.Results), r.Specs, r.Suite, r.Driver)
+		}
 		if err := judge(r, expected); err != nil {
 			t.Errorf("%s: %v", f, err)
 		}

@@ -38,9 +38,10 @@ type Report struct {
 	Suite      string    `json:"suite"`
 	Driver     string    `json:"driver"`
 	Kubernetes string    `json:"kubernetes"`
-	Commit     string    `json:"commit"` // that was checked out; "+" if files differ from it
+	Commit     string    `json:"commit"` // that was checked out when the last run began; "+" if files differed from it
 	Date       time.Time `json:"date"`   // of the last spec
 	Code       string    `json:"code"`   // Sum of the code that was tried
+	Specs      int       `json:"specs"`  // of the suite: with fewer results it is to go on
 	Results    []Result  `json:"results"`
 }
 

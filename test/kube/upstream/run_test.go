@@ -57,6 +57,7 @@ func TestSuite(t *testing.T) {
 	if report.Code != code && *only == "" || report.Suite == "" {
 		report = Report{Suite: *suite, Driver: driver, Code: code}
 	}
+	report.Commit = commit(t.Context(), root)
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "bin")
 	if err := lab.Build(t.Context(), root, bin); err != nil {
@@ -94,6 +95,7 @@ func TestSuite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	report.Specs = len(specs)
 	var run []string
 	for _, s := range specs {
 		e := of(expected, *suite, driver, s)
@@ -117,7 +119,7 @@ func TestSuite(t *testing.T) {
 			t.Logf("%s after %vs: %s\n%s", r.Result, r.Seconds, r.Spec, r.Detail)
 			report.set(r)
 		}
-		report.Commit, report.Date = commit(t.Context(), root), time.Now().UTC().Truncate(time.Second)
+		report.Date = time.Now().UTC().Truncate(time.Second)
 		if err := report.write(path); err != nil {
 			return err
 		}
