@@ -23,7 +23,7 @@ func TestUnits(t *testing.T) {
 	dir := t.TempDir()
 	verify := func(unit, file, old, text string) { // of which old is replaced
 		t.Helper()
-		data, err := os.ReadFile("../../packaging/systemd/" + file)
+		data, err := os.ReadFile("../../" + file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%s has no %s", file, old)
 		}
 		path := filepath.Join(dir, unit+".service")
-		if err := os.WriteFile(path, []byte(strings.Replace(string(data), old, text, 1)), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(data), old, text)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", path).CombinedOutput(); err != nil || len(out) > 0 {
@@ -39,9 +39,11 @@ func TestUnits(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"netplugin", "netmaster"} {
-		verify(name, name+".service", "/usr/bin/"+name, filepath.Join(bin, name))
+		verify(name, "packaging/systemd/"+name+".service", "/usr/bin/"+name, filepath.Join(bin, name))
 	}
+	verify("contiv-netns@web", "examples/systemd/contiv-netns@.service", "/usr/bin/netctl", filepath.Join(bin, "netctl"))
+	verify("web", "examples/systemd/web.service", "BindsTo=contiv-netns@web.service", "BindsTo=contiv-netns@web.service")
 	for _, name := range []string{"etcd", "ovs-vswitchd"} { // settings for others' units
-		verify(name, name+".service.d/contiv.conf", "[Service]", "[Service]\nExecStart=/bin/true")
+		verify(name, "packaging/systemd/"+name+".service.d/contiv.conf", "[Service]", "[Service]\nExecStart=/bin/true")
 	}
 }

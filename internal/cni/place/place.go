@@ -77,15 +77,16 @@ func (c Config) alone() error {
 // conf is the configuration; keys that have the plugin's defaults are left out.
 func (c Config) conf() ([]byte, error) {
 	type plugin struct {
-		Type     string `json:"type"`
-		Socket   string `json:"socket,omitempty"`
-		StateDir string `json:"stateDir,omitempty"`
+		Type         string          `json:"type"`
+		Capabilities map[string]bool `json:"capabilities"`
+		Socket       string          `json:"socket,omitempty"`
+		StateDir     string          `json:"stateDir,omitempty"`
 	}
 	text, err := json.MarshalIndent(struct {
 		Version string   `json:"cniVersion"`
 		Name    string   `json:"name"`
 		Plugins []plugin `json:"plugins"`
-	}{cniVersion, "contiv", []plugin{{Plugin, c.Socket, c.StateDir}}}, "", "  ")
+	}{cniVersion, "contiv", []plugin{{Plugin, map[string]bool{"portMappings": true}, c.Socket, c.StateDir}}}, "", "  ")
 	return append(text, '\n'), err
 }
 

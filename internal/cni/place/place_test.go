@@ -18,7 +18,10 @@ const wantConf = `{
   "name": "contiv",
   "plugins": [
     {
-      "type": "contivk8s"
+      "type": "contivk8s",
+      "capabilities": {
+        "portMappings": true
+      }
     }
   ]
 }
@@ -122,7 +125,7 @@ func TestConfOfOtherPlaces(t *testing.T) {
 	if err := Install(c); err != nil {
 		t.Fatal(err)
 	}
-	want := strings.Replace(wantConf, `"contivk8s"`, "\"contivk8s\",\n      \"socket\": \"/run/x.sock\",\n      \"stateDir\": \"/var/lib/x\"", 1)
+	want := strings.Replace(wantConf, "true\n      }", "true\n      },\n      \"socket\": \"/run/x.sock\",\n      \"stateDir\": \"/var/lib/x\"", 1)
 	if diff := cmp.Diff(want, read(t, filepath.Join(c.ConfDir, ConfFile))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
