@@ -57,16 +57,12 @@ func slotKey(slot uint16) uint64 { return Mix(uint64(slot) + 1) }
 // score is what a backend scores for a slot.
 func score(slotKey, backend uint64) uint64 { return Mix(slotKey ^ backend) }
 
-// Choose returns the active backend that has a slot, among those with an address
-// of the family and, if so wanted, those on this host; false when there is none. It
-// looks at each backend.
+// Choose returns the backend that has a slot, among a pool's; false when there is
+// none. It looks at each backend.
 func (s *Service) Choose(slot uint16, v6 bool, among TrafficPolicy) (chosen model.EndpointKey, ok bool) {
 	key := slotKey(slot)
 	var best, bestID uint64
-	for k, b := range s.Backends.All() {
-		if b.State != BackendActive || !b.Addr(v6).IsValid() || among == TrafficLocal && !b.Local {
-			continue
-		}
+	for k := range s.Pool(v6, among) {
 		id := BackendID(k)
 		if now := score(key, id); !ok || beats(now, id, best, bestID) {
 			chosen, best, bestID, ok = k, now, id, true

@@ -34,6 +34,10 @@ type Host struct {
 	Services  Map[model.ServiceKey, *Service]
 	Bandwidth Map[string, *Rate] // by Port.IfName
 
+	// NodeAddrs are the addresses of nodes, this one's among them, at which services
+	// may have faces (Face.Addr); who else is asked there is not the services' affair.
+	NodeAddrs Map[netip.Addr, struct{}]
+
 	DNS DNS // for the host's name server; drivers ignore it
 }
 

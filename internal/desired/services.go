@@ -10,14 +10,17 @@ import (
 )
 
 // Service is virtual addresses at which several endpoints answer: each connection
-// to one of its ports goes to one of its backends (docs/design/services.md).
+// to one of its ports, or faces, goes to one of its backends (docs/design/services.md).
 type Service struct {
 	Key     model.ServiceKey
 	Network model.NetworkID // its addresses are of this network's domain
 	IPv4    netip.Addr      // zero = it has none of the family
 	IPv6    netip.Addr
 	// Ports are sorted by protocol and port, each once.
-	Ports    []ServicePort
+	Ports []ServicePort
+	// Faces are sorted by address, protocol and port, each once. They are made true if
+	// the driver's Capabilities().Faces says so.
+	Faces    []Face
 	Backends Map[model.EndpointKey, *Backend]
 	// Affinity is how long a client stays with its backend after its last new
 	// connection, at most MaxAffinity; 0 = each connection is chosen for by itself.
@@ -51,6 +54,8 @@ type TrafficPolicy uint8
 const (
 	TrafficCluster TrafficPolicy = iota // all
 	TrafficLocal                        // those of the host that chooses, or nobody
+	TrafficSilent                       // as TrafficLocal; while there is somebody on other hosts only, nobody is told
+	TrafficNear                         // the nearest ones, while it is known of all active ones how near they are
 )
 
 // Backend is an endpoint behind a service, on any host. Policy judges connections
@@ -64,7 +69,20 @@ type Backend struct {
 	Local    bool       // it is on this host
 	VTEP     netip.Addr // of its host; zero = it is here, on a VLAN network, or its host is unknown
 	State    BackendState
+	Near     Nearness // to this host, as who made the service says
+	Port     uint16   // at which it is asked, instead of the service's ports' Backend; 0 = at that
 }
+
+// Nearness says how near a backend is.
+type Nearness uint8
+
+// The nearnesses, from the farthest on.
+const (
+	NearUnknown Nearness = iota // nobody has said
+	NearFar
+	NearZone // for hosts of this host's zone
+	NearHost // for this host
+)
 
 // BackendState says what becomes of a backend's connections.
 type BackendState uint8
@@ -74,6 +92,7 @@ const (
 	BackendActive    BackendState = iota
 	BackendDraining               // nothing new goes there; what lives goes on
 	BackendUnhealthy              // nothing new goes there; its TCP and SCTP connections go on, its UDP ones are chosen for anew
+	BackendLeaving                // chosen among only while nobody is active; what lives goes on
 )
 
 // Bounds of services.
@@ -112,6 +131,15 @@ func (b *Backend) Addr(v6 bool) netip.Addr {
 	return b.IPv4
 }
 
+// PortFor returns the port at which the backend is asked where its service's port
+// leads to another one.
+func (b *Backend) PortFor(port uint16) uint16 {
+	if b.Port != 0 {
+		return b.Port
+	}
+	return port
+}
+
 // Check returns an error unless a service can be served as the one of a key:
 // model.ErrNotFound without its network (hasNetwork), else model.ErrInvalid.
 func (s *Service) Check(key model.ServiceKey, hasNetwork bool) error {
@@ -120,8 +148,11 @@ func (s *Service) Check(key model.ServiceKey, hasNetwork bool) error {
 		return model.Errorf(model.ErrInvalid, "it calls itself %s", s.Key)
 	case !hasNetwork:
 		return model.Errorf(model.ErrNotFound, "network %d does not exist", s.Network)
-	case !s.IPv4.IsValid() && !s.IPv6.IsValid(), s.IPv4.IsValid() && !s.IPv4.Is4(), s.IPv6.IsValid() && !s.IPv6.Is6():
+	case !s.IPv4.IsValid() && !s.IPv6.IsValid() && len(s.Faces) == 0, s.IPv4.IsValid() && !s.IPv4.Is4(), s.IPv6.IsValid() && !s.IPv6.Is6():
 		return model.Errorf(model.ErrInvalid, "%q and %q are no address of either family", s.IPv4, s.IPv6)
+	}
+	if err := s.checkFaces(); err != nil {
+		return err
 	}
 	for i, port := range s.Ports {
 		if port.Port == 0 || port.Backend == 0 || !port.Protocol.HasPorts() {
@@ -136,7 +167,7 @@ func (s *Service) Check(key model.ServiceKey, hasNetwork bool) error {
 
 // Equal compares two services by what they say.
 func (s *Service) Equal(o *Service) bool {
-	return s.Key == o.Key && s.Network == o.Network && s.IPv4 == o.IPv4 && s.IPv6 == o.IPv6 && slices.Equal(s.Ports, o.Ports) &&
+	return s.Key == o.Key && s.Network == o.Network && s.IPv4 == o.IPv4 && s.IPv6 == o.IPv6 && slices.Equal(s.Ports, o.Ports) && slices.EqualFunc(s.Faces, o.Faces, Face.Equal) &&
 		s.Affinity == o.Affinity && s.Inside == o.Inside && s.Outside == o.Outside && s.Exposed == o.Exposed && s.sameBackends(o)
 }
 

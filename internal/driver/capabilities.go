@@ -16,6 +16,7 @@ type Capabilities struct {
 	ServicesOutside bool `json:"servicesOutside"` // ... for clients on the host and beyond it too (desired.Service.Exposed)
 	ClientsByTunnel bool `json:"clientsByTunnel"` // takes the clients that another host leads to containers here, and answers by that host
 	Native          bool `json:"native"`          // leads between the host's stack and endpoints of native networks (desired.Network.Native)
+	Faces           bool `json:"faces"`           // makes desired.Service.Faces true
 	ServiceStats    bool `json:"serviceStats"`    // counts connections to services (Stats.Services)
 	Routes          bool `json:"routes"`          // routes between networks that are joined
 	Bandwidth       bool `json:"bandwidth"`       // makes desired.Host.Bandwidth true

@@ -102,8 +102,8 @@ func (k *kernel) networkOf(p *Packet) model.NetworkID {
 		if port := t.byPrivate[p.Dst]; port != nil {
 			return port.Network
 		}
-		if s := t.exposedAt(p.Dst); s != nil {
-			return s.Network
+		if n := k.exposedTo(p); n != nil {
+			return n.ID
 		}
 	case p.Port != "":
 		if port := t.ports[p.Port]; port != nil {

@@ -12,20 +12,38 @@ import (
 
 // Services for clients on the host and beyond it; see docs/design/services.md.
 
-// exposedAt is the exposed service that has an address; of several the one with the
-// smallest key, unless the address is an endpoint's.
-func (t *tables) exposedAt(a netip.Addr) *desired.Service {
+// exposedTo is the network of whose domain clients outside ask a service by a packet;
+// nil = the packet is no service's. It is that of the first exposed service by key with
+// the address, or a face there.
+func (k *kernel) exposedTo(p *Packet) *desired.Network {
+	t := k.tables
 	var first *desired.Service
-	for key := range t.vips[a] {
-		s := t.services[key]
-		if s == nil || !s.Exposed || t.networks[s.Network] == nil || t.stationAt(t.networks[s.Network], a).known() {
-			continue
-		}
-		if first == nil || cmp.Less(key.String(), first.Key.String()) {
-			first = s
+	look := func(keys map[model.ServiceKey]struct{}) {
+		for key := range keys {
+			s := t.services[key]
+			if s == nil || !s.Exposed || t.networks[s.Network] == nil || t.stationAt(t.networks[s.Network], p.Dst).known() {
+				continue
+			}
+			if has := t.serviceAt(t.networks[s.Network], p.Dst); has != nil && s.IPv4 != p.Dst && s.IPv6 != p.Dst {
+				continue // it has the address to itself
+			}
+			if first == nil || cmp.Less(key.String(), first.Key.String()) {
+				first = s
+			}
 		}
 	}
-	return first
+	if look(t.vips[p.Dst]); first == nil {
+		look(t.faces[t.placeOf(p.Dst)])
+	}
+	if first == nil || t.private == nil || !p.isIP() {
+		return nil
+	}
+	n := t.networks[first.Network]
+	q := *p
+	if q.DstMAC = desired.RouterMAC; !k.takes(n, &q) {
+		return nil
+	}
+	return n
 }
 
 // isOutside tells whether an address can be that of a client outside of a network's
@@ -41,7 +59,7 @@ func (t *tables) isOutside(n *desired.Network, a netip.Addr) bool {
 	if t.private != nil && (t.private.Subnet.Contains(a) || t.private.Subnet6.Contains(a)) {
 		return false
 	}
-	return t.serviceAt(n, a) == nil
+	return !t.virtual(n, a)
 }
 
 // isHost tells whether an address is the host's own towards its containers, which
@@ -51,9 +69,9 @@ func (t *tables) isHost(a netip.Addr) bool {
 }
 
 // fromOutside judges what the host's stack sends to an exposed service.
-func (k *kernel) fromOutside(p *Packet, s *desired.Service) Verdict {
+func (k *kernel) fromOutside(p *Packet, n *desired.Network) Verdict {
 	t := k.tables
-	from := origin{net: t.networks[s.Network], host: true}
+	from := origin{net: n, host: true}
 	switch {
 	case p.isND() || !t.isOutside(from.net, p.Src) && !t.isHost(p.Src):
 		return dropped(driver.DropSpoof)
@@ -62,7 +80,7 @@ func (k *kernel) fromOutside(p *Packet, s *desired.Service) Verdict {
 	}
 	q := *p
 	q.Host, q.SrcMAC, q.DstMAC = false, desired.RouterMAC, desired.RouterMAC
-	return k.toService(from, &q, s)
+	return k.toService(from, &q)
 }
 
 // fromRouter judges a frame that another host's router has sent into a tunnel: of a

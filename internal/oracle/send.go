@@ -41,8 +41,8 @@ func (k *kernel) send(p *Packet) Verdict {
 	var sent *Packet
 	switch {
 	case p.Host:
-		if s := t.exposedAt(p.Dst); s != nil && t.private != nil && p.isIP() {
-			return k.fromOutside(p, s)
+		if n := k.exposedTo(p); n != nil {
+			return k.fromOutside(p, n)
 		}
 		if n := t.nativeAt(p.Dst); n != nil && t.private != nil {
 			return k.fromStack(p, n)

@@ -33,7 +33,7 @@ func (t *tables) serviceAnswers(from origin, p *Packet) bool {
 		return false
 	}
 	a := askedFor(p)
-	return isServiceAddr(a) && t.hasServices(from.net) || t.serviceAt(from.net, a) != nil
+	return isServiceAddr(a) && t.hasServices(from.net) || t.virtual(from.net, a)
 }
 
 func isServiceAddr(a netip.Addr) bool { return a == desired.ServiceAddr || a == desired.ServiceAddr6 }
@@ -51,8 +51,8 @@ func (k *kernel) serve(from origin, p *Packet) Verdict {
 		if isServiceAddr(p.Dst) && k.tables.hasServices(from.net) {
 			return k.toItself(from, p)
 		}
-		if s := k.tables.serviceAt(from.net, p.Dst); s != nil {
-			return k.toService(from, p, s)
+		if k.takes(from.net, p) {
+			return k.toService(from, p)
 		}
 		if p.hasPorts() && k.ownedBy(k.nat.behind[tupleOf(from.net, p)], p) {
 			return dropped(driver.DropInvalid)
@@ -121,7 +121,7 @@ func (k *kernel) translationBack(n *desired.Network, p *Packet) *translation {
 
 // toService judges what a container, or somebody outside by the host, sends to a
 // virtual address.
-func (k *kernel) toService(from origin, p *Packet, s *desired.Service) Verdict {
+func (k *kernel) toService(from origin, p *Packet) Verdict {
 	if p.DstMAC != desired.RouterMAC {
 		return dropped(driver.DropUnknownDest)
 	}
@@ -146,12 +146,12 @@ func (k *kernel) toService(from origin, p *Packet, s *desired.Service) Verdict {
 		return dropped(driver.DropNoProvider)
 	default:
 		tr = k.nat.front[tupleOf(from.net, p)]
-		if tr != nil && request(p) && !active(s, tr.backend) {
+		if tr != nil && request(p) && !active(k.tables.services[tr.service], tr.backend) {
 			tr = nil
 		}
 		if tr == nil {
 			var v Verdict
-			if tr, v = k.choose(from, p, s); tr == nil {
+			if tr, v = k.choose(from, p); tr == nil {
 				return v
 			}
 			fresh = true
@@ -186,7 +186,7 @@ func (k *kernel) toService(from origin, p *Packet, s *desired.Service) Verdict {
 			k.endTranslation(old)
 		}
 		k.nat.add(tr)
-		k.nat.remember(s, p.Src, tr.backend)
+		k.nat.remember(k.tables.services[tr.service], p.Src, tr.backend)
 	}
 	k.nat.fragment(from.net, p, tr)
 	k.nat.countOut(tr, p)
@@ -197,30 +197,40 @@ func (k *kernel) toService(from origin, p *Packet, s *desired.Service) Verdict {
 }
 
 func active(s *desired.Service, backend model.EndpointKey) bool {
+	if s == nil {
+		return false
+	}
 	b, ok := s.Backends.Get(backend)
 	return ok && b.State == desired.BackendActive
 }
 
 // choose begins a translation, or says why not.
-func (k *kernel) choose(from origin, p *Packet, s *desired.Service) (*translation, Verdict) {
+func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 	if p.Proto == model.ProtoTCP && (p.TCPFlags&FlagRST != 0 || p.TCPFlags&(FlagSYN|FlagACK) == FlagSYN|FlagACK) {
 		return nil, dropped(driver.DropInvalid)
 	}
-	port, ok := s.PortOf(p.Proto, p.DstPort)
-	if !ok {
+	s, face := k.tables.faceAt(from.net, p.Dst, p.Proto, p.DstPort)
+	switch {
+	case s == nil, from.host && !s.Exposed:
 		return nil, refused(p)
+	case !face.Takes(p.Src):
+		return nil, dropped(driver.DropNoProvider)
 	}
 	v6 := p.Src.Is6()
-	among := s.Inside
+	among := face.Inside
 	if from.host {
-		if among = s.Outside; k.tables.isHost(p.Src) {
+		if among = face.Outside; k.tables.isHost(p.Src) {
 			among = desired.TrafficLocal
 		}
 	}
+	pools := s.Pools()
 	key, stays := k.nat.stay(s, p.Src)
-	if b, there := s.Backends.Get(key); !stays || !there || b.State != desired.BackendActive || !b.Addr(v6).IsValid() || among == desired.TrafficLocal && !b.Local {
+	if b, there := s.Backends.Get(key); !stays || !there || !pools.Of(v6, among).Has(b) {
 		slot := desired.Slot(s.Seed(), s.Affinity > 0, p.Src, p.Proto, p.SrcPort, p.DstPort)
-		if key, ok = s.Choose(slot, v6, among); !ok {
+		if key, there = s.Choose(slot, v6, among); !there {
+			if among == desired.TrafficSilent && pools.Anybody(v6) {
+				return nil, dropped(driver.DropNoProvider)
+			}
 			return nil, refused(p)
 		}
 		if other, may := k.preferredOf(s, v6, among); may {
@@ -237,7 +247,7 @@ func (k *kernel) choose(from origin, p *Packet, s *desired.Service) (*translatio
 		tr.client, tr.clientMAC, tr.counted.Client = from.port.IfName, from.port.MAC, from.port.Endpoint
 	}
 	tr.behind = tr.front
-	if tr.behind.dst, tr.behind.dstPort = b.Addr(v6), port.Backend; tr.hairpin() {
+	if tr.behind.dst, tr.behind.dstPort = b.Addr(v6), b.PortFor(face.Backend); tr.hairpin() {
 		tr.behind.src = serviceAddr(v6)
 	}
 	if !k.freePort(from.net, tr) {
@@ -251,8 +261,8 @@ func (k *kernel) preferredOf(s *desired.Service, v6 bool, among desired.TrafficP
 	if !k.preferred.IsValid() {
 		return key, false
 	}
-	for e, b := range s.Backends.All() {
-		if b.State == desired.BackendActive && b.Addr(v6) == k.preferred && (among != desired.TrafficLocal || b.Local) {
+	for e, b := range s.Pool(v6, among) {
+		if b.Addr(v6) == k.preferred {
 			return e, true
 		}
 	}
@@ -331,6 +341,13 @@ func (p *pictures) judgeServices(old desired.Host, t *touched, flipped map[model
 			p.servicesOn.add(c.New.Network, c.Key)
 		}
 	}
+	if differs(p.want.NodeAddrs, old.NodeAddrs) {
+		for key, s := range p.want.Services.All() {
+			if len(s.Faces) > 0 {
+				again[key] = struct{}{}
+			}
+		}
+	}
 	for id := range flipped {
 		for key := range p.servicesOn[id] {
 			again[key] = struct{}{}
@@ -355,8 +372,11 @@ func serviceLines(name string, s *desired.Service) []string {
 	for _, p := range s.Ports {
 		lines = append(lines, fmt.Sprintf("%s port proto %d %d to %d", name, p.Protocol, p.Port, p.Backend))
 	}
+	for _, f := range s.Faces {
+		lines = append(lines, fmt.Sprintf("%s face %s proto %d %d to %d inside %d outside %d sources %v", name, f.Addr, f.Protocol, f.Port, f.Backend, f.Inside, f.Outside, f.Sources))
+	}
 	for k, b := range s.Backends.All() {
-		lines = append(lines, fmt.Sprintf("%s backend %s %s %s identity %d state %d", name, k, addrText(b.IPv4), addrText(b.IPv6), b.Identity, b.State))
+		lines = append(lines, fmt.Sprintf("%s backend %s %s %s identity %d state %d near %d port %d", name, k, addrText(b.IPv4), addrText(b.IPv6), b.Identity, b.State, b.Near, b.Port))
 	}
 	return lines
 }

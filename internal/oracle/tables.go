@@ -21,6 +21,7 @@ type header struct {
 	way     desired.Private // zero = none
 	tunnels desired.Map[netip.Addr, model.HostName]
 	nodes   desired.Map[netip.Addr, netip.Addr]
+	shared  desired.Map[netip.Addr, struct{}] // nodes' addresses at which services have faces
 }
 
 // tables are the indexes that packets are looked up in.
@@ -37,6 +38,7 @@ type tables struct {
 	addrs     map[addrKey]station // link-local addresses of IPv6 excepted, which follow from MACs
 	services  map[model.ServiceKey]*desired.Service
 	vips      groups[netip.Addr, model.ServiceKey] // who wants an address, of any domain
+	faces     groups[netip.Addr, model.ServiceKey] // who has some face there
 	private   *desired.Private                     // nil = none
 	byPrivate map[netip.Addr]*desired.Port
 
@@ -140,7 +142,7 @@ func (t *tables) at(k addrKey) station {
 
 func newTables(o objects) *tables {
 	return &tables{
-		networks: o.networks, sets: o.sets, ports: o.ports, remotes: o.remotes, services: o.services, vips: groups[netip.Addr, model.ServiceKey]{},
+		networks: o.networks, sets: o.sets, ports: o.ports, remotes: o.remotes, services: o.services, vips: groups[netip.Addr, model.ServiceKey]{}, faces: groups[netip.Addr, model.ServiceKey]{},
 		byVLAN: map[uint32]*desired.Network{}, joined: groups[desired.Domain, *desired.Network]{}, portMACs: map[desired.RemoteKey]*desired.Port{}, addrs: map[addrKey]station{},
 		byPrivate: map[netip.Addr]*desired.Port{}, natives: map[*desired.Network]struct{}{},
 	}
@@ -302,6 +304,9 @@ func (d *Driver) Inspect(context.Context) (string, error) {
 	}
 	for a, vtep := range o.header.nodes.All() {
 		lines = append(lines, fmt.Sprintf("node %s by %s", a, vtep))
+	}
+	for a := range o.header.shared.All() {
+		lines = append(lines, fmt.Sprintf("node ports at %s", a))
 	}
 	for key, s := range o.services {
 		lines = append(lines, serviceLines(serviceName(key), s)...)

@@ -204,11 +204,11 @@ func (p *Packet) hasPorts() bool {
 
 // keeps tells whether a translation goes on when its service has changed. When one
 // of its addresses has, addressChanged decides.
-func (tr *translation) keeps(s *desired.Service) bool {
-	if s == nil || tr.outside() && !s.Exposed || s.IPv4 != tr.front.dst && s.IPv6 != tr.front.dst {
+func (t *tables) keeps(tr *translation, s *desired.Service) bool {
+	if s == nil || tr.outside() && !s.Exposed {
 		return false
 	}
-	port, ok := s.PortOf(tr.front.proto, tr.front.dstPort)
+	face, ok := s.FaceAt(tr.front.dst, t.isNode(tr.front.dst), tr.front.proto, tr.front.dstPort)
 	if !ok {
 		return false
 	}
@@ -216,7 +216,7 @@ func (tr *translation) keeps(s *desired.Service) bool {
 		return true
 	}
 	b, ok := s.Backends.Get(tr.backend)
-	return ok && b.State != desired.BackendUnhealthy && port.Backend == tr.behind.dstPort
+	return ok && b.State != desired.BackendUnhealthy && b.PortFor(face.Backend) == tr.behind.dstPort
 }
 
 // endTranslation drops a translation and the connection behind it.
@@ -236,12 +236,14 @@ func (k *kernel) serviceChanged(key model.ServiceKey) {
 		k.nat.forgetClients(key)
 		maps.DeleteFunc(k.nat.stats, func(of driver.ServiceOf, _ *driver.ServiceStats) bool { return of.Service == key })
 	} else {
-		maps.Copy(again, k.tables.vips[s.IPv4])
-		maps.Copy(again, k.tables.vips[s.IPv6])
+		for _, a := range append(facesOf(s), s.IPv4, s.IPv6) {
+			maps.Copy(again, k.tables.vips[a])
+			maps.Copy(again, k.tables.faces[a])
+		}
 	}
 	for key := range again {
 		for tr := range k.nat.byService[key] {
-			if !tr.keeps(k.objects.services[key]) || k.lostAddress(tr) {
+			if !k.tables.keeps(tr, k.objects.services[key]) || k.lostAddress(tr) {
 				k.endTranslation(tr)
 			}
 		}
@@ -255,6 +257,9 @@ func (k *kernel) lostAddress(tr *translation) bool {
 		return false // the network's end is its end
 	}
 	has := k.tables.serviceAt(n, tr.front.dst)
+	if has == nil {
+		has, _ = k.tables.faceAt(n, tr.front.dst, tr.front.proto, tr.front.dstPort)
+	}
 	return has != nil && has.Key != tr.service
 }
 
@@ -302,12 +307,18 @@ func (t *tables) setService(old, now *desired.Service) {
 	if old != nil {
 		t.vips.remove(old.IPv4, old.Key)
 		t.vips.remove(old.IPv6, old.Key)
+		for _, a := range facesOf(old) {
+			t.faces.remove(a, old.Key)
+		}
 	}
 	if now != nil {
 		for _, a := range []netip.Addr{now.IPv4, now.IPv6} {
 			if a.IsValid() {
 				t.vips.add(a, now.Key)
 			}
+		}
+		for _, a := range facesOf(now) {
+			t.faces.add(a, now.Key)
 		}
 	}
 }

@@ -145,6 +145,10 @@ func (w *writer) header(want desired.Host) {
 	if old := w.k.objects.header.nodes; !differs(h.nodes, old) {
 		h.nodes = old
 	}
+	h.shared = want.NodeAddrs
+	if old := w.k.objects.header.shared; !differs(h.shared, old) {
+		h.shared = old
+	}
 	if w.k.objects.header != h {
 		w.do("host", "", func() {
 			w.k.objects.header = h

@@ -21,6 +21,7 @@ type Lacking struct {
 
 	lastServices desired.Map[model.ServiceKey, *desired.Service]
 	exposed      int // services
+	faced        int // services with faces
 
 	lastNets desired.Map[model.NetworkID, *desired.Network]
 	six      int // networks with IPv6
@@ -40,17 +41,21 @@ func (l *Lacking) Problems(pic desired.Host) (problems []compile.Problem) {
 	if !l.can.Services && pic.Services.Len() > 0 {
 		lacks("services", "spreads no connections over the endpoints of a service")
 	}
-	if l.can.Services && !l.can.ServicesOutside {
+	if l.can.Services && (!l.can.ServicesOutside || !l.can.Faces) {
 		for c := range pic.Services.Diff(l.lastServices) {
-			if c.Had && c.Old.Exposed {
-				l.exposed--
+			if c.Had {
+				l.countService(c.Old, -1)
 			}
-			if c.Has && c.New.Exposed {
-				l.exposed++
+			if c.Has {
+				l.countService(c.New, 1)
 			}
 		}
-		if l.lastServices = pic.Services; l.exposed > 0 {
+		l.lastServices = pic.Services
+		if !l.can.ServicesOutside && l.exposed > 0 {
 			lacks("services from outside", "leads neither this host nor clients outside to a service")
+		}
+		if !l.can.Faces && l.faced > 0 {
+			lacks("services of Kubernetes", "serves none at addresses and ports that they share, such as node ports")
 		}
 	}
 	if !l.can.Routes && pic.FwdMode == model.FwdRouting {
@@ -109,6 +114,15 @@ func (l *Lacking) countNetwork(n *desired.Network, by int) {
 	}
 	if n.Native {
 		l.natives += by
+	}
+}
+
+func (l *Lacking) countService(s *desired.Service, by int) {
+	if s.Exposed {
+		l.exposed += by
+	}
+	if len(s.Faces) > 0 {
+		l.faced += by
 	}
 }
 

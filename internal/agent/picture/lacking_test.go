@@ -25,6 +25,8 @@ func TestLacking(t *testing.T) {
 	services.Services = services.Services.Set(model.ServiceKey{Tenant: "t", Name: "s"}, &desired.Service{})
 	var exposed desired.Host
 	exposed.Services = exposed.Services.Set(model.ServiceKey{Tenant: "t", Name: "s"}, &desired.Service{Exposed: true})
+	var faced desired.Host
+	faced.Services = faced.Services.Set(model.ServiceKey{Tenant: "t", Name: "s"}, &desired.Service{Faces: []desired.Face{{Port: 80}}})
 	routes.FwdMode = model.FwdRouting
 	rates.Bandwidth = rates.Bandwidth.Set("v1", &desired.Rate{Bits: 1e6})
 	all := desired.Host{Services: services.Services, FwdMode: routes.FwdMode, Bandwidth: rates.Bandwidth}
@@ -44,6 +46,7 @@ func TestLacking(t *testing.T) {
 		{"a service", services, nil, "services"},
 		{"an exposed one", exposed, nil, "services,services from outside"},
 		{"the same again", exposed, nil, "services,services from outside"},
+		{"one with faces", faced, nil, "services,services of Kubernetes"},
 		{"none any more", desired.Host{}, nil, ""},
 		{"a route", routes, nil, "routes"},
 		{"forwarding mode routing", desired.Host{FwdMode: model.FwdRouting}, nil, "routes"},
@@ -60,7 +63,7 @@ func TestLacking(t *testing.T) {
 	for _, can := range []driver.Capabilities{
 		{}, {Log: true}, {Audit: true}, {Log: true, Audit: true}, {Services: true}, {Routes: true}, {Bandwidth: true, Log: true, Audit: true}, {Native: true}, {WayOut6: true}, oracle.New().Capabilities(),
 	} {
-		has := map[string]bool{"services": can.Services, "services from outside": can.ServicesOutside || !can.Services, "routes": can.Routes, "bandwidth": can.Bandwidth, "log of rules": can.Log, "audited policies": can.Audit, "way out by IPv6": can.WayOut6, "native networks": can.Native}
+		has := map[string]bool{"services": can.Services, "services from outside": can.ServicesOutside || !can.Services, "services of Kubernetes": can.Faces || !can.Services, "routes": can.Routes, "bandwidth": can.Bandwidth, "log of rules": can.Log, "audited policies": can.Audit, "way out by IPv6": can.WayOut6, "native networks": can.Native}
 		l := NewLacking("third", can)
 		for _, s := range steps {
 			pic := s.pic

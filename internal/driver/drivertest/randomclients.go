@@ -384,7 +384,7 @@ func (x *randomServices) judge(what string, c *served, p oracle.Packet, v oracle
 			wrong("it was bound to " + c.by.Key.String())
 		case was && v.Sent.DstPort != c.port:
 			wrong(fmt.Sprintf("it was bound to port %d", c.port))
-		case !was && !c.bound && !c.ended && c.behind == nil && (!x.takes(s, e, p) || v.Sent.DstPort != to.Backend):
+		case !was && !c.bound && !c.ended && c.behind == nil && (!x.takes(s, e, p) || v.Sent.DstPort != b.PortFor(to.Backend)):
 			wrong("that takes nothing new")
 		case renewed && !x.takes(s, e, p):
 			wrong("that takes nothing new either")
@@ -405,7 +405,7 @@ func (x *randomServices) judge(what string, c *served, p oracle.Packet, v oracle
 // takes tells whether a backend takes new connections of a client inside.
 func (x *randomServices) takes(s *desired.Service, k model.EndpointKey, p oracle.Packet) bool {
 	b, ok := s.Backends.Get(k)
-	return ok && b.State == desired.BackendActive && b.Addr(p.Src.Is6()).IsValid() && (s.Inside != desired.TrafficLocal || b.Local)
+	return ok && s.Pools().Of(p.Src.Is6(), s.Inside).Has(b)
 }
 
 // forget finds out whether a connection is still bound after a change: what ends a
@@ -424,7 +424,7 @@ func (c *served) forget(x *randomServices) {
 	}
 	to, ok := s.PortOf(c.front.Proto, c.front.DstPort)
 	b, there := s.Backends.Get(c.by.Key)
-	if !ok || c.front.Proto == model.ProtoUDP && (!there || b.State == desired.BackendUnhealthy || to.Backend != c.port) {
+	if !ok || c.front.Proto == model.ProtoUDP && (!there || b.State == desired.BackendUnhealthy || b.PortFor(to.Backend) != c.port) {
 		c.bound = false
 	}
 }

@@ -17,7 +17,8 @@ func (x *randomServices) odd(p oracle.Packet) oracle.Packet {
 		return p
 	}
 	all := slices.DeleteFunc(damaged(), func(d damagedCase) bool {
-		return x.Differs[d.name] != "" || d.proto != p.Proto || d.only4 && p.Src.Is6()
+		return x.Differs[d.name] != "" || d.proto != p.Proto || d.only4 && p.Src.Is6() ||
+			p.Frag != nil && d.damage == oracle.UDPTooLong // as each first fragment's is
 	})
 	later := p.Frag != nil && p.Frag.Offset > 0
 	if p.Proto == model.ProtoSCTP || !p.Proto.HasPorts() || later || len(all) == 0 {

@@ -52,6 +52,8 @@ type randomShop struct {
 type randomProvider struct {
 	e     model.Endpoint
 	state desired.BackendState
+	near  desired.Nearness
+	port  uint16 // its own
 }
 
 // Chosen and Tracked are parts of RandomServices. Chosen: the backend of a connection
@@ -178,7 +180,7 @@ func (x *randomServices) fail() {
 		s := x.desired(key, x.w.Pictures["h1"])
 		x.history = append(x.history, fmt.Sprintf("now: %s closed %v %s %s ports %v affinity %s inside %d", s.Key, key.closed, s.IPv4, s.IPv6, s.Ports, s.Affinity, s.Inside))
 		for k, b := range s.Backends.All() {
-			x.history = append(x.history, fmt.Sprintf("     %s %s %s state %d local %v", k, b.IPv4, b.IPv6, b.State, b.Local))
+			x.history = append(x.history, fmt.Sprintf("     %s %s %s state %d local %v near %d port %d", k, b.IPv4, b.IPv6, b.State, b.Local, b.Near, b.Port))
 		}
 	}
 	x.t.Fatalf("world %d of -seed %d, -worlds %d or more:\n%s", x.world, x.seed, x.world+1, strings.Join(x.history, "\n"))
@@ -218,13 +220,13 @@ func (x *randomServices) furnish(s *randomShop, n model.Network, i int) {
 	}
 	x.renumber(s)
 	s.of.Affinity = one(r, 0, 0, time.Hour)
-	s.of.Inside = one(r, desired.TrafficCluster, desired.TrafficCluster, desired.TrafficLocal)
+	s.of.Inside = one(r, desired.TrafficCluster, desired.TrafficCluster, desired.TrafficLocal, desired.TrafficSilent, desired.TrafficNear)
 	s.providers = nil
 	for _, e := range x.top.Endpoints {
 		if e.Key.Network.Tenant != n.Key.Tenant || r.IntN(2) == 0 || e.Key.Network != n.Key && r.IntN(3) > 0 {
 			continue
 		}
-		s.providers = append(s.providers, randomProvider{e, x.state()})
+		s.providers = append(s.providers, x.provider(e))
 	}
 	if r.IntN(10) == 0 {
 		s.providers = nil
@@ -232,7 +234,16 @@ func (x *randomServices) furnish(s *randomShop, n model.Network, i int) {
 }
 
 func (x *randomServices) state() desired.BackendState {
-	return one(x.r, desired.BackendActive, desired.BackendActive, desired.BackendActive, desired.BackendActive, desired.BackendDraining, desired.BackendUnhealthy)
+	return one(x.r, desired.BackendActive, desired.BackendActive, desired.BackendActive, desired.BackendActive, desired.BackendDraining, desired.BackendUnhealthy, desired.BackendLeaving, desired.BackendLeaving)
+}
+
+// provider makes an endpoint a provider.
+func (x *randomServices) provider(e model.Endpoint) randomProvider {
+	near := one(x.r, desired.NearFar, desired.NearZone, desired.NearHost)
+	if x.r.IntN(16) == 0 {
+		near = desired.NearUnknown
+	}
+	return randomProvider{e, x.state(), near, one(x.r, uint16(0), 0, 0, 7000)}
 }
 
 // renumber gives a service other ports.
@@ -261,7 +272,7 @@ func (x *randomServices) desired(s *randomShop, pic desired.Host) *desired.Servi
 		if !ok || own == nil || in.Domain() != own.Domain() || x.gone[p.e.Key] {
 			continue
 		}
-		b := &desired.Backend{Network: n.ID, IPv4: p.e.IPv4, IPv6: p.e.IPv6, Identity: p.e.Identity, Local: p.e.Host == "h1", State: p.state}
+		b := &desired.Backend{Network: n.ID, IPv4: p.e.IPv4, IPv6: p.e.IPv6, Identity: p.e.Identity, Local: p.e.Host == "h1", State: p.state, Near: p.near, Port: p.port}
 		if !b.Local && n.Encap == model.EncapVXLAN {
 			b.VTEP = x.top.vtep(p.e.Host)
 		}
@@ -327,7 +338,7 @@ func (x *randomServices) change() {
 		e := x.top.Endpoints[r.IntN(len(x.top.Endpoints))]
 		if e.Key.Network == n.Key && !slices.ContainsFunc(s.providers, func(p randomProvider) bool { return p.e.Key == e.Key }) {
 			x.note("%s provides %s", e.Key, s.of.Key)
-			s.providers = append(slices.Clone(s.providers), randomProvider{e, x.state()})
+			s.providers = append(slices.Clone(s.providers), x.provider(e))
 		}
 	case 13:
 		x.comeOrGo(x.top.Endpoints[r.IntN(len(x.top.Endpoints))])

@@ -99,6 +99,7 @@ var suite = []struct {
 	{name: "RoutedServices", run: testRoutedServices, programs: true},
 	{name: "RandomServices", run: testRandomServices, programs: true},
 	{name: "ServicesOutside", run: testServicesOutside},
+	{name: "Faces", run: testFaces},
 	{name: "ClientsByTunnel", run: testClientsByTunnel},
 	{name: "Native", run: testNative},
 	{name: "Monitor", run: testMonitor, programs: true},

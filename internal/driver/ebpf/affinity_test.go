@@ -78,7 +78,7 @@ func (c *asking) ask(clients ...netip.Addr) map[netip.Addr]model.EndpointID {
 	}
 	got := map[netip.Addr]model.EndpointID{}
 	if err := eachEntry("translations", c.rig.drv.obj.Translations, 1, func(k connKey, v translation) {
-		if k.Pad == frontOutsideKey && k.LoPort == c.port {
+		if k.Pad == asClientOutside && k.LoPort == c.port {
 			got[k.Lo.netip()] = name[v.ID]
 		}
 	}); err != nil {

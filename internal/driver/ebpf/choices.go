@@ -26,13 +26,53 @@ type candidates struct {
 	known map[uint16]uint64
 }
 
-// mayServe tells whether a choice may fall on a backend.
-func mayServe(s *desired.Service, b *desired.Backend, choice int) bool {
-	among := [choices / 2]desired.TrafficPolicy{s.Inside, s.Outside, desired.TrafficLocal}[choice/2]
-	if choice >= choicesInside && !s.Exposed {
-		return false
+// choiceOf is the choice that a traffic policy makes, of IPv4; the next one is of IPv6.
+func choiceOf(among desired.TrafficPolicy) int {
+	switch among {
+	case desired.TrafficLocal, desired.TrafficSilent:
+		return 2
+	case desired.TrafficNear:
+		return 4
+	case desired.TrafficCluster:
 	}
-	return b.State == desired.BackendActive && b.Addr(choice%2 == 1).IsValid() && (among != desired.TrafficLocal || b.Local)
+	return 0
+}
+
+// poolMask tells which of the choices are asked for by whoever asks a service.
+func poolMask(s *desired.Service) (mask uint64) {
+	asks := func(among desired.TrafficPolicy) {
+		mask |= 3 << choiceOf(among)
+		if among == desired.TrafficSilent { // which asks whether there is anybody
+			mask |= 3
+		}
+	}
+	if s.IPv4.IsValid() || s.IPv6.IsValid() {
+		asks(s.Inside)
+	}
+	if s.Exposed {
+		asks(desired.TrafficLocal) // the host, by its own address
+		asks(s.Outside)
+	}
+	for _, f := range s.Faces {
+		if asks(f.Inside); s.Exposed {
+			asks(f.Outside)
+		}
+	}
+	return mask
+}
+
+// poolsOf are whom each choice of a service is among; nil = nobody asks so.
+func poolsOf(s *desired.Service) (out [choices]*desired.Pool) {
+	mask, pools := poolMask(s), s.Pools()
+	for _, among := range []desired.TrafficPolicy{desired.TrafficCluster, desired.TrafficLocal, desired.TrafficNear} {
+		for family := range 2 {
+			if at := choiceOf(among) + family; mask>>at&1 != 0 {
+				pool := pools.Of(family == 1, among)
+				out[at] = &pool
+			}
+		}
+	}
+	return out
 }
 
 // tableKey is where the owners of a service's slots are.
@@ -51,7 +91,8 @@ func (p *pass) putBackends(x *servedService, s *desired.Service) (c candidates, 
 	for _, i := range x.index {
 		used[i] = true
 	}
-	next := uint32(0)
+	next, pools := uint32(0), poolsOf(s)
+	x.own = nil
 	for key, b := range s.Backends.All() {
 		id := desired.BackendID(key)
 		wanted[id] = true
@@ -63,9 +104,15 @@ func (p *pass) putBackends(x *servedService, s *desired.Service) (c candidates, 
 			i = next
 			used[i] = true
 		}
-		v := backendEntry{ID: id, IP: [2]addr{toAddr(b.IPv4), toAddr(b.IPv6)}, State: uint8(b.State)}
-		for choice := range c.of {
-			if mayServe(s, b, choice) {
+		v := backendEntry{ID: id, IP: [2]addr{toAddr(b.IPv4), toAddr(b.IPv6)}, State: uint8(b.State), Port: b.Port}
+		if b.Port != 0 {
+			if x.own == nil {
+				x.own = map[uint64]uint16{}
+			}
+			x.own[id] = b.Port
+		}
+		for choice, pool := range pools {
+			if pool != nil && pool.Has(b) {
 				v.Among |= 1 << choice
 				c.of[choice] = append(c.of[choice], member{id, i})
 			}
@@ -98,7 +145,7 @@ func (p *pass) putBackends(x *servedService, s *desired.Service) (c candidates, 
 // table keeps it until it has half as many.
 func (p *pass) putHeader(after *servicePass, number uint32, c candidates) error {
 	old, had := p.services.have[number]
-	h := service{Generation: old.Generation, Seed: c.s.Seed(), Affinity: uint64(c.s.Affinity)}
+	h := service{Generation: old.Generation, Seed: c.s.Seed(), Affinity: uint64(c.s.Affinity), Pools: poolMask(c.s)}
 	limit := scanned
 	if old.Table != [choices]uint32{} {
 		limit = scanned / 2

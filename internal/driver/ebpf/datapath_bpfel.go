@@ -54,6 +54,7 @@ const (
 	datapathMapSets           = "sets"
 	datapathMapSettings       = "settings"
 	datapathMapSlots          = "slots"
+	datapathMapSources        = "sources"
 	datapathMapSpent          = "spent"
 	datapathMapStations       = "stations"
 	datapathMapSubnets        = "subnets"
@@ -175,6 +176,7 @@ type datapathMapSpecs struct {
 	Sets           *ebpf.MapSpec `ebpf:"sets"`
 	Settings       *ebpf.MapSpec `ebpf:"settings"`
 	Slots          *ebpf.MapSpec `ebpf:"slots"`
+	Sources        *ebpf.MapSpec `ebpf:"sources"`
 	Spent          *ebpf.MapSpec `ebpf:"spent"`
 	Stations       *ebpf.MapSpec `ebpf:"stations"`
 	Subnets        *ebpf.MapSpec `ebpf:"subnets"`
@@ -262,6 +264,7 @@ type datapathMaps struct {
 	Sets           *ebpf.Map `ebpf:"sets"`
 	Settings       *ebpf.Map `ebpf:"settings"`
 	Slots          *ebpf.Map `ebpf:"slots"`
+	Sources        *ebpf.Map `ebpf:"sources"`
 	Spent          *ebpf.Map `ebpf:"spent"`
 	Stations       *ebpf.Map `ebpf:"stations"`
 	Subnets        *ebpf.Map `ebpf:"subnets"`
@@ -316,6 +319,7 @@ func (m *datapathMaps) Close() error {
 		m.Sets,
 		m.Settings,
 		m.Slots,
+		m.Sources,
 		m.Spent,
 		m.Stations,
 		m.Subnets,

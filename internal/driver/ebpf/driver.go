@@ -88,7 +88,8 @@ type Driver struct {
 	vips         *table[hostKey, uint32] // service by virtual address
 	exposed      *table[addr, exposedEntry]
 	services     *table[uint32, service]
-	servicePorts *table[servicePortKey, uint32]
+	servicePorts *table[frontKey, frontEntry]
+	sources      *table[subnetKey, uint32]
 	backends     *table[backendKey, backendEntry]
 	serving      serving
 	tables       []filled // those of them that can be full
@@ -226,11 +227,12 @@ func (d *Driver) takeOver() error {
 	d.vips = newTable[hostKey, uint32]("vips", o.Vips, w)
 	d.exposed = newTable[addr, exposedEntry]("exposed", o.Exposed, w)
 	d.services = newTable[uint32, service]("services", o.Services, w)
-	d.servicePorts = newTable[servicePortKey, uint32]("service_ports", o.ServicePorts, w)
+	d.servicePorts = newTable[frontKey, frontEntry]("service_ports", o.ServicePorts, w)
+	d.sources = newTable[subnetKey, uint32]("sources", o.Sources, w)
 	d.backends = newTable[backendKey, backendEntry]("backends", o.Backends, w)
 	d.tables = []filled{
 		d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.sets, d.rules, d.privates, d.tunnels, d.ends, d.natives, d.nodes,
-		d.vips, d.exposed, d.services, d.servicePorts, d.backends, &d.translations, &d.counts,
+		d.vips, d.exposed, d.services, d.servicePorts, d.sources, d.backends, &d.translations, &d.counts,
 	}
 	for _, t := range []*bool{&d.settings.global, &d.source.global, &d.tags.global} {
 		*t = true
@@ -246,7 +248,7 @@ func (d *Driver) takeOver() error {
 	for _, load := range []func() error{
 		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.tunnels.load, d.ends.load, d.ports.load, d.tags.load, d.networks.load, d.subnets.load, d.natives.load, d.nodes.load, d.stations.load,
 		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.privates.load,
-		d.vips.load, d.exposed.load, d.services.load, d.servicePorts.load, d.backends.load,
+		d.vips.load, d.exposed.load, d.services.load, d.servicePorts.load, d.sources.load, d.backends.load,
 	} {
 		if err := load(); err != nil {
 			return fmt.Errorf("ebpf driver: %w", err)
@@ -329,7 +331,7 @@ func (d *Driver) uplinkName() (string, error) {
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, ServiceStats: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
+	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, Faces: true, ServiceStats: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
 }
 
 // DriftRepairs implements driver.Drifting.

@@ -74,6 +74,9 @@ func (p *pass) putExposed(after *servicePass) error {
 		if len(p.serving.exposed[a]) == 0 {
 			delete(p.serving.exposed, a)
 		}
+		if to == nil {
+			to = p.openAt(a)
+		}
 		var err error
 		if to == nil {
 			err = p.exposed.del(a)

@@ -67,7 +67,7 @@ func TestLayouts(t *testing.T) {
 		"frags": {fragKey{}, frag{}}, "tallies": {uint32(0), tally{}},
 		"port_counters": {uint32(0), portCounter{}}, "event_slots": {uint32(0), eventSlot{}},
 		"event_budgets": {uint32(0), eventBudget{}},
-		"vips":          {hostKey{}, uint32(0)}, "exposed": {addr{}, exposedEntry{}}, "services": {uint32(0), service{}}, "service_ports": {servicePortKey{}, uint32(0)},
+		"vips":          {hostKey{}, uint32(0)}, "exposed": {addr{}, exposedEntry{}}, "services": {uint32(0), service{}}, "service_ports": {frontKey{}, frontEntry{}}, "sources": {subnetKey{}, uint32(0)},
 		"backends": {backendKey{}, backendEntry{}}, "translations": {connKey{}, translation{}},
 		"affines": {affineKey{}, affine{}}, "affine_counts": {uint64(0), uint32(0)},
 	} {

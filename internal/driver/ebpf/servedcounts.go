@@ -68,7 +68,7 @@ func (d *Driver) places(fn func(at uint32, c counted)) error {
 func (d *Driver) livingServed() (map[counted]uint64, error) {
 	living := map[counted]uint64{}
 	return living, eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
-		if k.Pad == frontKey || k.Pad == frontOutsideKey {
+		if k.Pad == asClient || k.Pad == asClientOutside {
 			living[t.counted()]++
 		}
 	})

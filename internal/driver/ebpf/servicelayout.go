@@ -5,27 +5,42 @@ import "github.com/contiv/netplugin/v2/internal/desired"
 // The layouts of bpf/services.h, and of translations of bpf/maps.h.
 
 const (
-	scanned       = 32 // so many backends are compared; of more there is a table
-	ownersInRow   = 64
-	rows          = desired.ServiceSlots / ownersInRow
-	choices       = 6 // whom is chosen among: by clients inside, outside, by the host's own address; of each for IPv4 and IPv6
-	choicesInside = 2
+	scanned     = 32 // so many backends are compared; of more there is a table
+	ownersInRow = 64
+	rows        = desired.ServiceSlots / ownersInRow
+	choices     = 6 // whom is chosen among: all, those here, the near ones; of each for IPv4 and IPv6
 )
 
 type service struct {
 	Generation, Seed uint64
 	Affinity         uint64          // ns; 0 = none
+	Pools            uint64          // which of the choices are kept, a bit each
 	Among            [choices]uint32 // which of IDs are chosen among, a bit each
 	Table            [choices]uint32 // where the owners of slots are; 0 = IDs are compared
 	IDs              [scanned]uint64
 	At               [scanned]uint16 // their places in backends
 }
 
-type servicePortKey struct {
-	Service    uint32
+type frontKey struct {
+	VIP        uint32 // what a virtual address leads to
 	Port       uint16
 	Proto, Pad uint8
 }
+
+// frontEntry is where a port of a virtual address leads: struct front.
+type frontEntry struct {
+	Service         uint32
+	Port            uint16
+	Inside, Outside uint8
+	Sources         uint32 // number of the prefixes of clients that it takes; 0 = it takes all
+	Exposed         uint8
+	Pad             [3]uint8
+}
+
+const (
+	vipShared = 1 << 31 // of the number that a node's address leads to
+	sources6  = 1 << 31 // of the number of prefixes, where they are of IPv6
+)
 
 type backendKey struct{ Service, Index uint32 }
 
@@ -33,8 +48,9 @@ type backendEntry struct {
 	ID    uint64
 	IP    [2]addr // IPv4 and IPv6
 	State uint8
-	Among uint8 // may be chosen, a bit for each of choices
-	Pad   [6]uint8
+	Among uint8  // may be chosen, a bit for each of choices
+	Port  uint16 // its own; 0 = the front's
+	Pad   [4]uint8
 }
 
 // ownersRow is who has some slots next to each other: places in backends.
@@ -52,8 +68,8 @@ type affine struct {
 
 // These mark a translation's key as what the client sends: Lo is the client.
 const (
-	frontKey        = 1
-	frontOutsideKey = 2 // the client is outside
+	asClient        = 1
+	asClientOutside = 2 // the client is outside
 )
 
 // translation is a connection to a service.

@@ -22,17 +22,28 @@ func (d *Driver) serviceLines() (lines []string) {
 		}
 	}
 	for a, n := range d.vips.have {
-		if n == 0 {
+		switch {
+		case n == 0:
 			add("link-local service address %s domain %d", text(a.IP), a.Domain)
-		} else {
+		case names[n] == "":
+			add("shared address %s domain %d, of a node %t", text(a.IP), a.Domain, n&vipShared != 0)
+		default:
 			add("%s address %s domain %d", names[n], text(a.IP), a.Domain)
 		}
+	}
+	for k, claims := range d.serving.spots.claims {
+		f := d.serving.of[claims[0]].faces[k]
+		sources := "all"
+		if f.sources != nil {
+			sources = f.sources.name()
+		}
+		add("service %s face %s domain %d port %s %d of clients %s", claims[0], k.at.IP.spot(), k.at.Domain, model.Protocol(k.proto), k.port, sources)
 	}
 	for a, x := range d.exposed.have {
 		add("address %s leads clients outside to domain %d", text(a), x.Domain)
 	}
 	for k, to := range d.servicePorts.have {
-		add("%s port %s %d to %d", names[k.Service], model.Protocol(k.Proto), k.Port, to)
+		add("%s port %s %d to %d, traffic policy inside %d, outside %d", names[to.Service], model.Protocol(k.Proto), k.Port, to.Port, to.Inside, to.Outside)
 	}
 	for n, h := range d.services.have {
 		way := "compared"
@@ -42,7 +53,7 @@ func (d *Driver) serviceLines() (lines []string) {
 		add("%s affinity %s backends %s", names[n], time.Duration(h.Affinity), way)
 	}
 	for k, b := range d.backends.have {
-		add("%s backend %s %s %s state %d chosen among %d", names[k.Service], backends[b.ID], text(b.IP[0]), text(b.IP[1]), b.State, b.Among)
+		add("%s backend %s %s %s state %d port %d chosen among %d", names[k.Service], backends[b.ID], text(b.IP[0]), text(b.IP[1]), b.State, b.Port, b.Among)
 	}
 	return lines
 }

@@ -19,9 +19,10 @@ import (
 // serving is what the driver knows of services beside what the maps hold.
 type serving struct {
 	of         map[model.ServiceKey]*servedService
-	former     map[uint64]*servedService          // by seed, that the maps hold and no picture has named yet
-	claims     map[hostKey][]model.ServiceKey     // by virtual address, sorted: the first has it
-	exposed    map[addr][]model.ServiceKey        // by address, sorted: those that clients outside may ask for
+	former     map[uint64]*servedService      // by seed, that the maps hold and no picture has named yet
+	claims     map[hostKey][]model.ServiceKey // by virtual address, sorted: the first has it
+	exposed    map[addr][]model.ServiceKey    // by address, sorted: those that clients outside may ask for
+	spots      spots
 	networks   map[model.NetworkID]desired.Domain // as of the last picture
 	number     uint32                             // last one given
 	generation uint64
@@ -29,12 +30,16 @@ type serving struct {
 
 // servedService is one of them as the maps hold it.
 type servedService struct {
-	number uint32
-	seed   uint64
-	vips   []hostKey
-	open   []hostKey // to clients outside
-	ports  map[servicePortKey]uint32
-	index  map[uint64]uint32 // of backends, by their numbers
+	number    uint32
+	seed      uint64
+	vips      []hostKey
+	open      []hostKey // to clients outside
+	pools     uint64    // which of the choices it keeps, a bit each
+	faces     map[faceKey]face
+	openSpots []addr // spots at which clients outside ask
+	ports     map[frontKey]frontEntry
+	index     map[uint64]uint32 // of backends, by their numbers
+	own       map[uint64]uint16 // their own ports, likewise
 }
 
 // begin takes over what the maps hold.
@@ -45,7 +50,7 @@ func (s *serving) begin(d *Driver) {
 	}
 	of := map[uint32]*servedService{} // by number
 	for n, v := range d.services.have {
-		of[n] = &servedService{number: n, seed: v.Seed, ports: map[servicePortKey]uint32{}, index: map[uint64]uint32{}}
+		of[n] = &servedService{number: n, seed: v.Seed, pools: v.Pools, ports: map[frontKey]frontEntry{}, index: map[uint64]uint32{}}
 		s.former[v.Seed] = of[n]
 		s.number, s.generation = max(s.number, n), max(s.generation, v.Generation)
 	}
@@ -56,8 +61,8 @@ func (s *serving) begin(d *Driver) {
 		}
 	}
 	for k, v := range d.servicePorts.have {
-		s.number = max(s.number, k.Service)
-		if x := of[k.Service]; x != nil {
+		s.number = max(s.number, k.VIP)
+		if x := of[k.VIP]; x != nil {
 			x.ports[k] = v
 		}
 	}
@@ -66,6 +71,7 @@ func (s *serving) begin(d *Driver) {
 			x.vips = append(x.vips, a)
 		}
 	}
+	s.beginSpots(d, of)
 }
 
 func (p *pass) beginServices() {
@@ -75,6 +81,7 @@ func (p *pass) beginServices() {
 		p.exposed.begin()
 		p.services.begin()
 		p.servicePorts.begin()
+		p.sources.begin()
 		p.backends.begin()
 	}
 }
@@ -88,6 +95,19 @@ type servicePass struct {
 	tables   map[uint32]bool           // of choices
 	clients  map[uint64]bool           // seeds of services that are gone
 	narrowed map[uint64]*servedService // by seed, that have lost addresses or ports
+
+	faces     map[faceKey]bool // that may lead elsewhere
+	spots     map[hostKey]bool // with such faces
+	openSpots map[addr]bool
+	fronts    []frontKey // that nothing leads to any more
+	sources   map[*sourceSet]bool
+}
+
+func newServicePass() *servicePass {
+	return &servicePass{
+		moved: map[hostKey]bool{}, exposed: map[addr]bool{}, numbers: map[uint32]*servedService{}, tables: map[uint32]bool{}, clients: map[uint64]bool{}, narrowed: map[uint64]*servedService{},
+		faces: map[faceKey]bool{}, spots: map[hostKey]bool{}, openSpots: map[addr]bool{}, sources: map[*sourceSet]bool{},
+	}
 }
 
 // putServices writes the services that differ, and those of networks that do.
@@ -103,10 +123,10 @@ func (p *pass) putServices() error {
 			}
 		}
 	}
-	if len(todo) == 0 && !p.scratch {
+	if len(todo) == 0 && !p.scratch && !differs(p.want.NodeAddrs, p.serving.spots.nodes) {
 		return nil
 	}
-	after := &servicePass{moved: map[hostKey]bool{}, exposed: map[addr]bool{}, numbers: map[uint32]*servedService{}, tables: map[uint32]bool{}, clients: map[uint64]bool{}, narrowed: map[uint64]*servedService{}}
+	after := newServicePass()
 	for key := range todo {
 		s, ok := p.want.Services.Get(key)
 		var err error
@@ -147,10 +167,10 @@ func (p *pass) movedNetworks() map[model.NetworkID]bool {
 }
 
 // portsOf are the ports of a service under a number.
-func portsOf(number uint32, s *desired.Service) map[servicePortKey]uint32 {
-	out := map[servicePortKey]uint32{}
+func portsOf(number uint32, s *desired.Service) map[frontKey]frontEntry {
+	out := map[frontKey]frontEntry{}
 	for _, o := range s.Ports {
-		out[servicePortKey{Service: number, Port: o.Port, Proto: uint8(o.Protocol)}] = uint32(o.Backend)
+		out[frontKey{VIP: number, Port: o.Port, Proto: uint8(o.Protocol)}] = frontEntry{Service: number, Port: o.Backend, Inside: uint8(s.Inside), Outside: uint8(s.Outside), Exposed: 1}
 	}
 	return out
 }
@@ -162,11 +182,12 @@ func (p *pass) numbered(s *desired.Service) (x, was *servedService) {
 		was = p.serving.former[s.Seed()]
 		delete(p.serving.former, s.Seed())
 	}
-	if was != nil && maps.Equal(was.ports, portsOf(was.number, s)) {
+	pools := poolMask(s)
+	if was != nil && was.pools == pools && maps.Equal(was.ports, portsOf(was.number, s)) {
 		return was, was
 	}
 	p.serving.number++
-	return &servedService{number: p.serving.number, seed: s.Seed(), index: map[uint64]uint32{}}, was
+	return &servedService{number: p.serving.number, seed: s.Seed(), pools: pools, index: map[uint64]uint32{}}, was
 }
 
 // narrower tells whether translations that a service had may be none of its any more:
@@ -174,7 +195,7 @@ func (p *pass) numbered(s *desired.Service) (x, was *servedService) {
 // that it gets.
 func narrower(was, x *servedService, vips []hostKey) bool {
 	for k, v := range was.ports {
-		if !x.hasPort(k.Port, k.Proto, v) {
+		if !x.hasPort(k.Port, k.Proto, v.Port) {
 			return true
 		}
 	}
@@ -182,14 +203,21 @@ func narrower(was, x *servedService, vips []hostKey) bool {
 }
 
 // hasPort tells whether connections by a port that led to one of the backends' go on.
-func (x *servedService) hasPort(port uint16, proto uint8, to uint32) bool {
-	v, ok := x.ports[servicePortKey{Service: x.number, Port: port, Proto: proto}]
-	return ok && (v == to || proto != uint8(model.ProtoUDP))
+func (x *servedService) hasPort(port uint16, proto uint8, to uint16) bool {
+	v, ok := x.ports[frontKey{VIP: x.number, Port: port, Proto: proto}]
+	return ok && (v.Port == to || proto != uint8(model.ProtoUDP))
 }
 
 // has tells whether a translation that the service had is its still.
-func (x *servedService) has(t translation) bool {
-	return x.hasPort(t.Front.HiPort, t.Front.Proto, uint32(t.BackendPort)) && slices.Contains(x.vips, hostKey{t.Front.Domain, t.Front.Hi})
+func (x *servedService) has(p *pass, t translation) bool {
+	to, ok := x.faceOf(p, t)
+	if slices.Contains(x.vips, hostKey{t.Front.Domain, t.Front.Hi}) {
+		to, ok = x.ports[frontKey{VIP: x.number, Port: t.Front.HiPort, Proto: t.Front.Proto}]
+	}
+	if own := x.own[t.ID]; own != 0 {
+		to.Port = own
+	}
+	return ok && (to.Port == t.BackendPort || t.Front.Proto != uint8(model.ProtoUDP))
 }
 
 // putService writes what differs of a service. Until its virtual addresses lead there
@@ -209,7 +237,11 @@ func (p *pass) putService(after *servicePass, s *desired.Service) error {
 	}
 	x, was := p.numbered(s)
 	old := p.serving.of[s.Key]
-	if err := errors.Join(p.vips.room(vips...), p.exposed.room(ipsOf(open)...), p.services.room(x.number)); err != nil {
+	faces, err := p.facesOf(after, x.number, s, n.Domain())
+	if err == nil {
+		err = errors.Join(p.vips.room(vips...), p.exposed.room(ipsOf(open)...), p.services.room(x.number), p.roomForFaces(faces))
+	}
+	if err != nil {
 		p.dropService(after, s.Key)
 		return err
 	}
@@ -238,19 +270,27 @@ func (p *pass) putService(after *servicePass, s *desired.Service) error {
 	var wasOpen []hostKey
 	if old != nil {
 		wasOpen = old.open
+		x.faces, x.openSpots = old.faces, old.openSpots
 	}
 	p.expose(after, s.Key, wasOpen, open)
-	if was != nil && narrower(was, x, vips) { // was may be x
+	if was != nil && (narrower(was, x, vips) || lostFaces(x.faces, faces)) { // was may be x
 		after.narrowed[x.seed] = x
 	}
+	p.putFace(after, s.Key, x, faces)
+	p.openFaces(after, s.Key, x, openSpots(s))
 	x.vips, x.open = vips, open
 	p.serving.of[s.Key] = x
-	p.turnIf(vips, before)
+	if p.w.changes != before {
+		p.turns.add(vips...)
+		for at := range spotsOf(faces) {
+			p.turns.add(p.addrsOf(at)...)
+		}
+	}
 	return nil
 }
 
 // undone takes back what there was no room for.
-func (p *pass) undone(after *servicePass, key model.ServiceKey, x *servedService, ports map[servicePortKey]uint32, err error) error {
+func (p *pass) undone(after *servicePass, key model.ServiceKey, x *servedService, ports map[frontKey]frontEntry, err error) error {
 	x.ports = ports
 	after.numbers[x.number] = x
 	p.dropService(after, key)
@@ -282,6 +322,8 @@ func (p *pass) dropService(after *servicePass, key model.ServiceKey) {
 	}
 	p.claim(after, key, x, nil)
 	p.expose(after, key, x.open, nil)
+	p.putFace(after, key, x, nil)
+	p.openFaces(after, key, x, nil)
 	after.numbers[x.number] = x
 	after.clients[x.seed] = true
 	delete(p.serving.of, key)
@@ -297,17 +339,26 @@ func (p *pass) finishServices(after *servicePass) error {
 			}
 		}
 	}
+	p.moveNodes(after)
+	if err := p.putFaces(after); err != nil {
+		return err
+	}
 	for a := range after.moved {
-		claims := p.serving.claims[a]
-		if len(claims) == 0 {
+		to := uint32(0)
+		if claims := p.serving.claims[a]; len(claims) > 0 {
+			to = p.serving.of[claims[0]].number
+		} else {
 			delete(p.serving.claims, a)
-			p.turns.add(a)
-			if err := p.vips.del(a); err != nil {
-				return err
-			}
-			continue
+			to = p.leadsTo(a)
 		}
-		if err := p.vips.put(a, p.serving.of[claims[0]].number); err != nil {
+		var err error
+		if to != 0 {
+			err = p.vips.put(a, to)
+		} else {
+			p.turns.add(a)
+			err = p.vips.del(a)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -324,6 +375,12 @@ func (p *pass) putServiceAddrs() error {
 	for a := range p.serving.claims {
 		wanted[hostKey{a.Domain, toAddr(desired.ServiceAddr)}] = true
 		wanted[hostKey{a.Domain, toAddr(desired.ServiceAddr6)}] = true
+	}
+	for at, n := range p.serving.spots.count {
+		if n > 0 {
+			wanted[hostKey{at.Domain, toAddr(desired.ServiceAddr)}] = true
+			wanted[hostKey{at.Domain, toAddr(desired.ServiceAddr6)}] = true
+		}
 	}
 	for a := range wanted {
 		if err := p.vips.put(a, 0); err != nil {
@@ -354,11 +411,11 @@ func (p *pass) tellServices() error {
 
 // removeServices takes out what no packet is led to any more.
 func (p *pass) removeServices(after *servicePass) error {
-	if len(after.numbers)+len(after.tables)+len(after.narrowed) > 0 {
+	if len(after.numbers)+len(after.tables)+len(after.narrowed)+len(after.fronts) > 0 {
 		grace() // a packet under way would find nobody where it is led to
 	}
 	for n, x := range after.numbers {
-		if len(x.vips) > 0 { // in force until now
+		if len(x.vips)+len(x.index) > 0 { // in force until now
 			for choice := range choices {
 				after.tables[tableKey(n, choice)] = true
 			}
@@ -374,6 +431,9 @@ func (p *pass) removeServices(after *servicePass) error {
 		for _, i := range x.index {
 			after.left = append(after.left, backendKey{n, i})
 		}
+	}
+	if err := p.removeFaces(after); err != nil {
+		return err
 	}
 	for _, k := range after.left {
 		if err := p.backends.del(k); err != nil {
@@ -397,7 +457,7 @@ func (p *pass) removeServices(after *servicePass) error {
 		// Also what its next packet would find ended: the port may be back by then.
 		if err := p.endTranslations(func(t translation) bool {
 			x := after.narrowed[t.Seed]
-			return after.clients[t.Seed] || x != nil && !x.has(t)
+			return after.clients[t.Seed] || x != nil && !x.has(p, t)
 		}); err != nil {
 			return err
 		}

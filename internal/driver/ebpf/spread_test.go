@@ -76,7 +76,7 @@ func TestAffinitySpreads(t *testing.T) {
 		got, of := map[uint64]int{}, map[addr]uint64{}
 		moved, all := 0, 0
 		if err := eachEntry("translations", r.drv.obj.Translations, 1, func(k connKey, v translation) {
-			if k.Pad != frontOutsideKey {
+			if k.Pad != asClientOutside {
 				return
 			}
 			all++

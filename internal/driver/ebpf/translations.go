@@ -77,7 +77,7 @@ func (d *Driver) sweepTranslations(all map[connKey]connKey, living map[connKey]b
 func (d *Driver) readTranslations() (all map[connKey]connKey, counts map[counted]bool, err error) {
 	all, counts = map[connKey]connKey{}, map[counted]bool{}
 	err = eachEntry("translations", d.obj.Translations, 1, func(k connKey, t translation) {
-		if all[k] = k; k.Pad == frontKey || k.Pad == frontOutsideKey {
+		if all[k] = k; k.Pad == asClient || k.Pad == asClientOutside {
 			all[k] = t.behind()
 			counts[t.counted()] = true
 		}
@@ -95,7 +95,7 @@ func (d *Driver) endTranslations(ended func(translation) bool) error {
 		if !ended(t) {
 			return
 		}
-		if left = append(left, k); k.Pad == frontKey || k.Pad == frontOutsideKey {
+		if left = append(left, k); k.Pad == asClient || k.Pad == asClientOutside {
 			behind[t.behind()] = true
 		}
 	}); err != nil || len(left) == 0 {

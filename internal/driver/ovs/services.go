@@ -437,7 +437,7 @@ func mayEnd(was, now *desired.Service) bool {
 		return false
 	}
 	for c := range now.Backends.Diff(was.Backends) {
-		if c.Had && (!c.Has || c.New.State == desired.BackendUnhealthy || c.Old.IPv4 != c.New.IPv4 || c.Old.IPv6 != c.New.IPv6) {
+		if c.Had && (!c.Has || c.New.State == desired.BackendUnhealthy || c.Old.IPv4 != c.New.IPv4 || c.Old.IPv6 != c.New.IPv6 || c.Old.Port != c.New.Port) {
 			return true
 		}
 	}

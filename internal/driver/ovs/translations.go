@@ -162,7 +162,7 @@ func (k keeper) keeps(c connection) bool {
 		}
 	}
 	b := k.byAddr[s][c.reply.src]
-	return b != nil && b.State != desired.BackendUnhealthy && port.Backend == c.reply.sport
+	return b != nil && b.State != desired.BackendUnhealthy && b.PortFor(port.Backend) == c.reply.sport
 }
 
 // isOutside tells whether an address is of nobody in the domain: of its subnets or an

@@ -101,7 +101,7 @@ static __always_inline struct pkt *begin(struct __sk_buff *skb, __u8 from, __u32
 	p->routed = p->across = 0;
 	p->nat = p->itself = p->begun = p->error = 0;
 	p->native = p->own = 0;
-	p->choice = AMONG_INSIDE;
+	p->asks = ASKS_INSIDE;
 	p->nat_turns = 0;
 	p->eth.proto = 0;
 	p->ip.f.sport = p->ip.f.dport = 0;
@@ -112,7 +112,7 @@ static __always_inline struct pkt *begin(struct __sk_buff *skb, __u8 from, __u32
 }
 
 // router_takes tells what of an honest container's frame is the virtual router's.
-static __noinline int router_takes(struct pkt *p, struct port *o)
+static __noinline int router_takes(struct __sk_buff *skb, struct pkt *p, struct port *o)
 {
 	__u32 zero = 0;
 	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
@@ -124,9 +124,12 @@ static __noinline int router_takes(struct pkt *p, struct port *o)
 	if (g->services && p->kind == KIND_IP && !p->nd && !p->multicast && !to_mapped(p) && (direct || is_service_addr(&p->ip.f.dst))) {
 		__u32 *service = vip_at(p, &p->ip.f.dst);
 		if (service) {
-			p->service = *service;
-			p->at_home = on_subnet(p, o, &p->ip.f.src);
-			return *service ? WAY_SERVICE : WAY_ITSELF;
+			__u32 vip = *service;
+			p->vip = vip & ~VIP_SHARED;
+			if (!(vip & VIP_SHARED) || faced(skb, p)) {
+				p->at_home = on_subnet(p, o, &p->ip.f.src);
+				return vip ? WAY_SERVICE : WAY_ITSELF;
+			}
 		}
 		p->nat_turns = 0;
 	}
@@ -197,7 +200,7 @@ int from_container(struct __sk_buff *skb)
 		return dropped(bad);
 	if (!honest(skb, p, o))
 		return dropped(DROP_SPOOF);
-	p->way = router_takes(p, o);
+	p->way = router_takes(skb, p, o);
 	if (p->way == WAY_ITSELF && by_link_local(skb, p, o))
 		return dropped(DROP_INVALID);
 	return decide(skb, p);
@@ -432,7 +435,8 @@ int from_host(struct __sk_buff *skb)
 		struct segment *n = x || !g->natives ? 0 : native_at(p, &p->mapped);
 		if (x || n) {
 			int why = x ? serves_outside(skb, p, x) : from_stack(skb, p, n, own);
-			return why ? dropped(why) : forward(skb, p);
+			if (why != NOT_SERVED)
+				return why ? dropped(why) : forward(skb, p);
 		}
 	}
 	if (!skb->vlan_present && skb->protocol == bpf_htons(ETH_IP6)) {

@@ -85,7 +85,8 @@ static __noinline int neighbour(struct __sk_buff *skb, struct pkt *p)
 			map4(&p->mapped, p->arp.tip);
 		else
 			p->mapped = p->target;
-		if (vip_at(p, &p->mapped))
+		__u32 *vip = vip_at(p, &p->mapped);
+		if (vip && !(*vip & VIP_SHARED))
 			return p->kind == KIND_ARP ? answer_arp(skb, p, g->router) : answer_nd(skb, p, g->router, 0);
 	}
 	int lost = p->nd && !p->multicast && astray(p);

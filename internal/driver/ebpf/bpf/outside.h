@@ -60,7 +60,8 @@ static __noinline int is_outside(struct pkt *p)
 		return 0;
 	p->hk.domain = p->domain;
 	p->hk.ip = *a;
-	return !bpf_map_lookup_elem(&vips, &p->hk);
+	__u32 *vip = bpf_map_lookup_elem(&vips, &p->hk);
+	return !vip || *vip & VIP_SHARED;
 }
 
 // of_host tells whether a packet's source is the host's own address towards its
@@ -87,6 +88,8 @@ static __noinline int goes_to(struct __sk_buff *skb, struct pkt *p)
 	return 1;
 }
 
+#define NOT_SERVED -1 // it is to a port of a node's address that is no service's
+
 // serves_outside tells why what the host's stack sends to an exposed service is
 // dropped; 0 = it is the service's.
 static __noinline int serves_outside(struct __sk_buff *skb, struct pkt *p, struct exposed *x)
@@ -101,15 +104,19 @@ static __noinline int serves_outside(struct __sk_buff *skb, struct pkt *p, struc
 	p->net = x->net;
 	p->domain = x->domain;
 	int own = of_host(p, g);
+	__u32 *service = vip_at(p, &p->ip.f.dst);
+	p->vip = service ? *service & ~VIP_SHARED : 0;
+	if (service && *service & VIP_SHARED && (p->nd || !faced(skb, p))) {
+		p->nat_turns = 0;
+		return NOT_SERVED;
+	}
 	if (p->nd)
 		return DROP_SPOOF;
 	if (!own && (in_subnets(p, &p->ip.f.src, x->subnet, x->mask, &x->subnet6, &x->mask6) || !is_outside(p)))
 		return DROP_SPOOF;
-	__u32 *service = vip_at(p, &p->ip.f.dst);
-	if (!service || !*service)
+	if (!p->vip)
 		return DROP_UNKNOWN_DEST;
-	p->service = *service;
-	p->choice = own ? AMONG_HERE : AMONG_OUTSIDE;
+	p->asks = own ? ASKS_HOST : ASKS_OUTSIDE;
 	p->at_home = 1;
 	p->multicast = 0;
 	__builtin_memcpy(p->eth.src, g->router, 6);

@@ -105,15 +105,17 @@ struct pkt {
 	__u8 itself; // the client is its own backend
 	__u8 begun; // the translation is a new one
 	__u8 choice; // whom a backend is chosen among
+	__u8 asks; // whose client it is
 	__u16 counted; // where it is counted, and in which direction
 	__u16 vip_turn, end_turn; // places of the virtual address and of the client
 	__u32 nat_turns; // what is counted there
-	__u32 service;
+	__u32 vip; // what the virtual address leads to
+	__u32 service; // that the backend is chosen of
 	struct flow was, becomes; // by the translation; also of a packet that is quoted
 	struct flow quoted, requoted;
 	struct translation tr, old;
 	struct ct_key tk; // of a translation, as the client sends
-	struct service_port_key pk;
+	struct front_key pk;
 	struct backend_key bk;
 	struct affine_key ak;
 	struct affine affine;

@@ -39,7 +39,8 @@ static __noinline int astray(struct pkt *p)
 		__u32 zero = 0;
 		struct settings *g = bpf_map_lookup_elem(&settings, &zero);
 		p->hk.domain = p->domain;
-		return g && g->services && bpf_map_lookup_elem(&vips, &p->hk);
+		__u32 *vip = g && g->services ? bpf_map_lookup_elem(&vips, &p->hk) : 0;
+		return vip && !(*vip & VIP_SHARED);
 	}
 	return h && (h->net != p->net || !same(h->mac, p->eth.dst, 6));
 }

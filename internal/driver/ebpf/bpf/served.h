@@ -50,6 +50,15 @@ static __always_inline struct backend *backend_of(struct pkt *p, __u32 service)
 	return b && b->id == p->tr.id ? b : 0;
 }
 
+// front_at finds where a port of a virtual address leads.
+static __always_inline struct front *front_at(struct pkt *p, __u32 vip, __u16 port, __u8 proto)
+{
+	p->pk.vip = vip;
+	p->pk.port = port;
+	p->pk.proto = proto;
+	return bpf_map_lookup_elem(&service_ports, &p->pk);
+}
+
 // keeps tells whether the translation p->tr goes on with its service as that is now.
 static __noinline int keeps(struct pkt *p)
 {
@@ -60,26 +69,24 @@ static __noinline int keeps(struct pkt *p)
 	__u32 *number = bpf_map_lookup_elem(&vips, &p->hk);
 	if (!number)
 		return 0;
-	__u32 n = *number;
+	struct front *f = front_at(p, *number & ~VIP_SHARED, p->tr.front.hi_port, p->tr.front.proto);
+	if (!f || (p->tr.front.pad == FRONT_OUTSIDE && !f->exposed))
+		return 0;
+	__u32 n = f->service, port = f->port;
 	struct service *s = bpf_map_lookup_elem(&services, &n);
 	if (!s || s->seed != p->tr.seed)
-		return 0;
-	p->pk.service = n;
-	p->pk.port = p->tr.front.hi_port;
-	p->pk.proto = p->tr.front.proto;
-	__u32 *port = bpf_map_lookup_elem(&service_ports, &p->pk);
-	if (!port)
 		return 0;
 	if (p->tr.front.proto != P_UDP)
 		return 1;
 	struct backend *b = backend_of(p, n);
-	return b && b->state != BACKEND_UNHEALTHY && *port == p->tr.backend_port;
+	return b && b->state != BACKEND_UNHEALTHY && (b->port ? b->port : port) == p->tr.backend_port;
 }
 
 // active tells whether the backend of p->tr takes new connections.
 static __always_inline int active(struct pkt *p)
 {
-	struct backend *b = backend_of(p, p->service);
+	struct front *f = front_at(p, p->vip, p->tr.front.hi_port, p->tr.front.proto);
+	struct backend *b = f ? backend_of(p, f->service) : 0;
 	return b && b->state == BACKEND_ACTIVE;
 }
 
@@ -179,26 +186,36 @@ static __noinline int stays_with(struct pkt *p, __u64 affinity, __u64 now)
 	p->bk.service = p->service;
 	p->bk.index = a->index;
 	struct backend *b = bpf_map_lookup_elem(&backends, &p->bk);
-	return b && b->id == a->id && b->among >> (p->choice + p->ip.v6) & 1 ? (int)p->bk.index : -1;
+	return b && b->id == a->id && b->among >> p->choice & 1 ? (int)p->bk.index : -1;
 }
 
 // choose begins a translation of the packet under way, whose key in front is p->tk;
 // SERVED = done, UNSERVED = there is no backend.
 static __noinline int choose(struct pkt *p, __u64 now)
 {
-	__u32 number = p->service, v6 = p->ip.v6, choice = p->choice + v6;
+	__u32 v6 = p->ip.v6 & 1;
 	__u8 flags = p->ip.tcp_flags;
 	if (p->was.proto == P_TCP && (flags & TCP_RST || (flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK)))
 		return dropped(DROP_INVALID);
-	p->pk.service = number;
-	p->pk.port = p->was.dport;
-	p->pk.proto = p->was.proto;
-	__u32 *port = bpf_map_lookup_elem(&service_ports, &p->pk);
+	struct front *f = front_at(p, p->vip, p->was.dport, p->was.proto);
+	if (!f || (p->asks && !f->exposed))
+		return UNSERVED;
+	if (f->sources) {
+		p->nk.bits = DOMAIN_BITS + 128;
+		p->nk.domain = f->sources | (v6 ? SOURCES6 : 0);
+		p->nk.ip = p->was.src;
+		if (!bpf_map_lookup_elem(&sources, &p->nk))
+			return dropped(DROP_NO_PROVIDER);
+	}
+	__u8 policy = p->asks == ASKS_HOST ? TRAFFIC_LOCAL : p->asks ? f->outside : f->inside;
+	__u32 number = f->service, choice = among_of(policy) + v6;
+	p->service = number;
+	p->choice = choice;
+	p->tr.backend_port = f->port;
 	struct service *s = bpf_map_lookup_elem(&services, &number);
-	if (!port || !s)
+	if (!s)
 		return UNSERVED;
 	p->tr.front = p->tk;
-	p->tr.backend_port = *port;
 	p->tr.seed = s->seed;
 	int index = NO_OWNER;
 	if (s->affinity)
@@ -206,7 +223,7 @@ static __noinline int choose(struct pkt *p, __u64 now)
 	if (index < 0)
 		index = owner_of(number, slot_of(s, &p->was), choice);
 	if (index == NO_OWNER)
-		return UNSERVED;
+		return policy == TRAFFIC_SILENT && (s->among[AMONG_ALL + v6] | s->table[AMONG_ALL + v6]) ? dropped(DROP_NO_PROVIDER) : UNSERVED;
 	p->bk.service = number;
 	p->bk.index = p->tr.index = index;
 	struct backend *b = bpf_map_lookup_elem(&backends, &p->bk);
@@ -214,6 +231,8 @@ static __noinline int choose(struct pkt *p, __u64 now)
 		return dropped(DROP_INVALID);
 	p->tr.id = *(volatile __u64 *)&b->id;
 	p->tr.backend = v6 ? b->ip[1] : b->ip[0];
+	if (b->port)
+		p->tr.backend_port = b->port;
 	if (*(volatile __u64 *)&b->id != p->tr.id) // written anew meanwhile
 		return dropped(DROP_INVALID);
 	p->tr.behind_port = p->was.sport;
@@ -242,6 +261,63 @@ static __always_inline void name_front(struct pkt *p, const struct addr *client,
 	k->hi = *vip;
 }
 
+// first_of finds the translation of the datagram that a later fragment is of.
+static __always_inline struct translation *first_of(struct pkt *p, __u64 now)
+{
+	struct flow *f = &p->ip.f;
+	p->fk.domain = p->domain;
+	p->fk.id = p->ip.frag_id;
+	p->fk.src = f->src;
+	p->fk.dst = f->dst;
+	p->fk.proto = p->ip.v6 ? 0 : f->proto;
+	struct frag *fr = bpf_map_lookup_elem(&frags, &p->fk);
+	if (!fr || now - fr->seen > 30 * SECOND)
+		return 0;
+	make_key(p, &fr->orig);
+	return bpf_map_lookup_elem(&translations, &p->ck);
+}
+
+// quoted_by finds the translation of what an error of a client's quotes.
+static __noinline struct translation *quoted_by(struct __sk_buff *skb, struct pkt *p)
+{
+	struct flow *f = &p->ip.f;
+	int bad = read_quoted(skb, p);
+	// What is read of the quoted header is in the place of the packet's.
+	if (p->ip.v6 ? bpf_skb_load_bytes(skb, 14, &p->h6, sizeof(p->h6)) : bpf_skb_load_bytes(skb, 14, &p->h4, sizeof(p->h4)))
+		return 0;
+	if (bad || !same_addr(&p->inner.f.dst, &f->src) || !same_addr(&p->inner.f.src, &f->dst))
+		return 0;
+	name_front(p, &f->src, &f->dst, p->inner.f.dport, p->inner.f.sport, p->inner.f.proto);
+	return bpf_map_lookup_elem(&translations, &p->tk);
+}
+
+static __always_inline int has_ports(__u8 proto)
+{
+	return proto == P_TCP || proto == P_UDP || proto == P_SCTP;
+}
+
+static __always_inline int is_error(const struct pkt *p)
+{
+	__u8 type = p->ip.type;
+	return !p->ip.later && (p->ip.v6 ? p->ip.f.proto == P_ICMP6 && type >= 1 && type <= 4 : p->ip.f.proto == P_ICMP && is_error4(type));
+}
+
+// faced tells whether a packet to a node's address is a service's.
+static __noinline int faced(struct __sk_buff *skb, struct pkt *p)
+{
+	struct translation *t;
+	if (p->ip.later) {
+		t = first_of(p, bpf_ktime_get_coarse_ns());
+		return t && same_addr(&t->front.hi, &p->ip.f.dst);
+	}
+	if (is_error(p))
+		return quoted_by(skb, p) != 0;
+	if (!has_ports(p->ip.f.proto))
+		return 0;
+	struct front *f = front_at(p, p->vip, p->ip.f.dport, p->ip.f.proto);
+	return f && (f->exposed || p->from != FROM_HOST);
+}
+
 // known_translation finds that of a client's packet; SERVED = it is p->tr, 0 = there is
 // none yet, else what becomes of the packet.
 static __noinline int known_translation(struct __sk_buff *skb, struct pkt *p, __u64 now)
@@ -249,26 +325,11 @@ static __noinline int known_translation(struct __sk_buff *skb, struct pkt *p, __
 	struct flow *f = &p->ip.f;
 	struct translation *t;
 	if (p->ip.later) {
-		p->fk.domain = p->domain;
-		p->fk.id = p->ip.frag_id;
-		p->fk.src = f->src;
-		p->fk.dst = f->dst;
-		p->fk.proto = p->ip.v6 ? 0 : f->proto;
-		struct frag *fr = bpf_map_lookup_elem(&frags, &p->fk);
-		if (!fr || now - fr->seen > 30 * SECOND)
-			return dropped(DROP_INVALID);
-		make_key(p, &fr->orig);
-		t = bpf_map_lookup_elem(&translations, &p->ck);
+		t = first_of(p, now);
 	} else if (p->error) {
-		if (read_quoted(skb, p) || !same_addr(&p->inner.f.dst, &f->src) || !same_addr(&p->inner.f.src, &f->dst))
-			return dropped(DROP_INVALID);
-		// What is read of the quoted header is in the place of the packet's.
-		if (p->ip.v6 ? bpf_skb_load_bytes(skb, 14, &p->h6, sizeof(p->h6)) : bpf_skb_load_bytes(skb, 14, &p->h4, sizeof(p->h4)))
-			return dropped(DROP_INVALID);
-		name_front(p, &f->src, &f->dst, p->inner.f.dport, p->inner.f.sport, p->inner.f.proto);
-		t = bpf_map_lookup_elem(&translations, &p->tk);
+		t = quoted_by(skb, p);
 	} else {
-		if (f->proto != P_TCP && f->proto != P_UDP && f->proto != P_SCTP)
+		if (!has_ports(f->proto))
 			return dropped(DROP_NO_PROVIDER);
 		name_front(p, &f->src, &f->dst, f->sport, f->dport, f->proto);
 		t = bpf_map_lookup_elem(&translations, &p->tk);
@@ -293,8 +354,7 @@ static __noinline int serve(struct __sk_buff *skb, struct pkt *p, __u64 now)
 	p->was = *f;
 	p->nat = NAT_THERE;
 	stamp_translation(p, &p->was.src);
-	__u8 type = p->ip.type;
-	p->error = !p->ip.later && (p->ip.v6 ? f->proto == P_ICMP6 && type >= 1 && type <= 4 : f->proto == P_ICMP && is_error4(type));
+	p->error = is_error(p);
 	int told = known_translation(skb, p, now);
 	if (!told)
 		told = choose(p, now);

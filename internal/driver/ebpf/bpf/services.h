@@ -10,28 +10,55 @@
 
 #define SCANNED 32 // so many backends are compared; of more there is a table
 
-// Whom is chosen among: by whose client it is, and + 1 for IPv6.
-#define AMONG_INSIDE 0
-#define AMONG_OUTSIDE 2
-#define AMONG_HERE 4 // of the host's own private address, which no other host can answer
+// Traffic policies, as internal/desired has them.
+#define TRAFFIC_LOCAL 1
+#define TRAFFIC_SILENT 2
+#define TRAFFIC_NEAR 3
+
+// Whom is chosen among, by the traffic policy, and + 1 for IPv6.
+#define AMONG_ALL 0
+#define AMONG_HERE 2
+#define AMONG_NEAR 4
 #define CHOICES 6
+
+// Who asks, which decides about the traffic policy.
+#define ASKS_INSIDE 0
+#define ASKS_OUTSIDE 1
+#define ASKS_HOST 2 // by its own private address, which no other host can answer
 
 // service is what a choice rests on. It is replaced by one write.
 struct service {
 	__u64 generation; // another one after each write of any service
 	__u64 seed; // its number, the same on every host and at every start
 	__u64 affinity; // ns; 0 = none
+	__u64 pools; // which of the choices are kept, a bit each
 	__u32 among[CHOICES]; // which of ids are chosen among, a bit each
 	__u32 table[CHOICES]; // where the owners of slots are; 0 = ids are compared
 	__u64 ids[SCANNED]; // numbers of backends
 	__u16 at[SCANNED]; // their places in backends
 };
 
-struct service_port_key {
-	__u32 service;
+// front_key names a port of what a virtual address leads to.
+struct front_key {
+	__u32 vip;
 	__u16 port;
 	__u8 proto, pad;
 };
+
+// front is where a port of a virtual address leads.
+struct front {
+	__u32 service;
+	__u16 port; // the backends', but for those with one of their own
+	__u8 inside, outside; // traffic policies, by who asks
+	__u32 sources; // number of the prefixes of clients that it takes; 0 = it takes all
+	__u8 exposed; // clients outside may ask
+	__u8 pad[3];
+};
+
+// A virtual address that leads to a number with VIP_SHARED is a node's: ports without
+// a front there are not the services' affair.
+#define VIP_SHARED 0x80000000u
+#define SOURCES6 0x80000000u // with the number of prefixes: those of IPv6
 
 struct backend_key {
 	__u32 service, index;
@@ -42,7 +69,8 @@ struct backend {
 	struct addr ip[2]; // IPv4 and IPv6
 	__u8 state;
 	__u8 among; // may be chosen, a bit for each of CHOICES
-	__u8 pad[6];
+	__u16 port; // at which it is asked; 0 = at the front's
+	__u8 pad[4];
 };
 
 // exposed is where an exposed service is: its network, and what is inside of that.
@@ -72,10 +100,11 @@ struct affine {
 
 #define MAX_AFFINE 16384 // clients of a service that are remembered
 
-MAP(vips, BPF_MAP_TYPE_HASH, struct host_key, __u32, 65536, BPF_F_NO_PREALLOC); // service by domain and address; 0 = it is a link-local service address
+MAP(sources, BPF_MAP_TYPE_LPM_TRIE, struct subnet_key, __u32, 65536, BPF_F_NO_PREALLOC); // of fronts, by their number in place of a domain
+MAP(vips, BPF_MAP_TYPE_HASH, struct host_key, __u32, 65536, BPF_F_NO_PREALLOC); // number of the service, or of what services share, by domain and address; 0 = it is a link-local service address
 MAP(exposed, BPF_MAP_TYPE_HASH, struct addr, struct exposed, 32768, BPF_F_NO_PREALLOC); // by virtual address
 MAP(services, BPF_MAP_TYPE_HASH, __u32, struct service, 16384, BPF_F_NO_PREALLOC);
-MAP(service_ports, BPF_MAP_TYPE_HASH, struct service_port_key, __u32, 131072, BPF_F_NO_PREALLOC); // the backends' port
+MAP(service_ports, BPF_MAP_TYPE_HASH, struct front_key, struct front, 131072, BPF_F_NO_PREALLOC);
 MAP(backends, BPF_MAP_TYPE_HASH, struct backend_key, struct backend, 262144, BPF_F_NO_PREALLOC);
 MAP(affines, BPF_MAP_TYPE_LRU_HASH, struct affine_key, struct affine, 65536, 0);
 MAP(affine_counts, BPF_MAP_TYPE_HASH, __u64, __u32, 16384, BPF_F_NO_PREALLOC); // by seed; set anew at each sweep
@@ -131,6 +160,11 @@ static __always_inline __u32 slot_of(const struct service *s, const struct flow 
 	return h & 0xffff;
 }
 
+
+static __always_inline __u32 among_of(__u8 policy)
+{
+	return policy == TRAFFIC_NEAR ? AMONG_NEAR : policy ? AMONG_HERE : AMONG_ALL;
+}
 
 #define NO_OWNER -1
 #define RACED -2 // the service was written anew meanwhile: its memory may be another's

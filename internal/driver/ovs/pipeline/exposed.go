@@ -109,36 +109,45 @@ func behind(l *list, c Config, n *desired.Network, r *desired.Remote) {
 
 // asker is who asks a service, and among whom is chosen for it.
 type asker struct {
-	who   []of.Term
-	above uint16 // how much its flows are before others'
-	all   []choice
-	local bool // they are fewer than all hosts have
+	who    []of.Term
+	above  uint16 // how much its flows are before others'
+	all    []choice
+	among  desired.TrafficPolicy
+	silent bool // there is nobody, and it is not told so
+}
+
+// asks is what it sends to a port.
+func (x asker) asks(port desired.ServicePort) of.Match {
+	return match(append(slices.Clone(x.who), isProto(int(port.Protocol)), of.Eq(dstPort(port.Protocol), port.Port))...)
 }
 
 // askers are those who ask a service, self its own packets.
 func (s Service) askers(c Config, v6 bool, self []of.Term) []asker {
-	all, here := s.choices(v6, false), s.choices(v6, true)
-	ask := func(local bool, above uint16, more ...of.Term) asker {
-		x := asker{append(slices.Clone(self), more...), above, all, local && len(here) < len(all)}
-		if x.local {
-			x.all = here
+	pools := s.Pools()
+	all := s.choices(v6, desired.TrafficCluster)
+	ask := func(among desired.TrafficPolicy, above uint16, more ...of.Term) asker {
+		x := asker{who: append(slices.Clone(self), more...), above: above, all: all}
+		if among != desired.TrafficCluster && pools.Of(v6, among) != pools.Of(v6, desired.TrafficCluster) {
+			if some := s.choices(v6, among); !slices.Equal(some, all) {
+				x.all, x.among = some, among
+			}
+			x.silent = among == desired.TrafficSilent && pools.Anybody(v6)
 		}
 		return x
 	}
-	inside, outside := s.Inside == desired.TrafficLocal, s.Outside == desired.TrafficLocal
-	out := []asker{ask(inside, 0)}
+	out := []asker{ask(s.Inside, 0)}
 	if !s.outside(c) {
 		return out
 	}
-	if outside != inside {
-		out = []asker{ask(inside, 0, origin(fromPort)), ask(outside, 0, origin(fromStack))}
+	if s.Outside != s.Inside {
+		out = []asker{ask(s.Inside, 0, origin(fromPort)), ask(s.Outside, 0, origin(fromStack))}
 	}
 	own, src := c.Private.Addr, of.NwSrc
 	if v6 {
 		own, src = c.Private.Addr6, of.IPv6Src
 	}
-	if own.IsValid() && !outside { // means nothing on other hosts
-		if x := ask(true, 1, origin(fromStack), of.EqAddr(src, own)); x.local {
+	if own.IsValid() && s.Outside != desired.TrafficLocal { // means nothing on other hosts
+		if x := ask(desired.TrafficLocal, 1, origin(fromStack), of.EqAddr(src, own)); x.among != desired.TrafficCluster {
 			out = append(out, x)
 		}
 	}

@@ -50,12 +50,12 @@ type GroupOf struct {
 	Port     uint16
 	V6       bool
 	Pieces   bool // for fragments, which do not show their ports
-	Local    bool // among backends on this host
+	Among    desired.TrafficPolicy
 }
 
 // Number is the number that a group would like to have.
 func (g GroupOf) Number() uint32 {
-	return NumberOf(fmt.Sprint(g.Service, " ", g.Protocol, " ", g.Port, " ", g.V6, " ", g.Pieces, " ", g.Local))
+	return NumberOf(fmt.Sprint(g.Service, " ", g.Protocol, " ", g.Port, " ", g.V6, " ", g.Pieces, " ", g.Among))
 }
 
 // NextService is another number for a service when one is taken.
@@ -299,12 +299,10 @@ type choice struct {
 
 // choices are the backends that new connections may go to, of all hosts or of this one,
 // sorted by number.
-func (s Service) choices(v6, local bool) []choice {
+func (s Service) choices(v6 bool, among desired.TrafficPolicy) []choice {
 	var keys []model.EndpointKey
-	for k, b := range s.Backends.All() {
-		if b.State == desired.BackendActive && b.Addr(v6).IsValid() && (!local || b.Local) {
-			keys = append(keys, k)
-		}
+	for k := range s.Pool(v6, among) {
+		keys = append(keys, k)
 	}
 	if len(keys) > of.MaxBuckets {
 		slices.SortFunc(keys, func(a, b model.EndpointKey) int { return cmp.Compare(a.String(), b.String()) })
@@ -366,7 +364,13 @@ func (s Service) family(l *list, c Config, vip netip.Addr) []of.Group {
 			l.refuseBy(c, MeterServices, Pick, 100+x.above, match(x.who...), driver.DropNoProvider)
 		}
 		for _, port := range s.Ports {
-			if tracked := port.Protocol == model.ProtoTCP || port.Protocol == model.ProtoUDP; !tracked || len(x.all) == 0 {
+			if port.Protocol != model.ProtoTCP && port.Protocol != model.ProtoUDP {
+				continue
+			}
+			if len(x.all) == 0 {
+				if x.silent {
+					l.drop(Pick, 10+x.above, x.asks(port), driver.DropNoProvider)
+				}
 				continue
 			}
 			for _, g := range s.port(l, c, x, port, src) {
@@ -383,9 +387,9 @@ func (s Service) family(l *list, c Config, vip netip.Addr) []of.Group {
 func (s Service) port(l *list, c Config, x asker, port desired.ServicePort, src of.Field) []of.Group {
 	v6 := src == of.IPv6Src
 	nat := func(b choice) of.CT {
-		return of.CT{Commit: true, ZoneField: regZone, NAT: of.NATDst, To: b.Addr(v6), Port: port.Backend, Mark: marked, Recirc: true, Table: uint8(Backend)}
+		return of.CT{Commit: true, ZoneField: regZone, NAT: of.NATDst, To: b.Addr(v6), Port: b.PortFor(port.Backend), Mark: marked, Recirc: true, Table: uint8(Backend)}
 	}
-	name := GroupOf{s.Key, port.Protocol, port.Port, v6, false, x.local}
+	name := GroupOf{s.Key, port.Protocol, port.Port, v6, false, x.among}
 	g := of.Group{ID: s.Group(name), Seed: s.Seed(), Fields: []of.Field{src}}
 	for _, b := range x.all {
 		g.Buckets = append(g.Buckets, of.Bucket{ID: b.id, Actions: []of.Action{nat(b)}})
@@ -402,8 +406,7 @@ func (s Service) port(l *list, c Config, x asker, port desired.ServicePort, src 
 			clear = append(clear, of.Set(r, 0))
 		}
 	}
-	proto := isProto(int(port.Protocol))
-	asked := match(append(slices.Clone(x.who), proto, of.Eq(dstPort(port.Protocol), port.Port))...)
+	proto, asked := isProto(int(port.Protocol)), x.asks(port)
 	lead := func(priority uint16, g of.Group, m of.Match) {
 		before := l.cookie
 		l.cookie = cookie(KindService, GroupNumber(g))
@@ -462,7 +465,7 @@ func (s Service) lateSegments(l *list, v6 bool) {
 		for _, b := range s.Backends.All() {
 			if a := b.Addr(v6); a.IsValid() {
 				l.drop(State, 91, match(inDomain(s.Domain), eth, isProto(6), of.State(of.StateNew|of.StateTrk, 0),
-					of.Masked(of.TCPFlags, of.Value{}, of.Uint(2)), of.EqAddr(src, a), of.Eq(of.TCPSrc, port.Backend)), driver.DropInvalid)
+					of.Masked(of.TCPFlags, of.Value{}, of.Uint(2)), of.EqAddr(src, a), of.Eq(of.TCPSrc, b.PortFor(port.Backend))), driver.DropInvalid)
 			}
 		}
 	}

@@ -93,7 +93,7 @@ func TestChoice(t *testing.T) {
 	s := sampleService()
 	ids := func() []uint32 {
 		var out []uint32
-		for _, b := range (Service{Service: s}).choices(false, s.Inside == desired.TrafficLocal) {
+		for _, b := range (Service{Service: s}).choices(false, s.Inside) {
 			out = append(out, b.id)
 		}
 		return out
