@@ -18,13 +18,11 @@ type kubeServices struct {
 	given            struct{ ranges, external, pool []string } // before finish
 }
 
-const idleServices = "hosts do not serve them yet: run kube-proxy"
-
 // register binds the flags.
 func (k *kubeServices) register(fs *daemon.FlagSet) {
 	fs.Bool(&k.serve, daemon.Flag{
 		Name: "services", Env: envPrefix + "SERVICES",
-		Usage: "with --kubeconfig: keep Kubernetes' services and their endpoints in the store, to serve them in place of kube-proxy; " + idleServices,
+		Usage: "with --kubeconfig: keep Kubernetes' services and their endpoints in the store; hosts on eBPF serve them to pods, the rest is kube-proxy's",
 	})
 	fs.Strings(&k.given.ranges, daemon.Flag{
 		Name: "service-cidr", Env: envPrefix + "SERVICE_CIDR", Value: "prefixes",

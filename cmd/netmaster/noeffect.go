@@ -37,9 +37,6 @@ func (o *options) warnIdle(log *slog.Logger) {
 	if o.name != "netplugin" && o.mode != modeSwarm {
 		warn("name", o.name, idleName)
 	}
-	if o.services.serve {
-		warn("services", "true", idleServices)
-	}
 	for _, n := range model.WithoutEffect(o.initial()) {
 		warn("infra", n.Value, n.Text)
 	}

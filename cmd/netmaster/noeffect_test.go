@@ -70,8 +70,7 @@ func TestIdleFlags(t *testing.T) {
 		{"--internal-address 127.0.0.1:1 --infra aci-opflex --netmode vlan", "infra,netmode"},
 		{"--internal-address 127.0.0.1:1 --mode kubernetes --name x", "mode,name"},
 		{"--internal-address 127.0.0.1:1 --mode swarm-mode --name x", ""},
-		{"--internal-address 127.0.0.1:1 --kubeconfig x --services", "services"},
-		{"--internal-address 127.0.0.1:1 --kubeconfig x --services=false --service-cidr 10.96.0.0/12", ""},
+		{"--internal-address 127.0.0.1:1 --kubeconfig x --services --service-cidr 10.96.0.0/12", ""},
 	} {
 		var o options
 		fs := newFlags(&o)

@@ -29,6 +29,7 @@ func (c *Compiler) Compile(revision int64) (desired.Host, []Problem) {
 	c.compilePolicies(before)
 	c.putEndpoints(before)
 	c.compileServices(before)
+	c.compileClusterServices(before)
 	c.compileDNS(before)
 	c.prune()
 	c.dirtyHeader = false

@@ -56,6 +56,7 @@ type Compiler struct {
 	dirtyTunnels  set[netip.Addr]
 	dirtyNodes    set[netip.Addr]
 	changed       serviceChanges
+	cluster       clusterServices
 	policyChanges
 
 	out      desired.Host
@@ -95,6 +96,7 @@ func New(host model.HostName) *Compiler {
 		namespaces:    map[model.NamespaceName]*model.Namespace{},
 		inNamespace:   map[model.NamespaceName]set[identityOf]{},
 		changed:       serviceChanges{set[*service]{}, map[*service]set[*endpoint]{}},
+		cluster:       newClusterServices(),
 		policyChanges: newPolicyChanges(),
 	}
 }
@@ -291,6 +293,7 @@ func (c *Compiler) link(n *network, e *endpoint) {
 	on.add(e)
 	n.macs[e.MAC] = append(n.macs[e.MAC], e)
 	c.serve(e, true)
+	c.cluster.follow(e, true)
 	c.touchMAC(n, e.MAC)
 	c.useIdentity(n.tenant, e.identity(), 1)
 	if e.Host == c.self {
@@ -302,6 +305,7 @@ func (c *Compiler) link(n *network, e *endpoint) {
 func (c *Compiler) unlink(n *network, e *endpoint) {
 	c.dirtyEps.add(e)
 	c.serve(e, false)
+	c.cluster.follow(e, false)
 	on := n.byHost[e.Host]
 	if delete(on, e); len(on) == 0 {
 		delete(n.byHost, e.Host)

@@ -32,13 +32,14 @@ type network struct {
 	macs   map[model.MAC][]*endpoint // who claims a MAC; nearly always one
 
 	services *serviceIndex // nil = it has none
+	cluster  bool          // an orchestrator's services are in its domain
 
 	id      model.NetworkID // in the picture under this number; 0 = not in it
 	claimed model.NetworkID // number claimed by it, whether or not it won
 }
 
 func (n *network) empty() bool {
-	return n.rec == nil && len(n.eps) == 0 && n.id == 0 && n.claimed == 0 && n.services == nil
+	return n.rec == nil && len(n.eps) == 0 && n.id == 0 && n.claimed == 0 && n.services == nil && !n.cluster
 }
 
 // endpoint is one endpoint and what was compiled of it.

@@ -19,7 +19,7 @@ const (
 
 // Where pods belong whose labels and namespace do not say.
 const (
-	DefaultNetwork model.NetworkName = "default-net"
+	DefaultNetwork model.NetworkName = model.ClusterNetwork
 	DefaultGroup   model.GroupName   = "default-group"
 )
 

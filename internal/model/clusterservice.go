@@ -34,6 +34,10 @@ func (k ClusterServiceKey) validate() error {
 	return nil
 }
 
+// ClusterNetwork is the network of tenant default on which an orchestrator's pods are
+// unless somebody says otherwise, and in whose space of addresses cluster services are.
+const ClusterNetwork NetworkName = "default-net"
+
 // Limits of one cluster service.
 const (
 	MaxClusterPorts     = 256

@@ -40,8 +40,14 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 		return c.enterEndpointLocked(m, k, ch)
 	case tables.IdentityKey:
 		enter(ch, nil, k, c.comp.SetIdentity, func(k tables.IdentityKey) { c.comp.DeleteIdentity(k.Tenant, k.ID) })
-	case model.ClusterServiceKey, model.ServiceSliceKey, model.NodeName, tables.ServiceRangesKey:
-		return irrelevant // nothing is compiled from them yet
+	case model.ClusterServiceKey:
+		enter(ch, nil, k, c.comp.SetClusterService, c.comp.DeleteClusterService)
+	case model.ServiceSliceKey:
+		enter(ch, nil, k, c.comp.SetServiceSlice, c.comp.DeleteServiceSlice)
+	case model.NodeName:
+		enter(ch, nil, k, c.comp.SetClusterNode, c.comp.DeleteClusterNode)
+	case tables.ServiceRangesKey:
+		return irrelevant // nothing is compiled from it
 	case model.ServiceKey:
 		enter(ch, nil, k, c.comp.SetService, c.comp.DeleteService)
 	case model.NamespaceName:

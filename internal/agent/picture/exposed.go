@@ -13,40 +13,48 @@ import (
 // exposed follows the virtual addresses that the host's own stack leads to the data
 // plane, at the cost of what differs unless one of them comes or goes.
 type exposed struct {
-	last desired.Map[model.ServiceKey, *desired.Service]
-	list []hostnet.Service // sorted; another one when it changes
-	six  bool              // one of them is of IPv6
+	faces bool // the data plane serves at addresses that services share too
+	last  desired.Map[model.ServiceKey, *desired.Service]
+	list  []hostnet.Service // sorted; another one when it changes
+	six   bool              // one of them is of IPv6
 }
 
-// addrsOf are the addresses at which a service is exposed.
-func addrsOf(s *desired.Service) (v4, v6 netip.Addr) {
+// addrsOf are the addresses at which a service is exposed, but for nodes', sorted, each once.
+func (x *exposed) addrsOf(s *desired.Service) (out []netip.Addr) {
 	if s == nil || !s.Exposed {
-		return
+		return nil
 	}
-	return s.IPv4, s.IPv6
+	for _, a := range []netip.Addr{s.IPv4, s.IPv6} {
+		if a.IsValid() {
+			out = append(out, a)
+		}
+	}
+	for _, f := range s.Faces {
+		if x.faces && !f.Addr.IsUnspecified() {
+			out = append(out, f.Addr)
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
 }
 
 func (x *exposed) follow(now desired.Map[model.ServiceKey, *desired.Service]) {
 	same := true
 	for c := range now.Diff(x.last) {
-		old4, old6 := addrsOf(c.Old)
-		new4, new6 := addrsOf(c.New)
-		same = same && old4 == new4 && old6 == new6
+		same = same && slices.Equal(x.addrsOf(c.Old), x.addrsOf(c.New))
 	}
 	if x.last = now; same {
 		return
 	}
 	x.list, x.six = nil, false
 	for key, s := range now.All() {
-		v4, v6 := addrsOf(s)
-		for _, a := range []netip.Addr{v4, v6} {
-			if a.IsValid() {
-				x.list = append(x.list, hostnet.Service{Name: key.String(), Addr: a})
-				x.six = x.six || a.Is6()
-			}
+		for _, a := range x.addrsOf(s) {
+			x.list = append(x.list, hostnet.Service{Name: key.String(), Addr: a})
+			x.six = x.six || a.Is6()
 		}
 	}
 	slices.SortFunc(x.list, func(a, b hostnet.Service) int { return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Name, b.Name)) })
+	x.list = slices.CompactFunc(x.list, func(a, b hostnet.Service) bool { return a.Addr == b.Addr }) // that they share
 }
 
 // source4 is the host's address of IPv4 that other hosts can tell apart: that of its

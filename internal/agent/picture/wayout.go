@@ -47,6 +47,7 @@ type WayOutConfig struct {
 	Able      bool // the driver makes the host's interface; without, there is no way out
 	Able6     bool // ... and leads IPv6 there
 	Services  bool // ... and what comes from there to services
+	Faces     bool // ... also at addresses that they share
 	Native    bool // ... and between there and endpoints of native networks
 	IPForward bool // set net.ipv4.ip_forward, and the like of IPv6, where it is off
 	VXLANPort int
@@ -66,6 +67,7 @@ func NewWayOut(c *Cluster, control *ControlPlane, cfg WayOutConfig) *WayOut {
 	}
 	return &WayOut{
 		WayOutConfig: cfg, cluster: c, control: control, net: hostnet.New(c.Log, cfg.IPForward), taken: map[netip.Addr]attach.Key{},
+		exposed: exposed{faces: cfg.Faces},
 	}
 }
 

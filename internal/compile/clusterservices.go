@@ -1,0 +1,475 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// clusterService is what is known about one service of an orchestrator.
+type clusterService struct {
+	key    model.ClusterServiceKey
+	rec    *model.ClusterService // nil = there is none of the name, though slices may be
+	slices set[*serviceSlice]
+	pics   []model.ServiceKey // as which it is in the picture
+}
+
+type serviceSlice struct {
+	rec *model.ServiceSlice
+	of  *clusterService
+}
+
+// clusterServices is what the Compiler knows of an orchestrator's services and nodes.
+type clusterServices struct {
+	all    map[model.ClusterServiceKey]*clusterService
+	slices map[model.ServiceSliceKey]*serviceSlice
+	nodes  map[model.NodeName]model.ClusterNode
+	pods   map[string]set[*endpoint]       // endpoints by their pod's UID
+	asking map[string]set[*clusterService] // services with a backend of a pod, likewise
+	count  int                             // services that have a record
+	dirty  set[*clusterService]
+	moved  bool // nodes have changed
+	zone   string
+	at     networkState // the network as the services were compiled
+}
+
+// networkState is of a network what all its cluster services rest on.
+type networkState struct {
+	id    model.NetworkID
+	encap model.Encap
+}
+
+func newClusterServices() clusterServices {
+	return clusterServices{
+		all: map[model.ClusterServiceKey]*clusterService{}, slices: map[model.ServiceSliceKey]*serviceSlice{}, nodes: map[model.NodeName]model.ClusterNode{},
+		pods: map[string]set[*endpoint]{}, asking: map[string]set[*clusterService]{}, dirty: set[*clusterService]{},
+	}
+}
+
+// clusterNetwork is the network in whose domain cluster services are asked and have
+// their backends.
+var clusterNetwork = model.NetworkKey{Tenant: model.DefaultTenant, Name: model.ClusterNetwork}
+
+func (x *clusterServices) of(k model.ClusterServiceKey) *clusterService {
+	return lookup(x.all, k, func() *clusterService { return &clusterService{key: k, slices: set[*serviceSlice]{}} })
+}
+
+// SetClusterService records a service of an orchestrator.
+func (c *Compiler) SetClusterService(v model.ClusterService) {
+	s := c.cluster.of(v.Key)
+	if s.rec == nil {
+		c.countCluster(1)
+	}
+	s.rec = &v
+	c.cluster.dirty.add(s)
+}
+
+// DeleteClusterService forgets one.
+func (c *Compiler) DeleteClusterService(k model.ClusterServiceKey) {
+	if s := c.cluster.all[k]; s != nil && s.rec != nil {
+		c.countCluster(-1)
+		s.rec = nil
+		c.cluster.dirty.add(s)
+	}
+}
+
+// countCluster has every host have the network while there are services to lead to.
+func (c *Compiler) countCluster(by int) {
+	was := c.cluster.count
+	if c.cluster.count += by; (was == 0) != (c.cluster.count == 0) {
+		n := c.network(clusterNetwork)
+		n.cluster = by > 0
+		c.countExposing(n, by)
+	}
+}
+
+// SetServiceSlice records some backends of a cluster service.
+func (c *Compiler) SetServiceSlice(v model.ServiceSlice) {
+	c.DeleteServiceSlice(v.Key)
+	s := c.cluster.of(v.ServiceKey())
+	x := &serviceSlice{rec: &v, of: s}
+	c.cluster.slices[v.Key] = x
+	s.slices.add(x)
+	for _, b := range v.Backends {
+		if b.Pod != "" {
+			addTo(c.cluster.asking, b.Pod, s)
+		}
+	}
+	c.cluster.dirty.add(s)
+}
+
+// DeleteServiceSlice forgets them.
+func (c *Compiler) DeleteServiceSlice(k model.ServiceSliceKey) {
+	x := c.cluster.slices[k]
+	if x == nil {
+		return
+	}
+	delete(c.cluster.slices, k)
+	delete(x.of.slices, x)
+	still := set[string]{}
+	for o := range x.of.slices {
+		for _, b := range o.rec.Backends {
+			still.add(b.Pod)
+		}
+	}
+	for _, b := range x.rec.Backends {
+		if _, has := still[b.Pod]; !has {
+			removeFrom(c.cluster.asking, b.Pod, x.of)
+		}
+	}
+	c.cluster.dirty.add(x.of)
+}
+
+// SetClusterNode records what services ask of a node.
+func (c *Compiler) SetClusterNode(v model.ClusterNode) {
+	if old, had := c.cluster.nodes[v.Name]; !had || !old.Equal(v) {
+		c.cluster.nodes[v.Name], c.cluster.moved = v, true
+	}
+}
+
+// DeleteClusterNode forgets it.
+func (c *Compiler) DeleteClusterNode(k model.NodeName) {
+	if _, had := c.cluster.nodes[k]; had {
+		delete(c.cluster.nodes, k)
+		c.cluster.moved = true
+	}
+}
+
+// follow notes an endpoint that has come or (not in) goes as its pod's.
+func (x *clusterServices) follow(e *endpoint, in bool) {
+	uid := e.Pod.UID
+	switch {
+	case uid == "":
+		return
+	case in:
+		addTo(x.pods, uid, e)
+	default:
+		removeFrom(x.pods, uid, e)
+	}
+	for s := range x.asking[uid] {
+		x.dirty.add(s)
+	}
+}
+
+// compileNodePorts writes at which addresses node ports are.
+func (c *Compiler) compileNodePorts() {
+	x := &c.cluster
+	if !x.moved {
+		return
+	}
+	x.moved = false
+	now := set[netip.Addr]{}
+	for _, n := range x.nodes {
+		for _, a := range n.Addrs {
+			now.add(a)
+		}
+	}
+	for a := range now {
+		if _, had := c.out.NodeAddrs.Get(a); !had {
+			c.out.NodeAddrs = c.out.NodeAddrs.Set(a, struct{}{})
+		}
+	}
+	for a := range c.out.NodeAddrs.All() {
+		if _, has := now[a]; !has {
+			c.out.NodeAddrs = c.out.NodeAddrs.Delete(a)
+		}
+	}
+	for _, s := range x.all {
+		if s.rec != nil && len(s.rec.Balanced)+len(s.rec.External) > 0 { // which must not be nodes'
+			x.dirty.add(s)
+		}
+	}
+	if zone := x.nodes[model.NodeName(c.self)].Zone; zone != x.zone {
+		x.zone = zone
+		for _, s := range x.all {
+			if s.rec != nil && s.rec.Near != model.NearAnywhere {
+				x.dirty.add(s)
+			}
+		}
+	}
+}
+
+// compileClusterServices brings an orchestrator's services up to date.
+func (c *Compiler) compileClusterServices(before desired.Host) {
+	c.compileNodePorts()
+	x := &c.cluster
+	var at networkState
+	if n := c.networks[clusterNetwork]; n != nil && n.rec != nil {
+		at = networkState{n.id, n.rec.Encap}
+	}
+	text := ""
+	if x.count > 0 && at.id == 0 {
+		text = fmt.Sprintf("%sthey belong to network %s, which is not there", model.NoEffectPrefix, clusterNetwork)
+	}
+	c.problems.set("services of Kubernetes", text)
+	if at != x.at {
+		x.at = at
+		for _, s := range x.all {
+			x.dirty.add(s)
+		}
+	}
+	for e := range c.dirtyEps {
+		for s := range x.asking[e.Pod.UID] {
+			x.dirty.add(s)
+		}
+	}
+	for s := range x.dirty {
+		c.putClusterService(s, before)
+		if s.rec == nil && len(s.slices) == 0 {
+			delete(x.all, s.key)
+		}
+	}
+	reset(&x.dirty)
+}
+
+// putClusterService writes a service into the picture: the ports that all backends have
+// under one number as one service, each other port as one of its own.
+func (c *Compiler) putClusterService(s *clusterService, before desired.Host) {
+	object := "service of Kubernetes " + s.key.String()
+	was := s.pics
+	s.pics = nil
+	text := ""
+	if s.rec != nil && c.cluster.at.id != 0 {
+		var all []desired.Service
+		all, text = c.clusterPictures(s)
+		for i := range all {
+			pic := &all[i]
+			if old, ok := before.Services.Get(pic.Key); ok && old.Equal(pic) {
+				pic = old
+			}
+			c.out.Services = c.out.Services.Set(pic.Key, pic)
+			s.pics = append(s.pics, pic.Key)
+		}
+	}
+	for _, k := range was {
+		if !slices.Contains(s.pics, k) {
+			c.out.Services = c.out.Services.Delete(k)
+		}
+	}
+	c.problems.set(object, text)
+}
+
+// PictureKey is the key that a service of an orchestrator has in a picture; port is one
+// that has a service of its own.
+func PictureKey(k model.ClusterServiceKey, port string) model.ServiceKey {
+	name := k.String()
+	if port != "" {
+		name += ":" + port
+	}
+	return model.ServiceKey{Tenant: model.DefaultTenant, Name: name}
+}
+
+// clusterPictures makes what a service is in the picture.
+func (c *Compiler) clusterPictures(s *clusterService) (out []desired.Service, problem string) {
+	all := slices.SortedFunc(maps.Keys(s.slices), func(a, b *serviceSlice) int { return cmp.Compare(a.rec.Key.String(), b.rec.Key.String()) })
+	all = slices.DeleteFunc(all, func(x *serviceSlice) bool { return len(x.rec.Backends) == 0 })
+	if few := c.strangers(all); len(few) > 0 { // kube-proxy serves it, where it runs
+		return nil, fmt.Sprintf("%s%d of its backends are on no network that is joined with %s, such as %s (a pod in its node's network, or somebody outside of the cluster): kube-proxy has to serve it", model.NoEffectPrefix, len(few), clusterNetwork, few[0])
+	}
+	main := desired.Service{Key: PictureKey(s.key, ""), Network: c.cluster.at.id, Affinity: s.rec.AffinityTime(), Exposed: true}
+	var others []desired.Service
+	for _, p := range s.rec.Ports {
+		port, alike := commonPort(all, p)
+		if alike {
+			main.Faces = append(main.Faces, c.facesOf(s.rec, p, port)...)
+			continue
+		}
+		of := main
+		of.Key, of.Faces = PictureKey(s.key, fmt.Sprintf("%s/%d", p.Protocol, p.Port)), c.facesOf(s.rec, p, p.Port)
+		of.Backends = c.clusterBackends(s, all, &p)
+		others = append(others, of)
+	}
+	if main.Backends = c.clusterBackends(s, all, nil); len(main.Faces) > 0 {
+		out = append(out, main)
+	}
+	out = append(out, others...)
+	var texts []string
+	for i := range out {
+		slices.SortFunc(out[i].Faces, desired.CompareFaces)
+		if n := out[i].Backends.Len(); n > desired.MaxBackends {
+			out[i].Backends = firstBackends(out[i].Backends)
+			texts = append(texts, fmt.Sprintf("has %d backends: connections go to the first %d of them by name", n, desired.MaxBackends))
+		}
+	}
+	return out, strings.Join(texts, "; ")
+}
+
+// commonPort is the number that a service's port has in all slices, if it is one.
+func commonPort(all []*serviceSlice, p model.ClusterPort) (port uint16, alike bool) {
+	for i, x := range all {
+		n := portIn(x.rec, p)
+		if n == 0 || i > 0 && n != port {
+			return 0, false
+		}
+		port = n
+	}
+	if len(all) == 0 {
+		return p.Port, true // nobody is asked
+	}
+	return port, true
+}
+
+// portIn is the number of a service's port in a slice; 0 = its backends have it not.
+func portIn(x *model.ServiceSlice, p model.ClusterPort) uint16 {
+	for _, o := range x.Ports {
+		if o.Name == p.Name && o.Protocol == p.Protocol {
+			return o.Port
+		}
+	}
+	return 0
+}
+
+// facesOf are the faces of a service's port.
+func (c *Compiler) facesOf(s *model.ClusterService, p model.ClusterPort, backend uint16) (out []desired.Face) {
+	all := desired.TrafficCluster
+	if s.Near != model.NearAnywhere {
+		all = desired.TrafficNear
+	}
+	inside, outside := all, all
+	if s.InsideLocal {
+		inside = desired.TrafficSilent
+	}
+	if s.OutsideLocal {
+		outside = desired.TrafficSilent
+	}
+	face := func(a netip.Addr, port uint16, inside, outside desired.TrafficPolicy, sources ...netip.Prefix) {
+		out = append(out, desired.Face{Addr: a, Protocol: p.Protocol, Port: port, Backend: backend, Inside: inside, Outside: outside, Sources: sources})
+	}
+	for _, a := range s.Addrs {
+		face(a, p.Port, inside, inside)
+	}
+	sources := s.Sources
+	if s.OnlySources && len(sources) == 0 { // nobody has such an address
+		sources = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 32)}
+	}
+	taken := slices.Clone(s.Addrs)
+	for _, list := range []struct {
+		addrs   []netip.Addr
+		sources []netip.Prefix
+	}{{s.Balanced, sources}, {s.External, nil}} {
+		for _, a := range list.addrs {
+			if _, node := c.out.NodeAddrs.Get(a); node || slices.Contains(taken, a) {
+				continue
+			}
+			taken = append(taken, a)
+			face(a, p.Port, all, outside, list.sources...)
+		}
+	}
+	if p.Node != 0 {
+		for _, a := range s.Addrs {
+			face(desired.AnyNode(a), p.Node, all, outside)
+		}
+	}
+	return out
+}
+
+// clusterBackends are the backends of some slices that are endpoints in the services'
+// domain; port (nil = none) is one that they have under several numbers.
+func (c *Compiler) clusterBackends(s *clusterService, all []*serviceSlice, port *model.ClusterPort) (out desired.Map[model.EndpointKey, *desired.Backend]) {
+	found := map[model.EndpointKey]*desired.Backend{}
+	for _, x := range all {
+		own := uint16(0)
+		if port != nil {
+			if own = portIn(x.rec, *port); own == 0 {
+				continue
+			}
+		}
+		for _, b := range x.rec.Backends {
+			state, chosen := stateOf(b.State)
+			if !chosen {
+				continue
+			}
+			e := c.podAt(b)
+			if e == nil { // it has just gone, or is about to come
+				continue
+			}
+			to := found[e.Key]
+			if to == nil {
+				to = &desired.Backend{Network: e.net.id, Identity: e.identity(), Local: e.isPort, State: state, Near: c.nearness(s.rec.Near, b), Port: own}
+				if e.isRemote && e.net.rec.Encap == model.EncapVXLAN {
+					to.VTEP = c.vtep(e.Host)
+				}
+				found[e.Key] = to
+			}
+			if b.Addr.Is4() {
+				to.IPv4 = b.Addr
+			} else {
+				to.IPv6 = b.Addr
+			}
+		}
+	}
+	for k, b := range found {
+		out = out.Set(k, b)
+	}
+	return out
+}
+
+// strangers are the backends, sorted, whose addresses are on no network of the services'
+// domain, so that they will never be endpoints there.
+func (c *Compiler) strangers(all []*serviceSlice) (out []netip.Addr) {
+	own, _ := c.out.Networks.Get(c.cluster.at.id)
+	var domain []*desired.Network
+	for _, n := range c.out.Networks.All() {
+		if own != nil && n.Domain() == own.Domain() {
+			domain = append(domain, n)
+		}
+	}
+	for _, x := range all {
+		for _, b := range x.rec.Backends {
+			if _, chosen := stateOf(b.State); chosen && !slices.ContainsFunc(domain, func(n *desired.Network) bool { return n.Holds(b.Addr) }) {
+				out = append(out, b.Addr)
+			}
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}
+
+// stateOf is the state of a backend; one that is unready is none, so that datagrams to it
+// are chosen for anew.
+func stateOf(s model.ServiceBackendState) (state desired.BackendState, is bool) {
+	switch s {
+	case model.ServiceBackendReady:
+		return desired.BackendActive, true
+	case model.ServiceBackendDraining:
+		return desired.BackendLeaving, true
+	case model.ServiceBackendUnready:
+	}
+	return 0, false
+}
+
+// podAt is the endpoint that a backend is, in the services' domain; nil = there is none.
+func (c *Compiler) podAt(b model.ServiceBackend) *endpoint {
+	own, _ := c.out.Networks.Get(c.cluster.at.id)
+	for e := range c.cluster.pods[b.Pod] {
+		if e.IPv4 != b.Addr && e.IPv6 != b.Addr || !e.isPort && !e.isRemote {
+			continue
+		}
+		if n, ok := c.out.Networks.Get(e.net.id); ok && own != nil && n.Domain() == own.Domain() {
+			return e
+		}
+	}
+	return nil
+}
+
+// nearness says how near a backend is to this host, by its hints.
+func (c *Compiler) nearness(near model.Near, b model.ServiceBackend) desired.Nearness {
+	zone := slices.Contains(b.ForZones, c.cluster.zone) && c.cluster.zone != ""
+	switch {
+	case near == model.NearAnywhere:
+		return desired.NearUnknown
+	case near == model.NearNode && slices.Contains(b.ForNodes, model.NodeName(c.self)):
+		return desired.NearHost
+	case zone:
+		return desired.NearZone
+	case len(b.ForZones) == 0 && (near == model.NearZone || len(b.ForNodes) == 0):
+		return desired.NearUnknown
+	}
+	return desired.NearFar
+}
