@@ -5,7 +5,7 @@
 // what comes back is judged as what it is. The frame is rewritten last (translate.h).
 #pragma once
 
-#include "refuse.h"
+#include "fronts.h"
 
 #define SERVED -1
 #define UNSERVED -3 // nobody is there
@@ -48,15 +48,6 @@ static __always_inline struct backend *backend_of(struct pkt *p, __u32 service)
 	p->bk.index = p->tr.index;
 	struct backend *b = bpf_map_lookup_elem(&backends, &p->bk);
 	return b && b->id == p->tr.id ? b : 0;
-}
-
-// front_at finds where a port of a virtual address leads.
-static __always_inline struct front *front_at(struct pkt *p, __u32 vip, __u16 port, __u8 proto)
-{
-	p->pk.vip = vip;
-	p->pk.port = port;
-	p->pk.proto = proto;
-	return bpf_map_lookup_elem(&service_ports, &p->pk);
 }
 
 // keeps tells whether the translation p->tr goes on with its service as that is now.
@@ -245,77 +236,6 @@ static __noinline int choose(struct pkt *p, __u64 now)
 	p->tr.space = p->ck.domain;
 	p->begun = 1;
 	return SERVED;
-}
-
-// name_front makes the key of a flow of a client's to a service.
-static __always_inline void name_front(struct pkt *p, const struct addr *client, const struct addr *vip, __u16 client_port, __u16 port, __u8 proto)
-{
-	struct ct_key *k = &p->tk;
-	k->domain = p->domain;
-	k->proto = proto;
-	k->flip = 0;
-	k->lo_port = client_port;
-	k->hi_port = port;
-	k->pad = p->from == FROM_HOST ? FRONT_OUTSIDE : FRONT;
-	k->lo = *client;
-	k->hi = *vip;
-}
-
-// first_of finds the translation of the datagram that a later fragment is of.
-static __always_inline struct translation *first_of(struct pkt *p, __u64 now)
-{
-	struct flow *f = &p->ip.f;
-	p->fk.domain = p->domain;
-	p->fk.id = p->ip.frag_id;
-	p->fk.src = f->src;
-	p->fk.dst = f->dst;
-	p->fk.proto = p->ip.v6 ? 0 : f->proto;
-	struct frag *fr = bpf_map_lookup_elem(&frags, &p->fk);
-	if (!fr || now - fr->seen > 30 * SECOND)
-		return 0;
-	make_key(p, &fr->orig);
-	return bpf_map_lookup_elem(&translations, &p->ck);
-}
-
-// quoted_by finds the translation of what an error of a client's quotes.
-static __noinline struct translation *quoted_by(struct __sk_buff *skb, struct pkt *p)
-{
-	struct flow *f = &p->ip.f;
-	int bad = read_quoted(skb, p);
-	// What is read of the quoted header is in the place of the packet's.
-	if (p->ip.v6 ? bpf_skb_load_bytes(skb, 14, &p->h6, sizeof(p->h6)) : bpf_skb_load_bytes(skb, 14, &p->h4, sizeof(p->h4)))
-		return 0;
-	if (bad || !same_addr(&p->inner.f.dst, &f->src) || !same_addr(&p->inner.f.src, &f->dst))
-		return 0;
-	name_front(p, &f->src, &f->dst, p->inner.f.dport, p->inner.f.sport, p->inner.f.proto);
-	return bpf_map_lookup_elem(&translations, &p->tk);
-}
-
-static __always_inline int has_ports(__u8 proto)
-{
-	return proto == P_TCP || proto == P_UDP || proto == P_SCTP;
-}
-
-static __always_inline int is_error(const struct pkt *p)
-{
-	__u8 type = p->ip.type;
-	return !p->ip.later && (p->ip.v6 ? p->ip.f.proto == P_ICMP6 && type >= 1 && type <= 4 : p->ip.f.proto == P_ICMP && is_error4(type));
-}
-
-// faced tells whether a packet to a node's address is a service's.
-static __noinline int faced(struct __sk_buff *skb, struct pkt *p)
-{
-	struct translation *t;
-	if (p->ip.later) {
-		t = first_of(p, bpf_ktime_get_coarse_ns());
-		return t && same_addr(&t->front.hi, &p->ip.f.dst);
-	}
-	if (is_error(p))
-		return quoted_by(skb, p) != 0;
-	if (!has_ports(p->ip.f.proto))
-		return 0;
-	struct front *f = front_at(p, p->vip, p->ip.f.dport, p->ip.f.proto);
-	return f && (f->exposed || p->from != FROM_HOST);
 }
 
 // known_translation finds that of a client's packet; SERVED = it is p->tr, 0 = there is
