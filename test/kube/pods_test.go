@@ -313,6 +313,9 @@ func TestPodsUnderPolicies(t *testing.T) {
 		t.Errorf("the late pod's packets: %v, want that they are denied", got)
 	}
 
+	p.waitsForEach()
+	p.fixedAddress()
+
 	// Not another pod's name, nor a network that there is not.
 	forged := late
 	forged.Name = "forged"
@@ -339,4 +342,69 @@ func TestPodsUnderPolicies(t *testing.T) {
 
 func aboutNetwork(e eventsv1.Event) bool {
 	return e.Regarding.Kind == "Pod" && e.Regarding.Name == "nowhere" && strings.Contains(e.Note, "io.contiv.network")
+}
+
+// waitsForEach: with the watch of any kind that policies are made of behind, a new pod
+// waits, and fails with code 11 and the kind; when it goes on, the pod comes.
+func (p *pods) waitsForEach() {
+	p.t.Helper()
+	ctx := p.t.Context()
+	for kind, change := range map[string]func(){
+		"pods": func() {}, // the pod itself
+		"namespaces": func() {
+			ns := ok[*corev1.Namespace](p.t)(p.client.CoreV1().Namespaces().Get(ctx, "shop", metav1.GetOptions{}))
+			ns.Labels["seen"] = "x"
+			ok[*corev1.Namespace](p.t)(p.client.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{}))
+		},
+	} {
+		p.door.hold(kind)
+		change()
+		s := p.make("shop", "behind-"+kind, nil)
+		ok[*lab.Namespace](p.t)(p.AddNamespace(s.Name))
+		p.refused(s, types.ErrTryAgainLater, kind)
+		p.door.release()
+		until(p.t, "the pod comes after "+kind, func() bool {
+			_, err := p.CNIAdd(ctx, s)
+			return err == nil
+		})
+	}
+}
+
+// fixedAddress: a pod gets the address that its annotation names, and so does the next
+// of its name; another pod does not, and has an event that says why.
+func (p *pods) fixedAddress() {
+	p.t.Helper()
+	ctx := p.t.Context()
+	asking := func(name, container, addresses string) lab.ContainerSpec {
+		o := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"contiv.io/ipv4": addresses}},
+			Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}
+		return attachAs(container, ok[*corev1.Pod](p.t)(p.client.CoreV1().Pods("shop").Create(ctx, o, metav1.CreateOptions{})))
+	}
+	is := func(s lab.ContainerSpec) {
+		p.t.Helper()
+		if a := ok[*lab.Attachment](p.t)(p.AddContainer(ctx, s)); a.IPv4.String() != "10.1.1.78" {
+			p.t.Errorf("%s has %s", s.Name, a.IPv4)
+		}
+	}
+	first := asking("db-1", "first", "10.1.1.77,10.1.1.78")
+	is(first)
+	thief := asking("thief", "thief", "10.1.1.78")
+	ok[*lab.Namespace](p.t)(p.AddNamespace(thief.Name))
+	p.refused(thief, 102, "10.1.1.78 is used by endpoint")
+	until(p.t, "an event on the pod that asks for another's address", func() bool {
+		list, err := p.client.EventsV1().Events("shop").List(ctx, metav1.ListOptions{})
+		return err == nil && slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
+			return e.Regarding.Name == "thief" && strings.Contains(e.Note, "name a free address")
+		})
+	})
+	if err := p.DelContainer(ctx, first); err != nil {
+		p.t.Fatal(err)
+	}
+	p.refused(thief, 102, "10.1.1.78 is reserved for pod shop/db-1")
+	if err := p.client.CoreV1().Pods("shop").Delete(ctx, "db-1", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+		p.t.Fatal(err)
+	}
+	is(asking("db-1", "second", "10.1.1.77,10.1.1.78"))
 }
