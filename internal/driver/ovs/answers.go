@@ -98,7 +98,7 @@ func (d *Driver) answerTo(p openflow.PacketIn) []byte {
 		if pipeline.IsService(p.Register(pipeline.RegService)) {
 			asSent(p)
 		}
-		return refuse(n, refusal, p.Frame)
+		return refuse(n, refusal, d.mtu(), p.Frame)
 	}
 	return advertise(p.Frame)
 }

@@ -21,8 +21,8 @@ const (
 )
 
 // refuse makes the frame by which a network's router tells the sender of frame f
-// what became of f; nil when the router may not tell (docs/design/routing.md).
-func refuse(n *desired.Network, r pipeline.Refusal, f []byte) []byte {
+// what became of f, with the tunnel's MTU where it is too big; nil when the router may not tell (docs/design/routing.md).
+func refuse(n *desired.Network, r pipeline.Refusal, mtu uint16, f []byte) []byte {
 	if len(f) < ethernetLen+ipv4Len {
 		return nil
 	}
@@ -58,7 +58,10 @@ func refuse(n *desired.Network, r pipeline.Refusal, f []byte) []byte {
 	if h, whole := headersOf(f); whole && !sound(f, h) || !whole && proto.HasPorts() {
 		return nil
 	}
-	return toldBy(router, src, model.MAC(f[6:12]), what, b[:min(len(b), size)])
+	if !r.TooBig {
+		return toldBy(router, src, model.MAC(f[6:12]), what, 0, b[:min(len(b), size)])
+	}
+	return toldBy(dst, src, model.MAC(f[6:12]), what, mtu, b[:min(len(b), size)])
 }
 
 // isError tells whether ICMP is an error, or may be one (RFC 4443 section 2.1).
@@ -82,8 +85,9 @@ func oneMachine(a netip.Addr) bool {
 	return !a.IsMulticast() && !a.IsLoopback() && !a.IsUnspecified() && !a.IsLinkLocalUnicast()
 }
 
-// toldBy makes an ICMP error about a packet (RFC 792, RFC 4443).
-func toldBy(router, to netip.Addr, mac model.MAC, what [2]uint8, about []byte) []byte {
+// toldBy makes an ICMP error about a packet (RFC 792, RFC 4443), with the size that
+// fits where it is about that (RFC 1191 section 4), else 0.
+func toldBy(router, to netip.Addr, mac model.MAC, what [2]uint8, mtu uint16, about []byte) []byte {
 	be := binary.BigEndian
 	if to.Is4() {
 		about = about[:min(len(about), maxError4-ipv4Len-icmpLen)]
@@ -93,13 +97,13 @@ func toldBy(router, to netip.Addr, mac model.MAC, what [2]uint8, about []byte) [
 		f = append(f, 0, 0, 0, 0, 64, byte(model.ProtoICMP), 0, 0)
 		f = append(append(f, router.AsSlice()...), to.AsSlice()...)
 		be.PutUint16(f[ethernetLen+10:], ^sum(0, f[ethernetLen:]))
-		f = append(append(f, what[0], what[1], 0, 0, 0, 0, 0, 0), about...)
+		f = append(be.AppendUint16(append(f, what[0], what[1], 0, 0, 0, 0), mtu), about...)
 		icmp := f[ethernetLen+ipv4Len:]
 		be.PutUint16(icmp[2:], ^sum(0, icmp))
 		return f
 	}
 	about = about[:min(len(about), maxError6-ipv6Len-icmpLen)]
-	return icmp6(mac, router, to, 64, append([]byte{what[0], what[1], 0, 0, 0, 0, 0, 0}, about...))
+	return icmp6(mac, router, to, 64, append(be.AppendUint16([]byte{what[0], what[1], 0, 0, 0, 0}, mtu), about...))
 }
 
 // advertise makes the router's answer to a question for its link address. Flows have

@@ -36,7 +36,7 @@ func FuzzAnswers(f *testing.F) {
 	n := &desired.Network{ID: 7, Joined: 1, Subnet: netip.MustParsePrefix("10.9.0.0/24"), Subnet6: netip.MustParsePrefix("fd09::/64")}
 	for _, a := range [][2]string{{"10.9.0.1", "10.9.1.1"}, {"fd09::1", "fd09:1::1"}} {
 		p := oracle.Packet{Src: netip.MustParseAddr(a[0]), Dst: netip.MustParseAddr(a[1]), Proto: model.ProtoUDP, SrcPort: 1, DstPort: 2}
-		if refuse(n, pipeline.Refusal{}, drivertest.Frame(p)) == nil {
+		if refuse(n, pipeline.Refusal{}, 0, drivertest.Frame(p)) == nil {
 			f.Errorf("no answer to %+v", p)
 		}
 		f.Add(drivertest.Frame(p))
@@ -44,7 +44,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		advertise(b)
 		refusal := pipeline.Refusal{V4: [2]uint8{3, 1}, V6: [2]uint8{1, 3}}
-		if got := refuse(n, refusal, b); got != nil && (len(got) < ethernetLen+ipv4Len+icmpLen || len(got) > ethernetLen+maxError6) {
+		if got := refuse(n, refusal, 0, b); got != nil && (len(got) < ethernetLen+ipv4Len+icmpLen || len(got) > ethernetLen+maxError6) {
 			t.Errorf("%x is answered by %x", b, got)
 		}
 	})

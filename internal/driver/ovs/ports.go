@@ -222,7 +222,7 @@ func (d *Driver) ours(h portState) bool {
 
 // config collects what all flows depend on beside the picture; d.db.mu is held.
 func (d *Driver) config(want desired.Host) pipeline.Config {
-	c := pipeline.Config{ArpMode: want.ArpMode, Relay: d.cfg.Datapath == "system", Pieces: d.cfg.Datapath == "netdev", Answers: d.answers, Mutation: d.cfg.mutation}
+	c := pipeline.Config{ArpMode: want.ArpMode, Relay: d.cfg.Datapath == "system", Pieces: d.cfg.Datapath == "netdev", Answers: d.answers, MTU: d.mtu(), Mutation: d.cfg.mutation}
 	if h := d.db.port(tunnelName); d.ours(h) {
 		c.Tunnel = h.number()
 	}

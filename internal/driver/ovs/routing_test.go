@@ -2,6 +2,7 @@ package ovs
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -84,6 +86,63 @@ func TestRoutedRestarts(t *testing.T) {
 	}
 	eventually(t, "somebody answers after a crash of the switch", func() bool { return l.drv.answerc.Load() != nil })
 	l.refuses(t)
+}
+
+// TestRoutedPathMTU: what a VLAN network's container sends is as big as its link takes;
+// to a VXLAN network it is told what fits, in the name of whom it asks, and its kernel
+// goes by that. To another VLAN network it is told nothing.
+func TestRoutedPathMTU(t *testing.T) {
+	l := newLive(t, 0)
+	defer func() {
+		if err := l.drv.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	nets := make([]*desired.Network, 3)
+	for i := range nets {
+		encap := model.EncapVLAN
+		if i == 1 {
+			encap = model.EncapVXLAN
+		}
+		nets[i] = &desired.Network{
+			ID: model.NetworkID(20 + i), Key: model.NetworkKey{Tenant: "blue", Name: model.NetworkName(fmt.Sprint("n", i))}, Encap: encap, Tag: uint32(40 + i), Joined: 3,
+			Subnet: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 8, byte(i), 0}), 24), Subnet6: netip.MustParsePrefix(fmt.Sprintf("fd08:%d::/64", i)),
+		}
+		l.pic.Networks = l.pic.Networks.Set(nets[i].ID, nets[i])
+		l.addBoxOn(t, nets[i], i, 1)
+		l.Run("ip", "-n", l.boxes[i].ns, "route", "add", "default", "via", nets[i].Router().String(), "dev", "eth0", "onlink")
+		l.Run("ip", "-n", l.boxes[i].ns, "-6", "route", "add", "default", "via", nets[i].Router6().String(), "dev", "eth0")
+	}
+	l.apply(t)
+	a := l.boxes[0]
+	eventually(t, "somebody answers", func() bool { return l.drv.answerc.Load() != nil })
+	for _, x := range []struct {
+		to         netip.Addr
+		fits, more string // bytes of a ping's payload
+	}{{l.boxes[1].port.IPv4, "1422", "1423"}, {l.boxes[1].port.IPv6, "1402", "1403"}} {
+		ping := func(size string) (string, error) {
+			out, err := l.in(a, "ping", "-n", "-M", "do", "-c", "1", "-W", "10", "-s", size, x.to.String()).CombinedOutput()
+			return string(out), err
+		}
+		if out, err := ping(x.fits); err != nil {
+			t.Errorf("%s bytes to %s: %v\n%s", x.fits, x.to, err, out)
+		}
+		if out, err := ping(x.more); err == nil || !strings.Contains(out, "From "+x.to.String()) || !strings.Contains(strings.ReplaceAll(out, " ", ""), "mtu=1450") {
+			t.Errorf("%s bytes to %s: %v, want to be told that 1450 fit\n%s", x.more, x.to, err, out)
+		}
+		if out, err := l.in(a, "ip", "route", "get", x.to.String()).CombinedOutput(); err != nil || !strings.Contains(string(out), "mtu 1450") {
+			t.Errorf("the container's kernel has not learnt it: %v\n%s", err, out)
+		}
+	}
+	for _, to := range []netip.Addr{l.boxes[2].port.IPv4, l.boxes[2].port.IPv6} {
+		if out, err := l.in(a, "ping", "-n", "-M", "do", "-c", "1", "-W", "10", "-s", "1450", to.String()).CombinedOutput(); err != nil {
+			t.Errorf("1450 bytes to VLAN's %s: %v\n%s", to, err, out)
+		}
+	}
+	stats, err := l.drv.Stats(t.Context())
+	if err != nil || stats.Drops[driver.DropTooBig] != 2 {
+		t.Errorf("drops %v, %v: want 2 that are too big", stats.Drops, err)
+	}
 }
 
 // eventually waits for something that nobody tells of.

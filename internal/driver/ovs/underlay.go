@@ -1,9 +1,11 @@
 package ovs
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -36,6 +38,35 @@ func (d *Driver) findUnderlay() string {
 		}
 	}
 	return ""
+}
+
+// Bytes that VXLAN takes of the underlay's MTU: outer IP, UDP and VXLAN headers and
+// the inner Ethernet header (RFC 7348 section 5).
+const (
+	overhead4 = 50
+	overhead6 = 70
+)
+
+// mtu is the biggest packet that tunnels carry whole, by the MTU of the interface
+// that has the tunnel's address, or else Ethernet's.
+func (d *Driver) mtu() uint16 {
+	under, over := 1500, overhead4
+	if d.cfg.VTEP.Is6() {
+		over = overhead6
+	}
+	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil || !d.cfg.VTEP.IsValid() {
+		return uint16(under - over) //nolint:gosec // some 1,400
+	}
+	for _, a := range all {
+		if ip, ok := netip.AddrFromSlice(a.IP); !ok || ip.Unmap() != d.cfg.VTEP {
+			continue
+		}
+		if l, err := netlink.LinkByIndex(a.LinkIndex); err == nil && l.Attrs().Flags&unix.IFF_LOOPBACK == 0 {
+			under = l.Attrs().MTU
+		}
+	}
+	return uint16(min(max(under-over, 68), 65535-ethernetLen)) //nolint:gosec // within bounds
 }
 
 // isCut tells whether the underlay's bridge has cables, and none of them a link;

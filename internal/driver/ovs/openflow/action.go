@@ -10,8 +10,8 @@ import (
 )
 
 // Action is one step of a flow. The types are Output, OutputReg, SetField,
-// Move, Resubmit, CT, PushVLAN, PopVLAN, DecTTL, Controller, Choose, Learn and, as
-// the first one of a flow only, Meter; all are comparable.
+// Move, Resubmit, CT, PushVLAN, PopVLAN, DecTTL, CheckLarger, Controller, Choose, Learn
+// and, as the first one of a flow only, Meter; all are comparable.
 type Action interface {
 	fmt.Stringer
 	appendWire(b []byte) []byte
@@ -43,6 +43,7 @@ const (
 	nxNAT         = 36
 	nxController2 = 37
 	nxLearn2      = 45
+	nxCheckLarger = 49
 	propMaxLen    = 0 // of nxController2, as propMeter
 	propMeter     = 5
 	noTable       = 0xff
@@ -104,6 +105,13 @@ type (
 	PopVLAN struct{}
 	// DecTTL takes one from the TTL or hop limit, which has to be more than one.
 	DecTTL struct{}
+	// CheckLarger writes into the lowest bit of a field whether the frame, from its
+	// Ethernet header on, has more than Len bytes; of a buffer that is cut into
+	// segments later, whether a segment has (Open vSwitch 2.12 and later).
+	CheckLarger struct {
+		Len  uint16
+		Into Field
+	}
 	// Meter drops the packet when there are more than SetMeter has allowed. In
 	// OpenFlow 1.4 it is an instruction, so it stands before all actions.
 	Meter struct{ ID uint32 }
@@ -186,6 +194,9 @@ func (a CT) String() string {
 func (PushVLAN) String() string { return "push_vlan:0x8100" }
 func (PopVLAN) String() string  { return "pop_vlan" }
 func (DecTTL) String() string   { return "dec_ttl" }
+func (a CheckLarger) String() string {
+	return fmt.Sprintf("check_pkt_larger(%d)->%s[0]", a.Len, fields[a.Into].nxm)
+}
 func (a Choose) String() string { return "group:" + strconv.FormatUint(uint64(a.Group), 10) }
 func (a Meter) String() string  { return "meter:" + strconv.FormatUint(uint64(a.ID), 10) }
 
@@ -297,6 +308,14 @@ func (a Choose) appendWire(b []byte) []byte {
 
 func (DecTTL) appendWire(b []byte) []byte { return append(appendHeader(b, actDecTTL, 8), 0, 0, 0, 0) }
 
+func (a CheckLarger) appendWire(b []byte) []byte {
+	b = appendNX(b, nxCheckLarger, 24)
+	b = binary.BigEndian.AppendUint16(b, a.Len)
+	b = append(b, 0, 0) // the bit
+	b = binary.BigEndian.AppendUint32(b, a.Into.header(false))
+	return append(b, make([]byte, 6)...)
+}
+
 // appendWire writes the instruction (OpenFlow 1.4.1 section 7.2.4).
 func (a Meter) appendWire(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(appendHeader(b, instrMeter, 8), a.ID)
@@ -364,6 +383,9 @@ func readNX(subtype int, b []byte) (Action, error) {
 			err = fmt.Errorf("output of a part of %s is not supported", f)
 		}
 		return OutputReg{f}, err
+	case subtype == nxCheckLarger && len(b) == 24 && u16(12) == 0:
+		f, err := fieldOf(u32(14))
+		return CheckLarger{u16(10), f}, err
 	case subtype == nxMove && len(b) == 24:
 		from, err := fieldOf(u32(16))
 		if err != nil {

@@ -48,6 +48,7 @@ var samples = []string{
 	"table=5, priority=7,udp actions=CONTROLLER:128,set_field:0x7->reg15",
 	"table=5, priority=8,ip,nw_ttl=1 actions=meter:3,CONTROLLER:1300",
 	"table=5, priority=9,ip actions=dec_ttl,output:2",
+	"table=5, priority=9,ipv6 actions=check_pkt_larger(1464)->NXM_NX_REG5[0],resubmit(,6)",
 	"table=5, priority=10,udp actions=move:OXM_OF_IN_PORT[]->NXM_NX_REG8[]",
 	"table=5, priority=10,ct_state=-inv+trk,udp actions=move:NXM_NX_CT_TP_DST[]->NXM_NX_REG9[16..31]",
 	"table=5, priority=11,udp actions=controller(max_len=128,meter_id=256)",

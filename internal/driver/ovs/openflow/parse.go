@@ -248,6 +248,15 @@ func parseAction(s string) (Action, error) {
 		}
 		return a, nil
 	}
+	if p, ok := strings.CutPrefix(s, "check_pkt_larger("); ok {
+		size, field, _ := strings.Cut(p, ")->")
+		name, bit := strings.CutSuffix(field, "[0]")
+		n, err := strconv.ParseUint(size, 10, 16)
+		if f, known := byNXM[name]; known && bit && err == nil {
+			return CheckLarger{uint16(n), f}, nil
+		}
+		return nil, bad
+	}
 	kind, arg, _ := strings.Cut(s, ":")
 	from, to, _ := strings.Cut(arg, "->")
 	whole := func(s string) (Field, error) {

@@ -17,6 +17,7 @@ type Config struct {
 	ArpMode model.ArpMode
 	Relay   bool            // the datapath cannot make neighbour advertisements: see relay
 	Answers bool            // the driver answers what the virtual router refuses, and the switch bounds that
+	MTU     uint16          // of VXLAN networks, in bytes of IP: what is bigger is refused to them; 0 = not known
 	Pieces  bool            // tracking passes fragments on one by one
 	Host    uint32          // port number of the host's interface; 0 = no way out
 	Private desired.Private // the way out, when there is one
@@ -42,7 +43,7 @@ const (
 var reasons = []string{
 	0: "", 1: driver.DropNoPort, 2: driver.DropNetwork, 3: driver.DropSpoof, 4: driver.DropUnknownSource,
 	5: driver.DropUnknownDest, 6: driver.DropPolicy, 7: driver.DropInvalid, 8: driver.DropNotIP,
-	9: driver.DropTTL, 10: driver.DropNoProvider,
+	9: driver.DropTTL, 10: driver.DropNoProvider, 11: driver.DropTooBig,
 }
 
 // Reason returns the text of a drop reason's number.

@@ -117,7 +117,7 @@ func TestRouter(t *testing.T) {
 	for name, c := range map[string]Config{
 		"": {}, "-host": {Host: 3, Private: *way}, "-relay": {Relay: true}, "-silent": {Relay: true},
 	} {
-		c.Tunnel, c.Uplink, c.ArpMode, c.Answers = 1, 2, model.ArpProxy, name != "-silent"
+		c.Tunnel, c.Uplink, c.ArpMode, c.Answers, c.MTU = 1, 2, model.ArpProxy, name != "-silent", 1450
 		for _, encap := range []model.Encap{model.EncapVXLAN, model.EncapVLAN} {
 			n := &desired.Network{
 				ID: 7, Key: key, Encap: encap, Tag: 100, Joined: 4,
@@ -140,13 +140,18 @@ func TestRouter(t *testing.T) {
 			golden(t, fmt.Sprintf("router-%s%s", encap, name), text(slices.DeleteFunc(flows(n), func(f of.Flow) bool { return have[f.String()] })))
 		}
 	}
-	c := Config{Answers: true}
-	n := &desired.Network{ID: 7, Joined: 4, Subnet: netip.MustParsePrefix("10.1.1.0/24")}
+	c := Config{Answers: true, MTU: 1450}
+	n := &desired.Network{ID: 7, Encap: model.EncapVXLAN, Joined: 4, Subnet: netip.MustParsePrefix("10.1.1.0/24")}
 	base := slices.Concat(Base(c), Network(c, n, nil))
 	for _, want := range []struct {
 		stage Stage
 		r     Refusal
-	}{{Hops, Refusal{[2]uint8{11, 0}, [2]uint8{3, 0}}}, {Next, Refusal{[2]uint8{3, 1}, [2]uint8{1, 3}}}, {Router, Refusal{[2]uint8{3, 0}, [2]uint8{1, 0}}}} {
+	}{
+		{Hops, Refusal{[2]uint8{11, 0}, [2]uint8{3, 0}, false}},
+		{Next, Refusal{[2]uint8{3, 1}, [2]uint8{1, 3}, false}},
+		{Next, Refusal{[2]uint8{3, 4}, [2]uint8{2, 0}, true}},
+		{Router, Refusal{[2]uint8{3, 0}, [2]uint8{1, 0}, false}},
+	} {
 		answered := 0
 		for _, f := range base {
 			r, ok := RefusalOf(f.Table, f.Cookie)

@@ -23,6 +23,13 @@ const (
 // answer has at most 1,280 bytes), with its Ethernet header.
 const refusedLen = 1280
 
+// ethernetLen is the length of an Ethernet header in bytes.
+const ethernetLen = 14
+
+// tooBig matches, from Hops to Next, what does not fit a VXLAN network: what a VLAN
+// network's endpoints send may be bigger. Next overwrites the field.
+var tooBig = of.Masked(regPort, of.Uint(1), of.Uint(1))
+
 // joined matches packets in a domain of joined networks.
 var joined = func() of.Term {
 	bit := of.Uint((&desired.Network{Joined: 1}).Domain() &^ 1)
@@ -51,12 +58,16 @@ func (l *list) dropOutside(c Config, priority uint16, m of.Match) {
 }
 
 // Refusal is what the router tells a sender: ICMP type and code.
-type Refusal struct{ V4, V6 [2]uint8 }
+type Refusal struct {
+	V4, V6 [2]uint8
+	TooBig bool // with the size that fits, in the name of whom the packet is for
+}
 
 // RefusalOf tells what is to be answered to a packet that a flow has sent up; ok is
 // false when the packet is not to be answered.
 func RefusalOf(table uint8, cookie uint64) (r Refusal, ok bool) {
-	if kind, _, ours := KindOf(cookie); !ours || kind != KindDrop || cookie&AnswerBit == 0 {
+	kind, why, ours := KindOf(cookie)
+	if !ours || kind != KindDrop || cookie&AnswerBit == 0 {
 		return r, false
 	}
 	s := Stage(table)
@@ -65,6 +76,9 @@ func RefusalOf(table uint8, cookie uint64) (r Refusal, ok bool) {
 	}
 	if s == Hops {
 		return Refusal{V4: [2]uint8{11, 0}, V6: [2]uint8{3, 0}}, true // time exceeded
+	}
+	if Reason(why) == driver.DropTooBig {
+		return Refusal{V4: [2]uint8{3, 4}, V6: [2]uint8{2, 0}, TooBig: true}, true // fragmentation needed, packet too big
 	}
 	if s == Next {
 		return Refusal{V4: [2]uint8{3, 1}, V6: [2]uint8{1, 3}}, true // host unreachable
@@ -142,7 +156,14 @@ func routerNetwork(l *list, c Config, n *desired.Network) {
 		l.drop(Router, 110, match(network(n.ID), eth, of.InPrefix(dst, p)), driver.DropUnknownDest)
 		l.add(Router, 100, match(domain(n), eth, of.InPrefix(dst, p)), goTo(Hops))
 		l.refuse(c, Hops, 200, match(network(n.ID), eth, of.InPrefix(src, p), of.Eq(of.IPTTL, 1)), driver.DropTTL)
-		l.add(Hops, 100, match(network(n.ID), eth, of.InPrefix(src, p)), goTo(Next))
+		on := []of.Action{goTo(Next)}
+		if c.MTU != 0 && n.Encap == model.EncapVLAN {
+			on = []of.Action{of.CheckLarger{Len: c.MTU + ethernetLen, Into: regPort}, goTo(Next)}
+		}
+		l.add(Hops, 100, match(network(n.ID), eth, of.InPrefix(src, p)), on...)
+		if c.MTU != 0 && n.Encap == model.EncapVXLAN {
+			l.refuse(c, Next, 110, match(domain(n), eth, of.InPrefix(dst, p), tooBig), driver.DropTooBig)
+		}
 	}
 	here := []of.Term{network(n.ID), origin(fromPort)}
 	if r := n.Router(); r.IsValid() {
