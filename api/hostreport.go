@@ -16,6 +16,7 @@ type HostReport struct {
 	Since        string `json:"since"`              // RFC 3339, by the host's clock: when the agent began
 	Control      string `json:"control"`            // address of the host
 	VTEP         string `json:"vtep"`               // address of its tunnels
+	IPv6         string `json:"ipv6,omitempty"`     // address by which it speaks to others by IPv6
 	VXLANPort    int    `json:"vxlanPort"`          // UDP port of its tunnels
 	Driver       string `json:"driver,omitempty"`   // of its data plane
 	Store        string `json:"store,omitempty"`    // mark of the store that it follows

@@ -8,6 +8,7 @@ type Network struct {
 	Gateway     string          `json:"gateway,omitempty"`
 	IPv6Gateway string          `json:"ipv6Gateway,omitempty"`
 	IPv6Subnet  string          `json:"ipv6Subnet,omitempty"`
+	Native      bool            `json:"native,omitempty"` // hosts know its containers by their own addresses
 	NetworkName string          `json:"networkName,omitempty"`
 	NwType      string          `json:"nwType,omitempty"` // data (default), infra
 	PktTag      int             `json:"pktTag,omitempty"` // as asked for; 0 = allocate

@@ -33,6 +33,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"service-cidr":       effecttest.By("TestServicesKept"),
 	"load-balancer-pool": effecttest.By("TestServicesPool"),
 	"external-ip-ranges": effecttest.By("TestServicesKept"),
+	"pod-cidr":           effecttest.By("TestPodNetwork"),
 	"fwdmode":            effecttest.By("TestEveryFlag"),
 	"infra":              effecttest.By("TestEveryFlag"),
 	"token-file":         effecttest.By("TestToken"),

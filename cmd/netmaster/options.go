@@ -43,6 +43,8 @@ type options struct {
 	podsTenant bool     // pods choose their tenant
 	podGroups  []string // that pods may choose; "*" alone = any
 	services   kubeServices
+	podCIDR    []string // of the network for pods that name none; empty = netmaster makes none
+	podSubnets []netip.Prefix
 	netMode    string
 	fwdMode    string
 	infra      string
@@ -170,6 +172,11 @@ func newFlags(o *options) *daemon.FlagSet {
 		Check: checkGroups,
 	})
 	o.services.register(fs)
+	fs.Strings(&o.podCIDR, daemon.Flag{
+		Name: "pod-cidr", Env: envPrefix + "POD_CIDR", Value: "subnets",
+		Usage: "subnets of Kubernetes' pods, one of IPv4, one of IPv6, or both, comma-separated: makes the network default-net of tenant default where it is not there, native: nodes reach its pods by their own addresses; empty = make none",
+		Check: func(v string) error { _, err := parsePodSubnets(daemon.SplitList(v)); return err },
+	})
 	fs.String(&o.tokenFile, daemon.Flag{
 		Name: "token-file", Env: envPrefix + "TOKEN_FILE", Value: "file",
 		Usage: "file with a token a line: who shows none of them is refused (401), but for /healthz and /readyz; the first is shown to other netmasters; read again when it changes; empty = everybody is let in",
@@ -254,6 +261,9 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	}
 	o.givenInfra = fs.Given("infra") != ""
 	var err error
+	if o.podSubnets, err = parsePodSubnets(o.podCIDR); err != nil {
+		return daemon.Usagef("%s: %w", fs.Given("pod-cidr"), err)
+	}
 	if o.token, err = token.Open(o.tokenFile); err != nil {
 		return daemon.Usagef("%s: %w", fs.Given("token-file"), err)
 	}

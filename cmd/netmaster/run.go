@@ -340,6 +340,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 		return ended(memberCtx, m.run(memberCtx))
 	})
 	all.Go(func() error { return ended(gctx, o.compare(gctx, ctrl, log)) })
+	all.Go(func() error { return ended(gctx, o.makePodNetwork(gctx, ctrl, log)) })
 	web, wctx := errgroup.WithContext(gctx)
 	for _, ln := range listeners {
 		log.Info("serving", "address", ln.Addr().String())

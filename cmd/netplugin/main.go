@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/cni/serve"
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/dns"
+	"github.com/contiv/netplugin/v2/internal/hostnet"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
@@ -142,7 +143,7 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 		return daemon.Usagef("--dns-upstream: %w", err)
 	}
 	a, err := agent.New(ctx, agent.Config{
-		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, VXLANPort: o.vxlanPort, DriverName: o.driver, DriverWhy: chosen.Why, Predecessor: predecessor(ctx, o, log),
+		Host: o.hostName, Control: o.ctrl, VTEP: o.vtep, OwnIPv6: hostnet.Outwards6, VXLANPort: o.vxlanPort, DriverName: o.driver, DriverWhy: chosen.Why, Predecessor: predecessor(ctx, o, log),
 		Store: st, Driver: drv, Log: log, TLS: o.tls, Netmasters: o.netmaster, Token: o.token.Source(), FwdMode: o.fwd, PvtSubnet: o.pvt, IPForward: o.ipForward, TakeHost: o.takeHost,
 		StateDir: o.stateDir, Socket: o.cniSocket, RESTAddress: o.restAddress, Version: daemon.Build().Version,
 		FlowLog: flowLog,

@@ -153,6 +153,11 @@ func (a *Agent) report() api.HostReport {
 		Control: a.cfg.Control.String(), VTEP: a.cfg.VTEP.String(), VXLANPort: a.cfg.VXLANPort, Driver: a.cfg.DriverName,
 		Store: a.cluster.Mark(), Format: model.HostFormat, AgentVersion: a.cfg.Version, TakeHost: a.cfg.TakeHost,
 	}
+	if a.cfg.OwnIPv6 != nil {
+		if at := a.cfg.OwnIPv6(); at.IsValid() {
+			r.IPv6 = at.String()
+		}
+	}
 	for _, at := range cluster.Reachable(a.listening()) {
 		r.Listening = append(r.Listening, at.String())
 	}

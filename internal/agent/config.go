@@ -22,12 +22,13 @@ import (
 // Config is what an Agent needs. Fields are required unless they say otherwise.
 type Config struct {
 	Host       model.HostName
-	Control    netip.Addr   // of this host, for the control plane
-	VTEP       netip.Addr   // of this host, for tunnels
-	VXLANPort  int          // registered as netplugin.vtep; 0 = 4789
-	DriverName string       // as shown to people: ebpf, ovs, fake
-	DriverWhy  string       // as shown to people: why this one; optional
-	Store      store.Reader // an agent only reads: netmasters write for it
+	Control    netip.Addr        // of this host, for the control plane
+	VTEP       netip.Addr        // of this host, for tunnels
+	OwnIPv6    func() netip.Addr // of this host towards others, now; nil = it has none
+	VXLANPort  int               // registered as netplugin.vtep; 0 = 4789
+	DriverName string            // as shown to people: ebpf, ovs, fake
+	DriverWhy  string            // as shown to people: why this one; optional
+	Store      store.Reader      // an agent only reads: netmasters write for it
 	Driver     driver.Driver
 	Log        *slog.Logger
 	// TLS is how netmasters are asked and inspection is served; zero = plain.

@@ -77,6 +77,7 @@ var requestEffects = map[string]effecttest.Effect{
 	"HostReport.store":        effecttest.By("TestAgentsTell"),
 	"HostReport.format":       effecttest.By("TestAgentsTell"),
 	"HostReport.agentVersion": effecttest.By("TestAgentsTell"),
+	"HostReport.ipv6":         effecttest.By("TestAgentsTell"),
 	"HostReport.takeHost":     effecttest.By("TestAgentsTell"),
 	"HostReport.listening":    effecttest.By("TestAgentsTell"),
 	"HostReport.look":         effecttest.By("TestAgentsTell"),

@@ -53,6 +53,9 @@ func HostReport(req api.HostReport) (r control.HostReport, err error) {
 			return r, model.InvalidField(f.name, clip([]byte(f.text)), "must be an address")
 		}
 	}
+	if r.IPv6, err = optional(req.IPv6, func(s string) (netip.Addr, error) { return model.ParseAddr6("ipv6", s) }); err != nil {
+		return r, err
+	}
 	if req.VXLANPort < 1 || req.VXLANPort > 65535 {
 		return r, model.InvalidField("vxlanPort", req.VXLANPort, "must be between 1 and 65535")
 	}

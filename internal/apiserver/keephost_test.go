@@ -17,7 +17,7 @@ func TestAgentsTell(t *testing.T) {
 	f := serve(t, 0)
 	report := api.HostReport{
 		Version: api.HostReportVersion, Host: "h1", Installation: "i1", Boot: "b1", Since: "2026-11-22T00:00:00Z",
-		Control: "10.0.0.1", VTEP: "10.1.0.1", VXLANPort: 8472, Driver: "ovs", Store: "s/1", Format: 1, AgentVersion: "2.0",
+		Control: "10.0.0.1", VTEP: "10.1.0.1", IPv6: "2001:db8:9::1", VXLANPort: 8472, Driver: "ovs", Store: "s/1", Format: 1, AgentVersion: "2.0",
 		Listening: []string{"10.0.0.1:9090"}, Look: true,
 	}
 	tell := func(path string, v any, out any) {
@@ -53,6 +53,13 @@ func TestAgentsTell(t *testing.T) {
 	h := host()
 	if h.State != api.HostAlive || h.Control != "10.0.0.1" || h.VTEP != "10.1.0.1" || h.VXLANPort != 8472 || h.Driver != "ovs" || h.Format != 1 {
 		t.Errorf("shown: %+v", h)
+	}
+	// What a host reports it has, no native network may hold.
+	for _, subnet := range []string{`"subnet":"10.0.0.0/24"`, `"subnet":"10.1.0.0/24"`, `"ipv6Subnet":"2001:db8:9::/64"`} {
+		body := `{"tenantName":"default","networkName":"over","encap":"vxlan","native":true,` + subnet + `}`
+		if code, text := f.do("POST", "/api/v1/networks/default:over/", body); code != http.StatusConflict || !strings.Contains(text, "of host \"h1\"") {
+			t.Errorf("%s: %d %q", body, code, text)
+		}
 	}
 	other := report
 	other.Installation, other.TakeHost = "i2", true
@@ -99,6 +106,7 @@ func TestAgentsTell(t *testing.T) {
 		"host":         `{"version":1,"host":"h 1","installation":"i"}`,
 		"control":      `{"version":1,"host":"h1","installation":"i","control":"x"}`,
 		"vtep":         `{"version":1,"host":"h1","installation":"i","control":"10.0.0.1"}`,
+		"ipv6":         `{"version":1,"host":"h1","installation":"i","control":"10.0.0.1","vtep":"10.0.0.1","ipv6":"10.0.0.2"}`,
 		"vxlanPort":    `{"version":1,"host":"h1","installation":"i","control":"10.0.0.1","vtep":"10.0.0.1"}`,
 		"listening":    `{"version":1,"host":"h1","installation":"i","control":"10.0.0.1","vtep":"10.0.0.1","vxlanPort":4789,"listening":["x"]}`,
 	} {

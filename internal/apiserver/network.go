@@ -25,6 +25,7 @@ var _ = register(rest[api.Network, model.NetworkKey, model.Network]{
 		"ipv6Subnet":  {text: "an IPv6 subnet that overlaps no other network of the tenant, no reserved block and not fd6d:809b:d5b4::/96, in which hosts know containers; empty = none"},
 		"ipv6Gateway": {text: "an address of the IPv6 subnet; on a VXLAN network containers get a default route by it; empty = none"},
 		"cfgdTag":     {text: tagText},
+		"native":      {text: "true: every host itself reaches each container of the network by the container's own address, as Kubernetes asks for nodes and pods, and they reach every host; only in tenant default, with encap vxlan, and where the subnets hold no host's address and overlap no range of service addresses"},
 	},
 })
 
@@ -66,7 +67,7 @@ func networkFromAPI(o api.Network) (n model.Network, err error) {
 	}); err != nil {
 		return n, err
 	}
-	n.CfgdTag = o.CfgdTag
+	n.CfgdTag, n.Native = o.CfgdTag, o.Native
 	return n, nil
 }
 
@@ -78,6 +79,7 @@ func networkToAPI(n model.Network) api.Network {
 		Gateway:     addrText(n.Gateway),
 		IPv6Gateway: addrText(n.Gateway6),
 		IPv6Subnet:  n.RawSubnet6,
+		Native:      n.Native,
 		NetworkName: string(n.Key.Name),
 		NwType:      string(n.Type),
 		PktTag:      int(n.ReqTag),

@@ -30,6 +30,10 @@ var _ = tested("networks", kindCases{
 			[]string{`{"ipv6Gateway":"2001:db8:7::1"}`, `{"ipv6Subnet":"2001:db8:7::/64","ipv6Gateway":"2001:db8:8::1"}`, `{"ipv6Subnet":"2001:db8:7::/64","ipv6Gateway":"x"}`, `{"ipv6Subnet":"2001:db8:7::/64","ipv6Gateway":"2001:db8:7::"}`},
 		},
 		"cfgdTag": tagCases(),
+		"native": {
+			[]string{`{"native":false}`, `{"tenantName":"default","native":true}`, `{"tenantName":"default","native":true,"ipv6Subnet":"2001:db8:7::/64"}`},
+			[]string{`{"native":true}`, `{"tenantName":"default","encap":"vlan","native":true}`, `{"native":"true"}`, `{"native":1}`},
+		},
 	},
 	effects: map[string]effecttest.Effect{
 		"tenantName":  effecttest.By("TestMatrix"),
@@ -42,5 +46,6 @@ var _ = tested("networks", kindCases{
 		"gateway":     effecttest.By("TestRoutes"),
 		"ipv6Subnet":  effecttest.By("TestMatrix"),
 		"ipv6Gateway": effecttest.By("TestRoutes"),
+		"native":      effecttest.By("TestNative"),
 	},
 })

@@ -96,7 +96,7 @@ func (d *flagDef) fieldOf(object any) string {
 	wire := reflect.ValueOf(object).Elem()
 	before := reflect.New(wire.Type()).Elem()
 	before.Set(wire)
-	if d.set("x") != nil && d.set("7") != nil {
+	if d.set("x") != nil && d.set("7") != nil && d.set("true") != nil {
 		return ""
 	}
 	for i := range wire.NumField() {

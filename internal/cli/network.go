@@ -104,6 +104,7 @@ func newNetworkCreate(f *factory, run func(context.Context, *networkCreateOption
 	c.flags.stringVar(&n.Gateway, "gateway, g", "ADDRESS", "IPv4 gateway inside the subnet")
 	c.flags.stringVar(&n.IPv6Subnet, "subnetv6, s6", "CIDR", "IPv6 subnet")
 	c.flags.stringVar(&n.IPv6Gateway, "gatewayv6, g6", "ADDRESS", "IPv6 gateway inside the IPv6 subnet")
+	c.flags.boolVar(&n.Native, "native", "have every host itself and its containers reach each other by the containers' own addresses, as Kubernetes asks for pods; in tenant default, with encap vxlan")
 	c.flags.stringVar(&n.CfgdTag, "nw-tag, tag", "NAME", "name for the network in other systems; has no effect yet")
 	o.changeFlags(&c.flags, "json, j", "print the network as stored, as JSON")
 	c.run = bindRun(o, orDefault(run, runNetworkCreate), []*string{&n.NetworkName})

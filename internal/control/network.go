@@ -101,6 +101,11 @@ func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n m
 			return err
 		}
 	}
+	if n.Native {
+		if err := c.roomForNative(tx, n); err != nil {
+			return err
+		}
+	}
 	if n.Tag, err = takeTag(ctx, tx, cl, n); err != nil {
 		return err
 	}
@@ -135,6 +140,7 @@ func sameNetwork(old, n model.Network) (err error) {
 		{"ipv6Subnet", old.Subnet6, n.Subnet6},
 		{"ipv6Gateway", old.Gateway6, n.Gateway6},
 		{"cfgdTag", old.CfgdTag, n.CfgdTag},
+		{"native", old.Native, n.Native},
 	} {
 		if f.old != f.new {
 			err = also(err, immutable(f.name, f.old, f.new))

@@ -21,6 +21,7 @@ type names struct {
 	mu     sync.RWMutex
 	dns    desired.DNS
 	ports  desired.Map[string, *desired.Port]
+	nets   desired.Map[model.NetworkID, *desired.Network]
 	askers map[netip.Addr]asker
 	zones  map[model.TenantName]*zone
 }
@@ -76,11 +77,12 @@ func (n *names) update(h desired.Host) {
 	moved := map[netip.Addr]asker{}
 	for c := range h.Ports.Diff(n.ports) {
 		if c.Had {
-			delete(n.askers, c.Old.Private)
-			delete(n.askers, c.Old.Private6)
+			for _, a := range asksFrom(n.nets, c.Old) {
+				delete(n.askers, a)
+			}
 		}
 		if c.Has {
-			for _, a := range []netip.Addr{c.New.Private, c.New.Private6} {
+			for _, a := range asksFrom(h.Networks, c.New) {
 				if a.IsValid() {
 					moved[a] = asker{a, c.New.Endpoint.Network}
 				}
@@ -93,7 +95,16 @@ func (n *names) update(h desired.Host) {
 			delete(n.zones, t)
 		}
 	}
-	n.dns, n.ports = h.DNS, h.Ports
+	n.dns, n.ports, n.nets = h.DNS, h.Ports, h.Networks
+}
+
+// asksFrom are the addresses by which the host's stack knows a port: its private ones,
+// or on a native network its own.
+func asksFrom(nets desired.Map[model.NetworkID, *desired.Network], p *desired.Port) []netip.Addr {
+	if n, ok := nets.Get(p.Network); ok && n.Native && !p.PrivateNumber().IsValid() {
+		return []netip.Addr{p.IPv4, p.IPv6}
+	}
+	return []netip.Addr{p.Private, p.Private6}
 }
 
 func (n *names) zone(t model.TenantName) *zone {

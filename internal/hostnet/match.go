@@ -207,6 +207,14 @@ func sendsOver(src field, perSecond uint64, burst uint32, setName string) []expr
 	}
 }
 
+// setMark gives a packet a mark.
+func setMark(mark uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: 1, Data: binary.NativeEndian.AppendUint32(nil, mark)},
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1, SourceRegister: true},
+	}
+}
+
 func masquerade() []expr.Any { return []expr.Any{&expr.Masq{}} }
 func drop() []expr.Any       { return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}} }
 func accept() []expr.Any {

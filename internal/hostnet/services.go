@@ -19,11 +19,12 @@ type Service struct {
 	Addr netip.Addr
 }
 
-// ensureServices routes the virtual addresses to the host's interface, and no other
-// single addresses. An address that this host reaches by another route, the default
-// ones excepted, is not led, and none of the cluster's machines.
-func (s *Stack) ensureServices(want *Want, note func(object string, err error)) {
-	const object = "routes to services"
+// ensureRoutes leads the virtual addresses of services and the subnets of native
+// networks to the host's interface, and nothing else but the private subnet. What this
+// host reaches by another route, the default ones excepted, is not led, and no service
+// at an address of the cluster's machines.
+func (s *Stack) ensureRoutes(want *Want, note func(object string, err error)) {
+	const object = "routes to services and native networks"
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		note(object, err)
@@ -42,16 +43,39 @@ func (s *Stack) ensureServices(want *Want, note func(object string, err error)) 
 			six = append(six, x)
 		}
 	}
-	if len(four) == 0 {
+	natives4, natives6 := byFamily(want.Natives)
+	if len(four)+len(natives4) == 0 {
 		want.Source = netip.Addr{}
 	}
-	if len(six) > 0 {
+	if len(six)+len(natives6) > 0 {
 		want.source6 = outwards6(h)
 	}
 	note(object, errors.Join(
-		leadServices(h, link, netlink.FAMILY_V4, want, four, want.Source, want.Private.Subnet, note),
-		leadServices(h, link, netlink.FAMILY_V6, want, six, want.source6, want.Private.Subnet6, note),
+		leadTo(h, link, netlink.FAMILY_V4, want, four, natives4, want.Source, want.Private.Subnet, note),
+		leadTo(h, link, netlink.FAMILY_V6, want, six, natives6, want.source6, want.Private.Subnet6, note),
 	))
+}
+
+func byFamily(all []netip.Prefix) (four, six []netip.Prefix) {
+	for _, p := range all {
+		if p.Addr().Is4() {
+			four = append(four, p)
+		} else {
+			six = append(six, p)
+		}
+	}
+	return four, six
+}
+
+// Outwards6 is the IPv6 address that this host has towards the outside, by which it
+// speaks to services and to native networks; zero when it has none.
+func Outwards6() netip.Addr {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return netip.Addr{}
+	}
+	defer h.Close()
+	return outwards6(h)
 }
 
 // outwards6 is the IPv6 address that this host has towards the outside; zero when it
@@ -65,12 +89,26 @@ func outwards6(h *netlink.Handle) netip.Addr {
 	return a
 }
 
-// leadServices makes the routes of one family.
-func leadServices(h *netlink.Handle, link netlink.Link, family int, want *Want, services []Service, source netip.Addr, private netip.Prefix, note func(object string, err error)) error {
-	if !private.IsValid() {
-		services = nil
+// led is what is led to the host's interface, and what it is to people.
+type led struct {
+	to   netip.Prefix
+	what string
+	why  string // begins what is said when it is not led
+}
+
+// leadTo makes the routes of one family.
+func leadTo(h *netlink.Handle, link netlink.Link, family int, want *Want, services []Service, natives []netip.Prefix, source netip.Addr, private netip.Prefix, note func(object string, err error)) error {
+	var all []led
+	for _, x := range services {
+		all = append(all, led{netip.PrefixFrom(x.Addr, x.Addr.BitLen()), "service " + x.Name, fmt.Sprintf("neither this host nor clients outside reach it by this host: its address %s is ", x.Addr)})
 	}
-	all, err := h.RouteList(nil, family)
+	for _, p := range natives {
+		all = append(all, led{p, "native network " + p.String(), "this host and its containers do not reach each other: the network's subnet is "})
+	}
+	if !private.IsValid() {
+		all = nil
+	}
+	routes, err := h.RouteList(nil, family)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return err
 	}
@@ -78,16 +116,16 @@ func leadServices(h *netlink.Handle, link netlink.Link, family int, want *Want, 
 	if most := want.ServiceMTU; mtu == 0 || most != 0 && most < mtu {
 		mtu = most
 	}
-	ours := map[netip.Addr]netlink.Route{}
+	ours := map[netip.Prefix]netlink.Route{}
 	var others []netlink.Route
-	for _, r := range all {
+	for _, r := range routes {
 		dst, ok := prefixOf(r)
 		switch {
 		case !ok || dst.Bits() == 0:
 		case r.LinkIndex != link.Attrs().Index:
 			others = append(others, r)
-		case dst.IsSingleIP() && r.Protocol == unix.RTPROT_STATIC:
-			ours[dst.Addr()] = r
+		case dst != private && r.Protocol == unix.RTPROT_STATIC:
+			ours[dst] = r
 		}
 	}
 	own, err := h.AddrList(nil, family)
@@ -95,25 +133,25 @@ func leadServices(h *netlink.Handle, link netlink.Link, family int, want *Want, 
 		return err
 	}
 	var failed []error
-	for _, x := range services {
-		if why := taken(h, x.Addr, others, own, want.Machines); why != "" {
-			note("service "+x.Name, model.Errorf(model.ErrConflict, "neither this host nor clients outside reach it by this host: its address %s is %s", x.Addr, why))
+	for _, x := range all {
+		if why := taken(h, x.to, others, own, want.Machines); why != "" {
+			note(x.what, model.Errorf(model.ErrConflict, "%s%s", x.why, why))
 			continue
 		}
 		r := netlink.Route{
-			LinkIndex: link.Attrs().Index, Dst: ipNet(netip.PrefixFrom(x.Addr, x.Addr.BitLen())), Src: source.AsSlice(),
+			LinkIndex: link.Attrs().Index, Dst: ipNet(x.to), Src: source.AsSlice(),
 			Scope: netlink.SCOPE_LINK, Protocol: unix.RTPROT_STATIC, MTU: mtu,
 		}
-		if x.Addr.Is6() { // whose routes have no scope
+		if x.to.Addr().Is6() { // whose routes have no scope
 			r.Scope = netlink.SCOPE_UNIVERSE
 		}
-		have, there := ours[x.Addr]
-		delete(ours, x.Addr)
+		have, there := ours[x.to]
+		delete(ours, x.to)
 		if there && have.MTU == mtu && have.Src.Equal(r.Src) {
 			continue
 		}
 		if err := h.RouteReplace(&r); err != nil {
-			failed = append(failed, fmt.Errorf("add route %s: %w", x.Addr, err))
+			failed = append(failed, fmt.Errorf("add route %s: %w", x.to, err))
 		}
 	}
 	for a, r := range ours {
@@ -124,14 +162,20 @@ func leadServices(h *netlink.Handle, link netlink.Link, family int, want *Want, 
 	return errors.Join(failed...)
 }
 
-// taken tells what else of this host, or of the cluster, has an address; "" = nothing.
-func taken(h *netlink.Handle, a netip.Addr, others []netlink.Route, own []netlink.Addr, machines []netip.Addr) string {
-	if slices.ContainsFunc(own, func(o netlink.Addr) bool { return o.IP.Equal(a.AsSlice()) }) {
-		return "this host's own"
+// taken tells what else of this host, or of the cluster, has an address or a part of a
+// subnet; "" = nothing.
+func taken(h *netlink.Handle, p netip.Prefix, others []netlink.Route, own []netlink.Addr, machines []netip.Addr) string {
+	for _, o := range own {
+		if a, ok := netip.AddrFromSlice(o.IP); ok && p.Contains(a.Unmap()) {
+			if p.IsSingleIP() {
+				return "this host's own"
+			}
+			return "that of this host's own address " + a.Unmap().String()
+		}
 	}
 	for _, r := range others {
 		dst, _ := prefixOf(r)
-		if !dst.Contains(a) {
+		if !dst.Overlaps(p) {
 			continue
 		}
 		name := "of this host"
@@ -140,7 +184,7 @@ func taken(h *netlink.Handle, a netip.Addr, others []netlink.Route, own []netlin
 		}
 		return fmt.Sprintf("in route %s %s", dst, name)
 	}
-	if _, there := slices.BinarySearchFunc(machines, a, netip.Addr.Compare); there {
+	if i := slices.IndexFunc(machines, p.Contains); i >= 0 {
 		return "that of a machine of the cluster (netmaster, the store or a host)"
 	}
 	return ""

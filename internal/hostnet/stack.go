@@ -36,6 +36,10 @@ type Want struct {
 	Services   []Service
 	Source     netip.Addr // of IPv4; zero = the private one stays
 	ServiceMTU int        // of tunnels, which lead to backends; 0 = as MTU
+	// Natives are the subnets of native networks, sorted, which are led to the
+	// interface too: the host speaks to containers there by the same source, and they
+	// beyond the cluster by the host's.
+	Natives []netip.Prefix
 	// Machines are the addresses of the cluster's own machines, sorted: a service that
 	// has one is not led, or the host would take netmaster or the store for it.
 	Machines []netip.Addr
@@ -105,7 +109,7 @@ func (s *Stack) Apply(ctx context.Context, want Want, look bool) map[string]erro
 	}
 	if want.Private != nil {
 		note("interface "+want.Private.Interface, s.ensureLink(want))
-		s.ensureServices(&want, note)
+		s.ensureRoutes(&want, note)
 		note("way out", s.ensureForwarding(forward4))
 		if want.Private.Subnet6.IsValid() {
 			note("way out by IPv6", s.ensureForwarding(forward6))

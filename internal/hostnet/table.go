@@ -51,7 +51,8 @@ type way struct {
 	subnet, loopback netip.Prefix
 	nameServer       uint16     // port at here; 0 = none
 	endpoints        []Endpoint // with published ports of this family alone
-	source           netip.Addr // towards services; zero = there are none, or the private one stays
+	source           netip.Addr // towards services and native networks; zero = there are none, or the private one stays
+	natives          []netip.Prefix
 }
 
 // waysOf are the ways out of IPv4 and of IPv6; a way that is not wanted has no address.
@@ -61,6 +62,7 @@ func waysOf(want Want) []way {
 		four.here, four.subnet, four.nameServer = p.Addr, p.Subnet, want.NameServer
 		six.here, six.subnet, six.nameServer = p.Addr6, p.Subnet6, want.NameServer6
 		four.source, six.source = want.Source, want.source6
+		four.natives, six.natives = byFamily(want.Natives)
 	}
 	for _, e := range want.Endpoints {
 		w := &four
@@ -88,7 +90,7 @@ func (s *Stack) ensureTable(want Want) (err error) {
 			continue
 		}
 		p := want.Private
-		from := []any{"layout 8", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source}
+		from := []any{"layout 9", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.natives}
 		err = errors.Join(err, ensureTable(w.family, setsOf(w), chainsOf(p, w), from, s.replaced))
 	}
 	return err
@@ -275,6 +277,7 @@ func chainsOf(p *desired.Private, w way) []chain {
 	post.add(oif(p.Interface), srcIn(w.subnet), notSaddr(w.here), masquerade())
 	post.add(oif(p.Interface), srcIn(w.loopback), masquerade())
 	post.add(notOif(p.Interface), srcIn(w.subnet), masquerade())
+	own := w.addNatives(p, &post, &fwd)
 	// Who sends from a private address from beyond would be translated to this host's
 	// own, and taken for it. Another network of the host may lie in the subnet.
 	fwd.add(notIif(p.Interface), oif(p.Interface), srcIn(w.subnet), noWayBack(), drop())
@@ -288,7 +291,29 @@ func chainsOf(p *desired.Private, w way) []chain {
 		in.add(tunnel)
 		fwd.add(notOif(p.Interface), tunnel)
 	}
-	return []chain{pre, out, post, in, fwd}
+	return append([]chain{pre, out, post, in, fwd}, own...)
+}
+
+// addNatives adds what native networks need: containers there are known beyond the host
+// by the host's address, and so is one that asks a port of the host which leads to
+// another one, or the answer would not come back here. What sockets of this host send
+// there, and nothing translates, gets the host's mark, after all translations.
+func (w way) addNatives(p *desired.Private, post, fwd *chain) []chain {
+	if len(w.natives) == 0 {
+		return nil
+	}
+	own := chain{name: "own", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookOutput, priority: *nftables.ChainPrioritySecurity + 1}
+	for _, n := range w.natives {
+		source := masquerade()
+		if w.source.IsValid() {
+			source = snat(w.source)
+		}
+		post.add(oif(p.Interface), srcIn(n), source)
+		post.add(notOif(p.Interface), srcIn(n), masquerade())
+		fwd.add(notIif(p.Interface), oif(p.Interface), srcIn(n), drop()) // nobody of the network comes from beyond
+		own.add(oif(p.Interface), dstIn(n), wasDNAT(false), setMark(desired.OwnMark))
+	}
+	return []chain{own}
 }
 
 func (c *chain) add(parts ...[]expr.Any) {

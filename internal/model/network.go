@@ -108,6 +108,12 @@ func (n Network) Validate() error {
 	if !n.Subnet.IsValid() && !n.Subnet6.IsValid() {
 		return InvalidField("subnet", "", "must be given, or ipv6Subnet, or both")
 	}
+	if n.Native && n.Key.Tenant != DefaultTenant {
+		return InvalidField("native", n.Native, fmt.Sprintf("is for networks of tenant %s alone: hosts know its containers by their own addresses, and other tenants' may be equal", DefaultTenant))
+	}
+	if n.Native && n.Encap != EncapVXLAN {
+		return InvalidField("native", n.Native, "is for networks of encap vxlan alone: hosts and containers of other hosts reach each other by tunnels")
+	}
 	if err := n.validateSubnet4(); err != nil {
 		return err
 	}

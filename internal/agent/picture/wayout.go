@@ -40,6 +40,7 @@ type WayOut struct {
 	refused uint64 // as logged
 	counted bool   // refused has a value
 	exposed exposed
+	natives natives
 }
 
 // WayOutConfig is how the way out is set on this host.
@@ -268,6 +269,12 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 		want.Services, want.Source, want.ServiceMTU = w.exposed.list, source4(pic.VTEP), w.Underlay.TunnelMTU()
 		six = w.exposed.six
 	}
+	if w.Native {
+		if w.natives.follow(pic.Networks); len(w.natives.subnets) > 0 {
+			want.Natives, want.Source, want.ServiceMTU = w.natives.subnets, source4(pic.VTEP), w.Underlay.TunnelMTU()
+			six = six || w.natives.six
+		}
+	}
 	for _, port := range pic.Ports.All() {
 		if six = six || port.Private6.IsValid(); six {
 			break
@@ -280,7 +287,14 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	if pic.Private != nil {
 		for _, o := range attached {
 			port, ok := pic.Ports.Get(o.HostIf)
-			if !ok || !o.Private.IsValid() || port.PrivateNumber() != o.Private {
+			if !ok || !o.Private.IsValid() {
+				continue
+			}
+			n, known := pic.Networks.Get(port.Network)
+			at := [2]netip.Addr{port.Private, port.Private6} // where the host's stack finds it
+			if w.Native && known && n.Native {
+				at = [2]netip.Addr{port.IPv4, port.IPv6}
+			} else if port.PrivateNumber() != o.Private {
 				continue
 			}
 			if want.MTU == 0 || o.MTU < want.MTU {
@@ -289,8 +303,7 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 			if len(o.Ports) == 0 {
 				continue
 			}
-			n, known := pic.Networks.Get(port.Network)
-			for _, f := range []struct{ addr, router netip.Addr }{{port.Private, n.Router()}, {port.Private6, n.Router6()}} {
+			for _, f := range []struct{ addr, router netip.Addr }{{at[0], n.Router()}, {at[1], n.Router6()}} {
 				if f.addr.IsValid() && known {
 					want.Endpoints = append(want.Endpoints, hostnet.Endpoint{Addr: f.addr, Ports: o.Ports, Masquerade: !f.router.IsValid()})
 				}

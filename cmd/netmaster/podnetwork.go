@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+// parsePodSubnets reads --pod-cidr: at most one subnet of each family.
+func parsePodSubnets(list []string) (out []netip.Prefix, err error) {
+	var has [2]bool
+	for _, text := range list {
+		p, err := netip.ParsePrefix(text)
+		if err != nil || p != p.Masked() || p.Addr().Is4In6() {
+			return nil, fmt.Errorf("%q must be a subnet such as 10.244.0.0/16 or fd00:10:244::/64", text)
+		}
+		family := 0
+		if p.Addr().Is6() {
+			family = 1
+		}
+		if has[family] {
+			return nil, fmt.Errorf("%q is the second subnet of its family: name one of IPv4, one of IPv6, or one of each", text)
+		}
+		has[family] = true
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// podNetworkRetry is how soon making the network for pods is tried again.
+const podNetworkRetry = 10 * time.Second
+
+// makePodNetwork makes the network that --pod-cidr asks for, in each replica, as any
+// client could. What stands in its way is told, and asked again: somebody may mend it.
+func (o *options) makePodNetwork(ctx context.Context, ctrl *control.Controller, log *slog.Logger) error {
+	for told := ""; len(o.podSubnets) > 0; {
+		err := ctrl.MakePodNetwork(ctx, o.podSubnets)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, model.ErrUnavailable), ctx.Err() != nil:
+		case err.Error() != told:
+			told = err.Error()
+			log.Error("the network that --pod-cidr asks for cannot be made; it is tried again", "subnets", o.podSubnets, "error", err)
+		}
+		if err := waiting.Pause(ctx, podNetworkRetry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
