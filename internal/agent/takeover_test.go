@@ -23,6 +23,7 @@ type steps struct {
 	mu    sync.Mutex
 	done  []string
 	fails map[string]error // once each
+	seen  chan struct{}    // closed when what failed was told; until then it is not tried again; nil = it is
 }
 
 func (s *steps) step(what string) error {
@@ -43,7 +44,15 @@ func (s *steps) Apply(ctx context.Context, want desired.Host) (driver.Report, er
 
 func (s *steps) Capabilities() driver.Capabilities { return driver.Capabilities{Preparer: s} }
 
-func (s *steps) Prepare(context.Context, desired.Host) error { return s.step("prepare") }
+func (s *steps) Prepare(ctx context.Context, _ desired.Host) error {
+	if s.seen != nil && len(s.taken()) > 0 {
+		select {
+		case <-s.seen:
+		case <-ctx.Done():
+		}
+	}
+	return s.step("prepare")
+}
 
 func (s *steps) taken() []string {
 	s.mu.Lock()
@@ -85,12 +94,20 @@ func TestTakeOver(t *testing.T) {
 			if tt.fails != "" {
 				s.fails[tt.fails] = errors.New("broken by the test")
 			}
+			if tt.problem {
+				s.seen = make(chan struct{})
+			}
 			b.cfg.Predecessor = oldDriver{s}
 			b.startWith(s)
 			sawProblem := false
 			b.eventually("the old driver's things have gone", func() error {
 				for k := range b.agent.Status(t.Context(), nil).Problems {
-					sawProblem = sawProblem || strings.Contains(k, "the old driver")
+					if strings.Contains(k, "the old driver") && !sawProblem {
+						sawProblem = true
+						if s.seen != nil {
+							close(s.seen)
+						}
+					}
 				}
 				if got := s.taken(); len(got) < len(tt.want) {
 					return fmt.Errorf("steps %q", got)

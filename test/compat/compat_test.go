@@ -238,7 +238,7 @@ func differs(x exchange, status int, answer []byte, state exists, but ...string)
 }
 
 // additions are fields of this version's answers that 1.x did not have.
-var additions = []string{"revision", "labelMap", "chosenMacAddress"}
+var additions = []string{"revision", "globalRevision", "labelMap", "chosenMacAddress"}
 
 // normal brings an answer into the form in which it is compared: without the
 // fields in but, lists of objects in one order, and where a server is free to choose a value, its shape.
