@@ -95,6 +95,9 @@ func (d *Driver) answerTo(p openflow.PacketIn) []byte {
 		return nil
 	}
 	if refused {
+		if refusal.TooBig {
+			d.tooBig.Add(1)
+		}
 		if pipeline.IsService(p.Register(pipeline.RegService)) {
 			asSent(p)
 		}

@@ -94,6 +94,7 @@ type Driver struct {
 	known    bool              // the ledger knows what the switch holds
 	groupc   openflow.Groups   // by which groups are changed; none until there are services
 	answers  bool              // the switch bounds what comes to be answered
+	tooBig   atomic.Uint64     // packets that were told so
 	rules    map[uint32]string // rule ids by the number in cookies
 	kept     int               // how many of rules the last clean-up has left
 	fills    fills

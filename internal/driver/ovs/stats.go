@@ -89,7 +89,9 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 			s.Bytes += f.Bytes
 			out.Rules[id] = s
 		case pipeline.KindDrop:
-			if reason := pipeline.Reason(n); f.Packets > 0 && reason != "" { // else of another version
+			// The switch counts at the flow for what is too big all that was measured; an
+			// empty reason is of another version.
+			if reason := pipeline.Reason(n); f.Packets > 0 && reason != "" && reason != driver.DropTooBig {
 				out.Drops[reason] += f.Packets
 			}
 		case pipeline.KindBase, pipeline.KindNetwork, pipeline.KindPort, pipeline.KindRemote, pipeline.KindRule, pipeline.KindAside, pipeline.KindService, pipeline.KindCount, pipeline.KindDefault:
@@ -97,6 +99,9 @@ func (d *Driver) Stats(ctx context.Context) (driver.Stats, error) {
 	})
 	if err != nil {
 		return out, model.Errorf(model.ErrUnavailable, "open vswitch: %w", err)
+	}
+	if n := d.tooBig.Load(); n > 0 {
+		out.Drops[driver.DropTooBig] = n
 	}
 	err = d.serviceStats(ctx, &out)
 	return out, err
