@@ -31,25 +31,37 @@ const containerdConfig = `version = 2
 func (n *Nodes) writeNode(h *lab.Host) error {
 	type object = map[string]any
 	file := func(name string) string { return filepath.Join(h.Dir, name) }
-	cni := file("net.d")
-	plugins := file("plugins")
+	cni, plugins := file("net.d"), file("plugins")
+	seenCNI, seenPlugins := cni, plugins // by the node
+	if n.bare {
+		seenCNI, seenPlugins = "/opt/cni/net.d", "/opt/cni/bin"
+		cni, plugins = file("node"+seenCNI), file("node"+seenPlugins) // as node.sh mounts it
+	}
 	// containerd asks loopback for each pod.
 	err := errors.Join(os.MkdirAll(cni, 0o755), os.MkdirAll(plugins, 0o755))
 	for _, p := range []string{"/usr/lib/cni/loopback", filepath.Join(n.Lab.Config().BinDir, "contivk8s")} {
+		if n.bare && filepath.Base(p) == "contivk8s" {
+			continue
+		}
 		err = errors.Join(err, os.Symlink(p, filepath.Join(plugins, filepath.Base(p))))
 	}
 	cert, key, e := n.ca.serving(h.Name, h.Address.AsSlice())
 	if err = errors.Join(err, e); err != nil {
 		return err
 	}
-	return errors.Join(
-		write(file("kubelet.crt"), cert), write(file("kubelet.key"), key),
-		write(file("containerd.toml"), fmt.Appendf(nil, containerdConfig, Pause, cni, plugins)),
-		write(file("resolv.conf"), []byte("nameserver 10.96.0.10\n")),
-		writeJSON(filepath.Join(cni, "10-contiv.conflist"), object{
+	if !n.bare {
+		err = writeJSON(filepath.Join(cni, "10-contiv.conflist"), object{
 			"cniVersion": "1.0.0", "name": "contiv",
 			"plugins": []object{{"type": "contivk8s", "socket": h.CNISocket(), "stateDir": h.StateDir()}},
-		}),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Join(
+		write(file("kubelet.crt"), cert), write(file("kubelet.key"), key),
+		write(file("containerd.toml"), fmt.Appendf(nil, containerdConfig, Pause, seenCNI, seenPlugins)),
+		write(file("resolv.conf"), []byte("nameserver 10.96.0.10\n")),
 		writeJSON(file("kubelet.json"), object{
 			"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 			"containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",

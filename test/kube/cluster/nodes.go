@@ -36,6 +36,8 @@ type NodesConfig struct {
 	Nodes    int
 	Proxy    bool // kube-proxy on each node
 	AgentEnv []string
+	Bare     bool     // no Contiv: nodes get ready when somebody installs a pod network below /opt/cni
+	Images   []string // archives that nodes have, beside those of tests
 }
 
 // Nodes is a whole cluster: a control plane in the lab's master namespace beside
@@ -45,6 +47,7 @@ type Nodes struct {
 	*lab.Lab
 	*Control
 	Client *kubernetes.Clientset
+	bare   bool
 }
 
 // StartNodes starts a cluster and returns when all nodes are ready for pods. It returns
@@ -87,13 +90,17 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 	if err := n.Schedule(ctx); err != nil {
 		return nil, err
 	}
-	if err := n.startContiv(ctx); err != nil {
-		return nil, err
+	if !cfg.Bare {
+		if err := n.startContiv(ctx); err != nil {
+			return nil, err
+		}
 	}
 	archives, err := writeImages(ctx, cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
+	archives = append(archives, cfg.Images...)
+	n.bare = cfg.Bare
 	g, each := errgroup.WithContext(ctx)
 	for _, h := range n.Hosts() {
 		g.Go(func() error { return n.startNode(each, h, archives, cfg.Proxy) })
@@ -101,7 +108,15 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	return n, lab.Until(ctx, "all nodes to be ready", n.ready)
+	if cfg.Bare {
+		return n, nil
+	}
+	return n, n.AwaitReady(ctx)
+}
+
+// AwaitReady returns when all nodes are ready for pods.
+func (n *Nodes) AwaitReady(ctx context.Context) error {
+	return lab.Until(ctx, "all nodes to be ready", n.ready)
 }
 
 // startContiv starts netmaster as what the manifest allows it to be, and a netplugin on
