@@ -164,17 +164,26 @@ func (s ClusterService) Validate() error {
 	return s.validatePorts()
 }
 
+// validateNamedPort checks a port of a service or of its slices; the name may be empty.
+func validateNamedPort(proto Protocol, port uint16, name string) error {
+	switch {
+	case !proto.HasPorts() || port == 0:
+		return InvalidField("ports", port, "must be a port from 1 to 65535 of tcp, udp or sctp")
+	case name != "" && (len(name) > 63 || !isDNSLabel(name)):
+		return InvalidField("ports", name, "must have a name of 1-63 small letters, digits and inner hyphens, or none")
+	}
+	return nil
+}
+
 func (s ClusterService) validatePorts() error {
 	if len(s.Ports) > MaxClusterPorts {
 		return InvalidField("ports", len(s.Ports), fmt.Sprintf("must be at most %d", MaxClusterPorts))
 	}
 	for i, p := range s.Ports {
-		switch {
-		case !p.Protocol.HasPorts() || p.Port == 0:
-			return InvalidField("ports", p.Port, "must be a port from 1 to 65535 of tcp, udp or sctp")
-		case p.Name != "" && (len(p.Name) > 63 || !isDNSLabel(p.Name)):
-			return InvalidField("ports", p.Name, "must have a name of 1-63 small letters, digits and inner hyphens, or none")
-		case i > 0 && CompareClusterPorts(s.Ports[i-1], p) >= 0:
+		if err := validateNamedPort(p.Protocol, p.Port, p.Name); err != nil {
+			return err
+		}
+		if i > 0 && CompareClusterPorts(s.Ports[i-1], p) >= 0 {
 			return InvalidField("ports", p.Port, "must be sorted by protocol and port, each once")
 		}
 	}

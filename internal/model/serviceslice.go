@@ -107,12 +107,10 @@ func (s ServiceSlice) Validate() error {
 		return InvalidField("ports", len(s.Ports), fmt.Sprintf("must be at most %d", MaxSlicePorts))
 	}
 	for i, p := range s.Ports {
-		switch {
-		case !p.Protocol.HasPorts() || p.Port == 0:
-			return InvalidField("ports", p.Port, "must be a port from 1 to 65535 of tcp, udp or sctp")
-		case p.Name != "" && (len(p.Name) > 63 || !isDNSLabel(p.Name)):
-			return InvalidField("ports", p.Name, "must have a name of 1-63 small letters, digits and inner hyphens, or none")
-		case i > 0 && CompareSlicePorts(s.Ports[i-1], p) >= 0:
+		if err := validateNamedPort(p.Protocol, p.Port, p.Name); err != nil {
+			return err
+		}
+		if i > 0 && CompareSlicePorts(s.Ports[i-1], p) >= 0 {
 			return InvalidField("ports", p.Name, "must be sorted by name and protocol, each once")
 		}
 	}
