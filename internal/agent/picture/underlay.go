@@ -14,13 +14,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// Overheads of VXLAN in the underlay's MTU: RFC 7348 section 5, outer IP, UDP
-// and VXLAN headers and the inner Ethernet header.
-const (
-	vxlanOverhead4 = 50
-	vxlanOverhead6 = 70
-)
-
 // Underlay is what carries this host's networks: the interface with the tunnel's
 // address, and the uplinks of VLAN networks.
 type Underlay struct {
@@ -35,11 +28,7 @@ type Underlay struct {
 
 // TunnelMTU is what the underlay leaves in tunnels.
 func (u *Underlay) TunnelMTU() int {
-	over := vxlanOverhead4
-	if u.VTEP.Is6() {
-		over = vxlanOverhead6
-	}
-	return min(u.carries()-over, 65535)
+	return min(u.carries()-desired.TunnelOverhead(u.VTEP), 65535)
 }
 
 func (u *Underlay) carries() int {

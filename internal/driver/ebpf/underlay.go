@@ -11,13 +11,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 )
 
-// Bytes that VXLAN takes of the underlay's MTU: outer IP, UDP and VXLAN headers
-// and the inner Ethernet header (RFC 7348 section 5).
-const (
-	overhead4 = 50
-	overhead6 = 70
-)
-
 // underlay is the interface that holds this host's tunnel endpoint.
 type underlay struct {
 	vtep  netip.Addr
@@ -68,10 +61,7 @@ func (u *underlay) source() (s tunnelSource) {
 
 // inner is the biggest packet that the tunnel carries whole.
 func (u *underlay) inner() int {
-	if u.vtep.Is6() {
-		return u.mtu - overhead6
-	}
-	return u.mtu - overhead4
+	return u.mtu - desired.TunnelOverhead(u.vtep)
 }
 
 // resized tells whether an interface's change concerns what fits the tunnel or

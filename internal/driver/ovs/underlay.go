@@ -7,6 +7,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -40,20 +41,10 @@ func (d *Driver) findUnderlay() string {
 	return ""
 }
 
-// Bytes that VXLAN takes of the underlay's MTU: outer IP, UDP and VXLAN headers and
-// the inner Ethernet header (RFC 7348 section 5).
-const (
-	overhead4 = 50
-	overhead6 = 70
-)
-
 // mtu is the biggest packet that tunnels carry whole, by the MTU of the interface
 // that has the tunnel's address, or else Ethernet's.
 func (d *Driver) mtu() uint16 {
-	under, over := 1500, overhead4
-	if d.cfg.VTEP.Is6() {
-		over = overhead6
-	}
+	under, over := 1500, desired.TunnelOverhead(d.cfg.VTEP)
 	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil || !d.cfg.VTEP.IsValid() {
 		return uint16(under - over) //nolint:gosec // some 1,400

@@ -17,7 +17,7 @@ type Config struct {
 	ArpMode model.ArpMode
 	Relay   bool            // the datapath cannot make neighbour advertisements: see relay
 	Answers bool            // the driver answers what the virtual router refuses, and the switch bounds that
-	MTU     uint16          // of VXLAN networks, in bytes of IP: what is bigger is refused to them; 0 = not known
+	MTU     uint16          // of VXLAN networks, in bytes of IP: what is bigger is refused to them; 0 = nothing can be
 	Pieces  bool            // tracking passes fragments on one by one
 	Host    uint32          // port number of the host's interface; 0 = no way out
 	Private desired.Private // the way out, when there is one
