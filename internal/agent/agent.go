@@ -119,7 +119,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Off: cfg.ContainersReachControl, Netmasters: cfg.Netmasters, Addresses: cfg.StoreAddresses, Listening: a.listening,
 	})
 	a.way = picture.NewWayOut(a.cluster, a.control, picture.WayOutConfig{
-		Able: a.can.WayOut, Able6: a.can.WayOut6 && picture.HasIPv6(), Services: a.can.WayOut && a.can.ServicesOutside, Faces: a.can.Faces, Native: a.can.Native,
+		Able: a.can.WayOut, Able6: a.can.WayOut6 && picture.HasIPv6(), Services: a.can.WayOut && a.can.ServicesOutside, Faces: a.can.Faces, Native: a.can.Native, ForeignBackends: a.can.ForeignBackends,
 		IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort, Underlay: &a.underlay,
 	})
 	if a.way.Services { // this host leads to them, whatever runs here

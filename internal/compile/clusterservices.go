@@ -14,10 +14,11 @@ import (
 
 // clusterService is what is known about one service of an orchestrator.
 type clusterService struct {
-	key    model.ClusterServiceKey
-	rec    *model.ClusterService // nil = there is none of the name, though slices may be
-	slices set[*serviceSlice]
-	pics   []model.ServiceKey // as which it is in the picture
+	key       model.ClusterServiceKey
+	rec       *model.ClusterService // nil = there is none of the name, though slices may be
+	slices    set[*serviceSlice]
+	pics      []model.ServiceKey // as which it is in the picture
+	strangers bool               // it has backends that are on no network of the services' domain
 }
 
 type serviceSlice struct {
@@ -36,7 +37,8 @@ type clusterServices struct {
 	dirty  set[*clusterService]
 	moved  bool // nodes have changed
 	zone   string
-	at     networkState // the network as the services were compiled
+	at     networkState   // the network as the services were compiled
+	domain []netip.Prefix // the subnets of its domain, likewise, sorted
 }
 
 // networkState is of a network what all its cluster services rest on.
@@ -181,7 +183,7 @@ func (c *Compiler) compileNodePorts() {
 		}
 	}
 	for _, s := range x.all {
-		if s.rec != nil && len(s.rec.Balanced)+len(s.rec.External) > 0 { // which must not be nodes'
+		if s.rec != nil && len(s.rec.Balanced)+len(s.rec.External) > 0 || s.strangers { // which must not be nodes', or may be
 			x.dirty.add(s)
 		}
 	}
@@ -208,8 +210,7 @@ func (c *Compiler) compileClusterServices(before desired.Host) {
 		text = fmt.Sprintf("%sthey belong to network %s, which is not there", model.NoEffectPrefix, clusterNetwork)
 	}
 	c.problems.set("services of Kubernetes", text)
-	if at != x.at {
-		x.at = at
+	if c.clusterDomain(before, at) {
 		for _, s := range x.all {
 			x.dirty.add(s)
 		}
@@ -269,8 +270,13 @@ func PictureKey(k model.ClusterServiceKey, port string) model.ServiceKey {
 func (c *Compiler) clusterPictures(s *clusterService) (out []desired.Service, problem string) {
 	all := slices.SortedFunc(maps.Keys(s.slices), func(a, b *serviceSlice) int { return cmp.Compare(a.rec.Key.String(), b.rec.Key.String()) })
 	all = slices.DeleteFunc(all, func(x *serviceSlice) bool { return len(x.rec.Backends) == 0 })
-	if few := c.strangers(all); len(few) > 0 { // kube-proxy serves it, where it runs
-		return nil, fmt.Sprintf("%s%d of its backends are on no network that is joined with %s, such as %s (a pod in its node's network, or somebody outside of the cluster): kube-proxy has to serve it", model.NoEffectPrefix, len(few), clusterNetwork, few[0])
+	foreign, pods := c.strangers(all)
+	s.strangers = len(foreign)+len(pods) > 0
+	if len(pods) > 0 { // kube-proxy serves it, where it runs
+		return nil, fmt.Sprintf("%s%d of its backends are pods on no network that is joined with %s, such as %s: kube-proxy has to serve it", model.NoEffectPrefix, len(pods), clusterNetwork, pods[0])
+	}
+	if len(foreign) > 0 && c.lacksForeign {
+		return nil, fmt.Sprintf("%s%d of its backends are no pods of network %s, such as %s (a pod in its node's network, or somebody outside of the cluster), to whom this host's data plane does not lead: kube-proxy has to serve it", model.NoEffectPrefix, len(foreign), clusterNetwork, foreign[0])
 	}
 	main := desired.Service{Key: PictureKey(s.key, ""), Network: c.cluster.at.id, Affinity: s.rec.AffinityTime(), Exposed: true}
 	var others []desired.Service
@@ -367,109 +373,4 @@ func (c *Compiler) facesOf(s *model.ClusterService, p model.ClusterPort, backend
 		}
 	}
 	return out
-}
-
-// clusterBackends are the backends of some slices that are endpoints in the services'
-// domain; port (nil = none) is one that they have under several numbers.
-func (c *Compiler) clusterBackends(s *clusterService, all []*serviceSlice, port *model.ClusterPort) (out desired.Map[model.EndpointKey, *desired.Backend]) {
-	found := map[model.EndpointKey]*desired.Backend{}
-	for _, x := range all {
-		own := uint16(0)
-		if port != nil {
-			if own = portIn(x.rec, *port); own == 0 {
-				continue
-			}
-		}
-		for _, b := range x.rec.Backends {
-			state, chosen := stateOf(b.State)
-			if !chosen {
-				continue
-			}
-			e := c.podAt(b)
-			if e == nil { // it has just gone, or is about to come
-				continue
-			}
-			to := found[e.Key]
-			if to == nil {
-				to = &desired.Backend{Network: e.net.id, Identity: e.identity(), Local: e.isPort, State: state, Near: c.nearness(s.rec.Near, b), Port: own}
-				if e.isRemote && e.net.rec.Encap == model.EncapVXLAN {
-					to.VTEP = c.vtep(e.Host)
-				}
-				found[e.Key] = to
-			}
-			if b.Addr.Is4() {
-				to.IPv4 = b.Addr
-			} else {
-				to.IPv6 = b.Addr
-			}
-		}
-	}
-	for k, b := range found {
-		out = out.Set(k, b)
-	}
-	return out
-}
-
-// strangers are the backends, sorted, whose addresses are on no network of the services'
-// domain, so that they will never be endpoints there.
-func (c *Compiler) strangers(all []*serviceSlice) (out []netip.Addr) {
-	own, _ := c.out.Networks.Get(c.cluster.at.id)
-	var domain []*desired.Network
-	for _, n := range c.out.Networks.All() {
-		if own != nil && n.Domain() == own.Domain() {
-			domain = append(domain, n)
-		}
-	}
-	for _, x := range all {
-		for _, b := range x.rec.Backends {
-			if _, chosen := stateOf(b.State); chosen && !slices.ContainsFunc(domain, func(n *desired.Network) bool { return n.Holds(b.Addr) }) {
-				out = append(out, b.Addr)
-			}
-		}
-	}
-	slices.SortFunc(out, netip.Addr.Compare)
-	return slices.Compact(out)
-}
-
-// stateOf is the state of a backend; one that is unready is none, so that datagrams to it
-// are chosen for anew.
-func stateOf(s model.ServiceBackendState) (state desired.BackendState, is bool) {
-	switch s {
-	case model.ServiceBackendReady:
-		return desired.BackendActive, true
-	case model.ServiceBackendDraining:
-		return desired.BackendLeaving, true
-	case model.ServiceBackendUnready:
-	}
-	return 0, false
-}
-
-// podAt is the endpoint that a backend is, in the services' domain; nil = there is none.
-func (c *Compiler) podAt(b model.ServiceBackend) *endpoint {
-	own, _ := c.out.Networks.Get(c.cluster.at.id)
-	for e := range c.cluster.pods[b.Pod] {
-		if e.IPv4 != b.Addr && e.IPv6 != b.Addr || !e.isPort && !e.isRemote {
-			continue
-		}
-		if n, ok := c.out.Networks.Get(e.net.id); ok && own != nil && n.Domain() == own.Domain() {
-			return e
-		}
-	}
-	return nil
-}
-
-// nearness says how near a backend is to this host, by its hints.
-func (c *Compiler) nearness(near model.Near, b model.ServiceBackend) desired.Nearness {
-	zone := slices.Contains(b.ForZones, c.cluster.zone) && c.cluster.zone != ""
-	switch {
-	case near == model.NearAnywhere:
-		return desired.NearUnknown
-	case near == model.NearNode && slices.Contains(b.ForNodes, model.NodeName(c.self)):
-		return desired.NearHost
-	case zone:
-		return desired.NearZone
-	case len(b.ForZones) == 0 && (near == model.NearZone || len(b.ForNodes) == 0):
-		return desired.NearUnknown
-	}
-	return desired.NearFar
 }

@@ -141,17 +141,6 @@ func TestClusterService(t *testing.T) {
 	if got, problems = clusterPics(c); got["shop/web"].Backends.Len() != 1 || problems != "" {
 		t.Errorf("a pod that is no endpoint: backends %q, problems %q", backendTexts(got["shop/web"]), problems)
 	}
-	stranger := model.ServiceBackend{Addr: netip.MustParseAddr("172.18.0.5"), Node: "h2"}
-	c.SetServiceSlice(sliceOf("web-8", webPorts, stranger))
-	if got, problems = clusterPics(c); len(got) != 0 || !strings.Contains(problems, "1 of its backends") || !strings.Contains(problems, model.NoEffectPrefix) {
-		t.Errorf("a backend on no network: %v, problems %q", got, problems)
-	}
-	stranger.State = model.ServiceBackendUnready
-	c.SetServiceSlice(sliceOf("web-8", webPorts, stranger))
-	if got, problems = clusterPics(c); len(got) != 1 || problems != "" {
-		t.Errorf("... that takes nothing: %v, problems %q", got, problems)
-	}
-	c.DeleteServiceSlice(model.ServiceSliceKey{Namespace: "shop", Name: "web-8"})
 	c.DeleteServiceSlice(model.ServiceSliceKey{Namespace: "shop", Name: "web-4"})
 	if got, problems = clusterPics(c); problems != "" || !slices.Equal(backendTexts(got["shop/web"]), []string{"pod1 invalid IP fd05::1 local true vtep invalid IP state 0 near 0 port 0"}) {
 		t.Errorf("one slice is left: backends %q, problems %q", backendTexts(got["shop/web"]), problems)

@@ -38,8 +38,9 @@ type Compiler struct {
 	tunnels   map[netip.Addr]set[model.HostName] // whose they are
 	nodes     map[netip.Addr]set[model.HostName] // likewise of hosts' own addresses
 
-	lacksNative bool                         // this host's data plane knows no native networks: ports there have private addresses
-	exposedAt   map[netip.Addr]set[*service] // who wants to be exposed there
+	lacksNative  bool                         // this host's data plane knows no native networks: ports there have private addresses
+	lacksForeign bool                         // this host's data plane leads to no backends of services that are no endpoints
+	exposedAt    map[netip.Addr]set[*service] // who wants to be exposed there
 
 	subjects map[subjectKey]*subject
 	sets     map[string]*policySet       // by name

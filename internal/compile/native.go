@@ -11,6 +11,10 @@ import (
 // networks: its endpoints there have private addresses, as on others.
 func (c *Compiler) LackNative() { c.lacksNative = true }
 
+// LackForeign says, before anything else, that it leads to no backends of services that
+// are no endpoints: services with such ones are in no picture of it.
+func (c *Compiler) LackForeign() { c.lacksForeign = true }
+
 // countNative follows how many native networks a tenant has: every host has them.
 func (c *Compiler) countNative(n *network, old, now *model.Network) {
 	was, is := old != nil && old.Native, now != nil && now.Native

@@ -58,11 +58,11 @@ const (
 	TrafficNear                         // the nearest ones, while it is known of all active ones how near they are
 )
 
-// Backend is an endpoint behind a service, on any host. Policy judges connections
-// by its identity and the port that it is asked at. It serves a family in which it
-// has an address.
+// Backend is an endpoint behind a service, on any host, or an address that is no
+// endpoint's (Foreign). Policy judges connections by its identity and the port that it is
+// asked at. It serves a family in which it has an address.
 type Backend struct {
-	Network  model.NetworkID // its own, of the service's domain
+	Network  model.NetworkID // its own, of the service's domain; 0 = it is no endpoint
 	IPv4     netip.Addr
 	IPv6     netip.Addr
 	Identity model.Identity
@@ -130,6 +130,10 @@ func (b *Backend) Addr(v6 bool) netip.Addr {
 	}
 	return b.IPv4
 }
+
+// Foreign tells whether the backend is no endpoint: a machine of the cluster, or anybody
+// outside. It is made true if the driver's Capabilities().ForeignBackends says so.
+func (b *Backend) Foreign() bool { return b.Network == 0 }
 
 // PortFor returns the port at which the backend is asked where its service's port
 // leads to another one.

@@ -17,6 +17,7 @@ type Capabilities struct {
 	ClientsByTunnel bool `json:"clientsByTunnel"` // takes the clients that another host leads to containers here, and answers by that host
 	Native          bool `json:"native"`          // leads between the host's stack and endpoints of native networks (desired.Network.Native)
 	Faces           bool `json:"faces"`           // makes desired.Service.Faces true
+	ForeignBackends bool `json:"foreignBackends"` // leads clients on networks to backends of services that are no endpoints (desired.Backend.Foreign)
 	ServiceStats    bool `json:"serviceStats"`    // counts connections to services (Stats.Services)
 	Routes          bool `json:"routes"`          // routes between networks that are joined
 	Bandwidth       bool `json:"bandwidth"`       // makes desired.Host.Bandwidth true

@@ -143,7 +143,7 @@ func (d *Driver) Events() <-chan driver.Event { return d.events }
 // Capabilities implements driver.Driver. The way out is executed on packets, but
 // no interface of this machine is made for it.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, Faces: true, ServiceStats: true, WayOut6: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d}
+	return driver.Capabilities{Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, Faces: true, ForeignBackends: true, ServiceStats: true, WayOut6: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d}
 }
 
 // Tables implements driver.Tabled: the reference's tables never evict.

@@ -51,8 +51,8 @@ func (k *kernel) fromStack(p *Packet, n *desired.Network) Verdict {
 	}
 	q := *p
 	q.Host, q.Own, q.SrcMAC, q.DstMAC = false, false, desired.RouterMAC, to.mac()
-	v := k.forward(origin{net: n, host: true, own: p.Own}, &q)
-	if v.Passed() {
+	v := k.fromBackend(origin{net: n, host: true, own: p.Own}, &q)
+	if v.Passed() && v.Sent == nil {
 		v.Sent = &q
 	}
 	return v

@@ -104,7 +104,7 @@ func (k *kernel) fromRouter(from origin, p *Packet, vtep netip.Addr) Verdict {
 		return dropped(driver.DropUnknownDest)
 	}
 	from.by = vtep
-	return k.forward(from, p)
+	return k.fromBackend(from, p)
 }
 
 // backToHost gives a packet of a backend elsewhere to the host, as the service's.

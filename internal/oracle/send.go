@@ -89,7 +89,7 @@ func (k *kernel) send(p *Packet) Verdict {
 		return t.neighbour(from, p)
 	case p.isIP():
 		v := k.serve(from, p)
-		if sent != nil && v.Passed() {
+		if sent != nil && v.Passed() && v.Sent == nil {
 			v.Sent = sent
 		}
 		return v

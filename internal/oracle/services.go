@@ -74,7 +74,11 @@ func (k *kernel) serve(from origin, p *Packet) Verdict {
 	if tr != nil && tr.outside() && from.port != nil && !p.DstMAC.Multicast() {
 		return k.toClientOutside(from, p, tr)
 	}
-	v := k.forward(from, p)
+	return k.toClient(from, p, tr, k.forward(from, p))
+}
+
+// toClient translates what v says of a packet that answers a client on this host.
+func (k *kernel) toClient(from origin, p *Packet, tr *translation, v Verdict) Verdict {
 	if tr == nil || tr.outside() || len(v.Ports) != 1 || v.Ports[0] != tr.client {
 		return v
 	}
@@ -86,6 +90,22 @@ func (k *kernel) serve(from origin, p *Packet) Verdict {
 	v.Sent = tr.back(p)
 	v.Sent.SrcMAC = desired.RouterMAC
 	return v
+}
+
+// fromBackend judges what comes from beyond this host's networks to an endpoint: it may
+// be the answer of a backend that is none.
+func (k *kernel) fromBackend(from origin, p *Packet) Verdict {
+	tr := k.translationBack(from.net, p)
+	switch {
+	case tr == nil || tr.outside():
+		tr = nil
+	case request(p):
+		if k.ownedBy(tr, p) {
+			return dropped(driver.DropInvalid)
+		}
+		tr = nil
+	}
+	return k.toClient(from, p, tr, k.forward(from, p))
 }
 
 // ownedBy tells whether a translation keeps the tuple behind it, which a packet has
@@ -160,6 +180,10 @@ func (k *kernel) toService(from origin, p *Packet) Verdict {
 	q := tr.there(p)
 	var v Verdict
 	switch backend := k.tables.stationAt(from.net, tr.behind.dst); {
+	case tr.foreign && backend.known():
+		return dropped(driver.DropUnknownDest) // it is an endpoint's, which is another backend
+	case tr.foreign: // led out, as if the client had asked there itself
+		v = k.forward(from, q)
 	case tr.hairpin():
 		q.SrcMAC, q.DstMAC = desired.RouterMAC, from.port.MAC
 		v = Verdict{Ports: []string{from.port.IfName}}
@@ -238,8 +262,11 @@ func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 		}
 	}
 	b, _ := s.Backends.Get(key)
+	if b.Foreign() && from.host {
+		return nil, dropped(driver.DropNoProvider) // its answer would not come by here
+	}
 	tr := &translation{
-		front: tupleOf(from.net, p), service: s.Key, backend: key, network: from.net.ID,
+		front: tupleOf(from.net, p), service: s.Key, backend: key, network: from.net.ID, foreign: b.Foreign(),
 		backendMAC: k.tables.stationAt(from.net, b.Addr(v6)).mac(),
 		counted:    driver.ServiceOf{Service: s.Key, Protocol: p.Proto, Port: p.DstPort, IPv6: v6, Backend: key},
 	}
@@ -376,7 +403,7 @@ func serviceLines(name string, s *desired.Service) []string {
 		lines = append(lines, fmt.Sprintf("%s face %s proto %d %d to %d inside %d outside %d sources %v", name, f.Addr, f.Protocol, f.Port, f.Backend, f.Inside, f.Outside, f.Sources))
 	}
 	for k, b := range s.Backends.All() {
-		lines = append(lines, fmt.Sprintf("%s backend %s %s %s identity %d state %d near %d port %d", name, k, addrText(b.IPv4), addrText(b.IPv6), b.Identity, b.State, b.Near, b.Port))
+		lines = append(lines, fmt.Sprintf("%s backend %s %s %s network %d identity %d state %d near %d port %d", name, k, addrText(b.IPv4), addrText(b.IPv6), b.Network, b.Identity, b.State, b.Near, b.Port))
 	}
 	return lines
 }

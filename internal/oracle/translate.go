@@ -23,6 +23,7 @@ type translation struct {
 	front, behind flow // as the client sends it, and as it goes to the backend
 	service       model.ServiceKey
 	backend       model.EndpointKey
+	foreign       bool   // the backend is no endpoint
 	client        string // the local port; "" = the host's own
 	network       model.NetworkID
 	clientMAC     model.MAC // who they were when it began

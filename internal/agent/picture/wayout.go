@@ -45,14 +45,16 @@ type WayOut struct {
 
 // WayOutConfig is how the way out is set on this host.
 type WayOutConfig struct {
-	Able      bool // the driver makes the host's interface; without, there is no way out
-	Able6     bool // ... and leads IPv6 there
-	Services  bool // ... and what comes from there to services
-	Faces     bool // ... also at addresses that they share
-	Native    bool // ... and between there and endpoints of native networks
-	IPForward bool // set net.ipv4.ip_forward, and the like of IPv6, where it is off
-	VXLANPort int
-	Underlay  *Underlay
+	Able     bool // the driver makes the host's interface; without, there is no way out
+	Able6    bool // ... and leads IPv6 there
+	Services bool // ... and what comes from there to services
+	Faces    bool // ... also at addresses that they share
+	Native   bool // ... and between there and endpoints of native networks
+	// ForeignBackends: it leads containers to backends of services that are no endpoints.
+	ForeignBackends bool
+	IPForward       bool // set net.ipv4.ip_forward, and the like of IPv6, where it is off
+	VXLANPort       int
+	Underlay        *Underlay
 }
 
 // HasIPv6 tells whether this host's kernel knows IPv6.
@@ -65,6 +67,9 @@ func HasIPv6() bool {
 func NewWayOut(c *Cluster, control *ControlPlane, cfg WayOutConfig) *WayOut {
 	if !cfg.Native {
 		c.lackNative()
+	}
+	if !cfg.ForeignBackends {
+		c.lackForeign()
 	}
 	return &WayOut{
 		WayOutConfig: cfg, cluster: c, control: control, net: hostnet.New(c.Log, cfg.IPForward), taken: map[netip.Addr]attach.Key{},
@@ -401,6 +406,12 @@ func (c *Cluster) lackNative() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.comp.LackNative()
+}
+
+func (c *Cluster) lackForeign() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.comp.LackForeign()
 }
 
 func (c *Cluster) setPrivate(k model.EndpointKey, a netip.Addr) {

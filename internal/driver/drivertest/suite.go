@@ -102,6 +102,7 @@ var suite = []struct {
 	{name: "Faces", run: testFaces},
 	{name: "ClientsByTunnel", run: testClientsByTunnel},
 	{name: "Native", run: testNative},
+	{name: "ForeignBackends", run: testForeignBackends},
 	{name: "Monitor", run: testMonitor, programs: true},
 	{name: "Asides", run: testAsides, programs: true},
 	{name: "RandomAsides", run: testRandomAsides, programs: true},

@@ -105,6 +105,9 @@ func (p *pass) putBackends(x *servedService, s *desired.Service) (c candidates, 
 			used[i] = true
 		}
 		v := backendEntry{ID: id, IP: [2]addr{toAddr(b.IPv4), toAddr(b.IPv6)}, State: uint8(b.State), Port: b.Port}
+		if b.Foreign() {
+			v.Foreign = 1
+		}
 		if b.Port != 0 {
 			if x.own == nil {
 				x.own = map[uint64]uint16{}

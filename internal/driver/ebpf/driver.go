@@ -331,7 +331,7 @@ func (d *Driver) uplinkName() (string, error) {
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, Faces: true, ServiceStats: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
+	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, Faces: true, ForeignBackends: true, ServiceStats: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
 }
 
 // DriftRepairs implements driver.Drifting.

@@ -45,12 +45,13 @@ const (
 type backendKey struct{ Service, Index uint32 }
 
 type backendEntry struct {
-	ID    uint64
-	IP    [2]addr // IPv4 and IPv6
-	State uint8
-	Among uint8  // may be chosen, a bit for each of choices
-	Port  uint16 // its own; 0 = the front's
-	Pad   [4]uint8
+	ID      uint64
+	IP      [2]addr // IPv4 and IPv6
+	State   uint8
+	Among   uint8  // may be chosen, a bit for each of choices
+	Port    uint16 // its own; 0 = the front's
+	Foreign uint8  // it is no endpoint
+	Pad     [3]uint8
 }
 
 // ownersRow is who has some slots next to each other: places in backends.
@@ -75,7 +76,7 @@ const (
 // translation is a connection to a service.
 type translation struct {
 	Front                   connKey // Hi is the virtual address
-	Index                   uint32
+	Index                   uint32  // of the backend, and the bit that says that it is no endpoint
 	Backend                 addr
 	BehindPort, BackendPort uint16
 	Space                   uint32 // domain of the connection's key

@@ -92,7 +92,7 @@ static __always_inline int deliver(struct __sk_buff *skb, struct pkt *p, struct 
 		return go_home(skb, p, g);
 	if (p->way != WAY_OUT)
 		return to_station(skb, p, g, s);
-	if (outwards(skb, p))
+	if ((p->nat && rewrite(skb, p)) || outwards(skb, p))
 		return dropped(DROP_INVALID);
 	return bpf_redirect(g->host, BPF_F_INGRESS);
 }
@@ -130,7 +130,7 @@ static __noinline int forward(struct __sk_buff *skb, struct pkt *p)
 	} else if (p->way == WAY_BACK && of_stack(p, c)) {
 		p->way = WAY_OUT; // where the stack may have translated what it answers
 		p->by = 0;
-	} else if (c && c->state & CT_SERVICE && !p->nat && !(p->from == FROM_TUNNEL && p->way == WAY_IN)) {
+	} else if (c && c->state & CT_SERVICE && !p->nat) {
 		int told = come_back(p, c);
 		if (told == AGAIN)
 			c = classify(skb, p, now);

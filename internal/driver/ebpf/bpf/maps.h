@@ -244,12 +244,14 @@ struct ct {
 // that one.
 struct translation {
 	struct ct_key front; // hi is the virtual address
-	__u32 index; // of the backend
+	__u32 index; // of the backend, with FOREIGN
 	struct addr backend;
 	__u16 behind_port, backend_port; // the client's and the backend's, behind the translation
 	__u32 space; // domain of the connection's key
 	__u64 seed, id; // of the service and the backend
 };
+
+#define FOREIGN 0x80000000u // the backend is no endpoint
 
 // slot is a place for a half-open connection.
 struct slot {

@@ -45,7 +45,7 @@ static __always_inline void stamp_translation(struct pkt *p, const struct addr *
 static __always_inline struct backend *backend_of(struct pkt *p, __u32 service)
 {
 	p->bk.service = service;
-	p->bk.index = p->tr.index;
+	p->bk.index = p->tr.index & ~FOREIGN;
 	struct backend *b = bpf_map_lookup_elem(&backends, &p->bk);
 	return b && b->id == p->tr.id ? b : 0;
 }
@@ -222,6 +222,11 @@ static __noinline int choose(struct pkt *p, __u64 now)
 		return dropped(DROP_INVALID);
 	p->tr.id = *(volatile __u64 *)&b->id;
 	p->tr.backend = v6 ? b->ip[1] : b->ip[0];
+	if (b->foreign) {
+		if (p->asks)
+			return dropped(DROP_NO_PROVIDER); // its answer would not come by here
+		p->tr.index |= FOREIGN;
+	}
 	if (b->port)
 		p->tr.backend_port = b->port;
 	if (*(volatile __u64 *)&b->id != p->tr.id) // written anew meanwhile
@@ -263,6 +268,19 @@ static __noinline int known_translation(struct __sk_buff *skb, struct pkt *p, __
 	return p->ip.later || p->error ? dropped(DROP_INVALID) : 0;
 }
 
+// lead_out finds the way of what is translated to an address that is no endpoint's: that
+// of what its client itself sends there.
+static __noinline int lead_out(struct pkt *p)
+{
+	__u32 zero = 0, ifindex = p->ifindex;
+	struct settings *g = bpf_map_lookup_elem(&settings, &zero);
+	struct port *o = bpf_map_lookup_elem(&ports, &ifindex);
+	if (!g || !o || host_at(p, &p->ip.f.dst)) // an endpoint is another backend
+		return dropped(DROP_UNKNOWN_DEST);
+	p->way = p->domain >= JOINED ? route_of(p, g, o) : way_of(p, g, o);
+	return p->way == WAY_NONE || p->way == WAY_NOWHERE ? dropped(DROP_UNKNOWN_DEST) : SERVED;
+}
+
 // serve takes what a container, or a client outside, sends to a virtual address; SERVED = it goes on, as
 // what it becomes, UNSERVED = nobody is there.
 static __noinline int serve(struct __sk_buff *skb, struct pkt *p, __u64 now)
@@ -293,6 +311,8 @@ static __noinline int serve(struct __sk_buff *skb, struct pkt *p, __u64 now)
 		f->sport = p->becomes.sport;
 		f->dport = p->becomes.dport;
 	}
+	if (p->tr.index & FOREIGN)
+		return lead_out(p);
 	if (p->itself)
 		return SERVED;
 	struct host *h = host_at(p, &f->dst);
@@ -322,6 +342,9 @@ static __noinline int serve(struct __sk_buff *skb, struct pkt *p, __u64 now)
 static __noinline int come_back(struct pkt *p, struct ct *c)
 {
 	struct translation *t = bpf_map_lookup_elem(&translations, &p->ck);
+	// The same client of a service here, whom another host leads to the backend itself.
+	if (p->from == FROM_TUNNEL && p->way == WAY_IN && (!t || t->front.pad == FRONT_OUTSIDE))
+		return SERVED;
 	if (!c || !t)
 		return dropped(DROP_INVALID);
 	p->tr = *t;
@@ -375,7 +398,7 @@ static __noinline int note_affinity(struct pkt *p, __u64 now)
 	p->ak.seed = p->tr.seed;
 	p->ak.client = p->tr.front.lo;
 	p->affine.id = p->tr.id;
-	p->affine.index = p->tr.index;
+	p->affine.index = p->tr.index & ~FOREIGN;
 	p->affine.last = now;
 	p->affine.pad = 0;
 	if (!bpf_map_update_elem(&affines, &p->ak, &p->affine, BPF_EXIST))

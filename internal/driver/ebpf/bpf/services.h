@@ -70,7 +70,8 @@ struct backend {
 	__u8 state;
 	__u8 among; // may be chosen, a bit for each of CHOICES
 	__u16 port; // at which it is asked; 0 = at the front's
-	__u8 pad[4];
+	__u8 foreign; // it is no endpoint
+	__u8 pad[3];
 };
 
 // exposed is where an exposed service is: its network, and what is inside of that.

@@ -1,0 +1,80 @@
+package compile
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestForeignBackends: backends that are no endpoints are in a picture, if this host's
+// data plane leads to them; pods on other networks are nobody's.
+func TestForeignBackends(t *testing.T) {
+	for _, able := range []bool{true, false} {
+		c := kubeCluster()
+		if !able {
+			c.LackForeign()
+		}
+		one := podOn(1, "h1")
+		c.SetEndpoint(one)
+		c.SetClusterService(web())
+		c.SetClusterNode(model.ClusterNode{Name: "h1", Addrs: []netip.Addr{netip.MustParseAddr("172.18.0.1")}})
+		expect := func(when, problem string, want ...string) {
+			t.Helper()
+			got, problems := clusterPics(c)
+			if problem != "" {
+				if len(got) > 0 || !strings.Contains(problems, problem) || !strings.Contains(problems, model.NoEffectPrefix) {
+					t.Errorf("able %v, %s: %v, problems %q", able, when, got, problems)
+				}
+				return
+			}
+			if diff := cmp.Diff(want, backendTexts(got["shop/web"])); diff != "" || problems != "" {
+				t.Errorf("able %v, %s: problems %q, backends (-want +got):\n%s", able, when, problems, diff)
+			}
+			for k, b := range got["shop/web"].Backends.All() {
+				if b.Foreign() != strings.HasPrefix(string(k.ID), "@") || b.Foreign() != (b.Identity == 0) {
+					t.Errorf("able %v, %s: backend %s is %+v", able, when, k, b)
+				}
+			}
+		}
+		lacks := func(text string) string {
+			if able {
+				return ""
+			}
+			return text
+		}
+		const pod = "pod1 10.5.0.1 invalid IP local true vtep invalid IP state 0 near 0 port 0"
+		addr := netip.MustParseAddr
+		put := func(all ...model.ServiceBackend) {
+			c.SetServiceSlice(sliceOf("web-4", webPorts, append([]model.ServiceBackend{backendOf(one, false)}, all...)...))
+		}
+		put(model.ServiceBackend{Addr: addr("172.18.0.1"), Pod: "api", Node: "h1"}, model.ServiceBackend{Addr: addr("198.51.100.7")})
+		expect("a node and an address outside", lacks("2 of its backends are no pods of network"),
+			"@172.18.0.1 172.18.0.1 invalid IP local true vtep invalid IP state 0 near 0 port 0", "@198.51.100.7 198.51.100.7 invalid IP local false vtep invalid IP state 0 near 0 port 0", pod)
+		c.DeleteClusterNode("h1")
+		expect("a pod that has no node's address", "1 of its backends are pods on no network")
+		c.SetClusterNode(model.ClusterNode{Name: "h2", Addrs: []netip.Addr{addr("172.18.0.1"), addr("fd18::1")}})
+		put(model.ServiceBackend{Addr: addr("172.18.0.1"), Pod: "api", Node: "h2", State: model.ServiceBackendDraining})
+		c.SetServiceSlice(sliceOf("web-6", webPorts, model.ServiceBackend{Addr: addr("fd18::1"), Pod: "api", Node: "h2"}))
+		expect("a node's again, in both families", lacks("2 of its backends"),
+			"@172.18.0.1 172.18.0.1 invalid IP local false vtep invalid IP state 3 near 0 port 0", "@fd18::1 invalid IP fd18::1 local false vtep invalid IP state 0 near 0 port 0", pod)
+		put(model.ServiceBackend{Addr: addr("198.51.100.7"), State: model.ServiceBackendUnready}, model.ServiceBackend{Addr: addr("10.5.0.99"), Pod: "uid99"})
+		c.DeleteServiceSlice(model.ServiceSliceKey{Namespace: "shop", Name: "web-6"})
+		expect("one that takes nothing, and a pod whose endpoint is not there", "", pod)
+		put(model.ServiceBackend{Addr: addr("10.6.0.9"), Pod: "uid9"})
+		expect("a pod on a network that is not here", "1 of its backends are pods on no network that is joined with default:default-net, such as 10.6.0.9")
+		joined := model.Network{Key: model.NetworkKey{Tenant: "default", Name: "six"}, Encap: model.EncapVXLAN, Tag: 6, ID: 6, Subnet: netip.MustParsePrefix("10.6.0.0/16")}
+		c.SetNetwork(joined)
+		c.SetGlobal(model.Global{FwdMode: model.FwdRouting, ArpMode: model.ArpProxy})
+		c.SetTenant(model.Tenant{Name: "default", Router: 7})
+		expect("which is joined now", "", pod)
+		c.DeleteNetwork(joined.Key)
+		expect("and is gone", "1 of its backends are pods")
+		put(model.ServiceBackend{Addr: addr("10.6.0.9")})
+		expect("an address there that is no pod's", lacks("1 of its backends are no pods"), slices.Sorted(slices.Values([]string{"@10.6.0.9 10.6.0.9 invalid IP local false vtep invalid IP state 0 near 0 port 0", pod}))...)
+	}
+}
