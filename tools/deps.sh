@@ -24,6 +24,7 @@ test_packages=(
   docker-compose          # the compose example, as users run it
   systemd                 # systemd-analyze, which checks the units
   containerd              # comes with it; named here so that its service stays off
+  nftables                # kube-proxy's mode nftables, which benchmarks compare with; its service stays off
   iptables                # a firewall in the way of forwarded packets
   prometheus              # promtool, which checks the alert rules; its service stays off
   tcpdump                 # looking at packets when a test fails

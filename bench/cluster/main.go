@@ -21,8 +21,9 @@ type bench struct {
 	bin    string
 	quick  bool // a twentieth of the work, to see that it runs
 	driver string
+	given  bool // driver was said
 	report *report
-	labs   []*lab.Lab // of the section that runs
+	closed []func() error // of the section that runs
 }
 
 func main() {
@@ -45,13 +46,16 @@ var sections = []struct {
 	{"cni", (*bench).cni},
 	{"change", (*bench).change},
 	{"labels", (*bench).labels},
+	{"pods", (*bench).pods},
+	{"podstart", (*bench).podStart},
+	{"podpolicy", (*bench).podPolicy},
 }
 
 func run(ctx context.Context) (err error) {
-	only := flag.String("only", "api,rule,cni,change,labels", "sections to run, separated by commas")
+	only := flag.String("only", "api,rule,cni,change,labels", "sections to run, separated by commas; pods, podstart and podpolicy need a Kubernetes: CONTIV_KUBE=$(tools/kube.sh)")
 	out := flag.String("out", "", "directory to write one file of results a section to; empty = print only")
 	quick := flag.Bool("quick", false, "a twentieth of the work: does it run?")
-	driver := flag.String("driver", lab.DriverOVS, "data plane of the hosts: ovs, ebpf or mixed")
+	driver := flag.String("driver", lab.DriverOVS, "data plane of the hosts: ovs, ebpf or mixed; pods and podpolicy run on ebpf and then on ovs unless it is said")
 	bin := flag.String("bin", "", "directory of the programs; empty = build them")
 	bare := flag.String("bare", "", "for the bench itself: be the bare server over the etcd at this URL")
 	flag.Parse()
@@ -59,6 +63,7 @@ func run(ctx context.Context) (err error) {
 		return serveBare(ctx, *bare)
 	}
 	b := &bench{bin: *bin, quick: *quick, driver: *driver}
+	flag.Visit(func(f *flag.Flag) { b.given = b.given || f.Name == "driver" })
 	if b.bin == "" {
 		dir, err := os.MkdirTemp("", "contiv-bench-")
 		if err != nil {
@@ -77,11 +82,7 @@ func run(ctx context.Context) (err error) {
 		}
 		b.report = newReport(ctx, s.name)
 		err := s.run(b, ctx)
-		for _, l := range b.labs {
-			err = errors.Join(err, l.Down())
-		}
-		b.labs = nil
-		if err != nil {
+		if err := errors.Join(err, b.close()); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		fmt.Print(b.report.text.String())
@@ -122,9 +123,20 @@ func (b *bench) lab(ctx context.Context, cfg lab.Config) (*lab.Lab, error) {
 	}
 	l, err := lab.Up(ctx, cfg)
 	if err == nil {
-		b.labs = append(b.labs, l)
+		b.onClose(l.Down)
 	}
 	return l, err
+}
+
+func (b *bench) onClose(f func() error) { b.closed = append(b.closed, f) }
+
+// close takes away what was built so far, last things first.
+func (b *bench) close() (err error) {
+	for _, f := range slices.Backward(b.closed) {
+		err = errors.Join(err, f())
+	}
+	b.closed = nil
+	return err
 }
 
 // percentile returns the duration below which the part q of all lies, nearest rank.

@@ -60,7 +60,7 @@ func (b *bench) rule(ctx context.Context) error {
 			return err
 		}
 		closeCall = append(closeCall, time.Since(start))
-		last, err := f.silent(ctx)
+		last, err := f.silent(ctx, 300*time.Millisecond)
 		if err != nil {
 			return err
 		}
@@ -173,10 +173,10 @@ func (f *flood) after(ctx context.Context, t time.Time) (time.Time, error) {
 	}
 }
 
-// flowing waits until datagrams have come for a tenth of a second on end.
+// flowing waits until datagrams have come for a twentieth of a second on end.
 func (f *flood) flowing(ctx context.Context) error {
 	begin := time.Now()
-	for time.Since(begin) < 100*time.Millisecond {
+	for time.Since(begin) < 50*time.Millisecond {
 		if _, err := f.after(ctx, time.Now()); err != nil {
 			return err
 		}
@@ -184,9 +184,8 @@ func (f *flood) flowing(ctx context.Context) error {
 	return nil
 }
 
-// silent waits until nothing has come for 0.3 s and returns when the last did.
-func (f *flood) silent(ctx context.Context) (time.Time, error) {
-	const quiet = 300 * time.Millisecond
+// silent waits until nothing has come for some time and returns when the last did.
+func (f *flood) silent(ctx context.Context, quiet time.Duration) (time.Time, error) {
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
 	limit := time.After(10 * time.Second)

@@ -49,19 +49,25 @@ func (r *rig) kubeProxies(ctx context.Context, many int) (paths []path, err erro
 	return paths, nil
 }
 
-// pods makes a client and providers, each on a veth pair that its host routes to.
-// Neighbours are permanent: the kernel has one table for all namespaces, which 1,000
-// providers of other rows may have filled.
+// pods makes a host with pods.
 func (r *rig) pods(ctx context.Context) (p path, h *lab.Namespace, err error) {
 	if h, err = r.space(); err != nil {
 		return p, nil, err
 	}
+	p, err = r.podsOf(ctx, h)
+	return p, h, err
+}
+
+// podsOf makes a client and providers, each on a veth pair that its host routes to.
+// Neighbours are permanent: the kernel has one table for all namespaces, which 1,000
+// providers of other rows may have filled.
+func (r *rig) podsOf(ctx context.Context, h *lab.Namespace) (p path, err error) {
 	const router, lladdr, all = "10.8.255.254", "02:00:5e:00:00:01", "10.8.6.0/24"
 	err = errors.Join(ip(ctx, h, "link set lo up"), h.Do(func() error {
 		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644)
 	}))
 	if err != nil {
-		return p, nil, err
+		return p, err
 	}
 	for i := range fewProviders + 1 {
 		name := fmt.Sprintf("p%d", i)
@@ -75,7 +81,7 @@ func (r *rig) pods(ctx context.Context) (p path, h *lab.Namespace, err error) {
 					"route add default via "+router, "route add "+all+" via "+router))
 		}
 		if err != nil {
-			return p, nil, err
+			return p, err
 		}
 		if i == 0 {
 			p.client = ns
@@ -84,7 +90,7 @@ func (r *rig) pods(ctx context.Context) (p path, h *lab.Namespace, err error) {
 		}
 	}
 	p.server = p.servers[0]
-	return p, h, nil
+	return p, nil
 }
 
 // providersOf returns the pods behind a service: all behind the last one, one behind each other.

@@ -15,10 +15,12 @@ import (
 	"time"
 
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
@@ -86,6 +88,24 @@ func StartAt(ctx context.Context, dir string, at Place) (_ *Control, err error) 
 		return nil, err
 	}
 	return c, c.startServer(ctx)
+}
+
+// Beside is StartAt beside a lab's netmaster, with a client that nothing holds back.
+func Beside(ctx context.Context, l *lab.Lab, dir string) (*Control, *kubernetes.Clientset, error) {
+	c, err := StartAt(ctx, dir, Place{Space: l.Master, Address: l.MasterAddress()})
+	if err != nil {
+		return nil, nil, err
+	}
+	config, err := c.Config()
+	if err != nil {
+		return nil, nil, errors.Join(err, c.Close())
+	}
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, errors.Join(err, c.Close())
+	}
+	return c, client, nil
 }
 
 // startServer starts an API server on the etcd, at the address that all have, and

@@ -10,5 +10,5 @@
 // groups; and that Close ends what it started and waits for it. All ends too when the
 // test's process is killed: control groups without processes are left then.
 //
-// It must not be imported by anything but tests.
+// It must not be imported by anything but tests and benchmarks.
 package cluster

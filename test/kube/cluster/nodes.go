@@ -76,15 +76,7 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 			err = errors.Join(err, n.Close())
 		}
 	}()
-	if n.Control, err = StartAt(ctx, cfg.Dir, Place{Space: n.Master, Address: n.MasterAddress()}); err != nil {
-		return nil, err
-	}
-	config, err := n.Control.Config()
-	if err != nil {
-		return nil, err
-	}
-	config.QPS = -1
-	if n.Client, err = kubernetes.NewForConfig(config); err != nil {
+	if n.Control, n.Client, err = Beside(ctx, n.Lab, cfg.Dir); err != nil {
 		return nil, err
 	}
 	if err := n.Schedule(ctx); err != nil {
