@@ -89,6 +89,9 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 	}
 	had := hostnet.Present()
 	problems := hostnet.New(slog.New(slog.DiscardHandler), false).Apply(ctx, hostnet.Want{}, true)
+	if err := hostnet.NewFronts(slog.New(slog.DiscardHandler)).Apply(ctx, hostnet.Place{}, true); err != nil {
+		problems["services of Kubernetes from this host"] = err
+	}
 	for _, object := range slices.Sorted(maps.Keys(problems)) {
 		errs = append(errs, fmt.Errorf("remove %s: %w", object, problems[object]))
 	}

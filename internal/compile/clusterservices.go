@@ -143,6 +143,9 @@ func (c *Compiler) DeleteClusterNode(k model.NodeName) {
 	}
 }
 
+// SetServiceRanges records where the addresses of the orchestrator's services come from.
+func (c *Compiler) SetServiceRanges(r model.ServiceRanges) { c.out.ServiceRanges = r.Ranges }
+
 // follow notes an endpoint that has come or (not in) goes as its pod's.
 func (x *clusterServices) follow(e *endpoint, in bool) {
 	uid := e.Pod.UID

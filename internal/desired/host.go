@@ -38,6 +38,10 @@ type Host struct {
 	// may have faces (Face.Addr); who else is asked there is not the services' affair.
 	NodeAddrs Map[netip.Addr, struct{}]
 
+	// ServiceRanges are the prefixes that addresses of an orchestrator's services come
+	// from, for the host's stack; drivers ignore them.
+	ServiceRanges []netip.Prefix
+
 	DNS DNS // for the host's name server; drivers ignore it
 }
 

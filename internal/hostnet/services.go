@@ -19,8 +19,8 @@ type Service struct {
 	Addr netip.Addr
 }
 
-// ensureRoutes leads the virtual addresses of services and the subnets of native
-// networks to the host's interface, and nothing else but the private subnet. What this
+// ensureRoutes leads the virtual addresses of services, the subnets of native networks
+// and the ranges of services' addresses to the host's interface, and nothing else but the private subnet. What this
 // host reaches by another route, the default ones excepted, is not led, and no service
 // at an address of the cluster's machines.
 func (s *Stack) ensureRoutes(want *Want, note func(object string, err error)) {
@@ -44,15 +44,17 @@ func (s *Stack) ensureRoutes(want *Want, note func(object string, err error)) {
 		}
 	}
 	natives4, natives6 := byFamily(want.Natives)
-	if len(four)+len(natives4) == 0 {
+	ranges4, ranges6 := byFamily(want.Ranges)
+	if len(four)+len(natives4)+len(ranges4) == 0 {
 		want.Source = netip.Addr{}
 	}
-	if len(six)+len(natives6) > 0 {
+	if len(six)+len(natives6)+len(ranges6) > 0 {
 		want.source6 = outwards6(h)
 	}
+	s.source6 = want.source6
 	note(object, errors.Join(
-		leadTo(h, link, netlink.FAMILY_V4, want, four, natives4, want.Source, want.Private.Subnet, note),
-		leadTo(h, link, netlink.FAMILY_V6, want, six, natives6, want.source6, want.Private.Subnet6, note),
+		leadTo(h, link, netlink.FAMILY_V4, want, four, natives4, ranges4, want.Source, want.Private.Subnet, note),
+		leadTo(h, link, netlink.FAMILY_V6, want, six, natives6, ranges6, want.source6, want.Private.Subnet6, note),
 	))
 }
 
@@ -97,13 +99,16 @@ type led struct {
 }
 
 // leadTo makes the routes of one family.
-func leadTo(h *netlink.Handle, link netlink.Link, family int, want *Want, services []Service, natives []netip.Prefix, source netip.Addr, private netip.Prefix, note func(object string, err error)) error {
+func leadTo(h *netlink.Handle, link netlink.Link, family int, want *Want, services []Service, natives, ranges []netip.Prefix, source netip.Addr, private netip.Prefix, note func(object string, err error)) error {
 	var all []led
 	for _, x := range services {
 		all = append(all, led{netip.PrefixFrom(x.Addr, x.Addr.BitLen()), "service " + x.Name, fmt.Sprintf("neither this host nor clients outside reach it by this host: its address %s is ", x.Addr)})
 	}
 	for _, p := range natives {
 		all = append(all, led{p, "native network " + p.String(), "this host and its containers do not reach each other: the network's subnet is "})
+	}
+	for _, p := range ranges {
+		all = append(all, led{p, "addresses of services in " + p.String(), "processes of this host reach them only where it has another way there: they are "})
 	}
 	if !private.IsValid() {
 		all = nil

@@ -40,6 +40,10 @@ type Want struct {
 	// interface too: the host speaks to containers there by the same source, and they
 	// beyond the cluster by the host's.
 	Natives []netip.Prefix
+	// Ranges are the prefixes that addresses of services come from, sorted, which Fronts
+	// leads elsewhere: they are led to the interface so that this host's processes have a
+	// way there, from the same source.
+	Ranges []netip.Prefix
 	// Machines are the addresses of the cluster's own machines, sorted: a service that
 	// has one is not led, or the host would take netmaster or the store for it.
 	Machines []netip.Addr
@@ -67,12 +71,17 @@ type Stack struct {
 	index    int           // of the interface then; 0 = there was none
 	device   atomic.Uint32 // the same, for Watch
 	problems map[string]error
-	replaced func() // called before a table is replaced
+	source6  netip.Addr // as Want.source6, at last
+	replaced func()     // called before a table is replaced
 	refused  refused
 }
 
 // New returns the stack. forward lets it switch IP forwarding on.
 func New(log *slog.Logger, forward bool) *Stack { return &Stack{log: log, forward: forward} }
+
+// Source6 is the IPv6 address by which this host speaks to services and native networks;
+// zero = none, or there are none of IPv6.
+func (s *Stack) Source6() netip.Addr { return s.source6 }
 
 // Apply makes the stack be as wanted, and returns what could not be made so, by
 // object. If nothing has changed (the same wish, no failure last time, the same

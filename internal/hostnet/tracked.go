@@ -15,7 +15,7 @@ import (
 
 // Of nfnetlink_conntrack.h and nf_conntrack_common.h.
 const (
-	ctaTupleOrig, ctaStatus                = 1, 3
+	ctaTupleOrig, ctaTupleReply, ctaStatus = 1, 2, 3
 	ctaTupleIP, ctaTupleProto              = 1, 2
 	ctaSrc, ctaDst                         = 1, 2 // of IPv4
 	ctaSrc6, ctaDst6                       = 3, 4
@@ -29,8 +29,9 @@ const (
 type tracked struct {
 	src      netip.Addr
 	to       service
-	answered bool // something came back
-	masked   bool // its source address is translated
+	from     netip.AddrPort // who answers, translated or not
+	answered bool           // something came back
+	masked   bool           // its source address is translated
 	record   record
 }
 
@@ -94,6 +95,12 @@ func eachTrackedOf(family uint8, fn func(tracked) bool) error {
 		}
 		if p := attr(proto, ctaDstPort); len(p) == 2 {
 			t.to.port = binary.BigEndian.Uint16(p)
+		}
+		back := attr(t.record.attributes, ctaTupleReply)
+		if a, ok := netip.AddrFromSlice(attr(attr(back, ctaTupleIP), keySrc)); ok {
+			if p := attr(attr(back, ctaTupleProto), ctaSrcPort); len(p) == 2 {
+				t.from = netip.AddrPortFrom(a, binary.BigEndian.Uint16(p))
+			}
 		}
 		bits := binary.BigEndian.Uint32(status)
 		t.answered, t.masked = bits&statusSeenReply != 0, bits&statusSourceIsChanged != 0

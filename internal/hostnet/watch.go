@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -37,7 +38,7 @@ func (s *Stack) Watch(ctx context.Context, changed func()) error {
 		rules.Close()
 		routes.Close()
 	})()
-	g.Go(func() error { return hear(rules, changed, isOurRule) })
+	g.Go(func() error { return hear(rules, changed, new(ruleWatch).lost) })
 	g.Go(func() error {
 		return hear(routes, changed, func(m syscall.NetlinkMessage) bool {
 			index := lostBy(m)
@@ -71,11 +72,17 @@ func hear(s *nl.NetlinkSocket, changed func(), ours func(syscall.NetlinkMessage)
 	}
 }
 
-// isOurRule tells whether a message of nftables says that a table that Apply
-// makes, or something in it, is gone. The first attribute of each such message is the
-// table's name.
-func isOurRule(m syscall.NetlinkMessage) bool {
-	const nfgenBytes = 4
+// ruleWatch hears what becomes of our tables.
+type ruleWatch struct {
+	fronts bool   // something of FrontsTable is gone, by a transaction that has not ended
+	self   string // this process as the kernel names it
+}
+
+// lost tells whether a message of nftables says that a table that Stack.Apply
+// makes, or something in it, is gone; or something of FrontsTable, by somebody else:
+// there this process takes away all the time. The first attribute of each such message
+// is the table's name.
+func (w *ruleWatch) lost(m syscall.NetlinkMessage) bool {
 	if m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES || len(m.Data) < nfgenBytes {
 		return false
 	}
@@ -83,7 +90,18 @@ func isOurRule(m syscall.NetlinkMessage) bool {
 	case unix.NFT_MSG_DELTABLE, unix.NFT_MSG_DELCHAIN, unix.NFT_MSG_DELRULE, unix.NFT_MSG_DELSETELEM:
 		const nameOfTable = 1 // NFTA_TABLE_NAME, NFTA_CHAIN_TABLE, NFTA_RULE_TABLE, NFTA_SET_ELEM_LIST_TABLE
 		name := strings.TrimRight(string(attr(m.Data[nfgenBytes:], nameOfTable)), "\x00")
+		w.fronts = w.fronts || name == FrontsTable
 		return name == TableName
+	case unix.NFT_MSG_NEWGEN: // ends a transaction
+		if w.self == "" {
+			comm, _ := os.ReadFile("/proc/self/comm")
+			w.self = strings.TrimSpace(string(comm))
+		}
+		const nameOfProcess = 3 // NFTA_GEN_PROC_NAME
+		by := strings.TrimRight(string(attr(m.Data[nfgenBytes:], nameOfProcess)), "\x00")
+		lost := w.fronts && by != w.self
+		w.fronts = false
+		return lost
 	}
 	return false
 }

@@ -138,6 +138,17 @@ func (l *Lab) JoinControl(ns *Namespace, n int) (netip.Addr, error) {
 	return at.Addr(), ns.Do(func() error { return addAddress("ctl0", at) })
 }
 
+// JoinUnderlay links a namespace to the hosts' underlay as machine n of it, 200 to 223,
+// and returns its address there.
+func (l *Lab) JoinUnderlay(ns *Namespace, n int) (netip.Addr, error) {
+	at := address(underlay, n)
+	port := fmt.Sprintf("outside%d", n)
+	if err := l.Fabric.Do(func() error { return plug("underlay", port, l.st.Config.MTU, ns, "eth0") }); err != nil {
+		return netip.Addr{}, err
+	}
+	return at.Addr(), ns.Do(func() error { return errors.Join(addAddress("eth0", at), txChecksumOff("eth0")) })
+}
+
 // SetLink sets a link inside a namespace up or down: a cut cable.
 func (n *Namespace) SetLink(name string, up bool) error {
 	return n.Do(func() error {

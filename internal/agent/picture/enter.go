@@ -47,7 +47,7 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 	case model.NodeName:
 		enter(ch, nil, k, c.comp.SetClusterNode, c.comp.DeleteClusterNode)
 	case tables.ServiceRangesKey:
-		return irrelevant // nothing is compiled from it
+		enter(ch, nil, k, c.comp.SetServiceRanges, func(tables.ServiceRangesKey) { c.comp.SetServiceRanges(model.ServiceRanges{}) })
 	case model.ServiceKey:
 		enter(ch, nil, k, c.comp.SetService, c.comp.DeleteService)
 	case model.NamespaceName:

@@ -13,7 +13,7 @@ import (
 // exposed follows the virtual addresses that the host's own stack leads to the data
 // plane, at the cost of what differs unless one of them comes or goes.
 type exposed struct {
-	faces bool // the data plane serves at addresses that services share too
+	faces bool // those that services share too
 	last  desired.Map[model.ServiceKey, *desired.Service]
 	list  []hostnet.Service // sorted; another one when it changes
 	six   bool              // one of them is of IPv6
@@ -38,8 +38,11 @@ func (x *exposed) addrsOf(s *desired.Service) (out []netip.Addr) {
 	return slices.Compact(out)
 }
 
-func (x *exposed) follow(now desired.Map[model.ServiceKey, *desired.Service]) {
-	same := true
+// follow notes the services of a picture; faces says whether the data plane is led to at
+// addresses that they share too.
+func (x *exposed) follow(now desired.Map[model.ServiceKey, *desired.Service], faces bool) {
+	same := faces == x.faces
+	x.faces = faces
 	for c := range now.Diff(x.last) {
 		same = same && slices.Equal(x.addrsOf(c.Old), x.addrsOf(c.New))
 	}

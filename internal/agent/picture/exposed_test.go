@@ -16,10 +16,11 @@ func TestExposedAddresses(t *testing.T) {
 	key := func(name string) model.ServiceKey { return model.ServiceKey{Tenant: "default", Name: name} }
 	var all desired.Map[model.ServiceKey, *desired.Service]
 	var x exposed
+	faces := false
 	expect := func(when, want string, six, another bool) {
 		t.Helper()
 		before := x.list
-		x.follow(all)
+		x.follow(all, faces)
 		if got := fmt.Sprint(x.list); got != want || x.six != six {
 			t.Errorf("%s: %s, IPv6 %v, want %s", when, got, x.six, want)
 		}
@@ -36,9 +37,11 @@ func TestExposedAddresses(t *testing.T) {
 	expect("two", "[{default:a 10.0.0.1} {default:b 10.0.0.2} {default:a fd00::1}]", true, true)
 	all = all.Set(key("a"), &desired.Service{Exposed: false, IPv4: addr("10.0.0.1"), IPv6: addr("fd00::1")}).Delete(key("b"))
 	expect("none any more", "[]", false, true)
-	faces := []desired.Face{{Addr: netip.IPv4Unspecified(), Port: 30080}, {Addr: addr("10.0.0.3"), Port: 80}, {Addr: addr("10.0.0.3"), Port: 81}}
-	all = all.Set(key("c"), &desired.Service{Exposed: true, Faces: faces}).Set(key("d"), &desired.Service{Exposed: true, Faces: faces[1:]})
-	expect("faces that the data plane does not make", "[]", false, false)
-	x = exposed{faces: true}
+	shared := []desired.Face{{Addr: netip.IPv4Unspecified(), Port: 30080}, {Addr: addr("10.0.0.3"), Port: 80}, {Addr: addr("10.0.0.3"), Port: 81}}
+	all = all.Set(key("c"), &desired.Service{Exposed: true, Faces: shared}).Set(key("d"), &desired.Service{Exposed: true, Faces: shared[1:]})
+	expect("faces that are not led to the data plane", "[]", false, false)
+	faces = true
 	expect("faces", "[{default:c 10.0.0.3}]", false, true)
+	faces = false
+	expect("faces that are not any more", "[]", false, true)
 }

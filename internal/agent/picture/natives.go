@@ -13,7 +13,10 @@ type natives struct {
 	last    desired.Map[model.NetworkID, *desired.Network]
 	subnets []netip.Prefix // sorted; another one whenever it differs
 	six     bool           // some are of IPv6
+	cluster bool           // the network of services of Kubernetes is one
 }
+
+var clusterNetwork = model.NetworkKey{Tenant: model.DefaultTenant, Name: model.ClusterNetwork}
 
 func (n *natives) follow(now desired.Map[model.NetworkID, *desired.Network]) {
 	changed := false
@@ -24,11 +27,12 @@ func (n *natives) follow(now desired.Map[model.NetworkID, *desired.Network]) {
 	if !changed {
 		return
 	}
-	n.subnets, n.six = nil, false
+	n.subnets, n.six, n.cluster = nil, false, false
 	for _, x := range now.All() {
 		if !x.Native {
 			continue
 		}
+		n.cluster = n.cluster || x.Key == clusterNetwork
 		for _, p := range []netip.Prefix{x.Subnet, x.Subnet6} {
 			if p.IsValid() {
 				n.subnets = append(n.subnets, p.Masked())

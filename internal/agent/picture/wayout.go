@@ -41,6 +41,7 @@ type WayOut struct {
 	counted bool   // refused has a value
 	exposed exposed
 	natives natives
+	fronts  *fronts
 }
 
 // WayOutConfig is how the way out is set on this host.
@@ -73,7 +74,7 @@ func NewWayOut(c *Cluster, control *ControlPlane, cfg WayOutConfig) *WayOut {
 	}
 	return &WayOut{
 		WayOutConfig: cfg, cluster: c, control: control, net: hostnet.New(c.Log, cfg.IPForward), taken: map[netip.Addr]attach.Key{},
-		exposed: exposed{faces: cfg.Faces},
+		fronts: newFronts(c.Log),
 	}
 }
 
@@ -269,16 +270,23 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	want := hostnet.Want{Private: pic.Private}
 	want.Control, want.Machines = w.control.want(false)
 	six := false // some container or service has IPv6, or is about to: nothing of it is touched, or missed, before
+	if w.Native {
+		w.natives.follow(pic.Networks)
+	}
+	served := w.fronts.follow(pic, w.natives) && pic.Private != nil
 	if w.Services {
-		w.exposed.follow(pic.Services)
+		w.exposed.follow(pic.Services, w.Faces && !served)
 		want.Services, want.Source, want.ServiceMTU = w.exposed.list, source4(pic.VTEP), w.Underlay.TunnelMTU()
 		six = w.exposed.six
 	}
 	if w.Native {
-		if w.natives.follow(pic.Networks); len(w.natives.subnets) > 0 {
+		if len(w.natives.subnets) > 0 {
 			want.Natives, want.Source, want.ServiceMTU = w.natives.subnets, source4(pic.VTEP), w.Underlay.TunnelMTU()
 			six = six || w.natives.six
 		}
+	}
+	if served {
+		want.Ranges = pic.ServiceRanges
 	}
 	for _, port := range pic.Ports.All() {
 		if six = six || port.Private6.IsValid(); six {
@@ -326,7 +334,11 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	for object, err := range failed {
 		problems = append(problems, compile.Problem{Object: object, Text: err.Error()})
 	}
-	return problems, len(failed) == 0
+	var at hostnet.Place
+	if served {
+		at = hostnet.Place{Device: pic.Private.Interface, Sources: [2]netip.Addr{source4(pic.VTEP), w.net.Source6()}}
+	}
+	return append(problems, w.fronts.apply(ctx, at, look)...), len(failed) == 0
 }
 
 // guardEvery is how often Guard asks whether the host's connection tracking has

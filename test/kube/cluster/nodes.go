@@ -34,7 +34,9 @@ type NodesConfig struct {
 	BinDir   string // Contiv's programs (lab.Build)
 	Driver   string // as lab.Config's
 	Nodes    int
-	Proxy    bool // kube-proxy on each node
+	Proxy    bool     // kube-proxy on each node
+	Services bool     // netmaster keeps services, and the pods' network is native
+	Masters  []string // more of netmaster's arguments
 	AgentEnv []string
 	Bare     bool     // no Contiv: nodes get ready when somebody installs a pod network below /opt/cni
 	Images   []string // archives that nodes have, beside those of tests
@@ -65,7 +67,12 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 	kubeconfig := filepath.Join(cfg.Dir, "netmaster.kubeconfig")
 	lc := lab.Config{
 		Name: cfg.Name, BinDir: cfg.BinDir, Hosts: cfg.Nodes, Driver: cfg.Driver, Bare: true, Embedded: true,
-		MasterArgs: []string{"--kubeconfig", kubeconfig}, AgentEnv: cfg.AgentEnv, HostInit: []string{"/bin/bash", script},
+		MasterArgs: append([]string{"--kubeconfig", kubeconfig}, cfg.Masters...), AgentEnv: cfg.AgentEnv, HostInit: []string{"/bin/bash", script},
+	}
+	network := []string{"network", "create", "-e", "vxlan", "-s", PodCIDR, "default-net"}
+	if cfg.Services {
+		lc.MasterArgs = append(lc.MasterArgs, "--services")
+		network = append(network, "--native")
 	}
 	n := &Nodes{}
 	if n.Lab, err = lab.Up(ctx, lc); err != nil {
@@ -83,7 +90,7 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 		return nil, err
 	}
 	if !cfg.Bare {
-		if err := n.startContiv(ctx); err != nil {
+		if err := n.startContiv(ctx, network); err != nil {
 			return nil, err
 		}
 	}
@@ -113,7 +120,7 @@ func (n *Nodes) AwaitReady(ctx context.Context) error {
 
 // startContiv starts netmaster as what the manifest allows it to be, and a netplugin on
 // each host, and makes the network of the pods.
-func (n *Nodes) startContiv(ctx context.Context) error {
+func (n *Nodes) startContiv(ctx context.Context, network []string) error {
 	root, err := lab.Root(ctx, ".")
 	if err != nil {
 		return err
@@ -127,7 +134,7 @@ func (n *Nodes) startContiv(ctx context.Context) error {
 	if err := n.StartMaster(ctx); err != nil {
 		return err
 	}
-	if out, err := n.Netctl(ctx, "network", "create", "-e", "vxlan", "-s", PodCIDR, "default-net"); err != nil {
+	if out, err := n.Netctl(ctx, network...); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	g, ctx := errgroup.WithContext(ctx)

@@ -1,0 +1,196 @@
+package picture
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/hostnet"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// fronts follows what the host's own stack does for services at addresses that they
+// share, which Kubernetes' are: whom this host's processes and clients outside are led
+// to. A change costs what differs.
+type fronts struct {
+	out     *hostnet.Fronts
+	last    desired.Map[model.ServiceKey, *desired.Service]
+	nodes   desired.Map[netip.Addr, struct{}]
+	hosts   desired.Map[netip.Addr, netip.Addr] // addresses of machines
+	self    netip.Addr                          // this one's tunnel endpoint
+	natives []netip.Prefix
+	claims  map[hostnet.FrontAt]map[model.ServiceKey]*hostnet.Front
+	ours    map[model.ServiceKey][]hostnet.FrontAt // what a service claims
+	apart   map[model.ServiceKey]bool              // services with backends that this host's stack does not reach
+	seen    desired.Map[model.ServiceKey, *desired.Service]
+	faced   int  // of seen, with faces
+	lacking bool // there are such, and no way to their backends
+}
+
+func newFronts(log *slog.Logger) *fronts {
+	return &fronts{out: hostnet.NewFronts(log), claims: map[hostnet.FrontAt]map[model.ServiceKey]*hostnet.Front{}, ours: map[model.ServiceKey][]hostnet.FrontAt{}, apart: map[model.ServiceKey]bool{}}
+}
+
+// follow notes a picture and tells whether this host's stack serves: while the pods'
+// network is native, so that it reaches pods at their own addresses.
+func (f *fronts) follow(pic desired.Host, n natives) bool {
+	now, nodes := pic.Services, pic.NodeAddrs
+	if !n.cluster {
+		now, nodes = desired.Map[model.ServiceKey, *desired.Service]{}, desired.Map[netip.Addr, struct{}]{}
+	}
+	if !slices.Equal(f.natives, n.subnets) {
+		f.natives = n.subnets
+		for key, s := range f.last.All() {
+			f.claim(key, s, pic)
+		}
+	}
+	for c := range now.Diff(f.last) {
+		f.claim(c.Key, c.New, pic)
+	}
+	for c := range nodes.Diff(f.nodes) {
+		f.out.SetNode(c.Key, c.Has)
+	}
+	for c := range pic.Services.Diff(f.seen) {
+		if c.Had && len(c.Old.Faces) > 0 {
+			f.faced--
+		}
+		if c.Has && len(c.New.Faces) > 0 {
+			f.faced++
+		}
+	}
+	if f.self != pic.VTEP { // that of another machine now
+		for a := range f.hosts.All() {
+			f.out.SetMachine(a, false)
+		}
+		f.hosts, f.self = desired.Map[netip.Addr, netip.Addr]{}, pic.VTEP
+	}
+	for c := range pic.Nodes.Diff(f.hosts) {
+		f.out.SetMachine(c.Key, c.Has && c.New != pic.VTEP)
+	}
+	f.hosts = pic.Nodes
+	f.last, f.nodes, f.seen, f.lacking = now, nodes, pic.Services, !n.cluster && f.faced > 0
+	return n.cluster && f.out.Len() > 0
+}
+
+// apply makes the host's stack so.
+func (f *fronts) apply(ctx context.Context, at hostnet.Place, look bool) (problems []compile.Problem) {
+	if err := f.out.Apply(ctx, at, look); err != nil {
+		problems = append(problems, compile.Problem{Object: "services of Kubernetes from this host", Text: err.Error()})
+	}
+	if f.lacking {
+		problems = append(problems, compile.Problem{Object: "services of Kubernetes from this host", Text: model.NoEffectPrefix +
+			"node ports lead nowhere for this host's processes and clients outside, and cluster addresses only as far as the data plane takes them: network " + clusterNetwork.String() + " is not native; kube-proxy has to serve them"})
+	}
+	if n := len(f.apart); n > 0 {
+		var first model.ServiceKey
+		for k := range f.apart {
+			if first == (model.ServiceKey{}) || k.String() < first.String() {
+				first = k
+			}
+		}
+		problems = append(problems, compile.Problem{Object: "services of Kubernetes from this host", Text: fmt.Sprintf(
+			"%sthis host's processes and clients outside are not led to backends on networks that are not native, of %d services such as %s", model.NoEffectPrefix, n, first)})
+	}
+	return problems
+}
+
+// claim notes what a service (nil = none) wants of the host's stack. Of those that want
+// the same place, the first by key has it.
+func (f *fronts) claim(key model.ServiceKey, s *desired.Service, pic desired.Host) {
+	was := f.ours[key]
+	delete(f.ours, key)
+	delete(f.apart, key)
+	wants := map[hostnet.FrontAt]*hostnet.Front{}
+	if s != nil && s.Exposed && len(s.Faces) > 0 {
+		wants = f.frontsOf(key, s, pic)
+	}
+	for _, at := range was {
+		if wants[at] == nil {
+			if delete(f.claims[at], key); len(f.claims[at]) == 0 {
+				delete(f.claims, at)
+			}
+			f.settle(at)
+		}
+	}
+	for at, front := range wants {
+		if f.claims[at] == nil {
+			f.claims[at] = map[model.ServiceKey]*hostnet.Front{}
+		}
+		f.claims[at][key] = front
+		f.ours[key] = append(f.ours[key], at)
+		f.settle(at)
+	}
+}
+
+func (f *fronts) settle(at hostnet.FrontAt) {
+	var first model.ServiceKey
+	for k := range f.claims[at] {
+		if first == (model.ServiceKey{}) || k.String() < first.String() {
+			first = k
+		}
+	}
+	f.out.Set(at, f.claims[at][first])
+}
+
+// frontsOf are the fronts of a service's faces.
+func (f *fronts) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.Host) map[hostnet.FrontAt]*hostnet.Front {
+	out := map[hostnet.FrontAt]*hostnet.Front{}
+	pools := s.Pools()
+	for _, face := range s.Faces {
+		v6 := face.Addr.Is6()
+		choice := func(among desired.TrafficPolicy) (c hostnet.Choice) {
+			pool, somebody := pools.Of(v6, among), false
+			for _, b := range s.Backends.All() {
+				if !pool.Has(b) {
+					continue
+				}
+				somebody = true
+				if f.reaches(b, pic) {
+					c.Targets = append(c.Targets, hostnet.Target{AddrPort: netip.AddrPortFrom(b.Addr(v6), b.PortFor(face.Backend)), Where: whereOf(b)})
+				} else {
+					f.apart[key] = true
+				}
+			}
+			c.Silent = !somebody && among == desired.TrafficSilent && pools.Anybody(v6)
+			slices.SortFunc(c.Targets, hostnet.CompareTargets)
+			c.Targets = slices.CompactFunc(c.Targets, func(a, b hostnet.Target) bool { return a.AddrPort == b.AddrPort })
+			return c
+		}
+		front := &hostnet.Front{Own: choice(face.Inside), Sources: face.Sources, Affinity: s.Affinity, Group: fmt.Sprint(key, face.Backend)}
+		if front.Outside = front.Own; face.Outside != face.Inside {
+			front.Outside = choice(face.Outside)
+		}
+		for _, b := range s.Backends.All() {
+			if a := b.Addr(v6); a.IsValid() && b.State != desired.BackendUnhealthy {
+				front.Keep = append(front.Keep, netip.AddrPortFrom(a, b.PortFor(face.Backend)))
+			}
+		}
+		slices.SortFunc(front.Keep, netip.AddrPort.Compare)
+		out[hostnet.FrontAt{Addr: face.Addr, Proto: face.Protocol, Port: face.Port}] = front
+	}
+	return out
+}
+
+// whereOf is where a backend is.
+func whereOf(b *desired.Backend) hostnet.Where {
+	switch {
+	case b.Foreign():
+		return hostnet.Beyond
+	case b.Local:
+		return hostnet.Here
+	}
+	return hostnet.Elsewhere
+}
+
+// reaches tells whether the host's stack reaches a backend at its own address.
+func (f *fronts) reaches(b *desired.Backend, pic desired.Host) bool {
+	if b.Foreign() {
+		return true
+	}
+	n, ok := pic.Networks.Get(b.Network)
+	return ok && n.Native
+}

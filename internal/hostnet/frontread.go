@@ -1,0 +1,175 @@
+package hostnet
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// read finds what the kernel has of the table, and whether that is other than was known.
+func (t *frontTable) read() (changed bool, err error) {
+	was := t.have
+	t.empty()
+	for e := range was {
+		t.dirty[e] = true
+	}
+	for e := range t.wanted {
+		t.dirty[e] = true
+	}
+	c, err := nftables.New()
+	if err != nil {
+		return false, err
+	}
+	chains, err := c.ListChainsOfTableFamily(t.table.Family)
+	if err != nil {
+		return false, fmt.Errorf("read nftables: %w", err)
+	}
+	rules, err := countRules(t.table)
+	if err != nil {
+		return false, err
+	}
+	there := map[string]bool{}
+	for _, ch := range chains {
+		if ch.Table.Name == FrontsTable {
+			there[ch.Name] = true
+		}
+	}
+	whole := there[t.mark()]
+	for _, ch := range t.bases() {
+		whole = whole && there[ch.name] && rules[ch.name] == len(ch.rules)
+	}
+	for name := range there { // one that is wanted and was emptied is made anew with all
+		if x := t.chains[name]; x != nil && rules[name] != x.rules() {
+			whole = false
+		}
+	}
+	if !whole {
+		return len(was) > 0, nil
+	}
+	t.made = true
+	for _, name := range frontSets {
+		elements, err := c.GetSetElements(t.setOf(name))
+		if err != nil {
+			if isMissing(err) {
+				t.empty()
+				return true, nil
+			}
+			return false, fmt.Errorf("read set %s of nftables: %w", name, err)
+		}
+		for _, e := range elements {
+			t.have[element{name, string(e.Key)}] = leadsTo(e)
+		}
+	}
+	for _, to := range t.have {
+		t.lead(map[string]bool{}, to, 1)
+	}
+	return t.sweep(c, there, was)
+}
+
+// sweep notes the chains and maps that are there, and takes away chains that nothing
+// leads to.
+func (t *frontTable) sweep(c *nftables.Conn, there map[string]bool, was map[element]string) (changed bool, err error) {
+	sets, err := c.GetSets(t.table)
+	if err != nil {
+		return false, fmt.Errorf("read nftables: %w", err)
+	}
+	for _, s := range sets {
+		if strings.HasPrefix(s.Name, "stay-") {
+			t.stays[s.Name], t.idle[s.Name] = true, true
+		}
+	}
+	changed = len(was) != len(t.have)
+	for e, to := range was {
+		changed = changed || t.have[e] != to
+	}
+	for name := range there {
+		switch {
+		case !strings.HasPrefix(name, "to-"):
+		case t.leads[name] > 0:
+			t.is[name] = true
+		default:
+			c.DelChain(&nftables.Chain{Name: name, Table: t.table})
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return changed, fmt.Errorf("write table %s of nftables: %w", FrontsTable, err)
+	}
+	return changed, nil
+}
+
+// leadsTo is where an element leads, as verdictOf was told.
+func leadsTo(e nftables.SetElement) string {
+	code := attr(e.Val, unix.NFTA_VERDICT_CODE)
+	if len(code) != 4 {
+		return ""
+	}
+	if int32(binary.BigEndian.Uint32(code)) == int32(expr.VerdictDrop) {
+		return toDrop
+	}
+	return strings.TrimRight(string(attr(e.Val, unix.NFTA_VERDICT_CHAIN)), "\x00")
+}
+
+// countRules counts the rules of a table by their chains.
+func countRules(table *nftables.Table) (map[string]int, error) {
+	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP)
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: uint8(table.Family), Version: nl.NFNETLINK_V0})
+	req.AddData(nl.NewRtAttr(unix.NFTA_RULE_TABLE, append([]byte(table.Name), 0)))
+	out := map[string]int{}
+	err := req.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(m []byte) bool {
+		if len(m) >= nfgenBytes && strings.TrimRight(string(attr(m[nfgenBytes:], unix.NFTA_RULE_TABLE)), "\x00") == table.Name {
+			out[strings.TrimRight(string(attr(m[nfgenBytes:], unix.NFTA_RULE_CHAIN)), "\x00")]++
+		}
+		return true
+	})
+	if err != nil && !isMissing(err) {
+		return nil, fmt.Errorf("count rules of nftables: %w", err)
+	}
+	return out, nil
+}
+
+// remove takes the table away, if it is there.
+func (t *frontTable) remove() error {
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	tables, err := c.ListTablesOfFamily(t.table.Family)
+	if err != nil { // a kernel without nftables has no table of ours
+		return nil //nolint:nilerr // see above
+	}
+	if slices.ContainsFunc(tables, func(o *nftables.Table) bool { return o.Name == FrontsTable }) {
+		c.DelTable(t.table)
+		if err := c.Flush(); err != nil && !isMissing(err) {
+			return err
+		}
+	}
+	t.empty()
+	for e := range t.wanted {
+		t.dirty[e] = true
+	}
+	return nil
+}
+
+// ownAddrs are this host's addresses.
+func ownAddrs() (out []netip.Addr) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok {
+				out = append(out, ip.Unmap())
+			}
+		}
+	}
+	return out
+}
