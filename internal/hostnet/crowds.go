@@ -33,7 +33,7 @@ type crowds struct {
 
 // look returns the connections beyond their container's share, unanswered ones
 // first; held is how many connections the host tracks.
-func (c *crowds) look(log *slog.Logger, p *desired.Private, held int) (excess []record, err error) {
+func (c *crowds) look(log *slog.Logger, p *desired.Private, natives []netip.Prefix, held int) (excess []record, err error) {
 	began := c.now()
 	for b, t := range c.until {
 		if p == nil || began.After(t) {
@@ -49,7 +49,7 @@ func (c *crowds) look(log *slog.Logger, p *desired.Private, held int) (excess []
 	}()
 	have := map[bar]int{}
 	if err := eachTracked(func(t tracked) bool {
-		if t.masked && isContainers(p, t.src) {
+		if t.masked && isContainers(p, natives, t.src) {
 			have[bar{t.src, t.to}]++
 		}
 		return true
@@ -66,7 +66,7 @@ func (c *crowds) look(log *slog.Logger, p *desired.Private, held int) (excess []
 		}
 		if _, told := c.until[b]; !told {
 			log.Warn("a container takes more than its share of this host's ports towards a service outside: it begins no connection to it for a minute",
-				"privateAddress", b.src, "service", netip.AddrPortFrom(b.to.addr, b.to.port), "protocol", b.to.proto, "connections", n, "share", c.share)
+				"address", b.src, "service", netip.AddrPortFrom(b.to.addr, b.to.port), "protocol", b.to.proto, "connections", n, "share", c.share)
 		}
 		c.until[b] = began.Add(crowdBarred)
 	}
@@ -87,9 +87,11 @@ func (c *crowds) look(log *slog.Logger, p *desired.Private, held int) (excess []
 	return excess, nil
 }
 
-// isContainers tells whether an address is a container's private one.
-func isContainers(p *desired.Private, a netip.Addr) bool {
-	return a != p.Addr && a != p.Addr6 && (p.Subnet.Contains(a) || p.Subnet6.Contains(a))
+// isContainers tells whether the host knows a container by an address: by a private one,
+// or by its own on a native network.
+func isContainers(p *desired.Private, natives []netip.Prefix, a netip.Addr) bool {
+	return a != p.Addr && a != p.Addr6 && (p.Subnet.Contains(a) || p.Subnet6.Contains(a)) ||
+		slices.ContainsFunc(natives, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
 // bars are the containers that may begin no connection to a service now, sorted.

@@ -13,7 +13,10 @@ import (
 // keeps its share, answered connections first, and begins no connection to that
 // service for a minute; it begins connections to other services, and other containers
 // to that one.
-func TestCrowds(t *testing.T) { eachFamily(t, sharesPorts) }
+func TestCrowds(t *testing.T) {
+	eachFamily(t, sharesPorts)
+	eachNative(t, sharesPorts)
+}
 
 func sharesPorts(t *testing.T, s *site, web, other, far netip.Addr) {
 	t.Helper()
@@ -39,7 +42,7 @@ func sharesPorts(t *testing.T, s *site, web, other, far netip.Addr) {
 	g.crowds.share, g.crowds.now = 50, func() time.Time { return clock }
 	look := func() {
 		t.Helper()
-		if err := in(t, s.host, func() error { return g.Look(t.Context(), s.want.Private) }); err != nil {
+		if err := in(t, s.host, func() error { return g.Look(t.Context(), s.want.Private, s.want.Natives) }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -49,21 +49,22 @@ func NewGuard(log *slog.Logger) *Guard {
 const forgetAtOnce = 1 << 14
 
 // Look looks once, in the namespace of the thread that calls it; p is the way
-// out, nil = there is none.
-func (g *Guard) Look(ctx context.Context, p *desired.Private) error {
+// out, nil = there is none, natives the subnets of native networks, whose containers
+// the host knows by their own addresses.
+func (g *Guard) Look(ctx context.Context, p *desired.Private, natives []netip.Prefix) error {
 	held, most, err := g.room()
 	if err != nil {
 		return err
 	}
-	excess, err := g.crowds.look(g.log, p, held)
+	excess, err := g.crowds.look(g.log, p, natives, held)
 	if err != nil {
 		return err
 	}
-	return errors.Join(g.lookForRoom(ctx, p, held, most), ctx.Err(), forget(excess))
+	return errors.Join(g.lookForRoom(ctx, p, natives, held, most), ctx.Err(), forget(excess))
 }
 
 // lookForRoom bars the containers that fill the tracking while it is nearly full.
-func (g *Guard) lookForRoom(ctx context.Context, p *desired.Private, held, most int) error {
+func (g *Guard) lookForRoom(ctx context.Context, p *desired.Private, natives []netip.Prefix, held, most int) error {
 	nearly := most > 0 && held > most*8/10
 	switch {
 	case p == nil || !nearly && (len(g.barred) == 0 || held < most*7/10):
@@ -73,7 +74,7 @@ func (g *Guard) lookForRoom(ctx context.Context, p *desired.Private, held, most 
 	}
 	holds := map[netip.Addr]int{}
 	if err := eachTracked(func(t tracked) bool {
-		if isContainers(p, t.src) {
+		if isContainers(p, natives, t.src) {
 			holds[t.src]++
 		}
 		return true
@@ -89,7 +90,7 @@ func (g *Guard) lookForRoom(ctx context.Context, p *desired.Private, held, most 
 	slices.SortFunc(over, netip.Addr.Compare)
 	if len(over) > len(g.barred) {
 		g.log.Warn("connections fill the host's tracking (net.netfilter.nf_conntrack_max): containers with most of them begin none by the way out until there is room",
-			"privateAddresses", over, "tracked", held, "max", most)
+			"addresses", over, "tracked", held, "max", most)
 	}
 	if err := errors.Join(ctx.Err(), g.bar(p, over)); err != nil || len(over) == 0 {
 		return err
@@ -148,7 +149,7 @@ func (g *Guard) bar(p *desired.Private, over []netip.Addr) error {
 		return err
 	}
 	if len(over) == 0 && len(g.barred) > 0 {
-		g.log.Info("the host's connection tracking has room again", "privateAddresses", g.barred)
+		g.log.Info("the host's connection tracking has room again", "addresses", g.barred)
 	}
 	g.looked, g.barred, g.bars = true, over, bars
 	return nil

@@ -16,7 +16,10 @@ import (
 // TestGuard: a container that fills the host's connection tracking loses its
 // unanswered connections and begins no more, until there is room again; its answered
 // connections and everybody else's go on.
-func TestGuard(t *testing.T) { eachFamily(t, guardsTracking) }
+func TestGuard(t *testing.T) {
+	eachFamily(t, guardsTracking)
+	eachNative(t, guardsTracking)
+}
 
 func guardsTracking(t *testing.T, s *site, web, other, far netip.Addr) {
 	t.Helper()
@@ -43,7 +46,7 @@ func guardsTracking(t *testing.T, s *site, web, other, far netip.Addr) {
 	g.most = 100
 	look := func() {
 		t.Helper()
-		inside(s.host, func() error { return g.Look(t.Context(), s.want.Private) })
+		inside(s.host, func() error { return g.Look(t.Context(), s.want.Private, s.want.Natives) })
 	}
 	tracked := func() (n int) {
 		t.Helper()

@@ -16,6 +16,7 @@ import (
 // Of nfnetlink_conntrack.h and nf_conntrack_common.h.
 const (
 	ctaTupleOrig, ctaTupleReply, ctaStatus = 1, 2, 3
+	ctaZone                                = 18
 	ctaTupleIP, ctaTupleProto              = 1, 2
 	ctaSrc, ctaDst                         = 1, 2 // of IPv4
 	ctaSrc6, ctaDst6                       = 3, 4
@@ -56,8 +57,8 @@ func trackRequest(family uint8, kind, flags int) *nl.NetlinkRequest {
 	return req
 }
 
-// eachTracked calls fn for every tracked connection, until fn says false. The
-// record is valid during the call only.
+// eachTracked calls fn for every connection that the host's stack tracks, until fn says
+// false; a switch's own are in zones. The record is valid during the call only.
 func eachTracked(fn func(tracked) bool) error {
 	more := true
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
@@ -82,6 +83,9 @@ func eachTrackedOf(family uint8, fn func(tracked) bool) error {
 			return more
 		}
 		t := tracked{record: record{family, m[nfgenBytes:]}}
+		if slices.ContainsFunc(attr(t.record.attributes, ctaZone), func(b byte) bool { return b != 0 }) {
+			return true
+		}
 		began, status := attr(t.record.attributes, ctaTupleOrig), attr(t.record.attributes, ctaStatus)
 		ips, proto := attr(began, ctaTupleIP), attr(began, ctaTupleProto)
 		var known, both bool

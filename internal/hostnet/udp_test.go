@@ -61,3 +61,25 @@ func eachFamily(t *testing.T, test func(t *testing.T, s *site, web, other, far n
 		})
 	}
 }
+
+// eachNative is eachFamily with containers of a native network, which the host knows by
+// their own addresses.
+func eachNative(t *testing.T, test func(t *testing.T, s *site, web, other, far netip.Addr)) {
+	t.Helper()
+	for name, a := range map[string]struct {
+		subnet string
+		far    netip.Addr
+	}{"native, IPv4": {"10.244.0.0/16", far}, "native, IPv6": {"fd00:244::/64", far6}} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite6(t)
+			subnet := netip.MustParsePrefix(a.subnet)
+			one := subnet.Addr().Next()
+			for _, x := range []netip.Addr{one, one.Next()} {
+				run(t, "ip", "-n", s.conts, "addr", "add", netip.PrefixFrom(x, x.BitLen()).String(), "dev", "c0", "nodad")
+			}
+			s.want.Natives, s.want.Source = []netip.Prefix{subnet}, near
+			s.good()
+			test(t, s, one, one.Next(), a.far)
+		})
+	}
+}

@@ -27,7 +27,8 @@ type WayOut struct {
 	cluster *Cluster
 	control *ControlPlane
 	net     *hostnet.Stack
-	dns     atomic.Uint32 // port of the host's name server, and in the 16 bits above it the port for IPv6; 0 = none
+	dns     atomic.Uint32                  // port of the host's name server, and in the 16 bits above it the port for IPv6; 0 = none
+	led     atomic.Pointer[[]netip.Prefix] // subnets of native networks, as followed last; nil = none were
 
 	mu      sync.Mutex
 	private *desired.Private // as the cluster is set; nil = not known yet
@@ -284,6 +285,8 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 			want.Natives, want.Source, want.ServiceMTU = w.natives.subnets, source4(pic.VTEP), w.Underlay.TunnelMTU()
 			six = six || w.natives.six
 		}
+		led := w.natives.subnets
+		w.led.Store(&led)
 	}
 	if served {
 		want.Ranges = pic.ServiceRanges
@@ -360,7 +363,11 @@ func (w *WayOut) Guard(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		err := g.Look(ctx, w.Settled())
+		var natives []netip.Prefix
+		if led := w.led.Load(); led != nil {
+			natives = *led
+		}
+		err := g.Look(ctx, w.Settled(), natives)
 		text := ""
 		if err != nil && ctx.Err() == nil {
 			text = err.Error()
