@@ -26,7 +26,7 @@ func (k *kubeServices) register(fs *daemon.FlagSet) {
 	})
 	fs.Strings(&k.given.ranges, daemon.Flag{
 		Name: "service-cidr", Env: envPrefix + "SERVICE_CIDR", Value: "prefixes",
-		Usage: "with --kubeconfig: ranges of services' addresses, comma-separated, which no network may overlap, beside those that Kubernetes tells of by ServiceCIDR objects (from 1.33 on)",
+		Usage: "with --kubeconfig: ranges of services' addresses, comma-separated, which no network may overlap, beside those that Kubernetes tells of by ServiceCIDR objects (from 1.33 on); empty = beside those kubeadm's serviceSubnet",
 		Check: checkPrefixes,
 	})
 	fs.Strings(&k.given.pool, daemon.Flag{

@@ -35,6 +35,7 @@ type kubernetes struct {
 	keeper   *keeper.Keeper
 	services *keeper.Services
 	notices  *notice.Notices
+	kubeadm  *kubeadm // nil = flags say all
 }
 
 // objects are kinds as the mirror names them, for events.
@@ -88,6 +89,9 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	k.services = keeper.NewServices(keeper.ServicesConfig{
 		Control: ctrl, Sources: served, Serve: o.services.serve, Ranges: o.services.ranges, External: o.services.external, Pool: o.services.pool, Tell: k.tell,
 	})
+	if k.kubeadm, err = newKubeadm(config, o, ctrl, k.services, log); err != nil {
+		return nil, err
+	}
 	log.Info("following Kubernetes' pods, namespaces and policies", "server", config.Host, "podsChooseTenant", o.podsTenant, "podGroups", o.podGroups, "services", o.services.serve)
 	return k, nil
 }
@@ -151,6 +155,7 @@ func (k *kubernetes) run(ctx context.Context) error {
 	g.Go(func() error { return k.keeper.Run(ctx) })
 	g.Go(func() error { return k.services.Run(ctx) })
 	g.Go(func() error { return k.notices.Run(ctx) })
+	g.Go(func() error { return k.kubeadm.run(ctx) })
 	return g.Wait()
 }
 
@@ -204,6 +209,7 @@ func (k *kubernetes) check(h *api.Health) {
 		err = errors.New(strings.Join(wrong, "; "))
 	}
 	h.Add("kubernetes", true, err)
+	k.kubeadm.check(h)
 	if s.Trouble == nil {
 		return
 	}

@@ -174,7 +174,7 @@ func newFlags(o *options) *daemon.FlagSet {
 	o.services.register(fs)
 	fs.Strings(&o.podCIDR, daemon.Flag{
 		Name: "pod-cidr", Env: envPrefix + "POD_CIDR", Value: "subnets",
-		Usage: "subnets of Kubernetes' pods, one of IPv4, one of IPv6, or both, comma-separated: makes the network default-net of tenant default where it is not there, native: nodes reach its pods by their own addresses; empty = make none",
+		Usage: "subnets of Kubernetes' pods, one of IPv4, one of IPv6, or both, comma-separated: makes the network default-net of tenant default where it is not there, native: nodes reach its pods by their own addresses; empty = with --kubeconfig, of kubeadm's podSubnet, where ConfigMap kube-system/kubeadm-config says it, else make none",
 		Check: func(v string) error { _, err := parsePodSubnets(daemon.SplitList(v)); return err },
 	})
 	fs.String(&o.tokenFile, daemon.Flag{

@@ -310,7 +310,7 @@ func (p *serviceRound) ranges(ctx context.Context) error {
 			all = append(all, c)
 		}
 	}
-	want := kube.Ranges(all, p.s.config.Ranges)
+	want := kube.Ranges(all, p.s.ranges())
 	if !slices.Equal(want.Ranges, p.view.ServiceRanges().Ranges) {
 		p.moved = true
 		valid, err := model.Check(want)

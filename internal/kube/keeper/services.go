@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -36,6 +37,7 @@ type Services struct {
 	config ServicesConfig
 	mirror *mirror.Mirror
 	work   *work
+	more   atomic.Pointer[[]netip.Prefix] // of AddRanges
 }
 
 // NewServices returns Services that do nothing until Run and Lead.
@@ -53,6 +55,20 @@ func NewServices(c ServicesConfig) *Services {
 // Run follows the API server until ctx ends, whose error it returns. Each replica
 // does.
 func (s *Services) Run(ctx context.Context) error { return s.mirror.Run(ctx) }
+
+// AddRanges says of ranges of services' addresses that were found out after NewServices.
+func (s *Services) AddRanges(more []netip.Prefix) {
+	s.more.Store(&more)
+	s.work.addAll()
+}
+
+// ranges are those that the API server does not tell of by ServiceCIDRs.
+func (s *Services) ranges() []netip.Prefix {
+	if more := s.more.Load(); more != nil {
+		return slices.Concat(s.config.Ranges, *more)
+	}
+	return s.config.Ranges
+}
 
 // Lead is Keeper.Lead.
 func (s *Services) Lead(ctx context.Context, fence store.Fence) error {

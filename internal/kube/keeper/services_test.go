@@ -228,6 +228,8 @@ func TestServicesKept(t *testing.T) {
 	l.want(ranges, n1, "slice ns/web-1 of web [10.1.0.1]", "slice ns/web-2 of other []")
 	l.lead(fence)
 	l.want("ranges [fd00:96::/112]", "slice ns/web-2 of other []")
+	l.services.AddRanges([]netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")}) // found out late
+	l.want("ranges [10.97.0.0/16 fd00:96::/112]", "slice ns/web-2 of other []")
 }
 
 // written are the rows that were written after a revision.

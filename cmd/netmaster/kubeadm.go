@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/kube"
+	"github.com/contiv/netplugin/v2/internal/kube/keeper"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+// kubeadm takes from kubeadm's configuration what no flag says: the pod CIDR, while the
+// network for pods is not there, and the range of services' addresses.
+type kubeadm struct {
+	client   rest.Interface
+	ctrl     *control.Controller
+	services *keeper.Services
+	pods     bool // --pod-cidr is not given
+	ranges   bool // --service-cidr is not given
+	log      *slog.Logger
+
+	mu      sync.Mutex
+	lacking error // the network for pods is not there, and why
+}
+
+// newKubeadm returns nil where flags say all.
+func newKubeadm(config *rest.Config, o options, ctrl *control.Controller, services *keeper.Services, log *slog.Logger) (*kubeadm, error) {
+	k := &kubeadm{ctrl: ctrl, services: services, pods: len(o.podSubnets) == 0, ranges: len(o.services.ranges) == 0, log: log}
+	if !k.pods && !k.ranges {
+		return nil, nil
+	}
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	c := rest.CopyConfig(config)
+	c.GroupVersion, c.APIPath = &corev1.SchemeGroupVersion, "/api"
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	var err error
+	k.client, err = rest.RESTClientFor(c)
+	return k, err
+}
+
+// run asks until the API server has answered and what follows from it is done, or ctx
+// ends, whose error it returns.
+func (k *kubeadm) run(ctx context.Context) error {
+	if k == nil {
+		return nil
+	}
+	for told := ""; ; {
+		err := k.once(ctx)
+		if err == nil || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err.Error() != told {
+			told = err.Error()
+			k.log.Warn("the network for pods is not made, or the addresses of services are not taken over, by kubeadm's configuration; it is tried again", "error", err)
+		}
+		if err := waiting.Pause(ctx, podNetworkRetry); err != nil {
+			return err
+		}
+	}
+}
+
+func (k *kubeadm) once(ctx context.Context) error {
+	var m corev1.ConfigMap
+	err := k.client.Get().Namespace(kube.KubeadmNamespace).Resource("configmaps").Name(kube.KubeadmConfig).Do(ctx).Into(&m)
+	told := err == nil
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("ConfigMap %s/%s: %w", kube.KubeadmNamespace, kube.KubeadmConfig, err)
+	}
+	var n kube.Networking
+	if told {
+		if n, err = kube.Kubeadm(m.Data); err != nil {
+			return err
+		}
+	}
+	if k.ranges && len(n.Services) > 0 {
+		k.services.AddRanges(n.Services)
+	}
+	if !k.pods {
+		return nil
+	}
+	return k.podNetwork(ctx, n.Pods)
+}
+
+// podNetwork makes the network for pods, if it is not there.
+func (k *kubeadm) podNetwork(ctx context.Context, pods []netip.Prefix) error {
+	v, err := k.ctrl.View(ctx)
+	if err != nil {
+		return err
+	}
+	if _, there := v.Network(control.PodNetwork); there {
+		k.lacks(nil)
+		return nil
+	}
+	if len(pods) == 0 {
+		why, err := k.unknown(ctx)
+		if err != nil {
+			return err
+		}
+		k.lacks(why)
+		return why
+	}
+	if err := k.ctrl.MakePodNetwork(ctx, pods); err != nil {
+		k.lacks(err)
+		return err
+	}
+	k.lacks(nil)
+	k.log.Info("made the network for pods of the pod CIDR in kubeadm's configuration", "network", control.PodNetwork, "subnets", pods)
+	return nil
+}
+
+// unknown says that nobody knows the pod CIDR; slices of it that nodes have are no more
+// than a hint.
+func (k *kubeadm) unknown(ctx context.Context) (why, err error) {
+	var nodes corev1.NodeList
+	if err := k.client.Get().Resource("nodes").Param("limit", "1").Do(ctx).Into(&nodes); err != nil && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("nodes: %w", err)
+	}
+	hint := ""
+	if len(nodes.Items) > 0 && nodes.Items[0].Spec.PodCIDR != "" {
+		hint = fmt.Sprintf(" (node %s has %s of it)", nodes.Items[0].Name, nodes.Items[0].Spec.PodCIDR)
+	}
+	return fmt.Errorf("pods that name no network have none: network %s is not there, and kubeadm's configuration names no pod CIDR%s: give it with --pod-cidr, or make the network with netctl",
+		control.PodNetwork, hint), nil
+}
+
+func (k *kubeadm) lacks(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lacking = err
+}
+
+// check enters what /readyz says.
+func (k *kubeadm) check(h *api.Health) {
+	if k == nil || !k.pods {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	h.Add("pod-network", true, k.lacking)
+}
