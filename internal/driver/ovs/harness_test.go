@@ -217,6 +217,7 @@ func (r *rig) bounce(t testing.TB, w *wire, seen func([]byte)) {
 		copy(f, []byte{2, 9, 9, 9, 9, 9, 2, 9, byte(r.bounced >> 24), byte(r.bounced >> 16), byte(r.bounced >> 8), byte(r.bounced)})
 		copy(f[12:], etherMe)
 		f[14] = byte(i)
+		copy(f[15:], f[6:12]) // the source may be written anew
 		if err := w.send(f); err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +239,7 @@ func (r *rig) bounce(t testing.TB, w *wire, seen func([]byte)) {
 			}
 			for _, g := range w.receive() {
 				if slices.Equal(g[12:14], etherMe) {
-					back = back || g[14] == byte(i) && slices.Equal(g[6:12], f[6:12])
+					back = back || slices.Equal(g[14:21], f[14:21])
 					continue
 				}
 				seen(g)
@@ -270,6 +271,13 @@ func (r *rig) inject(t testing.TB, p oracle.Packet) oracle.Verdict {
 	}
 	for _, w := range r.wires {
 		w.receive()
+	}
+	mark := 0
+	if p.Own {
+		mark = desired.OwnMark
+	}
+	if err := unix.SetsockoptInt(in.fd, unix.SOL_SOCKET, unix.SO_MARK, mark); err != nil {
+		t.Fatal(err)
 	}
 	if err := in.send(f); err != nil {
 		t.Fatal(err)
@@ -403,7 +411,7 @@ func (r *rig) harness() drivertest.Harness {
 	return drivertest.Harness{
 		Open: func(t testing.TB) driver.Driver {
 			t.Helper()
-			return disarmed{r.open(t)}
+			return disarmed{r.open(t), r.NS}
 		},
 		AddInterface: func(t testing.TB, name string, mac model.MAC) {
 			t.Helper()
@@ -443,26 +451,6 @@ func (r *rig) harness() drivertest.Harness {
 		},
 		Differs: differs(),
 	}
-}
-
-// disarmed takes back a fault that an Apply did not meet.
-type disarmed struct{ *Driver }
-
-func (d disarmed) Apply(ctx context.Context, want desired.Host) (driver.Report, error) {
-	defer d.setFault(nil)
-	rep, err := d.Driver.Apply(ctx, want)
-	if ovstest.Kernel() { // what is compared is verdicts, not how soon they are in force
-		_, purged := control(ctx, d.cfg.RunDir, purgeCommand)
-		return rep, errors.Join(err, purged)
-	}
-	return rep, err
-}
-
-// setFault makes the driver ask fn before every write.
-func (d *Driver) setFault(fn func() error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.fault = fn
 }
 
 // foreign makes a bridge, a port on our bridge, a flow on our bridge.

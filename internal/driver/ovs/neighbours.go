@@ -28,8 +28,8 @@ const (
 	// that nobody has used for 15 minutes.
 	resolveAgain = 5 * time.Minute
 	// resolveOthers is for how many other hosts those are asked for that no network
-	// leads to: any host may lead clients of services here, and be answered. All hosts
-	// of a link ask all others so.
+	// leads to: any host may lead clients of services here, or speak to containers of native
+	// networks, and be answered. All hosts of a link ask all others so.
 	resolveOthers = 256
 )
 
@@ -45,7 +45,7 @@ func (d *Driver) resolve(ctx context.Context, want desired.Host) {
 			vteps[v] = true
 		}
 	}
-	if want.Services.Len() > 0 && want.Tunnels.Len() <= resolveOthers {
+	if (want.Services.Len() > 0 || hasNative(want)) && want.Tunnels.Len() <= resolveOthers {
 		for v := range want.Tunnels.All() {
 			vteps[v] = true
 		}

@@ -111,6 +111,7 @@ type Driver struct {
 	stood    map[string]bool          // wanted ports that the switch has had
 	under    string                   // the bridge that has the tunnel's address; "" = none, or not known yet
 	cut      bool                     // no cable in that bridge has a link, as reported
+	showsOwn int                      // the index of the host's interface that shows what its own sockets send; 0 = none, -1 = not known
 	devices  map[string]string        // what was reported to be wrong with interfaces of wanted ports; nil = nothing was reported yet
 }
 
@@ -128,7 +129,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), stale: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.Untold{}, asked: map[netip.Addr]time.Time{}}
+	d := &Driver{cfg: cfg, events: make(chan driver.Event, 16), stale: make(chan struct{}, 1), pic: newPicture(), patience: switchPatience, listable: maxLiving, rules: map[uint32]string{}, untold: driver.Untold{}, asked: map[netip.Addr]time.Time{}, showsOwn: -1}
 	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}
@@ -270,6 +271,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 	rep.Problems = append(rep.Problems, d.pic.policies.problems()...)
 	rep.Problems = append(rep.Problems, d.pic.services.problems()...)
 	rep.Problems = append(rep.Problems, d.underlayProblems()...)
+	rep.Problems = append(rep.Problems, d.showOwn(want)...)
 	return rep, nil
 }
 

@@ -48,7 +48,7 @@ func remoteOwner(k desired.RemoteKey) owner {
 
 // sameSegment tells whether all flows but a network's own stay the same.
 func sameSegment(a, b *desired.Network) bool {
-	return a != nil && b != nil && a.Encap == b.Encap && a.Tag == b.Tag && a.Joined == b.Joined && a.Subnet == b.Subnet && a.Subnet6 == b.Subnet6
+	return a != nil && b != nil && a.Encap == b.Encap && a.Tag == b.Tag && a.Joined == b.Joined && a.Native == b.Native && a.Subnet == b.Subnet && a.Subnet6 == b.Subnet6
 }
 
 // update makes the ledger want what the picture says, given the configuration
@@ -103,6 +103,7 @@ func (p *picture) update(want desired.Host, c pipeline.Config, numbers map[strin
 	}
 	p.config, p.started = c, true
 	p.setOtherHosts(want, all)
+	p.setNodes(want, all)
 	p.services.update(c, p.have, want, p.domains, any, all)
 
 	for name, is := range ports {

@@ -249,6 +249,7 @@ func (d *Driver) config(want desired.Host) pipeline.Config {
 			c.Host, c.Private = h.number(), *w
 		}
 	}
+	c.Native, c.Marks = hasNative(want), d.cfg.Datapath == "system"
 	return c
 }
 

@@ -82,6 +82,7 @@ const (
 	UDPDst
 	SCTPSrc
 	SCTPDst
+	PktMark // last, since Group.Body has fields by their place
 	numFields
 )
 
@@ -121,6 +122,7 @@ type fieldInfo struct {
 
 var fields = func() (t [numFields]fieldInfo) {
 	t = [numFields]fieldInfo{
+		PktMark:       {"pkt_mark", "NXM_NX_PKT_MARK", classNX, 33, 4, fmtHex, true},
 		CtState:       {"ct_state", "NXM_NX_CT_STATE", classNX, 105, 4, fmtCtState, true},
 		CtZone:        {"ct_zone", "NXM_NX_CT_ZONE", classNX, 106, 2, fmtDec, false},
 		CtMark:        {"ct_mark", "NXM_NX_CT_MARK", classNX, 107, 4, fmtHex, true},

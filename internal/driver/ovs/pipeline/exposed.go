@@ -41,7 +41,7 @@ func exposedBase(l *list, c Config) {
 	l.drop(Returned, 0, nil, driver.DropUnknownSource)
 	l.drop(Track, 60, match(behind), driver.DropUnknownDest)
 	l.drop(State, 93, match(behind, of.State(of.StateTrk, of.StateRpl)), driver.DropUnknownDest)
-	l.drop(State, 93, match(behind, of.Masked(of.CtMark, of.Value{}, of.Uint(forHost))), driver.DropUnknownDest)
+	l.drop(State, 93, match(behind, of.Masked(of.CtMark, of.Value{}, of.Uint(forHost|begunHere))), driver.DropUnknownDest)
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		if c.clientsByTunnel() {
 			l.add(Relayed, 150, match(eth, toItsMAC), goTo(Returned))
@@ -99,10 +99,14 @@ func behind(l *list, c Config, n *desired.Network, r *desired.Remote) {
 	if !c.servicesOutside() || !c.clientsByTunnel() || !r.VTEP.IsValid() || r.Identity == model.IdentityUnknown {
 		return
 	}
+	on := Track
+	if c.leads(n) {
+		on = ToNode
+	}
 	for _, a := range []netip.Addr{r.IPv4, r.IPv6} {
 		if a.IsValid() {
 			l.add(Returned, 100, fromAddr(a, network(n.ID), tunnelFrom(r.VTEP)),
-				of.Set(regOrigin, fromBehind), of.Set(regSrc, r.Identity), of.Set(regDst, model.IdentityExternal), of.Set(regPort, c.Host), goTo(Track))
+				of.Set(regOrigin, fromBehind), of.Set(regSrc, r.Identity), of.Set(regDst, model.IdentityExternal), of.Set(regPort, c.Host), goTo(on))
 		}
 	}
 }

@@ -21,6 +21,8 @@ type Config struct {
 	Pieces  bool            // tracking passes fragments on one by one
 	Host    uint32          // port number of the host's interface; 0 = no way out
 	Private desired.Private // the way out, when there is one
+	Native  bool            // there are native networks
+	Marks   bool            // the datapath sees marks of the host's packets; else OwnMAC is in their place
 
 	// Mutation makes the pipeline wrong in a known way, so that a test can show
 	// that it would notice. Only tests set it.
@@ -198,6 +200,7 @@ func Base(c Config) []of.Flow {
 	hostBase(l, c)
 	serviceBase(l, c)
 	outsideBase(l, c)
+	nativeBase(l, c)
 	trackFlows(l, c)
 	policyFrame(l, c)
 	commitFlows(l)

@@ -51,6 +51,7 @@ func Network(c Config, n *desired.Network, local []LocalPort) []of.Flow {
 	hostNetwork(l, c, n)
 	serviceNetwork(l, n)
 	outsideNetwork(l, c, n)
+	nativeNetwork(l, c, n)
 	return l.flows
 }
 
@@ -196,6 +197,7 @@ func Port(c Config, n *desired.Network, p LocalPort) []of.Flow {
 	backend(l, n, p.MAC, p.IPv4, p.IPv6)
 	notOutside(l, c, n, p.IPv4, p.IPv6)
 	fromStackTo(l, c, n, p.MAC, there, p.IPv4, p.IPv6)
+	nativeTo(l, c, n, p.MAC, there, addresses(p.MAC, p.IPv4, p.IPv6))
 	hairpin(l, n, p)
 	if n.Joined != 0 {
 		next(l, n, p.MAC, p.IPv4, p.IPv6, append([]of.Action{of.SetField{Field: of.EthSrc, Value: of.MAC(desired.RouterMAC)}}, there...))
@@ -343,6 +345,7 @@ func Remote(c Config, n *desired.Network, r *desired.Remote) []of.Flow {
 	notOutside(l, c, n, r.IPv4, r.IPv6)
 	if !vlan {
 		fromStackTo(l, c, n, r.MAC, acts, r.IPv4, r.IPv6)
+		nativeTo(l, c, n, r.MAC, acts, addresses(r.MAC, r.IPv4, r.IPv6), everywhere)
 		behind(l, c, n, r)
 	}
 	if n.Joined != 0 {

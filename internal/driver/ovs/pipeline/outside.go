@@ -131,7 +131,7 @@ func answersOnly(l *list, c Config) {
 	l.dropAnswer(c, Track, 60, match(only))
 	l.dropAnswer(c, State, 110, match(only, of.State(of.StateInv|of.StateTrk, 0)))
 	l.dropAnswer(c, State, 110, match(only, of.State(of.StateTrk, of.StateRpl)))
-	l.dropAnswer(c, State, 110, match(only, of.Masked(of.CtMark, of.Value{}, of.Uint(byTunnel|forHost))))
+	l.dropAnswer(c, State, 110, match(only, of.Masked(of.CtMark, of.Value{}, of.Uint(byTunnel|forHost|begunHere))))
 }
 
 // dropAnswer drops what is no answer, also what tracking calls invalid; a network's router

@@ -71,9 +71,15 @@ const (
 	Homeward Stage = Relabel + 1  // answers, to the host that the client came by
 
 	// Beside the way of packets of services, see Service.counted.
-	Begun     Stage = Homeward + 1 // connections that have been let through
-	Counted   Stage = Begun + 1    // packets
-	NumStages Stage = Counted + 1
+	Begun   Stage = Homeward + 1 // connections that have been let through
+	Counted Stage = Begun + 1    // packets
+
+	// Native networks.
+	Native    Stage = Counted + 1  // what the host's stack sends to one: to which
+	NativeTo  Stage = Native + 1   // and who has the address there
+	Leave     Stage = NativeTo + 1 // what goes beyond: to the host's stack, or another host's
+	ToNode    Stage = Leave + 1    // what endpoints elsewhere send here: is it for this very host
+	NumStages Stage = ToNode + 1
 )
 
 var stageNames = map[Stage]string{
@@ -86,6 +92,7 @@ var stageNames = map[Stage]string{
 	Logged: "logged", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default", Owner: "owner",
 	Routers: "routers", Relayed: "relayed", Returned: "returned", Outside: "outside", Relabel: "relabel", Homeward: "homeward",
 	Begun: "begun", Counted: "counted",
+	Native: "native", NativeTo: "native-to", Leave: "leave", ToNode: "to-node",
 }
 
 func (s Stage) String() string {
@@ -131,13 +138,16 @@ const (
 	fromRouter = 5 // of a client outside, by the router of another host
 	fromStack  = 6 // of a client outside, by this host's own stack
 	fromBehind = 7 // of a backend elsewhere, to a client outside that asked by this host
+	fromNode   = 8 // by this host's own stack, to an endpoint of a native network
+	fromPod    = 9 // of an endpoint elsewhere, on a native network, to this very host
 )
 
 // Values of regWay, beside wayAnswers; 0 = none. The port may have private addresses of both families.
 const (
-	wayOpen     = 1 // the port has a private address of IPv4
-	wayDiverted = 2 // the packet was on its way to the physical router
-	wayOpen6    = 4 // the port has a private address of IPv6
+	wayOpen     = 1  // the port has a private address of IPv4
+	wayDiverted = 2  // the packet was on its way to the physical router
+	wayOpen6    = 4  // the port has a private address of IPv6
+	wayOwn      = 16 // a socket of the host has sent it
 )
 
 // toVTEPs in regPort means a copy to every other host of the network.
