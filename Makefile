@@ -34,25 +34,28 @@ build: ## build bin/netmaster, netplugin, netctl, contivk8s, contivlab
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(BINARIES))
 
 .PHONY: test vet test-unit
-test: deps vet lint test-unit test-lab ## everything CI runs: deps, vet, lint, unit and integration tests
+test: deps ## all but test-kube of what CI runs: deps, vet, lint, unit and integration tests
+	$(MAKE) -Oline -j2 test-unit vet lint # the longest unit tests wait for the kernel half of the time
+	$(MAKE) test-lab
 vet: ## go vet, all build tags
-	go vet -tags integration $(PKG)
+	nice go vet -tags integration $(PKG)
 test-unit: ## tests that need neither root nor packages
 	go test -timeout 10m -p $$(($$(nproc)+1)) $(LONGEST) $(PKG)
 
-.PHONY: test-lab test-slice test-race chaos-operator
+.PHONY: test-lab test-full test-race chaos-operator
 test-lab: ## tests with real data planes, etcd and namespaces; needs root and `make deps`
 	tools/test-lab.sh $(BINARIES)
-test-slice: ## whole clusters, every test on every driver, all cases: what test-lab takes samples of
-	go test -timeout 40m -count=1 -tags integration ./test/slice -full
+test-full: deps ## all that `make test` takes samples of: every test on every driver, in every way, all cases; needs root
+	go test -timeout 20m -count=1 ./internal/driver/ebpf -full
+	go test -timeout 40m -count=1 -p 1 -tags integration ./test/chaos ./test/slice -full
 test-race: ## unit tests under the race detector, without those that link etcd's server
 	go test -timeout 10m -race $(RACE)
 chaos-operator: deps ## COUNT (500) random operator mistakes by SEED (1) on a running lab, DRIVER=ebpf|ovs|ebpf,ovs, STORE=embedded|etcd; needs root
-	go test -timeout 4h -count=1 -v -tags integration ./test/chaos -args -open -seed $(or $(SEED),1) -mistakes $(or $(COUNT),500) -drivers $(if $(DRIVER),$(DRIVER),ebpf,ovs) -store $(or $(STORE),embedded)
+	go test -timeout 4h -count=1 -v -tags integration ./test/chaos -args -open -plan $(or $(SEED),1) -mistakes $(or $(COUNT),500) -drivers $(if $(DRIVER),$(DRIVER),ebpf,ovs) -store $(or $(STORE),embedded)
 
 .PHONY: lint fmt vulncheck generate
 lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it)
-	$(call tool,golangci-lint) run --allow-parallel-runners $(PKG)
+	nice env $(call tool,golangci-lint) run --allow-parallel-runners $(PKG)
 
 .PHONY: test-kernel test-consul test-kube
 test-kernel: ## the eBPF driver on Debian's KERNELS (6.1), Open vSwitch's kernel datapath on 6.12, in QEMU; minutes with KVM, else an hour

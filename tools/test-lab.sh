@@ -13,5 +13,5 @@ packages=$(grep -rl --include='*_test.go' '^//go:build .*integration' . | xargs 
 failed=0
 # shellcheck disable=SC2086 # several packages
 CONTIV_TEST_MACHINE=own go test -timeout 15m -count=1 -p 1 -tags integration $packages || failed=1
-CONTIV_TEST_MACHINE=shared go test -timeout 15m -count=1 -p 2 -tags integration ./test/docker ./test/slice || failed=1
+CONTIV_TEST_MACHINE=shared go test -timeout 15m -count=1 -p 2 -parallel $(($(nproc) + 1)) -tags integration ./test/docker ./test/slice || failed=1
 exit $failed

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
@@ -60,7 +61,7 @@ func servicesComeAndGo(t *testing.T, driver string) {
 		return cmp.Diff(was, before)
 	}, 11*time.Second)
 	n := 20
-	if *full {
+	if drivertest.Full() {
 		n = 200
 	}
 	client := c.client()

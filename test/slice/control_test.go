@@ -23,7 +23,7 @@ import (
 // --containers-reach-control-plane, and none without, while the hosts go them.
 func TestControlPlane(t *testing.T) {
 	shared(t)
-	on(t, 2, both, controlPlane)
+	onOne(t, both, controlPlane)
 }
 
 func controlPlane(t *testing.T, driver string) {

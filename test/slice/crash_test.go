@@ -57,7 +57,7 @@ func (c *cluster) traces(ctx context.Context, h *lab.Host) (traces, error) {
 // port of the data plane, no endpoint, no journal entry.
 func TestKillAtEveryStep(t *testing.T) {
 	shared(t)
-	on(t, 2, both, killAtEveryStep)
+	onOne(t, both, killAtEveryStep)
 }
 
 func killAtEveryStep(t *testing.T, driver string) {

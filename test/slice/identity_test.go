@@ -69,7 +69,7 @@ func takenName(t *testing.T, driver string) {
 	if err := c.DelContainer(t.Context(), spec("new", "h1", "blue/net/servers")); err != nil {
 		t.Error(err)
 	}
-	if *full || driver == both[drivertest.Choose("goesAndComesBack", len(both))] {
+	if drivertest.Full() || driver == both[drivertest.Choose("goesAndComesBack", len(both))] {
 		c.goesAndComesBack("h2")
 	}
 }

@@ -17,7 +17,7 @@ import (
 // again, under traffic that policies by another label allow: no packet is lost,
 // what was denied stays so, and the label can be selected by afterwards.
 func TestNetworkPolicyFilter(t *testing.T) {
-	on(t, 2, []string{lab.DriverOVS, lab.DriverEBPF}, networkPolicyFilter)
+	onOne(t, both, networkPolicyFilter)
 }
 
 func networkPolicyFilter(t *testing.T, driver string) {

@@ -25,15 +25,14 @@ import (
 // CONTIV_TEST_BIN.
 var bin string
 
-// What runs: make test-slice runs everything on every driver; without -full each
-// test runs on the drivers that make a difference to it, or on one that the seed
-// (drivertest.Seed) chooses, and the matrix goes through every value of every
+// What runs: make test-full runs everything on every driver; without -full each
+// test runs on one driver that the seed (drivertest.Seed) chooses, or on several where
+// a fault of one is worst, and the matrix goes through every value of every
 // dimension on all of them, in cases that the seed chooses, and through all pairs
 // of values on the first.
 var (
 	drivers = flag.String("drivers", "ebpf,ovs,mixed", "drivers to test, separated by commas")
 	consul  = flag.String("consul", "", "path of a Consul that is the store instead of an etcd; empty = etcd")
-	full    = flag.Bool("full", false, "every test on every driver, the matrix with all cases")
 )
 
 // The drivers that a test makes sense on.
@@ -70,7 +69,7 @@ func on(t *testing.T, n int, list []string, test func(*testing.T, string)) {
 	}
 	wanted := strings.Split(*drivers, ",")
 	for i, d := range list {
-		if slices.Contains(wanted, d) && (i < n || *full) {
+		if slices.Contains(wanted, d) && (i < n || drivertest.Full()) {
 			t.Run(d, func(t *testing.T) { test(t, d) })
 		}
 	}

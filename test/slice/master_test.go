@@ -98,7 +98,7 @@ func netmasterGone(t *testing.T, driver string) {
 // it is back.
 func TestEtcdGone(t *testing.T) {
 	shared(t)
-	on(t, 2, both, etcdGone)
+	onOne(t, both, etcdGone)
 }
 
 func etcdGone(t *testing.T, driver string) {

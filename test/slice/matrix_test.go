@@ -246,7 +246,7 @@ func matrix(t *testing.T, driver string) {
 	if len(cases) < 30 {
 		t.Fatalf("%d cases, want at least 30", len(cases))
 	}
-	if driver != lab.DriverEBPF && !*full {
+	if driver != lab.DriverEBPF && !drivertest.Full() {
 		cases = drivertest.Sample(cases, drivertest.Seed())
 		names := make([]string, len(cases))
 		for i, c := range cases {

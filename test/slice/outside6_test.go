@@ -29,7 +29,7 @@ var (
 // ports are published; names are answered; the host reaches its containers.
 func TestOutside6(t *testing.T) {
 	shared(t)
-	on(t, 2, both, outsideBySix)
+	onOne(t, both, outsideBySix)
 }
 
 func outsideBySix(t *testing.T, driver string) {

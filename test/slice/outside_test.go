@@ -38,7 +38,7 @@ var (
 // netplugin and of the switch lose nothing of it.
 func TestOutside(t *testing.T) {
 	shared(t)
-	on(t, 2, both, outside)
+	onOne(t, both, outside)
 }
 
 func outside(t *testing.T, driver string) {

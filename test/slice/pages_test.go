@@ -57,7 +57,7 @@ func (c *cluster) page(name, mark string, each func(block string)) {
 // under traffic of which nothing may be lost, baseline.md with a look at who
 // reaches whom. Then it holds metrics.md, the alerts and the dashboard to what the
 // cluster tells.
-func TestPages(t *testing.T) { on(t, 2, both, pages) }
+func TestPages(t *testing.T) { onOne(t, both, pages) }
 
 func pages(t *testing.T, driver string) {
 	c := up(t, driver, "pages", 2, func(cfg *lab.Config) { cfg.Embedded = true })

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
@@ -154,7 +155,7 @@ func (c *cluster) providerEnds(vips []netip.Addr, ends lab.ContainerSpec) {
 		c.t.Fatal(err)
 	}
 	gone, limit := time.Now(), 5*time.Second
-	if *full {
+	if drivertest.Full() {
 		limit = 100 * time.Millisecond
 	}
 	last, asked := time.Duration(0), 0

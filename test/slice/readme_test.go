@@ -33,7 +33,7 @@ var blockRE = regexp.MustCompile("(?s)<!-- run: (\\w+) -->\n```sh\n(.*?)```")
 // netplugin talks to netmaster and etcd through its own switch.
 func TestReadme(t *testing.T) {
 	shared(t)
-	on(t, 2, both, readme)
+	onOne(t, both, readme)
 }
 
 func readme(t *testing.T, driver string) {

@@ -16,7 +16,7 @@ import (
 // and across hosts, for all protocols and both families (1.x dropped them).
 func TestReplies(t *testing.T) {
 	shared(t)
-	on(t, 3, all, replies)
+	onOne(t, all, replies)
 }
 
 func replies(t *testing.T, driver string) {
@@ -51,7 +51,7 @@ func replies(t *testing.T, driver string) {
 // TestChangeReachesEstablished checks that a changed rule applies to
 // connections that were established before it, within 1 s, and that they go on
 // when it is taken back.
-func TestChangeReachesEstablished(t *testing.T) { on(t, 2, both, changeReachesEstablished) }
+func TestChangeReachesEstablished(t *testing.T) { onOne(t, both, changeReachesEstablished) }
 
 func changeReachesEstablished(t *testing.T, driver string) {
 	c := pairUp(t, driver, "change")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
@@ -75,12 +76,12 @@ func restartUnderServices(t *testing.T, kind string) {
 		return func() {
 			for i, name := range hosts {
 				h := u.host(name)
-				if i == 0 || *full {
+				if i == 0 || drivertest.Full() {
 					if err := errors.Join(h.RestartAgent(ctx), more(ctx, streams, u.part/2)); err != nil { // kill -9
 						t.Fatal(err)
 					}
 				}
-				if i == 1 || *full {
+				if i == 1 || drivertest.Full() {
 					if err := errors.Join(h.Agent().Stop(patience), h.StartAgent(ctx)); err != nil {
 						t.Fatal(err)
 					}

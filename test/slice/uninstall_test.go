@@ -29,7 +29,7 @@ import (
 // as before the first netplugin then, and again when another has come and gone.
 func TestUninstall(t *testing.T) {
 	shared(t)
-	on(t, 2, both, uninstall)
+	onOne(t, both, uninstall)
 }
 
 func uninstall(t *testing.T, driver string) {

@@ -94,3 +94,31 @@ func TestSample(t *testing.T) {
 		t.Errorf("40 seeds tried %d cases of %d", len(tried), len(cases))
 	}
 }
+
+// TestTurn checks that every seed has each test that attaching may change run in
+// exactly one way, and that a few seeds have every way run every test.
+func TestTurn(t *testing.T) {
+	const ways = 2
+	for i := range suite {
+		run := map[[2]any]bool{}
+		for seed := range uint64(3 * ways) {
+			now := 0
+			for n := range ways {
+				for _, programs := range []bool{false, true} {
+					if turn(seed, i, n, ways, programs) {
+						run[[2]any{n, programs}] = true
+						if !programs {
+							now++
+						}
+					}
+				}
+			}
+			if now != 1 {
+				t.Errorf("seed %d has test %d run in %d ways", seed, i, now)
+			}
+		}
+		if len(run) != 2*ways {
+			t.Errorf("of test %d some way is never its turn: %v", i, run)
+		}
+	}
+}

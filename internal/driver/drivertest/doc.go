@@ -5,7 +5,7 @@
 // compile and the oracle on every host).
 //
 // It guarantees that cases are the same in every run, but for samples, which the
-// seed decides (-seed; without it the commit does), and that they cover,
+// seed decides (-seed; without it the commit does; -full tries all), and that they cover,
 // pairwise, direction, action, protocol, kind of peer, ties, second policies
 // and encapsulations.
 //

@@ -13,7 +13,13 @@ import (
 	"testing"
 )
 
-var seed = flag.Uint64("seed", 0, "which sample is tried where all would take too long; 0 = by the commit")
+var (
+	seed = flag.Uint64("seed", 0, "which sample is tried where all would take too long; 0 = by the commit")
+	full = flag.Bool("full", false, "everything, not samples")
+)
+
+// Full tells whether everything is to be tried, and not samples.
+func Full() bool { return *full }
 
 // Seed decides what samples hold: every commit tries others, and all are tried in time.
 var Seed = sync.OnceValue(func() uint64 {
@@ -58,20 +64,29 @@ func Sample(cases []Case, seed uint64) (out []Case) {
 }
 
 // RunAttached runs the suite on programs that Run has been through, attached in
-// another way, with Harness.Slow: every test whose outcome the way of attaching may
-// change, and of the tests that only the programs decide a third, which the seed
-// chooses.
-func RunAttached(t *testing.T, start func(t *testing.T) Harness) {
+// another way, the n-th of several, with Harness.Slow. Each test whose outcome the way
+// of attaching may change is run in one of the ways, and of the tests that only the
+// programs decide a third; which, the seed decides. With -full each way runs all.
+func RunAttached(t *testing.T, n, ways int, start func(t *testing.T) Harness) {
 	t.Helper()
-	t.Logf("a sample, which -seed %d repeats", Seed())
+	t.Logf("a sample, which -seed %d repeats; -full runs all", Seed())
 	for i, test := range suite {
-		if test.programs && (uint64(i)+Seed())%3 != 0 {
+		if !*full && !turn(Seed(), i, n, ways, test.programs) {
 			continue
 		}
 		t.Run(test.name, func(t *testing.T) {
 			h := start(t)
-			h.Slow = true
+			h.Slow = !*full
 			test.run(t, h)
 		})
 	}
+}
+
+// turn tells whether a seed has the n-th of several ways run test i.
+func turn(seed uint64, i, n, ways int, programs bool) bool {
+	every := ways
+	if programs {
+		n, every = 3*n, 3*ways
+	}
+	return (uint64(i)+seed)%uint64(every) == uint64(n)
 }

@@ -21,7 +21,7 @@ func TestConformance(t *testing.T) {
 // TestConformanceClsact runs what attaching may change with programs attached as
 // kernels before 6.6 do; on these, TestConformance runs the whole suite so.
 func TestConformanceClsact(t *testing.T) {
-	drivertest.RunAttached(t, func(t *testing.T) drivertest.Harness {
+	drivertest.RunAttached(t, 0, 2, func(t *testing.T) drivertest.Harness {
 		t.Helper()
 		r := newRig(t)
 		r.attach = attachClsact
@@ -34,7 +34,7 @@ func TestConformanceLasting(t *testing.T) {
 	if !haveTCX(alien(t, tcNext)) {
 		t.Skip("TCX came with Linux 6.6")
 	}
-	drivertest.RunAttached(t, func(t *testing.T) drivertest.Harness {
+	drivertest.RunAttached(t, 1, 2, func(t *testing.T) drivertest.Harness {
 		t.Helper()
 		r := newRig(t)
 		r.lasting = true
