@@ -47,6 +47,7 @@ var rules = []rule{
 		why: "HTTP is a thin adapter on use-cases; it asks control, never the store",
 	},
 	{pkg: "internal/kube", may: []string{"internal/model"}, why: "what Kubernetes' objects mean is pure: no watch, no store"},
+	{pkg: "internal/kube/kubetest", why: "a judge of policies that shares nothing with what it judges"},
 	{pkg: "internal/kube/mirror", may: []string{"internal/model", "internal/waiting"}, why: "a copy of the API server's objects gives them no meaning"},
 	{pkg: "internal/kube/notice", may: []string{"internal/kube", "internal/waiting"}, why: "what became of an object is told to it, by nobody asked"},
 	{pkg: "internal/kube/keeper", may: []string{"internal/control", "internal/kube", "internal/kube/mirror", "internal/model", "internal/store", "internal/waiting"}, why: "an orchestrator is a thin adapter on use-cases"},

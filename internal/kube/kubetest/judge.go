@@ -1,4 +1,4 @@
-package kube
+package kubetest
 
 import (
 	"maps"
@@ -13,34 +13,33 @@ import (
 	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
-// The judge is written from the texts of the two APIs' types alone, on Kubernetes'
-// own objects, and shares nothing with the translation.
-
-// world is what there is in a cluster.
-type world struct {
-	namespaces map[string]map[string]string // labels by name
-	pods       []pod
-	policies   []*networkingv1.NetworkPolicy
-	cluster    []*policyv1alpha2.ClusterNetworkPolicy
+// World is what there is in a cluster.
+type World struct {
+	Namespaces map[string]map[string]string // labels by name
+	Pods       []Pod
+	Policies   []*networkingv1.NetworkPolicy
+	Cluster    []*policyv1alpha2.ClusterNetworkPolicy // of different priorities, so that their sequence is told
 }
 
-type pod struct {
-	name, namespace string
-	labels          map[string]string
-	ports           []corev1.ContainerPort
-	addr            netip.Addr
+// Pod is what policies ask about a pod.
+type Pod struct {
+	Name, Namespace string
+	Labels          map[string]string
+	Ports           []corev1.ContainerPort
+	Addr            netip.Addr
 }
 
-// end is one side of a connection: a pod, or an address that is nobody's.
-type end struct {
-	pod  *pod
-	addr netip.Addr
+// End is one side of a connection: a pod, or an address that is nobody's.
+type End struct {
+	Pod  *Pod
+	Addr netip.Addr
 }
 
-type connection struct {
-	from, to end
-	protocol corev1.Protocol
-	port     int32
+// Connection is asked about.
+type Connection struct {
+	From, To End
+	Protocol corev1.Protocol
+	Port     int32
 }
 
 // selects has the meaning of Kubernetes' own library.
@@ -49,25 +48,25 @@ func selects(s *metav1.LabelSelector, on map[string]string) bool {
 	return err == nil && sel.Matches(labels.Set(on))
 }
 
-func (w world) labelsOf(namespace string) map[string]string {
+func (w World) labelsOf(namespace string) map[string]string {
 	out := map[string]string{"kubernetes.io/metadata.name": namespace}
-	maps.Copy(out, w.namespaces[namespace])
+	maps.Copy(out, w.Namespaces[namespace])
 	return out
 }
 
-// allowed: both what leaves the one and what enters the other has to be allowed.
-func (w world) allowed(c connection) bool { return w.egress(c) && w.ingress(c) }
+// Allowed: both what leaves the one and what enters the other has to be allowed.
+func (w World) Allowed(c Connection) bool { return w.egress(c) && w.ingress(c) }
 
-func (w world) egress(c connection) bool {
-	return c.from.pod == nil || w.decide(c, c.from.pod, c.to, true)
+func (w World) egress(c Connection) bool {
+	return c.From.Pod == nil || w.decide(c, c.From.Pod, c.To, true)
 }
 
-func (w world) ingress(c connection) bool {
-	return c.to.pod == nil || w.decide(c, c.to.pod, c.from, false)
+func (w World) ingress(c Connection) bool {
+	return c.To.Pod == nil || w.decide(c, c.To.Pod, c.From, false)
 }
 
 // decide asks the tiers one after the other about a pod that policies may select.
-func (w world) decide(c connection, subject *pod, peer end, egress bool) bool {
+func (w World) decide(c Connection, subject *Pod, peer End, egress bool) bool {
 	if verdict := w.tier(policyv1alpha2.AdminTier, c, subject, peer, egress); verdict != "" {
 		return verdict == policyv1alpha2.ClusterNetworkPolicyRuleActionAccept
 	}
@@ -77,9 +76,9 @@ func (w world) decide(c connection, subject *pod, peer end, egress bool) bool {
 	return w.tier(policyv1alpha2.BaselineTier, c, subject, peer, egress) != policyv1alpha2.ClusterNetworkPolicyRuleActionDeny
 }
 
-func (w world) networkPolicies(c connection, subject *pod, peer end, egress bool) (isolated, allowed bool) {
-	for _, p := range w.policies {
-		if p.Namespace != subject.namespace || !selects(&p.Spec.PodSelector, subject.labels) {
+func (w World) networkPolicies(c Connection, subject *Pod, peer End, egress bool) (isolated, allowed bool) {
+	for _, p := range w.Policies {
+		if p.Namespace != subject.Namespace || !selects(&p.Spec.PodSelector, subject.Labels) {
 			continue
 		}
 		about := !egress || len(p.Spec.Egress) > 0
@@ -107,21 +106,21 @@ func (w world) networkPolicies(c connection, subject *pod, peer end, egress bool
 	return isolated, allowed
 }
 
-func (w world) peers(namespace string, peers []networkingv1.NetworkPolicyPeer, e end) bool {
+func (w World) peers(namespace string, peers []networkingv1.NetworkPolicyPeer, e End) bool {
 	if len(peers) == 0 {
 		return true
 	}
 	return slices.ContainsFunc(peers, func(p networkingv1.NetworkPolicyPeer) bool {
 		if p.IPBlock != nil {
-			return inside(p.IPBlock.CIDR, e.addr) && !slices.ContainsFunc(p.IPBlock.Except, func(x string) bool { return inside(x, e.addr) })
+			return inside(p.IPBlock.CIDR, e.Addr) && !slices.ContainsFunc(p.IPBlock.Except, func(x string) bool { return inside(x, e.Addr) })
 		}
-		if e.pod == nil || p.PodSelector != nil && !selects(p.PodSelector, e.pod.labels) {
+		if e.Pod == nil || p.PodSelector != nil && !selects(p.PodSelector, e.Pod.Labels) {
 			return false
 		}
 		if p.NamespaceSelector != nil {
-			return selects(p.NamespaceSelector, w.labelsOf(e.pod.namespace))
+			return selects(p.NamespaceSelector, w.labelsOf(e.Pod.Namespace))
 		}
-		return e.pod.namespace == namespace
+		return e.Pod.Namespace == namespace
 	})
 }
 
@@ -130,7 +129,7 @@ func inside(cidr string, a netip.Addr) bool {
 	return err == nil && p.Contains(a)
 }
 
-func ports(c connection, ports []networkingv1.NetworkPolicyPort) bool {
+func ports(c Connection, ports []networkingv1.NetworkPolicyPort) bool {
 	if len(ports) == 0 {
 		return true
 	}
@@ -140,30 +139,30 @@ func ports(c connection, ports []networkingv1.NetworkPolicyPort) bool {
 			protocol = *p.Protocol
 		}
 		switch {
-		case protocol != c.protocol:
+		case protocol != c.Protocol:
 			return false
 		case p.Port == nil:
 			return true
 		case p.Port.Type == intstr.String:
 			return named(c, p.Port.StrVal)
 		case p.EndPort != nil:
-			return p.Port.IntVal <= c.port && c.port <= *p.EndPort
+			return p.Port.IntVal <= c.Port && c.Port <= *p.EndPort
 		}
-		return p.Port.IntVal == c.port
+		return p.Port.IntVal == c.Port
 	})
 }
 
 // named: names are those of the container ports of the pod that is asked.
-func named(c connection, name string) bool {
-	return c.to.pod != nil && slices.ContainsFunc(c.to.pod.ports, func(p corev1.ContainerPort) bool {
-		return p.Name == name && p.Protocol == c.protocol && p.ContainerPort == c.port
+func named(c Connection, name string) bool {
+	return c.To.Pod != nil && slices.ContainsFunc(c.To.Pod.Ports, func(p corev1.ContainerPort) bool {
+		return p.Name == name && p.Protocol == c.Protocol && p.ContainerPort == c.Port
 	})
 }
 
 // tier says what the ClusterNetworkPolicies of a tier decide; "" = the next tier does.
 // Policies have different priorities here, so that their sequence is told.
-func (w world) tier(t policyv1alpha2.Tier, c connection, subject *pod, peer end, egress bool) policyv1alpha2.ClusterNetworkPolicyRuleAction {
-	all := slices.Clone(w.cluster)
+func (w World) tier(t policyv1alpha2.Tier, c Connection, subject *Pod, peer End, egress bool) policyv1alpha2.ClusterNetworkPolicyRuleAction {
+	all := slices.Clone(w.Cluster)
 	slices.SortFunc(all, func(a, b *policyv1alpha2.ClusterNetworkPolicy) int { return int(a.Spec.Priority - b.Spec.Priority) })
 	for _, p := range all {
 		if p.Spec.Tier != t || !w.choice(p.Spec.Subject.Namespaces, p.Spec.Subject.Pods, subject) {
@@ -200,37 +199,37 @@ func (w world) tier(t policyv1alpha2.Tier, c connection, subject *pod, peer end,
 	return ""
 }
 
-func (w world) choice(namespaces *metav1.LabelSelector, pods *policyv1alpha2.NamespacedPod, of *pod) bool {
+func (w World) choice(namespaces *metav1.LabelSelector, pods *policyv1alpha2.NamespacedPod, of *Pod) bool {
 	if namespaces != nil {
-		return selects(namespaces, w.labelsOf(of.namespace))
+		return selects(namespaces, w.labelsOf(of.Namespace))
 	}
-	return selects(&pods.NamespaceSelector, w.labelsOf(of.namespace)) && selects(&pods.PodSelector, of.labels)
+	return selects(&pods.NamespaceSelector, w.labelsOf(of.Namespace)) && selects(&pods.PodSelector, of.Labels)
 }
 
-func (w world) clusterPeers(peers []policyv1alpha2.ClusterNetworkPolicyEgressPeer, e end) bool {
+func (w World) clusterPeers(peers []policyv1alpha2.ClusterNetworkPolicyEgressPeer, e End) bool {
 	return slices.ContainsFunc(peers, func(p policyv1alpha2.ClusterNetworkPolicyEgressPeer) bool {
 		if len(p.Networks) > 0 {
-			return slices.ContainsFunc(p.Networks, func(n policyv1alpha2.CIDR) bool { return inside(string(n), e.addr) })
+			return slices.ContainsFunc(p.Networks, func(n policyv1alpha2.CIDR) bool { return inside(string(n), e.Addr) })
 		}
-		return e.pod != nil && w.choice(p.Namespaces, p.Pods, e.pod)
+		return e.Pod != nil && w.choice(p.Namespaces, p.Pods, e.Pod)
 	})
 }
 
-func protocols(c connection, all []policyv1alpha2.ClusterNetworkPolicyProtocol) bool {
+func protocols(c Connection, all []policyv1alpha2.ClusterNetworkPolicyProtocol) bool {
 	if len(all) == 0 {
 		return true
 	}
 	number := func(p *policyv1alpha2.Port) bool {
-		return p == nil || p.Number == c.port || p.Range != nil && p.Range.Start <= c.port && c.port <= p.Range.End
+		return p == nil || p.Number == c.Port || p.Range != nil && p.Range.Start <= c.Port && c.Port <= p.Range.End
 	}
 	return slices.ContainsFunc(all, func(p policyv1alpha2.ClusterNetworkPolicyProtocol) bool {
 		switch {
 		case p.TCP != nil:
-			return c.protocol == corev1.ProtocolTCP && number(p.TCP.DestinationPort)
+			return c.Protocol == corev1.ProtocolTCP && number(p.TCP.DestinationPort)
 		case p.UDP != nil:
-			return c.protocol == corev1.ProtocolUDP && number(p.UDP.DestinationPort)
+			return c.Protocol == corev1.ProtocolUDP && number(p.UDP.DestinationPort)
 		case p.SCTP != nil:
-			return c.protocol == corev1.ProtocolSCTP && number(p.SCTP.DestinationPort)
+			return c.Protocol == corev1.ProtocolSCTP && number(p.SCTP.DestinationPort)
 		}
 		return named(c, p.DestinationNamedPort)
 	})
