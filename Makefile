@@ -22,19 +22,17 @@ LONGEST = $(if $(filter ./...,$(PKG)),./internal/driver/ebpf ./internal/driver/o
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
 
-.PHONY: help
+.PHONY: help deps build test vet test-unit test-lab test-full test-race chaos-operator lint fmt vulncheck generate test-kernel test-consul test-kube fuzz bench-cluster bench-datapath bench demo demo-docker demo-kube image plugin clean
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: deps build
 deps: ## install the Debian packages that tests and demo need; start no service
 	@tools/deps.sh
 build: ## build bin/netmaster, netplugin, netctl, contivk8s, contivlab
 	@mkdir -p bin
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(BINARIES))
 
-.PHONY: test vet test-unit
-test: deps ## all but test-kube of what CI runs: deps, vet, lint, unit and integration tests
+test: deps ## vet, lint, unit and integration tests: all that CI runs but a sample of test-kube; needs root
 	$(MAKE) -Oline -j2 test-unit vet lint # the longest unit tests wait for the kernel half of the time
 	$(MAKE) test-lab
 vet: ## go vet, all build tags
@@ -42,7 +40,6 @@ vet: ## go vet, all build tags
 test-unit: ## tests that need neither root nor packages
 	go test -timeout 10m -p $$(($$(nproc)+1)) $(LONGEST) $(PKG)
 
-.PHONY: test-lab test-full test-race chaos-operator
 test-lab: ## tests with real data planes, etcd and namespaces; needs root and `make deps`
 	tools/test-lab.sh $(BINARIES)
 test-full: deps ## all that `make test` takes samples of: every test on every driver, in every way, all cases; needs root
@@ -53,18 +50,16 @@ test-race: ## unit tests under the race detector, without those that link etcd's
 chaos-operator: deps ## COUNT (500) random operator mistakes by SEED (1) on a running lab, DRIVER=ebpf|ovs|ebpf,ovs, STORE=embedded|etcd; needs root
 	go test -timeout 4h -count=1 -v -tags integration ./test/chaos -args -open -plan $(or $(SEED),1) -mistakes $(or $(COUNT),500) -drivers $(if $(DRIVER),$(DRIVER),ebpf,ovs) -store $(or $(STORE),embedded)
 
-.PHONY: lint fmt vulncheck generate
 lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it)
 	nice env $(call tool,golangci-lint) run --allow-parallel-runners $(PKG)
 
-.PHONY: test-kernel test-consul test-kube
 test-kernel: ## the eBPF driver on Debian's KERNELS (6.1), Open vSwitch's kernel datapath on 6.12, in QEMU; minutes with KVM, else an hour
 	@tools/deps.sh kernel
 	tools/test-kernel.sh $(or $(KERNELS),6.1)
 	tools/test-kernel.sh -suite ovs 6.12
 test-consul: deps ## the store's tests, and whole clusters, on a Consul that is built first (minutes); needs root
 	tools/test-consul.sh
-test-kube: deps ## tests with a real Kubernetes, which is built first (minutes); PART=own|netpol|clusternetworkpolicy|reports, DRIVER=ebpf|ovs; needs root
+test-kube: deps ## tests with a real Kubernetes, which is built first (minutes); PART=own|sample|netpol|clusternetworkpolicy|reports, DRIVER=ebpf|ovs; needs root
 	tools/test-kube.sh $(PART)
 fmt: ## format with gofumpt and gci
 	$(call tool,golangci-lint) fmt $(PKG)
@@ -75,26 +70,26 @@ generate: ## rewrite generated files and goldens; `git diff` then shows the drif
 	for d in $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u); do go test -count=1 $$d -update; done
 
 FUZZTIME ?= 30s
-.PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	go list -f '{{.Dir}}' $(PKG) | while read -r dir; do \
 	  for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
 	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$dir; done; done
 
-.PHONY: bench-cluster bench-datapath bench
 bench-cluster bench-datapath: deps ## whole clusters; a packet's way on eBPF; rewrite bench/results; need root
 	go run ./$(subst -,/,$@) -out bench/results
 bench: bench-cluster bench-datapath ## that, and benchmarks into bench/new.txt, compared with bench/base.txt by benchstat
 	go test -run '^$$' -bench . -benchmem -count $(or $(COUNT),6) $(PKG) | tee bench/new.txt
 	@if [ -f bench/base.txt ]; then $(call tool,benchstat) bench/base.txt bench/new.txt; fi
 
-.PHONY: demo demo-docker image plugin clean
 demo: build ## three hosts, two tenants, policies, live; DRIVER=ebpf|ovs|mixed; KEEP=1 leaves it running
 	@tools/deps.sh demo $(DRIVER)
 	bin/contivlab demo $(if $(DRIVER),--driver $(DRIVER)) $(if $(KEEP),--keep)
 demo-docker: build ## two Docker engines on two hosts, names, policy, start times; KEEP=1 leaves it running
 	@tools/deps.sh
 	bin/contivlab demo-docker $(if $(KEEP),--keep)
+demo-kube: build ## a Kubernetes of two nodes, which is built first (minutes), and beside it a Docker container and a bare process under the same policies; KEEP=1 keeps it until Ctrl-C
+	@tools/deps.sh
+	CONTIV_KUBE=$${CONTIV_KUBE:-$$(tools/kube.sh -nodes)} go run ./test/kube/demo -bin bin $(if $(KEEP),-keep)
 image: build ## bin/contiv-image.tar, an image IMAGE (docker.io/contiv/contiv:2.0) of the programs alone
 	go run ./packaging/image -bin bin -o bin/contiv-image.tar -name $(or $(IMAGE),docker.io/contiv/contiv:2.0) -time $(BUILDTIME)
 plugin: build ## bin/plugin for `docker plugin create $(PLUGIN)`

@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
-# kube.sh [DIR]: builds Kubernetes for tests (test/kube/kubernetes) and prints the path
+# kube.sh [-nodes] [DIR]: builds Kubernetes for tests (test/kube/kubernetes) and prints the path
 # of its program; beside it are what nodes and tests need: agnhost and pause, which are
 # programs in containers, and Kubernetes' own tests: e2e.test, with ginkgo that runs it,
 # and policyapi.test, of network-policy-api. They are in DIR, else in a directory of the user's cache that is keyed by what
-# they are built from. Needs only Go; a quarter of an hour of processor time the first time.
+# they are built from. -nodes leaves out Kubernetes' own tests. Needs only Go; a quarter
+# of an hour of processor time the first time.
 set -euo pipefail
+nodes=
+[[ ${1:-} != -nodes ]] || { nodes=1; shift; }
 cd "$(dirname "$0")/../test/kube/kubernetes"
 version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
 key=$(cat go.mod go.sum main.go pause/*.go e2e/*.go ../policyapi/{go.mod,go.sum,*.go} ../../../tools/kube.sh | sha256sum | cut -c1-12)
 dir=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/contiv-kube/$version-$key}
 [[ $dir == /* ]] || { echo "kube.sh: $dir: must be an absolute path" >&2; exit 2; }
-if [[ $(cat "$dir/key" 2>/dev/null) != "$key" ]]; then
+has() { [[ $(cat "$dir/$1" 2>/dev/null) == "$key" ]]; } # KEY FILE
+if ! has key && ! { [[ $nodes ]] && has key.nodes; }; then
 	echo "building Kubernetes $version from its modules into $dir (minutes the first time)" >&2
 	mkdir -p "$dir"
 	# Without a version clients take the servers for a development build and refuse some of what they say.
@@ -24,16 +28,21 @@ if [[ $(cat "$dir/key" 2>/dev/null) != "$key" ]]; then
 		nice -n 10 go build -ldflags "$flags" -o "$dir/$1.new" "$2"
 		mv "$dir/$1.new" "$dir/$1" # whole or not at all
 	}
-	build kubernetes .
-	build pause ./pause
-	build agnhost k8s.io/kubernetes/test/images/agnhost
-	build ginkgo github.com/onsi/ginkgo/v2/ginkgo
 	build_test() { # OUTPUT DIRECTORY
 		nice -n 10 go -C "$2" test -c -ldflags "$flags" -o "$dir/$1.new" .
 		mv "$dir/$1.new" "$dir/$1"
 	}
-	build_test e2e.test e2e
-	build_test policyapi.test ../policyapi
-	echo "$key" >"$dir/key"
+	if ! has key.nodes; then
+		build kubernetes .
+		build pause ./pause
+		build agnhost k8s.io/kubernetes/test/images/agnhost
+		echo "$key" >"$dir/key.nodes"
+	fi
+	if [[ ! $nodes ]]; then
+		build ginkgo github.com/onsi/ginkgo/v2/ginkgo
+		build_test e2e.test e2e
+		build_test policyapi.test ../policyapi
+		echo "$key" >"$dir/key"
+	fi
 fi
 echo "$dir/kubernetes"

@@ -26,9 +26,9 @@ func (f file) isC() bool    { return strings.HasSuffix(f.name, ".c") || strings.
 func (f file) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
 
 // isMain tells whether the file is part of a program; programs live in cmd, bench
-// and packaging, and Kubernetes for tests in a module of its own.
+// and packaging, Kubernetes for tests in a module of its own, and the demo of it beside.
 func (f file) isMain() bool {
-	return (strings.HasPrefix(f.name, "cmd/") || strings.HasPrefix(f.name, "bench/") || strings.HasPrefix(f.name, "packaging/") || strings.HasPrefix(f.name, "test/kube/kubernetes/")) &&
+	return (strings.HasPrefix(f.name, "cmd/") || strings.HasPrefix(f.name, "bench/") || strings.HasPrefix(f.name, "packaging/") || strings.HasPrefix(f.name, "test/kube/kubernetes/") || strings.HasPrefix(f.name, "test/kube/demo/")) &&
 		regexp.MustCompile(`(?m)^package main$`).MatchString(f.text)
 }
 

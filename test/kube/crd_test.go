@@ -64,19 +64,28 @@ func clusterPolicies(t *testing.T, config *rest.Config) policies {
 
 func (p policies) create(t *testing.T, policy *policyv1alpha2.ClusterNetworkPolicy) *unstructured.Unstructured {
 	t.Helper()
+	return ok[*unstructured.Unstructured](t)(p.offer(t, policy))
+}
+
+// offer creates a policy, unless the API server finds it invalid.
+func (p policies) offer(t *testing.T, policy *policyv1alpha2.ClusterNetworkPolicy) (out *unstructured.Unstructured, invalid error) {
+	t.Helper()
 	policy.APIVersion, policy.Kind = "policy.networking.k8s.io/v1alpha2", "ClusterNetworkPolicy"
 	o := ok[map[string]any](t)(runtime.DefaultUnstructuredConverter.ToUnstructured(policy))
-	delete(o, "status") // its conditions may not be empty
-	var out *unstructured.Unstructured
+	delete(o, "status")                         // its conditions may not be empty
 	until(t, "a policy is taken", func() bool { // a resource that is new may be refused by one who does not know it yet
 		var err error
 		out, err = p.Create(t.Context(), &unstructured.Unstructured{Object: o}, metav1.CreateOptions{})
+		if apierrors.IsInvalid(err) {
+			invalid = err
+			return true
+		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
 		return err == nil
 	})
-	return out
+	return out, invalid
 }
 
 // denyAll denies all pods what comes from all pods.

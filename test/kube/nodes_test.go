@@ -41,15 +41,10 @@ func nodes(t *testing.T, cfg cluster.NodesConfig) *onNodes {
 	}
 	cfg.Name, cfg.Dir, cfg.BinDir, cfg.Nodes, cfg.Driver = "kubenodes", dir, bin, 2, os.Getenv("DRIVER")
 	if m := (lab.Config{Driver: cfg.Driver, Embedded: true}).Missing(); len(m) > 0 {
-		t.Skip(m[0])
+		lacks(t, m[0])
 	}
 	n, err := cluster.StartNodes(t.Context(), cfg)
-	if errors.Is(err, cluster.ErrNotBuilt) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			for name, process := range n.Processes() {

@@ -121,10 +121,12 @@ type pods struct {
 	*lab.Lab
 	t      *testing.T
 	client kubernetes.Interface
+	config *rest.Config
 	door   *door
 }
 
-func podsLab(t *testing.T) *pods {
+// podsLab starts them, with a network of a subnet.
+func podsLab(t *testing.T, subnet string, change ...func(*lab.Config)) *pods {
 	t.Helper()
 	c, client := control(t)
 	dir := t.TempDir()
@@ -140,14 +142,17 @@ func podsLab(t *testing.T) *pods {
 		t.Fatal(err)
 	}
 	lc := lab.Config{Name: "kubepods", BinDir: bin, Hosts: 1, Embedded: true, MasterArgs: []string{"--kubeconfig", file}}
+	for _, f := range change {
+		f(&lc)
+	}
 	if m := lc.Missing(); len(m) > 0 {
-		t.Skip(m[0])
+		lacks(t, m[0])
 	}
 	l, err := lab.Up(t.Context(), lc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pods{Lab: l, t: t, client: client, door: &door{}}
+	p := &pods{Lab: l, t: t, client: client, config: config(t, c), door: &door{}}
 	t.Cleanup(func() {
 		p.door.release()
 		if t.Failed() {
@@ -166,8 +171,8 @@ func podsLab(t *testing.T) *pods {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	p.door.serve(t, ln, config(t, c))
-	if out, err := l.Netctl(t.Context(), "network", "create", "-e", "vxlan", "-s", "10.1.1.0/24", "default-net"); err != nil {
+	p.door.serve(t, ln, p.config)
+	if out, err := l.Netctl(t.Context(), "network", "create", "-e", "vxlan", "-s", subnet, "default-net"); err != nil {
 		t.Fatal(err, out)
 	}
 	return p
@@ -239,7 +244,7 @@ func (p *pods) becomes(want lab.Verdict, from, to string, port uint16) {
 // default deny and an allow by namespace, labels and a port's name; labels of pods and
 // namespaces count when they change; a pod is never there before what there was.
 func TestPodsUnderPolicies(t *testing.T) {
-	p := podsLab(t)
+	p := podsLab(t, "10.1.1.0/24")
 	ctx := t.Context()
 	core := p.client.CoreV1()
 	makeNamespace(t, p.client, "shop", nil)

@@ -23,14 +23,17 @@ const CLI = "/usr/bin/docker"
 var Isolated = []string{"--iptables=false", "--ip6tables=false", "--ip-forward=false"}
 
 // boxScript makes the box: Docker looks for plugins at one place only, which
-// has to be a short path for sockets of managed plugins. $1 is the directory
-// that the host's netplugin puts its socket into.
+// has to be a short path for sockets of managed plugins; and it takes a containerd
+// that it finds running, such as a Kubernetes node's, for its own, in which hooks do
+// not find their processes. $1 is the directory that the host's netplugin puts its
+// socket into.
 const boxScript = `set -e
 mkdir -p /run/docker "$1"
 mount -t tmpfs -o size=64m contiv-lab /run/docker
 mkdir /run/docker/plugins
 mount --bind "$1" /run/docker/plugins
 mount -t proc proc /proc
+[ ! -d /run/containerd ] || mount -t tmpfs contiv-lab /run/containerd
 echo ready
 exec /usr/bin/docker-init -- sleep infinity`
 
@@ -126,7 +129,25 @@ func (e *Engine) inside(ctx context.Context, name string, args ...string) (*lab.
 	if err != nil {
 		return nil, fmt.Errorf("enter the box of Docker on %s: %w", e.Host.Name, err)
 	}
+	if child, err = seenOutside(child); err != nil {
+		return nil, fmt.Errorf("enter the box of Docker on %s: %w", e.Host.Name, err)
+	}
 	return e.Host.NS.Command(ctx, "nsenter", append([]string{"--target", child, "--mount", "--pid", name}, args...)...), nil
+}
+
+// seenOutside returns the number that a box's first process has where the box was made:
+// on the machine, or on a host with processes of its own. NSpid ends with that and 1.
+func seenOutside(pid string) (string, error) {
+	text, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 2 && f[0] == "NSpid:" {
+			return f[len(f)-2], nil
+		}
+	}
+	return "", fmt.Errorf("process %s is not in a box", pid)
 }
 
 // Inside runs a command in the engine's box and returns its output.

@@ -1,0 +1,26 @@
+//go:build integration
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/test/kube/cluster"
+)
+
+// TestDemo: the demo's answers are what the intent says.
+func TestDemo(t *testing.T) {
+	if os.Getenv(cluster.Program) == "" {
+		t.Skip(cluster.ErrNotBuilt)
+	}
+	bin := filepath.Join(t.TempDir(), "bin")
+	if err := lab.Build(t.Context(), ".", bin); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&demo{bin: bin}).run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
