@@ -22,7 +22,7 @@ type kubeServices struct {
 func (k *kubeServices) register(fs *daemon.FlagSet) {
 	fs.Bool(&k.serve, daemon.Flag{
 		Name: "services", Env: envPrefix + "SERVICES",
-		Usage: "with --kubeconfig: keep Kubernetes' services and their endpoints in the store; hosts on eBPF serve them, to nodes and clients outside where default-net is native; the rest is kube-proxy's",
+		Usage: "with --kubeconfig: keep Kubernetes' services and their endpoints in the store; hosts serve them, to nodes and clients outside where default-net is native; the rest is kube-proxy's",
 	})
 	fs.Strings(&k.given.ranges, daemon.Flag{
 		Name: "service-cidr", Env: envPrefix + "SERVICE_CIDR", Value: "prefixes",

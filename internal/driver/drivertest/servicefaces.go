@@ -158,6 +158,9 @@ func (s *faces) nodes() {
 		s.have(of)
 		p := s.askAt(client, model.ProtoUDP, node(v6))
 		first, last, _ := inParts(p, uint32(s.sport))
+		if s.SkipPacket != nil && s.SkipPacket(first) != "" {
+			continue
+		}
 		e := s.reached("a first fragment", first, "db1", "db2")
 		if to := s.cameTo("the last fragment", s.Send(s.t, last)); to.Key != e.Key {
 			s.t.Errorf("%s: the last fragment came to %s, the first to %s", ipText(v6), to.Key, e.Key)

@@ -29,6 +29,7 @@ type services struct {
 	zones   map[desired.Domain]uint16                    // of translations, of domains that are served
 	wrong   map[model.ServiceKey][]driver.Problem
 	counts  *counters
+	faces   faces
 
 	ended  map[place]bool              // endpoints that are gone, and virtual addresses that others have, since translations were looked through
 	check  map[desired.Domain]uint16   // whose translations are to be looked through, and their zones
@@ -47,7 +48,7 @@ func newServices(l *ledger) *services {
 		ledger: l, groups: newGroups(), numbers: map[model.ServiceKey]uint32{}, named: map[uint32]model.ServiceKey{},
 		on: map[model.NetworkID]map[model.ServiceKey]bool{}, claims: map[place][]model.ServiceKey{}, users: map[place]user{},
 		backing: map[place]int{}, held: map[model.ServiceKey]held{}, serving: map[desired.Domain]map[model.ServiceKey]bool{}, zones: map[desired.Domain]uint16{},
-		wrong: map[model.ServiceKey][]driver.Problem{}, counts: newCounters(), ended: map[place]bool{}, check: map[desired.Domain]uint16{},
+		wrong: map[model.ServiceKey][]driver.Problem{}, counts: newCounters(), faces: newFaces(), ended: map[place]bool{}, check: map[desired.Domain]uint16{},
 		forget: map[uint32]bool{}, former: map[desired.Domain][]uint16{},
 	}
 }
@@ -106,6 +107,7 @@ func (s *services) update(c pipeline.Config, old, want desired.Host, domains map
 	for k := s.counts.next(); k != (model.ServiceKey{}); k = s.counts.next() {
 		ch.set(k, domains)
 	}
+	ch.setFaces(all)
 }
 
 // domainIn is the domain of a network in a picture, 0 if it is not there.
@@ -144,9 +146,7 @@ func (ch *servicesChange) endpoints(moved bool) {
 				delete(ch.users, at)
 			}
 			if was == 0 || u.n == 0 {
-				for _, k := range ch.claims[at] {
-					ch.dirty[k] = true
-				}
+				ch.touch(at)
 			}
 		}
 	}
@@ -222,6 +222,7 @@ func (ch *servicesChange) rezone(domains map[desired.Domain]int) {
 				for k := range ch.want.Services.All() {
 					ch.dirty[k] = true
 				}
+				ch.touchDomain(d)
 				ch.ledger.set(domainOwner(d), pipeline.ServiceDomain(ch.config, d, ch.zones[d]))
 				break
 			}
@@ -256,6 +257,8 @@ type held struct {
 	network model.NetworkID
 	vips    []netip.Addr
 	backs   []netip.Addr
+	faces   []facePort   // sorted
+	open    []netip.Addr // where it is exposed at faces
 }
 
 // claim replaces what a service has claimed, and marks those that had or get an
@@ -270,6 +273,9 @@ func (ch *servicesChange) claim(k model.ServiceKey) {
 			if a.IsValid() && now.domain != 0 {
 				now.vips = append(now.vips, a)
 			}
+		}
+		if now.domain != 0 && x.Check(k, true) == nil {
+			now.faces, now.open = facesOf(x, now.domain)
 		}
 		for _, b := range x.Backends.All() {
 			for _, a := range []netip.Addr{b.IPv4, b.IPv6} {
@@ -302,7 +308,7 @@ func (ch *servicesChange) claim(k model.ServiceKey) {
 		ch.touch(at)
 	}
 	for at, k := range had {
-		if c := ch.claims[at]; len(c) > 0 && c[0] != k { // another one has the address now
+		if c := ch.claims[at]; len(c) == 0 || c[0] != k { // another one has the address now
 			ch.endAt(at)
 		}
 	}
@@ -315,6 +321,7 @@ func (ch *servicesChange) claim(k model.ServiceKey) {
 	for _, a := range now.backs {
 		ch.backing[place{now.domain, a}]++
 	}
+	ch.claimFaces(k, old, now)
 	if old.network != now.network {
 		delete(ch.on[old.network], k)
 	}
@@ -339,6 +346,7 @@ func (ch *servicesChange) touch(at place) {
 	for _, k := range ch.claims[at] {
 		ch.dirty[k] = true
 	}
+	ch.touchSpot(at)
 }
 
 // look notes that a domain's translations may have ended.
@@ -377,11 +385,12 @@ func (ch *servicesChange) set(k model.ServiceKey, domains map[desired.Domain]int
 	}
 	var flows []openflow.Flow
 	var groups []openflow.Group
-	serves := own.IPv4.IsValid() || own.IPv6.IsValid()
+	had := ch.facesHad(&own, d)
+	serves := own.IPv4.IsValid() || own.IPv6.IsValid() || len(had) > 0
 	ch.serve(k, d, serves, domains)
 	if serves {
 		flows, groups = pipeline.ServiceFlows(ch.config, pipeline.Service{
-			Service: &own, Number: ch.number(k), Domain: d, Zone: ch.zones[d], Group: ch.groups.number,
+			Service: &own, Number: ch.number(k), Domain: d, Zone: ch.zones[d], Group: ch.groups.number, Faces: had,
 			Counted: ch.counts.take(k, pipeline.CountersOf(&own)),
 		})
 	} else {
@@ -420,30 +429,6 @@ func (ch *servicesChange) serve(k model.ServiceKey, d desired.Domain, serves boo
 	}
 }
 
-// mayEnd tells whether translations may end when a service changes.
-func mayEnd(was, now *desired.Service) bool {
-	if was.IPv4 != now.IPv4 || was.IPv6 != now.IPv6 || was.Exposed && !now.Exposed {
-		return true
-	}
-	udp := false
-	for _, p := range was.Ports {
-		to, ok := now.PortOf(p.Protocol, p.Port)
-		if !ok || p.Protocol == model.ProtoUDP && to.Backend != p.Backend {
-			return true
-		}
-		udp = udp || p.Protocol == model.ProtoUDP
-	}
-	if !udp {
-		return false
-	}
-	for c := range now.Backends.Diff(was.Backends) {
-		if c.Had && (!c.Has || c.New.State == desired.BackendUnhealthy || c.Old.IPv4 != c.New.IPv4 || c.Old.IPv6 != c.New.IPv6 || c.Old.Port != c.New.Port) {
-			return true
-		}
-	}
-	return false
-}
-
 // reachable is a service with the addresses that it gets.
 func (s *services) reachable(x desired.Service, d desired.Domain) desired.Service {
 	for _, a := range []*netip.Addr{&x.IPv4, &x.IPv6} {
@@ -470,7 +455,14 @@ func (s *services) number(k model.ServiceKey) uint32 {
 // refusedPorts are what flows cannot serve of a service.
 func refusedPorts(x *desired.Service) []driver.Problem {
 	var out []driver.Problem
-	for _, p := range x.Ports {
+	ports := slices.Clone(x.Ports)
+	for _, f := range x.Faces {
+		if _, there := x.PortOf(f.Protocol, f.Port); !there && f.Protocol == model.ProtoSCTP {
+			ports = append(ports, desired.ServicePort{Protocol: f.Protocol, Port: f.Port})
+		}
+	}
+	slices.SortFunc(ports, desired.CompareServicePorts)
+	for _, p := range slices.CompactFunc(ports, func(a, b desired.ServicePort) bool { return desired.CompareServicePorts(a, b) == 0 }) {
 		if p.Protocol == model.ProtoSCTP {
 			out = append(out, driver.Problem{
 				Object: "service " + x.Key.String(),

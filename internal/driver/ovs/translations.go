@@ -72,6 +72,7 @@ func (d *Driver) endTranslations(ctx context.Context) error {
 		delete(s.check, domain)
 	}
 	clear(s.ended)
+	clear(s.faces.ended)
 	for domain, zones := range s.former {
 		for _, zone := range zones {
 			if err := d.lookThrough(ctx, domain, zone, clients, true); err != nil {
@@ -81,6 +82,33 @@ func (d *Driver) endTranslations(ctx context.Context) error {
 		delete(s.former, domain)
 	}
 	return nil
+}
+
+// mayEnd tells whether translations may end when a service changes.
+func mayEnd(was, now *desired.Service) bool {
+	if was.IPv4 != now.IPv4 || was.IPv6 != now.IPv6 || was.Exposed && !now.Exposed {
+		return true
+	}
+	ends, udp := facesEnd(was, now)
+	if ends {
+		return true
+	}
+	for _, p := range was.Ports {
+		to, ok := now.PortOf(p.Protocol, p.Port)
+		if !ok || p.Protocol == model.ProtoUDP && to.Backend != p.Backend {
+			return true
+		}
+		udp = udp || p.Protocol == model.ProtoUDP
+	}
+	if !udp {
+		return false
+	}
+	for c := range now.Backends.Diff(was.Backends) {
+		if c.Had && (!c.Has || c.New.State == desired.BackendUnhealthy || c.Old.IPv4 != c.New.IPv4 || c.Old.IPv6 != c.New.IPv6 || c.Old.Port != c.New.Port) {
+			return true
+		}
+	}
+	return false
 }
 
 // lookThrough ends the translations in a zone that do not go on, or all.
@@ -147,13 +175,12 @@ type keeper struct {
 
 func (k keeper) keeps(c connection) bool {
 	client, vip, backend := place{k.domain, c.orig.src}, place{k.domain, c.orig.dst}, place{k.domain, c.reply.src}
-	s := k.at(k.host, vip)
+	s, port := k.frontAt(k.host, vip, c.proto, c.orig.dport)
 	if s == nil || k.ended[vip] || !k.clients[client] && (!s.Exposed || !k.isOutside(c.orig.src)) || k.ended[client] || k.users[backend].n == 0 || k.ended[backend] {
 		return false
 	}
-	port, ok := s.PortOf(c.proto, c.orig.dport)
-	if !ok || c.proto != model.ProtoUDP {
-		return ok
+	if c.proto != model.ProtoUDP {
+		return true
 	}
 	if k.byAddr[s] == nil {
 		k.byAddr[s] = map[netip.Addr]*desired.Backend{}
@@ -162,7 +189,7 @@ func (k keeper) keeps(c connection) bool {
 		}
 	}
 	b := k.byAddr[s][c.reply.src]
-	return b != nil && b.State != desired.BackendUnhealthy && b.PortFor(port.Backend) == c.reply.sport
+	return b != nil && b.State != desired.BackendUnhealthy && b.PortFor(port) == c.reply.sport
 }
 
 // isOutside tells whether an address is of nobody in the domain: of its subnets or an

@@ -109,10 +109,14 @@ func (l *live) udp(t testing.TB, b *box, port int, to netip.AddrPort) *net.UDPCo
 // datagrams sends one datagram there and back and returns who the receiver saw.
 func (l *live) datagrams(t testing.TB, from, at *box, to netip.Addr, size int) (netip.Addr, error) {
 	t.Helper()
-	server := l.udp(t, at, 8053, netip.AddrPort{})
+	return l.datagramsBy(t, l.udp(t, from, 0, netip.AddrPortFrom(to, 8053)), at, 8053, size)
+}
+
+// datagramsBy sends one there by a client's socket, to who listens at a port, and back.
+func (l *live) datagramsBy(t testing.TB, client *net.UDPConn, at *box, port, size int) (netip.Addr, error) {
+	t.Helper()
+	server := l.udp(t, at, port, netip.AddrPort{})
 	defer server.Close()
-	client := l.udp(t, from, 0, netip.AddrPortFrom(to, 8053))
-	defer client.Close()
 	for _, c := range []*net.UDPConn{server, client} {
 		_ = c.SetDeadline(time.Now().Add(3 * time.Second))
 	}

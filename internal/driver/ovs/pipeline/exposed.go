@@ -125,32 +125,32 @@ func (x asker) asks(port desired.ServicePort) of.Match {
 	return match(append(slices.Clone(x.who), isProto(int(port.Protocol)), of.Eq(dstPort(port.Protocol), port.Port))...)
 }
 
-// askers are those who ask a service, self its own packets.
-func (s Service) askers(c Config, v6 bool, self []of.Term) []asker {
-	pools := s.Pools()
-	all := s.choices(v6, desired.TrafficCluster)
+// askers are those who ask a service, self its own packets, where clients inside and
+// outside may go to these backends.
+func (s Service) askers(c Config, choose *chooser, self []of.Term, inside, outside desired.TrafficPolicy) []asker {
+	v6, all := choose.v6, choose.among(desired.TrafficCluster)
 	ask := func(among desired.TrafficPolicy, above uint16, more ...of.Term) asker {
 		x := asker{who: append(slices.Clone(self), more...), above: above, all: all}
-		if among != desired.TrafficCluster && pools.Of(v6, among) != pools.Of(v6, desired.TrafficCluster) {
-			if some := s.choices(v6, among); !slices.Equal(some, all) {
+		if among != desired.TrafficCluster && choose.pools.Of(v6, among) != choose.pools.Of(v6, desired.TrafficCluster) {
+			if some := choose.among(among); !slices.Equal(some, all) {
 				x.all, x.among = some, among
 			}
-			x.silent = among == desired.TrafficSilent && pools.Anybody(v6)
+			x.silent = among == desired.TrafficSilent && choose.pools.Anybody(v6)
 		}
 		return x
 	}
-	out := []asker{ask(s.Inside, 0)}
+	out := []asker{ask(inside, 0)}
 	if !s.outside(c) {
 		return out
 	}
-	if s.Outside != s.Inside {
-		out = []asker{ask(s.Inside, 0, origin(fromPort)), ask(s.Outside, 0, origin(fromStack))}
+	if outside != inside {
+		out = []asker{ask(inside, 0, origin(fromPort)), ask(outside, 0, origin(fromStack))}
 	}
 	own, src := c.Private.Addr, of.NwSrc
 	if v6 {
 		own, src = c.Private.Addr6, of.IPv6Src
 	}
-	if own.IsValid() && s.Outside != desired.TrafficLocal { // means nothing on other hosts
+	if own.IsValid() && outside != desired.TrafficLocal { // means nothing on other hosts
 		if x := ask(desired.TrafficLocal, 1, origin(fromStack), of.EqAddr(src, own)); x.among != desired.TrafficCluster {
 			out = append(out, x)
 		}

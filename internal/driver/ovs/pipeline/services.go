@@ -1,8 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
-	"fmt"
 	"hash/fnv"
 	"net/netip"
 	"slices"
@@ -34,7 +32,15 @@ const AffineMagic uint64 = 0xc0f3 << 48
 var isService = of.Masked(regService, of.Uint(uint32(serviceBit)), of.Uint(uint32(serviceBit)))
 
 // ServiceNumber is the number that a service would like to have.
-func ServiceNumber(k model.ServiceKey) uint32 { return NumberOf(k.String()) | serviceBit }
+func ServiceNumber(k model.ServiceKey) uint32 { return service(NumberOf(k.String())) }
+
+// service makes a service's number of another one.
+func service(n uint32) uint32 {
+	if n |= serviceBit; n&spotBits == spotBits {
+		n &^= serviceBit >> 1
+	}
+	return n
+}
 
 // NumberOf is a number for a text.
 func NumberOf(s string) uint32 {
@@ -43,23 +49,8 @@ func NumberOf(s string) uint32 {
 	return h.Sum32()
 }
 
-// GroupOf names one of a service's groups: its choice for a port and a family.
-type GroupOf struct {
-	Service  model.ServiceKey
-	Protocol model.Protocol
-	Port     uint16
-	V6       bool
-	Pieces   bool // for fragments, which do not show their ports
-	Among    desired.TrafficPolicy
-}
-
-// Number is the number that a group would like to have.
-func (g GroupOf) Number() uint32 {
-	return NumberOf(fmt.Sprint(g.Service, " ", g.Protocol, " ", g.Port, " ", g.V6, " ", g.Pieces, " ", g.Among))
-}
-
 // NextService is another number for a service when one is taken.
-func NextService(n uint32) uint32 { return (n + 1) | serviceBit }
+func NextService(n uint32) uint32 { return service(n + 1) }
 
 // TranslationsOf reads from a flow of ServiceDomain in which zone a domain's
 // translations are.
@@ -85,11 +76,8 @@ type Service struct {
 	Group  func(GroupOf) uint32
 	// Counted says that what goes to each backend is counted, by Counters flows.
 	Counted bool
+	Faces   []Face // those that it has, of TCP and UDP
 }
-
-// GroupNumber is what a flow that leads to a group has in its cookie, so that who
-// reads flows back knows what the group was made of.
-func GroupNumber(g of.Group) uint32 { return NumberOf(g.Body()) }
 
 func ethOf(v6 bool) (eth of.Term, src, dst of.Field) {
 	if v6 {
@@ -219,6 +207,7 @@ func serviceBase(l *list, c Config) {
 		l.drop(s, 0, nil, driver.DropUnknownDest)
 	}
 	l.drop(Back, 0, nil, driver.DropInvalid)
+	faceBase(l, c)
 }
 
 func commitMarked(mark uint32) of.CT {
@@ -291,166 +280,64 @@ func ServiceDomain(c Config, d desired.Domain, zone uint16) []of.Flow {
 	return l.flows
 }
 
-// choice is a backend that a service chooses among.
-type choice struct {
-	*desired.Backend
-	id uint32 // of its buckets
-}
-
-// choices are the backends that new connections may go to, of all hosts or of this one,
-// sorted by number.
-func (s Service) choices(v6 bool, among desired.TrafficPolicy) []choice {
-	var keys []model.EndpointKey
-	for k := range s.Pool(v6, among) {
-		keys = append(keys, k)
-	}
-	if len(keys) > of.MaxBuckets {
-		slices.SortFunc(keys, func(a, b model.EndpointKey) int { return cmp.Compare(a.String(), b.String()) })
-		keys = keys[:of.MaxBuckets]
-	}
-	slices.SortFunc(keys, func(a, b model.EndpointKey) int { return cmp.Compare(desired.BackendID(a), desired.BackendID(b)) })
-	out := make([]choice, len(keys))
-	for i, k := range keys {
-		b, _ := s.Backends.Get(k)
-		id := uint32(desired.BackendID(k) % of.MaxGroup)
-		for slices.ContainsFunc(out[:i], func(o choice) bool { return o.id == id }) {
-			id = (id + 1) % of.MaxGroup
-		}
-		out[i] = choice{b, id}
-	}
-	return out
-}
-
 // ServiceFlows returns the flows and the groups of a service.
 func ServiceFlows(c Config, s Service) ([]of.Flow, []of.Group) {
 	l := &list{cookie: cookie(KindService, 0)}
 	var groups []of.Group
-	for _, vip := range []netip.Addr{s.IPv4, s.IPv6} {
-		if vip.IsValid() {
-			groups = append(groups, s.family(l, c, vip)...)
+	for _, v6 := range []bool{false, true} {
+		for _, g := range s.family(l, c, newChooser(s.Service, v6)) {
+			if !slices.ContainsFunc(groups, func(o of.Group) bool { return o.ID == g.ID }) {
+				groups = append(groups, g)
+			}
 		}
 	}
 	return l.flows, groups
 }
 
-func (s Service) family(l *list, c Config, vip netip.Addr) []of.Group {
-	v6 := vip.Is6()
-	eth, src, dst := ethOf(v6)
-	here := []of.Term{inDomain(s.Domain), origin(fromPort)}
+func (s Service) family(l *list, c Config, choose *chooser) []of.Group {
+	v6, vip := choose.v6, s.IPv4
 	if v6 {
-		l.advertises(c, []netip.Addr{vip}, here...)
-	} else {
-		l.answerARP(Neighbour, 220, match(append(here, of.EqAddr(of.ArpTpa, vip))...), desired.RouterMAC, vip, goTo(Answer))
+		vip = s.IPv6
 	}
-	l.drop(Destination, 205, toAddr(vip, append(here, unicast)...), driver.DropUnknownDest)
-	l.add(Destination, 206, toAddr(vip, append(here, of.EqMAC(of.EthDst, desired.RouterMAC))...),
-		of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(Serve))
-
+	faces := slices.ContainsFunc(s.Faces, func(f Face) bool { return f.Addr.Is6() == v6 })
+	if !vip.IsValid() && !faces {
+		return nil
+	}
+	eth, src, dst := ethOf(v6)
+	if vip.IsValid() {
+		ownsAddress(l, c, vip, []of.Term{inDomain(s.Domain), origin(fromPort)}, of.Set(regService, s.Number), of.Set(regZone, s.Zone), goTo(Serve))
+		s.fromOutside(l, c, vip)
+		if s.Counted {
+			s.counted(l, vip)
+		}
+	}
 	self := []of.Term{of.Eq(regService, s.Number), eth}
 	s.lateSegments(l, v6)
-	s.fromOutside(l, c, vip)
-	if s.Counted {
-		s.counted(l, vip)
-	}
 	if s.Affinity > 0 {
 		s.remember(l, c, v6, self)
 	}
+	if faces {
+		return s.faces(l, c, choose, self)
+	}
 	var groups []of.Group
-	for _, x := range s.askers(c, v6, self) {
+	for _, x := range s.askers(c, choose, self, s.Inside, s.Outside) {
 		for _, b := range x.all {
 			l.add(Again, 100, match(append(slices.Clone(x.who), of.EqAddr(dst, b.Addr(v6)))...), goTo(Backend))
 		}
 		if len(x.all) == 0 && x.above > 0 {
 			l.refuseBy(c, MeterServices, Pick, 100+x.above, match(x.who...), driver.DropNoProvider)
 		}
-		for _, port := range s.Ports {
-			if port.Protocol != model.ProtoTCP && port.Protocol != model.ProtoUDP {
-				continue
-			}
+		for _, port := range countable(s.Service) {
 			if len(x.all) == 0 {
 				if x.silent {
 					l.drop(Pick, 10+x.above, x.asks(port), driver.DropNoProvider)
 				}
 				continue
 			}
-			for _, g := range s.port(l, c, x, port, src) {
-				if !slices.ContainsFunc(groups, func(o of.Group) bool { return o.ID == g.ID }) {
-					groups = append(groups, g)
-				}
-			}
+			groups = append(groups, s.port(l, c, x, front{port, false, port.Protocol == model.ProtoUDP && s.oneUDP()}, src)...)
 		}
 	}
 	return groups
-}
-
-// port adds the flows that choose for new connections to a port.
-func (s Service) port(l *list, c Config, x asker, port desired.ServicePort, src of.Field) []of.Group {
-	v6 := src == of.IPv6Src
-	nat := func(b choice) of.CT {
-		return of.CT{Commit: true, ZoneField: regZone, NAT: of.NATDst, To: b.Addr(v6), Port: b.PortFor(port.Backend), Mark: marked, Recirc: true, Table: uint8(Backend)}
-	}
-	name := GroupOf{s.Key, port.Protocol, port.Port, v6, false, x.among}
-	g := of.Group{ID: s.Group(name), Seed: s.Seed(), Fields: []of.Field{src}}
-	for _, b := range x.all {
-		g.Buckets = append(g.Buckets, of.Bucket{ID: b.id, Actions: []of.Action{nat(b)}})
-	}
-	pieces := g // fragments do not show their ports: the client's address chooses
-	if s.Affinity == 0 {
-		if g.Fields = append(g.Fields, of.TCPSrc); port.Protocol == model.ProtoUDP {
-			g.Fields[1] = of.UDPSrc
-		}
-	}
-	var clear []of.Action // what a learned flow has written
-	if s.Affinity > 0 {
-		for _, r := range affine {
-			clear = append(clear, of.Set(r, 0))
-		}
-	}
-	proto, asked := isProto(int(port.Protocol)), x.asks(port)
-	lead := func(priority uint16, g of.Group, m of.Match) {
-		before := l.cookie
-		l.cookie = cookie(KindService, GroupNumber(g))
-		l.add(Pick, priority+x.above, m, append(slices.Clone(clear), of.Choose{Group: g.ID})...)
-		l.cookie = before
-	}
-	lead(10, g, asked)
-	groups := []of.Group{g}
-	var parts []of.Match
-	if c.Pieces && port.Protocol == model.ProtoUDP && s.oneUDP() {
-		parts = append(parts, match(append(slices.Clone(x.who), isFragment, proto)...))
-		if v6 {
-			parts = append(parts, match(append(slices.Clone(x.who), isFragment, isProto(protoFragment))...))
-		}
-		if s.Affinity == 0 {
-			name.Pieces = true
-			pieces.ID = s.Group(name)
-			groups = append(groups, pieces)
-		} else {
-			pieces = g
-		}
-		for _, m := range parts {
-			lead(20, pieces, m)
-		}
-	}
-	if s.Affinity > 0 {
-		for _, b := range x.all {
-			stays := staysWith(b.Addr(v6))
-			for _, m := range append(parts, asked) {
-				l.add(Pick, 100+x.above, match(append(m, stays...)...), append(slices.Clone(clear), nat(b))...)
-			}
-		}
-	}
-	return groups
-}
-
-func (s Service) oneUDP() bool {
-	n := 0
-	for _, p := range s.Ports {
-		if p.Protocol == model.ProtoUDP {
-			n++
-		}
-	}
-	return n == 1
 }
 
 // lateSegments drops what a backend sends in the middle of a connection that is not
@@ -458,14 +345,23 @@ func (s Service) oneUDP() bool {
 // translation again, or it would see the backend's own address.
 func (s Service) lateSegments(l *list, v6 bool) {
 	eth, src, _ := ethOf(v6)
-	for _, port := range s.Ports {
-		if port.Protocol != model.ProtoTCP {
-			continue
+	var ports []uint16 // the backends'
+	for _, p := range s.Ports {
+		if p.Protocol == model.ProtoTCP {
+			ports = append(ports, p.Backend)
 		}
+	}
+	for _, f := range s.Faces {
+		if f.Protocol == model.ProtoTCP && f.Addr.Is6() == v6 {
+			ports = append(ports, f.Backend)
+		}
+	}
+	slices.Sort(ports)
+	for _, port := range slices.Compact(ports) {
 		for _, b := range s.Backends.All() {
 			if a := b.Addr(v6); a.IsValid() {
 				l.drop(State, 91, match(inDomain(s.Domain), eth, isProto(6), of.State(of.StateNew|of.StateTrk, 0),
-					of.Masked(of.TCPFlags, of.Value{}, of.Uint(2)), of.EqAddr(src, a), of.Eq(of.TCPSrc, b.PortFor(port.Backend))), driver.DropInvalid)
+					of.Masked(of.TCPFlags, of.Value{}, of.Uint(2)), of.EqAddr(src, a), of.Eq(of.TCPSrc, b.PortFor(port))), driver.DropInvalid)
 			}
 		}
 	}

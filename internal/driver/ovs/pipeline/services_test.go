@@ -29,7 +29,7 @@ func sampleService() *desired.Service {
 }
 
 // made returns a service's flows, and its groups as text.
-func made(c Config, s *desired.Service) (flows []of.Flow, groups string) {
+func made(c Config, s *desired.Service, faces ...Face) (flows []of.Flow, groups string) {
 	numbers := map[GroupOf]uint32{}
 	number := func(g GroupOf) uint32 {
 		if numbers[g] == 0 {
@@ -37,7 +37,7 @@ func made(c Config, s *desired.Service) (flows []of.Flow, groups string) {
 		}
 		return numbers[g]
 	}
-	flows, all := ServiceFlows(c, Service{Service: s, Number: 0x80000005, Domain: 7, Zone: 65528, Group: number, Counted: true})
+	flows, all := ServiceFlows(c, Service{Service: s, Number: 0x80000005, Domain: 7, Zone: 65528, Group: number, Counted: true, Faces: faces})
 	var b strings.Builder
 	for _, g := range all {
 		fmt.Fprintf(&b, "# group %d by", g.ID)
@@ -93,7 +93,7 @@ func TestChoice(t *testing.T) {
 	s := sampleService()
 	ids := func() []uint32 {
 		var out []uint32
-		for _, b := range (Service{Service: s}).choices(false, s.Inside) {
+		for _, b := range newChooser(s, false).among(s.Inside) {
 			out = append(out, b.id)
 		}
 		return out

@@ -75,11 +75,14 @@ const (
 	Counted Stage = Begun + 1    // packets
 
 	// Native networks.
-	Native    Stage = Counted + 1  // what the host's stack sends to one: to which
-	NativeTo  Stage = Native + 1   // and who has the address there
-	Leave     Stage = NativeTo + 1 // what goes beyond: to the host's stack, or another host's
-	ToNode    Stage = Leave + 1    // what endpoints elsewhere send here: is it for this very host
-	NumStages Stage = ToNode + 1
+	Native   Stage = Counted + 1  // what the host's stack sends to one: to which
+	NativeTo Stage = Native + 1   // and who has the address there
+	Leave    Stage = NativeTo + 1 // what goes beyond: to the host's stack, or another host's
+	ToNode   Stage = Leave + 1    // what endpoints elsewhere send here: is it for this very host
+
+	// Between destination and serve, of what goes to an address that services share.
+	Faced     Stage = ToNode + 1 // whose its port is
+	NumStages Stage = Faced + 1
 )
 
 var stageNames = map[Stage]string{
@@ -92,7 +95,7 @@ var stageNames = map[Stage]string{
 	Logged: "logged", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default", Owner: "owner",
 	Routers: "routers", Relayed: "relayed", Returned: "returned", Outside: "outside", Relabel: "relabel", Homeward: "homeward",
 	Begun: "begun", Counted: "counted",
-	Native: "native", NativeTo: "native-to", Leave: "leave", ToNode: "to-node",
+	Native: "native", NativeTo: "native-to", Leave: "leave", ToNode: "to-node", Faced: "faced",
 }
 
 func (s Stage) String() string {
