@@ -22,11 +22,10 @@ import (
 func (d *Driver) ownPrograms() ([]ebpf.ProgramID, error) {
 	var ids []ebpf.ProgramID
 	for _, prog := range []*ebpf.Program{d.obj.FromContainer, d.obj.FromTunnel, d.obj.FromUnderlay, d.obj.FromUplink, d.obj.FromHost, d.obj.ToContainer} {
-		info, err := prog.Info()
+		id, err := d.att.id(prog)
 		if err != nil {
 			return nil, err
 		}
-		id, _ := info.ID()
 		ids = append(ids, id)
 	}
 	return ids, nil
