@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # kube.sh [-nodes] [DIR]: builds Kubernetes for tests (test/kube/kubernetes) and prints the path
 # of its program; beside it are what nodes and tests need: agnhost and pause, which are
-# programs in containers, and Kubernetes' own tests: e2e.test, with ginkgo that runs it,
-# and policyapi.test, of network-policy-api. They are in DIR, else in a directory of the user's cache that is keyed by what
+# programs in containers, and Kubernetes' own tests: e2e.test, with ginkgo that runs it, and
+# CoreDNS that it asks, and policyapi.test, of network-policy-api. They are in DIR, else in a directory of the user's cache that is keyed by what
 # they are built from. -nodes leaves out Kubernetes' own tests. Needs only Go; a quarter
 # of an hour of processor time the first time.
 set -euo pipefail
@@ -10,7 +10,7 @@ nodes=
 [[ ${1:-} != -nodes ]] || { nodes=1; shift; }
 cd "$(dirname "$0")/../test/kube/kubernetes"
 version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
-key=$(cat go.mod go.sum main.go pause/*.go e2e/*.go ../policyapi/{go.mod,go.sum,*.go} ../../../tools/kube.sh | sha256sum | cut -c1-12)
+key=$(cat go.mod go.sum main.go pause/*.go e2e/*.go ../{policyapi,coredns}/{go.mod,go.sum,*.go} ../../../tools/kube.sh | sha256sum | cut -c1-12)
 dir=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/contiv-kube/$version-$key}
 [[ $dir == /* ]] || { echo "kube.sh: $dir: must be an absolute path" >&2; exit 2; }
 has() { [[ $(cat "$dir/$1" 2>/dev/null) == "$key" ]]; } # KEY FILE
@@ -39,6 +39,8 @@ if ! has key && ! { [[ $nodes ]] && has key.nodes; }; then
 		echo "$key" >"$dir/key.nodes"
 	fi
 	if [[ ! $nodes ]]; then
+		install -m 644 -t "$dir" "$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)"/test/images/agnhost/porter/localhost.{crt,key}
+		nice -n 10 go -C ../coredns build -ldflags "-s -w" -o "$dir/coredns" .
 		build ginkgo github.com/onsi/ginkgo/v2/ginkgo
 		build_test e2e.test e2e
 		build_test policyapi.test ../policyapi

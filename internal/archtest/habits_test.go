@@ -28,7 +28,7 @@ func (f file) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
 // isMain tells whether the file is part of a program; programs live in cmd, bench
 // and packaging, Kubernetes for tests in a module of its own, and the demo of it beside.
 func (f file) isMain() bool {
-	return (strings.HasPrefix(f.name, "cmd/") || strings.HasPrefix(f.name, "bench/") || strings.HasPrefix(f.name, "packaging/") || strings.HasPrefix(f.name, "test/kube/kubernetes/") || strings.HasPrefix(f.name, "test/kube/demo/")) &&
+	return (strings.HasPrefix(f.name, "cmd/") || strings.HasPrefix(f.name, "bench/") || strings.HasPrefix(f.name, "packaging/") || strings.HasPrefix(f.name, "test/kube/kubernetes/") || strings.HasPrefix(f.name, "test/kube/demo/") || strings.HasPrefix(f.name, "test/kube/coredns/")) &&
 		regexp.MustCompile(`(?m)^package main$`).MatchString(f.text)
 }
 

@@ -11,6 +11,33 @@ import (
 
 // Backends of an orchestrator's services.
 
+// backendName is how a backend's endpoint is found: by its pod's UID, or where the slice
+// names no pod, as those that people write may, by its address.
+type backendName struct {
+	pod  string
+	addr netip.Addr
+}
+
+func nameOf(b model.ServiceBackend) backendName {
+	if b.Pod != "" {
+		return backendName{pod: b.Pod}
+	}
+	return backendName{addr: b.Addr}
+}
+
+// namesOf are all names that backends may have for an endpoint.
+func namesOf(e *endpoint) (out []backendName) {
+	if e.Pod.UID != "" {
+		out = append(out, backendName{pod: e.Pod.UID})
+	}
+	for _, a := range []netip.Addr{e.IPv4, e.IPv6} {
+		if a.IsValid() {
+			out = append(out, backendName{addr: a})
+		}
+	}
+	return out
+}
+
 // clusterDomain follows the network of the services, and the subnets of its domain; it
 // tells whether they are others.
 func (c *Compiler) clusterDomain(before desired.Host, at networkState) bool {
@@ -71,7 +98,7 @@ func (c *Compiler) clusterBackends(s *clusterService, all []*serviceSlice, port 
 			if !chosen {
 				continue
 			}
-			key, e := foreignKey(b.Addr), c.podAt(b)
+			key, e := foreignKey(b.Addr), c.endOf(b)
 			if e != nil {
 				key = e.Key
 			} else if c.cluster.inDomain(b.Addr) { // it has just gone, or is about to come
@@ -138,10 +165,10 @@ func stateOf(s model.ServiceBackendState) (state desired.BackendState, is bool) 
 	return 0, false
 }
 
-// podAt is the endpoint that a backend is, in the services' domain; nil = there is none.
-func (c *Compiler) podAt(b model.ServiceBackend) *endpoint {
+// endOf is the endpoint that a backend is, in the services' domain; nil = there is none.
+func (c *Compiler) endOf(b model.ServiceBackend) *endpoint {
 	own, _ := c.out.Networks.Get(c.cluster.at.id)
-	for e := range c.cluster.pods[b.Pod] {
+	for e := range c.cluster.ends[nameOf(b)] {
 		if e.IPv4 != b.Addr && e.IPv6 != b.Addr || !e.isPort && !e.isRemote {
 			continue
 		}

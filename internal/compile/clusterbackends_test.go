@@ -78,3 +78,32 @@ func TestForeignBackends(t *testing.T) {
 		expect("an address there that is no pod's", lacks("1 of its backends are no pods"), slices.Sorted(slices.Values([]string{"@10.6.0.9 10.6.0.9 invalid IP local false vtep invalid IP state 0 near 0 port 0", pod}))...)
 	}
 }
+
+// TestBackendsByAddress: a slice that people write names no pods; whose address is an
+// endpoint's of the domain is that endpoint, while it is there.
+func TestBackendsByAddress(t *testing.T) {
+	c := kubeCluster()
+	one, two := podOn(1, "h1"), podOn(2, "h2")
+	c.SetClusterService(web())
+	c.SetServiceSlice(sliceOf("web-4", webPorts, model.ServiceBackend{Addr: one.IPv4}, model.ServiceBackend{Addr: two.IPv4}))
+	expect := func(when string, want ...string) {
+		t.Helper()
+		got, problems := clusterPics(c)
+		var keys []string
+		for k := range got["shop/web"].Backends.All() {
+			keys = append(keys, string(k.ID))
+		}
+		if slices.Sort(keys); !slices.Equal(keys, want) || problems != "" {
+			t.Errorf("%s: backends %v, problems %q, want %v", when, keys, problems, want)
+		}
+	}
+	expect("nobody is there")
+	c.SetEndpoint(one)
+	expect("one has come", "pod1")
+	c.SetEndpoint(two)
+	expect("both are there", "pod1", "pod2")
+	c.DeleteEndpoint(one.Key)
+	expect("one is gone", "pod2")
+	c.SetServiceSlice(sliceOf("web-4", webPorts, model.ServiceBackend{Addr: two.IPv4, Pod: "another"}))
+	expect("the address is said to be another pod's")
+}

@@ -31,9 +31,9 @@ type clusterServices struct {
 	all    map[model.ClusterServiceKey]*clusterService
 	slices map[model.ServiceSliceKey]*serviceSlice
 	nodes  map[model.NodeName]model.ClusterNode
-	pods   map[string]set[*endpoint]       // endpoints by their pod's UID
-	asking map[string]set[*clusterService] // services with a backend of a pod, likewise
-	count  int                             // services that have a record
+	ends   map[backendName]set[*endpoint]       // endpoints, by each name that a backend may have for them
+	asking map[backendName]set[*clusterService] // services with a backend of that name
+	count  int                                  // services that have a record
 	dirty  set[*clusterService]
 	moved  bool // nodes have changed
 	zone   string
@@ -50,7 +50,7 @@ type networkState struct {
 func newClusterServices() clusterServices {
 	return clusterServices{
 		all: map[model.ClusterServiceKey]*clusterService{}, slices: map[model.ServiceSliceKey]*serviceSlice{}, nodes: map[model.NodeName]model.ClusterNode{},
-		pods: map[string]set[*endpoint]{}, asking: map[string]set[*clusterService]{}, dirty: set[*clusterService]{},
+		ends: map[backendName]set[*endpoint]{}, asking: map[backendName]set[*clusterService]{}, dirty: set[*clusterService]{},
 	}
 }
 
@@ -99,9 +99,7 @@ func (c *Compiler) SetServiceSlice(v model.ServiceSlice) {
 	c.cluster.slices[v.Key] = x
 	s.slices.add(x)
 	for _, b := range v.Backends {
-		if b.Pod != "" {
-			addTo(c.cluster.asking, b.Pod, s)
-		}
+		addTo(c.cluster.asking, nameOf(b), s)
 	}
 	c.cluster.dirty.add(s)
 }
@@ -114,15 +112,15 @@ func (c *Compiler) DeleteServiceSlice(k model.ServiceSliceKey) {
 	}
 	delete(c.cluster.slices, k)
 	delete(x.of.slices, x)
-	still := set[string]{}
+	still := set[backendName]{}
 	for o := range x.of.slices {
 		for _, b := range o.rec.Backends {
-			still.add(b.Pod)
+			still.add(nameOf(b))
 		}
 	}
 	for _, b := range x.rec.Backends {
-		if _, has := still[b.Pod]; !has {
-			removeFrom(c.cluster.asking, b.Pod, x.of)
+		if _, has := still[nameOf(b)]; !has {
+			removeFrom(c.cluster.asking, nameOf(b), x.of)
 		}
 	}
 	c.cluster.dirty.add(x.of)
@@ -146,19 +144,24 @@ func (c *Compiler) DeleteClusterNode(k model.NodeName) {
 // SetServiceRanges records where the addresses of the orchestrator's services come from.
 func (c *Compiler) SetServiceRanges(r model.ServiceRanges) { c.out.ServiceRanges = r.Ranges }
 
-// follow notes an endpoint that has come or (not in) goes as its pod's.
+// follow notes an endpoint that has come or (not in) goes, for services that ask for it.
 func (x *clusterServices) follow(e *endpoint, in bool) {
-	uid := e.Pod.UID
-	switch {
-	case uid == "":
-		return
-	case in:
-		addTo(x.pods, uid, e)
-	default:
-		removeFrom(x.pods, uid, e)
+	for _, name := range namesOf(e) {
+		if in {
+			addTo(x.ends, name, e)
+		} else {
+			removeFrom(x.ends, name, e)
+		}
 	}
-	for s := range x.asking[uid] {
-		x.dirty.add(s)
+	x.touch(e)
+}
+
+// touch has the services that ask for an endpoint be made anew.
+func (x *clusterServices) touch(e *endpoint) {
+	for _, name := range namesOf(e) {
+		for s := range x.asking[name] {
+			x.dirty.add(s)
+		}
 	}
 }
 
@@ -219,9 +222,7 @@ func (c *Compiler) compileClusterServices(before desired.Host) {
 		}
 	}
 	for e := range c.dirtyEps {
-		for s := range x.asking[e.Pod.UID] {
-			x.dirty.add(s)
-		}
+		x.touch(e)
 	}
 	for s := range x.dirty {
 		c.putClusterService(s, before)

@@ -92,7 +92,11 @@ func StartAt(ctx context.Context, dir string, at Place) (_ *Control, err error) 
 
 // Beside is StartAt beside a lab's netmaster, with a client that nothing holds back.
 func Beside(ctx context.Context, l *lab.Lab, dir string) (*Control, *kubernetes.Clientset, error) {
-	c, err := StartAt(ctx, dir, Place{Space: l.Master, Address: l.MasterAddress()})
+	return beside(ctx, l, dir, false)
+}
+
+func beside(ctx context.Context, l *lab.Lab, dir string, dual bool) (*Control, *kubernetes.Clientset, error) {
+	c, err := StartAt(ctx, dir, Place{Space: l.Master, Address: l.MasterAddress(), Dual: dual})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -124,7 +128,7 @@ func (c *Control) startServer(ctx context.Context) (err error) {
 	argv := c.at.command(os.Getenv(Program), "kube-apiserver", "--etcd-servers="+store,
 		"--bind-address="+c.at.Address.String(), "--secure-port="+c.port, "--advertise-address="+c.at.Address.String(),
 		"--cert-dir="+c.dir, "--tls-cert-file="+file("server.crt"), "--tls-private-key-file="+file("server.key"),
-		"--client-ca-file="+file("ca.crt"), "--service-cluster-ip-range="+Services, "--allow-privileged",
+		"--client-ca-file="+file("ca.crt"), "--service-cluster-ip-range="+c.at.services(), "--allow-privileged",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+file("sa.key"), "--service-account-signing-key-file="+file("sa.key"),
 	)
 	if c.at.Space == nil {

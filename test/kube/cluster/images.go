@@ -23,6 +23,11 @@ const (
 	Busybox = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 	Agnhost = "registry.k8s.io/e2e-test-images/agnhost:2.59"
 
+	// For both agnhost's image stands, which has what they are wanted for: programs that ask
+	// DNS, and a container that runs.
+	dnsutils = "registry.k8s.io/e2e-test-images/jessie-dnsutils:1.7"
+	nginx    = "registry.k8s.io/e2e-test-images/nginx:1.14-4"
+
 	agnhostOfPolicyAPI = "registry.k8s.io/e2e-test-images/agnhost:2.45" // network-policy-api's tests name an older one
 )
 
@@ -50,10 +55,10 @@ func images() []image {
 			return l.file("/pause", built("pause"))
 		}},
 		{names: []string{Busybox}, cmd: []string{"sh"}, fill: userland},
-		{names: []string{Agnhost, agnhostOfPolicyAPI}, entrypoint: []string{"/agnhost"}, cmd: []string{"pause"}, fill: func(ctx context.Context, l *layer) error {
+		{names: []string{Agnhost, agnhostOfPolicyAPI, dnsutils, nginx}, entrypoint: []string{"/agnhost"}, cmd: []string{"pause"}, fill: func(ctx context.Context, l *layer) error {
 			// First of all a shell that takes programs of the path before its own, as busybox's does not.
 			l.link("/bin/sh", "/usr/bin/dash")
-			if err := l.programs(ctx, "/usr/bin/dash", "/usr/bin/curl", "/usr/sbin/ip", "/usr/bin/ss"); err != nil {
+			if err := l.programs(ctx, "/usr/bin/dash", "/usr/bin/curl", "/usr/sbin/ip", "/usr/bin/ss", "/usr/bin/nc.openbsd", "/usr/bin/iperf", "/usr/bin/dig", "/usr/bin/getent", "/usr/sbin/conntrack"); err != nil {
 				return err
 			}
 			l.program("/bin/bash", []byte(bash))
@@ -61,6 +66,13 @@ func images() []image {
 				return err
 			}
 			l.link("/agnhost-2", "/agnhost")
+			l.link("/usr/bin/nc", "nc.openbsd")
+			// For Kubernetes' own tests, and built with those: DNS, and what agnhost serves by.
+			for _, f := range []string{"coredns", "localhost.crt", "localhost.key"} {
+				if err := l.file("/"+f, built(f)); err != nil && !errors.Is(err, os.ErrNotExist) {
+					return err
+				}
+			}
 			return l.file("/agnhost", built("agnhost"))
 		}},
 	}

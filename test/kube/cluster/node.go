@@ -33,26 +33,26 @@ func (n *Nodes) writeNode(h *lab.Host) error {
 	file := func(name string) string { return filepath.Join(h.Dir, name) }
 	cni, plugins := file("net.d"), file("plugins")
 	seenCNI, seenPlugins := cni, plugins // by the node
-	if n.bare {
+	if n.cfg.Bare {
 		seenCNI, seenPlugins = "/opt/cni/net.d", "/opt/cni/bin"
 		cni, plugins = file("node"+seenCNI), file("node"+seenPlugins) // as node.sh mounts it
 	}
 	// containerd asks loopback for each pod.
 	err := errors.Join(os.MkdirAll(cni, 0o755), os.MkdirAll(plugins, 0o755))
 	for _, p := range []string{"/usr/lib/cni/loopback", filepath.Join(n.Lab.Config().BinDir, "contivk8s")} {
-		if n.bare && filepath.Base(p) == "contivk8s" {
+		if n.cfg.Bare && filepath.Base(p) == "contivk8s" {
 			continue
 		}
 		err = errors.Join(err, os.Symlink(p, filepath.Join(plugins, filepath.Base(p))))
 	}
-	cert, key, e := n.ca.serving(h.Name, h.Address.AsSlice())
+	cert, key, e := n.ca.serving(h.Name, h.Address.AsSlice(), address6(h.Address).AsSlice())
 	if err = errors.Join(err, e); err != nil {
 		return err
 	}
-	if !n.bare {
+	if !n.cfg.Bare {
 		err = writeJSON(filepath.Join(cni, "10-contiv.conflist"), object{
 			"cniVersion": "1.0.0", "name": "contiv",
-			"plugins": []object{{"type": "contivk8s", "socket": h.CNISocket(), "stateDir": h.StateDir()}},
+			"plugins": []object{{"type": "contivk8s", "socket": h.CNISocket(), "stateDir": h.StateDir(), "capabilities": object{"portMappings": true}}},
 		})
 		if err != nil {
 			return err

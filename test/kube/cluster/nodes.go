@@ -24,6 +24,8 @@ var nodeInit []byte
 // PodCIDR is the subnet of the network default-net, which pods get addresses of.
 const PodCIDR = "10.1.0.0/16"
 
+const podCIDR6 = "fd00:1::/64" // where there is IPv6
+
 // nodesTimeout bounds the start of a cluster with nodes: half a minute on an idle machine.
 const nodesTimeout = 5 * time.Minute
 
@@ -36,6 +38,8 @@ type NodesConfig struct {
 	Nodes    int
 	Proxy    bool     // kube-proxy on each node
 	Services bool     // netmaster keeps services, and the pods' network is native
+	Dual     bool     // nodes, pods and services have addresses of both families
+	DNS      bool     // the cluster's DNS, in pods
 	Masters  []string // more of netmaster's arguments
 	AgentEnv []string
 	Bare     bool     // no Contiv: nodes get ready when somebody installs a pod network below /opt/cni
@@ -49,7 +53,7 @@ type Nodes struct {
 	*lab.Lab
 	*Control
 	Client *kubernetes.Clientset
-	bare   bool
+	cfg    NodesConfig
 }
 
 // StartNodes starts a cluster and returns when all nodes are ready for pods. It returns
@@ -74,7 +78,10 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 		lc.MasterArgs = append(lc.MasterArgs, "--services")
 		network = append(network, "--native")
 	}
-	n := &Nodes{}
+	if cfg.Dual {
+		network = append(network, "--subnetv6", podCIDR6)
+	}
+	n := &Nodes{cfg: cfg}
 	if n.Lab, err = lab.Up(ctx, lc); err != nil {
 		return nil, err
 	}
@@ -83,7 +90,10 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 			err = errors.Join(err, n.Close())
 		}
 	}()
-	if n.Control, n.Client, err = Beside(ctx, n.Lab, cfg.Dir); err != nil {
+	if err := n.lead(ctx); err != nil {
+		return nil, err
+	}
+	if n.Control, n.Client, err = beside(ctx, n.Lab, cfg.Dir, cfg.Dual); err != nil {
 		return nil, err
 	}
 	if err := n.Schedule(ctx); err != nil {
@@ -99,10 +109,9 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 		return nil, err
 	}
 	archives = append(archives, cfg.Images...)
-	n.bare = cfg.Bare
 	g, each := errgroup.WithContext(ctx)
 	for _, h := range n.Hosts() {
-		g.Go(func() error { return n.startNode(each, h, archives, cfg.Proxy) })
+		g.Go(func() error { return n.startNode(each, h, archives) })
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
@@ -110,7 +119,10 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 	if cfg.Bare {
 		return n, nil
 	}
-	return n, n.AwaitReady(ctx)
+	if err := n.AwaitReady(ctx); err != nil || !cfg.DNS {
+		return n, err
+	}
+	return n, n.startDNS(ctx)
 }
 
 // AwaitReady returns when all nodes are ready for pods.
@@ -156,7 +168,7 @@ func writeImages(ctx context.Context, dir string) (archives []string, err error)
 }
 
 // startNode starts containerd with the images, and the kubelet, of a host.
-func (n *Nodes) startNode(ctx context.Context, h *lab.Host, archives []string, proxy bool) error {
+func (n *Nodes) startNode(ctx context.Context, h *lab.Host, archives []string) error {
 	if err := n.writeNode(h); err != nil {
 		return err
 	}
@@ -168,7 +180,7 @@ func (n *Nodes) startNode(ctx context.Context, h *lab.Host, archives []string, p
 			return fmt.Errorf("%w: %s", err, out)
 		}
 	}
-	if err := n.StartKubelet(h); err != nil || !proxy {
+	if err := n.StartKubelet(h); err != nil || !n.cfg.Proxy {
 		return err
 	}
 	config, err := n.user(h.Name+"-kube-proxy.kubeconfig", "system:kube-proxy")
@@ -201,7 +213,7 @@ func (n *Nodes) StartKubelet(h *lab.Host) error {
 		return err
 	}
 	_, err = h.Start("kubelet", nil, os.Getenv(Program), "kubelet", "--config="+filepath.Join(h.Dir, "kubelet.json"), "--kubeconfig="+config,
-		"--hostname-override="+h.Name, "--node-ip="+h.Address.String(), "--v=2")
+		"--hostname-override="+h.Name, "--node-ip="+n.addresses(h), "--v=2")
 	return err
 }
 

@@ -17,10 +17,27 @@ const Services = "10.96.0.0/16"
 
 var firstService = netip.MustParsePrefix(Services).Addr().Next()
 
+// Services6 are those of IPv6, where there are such.
+const Services6 = "fd00:96::/112"
+
+// Balanced are the addresses of load balancers; services' external addresses are in External.
+const (
+	Balanced = "198.51.100.0/24"
+	External = "203.0.113.0/24"
+)
+
 // Place is where a control plane listens.
 type Place struct {
 	Space   *lab.Namespace // nil = where the test's process is
 	Address netip.Addr
+	Dual    bool // services have addresses of both families
+}
+
+func (p Place) services() string {
+	if p.Dual {
+		return Services + "," + Services6
+	}
+	return Services
 }
 
 func (p Place) url(port string) string {

@@ -17,11 +17,23 @@ import (
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
-// Suites are the parts of e2e.test, by the words that choose their specs, and without
-// such the suite of network-policy-api.
-var Suites = map[string]string{
-	"netpol":               `Netpol|NetworkPolicy`,
-	"clusternetworkpolicy": "",
+// Suite is a part of e2e.test: the specs whose names match Focus, and Skip not. Without
+// Focus it is network-policy-api's.
+type Suite struct{ Focus, Skip string }
+
+const (
+	netpol    = `Netpol|NetworkPolicy`
+	services  = `\[sig-network\] (Services|Service endpoints|Service CIDRs|LoadBalancers|Conntrack|KubeProxy|Traffic Distribution|Topology Hints)`
+	dualstack = `Feature:IPv6DualStack`
+)
+
+// Suites are all of them.
+var Suites = map[string]Suite{
+	"netpol":               {Focus: netpol},
+	"services":             {Focus: services},
+	"dualstack":            {Focus: dualstack},
+	"network":              {Focus: `\[sig-network\]`, Skip: netpol + "|" + services + "|" + dualstack}, // DNS, EndpointSlices, HostPort, ...
+	"clusternetworkpolicy": {},
 }
 
 // together is how many specs a run of e2e.test has at most: so many that its start does
@@ -35,7 +47,7 @@ const procs = 3
 type Runner struct {
 	Nodes *cluster.Nodes
 	Dir   string // for files of the runs; it must exist
-	Focus string // of Suites
+	Suite Suite
 	Log   func(format string, args ...any)
 }
 
@@ -56,10 +68,10 @@ func (s specReport) name() string {
 
 // Specs returns the names of all specs of the suite, sorted.
 func (r *Runner) Specs(ctx context.Context) ([]string, error) {
-	if r.Focus == "" {
+	if r.Suite.Focus == "" {
 		return r.policyAPITests(ctx)
 	}
-	all, err := r.ginkgo(ctx, "list", r.Focus, 1, "--ginkgo.dry-run")
+	all, err := r.ginkgo(ctx, "list", r.Suite, 1, "--ginkgo.dry-run")
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +83,14 @@ func (r *Runner) Specs(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(names)
 	if len(names) == 0 {
-		return nil, fmt.Errorf("e2e.test has no specs named %q", r.Focus)
+		return nil, fmt.Errorf("e2e.test has no specs named %q", r.Suite.Focus)
 	}
 	return slices.Compact(names), nil
 }
 
 // Run runs specs, and hands over what came of some of them whenever it is known.
 func (r *Runner) Run(ctx context.Context, specs []string, done func([]Result) error) error {
-	if r.Focus == "" {
+	if r.Suite.Focus == "" {
 		return r.runPolicyAPI(ctx, specs, done)
 	}
 	for some := range slices.Chunk(specs, together) {
@@ -87,7 +99,7 @@ func (r *Runner) Run(ctx context.Context, specs []string, done func([]Result) er
 			focus = append(focus, regexp.QuoteMeta(s)+"$")
 		}
 		start := time.Now()
-		all, err := r.ginkgo(ctx, "run", strings.Join(focus, "|"), procs)
+		all, err := r.ginkgo(ctx, "run", Suite{Focus: strings.Join(focus, "|")}, procs)
 		if err != nil {
 			return err
 		}
@@ -122,7 +134,7 @@ func first(s string, n int) string { return s[:min(n, len(s))] }
 
 // ginkgo runs e2e.test in the namespace of the control plane and returns its report.
 // That specs fail is no error.
-func (r *Runner) ginkgo(ctx context.Context, what, focus string, procs int, flags ...string) ([]specReport, error) {
+func (r *Runner) ginkgo(ctx context.Context, what string, which Suite, procs int, flags ...string) ([]specReport, error) {
 	bin := filepath.Dir(os.Getenv(cluster.Program))
 	report := filepath.Join(r.Dir, what+".json")
 	if err := os.Remove(report); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -134,7 +146,7 @@ func (r *Runner) ginkgo(ctx context.Context, what, focus string, procs int, flag
 		argv = []string{filepath.Join(bin, "ginkgo"), "--procs=" + strconv.Itoa(procs)}
 		prefix = "--"
 	}
-	argv = append(argv, prefix+"no-color", prefix+"focus="+focus, prefix+"timeout=30m", prefix+"flake-attempts=1")
+	argv = append(argv, prefix+"no-color", prefix+"focus="+which.Focus, prefix+"skip="+which.Skip, prefix+"timeout=30m", prefix+"flake-attempts=1")
 	if procs > 1 {
 		argv = append(argv, "--output-dir="+r.Dir, "--json-report="+filepath.Base(report), filepath.Join(bin, "e2e.test"), "--")
 	} else {
@@ -143,11 +155,7 @@ func (r *Runner) ginkgo(ctx context.Context, what, focus string, procs int, flag
 	argv = append(argv, flags...)
 	argv = append(argv, "--kubeconfig="+r.Nodes.Kubeconfig, "--provider=skeleton", "--disable-log-dump", "--dump-logs-on-failure=false",
 		"--minStartupPods=0", "--allowed-not-ready-nodes=0", "--node-schedulable-timeout=2m")
-	out, err := r.Nodes.Master.Command(ctx, argv[0], argv[1:]...).CombinedOutput()
-	log := filepath.Join(r.Dir, what+".log")
-	if werr := os.WriteFile(log, out, 0o644); werr != nil {
-		return nil, werr
-	}
+	err := r.run(ctx, what, argv)
 	text, rerr := os.ReadFile(report)
 	if rerr != nil {
 		return nil, fmt.Errorf("e2e.test makes no report: %w", errors.Join(err, rerr))
@@ -161,4 +169,16 @@ func (r *Runner) ginkgo(ctx context.Context, what, focus string, procs int, flag
 		all = append(all, s.SpecReports...)
 	}
 	return all, nil
+}
+
+// run runs a command in the namespace of the control plane; what it prints is in a file
+// while it runs.
+func (r *Runner) run(ctx context.Context, what string, argv []string) error {
+	log, err := os.Create(filepath.Join(r.Dir, what+".log"))
+	if err != nil {
+		return err
+	}
+	c := r.Nodes.Master.Command(ctx, argv[0], argv[1:]...)
+	c.Stdout, c.Stderr = log, log
+	return errors.Join(c.Run(), log.Close())
 }

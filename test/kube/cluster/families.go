@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// address6 is the IPv6 address of the machine that has an IPv4 address.
+func address6(a netip.Addr) netip.Addr {
+	b := netip.MustParseAddr("fd00:250::").As16()
+	b[15] = a.As4()[3]
+	return netip.AddrFrom16(b)
+}
+
+// addresses are those of a host, as kubelets take them.
+func (n *Nodes) addresses(h *lab.Host) string {
+	if n.cfg.Dual {
+		return h.Address.String() + "," + address6(h.Address).String()
+	}
+	return h.Address.String()
+}
+
+// leadScript gives the link with the address $1 the address $2, and leads to $3 and $4
+// what no other route leads.
+const leadScript = `set -e
+link=$(ip -o -4 address show to "$1" | { read -r _ link _; echo "$link"; })
+echo 0 >"/proc/sys/net/ipv6/conf/$link/disable_ipv6"
+ip address add "$2/64" dev "$link" nodad
+[ "$1" = "$3" ] || { ip route replace default via "$3"; ip -6 route replace default via "$4"; }
+`
+
+// lead gives the machines of a cluster with both families IPv6 addresses, nodes a way to
+// what is on none of their links, as nodes have one, which ends at the control plane's
+// machine, and that one a way to pods and load balancers, by the first node.
+func (n *Nodes) lead(ctx context.Context) error {
+	if !n.cfg.Dual {
+		return nil
+	}
+	run := func(space *lab.Namespace, a netip.Addr) error {
+		router := n.MasterAddress()
+		out, err := space.Command(ctx, "/bin/sh", "-c", leadScript, "sh", a.String(), address6(a).String(), router.String(), address6(router).String()).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("give %s an address of IPv6: %w: %s", a, err, out)
+		}
+		return nil
+	}
+	err := run(n.Master, n.MasterAddress())
+	for _, h := range n.Hosts() {
+		if err == nil {
+			err = run(h.NS, h.Address)
+		}
+	}
+	if err != nil || len(n.Hosts()) == 0 {
+		return err
+	}
+	// The API server asks pods, and users ask load balancers.
+	first := n.Hosts()[0].Address
+	for _, to := range []string{Balanced, PodCIDR, podCIDR6} {
+		by := first
+		if netip.MustParsePrefix(to).Addr().Is6() {
+			by = address6(first)
+		}
+		if out, err := n.Master.Command(ctx, "ip", "route", "replace", to, "via", by.String()).CombinedOutput(); err != nil {
+			return fmt.Errorf("lead %s to a node: %w: %s", to, err, out)
+		}
+	}
+	return nil
+}
+
+//go:embed dns.yaml
+var dnsManifest string
+
+// startDNS starts the cluster's DNS and returns when it answers.
+func (n *Nodes) startDNS(ctx context.Context) error {
+	file := filepath.Join(n.dir, "dns.yaml")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(dnsManifest, "IMAGE", Agnhost)), 0o600); err != nil {
+		return err
+	}
+	if out, err := n.Kubectl(ctx, "apply", "-f", file); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return lab.Until(ctx, "the cluster's DNS", func(ctx context.Context) error {
+		var d *appsv1.Deployment
+		d, err := n.Client.AppsV1().Deployments("kube-system").Get(ctx, "coredns", metav1.GetOptions{})
+		if err == nil && d.Status.ReadyReplicas < *d.Spec.Replicas {
+			out, _ := n.Kubectl(ctx, "-n", "kube-system", "describe", "pods", "-l", "k8s-app=kube-dns")
+			err = fmt.Errorf("%d of %d pods are ready: %s", d.Status.ReadyReplicas, *d.Spec.Replicas, out)
+		}
+		return err
+	})
+}

@@ -1,0 +1,22 @@
+// Command coredns is CoreDNS with the plugins that a cluster of the tests uses; those of
+// cloud providers, with their clients, are left out.
+package main
+
+import (
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/coremain"
+	_ "github.com/coredns/coredns/plugin/cache"      // plugins register themselves
+	_ "github.com/coredns/coredns/plugin/errors"     //
+	_ "github.com/coredns/coredns/plugin/forward"    //
+	_ "github.com/coredns/coredns/plugin/health"     //
+	_ "github.com/coredns/coredns/plugin/hosts"      //
+	_ "github.com/coredns/coredns/plugin/kubernetes" //
+	_ "github.com/coredns/coredns/plugin/log"        //
+	_ "github.com/coredns/coredns/plugin/ready"      //
+	_ "github.com/coredns/coredns/plugin/reload"     //
+)
+
+func main() {
+	dnsserver.Directives = []string{"reload", "health", "ready", "errors", "log", "cache", "hosts", "kubernetes", "forward"}
+	coremain.Run()
+}
