@@ -58,12 +58,9 @@ func (k *kernel) serve(from origin, p *Packet) Verdict {
 			return dropped(driver.DropInvalid)
 		}
 	}
-	tr := k.translationBack(from.net, p)
-	if tr != nil && request(p) {
-		if k.ownedBy(tr, p) {
-			return dropped(driver.DropInvalid)
-		}
-		tr = nil
+	tr, taken := k.answering(from.net, p)
+	if taken {
+		return dropped(driver.DropInvalid)
 	}
 	if by := k.backBy(from, p); by.IsValid() {
 		return k.back(from, p, by)
@@ -75,6 +72,15 @@ func (k *kernel) serve(from origin, p *Packet) Verdict {
 		return k.toClientOutside(from, p, tr)
 	}
 	return k.toClient(from, p, tr, k.forward(from, p))
+}
+
+// answering is the translation by which a packet goes back to its client, which a request
+// does not; taken tells that it is one, and that a translation has its tuple.
+func (k *kernel) answering(n *desired.Network, p *Packet) (tr *translation, taken bool) {
+	if tr = k.translationBack(n, p); tr == nil || !request(p) {
+		return tr, false
+	}
+	return nil, k.ownedBy(tr, p)
 }
 
 // toClient translates what v says of a packet that answers a client on this host.
@@ -95,15 +101,9 @@ func (k *kernel) toClient(from origin, p *Packet, tr *translation, v Verdict) Ve
 // fromBackend judges what comes from beyond this host's networks to an endpoint: it may
 // be the answer of a backend that is none.
 func (k *kernel) fromBackend(from origin, p *Packet) Verdict {
-	tr := k.translationBack(from.net, p)
-	switch {
-	case tr == nil || tr.outside():
-		tr = nil
-	case request(p):
-		if k.ownedBy(tr, p) {
-			return dropped(driver.DropInvalid)
-		}
-		tr = nil
+	tr, taken := k.answering(from.net, p)
+	if taken {
+		return dropped(driver.DropInvalid)
 	}
 	return k.toClient(from, p, tr, k.forward(from, p))
 }

@@ -184,7 +184,10 @@ func (x *randomServices) goesOn(c *served) bool {
 // reply makes the backend's answer to the last packet of a connection that came through.
 func (x *randomServices) reply(c *served) oracle.Packet {
 	q := c.behind
-	r := origin(x.top, c.by)
+	var r oracle.Packet
+	if c.by.Host != "" {
+		r = origin(x.top, c.by)
+	}
 	r.SrcMAC, r.DstMAC, r.Src, r.Dst, r.Proto, r.SrcPort, r.DstPort = c.by.MAC, c.client.MAC, q.Dst, q.Src, q.Proto, q.DstPort, q.SrcPort
 	if q.Proto == model.ProtoTCP {
 		r.TCPFlags = oracle.FlagACK
@@ -192,7 +195,10 @@ func (x *randomServices) reply(c *served) oracle.Packet {
 			r.TCPFlags |= oracle.FlagSYN
 		}
 	}
-	if c.by.Key == c.client.Key {
+	switch {
+	case c.by.Host == "":
+		return fromBeyond(r)
+	case c.by.Key == c.client.Key:
 		r.DstMAC = desired.RouterMAC
 		return r
 	}
@@ -315,7 +321,10 @@ func (x *randomServices) direct(c *served) bool {
 	if x.gone[c.by.Key] || x.gone[c.client.Key] || c.by.Key == c.client.Key {
 		return false
 	}
-	p := onItsWay(x.top, between(x.top, c.client, c.by, c.front.Proto, c.front.Src.Is6(), c.behind.SrcPort, c.port), c.client, c.by)
+	p := between(x.top, c.client, c.by, c.front.Proto, c.front.Src.Is6(), c.behind.SrcPort, c.port)
+	if c.by.Host != "" { // else by the router's MAC, which it has
+		p = onItsWay(x.top, p, c.client, c.by)
+	}
 	what := fmt.Sprintf("%s asks %s itself", c.client.Key, c.by.Key)
 	if x.r.IntN(3) == 0 {
 		p, what = x.reply(c), fmt.Sprintf("%s asks %s", c.by.Key, c.client.Key)
@@ -378,7 +387,8 @@ func (x *randomServices) judge(what string, c *served, p oracle.Packet, v oracle
 			continue
 		}
 		to, _ := s.PortOf(p.Proto, p.DstPort)
-		renewed := p.TCPFlags == oracle.FlagSYN && c.bound && !x.takes(s, c.by.Key, p)
+		old, there := s.Backends.Get(c.by.Key)
+		renewed := p.TCPFlags == oracle.FlagSYN && c.bound && (!x.takes(s, c.by.Key, p) || !there || old.State != desired.BackendActive)
 		switch was := c.bound && !renewed; {
 		case was && e != c.by.Key:
 			wrong("it was bound to " + c.by.Key.String())
@@ -389,7 +399,7 @@ func (x *randomServices) judge(what string, c *served, p oracle.Packet, v oracle
 		case renewed && !x.takes(s, e, p):
 			wrong("that takes nothing new either")
 		}
-		c.by, c.port = x.top.Endpoint(e), v.Sent.DstPort
+		c.by, c.port = x.whoIs(e), v.Sent.DstPort
 		sent := *v.Sent
 		c.behind, c.bound, c.domain, c.service = &sent, !c.ended, n.Domain(), s.Key
 		return

@@ -31,9 +31,10 @@ type randomServices struct {
 	world   uint64 // its number
 	top     Topology
 	w       *World
-	pic     desired.Host // as applied
-	sctp    bool         // the driver serves it
-	plain   bool         // of a driver whose tracking is not the reference's: see Tracked
+	pic     desired.Host     // as applied
+	sctp    bool             // the driver serves it
+	foreign []model.Endpoint // who may provide and is no endpoint; none = the driver leads to nobody such
+	plain   bool             // of a driver whose tracking is not the reference's: see Tracked
 	gone    map[model.EndpointKey]bool
 	parted  map[model.TenantName]bool // tenants without a router
 	shops   []*randomShop
@@ -84,6 +85,7 @@ func testRandomServices(t *testing.T, h Harness) {
 			n = 2
 		}
 	}
+	foreign := b.withForeign(t, h, w)
 	t.Logf("%d random worlds, which -seed %d repeats", n, seed)
 	sport := uint16(20000)
 	served, reached := 0, 0
@@ -91,7 +93,7 @@ func testRandomServices(t *testing.T, h Harness) {
 	for i := range n {
 		x := newRandomServices(t, b, top, w)
 		x.r, x.strange = rand.New(rand.NewPCG(seed, uint64(i))), rand.New(rand.NewPCG(seed, 1<<32|uint64(i)))
-		x.seed, x.world, x.sctp, x.sport = seed, uint64(i), sctp, &sport
+		x.seed, x.world, x.sctp, x.sport, x.foreign = seed, uint64(i), sctp, &sport, foreign
 		a, z := x.run()
 		served, reached = served+a, reached+z
 		x.leave()
@@ -228,6 +230,11 @@ func (x *randomServices) furnish(s *randomShop, n model.Network, i int) {
 		}
 		s.providers = append(s.providers, x.provider(e))
 	}
+	for _, e := range x.foreign {
+		if r.IntN(4) == 0 {
+			s.providers = append(s.providers, x.provider(e))
+		}
+	}
 	if r.IntN(10) == 0 {
 		s.providers = nil
 	}
@@ -267,6 +274,10 @@ func (x *randomServices) desired(s *randomShop, pic desired.Host) *desired.Servi
 	out := s.of
 	own, _ := pic.Networks.Get(out.Network)
 	for _, p := range s.providers {
+		if p.e.Host == "" {
+			out.Backends = out.Backends.Set(p.e.Key, &desired.Backend{IPv4: p.e.IPv4, IPv6: p.e.IPv6, State: p.state, Near: p.near, Port: p.port})
+			continue
+		}
 		n := x.top.Network(p.e.Key.Network)
 		in, ok := pic.Networks.Get(n.ID)
 		if !ok || own == nil || in.Domain() != own.Domain() || x.gone[p.e.Key] {
