@@ -9,6 +9,7 @@ type EndpointGroup struct {
 	IPPool           string                `json:"ipPool,omitempty"` // first-last, inside the subnet
 	NetProfile       string                `json:"netProfile,omitempty"`
 	NetworkName      string                `json:"networkName,omitempty"`
+	Owner            string                `json:"owner,omitempty"` // kubernetes: an object of Kubernetes has it; told, not asked for
 	Policies         []string              `json:"policies,omitempty"`
 	TenantName       string                `json:"tenantName,omitempty"`
 	LinkSets         EndpointGroupLinkSets `json:"link-sets"`

@@ -6,6 +6,7 @@ type NetProfile struct {
 	DSCP        int                `json:"DSCP,omitempty"`      // 0-63, 0 = packets are not marked
 	Bandwidth   string             `json:"bandwidth,omitempty"` // "10 kbps", "100mbps", "2g"; empty = no limit
 	Burst       int                `json:"burst,omitempty"`     // kilobytes, 2-10486; 0 = chosen from the bandwidth
+	Owner       string             `json:"owner,omitempty"`     // kubernetes: an object of Kubernetes has it; told, not asked for
 	ProfileName string             `json:"profileName,omitempty"`
 	TenantName  string             `json:"tenantName,omitempty"`
 	LinkSets    NetProfileLinkSets `json:"link-sets"`

@@ -10,6 +10,7 @@ type Network struct {
 	IPv6Subnet  string          `json:"ipv6Subnet,omitempty"`
 	Native      bool            `json:"native,omitempty"` // hosts know its containers by their own addresses
 	NetworkName string          `json:"networkName,omitempty"`
+	Owner       string          `json:"owner,omitempty"`  // kubernetes: an object of Kubernetes has it; told, not asked for
 	NwType      string          `json:"nwType,omitempty"` // data (default), infra
 	PktTag      int             `json:"pktTag,omitempty"` // as asked for; 0 = allocate
 	Subnet      string          `json:"subnet,omitempty"` // CIDR, or first-last/len

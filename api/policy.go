@@ -3,6 +3,7 @@ package api
 // Policy is a named list of rules.
 type Policy struct {
 	Key        string         `json:"key,omitempty"`
+	Owner      string         `json:"owner,omitempty"` // kubernetes: an object of Kubernetes has it; told, not asked for
 	PolicyName string         `json:"policyName,omitempty"`
 	TenantName string         `json:"tenantName,omitempty"`
 	LinkSets   PolicyLinkSets `json:"link-sets"`

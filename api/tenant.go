@@ -4,6 +4,7 @@ package api
 type Tenant struct {
 	Key            string `json:"key,omitempty"`
 	DefaultNetwork string `json:"defaultNetwork,omitempty"`
+	Owner          string `json:"owner,omitempty"` // kubernetes: an object of Kubernetes has it; told, not asked for
 	TenantName     string `json:"tenantName,omitempty"`
 	// SharedNetworks are networks of other tenants that the tenant's containers reach in
 	// forwarding mode routing, each TENANT:NETWORK. In a request nil stands for those

@@ -6,6 +6,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
 var _ = register(rest[api.Bgp, model.HostName, model.Bgp]{
@@ -34,7 +35,7 @@ func bgpFromAPI(o api.Bgp) (b model.Bgp, err error) {
 	if b.NeighborAS, err = model.ParseAS("neighbor-as", o.NeighborAS); err != nil {
 		return b, err
 	}
-	if b.Neighbor, err = optional(o.Neighbor, model.ParseNeighbor); err != nil {
+	if b.Neighbor, err = wire.Optional(o.Neighbor, model.ParseNeighbor); err != nil {
 		return b, err
 	}
 	return b, nil

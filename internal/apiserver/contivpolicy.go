@@ -4,30 +4,25 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
 var _ = register(rest[api.Policy, model.PolicyKey, model.ContivPolicy]{
 	collection: "policys", name: "policy",
 	key: model.ParsePolicyKey, list: func(v *control.View) []model.ContivPolicy { return v.Policies("") }, get: (*control.View).Policy,
-	parse: policyFromAPI, render: policyToAPI, linked: policyView,
+	parse: wire.Policy, render: policyToAPI, linked: policyView,
 	change: plain((*control.Controller).ChangePolicy), delete: (*control.Controller).DeletePolicy,
 	oper: api.PolicyOper{}, inspect: func(_ *server, v *control.View, p model.ContivPolicy) any { return policyOper(v, p) },
 	fields: map[string]field{
+		"owner":      ownerField(),
 		"tenantName": tenantField(), "policyName": {text: nameText, required: true},
 	},
 })
 
-func policyFromAPI(o api.Policy) (p model.ContivPolicy, err error) {
-	if p.Key.Tenant, err = model.ParseTenantName(o.TenantName); err != nil {
-		return p, err
-	}
-	p.Key.Name, err = model.ParsePolicyName(o.PolicyName)
-	return p, err
-}
-
 func policyToAPI(p model.ContivPolicy) api.Policy {
 	return api.Policy{
 		Key:        p.Key.String(),
+		Owner:      wire.Owner(p.Object),
 		PolicyName: string(p.Key.Name),
 		TenantName: string(p.Key.Tenant),
 		Links:      api.PolicyLinks{Tenant: tenantLink(p.Key.Tenant)},

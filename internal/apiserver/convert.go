@@ -9,23 +9,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// optional parses s unless it is empty, which gives the zero value.
-func optional[T any](s string, parse func(string) (T, error)) (T, error) {
-	if s == "" {
-		var zero T
-		return zero, nil
-	}
-	return parse(s)
-}
-
-// renamed gives a field error the name that the field has in the request.
-func renamed(err error, field string) error {
-	if f, ok := err.(*model.FieldError); ok { //nolint:errorlint // parsers of model return it bare
-		return &model.FieldError{Field: field, Value: f.Value, Want: f.Want}
-	}
-	return err
-}
-
 // addrText is an address's text, empty for none.
 func addrText(a netip.Addr) string {
 	if !a.IsValid() {

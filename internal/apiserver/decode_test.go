@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
 // TestDecodeRefuses: what is not one JSON object of the right types is refused
@@ -120,8 +121,8 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		if n, err := networkFromAPI(o); err == nil {
-			if _, err := networkFromAPI(networkToAPI(n)); err != nil {
+		if n, err := wire.Network(o); err == nil {
+			if _, err := wire.Network(networkToAPI(n)); err != nil {
 				t.Fatalf("%q: what was accepted is refused when sent back: %v", data, err)
 			}
 		} else if !errors.Is(err, model.ErrInvalid) {
@@ -137,7 +138,7 @@ func TestConvertRoundTrip(t *testing.T) {
 		IPv6Subnet: "2001:db8::/64", NetworkName: "n", NwType: "data", PktTag: 7, Subnet: "10.1.1.10-10.1.1.50/24", TenantName: "blue",
 		Links: api.NetworkLinks{Tenant: api.Link{Type: "tenant", Key: "blue"}},
 	}
-	n, err := networkFromAPI(network)
+	n, err := wire.Network(network)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestConvertRoundTrip(t *testing.T) {
 		{Action: "allow", Direction: "out", ToNetwork: "n", Priority: 3, Protocol: "icmp", LinkSets: api.RuleLinkSets{Policies: api.LinkSet{"blue:p": {Type: "policy", Key: "blue:p"}}}},
 	} {
 		rule.Key, rule.TenantName, rule.PolicyName, rule.RuleID = "blue:p:1", "blue", "p", "1"
-		r, err := ruleFromAPI(rule)
+		r, err := wire.Rule(rule)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,8 @@ import (
 // requestEffects are the fields of requests beside the collections. The sentence
 // about one without effect stands beside it in package api.
 var requestEffects = map[string]effecttest.Effect{
+	"Release.kind": effecttest.By("TestOwner"),
+
 	"CreateEndpointRequest.TenantName":   effecttest.By("TestEndpointLife"),
 	"CreateEndpointRequest.NetworkName":  effecttest.By("TestEndpointLife"),
 	"CreateEndpointRequest.ServiceName":  effecttest.By("TestEndpointLife"),

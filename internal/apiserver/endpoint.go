@@ -7,6 +7,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/compile"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
 // Endpoints are no collection: runtimes create them, and lists to be applied.
@@ -27,10 +28,10 @@ func (r endpointRequest) ObjectKey() string {
 // endpointKey parses the three fields that name an endpoint.
 func endpointKey(tenant, network, id string) (k model.EndpointKey, err error) {
 	if k.Network.Tenant, err = model.ParseTenantName(tenant); err != nil {
-		return k, renamed(err, "TenantName")
+		return k, wire.Renamed(err, "TenantName")
 	}
 	if k.Network.Name, err = model.ParseNetworkName(network); err != nil {
-		return k, renamed(err, "NetworkName")
+		return k, wire.Renamed(err, "NetworkName")
 	}
 	k.ID, err = model.ParseEndpointID(id)
 	return k, err
@@ -52,24 +53,24 @@ func endpointFromAPI(req api.CreateEndpointRequest) (e model.Endpoint, err error
 	if req.ConfigEP.ServiceName != "" && req.ConfigEP.ServiceName != group {
 		return e, model.InvalidField("ServiceName", req.ConfigEP.ServiceName, "must be the same inside and outside ConfigEP, "+group)
 	}
-	if e.Group, err = optional(group, model.ParseGroupName); err != nil {
-		return e, renamed(err, "ServiceName")
+	if e.Group, err = wire.Optional(group, model.ParseGroupName); err != nil {
+		return e, wire.Renamed(err, "ServiceName")
 	}
-	if e.Host, err = optional(req.ConfigEP.Host, model.ParseHostName); err != nil {
-		return e, renamed(err, "Host")
+	if e.Host, err = wire.Optional(req.ConfigEP.Host, model.ParseHostName); err != nil {
+		return e, wire.Renamed(err, "Host")
 	}
-	if e.IPv4, err = optional(req.ConfigEP.IPAddress, func(t string) (netip.Addr, error) {
+	if e.IPv4, err = wire.Optional(req.ConfigEP.IPAddress, func(t string) (netip.Addr, error) {
 		return model.ParseAddr4("IPAddress", t)
 	}); err != nil {
 		return e, err
 	}
-	if e.IPv6, err = optional(req.ConfigEP.IPv6Address, func(t string) (netip.Addr, error) {
+	if e.IPv6, err = wire.Optional(req.ConfigEP.IPv6Address, func(t string) (netip.Addr, error) {
 		return model.ParseAddr6("IPv6Address", t)
 	}); err != nil {
 		return e, err
 	}
-	if e.MAC, err = optional(req.ConfigEP.MacAddress, model.ParseMAC); err != nil {
-		return e, renamed(err, "MacAddress")
+	if e.MAC, err = wire.Optional(req.ConfigEP.MacAddress, model.ParseMAC); err != nil {
+		return e, wire.Renamed(err, "MacAddress")
 	}
 	e.Name, e.Container, e.Labels, e.LabelsLater = req.EPCommonName, req.ConfigEP.Container, req.ConfigEP.Labels, req.ConfigEP.LabelsLater
 	ill, err := unhealthy(req.ConfigEP.Health)

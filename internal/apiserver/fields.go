@@ -16,6 +16,11 @@ const (
 	tagText  = "letters, digits and inner hyphens, in labels joined by dots, at most 128 characters; empty = none"
 )
 
+// ownerField is whose an object is.
+func ownerField() field {
+	return field{text: "told, not asked for: kubernetes for one that an object of Kubernetes has, where alone it is changed; empty = the users'"}
+}
+
 func tenantField() field {
 	return field{text: "a tenant that exists: " + nameText, required: true}
 }

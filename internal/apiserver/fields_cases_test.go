@@ -64,6 +64,13 @@ func change(field, v string) string {
 	return mustJSON(map[string]any{field: v})
 }
 
+func ownerCases() cases {
+	return cases{
+		pass: []string{`{"owner":""}`, `{"owner":"user"}`, `{"owner":"kubernetes"}`},
+		fail: []string{`{"owner":"somebody"}`, `{"owner":7}`},
+	}
+}
+
 func tenantCases() cases {
 	return cases{
 		pass: []string{`{"tenantName":"blue"}`},

@@ -6,6 +6,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
 // globalName is the key of the only global object.
@@ -35,26 +36,26 @@ func globalFromAPI(o api.Global) (g model.Global, err error) {
 	if o.Name != globalName {
 		return g, model.InvalidField("name", o.Name, "must be "+globalName)
 	}
-	if g.Infra, err = optional(o.NetworkInfraType, model.ParseInfraType); err != nil {
+	if g.Infra, err = wire.Optional(o.NetworkInfraType, model.ParseInfraType); err != nil {
 		return g, err
 	}
-	if g.FwdMode, err = optional(o.FwdMode, model.ParseFwdMode); err != nil {
+	if g.FwdMode, err = wire.Optional(o.FwdMode, model.ParseFwdMode); err != nil {
 		return g, err
 	}
-	if g.ArpMode, err = optional(o.ArpMode, model.ParseArpMode); err != nil {
+	if g.ArpMode, err = wire.Optional(o.ArpMode, model.ParseArpMode); err != nil {
 		return g, err
 	}
-	if g.VLANs, err = optional(o.Vlans, func(s string) (model.TagRange, error) {
+	if g.VLANs, err = wire.Optional(o.Vlans, func(s string) (model.TagRange, error) {
 		return model.ParseTagRange("vlans", s, model.MaxVLAN)
 	}); err != nil {
 		return g, err
 	}
-	if g.VXLANs, err = optional(o.Vxlans, func(s string) (model.TagRange, error) {
+	if g.VXLANs, err = wire.Optional(o.Vxlans, func(s string) (model.TagRange, error) {
 		return model.ParseTagRange("vxlans", s, model.MaxVNI)
 	}); err != nil {
 		return g, err
 	}
-	if g.PvtSubnet, err = optional(o.PvtSubnet, model.ParsePvtSubnet); err != nil {
+	if g.PvtSubnet, err = wire.Optional(o.PvtSubnet, model.ParsePvtSubnet); err != nil {
 		return g, err
 	}
 	if o.GeneratedLabels != nil && len(o.GeneratedLabels) == 0 {

@@ -1,20 +1,20 @@
 package apiserver
 
 import (
-	"slices"
-
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
 var _ = register(rest[api.EndpointGroup, model.GroupKey, model.Group]{
 	collection: "endpointGroups", name: "endpointGroup",
 	key: model.ParseGroupKey, list: func(v *control.View) []model.Group { return v.Groups("") }, get: (*control.View).Group,
-	parse: groupFromAPI, render: groupToAPI, linked: groupView,
+	parse: wire.Group, render: groupToAPI, linked: groupView,
 	change: changeGroup, delete: (*control.Controller).DeleteGroup,
 	oper: api.EndpointGroupOper{}, inspect: func(_ *server, v *control.View, g model.Group) any { return groupOper(v, g) },
 	fields: map[string]field{
+		"owner":            ownerField(),
 		"tenantName":       tenantField(),
 		"groupName":        {text: nameText + "; no network of the tenant has it", required: true},
 		"networkName":      {text: "a network of the tenant that exists; cannot change", required: true},
@@ -30,39 +30,6 @@ func changeGroup(c *control.Controller, g model.Valid[model.Group], empty emptie
 	return c.ChangeGroup(g, empty("cfgdTag"))
 }
 
-func groupFromAPI(o api.EndpointGroup) (g model.Group, err error) {
-	if g.Key.Tenant, err = model.ParseTenantName(o.TenantName); err != nil {
-		return g, err
-	}
-	if g.Key.Name, err = model.ParseGroupName(o.GroupName); err != nil {
-		return g, err
-	}
-	if g.Network, err = model.ParseNetworkName(o.NetworkName); err != nil {
-		return g, err
-	}
-	for _, p := range o.Policies {
-		name, err := model.ParsePolicyName(p)
-		if err != nil {
-			return g, renamed(err, "policies")
-		}
-		if !slices.Contains(g.Policies, name) { // naming one twice is harmless
-			g.Policies = append(g.Policies, name)
-		}
-	}
-	if g.Pool, err = optional(o.IPPool, func(s string) (model.AddrRange, error) {
-		return model.ParseAddrRange("ipPool", s)
-	}); err != nil {
-		return g, err
-	}
-	for _, name := range o.ExtContractsGrps {
-		if !slices.Contains(g.ExtContracts, name) {
-			g.ExtContracts = append(g.ExtContracts, name)
-		}
-	}
-	g.NetProfile, g.CfgdTag = o.NetProfile, o.CfgdTag
-	return g, nil
-}
-
 func groupToAPI(g model.Group) api.EndpointGroup {
 	o := api.EndpointGroup{
 		Key:              g.Key.String(),
@@ -72,6 +39,7 @@ func groupToAPI(g model.Group) api.EndpointGroup {
 		IPPool:           g.Pool.String(),
 		NetProfile:       g.NetProfile,
 		NetworkName:      string(g.Network),
+		Owner:            wire.Owner(g.Object),
 		TenantName:       string(g.Key.Tenant),
 	}
 	for _, p := range g.Policies {

@@ -5,6 +5,7 @@ import "github.com/contiv/netplugin/v2/internal/effecttest"
 var _ = tested("endpointGroups", kindCases{
 	object: `{"tenantName":"blue","groupName":"x","networkName":"n"}`, key: []string{"tenantName", "groupName"},
 	fields: map[string]cases{
+		"owner":       ownerCases(),
 		"tenantName":  tenantCases(),
 		"groupName":   nameCases("groupName").and(nil, []string{`{"groupName":"n"}`}),
 		"networkName": refCases("networkName", "n", false),
@@ -24,6 +25,7 @@ var _ = tested("endpointGroups", kindCases{
 		"cfgdTag": tagCases(),
 	},
 	effects: map[string]effecttest.Effect{
+		"owner":       effecttest.By("TestOwner"),
 		"tenantName":  effecttest.By("TestMatrix"),
 		"groupName":   effecttest.By("TestMatrix"),
 		"networkName": effecttest.By("TestGroupNetwork"),

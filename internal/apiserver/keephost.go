@@ -8,6 +8,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
 // handleAgents registers what agents tell of their hosts.
@@ -53,7 +54,7 @@ func HostReport(req api.HostReport) (r control.HostReport, err error) {
 			return r, model.InvalidField(f.name, clip([]byte(f.text)), "must be an address")
 		}
 	}
-	if r.IPv6, err = optional(req.IPv6, func(s string) (netip.Addr, error) { return model.ParseAddr6("ipv6", s) }); err != nil {
+	if r.IPv6, err = wire.Optional(req.IPv6, func(s string) (netip.Addr, error) { return model.ParseAddr6("ipv6", s) }); err != nil {
 		return r, err
 	}
 	if req.VXLANPort < 1 || req.VXLANPort > 65535 {

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
 const (
@@ -234,7 +235,7 @@ func monitorRequest(r *http.Request) (req control.MonitorRequest, err error) {
 		case "to":
 			req.To = value
 		case "host":
-			if req.Host, err = optional(value, model.ParseHostName); err != nil {
+			if req.Host, err = wire.Optional(value, model.ParseHostName); err != nil {
 				return req, err
 			}
 		default:

@@ -4,14 +4,16 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
 var _ = register(rest[api.NetProfile, model.NetProfileKey, model.NetProfile]{
 	collection: "netprofiles", name: "netprofile",
 	key: model.ParseNetProfileKey, list: func(v *control.View) []model.NetProfile { return v.NetProfiles("") }, get: (*control.View).NetProfile,
-	parse: netProfileFromAPI, render: netProfileToAPI, linked: netProfileView,
+	parse: wire.NetProfile, render: netProfileToAPI, linked: netProfileView,
 	change: plain((*control.Controller).ChangeNetProfile), delete: (*control.Controller).DeleteNetProfile,
 	fields: map[string]field{
+		"owner":       ownerField(),
 		"tenantName":  tenantField(),
 		"profileName": {text: nameText, required: true},
 		"bandwidth":   {text: "a number and a unit (k, m or g, with b or bps behind it or not, in any case), such as 10 kbps, 100mbps, 5Mb or 2g, of at most 10000g; empty = no limit"},
@@ -20,21 +22,10 @@ var _ = register(rest[api.NetProfile, model.NetProfileKey, model.NetProfile]{
 	},
 })
 
-func netProfileFromAPI(o api.NetProfile) (p model.NetProfile, err error) {
-	if p.Key.Tenant, err = model.ParseTenantName(o.TenantName); err != nil {
-		return p, err
-	}
-	if p.Bandwidth, err = model.ParseBandwidth(o.Bandwidth); err != nil {
-		return p, err
-	}
-	p.Key.Name, p.DSCP, p.Burst = o.ProfileName, o.DSCP, o.Burst
-	return p, nil
-}
-
 func netProfileToAPI(p model.NetProfile) api.NetProfile {
 	return api.NetProfile{
 		Key: p.Key.String(), DSCP: p.DSCP, Bandwidth: p.Bandwidth.Text, Burst: p.Burst,
-		ProfileName: p.Key.Name, TenantName: string(p.Key.Tenant),
+		ProfileName: p.Key.Name, Owner: wire.Owner(p.Object), TenantName: string(p.Key.Tenant),
 		Links: api.NetProfileLinks{Tenant: tenantLink(p.Key.Tenant)},
 	}
 }

@@ -3,6 +3,7 @@ package apiserver
 var _ = tested("netprofiles", kindCases{
 	object: `{"tenantName":"blue","profileName":"x"}`, key: []string{"tenantName", "profileName"},
 	fields: map[string]cases{
+		"owner":       ownerCases(),
 		"tenantName":  tenantCases(),
 		"profileName": nameCases("profileName"),
 		"bandwidth": {

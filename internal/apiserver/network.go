@@ -1,20 +1,20 @@
 package apiserver
 
 import (
-	"net/netip"
-
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
 var _ = register(rest[api.Network, model.NetworkKey, model.Network]{
 	collection: "networks", name: "network",
 	key: model.ParseNetworkKey, list: func(v *control.View) []model.Network { return v.Networks("") }, get: (*control.View).Network,
-	parse: networkFromAPI, render: networkToAPI, linked: networkView,
+	parse: wire.Network, render: networkToAPI, linked: networkView,
 	change: plain((*control.Controller).ChangeNetwork), delete: (*control.Controller).DeleteNetwork,
 	oper: api.NetworkOper{}, inspect: func(_ *server, v *control.View, n model.Network) any { return networkOper(v, n) },
 	fields: map[string]field{
+		"owner":       ownerField(),
 		"tenantName":  tenantField(),
 		"networkName": {text: nameText + "; no group of the tenant has it", required: true},
 		"nwType":      {text: "data (default) or infra", enum: []string{"", "data", "infra"}},
@@ -29,48 +29,6 @@ var _ = register(rest[api.Network, model.NetworkKey, model.Network]{
 	},
 })
 
-func networkFromAPI(o api.Network) (n model.Network, err error) {
-	if n.Key.Tenant, err = model.ParseTenantName(o.TenantName); err != nil {
-		return n, err
-	}
-	if n.Key.Name, err = model.ParseNetworkName(o.NetworkName); err != nil {
-		return n, err
-	}
-	if n.Type, err = model.ParseNetworkType(o.NwType); err != nil {
-		return n, err
-	}
-	if n.Encap, err = model.ParseEncap(o.Encap); err != nil {
-		return n, err
-	}
-	if n.ReqTag, err = model.ParseReqTag(n.Encap, int64(o.PktTag)); err != nil {
-		return n, err
-	}
-	if o.Subnet != "" {
-		n.RawSubnet = o.Subnet
-		if n.Subnet, n.Range, err = model.ParseSubnet4("subnet", o.Subnet); err != nil {
-			return n, err
-		}
-	}
-	if n.Gateway, err = optional(o.Gateway, func(s string) (netip.Addr, error) {
-		return model.ParseAddr4("gateway", s)
-	}); err != nil {
-		return n, err
-	}
-	if o.IPv6Subnet != "" {
-		n.RawSubnet6 = o.IPv6Subnet
-		if n.Subnet6, err = model.ParseSubnet6("ipv6Subnet", o.IPv6Subnet); err != nil {
-			return n, err
-		}
-	}
-	if n.Gateway6, err = optional(o.IPv6Gateway, func(s string) (netip.Addr, error) {
-		return model.ParseAddr6("ipv6Gateway", s)
-	}); err != nil {
-		return n, err
-	}
-	n.CfgdTag, n.Native = o.CfgdTag, o.Native
-	return n, nil
-}
-
 func networkToAPI(n model.Network) api.Network {
 	o := api.Network{
 		Key:         n.Key.String(),
@@ -82,6 +40,7 @@ func networkToAPI(n model.Network) api.Network {
 		Native:      n.Native,
 		NetworkName: string(n.Key.Name),
 		NwType:      string(n.Type),
+		Owner:       wire.Owner(n.Object),
 		PktTag:      int(n.ReqTag),
 		Subnet:      n.RawSubnet,
 		TenantName:  string(n.Key.Tenant),

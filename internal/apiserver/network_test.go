@@ -5,6 +5,7 @@ import "github.com/contiv/netplugin/v2/internal/effecttest"
 var _ = tested("networks", kindCases{
 	object: `{"tenantName":"blue","networkName":"x","encap":"vxlan","subnet":"10.77.1.0/24"}`, key: []string{"tenantName", "networkName"},
 	fields: map[string]cases{
+		"owner":       ownerCases(),
 		"tenantName":  tenantCases(),
 		"networkName": nameCases("networkName").and(nil, []string{`{"networkName":"web"}`}),
 		"nwType":      {[]string{`{"nwType":"data"}`, `{"nwType":"infra"}`, `{"nwType":""}`}, []string{`{"nwType":"x"}`}},
@@ -36,6 +37,7 @@ var _ = tested("networks", kindCases{
 		},
 	},
 	effects: map[string]effecttest.Effect{
+		"owner":       effecttest.By("TestOwner"),
 		"tenantName":  effecttest.By("TestMatrix"),
 		"networkName": effecttest.By("TestMatrix"),
 		"nwType=data": effecttest.By("TestMatrix"),

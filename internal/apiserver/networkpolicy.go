@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
 const (
@@ -48,7 +49,7 @@ func networkPolicyFromAPI(o api.NetworkPolicy) (n model.NetworkPolicy, err error
 		return n, err
 	}
 	if p.Key.Name, err = model.ParsePolicyName(o.NetworkPolicyName); err != nil {
-		return n, renamed(err, "networkPolicyName")
+		return n, wire.Renamed(err, "networkPolicyName")
 	}
 	p.Kind, p.Owner, p.Tier, p.Order = model.KindNetwork, model.OwnerUser, model.TierContiv, model.OrderContiv
 	if o.Tier != "" {

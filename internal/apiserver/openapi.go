@@ -29,6 +29,7 @@ var exchanges = map[string]exchange{
 	"POST /api/v1/apply":                                  {"Make objects be as given, all or none; each with its kind beside its fields", api.ApplyRequest{}, api.ApplyResponse{}},
 	"GET /api/v1/store":                                   {"Which store the cluster has: its identity, epoch and last revision", nil, api.StoreInfo{}},
 	"POST /api/v1/store/adopt":                            {"Tell hosts that keep the picture of another store, or of a later state of this one, to follow this one", adoptRequest{}, api.StoreInfo{}},
+	"POST /api/v1/release":                                {"Give to users what an object of Kubernetes has (owner kubernetes)", api.Release{}, api.Release{}},
 	"GET /api/v1/backup":                                  {"A backup of the whole store, as etcdutl reads it, while all goes on", nil, text("")},
 	"GET /api/v1/inspect/endpoints/{key}":                 {"Find an endpoint by its key (tenant:network:id), its id, its container's id or its exact name", nil, endpointInspection{}},
 	"GET /api/v1/status":                                  {"What an operator looks at first: netmasters, store, hosts, capacity, and what is wrong", nil, api.ClusterStatus{}},

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
 // handlePlugin registers what runtimes ask for.
@@ -96,7 +97,7 @@ func (s *server) updateEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	}
 	tenant, err := model.ParseTenantName(req.Tenant)
 	if err != nil {
-		return nil, renamed(err, "Tenant")
+		return nil, wire.Renamed(err, "Tenant")
 	}
 	network, err := networkOrGroup(v, tenant, req.Network)
 	if err != nil {
@@ -217,8 +218,8 @@ func addressRequest(v *control.View, req api.AllocAddressRequest) (n model.Netwo
 			return n, ask, err
 		}
 	}
-	if ask.Host, err = optional(req.Host, model.ParseHostName); err != nil {
-		return n, ask, renamed(err, "Host")
+	if ask.Host, err = wire.Optional(req.Host, model.ParseHostName); err != nil {
+		return n, ask, wire.Renamed(err, "Host")
 	}
 	ask.Requester = req.Requester
 	return n, ask, nil
@@ -234,7 +235,7 @@ func parsePool(s string) (p netip.Prefix, t model.TenantName, err error) {
 		if colon := strings.IndexByte(s[slash:], ':'); colon >= 0 {
 			cidr = s[:slash+colon]
 			if t, err = model.ParseTenantName(s[slash+colon+1:]); err != nil {
-				return p, "", renamed(err, "AddressPool")
+				return p, "", wire.Renamed(err, "AddressPool")
 			}
 		}
 	}

@@ -4,12 +4,13 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
 var _ = register(rest[api.Rule, model.RuleKey, model.Rule]{
 	collection: "rules", name: "rule",
 	key: model.ParseRuleKey, list: func(v *control.View) []model.Rule { return v.Rules("") }, get: (*control.View).Rule,
-	parse: ruleFromAPI, render: ruleToAPI,
+	parse: wire.Rule, render: ruleToAPI,
 	change: plain((*control.Controller).ChangeRule), delete: (*control.Controller).DeleteRule,
 	fields: map[string]field{
 		"tenantName":        tenantField(),
@@ -28,57 +29,6 @@ var _ = register(rest[api.Rule, model.RuleKey, model.Rule]{
 		"toIpAddress":       {text: "an IPv4 or IPv6 address or CIDR; in rules of direction out only, as the only kind of peer"},
 	},
 })
-
-func ruleFromAPI(o api.Rule) (r model.Rule, err error) {
-	if r.Key.Tenant, err = model.ParseTenantName(o.TenantName); err != nil {
-		return r, err
-	}
-	if r.Key.Policy, err = model.ParsePolicyName(o.PolicyName); err != nil {
-		return r, err
-	}
-	if r.Key.Rule, err = model.ParseRuleID(o.RuleID); err != nil {
-		return r, err
-	}
-	if r.Direction, err = model.ParseDirection(o.Direction); err != nil {
-		return r, err
-	}
-	if r.Priority, err = model.ParsePriority(o.Priority); err != nil {
-		return r, err
-	}
-	if r.Action, err = model.ParseAction(o.Action); err != nil {
-		return r, err
-	}
-	if r.Protocol, err = model.ParseProtocol(o.Protocol); err != nil {
-		return r, err
-	}
-	if r.Port, err = model.ParsePort(o.Port); err != nil {
-		return r, err
-	}
-	group, network, addr, side := o.FromEndpointGroup, o.FromNetwork, o.FromIPAddress, "from"
-	otherSide := []struct{ field, value string }{{"toEndpointGroup", o.ToEndpointGroup}, {"toNetwork", o.ToNetwork}, {"toIpAddress", o.ToIPAddress}}
-	if r.Direction == model.Out {
-		otherSide = []struct{ field, value string }{{"fromEndpointGroup", group}, {"fromNetwork", network}, {"fromIpAddress", addr}}
-		group, network, addr, side = o.ToEndpointGroup, o.ToNetwork, o.ToIPAddress, "to"
-	}
-	for _, f := range otherSide {
-		if f.value != "" {
-			return r, model.InvalidField(f.field, f.value, "must be empty in a rule of direction "+string(r.Direction))
-		}
-	}
-	if r.Group, err = optional(group, model.ParseGroupName); err != nil {
-		return r, renamed(err, side+"EndpointGroup")
-	}
-	if r.Network, err = optional(network, model.ParseNetworkName); err != nil {
-		return r, renamed(err, side+"Network")
-	}
-	if addr != "" {
-		r.RawAddr = addr
-		if r.Addr, err = model.ParsePeerAddr(side+"IpAddress", addr); err != nil {
-			return r, err
-		}
-	}
-	return r, nil
-}
 
 func ruleToAPI(r model.Rule) api.Rule {
 	o := api.Rule{

@@ -28,6 +28,7 @@ type fixture struct {
 	t    *testing.T
 	url  string
 	http *http.Client
+	ctrl *control.Controller
 	mem  *memory.Store // the server's connection to the store
 	log  *bytes.Buffer
 }
@@ -66,6 +67,7 @@ func serveWith(t *testing.T, change func(*Config)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, mem: memory.New(), log: new(bytes.Buffer)}
 	ctrl := control.New(f.mem, control.Options{})
+	f.ctrl = ctrl
 	ctx, cancel := context.WithCancel(t.Context())
 	watch := ctrl.NewHostWatch()
 	done := make(chan error, 1)

@@ -14,6 +14,7 @@ import (
 func (s *server) handleStore() {
 	s.handle("GET", "/api/v1/store", s.storeInfo)
 	s.handle("POST", "/api/v1/store/adopt", s.adoptStore)
+	s.handle("POST", "/api/v1/release", s.release)
 	s.routes = append(s.routes, route{"GET", "/api/v1/backup", nil})
 	for _, slash := range []string{"", "/{$}"} {
 		s.mux.HandleFunc("GET /api/v1/backup"+slash, s.backup)

@@ -6,15 +6,17 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/wire"
 )
 
 var _ = register(rest[api.Tenant, model.TenantName, model.Tenant]{
 	collection: "tenants", name: "tenant",
 	key: model.ParseTenantName, list: (*control.View).Tenants, get: (*control.View).Tenant,
-	parse: tenantFromAPI, render: tenantToAPI, linked: tenantView,
+	parse: wire.Tenant, render: tenantToAPI, linked: tenantView,
 	change: changeTenant, delete: (*control.Controller).DeleteTenant,
 	oper: api.TenantOper{}, inspect: func(_ *server, v *control.View, t model.Tenant) any { return tenantOper(v, t.Name) },
 	fields: map[string]field{
+		"owner":          ownerField(),
 		"tenantName":     {text: nameText, required: true},
 		"defaultNetwork": {text: "a network of the tenant that exists, or empty"},
 		"sharedNetworks": {text: fmt.Sprintf("at most %d networks of other tenants that exist, each TENANT:NETWORK, which the tenant's containers reach in forwarding mode routing, by rules that allow it; no network of all tenants that share networks overlaps another; absent = as it is, empty = none", model.MaxShared)},
@@ -25,22 +27,8 @@ func changeTenant(c *control.Controller, t model.Valid[model.Tenant], empty empt
 	return c.ChangeTenant(t, empty("defaultNetwork"))
 }
 
-func tenantFromAPI(o api.Tenant) (t model.Tenant, err error) {
-	if t.Name, err = model.ParseTenantName(o.TenantName); err != nil {
-		return t, err
-	}
-	t.DefaultNetwork, err = optional(o.DefaultNetwork, func(s string) (model.NetworkName, error) {
-		n, err := model.ParseNetworkName(s)
-		return n, renamed(err, "defaultNetwork")
-	})
-	if err == nil && o.SharedNetworks != nil {
-		t.Shared, err = model.ParseShared("sharedNetworks", o.SharedNetworks)
-	}
-	return t, err
-}
-
 func tenantToAPI(t model.Tenant) api.Tenant {
-	o := api.Tenant{Key: string(t.Name), TenantName: string(t.Name), DefaultNetwork: string(t.DefaultNetwork)}
+	o := api.Tenant{Key: string(t.Name), TenantName: string(t.Name), DefaultNetwork: string(t.DefaultNetwork), Owner: wire.Owner(t.Object)}
 	for _, k := range t.Shared {
 		o.SharedNetworks = append(o.SharedNetworks, k.String())
 	}

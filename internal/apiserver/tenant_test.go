@@ -5,11 +5,13 @@ import "github.com/contiv/netplugin/v2/internal/effecttest"
 var _ = tested("tenants", kindCases{
 	object: `{"tenantName":"t"}`, key: []string{"tenantName"},
 	fields: map[string]cases{
+		"owner":          ownerCases(),
 		"tenantName":     nameCases("tenantName"),
 		"sharedNetworks": {[]string{`{"sharedNetworks":[]}`, `{"sharedNetworks":["blue:n"]}`}, []string{`{"sharedNetworks":["blue:none"]}`, `{"sharedNetworks":["back"]}`, `{"sharedNetworks":["t:back"]}`, `{"sharedNetworks":"blue:back"}`}},
 		"defaultNetwork": {[]string{`{"defaultNetwork":""}`}, []string{`{"defaultNetwork":"none"}`, `{"defaultNetwork":"a_b"}`}},
 	},
 	effects: map[string]effecttest.Effect{
+		"owner":          effecttest.By("TestOwner"),
 		"tenantName":     effecttest.By("TestMatrix"),
 		"defaultNetwork": effecttest.By("TestAttachDetach"),
 		"sharedNetworks": effecttest.By("TestReachability"),

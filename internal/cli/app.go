@@ -200,6 +200,7 @@ func newRoot(f *factory) *command {
 		newGet(f, nil),
 		newLogin(f, nil),
 		newMonitor(f, nil),
+		newRelease(f, nil),
 		newStatus(f, nil),
 		newStore(f),
 		newVersion(f, nil),

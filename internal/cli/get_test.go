@@ -88,7 +88,7 @@ func TestGetWatch(t *testing.T) {
 			Getenv: func(n string) string { return map[string]string{"NETMASTER": url}[n] },
 		}, strings.Fields("get policies --watch --interval 10ms -o wide"))
 	}()
-	out.wait(t, "Event  Tenant  Policy  Groups  Rules\n")
+	out.wait(t, "Event  Tenant  Policy  Groups  Rules  Owner\n")
 	netctl(t, url, "policy", "create", "p")
 	out.wait(t, "created  default  p    0\n")
 	netctl(t, url, "policy", "rule-add", "p", "1")

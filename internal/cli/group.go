@@ -29,10 +29,10 @@ var _ = register(kindOf(groupList, objectKind{
 	order: 70, name: "endpointGroup", aliases: []string{"group", "groups", "endpointGroups"},
 	keyFields: []string{"tenantName", "groupName"}, placeholders: []string{"GROUP"},
 	command:    newGroup,
-	wideHeader: []string{"External contracts", "App profile"},
+	wideHeader: []string{"External contracts", "App profile", "Owner"},
 	wideRow: func(o any) []string {
 		g := of[api.EndpointGroup](o)
-		return []string{strings.Join(g.ExtContractsGrps, ","), lastPart(g.Links.AppProfile.Key)}
+		return []string{strings.Join(g.ExtContractsGrps, ","), lastPart(g.Links.AppProfile.Key), g.Owner}
 	},
 }))
 

@@ -26,9 +26,10 @@ var _ = register(kindOf(netProfileList, objectKind{
 	order: 30, name: "netprofile", aliases: []string{"netprofiles"},
 	keyFields: []string{"tenantName", "profileName"}, placeholders: []string{"NETPROFILE", "PROFILE"},
 	command:    newNetProfile,
-	wideHeader: []string{"Groups"},
+	wideHeader: []string{"Groups", "Owner"},
 	wideRow: func(o any) []string {
-		return []string{linked(of[api.NetProfile](o).LinkSets.EndpointGroups)}
+		p := of[api.NetProfile](o)
+		return []string{linked(p.LinkSets.EndpointGroups), p.Owner}
 	},
 }))
 

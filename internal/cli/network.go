@@ -40,10 +40,10 @@ var _ = register(kindOf(networkList, objectKind{
 	keyFields: []string{"tenantName", "networkName"}, placeholders: []string{"NETWORK"},
 	command:    newNetwork,
 	pin:        pinNetwork,
-	wideHeader: []string{"Groups", "Services"},
+	wideHeader: []string{"Groups", "Services", "Owner"},
 	wideRow: func(o any) []string {
 		n := of[api.Network](o)
-		return []string{linked(n.LinkSets.EndpointGroups), linked(n.LinkSets.Servicelbs)}
+		return []string{linked(n.LinkSets.EndpointGroups), linked(n.LinkSets.Servicelbs), n.Owner}
 	},
 }))
 

@@ -23,10 +23,10 @@ var _ = register(kindOf(policyList, objectKind{
 	order: 60, name: "policy", aliases: []string{"policies", "policys"},
 	keyFields: []string{"tenantName", "policyName"}, placeholders: []string{"POLICY"},
 	command:    newPolicy,
-	wideHeader: []string{"Groups", "Rules"},
+	wideHeader: []string{"Groups", "Rules", "Owner"},
 	wideRow: func(o any) []string {
 		p := of[api.Policy](o)
-		return []string{linked(p.LinkSets.EndpointGroups), number(len(p.LinkSets.Rules))}
+		return []string{linked(p.LinkSets.EndpointGroups), number(len(p.LinkSets.Rules)), p.Owner}
 	},
 }))
 

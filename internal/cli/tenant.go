@@ -23,10 +23,10 @@ var _ = register(kindOf(tenantList, objectKind{
 	order: 20, name: "tenant", aliases: []string{"tenants"},
 	keyFields: []string{"tenantName"}, placeholders: []string{"TENANT"},
 	command:    newTenant,
-	wideHeader: []string{"Default network", "Networks", "Groups", "Policies", "Shared networks"},
+	wideHeader: []string{"Default network", "Networks", "Groups", "Policies", "Shared networks", "Owner"},
 	wideRow: func(o any) []string {
 		t := of[api.Tenant](o)
-		return []string{t.DefaultNetwork, number(len(t.LinkSets.Networks)), number(len(t.LinkSets.EndpointGroups)), number(len(t.LinkSets.Policies)), strings.Join(t.SharedNetworks, ",")}
+		return []string{t.DefaultNetwork, number(len(t.LinkSets.Networks)), number(len(t.LinkSets.EndpointGroups)), number(len(t.LinkSets.Policies)), strings.Join(t.SharedNetworks, ","), t.Owner}
 	},
 }))
 

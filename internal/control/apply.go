@@ -27,6 +27,10 @@ type Change struct {
 	group    *model.Group // the object, of a group
 	// late is what has to wait for higher ranks; nil = nothing.
 	late *Change
+	// owned names what of the change can belong to Kubernetes; nil = nothing can. author
+	// is who makes the change.
+	owned  *ownable
+	author Author
 	// alone is the use-case for an object that is too large for one transaction;
 	// nil = none is. It returns the object and the revision of the last one.
 	alone func(ctx context.Context, fence *store.Fence) (any, store.Revision, error)
@@ -75,7 +79,7 @@ func (c *Controller) Put(ctx context.Context, ch Change) (Commit, error) {
 	rev, err := c.update(ctx, ch.what, func(tx store.Tx) error {
 		cl.rewind()
 		for _, s := range steps {
-			if err := s.put(ctx, tx, cl); err != nil {
+			if err := s.do(ctx, tx, cl); err != nil {
 				return err
 			}
 		}
@@ -339,7 +343,7 @@ func (s step) try(ctx context.Context, tx store.Tx, cl *claim, out []Outcome, se
 	if s.bad != nil {
 		return s.bad
 	}
-	if err := s.put(ctx, tx, cl); err != nil || out == nil {
+	if err := s.do(ctx, tx, cl); err != nil || out == nil {
 		return err
 	}
 	if is, err := tx.Peek(s.key); err != nil || is.Mod == was.Mod && is.Mod != store.Pending && out[s.index].Before != nil && s.replaces == nil {

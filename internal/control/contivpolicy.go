@@ -34,7 +34,7 @@ func (c *Controller) ChangePolicy(valid model.Valid[model.ContivPolicy]) Change 
 		return c.putPolicy(tx, p.General())
 	})
 	inContivWords[model.Policy, model.ContivPolicy](&ch)
-	return ch
+	return ch.of(ownPolicy(p.Key))
 }
 
 // putPolicy creates a policy or, of a network policy, changes what it says. One
@@ -57,6 +57,7 @@ func (c *Controller) putPolicy(tx store.Tx, p model.Policy) error {
 		return err
 	}
 	if old.Exists() {
+		p.Object = old.Value.Object
 		if err := mayChange(old.Value, p.Kind, p.Owner); err != nil || old.Value.Equal(p) {
 			return err
 		}
@@ -100,20 +101,20 @@ const maxRefDeletes = 24
 // DeletePolicy deletes a Contiv policy and its rules; attached to a group it is
 // model.ErrInUse.
 func (c *Controller) DeletePolicy(ctx context.Context, k model.PolicyKey) error {
-	return c.deletePolicy(ctx, k, model.KindContiv, model.OwnerUser, nil)
+	return c.deletePolicy(ctx, Author{}, k, model.KindContiv, model.OwnerUser)
 }
 
-// deletePolicy deletes a policy; a leader gives its fence.
-func (c *Controller) deletePolicy(ctx context.Context, k model.PolicyKey, kind model.PolicyKind, owner model.PolicyOwner, fence *store.Fence) error {
+// deletePolicy deletes a policy of a kind and owner.
+func (c *Controller) deletePolicy(ctx context.Context, a Author, k model.PolicyKey, kind model.PolicyKind, owner model.PolicyOwner) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete policy %q", k), func(tx store.Tx) error {
-		if fence != nil {
-			fence.Require(tx)
-		}
 		p, err := tables.Policies.Get(tx, k)
 		if err != nil {
 			return err
 		}
 		if err := mayChange(p, kind, owner); err != nil {
+			return err
+		}
+		if err := a.mayDelete(tx, ownPolicy(k)); err != nil {
 			return err
 		}
 		if err := unreferenced(tx, tables.TargetPolicy(k)); err != nil {

@@ -72,7 +72,7 @@ func (c *Controller) ChangeGroup(valid model.Valid[model.Group], clearTag bool) 
 	if g.Pool.IsValid() { // pools of one network share a row
 		ch.hold = []string{tables.GroupPools.Key(tables.PoolsKey{Network: g.NetworkKey()})}
 	}
-	return ch
+	return ch.of(ownGroup(g.Key))
 }
 
 func (c *Controller) putGroup(ctx context.Context, tx store.Tx, cl *claim, g model.Group, clearTag bool) error {
@@ -134,7 +134,7 @@ func changeGroup(tx store.Tx, old, g model.Group, clearTag bool) error {
 	if bad != nil {
 		return bad
 	}
-	g.Pool, g.ID = old.Pool, old.ID
+	g.Pool, g.ID, g.Object = old.Pool, old.ID, old.Object
 	if g.CfgdTag == "" && !clearTag {
 		g.CfgdTag = old.CfgdTag
 	}
@@ -219,6 +219,10 @@ func attach(tx store.Tx, g, old model.Group) error {
 // DeleteGroup deletes a group that has no endpoints and that neither a rule nor
 // an app profile names: otherwise model.ErrInUse (known fault 13).
 func (c *Controller) DeleteGroup(ctx context.Context, k model.GroupKey) error {
+	return c.deleteGroup(ctx, Author{}, k)
+}
+
+func (c *Controller) deleteGroup(ctx context.Context, a Author, k model.GroupKey) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete endpoint group %q", k), func(tx store.Tx) error {
 		g, err := tables.Groups.Get(tx, k)
 		if err != nil {
@@ -226,6 +230,9 @@ func (c *Controller) DeleteGroup(ctx context.Context, k model.GroupKey) error {
 		}
 		ik, err := internKey(model.IdentityRecord{Network: g.NetworkKey(), Group: k.Name})
 		if err != nil {
+			return err
+		}
+		if err := a.mayDelete(tx, ownGroup(k)); err != nil {
 			return err
 		}
 		if err := unreferenced(tx, tables.TargetGroup(k)); err != nil {

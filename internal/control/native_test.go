@@ -44,6 +44,7 @@ func TestPodNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.fresh() // hosts are looked up in the view
 	for subnet, why := range map[string]string{
 		"10.1.0.0/16": `10.1.0.5 of host "h1"`, "10.2.0.0/24": `10.2.0.5 of host "h1"`, "2001:db8::/64": `2001:db8::5 of host "h1"`,
 		"10.100.0.0/16": "10.96.0.0/12", "10.244.7.0/24": "overlap",

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -19,14 +20,29 @@ var (
 // ChangeNetProfile creates a net profile or replaces it, whether or not groups
 // name it.
 func (c *Controller) ChangeNetProfile(valid model.Valid[model.NetProfile]) Change {
-	return rowChange(valid.Value().Key.Tenant, tables.NetProfiles, valid)
+	p := valid.Value()
+	return changeOf(rankBeside, tables.NetProfiles, p.Key, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+		old, err := tables.NetProfiles.Find(tx, p.Key)
+		if err != nil {
+			return err
+		}
+		next := p
+		next.Object = old.Value.Object
+		return setRow(tx, p.Key.Tenant, tables.NetProfiles, p.Key, next)
+	}).of(ownNetProfile(p.Key))
 }
 
 // DeleteNetProfile deletes a net profile that no group names: otherwise
 // model.ErrInUse.
 func (c *Controller) DeleteNetProfile(ctx context.Context, k model.NetProfileKey) error {
+	return c.deleteNetProfile(ctx, Author{}, k)
+}
+
+func (c *Controller) deleteNetProfile(ctx context.Context, a Author, k model.NetProfileKey) error {
 	t := tables.TargetNetProfile(k)
-	return deleteRow(ctx, c, tables.NetProfiles, k, &t)
+	return deleteRow(ctx, c, tables.NetProfiles, k, &t, func(tx store.Tx) error {
+		return a.mayDelete(tx, ownNetProfile(k))
+	})
 }
 
 // NetProfiles returns the net profiles of a tenant, "" = of all; likewise the

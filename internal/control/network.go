@@ -40,7 +40,7 @@ func (c *Controller) ChangeNetwork(valid model.Valid[model.Network]) Change {
 	for _, p := range subnetsOf(n) { // creators of neighbouring subnets write these too
 		ch.hold = append(ch.hold, tables.Subnets.Key(bucketOf(n.Key.Tenant, p)))
 	}
-	return ch
+	return ch.of(ownNetwork(n.Key))
 }
 
 func (c *Controller) putNetwork(ctx context.Context, tx store.Tx, cl *claim, n model.Network) error {
@@ -199,6 +199,10 @@ func takeTag(ctx context.Context, tx store.Tx, cl *claim, n model.Network) (uint
 // reserved address uses: otherwise model.ErrInUse. A tenant's default network stops
 // being that.
 func (c *Controller) DeleteNetwork(ctx context.Context, k model.NetworkKey) error {
+	return c.deleteNetwork(ctx, Author{}, k)
+}
+
+func (c *Controller) deleteNetwork(ctx context.Context, a Author, k model.NetworkKey) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete network %q", k), func(tx store.Tx) error {
 		ik, err := internKey(model.IdentityRecord{Network: k})
 		if err != nil {
@@ -209,6 +213,9 @@ func (c *Controller) DeleteNetwork(ctx context.Context, k model.NetworkKey) erro
 		}
 		n, err := tables.Networks.Get(tx, k)
 		if err != nil {
+			return err
+		}
+		if err := a.mayDelete(tx, ownNetwork(k)); err != nil {
 			return err
 		}
 		if err := unreferenced(tx, tables.TargetNetwork(k)); err != nil {

@@ -66,13 +66,13 @@ func tooManyNames(r model.PolicyRule) error {
 
 // DeleteNetworkPolicy deletes a network policy of an owner and its rules.
 func (c *Controller) DeleteNetworkPolicy(ctx context.Context, k model.PolicyKey, owner model.PolicyOwner) error {
-	return c.deletePolicy(ctx, k, model.KindNetwork, owner, nil)
+	return c.deletePolicy(ctx, Author{}, k, model.KindNetwork, owner)
 }
 
 // DropNetworkPolicy is DeleteNetworkPolicy of a policy of Kubernetes by the leader who
 // has the fence.
 func (c *Controller) DropNetworkPolicy(ctx context.Context, fence store.Fence, k model.PolicyKey) error {
-	return c.deletePolicy(ctx, k, model.KindNetwork, model.OwnerKubernetes, &fence)
+	return c.deletePolicy(ctx, Author{fence: &fence}, k, model.KindNetwork, model.OwnerKubernetes)
 }
 
 // DeleteNetworkRule deletes a rule of a network policy of an owner.

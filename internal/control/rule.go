@@ -63,7 +63,7 @@ func (c *Controller) ChangeRule(valid model.Valid[model.Rule]) Change {
 	})
 	inContivWords[model.PolicyRule, model.Rule](&ch)
 	ch.rules = []model.PolicyRule{general}
-	return ch
+	return ch.of(ownPolicy(r.Key.PolicyKey()))
 }
 
 // putRule creates a rule of a policy of its kind and owner, or of a network
@@ -74,6 +74,9 @@ func (c *Controller) putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyK
 	if kind == model.KindContiv {
 		for i, t := range targets {
 			targets[i].field = contivField(r.Direction, t.target)
+			if field != "" {
+				targets[i].field = field + "." + targets[i].field
+			}
 		}
 	}
 	keys := []string{tables.Policies.Key(r.Key.PolicyKey()), tables.Rules.Key(r.Key), tables.Replacements.Key(tables.ReplacementKey(r.Key.PolicyKey()))}
@@ -97,7 +100,7 @@ func (c *Controller) putRule(tx store.Tx, r model.PolicyRule, kind model.PolicyK
 	if err != nil {
 		return err
 	}
-	if old.Exists() && kind == model.KindContiv {
+	if old.Exists() && kind == model.KindContiv && field == "" {
 		return sameRule(old.Value, r)
 	}
 	if old.Exists() && old.Value.Equal(r) {
@@ -178,6 +181,11 @@ func (c *Controller) deleteRule(ctx context.Context, k model.RuleKey, kind model
 		}
 		if p.Exists() {
 			if err := mayChange(p.Value, kind, owner); err != nil {
+				return err
+			}
+		}
+		if kind == model.KindContiv {
+			if err := (Author{}).mayDelete(tx, ownPolicy(k.PolicyKey())); err != nil {
 				return err
 			}
 		}

@@ -33,7 +33,7 @@ func (c *Controller) ChangeTenant(valid model.Valid[model.Tenant], clearDefault 
 		late := set(rankDefaultNetwork, t, false)
 		first.late = &late
 	}
-	return first
+	return first.of(ownTenant(t.Name))
 }
 
 func putTenant(ctx context.Context, tx store.Tx, cl *claim, t model.Tenant, clearDefault bool) error {
@@ -73,9 +73,16 @@ func putTenant(ctx context.Context, tx store.Tx, cl *claim, t model.Tenant, clea
 // DeleteTenant deletes a tenant that holds nothing; the default tenant stays. Networks
 // that it reached are shared with it no longer.
 func (c *Controller) DeleteTenant(ctx context.Context, k model.TenantName) error {
+	return c.deleteTenant(ctx, Author{}, k)
+}
+
+func (c *Controller) deleteTenant(ctx context.Context, a Author, k model.TenantName) error {
 	_, err := c.update(ctx, fmt.Sprintf("delete tenant %q", k), func(tx store.Tx) error {
 		t, err := tables.Tenants.Get(tx, k)
 		if err != nil {
+			return err
+		}
+		if err := a.mayDelete(tx, ownTenant(k)); err != nil {
 			return err
 		}
 		if k == model.DefaultTenant {

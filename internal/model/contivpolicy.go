@@ -29,15 +29,19 @@ func ParsePolicyName(s string) (PolicyName, error) {
 // ContivPolicy is a named list of rules (kept apart, as Rule) that groups refer to.
 type ContivPolicy struct {
 	Key PolicyKey `json:"key"`
+	// Object is the object of Kubernetes that it belongs to, "" = it is the users'.
+	Object string `json:"object,omitempty"`
 }
 
 // General returns the policy as it is stored and compiled.
 func (p ContivPolicy) General() Policy {
-	return Policy{Key: p.Key, Kind: KindContiv, Owner: OwnerUser, Tier: TierContiv, Order: OrderContiv, Attached: true}
+	return Policy{Key: p.Key, Kind: KindContiv, Owner: OwnerUser, Object: p.Object, Tier: TierContiv, Order: OrderContiv, Attached: true}
 }
 
 // Contiv returns a policy as it was written in 1.x's words; false when it was not.
-func (p Policy) Contiv() (ContivPolicy, bool) { return ContivPolicy{Key: p.Key}, p.Kind == KindContiv }
+func (p Policy) Contiv() (ContivPolicy, bool) {
+	return ContivPolicy{Key: p.Key, Object: p.Object}, p.Kind == KindContiv
+}
 
 // Validate checks the key. The error is of kind ErrInvalid.
 func (p ContivPolicy) Validate() error {

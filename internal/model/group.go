@@ -58,6 +58,9 @@ type Group struct {
 	ExtContracts []string     `json:"extContracts,omitempty"`
 	CfgdTag      string       `json:"cfgdTag,omitempty"`
 	ID           Identity     `json:"id"` // identity of the group's endpoints without labels; shown as endpointGroupId
+	// Object is the object of Kubernetes that it belongs to, "" = it is the users'. Control
+	// writes it; nobody asks for it.
+	Object string `json:"object,omitempty"`
 }
 
 // NetworkKey returns the key of the group's network.

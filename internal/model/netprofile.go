@@ -36,6 +36,9 @@ type NetProfile struct {
 	Bandwidth Bandwidth     `json:"bandwidth,omitzero"`
 	DSCP      int           `json:"dscp,omitempty"`  // 0-63 (RFC 2474 section 3); 0 = packets are not marked
 	Burst     int           `json:"burst,omitempty"` // kilobytes, 2-10486; 0 = chosen from the bandwidth
+	// Object is the object of Kubernetes that it belongs to, "" = it is the users'. Control
+	// writes it; nobody asks for it.
+	Object string `json:"object,omitempty"`
 }
 
 // Limits of net profiles.

@@ -75,6 +75,9 @@ type Network struct {
 
 	RawSubnet6 string   `json:"rawSubnet6,omitempty"` // likewise ipv6Subnet
 	Identity   Identity `json:"identity,omitempty"`   // allocated: identity of the endpoints without group and labels
+	// Object is the object of Kubernetes that it belongs to, "" = it is the users'. Control
+	// writes it; nobody asks for it.
+	Object string `json:"object,omitempty"`
 }
 
 // ParseReqTag checks a requested VLAN id or VNI; 0 = allocate one.

@@ -108,15 +108,18 @@ const (
 // before Allow. The first that matches decides. When none matches, the strongest
 // Default of the tier's policies decides: Deny, then Allow, then Pass.
 type Policy struct {
-	Key      PolicyKey   `json:"key"`
-	Kind     PolicyKind  `json:"kind"`
-	Owner    PolicyOwner `json:"owner"`
-	Tier     Tier        `json:"tier"`
-	Order    int         `json:"order"` // 0 to MaxOrder
-	Attached bool        `json:"attached,omitempty"`
-	Applies  Selector    `json:"applies,omitzero"` // of the policy's tenant; not when Attached
-	Default  Defaults    `json:"default,omitzero"`
-	Audit    bool        `json:"audit,omitempty"` // tell what it would do, and do nothing
+	Key   PolicyKey   `json:"key"`
+	Kind  PolicyKind  `json:"kind"`
+	Owner PolicyOwner `json:"owner"`
+	// Object is the object of Kubernetes that a Contiv policy belongs to, "" = it is the
+	// users'. Control writes it; nobody asks for it.
+	Object   string   `json:"object,omitempty"`
+	Tier     Tier     `json:"tier"`
+	Order    int      `json:"order"` // 0 to MaxOrder
+	Attached bool     `json:"attached,omitempty"`
+	Applies  Selector `json:"applies,omitzero"` // of the policy's tenant; not when Attached
+	Default  Defaults `json:"default,omitzero"`
+	Audit    bool     `json:"audit,omitempty"` // tell what it would do, and do nothing
 }
 
 // Defaults are what a policy says of connections that no rule matches, by

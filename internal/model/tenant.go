@@ -39,6 +39,9 @@ type Tenant struct {
 	// Clients are the tenants that reach networks of this one, sorted. Control writes
 	// them with the clients' Shared.
 	Clients []TenantName `json:"clients,omitempty"`
+	// Object is the object of Kubernetes that it belongs to, "" = it is the users'. Control
+	// writes it; nobody asks for it.
+	Object string `json:"object,omitempty"`
 }
 
 // Shares tells whether a tenant reaches networks of others, or others reach its: no

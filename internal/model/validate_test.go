@@ -336,7 +336,7 @@ func TestNamesValidate(t *testing.T) {
 	wantField(t, g.Validate(), "cfgdTag", "letters")
 	for _, s := range []string{"", "-x", "a_b", "a b", "a/b", ".", "..", "a..b", "a.", "x-", strings.Repeat("x", 65), "a:b"} {
 		wantField(t, Tenant{Name: TenantName(s)}.Validate(), "tenantName", "must")
-		wantField(t, ContivPolicy{PolicyKey{"default", PolicyName(s)}}.Validate(), "policyName", "must")
+		wantField(t, ContivPolicy{Key: PolicyKey{"default", PolicyName(s)}}.Validate(), "policyName", "must")
 	}
 	for _, s := range []string{"blue", "t-1", "a.b.c", strings.Repeat("x", 64), "BLUE", "1"} {
 		wantField(t, Tenant{Name: TenantName(s)}.Validate(), "", "")

@@ -1,0 +1,304 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// Whose an object is, its record says (Object): an object of Kubernetes, or the users.
+// Each transaction that changes or deletes it has read the record.
+
+// ownable is what of a change, or of a deletion, can belong to Kubernetes.
+type ownable struct {
+	model.Owned
+	// object reads, into the read set, which object of Kubernetes has it; there tells
+	// whether it exists. give writes that.
+	object func(store.Tx) (object string, there bool, err error)
+	give   func(tx store.Tx, object string) error
+}
+
+func ownedRow[K comparable, V any](kind string, table *tables.Table[K, V], k K, object func(*V) *string) *ownable {
+	return &ownable{
+		Owned: model.Owned{Kind: kind, Key: table.Show(k)},
+		object: func(tx store.Tx) (string, bool, error) {
+			row, err := table.Find(tx, k)
+			return *object(&row.Value), row.Exists(), err
+		},
+		give: func(tx store.Tx, to string) error {
+			v, err := table.Get(tx, k)
+			if err != nil || *object(&v) == to {
+				return err
+			}
+			*object(&v) = to
+			return table.Put(tx, v)
+		},
+	}
+}
+
+func ownTenant(k model.TenantName) *ownable {
+	return ownedRow("tenant", tables.Tenants, k, func(t *model.Tenant) *string { return &t.Object })
+}
+
+func ownNetwork(k model.NetworkKey) *ownable {
+	return ownedRow("network", tables.Networks, k, func(n *model.Network) *string { return &n.Object })
+}
+
+func ownGroup(k model.GroupKey) *ownable {
+	return ownedRow("endpointGroup", tables.Groups, k, func(g *model.Group) *string { return &g.Object })
+}
+
+func ownPolicy(k model.PolicyKey) *ownable {
+	return ownedRow("policy", tables.Policies, k, func(p *model.Policy) *string { return &p.Object })
+}
+
+func ownNetProfile(k model.NetProfileKey) *ownable {
+	return ownedRow("netprofile", tables.NetProfiles, k, func(p *model.NetProfile) *string { return &p.Object })
+}
+
+// ownedBy finds what can belong to Kubernetes. The error is of kind model.ErrInvalid.
+func ownedBy(o model.Owned) (*ownable, error) {
+	switch o.Kind {
+	case "tenant":
+		return parsedOwned(o.Key, model.ParseTenantName, ownTenant)
+	case "network":
+		return parsedOwned(o.Key, model.ParseNetworkKey, ownNetwork)
+	case "endpointGroup":
+		return parsedOwned(o.Key, model.ParseGroupKey, ownGroup)
+	case "policy":
+		return parsedOwned(o.Key, model.ParsePolicyKey, ownPolicy)
+	case "netprofile":
+		return parsedOwned(o.Key, model.ParseNetProfileKey, ownNetProfile)
+	}
+	return nil, model.InvalidField("kind", o.Kind, "must be one of tenant, network, endpointGroup, policy, netprofile: nothing else belongs to an object of Kubernetes")
+}
+
+func parsedOwned[K any](key string, parse func(string) (K, error), own func(K) *ownable) (*ownable, error) {
+	k, err := parse(key)
+	if err != nil {
+		return nil, err
+	}
+	return own(k), nil
+}
+
+// Ownerships returns what belongs to objects of Kubernetes.
+func (v *View) Ownerships() (all []model.Ownership) {
+	add := func(kind, key, object string) {
+		if object != "" {
+			all = append(all, model.Ownership{Owned: model.Owned{Kind: kind, Key: key}, Object: object})
+		}
+	}
+	for _, t := range v.Tenants() {
+		add("tenant", string(t.Name), t.Object)
+	}
+	for _, n := range v.Networks("") {
+		add("network", n.Key.String(), n.Object)
+	}
+	for _, g := range v.Groups("") {
+		add("endpointGroup", g.Key.String(), g.Object)
+	}
+	for _, p := range v.AnyPolicies("") {
+		add("policy", p.Key.String(), p.Object)
+	}
+	for _, p := range v.NetProfiles("") {
+		add("netprofile", p.Key.String(), p.Object)
+	}
+	return all
+}
+
+// Author is who changes or deletes objects: a user, who is the zero value, or an object
+// of Kubernetes, for which the leader writes.
+type Author struct {
+	fence  *store.Fence
+	object string
+	adopt  bool
+}
+
+// Of is the leader, who has the fence, as the author of what an object of Kubernetes
+// says. With adopt it takes over what belongs to users.
+func Of(fence store.Fence, object string, adopt bool) Author {
+	return Author{fence: &fence, object: object, adopt: adopt}
+}
+
+// By makes a change of a kind that can be owned its author's. What is created belongs to
+// the author then; what is another one's is model.ErrConflict.
+func (ch Change) By(a Author) Change {
+	if ch.late != nil {
+		late := ch.late.By(a)
+		ch.late = &late
+	}
+	ch.author = a
+	if a.fence != nil {
+		ch = ch.Under(*a.fence)
+	}
+	return ch
+}
+
+// of says what of the change can belong to Kubernetes.
+func (ch Change) of(o *ownable) Change {
+	ch.owned = o
+	if ch.late != nil {
+		ch.late.owned = o
+	}
+	return ch
+}
+
+// do puts the change's object, if it is its author's to change.
+func (ch *Change) do(ctx context.Context, tx store.Tx, cl *claim) error {
+	if ch.owned == nil {
+		return ch.put(ctx, tx, cl)
+	}
+	object, there, err := ch.owned.object(tx)
+	if err != nil {
+		return err
+	}
+	if ch.author.object != "" {
+		if err := ch.author.mayTake(ch.owned.Owned, object, there); err != nil {
+			return err
+		}
+		if err := ch.put(ctx, tx, cl); err != nil {
+			return err
+		}
+		return ch.owned.give(tx, ch.author.object)
+	}
+	if object == "" {
+		return ch.put(ctx, tx, cl)
+	}
+	// Whoever asks for what is there is told so: an export can be applied.
+	was, err := tx.Peek(ch.key)
+	if err != nil {
+		return err
+	}
+	if err := ch.put(ctx, tx, cl); err != nil {
+		if slices.ContainsFunc(refusals, func(kind error) bool { return errors.Is(err, kind) }) {
+			return belongs(ch.owned.Owned, object)
+		}
+		return err
+	}
+	now, err := tx.Peek(ch.key)
+	if err == nil && (now.Mod != was.Mod || now.Mod == store.Pending) {
+		err = belongs(ch.owned.Owned, object)
+	}
+	return err
+}
+
+// mayTake refuses to make an author's what is another one's.
+func (a Author) mayTake(o model.Owned, object string, there bool) error {
+	switch {
+	case object != "" && object != a.object:
+		return model.Errorf(model.ErrConflict, "%s belongs to %s already", o, model.Ownership{Owned: o, Object: object}.Resource())
+	case object == "" && there && !a.adopt:
+		return model.Errorf(model.ErrConflict, "%s belongs to users, who made it by REST or netctl", o)
+	}
+	return nil
+}
+
+// belongs refuses that users change what an object of Kubernetes owns.
+func belongs(o model.Owned, object string) error {
+	return model.Errorf(model.ErrConflict, "%s belongs to Kubernetes: change or delete it there, as %s, or give it to users first ('netctl release %s %s')",
+		o, model.Ownership{Owned: o, Object: object}.Resource(), o.Kind, o.Key)
+}
+
+// mayDelete refuses to delete what is another one's.
+func (a Author) mayDelete(tx store.Tx, o *ownable) error {
+	if a.fence != nil {
+		a.fence.Require(tx)
+	}
+	object, _, err := o.object(tx)
+	switch {
+	case err != nil || object == a.object:
+		return err
+	case a.object == "":
+		return belongs(o.Owned, object)
+	}
+	return model.Errorf(model.ErrConflict, "%s does not belong to %s", o.Owned, model.Ownership{Owned: o.Owned, Object: a.object}.Resource())
+}
+
+// ReplaceContivPolicy creates a Contiv policy with its rules, or makes one and all of
+// its rules what they are here, at once, as ReplaceNetworkPolicy does.
+func (c *Controller) ReplaceContivPolicy(valid model.Valid[model.RuledPolicy], a Author) Change {
+	n := valid.Value().General()
+	k := n.Policy.Key
+	ch := changeOf(rankMember, tables.Policies, k, valid, func(_ context.Context, tx store.Tx, _ *claim) error {
+		return c.replacePolicy(tx, n)
+	})
+	inContivWords[model.Policy, model.ContivPolicy](&ch)
+	ch.rules, ch.replaces = n.Rules, &k
+	ch.alone = func(ctx context.Context, fence *store.Fence) (any, store.Revision, error) {
+		header, err := model.Check(valid.Value().Policy)
+		if err != nil {
+			return nil, 0, err
+		}
+		if _, err := c.Put(ctx, c.ChangePolicy(header).By(a)); err != nil {
+			return nil, 0, err
+		}
+		rev, err := c.replaceStaged(ctx, fence, n)
+		return valid.Value().Policy, rev, err
+	}
+	return ch.of(ownPolicy(k)).By(a)
+}
+
+// DeleteOwned deletes what an author's object of Kubernetes owns, by the kind's
+// use-case. The default tenant, which is always there, is the users' again.
+func (c *Controller) DeleteOwned(ctx context.Context, a Author, o model.Owned) error {
+	var err error
+	switch o.Kind {
+	case "tenant":
+		if model.TenantName(o.Key) == model.DefaultTenant {
+			return c.Release(ctx, a, o)
+		}
+		err = c.deleteTenant(ctx, a, model.TenantName(o.Key))
+	case "network":
+		err = deleteParsed(ctx, a, o.Key, model.ParseNetworkKey, c.deleteNetwork)
+	case "endpointGroup":
+		err = deleteParsed(ctx, a, o.Key, model.ParseGroupKey, c.deleteGroup)
+	case "policy":
+		err = deleteParsed(ctx, a, o.Key, model.ParsePolicyKey, func(ctx context.Context, a Author, k model.PolicyKey) error {
+			return c.deletePolicy(ctx, a, k, model.KindContiv, model.OwnerUser)
+		})
+	case "netprofile":
+		err = deleteParsed(ctx, a, o.Key, model.ParseNetProfileKey, c.deleteNetProfile)
+	default:
+		err = model.Errorf(model.ErrInvalid, "nothing of kind %q belongs to Kubernetes", o.Kind)
+	}
+	return err
+}
+
+func deleteParsed[K any](ctx context.Context, a Author, key string, parse func(string) (K, error), del func(context.Context, Author, K) error) error {
+	k, err := parse(key)
+	if err != nil {
+		return err
+	}
+	return del(ctx, a, k)
+}
+
+// Release gives to users what belongs to an object of Kubernetes: to the author's, or,
+// where a user asks, to any. What belongs to users already is model.ErrConflict.
+func (c *Controller) Release(ctx context.Context, a Author, o model.Owned) error {
+	own, err := ownedBy(o)
+	if err != nil {
+		return err
+	}
+	_, err = c.update(ctx, "release "+o.String(), func(tx store.Tx) error {
+		if a.fence != nil {
+			a.fence.Require(tx)
+		}
+		object, there, err := own.object(tx)
+		switch {
+		case err != nil:
+			return err
+		case !there:
+			return model.Errorf(model.ErrNotFound, "it does not exist")
+		case object == "":
+			return model.Errorf(model.ErrConflict, "it belongs to users already")
+		case a.object != "" && object != a.object:
+			return model.Errorf(model.ErrConflict, "it belongs to %s", model.Ownership{Owned: o, Object: object}.Resource())
+		}
+		return own.give(tx, "")
+	})
+	return err
+}
