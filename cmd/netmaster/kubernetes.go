@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/kube/keeper"
 	"github.com/contiv/netplugin/v2/internal/kube/mirror"
 	"github.com/contiv/netplugin/v2/internal/kube/notice"
+	intents "github.com/contiv/netplugin/v2/internal/kube/objects"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 )
@@ -34,12 +35,13 @@ const inCluster = "in-cluster"
 type kubernetes struct {
 	keeper   *keeper.Keeper
 	services *keeper.Services
+	intent   *keeper.Objects
 	notices  *notice.Notices
 	kubeadm  *kubeadm // nil = flags say all
 }
 
 // objects are kinds as the mirror names them, for events.
-var objects = map[string]struct{ kind, version string }{
+var objects = withIntents(map[string]named{
 	mirror.Pods:                   {"Pod", "v1"},
 	mirror.Namespaces:             {"Namespace", "v1"},
 	mirror.NetworkPolicies:        {"NetworkPolicy", "networking.k8s.io/v1"},
@@ -48,6 +50,16 @@ var objects = map[string]struct{ kind, version string }{
 	mirror.EndpointSlices:         {"EndpointSlice", "discovery.k8s.io/v1"},
 	mirror.Nodes:                  {"Node", "v1"},
 	mirror.ServiceCIDRs:           {"ServiceCIDR", "networking.k8s.io/v1"},
+})
+
+type named struct{ kind, version string }
+
+// withIntents adds the kinds in which intent is written.
+func withIntents(all map[string]named) map[string]named {
+	for _, k := range intents.Kinds() {
+		all[k.Plural] = named{k.Kind, intents.GroupVersion.String()}
+	}
+	return all
 }
 
 // kubeConfig is where --kubeconfig leads.
@@ -81,6 +93,10 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	if err != nil {
 		return nil, err
 	}
+	intent, err := mirror.ObjectSources(config)
+	if err != nil {
+		return nil, err
+	}
 	k := &kubernetes{}
 	if k.notices, err = notice.New(config, o.internal, log); err != nil {
 		return nil, err
@@ -89,6 +105,7 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	k.services = keeper.NewServices(keeper.ServicesConfig{
 		Control: ctrl, Sources: served, Serve: o.services.serve, Ranges: o.services.ranges, External: o.services.external, Pool: o.services.pool, Tell: k.tell,
 	})
+	k.intent = keeper.NewObjects(keeper.ObjectsConfig{Control: ctrl, Sources: intent, Tell: k.tell})
 	if k.kubeadm, err = newKubeadm(config, o, ctrl, k.services, log); err != nil {
 		return nil, err
 	}
@@ -134,7 +151,7 @@ func (k *kubernetes) tell(r keeper.Report) {
 		k.notices.Forget(what.kind, r.Name)
 		return
 	}
-	if r.Err != nil {
+	if r.Err != nil && r.Kept == nil {
 		mendable := false
 		for _, kind := range []error{model.ErrInvalid, model.ErrConflict, model.ErrExists, model.ErrInUse, model.ErrExhausted} {
 			mendable = mendable || errors.Is(r.Err, kind)
@@ -143,7 +160,11 @@ func (k *kubernetes) tell(r keeper.Report) {
 			return
 		}
 	}
-	k.notices.Tell(notice.Outcome{Kind: what.kind, Version: what.version, Object: r.Now, Problems: r.Problems, Err: r.Err, Balanced: r.Balanced})
+	o := notice.Outcome{Kind: what.kind, Version: what.version, Object: r.Now, Problems: r.Problems, Err: r.Err, Balanced: r.Balanced}
+	if r.Kept != nil {
+		o.Kept = &notice.Kept{Status: r.Kept.Status, Waits: r.Kept.Waits}
+	}
+	k.notices.Tell(o)
 }
 
 // run follows the API server, in each replica, until ctx ends, whose error it returns.
@@ -154,6 +175,7 @@ func (k *kubernetes) run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return k.keeper.Run(ctx) })
 	g.Go(func() error { return k.services.Run(ctx) })
+	g.Go(func() error { return k.intent.Run(ctx) })
 	g.Go(func() error { return k.notices.Run(ctx) })
 	g.Go(func() error { return k.kubeadm.run(ctx) })
 	return g.Wait()
@@ -166,7 +188,7 @@ func (k *kubernetes) lead(ctx context.Context, term store.Fence, log *slog.Logge
 	}
 	k.notices.Anew()
 	var keeping sync.WaitGroup
-	for _, lead := range []func(context.Context, store.Fence) error{k.keeper.Lead, k.services.Lead} {
+	for _, lead := range []func(context.Context, store.Fence) error{k.keeper.Lead, k.services.Lead, k.intent.Lead} {
 		keeping.Go(func() {
 			if err := lead(ctx, term); err != nil {
 				log.Debug("the store is kept in step with Kubernetes by another netmaster", "error", err)
@@ -178,10 +200,12 @@ func (k *kubernetes) lead(ctx context.Context, term store.Fence, log *slog.Logge
 
 // state is how following and keeping fare.
 func (k *kubernetes) state() keeper.State {
-	s, services := k.keeper.State(), k.services.State()
-	s.Kinds = append(s.Kinds, services.Kinds...)
-	if s.Trouble != nil {
-		maps.Copy(s.Trouble, services.Trouble)
+	s := k.keeper.State()
+	for _, other := range []keeper.State{k.services.State(), k.intent.State()} {
+		s.Kinds = append(s.Kinds, other.Kinds...)
+		if s.Trouble != nil {
+			maps.Copy(s.Trouble, other.Trouble)
+		}
 	}
 	return s
 }
@@ -222,7 +246,7 @@ func (k *kubernetes) check(h *api.Health) {
 	}
 	if len(troubled) > 0 {
 		slices.Sort(troubled)
-		err = fmt.Errorf("not kept as they are written: %s; their events say why", strings.Join(troubled, ", "))
+		err = fmt.Errorf("not kept as they are written: %s; their events and conditions say why", strings.Join(troubled, ", "))
 	}
 	h.Add("kubernetes-objects", true, err)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/kube/keeper"
 	"github.com/contiv/netplugin/v2/internal/kube/mirror"
+	intents "github.com/contiv/netplugin/v2/internal/kube/objects"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
@@ -68,6 +69,7 @@ func (r *rights) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	kind := map[string]string{
 		"pods": "PodList", "namespaces": "NamespaceList", "networkpolicies": "NetworkPolicyList", "clusternetworkpolicies": "ClusterNetworkPolicyList",
 		"services": "ServiceList", "endpointslices": "EndpointSliceList", "nodes": "NodeList", "servicecidrs": "ServiceCIDRList",
+		"tenants": "TenantList", "networks": "NetworkList", "endpointgroups": "EndpointGroupList", "policies": "PolicyList", "netprofiles": "NetProfileList",
 	}[resource]
 	if strings.Contains(req.Header.Get("Accept"), "PartialObjectMetadataList") {
 		kind = "PartialObjectMetadataList"
@@ -121,6 +123,11 @@ func TestRights(t *testing.T) {
 		Object: keeper.Object{Kind: mirror.Services, Name: mirror.Name{Namespace: "ns", Name: "s"}},
 		Now:    &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", UID: "2"}}, Balanced: &balanced,
 	})
+	for _, kind := range intents.Kinds() {
+		o := kind.New()
+		o.SetName("o")
+		k.tell(keeper.Report{Object: keeper.Object{Kind: kind.Plural, Name: mirror.Name{Name: "o"}}, Now: o, Kept: &keeper.Kept{Status: intents.Status{Key: "o"}, Waits: true}})
+	}
 	policy := &metav1.ObjectMeta{Name: "p", UID: "1"}
 	k.tell(keeper.Report{
 		Object: keeper.Object{Kind: mirror.ClusterNetworkPolicies, Name: mirror.Name{Name: "p"}}, Now: policy,

@@ -302,3 +302,62 @@ func (c *Controller) Release(ctx context.Context, a Author, o model.Owned) error
 	})
 	return err
 }
+
+// OwnerOf tells which object of Kubernetes has something; "" = its users have. there
+// tells whether it exists.
+func (v *View) OwnerOf(o model.Owned) (object string, there bool) {
+	switch o.Kind {
+	case "tenant":
+		t, there := v.Tenant(model.TenantName(o.Key))
+		return t.Object, there
+	case "network":
+		n, there := parsedFind(o.Key, model.ParseNetworkKey, v.Network)
+		return n.Object, there
+	case "endpointGroup":
+		g, there := parsedFind(o.Key, model.ParseGroupKey, v.Group)
+		return g.Object, there
+	case "policy":
+		p, there := parsedFind(o.Key, model.ParsePolicyKey, v.AnyPolicy)
+		return p.Object, there
+	case "netprofile":
+		p, there := parsedFind(o.Key, model.ParseNetProfileKey, v.NetProfile)
+		return p.Object, there
+	}
+	return "", false
+}
+
+func parsedFind[K, V any](key string, parse func(string) (K, error), find func(K) (V, bool)) (v V, there bool) {
+	k, err := parse(key)
+	if err != nil {
+		return v, false
+	}
+	return find(k)
+}
+
+// EndpointsOf counts the endpoints of a tenant, network or group, or of the groups that
+// have a policy.
+func (v *View) EndpointsOf(o model.Owned) (n int) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	switch o.Kind {
+	case "tenant":
+		for _, x := range networkRows.in(v).list(model.TenantName(o.Key)) {
+			n += len(v.endpointsOfNetwork[x.Key])
+		}
+	case "network":
+		if k, err := model.ParseNetworkKey(o.Key); err == nil {
+			n = len(v.endpointsOfNetwork[k])
+		}
+	case "endpointGroup":
+		if k, err := model.ParseGroupKey(o.Key); err == nil {
+			n = len(v.endpointsOfGroup[k])
+		}
+	case "policy":
+		if k, err := model.ParsePolicyKey(o.Key); err == nil {
+			for g := range groupsOfPolicy.in(v)[k] {
+				n += len(v.endpointsOfGroup[g])
+			}
+		}
+	}
+	return n
+}

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,7 +74,14 @@ func asNetmaster(t *testing.T, client kubernetes.Interface, config *rest.Config)
 // netmaster runs the program until the test's end.
 func netmaster(t *testing.T, args ...string) (client *api.Client, address string) {
 	t.Helper()
-	dir := t.TempDir()
+	client, address, _ = netmasterIn(t, t.TempDir(), args...)
+	return client, address
+}
+
+// netmasterIn runs the program with its data in a directory until the test's end, or
+// stop is called.
+func netmasterIn(t *testing.T, dir string, args ...string) (client *api.Client, address string, stop func()) {
+	t.Helper()
 	program := filepath.Join(dir, "netmaster")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/netmaster").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -95,7 +103,7 @@ func netmaster(t *testing.T, args ...string) (client *api.Client, address string
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(os.Interrupt) // it may have ended; Wait tells
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("netmaster ends with %v", err)
@@ -104,7 +112,8 @@ func netmaster(t *testing.T, args ...string) (client *api.Client, address string
 			t.Logf("netmaster says\n%s", log.String())
 		}
 	})
-	return ok[*api.Client](t)(api.NewClient("http://" + addresses[0])), addresses[0]
+	t.Cleanup(stop)
+	return ok[*api.Client](t)(api.NewClient("http://" + addresses[0])), addresses[0], stop
 }
 
 func ready(ctx context.Context, address string) string {

@@ -34,6 +34,9 @@ type Report struct {
 	// Balanced are the addresses of the load balancers' pool that a service has, for its
 	// status; nil = that is somebody else's.
 	Balanced *[]netip.Addr
+	// Kept is, of an object in which intent is written, its status, and whether it has to
+	// wait with its end; nil = of another kind.
+	Kept *Kept
 }
 
 // Config is what a Keeper is made of; all fields must be set but Choices.

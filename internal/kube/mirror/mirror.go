@@ -81,6 +81,14 @@ func (m *Mirror) All(kind string) map[Name]metav1.Object {
 	return maps.Clone(m.kinds[kind].objects)
 }
 
+// Served tells whether the API server had a kind as a resource when it was last asked.
+func (m *Mirror) Served(kind string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.kinds[kind]
+	return k.synced && k.version != ""
+}
+
 // AwaitLists waits until of each kind a list is in: before, what is not there says
 // nothing. The error is ctx's.
 func (m *Mirror) AwaitLists(ctx context.Context) error {

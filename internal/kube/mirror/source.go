@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/contiv/netplugin/v2/internal/kube/objects"
 )
 
 // The kinds that policy is made of, and those that services are, as an API server
@@ -74,9 +76,18 @@ func ServiceSources(config *rest.Config, serve bool) (map[string]Source, error) 
 	return sources(config, all)
 }
 
+// ObjectSources is Sources for Contiv's own objects, which an API server may lack.
+func ObjectSources(config *rest.Config) (map[string]Source, error) {
+	var all []offered
+	for _, k := range objects.Kinds() {
+		all = append(all, offered{objects.GroupVersion.WithResource(k.Plural), k.NewList, true, runtime.ContentTypeJSON})
+	}
+	return sources(config, all)
+}
+
 func sources(config *rest.Config, of []offered) (map[string]Source, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, networkingv1.AddToScheme, discoveryv1.AddToScheme, policyv1alpha2.Install} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, networkingv1.AddToScheme, discoveryv1.AddToScheme, policyv1alpha2.Install, objects.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}

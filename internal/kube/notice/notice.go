@@ -23,6 +23,7 @@ import (
 	policyv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/contiv/netplugin/v2/internal/kube"
+	"github.com/contiv/netplugin/v2/internal/kube/objects"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
@@ -32,6 +33,7 @@ const (
 	perSecond       = 5
 	burst           = 20
 	statusPerSecond = 50
+	objectPerSecond = 100
 )
 
 // Outcome is what became of an object.
@@ -44,14 +46,23 @@ type Outcome struct {
 	// Balanced are the addresses that a Service's status is to have as its load balancer's;
 	// nil = they are somebody else's.
 	Balanced *[]netip.Addr
+	// Kept is what an object of package objects is to have; nil = it is of another kind.
+	Kept *Kept
+}
+
+// Kept is what is written on an object in which intent is written.
+type Kept struct {
+	Status objects.Status
+	Waits  bool // it has the finalizer
 }
 
 // Notices tells an API server of outcomes. It is safe for use by several goroutines.
 type Notices struct {
 	events, policies, core rest.Interface
+	intent                 rest.Interface // of package objects
 	instance               string
 	log                    *slog.Logger
-	limit, statuses        flowcontrol.RateLimiter
+	limit, statuses, kept  flowcontrol.RateLimiter
 	bell                   waiting.Bell
 
 	sent, failed atomic.Int64
@@ -73,7 +84,7 @@ func objectOf(o Outcome) object { return object{o.Kind, nameOf(o.Object)} }
 // (host:port); Run sends them.
 func New(config *rest.Config, instance string, log *slog.Logger) (*Notices, error) {
 	n := &Notices{
-		instance: instance, log: log, limit: flowcontrol.NewTokenBucketRateLimiter(perSecond, burst), statuses: flowcontrol.NewTokenBucketRateLimiter(statusPerSecond, statusPerSecond), bell: waiting.NewBell(),
+		instance: instance, log: log, limit: flowcontrol.NewTokenBucketRateLimiter(perSecond, burst), statuses: flowcontrol.NewTokenBucketRateLimiter(statusPerSecond, statusPerSecond), kept: flowcontrol.NewTokenBucketRateLimiter(objectPerSecond, objectPerSecond), bell: waiting.NewBell(),
 		told: map[object]string{}, queue: map[object]Outcome{},
 	}
 	var err error
@@ -81,6 +92,9 @@ func New(config *rest.Config, instance string, log *slog.Logger) (*Notices, erro
 		return nil, err
 	}
 	if n.core, err = client(config, corev1.SchemeGroupVersion, corev1.AddToScheme); err != nil {
+		return nil, err
+	}
+	if n.intent, err = client(config, objects.GroupVersion, objects.AddToScheme); err != nil {
 		return nil, err
 	}
 	n.policies, err = client(config, schema.GroupVersion(policyv1alpha2.GroupVersion), policyv1alpha2.Install)
@@ -114,7 +128,7 @@ func (n *Notices) Tell(o Outcome) {
 		return
 	}
 	n.told[name] = said
-	if outcomeText(o) == "" && o.Kind != kindPolicy && !outdated(o) {
+	if !worthwhile(o) {
 		delete(n.queue, name) // nobody is told that all is well
 		return
 	}
@@ -122,11 +136,25 @@ func (n *Notices) Tell(o Outcome) {
 	n.bell.Ring()
 }
 
+// worthwhile tells whether an outcome has to be told at all.
+func worthwhile(o Outcome) bool {
+	if o.Kept != nil {
+		return unsaid(o)
+	}
+	return outcomeText(o) != "" || o.Kind == kindPolicy || outdated(o)
+}
+
 // said is all that an outcome says.
 func said(o Outcome) string {
 	text := fmt.Sprintf("%s %d %s", o.Object.GetUID(), o.Object.GetGeneration(), outcomeText(o))
 	if outdated(o) { // its status may be changed again any time
 		text += fmt.Sprint(*o.Balanced, " at ", o.Object.GetResourceVersion())
+	}
+	if o.Kept != nil {
+		text += saidOf(*o.Kept)
+		if unsaid(o) {
+			text += " at " + o.Object.GetResourceVersion()
+		}
 	}
 	return text
 }
@@ -200,7 +228,7 @@ func (n *Notices) next() (o Outcome, there bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, o = range n.queue {
-		if there = true; outdated(o) {
+		if there = true; outdated(o) || o.Kept != nil {
 			break
 		}
 	}
@@ -218,6 +246,9 @@ func (n *Notices) done(o Outcome) {
 }
 
 func (n *Notices) send(ctx context.Context, o Outcome) error {
+	if o.Kept != nil { // its status says all that an event would
+		return n.keep(ctx, o)
+	}
 	if o.Kind == kindPolicy {
 		if err := n.condition(ctx, o); err != nil {
 			return err

@@ -1,0 +1,164 @@
+package objects
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// Kind is a kind of objects.
+type Kind struct {
+	Kind, Plural, Singular, Short string
+	Model                         string // name of the kind in package model
+	New                           func() Object
+	NewList                       func() runtime.Object
+
+	text    string
+	spec    props    // properties of the spec
+	needs   []string // that must be there
+	checks  []check  // of the spec
+	whole   []check  // of the object
+	columns []column // beside those that all have
+}
+
+// The resources, as an API server names them.
+const (
+	Tenants        = "tenants"
+	Networks       = "networks"
+	EndpointGroups = "endpointgroups"
+	Policies       = "policies"
+	NetProfiles    = "netprofiles"
+)
+
+// Kinds returns the kinds in the order in which one needs another.
+func Kinds() []Kind {
+	return []Kind{tenants(), netProfiles(), networks(), policies(), groups()}
+}
+
+func kindOf[S any](k Kind) Kind {
+	k.New = func() Object { return &Of[S]{} }
+	k.NewList = func() runtime.Object { return &List[S]{} }
+	return k
+}
+
+func tenants() Kind {
+	return kindOf[api.Tenant](Kind{
+		Kind: "Tenant", Plural: Tenants, Singular: "tenant", Short: "ctenant", Model: "tenant",
+		text: "A name space for networks, groups and policies.",
+		spec: props{
+			"tenantName":     named("name of the tenant; the object's own where it is not given"),
+			"defaultNetwork": named("a network of the tenant"),
+			"sharedNetworks": set(pattern(129, keyPattern, "TENANT:NETWORK"), 16, "networks of other tenants that the tenant's containers reach in forwarding mode routing"),
+		},
+		checks: []check{fixed("tenantName")}, whole: []check{nameFits("tenantName")},
+		columns: []column{count("networks"), count("groups"), count("endpoints")},
+	})
+}
+
+func networks() Kind {
+	return kindOf[api.Network](Kind{
+		Kind: "Network", Plural: Networks, Singular: "network", Short: "cnet", Model: "network",
+		text: "A layer 2 segment with its subnets. It cannot change: delete it and make it anew.",
+		spec: props{
+			"tenantName":  tenantName(),
+			"networkName": named("name of the network in its tenant; the object's own where it is not given"),
+			"nwType":      choice("data", "data", "infra"),
+			"encap":       choice("vxlan", "vlan", "vxlan"),
+			"pktTag":      number(1, 16777215, "VLAN id or VNI; one is allocated where it is not given"),
+			"subnet":      pattern(48, `^`+ipv4+`(-`+ipv4+`)?/(3[0-2]|[12]?[0-9])$`, "10.1.1.0/24, or of it a range to allocate from, 10.1.1.10-10.1.1.50/24"),
+			"gateway":     pattern(15, `^`+ipv4+`$`, "an address of the subnet"),
+			"ipv6Subnet":  pattern(49, `^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*/(12[0-8]|1[01][0-9]|[1-9]?[0-9])$`, "2001:db8:1::/64"),
+			"ipv6Gateway": pattern(45, `^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*$`, "an address of the IPv6 subnet"),
+			"cfgdTag":     tag(),
+			"native":      truth("every host itself reaches each container of the network by the container's own address, as Kubernetes asks for pods"),
+		},
+		checks: []check{
+			{"self == oldSelf", "a network cannot change: delete it and make it anew"},
+			{"has(self.subnet) || has(self.ipv6Subnet)", "must have subnet, ipv6Subnet, or both"},
+			{"!has(self.gateway) || has(self.subnet)", "gateway needs subnet"},
+			{"!has(self.ipv6Gateway) || has(self.ipv6Subnet)", "ipv6Gateway needs ipv6Subnet"},
+			{"!has(self.pktTag) || self.encap != 'vlan' || self.pktTag <= 4094", "pktTag must be at most 4094 with encap vlan"},
+			{"!has(self.native) || !self.native || self.tenantName == 'default' && self.encap == 'vxlan'", "native is for networks of tenant default with encap vxlan"},
+		},
+		whole:   []check{nameFits("networkName")},
+		columns: []column{{"Encap", "string", ".spec.encap"}, {"Tag", "integer", ".status.pktTag"}, {"Subnet", "string", ".spec.subnet"}, {"IPv6Subnet", "string", ".spec.ipv6Subnet"}, count("groups"), count("endpoints")},
+	})
+}
+
+func groups() Kind {
+	return kindOf[api.EndpointGroup](Kind{
+		Kind: "EndpointGroup", Plural: EndpointGroups, Singular: "endpointgroup", Short: "cgroup", Model: "endpointGroup",
+		text: "A set of endpoints of one network that share policies. Network and pool cannot change.",
+		spec: props{
+			"tenantName":       tenantName(),
+			"groupName":        named("name of the group in its tenant; the object's own where it is not given"),
+			"networkName":      named("a network of the tenant"),
+			"policies":         set(named("a policy of the tenant"), 8, ""),
+			"netProfile":       named("a net profile of the tenant; has no effect yet"),
+			"ipPool":           pattern(31, `^`+ipv4+`-`+ipv4+`$`, "first-last inside the subnet of the network"),
+			"extContractsGrps": set(named("a group of external contracts of the tenant"), 10, "has no effect yet"),
+			"cfgdTag":          tag(),
+		},
+		needs: []string{"networkName"},
+		checks: []check{
+			fixed("tenantName"), fixed("groupName"), fixed("networkName"), fixed("ipPool"),
+			{"(has(self.policies) ? self.policies.size() : 0) + (has(self.extContractsGrps) ? self.extContractsGrps.size() : 0) <= 10", "policies and extContractsGrps together must be at most 10"},
+		},
+		whole:   []check{nameFits("groupName")},
+		columns: []column{{"Network", "string", ".spec.networkName"}, {"Policies", "string", ".spec.policies"}, count("endpoints")},
+	})
+}
+
+func policies() Kind {
+	rule := object(props{
+		"ruleId":            named("name of the rule in its policy"),
+		"direction":         enum("in: towards the group's endpoints; out: from them", "in", "out"),
+		"action":            enum("", "allow", "deny"),
+		"priority":          number(1, 100, "higher wins; 1 where it is not given"),
+		"protocol":          pattern(4, `^(tcp|udp|icmp|25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])$`, "tcp, udp, icmp or a number; any where it is not given"),
+		"port":              number(1, 65535, "with tcp, udp and 132 (sctp); any where it is not given"),
+		"fromEndpointGroup": named("a group of the tenant; one that does not exist is nobody"),
+		"fromNetwork":       named("a network of the tenant; one that does not exist is nobody"),
+		"fromIpAddress":     peerAddress(),
+		"toEndpointGroup":   named("a group of the tenant; one that does not exist is nobody"),
+		"toNetwork":         named("a network of the tenant; one that does not exist is nobody"),
+		"toIpAddress":       peerAddress(),
+	}, []string{"ruleId", "direction", "action"}, []check{
+		{"self.direction == 'in' || !has(self.fromEndpointGroup) && !has(self.fromNetwork) && !has(self.fromIpAddress)", "a rule of direction out has no from fields"},
+		{"self.direction == 'out' || !has(self.toEndpointGroup) && !has(self.toNetwork) && !has(self.toIpAddress)", "a rule of direction in has no to fields"},
+		{"[has(self.fromEndpointGroup), has(self.fromNetwork), has(self.fromIpAddress), has(self.toEndpointGroup), has(self.toNetwork), has(self.toIpAddress)].filter(x, x).size() <= 1", "a rule names one kind of peer at most"},
+		{"!has(self.port) || has(self.protocol) && self.protocol in ['tcp', 'udp', '6', '17', '132']", "port needs protocol tcp, udp or 132 (sctp)"},
+	})
+	return kindOf[PolicySpec](Kind{
+		Kind: "Policy", Plural: Policies, Singular: "policy", Short: "cpolicy", Model: "policy",
+		text: "A named list of rules that groups have.",
+		spec: props{
+			"tenantName": tenantName(),
+			"policyName": named("name of the policy in its tenant; the object's own where it is not given"),
+			"rules":      byKey(rule, "ruleId", 1024),
+		},
+		checks: []check{fixed("tenantName"), fixed("policyName")},
+		whole: []check{
+			nameFits("policyName"),
+			{"!(has(self.spec.policyName) ? self.spec.policyName : self.metadata.name).matches('^kubernetes(-cluster|-long)?[.]')", "names that begin so are kept for NetworkPolicies and ClusterNetworkPolicies"},
+		},
+		columns: []column{count("rules"), count("groups"), count("endpoints")},
+	})
+}
+
+func netProfiles() Kind {
+	return kindOf[api.NetProfile](Kind{
+		Kind: "NetProfile", Plural: NetProfiles, Singular: "netprofile", Short: "cprofile", Model: "netprofile",
+		text: "Limits and marks what the endpoints of groups send. It is kept and has no effect yet.",
+		spec: props{
+			"tenantName":  tenantName(),
+			"profileName": named("name of the profile in its tenant; the object's own where it is not given"),
+			"bandwidth":   pattern(20, `^[1-9][0-9]{0,10} *[kmgKMG]([bB]([pP][sS])?)?$`, "10 kbps, 100mbps, 2g"),
+			"DSCP":        number(1, 63, "packets are not marked where it is not given"),
+			"burst":       number(2, 10486, "kilobytes; chosen from the bandwidth where it is not given"),
+		},
+		checks:  []check{fixed("tenantName"), fixed("profileName")},
+		whole:   []check{nameFits("profileName")},
+		columns: []column{{"Bandwidth", "string", ".spec.bandwidth"}, {"DSCP", "integer", ".spec.DSCP"}, count("groups")},
+	})
+}

@@ -1,0 +1,163 @@
+package objects
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/wire"
+)
+
+// Owned names what an object stands for, by its kind's name in package model.
+func Owned(o Object) model.Owned {
+	var kind, tenant, name string
+	switch o := o.(type) {
+	case *Tenant:
+		return model.Owned{Kind: "tenant", Key: cmp.Or(o.Spec.TenantName, o.Name)}
+	case *Network:
+		kind, tenant, name = "network", o.Spec.TenantName, o.Spec.NetworkName
+	case *EndpointGroup:
+		kind, tenant, name = "endpointGroup", o.Spec.TenantName, o.Spec.GroupName
+	case *Policy:
+		kind, tenant, name = "policy", o.Spec.TenantName, o.Spec.PolicyName
+	case *NetProfile:
+		kind, tenant, name = "netprofile", o.Spec.TenantName, o.Spec.ProfileName
+	}
+	return model.Owned{Kind: kind, Key: cmp.Or(tenant, string(model.DefaultTenant)) + ":" + cmp.Or(name, o.GetName())}
+}
+
+// Known tells what there is of what objects refer to.
+type Known struct {
+	Network func(model.NetworkKey) bool
+	Group   func(model.GroupKey) bool
+}
+
+// A meaning is a value of model, and what it cannot have yet, in words: what the object
+// refers to and is not there is left out, which says the same where it is nobody.
+
+// TenantMeaning is what a Tenant means. Networks that are not there come later, since
+// they are in tenants.
+func TenantMeaning(o *Tenant, known Known) (model.Valid[model.Tenant], []string, error) {
+	spec := o.Spec
+	spec.TenantName = cmp.Or(spec.TenantName, o.Name)
+	if spec.SharedNetworks == nil {
+		spec.SharedNetworks = []string{} // none, and not as they are
+	}
+	t, err := wire.Tenant(spec)
+	if err != nil {
+		return model.Valid[model.Tenant]{}, nil, err
+	}
+	var missing []string
+	if k := (model.NetworkKey{Tenant: t.Name, Name: t.DefaultNetwork}); k.Name != "" && !known.Network(k) {
+		t.DefaultNetwork = ""
+		missing = append(missing, fmt.Sprintf("defaultNetwork: network %q does not exist", k))
+	}
+	shared := []model.NetworkKey{}
+	for _, k := range t.Shared {
+		if known.Network(k) {
+			shared = append(shared, k)
+		} else {
+			missing = append(missing, fmt.Sprintf("sharedNetworks: network %q does not exist", k))
+		}
+	}
+	t.Shared = shared
+	valid, err := model.Check(t)
+	return valid, missing, err
+}
+
+// NetworkMeaning is what a Network means.
+func NetworkMeaning(o *Network) (model.Valid[model.Network], error) {
+	spec := o.Spec
+	spec.TenantName, spec.NetworkName = cmp.Or(spec.TenantName, string(model.DefaultTenant)), cmp.Or(spec.NetworkName, o.Name)
+	spec.Encap = cmp.Or(spec.Encap, string(model.EncapVXLAN))
+	return checked(wire.Network(spec))
+}
+
+// GroupMeaning is what an EndpointGroup means.
+func GroupMeaning(o *EndpointGroup) (model.Valid[model.Group], error) {
+	spec := o.Spec
+	spec.TenantName, spec.GroupName = cmp.Or(spec.TenantName, string(model.DefaultTenant)), cmp.Or(spec.GroupName, o.Name)
+	return checked(wire.Group(spec))
+}
+
+// NetProfileMeaning is what a NetProfile means.
+func NetProfileMeaning(o *NetProfile) (model.Valid[model.NetProfile], error) {
+	spec := o.Spec
+	spec.TenantName, spec.ProfileName = cmp.Or(spec.TenantName, string(model.DefaultTenant)), cmp.Or(spec.ProfileName, o.Name)
+	return checked(wire.NetProfile(spec))
+}
+
+// PolicyMeaning is what a Policy means. A rule whose peer is not there matches nobody, so
+// it can be left out, and comes with its peer.
+func PolicyMeaning(o *Policy, known Known) (model.Valid[model.RuledPolicy], []string, error) {
+	spec := o.Spec.Policy
+	spec.TenantName, spec.PolicyName = cmp.Or(spec.TenantName, string(model.DefaultTenant)), cmp.Or(spec.PolicyName, o.Name)
+	none := model.Valid[model.RuledPolicy]{}
+	policy, err := wire.Policy(spec)
+	if err != nil {
+		return none, nil, err
+	}
+	whole := model.RuledPolicy{Policy: policy}
+	for i, r := range o.Spec.Rules {
+		r.TenantName, r.PolicyName = spec.TenantName, spec.PolicyName
+		rule, err := wire.Rule(r)
+		if err != nil {
+			return none, nil, model.InField(fmt.Sprintf("rules[%d]", i), err)
+		}
+		whole.Rules = append(whole.Rules, rule)
+	}
+	if _, err := model.Check(whole); err != nil { // also of what is left out
+		return none, nil, err
+	}
+	var missing []string
+	there := model.RuledPolicy{Policy: policy}
+	for _, r := range whole.Rules {
+		group, network := model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}, model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}
+		switch {
+		case group.Name != "" && !known.Group(group):
+			missing = append(missing, fmt.Sprintf("rule %q: endpoint group %q does not exist", r.Key.Rule, group))
+		case network.Name != "" && !known.Network(network):
+			missing = append(missing, fmt.Sprintf("rule %q: network %q does not exist", r.Key.Rule, network))
+		default:
+			there.Rules = append(there.Rules, r)
+		}
+	}
+	valid, err := model.Check(there)
+	return valid, missing, err
+}
+
+func checked[T model.Validator](v T, err error) (model.Valid[T], error) {
+	if err != nil {
+		return model.Valid[T]{}, err
+	}
+	return model.Check(v)
+}
+
+// Adopts tells whether an object takes over what users made.
+func Adopts(o Object) bool { return o.GetAnnotations()[Adopt] == "true" }
+
+// Reasons of the condition Kept, by the error that keeps an object from being kept.
+const (
+	ReasonKept    = "Kept"
+	ReasonMissing = "Missing"  // what it needs is not there
+	ReasonInUse   = "InUse"    // it is to go, and something uses it
+	ReasonOwned   = "NotOwned" // what it stands for belongs to another one
+	ReasonRefused = "Refused"
+	ReasonLater   = "TriedAgain" // the store cannot be reached, or the like
+)
+
+// Reason is the condition's reason for an error.
+func Reason(err error) string {
+	switch {
+	case err == nil:
+		return ReasonKept
+	case errors.Is(err, model.ErrNotFound):
+		return ReasonMissing
+	case errors.Is(err, model.ErrInUse):
+		return ReasonInUse
+	case errors.Is(err, model.ErrInvalid), errors.Is(err, model.ErrConflict), errors.Is(err, model.ErrExists), errors.Is(err, model.ErrExhausted):
+		return ReasonRefused
+	}
+	return ReasonLater
+}
