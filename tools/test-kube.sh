@@ -16,9 +16,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 [[ -n ${CONTIV_KUBE:-} ]] || if [[ $* == sample ]]; then CONTIV_KUBE=$(tools/kube.sh -nodes); else CONTIV_KUBE=$(tools/kube.sh); fi
 export CONTIV_KUBE
-# Samples have none that measures times, or that failed for want of processors.
+# Samples have none that measures times, or that failed for want of processors, as TestNodes did.
 samples=(
-	'^(TestNodes|TestMirrorFollows|TestMirrorThroughOutage)$'
+	'^(TestControl|TestMirrorFollows|TestMirrorThroughOutage|TestMirrorOfServices)$'
 	'^(TestInstall|TestManifests|TestNetmaster|TestDemo)$'
 	'^(TestPodsUnderPolicies|TestServices|TestSchedule|TestMirrorOfAnotherStore)$'
 )

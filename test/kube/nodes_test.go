@@ -254,7 +254,7 @@ func (n *onNodes) groups() {
 	n.pod("shop", "free", "h1", nil)
 	n.pod("shop", "pod", "h2", map[string]string{"io.contiv.net-group": "locked"})
 	n.pod("locked", "all", "h2", nil)
-	n.runs("shop", "free")
+	n.runs("locked", "all")
 	n.becomes(true, "locked", "all", n.runs("shop", "free"))
 	for _, to := range []string{n.runs("shop", "pod"), n.runs("locked", "all")} {
 		if n.reaches("shop", "free", to) {
