@@ -41,6 +41,9 @@ func (s *native) own() {
 		lives, forwarded := s.first(s.node(1, v6), addrOf(web, v6), proto), s.first(s.node(1, v6), addrOf(web, v6), proto)
 		s.arrives(what+": before", bySocket(lives), web)
 		s.arrives(what+": before, forwarded", byStack(forwarded), web)
+		for _, asked := range []oracle.Packet{lives, forwarded} { // the kernel's tracking takes nothing more of a client that nobody has answered
+			s.reachesStack(what+": before: an answer", byPod(web, s.answer(asked)))
+		}
 		s.turn(nobodyIn(model.In))
 		p := s.first(s.node(1, v6), addrOf(web, v6), proto)
 		s.arrives(what+": a new one", bySocket(p), web)
