@@ -304,6 +304,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	outside.Go(func() { a.names.serveNames(ctx, a) })
 	outside.Go(func() { a.way.Guard(ctx) })
 	outside.Go(func() { a.way.Watch(ctx) })
+	outside.Go(func() { a.way.AnswerHealth(ctx) })
 	outside.Go(func() { a.masters.Say(ctx, a.log) })
 	outside.Go(func() {
 		if err := a.compare(ctx); err != nil {

@@ -299,6 +299,9 @@ func (c *Compiler) clusterPictures(s *clusterService) (out []desired.Service, pr
 		out = append(out, main)
 	}
 	out = append(out, others...)
+	if len(out) > 0 { // one tells for all
+		out[0].HealthPort = s.rec.HealthPort
+	}
 	var texts []string
 	for i := range out {
 		slices.SortFunc(out[i].Faces, desired.CompareFaces)

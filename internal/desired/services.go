@@ -32,6 +32,9 @@ type Service struct {
 	// forwards for, by Host.Private's interface. Exposed services have no address in
 	// common.
 	Exposed bool
+	// HealthPort is the port at which this host tells by HTTP how many of the backends are
+	// here, for the host's agent; drivers ignore it. 0 = at none.
+	HealthPort uint16
 }
 
 // ServicePort leads a port of a service to a port of its backends.
@@ -172,7 +175,7 @@ func (s *Service) Check(key model.ServiceKey, hasNetwork bool) error {
 // Equal compares two services by what they say.
 func (s *Service) Equal(o *Service) bool {
 	return s.Key == o.Key && s.Network == o.Network && s.IPv4 == o.IPv4 && s.IPv6 == o.IPv6 && slices.Equal(s.Ports, o.Ports) && slices.EqualFunc(s.Faces, o.Faces, Face.Equal) &&
-		s.Affinity == o.Affinity && s.Inside == o.Inside && s.Outside == o.Outside && s.Exposed == o.Exposed && s.sameBackends(o)
+		s.Affinity == o.Affinity && s.Inside == o.Inside && s.Outside == o.Outside && s.Exposed == o.Exposed && s.HealthPort == o.HealthPort && s.sameBackends(o)
 }
 
 func (s *Service) sameBackends(o *Service) bool {

@@ -19,7 +19,7 @@ import (
 
 // Two nodes without kube-proxy serve to their own processes, and to a client outside.
 func TestServicesFromNodes(t *testing.T) {
-	n := nodes(t, cluster.NodesConfig{Services: true})
+	n := nodes(t, cluster.NodesConfig{Services: true, Masters: []string{"--load-balancer-pool", "10.250.0.224/28"}})
 	n.namespace("shop", nil)
 	t.Run("Reach", n.in((*onNodes).servicesReach))
 	n.gone("shop")
@@ -77,6 +77,9 @@ func (n *onNodes) servicesReach() {
 	n.runs("shop", "web")
 	all, port := n.service("all", nil)
 	_, local := n.service("local", func(s *corev1.ServiceSpec) { s.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal })
+	balanced := makeService(n.t, n.Client, "shop", "balanced", func(s *corev1.ServiceSpec) {
+		s.Type, s.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal
+	})
 	nobody, closed := n.service("nobody", func(s *corev1.ServiceSpec) { s.Selector = map[string]string{"app": "nobody"} })
 	at := func(h *lab.Host, port int32) string { return fmt.Sprintf("%s:%d", h.Address, port) }
 	for _, h := range []*lab.Host{h1, h2} {
@@ -102,6 +105,21 @@ func (n *onNodes) servicesReach() {
 	n.sees("a client outside where there is a backend", clientAddr, client, at(h2, local))
 	if got := n.seen(client, at(h1, local)); got != "" {
 		n.t.Errorf("a node without a backend of the service takes a client outside, who is seen as %s", got)
+	}
+
+	// A load balancer's address, which a router leads to a node; and whether that has a backend.
+	if out, err := client.Command(ctx, "ip", "route", "add", "10.250.0.225/32", "via", h2.Address.String()).CombinedOutput(); err != nil {
+		n.t.Fatalf("%v: %s", err, out)
+	}
+	n.sees("a client outside at a load balancer's address", clientAddr, client, "10.250.0.225:80")
+	for _, x := range []struct {
+		h    *lab.Host
+		want string
+	}{{h1, `"localEndpoints":0,"serviceProxyHealthy":true} 503`}, {h2, `"localEndpoints":1,"serviceProxyHealthy":true} 200`}} {
+		until(n.t, "the health check port of "+x.h.Name+" says "+x.want, func() bool {
+			out, _ := client.Command(ctx, "curl", "-s", "--max-time", "2", "-w", " %{http_code}", "http://"+at(x.h, balanced.Spec.HealthCheckNodePort)+"/").CombinedOutput()
+			return strings.Contains(strings.ReplaceAll(string(out), "\n", ""), x.want)
+		})
 	}
 
 	// Under default deny only the client whom a policy names.
@@ -131,7 +149,7 @@ func (n *onNodes) servicesReach() {
 		}
 	}
 	n.sees("h1", "", h1.NS, all+":80")
-	for _, s := range []string{"all", "local", "nobody"} {
+	for _, s := range []string{"all", "local", "nobody", "balanced"} {
 		if err := n.Client.CoreV1().Services("shop").Delete(ctx, s, metav1.DeleteOptions{}); err != nil {
 			n.t.Fatal(err)
 		}

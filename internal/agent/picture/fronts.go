@@ -29,6 +29,7 @@ type fronts struct {
 	seen    desired.Map[model.ServiceKey, *desired.Service]
 	faced   int  // of seen, with faces
 	lacking bool // there are such, and no way to their backends
+	made    bool // the host's stack is as was last asked for
 }
 
 func newFronts(log *slog.Logger) *fronts {
@@ -78,7 +79,8 @@ func (f *fronts) follow(pic desired.Host, n natives) bool {
 
 // apply makes the host's stack so.
 func (f *fronts) apply(ctx context.Context, at hostnet.Place, look bool) (problems []compile.Problem) {
-	if err := f.out.Apply(ctx, at, look); err != nil {
+	err := f.out.Apply(ctx, at, look)
+	if f.made = err == nil; !f.made {
 		problems = append(problems, compile.Problem{Object: "services of Kubernetes from this host", Text: err.Error()})
 	}
 	if f.lacking {

@@ -43,6 +43,7 @@ type WayOut struct {
 	exposed exposed
 	natives natives
 	fronts  *fronts
+	health  *healthPorts
 }
 
 // WayOutConfig is how the way out is set on this host.
@@ -75,7 +76,7 @@ func NewWayOut(c *Cluster, control *ControlPlane, cfg WayOutConfig) *WayOut {
 	}
 	return &WayOut{
 		WayOutConfig: cfg, cluster: c, control: control, net: hostnet.New(c.Log, cfg.IPForward), taken: map[netip.Addr]attach.Key{},
-		fronts: newFronts(c.Log),
+		fronts: newFronts(c.Log), health: newHealthPorts(c.Log),
 	}
 }
 
@@ -341,7 +342,13 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	if served {
 		at = hostnet.Place{Device: pic.Private.Interface, Sources: [2]netip.Addr{source4(pic.VTEP), w.net.Source6()}}
 	}
-	return append(problems, w.fronts.apply(ctx, at, look)...), len(failed) == 0
+	led := w.fronts.apply(ctx, at, look)
+	if w.fronts.made {
+		problems = append(problems, w.health.follow(ctx, pic.Services, served)...)
+	} else {
+		w.health.unhealthy()
+	}
+	return append(problems, led...), len(failed) == 0
 }
 
 // guardEvery is how often Guard asks whether the host's connection tracking has
@@ -377,6 +384,12 @@ func (w *WayOut) Guard(ctx context.Context) {
 		}
 		told = text
 	}
+}
+
+// AnswerHealth has the health check ports of services answered, until ctx ends.
+func (w *WayOut) AnswerHealth(ctx context.Context) {
+	<-ctx.Done()
+	w.health.close()
 }
 
 // watchAgain is the pause before a broken subscription is renewed.

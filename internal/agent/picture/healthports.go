@@ -1,0 +1,168 @@
+package picture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// healthPorts are the health check ports of Kubernetes' services: each tells load
+// balancers, as kube-proxy does, how many backends of its service are on this host.
+type healthPorts struct {
+	log  *slog.Logger
+	last desired.Map[model.ServiceKey, *desired.Service]
+	of   map[model.ServiceKey]uint16 // whose a port is
+
+	mu      sync.Mutex
+	closed  bool
+	healthy bool // the host's stack leads to the backends that it should
+	ports   map[uint16]*healthPort
+}
+
+// healthPort is one port.
+type healthPort struct {
+	service model.ServiceKey
+	local   int
+	server  *http.Server // nil = it does not listen
+	err     error        // why
+}
+
+func newHealthPorts(log *slog.Logger) *healthPorts {
+	return &healthPorts{log: log, of: map[model.ServiceKey]uint16{}, ports: map[uint16]*healthPort{}}
+}
+
+// follow notes services, at the cost of what differs, and listens for them; not served =
+// for none.
+func (h *healthPorts) follow(ctx context.Context, now desired.Map[model.ServiceKey, *desired.Service], served bool) (problems []compile.Problem) {
+	if !served {
+		now = desired.Map[model.ServiceKey, *desired.Service]{}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.healthy = true
+	for c := range now.Diff(h.last) {
+		h.note(c.Key, c.New)
+	}
+	h.last = now
+	for port, p := range h.ports {
+		if p.server == nil && !h.closed {
+			p.server, p.err = h.listen(ctx, port)
+		}
+		if p.err != nil {
+			problems = append(problems, compile.Problem{Object: fmt.Sprintf("health check port %d", port), Text: fmt.Sprintf("of service %s: %v", p.service, p.err)})
+		}
+	}
+	return problems
+}
+
+// note notes a service; nil = there is none.
+func (h *healthPorts) note(key model.ServiceKey, s *desired.Service) {
+	was := h.of[key]
+	port := uint16(0)
+	if s != nil {
+		port = s.HealthPort
+	}
+	if was != 0 && was != port {
+		if p := h.ports[was]; p != nil && p.service == key {
+			p.end()
+			delete(h.ports, was)
+		}
+		delete(h.of, key)
+	}
+	if port == 0 {
+		return
+	}
+	h.of[key] = port
+	if h.ports[port] == nil {
+		h.ports[port] = &healthPort{}
+	}
+	p := h.ports[port]
+	p.service, p.local = key, 0
+	for _, b := range s.Backends.All() {
+		if b.Local && b.State == desired.BackendActive {
+			p.local++
+		}
+	}
+}
+
+// unhealthy notes that the host's stack is not as it should be.
+func (h *healthPorts) unhealthy() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.healthy = false
+}
+
+func (h *healthPorts) listen(ctx context.Context, port uint16) (*http.Server, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(int(port)))
+	if err != nil {
+		return nil, err
+	}
+	const slow = 5 * time.Second
+	s := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { h.answer(w, port) }), ReadTimeout: slow, WriteTimeout: slow, MaxHeaderBytes: 1 << 13,
+	}
+	go func() {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			h.log.Warn("a health check port ends", "port", port, "error", err)
+		}
+	}()
+	return s, nil
+}
+
+// answer tells what kube-proxy tells.
+func (h *healthPorts) answer(w http.ResponseWriter, port uint16) {
+	type named struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	}
+	h.mu.Lock()
+	p, healthy := h.ports[port], h.healthy
+	var said struct {
+		Service named `json:"service"`
+		Local   int   `json:"localEndpoints"`
+		Healthy bool  `json:"serviceProxyHealthy"`
+	}
+	if p != nil {
+		name, _, _ := strings.Cut(p.service.Name, ":") // of one of the service's ports
+		said.Service.Namespace, said.Service.Name, _ = strings.Cut(name, "/")
+		said.Local = p.local
+	}
+	h.mu.Unlock()
+	said.Healthy = healthy
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("X-Load-Balancing-Endpoint-Weight", strconv.Itoa(said.Local))
+	if said.Local == 0 || !healthy {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(said) // who is gone needs no answer
+}
+
+func (p *healthPort) end() {
+	if p.server != nil {
+		_ = p.server.Close() // nothing is lost
+	}
+}
+
+// close ends all, for good.
+func (h *healthPorts) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, p := range h.ports {
+		p.end()
+		p.server = nil
+	}
+}
