@@ -121,6 +121,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.way = picture.NewWayOut(a.cluster, a.control, picture.WayOutConfig{
 		Able: a.can.WayOut, Able6: a.can.WayOut6 && picture.HasIPv6(), Services: a.can.WayOut && a.can.ServicesOutside, Faces: a.can.Faces, Native: a.can.Native, ForeignBackends: a.can.ForeignBackends,
 		IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort, Underlay: &a.underlay,
+		Listen: func(ctx context.Context, addr string) (net.Listener, error) { return transport.Listen(ctx, addr, nil) }, // load balancers know no certificates
 	})
 	if a.way.Services { // this host leads to them, whatever runs here
 		a.cluster.Require(model.DefaultTenant)

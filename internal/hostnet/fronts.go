@@ -105,7 +105,12 @@ func (s *Fronts) Set(at FrontAt, f *Front) {
 	} else {
 		delete(s.fronts, at)
 	}
-	if f == nil || was == nil || slices.ContainsFunc(was.Keep, func(a netip.AddrPort) bool { return !slices.Contains(f.Keep, a) }) {
+	lost := func(a netip.AddrPort) bool {
+		_, has := slices.BinarySearchFunc(f.Keep, a, netip.AddrPort.Compare)
+		return !has
+	}
+	// Reading what the kernel tracks costs more than all else.
+	if f == nil || at.Proto == model.ProtoUDP && (was == nil || slices.ContainsFunc(was.Keep, lost)) {
 		s.stale[at] = true
 	}
 }

@@ -22,6 +22,7 @@ import (
 // balancers, as kube-proxy does, how many backends of its service are on this host.
 type healthPorts struct {
 	log  *slog.Logger
+	open func(ctx context.Context, addr string) (net.Listener, error)
 	last desired.Map[model.ServiceKey, *desired.Service]
 	of   map[model.ServiceKey]uint16 // whose a port is
 
@@ -39,8 +40,8 @@ type healthPort struct {
 	err     error        // why
 }
 
-func newHealthPorts(log *slog.Logger) *healthPorts {
-	return &healthPorts{log: log, of: map[model.ServiceKey]uint16{}, ports: map[uint16]*healthPort{}}
+func newHealthPorts(log *slog.Logger, open func(context.Context, string) (net.Listener, error)) *healthPorts {
+	return &healthPorts{log: log, open: open, of: map[model.ServiceKey]uint16{}, ports: map[uint16]*healthPort{}}
 }
 
 // follow notes services, at the cost of what differs, and listens for them; not served =
@@ -105,7 +106,7 @@ func (h *healthPorts) unhealthy() {
 }
 
 func (h *healthPorts) listen(ctx context.Context, port uint16) (*http.Server, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(int(port)))
+	l, err := h.open(ctx, ":"+strconv.Itoa(int(port)))
 	if err != nil {
 		return nil, err
 	}

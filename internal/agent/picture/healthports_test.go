@@ -1,6 +1,7 @@
 package picture
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,7 +18,9 @@ import (
 // TestHealthPorts: a port tells how many backends are here, and whether anybody is led
 // to them; it is there with its service alone, and a port that is taken is a problem.
 func TestHealthPorts(t *testing.T) {
-	h := newHealthPorts(slog.New(slog.DiscardHandler))
+	h := newHealthPorts(slog.New(slog.DiscardHandler), func(ctx context.Context, addr string) (net.Listener, error) {
+		return new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	})
 	defer h.close()
 	const port = 31999
 	key := model.ServiceKey{Tenant: "default", Name: "shop/web:tcp/80"}

@@ -3,6 +3,7 @@ package picture
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -58,6 +59,8 @@ type WayOutConfig struct {
 	IPForward       bool // set net.ipv4.ip_forward, and the like of IPv6, where it is off
 	VXLANPort       int
 	Underlay        *Underlay
+	// Listen listens on TCP at an address, for health check ports.
+	Listen func(ctx context.Context, addr string) (net.Listener, error)
 }
 
 // HasIPv6 tells whether this host's kernel knows IPv6.
@@ -76,7 +79,7 @@ func NewWayOut(c *Cluster, control *ControlPlane, cfg WayOutConfig) *WayOut {
 	}
 	return &WayOut{
 		WayOutConfig: cfg, cluster: c, control: control, net: hostnet.New(c.Log, cfg.IPForward), taken: map[netip.Addr]attach.Key{},
-		fronts: newFronts(c.Log), health: newHealthPorts(c.Log),
+		fronts: newFronts(c.Log), health: newHealthPorts(c.Log, cfg.Listen),
 	}
 }
 
