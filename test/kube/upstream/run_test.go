@@ -63,8 +63,10 @@ func TestSuite(t *testing.T) {
 	if err := lab.Build(t.Context(), root, bin); err != nil {
 		t.Fatal(err)
 	}
-	n, err := cluster.StartNodes(t.Context(), cluster.NodesConfig{Name: "upstream", Dir: dir, BinDir: bin, Nodes: 2, Driver: driver, Proxy: true, Services: true, Dual: true, DNS: true,
-		Masters: []string{"--load-balancer-pool", cluster.Balanced, "--external-ip-ranges", cluster.External}})
+	n, err := cluster.StartNodes(t.Context(), cluster.NodesConfig{
+		Name: "upstream", Dir: dir, BinDir: bin, Nodes: 2, Driver: driver, Proxy: true, Services: true, Dual: true, DNS: true,
+		Masters: []string{"--load-balancer-pool", cluster.Balanced, "--external-ip-ranges", cluster.External},
+	})
 	if errors.Is(err, cluster.ErrNotBuilt) {
 		t.Skip(err)
 	}
