@@ -1,0 +1,66 @@
+//go:build integration
+
+package kube
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/test/kube/cluster"
+)
+
+// Pods on nodes without kube-proxy reach services whose backends are no pods of theirs: the
+// API server's, which is outside of the nodes, and pods in the nodes' own network, on their
+// own node and the other one.
+func TestForeignBackends(t *testing.T) {
+	if d := os.Getenv("DRIVER"); d != "" && d != lab.DriverEBPF {
+		t.Skip("hosts on Open vSwitch lead to no backends that are no endpoints")
+	}
+	n := nodes(t, cluster.NodesConfig{Services: true})
+	n.namespace("shop", nil)
+	n.foreignBackends()
+}
+
+func (n *onNodes) foreignBackends() {
+	ctx := n.t.Context()
+	client := n.Client.CoreV1()
+	n.pod("shop", "a", "h1", nil)
+	for _, node := range []string{"h1", "h2"} {
+		ok[*corev1.Pod](n.t)(client.Pods("shop").Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "own-" + node, Labels: map[string]string{"on": node}},
+			Spec: corev1.PodSpec{
+				NodeSelector: map[string]string{corev1.LabelHostname: node}, TerminationGracePeriodSeconds: new(int64(2)), HostNetwork: true,
+				Containers: []corev1.Container{{Name: "c", Image: cluster.Agnhost, ImagePullPolicy: corev1.PullNever, Args: []string{"netexec", "--http-port=80"}}},
+			},
+		}, metav1.CreateOptions{}))
+	}
+	at := map[string]string{}
+	for name, selector := range map[string]map[string]string{"one": {"on": "h1"}, "other": {"on": "h2"}} {
+		at[name] = makeService(n.t, n.Client, "shop", name, func(s *corev1.ServiceSpec) {
+			s.Selector, s.Ports = selector, []corev1.ServicePort{{Port: 8088, TargetPort: intstr.FromInt32(80)}}
+		}).Spec.ClusterIP + ":8088"
+	}
+	n.runs("shop", "a")
+	for _, name := range []string{"own-h1", "own-h2"} {
+		n.runs("shop", name)
+	}
+	api := ok[*corev1.Service](n.t)(client.Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})).Spec.ClusterIP + ":443"
+
+	connects := func(to string) bool {
+		n.t.Helper()
+		out, err := n.Kubectl(ctx, "exec", "-n", "shop", "a", "--", "/agnhost", "connect", to, "--timeout=1s")
+		if err != nil && !strings.Contains(out, "TIMEOUT") && !strings.Contains(out, "REFUSED") {
+			n.t.Fatal(err, out)
+		}
+		return err == nil
+	}
+	until(n.t, "the pod reaches the API server by its service", func() bool { return connects(api) })
+	until(n.t, "the pod reaches its own node by a service", func() bool { return connects(at["one"]) })
+	until(n.t, "the pod reaches the other node by a service", func() bool { return connects(at["other"]) })
+}
