@@ -21,7 +21,7 @@ import (
 // addresses is not concerned; and restarts of netplugin change nothing.
 func TestNative(t *testing.T) {
 	shared(t)
-	on(t, 1, []string{lab.DriverEBPF}, native)
+	onOne(t, []string{lab.DriverEBPF, lab.DriverOVS, lab.DriverMixed}, native)
 }
 
 func native(t *testing.T, driver string) {
