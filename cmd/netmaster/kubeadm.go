@@ -77,15 +77,20 @@ func (k *kubeadm) run(ctx context.Context) error {
 func (k *kubeadm) once(ctx context.Context) error {
 	var m corev1.ConfigMap
 	err := k.client.Get().Namespace(kube.KubeadmNamespace).Resource("configmaps").Name(kube.KubeadmConfig).Do(ctx).Into(&m)
-	told := err == nil
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-		return fmt.Errorf("ConfigMap %s/%s: %w", kube.KubeadmNamespace, kube.KubeadmConfig, err)
-	}
+	const at = "ConfigMap " + kube.KubeadmNamespace + "/" + kube.KubeadmConfig
 	var n kube.Networking
-	if told {
+	lacks := at + " names no pod CIDR"
+	switch {
+	case err == nil:
 		if n, err = kube.Kubeadm(m.Data); err != nil {
 			return err
 		}
+	case apierrors.IsNotFound(err):
+		lacks = at + " is not there"
+	case apierrors.IsForbidden(err):
+		lacks = at + " may not be read, with the rights of an earlier manifest"
+	default:
+		return fmt.Errorf("%s: %w", at, err)
 	}
 	if k.ranges && len(n.Services) > 0 {
 		k.services.AddRanges(n.Services)
@@ -93,11 +98,12 @@ func (k *kubeadm) once(ctx context.Context) error {
 	if !k.pods {
 		return nil
 	}
-	return k.podNetwork(ctx, n.Pods)
+	return k.podNetwork(ctx, n.Pods, lacks)
 }
 
-// podNetwork makes the network for pods, if it is not there.
-func (k *kubeadm) podNetwork(ctx context.Context, pods []netip.Prefix) error {
+// podNetwork makes the network for pods, if it is not there; lacks says why no subnet
+// of pods is known.
+func (k *kubeadm) podNetwork(ctx context.Context, pods []netip.Prefix, lacks string) error {
 	v, err := k.ctrl.View(ctx)
 	if err != nil {
 		return err
@@ -107,7 +113,7 @@ func (k *kubeadm) podNetwork(ctx context.Context, pods []netip.Prefix) error {
 		return nil
 	}
 	if len(pods) == 0 {
-		why, err := k.unknown(ctx)
+		why, err := k.unknown(ctx, lacks)
 		if err != nil {
 			return err
 		}
@@ -125,17 +131,17 @@ func (k *kubeadm) podNetwork(ctx context.Context, pods []netip.Prefix) error {
 
 // unknown says that nobody knows the pod CIDR; slices of it that nodes have are no more
 // than a hint.
-func (k *kubeadm) unknown(ctx context.Context) (why, err error) {
+func (k *kubeadm) unknown(ctx context.Context, lacks string) (why, err error) {
 	var nodes corev1.NodeList
 	if err := k.client.Get().Resource("nodes").Param("limit", "1").Do(ctx).Into(&nodes); err != nil && !apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("nodes: %w", err)
 	}
 	hint := ""
 	if len(nodes.Items) > 0 && nodes.Items[0].Spec.PodCIDR != "" {
-		hint = fmt.Sprintf(" (node %s has %s of it)", nodes.Items[0].Name, nodes.Items[0].Spec.PodCIDR)
+		hint = fmt.Sprintf(" (node %s has %s of the pod CIDR)", nodes.Items[0].Name, nodes.Items[0].Spec.PodCIDR)
 	}
-	return fmt.Errorf("pods that name no network have none: network %s is not there, and kubeadm's configuration names no pod CIDR%s: give it with --pod-cidr, or make the network with netctl",
-		control.PodNetwork, hint), nil
+	return fmt.Errorf("pods that name no network have none: network %s is not there, and %s%s: give it with --pod-cidr, or make the network with netctl",
+		control.PodNetwork, lacks, hint), nil
 }
 
 func (k *kubeadm) lacks(err error) {

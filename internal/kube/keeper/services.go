@@ -58,8 +58,9 @@ func (s *Services) Run(ctx context.Context) error { return s.mirror.Run(ctx) }
 
 // AddRanges says of ranges of services' addresses that were found out after NewServices.
 func (s *Services) AddRanges(more []netip.Prefix) {
-	s.more.Store(&more)
-	s.work.addAll()
+	if old := s.more.Swap(&more); old == nil || !slices.Equal(*old, more) {
+		s.work.addAll()
+	}
 }
 
 // ranges are those that the API server does not tell of by ServiceCIDRs.
