@@ -97,7 +97,7 @@ func (m *chainMaker) affine() error {
 	for _, t := range m.x.targets {
 		elements = append(elements, nftables.SetElement{Key: targetKey(t)})
 	}
-	if err := m.c.AddSet(members, elements); err != nil {
+	if err := m.addSet(members, elements); err != nil {
 		return err
 	}
 	remember := func(op uint32) expr.Any {
@@ -132,7 +132,27 @@ func (m *chainMaker) chosen(number []expr.Any) ([]expr.Any, error) {
 	for i, t := range m.x.targets {
 		elements = append(elements, nftables.SetElement{Key: binary.NativeEndian.AppendUint32(nil, uint32(i)), Val: targetKey(t)}) //nolint:gosec // below desired.MaxBackends
 	}
-	return append(slices.Clone(number), &expr.Lookup{SourceRegister: 1, SetName: all.Name, SetID: all.ID, IsDestRegSet: true, DestRegister: unix.NFT_REG_2}), m.c.AddSet(all, elements)
+	return append(slices.Clone(number), &expr.Lookup{SourceRegister: 1, SetName: all.Name, SetID: all.ID, IsDestRegSet: true, DestRegister: unix.NFT_REG_2}), m.addSet(all, elements)
+}
+
+// inMessage is how many elements a message has: its list of them has a length of 16 bits.
+const inMessage = 1000
+
+// addSet adds an anonymous set, in several messages where it is large.
+func (m *chainMaker) addSet(s *nftables.Set, elements []nftables.SetElement) error {
+	s.Size = uint32(len(elements)) //nolint:gosec // below desired.MaxBackends
+	first := min(inMessage, len(elements))
+	if err := m.c.AddSet(s, elements[:first]); err != nil {
+		return err
+	}
+	more := *s // found by its ID: until a rule has it, it may grow, which the library does not know
+	more.Anonymous = false
+	for part := range slices.Chunk(elements[first:], inMessage) {
+		if err := m.c.SetAddElements(&more, part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // drop drops what is of no source.

@@ -2,6 +2,7 @@ package hostnet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -270,7 +271,8 @@ func lookupTo(set string, verdict bool) expr.Any {
 
 const (
 	atOnce        = 256     // elements that one transaction has at most
-	answersBuffer = 4 << 20 // bytes: each part of a transaction is answered at its end
+	targetsAtOnce = 4096    // and targets of chains, unless one chain has more
+	buffers       = 4 << 20 // bytes: a transaction is sent as a whole, and each part of it is answered at its end
 )
 
 // write brings the table to what is wanted, some elements in each transaction.
@@ -280,8 +282,12 @@ func (t *frontTable) write(ctx context.Context) error {
 			return err
 		}
 		var some []element
+		targets := 0
 		for e := range t.dirty {
-			if some = append(some, e); len(some) == atOnce {
+			if x := t.chains[t.wanted[e].to]; x != nil {
+				targets += len(x.targets)
+			}
+			if some = append(some, e); len(some) == atOnce || targets > targetsAtOnce {
 				break
 			}
 		}
@@ -316,7 +322,9 @@ func (t *frontTable) forgetIdle() error {
 
 // writeSome writes some elements, with the chains that they need, in one transaction.
 func (t *frontTable) writeSome(some []element) error {
-	c, err := nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error { return c.SetReadBuffer(answersBuffer) }))
+	c, err := nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
+		return errors.Join(c.SetReadBuffer(buffers), c.SetWriteBuffer(buffers))
+	}))
 	if err != nil {
 		return err
 	}
