@@ -54,6 +54,12 @@ func TestNative(t *testing.T) {
 	s.serve(s.beyond, "tcp", far.String()+":80")
 	s.serve(s.beyond, "tcp", "["+far6.String()+"]:80")
 	s.serve(s.host, "tcp", near.String()+":81")
+	forged, forged6 := "10.244.0.9", "fd00:244::9"
+	for _, a := range []string{forged + "/32", forged6 + "/128"} {
+		run(t, "ip", "-n", s.beyond, "addr", "add", a, "dev", "lo")
+	}
+	s.serve(s.host, "udp", near.String()+":82")
+	s.serve(s.host, "udp", "["+near6.String()+"]:82")
 	for _, x := range []struct {
 		name, ns, network, from, to, seen string
 		marked                            bool
@@ -69,6 +75,8 @@ func TestNative(t *testing.T) {
 		{"beyond by a published port", s.beyond, "tcp", "", near.String() + ":8090", far.String(), false},
 		{"a container, beyond", s.conts, "tcp", pod.String(), far.String() + ":80", near.String(), false},
 		{"a container, beyond, IPv6", s.conts, "tcp", pod6.String(), "[" + far6.String() + "]:80", near6.String(), false},
+		{"beyond in a container's name", s.beyond, "udp", forged, near.String() + ":82", "", false},
+		{"beyond in a container's name, IPv6", s.beyond, "udp", forged6, "[" + near6.String() + "]:82", "", false},
 		{"the host to a private address", s.host, "tcp", "", web.String() + ":8080", "", false},
 	} {
 		if seen := s.ask(x.ns, x.network, x.from, x.to); seen != x.seen {

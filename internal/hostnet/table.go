@@ -90,7 +90,7 @@ func (s *Stack) ensureTable(want Want) (err error) {
 			continue
 		}
 		p := want.Private
-		from := []any{"layout 9", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.natives}
+		from := []any{"layout 10", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.natives}
 		err = errors.Join(err, ensureTable(w.family, setsOf(w), chainsOf(p, w), from, s.replaced))
 	}
 	return err
@@ -277,7 +277,7 @@ func chainsOf(p *desired.Private, w way) []chain {
 	post.add(oif(p.Interface), srcIn(w.subnet), notSaddr(w.here), masquerade())
 	post.add(oif(p.Interface), srcIn(w.loopback), masquerade())
 	post.add(notOif(p.Interface), srcIn(w.subnet), masquerade())
-	own := w.addNatives(p, &post, &fwd)
+	own := w.addNatives(p, &post, &in, &fwd)
 	// Who sends from a private address from beyond would be translated to this host's
 	// own, and taken for it. Another network of the host may lie in the subnet.
 	fwd.add(notIif(p.Interface), oif(p.Interface), srcIn(w.subnet), noWayBack(), drop())
@@ -298,7 +298,7 @@ func chainsOf(p *desired.Private, w way) []chain {
 // by the host's address, and so is one that asks a port of the host which leads to
 // another one, or the answer would not come back here. What sockets of this host send
 // there, and nothing translates, gets the host's mark, after all translations.
-func (w way) addNatives(p *desired.Private, post, fwd *chain) []chain {
+func (w way) addNatives(p *desired.Private, post, in, fwd *chain) []chain {
 	if len(w.natives) == 0 {
 		return nil
 	}
@@ -311,6 +311,7 @@ func (w way) addNatives(p *desired.Private, post, fwd *chain) []chain {
 		post.add(oif(p.Interface), srcIn(n), source)
 		post.add(notOif(p.Interface), srcIn(n), masquerade())
 		fwd.add(notIif(p.Interface), oif(p.Interface), srcIn(n), drop()) // nobody of the network comes from beyond
+		in.add(notIif(p.Interface), srcIn(n), noWayBack(), drop())       // this host's answer would be a container's, with the mark
 		own.add(oif(p.Interface), dstIn(n), wasDNAT(false), setMark(desired.OwnMark))
 	}
 	return []chain{own}
