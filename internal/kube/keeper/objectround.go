@@ -218,7 +218,9 @@ func (p *objectRound) remove(ctx context.Context, k model.Owned, object string) 
 	if !p.ownedBy(k, object) {
 		return nil
 	}
+	ctx, done := control.NoteRevision(ctx) // what is told of the object is told of the view that has this
 	err := p.s.config.Control.DeleteOwned(ctx, control.Of(p.fence, object, false), k)
+	p.last = max(p.last, *done)
 	if errors.Is(err, model.ErrNotFound) {
 		return nil
 	}

@@ -266,6 +266,25 @@ func TestObjectsNotOwned(t *testing.T) {
 	l.said("tenants second", kept) // it adopts
 }
 
+// TestObjectsEnd: an object whose end has come is let go by the look that takes away
+// what it stood for, and not by the next one.
+func TestObjectsEnd(t *testing.T) {
+	l := newObjectsLab(t, memory.New())
+	l.objects.config.Every = time.Hour
+	l.start(l.ctrl.Run)
+	l.start(l.objects.Run)
+	l.lead(l.leader())
+	l.tenant("t")
+	const spec = `{"tenantName":"t"}`
+	for range 20 {
+		l.add(objects.NetProfiles, "np", spec)
+		l.said("netprofiles np", kept)
+		l.modify(objects.NetProfiles, "np", spec, going)
+		l.said("netprofiles np", "waits=false")
+		l.of[objects.NetProfiles].Delete(l.object(objects.NetProfiles, "np", spec))
+	}
+}
+
 // TestObjectsAbsent: an API server that has the resource no more takes nothing away.
 func TestObjectsAbsent(t *testing.T) {
 	l := newObjectsLab(t, memory.New())
