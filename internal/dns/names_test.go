@@ -42,20 +42,24 @@ func TestAskers(t *testing.T) {
 	}{
 		{"nobody", nil, nil},
 		{
-			"by private addresses", []*desired.Port{port("a", plain, "172.19.0.5", "10.1.0.5", "fd00:1::5")},
+			"by private addresses",
+			[]*desired.Port{port("a", plain, "172.19.0.5", "10.1.0.5", "fd00:1::5")},
 			map[string]model.NetworkKey{"172.19.0.5": plain, private6("172.19.0.5"): plain},
 		},
 		{
-			"and by its own", []*desired.Port{port("a", plain, "172.19.0.5", "10.1.0.5", "fd00:1::5"), port("b", native, "", "10.244.0.5", "fd00:244::5")},
+			"and by its own",
+			[]*desired.Port{port("a", plain, "172.19.0.5", "10.1.0.5", "fd00:1::5"), port("b", native, "", "10.244.0.5", "fd00:244::5")},
 			map[string]model.NetworkKey{"172.19.0.5": plain, private6("172.19.0.5"): plain, "10.244.0.5": native, "fd00:244::5": native},
 		},
 		{"IPv4 alone", []*desired.Port{port("b", native, "", "10.244.0.5", "")}, map[string]model.NetworkKey{"10.244.0.5": native}},
 		{
-			"the address is another one's", []*desired.Port{port("a", native, "", "10.244.0.6", ""), port("c", native, "", "10.244.0.5", "")},
+			"the address is another one's",
+			[]*desired.Port{port("a", native, "", "10.244.0.6", ""), port("c", native, "", "10.244.0.5", "")},
 			map[string]model.NetworkKey{"10.244.0.5": native, "10.244.0.6": native},
 		},
 		{
-			"where the data plane leads none", []*desired.Port{port("b", native, "172.19.0.5", "10.244.0.5", "")},
+			"where the data plane leads none",
+			[]*desired.Port{port("b", native, "172.19.0.5", "10.244.0.5", "")},
 			map[string]model.NetworkKey{"172.19.0.5": native, private6("172.19.0.5"): native},
 		},
 		{"nobody any more", nil, nil},

@@ -157,6 +157,7 @@ func (i intents) row(plural, name string) string {
 }
 
 func intentLab(t *testing.T) (i intents, file string) {
+	t.Helper()
 	c, client := control(t)
 	admin := config(t, c)
 	until(t, "there is kube-system", func() bool {

@@ -36,11 +36,13 @@ func TestNatives(t *testing.T) {
 		{"one that is not native", []*desired.Network{network(1, false, "10.1.0.0/16", "fd00:1::/64")}, "[]", false, true},
 		{"one that is", []*desired.Network{network(1, false, "10.1.0.0/16", ""), network(2, true, "10.244.3.1/16", "")}, "[10.244.0.0/16]", false, false},
 		{
-			"another one", []*desired.Network{network(2, true, "10.244.3.1/16", ""), network(3, true, "10.2.0.0/16", "fd00:2::7/64")},
+			"another one",
+			[]*desired.Network{network(2, true, "10.244.3.1/16", ""), network(3, true, "10.2.0.0/16", "fd00:2::7/64")},
 			"[10.2.0.0/16 10.244.0.0/16 fd00:2::/64]", true, false,
 		},
 		{
-			"one more that is not", []*desired.Network{network(2, true, "10.244.3.1/16", ""), network(3, true, "10.2.0.0/16", "fd00:2::7/64"), network(4, false, "10.4.0.0/16", "")},
+			"one more that is not",
+			[]*desired.Network{network(2, true, "10.244.3.1/16", ""), network(3, true, "10.2.0.0/16", "fd00:2::7/64"), network(4, false, "10.4.0.0/16", "")},
 			"[10.2.0.0/16 10.244.0.0/16 fd00:2::/64]", true, true,
 		},
 		{"its subnet of IPv6 goes", []*desired.Network{network(2, true, "10.244.3.1/16", ""), network(3, true, "10.2.0.0/16", "")}, "[10.2.0.0/16 10.244.0.0/16]", false, false},
