@@ -38,11 +38,14 @@ func namesOf(e *endpoint) (out []backendName) {
 	return out
 }
 
-// clusterDomain follows the network of the services, and the subnets of its domain; it
-// tells whether they are others.
+// clusterDomain follows the network of the services, and what no backend beyond its domain
+// may have: the subnets of the domain, and the ranges of services' addresses (the host's
+// stack would lead such a client on to another service, in its own name). It tells whether
+// they are others.
 func (c *Compiler) clusterDomain(before desired.Host, at networkState) bool {
 	x := &c.cluster
-	same := at == x.at
+	same := at == x.at && !x.ranged
+	x.ranged = false
 	for range c.out.Networks.Diff(before.Networks) {
 		same = false
 		break
@@ -50,7 +53,7 @@ func (c *Compiler) clusterDomain(before desired.Host, at networkState) bool {
 	if same {
 		return false
 	}
-	var subnets []netip.Prefix
+	subnets := slices.Clone(c.out.ServiceRanges)
 	own, _ := c.out.Networks.Get(at.id)
 	for _, n := range c.out.Networks.All() {
 		if own == nil || n.Domain() != own.Domain() {
@@ -72,7 +75,8 @@ func (c *Compiler) clusterDomain(before desired.Host, at networkState) bool {
 	return true
 }
 
-// inDomain tells whether an address is of a network of the services' domain.
+// inDomain tells whether an address is of a network of the services' domain, or of a
+// service.
 func (x *clusterServices) inDomain(a netip.Addr) bool {
 	return slices.ContainsFunc(x.domain, func(p netip.Prefix) bool { return p.Contains(a) })
 }

@@ -76,6 +76,10 @@ func TestForeignBackends(t *testing.T) {
 		expect("and is gone", "1 of its backends are pods")
 		put(model.ServiceBackend{Addr: addr("10.6.0.9")})
 		expect("an address there that is no pod's", lacks("1 of its backends are no pods"), slices.Sorted(slices.Values([]string{"@10.6.0.9 10.6.0.9 invalid IP local false vtep invalid IP state 0 near 0 port 0", pod}))...)
+		c.SetServiceRanges(model.ServiceRanges{Ranges: []netip.Prefix{netip.MustParsePrefix("10.6.0.0/24")}})
+		expect("which is in the range of services' addresses: its own backends would not know who asks", "", pod)
+		c.SetServiceRanges(model.ServiceRanges{})
+		expect("and is nobody's again", lacks("1 of its backends are no pods"), slices.Sorted(slices.Values([]string{"@10.6.0.9 10.6.0.9 invalid IP local false vtep invalid IP state 0 near 0 port 0", pod}))...)
 	}
 }
 

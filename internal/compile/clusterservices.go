@@ -36,9 +36,10 @@ type clusterServices struct {
 	count  int                                  // services that have a record
 	dirty  set[*clusterService]
 	moved  bool // nodes have changed
+	ranged bool // the ranges of services' addresses may have
 	zone   string
 	at     networkState   // the network as the services were compiled
-	domain []netip.Prefix // the subnets of its domain, likewise, sorted
+	domain []netip.Prefix // the subnets of its domain, likewise, and the ranges of services, sorted
 }
 
 // networkState is of a network what all its cluster services rest on.
@@ -142,7 +143,9 @@ func (c *Compiler) DeleteClusterNode(k model.NodeName) {
 }
 
 // SetServiceRanges records where the addresses of the orchestrator's services come from.
-func (c *Compiler) SetServiceRanges(r model.ServiceRanges) { c.out.ServiceRanges = r.Ranges }
+func (c *Compiler) SetServiceRanges(r model.ServiceRanges) {
+	c.out.ServiceRanges, c.cluster.ranged = r.Ranges, true
+}
 
 // follow notes an endpoint that has come or (not in) goes, for services that ask for it.
 func (x *clusterServices) follow(e *endpoint, in bool) {
