@@ -3,9 +3,9 @@ package hostnet
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -249,10 +249,10 @@ func chainOf(at FrontAt, f *Front, c Choice) (string, *choosing) {
 	return "to-" + digest(fmt.Sprintln(what...)), x
 }
 
+// digest names chains by their contents, which users shape: nobody may find two of one name.
 func digest(s string) string {
-	h := fnv.New128a()
-	_, _ = h.Write([]byte(s)) // never fails
-	return hex.EncodeToString(h.Sum(nil)[:10])
+	h := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(h[:16])
 }
 
 // disjoint are the prefixes, sorted, without those that another one holds.
