@@ -65,6 +65,9 @@ func WithToken(token func() string) Option { return func(c *Client) { c.token = 
 // write set that has no effect. It must be safe for concurrent use.
 func WithWarnings(warn func(text string)) Option { return func(c *Client) { c.warn = warn } }
 
+// WithPatience sets how long one replica is waited for before the next is asked too.
+func WithPatience(d time.Duration) Option { return func(c *Client) { c.patience = d } }
+
 // WithTLS sets what https addresses are asked with; nil = the system's
 // certificate authorities. WithInsecureTLS comes after it.
 func WithTLS(cfg *tls.Config) Option {

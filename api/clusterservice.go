@@ -13,6 +13,8 @@ type ClusterService struct {
 	Addresses   []string `json:"addresses"`   // by which the cluster knows it
 	Balanced    []string `json:"balancedAddresses,omitempty"`
 	External    []string `json:"externalAddresses,omitempty"`
+	// AnsweredBy are, of Balanced, the hosts that answer their neighbours for them.
+	AnsweredBy map[string]string `json:"answeredBy,omitempty"`
 	// Sources are the clients that Balanced takes; none and OnlySources = nobody.
 	Sources        []string      `json:"sources,omitempty"`
 	OnlySources    bool          `json:"onlySources,omitempty"`

@@ -70,3 +70,19 @@ type HostStatusReport struct {
 type HostsHeard struct {
 	Hosts []string `json:"hosts"`
 }
+
+// AnswerReport tells for which addresses of load balancers a host could answer its
+// neighbours, and does not beyond them (POST /plugin/answer).
+type AnswerReport struct {
+	Version      int      `json:"version"` // HostReportVersion
+	Host         string   `json:"host"`
+	Installation string   `json:"installation"`
+	Run          int64    `json:"run"` // of the agent; later runs have higher ones
+	Seq          uint64   `json:"seq"` // of the report, within the run
+	Able         []string `json:"able"`
+}
+
+// Answers are those that it has, for a short time from before it asked.
+type Answers struct {
+	Held []string `json:"held"`
+}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/agent/answering"
 	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
 	"github.com/contiv/netplugin/v2/internal/agent/observe"
@@ -45,6 +46,7 @@ type Agent struct {
 	underlay   picture.Underlay
 	lacking    *picture.Lacking
 	names      *nameServer
+	answers    *answering.Answerer
 	legacyPods atomic.Int64 // attached by 1.x's contivk8s since the start
 	reached    picture.Reached
 	runner     *reconcile.Runner[driver.Event]
@@ -118,10 +120,12 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.control = picture.NewControlPlane(a.cluster, picture.ControlConfig{
 		Off: cfg.ContainersReachControl, Netmasters: cfg.Netmasters, Addresses: cfg.StoreAddresses, Listening: a.listening,
 	})
+	a.answers = answering.New(cfg.Log, a.askAnswers(time.Now().UnixNano()), func() { a.kick("answers to neighbours") })
 	a.way = picture.NewWayOut(a.cluster, a.control, picture.WayOutConfig{
 		Able: a.can.WayOut, Able6: a.can.WayOut6 && picture.HasIPv6(), Services: a.can.WayOut && a.can.ServicesOutside, Faces: a.can.Faces, Native: a.can.Native, ForeignBackends: a.can.ForeignBackends,
 		IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort, Underlay: &a.underlay,
 		Listen: func(ctx context.Context, addr string) (net.Listener, error) { return transport.Listen(ctx, addr, nil) }, // load balancers know no certificates
+		Answer: a.answers.Want,
 	})
 	if a.way.Services { // this host leads to them, whatever runs here
 		a.cluster.Require(model.DefaultTenant)
@@ -152,7 +156,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.Observer, err = observe.New(observe.Config{
 		Host: cfg.Host, VTEP: cfg.VTEP, DriverName: cfg.DriverName, DriverWhy: cfg.DriverWhy, Version: cfg.Version, StateDir: cfg.StateDir,
 		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: cfg.Store, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog,
-		Metrics: slices.Concat(a.names.metrics(), cfg.Metrics),
+		Metrics: slices.Concat(a.names.metrics(), a.answerMetrics(), cfg.Metrics),
 		Cluster: a.cluster, WayOut: a.way, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Service,
 		Named: a.named, Mine: a.mine, Kick: a.kick, WriteStatus: a.writeStatus,
 		StatusEvery: cfg.StatusEvery, StatusLook: cfg.StatusLook, StatusBeat: cfg.StatusBeat,
@@ -306,6 +310,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	outside.Go(func() { a.way.Guard(ctx) })
 	outside.Go(func() { a.way.Watch(ctx) })
 	outside.Go(func() { a.way.AnswerHealth(ctx) })
+	outside.Go(func() { a.answers.Run(ctx) })
 	outside.Go(func() { a.masters.Say(ctx, a.log) })
 	outside.Go(func() {
 		if err := a.compare(ctx); err != nil {
@@ -321,7 +326,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	})
 	if a.rest != nil {
-		serve(a.rest, a.Handler(map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver}), "inspection")
+		serve(a.rest, a.Handler(map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.getAnswering}), "inspection")
 	}
 	a.log.Info("netplugin is running", "host", a.cfg.Host, "vtep", a.cfg.VTEP, "driver", a.cfg.DriverName, "why", a.cfg.DriverWhy,
 		"socket", a.cfg.Socket, "attachments", len(a.Entries()))

@@ -126,6 +126,7 @@ func newMaster(t *testing.T, st store.Store) *master {
 			return "ok", err
 		})
 	})
+	mux.HandleFunc("POST /plugin/answer", m.answer)
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		if m.gone.Load() {
 			http.Error(w, "the store is away", http.StatusServiceUnavailable)

@@ -59,6 +59,14 @@ func clusterServiceToAPI(v *control.View, s model.ClusterService) api.ClusterSer
 	for _, p := range s.Sources {
 		o.Sources = append(o.Sources, p.String())
 	}
+	for _, a := range s.Balanced {
+		if h := v.AnsweredBy(a); h != "" {
+			if o.AnsweredBy == nil {
+				o.AnsweredBy = map[string]string{}
+			}
+			o.AnsweredBy[a.String()] = string(h)
+		}
+	}
 	if s.InsideLocal {
 		o.InternalPolicy = "local"
 	}

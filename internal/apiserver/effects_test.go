@@ -103,6 +103,13 @@ var requestEffects = map[string]effecttest.Effect{
 	"HostStatusReport.kinds":        effecttest.By("TestAgentsTell"),
 	"HostStatusReport.tables":       effecttest.By("TestAgentsTell"),
 
+	"AnswerReport.version":      effecttest.By("TestAnswerNeighbours"),
+	"AnswerReport.host":         effecttest.By("TestAnswerNeighbours"),
+	"AnswerReport.installation": effecttest.By("TestAnswerOrder"),
+	"AnswerReport.run":          effecttest.By("TestAnswerOrder"),
+	"AnswerReport.seq":          effecttest.By("TestAnswerOrder"),
+	"AnswerReport.able":         effecttest.By("TestAnswer"),
+
 	"HostsHeard.hosts": effecttest.By("TestAgentsTell"),
 
 	"ApplyRequest.objects": effecttest.By("TestApply"),

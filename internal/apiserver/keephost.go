@@ -2,8 +2,10 @@ package apiserver
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
@@ -16,6 +18,7 @@ func (s *server) handleAgents() {
 	s.handle("POST", "/plugin/host", s.keepHost)
 	s.handle("POST", "/plugin/hostStatus", s.hostStatus)
 	s.handle("POST", "/plugin/hostsHeard", s.hostsHeard)
+	s.handle("POST", "/plugin/answer", s.answerNeighbours)
 }
 
 func (s *server) keepHost(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -132,4 +135,45 @@ func (s *server) hostsHeard(w http.ResponseWriter, r *http.Request) (any, error)
 	}
 	s.control.HeardHosts(names)
 	return "ok", nil
+}
+
+// maxAble is more than there are load balancers' addresses on a link.
+const maxAble = 4096
+
+func (s *server) answerNeighbours(w http.ResponseWriter, r *http.Request) (any, error) {
+	var req api.AnswerReport
+	if _, err := decode(w, r, &req); err != nil {
+		return nil, err
+	}
+	report, err := AnswerReport(req)
+	if err != nil {
+		return nil, err
+	}
+	held, err := s.control.Answer(r.Context(), report)
+	out := api.Answers{Held: addrTexts(held)}
+	if out.Held == nil {
+		out.Held = []string{}
+	}
+	return out, err
+}
+
+// AnswerReport reads for what a host could answer.
+func AnswerReport(req api.AnswerReport) (r control.AnswerReport, err error) {
+	if r.Host, err = agentOf(req.Version, req.Host, req.Installation); err != nil {
+		return r, err
+	}
+	if len(req.Able) > maxAble {
+		return r, model.InvalidField("able", len(req.Able), fmt.Sprintf("must be at most %d addresses", maxAble))
+	}
+	for _, text := range req.Able {
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.Zone() != "" || a.Is4In6() {
+			return r, model.InvalidField("able", clip([]byte(text)), "must be an address")
+		}
+		r.Able = append(r.Able, a)
+	}
+	slices.SortFunc(r.Able, netip.Addr.Compare)
+	r.Able = slices.Compact(r.Able)
+	r.Installation, r.Run, r.Seq = req.Installation, req.Run, req.Seq
+	return r, nil
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -117,5 +118,24 @@ func TestAgentsTell(t *testing.T) {
 	tell("/plugin/host", report, nil)
 	if h := host(); h.State != api.HostAway {
 		t.Errorf("after it has left: %+v", h)
+	}
+}
+
+// TestAnswerNeighbours: a host is told for which addresses it answers, and what no agent
+// says is refused.
+func TestAnswerNeighbours(t *testing.T) {
+	f := serve(t, 5*time.Second)
+	for field, body := range map[string]string{
+		"version":      `{"version":2,"host":"h1","installation":"i"}`,
+		"installation": `{"version":1,"host":"h1"}`,
+		"host":         `{"version":1,"host":"h 1","installation":"i"}`,
+		"able":         `{"version":1,"host":"h1","installation":"i","able":["::ffff:10.0.0.1"]}`,
+	} {
+		if code, text := f.do("POST", "/plugin/answer", body); code != http.StatusBadRequest || !strings.Contains(text, field) {
+			t.Errorf("%s: %d %s", body, code, text)
+		}
+	}
+	if text := f.must("POST", "/plugin/answer", `{"version":1,"host":"h1","installation":"i","able":["203.0.113.7"]}`); strings.TrimSpace(text) != `{"held":[]}` {
+		t.Errorf("an address that is no service's: %s", text)
 	}
 }

@@ -48,6 +48,7 @@ var exchanges = map[string]exchange{
 	"POST /plugin/allocAddress":                           {"Reserve an address before its endpoint exists", api.AllocAddressRequest{}, api.AllocAddressResponse{}},
 	"POST /plugin/host":                                   {"What an agent keeps in the cluster: its claim to the host's name, the host's record, where it is registered; told every few seconds", api.HostReport{}, api.HostKept{}},
 	"POST /plugin/hostStatus":                             {"What an agent observes", api.HostStatusReport{}, ""},
+	"POST /plugin/answer":                                 {"For which addresses of load balancers an agent's host could answer ARP and neighbour discovery, told twice a second while there are such; the answer is for which it does", api.AnswerReport{}, api.Answers{}},
 	"POST /plugin/hostsHeard":                             {"Between netmasters: which agents one has heard of", api.HostsHeard{}, ""},
 	"POST /plugin/releaseAddress":                         {"Give a reserved address back", api.ReleaseAddressRequest{}, ""},
 	"DELETE /debug/epcleanup/tenant/{tenant}/{what}/{id}": {"Delete the endpoints of a network (net) or a group (group), or one endpoint (ep), whose containers are gone for good", nil, cleanupAnswer{}},

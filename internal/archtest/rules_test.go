@@ -81,6 +81,7 @@ var rules = []rule{
 		pkg: "internal/agent/netmaster", may: []string{"api", "internal/model", "internal/store", "internal/store/cluster", "internal/attach", "internal/waiting"},
 		why: "the way to netmaster knows neither attachments nor pictures",
 	},
+	{pkg: "internal/agent/answering", may: []string{"internal/model", "internal/waiting"}, why: "who answers neighbours knows neither services nor netmaster"},
 	{
 		pkg: "internal/agent/attachment",
 		may: []string{

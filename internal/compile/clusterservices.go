@@ -303,7 +303,7 @@ func (c *Compiler) clusterPictures(s *clusterService) (out []desired.Service, pr
 	}
 	out = append(out, others...)
 	if len(out) > 0 { // one tells for all
-		out[0].HealthPort = s.rec.HealthPort
+		out[0].HealthPort, out[0].Balanced = s.rec.HealthPort, s.rec.Balanced
 	}
 	var texts []string
 	for i := range out {

@@ -42,7 +42,8 @@ type Controller struct {
 	ready  chan struct{}         // closed when the defaults exist and the view is there
 
 	identities identities
-	hearing    hearing      // which agents live
+	hearing    hearing // which agents live
+	answers    answerHearing
 	born       time.Time    // since when it can hear them
 	renew      waiting.Bell // the store has lost its identity
 	stalled    stalled

@@ -35,6 +35,9 @@ type Service struct {
 	// HealthPort is the port at which this host tells by HTTP how many of the backends are
 	// here, for the host's agent; drivers ignore it. 0 = at none.
 	HealthPort uint16
+	// Balanced are its load balancers' addresses, which are among its Faces', for the
+	// host's agent; drivers ignore them.
+	Balanced []netip.Addr
 }
 
 // ServicePort leads a port of a service to a port of its backends.
@@ -175,7 +178,7 @@ func (s *Service) Check(key model.ServiceKey, hasNetwork bool) error {
 // Equal compares two services by what they say.
 func (s *Service) Equal(o *Service) bool {
 	return s.Key == o.Key && s.Network == o.Network && s.IPv4 == o.IPv4 && s.IPv6 == o.IPv6 && slices.Equal(s.Ports, o.Ports) && slices.EqualFunc(s.Faces, o.Faces, Face.Equal) &&
-		s.Affinity == o.Affinity && s.Inside == o.Inside && s.Outside == o.Outside && s.Exposed == o.Exposed && s.HealthPort == o.HealthPort && s.sameBackends(o)
+		s.Affinity == o.Affinity && s.Inside == o.Inside && s.Outside == o.Outside && s.Exposed == o.Exposed && s.HealthPort == o.HealthPort && slices.Equal(s.Balanced, o.Balanced) && s.sameBackends(o)
 }
 
 func (s *Service) sameBackends(o *Service) bool {

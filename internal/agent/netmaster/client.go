@@ -38,6 +38,7 @@ type Client struct {
 	fixed   bool
 	bases   string
 	client  *api.Client
+	hasty   *api.Client // the same, for who cannot wait
 }
 
 // Timeout bounds one request: a netmaster that is there answers in
@@ -50,12 +51,21 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Fixed == "" {
 		return m, nil
 	}
-	c, err := m.Dial(cfg.Fixed, api.WithTimeout(Timeout))
+	c, hasty, err := m.dial(cfg.Fixed)
 	if err != nil {
 		return nil, err
 	}
-	m.fixed, m.bases, m.client = true, cfg.Fixed, c
+	m.fixed, m.bases, m.client, m.hasty = true, cfg.Fixed, c, hasty
 	return m, nil
+}
+
+// dial makes both clients.
+func (m *Client) dial(bases string) (c, hasty *api.Client, err error) {
+	if c, err = m.Dial(bases, api.WithTimeout(Timeout)); err != nil {
+		return nil, nil, err
+	}
+	hasty, err = m.Dial(bases, api.WithTimeout(model.AnswerFor), api.WithPatience(model.AnswerEvery/2))
+	return c, hasty, err
 }
 
 // Dial makes a client of the netmasters at bases, separated by commas.
@@ -71,17 +81,14 @@ func (m *Client) set(urls []string) error {
 	if m.fixed || bases == m.bases {
 		return nil
 	}
-	var client *api.Client
+	client, hasty := m.client, m.hasty // the last ones known may still answer
 	if bases != "" {
-		c, err := m.Dial(bases, api.WithTimeout(Timeout))
-		if err != nil {
+		var err error
+		if client, hasty, err = m.dial(bases); err != nil {
 			return err
 		}
-		client = c
-	} else {
-		client = m.client // the last ones known may still answer
 	}
-	m.bases, m.client = bases, client
+	m.bases, m.client, m.hasty = bases, client, hasty
 	m.changes.Tell()
 	return nil
 }
@@ -107,8 +114,12 @@ func (m *Client) Known() (string, <-chan struct{}) {
 
 // Close gives idle connections up.
 func (m *Client) Close() {
-	if c := m.API(); c != nil {
-		c.Close()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range []*api.Client{m.client, m.hasty} {
+		if c != nil {
+			c.Close()
+		}
 	}
 }
 
@@ -296,4 +307,28 @@ func (m *Client) TellStatus(ctx context.Context, r api.HostStatusReport) error {
 		return FromAPI("tell the status of host "+r.Host, err)
 	}
 	return nil
+}
+
+// Answer tells for which addresses of load balancers this host could answer its
+// neighbours, and returns for which it does. It asks the next netmaster soon, since the
+// answer is good for a short time only.
+func (m *Client) Answer(ctx context.Context, r api.AnswerReport) (held []netip.Addr, err error) {
+	m.mu.Lock()
+	c := m.hasty
+	m.mu.Unlock()
+	if c == nil {
+		return nil, ErrNone
+	}
+	var got api.Answers
+	if err := c.Do(ctx, http.MethodPost, "/plugin/answer", r, &got); err != nil {
+		return nil, FromAPI("tell for which addresses of load balancers host "+r.Host+" could answer", err)
+	}
+	for _, text := range got.Held {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, model.InvalidField("held", text, "must be an address; is this netmaster of the same version?")
+		}
+		held = append(held, a)
+	}
+	return held, nil
 }

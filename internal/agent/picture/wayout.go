@@ -45,6 +45,7 @@ type WayOut struct {
 	natives natives
 	fronts  *fronts
 	health  *healthPorts
+	fit     fit
 }
 
 // WayOutConfig is how the way out is set on this host.
@@ -61,6 +62,9 @@ type WayOutConfig struct {
 	Underlay        *Underlay
 	// Listen listens on TCP at an address, for health check ports.
 	Listen func(ctx context.Context, addr string) (net.Listener, error)
+	// Answer is told of the load balancers' addresses for which this host could answer its
+	// neighbours.
+	Answer func([]netip.Addr)
 }
 
 // HasIPv6 tells whether this host's kernel knows IPv6.
@@ -350,6 +354,9 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 		problems = append(problems, w.health.follow(ctx, pic.Services, served)...)
 	} else {
 		w.health.unhealthy()
+	}
+	if changed := w.fit.follow(pic.Services, served && w.fronts.made); changed && w.Answer != nil {
+		w.Answer(w.fit.addrs())
 	}
 	return append(problems, led...), len(failed) == 0
 }

@@ -1,0 +1,324 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"hash/fnv"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// Of the hosts that could answer ARP and neighbour discovery for an address of the load
+// balancers' pool one does. It says each model.AnswerEvery that it lives, and believes
+// that it has the address for model.AnswerFor from the moment before it said so; any
+// netmaster gives the address to another host once the last sign that it saw is older than
+// model.AnswerSilence, which is longer. So no two hosts answer, whatever becomes of
+// netmasters and store, and no clocks are compared.
+
+const (
+	// answerHeard is for how long a host that has reported counts as one to be preferred.
+	answerHeard = model.AnswerFor - 100*time.Millisecond
+	// answerPart is how many addresses a transaction gives, and how many it takes back.
+	answerPart = 10
+	// answerParts bounds the transactions of a report; the next one does the rest.
+	answerParts = 20
+)
+
+// AnswerReport is what a host could answer for now, and does not beyond it.
+type AnswerReport struct {
+	Host         model.HostName
+	Installation string
+	Run          int64
+	Seq          uint64       // never lower than in an earlier report of the run
+	Able         []netip.Addr // sorted
+}
+
+// answering is what the mirror tells of answering hosts.
+type answering struct {
+	hosts map[model.HostName]seenAnswerer
+	of    map[netip.Addr]model.HostName
+}
+
+type seenAnswerer struct {
+	addrs []netip.Addr
+	last  sign
+	at    time.Time // since when it is seen
+}
+
+// sign is a sign of life. Whoever takes addresses of a silent host writes its row too, and
+// gives none in its name.
+type sign struct {
+	installation string
+	run          int64
+	seq          uint64
+}
+
+func signOf(a tables.Answerer) sign { return sign{a.Installation, a.Run, a.Seq} }
+
+var (
+	answerers = newPart(func() *answering {
+		return &answering{hosts: map[model.HostName]seenAnswerer{}, of: map[netip.Addr]model.HostName{}}
+	})
+	_ = enter(tables.AnswererKey{}, func(v *View, ch tables.Change) {
+		x, k := answerers.in(v), ch.Key.(tables.AnswererKey) //nolint:forcetypeassert // it is registered for that
+		if row := value[tables.Answerer](ch); row != nil {
+			seen := seenAnswerer{row.Addrs, signOf(*row), time.Now()}
+			if old, had := x.hosts[k.Host]; had && old.last == seen.last {
+				seen.at = old.at
+			}
+			x.hosts[k.Host] = seen
+		} else {
+			delete(x.hosts, k.Host)
+		}
+	}, kind{})
+	_ = enter(tables.AnsweredKey{}, func(v *View, ch tables.Change) {
+		x, k := answerers.in(v), ch.Key.(tables.AnsweredKey) //nolint:forcetypeassert // it is registered for that
+		if row := value[tables.Answered](ch); row != nil {
+			x.of[k.Addr] = row.Host
+		} else {
+			delete(x.of, k.Addr)
+		}
+	}, kind{})
+)
+
+func (a *answering) contents() any { // when something was seen is only remembered
+	hosts := map[model.HostName][]netip.Addr{}
+	for h, x := range a.hosts {
+		hosts[h] = x.addrs
+	}
+	return []any{hosts, a.of}
+}
+
+// silent tells whether a host's sign of life has been the last one for so long that what it
+// has may be given to another one.
+func (a *answering) silent(h model.HostName, last sign) bool {
+	x, ok := a.hosts[h]
+	return ok && x.last == last && time.Since(x.at) >= model.AnswerSilence
+}
+
+// AnsweredBy is the host that answers its neighbours for an address; empty = none.
+func (v *View) AnsweredBy(a netip.Addr) model.HostName {
+	return read(v, func() model.HostName {
+		x := answerers.in(v)
+		h := x.of[a]
+		if row, ok := x.hosts[h]; !ok || !slices.Contains(row.addrs, a) || x.silent(h, row.last) {
+			return ""
+		}
+		return h
+	})
+}
+
+// answerHearing is which hosts have told this netmaster what they could answer for. It
+// spreads addresses over hosts and decides nothing else.
+type answerHearing struct {
+	mu    sync.Mutex
+	since time.Time // when it began to hear, after nobody had told anything
+	last  time.Time
+	able  map[model.HostName]ableHost
+}
+
+type ableHost struct {
+	at    time.Time
+	addrs map[netip.Addr]bool
+}
+
+// hear notes a report and returns which of some addresses are its host's rather than
+// another's. Nothing is before it has listened for as long as each host takes to report.
+func (h *answerHearing) hear(r AnswerReport) func(netip.Addr) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if now.Sub(h.last) > answerHeard {
+		h.since, h.able = now, map[model.HostName]ableHost{}
+	}
+	h.last = now
+	for name, x := range h.able {
+		if now.Sub(x.at) > answerHeard {
+			delete(h.able, name)
+		}
+	}
+	able := ableHost{now, make(map[netip.Addr]bool, len(r.Able))}
+	for _, a := range r.Able {
+		able.addrs[a] = true
+	}
+	h.able[r.Host] = able
+	all := maps.Clone(h.able)
+	early := now.Sub(h.since) < model.AnswerEvery
+	return func(a netip.Addr) bool {
+		if early {
+			return false
+		}
+		var best model.HostName
+		for name, x := range all {
+			if x.addrs[a] && (best == "" || preferred(name, best, a)) {
+				best = name
+			}
+		}
+		return best == r.Host
+	}
+}
+
+// preferred tells whether an address is a host's rather than another's (rendezvous
+// hashing).
+func preferred(h, other model.HostName, a netip.Addr) bool {
+	score := func(h model.HostName) uint64 {
+		f := fnv.New64a()
+		_, _ = f.Write(a.AsSlice())
+		_, _ = f.Write([]byte(h))
+		// FNV's high bits hardly feel the last bytes.
+		x := f.Sum64()
+		x ^= x >> 33
+		x *= 0xff51afd7ed558ccd
+		return x ^ x>>33
+	}
+	return cmp.Or(cmp.Compare(score(h), score(other)), cmp.Compare(h, other)) > 0
+}
+
+// Answer keeps what a host answers for, gives it what nobody else has, and returns all
+// that it has: for model.AnswerFor from the moment before it asked.
+func (c *Controller) Answer(ctx context.Context, r AnswerReport) (held []netip.Addr, err error) {
+	pooled := read(c.view, func() []netip.Addr {
+		return slices.DeleteFunc(slices.Clone(r.Able), func(a netip.Addr) bool { _, is := balancedAddrs.in(c.view).by[a]; return !is })
+	})
+	r.Able = pooled
+	prefers := c.answers.hear(r)
+	for i, more := 0, true; more && i < answerParts; i++ {
+		var want []netip.Addr
+		known := read(c.view, func() bool {
+			x := answerers.in(c.view)
+			mine, known := x.hosts[r.Host]
+			want = nil
+			for _, a := range r.Able {
+				h := x.of[a]
+				row, there := x.hosts[h]
+				if slices.Contains(mine.addrs, a) || there && h != r.Host && slices.Contains(row.addrs, a) && !x.silent(h, row.last) || !prefers(a) {
+					continue
+				}
+				want = append(want, a)
+			}
+			return known
+		})
+		if !known && len(want) == 0 && len(held) == 0 {
+			return nil, nil
+		}
+		if held, more, err = c.keepAnswers(ctx, r, want); err != nil {
+			return nil, err
+		}
+	}
+	return held, nil
+}
+
+// keepAnswers is one transaction of Answer; more tells that something is left to do.
+func (c *Controller) keepAnswers(ctx context.Context, r AnswerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
+	self := tables.AnswererKey{Host: r.Host}
+	_, err = c.update(ctx, "keep what host "+string(r.Host)+" answers for", func(tx store.Tx) error {
+		held, more = nil, false
+		if err := tx.Prefetch(tables.HostClaims.Key(r.Host), tables.Answerers.Key(self)); err != nil {
+			return err
+		}
+		claim, err := tables.HostClaims.Find(tx, r.Host)
+		if err != nil {
+			return err
+		}
+		if claim.Value.Installation != r.Installation {
+			return model.Errorf(model.ErrConflict, "host %q is not claimed by installation %s", r.Host, r.Installation)
+		}
+		own, err := tables.Answerers.Find(tx, self)
+		if err != nil {
+			return err
+		}
+		was := own.Value
+		if was.Installation == r.Installation && (was.Run > r.Run && !c.silentAnswerer(was) || was.Run == r.Run && was.Seq > r.Seq) {
+			return model.Errorf(model.ErrConflict, "host %q has said something later already", r.Host)
+		}
+		next := tables.Answerer{Host: r.Host, Installation: r.Installation, Run: r.Run, Seq: r.Seq}
+		gone := 0
+		for _, a := range was.Addrs {
+			switch _, able := slices.BinarySearchFunc(r.Able, a, netip.Addr.Compare); {
+			case able:
+				held = append(held, a)
+			case gone < answerPart:
+				gone++
+				tables.AnsweredAddrs.Delete(tx, tables.AnsweredKey{Addr: a})
+			default: // its, though it does not answer
+				more = true
+				next.Addrs = append(next.Addrs, a)
+			}
+		}
+		former := map[model.HostName]*tables.Row[tables.Answerer]{}
+		given := 0
+		for _, a := range want {
+			if slices.Contains(was.Addrs, a) {
+				continue
+			}
+			if given == answerPart {
+				more = true
+				break
+			}
+			given++
+			ok, err := c.takeAnswer(tx, r.Host, a, former)
+			if err != nil {
+				return err
+			}
+			if ok {
+				held = append(held, a)
+			}
+		}
+		for _, row := range former {
+			if err := putAnswerer(tx, row.Value); err != nil {
+				return err
+			}
+		}
+		slices.SortFunc(held, netip.Addr.Compare)
+		next.Addrs = append(next.Addrs, held...)
+		slices.SortFunc(next.Addrs, netip.Addr.Compare)
+		return putAnswerer(tx, next)
+	})
+	return held, more, err
+}
+
+func putAnswerer(tx store.Tx, a tables.Answerer) error {
+	if len(a.Addrs) == 0 {
+		tables.Answerers.Delete(tx, tables.AnswererKey{Host: a.Host})
+		return nil
+	}
+	return tables.Answerers.Put(tx, a)
+}
+
+// takeAnswer takes an address for a host, unless another one has it; former are the rows
+// of hosts that lose some.
+func (c *Controller) takeAnswer(tx store.Tx, host model.HostName, a netip.Addr, former map[model.HostName]*tables.Row[tables.Answerer]) (bool, error) {
+	at, err := tables.AnsweredAddrs.Find(tx, tables.AnsweredKey{Addr: a})
+	if err != nil {
+		return false, err
+	}
+	if h := at.Value.Host; at.Exists() && h != host {
+		row := former[h]
+		if row == nil {
+			x, err := tables.Answerers.Find(tx, tables.AnswererKey{Host: h})
+			if err != nil {
+				return false, err
+			}
+			row = &x
+		}
+		if row.Exists() && slices.Contains(row.Value.Addrs, a) {
+			if !c.silentAnswerer(row.Value) {
+				return false, nil
+			}
+			former[h] = row
+			row.Value.Addrs = slices.DeleteFunc(slices.Clone(row.Value.Addrs), func(x netip.Addr) bool { return x == a })
+		}
+	}
+	return true, tables.AnsweredAddrs.Put(tx, tables.Answered{Addr: a, Host: host})
+}
+
+func (c *Controller) silentAnswerer(a tables.Answerer) bool {
+	return read(c.view, func() bool { return answerers.in(c.view).silent(a.Host, signOf(a)) })
+}
