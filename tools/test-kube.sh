@@ -28,7 +28,7 @@ for part; do
 	case $part in
 	own)
 		go -C packaging/kubernetes/render test ./... # the chart, by Helm's own lint and template
-		go test -timeout 30m -count=1 -p 1 -tags integration ./test/kube ./test/kube/cluster/... ./test/kube/demo
+		go test -timeout 50m -count=1 -p 1 -tags integration ./test/kube ./test/kube/cluster/... ./test/kube/demo
 		;;
 	sample)
 		sample=${SAMPLE:-$((16#$(git rev-parse HEAD | cut -c1-7) % ${#samples[@]}))}
