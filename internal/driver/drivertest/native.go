@@ -92,11 +92,7 @@ func tryNative(t *testing.T, b *bench, w *World) {
 		{"Others", (*native).others},
 	} {
 		t.Run(sub.name, func(t *testing.T) {
-			if err := w.Switch(Case{}); err != nil {
-				t.Fatal(err)
-			}
-			b.apply(t, emptyPicture(1)) // no connection of the one before
-			s := &native{&services{bench: b, t: t, top: w.Topology, w: w, key: nativeKey, sport: 20000}}
+			s := &native{newServices(t, b, w, nativeKey)}
 			s.have()
 			sub.run(s)
 		})

@@ -60,12 +60,7 @@ func tryOutside(t *testing.T, h Harness, can func(driver.Capabilities) bool, cas
 	b.interfaces(t, w.Pictures["h1"])
 	for _, sub := range cases {
 		t.Run(sub.name, func(t *testing.T) {
-			if err := w.Switch(Case{}); err != nil {
-				t.Fatal(err)
-			}
-			b.apply(t, emptyPicture(1)) // no connection of the one before
-			s := &services{bench: b, t: t, top: top, w: w, key: model.NetworkKey{Tenant: "blue", Name: "vx"}, sport: 20000}
-			sub.run(&outside{s})
+			sub.run(&outside{newServices(t, b, w, model.NetworkKey{Tenant: "blue", Name: "vx"})})
 		})
 	}
 }

@@ -85,11 +85,7 @@ func tryForeign(t *testing.T, b *bench, w *World, six bool) {
 		{"Counts", (*foreign).counts},
 	} {
 		t.Run(sub.name, func(t *testing.T) {
-			if err := w.Switch(Case{}); err != nil {
-				t.Fatal(err)
-			}
-			b.apply(t, emptyPicture(1)) // no connection of the one before
-			s := &foreign{native: &native{&services{bench: b, t: t, top: w.Topology, w: w, key: nativeKey, sport: 20000}}, six: six}
+			s := &foreign{native: &native{newServices(t, b, w, nativeKey)}, six: six}
 			s.client = s.at("web1")
 			sub.run(s)
 		})

@@ -84,13 +84,19 @@ func testServices(t *testing.T, h Harness) {
 		{"Counts", (*services).counts},
 	} {
 		t.Run(sub.name, func(t *testing.T) {
-			if err := w.Switch(Case{}); err != nil {
-				t.Fatal(err)
-			}
-			b.apply(t, emptyPicture(1)) // no connection of the one before
-			sub.run(&services{bench: b, t: t, top: top, w: w, key: model.NetworkKey{Tenant: "blue", Name: "vx"}, sport: 20000})
+			sub.run(newServices(t, b, w, model.NetworkKey{Tenant: "blue", Name: "vx"}))
 		})
 	}
+}
+
+// newServices begins a part, with no connection of the one before.
+func newServices(t *testing.T, b *bench, w *World, key model.NetworkKey) *services {
+	t.Helper()
+	if err := w.Switch(Case{}); err != nil {
+		t.Fatal(err)
+	}
+	b.apply(t, emptyPicture(1))
+	return &services{bench: b, t: t, top: w.Topology, w: w, key: key, sport: 20000}
 }
 
 // testRoutedServices: a client on another network of the domain is served too.

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/kube/mirror"
 	"github.com/contiv/netplugin/v2/internal/kube/objects"
@@ -44,12 +42,7 @@ type Objects struct {
 func NewObjects(c ObjectsConfig) *Objects {
 	c.Every = cmp.Or(c.Every, 5*time.Second)
 	s := &Objects{config: c, work: newWork()}
-	s.mirror = mirror.New(c.Sources, func(kind string, name mirror.Name, _, now metav1.Object) {
-		if now == nil {
-			c.Tell(Report{Object: Object{kind, name}})
-		}
-		s.work.add(Object{kind, name})
-	})
+	s.mirror = mirror.New(c.Sources, s.work.follow(c.Tell))
 	return s
 }
 

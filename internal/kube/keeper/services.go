@@ -43,12 +43,7 @@ type Services struct {
 // NewServices returns Services that do nothing until Run and Lead.
 func NewServices(c ServicesConfig) *Services {
 	s := &Services{config: c, work: newWork()}
-	s.mirror = mirror.New(c.Sources, func(kind string, name mirror.Name, _, now metav1.Object) {
-		if now == nil {
-			c.Tell(Report{Object: Object{kind, name}})
-		}
-		s.work.add(Object{kind, name})
-	})
+	s.mirror = mirror.New(c.Sources, s.work.follow(c.Tell))
 	return s
 }
 

@@ -6,6 +6,9 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/contiv/netplugin/v2/internal/kube/mirror"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
@@ -23,6 +26,16 @@ type work struct {
 
 func newWork() *work {
 	return &work{bell: waiting.NewBell(), changed: map[Object]struct{}{}, trouble: map[Object]bool{}}
+}
+
+// follow has what changes in a mirror looked at, and tell hear of what is gone.
+func (w *work) follow(tell func(Report)) func(kind string, name mirror.Name, old, now metav1.Object) {
+	return func(kind string, name mirror.Name, _, now metav1.Object) {
+		if now == nil {
+			tell(Report{Object: Object{kind, name}})
+		}
+		w.add(Object{kind, name})
+	}
 }
 
 // begin begins a term: all is looked at. Before it nothing is noted.
