@@ -51,7 +51,8 @@ func newTwoHosts(t testing.TB, underlay, inner int) *twoHosts {
 		run(t, "ip", "netns", "exec", c, "sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=0")
 		run(t, "ip", "-n", ns, "link", "add", containerPort, "mtu", mtu, "type", "veth", "peer", "name", "eth0", "mtu", mtu, "address", macs[i].String(), "netns", c)
 		run(t, "ip", "-n", ns, "link", "set", containerPort, "up")
-		run(t, "ip", "netns", "exec", c, "sysctl", "-q", "-w", "net.ipv6.conf.eth0.disable_ipv6=0")
+		// Else it asks for routers when it likes, which the drop counters show.
+		run(t, "ip", "netns", "exec", c, "sysctl", "-q", "-w", "net.ipv6.conf.eth0.router_solicitations=0", "net.ipv6.conf.eth0.disable_ipv6=0")
 		run(t, "ip", "-n", c, "link", "set", "eth0", "up")
 		run(t, "ip", "-n", c, "link", "set", "lo", "up")
 		run(t, "ip", "-n", c, "addr", "add", containerIP4[i].String()+"/24", "dev", "eth0")
