@@ -59,7 +59,7 @@ test-kernel: ## the eBPF driver on Debian's KERNELS (6.1), Open vSwitch's kernel
 	tools/test-kernel.sh -suite ovs 6.12
 test-consul: deps ## the store's tests, and whole clusters, on a Consul that is built first (minutes); needs root
 	tools/test-consul.sh
-test-kube: deps ## tests with a real Kubernetes, which is built first (minutes); PART=own|sample|netpol|clusternetworkpolicy|services|dualstack|network|reports, DRIVER=ebpf|ovs; needs root
+test-kube: deps ## tests with a real Kubernetes, which is built first (minutes); PART=own|sample|netpol|clusternetworkpolicy|services|zones|dualstack|network|reports, DRIVER=ebpf|ovs; needs root
 	tools/test-kube.sh $(PART)
 fmt: ## format with gofumpt and gci
 	$(call tool,golangci-lint) fmt $(PKG)

@@ -7,6 +7,7 @@
 #   netpol   Kubernetes' own of NetworkPolicy (test/kube/upstream)
 #   clusternetworkpolicy  network-policy-api's of ClusterNetworkPolicy
 #   services   Kubernetes' own of services and what serves them
+#   zones      those of them that ask for more nodes: six, in three zones
 #   dualstack  Kubernetes' own of both address families at once
 #   network    all other ones of sig-network: DNS, EndpointSlices, HostPort, ...
 #   reports  whether the committed reports of Kubernetes' own tests are of this code
@@ -23,7 +24,7 @@ samples=(
 	'^(TestPodsUnderPolicies|TestServices|TestSchedule|TestMirrorOfAnotherStore)$'
 )
 read -ra drivers <<<"${DRIVER:-ebpf ovs}"
-[[ $# -gt 0 ]] || set -- own netpol clusternetworkpolicy services dualstack network reports
+[[ $# -gt 0 ]] || set -- own netpol clusternetworkpolicy services zones dualstack network reports
 for part; do
 	case $part in
 	own)
@@ -35,14 +36,14 @@ for part; do
 		echo "sample $sample of ${#samples[@]}: SAMPLE=$sample make test-kube PART=sample repeats it"
 		DRIVER=ebpf CONTIV_TEST_REQUIRE=1 go test -timeout 25m -count=1 -v -tags integration -p 1 -run "${samples[sample]}" ./test/kube ./test/kube/demo
 		;;
-	netpol | clusternetworkpolicy | services | dualstack | network)
+	netpol | clusternetworkpolicy | services | zones | dualstack | network)
 		for d in "${drivers[@]}"; do
 			DRIVER=$d go test -timeout 60m -count=1 -v -tags integration -run '^TestSuite$' ./test/kube/upstream -args -suite "$part"
 		done
 		;;
 	reports) go test -count=1 -tags integration -run '^TestReports' ./test/kube/upstream ;;
 	*)
-		echo "test-kube.sh: there is no part $part: own, sample, netpol, clusternetworkpolicy, services, dualstack, network, reports" >&2
+		echo "test-kube.sh: there is no part $part: own, sample, netpol, clusternetworkpolicy, services, zones, dualstack, network, reports" >&2
 		exit 2
 		;;
 	esac

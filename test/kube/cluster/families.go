@@ -30,27 +30,28 @@ func (n *Nodes) addresses(h *lab.Host) string {
 	return h.Address.String()
 }
 
-// leadScript gives the link with the address $1 the address $2, and leads to $3 and $4
-// what no other route leads.
+// leadScript gives the link with the address $1 the addresses $2 and $5, and leads to $3 and
+// $4 what no other route leads.
 const leadScript = `set -e
 link=$(ip -o -4 address show to "$1" | { read -r _ link _; echo "$link"; })
 echo 0 >"/proc/sys/net/ipv6/conf/$link/disable_ipv6"
 ip address add "$2/64" dev "$link" nodad
+ip address add "$5" dev "$link"
 [ "$1" = "$3" ] || { ip route replace default via "$3"; ip -6 route replace default via "$4"; }
 `
 
-// lead gives the machines of a cluster with both families IPv6 addresses, nodes a way to
-// what is on none of their links, as nodes have one, which ends at the control plane's
-// machine, and that one a way to pods and load balancers, by the first node.
+// lead gives the machines of a cluster with both families IPv6 addresses and such as load
+// balancers have, nodes a way to what is on none of their links, as nodes have one, which
+// ends at the control plane's machine, and that one a way to pods, by the first node.
 func (n *Nodes) lead(ctx context.Context) error {
 	if !n.cfg.Dual {
 		return nil
 	}
 	run := func(space *lab.Namespace, a netip.Addr) error {
 		router := n.MasterAddress()
-		out, err := space.Command(ctx, "/bin/sh", "-c", leadScript, "sh", a.String(), address6(a).String(), router.String(), address6(router).String()).CombinedOutput()
+		out, err := space.Command(ctx, "/bin/sh", "-c", leadScript, "sh", a.String(), address6(a).String(), router.String(), address6(router).String(), beyond(a).String()).CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("give %s an address of IPv6: %w: %s", a, err, out)
+			return fmt.Errorf("give %s more addresses: %w: %s", a, err, out)
 		}
 		return nil
 	}
@@ -63,9 +64,9 @@ func (n *Nodes) lead(ctx context.Context) error {
 	if err != nil || len(n.Hosts()) == 0 {
 		return err
 	}
-	// The API server asks pods, and users ask load balancers.
+	// The API server asks pods.
 	first := n.Hosts()[0].Address
-	for _, to := range []string{Balanced, PodCIDR, podCIDR6} {
+	for _, to := range []string{PodCIDR, podCIDR6} {
 		by := first
 		if netip.MustParsePrefix(to).Addr().Is6() {
 			by = address6(first)

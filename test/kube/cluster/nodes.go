@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,6 +37,7 @@ type NodesConfig struct {
 	BinDir   string // Contiv's programs (lab.Build)
 	Driver   string // as lab.Config's
 	Nodes    int
+	Zones    int      // that they are in by turns; 0 = none
 	Proxy    bool     // kube-proxy on each node
 	Services bool     // netmaster keeps services, and the pods' network is native
 	Dual     bool     // nodes, pods and services have addresses of both families
@@ -212,8 +214,12 @@ func (n *Nodes) StartKubelet(h *lab.Host) error {
 	if err != nil {
 		return err
 	}
-	_, err = h.Start("kubelet", nil, os.Getenv(Program), "kubelet", "--config="+filepath.Join(h.Dir, "kubelet.json"), "--kubeconfig="+config,
-		"--hostname-override="+h.Name, "--node-ip="+n.addresses(h), "--v=2")
+	argv := []string{os.Getenv(Program), "kubelet", "--config=" + filepath.Join(h.Dir, "kubelet.json"), "--kubeconfig=" + config,
+		"--hostname-override=" + h.Name, "--node-ip=" + n.addresses(h), "--v=2"}
+	if n.cfg.Zones > 0 {
+		argv = append(argv, fmt.Sprintf("--node-labels=%s=zone%d", corev1.LabelTopologyZone, slices.Index(n.Hosts(), h)%n.cfg.Zones))
+	}
+	_, err = h.Start("kubelet", nil, argv...)
 	return err
 }
 

@@ -21,10 +21,18 @@ var firstService = netip.MustParsePrefix(Services).Addr().Next()
 const Services6 = "fd00:96::/112"
 
 // Balanced are the addresses of load balancers; services' external addresses are in External.
+// Where machines have both families, Balanced is in a subnet of their link, and a node
+// answers for what is given of it.
 const (
-	Balanced = "198.51.100.0/24"
+	Balanced = "198.51.100.128/25"
 	External = "203.0.113.0/24"
 )
+
+// beyond is a machine's address in the subnet of Balanced: for whoever asks there is none in
+// the subnet of the nodes' own addresses.
+func beyond(a netip.Addr) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, a.As4()[3]}), 24)
+}
 
 // Place is where a control plane listens.
 type Place struct {

@@ -21,6 +21,7 @@ func TestJudge(t *testing.T) {
 		{Suite: "s", Drivers: []string{"ebpf"}, Spec: "known", Reason: "why"},
 		{Suite: "s", Drivers: []string{"ebpf"}, Spec: "never", Left: true, Reason: "why"},
 		{Suite: "s", Drivers: []string{"ovs"}, Spec: "good", Reason: "why"},
+		{Suite: "s", Drivers: []string{"ebpf"}, Spec: "for us", Reason: "why"},
 		{Suite: "other", Drivers: []string{"ebpf"}, Spec: "good", Reason: "why"},
 	}
 	right := []Result{{Spec: "a good one", Result: Passed}, {Spec: "a known one", Result: Failed}, {Spec: "never run", Result: Left}, {Spec: "none for us", Result: Skipped}}
@@ -39,6 +40,7 @@ func TestJudge(t *testing.T) {
 		"a new one fails":         {with(Result{Spec: "a new one", Result: Failed}), "failed: a new one"},
 		"a listed one passes":     {with(Result{Spec: "a known one", Result: Passed}), "take it out"},
 		"one that is left ran":    {with(Result{Spec: "never run", Result: Failed}), "never run"},
+		"a good one skips itself": {with(Result{Spec: "a good one", Result: Skipped}), "skipped: a good one"},
 		"a good one is not run":   {with(Result{Spec: "a good one", Result: Left}), "left: a good one"},
 		"a listed one is no more": {right[:1], `names "known"`},
 	} {

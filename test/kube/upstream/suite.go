@@ -19,20 +19,25 @@ import (
 
 // Suite is a part of e2e.test: the specs whose names match Focus, and Skip not. Without
 // Focus it is network-policy-api's.
-type Suite struct{ Focus, Skip string }
+type Suite struct {
+	Focus, Skip string
+	Zones       int // that the nodes are in, two in each; 0 = two nodes, which are in none
+}
 
 const (
 	netpol    = `Netpol|NetworkPolicy`
-	services  = `\[sig-network\] (Services|Service endpoints|Service CIDRs|LoadBalancers|Conntrack|KubeProxy|Traffic Distribution|Topology Hints)`
+	services  = `\[sig-network\] (Services|Service endpoints|Service CIDRs|LoadBalancers|Conntrack|KubeProxy)`
+	zones     = `\[sig-network\] (Traffic Distribution|Topology Hints)|HealthCheckNodePort correctly when ExternalTrafficPolicy changes` // they ask for more nodes
 	dualstack = `Feature:IPv6DualStack`
 )
 
 // Suites are all of them.
 var Suites = map[string]Suite{
 	"netpol":               {Focus: netpol},
-	"services":             {Focus: services},
+	"services":             {Focus: services, Skip: zones},
+	"zones":                {Focus: zones, Zones: 3},
 	"dualstack":            {Focus: dualstack},
-	"network":              {Focus: `\[sig-network\]`, Skip: netpol + "|" + services + "|" + dualstack}, // DNS, EndpointSlices, HostPort, ...
+	"network":              {Focus: `\[sig-network\]`, Skip: strings.Join([]string{netpol, services, zones, dualstack}, "|")}, // DNS, EndpointSlices, HostPort, ...
 	"clusternetworkpolicy": {},
 }
 
@@ -154,7 +159,8 @@ func (r *Runner) ginkgo(ctx context.Context, what string, which Suite, procs int
 	}
 	argv = append(argv, flags...)
 	argv = append(argv, "--kubeconfig="+r.Nodes.Kubeconfig, "--provider=skeleton", "--disable-log-dump", "--dump-logs-on-failure=false",
-		"--minStartupPods=0", "--allowed-not-ready-nodes=0", "--node-schedulable-timeout=2m")
+		"--minStartupPods=0", "--allowed-not-ready-nodes=0", "--node-schedulable-timeout=2m",
+		"--num-nodes="+strconv.Itoa(len(r.Nodes.Hosts())))
 	err := r.run(ctx, what, argv)
 	text, rerr := os.ReadFile(report)
 	if rerr != nil {
