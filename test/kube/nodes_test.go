@@ -39,7 +39,7 @@ func nodes(t *testing.T, cfg cluster.NodesConfig) *onNodes {
 	if err := lab.Build(t.Context(), ".", bin); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Name, cfg.Dir, cfg.BinDir, cfg.Nodes, cfg.Driver = "kubenodes", dir, bin, 2, os.Getenv("DRIVER")
+	cfg.Name, cfg.Dir, cfg.BinDir, cfg.Nodes, cfg.Driver = "nodes"+os.Getenv("DRIVER"), dir, bin, 2, os.Getenv("DRIVER")
 	if m := (lab.Config{Driver: cfg.Driver, Embedded: true}).Missing(); len(m) > 0 {
 		lacks(t, m[0])
 	}
@@ -278,7 +278,7 @@ func (n *onNodes) firstPacket() {
 		deny.Spec.PodSelector.MatchLabels = map[string]string{"app": "late"}
 		deny.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}
 		ok[*networkingv1.NetworkPolicy](n.t)(policies.Create(ctx, deny, metav1.CreateOptions{}))
-		call := "for i in 1 2 3; do /agnhost connect " + server + ":80 --timeout=500ms >/dev/null 2>&1 && echo in || echo out; done; echo end; exec /agnhost pause"
+		call := "for i in 1 2 3; do /agnhost connect " + server + ":80 --timeout=500ms >/dev/null 2>&1 && echo in || echo out; done; echo end; exec /agnhost pause >/dev/null 2>&1" // which would say something behind the end
 		n.pod("shop", "late", "h1", map[string]string{"app": "late"}, "/bin/sh", "-c", call)
 		n.runs("shop", "late")
 		var said string
