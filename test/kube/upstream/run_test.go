@@ -64,7 +64,7 @@ func TestSuite(t *testing.T) {
 		t.Fatal(err)
 	}
 	n, err := cluster.StartNodes(t.Context(), cluster.NodesConfig{
-		Name: "upstream", Dir: dir, BinDir: bin, Nodes: 2 * max(1, which.Zones), Zones: which.Zones, Driver: driver, Proxy: true, Services: true, Dual: true, DNS: true,
+		Name: "suite" + driver, Dir: dir, BinDir: bin, Nodes: 2 * max(1, which.Zones), Zones: which.Zones, Driver: driver, Proxy: true, Services: true, Dual: true, DNS: true,
 		Masters: []string{"--load-balancer-pool", cluster.Balanced, "--external-ip-ranges", cluster.External},
 	})
 	if errors.Is(err, cluster.ErrNotBuilt) {
