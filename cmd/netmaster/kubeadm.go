@@ -16,28 +16,29 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/kube"
-	"github.com/contiv/netplugin/v2/internal/kube/keeper"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 // kubeadm takes from kubeadm's configuration what no flag says: the pod CIDR, while the
 // network for pods is not there, and the range of services' addresses.
 type kubeadm struct {
-	client   rest.Interface
-	ctrl     *control.Controller
-	services *keeper.Services
-	pods     bool // --pod-cidr is not given
-	ranges   bool // --service-cidr is not given
-	log      *slog.Logger
+	client    rest.Interface
+	ctrl      *control.Controller
+	addRanges func([]netip.Prefix) // nil = --service-cidr says them
+	pods      bool                 // --pod-cidr says nothing
+	log       *slog.Logger
 
 	mu      sync.Mutex
 	lacking error // the network for pods is not there, and why
 }
 
 // newKubeadm returns nil where flags say all.
-func newKubeadm(config *rest.Config, o options, ctrl *control.Controller, services *keeper.Services, log *slog.Logger) (*kubeadm, error) {
-	k := &kubeadm{ctrl: ctrl, services: services, pods: len(o.podSubnets) == 0, ranges: len(o.services.ranges) == 0, log: log}
-	if !k.pods && !k.ranges {
+func newKubeadm(config *rest.Config, o options, ctrl *control.Controller, addRanges func([]netip.Prefix), log *slog.Logger) (*kubeadm, error) {
+	k := &kubeadm{ctrl: ctrl, pods: len(o.podSubnets) == 0 && !o.noPods, log: log}
+	if len(o.services.ranges) == 0 {
+		k.addRanges = addRanges
+	}
+	if !k.pods && k.addRanges == nil {
 		return nil, nil
 	}
 	scheme := runtime.NewScheme()
@@ -79,7 +80,7 @@ func (k *kubeadm) once(ctx context.Context) error {
 	err := k.client.Get().Namespace(kube.KubeadmNamespace).Resource("configmaps").Name(kube.KubeadmConfig).Do(ctx).Into(&m)
 	const at = "ConfigMap " + kube.KubeadmNamespace + "/" + kube.KubeadmConfig
 	var n kube.Networking
-	lacks := at + " names no pod CIDR"
+	lacks, known := at+" names no pod CIDR", true
 	switch {
 	case err == nil:
 		if n, err = kube.Kubeadm(m.Data); err != nil {
@@ -88,12 +89,12 @@ func (k *kubeadm) once(ctx context.Context) error {
 	case apierrors.IsNotFound(err):
 		lacks = at + " is not there"
 	case apierrors.IsForbidden(err):
-		lacks = at + " may not be read, with the rights of an earlier manifest"
+		lacks, known = at+" may not be read, with the rights of an earlier manifest", false
 	default:
 		return fmt.Errorf("%s: %w", at, err)
 	}
-	if k.ranges && len(n.Services) > 0 {
-		k.services.AddRanges(n.Services)
+	if k.addRanges != nil && known {
+		k.addRanges(n.Services)
 	}
 	if !k.pods {
 		return nil

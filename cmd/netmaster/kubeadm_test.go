@@ -17,7 +17,6 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/control"
-	"github.com/contiv/netplugin/v2/internal/kube/keeper"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
@@ -62,6 +61,7 @@ func TestKubeadm(t *testing.T) {
 		{"made", apiServer{config: 200, text: networking}, options{}, "", "10.244.0.0/16 fd00:10:244::/56 true", "", ""},
 		{"there", apiServer{config: 200, text: networking}, options{}, "10.1.0.0/16", "10.1.0.0/16 invalid Prefix false", "", ""},
 		{"a flag says it", apiServer{config: 200, text: networking}, options{podSubnets: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}}, "", "", "", ""},
+		{"none is wanted", apiServer{config: 200, text: networking}, options{noPods: true}, "", "", "", ""},
 		{"no configuration", apiServer{config: 404}, options{}, "", "", "is not there: give it with --pod-cidr", "give it with --pod-cidr"},
 		{"no configuration, and it is there", apiServer{config: 404}, options{}, "10.1.0.0/16", "10.1.0.0/16 invalid Prefix false", "", ""},
 		{"may not be read", apiServer{config: 403, slice: "10.244.3.0/24"}, options{}, "", "", "may not be read, with the rights of an earlier manifest (node n1 has 10.244.3.0/24 of the pod CIDR): give it with --pod-cidr", "--pod-cidr"},
@@ -96,13 +96,22 @@ func TestKubeadm(t *testing.T) {
 			}
 			server := httptest.NewServer(x.server)
 			defer server.Close()
-			services := keeper.NewServices(keeper.ServicesConfig{Control: ctrl, Tell: func(keeper.Report) {}})
-			k, err := newKubeadm(&rest.Config{Host: server.URL}, x.options, ctrl, services, slog.New(slog.DiscardHandler))
+			ranges := "unknown"
+			k, err := newKubeadm(&rest.Config{Host: server.URL}, x.options, ctrl, func(all []netip.Prefix) { ranges = fmt.Sprint(all) }, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := k.once(ctx); (err == nil) != (x.fails == "") || err != nil && !strings.Contains(err.Error(), x.fails) {
 				t.Errorf("error %v, want %q", err, x.fails)
+			}
+			wantRanges := map[int]string{200: "[10.96.0.0/12]", 404: "[]"}[x.server.config]
+			if x.server.text == "networking: {}\n" {
+				wantRanges = "[]"
+			} else if wantRanges == "" || strings.Contains(x.fails, "no subnet") {
+				wantRanges = "unknown"
+			}
+			if ranges != wantRanges {
+				t.Errorf("the ranges of services' addresses are %s, want %s", ranges, wantRanges)
 			}
 			var h api.Health
 			k.check(&h)

@@ -103,10 +103,10 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	}
 	k.keeper = keeper.New(keeper.Config{Control: ctrl, Sources: sources, Choices: choices(o), Tell: k.tell})
 	k.services = keeper.NewServices(keeper.ServicesConfig{
-		Control: ctrl, Sources: served, Serve: o.services.serve, Ranges: o.services.ranges, External: o.services.external, Pool: o.services.pool, Tell: k.tell,
+		Control: ctrl, Sources: served, Serve: o.services.serve, Ranges: o.services.ranges, MoreRanges: len(o.services.ranges) == 0, External: o.services.external, Pool: o.services.pool, Tell: k.tell,
 	})
 	k.intent = keeper.NewObjects(keeper.ObjectsConfig{Control: ctrl, Sources: intent, Tell: k.tell})
-	if k.kubeadm, err = newKubeadm(config, o, ctrl, k.services, log); err != nil {
+	if k.kubeadm, err = newKubeadm(config, o, ctrl, k.services.AddRanges, log); err != nil {
 		return nil, err
 	}
 	log.Info("following Kubernetes' pods, namespaces and policies", "server", config.Host, "podsChooseTenant", o.podsTenant, "podGroups", o.podGroups, "services", o.services.serve)

@@ -45,6 +45,7 @@ type options struct {
 	services   kubeServices
 	podCIDR    []string // of the network for pods that name none; empty = netmaster makes none
 	podSubnets []netip.Prefix
+	noPods     bool // podCIDR is none
 	netMode    string
 	fwdMode    string
 	infra      string
@@ -174,8 +175,8 @@ func newFlags(o *options) *daemon.FlagSet {
 	o.services.register(fs)
 	fs.Strings(&o.podCIDR, daemon.Flag{
 		Name: "pod-cidr", Env: envPrefix + "POD_CIDR", Value: "subnets",
-		Usage: "subnets of Kubernetes' pods, one of IPv4, one of IPv6, or both, comma-separated: makes the network default-net of tenant default where it is not there, native: nodes reach its pods by their own addresses; empty = with --kubeconfig, of kubeadm's podSubnet, where ConfigMap kube-system/kubeadm-config says it, else make none",
-		Check: func(v string) error { _, err := parsePodSubnets(daemon.SplitList(v)); return err },
+		Usage: "subnets of Kubernetes' pods, one of IPv4, one of IPv6, or both, comma-separated: makes the network default-net of tenant default where it is not there, native: nodes reach its pods by their own addresses; empty = with --kubeconfig, of kubeadm's podSubnet, where ConfigMap kube-system/kubeadm-config says it, else make none; none = make none, whatever kubeadm says",
+		Check: func(v string) error { _, _, err := parsePodSubnets(daemon.SplitList(v)); return err },
 	})
 	fs.String(&o.tokenFile, daemon.Flag{
 		Name: "token-file", Env: envPrefix + "TOKEN_FILE", Value: "file",
@@ -261,7 +262,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	}
 	o.givenInfra = fs.Given("infra") != ""
 	var err error
-	if o.podSubnets, err = parsePodSubnets(o.podCIDR); err != nil {
+	if o.podSubnets, o.noPods, err = parsePodSubnets(o.podCIDR); err != nil {
 		return daemon.Usagef("%s: %w", fs.Given("pod-cidr"), err)
 	}
 	if o.token, err = token.Open(o.tokenFile); err != nil {

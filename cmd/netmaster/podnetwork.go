@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/control"
@@ -13,25 +14,29 @@ import (
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
-// parsePodSubnets reads --pod-cidr: at most one subnet of each family.
-func parsePodSubnets(list []string) (out []netip.Prefix, err error) {
+// parsePodSubnets reads --pod-cidr: at most one subnet of each family, or that no network
+// is to be made.
+func parsePodSubnets(list []string) (out []netip.Prefix, none bool, err error) {
+	if slices.Equal(list, []string{"none"}) {
+		return nil, true, nil
+	}
 	var has [2]bool
 	for _, text := range list {
 		p, err := netip.ParsePrefix(text)
 		if err != nil || p != p.Masked() || p.Addr().Is4In6() {
-			return nil, fmt.Errorf("%q must be a subnet such as 10.244.0.0/16 or fd00:10:244::/64", text)
+			return nil, false, fmt.Errorf("%q must be a subnet such as 10.244.0.0/16 or fd00:10:244::/64, or alone: none", text)
 		}
 		family := 0
 		if p.Addr().Is6() {
 			family = 1
 		}
 		if has[family] {
-			return nil, fmt.Errorf("%q is the second subnet of its family: name one of IPv4, one of IPv6, or one of each", text)
+			return nil, false, fmt.Errorf("%q is the second subnet of its family: name one of IPv4, one of IPv6, or one of each", text)
 		}
 		has[family] = true
 		out = append(out, p)
 	}
-	return out, nil
+	return out, false, nil
 }
 
 // podNetworkRetry is how soon making the network for pods is tried again.

@@ -114,22 +114,21 @@ func (k *Keeper) Lead(ctx context.Context, fence store.Fence) error {
 		return err
 	}
 	c := k.config.Control
-	return k.work.loop(ctx, c.IntentChanged, c.PodsCame, func(ctx context.Context) (bool, error) { return k.pass(ctx, fence) })
+	return k.work.loop(ctx, c.IntentChanged, c.PodsCame, func(ctx context.Context) error { return k.pass(ctx, fence) })
 }
 
-// pass looks at all that has changed; again tells that something is left to be tried
-// again.
-func (k *Keeper) pass(ctx context.Context, fence store.Fence) (again bool, err error) {
-	todo, all := k.work.take()
+// pass looks at all that has changed.
+func (k *Keeper) pass(ctx context.Context, fence store.Fence) error {
+	todo, all, waits := k.work.take()
 	v, err := k.config.Control.View(ctx)
 	if err != nil {
-		k.work.everything()
-		return true, err
+		k.work.rememberAll()
+		return err
 	}
 	p := k.round(v)
 	p.fence = fence
 	if all {
-		todo = p.everything()
+		todo = without(p.everything(), waits)
 	}
 	for _, e := range v.FreshPods() {
 		todo[podOf(e)] = struct{}{}
@@ -145,21 +144,27 @@ func (k *Keeper) pass(ctx context.Context, fence store.Fence) (again bool, err e
 		problems, err := p.keep(ctx, o, now)
 		switch {
 		case errors.Is(err, store.ErrFenced) || ctx.Err() != nil:
-			k.work.everything()
-			return true, err
+			k.work.rememberAll()
+			return err
 		case err != nil:
-			again = true
 			k.work.remember(o)
 		}
 		k.report(Report{Object: o, Now: now, Problems: problems, Err: err})
 	}
 	if all {
 		if err := p.sweep(ctx); err != nil {
-			k.work.everything()
-			return true, err
+			k.work.rememberAll()
+			return err
 		}
 	}
-	return again, nil
+	return nil
+}
+
+func without(all, some map[Object]struct{}) map[Object]struct{} {
+	for o := range some {
+		delete(all, o)
+	}
+	return all
 }
 
 func (k *Keeper) report(r Report) {

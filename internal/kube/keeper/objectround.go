@@ -20,7 +20,6 @@ type objectRound struct {
 	view    *control.View
 	last    store.Revision // of what was written
 	outcome map[Object]outcome
-	again   bool
 	leaving map[model.Owned]bool // see going; nil = nobody has asked
 }
 
@@ -206,8 +205,7 @@ func (p *objectRound) removeAll(ctx context.Context, order []Object, all bool) e
 			return err
 		}
 		if err != nil { // in use, mostly
-			p.again = true
-			p.s.work.everything()
+			p.s.work.rememberAll()
 		}
 	}
 	return nil

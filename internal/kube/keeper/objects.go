@@ -70,7 +70,7 @@ func (s *Objects) Lead(ctx context.Context, fence store.Fence) error {
 	}()
 	defer func() { cancel(); <-followed }()
 	never := func() <-chan struct{} { return nil }
-	return s.work.loop(ctx, s.config.Control.IntentChanged, never, func(ctx context.Context) (bool, error) { return s.pass(ctx, fence) })
+	return s.work.loop(ctx, s.config.Control.IntentChanged, never, func(ctx context.Context) error { return s.pass(ctx, fence) })
 }
 
 // followStore has all looked at when something has changed in the store, and no more
@@ -99,12 +99,12 @@ func (s *Objects) object(o Object) objects.Object {
 
 // pass is Keeper.pass for objects. What is to be comes before what is to go, in the order
 // in which one needs another; what goes, goes in the other one.
-func (s *Objects) pass(ctx context.Context, fence store.Fence) (again bool, err error) {
-	todo, all := s.work.take()
+func (s *Objects) pass(ctx context.Context, fence store.Fence) error {
+	todo, all, waits := s.work.take()
 	v, err := s.config.Control.View(ctx)
 	if err != nil {
-		s.work.everything()
-		return true, err
+		s.work.rememberAll()
+		return err
 	}
 	p := &objectRound{s: s, fence: fence, view: v, outcome: map[Object]outcome{}}
 	if all {
@@ -113,6 +113,7 @@ func (s *Objects) pass(ctx context.Context, fence store.Fence) (again bool, err 
 				todo[Object{k.Plural, name}] = struct{}{}
 			}
 		}
+		todo = without(todo, waits)
 	}
 	p.alsoNamers(todo)
 	order := make([]Object, 0, len(todo))
@@ -130,8 +131,8 @@ func (s *Objects) pass(ctx context.Context, fence store.Fence) (again bool, err 
 		err = s.config.Control.WaitFor(ctx, p.last)
 	}
 	if err != nil {
-		s.work.everything()
-		return true, err
+		s.work.rememberAll()
+		return err
 	}
 	for _, o := range order {
 		now := s.object(o)
@@ -142,11 +143,10 @@ func (s *Objects) pass(ctx context.Context, fence store.Fence) (again bool, err 
 		s.work.note(r)
 		s.config.Tell(r)
 		if r.Err != nil || len(r.Problems) > 0 {
-			again = true
 			s.work.remember(o)
 		}
 	}
-	return again || p.again, nil
+	return nil
 }
 
 // rankOf is the place of a kind in the order in which one needs another.

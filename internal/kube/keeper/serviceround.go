@@ -30,7 +30,6 @@ type serviceRound struct {
 	backends int  // of rows
 	services int  // that there are, with those of rows
 	fronts   int  // of services
-	again    bool // something is left to be tried again
 	moved    bool // whose an address is may have changed
 }
 
@@ -246,7 +245,7 @@ func (p *serviceRound) failed(ctx context.Context, o Object, err error) error {
 	if errors.Is(err, store.ErrFenced) || ctx.Err() != nil {
 		return err
 	}
-	p.later(o)
+	p.s.work.remember(o)
 	return nil
 }
 
@@ -267,7 +266,7 @@ func (p *serviceRound) balance(ctx context.Context, o Object, k model.ClusterSer
 	got, err := p.s.config.Control.Balance(ctx, p.fence, wish)
 	switch {
 	case errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrExhausted):
-		p.later(o) // somebody may give one back
+		p.s.work.remember(o) // somebody may give one back
 		field := "spec.type"
 		if wish.Addr.IsValid() {
 			field = "spec.loadBalancerIP"
@@ -310,8 +309,9 @@ func (p *serviceRound) ranges(ctx context.Context) error {
 			all = append(all, c)
 		}
 	}
-	want := kube.Ranges(all, p.s.ranges())
-	if !slices.Equal(want.Ranges, p.view.ServiceRanges().Ranges) {
+	have := p.view.ServiceRanges().Ranges
+	want := kube.Ranges(all, p.s.ranges(have))
+	if !slices.Equal(want.Ranges, have) {
 		p.moved = true
 		valid, err := model.Check(want)
 		if err == nil {

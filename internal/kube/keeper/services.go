@@ -24,6 +24,9 @@ type ServicesConfig struct {
 	Serve bool
 	// Ranges are those of services' addresses, beside what the API server says.
 	Ranges []netip.Prefix
+	// MoreRanges: AddRanges will tell of more. Until it does, ranges that are in the store
+	// stay.
+	MoreRanges bool
 	// External is where services' external addresses may be.
 	External []netip.Prefix
 	// Pool has the addresses of load balancers; empty = none are given.
@@ -51,17 +54,23 @@ func NewServices(c ServicesConfig) *Services {
 // does.
 func (s *Services) Run(ctx context.Context) error { return s.mirror.Run(ctx) }
 
-// AddRanges says of ranges of services' addresses that were found out after NewServices.
+// AddRanges says of all ranges of services' addresses that were found out after
+// NewServices.
 func (s *Services) AddRanges(more []netip.Prefix) {
 	if old := s.more.Swap(&more); old == nil || !slices.Equal(*old, more) {
 		s.work.addAll()
 	}
 }
 
-// ranges are those that the API server does not tell of by ServiceCIDRs.
-func (s *Services) ranges() []netip.Prefix {
-	if more := s.more.Load(); more != nil {
+// ranges are those that the API server does not tell of by ServiceCIDRs, with those
+// that are kept since it is not known yet whether they are.
+func (s *Services) ranges(kept []netip.Prefix) []netip.Prefix {
+	more := s.more.Load()
+	switch {
+	case more != nil:
 		return slices.Concat(s.config.Ranges, *more)
+	case s.config.MoreRanges:
+		return slices.Concat(s.config.Ranges, kept)
 	}
 	return s.config.Ranges
 }
@@ -74,7 +83,7 @@ func (s *Services) Lead(ctx context.Context, fence store.Fence) error {
 		return err
 	}
 	never := func() <-chan struct{} { return nil }
-	return s.work.loop(ctx, s.config.Control.NetworksChanged, never, func(ctx context.Context) (bool, error) { return s.pass(ctx, fence) })
+	return s.work.loop(ctx, s.config.Control.NetworksChanged, never, func(ctx context.Context) error { return s.pass(ctx, fence) })
 }
 
 // State returns how s fares now.
@@ -101,16 +110,16 @@ func (s *Services) get(o Object) metav1.Object {
 var serviceOrder = []string{mirror.ServiceCIDRs, mirror.Nodes, mirror.Services, mirror.EndpointSlices}
 
 // pass is Keeper.pass for services.
-func (s *Services) pass(ctx context.Context, fence store.Fence) (again bool, err error) {
-	todo, all := s.work.take()
+func (s *Services) pass(ctx context.Context, fence store.Fence) error {
+	todo, all, waits := s.work.take()
 	v, err := s.config.Control.View(ctx)
 	if err != nil {
-		s.work.everything()
-		return true, err
+		s.work.rememberAll()
+		return err
 	}
 	p := s.round(v, fence)
 	if all {
-		todo = p.everything()
+		todo = without(p.everything(), waits)
 	}
 	order := make([]Object, 0, len(todo))
 	ranges := all
@@ -132,12 +141,12 @@ func (s *Services) pass(ctx context.Context, fence store.Fence) (again bool, err
 	}
 	switch {
 	case err != nil:
-		s.work.everything()
-		return true, err
+		s.work.rememberAll()
+		return err
 	case p.moved && !all: // whose an address is has changed, maybe a service's
 		s.work.addAll()
 	}
-	return p.again, nil
+	return nil
 }
 
 // everything is all that the API server has and the store has.
@@ -176,12 +185,6 @@ func (p *serviceRound) report(r Report) {
 	p.s.work.note(r)
 	p.s.config.Tell(r)
 	if r.Err != nil && !errors.Is(r.Err, model.ErrInvalid) {
-		p.later(r.Object)
+		p.s.work.remember(r.Object)
 	}
-}
-
-// later has an object looked at again after a while.
-func (p *serviceRound) later(o Object) {
-	p.again = true
-	p.s.work.remember(o)
 }

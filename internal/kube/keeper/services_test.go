@@ -481,18 +481,3 @@ func TestServicesExhausted(t *testing.T) {
 	rows[0] = fmt.Sprintf("service ns/s000 [10.96.3.1] [] [] %d", each-1)
 	l.want(append(rows, "service ns/more [10.96.2.1] [] [] 1")...)
 }
-
-// TestAddRanges: ranges that are known already, as one who asks again and again finds
-// them, have no service looked at again.
-func TestAddRanges(t *testing.T) {
-	s := NewServices(ServicesConfig{})
-	for i, c := range []struct {
-		ranges string
-		looks  bool
-	}{{"10.96.0.0/12", true}, {"10.96.0.0/12", false}, {"10.112.0.0/12", true}} {
-		s.AddRanges([]netip.Prefix{netip.MustParsePrefix(c.ranges)})
-		if _, all := s.work.take(); all != c.looks || len(s.ranges()) != 1 || s.ranges()[0].String() != c.ranges {
-			t.Errorf("%d: looks at all: %v, want %v; %v", i, all, c.looks, s.ranges())
-		}
-	}
-}

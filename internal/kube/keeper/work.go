@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -21,11 +22,21 @@ type work struct {
 	leading bool
 	all     bool // everything is to be looked at
 	changed map[Object]struct{}
-	trouble map[Object]bool // not in the store as it is written
+	later   map[Object]struct{} // to be tried again after a while
+	allSoon bool                // everything is, after a while
+	trouble map[Object]bool     // not in the store as it is written
 }
 
 func newWork() *work {
-	return &work{bell: waiting.NewBell(), changed: map[Object]struct{}{}, trouble: map[Object]bool{}}
+	w := &work{bell: waiting.NewBell()}
+	w.forget()
+	return w
+}
+
+// forget leaves nothing to do; the caller holds mu.
+func (w *work) forget() {
+	w.all, w.allSoon = false, false
+	w.changed, w.later, w.trouble = map[Object]struct{}{}, map[Object]struct{}{}, map[Object]bool{}
 }
 
 // follow has what changes in a mirror looked at, and tell hear of what is gone.
@@ -42,14 +53,17 @@ func (w *work) follow(tell func(Report)) func(kind string, name mirror.Name, old
 func (w *work) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.leading, w.all = true, true
+	w.leading = true
+	w.forget()
+	w.all = true
 }
 
 // end ends a term.
 func (w *work) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.leading, w.changed, w.trouble = false, map[Object]struct{}{}, map[Object]bool{}
+	w.leading = false
+	w.forget()
 }
 
 // add notes an object to be looked at, if this netmaster leads.
@@ -62,33 +76,58 @@ func (w *work) add(o Object) {
 	}
 }
 
-// remember is add without haste: the next pass looks at the object.
+// remember has an object tried again after a while, and not before: else each of many
+// changes would try all that cannot be had.
 func (w *work) remember(o Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.changed[o] = struct{}{}
+	w.later[o] = struct{}{}
+}
+
+// rememberAll is remember for all objects.
+func (w *work) rememberAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.allSoon = true
 }
 
 // addAll is add for all objects.
 func (w *work) addAll() {
-	w.everything()
-	w.bell.Ring()
-}
-
-// everything is remember for all objects.
-func (w *work) everything() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.all = true
+	w.bell.Ring()
 }
 
-// take returns what is to be looked at, and forgets it.
-func (w *work) take() (todo map[Object]struct{}, all bool) {
+// due has all looked at that was to be tried again after a while.
+func (w *work) due() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for o := range w.later {
+		w.changed[o] = struct{}{}
+	}
+	w.all = w.all || w.allSoon
+	w.allSoon = false
+}
+
+// left tells whether something is to be tried again after a while.
+func (w *work) left() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.allSoon || len(w.later) > 0
+}
+
+// take returns what is to be looked at, and forgets it; where that is all, but for what
+// waits to be tried again.
+func (w *work) take() (todo map[Object]struct{}, all bool, waits map[Object]struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	todo, all = w.changed, w.all
 	w.changed, w.all = map[Object]struct{}{}, false
-	return todo, all
+	for o := range todo {
+		delete(w.later, o)
+	}
+	return todo, all, maps.Clone(w.later)
 }
 
 // note remembers whether an object is in the store as it is written.
@@ -117,34 +156,57 @@ func (w *work) troubled() map[string]int {
 	return out
 }
 
+const (
+	// tryAgain is after how long what failed is tried again at the earliest, and tryRest how
+	// many times as long as the try took: so trying takes little of the time, whatever
+	// changes meanwhile.
+	tryAgain = 100 * time.Millisecond
+	tryRest  = 4
+)
+
 // loop makes passes until ctx ends, or the leadership is lost (store.ErrFenced): one
 // when something is noted, or some changes, one over everything when all changes, and
 // one after a while where something is left to be tried again.
-func (w *work) loop(ctx context.Context, all, some func() <-chan struct{}, pass func(context.Context) (again bool, err error)) error {
-	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 100 * time.Millisecond, Max: 5 * time.Second})
-	for {
+func (w *work) loop(ctx context.Context, all, some func() <-chan struct{}, pass func(context.Context) error) error {
+	retry := waiting.NewRetry(waiting.BackoffConfig{Base: tryAgain, Max: 5 * time.Second})
+	var again <-chan time.Time // nil = nothing is left
+	var at, earliest time.Time // when that is, and when it may be
+	next := func(t time.Time) { at, again = t, time.After(time.Until(t)) }
+	for tried := true; ; {
 		everything, something := all(), some() // before the look, which then misses none
-		again, err := pass(ctx)
+		began := time.Now()
+		err := pass(ctx)
 		switch {
 		case errors.Is(err, store.ErrFenced):
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
-		var later <-chan time.Time // what failed is tried again, sooner when something changes
-		if err != nil || again {
-			later = time.After(retry.Delay())
-		} else {
+		switch now := time.Now(); {
+		case !w.left():
+			again = nil
 			retry.Reset()
+		case tried || again == nil:
+			earliest = now.Add(max(tryAgain, tryRest*now.Sub(began)))
+			next(now.Add(max(earliest.Sub(now), retry.Delay())))
 		}
+		tried = false
 		select {
-		case <-later:
+		case <-again:
+			tried = true
+			w.due()
 		case <-w.bell:
 		case <-something:
 		case <-everything:
-			w.everything()
+			w.mu.Lock()
+			w.all = true
+			w.mu.Unlock()
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+		if !tried && again != nil && earliest.Before(at) { // what has changed may have mended it
+			retry.Reset()
+			next(earliest)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"strings"
 	"sync"
@@ -70,6 +71,11 @@ type Notices struct {
 	mu    sync.Mutex
 	told  map[object]string // what was said of each last
 	queue map[object]Outcome
+	// forbidden is what there is no right to tell. One of it is tried each probeEvery: when
+	// that is told, so is all.
+	forbidden  map[object]Outcome
+	probeEvery time.Duration
+	probeAt    time.Time
 }
 
 // object names an object.
@@ -85,7 +91,7 @@ func objectOf(o Outcome) object { return object{o.Kind, nameOf(o.Object)} }
 func New(config *rest.Config, instance string, log *slog.Logger) (*Notices, error) {
 	n := &Notices{
 		instance: instance, log: log, limit: flowcontrol.NewTokenBucketRateLimiter(perSecond, burst), statuses: flowcontrol.NewTokenBucketRateLimiter(statusPerSecond, statusPerSecond), kept: flowcontrol.NewTokenBucketRateLimiter(objectPerSecond, objectPerSecond), bell: waiting.NewBell(),
-		told: map[object]string{}, queue: map[object]Outcome{},
+		told: map[object]string{}, queue: map[object]Outcome{}, forbidden: map[object]Outcome{}, probeEvery: time.Minute,
 	}
 	var err error
 	if n.events, err = client(config, eventsv1.SchemeGroupVersion, eventsv1.AddToScheme); err != nil {
@@ -128,6 +134,7 @@ func (n *Notices) Tell(o Outcome) {
 		return
 	}
 	n.told[name] = said
+	delete(n.forbidden, name)
 	if !worthwhile(o) {
 		delete(n.queue, name) // nobody is told that all is well
 		return
@@ -165,13 +172,14 @@ func (n *Notices) Forget(kind string, name types.NamespacedName) {
 	defer n.mu.Unlock()
 	delete(n.told, object{kind, name})
 	delete(n.queue, object{kind, name})
+	delete(n.forbidden, object{kind, name})
 }
 
 // Anew forgets what was told: another replica may have told otherwise since.
 func (n *Notices) Anew() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.told, n.queue = map[object]string{}, map[object]Outcome{}
+	n.told, n.queue, n.forbidden = map[object]string{}, map[object]Outcome{}, map[object]Outcome{}
 }
 
 // Counts returns how many events and conditions were written, and how many requests
@@ -179,14 +187,17 @@ func (n *Notices) Anew() {
 func (n *Notices) Counts() (sent, failed int64) { return n.sent.Load(), n.failed.Load() }
 
 // Run sends what is told until ctx ends, whose error it returns. What fails since the
-// API server is away is tried again; what it refuses is logged and left.
+// API server is away is tried again, and what there is no right to tell, now and then;
+// what it refuses else is logged and left.
 func (n *Notices) Run(ctx context.Context) error {
 	retry := waiting.NewRetry(waiting.BackoffConfig{Base: time.Second, Max: time.Minute})
 	for {
-		o, there := n.next()
+		o, there, probe := n.next()
 		if !there {
 			select {
 			case <-n.bell:
+				continue
+			case <-probe:
 				continue
 			case <-ctx.Done():
 				return ctx.Err()
@@ -202,6 +213,12 @@ func (n *Notices) Run(ctx context.Context) error {
 			continue
 		}
 		n.failed.Add(1)
+		if apierrors.IsForbidden(err) {
+			if n.forbid(o) {
+				n.log.Warn("netmaster may not tell Kubernetes what became of an object; its users are told when it may: give it the rights of the manifest", "kind", o.Kind, "object", nameOf(o.Object).String(), "error", err)
+			}
+			continue
+		}
 		if refused(err) {
 			n.log.Warn("Kubernetes refuses to be told what became of an object; its users are not told", "kind", o.Kind, "object", nameOf(o.Object).String(), "error", err)
 			n.done(o)
@@ -216,26 +233,38 @@ func (n *Notices) Run(ctx context.Context) error {
 
 // refused tells whether to ask again is of no use.
 func refused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
 }
 
 func nameOf(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// next returns what is to be sent next: statuses before others.
-func (n *Notices) next() (o Outcome, there bool) {
+// next returns what is to be sent next: statuses before others. When there is nothing,
+// probe is when there may be, of what there is no right to tell; nil = never.
+func (n *Notices) next() (o Outcome, there bool, probe <-chan time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if len(n.forbidden) > 0 {
+		wait := time.Until(n.probeAt)
+		if wait <= 0 {
+			n.probeAt = time.Now().Add(n.probeEvery)
+			for _, o = range n.forbidden {
+				return o, true, nil
+			}
+		}
+		probe = time.After(wait)
+	}
 	for _, o = range n.queue {
 		if there = true; outdated(o) || o.Kept != nil {
 			break
 		}
 	}
-	return o, there
+	return o, there, probe
 }
 
-// done takes an outcome from the queue, unless another one has come meanwhile.
+// done takes an outcome from the queue, unless another one has come meanwhile. When
+// there was no right to tell it, there is now: all others are sent.
 func (n *Notices) done(o Outcome) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -243,6 +272,31 @@ func (n *Notices) done(o Outcome) {
 	if now, there := n.queue[name]; there && said(now) == said(o) {
 		delete(n.queue, name)
 	}
+	if _, was := n.forbidden[name]; was {
+		delete(n.forbidden, name)
+		maps.Copy(n.queue, n.forbidden)
+		n.forbidden = map[object]Outcome{}
+	}
+}
+
+// forbid puts an outcome aside that there is no right to tell; first = it is the only one.
+func (n *Notices) forbid(o Outcome) (first bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	name := objectOf(o)
+	if _, was := n.forbidden[name]; was {
+		return false
+	}
+	now, there := n.queue[name]
+	if !there || said(now) != said(o) { // it is told otherwise, or not at all any more
+		return false
+	}
+	delete(n.queue, name)
+	if first = len(n.forbidden) == 0; first {
+		n.probeAt = time.Now().Add(n.probeEvery)
+	}
+	n.forbidden[name] = o
+	return first
 }
 
 func (n *Notices) send(ctx context.Context, o Outcome) error {

@@ -132,7 +132,8 @@ func TestOnce(t *testing.T) {
 }
 
 // TestFails: what cannot be told now is told later; what is there already or refused is
-// not told again, and nothing waits for it.
+// not told again, and nothing waits for it; what there is no right for waits for another
+// try.
 func TestFails(t *testing.T) {
 	w, n := serve(t, 500)
 	n.Tell(policy("later", "x"))
@@ -152,6 +153,42 @@ func TestFails(t *testing.T) {
 	idle(t, n)
 	if sent, failed := n.Counts(); sent != 1 || failed != 2 || len(w.asked()) != 4 {
 		t.Errorf("written %d, failed %d of %v", sent, failed, w.asked())
+	}
+}
+
+// TestForbidden: what there was no right to tell is told once there is, all of it, and is
+// asked one at a time until then; what has changed meanwhile is told as it is then.
+func TestForbidden(t *testing.T) {
+	w, n := serve(t, 403, 403, 403, 403)
+	n.mu.Lock()
+	n.probeEvery = 50 * time.Millisecond
+	n.mu.Unlock()
+	for _, name := range []string{"a", "b", "gone"} {
+		n.Tell(policy(name, "x"))
+	}
+	n.Forget("NetworkPolicy", types.NamespacedName{Namespace: "a", Name: "gone"})
+	n.Tell(policy("b", "y"))
+	told := map[any]bool{}
+	for end := time.Now().Add(20 * time.Second); len(told) < 2 && time.Now().Before(end); <-time.After(time.Millisecond) {
+		w.mu.Lock()
+		for i, b := range w.bodies {
+			if i >= 4 {
+				told[b["note"]] = true
+			}
+		}
+		w.mu.Unlock()
+	}
+	idle(t, n)
+	if !told["spec: x"] || !told["spec: y"] {
+		t.Errorf("told %v in the end, want both", told)
+	}
+	if n := len(w.asked()); n < 6 || n > 7 { // one may have been told as it was
+		t.Errorf("asked %d times: %v", n, w.asked())
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.forbidden) > 0 {
+		t.Errorf("%d are left", len(n.forbidden))
 	}
 }
 

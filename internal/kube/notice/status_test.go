@@ -74,7 +74,7 @@ func TestStatusFirst(t *testing.T) {
 	o := balanced("1", nil, "203.0.113.1")
 	o.Problems = policy("x", "odd").Problems
 	n.Tell(o)
-	if next, _ := n.next(); next.Kind != "Service" {
+	if next, _, _ := n.next(); next.Kind != "Service" {
 		t.Errorf("%s %s is sent first", next.Kind, next.Object.GetName())
 	}
 	w, n := serve(t)
