@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -17,20 +18,30 @@ import (
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
-// Two nodes without kube-proxy serve to their own processes, and to a client outside.
+// Two nodes without kube-proxy serve to their own processes, and to a client outside, by
+// both families of addresses.
 func TestServicesFromNodes(t *testing.T) {
-	n := nodes(t, cluster.NodesConfig{Services: true, Masters: []string{"--load-balancer-pool", "10.250.0.224/28"}})
+	n := nodes(t, cluster.NodesConfig{Services: true, Dual: true, Masters: []string{"--load-balancer-pool", "10.250.0.224/28,fd00:250::e0/124"}})
 	n.namespace("shop", nil)
-	t.Run("Reach", n.in((*onNodes).servicesReach))
+	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
+		t.Run(string(family), n.in(func(n *onNodes) { n.servicesReach(family) }))
+	}
+	t.Run("Control", n.in((*onNodes).controlStaysShut))
 	n.gone("shop")
 	n.nothing()
 }
 
-// outside is a machine on the nodes' network that is none.
-func (n *onNodes) outside(name string, number int) (*lab.Namespace, string) {
-	n.t.Helper()
-	ns := ok[*lab.Namespace](n.t)(n.AddNamespace(name))
-	return ns, ok[netip.Addr](n.t)(n.JoinUnderlay(ns, number)).String()
+// of is the address of one family of the machine that has an address.
+func of(a netip.Addr, family corev1.IPFamily) netip.Addr {
+	if family == corev1.IPv6Protocol {
+		return cluster.Address6(a)
+	}
+	return a
+}
+
+// at is a place as URLs and connect take it.
+func at(a string, port int32) string {
+	return netip.AddrPortFrom(netip.MustParseAddr(a), uint16(port)).String()
 }
 
 // seen asks a pod by HTTP as whom it sees who asks; empty = no answer.
@@ -58,66 +69,81 @@ func (n *onNodes) sees(who, want string, from *lab.Namespace, at string) {
 	until(n.t, fmt.Sprintf("%s at %s is seen as %q", who, at, want), func() bool { got = n.seen(from, at); return got == want })
 }
 
-func (n *onNodes) service(name string, change func(*corev1.ServiceSpec)) (address string, port int32) {
+// refused tells whether a client is told that nobody is there, rather than nothing.
+func (n *onNodes) refused(who string, from *lab.Namespace, at string) {
 	n.t.Helper()
-	s := makeService(n.t, n.Client, "shop", name, func(s *corev1.ServiceSpec) {
-		s.Type = corev1.ServiceTypeNodePort
+	out, err := from.Command(n.t.Context(), "curl", "-sS", "--max-time", "5", "http://"+at).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "refused") && !strings.Contains(string(out), "Couldn't connect") {
+		n.t.Errorf("%s at %s: %v, %s; want that it is refused", who, at, err, out)
+	}
+}
+
+func (n *onNodes) service(name string, family corev1.IPFamily, change func(*corev1.ServiceSpec)) *corev1.Service {
+	n.t.Helper()
+	return makeService(n.t, n.Client, "shop", name, func(s *corev1.ServiceSpec) {
+		s.Type, s.IPFamilies = corev1.ServiceTypeNodePort, []corev1.IPFamily{family}
 		if change != nil {
 			change(s)
 		}
 	})
-	return s.Spec.ClusterIP, s.Spec.Ports[0].NodePort
 }
 
-func (n *onNodes) servicesReach() {
+func (n *onNodes) servicesReach(family corev1.IPFamily) {
 	ctx := n.t.Context()
 	h1, h2 := n.Hosts()[0], n.Hosts()[1]
-	client, clientAddr := n.outside("outside", 200)
+	six := family == corev1.IPv6Protocol
+	number := 200
+	if six {
+		number = 210
+	}
+	outside := func(name string, number int) (*lab.Namespace, string) {
+		ns, a, err := n.Outside(ctx, name, number)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		return ns, of(a, family).String()
+	}
+	client, clientAddr := outside("outside"+string(family), number)
 	n.pod("shop", "web", "h2", map[string]string{"app": "web"})
 	n.runs("shop", "web")
-	all, port := n.service("all", nil)
-	_, local := n.service("local", func(s *corev1.ServiceSpec) { s.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal })
-	balanced := makeService(n.t, n.Client, "shop", "balanced", func(s *corev1.ServiceSpec) {
+	allService := n.service("all", family, nil)
+	all, port := allService.Spec.ClusterIP, allService.Spec.Ports[0].NodePort
+	local := n.service("local", family, func(s *corev1.ServiceSpec) { s.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal }).Spec.Ports[0].NodePort
+	balanced := n.service("balanced", family, func(s *corev1.ServiceSpec) {
 		s.Type, s.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal
 	})
-	nobody, closed := n.service("nobody", func(s *corev1.ServiceSpec) { s.Selector = map[string]string{"app": "nobody"} })
-	at := func(h *lab.Host, port int32) string { return fmt.Sprintf("%s:%d", h.Address, port) }
+	nobodyService := n.service("nobody", family, func(s *corev1.ServiceSpec) { s.Selector = map[string]string{"app": "nobody"} })
+	nobody, closed := nobodyService.Spec.ClusterIP, nobodyService.Spec.Ports[0].NodePort
+	addr := func(h *lab.Host) string { return of(h.Address, family).String() }
+	on := func(h *lab.Host, port int32) string { return at(addr(h), port) }
 	for _, h := range []*lab.Host{h1, h2} {
-		n.sees(h.Name, h.Address.String(), h.NS, all+":80")
-		n.sees(h.Name, h.Address.String(), h.NS, at(h, port))
-		n.sees(h.Name+" where the policy is local", h.Address.String(), h.NS, at(h, local))
-		n.sees("a client outside", clientAddr, client, at(h, port))
-		for _, to := range []string{nobody + ":80", all + ":81", at(h, closed)} {
-			out, err := h.NS.Command(ctx, "curl", "-sS", "--max-time", "5", "http://"+to).CombinedOutput()
-			if err == nil || !strings.Contains(string(out), "refused") && !strings.Contains(string(out), "Couldn't connect") {
-				n.t.Errorf("%s at %s: %v, %s; want that it is refused", h.Name, to, err, out)
-			}
+		n.sees(h.Name, addr(h), h.NS, at(all, 80))
+		n.sees(h.Name, addr(h), h.NS, on(h, port))
+		n.sees(h.Name+" where the policy is local", addr(h), h.NS, on(h, local))
+		n.sees("a client outside", clientAddr, client, on(h, port))
+		for _, to := range []string{at(nobody, 80), at(all, 81), on(h, closed)} {
+			n.refused(h.Name, h.NS, to)
 		}
 	}
-	for _, h := range n.Hosts() { // its backend is no pod
-		until(n.t, h.Name+" reaches the API server by its service", func() bool {
-			out, _ := h.NS.Command(ctx, "curl", "-sk", "--max-time", "2", "https://10.96.0.1/version").CombinedOutput()
-			return strings.Contains(string(out), "gitVersion") || strings.Contains(string(out), "Unauthorized") || strings.Contains(string(out), "Forbidden")
-		})
-	}
-	n.sees("h1 at the other node", h1.Address.String(), h1.NS, at(h2, port))
-	n.sees("the pod's node at the other node", h1.Address.String(), h2.NS, at(h1, port))
-	n.sees("a client outside where there is a backend", clientAddr, client, at(h2, local))
-	if got := n.seen(client, at(h1, local)); got != "" {
+	n.sees("h1 at the other node", addr(h1), h1.NS, on(h2, port))
+	n.sees("the pod's node at the other node", addr(h1), h2.NS, on(h1, port))
+	n.sees("a client outside where there is a backend", clientAddr, client, on(h2, local))
+	if got := n.seen(client, on(h1, local)); got != "" {
 		n.t.Errorf("a node without a backend of the service takes a client outside, who is seen as %s", got)
 	}
 
 	// A load balancer's address, which a router leads to a node; and whether that has a backend.
-	if out, err := client.Command(ctx, "ip", "route", "add", "10.250.0.225/32", "via", h2.Address.String()).CombinedOutput(); err != nil {
+	external := n.balanced("shop", "balanced", 1)[0]
+	if out, err := client.Command(ctx, "ip", "route", "add", external, "via", addr(h2)).CombinedOutput(); err != nil {
 		n.t.Fatalf("%v: %s", err, out)
 	}
-	n.sees("a client outside at a load balancer's address", clientAddr, client, "10.250.0.225:80")
+	n.sees("a client outside at a load balancer's address", clientAddr, client, at(external, 80))
 	for _, x := range []struct {
 		h    *lab.Host
 		want string
 	}{{h1, `"localEndpoints":0,"serviceProxyHealthy":true} 503`}, {h2, `"localEndpoints":1,"serviceProxyHealthy":true} 200`}} {
 		until(n.t, "the health check port of "+x.h.Name+" says "+x.want, func() bool {
-			out, _ := client.Command(ctx, "curl", "-s", "--max-time", "2", "-w", " %{http_code}", "http://"+at(x.h, balanced.Spec.HealthCheckNodePort)+"/").CombinedOutput()
+			out, _ := client.Command(ctx, "curl", "-s", "--max-time", "2", "-w", " %{http_code}", "http://"+on(x.h, balanced.Spec.HealthCheckNodePort)+"/").CombinedOutput()
 			return strings.Contains(strings.ReplaceAll(string(out), "\n", ""), x.want)
 		})
 	}
@@ -125,30 +151,26 @@ func (n *onNodes) servicesReach() {
 	// Under default deny only the client whom a policy names.
 	deny := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "deny"}}
 	deny.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
-	deny.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: clientAddr + "/32"}}}}}
+	deny.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: single(clientAddr)}}}}}
 	ok[*networkingv1.NetworkPolicy](n.t)(n.Client.NetworkingV1().NetworkPolicies("shop").Create(ctx, deny, metav1.CreateOptions{}))
-	n.sees("a node that no policy names", "", h1.NS, all+":80")
-	n.sees("the pod's own node, by a service", "", h2.NS, all+":80")
-	other, _ := n.outside("other", 201)
+	n.sees("a node that no policy names", "", h1.NS, at(all, 80))
+	n.sees("the pod's own node, by a service", "", h2.NS, at(all, 80))
+	other, _ := outside("other"+string(family), number+1)
 	for _, h := range []*lab.Host{h1, h2} {
-		n.sees("the client that a policy names", clientAddr, client, at(h, port))
-		n.sees("a client that no policy names", "", other, at(h, port))
+		n.sees("the client that a policy names", clientAddr, client, on(h, port))
+		n.sees("a client that no policy names", "", other, on(h, port))
 	}
 	if err := n.Client.NetworkingV1().NetworkPolicies("shop").Delete(ctx, "deny", metav1.DeleteOptions{}); err != nil {
 		n.t.Fatal(err)
 	}
-	n.sees("h1", h1.Address.String(), h1.NS, all+":80")
+	n.sees("h1", addr(h1), h1.NS, at(all, 80))
 
 	// A second backend, and none: each node notices.
 	n.pod("shop", "web2", "h1", map[string]string{"app": "web"})
 	n.runs("shop", "web2")
-	n.sees("a client outside where there is a backend now", clientAddr, client, at(h1, local))
-	for _, p := range []string{"web", "web2"} {
-		if err := n.Client.CoreV1().Pods("shop").Delete(ctx, p, metav1.DeleteOptions{}); err != nil {
-			n.t.Fatal(err)
-		}
-	}
-	n.sees("h1", "", h1.NS, all+":80")
+	n.sees("a client outside where there is a backend now", clientAddr, client, on(h1, local))
+	n.gone("shop")
+	n.sees("h1", "", h1.NS, at(all, 80))
 	for _, s := range []string{"all", "local", "nobody", "balanced"} {
 		if err := n.Client.CoreV1().Services("shop").Delete(ctx, s, metav1.DeleteOptions{}); err != nil {
 			n.t.Fatal(err)
@@ -159,5 +181,65 @@ func (n *onNodes) servicesReach() {
 			out := ok[string](n.t)(h.Run(ctx, "nft", "list", "ruleset"))
 			return !slices.ContainsFunc([]string{all, nobody, fmt.Sprint(port), fmt.Sprint(closed)}, func(s string) bool { return strings.Contains(out, s) })
 		})
+	}
+}
+
+// single is the prefix that has one address.
+func single(a string) string {
+	x := netip.MustParseAddr(a)
+	return netip.PrefixFrom(x, x.BitLen()).String()
+}
+
+// balanced waits until a service has some load balancers' addresses, and returns them.
+func (n *onNodes) balanced(namespace, name string, count int) (out []string) {
+	n.t.Helper()
+	until(n.t, namespace+"/"+name+" has its addresses", func() bool {
+		out = nil
+		for _, in := range ok[*corev1.Service](n.t)(n.Client.CoreV1().Services(namespace).Get(n.t.Context(), name, metav1.GetOptions{})).Status.LoadBalancer.Ingress {
+			out = append(out, in.IP)
+		}
+		return len(out) == count
+	})
+	return out
+}
+
+// controlStaysShut: nodes, and clients outside, are led to backends that are no pods, as
+// the API server is; but clients outside not to netmaster, whatever a slice says.
+func (n *onNodes) controlStaysShut() {
+	ctx := n.t.Context()
+	client, _, err := n.Outside(ctx, "outsider", 220)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	api := ok[*discoveryv1.EndpointSlice](n.t)(n.Client.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{}))
+	services := map[string]*corev1.Service{}
+	for name, port := range map[string]int32{"api": *api.Ports[0].Port, "netmaster": 9999} {
+		services[name] = n.service(name, corev1.IPv4Protocol, func(s *corev1.ServiceSpec) { s.Selector = nil })
+		ok[*discoveryv1.EndpointSlice](n.t)(n.Client.DiscoveryV1().EndpointSlices("shop").Create(ctx, &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}}, AddressType: discoveryv1.AddressTypeIPv4,
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{n.MasterAddress().String()}}}, Ports: []discoveryv1.EndpointPort{{Port: &port}},
+		}, metav1.CreateOptions{}))
+	}
+	answers := func(from *lab.Namespace, url, want string) func() bool {
+		return func() bool {
+			out, _ := from.Command(ctx, "curl", "-sk", "--max-time", "2", url).CombinedOutput()
+			return strings.Contains(string(out), want)
+		}
+	}
+	for _, h := range n.Hosts() {
+		until(n.t, h.Name+" reaches the API server by its service", answers(h.NS, "https://10.96.0.1/version", "gitVersion"))
+		until(n.t, h.Name+" reaches netmaster by a service", answers(h.NS, "http://"+at(services["netmaster"].Spec.ClusterIP, 80)+"/readyz", "ok"))
+		on := func(name string) string { return at(h.Address.String(), services[name].Spec.Ports[0].NodePort) }
+		until(n.t, "a client outside reaches the API server by "+h.Name, answers(client, "https://"+on("api")+"/version", "gitVersion"))
+		n.refused("a client outside", client, on("netmaster"))
+		until(n.t, h.Name+" says so", func() bool {
+			state, err := h.AgentState(ctx)
+			return err == nil && strings.Contains(fmt.Sprint(state.Problems), "backends that are the control plane") && strings.Contains(fmt.Sprint(state.Problems), "shop/netmaster")
+		})
+	}
+	for name := range services {
+		if err := n.Client.CoreV1().Services("shop").Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			n.t.Fatal(err)
+		}
 	}
 }

@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,7 @@ func nodes(t *testing.T, cfg cluster.NodesConfig) *onNodes {
 	if err := lab.Build(t.Context(), ".", bin); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Name, cfg.Dir, cfg.BinDir, cfg.Nodes, cfg.Driver = "nodes"+os.Getenv("DRIVER"), dir, bin, 2, os.Getenv("DRIVER")
+	cfg.Name, cfg.Dir, cfg.BinDir, cfg.Nodes, cfg.Driver = cmp.Or(os.Getenv("CONTIV_KUBE_LAB"), "nodes"+os.Getenv("DRIVER")), dir, bin, 2, os.Getenv("DRIVER")
 	if m := (lab.Config{Driver: cfg.Driver, Embedded: true}).Missing(); len(m) > 0 {
 		lacks(t, m[0])
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -26,6 +27,9 @@ type fronts struct {
 	claims  map[hostnet.FrontAt]map[model.ServiceKey]*hostnet.Front
 	ours    map[model.ServiceKey][]hostnet.FrontAt // what a service claims
 	apart   map[model.ServiceKey]bool              // services with backends that this host's stack does not reach
+	closed  closedTo
+	foreign map[model.ServiceKey]bool // services with backends that are no endpoints
+	shut    map[model.ServiceKey]bool // of them, to the control plane: clients outside are not led there
 	seen    desired.Map[model.ServiceKey, *desired.Service]
 	faced   int  // of seen, with faces
 	lacking bool // there are such, and no way to their backends
@@ -33,19 +37,33 @@ type fronts struct {
 }
 
 func newFronts(log *slog.Logger) *fronts {
-	return &fronts{out: hostnet.NewFronts(log), claims: map[hostnet.FrontAt]map[model.ServiceKey]*hostnet.Front{}, ours: map[model.ServiceKey][]hostnet.FrontAt{}, apart: map[model.ServiceKey]bool{}}
+	return &fronts{
+		out: hostnet.NewFronts(log), claims: map[hostnet.FrontAt]map[model.ServiceKey]*hostnet.Front{}, ours: map[model.ServiceKey][]hostnet.FrontAt{},
+		apart: map[model.ServiceKey]bool{}, foreign: map[model.ServiceKey]bool{}, shut: map[model.ServiceKey]bool{},
+	}
 }
 
 // follow notes a picture and tells whether this host's stack serves: while the pods'
-// network is native, so that it reaches pods at their own addresses.
-func (f *fronts) follow(pic desired.Host, n natives) bool {
+// network is native, so that it reaches pods at their own addresses. control is what
+// containers are kept from.
+func (f *fronts) follow(pic desired.Host, n natives, control *hostnet.Control) bool {
 	now, nodes := pic.Services, pic.NodeAddrs
 	if !n.cluster {
 		now, nodes = desired.Map[model.ServiceKey, *desired.Service]{}, desired.Map[netip.Addr, struct{}]{}
 	}
+	closed := f.closed.follow(control)
+	for range pic.Nodes.Diff(f.hosts) {
+		closed = true
+		break
+	}
 	if !slices.Equal(f.natives, n.subnets) {
 		f.natives = n.subnets
 		for key, s := range f.last.All() {
+			f.claim(key, s, pic)
+		}
+	} else if closed {
+		for key := range maps.Clone(f.foreign) {
+			s, _ := f.last.Get(key)
 			f.claim(key, s, pic)
 		}
 	}
@@ -87,16 +105,20 @@ func (f *fronts) apply(ctx context.Context, at hostnet.Place, look bool) (proble
 		problems = append(problems, compile.Problem{Object: "services of Kubernetes from this host", Text: model.NoEffectPrefix +
 			"node ports lead nowhere for this host's processes and clients outside, and cluster addresses only as far as the data plane takes them: network " + clusterNetwork.String() + " is not native; kube-proxy has to serve them"})
 	}
-	if n := len(f.apart); n > 0 {
+	some := func(object string, of map[model.ServiceKey]bool, what string) {
+		if len(of) == 0 {
+			return
+		}
 		var first model.ServiceKey
-		for k := range f.apart {
+		for k := range of {
 			if first == (model.ServiceKey{}) || k.String() < first.String() {
 				first = k
 			}
 		}
-		problems = append(problems, compile.Problem{Object: "services of Kubernetes from this host", Text: fmt.Sprintf(
-			"%sthis host's processes and clients outside are not led to backends on networks that are not native, of %d services such as %s", model.NoEffectPrefix, n, first)})
+		problems = append(problems, compile.Problem{Object: object, Text: fmt.Sprintf("%s%s, of %d services such as %s", model.NoEffectPrefix, what, len(of), first)})
 	}
+	some("services of Kubernetes from this host", f.apart, "this host's processes and clients outside are not led to backends on networks that are not native")
+	some("services of Kubernetes before the control plane", f.shut, "clients outside are not led to backends that are the control plane (netmasters, the store, inspection of netplugins)")
 	return problems
 }
 
@@ -106,6 +128,8 @@ func (f *fronts) claim(key model.ServiceKey, s *desired.Service, pic desired.Hos
 	was := f.ours[key]
 	delete(f.ours, key)
 	delete(f.apart, key)
+	delete(f.foreign, key)
+	delete(f.shut, key)
 	wants := map[hostnet.FrontAt]*hostnet.Front{}
 	if s != nil && s.Exposed && len(s.Faces) > 0 {
 		wants = f.frontsOf(key, s, pic)
@@ -166,6 +190,16 @@ func (f *fronts) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.
 		if front.Outside = front.Own; face.Outside != face.Inside {
 			front.Outside = choice(face.Outside)
 		}
+		if slices.ContainsFunc(front.Outside.Targets, beyond) {
+			f.foreign[key] = true
+			front.Outside.Targets = slices.DeleteFunc(slices.Clone(front.Outside.Targets), func(t hostnet.Target) bool {
+				closed := beyond(t) && f.closed.has(face.Protocol, t.AddrPort, pic.Nodes)
+				if closed {
+					f.shut[key] = true
+				}
+				return closed
+			})
+		}
 		for _, b := range s.Backends.All() {
 			if a := b.Addr(v6); a.IsValid() && b.State != desired.BackendUnhealthy {
 				front.Keep = append(front.Keep, netip.AddrPortFrom(a, b.PortFor(face.Backend)))
@@ -176,6 +210,8 @@ func (f *fronts) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.
 	}
 	return out
 }
+
+func beyond(t hostnet.Target) bool { return t.Where == hostnet.Beyond }
 
 // whereOf is where a backend is.
 func whereOf(b *desired.Backend) hostnet.Where {

@@ -44,9 +44,10 @@ func TestFronts(t *testing.T) {
 	pic.NodeAddrs = pic.NodeAddrs.Set(addr("192.168.0.1"), struct{}{})
 	f := newFronts(slog.New(slog.DiscardHandler))
 	var n natives
+	var control *hostnet.Control
 	follow := func() bool {
 		n.follow(pic.Networks)
-		return f.follow(pic, n)
+		return f.follow(pic, n, control)
 	}
 	text := func(c hostnet.Choice) string {
 		var out []string

@@ -282,7 +282,7 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	if w.Native {
 		w.natives.follow(pic.Networks)
 	}
-	served := w.fronts.follow(pic, w.natives) && pic.Private != nil
+	served := w.fronts.follow(pic, w.natives, want.Control) && pic.Private != nil
 	if w.Services {
 		w.exposed.follow(pic.Services, w.Faces && !served)
 		want.Services, want.Source, want.ServiceMTU = w.exposed.list, source4(pic.VTEP), w.Underlay.TunnelMTU()

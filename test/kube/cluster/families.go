@@ -15,8 +15,8 @@ import (
 	"github.com/contiv/netplugin/v2/internal/lab"
 )
 
-// address6 is the IPv6 address of the machine that has an IPv4 address.
-func address6(a netip.Addr) netip.Addr {
+// Address6 is the IPv6 address of the machine that has an IPv4 address, where there are both.
+func Address6(a netip.Addr) netip.Addr {
 	b := netip.MustParseAddr("fd00:250::").As16()
 	b[15] = a.As4()[3]
 	return netip.AddrFrom16(b)
@@ -25,9 +25,23 @@ func address6(a netip.Addr) netip.Addr {
 // addresses are those of a host, as kubelets take them.
 func (n *Nodes) addresses(h *lab.Host) string {
 	if n.cfg.Dual {
-		return h.Address.String() + "," + address6(h.Address).String()
+		return h.Address.String() + "," + Address6(h.Address).String()
 	}
 	return h.Address.String()
+}
+
+// Outside adds a machine to the nodes' link that is no node, numbered as
+// lab.Lab.JoinUnderlay says, with addresses of the cluster's families.
+func (n *Nodes) Outside(ctx context.Context, name string, number int) (*lab.Namespace, netip.Addr, error) {
+	ns, err := n.AddNamespace(name)
+	if err != nil {
+		return nil, netip.Addr{}, err
+	}
+	a, err := n.JoinUnderlay(ns, number)
+	if err == nil && n.cfg.Dual {
+		_, err = ns.Command(ctx, "ip", "address", "add", Address6(a).String()+"/64", "dev", "eth0", "nodad").CombinedOutput()
+	}
+	return ns, a, err
 }
 
 // leadScript gives the link with the address $1 the addresses $2 and $5, and leads to $3 and
@@ -49,7 +63,7 @@ func (n *Nodes) lead(ctx context.Context) error {
 	}
 	run := func(space *lab.Namespace, a netip.Addr) error {
 		router := n.MasterAddress()
-		out, err := space.Command(ctx, "/bin/sh", "-c", leadScript, "sh", a.String(), address6(a).String(), router.String(), address6(router).String(), beyond(a).String()).CombinedOutput()
+		out, err := space.Command(ctx, "/bin/sh", "-c", leadScript, "sh", a.String(), Address6(a).String(), router.String(), Address6(router).String(), beyond(a).String()).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("give %s more addresses: %w: %s", a, err, out)
 		}
@@ -69,7 +83,7 @@ func (n *Nodes) lead(ctx context.Context) error {
 	for _, to := range []string{PodCIDR, podCIDR6} {
 		by := first
 		if netip.MustParsePrefix(to).Addr().Is6() {
-			by = address6(first)
+			by = Address6(first)
 		}
 		if out, err := n.Master.Command(ctx, "ip", "route", "replace", to, "via", by.String()).CombinedOutput(); err != nil {
 			return fmt.Errorf("lead %s to a node: %w: %s", to, err, out)

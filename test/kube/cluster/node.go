@@ -45,7 +45,7 @@ func (n *Nodes) writeNode(h *lab.Host) error {
 		}
 		err = errors.Join(err, os.Symlink(p, filepath.Join(plugins, filepath.Base(p))))
 	}
-	cert, key, e := n.ca.serving(h.Name, h.Address.AsSlice(), address6(h.Address).AsSlice())
+	cert, key, e := n.ca.serving(h.Name, h.Address.AsSlice(), Address6(h.Address).AsSlice())
 	if err = errors.Join(err, e); err != nil {
 		return err
 	}

@@ -1,0 +1,85 @@
+package picture
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/compile"
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/hostnet"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// TestFrontsToControl: a service whose backends somebody wrote to be the control plane's
+// ports leads this host's own processes there and nobody outside, by each address of a
+// machine that is known, from the moment on that it is known to be the control plane's.
+func TestFrontsToControl(t *testing.T) {
+	addr := netip.MustParseAddr
+	key := model.ServiceKey{Tenant: "default", Name: "a/b"}
+	var pic desired.Host
+	pic.VTEP = addr("192.168.0.1")
+	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: clusterNetwork, Native: true, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
+	for a, vtep := range map[string]string{"192.168.0.1": "192.168.0.1", "192.168.0.2": "192.168.0.2", "10.9.0.2": "192.168.0.2"} {
+		pic.Nodes = pic.Nodes.Set(addr(a), addr(vtep))
+	}
+	serve := func(proto model.Protocol, to ...string) {
+		s := &desired.Service{Key: key, Network: 1, Exposed: true, Faces: []desired.Face{{Addr: addr("0.0.0.0"), Protocol: proto, Port: 30080, Backend: 1, Inside: desired.TrafficCluster, Outside: desired.TrafficSilent}}}
+		for _, x := range to {
+			at := netip.MustParseAddrPort(x)
+			s.Backends = s.Backends.Set(model.EndpointKey{ID: model.EndpointID(x)}, &desired.Backend{IPv4: at.Addr(), Port: at.Port(), Local: true})
+		}
+		pic.Services = pic.Services.Set(key, s)
+	}
+	var control *hostnet.Control
+	f := newFronts(slog.New(slog.DiscardHandler))
+	var n natives
+	is := func(when string, open, shut []string) {
+		t.Helper()
+		n.follow(pic.Networks)
+		if !f.follow(pic, n, control) {
+			t.Fatalf("%s: nothing is served", when)
+		}
+		s, _ := pic.Services.Get(key)
+		front := f.out.At(hostnet.FrontAt{Addr: addr("0.0.0.0"), Proto: s.Faces[0].Protocol, Port: 30080})
+		text := func(c hostnet.Choice) (out []string) {
+			for _, x := range c.Targets {
+				out = append(out, x.String())
+			}
+			return out
+		}
+		all := slices.Concat(open, shut)
+		slices.SortFunc(all, func(a, b string) int { return netip.MustParseAddrPort(a).Compare(netip.MustParseAddrPort(b)) })
+		if own, outside := text(front.Own), text(front.Outside); !slices.Equal(own, all) || !slices.Equal(outside, open) {
+			t.Errorf("%s: own processes are led to %v, want %v; others to %v, want %v", when, own, all, outside, open)
+		}
+		if front.Outside.Silent {
+			t.Errorf("%s: clients outside are not refused", when)
+		}
+		told := slices.ContainsFunc(f.apply(context.Background(), hostnet.Place{}, false), func(p compile.Problem) bool {
+			return strings.Contains(p.Text, "control plane") && strings.Contains(p.Text, "1 services such as default:a/b")
+		})
+		if told != (len(shut) > 0) {
+			t.Errorf("%s: that clients outside are not led there is told: %v", when, told)
+		}
+	}
+	open := []string{"10.9.0.2:80", "192.168.0.2:6443"}
+	shut := []string{"10.9.0.2:9001", "192.168.0.2:9001", "127.0.0.1:9090", "172.16.0.9:2379"}
+	serve(model.ProtoTCP, slices.Concat(open, shut)...)
+	is("before anything is known", []string{"10.9.0.2:80", "10.9.0.2:9001", "127.0.0.1:9090", "172.16.0.9:2379", "192.168.0.2:6443", "192.168.0.2:9001"}, nil)
+	control = &hostnet.Control{Ports: []uint16{9090}, Targets: []netip.AddrPort{netip.MustParseAddrPort("172.16.0.9:2379"), netip.MustParseAddrPort("192.168.0.2:9001")}}
+	is("the control plane is known", open, shut)
+	pic.Nodes = pic.Nodes.Delete(addr("10.9.0.2"))
+	is("a machine loses an address", []string{"10.9.0.2:80", "10.9.0.2:9001", "192.168.0.2:6443"}, []string{"127.0.0.1:9090", "172.16.0.9:2379", "192.168.0.2:9001"})
+	serve(model.ProtoTCP, "192.168.0.2:9001")
+	is("nobody else", nil, []string{"192.168.0.2:9001"})
+	serve(model.ProtoUDP, "192.168.0.2:9001")
+	is("another protocol", []string{"192.168.0.2:9001"}, nil)
+	serve(model.ProtoTCP, "192.168.0.2:9001")
+	is("TCP again", nil, []string{"192.168.0.2:9001"})
+	control = nil
+	is("open to containers", []string{"192.168.0.2:9001"}, nil)
+}
