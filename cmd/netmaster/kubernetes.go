@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -62,18 +63,38 @@ func withIntents(all map[string]named) map[string]named {
 	return all
 }
 
-// kubeConfig is where --kubeconfig leads.
-func kubeConfig(flag string) (config *rest.Config, err error) {
-	if flag == inCluster {
-		config, err = rest.InClusterConfig()
-	} else {
-		config, err = clientcmd.BuildConfigFromFlags("", flag)
-	}
+// kubeConfig is where --kubeconfig leads. A file of 1.x also says where services have
+// their addresses, which o is told unless a flag says it.
+func kubeConfig(o *options) (*rest.Config, error) {
+	config, ranges, err := readKubeconfig(o.kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %s: %w", flag, err)
+		return nil, fmt.Errorf("--kubeconfig %s: %w", o.kubeconfig, err)
+	}
+	if len(o.services.ranges) == 0 {
+		o.services.ranges = ranges
 	}
 	config.UserAgent = "contiv-netmaster"
 	return config, nil
+}
+
+func readKubeconfig(file string) (config *rest.Config, ranges []netip.Prefix, err error) {
+	if file == inCluster {
+		config, err = rest.InClusterConfig()
+		return config, nil, err
+	}
+	old, err := readContivJSON(file)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case old == nil:
+		config, err = clientcmd.BuildConfigFromFlags("", file)
+		return config, nil, err
+	}
+	if ranges, err = old.ranges(); err != nil {
+		return nil, nil, err
+	}
+	config, err = old.config()
+	return config, ranges, err
 }
 
 // newKubernetes returns nil where o names no API server. Nobody is asked yet.
@@ -81,7 +102,7 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	if o.kubeconfig == "" {
 		return nil, nil
 	}
-	config, err := kubeConfig(o.kubeconfig)
+	config, err := kubeConfig(&o)
 	if err != nil {
 		return nil, err
 	}

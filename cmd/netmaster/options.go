@@ -160,7 +160,7 @@ func newFlags(o *options) *daemon.FlagSet {
 	})
 	fs.String(&o.kubeconfig, daemon.Flag{
 		Name: "kubeconfig", Env: envPrefix + "KUBECONFIG", Value: "file",
-		Usage: "Kubernetes whose namespaces and network policies the leader keeps in the store, and whose labels say where pods belong: a kubeconfig, or in-cluster for the service account of the pod that netmaster runs in; empty = none",
+		Usage: "Kubernetes whose namespaces and network policies the leader keeps in the store, and whose labels say where pods belong: a kubeconfig, a contiv.json of 1.x, or in-cluster for the service account of the pod that netmaster runs in; empty = none",
 		Check: notEmpty,
 	})
 	fs.Bool(&o.podsTenant, daemon.Flag{

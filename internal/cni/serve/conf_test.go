@@ -32,6 +32,7 @@ func TestRequest(t *testing.T) {
 		want             attach.Request
 	}{
 		{"least", `{"name":"n"}`, "", base},
+		{"the file of 1.x's installation", `{"cniVersion":"0.1.0","name":"n","type":"contivk8s"}`, "", base},
 		{"keys of ours", `{"name":"n","tenant":"t","network":"net","group":"g","mtu":1400,"labels":{"a":"b"}}`, "", with(func(r *attach.Request) {
 			r.Tenant, r.Network, r.Group, r.MTU, r.Labels = "t", "net", "g", 1400, map[string]string{"a": "b"}
 		})},
