@@ -26,7 +26,7 @@ test_packages=(
   containerd              # comes with it; named here so that its service stays off
   nftables                # kube-proxy's mode nftables, which benchmarks compare with; its service stays off
   iptables                # a firewall in the way of forwarded packets
-  bind9-dnsutils netcat-openbsd iperf conntrack # what Kubernetes' own tests run in containers
+  bind9-dnsutils netcat-openbsd iperf conntrack wget # what Kubernetes' own tests run in containers
   prometheus              # promtool, which checks the alert rules; its service stays off
   tcpdump                 # looking at packets when a test fails
   clang-14 llvm-14 libbpf-dev # the test that the committed eBPF objects are what the C makes

@@ -58,10 +58,11 @@ func images() []image {
 		{names: []string{Agnhost, agnhostOfPolicyAPI, dnsutils, nginx}, entrypoint: []string{"/agnhost"}, cmd: []string{"pause"}, fill: func(ctx context.Context, l *layer) error {
 			// First of all a shell that takes programs of the path before its own, as busybox's does not.
 			l.link("/bin/sh", "/usr/bin/dash")
-			if err := l.programs(ctx, "/usr/bin/dash", "/usr/bin/curl", "/usr/sbin/ip", "/usr/bin/ss", "/usr/bin/nc.openbsd", "/usr/bin/iperf", "/usr/bin/dig", "/usr/bin/getent", "/usr/sbin/conntrack"); err != nil {
+			if err := l.programs(ctx, "/usr/bin/dash", "/usr/bin/curl", "/usr/bin/wget", "/usr/sbin/ip", "/usr/bin/ss", "/usr/bin/nc.openbsd", "/usr/bin/iperf", "/usr/bin/dig", "/usr/bin/getent", "/usr/sbin/conntrack"); err != nil {
 				return err
 			}
 			l.program("/bin/bash", []byte(bash))
+			l.text("/etc/wgetrc", "tries = 1\n") // as busybox's, which crashes on an address without a scheme
 			if err := userland(ctx, l); err != nil {
 				return err
 			}
