@@ -52,8 +52,11 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	var failed []string
 	if err == nil {
-		o.Ports, o.Problems = ports, append(o.Problems, a.FollowWayOut(ctx, pic.Want, look)...)
+		var problems []compile.Problem
+		problems, failed = a.FollowWayOut(ctx, pic.Want, look)
+		o.Ports, o.Problems = ports, append(o.Problems, problems...)
 	}
 	for name, st := range report.Ports.All() {
 		// An interface that does not exist yet is announced by who makes it.
@@ -68,7 +71,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("apply revision %d to the data plane: %w", pic.Want.Revision, err)
 	}
-	failed := slices.Clone(o.Refused)
+	failed = append(failed, o.Refused...)
 	for _, p := range report.Problems {
 		failed = append(failed, p.Object)
 	}

@@ -125,10 +125,11 @@ func (a *Service) holdPublished(journal []Entry) (problems map[string]error, wit
 }
 
 // FollowWayOut makes the host's own stack follow the picture and the journal,
-// once the data plane does.
-func (a *Service) FollowWayOut(ctx context.Context, pic desired.Host, look bool) (problems []compile.Problem) {
+// once the data plane does. failed are the objects of problems that another try may
+// end.
+func (a *Service) FollowWayOut(ctx context.Context, pic desired.Host, look bool) (problems []compile.Problem, failed []string) {
 	if !a.way.Able {
-		return nil
+		return nil, nil
 	}
 	journal := a.journal.all()
 	taken, withheld := a.holdPublished(journal)
@@ -143,14 +144,14 @@ func (a *Service) FollowWayOut(ctx context.Context, pic desired.Host, look bool)
 		}
 		outlets = append(outlets, o)
 	}
-	problems, whole := a.way.Follow(ctx, pic, outlets, look)
+	problems, failed, whole := a.way.Follow(ctx, pic, outlets, look)
 	for object, err := range taken {
-		problems = append(problems, compile.Problem{Object: object, Text: err.Error()})
+		problems, failed = append(problems, compile.Problem{Object: object, Text: err.Error()}), append(failed, object)
 	}
 	if whole {
 		a.giveUpPorts() // nothing leads from them any more
 	}
-	return problems
+	return problems, failed
 }
 
 // giveUpPorts ends the holding of what is not published any more.

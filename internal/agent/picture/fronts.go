@@ -36,6 +36,8 @@ type fronts struct {
 	made    bool // the host's stack is as was last asked for
 }
 
+const frontsObject = "services of Kubernetes from this host"
+
 func newFronts(log *slog.Logger) *fronts {
 	return &fronts{
 		out: hostnet.NewFronts(log), claims: map[hostnet.FrontAt]map[model.ServiceKey]*hostnet.Front{}, ours: map[model.ServiceKey][]hostnet.FrontAt{},
@@ -99,10 +101,10 @@ func (f *fronts) follow(pic desired.Host, n natives, control *hostnet.Control) b
 func (f *fronts) apply(ctx context.Context, at hostnet.Place, look bool) (problems []compile.Problem) {
 	err := f.out.Apply(ctx, at, look)
 	if f.made = err == nil; !f.made {
-		problems = append(problems, compile.Problem{Object: "services of Kubernetes from this host", Text: err.Error()})
+		problems = append(problems, compile.Problem{Object: frontsObject, Text: err.Error()})
 	}
 	if f.lacking {
-		problems = append(problems, compile.Problem{Object: "services of Kubernetes from this host", Text: model.NoEffectPrefix +
+		problems = append(problems, compile.Problem{Object: frontsObject, Text: model.NoEffectPrefix +
 			"node ports lead nowhere for this host's processes and clients outside, and cluster addresses only as far as the data plane takes them: network " + clusterNetwork.String() + " is not native; kube-proxy has to serve them"})
 	}
 	some := func(object string, of map[model.ServiceKey]bool, what string) {
@@ -117,7 +119,7 @@ func (f *fronts) apply(ctx context.Context, at hostnet.Place, look bool) (proble
 		}
 		problems = append(problems, compile.Problem{Object: object, Text: fmt.Sprintf("%s%s, of %d services such as %s", model.NoEffectPrefix, what, len(of), first)})
 	}
-	some("services of Kubernetes from this host", f.apart, "this host's processes and clients outside are not led to backends on networks that are not native")
+	some(frontsObject, f.apart, "this host's processes and clients outside are not led to backends on networks that are not native")
 	some("services of Kubernetes before the control plane", f.shut, "clients outside are not led to backends that are the control plane (netmasters, the store, inspection of netplugins)")
 	return problems
 }

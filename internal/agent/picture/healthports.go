@@ -23,6 +23,7 @@ import (
 type healthPorts struct {
 	log  *slog.Logger
 	open func(ctx context.Context, addr string) (net.Listener, error)
+	kick func() // asks for another follow
 	last desired.Map[model.ServiceKey, *desired.Service]
 	of   map[model.ServiceKey]uint16 // whose a port is
 
@@ -38,10 +39,11 @@ type healthPort struct {
 	local   int
 	server  *http.Server // nil = it does not listen
 	err     error        // why
+	ended   bool         // it listened, and stopped to: the next follow tells, the one after tries again
 }
 
-func newHealthPorts(log *slog.Logger, open func(context.Context, string) (net.Listener, error)) *healthPorts {
-	return &healthPorts{log: log, open: open, of: map[model.ServiceKey]uint16{}, ports: map[uint16]*healthPort{}}
+func newHealthPorts(log *slog.Logger, open func(context.Context, string) (net.Listener, error), kick func()) *healthPorts {
+	return &healthPorts{log: log, open: open, kick: kick, of: map[model.ServiceKey]uint16{}, ports: map[uint16]*healthPort{}}
 }
 
 // follow notes services, at the cost of what differs, and listens for them; not served =
@@ -58,7 +60,10 @@ func (h *healthPorts) follow(ctx context.Context, now desired.Map[model.ServiceK
 	}
 	h.last = now
 	for port, p := range h.ports {
-		if p.server == nil && !h.closed {
+		switch {
+		case p.ended:
+			p.ended = false
+		case p.server == nil && !h.closed:
 			p.server, p.err = h.listen(ctx, port)
 		}
 		if p.err != nil {
@@ -116,10 +121,26 @@ func (h *healthPorts) listen(ctx context.Context, port uint16) (*http.Server, er
 	}
 	go func() {
 		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			h.log.Warn("a health check port ends", "port", port, "error", err)
+			h.stopped(port, s, err)
 		}
 	}()
 	return s, nil
+}
+
+// stopped notes that a port answers no more, though it should.
+func (h *healthPorts) stopped(port uint16, s *http.Server, err error) {
+	_ = s.Close() // it listens no more
+	h.mu.Lock()
+	p := h.ports[port]
+	ours := p != nil && p.server == s
+	if ours {
+		p.server, p.err, p.ended = nil, fmt.Errorf("it has stopped to answer, and is opened again: %w", err), true
+	}
+	h.mu.Unlock()
+	if ours {
+		h.log.Warn("a health check port ends, and is opened again", "port", port, "error", err)
+		h.kick()
+	}
 }
 
 // answer tells what kube-proxy tells.

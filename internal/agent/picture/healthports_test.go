@@ -18,9 +18,13 @@ import (
 // TestHealthPorts: a port tells how many backends are here, and whether anybody is led
 // to them; it is there with its service alone, and a port that is taken is a problem.
 func TestHealthPorts(t *testing.T) {
+	var last net.Listener
+	kicked := make(chan struct{}, 1)
 	h := newHealthPorts(slog.New(slog.DiscardHandler), func(ctx context.Context, addr string) (net.Listener, error) {
-		return new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	})
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+		last = l
+		return l, err
+	}, func() { kicked <- struct{}{} })
 	defer h.close()
 	const port = 31999
 	key := model.ServiceKey{Tenant: "default", Name: "shop/web:tcp/80"}
@@ -84,6 +88,20 @@ func TestHealthPorts(t *testing.T) {
 	}
 	if code, _ := ask(other); code != 503 {
 		t.Errorf("the port that is free again answers %d", code)
+	}
+	// Its end, which nobody asked for, is told and mended.
+	if err := last.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-kicked
+	if p := h.follow(t.Context(), all, true); len(p) != 1 || !strings.Contains(p[0].Text, "stopped to answer") {
+		t.Errorf("problems of a port that has ended: %v", p)
+	}
+	if p := h.follow(t.Context(), all, true); len(p) > 0 {
+		t.Errorf("problems of a port that was opened again: %v", p)
+	}
+	if code, _ := ask(other); code != 503 {
+		t.Errorf("the port that was opened again answers %d", code)
 	}
 	if h.follow(t.Context(), all, false); len(h.ports) > 0 {
 		t.Error("a port is there while nothing is served")

@@ -83,7 +83,7 @@ func NewWayOut(c *Cluster, control *ControlPlane, cfg WayOutConfig) *WayOut {
 	}
 	return &WayOut{
 		WayOutConfig: cfg, cluster: c, control: control, net: hostnet.New(c.Log, cfg.IPForward), taken: map[netip.Addr]attach.Key{},
-		fronts: newFronts(c.Log), health: newHealthPorts(c.Log, cfg.Listen),
+		fronts: newFronts(c.Log), health: newHealthPorts(c.Log, cfg.Listen, func() { c.Kick("health check port") }),
 	}
 }
 
@@ -271,10 +271,11 @@ type Outlet struct {
 
 // Follow makes the host's own stack what the picture, which the data plane holds
 // now, and the attachments ask for. With look it checks what is there, although
-// nothing has changed; whole tells whether all of it is made.
-func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet, look bool) (problems []compile.Problem, whole bool) {
+// nothing has changed. failed are the objects of problems that another try may end;
+// whole tells whether published ports lead where they should, and nowhere else.
+func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet, look bool) (problems []compile.Problem, failed []string, whole bool) {
 	if !w.Able {
-		return nil, true
+		return nil, nil, true
 	}
 	want := hostnet.Want{Private: pic.Private}
 	want.Control, want.Machines = w.control.want(false)
@@ -341,9 +342,9 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 			want.Private = want.Private.WithoutIPv6()
 		}
 	}
-	failed := w.net.Apply(ctx, want, look)
-	for object, err := range failed {
-		problems = append(problems, compile.Problem{Object: object, Text: err.Error()})
+	unmade := w.net.Apply(ctx, want, look)
+	for object, err := range unmade {
+		problems, failed = append(problems, compile.Problem{Object: object, Text: err.Error()}), append(failed, object)
 	}
 	var at hostnet.Place
 	if served {
@@ -351,14 +352,17 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	}
 	led := w.fronts.apply(ctx, at, look)
 	if w.fronts.made {
-		problems = append(problems, w.health.follow(ctx, pic.Services, served)...)
+		for _, p := range w.health.follow(ctx, pic.Services, served) {
+			problems, failed = append(problems, p), append(failed, p.Object)
+		}
 	} else {
+		failed = append(failed, frontsObject)
 		w.health.unhealthy()
 	}
 	if changed := w.fit.follow(pic.Services, served && w.fronts.made); changed && w.Answer != nil {
 		w.Answer(w.fit.addrs())
 	}
-	return append(problems, led...), len(failed) == 0
+	return append(problems, led...), failed, len(unmade) == 0
 }
 
 // guardEvery is how often Guard asks whether the host's connection tracking has

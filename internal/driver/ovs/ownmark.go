@@ -55,28 +55,28 @@ func (d *Driver) showOwn(want desired.Host) []driver.Problem {
 		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return err
 		}
-		ours := slices.IndexFunc(have, func(f netlink.Filter) bool {
-			b, ok := f.(*netlink.BpfFilter)
-			return ok && b.Name == ownFilter
-		})
-		switch {
-		case native && ours >= 0:
-			d.showsOwn = link.Attrs().Index
-			return nil
-		case !native && ours >= 0:
-			if err := netlink.FilterDel(have[ours]); err != nil {
-				return err
-			}
-		}
+		at := slices.IndexFunc(have, atOwnPlace)
 		if !native {
+			if at >= 0 {
+				if err := netlink.FilterDel(have[at]); err != nil {
+					return err
+				}
+			}
 			d.showsOwn = 0
 			return nil
 		}
-		if d.showsOwn == link.Attrs().Index {
-			d.drift.Repaired(d.cfg.Log, driver.DriftProgram, want.Private.Interface, 1)
-		}
-		if err := attachOwn(link.Attrs().Index); err != nil {
+		prog, tag, err := loadOwn()
+		if err != nil {
 			return err
+		}
+		defer func() { _ = prog.Close() }() // the filter holds it
+		if at < 0 || have[at].(*netlink.BpfFilter).Tag != tag {
+			if d.showsOwn == link.Attrs().Index {
+				d.drift.Repaired(d.cfg.Log, driver.DriftProgram, want.Private.Interface, 1)
+			}
+			if err := attachOwn(link.Attrs().Index, prog); err != nil {
+				return err
+			}
 		}
 		d.showsOwn = link.Attrs().Index
 		return nil
@@ -88,13 +88,30 @@ func (d *Driver) showOwn(want desired.Host) []driver.Problem {
 		"tell what this host's own sockets send by %s from what it forwards (policies are asked about both, kubelet's probes too): %w", want.Private.Interface, err)}}
 }
 
-func attachOwn(index int) error {
+// atOwnPlace tells whether a filter is of our name where ours stands. Its program may be
+// another one: an earlier version's, or a stranger's.
+func atOwnPlace(f netlink.Filter) bool {
+	b, ok := f.(*netlink.BpfFilter)
+	return ok && b.Name == ownFilter && b.Priority == ownPriority && b.Handle == ownHandle
+}
+
+// loadOwn loads the filter's program, and tells by which tag, the digest of its
+// instructions, the kernel knows it.
+func loadOwn() (*ebpf.Program, string, error) {
 	_ = rlimit.RemoveMemlock() // loading says what is missing
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "contiv_own", Type: ebpf.SchedCLS, Instructions: ownProgram(), License: "Apache-2.0"})
 	if err != nil {
-		return fmt.Errorf("load a filter: %w", err)
+		return nil, "", fmt.Errorf("load a filter: %w", err)
 	}
-	defer func() { _ = prog.Close() }() // the filter holds it
+	info, err := prog.Info()
+	if err != nil {
+		_ = prog.Close()
+		return nil, "", fmt.Errorf("look at a filter: %w", err)
+	}
+	return prog, info.Tag, nil
+}
+
+func attachOwn(index int, prog *ebpf.Program) error {
 	qdisc := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
 	if err := netlink.QdiscAdd(qdisc); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("add qdisc clsact: %w", err)
