@@ -53,6 +53,7 @@ type way struct {
 	endpoints        []Endpoint // with published ports of this family alone
 	source           netip.Addr // towards services and native networks; zero = there are none, or the private one stays
 	natives          []netip.Prefix
+	exposed          []netip.Addr // services' virtual addresses in these
 }
 
 // waysOf are the ways out of IPv4 and of IPv6; a way that is not wanted has no address.
@@ -63,6 +64,19 @@ func waysOf(want Want) []way {
 		six.here, six.subnet, six.nameServer = p.Addr6, p.Subnet6, want.NameServer6
 		four.source, six.source = want.Source, want.source6
 		four.natives, six.natives = byFamily(want.Natives)
+		for _, x := range want.Services {
+			if !slices.ContainsFunc(want.Natives, func(n netip.Prefix) bool { return n.Contains(x.Addr) }) {
+				continue
+			}
+			if x.Addr.Is4() {
+				four.exposed = append(four.exposed, x.Addr)
+			} else {
+				six.exposed = append(six.exposed, x.Addr)
+			}
+		}
+		for _, w := range []*way{&four, &six} {
+			slices.SortFunc(w.exposed, netip.Addr.Compare)
+		}
 	}
 	for _, e := range want.Endpoints {
 		w := &four
@@ -90,7 +104,7 @@ func (s *Stack) ensureTable(want Want) (err error) {
 			continue
 		}
 		p := want.Private
-		from := []any{"layout 10", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.natives}
+		from := []any{"layout 11", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.natives, w.exposed}
 		err = errors.Join(err, ensureTable(w.family, setsOf(w), chainsOf(p, w), from, s.replaced))
 	}
 	return err
@@ -209,15 +223,25 @@ const (
 	askingForgotten = 10 * time.Second
 )
 
-func setsOf(w way) []set {
-	if w.nameServer == 0 {
-		return nil
-	}
+// setExposed has the virtual addresses of services that lie in native networks.
+const setExposed = "exposed"
+
+func setsOf(w way) (all []set) {
 	key := nftables.TypeIPAddr
 	if w.here.Is6() {
 		key = nftables.TypeIP6Addr
 	}
-	return []set{{name: setAsking, key: key, forget: askingForgotten}}
+	if w.nameServer != 0 {
+		all = append(all, set{name: setAsking, key: key, forget: askingForgotten})
+	}
+	if len(w.natives) > 0 {
+		st := set{name: setExposed, key: key}
+		for _, a := range w.exposed {
+			st.elements = append(st.elements, nftables.SetElement{Key: a.AsSlice()})
+		}
+		all = append(all, st)
+	}
+	return all
 }
 
 // chainsOf makes the rules. Priorities are one before the standard ones, so that
@@ -296,8 +320,10 @@ func chainsOf(p *desired.Private, w way) []chain {
 
 // addNatives adds what native networks need: containers there are known beyond the host
 // by the host's address, and so is one that asks a port of the host which leads to
-// another one, or the answer would not come back here. What sockets of this host send
-// there, and nothing translates, gets the host's mark, after all translations.
+// another one, or the answer would not come back here. Containers of other networks reach
+// them by services and published ports alone, as the host does not join networks. What
+// sockets of this host send there, and nothing translates, gets the host's mark, after all
+// translations.
 func (w way) addNatives(p *desired.Private, post, in, fwd *chain) []chain {
 	if len(w.natives) == 0 {
 		return nil
@@ -311,7 +337,9 @@ func (w way) addNatives(p *desired.Private, post, in, fwd *chain) []chain {
 		post.add(oif(p.Interface), srcIn(n), source)
 		post.add(notOif(p.Interface), srcIn(n), masquerade())
 		fwd.add(notIif(p.Interface), oif(p.Interface), srcIn(n), drop()) // nobody of the network comes from beyond
-		in.add(notIif(p.Interface), srcIn(n), noWayBack(), drop())       // this host's answer would be a container's, with the mark
+		fwd.add(iif(p.Interface), oif(p.Interface), srcIn(w.subnet), dstIn(n), wasDNAT(false),
+			[]expr.Any{dstOf(n.Addr()).load(), &expr.Lookup{SourceRegister: 1, SetName: setExposed, Invert: true}}, drop())
+		in.add(notIif(p.Interface), srcIn(n), noWayBack(), drop()) // this host's answer would be a container's, with the mark
 		own.add(oif(p.Interface), dstIn(n), wasDNAT(false), setMark(desired.OwnMark))
 	}
 	return []chain{own}
