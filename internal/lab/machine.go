@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine is a host's part of the kernel besides its network: its mounts and its
-// processes, as a machine has its own.
-type machine struct{ mounts, pids int }
+// machine is a host's part of the kernel besides its network: its mounts, its processes
+// and its name, as a machine has its own.
+type machine struct{ mounts, pids, names int }
 
 // machineFlags are the namespaces that the first process of a machine begins.
 const machineFlags = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
@@ -43,8 +43,8 @@ func (h *Host) isolate(ctx context.Context) error {
 
 // join has the host's later processes in the namespaces of its first process.
 func (h *Host) join(first *Process) (err error) {
-	m := &machine{mounts: -1, pids: -1}
-	for name, fd := range map[string]*int{"mnt": &m.mounts, "pid": &m.pids} {
+	m := &machine{mounts: -1, pids: -1, names: -1}
+	for name, fd := range map[string]*int{"mnt": &m.mounts, "pid": &m.pids, "uts": &m.names} {
 		if *fd, err = unix.Open(fmt.Sprintf("/proc/%d/ns/%s", first.PID, name), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 			return errors.Join(fmt.Errorf("open the %s namespace of %s: %w", name, h.Name, err), m.close())
 		}
@@ -53,8 +53,8 @@ func (h *Host) join(first *Process) (err error) {
 	return nil
 }
 
-// enter moves the calling thread's mounts, and its children, into the machine. The
-// thread must be locked, and share its root and its directory with no other.
+// enter moves the calling thread's mounts and name, and its children, into the machine.
+// The thread must be locked, and share its root and its directory with no other.
 func (m *machine) enter() error {
 	if m == nil {
 		return nil
@@ -65,6 +65,9 @@ func (m *machine) enter() error {
 	if err := unix.Setns(m.pids, unix.CLONE_NEWPID); err != nil {
 		return fmt.Errorf("enter a host's processes: %w", err)
 	}
+	if err := unix.Setns(m.names, unix.CLONE_NEWUTS); err != nil {
+		return fmt.Errorf("enter a host's name: %w", err)
+	}
 	return nil
 }
 
@@ -72,9 +75,10 @@ func (m *machine) enter() error {
 // opened before any has left.
 var homeMachine = sync.OnceValues(func() (*machine, error) {
 	m := &machine{}
-	var err [2]error
+	var err [3]error
 	m.mounts, err[0] = unix.Open("/proc/thread-self/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	m.pids, err[1] = unix.Open("/proc/thread-self/ns/pid_for_children", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	m.names, err[2] = unix.Open("/proc/thread-self/ns/uts", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	return m, errors.Join(err[:]...)
 })
 
@@ -82,7 +86,7 @@ func (m *machine) close() (err error) {
 	if m == nil {
 		return nil
 	}
-	for _, fd := range []int{m.mounts, m.pids} {
+	for _, fd := range []int{m.mounts, m.pids, m.names} {
 		if fd >= 0 {
 			err = errors.Join(err, unix.Close(fd))
 		}

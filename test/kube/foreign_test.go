@@ -3,7 +3,10 @@
 package kube
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,21 +22,27 @@ import (
 // API server's, which is outside of the nodes, and pods in the nodes' own network, on their
 // own node and the other one.
 func TestForeignBackends(t *testing.T) {
-	if d := os.Getenv("DRIVER"); d != "" && d != lab.DriverEBPF {
-		t.Skip("hosts on Open vSwitch lead to no backends that are no endpoints")
-	}
+	needsForeign(t)
 	n := nodes(t, cluster.NodesConfig{Services: true})
 	n.namespace("shop", nil)
 	n.foreignBackends()
 }
 
+func needsForeign(t *testing.T) {
+	t.Helper()
+	if d := os.Getenv("DRIVER"); d != "" && d != lab.DriverEBPF {
+		t.Skip("hosts on Open vSwitch lead to no backends that are no endpoints")
+	}
+}
+
 func (n *onNodes) foreignBackends() {
 	ctx := n.t.Context()
 	client := n.Client.CoreV1()
-	n.pod("shop", "a", "h1", nil)
+	n.pod("shop", "a", "h1", map[string]string{"mixed": "yes"})
+	n.pod("shop", "b", "h2", map[string]string{"mixed": "yes"})
 	for _, node := range []string{"h1", "h2"} {
 		ok[*corev1.Pod](n.t)(client.Pods("shop").Create(ctx, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "own-" + node, Labels: map[string]string{"on": node}},
+			ObjectMeta: metav1.ObjectMeta{Name: "own-" + node, Labels: map[string]string{"on": node, "mixed": "yes"}},
 			Spec: corev1.PodSpec{
 				NodeSelector: map[string]string{corev1.LabelHostname: node}, TerminationGracePeriodSeconds: new(int64(2)), HostNetwork: true,
 				Containers: []corev1.Container{{Name: "c", Image: cluster.Agnhost, ImagePullPolicy: corev1.PullNever, Args: []string{"netexec", "--http-port=80"}}},
@@ -41,12 +50,12 @@ func (n *onNodes) foreignBackends() {
 		}, metav1.CreateOptions{}))
 	}
 	at := map[string]string{}
-	for name, selector := range map[string]map[string]string{"one": {"on": "h1"}, "other": {"on": "h2"}} {
+	for name, selector := range map[string]map[string]string{"one": {"on": "h1"}, "other": {"on": "h2"}, "mixed": {"mixed": "yes"}} {
 		at[name] = makeService(n.t, n.Client, "shop", name, func(s *corev1.ServiceSpec) {
 			s.Selector, s.Ports = selector, []corev1.ServicePort{{Port: 8088, TargetPort: intstr.FromInt32(80)}}
 		}).Spec.ClusterIP + ":8088"
 	}
-	n.runs("shop", "a")
+	pods := []string{n.runs("shop", "a"), n.runs("shop", "b")}
 	for _, name := range []string{"own-h1", "own-h2"} {
 		n.runs("shop", name)
 	}
@@ -63,4 +72,39 @@ func (n *onNodes) foreignBackends() {
 	until(n.t, "the pod reaches the API server by its service", func() bool { return connects(api) })
 	until(n.t, "the pod reaches its own node by a service", func() bool { return connects(at["one"]) })
 	until(n.t, "the pod reaches the other node by a service", func() bool { return connects(at["other"]) })
+
+	// Pods, and pods in nodes' networks, behind one service: each is chosen, from pods on
+	// both nodes, which are their own backends too, and from nodes themselves.
+	want := []string{"a", "b", "h1", "h2"}
+	host, port, _ := strings.Cut(at["mixed"], ":")
+	for i, h := range n.Hosts() {
+		asks := map[string]func() string{
+			"the pod on " + h.Name: func() string {
+				out, _ := h.NS.Command(ctx, "curl", "-s", "--max-time", "20", fmt.Sprintf("http://%s:80/dial?host=%s&port=%s&request=hostname&protocol=http&tries=10", pods[i], host, port)).CombinedOutput()
+				return string(out)
+			},
+			h.Name: func() string {
+				out, err := h.NS.Command(ctx, "curl", "-s", "--max-time", "2", "http://"+at["mixed"]+"/hostname").CombinedOutput()
+				if err != nil {
+					return ""
+				}
+				return fmt.Sprintf(`{"responses": [%q]}`, out)
+			},
+		}
+		for who, ask := range asks {
+			seen, failed := map[string]int{}, []string(nil)
+			defer func() { n.t.Log(who, seen, failed) }()
+			until(n.t, fmt.Sprintf("%s is answered by %v", who, want), func() bool {
+				var said struct{ Responses, Errors []string }
+				if err := json.Unmarshal([]byte(ask()), &said); err != nil {
+					return false
+				}
+				for _, x := range said.Responses {
+					seen[x]++
+				}
+				failed = append(failed, said.Errors...)
+				return !slices.ContainsFunc(want, func(x string) bool { return seen[x] == 0 })
+			})
+		}
+	}
 }
