@@ -63,8 +63,9 @@ func TestSuite(t *testing.T) {
 	if err := lab.Build(t.Context(), root, bin); err != nil {
 		t.Fatal(err)
 	}
+	name := driver + *suite // so that several may run at once
 	n, err := cluster.StartNodes(t.Context(), cluster.NodesConfig{
-		Name: "suite" + driver, Dir: dir, BinDir: bin, Nodes: 2 * max(1, which.Zones), Zones: which.Zones, Driver: driver, Proxy: true, Services: true, Dual: true, DNS: true,
+		Name: name[:min(12, len(name))], Dir: dir, BinDir: bin, Nodes: 2 * max(1, which.Zones), Zones: which.Zones, Driver: driver, Proxy: true, Services: true, Dual: true, DNS: true,
 		Masters: []string{"--load-balancer-pool", cluster.Balanced, "--external-ip-ranges", cluster.External},
 	})
 	if errors.Is(err, cluster.ErrNotBuilt) {
