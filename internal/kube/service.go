@@ -38,7 +38,9 @@ func (a Addressing) Balanced(in *corev1.Service) bool {
 
 // served tells whether a service is one for the cluster's proxy.
 func served(in *corev1.Service) bool {
-	if _, other := in.Labels[labelProxyName]; other || in.Spec.Type == corev1.ServiceTypeExternalName {
+	_, other := in.Labels[labelProxyName]
+	_, headless := in.Labels[corev1.IsHeadlessService]
+	if other || headless || in.Spec.Type == corev1.ServiceTypeExternalName {
 		return false
 	}
 	return len(clusterAddrs(in)) > 0 && in.Spec.ClusterIP != corev1.ClusterIPNone
@@ -71,7 +73,7 @@ func ServiceKey(namespace, name string) model.ClusterServiceKey {
 }
 
 // Service says what a service means; nil where there is nothing to serve: one without
-// cluster addresses (headless), another name for something elsewhere (ExternalName),
+// cluster addresses, or labelled as such (headless), another name for something elsewhere (ExternalName),
 // or another program's.
 func (a Addressing) Service(in *corev1.Service) (*model.ClusterService, []Problem) {
 	if !served(in) {

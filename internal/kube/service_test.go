@@ -173,14 +173,18 @@ func TestService(t *testing.T) {
 	}
 }
 
-// TestOthersService: what another program than the cluster's proxy serves is left alone.
+// TestOthersService: what another program than the cluster's proxy serves, and what is
+// labelled as headless, is left alone.
 func TestOthersService(t *testing.T) {
-	in := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", Labels: map[string]string{"service.kubernetes.io/service-proxy-name": "x"}}}
+	in := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns"}}
 	in.Spec.ClusterIPs, in.Spec.Type = []string{"10.96.0.9"}, corev1.ServiceTypeLoadBalancer
 	a := addressing()
 	a.Pool = true
-	if got, found := a.Service(in); got != nil || found != nil || a.Balanced(in) {
-		t.Errorf("%v %v", got, found)
+	for _, label := range []string{"service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"} {
+		in.Labels = map[string]string{label: ""}
+		if got, found := a.Service(in); got != nil || found != nil || a.Balanced(in) {
+			t.Errorf("%s: %v %v", label, got, found)
+		}
 	}
 	in.Labels = nil
 	if got, _ := a.Service(in); got == nil || !a.Balanced(in) {
