@@ -17,16 +17,16 @@ import (
 // conf is the network configuration: the specification's keys and ours, without the
 // keys that only the plugin reads (socket, stateDir).
 type conf struct {
-	CNIVersion string               `json:"cniVersion"`
-	Name       string               `json:"name"`
-	Tenant     string               `json:"tenant"`
-	Network    string               `json:"network"`
-	Group      string               `json:"group"`
-	MTU        int                  `json:"mtu"`
-	Labels     map[string]string    `json:"labels"`
-	IP         addresses            `json:"ip"`
-	Prev       json.RawMessage      `json:"prevResult"`
-	Valid      []types.GCAttachment `json:"cni.dev/valid-attachments"`
+	CNIVersion string            `json:"cniVersion"`
+	Name       string            `json:"name"`
+	Tenant     string            `json:"tenant"`
+	Network    string            `json:"network"`
+	Group      string            `json:"group"`
+	MTU        int               `json:"mtu"`
+	Labels     map[string]string `json:"labels"`
+	IP         addresses         `json:"ip"`
+	Prev       json.RawMessage   `json:"prevResult"`
+	Valid      validList         `json:"cni.dev/valid-attachments"`
 	Args       struct {
 		CNI struct {
 			IPs addresses `json:"ips"`
@@ -36,6 +36,18 @@ type conf struct {
 		IPs   addresses     `json:"ips"`
 		Ports []portMapping `json:"portMappings"`
 	} `json:"runtimeConfig"`
+}
+
+// validList is what a runtime still has, and whether it says so at all: without a word
+// of it nothing may be taken for lost.
+type validList struct {
+	said bool
+	list []types.GCAttachment
+}
+
+func (v *validList) UnmarshalJSON(b []byte) error {
+	v.said = true // null too, as libcni writes an empty list
+	return json.Unmarshal(b, &v.list)
 }
 
 // addresses is one address or a list of them, each with or without a prefix

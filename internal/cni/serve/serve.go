@@ -84,8 +84,12 @@ func (s server) do(ctx context.Context, in cni.Invocation) ([]byte, error) {
 	case cni.Check:
 		return nil, s.check(ctx, in, c)
 	case cni.GC:
+		if !c.Valid.said {
+			return nil, types.NewError(types.ErrInvalidNetworkConfig, "cni.dev/valid-attachments is missing",
+				"GC releases what that list lacks: give it, [] where nothing is left")
+		}
 		req := attach.CollectRequest{Config: c.Name, Valid: []attach.Key{}}
-		for _, v := range c.Valid {
+		for _, v := range c.Valid.list {
 			req.Valid = append(req.Valid, attach.Key{Container: v.ContainerID, IfName: v.IfName})
 		}
 		return nil, toCNI(s.svc.Collect(ctx, req))

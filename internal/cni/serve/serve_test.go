@@ -115,7 +115,8 @@ func TestVerbs(t *testing.T) {
 			attach.CheckRequest{Key: key, Netns: "/ns", MAC: "02:00:00:00:00:02", Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.1.1/24")}},
 		},
 		{cni.GC, `{"name":"n","cni.dev/valid-attachments":[{"containerID":"c2","ifname":"eth1"}]}`, attach.CollectRequest{Config: "n", Valid: []attach.Key{{Container: "c2", IfName: "eth1"}}}},
-		{cni.GC, `{"name":"n"}`, attach.CollectRequest{Config: "n", Valid: []attach.Key{}}},
+		{cni.GC, `{"name":"n","cni.dev/valid-attachments":[]}`, attach.CollectRequest{Config: "n", Valid: []attach.Key{}}},
+		{cni.GC, `{"name":"n","cni.dev/valid-attachments":null}`, attach.CollectRequest{Config: "n", Valid: []attach.Key{}}},
 		{cni.Status, `{"name":"n"}`, nil},
 	} {
 		s := &service{res: attached}
@@ -125,6 +126,18 @@ func TestVerbs(t *testing.T) {
 		if diff := cmp.Diff(tt.want, s.asked, compareAddrs, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.verb, diff)
 		}
+	}
+}
+
+// TestCollectUnlisted: without the list of what the runtime has nothing is collected;
+// every container of the host would be.
+func TestCollectUnlisted(t *testing.T) {
+	s := &service{}
+	if status, body := post(t, s, cni.GC, `{"cniVersion":"1.1.0","name":"n"}`); status != cni.StatusRefused || !strings.Contains(body, `"code": 7`) || !strings.Contains(body, "valid-attachments") {
+		t.Errorf("%d %s", status, body)
+	}
+	if s.asked != nil {
+		t.Errorf("asked for %+v", s.asked)
 	}
 }
 
@@ -160,7 +173,7 @@ func TestErrors(t *testing.T) {
 		{cni.Check, prev, fail(model.ErrNotFound), 103, "not what it was made"},
 		{cni.Check, prev, fail(model.ErrConflict), 103, "not what it was made"},
 		{cni.Check, prev, fail(model.ErrUnavailable), 11, "try again"},
-		{cni.GC, conf, fail(model.ErrUnavailable), 11, "try again"},
+		{cni.GC, `{"cniVersion":"1.1.0","name":"n","cni.dev/valid-attachments":[]}`, fail(model.ErrUnavailable), 11, "try again"},
 		{cni.Status, conf, fail(model.ErrUnavailable), 50, "cannot attach"},
 		{cni.Status, conf, fail(attach.ErrDegraded), 51, "does not follow"},
 		{"DANCE", conf, nil, 4, `"DANCE"`},
