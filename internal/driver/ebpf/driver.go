@@ -98,7 +98,7 @@ type Driver struct {
 	known    bool
 	indexes  map[string]int                     // interface index of each programmed port
 	down     map[int]bool                       // indexes of those that somebody has set down
-	refused  map[desired.PolicySetID]error      // sets that do not fit
+	refused  map[desired.PolicySetID]refusal    // sets that do not fit
 	index    map[desired.PolicySetID]*ruleIndex // of sets whose rules are all in
 	withered map[*ruleIndex]bool                // those of them with entries that are to be taken out
 	cleaned  map[desired.PolicySetID]time.Time  // when something of a set was last taken out or replaced that turned nothing; forgotten after doomedGrace
@@ -258,7 +258,7 @@ func (d *Driver) takeOver() error {
 	if err := d.setMonitor(0); err != nil { // who died may have left it on
 		return err
 	}
-	d.indexes, d.down, d.refused = map[string]int{}, map[int]bool{}, map[desired.PolicySetID]error{}
+	d.indexes, d.down, d.refused = map[string]int{}, map[int]bool{}, map[desired.PolicySetID]refusal{}
 	d.ruleIDs, d.endpoint, d.untold = map[uint64]string{}, map[string]model.EndpointKey{}, driver.Untold{}
 	d.gone, d.dirty, d.netPorts = map[hostKey]bool{}, map[uint32]bool{}, map[uint32]map[string]stationPort{}
 	for _, h := range d.hosts.have {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
@@ -88,6 +89,59 @@ func TestFullMaps(t *testing.T) {
 			t.Errorf("%s: the connection is gone: %v", name, err)
 		}
 	}
+	if err := drv.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTooBigIsKnown: a set that does not fit is worked out once, whatever else changes and
+// however often the whole is compared meanwhile; it is told of all along, and held when
+// another one leaves, or when it is another.
+func TestTooBigIsKnown(t *testing.T) {
+	r := newRig(t)
+	r.sizes = map[string]uint32{"rules": 64}
+	drv := r.open(t)
+	allow := func(n int) []desired.Tier {
+		rule := desired.Rule{ID: "nets", Priority: 1, Action: model.Allow}
+		for i := range n {
+			rule.CIDRs = append(rule.CIDRs, desired.CIDR{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 7, byte(i), 0}), 24)})
+		}
+		return []desired.Tier{{Default: model.Deny, Rules: desired.RulesOf(rule)}}
+	}
+	var pic desired.Host
+	set := func(id desired.PolicySetID, rules int) {
+		pic.PolicySets = pic.PolicySets.Set(id, &desired.PolicySet{ID: id, In: allow(rules)})
+	}
+	apply := func(when string, refused, tried int) {
+		t.Helper()
+		before := r.drv.instance
+		rep, err := drv.Apply(t.Context(), pic)
+		if err != nil || len(rep.Problems) != refused || refused > 0 && !errors.Is(rep.Problems[0].Err, model.ErrExhausted) {
+			t.Errorf("%s: Apply() = %v, %v; want %d problems", when, rep.Problems, err, refused)
+		}
+		if n := int(r.drv.instance - before); n != tried {
+			t.Errorf("%s: %d sets were worked out, want %d", when, n, tried)
+		}
+	}
+	set(1, 40)
+	apply("one", 0, 1)
+	set(2, 50)
+	apply("another one", 1, 1)
+	apply("nothing else", 1, 0)
+	set(3, 5)
+	apply("a third", 1, 1)
+	set(2, 60)
+	apply("another one changes", 1, 1)
+	pic.PolicySets = pic.PolicySets.Delete(1)
+	apply("the first leaves", 1, 0) // while packets may be looking it up
+	for len(r.drv.doomed) > 0 {
+		r.drv.purgeDoomed(time.Now())
+	}
+	set(4, 1)
+	apply("one leaves that is not enough", 1, 1)
+	pic.PolicySets = pic.PolicySets.Delete(3).Delete(4)
+	apply("all others leave", 1, 0)
+	apply("there is room", 0, 1)
 	if err := drv.Close(); err != nil {
 		t.Fatal(err)
 	}

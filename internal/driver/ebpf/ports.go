@@ -34,8 +34,8 @@ func (p *pass) checkPort(name string, o *desired.Port) error {
 		return model.Errorf(model.ErrNotFound, "network %d does not exist", o.Network)
 	case o.MAC == (model.MAC{}) || o.MAC[0]&1 != 0:
 		return model.Errorf(model.ErrInvalid, "MAC %s is not a station's", o.MAC)
-	case p.refused[o.Policies] != nil:
-		return p.refused[o.Policies]
+	case p.refused[o.Policies].err != nil:
+		return p.refused[o.Policies].err
 	}
 	if o.Policies != 0 {
 		if s, ok := p.want.PolicySets.Get(o.Policies); !ok || s.ID != o.Policies || s.Audited != "" {

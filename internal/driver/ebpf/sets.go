@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,21 +18,50 @@ const doomedGrace = 100 * time.Millisecond
 func (p *pass) putSets() error {
 	defer p.forgetRules()
 	for c := range p.want.PolicySets.Diff(p.last.PolicySets) {
+		was := p.refused[c.Key]
 		delete(p.refused, c.Key)
 		if !c.Has || c.New.Audited != "" { // the programs need not know of it
 			continue
 		}
-		err := p.putSet(c.Key, c.New)
+		err := p.again(was, c.New)
+		if err == nil {
+			err = p.putSet(c.Key, c.New)
+		}
 		if err == nil {
 			continue
 		}
 		if fatal(err) {
 			return err
 		}
-		p.refused[c.Key] = err
+		p.refused[c.Key] = refusal{c.New, err}
 		p.problem(fmt.Sprintf("policy %d", c.Key), err)
 	}
 	return nil
+}
+
+// refusal is why a set is not held.
+type refusal struct {
+	set *desired.PolicySet
+	err error
+}
+
+// noRoom says that a set needs so many entries more than there are.
+type noRoom struct {
+	error
+	fresh int
+}
+
+func (e noRoom) Unwrap() error { return e.error }
+
+// again tells at once that a set that did not fit does not fit: to work out all of its
+// entries to see that takes seconds, for which every other change would wait as long as
+// somebody leaves it so.
+func (p *pass) again(was refusal, s *desired.PolicySet) error {
+	var full noRoom
+	if was.set != s || !errors.As(was.err, &full) {
+		return nil
+	}
+	return p.room(full.fresh)
 }
 
 // maxRuleIDs bounds the memory for ids of rules that are gone: counters and
@@ -162,7 +192,10 @@ func (p *pass) room(fresh int) error {
 	}
 	grace()
 	p.purgeDoomed(time.Now())
-	return p.rules.room(fresh)
+	if err := p.rules.room(fresh); err != nil {
+		return noRoom{err, fresh}
+	}
+	return nil
 }
 
 // grace waits until no packet is under way that began before.
