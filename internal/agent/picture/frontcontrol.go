@@ -17,6 +17,7 @@ import (
 type closedTo struct {
 	control *hostnet.Control    // nil = it is open to containers, so to all
 	local   map[netip.Addr]bool // this host's addresses
+	tunnel  uint16              // UDP port of the hosts' tunnels; 0 = none
 }
 
 // follow notes the control plane and tells whether something is another one.
@@ -32,7 +33,13 @@ func (c *closedTo) follow(now *hostnet.Control) bool {
 
 // has tells whether a port of an address is the control plane's: of a machine of the
 // cluster by whichever address of it is known.
+// The tunnels' port is closed wherever it is, also where containers may reach the control
+// plane: led there, a client outside shows this host's address, as which it could send
+// packets in the name of any container.
 func (c *closedTo) has(proto model.Protocol, at netip.AddrPort, machines desired.Map[netip.Addr, netip.Addr]) bool {
+	if proto == model.ProtoUDP && at.Port() == c.tunnel && c.tunnel != 0 {
+		return true
+	}
 	if c.control == nil || proto != model.ProtoTCP {
 		return false
 	}

@@ -35,7 +35,7 @@ func TestFrontsToControl(t *testing.T) {
 		pic.Services = pic.Services.Set(key, s)
 	}
 	var control *hostnet.Control
-	f := newFronts(slog.New(slog.DiscardHandler))
+	f := newFronts(slog.New(slog.DiscardHandler), 4789)
 	var n natives
 	is := func(when string, open, shut []string) {
 		t.Helper()
@@ -78,8 +78,14 @@ func TestFrontsToControl(t *testing.T) {
 	is("nobody else", nil, []string{"192.168.0.2:9001"})
 	serve(model.ProtoUDP, "192.168.0.2:9001")
 	is("another protocol", []string{"192.168.0.2:9001"}, nil)
+	serve(model.ProtoUDP, "192.168.0.2:4789", "198.51.100.7:4789", "198.51.100.7:53")
+	is("tunnels", []string{"198.51.100.7:53"}, []string{"192.168.0.2:4789", "198.51.100.7:4789"})
+	serve(model.ProtoTCP, "192.168.0.2:4789")
+	is("the tunnels' port by TCP", []string{"192.168.0.2:4789"}, nil)
 	serve(model.ProtoTCP, "192.168.0.2:9001")
 	is("TCP again", nil, []string{"192.168.0.2:9001"})
 	control = nil
 	is("open to containers", []string{"192.168.0.2:9001"}, nil)
+	serve(model.ProtoUDP, "192.168.0.2:4789")
+	is("tunnels, where the control plane is open to containers", nil, []string{"192.168.0.2:4789"})
 }

@@ -29,7 +29,7 @@ type fronts struct {
 	apart   map[model.ServiceKey]bool              // services with backends that this host's stack does not reach
 	closed  closedTo
 	foreign map[model.ServiceKey]bool // services with backends that are no endpoints
-	shut    map[model.ServiceKey]bool // of them, to the control plane: clients outside are not led there
+	shut    map[model.ServiceKey]bool // of them, to the control plane or tunnels: clients outside are not led there
 	seen    desired.Map[model.ServiceKey, *desired.Service]
 	faced   int  // of seen, with faces
 	lacking bool // there are such, and no way to their backends
@@ -38,9 +38,11 @@ type fronts struct {
 
 const frontsObject = "services of Kubernetes from this host"
 
-func newFronts(log *slog.Logger) *fronts {
+// newFronts gets the UDP port of the hosts' tunnels.
+func newFronts(log *slog.Logger, tunnel uint16) *fronts {
 	return &fronts{
-		out: hostnet.NewFronts(log), claims: map[hostnet.FrontAt]map[model.ServiceKey]*hostnet.Front{}, ours: map[model.ServiceKey][]hostnet.FrontAt{},
+		closed: closedTo{tunnel: tunnel},
+		out:    hostnet.NewFronts(log), claims: map[hostnet.FrontAt]map[model.ServiceKey]*hostnet.Front{}, ours: map[model.ServiceKey][]hostnet.FrontAt{},
 		apart: map[model.ServiceKey]bool{}, foreign: map[model.ServiceKey]bool{}, shut: map[model.ServiceKey]bool{},
 	}
 }
@@ -120,7 +122,7 @@ func (f *fronts) apply(ctx context.Context, at hostnet.Place, look bool) (proble
 		problems = append(problems, compile.Problem{Object: object, Text: fmt.Sprintf("%s%s, of %d services such as %s", model.NoEffectPrefix, what, len(of), first)})
 	}
 	some(frontsObject, f.apart, "this host's processes and clients outside are not led to backends on networks that are not native")
-	some("services of Kubernetes before the control plane", f.shut, "clients outside are not led to backends that are the control plane (netmasters, the store, inspection of netplugins)")
+	some("services of Kubernetes before the control plane", f.shut, "clients outside are not led to backends that are the control plane (netmasters, the store, inspection of netplugins) or the hosts' tunnels")
 	return problems
 }
 

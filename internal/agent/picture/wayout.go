@@ -83,7 +83,7 @@ func NewWayOut(c *Cluster, control *ControlPlane, cfg WayOutConfig) *WayOut {
 	}
 	return &WayOut{
 		WayOutConfig: cfg, cluster: c, control: control, net: hostnet.New(c.Log, cfg.IPForward), taken: map[netip.Addr]attach.Key{},
-		fronts: newFronts(c.Log), health: newHealthPorts(c.Log, cfg.Listen, func() { c.Kick("health check port") }),
+		fronts: newFronts(c.Log, uint16(cfg.VXLANPort)), health: newHealthPorts(c.Log, cfg.Listen, func() { c.Kick("health check port") }),
 	}
 }
 
