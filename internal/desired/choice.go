@@ -38,14 +38,14 @@ func (s *Service) Seed() uint64 { return text(s.Key.String()) }
 // BackendID is a backend's number in all choices.
 func BackendID(k model.EndpointKey) uint64 { return text(k.String()) }
 
-// Slot returns the slot of a connection: of its client alone where the service has
-// affinity, else of the client's address and port, the protocol and the service's
-// port. seed is the service's.
-func Slot(seed uint64, affinity bool, client netip.Addr, proto model.Protocol, clientPort, port uint16) uint16 {
+// Slot returns the slot of a connection: of the client's address and port, the protocol
+// and the service's port, or of the client's address alone, for those who ask a service
+// with affinity and cannot be remembered. seed is the service's.
+func Slot(seed uint64, alone bool, client netip.Addr, proto model.Protocol, clientPort, port uint16) uint16 {
 	a := client.As16() // IPv4 as ::ffff:a.b.c.d
 	h := Mix(seed ^ binary.BigEndian.Uint64(a[:8]))
 	h = Mix(h ^ binary.BigEndian.Uint64(a[8:]))
-	if !affinity {
+	if !alone {
 		h = Mix(h ^ (uint64(proto)<<32 | uint64(clientPort)<<16 | uint64(port)))
 	}
 	return uint16(h % ServiceSlots) //nolint:gosec // below 2^16

@@ -250,7 +250,7 @@ func (k *kernel) choose(from origin, p *Packet) (*translation, Verdict) {
 	pools := s.Pools()
 	key, stays := k.nat.stay(s, p.Src)
 	if b, there := s.Backends.Get(key); !stays || !there || !pools.Of(v6, among).Has(b) {
-		slot := desired.Slot(s.Seed(), s.Affinity > 0, p.Src, p.Proto, p.SrcPort, p.DstPort)
+		slot := desired.Slot(s.Seed(), s.Affinity > 0 && !k.nat.room(s, p.Src), p.Src, p.Proto, p.SrcPort, p.DstPort)
 		if key, there = s.Choose(slot, v6, among); !there {
 			if among == desired.TrafficSilent && pools.Anybody(v6) {
 				return nil, dropped(driver.DropNoProvider)

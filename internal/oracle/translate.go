@@ -135,23 +135,27 @@ func (x *nat) stay(s *desired.Service, client netip.Addr) (model.EndpointKey, bo
 	return a.backend, ok && x.now().Sub(a.last) < s.Affinity
 }
 
+// room tells whether a client of a service can be remembered; others whose time is over
+// make room.
+func (x *nat) room(s *desired.Service, client netip.Addr) bool {
+	if _, known := x.affine[affineKey{s.Key, client}]; known || len(x.clients[s.Key]) < desired.MaxAffine {
+		return true
+	}
+	for old := range x.clients[s.Key] {
+		if x.now().Sub(x.affine[old].last) >= s.Affinity {
+			delete(x.affine, old)
+			x.clients.remove(s.Key, old)
+		}
+	}
+	return len(x.clients[s.Key]) < desired.MaxAffine
+}
+
 // remember notes to whom a client's new connection went, if there is room.
 func (x *nat) remember(s *desired.Service, client netip.Addr, backend model.EndpointKey) {
-	k := affineKey{s.Key, client}
-	if s.Affinity == 0 {
+	if s.Affinity == 0 || !x.room(s, client) {
 		return
 	}
-	if _, known := x.affine[k]; !known && len(x.clients[s.Key]) >= desired.MaxAffine {
-		for old := range x.clients[s.Key] {
-			if x.now().Sub(x.affine[old].last) >= s.Affinity {
-				delete(x.affine, old)
-				x.clients.remove(s.Key, old)
-			}
-		}
-		if len(x.clients[s.Key]) >= desired.MaxAffine {
-			return
-		}
-	}
+	k := affineKey{s.Key, client}
 	x.affine[k] = affine{backend, x.now()}
 	x.clients.add(s.Key, k)
 }

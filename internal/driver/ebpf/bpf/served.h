@@ -165,19 +165,23 @@ static long try_port(__u32 i, struct port_search *l)
 	return 0;
 }
 
-// stays_with finds the place of the backend that the client of p->was stays with; -1 = of
-// none.
+// stays_with finds the place of the backend that the client of p->was stays with; NO_OWNER
+// = of none, and note_affinity will remember the one that is chosen, if it has room.
 static __noinline int stays_with(struct pkt *p, __u64 affinity, __u64 now)
 {
 	p->ak.seed = p->tr.seed;
 	p->ak.client = p->was.src;
 	struct affine *a = bpf_map_lookup_elem(&affines, &p->ak);
-	if (!a || (now > a->last && now - a->last >= affinity))
-		return -1;
+	if (!a) {
+		__u32 *n = bpf_map_lookup_elem(&affine_counts, &p->ak.seed);
+		return n && *n >= MAX_AFFINE ? FORGOTTEN : NO_OWNER;
+	}
+	if (now > a->last && now - a->last >= affinity)
+		return NO_OWNER;
 	p->bk.service = p->service;
 	p->bk.index = a->index;
 	struct backend *b = bpf_map_lookup_elem(&backends, &p->bk);
-	return b && b->id == a->id && b->among >> p->choice & 1 ? (int)p->bk.index : -1;
+	return b && b->id == a->id && b->among >> p->choice & 1 ? (int)p->bk.index : NO_OWNER;
 }
 
 // choose begins a translation of the packet under way, whose key in front is p->tk;
@@ -212,7 +216,7 @@ static __noinline int choose(struct pkt *p, __u64 now)
 	if (s->affinity)
 		index = stays_with(p, s->affinity, now);
 	if (index < 0)
-		index = owner_of(number, slot_of(s, &p->was), choice);
+		index = owner_of(number, slot_of(s, &p->was, index == FORGOTTEN), choice);
 	if (index == NO_OWNER)
 		return policy == TRAFFIC_SILENT && (s->among[AMONG_ALL + v6] | s->table[AMONG_ALL + v6]) ? dropped(DROP_NO_PROVIDER) : UNSERVED;
 	p->bk.service = number;

@@ -150,17 +150,16 @@ static __always_inline __u64 scramble(__u64 x)
 	return x ^ x >> 31;
 }
 
-// slot_of is the slot of a connection, or with affinity of a client.
-static __always_inline __u32 slot_of(const struct service *s, const struct flow *f)
+// slot_of is the slot of a connection, or of its client alone.
+static __always_inline __u32 slot_of(const struct service *s, const struct flow *f, int client)
 {
 	const __u32 *a = (const void *)&f->src;
 	__u64 h = scramble(s->seed ^ ((__u64)bpf_ntohl(a[0]) << 32 | bpf_ntohl(a[1])));
 	h = scramble(h ^ ((__u64)bpf_ntohl(a[2]) << 32 | bpf_ntohl(a[3])));
-	if (!s->affinity)
+	if (!client)
 		h = scramble(h ^ ((__u64)f->proto << 32 | (__u32)f->sport << 16 | f->dport));
 	return h & 0xffff;
 }
-
 
 static __always_inline __u32 among_of(__u8 policy)
 {
@@ -169,6 +168,7 @@ static __always_inline __u32 among_of(__u8 policy)
 
 #define NO_OWNER -1
 #define RACED -2 // the service was written anew meanwhile: its memory may be another's
+#define FORGOTTEN -3 // the client cannot be remembered
 
 // owner_of finds the place of the backend that has a slot of a service. A global
 // function, which the verifier reads once.
