@@ -113,6 +113,13 @@ func (n *onNodes) loadBalancers() {
 	all, near := n.balanced("shop", "all", 2), n.balanced("shop", "local", 2)
 	for _, a := range slices.Concat(all, near) {
 		n.sees("a client on the link", as(a), client, at(a, 80))
+		for _, h := range n.Hosts() {
+			own := h.Address
+			if netip.MustParseAddr(a).Is6() {
+				own = cluster.Address6(own)
+			}
+			n.sees(h.Name+" itself", own.String(), h.NS, at(a, 80))
+		}
 	}
 	n.pod("shop", "near2", "h2", map[string]string{"local": "yes"})
 	n.runs("shop", "near2")

@@ -214,8 +214,10 @@ func (n *Nodes) StartKubelet(h *lab.Host) error {
 	if err != nil {
 		return err
 	}
-	argv := []string{os.Getenv(Program), "kubelet", "--config=" + filepath.Join(h.Dir, "kubelet.json"), "--kubeconfig=" + config,
-		"--hostname-override=" + h.Name, "--node-ip=" + n.addresses(h), "--v=2"}
+	argv := []string{
+		os.Getenv(Program), "kubelet", "--config=" + filepath.Join(h.Dir, "kubelet.json"), "--kubeconfig=" + config,
+		"--hostname-override=" + h.Name, "--node-ip=" + n.addresses(h), "--v=2",
+	}
 	if n.cfg.Zones > 0 {
 		argv = append(argv, fmt.Sprintf("--node-labels=%s=zone%d", corev1.LabelTopologyZone, slices.Index(n.Hosts(), h)%n.cfg.Zones))
 	}
