@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -45,7 +46,8 @@ func (s *server) createEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	}
 	e, rev, err := s.control.CreateEndpoint(r.Context(), valid)
 	if p := want.Pod; (p.KeepIPv4 || p.KeepIPv6) && (errors.Is(err, model.ErrConflict) || errors.Is(err, model.ErrInvalid)) {
-		s.pods.Refused(pod.Namespace, pod.Name, pod.UID, err)
+		// The endpoint is another at each try of the kubelet, and the trouble the same.
+		s.pods.Refused(pod.Namespace, pod.Name, pod.UID, cmp.Or(errors.Unwrap(err), err))
 	}
 	if err != nil {
 		return nil, err

@@ -107,7 +107,7 @@ func TestPodAddresses(t *testing.T) {
 		return ""
 	}
 	f.must("POST", "/plugin/createEndpoint", endpoint("n", "web", "thief", "10.1.1.77"))
-	if status, got := create("e", ""); status != http.StatusConflict || len(refused) != 1 || !strings.Contains(refused[0], "shop/db-0 u7: ") || !strings.Contains(refused[0], "10.1.1.77 is used by endpoint") {
+	if status, got := create("e", ""); status != http.StatusConflict || len(refused) != 1 || !strings.HasPrefix(refused[0], "shop/db-0 u7: IPAddress ") || !strings.Contains(refused[0], "10.1.1.77 is used by endpoint") {
 		t.Errorf("an address that is taken: %d %s, told %q", status, got, refused)
 	}
 	f.must("POST", "/plugin/deleteEndpoint", `{"TenantName":"blue","NetworkName":"n","EndpointID":"thief"}`)
