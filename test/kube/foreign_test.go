@@ -5,7 +5,6 @@ package kube
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
@@ -22,17 +20,9 @@ import (
 // API server's, which is outside of the nodes, and pods in the nodes' own network, on their
 // own node and the other one.
 func TestForeignBackends(t *testing.T) {
-	needsForeign(t)
 	n := nodes(t, cluster.NodesConfig{Services: true})
 	n.namespace("shop", nil)
 	n.foreignBackends()
-}
-
-func needsForeign(t *testing.T) {
-	t.Helper()
-	if d := os.Getenv("DRIVER"); d != "" && d != lab.DriverEBPF {
-		t.Skip("hosts on Open vSwitch lead to no backends that are no endpoints")
-	}
 }
 
 func (n *onNodes) foreignBackends() {

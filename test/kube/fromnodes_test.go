@@ -206,7 +206,6 @@ func (n *onNodes) balanced(namespace, name string, count int) (out []string) {
 // controlStaysShut: nodes, and clients outside, are led to backends that are no pods, as
 // the API server is; but clients outside not to netmaster, whatever a slice says.
 func (n *onNodes) controlStaysShut() {
-	needsForeign(n.t)
 	ctx := n.t.Context()
 	client, _, err := n.Outside(ctx, "outsider", 220)
 	if err != nil {

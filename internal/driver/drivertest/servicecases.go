@@ -440,6 +440,9 @@ func (s *services) itself() {
 				r.Src = client.MAC.LinkLocal()
 				s.answered(what+": by the link-local address", client, p, r)
 			}
+			late := r
+			late.Damage = oracle.NoHopsLeft
+			s.denied(what+": with no hop left", late)
 			r.DstPort++
 			s.denied(what+": answer to nothing", r)
 		}

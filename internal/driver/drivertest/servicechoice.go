@@ -172,6 +172,7 @@ func (s *services) ownPorts() {
 					if r := s.replyOf(p, e); living[proto].Src == (netip.Addr{}) {
 						r.SrcPort = 9090
 						s.answered("by its own port", client, p, r)
+						s.Send(s.t, goOn(p)) // else half open, which ends by itself before long
 						living[proto] = p
 					}
 				}

@@ -127,6 +127,7 @@ func (r *rig) hostWire(t testing.TB) *wire {
 		r.Run("ip", "-n", r.NS, "link", "set", desired.HostInterface, "up")
 		w = r.listen(r.whole, desired.HostInterface)
 		r.wires[desired.HostInterface] = w
+		r.bounce(t, w, func([]byte) {}) // of a new device in user space the first frame may be lost
 	}
 	return w
 }

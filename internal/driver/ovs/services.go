@@ -21,9 +21,10 @@ type services struct {
 	numbers map[model.ServiceKey]uint32
 	named   map[uint32]model.ServiceKey // by number
 	on      map[model.NetworkID]map[model.ServiceKey]bool
-	claims  map[place][]model.ServiceKey // who has a virtual address; the first one gets it
-	users   map[place]user               // endpoints, which come before services
-	backing map[place]int                // how often an address is a backend's
+	claims  map[place][]model.ServiceKey        // who has a virtual address; the first one gets it
+	users   map[place]user                      // endpoints, which come before services
+	backing map[place]int                       // how often an address is a backend's
+	led     map[place]map[model.ServiceKey]bool // services with an address as a backend that is no endpoint
 	held    map[model.ServiceKey]held
 	serving map[desired.Domain]map[model.ServiceKey]bool // services with flows
 	zones   map[desired.Domain]uint16                    // of translations, of domains that are served
@@ -47,7 +48,7 @@ func newServices(l *ledger) *services {
 	return &services{
 		ledger: l, groups: newGroups(), numbers: map[model.ServiceKey]uint32{}, named: map[uint32]model.ServiceKey{},
 		on: map[model.NetworkID]map[model.ServiceKey]bool{}, claims: map[place][]model.ServiceKey{}, users: map[place]user{},
-		backing: map[place]int{}, held: map[model.ServiceKey]held{}, serving: map[desired.Domain]map[model.ServiceKey]bool{}, zones: map[desired.Domain]uint16{},
+		backing: map[place]int{}, led: map[place]map[model.ServiceKey]bool{}, held: map[model.ServiceKey]held{}, serving: map[desired.Domain]map[model.ServiceKey]bool{}, zones: map[desired.Domain]uint16{},
 		wrong: map[model.ServiceKey][]driver.Problem{}, counts: newCounters(), faces: newFaces(), ended: map[place]bool{}, check: map[desired.Domain]uint16{},
 		forget: map[uint32]bool{}, former: map[desired.Domain][]uint16{},
 	}
@@ -257,6 +258,7 @@ type held struct {
 	network model.NetworkID
 	vips    []netip.Addr
 	backs   []netip.Addr
+	led     []netip.Addr // those of backs that are no endpoints'
 	faces   []facePort   // sorted
 	open    []netip.Addr // where it is exposed at faces
 }
@@ -281,6 +283,9 @@ func (ch *servicesChange) claim(k model.ServiceKey) {
 			for _, a := range []netip.Addr{b.IPv4, b.IPv6} {
 				if a.IsValid() && now.domain != 0 {
 					now.backs = append(now.backs, a)
+					if b.Foreign() {
+						now.led = append(now.led, a)
+					}
 				}
 			}
 		}
@@ -321,6 +326,7 @@ func (ch *servicesChange) claim(k model.ServiceKey) {
 	for _, a := range now.backs {
 		ch.backing[place{now.domain, a}]++
 	}
+	ch.claimLed(k, old, now)
 	ch.claimFaces(k, old, now)
 	if old.network != now.network {
 		delete(ch.on[old.network], k)
@@ -344,6 +350,9 @@ func compareServices(a, b model.ServiceKey) int { return cmp.Compare(a.String(),
 // touch marks all that claim an address.
 func (ch *servicesChange) touch(at place) {
 	for _, k := range ch.claims[at] {
+		ch.dirty[k] = true
+	}
+	for k := range ch.led[at] {
 		ch.dirty[k] = true
 	}
 	ch.touchSpot(at)
@@ -390,7 +399,7 @@ func (ch *servicesChange) set(k model.ServiceKey, domains map[desired.Domain]int
 	ch.serve(k, d, serves, domains)
 	if serves {
 		flows, groups = pipeline.ServiceFlows(ch.config, pipeline.Service{
-			Service: &own, Number: ch.number(k), Domain: d, Zone: ch.zones[d], Group: ch.groups.number, Faces: had,
+			Service: &own, Number: ch.number(k), Domain: d, Zone: ch.zones[d], Group: ch.groups.number, Faces: had, Taken: func(a netip.Addr) bool { return ch.users[place{d, a}].n > 0 },
 			Counted: ch.counts.take(k, pipeline.CountersOf(&own)),
 		})
 	} else {

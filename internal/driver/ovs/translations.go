@@ -176,7 +176,7 @@ type keeper struct {
 func (k keeper) keeps(c connection) bool {
 	client, vip, backend := place{k.domain, c.orig.src}, place{k.domain, c.orig.dst}, place{k.domain, c.reply.src}
 	s, port := k.frontAt(k.host, vip, c.proto, c.orig.dport)
-	if s == nil || k.ended[vip] || !k.clients[client] && (!s.Exposed || !k.isOutside(c.orig.src)) || k.ended[client] || k.users[backend].n == 0 || k.ended[backend] {
+	if s == nil || k.ended[vip] || !k.clients[client] && (!s.Exposed || !k.isOutside(c.orig.src)) || k.ended[client] || k.users[backend].n == 0 && !k.isOutside(c.reply.src) || k.ended[backend] {
 		return false
 	}
 	if c.proto != model.ProtoUDP {

@@ -34,6 +34,7 @@ func (s Service) remember(l *list, c Config, v6 bool, self []of.Term) {
 		learn.EthType, learn.At, learn.From, learn.Load, learn.Into = ethIPv6, of.IPv6Src, of.IPv6Src, of.IPv6Dst, of.XXReg3
 	}
 	fresh := match(append(self, of.State(of.StateNew|of.StateTrk, 0))...)
+	l.add(Stays, 10, fresh, learn)
 	l.add(Commit, 14, fresh, goTo(Begun), learn, commitMarked(marked))
 	if s.outside(c) {
 		l.add(Commit, 15, match(append(fresh, origin(fromStack))...), goTo(Begun), learn, commitMarked(marked|forHost))

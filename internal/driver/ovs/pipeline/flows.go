@@ -277,7 +277,7 @@ func (l *list) quotes(in of.Term, addr, asked netip.Addr) {
 	}
 	with := func(more ...of.Term) of.Match { return match(append(slices.Clone(from), more...)...) }
 	l.add(State, 88, with(of.State(of.StateRel|of.StateRpl|of.StateTrk, 0), of.EqAddr(dst, asked)), append(turnRound(), goTo(Out0))...)
-	if addr == asked {
+	if addr == asked || addr.Is6() { // by the way out it is translated by now
 		l.add(State, 88, with(of.State(of.StateRel|of.StateTrk, of.StateRpl), of.EqAddr(src, addr)), goTo(Out0))
 	}
 }
@@ -299,8 +299,9 @@ func commitFlows(l *list) {
 	for _, eth := range []of.Term{isIP, isIPv6} {
 		l.add(Commit, 8, match(eth, isFragment, of.State(of.StateTrk, of.StateNew)),
 			of.CT{ZoneField: regDomain, Recirc: true, Table: uint8(Output)})
-		l.add(Commit, 10, match(eth, of.State(of.StateNew|of.StateTrk, 0)),
-			of.CT{Commit: true, ZoneField: regDomain, Recirc: true, Table: uint8(Output)})
+		fresh := match(eth, of.State(of.StateNew|of.StateTrk, 0))
+		l.add(Commit, 11, match(append(fresh, of.Eq(of.CtMark, 0))...), commitMarked(direct))
+		l.add(Commit, 10, fresh, of.CT{Commit: true, ZoneField: regDomain, Recirc: true, Table: uint8(Output)})
 	}
 	l.add(Commit, 0, nil, goTo(Output))
 }

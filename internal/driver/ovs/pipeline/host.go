@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
@@ -188,14 +189,16 @@ func (x family) hostPort(l *list, c Config, n *desired.Network, p LocalPort, own
 	isNew, untracked := of.State(of.StateNew|of.StateTrk, 0), of.State(0, of.StateTrk)
 	isRelated := of.State(of.StateRel|of.StateTrk, of.StateRpl|of.StateNew|of.StateInv)
 	leaving := fromAddr(own, network(n.ID), of.Eq(regPort, c.Host))
+	x.leave(l, slices.Clone(leaving), private)
 	coming := toAddr(private, network(n.ID), origin(fromHost))
 	for _, w := range []struct {
 		m     of.Match
 		nat   of.NAT
 		field of.Field
 		to    netip.Addr
-	}{{leaving, of.NATSrc, x.src, private}, {coming, of.NATDst, x.dst, own}} {
-		l.add(Commit, 20, match(append(w.m, isNew)...), of.CT{Commit: true, ZoneField: regDomain, NAT: w.nat, To: w.to, Recirc: true, Table: uint8(Output)})
+		mark  uint32
+	}{{leaving, of.NATSrc, x.src, private, direct}, {coming, of.NATDst, x.dst, own, 0}} {
+		l.add(Commit, 20, match(append(w.m, isNew)...), of.CT{Commit: true, ZoneField: regDomain, NAT: w.nat, To: w.to, Mark: w.mark, Recirc: true, Table: uint8(Output)})
 		// The kernel translates an error that goes in its connection's own direction
 		// only where the connection is committed; user space has done it by now, and
 		// the address does not match any more.

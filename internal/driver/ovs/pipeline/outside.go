@@ -89,6 +89,7 @@ func tunnelBase(l *list, c Config) {
 		l.add(Commit, 17, match(append(began, byIPv4)...), cameBy(of.TunSrc))
 		l.add(Commit, 16, began, cameBy(of.TunIPv6Src))
 		l.add(Commit, 15, match(append(here, of.State(of.StateTrk, 0))...), goTo(Relabel))
+		l.add(Commit, 16, match(append(here, isMarked, of.State(of.StateTrk, of.StateNew))...), goTo(Output)) // of a backend that is no endpoint
 		l.add(Relabel, 10, match(eth, byIPv4), cameBy(of.TunSrc))
 		l.add(Relabel, 0, match(eth), cameBy(of.TunIPv6Src))
 	}

@@ -23,7 +23,15 @@ const serviceBit = 1 << 31
 // translation, and in the zone of translations that it has one.
 const marked = 1
 
-var isMarked = of.Masked(of.CtMark, of.Uint(marked), of.Uint(marked))
+// direct in ct_mark says of a connection in its domain's zone that no service has led it,
+// as it shows while it is unanswered too, which tracking calls new.
+const direct = 32
+
+var (
+	isMarked = of.Masked(of.CtMark, of.Uint(marked), of.Uint(marked))
+	isDirect = of.Masked(of.CtMark, of.Uint(direct), of.Uint(direct))
+	noMark   = of.Masked(of.CtMark, of.Value{}, of.Uint(^uint32(direct))) // but perhaps that
+)
 
 // AffineMagic is in place of CookieMagic in the cookies of flows that the switch
 // learns; the lower bits are the service's number.
@@ -76,7 +84,8 @@ type Service struct {
 	Group  func(GroupOf) uint32
 	// Counted says that what goes to each backend is counted, by Counters flows.
 	Counted bool
-	Faces   []Face // those that it has, of TCP and UDP
+	Faces   []Face                // those that it has, of TCP and UDP
+	Taken   func(netip.Addr) bool // an endpoint of the domain has the address; nil = none has any
 }
 
 func ethOf(v6 bool) (eth of.Term, src, dst of.Field) {
@@ -136,7 +145,9 @@ func serviceBase(l *list, c Config) {
 	fresh, known := of.State(of.StateNew|of.StateTrk, 0), of.State(of.StateTrk, of.StateNew|of.StateInv)
 	for _, v6 := range []bool{false, true} {
 		eth, _, _ := ethOf(v6)
-		l.drop(Serve, 300, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
+		for _, s := range []Stage{Serve, Itself} {
+			l.drop(s, 300, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
+		}
 		tcp := match(eth, isProto(6))
 		for _, flags := range []int{0x04, 0x12} { // a reset, and an answer, begin nothing
 			l.drop(Served, 190, match(append(tcp, fresh, of.Masked(of.TCPFlags, of.Uint(flags), of.Uint(flags)))...), driver.DropInvalid)
@@ -165,10 +176,11 @@ func serviceBase(l *list, c Config) {
 		l.add(Commit, 12, match(eth, isService, fresh), goTo(Begun), commitMarked(marked))
 		l.add(Output, 180, match(eth, isService, of.Masked(regNoted, of.Value{}, of.Uint(uint32(noted)))), of.Set(regNoted, uint32(noted)), goTo(Counted), goTo(Output))
 		// A tuple behind a translation is the translation's alone.
-		l.drop(State, 92, match(eth, isService, of.State(of.StateTrk, of.StateNew|of.StateRel), of.Eq(of.CtMark, 0)), driver.DropInvalid)
+		l.drop(State, 92, match(eth, isService, of.State(of.StateTrk, of.StateNew|of.StateRel), noMark), driver.DropInvalid)
+		l.drop(State, 92, match(eth, isService, fresh, isDirect), driver.DropInvalid)
 		// What a backend sent that was no answer, such as late of when it was no backend, has
 		// begun a connection by the tuple, which each of the client's packets would keep.
-		late := match(eth, isService, of.State(of.StateRpl|of.StateTrk, of.StateNew|of.StateRel|of.StateInv), of.Eq(of.CtMark, 0))
+		late := match(eth, isService, of.State(of.StateRpl|of.StateTrk, of.StateNew|of.StateRel|of.StateInv), noMark)
 		take := of.CT{Commit: true, Force: true, ZoneField: regDomain, Recirc: true, Table: uint8(State)}
 		l.add(State, 94, match(append(late, isProto(17))...), take)
 		l.add(State, 94, match(append(late, isProto(6), of.Masked(of.TCPFlags, of.Value{}, of.Uint(2)))...), take)
@@ -208,6 +220,7 @@ func serviceBase(l *list, c Config) {
 	}
 	l.drop(Back, 0, nil, driver.DropInvalid)
 	faceBase(l, c)
+	ledBase(l)
 }
 
 func commitMarked(mark uint32) of.CT {
@@ -313,6 +326,7 @@ func (s Service) family(l *list, c Config, choose *chooser) []of.Group {
 	}
 	self := []of.Term{of.Eq(regService, s.Number), eth}
 	s.lateSegments(l, v6)
+	s.led(l, v6)
 	if s.Affinity > 0 {
 		s.remember(l, c, v6, self)
 	}

@@ -82,7 +82,8 @@ const (
 
 	// Between destination and serve, of what goes to an address that services share.
 	Faced     Stage = ToNode + 1 // whose its port is
-	NumStages Stage = Faced + 1
+	Stays     Stage = Faced + 1  // beside commit: whose client stays, where commit translates too
+	NumStages Stage = Stays + 1
 )
 
 var stageNames = map[Stage]string{
@@ -95,7 +96,7 @@ var stageNames = map[Stage]string{
 	Logged: "logged", Audit: "audit", WouldAllow: "would-allow", WouldDeny: "would-deny", WouldDefault: "would-deny-default", Owner: "owner",
 	Routers: "routers", Relayed: "relayed", Returned: "returned", Outside: "outside", Relabel: "relabel", Homeward: "homeward",
 	Begun: "begun", Counted: "counted",
-	Native: "native", NativeTo: "native-to", Leave: "leave", ToNode: "to-node", Faced: "faced",
+	Native: "native", NativeTo: "native-to", Leave: "leave", ToNode: "to-node", Faced: "faced", Stays: "stays",
 }
 
 func (s Stage) String() string {
