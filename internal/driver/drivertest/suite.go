@@ -87,6 +87,7 @@ var suite = []struct {
 	{name: "Selectors", run: testSelectors, programs: true},
 	{name: "Tiers", run: testTiers, programs: true},
 	{name: "Replies", run: testReplies, programs: true},
+	{name: "SCTP", run: testSCTP, programs: true},
 	{name: "Damaged", run: testDamaged, programs: true},
 	{name: "WayOut", run: testWayOut},
 	{name: "Routing", run: testRouting},

@@ -10,6 +10,7 @@ func differs() map[string]string {
 	out := map[string]string{
 		drivertest.AskedAsks:    "rules match what tracking recorded of the connection, so there is none to judge the request by",
 		drivertest.ReservedFlag: "no match of the switch sees the flag",
+		drivertest.SCTPAnswers:  "flows judge SCTP packet by packet, since tracking in user space does not know it",
 		drivertest.Chosen:       "select groups score by themselves (ADR 0019)",
 		drivertest.Tracked:      "tracking does otherwise; docs/design/ovs-pipeline.md lists in what",
 	}
