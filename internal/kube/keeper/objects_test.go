@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -264,6 +265,28 @@ func TestObjectsNotOwned(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.said("tenants second", kept) // it adopts
+}
+
+// TestObjectsAdoptOther: an object that takes over what users made, and differs in what
+// cannot change, says in what.
+func TestObjectsAdoptOther(t *testing.T) {
+	l := newObjectsLab(t, memory.New())
+	l.start(l.ctrl.Run)
+	l.start(l.objects.Run)
+	l.lead(l.leader())
+	l.tenant("users")
+	valid, err := model.Check(model.Network{Key: model.NetworkKey{Tenant: "users", Name: "n"}, Type: model.NetworkData, Encap: model.EncapVXLAN, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
+	if err == nil {
+		_, err = l.ctrl.Put(context.Background(), l.ctrl.ChangeNetwork(valid))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.add(objects.Networks, "n", `{"tenantName":"users","encap":"vxlan","subnet":"10.2.0.0/16"}`, adopting)
+	l.said("networks n", "False Refused user waits=false", "not taken over", "10.1.0.0/16")
+	l.of[objects.Networks].Delete(l.object(objects.Networks, "n", `{}`))
+	l.add(objects.Networks, "n", `{"tenantName":"users","encap":"vxlan","subnet":"10.1.0.0/16"}`, adopting)
+	l.said("networks n", kept)
 }
 
 // TestObjectsEnd: an object whose end has come is let go by the look that takes away

@@ -74,6 +74,8 @@ func (p *objectRound) keptOf(now objects.Object, out outcome) *Kept {
 	switch {
 	case now.GetDeletionTimestamp() != nil && out.err != nil:
 		c.Reason, c.Message = reason, "It is to go, and waits: "+out.err.Error()
+	case there && owner == "" && objects.Adopts(now) && out.err != nil: // it may have it, but not so
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, "It is not taken over: "+out.err.Error()
 	case there && !mine:
 		c.Status, c.Reason = metav1.ConditionFalse, objects.ReasonOwned
 		c.Message = "Nothing of this object is in force, and deleting it deletes nothing: " + notOwned(k, owner)
