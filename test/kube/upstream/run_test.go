@@ -22,6 +22,7 @@ import (
 var (
 	suite = flag.String("suite", "", "the suite of Kubernetes' own to run; empty = none")
 	only  = flag.String("specs", "", "a pattern of the specs to run, again where the report has them; the report is written, and not judged")
+	procs = flag.Int("procs", 3, "how many specs run at a time")
 	spend = flag.Duration("spend", 50*time.Minute, "begin no further specs after this time: the next run goes on with the report")
 )
 
@@ -94,7 +95,7 @@ func TestSuite(t *testing.T) {
 			t.Fatal(err, out)
 		}
 	}
-	runner := &Runner{Nodes: n, Dir: dir, Suite: which, Log: t.Logf}
+	runner := &Runner{Nodes: n, Dir: dir, Suite: which, Procs: *procs, Log: t.Logf}
 	specs, err := runner.Specs(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -41,18 +41,17 @@ var Suites = map[string]Suite{
 	"clusternetworkpolicy": {},
 }
 
-// together is how many specs a run of e2e.test has at most: so many that its start does
-// not count, and so few that ten minutes are enough where some fail.
-const together = 9
-
-// procs is how many specs run at a time.
-const procs = 3
+// together is how many specs a run of e2e.test has at most, for each that runs at a time:
+// so many that its start does not count, and so few that ten minutes are enough where some
+// fail.
+const together = 3
 
 // Runner runs specs of a suite on a cluster.
 type Runner struct {
 	Nodes *cluster.Nodes
 	Dir   string // for files of the runs; it must exist
 	Suite Suite
+	Procs int // how many specs run at a time
 	Log   func(format string, args ...any)
 }
 
@@ -98,13 +97,13 @@ func (r *Runner) Run(ctx context.Context, specs []string, done func([]Result) er
 	if r.Suite.Focus == "" {
 		return r.runPolicyAPI(ctx, specs, done)
 	}
-	for some := range slices.Chunk(specs, together) {
+	for some := range slices.Chunk(specs, together*r.Procs) {
 		var focus []string
 		for _, s := range some {
 			focus = append(focus, regexp.QuoteMeta(s)+"$")
 		}
 		start := time.Now()
-		all, err := r.ginkgo(ctx, "run", Suite{Focus: strings.Join(focus, "|")}, procs)
+		all, err := r.ginkgo(ctx, "run", Suite{Focus: strings.Join(focus, "|")}, r.Procs)
 		if err != nil {
 			return err
 		}
