@@ -20,53 +20,44 @@ import (
 )
 
 var (
-	suite = flag.String("suite", "", "the suite of Kubernetes' own to run; empty = none")
+	suite = flag.String("suite", "", "the suites of Kubernetes' own to run, with commas between, on one cluster; empty = none")
 	only  = flag.String("specs", "", "a pattern of the specs to run, again where the report has them; the report is written, and not judged")
 	procs = flag.Int("procs", 3, "how many specs run at a time")
 	spend = flag.Duration("spend", 50*time.Minute, "begin no further specs after this time: the next run goes on with the report")
 )
 
-// TestSuite runs the specs of a suite that the report lacks, of the code as it is, on the
-// driver that DRIVER names, and judges the report when it is whole. A report of other
+// TestSuite runs the specs of suites that their reports lack, of the code as it is, on the
+// driver that DRIVER names, and judges each report when it is whole. A report of other
 // code is begun anew.
 func TestSuite(t *testing.T) {
 	if *suite == "" {
 		t.Skip("-suite names none: make test-kube")
 	}
-	which, ok := Suites[*suite]
-	if !ok {
-		t.Fatalf("there is no suite %q", *suite)
+	names := strings.Split(*suite, ",")
+	for _, name := range names {
+		if which, ok := Suites[name]; !ok || which.Zones != Suites[names[0]].Zones {
+			t.Fatalf("there is no suite %q, or it is for other nodes than %s", name, names[0])
+		}
 	}
-	expected, err := Expected()
-	if err != nil {
-		t.Fatal(err)
-	}
+	zones := Suites[names[0]].Zones
 	root, err := lab.Root(t.Context(), ".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	driver := cmp.Or(os.Getenv("DRIVER"), lab.DriverEBPF)
-	path := file(root, *suite, driver)
-	report, err := read(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	code, err := Sum(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Code != code && *only == "" || report.Suite == "" {
-		report = Report{Suite: *suite, Driver: driver, Code: code}
-	}
-	report.Commit = commit(t.Context(), root)
+	fresh := Report{Driver: driver, Code: code, Commit: commit(t.Context(), root)}
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "bin")
 	if err := lab.Build(t.Context(), root, bin); err != nil {
 		t.Fatal(err)
 	}
-	name := driver + *suite // so that several may run at once
+	name := driver + names[0] // so that several may run at once
 	n, err := cluster.StartNodes(t.Context(), cluster.NodesConfig{
-		Name: name[:min(12, len(name))], Dir: dir, BinDir: bin, Nodes: 2 * max(1, which.Zones), Zones: which.Zones, Driver: driver, Proxy: true, Services: true, Dual: true, DNS: true,
+		Name: name[:min(12, len(name))], Dir: dir, BinDir: bin, Nodes: 2 * max(1, zones), Zones: zones, Driver: driver, Proxy: true, Services: true, Dual: true, DNS: true,
 		Masters: []string{"--load-balancer-pool", cluster.Balanced, "--external-ip-ranges", cluster.External},
 	})
 	if errors.Is(err, cluster.ErrNotBuilt) {
@@ -84,7 +75,30 @@ func TestSuite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report.Kubernetes = version.GitVersion
+	fresh.Kubernetes = version.GitVersion
+	end := time.Now().Add(*spend)
+	for _, name := range names {
+		fresh.Suite = name
+		t.Run(name, func(t *testing.T) { runSuite(t, root, n, dir, fresh, end) })
+	}
+}
+
+// runSuite runs the specs of the suite that the report is to be of, until end.
+func runSuite(t *testing.T, root string, n *cluster.Nodes, dir string, fresh Report, end time.Time) {
+	which := Suites[fresh.Suite]
+	expected, err := Expected()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := file(root, fresh.Suite, fresh.Driver)
+	report, err := read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Code != fresh.Code && *only == "" || report.Suite == "" {
+		report = fresh
+	}
+	report.Commit, report.Kubernetes = fresh.Commit, fresh.Kubernetes
 	if which.Focus == "" {
 		api, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/network-policy-api").Output()
 		if err != nil {
@@ -103,7 +117,7 @@ func TestSuite(t *testing.T) {
 	report.Specs = len(specs)
 	var run []string
 	for _, s := range specs {
-		e := of(expected, *suite, driver, s)
+		e := of(expected, report.Suite, report.Driver, s)
 		switch {
 		case *only != "" && !regexp.MustCompile(*only).MatchString(s), *only == "" && report.has(s):
 		case e != nil && e.Left:
@@ -115,7 +129,6 @@ func TestSuite(t *testing.T) {
 	t.Logf("%d of %d specs are to run", len(run), len(specs))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	end := time.Now().Add(*spend)
 	enough := errors.New("there is no more time: run it again to go on")
 	err = runner.Run(ctx, run, func(results []Result) error {
 		for _, r := range results {
