@@ -24,8 +24,9 @@ import (
 type kubeadm struct {
 	client    rest.Interface
 	ctrl      *control.Controller
-	addRanges func([]netip.Prefix) // nil = --service-cidr says them
-	pods      bool                 // --pod-cidr says nothing
+	ours      func(context.Context) error // whether the API server is
+	addRanges func([]netip.Prefix)        // nil = --service-cidr says them
+	pods      bool                        // --pod-cidr says nothing
 	log       *slog.Logger
 
 	mu      sync.Mutex
@@ -33,8 +34,8 @@ type kubeadm struct {
 }
 
 // newKubeadm returns nil where flags say all.
-func newKubeadm(config *rest.Config, o options, ctrl *control.Controller, addRanges func([]netip.Prefix), log *slog.Logger) (*kubeadm, error) {
-	k := &kubeadm{ctrl: ctrl, pods: len(o.podSubnets) == 0 && !o.noPods, log: log}
+func newKubeadm(config *rest.Config, o options, ctrl *control.Controller, ours func(context.Context) error, addRanges func([]netip.Prefix), log *slog.Logger) (*kubeadm, error) {
+	k := &kubeadm{ctrl: ctrl, ours: ours, pods: len(o.podSubnets) == 0 && !o.noPods, log: log}
 	if len(o.services.ranges) == 0 {
 		k.addRanges = addRanges
 	}
@@ -92,6 +93,9 @@ func (k *kubeadm) once(ctx context.Context) error {
 		lacks, known = at+" may not be read, with the rights of an earlier manifest", false
 	default:
 		return fmt.Errorf("%s: %w", at, err)
+	}
+	if err := k.ours(ctx); err != nil {
+		return err
 	}
 	if k.addRanges != nil && known {
 		k.addRanges(n.Services)

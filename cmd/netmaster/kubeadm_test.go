@@ -97,7 +97,7 @@ func TestKubeadm(t *testing.T) {
 			server := httptest.NewServer(x.server)
 			defer server.Close()
 			ranges := "unknown"
-			k, err := newKubeadm(&rest.Config{Host: server.URL}, x.options, ctrl, func(all []netip.Prefix) { ranges = fmt.Sprint(all) }, slog.New(slog.DiscardHandler))
+			k, err := newKubeadm(&rest.Config{Host: server.URL}, x.options, ctrl, func(context.Context) error { return nil }, func(all []netip.Prefix) { ranges = fmt.Sprint(all) }, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}

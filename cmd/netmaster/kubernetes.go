@@ -38,6 +38,7 @@ type kubernetes struct {
 	services *keeper.Services
 	intent   *keeper.Objects
 	notices  *notice.Notices
+	ours     *keeper.Ours
 	kubeadm  *kubeadm // nil = flags say all
 }
 
@@ -118,16 +119,20 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	if err != nil {
 		return nil, err
 	}
-	k := &kubernetes{}
+	uid, err := mirror.ClusterUID(config)
+	if err != nil {
+		return nil, err
+	}
+	k := &kubernetes{ours: keeper.NewOurs(keeper.OursConfig{Control: ctrl, Ask: uid, Named: o.kubeUID, Log: log})}
 	if k.notices, err = notice.New(config, o.internal, log); err != nil {
 		return nil, err
 	}
-	k.keeper = keeper.New(keeper.Config{Control: ctrl, Sources: sources, Choices: choices(o), Tell: k.tell})
+	k.keeper = keeper.New(keeper.Config{Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(sources, k.ours.Check), Choices: choices(o), Tell: k.tell})
 	k.services = keeper.NewServices(keeper.ServicesConfig{
-		Control: ctrl, Sources: served, Serve: o.services.serve, Ranges: o.services.ranges, MoreRanges: len(o.services.ranges) == 0, External: o.services.external, Pool: o.services.pool, Tell: k.tell,
+		Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(served, k.ours.Check), Serve: o.services.serve, Ranges: o.services.ranges, MoreRanges: len(o.services.ranges) == 0, External: o.services.external, Pool: o.services.pool, Tell: k.tell,
 	})
-	k.intent = keeper.NewObjects(keeper.ObjectsConfig{Control: ctrl, Sources: intent, Tell: k.tell})
-	if k.kubeadm, err = newKubeadm(config, o, ctrl, k.services.AddRanges, log); err != nil {
+	k.intent = keeper.NewObjects(keeper.ObjectsConfig{Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(intent, k.ours.Check), Tell: k.tell})
+	if k.kubeadm, err = newKubeadm(config, o, ctrl, k.ours.Check, k.services.AddRanges, log); err != nil {
 		return nil, err
 	}
 	log.Info("following Kubernetes' pods, namespaces and policies", "server", config.Host, "podsChooseTenant", o.podsTenant, "podGroups", o.podGroups, "services", o.services.serve)
@@ -188,6 +193,18 @@ func (k *kubernetes) tell(r keeper.Report) {
 	k.notices.Tell(o)
 }
 
+// first fails when the API server, if it answers now, is of another cluster than the
+// store follows. Later that is told, and holds up nobody else.
+func (k *kubernetes) first(ctx context.Context) error {
+	if k == nil {
+		return nil
+	}
+	if err := k.ours.Check(ctx); errors.Is(err, model.ErrConflict) {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return nil
+}
+
 // run follows the API server, in each replica, until ctx ends, whose error it returns.
 func (k *kubernetes) run(ctx context.Context) error {
 	if k == nil {
@@ -239,6 +256,9 @@ func (k *kubernetes) check(h *api.Health) {
 	}
 	s := k.state()
 	var wrong []string
+	if err := k.ours.Err(); err != nil {
+		wrong, s.Kinds = []string{err.Error()}, nil
+	}
 	for _, kind := range s.Kinds {
 		switch {
 		case kind.Failed != nil && kind.Listed:
@@ -277,12 +297,13 @@ var (
 	kubeFollowed = prometheus.NewDesc("contiv_netmaster_kubernetes_followed", "1 while the API server's objects of a kind are followed, else 0.", []string{"kind"}, nil)
 	kubeTrouble  = prometheus.NewDesc("contiv_netmaster_kubernetes_not_as_written", "Objects of Kubernetes that are not kept as they are written, by kind; the leader tells.", []string{"kind"}, nil)
 	kubeStrays   = prometheus.NewDesc("contiv_netmaster_kubernetes_strays", "Endpoints of pods that the API server has not: their hosts have yet to release them.", nil, nil)
+	kubeForeign  = prometheus.NewDesc("contiv_netmaster_kubernetes_foreign", "1 while the API server is of another cluster than the store follows, so that nothing of it is kept, else 0.", nil, nil)
 	kubeNotices  = prometheus.NewDesc("contiv_netmaster_kubernetes_notices_total", "Events and conditions for Kubernetes' objects, by result.", []string{"result"}, nil)
 )
 
 // Describe is prometheus.Collector's.
 func (k *kubernetes) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{kubeObjects, kubeFollowed, kubeTrouble, kubeStrays, kubeNotices} {
+	for _, d := range []*prometheus.Desc{kubeObjects, kubeFollowed, kubeTrouble, kubeStrays, kubeForeign, kubeNotices} {
 		to <- d
 	}
 }
@@ -305,6 +326,11 @@ func (k *kubernetes) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	to <- prometheus.MustNewConstMetric(kubeStrays, prometheus.GaugeValue, float64(s.Strays))
+	foreign := 0.0
+	if k.ours.Err() != nil {
+		foreign = 1
+	}
+	to <- prometheus.MustNewConstMetric(kubeForeign, prometheus.GaugeValue, foreign)
 	sent, failed := k.notices.Counts()
 	to <- prometheus.MustNewConstMetric(kubeNotices, prometheus.CounterValue, float64(sent), "written")
 	to <- prometheus.MustNewConstMetric(kubeNotices, prometheus.CounterValue, float64(failed), "failed")

@@ -27,6 +27,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"name":               effecttest.By("TestSwarm"),
 	"docker-endpoint":    effecttest.By("TestSwarm"),
 	"kubeconfig":         effecttest.By("TestKubeconfig"),
+	"kubernetes-cluster": effecttest.By("TestOneKubernetes"),
 	"pods-choose-tenant": effecttest.By("TestChoosesTenant"),
 	"pod-groups":         effecttest.By("TestPodGroups"),
 	"services":           effecttest.By("TestServicesNotServed"),

@@ -40,6 +40,7 @@ type options struct {
 	legacy     bool     // status 500 for 1.x's clients
 	engine     string   // of Docker, unix:///path; empty = none
 	kubeconfig string   // file, or inCluster; empty = no Kubernetes
+	kubeUID    string   // of the Kubernetes that the store is to follow from now on
 	podsTenant bool     // pods choose their tenant
 	podGroups  []string // that pods may choose; "*" alone = any
 	services   kubeServices
@@ -163,6 +164,11 @@ func newFlags(o *options) *daemon.FlagSet {
 		Usage: "Kubernetes whose namespaces and network policies the leader keeps in the store, and whose labels say where pods belong: a kubeconfig, a contiv.json of 1.x, or in-cluster for the service account of the pod that netmaster runs in; empty = none",
 		Check: notEmpty,
 	})
+	fs.String(&o.kubeUID, daemon.Flag{
+		Name: "kubernetes-cluster", Env: envPrefix + "KUBERNETES_CLUSTER", Value: "UID",
+		Usage: "with --kubeconfig: the Kubernetes that the store is to follow, also in place of the one that it follows, by the UID of its namespace kube-system; what only the former one had goes; empty = the first that is met, and no other after it",
+		Check: func(v string) error { return model.KubernetesCluster{UID: v}.Validate() },
+	})
 	fs.Bool(&o.podsTenant, daemon.Flag{
 		Name: "pods-choose-tenant", Env: envPrefix + "PODS_CHOOSE_TENANT",
 		Usage: "with --kubeconfig: in namespaces without the label io.contiv.tenant the pods' own label counts, so a namespace's policies are kept in the tenants of its pods too",
@@ -252,7 +258,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	case o.engine != "" && o.mode != modeSwarm:
 		return daemon.Usagef("%s is for --mode swarm-mode: in other modes each netplugin makes its engine's networks", fs.Given("docker-endpoint"))
 	}
-	for _, flag := range []string{"pods-choose-tenant", "pod-groups"} {
+	for _, flag := range []string{"kubernetes-cluster", "pods-choose-tenant", "pod-groups"} {
 		if how := fs.Given(flag); how != "" && o.kubeconfig == "" {
 			return daemon.Usagef("%s is for Kubernetes; name it with --kubeconfig", how)
 		}

@@ -116,6 +116,8 @@ func TestFlagsRefused(t *testing.T) {
 		{"--etcd-listen :2379", []string{"--etcd-listen", ":2379", "ip:port"}},
 		{"--data-dir=", []string{"--data-dir", "must not be empty"}},
 		{"--services", []string{"--services", "--kubeconfig"}},
+		{"--kubernetes-cluster u", []string{"--kubernetes-cluster", "--kubeconfig"}},
+		{"--kubeconfig x --kubernetes-cluster a.b", []string{"--kubernetes-cluster", "a.b", "must be a UID"}},
 		{"--service-cidr 10.96.0.0/12", []string{"--service-cidr", "--kubeconfig"}},
 		{"--kubeconfig x --service-cidr 10.96.0.1/12", []string{"--service-cidr", "10.96.0.1/12", "without bits of a host"}},
 		{"--kubeconfig x --service-cidr 0.0.0.0/0", []string{"--service-cidr", "must be prefixes"}},

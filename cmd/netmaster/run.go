@@ -334,6 +334,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 		return ctrl.Run(viewCtx)
 	})
 	all.Go(func() error { return watch.Run(gctx) })
+	all.Go(func() error { return ended(gctx, k8s.first(gctx)) })
 	all.Go(func() error { return ended(gctx, k8s.run(gctx)) })
 	all.Go(func() error {
 		defer close(memberDone)

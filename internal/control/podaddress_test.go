@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/memory"
 )
 
 // TestPodAddressKept: the addresses for which a pod asked are its name's after it: no
@@ -73,4 +74,45 @@ func TestPodAddressKept(t *testing.T) {
 	remove("a3")
 	c.clock.advance(25 * time.Hour)
 	is(pod("z", "db-1", "u9", "h1", four))
+}
+
+// TestClocksDiffer: with the clocks of two netmasters hours apart an address is kept all
+// the same, for so much longer or shorter: the pod that comes back gets it by either.
+func TestClocksDiffer(t *testing.T) {
+	for _, apart := range []time.Duration{-6 * time.Hour, 6 * time.Hour} {
+		t.Run(apart.String(), func(t *testing.T) {
+			st := memory.New()
+			a, b := onStore(t, st), onStore(t, st)
+			b.clock.advance(apart)
+			a.put(network("net", "10.0.0.0/29"))
+			four := netip.MustParseAddr("10.0.0.3")
+			pod := func(id, name string) model.Endpoint {
+				return model.Endpoint{
+					Key: model.EndpointKey{Network: netKey("net"), ID: model.EndpointID(id)}, Host: "h1", Namespace: "shop", IPv4: four,
+					Pod: model.Pod{Name: name, UID: id, KeepIPv4: true},
+				}
+			}
+			create := func(c *harness, e model.Endpoint) error {
+				c.fresh()
+				_, _, err := c.CreateEndpoint(testContext(t), valid(e))
+				return err
+			}
+			remove := func(c *harness, id string) {
+				t.Helper()
+				_, _, err := c.DeleteEndpoint(testContext(t), model.EndpointKey{Network: netKey("net"), ID: model.EndpointID(id)})
+				c.ok(err)
+			}
+			a.ok(create(a, pod("1", "db-0")))
+			remove(a, "1")
+			if err := create(b, pod("2", "db-1")); !errors.Is(err, model.ErrConflict) {
+				t.Errorf("by the other netmaster another pod gets it: %v", err)
+			}
+			a.ok(create(b, pod("3", "db-0")))
+			remove(b, "3")
+			a.ok(create(a, pod("4", "db-0")))
+			remove(a, "4")
+			b.clock.advance(25*time.Hour - apart)
+			a.ok(create(b, pod("5", "db-1")))
+		})
+	}
 }

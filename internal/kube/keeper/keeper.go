@@ -39,10 +39,11 @@ type Report struct {
 	Kept *Kept
 }
 
-// Config is what a Keeper is made of; all fields must be set but Choices.
+// Config is what a Keeper is made of; all fields must be set but Choices and Ours.
 type Config struct {
 	Control *control.Controller
 	Sources map[string]mirror.Source // of the four kinds of mirror
+	Ours    *Ours                    // while it has an error nothing is kept; nil = never
 	Choices kube.Choices
 	// Tell is called for an object each time that it was looked at, also when all is well;
 	// not for one that went while nobody led. It must not wait.
@@ -59,7 +60,7 @@ type Keeper struct {
 
 // New returns a Keeper that does nothing until Run and Lead.
 func New(c Config) *Keeper {
-	k := &Keeper{config: c, work: newWork()}
+	k := &Keeper{config: c, work: newWork(c.Ours)}
 	k.mirror = mirror.New(c.Sources, k.note)
 	return k
 }

@@ -25,6 +25,7 @@ type Kept struct {
 type ObjectsConfig struct {
 	Control *control.Controller
 	Sources map[string]mirror.Source // mirror.ObjectSources
+	Ours    *Ours                    // as Config's
 	Tell    func(Report)             // as Config's
 	// Every is how often statuses follow what has changed in the store; 0 = each 5 s.
 	Every time.Duration
@@ -41,7 +42,7 @@ type Objects struct {
 // NewObjects returns Objects that do nothing until Run and Lead.
 func NewObjects(c ObjectsConfig) *Objects {
 	c.Every = cmp.Or(c.Every, 5*time.Second)
-	s := &Objects{config: c, work: newWork()}
+	s := &Objects{config: c, work: newWork(c.Ours)}
 	s.mirror = mirror.New(c.Sources, s.work.follow(c.Tell))
 	return s
 }

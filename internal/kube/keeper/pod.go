@@ -63,6 +63,9 @@ func (k *Keeper) Endpoint(ctx context.Context, namespace, name, uid string) (mod
 func (k *Keeper) endpoint(ctx context.Context, name mirror.Name, uid string) (none model.Endpoint, err error) {
 	ctx, cancel := context.WithTimeout(ctx, podWait)
 	defer cancel()
+	if err := k.work.ours(); err != nil {
+		return none, model.Errorf(model.ErrUnavailable, "%v", err)
+	}
 	pod := k.podIs(name, uid)
 	if pod == nil { // ask whether there is one now
 		if err := k.mirror.Await(ctx, ""); err != nil {

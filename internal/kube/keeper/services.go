@@ -19,6 +19,7 @@ import (
 type ServicesConfig struct {
 	Control *control.Controller
 	Sources map[string]mirror.Source // mirror.ServiceSources
+	Ours    *Ours                    // as Config's
 	// Serve: services are to be served. Else only the ranges of their addresses are kept,
 	// and what was kept of services before goes.
 	Serve bool
@@ -45,7 +46,7 @@ type Services struct {
 
 // NewServices returns Services that do nothing until Run and Lead.
 func NewServices(c ServicesConfig) *Services {
-	s := &Services{config: c, work: newWork()}
+	s := &Services{config: c, work: newWork(c.Ours)}
 	s.mirror = mirror.New(c.Sources, s.work.follow(c.Tell))
 	return s
 }

@@ -17,6 +17,7 @@ import (
 // work is what a leader has to look at.
 type work struct {
 	bell waiting.Bell
+	ours func() error // why nothing may be kept of what the API server has; nil = all may
 
 	mu      sync.Mutex
 	leading bool
@@ -27,8 +28,11 @@ type work struct {
 	trouble map[Object]bool     // not in the store as it is written
 }
 
-func newWork() *work {
-	w := &work{bell: waiting.NewBell()}
+func newWork(ours *Ours) *work {
+	w := &work{bell: waiting.NewBell(), ours: func() error { return nil }}
+	if ours != nil {
+		w.ours = ours.Err
+	}
 	w.forget()
 	return w
 }
@@ -175,7 +179,12 @@ func (w *work) loop(ctx context.Context, all, some func() <-chan struct{}, pass 
 	for tried := true; ; {
 		everything, something := all(), some() // before the look, which then misses none
 		began := time.Now()
-		err := pass(ctx)
+		err := w.ours()
+		if err != nil {
+			w.rememberAll()
+		} else {
+			err = pass(ctx)
+		}
 		switch {
 		case errors.Is(err, store.ErrFenced):
 			return err

@@ -125,6 +125,7 @@ func chosen(t *testing.T) []sample {
 		row(t, ServiceSlices, model.ServiceSlice{Key: model.ServiceSliceKey{Namespace: "ns", Name: "s-x.y"}, Service: "s", Backends: []model.ServiceBackend{{Addr: addr("2001:db8::3")}}}),
 		row(t, ClusterNodes, model.ClusterNode{Name: "n.1", Addrs: []netip.Addr{addr("10.0.0.1")}, Zone: "z"}),
 		row(t, ServiceRanges, model.ServiceRanges{Ranges: []netip.Prefix{prefix("10.96.0.0/16")}}),
+		row(t, KubernetesClusters, model.KubernetesCluster{UID: "c5a2f1de-7ee7-4a3c-9bb0-0a8e8ff1e1a7"}),
 		row(t, Answerers, Answerer{Host: "h/1", Installation: "i", Run: 1, Seq: 2, Addrs: []netip.Addr{addr("203.0.113.7")}}),
 		row(t, AnsweredAddrs, Answered{addr("2001:db8::7"), "h1"}),
 		row(t, BalancedAddrs, Balanced{addr("203.0.113.7"), model.ClusterServiceKey{Namespace: "ns", Name: "s"}}),

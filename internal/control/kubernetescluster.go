@@ -1,0 +1,46 @@
+package control
+
+import (
+	"context"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+var (
+	kubernetesCluster = newPart(func() *model.KubernetesCluster { return new(model.KubernetesCluster) })
+
+	_ = enter(tables.KubernetesClusterKey{}, func(v *View, ch tables.Change) {
+		*kubernetesCluster.in(v) = model.KubernetesCluster{}
+		if c := value[model.KubernetesCluster](ch); c != nil {
+			*kubernetesCluster.in(v) = *c
+		}
+	}, kind{})
+)
+
+// KubernetesCluster returns which Kubernetes the store follows; it has no UID where that
+// is none yet.
+func (v *View) KubernetesCluster() model.KubernetesCluster {
+	return read(v, func() model.KubernetesCluster { return *kubernetesCluster.in(v) })
+}
+
+// FollowKubernetes records that the store follows a Kubernetes, and returns which one it
+// followed before. Where that is another one it stays so, unless instead.
+func (c *Controller) FollowKubernetes(ctx context.Context, valid model.Valid[model.KubernetesCluster], instead bool) (before model.KubernetesCluster, err error) {
+	if err := valid.Err(); err != nil {
+		return before, err
+	}
+	_, err = c.update(ctx, "record which Kubernetes is followed", func(tx store.Tx) error {
+		row, err := tables.KubernetesClusters.Find(tx, tables.KubernetesClusterKey{})
+		if err != nil {
+			return err
+		}
+		before = row.Value
+		if row.Exists() && (before == valid.Value() || !instead) {
+			return nil
+		}
+		return tables.KubernetesClusters.Put(tx, valid.Value())
+	})
+	return before, err
+}
