@@ -86,15 +86,7 @@ func netmasterIn(t *testing.T, dir string, args ...string) (client *api.Client, 
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/netmaster").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	var addresses []string
-	for range 3 {
-		l := ok[net.Listener](t)(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))
-		defer l.Close()
-		addresses = append(addresses, l.Addr().String())
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	addresses := free(t, 3)
 	var log bytes.Buffer
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, append([]string{
 		"--external-address", addresses[0], "--agent-address", addresses[1], "--etcd-listen", addresses[2], "--data-dir", filepath.Join(dir, "etcd"),
@@ -114,6 +106,17 @@ func netmasterIn(t *testing.T, dir string, args ...string) (client *api.Client, 
 	})
 	t.Cleanup(stop)
 	return ok[*api.Client](t)(api.NewClient("http://" + addresses[0])), addresses[0], stop
+}
+
+// free returns addresses of loopback with ports that nobody listens on.
+func free(t *testing.T, n int) (addresses []string) {
+	t.Helper()
+	for range n {
+		l := ok[net.Listener](t)(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))
+		defer l.Close()
+		addresses = append(addresses, l.Addr().String())
+	}
+	return addresses
 }
 
 func ready(ctx context.Context, address string) string {

@@ -98,7 +98,8 @@ func refusal(ctx context.Context, t *testing.T, dir, kubeconfig string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(dir, "netmaster"), "--external-address", "127.0.0.1:0", "--agent-address", "127.0.0.1:0", "--etcd-listen", "127.0.0.1:0",
+	at := free(t, 3)
+	out, err := exec.CommandContext(ctx, filepath.Join(dir, "netmaster"), "--external-address", at[0], "--agent-address", at[1], "--etcd-listen", at[2],
 		"--data-dir", filepath.Join(dir, "etcd"), "--kubeconfig", kubeconfig).CombinedOutput()
 	if err == nil || ctx.Err() != nil {
 		t.Errorf("it ends with %v, %v\n%s", err, ctx.Err(), out)
