@@ -103,7 +103,7 @@ func (p *objectRound) makeOne(ctx context.Context, now objects.Object) (missing 
 		}
 		return nil, err
 	case *objects.Policy:
-		want, missing, err := objects.PolicyMeaning(now, p.known())
+		want, missing, err := objects.PolicyMeaning(now, p.known(), p.ends(now))
 		if err == nil {
 			err = put(samePolicy(p.view, want.Value(), name), c.ReplaceContivPolicy(want, author))
 		}
@@ -118,21 +118,38 @@ func (p *objectRound) makeOne(ctx context.Context, now objects.Object) (missing 
 	return nil, nil
 }
 
-// known is what objects can refer to: what is there, but for what is about to go and has
-// nobody in it, since a policy that names a group, and the group, could else not go
-// together when the group has the policy.
+// known is what objects can refer to. A policy that names a group, and the group, could
+// else not go together when the group has the policy.
 func (p *objectRound) known() objects.Known {
 	going := p.going()
+	presence := func(there bool, kind, key string) objects.Presence {
+		switch {
+		case !there:
+			return objects.Absent
+		case going[model.Owned{Kind: kind, Key: key}]:
+			return objects.Leaving
+		}
+		return objects.Present
+	}
 	return objects.Known{
-		Network: func(k model.NetworkKey) bool {
+		Network: func(k model.NetworkKey) objects.Presence {
 			_, there := p.view.Network(k)
-			return there && !going[model.Owned{Kind: "network", Key: k.String()}]
+			return presence(there, "network", k.String())
 		},
-		Group: func(k model.GroupKey) bool {
+		Group: func(k model.GroupKey) objects.Presence {
 			_, there := p.view.Group(k)
-			return there && !going[model.Owned{Kind: "endpointGroup", Key: k.String()}]
+			return presence(there, "endpointGroup", k.String())
 		},
 	}
+}
+
+// ends tells whether a policy is to go, and is in force for nobody: all groups that have
+// it are about to go too.
+func (p *objectRound) ends(now *objects.Policy) bool {
+	k, err := model.ParsePolicyKey(objects.Owned(now).Key)
+	return err == nil && now.GetDeletionTimestamp() != nil && !slices.ContainsFunc(p.view.GroupsOfPolicy(k), func(g model.Group) bool {
+		return !p.going()[model.Owned{Kind: "endpointGroup", Key: g.Key.String()}]
+	})
 }
 
 // going are the networks and groups that are about to go, and have no endpoints.

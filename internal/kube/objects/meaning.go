@@ -27,10 +27,20 @@ func Owned(o Object) model.Owned {
 	return model.Owned{Kind: kind, Key: cmp.Or(tenant, string(model.DefaultTenant)) + ":" + cmp.Or(name, o.GetName())}
 }
 
+// Presence is whether something is there that objects refer to.
+type Presence int
+
+// What there can be.
+const (
+	Absent  Presence = iota
+	Leaving          // it is about to go, and nobody is in it
+	Present
+)
+
 // Known tells what there is of what objects refer to.
 type Known struct {
-	Network func(model.NetworkKey) bool
-	Group   func(model.GroupKey) bool
+	Network func(model.NetworkKey) Presence
+	Group   func(model.GroupKey) Presence
 }
 
 // A meaning is a value of model, and what it cannot have yet, in words: what the object
@@ -49,13 +59,13 @@ func TenantMeaning(o *Tenant, known Known) (model.Valid[model.Tenant], []string,
 		return model.Valid[model.Tenant]{}, nil, err
 	}
 	var missing []string
-	if k := (model.NetworkKey{Tenant: t.Name, Name: t.DefaultNetwork}); k.Name != "" && !known.Network(k) {
+	if k := (model.NetworkKey{Tenant: t.Name, Name: t.DefaultNetwork}); k.Name != "" && known.Network(k) != Present {
 		t.DefaultNetwork = ""
 		missing = append(missing, fmt.Sprintf("defaultNetwork: network %q does not exist", k))
 	}
 	shared := []model.NetworkKey{}
 	for _, k := range t.Shared {
-		if known.Network(k) {
+		if known.Network(k) == Present {
 			shared = append(shared, k)
 		} else {
 			missing = append(missing, fmt.Sprintf("sharedNetworks: network %q does not exist", k))
@@ -89,8 +99,11 @@ func NetProfileMeaning(o *NetProfile) (model.Valid[model.NetProfile], error) {
 }
 
 // PolicyMeaning is what a Policy means. A rule whose peer is not there matches nobody, so
-// it can be left out, and comes with its peer.
-func PolicyMeaning(o *Policy, known Known) (model.Valid[model.RuledPolicy], []string, error) {
+// it can be left out, and comes with its peer. Where the peer is about to go, a rule that
+// allows is left out too, since the peer could not go; one that denies stays until then:
+// somebody may still come in. ends says that the policy is to go itself, and is in force
+// for nobody: then such a rule denies everybody, which keeps the peer no more.
+func PolicyMeaning(o *Policy, known Known, ends bool) (model.Valid[model.RuledPolicy], []string, error) {
 	spec := o.Spec.Policy
 	spec.TenantName, spec.PolicyName = cmp.Or(spec.TenantName, string(model.DefaultTenant)), cmp.Or(spec.PolicyName, o.Name)
 	none := model.Valid[model.RuledPolicy]{}
@@ -113,15 +126,23 @@ func PolicyMeaning(o *Policy, known Known) (model.Valid[model.RuledPolicy], []st
 	var missing []string
 	there := model.RuledPolicy{Policy: policy}
 	for _, r := range whole.Rules {
-		group, network := model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}, model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}
+		peer, is := "", Present
 		switch {
-		case group.Name != "" && !known.Group(group):
-			missing = append(missing, fmt.Sprintf("rule %q: endpoint group %q does not exist", r.Key.Rule, group))
-		case network.Name != "" && !known.Network(network):
-			missing = append(missing, fmt.Sprintf("rule %q: network %q does not exist", r.Key.Rule, network))
-		default:
-			there.Rules = append(there.Rules, r)
+		case r.Group != "":
+			k := model.GroupKey{Tenant: r.Key.Tenant, Name: r.Group}
+			peer, is = fmt.Sprintf("endpoint group %q", k), known.Group(k)
+		case r.Network != "":
+			k := model.NetworkKey{Tenant: r.Key.Tenant, Name: r.Network}
+			peer, is = fmt.Sprintf("network %q", k), known.Network(k)
 		}
+		switch {
+		case is == Absent || is == Leaving && r.Action == model.Allow:
+			missing = append(missing, fmt.Sprintf("rule %q: %s does not exist", r.Key.Rule, peer))
+			continue
+		case is == Leaving && ends:
+			r.Group, r.Network = "", ""
+		}
+		there.Rules = append(there.Rules, r)
 	}
 	valid, err := model.Check(there)
 	return valid, missing, err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -118,12 +119,35 @@ func TestOwned(t *testing.T) {
 	}
 }
 
+// TestLeavingPeers: a rule that allows is left out when its peer is about to go; one that
+// denies is not, until it may deny everybody.
+func TestLeavingPeers(t *testing.T) {
+	known := Known{
+		Network: func(model.NetworkKey) Presence { return Leaving },
+		Group:   func(model.GroupKey) Presence { return Leaving },
+	}
+	policy := read[Policy](t, `{"metadata":{"name":"p"},"spec":{"rules":[
+		{"ruleId":"1","direction":"in","action":"allow","fromEndpointGroup":"g"},{"ruleId":"2","direction":"in","action":"deny","fromEndpointGroup":"g","protocol":"tcp","port":80},
+		{"ruleId":"3","direction":"out","action":"allow","toNetwork":"n"},{"ruleId":"4","direction":"out","action":"deny","toNetwork":"n"},{"ruleId":"5","direction":"in","action":"allow"}]}}`)
+	for ends, want := range map[bool]string{false: "2 deny g  80; 4 deny  n 0; 5 allow   0; ", true: "2 deny   80; 4 deny   0; 5 allow   0; "} {
+		p, missing, err := PolicyMeaning(policy, known, ends)
+		got := ""
+		for _, r := range p.Value().Rules {
+			got += fmt.Sprint(r.Key.Rule, " ", r.Action, " ", r.Group, " ", r.Network, " ", r.Port, "; ")
+		}
+		if err != nil || got != want || len(missing) != 2 {
+			t.Errorf("ends %v: %q, want %q; %q, %v", ends, got, want, missing, err)
+		}
+	}
+}
+
 // TestMeanings: what objects mean, what is left out of them and said, and what is refused
 // of what no API server should have taken.
 func TestMeanings(t *testing.T) {
+	is := map[string]Presence{"there": Present, "leaving": Leaving}
 	known := Known{
-		Network: func(k model.NetworkKey) bool { return k.Name == "there" },
-		Group:   func(k model.GroupKey) bool { return k.Name == "there" },
+		Network: func(k model.NetworkKey) Presence { return is[string(k.Name)] },
+		Group:   func(k model.GroupKey) Presence { return is[string(k.Name)] },
 	}
 	tenant, missing, err := TenantMeaning(read[Tenant](t, `{"metadata":{"name":"t"},"spec":{"defaultNetwork":"none","sharedNetworks":["x:there","x:none"]}}`), known)
 	if err != nil || tenant.Value().DefaultNetwork != "" || len(tenant.Value().Shared) != 1 || len(missing) != 2 || !strings.Contains(missing[0], `"t:none" does not exist`) {
@@ -138,7 +162,7 @@ func TestMeanings(t *testing.T) {
 		{"ruleId":"2","direction":"in","action":"deny","fromEndpointGroup":"none"},
 		{"ruleId":"3","direction":"out","action":"deny","toNetwork":"none"},
 		{"ruleId":"4","direction":"out","action":"deny","toNetwork":"there","priority":7}]}}`
-	p, missing, err := PolicyMeaning(read[Policy](t, rules), known)
+	p, missing, err := PolicyMeaning(read[Policy](t, rules), known, false)
 	if err != nil || len(p.Value().Rules) != 2 || p.Value().Rules[1].Priority != 7 || p.Value().Rules[0].Key.String() != "t:p:1" || len(missing) != 2 || !strings.Contains(missing[1], `rule "3": network "t:none" does not exist`) {
 		t.Errorf("%+v, %q, %v", p.Value(), missing, err)
 	}
@@ -160,8 +184,8 @@ func TestMeanings(t *testing.T) {
 	_, badNetwork := NetworkMeaning(read[Network](t, `{"metadata":{"name":"n"},"spec":{}}`))
 	_, badGroup := GroupMeaning(read[EndpointGroup](t, `{"metadata":{"name":"g"},"spec":{}}`))
 	_, badProfile := NetProfileMeaning(read[NetProfile](t, `{"metadata":{"name":"np"},"spec":{"DSCP":64}}`))
-	_, _, badRule := PolicyMeaning(read[Policy](t, `{"metadata":{"name":"p"},"spec":{"rules":[{"ruleId":"1","direction":"up","action":"deny"}]}}`), known)
-	_, _, hidden := PolicyMeaning(read[Policy](t, `{"metadata":{"name":"p"},"spec":{"rules":[{"ruleId":"1","direction":"in","action":"deny"},{"ruleId":"1","direction":"in","action":"deny","fromEndpointGroup":"none"}]}}`), known)
+	_, _, badRule := PolicyMeaning(read[Policy](t, `{"metadata":{"name":"p"},"spec":{"rules":[{"ruleId":"1","direction":"up","action":"deny"}]}}`), known, false)
+	_, _, hidden := PolicyMeaning(read[Policy](t, `{"metadata":{"name":"p"},"spec":{"rules":[{"ruleId":"1","direction":"in","action":"deny"},{"ruleId":"1","direction":"in","action":"deny","fromEndpointGroup":"none"}]}}`), known, false)
 	for name, err := range map[string]error{"tenant": badTenant, "own network shared": ownShared, "network": badNetwork, "group": badGroup, "profile": badProfile, "rule": badRule, "rule that is left out": hidden} {
 		if !errors.Is(err, model.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
