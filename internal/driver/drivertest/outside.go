@@ -212,6 +212,10 @@ func (s *outside) noProvider() {
 	if v := s.Send(s.t, p); !nowhere(v) || v.Answer != nil {
 		s.t.Errorf("a reset: %s (%+v), want nothing", v, v.Answer)
 	}
+	p.TCPFlags, p.Damage = oracle.FlagSYN, oracle.NoHopsLeft
+	if v := s.Send(s.t, p); !nowhere(v) || v.Answer != nil {
+		s.t.Errorf("no hop left: %s (%+v), want nothing", v, v.Answer)
+	}
 	s.key.Name = "vl"
 	s.have(s.open("lan2")) // whose host no tunnel leads to
 	refused("on a VLAN network, elsewhere", s.from(Outside, model.ProtoTCP))

@@ -167,6 +167,16 @@ func (s *faces) nodes() {
 		}
 		s.answered("its answer", client, p, s.replyOf(p, e))
 	}
+	own := of // which has these ports at nodes' addresses alone
+	own.IPv4, own.IPv6, own.Ports = s.shop().IPv4, s.shop().IPv6, []desired.ServicePort{{Protocol: model.ProtoTCP, Port: 8088, Backend: 8080}}
+	s.have(own)
+	for _, v6 := range ipv4and6 {
+		for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP} {
+			if v := s.Send(s.t, s.ask(client, proto, v6)); !nowhere(v) || v.Answer == nil {
+				s.t.Errorf("%s %s: a node's port at the virtual address: %s (%+v), want a refusal", ipText(v6), proto, v, v.Sent)
+			}
+		}
+	}
 	pic := s.picture(of)
 	pic.NodeAddrs = pic.NodeAddrs.Delete(node(false))
 	p := s.askAt(client, model.ProtoTCP, node(false))

@@ -178,6 +178,7 @@ func (s Service) faces(l *list, c Config, choose *chooser, self []of.Term) []of.
 	for _, b := range choose.among(desired.TrafficCluster) {
 		l.add(Again, 100, match(append(slices.Clone(self), of.EqAddr(dst, b.Addr(choose.v6)))...), goTo(Backend))
 	}
+	s.notAtNodes(l, c, choose.v6, self)
 	var groups []of.Group
 	for _, f := range s.fronts(choose.v6) {
 		proto := []of.Term{isProto(int(f.Protocol)), of.Eq(dstPort(f.Protocol), f.Port)}
@@ -210,6 +211,24 @@ func (s Service) faces(l *list, c Config, choose *chooser, self []of.Term) []of.
 		}
 	}
 	return groups
+}
+
+// notAtNodes refuses at the virtual address what only nodes' addresses have: flows of
+// nodes' faces match the port alone.
+func (s Service) notAtNodes(l *list, c Config, v6 bool, self []of.Term) {
+	_, _, dst := ethOf(v6)
+	vip := s.IPv4
+	if v6 {
+		vip = s.IPv6
+	}
+	for _, f := range s.Faces {
+		if _, has := s.PortOf(f.Protocol, f.Port); has || !vip.IsValid() || !f.atNodes() || f.Addr.Is6() != v6 {
+			continue
+		}
+		asks := append(slices.Clone(self), of.EqAddr(dst, vip), isProto(int(f.Protocol)), of.Eq(dstPort(f.Protocol), f.Port))
+		l.refuseBy(c, MeterServices, Pick, 110, match(asks...), driver.DropNoProvider)
+		l.add(Served, 94, match(append(asks, of.State(of.StateNew|of.StateTrk, 0))...), goTo(Pick))
+	}
 }
 
 // fronts are the faces of a family that flows serve, and the ports of the virtual address.

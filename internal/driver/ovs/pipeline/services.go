@@ -145,7 +145,7 @@ func serviceBase(l *list, c Config) {
 	fresh, known := of.State(of.StateNew|of.StateTrk, 0), of.State(of.StateTrk, of.StateNew|of.StateInv)
 	for _, v6 := range []bool{false, true} {
 		eth, _, _ := ethOf(v6)
-		for _, s := range []Stage{Serve, Itself} {
+		for _, s := range []Stage{Serve, Translate, Itself} {
 			l.drop(s, 300, match(eth, of.Eq(of.IPTTL, 0)), driver.DropInvalid)
 		}
 		tcp := match(eth, isProto(6))
