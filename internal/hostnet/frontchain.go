@@ -2,6 +2,7 @@ package hostnet
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -12,16 +13,28 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 )
 
+// chainOf is the name of the chain that leads clients which stay, and its contents; the
+// name says them.
+func chainOf(at FrontAt, f *Front, c Choice) (string, *choosing) {
+	x := &choosing{v6: at.Addr.Is6(), sources: f.Sources, targets: c.Targets, affinity: f.Affinity, stay: "stay-" + digest(fmt.Sprintln(f.Group, c.Among))}
+	what := []any{x.sources, x.affinity, x.stay}
+	for _, t := range x.targets {
+		what = append(what, t.AddrPort)
+	}
+	return "to-" + digest(fmt.Sprintln(what...)), x
+}
+
+// partOf is the name of the chain that remembers a client with a target.
+func (x *choosing) partOf(t Target) string {
+	return "part-" + digest(fmt.Sprintln(x.stay, x.affinity, t.AddrPort))
+}
+
 // rules is how many rules addChain makes.
 func (x *choosing) rules() int {
-	n := 1
 	if x.drops() {
-		n++
+		return 4
 	}
-	if x.stay != "" {
-		n += 2
-	}
-	return n
+	return 3
 }
 
 // drops tells whether some clients are dropped.
@@ -34,109 +47,117 @@ const dynsetDelete = 2
 
 // addChain adds a wanted chain to a transaction.
 //
-// A client is in register 1, its backend in register 2, the port behind the address.
+// nft up to 1.1 aborts where what a map has given is a key, or what is put into a map. So
+// whether a client's target is still one is not looked up: forgetTidy takes clients of
+// others from the map. And a client is remembered in a chain of each target.
 func (t *frontTable) addChain(c *nftables.Conn, name string) error {
 	x := t.chains[name]
 	m := chainMaker{t: t, c: c, chain: c.AddChain(&nftables.Chain{Name: name, Table: t.table}), x: x}
-	m.addr, m.src, m.port = nftables.TypeIPAddr, src4, unix.NFT_REG32_05
-	if t.v6() {
-		m.addr, m.src, m.port = nftables.TypeIP6Addr, src6, unix.NFT_REG32_08
-	}
-	m.target = nftables.MustConcatSetType(m.addr, nftables.TypeInetService)
 	t.is[name] = true
+	if !t.stays[x.stay] {
+		if err := c.AddSet(t.stayOf(x.stay), nil); err != nil {
+			return err
+		}
+		t.stays[x.stay] = true
+	}
 	if x.drops() {
 		if err := m.drop(); err != nil {
 			return err
 		}
 	}
-	if x.stay == "" {
-		random := &expr.Numgen{Register: 1, Modulus: uint32(len(x.targets)), Type: unix.NFT_NG_RANDOM}
-		return m.lead(m.chosen([]expr.Any{random}))
-	}
-	if !t.stays[x.stay] {
-		if err := c.AddSet(&nftables.Set{
-			Table: t.table, Name: x.stay, KeyType: m.addr, DataType: m.target, IsMap: true, Dynamic: true, HasTimeout: true, Size: desired.MaxAffine,
-		}, nil); err != nil {
-			return err
+	for _, to := range x.targets {
+		if part := x.partOf(to); !t.parts[x.stay][part] {
+			m.addPart(part, to)
+			t.hasPart(x.stay, part)
 		}
-		t.stays[x.stay] = true
 	}
 	return m.affine()
 }
 
-// chainMaker makes one chain.
+func (t *frontTable) hasPart(stay, part string) {
+	if t.parts[stay] == nil {
+		t.parts[stay] = map[string]bool{}
+	}
+	t.parts[stay][part] = true
+}
+
+// stayOf is a map of which client is where.
+func (t *frontTable) stayOf(name string) *nftables.Set {
+	return &nftables.Set{
+		Table: t.table, Name: name, KeyType: t.addrType(), DataType: t.targetType(), IsMap: true, Dynamic: true, HasTimeout: true, Size: desired.MaxAffine,
+	}
+}
+
+// chainMaker makes one chain. A client is in register 1.
 type chainMaker struct {
-	t      *frontTable
-	c      *nftables.Conn
-	chain  *nftables.Chain
-	x      *choosing
-	addr   nftables.SetDatatype
-	target nftables.SetDatatype // address . port
-	src    field
-	port   uint32 // the register behind the target's address
+	t     *frontTable
+	c     *nftables.Conn
+	chain *nftables.Chain
+	x     *choosing
 }
 
-func (m *chainMaker) lead(e []expr.Any, err error) error {
-	if err == nil {
-		family := uint32(unix.NFPROTO_IPV4)
-		if m.t.v6() {
-			family = unix.NFPROTO_IPV6
-		}
-		e = append(e, &expr.NAT{Type: expr.NATTypeDestNAT, Family: family, RegAddrMin: unix.NFT_REG_2, RegProtoMin: m.port, Specified: true})
-		m.c.AddRule(&nftables.Rule{Table: m.t.table, Chain: m.chain, Exprs: e})
+func (m *chainMaker) add(parts ...[]expr.Any) {
+	m.c.AddRule(&nftables.Rule{Table: m.t.table, Chain: m.chain, Exprs: slices.Concat(parts...)})
+}
+
+// remember puts a target that stands in a register, or takes what is there away.
+func (m *chainMaker) remember(op, register uint32) expr.Any {
+	return &expr.Dynset{SrcRegKey: 1, SrcRegData: register, SetName: m.x.stay, Operation: op, Timeout: m.x.affinity}
+}
+
+// put puts a target into a register, and what follows it.
+func (m *chainMaker) put(to Target, register uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: register, Data: to.Addr().AsSlice()},
+		&expr.Immediate{Register: m.t.behind(register), Data: port(to.Port())},
 	}
-	return err
 }
 
-// affine leads a client to where it was, as long as that is a target; chooses by the
-// client's address, and remembers; and only chooses where no more clients are remembered.
+// addPart adds the chain that remembers a client with a target and leads it there, or
+// returns where no more clients are remembered.
+func (m *chainMaker) addPart(name string, to Target) {
+	part := *m
+	part.chain = m.c.AddChain(&nftables.Chain{Name: name, Table: m.t.table})
+	part.add([]expr.Any{m.t.src().load()}, m.put(to, reg32Target),
+		[]expr.Any{m.remember(dynsetDelete, reg32Target), m.remember(unix.NFT_DYNSET_OP_UPDATE, reg32Target)}, m.t.translate())
+}
+
+// affine leads a client to where it was; chooses by the client's address, and remembers;
+// and only chooses where no more clients are remembered.
 func (m *chainMaker) affine() error {
-	members := m.anonymous(false)
-	members.KeyType, members.Concatenation = m.target, true
-	var elements []nftables.SetElement
-	for _, t := range m.x.targets {
-		elements = append(elements, nftables.SetElement{Key: targetKey(t)})
+	src := m.t.src()
+	// The time begins anew; the other target is only for a client whose time is over in
+	// this very moment.
+	const other = unix.NFT_REG32_04
+	m.add([]expr.Any{
+		src.load(), &expr.Lookup{SourceRegister: 1, SetName: m.x.stay, IsDestRegSet: true, DestRegister: reg32Target},
+	}, m.put(m.x.targets[0], other), []expr.Any{m.remember(unix.NFT_DYNSET_OP_UPDATE, other)}, m.t.translate())
+	hash := []expr.Any{src.load(), &expr.Hash{SourceRegister: 1, DestRegister: 1, Length: src.bytes, Modulus: uint32(len(m.x.targets)), Seed: 1, Type: expr.HashTypeJenkins}} //nolint:gosec // at most desired.MaxBackends
+	parts, targets := m.anonymous(true), m.anonymous(true)
+	parts.DataType, targets.DataType = nftables.TypeVerdict, m.t.targetType()
+	var leads, all []nftables.SetElement
+	for i, to := range m.x.targets {
+		key := binary.NativeEndian.AppendUint32(nil, uint32(i)) //nolint:gosec // below desired.MaxBackends
+		leads = append(leads, nftables.SetElement{Key: key, VerdictData: &expr.Verdict{Kind: expr.VerdictJump, Chain: m.x.partOf(to)}})
+		all = append(all, nftables.SetElement{Key: key, Val: []byte(targetKey(to))})
 	}
-	if err := m.addSet(members, elements); err != nil {
-		return err
+	for _, s := range []struct {
+		*nftables.Set
+		elements []nftables.SetElement
+		register uint32
+		then     []expr.Any
+	}{{parts, leads, unix.NFT_REG_VERDICT, nil}, {targets, all, reg32Target, m.t.translate()}} {
+		s.KeyType = indexType()
+		if err := m.addSet(s.Set, s.elements); err != nil {
+			return err
+		}
+		m.add(hash, []expr.Any{&expr.Lookup{SourceRegister: 1, SetName: s.Name, SetID: s.ID, IsDestRegSet: true, DestRegister: s.register}}, s.then)
 	}
-	remember := func(op uint32) expr.Any {
-		return &expr.Dynset{SrcRegKey: 1, SrcRegData: unix.NFT_REG_2, SetName: m.x.stay, Operation: op, Timeout: m.x.affinity}
-	}
-	if err := m.lead([]expr.Any{
-		m.src.load(),
-		&expr.Lookup{SourceRegister: 1, SetName: m.x.stay, IsDestRegSet: true, DestRegister: unix.NFT_REG_2},
-		&expr.Lookup{SourceRegister: unix.NFT_REG_2, SetName: members.Name, SetID: members.ID},
-		remember(unix.NFT_DYNSET_OP_UPDATE),
-	}, nil); err != nil {
-		return err
-	}
-	hash := []expr.Any{m.src.load(), &expr.Hash{SourceRegister: 1, DestRegister: 1, Length: m.src.bytes, Modulus: uint32(len(m.x.targets)), Seed: 1, Type: expr.HashTypeJenkins}}
-	choose, err := m.chosen(hash)
-	if err != nil {
-		return err
-	}
-	if err := m.lead(append(choose, m.src.load(), remember(dynsetDelete), remember(unix.NFT_DYNSET_OP_UPDATE)), nil); err != nil {
-		return err
-	}
-	return m.lead(m.chosen(hash))
-}
-
-// chosen puts the target of the number that some expressions put into register 1 into
-// register 2.
-func (m *chainMaker) chosen(number []expr.Any) ([]expr.Any, error) {
-	all := m.anonymous(true)
-	all.KeyType, all.DataType = nftables.SetDatatype{Name: "mark", Bytes: 4}, m.target
-	all.KeyType.SetNFTMagic(nftables.TypeMark.GetNFTMagic())
-	var elements []nftables.SetElement
-	for i, t := range m.x.targets {
-		elements = append(elements, nftables.SetElement{Key: binary.NativeEndian.AppendUint32(nil, uint32(i)), Val: targetKey(t)}) //nolint:gosec // below desired.MaxBackends
-	}
-	return append(slices.Clone(number), &expr.Lookup{SourceRegister: 1, SetName: all.Name, SetID: all.ID, IsDestRegSet: true, DestRegister: unix.NFT_REG_2}), m.addSet(all, elements)
+	return nil
 }
 
 // inMessage is how many elements a message has: its list of them has a length of 16 bits.
-const inMessage = 1000
+const inMessage = 500
 
 // addSet adds an anonymous set, in several messages where it is large.
 func (m *chainMaker) addSet(s *nftables.Set, elements []nftables.SetElement) error {
@@ -158,7 +179,7 @@ func (m *chainMaker) addSet(s *nftables.Set, elements []nftables.SetElement) err
 // drop drops what is of no source.
 func (m *chainMaker) drop() error {
 	s := m.anonymous(false)
-	s.KeyType, s.Interval = m.addr, true
+	s.KeyType, s.Interval = m.t.addrType(), true
 	var elements []nftables.SetElement
 	end := netip.Addr{} // of the former range
 	for _, p := range disjoint(m.x.sources, m.x.v6) {
@@ -167,7 +188,7 @@ func (m *chainMaker) drop() error {
 			elements = elements[:len(elements)-1]
 		} else {
 			if len(elements) == 0 && !first.IsUnspecified() {
-				elements = append(elements, nftables.SetElement{Key: make([]byte, m.src.bytes), IntervalEnd: true})
+				elements = append(elements, nftables.SetElement{Key: make([]byte, m.t.src().bytes), IntervalEnd: true})
 			}
 			elements = append(elements, nftables.SetElement{Key: first.AsSlice()})
 		}
@@ -175,13 +196,10 @@ func (m *chainMaker) drop() error {
 			elements = append(elements, nftables.SetElement{Key: end.AsSlice(), IntervalEnd: true})
 		}
 	}
-	r := slices.Concat([]expr.Any{m.src.load()}, []expr.Any{&expr.Lookup{SourceRegister: 1, SetName: s.Name, SetID: s.ID, Invert: true}}, drop())
-	if len(elements) == 0 { // no source is of the family
-		r = drop()
-	} else if err := m.c.AddSet(s, elements); err != nil {
+	if err := m.addSet(s, elements); err != nil {
 		return err
 	}
-	m.c.AddRule(&nftables.Rule{Table: m.t.table, Chain: m.chain, Exprs: r})
+	m.add([]expr.Any{m.t.src().load(), &expr.Lookup{SourceRegister: 1, SetName: s.Name, SetID: s.ID, Invert: true}}, drop())
 	return nil
 }
 
@@ -193,10 +211,6 @@ func (m *chainMaker) anonymous(isMap bool) *nftables.Set {
 		s.Name = "__map%d"
 	}
 	return s
-}
-
-func targetKey(t Target) []byte {
-	return slices.Concat(t.Addr().AsSlice(), port(t.Port()), []byte{0, 0})
 }
 
 // lastOf is the last address of a prefix.

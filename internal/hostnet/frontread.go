@@ -12,6 +12,8 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/model"
 )
 
 // read finds what the kernel has of the table, and whether that is other than was known.
@@ -43,14 +45,15 @@ func (t *frontTable) read() (changed bool, err error) {
 		}
 	}
 	whole := there[t.mark()]
-	for _, ch := range t.bases() {
+	for _, ch := range append(t.choosers(), t.bases()...) {
 		whole = whole && there[ch.name] && rules[ch.name] == len(ch.rules)
 	}
 	for name := range there { // one that is wanted and was emptied is made anew with all
-		if x := t.chains[name]; x != nil && rules[name] != x.rules() {
+		if x := t.chains[name]; x != nil && rules[name] != x.rules() || strings.HasPrefix(name, "part-") && rules[name] != 1 {
 			whole = false
 		}
 	}
+	t.there = len(there) > 0
 	if !whole {
 		return len(was) > 0, nil
 	}
@@ -60,16 +63,20 @@ func (t *frontTable) read() (changed bool, err error) {
 		if err != nil {
 			if isMissing(err) {
 				t.empty()
+				t.there = true
 				return true, nil
 			}
 			return false, fmt.Errorf("read set %s of nftables: %w", name, err)
 		}
 		for _, e := range elements {
-			t.have[element{name, string(e.Key)}] = leadsTo(e)
+			t.have[element{name, string(e.Key)}] = valueOf(name, e)
 		}
 	}
-	for _, to := range t.have {
+	for e, to := range t.have {
 		t.lead(map[string]bool{}, to, 1)
+		if _, wanted := t.wanted[e]; !wanted {
+			t.dirty[e] = true
+		}
 	}
 	return t.sweep(c, there, was)
 }
@@ -83,15 +90,24 @@ func (t *frontTable) sweep(c *nftables.Conn, there map[string]bool, was map[elem
 	}
 	for _, s := range sets {
 		if strings.HasPrefix(s.Name, "stay-") {
-			t.stays[s.Name], t.idle[s.Name] = true, true
+			t.stays[s.Name], t.tidy[s.Name] = true, true
 		}
 	}
 	changed = len(was) != len(t.have)
 	for e, to := range was {
 		changed = changed || t.have[e] != to
 	}
+	fills := map[string]string{} // which map of clients a chain fills
+	for _, x := range t.chains {
+		for _, to := range x.targets {
+			fills[x.partOf(to)] = x.stay
+		}
+	}
 	for name := range there {
 		switch {
+		case strings.HasPrefix(name, "part-"):
+			t.hasPart(fills[name], name) // nobody's go once nothing leads to them
+			t.tidy[fills[name]] = true
 		case !strings.HasPrefix(name, "to-"):
 		case t.leads[name] > 0:
 			t.is[name] = true
@@ -105,14 +121,80 @@ func (t *frontTable) sweep(c *nftables.Conn, there map[string]bool, was map[elem
 	return changed, nil
 }
 
+// led are the places of which the kernel's table says where they lead, whoever made it.
+func (t *frontTable) led() (all map[FrontAt]bool, err error) {
+	c, err := nftables.New()
+	if err != nil {
+		return nil, err
+	}
+	tables, err := c.ListTablesOfFamily(t.table.Family)
+	if err != nil || !slices.ContainsFunc(tables, isFronts) { // a kernel without nftables has no table of ours
+		return nil, nil //nolint:nilerr // see above
+	}
+	sets, err := c.GetSets(t.table)
+	if err != nil {
+		return nil, fmt.Errorf("read nftables: %w", err)
+	}
+	all = map[FrontAt]bool{}
+	for _, s := range sets {
+		if !strings.HasPrefix(s.Name, sideOwn) && !strings.HasPrefix(s.Name, sideOutside) {
+			continue
+		}
+		elements, err := c.GetSetElements(s)
+		if err != nil {
+			return nil, fmt.Errorf("read set %s of nftables: %w", s.Name, err)
+		}
+		for _, e := range elements {
+			if at, ok := t.placeOf(s.Name, string(e.Key)); ok {
+				all[at] = true
+			}
+		}
+	}
+	return all, nil
+}
+
+// placeOf is whose an element of a side's set is, as keyOf was told.
+func (t *frontTable) placeOf(in, key string) (at FrontAt, ok bool) {
+	n := int(t.addrType().Bytes)
+	if at.Addr = netip.IPv4Unspecified(); t.v6() {
+		at.Addr = netip.IPv6Unspecified()
+	}
+	if !strings.Contains(in, ofPorts) {
+		if len(key) < n {
+			return at, false
+		}
+		at.Addr, _ = netip.AddrFromSlice([]byte(key[:n]))
+		key = key[n:]
+	}
+	if len(key) < 8 {
+		return at, false
+	}
+	at.Proto, at.Port = model.Protocol(key[0]), binary.BigEndian.Uint16([]byte(key[4:6]))
+	return at, true
+}
+
+// valueOf is an element's value, as elementOf was told.
+func valueOf(in string, e nftables.SetElement) string {
+	switch {
+	case strings.HasSuffix(in, suffixApart):
+		return leadsTo(e)
+	case strings.HasPrefix(in, setFrom):
+		return string(e.KeyEnd)
+	}
+	return string(e.Val)
+}
+
 // leadsTo is where an element leads, as verdictOf was told.
 func leadsTo(e nftables.SetElement) string {
 	code := attr(e.Val, unix.NFTA_VERDICT_CODE)
 	if len(code) != 4 {
 		return ""
 	}
-	if int32(binary.BigEndian.Uint32(code)) == int32(expr.VerdictDrop) {
+	switch int32(binary.BigEndian.Uint32(code)) { //nolint:gosec // a negative number
+	case int32(expr.VerdictDrop):
 		return toDrop
+	case int32(expr.VerdictReturn):
+		return toReturn
 	}
 	return strings.TrimRight(string(attr(e.Val, unix.NFTA_VERDICT_CHAIN)), "\x00")
 }
@@ -145,7 +227,7 @@ func (t *frontTable) remove() error {
 	if err != nil { // a kernel without nftables has no table of ours
 		return nil //nolint:nilerr // see above
 	}
-	if slices.ContainsFunc(tables, func(o *nftables.Table) bool { return o.Name == FrontsTable }) {
+	if slices.ContainsFunc(tables, isFronts) {
 		c.DelTable(t.table)
 		if err := c.Flush(); err != nil && !isMissing(err) {
 			return err
@@ -157,6 +239,8 @@ func (t *frontTable) remove() error {
 	}
 	return nil
 }
+
+func isFronts(t *nftables.Table) bool { return t.Name == FrontsTable }
 
 // ownAddrs are this host's addresses.
 func ownAddrs() (out []netip.Addr) {

@@ -5,15 +5,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/google/nftables"
 
-	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -48,6 +47,8 @@ type Choice struct {
 	Targets []Target // sorted, each once
 	// Silent: while there are no Targets nobody is told; else the client is refused.
 	Silent bool
+	// Among tells choices of a Group apart: those of the same number have the same Targets.
+	Among uint8
 }
 
 // Target is a backend, where it is for the clients' addresses' sake.
@@ -82,6 +83,7 @@ type Fronts struct {
 	six      [2]*frontTable   // of IPv4, of IPv6
 	place    Place            // in the tables; zero = there are none
 	known    bool             // what the kernel has is what the tables say
+	seen     bool             // the places that an earlier process led are in stale
 }
 
 // NewFronts returns Fronts that know nothing.
@@ -154,29 +156,43 @@ type Place struct {
 
 // Apply makes the tables be so. With look, what there is is read first.
 func (s *Fronts) Apply(ctx context.Context, at Place, look bool) error {
-	if at.Device == "" {
-		if s.place.Device == "" && s.known && !look {
-			return nil
-		}
-		for _, t := range s.six {
-			if err := t.remove(); err != nil {
-				s.known = false
-				return err
-			}
-		}
-		s.place, s.known = Place{}, true
-		clear(s.stale)
+	if at.Device == "" && s.place.Device == "" && s.known && !look {
 		return nil
 	}
-	for i, t := range s.six {
-		t.at, t.source = at.Device, at.Sources[i]
+	err := s.apply(ctx, at, look)
+	if s.known = err == nil; s.known {
+		s.place = at
+		s.forgetStale()
+	}
+	return err
+}
+
+func (s *Fronts) apply(ctx context.Context, at Place, look bool) error {
+	if !s.seen { // connections from before may lead anywhere
+		for _, t := range s.six {
+			led, err := t.led()
+			if err != nil {
+				return err
+			}
+			maps.Copy(s.stale, led)
+		}
+		for at := range s.fronts {
+			s.stale[at] = true
+		}
+		s.seen = true
 	}
 	first := !s.known || at != s.place
-	if first || look {
-		for _, t := range s.six {
+	for i, t := range s.six {
+		if at.Device == "" {
+			if err := t.remove(); err != nil {
+				return err
+			}
+			continue
+		}
+		t.at, t.source = at.Device, at.Sources[i]
+		if first || look {
 			changed, err := t.read()
 			if err != nil {
-				s.known = false
 				return err
 			}
 			if changed && !first {
@@ -184,69 +200,15 @@ func (s *Fronts) Apply(ctx context.Context, at Place, look bool) error {
 			}
 		}
 	}
+	if at.Device == "" {
+		return nil
+	}
 	for _, t := range s.six {
 		if err := t.write(ctx); err != nil {
-			s.known = false
 			return err
 		}
 	}
-	s.place, s.known = at, true
-	if first { // connections from before may lead anywhere
-		for at := range s.fronts {
-			s.stale[at] = true
-		}
-	}
-	s.forgetStale()
 	return nil
-}
-
-// forgetStale ends the connections of fronts that are gone, and those by UDP whose
-// backend no front keeps.
-func (s *Fronts) forgetStale() {
-	if len(s.stale) == 0 {
-		return
-	}
-	own := map[netip.Addr]bool{}
-	for _, a := range ownAddrs() {
-		own[a] = true
-	}
-	var gone []record
-	err := eachTracked(func(t tracked) bool {
-		at := FrontAt{t.to.addr, t.to.proto, t.to.port}
-		f, there := s.fronts[at]
-		if !s.stale[at] && !there && own[at.Addr] && s.nodes[at.Addr] {
-			at.Addr = desired.AnyNode(at.Addr)
-			f = s.fronts[at]
-		}
-		if !s.stale[at] {
-			return true
-		}
-		if f == nil || at.Proto == model.ProtoUDP && !slices.Contains(f.Keep, t.from) {
-			gone = append(gone, t.record.clone())
-		}
-		return true
-	})
-	if err == nil {
-		err = forget(gone)
-	}
-	if err != nil {
-		s.log.Warn("connections of services' former backends are not ended", "error", err)
-		return // the next change tries again
-	}
-	clear(s.stale)
-}
-
-// chainOf is the name of the chain that chooses, and its contents; the name says them.
-func chainOf(at FrontAt, f *Front, c Choice) (string, *choosing) {
-	x := &choosing{v6: at.Addr.Is6(), sources: f.Sources, targets: c.Targets, affinity: f.Affinity}
-	if x.affinity > 0 {
-		x.stay = "stay-" + digest(f.Group)
-	}
-	what := []any{x.sources, x.affinity, x.stay}
-	for _, t := range x.targets {
-		what = append(what, t.AddrPort)
-	}
-	return "to-" + digest(fmt.Sprintln(what...)), x
 }
 
 // digest names chains by their contents, which users shape: nobody may find two of one name.

@@ -7,10 +7,11 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/nftables"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -173,8 +174,8 @@ func TestFronts(t *testing.T) {
 		nft := func(args ...string) {
 			run(t, append([]string{"ip", "netns", "exec", s.host, "nft"}, args...)...)
 		}
-		family := map[bool]string{false: "ip", true: "ip6"}[s.vip.Is6()]
-		for _, harm := range [][]string{{"delete", "table", family, FrontsTable}, {"flush", "map", family, FrontsTable, "outside"}, {"flush", "chain", family, FrontsTable, "prerouting"}} {
+		family := family(s.vip)
+		for _, harm := range [][]string{{"delete", "table", family, FrontsTable}, {"flush", "map", family, FrontsTable, "own-1"}, {"flush", "chain", family, FrontsTable, "prerouting"}} {
 			nft(harm...)
 			if seen := s.ask(s.beyond, "tcp", "", s.at(80)); seen != "" {
 				t.Fatalf("%v: still reached", harm)
@@ -188,8 +189,13 @@ func TestFronts(t *testing.T) {
 			s.fronts.Set(at, nil)
 		}
 		s.lead()
-		if all := run(t, "ip", "netns", "exec", s.host, "nft", "list", "table", family, FrontsTable); strings.Contains(all, "to-") || strings.Contains(all, "elements = { "+s.vip.String()) {
-			t.Errorf("left of fronts that are gone:\n%s", all)
+		if all := run(t, "ip", "netns", "exec", s.host, "nft", "list", "tables"); strings.Contains(all, FrontsTable) {
+			t.Errorf("tables of fronts that are gone:\n%s", all)
+		}
+		s.fronts.Set(FrontAt{s.vip, model.ProtoTCP, 80}, frontOf(s.pod(0)))
+		s.lead()
+		if all, other := run(t, "ip", "netns", "exec", s.host, "nft", "list", "tables"), map[string]string{"ip": "ip6 ", "ip6": "ip "}[family]+FrontsTable; strings.Contains(all, other) || !strings.Contains(all, FrontsTable) {
+			t.Errorf("tables with one front of %s:\n%s", family, all)
 		}
 		if err := in(t, s.host, func() error { return s.fronts.Apply(context.Background(), Place{}, false) }); err != nil {
 			t.Fatal(err)
@@ -368,41 +374,85 @@ func TestFrontsEnd(t *testing.T) {
 		arrives("gone", b)
 		s.fronts.Set(at, nil)
 		s.lead()
+		if n := s.led(); n > 0 {
+			t.Errorf("%d connections of a front that is gone, the last of all, are there", n)
+		}
 		_, _ = client.Write([]byte("nobody"))
 		s.fronts.Set(at, frontOf(s.pod(0)))
 		s.lead()
 		arrives("back", a)
+		// It goes while nobody is there to see it, with others or alone.
+		for _, others := range []bool{true, false} {
+			s.fronts = NewFronts(slog.New(slog.DiscardHandler))
+			if others {
+				s.fronts.Set(FrontAt{s.vip, model.ProtoUDP, 81}, frontOf(s.pod(0)))
+			}
+			s.lead()
+			if n := s.led(); n > 0 {
+				t.Errorf("others %v: %d connections are there of a front that had gone before the start", others, n)
+			}
+			s.fronts.Set(at, frontOf(s.pod(0)))
+			s.lead()
+			arrives("again", a)
+			if s.led() == 0 {
+				t.Error("a connection that is led is not seen")
+			}
+		}
 	})
 }
 
-// BenchmarkFronts is what one endpoint's change costs among many services.
-func BenchmarkFronts(b *testing.B) {
-	for _, n := range []int{10, 5000} {
-		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			s := newSite(b)
-			f := NewFronts(slog.New(slog.DiscardHandler))
-			target := func(i, j int) Target {
-				return Target{AddrPort: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244 + byte(j), byte(i >> 8), byte(i)}), 80)}
+// led counts connections to the service that are led somewhere.
+func (s *served) led() (n int) {
+	s.t.Helper()
+	if err := in(s.t, s.host, func() error {
+		return eachTracked(func(t tracked) bool {
+			if t.led && t.to.addr == s.vip {
+				n++
 			}
-			at := func(i int) FrontAt {
-				return FrontAt{netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), model.ProtoTCP, 80}
-			}
-			for i := range n {
-				f.Set(at(i), frontOf(target(i, 0), target(i, 1), target(i, 2)))
-				f.Set(FrontAt{netip.IPv4Unspecified(), model.ProtoTCP, uint16(30000 + i)}, frontOf(target(i, 0), target(i, 1), target(i, 2)))
-			}
-			apply := func() {
-				if err := in(b, s.host, func() error { return f.Apply(context.Background(), Place{Device: desired.HostInterface}, false) }); err != nil {
-					b.Fatal(err)
-				}
-			}
-			began := time.Now()
-			apply()
-			b.ReportMetric(float64(time.Since(began).Milliseconds()), "ms-at-first")
-			for i := 0; b.Loop(); i++ {
-				f.Set(at(i%n), frontOf(target(i%n, 0), target(i%n, 3+i%2)))
-				apply()
-			}
+			return true
 		})
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// TestPlaces: each target has as many places as every other, and at least half of all
+// places of a map that is looked in, and its whole first quarter, have somebody.
+func TestPlaces(t *testing.T) {
+	for n := 1; n <= desired.MaxBackends; n += 1 + n/7 {
+		f := &Front{}
+		for i := range n {
+			f.Own.Targets = append(f.Own.Targets, Target{AddrPort: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), 80)})
+		}
+		f.Outside = f.Own
+		table := newFrontTable(nftables.TableFamilyIPv4)
+		at := FrontAt{netip.MustParseAddr("10.96.0.1"), model.ProtoTCP, 80}
+		table.contribute(at, f, 1)
+		size := placesFor(n)
+		has, places := map[string]int{}, 0
+		for e, h := range table.wanted {
+			if e.in == mapOf(sideOwn, size) {
+				has[h.to]++
+				places++
+			}
+		}
+		for to, k := range has {
+			if k*n != places {
+				t.Fatalf("%d targets: one (%q) has %d of %d places", n, to, k, places)
+			}
+		}
+		if len(has) != n || 2*places < size {
+			t.Errorf("%d targets: %d have %d places of %d", n, len(has), places, size)
+		}
+		for i := range max(size/4, 1) {
+			if table.wanted[element{mapOf(sideOwn, size), keyOf(at) + index(i)}].by == 0 {
+				t.Errorf("%d targets: place %d has nobody", n, i)
+			}
+		}
+		table.contribute(at, f, -1)
+		if len(table.wanted) > 0 {
+			t.Errorf("%d targets: left %v", n, table.wanted)
+		}
 	}
 }

@@ -25,7 +25,7 @@ func TestFrontsMany(t *testing.T) {
 		}
 		f.Outside.Targets = f.Own.Targets
 		at := FrontAt{s.vip, model.ProtoTCP, 80}
-		for affinity, sets := range map[time.Duration]int{0: 1, time.Hour: 3} {
+		for affinity, sets := range map[time.Duration]int{0: 0, time.Hour: 2} {
 			f := *f
 			f.Affinity, f.Group = affinity, "default:shop/web"
 			s.fronts.Set(at, &f)

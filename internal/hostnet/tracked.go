@@ -22,6 +22,7 @@ const (
 	ctaSrc6, ctaDst6                       = 3, 4
 	ctaProtoNum, ctaSrcPort, ctaDstPort    = 1, 2, 3
 	statusSeenReply, statusSourceIsChanged = 1 << 1, 1 << 4
+	statusDestinationIsChanged             = ipsDNAT
 
 	nfgenBytes = 4 // of struct nfgenmsg, before the attributes
 )
@@ -33,6 +34,7 @@ type tracked struct {
 	from     netip.AddrPort // who answers, translated or not
 	answered bool           // something came back
 	masked   bool           // its source address is translated
+	led      bool           // its destination is
 	record   record
 }
 
@@ -72,13 +74,18 @@ func eachTracked(fn func(tracked) bool) error {
 	return nil
 }
 
-func eachTrackedOf(family uint8, fn func(tracked) bool) error {
+// eachTrackedOf is eachTracked for one family, and for what is asked for alone.
+func eachTrackedOf(family uint8, fn func(tracked) bool, ask ...nl.NetlinkRequestData) error {
 	keySrc, keyDst := uint16(ctaSrc), uint16(ctaDst)
 	if family == unix.AF_INET6 {
 		keySrc, keyDst = ctaSrc6, ctaDst6
 	}
 	more := true
-	err := trackRequest(family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP).ExecuteIter(unix.NETLINK_NETFILTER, 0, func(m []byte) bool {
+	req := trackRequest(family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP)
+	for _, part := range ask {
+		req.AddData(part)
+	}
+	err := req.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(m []byte) bool {
 		if len(m) < nfgenBytes || !more {
 			return more
 		}
@@ -107,7 +114,7 @@ func eachTrackedOf(family uint8, fn func(tracked) bool) error {
 			}
 		}
 		bits := binary.BigEndian.Uint32(status)
-		t.answered, t.masked = bits&statusSeenReply != 0, bits&statusSourceIsChanged != 0
+		t.answered, t.masked, t.led = bits&statusSeenReply != 0, bits&statusSourceIsChanged != 0, bits&statusDestinationIsChanged != 0
 		more = fn(t)
 		return more
 	})

@@ -173,6 +173,7 @@ func (f *fronts) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.
 	for _, face := range s.Faces {
 		v6 := face.Addr.Is6()
 		choice := func(among desired.TrafficPolicy) (c hostnet.Choice) {
+			c.Among = uint8(among)
 			pool, somebody := pools.Of(v6, among), false
 			for _, b := range s.Backends.All() {
 				if !pool.Has(b) {
@@ -200,6 +201,7 @@ func (f *fronts) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.
 				closed := beyond(t) && f.closed.has(face.Protocol, t.AddrPort, pic.Nodes)
 				if closed {
 					f.shut[key] = true
+					front.Outside.Among |= fewer
 				}
 				return closed
 			})
@@ -214,6 +216,9 @@ func (f *fronts) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.
 	}
 	return out
 }
+
+// fewer tells a choice apart from that of the same traffic policy without something shut.
+const fewer = 1 << 7
 
 func beyond(t hostnet.Target) bool { return t.Where == hostnet.Beyond }
 
