@@ -67,6 +67,32 @@ func (s *services) affinity() {
 	}
 }
 
+// affinityEnds: a client is chosen for anew once its time is over, so it has another
+// backend in the end.
+func (s *services) affinityEnds() {
+	client := s.at("web1")
+	all := []model.EndpointID{"db1", "db2", "web2", "solo1"}
+	of := s.shop(all...)
+	of.Affinity = time.Second
+	s.have(of)
+	asked := func(v6 bool) model.EndpointID {
+		s.t.Helper()
+		return s.reached("asks", s.ask(client, model.ProtoTCP, v6), all...).Key.ID
+	}
+	first := map[bool]model.EndpointID{false: asked(false), true: asked(true)} // by family
+	for late := time.Now().Add(time.Minute); len(first) > 0; {
+		if time.Now().After(late) {
+			s.t.Fatalf("after a minute, with an affinity of a second, still with %v (IPv6 = true)", first)
+		}
+		<-time.After(2 * of.Affinity)
+		for v6, id := range first {
+			if asked(v6) != id {
+				delete(first, v6)
+			}
+		}
+	}
+}
+
 func without(all []model.EndpointID, id model.EndpointID) []model.EndpointID {
 	return slices.DeleteFunc(slices.Clone(all), func(x model.EndpointID) bool { return x == id })
 }

@@ -68,6 +68,7 @@ func testServices(t *testing.T, h Harness) {
 		{"Ends", (*services).ends},
 		{"Anew", (*services).anew},
 		{"Affinity", (*services).affinity},
+		{"AffinityEnds", (*services).affinityEnds},
 		{"Spread", (*services).spread},
 		{"Many", (*services).many},
 		{"Fragments", (*services).fragments},

@@ -98,15 +98,13 @@ func (s Service) port(l *list, c Config, x asker, port front, src of.Field) []of
 	if port.face {
 		name.Port = port.Backend
 	}
-	g := of.Group{ID: s.Group(name), Seed: s.Seed(), Fields: []of.Field{src}}
+	speaks := of.TCPSrc
+	if port.Protocol == model.ProtoUDP {
+		speaks = of.UDPSrc
+	}
+	g := of.Group{ID: s.Group(name), Seed: s.Seed(), Fields: []of.Field{src, speaks}}
 	for _, b := range x.all {
 		g.Buckets = append(g.Buckets, of.Bucket{ID: b.id, Actions: []of.Action{nat(b)}})
-	}
-	pieces := g // fragments do not show their ports: the client's address chooses
-	if s.Affinity == 0 {
-		if g.Fields = append(g.Fields, of.TCPSrc); port.Protocol == model.ProtoUDP {
-			g.Fields[1] = of.UDPSrc
-		}
 	}
 	var clear []of.Action // what a learned flow has written
 	if s.Affinity > 0 {
@@ -129,13 +127,10 @@ func (s Service) port(l *list, c Config, x asker, port front, src of.Field) []of
 		if v6 {
 			parts = append(parts, match(append(slices.Clone(x.who), isFragment, isProto(protoFragment))...))
 		}
-		if s.Affinity == 0 {
-			name.Pieces = true
-			pieces.ID = s.Group(name)
-			groups = append(groups, pieces)
-		} else {
-			pieces = g
-		}
+		pieces := g // they do not show their ports: the client's address chooses
+		name.Pieces = true
+		pieces.ID, pieces.Fields = s.Group(name), []of.Field{src}
+		groups = append(groups, pieces)
 		for _, m := range parts {
 			lead(20, pieces, m)
 		}

@@ -34,7 +34,7 @@ func TestFacesGolden(t *testing.T) {
 		flows = slices.Concat(flows, SpotFlows(c, nodes), FacedNode(c, nodes, node),
 			SpotFlows(c, Spot{Number: 0xfff00002, Domain: 7, Zone: 65528, Addr: at, Open: 7, Datagrams: 0x80000005}))
 		golden(t, name, text(flows)+groups)
-		if n := strings.Count(groups, "# group"); !v6 && n != 3 || v6 && n != 2 {
+		if n := strings.Count(groups, "# group"); n != 3 {
 			t.Errorf("%s: %d groups, want one for TCP and those for UDP", name, n)
 		}
 	}
