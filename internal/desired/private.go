@@ -27,8 +27,9 @@ const HostInterface = "contivh0"
 
 // OwnMark is the mark of packets that sockets of the host send by HostInterface, as
 // they are: not forwarded, nor translated. Data planes ask no policy of the host's own
-// containers about them on native networks.
-const OwnMark = 0xc0ffee77
+// containers about them on native networks. It has none of the bits 0x4000 and 0x8000, by
+// which kube-proxy masquerades and kubelets drop.
+const OwnMark = 0xc0ff2e77
 
 var (
 	// RouterMAC is the virtual router's address on every network of every host.

@@ -37,6 +37,19 @@ func TestNative(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		tool(v6, "-A", "POSTROUTING", "-o", desired.HostInterface, "-m", "mark", "--mark", fmt.Sprint(uint32(desired.OwnMark)))
 	}
+	// What kube-proxy and kubelets have beside: who has such a bit is masqueraded, and loses it.
+	kube := func(v6 bool, args ...string) string {
+		name := "iptables-nft"
+		if v6 {
+			name = "ip6tables-nft"
+		}
+		return run(t, append([]string{"ip", "netns", "exec", s.host, name, "-t", "nat"}, args...)...)
+	}
+	for _, bit := range []string{"0x4000/0x4000", "0x8000/0x8000"} {
+		for _, v6 := range []bool{false, true} {
+			kube(v6, "-A", "POSTROUTING", "-m", "mark", "--mark", bit, "-j", "MASQUERADE")
+		}
+	}
 	pod, pod6 := netip.MustParseAddr("10.244.0.5"), netip.MustParseAddr("fd00:244::5")
 	for _, a := range []string{pod.String() + "/32", pod6.String() + "/128"} {
 		run(t, "ip", "-n", s.conts, "addr", "add", a, "dev", "c0")
@@ -85,6 +98,13 @@ func TestNative(t *testing.T) {
 		four, six := marked(false), marked(true)
 		if (four || six) != x.marked {
 			t.Errorf("%s: with the mark by IPv4 %v, by IPv6 %v, want %v", x.name, four, six, x.marked)
+		}
+	}
+	for _, v6 := range []bool{false, true} {
+		for line := range strings.Lines(kube(v6, "-L", "POSTROUTING", "-v", "-n", "-x")) {
+			if f := strings.Fields(line); strings.Contains(line, "MASQUERADE") && f[0] != "0" {
+				t.Errorf("kube-proxy's or the kubelet's rule takes %s connections of the host's own for its own: %s", f[0], line)
+			}
 		}
 	}
 	routes := func() string {

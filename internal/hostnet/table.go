@@ -104,7 +104,7 @@ func (s *Stack) ensureTable(want Want) (err error) {
 			continue
 		}
 		p := want.Private
-		from := []any{"layout 11", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.natives, w.exposed}
+		from := []any{"layout 12", p.Interface, w.here, w.subnet, p.TunnelPort, w.nameServer, w.endpoints, w.source, w.natives, w.exposed}
 		err = errors.Join(err, ensureTable(w.family, setsOf(w), chainsOf(p, w), from, s.replaced))
 	}
 	return err

@@ -4,7 +4,7 @@
 
 #include "served.h"
 
-#define HOST_MARK 0xc0ffee77 // desired.OwnMark
+#define HOST_MARK 0xc0ff2e77 // desired.OwnMark
 
 static __noinline int is_outside(struct pkt *p);
 static __always_inline int of_host(const struct pkt *p, const struct settings *g);
