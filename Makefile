@@ -87,7 +87,7 @@ demo: build ## three hosts, two tenants, policies, live; DRIVER=ebpf|ovs|mixed; 
 demo-docker: build ## two Docker engines on two hosts, names, policy, start times; KEEP=1 leaves it running
 	@tools/deps.sh
 	bin/contivlab demo-docker $(if $(KEEP),--keep)
-demo-kube: build ## a Kubernetes of two nodes, which is built first (minutes), and beside it a Docker container and a bare process under the same policies; KEEP=1 keeps it until Ctrl-C
+demo-kube: build ## a Kubernetes of two nodes, which is built first (minutes), beside it a Docker container and a bare process under the same policies, and a pod of another tenant; KEEP=1 keeps it until Ctrl-C
 	@tools/deps.sh
 	CONTIV_KUBE=$${CONTIV_KUBE:-$$(tools/kube.sh -nodes)} go run ./test/kube/demo -bin bin $(if $(KEEP),-keep)
 image: build ## bin/contiv-image.tar, an image IMAGE (docker.io/contiv/contiv:2.0) of the programs alone

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -94,6 +95,25 @@ func (n *Nodes) lead(ctx context.Context) error {
 
 //go:embed dns.yaml
 var dnsManifest string
+
+// buildDNS builds CoreDNS beside Kubernetes, where tools/kube.sh -nodes has left it out.
+func buildDNS(ctx context.Context) error {
+	program := filepath.Join(filepath.Dir(os.Getenv(Program)), "coredns")
+	if _, err := os.Stat(program); err == nil {
+		return nil
+	}
+	root, err := lab.Root(ctx, ".")
+	if err != nil {
+		return err
+	}
+	made := fmt.Sprintf("%s.%d", program, os.Getpid()) // whole or not at all
+	build := exec.CommandContext(ctx, "go", "-C", filepath.Join(root, "test/kube/coredns"), "build", "-trimpath", "-ldflags", "-s -w", "-o", made, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly -buildvcs=false")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build CoreDNS: %w: %s", err, out)
+	}
+	return os.Rename(made, program)
+}
 
 // startDNS starts the cluster's DNS and returns when it answers.
 func (n *Nodes) startDNS(ctx context.Context) error {

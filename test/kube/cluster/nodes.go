@@ -64,6 +64,11 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 	if os.Getenv(Program) == "" {
 		return nil, ErrNotBuilt
 	}
+	if cfg.DNS {
+		if err := buildDNS(ctx); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, nodesTimeout)
 	defer cancel()
 	script := filepath.Join(cfg.Dir, "node.sh")

@@ -121,7 +121,10 @@ func (d *demo) show(ctx context.Context) error {
 	if err := d.kubectl(ctx, "label pod -n shop other io.contiv.net-group=web"); err != nil {
 		return err
 	}
-	return d.table(ctx, after.let("other", 0, 1))
+	if err := d.table(ctx, after.let("other", 0, 1)); err != nil {
+		return err
+	}
+	return d.showGuest(ctx)
 }
 
 func (d *demo) netctl(ctx context.Context, lines ...string) error {
@@ -158,16 +161,20 @@ func (d *demo) apply(ctx context.Context, objects string) error {
 	return nil
 }
 
+// makeNamespace makes a namespace, in which pods may be made then.
+func (d *demo) makeNamespace(ctx context.Context, name string) error {
+	if err := d.kubectl(ctx, "create namespace "+name); err != nil {
+		return err
+	}
+	return until(ctx, "the namespace to have its service account", func(ctx context.Context) error {
+		_, err := d.n.Kubectl(ctx, "get", "serviceaccount", "-n", name, "default")
+		return err
+	})
+}
+
 // makePods makes the pods, which have addresses then.
 func (d *demo) makePods(ctx context.Context) error {
-	if err := d.kubectl(ctx, "create namespace shop"); err != nil {
-		return err
-	}
-	account := func(ctx context.Context) error {
-		_, err := d.n.Kubectl(ctx, "get", "serviceaccount", "-n", "shop", "default")
-		return err
-	}
-	if err := until(ctx, "the namespace to have its service account", account); err != nil {
+	if err := d.makeNamespace(ctx, "shop"); err != nil {
 		return err
 	}
 	if err := d.apply(ctx, pods); err != nil {
@@ -234,10 +241,11 @@ func (d *demo) reaches(ctx context.Context, who, address string) bool {
 	return err == nil
 }
 
+var words = map[bool]string{true: "yes", false: "no"}
+
 // table asks all and prints what was seen, which the intent says after a second at most;
 // a busy machine has longer to say so.
 func (d *demo) table(ctx context.Context, want ask) error {
-	words := map[bool]string{true: "yes", false: "no"}
 	fmt.Printf("\n  %-7s %-34s", "from", "")
 	for _, t := range targets {
 		fmt.Printf(" %-22s", t+" "+d.address[t])
