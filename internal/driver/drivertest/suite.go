@@ -101,6 +101,7 @@ var suite = []struct {
 	{name: "RandomServices", run: testRandomServices, programs: true},
 	{name: "ServicesOutside", run: testServicesOutside},
 	{name: "Faces", run: testFaces},
+	{name: "RandomFaces", run: testRandomFaces},
 	{name: "ClientsByTunnel", run: testClientsByTunnel},
 	{name: "Native", run: testNative},
 	{name: "ForeignBackends", run: testForeignBackends},
