@@ -412,7 +412,9 @@ func (s *faces) restarted() {
 		two.Faces[i].Port++
 		two.Faces[i].Sources = []netip.Prefix{netip.PrefixFrom(client.IPv4, 32), netip.PrefixFrom(client.IPv6, 128)}
 	}
-	pic := s.picture(one, two)
+	late := s.faced(both(1), "web2") // wants what one has
+	late.Key.Name = "zzz"
+	pic := s.picture(one, two, late)
 	s.apply(s.t, pic)
 	p, n := s.askAt(client, model.ProtoTCP, front(1, true)), s.askAt(client, model.ProtoTCP, node(false))
 	for _, p := range []oracle.Packet{p, n} {
@@ -427,6 +429,11 @@ func (s *faces) restarted() {
 	}
 	if r := s.apply(s.t, pic); r.Changes != 0 {
 		s.t.Errorf("the second Apply after a restart made %d changes", r.Changes)
+	}
+	for range 4 {
+		s.answered("after a restart, its answer", client, p, s.replyOf(goOn(p), s.at("db1")))
+		s.restart(s.t)
+		s.apply(s.t, pic)
 	}
 	s.reached("after a restart", goOn(p), "db1")
 	s.reached("after a restart, at a node", goOn(n), "db1")

@@ -148,7 +148,8 @@ func (ch *servicesChange) claimFace(f facePort, k model.ServiceKey, claims bool)
 			ch.dirty[o] = true
 		}
 	}
-	if had != (model.ServiceKey{}) && has != (model.ServiceKey{}) {
+	// After a start services come in any order, and who had a port is who has it.
+	if _, was := ch.old.Services.Get(had); was && has != (model.ServiceKey{}) {
 		ch.faces.ended[f] = true
 		ch.look(f.at.domain)
 	}
