@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,11 +28,12 @@ func TestObjectsNeverOpen(t *testing.T) {
 	l.add(objects.Policies, "p", deny)
 	l.said("policies p", kept)
 	l.said("endpointgroups g", kept)
-	rules := func(policy model.PolicyName) (text string) {
+	rules := func(policy model.PolicyName) string {
+		var text strings.Builder
 		for _, r := range l.ctrl.Current().RulesOfPolicy(model.PolicyKey{Tenant: "t", Name: policy}) {
-			text += fmt.Sprint(r.Key.Rule, " ", r.Action, " ", r.Group, "; ")
+			fmt.Fprint(&text, r.Key.Rule, " ", r.Action, " ", r.Group, "; ")
 		}
-		return text
+		return text.String()
 	}
 	// The group waits for the rule, which a change of the policy takes away.
 	l.modify(objects.EndpointGroups, "g", group, going)

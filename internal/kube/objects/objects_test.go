@@ -131,12 +131,12 @@ func TestLeavingPeers(t *testing.T) {
 		{"ruleId":"3","direction":"out","action":"allow","toNetwork":"n"},{"ruleId":"4","direction":"out","action":"deny","toNetwork":"n"},{"ruleId":"5","direction":"in","action":"allow"}]}}`)
 	for ends, want := range map[bool]string{false: "2 deny g  80; 4 deny  n 0; 5 allow   0; ", true: "2 deny   80; 4 deny   0; 5 allow   0; "} {
 		p, missing, err := PolicyMeaning(policy, known, ends)
-		got := ""
+		var got strings.Builder
 		for _, r := range p.Value().Rules {
-			got += fmt.Sprint(r.Key.Rule, " ", r.Action, " ", r.Group, " ", r.Network, " ", r.Port, "; ")
+			fmt.Fprint(&got, r.Key.Rule, " ", r.Action, " ", r.Group, " ", r.Network, " ", r.Port, "; ")
 		}
-		if err != nil || got != want || len(missing) != 2 {
-			t.Errorf("ends %v: %q, want %q; %q, %v", ends, got, want, missing, err)
+		if err != nil || got.String() != want || len(missing) != 2 {
+			t.Errorf("ends %v: %q, want %q; %q, %v", ends, got.String(), want, missing, err)
 		}
 	}
 }

@@ -85,6 +85,7 @@ func TestSuite(t *testing.T) {
 
 // runSuite runs the specs of the suite that the report is to be of, until end.
 func runSuite(t *testing.T, root string, n *cluster.Nodes, dir string, fresh Report, end time.Time) {
+	t.Helper()
 	which := Suites[fresh.Suite]
 	expected, err := Expected()
 	if err != nil {
