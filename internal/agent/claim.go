@@ -80,10 +80,13 @@ func (a *Agent) announce(ctx context.Context) error {
 		}
 		report := a.report()
 		report.Look = look || time.Since(looked) >= lookEvery
-		kept, err := a.masters.KeepHost(ctx, report)
+		kept, err := a.keep(ctx, report)
 		tick.Reset(claimRetry)
 		switch {
 		case ctx.Err() != nil:
+			if err == nil && kept.Taken == "" {
+				a.naming.Set(naming{held: true}) // which leave gives back
+			}
 			return nil
 		case err != nil:
 			if !told && !errors.Is(err, netmaster.ErrNone) { // Say tells of none
@@ -130,6 +133,15 @@ func (a *Agent) announce(ctx context.Context) error {
 			ever, held = true, true
 		}
 	}
+}
+
+// keep has a netmaster keep what a report says. Its answer is waited for a little beyond
+// ctx: a report that arrived behind the last word would have this agent live on.
+func (a *Agent) keep(ctx context.Context, report api.HostReport) (api.HostKept, error) {
+	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(leaveTimeout/2, cancel) })()
+	return a.masters.KeepHost(call, report)
 }
 
 // leave tells a netmaster that this agent ends, if it has the host's name.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -183,6 +184,50 @@ func TestNameOfTheDead(t *testing.T) {
 	}
 	if now := b.hostRecord(); now.VTEP != netip.MustParseAddr("10.9.0.2") {
 		t.Errorf("host record %+v", now)
+	}
+	b.cfg.TakeHost = true // for the bed's own end
+	b.fake = b.fake.Restart()
+	b.start()
+	b.ready()
+}
+
+// TestLastWord: an agent that ends while a report of it is on its way gives the name
+// up behind that, so whoever comes next gets it at once.
+func TestLastWord(t *testing.T) {
+	b := newBed(t)
+	b.ready()
+	came, ended, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	b.master.mu.Lock()
+	b.master.around = func(leaving bool) {
+		if leaving {
+			close(left)
+			return
+		}
+		once.Do(func() {
+			close(came)
+			<-ended
+			select {
+			case <-left:
+			case <-time.After(leaveTimeout / 4):
+			}
+		})
+	}
+	b.master.mu.Unlock()
+	b.agent.reannounce.Ring()
+	<-came
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		b.stop()
+	}()
+	close(ended)
+	<-stopped
+	b.master.mu.Lock()
+	b.master.around = func(bool) {}
+	b.master.mu.Unlock()
+	if err := b.newcomer(func(c *Config) { c.TakeHost = true }, func(a *Agent) bool { return a.mine() == nil }); err != nil {
+		t.Error(err)
 	}
 	b.cfg.TakeHost = true // for the bed's own end
 	b.fake = b.fake.Restart()

@@ -45,6 +45,7 @@ type master struct {
 	gone   atomic.Bool         // answers 503
 	deaf   atomic.Bool         // answers 503 to what agents tell of their hosts
 	idle   atomic.Bool         // answers 503 to what agents want of endpoints
+	around func(leaving bool)  // before a host's report is taken, or behind its last one
 	global atomic.Int64        // revision of namespaces and settings
 	mu     sync.Mutex
 	calls  map[string]int
@@ -57,7 +58,7 @@ type master struct {
 func newMaster(t *testing.T, st store.Store) *master {
 	t.Helper()
 	m := &master{
-		st: st, keep: control.New(st, control.Options{Log: slog.New(slog.DiscardHandler)}), calls: map[string]int{},
+		st: st, keep: control.New(st, control.Options{Log: slog.New(slog.DiscardHandler)}), calls: map[string]int{}, around: func(bool) {},
 		places:  map[api.Pod]api.PodPlace{},
 		created: map[string]api.CreateEndpointRequest{}, told: map[string]api.UpdateEndpointRequest{},
 	}
@@ -107,13 +108,20 @@ func newMaster(t *testing.T, st store.Store) *master {
 		var req api.HostReport
 		m.serve(w, r, &req, func() (any, error) {
 			report, err := apiserver.HostReport(req)
-			if err == nil && req.Leaving {
-				return api.HostKept{}, m.keep.LeaveHost(r.Context(), report.Name, report.Installation)
-			}
+			m.mu.Lock()
+			around := m.around
+			m.mu.Unlock()
 			if err != nil {
 				return nil, err
 			}
-			return apiserver.HostKept(m.keep.KeepHost(r.Context(), report))
+			ctx := context.WithoutCancel(r.Context()) // as one that is under way in the store
+			if req.Leaving {
+				err := m.keep.LeaveHost(ctx, report.Name, report.Installation)
+				around(true)
+				return api.HostKept{}, err
+			}
+			around(false)
+			return apiserver.HostKept(m.keep.KeepHost(ctx, report))
 		})
 	})
 	mux.HandleFunc("POST /plugin/hostStatus", func(w http.ResponseWriter, r *http.Request) {
