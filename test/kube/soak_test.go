@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -422,6 +423,18 @@ func (s *soak) away() {
 	s.deny("stay", "shut", map[string]string{"app": "shut"})
 	s.comesTo(denied, s.shut)
 	s.pod("shop", "late", "h2", nil)
+	// A kubelet asks ever more seldom, and so may see the pod a minute after others would.
+	patient, cancel := context.WithTimeout(ctx, 4*time.Minute)
+	defer cancel()
+	if err := lab.Until(patient, "a kubelet to start a pod", func(ctx context.Context) error {
+		p, err := s.Client.CoreV1().Pods("shop").Get(ctx, "late", metav1.GetOptions{})
+		if err == nil && p.Status.Phase != corev1.PodRunning {
+			err = fmt.Errorf("it is %s", p.Status.Phase)
+		}
+		return err
+	}); err != nil {
+		s.t.Fatal(err)
+	}
 	s.comesTo("", s.runs("shop", "late"))
 	s.gone("shop")
 }
