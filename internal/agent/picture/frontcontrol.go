@@ -33,6 +33,7 @@ func (c *closedTo) follow(now *hostnet.Control) bool {
 
 // has tells whether a port of an address is the control plane's: of a machine of the
 // cluster by whichever address of it is known.
+//
 // The tunnels' port is closed wherever it is, also where containers may reach the control
 // plane: led there, a client outside shows this host's address, as which it could send
 // packets in the name of any container.

@@ -123,7 +123,6 @@ func (k *Keeper) pass(ctx context.Context, fence store.Fence) error {
 	todo, all, waits := k.work.take()
 	v, err := k.config.Control.View(ctx)
 	if err != nil {
-		k.work.rememberAll()
 		return err
 	}
 	p := k.round(v)
@@ -145,7 +144,6 @@ func (k *Keeper) pass(ctx context.Context, fence store.Fence) error {
 		problems, err := p.keep(ctx, o, now)
 		switch {
 		case errors.Is(err, store.ErrFenced) || ctx.Err() != nil:
-			k.work.rememberAll()
 			return err
 		case err != nil:
 			k.work.remember(o)
@@ -154,7 +152,6 @@ func (k *Keeper) pass(ctx context.Context, fence store.Fence) error {
 	}
 	if all {
 		if err := p.sweep(ctx); err != nil {
-			k.work.rememberAll()
 			return err
 		}
 	}

@@ -104,7 +104,6 @@ func (s *Objects) pass(ctx context.Context, fence store.Fence) error {
 	todo, all, waits := s.work.take()
 	v, err := s.config.Control.View(ctx)
 	if err != nil {
-		s.work.rememberAll()
 		return err
 	}
 	p := &objectRound{s: s, fence: fence, view: v, outcome: map[Object]outcome{}}
@@ -132,7 +131,6 @@ func (s *Objects) pass(ctx context.Context, fence store.Fence) error {
 		err = s.config.Control.WaitFor(ctx, p.last)
 	}
 	if err != nil {
-		s.work.rememberAll()
 		return err
 	}
 	for _, o := range order {

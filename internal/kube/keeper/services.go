@@ -115,7 +115,6 @@ func (s *Services) pass(ctx context.Context, fence store.Fence) error {
 	todo, all, waits := s.work.take()
 	v, err := s.config.Control.View(ctx)
 	if err != nil {
-		s.work.rememberAll()
 		return err
 	}
 	p := s.round(v, fence)
@@ -142,7 +141,6 @@ func (s *Services) pass(ctx context.Context, fence store.Fence) error {
 	}
 	switch {
 	case err != nil:
-		s.work.rememberAll()
 		return err
 	case p.moved && !all: // whose an address is has changed, maybe a service's
 		s.work.addAll()

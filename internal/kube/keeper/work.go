@@ -170,7 +170,7 @@ const (
 
 // loop makes passes until ctx ends, or the leadership is lost (store.ErrFenced): one
 // when something is noted, or some changes, one over everything when all changes, and
-// one after a while where something is left to be tried again.
+// one after a while where something is left to be tried again: of a pass that fails, all.
 func (w *work) loop(ctx context.Context, all, some func() <-chan struct{}, pass func(context.Context) error) error {
 	retry := waiting.NewRetry(waiting.BackoffConfig{Base: tryAgain, Max: 5 * time.Second})
 	var again <-chan time.Time // nil = nothing is left
@@ -180,10 +180,11 @@ func (w *work) loop(ctx context.Context, all, some func() <-chan struct{}, pass 
 		everything, something := all(), some() // before the look, which then misses none
 		began := time.Now()
 		err := w.ours()
+		if err == nil {
+			err = pass(ctx)
+		}
 		if err != nil {
 			w.rememberAll()
-		} else {
-			err = pass(ctx)
 		}
 		switch {
 		case errors.Is(err, store.ErrFenced):
