@@ -207,12 +207,13 @@ func (n *onNodes) log(namespace, name string) string {
 // over two, are where labels say, under the policies that there were when they were
 // made from their first packet on, and leave nothing behind, whoever is away.
 func TestNodes(t *testing.T) {
-	n := nodes(t, cluster.NodesConfig{})
+	n := nodes(t, cluster.NodesConfig{Dual: true})
 	n.namespace("shop", nil)
 	t.Run("Reach", n.in((*onNodes).reach))
 	t.Run("Groups", n.in((*onNodes).groups))
 	t.Run("FirstPacket", n.in((*onNodes).firstPacket))
 	t.Run("GoneWithoutServers", n.in((*onNodes).goneWithoutServers))
+	t.Run("Stateful", n.in((*onNodes).stateful))
 	t.Run("KilledInADD", n.in((*onNodes).killedInADD))
 }
 

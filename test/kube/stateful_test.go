@@ -1,0 +1,95 @@
+//go:build integration
+
+package kube
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/contiv/netplugin/v2/test/kube/cluster"
+)
+
+// stateful: the pods of a StatefulSet have, of both families, the addresses that their
+// annotations list, also when one is made again; their host port is theirs at the node's
+// addresses of both families; and they reach each other by both.
+func (n *onNodes) stateful() {
+	ctx := n.t.Context()
+	const port = 8123
+	want := map[string][]string{"db-0": {"10.1.9.10", "fd00:1::9:10"}, "db-1": {"10.1.9.11", "fd00:1::9:11"}}
+	labels := map[string]string{"app": "db"}
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
+	set.Spec.Replicas, set.Spec.ServiceName, set.Spec.Selector = new(int32(2)), "db", &metav1.LabelSelector{MatchLabels: labels}
+	set.Spec.Template.Labels = labels
+	set.Spec.Template.Annotations = map[string]string{"contiv.io/ipv4": "10.1.9.10,10.1.9.11", "contiv.io/ipv6": "fd00:1::9:10,fd00:1::9:11"}
+	set.Spec.Template.Spec = corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(2)), Containers: []corev1.Container{{
+		Name: "c", Image: cluster.Agnhost, ImagePullPolicy: corev1.PullNever, Args: []string{"netexec", "--http-port=80"},
+		Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: port}}, // so they run on one node each
+	}}}
+	ok[*appsv1.StatefulSet](n.t)(n.Client.AppsV1().StatefulSets("shop").Create(ctx, set, metav1.CreateOptions{}))
+	pod := func(name string) *corev1.Pod {
+		p, err := n.Client.CoreV1().Pods("shop").Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return &corev1.Pod{} // not yet, or not any more
+		}
+		return p
+	}
+	stands := func(name string, but *corev1.Pod) *corev1.Pod {
+		n.t.Helper()
+		var p *corev1.Pod
+		until(n.t, name+" runs", func() bool {
+			p = pod(name)
+			return p.Status.Phase == corev1.PodRunning && len(p.Status.PodIPs) == 2 && (but == nil || p.UID != but.UID)
+		})
+		var got []string
+		for _, a := range p.Status.PodIPs {
+			got = append(got, a.IP)
+		}
+		if !slices.Equal(got, want[name]) {
+			n.t.Errorf("%s has the addresses %v, want %v", name, got, want[name])
+		}
+		return p
+	}
+	first := stands("db-0", nil)
+	second := stands("db-1", nil)
+	if first.Spec.NodeName == second.Spec.NodeName {
+		n.t.Fatalf("both run on %s, though they want one port of it", first.Spec.NodeName)
+	}
+	for _, to := range []string{"10.1.9.11", "[fd00:1::9:11]"} {
+		n.becomes(true, "shop", "db-0", to)
+	}
+	n.hostPort(first, port)
+	n.hostPort(second, port)
+	must(n.t, n.Client.CoreV1().Pods("shop").Delete(ctx, "db-0", metav1.DeleteOptions{}))
+	n.hostPort(stands("db-0", first), port)
+
+	must(n.t, n.Client.AppsV1().StatefulSets("shop").Delete(ctx, "db", metav1.DeleteOptions{}))
+	n.gone("shop")
+	n.nothing()
+}
+
+// hostPort asks a pod for its name at a port of its node, from the machine of the control plane.
+func (n *onNodes) hostPort(p *corev1.Pod, port int) {
+	n.t.Helper()
+	node := ok[*corev1.Node](n.t)(n.Client.CoreV1().Nodes().Get(n.t.Context(), p.Spec.NodeName, metav1.GetOptions{}))
+	families := 0
+	for _, a := range node.Status.Addresses {
+		if a.Type != corev1.NodeInternalIP {
+			continue
+		}
+		families++
+		at := "http://" + net.JoinHostPort(a.Address, strconv.Itoa(port)) + "/hostname"
+		until(n.t, p.Name+" answers at "+at, func() bool {
+			out, err := n.Master.Command(n.t.Context(), "curl", "-sg", "--max-time", "2", at).CombinedOutput()
+			return err == nil && strings.TrimSpace(string(out)) == p.Name
+		})
+	}
+	if families != 2 {
+		n.t.Errorf("node %s has the addresses %v, want one of each family", node.Name, node.Status.Addresses)
+	}
+}
