@@ -49,6 +49,8 @@ type Agent struct {
 	answers    *answering.Answerer
 	legacyPods atomic.Int64 // attached by 1.x's contivk8s since the start
 	reached    picture.Reached
+	pace       *picture.Pace
+	again      *time.Timer // kicks when a step of pace is due
 	runner     *reconcile.Runner[driver.Event]
 
 	installation installation
@@ -73,7 +75,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, can: cfg.Driver.Capabilities(), log: cfg.Log,
-		reannounce: waiting.NewBell(), lacking: picture.NewLacking(cfg.DriverName, cfg.Driver.Capabilities()),
+		reannounce: waiting.NewBell(), pace: picture.NewPace(), lacking: picture.NewLacking(cfg.DriverName, cfg.Driver.Capabilities()),
 		since:    time.Now().UTC().Format(time.RFC3339),
 		adapters: map[string]http.Handler{},
 	}
@@ -152,6 +154,8 @@ func (a *Agent) take(ctx context.Context) (err error) {
 			a.log.Error("the data plane does not follow", "error", err, "retryIn", in)
 		},
 	})
+	a.again = time.AfterFunc(time.Hour, func() { a.kick("policies that wait") })
+	a.again.Stop()
 	a.names = newNameServer(cfg, a.way.SetNameServer)
 	a.Observer, err = observe.New(observe.Config{
 		Host: cfg.Host, VTEP: cfg.VTEP, DriverName: cfg.DriverName, DriverWhy: cfg.DriverWhy, Version: cfg.Version, StateDir: cfg.StateDir,
@@ -224,6 +228,9 @@ func (a *Agent) Close() error {
 	}
 	if a.masters != nil {
 		a.masters.Close()
+	}
+	if a.again != nil {
+		a.again.Stop()
 	}
 	if a.lock != nil {
 		errs = append(errs, filelock.Unlock(a.lock))

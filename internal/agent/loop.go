@@ -41,7 +41,14 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	if a.cfg.Predecessor != nil {
 		apply = a.takeOver
 	}
-	report, err := apply(ctx, pic.Want)
+	step := a.pace.Next(pic.Want, start)
+	report, err := apply(ctx, step.Want)
+	a.pace.Done(step, time.Since(start), time.Now(), err)
+	pic.Problems = append(pic.Problems, step.Problems()...)
+	report.Ports = step.Statuses(report.Ports)
+	if in, more := a.pace.Again(time.Now()); more {
+		a.again.Reset(in)
+	}
 	o := picture.Outcome{
 		At: time.Now(), Took: time.Since(start),
 		Revs: pic.Revs, Report: report, Problems: pic.Problems, Networks: pic.Want.Networks, Services: pic.Want.Services, Err: err,
@@ -60,7 +67,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	}
 	for name, st := range report.Ports.All() {
 		// An interface that does not exist yet is announced by who makes it.
-		if st.Err != nil && !errors.Is(st.Err, model.ErrNotFound) {
+		if _, waits := step.Waits[name]; st.Err != nil && !waits && !errors.Is(st.Err, model.ErrNotFound) {
 			o.Refused = append(o.Refused, name)
 		}
 	}

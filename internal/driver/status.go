@@ -2,6 +2,7 @@ package driver
 
 import (
 	"iter"
+	"maps"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 )
@@ -30,6 +31,22 @@ func (s *PortStatuses) Set(name string, st PortStatus) {
 		s.own = map[string]PortStatus{}
 	}
 	s.own[name] = st
+}
+
+// With returns the statuses with others of some ports.
+func (s PortStatuses) With(other map[string]PortStatus) PortStatuses {
+	if len(other) == 0 {
+		return s
+	}
+	s.own = maps.Clone(s.own)
+	for name, st := range other {
+		if _, ok := s.shared.Get(name); ok {
+			s.shared = s.shared.Set(name, &st)
+		} else {
+			s.Set(name, st)
+		}
+	}
+	return s
 }
 
 // Len returns the number of ports.
