@@ -23,9 +23,9 @@ func TestFrontsApart(t *testing.T) {
 			}
 			return &f
 		}
-		apart := Front{Own: Choice{Targets: []Target{s.pod(0)}, Among: 1}, Outside: Choice{Targets: []Target{s.pod(1)}, Among: 2}}
+		apart := Front{Own: Choice{Targets: []Target{s.pod(0)}}, Outside: Choice{Targets: []Target{s.pod(1)}}}
 		stays := apart
-		stays.Affinity, stays.Group = time.Hour, "default:shop/web"
+		stays.Affinity = time.Hour
 		far, elsewhere := []string{"198.51.100.0/24", "2001:db8:7::/64"}, []string{"203.0.113.0/24", "2001:db8:8::/64"}
 		for i, x := range []struct {
 			front        *Front

@@ -68,27 +68,16 @@ func TestFrontsStayLonger(t *testing.T) {
 		s.named(s.pod(0), "a")
 		s.named(s.pod(1), "b")
 		f := frontOf(s.pod(0), s.pod(1))
-		f.Affinity, f.Group = time.Hour, "default:shop/web"
+		f.Affinity = time.Hour
 		at := FrontAt{s.vip, model.ProtoTCP, 80}
 		s.fronts.Set(at, f)
 		s.lead()
-		stay := f.Own.in(at, f)
-		left := func() (at time.Duration) {
-			if err := in(t, s.host, func() error {
-				table := s.fronts.tableOf(s.vip)
-				c, err := table.conn()
-				if err != nil {
-					return err
-				}
-				all, err := c.GetSetElements(table.stayOf(stay))
-				if len(all) == 1 {
-					at = all[0].Expires
-				}
-				return err
-			}); err != nil {
-				t.Fatal(err)
+		left := func() time.Duration {
+			all := s.clients()[clientsOf(sideOutside, shardOf(at))]
+			if len(all) != 1 {
+				return 0
 			}
-			return at
+			return all[0].Expires
 		}
 		first := s.ask(s.beyond, "tcp", "", s.at(80))
 		began := left()
@@ -105,10 +94,4 @@ func TestFrontsStayLonger(t *testing.T) {
 			t.Errorf("a client's time was %v, and %v after another connection", before, after)
 		}
 	})
-}
-
-// in is the map of clients of a choice.
-func (c Choice) in(at FrontAt, f *Front) string {
-	_, x := chainOf(at, f, c)
-	return x.stay
 }

@@ -27,8 +27,11 @@ const ofPorts = "-ports"
 
 // The sets and maps that are always there.
 const (
-	suffixApart  = "-apart"    // of sides: key : where to, if not simply to a target
-	setFrom      = "from"      // key . client: who is taken, where not all are
+	suffixDrop   = "-drop"     // of sides: keys at which everybody is dropped
+	suffixStay   = "-affine"   // of sides: keys at which clients stay with their backend (frontstay.go)
+	setApart     = "apart"     // keys at which others are not led as this host's own
+	setLimited   = "limited"   // keys at which not all clients are taken
+	setFrom      = "from"      // key . client: who is taken there
 	setAddrs     = "addrs"     // addresses that are all services': what is not led anywhere is refused
 	setNodePorts = "ports"     // protocol . port of nodes' addresses that are services'
 	setClosed    = "closed"    // likewise, that somebody is refused at
@@ -38,12 +41,8 @@ const (
 	setNodes     = "nodes"     // nodes' addresses
 )
 
-// The chains to which elements lead that are always there.
-const (
-	chainFrom     = "from"      // drops other clients than those of setFrom
-	chainElse     = "else"      // chooses among targets of others
-	chainFromElse = "from-else" // both
-)
+// sidesAndKinds are all combinations of them.
+var sidesAndKinds = []string{sideOwn, sideOwn + ofPorts, sideOutside, sideOutside + ofPorts}
 
 // sizes are the numbers of places that a map of targets has for a front. Each target has
 // as many of them; places that are left over are empty, and another is chosen.
@@ -85,42 +84,40 @@ func targetKey(t Target) string {
 	return string(slices.Concat(t.Addr().AsSlice(), port(t.Port()), []byte{0, 0}))
 }
 
+// frontSets are those that have what is wanted; beside them are maps of clients.
 var frontSets = func() (all []string) {
-	for _, side := range []string{sideOwn, sideOutside} {
-		for _, kind := range []string{"", ofPorts} {
-			all = append(all, side+kind+suffixApart)
-			for _, n := range sizes {
-				all = append(all, mapOf(side+kind, n))
-			}
+	for _, at := range sidesAndKinds {
+		all = append(all, at+suffixDrop, at+suffixStay)
+		for _, n := range sizes {
+			all = append(all, mapOf(at, n))
 		}
 	}
-	return append(all, setFrom, setFrom+ofPorts, setAddrs, setNodePorts, setClosed, setBeyond, setElsewhere, setMachines, setNodes)
+	for _, name := range []string{setApart, setLimited, setFrom} {
+		all = append(all, name, name+ofPorts)
+	}
+	return append(all, setAddrs, setNodePorts, setClosed, setBeyond, setElsewhere, setMachines, setNodes)
 }()
 
-// setOf is a set that is always there as the library knows it.
+// setOf is a set as the library knows it.
 func (t *frontTable) setOf(name string) *nftables.Set {
 	addr := t.addrType()
 	s := &nftables.Set{Table: t.table, Name: name, KeyType: addr}
-	if isApart := strings.HasSuffix(name, suffixApart); isApart || name[len(name)-1] <= '9' {
-		s.IsMap, s.DataType = true, t.targetType()
-		if isApart {
-			s.DataType = nftables.TypeVerdict
-		}
-	}
-	var key []nftables.SetDatatype
-	switch {
-	case name == setNodePorts || name == setClosed || strings.Contains(name, ofPorts):
-		key = []nftables.SetDatatype{nftables.TypeInetProto, nftables.TypeInetService}
-	case s.IsMap || name == setFrom || name == setBeyond || name == setElsewhere:
-		key = []nftables.SetDatatype{addr, nftables.TypeInetProto, nftables.TypeInetService}
-	default:
+	if name == setAddrs || name == setMachines || name == setNodes {
 		return s
+	}
+	key := []nftables.SetDatatype{nftables.TypeInetProto, nftables.TypeInetService}
+	if name != setNodePorts && name != setClosed && !strings.Contains(name, ofPorts) {
+		key = slices.Insert(key, 0, addr)
 	}
 	switch {
 	case strings.HasPrefix(name, setFrom):
 		key, s.Interval = append(key, addr), true
-	case s.IsMap && s.DataType.Name != nftables.TypeVerdict.Name:
+	case strings.Contains(name, ofClients):
+		key = append(key, addr)
+		s.IsMap, s.DataType, s.Dynamic, s.HasTimeout, s.Size = true, t.targetType(), true, true, desired.MaxAffine
+	case name[len(name)-1] <= '9':
 		key = append(key, indexType())
+		s.IsMap, s.DataType = true, t.targetType()
 	}
 	s.KeyType, s.Concatenation = nftables.MustConcatSetType(key...), true
 	return s
@@ -145,18 +142,19 @@ func indexType() nftables.SetDatatype {
 	return d
 }
 
-// make adds the table and all that never changes to a transaction.
-func (t *frontTable) make(c *nftables.Conn) error {
+// make adds the table and all that never changes to a transaction, but for the chains that
+// it returns: their rules are for writeRules.
+func (t *frontTable) make(c *nftables.Conn) (later []chain, err error) {
 	c.AddTable(t.table) // deleting what is not there is an error
 	c.DelTable(t.table)
 	c.AddTable(t.table)
 	c.AddChain(&nftables.Chain{Name: t.mark(), Table: t.table})
-	for _, name := range frontSets {
+	for _, name := range slices.Concat(frontSets, clientMaps) {
 		if err := c.AddSet(t.setOf(name), nil); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	all := append(t.choosers(), t.bases()...)
+	all := t.always()
 	for _, ch := range all {
 		at := &nftables.Chain{Name: ch.name, Table: t.table}
 		if ch.hook != nil {
@@ -165,15 +163,24 @@ func (t *frontTable) make(c *nftables.Conn) error {
 		c.AddChain(at)
 	}
 	for _, ch := range all {
+		if hasSentKey(ch) {
+			later = append(later, ch)
+			continue
+		}
 		for _, r := range ch.rules {
 			c.AddRule(&nftables.Rule{Table: t.table, Chain: &nftables.Chain{Name: ch.name, Table: t.table}, Exprs: r})
 		}
 	}
-	return nil
+	return later, nil
+}
+
+// always are the chains that are always there.
+func (t *frontTable) always() []chain {
+	return slices.Concat(t.choosers(), t.stayers(), t.bases())
 }
 
 func (t *frontTable) mark() string {
-	return markPrefix + digest(fmt.Sprint("layout 2 ", t.at, " ", t.source))
+	return markPrefix + digest(fmt.Sprint("layout 3 ", t.at, " ", t.source))
 }
 
 // Registers: a key is in the first ones, at most ten; a target that was found in the
@@ -192,11 +199,7 @@ func (t *frontTable) behind(register uint32) uint32 {
 func (t *frontTable) key(kind string) (key []expr.Any, next uint32) {
 	at := uint32(unix.NFT_REG32_00)
 	if kind == "" {
-		dst := dst4
-		if t.v6() {
-			dst = dst6
-		}
-		key, at = append(key, dst.load()), t.behind(at)
+		key, at = append(key, t.dst().load()), t.behind(at)
 	}
 	return append(key, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: at}, dportTo(at+1)), at + 2
 }
@@ -208,6 +211,13 @@ func (t *frontTable) src() field {
 	return src4
 }
 
+func (t *frontTable) dst() field {
+	if t.v6() {
+		return dst6
+	}
+	return dst4
+}
+
 // translate leads to the target that stands in its register.
 func (t *frontTable) translate() []expr.Any {
 	family := uint32(unix.NFPROTO_IPV4)
@@ -217,53 +227,68 @@ func (t *frontTable) translate() []expr.Any {
 	return []expr.Any{&expr.NAT{Type: expr.NATTypeDestNAT, Family: family, RegAddrMin: reg32Target, RegProtoMin: t.behind(reg32Target), Specified: true}}
 }
 
-// choosers are the chains that choose, of each side; they return where nobody is.
+// choosers are the chains that choose, of each side; they return where nobody is. All
+// that tells services apart is in sets without verdicts, so that no change has the kernel
+// check where chains lead.
 func (t *frontTable) choosers() (all []chain) {
 	for _, kind := range []string{"", ofPorts} {
 		key, next := t.key(kind)
-		apart := func(side string) []expr.Any {
-			return append(slices.Clone(key), lookupTo(side+kind+suffixApart, true))
+		is := func(set string, then ...[]expr.Any) []expr.Any {
+			return slices.Concat(key, []expr.Any{lookup(set)}, slices.Concat(then...))
 		}
-		// who is dropped unless he is a source
-		stranger := slices.Concat(key, []expr.Any{
-			payloadTo(t.src(), next), &expr.Lookup{SourceRegister: 1, SetName: setFrom + kind, Invert: true},
-		}, drop())
-		own, outside := chain{name: sideOwn + kind}, chain{name: sideOutside + kind}
-		from, otherwise, both := chain{name: chainFrom + kind}, chain{name: chainElse + kind}, chain{name: chainFromElse + kind}
-		for _, ch := range []struct {
-			*chain
-			side string
-		}{{&own, sideOwn}, {&outside, sideOutside}} {
-			ch.add(apart(ch.side))
-			ch.add(toChain(expr.VerdictGoto, sideOwn+kind+"-choose"))
-		}
-		from.add(stranger)
-		otherwise.add(toChain(expr.VerdictGoto, sideOutside+kind+"-choose"))
-		both.add(stranger)
-		both.add(toChain(expr.VerdictGoto, sideOutside+kind+"-choose"))
 		for _, side := range []string{sideOwn, sideOutside} {
-			place := func(places, among int) []expr.Any {
-				return slices.Concat(key, []expr.Any{
-					&expr.Numgen{Register: next, Modulus: uint32(among), Type: unix.NFT_NG_RANDOM}, //nolint:gosec // of sizes
-					&expr.Lookup{SourceRegister: 1, SetName: mapOf(side+kind, places), IsDestRegSet: true, DestRegister: reg32Target},
-				}, t.translate())
+			at := side + kind
+			come, lead := chain{name: at}, chain{name: at + "-lead"}
+			come.add(is(at+suffixDrop, drop()))
+			come.add(is(setLimited+kind, key, []expr.Any{
+				payloadTo(t.src(), next), &expr.Lookup{SourceRegister: 1, SetName: setFrom + kind, Invert: true},
+			}, drop()))
+			come.add(is(at+suffixStay, toChain(expr.VerdictJump, at+suffixKnown)))
+			if side == sideOutside {
+				come.add(is(setApart+kind, toChain(expr.VerdictGoto, lead.name)))
 			}
-			choose, try := chain{name: side + kind + "-choose"}, chain{name: side + kind + "-try"}
-			choose.add(place(1, 1))
+			come.add(toChain(expr.VerdictGoto, sideOwn+kind+"-lead"))
+			choose, try := chain{name: at + "-choose"}, chain{name: at + "-try"}
+			lead.add(is(at+suffixStay, toChain(expr.VerdictGoto, at+suffixHash)))
+			lead.add(toChain(expr.VerdictGoto, choose.name))
+			choose.add(t.place(at, 1, random(1, next)))
 			for range tries {
 				choose.add(toChain(expr.VerdictJump, try.name))
 			}
 			for _, n := range sizes {
 				if n > 1 {
-					try.add(place(n, n))
+					try.add(t.place(at, n, random(n, next)))
 				}
-				choose.add(place(n, max(n/4, 1))) // also where a change came between
+				choose.add(t.place(at, n, random(max(n/4, 1), next))) // also where a change came between
 			}
-			all = append(all, choose, try)
+			all = append(all, come, lead, choose, try)
 		}
-		all = append(all, own, outside, from, otherwise, both)
 	}
 	return all
+}
+
+// kindIn is the kind of one of sidesAndKinds.
+func kindIn(at string) string {
+	if strings.HasSuffix(at, ofPorts) {
+		return ofPorts
+	}
+	return ""
+}
+
+// place leads to the target of a place, whose number draw puts behind the key.
+func (t *frontTable) place(at string, places int, draw []expr.Any) []expr.Any {
+	key, _ := t.key(kindIn(at))
+	return slices.Concat(key, draw, t.lead(mapOf(at, places)))
+}
+
+// lead leads to the target that a map has for a key.
+func (t *frontTable) lead(to string) []expr.Any {
+	return append([]expr.Any{&expr.Lookup{SourceRegister: 1, SetName: to, IsDestRegSet: true, DestRegister: reg32Target}}, t.translate()...)
+}
+
+// random draws a number.
+func random(among int, to uint32) []expr.Any {
+	return []expr.Any{&expr.Numgen{Register: to, Modulus: uint32(among), Type: unix.NFT_NG_RANDOM}} //nolint:gosec // of sizes
 }
 
 func toChain(kind expr.VerdictKind, name string) []expr.Any {
@@ -284,10 +309,7 @@ func (t *frontTable) bases() []chain {
 	pre := of("prerouting", nftables.ChainTypeNAT, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest)
 	out := of("output", nftables.ChainTypeNAT, nftables.ChainHookOutput, nftables.ChainPriorityNATDest)
 	post := of("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource)
-	dst := dst4
-	if t.v6() {
-		dst = dst6
-	}
+	dst := t.dst()
 	at := func(set string) []expr.Any { // address . protocol . port
 		key, _ := t.key("")
 		return append(key, lookup(set))
@@ -305,12 +327,16 @@ func (t *frontTable) bases() []chain {
 	pre.add(here(setNodePorts), dstLocal(), notIif(device), othersPorts)
 	out.add(led, own)
 	out.add(here(setNodePorts), dstLocal(), ownPorts)
+	came := of("input-nat", nftables.ChainTypeNAT, nftables.ChainHookInput, nftables.ChainPriorityNATSource)
+	for _, ch := range []*chain{&came, &post} {
+		ch.add(wasDNAT(true), toChain(expr.VerdictJump, chainRemember))
+	}
 	post.add(wasDNAT(true), notOif(device), notOif("lo"), at(setBeyond), masquerade())
 	if t.source.IsValid() {
 		post.add(wasDNAT(true), oif(device), []expr.Any{srcOf(t.source).load(), lookup(setMachines)}, at(setElsewhere), snat(t.source))
 	}
 
-	chains := []chain{pre, out, post}
+	chains := []chain{pre, out, came, post}
 	refuse := func(ch *chain, match ...[]expr.Any) {
 		unreachable := &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: portUnreachable4}
 		if t.v6() {
@@ -341,8 +367,4 @@ const portUnreachable4, portUnreachable6 = 3, 4
 
 func dportTo(register uint32) expr.Any {
 	return &expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}
-}
-
-func lookupTo(set string, verdict bool) expr.Any {
-	return &expr.Lookup{SourceRegister: 1, SetName: set, IsDestRegSet: verdict, DestRegister: unix.NFT_REG_VERDICT}
 }

@@ -25,7 +25,7 @@ func TestFrontsListed(t *testing.T) {
 			limited.Sources = append(limited.Sources, netip.MustParsePrefix(p))
 		}
 		stays := *limited
-		stays.Affinity, stays.Group = time.Hour, "default:shop/web"
+		stays.Affinity = time.Hour
 		for i, f := range []*Front{&stays, limited, differs, {Outside: Choice{Silent: true}}} {
 			s.fronts.Set(FrontAt{s.vip, model.ProtoTCP, uint16(80 + i)}, f)
 			s.fronts.Set(FrontAt{desired.AnyNode(s.vip), model.ProtoTCP, uint16(30080 + i)}, f)
@@ -36,7 +36,7 @@ func TestFrontsListed(t *testing.T) {
 		}
 		for _, how := range [][]string{{"list", "ruleset"}, {"-j", "list", "ruleset"}, {"-s", "list", "table", family(s.vip), FrontsTable}} {
 			out, err := exec.CommandContext(t.Context(), "ip", append([]string{"netns", "exec", s.host, "nft"}, how...)...).CombinedOutput()
-			for _, want := range []string{s.pods[0].String(), s.vip.String(), s.far.String(), "from-else", "seed 0x1"} {
+			for _, want := range []string{s.pods[0].String(), s.vip.String(), s.far.String(), "@apart", "seed 0x1", "timeout 1h"} {
 				if how[0] != "-j" && !strings.Contains(string(out), want) {
 					t.Errorf("nft %v does not show %q", how, want)
 				}

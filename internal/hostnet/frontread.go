@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -45,20 +44,29 @@ func (t *frontTable) read() (changed bool, err error) {
 		}
 	}
 	whole := there[t.mark()]
-	for _, ch := range append(t.choosers(), t.bases()...) {
-		whole = whole && there[ch.name] && rules[ch.name] == len(ch.rules)
-	}
-	for name := range there { // one that is wanted and was emptied is made anew with all
-		if x := t.chains[name]; x != nil && rules[name] != x.rules() || strings.HasPrefix(name, "part-") && rules[name] != 1 {
-			whole = false
+	var times []string
+	rulesOf := map[string]int{} // for times
+	if whole {
+		sets, err := c.GetSets(t.table)
+		if err != nil {
+			return false, fmt.Errorf("read nftables: %w", err)
 		}
+		for _, s := range sets {
+			if at, _, ok := timeIn(s.Name); ok {
+				rulesOf[at+suffixKeep] += rulesOfTime
+				times = append(times, s.Name)
+			}
+		}
+	}
+	for _, ch := range t.always() {
+		whole = whole && there[ch.name] && rules[ch.name] == len(ch.rules)+rulesOf[ch.name]
 	}
 	t.there = len(there) > 0
 	if !whole {
 		return len(was) > 0, nil
 	}
 	t.made = true
-	for _, name := range frontSets {
+	for _, name := range slices.Concat(frontSets, times) {
 		elements, err := c.GetSetElements(t.setOf(name))
 		if err != nil {
 			if isMissing(err) {
@@ -72,51 +80,20 @@ func (t *frontTable) read() (changed bool, err error) {
 			t.have[element{name, string(e.Key)}] = valueOf(name, e)
 		}
 	}
-	for e, to := range t.have {
-		t.lead(map[string]bool{}, to, 1)
-		if _, wanted := t.wanted[e]; !wanted {
+	for _, name := range times {
+		t.times[name] = 0
+	}
+	for _, name := range clientMaps {
+		t.tidy[name] = true
+	}
+	for e := range t.have {
+		if countTime(t.times, e.in, 1); t.wanted[e].by == 0 {
 			t.dirty[e] = true
-		}
-	}
-	return t.sweep(c, there, was)
-}
-
-// sweep notes the chains and maps that are there, and takes away chains that nothing
-// leads to.
-func (t *frontTable) sweep(c *nftables.Conn, there map[string]bool, was map[element]string) (changed bool, err error) {
-	sets, err := c.GetSets(t.table)
-	if err != nil {
-		return false, fmt.Errorf("read nftables: %w", err)
-	}
-	for _, s := range sets {
-		if strings.HasPrefix(s.Name, "stay-") {
-			t.stays[s.Name], t.tidy[s.Name] = true, true
 		}
 	}
 	changed = len(was) != len(t.have)
 	for e, to := range was {
 		changed = changed || t.have[e] != to
-	}
-	fills := map[string]string{} // which map of clients a chain fills
-	for _, x := range t.chains {
-		for _, to := range x.targets {
-			fills[x.partOf(to)] = x.stay
-		}
-	}
-	for name := range there {
-		switch {
-		case strings.HasPrefix(name, "part-"):
-			t.hasPart(fills[name], name) // nobody's go once nothing leads to them
-			t.tidy[fills[name]] = true
-		case !strings.HasPrefix(name, "to-"):
-		case t.leads[name] > 0:
-			t.is[name] = true
-		default:
-			c.DelChain(&nftables.Chain{Name: name, Table: t.table})
-		}
-	}
-	if err := c.Flush(); err != nil {
-		return changed, fmt.Errorf("write table %s of nftables: %w", FrontsTable, err)
 	}
 	return changed, nil
 }
@@ -175,28 +152,10 @@ func (t *frontTable) placeOf(in, key string) (at FrontAt, ok bool) {
 
 // valueOf is an element's value, as elementOf was told.
 func valueOf(in string, e nftables.SetElement) string {
-	switch {
-	case strings.HasSuffix(in, suffixApart):
-		return leadsTo(e)
-	case strings.HasPrefix(in, setFrom):
+	if strings.HasPrefix(in, setFrom) {
 		return string(e.KeyEnd)
 	}
 	return string(e.Val)
-}
-
-// leadsTo is where an element leads, as verdictOf was told.
-func leadsTo(e nftables.SetElement) string {
-	code := attr(e.Val, unix.NFTA_VERDICT_CODE)
-	if len(code) != 4 {
-		return ""
-	}
-	switch int32(binary.BigEndian.Uint32(code)) { //nolint:gosec // a negative number
-	case int32(expr.VerdictDrop):
-		return toDrop
-	case int32(expr.VerdictReturn):
-		return toReturn
-	}
-	return strings.TrimRight(string(attr(e.Val, unix.NFTA_VERDICT_CHAIN)), "\x00")
 }
 
 // countRules counts the rules of a table by their chains.

@@ -35,9 +35,8 @@ type Front struct {
 	// Sources are the clients that are taken; the others are dropped. Empty = all.
 	Sources []netip.Prefix
 	// Affinity is how long a client stays with its backend after its last new connection;
-	// 0 = each connection is chosen for by itself. Fronts of one Group share it.
+	// 0 = each connection is chosen for by itself.
 	Affinity time.Duration
-	Group    string
 	// Keep are all whose UDP connections go on, sorted: whoever may be chosen, and more.
 	Keep []netip.AddrPort
 }
@@ -47,8 +46,6 @@ type Choice struct {
 	Targets []Target // sorted, each once
 	// Silent: while there are no Targets nobody is told; else the client is refused.
 	Silent bool
-	// Among tells choices of a Group apart: those of the same number have the same Targets.
-	Among uint8
 }
 
 // Target is a backend, where it is for the clients' addresses' sake.
@@ -100,6 +97,7 @@ func (s *Fronts) Set(at FrontAt, f *Front) {
 	t := s.tableOf(at.Addr)
 	if was != nil {
 		t.contribute(at, was, -1)
+		t.loses(at, was, f)
 	}
 	if f != nil {
 		t.contribute(at, f, 1)
@@ -207,11 +205,14 @@ func (s *Fronts) apply(ctx context.Context, at Place, look bool) error {
 		if err := t.write(ctx); err != nil {
 			return err
 		}
+		if err := s.forgetClients(t); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// digest names chains by their contents, which users shape: nobody may find two of one name.
+// digest names what a table is made from.
 func digest(s string) string {
 	h := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(h[:16])
@@ -229,4 +230,14 @@ func disjoint(all []netip.Prefix, v6 bool) (out []netip.Prefix) {
 		}
 	}
 	return out
+}
+
+// lastOf is the last address of a prefix.
+func lastOf(p netip.Prefix) netip.Addr {
+	b := p.Masked().Addr().AsSlice()
+	for i := p.Bits(); i < len(b)*8; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
 }

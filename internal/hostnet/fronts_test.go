@@ -285,7 +285,7 @@ func TestFrontsChoice(t *testing.T) {
 		}
 		set := func(targets ...Target) {
 			f := frontOf(targets...)
-			f.Affinity, f.Group = time.Hour, "default:shop/web"
+			f.Affinity = time.Hour
 			s.fronts.Set(at, f)
 			s.lead()
 		}
@@ -327,10 +327,42 @@ func TestFrontsChoice(t *testing.T) {
 		if got := s.asked(40); len(got) != 2 {
 			t.Errorf("without affinity again connections went to %v", got)
 		}
-		if all := run(t, "ip", "netns", "exec", s.host, "nft", "list", "sets"); strings.Contains(all, "stay-") {
-			t.Errorf("left of clients:\n%s", all)
+		if all := run(t, "ip", "netns", "exec", s.host, "nft", "list", "sets"); strings.Contains(all, ofTime) {
+			t.Errorf("left of times:\n%s", all)
+		}
+		if all := s.clients(); len(all) > 0 {
+			t.Errorf("left of clients: %v", all)
 		}
 	})
+}
+
+// clients are those that are remembered, by the maps that they are in.
+func (s *served) clients() map[string][]nftables.SetElement {
+	s.t.Helper()
+	out := map[string][]nftables.SetElement{}
+	for _, name := range clientMaps {
+		if all := s.elements(name); len(all) > 0 {
+			out[name] = all
+		}
+	}
+	return out
+}
+
+// elements are those of a map.
+func (s *served) elements(name string) (all []nftables.SetElement) {
+	s.t.Helper()
+	if err := in(s.t, s.host, func() error {
+		table := s.fronts.tableOf(s.vip)
+		c, err := table.conn()
+		if err != nil {
+			return err
+		}
+		all, err = c.GetSetElements(table.setOf(name))
+		return err
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	return all
 }
 
 // TestFrontsEnd: a client of UDP goes on with a backend that is kept, though nobody new

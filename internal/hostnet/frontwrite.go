@@ -9,14 +9,13 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
 )
 
 const (
-	atOnce        = 1 << 15  // elements after which a transaction ends with a front
-	targetsAtOnce = 4096     // and targets of chains, unless one chain has more
-	buffers       = 16 << 20 // bytes: a transaction is sent as a whole, and each part of it is answered at its end
+	atOnce    = 1 << 15  // elements after which a transaction ends with a front
+	inMessage = 500      // elements in a message: its list of them has a length of 16 bits
+	buffers   = 16 << 20 // bytes: a transaction is sent as a whole, and each part of it is answered at its end
 )
 
 // write brings the table to what is wanted: in one transaction, unless that is very much;
@@ -39,14 +38,9 @@ func (t *frontTable) write(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, targets := 0, 0
-		for ; n < len(order); n++ {
-			if (n >= atOnce || targets >= targetsAtOnce) && t.frontOf(order[n]) != t.frontOf(order[n-1]) {
-				break
-			}
-			if x := t.chains[t.wanted[order[n]].to]; x != nil {
-				targets += len(x.targets)
-			}
+		n := min(atOnce, len(order))
+		for n > 0 && n < len(order) && t.frontOf(order[n]) == t.frontOf(order[n-1]) {
+			n++
 		}
 		if err := t.writeSome(order[:n]); err != nil {
 			return fmt.Errorf("write table %s of nftables: %w", FrontsTable, err)
@@ -56,7 +50,7 @@ func (t *frontTable) write(ctx context.Context) error {
 		}
 		order = order[n:]
 	}
-	return t.forgetTidy()
+	return nil
 }
 
 // frontOf is the part of an element's key that is its front's.
@@ -68,25 +62,24 @@ func (t *frontTable) frontOf(e element) string {
 	return e.key[:min(n, len(e.key))]
 }
 
-func (t *frontTable) conn() (*nftables.Conn, error) {
-	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
-		return errors.Join(c.SetReadBuffer(buffers), c.SetWriteBuffer(buffers))
-	}))
+func bufferWell(c *netlink.Conn) error {
+	return errors.Join(c.SetReadBuffer(buffers), c.SetWriteBuffer(buffers))
 }
 
-// writeSome writes some elements, with the chains that they need, in one transaction.
+// writeSome writes some elements, with the sets and rules that they need, in one transaction.
 func (t *frontTable) writeSome(some []element) error {
 	c, err := t.conn()
 	if err != nil {
 		return err
 	}
+	var later []chain // rules that writeRules writes
 	if !t.made {
-		if err := t.make(c); err != nil {
+		if later, err = t.make(c); err != nil {
 			return err
 		}
 	}
 	add, del := map[string][]nftables.SetElement{}, map[string][]nftables.SetElement{}
-	touched := map[string]bool{} // chains that get or lose elements
+	times := map[string]int{} // how many more elements sets of times have then
 	for _, e := range some {
 		was, had := t.have[e]
 		now, has := t.wanted[e]
@@ -96,24 +89,17 @@ func (t *frontTable) writeSome(some []element) error {
 		if had {
 			del[e.in] = append(del[e.in], elementOf(e, was))
 			delete(t.have, e)
-			t.lead(touched, was, -1)
+			countTime(times, e.in, -1)
 		}
 		if has {
 			add[e.in] = append(add[e.in], elementOf(e, now.to))
 			t.have[e] = now.to
-			t.lead(touched, now.to, 1)
+			countTime(times, e.in, 1)
 		}
 	}
-	var gone []string
-	for name := range touched {
-		switch n := t.leads[name]; {
-		case n > 0 && !t.is[name]:
-			if err := t.addChain(c, name); err != nil {
-				return err
-			}
-		case n == 0 && t.is[name]:
-			gone = append(gone, name)
-		}
+	gone, keep, err := t.addTimes(c, times)
+	if err != nil {
+		return err
 	}
 	for _, list := range []struct {
 		all map[string][]nftables.SetElement
@@ -128,125 +114,23 @@ func (t *frontTable) writeSome(some []element) error {
 		}
 	}
 	for _, name := range gone {
-		c.DelChain(&nftables.Chain{Name: name, Table: t.table})
-		delete(t.is, name)
-		delete(t.leads, name)
+		c.DelSet(t.setOf(name))
 	}
 	if err := c.Flush(); err != nil {
 		return err
 	}
 	t.made, t.there = true, true
-	return nil
+	return t.writeRules(append(later, keep...))
 }
 
 // elementOf is an element as the library knows it.
 func elementOf(e element, to string) nftables.SetElement {
 	out := nftables.SetElement{Key: []byte(e.key)}
 	switch {
-	case strings.HasSuffix(e.in, suffixApart):
-		out.VerdictData = verdictOf(to)
 	case strings.HasPrefix(e.in, setFrom):
 		out.KeyEnd = []byte(to)
 	case to != "":
 		out.Val = []byte(to)
 	}
 	return out
-}
-
-// lead1 counts an element that leads to a chain of clients that stay.
-func (t *frontTable) lead(touched map[string]bool, to string, by int) {
-	if strings.HasPrefix(to, "to-") {
-		t.leads[to] += by
-		touched[to] = true
-	}
-}
-
-// verdictOf leads to a chain.
-func verdictOf(to string) *expr.Verdict {
-	switch to {
-	case toDrop:
-		return &expr.Verdict{Kind: expr.VerdictDrop}
-	case toReturn:
-		return &expr.Verdict{Kind: expr.VerdictReturn}
-	case chainFrom, chainFrom + ofPorts: // who is not dropped goes on
-		return &expr.Verdict{Kind: expr.VerdictJump, Chain: to}
-	}
-	return &expr.Verdict{Kind: expr.VerdictGoto, Chain: to}
-}
-
-// forgetTidy takes away what no chain of clients that stay needs any more: maps of
-// clients, clients of former targets, and chains of these.
-func (t *frontTable) forgetTidy() error {
-	if len(t.tidy) == 0 {
-		return nil
-	}
-	c, err := t.conn()
-	if err != nil {
-		return err
-	}
-	members := map[string]map[string]bool{} // of maps of clients
-	for name := range t.tidy {
-		members[name] = map[string]bool{}
-		needed := map[string]bool{}
-		for chain := range t.users[name] {
-			x := t.chains[chain]
-			for _, to := range x.targets {
-				needed[x.partOf(to)], members[name][targetKey(to)] = true, true
-			}
-		}
-		for part := range t.parts[name] {
-			if !needed[part] {
-				c.DelChain(&nftables.Chain{Name: part, Table: t.table})
-				delete(t.parts[name], part)
-			}
-		}
-		if t.stays[name] && len(t.users[name]) == 0 {
-			c.DelSet(&nftables.Set{Table: t.table, Name: name})
-			delete(t.stays, name)
-		}
-		if len(t.parts[name]) == 0 {
-			delete(t.parts, name)
-		}
-	}
-	if err := c.Flush(); err != nil {
-		return fmt.Errorf("write table %s of nftables: %w", FrontsTable, err)
-	}
-	for name := range t.tidy {
-		if !t.stays[name] {
-			continue
-		}
-		if err := t.forgetClients(t.stayOf(name), members[name]); err != nil {
-			return err
-		}
-	}
-	clear(t.tidy)
-	return nil
-}
-
-// forgetClients forgets clients that were with somebody who is no target any more.
-func (t *frontTable) forgetClients(of *nftables.Set, members map[string]bool) error {
-	for {
-		c, err := t.conn()
-		if err != nil {
-			return err
-		}
-		all, err := c.GetSetElements(of)
-		if err != nil {
-			return fmt.Errorf("read map %s of nftables: %w", of.Name, err)
-		}
-		var gone []nftables.SetElement
-		for _, e := range all {
-			if !members[string(e.Val)] {
-				gone = append(gone, nftables.SetElement{Key: e.Key, Val: e.Val})
-			}
-		}
-		for part := range slices.Chunk(gone, inMessage) {
-			if err := c.SetDeleteElements(of, part); err != nil {
-				return err
-			}
-		}
-		if err := c.Flush(); !isMissing(err) { // then the time of one of them was over just now
-			return err
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package hostnet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,9 @@ import (
 	"time"
 
 	"github.com/google/nftables"
+	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/desired"
@@ -255,16 +258,15 @@ func (s *site) handles() (all []string) {
 			return err
 		}
 		for _, ch := range chains {
-			rules, err := c.GetRules(ch.Table, ch)
-			if err != nil {
-				return err
-			}
 			all = append(all, ch.Table.Name+" "+ch.Name)
-			for _, r := range rules {
-				all = append(all, fmt.Sprint(ch.Table.Name, " ", ch.Name, " ", r.Handle))
-			}
 		}
-		return nil
+		req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP)
+		req.AddData(&nl.Nfgenmsg{Version: nl.NFNETLINK_V0})
+		return req.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(m []byte) bool {
+			of := func(what uint16) []byte { return bytes.TrimRight(attr(m[nfgenBytes:], what), "\x00") }
+			all = append(all, fmt.Sprintf("%s %s %x", of(unix.NFTA_RULE_TABLE), of(unix.NFTA_RULE_CHAIN), attr(m[nfgenBytes:], unix.NFTA_RULE_HANDLE)))
+			return true
+		})
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -1,18 +1,17 @@
 package hostnet
 
 import (
+	"net"
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/nftables"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// TestFrontsMany: as many backends as a service may have are all led to.
+// TestFrontsMany: as many backends as a service may have are all in the kernel's map, with
+// affinity too, and a client is led to one of them.
 func TestFrontsMany(t *testing.T) {
 	eachServed(t, func(t *testing.T, s *served) {
 		t.Helper()
@@ -24,53 +23,46 @@ func TestFrontsMany(t *testing.T) {
 			f.Own.Targets = append(f.Own.Targets, Target{AddrPort: netip.AddrPortFrom(addr, 80)})
 		}
 		f.Outside.Targets = f.Own.Targets
-		at := FrontAt{s.vip, model.ProtoTCP, 80}
-		for affinity, sets := range map[time.Duration]int{0: 0, time.Hour: 2} {
+		at := FrontAt{s.vip, model.ProtoUDP, 80}
+		for _, affinity := range []time.Duration{0, time.Hour} {
 			f := *f
-			f.Affinity, f.Group = affinity, "default:shop/web"
+			f.Affinity = affinity
 			s.fronts.Set(at, &f)
 			s.lead()
-			for _, n := range s.anonymous() {
-				if n != desired.MaxBackends {
-					t.Errorf("affinity %v: %d of %d backends", affinity, n, desired.MaxBackends)
-				}
-				sets--
+			to := map[string]bool{}
+			for _, e := range s.elements(mapOf(sideOwn, desired.MaxBackends)) {
+				to[string(e.Val)] = true
 			}
-			if sets != 0 {
-				t.Errorf("affinity %v: %d sets of backends are not there", affinity, sets)
+			if len(to) != desired.MaxBackends {
+				t.Errorf("affinity %v: %d of %d backends", affinity, len(to), desired.MaxBackends)
+			}
+			if got := s.chosen(); !to[got] || len(s.clients()) > 0 != (affinity > 0) {
+				t.Errorf("affinity %v: a connection is led to %x; remembered: %v", affinity, got, s.clients())
 			}
 		}
 	})
 }
 
-// anonymous counts the elements of sets that belong to rules.
-func (s *served) anonymous() (counts []int) {
+// chosen is where a connection of this host to the service is led, as in the maps.
+func (s *served) chosen() (to string) {
 	s.t.Helper()
 	if err := in(s.t, s.host, func() error {
-		c, err := nftables.New()
+		c, err := new(net.Dialer).DialContext(s.t.Context(), "udp", s.at(80))
 		if err != nil {
 			return err
 		}
-		table := newFrontTable(nftables.TableFamilyIPv4).table
-		if s.vip.Is6() {
-			table.Family = nftables.TableFamilyIPv6
-		}
-		sets, err := c.GetSets(table)
-		if err != nil {
+		defer c.Close()
+		if _, err := c.Write([]byte("?")); err != nil {
 			return err
 		}
-		for _, set := range sets {
-			if strings.HasPrefix(set.Name, "__") {
-				elements, err := c.GetSetElements(set)
-				if err != nil {
-					return err
-				}
-				counts = append(counts, len(elements))
+		return eachTracked(func(t tracked) bool {
+			if t.led && t.to.addr == s.vip {
+				to = targetKey(Target{AddrPort: t.from})
 			}
-		}
-		return nil
+			return true
+		})
 	}); err != nil {
 		s.t.Fatal(err)
 	}
-	return counts
+	return to
 }

@@ -220,3 +220,11 @@ func drop() []expr.Any       { return []expr.Any{&expr.Verdict{Kind: expr.Verdic
 func accept() []expr.Any {
 	return []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept}}
 }
+
+// srcLocal matches what this host itself sends.
+func srcLocal() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: 1, FlagSADDR: true, ResultADDRTYPE: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
+	}
+}

@@ -173,7 +173,6 @@ func (f *fronts) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.
 	for _, face := range s.Faces {
 		v6 := face.Addr.Is6()
 		choice := func(among desired.TrafficPolicy) (c hostnet.Choice) {
-			c.Among = uint8(among)
 			pool, somebody := pools.Of(v6, among), false
 			for _, b := range s.Backends.All() {
 				if !pool.Has(b) {
@@ -191,7 +190,7 @@ func (f *fronts) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.
 			c.Targets = slices.CompactFunc(c.Targets, func(a, b hostnet.Target) bool { return a.AddrPort == b.AddrPort })
 			return c
 		}
-		front := &hostnet.Front{Own: choice(face.Inside), Sources: face.Sources, Affinity: s.Affinity, Group: fmt.Sprint(key, face.Backend)}
+		front := &hostnet.Front{Own: choice(face.Inside), Sources: face.Sources, Affinity: s.Affinity}
 		if front.Outside = front.Own; face.Outside != face.Inside {
 			front.Outside = choice(face.Outside)
 		}
@@ -201,7 +200,6 @@ func (f *fronts) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.
 				closed := beyond(t) && f.closed.has(face.Protocol, t.AddrPort, pic.Nodes)
 				if closed {
 					f.shut[key] = true
-					front.Outside.Among |= fewer
 				}
 				return closed
 			})
@@ -216,9 +214,6 @@ func (f *fronts) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.
 	}
 	return out
 }
-
-// fewer tells a choice apart from that of the same traffic policy without something shut.
-const fewer = 1 << 7
 
 func beyond(t hostnet.Target) bool { return t.Where == hostnet.Beyond }
 
