@@ -2,7 +2,7 @@
 # kube.sh [-nodes] [DIR]: builds Kubernetes for tests (test/kube/kubernetes) and prints the path
 # of its program; beside it are what nodes and tests need: agnhost and pause, which are
 # programs in containers, and Kubernetes' own tests: e2e.test, with ginkgo that runs it, and
-# CoreDNS that it asks, and policyapi.test, of network-policy-api. They are in DIR, else in a directory of the user's cache that is keyed by what
+# CoreDNS and an image's program that it asks, and policyapi.test, of network-policy-api. They are in DIR, else in a directory of the user's cache that is keyed by what
 # they are built from. -nodes leaves out Kubernetes' own tests. Needs only Go; a quarter
 # of an hour of processor time the first time.
 set -euo pipefail
@@ -41,6 +41,7 @@ if ! has key && ! { [[ $nodes ]] && has key.nodes; }; then
 	if [[ ! $nodes ]]; then
 		install -m 644 -t "$dir" "$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)"/test/images/agnhost/porter/localhost.{crt,key}
 		nice -n 10 go -C ../coredns build -ldflags "-s -w" -o "$dir/coredns" .
+		build regression-issue-74839 k8s.io/kubernetes/test/images/regression-issue-74839
 		build ginkgo github.com/onsi/ginkgo/v2/ginkgo
 		build_test e2e.test e2e
 		build_test policyapi.test ../policyapi

@@ -92,11 +92,11 @@ func StartAt(ctx context.Context, dir string, at Place) (_ *Control, err error) 
 
 // Beside is StartAt beside a lab's netmaster, with a client that nothing holds back.
 func Beside(ctx context.Context, l *lab.Lab, dir string) (*Control, *kubernetes.Clientset, error) {
-	return beside(ctx, l, dir, false)
+	return beside(ctx, l, dir, false, "")
 }
 
-func beside(ctx context.Context, l *lab.Lab, dir string, dual bool) (*Control, *kubernetes.Clientset, error) {
-	c, err := StartAt(ctx, dir, Place{Space: l.Master, Address: l.MasterAddress(), Dual: dual})
+func beside(ctx context.Context, l *lab.Lab, dir string, dual bool, gates string) (*Control, *kubernetes.Clientset, error) {
+	c, err := StartAt(ctx, dir, Place{Space: l.Master, Address: l.MasterAddress(), Dual: dual, Gates: gates})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -131,6 +131,9 @@ func (c *Control) startServer(ctx context.Context) (err error) {
 		"--client-ca-file="+file("ca.crt"), "--service-cluster-ip-range="+c.at.services(), "--allow-privileged",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+file("sa.key"), "--service-account-signing-key-file="+file("sa.key"),
 	)
+	if c.at.Gates != "" {
+		argv = append(argv, "--feature-gates="+c.at.Gates)
+	}
 	if c.at.Space == nil {
 		argv = append(argv, "--authorization-mode=RBAC",
 			"--endpoint-reconciler-type=none",            // an address of loopback is no endpoint of the service kubernetes

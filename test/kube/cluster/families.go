@@ -118,7 +118,12 @@ func buildDNS(ctx context.Context) error {
 // startDNS starts the cluster's DNS and returns when it answers.
 func (n *Nodes) startDNS(ctx context.Context) error {
 	file := filepath.Join(n.dir, "dns.yaml")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(dnsManifest, "IMAGE", Agnhost)), 0o600); err != nil {
+	manifest := strings.ReplaceAll(dnsManifest, "IMAGE", Agnhost)
+	if n.cfg.Internet {
+		const cache = "        cache 30\n"
+		manifest = strings.ReplaceAll(manifest, cache, "        forward . "+resolver+"\n"+cache)
+	}
+	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
 		return err
 	}
 	if out, err := n.Kubectl(ctx, "apply", "-f", file); err != nil {

@@ -23,10 +23,13 @@ const (
 	Busybox = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 	Agnhost = "registry.k8s.io/e2e-test-images/agnhost:2.59"
 
-	// For both agnhost's image stands, which has what they are wanted for: programs that ask
-	// DNS, and a container that runs.
+	// For these agnhost's image stands, which has what they are wanted for: programs that ask
+	// DNS, a container that runs, and conntrack.
 	dnsutils = "registry.k8s.io/e2e-test-images/jessie-dnsutils:1.7"
 	nginx    = "registry.k8s.io/e2e-test-images/nginx:1.14-4"
+	iptables = "registry.k8s.io/build-image/distroless-iptables:v0.8.9"
+
+	regression = "registry.k8s.io/e2e-test-images/regression-issue-74839:1.4"
 
 	agnhostOfPolicyAPI = "registry.k8s.io/e2e-test-images/agnhost:2.45" // network-policy-api's tests name an older one
 )
@@ -36,6 +39,23 @@ const (
 // container must not, or no pod would be ready.
 const bash = `#!/usr/bin/dash
 /usr/bin/dash "$@" || exec /agnhost pause
+`
+
+// iperf writes in CSV the fields of version 2.2, as the tests read them, where the
+// machine's is older: what that one does not tell is -1. All else it leaves to it.
+const iperf = `#!/usr/bin/dash
+case " $* " in
+*" --reportstyle C "*) ;;
+*) exec /usr/bin/iperf "$@" ;;
+esac
+out=$(/usr/bin/iperf "$@") || exit
+case $out in
+time,*) echo "$out" && exit ;;
+esac
+echo time,srcaddress,srcport,dstaddr,dstport,transferid,istart,iend,bytes,speed,writecnt,writeerr,tcpretry,tcpcwnd,tcppcwnd,tcprtt,tcprttvar
+echo "$out" | while IFS=, read -r time src sport dst dport id interval bytes speed; do
+	echo "$time,$src,$sport,$dst,$dport,$id,${interval%-*},${interval#*-},$bytes,$speed,-1,-1,-1,-1,-1,-1,-1"
+done
 `
 
 // image is one layer with a command.
@@ -55,13 +75,14 @@ func images() []image {
 			return l.file("/pause", built("pause"))
 		}},
 		{names: []string{Busybox}, cmd: []string{"sh"}, fill: userland},
-		{names: []string{Agnhost, agnhostOfPolicyAPI, dnsutils, nginx}, entrypoint: []string{"/agnhost"}, cmd: []string{"pause"}, fill: func(ctx context.Context, l *layer) error {
+		{names: []string{Agnhost, agnhostOfPolicyAPI, dnsutils, nginx, iptables}, entrypoint: []string{"/agnhost"}, cmd: []string{"pause"}, fill: func(ctx context.Context, l *layer) error {
 			// First of all a shell that takes programs of the path before its own, as busybox's does not.
 			l.link("/bin/sh", "/usr/bin/dash")
 			if err := l.programs(ctx, "/usr/bin/dash", "/usr/bin/curl", "/usr/bin/wget", "/usr/sbin/ip", "/usr/bin/ss", "/usr/bin/nc.openbsd", "/usr/bin/iperf", "/usr/bin/dig", "/usr/bin/getent", "/usr/sbin/conntrack"); err != nil {
 				return err
 			}
 			l.program("/bin/bash", []byte(bash))
+			l.program("/usr/local/bin/iperf", []byte(iperf))
 			l.text("/etc/wgetrc", "tries = 1\n") // as busybox's, which crashes on an address without a scheme
 			if err := userland(ctx, l); err != nil {
 				return err
@@ -75,6 +96,12 @@ func images() []image {
 				}
 			}
 			return l.file("/agnhost", built("agnhost"))
+		}},
+		{names: []string{regression}, entrypoint: []string{"/regression-issue-74839"}, fill: func(_ context.Context, l *layer) error {
+			if err := l.file("/regression-issue-74839", built("regression-issue-74839")); !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+			return nil // Kubernetes' own tests were not built
 		}},
 	}
 }

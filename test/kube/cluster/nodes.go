@@ -42,6 +42,8 @@ type NodesConfig struct {
 	Services bool     // netmaster keeps services, and the pods' network is native
 	Dual     bool     // nodes, pods and services have addresses of both families
 	DNS      bool     // the cluster's DNS, in pods
+	Internet bool     // some of its addresses answer, and the cluster's DNS asks there; it needs Dual and DNS
+	Gates    string   // the API server's --feature-gates; empty = as they are
 	Masters  []string // more of netmaster's arguments
 	AgentEnv []string
 	Bare     bool     // no Contiv: nodes get ready when somebody installs a pod network below /opt/cni
@@ -100,11 +102,16 @@ func StartNodes(ctx context.Context, cfg NodesConfig) (_ *Nodes, err error) {
 	if err := n.lead(ctx); err != nil {
 		return nil, err
 	}
-	if n.Control, n.Client, err = beside(ctx, n.Lab, cfg.Dir, cfg.Dual); err != nil {
+	if n.Control, n.Client, err = beside(ctx, n.Lab, cfg.Dir, cfg.Dual, cfg.Gates); err != nil {
 		return nil, err
 	}
 	if err := n.Schedule(ctx); err != nil {
 		return nil, err
+	}
+	if cfg.Internet {
+		if err := n.startInternet(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if !cfg.Bare {
 		if err := n.startContiv(ctx, network); err != nil {
@@ -195,7 +202,7 @@ func (n *Nodes) startNode(ctx context.Context, h *lab.Host, archives []string) e
 		return err
 	}
 	_, err = h.Start("kube-proxy", nil, os.Getenv(Program), "kube-proxy", "--kubeconfig="+config, "--hostname-override="+h.Name, "--proxy-mode=iptables",
-		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0", "--bind-address="+h.Address.String())
+		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--bind-address="+h.Address.String())
 	return err
 }
 

@@ -38,7 +38,8 @@ func beyond(a netip.Addr) netip.Prefix {
 type Place struct {
 	Space   *lab.Namespace // nil = where the test's process is
 	Address netip.Addr
-	Dual    bool // services have addresses of both families
+	Dual    bool   // services have addresses of both families
+	Gates   string // the API server's --feature-gates; empty = as they are
 }
 
 func (p Place) services() string {

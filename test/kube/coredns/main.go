@@ -14,9 +14,10 @@ import (
 	_ "github.com/coredns/coredns/plugin/log"        //
 	_ "github.com/coredns/coredns/plugin/ready"      //
 	_ "github.com/coredns/coredns/plugin/reload"     //
+	_ "github.com/coredns/coredns/plugin/template"   //
 )
 
 func main() {
-	dnsserver.Directives = []string{"reload", "health", "ready", "errors", "log", "cache", "hosts", "kubernetes", "forward"}
+	dnsserver.Directives = []string{"reload", "health", "ready", "errors", "log", "cache", "hosts", "template", "kubernetes", "forward"}
 	coremain.Run()
 }

@@ -42,9 +42,9 @@ var Suites = map[string]Suite{
 }
 
 // together is how many specs a run of e2e.test has at most, for each that runs at a time:
-// so many that its start does not count, and so few that ten minutes are enough where some
-// fail.
-const together = 3
+// so many that its start does not count, nor its end, when few still run, and so few that
+// its half hour is enough where some fail.
+const together = 6
 
 // Runner runs specs of a suite on a cluster.
 type Runner struct {
