@@ -53,7 +53,7 @@ chaos-operator: deps ## COUNT (500) random operator mistakes by SEED (1) on a ru
 lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it)
 	nice env $(call tool,golangci-lint) run --allow-parallel-runners $(PKG)
 
-test-kernel: ## the eBPF driver on Debian's KERNELS (6.1), Open vSwitch's kernel datapath on 6.12, in QEMU; minutes with KVM, else an hour
+test-kernel: ## the eBPF driver on Debian's KERNELS (6.1), Open vSwitch's kernel datapath on 6.12, SCTP's sockets on both, in QEMU; minutes with KVM, else an hour
 	@tools/deps.sh kernel
 	tools/test-kernel.sh $(or $(KERNELS),6.1)
 	tools/test-kernel.sh -suite ovs 6.12

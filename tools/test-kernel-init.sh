@@ -25,6 +25,7 @@ fail() { code=1; echo "test-kernel: $*"; }
 if [ "$suite" = ovs ]; then
   mkdir -p /etc/openvswitch /var/run
   modprobe openvswitch && modprobe vport-vxlan || fail 'the kernel has no openvswitch'
+  modprobe sctp || fail 'the kernel has no sctp' # else TestAssociations skips itself
   # Not here: the proof that the tests would catch a wrong flow, which is the
   # same on every datapath and takes an emulated machine half an hour.
   CONTIV_TEST_OVS_DATAPATH=system ./ovs.test -test.v -test.timeout 55m -test.run "$run" -test.skip TestMutationsAreNoticed || fail "$run"
@@ -40,6 +41,7 @@ for without in veth vxlan 'sch_ingress and cls_bpf'; do
   [ "$without" = 'sch_ingress and cls_bpf' ] || modprobe "$without"
 done
 echo /sbin/modprobe >/proc/sys/kernel/modprobe
+modprobe sctp || fail 'the kernel has no sctp' # else TestAssociations skips itself
 
 ./ebpf.test -test.v -test.timeout 55m -test.run "$run" -test.skip 'TestCompiledObjectIsCurrent|TestSpeed|TestProbeOf' || fail "$run"
 

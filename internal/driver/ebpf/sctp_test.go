@@ -13,7 +13,8 @@ import (
 )
 
 // TestChecksumOfSCTP: a service whose port is another one than its backend's has
-// SCTP packets' CRC32c put right, of any length, both ways.
+// SCTP packets' CRC32c put right, of any length, both ways. One that is left to a device,
+// which makes it where there is nothing, stays so.
 func TestChecksumOfSCTP(t *testing.T) {
 	r := newRig(t)
 	drv := r.open(t)
@@ -49,7 +50,7 @@ func TestChecksumOfSCTP(t *testing.T) {
 		copy(b[8:12], []byte{0, 0, 0, 0})
 		return crc32.Checksum(b, castagnoli)
 	}
-	send := func(from, to *desired.Port, p oracle.Packet, more int) []byte {
+	send := func(from, to *desired.Port, p oracle.Packet, more int, left bool) []byte {
 		t.Helper()
 		f := append(drivertest.Frame(p), make([]byte, more)...)
 		for i := range f[46:] {
@@ -63,7 +64,10 @@ func TestChecksumOfSCTP(t *testing.T) {
 		}
 		c = c&0xffff + c>>16
 		binary.BigEndian.PutUint16(f[24:], ^uint16(c&0xffff+c>>16))
-		binary.LittleEndian.PutUint32(f[42:], sum(f[34:]))
+		clear(f[42:46])
+		if !left {
+			binary.LittleEndian.PutUint32(f[42:], sum(f[34:]))
+		}
 		r.thread.do(func() {
 			for _, w := range r.wires {
 				w.receive()
@@ -89,8 +93,9 @@ func TestChecksumOfSCTP(t *testing.T) {
 		t.Fatalf("%d bytes did not come through", len(f))
 		return nil
 	}
-	for _, more := range []int{20, 21, 22, 23, 64, 513, 1400} {
-		port := uint16(4000 + more)
+	for i, more := range []int{20, 21, 22, 23, 64, 513, 1400, 64} {
+		left := i == 7
+		port := uint16(4000 + 10*more + i)
 		there := oracle.Packet{SrcMAC: client.MAC, DstMAC: desired.RouterMAC, Src: client.IPv4, Dst: s.IPv4, Proto: model.ProtoSCTP, SrcPort: port, DstPort: 100}
 		back := oracle.Packet{SrcMAC: backend.MAC, DstMAC: client.MAC, Src: backend.IPv4, Dst: client.IPv4, Proto: model.ProtoSCTP, SrcPort: 2905, DstPort: port}
 		for _, x := range []struct {
@@ -98,14 +103,18 @@ func TestChecksumOfSCTP(t *testing.T) {
 			got      []byte
 			src, dst uint16
 		}{
-			{"there", send(client, backend, there, more), port, 2905},
-			{"back", send(backend, client, back, more), 100, port},
+			{"there", send(client, backend, there, more, left), port, 2905},
+			{"back", send(backend, client, back, more, left), 100, port},
 		} {
 			g := x.got[34:]
 			if src, dst := binary.BigEndian.Uint16(g), binary.BigEndian.Uint16(g[2:]); src != x.src || dst != x.dst {
 				t.Errorf("%s, %d bytes: ports %d > %d, want %d > %d", x.what, len(g), src, dst, x.src, x.dst)
 			}
-			if got, want := binary.LittleEndian.Uint32(g[8:]), sum(g); got != want {
+			want := sum(g)
+			if left {
+				want = 0
+			}
+			if got := binary.LittleEndian.Uint32(g[8:]); got != want {
 				t.Errorf("%s, %d bytes: checksum %#x, want %#x", x.what, len(g), got, want)
 			}
 		}

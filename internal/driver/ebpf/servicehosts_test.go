@@ -22,8 +22,11 @@ func (w *twoHosts) serve(t testing.TB, network model.NetworkID, to4, to6 netip.A
 	vip4, vip6 = netip.MustParseAddr("10.9.0.200"), netip.MustParseAddr("fd00:9::200")
 	s := desired.Service{
 		Key: shopKey, Network: 1, IPv4: vip4, IPv6: vip6,
-		Ports: []desired.ServicePort{{Protocol: model.ProtoTCP, Port: 5201, Backend: 5202}, {Protocol: model.ProtoUDP, Port: 5201, Backend: 5202}},
 	}
+	for _, proto := range []model.Protocol{model.ProtoTCP, model.ProtoUDP, model.ProtoSCTP} {
+		s.Ports = append(s.Ports, desired.ServicePort{Protocol: proto, Port: 5201, Backend: 5202})
+	}
+	s.Ports = append(s.Ports, desired.ServicePort{Protocol: model.ProtoSCTP, Port: 5203, Backend: 5203})
 	key := model.EndpointKey{Network: model.NetworkKey{Tenant: "t", Name: "n"}, ID: "b"}
 	s.Backends = s.Backends.Set(key, &desired.Backend{Network: network, IPv4: to4, IPv6: to6, Identity: 300, VTEP: vtep2})
 	pic := w.pictures[0]

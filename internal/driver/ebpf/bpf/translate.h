@@ -2,7 +2,8 @@
 // What a service's translation changes in a packet: from p->was to p->becomes, and in
 // what an ICMP error quotes from p->quoted to p->requoted. Checksums are corrected by
 // the difference, which is right for packets with offloads too; SCTP's as well, whose
-// CRC is linear. Quoted transport checksums stay.
+// CRC is linear, but where it is left to the device: there it is no part of one, but
+// nothing. Quoted transport checksums stay.
 #pragma once
 
 #include "hostside.h"
@@ -99,7 +100,8 @@ static __noinline int renumber_sctp(struct __sk_buff *skb, struct pkt *p)
 		return 0;
 	if (p->ip.fragment || bpf_skb_load_bytes(skb, p->ip.l4 + 8, &sum, sizeof(sum)))
 		return -1; // what is in the other fragments is not known
-	sum ^= crc_change(from ^ to, p->ip.end - p->ip.l4);
+	if (sum) // else a device makes it, or what stands in for one, over this field too
+		sum ^= crc_change(from ^ to, p->ip.end - p->ip.l4);
 	return bpf_skb_store_bytes(skb, p->ip.l4, &to, sizeof(to), 0) || bpf_skb_store_bytes(skb, p->ip.l4 + 8, &sum, sizeof(sum), 0);
 }
 
