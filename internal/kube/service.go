@@ -46,6 +46,15 @@ func served(in *corev1.Service) bool {
 	return len(clusterAddrs(in)) > 0 && in.Spec.ClusterIP != corev1.ClusterIPNone
 }
 
+// hinted tells whether a service asks by annotation for hints of zones.
+func hinted(in *corev1.Service) bool {
+	mode, is := in.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
+	if !is {
+		mode = in.Annotations[corev1.AnnotationTopologyMode]
+	}
+	return mode == "Auto" || mode == "auto"
+}
+
 // clusterAddrs are a service's cluster addresses as it says them.
 func clusterAddrs(in *corev1.Service) []string {
 	if len(in.Spec.ClusterIPs) > 0 {
@@ -105,6 +114,9 @@ func (a Addressing) Service(in *corev1.Service) (*model.ClusterService, []Proble
 	}
 	if p := in.Spec.HealthCheckNodePort; out.OutsideLocal && in.Spec.Type == corev1.ServiceTypeLoadBalancer && p > 0 && p < 65536 {
 		out.HealthPort = uint16(p)
+	}
+	if hinted(in) {
+		out.Near = model.NearZone
 	}
 	if d := in.Spec.TrafficDistribution; d != nil {
 		switch *d {

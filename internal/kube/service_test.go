@@ -218,3 +218,25 @@ func TestServiceBounds(t *testing.T) {
 		}
 	}
 }
+
+// Zones' hints are asked for by annotations too, of which the older one goes first.
+func TestHintsByAnnotation(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotations, spec string
+		want              model.Near
+	}{
+		"none":                  {`{"a":"Auto"}`, ``, model.NearAnywhere},
+		"the mode":              {`{"service.kubernetes.io/topology-mode":"Auto"}`, ``, model.NearZone},
+		"in small letters":      {`{"service.kubernetes.io/topology-mode":"auto"}`, ``, model.NearZone},
+		"another mode":          {`{"service.kubernetes.io/topology-mode":"Disabled"}`, ``, model.NearAnywhere},
+		"its older name":        {`{"service.kubernetes.io/topology-aware-hints":"auto"}`, ``, model.NearZone},
+		"the older one is off":  {`{"service.kubernetes.io/topology-aware-hints":"disabled","service.kubernetes.io/topology-mode":"Auto"}`, ``, model.NearAnywhere},
+		"beside a distribution": {`{"service.kubernetes.io/topology-mode":"Auto"}`, `,"trafficDistribution":"PreferSameNode"`, model.NearNode},
+	} {
+		in := decoded[corev1.Service](t, `{"metadata":{"namespace":"ns","name":"web","annotations":`+tc.annotations+`},"spec":{"clusterIPs":["10.96.0.9"],"ports":[{"port":80}]`+tc.spec+`}}`)
+		a := addressing()
+		if got, found := a.Service(in); got.Near != tc.want || len(found) != 0 {
+			t.Errorf("%s: near %q, want %q; %s", name, got.Near, tc.want, told(found))
+		}
+	}
+}

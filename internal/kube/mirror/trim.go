@@ -11,7 +11,8 @@ import (
 )
 
 // Trim takes from an object what nobody here reads, most of it, so that many take
-// little room: who manages which field, annotations but our own, and
+// little room: who manages which field, annotations but our own and
+// those by which services ask for hints of zones, and
 //   - of a pod all but what says where it runs, whether it does, and which ports it names,
 //   - of a slice who made it and what it was made of,
 //   - of a node all but its addresses and labels.
@@ -92,7 +93,7 @@ func shared(s string) *string {
 // ours are the annotations that somebody here may read; nil = none.
 func ours(all map[string]string) (out map[string]string) {
 	for k, v := range all {
-		if strings.HasPrefix(k, "contiv.io/") {
+		if strings.HasPrefix(k, "contiv.io/") || k == corev1.AnnotationTopologyMode || k == corev1.DeprecatedAnnotationTopologyAwareHints {
 			if out == nil {
 				out = map[string]string{}
 			}

@@ -35,8 +35,10 @@ func whole() map[string]metav1.Object {
 	host, node, zone, t, f, port := "h", "n1", "z", true, false, int32(80)
 	n := full("n1")
 	n.Namespace = ""
+	web := full("web")
+	web.Annotations[corev1.AnnotationTopologyMode] = "Auto"
 	return map[string]metav1.Object{
-		servicePath: &corev1.Service{ObjectMeta: full("web"), Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}}},
+		servicePath: &corev1.Service{ObjectMeta: web, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}}},
 		slicePath: &discoveryv1.EndpointSlice{
 			ObjectMeta: full("web-x"), AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Port: &port}},
 			Endpoints: []discoveryv1.Endpoint{
@@ -120,7 +122,7 @@ func TestServicesServed(t *testing.T) {
 	web, _ := m.Get(Services, Name{Namespace: "a", Name: "web"}).(*corev1.Service)
 	slice, _ := m.Get(EndpointSlices, Name{Namespace: "a", Name: "lateweb-x"}).(*discoveryv1.EndpointSlice)
 	node, _ := m.Get(Nodes, Name{Name: "n1"}).(*corev1.Node)
-	if web == nil || web.Spec.Selector != nil || web.Annotations != nil || web.Spec.ClusterIP != "10.96.0.1" || web.Labels["l"] != "v" {
+	if web == nil || web.Spec.Selector != nil || fmt.Sprint(web.Annotations) != "map[service.kubernetes.io/topology-mode:Auto]" || web.Spec.ClusterIP != "10.96.0.1" || web.Labels["l"] != "v" {
 		t.Errorf("the service %v", web)
 	}
 	if slice == nil || len(slice.Endpoints) != 2 || slice.OwnerReferences != nil || slice.Labels["l"] != "v" {
