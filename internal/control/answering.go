@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"errors"
 	"hash/fnv"
 	"maps"
 	"net/netip"
@@ -208,6 +209,14 @@ func (c *Controller) Answer(ctx context.Context, r AnswerReport) (held []netip.A
 		if !known && len(want) == 0 && len(held) == 0 {
 			return nil, nil
 		}
+		if len(want) == 0 {
+			if held, more, err = c.keepTogether(ctx, r); !errors.Is(err, errAlone) {
+				if err != nil {
+					return nil, err
+				}
+				continue
+			}
+		}
 		if held, more, err = c.keepAnswers(ctx, r, want); err != nil {
 			return nil, err
 		}
@@ -217,71 +226,94 @@ func (c *Controller) Answer(ctx context.Context, r AnswerReport) (held []netip.A
 
 // keepAnswers is one transaction of Answer; more tells that something is left to do.
 func (c *Controller) keepAnswers(ctx context.Context, r AnswerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
-	self := tables.AnswererKey{Host: r.Host}
-	_, err = c.update(ctx, "keep what host "+string(r.Host)+" answers for", func(tx store.Tx) error {
-		held, more = nil, false
-		if err := tx.Prefetch(tables.HostClaims.Key(r.Host), tables.Answerers.Key(self)); err != nil {
+	_, err = c.update(ctx, "keep what host "+string(r.Host)+" answers for", func(tx store.Tx) (err error) {
+		if err := tx.Prefetch(answererRows(r.Host)...); err != nil {
 			return err
 		}
-		claim, err := tables.HostClaims.Find(tx, r.Host)
-		if err != nil {
-			return err
-		}
-		if claim.Value.Installation != r.Installation {
-			return model.Errorf(model.ErrConflict, "host %q is not claimed by installation %s", r.Host, r.Installation)
-		}
-		own, err := tables.Answerers.Find(tx, self)
-		if err != nil {
-			return err
-		}
-		was := own.Value
-		if was.Installation == r.Installation && (was.Run > r.Run && !c.silentAnswerer(was) || was.Run == r.Run && was.Seq > r.Seq) {
-			return model.Errorf(model.ErrConflict, "host %q has said something later already", r.Host)
-		}
-		next := tables.Answerer{Host: r.Host, Installation: r.Installation, Run: r.Run, Seq: r.Seq}
-		gone := 0
-		for _, a := range was.Addrs {
-			switch _, able := slices.BinarySearchFunc(r.Able, a, netip.Addr.Compare); {
-			case able:
-				held = append(held, a)
-			case gone < answerPart:
-				gone++
-				tables.AnsweredAddrs.Delete(tx, tables.AnsweredKey{Addr: a})
-			default: // its, though it does not answer
-				more = true
-				next.Addrs = append(next.Addrs, a)
-			}
-		}
-		former := map[model.HostName]*tables.Row[tables.Answerer]{}
-		given := 0
-		for _, a := range want {
-			if slices.Contains(was.Addrs, a) {
-				continue
-			}
-			if given == answerPart {
-				more = true
-				break
-			}
-			given++
-			ok, err := c.takeAnswer(tx, r.Host, a, former)
-			if err != nil {
-				return err
-			}
-			if ok {
-				held = append(held, a)
-			}
-		}
-		for _, row := range former {
-			if err := putAnswerer(tx, row.Value); err != nil {
-				return err
-			}
-		}
-		slices.SortFunc(held, netip.Addr.Compare)
-		next.Addrs = append(next.Addrs, held...)
-		slices.SortFunc(next.Addrs, netip.Addr.Compare)
-		return putAnswerer(tx, next)
+		held, more, err = c.keepAnswersOf(tx, r, want)
+		return err
 	})
 	return held, more, err
+}
+
+// answererRows are the keys of what keepAnswersOf reads in any case.
+func answererRows(h model.HostName) []string {
+	return []string{tables.HostClaims.Key(h), tables.Answerers.Key(tables.AnswererKey{Host: h})}
+}
+
+// ownAnswerer reads what a host has, which the report of it may change.
+func (c *Controller) ownAnswerer(tx store.Tx, r AnswerReport) (own tables.Answerer, err error) {
+	claim, err := tables.HostClaims.Find(tx, r.Host)
+	if err != nil {
+		return own, err
+	}
+	if claim.Value.Installation != r.Installation {
+		return own, refusedAnswer{model.Errorf(model.ErrConflict, "host %q is not claimed by installation %s", r.Host, r.Installation)}
+	}
+	row, err := tables.Answerers.Find(tx, tables.AnswererKey{Host: r.Host})
+	if err != nil {
+		return own, err
+	}
+	was := row.Value
+	if was.Installation == r.Installation && (was.Run > r.Run && !c.silentAnswerer(was) || was.Run == r.Run && was.Seq > r.Seq) {
+		return own, refusedAnswer{model.Errorf(model.ErrConflict, "host %q has said something later already", r.Host)}
+	}
+	return was, nil
+}
+
+// refusedAnswer is an error of a report, not of a transaction.
+type refusedAnswer struct{ error }
+
+func (e refusedAnswer) Unwrap() error { return e.error }
+
+// keepAnswersOf is a report's part of a transaction.
+func (c *Controller) keepAnswersOf(tx store.Tx, r AnswerReport, want []netip.Addr) (held []netip.Addr, more bool, err error) {
+	was, err := c.ownAnswerer(tx, r)
+	if err != nil {
+		return nil, false, err
+	}
+	next := tables.Answerer{Host: r.Host, Installation: r.Installation, Run: r.Run, Seq: r.Seq}
+	gone := 0
+	for _, a := range was.Addrs {
+		switch _, able := slices.BinarySearchFunc(r.Able, a, netip.Addr.Compare); {
+		case able:
+			held = append(held, a)
+		case gone < answerPart:
+			gone++
+			tables.AnsweredAddrs.Delete(tx, tables.AnsweredKey{Addr: a})
+		default: // its, though it does not answer
+			more = true
+			next.Addrs = append(next.Addrs, a)
+		}
+	}
+	former := map[model.HostName]*tables.Row[tables.Answerer]{}
+	given := 0
+	for _, a := range want {
+		if slices.Contains(was.Addrs, a) {
+			continue
+		}
+		if given == answerPart {
+			more = true
+			break
+		}
+		given++
+		ok, err := c.takeAnswer(tx, r.Host, a, former)
+		if err != nil {
+			return nil, false, err
+		}
+		if ok {
+			held = append(held, a)
+		}
+	}
+	for _, row := range former {
+		if err := putAnswerer(tx, row.Value); err != nil {
+			return nil, false, err
+		}
+	}
+	slices.SortFunc(held, netip.Addr.Compare)
+	next.Addrs = append(next.Addrs, held...)
+	slices.SortFunc(next.Addrs, netip.Addr.Compare)
+	return held, more, putAnswerer(tx, next)
 }
 
 func putAnswerer(tx store.Tx, a tables.Answerer) error {

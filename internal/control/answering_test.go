@@ -27,15 +27,25 @@ type answerHosts struct {
 
 func newAnswerHosts(t *testing.T, masters int, addrs []netip.Addr, hosts ...model.HostName) *answerHosts {
 	t.Helper()
-	h := &answerHosts{t: t, st: memory.New(), seq: map[model.HostName]uint64{}, until: map[model.HostName]map[netip.Addr]time.Time{}}
-	_, err := h.st.Update(t.Context(), func(tx store.Tx) error {
-		for _, name := range hosts {
-			if err := tables.HostClaims.Put(tx, tables.HostClaim{Host: name, Installation: "i-" + string(name), Kept: true}); err != nil {
-				return err
-			}
+	return newAnswerHostsOn(t, memory.New(), masters, addrs, hosts...)
+}
+
+func newAnswerHostsOn(t *testing.T, st *memory.Store, masters int, addrs []netip.Addr, hosts ...model.HostName) *answerHosts {
+	t.Helper()
+	h := &answerHosts{t: t, st: st, seq: map[model.HostName]uint64{}, until: map[model.HostName]map[netip.Addr]time.Time{}}
+	var err error
+	for part := range slices.Chunk(hosts, 10) {
+		if err == nil {
+			_, err = h.st.Update(t.Context(), func(tx store.Tx) error {
+				for _, name := range part {
+					if err := tables.HostClaims.Put(tx, tables.HostClaim{Host: name, Installation: "i-" + string(name), Kept: true}); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 		}
-		return nil
-	})
+	}
 	for part := range slices.Chunk(addrs, 10) {
 		if err == nil {
 			_, err = h.st.Update(t.Context(), func(tx store.Tx) error {

@@ -44,6 +44,7 @@ type Controller struct {
 	identities identities
 	hearing    hearing // which agents live
 	answers    answerHearing
+	signs      signBatches
 	born       time.Time    // since when it can hear them
 	renew      waiting.Bell // the store has lost its identity
 	stalled    stalled
