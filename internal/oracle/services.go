@@ -206,7 +206,9 @@ func (k *kernel) toService(from origin, p *Packet) Verdict {
 		return v
 	}
 	if fresh {
-		if old := k.nat.front[tr.front]; old != nil {
+		if old := k.nat.front[tr.front]; old != nil && old.behind == tr.behind {
+			k.nat.remove(old) // the connection behind it is this one's
+		} else if old != nil {
 			k.endTranslation(old)
 		}
 		k.nat.add(tr)

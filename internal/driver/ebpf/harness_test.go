@@ -458,7 +458,6 @@ func (r *rig) open(t testing.TB) driver.Driver {
 // harness lets the conformance suite work on a rig.
 func (r *rig) harness() drivertest.Harness {
 	return drivertest.Harness{
-		Differs:      map[string]string{drivertest.RandomAnswers: "on a busy machine one such datagram in some thousand packets is lost, why is not known (docs/user/limits.md): -worlds N tries it"},
 		Open:         r.open,
 		AddInterface: r.addWire,
 		RemoveInterface: func(t testing.TB, name string) {

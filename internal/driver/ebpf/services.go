@@ -187,7 +187,11 @@ func (p *pass) numbered(s *desired.Service) (x, was *servedService) {
 		return was, was
 	}
 	p.serving.number++
-	return &servedService{number: p.serving.number, seed: s.Seed(), pools: pools, index: map[uint64]uint32{}}, was
+	x = &servedService{number: p.serving.number, seed: s.Seed(), pools: pools, index: map[uint64]uint32{}}
+	if was != nil { // translations and what clients stay with name backends by their index
+		maps.Copy(x.index, was.index)
+	}
+	return x, was
 }
 
 // narrower tells whether translations that a service had may be none of its any more:

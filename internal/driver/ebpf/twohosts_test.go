@@ -132,18 +132,15 @@ func (w *twoHosts) iperfAt(t testing.TB, port string, to netip.Addr, enough ...s
 	}
 	defer func() { cancel(); _ = server.Wait() }()
 	for deadline := time.Now().Add(10 * time.Second); ; {
-		if _, err := w.in(t, 0, "iperf3", "-c", to.String(), "-n", "1"); err == nil {
-			break
+		out, err := w.in(t, 0, append([]string{"iperf3", "-c", to.String()}, enough...)...)
+		if err != nil && strings.Contains(out, "unable to connect") && time.Now().Before(deadline) {
+			continue // it does not listen yet
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("iperf3 does not answer")
+		if err != nil {
+			t.Errorf("iperf3: %v: %s", err, out)
 		}
+		return out
 	}
-	out, err := w.in(t, 0, append([]string{"iperf3", "-c", to.String()}, enough...)...)
-	if err != nil {
-		t.Errorf("iperf3: %v: %s", err, out)
-	}
-	return out
 }
 
 // restart ends a host's driver and begins another one.
