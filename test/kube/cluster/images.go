@@ -70,7 +70,7 @@ type image struct {
 // Kubernetes, and Debian's busybox and others of the machine.
 func images() []image {
 	built := func(name string) string { return filepath.Join(filepath.Dir(os.Getenv(Program)), name) }
-	return []image{
+	all := []image{
 		{names: []string{Pause}, entrypoint: []string{"/pause"}, fill: func(_ context.Context, l *layer) error {
 			return l.file("/pause", built("pause"))
 		}},
@@ -97,13 +97,13 @@ func images() []image {
 			}
 			return l.file("/agnhost", built("agnhost"))
 		}},
-		{names: []string{regression}, entrypoint: []string{"/regression-issue-74839"}, fill: func(_ context.Context, l *layer) error {
-			if err := l.file("/regression-issue-74839", built("regression-issue-74839")); !errors.Is(err, os.ErrNotExist) {
-				return err
-			}
-			return nil // Kubernetes' own tests were not built
-		}},
 	}
+	if _, err := os.Stat(built("regression-issue-74839")); err == nil { // it is built with Kubernetes' own tests
+		all = append(all, image{names: []string{regression}, entrypoint: []string{"/regression-issue-74839"}, fill: func(_ context.Context, l *layer) error {
+			return l.file("/regression-issue-74839", built("regression-issue-74839"))
+		}})
+	}
+	return all
 }
 
 // userland is busybox, the files that users' and hosts' names are looked up in, and the
