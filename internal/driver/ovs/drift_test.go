@@ -1,6 +1,7 @@
 package ovs
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,6 +60,8 @@ func TestDrift(t *testing.T) {
 		{"all flows deleted", driver.DriftFlow, func() { r.Ofctl("contivBr", "del-flows") }},
 		{"actions changed", driver.DriftFlow, func() { r.Ofctl("contivBr", "mod-flows", fmt.Sprintf("table=%d,actions=drop", pipeline.Commit)) }},
 		{"the tunnel deleted", driver.DriftPort, func() { r.Vsctl("del-port", tunnelName) }},
+		{"the tunnel at another port", driver.DriftPort, func() { r.Vsctl("set", "interface", tunnelName, "options:dst_port=4790") }},
+		{"the tunnel without options", driver.DriftPort, func() { r.Vsctl("clear", "interface", tunnelName, "options") }},
 	} {
 		before := drv.DriftRepairs()[x.what]
 		x.do()
@@ -170,5 +173,62 @@ func TestBridgeDeleted(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("15 s later there is no way between containers; bridges: %q", l.Vsctl("list-br"))
 		}
+	}
+}
+
+// TestBridgeDrift: what others change of the bridge itself is put back without an Apply,
+// also what keeps the driver from connecting again.
+func TestBridgeDrift(t *testing.T) {
+	r := newRig(t)
+	pic, _ := drivertest.Pictures(t)
+	for name, p := range pic.Ports.All() {
+		r.addWire(t, name, p.MAC)
+	}
+	drv := r.open(t)
+	defer func() { _ = drv.Close() }()
+	apply := func() error {
+		rep, err := drv.Apply(t.Context(), pic)
+		return errors.Join(err, drivertest.Failed(rep))
+	}
+	if err := apply(); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		name   string
+		do     []string
+		get    []string
+		wanted string
+	}{
+		{"forwards by itself", []string{"set-fail-mode", "contivBr", "standalone"}, []string{"get", "bridge", "contivBr", "fail_mode"}, "secure"},
+		{"settings gone", []string{"clear", "bridge", "contivBr", "other_config"}, []string{"--if-exists", "get", "bridge", "contivBr", "other_config:disable-in-band"}, `"true"`},
+		{"mark gone", []string{"clear", "bridge", "contivBr", "external_ids"}, []string{"get", "bridge", "contivBr", "external_ids"}, "{contiv=bridge}"},
+		{"other versions", []string{"set", "bridge", "contivBr", "protocols=OpenFlow10,OpenFlow13"}, []string{"get", "bridge", "contivBr", "protocols"}, "[OpenFlow10, OpenFlow13, OpenFlow14, OpenFlow15]"},
+	} {
+		r.Vsctl(x.do...)
+		var have string
+		for deadline := time.Now().Add(20 * time.Second); have != x.wanted; have = strings.TrimSpace(r.Vsctl(x.get...)) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: it is %s, not %s", x.name, have, x.wanted)
+			}
+		}
+	}
+	// A switch that knew other versions for a while took the connection with it.
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		err := apply()
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	// Nor does a list of versions keep the next driver from what it needs.
+	if err := drv.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.Vsctl("set", "bridge", "contivBr", "protocols=OpenFlow13")
+	drv = r.open(t)
+	if err := apply(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -29,19 +29,27 @@ func (d *Driver) dial(ctx context.Context) (*openflow.Conn, error) {
 	}
 }
 
-// keepDatabase renews the database connection, and tells when the ports or
-// uplinks that the flows were made for have changed by themselves, and when
-// interfaces of ports have come or gone.
+// keepDatabase renews the database connection, puts back what others change of the
+// bridge, and tells when the ports or uplinks that the flows were made for have changed
+// by themselves, and when interfaces of ports have come or gone.
 func (d *Driver) keepDatabase(ctx context.Context, db *database) {
 	defer d.wg.Done()
 	for {
 		ch := db.changes.Next()
 		d.mu.Lock()
 		stale, moved := d.db == db && d.portsMoved(), d.db == db && d.devicesMoved()
+		led := d.db == db && d.tunnelMoved()
+		if d.db == db && d.bridgeMoved() {
+			if err := d.restoreBridge(ctx); err != nil {
+				d.cfg.Log.Warn("what was changed of the bridge is not put back yet", "bridge", d.cfg.Bridge, "error", err)
+			}
+		}
 		d.mu.Unlock()
 		switch {
 		case stale:
 			d.replay(ctx, "ports of the switch have changed")
+		case led:
+			d.notify("the tunnel has other options")
 		case moved:
 			d.notify("interfaces of ports have come, gone, or been set up or down")
 		}

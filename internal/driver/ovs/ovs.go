@@ -98,6 +98,7 @@ type Driver struct {
 	rules    map[uint32]string // rule ids by the number in cookies
 	kept     int               // how many of rules the last clean-up has left
 	fills    fills
+	bridge   string // its row, once it was known as Contiv's
 	verified time.Time
 	dumpTook time.Duration
 	patience time.Duration  // switchPatience, but in tests
@@ -133,7 +134,7 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	if d.db, err = openDatabase(ctx, cfg.OVSDB, cfg.Log); err != nil {
 		return nil, model.Errorf(model.ErrUnavailable, "open vswitch: %w; is it running, and is --ovs-db its address?", err)
 	}
-	if err := d.ensureBridge(ctx); err != nil {
+	if _, err := d.ensureBridge(ctx); err != nil {
 		d.db.close()
 		return nil, err
 	}
@@ -233,7 +234,7 @@ func (d *Driver) apply(ctx context.Context, want desired.Host, force bool) (driv
 		return rep, fmt.Errorf("open vswitch: %w", err)
 	}
 	if d.db != nil {
-		if err := d.restoreBridge(ctx); err != nil { // without it there is no switch to connect to
+		if err := d.restoreBridge(ctx); err != nil {
 			return rep, fmt.Errorf("open vswitch: %w", err)
 		}
 	}

@@ -264,12 +264,43 @@ func (d *database) createBridge(ctx context.Context, b bridgeRow) error {
 	return d.shown(ctx, func() bool { return d.bridge(b.Name) != nil })
 }
 
-// updateBridge corrects the columns in which the bridge differs from want;
-// keys of maps that want does not have stay.
+// updateBridge corrects the columns in which the bridge differs from want, and tells
+// whether there were any.
 func (d *database) updateBridge(ctx context.Context, have *bridgeRow, want bridgeRow) (bool, error) {
+	row, changed := corrected(have, want)
+	if !changed {
+		return false, nil
+	}
+	ops, err := d.c.Where(&row).Update(&row, &row.OtherConfig, &row.ExternalIDs, &row.FailMode, &row.DatapathType, &row.Protocols)
+	if err == nil {
+		err = d.transact(ctx, ops)
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, d.shown(ctx, func() bool {
+		b := d.bridge(want.Name)
+		if b == nil {
+			return true
+		}
+		_, differs := corrected(b, want)
+		return !differs
+	})
+}
+
+// versions of OpenFlow that a driver speaks: groups by the second, all else by the first.
+var versions = []string{"OpenFlow14", "OpenFlow15"}
+
+// corrected is a bridge as want has it, and whether it was otherwise. Keys of maps that
+// want does not have stay, and the address that the bridge has.
+func corrected(have *bridgeRow, want bridgeRow) (bridgeRow, bool) {
 	row := *have
 	row.OtherConfig, row.ExternalIDs = maps.Clone(have.OtherConfig), maps.Clone(have.ExternalIDs)
-	changed := merge(&row.OtherConfig, want.OtherConfig)
+	other := maps.Clone(want.OtherConfig)
+	if have.OtherConfig[hwaddr] != "" {
+		delete(other, hwaddr)
+	}
+	changed := merge(&row.OtherConfig, other)
 	changed = merge(&row.ExternalIDs, want.ExternalIDs) || changed
 	if row.FailMode == nil || *row.FailMode != *want.FailMode {
 		row.FailMode, changed = want.FailMode, true
@@ -277,17 +308,12 @@ func (d *database) updateBridge(ctx context.Context, have *bridgeRow, want bridg
 	if row.DatapathType != want.DatapathType {
 		row.DatapathType, changed = want.DatapathType, true
 	}
-	if len(row.Protocols) > 0 && !slices.Contains(row.Protocols, "OpenFlow14") {
-		row.Protocols, changed = append(slices.Clone(row.Protocols), "OpenFlow14"), true
+	for _, v := range versions {
+		if len(row.Protocols) > 0 && !slices.Contains(row.Protocols, v) { // none named are all
+			row.Protocols, changed = append(slices.Clone(row.Protocols), v), true
+		}
 	}
-	if !changed {
-		return false, nil
-	}
-	ops, err := d.c.Where(&row).Update(&row, &row.OtherConfig, &row.ExternalIDs, &row.FailMode, &row.DatapathType, &row.Protocols)
-	if err != nil {
-		return false, err
-	}
-	return true, d.transact(ctx, ops)
+	return row, changed
 }
 
 func merge(have *map[string]string, want map[string]string) bool {

@@ -2,7 +2,9 @@ package ovs
 
 import (
 	"context"
+	"errors"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,57 +25,71 @@ const (
 	markUplink   = "uplink"
 	markHost     = "host"
 	failNoDevice = "No such device"
+
+	hwaddr = "hwaddr" // in other_config
 )
 
-// ensureBridge makes the bridge, or corrects it.
-func (d *Driver) ensureBridge(ctx context.Context) error {
+// wantedBridge is what the bridge has to be.
+func (d *Driver) wantedBridge() bridgeRow {
 	secure := "secure"
 	h := fnv.New32a()
 	h.Write([]byte(d.cfg.Bridge + d.cfg.VTEP.String()))
 	s := h.Sum32()
-	want := bridgeRow{
+	return bridgeRow{
 		Name: d.cfg.Bridge, FailMode: &secure, DatapathType: d.cfg.Datapath,
 		ExternalIDs: map[string]string{markKey: markBridge},
 		OtherConfig: map[string]string{
 			"disable-in-band": "true",
 			// A fixed address keeps the datapath from changing with its ports.
-			"hwaddr": model.MAC{2, 4, byte(s >> 24), byte(s >> 16), byte(s >> 8), byte(s)}.String(),
+			hwaddr: model.MAC{2, 4, byte(s >> 24), byte(s >> 16), byte(s >> 8), byte(s)}.String(),
 		},
 	}
+}
+
+// ensureBridge makes the bridge, or corrects it, and tells whether it did.
+func (d *Driver) ensureBridge(ctx context.Context) (bool, error) {
+	want := d.wantedBridge()
 	d.db.mu.Lock()
 	have := d.db.bridge(d.cfg.Bridge)
 	d.db.mu.Unlock()
 	if have == nil {
 		if err := d.db.createBridge(ctx, want); err != nil {
-			return model.Errorf(model.ErrUnavailable, "create bridge %s: %w", d.cfg.Bridge, err)
+			return false, model.Errorf(model.ErrUnavailable, "create bridge %s: %w", d.cfg.Bridge, err)
 		}
-		return nil
+		return true, nil
 	}
-	if have.ExternalIDs[markKey] != markBridge {
-		return model.Errorf(model.ErrConflict, "bridge %s exists and is not Contiv's: give another name with --ovs-bridge or remove it", d.cfg.Bridge)
+	if have.ExternalIDs[markKey] != markBridge && have.UUID != d.bridge {
+		return false, model.Errorf(model.ErrConflict, "bridge %s exists and is not Contiv's: give another name with --ovs-bridge or remove it", d.cfg.Bridge)
 	}
-	if want.OtherConfig["hwaddr"] != have.OtherConfig["hwaddr"] && have.OtherConfig["hwaddr"] != "" {
-		delete(want.OtherConfig, "hwaddr") // the bridge keeps the address that it has
+	d.bridge = have.UUID
+	changed, err := d.db.updateBridge(ctx, have, want)
+	if err != nil {
+		return false, model.Errorf(model.ErrUnavailable, "update bridge %s: %w", d.cfg.Bridge, err)
 	}
-	if _, err := d.db.updateBridge(ctx, have, want); err != nil {
-		return model.Errorf(model.ErrUnavailable, "update bridge %s: %w", d.cfg.Bridge, err)
-	}
-	return nil
+	return changed, nil
 }
 
-// restoreBridge makes the bridge again if somebody has deleted it.
+// restoreBridge makes the bridge again if somebody has deleted it, and corrects what
+// somebody has changed of it: without it, and in versions of OpenFlow that it does not
+// speak any more, there is no switch to connect to.
 func (d *Driver) restoreBridge(ctx context.Context) error {
+	changed, err := d.ensureBridge(ctx)
+	if changed {
+		d.drift.Repaired(d.cfg.Log, driver.DriftPort, d.cfg.Bridge, 1)
+	}
+	return err
+}
+
+// bridgeMoved tells whether somebody has changed what has to be of the bridge.
+func (d *Driver) bridgeMoved() bool {
 	d.db.mu.Lock()
-	bridge := d.db.bridge(d.cfg.Bridge)
-	d.db.mu.Unlock()
-	if bridge != nil {
-		return nil
+	defer d.db.mu.Unlock()
+	have := d.db.bridge(d.cfg.Bridge)
+	if have == nil {
+		return false // its ports are gone too
 	}
-	if err := d.ensureBridge(ctx); err != nil {
-		return err
-	}
-	d.drift.Repaired(d.cfg.Log, driver.DriftPort, d.cfg.Bridge, 1)
-	return nil
+	_, changed := corrected(have, d.wantedBridge())
+	return changed
 }
 
 // infrastructure lists the ports that the bridge should have beside those of
@@ -105,23 +121,30 @@ func (d *Driver) infrastructure(want desired.Host) map[string]newPort {
 	return out
 }
 
-// ensurePorts makes the ports that are missing, all in one transaction, and
-// returns how many. Ports of others are never taken.
+// ensurePorts makes the ports that are missing, and corrects the options of those that
+// are there, all in one transaction, and returns how many. Ports of others are never taken.
 func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []driver.Problem, error) {
 	if err := d.restoreBridge(ctx); err != nil {
 		return 0, nil, err
 	}
 	var missing []newPort
+	var wrong []*interfaceRow // as they should be
 	var problems []driver.Problem
+	infrastructure := d.infrastructure(want)
 	d.db.mu.Lock()
 	bridge := d.db.bridge(d.cfg.Bridge)
-	for name, p := range d.infrastructure(want) {
+	for name, p := range infrastructure {
 		h := d.db.port(name)
 		switch {
 		case h.port == nil:
 			missing = append(missing, p)
 		case h.bridge != d.cfg.Bridge || h.port.ExternalIDs[markKey] != p.externalIDs[markKey]:
 			problems = append(problems, driver.Problem{Object: "interface " + name, Err: d.taken(name, h)})
+		case optionsDiffer(h, p):
+			i := *h.iface
+			i.Options = maps.Clone(i.Options)
+			merge(&i.Options, p.options)
+			wrong = append(wrong, &i)
 		case h.failure() != "":
 			problems = append(problems, driver.Problem{Object: "interface " + name, Err: model.Errorf(model.ErrUnavailable, "%s", h.failure())})
 		}
@@ -132,7 +155,7 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 		}
 	}
 	d.db.mu.Unlock()
-	if len(missing) == 0 {
+	if len(missing)+len(wrong) == 0 {
 		return 0, problems, nil
 	}
 	slices.SortFunc(missing, func(a, b newPort) int { return strings.Compare(a.name, b.name) })
@@ -142,6 +165,11 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 		}
 	}
 	ops, err := d.db.createPorts(bridge, missing)
+	for _, i := range wrong {
+		d.drift.Repaired(d.cfg.Log, driver.DriftPort, i.Name, 1)
+		o, e := d.db.c.Where(i).Update(i, &i.Options)
+		ops, err = append(ops, o...), errors.Join(err, e)
+	}
 	if err == nil && d.fault != nil {
 		err = d.fault()
 	}
@@ -149,7 +177,7 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 		return 0, problems, err
 	}
 	if err := d.db.transact(ctx, ops); err != nil {
-		return 0, problems, model.Errorf(model.ErrUnavailable, "create %d ports: %w", len(missing), err)
+		return 0, problems, model.Errorf(model.ErrUnavailable, "create %d ports and correct %d: %w", len(missing), len(wrong), err)
 	}
 	// The mirror takes in a transaction row by row: it may still have shown the bridge
 	// after somebody had deleted it, and then these ports never come.
@@ -159,12 +187,40 @@ func (d *Driver) ensurePorts(ctx context.Context, want desired.Host) (int, []dri
 		return gone || !slices.ContainsFunc(missing, func(p newPort) bool {
 			h := d.db.port(p.name)
 			return !d.ours(h) || h.iface == nil
+		}) && !slices.ContainsFunc(wrong, func(i *interfaceRow) bool {
+			return optionsDiffer(d.db.port(i.Name), infrastructure[i.Name])
 		})
 	})
 	if err == nil && gone {
 		return d.ensurePorts(ctx, want)
 	}
-	return len(missing), problems, err
+	return len(missing) + len(wrong), problems, err
+}
+
+// optionsDiffer tells whether a port has not the options that it should; of others that
+// it has nothing is said.
+func optionsDiffer(h portState, want newPort) bool {
+	if h.iface == nil {
+		return false
+	}
+	for k, v := range want.options {
+		if h.iface.Options[k] != v {
+			return true
+		}
+	}
+	return false
+}
+
+// tunnelMoved tells whether somebody has changed where the tunnel leads.
+func (d *Driver) tunnelMoved() bool {
+	if d.want == nil || d.db == nil {
+		return false
+	}
+	want := d.infrastructure(*d.want)[tunnelName]
+	d.db.mu.Lock()
+	defer d.db.mu.Unlock()
+	h := d.db.port(tunnelName)
+	return d.ours(h) && optionsDiffer(h, want)
 }
 
 func (d *Driver) taken(name string, h portState) error {
