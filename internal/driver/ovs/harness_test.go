@@ -222,10 +222,7 @@ func (r *rig) bounce(t testing.TB, w *wire, seen func([]byte)) {
 		if err := w.send(f); err != nil {
 			t.Fatal(err)
 		}
-		deadline := time.Now().Add(5 * time.Second)
-		if ovstest.Kernel() { // emulated
-			deadline = deadline.Add(time.Minute)
-		}
+		deadline := time.Now().Add(ovstest.Patience(5 * time.Second))
 		for back := false; !back; {
 			left := time.Until(deadline)
 			if left <= 0 {
@@ -391,7 +388,7 @@ func (r *rig) config(t testing.TB) Config {
 // open starts a driver on the rig.
 func (r *rig) open(t testing.TB) *Driver {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), ovstest.Patience(20*time.Second))
 	defer cancel()
 	d, err := open(ctx, r.config(t))
 	if err != nil {

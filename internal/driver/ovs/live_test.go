@@ -60,7 +60,7 @@ func newLive(t testing.TB, n int) *live {
 
 func (l *live) open(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), ovstest.Patience(20*time.Second))
 	defer cancel()
 	d, err := open(ctx, l.cfg)
 	if err != nil {

@@ -33,6 +33,15 @@ func Datapath() string {
 // Kernel tells whether the bridges under test use the kernel's datapath.
 func Kernel() bool { return Datapath() == "system" }
 
+// Patience is how long to wait for what takes at most d on a machine of its own: longer
+// where it is emulated.
+func Patience(d time.Duration) time.Duration {
+	if Kernel() {
+		return d + time.Minute
+	}
+	return d
+}
+
 // Server is a running Open vSwitch.
 type Server struct {
 	NS     string // network namespace, as in ip netns
@@ -130,7 +139,7 @@ func end(cmd *exec.Cmd) {
 // await waits until a unix socket answers.
 func (s *Server) await(what, path string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience(10*time.Second))
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
