@@ -133,7 +133,7 @@ func TestTemplate(t *testing.T) {
 		{with("netmaster", map[string]any{"args": []any{"--pods-choose-tenant"}, "etcdPort": 12379}), master, []string{"--pods-choose-tenant", "--etcd-listen=10.0.0.1:12379"}, ""},
 		{with("netmaster", map[string]any{"etcdPort": 12379}), plugin, []string{"http://10.0.0.1:12379"}, ""},
 		{with("image", map[string]any{"repository": "r.example/c", "tag": "7"}), plugin, []string{"install-cni r.example/c:7", "netplugin r.example/c:7"}, "docker.io"},
-		{map[string]any{"uninstall": map[string]any{"enabled": true, "force": true}}, "DaemonSet/contiv-uninstall", []string{"--uninstall", "--force", "--stay"}, "--token"},
+		{map[string]any{"uninstall": map[string]any{"enabled": true, "force": true}}, "DaemonSet/contiv-uninstall", []string{"--uninstall", "--force", "--stay", "openvswitch"}, "--token"},
 	} {
 		got := flags(rendered(t, tc.values), tc.object)
 		for _, want := range tc.has {

@@ -25,6 +25,12 @@ http://{{ include "contiv.at" (dict "host" (include "contiv.controlPlane" .) "po
 {{- end }}
 {{- end }}
 
+{{- /* Not empty where pods speak to Open vSwitch. What takes Contiv off does on each node,
+whatever that was installed with: a bridge may be there. */ -}}
+{{- define "contiv.openvswitch" -}}
+{{- if or .Values.uninstall.enabled (eq .Values.netplugin.driver "ovs") }}yes{{ end }}
+{{- end }}
+
 {{- /* What netplugin has of its node; the same when it is taken off. */ -}}
 {{- define "contiv.nodeMounts" -}}
 - name: state
@@ -37,7 +43,7 @@ http://{{ include "contiv.at" (dict "host" (include "contiv.controlPlane" .) "po
 - name: netns
   mountPath: /run/netns
   mountPropagation: HostToContainer
-{{- if eq .Values.netplugin.driver "ovs" }}
+{{- if include "contiv.openvswitch" . }}
 - name: openvswitch
   mountPath: /run/openvswitch
 {{- end }}
@@ -62,11 +68,11 @@ http://{{ include "contiv.at" (dict "host" (include "contiv.controlPlane" .) "po
   hostPath:
     path: /run/netns
     type: DirectoryOrCreate
-{{- if eq .Values.netplugin.driver "ovs" }}
+{{- if include "contiv.openvswitch" . }}
 - name: openvswitch
   hostPath:
     path: /run/openvswitch
-    type: Directory
+    type: {{ if .Values.uninstall.enabled }}DirectoryOrCreate{{ else }}Directory{{ end }}
 {{- end }}
 - name: cni-bin
   hostPath:
