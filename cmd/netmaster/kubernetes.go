@@ -127,11 +127,11 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	if k.notices, err = notice.New(config, o.internal, log); err != nil {
 		return nil, err
 	}
-	k.keeper = keeper.New(keeper.Config{Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(sources, k.ours.Check), Choices: choices(o), Tell: k.tell})
+	k.intent = keeper.NewObjects(keeper.ObjectsConfig{Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(intent, k.ours.Check), Tell: k.tell})
+	k.keeper = keeper.New(keeper.Config{Control: ctrl, Intent: k.intent, Ours: k.ours, Sources: mirror.Guarded(sources, k.ours.Check), Choices: choices(o), Tell: k.tell})
 	k.services = keeper.NewServices(keeper.ServicesConfig{
 		Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(served, k.ours.Check), Serve: o.services.serve, Ranges: o.services.ranges, MoreRanges: len(o.services.ranges) == 0, External: o.services.external, Pool: o.services.pool, Tell: k.tell,
 	})
-	k.intent = keeper.NewObjects(keeper.ObjectsConfig{Control: ctrl, Ours: k.ours, Sources: mirror.Guarded(intent, k.ours.Check), Tell: k.tell})
 	if k.kubeadm, err = newKubeadm(config, o, ctrl, k.ours.Check, k.services.AddRanges, log); err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func (v *View) notePolicies(ch tables.Change) {
 		}
 	}
 	switch ch.Key.(type) {
-	case model.PolicyKey, model.RuleKey, model.NamespaceName, model.TenantName, tables.GlobalKey:
+	case model.PolicyKey, model.RuleKey, model.NamespaceName, model.TenantName, model.NetworkKey, model.GroupKey, tables.GlobalKey:
 		v.turnPolicies()
 	}
 }
@@ -47,7 +47,8 @@ func indexPod(v *View, k model.EndpointKey) {
 }
 
 // PolicyTurn returns a number that is another one whenever policies, namespaces,
-// tenants or the settings have changed, and what is closed when they do next.
+// tenants, networks, groups or the settings have changed, and what is closed when they
+// do next.
 func (v *View) PolicyTurn() (turn uint64, next <-chan struct{}) {
 	next = v.policies.Next() // before the look, which then misses none
 	return read(v, func() uint64 { return v.policyTurn }), next

@@ -48,6 +48,8 @@ type Place struct {
 type Refusal struct {
 	Label string // that is to blame
 	Text  string
+	// Absent: it names what does not exist; the Place that was found has the name.
+	Absent bool
 }
 
 func (r Refusal) Error() string { return r.Text }
@@ -117,7 +119,7 @@ func exists[T ~string](label, from, kind string, name T, all []T) error {
 	if from == "" {
 		what = fmt.Sprintf("no label %s: %s is meant", label, name)
 	}
-	return refused(label, "%s: there is no such %s; there are %s", what, kind, listed(all))
+	return Refusal{Label: label, Text: fmt.Sprintf("%s: there is no such %s; there are %s", what, kind, listed(all)), Absent: true}
 }
 
 // listed names at most ten, since events are short.

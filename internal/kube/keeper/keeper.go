@@ -39,9 +39,10 @@ type Report struct {
 	Kept *Kept
 }
 
-// Config is what a Keeper is made of; all fields must be set but Choices and Ours.
+// Config is what a Keeper is made of; all fields must be set but Choices, Ours and Intent.
 type Config struct {
 	Control *control.Controller
+	Intent  *Objects                 // for which pods wait too; nil = there are none
 	Sources map[string]mirror.Source // of the four kinds of mirror
 	Ours    *Ours                    // while it has an error nothing is kept; nil = never
 	Choices kube.Choices

@@ -71,57 +71,66 @@ func (p *objectRound) letsGo(o Object, now objects.Object) bool {
 
 // makeOne makes the store have what an object says, in one transaction, unless it has.
 func (p *objectRound) makeOne(ctx context.Context, now objects.Object) (missing []string, err error) {
-	c, name := p.s.config.Control, now.GetName()
-	author := control.Of(p.fence, name, objects.Adopts(now))
-	put := func(same bool, ch control.Change) error {
-		if same {
-			return nil
-		}
-		done, err := c.Put(ctx, ch.By(author))
-		if err == nil {
-			p.last = max(p.last, done.Revision)
-		}
-		return err
+	w := p.want(now, p.known())
+	if w.err != nil || w.same {
+		return w.missing, w.err
 	}
+	author := control.Of(p.fence, now.GetName(), objects.Adopts(now))
+	done, err := p.s.config.Control.Put(ctx, w.change(author).By(author))
+	if err == nil {
+		p.last = max(p.last, done.Revision)
+	}
+	return w.missing, err
+}
+
+// want is what the store is to have of an object.
+type want struct {
+	same    bool // it has
+	change  func(control.Author) control.Change
+	missing []string // what it refers to and is not there
+	err     error    // the store can have nothing like it
+}
+
+func (p *objectRound) want(now objects.Object, known objects.Known) (w want) {
+	c, name := p.s.config.Control, now.GetName()
 	switch now := now.(type) {
 	case *objects.Tenant:
-		want, missing, err := objects.TenantMeaning(now, p.known())
-		if err == nil {
-			err = put(sameTenant(p.view, want.Value(), name), c.ChangeTenant(want, true))
-		}
-		return missing, err
+		var want model.Valid[model.Tenant]
+		want, w.missing, w.err = objects.TenantMeaning(now, known)
+		w.same = w.err == nil && sameTenant(p.view, want.Value(), name)
+		w.change = func(control.Author) control.Change { return c.ChangeTenant(want, true) }
 	case *objects.NetProfile:
-		want, err := objects.NetProfileMeaning(now)
-		if err == nil {
-			err = put(sameNetProfile(p.view, want.Value(), name), c.ChangeNetProfile(want))
-		}
-		return nil, err
+		var want model.Valid[model.NetProfile]
+		want, w.err = objects.NetProfileMeaning(now)
+		w.same = w.err == nil && sameNetProfile(p.view, want.Value(), name)
+		w.change = func(control.Author) control.Change { return c.ChangeNetProfile(want) }
 	case *objects.Network:
-		want, err := objects.NetworkMeaning(now)
-		if err == nil {
-			err = put(sameNetwork(p.view, want.Value(), name), c.ChangeNetwork(want))
-		}
-		return nil, err
+		var want model.Valid[model.Network]
+		want, w.err = objects.NetworkMeaning(now)
+		w.same = w.err == nil && sameNetwork(p.view, want.Value(), name)
+		w.change = func(control.Author) control.Change { return c.ChangeNetwork(want) }
 	case *objects.Policy:
-		want, missing, err := objects.PolicyMeaning(now, p.known(), p.ends(now))
-		if err == nil {
-			err = put(samePolicy(p.view, want.Value(), name), c.ReplaceContivPolicy(want, author))
-		}
-		return missing, err
+		var want model.Valid[model.RuledPolicy]
+		want, w.missing, w.err = objects.PolicyMeaning(now, known, p.ends(now))
+		w.same = w.err == nil && samePolicy(p.view, want.Value(), name)
+		w.change = func(a control.Author) control.Change { return c.ReplaceContivPolicy(want, a) }
 	case *objects.EndpointGroup:
-		want, err := objects.GroupMeaning(now)
-		if err == nil {
-			err = put(sameGroup(p.view, want.Value(), name), c.ChangeGroup(want, true))
-		}
-		return nil, err
+		var want model.Valid[model.Group]
+		want, w.err = objects.GroupMeaning(now)
+		w.same = w.err == nil && sameGroup(p.view, want.Value(), name)
+		w.change = func(control.Author) control.Change { return c.ChangeGroup(want, true) }
+	default:
+		w.same = true
 	}
-	return nil, nil
+	return w
 }
 
 // known is what objects can refer to. A policy that names a group, and the group, could
 // else not go together when the group has the policy.
-func (p *objectRound) known() objects.Known {
-	going := p.going()
+func (p *objectRound) known() objects.Known { return p.knownBut(p.going()) }
+
+// knownBut is what there is, some of it about to go.
+func (p *objectRound) knownBut(going map[model.Owned]bool) objects.Known {
 	presence := func(there bool, kind, key string) objects.Presence {
 		switch {
 		case !there:

@@ -37,6 +37,7 @@ type Objects struct {
 	config ObjectsConfig
 	mirror *mirror.Mirror
 	work   *work
+	step   objectStep // for pods that wait until the store is in step
 }
 
 // NewObjects returns Objects that do nothing until Run and Lead.

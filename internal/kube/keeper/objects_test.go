@@ -47,7 +47,7 @@ type objectsLab struct {
 	kept    map[string]Kept
 }
 
-func newObjectsLab(t *testing.T, st *memory.Store) *objectsLab {
+func newObjectsLab(t *testing.T, st *memory.Store, change ...func(*ObjectsConfig)) *objectsLab {
 	t.Helper()
 	l := &objectsLab{lab: &lab{t: t, st: st}, of: map[string]*absent{}, kept: map[string]Kept{}}
 	l.ctrl = control.New(l.st, control.Options{})
@@ -62,6 +62,9 @@ func newObjectsLab(t *testing.T, st *memory.Store) *objectsLab {
 	for _, k := range objects.Kinds() {
 		l.of[k.Plural] = &absent{source: &source{FakeControllerSource: served.NewFakeControllerSource()}}
 		c.Sources[k.Plural] = l.of[k.Plural]
+	}
+	for _, f := range change {
+		f(&c)
 	}
 	l.objects = NewObjects(c)
 	return l

@@ -75,24 +75,18 @@ func (k *Keeper) endpoint(ctx context.Context, name mirror.Name, uid string) (no
 			return none, model.Errorf(model.ErrUnavailable, "the API server has no such pod with UID %s: it was deleted, or made again", uid)
 		}
 	}
-	if err := k.await(ctx, pod.ResourceVersion, name.Namespace); err != nil {
-		return none, err
-	}
-	v, err := k.config.Control.View(ctx)
+	l, err := k.await(ctx, pod.ResourceVersion, name, uid)
 	if err != nil {
 		return none, err
 	}
-	if pod = k.podIs(name, uid); pod == nil {
-		return none, model.Errorf(model.ErrUnavailable, "it was deleted meanwhile")
+	pod = l.pod
+	if _, _, wrong := kube.Addresses(pod); l.err == nil && len(wrong) > 0 {
+		l.err = model.Errorf(model.ErrInvalid, "%s: %s", wrong[0].Field, wrong[0].Text)
 	}
-	e, problems, err := k.podEndpoint(v, pod)
-	if _, _, wrong := kube.Addresses(pod); err == nil && len(wrong) > 0 {
-		err = model.Errorf(model.ErrInvalid, "%s: %s", wrong[0].Field, wrong[0].Text)
+	if len(l.problems) > 0 {
+		k.config.Tell(Report{Object: Object{mirror.Pods, name}, Now: pod, Problems: l.problems})
 	}
-	if len(problems) > 0 {
-		k.config.Tell(Report{Object: Object{mirror.Pods, name}, Now: pod, Problems: problems})
-	}
-	return e, err
+	return l.endpoint, l.err
 }
 
 // podIs returns a pod, nil when it is not there with that UID.
@@ -104,7 +98,8 @@ func (k *Keeper) podIs(name mirror.Name, uid string) *corev1.Pod {
 	return pod
 }
 
-// podEndpoint is what a pod's endpoint is to be.
+// podEndpoint is what a pod's endpoint is to be, and where it cannot be there what its
+// labels name.
 func (k *Keeper) podEndpoint(v *control.View, pod *corev1.Pod) (e model.Endpoint, problems []kube.Problem, err error) {
 	ns := k.mirror.Get(mirror.Namespaces, mirror.Name{Name: pod.Namespace})
 	if ns == nil {
@@ -116,6 +111,7 @@ func (k *Keeper) podEndpoint(v *control.View, pod *corev1.Pod) (e model.Endpoint
 	problems = append(problems, wrong...)
 	e.IPv4, e.IPv6, e.Pod.KeepIPv4, e.Pod.KeepIPv6 = v4, v6, v4.IsValid(), v6.IsValid()
 	place, err := kube.PlaceOf(pod.Labels, ns.GetLabels(), k.config.Choices, intent{v})
+	e.Key.Network, e.Group = model.NetworkKey{Tenant: place.Tenant, Name: place.Network}, place.Group
 	if err != nil {
 		label := ""
 		if r, ok := errors.AsType[kube.Refusal](err); ok {
@@ -124,7 +120,6 @@ func (k *Keeper) podEndpoint(v *control.View, pod *corev1.Pod) (e model.Endpoint
 		problems = append(problems, kube.Problem{Field: "metadata.labels" + label, Text: err.Error()})
 		return e, problems, model.Errorf(model.ErrInvalid, "%w", err)
 	}
-	e.Key.Network, e.Group = model.NetworkKey{Tenant: place.Tenant, Name: place.Network}, place.Group
 	return e, problems, nil
 }
 

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -9,10 +10,12 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/kube"
 	"github.com/contiv/netplugin/v2/internal/kube/mirror"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -25,19 +28,44 @@ type step struct {
 	kept map[Object]metav1.Object
 }
 
-// await waits until the store has all policies and namespaces that there were at a
-// moment, for a pod of a namespace. The error is model.ErrUnavailable and names what
-// lags.
-func (k *Keeper) await(ctx context.Context, moment, namespace string) error {
-	if err := k.mirror.Await(ctx, moment); err != nil {
-		return err
+// look is what a pod's endpoint is to be as things are now.
+type look struct {
+	pod      *corev1.Pod
+	endpoint model.Endpoint
+	problems []kube.Problem
+	err      error    // why there can be none
+	behind   []Object // what the store does not have yet, for which the pod waits
+	refused  bool     // err stands where what is behind does not come
+}
+
+// await waits until the store has all that there was at a moment of which policies are
+// made, and what the pod names, if it may come. The error is model.ErrUnavailable and
+// names what lags.
+func (k *Keeper) await(ctx context.Context, moment string, name mirror.Name, uid string) (l look, err error) {
+	var g errgroup.Group
+	g.Go(func() error { return k.mirror.Await(ctx, moment) })
+	if in := k.config.Intent; in != nil {
+		g.Go(func() error { return in.mirror.Await(ctx, moment, inForce...) })
 	}
-	for {
+	if err := g.Wait(); err != nil {
+		return l, err
+	}
+	for fresh := false; ; {
 		turn, changed := k.config.Control.Current().PolicyTurn()
-		behind := k.behind(turn, namespace)
-		if len(behind) == 0 {
-			return nil
+		if l, err = k.look(ctx, name, uid, moment, turn); err != nil {
+			return l, err
 		}
+		switch {
+		case len(l.behind) == 0 && fresh:
+			return l, nil
+		case len(l.behind) == 0: // by a view that may be behind the store itself
+			if _, err := k.config.Control.View(ctx); err != nil {
+				return l, err
+			}
+			fresh = true
+			continue
+		}
+		fresh = false
 		timer := time.NewTimer(100 * time.Millisecond) // of what the mirror gets nobody tells here
 		select {
 		case <-changed:
@@ -45,10 +73,42 @@ func (k *Keeper) await(ctx context.Context, moment, namespace string) error {
 		case <-ctx.Done():
 		}
 		timer.Stop()
-		if ctx.Err() != nil {
-			return model.Errorf(model.ErrUnavailable, "the store is not in step with Kubernetes: behind with %s", summary(behind))
+		switch {
+		case ctx.Err() == nil:
+		case l.refused:
+			return l, nil
+		default:
+			return l, model.Errorf(model.ErrUnavailable, "the store is not in step with Kubernetes: behind with %s", summary(l.behind))
 		}
 	}
+}
+
+// look first says where the pod belongs, and then what is behind: so what is not is in
+// force there, whatever changes meanwhile.
+func (k *Keeper) look(ctx context.Context, name mirror.Name, uid, moment string, turn uint64) (l look, err error) {
+	if l.pod = k.podIs(name, uid); l.pod == nil {
+		return l, model.Errorf(model.ErrUnavailable, "it was deleted meanwhile")
+	}
+	l.endpoint, l.problems, l.err = k.podEndpoint(k.config.Control.Current(), l.pod)
+	in := k.config.Intent
+	if l.behind = k.behind(turn, name.Namespace); len(l.behind) > 0 || in == nil {
+		return l, nil
+	}
+	of := model.GroupKey{Tenant: l.endpoint.Key.Network.Tenant, Name: cmp.Or(l.endpoint.Group, kube.DefaultGroup)}
+	if named, absent := nameless(l.endpoint, l.err); absent {
+		if err := in.mirror.Await(ctx, moment); err != nil {
+			return l, err
+		}
+		waits, why := in.comes(named)
+		if why != "" {
+			l.refused = true
+			l.err = fmt.Errorf("%w; %s", l.err, why)
+			l.problems[len(l.problems)-1].Text += "; " + why
+		}
+		l.behind, of = waits, model.GroupKey{}
+	}
+	l.behind = append(l.behind, in.behind(turn, of)...)
+	return l, nil
 }
 
 func summary(all []Object) string {

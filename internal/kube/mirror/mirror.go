@@ -101,9 +101,9 @@ func (m *Mirror) AwaitLists(ctx context.Context) error {
 
 // Lagging returns the kinds, sorted, that have not reached a moment, each with why it
 // is behind if its API server says so. A moment that is no number nothing has reached.
-func (m *Mirror) Lagging(moment string) []string { return m.lagging(moment, nil) }
+func (m *Mirror) Lagging(moment string) []string { return m.told(m.lagging(moment, nil)) }
 
-// lagging is Lagging without kinds that are known to be up.
+// lagging is the names alone, without kinds that are known to be up.
 func (m *Mirror) lagging(moment string, up map[string]bool) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,16 +114,26 @@ func (m *Mirror) lagging(moment string, up map[string]bool) []string {
 // behind names the kinds that are not up to what is asked; the caller holds mu.
 func (m *Mirror) behind(up func(*kind) bool) (names []string) {
 	for name, k := range m.kinds {
-		if up(k) {
-			continue
+		if !up(k) {
+			names = append(names, name)
 		}
-		if err := cmp.Or(k.failed, k.silent); err != nil {
-			name += " (" + err.Error() + ")"
-		}
-		names = append(names, name)
 	}
 	slices.Sort(names)
 	return names
+}
+
+// told adds to kinds' names why they are behind, if their API server says so.
+func (m *Mirror) told(names []string) (all []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range names {
+		k := m.kinds[name]
+		if err := cmp.Or(k.failed, k.silent); err != nil {
+			name += " (" + err.Error() + ")"
+		}
+		all = append(all, name)
+	}
+	return all
 }
 
 // State is how the copy of a kind fares.
@@ -156,16 +166,20 @@ func (m *Mirror) States() (all []State) {
 const pause = 100 * time.Millisecond
 
 // Await waits until the mirror has reached a moment, or for every kind what a list
-// has shown that began after the call. When ctx ends first, the error is of kind
-// model.ErrUnavailable and names the kinds that lag.
-func (m *Mirror) Await(ctx context.Context, moment string) error {
-	up := map[string]bool{} // kinds that were asked since the call, and are up to the answer
+// has shown that began after the call; of some kinds, where they are named. When ctx
+// ends first, the error is of kind model.ErrUnavailable and names the kinds that lag.
+func (m *Mirror) Await(ctx context.Context, moment string, of ...string) error {
+	up := map[string]bool{} // nobody waits for them, or they were asked since the call, and are up to the answer
+	for name := range m.kinds {
+		up[name] = len(of) > 0 && !slices.Contains(of, name)
+	}
 	for {
 		changed := m.changes.Next()
-		if len(m.lagging(moment, up)) == 0 {
+		lag := m.lagging(moment, up)
+		if len(lag) == 0 {
 			return nil
 		}
-		q := m.ask()
+		q := m.ask(lag)
 		select {
 		case <-q.done:
 			for _, name := range q.equal {
@@ -173,12 +187,12 @@ func (m *Mirror) Await(ctx context.Context, moment string) error {
 			}
 		case <-ctx.Done():
 		}
-		lag := m.lagging(moment, up)
+		lag = m.lagging(moment, up)
 		switch {
 		case len(lag) == 0:
 			return nil
 		case ctx.Err() != nil:
-			return late(lag, moment)
+			return late(m.told(lag), moment)
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -197,17 +211,21 @@ func late(lag []string, moment string) error {
 // question is whether the mirror is as late as the API server.
 type question struct {
 	done  chan struct{}
-	equal []string // kinds that had what a list had that began after the question; when done
+	kinds map[string]bool // of these; the mirror's mu guards it
+	equal []string        // kinds that had what a list had that began after the question; when done
 }
 
-// ask returns the next question that begins.
-func (m *Mirror) ask() *question {
+// ask returns the next question that begins, which is of some kinds at least.
+func (m *Mirror) ask(kinds []string) *question {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.next == nil {
-		m.next = &question{done: make(chan struct{})}
+		m.next = &question{done: make(chan struct{}), kinds: map[string]bool{}}
 	}
 	q := m.next
+	for _, name := range kinds {
+		q.kinds[name] = true
+	}
 	if !m.asking {
 		m.asking = true
 		go m.answer()
@@ -233,7 +251,8 @@ func (m *Mirror) answer() {
 		ctx, cancel := context.WithTimeout(context.Background(), askTime)
 		var g errgroup.Group
 		var mu sync.Mutex
-		for name, k := range m.kinds {
+		for name := range q.kinds { // nobody adds to it any more
+			k := m.kinds[name]
 			g.Go(func() error {
 				if k.ask(ctx) { // else they ask again
 					mu.Lock()
