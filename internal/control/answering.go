@@ -210,11 +210,8 @@ func (c *Controller) Answer(ctx context.Context, r AnswerReport) (held []netip.A
 			return nil, nil
 		}
 		if len(want) == 0 {
-			if held, more, err = c.keepTogether(ctx, r); !errors.Is(err, errAlone) {
-				if err != nil {
-					return nil, err
-				}
-				continue
+			if held, err = c.keepTogether(ctx, r); !errors.Is(err, errAlone) {
+				return held, err
 			}
 		}
 		if held, more, err = c.keepAnswers(ctx, r, want); err != nil {

@@ -79,10 +79,10 @@ func later(a, b time.Time) time.Time {
 
 // keepTogether keeps a sign of life of a host that gets nothing and gives nothing back, in
 // one transaction with others'; errAlone = the report is more than that.
-func (c *Controller) keepTogether(ctx context.Context, r AnswerReport) (held []netip.Addr, more bool, err error) {
+func (c *Controller) keepTogether(ctx context.Context, r AnswerReport) ([]netip.Addr, error) {
 	b, first := c.signs.join(r)
 	if b == nil {
-		return nil, false, errAlone
+		return nil, errAlone
 	}
 	if first { // for others too, whatever becomes of this one
 		c.keepSigns(context.WithoutCancel(ctx), b)
@@ -90,15 +90,15 @@ func (c *Controller) keepTogether(ctx context.Context, r AnswerReport) (held []n
 	select {
 	case <-b.done:
 	case <-ctx.Done():
-		return nil, false, ctx.Err()
+		return nil, ctx.Err()
 	}
 	switch err := b.errs[r.Host]; {
 	case b.err != nil:
-		return nil, false, b.err
+		return nil, b.err
 	case err != nil:
-		return nil, false, fmt.Errorf("keep what host %s answers for: %w", r.Host, err)
+		return nil, fmt.Errorf("keep what host %s answers for: %w", r.Host, err)
 	}
-	return b.held[r.Host], false, nil
+	return b.held[r.Host], nil
 }
 
 // keepSigns carries a transaction out once its time has come.
