@@ -34,7 +34,9 @@ func Frame(p oracle.Packet) []byte {
 func damage(f []byte, p oracle.Packet) []byte {
 	be, l4, ttl := binary.BigEndian, 34, 22
 	if p.Src.Is6() {
-		l4, ttl = 54, 21
+		if l4, ttl = 54, 21; p.Frag != nil {
+			l4 += 8
+		}
 	}
 	switch p.Damage {
 	case oracle.Sound:
