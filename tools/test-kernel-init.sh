@@ -26,8 +26,8 @@ if [ "$suite" = ovs ]; then
   mkdir -p /etc/openvswitch /var/run
   modprobe openvswitch && modprobe vport-vxlan || fail 'the kernel has no openvswitch'
   modprobe sctp || fail 'the kernel has no sctp' # else TestAssociations skips itself
-  # Not counted: the first switch of a guest is the slowest, since the emulator meets all
-  # of its code for the first time, and it once lost all packets that it was asked about.
+  # Not counted: the first switch of a guest once lost all packets that it was asked
+  # about, and is slow, perhaps since the emulator meets all of its code for the first time.
   CONTIV_TEST_OVS_DATAPATH=system ./ovs.test -test.run 'TestDrift$' >/dev/null 2>&1
   # Not here: the proof that the tests would catch a wrong flow, which is the
   # same on every datapath and takes an emulated machine half an hour.

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"net"
@@ -165,10 +166,13 @@ func TestTLSPath(t *testing.T) {
 	}
 	defer st.Close()
 	for _, name := range []string{"netmaster", "netmaster.rpc"} {
-		list, err := cluster.Services(t.Context(), st, name)
-		if err != nil || len(list) != 2 || list[0].Scheme != "https" || list[1].Scheme != "https" {
-			t.Errorf("%s is registered as %+v, %v; want two at https", name, list, err)
-		}
+		eventually(t, "both are registered", func() error {
+			list, err := cluster.Services(t.Context(), st, name)
+			if err != nil || len(list) != 2 || list[0].Scheme != "https" || list[1].Scheme != "https" {
+				return fmt.Errorf("%s is registered as %+v, %w; want two at https", name, list, err)
+			}
+			return nil
+		})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	dir := t.TempDir()

@@ -349,6 +349,15 @@ func (s *outside) ends() {
 		if v := s.Send(s.t, back); v.Host && v.Sent != nil && v.Sent.Src == tcp.Dst {
 			s.t.Errorf("not exposed any more: %s", v)
 		}
+		s.have(both)
+		udp = s.from(clientOutside(v6), model.ProtoUDP)
+		idUDP = s.came("UDP, exposed", udp, "db1", "db2").Key.ID
+		s.told("UDP, exposed", udp, s.back(udp, s.at(idUDP)))
+		s.have(closed) // no packet comes meanwhile
+		s.have(both)
+		if v := s.Send(s.t, s.back(udp, s.at(idUDP))); v.Host && v.Sent != nil && v.Sent.Src == udp.Dst {
+			s.t.Errorf("not exposed for a while: %s", v)
+		}
 	}
 }
 

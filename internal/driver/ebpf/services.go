@@ -2,7 +2,6 @@ package ebpf
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -34,6 +33,7 @@ type servedService struct {
 	seed      uint64
 	vips      []hostKey
 	open      []hostKey // to clients outside
+	exposed   bool      // to them, or perhaps
 	pools     uint64    // which of the choices it keeps, a bit each
 	faces     map[faceKey]face
 	openSpots []addr // spots at which clients outside ask
@@ -50,7 +50,7 @@ func (s *serving) begin(d *Driver) {
 	}
 	of := map[uint32]*servedService{} // by number
 	for n, v := range d.services.have {
-		of[n] = &servedService{number: n, seed: v.Seed, pools: v.Pools, ports: map[frontKey]frontEntry{}, index: map[uint64]uint32{}}
+		of[n] = &servedService{number: n, seed: v.Seed, pools: v.Pools, ports: map[frontKey]frontEntry{}, index: map[uint64]uint32{}, exposed: true}
 		s.former[v.Seed] = of[n]
 		s.number, s.generation = max(s.number, n), max(s.generation, v.Generation)
 	}
@@ -195,9 +195,12 @@ func (p *pass) numbered(s *desired.Service) (x, was *servedService) {
 }
 
 // narrower tells whether translations that a service had may be none of its any more:
-// it has lost an address or a port, or a port of UDP leads elsewhere. vips are those
-// that it gets.
-func narrower(was, x *servedService, vips []hostKey) bool {
+// it has lost an address or a port, or a port of UDP leads elsewhere, or clients outside
+// reach it no more. vips are those that it gets.
+func narrower(was, x *servedService, vips []hostKey, exposed bool) bool {
+	if was.exposed && !exposed {
+		return true
+	}
 	for k, v := range was.ports {
 		if !x.hasPort(k.Port, k.Proto, v.Port) {
 			return true
@@ -214,6 +217,9 @@ func (x *servedService) hasPort(port uint16, proto uint8, to uint16) bool {
 
 // has tells whether a translation that the service had is its still.
 func (x *servedService) has(p *pass, t translation) bool {
+	if t.Front.Pad == asClientOutside && !x.exposed {
+		return false
+	}
 	to, ok := x.faceOf(p, t)
 	if slices.Contains(x.vips, hostKey{t.Front.Domain, t.Front.Hi}) {
 		to, ok = x.ports[frontKey{VIP: x.number, Port: t.Front.HiPort, Proto: t.Front.Proto}]
@@ -277,12 +283,12 @@ func (p *pass) putService(after *servicePass, s *desired.Service) error {
 		x.faces, x.openSpots = old.faces, old.openSpots
 	}
 	p.expose(after, s.Key, wasOpen, open)
-	if was != nil && (narrower(was, x, vips) || lostFaces(x.faces, faces)) { // was may be x
+	if was != nil && (narrower(was, x, vips, s.Exposed) || lostFaces(x.faces, faces)) { // was may be x
 		after.narrowed[x.seed] = x
 	}
 	p.putFace(after, s.Key, x, faces)
 	p.openFaces(after, s.Key, x, openSpots(s))
-	x.vips, x.open = vips, open
+	x.vips, x.open, x.exposed = vips, open, s.Exposed
 	p.serving.of[s.Key] = x
 	if p.w.changes != before {
 		p.turns.add(vips...)
@@ -467,32 +473,4 @@ func (p *pass) removeServices(after *servicePass) error {
 		}
 	}
 	return p.forgetClients(after.clients)
-}
-
-// forgetClients takes out who stays with which backend of services that are gone, and
-// what is counted of them. No packet is led there any more.
-func (p *pass) forgetClients(gone map[uint64]bool) error {
-	if len(gone) == 0 {
-		return nil
-	}
-	var left []affineKey
-	if err := eachEntry("affines", p.obj.Affines, 1, func(k affineKey, _ affine) {
-		if gone[k.Seed] {
-			left = append(left, k)
-		}
-	}); err != nil {
-		return err
-	}
-	if err := deleteAll("affines", p.obj.Affines, left); err != nil {
-		return writeError{err}
-	}
-	if err := p.freePlaces(func(c counted) bool { return gone[c.Seed] }); err != nil {
-		return writeError{err}
-	}
-	for seed := range gone {
-		if err := p.obj.AffineCounts.Delete(seed); err != nil && !isNotExist(err) {
-			return writeError{fmt.Errorf("write map affine_counts: %w", err)}
-		}
-	}
-	return nil
 }

@@ -150,3 +150,31 @@ func (d *Driver) sweepAffines(now uint64) error {
 	}
 	return nil
 }
+
+// forgetClients takes out who stays with which backend of services that are gone, and
+// what is counted of them. No packet is led there any more.
+func (p *pass) forgetClients(gone map[uint64]bool) error {
+	if len(gone) == 0 {
+		return nil
+	}
+	var left []affineKey
+	if err := eachEntry("affines", p.obj.Affines, 1, func(k affineKey, _ affine) {
+		if gone[k.Seed] {
+			left = append(left, k)
+		}
+	}); err != nil {
+		return err
+	}
+	if err := deleteAll("affines", p.obj.Affines, left); err != nil {
+		return writeError{err}
+	}
+	if err := p.freePlaces(func(c counted) bool { return gone[c.Seed] }); err != nil {
+		return writeError{err}
+	}
+	for seed := range gone {
+		if err := p.obj.AffineCounts.Delete(seed); err != nil && !isNotExist(err) {
+			return writeError{fmt.Errorf("write map affine_counts: %w", err)}
+		}
+	}
+	return nil
+}
