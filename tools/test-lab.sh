@@ -12,6 +12,6 @@ CGO_ENABLED=0 go build -o "$CONTIV_TEST_BIN/" "${@/#/./cmd/}"
 packages=$(grep -rl --include='*_test.go' '^//go:build .*integration' . | xargs -r -n1 dirname | sort -u | grep -vx -e ./test/docker -e './test/kube.*')
 failed=0
 # shellcheck disable=SC2086 # several packages
-CONTIV_TEST_MACHINE=own go test -timeout 15m -count=1 -p 1 -tags integration $packages || failed=1
-CONTIV_TEST_MACHINE=shared go test -timeout 15m -count=1 -p 2 -parallel $(($(nproc) + 1)) -tags integration ./test/docker ./test/slice || failed=1
+CONTIV_TEST_MACHINE=own tools/gotest.sh -timeout 15m -count=1 -p 1 -tags integration -- $packages || failed=1
+CONTIV_TEST_MACHINE=shared tools/gotest.sh -timeout 15m -count=1 -p 2 -parallel $(($(nproc) + 1)) -tags integration -- ./test/docker ./test/slice || failed=1
 exit $failed

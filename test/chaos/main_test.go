@@ -19,7 +19,7 @@ import (
 var (
 	seed    = flag.Uint64("plan", 1, "the seed that decides which mistakes are made")
 	count   = flag.Int("mistakes", 25, "how many are made on each driver")
-	drivers = flag.String("drivers", "", "drivers to try, separated by commas; empty = one that the commit chooses, with -full both")
+	drivers = flag.String("drivers", "", "drivers to try, separated by commas; empty = one that the round chooses, with -full both")
 	kind    = flag.String("store", embedded, "the cluster's store: embedded in netmaster, or an etcd process")
 	open    = flag.Bool("open", false, "also mistakes that show faults which are known and not mended yet")
 	only    = flag.String("only", "", "mistakes whose names hold one of these words, separated by commas; empty = all")
@@ -58,7 +58,7 @@ func TestOperator(t *testing.T) {
 		chosen = strings.Split(*drivers, ",")
 	case !drivertest.Full():
 		i := drivertest.Choose(t.Name(), len(chosen))
-		t.Logf("on %s of %v, by the commit; -drivers says others, -full takes all", chosen[i], chosen)
+		t.Logf("on %s of %v, by the round; -drivers says others, -full takes all", chosen[i], chosen)
 		chosen = chosen[i : i+1]
 	}
 	for _, d := range chosen {

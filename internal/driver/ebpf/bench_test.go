@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver/drivertest"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
@@ -18,8 +19,8 @@ import (
 // under a policy, against a bare veth pair between two namespaces, in turn. It
 // only reports: other work on the machine moves the figures.
 func TestSpeedOfOneHost(t *testing.T) {
-	if testing.Short() || !testing.Verbose() {
-		t.Skip("a measurement; run with -v")
+	if !drivertest.Full() {
+		t.Skip("a measurement; run with -full -v")
 	}
 	require(t, "ip", "iperf3")
 	r := newRig(t)
