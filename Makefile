@@ -38,7 +38,7 @@ test: deps ## vet, lint, unit and integration tests: all that CI runs but a samp
 vet: ## go vet, all build tags
 	nice go vet -tags integration $(PKG)
 test-unit: ## tests that need neither root nor packages
-	tools/gotest.sh -timeout 10m -p $$(($$(nproc)+1)) -- $(LONGEST) $(PKG)
+	tools/gotest.sh -timeout 15m -p $$(($$(nproc)+1)) -- $(LONGEST) $(PKG)
 
 test-lab: ## tests with real data planes, etcd and namespaces; needs root and `make deps`
 	tools/test-lab.sh $(BINARIES)

@@ -70,8 +70,8 @@ if [[ ! -e $policy ]]; then
   trap '"${root[@]}" rm -f "$policy"' EXIT
 fi
 log=$(mktemp)
-if ! { "${root[@]}" apt-get update -q &&
-  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+if ! { "${root[@]}" apt-get -o Acquire::Retries=3 update -q &&
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=3 install -qy --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
   cat "$log" >&2
   rm -f "$log"
   exit 1
