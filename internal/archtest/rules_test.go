@@ -23,6 +23,7 @@ var rules = []rule{
 	{pkg: "internal/durable", why: "writes bytes; contivk8s is made of it"},
 	{pkg: "internal/filelock", why: "takes locks, of whatever"},
 	{pkg: "internal/token", why: "what lets a client in knows neither client nor server"},
+	{pkg: "internal/pki", may: []string{"internal/durable"}, why: "makes certificates and knows no connection"},
 	{pkg: "internal/transport", why: "which end of a connection uses which TLS knows no program"},
 	{pkg: "internal/daemon", may: []string{"internal/transport"}, why: "what surrounds any long-running program knows no program"},
 
@@ -112,7 +113,7 @@ var rules = []rule{
 	{pkg: "internal/cni/serve", may: []string{"internal/attach", "internal/cni", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
 	{pkg: "internal/mesos", may: []string{"internal/attach", "internal/model"}, why: "verbs become attach requests, and kinds of error become codes, nothing more"},
 	{pkg: "internal/libnetwork", may: []string{"internal/attach", "internal/durable", "internal/model", "internal/waiting"}, why: "verbs become attach requests, nothing more"},
-	{pkg: "internal/cli", may: []string{"api", "internal/attach", "internal/durable", "internal/token", "internal/transport"}, why: "netctl can do what any client of the REST interface, and of netplugin's socket, can"},
+	{pkg: "internal/cli", may: []string{"api", "internal/attach", "internal/durable", "internal/pki", "internal/token", "internal/transport"}, why: "netctl can do what any client of the REST interface, and of netplugin's socket, can"},
 
 	{pkg: "internal/lab", free: true, why: "simulated hosts are made of everything, concrete stores and drivers included"},
 	{pkg: "internal/lab/*", free: true, why: "what simulated hosts run beside Contiv"},

@@ -200,6 +200,7 @@ func newRoot(f *factory) *command {
 		newGet(f, nil),
 		newLogin(f, nil),
 		newMonitor(f, nil),
+		newPKI(f),
 		newRelease(f, nil),
 		newStatus(f, nil),
 		newStore(f),
