@@ -16,12 +16,17 @@ import (
 // IP:port (contract/rest.md, "Keys in the cluster store").
 const LeaderKey = store.Root + "lock/netmaster/leader"
 
+// LeaderTTL is how long the lock of a leader that died stays its own at most: the
+// next one begins within 5 s, the half second in which etcd looks for leases that
+// have ended included. It is refreshed each third of that time.
+const LeaderTTL = 4 * time.Second
+
 // Candidate takes part in an election.
 type Candidate struct {
 	Store store.Store
 	Key   string        // of the lock: LeaderKey
 	Value string        // what the lock holds while we lead: IP:port
-	TTL   time.Duration // how long the lock outlives a holder that dies; 0 = 10 s
+	TTL   time.Duration // how long the lock outlives a holder that dies; 0 = LeaderTTL
 	// Lead is called with each term won. Its context ends with the term: when the
 	// lock or the session is lost, or the candidate's context ends. A term also
 	// ends when Lead returns nil; then the candidate stands again. An error from
@@ -36,7 +41,7 @@ type Candidate struct {
 // error, or that of Lead. It gives the lock back before it returns.
 func (c Candidate) Run(ctx context.Context) error {
 	if c.TTL <= 0 {
-		c.TTL = 10 * time.Second
+		c.TTL = LeaderTTL
 	}
 	if c.OnError == nil {
 		c.OnError = func(error) {}

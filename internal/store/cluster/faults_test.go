@@ -80,3 +80,27 @@ func TestLeaderLosesSession(t *testing.T) {
 		}
 	})
 }
+
+// granting notes the time-outs of the sessions that are asked of a store.
+type granting struct {
+	store.Store
+	ttls []time.Duration
+}
+
+func (g *granting) NewSession(ctx context.Context, ttl time.Duration) (store.Session, error) {
+	g.ttls = append(g.ttls, ttl)
+	return g.Store.NewSession(ctx, ttl)
+}
+
+// A leader that dies leaves its lock behind for four seconds, not for as long as a
+// service that died stays in the registry.
+func TestLeaderIsReplacedSoon(t *testing.T) {
+	st := &granting{Store: memory.New()}
+	err := cluster.Candidate{
+		Store: st, Key: cluster.LeaderKey, Value: "me:1",
+		Lead: func(context.Context, store.Fence) error { return context.Canceled },
+	}.Run(t.Context())
+	if !errors.Is(err, context.Canceled) || len(st.ttls) != 1 || st.ttls[0] != 4*time.Second {
+		t.Errorf("%v, sessions of %v; want one of 4 s", err, st.ttls)
+	}
+}
