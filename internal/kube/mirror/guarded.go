@@ -47,9 +47,7 @@ func (g guarded) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 		return nil, err
 	}
 	if err := g.check(ctx); err != nil {
-		w.Stop()
-		for range w.ResultChan() { // else a filter that has an event in its hands waits for ever
-		}
+		discard(w)
 		return nil, err
 	}
 	return w, nil

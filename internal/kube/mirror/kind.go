@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,8 @@ type kind struct {
 	objects map[Name]metav1.Object
 	synced  bool   // the first list is in
 	version string // of the API server, from which a watch goes on
-	reached uint64 // the number of the latest moment shown; 0 = it is no number
+	reached uint64 // the number of the latest moment shown; 0 = it is no number, or of a watch that has ended
+	ends    int    // how many watches have ended: what was asked before an end is not known to hold after it
 	failed  error  // why it is not followed just now
 	since   time.Time
 	silent  error // why the latest question got no answer
@@ -48,11 +50,21 @@ func (k *kind) isAt(version string) {
 	k.reached, _ = number(version) // also when it is less: the server's store is another one
 }
 
+// ended says that nobody tells any more what changes: what there is may be of another
+// store by now.
+func (k *kind) ended() {
+	k.reached = 0
+	k.ends++
+}
+
 // number reads a resource version; false when it is no number, and cannot be compared.
 func number(version string) (uint64, bool) {
 	n, err := strconv.ParseUint(version, 10, 64)
 	return n, err == nil && n > 0
 }
+
+// errSlow says that an API server has not begun a watch in beginTime.
+var errSlow = errors.New("the API server does not say that it has begun")
 
 // errGone says that a watch cannot go on from where it was.
 var errGone = errors.New("the watch has expired")
@@ -62,27 +74,42 @@ var errGone = errors.New("the watch has expired")
 // of all that comes before.
 const quiet = 3 * time.Minute
 
+// resumeTime is how long it may take to see whether a watch can go on; beginTime how
+// long an API server may take until it says that a watch has begun.
+const (
+	resumeTime = 3 * time.Minute
+	beginTime  = 30 * time.Second
+)
+
+// retries spaces looks at what there is. A watch that lasted for less than Max counts as
+// a failure too: else an API server that ends each at once would be asked all the time.
+var retries = waiting.BackoffConfig{Base: 400 * time.Millisecond, Max: 2 * time.Second, Jitter: 0.5}
+
 // follow lists and watches until ctx ends. Before a watch goes on where another ended,
 // what there is must be what the mirror has: behind the API server may be another
 // store since, in which that version is something else, or is yet to come.
 func (k *kind) follow(ctx context.Context) error {
-	retry := waiting.NewRetry(waiting.BackoffConfig{Base: 200 * time.Millisecond, Max: 5 * time.Second})
+	retry := waiting.NewRetry(retries)
 	list := true
 	for {
 		err := k.resume(ctx, list)
 		if err == nil {
-			retry.Reset()
+			began := time.Now()
 			err = k.watch(ctx)
+			if time.Since(began) > retries.Max {
+				retry.Reset()
+			}
 			list = errors.Is(err, errGone) || apierrors.IsGone(err) || apierrors.IsResourceExpired(err)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		k.mirror.mu.Lock()
+		k.ended()
 		if err != nil {
-			k.mirror.mu.Lock()
 			k.fails(err)
-			k.mirror.mu.Unlock()
 		}
+		k.mirror.mu.Unlock()
 		if err := retry.Pause(ctx); err != nil {
 			return err
 		}
@@ -94,7 +121,7 @@ func (k *kind) resume(ctx context.Context, list bool) error {
 	if list {
 		return k.list(ctx)
 	}
-	asking, cancel := context.WithTimeout(ctx, askTime)
+	asking, cancel := context.WithTimeout(ctx, resumeTime)
 	defer cancel()
 	equal, version, err := k.compare(asking)
 	if err != nil {
@@ -166,21 +193,21 @@ func read(list runtime.Object) (objects map[Name]metav1.Object, version string, 
 
 // watch takes events until the watch ends, or is of no use any more.
 func (k *kind) watch(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(beginTime, func() { cancel(errSlow) })
 	w, err := k.source.Watch(ctx, metav1.ListOptions{ResourceVersion: k.version, AllowWatchBookmarks: true})
 	if err != nil {
-		return fmt.Errorf("watch %s: %w", k.name, err)
+		return fmt.Errorf("watch %s: %w", k.name, cmp.Or(context.Cause(ctx), err))
 	}
-	defer func() {
-		w.Stop()
-		for range w.ResultChan() { // else a filter that has an event in its hands waits for ever
-		}
-	}()
+	late.Stop()
+	defer discard(w)
 	silence := time.NewTimer(quiet)
 	defer silence.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		case <-silence.C:
 			return nil
 		case <-k.again:
@@ -229,13 +256,13 @@ func (k *kind) take(event watch.EventType, o metav1.Object) {
 // has reached the moment of the answer.
 func (k *kind) ask(ctx context.Context) (equal bool) {
 	k.mirror.mu.Lock()
-	before := k.reached
+	before, ends := k.reached, k.ends
 	k.mirror.mu.Unlock()
 	equal, version, err := k.compare(ctx)
 	k.mirror.mu.Lock()
 	defer k.mirror.mu.Unlock()
 	k.silent = err
-	if err != nil {
+	if err != nil || k.ends != ends {
 		return false
 	}
 	at, ok := number(version)

@@ -58,7 +58,7 @@ func New(sources map[string]Source, tell Changed) *Mirror {
 }
 
 // Run follows all kinds until ctx ends, whose error it returns. What fails is tried
-// again, ever more seldom up to each 5 s.
+// again, ever more seldom up to each 2 s.
 func (m *Mirror) Run(ctx context.Context) error {
 	var g errgroup.Group
 	for _, k := range m.kinds {

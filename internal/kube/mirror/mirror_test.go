@@ -37,6 +37,8 @@ type served struct {
 	paused  chan struct{} // closed = it is not
 	gone    int           // versions before it a watch cannot go on from
 	lists   int           // how often Versions was asked
+	fulls   int           // and List
+	asks    chan struct{} // Versions is answered when it is closed; nil = at once
 	down    bool
 }
 
@@ -72,6 +74,7 @@ func (s *server) pause(kind string) (resume func()) {
 func (k *served) List(context.Context, metav1.ListOptions) (runtime.Object, error) {
 	k.of.mu.Lock()
 	defer k.of.mu.Unlock()
+	k.fulls++
 	if k.down {
 		return nil, errors.New("connection refused")
 	}
@@ -85,8 +88,19 @@ func (k *served) List(context.Context, metav1.ListOptions) (runtime.Object, erro
 func (k *served) Versions(ctx context.Context) (runtime.Object, error) {
 	k.of.mu.Lock()
 	k.lists++
+	asks := k.asks
 	k.of.mu.Unlock()
 	<-time.After(5 * time.Millisecond) // meanwhile others come who wait
+	if asks != nil {
+		select {
+		case <-asks:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	k.of.mu.Lock()
+	k.fulls-- // that is none of the mirror's
+	k.of.mu.Unlock()
 	return k.List(ctx, metav1.ListOptions{})
 }
 

@@ -94,6 +94,7 @@ func sources(config *rest.Config, of []offered) (map[string]Source, error) {
 	}
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // a list of many pages is not held back here: the API server does that
+	config.Wrap(unhurried)
 	names, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -156,7 +157,7 @@ func (r *resource) List(ctx context.Context, o metav1.ListOptions) (runtime.Obje
 }
 
 func (r *resource) get(o metav1.ListOptions) *rest.Request {
-	return r.client.Get().Resource(r.name).VersionedParams(&o, r.options)
+	return r.client.Get().MaxRetries(0).Resource(r.name).VersionedParams(&o, r.options)
 }
 
 // Versions lists the metadata alone.
@@ -215,7 +216,7 @@ func (r *resource) Watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 		return nil, errGone
 	}
 	o.Watch = true
-	w, err := r.get(o).Watch(ctx)
+	w, err := once(ctx, r.get(o).Watch)
 	if err != nil {
 		if r.optional && apierrors.IsNotFound(err) {
 			return nil, errGone
