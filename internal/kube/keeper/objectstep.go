@@ -22,6 +22,9 @@ type objectStep struct {
 	mu   sync.Mutex
 	turn uint64 // of the view
 	kept map[Object]metav1.Object
+
+	settled    bool   // at turn and mirrorTurn nobody had to wait
+	mirrorTurn uint64 // of the kinds inForce
 }
 
 // holds is whom an object holds up that the store does not have as it is.
@@ -38,6 +41,11 @@ const (
 func (s *Objects) behind(turn uint64, of model.GroupKey) (out []Object) {
 	s.step.mu.Lock()
 	defer s.step.mu.Unlock()
+	at := s.mirror.Turn(inForce...) // before the look
+	if s.step.settled && s.step.turn == turn && s.step.mirrorTurn == at {
+		return nil
+	}
+	s.step.settled, s.step.mirrorTurn = true, at
 	if s.step.kept == nil || s.step.turn != turn {
 		s.step.kept, s.step.turn = map[Object]metav1.Object{}, turn
 	}
@@ -53,8 +61,10 @@ func (s *Objects) behind(turn uint64, of model.GroupKey) (out []Object) {
 			case nobody:
 				s.step.kept[o] = x
 			case everybody:
+				s.step.settled = false
 				out = append(out, o)
 			case itsGroup:
+				s.step.settled = false
 				if p.about(objects.Owned(now), of) {
 					out = append(out, o.because(now))
 				}

@@ -26,6 +26,31 @@ type step struct {
 	mu   sync.Mutex
 	turn uint64 // of the view
 	kept map[Object]metav1.Object
+
+	settled    bool     // at turn and mirrorTurn all was kept but what no store could have
+	mirrorTurn uint64   // of the kinds that count
+	impossible []Object // NetworkPolicies
+}
+
+// ofNamespace returns what holds up the pods of a namespace where all is settled.
+func (s *step) ofNamespace(namespace string) (out []Object) {
+	for _, o := range s.impossible {
+		if o.Namespace == namespace {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// policyKinds are the kinds that policies' rows are made of; pods' labels may say in
+// which tenants policies are.
+var policyKinds = []string{mirror.Namespaces, mirror.NetworkPolicies, mirror.ClusterNetworkPolicies, mirror.Pods}
+
+func (k *Keeper) policyKinds() []string {
+	if k.config.Choices.Tenant {
+		return policyKinds
+	}
+	return policyKinds[:3]
 }
 
 // look is what a pod's endpoint is to be as things are now.
@@ -130,8 +155,13 @@ func (k *Keeper) behind(turn uint64, namespace string) (out []Object) {
 	s := &k.step
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	at := k.mirror.Turn(k.policyKinds()...) // before the look
+	if s.settled && s.turn == turn && s.mirrorTurn == at {
+		return s.ofNamespace(namespace)
+	}
+	s.settled, s.mirrorTurn, s.impossible = false, at, nil
 	v := k.config.Control.Current()
-	if s.kept == nil || s.turn != turn || k.config.Choices.Tenant { // pods' labels say in which tenants policies are
+	if s.kept == nil || s.turn != turn || k.config.Choices.Tenant {
 		s.kept, s.turn = map[Object]metav1.Object{}, turn
 	}
 	p := k.round(v)
@@ -161,8 +191,10 @@ func (k *Keeper) behind(turn uint64, namespace string) (out []Object) {
 			switch {
 			case kept:
 				s.kept[o] = now
-			case possible || kind != mirror.NetworkPolicies || name.Namespace == namespace:
+			case possible || kind != mirror.NetworkPolicies:
 				out = append(out, o)
+			default:
+				s.impossible = append(s.impossible, o)
 			}
 		}
 	}
@@ -172,7 +204,8 @@ func (k *Keeper) behind(turn uint64, namespace string) (out []Object) {
 			out = append(out, Object{mirror.NetworkPolicies, mirror.Name{Name: "(deleted) " + string(old.Policy.Key.Name)}})
 		}
 	}
-	return out
+	s.settled = len(out) == 0
+	return append(out, s.ofNamespace(namespace)...)
 }
 
 // round is a look by a view.

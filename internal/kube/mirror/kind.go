@@ -25,6 +25,7 @@ type kind struct {
 	source Source
 
 	objects map[Name]metav1.Object
+	turn    uint64 // counts the changes of objects
 	synced  bool   // the first list is in
 	version string // of the API server, from which a watch goes on
 	reached uint64 // the number of the latest moment shown; 0 = it is no number, or of a watch that has ended
@@ -150,6 +151,7 @@ func (k *kind) list(ctx context.Context) error {
 	k.mirror.mu.Lock()
 	old := k.objects
 	k.objects, k.synced = objects, true
+	k.turn++
 	k.isAt(version)
 	k.mirror.mu.Unlock()
 	for name, before := range old {
@@ -243,6 +245,9 @@ func (k *kind) take(event watch.EventType, o metav1.Object) {
 		delete(k.objects, name)
 	default: // a bookmark is no object
 		old = nil
+	}
+	if old != nil || now != nil {
+		k.turn++
 	}
 	k.isAt(o.GetResourceVersion())
 	k.mirror.mu.Unlock()

@@ -81,6 +81,17 @@ func (m *Mirror) All(kind string) map[Name]metav1.Object {
 	return maps.Clone(m.kinds[kind].objects)
 }
 
+// Turn returns a number that is another one whenever what there is of some kinds has
+// changed. What is read after the call is at least as late as the number.
+func (m *Mirror) Turn(kinds ...string) (turn uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, kind := range kinds {
+		turn += m.kinds[kind].turn // none ever goes back, so no two sums of others are equal
+	}
+	return turn
+}
+
 // Served tells whether the API server had a kind as a resource when it was last asked.
 func (m *Mirror) Served(kind string) bool {
 	m.mu.Lock()
