@@ -102,7 +102,7 @@ func machine(t *testing.T) map[string]string {
 			out["namespace "+e.Name()] = "there"
 		}
 	}
-	mounts, err := os.ReadFile("/proc/self/mounts")
+	mounts, err := os.ReadFile("/proc/thread-self/mounts")
 	if err != nil {
 		t.Fatal(err)
 	}

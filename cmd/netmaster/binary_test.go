@@ -143,7 +143,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 		}
 	})
 	var err error
-	if p.Client, err = api.NewClient("http://"+p.api, api.WithTimeout(15*time.Second)); err != nil {
+	if p.Client, err = api.NewClient("http://"+p.api, api.WithTimeout(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)

@@ -135,7 +135,7 @@ func TestTLSPath(t *testing.T) {
 	}
 	begin(o)
 	client := func(with transport.Config, url string) *api.Client {
-		c, err := api.NewClient(url, api.WithTimeout(5*time.Second), api.WithTLS(with.APIClient))
+		c, err := api.NewClient(url, api.WithTimeout(time.Minute), api.WithTLS(with.APIClient))
 		if err != nil {
 			t.Fatal(err)
 		}

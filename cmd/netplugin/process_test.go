@@ -155,7 +155,7 @@ func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
 	case <-p.done:
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		_ = p.cmd.Process.Kill()
 		<-p.done
 	}
@@ -305,7 +305,7 @@ func TestKillAtEveryStep(t *testing.T) {
 			}
 			select {
 			case <-c.plugin.done:
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("the step was not met")
 			}
 			c.startPlugin()

@@ -433,7 +433,7 @@ func (b *bed) client() attach.Client { return attach.Client{Socket: b.cfg.Socket
 // eventually waits for a condition.
 func (b *bed) eventually(what string, f func() error) {
 	b.t.Helper()
-	deadline := time.After(15 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -78,7 +78,7 @@ func TestSmuggled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	second := "PUT /api/v1/tenants/evil HTTP/1.1\r\nHost: x\r\nContent-Length: 21\r\n\r\n{\"tenantName\":\"evil\"}"

@@ -82,7 +82,7 @@ func TestMetricsOfCluster(t *testing.T) {
 	tells := func(want ...string) { // once the view has what was committed
 		t.Helper()
 		for _, w := range want {
-			deadline := time.Now().Add(10 * time.Second)
+			deadline := time.Now().Add(patience)
 			for !strings.Contains(f.must("GET", "/metrics", ""), w) {
 				if time.Now().After(deadline) {
 					t.Fatalf("no %s in\n%s", w, f.must("GET", "/metrics", ""))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -23,6 +24,12 @@ import (
 // the monitors that it asks agents for.
 func monitored(t *testing.T) (client *api.Client, ids <-chan string, stop func()) {
 	t.Helper()
+	return monitoredOn(t, func(l net.Listener) net.Listener { return l })
+}
+
+// monitoredOn is monitored on a listener that listen makes of another one.
+func monitoredOn(t *testing.T, listen func(net.Listener) net.Listener) (client *api.Client, ids <-chan string, stop func()) {
+	t.Helper()
 	st := memory.New()
 	if _, err := st.Update(t.Context(), func(tx store.Tx) error { return tables.Hosts.Put(tx, model.Host{Name: "h1"}) }); err != nil {
 		t.Fatal(err)
@@ -31,16 +38,17 @@ func monitored(t *testing.T) (client *api.Client, ids <-chan string, stop func()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	stopping := make(chan struct{})
 	s := httptest.NewUnstartedServer(nil)
+	s.Listener = listen(s.Listener)
 	h, err := New(Config{
 		Control: ctrl, Cluster: testCluster{ctrl}, Mode: "test", Log: slog.New(slog.DiscardHandler),
-		Address: s.Listener.Addr().String(), Stopping: stopping,
+		Address: s.Listener.Addr().String(), Stopping: stopping, Timeout: patience,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Config.Handler = h
 	s.Start()
-	if client, err = api.NewClient(s.URL); err != nil {
+	if client, err = api.NewClient(s.URL, api.WithTimeout(patience)); err != nil {
 		t.Fatal(err)
 	}
 	found := make(chan string, 64)
@@ -85,7 +93,7 @@ func begin(ctx context.Context, t *testing.T, c *api.Client, ids <-chan string, 
 		return id, ch
 	case err := <-ch:
 		t.Fatalf("the monitor ended at once: %v", err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("no agent was asked")
 	}
 	return "", nil
@@ -98,7 +106,7 @@ func wait(t *testing.T, ended <-chan error) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("it did not end")
 	}
 	return nil
@@ -125,7 +133,7 @@ func TestMonitorLimit(t *testing.T) {
 		}
 	}
 	var again <-chan error
-	for deadline := time.Now().Add(20 * time.Second); again == nil; {
+	for deadline := time.Now().Add(patience); again == nil; {
 		ch := make(chan error, 1)
 		go func() { ch <- c.Monitor(t.Context(), api.MonitorRequest{}, ignore) }()
 		select {
@@ -167,7 +175,7 @@ func TestMonitorDelivery(t *testing.T) {
 			if e.Host != "h1" || e.Reason != "spoof" {
 				t.Errorf("arrived: %+v", e)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("nothing arrived")
 		}
 		break
@@ -209,9 +217,28 @@ func TestMonitorDelivery(t *testing.T) {
 	}
 }
 
+// patientListener accepts connections that hold little and wait for their clients
+// for ever, so that a client is slow by what it does not read, not by the clock.
+type patientListener struct{ net.Listener }
+
+type patientConn struct{ net.Conn }
+
+func (l patientListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.(*net.TCPConn).SetWriteBuffer(4 << 10); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return patientConn{c}, nil
+}
+
+func (patientConn) SetWriteDeadline(time.Time) error { return nil }
+
 // A client that does not read is cut off, and told so when it reads again.
 func TestMonitorSlowClient(t *testing.T) {
-	c, ids, _ := monitored(t)
+	c, ids, _ := monitoredOn(t, func(l net.Listener) net.Listener { return patientListener{l} })
 	gate := make(chan struct{})
 	id, ended := begin(t.Context(), t, c, ids, func(api.FlowEvent) error {
 		<-gate
@@ -220,9 +247,13 @@ func TestMonitorSlowClient(t *testing.T) {
 	events := make(chan api.FlowEvent)
 	delivered := make(chan error, 1)
 	go func() { delivered <- c.DeliverFlows(t.Context(), id, "h1", events) }()
-	text := strings.Repeat("x", 8<<10)
-	for range 4 * monitorQueue { // more than sockets and queue take
-		events <- api.FlowEvent{Event: api.FlowNote, Text: text}
+	text := strings.Repeat("x", 2<<10)
+	for i := range 2 * monitorQueue { // more than sockets and queue take
+		select {
+		case events <- api.FlowEvent{Event: api.FlowNote, Text: text}:
+		case err := <-delivered:
+			t.Fatalf("the delivery ended after %d events: %v", i, err)
+		}
 	}
 	close(events)
 	if err := wait(t, delivered); err != nil {

@@ -56,6 +56,10 @@ func (c testCluster) Health(ctx context.Context) api.Health {
 	return h
 }
 
+// patience bounds what tests wait for: far more than it takes, so that only what
+// never comes fails on a machine with other work.
+const patience = 3 * time.Minute
+
 // serve runs the API over an in-memory store.
 func serve(t *testing.T, timeout time.Duration) *fixture {
 	t.Helper()
@@ -81,13 +85,16 @@ func serveWith(t *testing.T, change func(*Config)) *fixture {
 		Version: api.Version{Version: "2.0"}, Log: slog.New(slog.NewTextHandler(f.log, nil)),
 	}
 	change(&cfg)
+	if cfg.Timeout == 0 { // DefaultTimeout is short for large lists on a busy machine
+		cfg.Timeout = patience
+	}
 	h, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := httptest.NewServer(h)
 	f.url, f.http = s.URL, s.Client()
-	if f.Client, err = api.NewClient(s.URL); err != nil {
+	if f.Client, err = api.NewClient(s.URL, api.WithTimeout(patience)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -428,7 +435,7 @@ func TestStoreDown(t *testing.T) {
 	}
 	f.must("GET", "/healthz", "")
 	f.mem.Unavailable(false)
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		if status, _ := f.do("GET", "/readyz", ""); status == 200 {
 			break

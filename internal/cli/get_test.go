@@ -59,7 +59,7 @@ func (l *lines) Write(b []byte) (int, error) {
 // wait waits for a text to have been written.
 func (l *lines) wait(t *testing.T, text string) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		l.mu.Lock()
 		all := l.buf.String()

@@ -27,7 +27,7 @@ func TestSupervise(t *testing.T) {
 	alive.Store(true)
 	hear := func() string {
 		t.Helper()
-		if err := l.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := l.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		buf := make([]byte, 1000)

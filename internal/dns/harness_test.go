@@ -200,7 +200,7 @@ func serve(t *testing.T, cfg Config) *bed {
 		defer b.upstreams.mu.Unlock()
 		return len(b.upstreams.self) > 0
 	}
-	for deadline := time.Now().Add(10 * time.Second); !serving(); runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); !serving(); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatal("it does not begin to serve")
 		}

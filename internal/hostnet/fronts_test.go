@@ -388,7 +388,7 @@ func TestFrontsEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := make([]byte, 100)
-			_ = to.SetReadDeadline(time.Now().Add(10 * time.Second))
+			_ = to.SetReadDeadline(time.Now().Add(time.Minute))
 			if n, err := to.Read(said); err != nil || string(said[:n]) != when {
 				t.Fatalf("%s: %q, %v", when, said[:n], err)
 			}

@@ -481,7 +481,7 @@ func FuzzParsePool(f *testing.F) {
 // until waits for a condition.
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !f() {

@@ -243,7 +243,7 @@ func traced(t *testing.T, h *lab.Host, plugins string) map[string]string {
 			out[table] = text
 		}
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}

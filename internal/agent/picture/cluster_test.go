@@ -41,7 +41,7 @@ func follow(t *testing.T, c *Cluster) {
 // until waits for a condition of the Cluster, which is locked meanwhile.
 func until(t *testing.T, c *Cluster, what string, ok func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var last error
 	if err := c.wait(ctx, func() (bool, error) { last = ok(); return last == nil, nil }); err != nil {

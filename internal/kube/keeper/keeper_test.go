@@ -124,7 +124,7 @@ func (l *lab) rows() []string {
 func (l *lab) want(rows ...string) {
 	l.t.Helper()
 	var got []string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		if got = l.rows(); slices.Equal(got, rows) {
 			return
 		}
@@ -241,7 +241,7 @@ func TestFenced(t *testing.T) {
 	fence := l.leader()
 	fence.Create++
 	l.sources[mirror.Namespaces].Add(namespace("a", nil))
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := l.keeper.Lead(ctx, fence); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("Lead: %v", err)
@@ -258,22 +258,34 @@ func TestFailingObject(t *testing.T) {
 	l.sources[mirror.Namespaces].Add(namespace("NO NAME", nil))
 	fence := l.leader()
 	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
-	trials := func() int {
+	trials := func() (n int) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return len(l.told)
+		for _, told := range l.told {
+			if strings.Contains(told, "NO NAME") {
+				n++
+			}
+		}
+		return n
 	}
-	for end := time.Now().Add(20 * time.Second); trials() < 6; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); trials() < 6; <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d trials", trials())
 		}
 	}
-	began := time.Now() // the next trial is in more than 3 s
-	l.sources[mirror.Namespaces].Add(namespace("a", nil))
-	l.want("namespace a map[]")
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("kept after %v", took)
+	// Who waited for it would be kept with one of its trials, of which the next is in more
+	// than 3 s; a busy machine may need as long, but not each time.
+	want := []string{}
+	for i := range 5 {
+		before := trials()
+		l.sources[mirror.Namespaces].Add(namespace(fmt.Sprint("a", i), nil))
+		want = append(want, fmt.Sprintf("namespace a%d map[]", i))
+		l.want(want...)
+		if trials() == before {
+			return
+		}
 	}
+	t.Error("kept only as the other one was tried")
 }
 
 // TestChoosesTenant: where pods may choose, a namespace's policies are in the tenants of
@@ -312,7 +324,7 @@ func TestTold(t *testing.T) {
 	fence := l.leader()
 	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
 	l.want("default:kubernetes.a.odd kubernetes kubernetes 0", "namespace a map[]")
-	for end := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
 		l.mu.Lock()
 		told := strings.Join(l.told, "\n")
 		l.mu.Unlock()

@@ -120,7 +120,7 @@ func adopting(o objects.Object) { o.SetAnnotations(map[string]string{objects.Ado
 func (l *objectsLab) said(object string, parts ...string) {
 	l.t.Helper()
 	last := ""
-	for end := time.Now().Add(20 * time.Second); ; <-time.After(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; <-time.After(2 * time.Millisecond) {
 		l.mu.Lock()
 		k, told := l.kept[object]
 		l.mu.Unlock()
@@ -144,7 +144,7 @@ func (l *objectsLab) said(object string, parts ...string) {
 // until waits for what the view has.
 func (l *objectsLab) until(what string, holds func(*control.View) bool) {
 	l.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; <-time.After(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; <-time.After(2 * time.Millisecond) {
 		v, err := l.ctrl.View(context.Background())
 		if err != nil {
 			l.t.Fatal(err)
@@ -352,7 +352,7 @@ func TestObjectsFenced(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), store.ErrFenced.Error()) {
 			t.Errorf("Lead: %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it still leads")
 	}
 	l.owned(0)

@@ -51,7 +51,7 @@ func (l *intentLab) next(within time.Duration, labels map[string]string) (model.
 // waits fails unless a pod waits, in the end for why: on a busy machine first for more.
 func (l *intentLab) waits(labels map[string]string, why string) {
 	l.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(time.Minute); ; {
 		_, err := l.next(500*time.Millisecond, labels)
 		switch {
 		case errors.Is(err, model.ErrUnavailable) && strings.Contains(err.Error(), why):

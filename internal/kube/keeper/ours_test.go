@@ -87,7 +87,7 @@ func TestOurs(t *testing.T) {
 	}
 	hears := func(o *Ours) { // by its view of the store
 		t.Helper()
-		for end := time.Now().Add(10 * time.Second); o.Err() == nil; <-time.After(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); o.Err() == nil; <-time.After(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("who follows the former one goes on")
 			}
@@ -154,10 +154,10 @@ func TestAnotherCluster(t *testing.T) {
 	if err := taker.keeper.mirror.AwaitLists(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); l.keeper.config.Ours.Err() == nil && time.Now().Before(end); <-time.After(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); l.keeper.config.Ours.Err() == nil && time.Now().Before(end); <-time.After(time.Millisecond) {
 	}
 	l.sources[mirror.NetworkPolicies].Add(isolate("a", "late")) // on a watch that goes on
-	for end := time.Now().Add(10 * time.Second); l.keeper.mirror.Get(mirror.NetworkPolicies, mirror.Name{Namespace: "a", Name: "late"}) == nil && time.Now().Before(end); <-time.After(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); l.keeper.mirror.Get(mirror.NetworkPolicies, mirror.Name{Namespace: "a", Name: "late"}) == nil && time.Now().Before(end); <-time.After(time.Millisecond) {
 	}
 	if err := stop(); !errors.Is(err, context.Canceled) {
 		t.Error(err)

@@ -183,7 +183,7 @@ func TestPodGroups(t *testing.T) {
 	l.wantTold("metadata.labels[io.contiv.net-group]: " + why)
 	l.sources[mirror.Pods].Modify(in("web"))
 	var e model.Endpoint
-	for end := time.Now().Add(10 * time.Second); e.Group != "web" && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); e.Group != "web" && time.Now().Before(end); {
 		e, _ = l.asks("u1", 10*time.Second)
 	}
 	e.Key.ID = "e1"
@@ -195,7 +195,7 @@ func TestPodGroups(t *testing.T) {
 		return err
 	})
 	l.sources[mirror.Pods].Modify(in("db"))
-	for end := time.Now().Add(10 * time.Second); ; <-time.After(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; <-time.After(2 * time.Millisecond) {
 		v, err := l.ctrl.View(context.Background())
 		if err != nil {
 			t.Fatal(err)
@@ -212,7 +212,7 @@ func TestPodGroups(t *testing.T) {
 
 func (l *lab) wantTold(what string) {
 	l.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
 		l.mu.Lock()
 		told := strings.Join(l.told, "\n")
 		l.mu.Unlock()
@@ -258,7 +258,7 @@ func TestPodsFollow(t *testing.T) {
 	is := func(group, labels string) {
 		t.Helper()
 		var got string
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(2 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); <-time.After(2 * time.Millisecond) {
 			v, err := l.ctrl.View(context.Background())
 			if err != nil {
 				t.Fatal(err)

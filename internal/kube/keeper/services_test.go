@@ -104,7 +104,7 @@ func (l *servicesLab) want(rows ...string) {
 
 func (l *servicesLab) until(holds func() bool, what func() string) {
 	l.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !holds(); <-time.After(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !holds(); <-time.After(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -342,7 +342,7 @@ func TestServicesFailing(t *testing.T) {
 	fence := l.leader()
 	gone := fence
 	gone.Create++
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := l.services.Lead(ctx, gone); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("Lead: %v", err)

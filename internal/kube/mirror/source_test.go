@@ -241,13 +241,13 @@ func TestServed(t *testing.T) {
 	for i := range 5 {
 		s.change(podPath, watch.Added, webPod(fmt.Sprint("p", i)))
 	}
-	if err := within(t, m, s.now(), 10*time.Second); err != nil {
+	if err := within(t, m, s.now(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	s.change(podPath, watch.Added, webPod("late"))
 	s.change(podPath, watch.Deleted, webPod("p0"))
 	s.change("/apis/networking.k8s.io/v1/networkpolicies", watch.Added, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "np", Namespace: "a"}})
-	if err := within(t, m, s.now(), 10*time.Second); err != nil {
+	if err := within(t, m, s.now(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"p4", "late"} {
@@ -289,7 +289,7 @@ func TestPagesExpired(t *testing.T) {
 	for i := range 5 {
 		s.change(podPath, watch.Added, webPod(fmt.Sprint("p", i)))
 	}
-	if err := within(t, m, s.now(), 10*time.Second); err != nil {
+	if err := within(t, m, s.now(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	told()
@@ -313,7 +313,7 @@ func TestPagesExpired(t *testing.T) {
 // again, it has nothing.
 func TestAbsent(t *testing.T) {
 	s, m, told := serveWeb(t)
-	if err := within(t, m, s.now(), 10*time.Second); err != nil {
+	if err := within(t, m, s.now(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	s.set(func() { s.absent = map[string]bool{} })
@@ -333,7 +333,7 @@ func TestAbsent(t *testing.T) {
 		s.cut = make(chan struct{})
 	})
 	s.change(podPath, watch.Added, webPod("after"))
-	if err := within(t, m, s.now(), 10*time.Second); err != nil {
+	if err := within(t, m, s.now(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if o := m.Get(ClusterNetworkPolicies, Name{Name: "first"}); o != nil {
@@ -351,7 +351,7 @@ func TestAnotherStore(t *testing.T) {
 	s, m, told := serveWeb(t)
 	s.change(podPath, watch.Added, webPod("old"))
 	s.change(podPath, watch.Added, webPod("same"))
-	if err := within(t, m, s.now(), 10*time.Second); err != nil {
+	if err := within(t, m, s.now(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	told()
@@ -362,13 +362,13 @@ func TestAnotherStore(t *testing.T) {
 		s.cut = make(chan struct{})
 	})
 	// A watch that began between the two has not been cut: a question notices.
-	for end := time.Now().Add(10 * time.Second); len(m.All(Pods)) > 0; {
+	for end := time.Now().Add(time.Minute); len(m.All(Pods)) > 0; {
 		if err := within(t, m, "1000", 100*time.Millisecond); time.Now().After(end) {
 			t.Fatalf("%v, and there are still %d pods", err, len(m.All(Pods)))
 		}
 	}
 	s.change(podPath, watch.Added, webPod("new"))
-	if err := within(t, m, s.now(), 10*time.Second); err != nil {
+	if err := within(t, m, s.now(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(told(), ", "); got != "pods new false true, pods old true false, pods same true false" {

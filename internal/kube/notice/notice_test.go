@@ -81,7 +81,7 @@ func serve(t *testing.T, codes ...int) (*web, *Notices) {
 // idle waits until nothing is left to be sent.
 func idle(t *testing.T, n *Notices) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
 		n.mu.Lock()
 		left := len(n.queue)
 		n.mu.Unlock()
@@ -169,7 +169,7 @@ func TestForbidden(t *testing.T) {
 	n.Forget("NetworkPolicy", types.NamespacedName{Namespace: "a", Name: "gone"})
 	n.Tell(policy("b", "y"))
 	told := map[any]bool{}
-	for end := time.Now().Add(20 * time.Second); len(told) < 2 && time.Now().Before(end); <-time.After(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); len(told) < 2 && time.Now().Before(end); <-time.After(time.Millisecond) {
 		w.mu.Lock()
 		for i, b := range w.bodies {
 			if i >= 4 {

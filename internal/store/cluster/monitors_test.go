@@ -17,7 +17,7 @@ import (
 func TestMonitors(t *testing.T) {
 	st := memory.New()
 	defer st.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	seen := make(chan []cluster.MonitorRequest, 16)
 	ended := make(chan error, 1)

@@ -70,7 +70,7 @@ func openWith(t testing.TB, cfg Config) *Client {
 // ready waits until a server serves.
 func ready(t testing.TB, c *Client) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		if _, err := c.Get(t.Context(), store.Root+"x"); err == nil {
 			return
 		} else if time.Now().After(deadline) {

@@ -82,7 +82,7 @@ func raw(t testing.TB, addr string) *clientv3.Client {
 	t.Helper()
 	c := open(t, addr)
 	t.Cleanup(func() { _ = c.Close() })
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		if _, err := c.Get(t.Context(), "x"); err == nil {
 			return c.etcd
 		} else if time.Now().After(deadline) {
