@@ -21,13 +21,13 @@ import (
 // API server is asked with what is in it, and the range of services is its.
 func TestContivJSON(t *testing.T) {
 	ca := newAuthority(t)
-	server, client := ca.files("server"), ca.files("client of 1.x")
+	server, client := ca.files("server"), ca.files("client-of-1.x")
 	cert, err := tls.LoadX509KeyPair(server.Cert, server.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
-	pool.AddCert(ca.cert)
+	pool.AddCert(ca.a.Bundle()[0])
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who := "nobody"
 		if c := r.TLS.PeerCertificates; len(c) > 0 {
@@ -47,9 +47,9 @@ func TestContivJSON(t *testing.T) {
 		ranges  string
 		refused string
 	}{
-		{"a certificate", map[string]string{"K8S_CERT": client.Cert, "K8S_KEY": client.Key}, "", `client of 1.x, ""`, "[]", ""},
+		{"a certificate", map[string]string{"K8S_CERT": client.Cert, "K8S_KEY": client.Key}, "", `client-of-1.x, ""`, "[]", ""},
 		{"a token, and no certificate", map[string]string{"K8S_TOKEN": "t1\n", "K8S_CERT": "", "K8S_KEY": "", "SVC_SUBNET": "10.254.0.0/16"}, "", `nobody, "Bearer t1"`, "[10.254.0.0/16]", ""},
-		{"both", map[string]string{"K8S_TOKEN": "t1", "K8S_CERT": client.Cert, "K8S_KEY": client.Key}, "", `client of 1.x, "Bearer t1"`, "[]", ""},
+		{"both", map[string]string{"K8S_TOKEN": "t1", "K8S_CERT": client.Cert, "K8S_KEY": client.Key}, "", `client-of-1.x, "Bearer t1"`, "[]", ""},
 		{"a token, and files that are gone", map[string]string{"K8S_TOKEN": "t1", "K8S_CERT": "/no/cert", "K8S_KEY": "/no/key"}, "", `nobody, "Bearer t1"`, "[]", ""},
 		{"a flag wins", map[string]string{"K8S_TOKEN": "t1", "SVC_SUBNET": "10.254.0.0/16"}, "10.96.0.0/12", `nobody, "Bearer t1"`, "[10.96.0.0/12]", ""},
 		{"files that are gone", map[string]string{"K8S_CERT": "/no/cert", "K8S_KEY": "/no/key"}, "", "", "", "K8S_CERT and K8S_KEY, without a K8S_TOKEN beside: open /no/cert"},

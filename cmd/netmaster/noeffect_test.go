@@ -37,6 +37,8 @@ var flagEffects = map[string]effecttest.Effect{
 	"pod-cidr":           effecttest.By("TestPodNetwork"),
 	"fwdmode":            effecttest.By("TestEveryFlag"),
 	"infra":              effecttest.By("TestEveryFlag"),
+	"tls-dir":            effecttest.By("TestTLSPath"),
+	"store-tls-dir":      effecttest.By("TestTLSPath"),
 	"token-file":         effecttest.By("TestToken"),
 	"allowed-hosts":      effecttest.By("TestHostHeader"),
 	"legacy-errors":      effecttest.By("TestLegacyErrors"),

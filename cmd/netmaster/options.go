@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/token"
@@ -52,8 +53,9 @@ type options struct {
 	infra      string
 	log        daemon.LogConfig
 	tokenFile  string
-	token      *token.File      // nil = everybody is let in
-	tls        transport.Config // no flag sets it yet: plain
+	token      *token.File // nil = everybody is let in
+	certs      daemon.TLS
+	tls        transport.Config // of certs
 	givenInfra bool
 	loopback   error // why --internal-address is loopback, which nobody asked for
 }
@@ -189,6 +191,7 @@ func newFlags(o *options) *daemon.FlagSet {
 		Usage: "file with a token a line: who shows none of them is refused (401), but for /healthz and /readyz; the first is shown to other netmasters; read again when it changes; empty = everybody is let in",
 		Check: notEmpty,
 	})
+	o.certs.Register(fs, envPrefix, "the REST API, profiling and who asks other netmasters", "of the clients of etcd or Consul, or of the embedded etcd's own port, which lets in who shows a certificate of ca.crt")
 	fs.Strings(&o.hosts, daemon.Flag{
 		Name: "allowed-hosts", Env: envPrefix + "ALLOWED_HOSTS", Value: "names",
 		Usage: "names with a dot by which clients may ask, comma-separated, beside addresses, names without a dot and the cluster's hosts; others are refused, since a web page could have made them lead here",
@@ -229,19 +232,26 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	if how := fs.Given("consul-token-file"); how != "" && len(o.consul) == 0 {
 		return daemon.Usagef("%s is for a Consul; name it with --consul-endpoints", how)
 	}
+	if err := o.certs.Open(fs); err != nil {
+		return err
+	}
 	if len(o.consul) > 0 {
 		list, err := consul.ParseFlag(o.consul)
 		if err != nil {
 			return daemon.Usagef("%s %s: %w", fs.Given("consul-endpoints"), strings.Join(o.consul, ","), err)
 		}
-		o.consul = list
+		if o.consul, err = o.certs.SecureStore(o.consul, list); err != nil {
+			return err
+		}
 	}
 	if len(o.etcd) > 0 {
 		list, err := etcd.ParseFlag(o.etcd)
 		if err != nil {
 			return daemon.Usagef("%s %s: %w", fs.Given("etcd-endpoints"), strings.Join(o.etcd, ","), err)
 		}
-		o.etcd = list
+		if o.etcd, err = o.certs.SecureStore(o.etcd, list); err != nil {
+			return err
+		}
 	}
 	if len(o.etcd)+len(o.consul) > 0 {
 		for _, flag := range []string{"data-dir", "etcd-listen", "restore"} {
@@ -298,7 +308,36 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	if o.agent == "" {
 		o.agent = net.JoinHostPort(host, agentPort)
 	}
+	o.tls = o.certs.Config()
+	return o.checkCertificates(fs)
+}
+
+// checkCertificates refuses certificates by which others would not believe this
+// netmaster, at its start rather than at theirs.
+func (o *options) checkCertificates(fs *daemon.FlagSet) error {
+	if o.certs.Own != nil {
+		if err := o.certs.Own.Check(hostsOf(o.external, o.internal, o.agent), pki.Netmaster); err != nil {
+			return daemon.Usagef("%s: %w", fs.Given("tls-dir"), err)
+		}
+	}
+	if o.certs.Store != nil && len(o.etcd)+len(o.consul) == 0 {
+		if err := o.certs.Store.Check(hostsOf(o.etcdListen), pki.Netmaster); err != nil {
+			return daemon.Usagef("%s: %w", fs.Given("store-tls-dir"), err)
+		}
+	}
 	return nil
+}
+
+// hostsOf are the hosts of addresses, without those that stand for all.
+func hostsOf(addresses ...string) []string {
+	var hosts []string
+	for _, s := range addresses {
+		host, _, err := net.SplitHostPort(s)
+		if ip, bad := netip.ParseAddr(host); err == nil && host != "" && (bad != nil || !ip.IsUnspecified()) {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
 }
 
 // initial returns the settings that a new cluster gets; zero = the default.

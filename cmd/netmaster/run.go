@@ -89,15 +89,19 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 // explain tells at start what an operator should know.
 func (o *options) explain(log *slog.Logger) {
 	for _, address := range []string{o.external, o.internal, o.agent} {
-		if host, _, err := net.SplitHostPort(address); err == nil && !isLoopback(host) && o.token == nil {
+		if host, _, err := net.SplitHostPort(address); err == nil && !isLoopback(host) && o.token == nil && o.tls.APIServer == nil {
 			log.Warn("the REST API has no authentication and is served beyond this host: whoever reaches it can change everything",
-				"address", address, "remedy", "have it ask for a token with --token-file, or bind it to a management network with --external-address")
+				"address", address, "remedy", "have it ask for certificates with --tls-dir or a token with --token-file, or bind it to a management network with --external-address")
 			break
 		}
 	}
 	if o.loopback != nil {
 		log.Warn("this host has no address that others could reach, so this netmaster can be found on this host only",
 			"address", o.internal, "why", o.loopback, "remedy", "give --internal-address, or the host an address and start again")
+	}
+	if host, _, err := net.SplitHostPort(o.etcdListen); err == nil && o.certs.Own != nil && o.certs.Store == nil && len(o.etcd)+len(o.consul) == 0 && !isLoopback(host) {
+		log.Warn("the embedded store is served beyond this host without TLS: whoever reaches it can change everything, whatever the REST API asks for",
+			"address", o.etcdListen, "remedy", "give --store-tls-dir too, and https:// in the agents' --etcd-endpoints")
 	}
 	o.warnIdle(log)
 }
@@ -334,6 +338,10 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 		return ctrl.Run(viewCtx)
 	})
 	all.Go(func() error { return watch.Run(gctx) })
+	all.Go(func() error {
+		o.certs.Watch(gctx, log)
+		return nil
+	})
 	all.Go(func() error { return ended(gctx, k8s.first(gctx)) })
 	all.Go(func() error { return ended(gctx, k8s.run(gctx)) })
 	all.Go(func() error {

@@ -2,20 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"math/big"
-	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,92 +14,58 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/agent"
-	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/netnstest"
 	"github.com/contiv/netplugin/v2/internal/oracle"
+	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
-// authority is a certificate authority of a test.
+// authority makes certificates of a test, as 'netctl pki' does.
 type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	t *testing.T
+	a *pki.Authority
 }
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	ca := &authority{t: t}
-	template := &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	ca.cert, ca.key = ca.sign("test authority", template)
-	return ca
+	a, err := pki.Init(filepath.Join(t.TempDir(), "pki"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{t, a}
 }
 
-// sign makes a certificate by a template, by itself while there is no authority.
-func (ca *authority) sign(name string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+// directory is what --tls-dir takes.
+func (ca *authority) directory(name string, role pki.Role) string {
 	ca.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	c, err := ca.a.Issue(pki.Request{Name: name, Role: role})
 	if err != nil {
 		ca.t.Fatal(err)
 	}
-	template.SerialNumber, template.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent, by := ca.cert, ca.key
-	if parent == nil {
-		parent, by = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
-	if err != nil {
-		ca.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		ca.t.Fatal(err)
-	}
-	return cert, key
+	return c.Dir
 }
 
-// files writes a certificate for loopback that serves both ends.
-func (ca *authority) files(name string) transport.Files {
+func (ca *authority) files(name string) *transport.Files {
 	ca.t.Helper()
-	cert, key := ca.sign(name, &x509.Certificate{
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	})
-	der, err := x509.MarshalECPrivateKey(key)
+	d, err := transport.OpenDirectory(ca.directory(name, pki.Netmaster))
 	if err != nil {
 		ca.t.Fatal(err)
 	}
-	dir := ca.t.TempDir()
-	f := transport.Files{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), ClientCA: filepath.Join(dir, "ca.pem")}
-	for path, b := range map[string]*pem.Block{
-		f.Cert: {Type: "CERTIFICATE", Bytes: cert.Raw}, f.Key: {Type: "EC PRIVATE KEY", Bytes: der}, f.ClientCA: {Type: "CERTIFICATE", Bytes: ca.cert.Raw},
-	} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(b), 0o600); err != nil {
-			ca.t.Fatal(err)
-		}
-	}
-	return f
+	return d.Files()
 }
 
-// mutual is a configuration in which both ends of each connection show a
-// certificate of the authority.
-func (ca *authority) mutual(name string) transport.Config {
+// of is what a process with a certificate of its own serves and asks with.
+func (ca *authority) of(name string, role pki.Role) transport.Config {
 	ca.t.Helper()
-	f := ca.files(name)
-	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	d, err := transport.OpenDirectory(ca.directory(name, role))
 	if err != nil {
 		ca.t.Fatal(err)
 	}
-	pool := x509.NewCertPool()
-	pool.AddCert(ca.cert)
-	server := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
-	client := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool}
-	return transport.Config{
-		APIServer: server, APIClient: client, StoreServer: &f, StoreClient: client, InspectionServer: server, DebugServer: server,
-	}
+	c := d.Config()
+	c.StoreClient = d.Client()
+	return c
 }
 
 // TestTLSPath: a netmaster with an embedded store, a second one on that store, an
@@ -117,11 +74,18 @@ func (ca *authority) mutual(name string) transport.Config {
 func TestTLSPath(t *testing.T) {
 	netnstest.Need(t)
 	ca := newAuthority(t)
-	o := options{
-		tls: ca.mutual("netmaster"), dataDir: t.TempDir(), etcdListen: free(t), external: free(t), agent: free(t), debug: free(t),
-		mode: modeTest, infra: "default", log: daemon.DefaultLog(),
+	// flags are a netmaster's as its command line has them.
+	flags := func(name string, more ...string) options {
+		t.Helper()
+		dir, external := ca.directory(name, pki.Netmaster), free(t)
+		o, err := parse(t, nil, append(more, "--mode", modeTest, "--tls-dir", dir, "--store-tls-dir", dir,
+			"--external-address", external, "--internal-address", external, "--agent-address", free(t), "--debug-address", free(t))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
 	}
-	o.internal = o.external
+	o := flags("netmaster", "--data-dir", t.TempDir(), "--etcd-listen", free(t))
 	begin := func(o options) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
@@ -142,14 +106,11 @@ func TestTLSPath(t *testing.T) {
 		t.Cleanup(c.Close)
 		return c
 	}
-	mine := ca.mutual("operator")
+	mine := ca.of("operator", pki.ClusterAdmin)
 	first := client(mine, "https://"+o.external)
 	eventually(t, "the first netmaster is ready", func() error { return first.Do(t.Context(), http.MethodGet, "/readyz", nil, nil) })
 
-	second := o
-	second.tls, second.etcd = ca.mutual("netmaster 2"), []string{"https://" + o.etcdListen}
-	second.external, second.agent, second.debug = free(t), free(t), free(t)
-	second.internal = second.external
+	second := flags("netmaster2", "--etcd-endpoints", o.etcdListen) // https, as it has a certificate
 	begin(second)
 	eventually(t, "the second netmaster is ready", func() error {
 		return client(mine, "https://"+second.agent).Do(t.Context(), http.MethodGet, "/readyz", nil, nil)
@@ -159,7 +120,7 @@ func TestTLSPath(t *testing.T) {
 	}
 
 	log := slog.New(slog.DiscardHandler)
-	hosts := ca.mutual("host")
+	hosts := ca.of("host1", pki.Host)
 	st, err := etcd.New(etcd.Config{Endpoints: []string{"https://" + o.etcdListen}, TLS: hosts.StoreClient, Logger: log})
 	if err != nil {
 		t.Fatal(err)
@@ -193,11 +154,18 @@ func TestTLSPath(t *testing.T) {
 		}
 	}()
 	at := a.RESTAddr().String()
-	look := transport.OwnClient(mine.APIClient, "127.0.0.1", 5*time.Second)
+	look := transport.OwnClient(mine.StoreClient, "127.0.0.1", 5*time.Second) // of servers of any role
 	// What it needs includes an answer of a netmaster, which it finds by the registry.
 	eventually(t, "the agent reaches a netmaster and the store", func() error { return ask(t.Context(), look, "https://"+at+"/readyz") })
 
-	stranger := newAuthority(t).mutual("stranger")
+	stranger := newAuthority(t).of("stranger", pki.ClusterAdmin)
+	for what, addr := range map[string]string{"inspection": at, "profiling": o.debug} {
+		resp, err := transport.OwnClient(hosts.StoreClient, "127.0.0.1", 5*time.Second).Get("https://" + addr + "/version") //nolint:noctx // it has a time limit
+		if err == nil {
+			_ = resp.Body.Close()
+			t.Errorf("%s lets in who has another host's certificate: %s", what, resp.Status)
+		}
+	}
 	for what, addr := range map[string]string{
 		"API": o.external, "agents' API": o.agent, "second API": second.external, "store": o.etcdListen, "inspection": at, "profiling": o.debug,
 	} {
@@ -248,5 +216,38 @@ func eventually(t *testing.T, what string, try func() error) {
 		case <-deadline:
 			t.Fatalf("never: %s: %v", what, err)
 		}
+	}
+}
+
+// TestTLSFlags: certificates by which others would not believe a netmaster, and
+// addresses that contradict them, are refused at its start, with what to do.
+func TestTLSFlags(t *testing.T) {
+	ca := newAuthority(t)
+	master, host := ca.directory("master1", pki.Netmaster), ca.directory("host1", pki.Host)
+	for _, tc := range []struct {
+		line string
+		part string // of the sentence; "" = taken
+	}{
+		{"--tls-dir MASTER --internal-address 127.0.0.1:9999", ""},
+		{"--tls-dir MASTER --internal-address 10.9.9.9:9999", "--addresses 10.9.9.9"},
+		{"--tls-dir HOST --internal-address 127.0.0.1:9999", "one of [netmaster]"},
+		{"--tls-dir /nowhere --internal-address 127.0.0.1:9999", "netctl pki issue"},
+		{"--store-tls-dir MASTER --etcd-listen 10.9.9.9:2379", "--addresses 10.9.9.9"},
+		{"--store-tls-dir HOST --etcd-listen 127.0.0.1:2379", "one of [netmaster]"},
+		{"--store-tls-dir HOST --etcd https://10.9.9.9:2379", ""}, // of an authority of its own, which knows no roles
+		{"--store-tls-dir HOST --etcd http://10.9.9.9:2379", "write https://"},
+		{"--store-tls-dir HOST --consul http://10.9.9.9:8500", "write https://"},
+	} {
+		o, err := parse(t, nil, strings.Fields(strings.NewReplacer("MASTER", master, "HOST", host).Replace(tc.line))...)
+		if tc.part == "" && err != nil || tc.part != "" && (err == nil || !strings.Contains(err.Error(), tc.part)) {
+			t.Errorf("%s: %v; want %q", tc.line, err, tc.part)
+		}
+		if err == nil && (o.tls.APIServer != nil) != strings.Contains(tc.line, "--tls-dir MASTER") {
+			t.Errorf("%s: listeners are of %v", tc.line, o.tls.APIServer)
+		}
+	}
+	o, err := parse(t, map[string]string{"CONTIV_NETMASTER_STORE_TLS_DIR": host}, "--cluster-store", "etcd://10.9.9.9:2379")
+	if err != nil || len(o.etcd) != 1 || o.etcd[0] != "https://10.9.9.9:2379" {
+		t.Errorf("the store is %v, %v", o.etcd, err)
 	}
 }

@@ -177,6 +177,10 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	if docker != nil {
 		g.Go(func() error { return docker.Run(ctx) })
 	}
+	g.Go(func() error {
+		o.certs.Watch(ctx, log)
+		return nil
+	})
 	g.Go(func() error { return a.Run(ctx) })
 	g.Go(func() error {
 		daemon.Supervise(ctx, log, func(ctx context.Context) error { return answers(ctx, o.cniSocket) }, func(ctx context.Context) error {

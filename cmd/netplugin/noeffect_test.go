@@ -15,6 +15,8 @@ var flagEffects = map[string]effecttest.Effect{
 	"etcd-endpoints":                 effecttest.By("TestBadFlags"),
 	"consul-endpoints":               effecttest.By("TestBadFlags"),
 	"consul-token-file":              effecttest.By("TestBadFlags"),
+	"tls-dir":                        effecttest.By("TestTLSFlags"),
+	"store-tls-dir":                  effecttest.By("TestTLSFlags"),
 	"token-file":                     effecttest.By("TestToken"),
 	"cluster-store":                  effecttest.By("TestBadFlags"),
 	"netmaster":                      effecttest.By("TestMasterGone"),

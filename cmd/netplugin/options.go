@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/daemon"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/token"
@@ -72,7 +73,8 @@ type options struct {
 	debug       string
 	log         daemon.LogConfig
 	flowLog     string
-	tls         transport.Config // no flag sets it yet: plain
+	certs       daemon.TLS
+	tls         transport.Config // of certs
 
 	token      *token.File // nil = none is shown
 	hostName   model.HostName
@@ -150,6 +152,7 @@ func storeFlags(fs *daemon.FlagSet, o *options) {
 		Name: "token-file", Env: envPrefix + "TOKEN_FILE", Value: "file",
 		Usage: "file whose first line is the token that netmasters ask for, where they run with --token-file; read again when it changes; empty = none",
 	})
+	o.certs.Register(fs, envPrefix, "who asks netmasters, inspection and profiling", "of the clients of etcd or Consul")
 }
 
 func hostFlags(fs *daemon.FlagSet, o *options) {
@@ -269,12 +272,27 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 	if how := fs.Given("consul-token-file"); how != "" && len(o.consul) == 0 {
 		return daemon.Usagef("%s is for a Consul; name it with --consul-endpoints", how)
 	}
+	if err = o.certs.Open(fs); err != nil {
+		return err
+	}
+	given := o.etcd
+	if fs.Given("etcd-endpoints") == "" {
+		given = nil
+	}
 	if len(o.consul) > 0 {
+		given = o.consul
 		if o.consul, err = consul.ParseFlag(o.consul); err != nil {
 			return daemon.Usagef("--consul-endpoints: %w", err)
 		}
-	} else if o.etcd, err = etcd.ParseFlag(o.etcd); err != nil {
-		return daemon.Usagef("--etcd-endpoints: %w", err)
+		o.consul, err = o.certs.SecureStore(given, o.consul)
+	} else {
+		if o.etcd, err = etcd.ParseFlag(o.etcd); err != nil {
+			return daemon.Usagef("--etcd-endpoints: %w", err)
+		}
+		o.etcd, err = o.certs.SecureStore(given, o.etcd)
+	}
+	if err != nil {
+		return err
 	}
 	if o.netMode == "vlan" && len(o.uplinks) == 0 {
 		return daemon.Usagef("%s vlan needs --vlan-uplinks: the interfaces that carry VLAN networks", fs.Given("netmode"))
@@ -315,8 +333,31 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) (err error) {
 	if o.token, err = token.Open(o.tokenFile); err != nil {
 		return daemon.Usagef("%s: %w", fs.Given("token-file"), err)
 	}
+	o.tls = o.certs.Config()
+	if o.certs.Own != nil {
+		if err := o.checkCertificate(fs); err != nil {
+			return err
+		}
+	}
 	if o.restAddress == "none" {
 		o.restAddress = ""
+	}
+	return nil
+}
+
+// checkCertificate refuses one that is not this host's, and netmasters that would be
+// asked without it.
+func (o *options) checkCertificate(fs *daemon.FlagSet) error {
+	how := fs.Given("tls-dir")
+	if err := o.certs.Own.Check(nil, pki.Host); err != nil {
+		return daemon.Usagef("%s: %w", how, err)
+	}
+	if name := o.certs.Own.Leaf().Subject.CommonName; name != string(o.hostName) {
+		return daemon.Usagef("%s: the certificate is that of host %s, and this is host %s; issue one with 'netctl pki issue DIR %s --role host', or give --host", how, name, o.hostName, o.hostName)
+	}
+	var err error
+	if o.netmaster, err = transport.Secure(o.netmaster, "9999"); err != nil {
+		return daemon.Usagef("%s: %w", fs.Given("netmaster"), err)
 	}
 	return nil
 }

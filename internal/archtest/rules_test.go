@@ -24,7 +24,7 @@ var rules = []rule{
 	{pkg: "internal/filelock", why: "takes locks, of whatever"},
 	{pkg: "internal/token", why: "what lets a client in knows neither client nor server"},
 	{pkg: "internal/pki", may: []string{"internal/durable"}, why: "makes certificates and knows no connection"},
-	{pkg: "internal/transport", why: "which end of a connection uses which TLS knows no program"},
+	{pkg: "internal/transport", may: []string{"internal/pki"}, why: "which end of a connection uses which TLS knows no program"},
 	{pkg: "internal/daemon", may: []string{"internal/transport"}, why: "what surrounds any long-running program knows no program"},
 
 	{pkg: "internal/ipam", may: []string{"internal/model"}, why: "allocators are pure: no store, no wire"},

@@ -61,6 +61,7 @@ type globals struct {
 	netmaster string
 	insecure  bool
 	tokenFile string
+	tlsDir    string
 	timeout   time.Duration // 0 = not given
 }
 
@@ -132,9 +133,15 @@ func Run(ctx context.Context, env Env, args []string) int {
 			return nil, fmt.Errorf("--token-file: %w", err)
 		}
 		login = append(login, api.WithToken(shown.Source()))
+		own := env.TLS.APIClient
+		if g.tlsDir != "" {
+			if own, err = g.certificate(env.Stderr); err != nil {
+				return nil, fmt.Errorf("--tls-dir: %w", err)
+			}
+		}
 		warned := map[string]bool{}
 		var mu sync.Mutex
-		return connect(g, append(login, api.WithTLS(env.TLS.APIClient), api.WithWarnings(func(text string) {
+		return connect(g, append(login, api.WithTLS(own), api.WithWarnings(func(text string) {
 			mu.Lock()
 			defer mu.Unlock()
 			if !warned[text] {
@@ -164,12 +171,13 @@ func Run(ctx context.Context, env Env, args []string) int {
 	return exitCode(err)
 }
 
-// fromEnv takes NETMASTER, NETMASTER_TOKEN_FILE and INSECURE; flags read later override them.
+// fromEnv takes NETMASTER, NETMASTER_TOKEN_FILE, NETMASTER_TLS_DIR and INSECURE; flags read later override them.
 func (g *globals) fromEnv(getenv func(string) string) (invocation, error) {
 	if v := getenv("NETMASTER"); v != "" {
 		g.netmaster = v
 	}
 	g.tokenFile = getenv("NETMASTER_TOKEN_FILE")
+	g.tlsDir = getenv("NETMASTER_TLS_DIR")
 	if v := getenv("INSECURE"); v != "" {
 		b, err := strconv.ParseBool(v)
 		if err != nil {
@@ -184,6 +192,7 @@ func (g *globals) bind(fs *flagSet) {
 	fs.stringVar(&g.netmaster, "netmaster", "URL", "netmaster's URL, or several separated by commas [$NETMASTER]")
 	fs.boolVar(&g.insecure, "insecure", "do not verify the server's certificate [$INSECURE]")
 	fs.stringVar(&g.tokenFile, "token-file", "FILE", "file whose first line is the token that netmaster asks for [$NETMASTER_TOKEN_FILE]")
+	fs.stringVar(&g.tlsDir, "tls-dir", "DIR", "ask by TLS and show the certificate of a directory that 'netctl pki issue' made; its ca.crt has the authorities to trust [$NETMASTER_TLS_DIR]")
 	fs.durationVar(&g.timeout, "timeout", "give up on a request after this time")
 	fs.lookup("timeout").def = api.DefaultTimeout.String()
 }

@@ -46,7 +46,7 @@ func TestComplete(t *testing.T) {
 		{[]string{"completion", ""}, "bash zsh fish"},
 		{[]string{"nosuch", ""}, ""},
 		{[]string{"apply", "-f", ""}, ""},
-		{[]string{"network", "ls", "--nosuch", "-"}, "--tenant --all --json --quiet --netmaster --insecure --token-file --timeout --help"},
+		{[]string{"network", "ls", "--nosuch", "-"}, "--tenant --all --json --quiet --netmaster --insecure --token-file --tls-dir --timeout --help"},
 	} {
 		got := netctl(t, m.url, append([]string{completeCommand}, tc.words...)...)
 		want := strings.ReplaceAll(tc.want, " ", "\n") + "\n"

@@ -28,6 +28,7 @@ var anywhere = map[string]effecttest.Effect{
 	"--tenant":    effecttest.By("TestShow"),
 	"--all":       effecttest.By("TestShow"),
 	"--netmaster": effecttest.By("TestNetmaster"),
+	"--tls-dir":   effecttest.By("TestTLSDir"),
 	"--insecure":  effecttest.By("TestInsecure"),
 	"--timeout":   effecttest.By("TestUnreachable"),
 	"--help":      effecttest.By("TestHelp"),

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // Exit codes of netctl; scripts rely on them.
@@ -69,6 +70,9 @@ func isStranger(err error) bool {
 // message is what a person reads about err.
 func message(err error) string {
 	if u, ok := errors.AsType[*api.UnreachableError](err); ok {
+		if remedy := transport.Remedy(u.Err); remedy != "" {
+			return fmt.Sprintf("netmaster at %s is there, but %s (%v)", strings.Join(u.URLs, ", "), remedy, u.Err)
+		}
 		return fmt.Sprintf("no netmaster answers at %s (%v); start one there, or name another with --netmaster URL or the environment variable NETMASTER",
 			strings.Join(u.URLs, ", "), u.Err)
 	}

@@ -3,8 +3,10 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -49,6 +51,29 @@ func Scheme(server *tls.Config) string {
 		return HTTP
 	}
 	return HTTPS
+}
+
+// Secure makes URLs, separated by commas, https where they name no scheme, with a port
+// where they have none; a plain one is refused.
+func Secure(urls, port string) (string, error) {
+	if urls == "" {
+		return "", nil
+	}
+	list := strings.Split(urls, ",")
+	for i, s := range list {
+		s = strings.TrimSpace(s)
+		switch {
+		case strings.HasPrefix(s, HTTP+"://"):
+			return "", fmt.Errorf("%s is plain, and a directory of certificates is given: write https://, or leave --tls-dir out", s)
+		case !strings.Contains(s, "://"):
+			if _, _, err := net.SplitHostPort(s); err != nil {
+				s = net.JoinHostPort(strings.Trim(s, "[]"), port)
+			}
+			s = HTTPS + "://" + s
+		}
+		list[i] = s
+	}
+	return strings.Join(list, ","), nil
 }
 
 // Client returns what a client of an https address uses: what was configured,

@@ -139,6 +139,7 @@ func embedConfig(cfg ServerConfig, listen string, end ender) *embed.Config {
 	e.AdvertiseClientUrls = []url.URL{client}
 	if t := cfg.TLS; t != nil {
 		e.ClientTLSInfo = etcdtransport.TLSInfo{CertFile: t.Cert, KeyFile: t.Key, TrustedCAFile: t.ClientCA, ClientCertAuth: t.ClientCA != ""}
+		e.TlsMinVersion = "TLS1.3"
 	}
 	// The only member has no peers: it listens for none.
 	e.ListenPeerUrls = nil

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/pki"
+)
+
+// TestTLSFlags: a certificate of another host or role, and plain addresses beside one,
+// are refused; with the right one every end speaks TLS, the store's by its own.
+func TestTLSFlags(t *testing.T) {
+	a, err := pki.Init(filepath.Join(t.TempDir(), "pki"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := func(name string, role pki.Role) string {
+		c, err := a.Issue(pki.Request{Name: name, Role: role})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Dir
+	}
+	host, master := dir("host1", pki.Host), dir("master1", pki.Netmaster)
+	for _, tc := range []struct {
+		line string
+		part string // of the sentence; "" = taken
+	}{
+		{"--tls-dir HOST --netmaster master1,https://master2:1", ""},
+		{"--tls-dir HOST --store-tls-dir HOST", ""},
+		{"--tls-dir HOST --host host2", "is that of host host1, and this is host host2"},
+		{"--tls-dir MASTER", "one of [host]"},
+		{"--tls-dir /nowhere", "netctl pki issue"},
+		{"--tls-dir HOST --netmaster http://master1:9999", "write https://"},
+		{"--store-tls-dir HOST --etcd http://10.9.9.9:2379", "write https://"},
+		{"--store-tls-dir /nowhere", "--store-tls-dir"},
+	} {
+		var o options
+		fs := newFlags(&o)
+		err := fs.Parse(append([]string{"--host", "host1", "--ctrl-ip", "127.0.0.1"}, strings.Fields(strings.NewReplacer("HOST", host, "MASTER", master).Replace(tc.line))...), noEnv)
+		if err == nil {
+			err = o.finish(t.Context(), fs)
+		}
+		if tc.part == "" && err != nil || tc.part != "" && (err == nil || !strings.Contains(err.Error(), tc.part)) {
+			t.Errorf("%s: %v; want %q", tc.line, err, tc.part)
+		}
+		if err != nil {
+			continue
+		}
+		if o.tls.APIClient == nil || o.tls.InspectionServer == nil || o.tls.DebugServer == nil {
+			t.Errorf("%s: some end is plain: %+v", tc.line, o.tls)
+		}
+		if store := strings.Contains(tc.line, "--store"); store != (o.tls.StoreClient != nil) || store != (o.etcd[0] == "https://127.0.0.1:2379") {
+			t.Errorf("%s: the store is %v", tc.line, o.etcd)
+		}
+		if strings.Contains(tc.line, "--netmaster") && o.netmaster != "https://master1:9999,https://master2:1" {
+			t.Errorf("%s: netmasters are %s", tc.line, o.netmaster)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/transport"
+)
+
+// TLS are the directories of certificates that a program is given.
+type TLS struct {
+	dir, storeDir string
+
+	Own   *transport.Directory // nil = the program's own connections are plain
+	Store *transport.Directory // nil = the store's are as its addresses say
+}
+
+// Register binds the flags; envPrefix begins the names of their environment variables.
+// store says what the store's directory is for.
+func (t *TLS) Register(fs *FlagSet, envPrefix, own, store string) {
+	check := func(v string) error {
+		if strings.TrimSpace(v) == "" {
+			return errors.New("must not be empty")
+		}
+		return nil
+	}
+	fs.String(&t.dir, Flag{
+		Name: "tls-dir", Env: envPrefix + "TLS_DIR", Value: "directory", Check: check,
+		Usage: "with ca.crt, tls.crt and tls.key, as 'netctl pki issue' makes it: " + own + " speak TLS 1.3, and both ends show a certificate; read again when it changes; empty = plain",
+	})
+	fs.String(&t.storeDir, Flag{
+		Name: "store-tls-dir", Env: envPrefix + "STORE_TLS_DIR", Value: "directory", Check: check,
+		Usage: "a directory like that of --tls-dir, or the same one, for the store: " + store + "; empty = the system's authorities for https addresses",
+	})
+}
+
+// Open reads the directories that were given.
+func (t *TLS) Open(fs *FlagSet) (err error) {
+	if t.dir != "" {
+		if t.Own, err = transport.OpenDirectory(t.dir); err != nil {
+			return Usagef("%s: %w", fs.Given("tls-dir"), err)
+		}
+	}
+	if t.storeDir != "" {
+		if t.Store, err = transport.OpenDirectory(t.storeDir); err != nil {
+			return Usagef("%s: %w", fs.Given("store-tls-dir"), err)
+		}
+	}
+	return nil
+}
+
+// Config is what the program serves and asks with.
+func (t *TLS) Config() transport.Config {
+	var c transport.Config
+	if t.Own != nil {
+		c = t.Own.Config()
+	}
+	if t.Store != nil {
+		c.StoreServer, c.StoreClient = t.Store.Files(), t.Store.Client()
+	}
+	return c
+}
+
+// SecureStore makes the store's addresses https where a directory is given for it.
+// given are the addresses as somebody wrote them: one that says http:// is refused.
+func (t *TLS) SecureStore(given, urls []string) ([]string, error) {
+	if t.Store == nil {
+		return urls, nil
+	}
+	for _, s := range given {
+		if strings.HasPrefix(s, "http://") {
+			return nil, Usagef("the store's address %s is plain, and --store-tls-dir is given: write https://, or leave one out", s)
+		}
+	}
+	secure := make([]string, len(urls))
+	for i, s := range urls {
+		if rest, plain := strings.CutPrefix(s, "http://"); plain {
+			s = "https://" + rest
+		}
+		secure[i] = s
+	}
+	return secure, nil
+}
+
+// Watch logs what is wrong with the certificates until ctx ends.
+func (t *TLS) Watch(ctx context.Context, log *slog.Logger) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	for _, d := range []*transport.Directory{t.Own, t.Store} {
+		if d != nil && (d != t.Store || t.storeDir != t.dir) {
+			watching.Go(func() { d.Watch(ctx, log) })
+		}
+	}
+}
+
+// refusalEvery is how often at most a refused connection is a warning: whoever
+// reaches a port can make as many as he likes.
+const refusalEvery = 10 * time.Second
+
+// refusals is the error log of an HTTP server: clients whose certificates are refused
+// are warned of, the rest is for who looks for it.
+type refusals struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu   sync.Mutex
+	last time.Time
+}
+
+func (r *refusals) Write(line []byte) (int, error) {
+	text := strings.TrimSpace(string(line))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := r.now(); strings.Contains(text, "TLS handshake error") && strings.Contains(text, "certificate") && now.Sub(r.last) >= refusalEvery {
+		r.last = now
+		r.log.Warn("a connection is refused", "why", text)
+	} else {
+		r.log.Debug(text)
+	}
+	return len(line), nil
+}
