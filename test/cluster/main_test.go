@@ -1,0 +1,16 @@
+package cluster
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/netnstest"
+)
+
+var seed = flag.Uint64("plan", 1, "the seed that decides what is asked for and which faults come")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(netnstest.Run(m, nil))
+}

@@ -1,0 +1,158 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/apiserver"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/waiting"
+)
+
+// master is a netmaster inside this process, made of the same parts as the
+// program (cmd/netmaster), which sweeps more often.
+type master struct {
+	t       *testing.T
+	address string // host:port of its API
+	st      store.Store
+	ctrl    *control.Controller
+	server  *http.Server
+	leading atomic.Bool
+	end     context.CancelFunc
+	ended   sync.WaitGroup
+}
+
+const (
+	sweepEvery = 200 * time.Millisecond
+	tellEach   = time.Second
+)
+
+// startMaster serves the API over a connection to the store at an address, with
+// mutant (nil = none) before it.
+func startMaster(t *testing.T, st store.Store, listen string, mutant func(http.Handler) http.Handler, log *slog.Logger) *master {
+	t.Helper()
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	m := &master{t: t, address: ln.Addr().String(), st: st, end: end}
+	m.ctrl = control.New(st, control.Options{Log: log})
+	watch := m.ctrl.NewHostWatch()
+	h, err := apiserver.New(apiserver.Config{Control: m.ctrl, Cluster: m, Watch: watch, Mode: "test", Log: log, Stopping: ctx.Done()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mutant != nil {
+		h = mutant(h)
+	}
+	m.server = &http.Server{Handler: h, ReadHeaderTimeout: clientPatience}
+	m.part(ctx, "the API", func(context.Context) error {
+		if err := m.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	m.part(ctx, "the view", m.ctrl.Run)
+	m.part(ctx, "the watch on hosts", watch.Run)
+	m.part(ctx, "telling the leader", m.tellLeader)
+	m.part(ctx, "the election", cluster.Candidate{Store: st, Key: cluster.LeaderKey, Value: m.address, Lead: m.lead}.Run)
+	return m
+}
+
+// part runs a part until ctx ends; it may fail only then.
+func (m *master) part(ctx context.Context, what string, run func(context.Context) error) {
+	m.ended.Go(func() {
+		if err := run(ctx); err != nil && ctx.Err() == nil {
+			m.t.Errorf("netmaster %s: %s ends: %v", m.address, what, err)
+		}
+	})
+}
+
+// lead is what the leader does besides.
+func (m *master) lead(ctx context.Context, term store.Fence) error {
+	m.leading.Store(true)
+	defer m.leading.Store(false)
+	ctx, end := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer end()
+	for _, do := range []func(context.Context, store.Fence) error{m.ctrl.CountOut, m.ctrl.FollowLabelFilter, m.ctrl.GiveRouters} {
+		all.Go(func() { _ = do(ctx, term) }) // another leads, or the store is away: the next term does it
+	}
+	if err := m.ctrl.Sweep(ctx, term, sweepEvery); !errors.Is(err, store.ErrFenced) {
+		return err
+	}
+	return nil
+}
+
+// tellLeader tells the netmaster that leads of the agents that this one hears of.
+func (m *master) tellLeader(ctx context.Context) error {
+	for waiting.Pause(ctx, tellEach) == nil {
+		names := m.ctrl.UntoldHosts()
+		if m.leading.Load() || len(names) == 0 {
+			continue
+		}
+		if err := m.tell(ctx, names); err != nil {
+			m.ctrl.RetellHosts(names)
+		}
+	}
+	return nil
+}
+
+func (m *master) tell(ctx context.Context, names []model.HostName) error {
+	leader, err := cluster.Leader(ctx, m.st, cluster.LeaderKey)
+	if err != nil {
+		return err
+	}
+	c, err := api.NewClient("http://"+leader, api.WithTimeout(clientPatience))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	heard := api.HostsHeard{Hosts: []string{}}
+	for _, n := range names {
+		heard.Hosts = append(heard.Hosts, string(n))
+	}
+	return c.Do(ctx, http.MethodPost, "/plugin/hostsHeard", heard, nil)
+}
+
+// stop ends it in order: requests first.
+func (m *master) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = m.server.Shutdown(ctx) // what does not end in time is cut by the next line
+	m.kill()
+}
+
+// kill ends it at once. Its connection to the store has to be cut before, or it
+// puts things in order that one who is killed does not; it has ended when kill
+// returns.
+func (m *master) kill() {
+	_ = m.server.Close() // it has nothing more to say
+	m.end()
+	m.ended.Wait()
+	_ = m.st.Close() // likewise
+}
+
+// Info, Masters, Stores and Health answer the API's questions about the cluster.
+func (m *master) Info(context.Context) (api.Info, error)        { return api.Info{}, nil }
+func (m *master) Masters(context.Context) ([]api.Master, error) { return nil, nil }
+func (m *master) Stores(context.Context) []api.StoreServer      { return nil }
+func (m *master) Health(ctx context.Context) (h api.Health) {
+	_, err := m.ctrl.View(ctx)
+	h.Ready = true
+	h.Add("store", false, err)
+	return h
+}
