@@ -49,7 +49,7 @@ func (w memoryWire) heal() {
 func TestMemory(t *testing.T) {
 	w := newWorld(t, inMemory{memory.New()})
 	w.start(false)
-	for _, wrong := range w.run(*seed, 4000) {
+	for _, wrong := range w.run(*seed, 1600) {
 		t.Error(wrong)
 	}
 }
