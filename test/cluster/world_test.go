@@ -79,6 +79,7 @@ type world struct {
 	more    []fault
 	dying   sync.WaitGroup
 	longest time.Duration // that a fault lasts
+	calm    time.Duration // between two, at most
 
 	mu   sync.Mutex
 	made map[string]int // faults, by name
@@ -86,7 +87,7 @@ type world struct {
 
 func newWorld(t *testing.T, st storage) *world {
 	t.Helper()
-	w := &world{t: t, st: st, log: slog.New(slog.NewTextHandler(io.Discard, nil)), made: map[string]int{}, longest: 400 * time.Millisecond}
+	w := &world{t: t, st: st, log: slog.New(slog.NewTextHandler(io.Discard, nil)), made: map[string]int{}, longest: 400 * time.Millisecond, calm: 400 * time.Millisecond}
 	return w
 }
 
@@ -228,7 +229,7 @@ func (w *world) goWrong(ctx context.Context, seed uint64) {
 			for ctx.Err() == nil {
 				f := all[chance.IntN(len(all))]
 				lasts := time.Duration(chance.Int64N(int64(w.longest)))
-				calm := time.Duration(chance.Int64N(int64(w.longest)))
+				calm := time.Duration(chance.Int64N(int64(w.calm)))
 				undo := f.do(ctx, chance)
 				if undo == nil {
 					_ = waiting.Pause(ctx, time.Millisecond) // the loop's condition tells

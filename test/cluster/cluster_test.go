@@ -1,0 +1,93 @@
+//go:build integration
+
+package cluster
+
+import (
+	"flag"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/netnstest"
+)
+
+// What runs. make test-cluster gives SEED, OPS and STORE.
+var (
+	ops     = flag.Int("ops", 0, "how many requests clients make, in runs of at most 20,000, each on a store of its own; 0 = TestCluster is skipped")
+	longest = flag.Duration("longest", 400*time.Millisecond, "how long a fault lasts at most")
+	kindOf  = flag.String("store", "embedded", "the cluster's store: embedded, or a process of etcd or consul")
+)
+
+// perRun is how many requests are made on one store.
+const perRun = 20_000
+
+// TestCluster: three netmasters and five agents on a store, under faults.
+func TestCluster(t *testing.T) {
+	if *ops == 0 {
+		t.Skip("it takes minutes: make test-cluster")
+	}
+	netnstest.Need(t)
+	for left, plan := *ops, *seed; left > 0; left, plan = left-perRun, plan+1 {
+		t.Logf("-plan %d -ops %d goes on from here", plan, left)
+		if !t.Run(*kindOf, func(t *testing.T) { underFaults(t, stores(t), plan, min(left, perRun)) }) {
+			return
+		}
+	}
+}
+
+func stores(t *testing.T) storage {
+	t.Helper()
+	switch *kindOf {
+	case "embedded":
+		e := &embeddedEtcd{t: t, dir: t.TempDir(), listen: "127.0.0.1:0"}
+		e.start()
+		t.Cleanup(e.end)
+		return &onEtcd{etcdServer: e, t: t}
+	case "etcd":
+		e := newEtcdProcess(t, t.TempDir())
+		e.start()
+		s := &onEtcd{etcdServer: e, t: t}
+		s.more = append(s.more, s.alone("the store is paused", func(*rand.Rand) func() { return e.pause() }))
+		return s
+	}
+	t.Fatalf("there is no store %q", *kindOf)
+	return nil
+}
+
+// underFaults is a run of the whole cluster on a store.
+func underFaults(t *testing.T, st storage, plan uint64, total int) {
+	t.Helper()
+	w := newWorld(t, st)
+	w.longest, w.calm = *longest, 4**longest // the store and what follows it come back meanwhile
+	w.start(true)
+	finish := w.withAgents(t, plan)
+	for _, wrong := range w.run(plan, total) {
+		t.Error(wrong)
+	}
+	finish()
+}
+
+// lacking skips what cannot be tried here, unless CI says that it must be.
+func lacking(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" || os.Getenv("CONTIV_TEST_REQUIRE") == "1" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// shortDir is a directory whose path leaves room for a unix socket's (108 bytes).
+func shortDir(t *testing.T) string {
+	t.Helper()
+	d, err := os.MkdirTemp("", "cl-") //nolint:usetesting // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(d); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
