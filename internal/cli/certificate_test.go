@@ -83,6 +83,9 @@ func TestTLSDir(t *testing.T) {
 		{anna, master, "tenant ls", ExitOK, "default"}, // https, as there is a certificate
 		{soon, master, "tenant ls", ExitOK, "warning: the certificate of " + soon + " ends on"},
 		{anna, "http://" + master, "tenant ls", ExitUsage, "write https://"},
+		{"", "http://" + master, "tenant ls", ExitFailure, "speaks TLS there: ask it at https://"},
+		{other, master, "--insecure tenant ls", ExitUnavailable, "it refuses our certificate, which is of another authority"},
+		{"", "https://" + master, "--insecure tenant ls", ExitUnavailable, "it wants a certificate: show one"},
 		{"", "https://" + master, "tenant ls", ExitUnavailable, "give the directory with the cluster's ca.crt with --tls-dir"},
 		{other, "https://" + master, "tenant ls", ExitUnavailable, "of an authority that is not trusted here"},
 		{anna, "https://" + host, "tenant ls", ExitUnavailable, "has the role host"},
