@@ -177,17 +177,22 @@ func (c *Cluster) followLocked(m *mirror) {
 		defer cancel()
 		err := c.Store.Mirror(ctx, []string{prefix},
 			func(b store.Batch) error { return c.deliver(ctx, m, b) },
-			store.OnState(func(err error) { c.onState(m, err) }))
+			store.OnState(func(err error) { c.onState(ctx, m, err) }))
 		if ctx.Err() == nil { // the store gave up, or a batch could not be entered
-			c.onState(m, err)
+			c.onState(ctx, m, err)
 			c.Log.Error("the mirror of the store has ended", "prefix", prefix, "error", err)
 		}
 	})
 }
 
-func (c *Cluster) onState(m *mirror, err error) {
+// onState notes whether the mirror that runs by ctx follows the store. What one says
+// that was ended is of no more interest: another one may follow in its place.
+func (c *Cluster) onState(ctx context.Context, m *mirror, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
 	if err == nil && !m.ready {
 		return // following, but the snapshot is not in
 	}
