@@ -87,6 +87,11 @@ func newCluster(t *testing.T) *cluster {
 // newClusterWith gives netmaster flags, and our client options.
 func newClusterWith(t *testing.T, opts []api.Option, flags ...string) *cluster {
 	t.Helper()
+	return newClusterAt(t, "http", opts, flags...)
+}
+
+func newClusterAt(t *testing.T, scheme string, opts []api.Option, flags ...string) *cluster {
+	t.Helper()
 	netnstest.Need(t)
 	bin, err := buildAll()
 	if err != nil {
@@ -100,7 +105,7 @@ func newClusterWith(t *testing.T, opts []api.Option, flags ...string) *cluster {
 	c := &cluster{t: t, bin: bin, dir: dir}
 	c.spawn("netmaster", nil, append(flags, "--data-dir", filepath.Join(dir, "etcd"), "--external-address", "127.0.0.1:9999",
 		"--internal-address", "127.0.0.1:9999")...)
-	if c.client, err = api.NewClient("http://127.0.0.1:9999", opts...); err != nil {
+	if c.client, err = api.NewClient(scheme+"://127.0.0.1:9999", opts...); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.client.Close)

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // TestTLSFlags: a certificate of another host or role, and plain addresses beside one,
@@ -58,4 +61,62 @@ func TestTLSFlags(t *testing.T) {
 			t.Errorf("%s: netmasters are %s", tc.line, o.netmaster)
 		}
 	}
+}
+
+// TestTLS: containers are attached and released where netmaster, its store and netplugin
+// speak TLS only, also while the authority and all certificates are renewed, and by a
+// netplugin that starts when the former authority has ended.
+func TestTLS(t *testing.T) {
+	a, err := pki.Init(filepath.Join(t.TempDir(), "pki"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := map[pki.Role]string{}
+	for name, role := range map[string]pki.Role{"master1": pki.Netmaster, "n-host1": pki.Host, "anna": pki.ClusterAdmin} {
+		c, err := a.Issue(pki.Request{Name: name, Role: role})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dirs[role] = c.Dir
+	}
+	admin, err := transport.OpenDirectory(dirs[pki.ClusterAdmin])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newClusterAt(t, "https", []api.Option{api.WithTLS(admin.Config().APIClient)}, "--tls-dir", dirs[pki.Netmaster], "--store-tls-dir", dirs[pki.Netmaster])
+	env := []string{"CONTIV_NETPLUGIN_TLS_DIR=" + dirs[pki.Host], "CONTIV_NETPLUGIN_STORE_TLS_DIR=" + dirs[pki.Host]}
+	c.startPlugin(env...)
+	ns := newNetns(t)
+	round := func(what string) {
+		t.Helper()
+		if code, out := c.cni("ADD", "c1", ns); code != 0 {
+			t.Fatalf("%s: ADD: %d %s", what, code, out)
+		}
+		c.eventually("DEL and its release, "+what, func() error {
+			if code, out := c.cni("DEL", "c1", ns); code != 0 {
+				return fmt.Errorf("DEL: %d %s", code, out)
+			}
+			n, err := c.client.Networks().Inspect(t.Context(), "blue:net1")
+			if err == nil && n.Oper.NumEndpoints != 0 {
+				err = fmt.Errorf("netmaster has %d endpoints", n.Oper.NumEndpoints)
+			}
+			return err
+		})
+	}
+	round("at first")
+	if err := a.RenewAuthority(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"n-host1", "master1", "anna"} {
+		if _, err := a.Renew(name, 0); err != nil {
+			t.Fatal(err)
+		}
+		round(name + " is renewed")
+	}
+	if err := a.Retire(); err != nil {
+		t.Fatal(err)
+	}
+	c.plugin.stop()
+	c.startPlugin(env...) // it knows the new authority only
+	round("the former authority is retired")
 }
