@@ -15,11 +15,11 @@ import (
 // pass makes the data plane follow once; see reconcile.Config.
 func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	look := slices.Contains(reasons, "drift")
-	a.way.Refresh(look)
+	known := a.way.Refresh(look) // before the picture, which may know more by then
 	ports := a.PublishedChanges()
 	a.control.Refresh(look)
 	pic, ok := a.cluster.Compile()
-	if !ok || !a.control.Known() || !a.mayProgram() {
+	if !ok || !known || !a.control.Known() || !a.mayProgram() {
 		return nil, nil // what it waits for wakes the runner again
 	}
 	if o, _ := a.reached.Get(); o.At.IsZero() { // nothing of a later agent's may be touched

@@ -113,10 +113,16 @@ func (w *WayOut) sayRefused() {
 
 // Settled returns the way out as the cluster is set now; nil while unknown.
 func (w *WayOut) Settled() *desired.Private {
+	p, _ := w.settled()
+	return p
+}
+
+// settled is Settled, and whether the cluster's settings are known.
+func (w *WayOut) settled() (*desired.Private, bool) {
 	if !w.Able {
-		return nil
+		return nil, true
 	}
-	g, ok := w.cluster.settings()
+	g, known := w.cluster.settings()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	want := desired.NewPrivate(g.PvtSubnet)
@@ -126,10 +132,10 @@ func (w *WayOut) Settled() *desired.Private {
 			want.WithIPv6()
 		}
 	}
-	if ok && (w.private == nil || want == nil || *want != *w.private) {
+	if known && (w.private == nil || want == nil || *want != *w.private) {
 		w.private, w.checked = want, false
 	}
-	return w.private
+	return w.private, known
 }
 
 // Take finds a private address for a new attachment: the next free one after
@@ -210,13 +216,15 @@ func (w *WayOut) Has(k attach.Key, a netip.Addr) bool {
 // with a network of this host: then there is none, and a problem says why. Where
 // the network came later, which is seen with look only, the way out stays for
 // containers whose addresses do not collide, and the problem says so. Only the
-// runner's goroutine calls it.
-func (w *WayOut) Refresh(look bool) {
-	p := w.Settled()
+// runner's goroutine calls it. It returns whether the cluster's settings were known:
+// until then a picture has no way out, and would take the one away that an earlier
+// netplugin has left.
+func (w *WayOut) Refresh(look bool) (known bool) {
+	p, known := w.settled()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p == nil || w.checked && !look {
-		return
+		return known
 	}
 	routes, pools, err := plumb.Overlaps(p.Subnet, p.Interface)
 	routes6, pools6, err6 := plumb.Overlaps(p.Subnet6, p.Interface)
@@ -233,7 +241,7 @@ func (w *WayOut) Refresh(look bool) {
 		if len(routes) > 0 {
 			w.blocked = append(collision("containers with private addresses there reach neither this host nor the outside: ", p, routes), blocked6...)
 		}
-		return
+		return known
 	}
 	switch {
 	case err != nil:
@@ -252,6 +260,7 @@ func (w *WayOut) Refresh(look bool) {
 		p = p.WithoutIPv6()
 	}
 	w.cluster.setWayOut(p)
+	return known
 }
 
 func collision(effect string, p *desired.Private, routes []string) []compile.Problem {

@@ -41,3 +41,24 @@ func TestPrivateAddresses(t *testing.T) {
 		t.Errorf("without a way out: %s, %v", x, err)
 	}
 }
+
+// TestWayOutUnknown: until the cluster's settings are known, Refresh says so, and the
+// agent applies no picture: one without the way out would have the data plane remove
+// the host's interface, with all flows that name it, that an earlier netplugin made.
+func TestWayOutUnknown(t *testing.T) {
+	c := &Cluster{comp: compile.New("h1")}
+	w := &WayOut{cluster: c, WayOutConfig: WayOutConfig{Able: true}}
+	for _, look := range []bool{false, true} {
+		if w.Refresh(look) {
+			t.Errorf("look %t: known before the settings are", look)
+		}
+	}
+	c.global = &model.Global{} // known, and there is no private subnet
+	if !w.Refresh(false) {
+		t.Error("unknown with settings")
+	}
+	w.Able, c.global = false, nil
+	if !w.Refresh(false) {
+		t.Error("a driver without a way out waits for it")
+	}
+}
