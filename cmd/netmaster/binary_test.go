@@ -26,6 +26,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
+	"github.com/contiv/netplugin/v2/internal/store/storetest"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -112,20 +113,9 @@ func (b *logBuffer) String() string {
 	return b.buf.String()
 }
 
-// free returns an address of loopback that nothing listens on now.
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, log: new(logBuffer), api: free(t), agents: free(t), done: make(chan struct{})}
+	p := &process{t: t, log: new(logBuffer), api: storetest.FreePort(t), agents: storetest.FreePort(t), done: make(chan struct{})}
 	p.cmd = command(t.Context(), t, env, append([]string{"--external-address", p.api, "--agent-address", p.agents}, args...)...)
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {
@@ -221,7 +211,7 @@ func TestExitCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Close()
-	taken, port := busy.Addr().String(), strings.TrimPrefix(free(t), "127.0.0.1")
+	taken, port := busy.Addr().String(), strings.TrimPrefix(storetest.FreePort(t), "127.0.0.1")
 	tests := []struct {
 		args   []string
 		env    []string
@@ -239,11 +229,11 @@ func TestExitCodes(t *testing.T) {
 		{env: []string{"CONTIV_NETMASTER_LOG_LEVEL=x"}, code: 2, stderr: []string{`$CONTIV_NETMASTER_LOG_LEVEL "x"`}},
 		{args: []string{"--cluster-store", "consul://127.0.0.1"}, code: 2, stderr: []string{"http://host:port"}},
 		{args: []string{"--consul", "http://127.0.0.1:8500", "--consul-token-file", "/none"}, code: 1, stderr: []string{"token of Consul", "/none"}},
-		{args: []string{"--external-address", taken, "--data-dir", t.TempDir(), "--etcd-listen", free(t)}, code: 1, stderr: []string{taken, "--external-address"}},
-		{args: []string{"--external-address", free(t), "--agent-address", free(t), "--data-dir", t.TempDir(), "--etcd-listen", taken}, code: 1, stderr: []string{taken, "--etcd-endpoints http://" + taken, "--etcd-listen"}},
-		{args: []string{"--external-address", "192.0.2.99:9999", "--data-dir", t.TempDir(), "--etcd-listen", free(t)}, code: 1, stderr: []string{"192.0.2.99:9999", "does not have the address"}},
-		{args: []string{"--internal-address", "192.0.2.99" + port, "--external-address", "0.0.0.0" + port, "--data-dir", t.TempDir(), "--etcd-listen", free(t)}, code: 1, stderr: []string{"192.0.2.99:9001", "with --internal-address, or --agent-address"}},
-		{args: []string{"--etcd-listen", "192.0.2.99:2379", "--data-dir", t.TempDir(), "--external-address", free(t), "--agent-address", free(t)}, code: 1, stderr: []string{"address of 192.0.2.99:2379; give one that it has with --etcd-listen"}},
+		{args: []string{"--external-address", taken, "--data-dir", t.TempDir(), "--etcd-listen", storetest.FreePort(t)}, code: 1, stderr: []string{taken, "--external-address"}},
+		{args: []string{"--external-address", storetest.FreePort(t), "--agent-address", storetest.FreePort(t), "--data-dir", t.TempDir(), "--etcd-listen", taken}, code: 1, stderr: []string{taken, "--etcd-endpoints http://" + taken, "--etcd-listen"}},
+		{args: []string{"--external-address", "192.0.2.99:9999", "--data-dir", t.TempDir(), "--etcd-listen", storetest.FreePort(t)}, code: 1, stderr: []string{"192.0.2.99:9999", "does not have the address"}},
+		{args: []string{"--internal-address", "192.0.2.99" + port, "--external-address", "0.0.0.0" + port, "--data-dir", t.TempDir(), "--etcd-listen", storetest.FreePort(t)}, code: 1, stderr: []string{"192.0.2.99:9001", "with --internal-address, or --agent-address"}},
+		{args: []string{"--etcd-listen", "192.0.2.99:2379", "--data-dir", t.TempDir(), "--external-address", storetest.FreePort(t), "--agent-address", storetest.FreePort(t)}, code: 1, stderr: []string{"address of 192.0.2.99:2379; give one that it has with --etcd-listen"}},
 	}
 	for _, tt := range tests {
 		code, stdout, stderr := finished(t, tt.env, tt.args...)
@@ -269,9 +259,9 @@ func TestEveryFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syslog.Close()
-	data, etcdAt, debug := t.TempDir(), free(t), free(t)
+	data, etcdAt, debug := t.TempDir(), storetest.FreePort(t), storetest.FreePort(t)
 	args := []string{
-		"--data-dir", data, "--etcd-listen=" + etcdAt, "-internal-address", "127.0.0.1:" + port(free(t)),
+		"--data-dir", data, "--etcd-listen=" + etcdAt, "-internal-address", "127.0.0.1:" + port(storetest.FreePort(t)),
 		"--debug-address", debug, "--mode", "docker", "--name", "v2plugin", "--netmode", "vxlan", "--fwdmode", "routing", "--infra", "default",
 		"--log-level", "DEBUG", "--use-json-log", "--use-syslog", "--syslog-url", "udp://" + syslog.LocalAddr().String(), "--syslog-format", "rfc3164",
 	}
@@ -335,8 +325,8 @@ func port(addr string) string {
 
 // TestWarns: served beyond loopback without authentication, it says so.
 func TestWarns(t *testing.T) {
-	at := free(t)
-	p := start(t, nil, "--external-address", "0.0.0.0:"+port(at), "--internal-address", at, "--data-dir", t.TempDir(), "--etcd-listen", free(t))
+	at := storetest.FreePort(t)
+	p := start(t, nil, "--external-address", "0.0.0.0:"+port(at), "--internal-address", at, "--data-dir", t.TempDir(), "--etcd-listen", storetest.FreePort(t))
 	p.until("warns", func() bool { return strings.Contains(p.log.String(), "has no authentication") })
 	p.stop()
 }
@@ -409,7 +399,7 @@ func startEtcd(t *testing.T, listen, dir string) *etcd.Server {
 // TestStatusAndMetrics: the status of a fresh netmaster with its own store, and
 // every metric that it tells is on the page of metrics.
 func TestStatusAndMetrics(t *testing.T) {
-	p := start(t, nil, "--data-dir", t.TempDir(), "--etcd-listen", free(t), "--internal-address", "127.0.0.1:"+port(free(t)))
+	p := start(t, nil, "--data-dir", t.TempDir(), "--etcd-listen", storetest.FreePort(t), "--internal-address", "127.0.0.1:"+port(storetest.FreePort(t)))
 	p.ready()
 	var s api.ClusterStatus
 	p.until("is well", func() bool {
@@ -453,7 +443,7 @@ func request(t *testing.T, url string) *http.Request {
 // TestStoreAway: it starts without its store and answers 503, and serves when
 // the store is there.
 func TestStoreAway(t *testing.T) {
-	at := free(t)
+	at := storetest.FreePort(t)
 	p := start(t, nil, "--etcd-endpoints", "http://"+at)
 	p.until("answers", func() bool { return p.Do(t.Context(), "GET", "/healthz", nil, nil) == nil })
 	_, err := p.Tenants().List(t.Context())

@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/netnstest"
+	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
 // TestDiskFull: a netmaster whose disk is full warns before, ends with a
@@ -31,7 +32,7 @@ func TestDiskFull(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	args := []string{"--data-dir", filepath.Join(disk, "etcd"), "--etcd-listen", free(t)}
+	args := []string{"--data-dir", filepath.Join(disk, "etcd"), "--etcd-listen", storetest.FreePort(t)}
 	p := start(t, nil, args...)
 	p.ready()
 	p.until("the log warns of few space", func() bool { return strings.Contains(p.log.String(), "MB left") })
@@ -88,7 +89,7 @@ func TestDiskFull(t *testing.T) {
 func TestDirectoryLost(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "etcd")
-	p := start(t, nil, "--data-dir", dir, "--etcd-listen", free(t))
+	p := start(t, nil, "--data-dir", dir, "--etcd-listen", storetest.FreePort(t))
 	p.ready()
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)

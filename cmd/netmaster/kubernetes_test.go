@@ -8,13 +8,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
 // TestKubeconfig: a kubeconfig that is not there ends netmaster; an API server that is
 // not there leaves it ready, with a notice, and the metrics say it. What is tried with a
 // real API server is in test/kube.
 func TestKubeconfig(t *testing.T) {
-	code, _, stderr := finished(t, nil, "--etcd-endpoints", "http://127.0.0.1:1", "--external-address", free(t), "--agent-address", free(t), "--kubeconfig", "/no/such/file")
+	code, _, stderr := finished(t, nil, "--etcd-endpoints", "http://127.0.0.1:1", "--external-address", storetest.FreePort(t), "--agent-address", storetest.FreePort(t), "--kubeconfig", "/no/such/file")
 	if code == 0 || !strings.Contains(stderr, "--kubeconfig /no/such/file") {
 		t.Errorf("a file that is not there: code %d, %s", code, stderr)
 	}
@@ -24,11 +26,11 @@ kind: Config
 clusters: [{name: c, cluster: {server: "http://ADDRESS"}}]
 contexts: [{name: c, context: {cluster: c}}]
 current-context: c
-`, "ADDRESS", free(t))
+`, "ADDRESS", storetest.FreePort(t))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, nil, "--data-dir", filepath.Join(t.TempDir(), "etcd"), "--etcd-listen", free(t), "--kubeconfig", file)
+	p := start(t, nil, "--data-dir", filepath.Join(t.TempDir(), "etcd"), "--etcd-listen", storetest.FreePort(t), "--kubeconfig", file)
 	p.ready()
 	p.until("says that Kubernetes is not known", func() bool {
 		return strings.HasPrefix(answer(t, p, "/readyz"), "ok\nnotice: kubernetes: clusternetworkpolicies are not known: ")

@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
+	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
 // TestLinearizable: what clients see of single objects, through any replica,
@@ -35,7 +36,7 @@ func TestLinearizable(t *testing.T) {
 		isLinearizable(t, replica(t, mem, nil), replica(t, mem.Client(), nil))
 	})
 	t.Run("etcd", func(t *testing.T) {
-		listen := free(t)
+		listen := storetest.FreePort(t)
 		own := start(t, nil, "--data-dir", t.TempDir(), "--etcd-listen", listen)
 		own.ready()
 		other := start(t, nil, "--etcd-endpoints", "http://"+listen)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/store/storetest"
 )
 
 // TestOneKubernetes: a store follows the first Kubernetes that it meets. With another one
@@ -42,7 +44,7 @@ func TestOneKubernetes(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"--data-dir", filepath.Join(t.TempDir(), "etcd"), "--etcd-listen", free(t), "--kubeconfig", file}
+	args := []string{"--data-dir", filepath.Join(t.TempDir(), "etcd"), "--etcd-listen", storetest.FreePort(t), "--kubeconfig", file}
 	p := start(t, nil, args...)
 	p.ready()
 	p.until("follows the first", func() bool { return strings.Contains(p.log.String(), "the store follows this Kubernetes from now on") })
@@ -63,7 +65,7 @@ func TestOneKubernetes(t *testing.T) {
 	p.stop()
 
 	uid.Store("two")
-	addresses := []string{"--external-address", free(t), "--agent-address", free(t)}
+	addresses := []string{"--external-address", storetest.FreePort(t), "--agent-address", storetest.FreePort(t)}
 	code, _, stderr := finished(t, nil, append(addresses, args...)...)
 	if code == 0 || !strings.Contains(stderr, "--kubeconfig: the API server is of the cluster two") || !strings.Contains(stderr, "--kubernetes-cluster two") {
 		t.Errorf("with another one: code %d, %s", code, stderr)

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/pki"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
+	"github.com/contiv/netplugin/v2/internal/store/storetest"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
@@ -77,15 +78,15 @@ func TestTLSPath(t *testing.T) {
 	// flags are a netmaster's as its command line has them.
 	flags := func(name string, more ...string) options {
 		t.Helper()
-		dir, external := ca.directory(name, pki.Netmaster), free(t)
+		dir, external := ca.directory(name, pki.Netmaster), storetest.FreePort(t)
 		o, err := parse(t, nil, append(more, "--mode", modeTest, "--tls-dir", dir, "--store-tls-dir", dir,
-			"--external-address", external, "--internal-address", external, "--agent-address", free(t), "--debug-address", free(t))...)
+			"--external-address", external, "--internal-address", external, "--agent-address", storetest.FreePort(t), "--debug-address", storetest.FreePort(t))...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return o
 	}
-	o := flags("netmaster", "--data-dir", t.TempDir(), "--etcd-listen", free(t))
+	o := flags("netmaster", "--data-dir", t.TempDir(), "--etcd-listen", storetest.FreePort(t))
 	begin := func(o options) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)

@@ -70,7 +70,7 @@ func realEtcd(t testing.TB) string {
 
 func open(t testing.TB, addr string) *Client {
 	t.Helper()
-	c, err := New(Config{Endpoints: []string{addr}, Timeout: 2 * time.Second, Logger: quiet()})
+	c, err := New(Config{Endpoints: []string{addr}, Timeout: DefaultTimeout, Logger: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func conformanceWith(t *testing.T, addr string, adjust func(storetest.Harness) s
 					t.Fatal(err)
 				}
 			},
-			TTL:      2 * time.Second, // the least that etcd grants
+			TTL:      4 * time.Second, // etcd grants 2, and then loses sessions on a busy machine
 			Patience: 60 * time.Second,
 		})
 	})

@@ -23,7 +23,7 @@ type Harness struct {
 	Compact func(t *testing.T)
 	// Can is what the store's backend is capable of.
 	Can store.Capabilities
-	// TTL is the shortest that sessions can have.
+	// TTL is what sessions have: short, but more than a busy machine stands still.
 	TTL time.Duration
 	// Patience bounds how long anything may take.
 	Patience time.Duration

@@ -2,6 +2,9 @@ package storetest
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -9,15 +12,34 @@ import (
 	"testing"
 )
 
-// FreePort returns a loopback address that nobody listened on a moment ago.
+// FreePort returns a loopback address that is the test's until it ends: nobody listens
+// there, no other test that asks is given it, be it of another process, and the kernel
+// gives ports of this range to nobody by itself.
 func FreePort(tb testing.TB) string {
 	tb.Helper()
-	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
+	var errs error
+	for range 100 {
+		port := 15000 + rand.IntN(15000) // below net.ipv4.ip_local_port_range
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		// A name in the abstract namespace goes with the process that has it.
+		claim, err := new(net.ListenConfig).Listen(tb.Context(), "unix", fmt.Sprintf("@contiv-test-port-%d", port))
+		if err != nil {
+			errs = errors.Join(errs, err)
+			continue
+		}
+		l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", address)
+		if err != nil {
+			errs = errors.Join(errs, err, claim.Close())
+			continue
+		}
+		tb.Cleanup(func() { _ = claim.Close() })
+		if err := l.Close(); err != nil {
+			tb.Fatal(err)
+		}
+		return address
 	}
-	defer l.Close()
-	return l.Addr().String()
+	tb.Fatal(errs)
+	return ""
 }
 
 // Start runs a server of a store for the length of a test, in whose log the end of

@@ -36,8 +36,8 @@ func testSessions(t *testing.T, b *bench) {
 	rev := b.put("s/freed", "mine")
 	w := b.mirror(b.Store, []string{key("s/")})
 	w.reached(rev)
-	// The mirror outlives several TTLs only if somebody refreshes the lease.
-	timer := time.NewTimer(2 * b.TTL)
+	// The session outlives its TTL only if somebody refreshes the lease.
+	timer := time.NewTimer(3 * b.TTL / 2)
 	defer timer.Stop()
 	select {
 	case <-s.Done():
