@@ -212,8 +212,15 @@ func TestPodsWaitForNoOthers(t *testing.T) {
 		t.Errorf("a network that is refused: %v after %v", err, time.Since(began))
 	}
 	l.pods.wantTold(why)
-	if _, err := l.next(time.Second, inGroup("wrong")); !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), "not kept (Missing)") {
-		t.Errorf("a group that lacks its network: %v", err)
+	for end := time.Now().Add(time.Minute); ; {
+		_, err := l.next(time.Second, inGroup("wrong"))
+		if errors.Is(err, model.ErrUnavailable) && time.Now().Before(end) {
+			continue // on a busy machine what was written is not known within the second
+		}
+		if !errors.Is(err, model.ErrInvalid) || !strings.Contains(err.Error(), "not kept (Missing)") {
+			t.Errorf("a group that lacks its network: %v", err)
+		}
+		break
 	}
 	asked := make(chan error, 1)
 	go func() {
