@@ -130,19 +130,20 @@ func newPKIRenew(f *factory) *command {
 		if err := a.Spread(); err != nil {
 			return err
 		}
-		made, text := []pki.Certificate{}, ""
+		made := []pki.Certificate{}
+		var text strings.Builder
 		for _, n := range names {
 			c, err := a.Renew(n, o.days)
 			if err != nil {
 				return err
 			}
 			made = append(made, c)
-			text += fmt.Sprintf("Renewed %s, good until %s\n", c.Dir, day(c.End))
+			fmt.Fprintf(&text, "Renewed %s, good until %s\n", c.Dir, day(c.End))
 		}
-		if text == "" {
-			text = "None is due; name one, or give --all\n"
+		if len(made) == 0 {
+			text.WriteString("None is due; name one, or give --all\n")
 		}
-		return o.said(a, made, "%s", text)
+		return o.said(a, made, "%s", &text)
 	})
 	c.flags.boolVar(&o.all, "all", "renew all that the authority made")
 	c.flags.intVar(&o.days, "days", "N", "for how many days they are good")

@@ -219,8 +219,12 @@ func TestRenewAuthority(t *testing.T) {
 		bundle []*x509.Certificate
 		good   bool
 	}{
-		{"host1", former, true}, {"host1", both, true}, {"host1", both[:1], true},
-		{"host2", former, true}, {"host2", both, true}, {"host2", both[:1], false},
+		{"host1", former, true},
+		{"host1", both, true},
+		{"host1", both[:1], true},
+		{"host2", former, true},
+		{"host2", both, true},
+		{"host2", both[:1], false},
 	} {
 		if err := verify(t, a.Dir(v.name), v.bundle, v.name, now); (err == nil) != v.good {
 			t.Errorf("%s with %d authorities: %v", v.name, len(v.bundle), err)
