@@ -19,6 +19,8 @@ type clusterService struct {
 	slices    set[*serviceSlice]
 	pics      []model.ServiceKey // as which it is in the picture
 	strangers bool               // it has backends that are on no network of the services' domain
+	asked     int                // ports that it wants at other nodes' addresses
+	crowded   bool               // and it has none: others have all that there are
 }
 
 type serviceSlice struct {
@@ -28,18 +30,21 @@ type serviceSlice struct {
 
 // clusterServices is what the Compiler knows of an orchestrator's services and nodes.
 type clusterServices struct {
-	all    map[model.ClusterServiceKey]*clusterService
-	slices map[model.ServiceSliceKey]*serviceSlice
-	nodes  map[model.NodeName]model.ClusterNode
-	ends   map[backendName]set[*endpoint]       // endpoints, by each name that a backend may have for them
-	asking map[backendName]set[*clusterService] // services with a backend of that name
-	count  int                                  // services that have a record
-	dirty  set[*clusterService]
-	moved  bool // nodes have changed
-	ranged bool // the ranges of services' addresses may have
-	zone   string
-	at     networkState   // the network as the services were compiled
-	domain []netip.Prefix // the subnets of its domain, likewise, and the ranges of services, sorted
+	all     map[model.ClusterServiceKey]*clusterService
+	slices  map[model.ServiceSliceKey]*serviceSlice
+	nodes   map[model.NodeName]model.ClusterNode
+	ends    map[backendName]set[*endpoint]       // endpoints, by each name that a backend may have for them
+	asking  map[backendName]set[*clusterService] // services with a backend of that name
+	count   int                                  // services that have a record
+	dirty   set[*clusterService]
+	nodeOf  map[netip.Addr]model.NodeName // whose a node's address is
+	crowded bool                          // services want more than there are
+	asked   int                           // ports that services want at other nodes' addresses, altogether
+	moved   bool                          // nodes have changed
+	ranged  bool                          // the ranges of services' addresses may have
+	zone    string
+	at      networkState   // the network as the services were compiled
+	domain  []netip.Prefix // the subnets of its domain, likewise, and the ranges of services, sorted
 }
 
 // networkState is of a network what all its cluster services rest on.
@@ -175,12 +180,15 @@ func (c *Compiler) compileNodePorts() {
 		return
 	}
 	x.moved = false
-	now := set[netip.Addr]{}
+	now := map[netip.Addr]model.NodeName{}
 	for _, n := range x.nodes {
 		for _, a := range n.Addrs {
-			now.add(a)
+			if first, had := now[a]; !had || n.Name == model.NodeName(c.self) || first != model.NodeName(c.self) && n.Name < first {
+				now[a] = n.Name
+			}
 		}
 	}
+	x.nodeOf = now
 	for a := range now {
 		if _, had := c.out.NodeAddrs.Get(a); !had {
 			c.out.NodeAddrs = c.out.NodeAddrs.Set(a, struct{}{})
@@ -192,7 +200,7 @@ func (c *Compiler) compileNodePorts() {
 		}
 	}
 	for _, s := range x.all {
-		if s.rec != nil && len(s.rec.Balanced)+len(s.rec.External) > 0 || s.strangers { // which must not be nodes', or may be
+		if s.rec != nil && (len(s.rec.Balanced)+len(s.rec.External) > 0 || s.rec.OutsideLocal) || s.strangers { // which must not be nodes', may be, or are asked there
 			x.dirty.add(s)
 		}
 	}
@@ -233,6 +241,7 @@ func (c *Compiler) compileClusterServices(before desired.Host) {
 			delete(x.all, s.key)
 		}
 	}
+	c.boundAsked(before)
 	reset(&x.dirty)
 }
 
@@ -242,6 +251,8 @@ func (c *Compiler) putClusterService(s *clusterService, before desired.Host) {
 	object := "service of Kubernetes " + s.key.String()
 	was := s.pics
 	s.pics = nil
+	c.cluster.asked -= s.asked
+	s.asked = 0
 	text := ""
 	if s.rec != nil && c.cluster.at.id != 0 {
 		var all []desired.Service
@@ -313,6 +324,9 @@ func (c *Compiler) clusterPictures(s *clusterService) (out []desired.Service, pr
 			texts = append(texts, fmt.Sprintf("has %d backends: connections go to the first %d of them by name", n, desired.MaxBackends))
 		}
 	}
+	if s.rec.OutsideLocal {
+		out = c.askedAtNodes(s, all, out)
+	}
 	return out, strings.Join(texts, "; ")
 }
 
@@ -362,7 +376,7 @@ func (c *Compiler) facesOf(s *model.ClusterService, p model.ClusterPort, backend
 	}
 	sources := s.Sources
 	if s.OnlySources && len(sources) == 0 { // nobody has such an address
-		sources = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 32)}
+		sources = nobody
 	}
 	taken := slices.Clone(s.Addrs)
 	for _, list := range []struct {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -11,7 +12,8 @@ import (
 // Face is a port of an address at which a service answers, beside the addresses that
 // are all its own: other ports of the address may be other services'.
 type Face struct {
-	// Addr unspecified (0.0.0.0, ::) = each of Host.NodeAddrs of the family.
+	// Addr unspecified (0.0.0.0, ::) = each of Host.NodeAddrs of the family at which no
+	// service has a face with the port by the address itself.
 	Addr     netip.Addr
 	Protocol model.Protocol
 	Port     uint16
@@ -51,17 +53,39 @@ func (h Host) IsNode(a netip.Addr) bool {
 	return is
 }
 
+// KeyAtNode is the key of the part of an orchestrator's service that answers at a node's
+// addresses; node "" = at those of all nodes that have no part of their own.
+func KeyAtNode(k model.ServiceKey, node model.NodeName) model.ServiceKey {
+	k.Name += "@" + string(node)
+	return k
+}
+
+// WholeKey is the key of the service that one is a part of, by KeyAtNode; another's is its own.
+func WholeKey(k model.ServiceKey) model.ServiceKey {
+	k.Name, _, _ = strings.Cut(k.Name, "@") // which no name has
+	return k
+}
+
+// Before tells whether a face of the service a has a port of an address before one of b.
+func (f Face) Before(a model.ServiceKey, o Face, b model.ServiceKey) bool {
+	if f.Addr.IsUnspecified() != o.Addr.IsUnspecified() {
+		return o.Addr.IsUnspecified()
+	}
+	return a.String() < b.String()
+}
+
 // FaceAt returns what a service has at a port of an address, be that an address of its
-// own, a node's, or another one.
+// own, a node's, or another one. At a node's, what it has there by the address itself
+// comes before what it has at all nodes'.
 func (s *Service) FaceAt(a netip.Addr, node bool, proto model.Protocol, port uint16) (Face, bool) {
 	if a == s.IPv4 || a == s.IPv6 {
 		p, ok := s.PortOf(proto, port)
 		return Face{Addr: a, Protocol: proto, Port: port, Backend: p.Backend, Inside: s.Inside, Outside: s.Outside}, ok
 	}
-	if node {
-		a = AnyNode(a)
-	}
 	i, ok := slices.BinarySearchFunc(s.Faces, Face{Addr: a, Protocol: proto, Port: port}, CompareFaces)
+	if !ok && node {
+		i, ok = slices.BinarySearchFunc(s.Faces, Face{Addr: AnyNode(a), Protocol: proto, Port: port}, CompareFaces)
+	}
 	if !ok {
 		return Face{}, false
 	}

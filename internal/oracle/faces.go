@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -25,12 +26,17 @@ func (t *tables) isNode(a netip.Addr) bool {
 	return is
 }
 
-// placeOf is what faces at an address have as theirs.
-func (t *tables) placeOf(a netip.Addr) netip.Addr {
-	if t.isNode(a) {
-		return desired.AnyNode(a)
+// facedAt are the services with faces that an address may be of: by itself, and as a node's.
+func (t *tables) facedAt(a netip.Addr) map[model.ServiceKey]struct{} {
+	if !t.isNode(a) {
+		return t.faces[a]
 	}
-	return a
+	out := maps.Clone(t.faces[desired.AnyNode(a)])
+	if out == nil {
+		return t.faces[a]
+	}
+	maps.Copy(out, t.faces[a])
+	return out
 }
 
 // virtual tells whether an address is the services' of a network's domain, whichever
@@ -42,7 +48,7 @@ func (t *tables) virtual(n *desired.Network, a netip.Addr) bool {
 // withFaces are the services of a network's domain that have faces at an address,
 // unless that is an endpoint's.
 func (t *tables) withFaces(n *desired.Network, a netip.Addr) (out []*desired.Service) {
-	for key := range t.faces[t.placeOf(a)] {
+	for key := range t.facedAt(a) {
 		if s := t.services[key]; s != nil && t.networks[s.Network] != nil && t.networks[s.Network].Domain() == n.Domain() {
 			out = append(out, s)
 		}
@@ -54,7 +60,8 @@ func (t *tables) withFaces(n *desired.Network, a netip.Addr) (out []*desired.Ser
 }
 
 // faceAt finds who is asked at a port of an address in a network's domain; nil when it
-// is nobody. Who has the address altogether comes first, then the smallest key.
+// is nobody. Who has the address altogether comes first, then a node's by itself before all
+// nodes', then the smallest key.
 func (t *tables) faceAt(n *desired.Network, a netip.Addr, proto model.Protocol, port uint16) (has *desired.Service, at desired.Face) {
 	if s := t.serviceAt(n, a); s != nil {
 		if at, ok := s.FaceAt(a, false, proto, port); ok {
@@ -63,7 +70,7 @@ func (t *tables) faceAt(n *desired.Network, a netip.Addr, proto model.Protocol, 
 		return nil, at
 	}
 	for _, s := range t.withFaces(n, a) {
-		if f, ok := s.FaceAt(a, t.isNode(a), proto, port); ok && (has == nil || s.Key.String() < has.Key.String()) {
+		if f, ok := s.FaceAt(a, t.isNode(a), proto, port); ok && (has == nil || f.Before(s.Key, at, has.Key)) {
 			has, at = s, f
 		}
 	}

@@ -33,7 +33,7 @@ func (k *kernel) exposedTo(p *Packet) *desired.Network {
 		}
 	}
 	if look(t.vips[p.Dst]); first == nil {
-		look(t.faces[t.placeOf(p.Dst)])
+		look(t.facedAt(p.Dst))
 	}
 	if first == nil || t.private == nil || !p.isIP() {
 		return nil

@@ -243,7 +243,9 @@ func (k *kernel) serviceChanged(key model.ServiceKey) {
 	} else {
 		for _, a := range append(facesOf(s), s.IPv4, s.IPv6) {
 			maps.Copy(again, k.tables.vips[a])
-			maps.Copy(again, k.tables.faces[a])
+			if a.IsValid() {
+				maps.Copy(again, k.tables.facedAt(a))
+			}
 		}
 	}
 	for key := range again {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -68,5 +69,24 @@ func TestUncounted(t *testing.T) {
 				t.Errorf("%+v: /svcstats has %v, want %v", x.stats, got, x.at)
 			}
 		}
+	}
+}
+
+// TestCountedWhole: what is counted of a service's parts, at other nodes' addresses, is told
+// as the service's.
+func TestCountedWhole(t *testing.T) {
+	whole := model.ServiceKey{Tenant: "default", Name: "shop/web"}
+	parts := []model.ServiceKey{whole, desired.KeyAtNode(whole, "h2"), desired.KeyAtNode(whole, "")}
+	stats := map[driver.ServiceOf]driver.ServiceStats{}
+	for _, k := range parts {
+		stats[driver.ServiceOf{Service: k}] = driver.ServiceStats{Total: 3, Connections: 1}
+	}
+	m := serviceSums{}
+	m.add(stats, nil)
+	if s := m[whole.String()]; len(m) != 1 || s == nil || s.Total != 9 || s.Connections != 3 {
+		t.Errorf("metrics of %v: %+v, want 9 connections of one, 3 of which live", m, s)
+	}
+	if got := uncounted(driver.Stats{Uncounted: map[model.ServiceKey]string{parts[1]: "no room"}}); len(got) != 1 || got[whole.String()] != "no room" {
+		t.Errorf("/svcstats has %v", got)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/attach"
+	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -77,7 +78,7 @@ func (a *Observer) getStats(w http.ResponseWriter, r *http.Request) {
 func uncounted(s driver.Stats) map[string]string {
 	out := map[string]string{}
 	for k, why := range s.Uncounted {
-		out[k.String()] = why
+		out[desired.WholeKey(k).String()] = why
 	}
 	if s.NoLiving != "" {
 		out["connections"] = s.NoLiving

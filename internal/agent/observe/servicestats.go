@@ -37,7 +37,7 @@ type serviceSums map[string]*driver.ServiceStats
 func (m serviceSums) add(now, before map[driver.ServiceOf]driver.ServiceStats) {
 	busy := map[string]uint64{}
 	for of, s := range now {
-		busy[of.Service.String()] += s.Total
+		busy[desired.WholeKey(of.Service).String()] += s.Total
 	}
 	maps.DeleteFunc(m, func(name string, s *driver.ServiceStats) bool {
 		s.Connections = 0 // counted anew
@@ -64,7 +64,7 @@ func (m serviceSums) add(now, before map[driver.ServiceOf]driver.ServiceStats) {
 		}
 	}
 	for of, n := range now {
-		s := m[of.Service.String()]
+		s := m[desired.WholeKey(of.Service).String()]
 		if s == nil {
 			s = m[otherSeries]
 		}

@@ -15,6 +15,7 @@ import (
 type exposed struct {
 	faces bool // those that services share too
 	last  desired.Map[model.ServiceKey, *desired.Service]
+	nodes desired.Map[netip.Addr, struct{}]
 	list  []hostnet.Service // sorted; another one when it changes
 	six   bool              // one of them is of IPv6
 }
@@ -30,7 +31,7 @@ func (x *exposed) addrsOf(s *desired.Service) (out []netip.Addr) {
 		}
 	}
 	for _, f := range s.Faces {
-		if x.faces && !f.Addr.IsUnspecified() {
+		if _, node := x.nodes.Get(f.Addr); x.faces && !node && !f.Addr.IsUnspecified() {
 			out = append(out, f.Addr)
 		}
 	}
@@ -38,11 +39,15 @@ func (x *exposed) addrsOf(s *desired.Service) (out []netip.Addr) {
 	return slices.Compact(out)
 }
 
-// follow notes the services of a picture; faces says whether the data plane is led to at
-// addresses that they share too.
-func (x *exposed) follow(now desired.Map[model.ServiceKey, *desired.Service], faces bool) {
+// follow notes the services of a picture, and nodes' addresses; faces says whether the data
+// plane is led to at addresses that they share too.
+func (x *exposed) follow(now desired.Map[model.ServiceKey, *desired.Service], nodes desired.Map[netip.Addr, struct{}], faces bool) {
 	same := faces == x.faces
-	x.faces = faces
+	for range nodes.Diff(x.nodes) {
+		same = false
+		break
+	}
+	x.faces, x.nodes = faces, nodes
 	for c := range now.Diff(x.last) {
 		same = same && slices.Equal(x.addrsOf(c.Old), x.addrsOf(c.New))
 	}

@@ -15,12 +15,13 @@ func TestExposedAddresses(t *testing.T) {
 	addr := netip.MustParseAddr
 	key := func(name string) model.ServiceKey { return model.ServiceKey{Tenant: "default", Name: name} }
 	var all desired.Map[model.ServiceKey, *desired.Service]
+	var nodes desired.Map[netip.Addr, struct{}]
 	var x exposed
 	faces := false
 	expect := func(when, want string, six, another bool) {
 		t.Helper()
 		before := x.list
-		x.follow(all, faces)
+		x.follow(all, nodes, faces)
 		if got := fmt.Sprint(x.list); got != want || x.six != six {
 			t.Errorf("%s: %s, IPv6 %v, want %s", when, got, x.six, want)
 		}
@@ -42,6 +43,10 @@ func TestExposedAddresses(t *testing.T) {
 	expect("faces that are not led to the data plane", "[]", false, false)
 	faces = true
 	expect("faces", "[{default:c 10.0.0.3}]", false, true)
+	nodes = nodes.Set(addr("10.0.0.3"), struct{}{})
+	expect("a face at a node's address", "[]", false, true)
+	nodes = nodes.Delete(addr("10.0.0.3"))
+	expect("a node's no more", "[{default:c 10.0.0.3}]", false, true)
 	faces = false
 	expect("faces that are not any more", "[]", false, true)
 }

@@ -210,7 +210,11 @@ func (f *fronts) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.
 			}
 		}
 		slices.SortFunc(front.Keep, netip.AddrPort.Compare)
-		out[hostnet.FrontAt{Addr: face.Addr, Proto: face.Protocol, Port: face.Port}] = front
+		at := face.Addr
+		if pic.IsNode(at) { // this one's: who is exposed has faces at no other's
+			at = desired.AnyNode(at)
+		}
+		out[hostnet.FrontAt{Addr: at, Proto: face.Protocol, Port: face.Port}] = front
 	}
 	return out
 }

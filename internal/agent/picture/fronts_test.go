@@ -93,6 +93,21 @@ func TestFronts(t *testing.T) {
 	holds("none here", "0.0.0.0", 30080, "10.1.0.6:8080 10.1.0.7:8080", "silent")
 	holds("near", "10.96.0.1", 80, "10.1.0.6:8080", "10.1.0.6:8080")
 
+	// Its node port at this node's own address, and another node's as a part of its own.
+	part := serve("a@h2", []desired.Face{face("0.0.0.0", 30080, 0, 0)}, backend("10.1.0.7", nil))
+	part.Exposed = false
+	before, _ := pic.Services.Get(key("a"))
+	pic.Services = pic.Services.Set(part.Key, part).Set(key("a"), serve("a", []desired.Face{face("192.168.0.1", 30080, desired.TrafficCluster, desired.TrafficSilent), face("10.96.0.1", 80, desired.TrafficNear, desired.TrafficNear)},
+		backend("10.1.0.6", func(b *desired.Backend) { b.Near = desired.NearZone }), backend("10.1.0.5", here)))
+	follow()
+	holds("at its own address", "0.0.0.0", 30080, "10.1.0.5:8080+ 10.1.0.6:8080", "10.1.0.5:8080+")
+	if f.out.At(at("192.168.0.1", 30080)) != nil {
+		t.Error("a node's address has a front by itself")
+	}
+	pic.Services = pic.Services.Delete(part.Key).Set(key("a"), before)
+	follow()
+	holds("at all nodes' again", "0.0.0.0", 30080, "10.1.0.6:8080 10.1.0.7:8080", "silent")
+
 	// Another one that wants the same place, and has backends elsewhere.
 	pic.Services = pic.Services.Set(key("b"), serve("b", []desired.Face{face("10.96.0.1", 80, 0, 0)}, backend("10.2.0.5", func(b *desired.Backend) { b.Network = 2 }), backend("10.1.0.9", nil)))
 	follow()

@@ -294,7 +294,7 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	}
 	served := w.fronts.follow(pic, w.natives, want.Control) && pic.Private != nil
 	if w.Services {
-		w.exposed.follow(pic.Services, w.Faces && !served)
+		w.exposed.follow(pic.Services, pic.NodeAddrs, w.Faces && !served)
 		want.Services, want.Source, want.ServiceMTU = w.exposed.list, source4(pic.VTEP), w.Underlay.TunnelMTU()
 		six = w.exposed.six
 	}

@@ -39,6 +39,7 @@ func testFaces(t *testing.T, h Harness) {
 	}{
 		{"Translated", (*faces).translated},
 		{"Nodes", (*faces).nodes},
+		{"Asked", (*faces).asked},
 		{"Neighbours", (*faces).neighbours},
 		{"Shared", (*faces).shared},
 		{"Sources", (*faces).sources},

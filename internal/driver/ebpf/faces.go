@@ -13,7 +13,8 @@ import (
 
 // Faces are ports of addresses that services share. Such an address, a spot, leads to a
 // number of its own, under which each port leads to its service; all nodes' addresses of
-// a family and domain are one spot.
+// a family and domain are one spot. A node's address that has faces by itself is a spot
+// too, and rests on that one for all other ports.
 
 // faceKey is a port of a spot, whose address is unspecified where it is all nodes'.
 type faceKey struct {
@@ -47,15 +48,16 @@ func newSpots() spots {
 func (s *serving) beginSpots(d *Driver, of map[uint32]*servedService) {
 	s.spots = newSpots()
 	for a, n := range d.vips.have {
-		if n&^vipShared == 0 || of[n] != nil {
+		number := n &^ (vipShared | vipOwn)
+		if number == 0 || of[n] != nil {
 			continue
 		}
 		at := a
-		if n&vipShared != 0 {
+		if at.Domain &^= allNodes; n&vipShared != 0 && n&vipOwn == 0 {
 			at.IP = toAddr(desired.AnyNode(a.IP.spot()))
 		}
-		s.spots.number[at] = n &^ vipShared
-		s.number = max(s.number, n&^vipShared)
+		s.spots.number[at] = number
+		s.number = max(s.number, number)
 	}
 	sets := map[uint32]*sourceSet{}
 	for k := range d.sources.have {
@@ -123,6 +125,12 @@ func (p *pass) sourcesOf(after *servicePass, prefixes []netip.Prefix) (*sourceSe
 // spot is the address that has faces, be it unspecified.
 func (a addr) spot() netip.Addr { return netip.AddrFrom16(a).Unmap() }
 
+// forAll is where all nodes' number is found, for addresses that have one of their own;
+// ok tells whether a spot is theirs.
+func (at hostKey) forAll() (k hostKey, ok bool) {
+	return hostKey{at.Domain | allNodes, at.IP}, at.IP.spot().IsUnspecified()
+}
+
 // addrsOf are the addresses of a spot.
 func (p *pass) addrsOf(at hostKey) (out []hostKey) {
 	a := at.IP.spot()
@@ -182,6 +190,9 @@ func (p *pass) roomForFaces(faces map[faceKey]face) error {
 	}
 	for at := range spotsOf(faces) {
 		vips = append(vips, p.addrsOf(at)...)
+		if k, all := at.forAll(); all {
+			vips = append(vips, k)
+		}
 	}
 	if err := p.servicePorts.room(fronts...); err != nil {
 		return err
@@ -312,6 +323,11 @@ func (p *pass) putFaces(after *servicePass) error {
 		for _, a := range addrs {
 			after.moved[a] = true
 		}
+		if k, all := at.forAll(); all && spots.count[at] > 0 { // before nodes' addresses rest on it
+			if err := p.vips.put(k, spots.number[at]|vipShared); err != nil {
+				return err
+			}
+		}
 	}
 	for a := range after.openSpots {
 		for _, k := range p.addrsOf(hostKey{IP: a}) {
@@ -324,11 +340,13 @@ func (p *pass) putFaces(after *servicePass) error {
 // leadsTo is where an address leads that no service has to itself; 0 = nowhere.
 func (p *pass) leadsTo(a hostKey) uint32 {
 	spots, ip := &p.serving.spots, a.IP.spot()
-	if !p.want.IsNode(ip) {
-		if spots.count[a] == 0 {
-			return 0
-		}
+	switch own := spots.count[a] > 0; {
+	case !p.want.IsNode(ip) && !own:
+		return 0
+	case !p.want.IsNode(ip):
 		return spots.number[a]
+	case own:
+		return spots.number[a] | vipShared | vipOwn
 	}
 	at := hostKey{a.Domain, toAddr(desired.AnyNode(ip))}
 	if spots.count[at] == 0 {
@@ -340,11 +358,12 @@ func (p *pass) leadsTo(a hostKey) uint32 {
 // openAt is the network in which clients outside ask at an address that no service has
 // to itself; nil = in none.
 func (p *pass) openAt(a addr) *desired.Network {
-	at := a
+	keys := p.serving.spots.open[a]
 	if ip := a.spot(); p.want.IsNode(ip) {
-		at = toAddr(desired.AnyNode(ip))
+		keys = slices.Concat(keys, p.serving.spots.open[toAddr(desired.AnyNode(ip))])
+		slices.SortFunc(keys, compareServices)
 	}
-	for _, key := range p.serving.spots.open[at] {
+	for _, key := range keys {
 		s, _ := p.want.Services.Get(key)
 		n := p.networks[s.Network]
 		if len(p.serving.claims[hostKey{uint32(n.Domain()), a}]) == 0 {
@@ -407,10 +426,9 @@ func lostFaces(was, now map[faceKey]face) bool {
 
 // faceOf is the front by which a translation came, if it is a face.
 func (x *servedService) faceOf(p *pass, t translation) (frontEntry, bool) {
-	a := t.Front.Hi.spot()
-	if p.want.IsNode(a) {
-		a = desired.AnyNode(a)
+	f, ok := x.faces[faceKey{hostKey{t.Front.Domain, t.Front.Hi}, t.Front.HiPort, t.Front.Proto}]
+	if a := t.Front.Hi.spot(); !ok && p.want.IsNode(a) {
+		f, ok = x.faces[faceKey{hostKey{t.Front.Domain, toAddr(desired.AnyNode(a))}, t.Front.HiPort, t.Front.Proto}]
 	}
-	f, ok := x.faces[faceKey{hostKey{t.Front.Domain, toAddr(a)}, t.Front.HiPort, t.Front.Proto}]
 	return f.frontEntry, ok
 }

@@ -39,6 +39,8 @@ type frontEntry struct {
 
 const (
 	vipShared = 1 << 31 // of the number that a node's address leads to
+	vipOwn    = 1 << 30 // beside it: the address has a number of its own
+	allNodes  = 1 << 31 // of the domain in which all nodes' number is found
 	sources6  = 1 << 31 // of the number of prefixes, where they are of IPv6
 )
 

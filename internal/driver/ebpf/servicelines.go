@@ -23,10 +23,12 @@ func (d *Driver) serviceLines() (lines []string) {
 	}
 	for a, n := range d.vips.have {
 		switch {
+		case a.Domain&allNodes != 0:
+			add("all nodes' addresses %s domain %d", text(a.IP), a.Domain&^allNodes)
 		case n == 0:
 			add("link-local service address %s domain %d", text(a.IP), a.Domain)
 		case names[n] == "":
-			add("shared address %s domain %d, of a node %t", text(a.IP), a.Domain, n&vipShared != 0)
+			add("shared address %s domain %d, of a node %t, with ports of its own %t", text(a.IP), a.Domain, n&vipShared != 0, n&vipOwn != 0)
 		default:
 			add("%s address %s domain %d", names[n], text(a.IP), a.Domain)
 		}

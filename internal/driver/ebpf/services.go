@@ -344,7 +344,7 @@ func (p *pass) dropService(after *servicePass, key model.ServiceKey) {
 func (p *pass) finishServices(after *servicePass) error {
 	if p.scratch {
 		for a := range p.vips.have {
-			if n := p.vips.have[a]; n != 0 {
+			if n := p.vips.have[a]; n != 0 && a.Domain&allNodes == 0 {
 				after.moved[a] = true
 			}
 		}
@@ -370,6 +370,13 @@ func (p *pass) finishServices(after *servicePass) error {
 		}
 		if err != nil {
 			return err
+		}
+	}
+	for a := range p.vips.have {
+		if at := (hostKey{a.Domain &^ allNodes, a.IP}); a != at && p.serving.spots.count[at] == 0 {
+			if err := p.vips.del(a); err != nil {
+				return err
+			}
 		}
 	}
 	if err := errors.Join(p.putServiceAddrs(), p.putExposed(after), p.tellServices()); err != nil {

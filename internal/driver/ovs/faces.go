@@ -2,6 +2,7 @@ package ovs
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -41,7 +42,7 @@ type faces struct {
 	spots  map[place]*spot
 	named  map[uint32]place                  // by number
 	open   map[netip.Addr][]model.ServiceKey // sorted: the exposed services with faces at an address
-	ended  map[facePort]bool                 // that others have, since translations were looked through
+	ended  map[facePort]bool                 // ports claimed or left since translations were looked through: whether others have them
 	dirty  map[place]bool                    // spots whose flows are to be made anew
 	nodes  map[place]bool                    // likewise, of nodes' addresses
 }
@@ -117,11 +118,10 @@ func without(list []model.ServiceKey, k model.ServiceKey) []model.ServiceKey {
 
 // claimFace adds or takes a service's claim to a port of a spot.
 func (ch *servicesChange) claimFace(f facePort, k model.ServiceKey, claims bool) {
-	var had, has model.ServiceKey
-	list := ch.faces.claims[f]
-	if len(list) > 0 {
-		had = list[0]
+	if _, noted := ch.owners[f]; !noted {
+		ch.owners[f] = ch.ownerOf(ch.old, f)
 	}
+	had, list := ch.ownerOf(ch.want, f), ch.faces.claims[f]
 	s := ch.faces.spots[f.at]
 	if claims {
 		if s == nil {
@@ -135,29 +135,51 @@ func (ch *servicesChange) claimFace(f facePort, k model.ServiceKey, claims bool)
 		list = without(list, k)
 	}
 	ch.faces.dirty[f.at] = ch.faces.dirty[f.at] || s.claims == 0 || s.claims == 1
-	if ch.faces.claims[f] = list; len(list) > 0 {
-		has = list[0]
-	} else {
+	if !f.at.addr.IsUnspecified() && ch.want.IsNode(f.at.addr) {
+		ch.ownPorts(f.at)
+	}
+	if ch.faces.claims[f] = list; len(list) == 0 {
 		delete(ch.faces.claims, f)
 	}
-	if had == has {
-		return
-	}
-	for _, o := range []model.ServiceKey{had, has} {
-		if o != (model.ServiceKey{}) {
-			ch.dirty[o] = true
+	if has := ch.ownerOf(ch.want, f); had != has {
+		for _, o := range []model.ServiceKey{had, has} {
+			if o != (model.ServiceKey{}) {
+				ch.dirty[o] = true
+			}
 		}
-	}
-	// After a start services come in any order, and who had a port is who has it.
-	if _, was := ch.old.Services.Get(had); was && has != (model.ServiceKey{}) {
-		ch.faces.ended[f] = true
-		ch.look(f.at.domain)
 	}
 	if f.proto == model.ProtoUDP {
 		if delete(s.datagrams, f.port); len(list) > 0 {
 			s.datagrams[f.port] = true
 		}
 		ch.faces.dirty[f.at] = true // perhaps it is the only one
+	}
+}
+
+// ownerOf is the service that has a port of a spot, at a node's address all nodes' too; none
+// if nobody has.
+func (s *services) ownerOf(h desired.Host, f facePort) (k model.ServiceKey) {
+	c := s.faces.claims[f]
+	if len(c) == 0 && h.IsNode(f.at.addr) {
+		c = s.faces.claims[facePort{anyNode(f.at), f.proto, f.port}]
+	}
+	if len(c) > 0 {
+		k = c[0]
+	}
+	return k
+}
+
+// endFaces notes that connections by ports end which are other services' now. After a start
+// services come in any order, and who had a port is who has it.
+func (ch *servicesChange) endFaces() {
+	maps.DeleteFunc(ch.faces.ended, func(_ facePort, ended bool) bool { return !ended })
+	for f, had := range ch.owners {
+		has := ch.ownerOf(ch.want, f)
+		_, was := ch.old.Services.Get(had)
+		ended := was && has != had && has != (model.ServiceKey{})
+		if ch.faces.ended[f] = ch.faces.ended[f] || ended; ended {
+			ch.look(f.at.domain)
+		}
 	}
 }
 
@@ -168,6 +190,35 @@ func (ch *servicesChange) reopen(a netip.Addr) {
 	}
 	for d := range ch.serving {
 		ch.touchSpot(place{d, a})
+	}
+}
+
+// ownPorts makes it known that a node's address has ports of its own, or none any more, at
+// the spot that it shares with all nodes'.
+func (ch *servicesChange) ownPorts(at place) {
+	all := anyNode(at)
+	if ch.faces.spots[all] == nil {
+		ch.faces.spots[all] = &spot{datagrams: map[uint16]bool{}, nodes: map[netip.Addr]bool{}}
+	}
+	ch.faces.dirty[all] = true
+}
+
+// renode has services made anew that have faces at addresses which have become nodes', or
+// are no more: their flows lead there by another spot.
+func (ch *servicesChange) renode() {
+	for x := range ch.want.NodeAddrs.Diff(ch.old.NodeAddrs) {
+		for d := range ch.serving {
+			at := place{d, x.Key}
+			if ch.faces.spots[at] == nil {
+				continue
+			}
+			ch.ownPorts(at)
+			for f, claims := range ch.faces.claims {
+				if f.at == at {
+					ch.dirty[claims[0]] = true
+				}
+			}
+		}
 	}
 }
 
@@ -260,8 +311,15 @@ func (ch *servicesChange) setFaces(all bool) {
 }
 
 func (ch *servicesChange) isLive(at place) bool {
-	x := ch.faces.spots[at]
-	return x.claims > 0 && (at.addr.IsUnspecified() || ch.hasFaces(ch.want, at))
+	if x := ch.faces.spots[at]; x.claims > 0 || !at.addr.IsUnspecified() {
+		return x.claims > 0 && (at.addr.IsUnspecified() || ch.hasFaces(ch.want, at))
+	}
+	for a := range ch.want.NodeAddrs.All() {
+		if own := ch.faces.spots[place{at.domain, a}]; own != nil && own.claims > 0 && a.Is6() == at.addr.Is6() {
+			return true
+		}
+	}
+	return false
 }
 
 // setSpot makes a spot's flows.
@@ -293,7 +351,7 @@ func (ch *servicesChange) setSpot(at place, all bool) {
 			}
 		}
 	}
-	if x.claims == 0 {
+	if x.claims == 0 && !x.live {
 		ch.leaveSpot(at)
 	}
 }
@@ -320,7 +378,7 @@ func (ch *servicesChange) setNode(at place) {
 	leads := node && x.live && ch.free(at)
 	var flows []openflow.Flow
 	if leads {
-		flows = pipeline.FacedNode(ch.config, x.flows, at.addr)
+		flows = pipeline.FacedNode(ch.config, ch.openNode(x.flows, at), at.addr)
 	}
 	ch.ledger.set(facedNodeOwner(at), flows)
 	if x.nodes[at.addr] && !leads {
@@ -329,6 +387,23 @@ func (ch *servicesChange) setNode(at place) {
 	if delete(x.nodes, at.addr); leads {
 		x.nodes[at.addr] = true
 	}
+}
+
+// openNode is the nodes' spot as it is at one's address, where services may be exposed by
+// that itself.
+func (ch *servicesChange) openNode(s pipeline.Spot, at place) pipeline.Spot {
+	own, all := ch.faces.open[at.addr], ch.faces.open[anyNode(at).addr]
+	if len(own) == 0 {
+		return s
+	}
+	first := own[0]
+	if len(all) > 0 && compareServices(all[0], first) < 0 {
+		first = all[0]
+	}
+	if s.Open = 0; ch.held[first].domain == at.domain {
+		s.Open = ch.held[first].network
+	}
+	return s
 }
 
 // spotNumber is a spot's number in the switch.
@@ -345,11 +420,15 @@ func (s *services) spotNumber(at place) uint32 {
 }
 
 // facesHad are the faces that a service has.
-func (s *services) facesHad(x *desired.Service, d desired.Domain) (out []pipeline.Face) {
+func (ch *servicesChange) facesHad(x *desired.Service, d desired.Domain) (out []pipeline.Face) {
 	for _, f := range x.Faces {
 		p := facePort{place{d, f.Addr}, f.Protocol, f.Port}
-		if c := s.faces.claims[p]; len(c) > 0 && c[0] == x.Key {
-			out = append(out, pipeline.Face{Face: f, Spot: s.spotNumber(p.at)})
+		if c := ch.faces.claims[p]; len(c) > 0 && c[0] == x.Key {
+			at, node := p.at, ch.want.IsNode(f.Addr)
+			if node {
+				at = anyNode(at)
+			}
+			out = append(out, pipeline.Face{Face: f, Spot: ch.spotNumber(at), Node: node})
 		}
 	}
 	return out
@@ -365,13 +444,15 @@ func (s *services) frontAt(h desired.Host, where place, proto model.Protocol, po
 		}
 		return x, p.Backend
 	}
-	at, node := where, h.IsNode(where.addr)
-	if node {
-		at = anyNode(where)
-	}
-	f := facePort{at, proto, port}
+	node := h.IsNode(where.addr)
+	f := facePort{where, proto, port}
 	c := s.faces.claims[f]
-	if len(c) == 0 || !s.free(where) || s.faces.ended[f] {
+	ended, own := s.faces.ended[f]
+	if len(c) == 0 && node {
+		f.at = anyNode(where)
+		c, ended = s.faces.claims[f], ended || !own && s.faces.ended[f]
+	}
+	if len(c) == 0 || !s.free(where) || ended {
 		return nil, 0
 	}
 	x, _ = h.Services.Get(c[0])

@@ -66,13 +66,14 @@ type servicesChange struct {
 	config    pipeline.Config
 	old, want desired.Host
 	dirty     map[model.ServiceKey]bool
+	owners    map[facePort]model.ServiceKey // of ports that are claimed or left, as they were
 }
 
 // update makes the ledger and the groups want what the picture says. domains are
 // those of the picture; moved tells that networks have come, gone or changed their
 // domains, and all that all flows are to be made anew.
 func (s *services) update(c pipeline.Config, old, want desired.Host, domains map[desired.Domain]int, moved, all bool) {
-	ch := &servicesChange{s, c, old, want, map[model.ServiceKey]bool{}}
+	ch := &servicesChange{s, c, old, want, map[model.ServiceKey]bool{}, map[facePort]model.ServiceKey{}}
 	ch.endpoints(moved)
 	if moved {
 		for n := range want.Networks.Diff(old.Networks) {
@@ -102,6 +103,8 @@ func (s *services) update(c pipeline.Config, old, want desired.Host, domains map
 			}
 		}
 	}
+	ch.endFaces()
+	ch.renode()
 	for k := range ch.dirty {
 		ch.set(k, domains)
 	}

@@ -14,6 +14,21 @@ static __always_inline struct front *front_at(struct pkt *p, __u32 vip, __u16 po
 	return bpf_map_lookup_elem(&service_ports, &p->pk);
 }
 
+// front_of finds where a port leads of an address that leads to vip, without VIP_SHARED:
+// at a node's by its own number first, then by that of all nodes'.
+static __noinline struct front *front_of(struct pkt *p, __u32 vip, __u16 port, __u8 proto)
+{
+	struct front *f = front_at(p, vip & ~VIP_OWN, port, proto);
+	if (f || !(vip & VIP_OWN))
+		return f;
+	__u32 *a = (void *)&p->hk.ip;
+	a[0] = a[1] = a[3] = 0;
+	a[2] = p->ip.v6 ? 0 : bpf_htonl(0xffff);
+	p->hk.domain = p->domain | ALL_NODES;
+	__u32 *all = bpf_map_lookup_elem(&vips, &p->hk);
+	return all ? front_at(p, *all & ~VIP_SHARED, port, proto) : 0;
+}
+
 // name_front makes the key of a flow of a client's to a service.
 static __always_inline void name_front(struct pkt *p, const struct addr *client, const struct addr *vip, __u16 client_port, __u16 port, __u8 proto)
 {
@@ -81,6 +96,6 @@ static __noinline int faced(struct __sk_buff *skb, struct pkt *p)
 		return quoted_by(skb, p) != 0;
 	if (!has_ports(p->ip.f.proto))
 		return 0;
-	struct front *f = front_at(p, p->vip, p->ip.f.dport, p->ip.f.proto);
+	struct front *f = front_of(p, p->vip, p->ip.f.dport, p->ip.f.proto);
 	return f && (f->exposed || p->from != FROM_HOST);
 }

@@ -60,7 +60,7 @@ static __noinline int keeps(struct pkt *p)
 	__u32 *number = bpf_map_lookup_elem(&vips, &p->hk);
 	if (!number)
 		return 0;
-	struct front *f = front_at(p, *number & ~VIP_SHARED, p->tr.front.hi_port, p->tr.front.proto);
+	struct front *f = front_of(p, *number & ~VIP_SHARED, p->tr.front.hi_port, p->tr.front.proto);
 	if (!f || (p->tr.front.pad == FRONT_OUTSIDE && !f->exposed))
 		return 0;
 	__u32 n = f->service, port = f->port;
@@ -76,7 +76,7 @@ static __noinline int keeps(struct pkt *p)
 // active tells whether the backend of p->tr takes new connections.
 static __always_inline int active(struct pkt *p)
 {
-	struct front *f = front_at(p, p->vip, p->tr.front.hi_port, p->tr.front.proto);
+	struct front *f = front_of(p, p->vip, p->tr.front.hi_port, p->tr.front.proto);
 	struct backend *b = f ? backend_of(p, f->service) : 0;
 	return b && b->state == BACKEND_ACTIVE;
 }
@@ -192,7 +192,7 @@ static __noinline int choose(struct pkt *p, __u64 now)
 	__u8 flags = p->ip.tcp_flags;
 	if (p->was.proto == P_TCP && (flags & TCP_RST || (flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK)))
 		return dropped(DROP_INVALID);
-	struct front *f = front_at(p, p->vip, p->was.dport, p->was.proto);
+	struct front *f = front_of(p, p->vip, p->was.dport, p->was.proto);
 	if (!f || (p->asks && !f->exposed))
 		return UNSERVED;
 	if (f->sources) {

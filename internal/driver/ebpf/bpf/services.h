@@ -56,8 +56,12 @@ struct front {
 };
 
 // A virtual address that leads to a number with VIP_SHARED is a node's: ports without
-// a front there are not the services' affair.
+// a front there are not the services' affair. With VIP_OWN the number is that of this
+// node's address alone, and ports without a front under it may have one at all nodes',
+// whose number is found by the family's unspecified address in domain | ALL_NODES.
 #define VIP_SHARED 0x80000000u
+#define VIP_OWN 0x40000000u
+#define ALL_NODES 0x80000000u
 #define SOURCES6 0x80000000u // with the number of prefixes: those of IPv6
 
 struct backend_key {
@@ -104,11 +108,11 @@ struct affine {
 MAP(sources, BPF_MAP_TYPE_LPM_TRIE, struct subnet_key, __u32, 65536, BPF_F_NO_PREALLOC); // of fronts, by their number in place of a domain
 MAP(vips, BPF_MAP_TYPE_HASH, struct host_key, __u32, 65536, BPF_F_NO_PREALLOC); // number of the service, or of what services share, by domain and address; 0 = it is a link-local service address
 MAP(exposed, BPF_MAP_TYPE_HASH, struct addr, struct exposed, 32768, BPF_F_NO_PREALLOC); // by virtual address
-MAP(services, BPF_MAP_TYPE_HASH, __u32, struct service, 16384, BPF_F_NO_PREALLOC);
+MAP(services, BPF_MAP_TYPE_HASH, __u32, struct service, 24576, BPF_F_NO_PREALLOC);
 MAP(service_ports, BPF_MAP_TYPE_HASH, struct front_key, struct front, 131072, BPF_F_NO_PREALLOC);
 MAP(backends, BPF_MAP_TYPE_HASH, struct backend_key, struct backend, 262144, BPF_F_NO_PREALLOC);
 MAP(affines, BPF_MAP_TYPE_LRU_HASH, struct affine_key, struct affine, 65536, 0);
-MAP(affine_counts, BPF_MAP_TYPE_HASH, __u64, __u32, 16384, BPF_F_NO_PREALLOC); // by seed; set anew at each sweep
+MAP(affine_counts, BPF_MAP_TYPE_HASH, __u64, __u32, 24576, BPF_F_NO_PREALLOC); // by seed; set anew at each sweep
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);

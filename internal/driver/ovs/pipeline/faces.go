@@ -14,7 +14,8 @@ import (
 // Faces: ports of addresses that services share (docs/design/services.md, "Faces"). Such
 // an address, a spot, has a number in regService, and Faced replaces it by that of the
 // service which has the packet's port there. All nodes' addresses of a family and domain
-// are one spot, so nodes and node ports add up and do not multiply. What shows no ports
+// are one spot, so nodes and node ports add up and do not multiply; a port at one of them by
+// itself is of that spot too, before theirs. What shows no ports
 // before it is tracked, fragments and ICMP errors, has the spot's number until then.
 
 // spotBits mark the numbers of spots, which no service has.
@@ -51,6 +52,7 @@ func NextSpot(n uint32) uint32 { return (n + 1) | spotBits }
 type Face struct {
 	desired.Face
 	Spot uint32
+	Node bool // it is at a node's address by itself, and the spot is all nodes'
 }
 
 func (f Face) atNodes() bool { return f.Addr.IsUnspecified() }
@@ -183,11 +185,14 @@ func (s Service) faces(l *list, c Config, choose *chooser, self []of.Term) []of.
 	for _, f := range s.fronts(choose.v6) {
 		proto := []of.Term{isProto(int(f.Protocol)), of.Eq(dstPort(f.Protocol), f.Port)}
 		if f.Spot != 0 {
-			m := append([]of.Term{of.Eq(regService, f.Spot), eth}, proto...)
+			m, priority := append([]of.Term{of.Eq(regService, f.Spot), eth}, proto...), uint16(100)
+			if f.Node {
+				m, priority = append(m, of.EqAddr(dst, f.Addr)), 105
+			}
 			if !s.outside(c) {
 				m = append(m, origin(fromPort))
 			}
-			l.add(Faced, 100, match(m...), of.Set(regService, s.Number), goTo(Serve))
+			l.add(Faced, priority, match(m...), of.Set(regService, s.Number), goTo(Serve))
 		}
 		who, above := self, uint16(0)
 		if !f.atNodes() {
@@ -276,7 +281,7 @@ func (s Service) clientsOf(l *list, f Face, src of.Field, asks []of.Term, above 
 
 // alone tells whether fragments without a port can only be for a face.
 func (s Service) alone(f Face) bool {
-	if f.Protocol != model.ProtoUDP || len(f.Sources) > 0 || f.atNodes() {
+	if f.Protocol != model.ProtoUDP || len(f.Sources) > 0 || f.atNodes() || f.Node {
 		return false
 	}
 	for _, o := range s.fronts(f.Addr.Is6()) {
