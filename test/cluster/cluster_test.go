@@ -6,6 +6,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 var (
 	ops     = flag.Int("ops", 0, "how many requests clients make, in runs of at most 20,000, each on a store of its own; 0 = TestCluster is skipped")
 	longest = flag.Duration("longest", 400*time.Millisecond, "how long a fault lasts at most")
-	kindOf  = flag.String("store", "embedded", "the cluster's store: embedded, or a process of etcd or consul")
+	kindOf  = flag.String("store", "embedded", "the cluster's store: embedded; etcd, a process; disk, one on a disk that fails")
 )
 
 // perRun is how many requests are made on one store.
@@ -44,11 +45,19 @@ func stores(t *testing.T) storage {
 		e.start()
 		t.Cleanup(e.end)
 		return &onEtcd{etcdServer: e, t: t}
-	case "etcd":
-		e := newEtcdProcess(t, t.TempDir())
+	case "etcd", "disk":
+		dir, d := t.TempDir(), (*disk)(nil)
+		if *kindOf == "disk" {
+			d = newDisk(t)
+			dir = d.dir
+		}
+		e := newEtcdProcess(t, filepath.Join(dir, "etcd"))
 		e.start()
 		s := &onEtcd{etcdServer: e, t: t}
 		s.more = append(s.more, s.alone("the store is paused", func(*rand.Rand) func() { return e.pause() }))
+		if d != nil {
+			s.more = append(s.more, badDisk(s, e, d)...)
+		}
 		return s
 	}
 	t.Fatalf("there is no store %q", *kindOf)
