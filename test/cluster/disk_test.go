@@ -80,7 +80,32 @@ type diskNode struct {
 	d *disk
 }
 
+// diskFile is a file that was opened: all that is done with it comes by here, where the
+// kernel would go past.
+type diskFile struct{ *fs.LoopbackFile }
+
+func (diskFile) PassthroughFd() (int, bool) { return 0, false }
+
+func opened(f fs.FileHandle) fs.FileHandle {
+	if l, ok := f.(*fs.LoopbackFile); ok {
+		return diskFile{l}
+	}
+	return f
+}
+
+func (n *diskNode) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	f, how, e := n.LoopbackNode.Open(ctx, flags)
+	return opened(f), how, e
+}
+
+func (n *diskNode) Create(ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
+	i, f, how, e := n.LoopbackNode.Create(ctx, name, flags, mode, out)
+	return i, opened(f), how, e
+}
+
 var (
+	_ fs.NodeOpener    = (*diskNode)(nil)
+	_ fs.NodeCreater   = (*diskNode)(nil)
 	_ fs.NodeWriter    = (*diskNode)(nil)
 	_ fs.NodeFsyncer   = (*diskNode)(nil)
 	_ fs.NodeAllocater = (*diskNode)(nil)
@@ -95,8 +120,8 @@ func (n *diskNode) Write(ctx context.Context, f fs.FileHandle, data []byte, off 
 
 func (n *diskNode) Fsync(ctx context.Context, f fs.FileHandle, flags uint32) syscall.Errno {
 	_ = waiting.Pause(ctx, time.Duration(n.d.slow.Load())) // an interrupted fsync is done all the same
-	if e := n.d.refuses(); e == syscall.EIO {
-		return e
+	if syscall.Errno(n.d.fails.Load()) == syscall.EIO {
+		return n.d.refuses()
 	}
 	if s, ok := f.(fs.FileFsyncer); ok {
 		return s.Fsync(ctx, flags)
