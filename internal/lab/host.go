@@ -195,7 +195,7 @@ func (h *Host) LaunchAgentWith(flags []string, env ...string) (*Process, error) 
 	argv := []string{
 		filepath.Join(cfg.BinDir, "netplugin"), "--host", h.Name,
 		"--ctrl-ip", h.Control.String(), "--vtep-ip", h.Address.String(), "--vlan-uplinks", "eth1", "--ip-forward",
-		h.lab.storeFlag(), h.lab.StoreURL(), "--driver", h.Driver(), "--ebpf-pin-dir", h.PinDir(),
+		h.lab.storeFlag(), h.lab.StoreURLs(), "--driver", h.Driver(), "--ebpf-pin-dir", h.PinDir(),
 		"--ovs-db", h.DB(), "--ovs-run-dir", h.RunDir(), "--ovs-datapath", cfg.Datapath, "--state-dir", h.StateDir(), "--cni-socket", h.CNISocket(),
 	}
 	env = append(append(h.ovsEnv(), cfg.AgentEnv...), env...)

@@ -20,6 +20,7 @@ type Config struct {
 	Dir        string   `json:"dir"`    // state, logs, sockets; default BaseDir/Name
 	BinDir     string   `json:"binDir"` // netmaster, netplugin, netctl and contivk8s
 	Hosts      int      `json:"hosts"`
+	Replicas   int      `json:"replicas,omitempty"` // netmasters, and as many members of their etcd, each on an address of its own; default 1
 	Embedded   bool     `json:"embedded,omitempty"` // netmaster's own etcd instead of an etcd process
 	Consul     string   `json:"consul,omitempty"`   // path of a Consul, which is the store instead of an etcd
 	Bare       bool     `json:"bare,omitempty"`     // hosts with links, and switches where they are asked for: no etcd, netmaster, netplugin
@@ -79,6 +80,15 @@ func (c *Config) fill() error {
 	}
 	if c.Hosts < 0 || c.Hosts > 200 {
 		return fmt.Errorf("hosts %d: must be between 0 and 200", c.Hosts)
+	}
+	if c.Replicas == 0 {
+		c.Replicas = 1
+	}
+	if c.Replicas < 1 || c.Replicas > firstHost-masterHost {
+		return fmt.Errorf("replicas %d: must be between 1 and %d", c.Replicas, firstHost-masterHost)
+	}
+	if c.Replicas > 1 && (c.Embedded || c.Consul != "") {
+		return fmt.Errorf("replicas %d: more than one need an etcd of processes, neither netmaster's own nor a Consul", c.Replicas)
 	}
 	if c.Dir == "" {
 		c.Dir = filepath.Join(BaseDir, c.Name)
@@ -279,7 +289,7 @@ func (l *Lab) wire() (err error) {
 		return err
 	}
 	err = l.Master.Do(func() error {
-		return errors.Join(addAddress("eth0", address(underlay, masterHost)), txChecksumOff("eth0"), addAddress("ctl0", address(control, masterHost)))
+		return errors.Join(addAddress("eth0", address(underlay, masterHost)), txChecksumOff("eth0"), l.addReplicas())
 	})
 	for _, h := range l.hosts {
 		err = errors.Join(err, h.NS.Do(h.wire))
@@ -358,7 +368,7 @@ func (l *Lab) Down() error {
 func (l *Lab) stopAll() {
 	stages := []func(name string) bool{
 		func(n string) bool { return strings.HasSuffix(n, "-netplugin") || n == "serve" },
-		func(n string) bool { return n == "netmaster" },
+		func(n string) bool { return strings.HasPrefix(n, "netmaster") },
 		func(n string) bool { return !strings.HasSuffix(n, "-init") },
 		func(string) bool { return true },
 	}
@@ -391,8 +401,8 @@ func (l *Lab) Host(name string) (*Host, error) {
 	return nil, fmt.Errorf("host %q: the lab has h1 to h%d", name, len(l.hosts))
 }
 
-// Process returns a daemon by name: etcd, netmaster, h1-netplugin,
-// h1-ovs-vswitchd, h1-ovsdb-server, ...; nil when it was never started.
+// Process returns a daemon by name: etcd, netmaster, etcd2, netmaster2 and so on with
+// Config.Replicas, h1-netplugin, h1-ovs-vswitchd, h1-ovsdb-server, ...; nil when it was never started.
 func (l *Lab) Process(name string) *Process {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/contiv/netplugin/v2/api"
 )
 
@@ -20,23 +22,62 @@ import (
 // may be busy.
 const startTimeout = 60 * time.Second
 
-// MasterURL is netmaster's address inside the lab.
-func (l *Lab) MasterURL() string {
-	return fmt.Sprintf("http://%s:9999", address(control, masterHost).Addr())
+// replicaAddress is the address on the control network of the n-th netmaster and
+// member of the store, counted from 1.
+func replicaAddress(n int) netip.Addr { return address(control, masterHost+n-1).Addr() }
+
+// replicaName is what the n-th process of a kind is called, counted from 1.
+func replicaName(kind string, n int) string {
+	if n == 1 {
+		return kind
+	}
+	return fmt.Sprint(kind, n)
 }
+
+// addReplicas gives the master's namespace the replicas' addresses; it runs there.
+func (l *Lab) addReplicas() error {
+	for n := range l.st.Config.Replicas {
+		if err := addAddress("ctl0", netip.PrefixFrom(replicaAddress(n+1), 24)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each lists what there is of every replica, separated by commas.
+func (l *Lab) each(of func(n int) string) string {
+	var out []string
+	for n := range max(l.st.Config.Replicas, 1) {
+		out = append(out, of(n+1))
+	}
+	return strings.Join(out, ",")
+}
+
+// MasterURL is the first netmaster's address inside the lab.
+func (l *Lab) MasterURL() string { return masterURL(1) }
+
+func masterURL(n int) string { return fmt.Sprintf("http://%s:9999", replicaAddress(n)) }
+
+// MasterURLs are the addresses of all netmasters, as clients take them.
+func (l *Lab) MasterURLs() string { return l.each(masterURL) }
 
 // MasterAddress is the master's address on the network between the hosts.
 func (l *Lab) MasterAddress() netip.Addr { return address(underlay, masterHost).Addr() }
 
-// StoreURL is the address, inside the lab, of its store: an etcd, a process or part
-// of netmaster, or a Consul.
-func (l *Lab) StoreURL() string {
+// StoreURL is the address, inside the lab, of its store, or of the first member: an
+// etcd, a process or part of netmaster, or a Consul.
+func (l *Lab) StoreURL() string { return l.storeURL(1) }
+
+func (l *Lab) storeURL(n int) string {
 	port := 2379
 	if l.st.Config.Consul != "" {
 		port = 8500
 	}
-	return fmt.Sprintf("http://%s:%d", address(control, masterHost).Addr(), port)
+	return fmt.Sprintf("http://%s:%d", replicaAddress(n), port)
 }
+
+// StoreURLs are the addresses of all members of the store, as flags take them.
+func (l *Lab) StoreURLs() string { return l.each(l.storeURL) }
 
 // storeFlag is the flag that takes StoreURL.
 func (l *Lab) storeFlag() string {
@@ -77,25 +118,42 @@ func (n *Namespace) get(ctx context.Context, url string) ([]byte, error) {
 // packaging/systemd/etcd.service.d has it for users' etcd.
 var lateTimers = []string{"/bin/sh", "-c", `echo 2000000 >/proc/self/timerslack_ns && exec "$@"`, "sh"}
 
-// StartEtcd starts the etcd process in the master's namespace and waits until
-// it is healthy. Its data outlives a restart.
+// StartEtcd starts the etcd processes in the master's namespace and waits until
+// they are healthy. Their data outlive a restart.
 func (l *Lab) StartEtcd(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for n := range l.st.Config.Replicas {
+		g.Go(func() error { return l.StartMember(ctx, n+1) })
+	}
+	return g.Wait()
+}
+
+// StartMember starts the n-th etcd, counted from 1, and waits until it is healthy,
+// which needs most of the others.
+func (l *Lab) StartMember(ctx context.Context, n int) error {
 	dir := filepath.Join(l.st.Config.Dir, "master")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	p, err := l.start(l.Master, "etcd", dir, nil, append(slices.Clone(lateTimers), "/usr/bin/etcd", "--name", "lab",
-		"--data-dir", filepath.Join(dir, "etcd"), "--log-level", "warn", "--logger", "zap",
-		"--listen-client-urls", "http://127.0.0.1:2379,"+l.StoreURL(), "--advertise-client-urls", l.StoreURL(),
-		"--listen-peer-urls", "http://127.0.0.1:2380", "--initial-advertise-peer-urls", "http://127.0.0.1:2380",
-		"--initial-cluster", "lab=http://127.0.0.1:2380")...)
+	const local = "http://127.0.0.1:2379"
+	peer := func(n int) string { return fmt.Sprintf("http://%s:2380", replicaAddress(n)) }
+	name, client, ask := replicaName("lab", n), l.storeURL(n), l.storeURL(n)
+	if l.st.Config.Replicas == 1 {
+		peer = func(int) string { return "http://127.0.0.1:2380" }
+		client, ask = local+","+client, local
+	}
+	p, err := l.start(l.Master, replicaName("etcd", n), dir, nil, append(slices.Clone(lateTimers), "/usr/bin/etcd", "--name", name,
+		"--data-dir", filepath.Join(dir, replicaName("etcd", n)), "--log-level", "warn", "--logger", "zap",
+		"--listen-client-urls", client, "--advertise-client-urls", l.storeURL(n),
+		"--listen-peer-urls", peer(n), "--initial-advertise-peer-urls", peer(n),
+		"--initial-cluster", l.each(func(n int) string { return replicaName("lab", n) + "=" + peer(n) }))...)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return p.ready(ctx, "etcd to be healthy", func(ctx context.Context) error {
-		b, err := l.Master.get(ctx, "http://127.0.0.1:2379/health")
+		b, err := l.Master.get(ctx, ask+"/health")
 		if err == nil && !strings.Contains(string(b), `"true"`) {
 			err = fmt.Errorf("it says %s", b)
 		}
@@ -127,49 +185,66 @@ func (l *Lab) StartConsul(ctx context.Context) error {
 	})
 }
 
-// StartMaster starts netmaster and waits until it serves the tenants, which
+// StartMaster starts the netmasters and waits until they serve the tenants, which
 // needs the store.
 func (l *Lab) StartMaster(ctx context.Context, env ...string) error {
-	p, err := l.LaunchMaster(nil, env...)
+	g, ctx := errgroup.WithContext(ctx)
+	for n := range l.st.Config.Replicas {
+		g.Go(func() error { return l.StartReplica(ctx, n+1, env...) })
+	}
+	return g.Wait()
+}
+
+// StartReplica starts the n-th netmaster, counted from 1, and waits until it serves.
+func (l *Lab) StartReplica(ctx context.Context, n int, env ...string) error {
+	p, err := l.launchMaster(n, nil, env...)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return p.ready(ctx, "netmaster to serve its API", func(ctx context.Context) error {
-		_, err := l.Master.get(ctx, l.MasterURL()+"/api/v1/tenants/")
+		_, err := l.Master.get(ctx, masterURL(n)+"/api/v1/tenants/")
 		return err
 	})
 }
 
-// LaunchMaster starts netmaster and does not wait for it; the flags stand behind the
-// lab's own and win over them.
+// LaunchMaster starts the first netmaster and does not wait for it; the flags stand
+// behind the lab's own and win over them.
 func (l *Lab) LaunchMaster(flags []string, env ...string) (*Process, error) {
+	return l.launchMaster(1, flags, env...)
+}
+
+func (l *Lab) launchMaster(n int, flags []string, env ...string) (*Process, error) {
 	dir := filepath.Join(l.st.Config.Dir, "master")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	addr := address(control, masterHost).Addr().String()
+	addr := replicaAddress(n).String()
+	everywhere := "0.0.0.0"
+	if l.st.Config.Replicas > 1 { // the others are in the same namespace
+		everywhere = addr
+	}
 	argv := []string{
 		filepath.Join(l.st.Config.BinDir, "netmaster"),
-		"--external-address", "0.0.0.0:9999", "--internal-address", net.JoinHostPort(addr, "9999"),
+		"--external-address", net.JoinHostPort(everywhere, "9999"), "--internal-address", net.JoinHostPort(addr, "9999"),
 	}
 	if l.st.Config.Embedded {
 		argv = append(argv, "--data-dir", filepath.Join(dir, "data"), "--etcd-listen", net.JoinHostPort(addr, "2379"))
 	} else {
-		argv = append(argv, l.storeFlag(), l.StoreURL())
+		argv = append(argv, l.storeFlag(), l.StoreURLs())
 	}
-	return l.start(l.Master, "netmaster", dir, env, slices.Concat(argv, l.st.Config.MasterArgs, flags)...)
+	return l.start(l.Master, replicaName("netmaster", n), dir, env, slices.Concat(argv, l.st.Config.MasterArgs, flags)...)
 }
 
 // API returns a client of netmaster's REST interface; the caller closes it.
 func (l *Lab) API() (*api.Client, error) {
-	return api.NewClient(l.MasterURL(), api.WithHTTPClient(l.Master.HTTP()))
+	return api.NewClient(l.MasterURLs(), api.WithHTTPClient(l.Master.HTTP()))
 }
 
 // Netctl runs netctl in the master's namespace and returns what it prints.
 func (l *Lab) Netctl(ctx context.Context, args ...string) (string, error) {
-	argv := append([]string{"--netmaster", l.MasterURL()}, args...)
+	argv := append([]string{"--netmaster", l.MasterURLs()}, args...)
 	out, err := l.Master.Command(ctx, filepath.Join(l.st.Config.BinDir, "netctl"), argv...).CombinedOutput()
 	return string(out), err
 }

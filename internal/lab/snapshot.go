@@ -24,7 +24,7 @@ import (
 // Etcd returns a client of the lab's etcd; the caller closes it.
 func (l *Lab) Etcd(ctx context.Context) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
-		Context: ctx, Endpoints: []string{l.StoreURL()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
+		Context: ctx, Endpoints: strings.Split(l.StoreURLs(), ","), DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			return l.Master.Dial(ctx, "tcp", strings.TrimPrefix(addr, "http://"))
 		})},

@@ -4,16 +4,13 @@ package slice
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv/netplugin/v2/api"
@@ -123,76 +120,12 @@ func (c *cluster) reached(ctx context.Context, addr netip.Addr, port uint16) {
 	}
 }
 
-// held is what a host's data plane holds: entries of maps by their names, or flows,
-// groups and connections as the switch lists them. Connections are counted if it is
-// asked for them.
+// held is what a host's data plane holds (lab.Host.Held).
 func (c *cluster) held(h *lab.Host, connections bool) map[string]int {
 	c.t.Helper()
-	if h.Driver() == lab.DriverEBPF {
-		return c.heldByMaps(h, connections)
-	}
-	out := map[string]int{}
-	mgmt := filepath.Join(h.RunDir(), "contivBr.mgmt")
-	ask := [][]string{
-		{"ovs-ofctl", "-O", "OpenFlow15", "--no-stats", "dump-flows", mgmt}, {"ovs-ofctl", "-O", "OpenFlow15", "dump-groups", mgmt},
-	}
-	if connections {
-		ask = append(ask, []string{"ovs-appctl", "-t", filepath.Join(h.RunDir(), "ovs-vswitchd.ctl"), "dpctl/dump-conntrack"})
-	}
-	for _, line := range ask {
-		text, err := h.Run(c.t.Context(), line[0], line[1:]...)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		for l := range strings.Lines(text) {
-			if l = strings.TrimSpace(l); !strings.HasPrefix(l, "OFPST_") && !strings.HasPrefix(l, "NXST_") {
-				out[l]++
-			}
-		}
-	}
-	return out
-}
-
-// heldByMaps counts what is pinned: in hashes the entries, and the places that are
-// taken where connections to services are counted.
-func (c *cluster) heldByMaps(h *lab.Host, connections bool) map[string]int {
-	c.t.Helper()
-	out := map[string]int{}
-	pins, err := filepath.Glob(filepath.Join(h.PinDir(), "maps", "*"))
-	if err != nil || len(pins) == 0 {
-		c.t.Fatal("no maps", err)
-	}
-	for _, pin := range pins {
-		name := filepath.Base(pin)
-		if !connections && (name == "conns" || name == "halfopen") || name == "hits" {
-			continue // which stay behind with rules that are gone, by and by
-		}
-		m, err := ebpf.LoadPinnedMap(pin, &ebpf.LoadPinOptions{ReadOnly: true})
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		switch m.Type() {
-		case ebpf.Hash, ebpf.LRUHash, ebpf.LPMTrie, ebpf.HashOfMaps:
-		case ebpf.Array:
-			if name != "counted" {
-				_ = m.Close()
-				continue
-			}
-		default:
-			_ = m.Close()
-			continue
-		}
-		var k, v []byte
-		it := m.Iterate()
-		for it.Next(&k, &v) {
-			if m.Type() != ebpf.Array || binary.NativeEndian.Uint64(v) != 0 { // struct counted begins with its id
-				out[name]++
-			}
-		}
-		if err := it.Err(); err != nil {
-			c.t.Fatal(name, err)
-		}
-		_ = m.Close() // nothing was written
+	out, err := h.Held(c.t.Context(), connections)
+	if err != nil {
+		c.t.Fatal(err)
 	}
 	return out
 }

@@ -306,41 +306,7 @@ func (c *cluster) bigThings(h *lab.Host) {
 
 // reflector sends everything back, over TCP and UDP.
 func (c *cluster) reflector(space, at string) (stop func(), err error) {
-	var l net.Listener
-	var p net.PacketConn
-	err = c.space(space).Do(func() (err error) {
-		var lc net.ListenConfig
-		if l, err = lc.Listen(c.t.Context(), "tcp", at); err == nil {
-			p, err = lc.ListenPacket(c.t.Context(), "udp", at)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				_, _ = io.Copy(conn, conn) // who counts sees what is missing
-			}()
-		}
-	}()
-	go func() {
-		b := make([]byte, 65536)
-		for {
-			n, from, err := p.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			_, _ = p.WriteTo(b[:n], from)
-		}
-	}()
-	return func() { _ = errors.Join(l.Close(), p.Close()) }, nil
+	return c.space(space).Reflect(c.t.Context(), at)
 }
 
 // bulk sends random bytes to a reflector and compares what comes back.
