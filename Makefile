@@ -22,7 +22,7 @@ LONGEST = $(if $(filter ./...,$(PKG)),./internal/driver/ebpf ./internal/driver/o
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
 
-.PHONY: help deps build test vet test-unit test-lab test-full test-race chaos-operator lint fmt vulncheck generate test-kernel test-consul test-cluster test-kube fuzz bench-cluster bench-datapath bench demo demo-docker demo-kube image plugin clean
+.PHONY: help deps build test vet test-unit test-lab test-full test-race chaos-operator lint fmt vulncheck generate test-kernel test-consul test-cluster test-kube fuzz bench-cluster bench-datapath bench chaos demo demo-docker demo-kube image plugin clean
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -49,6 +49,8 @@ test-race: ## unit tests under the race detector, without those that link etcd's
 	go test -timeout 10m -race $(RACE)
 chaos-operator: deps ## COUNT (500) random operator mistakes by SEED (1) on a running lab, DRIVER=ebpf|ovs|ebpf,ovs, STORE=embedded|etcd; needs root
 	go test -timeout 4h -count=1 -v -tags integration ./test/chaos -args -open -plan $(or $(SEED),1) -mistakes $(or $(COUNT),500) -drivers $(if $(DRIVER),$(DRIVER),ebpf,ovs) -store $(or $(STORE),embedded)
+chaos: deps ## the chaos ledger, docs/reliability.md: ROWS (all; word,word) of FOR (5m) each that have no report of this code; needs root
+	go run ./bench/ledger -for $(or $(FOR),5m) -only "$(ROWS)"
 
 lint: ## golangci-lint, staticcheck included, pinned in tools/go.mod (the first run builds it)
 	nice env $(call tool,golangci-lint) run --allow-parallel-runners $(PKG)
@@ -71,11 +73,9 @@ generate: ## rewrite generated files and goldens; `git diff` then shows the drif
 	go generate ./...
 	for d in $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u); do go test -count=1 $$d -update; done
 
-FUZZTIME ?= 30s
 fuzz: ## run every fuzz target for FUZZTIME (30s)
-	go list -f '{{.Dir}}' $(PKG) | while read -r dir; do \
-	  for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
-	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$dir; done; done
+	go list -f '{{.Dir}}' $(PKG) | while read -r dir; do for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
+	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(or $(FUZZTIME),30s) $$dir; done; done
 
 bench-cluster bench-datapath: deps ## whole clusters; a packet's way on eBPF; rewrite bench/results; need root
 	go run ./$(subst -,/,$@) -out bench/results

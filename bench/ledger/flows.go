@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// What flows all the while.
+const (
+	packetEvery = 10 * time.Millisecond
+	talkEvery   = 20 * time.Millisecond
+	flowPort    = 7000
+	// grace is how long after a component is back its absence may still cost packets.
+	grace = 500 * time.Millisecond
+)
+
+// away is a time in which a component was not there.
+type away struct{ killed, back time.Time }
+
+// flows are established flows between containers of one host and of two: echo
+// requests, datagrams of one UDP connection, and a TCP connection.
+type flows struct {
+	pings []*lab.Pinger
+	stops []func()
+	ctx   context.Context
+	end   context.CancelFunc
+	wg    sync.WaitGroup
+
+	mu     sync.Mutex
+	broken int
+}
+
+// startFlows lets packets go from one namespace to the others, which send them back.
+func startFlows(ctx context.Context, from *lab.Namespace, to map[netip.Addr]*lab.Namespace) (*flows, error) {
+	f := &flows{}
+	f.ctx, f.end = context.WithCancel(ctx)
+	for addr, ns := range to {
+		at := netip.AddrPortFrom(addr, flowPort)
+		stop, err := ns.Reflect(f.ctx, at.String())
+		if err != nil {
+			return nil, errors.Join(err, f.stop())
+		}
+		f.stops = append(f.stops, stop)
+		for _, start := range []func() (*lab.Pinger, error){
+			func() (*lab.Pinger, error) { return from.StartPing(addr, packetEvery) },
+			func() (*lab.Pinger, error) { return from.StartDatagrams(at, packetEvery) },
+		} {
+			p, err := start()
+			if err != nil {
+				return nil, errors.Join(err, f.stop())
+			}
+			f.pings = append(f.pings, p)
+		}
+		f.wg.Go(func() { f.converse(from, at) })
+	}
+	return f, nil
+}
+
+// established waits until every flow has had an answer.
+func (f *flows) established(ctx context.Context) error {
+	return lab.Until(ctx, "all flows to be answered", func(context.Context) error {
+		for _, p := range f.pings {
+			if s := p.Between(time.Time{}, time.Now()); s.Received < 20 {
+				return fmt.Errorf("one has %s", s)
+			}
+		}
+		return nil
+	})
+}
+
+// converse keeps one TCP connection, and makes another when it breaks.
+func (f *flows) converse(from *lab.Namespace, to netip.AddrPort) {
+	for f.ctx.Err() == nil {
+		err := f.connection(from, to)
+		if f.ctx.Err() != nil {
+			return
+		}
+		f.mu.Lock()
+		if err != nil {
+			f.broken++
+		}
+		f.mu.Unlock()
+		select {
+		case <-f.ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (f *flows) connection(from *lab.Namespace, to netip.AddrPort) error {
+	dialing, cancel := context.WithTimeout(f.ctx, 5*time.Second)
+	c, err := from.Dial(dialing, "tcp", to.String())
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(f.ctx, func() { _ = c.Close() })()
+	tick := time.NewTicker(talkEvery)
+	defer tick.Stop()
+	buf := make([]byte, 4)
+	for range tick.C {
+		err := c.SetDeadline(time.Now().Add(30 * time.Second))
+		if err == nil {
+			_, err = c.Write([]byte("who\n"))
+		}
+		if err == nil {
+			_, err = c.Read(buf)
+		}
+		if err != nil {
+			return errors.Join(err, c.Close())
+		}
+	}
+	return nil
+}
+
+// judge writes down how the flows have fared since a time.
+func (f *flows) judge(r *report, since, until time.Time, aways []away) {
+	for _, p := range f.pings {
+		s := p.Between(since, until)
+		r.Sent, r.Lost = r.Sent+s.Sent, r.Lost+s.Lost()
+		r.Gap = max(r.Gap, s.Gap.Milliseconds())
+		for _, a := range aways {
+			r.During += p.Between(a.killed, a.back.Add(grace)).Lost()
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.Broken = f.broken
+}
+
+// stop ends the flows; replies are waited for.
+func (f *flows) stop() (err error) {
+	for _, p := range f.pings {
+		err = errors.Join(err, p.Stop())
+	}
+	f.end()
+	f.wg.Wait()
+	for _, s := range f.stops {
+		s()
+	}
+	return err
+}

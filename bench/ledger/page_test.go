@@ -1,0 +1,143 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	pageFile   = "../../docs/reliability.md"
+	reportsDir = "../results/ledger"
+)
+
+// TestPageIsMadeOfReports checks that the page says what the reports say.
+func TestPageIsMadeOfReports(t *testing.T) {
+	had, err := read(reportsDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(pageFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := render(string(b), had)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(b) != want {
+		t.Errorf("docs/reliability.md is not what bench/results/ledger makes of it: go run ./bench/ledger -write")
+	}
+	for name, r := range had {
+		if r.Date.IsZero() || r.Commit == "" || r.Seconds <= 0 || r.Sent == 0 || r.Requests == 0 || r.Adds == 0 {
+			t.Errorf("report %s lacks its date, commit or length, or had no traffic: %+v", name, r)
+		}
+		if !strings.HasPrefix(name, "nothing-") && r.Kills == 0 {
+			t.Errorf("report %s: nothing was killed", name)
+		}
+	}
+}
+
+// lineOf is a row's line of the page.
+func lineOf(t *testing.T, name string, r *report) string {
+	t.Helper()
+	for _, row := range rows() {
+		if row.name == name {
+			return line(row, r)
+		}
+	}
+	t.Fatalf("there is no row %q", name)
+	return ""
+}
+
+// TestLineMarks checks that what is not as wanted is bold, and nothing else.
+func TestLineMarks(t *testing.T) {
+	for _, c := range []struct {
+		name, row string
+		report    report
+		bold      []string
+	}{
+		{"all well", "netmaster-leader-ebpf", report{Sent: 10, Refusal: 500}, nil},
+		{"lost", "netplugin-ebpf", report{Sent: 10, Lost: 1, During: 1}, []string{"**1 of 10**"}},
+		{"lost as it may be", "ovs-vswitchd-ovs", report{Sent: 10, Lost: 2, During: 2}, nil},
+		{"lost later", "ovs-vswitchd-ovs", report{Sent: 10, Lost: 3, During: 2}, []string{"**3 of 10, 1 of them later**"}},
+		{"refused for too long", "netmaster-leader-ovs", report{Refusal: 501}, []string{"**0.50 s, 0 of 0 failed**"}},
+		{"refused, not asked", "netplugin-ovs", report{Refusal: 5000}, nil},
+		{"broken and left", "store-leader-ovs", report{Broken: 1, Leaks: []string{"a", "b", "c"}}, []string{"**1**", "**3**"}},
+	} {
+		got := lineOf(t, c.row, &c.report)
+		for _, b := range c.bold {
+			if !strings.Contains(got, "| "+b+" |") {
+				t.Errorf("%s: %q is not in %s", c.name, b, got)
+			}
+		}
+		if n := strings.Count(got, "**") / 2; n != len(c.bold) {
+			t.Errorf("%s: %d cells are bold, want %d: %s", c.name, n, len(c.bold), got)
+		}
+	}
+}
+
+// TestTableSaysWhatWasNotRun checks that no row is left out, that leaks are named, and
+// that a report of a row that is no more is refused.
+func TestTableSaysWhatWasNotRun(t *testing.T) {
+	had := map[string]report{"netplugin-ebpf": {Row: "netplugin-ebpf", Date: time.Now(), Leaks: []string{"h1: links: 3, before 2"}}}
+	text := table(rows(), had)
+	if n := strings.Count(text, "not run yet"); n != len(rows())-1 {
+		t.Errorf("%d rows are said not to be run, want %d:\n%s", n, len(rows())-1, text)
+	}
+	if !strings.Contains(text, "h1: links: 3, before 2") {
+		t.Errorf("what is left behind is not named:\n%s", text)
+	}
+	had["gone-ebpf"] = report{Row: "gone-ebpf"}
+	if _, err := render(madeFrom+madeTo, had); err == nil || !strings.Contains(err.Error(), "gone-ebpf") {
+		t.Errorf("a report of no row: %v", err)
+	}
+}
+
+// TestReportsAreKept checks that what is written is read again, under its row's name.
+func TestReportsAreKept(t *testing.T) {
+	dir := t.TempDir()
+	r := &report{Row: "netplugin-ebpf", Commit: "c", Sent: 7, Leaks: []string{}}
+	if err := r.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	had, err := read(dir)
+	if err != nil || had[r.Row].Sent != 7 {
+		t.Errorf("read %v, %v", had, err)
+	}
+	if err := os.Rename(dir+"/netplugin-ebpf.json", dir+"/netplugin-ovs.json"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(dir); err == nil {
+		t.Error("a report under another row's name was taken")
+	}
+}
+
+// TestDifferences checks that more and less than before is told, and nothing else.
+func TestDifferences(t *testing.T) {
+	got := differences(map[string]int{"a": 1, "b": 2, "c": 1}, map[string]int{"a": 1, "b": 1, "d": 1})
+	if want := "b: 1, before 2; c: 0, before 1; d: 1, before 0"; strings.Join(got, "; ") != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestNoteKeepsKinds checks that errors that differ in numbers only are one.
+func TestNoteKeepsKinds(t *testing.T) {
+	var all []string
+	for _, e := range []string{"c1 failed", "c2 failed", "other"} {
+		all = note(all, errors.New(e))
+	}
+	if len(all) != 2 {
+		t.Errorf("kept %q", all)
+	}
+}
+
+func TestBusy(t *testing.T) {
+	for load, want := range map[string]bool{"3.99 9 9": false, "4.00 1 1": true, "unknown": true} {
+		if busy(load, 4) != want {
+			t.Errorf("load %s is busy: %v, want %v", load, !want, want)
+		}
+	}
+}

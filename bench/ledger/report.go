@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/bench/machine"
+)
+
+// report is what one row's run has found. Times are in milliseconds.
+type report struct {
+	Row     string    `json:"row"`
+	Commit  string    `json:"commit"`
+	Code    string    `json:"code"` // hash of the code that ran; empty = it was not committed
+	Date    time.Time `json:"date"`
+	Seconds int       `json:"seconds"` // how long components were killed
+	Machine string    `json:"machine"`
+	Load    [2]string `json:"load"` // of the machine before and after: 1, 5, 15 minutes
+	Busy    bool      `json:"busy"` // others worked on the machine: times are not fair
+
+	Kills int   `json:"kills"`
+	Back  int64 `json:"longestBackMs"` // from a kill until the component was back
+
+	Sent   int   `json:"packetsSent"`
+	Lost   int   `json:"packetsLost"`
+	During int   `json:"packetsLostWhileAway"` // of these, those sent from a kill until half a second after the component was back
+	Gap    int64 `json:"longestGapMs"`         // between two answered packets with lost ones between them
+	Broken int   `json:"connectionsBroken"`
+
+	Requests int      `json:"apiRequests"`
+	Failed   int      `json:"apiFailed"`
+	Refusal  int64    `json:"longestRefusalMs"`
+	Errors   []string `json:"apiErrors,omitempty"` // the first of each kind
+
+	Adds      int      `json:"adds"`
+	AddFailed int      `json:"addsFailed"`
+	Add       int64    `json:"longestAddMs"`   // one call that succeeded
+	Added     int64    `json:"longestAddedMs"` // from the first call until one succeeded
+	AddErrors []string `json:"addErrors,omitempty"`
+
+	Leaks []string `json:"leaks"` // what is there after all churn has been deleted, and was not before
+}
+
+// begin makes a row's report with what it is about.
+func begin(ctx context.Context, row, code string) *report {
+	return &report{
+		Row: row, Commit: machine.Output(ctx, "git", "rev-parse", "--short=12", "HEAD"), Code: code, Date: time.Now().UTC().Truncate(time.Second),
+		Machine: fmt.Sprintf("%s, %d cores, kernel %s", machine.Processor(), runtime.NumCPU(), machine.Output(ctx, "uname", "-r")),
+		Load:    [2]string{machine.Load()}, Leaks: []string{},
+	}
+}
+
+// codeHash tells the code that a row runs: all files of the programs and of the ledger
+// as they are committed, tests left out; empty when something is not committed.
+func codeHash(ctx context.Context) string {
+	of := []string{"api", "cmd", "internal", "bench/ledger", "go.mod", "go.sum"}
+	if dirty := machine.Output(ctx, "git", append([]string{"status", "--porcelain", "--"}, of...)...); dirty != "" {
+		return ""
+	}
+	sum := sha256.New()
+	for line := range strings.Lines(machine.Output(ctx, "git", append([]string{"ls-tree", "-r", "HEAD", "--"}, of...)...)) {
+		if !strings.HasSuffix(strings.TrimSpace(line), "_test.go") {
+			sum.Write([]byte(line))
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:16]
+}
+
+// read returns the reports of a directory by row.
+func read(dir string) (map[string]report, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]report{}
+	for _, f := range files {
+		var r report
+		b, err := os.ReadFile(f)
+		if err == nil {
+			err = json.Unmarshal(b, &r)
+		}
+		if err == nil && r.Row+".json" != filepath.Base(f) {
+			err = fmt.Errorf("it is of row %q", r.Row)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("report %s: %w", f, err)
+		}
+		out[r.Row] = r
+	}
+	return out, nil
+}
+
+// write keeps a report in a directory.
+func (r *report) write(dir string) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, r.Row+".json"), append(b, '\n'), 0o644))
+}

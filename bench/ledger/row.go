@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+)
+
+// row is one line of the ledger.
+type row struct {
+	name   string // of its report
+	killed string // in users' words
+	driver string
+	// between is how long a component is left alone from when it is back.
+	between time.Duration
+	// kill ends the component and starts it again; it returns when it is back, and when
+	// it was killed. nil = nothing is killed, for comparison.
+	kill func(ctx context.Context, w *world) (killed time.Time, err error)
+	wants
+}
+
+// wants is what is wanted of a row beyond what is wanted of all: nothing lost, nothing
+// left. Times are in milliseconds, 0 = not asked.
+type wants struct {
+	mayLose bool  // packets while the component is away
+	refusal int64 // at most
+}
+
+// restartAfter is how long systemd waits before it starts netmaster and netplugin
+// again (RestartSec in packaging/systemd).
+const restartAfter = time.Second
+
+// rows are the ledger, in the page's order.
+func rows() (out []row) {
+	for _, driver := range []string{lab.DriverEBPF, lab.DriverOVS} {
+		out = append(out,
+			row{name: "nothing", killed: "nothing, for comparison", driver: driver},
+			row{name: "netmaster-leader", killed: "netmaster that leads, of 3", driver: driver, between: 2 * time.Second, kill: killMaster(true), wants: wants{refusal: 500}},
+			row{name: "netmaster-follower", killed: "netmaster that follows, of 3", driver: driver, between: 2 * time.Second, kill: killMaster(false), wants: wants{refusal: 500}},
+			row{name: "store-leader", killed: "etcd that leads, of 3", driver: driver, between: 3 * time.Second, kill: killStore(true), wants: wants{refusal: 3000}},
+			row{name: "store-follower", killed: "etcd that follows, of 3", driver: driver, between: 3 * time.Second, kill: killStore(false), wants: wants{refusal: 3000}},
+			row{name: "netplugin", killed: "netplugin", driver: driver, between: 2 * time.Second, kill: killAgent},
+		)
+	}
+	out = append(out,
+		row{name: "ovs-vswitchd", killed: "ovs-vswitchd", driver: lab.DriverOVS, between: 4 * time.Second, kill: killSwitch, wants: wants{mayLose: true}},
+		row{name: "ovsdb-server", killed: "ovsdb-server", driver: lab.DriverOVS, between: 10 * time.Second, kill: killDatabase, wants: wants{mayLose: true}},
+	)
+	for i := range out {
+		out[i].name += "-" + out[i].driver
+	}
+	return out
+}
+
+// after waits, unless ctx ends before.
+func after(ctx context.Context, d time.Duration) error {
+	pause(ctx, d)
+	return ctx.Err()
+}
+
+// numbered tells which of the lab's replicas an address is; 1 = the first.
+func (w *world) numbered(urls, address string) (int, error) {
+	host, _, err := net.SplitHostPort(strings.TrimPrefix(address, "http://"))
+	if err != nil {
+		return 0, err
+	}
+	for i, u := range strings.Split(urls, ",") {
+		if strings.HasPrefix(u, "http://"+host+":") {
+			return i + 1, nil
+		}
+	}
+	return 0, fmt.Errorf("%s is none of %s", address, urls)
+}
+
+// numberedProcess is the n-th process of a kind.
+func (w *world) numberedProcess(kind string, n int) *lab.Process {
+	if n > 1 {
+		kind = fmt.Sprint(kind, n)
+	}
+	return w.Process(kind)
+}
+
+// killMaster kills the netmaster that leads, or one that does not, as soon as there
+// are a leader and two more.
+func killMaster(leads bool) func(context.Context, *world) (time.Time, error) {
+	return func(ctx context.Context, w *world) (time.Time, error) {
+		var n int
+		if err := lab.Until(ctx, "three netmasters, one of which leads", func(ctx context.Context) error {
+			s, err := w.status(ctx)
+			if err != nil {
+				return err
+			}
+			leaders, chosen := 0, ""
+			for _, m := range s.Masters {
+				if m.Role == "leader" {
+					leaders++
+				}
+				if (m.Role == "leader") == leads {
+					chosen = m.Address
+				}
+			}
+			if len(s.Masters) != 3 || leaders != 1 {
+				return fmt.Errorf("there are %d, and %d lead", len(s.Masters), leaders)
+			}
+			n, err = w.numbered(w.MasterURLs(), chosen)
+			return err
+		}); err != nil {
+			return time.Time{}, err
+		}
+		killed := time.Now()
+		return killed, errors.Join(w.numberedProcess("netmaster", n).Kill(), after(ctx, restartAfter), w.StartReplica(ctx, n))
+	}
+}
+
+// killStore kills the member of the store that leads, or one that does not.
+func killStore(leads bool) func(context.Context, *world) (time.Time, error) {
+	return func(ctx context.Context, w *world) (time.Time, error) {
+		var n int
+		if err := lab.Until(ctx, "three members of the store, one of which leads", func(ctx context.Context) error {
+			s, err := w.status(ctx)
+			if err != nil {
+				return err
+			}
+			chosen := ""
+			for _, m := range s.Stores {
+				if m.Error != "" {
+					return errors.New(m.Error)
+				}
+				if m.Leads == leads {
+					chosen = m.Address
+				}
+			}
+			n, err = w.numbered(w.StoreURLs(), chosen)
+			return err
+		}); err != nil {
+			return time.Time{}, err
+		}
+		killed := time.Now()
+		return killed, errors.Join(w.numberedProcess("etcd", n).Kill(), w.StartMember(ctx, n))
+	}
+}
+
+// turn is the host whose turn it is.
+func (w *world) turn() *lab.Host {
+	w.next++
+	return w.Hosts()[w.next%len(w.Hosts())]
+}
+
+func killAgent(ctx context.Context, w *world) (time.Time, error) {
+	h, killed := w.turn(), time.Now()
+	return killed, errors.Join(h.KillAgent(), after(ctx, restartAfter), h.StartAgent(ctx))
+}
+
+func killSwitch(ctx context.Context, w *world) (time.Time, error) {
+	h, killed := w.turn(), time.Now()
+	return killed, h.RestartVswitchd(ctx)
+}
+
+func killDatabase(ctx context.Context, w *world) (time.Time, error) {
+	h, killed := w.turn(), time.Now()
+	return killed, errors.Join(w.Process(h.Name+"-ovsdb-server").Kill(), h.StartOvsdb(ctx))
+}
