@@ -87,7 +87,7 @@ type world struct {
 
 func newWorld(t *testing.T, st storage) *world {
 	t.Helper()
-	w := &world{t: t, st: st, log: slog.New(slog.NewTextHandler(io.Discard, nil)), made: map[string]int{}, longest: 400 * time.Millisecond, calm: 400 * time.Millisecond}
+	w := &world{t: t, st: st, log: slog.New(slog.DiscardHandler), made: map[string]int{}, longest: 400 * time.Millisecond, calm: 400 * time.Millisecond}
 	return w
 }
 
