@@ -5,7 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	stdlog "log"
+	stdlog "log" //nolint:depguard // http.Server takes no other one for its errors
 	"log/slog"
 	"net"
 	"net/http"

@@ -119,7 +119,7 @@ func (r *refusals) Write(line []byte) (int, error) {
 		r.last = now
 		r.log.Warn("a connection is refused", "why", text)
 	} else {
-		r.log.Debug(text)
+		r.log.Debug("of a connection", "text", text)
 	}
 	return len(line), nil
 }

@@ -35,13 +35,15 @@ const (
 	authorityFile = "authority.pem"
 	issuedDir     = "issued"
 
-	// The files of a certificate's directory, which --tls-dir takes.
+	blockCert = "CERTIFICATE"
+	blockKey  = "PRIVATE KEY"
+)
+
+// The files of a certificate's directory, which --tls-dir takes.
+const (
 	BundleFile = "ca.crt"  // authorities to trust
 	CertFile   = "tls.crt" // the certificate, and the links to former authorities
 	KeyFile    = "tls.key"
-
-	blockCert = "CERTIFICATE"
-	blockKey  = "PRIVATE KEY"
 )
 
 // Authority is the certificate authority of a directory. It is not safe for
