@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -91,9 +92,9 @@ func line(r row, rep *report) string {
 		run += ", busy machine (load " + strings.ReplaceAll(rep.Load[0], " ", ", ") + ")"
 	}
 	return fmt.Sprintf("| %s | %s | %d | %s | %.2f s | %s | %s | %.2f s, %d of %d failed | %.2f s | %s | %s |",
-		r.killed, r.driver, rep.Kills, mark(lost, bad > 0), seconds(rep.Gap), mark(fmt.Sprint(rep.Broken), rep.Broken > 0),
+		r.killed, r.driver, rep.Kills, mark(lost, bad > 0), seconds(rep.Gap), mark(strconv.Itoa(rep.Broken), rep.Broken > 0),
 		mark(refused, r.refusal > 0 && rep.Refusal > r.refusal), seconds(rep.Add), rep.AddFailed, rep.Adds, seconds(rep.Added),
-		mark(fmt.Sprint(len(rep.Leaks)), len(rep.Leaks) > 0), run)
+		mark(strconv.Itoa(len(rep.Leaks)), len(rep.Leaks) > 0), run)
 }
 
 func seconds(ms int64) float64 { return float64(ms) / 1000 }
