@@ -62,7 +62,7 @@ test-kernel: ## the eBPF driver on Debian's KERNELS (6.1), Open vSwitch's kernel
 test-consul: deps ## the store's tests, and whole clusters, on a Consul that is built first (minutes); needs root
 	tools/test-consul.sh
 test-cluster: deps ## three netmasters and five agents under faults: OPS (4000) requests by SEED (1) on STORE=embedded|etcd|disk (an etcd whose disk fails), judged; needs root
-	go test -timeout 4h -count=1 -v -tags integration ./test/cluster -run '^TestCluster$$' -args -plan $(or $(SEED),1) -ops $(or $(OPS),4000) -store $(or $(STORE),embedded)
+	go test -timeout 4h -count=1 -v -tags integration ./test/cluster -run '^Test(Cluster|Disk)$$' -args -plan $(or $(SEED),1) -ops $(or $(OPS),4000) -store $(or $(STORE),embedded)
 test-kube: deps ## tests with a real Kubernetes, which is built first (minutes); PART=own|sample|netpol|clusternetworkpolicy|services|zones|dualstack|network|reports, DRIVER=ebpf|ovs; needs root
 	tools/test-kube.sh $(PART)
 fmt: ## format with gofumpt and gci

@@ -321,6 +321,10 @@ func TestGroupsAreKept(t *testing.T) {
 		break
 	}
 	eventually(t, "the group is back", func() bool { return list() == want })
+	eventually(t, "its flows are back", func() bool { // a moment later
+		_, err := l.dial(t, a, s.IPv4, 80, 5*time.Second)
+		return err == nil
+	})
 	for range 20 {
 		if _, err := l.dial(t, a, s.IPv4, 80, 5*time.Second); err != nil {
 			t.Fatal(err)
