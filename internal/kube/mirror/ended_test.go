@@ -3,8 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
-	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -153,8 +152,6 @@ func TestMute(t *testing.T) {
 // cut ends what a request came by, without an answer.
 func cut(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
-func quietLog() *log.Logger { return log.New(io.Discard, "", 0) }
-
 // TestWatchOnce: a watch that gets no answer, or that the API server wants later, is
 // not sent again by itself: first there is a look at what there is.
 func TestWatchOnce(t *testing.T) {
@@ -196,7 +193,7 @@ func TestWatchOnce(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = w.Write([]byte(`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}`))
 			}))
-			server.Config.ErrorLog = quietLog()
+			server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 			config := &rest.Config{}
 			if server.EnableHTTP2 = c.http2; c.http2 {
 				server.StartTLS()
