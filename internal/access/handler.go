@@ -1,0 +1,207 @@
+package access
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/access/audit"
+	"github.com/contiv/netplugin/v2/internal/access/refusal"
+)
+
+// revisionHeader carries the store's revision of a write's commit, as package
+// apiserver sets it.
+const revisionHeader = "X-Contiv-Revision"
+
+// Recorder keeps what was done and refused: an *audit.Log.
+type Recorder interface{ Record(e audit.Entry) }
+
+// Config is what a Handler needs; Next and Log are required.
+type Config struct {
+	Next    http.Handler // netmaster's REST interface
+	Bearers []Bearer     // the first that takes a token judges it
+	Cluster Cluster      // nil = what needs it is refused
+	Audit   Recorder     // nil = nothing is recorded
+	// Revision is the store's revision of an object's last write, as far as this
+	// process knows: 0 = there is none, or it does not know. nil = it never does.
+	Revision func(kind, key string) int64
+	Log      *slog.Logger
+}
+
+// handler is the http.Handler of New.
+type handler struct {
+	Config
+	mux *http.ServeMux // of the table's routes, with the server's own patterns
+}
+
+// New returns a handler that lets through to cfg.Next what may be done by who asks.
+func New(cfg Config) http.Handler {
+	h := &handler{Config: cfg, mux: http.NewServeMux()}
+	for route, ru := range table {
+		one := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, route, &ru) })
+		h.mux.Handle(route, one)
+		h.mux.Handle(route+"/{$}", one)
+	}
+	return h
+}
+
+// ServeHTTP judges a request.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if _, pattern := h.mux.Handler(r); pattern != "" {
+		h.mux.ServeHTTP(w, r)
+		return
+	}
+	h.serve(w, r, "", nil)
+}
+
+// serve judges a request for a route of the table; ru nil = for none.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, route string, ru *rule) {
+	if ru != nil && ru.open {
+		h.Next.ServeHTTP(w, r)
+		return
+	}
+	e := audit.Entry{From: clientOf(r.RemoteAddr), Method: r.Method, Route: route}
+	id, v, err := h.judge(w, r, ru, &e)
+	e.Who, e.How, e.ID, e.Role = id.Name, id.How, id.ID, string(v.role)
+	if err != nil {
+		no := refusal.Of(err)
+		if no.Cause != nil {
+			h.Log.Warn("who asks, or what may be done, could not be found out", "method", r.Method, "route", route, "error", no.Cause)
+		}
+		e.Status, e.Result, e.Why = no.Status, audit.Refused, no.Text
+		h.record(e)
+		no.Write(w, r)
+		return
+	}
+	r = r.WithContext(context.WithValue(r.Context(), identityKey{}, id))
+	r.Header = r.Header.Clone()
+	r.Header.Del("Authorization") // nobody behind needs the secret, or can log it
+	if v.only != nil {
+		h.Next.ServeHTTP(newListWriter(w, v.only), r)
+		return
+	}
+	if ru == nil && isRead(r.Method) || ru != nil && ru.does != changes {
+		h.Next.ServeHTTP(w, r)
+		return
+	}
+	if h.Revision != nil && len(e.Objects) == 1 {
+		e.Before = h.Revision(e.Objects[0].Kind, e.Objects[0].Key)
+	}
+	sw := &statusWriter{ResponseWriter: w}
+	defer func() { // also when the server panics, which is told to the client by net/http
+		e.Status = sw.status
+		e.Result = audit.Done
+		if e.Status == 0 || e.Status >= http.StatusBadRequest {
+			e.Result = audit.Failed
+		}
+		e.After, _ = strconv.ParseInt(w.Header().Get(revisionHeader), 10, 64) // 0: nothing was committed
+		h.record(e)
+	}()
+	h.Next.ServeHTTP(sw, r)
+	sw.answered()
+}
+
+// judge finds out who asks, about what, and whether that may be; it fills e's objects.
+// A body that it has to see is read, and put back.
+func (h *handler) judge(w http.ResponseWriter, r *http.Request, ru *rule, e *audit.Entry) (Identity, verdict, error) {
+	id, err := identify(r, h.Bearers)
+	if errors.Is(err, errNobody) {
+		err = refusal.Unauthorized("who asks is not known: show a client's certificate, or send a token in a header: Authorization: Bearer TOKEN")
+	}
+	if err != nil {
+		return id, verdict{}, err
+	}
+	what := r.Method + " " + refusal.Clip(r.URL.Path)
+	var s subject
+	if id.mayAsk(ru) && ru != nil && ru.about != nil {
+		var body []byte
+		if ru.body > 0 {
+			if body, err = takeBody(w, r, ru.body); err != nil {
+				return id, verdict{}, err
+			}
+		}
+		s, err = ru.about(r.Context(), h.Cluster, r, body)
+		for _, o := range s.objects {
+			if o.Kind == "" {
+				o.Kind = ru.kind
+			}
+			e.Objects = append(e.Objects, o)
+		}
+		if err != nil {
+			return id, verdict{}, err
+		}
+	}
+	v, no := decide(id, ru, s, what)
+	if no != nil {
+		return id, v, no
+	}
+	return id, v, nil
+}
+
+// takeBody reads a body and puts it back.
+func takeBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.Body == nil {
+		return nil, nil
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, refusal.TooLarge(large.Limit)
+	}
+	if err != nil {
+		return nil, refusal.Invalid("body: could not be read")
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return body, nil
+}
+
+func (h *handler) record(e audit.Entry) {
+	if h.Audit != nil {
+		h.Audit.Record(e)
+	}
+}
+
+func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+
+func clientOf(remote string) string {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return remote
+	}
+	return strings.Trim(host, "[]")
+}
+
+// statusWriter remembers the status.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status == 0 && status >= http.StatusOK {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *statusWriter) Write(b []byte) (int, error) {
+	w.answered()
+	return w.ResponseWriter.Write(b)
+}
+
+// answered is that a status would be sent now, which is that of success.
+func (w *statusWriter) answered() {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+}
+
+// Unwrap lets http.ResponseController and MaxBytesReader reach the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,108 @@
+package limit
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/contiv/netplugin/v2/internal/access/refusal"
+)
+
+// Config are the limits; fields that are 0 have their default.
+type Config struct {
+	Body           int64   // bytes of a body; default 16 MiB, that of the largest list to be applied
+	Rate           float64 // requests a second of one client, for long; default 200
+	Burst          int     // requests that it may have made less before; default 1000
+	Running        int     // requests of one client answered at a time; default 64
+	RunningAll     int     // of all clients; default 1024
+	Clients        int     // that are told apart; default 10000
+	HeaderTimeout  time.Duration
+	IdleTimeout    time.Duration
+	MaxHeaderBytes int
+	Connections    int // of a listener at a time; default 4096
+}
+
+func (c Config) defaults() Config {
+	set(&c.Body, 16<<20)
+	set(&c.Rate, 200)
+	set(&c.Burst, 1000)
+	set(&c.Running, 64)
+	set(&c.RunningAll, 1024)
+	set(&c.Clients, 10_000)
+	set(&c.HeaderTimeout, 10*time.Second)
+	set(&c.IdleTimeout, 2*time.Minute)
+	set(&c.MaxHeaderBytes, 64<<10)
+	set(&c.Connections, 4096)
+	return c
+}
+
+func set[T comparable](at *T, value T) {
+	var zero T
+	if *at == zero {
+		*at = value
+	}
+}
+
+// Limiter limits the clients of one listener, or of several together.
+type Limiter struct {
+	cfg   Config
+	table *table
+	now   func() time.Time
+}
+
+// New returns a Limiter.
+func New(cfg Config) *Limiter {
+	cfg = cfg.defaults()
+	return &Limiter{cfg: cfg, table: newTable(cfg), now: time.Now}
+}
+
+// Server sets the limits of time and header on a server that does not serve yet.
+// Its ReadTimeout and WriteTimeout are left alone: streams need none.
+func (l *Limiter) Server(s *http.Server) {
+	s.ReadHeaderTimeout, s.IdleTimeout, s.MaxHeaderBytes = l.cfg.HeaderTimeout, l.cfg.IdleTimeout, l.cfg.MaxHeaderBytes
+}
+
+// Listener limits the connections of a listener: more wait to be accepted.
+func (l *Limiter) Listener(ln net.Listener) net.Listener {
+	return netutil.LimitListener(ln, l.cfg.Connections)
+}
+
+// Handler lets through to next what is within the limits.
+func (l *Limiter) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		done, no := l.table.begin(clientOf(r.RemoteAddr), l.now())
+		if no != nil {
+			no.Write(w, r)
+			return
+		}
+		defer done()
+		if r.ContentLength > l.cfg.Body {
+			refusal.TooLarge(l.cfg.Body).Write(w, r)
+			return
+		}
+		if r.Body != nil {
+			r.Body = http.MaxBytesReader(w, r.Body, l.cfg.Body)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// clientOf is who counts as one client: an IPv4 address, or 64 bits of an IPv6 one,
+// which one machine has all addresses of. What is no address is one client, all of
+// them.
+func clientOf(remote string) netip.Prefix {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	a := at.Addr().Unmap().WithZone("")
+	bits := a.BitLen()
+	if a.Is6() && !a.IsLoopback() {
+		bits = 64
+	}
+	p, _ := a.Prefix(bits) // it has as many
+	return p
+}

@@ -1,0 +1,124 @@
+package oidc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/time/rate"
+)
+
+// How often the issuer is asked: a token with a key that is not known is worth a
+// look at the issuer's keys, and anybody can make such tokens.
+const (
+	asksEvery  = 5 * time.Second
+	asksAtOnce = 4
+	retryAfter = asksEvery
+)
+
+// maxAnswer is the longest answer of the issuer that is read, in bytes.
+const maxAnswer = 1 << 20
+
+// errOften is that the issuer was asked enough.
+var errOften = errors.New("the issuer was asked for its keys moments ago")
+
+// issuer is the way to an issuer.
+type issuer struct {
+	client *http.Client
+	asks   *rate.Limiter
+	now    func() time.Time
+}
+
+// answer is what one request for a judgement met on the way to the issuer.
+type answer struct {
+	mu  sync.Mutex
+	err error
+}
+
+type answerKey struct{}
+
+func newIssuer(cfg Config, now func() time.Time) *issuer {
+	i := &issuer{asks: rate.NewLimiter(rate.Every(asksEvery), asksAtOnce), now: now}
+	base := http.DefaultTransport
+	if cfg.Client != nil && cfg.Client.Transport != nil {
+		base = cfg.Client.Transport
+	}
+	i.client = &http.Client{Timeout: cfg.Timeout, Transport: &transport{issuer: i, base: base}}
+	return i
+}
+
+// begin returns a context that notes when the issuer is away.
+func (i *issuer) begin(ctx context.Context) (context.Context, *answer) {
+	a := new(answer)
+	return context.WithValue(ctx, answerKey{}, a), a
+}
+
+// note keeps that the issuer is away.
+func (*issuer) note(ctx context.Context, err error) {
+	if a, ok := ctx.Value(answerKey{}).(*answer); ok {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.err = err
+	}
+}
+
+// away is why the issuer could not be asked; nil = it could, or need not.
+func (a *answer) away() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.err
+}
+
+// errBadSignature tells that the issuer's keys are known, and none fits.
+var errBadSignature = errors.New("it is not signed with a key of its issuer")
+
+// keySet tells a signature that is wrong from keys that could not be had, which
+// go-oidc's verifier does not.
+type keySet struct {
+	issuer *issuer
+	remote *oidc.RemoteKeySet
+}
+
+// VerifySignature implements oidc.KeySet.
+func (k *keySet) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
+	payload, err := k.remote.VerifySignature(ctx, jwt)
+	if err == nil {
+		return payload, nil
+	}
+	if err.Error() == "failed to verify id token signature" {
+		return nil, errBadSignature
+	}
+	k.issuer.note(ctx, err)
+	return nil, err
+}
+
+// transport is the way of every request to the issuer: not too often, and with an
+// answer of bounded length.
+type transport struct {
+	issuer *issuer
+	base   http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" {
+		return nil, fmt.Errorf("ask the issuer at %s: not without TLS", r.URL.Host)
+	}
+	if !t.issuer.asks.AllowN(t.issuer.now(), 1) {
+		return nil, errOften
+	}
+	resp, err := t.base.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(resp.Body, maxAnswer), resp.Body}
+	return resp, nil
+}

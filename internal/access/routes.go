@@ -1,0 +1,154 @@
+package access
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Access of a request to what it is about.
+type does int
+
+const (
+	reads   does = iota
+	changes      // and is recorded
+	tells        // an agent or a netmaster says what it observes, often: recorded if refused
+)
+
+// rule is what the table says of a route.
+type rule struct {
+	does does
+	kind string // of the objects, for the record
+	// roles may, beside cluster admins, who may all. Tenant admins and hosts must also
+	// be those of what the request is about, as about finds out; without it they may
+	// as such.
+	roles []Role
+	// about finds out what a request is about.
+	about about
+	// body is how large a body may be that about needs to see, in bytes; 0 = it needs
+	// none.
+	body int64
+	// list: the answer is an array of objects of tenants, of which tenant admins are
+	// shown theirs.
+	list bool
+	// open: everybody may, unknown ones too.
+	open bool
+}
+
+// How large bodies may be, in bytes, as in package apiserver.
+const (
+	maxBody      = 1 << 20
+	maxApplyBody = 16 << 20
+)
+
+// table is of all routes of the REST interface. A route that is missing is refused to
+// all but cluster admins, and found by TestEveryRoute.
+var table = makeTable()
+
+// collectionsOfTenants have keys TENANT:..., and refer to objects of the same tenant
+// only.
+var collectionsOfTenants = map[string]string{
+	"networks": "network", "endpointGroups": "endpointGroup", "policys": "policy", "networkPolicys": "networkPolicy", "rules": "rule",
+	"netprofiles": "netprofile", "serviceLBs": "serviceLB", "appProfiles": "appProfile", "extContractsGroups": "extContractsGroup",
+	"volumes": "volume", "volumeProfiles": "volumeProfile",
+}
+
+// collectionsOfCluster are everybody's. A tenant is one of them for who changes it: it
+// says what of other tenants it reaches.
+var collectionsOfCluster = map[string]string{"globals": "global", "aciGws": "aciGw", "Bgps": "Bgp", "tenants": "tenant"}
+
+// kindsOfTenants may stand in a tenant admin's list to be applied.
+var kindsOfTenants = func() []string {
+	kinds := []string{"endpoint"}
+	for _, kind := range collectionsOfTenants {
+		kinds = append(kinds, kind)
+	}
+	slices.Sort(kinds)
+	return kinds
+}()
+
+func makeTable() map[string]rule {
+	var (
+		nobody   []Role
+		viewers  = []Role{Viewer}
+		tenants  = []Role{Viewer, TenantAdmin}
+		everyone = []Role{Viewer, TenantAdmin, Netmaster, Host}
+		hosts    = []Role{Host}
+	)
+	t := map[string]rule{
+		"GET /healthz":      {open: true},
+		"GET /readyz":       {open: true},
+		"GET /version":      {roles: everyone},
+		"GET /openapi.json": {roles: everyone},
+		"GET /metrics":      {roles: viewers},
+		"GET /info":         {roles: viewers},
+		"GET /debug/ofnet":  {roles: viewers},
+
+		"GET /api/v1/status":       {roles: viewers},
+		"GET /api/v1/store":        {roles: viewers},
+		"POST /api/v1/store/adopt": {roles: nobody, does: changes, kind: "store"},
+		"GET /api/v1/backup":       {roles: nobody, does: changes, kind: "backup"}, // the whole store, also what lets people in: recorded too
+		"GET /api/v1/hosts":        {roles: viewers},
+		"GET /api/v1/hosts/{name}": {roles: viewers},
+		"GET /api/v1/monitor":      {roles: viewers}, // packets of all tenants
+		"POST /api/v1/release":     {roles: nobody, does: changes, kind: "release", about: aboutRelease, body: maxBody},
+		"POST /api/v1/apply":       {roles: []Role{TenantAdmin}, does: changes, about: aboutApply, body: maxApplyBody},
+		"GET /services":            {roles: tenants, list: true},
+		"GET /service/{id}":        {roles: tenants, about: aboutServiceID},
+		"GET /api/v1/endpoints":    {roles: tenants, about: aboutTenantQuery},
+		"DELETE /api/v1/hosts/{name}": {
+			roles: nobody, does: changes, kind: "host", about: aboutPath("name", false),
+		},
+		"GET /api/v1/clusterServices":                    {roles: viewers},
+		"GET /api/v1/clusterServices/{namespace}/{name}": {roles: viewers},
+		"GET /api/v1/serviceLBs/{key}/counts":            {roles: tenants, about: aboutPath("key", true)},
+		"GET /api/v1/inspect/endpoints/{key}":            {roles: tenants, about: aboutEndpoint},
+		"POST /api/v1/endpoints/{key}/drain":             {roles: []Role{TenantAdmin}, does: changes, kind: "endpoint", about: aboutEndpoint},
+		"DELETE /api/v1/endpoints/{key}/drain":           {roles: []Role{TenantAdmin}, does: changes, kind: "endpoint", about: aboutEndpoint},
+		"DELETE /debug/epcleanup/tenant/{tenant}/{what}/{id}": {
+			roles: nobody, does: changes, kind: "endpoint", about: aboutCleanup,
+		},
+
+		"POST /plugin/pod":            {roles: hosts, does: tells},
+		"POST /plugin/createEndpoint": {roles: hosts, does: changes, kind: "endpoint", about: aboutCreateEndpoint, body: maxBody},
+		"POST /plugin/deleteEndpoint": {roles: hosts, does: changes, kind: "endpoint", about: aboutDeleteEndpoint, body: maxBody},
+		"POST /plugin/updateEndpoint": {roles: hosts, does: changes, kind: "endpoint", about: aboutUpdateEndpoint, body: maxBody},
+		"POST /plugin/allocAddress":   {roles: hosts, does: changes, kind: "address", about: aboutAllocAddress, body: maxBody},
+		"POST /plugin/releaseAddress": {roles: hosts, does: changes, kind: "address", about: aboutReleaseAddress, body: maxBody},
+		"POST /plugin/host":           {roles: hosts, does: tells, kind: "host", about: aboutHostReport, body: maxBody},
+		"POST /plugin/hostStatus":     {roles: hosts, does: tells, kind: "host", about: aboutHostReport, body: maxBody},
+		"POST /plugin/answer":         {roles: hosts, does: tells, kind: "host", about: aboutHostReport, body: maxBody},
+		"POST /plugin/monitor/{id}":   {roles: hosts, does: tells}, // a stream, under an id that only asked agents know
+		"POST /plugin/hostsHeard":     {roles: []Role{Netmaster}, does: tells},
+	}
+	writes := []string{http.MethodPost, http.MethodPut, http.MethodDelete}
+	for c, kind := range collectionsOfTenants {
+		t["GET /api/v1/"+c] = rule{roles: tenants, list: true}
+		of := aboutPath("key", true)
+		t["GET /api/v1/"+c+"/{key}"] = rule{roles: tenants, kind: kind, about: of}
+		t["GET /api/v1/inspect/"+c+"/{key}"] = rule{roles: tenants, kind: kind, about: of}
+		for _, m := range writes { // the body's fields must build the path's key
+			t[m+" /api/v1/"+c+"/{key}"] = rule{roles: []Role{TenantAdmin}, does: changes, kind: kind, about: of}
+		}
+	}
+	for c, kind := range collectionsOfCluster {
+		may, tenant := viewers, false
+		if c == "tenants" {
+			may, tenant = tenants, true
+		}
+		of := aboutPath("key", tenant)
+		t["GET /api/v1/"+c] = rule{roles: may, list: tenant}
+		t["GET /api/v1/"+c+"/{key}"] = rule{roles: may, kind: kind, about: of}
+		t["GET /api/v1/inspect/"+c+"/{key}"] = rule{roles: may, kind: kind, about: of}
+		for _, m := range writes {
+			t[m+" /api/v1/"+c+"/{key}"] = rule{roles: nobody, does: changes, kind: kind, about: of}
+		}
+	}
+	return t
+}
+
+// tenantOfKey is the tenant in TENANT:NAME, and all of a tenant's own key.
+func tenantOfKey(key string) string {
+	tenant, _, _ := strings.Cut(key, ":")
+	return tenant
+}
