@@ -5,6 +5,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -129,6 +130,13 @@ type pods struct {
 func podsLab(t *testing.T, subnet string, change ...func(*lab.Config)) *pods {
 	t.Helper()
 	c, client := control(t)
+	return podsBeside(t, config(t, c), client, subnet, change...)
+}
+
+// podsBeside is podsLab for an API server that there is, which its user's configuration
+// leads to.
+func podsBeside(t *testing.T, admin *rest.Config, client kubernetes.Interface, subnet string, change ...func(*lab.Config)) *pods {
+	t.Helper()
 	dir := t.TempDir()
 	cfg := clientapi.NewConfig()
 	cfg.Clusters["c"], cfg.Contexts["c"] = &clientapi.Cluster{Server: "http://127.0.0.1:18080"}, &clientapi.Context{Cluster: "c"}
@@ -152,7 +160,7 @@ func podsLab(t *testing.T, subnet string, change ...func(*lab.Config)) *pods {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pods{Lab: l, t: t, client: client, config: config(t, c), door: &door{}}
+	p := &pods{Lab: l, t: t, client: client, config: admin, door: &door{}}
 	t.Cleanup(func() {
 		p.door.release()
 		if t.Failed() {
@@ -176,6 +184,16 @@ func podsLab(t *testing.T, subnet string, change ...func(*lab.Config)) *pods {
 		t.Fatal(err, out)
 	}
 	return p
+}
+
+// in is the lab for a subtest.
+func (p *pods) in(f func(*pods)) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		out := *p
+		out.t = t
+		f(&out)
+	}
 }
 
 // make makes a pod and returns how a runtime attaches it.
@@ -206,14 +224,74 @@ func (p *pods) attach(all ...lab.ContainerSpec) {
 	}
 }
 
-// refused fails unless ADD is answered by a code, with a text.
-func (p *pods) refused(s lab.ContainerSpec, code uint, want string) {
+// refused makes a pod's namespace and fails unless ADD is answered by a code, with all
+// parts of a text, and leaves no interface. What is tried again anyway (code 11) may have
+// other reasons first, where the machine is busy.
+func (p *pods) refused(s lab.ContainerSpec, code uint, parts ...string) {
 	p.t.Helper()
-	_, err := p.CNIAdd(p.t.Context(), s)
-	e, is := errors.AsType[*types.Error](err)
-	if !is || e.Code != code || !strings.Contains(e.Details, want) {
-		p.t.Fatalf("ADD of %s: %v, want code %d with %q", s.Name, err, code, want)
+	ns := ok[*lab.Namespace](p.t)(p.AddNamespace(s.Name))
+	var err error
+	until(p.t, fmt.Sprintf("ADD of %s is answered by code %d with %q", s.Name, code, parts), func() bool {
+		_, err = p.CNIAdd(p.t.Context(), s)
+		e, is := errors.AsType[*types.Error](err)
+		if !is || e.Code != code && e.Code != types.ErrTryAgainLater {
+			p.t.Fatalf("ADD of %s: %v, want code %d with %q", s.Name, err, code, parts)
+		}
+		if links := ok[[]string](p.t)(ns.Links()); len(links) != 1 {
+			p.t.Errorf("the refused pod %s has the interfaces %v", s.Name, links)
+		}
+		if e.Code == code && contains(e.Details, parts) {
+			return true
+		}
+		p.t.Logf("ADD of %s: %v", s.Name, err)
+		return false
+	})
+	if err := p.DelContainer(p.t.Context(), s); err != nil {
+		p.t.Fatal(err)
 	}
+}
+
+func contains(text string, parts []string) bool {
+	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
+}
+
+// comes waits until a pod is attached, which answers then.
+func (p *pods) comes(s lab.ContainerSpec) *lab.Attachment {
+	p.t.Helper()
+	var a *lab.Attachment
+	until(p.t, s.Name+" comes", func() bool {
+		var err error
+		if a, err = p.AddContainer(p.t.Context(), s); err != nil {
+			p.t.Log(err)
+		}
+		return err == nil
+	})
+	ok[func()](p.t)(p.Serve(s.Name, "tcp/80", "tcp/81"))
+	return a
+}
+
+// told waits for an event on a pod with all parts of a text.
+func (p *pods) told(namespace, pod string, parts ...string) {
+	p.t.Helper()
+	until(p.t, fmt.Sprintf("an event on pod %s/%s with %q", namespace, pod, parts), func() bool {
+		list, err := p.client.EventsV1().Events(namespace).List(p.t.Context(), metav1.ListOptions{})
+		return err == nil && slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
+			return e.Regarding.Kind == "Pod" && e.Regarding.Name == pod && contains(e.Note, parts)
+		})
+	})
+}
+
+// waitsFor: with the watch of a kind held back that has something to tell, a pod that is
+// made then waits, and fails with code 11 and the kind; when the watch goes on, it comes.
+func (p *pods) waitsFor(kind string, change func(), pod func() lab.ContainerSpec) *lab.Attachment {
+	p.t.Helper()
+	p.door.hold(kind)
+	defer p.door.release()
+	change()
+	s := pod()
+	p.refused(s, types.ErrTryAgainLater, "the API server's objects are not known up to resource version", " "+kind)
+	p.door.release()
+	return p.comes(s)
 }
 
 func (p *pods) verdict(from, to string, port uint16) lab.Verdict {
@@ -297,26 +375,12 @@ func TestPodsUnderPolicies(t *testing.T) {
 	p.is(lab.Denied, theClient, theWeb, 80)
 
 	// A policy that its watch does not tell of: no pod comes that it selects.
-	p.door.hold("networkpolicies")
-	create("closed", networkingv1.NetworkPolicySpec{
-		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "late"}}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
-	})
-	late := p.make("shop", "late", map[string]string{"app": "late"})
-	ok[*lab.Namespace](t)(p.AddNamespace(late.Name))
-	p.refused(late, types.ErrTryAgainLater, "networkpolicies")
-	if links := ok[[]string](t)(ok[*lab.Namespace](t)(p.Space(late.Name)).Links()); len(links) != 1 {
-		t.Errorf("the refused pod has the interfaces %v", links)
-	}
-	p.door.release()
-	until(t, "the pod comes", func() bool {
-		_, err := p.CNIAdd(ctx, late)
-		return err == nil
-	})
-	o := ok[*lab.Namespace](t)(p.Space(late.Name))
-	a := ok[*lab.Attachment](t)(p.Container(other))
-	if got := o.Probe(ctx, lab.Target{Proto: "tcp", Addr: a.IPv4, Port: 80}, time.Second); got.Verdict != lab.Denied {
-		t.Errorf("the late pod's packets: %v, want that they are denied", got)
-	}
+	late := p.waitsFor("networkpolicies", func() {
+		create("closed", networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "late"}}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+		})
+	}, func() lab.ContainerSpec { return p.make("shop", "late", map[string]string{"app": "late"}) }).ContainerSpec
+	p.is(lab.Denied, late.Name, other, 80)
 
 	p.waitsForEach()
 	p.fixedAddress()
@@ -325,15 +389,9 @@ func TestPodsUnderPolicies(t *testing.T) {
 	forged := late
 	forged.Name = "forged"
 	forged.Args = append(forged.Args[:3:3], [2]string{"K8S_POD_UID", "1-2-3"})
-	ok[*lab.Namespace](t)(p.AddNamespace(forged.Name))
 	p.refused(forged, types.ErrTryAgainLater, "no such pod with UID 1-2-3")
-	nowhere := p.make("shop", "nowhere", map[string]string{"io.contiv.network": "none"})
-	ok[*lab.Namespace](t)(p.AddNamespace(nowhere.Name))
-	p.refused(nowhere, types.ErrInvalidNetworkConfig, "there are default-net")
-	until(t, "an event on the pod", func() bool {
-		list, err := p.client.EventsV1().Events("shop").List(ctx, metav1.ListOptions{})
-		return err == nil && slices.ContainsFunc(list.Items, aboutNetwork)
-	})
+	p.refused(p.make("shop", "nowhere", map[string]string{"io.contiv.network": "none"}), types.ErrInvalidNetworkConfig, "there are default-net")
+	p.told("shop", "nowhere", "io.contiv.network")
 
 	// The end of a pod needs neither netmaster nor an API server.
 	if err := p.Process("netmaster").Pause(); err != nil {
@@ -345,12 +403,7 @@ func TestPodsUnderPolicies(t *testing.T) {
 	}
 }
 
-func aboutNetwork(e eventsv1.Event) bool {
-	return e.Regarding.Kind == "Pod" && e.Regarding.Name == "nowhere" && strings.Contains(e.Note, "io.contiv.network")
-}
-
-// waitsForEach: with the watch of any kind that policies are made of behind, a new pod
-// waits, and fails with code 11 and the kind; when it goes on, the pod comes.
+// waitsForEach: a new pod waits for all kinds that each cluster has.
 func (p *pods) waitsForEach() {
 	p.t.Helper()
 	ctx := p.t.Context()
@@ -362,16 +415,7 @@ func (p *pods) waitsForEach() {
 			ok[*corev1.Namespace](p.t)(p.client.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{}))
 		},
 	} {
-		p.door.hold(kind)
-		change()
-		s := p.make("shop", "behind-"+kind, nil)
-		ok[*lab.Namespace](p.t)(p.AddNamespace(s.Name))
-		p.refused(s, types.ErrTryAgainLater, kind)
-		p.door.release()
-		until(p.t, "the pod comes after "+kind, func() bool {
-			_, err := p.CNIAdd(ctx, s)
-			return err == nil
-		})
+		p.waitsFor(kind, change, func() lab.ContainerSpec { return p.make("shop", "behind-"+kind, nil) })
 	}
 }
 
@@ -396,14 +440,8 @@ func (p *pods) fixedAddress() {
 	first := asking("db-1", "first", "10.1.1.77,10.1.1.78")
 	is(first)
 	thief := asking("thief", "thief", "10.1.1.78")
-	ok[*lab.Namespace](p.t)(p.AddNamespace(thief.Name))
 	p.refused(thief, 102, "10.1.1.78 is used by endpoint")
-	until(p.t, "an event on the pod that asks for another's address", func() bool {
-		list, err := p.client.EventsV1().Events("shop").List(ctx, metav1.ListOptions{})
-		return err == nil && slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
-			return e.Regarding.Name == "thief" && strings.Contains(e.Note, "name a free address")
-		})
-	})
+	p.told("shop", "thief", "name a free address")
 	if err := p.DelContainer(ctx, first); err != nil {
 		p.t.Fatal(err)
 	}
