@@ -30,6 +30,7 @@ test_packages=(
   prometheus              # promtool, which checks the alert rules; its service stays off
   tcpdump                 # looking at packets when a test fails
   clang-14 llvm-14 libbpf-dev # the test that the committed eBPF objects are what the C makes
+  frr bird2               # routers that the BGP speaker talks to; their services stay off
 )
 # "deps.sh kernel" installs what test-kernel.sh boots other kernels with, besides.
 kernel_packages=(

@@ -1,0 +1,81 @@
+package bgp
+
+import (
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestFilter(t *testing.T) {
+	f := newFilter([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.3.3.3/32"), netip.MustParsePrefix("fd00:1::/64"), {}}, false)
+	for p, want := range map[string]string{
+		"0.0.0.0/0": ReasonDefault, "::/0": ReasonDefault,
+		"10.1.0.0/16": ReasonProtected, "10.1.255.255/32": ReasonProtected, "10.0.0.0/15": ReasonProtected, "10.3.3.0/24": ReasonProtected,
+		"10.3.3.3/32": ReasonProtected, "fd00:1::5/128": ReasonProtected, "fd00::/16": ReasonProtected, "8.0.0.0/5": ReasonProtected,
+		"10.2.0.0/16": "", "10.3.3.2/32": "", "10.3.3.4/30": "", "10.0.0.0/16": "", "fd00:1:0:1::/64": "", "fd00:0:ffff::/48": "", "11.0.0.0/8": "",
+		"127.0.0.0/8": ReasonSpecial, "224.0.0.0/4": ReasonSpecial, "169.254.1.0/24": ReasonSpecial, "fe80::/64": ReasonSpecial, "ff00::/8": ReasonSpecial, "0.0.0.0/8": ReasonSpecial,
+	} {
+		if got := f.refuses(netip.MustParsePrefix(p)); got != want {
+			t.Errorf("%s: %q, want %q", p, got, want)
+		}
+	}
+}
+
+// The shape of /inspect/bgp is 1.x' where 1.x had it, and the metrics say the same.
+func TestStateShape(t *testing.T) {
+	h := start(t, 1, nil, Options{})
+	h.announce(a("10.7.0.1/32", "10.9.0.1"))
+	r := connect(t, "127.0.0.2", routerAS, h.at)
+	r.tell(way{hop: "10.9.0.2"}, "10.2.0.0/16", "0.0.0.0/0")
+	h.learns(map[string]string{"10.2.0.0/16": "10.9.0.2"})
+	h.peer("127.0.0.2", "all told", func(p PeerState) bool { return p.Announced == 1 && p.Rejected == 1 })
+	st, err := h.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	peer := got["peers"].([]any)[0].(map[string]any)
+	if peer["since"] == "" {
+		t.Error("no time")
+	}
+	delete(peer, "since")
+	want := map[string]any{
+		"as": float64(hostAS), "routerId": "127.0.0.1", "complete": false, "dsts": []any{"10.2.0.0/16"}, "announced": []any{"10.7.0.1/32"},
+		"peers": []any{map[string]any{
+			"address": "127.0.0.2", "as": float64(routerAS), "state": "established", "flaps": 0.0, "received": 2.0, "accepted": 1.0,
+			"rejected": 1.0, "rejectedWhy": map[string]any{"default": 1.0}, "announced": 1.0,
+		}},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if err := testutil.CollectAndCompare(Collector{h.Speaker}, strings.NewReader(`
+# HELP contiv_netplugin_bgp_prefixes Prefixes received from, accepted of and announced to a BGP neighbor.
+# TYPE contiv_netplugin_bgp_prefixes gauge
+contiv_netplugin_bgp_prefixes{kind="accepted",neighbor="127.0.0.2"} 1
+contiv_netplugin_bgp_prefixes{kind="announced",neighbor="127.0.0.2"} 1
+contiv_netplugin_bgp_prefixes{kind="received",neighbor="127.0.0.2"} 2
+# HELP contiv_netplugin_bgp_prefixes_rejected Prefixes received from a BGP neighbor and not accepted, by reason.
+# TYPE contiv_netplugin_bgp_prefixes_rejected gauge
+contiv_netplugin_bgp_prefixes_rejected{neighbor="127.0.0.2",reason="default"} 1
+# HELP contiv_netplugin_bgp_session_ends_total Sessions with a BGP neighbor that ended.
+# TYPE contiv_netplugin_bgp_session_ends_total counter
+contiv_netplugin_bgp_session_ends_total{neighbor="127.0.0.2"} 0
+# HELP contiv_netplugin_bgp_session_up Whether there is a session with a BGP neighbor.
+# TYPE contiv_netplugin_bgp_session_up gauge
+contiv_netplugin_bgp_session_up{neighbor="127.0.0.2"} 1
+`)); err != nil {
+		t.Error(err)
+	}
+}
