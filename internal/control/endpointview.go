@@ -44,6 +44,9 @@ func indexEndpoint(v *View, e model.Endpoint, in bool) {
 			v.endpointsByText.put(s, k, in)
 		}
 	}
+	if e.Pod.UID != "" {
+		countPod(v, e, in)
+	}
 	if in {
 		v.identityUsers[e.Identity]++
 	} else if v.identityUsers[e.Identity]--; v.identityUsers[e.Identity] == 0 {

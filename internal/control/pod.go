@@ -71,6 +71,27 @@ func (v *View) PodEndpoint(uid string) (e model.Endpoint, ok bool) {
 	return v.endpoints[k], ok
 }
 
+// podPlace is where pods are: a tenant, of a namespace or ("") of any.
+type podPlace struct {
+	namespace model.NamespaceName
+	tenant    model.TenantName
+}
+
+func countPod(v *View, e model.Endpoint, in bool) {
+	for _, at := range [2]podPlace{{e.Namespace, e.Key.Network.Tenant}, {"", e.Key.Network.Tenant}} {
+		if in {
+			v.podsIn[at]++
+		} else if v.podsIn[at]--; v.podsIn[at] == 0 {
+			delete(v.podsIn, at)
+		}
+	}
+}
+
+// HasPods tells whether a tenant has endpoints of pods of a namespace, "" = of any.
+func (v *View) HasPods(t model.TenantName, namespace model.NamespaceName) bool {
+	return read(v, func() bool { return v.podsIn[podPlace{namespace, t}] > 0 })
+}
+
 // PodEndpoints returns the endpoints of pods, in no sequence.
 func (v *View) PodEndpoints() []model.Endpoint {
 	v.mu.RLock()

@@ -414,7 +414,7 @@ func checkMirror(t *testing.T, c *harness) {
 	for name, pair := range map[string][2]any{
 		"endpoints": {fresh.endpoints, v.endpoints}, "endpoints of groups": {fresh.endpointsOfGroup, v.endpointsOfGroup},
 		"identities": {fresh.interned, v.interned},
-		"texts":      {fresh.endpointsByText, v.endpointsByText}, "users": {fresh.identityUsers, v.identityUsers}, "pools": {fresh.pools, v.pools},
+		"texts":      {fresh.endpointsByText, v.endpointsByText}, "users": {fresh.identityUsers, v.identityUsers}, "pods": {fresh.podsIn, v.podsIn}, "pools": {fresh.pools, v.pools},
 	} {
 		if diff := cmp.Diff(pair[0], pair[1], cmpNet); diff != "" {
 			t.Errorf("the view's %s differ from the store: %s", name, diff)

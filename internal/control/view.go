@@ -44,6 +44,7 @@ type View struct {
 	unrouted     waiting.Changes // a tenant without a router has come
 
 	podEndpoints map[string]model.EndpointKey // by the pod's UID
+	podsIn       map[podPlace]int             // how many pods have endpoints there
 	freshPods    map[model.EndpointKey]bool   // that came since FreshPods
 	podsCame     waiting.Changes
 	policyTurn   uint64 // counts what may change the rows of policies and namespaces
@@ -71,6 +72,7 @@ func (v *View) reset() {
 	v.endpointsByText = index[string, model.EndpointKey]{}
 	v.identityUsers = map[model.Identity]int{}
 	v.podEndpoints = map[string]model.EndpointKey{}
+	v.podsIn = map[podPlace]int{}
 	v.freshPods = map[model.EndpointKey]bool{}
 	v.turnPolicies()
 	v.globalRev = 0 // of another store, or an older one, maybe

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,11 +58,14 @@ type Keeper struct {
 	mirror *mirror.Mirror
 	work   *work
 	step   step // for who waits until the store is in step
+
+	linger time.Duration                 // that a policy stays in a tenant that nobody names and that has no pods
+	idle   map[model.PolicyKey]time.Time // since when such ones are known; for passes alone
 }
 
 // New returns a Keeper that does nothing until Run and Lead.
 func New(c Config) *Keeper {
-	k := &Keeper{config: c, work: newWork(c.Ours)}
+	k := &Keeper{config: c, work: newWork(c.Ours), linger: time.Minute, idle: map[model.PolicyKey]time.Time{}}
 	k.mirror = mirror.New(c.Sources, k.note)
 	return k
 }
@@ -133,6 +137,7 @@ func (k *Keeper) pass(ctx context.Context, fence store.Fence) error {
 	}
 	for _, e := range v.FreshPods() {
 		todo[podOf(e)] = struct{}{}
+		p.elsewhere(e, todo)
 	}
 	// Namespaces first: a policy selects by their labels.
 	order := make([]Object, 0, len(todo))

@@ -75,6 +75,7 @@ func newLab(t *testing.T, change func(*Config)) *lab {
 		change(&c)
 	}
 	l.keeper = New(c)
+	l.keeper.linger = 0
 	return l
 }
 

@@ -1,9 +1,11 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -63,13 +65,13 @@ func (p *round) keep(ctx context.Context, o Object, now metav1.Object) ([]kube.P
 		return p.pod(ctx, o, now)
 	}
 	if name, in, mean := p.meaning(o, now); mean != nil {
-		return p.policies(ctx, name, in, mean)
+		return p.policies(ctx, o, name, in, mean)
 	}
 	switch o.Kind {
 	case mirror.NetworkPolicies:
-		return p.policies(ctx, kube.NetworkPolicyName(o.Namespace, o.Name.Name), nil, nil)
+		return p.policies(ctx, o, kube.NetworkPolicyName(o.Namespace, o.Name.Name), nil, nil)
 	case mirror.ClusterNetworkPolicies:
-		return p.policies(ctx, kube.ClusterNetworkPolicyName(o.Name.Name), nil, nil)
+		return p.policies(ctx, o, kube.ClusterNetworkPolicyName(o.Name.Name), nil, nil)
 	}
 	return nil, nil // a namespace that is gone is swept
 }
@@ -118,15 +120,59 @@ func (p *round) tenantsOf(namespace string) []model.TenantName {
 	return p.tenants[namespace]
 }
 
+// elsewhere adds the policies of a pod's namespace to what is looked at when the pod
+// came to a tenant that the namespace does not name: it was asked for before that changed.
+func (p *round) elsewhere(e model.Endpoint, todo map[Object]struct{}) {
+	ns := p.k.mirror.Get(mirror.Namespaces, mirror.Name{Name: string(e.Namespace)})
+	if e.Key.Network.Tenant == cmp.Or(model.TenantName(tenantLabel(ns)), model.DefaultTenant) {
+		return
+	}
+	for name := range p.k.mirror.All(mirror.NetworkPolicies) {
+		if name.Namespace == string(e.Namespace) {
+			todo[Object{mirror.NetworkPolicies, name}] = struct{}{}
+		}
+	}
+	for name := range p.k.mirror.All(mirror.ClusterNetworkPolicies) {
+		todo[Object{mirror.ClusterNetworkPolicies, name}] = struct{}{}
+	}
+}
+
+// lingers tells whether a tenant that a policy's namespace does not name has the policy
+// all the same: as long as pods are there that came when it did, and for a while after,
+// in which one may still come that was asked for before.
+func (p *round) lingers(o Object, k model.PolicyKey) bool {
+	if p.view.HasPods(k.Tenant, model.NamespaceName(o.Namespace)) {
+		delete(p.k.idle, k)
+		return true
+	}
+	if _, there := p.view.NetworkPolicy(k); !there {
+		return false
+	}
+	since, known := p.k.idle[k]
+	if !known {
+		since = time.Now()
+		p.k.idle[k] = since
+	}
+	return time.Since(since) < p.k.linger
+}
+
 // policies makes the rows of a policy's name, in all tenants, what they are to be.
 func (p *round) policies(
-	ctx context.Context, name model.PolicyName, in []model.TenantName, mean func(model.TenantName) (*model.NetworkPolicy, []kube.Problem),
+	ctx context.Context, o Object, name model.PolicyName, in []model.TenantName, mean func(model.TenantName) (*model.NetworkPolicy, []kube.Problem),
 ) (problems []kube.Problem, err error) {
 	for _, t := range p.view.Tenants() {
 		k := model.PolicyKey{Tenant: t.Name, Name: name}
 		var want *model.NetworkPolicy
-		if slices.Contains(in, t.Name) {
+		switch {
+		case mean == nil:
+		case slices.Contains(in, t.Name):
 			want, problems = mean(t.Name) // the same in all tenants
+		case p.lingers(o, k):
+			want, _ = mean(t.Name)
+			p.k.work.remember(o) // until it ends
+		}
+		if want == nil || slices.Contains(in, t.Name) {
+			delete(p.k.idle, k)
 		}
 		err = errors.Join(err, p.policy(ctx, k, want))
 	}

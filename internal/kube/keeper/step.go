@@ -231,8 +231,8 @@ func (p *round) namespaceKept(now metav1.Object) bool {
 	return there && maps.Equal(have.Labels, want.Value().Labels)
 }
 
-// policyKept tells whether the store has a policy, in all tenants, as it is, and if
-// not whether it could.
+// policyKept tells whether the store has a policy, in all tenants in which it could
+// select pods, as it is, and if not whether it could.
 func (p *round) policyKept(o Object, now metav1.Object) (kept, possible bool) {
 	name, in, mean := p.meaning(o, now)
 	if mean == nil {
@@ -241,14 +241,10 @@ func (p *round) policyKept(o Object, now metav1.Object) (kept, possible bool) {
 	kept, possible = true, true
 	for _, t := range p.view.Tenants() {
 		have, there := p.view.NetworkPolicy(model.PolicyKey{Tenant: t.Name, Name: name})
-		var want *model.NetworkPolicy
-		if slices.Contains(in, t.Name) {
-			want, _ = mean(t.Name)
+		if !slices.Contains(in, t.Name) && !p.view.HasPods(t.Name, model.NamespaceName(o.Namespace)) {
+			continue // one that is there selects no pod
 		}
-		switch {
-		case want == nil:
-			kept = kept && (!there || have.Policy.Owner != model.OwnerKubernetes)
-		case !there || !same(have, want):
+		if want, _ := mean(t.Name); !there || !same(have, want) {
 			_, err := model.Check(*want)
 			kept, possible = false, possible && err == nil
 		}
