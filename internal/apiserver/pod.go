@@ -26,7 +26,11 @@ func (s *server) placePod(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if s.pods == nil {
-		return api.PodPlace{}, nil
+		v, err := s.control.View(r.Context())
+		if err == nil && v.KubernetesCluster().UID != "" { // it would be under no policy of Kubernetes
+			err = followsNone(req)
+		}
+		return api.PodPlace{}, err
 	}
 	e, err := s.podEndpoint(r.Context(), req)
 	if err != nil {
@@ -53,11 +57,16 @@ func (s *server) podEndpoint(ctx context.Context, p api.Pod) (model.Endpoint, er
 	return s.pods.Endpoint(ctx, p.Namespace, p.Name, p.UID)
 }
 
+// followsNone is what a pod is told where netmaster has no Kubernetes and the store has.
+func followsNone(p api.Pod) error {
+	return model.Errorf(model.ErrUnavailable, "this netmaster follows no Kubernetes and cannot tell what pod %s/%s is: give it the --kubeconfig that the others, or those before it, have", p.Namespace, p.Name)
+}
+
 // asPod makes an endpoint that is asked for the pod's: what Kubernetes says counts,
 // not what the request does.
 func (s *server) asPod(ctx context.Context, want *model.Endpoint, p api.Pod) error {
 	if s.pods == nil {
-		return model.Errorf(model.ErrUnavailable, "this netmaster follows no Kubernetes and cannot tell what pod %s/%s is: give it the --kubeconfig that the others have", p.Namespace, p.Name)
+		return followsNone(p)
 	}
 	e, err := s.podEndpoint(ctx, p)
 	if err != nil {

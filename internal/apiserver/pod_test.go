@@ -80,6 +80,13 @@ func TestPods(t *testing.T) {
 	if got := f.must("POST", "/plugin/pod", `{"Namespace":"shop","Name":"one","UID":"u1"}`); !strings.Contains(got, `"Followed":false`) {
 		t.Errorf("without Kubernetes: %s", got)
 	}
+	// A store that has followed one has its policies, under which the pod would not be.
+	if _, err := f.ctrl.FollowKubernetes(t.Context(), valid(t, model.KubernetesCluster{UID: "x"}), false); err != nil {
+		t.Fatal(err)
+	}
+	if status, got := f.do("POST", "/plugin/pod", `{"Namespace":"shop","Name":"one","UID":"u1"}`); status != http.StatusServiceUnavailable || !strings.Contains(got, "--kubeconfig") {
+		t.Errorf("without the Kubernetes that was followed: %d %s", status, got)
+	}
 	if status, got := f.do("POST", "/plugin/createEndpoint", create); status != http.StatusServiceUnavailable || !strings.Contains(got, "--kubeconfig") {
 		t.Errorf("without Kubernetes: %d %s", status, got)
 	}

@@ -3,13 +3,11 @@ package keeper
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/contiv/netplugin/v2/internal/control"
@@ -192,17 +190,4 @@ func (k *Keeper) State() State {
 	s := State{Kinds: k.mirror.States(), Strays: k.strays()}
 	s.Trouble = k.work.troubled()
 	return s
-}
-
-// namespaceLabels is what a namespace's row has, and what of it cannot be had.
-func namespaceLabels(ns *corev1.Namespace) (model.Valid[model.Namespace], []kube.Problem, error) {
-	row := kube.Namespace(ns)
-	valid, err := model.Check(row)
-	if err == nil {
-		return valid, nil, nil
-	}
-	problem := kube.Problem{Field: "metadata.labels", Text: fmt.Sprintf("%v: policies know the namespace by its name alone", err)}
-	row.Labels = map[string]string{corev1.LabelMetadataName: ns.Name}
-	valid, err = model.Check(row)
-	return valid, []kube.Problem{problem}, err
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -56,11 +57,11 @@ func (p *round) rank(o Object) int {
 func (p *round) keep(ctx context.Context, o Object, now metav1.Object) ([]kube.Problem, error) {
 	switch now := now.(type) {
 	case *corev1.Namespace:
-		row, problems, err := namespaceLabels(now)
-		if err == nil {
-			err = p.k.config.Control.PutNamespace(ctx, p.fence, row)
+		row, err := model.Check(kube.Namespace(now))
+		if err != nil {
+			return nil, fmt.Errorf("policies know the namespace by what it was before, and pods of it do not start: %w", err)
 		}
-		return problems, err
+		return nil, p.k.config.Control.PutNamespace(ctx, p.fence, row)
 	case *corev1.Pod:
 		return p.pod(ctx, o, now)
 	}

@@ -29,13 +29,13 @@ type step struct {
 
 	settled    bool     // at turn and mirrorTurn all was kept but what no store could have
 	mirrorTurn uint64   // of the kinds that count
-	impossible []Object // NetworkPolicies
+	impossible []Object // NetworkPolicies, and namespaces, that no store could have
 }
 
 // ofNamespace returns what holds up the pods of a namespace where all is settled.
 func (s *step) ofNamespace(namespace string) (out []Object) {
 	for _, o := range s.impossible {
-		if o.Namespace == namespace {
+		if o.Namespace == namespace || o.Kind == mirror.Namespaces && o.Name.Name == namespace {
 			out = append(out, o)
 		}
 	}
@@ -150,7 +150,7 @@ func summary(all []Object) string {
 
 // behind returns what the store does not have as the mirror has it. A NetworkPolicy
 // that no store could have holds up the pods of its own namespace only, which are all
-// that it could select.
+// that it could select; so does a namespace.
 func (k *Keeper) behind(turn uint64, namespace string) (out []Object) {
 	s := &k.step
 	s.mu.Lock()
@@ -171,15 +171,21 @@ func (k *Keeper) behind(turn uint64, namespace string) (out []Object) {
 			continue
 		}
 		s.kept = map[Object]metav1.Object{} // it may say in which tenants policies are
-		if !p.namespaceKept(now) {
+		switch kept, possible := p.namespaceKept(now); {
+		case kept:
+		case possible:
 			out = append(out, o)
+		default:
+			s.impossible = append(s.impossible, o)
 		}
 	}
 	if len(out) > 0 {
 		return out
 	}
 	for name, now := range k.mirror.All(mirror.Namespaces) {
-		s.kept[Object{mirror.Namespaces, name}] = now
+		if o := (Object{mirror.Namespaces, name}); !slices.Contains(s.impossible, o) {
+			s.kept[o] = now
+		}
 	}
 	for _, kind := range []string{mirror.NetworkPolicies, mirror.ClusterNetworkPolicies} {
 		for name, now := range k.mirror.All(kind) {
@@ -217,18 +223,19 @@ func (k *Keeper) round(v *control.View) *round {
 	return p
 }
 
-// namespaceKept tells whether the store has a namespace as it is.
-func (p *round) namespaceKept(now metav1.Object) bool {
+// namespaceKept tells whether the store has a namespace as it is, and if not whether it
+// could.
+func (p *round) namespaceKept(now metav1.Object) (kept, possible bool) {
 	ns, ok := now.(*corev1.Namespace)
 	if !ok {
-		return false
+		return false, true
 	}
-	want, _, err := namespaceLabels(ns)
+	want, err := model.Check(kube.Namespace(ns))
 	if err != nil {
-		return false
+		return false, false
 	}
 	have, there := p.view.Namespace(want.Value().Name)
-	return there && maps.Equal(have.Labels, want.Value().Labels)
+	return there && maps.Equal(have.Labels, want.Value().Labels), true
 }
 
 // policyKept tells whether the store has a policy, in all tenants in which it could
