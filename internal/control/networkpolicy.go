@@ -80,6 +80,19 @@ func (c *Controller) DeleteNetworkRule(ctx context.Context, k model.RuleKey, own
 	return c.deleteRule(ctx, k, model.KindNetwork, owner)
 }
 
+// Fits tells whether hosts hold a network policy with its rules, in the place of what is
+// in force by its name: what they do not hold is model.ErrExhausted, or model.ErrInvalid
+// where one rule is too much.
+func (v *View) Fits(n model.NetworkPolicy) error {
+	for _, r := range n.Rules {
+		if err := tooManyNames(r); err != nil {
+			return err
+		}
+	}
+	_, err := v.fit(n.Rules, []model.PolicyKey{n.Policy.Key}, nil)
+	return err
+}
+
 // ReplaceNetworkPolicy creates a network policy with its rules, or makes one and
 // all of its rules what they are here: at once for whoever enforces it, however
 // many they are. Its errors are those of ChangeNetworkPolicy and ChangeNetworkRule.

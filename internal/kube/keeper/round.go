@@ -175,31 +175,53 @@ func (p *round) policies(
 		if want == nil || slices.Contains(in, t.Name) {
 			delete(p.k.idle, k)
 		}
-		err = errors.Join(err, p.policy(ctx, k, want))
+		unfit, failed := p.policy(ctx, k, want)
+		if unfit != nil {
+			problems = []kube.Problem{{Field: "spec", Text: fmt.Sprintf("%v: nothing is allowed", unfit)}}
+			p.k.work.remember(o) // others may take less by then
+		}
+		err = errors.Join(err, failed)
 	}
 	return problems, err
 }
 
-func (p *round) policy(ctx context.Context, k model.PolicyKey, want *model.NetworkPolicy) error {
+// attainable returns what of a policy hosts hold: where that is not all, of a
+// NetworkPolicy, whose rules only allow, what it closes, and why.
+func (p *round) attainable(want *model.NetworkPolicy) (some *model.NetworkPolicy, unfit error) {
+	if want.Policy.Tier != model.TierKubernetes {
+		return want, nil
+	}
+	if unfit = p.view.Fits(*want); unfit != nil {
+		return &model.NetworkPolicy{Policy: want.Policy}, unfit
+	}
+	return want, nil
+}
+
+// policy makes a policy's rows what it is to be, or as much of it as hosts hold.
+func (p *round) policy(ctx context.Context, k model.PolicyKey, want *model.NetworkPolicy) (unfit, err error) {
 	have, there := p.view.NetworkPolicy(k)
 	if want == nil {
 		if !there || have.Policy.Owner != model.OwnerKubernetes {
-			return nil
+			return nil, nil
 		}
 		err := p.k.config.Control.DropNetworkPolicy(ctx, p.fence, k)
 		if errors.Is(err, model.ErrNotFound) {
-			return nil
+			return nil, nil
 		}
-		return err
+		return nil, err
 	}
 	if there && same(have, want) {
-		return nil
+		return nil, nil
+	}
+	want, unfit = p.attainable(want)
+	if unfit != nil && there && same(have, want) {
+		return unfit, nil
 	}
 	valid, err := model.Check(*want)
 	if err == nil {
 		_, err = p.k.config.Control.Put(ctx, p.k.config.Control.ReplaceNetworkPolicy(valid).Under(p.fence))
 	}
-	return err
+	return unfit, err
 }
 
 // same tells whether a row is what a policy is to be, whose rules it sorts.
@@ -225,7 +247,7 @@ func (p *round) sweep(ctx context.Context) error {
 	named := p.names()
 	for _, old := range p.view.NetworkPolicies("") {
 		if k := old.Policy.Key; !named[k.Name] {
-			if err := p.policy(ctx, k, nil); err != nil {
+			if _, err := p.policy(ctx, k, nil); err != nil {
 				return err
 			}
 		}

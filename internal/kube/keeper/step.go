@@ -251,7 +251,14 @@ func (p *round) policyKept(o Object, now metav1.Object) (kept, possible bool) {
 		if !slices.Contains(in, t.Name) && !p.view.HasPods(t.Name, model.NamespaceName(o.Namespace)) {
 			continue // one that is there selects no pod
 		}
-		if want, _ := mean(t.Name); !there || !same(have, want) {
+		want, _ := mean(t.Name)
+		if want != nil && there && !same(have, want) {
+			want, _ = p.attainable(want)
+		}
+		switch {
+		case want == nil:
+			kept = kept && (!there || have.Policy.Owner != model.OwnerKubernetes)
+		case !there || !same(have, want):
 			_, err := model.Check(*want)
 			kept, possible = false, possible && err == nil
 		}

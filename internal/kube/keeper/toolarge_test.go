@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/contiv/netplugin/v2/internal/kube/mirror"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -45,4 +47,38 @@ func TestNamespaceTooLarge(t *testing.T) {
 	if _, err := l.asks("u1", 10*time.Second); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestPolicyTooLarge: a NetworkPolicy with more rules than hosts hold closes what it is
+// about, and allows nothing; nobody's pods wait for it. With fewer it is in force.
+func TestPolicyTooLarge(t *testing.T) {
+	l := newLab(t, nil)
+	l.start(l.ctrl.Run)
+	l.worlds()
+	l.start(l.keeper.Run)
+	fence := l.leader()
+	l.start(func(ctx context.Context) error { return l.keeper.Lead(ctx, fence) })
+	many := func(n int) func(*networkingv1.NetworkPolicySpec) {
+		return func(s *networkingv1.NetworkPolicySpec) {
+			var r networkingv1.NetworkPolicyIngressRule
+			for i := range n {
+				r.From = append(r.From, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: fmt.Sprintf("10.%d.%d.0/24", 100+i/256, i%256)}})
+				port := intstr.FromInt32(int32(1 + 2*i))
+				r.Ports = append(r.Ports, networkingv1.NetworkPolicyPort{Port: &port})
+			}
+			s.Ingress = []networkingv1.NetworkPolicyIngressRule{r}
+		}
+	}
+	l.sources[mirror.Namespaces].Add(namespace("a", nil))
+	l.sources[mirror.NetworkPolicies].Add(isolate("a", "p", many(1000)))
+	l.want("default:kubernetes.a.p kubernetes kubernetes 0", "namespace a map[]")
+	l.wantTold("nothing is allowed")
+	l.sources[mirror.Pods].Add(podNamed("u1", nil))
+	if _, err := l.asks("u1", 10*time.Second); err != nil {
+		t.Error(err)
+	}
+	l.sources[mirror.NetworkPolicies].Modify(isolate("a", "p", many(2)))
+	l.want("default:kubernetes.a.p kubernetes kubernetes 1", "namespace a map[]")
+	l.sources[mirror.NetworkPolicies].Modify(isolate("a", "p", many(1000)))
+	l.want("default:kubernetes.a.p kubernetes kubernetes 0", "namespace a map[]")
 }
