@@ -139,6 +139,8 @@ func (of *session) sentence(st apiutil.PeerState) string {
 		return "it sent what is no BGP"
 	case api.PeerState_DISCONNECT_REASON_HARD_RESET:
 		return "it was reset"
+	case api.PeerState_DISCONNECT_REASON_UNSPECIFIED, api.PeerState_DISCONNECT_REASON_ADMIN_DOWN,
+		api.PeerState_DISCONNECT_REASON_IDLE_TIMER_EXPIRED, api.PeerState_DISCONNECT_REASON_DECONFIGURED: // steps on the way to a session, or what was asked for
 	}
 	return ""
 }

@@ -18,8 +18,9 @@ const inside = "CONTIV_TEST_IN_NAMESPACE"
 
 // Run runs a package's tests, as root in a network namespace of their own whose
 // loopback interface is up, and in a mount namespace of their own, then clean (nil = nothing), and returns the exit
-// code for TestMain.
-func Run(m *testing.M, clean func() error) int {
+// code for TestMain. A goroutine that outlives the tests is a failure, but for
+// those that ignore names.
+func Run(m *testing.M, clean func() error, ignore ...goleak.Option) int {
 	if os.Getenv(inside) == "" && os.Geteuid() == 0 {
 		return reexec()
 	}
@@ -37,7 +38,7 @@ func Run(m *testing.M, clean func() error) int {
 	}
 	code := m.Run()
 	if code == 0 {
-		if err := goleak.Find(); err != nil {
+		if err := goleak.Find(ignore...); err != nil {
 			code = failed(err)
 		}
 	}
