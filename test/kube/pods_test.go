@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -126,7 +127,7 @@ type pods struct {
 	door   *door
 }
 
-// podsLab starts them, with a network of a subnet.
+// podsLab starts them, on the data plane that DRIVER names, with a network of a subnet.
 func podsLab(t *testing.T, subnet string, change ...func(*lab.Config)) *pods {
 	t.Helper()
 	c, client := control(t)
@@ -149,7 +150,7 @@ func podsBeside(t *testing.T, admin *rest.Config, client kubernetes.Interface, s
 	if err := lab.Build(t.Context(), ".", bin); err != nil {
 		t.Fatal(err)
 	}
-	lc := lab.Config{Name: "kubepods", BinDir: bin, Hosts: 1, Embedded: true, MasterArgs: []string{"--kubeconfig", file}}
+	lc := lab.Config{Name: "kubepods", BinDir: bin, Hosts: 1, Embedded: true, Driver: os.Getenv("DRIVER"), MasterArgs: []string{"--kubeconfig", file}}
 	for _, f := range change {
 		f(&lc)
 	}
