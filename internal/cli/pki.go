@@ -82,6 +82,9 @@ func newPKIIssue(f *factory) *command {
 		if err != nil {
 			return usageErrorf("--role: %v", err)
 		}
+		if o.days < 1 {
+			return usageErrorf("--days %d: must be at least one", o.days)
+		}
 		a, err := pki.Open(dir)
 		if err != nil {
 			return err

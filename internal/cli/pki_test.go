@@ -29,6 +29,9 @@ func TestPKI(t *testing.T) {
 	do("issued/master1, good until", "issue DIR master1 --role netmaster --addresses 10.0.0.1,netmaster.example.com")
 	do("", "issue DIR host1 --role host --days 400 -q")
 	do("!already", "issue DIR host1 --role host")
+	if got := netctl(t, "", "pki", "issue", dir, "host2", "--role", "host", "--days", "0"); got.code != ExitUsage || !strings.Contains(got.errOut, "--days 0") {
+		t.Errorf("--days 0: exit code %d, %s", got.code, got.errOut)
+	}
 	do("None is due", "renew DIR")
 	show := func() map[string]pkiCertificate {
 		t.Helper()
