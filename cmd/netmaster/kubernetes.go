@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -122,6 +123,11 @@ func newKubernetes(o options, ctrl *control.Controller, log *slog.Logger) (*kube
 	uid, err := mirror.ClusterUID(config)
 	if err != nil {
 		return nil, err
+	}
+	if u, err := url.Parse(config.Host); err == nil {
+		if a, err := netip.ParseAddr(u.Hostname()); err == nil {
+			ctrl.Reserve(map[netip.Addr]string{a.Unmap(): "is the address of the API server"})
+		}
 	}
 	k := &kubernetes{ours: keeper.NewOurs(keeper.OursConfig{Control: ctrl, Ask: uid, Named: o.kubeUID, Log: log})}
 	if k.notices, err = notice.New(config, o.internal, log); err != nil {

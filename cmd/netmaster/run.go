@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -104,6 +106,26 @@ func (o *options) explain(log *slog.Logger) {
 			"address", o.etcdListen, "remedy", "give --store-tls-dir too, and https:// in the agents' --etcd-endpoints")
 	}
 	o.warnIdle(log)
+}
+
+// machines are the addresses of this netmaster and of its store, as far as flags name
+// them by address, with whose each is.
+func (o *options) machines() map[netip.Addr]string {
+	out := map[netip.Addr]string{}
+	add := func(host, whose string) {
+		if a, err := netip.ParseAddr(host); err == nil && !a.IsUnspecified() && !a.IsLoopback() {
+			out[a.Unmap()] = whose
+		}
+	}
+	for _, h := range hostsOf(o.external, o.internal, o.agent) {
+		add(h, "is the address of a netmaster")
+	}
+	for _, text := range slices.Concat(o.etcd, o.consul) {
+		if u, err := url.Parse(text); err == nil {
+			add(u.Hostname(), "is the address of the store")
+		}
+	}
+	return out
 }
 
 // sameHost tells whether agents are to find this netmaster at the same IP as others.
@@ -240,6 +262,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 		return err
 	}
 	ctrl := control.New(st, control.Options{Log: log, Initial: initial})
+	ctrl.Reserve(o.machines())
 	var swarm *libnetwork.Swarm
 	if o.engine != "" {
 		var err error

@@ -103,10 +103,24 @@ func (v *View) ServiceRanges() model.ServiceRanges {
 	return read(v, func() model.ServiceRanges { return *serviceRanges.in(v) })
 }
 
+// Reserve has WhoseAddress say of addresses whose they are, which no row of the store
+// tells, as "is the address of ...".
+func (c *Controller) Reserve(at map[netip.Addr]string) {
+	c.view.mu.Lock()
+	defer c.view.mu.Unlock()
+	if c.view.reserved == nil {
+		c.view.reserved = map[netip.Addr]string{}
+	}
+	maps.Copy(c.view.reserved, at)
+}
+
 // WhoseAddress says in words whose an address is, of networks, nodes of the
-// orchestrator and hosts; empty = nobody's.
+// orchestrator, hosts and what is reserved; empty = nobody's.
 func (v *View) WhoseAddress(a netip.Addr) string {
 	return read(v, func() string {
+		if whose := v.reserved[a]; whose != "" && !slices.ContainsFunc(serviceRanges.in(v).Ranges, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			return whose // not where a service stands before it
+		}
 		if members := nodesAt.in(v)[a]; len(members) > 0 {
 			return fmt.Sprintf("is an address of node %s", slices.Min(slices.Collect(maps.Keys(members))))
 		}

@@ -67,8 +67,9 @@ func TestClusterRows(t *testing.T) {
 		t.Error(got)
 	}
 	checkMirror(t, c)
-	for whose, at := range map[string]string{
-		"is an address of node n1": "192.168.7.1", "": "192.168.7.2",
+	c.Reserve(map[netip.Addr]string{addr("192.168.7.3"): "is the address of the store", addr("10.96.0.9"): "is the address of a netmaster"})
+	for at, whose := range map[string]string{
+		"192.168.7.1": "is an address of node n1", "192.168.7.2": "", "192.168.7.3": "is the address of the store", "10.96.0.9": "is the address of a netmaster",
 	} {
 		if got := c.fresh().WhoseAddress(addr(at)); got != whose {
 			t.Errorf("%s %q, want %q", at, got, whose)

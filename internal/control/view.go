@@ -2,6 +2,7 @@ package control
 
 import (
 	"log/slog"
+	"net/netip"
 	"reflect"
 	"sync"
 
@@ -50,6 +51,8 @@ type View struct {
 	policyTurn   uint64 // counts what may change the rows of policies and namespaces
 	policies     waiting.Changes
 	globalRev    store.Revision // of the last write of a namespace or the settings
+
+	reserved map[netip.Addr]string // by Reserve; of no store
 }
 
 func newView(log *slog.Logger) *View {

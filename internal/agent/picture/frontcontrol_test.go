@@ -40,7 +40,7 @@ func TestFrontsToControl(t *testing.T) {
 	is := func(when string, open, shut []string) {
 		t.Helper()
 		n.follow(pic.Networks)
-		if !f.follow(pic, n, control) {
+		if !f.follow(pic, n, control, nil) {
 			t.Fatalf("%s: nothing is served", when)
 		}
 		s, _ := pic.Services.Get(key)
@@ -88,4 +88,57 @@ func TestFrontsToControl(t *testing.T) {
 	is("open to containers", []string{"192.168.0.2:9001"}, nil)
 	serve(model.ProtoUDP, "192.168.0.2:4789")
 	is("tunnels, where the control plane is open to containers", nil, []string{"192.168.0.2:4789"})
+}
+
+// TestFrontsAtControl: a service at an address of a machine that the control plane is on
+// leads nobody away from there, from the moment on that it is known, and is told; one
+// whose cluster address it is does, since nobody else has it.
+func TestFrontsAtControl(t *testing.T) {
+	addr := netip.MustParseAddr
+	key := model.ServiceKey{Tenant: "default", Name: "a/b"}
+	var pic desired.Host
+	pic.Networks = pic.Networks.Set(1, &desired.Network{ID: 1, Key: clusterNetwork, Native: true, Subnet: netip.MustParsePrefix("10.1.0.0/16")})
+	pic.ServiceRanges = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}
+	pic.NodeAddrs = pic.NodeAddrs.Set(addr("192.168.0.1"), struct{}{})
+	s := &desired.Service{Key: key, Network: 1, Exposed: true}
+	at := []string{"10.96.0.9", "192.168.0.1", "172.16.0.9", "172.16.0.8"}
+	for _, a := range at {
+		s.Faces = append(s.Faces, desired.Face{Addr: addr(a), Protocol: model.ProtoTCP, Port: 2379, Backend: 1})
+	}
+	pic.Services = pic.Services.Set(key, s)
+	f := newFronts(slog.New(slog.DiscardHandler), 4789)
+	var n natives
+	n.follow(pic.Networks)
+	is := func(planes, want string) {
+		t.Helper()
+		var list []netip.Addr
+		for _, a := range strings.Fields(planes) {
+			list = append(list, addr(a))
+		}
+		f.follow(pic, n, nil, list)
+		var led []string
+		for _, a := range at {
+			place := addr(a)
+			if pic.IsNode(place) {
+				place = desired.AnyNode(place)
+			}
+			if f.out.At(hostnet.FrontAt{Addr: place, Proto: model.ProtoTCP, Port: 2379}) != nil {
+				led = append(led, a)
+			}
+		}
+		if got := strings.Join(led, " "); got != want {
+			t.Errorf("with the control plane at %q this host leads from %q, want %q", planes, got, want)
+		}
+		told := slices.ContainsFunc(f.apply(context.Background(), hostnet.Place{}, false), func(p compile.Problem) bool {
+			return strings.Contains(p.Object, "at addresses of the control plane") && strings.Contains(p.Text, "1 services such as default:a/b")
+		})
+		if told != (len(led) < len(at)) {
+			t.Errorf("with the control plane at %q: told: %v", planes, told)
+		}
+	}
+	is("", "10.96.0.9 192.168.0.1 172.16.0.9 172.16.0.8")
+	is("10.96.0.9 172.16.0.9 192.168.0.1", "10.96.0.9 192.168.0.1 172.16.0.8")
+	is("172.16.0.8", "10.96.0.9 192.168.0.1 172.16.0.9")
+	pic.ServiceRanges = nil
+	is("10.96.0.9", "192.168.0.1 172.16.0.9 172.16.0.8")
 }

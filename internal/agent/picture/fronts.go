@@ -30,6 +30,9 @@ type fronts struct {
 	closed  closedTo
 	foreign map[model.ServiceKey]bool // services with backends that are no endpoints
 	shut    map[model.ServiceKey]bool // of them, to the control plane or tunnels: clients outside are not led there
+	planes  []netip.Addr              // of machines that the control plane is on
+	ranges  []netip.Prefix            // of services' cluster addresses
+	taken   map[model.ServiceKey]bool // services at such addresses: nobody is led away from these
 	seen    desired.Map[model.ServiceKey, *desired.Service]
 	faced   int  // of seen, with faces
 	lacking bool // there are such, and no way to their backends
@@ -43,14 +46,14 @@ func newFronts(log *slog.Logger, tunnel uint16) *fronts {
 	return &fronts{
 		closed: closedTo{tunnel: tunnel},
 		out:    hostnet.NewFronts(log), claims: map[hostnet.FrontAt]map[model.ServiceKey]*hostnet.Front{}, ours: map[model.ServiceKey][]hostnet.FrontAt{},
-		apart: map[model.ServiceKey]bool{}, foreign: map[model.ServiceKey]bool{}, shut: map[model.ServiceKey]bool{},
+		apart: map[model.ServiceKey]bool{}, foreign: map[model.ServiceKey]bool{}, shut: map[model.ServiceKey]bool{}, taken: map[model.ServiceKey]bool{},
 	}
 }
 
 // follow notes a picture and tells whether this host's stack serves: while the pods'
 // network is native, so that it reaches pods at their own addresses. control is what
-// containers are kept from.
-func (f *fronts) follow(pic desired.Host, n natives, control *hostnet.Control) bool {
+// containers are kept from, planes are the machines that it is on.
+func (f *fronts) follow(pic desired.Host, n natives, control *hostnet.Control, planes []netip.Addr) bool {
 	now, nodes := pic.Services, pic.NodeAddrs
 	if !n.cluster {
 		now, nodes = desired.Map[model.ServiceKey, *desired.Service]{}, desired.Map[netip.Addr, struct{}]{}
@@ -60,8 +63,8 @@ func (f *fronts) follow(pic desired.Host, n natives, control *hostnet.Control) b
 		closed = true
 		break
 	}
-	if !slices.Equal(f.natives, n.subnets) {
-		f.natives = n.subnets
+	if !slices.Equal(f.natives, n.subnets) || !slices.Equal(f.planes, planes) || !slices.Equal(f.ranges, pic.ServiceRanges) {
+		f.natives, f.planes, f.ranges = n.subnets, planes, pic.ServiceRanges
 		for key, s := range f.last.All() {
 			f.claim(key, s, pic)
 		}
@@ -122,6 +125,7 @@ func (f *fronts) apply(ctx context.Context, at hostnet.Place, look bool) (proble
 		problems = append(problems, compile.Problem{Object: object, Text: fmt.Sprintf("%s%s, of %d services such as %s", model.NoEffectPrefix, what, len(of), first)})
 	}
 	some(frontsObject, f.apart, "this host's processes and clients outside are not led to backends on networks that are not native")
+	some("services of Kubernetes at addresses of the control plane", f.taken, "nobody is led to them at addresses of machines with netmasters, the store or netplugins")
 	some("services of Kubernetes before the control plane", f.shut, "clients outside are not led to backends that are the control plane (netmasters, the store, inspection of netplugins) or the hosts' tunnels")
 	return problems
 }
@@ -134,6 +138,7 @@ func (f *fronts) claim(key model.ServiceKey, s *desired.Service, pic desired.Hos
 	delete(f.apart, key)
 	delete(f.foreign, key)
 	delete(f.shut, key)
+	delete(f.taken, key)
 	wants := map[hostnet.FrontAt]*hostnet.Front{}
 	if s != nil && s.Exposed && len(s.Faces) > 0 {
 		wants = f.frontsOf(key, s, pic)
@@ -171,6 +176,10 @@ func (f *fronts) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.
 	out := map[hostnet.FrontAt]*hostnet.Front{}
 	pools := s.Pools()
 	for _, face := range s.Faces {
+		if f.covers(face.Addr, pic) {
+			f.taken[key] = true
+			continue
+		}
 		v6 := face.Addr.Is6()
 		choice := func(among desired.TrafficPolicy) (c hostnet.Choice) {
 			pool, somebody := pools.Of(v6, among), false
@@ -217,6 +226,14 @@ func (f *fronts) frontsOf(key model.ServiceKey, s *desired.Service, pic desired.
 		out[hostnet.FrontAt{Addr: at, Proto: face.Protocol, Port: face.Port}] = front
 	}
 	return out
+}
+
+// covers tells whether a service that is led to at an address would take it from a
+// machine that the control plane is on: this host would no more reach that, and not even
+// hear that the service has gone. A cluster address is nobody else's.
+func (f *fronts) covers(a netip.Addr, pic desired.Host) bool {
+	_, plane := slices.BinarySearchFunc(f.planes, a, netip.Addr.Compare)
+	return plane && !pic.IsNode(a) && !slices.ContainsFunc(pic.ServiceRanges, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 func beyond(t hostnet.Target) bool { return t.Where == hostnet.Beyond }

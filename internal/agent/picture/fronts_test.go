@@ -47,7 +47,7 @@ func TestFronts(t *testing.T) {
 	var control *hostnet.Control
 	follow := func() bool {
 		n.follow(pic.Networks)
-		return f.follow(pic, n, control)
+		return f.follow(pic, n, control, nil)
 	}
 	text := func(c hostnet.Choice) string {
 		var out []string

@@ -292,7 +292,7 @@ func (w *WayOut) Follow(ctx context.Context, pic desired.Host, attached []Outlet
 	if w.Native {
 		w.natives.follow(pic.Networks)
 	}
-	served := w.fronts.follow(pic, w.natives, want.Control) && pic.Private != nil
+	served := w.fronts.follow(pic, w.natives, want.Control, want.Machines) && pic.Private != nil
 	if w.Services {
 		w.exposed.follow(pic.Services, pic.NodeAddrs, w.Faces && !served)
 		want.Services, want.Source, want.ServiceMTU = w.exposed.list, source4(pic.VTEP), w.Underlay.TunnelMTU()
