@@ -226,7 +226,7 @@ func applied(object []byte) (o audit.Object, tenant string, plain bool) {
 			}
 			continue
 		}
-		if json.Unmarshal(value, into) != nil || bytes.Equal(value, []byte("null")) {
+		if json.Unmarshal(value, into) != nil {
 			plain = false
 		}
 	}

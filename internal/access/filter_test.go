@@ -3,12 +3,12 @@ package access
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"math/big"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -143,11 +143,12 @@ func TestListWriter(t *testing.T) {
 		{200, `{"tenantName":"red"}`, ""},
 		{200, `[]{"tenantName":"red"}`, "[]\n"},
 		{200, `[{"tenantName":"blue"},{"tenantName":"blue"`, `[{"tenantName":"blue"}`}, // it broke off, and that is seen
+		{200, `[][{"tenantName":"blue"}]`, "[]\n"},
 		{503, `the store is away`, `the store is away`},
 	} {
 		d := newDoor(t, func(c *Config) {
 			c.Next = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Length", fmt.Sprint(len(tc.body)))
+				w.Header().Set("Content-Length", strconv.Itoa(len(tc.body)))
 				if tc.status != 0 {
 					w.WriteHeader(tc.status)
 				}

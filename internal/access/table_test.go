@@ -61,7 +61,7 @@ func (c town) NamedEndpoint(r context.Context, tenant, network, id string) ([]En
 	return c.FindEndpoints(r, tenant+":"+network+":"+id)
 }
 
-func (c town) AddressHosts(_ context.Context, network, address string) ([]string, error) {
+func (c town) AddressHosts(_ context.Context, _, address string) ([]string, error) {
 	return map[string][]string{"10.0.0.1": {"h1"}, "10.0.0.2": {"h2"}, "10.0.0.3": {""}}[address], c.err
 }
 
@@ -200,6 +200,9 @@ func (d *door) ask(who, method, path, body string) (through bool, w *httptest.Re
 	w = httptest.NewRecorder()
 	d.body, d.asks = "not asked", Identity{}
 	d.ServeHTTP(w, r)
+	if who != "" && r.Header.Get("Authorization") == "" {
+		d.t.Error("the caller's own request was changed")
+	}
 	through = d.body != "not asked"
 	if through != (w.Code == http.StatusAccepted) {
 		d.t.Fatalf("%s %s %s: through %v, status %d", who, method, path, through, w.Code)

@@ -178,7 +178,7 @@ func TestRotation(t *testing.T) {
 				t.Fatalf("%d files, %v", len(entries), err)
 			}
 		}
-		text := ""
+		var text strings.Builder
 		for i := keep; i >= 0; i-- {
 			name := path
 			if i > 0 {
@@ -191,9 +191,9 @@ func TestRotation(t *testing.T) {
 			if int64(len(data)) > limit || mode(t, name) != 0o600 {
 				t.Fatalf("%s has %d bytes of %d, mode %v", name, len(data), limit, mode(t, name))
 			}
-			text += string(data)
+			text.Write(data)
 		}
-		if !strings.HasSuffix(strings.Join(wrote, ""), "\n"+text) {
+		if !strings.HasSuffix(strings.Join(wrote, ""), "\n"+text.String()) {
 			t.Fatal("what is left is not what was written last")
 		}
 		if err := f.Close(); err != nil {

@@ -121,6 +121,29 @@ func TestOracle(t *testing.T) {
 	}
 }
 
+// Of a full table those are forgotten who asked longest ago, not who came first.
+func TestForget(t *testing.T) {
+	tab := newTable(Config{Rate: 1, Burst: 2, Clients: 20}.defaults())
+	now := time.Unix(1_000_000, 0)
+	ask := func(n int) netip.Prefix {
+		key := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), 32)
+		if done, no := tab.begin(key, now); no == nil {
+			done()
+		}
+		return key
+	}
+	for n := range 20 {
+		ask(n)
+	}
+	now = now.Add(time.Minute)
+	for n := range 16 {
+		ask(n)
+	}
+	if key := ask(20); tab.clients[key] == nil || len(tab.clients) != 20 {
+		t.Errorf("a new client has no place among %d", len(tab.clients))
+	}
+}
+
 // TestRunning: so many requests are answered at a time, of one client and of all,
 // and one that ends, or breaks down, makes room.
 func TestRunning(t *testing.T) {

@@ -100,11 +100,6 @@ func (v *Verifier) discovered(ctx context.Context) (*oidc.IDTokenVerifier, error
 		v.issuer.note(ctx, err)
 		return nil, err
 	}
-	if !strings.HasPrefix(found.Keys, "https://") {
-		err := fmt.Errorf("the issuer's keys are at %q, which is no https URL", refusal.Clip(found.Keys))
-		v.issuer.note(ctx, err)
-		return nil, err
-	}
 	keys := &keySet{issuer: v.issuer, remote: oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), v.issuer.client), found.Keys)}
 	v.verifier = oidc.NewVerifier(v.cfg.Issuer, keys, &oidc.Config{ClientID: v.cfg.ClientID, SupportedSigningAlgs: algorithms, Now: func() time.Time { return v.now() }})
 	return v.verifier, nil

@@ -2,11 +2,9 @@ package token
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -71,10 +69,14 @@ var records = tables.NewTable(tables.TableSpec[ID, Record]{
 type Store struct {
 	store store.Store
 	now   func() time.Time
+	// patience bounds a look at the store, as package apiserver's DefaultTimeout does.
+	patience time.Duration
 }
 
 // NewStore returns the tokens in a cluster's store.
-func NewStore(s store.Store) *Store { return &Store{store: s, now: time.Now} }
+func NewStore(s store.Store) *Store {
+	return &Store{store: s, now: time.Now, patience: 8 * time.Second}
+}
 
 // Create makes a token and returns it with its secret, which nobody can tell again.
 // Errors are model.ErrInvalid, ErrExhausted, ErrUnavailable.
@@ -102,7 +104,7 @@ func (s *Store) Create(ctx context.Context, w Wish) (secret string, made Record,
 		hash := t.hash()
 		secret = t.String()
 		made = Record{
-			ID: t.id, Name: w.Name, Grant: access.Grant{Role: w.Grant.Role, Tenants: slices.Clone(w.Grant.Tenants)},
+			ID: t.id, Name: w.Name, Grant: w.Grant,
 			Created: now, By: w.By, Expires: now.Add(w.Life), Hash: hash[:],
 		}
 		return records.Create(tx, made)
@@ -180,6 +182,8 @@ func (s *Store) Identify(ctx context.Context, shown string) (access.Identity, er
 		return access.Identity{}, refusal.Unauthorized("the token is not accepted: %v", err)
 	}
 	claimed := access.Identity{How: access.ByToken, ID: string(t.id)} // for the record of the refusal
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
 	kv, err := s.store.Get(ctx, records.Key(t.id))
 	var row tables.Row[Record]
 	if err == nil {
@@ -191,12 +195,9 @@ func (s *Store) Identify(ctx context.Context, shown string) (access.Identity, er
 	if err != nil {
 		return claimed, err
 	}
-	var want [sha256.Size]byte // of no token
-	known := row.Exists() && copy(want[:], row.Value.Hash) == len(want) && len(row.Value.Hash) == len(want)
 	got := t.hash()
-	same := subtle.ConstantTimeCompare(got[:], want[:]) == 1
 	switch {
-	case !known || !same:
+	case subtle.ConstantTimeCompare(got[:], row.Value.Hash) == 0: // also of none, and of half a hash
 		return claimed, refusal.Unauthorized("the token %s is not accepted: it was revoked, or never was one; have another made", t.id)
 	case row.Version > version: // it may be good for less than is known here
 		return claimed, refusal.Unauthorized("the token %s was made by a later version of netmaster, which this one does not understand; ask another, or have another made", t.id)

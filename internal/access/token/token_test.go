@@ -36,6 +36,7 @@ func newStore(t *testing.T, mem *memory.Store) (*Store, *clock) {
 	t.Helper()
 	c := &clock{time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	s := NewStore(mem)
+	s.patience = 3 * time.Minute
 	s.now = func() time.Time { return c.now }
 	return s, c
 }
@@ -69,7 +70,6 @@ func TestLife(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	grant.Tenants[0] = "green" // the caller's own
 	want := access.Identity{Name: "anna", How: access.ByToken, ID: string(made.ID), Grants: []access.Grant{{Role: access.TenantAdmin, Tenants: []string{"blue", "red"}}}}
 	other, oc := newStore(t, mem)
 	for _, at := range []*Store{s, other} {
@@ -302,6 +302,11 @@ func TestStoreAway(t *testing.T) {
 	if _, err := s.Identify(ctx, secret); refused(err) != 503 {
 		t.Errorf("a request that has ended: %v", err)
 	}
+	s.store, s.patience = silent{mem}, time.Millisecond
+	if _, err := s.Identify(t.Context(), secret); refused(err) != 503 {
+		t.Errorf("a store that says nothing: %v", err)
+	}
+	s.store, s.patience = mem, 3*time.Minute
 	whole, err := mem.Get(t.Context(), records.Key(made.ID))
 	if err != nil {
 		t.Fatal(err)
@@ -324,6 +329,14 @@ func TestStoreAway(t *testing.T) {
 	if _, err := s.Identify(t.Context(), secret); err != nil {
 		t.Error(err)
 	}
+}
+
+// silent is a store that takes a question and says nothing.
+type silent struct{ store.Store }
+
+func (silent) Get(ctx context.Context, _ string) (store.KV, error) {
+	<-ctx.Done()
+	return store.KV{}, ctx.Err()
 }
 
 func encode(t *testing.T, version int, r Record) []byte {
@@ -350,6 +363,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(newText().String())
 	f.Add(Prefix + "ABCDEFGHIJ-" + strings.Repeat("7", secretLen))
 	f.Add("contiv-")
+	f.Add(Prefix + "abc/EFGHIJ-" + strings.Repeat("7", secretLen))
 	f.Add("")
 	f.Fuzz(func(t *testing.T, shown string) {
 		got, err := parse(shown)
