@@ -78,7 +78,8 @@ func (a *answer) away() error {
 var errBadSignature = errors.New("it is not signed with a key of its issuer")
 
 // keySet tells a signature that is wrong from keys that could not be had, which
-// go-oidc's verifier does not.
+// go-oidc's verifier does not. Whoever comes in the moment in which the keys arrive that
+// another has asked for is judged by those.
 type keySet struct {
 	issuer *issuer
 	remote *oidc.RemoteKeySet

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -165,17 +166,40 @@ func (p *provider) verifier(change func(*Config)) *Verifier {
 func want(t *testing.T, v *Verifier, token string, status int, text string) access.Identity {
 	t.Helper()
 	id, err := v.Identify(t.Context(), token)
+	check(t, id, err, status, text)
+	return id
+}
+
+// settles is want for when the issuer has just changed: whoever comes in the moment in
+// which the answer to another's question arrives gets that answer from go-oidc, or is
+// judged by the keys before it.
+func settles(t *testing.T, v *Verifier, token string, status int, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(3 * time.Minute); ; runtime.Gosched() {
+		id, err := v.Identify(t.Context(), token)
+		got := http.StatusOK
+		if no, is := errors.AsType[*refusal.Refusal](err); is {
+			got = no.Status
+		}
+		if got == status || got == http.StatusOK && status == http.StatusServiceUnavailable || time.Now().After(deadline) {
+			check(t, id, err, status, text)
+			return
+		}
+	}
+}
+
+func check(t *testing.T, id access.Identity, err error, status int, text string) {
+	t.Helper()
 	if status == http.StatusOK {
 		if err != nil {
 			t.Errorf("refused: %v", err)
 		}
-		return id
+		return
 	}
 	no, is := errors.AsType[*refusal.Refusal](err)
 	if !is || no.Status != status || !strings.Contains(no.Text, text) || len(id.Grants) > 0 {
 		t.Errorf("got %v (identity %v), want status %d with %q", err, id, status, text)
 	}
-	return id
 }
 
 func TestIdentity(t *testing.T) {
@@ -272,8 +296,8 @@ func TestRotation(t *testing.T) {
 		}
 	})
 	p.rotate("two")
-	want(t, v, p.token(nil), http.StatusOK, "")
-	want(t, v, first, 401, "not signed with a key of its issuer")
+	settles(t, v, p.token(nil), http.StatusOK, "")
+	settles(t, v, first, 401, "not signed with a key of its issuer")
 }
 
 // TestAway: an issuer that is away at the start, or later, opens no door, and is
@@ -299,15 +323,15 @@ func TestAway(t *testing.T) {
 	want(t, v, good, http.StatusOK, "") // its key is known
 	p.rotate("two")
 	second := p.token(nil)
-	want(t, v, second, 503, "the issuer does not answer")
+	settles(t, v, second, 503, "the issuer does not answer")
 	away(false)
-	want(t, v, second, http.StatusOK, "")
+	settles(t, v, second, http.StatusOK, "")
 
 	p.Close() // nobody listens at all
 	want(t, v, second, http.StatusOK, "")
 	p.rotate("three")
 	now = now.Add(asksAtOnce * asksEvery)
-	want(t, v, p.token(nil), 503, "the issuer does not answer")
+	settles(t, v, p.token(nil), 503, "the issuer does not answer")
 	never := p.verifier(nil)
 	want(t, never, second, 503, "the issuer does not answer")
 }
@@ -371,7 +395,7 @@ func TestFlood(t *testing.T) {
 	})
 	p.rotate("two")
 	now = now.Add(asksEvery)
-	want(t, v, p.token(nil), http.StatusOK, "")
+	settles(t, v, p.token(nil), http.StatusOK, "")
 }
 
 func TestBadConfig(t *testing.T) {
