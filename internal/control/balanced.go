@@ -159,13 +159,25 @@ func (c *Controller) balance(tx store.Tx, w PoolWish, v6 bool, had []netip.Addr)
 	return netip.Addr{}, model.Errorf(model.ErrExhausted, "the load balancers' pool has no free %s address", name)
 }
 
+// fronted says in words which other service leads from an address; empty = none.
+func (v *View) fronted(a netip.Addr, k model.ClusterServiceKey) string {
+	return read(v, func() string {
+		for other := range frontedAt.in(v)[a] {
+			if other != k {
+				return fmt.Sprintf("is an external address of service %s", other)
+			}
+		}
+		return ""
+	})
+}
+
 // takeBalanced gives a service an address, unless it has it; model.ErrConflict where
 // it cannot have it.
 func (c *Controller) takeBalanced(tx store.Tx, w PoolWish, a netip.Addr) error {
 	if !w.Pool.Contains(a) {
 		return model.Errorf(model.ErrConflict, "%s is not in the load balancers' pool", a)
 	}
-	for _, whose := range []string{c.view.WhoseAddress(a), c.view.WhoseServiceAddress(a)} {
+	for _, whose := range []string{c.view.WhoseAddress(a), c.view.WhoseServiceAddress(a), c.view.fronted(a, w.Service)} {
 		if whose != "" {
 			return model.Errorf(model.ErrConflict, "%s %s", a, whose)
 		}

@@ -29,6 +29,7 @@ var (
 		return index[model.ClusterServiceKey, model.ServiceSliceKey]{}
 	})
 	servicesAt    = newPart(func() index[netip.Addr, model.ClusterServiceKey] { return index[netip.Addr, model.ClusterServiceKey]{} })
+	frontedAt     = newPart(func() index[netip.Addr, model.ClusterServiceKey] { return index[netip.Addr, model.ClusterServiceKey]{} })
 	nodesAt       = newPart(func() index[netip.Addr, model.NodeName] { return index[netip.Addr, model.NodeName]{} })
 	clusterFronts = newPart(func() *int { return new(int) }) // of all services of the orchestrator
 	serviceRanges = newPart(func() *model.ServiceRanges { return new(model.ServiceRanges) })
@@ -41,8 +42,14 @@ var (
 			*clusterFronts.in(v) += now.Fronts()
 		}
 		for _, s := range []*model.ClusterService{old, now} {
-			for i := 0; s != nil && i < len(s.Addrs); i++ {
-				servicesAt.in(v).put(s.Addrs[i], k, s == now)
+			if s == nil {
+				continue
+			}
+			for _, a := range s.Addrs {
+				servicesAt.in(v).put(a, k, s == now)
+			}
+			for _, a := range slices.Concat(s.Balanced, s.External) {
+				frontedAt.in(v).put(a, k, s == now)
 			}
 		}
 	}, kind{})
@@ -148,6 +155,30 @@ func (v *View) WhoseServiceAddress(a netip.Addr) string {
 		for _, p := range serviceRanges.in(v).Ranges {
 			if p.Contains(a) {
 				return fmt.Sprintf("lies in the services' range %s", p)
+			}
+		}
+		return ""
+	})
+}
+
+// WhoseFront says in words which other service of the orchestrator than k has an address:
+// from the load balancers' pool, or, unless k has it too, as one outside the cluster by one
+// of k's ports; empty = none.
+func (v *View) WhoseFront(k model.ClusterServiceKey, a netip.Addr, ports []model.ClusterPort) string {
+	return read(v, func() string {
+		if other, given := balancedAddrs.in(v).by[a]; given && other != k {
+			return fmt.Sprintf("is the load balancer's address of service %s", other)
+		}
+		rows := clusterServiceRows.in(v)
+		members := frontedAt.in(v)[a]
+		if _, has := members[k]; has {
+			return ""
+		}
+		for _, other := range sorted(members, rows.all, rows.less) {
+			for _, p := range other.Ports {
+				if slices.ContainsFunc(ports, func(o model.ClusterPort) bool { return model.CompareClusterPorts(o, p) == 0 }) {
+					return fmt.Sprintf("leads to service %s at port %d of %s", other.Key, p.Port, p.Protocol)
+				}
 			}
 		}
 		return ""

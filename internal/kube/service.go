@@ -22,12 +22,14 @@ const labelProxyName = "service.kubernetes.io/service-proxy-name"
 // Addressing is what a service's addresses depend on beside the service.
 type Addressing struct {
 	// Whose says whose an address is beside a service's: a network's or a node's, in
-	// words; empty = nobody's. WhoseService says which service has it as cluster
-	// address, or in which range of those it lies.
-	Whose, WhoseService func(netip.Addr) string
-	External            []netip.Prefix // inside which external addresses must be
-	Pool                bool           // there is a pool of load balancers' addresses
-	Given               []netip.Addr   // those of the pool that the service has; sorted
+	// words; empty = nobody's.
+	Whose func(netip.Addr) string
+	// WhoseService says which other service has it, as cluster address or at one of some
+	// ports, or in which range of cluster addresses it lies.
+	WhoseService func(netip.Addr, []model.ClusterPort) string
+	External     []netip.Prefix // inside which external addresses must be
+	Pool         bool           // there is a pool of load balancers' addresses
+	Given        []netip.Addr   // those of the pool that the service has; sorted
 }
 
 // Balanced tells whether a service is to get load balancer's addresses from the pool.
@@ -92,7 +94,7 @@ func (a Addressing) Service(in *corev1.Service) (*model.ClusterService, []Proble
 	out := &model.ClusterService{Key: ServiceKey(in.Namespace, in.Name)}
 	for i, text := range clusterAddrs(in) {
 		field := fmt.Sprintf("spec.clusterIPs[%d]", i)
-		if addr, ok := a.address(field, text, false, &found); ok {
+		if addr, ok := a.address(field, text, nil, &found); ok {
 			out.Addrs = append(out.Addrs, addr)
 		}
 	}
@@ -101,9 +103,9 @@ func (a Addressing) Service(in *corev1.Service) (*model.ClusterService, []Proble
 		found.add("spec.clusterIPs", "a service has at most one address of each family: none is served")
 		out.Addrs = nil
 	}
+	out.Ports = servicePorts(in, &found)
 	a.balanced(in, out, &found)
 	a.external(in, out, &found)
-	out.Ports = servicePorts(in, &found)
 	out.Affinity = affinity(in, &found)
 	outside := in.Spec.Type == corev1.ServiceTypeNodePort || in.Spec.Type == corev1.ServiceTypeLoadBalancer || len(in.Spec.ExternalIPs) > 0
 	if p := in.Spec.InternalTrafficPolicy; p != nil {
@@ -131,9 +133,9 @@ func (a Addressing) Service(in *corev1.Service) (*model.ClusterService, []Proble
 	return out, found
 }
 
-// address reads an address and says why it cannot be a service's; beyond: it is not
-// one by which only the cluster knows the service.
-func (a Addressing) address(field, text string, beyond bool, found *problems) (netip.Addr, bool) {
+// address reads an address and says why it cannot be a service's; beyond is the service
+// where it is not one by which only the cluster knows it.
+func (a Addressing) address(field, text string, beyond *model.ClusterService, found *problems) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(text)
 	why := ""
 	switch {
@@ -142,8 +144,8 @@ func (a Addressing) address(field, text string, beyond bool, found *problems) (n
 	case !model.IsServiceAddr(addr):
 		why = model.WantServiceAddr
 	default:
-		if why = a.Whose(addr); why == "" && beyond {
-			why = a.WhoseService(addr)
+		if why = a.Whose(addr); why == "" && beyond != nil {
+			why = a.WhoseService(addr, beyond.Ports)
 		}
 	}
 	if why != "" {
@@ -165,7 +167,7 @@ func (a Addressing) balanced(in *corev1.Service, out *model.ClusterService, foun
 			if at.IP == "" || at.IPMode != nil && *at.IPMode != corev1.LoadBalancerIPModeVIP {
 				continue // a name, or the balancer translates to node ports
 			}
-			if addr, ok := a.address(fmt.Sprintf("status.loadBalancer.ingress[%d].ip", i), at.IP, true, found); ok {
+			if addr, ok := a.address(fmt.Sprintf("status.loadBalancer.ingress[%d].ip", i), at.IP, out, found); ok {
 				out.Balanced = append(out.Balanced, addr)
 			}
 		}
@@ -191,7 +193,7 @@ func (a Addressing) balanced(in *corev1.Service, out *model.ClusterService, foun
 func (a Addressing) external(in *corev1.Service, out *model.ClusterService, found *problems) {
 	for i, text := range in.Spec.ExternalIPs {
 		field := fmt.Sprintf("spec.externalIPs[%d]", i)
-		addr, ok := a.address(field, text, true, found)
+		addr, ok := a.address(field, text, out, found)
 		switch {
 		case !ok:
 		case !slices.ContainsFunc(a.External, func(p netip.Prefix) bool { return p.Contains(addr) }):

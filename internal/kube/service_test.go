@@ -27,8 +27,13 @@ func addressing() Addressing {
 		Whose: func(a netip.Addr) string {
 			return within("10.1.0.0/16", "lies in network default:pods")(a) + within("192.168.7.1/32", "is node n1's")(a)
 		},
-		WhoseService: within("10.96.0.0/16", "lies in the services' range 10.96.0.0/16"),
-		External:     []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("10.0.0.0/8")},
+		WhoseService: func(a netip.Addr, ports []model.ClusterPort) string {
+			if at := within("203.0.113.200/32", "leads to service ns/other at port 80 of tcp")(a); at != "" && len(ports) > 0 && ports[0].Port == 80 {
+				return at
+			}
+			return within("10.96.0.0/16", "lies in the services' range 10.96.0.0/16")(a)
+		},
+		External: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("10.0.0.0/8")},
 	}
 }
 
@@ -119,12 +124,13 @@ func TestService(t *testing.T) {
 		"same node":           {`{` + http + `,"trafficDistribution":"PreferSameNode"}`, `{}`, false, `{` + row + `,"near":"node",` + port + `}`, ""},
 		"same planet":         {`{` + http + `,"trafficDistribution":"PreferSamePlanet"}`, `{}`, false, `{` + row + `,` + port + `}`, `spec.trafficDistribution: "PreferSamePlanet" is not known: all backends are chosen among`},
 		"external": {
-			`{` + http + `,"externalIPs":["203.0.113.9","203.0.113.7","203.0.113.9","198.51.100.1","10.1.0.7","192.168.7.1","10.96.0.1"]}`, `{}`, false,
+			`{` + http + `,"externalIPs":["203.0.113.9","203.0.113.7","203.0.113.9","198.51.100.1","10.1.0.7","192.168.7.1","10.96.0.1","203.0.113.200"]}`, `{}`, false,
 			`{` + row + `,"external":["203.0.113.7","203.0.113.9"],` + port + `}`,
 			`spec.externalIPs[3]: "198.51.100.1" is not inside netmaster's --external-ip-ranges: it is not served; ` +
 				`spec.externalIPs[4]: "10.1.0.7" lies in network default:pods: it is not served; ` +
 				`spec.externalIPs[5]: "192.168.7.1" is node n1's: it is not served; ` +
-				`spec.externalIPs[6]: "10.96.0.1" lies in the services' range 10.96.0.0/16: it is not served`,
+				`spec.externalIPs[6]: "10.96.0.1" lies in the services' range 10.96.0.0/16: it is not served; ` +
+				`spec.externalIPs[7]: "203.0.113.200" leads to service ns/other at port 80 of tcp: it is not served`,
 		},
 		"external, local": {`{` + http + `,"externalTrafficPolicy":"Local","externalIPs":["203.0.113.9"]}`, `{}`, false, `{` + row + `,"external":["203.0.113.9"],"outsideLocal":true,` + port + `}`, ""},
 		"another's load balancer": {

@@ -174,7 +174,17 @@ func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service
 	c := &p.s.config
 	k := kube.ServiceKey(r.Namespace, r.Name.Name)
 	have, there := p.view.ClusterService(k)
-	a := kube.Addressing{Whose: p.view.WhoseAddress, WhoseService: p.view.WhoseServiceAddress, External: c.External, Pool: len(c.Pool) > 0}
+	a := kube.Addressing{Whose: p.view.WhoseAddress, External: c.External, Pool: len(c.Pool) > 0}
+	a.WhoseService = func(at netip.Addr, ports []model.ClusterPort) string {
+		if whose := p.view.WhoseServiceAddress(at); whose != "" {
+			return whose
+		}
+		whose := p.view.WhoseFront(k, at, ports)
+		if whose != "" {
+			p.s.work.remember(r.Object) // for when the other one gives it up
+		}
+		return whose
+	}
 	var want *model.ClusterService
 	if in != nil && a.Balanced(in) {
 		var err error
