@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -27,12 +28,12 @@ func graceful(t *testing.T, open *bgp.BGPOpen) *bgp.CapGracefulRestart {
 
 // A speaker that restarts says so before and after, and nobody is told of an end.
 func TestRestart(t *testing.T) {
-	h := start(t, 1, func(c *Config) { c.RestartTime = 77 * time.Second }, Options{})
+	h := start(t, 1, func(c *Config) { c.RestartTime = 777 * time.Second }, Options{})
 	h.announce(a("10.7.0.1/32", "10.9.0.1"))
 	r := connect(t, "127.0.0.2", routerAS, h.at)
 	r.has(map[string]string{"10.7.0.1/32": "10.9.0.1"})
 	r.until("the end of what it tells", func() bool { return r.ended })
-	if g := graceful(t, r.open); g.Time != 77 || g.Flags&0x08 != 0 || len(g.Tuples) != 2 {
+	if g := graceful(t, r.open); g.Time != 777 || g.Flags&0x08 != 0 || len(g.Tuples) != 2 {
 		t.Errorf("restart capability %+v", g)
 	}
 	h.close(true)
@@ -76,9 +77,11 @@ func TestRestart(t *testing.T) {
 
 func (h *host) complete() {
 	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), deadline)
+	defer cancel()
 	for pic := h.Routes(); !pic.Complete; {
 		var err error
-		if pic, err = h.Changed(h.t.Context(), pic.Generation); err != nil {
+		if pic, err = h.Changed(ctx, pic.Generation); err != nil {
 			h.t.Fatal(err)
 		}
 	}

@@ -240,6 +240,11 @@ type way struct {
 // tell announces prefixes of one family.
 func (r *router) tell(w way, prefixes ...string) {
 	r.t.Helper()
+	r.send(r.announcement(w, prefixes))
+}
+
+func (r *router) announcement(w way, prefixes []string) *bgp.BGPMessage {
+	r.t.Helper()
 	if w.asPath == nil {
 		w.asPath = []uint32{r.as}
 	}
@@ -261,7 +266,7 @@ func (r *router) tell(w way, prefixes ...string) {
 		}
 		attrs = append(attrs, a)
 	}
-	r.send(bgp.NewBGPUpdateMessage(nil, attrs, list))
+	return bgp.NewBGPUpdateMessage(nil, attrs, list)
 }
 
 // takeBack withdraws IPv4 prefixes.
