@@ -63,7 +63,7 @@ func TestBadNeighbors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := start(t, 1, nil, Options{})
-			good := connect(t, "127.0.0.2", routerAS, h.at)
+			good := connect(t, "127.0.0.2", routerAS, h)
 			good.tell(way{hop: "10.9.0.2"}, "10.2.0.0/16")
 			cfg := h.cfg
 			cfg.Neighbors = append(slices.Clone(cfg.Neighbors), Neighbor{Address: netip.MustParseAddr("127.0.0.9"), AS: routerAS, Port: visitor(t, c.do)})
@@ -90,8 +90,9 @@ func TestNobodyThere(t *testing.T) {
 
 // A session that works ends by nonsense in it, and comes back.
 func TestNonsenseInSession(t *testing.T) {
+	marksStale(t)
 	h := start(t, 2, nil, Options{})
-	one, two := connect(t, "127.0.0.2", routerAS, h.at), connect(t, "127.0.0.3", routerAS, h.at)
+	one, two := connect(t, "127.0.0.2", routerAS, h), connect(t, "127.0.0.3", routerAS, h)
 	one.tell(way{hop: "10.9.0.2"}, "10.2.0.0/16")
 	two.tell(way{hop: "10.9.0.3"}, "10.2.0.0/16", "10.3.0.0/16")
 	h.learns(map[string]string{"10.2.0.0/16": "10.9.0.2 10.9.0.3", "10.3.0.0/16": "10.9.0.3"})
@@ -115,7 +116,7 @@ func TestNonsenseInSession(t *testing.T) {
 // An update that is malformed takes back what it names and leaves the session (RFC 7606).
 func TestMalformedUpdate(t *testing.T) {
 	h := start(t, 1, nil, Options{})
-	r := connect(t, "127.0.0.2", routerAS, h.at)
+	r := connect(t, "127.0.0.2", routerAS, h)
 	r.tell(way{hop: "10.9.0.2"}, "10.2.0.0/16", "10.3.0.0/16")
 	h.learns(map[string]string{"10.2.0.0/16": "10.9.0.2", "10.3.0.0/16": "10.9.0.2"})
 	r.send(bgp.NewBGPUpdateMessage(nil, []bgp.PathAttributeInterface{bgp.NewPathAttributeOrigin(77)}, nlri(t, []string{"10.3.0.0/16"})))

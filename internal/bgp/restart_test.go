@@ -30,7 +30,7 @@ func graceful(t *testing.T, open *bgp.BGPOpen) *bgp.CapGracefulRestart {
 func TestRestart(t *testing.T) {
 	h := start(t, 1, func(c *Config) { c.RestartTime = 777 * time.Second }, Options{})
 	h.announce(a("10.7.0.1/32", "10.9.0.1"))
-	r := connect(t, "127.0.0.2", routerAS, h.at)
+	r := connect(t, "127.0.0.2", routerAS, h)
 	r.has(map[string]string{"10.7.0.1/32": "10.9.0.1"})
 	r.until("the end of what it tells", func() bool { return r.ended })
 	if g := graceful(t, r.open); g.Time != 777 || g.Flags&0x08 != 0 || len(g.Tuples) != 2 {
@@ -98,8 +98,9 @@ func TestCompleteWithoutNeighbor(t *testing.T) {
 
 // A neighbor that restarts keeps its routes, marked, until it has told all anew.
 func TestNeighborRestarts(t *testing.T) {
+	marksStale(t)
 	h := start(t, 1, nil, Options{})
-	r := connect(t, "127.0.0.2", routerAS, h.at)
+	r := connect(t, "127.0.0.2", routerAS, h)
 	r.tell(way{hop: "10.9.0.2"}, "10.2.0.0/16", "10.3.0.0/16")
 	h.learns(map[string]string{"10.2.0.0/16": "10.9.0.2", "10.3.0.0/16": "10.9.0.2"})
 	r.hangUp()
@@ -126,5 +127,5 @@ func TestPassword(t *testing.T) {
 	if err := h.Configure(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	connect(t, "127.0.0.2", routerAS, h.at) // the kernel would drop what is not signed
+	connect(t, "127.0.0.2", routerAS, h) // the kernel would drop what is not signed
 }

@@ -42,7 +42,7 @@ func start(t testing.TB, neighbors int, change func(*Config), opts Options) *hos
 	silent := freePort(t)
 	for i := range neighbors {
 		cfg.Neighbors = append(cfg.Neighbors, Neighbor{
-			Address: netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + i)}), AS: routerAS, Port: silent, IPv4: true, IPv6: true,
+			Address: netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + i)}), AS: routerAS, Port: silent, IPv4: true, IPv6: true, HoldTime: 60 * time.Second,
 		})
 	}
 	if change != nil {
@@ -132,7 +132,7 @@ func established(p PeerState) bool { return p.State == Established }
 func TestAnnounceOnlyTheDifference(t *testing.T) {
 	h := start(t, 2, nil, Options{})
 	h.announce(a("10.1.1.1/32", "10.9.0.1"), a("10.1.1.2/32", "10.9.0.1"), a("fd00:1::1/128", "fd00:9::1"))
-	one, two := connect(t, "127.0.0.2", routerAS, h.at), connect(t, "127.0.0.3", routerAS, h.at)
+	one, two := connect(t, "127.0.0.2", routerAS, h), connect(t, "127.0.0.3", routerAS, h)
 	want := map[string]string{"10.1.1.1/32": "10.9.0.1", "10.1.1.2/32": "10.9.0.1", "fd00:1::1/128": "fd00:9::1"}
 	one.has(want)
 	two.has(want)
@@ -158,7 +158,7 @@ func TestAnnounceOnlyTheDifference(t *testing.T) {
 
 func TestAnnounceRefuses(t *testing.T) {
 	h := start(t, 1, nil, Options{})
-	r := connect(t, "127.0.0.2", routerAS, h.at)
+	r := connect(t, "127.0.0.2", routerAS, h)
 	red := a("10.1.1.1/32", "10.9.0.3")
 	red.Tenant = "red"
 	h.announce(red)
@@ -188,7 +188,7 @@ func TestLearn(t *testing.T) {
 		c.Neighbors[1].AS = 65010 // nor would it be told of what is its own AS's
 	}, Options{})
 	h.announce(a("10.7.0.1/32", "10.9.0.1"))
-	one, two := connect(t, "127.0.0.2", routerAS, h.at), connect(t, "127.0.0.3", 65010, h.at)
+	one, two := connect(t, "127.0.0.2", routerAS, h), connect(t, "127.0.0.3", 65010, h)
 	one.tell(way{hop: "10.9.0.2"}, "10.2.0.0/16", "10.3.0.0/16")
 	two.tell(way{hop: "10.9.0.3"}, "10.2.0.0/16")
 	two.tell(way{hop: "10.9.0.3", asPath: []uint32{65010, 65011}}, "10.3.0.0/16") // longer
@@ -231,10 +231,11 @@ func TestLearn(t *testing.T) {
 
 func TestNeighborsChangeAlone(t *testing.T) {
 	h := start(t, 2, nil, Options{})
-	one, two := connect(t, "127.0.0.2", routerAS, h.at), connect(t, "127.0.0.3", routerAS, h.at)
+	one, two := connect(t, "127.0.0.2", routerAS, h), connect(t, "127.0.0.3", routerAS, h)
 	one.tell(way{hop: "10.9.0.2"}, "10.2.0.0/16")
 	h.learns(map[string]string{"10.2.0.0/16": "10.9.0.2"})
 	first := h.peer("127.0.0.2", "a session", established)
+	h.peer("127.0.0.3", "a session", established) // or it would not be worth a good-bye
 
 	h.cfg.Neighbors = slices.Clone(h.cfg.Neighbors)
 	h.cfg.Neighbors[1].AS = 65077
@@ -243,8 +244,8 @@ func TestNeighborsChangeAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	two.until("a good-bye", func() bool { return two.notified != nil })
-	connect(t, "127.0.0.3", 65077, h.at)
-	connect(t, "127.0.0.4", 65004, h.at)
+	connect(t, "127.0.0.3", 65077, h)
+	connect(t, "127.0.0.4", 65004, h)
 
 	h.cfg.Neighbors = h.cfg.Neighbors[:1]
 	h.cfg.Neighbors[0].MaxPrefixes = 77
@@ -269,7 +270,7 @@ func TestNeighborsChangeAlone(t *testing.T) {
 	}
 	one.until("a good-bye", func() bool { return one.notified != nil })
 	h.learns(map[string]string{})
-	again := connect(t, "127.0.0.2", routerAS, h.at)
+	again := connect(t, "127.0.0.2", routerAS, h)
 	again.has(map[string]string{"10.7.0.1/32": "10.9.0.1"})
 	if again.open.MyAS != 65099 {
 		t.Errorf("it says that it is %d", again.open.MyAS)
@@ -277,8 +278,9 @@ func TestNeighborsChangeAlone(t *testing.T) {
 }
 
 func TestPrefixLimit(t *testing.T) {
+	marksStale(t)
 	h := start(t, 2, func(c *Config) { c.Neighbors[0].MaxPrefixes = 10 }, Options{})
-	one, two := connect(t, "127.0.0.2", routerAS, h.at), connect(t, "127.0.0.3", routerAS, h.at)
+	one, two := connect(t, "127.0.0.2", routerAS, h), connect(t, "127.0.0.3", routerAS, h)
 	two.tell(way{hop: "10.9.0.3"}, "10.2.0.0/16")
 	var many []string
 	for i := range 11 {
@@ -312,8 +314,9 @@ func TestPrefixLimit(t *testing.T) {
 
 // A neighbor may tell much, and one that tells a million prefixes is stopped early.
 func TestFlood(t *testing.T) {
+	marksStale(t)
 	h := start(t, 2, nil, Options{})
-	one, two := connect(t, "127.0.0.2", routerAS, h.at), connect(t, "127.0.0.3", routerAS, h.at)
+	one, two := connect(t, "127.0.0.2", routerAS, h), connect(t, "127.0.0.3", routerAS, h)
 	two.tell(way{hop: "10.9.0.3"}, "10.2.0.0/16")
 	batch := func(n int) (out []string) {
 		for i := range 500 {

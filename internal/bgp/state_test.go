@@ -29,7 +29,7 @@ func TestFilter(t *testing.T) {
 func TestStateShape(t *testing.T) {
 	h := start(t, 1, nil, Options{})
 	h.announce(a("10.7.0.1/32", "10.9.0.1"))
-	r := connect(t, "127.0.0.2", routerAS, h.at)
+	r := connect(t, "127.0.0.2", routerAS, h)
 	r.tell(way{hop: "10.9.0.2"}, "10.2.0.0/16", "0.0.0.0/0")
 	h.learns(map[string]string{"10.2.0.0/16": "10.9.0.2"})
 	h.peer("127.0.0.2", "all told", func(p PeerState) bool { return p.Announced == 1 && p.Rejected == 1 })

@@ -1,0 +1,6 @@
+//go:build race
+
+package bgp
+
+// raced: the tests run under the race detector.
+const raced = true
