@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -187,8 +188,23 @@ func frr(t *testing.T) {
 	if err := os.Chown("/run/frr", uid, gid); err != nil {
 		t.Fatal(err)
 	}
+	left, err := filepath.Glob("/run/frr/*") // of an earlier test's
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range left {
+		if err := os.RemoveAll(f); err != nil {
+			t.Fatal(err)
+		}
+	}
 	daemon(t, "frr", "/usr/lib/frr/zebra", "-f", "/dev/null", "-A", "127.0.0.1", "-P", "0")
-	until(t, "zebra", func() (bool, string) { _, err := os.Stat("/run/frr/zserv.api"); return err == nil, fmt.Sprint(err) })
+	until(t, "zebra", func() (bool, string) {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "unix", "/run/frr/zserv.api")
+		if err != nil {
+			return false, err.Error()
+		}
+		return c.Close() == nil, ""
+	})
 	daemon(t, "frr", "/usr/lib/frr/bfdd", "-f", "/dev/null", "-A", "127.0.0.1", "-P", "0")
 	daemon(t, "frr", "/usr/lib/frr/bgpd", "-f", conf, "-A", "127.0.0.1", "-P", "0")
 	until(t, "bgpd", func() (bool, string) {
