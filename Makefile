@@ -22,7 +22,7 @@ LONGEST = $(if $(filter ./...,$(PKG)),./internal/driver/ebpf ./internal/driver/o
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
 
-.PHONY: help deps build test vet test-unit test-lab test-full test-race chaos-operator lint fmt vulncheck generate test-kernel test-consul test-cluster test-kube fuzz bench-cluster bench-datapath bench chaos demo demo-docker demo-kube image plugin clean
+.PHONY: help deps build test vet test-unit test-lab test-full test-race chaos-operator lint fmt vulncheck generate test-kernel test-consul test-cluster test-bgp test-kube fuzz bench-cluster bench-datapath bench chaos demo demo-docker demo-kube image plugin clean
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -63,6 +63,8 @@ test-consul: deps ## the store's tests, and whole clusters, on a Consul that is 
 	tools/test-consul.sh
 test-cluster: deps ## three netmasters and five agents under faults: OPS (4000) requests by SEED (1) on STORE=embedded|etcd|disk (an etcd whose disk fails), judged; needs root
 	go test -timeout 4h -count=1 -v -tags integration ./test/cluster -run '^Test(Cluster|Disk)$$' -args -plan $(or $(SEED),1) -ops $(or $(OPS),4000) -store $(or $(STORE),embedded)
+test-bgp: deps ## the BGP speaker, which no program has yet, with FRR and BIRD in namespaces; needs root
+	go test -timeout 10m -count=1 -v -tags integration ./test/bgp
 test-kube: deps ## tests with a real Kubernetes, which is built first (minutes); PART=own|sample|netpol|clusternetworkpolicy|services|zones|dualstack|network|reports, DRIVER=ebpf|ovs; needs root
 	tools/test-kube.sh $(PART)
 fmt: ## format with gofumpt and gci

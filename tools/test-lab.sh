@@ -3,14 +3,14 @@
 # Those that judge times, losses or loads have the machine for themselves, one package
 # after another; test/docker and the rest of test/slice mostly wait, so they run side by
 # side. test/kube needs a Kubernetes (test-kube.sh), test/cluster minutes
-# (make test-cluster). Arguments: the programs. Needs root and tools/deps.sh.
+# (make test-cluster), test/bgp a quiet machine (make test-bgp). Arguments: the programs. Needs root and tools/deps.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 CONTIV_TEST_BIN=$(mktemp -d)
 export CONTIV_TEST_BIN
 trap 'rm -rf "$CONTIV_TEST_BIN"' EXIT
 CGO_ENABLED=0 go build -o "$CONTIV_TEST_BIN/" "${@/#/./cmd/}"
-packages=$(grep -rl --include='*_test.go' '^//go:build .*integration' . | xargs -r -n1 dirname | sort -u | grep -vx -e ./test/docker -e ./test/cluster -e './test/kube.*')
+packages=$(grep -rl --include='*_test.go' '^//go:build .*integration' . | xargs -r -n1 dirname | sort -u | grep -vx -e ./test/docker -e ./test/bgp -e ./test/cluster -e './test/kube.*')
 failed=0
 # shellcheck disable=SC2086 # several packages
 CONTIV_TEST_MACHINE=own tools/gotest.sh -timeout 15m -count=1 -p 1 -tags integration -- $packages || failed=1
