@@ -30,8 +30,9 @@ test_packages=(
   prometheus              # promtool, which checks the alert rules; its service stays off
   tcpdump                 # looking at packets when a test fails
   clang-14 llvm-14 libbpf-dev # the test that the committed eBPF objects are what the C makes
-  frr bird2               # routers that the BGP speaker talks to; their services stay off
 )
+# "deps.sh bgp" installs the routers that the BGP speaker talks to, besides; their services stay off.
+bgp_packages=(frr bird2)
 # "deps.sh kernel" installs what test-kernel.sh boots other kernels with, besides.
 kernel_packages=(
   qemu-system-x86         # the machine
@@ -40,6 +41,7 @@ kernel_packages=(
 )
 [[ ${1:-test} == demo && ${2:-ebpf} == ebpf ]] || packages+=("${ovs_packages[@]}")
 [[ ${1:-test} == demo ]] || packages+=("${test_packages[@]}")
+[[ ${1:-test} != bgp ]] || packages+=("${bgp_packages[@]}")
 [[ ${1:-test} != kernel ]] || packages+=("${kernel_packages[@]}")
 
 if ! command -v dpkg-query >/dev/null; then
