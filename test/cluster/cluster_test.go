@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"flag"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,7 +16,8 @@ import (
 var (
 	ops     = flag.Int("ops", 0, "how many requests clients make, in runs of at most 20,000, each on a store of its own; 0 = TestCluster is skipped")
 	longest = flag.Duration("longest", 400*time.Millisecond, "how long a fault lasts at most")
-	kindOf  = flag.String("store", "embedded", "the cluster's store: embedded; etcd, a process; disk, one on a disk that fails")
+	kindOf  = flag.String("store", "embedded", "the cluster's store: embedded; etcd, a process; disk, one on a disk that fails; consul, a process")
+	masters = flag.String("masters", "inside", "netmasters: inside this process, of the parts of the program; program, processes, whose clocks are set")
 )
 
 // perRun is how many requests are made on one store.
@@ -37,14 +37,14 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-func stores(t *testing.T) storage {
+func stores(t *testing.T) *onServer {
 	t.Helper()
 	switch *kindOf {
 	case "embedded":
 		e := &embeddedEtcd{t: t, dir: t.TempDir(), listen: "127.0.0.1:0"}
 		e.start()
 		t.Cleanup(e.end)
-		return &onEtcd{etcdServer: e, t: t}
+		return onEtcd(t, e)
 	case "etcd", "disk":
 		dir, d := t.TempDir(), (*disk)(nil)
 		if *kindOf == "disk" {
@@ -53,11 +53,17 @@ func stores(t *testing.T) storage {
 		}
 		e := newEtcdProcess(t, filepath.Join(dir, "etcd"))
 		e.start()
-		s := &onEtcd{etcdServer: e, t: t}
-		s.more = append(s.more, s.alone("the store is paused", func(*rand.Rand) func() { return e.pause() }))
+		s := onEtcd(t, e)
+		s.pauses(e)
 		if d != nil {
 			s.more = append(s.more, badDisk(s, e, d)...)
 		}
+		return s
+	case "consul":
+		p := newConsulProcess(t, t.TempDir())
+		p.start()
+		s := onConsul(t, p)
+		s.pauses(p)
 		return s
 	}
 	t.Fatalf("there is no store %q", *kindOf)
@@ -65,10 +71,22 @@ func stores(t *testing.T) storage {
 }
 
 // underFaults is a run of the whole cluster on a store.
-func underFaults(t *testing.T, st storage, plan uint64, total int) {
+func underFaults(t *testing.T, st *onServer, plan uint64, total int) {
 	t.Helper()
 	w := newWorld(t, st)
 	w.longest, w.calm = *longest, 4**longest // the store and what follows it come back meanwhile
+	switch *masters {
+	case "inside":
+	case "program":
+		flag := "--etcd-endpoints"
+		if *kindOf == "consul" {
+			flag = "--consul-endpoints"
+		}
+		p := programOn(t, st, flag)
+		w.begin, w.more = p.begin, p.faults(w)
+	default:
+		t.Fatalf("there are no netmasters %q", *masters)
+	}
 	w.start(true)
 	finish := w.withAgents(t, plan)
 	for _, wrong := range w.run(plan, total) {

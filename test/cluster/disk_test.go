@@ -138,7 +138,7 @@ func (n *diskNode) Allocate(ctx context.Context, f fs.FileHandle, off, size uint
 
 // badDisk makes faults of an etcd's disk. An etcd that ends by them comes back when
 // they are over, as a service manager would have it.
-func badDisk(s *onEtcd, e *etcdProcess, d *disk) []fault {
+func badDisk(s *onServer, e *process, d *disk) []fault {
 	fails := func(errno syscall.Errno) func(*rand.Rand) func() {
 		return func(*rand.Rand) func() {
 			d.fails.Store(int64(errno))

@@ -24,7 +24,7 @@ import (
 // program (cmd/netmaster), which sweeps more often.
 type master struct {
 	t       *testing.T
-	address string // host:port of its API
+	listens string // host:port of its API
 	st      store.Store
 	ctrl    *control.Controller
 	server  *http.Server
@@ -47,7 +47,7 @@ func startMaster(t *testing.T, st store.Store, listen string, mutant func(http.H
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(context.Background())
-	m := &master{t: t, address: ln.Addr().String(), st: st, end: end}
+	m := &master{t: t, listens: ln.Addr().String(), st: st, end: end}
 	m.ctrl = control.New(st, control.Options{Log: log})
 	watch := m.ctrl.NewHostWatch()
 	h, err := apiserver.New(apiserver.Config{Control: m.ctrl, Cluster: m, Watch: watch, Mode: "test", Log: log, Stopping: ctx.Done()})
@@ -67,7 +67,7 @@ func startMaster(t *testing.T, st store.Store, listen string, mutant func(http.H
 	m.part(ctx, "the view", m.ctrl.Run)
 	m.part(ctx, "the watch on hosts", watch.Run)
 	m.part(ctx, "telling the leader", m.tellLeader)
-	m.part(ctx, "the election", cluster.Candidate{Store: st, Key: cluster.LeaderKey, Value: m.address, Lead: m.lead}.Run)
+	m.part(ctx, "the election", cluster.Candidate{Store: st, Key: cluster.LeaderKey, Value: m.listens, Lead: m.lead}.Run)
 	return m
 }
 
@@ -75,7 +75,7 @@ func startMaster(t *testing.T, st store.Store, listen string, mutant func(http.H
 func (m *master) part(ctx context.Context, what string, run func(context.Context) error) {
 	m.ended.Go(func() {
 		if err := run(ctx); err != nil && ctx.Err() == nil {
-			m.t.Errorf("netmaster %s: %s ends: %v", m.address, what, err)
+			m.t.Errorf("netmaster %s: %s ends: %v", m.listens, what, err)
 		}
 	})
 }
@@ -127,6 +127,8 @@ func (m *master) tell(ctx context.Context, names []model.HostName) error {
 	}
 	return c.Do(ctx, http.MethodPost, "/plugin/hostsHeard", heard, nil)
 }
+
+func (m *master) address() string { return m.listens }
 
 // stop ends it in order: requests first.
 func (m *master) stop() {

@@ -42,12 +42,19 @@ type fault struct {
 	do   func(ctx context.Context, chance *rand.Rand) (undo func())
 }
 
+// netmaster is one under test.
+type netmaster interface {
+	address() string // host:port of its API
+	kill()           // at once
+	stop()           // in order
+}
+
 // seat is the place of a netmaster, in which there is one after another.
 type seat struct {
 	n      int
 	turn   sync.Mutex // held by the fault that is made here
 	mu     sync.Mutex // guards the rest
-	m      *master
+	m      netmaster
 	wire   wire
 	front  *link // clients' way to it; nil = there is none but the direct one
 	direct string
@@ -62,7 +69,7 @@ func (s *seat) url() string {
 	return "http://" + s.direct
 }
 
-func (s *seat) now() (*master, wire) {
+func (s *seat) now() (netmaster, wire) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.m, s.wire
@@ -72,6 +79,7 @@ func (s *seat) now() (*master, wire) {
 type world struct {
 	t       *testing.T
 	st      storage
+	begin   func(seat int) (netmaster, wire) // starts a netmaster
 	log     *slog.Logger
 	seats   []*seat
 	mutant  func(http.Handler) http.Handler // before each netmaster's API; nil = none
@@ -88,6 +96,7 @@ type world struct {
 func newWorld(t *testing.T, st storage) *world {
 	t.Helper()
 	w := &world{t: t, st: st, log: slog.New(slog.DiscardHandler), made: map[string]int{}, longest: 400 * time.Millisecond, calm: 400 * time.Millisecond}
+	w.begin = w.inside
 	return w
 }
 
@@ -121,14 +130,19 @@ func (s *seat) target() string {
 // sit starts a netmaster in a seat.
 func (w *world) sit(s *seat) {
 	w.t.Helper()
+	m, wire := w.begin(s.n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.m, s.wire, s.direct = m, wire, m.address()
+}
+
+// inside starts a netmaster inside this process.
+func (w *world) inside(n int) (netmaster, wire) {
 	st, wire := w.st.connect(w.t, true)
 	if w.between != nil {
 		st = w.between(st)
 	}
-	m := startMaster(w.t, st, "127.0.0.1:0", w.mutant, w.log.With("netmaster", s.n))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.m, s.wire, s.direct = m, wire, m.address
+	return startMaster(w.t, st, "127.0.0.1:0", w.mutant, w.log.With("netmaster", n)), wire
 }
 
 func (w *world) urls() (out []string) {
@@ -138,24 +152,28 @@ func (w *world) urls() (out []string) {
 	return out
 }
 
+// on makes a fault of what is done to one seat, which nobody else has.
+func (w *world) on(name string, do func(s *seat, chance *rand.Rand) (undo func())) fault {
+	return fault{name, func(_ context.Context, chance *rand.Rand) func() {
+		s := w.seats[chance.IntN(len(w.seats))]
+		if !s.turn.TryLock() {
+			return nil
+		}
+		undo := do(s, chance)
+		return func() {
+			undo()
+			s.turn.Unlock()
+		}
+	}}
+}
+
 // masterFaults are what goes wrong with netmasters, and on their ways to the store
 // and to clients.
 func (w *world) masterFaults() []fault {
-	// on makes a fault of what is done to one seat, which nobody else has.
 	on := func(name string, do func(s *seat) (undo func())) fault {
-		return fault{name, func(_ context.Context, chance *rand.Rand) func() {
-			s := w.seats[chance.IntN(len(w.seats))]
-			if !s.turn.TryLock() {
-				return nil
-			}
-			undo := do(s)
-			return func() {
-				undo()
-				s.turn.Unlock()
-			}
-		}}
+		return w.on(name, func(s *seat, _ *rand.Rand) func() { return do(s) })
 	}
-	ends := func(s *seat, end func(m *master)) (undo func()) {
+	ends := func(s *seat, end func(m netmaster)) (undo func()) {
 		m, wire := s.now()
 		if s.front != nil {
 			s.front.cut()
@@ -175,9 +193,9 @@ func (w *world) masterFaults() []fault {
 		on("a netmaster is killed", func(s *seat) func() {
 			_, wire := s.now()
 			wire.cut()
-			return ends(s, (*master).kill)
+			return ends(s, netmaster.kill)
 		}),
-		on("a netmaster is stopped", func(s *seat) func() { return ends(s, (*master).stop) }),
+		on("a netmaster is stopped", func(s *seat) func() { return ends(s, netmaster.stop) }),
 		on("a netmaster loses the store", func(s *seat) func() {
 			_, wire := s.now()
 			wire.cut()
