@@ -36,6 +36,7 @@ func newConsulProcess(t *testing.T, dir string) *process {
 
 // onConsul is a cluster's store on a Consul, of which netmasters end leases.
 func onConsul(t *testing.T, s server) *onServer {
+	t.Helper()
 	return &onServer{server: s, t: t, client: openConsul, compact: forgetJournal}
 }
 

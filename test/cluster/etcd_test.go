@@ -50,6 +50,7 @@ func compactEtcd(t *testing.T, address string) {
 
 // onEtcd is a cluster's store on an etcd.
 func onEtcd(t *testing.T, s server) *onServer {
+	t.Helper()
 	return &onServer{server: s, t: t, client: openEtcd, compact: compactEtcd}
 }
 

@@ -112,7 +112,7 @@ func TestFrontsAtControl(t *testing.T) {
 	is := func(planes, want string) {
 		t.Helper()
 		var list []netip.Addr
-		for _, a := range strings.Fields(planes) {
+		for a := range strings.FieldsSeq(planes) {
 			list = append(list, addr(a))
 		}
 		f.follow(pic, n, nil, list)
