@@ -64,8 +64,7 @@ test-consul: deps ## the store's tests, and whole clusters, on a Consul that is 
 test-cluster: deps ## three netmasters and five agents under faults: OPS (4000) requests by SEED (1) on STORE=embedded|etcd|disk (an etcd whose disk fails)|consul, netmasters as MASTERS=inside|program (processes whose clocks are set), judged; needs root
 	$(if $(filter consul,$(STORE)),CONTIV_CONSUL=$$(go tool -modfile=tools/consul/go.mod -n consul) )go test -timeout 4h -count=1 -v -tags integration ./test/cluster -run '^Test(Cluster|Disk|Clock)$$' -args -plan $(or $(SEED),1) -ops $(or $(OPS),4000) -store $(or $(STORE),embedded) -masters $(or $(MASTERS),inside)
 test-bgp: ## the BGP speaker, which no program has yet, with FRR and BIRD in namespaces; needs root
-	@tools/deps.sh bgp
-	go test -timeout 10m -count=1 -v -tags integration ./test/bgp
+	tools/deps.sh bgp && go test -timeout 10m -count=1 -v -tags integration ./test/bgp
 test-kube: deps ## tests with a real Kubernetes, which is built first (minutes); PART=own|sample|netpol|clusternetworkpolicy|services|zones|dualstack|network|reports, DRIVER=ebpf|ovs; needs root
 	tools/test-kube.sh $(PART)
 fmt: ## format with gofumpt and gci
@@ -89,11 +88,9 @@ bench: bench-cluster bench-datapath ## that, and benchmarks into bench/new.txt, 
 demo: build ## three hosts, two tenants, policies, live; DRIVER=ebpf|ovs|mixed; KEEP=1 leaves it running
 	@tools/deps.sh demo $(DRIVER)
 	bin/contivlab demo $(if $(DRIVER),--driver $(DRIVER)) $(if $(KEEP),--keep)
-demo-docker: build ## two Docker engines on two hosts, names, policy, start times; KEEP=1 leaves it running
-	@tools/deps.sh
+demo-docker: build deps ## two Docker engines on two hosts, names, policy, start times; KEEP=1 leaves it running
 	bin/contivlab demo-docker $(if $(KEEP),--keep)
-demo-kube: build ## a Kubernetes of two nodes, which is built first (minutes), beside it a Docker container and a bare process under the same policies, and a pod of another tenant; KEEP=1 keeps it until Ctrl-C
-	@tools/deps.sh
+demo-kube: build deps ## a Kubernetes of two nodes, which is built first (minutes), beside it a Docker container and a bare process under the same policies, and a pod of another tenant; KEEP=1 keeps it until Ctrl-C
 	CONTIV_KUBE=$${CONTIV_KUBE:-$$(tools/kube.sh -nodes)} go run ./test/kube/demo -bin bin $(if $(KEEP),-keep)
 image: build ## bin/contiv-image.tar, an image IMAGE (docker.io/contiv/contiv:2.0) of the programs alone
 	go run ./packaging/image -bin bin -o bin/contiv-image.tar -name $(or $(IMAGE),docker.io/contiv/contiv:2.0) -time $(BUILDTIME)
