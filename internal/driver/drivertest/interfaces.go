@@ -41,6 +41,22 @@ func testMissingInterface(t *testing.T, h Harness) {
 	}
 	p, _ := big.Ports.Get(late)
 	b.AddInterface(t, late, p.MAC)
+	// It was made and then set up: a look between the two is put right by an event.
+	for timeout := time.After(5 * time.Second); ; {
+		report, err := b.drv.Apply(t.Context(), big)
+		if err != nil {
+			t.Fatalf("Apply() = %v", err)
+		}
+		why := report.Ports.Err(late)
+		if why == nil {
+			break
+		}
+		select {
+		case <-b.drv.Events():
+		case <-timeout:
+			t.Fatalf("interface %s is there for 5 s, and no Apply that an event asked for takes it: %v", late, why)
+		}
+	}
 	b.apply(t, big)
 }
 
