@@ -55,10 +55,11 @@ func (d *demo) showGuest(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, pod)
 	}
+	// Not port 53: a host answers there in the place of whomever a tenant's pod asks.
 	for _, x := range []struct {
 		what, address string
 		want          bool
-	}{{"the API server's service", "10.96.0.1:443", true}, {"a pod of the cluster's DNS", pod + ":53", false}} {
+	}{{"the API server's service", "10.96.0.1:443", true}, {"a pod of the cluster's DNS", pod + ":8080", false}} {
 		if err := until(ctx, "guest to "+x.what, func(ctx context.Context) error {
 			if _, err := d.n.Kubectl(ctx, append(inside, "/agnhost", "connect", x.address, "--timeout=1s")...); (err == nil) != x.want {
 				return fmt.Errorf("seen is %s, and the intent says %s", words[err == nil], words[x.want])
