@@ -31,9 +31,10 @@ func (n *onNodes) kubectl(line string) string {
 	return out
 }
 
-// TestInstall: the manifest makes two bare nodes ready: kubelets run netmaster and
-// netplugin of the image, pods reach each other and obey policy, no connection is
-// refused while netplugin is exchanged, and the other manifest leaves nothing behind.
+// TestInstall: the manifest makes two bare nodes of kubeadm's configuration ready, without
+// kube-proxy: kubelets run netmaster and netplugin of the image, nodes and pods reach
+// pods and services, pods obey policy, no connection is refused while netplugin is
+// exchanged, and the other manifest leaves nothing behind.
 func TestInstall(t *testing.T) {
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "bin")
@@ -66,7 +67,7 @@ func TestInstall(t *testing.T) {
 	manifest := func(name string) string {
 		text := ok[[]byte](t)(os.ReadFile("../../packaging/kubernetes/" + name))
 		file := filepath.Join(dir, name)
-		changed := strings.NewReplacer(`"CONTROL_PLANE_ADDRESS"`, `"`+server+`"`, "CONTROL_PLANE_ADDRESS", first, `"6443"`, `"`+port+`"`, "/etc/cni/net.d", "/opt/cni/net.d").Replace(string(text))
+		changed := strings.NewReplacer(`"CONTROL_PLANE_ADDRESS"`, `"`+server+`"`, "CONTROL_PLANE_ADDRESS", first, `"6443"`, `"`+port+`"`, "- --kubeconfig=in-cluster", "- --kubeconfig=in-cluster\n            - --services", "/etc/cni/net.d", "/opt/cni/net.d").Replace(string(text))
 		if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -78,10 +79,14 @@ func TestInstall(t *testing.T) {
 	})
 	n.kubectl("label node h1 node-role.kubernetes.io/control-plane=")
 	n.kubectl("-n kube-system create secret generic contiv-token --from-literal=token=0123456789abcdef0123456789abcdef")
+	ok[*corev1.ConfigMap](t)(n.Client.CoreV1().ConfigMaps("kube-system").Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config"},
+		Data: map[string]string{"ClusterConfiguration": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nnetworking:\n" +
+			"  podSubnet: " + cluster.PodCIDR + "\n  serviceSubnet: " + cluster.Services + "\n"},
+	}, metav1.CreateOptions{}))
 	n.kubectl("apply -f " + contiv)
 	n.kubectl("-n kube-system rollout status deployment/contiv-netmaster --timeout=120s")
 	n.kubectl("-n kube-system rollout status daemonset/contiv-netplugin --timeout=120s")
-	n.kubectl("-n kube-system exec deploy/contiv-netmaster -- netctl network create -s " + cluster.PodCIDR + " default-net")
 	if err := n.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +96,13 @@ func TestInstall(t *testing.T) {
 	n.runs("shop", "a")
 	b := n.runs("shop", "b")
 	n.becomes(true, "shop", "a", b)
+	service := makeService(t, n.Client, "shop", "b", func(s *corev1.ServiceSpec) { s.Selector = map[string]string{"app": "b"} }).Spec.ClusterIP
+	n.becomes(true, "shop", "a", service)
+	for _, h := range n.Hosts() {
+		for _, to := range []string{b, service} {
+			n.sees(h.Name, h.Address.String(), h.NS, at(to, 80))
+		}
+	}
 
 	policies := n.Client.NetworkingV1().NetworkPolicies("shop")
 	ok[*networkingv1.NetworkPolicy](t)(policies.Create(t.Context(), &networkingv1.NetworkPolicy{
@@ -128,6 +140,9 @@ func TestInstall(t *testing.T) {
 			if strings.HasPrefix(l, "contiv") || strings.HasPrefix(l, "cv") {
 				t.Errorf("%s has interface %s still", h.Name, l)
 			}
+		}
+		if tables := ok[string](t)(h.Run(t.Context(), "nft", "list", "tables")); strings.Contains(tables, "contiv") {
+			t.Errorf("%s has tables still: %s", h.Name, tables)
 		}
 		for _, file := range []string{"/opt/cni/bin/contivk8s", "/opt/cni/net.d/10-contiv.conflist", "/var/lib/contiv/attach", "/sys/fs/bpf/contiv/default"} {
 			if out, err := h.Run(t.Context(), "ls", "-d", file); err == nil {

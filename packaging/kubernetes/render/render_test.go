@@ -47,7 +47,7 @@ func TestDrift(t *testing.T) {
 func TestLint(t *testing.T) {
 	for name, values := range map[string]map[string]any{
 		"manifest": manifests["contiv.yaml"], "uninstall": manifests["uninstall.yaml"], "cluster": address("10.0.0.1"),
-		"store": with("store", map[string]any{"endpoints": []any{"http://10.0.0.5:2379"}}),
+		"services": with("services", map[string]any{"enabled": true}), "store": with("store", map[string]any{"endpoints": []any{"http://10.0.0.5:2379"}}),
 		"ovs":   with("netplugin", map[string]any{"driver": "ovs", "args": []any{"--ip-forward"}}),
 	} {
 		result := lint.All(chart, values, "kube-system", true)
@@ -122,6 +122,8 @@ func TestTemplate(t *testing.T) {
 		lacks  string
 	}{
 		{address("10.0.0.1"), master, []string{"--etcd-listen=10.0.0.1:9002", "--token-file=/etc/contiv/secret/token", "--kubeconfig=in-cluster", "{KUBERNETES_SERVICE_HOST 10.0.0.1}", "{KUBERNETES_SERVICE_PORT 6443}", "{contiv-token}"}, "--etcd-endpoints"},
+		{address("10.0.0.1"), master, nil, "--services"},
+		{with("services", map[string]any{"enabled": true}), master, []string{"--services"}, ""},
 		{address("10.0.0.1"), plugin, []string{"--etcd-endpoints=http://10.0.0.1:9002", "--driver=auto", "--install-cni", "{contiv-token}"}, "openvswitch"},
 		{address("fd00::1"), plugin, []string{"--etcd-endpoints=http://[fd00::1]:9002"}, ""},
 		{with("apiServer", map[string]any{"host": "10.0.0.9", "port": 8443}), master, []string{"{KUBERNETES_SERVICE_HOST 10.0.0.9}", "{KUBERNETES_SERVICE_PORT 8443}", "--etcd-listen=10.0.0.1:9002"}, ""},
@@ -177,6 +179,7 @@ func TestRefused(t *testing.T) {
 		{with("netplugin", map[string]any{"cniBinDir": "opt"}), "cniBinDir"},
 		{with("store", map[string]any{"endpoints": []any{"10.0.0.5:2379"}}), "endpoints"},
 		{with("token", map[string]any{"secret": ""}), "secret"},
+		{with("services", map[string]any{"enabled": "yes"}), "enabled"},
 		{with("tokens", map[string]any{}), "tokens"},
 	} {
 		if _, err := render(chart, tc.values); err == nil || !strings.Contains(err.Error(), tc.want) {
