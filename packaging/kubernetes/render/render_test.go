@@ -48,7 +48,7 @@ func TestLint(t *testing.T) {
 	for name, values := range map[string]map[string]any{
 		"manifest": manifests["contiv.yaml"], "uninstall": manifests["uninstall.yaml"], "cluster": address("10.0.0.1"),
 		"services": with("services", map[string]any{"enabled": true}), "store": with("store", map[string]any{"endpoints": []any{"http://10.0.0.5:2379"}}),
-		"ovs":   with("netplugin", map[string]any{"driver": "ovs", "args": []any{"--ip-forward"}}),
+		"ovs": with("netplugin", map[string]any{"driver": "ovs", "args": []any{"--ip-forward"}}),
 	} {
 		result := lint.All(chart, values, "kube-system", true)
 		for _, m := range result.Messages {
