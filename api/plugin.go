@@ -49,7 +49,8 @@ type Pod struct {
 
 // PodPlace is where a pod belongs.
 type PodPlace struct {
-	Followed    bool   `json:"Followed"` // false = netmaster follows no Kubernetes, and the rest is empty
+	Followed    bool   `json:"Followed"`      // false = netmaster follows no Kubernetes, and the rest is empty
+	UID         string `json:"UID,omitempty"` // the pod's, of that name if it was asked for without
 	TenantName  string `json:"TenantName,omitempty"`
 	NetworkName string `json:"NetworkName,omitempty"`
 	ServiceName string `json:"ServiceName,omitempty"` // group; empty = none

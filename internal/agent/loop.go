@@ -33,7 +33,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	pic.Problems = append(pic.Problems, a.lacking.Problems(pic.Want)...)
 	if n := a.legacyPods.Load(); n > 0 {
 		pic.Problems = append(pic.Problems, compile.Problem{Object: "contivk8s of 1.x", Text: fmt.Sprintf(
-			"%s%d pods were attached by it since netplugin started, and their labels chose neither tenant, network nor group: install this version's contivk8s", model.NoEffectPrefix, n)})
+			"%s%d pods were attached by it since netplugin started, and their labels chose neither tenant, network nor group: give netmaster --kubeconfig, or install this version's contivk8s", model.NoEffectPrefix, n)})
 	}
 	pic.Problems = append(pic.Problems, a.Problems()...)
 	start := time.Now()

@@ -13,6 +13,18 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
+// askedFor returns how many endpoints were asked for, and of which pod a container's is.
+func (m *master) askedFor(container string) (n int, pod *api.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, req := range m.created {
+		if strings.Contains(id, container) {
+			pod = req.ConfigEP.Pod
+		}
+	}
+	return m.calls["/plugin/createEndpoint"], pod
+}
+
 // TestPodPlace: where netmaster follows Kubernetes, an ADD of a pod makes the endpoint
 // where netmaster says, as the pod's, without the configuration's labels; one of a
 // configuration that says otherwise is refused. DEL asks nobody.
@@ -20,12 +32,14 @@ func TestPodPlace(t *testing.T) {
 	b := newBed(t)
 	b.ready()
 	r := newRuntime(t, b)
-	web := api.Pod{Namespace: "shop", Name: "web", UID: "u1"}
+	web, unnamed := api.Pod{Namespace: "shop", Name: "web", UID: "u1"}, api.Pod{Namespace: "shop", Name: "web"}
 	args := [][2]string{{"K8S_POD_NAMESPACE", web.Namespace}, {"K8S_POD_NAME", web.Name}, {"K8S_POD_UID", web.UID}}
 	place := func(p api.PodPlace) {
 		b.master.mu.Lock()
 		defer b.master.mu.Unlock()
 		b.master.places[web] = p
+		p.UID = web.UID
+		b.master.places[unnamed] = p
 	}
 	s := newSandbox(t)
 	conf := r.list(t, "1.0.0", `,"labels":{"app":"forged"}`)
@@ -66,6 +80,20 @@ func TestPodPlace(t *testing.T) {
 	}
 	if _, err := r.AddNetworkList(t.Context(), conf, rt("pod2", s, args...)); err != nil {
 		t.Fatal(err)
+	}
+	// A runtime that names no UID gets the pod of the name.
+	place(api.PodPlace{Followed: true, TenantName: "blue", NetworkName: "net1"})
+	nameless := rt("pod3", newSandbox(t), args[:2]...)
+	for range 2 {
+		if _, err := r.AddNetworkList(t.Context(), conf, nameless); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, pod := b.master.askedFor("pod3"); n != 3 || pod == nil || *pod != web {
+		t.Errorf("%d endpoints were asked for, the last of pod %+v", n, pod)
+	}
+	if err := r.DelNetworkList(t.Context(), conf, nameless); err != nil {
+		t.Error(err)
 	}
 	if eps := b.endpoints(); !slices.ContainsFunc(eps, func(e model.Endpoint) bool { return e.IPv4.String() == "10.1.1.77" }) {
 		t.Errorf("the endpoints are %+v", eps)

@@ -303,7 +303,7 @@ func TestLegacySocket(t *testing.T) {
 	if eps := b.endpoints(); len(eps) != 1 || eps[0].Group != "default-group" {
 		t.Errorf("endpoints %+v, want one in default-group", eps)
 	}
-	for _, want := range []string{"level=WARN", "1.x", "pod=ns/web", "tenant=default", "group=default-group", "install this version's contivk8s"} {
+	for _, want := range []string{"level=WARN", "1.x", "pod=ns/web", "tenant=default", "group=default-group", "give netmaster --kubeconfig"} {
 		if line := log.line("labels chose nothing"); !strings.Contains(line, want) {
 			t.Errorf("the log says %q, without %q", line, want)
 		}
@@ -327,6 +327,24 @@ func TestLegacySocket(t *testing.T) {
 	}
 	if status, got := post("AddPod", `{"K8S_POD_NAME":"web"}`); status != 500 || got.Result == 0 || got.ErrInfo == "" {
 		t.Errorf("AddPod without container: %d %+v", status, got)
+	}
+
+	// Where Kubernetes is followed its labels choose, in the place of a group that 1.x had.
+	b.master.mu.Lock()
+	b.master.places[api.Pod{Namespace: "ns", Name: "web"}] = api.PodPlace{Followed: true, UID: "u1", TenantName: "blue", NetworkName: "net1"}
+	b.master.places[api.Pod{Namespace: "ns", Name: "web", UID: "u1"}] = api.PodPlace{Followed: true, UID: "u1", TenantName: "blue", NetworkName: "net1"}
+	b.master.mu.Unlock()
+	if status, got := post("AddPod", pod); status != 200 || !strings.HasPrefix(got.EndpointID, "blue:net1:") {
+		t.Errorf("AddPod where Kubernetes is followed: %d %+v", status, got)
+	}
+	if _, pod := b.master.askedFor("c1"); pod == nil || pod.UID != "u1" {
+		t.Errorf("the endpoint was asked for pod %+v", pod)
+	}
+	if text := b.agent.State().Problems["contivk8s of 1.x"]; !strings.HasPrefix(text, model.NoEffectPrefix+"1 pods") {
+		t.Errorf("the host's problem is %q", text)
+	}
+	if status, got := post("DelPod", pod); status != 200 || got.Result != 0 {
+		t.Errorf("DelPod: %d %+v", status, got)
 	}
 	b.nothingLeft()
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/attach"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
@@ -109,28 +110,32 @@ func (a *Agent) legacyAdd(w http.ResponseWriter, r *http.Request) {
 		Key: p.key(), Netns: p.Netns, Name: p.Name, Source: attach.SourceCNI,
 		Labels: map[string]string{"io.kubernetes.pod.name": p.Name, "io.kubernetes.pod.namespace": p.Namespace},
 	}
-	// 1.x' default-group exists only where somebody has made it.
-	a.cluster.Acquire(model.DefaultTenant)
-	defer a.cluster.Release(model.DefaultTenant)
+	fail := func(err error) { legacyFail(w, "failed to add pod "+p.Namespace+"/"+p.Name, err) }
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.AttachTimeout)
 	defer cancel()
-	if err := a.cluster.AwaitTenant(ctx, model.DefaultTenant); err != nil {
-		legacyFail(w, "failed to add pod "+p.Namespace+"/"+p.Name, err)
+	place, err := a.masters.PlacePod(ctx, api.Pod{Namespace: p.Namespace, Name: p.Name})
+	if err != nil {
+		fail(err)
 		return
 	}
-	if a.cluster.HasGroup(model.GroupKey{Tenant: model.DefaultTenant, Name: legacyGroup}) {
-		req.Group = legacyGroup
+	if place.Followed {
+		req.Pod = attach.Pod{Namespace: p.Namespace, Name: p.Name, UID: place.UID}
+	} else if req.Group, err = a.legacyGroup(ctx); err != nil {
+		fail(err)
+		return
 	}
 	res, err := a.Attach(r.Context(), req)
 	if err != nil {
-		legacyFail(w, "failed to add pod "+p.Namespace+"/"+p.Name, err)
+		fail(err)
 		return
 	}
-	a.legacyPods.Add(1)
-	a.kick("pod of 1.x") // which tells of it
-	a.log.Warn("a pod was attached by the contivk8s of 1.x, and its labels chose nothing, and no policy of Kubernetes selects it: that one does not say which pod it is",
-		"pod", p.Namespace+"/"+p.Name, "tenant", model.DefaultTenant, "group", req.Group,
-		"remedy", "install this version's contivk8s, and name tenant, network and group in its configuration or in CNI_ARGS")
+	if !place.Followed {
+		a.legacyPods.Add(1)
+		a.kick("pod of 1.x") // which tells of it
+		a.log.Warn("a pod was attached by the contivk8s of 1.x, and its labels chose nothing: no netmaster follows Kubernetes",
+			"pod", p.Namespace+"/"+p.Name, "tenant", model.DefaultTenant, "group", req.Group,
+			"remedy", "give netmaster --kubeconfig, or install this version's contivk8s and name tenant, network and group in its configuration")
+	}
 	ans := legacyAnswer{EndpointID: res.Endpoint}
 	for _, ad := range res.Addresses {
 		if ad.Prefix.Addr().Is4() {
@@ -140,6 +145,16 @@ func (a *Agent) legacyAdd(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	writeJSON(w, http.StatusOK, ans)
+}
+
+// legacyGroup is 1.x' default-group, where somebody has made it, else empty.
+func (a *Agent) legacyGroup(ctx context.Context) (string, error) {
+	a.cluster.Acquire(model.DefaultTenant)
+	defer a.cluster.Release(model.DefaultTenant)
+	if err := a.cluster.AwaitTenant(ctx, model.DefaultTenant); err != nil || !a.cluster.HasGroup(model.GroupKey{Tenant: model.DefaultTenant, Name: legacyGroup}) {
+		return "", err
+	}
+	return legacyGroup, nil
 }
 
 func (a *Agent) legacyDel(w http.ResponseWriter, r *http.Request) {

@@ -13,7 +13,8 @@ type Pods interface {
 	// Endpoint returns a pod's endpoint without id, host and addresses. It waits until
 	// the store has what policies there were when the pod was last changed; what that
 	// lags behind with is model.ErrUnavailable, and so is a pod that is gone or has
-	// another UID. A place that it may not have is model.ErrInvalid.
+	// another UID; without one it is the pod that has the name now. A place that it may
+	// not have is model.ErrInvalid.
 	Endpoint(ctx context.Context, namespace, name, uid string) (model.Endpoint, error)
 	// Refused tells a pod's users why it cannot have the addresses for which it asks.
 	Refused(namespace, name, uid string, err error)
@@ -32,12 +33,12 @@ func (s *server) placePod(w http.ResponseWriter, r *http.Request) (any, error) {
 		}
 		return api.PodPlace{}, err
 	}
-	e, err := s.podEndpoint(r.Context(), req)
+	e, err := s.podEndpoint(r.Context(), req, false)
 	if err != nil {
 		return nil, err
 	}
 	p := api.PodPlace{
-		Followed: true, TenantName: string(e.Key.Network.Tenant), NetworkName: string(e.Key.Network.Name), ServiceName: string(e.Group),
+		Followed: true, UID: e.Pod.UID, TenantName: string(e.Key.Network.Tenant), NetworkName: string(e.Key.Network.Name), ServiceName: string(e.Group),
 	}
 	if e.IPv4.IsValid() {
 		p.IPAddress = e.IPv4.String()
@@ -48,9 +49,11 @@ func (s *server) placePod(w http.ResponseWriter, r *http.Request) (any, error) {
 	return p, nil
 }
 
-func (s *server) podEndpoint(ctx context.Context, p api.Pod) (model.Endpoint, error) {
+// podEndpoint needs a pod's UID where an endpoint is made: between the question for its
+// place and that another pod may have got the name.
+func (s *server) podEndpoint(ctx context.Context, p api.Pod, needsUID bool) (model.Endpoint, error) {
 	for _, f := range []struct{ name, value string }{{"Namespace", p.Namespace}, {"Name", p.Name}, {"UID", p.UID}} {
-		if f.value == "" {
+		if f.value == "" && (f.name != "UID" || needsUID) {
 			return model.Endpoint{}, model.InvalidField(f.name, "", "must not be empty: Kubernetes is followed, and the pod must be known")
 		}
 	}
@@ -68,7 +71,7 @@ func (s *server) asPod(ctx context.Context, want *model.Endpoint, p api.Pod) err
 	if s.pods == nil {
 		return followsNone(p)
 	}
-	e, err := s.podEndpoint(ctx, p)
+	e, err := s.podEndpoint(ctx, p, true)
 	if err != nil {
 		return err
 	}

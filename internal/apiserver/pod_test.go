@@ -24,12 +24,12 @@ func (somePods) Endpoint(_ context.Context, namespace, name, uid string) (model.
 			IPv4: netip.MustParseAddr("10.1.1.77"), Pod: model.Pod{Name: name, UID: uid, KeepIPv4: true},
 		}, nil
 	}
-	if uid != "u1" {
+	if uid != "u1" && uid != "" {
 		return model.Endpoint{}, model.Errorf(model.ErrUnavailable, "no such pod")
 	}
 	return model.Endpoint{
 		Key: model.EndpointKey{Network: model.NetworkKey{Tenant: "blue", Name: "n"}}, Group: "web", Labels: map[string]string{"app": "true"},
-		Namespace: model.NamespaceName(namespace), Pod: model.Pod{Name: name, UID: uid},
+		Namespace: model.NamespaceName(namespace), Pod: model.Pod{Name: name, UID: "u1"},
 	}, nil
 }
 
@@ -39,15 +39,18 @@ func TestPods(t *testing.T) {
 	const create = `{"TenantName":"blue","NetworkName":"n","EndpointID":"e","ConfigEP":{"Host":"h","Labels":{"app":"forged"},"Pod":{"Namespace":"shop","Name":"one","UID":"u1"}}}`
 	f := serveWith(t, func(c *Config) { c.Pods = somePods{} })
 	f.populate()
-	if got := f.must("POST", "/plugin/pod", `{"Namespace":"shop","Name":"one","UID":"u1"}`); !strings.Contains(got, `"Followed":true,"TenantName":"blue","NetworkName":"n","ServiceName":"web"`) {
-		t.Errorf("the place is %s", got)
+	for _, uid := range []string{"u1", ""} { // some runtimes name none
+		if got := f.must("POST", "/plugin/pod", `{"Namespace":"shop","Name":"one","UID":"`+uid+`"}`); !strings.Contains(got, `"Followed":true,"UID":"u1","TenantName":"blue","NetworkName":"n","ServiceName":"web"`) {
+			t.Errorf("the place is %s", got)
+		}
 	}
 	for _, tt := range []struct {
 		path, body string
 		status     int
 		want       string
 	}{
-		{"/plugin/pod", `{"Namespace":"shop","Name":"one","UID":""}`, http.StatusBadRequest, "UID"},
+		{"/plugin/pod", `{"Namespace":"shop","Name":"","UID":""}`, http.StatusBadRequest, "Name"},
+		{"/plugin/createEndpoint", strings.Replace(create, `"u1"`, `""`, 1), http.StatusBadRequest, "UID"},
 		{"/plugin/pod", `{"Namespace":"shop","Name":"one","UID":"u2"}`, http.StatusServiceUnavailable, "no such pod"},
 		{"/plugin/createEndpoint", strings.Replace(create, `"u1"`, `"u2"`, 1), http.StatusServiceUnavailable, "no such pod"},
 		{"/plugin/createEndpoint", strings.Replace(create, `"n"`, `"tiny"`, 1), http.StatusConflict, "belongs to network blue:n now"},

@@ -118,7 +118,7 @@ are those of [this list](../design/known-faults.md).
 1.x's own netctl and Go client print the body of status 500 only, show nothing but the status of other refusals, and
 take 404 of a deletion for done. A netmaster with --legacy-errors answers 500 and the sentence to clients that send
 no Accept header, as they do. The two calls of 1.x's contivk8s (/ContivCNI.AddPod, /ContivCNI.DelPod) are answered
-as by 1.x, failures with status 500; pods' labels choose nothing.
+as by 1.x, failures with status 500; pods' labels choose where netmaster follows Kubernetes.
 
 Services have fields that 1.x had not: ipv6Address, affinity, and a name behind a port. A service without them is as
 in 1.x: its clients are told apart by their addresses, and stay with a provider for 3 hours after their last connection.

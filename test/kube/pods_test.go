@@ -383,6 +383,7 @@ func TestPodsUnderPolicies(t *testing.T) {
 	}, func() lab.ContainerSpec { return p.make("shop", "late", map[string]string{"app": "late"}) }).ContainerSpec
 	p.is(lab.Denied, late.Name, other, 80)
 
+	p.namedOnly(other)
 	p.waitsForEach()
 	p.fixedAddress()
 
@@ -402,6 +403,32 @@ func TestPodsUnderPolicies(t *testing.T) {
 	if err := p.Process("netmaster").Resume(); err != nil || del != nil {
 		t.Error(err, del)
 	}
+}
+
+// namedOnly: pods whose runtimes name no UID, as cri-dockerd and 1.x's contivk8s, are under
+// the policies of their labels too, of which "closed" lets none with app=late send.
+func (p *pods) namedOnly(to string) {
+	p.t.Helper()
+	labels := map[string]string{"app": "late"}
+	s := p.make("shop", "nameless", labels)
+	s.Args = s.Args[:3]
+	p.comes(s)
+	p.is(lab.Denied, s.Name, to, 80)
+
+	p.make("shop", "old", labels)
+	ns := ok[*lab.Namespace](p.t)(p.AddNamespace("shop-old"))
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", p.Hosts()[0].CNISocket())
+	}}}
+	until(p.t, "a pod of 1.x's contivk8s comes", func() bool {
+		body := fmt.Sprintf(`{"K8S_POD_NAME":"old","K8S_POD_NAMESPACE":"shop","K8S_POD_INFRA_CONTAINER_ID":"shop-old","CNI_NETNS":%q,"CNI_IFNAME":"eth0"}`, ns.Path())
+		answer := ok[*http.Response](p.t)(client.Post("http://x/ContivCNI.AddPod", "application/json", strings.NewReader(body)))
+		defer func() { _ = answer.Body.Close() }()
+		text := ok[[]byte](p.t)(io.ReadAll(answer.Body))
+		p.t.Logf("%d %s", answer.StatusCode, text)
+		return answer.StatusCode == http.StatusOK
+	})
+	p.is(lab.Denied, "shop-old", to, 80)
 }
 
 // waitsForEach: a new pod waits for all kinds that each cluster has.

@@ -64,7 +64,7 @@ func (a *Service) attach(ctx context.Context, r attach.Request) (attach.Result, 
 	if err := a.cfg.Ready(); err != nil {
 		return attach.Result{}, err
 	}
-	if t, err = a.place(ctx, r.Pod, t); err != nil {
+	if t, err = a.place(ctx, &r.Pod, t); err != nil {
 		return attach.Result{}, err
 	}
 	a.cluster.Acquire(t.tenant)
@@ -115,6 +115,13 @@ func parseTarget(r attach.Request) (target, error) {
 	return t, nil
 }
 
+// samePod tells whether a container's pod is the one that is asked for, by a runtime that
+// may name no UID.
+func samePod(was, asked attach.Pod) bool {
+	asked.UID = cmp.Or(asked.UID, was.UID)
+	return was == asked
+}
+
 // existing answers for an attachment that stands: ADD is idempotent. What does
 // not stand any more, or is on another network, is released first.
 func (a *Service) existing(ctx context.Context, r attach.Request, t target) (attach.Result, bool, error) {
@@ -123,7 +130,7 @@ func (a *Service) existing(ctx context.Context, r attach.Request, t target) (att
 		return attach.Result{}, false, nil
 	}
 	if e.State == StateDone && e.Result != nil {
-		same := e.Pod && e.Request.Pod == r.Pod || !e.Pod && e.Endpoint.Network.Tenant == t.tenant && (t.network == "" || e.Endpoint.Network.Name == t.network) &&
+		same := e.Pod && samePod(e.Request.Pod, r.Pod) || !e.Pod && e.Endpoint.Network.Tenant == t.tenant && (t.network == "" || e.Endpoint.Network.Name == t.network) &&
 			e.Group == t.group
 		same = same && e.Request.Netns == r.Netns && e.Request.Parked == r.Parked
 		same = same && (r.Source != attach.SourceProcess || hasAddresses(*e.Result, r.Addresses))

@@ -1,6 +1,7 @@
 package attachment
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 
@@ -9,17 +10,18 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// place asks netmaster where a pod belongs. Where that follows no Kubernetes it is as
-// asked for. What is asked for beside must not be something else: nobody would see
-// that it has no effect.
-func (a *Service) place(ctx context.Context, pod attach.Pod, asked target) (target, error) {
+// place asks netmaster where a pod belongs, and which it is if its runtime names no
+// UID (cri-dockerd). Where that follows no Kubernetes it is as asked for. What is asked
+// for beside must not be something else: nobody would see that it has no effect.
+func (a *Service) place(ctx context.Context, pod *attach.Pod, asked target) (target, error) {
 	if pod.Name == "" {
 		return asked, nil
 	}
-	p, err := a.masters.PlacePod(ctx, api.Pod(pod))
+	p, err := a.masters.PlacePod(ctx, api.Pod(*pod))
 	if err != nil || !p.Followed {
 		return asked, err
 	}
+	pod.UID = cmp.Or(pod.UID, p.UID)
 	t := asked
 	t.pod = true
 	if t.tenant, err = model.ParseTenantName(p.TenantName); err != nil {

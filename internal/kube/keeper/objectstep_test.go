@@ -95,6 +95,9 @@ func TestPodsWaitForObjectWatches(t *testing.T) {
 			l := newIntentLab(t, func(c *ObjectsConfig) { c.Sources[kind] = paused{c.Sources[kind]} })
 			l.lead(l.leaderOfObjects())
 			l.comes(nil)
+			if err := l.objects.mirror.AwaitLists(t.Context()); err != nil { // by which nothing new is known
+				t.Fatal(err)
+			}
 			if c.labels["io.contiv.tenant"] != "" {
 				l.pods.sources[mirror.Namespaces].Modify(namespace("a", c.labels))
 			}

@@ -50,8 +50,9 @@ const podWait = 7 * time.Second
 
 // Endpoint returns what the endpoint of a pod is to be, without id, host and
 // addresses, once the store has all policies that there were when the pod was last
-// changed. A pod that is gone or has another UID, and what is not in step within 7 s,
-// is model.ErrUnavailable; a place that the pod may not have, model.ErrInvalid.
+// changed. Without a UID it is of the pod that has the name now. A pod that is gone or
+// has another UID, and what is not in step within 7 s, is model.ErrUnavailable; a place
+// that the pod may not have, model.ErrInvalid.
 func (k *Keeper) Endpoint(ctx context.Context, namespace, name, uid string) (model.Endpoint, error) {
 	e, err := k.endpoint(ctx, mirror.Name{Namespace: namespace, Name: name}, uid)
 	if err != nil {
@@ -71,9 +72,10 @@ func (k *Keeper) endpoint(ctx context.Context, name mirror.Name, uid string) (no
 		if err := k.mirror.Await(ctx, ""); err != nil {
 			return none, err
 		}
-		if pod = k.podIs(name, uid); pod == nil {
-			return none, model.Errorf(model.ErrUnavailable, "the API server has no such pod with UID %s: it was deleted, or made again", uid)
+		if pod, _ = k.mirror.Get(mirror.Pods, name).(*corev1.Pod); pod == nil || uid != "" && string(pod.UID) != uid {
+			return none, model.Errorf(model.ErrUnavailable, "the API server has no such pod%s: it was deleted, or made again", withUID(uid))
 		}
+		uid = string(pod.UID)
 	}
 	l, err := k.await(ctx, pod.ResourceVersion, name, uid)
 	if err != nil {
@@ -87,6 +89,14 @@ func (k *Keeper) endpoint(ctx context.Context, name mirror.Name, uid string) (no
 		k.config.Tell(Report{Object: Object{mirror.Pods, name}, Now: pod, Problems: l.problems})
 	}
 	return l.endpoint, l.err
+}
+
+// withUID words a pod's UID, if it was asked for by one.
+func withUID(uid string) string {
+	if uid == "" {
+		return ""
+	}
+	return " with UID " + uid
 }
 
 // podIs returns a pod, nil when it is not there with that UID.

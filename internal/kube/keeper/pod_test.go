@@ -117,6 +117,9 @@ func TestPodsWait(t *testing.T) {
 			if got, want := text(e), "default:default-net  a one u1 map[app:web] [{http tcp 8080}]"; got != want {
 				t.Errorf("the endpoint is %s, want %s", got, want)
 			}
+			if named, err := l.asks("", 10*time.Second); err != nil || text(named) != text(e) {
+				t.Errorf("by its name the endpoint is %s (%v), want %s", text(named), err, text(e))
+			}
 			l.unavailable("u2", 5*time.Second, "no such pod with UID u2")
 
 			switch kind { // something that the watch does not tell
@@ -136,6 +139,7 @@ func TestPodsWait(t *testing.T) {
 				l.again("u1", podNamed(uid, nil))
 			}
 			l.unavailable(uid, time.Second, "behind with "+kind)
+			l.unavailable("", time.Second, "behind with "+kind) // the former one of the name may not stand for it
 		})
 	}
 }
