@@ -32,7 +32,7 @@ func (k *kubeServices) register(fs *daemon.FlagSet) {
 	fs.Strings(&k.given.pool, daemon.Flag{
 		Name: "load-balancer-pool", Env: envPrefix + "LOAD_BALANCER_POOL", Value: "addresses",
 		Usage: "with --services: blocks, addresses and ranges first-last, comma-separated, of which services of type LoadBalancer without a class, or of class " + kube.PoolClass +
-			", get an address of each family; no host answers ARP or neighbour discovery for them yet: route them to nodes",
+			", get an address of each family; nodes with a link to an address's subnet answer for it by ARP and neighbour discovery; route others to nodes",
 		Check: func(v string) error { _, err := model.ParseAddressPool("pool", daemon.SplitList(v)); return err },
 	})
 	fs.Strings(&k.given.external, daemon.Flag{
@@ -64,13 +64,13 @@ func (k *kubeServices) finish(fs *daemon.FlagSet, kubeconfig string) (err error)
 	return nil
 }
 
-// checkPrefixes wants prefixes without bits of a host.
+// checkPrefixes wants prefixes without bits of a host, and none of all addresses.
 func checkPrefixes(v string) error {
 	all := daemon.SplitList(v)
 	if got := parsePrefixes(all); len(all) == 0 || len(got) != len(all) || slices.ContainsFunc(got, func(p netip.Prefix) bool {
 		return p != p.Masked() || p.Bits() == 0 || p.Addr().Is4In6()
 	}) {
-		return errors.New("must be prefixes such as 10.96.0.0/12, comma-separated, without bits of a host")
+		return errors.New("must be prefixes such as 10.96.0.0/12, comma-separated, without bits of a host, and not all addresses (/0)")
 	}
 	return nil
 }

@@ -163,7 +163,7 @@ func (s *Server) Client() *Client {
 	e := s.etcd.Load()
 	kv := adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(e.Server))
 	watch := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(e.Server))
-	return newClient(v3client.New(e.Server), kv, watch, "embedded at "+s.endpoint, Config{Logger: s.log})
+	return newClient(v3client.New(e.Server), kv, watch, s.endpoint+" (embedded)", Config{Logger: s.log})
 }
 
 // Wait returns why the server cannot go on, or nil when ctx has ended.
