@@ -1,0 +1,140 @@
+package join
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/durable"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/pki"
+)
+
+// authorityFile is what a member hands to a new one: all of a pki.Authority.
+const authorityFile = "authority.pem"
+
+// peers is the authority of members, of which each has all: whoever admits a member
+// hands it over, so that no loss of a host ends it, and each makes and renews its own
+// certificate.
+type peers struct {
+	dir  string
+	auth *pki.Authority
+	cert pki.Certificate // of openPeers and renew alone; others read the files
+	own  string          // the directory of the certificate's files
+}
+
+// makeAuthority makes the authority of a new cluster, or takes the one that is there.
+func makeAuthority(d *directory) (*pki.Authority, error) {
+	return putAuthority(d, func(tmp string) error {
+		_, err := pki.Init(tmp)
+		return err
+	})
+}
+
+// takeAuthority makes a copy of the cluster's authority, as it was handed over.
+func takeAuthority(d *directory, text []byte) (*pki.Authority, error) {
+	return putAuthority(d, func(tmp string) error { return durable.WriteFile(filepath.Join(tmp, authorityFile), text) })
+}
+
+// putAuthority has the authority made aside, so that there is a whole one or none.
+func putAuthority(d *directory, put func(tmp string) error) (*pki.Authority, error) {
+	dir := d.own("authority")
+	if a, err := pki.Open(dir); err == nil {
+		return a, nil
+	}
+	left, err := filepath.Glob(dir + ".new-*")
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range left { // of who was killed here
+		if err := os.RemoveAll(l); err != nil {
+			return nil, fmt.Errorf("make the members' authority: %w", err)
+		}
+	}
+	tmp, err := os.MkdirTemp(d.own(""), "authority.new-")
+	if err == nil {
+		err = put(tmp)
+	}
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(tmp, "issued"), 0o700)
+	}
+	if err == nil {
+		err = os.Rename(tmp, dir)
+	}
+	if err == nil {
+		err = durable.SyncDir(d.own(""))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make the members' authority: %w", err)
+	}
+	return pki.Open(dir)
+}
+
+func fingerprint(a *pki.Authority) Fingerprint { return sha256.Sum256(a.Bundle()[0].Raw) }
+
+// openPeers opens the authority and makes, or renews, the certificate of a member.
+func openPeers(d *directory, cfg Config) (*peers, error) {
+	a, err := pki.Open(d.own("authority"))
+	if err != nil {
+		return nil, err
+	}
+	if err := a.Spread(); err != nil {
+		return nil, err
+	}
+	p := &peers{dir: d.own("authority"), auth: a, own: a.Dir(d.Name)}
+	all, err := a.Issued()
+	if err != nil {
+		return nil, err
+	}
+	want := cfg.hosts()
+	i := slices.IndexFunc(all, func(c pki.Certificate) bool { return c.Name == d.Name })
+	if i >= 0 && !slices.ContainsFunc(want, func(h string) bool { return !slices.Contains(all[i].Addresses, h) }) {
+		p.cert = all[i]
+		return p, p.renew()
+	}
+	if i >= 0 { // for other addresses than others connect to now
+		if err := os.RemoveAll(a.Dir(d.Name)); err != nil {
+			return nil, fmt.Errorf("replace the member's certificate: %w", err)
+		}
+	}
+	p.cert, err = a.Issue(pki.Request{Name: d.Name, Role: pki.Netmaster, Addresses: want})
+	return p, err
+}
+
+// renew makes the certificate anew when it ends soon; who uses it reads it at each
+// connection.
+func (p *peers) renew() error {
+	if !p.cert.Due(time.Now()) {
+		return nil
+	}
+	cert, err := p.auth.Renew(p.cert.Name, 0)
+	if err != nil {
+		return err
+	}
+	p.cert = cert
+	return nil
+}
+
+// handOver is the authority as a new member needs it.
+func (p *peers) handOver() ([]byte, error) {
+	b, err := os.ReadFile(filepath.Join(p.dir, authorityFile))
+	if err != nil {
+		return nil, model.Errorf(model.ErrUnavailable, "read the members' authority: %w", err)
+	}
+	return b, nil
+}
+
+// hosts are the names by which others connect to a member.
+func (c Config) hosts() []string {
+	var out []string
+	for _, a := range []string{c.Peer, c.Door} {
+		if host, _, err := net.SplitHostPort(a); err == nil && !slices.Contains(out, host) {
+			out = append(out, host)
+		}
+	}
+	return out
+}

@@ -1,0 +1,175 @@
+package join
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/transport"
+)
+
+// Paths of the door, and the bounds of who comes to it.
+const (
+	joinPath   = "/join/v1/members"
+	statusPath = "/join/v1/status"
+
+	maxBody = 16 << 10 // bytes of a request
+	// atOnce is how many requests are looked at at a time; more are told to come again.
+	atOnce = 16
+	// doorTime is how long a request may take.
+	doorTime = 30 * time.Second
+)
+
+// kindName is a kind of errors on the way.
+type kindName struct {
+	name string
+	kind error
+	code int // of HTTP
+}
+
+var kinds = []kindName{
+	{"invalid", model.ErrInvalid, http.StatusBadRequest},
+	{"not-found", model.ErrNotFound, http.StatusNotFound},
+	{"exists", model.ErrExists, http.StatusConflict},
+	{"conflict", model.ErrConflict, http.StatusConflict},
+	{"exhausted", model.ErrExhausted, http.StatusInsufficientStorage},
+	{"unavailable", model.ErrUnavailable, http.StatusServiceUnavailable},
+}
+
+// refusal is an error on the way.
+type refusal struct {
+	Kind  string `json:"kind"`
+	Error string `json:"error"`
+}
+
+// door is where new members show their tokens, and members ask each other how they are.
+type door struct {
+	http *http.Server
+	done sync.WaitGroup
+}
+
+// listen opens a listener for the door, which is not served before open.
+func (m *Member) listen(ctx context.Context) (net.Listener, error) {
+	ln, err := transport.Listen(ctx, m.cfg.DoorListen, m.peers.doorTLS())
+	if err != nil {
+		return nil, model.Errorf(model.ErrConflict, "listen for new members on %s: %w; give another address, or stop what has it", m.cfg.DoorListen, err)
+	}
+	return ln, nil
+}
+
+// open serves the door until it is closed.
+func (m *Member) open(ln net.Listener) *door {
+	mux := http.NewServeMux()
+	slots := make(chan struct{}, atOnce)
+	mux.HandleFunc("POST "+joinPath, func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		default:
+			refuse(w, model.Errorf(model.ErrUnavailable, "too many ask at once: try again"))
+			return
+		}
+		var q request
+		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+		if err := dec.Decode(&q); err != nil {
+			refuse(w, model.Errorf(model.ErrInvalid, "the request cannot be read: is this host's Contiv of another version?"))
+			return
+		}
+		if err := q.check(); err != nil {
+			refuse(w, err)
+			return
+		}
+		a, err := m.admit(r.Context(), q)
+		if err != nil {
+			m.cfg.Logger.Warn("a host was not admitted", "name", q.Name, "address", q.Peer, "token", q.ID, "error", err)
+			refuse(w, err)
+			return
+		}
+		reply(w, http.StatusOK, a)
+	})
+	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TLS.VerifiedChains) == 0 {
+			refuse(w, model.Errorf(model.ErrInvalid, "only members may ask"))
+			return
+		}
+		reply(w, http.StatusOK, m.Status())
+	})
+	d := &door{http: &http.Server{
+		Handler:     http.TimeoutHandler(mux, doorTime, `{"kind":"unavailable","error":"the cluster did not answer in time"}`),
+		ReadTimeout: doorTime, WriteTimeout: doorTime + 5*time.Second, IdleTimeout: doorTime, MaxHeaderBytes: 8 << 10,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // what strangers do to a listener
+	}}
+	d.done.Go(func() {
+		if err := d.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			m.cfg.Logger.Error("no host can join here any more", "error", err)
+		}
+	})
+	return d
+}
+
+func (d *door) close() {
+	_ = d.http.Close() // of connections that nobody waits for
+	d.done.Wait()
+}
+
+// check refuses what no member sends.
+func (q request) check() error {
+	if !isText(q.ID, idLen) || !isText(q.Secret, secretLen) || len(q.Dir) != 36 {
+		return model.Errorf(model.ErrInvalid, "the request has no token, or no identity")
+	}
+	if err := checkName(q.Name); err != nil {
+		return err
+	}
+	return errors.Join(checkAddress(q.Peer), checkAddress(q.Door))
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	for _, k := range kinds {
+		if errors.Is(err, k.kind) {
+			reply(w, k.code, refusal{k.name, err.Error()})
+			return
+		}
+	}
+	reply(w, http.StatusInternalServerError, refusal{"", err.Error()})
+}
+
+func reply(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(v) // who has gone reads no error
+}
+
+// call makes one request and reads its answer. An error of a kind was answered by a
+// member; one of none says that nobody did.
+func call(ctx context.Context, c *http.Client, method, url string, body io.Reader, into any) error {
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return err
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	dec := json.NewDecoder(io.LimitReader(resp.Body, 1<<20))
+	if resp.StatusCode == http.StatusOK {
+		return dec.Decode(into)
+	}
+	var no refusal
+	if err := dec.Decode(&no); err != nil {
+		return errors.New("it does not speak as a member does")
+	}
+	for _, k := range kinds {
+		if no.Kind == k.name {
+			return model.Errorf(k.kind, "%s", no.Error)
+		}
+	}
+	return errors.New(no.Error)
+}

@@ -1,0 +1,422 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/etcd"
+	"github.com/contiv/netplugin/v2/internal/transport"
+)
+
+// Config says which member this process is.
+type Config struct {
+	Dir    string           // the data directory; made when missing
+	Name   string           // of this host; unique in the cluster
+	Client string           // IP:port for clients of the store; "" = etcd.DefaultListen
+	Peer   string           // host:port by which other members reach this one
+	Door   string           // host:port by which new members, and members, ask this one
+	Quota  int64            // bytes of the database; 0 = DefaultQuota
+	Logger *slog.Logger     // required
+	Backup Schedule         // snapshots; the zero value makes none
+	TLS    *transport.Files // what clients are served with; nil = plain
+
+	PeerListen, DoorListen string // IP:port to listen on; "" = Peer, Door
+
+	// Addresses and Token are the command line's --join and --token: where neither is
+	// given, a new directory founds a cluster. Doors of the token are asked too.
+	Addresses []string
+	Token     string
+
+	step func(string) // of tests: what was just done
+}
+
+func (c Config) at(step string) {
+	if c.step != nil {
+		c.step(step)
+	}
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+func checkName(name string) error {
+	if !validName.MatchString(name) {
+		return model.InvalidField("name", name, "must be 1 to 64 letters, digits, dots, hyphens and underscores, the first a letter or digit")
+	}
+	return nil
+}
+
+// checked fills in what is left out, and refuses what cannot be, before anything is
+// changed.
+func (c Config) checked(ctx context.Context) (Config, error) {
+	if c.Client == "" {
+		c.Client = etcd.DefaultListen
+	}
+	if c.PeerListen == "" {
+		c.PeerListen = c.Peer
+	}
+	if c.DoorListen == "" {
+		c.DoorListen = c.Door
+	}
+	if c.Quota == 0 {
+		c.Quota = DefaultQuota
+	}
+	if err := errors.Join(checkName(c.Name), checkAddress(c.Peer), checkAddress(c.Door)); err != nil {
+		return c, err
+	}
+	for _, a := range c.Addresses {
+		if err := checkAddress(a); err != nil {
+			return c, err
+		}
+	}
+	for _, l := range []struct{ field, addr string }{{"etcd-listen", c.Client}, {"peer-listen", c.PeerListen}, {"join-listen", c.DoorListen}} {
+		if err := checkListen(l.field, l.addr); err != nil {
+			return c, err
+		}
+		ln, err := transport.Listen(ctx, l.addr, nil)
+		if err != nil {
+			return c, model.Errorf(model.ErrConflict, "%w: stop what has the address, or give another one of this host", err)
+		}
+		if err := ln.Close(); err != nil {
+			return c, err
+		}
+	}
+	return c, c.Backup.check()
+}
+
+// checkListen refuses an address that nobody can listen on.
+func checkListen(field, a string) error {
+	host, port, err := net.SplitHostPort(a)
+	if err != nil || net.ParseIP(host) == nil || port == "" || port == "0" {
+		return model.InvalidField(field, a, "must be an IP address and a port of this host")
+	}
+	return nil
+}
+
+// Member is a member of a cluster, with its etcd in this process.
+type Member struct {
+	cfg    Config
+	dir    *directory
+	peers  *peers
+	server *server
+	door   *door
+
+	stop context.CancelFunc
+	runs sync.WaitGroup
+	once sync.Once
+	err  error
+}
+
+// Start makes this process what its directory and its command line say: the founder
+// of a cluster, a new member of one, or the member that it is. It returns once the
+// member has a vote, which takes as long as it takes to catch up, to get a turn, or
+// to have a majority there; the log says what it waits for. After an error, or a kill
+// at any moment, the same call goes on where it ended. Errors are of model's kinds:
+// ErrInvalid and ErrConflict will stay, ErrUnavailable may go by itself.
+func Start(ctx context.Context, cfg Config) (_ *Member, err error) {
+	var t *Token
+	if cfg.Token != "" {
+		parsed, err := ParseToken(cfg.Token)
+		if err != nil {
+			return nil, err
+		}
+		t = &parsed
+	} else if len(cfg.Addresses) > 0 {
+		return nil, model.Errorf(model.ErrInvalid, "joining needs a token: make one on a member with 'netctl cluster token' and give it with --token")
+	}
+	if cfg, err = cfg.checked(ctx); err != nil {
+		return nil, err
+	}
+	d, err := openDirectory(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	m := &Member{cfg: cfg, dir: d}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.Close())
+		}
+	}()
+	if err := d.check(cfg, t); err != nil {
+		return nil, err
+	}
+	switch {
+	case d.Step == learner || d.Step == member || d.Step == admitted && !d.empty():
+		err = m.resume(ctx)
+	case t == nil:
+		err = m.found(ctx)
+	default:
+		err = m.join(ctx, *t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, m.serve(ctx)
+}
+
+// found makes a cluster of this member alone, of an empty directory or of the data of
+// a store that had no members.
+func (m *Member) found(ctx context.Context) error {
+	d := m.dir
+	if d.Step == "" {
+		if err := d.begin(founding, m.cfg, Token{}); err != nil {
+			return err
+		}
+		m.cfg.at("founding")
+	}
+	a, err := makeAuthority(d)
+	if err != nil {
+		return err
+	}
+	d.Authority = fingerprint(a).String()
+	if err := d.save(); err != nil {
+		return err
+	}
+	m.cfg.at("authority")
+	if err := m.start(ctx, initial{}); err != nil {
+		return err
+	}
+	m.cfg.at("founded")
+	return nil
+}
+
+// changes is how often joining begins again because the cluster's members changed
+// between their list and the start with it.
+const changes = 3
+
+// join has this directory admitted by a token, and starts as a learner.
+func (m *Member) join(ctx context.Context, t Token) error {
+	d := m.dir
+	switch {
+	case d.Step == "":
+		if err := d.begin(asked, m.cfg, t); err != nil {
+			return err
+		}
+		m.cfg.at("asked")
+	case d.Token != t.ID:
+		d.Token = t.ID
+		if err := d.save(); err != nil {
+			return err
+		}
+	}
+	for try := 1; ; try++ {
+		a, err := ask(ctx, d, m.cfg, t)
+		if err != nil {
+			return err
+		}
+		m.cfg.at("answered")
+		auth, err := takeAuthority(d, a.Authority)
+		if err != nil {
+			return err
+		}
+		if fingerprint(auth) != t.Authority {
+			return model.Errorf(model.ErrConflict, "the authority in %s is not the token's: delete %s and repeat the command line", d.own("authority"), d.path)
+		}
+		if err := d.reach(admitted); err != nil {
+			return err
+		}
+		m.cfg.at("admitted")
+		err = m.start(ctx, initial{existing: true, members: a.Members})
+		if err == nil {
+			m.cfg.at("started")
+			return m.vote(ctx)
+		}
+		if !d.empty() || try == changes || ctx.Err() != nil {
+			return err
+		}
+		m.cfg.Logger.Warn("joining begins again", "error", err)
+	}
+}
+
+// resume starts a member that has data.
+func (m *Member) resume(ctx context.Context) error {
+	if err := m.start(ctx, initial{}); err != nil {
+		return err
+	}
+	return m.vote(ctx)
+}
+
+// start starts etcd and waits until it takes part in its cluster.
+func (m *Member) start(ctx context.Context, i initial) error {
+	var err error
+	if m.peers, err = openPeers(m.dir, m.cfg); err != nil {
+		return err
+	}
+	s, err := startServer(m.dir, m.cfg, m.peers, i)
+	if err != nil {
+		return err
+	}
+	waits := "a majority of its cluster's members: start them; if they are lost for good, stop this one and make a new cluster of its directory (netmaster --recover)"
+	if i.existing {
+		waits = "the cluster to reach it at " + m.cfg.Peer + ": see that the other members can connect to that"
+	}
+	if err := s.ready(ctx, m.cfg.Logger, waits); err != nil {
+		s.close()
+		return err
+	}
+	m.server = s
+	return nil
+}
+
+// voteEvery is between two tries to get a vote.
+const voteEvery = 250 * time.Millisecond
+
+// vote makes a voter of a learner, once it has caught up and the cluster would still
+// write if this member were lost the moment after.
+func (m *Member) vote(ctx context.Context) error {
+	if !m.server.etcd.Server.IsLearner() {
+		return nil
+	}
+	if err := m.dir.reach(learner); err != nil {
+		return err
+	}
+	id := uint64(m.server.etcd.Server.MemberID())
+	tick := time.NewTicker(voteEvery)
+	defer tick.Stop()
+	for told := ""; ; {
+		wait := m.mayVote(ctx)
+		if wait == "" {
+			m.cfg.at("promoting")
+			rctx, cancel := context.WithTimeout(ctx, patience)
+			_, err := m.server.client.MemberPromote(rctx, id)
+			cancel()
+			switch {
+			case err == nil, errors.Is(err, rpctypes.ErrMemberNotLearner):
+				m.cfg.at("promoted")
+				return nil
+			case errors.Is(err, rpctypes.ErrMemberNotFound):
+				return errRemoved
+			case errors.Is(err, rpctypes.ErrMemberLearnerNotReady), strings.Contains(err.Error(), rpctypes.ErrMemberLearnerNotReady.Error()):
+				wait = "catching up with the leader"
+			default:
+				wait = fmt.Sprintf("the cluster, which says: %v", err)
+			}
+		}
+		if wait != told {
+			m.cfg.Logger.Info("this member has no vote yet", "waitsFor", wait)
+			told = wait
+		}
+		select {
+		case <-tick.C:
+		case <-m.server.died:
+			return m.server.ended()
+		case <-m.server.etcd.Server.StopNotify():
+			return errRemoved
+		case <-ctx.Done():
+			return model.Errorf(model.ErrUnavailable, "this member waits for %s: %w; repeat the command line", told, ctx.Err())
+		}
+	}
+}
+
+// serve begins what a member does beside its etcd.
+func (m *Member) serve(ctx context.Context) error {
+	if err := m.dir.reach(member); err != nil {
+		return err
+	}
+	if err := m.enlist(ctx); err != nil {
+		return err
+	}
+	ln, err := m.listen(ctx)
+	if err != nil {
+		return err
+	}
+	m.door = m.open(ln)
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	m.stop = stop
+	m.runs.Go(func() { m.watch(run) })
+	if m.cfg.Backup.Dir != "" {
+		m.runs.Go(func() { m.backups(run) })
+	}
+	return nil
+}
+
+// enlist makes the member's row and its place in etcd what they are now: a founder has
+// no row, a member may have moved to another address.
+func (m *Member) enlist(ctx context.Context) error {
+	c := m.server.client
+	id := uint64(m.server.etcd.Server.MemberID())
+	all, err := m.etcdMembers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		if e.ID == id && peerOf(e) != m.cfg.Peer {
+			rctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			if _, err := c.MemberUpdate(rctx, id, []string{transport.HTTPS + "://" + m.cfg.Peer}); err != nil {
+				return unavailable(err)
+			}
+		}
+	}
+	if m.dir.Peer != m.cfg.Peer {
+		m.dir.Peer = m.cfg.Peer
+		if err := m.dir.save(); err != nil {
+			return err
+		}
+	}
+	key := memberRows + m.dir.Name
+	for range attempts {
+		had, err := get[memberRow](ctx, c, key)
+		if err != nil {
+			return err
+		}
+		is := memberRow{Name: m.dir.Name, Dir: m.dir.ID, Peer: m.cfg.Peer, Door: m.cfg.Door, ID: id, At: had.value.At}
+		if is == had.value {
+			return nil
+		}
+		if is.At.IsZero() {
+			is.At = time.Now().UTC()
+		}
+		if ok, err := commit(ctx, c, []clientv3.Cmp{at(key, had.rev)}, clientv3.OpPut(key, encode(is))); err != nil || ok {
+			return err
+		}
+	}
+	return model.Errorf(model.ErrUnavailable, "the row of this member changes all the time; start again")
+}
+
+// Etcd is the server of this member: for clients inside the process.
+func (m *Member) Etcd() *etcdserver.EtcdServer { return m.server.etcd.Server }
+
+// Wait returns why the member cannot go on, such as that it was removed, or nil when
+// ctx has ended.
+func (m *Member) Wait(ctx context.Context) error {
+	select {
+	case <-m.server.died:
+		return m.server.ended()
+	case <-m.server.etcd.Server.StopNotify():
+		return m.server.ended()
+	case err := <-m.server.etcd.Err():
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// Close stops the member and waits for all of it.
+func (m *Member) Close() error {
+	m.once.Do(func() {
+		if m.stop != nil {
+			m.stop()
+		}
+		if m.door != nil {
+			m.door.close()
+		}
+		m.runs.Wait()
+		if m.server != nil {
+			m.server.close()
+		}
+		m.err = m.dir.close()
+	})
+	return m.err
+}

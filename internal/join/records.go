@@ -1,0 +1,183 @@
+package join
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+)
+
+// The rows, which nobody but members reads: none is below what agents follow.
+const (
+	tokenRows  = store.Root + "join/token/"
+	memberRows = store.Root + "join/member/"
+	lockRow    = store.Root + "join/removing"
+)
+
+// patience bounds one request to the cluster.
+const patience = 5 * time.Second
+
+// rowVersion is of all rows here.
+const rowVersion = 1
+
+// tokenRow is what the store has of a token.
+type tokenRow struct {
+	ID      string    `json:"id"`
+	Hash    []byte    `json:"hash"`
+	Expires time.Time `json:"expires"`
+	// Spent on a directory; "" = not yet.
+	Dir  string    `json:"dir,omitempty"`
+	Name string    `json:"name,omitempty"`
+	At   time.Time `json:"at,omitzero"`
+}
+
+// memberRow is what the store has of a member, from the moment in which a token was
+// spent on it.
+type memberRow struct {
+	Name string    `json:"name"`
+	Dir  string    `json:"dir"`
+	Peer string    `json:"peer"`         // host:port
+	Door string    `json:"door"`         // host:port
+	ID   uint64    `json:"id,omitempty"` // etcd's; 0 = it waits for its turn
+	At   time.Time `json:"at"`
+}
+
+// row is one that was read, at a revision by which it can be compared.
+type row[T any] struct {
+	value T
+	rev   int64 // 0 = there is none
+}
+
+type envelope[T any] struct {
+	V int `json:"v"`
+	D T   `json:"d"`
+}
+
+func encode[T any](v T) string {
+	b, _ := json.Marshal(envelope[T]{rowVersion, v}) // of strings, numbers and times: it cannot fail
+	return string(b)
+}
+
+func decode[T any](key, value []byte) (T, error) {
+	var e envelope[T]
+	if err := json.Unmarshal(value, &e); err != nil {
+		return e.D, fmt.Errorf("read %s of the store: %w", key, err)
+	}
+	if e.V > rowVersion {
+		return e.D, fmt.Errorf("read %s of the store: it is of a newer version of Contiv: update this member", key)
+	}
+	return e.D, nil
+}
+
+func get[T any](ctx context.Context, c *clientv3.Client, key string) (row[T], error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r, err := c.Get(ctx, key)
+	if err != nil {
+		return row[T]{}, unavailable(err)
+	}
+	if len(r.Kvs) == 0 {
+		return row[T]{}, nil
+	}
+	v, err := decode[T](r.Kvs[0].Key, r.Kvs[0].Value)
+	return row[T]{v, r.Kvs[0].ModRevision}, err
+}
+
+func list[T any](ctx context.Context, c *clientv3.Client, prefix string) ([]row[T], error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r, err := c.Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	var out []row[T]
+	for _, kv := range r.Kvs {
+		v, err := decode[T](kv.Key, kv.Value)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, row[T]{v, kv.ModRevision})
+	}
+	return out, nil
+}
+
+// commit makes one transaction; false = a compare failed.
+func commit(ctx context.Context, c *clientv3.Client, compares []clientv3.Cmp, ops ...clientv3.Op) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r, err := c.Txn(ctx).If(compares...).Then(ops...).Commit()
+	if err != nil {
+		return false, unavailable(err)
+	}
+	return r.Succeeded, nil
+}
+
+// at compares that a row is as it was read.
+func at(key string, rev int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(key), "=", rev)
+}
+
+// unavailable says of an error of etcd's what to do.
+func unavailable(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	if strings.Contains(err.Error(), "database space exceeded") {
+		return model.Errorf(model.ErrExhausted, "the store is full and takes no writes: %w", err)
+	}
+	return model.Errorf(model.ErrUnavailable, "the store does not answer, a majority of its members may be away: %w; start them, or if they are lost for good make a new cluster of one member's directory (netmaster --recover)", err)
+}
+
+// NewToken makes a token that admits one member within life (0 = TokenLife). Errors
+// are model.ErrInvalid, ErrExhausted, ErrUnavailable.
+func (m *Member) NewToken(ctx context.Context, life time.Duration) (text string, t Token, err error) {
+	if life == 0 {
+		life = TokenLife
+	}
+	if life < time.Second || life > MaxTokenLife {
+		return "", t, model.InvalidField("life", life, "must be from a second to 7 days")
+	}
+	addresses := []string{m.cfg.Door}
+	rows, err := list[memberRow](ctx, m.server.client, memberRows)
+	if err != nil {
+		return "", t, err
+	}
+	for _, r := range rows {
+		if r.value.Door != m.cfg.Door && r.value.ID != 0 {
+			addresses = append(addresses, r.value.Door)
+		}
+	}
+	all, err := list[tokenRow](ctx, m.server.client, tokenRows)
+	if err != nil {
+		return "", t, err
+	}
+	now := time.Now()
+	good := 0
+	var ops []clientv3.Op
+	for _, r := range all {
+		switch over := now.Sub(r.value.Expires); {
+		case over > kept:
+			if len(ops) < 100 { // of the 128 that a transaction may have
+				ops = append(ops, clientv3.OpDelete(tokenRows+r.value.ID))
+			}
+		case over < 0 && r.value.Dir == "":
+			good++
+		}
+	}
+	if good >= MaxTokens {
+		return "", t, model.Errorf(model.ErrExhausted, "there are %d tokens that nobody has used, and no more can be: use one, or wait until one is over", good)
+	}
+	t = newToken(addresses, fingerprint(m.peers.auth))
+	row := tokenRow{ID: t.ID, Hash: hash(t.ID, t.secret), Expires: now.Add(life).UTC()}
+	if _, err := commit(ctx, m.server.client, nil, append(ops, clientv3.OpPut(tokenRows+t.ID, encode(row)))...); err != nil {
+		return "", t, err
+	}
+	return t.Text(), t, nil
+}
