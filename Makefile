@@ -22,7 +22,7 @@ LONGEST = $(if $(filter ./...,$(PKG)),./internal/driver/ebpf ./internal/driver/o
 # Everything but what links the etcd server, which the race detector makes too slow to compile for every run.
 RACE = $(shell go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps ","}}{{end}}' $(PKG) | grep -v go.etcd.io/etcd/server | cut -d' ' -f1 | sort -u)
 
-.PHONY: help deps build test vet test-unit test-lab test-full test-race chaos-operator lint fmt vulncheck generate test-kernel test-consul test-cluster test-bgp test-kube fuzz bench-cluster bench-datapath bench chaos demo demo-docker demo-kube image plugin clean
+.PHONY: help deps build test vet test-unit test-lab test-full test-race chaos-operator lint fmt vulncheck generate test-kernel test-consul test-cluster test-bgp test-kube fuzz bench-cluster bench-datapath bench-scale bench chaos demo demo-docker demo-kube image plugin clean
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -79,8 +79,8 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 	go list -f '{{.Dir}}' $(PKG) | while read -r dir; do for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
 	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(or $(FUZZTIME),30s) $$dir; done; done
 
-bench-cluster bench-datapath: deps ## whole clusters; a packet's way on eBPF; rewrite bench/results; need root
-	go run ./$(subst -,/,$@) -out bench/results
+bench-cluster bench-datapath bench-scale: deps ## whole clusters; a packet's way on eBPF; a thousand simulated agents (some 25 minutes; ARGS=-small: five); rewrite bench/results; need root
+	go run ./$(subst -,/,$@) -out bench/results $(ARGS)
 bench: bench-cluster bench-datapath ## that, and benchmarks into bench/new.txt, compared with bench/base.txt by benchstat
 	go test -run '^$$' -bench . -benchmem -count $(or $(COUNT),6) $(PKG) | tee bench/new.txt
 	@if [ -f bench/base.txt ]; then $(call tool,benchstat) bench/base.txt bench/new.txt; fi
