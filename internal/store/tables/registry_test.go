@@ -26,7 +26,7 @@ type sample struct {
 	want Change
 }
 
-func row[K comparable, V any](t *testing.T, tab *Table[K, V], v V) sample {
+func row[K comparable, V any](t testing.TB, tab *Table[K, V], v V) sample {
 	t.Helper()
 	b, err := store.EncodeRecord(tab.spec.Version, v)
 	if err != nil {
@@ -42,7 +42,7 @@ func row[K comparable, V any](t *testing.T, tab *Table[K, V], v V) sample {
 
 // filled makes a sample of a table whose rows are a kind of object, with a text in
 // each of the row's fields that are texts.
-func (t *Table[K, V]) filled(tt *testing.T) sample { //nolint:thelper // t is the table
+func (t *Table[K, V]) filled(tt testing.TB) sample { //nolint:thelper // t is the table
 	tt.Helper()
 	var v V
 	fill(reflect.ValueOf(&v).Elem())
@@ -63,11 +63,11 @@ func fill(v reflect.Value) {
 }
 
 // samples are those below, and one of each kind of object that has none there.
-func samples(t *testing.T) []sample {
+func samples(t testing.TB) []sample {
 	t.Helper()
 	all := chosen(t)
 	for _, table := range registry {
-		f, ok := table.(interface{ filled(t *testing.T) sample })
+		f, ok := table.(interface{ filled(t testing.TB) sample })
 		if ok && len(table.kinds()) > 0 && !slices.ContainsFunc(all, func(s sample) bool { return s.of == table }) {
 			all = append(all, f.filled(t))
 		}
@@ -75,7 +75,7 @@ func samples(t *testing.T) []sample {
 	return all
 }
 
-func chosen(t *testing.T) []sample {
+func chosen(t testing.TB) []sample {
 	t.Helper()
 	net := model.NetworkKey{Tenant: "a.b", Name: "n-1"}
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
