@@ -1,0 +1,226 @@
+package aci
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// errEnded says that the APIC does not know the session any more.
+var errEnded = errors.New("the session has ended")
+
+// Limits of what an APIC may answer.
+const (
+	maxAnswer = 256 << 20 // bytes
+	maxText   = 300       // of what it says, in errors
+)
+
+// mo is a managed object on the wire.
+type mo struct {
+	Attributes map[string]string `json:"attributes"`
+	Children   []map[string]mo   `json:"children,omitempty"`
+}
+
+// named is a managed object of an answer.
+type named struct {
+	class string
+	mo
+}
+
+// session is a login to one of several APICs. It is for one goroutine.
+type session struct {
+	cfg     APICConfig
+	client  *http.Client
+	at      int // of cfg.URLs
+	token   string
+	renewAt time.Time // before it ends for being idle
+	endAt   time.Time // it ends whatever is done
+}
+
+func newSession(cfg APICConfig) *session {
+	return &session{cfg: cfg, client: &http.Client{
+		Transport: cfg.Transport,
+		Timeout:   cfg.Timeout,
+		// A password is told to nobody but those that are configured.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// ask makes a request within a session that lasts, which it begins if there is
+// none. Errors are errEnded, of kind model.ErrInvalid when the APIC refuses, or of
+// kind model.ErrUnavailable.
+func (s *session) ask(ctx context.Context, method, path string, body any) ([]named, error) {
+	if err := s.last(ctx); err != nil {
+		return nil, err
+	}
+	out, err := s.send(ctx, method, path, body)
+	switch {
+	case errors.Is(err, errEnded):
+		s.token = ""
+	case errors.Is(err, model.ErrUnavailable) && len(s.cfg.URLs) > 1: // another one may be well
+		s.token, s.at = "", (s.at+1)%len(s.cfg.URLs)
+	}
+	return out, err
+}
+
+// last makes the session one that has not ended.
+func (s *session) last(ctx context.Context) error {
+	now := s.cfg.now()
+	switch {
+	case s.token != "" && now.Before(s.renewAt):
+		return nil
+	case s.token != "" && now.Before(s.endAt):
+		answer, err := s.send(ctx, http.MethodGet, "/api/aaaRefresh.json", nil)
+		if err == nil && s.begin(answer, false) == nil {
+			return nil
+		}
+	}
+	s.token = ""
+	var login mo
+	login.Attributes = map[string]string{"name": s.cfg.User, "pwd": s.cfg.Password}
+	answer, err := s.send(ctx, http.MethodPost, "/api/aaaLogin.json", map[string]mo{"aaaUser": login})
+	if err != nil {
+		s.at = (s.at + 1) % len(s.cfg.URLs)
+		if errors.Is(err, errEnded) {
+			err = model.Errorf(model.ErrInvalid, "the APIC refuses to log user %s in", s.cfg.User)
+		}
+		return err
+	}
+	return s.begin(answer, true)
+}
+
+// begin takes what a login or a refresh was answered.
+func (s *session) begin(answer []named, login bool) error {
+	if len(answer) != 1 || answer[0].class != "aaaLogin" || answer[0].Attributes["token"] == "" {
+		return nonsense("a login without a token")
+	}
+	a := answer[0].Attributes
+	idle, err := strconv.ParseUint(a["refreshTimeoutSeconds"], 10, 31)
+	if err != nil || idle == 0 {
+		return nonsense("a login that lasts " + strconv.Quote(a["refreshTimeoutSeconds"]) + " seconds")
+	}
+	now := s.cfg.now()
+	s.token = a["token"]
+	s.renewAt = now.Add(time.Duration(idle) * time.Second / 2)
+	if login {
+		s.endAt = now.Add(24 * time.Hour) // the APIC's default
+		if most, err := strconv.ParseUint(a["maximumLifetimeSeconds"], 10, 31); err == nil && most > 0 {
+			s.endAt = now.Add(time.Duration(most) * time.Second * 9 / 10)
+		}
+	}
+	return nil
+}
+
+// end logs out; what the APIC says to that changes nothing.
+func (s *session) end(ctx context.Context) {
+	if s.token == "" {
+		return
+	}
+	body := map[string]mo{"aaaUser": {Attributes: map[string]string{"name": s.cfg.User}}}
+	_, _ = s.send(ctx, http.MethodPost, "/api/aaaLogout.json", body) // it ends by itself otherwise
+	s.token = ""
+}
+
+// send makes one request.
+func (s *session) send(ctx context.Context, method, path string, body any) ([]named, error) {
+	var in io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		in = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(s.cfg.URLs[s.at], "/")+path, in)
+	if err != nil {
+		return nil, model.Errorf(model.ErrInvalid, "the APIC's URL: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if s.token != "" {
+		req.AddCookie(&http.Cookie{Name: "APIC-cookie", Value: s.token})
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return nil, model.Errorf(model.ErrUnavailable, "the APIC does not answer: %w", err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return nil, model.Errorf(model.ErrUnavailable, "the APIC's answer broke off: %w", err)
+	}
+	if len(data) > maxAnswer {
+		return nil, nonsense("more than " + strconv.Itoa(maxAnswer) + " bytes")
+	}
+	out, err := parse(data)
+	switch code := resp.StatusCode; {
+	case code == http.StatusForbidden || code == http.StatusUnauthorized:
+		text, _ := refusal(out)
+		return nil, fmt.Errorf("%w: %s: %s", errEnded, resp.Status, text)
+	case code == http.StatusOK && err != nil:
+		return nil, err
+	case code == http.StatusOK:
+		if text, ok := refusal(out); ok {
+			return nil, model.Errorf(model.ErrInvalid, "the APIC refuses: %s", text)
+		}
+		return out, nil
+	case code == http.StatusBadRequest && err == nil:
+		if text, ok := refusal(out); ok {
+			return nil, model.Errorf(model.ErrInvalid, "the APIC refuses: %s", text)
+		}
+		return nil, nonsense("a refusal without a reason")
+	default:
+		return nil, model.Errorf(model.ErrUnavailable, "the APIC answers %s", resp.Status)
+	}
+}
+
+func nonsense(what string) error {
+	return model.Errorf(model.ErrUnavailable, "the APIC answers nonsense: %s", what)
+}
+
+// parse reads the one form that all answers have.
+func parse(data []byte) ([]named, error) {
+	var answer struct {
+		Total  any             `json:"totalCount"`
+		Imdata []map[string]mo `json:"imdata"`
+	}
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return nil, nonsense("no JSON of objects")
+	}
+	if answer.Imdata == nil {
+		return nil, nonsense("no imdata")
+	}
+	out := make([]named, 0, len(answer.Imdata))
+	for _, item := range answer.Imdata {
+		for class, o := range item {
+			out = append(out, named{class, o})
+		}
+	}
+	if _, refused := refusal(out); !refused && fmt.Sprint(answer.Total) != strconv.Itoa(len(out)) {
+		return nil, nonsense(fmt.Sprintf("%d objects, said to be %v", len(out), answer.Total))
+	}
+	return out, nil
+}
+
+// refusal returns the text of an answer that is an error.
+func refusal(out []named) (string, bool) {
+	for _, o := range out {
+		if o.class == "error" {
+			text := o.Attributes["text"] + " (code " + o.Attributes["code"] + ")"
+			return text[:min(len(text), maxText)], true
+		}
+	}
+	return "", false
+}
+
+// moPath is the URL's path of an object.
+func moPath(dn string) string { return (&url.URL{Path: "/api/mo/" + dn + ".json"}).EscapedPath() }
