@@ -155,7 +155,8 @@ func (a *APIC) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	case Cut:
-		panic(http.ErrAbortHandler)
+		cut(w)
+		return
 	case Ended:
 		a.EndSessions()
 	case None, CutAfter:
@@ -182,7 +183,8 @@ func (a *APIC) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.After(tree, made)
 	}
 	if fault == CutAfter {
-		panic(http.ErrAbortHandler)
+		cut(w)
+		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(made.Status)

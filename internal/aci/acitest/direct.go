@@ -6,28 +6,42 @@ import (
 	"net/http/httptest"
 )
 
-// Direct is a transport to a handler without a network between, for many requests.
-// A handler that aborts is a connection that breaks.
+// Direct is a transport to a simulator without a network between, for many requests.
 func Direct(h http.Handler) http.RoundTripper { return direct{h} }
 
 type direct struct{ h http.Handler }
 
-func (d direct) RoundTrip(r *http.Request) (resp *http.Response, err error) {
+// recorder is what Direct's handler answers to.
+type recorder struct {
+	*httptest.ResponseRecorder
+	broke bool
+}
+
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
-	w := httptest.NewRecorder()
-	defer func() {
-		if recover() != nil {
-			resp, err = nil, errors.New("the connection broke")
-		}
-	}()
+	w := &recorder{ResponseRecorder: httptest.NewRecorder()}
 	d.h.ServeHTTP(w, r)
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
+	if w.broke {
+		return nil, errors.New("the connection broke")
+	}
 	return w.Result(), nil
+}
+
+// cut breaks the connection that w answers on.
+func cut(w http.ResponseWriter) {
+	if r, ok := w.(*recorder); ok {
+		r.broke = true
+		return
+	}
+	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		_ = conn.Close() // it is to break
+	}
 }

@@ -104,7 +104,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	case Cut:
-		panic(http.ErrAbortHandler)
+		cut(w)
+		return
 	case None, CutAfter, Ended: // it has no sessions
 	}
 	info := ""
@@ -112,7 +113,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		info = err.Error()
 	}
 	if fault == CutAfter {
-		panic(http.ErrAbortHandler)
+		cut(w)
+		return
 	}
 	result := "success"
 	if info != "" {
