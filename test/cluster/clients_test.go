@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
 const (
@@ -27,7 +29,8 @@ const (
 	perGeneration = 120
 	// clientPatience is for how long a client waits for an answer.
 	clientPatience = 3 * time.Second
-	// lookAway is for how long a client asks others after one has failed it.
+	// lookAway is for how long a client asks others after one has failed it, and nobody
+	// after all have.
 	lookAway = 200 * time.Millisecond
 
 	revisionHeader = "X-Contiv-Revision"
@@ -113,10 +116,14 @@ func (c *crowd) one(ctx context.Context, hc *http.Client, client int, chance *ra
 	out, _ := c.send(ctx, hc, urls[at], c.objects[in.object], in)
 	answered := time.Since(c.begin)
 	c.asked.Add(1)
-	if out.outcome == unknown || out.outcome == unsent {
-		away[at] = time.Now()
-	}
 	c.keep(client, in, out, call, answered)
+	if out.outcome != unknown && out.outcome != unsent {
+		return
+	}
+	away[at] = time.Now()
+	if !slices.ContainsFunc(away[:len(urls)], func(t time.Time) bool { return time.Since(t) > lookAway }) {
+		_ = waiting.Pause(ctx, lookAway) // the store is away: what is asked meanwhile says nothing of it
+	}
 }
 
 func (c *crowd) keep(client int, in asked, out got, call, answered time.Duration) {
@@ -179,7 +186,8 @@ func (c *crowd) send(ctx context.Context, hc *http.Client, url string, o object,
 
 func clip(b []byte) []byte { return b[:min(len(b), 300)] }
 
-// look reads all objects through each netmaster, which all must answer by now.
+// look reads all objects through each netmaster, which all must answer by now: a busy
+// machine is asked again.
 func (c *crowd) look(ctx context.Context) {
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
 	defer transport.CloseIdleConnections()
@@ -192,6 +200,9 @@ func (c *crowd) look(ctx context.Context) {
 					in := asked{object: k, method: http.MethodGet}
 					call := time.Since(c.begin)
 					out, text := c.send(ctx, hc, url, c.objects[k], in)
+					for until := time.Now().Add(patience); out.outcome > absent && time.Now().Before(until); out, text = c.send(ctx, hc, url, c.objects[k], in) {
+						_ = waiting.Pause(ctx, 100*time.Millisecond) // the loop's condition tells
+					}
 					if out.outcome > absent {
 						c.t.Errorf("at the end %s does not tell of %s: %s %s", url, c.objects[k], out.outcome, text)
 					}

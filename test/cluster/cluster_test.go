@@ -61,8 +61,9 @@ func stores(t *testing.T) *onServer {
 		return s
 	case "consul":
 		p := newConsulProcess(t, t.TempDir())
-		p.start()
-		s := onConsul(t, p)
+		led := consulServer{p}
+		led.start()
+		s := onConsul(t, led)
 		s.pauses(p)
 		return s
 	}

@@ -265,6 +265,9 @@ func (w *world) goWrong(ctx context.Context, seed uint64) {
 	running.Wait()
 }
 
+// asksForAll is from how many requests on something has to be done of all that can be.
+const asksForAll = 1600
+
 // run has clients ask total times while faults are made, then judges. It returns
 // what is wrong.
 func (w *world) run(seed uint64, total int) (wrong []string) {
@@ -298,6 +301,12 @@ func (w *world) run(seed uint64, total int) (wrong []string) {
 	w.dying.Wait()
 
 	w.eventually("all netmasters answer", func() error { return w.ready(ctx) })
+	if total >= asksForAll { // a slow machine, or store, was away too often
+		for until := time.Now().Add(patience); len(c.barren()) > 0 && time.Now().Before(until); {
+			c.seed++
+			c.ask(ctx, clients*perGeneration/2)
+		}
+	}
 	c.look(ctx)
 	rev, err := reading.CommitRevision(ctx)
 	if err != nil {
@@ -316,7 +325,7 @@ func (w *world) run(seed uint64, total int) (wrong []string) {
 	rows, given := book.verdict()
 	wrong = append(wrong, rows...)
 	w.t.Logf("seed %d: %d requests of %d objects (%s); %d things given; faults: %v", seed, len(c.history), len(c.objects), c.sums(), given, w.made)
-	if total >= 1600 {
+	if total >= asksForAll {
 		for _, what := range c.barren() {
 			w.t.Errorf("seed %d: nothing was done of %s", seed, what)
 		}
