@@ -21,9 +21,10 @@ const (
 	patience = 2 * time.Minute
 )
 
-// churn makes and deletes objects by the API, and containers on every host.
+// churn makes and deletes objects by the API, where there is one, and containers on
+// every host.
 type churn struct {
-	l    *lab.Lab
+	w    *world
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
@@ -34,24 +35,26 @@ type churn struct {
 
 // startChurn begins; what it does is written down in the report, which is the
 // churn's until it has been ended.
-func startChurn(ctx context.Context, l *lab.Lab, r *report) (*churn, error) {
-	c := &churn{l: l, r: r}
-	client, err := l.API()
-	if err != nil {
-		return nil, err
-	}
+func startChurn(ctx context.Context, w *world, r *report) (*churn, error) {
+	c := &churn{w: w, r: r}
 	work := ctx // what has begun is finished
 	ctx, c.stop = context.WithCancel(ctx)
-	c.wg.Go(func() {
-		defer client.Close()
-		for i := 0; ctx.Err() == nil; i++ {
-			c.object(work, client, fmt.Sprint("g", i%7))
+	if !w.peer() {
+		client, err := w.API()
+		if err != nil {
+			return nil, err
 		}
-	})
-	for _, h := range l.Hosts() {
+		c.wg.Go(func() {
+			defer client.Close()
+			for i := 0; ctx.Err() == nil; i++ {
+				c.object(work, client, fmt.Sprint("g", i%7))
+			}
+		})
+	}
+	for _, h := range w.Hosts() {
 		c.wg.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				c.container(work, lab.ContainerSpec{Name: fmt.Sprintf("churn%s-%d", h.Name, i), Host: h.Name, Tenant: "blue", Network: "net", Group: []string{"db", "web"}[i%2]})
+				c.container(work, w.container(fmt.Sprintf("churn%s-%d", h.Name, i), h.Name, []string{"db", "web"}[i%2]))
 				pause(ctx, startEvery)
 			}
 		})
@@ -69,23 +72,27 @@ func pause(ctx context.Context, d time.Duration) {
 // object makes a policy with a rule and a group that has it, reads the group and
 // deletes them again, each by a client that knows every netmaster.
 func (c *churn) object(ctx context.Context, client *api.Client, name string) {
+	tenant, network := c.w.tenant, c.w.network
 	for _, f := range []func(context.Context) error{
 		func(ctx context.Context) error {
-			_, err := client.Policies().Create(ctx, api.Policy{TenantName: "blue", PolicyName: name})
+			_, err := client.Policies().Create(ctx, api.Policy{TenantName: tenant, PolicyName: name})
 			return err
 		},
 		func(ctx context.Context) error {
-			_, err := client.Rules().Create(ctx, api.Rule{TenantName: "blue", PolicyName: name, RuleID: "1", Priority: 1, Direction: "in", Action: "deny"})
+			_, err := client.Rules().Create(ctx, api.Rule{TenantName: tenant, PolicyName: name, RuleID: "1", Priority: 1, Direction: "in", Action: "deny"})
 			return err
 		},
 		func(ctx context.Context) error {
-			_, err := client.EndpointGroups().Create(ctx, api.EndpointGroup{TenantName: "blue", NetworkName: "net", GroupName: name, Policies: []string{name}})
+			_, err := client.EndpointGroups().Create(ctx, api.EndpointGroup{TenantName: tenant, NetworkName: network, GroupName: name, Policies: []string{name}})
 			return err
 		},
-		func(ctx context.Context) error { _, err := client.EndpointGroups().Get(ctx, "blue:"+name); return err },
-		func(ctx context.Context) error { return gone(client.EndpointGroups().Delete(ctx, "blue:"+name)) },
-		func(ctx context.Context) error { return gone(client.Rules().Delete(ctx, "blue:"+name+":1")) },
-		func(ctx context.Context) error { return gone(client.Policies().Delete(ctx, "blue:"+name)) },
+		func(ctx context.Context) error {
+			_, err := client.EndpointGroups().Get(ctx, tenant+":"+name)
+			return err
+		},
+		func(ctx context.Context) error { return gone(client.EndpointGroups().Delete(ctx, tenant+":"+name)) },
+		func(ctx context.Context) error { return gone(client.Rules().Delete(ctx, tenant+":"+name+":1")) },
+		func(ctx context.Context) error { return gone(client.Policies().Delete(ctx, tenant+":"+name)) },
 	} {
 		c.ask(ctx, f)
 		pause(ctx, writeEvery)
@@ -148,7 +155,7 @@ func (c *churn) container(ctx context.Context, s lab.ContainerSpec) {
 	first := time.Now()
 	for {
 		start := time.Now()
-		_, err := c.l.AddContainer(ctx, s) // which deletes what it could not add
+		err := c.w.runs.add(ctx, s)
 		took := time.Since(start).Milliseconds()
 		c.mu.Lock()
 		c.r.Adds++
@@ -170,8 +177,7 @@ func (c *churn) container(ctx context.Context, s lab.ContainerSpec) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := lab.Until(ctx, "DEL to succeed", func(ctx context.Context) error { return c.l.CNIDel(ctx, s) })
-	if err := errors.Join(err, c.l.DropContainer(s.Name)); err != nil {
+	if err := c.w.runs.del(ctx, s); err != nil {
 		c.give(fmt.Errorf("DEL: %w", err))
 	}
 }

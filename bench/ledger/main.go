@@ -108,7 +108,7 @@ func (o *options) one(ctx context.Context, r row, code string) error {
 		fmt.Printf("%s: has a report of this code\n", r.name)
 		return nil
 	}
-	if missing := (lab.Config{Driver: r.driver}).Missing(); len(missing) > 0 {
+	if missing := r.on.missing(r.driver); len(missing) > 0 {
 		return errors.New(strings.Join(missing, "; "))
 	}
 	rep := begin(ctx, r.name, code)
@@ -130,12 +130,12 @@ func busy(load string, limit float64) bool {
 
 // measure builds the lab, kills for the row's length, and writes down what came of it.
 func (o *options) measure(ctx context.Context, r row, rep *report) (err error) {
-	w, err := build(ctx, o.bin, r.driver)
+	w, err := build(ctx, o.bin, r)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	churn, err := startChurn(ctx, w.Lab, rep)
+	churn, err := startChurn(ctx, w, rep)
 	if err != nil {
 		return err
 	}

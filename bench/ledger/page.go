@@ -61,16 +61,16 @@ func table(rows []row, had map[string]report) string {
 	for _, r := range rows {
 		rep, ok := had[r.name]
 		if !ok {
-			fmt.Fprintf(&b, "| %s | %s | not run yet |%s\n", r.killed, r.driver, strings.Repeat(" |", 8))
+			fmt.Fprintf(&b, "| %s | %s | not run yet |%s\n", r.killed, r.plane(), strings.Repeat(" |", 8))
 			continue
 		}
 		b.WriteString(line(r, &rep) + "\n")
 		for i, l := range rep.Leaks {
 			if i == told {
-				notes = append(notes, fmt.Sprintf("- %s, %s: %d more, in its report\n", r.killed, r.driver, len(rep.Leaks)-told))
+				notes = append(notes, fmt.Sprintf("- %s, %s: %d more, in its report\n", r.killed, r.plane(), len(rep.Leaks)-told))
 				break
 			}
-			notes = append(notes, fmt.Sprintf("- %s, %s, left behind: %s\n", r.killed, r.driver, l))
+			notes = append(notes, fmt.Sprintf("- %s, %s, left behind: %s\n", r.killed, r.plane(), l))
 		}
 	}
 	if len(notes) > 0 {
@@ -87,12 +87,15 @@ func line(r row, rep *report) string {
 		lost, bad = fmt.Sprintf("%s, %d of them later", lost, rep.Lost-rep.During), rep.Lost-rep.During
 	}
 	refused := fmt.Sprintf("%.2f s, %d of %d failed", seconds(rep.Refusal), rep.Failed, rep.Requests)
+	if r.driver == bridged {
+		refused = "there is none"
+	}
 	run := fmt.Sprintf("%s, %s, %d s", rep.Date.Format("2006-01-02"), short(rep.Commit), rep.Seconds)
 	if rep.Busy {
 		run += ", busy machine (load " + strings.ReplaceAll(rep.Load[0], " ", ", ") + ")"
 	}
 	return fmt.Sprintf("| %s | %s | %d | %s | %.2f s | %s | %s | %.2f s, %d of %d failed | %.2f s | %s | %s |",
-		r.killed, r.driver, rep.Kills, mark(lost, bad > 0), seconds(rep.Gap), mark(strconv.Itoa(rep.Broken), rep.Broken > 0),
+		r.killed, r.plane(), rep.Kills, mark(lost, bad > 0), seconds(rep.Gap), mark(strconv.Itoa(rep.Broken), rep.Broken > 0),
 		mark(refused, r.refusal > 0 && rep.Refusal > r.refusal), seconds(rep.Add), rep.AddFailed, rep.Adds, seconds(rep.Added),
 		mark(strconv.Itoa(len(rep.Leaks)), len(rep.Leaks) > 0), run)
 }

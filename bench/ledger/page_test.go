@@ -31,7 +31,7 @@ func TestPageIsMadeOfReports(t *testing.T) {
 		t.Errorf("docs/reliability.md is not what bench/results/ledger makes of it: go run ./bench/ledger -write")
 	}
 	for name, r := range had {
-		if r.Date.IsZero() || r.Commit == "" || r.Seconds <= 0 || r.Sent == 0 || r.Requests == 0 || r.Adds == 0 {
+		if r.Date.IsZero() || r.Commit == "" || r.Seconds <= 0 || r.Sent == 0 || (r.Requests == 0) != strings.HasSuffix(name, "-"+bridged) || r.Adds == 0 {
 			t.Errorf("report %s lacks its date, commit or length, or had no traffic: %+v", name, r)
 		}
 		if !strings.HasPrefix(name, "nothing-") && r.Kills == 0 {
@@ -75,6 +75,24 @@ func TestLineMarks(t *testing.T) {
 		}
 		if n := strings.Count(got, "**") / 2; n != len(c.bold) {
 			t.Errorf("%s: %d cells are bold, want %d: %s", c.name, n, len(c.bold), got)
+		}
+	}
+}
+
+// TestPeersAreNamed checks that a row of a peer says whose bridge it is and that it has
+// no API, and that a row of ours says neither.
+func TestPeersAreNamed(t *testing.T) {
+	for name, parts := range map[string][]string{
+		"dockerd-bridge": {"| dockerd | Docker's own bridge |", "| there is none |"},
+		"kubelet-bridge": {"| kubelet | the stock bridge plugin |", "| there is none |"},
+		"dockerd-ebpf":   {"| dockerd | ebpf |", "| 0.70 s, 0 of 9 failed |"},
+		"kubelet-ovs":    {"| kubelet | ovs |", "| 0.70 s, 0 of 9 failed |"},
+	} {
+		got := lineOf(t, name, &report{Refusal: 700, Requests: 9})
+		for _, p := range parts {
+			if !strings.Contains(got, p) {
+				t.Errorf("%s: %q is not in %s", name, p, got)
+			}
 		}
 	}
 }

@@ -62,7 +62,7 @@ func begin(ctx context.Context, row, code string) *report {
 // codeHash tells the code that a row runs: all files of the programs and of the ledger
 // as they are committed, tests left out; empty when something is not committed.
 func codeHash(ctx context.Context) string {
-	of := []string{"api", "cmd", "internal", "bench/ledger", "go.mod", "go.sum"}
+	of := []string{"api", "cmd", "internal", "bench/ledger", "test/kube/cluster", "go.mod", "go.sum"}
 	if dirty := machine.Output(ctx, "git", append([]string{"status", "--porcelain", "--"}, of...)...); dirty != "" {
 		return ""
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 type row struct {
 	name   string // of its report
 	killed string // in users' words
-	driver string
+	driver string // or bridged
+	on     starter
 	// between is how long a component is left alone from when it is back.
 	between time.Duration
 	// kill ends the component and starts it again; it returns when it is back, and when
@@ -37,6 +39,8 @@ const restartAfter = time.Second
 
 // rows are the ledger, in the page's order.
 func rows() (out []row) {
+	dockerd := row{name: "dockerd", killed: "dockerd", on: withDocker, between: 4 * time.Second, kill: killDockerd}
+	kubelet := row{name: "kubelet", killed: "kubelet", on: withKubelet, between: 10 * time.Second, kill: killKubelet}
 	for _, driver := range []string{lab.DriverEBPF, lab.DriverOVS} {
 		out = append(out,
 			row{name: "nothing", killed: "nothing, for comparison", driver: driver},
@@ -45,16 +49,38 @@ func rows() (out []row) {
 			row{name: "store-leader", killed: "etcd that leads, of 3", driver: driver, between: 3 * time.Second, kill: killStore(true), wants: wants{refusal: 3000}},
 			row{name: "store-follower", killed: "etcd that follows, of 3", driver: driver, between: 3 * time.Second, kill: killStore(false), wants: wants{refusal: 3000}},
 			row{name: "netplugin", killed: "netplugin", driver: driver, between: 2 * time.Second, kill: killAgent},
+			dockerd.by(driver), kubelet.by(driver),
 		)
 	}
 	out = append(out,
 		row{name: "ovs-vswitchd", killed: "ovs-vswitchd", driver: lab.DriverOVS, between: 4 * time.Second, kill: killSwitch, wants: wants{mayLose: true}},
 		row{name: "ovsdb-server", killed: "ovsdb-server", driver: lab.DriverOVS, between: 10 * time.Second, kill: killDatabase, wants: wants{mayLose: true}},
+		dockerd.by(bridged), kubelet.by(bridged),
 	)
 	for i := range out {
 		out[i].name += "-" + out[i].driver
+		if out[i].on.start == nil {
+			out[i].on = withCNI
+		}
 	}
 	return out
+}
+
+// by is the row on a data plane.
+func (r row) by(driver string) row {
+	r.driver = driver
+	return r
+}
+
+// plane is the data plane in users' words.
+func (r row) plane() string {
+	switch {
+	case r.driver != bridged:
+		return r.driver
+	case strings.HasPrefix(r.name, "dockerd"):
+		return "Docker's own bridge"
+	}
+	return "the stock bridge plugin"
 }
 
 // after waits, unless ctx ends before.
@@ -149,6 +175,43 @@ func killStore(leads bool) func(context.Context, *world) (time.Time, error) {
 func (w *world) turn() *lab.Host {
 	w.next++
 	return w.Hosts()[w.next%len(w.Hosts())]
+}
+
+// killDockerd kills a host's Docker Engine, whose containers live on.
+func killDockerd(ctx context.Context, w *world) (time.Time, error) {
+	d, ok := w.runs.(*byDocker)
+	if !ok {
+		return time.Time{}, errors.New("there is no Docker")
+	}
+	e, killed := d.engines[w.turn().Name], time.Now()
+	return killed, errors.Join(e.Kill(ctx), e.Start(ctx))
+}
+
+// killKubelet kills a node's kubelet, which is back when it says that it is healthy.
+func killKubelet(ctx context.Context, w *world) (time.Time, error) {
+	h, killed := w.turn(), time.Now()
+	if err := errors.Join(h.Process("kubelet").Kill(), w.nodes.StartKubelet(h)); err != nil {
+		return killed, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	client := h.NS.HTTP()
+	defer client.CloseIdleConnections()
+	return killed, lab.Until(ctx, "the kubelet of "+h.Name+" to be healthy", func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10248/healthz", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		return nil
+	})
 }
 
 func killAgent(ctx context.Context, w *world) (time.Time, error) {

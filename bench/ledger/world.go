@@ -16,65 +16,90 @@ import (
 	"github.com/contiv/netplugin/v2/api"
 	"github.com/contiv/netplugin/v2/internal/lab"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/test/kube/cluster"
 )
 
 // world is a lab with what stays while components are killed.
 type world struct {
 	*lab.Lab
+	runs  runner
+	nodes *cluster.Nodes // nil = there is no Kubernetes
+	// Where containers and objects are, and what netmaster is told before; of a peer
+	// nothing, as it has none.
+	tenant, network string
+	make            []string
+	down            func() error
+
 	flows  *flows
 	before map[string]int // what there was before the churn
 	next   int            // which host's component is killed next
 }
 
-// intent is what netmaster is told: databases that answer web servers only, so that
-// every packet of a flow is judged.
-var intent = []string{
-	"tenant create blue", "network create -t blue -e vxlan -s 10.1.0.0/22 net",
-	"group create -t blue net web", "policy create -t blue p",
-	"policy rule-add -t blue -d in -p 1 -j deny p nobody", "policy rule-add -t blue -d in -p 10 -g web -j allow p web",
-	"group create -t blue -p p net db",
+// rulesOf are databases that answer web servers only, so that every packet of a flow is
+// judged.
+func rulesOf(tenant, network string) []string {
+	of := " -t " + tenant + " "
+	return []string{
+		"group create" + of + network + " web", "policy create" + of + "p",
+		"policy rule-add" + of + "-d in -p 1 -j deny p nobody", "policy rule-add" + of + "-d in -p 10 -g web -j allow p web",
+		"group create" + of + "-p p " + network + " db",
+	}
 }
 
-// containers stay for the whole run, and have the flows.
-var containers = []lab.ContainerSpec{
-	{Name: "web1", Host: "h1", Tenant: "blue", Network: "net", Group: "web"},
-	{Name: "db1", Host: "h1", Tenant: "blue", Network: "net", Group: "db"},
-	{Name: "db2", Host: "h2", Tenant: "blue", Network: "net", Group: "db"},
+// What netmaster is told: all that there is, or what a Kubernetes' cluster lacks.
+var (
+	makeBlue    = append([]string{"tenant create blue", "network create -t blue -e vxlan -s 10.1.0.0/22 net"}, rulesOf("blue", "net")...)
+	makeDefault = rulesOf("default", "default-net")
+)
+
+// peer tells whether there is no netmaster.
+func (w *world) peer() bool { return w.network == "" }
+
+// container is one of a host, of a group where there are groups.
+func (w *world) container(name, host, group string) lab.ContainerSpec {
+	if w.peer() {
+		group = ""
+	}
+	return lab.ContainerSpec{Name: name, Host: host, Tenant: w.tenant, Network: w.network, Group: group}
 }
 
-// build makes the lab: two hosts, three netmasters and an etcd of three members.
-func build(ctx context.Context, bin, driver string) (_ *world, err error) {
-	l, err := lab.Up(ctx, lab.Config{Name: "ledger" + driver, BinDir: bin, Hosts: 2, Driver: driver, Replicas: 3})
+// staying are the containers that stay for the whole run, and have the flows: from the
+// first one to a database on the same host, and to one on each other host.
+func (w *world) staying() (from lab.ContainerSpec, to []lab.ContainerSpec) {
+	for i, h := range w.Hosts() {
+		to = append(to, w.container(fmt.Sprint("db", i+1), h.Name, "db"))
+	}
+	return w.container("web1", w.Hosts()[0].Name, "web"), to
+}
+
+// build makes a row's lab, and starts what stays.
+func build(ctx context.Context, bin string, r row) (_ *world, err error) {
+	w, err := r.on.start(ctx, bin, r.driver)
 	if err != nil {
 		return nil, err
 	}
-	w := &world{Lab: l}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())
 		}
 	}()
-	for _, line := range intent {
-		if out, err := l.Netctl(ctx, strings.Fields(line)...); err != nil {
+	for _, line := range w.make {
+		if out, err := w.Netctl(ctx, strings.Fields(line)...); err != nil {
 			return nil, fmt.Errorf("netctl %s: %w: %s", line, err, out)
 		}
 	}
+	web, dbs := w.staying()
+	_, from, err := w.begin(ctx, web)
+	if err != nil {
+		return nil, err
+	}
 	to := map[netip.Addr]*lab.Namespace{}
-	var from *lab.Namespace
-	for _, s := range containers {
-		a, err := l.AddContainer(ctx, s)
+	for _, s := range dbs {
+		addr, ns, err := w.begin(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		ns, err := l.Space(s.Name)
-		if err != nil {
-			return nil, err
-		}
-		if s.Group == "web" {
-			from = ns
-		} else {
-			to[a.IPv4] = ns
-		}
+		to[addr] = ns
 	}
 	if w.flows, err = startFlows(ctx, from, to); err != nil {
 		return nil, err
@@ -88,12 +113,25 @@ func build(ctx context.Context, bin, driver string) (_ *world, err error) {
 	return w, err
 }
 
+// begin adds a container that stays, as soon as its network is there.
+func (w *world) begin(ctx context.Context, s lab.ContainerSpec) (a netip.Addr, ns *lab.Namespace, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := lab.Until(ctx, s.Name+" to begin", func(ctx context.Context) error { return w.runs.add(ctx, s) }); err != nil {
+		return a, nil, err
+	}
+	return w.runs.at(ctx, s)
+}
+
 func (w *world) close() (err error) {
 	if w.flows != nil {
 		err = w.flows.stop()
 		w.flows = nil
 	}
-	return errors.Join(err, w.Down())
+	if w.runs != nil {
+		err = errors.Join(err, w.runs.close())
+	}
+	return errors.Join(err, w.down())
 }
 
 // settled waits until the cluster is well and holds the same for two seconds.
@@ -124,8 +162,11 @@ func (w *world) status(ctx context.Context) (s api.ClusterStatus, err error) {
 	return c.Status(ctx)
 }
 
-// well asks whether netmaster says that all is well.
+// well asks whether netmaster says that all is well; a peer has nobody to ask.
 func (w *world) well(ctx context.Context) error {
+	if w.peer() {
+		return nil
+	}
 	s, err := w.status(ctx)
 	if err == nil && !s.Well {
 		err = errors.New(strings.Join(s.Wrong, "; "))
@@ -135,45 +176,65 @@ func (w *world) well(ctx context.Context) error {
 
 // held counts all that containers and objects are made of: keys of the store (objects,
 // endpoints, addresses, tags, identities), and on each host links, ports, journal
-// entries, and what the data plane holds.
+// entries, what the data plane holds, and what the runtime does.
 func (w *world) held(ctx context.Context) (map[string]int, error) {
 	out := map[string]int{}
-	etcd, err := w.Etcd(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = etcd.Close() }() // nothing was written
-	asking, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	keys, err := etcd.Get(asking, tables.StatePrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil {
-		return nil, err
-	}
-	for _, kv := range keys.Kvs {
-		out["store: "+strings.TrimPrefix(string(kv.Key), tables.StatePrefix)]++
-	}
-	status, err := w.status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, h := range status.Hosts {
-		out[h.Name+": endpoints"], out[h.Name+": attachments"] = h.Endpoints, h.Attachments
-		out[h.Name+": ports"], out[h.Name+": ports pending"] = h.Ports, h.Pending
+	if !w.peer() {
+		if err := w.ours(ctx, out); err != nil {
+			return nil, err
+		}
 	}
 	for _, h := range w.Hosts() {
 		links, err := h.NS.Links()
 		if err != nil {
 			return nil, err
 		}
-		files, err := filepath.Glob(filepath.Join(h.StateDir(), "attach", "*.json"))
+		out[h.Name+": links"] = len(links)
+		of, err := w.runs.holds(ctx, h)
 		if err != nil {
 			return nil, err
+		}
+		for what, n := range of {
+			out[h.Name+": "+what] = n
+		}
+	}
+	return out, nil
+}
+
+// ours counts what netmaster and netplugins hold.
+func (w *world) ours(ctx context.Context, out map[string]int) error {
+	etcd, err := w.Etcd(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = etcd.Close() }() // nothing was written
+	asking, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	keys, err := etcd.Get(asking, tables.StatePrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return err
+	}
+	for _, kv := range keys.Kvs {
+		out["store: "+strings.TrimPrefix(string(kv.Key), tables.StatePrefix)]++
+	}
+	status, err := w.status(ctx)
+	if err != nil {
+		return err
+	}
+	for _, h := range status.Hosts {
+		out[h.Name+": endpoints"], out[h.Name+": attachments"] = h.Endpoints, h.Attachments
+		out[h.Name+": ports"], out[h.Name+": ports pending"] = h.Ports, h.Pending
+	}
+	for _, h := range w.Hosts() {
+		files, err := filepath.Glob(filepath.Join(h.StateDir(), "attach", "*.json"))
+		if err != nil {
+			return err
 		}
 		plane, err := h.Held(ctx, false)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		out[h.Name+": links"], out[h.Name+": journal entries"] = len(links), len(files)
+		out[h.Name+": journal entries"] = len(files)
 		for what, n := range plane {
 			if h.Driver() == lab.DriverOVS { // a line names ports by numbers, which change when they are made again
 				what = "flows and groups"
@@ -181,7 +242,7 @@ func (w *world) held(ctx context.Context) (map[string]int, error) {
 			out[h.Name+": data plane: "+what] += n
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // leaks waits until the hosts hold what they held, at most a time, and lists what there

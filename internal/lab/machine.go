@@ -101,3 +101,13 @@ func (h *Host) Start(name string, env []string, argv ...string) (*Process, error
 
 // Process returns a daemon of the host by its name; nil when it was never started.
 func (h *Host) Process(name string) *Process { return h.process(name) }
+
+// SpaceOf opens the network namespace of a process, by its number among the host's
+// processes, which are of their own by Config.HostInit. Whoever opens it calls Close.
+func (h *Host) SpaceOf(pid string) (*Namespace, error) {
+	root := ""
+	if first := h.process("init"); first != nil {
+		root = fmt.Sprintf("/proc/%d/root", first.PID)
+	}
+	return NamespaceAt(filepath.Join(root, "/proc", pid, "ns/net"))
+}

@@ -248,3 +248,16 @@ func namespacesWith(prefix string) ([]string, error) {
 	}
 	return names, nil
 }
+
+// NamespaceAt opens a network namespace that somebody else has made, by a file that is
+// it, /proc/PID/ns/net for example. Whoever opens it calls Close.
+func NamespaceAt(file string) (*Namespace, error) {
+	h, err := netns.GetFromPath(file)
+	if err != nil {
+		return nil, fmt.Errorf("open network namespace %s: %w", file, err)
+	}
+	return &Namespace{Name: file, h: h}, nil
+}
+
+// Close ends the use of a namespace that NamespaceAt has opened.
+func (n *Namespace) Close() { n.close() }

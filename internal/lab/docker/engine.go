@@ -119,20 +119,44 @@ func (e *Engine) Env() []string {
 	}
 }
 
-// inside returns a command in the box: the child of unshare is its first process.
-func (e *Engine) inside(ctx context.Context, name string, args ...string) (*lab.Command, error) {
+// first is the number of the box's first process, the child of unshare, where the box
+// was made.
+func (e *Engine) first() (string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", e.box, e.box))
 	child := strings.TrimSpace(string(data))
 	if err == nil && child == "" {
 		err = errors.New("its first process has ended")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("enter the box of Docker on %s: %w", e.Host.Name, err)
+	if err == nil {
+		child, err = seenOutside(child)
 	}
-	if child, err = seenOutside(child); err != nil {
-		return nil, fmt.Errorf("enter the box of Docker on %s: %w", e.Host.Name, err)
+	if err != nil {
+		return "", fmt.Errorf("enter the box of Docker on %s: %w", e.Host.Name, err)
+	}
+	return child, nil
+}
+
+// inside returns a command in the box.
+func (e *Engine) inside(ctx context.Context, name string, args ...string) (*lab.Command, error) {
+	child, err := e.first()
+	if err != nil {
+		return nil, err
 	}
 	return e.Host.NS.Command(ctx, "nsenter", append([]string{"--target", child, "--mount", "--pid", name}, args...)...), nil
+}
+
+// Space opens the network namespace of a container that runs. Whoever opens it calls
+// Close.
+func (e *Engine) Space(ctx context.Context, container string) (*lab.Namespace, error) {
+	child, err := e.first()
+	if err != nil {
+		return nil, err
+	}
+	pid, err := e.Docker(ctx, "inspect", "-f", "{{.State.Pid}}", container)
+	if err != nil {
+		return nil, err
+	}
+	return lab.NamespaceAt(filepath.Join("/proc", child, "root/proc", pid, "ns/net"))
 }
 
 // seenOutside returns the number that a box's first process has where the box was made:

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/lab"
+	"github.com/contiv/netplugin/v2/internal/lab/docker"
+	"github.com/contiv/netplugin/v2/test/kube/cluster"
+)
+
+// bridged is the data plane of peers: a Linux bridge, Docker's own or that of CNI's
+// stock plugin, on one host, without policy.
+const bridged = "bridge"
+
+// stock is where Debian's containernetworking-plugins puts the stock plugins.
+const stock = "/usr/lib/cni"
+
+// starter starts the cluster of a row, without intent and containers.
+type starter struct {
+	// missing lists what the machine lacks.
+	missing func(driver string) []string
+	start   func(ctx context.Context, bin, driver string) (*world, error)
+}
+
+// withCNI is two hosts, three netmasters and an etcd of three members.
+var withCNI = starter{
+	missing: func(driver string) []string { return lab.Config{Driver: driver}.Missing() },
+	start: func(ctx context.Context, bin, driver string) (*world, error) {
+		l, err := lab.Up(ctx, lab.Config{Name: "ledger" + driver, BinDir: bin, Hosts: 2, Driver: driver, Replicas: 3})
+		if err != nil {
+			return nil, err
+		}
+		return &world{Lab: l, runs: byCNI{l}, tenant: "blue", network: "net", make: makeBlue, down: l.Down}, nil
+	},
+}
+
+// withDocker is the same with a Docker Engine on each host; as a peer it is one host
+// with its engine alone.
+var withDocker = starter{
+	missing: func(driver string) []string {
+		if driver == bridged {
+			return append(lab.Config{Driver: lab.DriverEBPF, Bare: true, Embedded: true}.Missing(), docker.Missing()...)
+		}
+		return append(lab.Config{Driver: driver}.Missing(), docker.Missing()...)
+	},
+	start: func(ctx context.Context, bin, driver string) (_ *world, err error) {
+		var w *world
+		d := &byDocker{engines: map[string]*docker.Engine{}}
+		if driver == bridged {
+			l, err := lab.Up(ctx, lab.Config{Name: "ledgerdocker", BinDir: bin, Hosts: 1, Bare: true, Embedded: true})
+			if err != nil {
+				return nil, err
+			}
+			w = &world{Lab: l, down: l.Down}
+			d.network = func(lab.ContainerSpec) string { return "bridge" }
+		} else {
+			if w, err = withCNI.start(ctx, bin, driver); err != nil {
+				return nil, err
+			}
+			d.network = func(s lab.ContainerSpec) string { return s.Group + "/" + s.Tenant }
+		}
+		w.runs = d
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, w.close())
+			}
+		}()
+		for _, h := range w.Hosts() {
+			e, err := docker.New(h, "--live-restore")
+			if err != nil {
+				return nil, err
+			}
+			d.engines[h.Name] = e
+			if driver != bridged {
+				if err := h.RestartAgent(ctx, e.Env()...); err != nil {
+					return nil, err
+				}
+			}
+			if err := errors.Join(e.Start(ctx), e.Import(ctx)); err != nil {
+				return nil, err
+			}
+		}
+		return w, nil
+	},
+}
+
+// withKubelet is a Kubernetes of two nodes, whose netmaster has its store in itself; as
+// a peer it is one node, on which the stock plugin attaches pods.
+var withKubelet = starter{
+	missing: func(driver string) []string {
+		if driver != bridged {
+			return lab.Config{Driver: driver, Embedded: true}.Missing()
+		}
+		missing := lab.Config{Driver: lab.DriverEBPF, Bare: true, Embedded: true}.Missing()
+		if _, err := os.Stat(filepath.Join(stock, "bridge")); err != nil {
+			missing = append(missing, "the stock plugins are missing: apt-get install containernetworking-plugins")
+		}
+		return missing
+	},
+	start: func(ctx context.Context, bin, driver string) (_ *world, err error) {
+		if err := kubernetes(ctx); err != nil {
+			return nil, err
+		}
+		dir, err := os.MkdirTemp("", "contiv-ledger-kube-")
+		if err != nil {
+			return nil, err
+		}
+		cfg := cluster.NodesConfig{Name: "ledk" + driver, Dir: dir, BinDir: bin, Nodes: 2, Driver: driver}
+		if driver == bridged {
+			cfg.Nodes, cfg.Driver, cfg.Bare = 1, lab.DriverEBPF, true
+		}
+		n, err := cluster.StartNodes(ctx, cfg)
+		if err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+		k := &byKubelet{n: n}
+		w := &world{Lab: n.Lab, runs: k, nodes: n, down: func() error { return errors.Join(n.Close(), os.RemoveAll(dir)) }}
+		if driver != bridged {
+			w.tenant, w.network, w.make = "default", "default-net", makeDefault
+			return w, nil
+		}
+		k.leases = "host-local/stock"
+		for _, h := range n.Hosts() {
+			err = errors.Join(err, useStock(h))
+		}
+		if err == nil {
+			err = n.AwaitReady(ctx)
+		}
+		if err != nil {
+			return nil, errors.Join(err, w.close())
+		}
+		return w, nil
+	},
+}
+
+// kubernetes has the Kubernetes of tests built, unless the environment names one.
+func kubernetes(ctx context.Context) error {
+	if os.Getenv(cluster.Program) != "" {
+		return nil
+	}
+	root, err := lab.Root(ctx, ".")
+	if err != nil {
+		return err
+	}
+	c := exec.CommandContext(ctx, filepath.Join(root, "tools/kube.sh"), "-nodes")
+	c.Stderr = os.Stderr
+	out, err := c.Output()
+	if err != nil {
+		return fmt.Errorf("build Kubernetes: %w", err)
+	}
+	return os.Setenv(cluster.Program, strings.TrimSpace(string(out)))
+}
+
+// useStock has a node attach pods by the stock bridge plugin with host-local addresses.
+func useStock(h *lab.Host) error {
+	conf, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "stock", "plugins": []any{map[string]any{
+		"type": "bridge", "bridge": "stock0", "isGateway": true,
+		"ipam": map[string]any{"type": "host-local", "dataDir": filepath.Join(h.Dir, "host-local"), "ranges": [][]map[string]string{{{"subnet": "10.99.0.0/16"}}}},
+	}}})
+	if err != nil {
+		return err
+	}
+	opt := filepath.Join(h.Dir, "node/opt/cni") // which is /opt/cni there
+	for _, p := range []string{"bridge", "host-local"} {
+		if err := os.Symlink(filepath.Join(stock, p), filepath.Join(opt, "bin", p)); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(opt, "net.d/10-stock.conflist"), conf, 0o600)
+}
