@@ -265,6 +265,61 @@ func TestForeign(t *testing.T) {
 	}
 }
 
+// A contract or filter of ours that exists and is another's is not referred to: it
+// would let through what somebody else says.
+func TestForeignContract(t *testing.T) {
+	const contract, filter = "uni/tn-blue/brc-store:Frm:web", "uni/tn-blue/flt-store:Frm:web"
+	for dn, class := range map[string]string{contract: "vzBrCP", filter: "vzFilter"} {
+		sim := newSim(t)
+		put(t, sim, "uni/tn-blue", "fvTenant")
+		put(t, sim, dn, class, "descr", "theirs")
+		if class == "vzFilter" {
+			put(t, sim, dn+"/e-all", "vzEntry", "etherT", "ip")
+		}
+		a := newAPIC(t, sim)
+		r, err := a.Apply(t.Context(), shop())
+		if err != nil || len(r.Problems) != 1 || r.Problems[0].Object != dn {
+			t.Errorf("%s: %v, %v", class, r.Problems, err)
+		}
+		for at, o := range sim.Tree() {
+			if o.Class == "fvRsProv" && class == "vzBrCP" || o.Class == "vzRsSubjFiltAtt" {
+				t.Errorf("%s: refers to it: %s", class, at)
+			}
+		}
+		if err := sim.Delete(dn); err != nil {
+			t.Fatal(err)
+		}
+		apply(t, a, shop())
+		if !permits(sim.Tree())["uni/tn-blue/ap-shop/epg-web may tcp http-http to uni/tn-blue/ap-shop/epg-db"] {
+			t.Errorf("%s: not in force after it has gone", class)
+		}
+	}
+}
+
+// What somebody makes between the look and the write is not overwritten.
+func TestMeanwhile(t *testing.T) {
+	const dn = "uni/tn-blue/brc-store:Frm:web"
+	sim := newSim(t)
+	sim.Fault = func(r *http.Request) acitest.Fault {
+		if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/brc-") {
+			if _, ok := sim.Tree()[dn]; !ok {
+				put(t, sim, dn, "vzBrCP", "scope", "global")
+			}
+		}
+		return acitest.None
+	}
+	a := newAPIC(t, sim)
+	if r, err := a.Apply(t.Context(), shop()); !errors.Is(err, model.ErrInvalid) {
+		t.Errorf("%v, %v", r, err)
+	}
+	if r, err := a.Apply(t.Context(), shop()); err != nil || len(r.Problems) != 1 {
+		t.Errorf("%v, %v", r, err)
+	}
+	if o := sim.Tree()[dn]; o.Props["scope"] != "global" || o.Props["annotation"] != "" {
+		t.Errorf("overwritten: %v", o.Props)
+	}
+}
+
 // An object that the APIC refuses is told, and nothing else waits for it: what is to
 // go goes.
 func TestRefused(t *testing.T) {
@@ -352,6 +407,8 @@ func TestFaults(t *testing.T) {
 		"cut":      {acitest.Cut, "does not answer"},
 		"ended":    {acitest.Ended, "ends each session"},
 		"slow":     {acitest.Slow, "does not answer"},
+		"short":    {acitest.Short, "said to be"},
+		"deaf":     {acitest.Deaf, "does not leave"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -368,8 +425,12 @@ func TestFaults(t *testing.T) {
 					cfg.Timeout = 50 * time.Millisecond
 				}
 			})
+			if c.fault == acitest.Short { // of what there is
+				apply(t, a, shop())
+				sim.Requests()
+			}
 			sim.Fault = func(r *http.Request) acitest.Fault {
-				if c.fault == acitest.Ended && strings.Contains(r.URL.Path, "aaaLogin") {
+				if (c.fault == acitest.Ended || c.fault == acitest.Short) && strings.Contains(r.URL.Path, "aaaLogin") {
 					return acitest.None
 				}
 				return firstly(1, c.fault, anything)(r)
@@ -387,7 +448,7 @@ func TestFaults(t *testing.T) {
 				asked["apic2"] = 1
 			}
 			apply(t, a, shop())
-			if c.fault != acitest.Ended && asked["apic2"] == 0 {
+			if c.fault != acitest.Ended && c.fault != acitest.Deaf && asked["apic2"] == 0 {
 				t.Errorf("the other was not asked: %v", asked)
 			}
 		})

@@ -28,6 +28,8 @@ const (
 	Nonsense          // answers 200 with a page, and does nothing
 	Empty             // answers 200 with an object of nothing, and does nothing
 	Slow              // does nothing, and answers when the client has gone
+	Short             // answers with an object less than it says
+	Deaf              // answers that a change is done, and does nothing
 )
 
 // Request is one that was answered.
@@ -159,7 +161,12 @@ func (a *APIC) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case Ended:
 		a.EndSessions()
-	case None, CutAfter:
+	case Deaf:
+		if r.Method == http.MethodPost && !strings.Contains(r.URL.Path, "aaa") {
+			fmt.Fprint(w, `{"totalCount":"0","imdata":[]}`)
+			return
+		}
+	case None, CutAfter, Short:
 	}
 	made := Request{Method: r.Method, Path: r.URL.Path, Status: http.StatusOK}
 	items, changes, err := a.answer(r)
@@ -188,10 +195,14 @@ func (a *APIC) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(made.Status)
+	total := strconv.Itoa(len(items))
 	if items == nil {
 		items = []map[string]any{}
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"totalCount": strconv.Itoa(len(items)), "imdata": items}) // who asked has gone
+	if fault == Short {
+		items = items[:max(len(items)-1, 0)]
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"totalCount": total, "imdata": items}) // who asked has gone
 }
 
 var eq = regexp.MustCompile(`^eq\((\w+)\.(\w+),"([^"]*)"\)$`)
