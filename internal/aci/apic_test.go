@@ -104,6 +104,28 @@ func TestOnlyTheDifference(t *testing.T) {
 	}
 }
 
+// What one policy allowed and another allows instead is allowed at every moment.
+func TestNoGap(t *testing.T) {
+	const may = "uni/tn-blue/ap-shop/epg-web may tcp http-http to uni/tn-blue/ap-shop/epg-db"
+	sim := newSim(t)
+	a := newAPIC(t, sim)
+	apply(t, a, shop())
+	f := shop()
+	f.Groups[1].Policies = []model.PolicyName{"other"}
+	f.Rules = []model.Rule{rule("other", "1", "web", model.ProtoTCP, 80)}
+	sim.After = func(tree acitest.Tree, made acitest.Request) {
+		if !permits(tree)[may] {
+			t.Errorf("after %s %s: not let through", made.Method, made.Path)
+		}
+	}
+	apply(t, a, f)
+	for dn := range sim.Tree() {
+		if strings.Contains(dn, "store:Frm:web") {
+			t.Errorf("left: %s", dn)
+		}
+	}
+}
+
 // What a fabric cannot have is told, and the rest is in force.
 func TestProblems(t *testing.T) {
 	f := shop()
