@@ -38,7 +38,7 @@ echo ready
 exec /usr/bin/docker-init -- sleep infinity`
 
 const (
-	answerTimeout = 30 * time.Second
+	answerTimeout = 2 * time.Minute // a busy machine takes half of one to restore containers that live
 	stopTimeout   = 40 * time.Second
 )
 
