@@ -84,7 +84,7 @@ func run(ctx context.Context) (err error) {
 		return simulate(ctx, o, os.Stdin, os.Stdout)
 	}
 	var o options
-	only := flag.String("only", "wide,hard", "`rows` to run, separated by commas: words that their names begin with; -list prints them")
+	only := flag.String("only", "wide,hard", "`rows` to run, separated by commas; hard = all that are called so; -list prints them")
 	small := flag.Bool("small", false, "20 agents and 500 endpoints, and so on: a minute a row, to see that it runs")
 	flag.StringVar(&o.out, "out", "", "`directory` under which scale/ROW.json is written; empty = print only")
 	flag.StringVar(&o.bin, "bin", "", "`directory` of the programs; empty = they are built")
@@ -109,10 +109,10 @@ func run(ctx context.Context) (err error) {
 		return fmt.Errorf("-real %s: must be ebpf, ovs or none", o.real)
 	}
 	wanted := slices.DeleteFunc(rows(*small), func(r row) bool {
-		return !*list && !slices.ContainsFunc(strings.Split(*only, ","), func(w string) bool { return strings.HasPrefix(r.name, w) })
+		return !*list && !slices.ContainsFunc(strings.Split(*only, ","), func(w string) bool { return r.name == w || strings.HasPrefix(r.name, w+"-") })
 	})
 	if len(wanted) == 0 {
-		return fmt.Errorf("-only %s: no row's name begins so; -list prints them", *only)
+		return fmt.Errorf("-only %s: there is no such row; -list prints them", *only)
 	}
 	for i := range wanted {
 		wanted[i].replace(given)

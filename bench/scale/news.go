@@ -83,12 +83,28 @@ func (n *news) answered(e event, asked, at time.Duration, wanted int) {
 func (n *news) missing() (count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, c := range n.changes {
-		if c.answered != 0 {
-			count += max(c.wanted-len(c.at), 0)
-		}
+	for e, c := range n.changes {
+		count += c.lacks() - n.skipped(e)
 	}
 	return count
+}
+
+// lacks is how many drivers have not had what was answered.
+func (c *change) lacks() int {
+	if c.answered == 0 {
+		return 0
+	}
+	return max(c.wanted-len(c.at), 0)
+}
+
+// skipped is how many drivers never had an address that has come and gone: to an agent
+// that was away meanwhile, or whose passes are far apart, nothing has happened.
+func (n *news) skipped(e event) int {
+	came, gone := n.changes[event{addr: e.addr}], n.changes[event{addr: e.addr, gone: true}]
+	if came == nil || gone == nil {
+		return 0
+	}
+	return min(came.lacks(), gone.lacks())
 }
 
 // arrivals are the times from the API's answers to drivers.
@@ -98,6 +114,7 @@ type arrivals struct {
 	Last    figures `json:"lastAgent"`  // of every change to the last of its agents
 	Asked   figures `json:"fromAsked"`  // likewise, from when the API was asked
 	Missing int     `json:"missing"`    // arrivals that were still to come at the end
+	Skipped int     `json:"skipped"`    // arrivals, and departures, of what had gone before an agent knew of it
 }
 
 // result tells of all that was answered. A driver may have a change before the API's
@@ -106,16 +123,18 @@ func (n *news) result() (a arrivals) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var each, last, asked []time.Duration
-	for _, c := range n.changes {
+	for e, c := range n.changes {
 		if c.answered == 0 {
 			continue
 		}
 		a.Changes++
-		a.Missing += max(c.wanted-len(c.at), 0)
+		skipped := n.skipped(e)
+		a.Skipped += skipped
+		a.Missing += c.lacks() - skipped
 		for _, at := range c.at {
 			each = append(each, max(at-c.answered, 0))
 		}
-		if len(c.at) > 0 && len(c.at) >= c.wanted {
+		if len(c.at) > 0 && c.lacks() == skipped {
 			longest := slices.Max(c.at)
 			last, asked = append(last, max(longest-c.answered, 0)), append(asked, longest-c.asked)
 		}

@@ -14,6 +14,7 @@ import (
 	"runtime/pprof"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -108,50 +109,45 @@ func simulate(ctx context.Context, o orders, in io.Reader, out io.Writer) error 
 	return lines.Err()
 }
 
-// beginAll starts the agents, and waits until each driver has all that concerns it.
+// atATime is how many agents are on their way at a time. Each lists what there is, and
+// tells all others that there is one host more.
+const atATime = 16
+
+// beginAll starts the agents, and returns when each driver has all that concerns it.
 func (s *shared) beginAll(ctx context.Context, o orders) ([]*simulated, error) {
 	n := o.Sizes.Agents
 	if o.First {
 		n = 1
 	}
-	agents := make([]*simulated, n)
-	g := errgroup.Group{}
-	g.SetLimit(16)
-	begun := now()
-	for i := range agents {
-		g.Go(func() (err error) {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			agents[i], err = s.begin(i, o.Sizes, o.Store, o.Dir)
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return agents, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for told := now(); ; {
-		ready := 0
-		for i, a := range agents {
-			if a.drv.has() >= o.Sizes.concerning(i) {
-				ready++
+	agents := make([]*simulated, n)
+	g, beginning := errgroup.WithContext(ctx)
+	g.SetLimit(atATime)
+	var ready atomic.Int64
+	begun := now()
+	for i := range agents {
+		g.Go(func() error {
+			if beginning.Err() != nil {
+				return beginning.Err()
 			}
-		}
-		if ready == n {
-			break
-		}
-		if now()-told > 5*time.Second {
-			told = now()
-			fmt.Fprintf(os.Stderr, "  %d of %d agents have what there is, after %.0f s\n", ready, n, (told - begun).Seconds())
-		}
-		if err := waiting.Pause(ctx, 50*time.Millisecond); err != nil {
-			return agents, fmt.Errorf("only %d of %d agents have what there is: %w", ready, n, err)
-		}
+			a, err := s.begin(i, o.Sizes, o.Store, o.Dir)
+			if err != nil {
+				return err
+			}
+			agents[i] = a
+			for a.drv.has() < o.Sizes.concerning(i) {
+				if err := waiting.Pause(beginning, 50*time.Millisecond); err != nil {
+					return fmt.Errorf("%s has %d of %d endpoints: %w", hostName(i), a.drv.has(), o.Sizes.concerning(i), err)
+				}
+			}
+			if k := ready.Add(1); k%50 == 0 || int(k) == n {
+				fmt.Fprintf(os.Stderr, "  %d of %d agents have what there is, after %.1f s\n", k, n, (now() - begun).Seconds())
+			}
+			return nil
+		})
 	}
-	fmt.Fprintf(os.Stderr, "  %d agents have what there is, after %.1f s\n", n, (now() - begun).Seconds())
-	return agents, nil
+	return agents, g.Wait()
 }
 
 func (s *shared) counts() counts {

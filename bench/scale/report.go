@@ -166,9 +166,9 @@ func printTable(out io.Writer, all []*report) {
 			num(r.Ready), r.Commit, r.Date.Format("2006-01-02 15:04"), r.Load[0],
 		}
 	})
-	table("row, from the API's answer until the driver has it (ms) | every agent p50 | p99 | most | last agent p50 | p99 | most | from the request, last agent p50 | p99 | missing", func(r *report) []any {
+	table("row, from the API's answer until the driver has it (ms) | every agent p50 | p99 | most | last agent p50 | p99 | most | from the request, last agent p50 | p99 | missing | skipped", func(r *report) []any {
 		a := r.Arrivals
-		return []any{num(a.Each.P50), num(a.Each.P99), num(a.Each.Most), num(a.Last.P50), num(a.Last.P99), num(a.Last.Most), num(a.Asked.P50), num(a.Asked.P99), a.Missing}
+		return []any{num(a.Each.P50), num(a.Each.P99), num(a.Each.Most), num(a.Last.P50), num(a.Last.P99), num(a.Last.Most), num(a.Asked.P50), num(a.Asked.P99), a.Missing, a.Skipped}
 	})
 	table("row, one agent | bytes/s, nothing happens | bytes/s | bytes a change | of which keys and values | wake-ups a change | wake-ups/s | passes/s | heap MB", func(r *report) []any {
 		b := r.Busily

@@ -138,6 +138,31 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
+// TestSkipped: what came and went before an agent looked is not missing; what came to
+// it and does not go is.
+func TestSkipped(t *testing.T) {
+	n := newNews()
+	n.begin()
+	come := event{addr: netip.AddrFrom4([4]byte{10, 0, 0, 1})}
+	gone := event{addr: come.addr, gone: true}
+	n.answered(come, 1, 2, 3)
+	n.answered(gone, 3, 4, 3)
+	n.arrived([]event{come}, 5)
+	n.arrived([]event{come}, 6)
+	if got := n.missing(); got != 2 {
+		t.Errorf("%d are missing, want the departures at two agents", got)
+	}
+	n.arrived([]event{gone}, 7)
+	if got := n.missing(); got != 1 {
+		t.Errorf("%d are missing, want the departure at one agent", got)
+	}
+	n.arrived([]event{gone}, 8)
+	a := n.result()
+	if a.Missing != 0 || a.Skipped != 2 || a.Last.N != 2 {
+		t.Errorf("%+v: nothing should be missing, two events of the third agent skipped, and both have a last arrival", a)
+	}
+}
+
 // TestMisses: what is not as wanted is told, of row wide alone what only that promises.
 func TestMisses(t *testing.T) {
 	r := &report{Row: "wide", Sizes: wide(), API: answers{Second: 99}, Memory: map[string]float64{"netmaster": 499, "netplugin": 59}}
