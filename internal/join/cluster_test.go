@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -25,16 +26,21 @@ func TestCluster(t *testing.T) {
 func grow(t *testing.T) (a, b, c, d *node) {
 	t.Helper()
 	a = newNode(t, 1, "a")
-	for _, step := range []string{"founding", "authority", "founded"} {
+	for _, step := range []string{"founding", "authority", "booted", "founded"} {
 		a.startKilledAt(step)
 	}
 	a.start().ready()
 	writes(t, a)
 
 	b = newNode(t, 2, "b").join(a.token())
-	for _, step := range []string{"asked", "answered", "admitted", "started", "promoting"} {
+	for _, step := range []string{"asked", "answered", "admitted", "booted", "started", "promoting"} {
 		b.startKilledAt(step)
 		writes(t, a)
+		if step == "admitted" { // as etcd is, when it is killed before it has a log
+			if err := os.MkdirAll(filepath.Join(b.cfg.Dir, "member", "snap"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	b.start().ready()
 	writes(t, b, a)
@@ -130,6 +136,13 @@ func recoverOne(t *testing.T, a, e *node, acked []string) {
 	wants(t, "a without majority", a.do("token"), model.ErrUnavailable, "--recover")
 	wants(t, "a directory in use", newNodeOf(t, a, 6).run(order{Recover: true}).next(), model.ErrConflict, "another process uses")
 	a.kill()
+	far, err := ReachOf(a.cfg.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if less, err := ReachOf(e.cfg.Dir); err != nil || far.Compare(less) <= 0 || less.Compare(far) >= 0 || less.Index == 0 {
+		t.Errorf("a reaches %+v, e, which was killed before, %+v, %v", far, less, err)
+	}
 	a.run(order{Recover: true, Kill: "forced"})
 	a.killedAt("forced")
 	if s := a.run(order{Recover: true}).next(); s.OK != "recovered without b,e" {
@@ -195,4 +208,28 @@ func writer(t *testing.T, nodes ...*node) (stop func() []string) {
 		<-done
 		return acked
 	}
+}
+
+// TestLearnerAlone: the founder is lost for good while the second member has no vote yet.
+func TestLearnerAlone(t *testing.T) {
+	a := newNode(t, 71, "a").start().ready()
+	b := newNode(t, 72, "b").join(a.token())
+	writes(t, a)
+	b.startKilledAt("promoting")
+	a.kill()
+	if s := b.run(order{Recover: true}).next(); s.OK != "recovered without a" {
+		t.Fatalf("recovery: %+v", s)
+	}
+	<-b.done
+	b.start().ready()
+	writes(t, b)
+	if r, err := client(t, b).Get(t.Context(), memberRows, clientv3.WithPrefix()); err != nil || len(r.Kvs) != 1 {
+		t.Errorf("rows of members: %v, %v", r, err)
+	}
+	// By itself a has a majority, so it may serve before b has told it.
+	said := a.start().next()
+	if said.OK == "ready" {
+		said = a.next()
+	}
+	wants(t, "the founder that comes back", said, model.ErrConflict, "was removed from its cluster")
 }

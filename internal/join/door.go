@@ -69,13 +69,6 @@ func (m *Member) open(ln net.Listener) *door {
 	mux := http.NewServeMux()
 	slots := make(chan struct{}, atOnce)
 	mux.HandleFunc("POST "+joinPath, func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		default:
-			refuse(w, model.Errorf(model.ErrUnavailable, "too many ask at once: try again"))
-			return
-		}
 		var q request
 		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 		if err := dec.Decode(&q); err != nil {
@@ -84,6 +77,13 @@ func (m *Member) open(ln net.Listener) *door {
 		}
 		if err := q.check(); err != nil {
 			refuse(w, err)
+			return
+		}
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		default:
+			refuse(w, model.Errorf(model.ErrUnavailable, "too many ask at once: try again"))
 			return
 		}
 		a, err := m.admit(r.Context(), q)

@@ -241,7 +241,7 @@ func (m *Member) join(ctx context.Context, t Token) error {
 
 // resume starts a member that has data.
 func (m *Member) resume(ctx context.Context) error {
-	if err := m.start(ctx, initial{}); err != nil {
+	if err := m.start(ctx, initial{existing: true}); err != nil {
 		return err
 	}
 	return m.vote(ctx)
@@ -258,9 +258,10 @@ func (m *Member) start(ctx context.Context, i initial) error {
 		return err
 	}
 	waits := "a majority of its cluster's members: start them; if they are lost for good, stop this one and make a new cluster of its directory (netmaster --recover)"
-	if i.existing {
+	if len(i.members) > 0 {
 		waits = "the cluster to reach it at " + m.cfg.Peer + ": see that the other members can connect to that"
 	}
+	m.cfg.at("booted")
 	if err := s.ready(ctx, m.cfg.Logger, waits); err != nil {
 		s.close()
 		return err

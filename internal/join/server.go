@@ -51,9 +51,9 @@ func (s *server) OnWrite(ce *zapcore.CheckedEntry, fields []zapcore.Field) {
 
 // initial are the members that a member without data begins with.
 type initial struct {
-	existing bool // else it founds a cluster of its own
-	members  []Peer
-	force    bool // of the data that there are, make a cluster of one member
+	existing bool   // else it founds a cluster of its own, if it has no data
+	members  []Peer // whom a learner without data finds its cluster by
+	force    bool   // of the data that there are, make a cluster of one member
 }
 
 // Peer is a member's place in the cluster.
@@ -120,6 +120,8 @@ func embedConfig(d *directory, cfg Config, p *peers, i initial, end zapcore.Chec
 	c.InitialCluster = c.InitialClusterFromName(d.Name)
 	if i.existing {
 		c.ClusterState = embed.ClusterStateFlagExisting
+	}
+	if len(i.members) > 0 {
 		var all []string
 		for _, m := range i.members {
 			all = append(all, m.Name+"="+transport.HTTPS+"://"+m.Address)

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 
 	"github.com/google/uuid"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 
 	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/filelock"
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
 
 // lockName is the file by which internal/store/etcd keeps a data directory to one
@@ -110,8 +110,9 @@ func (d *directory) save() error {
 	return nil
 }
 
-// empty tells whether there is no data of etcd.
-func (d *directory) empty() bool { return etcd.IsEmpty(d.path) }
+// empty tells whether etcd has never run here. One that was killed while it began may
+// have left a directory without a log.
+func (d *directory) empty() bool { return !wal.Exist(walDir(d.path)) }
 
 // check refuses a directory that is not what the command line takes it for. Nothing
 // is changed.
