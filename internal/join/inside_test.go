@@ -124,6 +124,12 @@ func TestRefused(t *testing.T) {
 	is(t, "an address used twice", err, model.ErrExists, "the address "+bCfg.Peer)
 	unspent(goodToken)
 
+	if _, err := a.server.client.Delete(ctx, memberRows+"b"); err != nil { // b makes it again when it starts
+		t.Fatal(err)
+	}
+	try("a name of etcd's", func(c *Config) { c.Token, c.Name = good, "b" }, model.ErrExists, "the name b is a member's already")
+	unspent(goodToken)
+
 	late, lateToken := tokenOf(t, a)
 	r, err := get[tokenRow](ctx, a.server.client, tokenRows+lateToken.ID)
 	if err != nil {
@@ -429,5 +435,100 @@ func TestSnapshots(t *testing.T) {
 	rec, err := Recover(ctx, cfg)
 	if err != nil || rec.ID != "id" || rec.Epoch <= r.Epoch || len(rec.Lost) != 0 {
 		t.Errorf("recovered %+v, %v", rec, err)
+	}
+}
+
+// TestRemovedWhileJoining: who is removed before it was answered is not admitted, at
+// whichever step, and no learner stays of it; another token is of no use to it either.
+func TestRemovedWhileJoining(t *testing.T) {
+	a := start(t, config(t, 81, "a"))
+	ctx := t.Context()
+	ask := func(tok Token, n int) request {
+		name := fmt.Sprintf("new%d", n)
+		return request{ID: tok.ID, Secret: tok.secret, Dir: "directory of " + name, Name: name, Peer: address(82, 1000+n), Door: address(82, 2000+n)}
+	}
+	for n, at := range []string{"spent", "added"} {
+		_, tok := tokenOf(t, a)
+		q := ask(tok, n)
+		a.cfg.step = func(s string) {
+			if s == at {
+				if err := a.Remove(ctx, q.Name, false); at == "spent" && err != nil {
+					t.Error(err)
+				}
+				if _, err := a.server.client.Delete(ctx, memberRows+q.Name); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		for range 2 {
+			_, err := a.admit(ctx, q)
+			is(t, "removed at "+at, err, model.ErrConflict, "was removed from the cluster", "a new token")
+			a.cfg.step = nil
+		}
+		if all, err := a.List(ctx); err != nil || len(all) != 1 {
+			t.Errorf("removed at %s: members %+v, %v", at, all, err)
+		}
+	}
+
+	// It was answered, and removed before it started; a learner that never came keeps
+	// the next one waiting until it is removed.
+	_, tok := tokenOf(t, a)
+	first := ask(tok, 2)
+	if got, err := a.admit(ctx, first); err != nil || got.Wait != "" || len(got.Members) != 2 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	_, tok = tokenOf(t, a)
+	second := ask(tok, 3)
+	if got, err := a.admit(ctx, second); err != nil || !strings.Contains(got.Wait, first.Name+" is still catching up") {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := a.Remove(ctx, first.Name, false); err != nil {
+		t.Fatal(err)
+	}
+	_, err := a.admit(ctx, first)
+	is(t, "removed when admitted", err, model.ErrConflict, "was removed from the cluster")
+	// By another token the same directory goes on with what it has.
+	other, _ := tokenOf(t, a)
+	again, err := ParseToken(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.ID, second.Secret = again.ID, again.secret
+	if got, err := a.admit(ctx, second); err != nil || got.Wait != "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	third := ask(again, 4)
+	_, err = a.admit(ctx, third)
+	is(t, "a token that a directory went on by", err, model.ErrConflict, "was used by "+second.Name)
+	moved := second
+	moved.Peer = address(82, 999)
+	_, err = a.admit(ctx, moved)
+	is(t, "another address", err, model.ErrConflict, "repeat the former command line")
+}
+
+// TestRenewal: a certificate that ends soon is made anew while it is used.
+func TestRenewal(t *testing.T) {
+	a := start(t, config(t, 91, "a"))
+	had := a.peers.cert
+	a.peers.cert.End = time.Now().Add(pki.Soon / 2)
+	if err := a.peers.renew(); err != nil {
+		t.Fatal(err)
+	}
+	own, err := transport.OpenDirectory(a.peers.own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own.Leaf().NotBefore.Before(had.Begin) || own.Leaf().SerialNumber.Sign() == 0 || a.peers.cert.End.Before(had.End) {
+		t.Errorf("%+v became %+v", had, a.peers.cert)
+	}
+	all, err := a.List(t.Context())
+	if err != nil || len(all) != 1 || !all[0].lives() {
+		t.Errorf("with a renewed certificate, members: %+v, %v", all, err)
+	}
+	bCfg := config(t, 92, "b")
+	bCfg.Token, _ = tokenOf(t, a)
+	b := start(t, bCfg)
+	if all, err = b.List(t.Context()); err != nil || len(all) != 2 || !all[0].lives() || !all[1].lives() {
+		t.Errorf("after that, members: %+v, %v", all, err)
 	}
 }

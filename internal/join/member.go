@@ -229,7 +229,6 @@ func (m *Member) join(ctx context.Context, t Token) error {
 		m.cfg.at("admitted")
 		err = m.start(ctx, initial{existing: true, members: a.Members})
 		if err == nil {
-			m.cfg.at("started")
 			return m.vote(ctx)
 		}
 		if !d.empty() || try == changes || ctx.Err() != nil {
@@ -279,6 +278,7 @@ func (m *Member) vote(ctx context.Context) error {
 	if !m.server.etcd.Server.IsLearner() {
 		return nil
 	}
+	m.cfg.at("started")
 	if err := m.dir.reach(learner); err != nil {
 		return err
 	}

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"path/filepath"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
 )
 
 // walDir is where etcd keeps its log below a data directory: only who has one has
@@ -15,7 +18,10 @@ func walDir(dir string) string { return filepath.Join(dir, "member", "wal") }
 
 // Reach is how far the data of a directory go. Of members that were lost together the
 // one that reaches farthest has all that their majority committed.
-type Reach struct{ Term, Index uint64 }
+type Reach struct {
+	Term, Index uint64
+	Votes       bool // the member knew that it has a vote: a learner's data are of no use to Recover
+}
 
 // Compare is -1 where r reaches less far than o, 1 where it reaches farther.
 func (r Reach) Compare(o Reach) int {
@@ -39,13 +45,30 @@ func ReachOf(dir string) (r Reach, err error) {
 		return fail(err)
 	}
 	defer func() { _ = w.Close() }() // of what was only read
-	_, _, entries, err := w.ReadAll()
+	meta, hard, entries, err := w.ReadAll()
 	if err != nil {
 		return fail(err)
 	}
-	r = Reach{last.GetTerm(), last.GetIndex()}
-	if n := len(entries); n > 0 {
-		r = Reach{entries[n-1].GetTerm(), entries[n-1].GetIndex()}
+	var self pb.Metadata
+	if err := proto.Unmarshal(meta, &self); err != nil {
+		return fail(err)
+	}
+	r = Reach{Term: last.GetTerm(), Index: last.GetIndex()}
+	for _, id := range last.GetConfState().GetVoters() {
+		r.Votes = r.Votes || id == self.GetNodeID()
+	}
+	for _, e := range entries {
+		r.Term, r.Index = e.GetTerm(), e.GetIndex()
+		if e.GetType() != raftpb.EntryConfChange || e.GetIndex() > hard.GetCommit() {
+			continue
+		}
+		var c raftpb.ConfChange
+		if err := proto.Unmarshal(e.GetData(), &c); err != nil {
+			return fail(err)
+		}
+		if c.GetNodeId() == self.GetNodeID() {
+			r.Votes = c.GetType() == raftpb.ConfChangeAddNode || r.Votes && c.GetType() == raftpb.ConfChangeUpdateNode
+		}
 	}
 	return r, nil
 }

@@ -41,6 +41,13 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 	case d.Name != cfg.Name:
 		return r, d.check(cfg, nil)
 	}
+	reach, err := ReachOf(d.path)
+	if err != nil {
+		return r, err
+	}
+	if !reach.Votes { // etcd would end the process
+		return r, model.Errorf(model.ErrConflict, "%s never had a vote, and what it copied makes no cluster: give the directory of another member (--data-dir), or restore a snapshot (netmaster --restore)", d.Name)
+	}
 	cfg.TLS = nil // nobody but this process is to connect
 	m.cfg = cfg
 	if err := m.start(ctx, initial{force: true}); err != nil {
