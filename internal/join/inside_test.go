@@ -15,6 +15,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.uber.org/zap"
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/pki"
@@ -259,6 +261,43 @@ func TestOneToken(t *testing.T) {
 	}
 	if w := Warnings(all); len(w) != 1 || !strings.Contains(w[0], "two members, which is weaker than one") {
 		t.Errorf("warnings of two: %q", w)
+	}
+}
+
+// TestFoundAgain: a founder that was killed before etcd wrote that it is the first member
+// founds its cluster again; by that log etcd would wait for ever.
+func TestFoundAgain(t *testing.T) {
+	cfg := config(t, 94, "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	cfg.step = func(s string) {
+		if s == "authority" {
+			w, err := wal.Create(zap.NewNop(), walDir(cfg.Dir), []byte{8, 1, 16, 1}) // of member 1, cluster 1
+			if err == nil {
+				err = w.Close()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			cancel()
+		}
+	}
+	_, err := Start(ctx, cfg)
+	is(t, "a start that was ended", err, model.ErrUnavailable, "the store waits for a majority")
+	if r, err := ReachOf(cfg.Dir); err != nil || r.Votes {
+		t.Errorf("it reaches %+v, %v", r, err)
+	}
+	cfg.step = nil
+	a := start(t, cfg)
+	if all, err := a.List(t.Context()); err != nil || len(all) != 1 || !all[0].lives() {
+		t.Errorf("members: %+v, %v", all, err)
+	}
+	closed(t, a)
+	if r, err := ReachOf(cfg.Dir); err != nil || !r.Votes || r.Index == 0 {
+		t.Errorf("it reaches %+v, %v", r, err)
+	}
+	start(t, cfg)
+	if r, err := ReachOf(t.TempDir()); err == nil {
+		t.Errorf("an empty directory reaches %+v", r)
 	}
 }
 
@@ -509,17 +548,27 @@ func TestRemovedWhileJoining(t *testing.T) {
 // TestRenewal: a certificate that ends soon is made anew while it is used.
 func TestRenewal(t *testing.T) {
 	a := start(t, config(t, 91, "a"))
-	had := a.peers.cert
-	a.peers.cert.End = time.Now().Add(pki.Soon / 2)
-	if err := a.peers.renew(); err != nil {
+	p, err := openPeers(a.dir, a.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	had := p.cert
+	var before [2][]byte
+	for i, name := range []string{pki.CertFile, pki.KeyFile} {
+		if before[i], err = os.ReadFile(filepath.Join(p.own, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.cert.End = time.Now().Add(pki.Soon / 2)
+	if err := p.renew(); err != nil {
 		t.Fatal(err)
 	}
 	own, err := transport.OpenDirectory(a.peers.own)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if own.Leaf().NotBefore.Before(had.Begin) || own.Leaf().SerialNumber.Sign() == 0 || a.peers.cert.End.Before(had.End) {
-		t.Errorf("%+v became %+v", had, a.peers.cert)
+	if now, err := tls.X509KeyPair(before[0], before[1]); err != nil || own.Leaf().Equal(now.Leaf) || p.cert.Due(time.Now()) {
+		t.Errorf("%+v became %+v", had, p.cert)
 	}
 	all, err := a.List(t.Context())
 	if err != nil || len(all) != 1 || !all[0].lives() {

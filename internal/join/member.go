@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -175,6 +177,9 @@ func (m *Member) found(ctx context.Context) error {
 		}
 		m.cfg.at("founding")
 	}
+	if err := m.clear(); err != nil {
+		return err
+	}
 	a, err := makeAuthority(d)
 	if err != nil {
 		return err
@@ -188,6 +193,23 @@ func (m *Member) found(ctx context.Context) error {
 		return err
 	}
 	m.cfg.at("founded")
+	return nil
+}
+
+// clear deletes what etcd left that was killed in the first moment of a cluster: a log
+// in which no member has a vote, so nobody can have written anything, and by which
+// etcd would wait for ever.
+func (m *Member) clear() error {
+	if m.dir.empty() {
+		return nil
+	}
+	r, err := ReachOf(m.dir.path)
+	if err != nil || r.Votes {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(m.dir.path, "member")); err != nil {
+		return fmt.Errorf("found the cluster again: %w", err)
+	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package join
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -38,6 +39,9 @@ func ReachOf(dir string) (r Reach, err error) {
 	snaps, err := wal.ValidSnapshotEntries(log, walDir(dir))
 	if err != nil {
 		return fail(err)
+	}
+	if len(snaps) == 0 { // etcd begins each log with one
+		return fail(errors.New("the log has no beginning; restore a snapshot"))
 	}
 	last := snaps[len(snaps)-1]
 	w, err := wal.OpenForRead(log, walDir(dir), last)
