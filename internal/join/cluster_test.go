@@ -16,6 +16,7 @@ import (
 // TestCluster is a cluster's life: it grows, members are lost and replaced, in the end
 // all but one, while whoever is at work is killed at each step.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	a, b, c, d := grow(t)
 	e, acked := replace(t, a, b, c, d)
 	recoverOne(t, a, e, acked)
@@ -122,6 +123,7 @@ func replace(t *testing.T, a, b, c, d *node) (e *node, acked []string) {
 
 	acked = stop()
 	e.kill()
+	writes(t, a, b)
 	wants(t, "a member that is needed", a.do("remove b"), model.ErrConflict, "without b the cluster would not write", "e do not", "--force")
 	wants(t, "nobody", a.do("remove nobody"), model.ErrNotFound, `no member "nobody"`, "a, b, e")
 	writes(t, a, b)
@@ -213,6 +215,7 @@ func writer(t *testing.T, nodes ...*node) (stop func() []string) {
 // TestLearnerAlone: what a learner has makes no cluster, and says so; the founder goes on
 // without it.
 func TestLearnerAlone(t *testing.T) {
+	t.Parallel()
 	a := newNode(t, 71, "a").start().ready()
 	b := newNode(t, 72, "b").join(a.token())
 	writes(t, a)

@@ -81,6 +81,7 @@ func is(t *testing.T, what string, err, kind error, words ...string) {
 // TestRefused: whatever is wrong with a command line, a token or a directory is a
 // sentence, and changes neither cluster nor directory.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	a, other := start(t, config(t, 11, "a")), start(t, config(t, 12, "other"))
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
@@ -202,6 +203,7 @@ func TestRefused(t *testing.T) {
 // TestOneToken: of two replicas that are shown one token by two hosts at once, one takes
 // it; hosts that are admitted wait for their turn.
 func TestOneToken(t *testing.T) {
+	t.Parallel()
 	a := start(t, config(t, 21, "a"))
 	bCfg := config(t, 22, "b")
 	bCfg.Token, _ = tokenOf(t, a)
@@ -267,6 +269,7 @@ func TestOneToken(t *testing.T) {
 // TestFoundAgain: a founder that was killed before etcd wrote that it is the first member
 // founds its cluster again; by that log etcd would wait for ever.
 func TestFoundAgain(t *testing.T) {
+	t.Parallel()
 	cfg := config(t, 94, "a")
 	ctx, cancel := context.WithCancel(t.Context())
 	cfg.step = func(s string) {
@@ -303,6 +306,7 @@ func TestFoundAgain(t *testing.T) {
 
 // TestPorts: the peer port speaks with members only, the door tells strangers nothing.
 func TestPorts(t *testing.T) {
+	t.Parallel()
 	a := start(t, config(t, 41, "a"))
 	foreign, err := pki.Init(filepath.Join(t.TempDir(), "foreign"))
 	if err != nil {
@@ -366,6 +370,7 @@ func TestPorts(t *testing.T) {
 
 // TestSpace: what a full store will be is told before, and ended by relieving it.
 func TestSpace(t *testing.T) {
+	t.Parallel()
 	cfg := config(t, 51, "a")
 	cfg.Quota = 12 << 20
 	a := start(t, cfg)
@@ -412,6 +417,7 @@ func TestSpace(t *testing.T) {
 // TestSnapshots: they are made on the schedule, whole and for their owner only, the
 // oldest go; a store that was restored from one is the member's again.
 func TestSnapshots(t *testing.T) {
+	t.Parallel()
 	cfg := config(t, 61, "a")
 	cfg.Backup = Schedule{Dir: filepath.Join(t.TempDir(), "snapshots"), Keep: 2}
 	a := start(t, cfg)
@@ -480,6 +486,7 @@ func TestSnapshots(t *testing.T) {
 // TestRemovedWhileJoining: who is removed before it was answered is not admitted, at
 // whichever step, and no learner stays of it; another token is of no use to it either.
 func TestRemovedWhileJoining(t *testing.T) {
+	t.Parallel()
 	a := start(t, config(t, 81, "a"))
 	ctx := t.Context()
 	ask := func(tok Token, n int) request {
@@ -547,6 +554,7 @@ func TestRemovedWhileJoining(t *testing.T) {
 
 // TestRenewal: a certificate that ends soon is made anew while it is used.
 func TestRenewal(t *testing.T) {
+	t.Parallel()
 	a := start(t, config(t, 91, "a"))
 	p, err := openPeers(a.dir, a.cfg)
 	if err != nil {

@@ -321,14 +321,20 @@ func (n *node) say(line string) {
 	}
 }
 
-// must is do for what has to work.
-func (n *node) must(line string) said {
+// must is do for what has to work, once the cluster has a leader.
+func (n *node) must(line string) (done said) {
 	n.t.Helper()
-	s := n.do(line)
-	if s.Error != "" {
-		n.t.Fatalf("%s: %s: %s", n.cfg.Name, line, s.Error)
-	}
-	return s
+	eventually(n.t, n.cfg.Name+": "+line, func(context.Context) error {
+		done = n.do(line)
+		if done.Error != "" && done.Kind != "unavailable" {
+			n.t.Fatalf("%s: %s: %s", n.cfg.Name, line, done.Error)
+		}
+		if done.Error != "" {
+			return errors.New(done.Error)
+		}
+		return nil
+	})
+	return done
 }
 
 func (n *node) token() string { n.t.Helper(); return n.must("token").OK }

@@ -132,7 +132,7 @@ func unavailable(err error) error {
 	if strings.Contains(err.Error(), "database space exceeded") {
 		return model.Errorf(model.ErrExhausted, "the store is full and takes no writes: %w", err)
 	}
-	return model.Errorf(model.ErrUnavailable, "the store does not answer, a majority of its members may be away: %w; start them, or if they are lost for good make a new cluster of one member's directory (netmaster --recover)", err)
+	return model.Errorf(model.ErrUnavailable, "the store does not answer, a majority of its members may be away: %w; try again, start them, or if they are lost for good make a new cluster of one member's directory (netmaster --recover)", err)
 }
 
 // NewToken makes a token that admits one member within life (0 = TokenLife). Errors
