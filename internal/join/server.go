@@ -178,7 +178,10 @@ func (s *server) close() {
 	_ = s.client.Close() // of functions, not of a connection
 	select {
 	case <-s.died: // it would wait for its own dead parts
-	default:
-		s.etcd.Close()
+		return
+	case <-s.etcd.Server.ReadyNotify():
+	default: // its listeners for clients end when it is ready, or by this
+		s.etcd.Server.Stop()
 	}
+	s.etcd.Close()
 }
