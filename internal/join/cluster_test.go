@@ -13,10 +13,12 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
+// Tests that start processes run before those that run beside each other: between fork
+// and exec a child holds the listeners of this process too.
+
 // TestCluster is a cluster's life: it grows, members are lost and replaced, in the end
 // all but one, while whoever is at work is killed at each step.
 func TestCluster(t *testing.T) {
-	t.Parallel()
 	a, b, c, d := grow(t)
 	e, acked := replace(t, a, b, c, d)
 	recoverOne(t, a, e, acked)
@@ -215,7 +217,6 @@ func writer(t *testing.T, nodes ...*node) (stop func() []string) {
 // TestLearnerAlone: what a learner has makes no cluster, and says so; the founder goes on
 // without it.
 func TestLearnerAlone(t *testing.T) {
-	t.Parallel()
 	a := newNode(t, 71, "a").start().ready()
 	b := newNode(t, 72, "b").join(a.token())
 	writes(t, a)
