@@ -66,10 +66,11 @@ func FuzzApply(f *testing.F) {
 			if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil {
 				t.Fatalf("%s: %v: %s", list, err, w.Body)
 			}
+			var all []string
 			for _, res := range said.Results {
-				actions += res.Kind + " " + res.Key + " " + res.Action + "\n"
+				all = append(all, res.Kind+" "+res.Key+" "+res.Action)
 			}
-			return actions, w
+			return strings.Join(all, "\n"), w
 		}
 		held := func() map[string]string {
 			t.Helper()

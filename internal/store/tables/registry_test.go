@@ -42,7 +42,7 @@ func row[K comparable, V any](t testing.TB, tab *Table[K, V], v V) sample {
 
 // filled makes a sample of a table whose rows are a kind of object, with a text in
 // each of the row's fields that are texts.
-func (t *Table[K, V]) filled(tt testing.TB) sample { //nolint:thelper // t is the table
+func (t *Table[K, V]) filled(tt testing.TB) sample {
 	tt.Helper()
 	var v V
 	fill(reflect.ValueOf(&v).Elem())
