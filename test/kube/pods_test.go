@@ -422,7 +422,9 @@ func (p *pods) namedOnly(to string) {
 	}}}
 	until(p.t, "a pod of 1.x's contivk8s comes", func() bool {
 		body := fmt.Sprintf(`{"K8S_POD_NAME":"old","K8S_POD_NAMESPACE":"shop","K8S_POD_INFRA_CONTAINER_ID":"shop-old","CNI_NETNS":%q,"CNI_IFNAME":"eth0"}`, ns.Path())
-		answer, err := client.Post("http://x/ContivCNI.AddPod", "application/json", strings.NewReader(body))
+		req := ok[*http.Request](p.t)(http.NewRequestWithContext(p.t.Context(), http.MethodPost, "http://x/ContivCNI.AddPod", strings.NewReader(body)))
+		req.Header.Set("Content-Type", "application/json")
+		answer, err := client.Do(req)
 		must(p.t, err)
 		defer func() { _ = answer.Body.Close() }()
 		text := ok[[]byte](p.t)(io.ReadAll(answer.Body))
