@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Host is one simulated machine.
@@ -266,8 +268,31 @@ func (h *Host) RestartVswitchd(ctx context.Context) error {
 	return h.StartVswitchd(ctx)
 }
 
-// Pause stops a daemon without ending it (SIGSTOP).
-func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
+// Pause stops a daemon without ending it (SIGSTOP), and returns once it has stopped: one
+// of its threads has to take the signal, and the others go on until that has run.
+func (p *Process) Pause() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return until(ctx, p.Name+" to stop", func(context.Context) error {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID))
+		for _, t := range tasks {
+			text, err := os.ReadFile(t)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // it has ended
+			}
+			if err != nil {
+				return err
+			}
+			if _, state, _ := strings.Cut(string(text), ") "); !strings.HasPrefix(state, "T") {
+				return fmt.Errorf("%s says %.1q", t, state)
+			}
+		}
+		return err
+	})
+}
 
 // Resume lets a paused daemon go on (SIGCONT).
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
