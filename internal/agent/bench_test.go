@@ -27,6 +27,7 @@ import (
 type benchCluster struct {
 	b        *testing.B
 	st       store.Store
+	master   *master
 	endpoint func(i int) model.Endpoint
 }
 
@@ -53,11 +54,11 @@ func newBenchCluster(b *testing.B, st store.Store, n int) *benchCluster {
 			Identity: model.IdentityFirst + model.Identity(at), Container: fmt.Sprintf("%064d", i),
 		}
 	}
-	x := &benchCluster{b: b, st: st, endpoint: endpoint}
+	x := &benchCluster{b: b, st: st, master: newMaster(b, st), endpoint: endpoint}
 	x.put(func(tx store.Tx) error {
 		return errors.Join(tables.Globals.Put(tx, model.DefaultGlobal()), tables.Tenants.Put(tx, model.Tenant{Name: "blue"}))
 	})
-	for i := range benchHosts { // no netmaster is there to keep the first one's
+	for i := 1; i < benchHosts; i++ { // the first is the agent's own
 		x.put(func(tx store.Tx) error {
 			return tables.Hosts.Put(tx, model.Host{Name: benchHost(i), VTEP: netip.AddrFrom4([4]byte{192, 168, 0, byte(i + 1)})})
 		})
@@ -119,7 +120,7 @@ func (x *benchCluster) agent(host model.HostName, st store.Store) benchAgent {
 	addr := netip.MustParseAddr("10.9.0.1")
 	a, err := New(b.Context(), Config{
 		Host: host, Control: addr, VTEP: addr, DriverName: "fake", Driver: oracle.New(), Store: st, Log: slog.New(slog.DiscardHandler),
-		StateDir: filepath.Join(b.TempDir(), "state"), Socket: filepath.Join(shortDir(b), "cni.sock"), Netmasters: "http://127.0.0.1:1", UnderlayMTU: 1500,
+		StateDir: filepath.Join(b.TempDir(), "state"), Socket: filepath.Join(shortDir(b), "cni.sock"), Netmasters: x.master.URL, UnderlayMTU: 1500,
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -53,7 +53,7 @@ type master struct {
 	told    map[string]api.UpdateEndpointRequest
 }
 
-func newMaster(t *testing.T, st store.Store) *master {
+func newMaster(t testing.TB, st store.Store) *master {
 	t.Helper()
 	m := &master{
 		st: st, keep: control.New(st, control.Options{Log: slog.New(slog.DiscardHandler)}), calls: map[string]int{}, around: func(bool) {},
