@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -24,7 +22,7 @@ func processorTimes(l *lab.Lab) (p processor) {
 	for name, proc := range l.Processes() {
 		for i, column := range processorColumns {
 			if i > 0 && strings.HasSuffix(name, column) {
-				p[i] += used(proc.PID)
+				p[i] += machine.UsedBy(proc.PID)
 			}
 		}
 	}
@@ -47,19 +45,4 @@ func (p processor) each(n int) []any {
 		out = append(out, fmt.Sprintf("%.1f", float64(p[i].Microseconds())/1000/float64(n)))
 	}
 	return out
-}
-
-// used reads a process's time from /proc/PID/stat (proc(5), in ticks of 10 ms).
-func used(pid int) time.Duration {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	f := strings.Fields(string(b)[strings.LastIndexByte(string(b), ')')+1:])
-	if len(f) < 13 {
-		return 0
-	}
-	user, _ := strconv.ParseInt(f[11], 10, 64) // the kernel writes numbers
-	system, _ := strconv.ParseInt(f[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond
 }

@@ -2,8 +2,10 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -50,4 +52,20 @@ func ProcessorTime(who int) time.Duration {
 		return 0 // who is neither
 	}
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// UsedBy is a process's time, of all its threads, from /proc/PID/stat (proc(5), in ticks of
+// 10 ms); 0 where there is no such process.
+func UsedBy(pid int) time.Duration {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(b)[strings.LastIndexByte(string(b), ')')+1:])
+	if len(f) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseInt(f[11], 10, 64) // the kernel writes numbers
+	system, _ := strconv.ParseInt(f[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond
 }

@@ -234,24 +234,9 @@ func (s *simulation) read(pids map[string]int) (reading, error) {
 	a, err := s.get(question{Counts: true})
 	r := reading{at: now(), counts: a.Counts, used: map[string]time.Duration{}, switches: map[string]int64{}}
 	for name, pid := range pids {
-		r.used[name], r.switches[name] = used(pid), switches(pid)
+		r.used[name], r.switches[name] = machine.UsedBy(pid), switches(pid)
 	}
 	return r, err
-}
-
-// used reads a process's time from /proc/PID/stat (proc(5), in ticks of 10 ms).
-func used(pid int) time.Duration {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	f := strings.Fields(string(b)[strings.LastIndexByte(string(b), ')')+1:])
-	if len(f) < 13 {
-		return 0
-	}
-	user, _ := strconv.ParseInt(f[11], 10, 64) // the kernel writes numbers
-	system, _ := strconv.ParseInt(f[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
 // switches is how often the kernel had a thread of a process give the processor up,

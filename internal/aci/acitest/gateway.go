@@ -171,11 +171,7 @@ func (p Profile) merged(n Profile) Profile {
 			n.EPGs = append(n.EPGs, e)
 			continue
 		}
-		for _, l := range e.Links {
-			if !slices.Contains(n.EPGs[i].Links, l) {
-				n.EPGs[i].Links = append(n.EPGs[i].Links, l)
-			}
-		}
+		n.EPGs[i].Links = union(n.EPGs[i].Links, e.Links)
 	}
 	for _, c := range p.Contracts {
 		i := slices.IndexFunc(n.Contracts, func(x Contract) bool { return x.Name == c.Name })
@@ -183,13 +179,19 @@ func (p Profile) merged(n Profile) Profile {
 			n.Contracts = append(n.Contracts, c)
 			continue
 		}
-		for _, f := range c.Filters {
-			if !slices.Contains(n.Contracts[i].Filters, f) {
-				n.Contracts[i].Filters = append(n.Contracts[i].Filters, f)
-			}
-		}
+		n.Contracts[i].Filters = union(n.Contracts[i].Filters, c.Filters)
 	}
 	return n
+}
+
+// union returns list with what more has besides.
+func union[T comparable](list, more []T) []T {
+	for _, x := range more {
+		if !slices.Contains(list, x) {
+			list = append(list, x)
+		}
+	}
+	return list
 }
 
 var protocolRE = regexp.MustCompile(`^(tcp|udp|icmp|\d{1,3}|)$`)
