@@ -87,10 +87,8 @@ func (d *difference) judge(wanted, have tree, o outer) {
 
 // refersTo tells whether the relation o at dn is to something that is blocked.
 func (o object) refersTo(dn string, blocked map[string]bool) bool {
-	tenant := dn
-	if i := strings.IndexByte(dn[len("uni/"):], '/'); i >= 0 {
-		tenant = dn[:len("uni/")+i]
-	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(dn, "uni/"), "/")
+	tenant := "uni/" + name
 	switch o.class {
 	case "fvRsProv", "fvRsCons":
 		return blocked[tenant+"/brc-"+o.props["tnVzBrCPName"]]

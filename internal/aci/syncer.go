@@ -103,7 +103,6 @@ func (s *Syncer) Run(ctx context.Context) {
 		s.mu.Lock()
 		want, version := s.want, s.version
 		s.mu.Unlock()
-		wait := s.cfg.Resync
 		if want != nil {
 			report, err := s.target.Apply(ctx, *want)
 			if ctx.Err() != nil {
@@ -118,7 +117,7 @@ func (s *Syncer) Run(ctx context.Context) {
 			}
 			retry.Reset()
 		}
-		s.pause(ctx, wait, version, changed)
+		s.pause(ctx, s.cfg.Resync, version, changed)
 	}
 }
 

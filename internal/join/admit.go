@@ -61,6 +61,11 @@ func (m *Member) admit(ctx context.Context, q request) (answer, error) {
 	return answer{Wait: "others who change the cluster's members"}, nil
 }
 
+// removed is what a member is told that asks again after it was taken away.
+func removed(name string) error {
+	return model.Errorf(model.ErrConflict, "the member %s was removed from the cluster: join with an empty directory and a new token", name)
+}
+
 // errAgain: what was read has changed since.
 var errAgain = errors.New("changed since")
 
@@ -83,7 +88,7 @@ func (m *Member) spend(ctx context.Context, q request) (row[memberRow], error) {
 	switch t := tok.value; {
 	case t.Dir == q.Dir:
 		if had.rev == 0 || had.value.Dir != q.Dir {
-			return none, model.Errorf(model.ErrConflict, "the member %s was removed from the cluster: join with an empty directory and a new token", q.Name)
+			return none, removed(q.Name)
 		}
 		if had.value.Peer != q.Peer {
 			return none, model.Errorf(model.ErrConflict, "%s was admitted at the address %s and asks again with %s: repeat the former command line", q.Name, had.value.Peer, q.Peer)
@@ -149,7 +154,7 @@ func (m *Member) add(ctx context.Context, mine row[memberRow]) (wait string, err
 		}
 	}
 	if id == 0 && r.ID != 0 {
-		return "", model.Errorf(model.ErrConflict, "the member %s was removed from the cluster: join with an empty directory and a new token", r.Name)
+		return "", removed(r.Name)
 	}
 	if id == 0 {
 		ctx, cancel := context.WithTimeout(ctx, patience)
@@ -202,7 +207,7 @@ func (m *Member) overtaken(ctx context.Context, r memberRow) error {
 	if _, err := m.server.client.MemberRemove(ctx, r.ID); err != nil && !errors.Is(err, rpctypes.ErrMemberNotFound) {
 		return unavailable(err)
 	}
-	return model.Errorf(model.ErrConflict, "the member %s was removed from the cluster: join with an empty directory and a new token", r.Name)
+	return removed(r.Name)
 }
 
 // tell is what a new member needs.
