@@ -159,6 +159,7 @@ func (b *bed) sub(name string, f func(b *bed)) {
 
 // TestDocker drives two engines on two hosts through a container's life.
 func TestDocker(t *testing.T) {
+	t.Parallel()
 	b := up(t, lab.DriverMixed)
 	b.netctl("net create --subnet 10.21.1.0/24 --gateway 10.21.1.254 --subnetv6 fd21:1::/64 net1",
 		"net create --subnet 10.21.2.0/28 lone",

@@ -23,6 +23,7 @@ const managed = "contiv/netplugin:2.0"
 // first with the engine's own networks, then in a swarm of one node, whose
 // networks the leading netmaster makes.
 func TestSwarm(t *testing.T) {
+	t.Parallel() // it mostly waits; its engine and its lab are its own
 	need(t, lab.DriverEBPF)
 	name := fmt.Sprintf("w%d", os.Getpid())
 	socket := filepath.Join(lab.BaseDir, name, "h1", "docker", "docker.sock")
