@@ -84,18 +84,20 @@ func makeTable() map[string]rule {
 		"GET /info":         {roles: viewers},
 		"GET /debug/ofnet":  {roles: viewers},
 
-		"GET /api/v1/status":       {roles: viewers},
-		"GET /api/v1/store":        {roles: viewers},
-		"POST /api/v1/store/adopt": {roles: nobody, does: changes, kind: "store"},
-		"GET /api/v1/backup":       {roles: nobody, does: changes, kind: "backup"}, // the whole store, also what lets people in: recorded too
-		"GET /api/v1/hosts":        {roles: viewers},
-		"GET /api/v1/hosts/{name}": {roles: viewers},
-		"GET /api/v1/monitor":      {roles: viewers}, // packets of all tenants
-		"POST /api/v1/release":     {roles: nobody, does: changes, kind: "release", about: aboutRelease, body: maxBody},
-		"POST /api/v1/apply":       {roles: []Role{TenantAdmin}, does: changes, about: aboutApply, body: maxApplyBody},
-		"GET /services":            {roles: tenants, list: true},
-		"GET /service/{id}":        {roles: tenants, about: aboutServiceID},
-		"GET /api/v1/endpoints":    {roles: tenants, about: aboutTenantQuery},
+		"GET /api/v1/status":         {roles: viewers},
+		"GET /api/v1/store":          {roles: viewers},
+		"POST /api/v1/store/adopt":   {roles: nobody, does: changes, kind: "store"},
+		"GET /api/v1/doctor":         {roles: viewers},
+		"POST /api/v1/doctor/repair": {roles: nobody, does: changes, kind: "repair"},
+		"GET /api/v1/backup":         {roles: nobody, does: changes, kind: "backup"}, // the whole store, also what lets people in: recorded too
+		"GET /api/v1/hosts":          {roles: viewers},
+		"GET /api/v1/hosts/{name}":   {roles: viewers},
+		"GET /api/v1/monitor":        {roles: viewers}, // packets of all tenants
+		"POST /api/v1/release":       {roles: nobody, does: changes, kind: "release", about: aboutRelease, body: maxBody},
+		"POST /api/v1/apply":         {roles: []Role{TenantAdmin}, does: changes, about: aboutApply, body: maxApplyBody},
+		"GET /services":              {roles: tenants, list: true},
+		"GET /service/{id}":          {roles: tenants, about: aboutServiceID},
+		"GET /api/v1/endpoints":      {roles: tenants, about: aboutTenantQuery},
 		"DELETE /api/v1/hosts/{name}": {
 			roles: nobody, does: changes, kind: "host", about: aboutPath("name", false),
 		},

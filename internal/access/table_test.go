@@ -72,6 +72,7 @@ var want = map[string]string{
 	"GET /version": "vTHn", "GET /openapi.json": "vTHn",
 	"GET /metrics": "v", "GET /info": "v", "GET /debug/ofnet": "v", "GET /services": "vT", "GET /service/{id}": "vt",
 	"GET /api/v1/status": "v", "GET /api/v1/store": "v", "POST /api/v1/store/adopt": "", "GET /api/v1/backup": "",
+	"GET /api/v1/doctor": "v", "POST /api/v1/doctor/repair": "",
 	"GET /api/v1/hosts": "v", "GET /api/v1/hosts/{name}": "v", "DELETE /api/v1/hosts/{name}": "",
 	"GET /api/v1/monitor": "v", "POST /api/v1/release": "", "POST /api/v1/apply": "t",
 	"GET /api/v1/endpoints": "vt", "GET /api/v1/inspect/endpoints/{key}": "vt",

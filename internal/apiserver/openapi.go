@@ -27,6 +27,8 @@ type exchange struct {
 // exchanges describe the routes beside the collections.
 var exchanges = map[string]exchange{
 	"POST /api/v1/apply":                                  {"Make objects be as given, all or none; each with its kind beside its fields", api.ApplyRequest{}, api.ApplyResponse{}},
+	"GET /api/v1/doctor":                                  {"What is wrong with the cluster: what is owned by nobody, hosts, data planes, certificates, disks, versions", nil, api.Diagnosis{}},
+	"POST /api/v1/doctor/repair":                          {"Free what is owned by nobody, allocate to its owner what is not, and look again", repairRequest{}, api.Diagnosis{}},
 	"GET /api/v1/store":                                   {"Which store the cluster has: its identity, epoch and last revision", nil, api.StoreInfo{}},
 	"POST /api/v1/store/adopt":                            {"Tell hosts that keep the picture of another store, or of a later state of this one, to follow this one", adoptRequest{}, api.StoreInfo{}},
 	"POST /api/v1/release":                                {"Give to users what an object of Kubernetes has (owner kubernetes)", api.Release{}, api.Release{}},

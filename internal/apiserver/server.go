@@ -115,6 +115,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.handleClusterServices()
 	s.handleAgents()
 	s.handleStore()
+	s.handleDoctor()
 	s.handle("POST", "/api/v1/apply", s.apply)
 	s.handleEndpoints()
 	s.handle("GET", "/api/v1/serviceLBs/{key}/counts", s.serviceCounts)

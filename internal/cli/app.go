@@ -205,6 +205,7 @@ func newRoot(f *factory) *command {
 		newCompletion(f),
 		newDetach(f, nil),
 		newDiff(f, nil),
+		newDoctor(f, nil),
 		newExport(f, nil),
 		newGet(f, nil),
 		newLogin(f, nil),

@@ -270,6 +270,7 @@ func outcomesOf(t *testing.T, errs []error) {
 func checkInvariants(t *testing.T, c *harness) {
 	t.Helper()
 	v := c.fresh()
+	checkOwners(t, c)
 	g, _ := v.Global()
 	type tag struct {
 		e model.Encap

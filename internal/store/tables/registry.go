@@ -33,6 +33,8 @@ type registered interface {
 	kinds() []string
 	path() string
 	decode(names []string, ev store.Event) (Change, error)
+	newest() int
+	versionOf(value []byte) int
 }
 
 // Change is a mirror event in typed form.
@@ -53,30 +55,11 @@ func (c Change) Deleted() bool { return c.Value == nil }
 // Decode turns an event of a mirror into typed form. It fails on a row that
 // cannot be read, and then still tells the key.
 func Decode(ev store.Event) (Change, error) {
-	rest, ok := strings.CutPrefix(ev.KV.Key, store.Root)
-	if !ok {
+	t, names := find(ev.KV.Key)
+	if t == nil {
 		return Change{}, nil
 	}
-	at := paths()
-	var names []string
-	for part := range strings.SplitSeq(rest, "/") {
-		if next := at.below[part]; next != nil && part != "*" { // which may be a name, too
-			at = next
-			continue
-		}
-		if at = at.below["*"]; at == nil {
-			return Change{}, nil
-		}
-		name, ok := store.ParseSegment(part)
-		if !ok {
-			return Change{}, nil
-		}
-		names = append(names, name)
-	}
-	if at.table == nil {
-		return Change{}, nil
-	}
-	return at.table.decode(names, ev)
+	return t.decode(names, ev)
 }
 
 // places finds a table by the segments of a key. No segment may be both a word

@@ -1,0 +1,179 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// Repaired is what RepairOwners did about a finding.
+type Repaired struct {
+	OwnerFinding
+	Done bool
+	Err  error // why it was not put right; nil also when it had gone by itself
+}
+
+// RepairOwners puts right what Owners finds and can be put right: what nobody has is
+// freed, and what an owner has is allocated to it again. Each is a transaction of its
+// own, which looks again: at the row, that nobody has written it since (whoever takes
+// something writes its row), and at the owner, that it still has what is missing.
+func (c *Controller) RepairOwners(ctx context.Context) ([]Repaired, error) {
+	found, err := c.Owners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []Repaired
+	for _, kind := range []string{OwnedByNobody, Leftover, NotAllocated} { // free what is in the way first
+		for _, f := range found {
+			if f.Kind != kind || !f.Repair {
+				continue
+			}
+			r := Repaired{OwnerFinding: f}
+			if kind == NotAllocated {
+				r.Done, r.Err = c.allocateAgain(ctx, f)
+			} else {
+				r.Done, r.Err = c.freeUnowned(ctx, f)
+			}
+			if errors.Is(r.Err, model.ErrUnavailable) || ctx.Err() != nil {
+				return out, r.Err
+			}
+			if r.Done {
+				c.log.Info("put the store right", "what", f.Text)
+			}
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// freeUnowned takes away what nobody has.
+func (c *Controller) freeUnowned(ctx context.Context, f OwnerFinding) (done bool, err error) {
+	_, err = c.update(ctx, "free "+f.Object, func(tx store.Tx) error {
+		done = false
+		kv, err := tx.Get(f.at.key)
+		if err != nil {
+			return err
+		}
+		_, ch, err := tables.Look(kv)
+		if err != nil || !f.asSeen(kv, ch) {
+			return err // somebody has it now, or it is gone: the next look will tell
+		}
+		done = true
+		return freeEntry(tx, ch, f.at.entry)
+	})
+	return done && err == nil, err
+}
+
+// freeEntry takes an allocation away, as its use-case does.
+func freeEntry(tx store.Tx, ch tables.Change, entry string) error {
+	switch k := ch.Key.(type) {
+	case tables.AddressKey:
+		tables.Addresses.Delete(tx, k)
+	case tables.NumberKey:
+		tables.Numbers.Delete(tx, k)
+	case tables.InternKey:
+		tables.InternedIdentities.Delete(tx, k)
+	case tables.MACKey:
+		tables.ChosenMACs.Delete(tx, k)
+	case tables.NameKey:
+		tables.Names.Delete(tx, k)
+	case tables.RefKey:
+		tables.References.Delete(tx, k)
+	case tables.BucketKey:
+		b, _ := ch.Value.(tables.SubnetBucket)
+		return putLess(tx, tables.Subnets, k, b, b.Subnets, entry)
+	case tables.PoolsKey:
+		p, _ := ch.Value.(tables.Pools)
+		return putLess(tx, tables.GroupPools, k, p, p.Groups, model.GroupName(entry))
+	case tables.PlanKey:
+		p, _ := ch.Value.(tables.Plan)
+		return putLess(tx, tables.Plans, k, p, p.Subnets, entry)
+	default:
+		return fmt.Errorf("free %T: it is no allocation", ch.Key)
+	}
+	return nil
+}
+
+// putLess writes a row without one of its entries, which are this transaction's own
+// copy.
+func putLess[K, E comparable, V, X any](tx store.Tx, t *tables.Table[K, V], k K, row V, entries map[E]X, entry E) error {
+	delete(entries, entry)
+	if len(entries) == 0 {
+		t.Delete(tx, k)
+		return nil
+	}
+	return t.Put(tx, row)
+}
+
+// allocateAgain gives an owner what it has.
+func (c *Controller) allocateAgain(ctx context.Context, f OwnerFinding) (done bool, err error) {
+	cl := c.claim()
+	rev, err := c.update(ctx, fmt.Sprintf("allocate for %s again", f.Object), func(tx store.Tx) error {
+		done = false
+		cl.rewind()
+		kv, err := tx.Get(f.at.key)
+		if err != nil {
+			return err
+		}
+		_, ch, err := tables.Look(kv)
+		if err != nil || !f.asSeen(kv, ch) {
+			return err // somebody has written it: the next look will tell
+		}
+		w, still, err := c.stillWants(tx, f)
+		if err != nil || !still {
+			return err
+		}
+		if f.said != "" {
+			// It says that somebody else has it, who does not: else Owners had found two.
+			if err := freeEntry(tx, ch, f.at.entry); err != nil {
+				return err
+			}
+		}
+		done = true
+		return w.put(ctx, tx, cl)
+	})
+	cl.done(rev)
+	return done && err == nil, err
+}
+
+// asSeen tells whether a row, or its entry, is as it was when the finding was made.
+func (f OwnerFinding) asSeen(kv store.KV, ch tables.Change) bool {
+	if f.at.entry == "" {
+		return kv.Mod == f.mod
+	}
+	return saidAt(ch, f.at.entry) == f.said
+}
+
+// stillWants reads the owner again, into the read set.
+func (c *Controller) stillWants(tx store.Tx, f OwnerFinding) (want, bool, error) {
+	kv, err := tx.Get(f.owner)
+	if err != nil || !kv.Exists() {
+		return want{}, false, err
+	}
+	_, ch, err := tables.Look(kv)
+	if err != nil {
+		return want{}, false, err
+	}
+	all := c.wantsOf(ch.Value)
+	if n, ok := ch.Value.(model.Network); ok {
+		t, err := tables.Tenants.Find(tx, n.Key.Tenant)
+		if err != nil {
+			return want{}, false, err
+		}
+		if t.Value.Shares() {
+			for _, p := range subnetsOf(n) {
+				all = append(all, wantPlanned(n, p))
+			}
+		}
+	}
+	for _, w := range all {
+		if w.at() == f.at {
+			return w, true, nil
+		}
+	}
+	return want{}, false, nil
+}
