@@ -16,15 +16,19 @@ var _ = register(rest[api.NetProfile, model.NetProfileKey, model.NetProfile]{
 		"owner":       ownerField(),
 		"tenantName":  tenantField(),
 		"profileName": {text: nameText, required: true},
-		"bandwidth":   {text: "a number and a unit (k, m or g, with b or bps behind it or not, in any case), such as 10 kbps, 100mbps, 5Mb or 2g, of at most 10000g; empty = no limit"},
+		"bandwidth":   {text: "of what each endpoint sends: a number and a unit (k, m or g, with b or bps behind it or not, in any case), such as 10 kbps, 100mbps, 5Mb or 2g, of at most 10000g; empty = no limit"},
 		"DSCP":        {text: "0-63; 0 = packets are not marked", min: 0, max: model.MaxDSCP},
 		"burst":       {text: "kilobytes, 2-10486; 0 = chosen from the bandwidth", min: 0, max: model.MaxBurst},
+
+		"receiveBandwidth": {text: "of what each endpoint receives, as bandwidth; empty = no limit"},
+		"receiveBurst":     {text: "kilobytes, 2-10486; 0 = chosen from the bandwidth", min: 0, max: model.MaxBurst},
 	},
 })
 
 func netProfileToAPI(p model.NetProfile) api.NetProfile {
 	return api.NetProfile{
 		Key: p.Key.String(), DSCP: p.DSCP, Bandwidth: p.Bandwidth.Text, Burst: p.Burst,
+		ReceiveBandwidth: p.ReceiveBandwidth.Text, ReceiveBurst: p.ReceiveBurst,
 		ProfileName: p.Key.Name, Owner: wire.Owner(p.Object), TenantName: string(p.Key.Tenant),
 		Links: api.NetProfileLinks{Tenant: tenantLink(p.Key.Tenant)},
 	}

@@ -12,5 +12,10 @@ var _ = tested("netprofiles", kindCases{
 		},
 		"DSCP":  {[]string{`{"DSCP":0}`, `{"DSCP":1}`, `{"DSCP":63}`}, []string{`{"DSCP":-1}`, `{"DSCP":64}`, `{"DSCP":"1"}`}},
 		"burst": {[]string{`{"burst":0}`, `{"burst":2}`, `{"burst":10486}`}, []string{`{"burst":-1}`, `{"burst":1}`, `{"burst":10487}`}},
+		"receiveBandwidth": {
+			[]string{`{"receiveBandwidth":""}`, `{"receiveBandwidth":"10 kbps"}`, `{"receiveBandwidth":"10000g"}`},
+			[]string{`{"receiveBandwidth":"10"}`, `{"receiveBandwidth":"0m"}`, `{"receiveBandwidth":"10001g"}`, `{"receiveBandwidth":10}`},
+		},
+		"receiveBurst": {[]string{`{"receiveBurst":0}`, `{"receiveBurst":2}`, `{"receiveBurst":10486}`}, []string{`{"receiveBurst":-1}`, `{"receiveBurst":1}`, `{"receiveBurst":10487}`}},
 	},
 })

@@ -26,10 +26,10 @@ var _ = register(kindOf(netProfileList, objectKind{
 	order: 30, name: "netprofile", aliases: []string{"netprofiles"},
 	keyFields: []string{"tenantName", "profileName"}, placeholders: []string{"NETPROFILE", "PROFILE"},
 	command:    newNetProfile,
-	wideHeader: []string{"Groups", "Owner"},
+	wideHeader: []string{"Receives", "Receive burst", "Groups", "Owner"},
 	wideRow: func(o any) []string {
 		p := of[api.NetProfile](o)
-		return []string{linked(p.LinkSets.EndpointGroups), p.Owner}
+		return []string{p.ReceiveBandwidth, strconv.Itoa(p.ReceiveBurst), linked(p.LinkSets.EndpointGroups), p.Owner}
 	},
 }))
 
@@ -71,14 +71,17 @@ func newNetProfileCreate(f *factory, run func(context.Context, *netProfileOption
 		note:  noteNetProfiles,
 		examples: []string{
 			"netctl netprofile create --tenant blue --bandwidth 100mbps --burst 200 gold",
+			"netctl netprofile create --tenant blue --bandwidth 10mbps --receive-bandwidth 50mbps silver",
 			"netctl netprofile create --dscp 46 voice",
 		},
 		args: []string{"NETPROFILE"},
 	}
 	o.tenantFlag(&c.flags)
-	c.flags.stringVar(&p.Bandwidth, "bandwidth, b", "RATE", "limit of each endpoint, such as 10kbps, 100mbps, 1gbps; none: no limit")
+	c.flags.stringVar(&p.Bandwidth, "bandwidth, b", "RATE", "limit of what each endpoint sends, such as 10kbps, 100mbps, 1gbps; none: no limit")
 	c.flags.intVar(&p.DSCP, "dscp, d", "0-63", "mark of the packets; 0: they are not marked")
 	c.flags.intVar(&p.Burst, "burst, s", "KILOBYTES", "2-10486; 0: chosen from the bandwidth")
+	c.flags.stringVar(&p.ReceiveBandwidth, "receive-bandwidth", "RATE", "limit of what each endpoint receives; none: no limit")
+	c.flags.intVar(&p.ReceiveBurst, "receive-burst", "KILOBYTES", "2-10486; 0: chosen from the bandwidth")
 	o.changeFlags(&c.flags, "json, j", "print the profile as stored, as JSON")
 	c.run = bindRun(o, orDefault(run, func(ctx context.Context, o *netProfileOptions) error {
 		o.profile.TenantName = o.tenant

@@ -224,6 +224,7 @@ func (c *Compiler) placeEndpoints() {
 		port, remote := in && e.Host == c.self, in && e.Host != c.self
 		if e.isPort && !port {
 			c.out.Ports = c.out.Ports.Delete(e.ifName)
+			c.out.Bandwidth = c.out.Bandwidth.Delete(e.ifName)
 		}
 		c.moveSubject(e, port)
 		key := desired.RemoteKey{Network: e.net.id, MAC: e.MAC}
@@ -252,6 +253,7 @@ func (c *Compiler) putEndpoints(before desired.Host) {
 				pic = old
 			}
 			c.out.Ports = c.out.Ports.Set(e.ifName, pic)
+			c.putRate(e, before)
 		case e.isRemote:
 			r := desired.Remote{
 				Network: e.net.id, MAC: e.MAC, IPv4: e.IPv4, IPv6: e.IPv6, Identity: e.identity(),

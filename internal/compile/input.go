@@ -59,6 +59,7 @@ type Compiler struct {
 	changed       serviceChanges
 	cluster       clusterServices
 	policyChanges
+	profiles profiles
 
 	out      desired.Host
 	problems problems
@@ -99,6 +100,7 @@ func New(host model.HostName) *Compiler {
 		changed:       serviceChanges{set[*service]{}, map[*service]set[*endpoint]{}},
 		cluster:       newClusterServices(),
 		policyChanges: newPolicyChanges(),
+		profiles:      newProfiles(),
 	}
 }
 
@@ -236,6 +238,7 @@ func (c *Compiler) putGroup(k model.GroupKey, rec *model.Group) {
 		}
 	}
 	c.dirtyGroups.add(g)
+	c.followProfile(g, old, rec)
 	if (old == nil) != (rec == nil) {
 		c.touchPeer(peerRef{tenant: k.Tenant, group: k.Name})
 	}

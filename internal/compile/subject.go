@@ -96,6 +96,7 @@ func (c *Compiler) compileGroups() {
 			}
 		}
 		c.problems.set(object, text)
+		c.profileProblem(g, here)
 		noEffect(c, "endpointGroups", g.key.String(), g.rec, here)
 		for s := range g.subjects {
 			c.dirtySubjects.add(s)

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -30,12 +31,15 @@ func ParseNetProfileKey(s string) (NetProfileKey, error) {
 	return NetProfileKey{t, n}, err
 }
 
-// NetProfile limits and marks what the endpoints of the groups that name it send.
+// NetProfile limits what each endpoint of the groups that name it sends and receives,
+// and marks what it sends.
 type NetProfile struct {
-	Key       NetProfileKey `json:"key"`
-	Bandwidth Bandwidth     `json:"bandwidth,omitzero"`
-	DSCP      int           `json:"dscp,omitempty"`  // 0-63 (RFC 2474 section 3); 0 = packets are not marked
-	Burst     int           `json:"burst,omitempty"` // kilobytes, 2-10486; 0 = chosen from the bandwidth
+	Key              NetProfileKey `json:"key"`
+	Bandwidth        Bandwidth     `json:"bandwidth,omitzero"` // of what it sends
+	DSCP             int           `json:"dscp,omitempty"`     // 0-63 (RFC 2474 section 3); 0 = packets are not marked
+	Burst            int           `json:"burst,omitempty"`    // kilobytes (1000 bytes), 2-10486; 0 = chosen from the bandwidth
+	ReceiveBandwidth Bandwidth     `json:"receiveBandwidth,omitzero"`
+	ReceiveBurst     int           `json:"receiveBurst,omitempty"` // as Burst
 	// Object is the object of Kubernetes that it belongs to, "" = it is the users'. Control
 	// writes it; nobody asks for it.
 	Object string `json:"object,omitempty"`
@@ -62,13 +66,20 @@ var bandwidthRE = pattern(`^([1-9][0-9]*) *([kmgKMG])([bB]([pP][sS])?)?$`)
 
 // ParseBandwidth parses a limit such as "10 kbps"; empty is no limit. Units are
 // powers of 1000. The error is of kind ErrInvalid.
-func ParseBandwidth(s string) (Bandwidth, error) {
+func ParseBandwidth(s string) (Bandwidth, error) { return parseBandwidth("bandwidth", s) }
+
+// ParseReceiveBandwidth is ParseBandwidth for the field receiveBandwidth.
+func ParseReceiveBandwidth(s string) (Bandwidth, error) {
+	return parseBandwidth("receiveBandwidth", s)
+}
+
+func parseBandwidth(field, s string) (Bandwidth, error) {
 	if s == "" {
 		return Bandwidth{}, nil
 	}
 	m := bandwidthRE().FindStringSubmatch(s)
 	if m == nil || len(m[1]) > 11 {
-		return Bandwidth{}, InvalidField("bandwidth", s, wantBandwidth)
+		return Bandwidth{}, InvalidField(field, s, wantBandwidth)
 	}
 	n, err := strconv.ParseUint(m[1], 10, 64)
 	switch strings.ToLower(m[2]) {
@@ -78,7 +89,7 @@ func ParseBandwidth(s string) (Bandwidth, error) {
 		n *= 1000 * 1000
 	}
 	if err != nil || n > MaxBandwidth {
-		return Bandwidth{}, InvalidField("bandwidth", s, wantBandwidth)
+		return Bandwidth{}, InvalidField(field, s, wantBandwidth)
 	}
 	return Bandwidth{n, s}, nil
 }
@@ -91,16 +102,25 @@ func (p NetProfile) Validate() error {
 	if err := parseName("profileName", p.Key.Name, MaxName); err != nil {
 		return err
 	}
-	b, err := ParseBandwidth(p.Bandwidth.Text)
+	if err := errors.Join(validLimit("bandwidth", p.Bandwidth, "burst", p.Burst), validLimit("receiveBandwidth", p.ReceiveBandwidth, "receiveBurst", p.ReceiveBurst)); err != nil {
+		return err
+	}
+	if p.DSCP < 0 || p.DSCP > MaxDSCP {
+		return InvalidField("DSCP", p.DSCP, "must be between 0 (packets are not marked) and 63")
+	}
+	return nil
+}
+
+// validLimit checks the two fields of one direction.
+func validLimit(field string, b Bandwidth, burstField string, burst int) error {
+	parsed, err := parseBandwidth(field, b.Text)
 	switch {
 	case err != nil:
 		return err
-	case b != p.Bandwidth:
-		return InvalidField("bandwidth", p.Bandwidth.Text, fmt.Sprintf("must mean %d kbps", p.Bandwidth.Kbps))
-	case p.DSCP < 0 || p.DSCP > MaxDSCP:
-		return InvalidField("DSCP", p.DSCP, "must be between 0 (packets are not marked) and 63")
-	case p.Burst != 0 && (p.Burst < MinBurst || p.Burst > MaxBurst):
-		return InvalidField("burst", p.Burst, "must be between 2 and 10486 kilobytes, or 0 to choose it from the bandwidth")
+	case parsed != b:
+		return InvalidField(field, b.Text, fmt.Sprintf("must mean %d kbps", b.Kbps))
+	case burst != 0 && (burst < MinBurst || burst > MaxBurst):
+		return InvalidField(burstField, burst, "must be between 2 and 10486 kilobytes, or 0 to choose it from the bandwidth")
 	}
 	return nil
 }

@@ -366,6 +366,8 @@ func TestValidateKinds(t *testing.T) {
 		{NetProfile{Key: key, Bandwidth: Bandwidth{Kbps: 7}}, "bandwidth"},
 		{NetProfile{Key: key, DSCP: 64}, "DSCP"},
 		{NetProfile{Key: key, Burst: 1}, "burst"},
+		{NetProfile{Key: key, ReceiveBandwidth: Bandwidth{Kbps: 7, Text: "10k"}}, "receiveBandwidth"},
+		{NetProfile{Key: key, ReceiveBurst: MaxBurst + 1}, "receiveBurst"},
 		{NetProfile{Key: NetProfileKey{"t", ""}}, "profileName"},
 		{AppProfile{Key: AppProfileKey{"t", "a"}, Groups: make([]GroupName, MaxAppProfileGroups+1)}, "endpointGroups"},
 		{Service{Key: ServiceKey{"t", "s"}, Network: "n"}, "selectors"},

@@ -16,6 +16,9 @@ func NetProfile(o api.NetProfile) (p model.NetProfile, err error) {
 	if p.Bandwidth, err = model.ParseBandwidth(o.Bandwidth); err != nil {
 		return p, err
 	}
-	p.Key.Name, p.DSCP, p.Burst = o.ProfileName, o.DSCP, o.Burst
+	if p.ReceiveBandwidth, err = model.ParseReceiveBandwidth(o.ReceiveBandwidth); err != nil {
+		return p, err
+	}
+	p.Key.Name, p.DSCP, p.Burst, p.ReceiveBurst = o.ProfileName, o.DSCP, o.Burst, o.ReceiveBurst
 	return p, nil
 }

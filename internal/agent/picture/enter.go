@@ -32,6 +32,8 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 		enter(ch, m.networks, k, c.comp.SetNetwork, c.comp.DeleteNetwork)
 	case model.GroupKey:
 		enter(ch, m.groups, k, c.comp.SetGroup, c.comp.DeleteGroup)
+	case model.NetProfileKey:
+		enter(ch, nil, k, c.comp.SetNetProfile, c.comp.DeleteNetProfile)
 	case model.PolicyKey:
 		enter(ch, nil, k, c.comp.SetPolicy, c.comp.DeletePolicy)
 	case model.RuleKey:

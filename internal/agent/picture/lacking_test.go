@@ -28,7 +28,7 @@ func TestLacking(t *testing.T) {
 	var faced desired.Host
 	faced.Services = faced.Services.Set(model.ServiceKey{Tenant: "t", Name: "s"}, &desired.Service{Faces: []desired.Face{{Port: 80}}})
 	routes.FwdMode = model.FwdRouting
-	rates.Bandwidth = rates.Bandwidth.Set("v1", &desired.Rate{Bits: 1e6})
+	rates.Bandwidth = rates.Bandwidth.Set("v1", &desired.Rate{Send: desired.Limit{Bits: 1e6}})
 	all := desired.Host{Services: services.Services, FwdMode: routes.FwdMode, Bandwidth: rates.Bandwidth}
 	steps := []struct {
 		name string

@@ -78,7 +78,7 @@ func withParts(pic desired.Host, can driver.Capabilities) desired.Host {
 			pic.Services = pic.Services.Set(s.Key, s)
 		}
 		if !can.Bandwidth {
-			pic.Bandwidth = pic.Bandwidth.Set(name, &desired.Rate{Bits: 1, Burst: 1})
+			pic.Bandwidth = pic.Bandwidth.Set(name, &desired.Rate{Send: desired.Limit{Bits: 1, Burst: 1}, DSCP: 1})
 		}
 	}
 	return pic

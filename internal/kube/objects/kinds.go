@@ -156,6 +156,9 @@ func netProfiles() Kind {
 			"bandwidth":   pattern(20, `^[1-9][0-9]{0,10} *[kmgKMG]([bB]([pP][sS])?)?$`, "10 kbps, 100mbps, 2g"),
 			"DSCP":        number(1, 63, "packets are not marked where it is not given"),
 			"burst":       number(2, 10486, "kilobytes; chosen from the bandwidth where it is not given"),
+
+			"receiveBandwidth": pattern(20, `^[1-9][0-9]{0,10} *[kmgKMG]([bB]([pP][sS])?)?$`, "of what each endpoint receives, as bandwidth, which is of what it sends"),
+			"receiveBurst":     number(2, 10486, "kilobytes; chosen from the bandwidth where it is not given"),
 		},
 		checks:  []check{fixed("tenantName"), fixed("profileName")},
 		whole:   []check{nameFits("profileName")},
