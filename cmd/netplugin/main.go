@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/dns"
 	"github.com/contiv/netplugin/v2/internal/hostnet"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
+	"github.com/contiv/netplugin/v2/internal/mesos"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/consul"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
@@ -162,6 +164,9 @@ func run(ctx context.Context, o options, fs *daemon.FlagSet, stderr io.Writer) (
 	log.Info("netplugin starts", "version", daemon.Build().Version, "host", o.hostName, "etcd", o.etcd,
 		"driver", o.driver, "control", o.ctrl, "vtep", o.vtep)
 	a.Handle("POST "+cni.Path, serve.Handler(a))
+	if err := a.HandleAt(ctx, filepath.Join(filepath.Dir(o.cniSocket), mesos.SocketFile), "Mesos socket", mesos.Handler(a)); err != nil {
+		return errors.Join(err, a.Close())
+	}
 	docker, err := openDocker(ctx, o, a, log)
 	if err != nil {
 		return errors.Join(err, a.Close())

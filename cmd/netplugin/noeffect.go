@@ -8,7 +8,7 @@ import (
 )
 
 // idleMode is about modes that do nothing, as the help text has it.
-const idleMode = "kubernetes, mesos and test do no more than none yet: containers are attached by CNI only"
+const idleMode = "kubernetes, mesos and test do no more than none: CNI, and the calls of 1.x's plugin for Mesos, are served in every mode"
 
 // onlyWith are flags that do nothing unless another choice is made.
 var onlyWith = []struct {

@@ -58,8 +58,8 @@ type Agent struct {
 	naming       waiting.Value[naming]
 	reannounce   waiting.Bell
 
-	socket   net.Listener
-	adapters map[string]http.Handler // on socket, by pattern
+	sockets  []*socket               // the CNI plugin's is the first
+	adapters map[string]http.Handler // on that, by pattern
 	rest     net.Listener            // nil without RESTAddress
 }
 
@@ -168,7 +168,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if a.socket, err = listenUnix(ctx, cfg.Socket); err != nil {
+	if err := a.HandleAt(ctx, cfg.Socket, "CNI socket", nil); err != nil {
 		return err
 	}
 	if cfg.RESTAddress != "" {
@@ -219,7 +219,11 @@ func (a *Agent) Close() error {
 	if a.Service != nil {
 		a.Service.Close()
 	}
-	for _, l := range []net.Listener{a.socket, a.rest} {
+	listeners := []net.Listener{a.rest}
+	for _, s := range a.sockets {
+		listeners = append(listeners, s.listener)
+	}
+	for _, l := range listeners {
 		if l != nil {
 			if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 				errs = append(errs, err)
@@ -259,7 +263,7 @@ func lockFile(path string) (*os.File, error) {
 // listenUnix listens on a path, replacing the socket of a dead process.
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make directory of the CNI socket: %w", err)
+		return nil, fmt.Errorf("make directory: %w", err)
 	}
 	if c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path); err == nil {
 		_ = c.Close()
@@ -271,15 +275,15 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 			return nil, model.Errorf(model.ErrConflict, "--cni-socket %q: a file that is not a socket is there", path)
 		}
 		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("remove stale CNI socket: %w", err)
+			return nil, fmt.Errorf("remove stale one: %w", err)
 		}
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("listen on the CNI socket: %w", err)
+		return nil, fmt.Errorf("listen: %w", err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil { // who reaches it can attach as anybody
-		return nil, errors.Join(fmt.Errorf("restrict the CNI socket: %w", err), l.Close())
+		return nil, errors.Join(fmt.Errorf("restrict: %w", err), l.Close())
 	}
 	return l, nil
 }
@@ -327,11 +331,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	spooled := make(chan struct{})
 	outside.Go(func() { a.Service.Run(ctx, func() { close(spooled) }) })
 	<-spooled
-	outside.Go(func() {
-		if err := a.serveSocket(ctx); err != nil {
-			stop(fmt.Errorf("serve the CNI socket: %w", err))
-		}
-	})
+	for _, s := range a.sockets {
+		outside.Go(func() {
+			if err := a.serveSocket(ctx, s); err != nil {
+				stop(fmt.Errorf("serve the %s: %w", s.what, err))
+			}
+		})
+	}
 	if a.rest != nil {
 		serve(a.rest, a.Handler(map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.getAnswering}), "inspection")
 	}

@@ -2,23 +2,47 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"time"
 )
 
-// socketLook is how often the file of the CNI socket is looked for.
+// socketLook is how often the file of a socket is looked for.
 const socketLook = time.Second
 
-// serveSocket serves the CNI socket until ctx ends. When somebody has removed
+// socket is a unix socket that runtimes talk to.
+type socket struct {
+	path, what string
+	listener   net.Listener
+	handler    http.Handler // nil = attach.Service's and the adapters'
+}
+
+// HandleAt has an orchestrator's adapter answer on a unix socket of its own, for root
+// only; what is a word for it. It is for between New and Run. Errors: another process
+// answers there, or a file that is no socket is there.
+func (a *Agent) HandleAt(ctx context.Context, path, what string, h http.Handler) error {
+	l, err := listenUnix(ctx, path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	a.sockets = append(a.sockets, &socket{path: path, what: what, listener: l, handler: h})
+	return nil
+}
+
+// serveSocket serves a socket until ctx ends. When somebody has removed
 // its file, nobody reaches the listener any more: another one takes its place,
 // while requests under way on the former go on.
-func (a *Agent) serveSocket(ctx context.Context) error {
+func (a *Agent) serveSocket(ctx context.Context, s *socket) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	failed := make(chan error, 1)
-	handler := a.socketHandler()
+	handler := s.handler
+	if handler == nil {
+		handler = a.socketHandler()
+	}
 	serve := func(l net.Listener) context.CancelFunc {
 		ctx, end := context.WithCancel(ctx)
 		serving.Go(func() {
@@ -33,7 +57,7 @@ func (a *Agent) serveSocket(ctx context.Context) error {
 	}
 	tick := time.NewTicker(socketLook)
 	defer tick.Stop()
-	l, told := a.socket, ""
+	l, told := s.listener, ""
 	end := serve(l)
 	defer func() { end() }()
 	for {
@@ -50,19 +74,19 @@ func (a *Agent) serveSocket(ctx context.Context) error {
 			return err
 		case <-tick.C:
 		}
-		if _, err := os.Lstat(a.cfg.Socket); !os.IsNotExist(err) {
+		if _, err := os.Lstat(s.path); !os.IsNotExist(err) {
 			continue
 		}
-		next, err := listenUnix(ctx, a.cfg.Socket)
+		next, err := listenUnix(ctx, s.path)
 		if err != nil {
 			if text := err.Error(); text != told {
-				a.log.Error("the CNI socket was removed and cannot be made again", "socket", a.cfg.Socket, "error", err)
+				a.log.Error("a socket was removed and cannot be made again", "what", s.what, "socket", s.path, "error", err)
 				told = text
 			}
 			continue
 		}
 		told = ""
-		a.log.Warn("somebody has removed the CNI socket; it is made again", "socket", a.cfg.Socket)
+		a.log.Warn("somebody has removed a socket; it is made again", "what", s.what, "socket", s.path)
 		if u, ok := l.(*net.UnixListener); ok {
 			u.SetUnlinkOnClose(false) // it would remove the next one's file
 		}

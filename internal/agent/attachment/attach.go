@@ -64,7 +64,7 @@ func (a *Service) attach(ctx context.Context, r attach.Request) (attach.Result, 
 	if err := a.cfg.Ready(); err != nil {
 		return attach.Result{}, err
 	}
-	if t, err = a.place(ctx, &r.Pod, t); err != nil {
+	if t, err = a.place(ctx, &r.Pod, t, r.Pod.Name != "" && a.journal.hasPod(r.Key)); err != nil {
 		return attach.Result{}, err
 	}
 	a.cluster.Acquire(t.tenant)
@@ -130,7 +130,7 @@ func (a *Service) existing(ctx context.Context, r attach.Request, t target) (att
 		return attach.Result{}, false, nil
 	}
 	if e.State == StateDone && e.Result != nil {
-		same := e.Pod && samePod(e.Request.Pod, r.Pod) || !e.Pod && e.Endpoint.Network.Tenant == t.tenant && (t.network == "" || e.Endpoint.Network.Name == t.network) &&
+		same := e.Pod && samePod(e.Request.Pod, r.Pod) || !e.Pod && (e.Endpoint.Network.Tenant == t.tenant || r.Pod.Name != "" && !t.tenantGiven) && (t.network == "" || e.Endpoint.Network.Name == t.network) &&
 			e.Group == t.group
 		same = same && e.Request.Netns == r.Netns && e.Request.Parked == r.Parked
 		same = same && (r.Source != attach.SourceProcess || hasAddresses(*e.Result, r.Addresses))

@@ -317,6 +317,18 @@ func (j *journal) standing() []picture.Owned {
 	return out
 }
 
+// hasPod tells whether another interface of a container stands that is its pod's.
+func (j *journal) hasPod(k attach.Key) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, e := range j.entries {
+		if e.Pod && e.State == StateDone && e.Request.Container == k.Container && e.Request.IfName != k.IfName {
+			return true
+		}
+	}
+	return false
+}
+
 // all returns the entries in the order of their keys; the slice must not be
 // changed. Every pass asks for it.
 func (j *journal) all() []Entry {

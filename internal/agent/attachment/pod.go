@@ -13,7 +13,10 @@ import (
 // place asks netmaster where a pod belongs, and which it is if its runtime names no
 // UID (cri-dockerd). Where that follows no Kubernetes it is as asked for. What is asked
 // for beside must not be something else: nobody would see that it has no effect.
-func (a *Service) place(ctx context.Context, pod *attach.Pod, asked target) (target, error) {
+//
+// A pod's second interface (Multus) is no pod of Kubernetes: the labels say its tenant
+// alone, and network and group are as asked for.
+func (a *Service) place(ctx context.Context, pod *attach.Pod, asked target, second bool) (target, error) {
 	if pod.Name == "" {
 		return asked, nil
 	}
@@ -21,12 +24,19 @@ func (a *Service) place(ctx context.Context, pod *attach.Pod, asked target) (tar
 	if err != nil || !p.Followed {
 		return asked, err
 	}
-	pod.UID = cmp.Or(pod.UID, p.UID)
 	t := asked
-	t.pod = true
 	if t.tenant, err = model.ParseTenantName(p.TenantName); err != nil {
 		return t, err
 	}
+	if second {
+		if asked.tenantGiven && asked.tenant != t.tenant {
+			return t, model.InvalidField("tenant", asked.tenant, "must be left out, since the labels of pod "+pod.Namespace+"/"+pod.Name+" and of its namespace say that it is of tenant "+p.TenantName)
+		}
+		*pod = attach.Pod{}
+		return t, nil
+	}
+	pod.UID = cmp.Or(pod.UID, p.UID)
+	t.pod = true
 	if t.network, err = model.ParseNetworkName(p.NetworkName); err != nil {
 		return t, err
 	}

@@ -31,7 +31,8 @@ type Inside struct {
 // Configure sets MAC, addresses and routes of the container's side of a pair that
 // Create made; without an IPv6 address IPv6 goes off. It returns the gateways
 // whose default route it made: a namespace that has a default route already
-// keeps it. Processes that watch the host's links see no event of it.
+// keeps it, and only what is sent from the interface's own addresses leaves by its
+// gateway. Processes that watch the host's links see no event of it.
 // Running it twice is harmless. Errors: model.ErrNotFound when the namespace or
 // the interface is not there.
 func Configure(in Inside) ([]netip.Addr, error) {
@@ -126,6 +127,8 @@ func configure(h *netlink.Handle, in Inside) ([]netip.Addr, error) {
 				return nil, err
 			} else if ours {
 				routed = append(routed, gw)
+			} else if err := answerOwn(h, index, in.Addresses, gw, r.Flags != 0); err != nil {
+				return nil, err
 			}
 		default:
 			return nil, fmt.Errorf("add default route by %s: %w", gw, err)

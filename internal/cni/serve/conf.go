@@ -19,6 +19,7 @@ import (
 type conf struct {
 	CNIVersion string            `json:"cniVersion"`
 	Name       string            `json:"name"`
+	Type       string            `json:"type"`
 	Tenant     string            `json:"tenant"`
 	Network    string            `json:"network"`
 	Group      string            `json:"group"`
@@ -31,6 +32,7 @@ type conf struct {
 		CNI struct {
 			IPs addresses `json:"ips"`
 		} `json:"cni"`
+		Mesos *MesosArgs `json:"org.apache.mesos"`
 	} `json:"args"`
 	RuntimeConfig struct {
 		IPs   addresses     `json:"ips"`
@@ -191,6 +193,13 @@ func (c conf) request(in cni.Invocation) (attach.Request, error) {
 		if len(ips) > 0 {
 			r.Addresses = ips
 		}
+	}
+	mesos, err := c.mesosArgs(in)
+	if err != nil {
+		return r, err
+	}
+	if err := mesos.place(&r); err != nil {
+		return r, err
 	}
 	if err := loadArgs(in.Args, &r); err != nil {
 		return r, err

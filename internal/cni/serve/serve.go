@@ -30,14 +30,13 @@ const maxConf = 4 << 20
 
 // Handler answers the plugin's invocations at cni.Path by what svc does.
 func Handler(svc attach.Service) http.Handler {
-	s := server{svc}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conf, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxConf))
 		var out []byte
 		if err != nil {
 			err = types.NewError(types.ErrIOFailure, "read network configuration", err.Error())
 		} else {
-			out, err = s.do(r.Context(), cni.ParseInvocation(r.URL.Query(), conf))
+			out, err = Do(r.Context(), svc, cni.ParseInvocation(r.URL.Query(), conf))
 		}
 		status := cni.StatusDone
 		var notDone *undone
@@ -65,9 +64,11 @@ type undone struct{ error }
 
 type server struct{ svc attach.Service }
 
-// do returns what goes to the runtime. Errors are of the specification's type,
-// or undone.
-func (s server) do(ctx context.Context, in cni.Invocation) ([]byte, error) {
+// Do has svc do an invocation, and returns what goes to the runtime: the result, empty
+// for a verb that has none. Errors are *types.Error, or of another type for a deletion
+// that is not done and is to be asked for again.
+func Do(ctx context.Context, svc attach.Service, in cni.Invocation) ([]byte, error) {
+	s := server{svc}
 	c, err := loadConf(in.Conf)
 	if err != nil {
 		return nil, err
