@@ -22,6 +22,7 @@ const (
 	KindMediaType    = "mediaType"    // the body is not JSON, or compressed: 415
 	KindForbidden    = "forbidden"    // a browser's page of another origin, or a name of another host: 403
 	KindUnauthorized = "unauthorized" // no token, or none that the server accepts: 401
+	KindTooMany      = "tooMany"      // too many requests from this address: 429, with Retry-After
 	KindInternal     = "internal"     // a fault of the server: 500
 )
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access/audit"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/token"
@@ -19,6 +20,7 @@ type clusterAPI struct {
 	ctrl       *control.Controller
 	kubernetes *kubernetes
 	token      *token.File // nil = none is asked for
+	audit      *audit.Log  // nil = nothing is recorded
 }
 
 // Health tells whether the store answers linearizably, which needs its quorum,
@@ -48,6 +50,9 @@ func (c clusterAPI) Health(ctx context.Context) api.Health {
 	h.Add("settings", false, err)
 	if c.token != nil {
 		h.Add("token", true, c.token.Err()) // those read before still count
+	}
+	if c.audit != nil {
+		h.Add("audit", true, c.audit.Err()) // changes go on without it
 	}
 	c.kubernetes.check(&h)
 	return h

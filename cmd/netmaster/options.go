@@ -56,6 +56,7 @@ type options struct {
 	token      *token.File // nil = everybody is let in
 	certs      daemon.TLS
 	tls        transport.Config // of certs
+	access     accessOptions
 	givenInfra bool
 	loopback   error // why --internal-address is loopback, which nobody asked for
 }
@@ -192,6 +193,7 @@ func newFlags(o *options) *daemon.FlagSet {
 		Check: notEmpty,
 	})
 	o.certs.Register(fs, envPrefix, "the REST API, profiling and who asks other netmasters", "of the clients of etcd or Consul, or of the embedded etcd's own port, which lets in who shows a certificate of ca.crt")
+	o.access.register(fs)
 	fs.Strings(&o.hosts, daemon.Flag{
 		Name: "allowed-hosts", Env: envPrefix + "ALLOWED_HOSTS", Value: "names",
 		Usage: "names with a dot by which clients may ask, comma-separated, beside addresses, names without a dot and the cluster's hosts; others are refused, since a web page could have made them lead here",
@@ -308,7 +310,11 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	if o.agent == "" {
 		o.agent = net.JoinHostPort(host, agentPort)
 	}
+	if err := o.access.finish(fs); err != nil {
+		return err
+	}
 	o.tls = o.certs.Config()
+	o.secureListeners()
 	return o.checkCertificates(fs)
 }
 

@@ -105,6 +105,7 @@ func (o *options) explain(log *slog.Logger) {
 		log.Warn("the embedded store is served beyond this host without TLS: whoever reaches it can change everything, whatever the REST API asks for",
 			"address", o.etcdListen, "remedy", "give --store-tls-dir too, and https:// in the agents' --etcd-endpoints")
 	}
+	o.explainAccess(log)
 	o.warnIdle(log)
 }
 
@@ -256,7 +257,7 @@ func covers(a, b string) bool {
 
 // serve runs the parts and ends them in order: requests first, then this
 // netmaster's part in the cluster, then the view of the store.
-func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, listeners []net.Listener, log *slog.Logger) error {
+func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, listeners []net.Listener, log *slog.Logger) (failed error) {
 	initial, err := model.Check(o.initial())
 	if err != nil {
 		return err
@@ -335,10 +336,15 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 	if k8s != nil {
 		pods = k8s.keeper
 	}
+	gate, err := o.newGate(st, ctrl, log)
+	if err != nil {
+		return err
+	}
+	defer func() { failed = errors.Join(failed, gate.close()) }()
 	handler, err := apiserver.New(apiserver.Config{
-		Pods: pods, Accepts: o.token.Gate(),
+		Pods: pods, Door: gate.door,
 		Watch: watch, Address: o.deliverTo(), Stopping: ctx.Done(),
-		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s, o.token}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
+		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s, o.token, gate.audit}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},
 	})
 	if err != nil {
@@ -376,7 +382,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 	web, wctx := errgroup.WithContext(gctx)
 	for _, ln := range listeners {
 		log.Info("serving", "address", ln.Addr().String())
-		web.Go(func() error { return daemon.Serve(wctx, ln, handler, log) })
+		web.Go(func() error { return daemon.Serve(wctx, ln, gate.limit.Handler(handler), log) })
 	}
 	web.Go(func() error {
 		at := transport.Scheme(o.tls.APIServer) + "://" + listeners[0].Addr().String()

@@ -113,6 +113,11 @@ func aboutHostReport(_ context.Context, _ Cluster, _ *http.Request, body []byte)
 	return subject{objects: []audit.Object{{Key: report.Host}}, hosts: []string{report.Host}, ofHosts: ok}, nil
 }
 
+func aboutHostQuery(_ context.Context, _ Cluster, r *http.Request, _ []byte) (subject, error) {
+	host := r.URL.Query().Get("host") // as the server takes it
+	return subject{objects: []audit.Object{{Key: host}}, hosts: []string{host}, ofHosts: true}, nil
+}
+
 func endpointObject(tenant, network, id string) []audit.Object {
 	return []audit.Object{{Key: tenant + ":" + network + ":" + id}}
 }

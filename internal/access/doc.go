@@ -9,6 +9,5 @@
 // what cannot be found out is a refusal, and that a refusal says why, and which
 // role may.
 //
-// It must not serve a route, read flags, or know the store. No program uses it yet:
-// docs/design/security.md says what is missing.
+// It must not serve a route, read flags, or know the store.
 package access

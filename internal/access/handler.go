@@ -112,7 +112,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, route string, ru
 func (h *handler) judge(w http.ResponseWriter, r *http.Request, ru *rule, e *audit.Entry) (Identity, verdict, error) {
 	id, err := identify(r, h.Bearers)
 	if errors.Is(err, errNobody) {
-		err = refusal.Unauthorized("who asks is not known: show a client's certificate, or send a token in a header: Authorization: Bearer TOKEN")
+		err = refusal.Unauthorized("who asks is not known: show a certificate (netctl and netplugin have --tls-dir), or a token (netctl has login and --token-file), in a header: Authorization: Bearer TOKEN")
 	}
 	if err != nil {
 		return id, verdict{}, err

@@ -163,7 +163,7 @@ func identify(r *http.Request, bearers []Bearer) (Identity, error) {
 				return b.Identify(r.Context(), shown)
 			}
 		}
-		return Identity{}, refusal.Unauthorized("the token is not accepted: it is of no kind that this netmaster knows")
+		return Identity{}, refusal.Unauthorized("the token is not accepted: it is of no kind that this netmaster knows, nor in its --token-file")
 	}
 	// A certificate that was not verified says nothing.
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && len(r.TLS.VerifiedChains[0]) > 0 {

@@ -120,7 +120,7 @@ func makeTable() map[string]rule {
 		"POST /plugin/host":           {roles: hosts, does: tells, kind: "host", about: aboutHostReport, body: maxBody},
 		"POST /plugin/hostStatus":     {roles: hosts, does: tells, kind: "host", about: aboutHostReport, body: maxBody},
 		"POST /plugin/answer":         {roles: hosts, does: tells, kind: "host", about: aboutHostReport, body: maxBody},
-		"POST /plugin/monitor/{id}":   {roles: hosts, does: tells}, // a stream, under an id that only asked agents know
+		"POST /plugin/monitor/{id}":   {roles: hosts, does: tells, kind: "host", about: aboutHostQuery}, // a stream, under an id that only asked agents know
 		"POST /plugin/hostsHeard":     {roles: []Role{Netmaster}, does: tells},
 	}
 	writes := []string{http.MethodPost, http.MethodPut, http.MethodDelete}

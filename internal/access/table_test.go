@@ -81,7 +81,7 @@ var want = map[string]string{
 	"DELETE /debug/epcleanup/tenant/{tenant}/{what}/{id}": "",
 	"POST /plugin/pod": "H", "POST /plugin/createEndpoint": "h", "POST /plugin/deleteEndpoint": "h", "POST /plugin/updateEndpoint": "h",
 	"POST /plugin/allocAddress": "h", "POST /plugin/releaseAddress": "h", "POST /plugin/host": "h", "POST /plugin/hostStatus": "h", "POST /plugin/answer": "h",
-	"POST /plugin/monitor/{id}": "H", "POST /plugin/hostsHeard": "n",
+	"POST /plugin/monitor/{id}": "h", "POST /plugin/hostsHeard": "n",
 }
 
 // observations are told often, and are no changes of what somebody wants.
@@ -146,6 +146,8 @@ func request(route string, own bool) (method, path, body string) {
 		path += "?tenant=" + tenant
 	case "POST /api/v1/apply":
 		body = `{"objects":[{"kind":"network","tenantName":"blue","networkName":"a"},{"kind":"rule","TENANTNAME":"` + tenant + `"}]}`
+	case "POST /plugin/monitor/{id}":
+		path += "?host=" + host
 	case "POST /plugin/createEndpoint":
 		body = `{"TenantName":"` + tenant + `","ConfigEP":{"Host":"` + host + `"}}`
 	case "POST /plugin/deleteEndpoint":
@@ -276,7 +278,7 @@ func TestEveryRoute(t *testing.T) {
 func TestSentences(t *testing.T) {
 	d := newDoor(t, nil)
 	for _, tc := range []struct{ who, method, path, body, want string }{
-		{"", "GET", "/api/v1/networks", "", "who asks is not known: show a client's certificate, or send a token"},
+		{"", "GET", "/api/v1/networks", "", "who asks is not known: show a certificate"},
 		{"viewer", "DELETE", "/api/v1/networks/blue:net", "", "viewer (people, viewer) may not DELETE /api/v1/networks/blue:net; cluster-admin, tenant-admin of its tenant may"},
 		{"blue", "DELETE", "/api/v1/networks/red:net", "", "blue (people, tenant-admin of blue) may not DELETE /api/v1/networks/red:net: it is not about blue alone; cluster-admin, tenant-admin of its tenant may"},
 		{"blue", "GET", "/api/v1/endpoints", "", "ask for one tenant's by ?tenant=NAME"},

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv/netplugin/v2/internal/access/limit"
 	"github.com/contiv/netplugin/v2/internal/agent/answering"
 	"github.com/contiv/netplugin/v2/internal/agent/attachment"
 	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
@@ -339,7 +340,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		})
 	}
 	if a.rest != nil {
-		serve(a.rest, a.Handler(map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.getAnswering}), "inspection")
+		serve(a.rest, limit.New(limit.Config{Body: 1 << 20}).Handler(a.Handler(map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.getAnswering})), "inspection")
 	}
 	a.log.Info("netplugin is running", "host", a.cfg.Host, "vtep", a.cfg.VTEP, "driver", a.cfg.DriverName, "why", a.cfg.DriverWhy,
 		"socket", a.cfg.Socket, "attachments", len(a.Entries()))

@@ -23,7 +23,6 @@ var failures = []struct {
 	kind   string
 }{
 	{model.ErrUnavailable, http.StatusServiceUnavailable, api.KindUnavailable},
-	{errUnauthorized, http.StatusUnauthorized, api.KindUnauthorized},
 	{errForbidden, http.StatusForbidden, api.KindForbidden},
 	{errNoRoute, http.StatusNotFound, api.KindNoRoute},
 	{errMethod, http.StatusMethodNotAllowed, api.KindMethod},
@@ -41,12 +40,11 @@ var failures = []struct {
 
 // Kinds of failure that only HTTP knows.
 var (
-	errNoRoute      = errors.New("no such route")
-	errMethod       = errors.New("method not allowed")
-	errTooLarge     = errors.New("body too large")
-	errMediaType    = errors.New("not JSON")
-	errForbidden    = errors.New("forbidden")
-	errUnauthorized = errors.New("unauthorized")
+	errNoRoute   = errors.New("no such route")
+	errMethod    = errors.New("method not allowed")
+	errTooLarge  = errors.New("body too large")
+	errMediaType = errors.New("not JSON")
+	errForbidden = errors.New("forbidden")
 )
 
 // failureOf returns the status code and the kind for an error.

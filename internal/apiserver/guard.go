@@ -1,10 +1,12 @@
 package apiserver
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -30,33 +32,27 @@ func (s *server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// authenticate lets only bearers of a token in, but to the two paths that probes
-// ask, which have none.
-func (s *server) authenticate(next http.Handler) http.Handler {
-	if s.accepts == nil {
+// reached is the key of a *bool in a request's context: whether it was let in.
+type reached struct{}
+
+// admit sets a door before the routes, and counts whom it does not let in.
+func (s *server) admit(door func(http.Handler) http.Handler, next http.Handler) http.Handler {
+	if door == nil {
 		return next
 	}
+	h := door(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if in, ok := r.Context().Value(reached{}).(*bool); ok {
+			*in = true
+		}
+		next.ServeHTTP(w, r)
+	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if path := strings.TrimSuffix(r.URL.Path, "/"); r.Method == http.MethodGet && (path == "/healthz" || path == "/readyz") {
-			next.ServeHTTP(w, r)
-			return
+		in := false
+		sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		h.ServeHTTP(sw, r.WithContext(context.WithValue(r.Context(), reached{}, &in)))
+		if !in {
+			s.requests.WithLabelValues("none", methodLabel(r.Method), strconv.Itoa(sw.status)).Inc()
 		}
-		scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if !strings.EqualFold(scheme, "Bearer") {
-			shown = ""
-		}
-		if s.accepts(shown) {
-			next.ServeHTTP(w, r)
-			return
-		}
-		s.requests.WithLabelValues("none", methodLabel(r.Method), "401").Inc()
-		w.Header().Set("WWW-Authenticate", `Bearer realm="netmaster"`)
-		what := "asks for a token"
-		if shown != "" {
-			what = "does not accept this token"
-		}
-		s.refuse(w, r, model.Errorf(errUnauthorized, "this netmaster %s: give netctl and netplugin the file that netmaster has by --token-file, "+
-			"or send its first line in a header: Authorization: Bearer TOKEN", what))
 	})
 }
 

@@ -110,7 +110,7 @@ func openAPI(routes []route) ([]byte, error) {
 }
 
 var refusal = map[string]any{
-	"description": "One sentence: 400 invalid, 401 no token or none that is accepted, 403 a page of another origin or a name of another host, 404 unknown, 409 conflict, in use, exhausted or immutable, 413 too large, 415 not JSON, 503 store away. " +
+	"description": "One sentence: 400 invalid, 401 nothing to know the sender by, or nothing that is accepted, 403 the sender's role does not allow it, a page of another origin or a name of another host, 404 unknown, 409 conflict, in use, exhausted or immutable, 413 too large, 415 not JSON, 429 too many requests from this address, 503 store away. " +
 		"Text, or for clients that name application/json in Accept an object with the kind of refusal",
 	"content": map[string]any{
 		"text/plain": map[string]any{"schema": map[string]any{"type": "string"}},
@@ -119,7 +119,7 @@ var refusal = map[string]any{
 			"properties": map[string]any{
 				"kind": map[string]any{"type": "string", "enum": []string{
 					api.KindInvalid, api.KindNotFound, api.KindExists, api.KindConflict, api.KindInUse, api.KindExhausted, api.KindUnavailable,
-					api.KindNoRoute, api.KindMethod, api.KindTooLarge, api.KindMediaType, api.KindForbidden, api.KindUnauthorized, api.KindInternal,
+					api.KindNoRoute, api.KindMethod, api.KindTooLarge, api.KindMediaType, api.KindForbidden, api.KindUnauthorized, api.KindTooMany, api.KindInternal,
 				}},
 				"message": map[string]any{"type": "string"},
 			},

@@ -45,8 +45,9 @@ type Config struct {
 	// LegacyErrors: answer refusals to clients that send no Accept header, as those
 	// of 1.x, with status 500: they show the sentence of no other.
 	LegacyErrors bool
-	// Accepts tells whether a token lets its bearer in; nil = everybody is let in.
-	Accepts func(token string) bool
+	// Door returns what stands before the routes and lets through to next what may be
+	// asked; it is behind the look at the name that was asked. nil = everybody is let in.
+	Door func(next http.Handler) http.Handler
 	// Pods tells of Kubernetes' pods; nil = netmaster follows no Kubernetes.
 	Pods Pods
 }
@@ -62,12 +63,11 @@ type server struct {
 	stopping  <-chan struct{}
 	monitors  monitors
 	mux       *http.ServeMux
-	names     []string          // of the collections
-	routes    []route           // in the order of their registration
-	allowed   []string          // names of this server, see Config.Hosts
-	legacy    bool              // see Config.LegacyErrors
-	pods      Pods              // nil = none
-	accepts   func(string) bool // nil = everybody is let in
+	names     []string // of the collections
+	routes    []route  // in the order of their registration
+	allowed   []string // names of this server, see Config.Hosts
+	legacy    bool     // see Config.LegacyErrors
+	pods      Pods     // nil = none
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 }
@@ -86,7 +86,7 @@ func New(cfg Config) (http.Handler, error) {
 	s := &server{
 		control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, mode: cfg.Mode, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
 		address: cfg.Address, stopping: cfg.Stopping, monitors: monitors{byID: map[string]*monitorStream{}},
-		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods, accepts: cfg.Accepts,
+		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
 		}, []string{"route", "method", "code"}),
@@ -96,9 +96,9 @@ func New(cfg Config) (http.Handler, error) {
 		}, []string{"route", "method"}),
 	}
 	asks := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "contiv_netmaster_token_required", Help: "1 where only bearers of a token are let in, 0 where everybody is.",
+		Name: "contiv_netmaster_token_required", Help: "1 where only those are let in who show a token or a certificate, 0 where everybody is.",
 	})
-	if s.accepts != nil {
+	if cfg.Door != nil {
 		asks.Set(1)
 	}
 	for _, c := range []prometheus.Collector{s.requests, s.durations, asks, clusterMetrics{cfg.Control, cfg.Watch, cfg.Cluster}} {
@@ -148,7 +148,7 @@ func New(cfg Config) (http.Handler, error) {
 	browsers.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, model.Errorf(errForbidden, "a page of another origin (%s) may not change anything here", clip([]byte(r.Header.Get("Origin")))))
 	}))
-	return s.guard(s.authenticate(browsers.Handler(s))), nil
+	return s.guard(s.admit(cfg.Door, browsers.Handler(s))), nil
 }
 
 // handle registers h under a method and path, with and without trailing slash.

@@ -31,7 +31,7 @@ var rules = []rule{
 	{pkg: "internal/access", may: []string{"api", "internal/access/audit", "internal/access/refusal", "internal/model", "internal/pki"}, why: "decides by a table of routes; it is told whose things are, and never imports the server that it stands before"},
 	{pkg: "internal/pki", may: []string{"internal/durable"}, why: "makes certificates and knows no connection"},
 	{pkg: "internal/transport", may: []string{"internal/pki"}, why: "which end of a connection uses which TLS knows no program"},
-	{pkg: "internal/daemon", may: []string{"internal/transport"}, why: "what surrounds any long-running program knows no program"},
+	{pkg: "internal/daemon", may: []string{"internal/access/limit", "internal/transport"}, why: "what surrounds any long-running program knows no program"},
 
 	{pkg: "internal/ipam", may: []string{"internal/model"}, why: "allocators are pure: no store, no wire"},
 	{pkg: "internal/desired", may: []string{"internal/model"}, why: "the picture of a host is data only"},
@@ -111,7 +111,7 @@ var rules = []rule{
 	{
 		pkg: "internal/agent",
 		may: []string{
-			"api", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/compile", "internal/desired", "internal/driver",
+			"api", "internal/access/limit", "internal/model", "internal/store", "internal/store/cluster", "internal/store/tables", "internal/compile", "internal/desired", "internal/driver",
 			"internal/agent/*", "internal/reconcile", "internal/waiting", "internal/attach", "internal/attach/*", "internal/durable", "internal/filelock", "internal/hostnet", "internal/dns", "internal/bgp", "internal/transport",
 		},
 		why: "the agent never imports control (it asks a netmaster by REST), and gets its store and driver from cmd",

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/access"
 	"github.com/contiv/netplugin/v2/internal/apiserver"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
@@ -47,9 +49,15 @@ func startNetmasterWith(t *testing.T, st *memory.Store, accepts func(token strin
 	var running errgroup.Group
 	running.Go(func() error { return ctrl.Run(ctx) })
 	s := httptest.NewUnstartedServer(nil)
+	var door func(http.Handler) http.Handler
+	if accepts != nil {
+		door = func(next http.Handler) http.Handler {
+			return access.New(access.Config{Next: next, Bearers: []access.Bearer{access.Shared(accepts)}, Log: slog.New(slog.DiscardHandler)})
+		}
+	}
 	handler, err := apiserver.New(apiserver.Config{
 		Control: ctrl, Cluster: alone{}, Mode: "none", Log: slog.New(slog.DiscardHandler),
-		Version: api.Version{Version: "2.1.0"}, Address: s.Listener.Addr().String(), Accepts: accepts,
+		Version: api.Version{Version: "2.1.0"}, Address: s.Listener.Addr().String(), Door: door,
 	})
 	if err != nil {
 		t.Fatal(err)

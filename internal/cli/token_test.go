@@ -33,12 +33,12 @@ func TestTokenFile(t *testing.T) {
 		code int
 		has  string
 	}{
-		{"", "tenant ls", ExitFailure, "asks for a token"},
-		{wrong, "tenant ls", ExitFailure, "does not accept this token"},
+		{"", "tenant ls", ExitFailure, "who asks is not known"},
+		{wrong, "tenant ls", ExitFailure, "is not accepted"},
 		{right, "tenant ls", ExitOK, "default"},
 		{wrong, "--token-file " + right + " tenant ls", ExitOK, "default"},
 		{"", "--token-file " + right + " backup " + filepath.Join(dir, "b"), ExitFailure, "cannot copy"}, // a stream of its own, of a store in memory
-		{right, "--token-file= tenant ls", ExitFailure, "asks for a token"},
+		{right, "--token-file= tenant ls", ExitFailure, "who asks is not known"},
 		{empty, "tenant ls", ExitUsage, "--token-file: tokens of " + empty},
 		{filepath.Join(dir, "none"), "tenant ls", ExitUsage, "no such file"},
 	} {

@@ -136,6 +136,9 @@ func (c *Controller) ReleaseAddress(ctx context.Context, k model.NetworkKey, a n
 		case row.Value.Reservation == nil:
 			return model.Errorf(model.ErrInUse, "%s", ownerText(row.Value))
 		}
+		if err := others(ctx, "the reservation", row.Value.Reservation.Host); err != nil {
+			return err
+		}
 		tables.Addresses.Delete(tx, ak)
 		return nil
 	})

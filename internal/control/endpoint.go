@@ -297,10 +297,13 @@ func takeMAC(tx store.Tx, e model.Endpoint) (model.MAC, error) {
 func (c *Controller) DeleteEndpoint(ctx context.Context, k model.EndpointKey) (model.Endpoint, store.Revision, error) {
 	var e model.Endpoint
 	rev, err := c.update(ctx, fmt.Sprintf("delete endpoint %q", k), func(tx store.Tx) (err error) {
-		if e, err = tables.Endpoints.Get(tx, k); err == nil {
-			err = c.removeEndpoint(tx, e)
+		if e, err = tables.Endpoints.Get(tx, k); err != nil {
+			return err
 		}
-		return err
+		if err := others(ctx, "it", e.Host); err != nil {
+			return err
+		}
+		return c.removeEndpoint(tx, e)
 	})
 	return e, rev, err
 }
@@ -351,6 +354,9 @@ func (c *Controller) UpdateEndpoint(ctx context.Context, u EndpointUpdate) error
 		cl.rewind()
 		old, err := tables.Endpoints.Get(tx, u.Key)
 		if err != nil {
+			return err
+		}
+		if err := others(ctx, "it", old.Host); err != nil {
 			return err
 		}
 		e := old

@@ -35,6 +35,7 @@ func register[K comparable, V any](r rowsPart[K, V], entered func(v *View, k K, 
 		k := ch.Key.(K) //nolint:forcetypeassert // it is registered for that
 		now := value[V](ch)
 		before, had := r.in(v).set(k, now)
+		v.note(about.name, ch)
 		if entered == nil {
 			return
 		}

@@ -52,6 +52,8 @@ type View struct {
 	policies     waiting.Changes
 	globalRev    store.Revision // of the last write of a namespace or the settings
 
+	written map[writtenKey]store.Revision // see Written
+
 	reserved map[netip.Addr]string // by Reserve; of no store
 }
 
@@ -67,6 +69,7 @@ func (v *View) reset() {
 		v.parts[i] = empty()
 	}
 	v.rules = tables.NewInForce()
+	v.written = map[writtenKey]store.Revision{}
 	v.endpoints = map[model.EndpointKey]model.Endpoint{}
 	v.listed.of = nil
 	v.endpointsOfNetwork = index[model.NetworkKey, model.EndpointKey]{}

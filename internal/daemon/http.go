@@ -12,6 +12,7 @@ import (
 	"net/http/pprof"
 	"time"
 
+	"github.com/contiv/netplugin/v2/internal/access/limit"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
@@ -76,7 +77,7 @@ func ServeDebug(ctx context.Context, addr string, server *tls.Config, log *slog.
 	mux := http.NewServeMux()
 	RegisterDebug(mux)
 	log.Info("serving debug endpoints", "address", ln.Addr().String())
-	return Serve(ctx, ln, mux, log)
+	return Serve(ctx, ln, limit.New(limit.Config{Body: 1 << 20}).Handler(mux), log)
 }
 
 // CheckHostPort is a Flag.Check for ip:port, :port or host:port.

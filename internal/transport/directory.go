@@ -78,15 +78,28 @@ func (d *Directory) Check(names []string, roles ...pki.Role) error {
 // Server is for a listener that lets in who shows a certificate of the authorities
 // with one of the roles.
 func (d *Directory) Server(roles ...pki.Role) *tls.Config {
+	return d.server(tls.RequireAndVerifyClientCert, roles)
+}
+
+// ServerAsking is Server for a listener that also takes who shows no certificate,
+// and has to find out by other means who that is. One that is shown must be good.
+func (d *Directory) ServerAsking(roles ...pki.Role) *tls.Config {
+	return d.server(tls.VerifyClientCertIfGiven, roles)
+}
+
+func (d *Directory) server(how tls.ClientAuthType, roles []pki.Role) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			cert, roots := d.current()
 			return &tls.Config{
 				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert},
-				ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots,
+				ClientAuth: how, ClientCAs: roots,
 				SessionTicketsDisabled: true, // each connection is judged anew
 				VerifyConnection: func(s tls.ConnectionState) error {
+					if len(s.PeerCertificates) == 0 {
+						return nil // where one is required, the handshake has failed before
+					}
 					if err := has(s.PeerCertificates[0], roles); err != nil {
 						return fmt.Errorf("a client is refused: %w", err)
 					}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
 // The schemes that a URL, and a record of the service registry, may have.
@@ -36,11 +38,18 @@ type Files struct {
 	ClientCA  string // whose clients are let in; empty = all
 }
 
+// MaxConnections are those of one listener at a time; more wait to be accepted.
+const MaxConnections = 16384
+
 // Listen listens on TCP, with TLS unless server is nil. The error is net's.
 func Listen(ctx context.Context, addr string, server *tls.Config) (net.Listener, error) {
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
-	if err != nil || server == nil {
-		return ln, err
+	if err != nil {
+		return nil, err
+	}
+	ln = netutil.LimitListener(ln, MaxConnections) // below TLS, whose connections net/http knows by their type
+	if server == nil {
+		return ln, nil
 	}
 	return tls.NewListener(ln, server), nil
 }

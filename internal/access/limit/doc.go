@@ -1,6 +1,5 @@
 // Package limit keeps a listener's clients from using up what all need: the size of
-// bodies, how often one may ask, how many requests are answered at a time, and for
-// how long a connection may say nothing.
+// bodies, how often one may ask, and how many requests are answered at a time.
 //
 // It guarantees that a refusal is a sentence with its status (413, 429, 503) and
 // when to come back, that memory is bounded whatever addresses ask, and that

@@ -1,28 +1,24 @@
 package limit
 
 import (
-	"net"
 	"net/http"
 	"net/netip"
 	"time"
-
-	"golang.org/x/net/netutil"
 
 	"github.com/contiv/netplugin/v2/internal/access/refusal"
 )
 
 // Config are the limits; fields that are 0 have their default.
 type Config struct {
-	Body           int64   // bytes of a body; default 16 MiB, that of the largest list to be applied
-	Rate           float64 // requests a second of one client, for long; default 200
-	Burst          int     // requests that it may have made less before; default 1000
-	Running        int     // requests of one client answered at a time; default 64
-	RunningAll     int     // of all clients; default 1024
-	Clients        int     // that are told apart; default 10000
-	HeaderTimeout  time.Duration
-	IdleTimeout    time.Duration
-	MaxHeaderBytes int
-	Connections    int // of a listener at a time; default 4096
+	Body       int64   // bytes of a body; default 16 MiB, that of the largest list to be applied
+	Rate       float64 // requests a second of one client, for long; default 200
+	Burst      int     // requests that it may have made less before; default 1000
+	Running    int     // requests of one client answered at a time; default 64
+	RunningAll int     // of all clients; default 1024
+	Clients    int     // that are told apart; default 10000
+	// Streams tells of requests whose bodies have no end, and no limit; nil = there are
+	// none.
+	Streams func(*http.Request) bool
 }
 
 func (c Config) defaults() Config {
@@ -32,10 +28,6 @@ func (c Config) defaults() Config {
 	set(&c.Running, 64)
 	set(&c.RunningAll, 1024)
 	set(&c.Clients, 10_000)
-	set(&c.HeaderTimeout, 10*time.Second)
-	set(&c.IdleTimeout, 2*time.Minute)
-	set(&c.MaxHeaderBytes, 64<<10)
-	set(&c.Connections, 4096)
 	return c
 }
 
@@ -59,17 +51,6 @@ func New(cfg Config) *Limiter {
 	return &Limiter{cfg: cfg, table: newTable(cfg), now: time.Now}
 }
 
-// Server sets the limits of time and header on a server that does not serve yet.
-// Its ReadTimeout and WriteTimeout are left alone: streams need none.
-func (l *Limiter) Server(s *http.Server) {
-	s.ReadHeaderTimeout, s.IdleTimeout, s.MaxHeaderBytes = l.cfg.HeaderTimeout, l.cfg.IdleTimeout, l.cfg.MaxHeaderBytes
-}
-
-// Listener limits the connections of a listener: more wait to be accepted.
-func (l *Limiter) Listener(ln net.Listener) net.Listener {
-	return netutil.LimitListener(ln, l.cfg.Connections)
-}
-
 // Handler lets through to next what is within the limits.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -79,6 +60,10 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 			return
 		}
 		defer done()
+		if l.cfg.Streams != nil && l.cfg.Streams(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
 		if r.ContentLength > l.cfg.Body {
 			refusal.TooLarge(l.cfg.Body).Write(w, r)
 			return

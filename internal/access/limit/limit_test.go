@@ -3,14 +3,11 @@ package limit
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -203,6 +200,10 @@ func TestBody(t *testing.T) {
 	if _, large := errors.AsType[*http.MaxBytesError](err); !large || len(got) != 10 {
 		t.Errorf("of unknown length: %v, read %q", err, got)
 	}
+	stream := New(Config{Body: 10, Streams: func(r *http.Request) bool { return r.URL.Path == "/" }}).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, err = io.ReadAll(r.Body) }))
+	if w := ask(t, stream, "10.0.0.1:1", strings.NewReader("12345678901")); w.Code != 200 || err != nil || len(got) != 11 {
+		t.Errorf("a stream: %d %v, read %q", w.Code, err, got)
+	}
 	if ask(t, h, "10.0.0.1:1", bytes.NewReader([]byte("1234567890"))); err != nil || string(got) != "1234567890" {
 		t.Errorf("of the limit: %v, read %q", err, got)
 	}
@@ -216,47 +217,5 @@ func TestClientOf(t *testing.T) {
 		if got := clientOf(remote).String(); got != want {
 			t.Errorf("%s is client %s, want %s", remote, got, want)
 		}
-	}
-}
-
-// TestServer: a connection that says nothing, or too much, is ended; more than the
-// limit wait.
-func TestServer(t *testing.T) {
-	l := New(Config{HeaderTimeout: 50 * time.Millisecond, MaxHeaderBytes: 2000, Connections: 1})
-	s := httptest.NewUnstartedServer(ok)
-	s.Listener = l.Listener(s.Listener)
-	l.Server(s.Config)
-	s.Start()
-	defer s.Close()
-	dial := func(text string) string {
-		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(c, text); err != nil {
-			t.Fatal(err)
-		}
-		answer, err := io.ReadAll(c) // the end of the connection, or the deadline
-		if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%.20q: the connection was not ended", text)
-		}
-		return string(answer)
-	}
-	// One after the other: each has to end for the next to be accepted.
-	if got := dial("GET / HTTP/1.1\r\nHost: x\r\n"); strings.Contains(got, "200") {
-		t.Errorf("half a header: %q", got)
-	}
-	if got := dial("GET / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 10_000) + "\r\n\r\n"); !strings.Contains(got, "431") {
-		t.Errorf("a long header: %q", got)
-	}
-	if got := dial("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); !strings.Contains(got, "200 OK") {
-		t.Errorf("a request: %q", got)
-	}
-	if def := (Config{}).defaults(); fmt.Sprint(def.HeaderTimeout, def.IdleTimeout) != "10s 2m0s" {
-		t.Errorf("defaults: %+v", def)
 	}
 }

@@ -14,9 +14,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// kindTooMany is the kind of a 429; package api has none of it yet.
-const kindTooMany = "tooMany"
-
 // maxText is the longest sentence, in bytes.
 const maxText = 1000
 
@@ -59,7 +56,7 @@ func TooLarge(limit int64) *Refusal {
 
 // TooMany says that a client asks too often: 429.
 func TooMany(after time.Duration, format string, args ...any) *Refusal {
-	r := refuse(http.StatusTooManyRequests, kindTooMany, format, args)
+	r := refuse(http.StatusTooManyRequests, api.KindTooMany, format, args)
 	r.After = after
 	return r
 }

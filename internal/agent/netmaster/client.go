@@ -247,6 +247,7 @@ var kinds = map[string]error{
 	api.KindUnavailable: model.ErrUnavailable,
 	// Tokens are exchanged while all runs: trying again helps.
 	api.KindUnauthorized: model.ErrUnavailable,
+	api.KindTooMany:      model.ErrUnavailable,
 }
 
 // statusKinds stand in for a kind that an older netmaster does not tell.

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/contiv/netplugin/v2/internal/access"
+	"github.com/contiv/netplugin/v2/internal/access/audit"
+	"github.com/contiv/netplugin/v2/internal/access/limit"
+	"github.com/contiv/netplugin/v2/internal/access/oidc"
+	"github.com/contiv/netplugin/v2/internal/access/token"
+	"github.com/contiv/netplugin/v2/internal/apiserver"
+	"github.com/contiv/netplugin/v2/internal/control"
+	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/pki"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/transport"
+)
+
+// accessOptions say who is let in to the REST interface, and what is kept of it.
+type accessOptions struct {
+	tokens   bool   // those of the store let in
+	oidcFile string // whose ID tokens let in; empty = nobody's
+	auditDir string // empty = no record
+	rate     int    // requests a second of one address
+
+	issuer *oidc.Verifier // of oidcFile
+}
+
+// defaultRate is far above what an agent or a person asks, and what a thousand
+// simulated agents at one address do.
+const defaultRate = 5000
+
+func (a *accessOptions) register(fs *daemon.FlagSet) {
+	a.rate = defaultRate
+	fs.Bool(&a.tokens, daemon.Flag{
+		Name: "tokens", Env: envPrefix + "TOKENS",
+		Usage: "let in who shows a token that 'netctl token create' made, to do what its role may; with --tls-dir or --token-file, for hosts and for the first token",
+	})
+	fs.String(&a.oidcFile, daemon.Flag{
+		Name: "oidc-file", Env: envPrefix + "OIDC_FILE", Value: "file",
+		Usage: "let in who shows an ID token of the OpenID Connect issuer that this JSON describes (issuer, clientId, groups), to do what its groups may; with --tls-dir or --token-file, for hosts",
+		Check: notEmpty,
+	})
+	fs.String(&a.auditDir, daemon.Flag{
+		Name: "audit-dir", Env: envPrefix + "AUDIT_DIR", Value: "directory",
+		Usage: "where to write audit.log: a line of JSON for each change and each refusal, nine files of 16 MiB; empty = nowhere",
+		Check: func(v string) error {
+			if !filepath.IsAbs(v) {
+				return errors.New("must be an absolute path")
+			}
+			return nil
+		},
+	})
+	fs.Int(&a.rate, daemon.Flag{
+		Name: "client-rate", Env: envPrefix + "CLIENT_RATE", Value: "requests",
+		Usage: "requests a second of one address that are answered, for long; four times as many at once; what is beyond is refused (429)",
+	}, 1, 1_000_000)
+}
+
+// finish reads what the flags name, and finds what contradicts them.
+func (a *accessOptions) finish(fs *daemon.FlagSet) error {
+	for _, flag := range []string{"tokens", "oidc-file", "audit-dir"} {
+		if how := fs.Given(flag); how != "" && fs.Given("tls-dir") == "" && fs.Given("token-file") == "" {
+			return daemon.Usagef("%s is for a netmaster that asks who its clients are: give it --tls-dir (better), or --token-file, and the same to hosts", how)
+		}
+	}
+	if a.oidcFile == "" {
+		return nil
+	}
+	cfg, err := readOIDC(a.oidcFile)
+	if err == nil {
+		a.issuer, err = oidc.New(cfg)
+	}
+	if err != nil {
+		return daemon.Usagef("%s: %w", fs.Given("oidc-file"), err)
+	}
+	return nil
+}
+
+// oidcFile is the file of --oidc-file.
+type oidcFile struct {
+	Issuer      string                  `json:"issuer"`
+	ClientID    string                  `json:"clientId"`
+	UserClaim   string                  `json:"userClaim"`
+	GroupsClaim string                  `json:"groupsClaim"`
+	CAFile      string                  `json:"caFile"` // of the issuer; empty = the machine's authorities
+	Groups      map[string]access.Grant `json:"groups"`
+}
+
+func readOIDC(path string) (cfg oidc.Config, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return cfg, err
+	}
+	var f oidcFile
+	d := json.NewDecoder(strings.NewReader(string(text)))
+	d.DisallowUnknownFields() // a claim that is misspelt would be another one
+	if err := d.Decode(&f); err != nil {
+		return cfg, fmt.Errorf("%s: %w", path, err)
+	}
+	cfg = oidc.Config{Issuer: f.Issuer, ClientID: f.ClientID, UserClaim: f.UserClaim, GroupsClaim: f.GroupsClaim, Groups: f.Groups}
+	if f.CAFile != "" {
+		if cfg.Client, err = transport.ForeignClient(f.CAFile); err != nil {
+			return cfg, err
+		}
+	}
+	return cfg, nil
+}
+
+// asksWho tells whether clients have to show who they are.
+func (o *options) asksWho() bool { return o.token != nil || o.certs.Own != nil }
+
+// secureListeners has the API's listeners take also who shows no certificate, where
+// there are other ways to show who one is.
+func (o *options) secureListeners() {
+	if o.certs.Own != nil && (o.access.tokens || o.access.issuer != nil || o.token != nil) {
+		o.tls.APIServer = o.certs.Own.ServerAsking(pki.Roles...)
+	}
+}
+
+// gate is who is let in to the REST interface, and the record of what was done.
+type gate struct {
+	door   func(http.Handler) http.Handler // nil = everybody is let in
+	tokens *token.Store                    // nil = there are none
+	audit  *audit.Log                      // nil = nothing is recorded
+	limit  *limit.Limiter
+	close  func() error
+}
+
+func (o *options) newGate(st store.Store, ctrl *control.Controller, log *slog.Logger) (g gate, err error) {
+	rate := float64(o.access.rate)
+	g.close = func() error { return nil }
+	g.limit = limit.New(limit.Config{
+		Rate: rate, Burst: 4 * o.access.rate, Running: 2048, RunningAll: 8192,
+		Streams: func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/plugin/monitor/") },
+	})
+	if !o.asksWho() {
+		return g, nil
+	}
+	cfg := access.Config{
+		Cluster: owners{apiserver.Whose{Control: ctrl}}, Log: log,
+		Revision: func(kind, key string) int64 { return int64(ctrl.Current().Written(kind, key)) },
+	}
+	if o.token != nil {
+		cfg.Bearers = append(cfg.Bearers, access.Shared(o.token.Accepts))
+	}
+	if o.access.tokens {
+		g.tokens = token.NewStore(st)
+		cfg.Bearers = append(cfg.Bearers, g.tokens)
+	}
+	if o.access.issuer != nil {
+		cfg.Bearers = append(cfg.Bearers, o.access.issuer)
+	}
+	if dir := o.access.auditDir; dir != "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return g, fmt.Errorf("make the directory of the audit log: %w", err)
+		}
+		file, err := audit.OpenFile(filepath.Join(dir, "audit.log"), 0, 0)
+		if err != nil {
+			return g, err
+		}
+		g.audit, g.close = audit.New(file, log), file.Close
+		cfg.Audit = g.audit
+	}
+	g.door = func(next http.Handler) http.Handler {
+		cfg.Next = asHost(next)
+		return access.New(cfg)
+	}
+	return g, nil
+}
+
+// asHost has use-cases of a host's agent look, within their transactions, whose a
+// thing is: it may be another host's since the request was judged.
+func asHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := access.From(r.Context())
+		if len(id.Grants) == 1 && id.Grants[0].Role == access.Host {
+			r = r.WithContext(control.ActFor(r.Context(), model.HostName(id.Name)))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// owners is the access.Cluster of the REST interface.
+type owners struct{ apiserver.Whose }
+
+func (o owners) FindEndpoints(ctx context.Context, text string) ([]access.Endpoint, error) {
+	return endpointsOf(o.Whose.FindEndpoints(ctx, text))
+}
+
+func (o owners) NamedEndpoint(ctx context.Context, tenant, networkOrGroup, id string) ([]access.Endpoint, error) {
+	return endpointsOf(o.Whose.NamedEndpoint(ctx, tenant, networkOrGroup, id))
+}
+
+func endpointsOf(found []model.Endpoint, err error) (out []access.Endpoint, _ error) {
+	for _, e := range found {
+		out = append(out, access.Endpoint{Tenant: string(e.Key.Network.Tenant), Host: string(e.Host)})
+	}
+	return out, err
+}
+
+// explainAccess tells at start what an operator should know of who is let in.
+func (o *options) explainAccess(log *slog.Logger) {
+	if (o.access.tokens || o.access.issuer != nil) && o.certs.Own == nil {
+		log.Warn("tokens cross the network as they are, and whoever reads one can use it", "remedy", "give --tls-dir")
+	}
+}
