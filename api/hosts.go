@@ -38,6 +38,30 @@ func (c *Client) RemoveHost(ctx context.Context, name string, force bool) (HostR
 	return out, err
 }
 
+// EvictHost gives up the endpoints of a host that is away, which stays known; force
+// where it has some.
+func (c *Client) EvictHost(ctx context.Context, name string, force bool) (HostRemoval, error) {
+	path := "/api/v1/hosts/" + url.PathEscape(name) + "/evict"
+	if force {
+		path += "?force=true"
+	}
+	var out HostRemoval
+	err := c.Do(ctx, http.MethodPost, path, struct{}{}, &out)
+	return out, err
+}
+
+// DrainHost says that services send the providers on a host no new connections, or
+// (not drain) that they do again.
+func (c *Client) DrainHost(ctx context.Context, name string, drain bool) (Host, error) {
+	method, body := http.MethodPost, any(struct{}{})
+	if !drain {
+		method, body = http.MethodDelete, nil
+	}
+	var out Host
+	err := c.Do(ctx, method, "/api/v1/hosts/"+url.PathEscape(name)+"/drain", body, &out)
+	return out, err
+}
+
 // EndpointFilter chooses endpoints; empty fields choose all. Network and Group
 // are NAME, of any tenant, or TENANT:NAME.
 type EndpointFilter struct {

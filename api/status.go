@@ -56,10 +56,12 @@ type Host struct {
 	Pending     int                  `json:"pending"`             // wanted but not programmed
 	Revision    int64                `json:"revision"`            // of the last picture applied
 	Conditions  []Condition          `json:"conditions,omitempty"`
-	Problems    map[string]string    `json:"problems,omitempty"` // object -> sentence; the first hundred
-	Error       string               `json:"error,omitempty"`    // of the data plane as a whole
-	Tables      map[string]TableFill `json:"tables,omitempty"`   // of the data plane
-	Format      int                  `json:"format,omitempty"`   // of what its agent keeps there and says to others; an agent that knows only lower ones refuses to start
+	Problems    map[string]string    `json:"problems,omitempty"`    // object -> sentence; the first hundred
+	Error       string               `json:"error,omitempty"`       // of the data plane as a whole
+	Tables      map[string]TableFill `json:"tables,omitempty"`      // of the data plane
+	Draining    bool                 `json:"draining,omitempty"`    // services send its providers no new connections, as an operator said
+	AwaySeconds int64                `json:"awaySeconds,omitempty"` // while it is away: for how long netmasters have listened to it in vain
+	Format      int                  `json:"format,omitempty"`      // of what its agent keeps there and says to others; an agent that knows only lower ones refuses to start
 }
 
 // The states of a Host: its agent is registered, or is not heard of.
@@ -81,7 +83,8 @@ type Pool struct {
 	Size uint64 `json:"size"`
 }
 
-// HostRemoval is the answer of DELETE /api/v1/hosts/{name}.
+// HostRemoval is the answer of DELETE /api/v1/hosts/{name}, and of POST
+// /api/v1/hosts/{name}/evict.
 type HostRemoval struct {
 	Host              string `json:"host"`
 	EndpointsReleased int    `json:"endpointsReleased"`

@@ -101,6 +101,9 @@ func makeTable() map[string]rule {
 		"DELETE /api/v1/hosts/{name}": {
 			roles: nobody, does: changes, kind: "host", about: aboutPath("name", false),
 		},
+		"POST /api/v1/hosts/{name}/evict":                {roles: nobody, does: changes, kind: "host", about: aboutPath("name", false)},
+		"POST /api/v1/hosts/{name}/drain":                {roles: nobody, does: changes, kind: "host", about: aboutPath("name", false)},
+		"DELETE /api/v1/hosts/{name}/drain":              {roles: nobody, does: changes, kind: "host", about: aboutPath("name", false)},
 		"GET /api/v1/clusterServices":                    {roles: viewers},
 		"GET /api/v1/clusterServices/{namespace}/{name}": {roles: viewers},
 		"GET /api/v1/serviceLBs/{key}/counts":            {roles: tenants, about: aboutPath("key", true)},

@@ -112,7 +112,7 @@ func endpointOper(v *control.View, e model.Endpoint) api.EndpointOper {
 	if h, ok := v.Host(e.Host); ok {
 		o.VtepIP = addrText(h.VTEP)
 	}
-	o.Draining = e.Draining
+	o.Draining = v.Drains(e)
 	if e.Unhealthy {
 		o.Health = api.Unhealthy
 	}

@@ -30,15 +30,20 @@ func (s *server) inspectEndpoint(_ http.ResponseWriter, r *http.Request) (any, e
 // drainRequest is the body of a request that says all by its path.
 type drainRequest struct{}
 
+// bare refuses a body that says anything: "drain": false would drain.
+func bare(w http.ResponseWriter, r *http.Request) error {
+	body, err := decode(w, r, &drainRequest{})
+	if err == nil {
+		err = decodeStrict(body, &drainRequest{})
+	}
+	return err
+}
+
 // drainer answers that an endpoint drains, or does no more.
 func (s *server) drainer(drain bool) handler {
 	return func(w http.ResponseWriter, r *http.Request) (any, error) {
 		if drain {
-			body, err := decode(w, r, &drainRequest{})
-			if err == nil {
-				err = decodeStrict(body, &drainRequest{}) // "drain": false would drain
-			}
-			if err != nil {
+			if err := bare(w, r); err != nil {
 				return nil, err
 			}
 		}

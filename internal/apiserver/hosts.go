@@ -17,6 +17,9 @@ func (s *server) handleHosts() {
 	s.handle("GET", "/api/v1/hosts", s.hosts)
 	s.handle("GET", "/api/v1/hosts/{name}", s.host)
 	s.handle("DELETE", "/api/v1/hosts/{name}", s.removeHost)
+	s.handle("POST", "/api/v1/hosts/{name}/evict", s.evictHost)
+	s.handle("POST", "/api/v1/hosts/{name}/drain", s.hostDrainer(true))
+	s.handle("DELETE", "/api/v1/hosts/{name}/drain", s.hostDrainer(false))
 	s.handle("GET", "/api/v1/endpoints", s.endpoints)
 }
 
@@ -73,7 +76,7 @@ func hostToAPI(h control.HostState, now time.Time) api.Host {
 		Name: string(h.Name), State: api.HostAway, Ready: st.Ready && h.Alive, LastWord: st.Updated, Age: -1,
 		Driver: h.Driver, DriverWhy: st.DriverWhy, Version: st.Version, Control: addrText(h.Control), VTEP: addrText(h.VTEP), VXLANPort: h.VXLANPort,
 		Endpoints: h.Endpoints, Attachments: st.Attachments, Ports: st.Ports, Pending: st.Pending, Revision: st.Revision,
-		Problems: st.Problems, Error: st.Error, Format: h.Format,
+		Problems: st.Problems, Error: st.Error, Format: h.Format, Draining: h.Draining, AwaySeconds: h.Absence.Seconds,
 	}
 	if h.Alive {
 		o.State = api.HostAlive

@@ -118,6 +118,9 @@ func judgeHost(h api.Host, now time.Time, wrong, notice func(string, ...any)) {
 	case said.Sub(now) > clockSkew:
 		notice("the clock of host %s is %s ahead", h.Name, said.Sub(now).Round(time.Second))
 	}
+	if h.Draining {
+		notice("host %s drains: services send its providers no new connections until 'netctl host undrain %s'", h.Name, h.Name)
+	}
 	if h.Error != "" {
 		wrong("host %s: the data plane does not follow: %s", h.Name, h.Error)
 	}

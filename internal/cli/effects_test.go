@@ -72,6 +72,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"endpoint ls --host":     effecttest.By("TestEndpoints"),
 	"endpoint ls --network":  effecttest.By("TestEndpoints"),
 	"host rm --force":        effecttest.By("TestUninstall"),
+	"host evict --force":     effecttest.By("TestEvictHost"),
 	"apply --file":           effecttest.By("TestApplyFiles"),
 	"apply --dry-run":        effecttest.By("TestApplyDiffExport"),
 	"diff --file":            effecttest.By("TestApplyDiffExport"),

@@ -133,6 +133,9 @@ func hostRow(h api.Host) []string {
 	if h.State == api.HostAlive && !h.Ready {
 		state = "not ready"
 	}
+	if h.Draining {
+		state += ", drains"
+	}
 	word := "never"
 	if h.Age >= 0 {
 		word = (time.Duration(h.Age) * time.Second).String() + " ago"

@@ -110,7 +110,7 @@ func (c *Compiler) clusterBackends(s *clusterService, all []*serviceSlice, port 
 			}
 			to := found[key]
 			if to == nil {
-				to = &desired.Backend{State: state, Near: c.nearness(s.rec.Near, b), Port: own, Local: b.Node == model.NodeName(c.self)}
+				to = &desired.Backend{State: c.spared(e, state), Near: c.nearness(s.rec.Near, b), Port: own, Local: b.Node == model.NodeName(c.self)}
 				if e != nil {
 					to.Network, to.Identity, to.Local = e.net.id, e.identity(), e.isPort
 				}

@@ -26,7 +26,8 @@ type Compiler struct {
 	namespaces  map[model.NamespaceName]*model.Namespace
 	inNamespace map[model.NamespaceName]set[identityOf]
 	privates    map[model.EndpointKey]netip.Addr // as this host has chosen them
-	control     []netip.AddrPort                 // sorted
+	asides      map[model.HostName]aside
+	control     []netip.AddrPort // sorted
 	routers     map[model.TenantName]model.RouterID
 	shared      map[model.TenantName][]model.NetworkKey    // networks of others that a tenant reaches
 	clients     map[model.TenantName]set[model.TenantName] // the reverse: who reaches a tenant's networks
@@ -75,6 +76,7 @@ func New(host model.HostName) *Compiler {
 		policies:      map[model.PolicyKey]*policy{},
 		tenants:       map[model.TenantName]*tenant{},
 		privates:      map[model.EndpointKey]netip.Addr{},
+		asides:        map[model.HostName]aside{},
 		selecting:     map[peerRef]set[*selection]{},
 		subjects:      map[subjectKey]*subject{},
 		sets:          map[string]*policySet{},

@@ -258,6 +258,7 @@ func (c *Compiler) putBackend(s *service, e *endpoint) {
 	case e.Draining:
 		b.State = desired.BackendDraining
 	}
+	b.State = c.spared(e, b.State)
 	if old, ok := s.backends.Get(e.Key); !ok || *old != *b {
 		s.backends = s.backends.Set(e.Key, b)
 	}

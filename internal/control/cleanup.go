@@ -26,7 +26,7 @@ func (c *Controller) DeleteEndpointsOfNetwork(ctx context.Context, k model.Netwo
 	if _, ok := v.Network(k); !ok {
 		return 0, model.Errorf(model.ErrNotFound, "network %q does not exist", k)
 	}
-	return c.deleteEndpoints(ctx, nil, v.EndpointsOfNetwork(k))
+	return c.deleteEndpoints(ctx, v.EndpointsOfNetwork(k), nil)
 }
 
 // DeleteEndpointsOfGroup deletes all endpoints of a group and tells how many
@@ -39,11 +39,12 @@ func (c *Controller) DeleteEndpointsOfGroup(ctx context.Context, k model.GroupKe
 	if _, ok := v.Group(k); !ok {
 		return 0, model.Errorf(model.ErrNotFound, "endpoint group %q does not exist", k)
 	}
-	return c.deleteEndpoints(ctx, nil, v.EndpointsOfGroup(k))
+	return c.deleteEndpoints(ctx, v.EndpointsOfGroup(k), nil)
 }
 
-// deleteEndpoints deletes those of the endpoints that are still as they were.
-func (c *Controller) deleteEndpoints(ctx context.Context, fence *store.Fence, eps []model.Endpoint) (int, error) {
+// deleteEndpoints deletes those of the endpoints that are still as they were. Each
+// of its transactions asks first (nil = nobody) whether it may, and fails if not.
+func (c *Controller) deleteEndpoints(ctx context.Context, eps []model.Endpoint, may func(store.Tx) error) (int, error) {
 	deleted := 0
 	for len(eps) > 0 {
 		some := eps[:min(batch, len(eps))]
@@ -51,8 +52,10 @@ func (c *Controller) deleteEndpoints(ctx context.Context, fence *store.Fence, ep
 		n := 0
 		_, err := c.update(ctx, "delete endpoints", func(tx store.Tx) error {
 			n = 0
-			if fence != nil {
-				fence.Require(tx)
+			if may != nil {
+				if err := may(tx); err != nil {
+					return err
+				}
 			}
 			keys := make([]string, len(some))
 			for i, e := range some {

@@ -153,6 +153,7 @@ func (k *HostKept) write(tx store.Tx, was, claim tables.HostClaim, row tables.Ro
 	var wrote []string
 	if was != claim {
 		wrote = append(wrote, "claim to the host's name")
+		tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: claim.Host})
 		if err := tables.HostClaims.Put(tx, claim); err != nil {
 			return err
 		}

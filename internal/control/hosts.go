@@ -16,14 +16,16 @@ import (
 
 // HostState is all that is known of a host.
 type HostState struct {
-	model.Host            // Name always; the rest only when Known
-	Known      bool       // an agent has told of it
-	Alive      bool       // its agent is registered, and not known to be silent
-	Registered bool       // its agent has said so within cluster.ServiceTTL
-	Told       bool       // its agent has told a status
-	Status     HostStatus // the last one
-	Endpoints  int        // that live there
-	VXLANPort  int        // UDP port of its tunnels; 0 = it is not registered
+	model.Host                    // Name always; the rest only when Known
+	Known      bool               // an agent has told of it
+	Alive      bool               // its agent is registered, and not known to be silent
+	Registered bool               // its agent has said so within cluster.ServiceTTL
+	Told       bool               // its agent has told a status
+	Status     HostStatus         // the last one
+	Endpoints  int                // that live there
+	VXLANPort  int                // UDP port of its tunnels; 0 = it is not registered
+	Draining   bool               // services send its providers no new connections, as an operator said
+	Absence    tables.HostAbsence // while netmasters count how long it is away
 }
 
 // LastWord returns when the host's agent told its status last, by the host's
@@ -84,6 +86,10 @@ func (h *HostState) complete(v *View, registered map[model.HostName]cluster.Serv
 	h.Registered, h.VXLANPort = ok, reg.Port
 	h.Alive = ok && !silent[h.Name]
 	h.Endpoints = v.NumEndpointsOfHost(h.Name)
+	h.Draining = v.HostDrains(h.Name)
+	if !h.Alive {
+		h.Absence, _ = v.HostAbsence(h.Name)
+	}
 }
 
 // OneHost returns one of Hosts, or ErrNotFound. Of the others it reads the
@@ -137,18 +143,9 @@ func (c *Controller) RemoveHost(ctx context.Context, k model.HostName, force boo
 	}
 	eps := v.EndpointsOfHost(k)
 	if len(eps) > 0 && !force {
-		const few = 5
-		var names []string
-		for _, e := range eps[:min(few, len(eps))] {
-			names = append(names, e.Key.String())
-		}
-		if more := len(eps) - len(names); more > 0 {
-			names = append(names, fmt.Sprintf("%d more", more))
-		}
-		return 0, model.Errorf(model.ErrInUse, "host %q has %d endpoints (%s): if its containers are gone for good, force releases them (netctl host rm --force)",
-			k, len(eps), strings.Join(names, ", "))
+		return 0, hasEndpoints(k, eps, "rm")
 	}
-	released, err := c.deleteEndpoints(ctx, nil, eps)
+	released, err := c.deleteEndpoints(ctx, eps, stillAway(k))
 	if err != nil {
 		return released, fmt.Errorf("remove host %q: %d of its endpoints are released: %w", k, released, err)
 	}
@@ -170,9 +167,25 @@ func (c *Controller) RemoveHost(ctx context.Context, k model.HostName, force boo
 		tables.Hosts.Delete(tx, k)
 		tables.HostStatuses.Delete(tx, k)
 		tables.Bgps.Delete(tx, tables.BgpKey{Host: k})
+		tables.HostDrains.Delete(tx, tables.HostDrainKey{Host: k})
+		tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: k})
 		return nil
 	})
 	return released, err
+}
+
+// hasEndpoints refuses to give up what is on a host without being told so twice.
+func hasEndpoints(k model.HostName, eps []model.Endpoint, verb string) error {
+	const few = 5
+	var names []string
+	for _, e := range eps[:min(few, len(eps))] {
+		names = append(names, e.Key.String())
+	}
+	if more := len(eps) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return model.Errorf(model.ErrInUse, "host %q has %d endpoints (%s): if its containers are gone for good, force releases them (netctl host %s --force)",
+		k, len(eps), strings.Join(names, ", "), verb)
 }
 
 func isAlive(k model.HostName) error {

@@ -54,6 +54,8 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 		enter(ch, nil, k, c.comp.SetService, c.comp.DeleteService)
 	case model.NamespaceName:
 		enter(ch, nil, k, c.comp.SetNamespace, c.comp.DeleteNamespace)
+	case tables.HostDrainKey:
+		c.comp.DrainHost(k.Host, ch.Value != nil)
 	case tables.BgpKey:
 		enter(ch, nil, k, c.comp.SetBgp, func(k tables.BgpKey) { c.comp.DeleteBgp(k.Host) })
 	case model.HostName:

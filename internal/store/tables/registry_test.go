@@ -111,6 +111,8 @@ func chosen(t testing.TB) []sample {
 		row(t, VolumeProfiles, model.VolumeProfile{Key: model.VolumeProfileKey{Tenant: "a.b", Name: "v"}}),
 		row(t, Bgps, model.Bgp{Host: "h1", AS: 1, RouterIP: prefix("10.0.0.1/24")}),
 		row(t, AciGws, model.AciGw{PhysicalDomain: "dom"}),
+		row(t, HostDrains, HostDrain{Host: "h.1"}),
+		row(t, HostAbsences, HostAbsence{Host: "h.1", Since: "2026-11-27T00:00:00Z", Seconds: 60}),
 		row(t, Addresses, Address{AddressKey: AddressKey{net, addr("10.1.1.9")}, Service: "s"}),
 		row(t, References, Reference{RefKey{TargetNetProfile(model.NetProfileKey{Tenant: "a.b", Name: "np"}), "group", "a.b:web"}}),
 		row(t, Cursors, Cursor{NumberIdentity, 300}),

@@ -1,0 +1,44 @@
+package apiserver
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+func (s *server) evictHost(w http.ResponseWriter, r *http.Request) (any, error) {
+	if err := bare(w, r); err != nil {
+		return nil, err
+	}
+	force, err := boolQuery(r, "force")
+	if err != nil {
+		return nil, err
+	}
+	name := model.HostName(r.PathValue("name"))
+	n, err := s.control.EvictHost(r.Context(), name, force)
+	if n > 0 || err == nil {
+		s.log.Info("a host was evicted, as somebody asked", "host", string(name), "endpointsReleased", n, "error", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return api.HostRemoval{Host: string(name), EndpointsReleased: n}, nil
+}
+
+// hostDrainer answers that a host drains, or does no more.
+func (s *server) hostDrainer(drain bool) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		if drain {
+			if err := bare(w, r); err != nil {
+				return nil, err
+			}
+		}
+		h, err := s.control.DrainHost(r.Context(), model.HostName(r.PathValue("name")), drain)
+		if err != nil {
+			return nil, err
+		}
+		return hostToAPI(h, time.Now()), nil
+	}
+}

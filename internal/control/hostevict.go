@@ -1,0 +1,120 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+var (
+	drainRows = newRowsPart[tables.HostDrainKey, tables.HostDrain](nil, func(a, b tables.HostDrainKey) int { return cmp.Compare(a.Host, b.Host) })
+	_         = register(drainRows, nil, kind{})
+
+	absenceRows = newRowsPart[tables.HostAbsenceKey, tables.HostAbsence](nil, func(a, b tables.HostAbsenceKey) int { return cmp.Compare(a.Host, b.Host) })
+	_           = register(absenceRows, nil, kind{})
+)
+
+// HostDrains tells whether services send a host's providers no new connections, as
+// an operator said.
+func (v *View) HostDrains(k model.HostName) bool {
+	_, yes := drainRows.find(v, tables.HostDrainKey{Host: k})
+	return yes
+}
+
+// HostAbsence returns for how long a host is away, if netmasters count.
+func (v *View) HostAbsence(k model.HostName) (tables.HostAbsence, bool) {
+	return absenceRows.find(v, tables.HostAbsenceKey{Host: k})
+}
+
+// Drains tells whether services send an endpoint no new connections, by a word about
+// it or about its host.
+func (v *View) Drains(e model.Endpoint) bool { return e.Draining || v.HostDrains(e.Host) }
+
+// DrainHost says that services send the providers on a host no new connections, those
+// that begin there later included, or (not drain) that they do again. It holds until
+// it is taken back or the host is removed, whatever becomes of the host's agent.
+func (c *Controller) DrainHost(ctx context.Context, k model.HostName, drain bool) (HostState, error) {
+	if _, err := c.OneHost(ctx, k); err != nil {
+		return HostState{}, err
+	}
+	verb, d := "drain", tables.HostDrain{Host: k}
+	if !drain {
+		verb = "undrain"
+	}
+	_, err := c.update(ctx, fmt.Sprintf("%s host %q", verb, k), func(tx store.Tx) error {
+		row, err := tables.HostDrains.Find(tx, tables.HostDrainKey{Host: k})
+		switch {
+		case err != nil || row.Exists() == drain:
+			return err
+		case drain:
+			return tables.HostDrains.Put(tx, d)
+		}
+		tables.HostDrains.Delete(tx, tables.HostDrainKey{Host: k})
+		return nil
+	})
+	if err != nil {
+		return HostState{}, err
+	}
+	h, err := c.OneHost(ctx, k)
+	h.Draining = drain
+	return h, err
+}
+
+// EvictHost gives up the endpoints of a host that is away, and tells how many those
+// were: other hosts forget them, and their addresses are free. The host stays known.
+// It refuses a host that is alive (ErrInUse), and, unless force is set, one that has
+// endpoints. One that comes back in between keeps what was not given up yet.
+func (c *Controller) EvictHost(ctx context.Context, k model.HostName, force bool) (int, error) {
+	h, err := c.OneHost(ctx, k)
+	if err != nil {
+		return 0, err
+	}
+	if h.Registered {
+		return 0, isAlive(k)
+	}
+	v, err := c.View(ctx)
+	if err != nil {
+		return 0, err
+	}
+	eps := v.EndpointsOfHost(k)
+	if len(eps) > 0 && !force {
+		return 0, hasEndpoints(k, eps, "evict")
+	}
+	return c.evict(ctx, k, eps, stillAway(k))
+}
+
+// evict gives up endpoints of a host as long as that may be.
+func (c *Controller) evict(ctx context.Context, k model.HostName, eps []model.Endpoint, may func(store.Tx) error) (int, error) {
+	released, err := c.deleteEndpoints(ctx, eps, may)
+	if err != nil {
+		return released, fmt.Errorf("evict host %q: %d of its endpoints are released: %w", k, released, err)
+	}
+	_, err = c.update(ctx, fmt.Sprintf("evict host %q", k), func(tx store.Tx) error {
+		if err := may(tx); err != nil {
+			return err
+		}
+		row, err := tables.HostAbsences.Find(tx, tables.HostAbsenceKey{Host: k})
+		if err != nil || !row.Exists() || row.Value.Evicted {
+			return err
+		}
+		row.Value.Evicted = true
+		return tables.HostAbsences.Put(tx, row.Value)
+	})
+	return released, err
+}
+
+// stillAway refuses a host that has come back, in the transaction that would take
+// something from it.
+func stillAway(k model.HostName) func(store.Tx) error {
+	return func(tx store.Tx) error {
+		claim, err := tables.HostClaims.Find(tx, k)
+		if err == nil && claim.Exists() {
+			err = isAlive(k)
+		}
+		return err
+	}
+}

@@ -1,0 +1,110 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// TestEvict: what a host that is away has is given up, once that is confirmed, and
+// the host stays known; not what an alive one has, nor one that comes back in between.
+func TestEvict(t *testing.T) {
+	c := base(t)
+	ctx := testContext(t)
+	r := reportOf("host2", "i")
+	if _, err := c.KeepHost(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 7 {
+		c.create(endpoint("v1", fmt.Sprint("x", i), func(e *model.Endpoint) { e.Host = "host2" }))
+	}
+	evict := func(name model.HostName, force bool) func() error {
+		return func() error { _, err := c.EvictHost(ctx, name, force); return err }
+	}
+	c.refused(model.ErrInUse, "is alive", evict("host2", true))
+	c.refused(model.ErrNotFound, "nosuch", evict("nosuch", true))
+	c.ok(c.LeaveHost(ctx, "host2", "i"))
+	c.refused(model.ErrInUse, "has 7 endpoints (default:v1:x0, ", evict("host2", false))
+	_, err := c.st.Update(ctx, func(tx store.Tx) error {
+		return tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "host2", Seconds: 5})
+	})
+	c.ok(err)
+
+	came := errors.New("not back yet")
+	back := func(tx store.Tx) error { // the host is back once the first endpoints are gone
+		if c.fresh().NumEndpointsOfHost("host2") < 7 {
+			if _, err := c.KeepHost(ctx, r); err != nil {
+				return err
+			}
+			came = nil
+		}
+		return stillAway("host2")(tx)
+	}
+	n, err := c.evict(ctx, "host2", c.fresh().EndpointsOfHost("host2"), back)
+	if !errors.Is(err, model.ErrInUse) || n != batch || came != nil {
+		t.Errorf("of a host that comes back %d endpoints were released, %v, %v", n, err, came)
+	}
+	if left := c.fresh().NumEndpointsOfHost("host2"); left != 7-batch {
+		t.Errorf("it has %d endpoints left", left)
+	}
+	if a, there := c.fresh().HostAbsence("host2"); there {
+		t.Errorf("it is back, and away: %+v", a)
+	}
+	c.ok(c.LeaveHost(ctx, "host2", "i"))
+	_, err = c.st.Update(ctx, func(tx store.Tx) error {
+		return tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "host2", Seconds: 5})
+	})
+	c.ok(err)
+	if n, err := c.EvictHost(ctx, "host2", true); n != 7-batch || err != nil {
+		t.Errorf("released %d, %v", n, err)
+	}
+	h, err := c.OneHost(ctx, "host2")
+	if err != nil || !h.Known || h.Endpoints != 0 || h.Absence != (tables.HostAbsence{Host: "host2", Seconds: 5, Evicted: true}) {
+		t.Errorf("an evicted host: %+v, %v", h, err)
+	}
+	if n, err := c.EvictHost(ctx, "host2", false); n != 0 || err != nil {
+		t.Errorf("once more: %d, %v", n, err)
+	}
+}
+
+// TestDrainHost: a host drains until it is told otherwise, or it is removed; so do
+// all endpoints there, and only those.
+func TestDrainHost(t *testing.T) {
+	c := base(t)
+	ctx := testContext(t)
+	reg := agentOf(c, "host2", "10.0.0.2")
+	there := c.create(endpoint("v1", "there", func(e *model.Endpoint) { e.Host = "host2" }))
+	here := c.create(endpoint("v1", "here"))
+	drain := func(on bool) {
+		t.Helper()
+		h, err := c.DrainHost(ctx, "host2", on)
+		if err != nil || h.Draining != on || h.Name != "host2" {
+			t.Errorf("%+v, %v", h, err)
+		}
+		v := c.fresh()
+		if v.Drains(there) != on || v.Drains(here) || v.HostDrains("host2") != on {
+			t.Errorf("there %v, here %v, want %v and false", v.Drains(there), v.Drains(here), on)
+		}
+	}
+	drain(true)
+	before := c.dump()
+	drain(true)
+	if after := c.dump(); len(after) != len(before) {
+		t.Error("said again, and something has changed")
+	}
+	drain(false)
+	drain(false)
+	drain(true)
+	c.refused(model.ErrNotFound, "nosuch", func() error { _, err := c.DrainHost(ctx, "nosuch", true); return err })
+	c.ok(reg.Close())
+	if _, err := c.RemoveHost(ctx, "host2", true); err != nil {
+		t.Fatal(err)
+	}
+	if c.fresh().HostDrains("host2") {
+		t.Error("a host that was removed drains")
+	}
+}
