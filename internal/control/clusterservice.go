@@ -175,10 +175,8 @@ func (v *View) WhoseFront(k model.ClusterServiceKey, a netip.Addr, ports []model
 			return ""
 		}
 		for _, other := range sorted(members, rows.all, rows.less) {
-			for _, p := range other.Ports {
-				if slices.ContainsFunc(ports, func(o model.ClusterPort) bool { return model.CompareClusterPorts(o, p) == 0 }) {
-					return fmt.Sprintf("leads to service %s at port %d of %s", other.Key, p.Port, p.Protocol)
-				}
+			if whose := other.WhoseFront(ports); whose != "" {
+				return whose
 			}
 		}
 		return ""

@@ -85,6 +85,17 @@ type ClusterPort struct {
 	Node     uint16   `json:"node,omitempty"` // the port at each node's addresses; 0 = none
 }
 
+// WhoseFront says in words at which of some ports the service is, at any of its
+// addresses; empty = at none.
+func (s ClusterService) WhoseFront(ports []ClusterPort) string {
+	for _, p := range s.Ports {
+		if slices.ContainsFunc(ports, func(o ClusterPort) bool { return CompareClusterPorts(o, p) == 0 }) {
+			return fmt.Sprintf("leads to service %s at port %d of %s", s.Key, p.Port, p.Protocol)
+		}
+	}
+	return ""
+}
+
 // CompareClusterPorts orders the ports of a cluster service.
 func CompareClusterPorts(a, b ClusterPort) int {
 	if a.Protocol != b.Protocol {

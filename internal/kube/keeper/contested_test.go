@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,4 +46,29 @@ func TestServicesContested(t *testing.T) {
 	l.want("service ns/a [10.96.0.2] [] [203.0.113.9] 1", b, c, "service ns/d [10.96.0.5] [] [] 1", "pool ns/c [203.0.113.2]")
 	l.sources[mirror.Services].Modify(service("a", "10.96.0.2", at("203.0.113.9"), func(s *corev1.ServiceSpec) { s.Ports[0].Port = 8080 })) // it stays its own
 	l.want("service ns/a [10.96.0.2] [] [203.0.113.9] 1", b, c, "service ns/d [10.96.0.5] [] [] 1", "pool ns/c [203.0.113.2]")
+}
+
+// TestServicesContestedAtOnce: of two services that are met in one look one has an
+// address outside the cluster at a port, and both at different ports.
+func TestServicesContestedAtOnce(t *testing.T) {
+	l := newServicesLab(t, func(c *ServicesConfig) { c.External = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")} })
+	at := func(port int32) func(*corev1.ServiceSpec) {
+		return func(s *corev1.ServiceSpec) { s.ExternalIPs, s.Ports[0].Port = []string{"203.0.113.7"}, port }
+	}
+	l.sources[mirror.Services].Add(service("e", "10.96.0.1", at(80)))
+	l.sources[mirror.Services].Add(service("f", "10.96.0.2", at(80)))
+	l.sources[mirror.Services].Add(service("g", "10.96.0.3", at(81)))
+	l.start(l.ctrl.Run)
+	l.start(l.services.Run)
+	l.lead(l.leader())
+	l.tells(`"203.0.113.7" leads to service ns/`)
+	held := func() (n int) {
+		for _, r := range l.rows() {
+			if strings.Contains(r, "[203.0.113.7]") {
+				n++
+			}
+		}
+		return n
+	}
+	l.until(func() bool { return len(l.rows()) == 3 && held() == 2 }, func() string { return strings.Join(l.rows(), "\n") })
 }

@@ -27,10 +27,11 @@ type serviceRound struct {
 	view  *control.View
 
 	rows     []serviceRow
-	backends int  // of rows
-	services int  // that there are, with those of rows
-	fronts   int  // of services
-	moved    bool // whose an address is may have changed
+	backends int                                   // of rows
+	services int                                   // that there are, with those of rows
+	fronts   int                                   // of services
+	moved    bool                                  // whose an address is may have changed
+	outside  map[netip.Addr][]model.ClusterService // that this round gives addresses outside the cluster, which view may not tell yet
 }
 
 // serviceRow is a row to be written, or none: what it is of is as it is to be.
@@ -180,6 +181,11 @@ func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service
 			return whose
 		}
 		whose := p.view.WhoseFront(k, at, ports)
+		for _, other := range p.outside[at] {
+			if whose == "" && other.Key != k {
+				whose = other.WhoseFront(ports)
+			}
+		}
 		if whose != "" {
 			p.s.work.remember(r.Object) // for when the other one gives it up
 		}
@@ -214,6 +220,12 @@ func (p *serviceRound) service(ctx context.Context, r Report, in *corev1.Service
 		}
 		if err := p.write(ctx, r, 0, func(rows *control.ClusterRows) { rows.Services = append(rows.Services, valid) }); err != nil {
 			return err
+		}
+		for _, at := range want.External {
+			if p.outside == nil {
+				p.outside = map[netip.Addr][]model.ClusterService{}
+			}
+			p.outside[at] = append(p.outside[at], *want)
 		}
 	}
 	if r.Balanced != nil || !held {
