@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/join"
 	"github.com/contiv/netplugin/v2/internal/netnstest"
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/cluster"
@@ -386,9 +387,9 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-func startEtcd(t *testing.T, listen, dir string) *etcd.Server {
+func startEtcd(t *testing.T, listen, dir string) *join.Member {
 	t.Helper()
-	s, err := etcd.StartServer(t.Context(), etcd.ServerConfig{DataDir: dir, Listen: listen, Logger: slog.New(slog.DiscardHandler)})
+	s, err := join.Start(t.Context(), join.Config{Dir: dir, Client: listen, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

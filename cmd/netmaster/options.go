@@ -29,6 +29,7 @@ type options struct {
 	dataDir      string
 	restore      string // a backup to make dataDir of, instead of running
 	etcdListen   string
+	joining      joining // the embedded store's cluster
 
 	external string // REST
 	internal string // this replica's own address: election, registry
@@ -119,6 +120,7 @@ func newFlags(o *options) *daemon.FlagSet {
 		Usage: "where the embedded etcd serves clients; agents on other hosts need an address that they can reach",
 		Check: checkIPPort,
 	})
+	o.joining.register(fs)
 	fs.String(&o.external, daemon.Flag{
 		Name: "external-address", Aliases: []string{"listen-url"}, Env: envPrefix + "EXTERNAL_ADDRESS", Value: "ip:port",
 		Usage: "where to serve the REST API",
@@ -256,7 +258,7 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 		}
 	}
 	if len(o.etcd)+len(o.consul) > 0 {
-		for _, flag := range []string{"data-dir", "etcd-listen", "restore"} {
+		for _, flag := range append([]string{"data-dir", "etcd-listen", "restore"}, joinFlags...) {
 			if how := fs.Given(flag); how != "" {
 				return daemon.Usagef("%s is for the embedded etcd, but a cluster store is given too; leave one out", how)
 			}
@@ -315,6 +317,9 @@ func (o *options) finish(ctx context.Context, fs *daemon.FlagSet) error {
 	}
 	o.tls = o.certs.Config()
 	o.secureListeners()
+	if err := o.joining.finish(fs, host); err != nil {
+		return err
+	}
 	return o.checkCertificates(fs)
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/netplugin/v2/internal/apiserver"
 	"github.com/contiv/netplugin/v2/internal/control"
 	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/join"
 	"github.com/contiv/netplugin/v2/internal/libnetwork"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
@@ -46,6 +47,9 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 	if o.restore != "" {
 		return restore(ctx, o, log)
 	}
+	if o.joining.recover {
+		return recoverCluster(ctx, o, log)
+	}
 	b := daemon.Build()
 	log.Info("starting", "version", b.Version, "commit", b.Commit, "mode", o.mode)
 	o.explain(log)
@@ -63,7 +67,13 @@ func run(ctx context.Context, o options, stderr io.Writer) (err error) {
 			_ = ln.Close() // closed already when it was served
 		}
 	}()
+	endWait := whileWaiting(ctx, listeners, log)
 	st, closeStore, server, err := openStore(ctx, o, log)
+	if endWait() && err == nil {
+		if listeners, err = listen(ctx, o); err != nil {
+			err = errors.Join(err, closeStore())
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -143,7 +153,7 @@ func isLoopback(host string) bool {
 
 // openStore opens the cluster's store: the etcd or the Consul that is named, or an
 // embedded etcd, which is server.
-func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store, closeAll func() error, server *etcd.Server, err error) {
+func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store, closeAll func() error, server *join.Member, err error) {
 	if len(o.etcd) > 0 {
 		client, err := etcd.New(etcd.Config{Endpoints: o.etcd, TLS: o.tls.StoreClient, Logger: log})
 		if err != nil {
@@ -162,15 +172,10 @@ func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store
 		}
 		return client, client.Close, nil, nil
 	}
-	if etcd.IsEmpty(o.dataDir) {
-		log.Warn("the data directory holds no store: a NEW CLUSTER begins in it; if there was one, stop and give its --data-dir, or restore a backup with --restore; hosts keep what they have meanwhile",
-			"data", o.dataDir)
-	}
-	server, err = etcd.StartServer(ctx, etcd.ServerConfig{DataDir: o.dataDir, Listen: o.etcdListen, TLS: o.tls.StoreServer, Logger: log})
-	if err != nil {
+	if server, err = startMember(ctx, o, log); err != nil {
 		return nil, nil, nil, err
 	}
-	log.Info("serving an embedded etcd", "endpoint", server.Endpoint(), "data", o.dataDir)
+	log.Info("serving an embedded etcd", "endpoint", server.Endpoint(), "data", o.dataDir, "member", server.Name())
 	if host, _, err := net.SplitHostPort(o.etcdListen); err == nil && isLoopback(host) {
 		log.Info("agents on other hosts cannot reach this etcd; give --etcd-listen an address that they can reach")
 	}
@@ -185,7 +190,7 @@ func openStore(ctx context.Context, o options, log *slog.Logger) (st store.Store
 
 // restore makes the data directory of a backup.
 func restore(ctx context.Context, o options, log *slog.Logger) error {
-	r, err := etcd.Restore(ctx, etcd.RestoreConfig{File: o.restore, DataDir: o.dataDir, Logger: log, Now: time.Now()})
+	r, err := join.Restore(ctx, join.RestoreConfig{File: o.restore, DataDir: o.dataDir, Logger: log, Now: time.Now()})
 	if err != nil {
 		return err
 	}
@@ -236,7 +241,7 @@ func (o options) listening() []string {
 		at = append(at, o.debug)
 	}
 	if len(o.etcd) == 0 && len(o.consul) == 0 {
-		at = append(at, o.etcdListen)
+		at = append(append(at, o.etcdListen), o.joining.listening()...)
 	}
 	return at
 }
@@ -257,7 +262,7 @@ func covers(a, b string) bool {
 
 // serve runs the parts and ends them in order: requests first, then this
 // netmaster's part in the cluster, then the view of the store.
-func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, listeners []net.Listener, log *slog.Logger) (failed error) {
+func serve(ctx context.Context, o options, st store.Store, server *join.Member, listeners []net.Listener, log *slog.Logger) (failed error) {
 	initial, err := model.Check(o.initial())
 	if err != nil {
 		return err
@@ -342,7 +347,7 @@ func serve(ctx context.Context, o options, st store.Store, server *etcd.Server, 
 	}
 	defer func() { failed = errors.Join(failed, gate.close()) }()
 	handler, err := apiserver.New(apiserver.Config{
-		Pods: pods, Door: gate.door,
+		Pods: pods, Members: membersOf(server), Door: gate.door,
 		Watch: watch, Address: o.deliverTo(), Stopping: ctx.Done(),
 		Control: ctrl, Cluster: clusterAPI{m, ctrl, k8s, o.token, gate.audit}, Mode: o.mode, Log: log, Registry: metrics, Hosts: o.hosts, LegacyErrors: o.legacy,
 		Version: api.Version{Version: b.Version, GitCommit: b.Commit, BuildTime: b.Time},

@@ -84,6 +84,13 @@ func makeTable() map[string]rule {
 		"GET /info":         {roles: viewers},
 		"GET /debug/ofnet":  {roles: viewers},
 
+		"GET /api/v1/cluster/members":  {roles: viewers},
+		"POST /api/v1/cluster/tokens":  {roles: nobody, does: changes, kind: "token"},
+		"POST /api/v1/cluster/relieve": {roles: nobody, does: changes, kind: "store"},
+		"DELETE /api/v1/cluster/members/{name}": {
+			roles: nobody, does: changes, kind: "member", about: aboutPath("name", false),
+		},
+
 		"GET /api/v1/status":         {roles: viewers},
 		"GET /api/v1/store":          {roles: viewers},
 		"POST /api/v1/store/adopt":   {roles: nobody, does: changes, kind: "store"},

@@ -73,6 +73,7 @@ var want = map[string]string{
 	"GET /metrics": "v", "GET /info": "v", "GET /debug/ofnet": "v", "GET /services": "vT", "GET /service/{id}": "vt",
 	"GET /api/v1/status": "v", "GET /api/v1/store": "v", "POST /api/v1/store/adopt": "", "GET /api/v1/backup": "",
 	"GET /api/v1/doctor": "v", "POST /api/v1/doctor/repair": "",
+	"GET /api/v1/cluster/members": "v", "POST /api/v1/cluster/tokens": "", "DELETE /api/v1/cluster/members/{name}": "", "POST /api/v1/cluster/relieve": "",
 	"GET /api/v1/hosts": "v", "GET /api/v1/hosts/{name}": "v", "DELETE /api/v1/hosts/{name}": "",
 	"POST /api/v1/hosts/{name}/evict": "", "POST /api/v1/hosts/{name}/drain": "", "DELETE /api/v1/hosts/{name}/drain": "",
 	"GET /api/v1/monitor": "v", "POST /api/v1/release": "", "POST /api/v1/apply": "t",

@@ -34,6 +34,7 @@ func TestDoor(t *testing.T) {
 		s.handleHosts()
 		s.handleAgents()
 		s.handleStore()
+		s.handleMembers()
 		s.handleEndpoints()
 		routes = slices.Concat(s.routes, []route{
 			{"GET", "/metrics", nil},

@@ -112,6 +112,8 @@ var requestEffects = map[string]effecttest.Effect{
 
 	"HostsHeard.hosts": effecttest.By("TestAgentsTell"),
 
+	"JoinTokenRequest.expiresInSeconds": effecttest.By("TestMembers"),
+
 	"ApplyRequest.objects": effecttest.By("TestApply"),
 	"ApplyRequest.dryRun":  effecttest.By("TestApply"),
 }

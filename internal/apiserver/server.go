@@ -50,6 +50,8 @@ type Config struct {
 	Door func(next http.Handler) http.Handler
 	// Pods tells of Kubernetes' pods; nil = netmaster follows no Kubernetes.
 	Pods Pods
+	// Members are of a store that netmasters are by themselves; nil = it is none.
+	Members Members
 }
 
 type server struct {
@@ -68,6 +70,7 @@ type server struct {
 	allowed   []string // names of this server, see Config.Hosts
 	legacy    bool     // see Config.LegacyErrors
 	pods      Pods     // nil = none
+	members   Members  // nil = the store is not netmasters' own
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 }
@@ -86,7 +89,7 @@ func New(cfg Config) (http.Handler, error) {
 	s := &server{
 		control: cfg.Control, cluster: cfg.Cluster, version: cfg.Version, mode: cfg.Mode, log: cfg.Log, timeout: cfg.Timeout, mux: http.NewServeMux(),
 		address: cfg.Address, stopping: cfg.Stopping, monitors: monitors{byID: map[string]*monitorStream{}},
-		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods,
+		allowed: cfg.Hosts, legacy: cfg.LegacyErrors, pods: cfg.Pods, members: cfg.Members,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "contiv_netmaster_http_requests_total", Help: "Requests answered, by route, method and status code.",
 		}, []string{"route", "method", "code"}),
@@ -116,6 +119,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.handleAgents()
 	s.handleStore()
 	s.handleDoctor()
+	s.handleMembers()
 	s.handle("POST", "/api/v1/apply", s.apply)
 	s.handleEndpoints()
 	s.handle("GET", "/api/v1/serviceLBs/{key}/counts", s.serviceCounts)

@@ -42,6 +42,10 @@ func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	o.Stores = stores
+	servers, warnings := s.storeMembers(ctx)
+	if len(servers) > 0 {
+		o.Stores = servers
+	}
 	now := time.Now()
 	for _, h := range hosts {
 		o.Hosts = append(o.Hosts, hostToAPI(h, now))
@@ -56,6 +60,7 @@ func (s *server) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 		o.Pools = append(o.Pools, poolToAPI("addresses of "+p.Network.String(), p.Pool))
 	}
 	judge(&o, now)
+	o.Notices = append(o.Notices, warnings...)
 	return o, nil
 }
 

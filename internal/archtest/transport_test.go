@@ -13,8 +13,8 @@ var ownTransport = map[string]string{
 	"api/client.go":                 "imports the standard library only; takes its TLS by WithTLS",
 	"internal/dns/server.go":        "DNS of containers, over TCP",
 	"internal/join/tls.go":          "who joins has no certificate yet, and knows an authority by its fingerprint",
+	"internal/join/listen.go":       "looks whether an address is free, and asks what has it",
 	"internal/libnetwork/engine.go": "Docker's unix socket",
-	"internal/store/etcd/server.go": "looks whether an address is free, and asks what has it",
 }
 
 // Every client and listener of store, REST interface and inspection takes its TLS

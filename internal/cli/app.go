@@ -202,6 +202,7 @@ func newRoot(f *factory) *command {
 		newApply(f, nil),
 		newAttach(f, nil),
 		newBackup(f, nil),
+		newCluster(f),
 		newCompletion(f),
 		newDetach(f, nil),
 		newDiff(f, nil),

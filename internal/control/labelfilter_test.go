@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
+	embedded "github.com/contiv/netplugin/v2/internal/join"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
-	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/memory"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
@@ -194,7 +194,7 @@ func TestLabelFilterRaces(t *testing.T) {
 		races(t, st.Client(), st.Client())
 	})
 	t.Run("etcd", func(t *testing.T) {
-		s, err := etcd.StartServer(t.Context(), etcd.ServerConfig{DataDir: t.TempDir(), Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)})
+		s, err := embedded.Start(t.Context(), embedded.Config{Dir: t.TempDir(), Client: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

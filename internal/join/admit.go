@@ -120,7 +120,7 @@ func (m *Member) spend(ctx context.Context, q request) (row[memberRow], error) {
 // unused refuses a name, or an address, that a member has.
 func (m *Member) unused(ctx context.Context, had row[memberRow], q request) error {
 	taken := func(what string) error {
-		return model.Errorf(model.ErrExists, "%s is a member's already: start this host with another (--name), or if that member is lost for good remove it first with 'netctl cluster remove'", what)
+		return model.Errorf(model.ErrExists, "%s is a member's already: start this host with another (--member-name), or if that member is lost for good remove it first with 'netctl cluster remove'", what)
 	}
 	if had.rev != 0 {
 		return taken("the name " + q.Name)

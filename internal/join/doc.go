@@ -11,6 +11,6 @@
 // given a vote, where one more loss would stop writes, but the second member's,
 // which is told of.
 //
-// It must not read flags, nor know what the store holds beside its own rows. No
-// program uses it yet: docs/design/join.md says what is missing.
+// It must not read flags, nor know what the store holds beside its own rows and the
+// store's identity.
 package join

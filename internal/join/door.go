@@ -19,6 +19,8 @@ import (
 const (
 	joinPath   = "/join/v1/members"
 	statusPath = "/join/v1/status"
+	// relievePath is asked by members, too.
+	relievePath = "/join/v1/relieve"
 
 	maxBody = 16 << 10 // bytes of a request
 	// atOnce is how many requests are looked at at a time; more are told to come again.
@@ -97,6 +99,17 @@ func (m *Member) open(ln net.Listener) *door {
 	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TLS.VerifiedChains) == 0 {
 			refuse(w, model.Errorf(model.ErrInvalid, "only members may ask"))
+			return
+		}
+		reply(w, http.StatusOK, m.Status())
+	})
+	mux.HandleFunc("POST "+relievePath, func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TLS.VerifiedChains) == 0 {
+			refuse(w, model.Errorf(model.ErrInvalid, "only members may ask"))
+			return
+		}
+		if err := m.Relieve(r.Context()); err != nil {
+			refuse(w, err)
 			return
 		}
 		reply(w, http.StatusOK, m.Status())

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -16,95 +14,11 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
-
-// Config says which member this process is.
-type Config struct {
-	Dir    string           // the data directory; made when missing
-	Name   string           // of this host; unique in the cluster
-	Client string           // IP:port for clients of the store; "" = etcd.DefaultListen
-	Peer   string           // host:port by which other members reach this one
-	Door   string           // host:port by which new members, and members, ask this one
-	Quota  int64            // bytes of the database; 0 = DefaultQuota
-	Logger *slog.Logger     // required
-	Backup Schedule         // snapshots; the zero value makes none
-	TLS    *transport.Files // what clients are served with; nil = plain
-
-	PeerListen, DoorListen string // IP:port to listen on; "" = Peer, Door
-
-	// Addresses and Token are the command line's --join and --token: where neither is
-	// given, a new directory founds a cluster. Doors of the token are asked too.
-	Addresses []string
-	Token     string
-
-	step func(string) // of tests: what was just done
-}
-
-func (c Config) at(step string) {
-	if c.step != nil {
-		c.step(step)
-	}
-}
-
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-
-func checkName(name string) error {
-	if !validName.MatchString(name) {
-		return model.InvalidField("name", name, "must be 1 to 64 letters, digits, dots, hyphens and underscores, the first a letter or digit")
-	}
-	return nil
-}
-
-// checked fills in what is left out, and refuses what cannot be, before anything is
-// changed.
-func (c Config) checked(ctx context.Context) (Config, error) {
-	if c.Client == "" {
-		c.Client = etcd.DefaultListen
-	}
-	if c.PeerListen == "" {
-		c.PeerListen = c.Peer
-	}
-	if c.DoorListen == "" {
-		c.DoorListen = c.Door
-	}
-	if c.Quota == 0 {
-		c.Quota = DefaultQuota
-	}
-	if err := errors.Join(checkName(c.Name), checkAddress(c.Peer), checkAddress(c.Door)); err != nil {
-		return c, err
-	}
-	for _, a := range c.Addresses {
-		if err := checkAddress(a); err != nil {
-			return c, err
-		}
-	}
-	for _, l := range []struct{ field, addr string }{{"etcd-listen", c.Client}, {"peer-listen", c.PeerListen}, {"join-listen", c.DoorListen}} {
-		if err := checkListen(l.field, l.addr); err != nil {
-			return c, err
-		}
-		ln, err := transport.Listen(ctx, l.addr, nil)
-		if err != nil {
-			return c, model.Errorf(model.ErrConflict, "%w: stop what has the address, or give another one of this host", err)
-		}
-		if err := ln.Close(); err != nil {
-			return c, err
-		}
-	}
-	return c, c.Backup.check()
-}
-
-// checkListen refuses an address that nobody can listen on.
-func checkListen(field, a string) error {
-	host, port, err := net.SplitHostPort(a)
-	if err != nil || net.ParseIP(host) == nil || port == "" || port == "0" {
-		return model.InvalidField(field, a, "must be an IP address and a port of this host")
-	}
-	return nil
-}
 
 // Member is a member of a cluster, with its etcd in this process.
 type Member struct {
@@ -150,7 +64,7 @@ func Start(ctx context.Context, cfg Config) (_ *Member, err error) {
 			err = errors.Join(err, m.Close())
 		}
 	}()
-	if err := d.check(cfg, t); err != nil {
+	if err := m.settle(t); err != nil {
 		return nil, err
 	}
 	switch {
@@ -165,6 +79,29 @@ func Start(ctx context.Context, cfg Config) (_ *Member, err error) {
 		return nil, err
 	}
 	return m, m.serve(ctx)
+}
+
+// settle refuses a directory that is not what the configuration takes it for, and fills
+// in what the directory says. Nothing is changed.
+func (m *Member) settle(t *Token) (err error) {
+	if m.cfg.Name == "" {
+		m.cfg.Name = m.dir.Name
+	}
+	if m.cfg.Name == "" {
+		if m.cfg.Name, err = hostName(); err != nil {
+			return err
+		}
+	}
+	if err := m.dir.check(m.cfg, t); err != nil {
+		return err
+	}
+	switch {
+	case m.cfg.alone && m.cfg.why != nil:
+		return m.doWithout(m.cfg.why)
+	case m.cfg.alone:
+		return m.mayBeAlone()
+	}
+	return nil
 }
 
 // found makes a cluster of this member alone, of an empty directory or of the data of
@@ -275,6 +212,12 @@ func (m *Member) start(ctx context.Context, i initial) error {
 		return err
 	}
 	s, err := startServer(m.dir, m.cfg, m.peers, i)
+	if errors.Is(err, unix.EADDRINUSE) && m.cfg.Spare && !m.cfg.alone { // it was free a moment ago
+		if err := m.doWithout(err); err != nil {
+			return err
+		}
+		s, err = startServer(m.dir, m.cfg, m.peers, i)
+	}
 	if err != nil {
 		return err
 	}
@@ -347,14 +290,22 @@ func (m *Member) serve(ctx context.Context) error {
 	if err := m.dir.reach(member); err != nil {
 		return err
 	}
+	var ln net.Listener
+	if !m.cfg.alone {
+		var err error
+		if ln, err = m.listen(ctx); err != nil {
+			return err
+		}
+	}
 	if err := m.enlist(ctx); err != nil {
+		if ln != nil {
+			err = errors.Join(err, ln.Close())
+		}
 		return err
 	}
-	ln, err := m.listen(ctx)
-	if err != nil {
-		return err
+	if ln != nil {
+		m.door = m.open(ln)
 	}
-	m.door = m.open(ln)
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.stop = stop
 	m.runs.Go(func() { m.watch(run) })

@@ -88,16 +88,14 @@ func (m *Member) List(ctx context.Context) ([]Info, error) {
 
 // askAll asks members how they are.
 func (m *Member) askAll(ctx context.Context, all []Info) {
-	files, err := transport.OpenDirectory(m.peers.own)
+	c, err := m.asker(askStatus)
 	if err != nil {
 		for i := range all {
 			all[i].Err = err
 		}
 		return
 	}
-	pool := transport.Pool(files.Client(pki.Netmaster), 1, askStatus)
-	defer pool.CloseIdleConnections()
-	c := &http.Client{Transport: pool, Timeout: askStatus}
+	defer c.CloseIdleConnections()
 	self := uint64(m.server.etcd.Server.MemberID())
 	var asking sync.WaitGroup
 	for i := range all {
@@ -113,6 +111,15 @@ func (m *Member) askAll(ctx context.Context, all []Info) {
 		}
 	}
 	asking.Wait()
+}
+
+// asker is a client for other members' doors; its connections are to be closed.
+func (m *Member) asker(timeout time.Duration) (*http.Client, error) {
+	files, err := transport.OpenDirectory(m.peers.own)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: transport.Pool(files.Client(pki.Netmaster), 1, askStatus), Timeout: timeout}, nil
 }
 
 // majority is how many of n voters have to live for writes.

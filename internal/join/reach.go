@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/storage/wal"
@@ -21,6 +22,7 @@ func walDir(dir string) string { return filepath.Join(dir, "member", "wal") }
 // one that reaches farthest has all that their majority committed.
 type Reach struct {
 	Term, Index uint64
+	Members     int  // of the cluster as far as the data tell, learners included
 	Votes       bool // the member knew that it has a vote: a learner's data are of no use to Recover
 }
 
@@ -58,6 +60,10 @@ func ReachOf(dir string) (r Reach, err error) {
 		return fail(err)
 	}
 	r = Reach{Term: last.GetTerm(), Index: last.GetIndex()}
+	members := map[uint64]bool{}
+	for _, id := range slices.Concat(last.GetConfState().GetVoters(), last.GetConfState().GetLearners()) {
+		members[id] = true
+	}
 	for _, id := range last.GetConfState().GetVoters() {
 		r.Votes = r.Votes || id == self.GetNodeID()
 	}
@@ -70,9 +76,13 @@ func ReachOf(dir string) (r Reach, err error) {
 		if err := proto.Unmarshal(e.GetData(), &c); err != nil {
 			return fail(err)
 		}
+		if members[c.GetNodeId()] = true; c.GetType() == raftpb.ConfChangeRemoveNode {
+			delete(members, c.GetNodeId())
+		}
 		if c.GetNodeId() == self.GetNodeID() {
 			r.Votes = c.GetType() == raftpb.ConfChangeAddNode || r.Votes && c.GetType() == raftpb.ConfChangeUpdateNode
 		}
 	}
+	r.Members = len(members)
 	return r, nil
 }

@@ -144,6 +144,9 @@ func (m *Member) NewToken(ctx context.Context, life time.Duration) (text string,
 	if life < time.Second || life > MaxTokenLife {
 		return "", t, model.InvalidField("life", life, "must be from a second to 7 days")
 	}
+	if m.cfg.alone {
+		return "", t, model.Errorf(model.ErrConflict, "no other netmaster can join this one, since it does not listen for any: start it with --peer-listen and --join-listen, at addresses of this host that are free, and make the token then")
+	}
 	addresses := []string{m.cfg.Door}
 	rows, err := list[memberRow](ctx, m.server.client, memberRows)
 	if err != nil {

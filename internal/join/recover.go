@@ -11,7 +11,6 @@ import (
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
-	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // Recovered is what a new cluster was made of.
@@ -33,6 +32,9 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 	if err != nil {
 		return r, err
 	}
+	if cfg.Name == "" {
+		cfg.Name = d.Name
+	}
 	m := &Member{cfg: cfg, dir: d}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	switch {
@@ -49,6 +51,9 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 		return r, model.Errorf(model.ErrConflict, "%s never had a vote, and what it copied makes no cluster: give the directory of another member (--data-dir), or restore a snapshot (netmaster --restore)", d.Name)
 	}
 	cfg.TLS = nil // nobody but this process is to connect
+	if cfg.Client, err = clientAddress(ctx, "127.0.0.1:0"); err != nil {
+		return r, err
+	}
 	m.cfg = cfg
 	if err := m.start(ctx, initial{force: true}); err != nil {
 		return r, err
@@ -68,7 +73,7 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 	if _, err := commit(ctx, m.server.client, nil, ops...); err != nil {
 		return r, err
 	}
-	r.Incarnation, err = renewEpoch(ctx, cfg)
+	r.Incarnation, err = renewEpoch(ctx, m.Client())
 	if err != nil {
 		return r, err
 	}
@@ -76,11 +81,7 @@ func Recover(ctx context.Context, cfg Config) (r Recovered, err error) {
 }
 
 // renewEpoch tells who followed the store that what it knows may be newer.
-func renewEpoch(ctx context.Context, cfg Config) (inc store.Incarnation, err error) {
-	c, err := etcd.New(etcd.Config{Endpoints: []string{transport.HTTP + "://" + cfg.Client}, Logger: cfg.Logger})
-	if err != nil {
-		return inc, err
-	}
+func renewEpoch(ctx context.Context, c *etcd.Client) (inc store.Incarnation, err error) {
 	defer func() { err = errors.Join(err, c.Close()) }()
 	_, err = c.Update(ctx, func(tx store.Tx) error {
 		row, err := tables.Incarnations.Find(tx, tables.IncarnationKey{})

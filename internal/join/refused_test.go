@@ -2,6 +2,7 @@ package join
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"github.com/contiv/netplugin/v2/internal/model"
-	"github.com/contiv/netplugin/v2/internal/store/etcd"
 )
 
 // TestRefused: whatever is wrong with a command line, a token or a directory is a
@@ -34,13 +34,13 @@ func TestRefused(t *testing.T) {
 		t.Helper()
 		cfg := config(t, 14, "new")
 		change(&cfg)
-		had := etcd.IsEmpty(cfg.Dir)
+		had := IsEmpty(cfg.Dir)
 		m, err := Start(ctx, cfg)
 		if m != nil {
 			closed(t, m)
 		}
 		is(t, what, err, kind, words...)
-		if etcd.IsEmpty(cfg.Dir) != had {
+		if IsEmpty(cfg.Dir) != had {
 			t.Errorf("%s: a refusal changed the data", what)
 		}
 	}
@@ -93,11 +93,11 @@ func TestRefused(t *testing.T) {
 	try("an address for nobody", func(c *Config) { c.Peer = "0.0.0.0:2380" }, model.ErrInvalid, "other hosts reach")
 	try("a bad name", func(c *Config) { c.Name = "-" }, model.ErrInvalid, "name")
 	own := t.TempDir()
-	s, err := etcd.StartServer(ctx, etcd.ServerConfig{DataDir: own, Listen: address(14, 23799), Logger: a.cfg.Logger})
+	s, err := Start(ctx, Config{Dir: own, Client: address(14, 23799), Logger: a.cfg.Logger})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Close(); err != nil {
+	if err := errors.Join(s.Close(), os.RemoveAll(filepath.Join(own, "join"))); err != nil { // as of a version without members
 		t.Fatal(err)
 	}
 	try("a store of its own", func(c *Config) { c.Dir, c.Token = own, good }, model.ErrConflict, "has a store of its own")

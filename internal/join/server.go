@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
@@ -31,6 +32,7 @@ type server struct {
 	died   chan struct{}    // closed when etcd cannot go on; why is set before
 	once   sync.Once
 	why    error
+	advice func() string // what to do then
 }
 
 // OnWrite implements zapcore.CheckWriteHook: it ends the goroutine in which etcd
@@ -64,7 +66,7 @@ type Peer struct {
 
 // startServer starts etcd; it need not have found a leader when it returns.
 func startServer(d *directory, cfg Config, p *peers, i initial) (*server, error) {
-	s := &server{died: make(chan struct{})}
+	s := &server{died: make(chan struct{}), advice: d.advice}
 	c, err := embedConfig(d, cfg, p, i, s)
 	if err != nil {
 		return nil, err
@@ -85,7 +87,7 @@ func startServer(d *directory, cfg Config, p *peers, i initial) (*server, error)
 		}
 		s.etcd = r.etcd
 	case <-s.died:
-		return nil, model.Errorf(model.ErrUnavailable, "start etcd with data in %s: %w; see that it can be written and has space, and start again", d.path, s.why)
+		return nil, fmt.Errorf("start etcd with data in %s: %w", d.path, s.ended())
 	}
 	s.client = v3client.New(s.etcd.Server)
 	return s, nil
@@ -101,10 +103,12 @@ func embedConfig(d *directory, cfg Config, p *peers, i initial, end zapcore.Chec
 	}
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	c.AdvertisePeerUrls = []url.URL{{Scheme: transport.HTTPS, Host: cfg.Peer}}
-	c.ListenPeerUrls = []url.URL{{Scheme: transport.HTTPS, Host: cfg.PeerListen}}
-	if i.force { // nobody is to be let in before it is done
-		c.ListenPeerUrls, c.ForceNewCluster = nil, true
+	if !cfg.alone && !i.force { // nobody is to be let in before a recovery is done
+		c.ListenPeerUrls = []url.URL{{Scheme: transport.HTTPS, Host: cfg.PeerListen}}
+	} else {
+		c.ListenPeerUrls = nil
 	}
+	c.ForceNewCluster = i.force
 	files, err := transport.OpenDirectory(p.own)
 	if err != nil {
 		return nil, err
@@ -130,7 +134,7 @@ func embedConfig(d *directory, cfg Config, p *peers, i initial, end zapcore.Chec
 	}
 	// Two clusters that were founded at one address are two.
 	c.InitialClusterToken = "contiv " + fingerprint(p.auth).String()
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(cfg.Logger, end))
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcd.NewZap(cfg.Logger, end))
 	c.EnableGRPCGateway = false
 	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModeRevision, "10000"
 	c.QuotaBackendBytes = cfg.Quota
@@ -164,9 +168,19 @@ func (s *server) ready(ctx context.Context, log *slog.Logger, waits string) erro
 func (s *server) ended() error {
 	select {
 	case <-s.died:
-		return model.Errorf(model.ErrUnavailable, "the store cannot go on: %w", s.why)
+		return model.Errorf(model.ErrUnavailable, "the store cannot go on: %w; %s", s.why, s.advice())
 	default:
 		return errRemoved
+	}
+}
+
+// broken tells whether a part of etcd has ended by itself.
+func (s *server) broken() bool {
+	select {
+	case <-s.died:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -176,9 +190,10 @@ var errRemoved = model.Errorf(model.ErrConflict, "this member was removed from i
 // close ends etcd and waits for it.
 func (s *server) close() {
 	_ = s.client.Close() // of functions, not of a connection
-	select {
-	case <-s.died: // it would wait for its own dead parts
+	if s.broken() {      // it would wait for its own dead parts
 		return
+	}
+	select {
 	case <-s.etcd.Server.ReadyNotify():
 	default: // its listeners for clients end when it is ready, or by this
 		s.etcd.Server.Stop()

@@ -2,15 +2,18 @@ package join
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/version"
-	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 const (
@@ -19,9 +22,10 @@ const (
 	// lowSpace is how many free bytes of a disk are told of: etcd makes its log in
 	// pieces of 64 MB.
 	lowSpace = 256 << 20
-	// lookEvery is how often a member looks at itself and the others, and remindEvery
-	// how often a trouble that lasts is told again.
-	lookEvery   = 30 * time.Second
+	// lookEvery is how often a member looks at itself, othersEvery at which of these looks
+	// at the others, and remindEvery how often a trouble that lasts is told again.
+	lookEvery   = 3 * time.Second
+	othersEvery = 10
 	remindEvery = 10 * time.Minute
 )
 
@@ -46,10 +50,7 @@ func (m *Member) Status() Status {
 		Size: e.Backend().Size(), InUse: e.Backend().SizeInUse(),
 	}
 	s.Leads = s.Leader == uint64(e.MemberID())
-	var st unix.Statfs_t
-	if unix.Statfs(m.dir.path, &st) == nil {
-		s.Free = st.Bavail * uint64(st.Bsize)
-	}
+	s.Free = m.dir.free()
 	for _, a := range e.Alarms() {
 		s.Full = s.Full || a.Alarm == etcdserverpb.AlarmType_NOSPACE && a.MemberID == uint64(e.MemberID())
 	}
@@ -64,7 +65,7 @@ func (s Status) Trouble() string {
 	case float64(s.Size) > nearly*float64(s.Quota):
 		return fmt.Sprintf("the store has %s of the %s that it may have, %s of it in use: when it is full the cluster takes no writes; 'netctl cluster relieve' frees what is not in use", mb(s.Size), mb(s.Quota), mb(s.InUse))
 	case s.Free < lowSpace:
-		return fmt.Sprintf("the disk of the store has %s left: when it is full this member ends; free some space there", mb(int64(s.Free))) //nolint:gosec // disks have less than 8 EiB
+		return fmt.Sprintf("the disk of the store has %s left: when it is full netmaster ends; free some space there", mb(int64(s.Free))) //nolint:gosec // disks have less than 8 EiB
 	}
 	return ""
 }
@@ -94,22 +95,62 @@ func (m *Member) Relieve(ctx context.Context) error {
 	return nil
 }
 
+// RelieveAll is Relieve of each member, one after the other, so that a majority answers
+// all the time where there are three. Who does not answer is told after the others are
+// done.
+func (m *Member) RelieveAll(ctx context.Context) error {
+	all, err := m.List(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := m.asker(doorTime)
+	if err != nil {
+		return err
+	}
+	defer c.CloseIdleConnections()
+	for _, i := range all {
+		switch {
+		case i.Door == "" && i.Name != m.dir.Name || i.Role == Waiting || i.Role == Removed:
+			continue
+		case i.Name == m.dir.Name:
+			if e := m.Relieve(ctx); e != nil {
+				err = errors.Join(err, fmt.Errorf("%s: %w", i.Name, e))
+			}
+			continue
+		}
+		if e := call(ctx, c, http.MethodPost, transport.HTTPS+"://"+i.Door+relievePath, nil, &Status{}); e != nil && isKind(e) {
+			err = errors.Join(err, fmt.Errorf("%s: %w", i.Name, e))
+		} else if e != nil {
+			err = errors.Join(err, model.Errorf(model.ErrUnavailable, "%s does not answer: %w; repeat this when it does", i.Name, e))
+		}
+	}
+	return err
+}
+
 // watch renews the certificate in time, and tells people what endangers the store:
 // each member of itself, the leader of all.
 func (m *Member) watch(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	told, last := "", time.Time{}
-	for {
-		if err := m.peers.renew(); err != nil {
-			m.cfg.Logger.Error("the member's certificate is not renewed", "error", err)
+	var others []string
+	for n := 0; ; n++ {
+		if n%othersEvery == 0 {
+			if err := m.peers.renew(); err != nil {
+				m.cfg.Logger.Error("the member's certificate is not renewed", "error", err)
+			}
+			others = m.lookAtOthers(ctx)
 		}
-		text := strings.Join(m.look(ctx), "\n")
+		lines := others
+		if own := m.Trouble(); own != "" {
+			lines = append([]string{own}, others...)
+		}
+		text := strings.Join(lines, "\n")
 		switch {
 		case text == "" && told != "":
 			m.cfg.Logger.Info("the store is out of danger")
 		case text != "" && (numberless(text) != told || time.Since(last) >= remindEvery):
-			for line := range strings.SplitSeq(text, "\n") {
+			for _, line := range lines {
 				m.cfg.Logger.Warn("the store is in danger", "what", line)
 			}
 			last = time.Now()
@@ -123,18 +164,16 @@ func (m *Member) watch(ctx context.Context) {
 	}
 }
 
-// look is what there is to be told of now.
-func (m *Member) look(ctx context.Context) []string {
-	s := m.Status()
-	if s.Leads {
-		if all, err := m.List(ctx); err == nil {
-			return Warnings(all)
-		}
+// lookAtOthers is what the leader has to tell of the cluster beside itself.
+func (m *Member) lookAtOthers(ctx context.Context) []string {
+	if !m.Status().Leads {
+		return nil
 	}
-	if t := s.Trouble(); t != "" {
-		return []string{t}
+	all, err := m.List(ctx)
+	if err != nil {
+		return nil // the next look says more
 	}
-	return nil
+	return slices.DeleteFunc(Warnings(all), func(w string) bool { return strings.HasPrefix(w, m.dir.Name+": ") })
 }
 
 // numberless is a text without its digits: a size that changes is no news.

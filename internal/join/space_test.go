@@ -114,7 +114,7 @@ func TestSnapshots(t *testing.T) {
 		t.Errorf("the next is due at %v, %v", due, err)
 	}
 	closed(t, a)
-	r, err := etcd.Restore(ctx, etcd.RestoreConfig{File: last, DataDir: cfg.Dir, Logger: cfg.Logger, Now: time.Now()})
+	r, err := Restore(ctx, RestoreConfig{File: last, DataDir: cfg.Dir, Logger: cfg.Logger, Now: time.Now()})
 	if err != nil || r.ID != "id" || r.Epoch < 2 {
 		t.Fatalf("restored %+v, %v", r, err)
 	}

@@ -10,15 +10,19 @@ import (
 
 	"github.com/google/uuid"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/durable"
 	"github.com/contiv/netplugin/v2/internal/filelock"
 	"github.com/contiv/netplugin/v2/internal/model"
 )
 
-// lockName is the file by which internal/store/etcd keeps a data directory to one
-// process too.
-const lockName = "contiv.lock"
+const (
+	// lockName is the file by which a data directory is kept to one process.
+	lockName = "contiv.lock"
+	// dataName is where etcd keeps its data below a data directory.
+	dataName = "member"
+)
 
 // step is how far a directory came.
 type step string
@@ -50,14 +54,13 @@ type directory struct {
 
 func (d *directory) own(name string) string { return filepath.Join(d.path, "join", name) }
 
-// openDirectory takes a directory, which is made when it is missing, and reads what
-// it says. A new one has no step.
-func openDirectory(path string) (*directory, error) {
+// lockDir makes a data directory and takes it for this process: a second etcd over the
+// same data would wait for the first without a word.
+func lockDir(path string) (*os.File, error) {
 	if path == "" {
 		return nil, model.InvalidField("data-dir", path, "must name a directory")
 	}
-	d := &directory{path: path}
-	if err := os.MkdirAll(d.own(""), 0o700); err != nil {
+	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("use the data directory: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(path, lockName), os.O_CREATE|os.O_RDWR, 0o600)
@@ -70,6 +73,20 @@ func openDirectory(path string) (*directory, error) {
 			return nil, model.Errorf(model.ErrConflict, "another process uses %s; stop it, or name another directory with --data-dir", path)
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// openDirectory takes a directory, which is made when it is missing, and reads what
+// it says. A new one has no step.
+func openDirectory(path string) (*directory, error) {
+	d := &directory{path: path}
+	f, err := lockDir(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(d.own(""), 0o700); err != nil {
+		return nil, errors.Join(fmt.Errorf("use the data directory: %w", err), filelock.Unlock(f))
 	}
 	d.lock = f
 	b, err := os.ReadFile(d.own("state.json"))
@@ -84,6 +101,27 @@ func openDirectory(path string) (*directory, error) {
 		return nil, fmt.Errorf("read %s: %w; restore the file from a copy", d.own("state.json"), err)
 	}
 	return d, nil
+}
+
+// advice says what to do about a directory that etcd cannot write to.
+func (d *directory) advice() string {
+	if _, err := os.Stat(filepath.Join(d.path, lockName)); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Sprintf("the data directory %s was removed while netmaster ran: put it back from a backup before netmaster starts again, or it makes a new cluster", d.path)
+	}
+	if d.free() < 1<<20 {
+		return fmt.Sprintf("the disk of %s is full: free some space there and start netmaster again; what was answered is kept", d.path)
+	}
+	return fmt.Sprintf("see that %s (--data-dir) can be written, and start netmaster again", d.path)
+}
+
+// free is how many bytes the file system of the directory has left, also when somebody
+// has removed the directory.
+func (d *directory) free() uint64 {
+	var st unix.Statfs_t
+	if unix.Fstatfs(int(d.lock.Fd()), &st) != nil {
+		return 0
+	}
+	return st.Bavail * uint64(st.Bsize)
 }
 
 func (d *directory) close() error { return filelock.Unlock(d.lock) }

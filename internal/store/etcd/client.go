@@ -90,7 +90,7 @@ func New(cfg Config) (*Client, error) {
 			// As etcd's client has it for its own calls.
 			grpc.WithDefaultCallOptions(grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 		},
-		Logger: newZap(cfg.Logger, slog.LevelDebug, zapcore.WriteThenPanic),
+		Logger: NewZap(cfg.Logger, zapcore.WriteThenPanic),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open etcd client: %w", err)

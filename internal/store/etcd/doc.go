@@ -1,5 +1,5 @@
-// Package etcd implements store.Store on etcd v3 (server 3.4 and later), and
-// runs an embedded etcd server for those who have none.
+// Package etcd implements store.Store on etcd v3 (server 3.4 and later). Package
+// join runs one for those who have none.
 //
 // It guarantees what package store promises, and nothing of etcd shows through:
 // no etcd error, lease or revision type leaves it. Time-outs are

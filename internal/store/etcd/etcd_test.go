@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/goleak"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/contiv/netplugin/v2/internal/store"
 	"github.com/contiv/netplugin/v2/internal/store/storetest"
@@ -40,13 +44,38 @@ func TestInProcessConformance(t *testing.T) {
 // The client passes the suite on a real etcd process.
 func TestRealConformance(t *testing.T) { conformance(t, realEtcd(t)) }
 
-func embedded(t testing.TB, dir, listen string) *Server {
+// server is an etcd inside this process.
+type server struct {
+	etcd     *embed.Etcd
+	endpoint string
+	once     sync.Once
+}
+
+func (s *server) Endpoint() string { return s.endpoint }
+func (s *server) Client() *Client  { return Inside(s.etcd.Server, s.endpoint, quiet()) }
+func (s *server) Close()           { s.once.Do(s.etcd.Close) }
+
+func embedded(t testing.TB, dir, listen string) *server {
 	t.Helper()
-	s, err := StartServer(t.Context(), ServerConfig{DataDir: dir, Listen: listen, Logger: quiet()})
+	if listen == "127.0.0.1:0" {
+		listen = storetest.FreePort(t)
+	}
+	c := embed.NewConfig()
+	c.Dir, c.ListenPeerUrls = dir, nil
+	u := url.URL{Scheme: "http", Host: listen}
+	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{u}, []url.URL{u}
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(NewZap(quiet(), zapcore.WriteThenPanic))
+	e, err := embed.StartEtcd(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := &server{etcd: e, endpoint: u.String()}
+	t.Cleanup(s.Close)
+	select {
+	case <-e.Server.ReadyNotify():
+	case <-t.Context().Done():
+		t.Fatal("etcd does not get ready")
+	}
 	return s
 }
 
@@ -151,21 +180,11 @@ func TestParseEndpoints(t *testing.T) {
 	}
 }
 
-// A second server at the same address, or over the same data, is refused with
-// what to do; data outlive a restart, and a mirror survives it.
+// Data outlive a restart, and a mirror survives it.
 func TestServerRestart(t *testing.T) {
 	dir := t.TempDir()
 	s := embedded(t, dir, "127.0.0.1:0")
 	addr := strings.TrimPrefix(s.Endpoint(), "http://")
-	_, err := StartServer(t.Context(), ServerConfig{DataDir: t.TempDir(), Listen: addr, Logger: quiet()})
-	if err == nil || !strings.Contains(err.Error(), "an etcd 3.") || !strings.Contains(err.Error(), "--etcd-endpoints http://"+addr) || !strings.Contains(err.Error(), "--etcd-listen") {
-		t.Errorf("same address: %v", err)
-	}
-	_, err = StartServer(t.Context(), ServerConfig{DataDir: dir, Listen: "127.0.0.1:0", Logger: quiet()})
-	if err == nil || !strings.Contains(err.Error(), "--data-dir") {
-		t.Errorf("same data: %v", err)
-	}
-
 	c := open(t, addr)
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -211,9 +230,7 @@ func TestServerRestart(t *testing.T) {
 	}
 	expect("1")
 	for _, data := range []struct{ dir, before string }{{dir, ""}, {t.TempDir(), "gone"}} {
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		s.Close()
 		s = embedded(t, data.dir, addr)
 		if data.before != "" {
 			expect(data.before) // another etcd with other data: the difference

@@ -10,36 +10,33 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// newZap returns a zap logger, which is what etcd writes to, over a slog one.
+// NewZap returns a zap logger, which is what etcd writes to, over a slog one.
 // What etcd calls information is of interest to nobody but who debugs it.
 // atEnd is what happens where etcd cannot go on.
-func newZap(log *slog.Logger, info slog.Level, atEnd zapcore.CheckWriteHook) *zap.Logger {
-	return zap.New(&zapCore{handler: log.Handler(), info: info}, zap.WithFatalHook(atEnd), zap.WithPanicHook(atEnd))
+func NewZap(log *slog.Logger, atEnd zapcore.CheckWriteHook) *zap.Logger {
+	return zap.New(&zapCore{handler: log.Handler()}, zap.WithFatalHook(atEnd), zap.WithPanicHook(atEnd))
 }
 
-type zapCore struct {
-	handler slog.Handler
-	info    slog.Level // what zap's information becomes
-}
+type zapCore struct{ handler slog.Handler }
 
-func (c *zapCore) level(l zapcore.Level) slog.Level {
+func level(l zapcore.Level) slog.Level {
 	switch {
 	case l >= zapcore.ErrorLevel:
 		return slog.LevelError
 	case l == zapcore.WarnLevel:
 		return slog.LevelWarn
 	case l == zapcore.InfoLevel:
-		return c.info
+		return slog.LevelDebug
 	}
-	return min(c.info, slog.LevelDebug) - 1
+	return slog.LevelDebug - 1
 }
 
 func (c *zapCore) Enabled(l zapcore.Level) bool {
-	return c.handler.Enabled(context.Background(), c.level(l))
+	return c.handler.Enabled(context.Background(), level(l))
 }
 
 func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
-	return &zapCore{handler: c.handler.WithAttrs(attrs(fields)), info: c.info}
+	return &zapCore{handler: c.handler.WithAttrs(attrs(fields))}
 }
 
 func (c *zapCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -53,6 +50,9 @@ func (c *zapCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore
 // reaches the caller as an error anyway.
 var routine = map[string]bool{
 	"retrying of unary invoker failed": true, // returned by the call
+	"creating peer listener failed":    true, // as well
+	// A learner that has not caught up is asked about again; members come and go.
+	"rejecting promote learner: learner is not ready":                                      true,
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"simple token is not cryptographically signed":                                         true, // authentication is off
 	"setting up serving from embedded etcd failed.":                                        true, // at every Close; else Server.Err tells
@@ -61,13 +61,13 @@ var routine = map[string]bool{
 }
 
 func (c *zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	level := c.level(e.Level)
+	l := level(e.Level)
 	if routine[e.Message] {
-		if level = slog.LevelDebug; !c.handler.Enabled(context.Background(), level) {
+		if l = slog.LevelDebug; !c.handler.Enabled(context.Background(), l) {
 			return nil
 		}
 	}
-	r := slog.NewRecord(e.Time, level, "etcd: "+e.Message, 0)
+	r := slog.NewRecord(e.Time, l, "etcd: "+e.Message, 0)
 	r.AddAttrs(attrs(fields)...)
 	return c.handler.Handle(context.Background(), r)
 }

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/contiv/netplugin/v2/internal/join"
 	"github.com/contiv/netplugin/v2/internal/lab"
-	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/waiting"
 )
 
@@ -42,7 +42,7 @@ type Control struct {
 
 	dir     string
 	at      Place
-	etcd    *etcd.Server
+	etcd    *join.Member
 	etcdLog *os.File
 	door    *door // by which the API server reaches the etcd, which is in this process
 	stores  int   // how many etcds there were
@@ -166,8 +166,8 @@ func (c *Control) startEtcd(ctx context.Context) error {
 		return err
 	}
 	c.etcdLog = log
-	c.etcd, err = etcd.StartServer(ctx, etcd.ServerConfig{
-		DataDir: filepath.Join(c.dir, fmt.Sprint("etcd", c.stores)), Listen: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(log, nil)),
+	c.etcd, err = join.Start(ctx, join.Config{
+		Dir: filepath.Join(c.dir, fmt.Sprint("etcd", c.stores)), Client: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	return err
 }

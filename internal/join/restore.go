@@ -1,4 +1,4 @@
-package etcd
+package join
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,13 +22,15 @@ import (
 	"github.com/contiv/netplugin/v2/internal/filelock"
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
+	"github.com/contiv/netplugin/v2/internal/transport"
 )
 
 // RestoreConfig says what to restore, and where.
 type RestoreConfig struct {
-	File    string // a snapshot, as Client.Snapshot makes it
-	DataDir string // of an embedded server that does not run
+	File    string // a snapshot, as Member.Snapshot and etcd.Client's make it
+	DataDir string // of a member that does not run
 	Logger  *slog.Logger
 	Now     time.Time
 }
@@ -39,20 +42,18 @@ type Restored struct {
 	Kept     string // where what the directory held is now; "" = it was empty
 }
 
-// member is where an etcd keeps its data below its data directory.
-const member = "member"
-
 // IsEmpty tells whether a data directory holds no etcd's data.
 func IsEmpty(dataDir string) bool {
-	_, err := os.Lstat(filepath.Join(dataDir, member))
+	_, err := os.Lstat(filepath.Join(dataDir, dataName))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// Restore makes the data of an embedded server from a backup: with the store's
+// Restore makes a cluster of one member from a backup: with the store's
 // identity in a new epoch, and a revision beyond all that anybody can have seen,
 // so that nobody takes it for what was before. What lives by a lease (the
-// registry, claims, locks) is left out. What the directory holds is kept aside
-// in it; on an error nothing has changed.
+// registry, claims, locks) is left out, and the members: the new cluster gets an authority
+// of its own, so nobody of the former one can take part in it. What the directory holds
+// is kept aside in it; on an error nothing has changed.
 func Restore(ctx context.Context, cfg RestoreConfig) (r Restored, err error) {
 	fail := func(err error) (Restored, error) {
 		return r, fmt.Errorf("restore %s into %s: %w", cfg.File, cfg.DataDir, err)
@@ -74,18 +75,28 @@ func Restore(ctx context.Context, cfg RestoreConfig) (r Restored, err error) {
 	if r.Incarnation, r.Revision, err = renew(ctx, cfg, data); err != nil {
 		return fail(err)
 	}
-	now := filepath.Join(cfg.DataDir, member)
-	if !IsEmpty(cfg.DataDir) {
-		r.Kept = now + ".before-restore-" + cfg.Now.UTC().Format("20060102T150405Z")
-		if err := os.Rename(now, r.Kept); err != nil {
-			return fail(err)
-		}
-	}
-	if err := os.Rename(filepath.Join(data, member), now); err != nil {
-		if r.Kept != "" {
-			err = errors.Join(err, os.Rename(r.Kept, now))
+	was := ".before-restore-" + cfg.Now.UTC().Format("20060102T150405Z")
+	var aside []string
+	back := func(err error) (Restored, error) {
+		for _, n := range aside {
+			err = errors.Join(err, os.Rename(n+was, n))
 		}
 		return fail(err)
+	}
+	now := filepath.Join(cfg.DataDir, dataName)
+	for _, n := range []string{filepath.Join(cfg.DataDir, "join"), now} {
+		switch err := os.Rename(n, n+was); {
+		case err == nil:
+			aside = append(aside, n)
+		case !errors.Is(err, fs.ErrNotExist):
+			return back(err)
+		}
+	}
+	if slices.Contains(aside, now) {
+		r.Kept = now + was
+	}
+	if err := os.Rename(filepath.Join(data, dataName), now); err != nil {
+		return back(err)
 	}
 	return r, durable.SyncDir(cfg.DataDir)
 }
@@ -129,19 +140,19 @@ func unpack(cfg RestoreConfig, dir string) (err error) {
 			err = model.Errorf(model.ErrInvalid, "it is no backup of an etcd: %v", p)
 		}
 	}()
-	m := snapshot.NewV3(newZap(cfg.Logger, slog.LevelDebug, zapcore.WriteThenPanic))
+	m := snapshot.NewV3(etcd.NewZap(cfg.Logger, zapcore.WriteThenPanic))
 	st, err := m.Status(cfg.File)
 	if err != nil {
 		return model.Errorf(model.ErrInvalid, "it is no backup of an etcd: %w", err)
 	}
-	e := embedConfig(ServerConfig{Logger: cfg.Logger}, DefaultListen, ender{})
-	peer := e.AdvertisePeerUrls[0].String()
+	const name = "contiv"
+	peer := transport.HTTPS + "://" + nowhere
 	// Microseconds since 1970 are more than any store has had commits, and grow
 	// from restore to restore.
 	target := max(cfg.Now.UnixMicro(), st.Revision+1_000_000_000)
 	return m.Restore(snapshot.RestoreConfig{
-		SnapshotPath: cfg.File, Name: e.Name, OutputDataDir: dir,
-		PeerURLs: []string{peer}, InitialCluster: e.InitialCluster, InitialClusterToken: e.InitialClusterToken,
+		SnapshotPath: cfg.File, Name: name, OutputDataDir: dir,
+		PeerURLs: []string{peer}, InitialCluster: name + "=" + peer, InitialClusterToken: "contiv " + uuid.NewString(),
 		RevisionBump: uint64(target - st.Revision), MarkCompacted: true,
 	})
 }
@@ -149,7 +160,7 @@ func unpack(cfg RestoreConfig, dir string) (err error) {
 // renew gives restored data their new epoch, by a server that nobody else can
 // know of.
 func renew(ctx context.Context, cfg RestoreConfig, dir string) (inc store.Incarnation, rev store.Revision, err error) {
-	s, err := StartServer(ctx, ServerConfig{DataDir: dir, Listen: "127.0.0.1:0", Logger: cfg.Logger})
+	s, err := Start(ctx, Config{Dir: dir, Client: "127.0.0.1:0", Logger: cfg.Logger})
 	if err != nil {
 		return inc, 0, err
 	}
@@ -172,7 +183,7 @@ func renew(ctx context.Context, cfg RestoreConfig, dir string) (inc store.Incarn
 		}
 		inc.Epoch = inc.Next(cfg.Now)
 		inc.Since = cfg.Now.UTC().Format(time.RFC3339)
-		for _, leased := range []string{"service/", "lock/", "claim/", "oper/"} {
+		for _, leased := range []string{"service/", "lock/", "claim/", "oper/", "join/"} {
 			tx.DeletePrefix(store.Root + leased)
 		}
 		return tables.Incarnations.Put(tx, inc)

@@ -1,4 +1,4 @@
-package etcd
+package join
 
 import (
 	"io"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/netplugin/v2/internal/model"
 	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/etcd"
 	"github.com/contiv/netplugin/v2/internal/store/tables"
 )
 
@@ -20,9 +21,9 @@ import (
 func TestRestore(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	dir := filepath.Join(t.TempDir(), "data")
-	run := func(f func(c *Client)) {
+	run := func(f func(c *etcd.Client)) {
 		t.Helper()
-		s, err := StartServer(t.Context(), ServerConfig{DataDir: dir, Listen: "127.0.0.1:0", Logger: quiet})
+		s, err := Start(t.Context(), Config{Dir: dir, Client: "127.0.0.1:0", Logger: quiet})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,7 @@ func TestRestore(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	put := func(c *Client, key string) store.Revision {
+	put := func(c *etcd.Client, key string) store.Revision {
 		rev, err := c.Update(t.Context(), func(tx store.Tx) error { tx.Put(store.Root+key, []byte("x"), nil); return nil })
 		if err != nil {
 			t.Fatal(err)
@@ -44,7 +45,7 @@ func TestRestore(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "backup")
 	var seen store.Revision
-	run(func(c *Client) {
+	run(func(c *etcd.Client) {
 		if _, err := c.Update(t.Context(), func(tx store.Tx) error {
 			if err := tables.Incarnations.Put(tx, store.Incarnation{ID: "a", Epoch: 1}); err != nil {
 				return err
@@ -97,7 +98,7 @@ func TestRestore(t *testing.T) {
 		if _, err := os.Stat(r.Kept); err != nil {
 			t.Error(err)
 		}
-		run(func(c *Client) {
+		run(func(c *etcd.Client) {
 			for key, want := range map[string]bool{"state/before": true, "state/after": false, "service/x": false} {
 				if kv, err := c.Get(t.Context(), store.Root+key); err != nil || kv.Exists() != want {
 					t.Errorf("%s: %+v, %v, want there %v", key, kv, err, want)

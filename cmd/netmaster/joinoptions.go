@@ -1,0 +1,177 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/daemon"
+	"github.com/contiv/netplugin/v2/internal/join"
+)
+
+const (
+	peerPort  = "9004"
+	joinPort  = "9005"
+	noMembers = "none"
+)
+
+// joining are the flags of the embedded store's cluster.
+type joining struct {
+	join       []string // doors of members
+	token      string   // of join
+	memberName string
+	peerListen string // ip:port; none = it stays alone
+	joinListen string
+	peer, door string // addresses by which others reach them
+	dir        string // of snapshots
+	every      string
+	keep       int
+	recover    bool
+	spare      bool // nobody has asked for the ports
+	schedule   join.Schedule
+}
+
+func (j *joining) register(fs *daemon.FlagSet) {
+	fs.Strings(&j.join, daemon.Flag{
+		Name: "join", Env: envPrefix + "JOIN", Value: "addresses",
+		Usage: "make this netmaster a member of the cluster that another one has begun: where that listens for new members (its --join-listen), comma-separated; needs --token, and a data directory that is empty. A member that starts again needs neither",
+	})
+	fs.String(&j.token, daemon.Flag{
+		Name: "token", Env: envPrefix + "TOKEN", Value: "token",
+		Usage: "what lets this netmaster join, once, as 'netctl cluster token' prints it on a member; who may list processes sees flags, and not the environment",
+		Check: notEmpty,
+	})
+	fs.String(&j.memberName, daemon.Flag{
+		Name: "member-name", Env: envPrefix + "MEMBER_NAME", Value: "name",
+		Usage: "this netmaster's name among the members of the embedded store's cluster, which it keeps", Default: "the host's",
+		Check: notEmpty,
+	})
+	fs.String(&j.peerListen, daemon.Flag{
+		Name: "peer-listen", Env: envPrefix + "PEER_LISTEN", Value: "ip:port",
+		Usage: "where the embedded etcd listens for the other members, who show certificates that the cluster makes itself; none = this netmaster stays alone", Default: "<ip of --internal-address>:" + peerPort,
+		Check: noneOr(checkIPPort),
+	})
+	fs.String(&j.joinListen, daemon.Flag{
+		Name: "join-listen", Env: envPrefix + "JOIN_LISTEN", Value: "ip:port",
+		Usage: "where netmasters that want to join show their tokens, by TLS", Default: "<ip of --peer-listen>:" + joinPort,
+		Check: checkIPPort,
+	})
+	fs.String(&j.peer, daemon.Flag{
+		Name: "peer-address", Env: envPrefix + "PEER_ADDRESS", Value: "host:port",
+		Usage: "the address by which the other members reach --peer-listen", Default: "--peer-listen",
+		Check: notEmpty,
+	})
+	fs.String(&j.door, daemon.Flag{
+		Name: "join-address", Env: envPrefix + "JOIN_ADDRESS", Value: "host:port",
+		Usage: "the address by which other netmasters reach --join-listen; tokens name it", Default: "--join-listen",
+		Check: notEmpty,
+	})
+	fs.String(&j.dir, daemon.Flag{
+		Name: "snapshot-dir", Env: envPrefix + "SNAPSHOT_DIR", Value: "directory",
+		Usage: "where to put a snapshot of the embedded store every --snapshot-every, for --restore; best on another disk; empty = none are made",
+	})
+	j.every, j.keep = join.DefaultEvery.String(), join.DefaultKeep
+	fs.String(&j.every, daemon.Flag{
+		Name: "snapshot-every", Env: envPrefix + "SNAPSHOT_EVERY", Value: "duration",
+		Usage: "how often, such as 30m or 6h",
+		Check: func(v string) error {
+			if d, err := time.ParseDuration(v); err != nil || d < time.Minute {
+				return errors.New("must be a duration of a minute or more, such as 6h")
+			}
+			return nil
+		},
+	})
+	fs.Int(&j.keep, daemon.Flag{
+		Name: "snapshot-keep", Env: envPrefix + "SNAPSHOT_KEEP", Value: "number",
+		Usage: "how many snapshots are kept; the oldest go",
+	}, 1, 10000)
+	fs.Bool(&j.recover, daemon.Flag{
+		Name: "recover", Env: envPrefix + "RECOVER",
+		Usage: "make a cluster of this data directory's member alone, because most of the other members are lost for good, and end; no netmaster may run on it, and the lost ones must not come back",
+	})
+}
+
+// joinFlags are those that only the embedded store has.
+var joinFlags = []string{"join", "token", "member-name", "peer-listen", "join-listen", "peer-address", "join-address", "snapshot-dir", "snapshot-every", "snapshot-keep", "recover"}
+
+// finish fills in the addresses: own is this host's, by which others reach it.
+func (j *joining) finish(fs *daemon.FlagSet, own string) error {
+	switch {
+	case len(j.join) > 0 && j.token == "":
+		return daemon.Usagef("%s needs a token: make one on a member with 'netctl cluster token' and give it with --token", fs.Given("join"))
+	case j.recover && len(j.join) > 0:
+		return daemon.Usagef("%s makes a cluster of what this directory has, and %s would join another; give one", fs.Given("recover"), fs.Given("join"))
+	}
+	d, err := time.ParseDuration(j.every)
+	if err != nil {
+		return daemon.Usagef("--snapshot-every %q: %w", j.every, err)
+	}
+	j.schedule = join.Schedule{Dir: j.dir, Every: d, Keep: j.keep}
+	if j.peerListen == noMembers {
+		for _, flag := range []string{"join", "join-listen", "peer-address", "join-address"} {
+			if how := fs.Given(flag); how != "" {
+				return daemon.Usagef("%s is for netmasters that join, but %s is none; leave one out", how, fs.Given("peer-listen"))
+			}
+		}
+		j.peerListen = ""
+		return nil
+	}
+	j.spare = j.token == ""
+	for _, flag := range []string{"peer-listen", "join-listen", "peer-address", "join-address"} {
+		j.spare = j.spare && fs.Given(flag) == ""
+	}
+	fill(&j.peerListen, own, peerPort)
+	host, _, err := net.SplitHostPort(j.peerListen)
+	if err != nil {
+		return daemon.Usagef("--peer-listen %q: must be ip:port", j.peerListen)
+	}
+	fill(&j.joinListen, host, joinPort)
+	for _, a := range []struct {
+		advertised *string
+		listen     string
+	}{{&j.peer, j.peerListen}, {&j.door, j.joinListen}} {
+		if *a.advertised != "" {
+			continue
+		}
+		*a.advertised = a.listen
+		host, port, err := net.SplitHostPort(a.listen)
+		if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+			*a.advertised = net.JoinHostPort(own, port)
+		}
+	}
+	return nil
+}
+
+// fill sets an address that was not given.
+func fill(address *string, host, port string) {
+	if *address == "" {
+		*address = net.JoinHostPort(host, port)
+	}
+}
+
+// listening are the addresses for other members.
+func (j *joining) listening() []string {
+	if j.peerListen == "" {
+		return nil
+	}
+	return []string{j.peerListen, j.joinListen}
+}
+
+func noneOr(check func(string) error) func(string) error {
+	return func(v string) error {
+		if v == noMembers {
+			return nil
+		}
+		return check(v)
+	}
+}
+
+// member is the configuration of the embedded store.
+func (o *options) member() join.Config {
+	j := o.joining
+	return join.Config{
+		Dir: o.dataDir, Name: j.memberName, Client: o.etcdListen, TLS: o.tls.StoreServer, Backup: j.schedule,
+		Peer: j.peer, PeerListen: j.peerListen, Door: j.door, DoorListen: j.joinListen, Spare: j.spare,
+		Addresses: j.join, Token: j.token,
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/apiserver"
+	"github.com/contiv/netplugin/v2/internal/join"
+)
+
+// members answers the API's questions about the embedded store's cluster.
+type members struct{ self *join.Member }
+
+// membersOf are those of a server; nil without one.
+func membersOf(server *join.Member) apiserver.Members {
+	if server == nil {
+		return nil
+	}
+	return members{server}
+}
+
+// Members implements apiserver.Members.
+func (m members) Members(ctx context.Context) (api.Members, error) {
+	all, err := m.self.List(ctx)
+	if err != nil {
+		return api.Members{}, err
+	}
+	out := api.Members{Members: []api.Member{}, Warnings: append([]string{}, join.Warnings(all)...)}
+	for _, i := range all {
+		s := i.Status
+		x := api.Member{
+			Name: i.Name, Role: string(i.Role), Address: i.Peer, JoinAddress: i.Door, Leads: s.Leads, Version: s.Version,
+			Size: s.Size, InUse: s.InUse, Quota: s.Quota, Free: int64(s.Free), Full: s.Full, //nolint:gosec // disks have less than 8 EiB
+		}
+		if i.ID != 0 {
+			x.ID = fmt.Sprintf("%x", i.ID)
+		}
+		if !i.Since.IsZero() {
+			x.Since = i.Since.UTC().Format(time.RFC3339)
+		}
+		if i.Err != nil {
+			x.Error = i.Err.Error()
+		}
+		out.Members = append(out.Members, x)
+	}
+	return out, nil
+}
+
+// NewJoinToken implements apiserver.Members.
+func (m members) NewJoinToken(ctx context.Context, life time.Duration) (api.JoinToken, error) {
+	if life == 0 {
+		life = join.TokenLife
+	}
+	text, t, err := m.self.NewToken(ctx, life)
+	return api.JoinToken{Token: text, ID: t.ID, Addresses: t.Addresses, Expires: time.Now().Add(life).UTC().Format(time.RFC3339)}, err
+}
+
+// RemoveMember implements apiserver.Members.
+func (m members) RemoveMember(ctx context.Context, member string, force bool) error {
+	return m.self.Remove(ctx, member, force)
+}
+
+// RelieveMembers implements apiserver.Members.
+func (m members) RelieveMembers(ctx context.Context) error { return m.self.RelieveAll(ctx) }

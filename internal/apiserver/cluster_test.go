@@ -1,0 +1,95 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/netplugin/v2/api"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// testMembers notes what it is told, and lists two members of which one is lost.
+type testMembers struct{ told []string }
+
+func (m *testMembers) Members(context.Context) (api.Members, error) {
+	return api.Members{Members: []api.Member{
+		{Name: "a", Role: "voter", Address: "10.0.0.1:9004", Leads: true, Full: true},
+		{Name: "b", Role: "voter", Address: "10.0.0.2:9004", Error: "it is away"},
+		{Name: "c", Role: "waiting", Address: "10.0.0.3:9004", Error: "it has not started yet"},
+	}, Warnings: []string{"two are weaker than one"}}, nil
+}
+
+func (m *testMembers) NewJoinToken(_ context.Context, life time.Duration) (api.JoinToken, error) {
+	m.told = append(m.told, "token for "+life.String())
+	return api.JoinToken{Token: "T", ID: "I"}, nil
+}
+
+func (m *testMembers) RemoveMember(_ context.Context, member string, force bool) error {
+	m.told = append(m.told, "remove "+member)
+	if !force {
+		return model.Errorf(model.ErrConflict, "too few would answer")
+	}
+	return nil
+}
+
+func (m *testMembers) RelieveMembers(context.Context) error {
+	m.told = append(m.told, "relieve")
+	return nil
+}
+
+// TestMembers: what is asked of the embedded store's cluster reaches it, and its
+// members and warnings are in the status. The token is cached nowhere, and not logged.
+func TestMembers(t *testing.T) {
+	m := &testMembers{}
+	f := serveWith(t, func(c *Config) { c.Members = m })
+	if all, err := f.Members(t.Context()); err != nil || len(all.Members) != 3 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if tok, err := f.NewJoinToken(t.Context(), api.JoinTokenRequest{ExpiresInSeconds: 90}); err != nil || tok.Token != "T" {
+		t.Errorf("%+v, %v", tok, err)
+	}
+	for _, seconds := range []string{"-1", "9223372036854775807"} {
+		if code, text := f.do(http.MethodPost, "/api/v1/cluster/tokens", `{"expiresInSeconds": `+seconds+`}`); code != http.StatusBadRequest || !strings.Contains(text, "604800") {
+			t.Errorf("%s seconds: %d %s", seconds, code, text)
+		}
+	}
+	if code, text := f.do(http.MethodDelete, "/api/v1/cluster/members/b", ""); code != http.StatusConflict || !strings.Contains(text, "too few") {
+		t.Errorf("removed: %d %s", code, text)
+	}
+	if left, err := f.RemoveMember(t.Context(), "10.0.0.2:9004", true); err != nil || len(left.Members) != 3 {
+		t.Errorf("%+v, %v", left, err)
+	}
+	if _, err := f.RelieveMembers(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"token for 1m30s", "remove b", "remove 10.0.0.2:9004", "relieve"}; !slices.Equal(m.told, want) {
+		t.Errorf("told %q, want %q", m.told, want)
+	}
+	if strings.Contains(f.log.String(), `T"`) || !strings.Contains(f.log.String(), "token=I") {
+		t.Errorf("the log: %s", f.log)
+	}
+	s, err := f.Status(t.Context())
+	if err != nil || len(s.Stores) != 2 || s.Stores[0].Address != "a (10.0.0.1:9004)" || !s.Stores[0].Leads || !slices.Contains(s.Notices, "two are weaker than one") {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	for _, want := range []string{"store a (10.0.0.1:9004): [NOSPACE]", "store b (10.0.0.2:9004) does not answer: it is away"} {
+		if !slices.Contains(s.Wrong, want) {
+			t.Errorf("wrong are %q, not %q", s.Wrong, want)
+		}
+	}
+	none := serve(t, 0)
+	for _, route := range []string{"GET /api/v1/cluster/members", "POST /api/v1/cluster/tokens", "DELETE /api/v1/cluster/members/b", "POST /api/v1/cluster/relieve"} {
+		method, path, _ := strings.Cut(route, " ")
+		body := ""
+		if method == http.MethodPost {
+			body = "{}"
+		}
+		if code, text := none.do(method, path, body); code != http.StatusConflict || !strings.Contains(text, "store of its own") {
+			t.Errorf("%s without members: %d %s", route, code, text)
+		}
+	}
+}

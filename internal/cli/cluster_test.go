@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv/netplugin/v2/api"
+)
+
+// TestCluster: what a person sees of members, what a removal and a token ask for, and
+// that warnings follow.
+func TestCluster(t *testing.T) {
+	var asked []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		asked = append(asked, r.Method+" "+r.RequestURI+" "+string(body))
+		var answer any = api.Members{
+			Members: []api.Member{
+				{Name: "host1", ID: "8e9e", Role: "voter", Address: "10.0.0.1:9004", Leads: true, Size: 3 << 20, InUse: 1 << 20},
+				{Name: "host2", ID: "9f", Role: "voter", Address: "10.0.0.2:9004", Error: "it is away"},
+				{Name: "host3", ID: "a0", Role: "learner", Address: "10.0.0.3:9004", Full: true},
+			},
+			Warnings: []string{"host2: no answer"},
+		}
+		if r.Method == http.MethodPost && r.URL.Path == "/api/v1/cluster/tokens" {
+			answer = api.JoinToken{Token: "contiv1.x", ID: "ID", Addresses: []string{"10.0.0.1:9005", "10.0.0.2:9005"}, Expires: "2026-11-27T03:00:00Z"}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer srv.Close()
+	const table = `Name   Role     Address        ID    In use, MiB  State
+----   ----     -------        --    -----------  -----
+host1  leader   10.0.0.1:9004  8e9e  1.0 of 3.0   answers
+host2  voter    10.0.0.2:9004  9f    0.0 of 0.0   it is away
+host3  learner  10.0.0.3:9004  a0    0.0 of 0.0   full
+Warning: host2: no answer
+`
+	for _, tt := range []struct {
+		args []string
+		asks string
+		out  string
+	}{
+		{[]string{"members"}, "GET /api/v1/cluster/members ", table},
+		{[]string{"members", "-q"}, "GET /api/v1/cluster/members ", "host1\nhost2\nhost3\n"},
+		{[]string{"relieve"}, "POST /api/v1/cluster/relieve {}", table},
+		{[]string{"token"}, "POST /api/v1/cluster/tokens {}", "On the host that is to join, once, before 2026-11-27T03:00:00Z:\n\n  netmaster --join 10.0.0.1:9005,10.0.0.2:9005 --token contiv1.x\n"},
+		{[]string{"token", "--expires", "10m", "-q"}, `POST /api/v1/cluster/tokens {"expiresInSeconds":600}`, "contiv1.x\n"},
+		{[]string{"remove", "host2"}, "DELETE /api/v1/cluster/members/host2 ", "Removed member host2\nWarning: host2: no answer\n"},
+		{[]string{"remove", "--force", "10.0.0.2:9004"}, "DELETE /api/v1/cluster/members/10.0.0.2:9004?force=true ", "Removed member 10.0.0.2:9004\nWarning: host2: no answer\n"},
+	} {
+		asked = nil
+		r := netctl(t, srv.URL, append([]string{"cluster"}, tt.args...)...)
+		if r.code != 0 || r.errOut != "" || r.out != tt.out {
+			t.Errorf("%v: exit code %d, %s (-want +got):\n%s", tt.args, r.code, r.errOut, cmp.Diff(tt.out, r.out))
+		}
+		if diff := cmp.Diff([]string{tt.asks}, asked); diff != "" {
+			t.Errorf("%v asks (-want +got):\n%s", tt.args, diff)
+		}
+	}
+	var got api.Members
+	if r := netctl(t, srv.URL, "cluster", "members", "--json"); json.Unmarshal([]byte(r.out), &got) != nil || len(got.Members) != 3 || len(got.Warnings) != 1 {
+		t.Errorf("--json: %s", r.out)
+	}
+}
