@@ -63,6 +63,16 @@ type HostStatusReport struct {
 	Conditions   []Condition          `json:"conditions,omitempty"` // those that do not hold
 	Kinds        map[string]int       `json:"kinds,omitempty"`      // how many problems, by kind
 	Tables       map[string]TableFill `json:"tables,omitempty"`
+	BGP          *BgpStatus           `json:"bgp,omitempty"` // nil = the host has no BGP settings
+}
+
+// BgpStatus is how a host's BGP speaker fares.
+type BgpStatus struct {
+	Admin     string   `json:"admin"`           // "enabled", or why it does not speak
+	Neighbors string   `json:"neighbors"`       // of each its address and state, separated by commas
+	Routes    int      `json:"routes"`          // learned
+	First     []string `json:"first,omitempty"` // of those
+	Announced int      `json:"announced"`       // prefixes
 }
 
 // HostsHeard tells the netmaster that leads which agents another one has heard of

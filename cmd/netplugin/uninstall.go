@@ -87,6 +87,11 @@ func uninstall(ctx context.Context, o options, stdout io.Writer) (err error) {
 		}
 		say("%s", left)
 	}
+	if was, err := host.Unroute(ctx, slog.New(slog.DiscardHandler)); err != nil {
+		errs = append(errs, fmt.Errorf("remove what BGP has made: %w", err))
+	} else if was {
+		say("the router's address, routes and nftables tables of BGP")
+	}
 	had := hostnet.Present()
 	problems := hostnet.New(slog.New(slog.DiscardHandler), false).Apply(ctx, hostnet.Want{}, true)
 	if err := hostnet.NewFronts(slog.New(slog.DiscardHandler)).Apply(ctx, hostnet.Place{}, true); err != nil {

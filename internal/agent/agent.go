@@ -14,11 +14,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv/netplugin/v2/internal/access/limit"
 	"github.com/contiv/netplugin/v2/internal/agent/answering"
 	"github.com/contiv/netplugin/v2/internal/agent/attachment"
+	"github.com/contiv/netplugin/v2/internal/agent/fabric"
 	"github.com/contiv/netplugin/v2/internal/agent/netmaster"
 	"github.com/contiv/netplugin/v2/internal/agent/observe"
 	"github.com/contiv/netplugin/v2/internal/agent/picture"
@@ -48,6 +50,7 @@ type Agent struct {
 	lacking    *picture.Lacking
 	names      *nameServer
 	answers    *answering.Answerer
+	fabric     *fabric.Router
 	legacyPods atomic.Int64 // attached by 1.x's contivk8s since the start
 	reached    picture.Reached
 	pace       *picture.Pace
@@ -124,6 +127,7 @@ func (a *Agent) take(ctx context.Context) (err error) {
 		Off: cfg.ContainersReachControl, Netmasters: cfg.Netmasters, Addresses: cfg.StoreAddresses, Listening: a.listening,
 	})
 	a.answers = answering.New(cfg.Log, a.askAnswers(time.Now().UnixNano()), func() { a.kick("answers to neighbours") })
+	a.fabric = a.newFabric()
 	a.way = picture.NewWayOut(a.cluster, a.control, picture.WayOutConfig{
 		Able: a.can.WayOut, Able6: a.can.WayOut6 && picture.HasIPv6(), Services: a.can.WayOut && a.can.ServicesOutside, Faces: a.can.Faces, Native: a.can.Native, ForeignBackends: a.can.ForeignBackends,
 		IPForward: cfg.IPForward, VXLANPort: cfg.VXLANPort, Underlay: &a.underlay,
@@ -161,8 +165,8 @@ func (a *Agent) take(ctx context.Context) (err error) {
 	a.Observer, err = observe.New(observe.Config{
 		Host: cfg.Host, VTEP: cfg.VTEP, DriverName: cfg.DriverName, DriverWhy: cfg.DriverWhy, Version: cfg.Version, StateDir: cfg.StateDir,
 		Log: cfg.Log, Driver: cfg.Driver, Can: a.can, Store: cfg.Store, DebugHooks: cfg.DebugHooks, FlowLog: cfg.FlowLog,
-		Metrics: slices.Concat(a.names.metrics(), a.answerMetrics(), cfg.Metrics),
-		Cluster: a.cluster, WayOut: a.way, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Service,
+		Metrics: slices.Concat(a.names.metrics(), a.answerMetrics(), []prometheus.Collector{a.fabric.Collector()}, cfg.Metrics),
+		Cluster: a.cluster, WayOut: a.way, Underlay: &a.underlay, Reached: &a.reached, Netmasters: a.masters, Attachments: a.Service, BGP: a.fabric.Status,
 		Named: a.named, Mine: a.mine, Kick: a.kick, WriteStatus: a.writeStatus,
 		StatusEvery: cfg.StatusEvery, StatusLook: cfg.StatusLook, StatusBeat: cfg.StatusBeat,
 	})
@@ -323,6 +327,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	outside.Go(func() { a.way.Watch(ctx) })
 	outside.Go(func() { a.way.AnswerHealth(ctx) })
 	outside.Go(func() { a.answers.Run(ctx) })
+	outside.Go(func() { a.fabric.Run(ctx) })
 	outside.Go(func() { a.masters.Say(ctx, a.log) })
 	outside.Go(func() {
 		if err := a.compare(ctx); err != nil {
@@ -340,7 +345,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		})
 	}
 	if a.rest != nil {
-		serve(a.rest, limit.New(limit.Config{Body: 1 << 20}).Handler(a.Handler(map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.getAnswering})), "inspection")
+		serve(a.rest, limit.New(limit.Config{Body: 1 << 20}).Handler(a.Handler(map[string]http.HandlerFunc{"GET /inspect/nameserver": a.getNameserver, "GET /inspect/answering": a.getAnswering, "GET /inspect/bgp": a.getBGP})), "inspection")
 	}
 	a.log.Info("netplugin is running", "host", a.cfg.Host, "vtep", a.cfg.VTEP, "driver", a.cfg.DriverName, "why", a.cfg.DriverWhy,
 		"socket", a.cfg.Socket, "attachments", len(a.Entries()))

@@ -229,5 +229,9 @@ func (a *Agent) writeStatus(ctx context.Context, now tables.HostStatus) error {
 		}
 		r.Tables[name] = api.TableFill(t)
 	}
+	if now.BGP != nil {
+		bgp := api.BgpStatus(*now.BGP)
+		r.BGP = &bgp
+	}
 	return a.masters.TellStatus(ctx, r)
 }

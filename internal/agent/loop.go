@@ -30,6 +30,7 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 	pic.Problems = append(pic.Problems, a.names.follow(ctx, pic.Want)...)
 	pic.Problems = append(pic.Problems, a.underlay.Problems(pic.Want)...)
 	pic.Problems = append(pic.Problems, a.answerProblems()...)
+	pic.Problems = append(pic.Problems, a.fabric.Problems()...)
 	pic.Problems = append(pic.Problems, a.lacking.Problems(pic.Want)...)
 	if n := a.legacyPods.Load(); n > 0 {
 		pic.Problems = append(pic.Problems, compile.Problem{Object: "contivk8s of 1.x", Text: fmt.Sprintf(
@@ -70,6 +71,9 @@ func (a *Agent) pass(ctx context.Context, reasons []string) ([]string, error) {
 		if _, waits := step.Waits[name]; st.Err != nil && !waits && !errors.Is(st.Err, model.ErrNotFound) {
 			o.Refused = append(o.Refused, name)
 		}
+	}
+	if err == nil {
+		a.followBGP(pic, report)
 	}
 	a.reached.Set(o)
 	a.Passed(o)

@@ -102,6 +102,7 @@ var requestEffects = map[string]effecttest.Effect{
 	"HostStatusReport.conditions":   effecttest.By("TestAgentsTell"),
 	"HostStatusReport.kinds":        effecttest.By("TestAgentsTell"),
 	"HostStatusReport.tables":       effecttest.By("TestAgentsTell"),
+	"HostStatusReport.bgp":          effecttest.By("TestAgentsTell"),
 
 	"AnswerReport.version":      effecttest.By("TestAnswerNeighbours"),
 	"AnswerReport.host":         effecttest.By("TestAnswerNeighbours"),
@@ -210,7 +211,6 @@ func TestWarnings(t *testing.T) {
 		{"endpointGroup", "t:h", `{"tenantName":"t","groupName":"h","networkName":"n"}`},
 		{"serviceLB", "t:s", `{"tenantName":"t","serviceName":"s","networkName":"n","selectors":["a=b"],"ports":["80:80:tcp","9:9:sctp"]}`},
 		{"appProfile", "t:a", `{"tenantName":"t","appProfileName":"a"}`},
-		{"Bgp", "h1", `{"hostname":"h1","routerip":"50.1.1.2/24","as":"1","neighbor-as":"2"}`},
 		{"aciGw", "aciGw", `{"name":"aciGw"}`},
 	}
 	for _, k := range collections() { // kinds without any effect, by their field cases

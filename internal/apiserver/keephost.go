@@ -117,6 +117,10 @@ func HostStatus(req api.HostStatusReport) (control.HostStatus, error) {
 		}
 		st.Tables[name] = control.TableFill(t)
 	}
+	if req.BGP != nil {
+		bgp := control.BGPStatus(*req.BGP)
+		st.BGP = &bgp
+	}
 	return st, nil
 }
 

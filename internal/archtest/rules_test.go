@@ -93,6 +93,11 @@ var rules = []rule{
 	},
 	{pkg: "internal/agent/answering", may: []string{"internal/model", "internal/waiting"}, why: "who answers neighbours knows neither services nor netmaster"},
 	{
+		pkg: "internal/agent/fabric",
+		may: []string{"internal/bgp", "internal/compile", "internal/desired", "internal/durable", "internal/hostnet", "internal/model", "internal/store/tables", "internal/waiting"},
+		why: "the speaker and the host's stack are told what a host has; who knows it is another",
+	},
+	{
 		pkg: "internal/agent/attachment",
 		may: []string{
 			"api", "internal/model", "internal/store", "internal/store/tables", "internal/compile", "internal/desired", "internal/driver", "internal/waiting",

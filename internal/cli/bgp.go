@@ -23,10 +23,6 @@ var _ = register(kindOf(bgpList, objectKind{
 	command:   newBgp,
 }))
 
-// The sentence is model.NoEffect's, copied since netctl does not link internal/model;
-// TestNotes compares the two.
-const noteBgp = "BGP settings are kept and have no effect yet: hosts run no router"
-
 type bgpCreateOptions struct {
 	common
 	bgp api.Bgp
@@ -36,9 +32,10 @@ func newBgp(f *factory) *command {
 	return &command{
 		name:  "bgp",
 		short: "BGP: how a host tells a router of the network which addresses it has.",
-		note:  noteBgp,
 		examples: []string{
 			"netctl bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 500 host1",
+			"netctl bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 500 --neighbors 50.1.1.201@500 host1",
+			"netctl bgp inspect host1",
 			"netctl bgp ls",
 			"netctl bgp rm host1",
 		},
@@ -58,7 +55,6 @@ func newBgpCreate(f *factory, run func(context.Context, *bgpCreateOptions) error
 		name:     "create",
 		fills:    b,
 		short:    "Set the BGP settings of a host",
-		note:     noteBgp,
 		examples: []string{"netctl bgp create --router-ip 50.1.1.1/24 --as 65002 --neighbor 50.1.1.200 --neighbor-as 500 host1"},
 		args:     []string{"HOST"},
 	}
@@ -66,6 +62,12 @@ func newBgpCreate(f *factory, run func(context.Context, *bgpCreateOptions) error
 	c.flags.stringVar(&b.AS, "as", "NUMBER", "AS number of the host")
 	c.flags.stringVar(&b.NeighborAS, "neighbor-as", "NUMBER", "AS number of the router")
 	c.flags.stringVar(&b.Neighbor, "neighbor", "ADDRESS", "address of the router")
+	c.flags.stringVar(&b.RouterIP6, "router-ip6", "CIDR", "IPv6 address of the host on the router's network, with prefix length; without, no routes of IPv6")
+	c.flags.stringVar(&b.Neighbors, "neighbors", "LIST", "more routers, ADDRESS@AS, separated by commas")
+	c.flags.stringVar(&b.Password, "password", "TEXT", "password of the sessions (TCP MD5); ******** keeps the one that is set")
+	c.flags.intVar(&b.MaxPrefixes, "max-prefixes", "NUMBER", "how many prefixes a router may tell of, of each family; 0 = 10000")
+	c.flags.boolVar(&b.DefaultRoute, "default-route", "learn the default route too")
+	c.flags.stringVar(&b.BFD, "bfd", "on|off", "find failures by BFD too (on, the default), or by BGP alone")
 	o.changeFlags(&c.flags, "json, j", "print the settings as stored, as JSON")
 	c.run = bindRun(o, orDefault(run, runBgpCreate), []*string{&b.Hostname})
 	return c

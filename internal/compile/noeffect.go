@@ -24,17 +24,3 @@ func noEffect[T any](c *Compiler, kind, key string, object *T, concerned bool) {
 		c.problems.set(n.Object(key), text)
 	}
 }
-
-// SetBgp records a host's BGP settings; only this host's own matter.
-func (c *Compiler) SetBgp(b model.Bgp) {
-	if b.Host == c.self {
-		noEffect(c, "Bgps", string(b.Host), &b, true)
-	}
-}
-
-// DeleteBgp forgets a host's BGP settings.
-func (c *Compiler) DeleteBgp(host model.HostName) {
-	if host == c.self {
-		noEffect[model.Bgp](c, "Bgps", string(host), nil, true)
-	}
-}

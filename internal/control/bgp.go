@@ -31,8 +31,16 @@ func putBgp(tx store.Tx, b model.Bgp) error {
 		return err
 	}
 	old, err := tables.Bgps.Find(tx, k)
-	if err != nil || old.Exists() && old.Value == b {
+	if err != nil {
 		return err
+	}
+	if b.Password == model.PasswordKept {
+		if b.Password = old.Value.Password; b.Password == "" {
+			return model.InvalidField("password", model.PasswordKept, "stands for the one that is there, and there is none: give it")
+		}
+	}
+	if old.Exists() && old.Value.Equal(b) {
+		return nil
 	}
 	if !old.Exists() {
 		h, err := tables.Hosts.Find(tx, b.Host)

@@ -10,6 +10,9 @@ import (
 // HostStatus is what a host's agent observes of its data plane.
 type HostStatus = tables.HostStatus
 
+// BGPStatus is how a host's BGP speaker fares.
+type BGPStatus = tables.BGPStatus
+
 // HostCondition is a condition of a host's health that does not hold.
 type HostCondition = tables.HostCondition
 

@@ -263,7 +263,7 @@ func firstOf(list []string) string {
 // any other with which its name begins.
 var problemKinds = []string{
 	"global", "host", "tenant", "network", "endpoint", "group", "rule", "policy set", "policy", "remote", "port",
-	"tunnel", "uplink", "interface", "way out", "name server", "published ports", "firewall", "journal", "damaged journal", "flow log",
+	"tunnel", "uplink", "interface", "way out", "name server", "published ports", "firewall", "BGP", "journal", "damaged journal", "flow log",
 }
 
 // problemKind is the kind of a problem's object, which labels metrics: one of

@@ -30,7 +30,6 @@ func (a *Observer) Handler(more map[string]http.HandlerFunc) http.Handler {
 	}
 	mux.HandleFunc("GET /svcstats", a.getStats)
 	mux.HandleFunc("GET /inspect/driver", a.getDriver)
-	mux.HandleFunc("GET /inspect/bgp", a.getBGP)
 	mux.HandleFunc("POST /debug/reclaimEndpoint/{id}", a.reclaim)
 	mux.HandleFunc("GET /debug/state", a.getState)
 	mux.HandleFunc("GET /monitor", a.getMonitor)
@@ -107,11 +106,6 @@ func (a *Observer) getDriver(w http.ResponseWriter, r *http.Request) {
 		"driver": a.cfg.DriverName, "why": a.cfg.DriverWhy, "host": a.cfg.Host, "vtep": a.cfg.VTEP,
 		"state": strings.Split(strings.TrimRight(text, "\n"), "\n"),
 	})
-}
-
-// getBGP answers for 1.x' netctl, which asks for a BGP router: this host runs none.
-func (a *Observer) getBGP(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, map[string]any{"neighbors": []any{}, "routes": []any{}, "adminStatus": "not configured"})
 }
 
 // reclaim releases the attachment under an endpoint's id, as DEL would: for people

@@ -41,6 +41,7 @@ type Config struct {
 	Netmasters  *netmaster.Client
 	Attachments *attachment.Service
 
+	BGP         func() *tables.BGPStatus
 	Named       func() error // why the host's name is not this agent's
 	Mine        func() error // why endpoints of this host may not be created or released now
 	Kick        func(reason string)
@@ -99,6 +100,9 @@ func (a *Observer) Passed(o picture.Outcome) {
 
 // Registry has the metrics.
 func (a *Observer) Registry() *prometheus.Registry { return a.metrics }
+
+// PokeStatus has the status told soon, if it has changed.
+func (a *Observer) PokeStatus() { a.status.poke() }
 
 // TellStatus has the status told at once, changed or not: what was told may be
 // gone from the store.

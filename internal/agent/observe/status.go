@@ -82,7 +82,7 @@ func (a *Observer) Status(ctx context.Context, master error) tables.HostStatus {
 	seen := a.look()
 	s := tables.HostStatus{
 		Host: a.cfg.Host, Driver: a.cfg.DriverName, DriverWhy: a.cfg.DriverWhy, Version: a.cfg.Version,
-		Revision: seen.Report.Revision, Attachments: len(seen.finished), Ready: true,
+		Revision: seen.Report.Revision, Attachments: len(seen.finished), Ready: true, BGP: a.cfg.BGP(),
 	}
 	s.Ports, s.Pending = seen.CountPorts()
 	if seen.Err != nil {

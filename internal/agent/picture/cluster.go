@@ -31,6 +31,7 @@ type Cluster struct {
 	global   *model.Global
 	tenants  map[model.TenantName]model.Tenant
 	hosts    map[model.HostName]model.Host
+	bgps     map[tables.BgpKey]model.Bgp
 	mirrors  map[model.TenantName]*mirror    // "" is the global part
 	required map[model.TenantName]bool       // to be complete before the first compile
 	hidden   map[model.EndpointKey]time.Time // since when no attachment needs it; zero = one does
@@ -102,6 +103,7 @@ func New(cfg Config) (*Cluster, error) {
 		comp:     compile.New(cfg.Host),
 		tenants:  map[model.TenantName]model.Tenant{},
 		hosts:    map[model.HostName]model.Host{},
+		bgps:     map[tables.BgpKey]model.Bgp{},
 		mirrors:  map[model.TenantName]*mirror{},
 		required: map[model.TenantName]bool{"": true},
 		hidden:   map[model.EndpointKey]time.Time{},

@@ -57,7 +57,7 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 	case tables.HostDrainKey:
 		c.comp.DrainHost(k.Host, ch.Value != nil)
 	case tables.BgpKey:
-		enter(ch, nil, k, c.comp.SetBgp, func(k tables.BgpKey) { c.comp.DeleteBgp(k.Host) })
+		enter(ch, c.bgps, k, func(model.Bgp) {}, func(tables.BgpKey) {})
 	case model.HostName:
 		if k == c.Host {
 			c.OnOwnHost()

@@ -25,6 +25,16 @@ type HostStatus struct {
 	Conditions  []HostCondition      `json:"conditions,omitempty"` // only conditions that do not hold; nil from agents that tell none
 	Kinds       map[string]int       `json:"kinds,omitempty"`      // how many problems, by the kind of their object
 	Tables      map[string]TableFill `json:"tables,omitempty"`     // of the data plane, as of the last word
+	BGP         *BGPStatus           `json:"bgp,omitempty"`        // nil = the host has no BGP settings, or its agent knows of none
+}
+
+// BGPStatus is how a host's BGP speaker fares.
+type BGPStatus struct {
+	Admin     string   `json:"admin"`           // "enabled", or why it does not speak
+	Neighbors string   `json:"neighbors"`       // of each its address and state, separated by commas
+	Routes    int      `json:"routes"`          // learned
+	First     []string `json:"first,omitempty"` // of those
+	Announced int      `json:"announced"`       // prefixes
 }
 
 // HostCondition is a condition of a host's health that does not hold.

@@ -1,0 +1,49 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/agent/fabric"
+	"github.com/contiv/netplugin/v2/internal/agent/picture"
+	"github.com/contiv/netplugin/v2/internal/driver"
+)
+
+// inspectTime bounds one look at the BGP speaker.
+const inspectTime = 5 * time.Second
+
+func (a *Agent) newFabric() *fabric.Router {
+	return fabric.New(fabric.Config{
+		StateDir: a.cfg.StateDir, Uplinks: a.cfg.Uplinks, Log: a.log,
+		Tell: func() { a.kick("BGP") },
+	})
+}
+
+// followBGP tells the physical network what the data plane now holds.
+func (a *Agent) followBGP(pic picture.Picture, report driver.Report) {
+	in := fabric.Input{Picture: pic.Want, Refused: map[string]bool{}}
+	if in.Settings, in.Rivals = a.cluster.Bgp(); in.Settings != nil {
+		in.Machines = append(a.cluster.NodeAddresses(), a.control.Targets()...)
+	}
+	for name, st := range report.Ports.All() {
+		if st.Err != nil {
+			in.Refused[name] = true
+		}
+	}
+	a.fabric.Follow(in)
+}
+
+// getBGP answers as 1.x did, and more.
+func (a *Agent) getBGP(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), inspectTime)
+	defer cancel()
+	writeJSON(w, http.StatusOK, a.fabric.State(ctx))
+}
+
+// Unroute takes away what BGP has made on the host; it tells whether there was anything.
+func (h *Idle) Unroute(ctx context.Context, log *slog.Logger) (bool, error) {
+	was := fabric.Left(h.cfg.StateDir)
+	return was, fabric.Remove(ctx, h.cfg.StateDir, log)
+}

@@ -1,0 +1,168 @@
+package fabric
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/bgp"
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// Input is what this host is, as of a pass of the data plane.
+type Input struct {
+	Settings *model.Bgp       // nil = the host does not speak
+	Rivals   []model.HostName // hosts with the same router address, which come first
+	Picture  desired.Host     // as the data plane holds it
+	Refused  map[string]bool  // ports of it that the data plane could not make
+	Machines []netip.Addr     // of the cluster: hosts', the control plane's
+}
+
+// had is a prefix that this host has.
+type had struct {
+	bgp.Announcement
+	private netip.Addr // of the container whose address it is; zero = a service's
+}
+
+// having is what a host has, by a picture.
+type having struct {
+	private   string // the interface of the way out; empty = there is none
+	all       []had
+	protected []netip.Prefix
+}
+
+func (h *having) equal(o *having) bool {
+	return h.private == o.private && slices.Equal(h.all, o.all) && slices.Equal(h.protected, o.protected)
+}
+
+// have works out what this host has. Only networks that are joined are spoken of: the
+// others' containers have a router of their own.
+func have(in Input) *having {
+	h := &having{}
+	pic, b := in.Picture, in.Settings
+	if b == nil {
+		return h
+	}
+	if pic.Private != nil && pic.FwdMode == model.FwdRouting {
+		h.private = pic.Private.Interface
+		for name, port := range pic.Ports.All() {
+			n, ok := pic.Networks.Get(port.Network)
+			if !ok || in.Refused[name] || n.Encap != model.EncapVLAN || n.Joined == 0 {
+				continue
+			}
+			for _, a := range [][2]netip.Addr{{port.IPv4, port.Private}, {port.IPv6, port.Private6}} {
+				if a[0].IsValid() && a[1].IsValid() {
+					h.add(b, a[0], a[1], port.Endpoint.Network.Tenant)
+				}
+			}
+		}
+		for key, s := range pic.Services.All() {
+			for _, a := range []netip.Addr{s.IPv4, s.IPv6} {
+				if a.IsValid() && s.Exposed && provided(s, a.Is6()) {
+					h.add(b, a, netip.Addr{}, key.Tenant)
+				}
+			}
+		}
+	}
+	slices.SortFunc(h.all, func(a, b had) int {
+		return cmp.Or(a.Prefix.Compare(b.Prefix), cmp.Compare(a.Tenant, b.Tenant), a.private.Compare(b.private))
+	})
+	h.protect(in)
+	return h
+}
+
+func (h *having) add(b *model.Bgp, a, private netip.Addr, t model.TenantName) {
+	hop := b.RouterIP.Addr()
+	if a.Is6() {
+		hop = b.RouterIP6.Addr()
+	}
+	if hop.IsValid() {
+		h.all = append(h.all, had{bgp.Announcement{Prefix: netip.PrefixFrom(a, a.BitLen()), NextHop: hop, Tenant: t}, private})
+	}
+}
+
+// provided tells whether a backend here takes new connections.
+func provided(s *desired.Service, six bool) bool {
+	pool := s.Pools().Of(six, desired.TrafficLocal)
+	for _, b := range s.Backends.All() {
+		if pool.Has(b) {
+			return true
+		}
+	}
+	return false
+}
+
+// protect notes what no learned route may lead away.
+func (h *having) protect(in Input) {
+	add := func(p netip.Prefix) {
+		if p.IsValid() {
+			h.protected = append(h.protected, p.Masked())
+		}
+	}
+	one := func(a netip.Addr) {
+		if a.IsValid() {
+			add(netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
+		}
+	}
+	pic := in.Picture
+	for _, n := range pic.Networks.All() {
+		add(n.Subnet)
+		add(n.Subnet6)
+	}
+	for _, s := range pic.Services.All() {
+		one(s.IPv4)
+		one(s.IPv6)
+		for _, f := range s.Faces {
+			if !f.Addr.IsUnspecified() {
+				one(f.Addr)
+			}
+		}
+	}
+	for _, p := range pic.ServiceRanges {
+		add(p)
+	}
+	if p := pic.Private; p != nil {
+		add(p.Subnet)
+		add(p.Subnet6)
+	}
+	for a := range pic.Tunnels.All() {
+		one(a)
+	}
+	for a := range pic.Nodes.All() {
+		one(a)
+	}
+	for a := range pic.NodeAddrs.All() {
+		one(a)
+	}
+	one(pic.VTEP)
+	for _, a := range in.Machines {
+		one(a)
+	}
+	slices.SortFunc(h.protected, netip.Prefix.Compare)
+	h.protected = slices.Compact(h.protected)
+}
+
+// choose picks of equal prefixes of several tenants the one that has it already by
+// owners, else the first by name: the others have neither a way in nor their own address
+// outside. It returns who has which, and of the others the sentence.
+func (h *having) choose(owners map[netip.Prefix]model.TenantName) (chosen []had, now map[netip.Prefix]model.TenantName, refused []string) {
+	now = make(map[netip.Prefix]model.TenantName, len(h.all))
+	for _, x := range h.all { // in order
+		if _, taken := now[x.Prefix]; !taken || owners[x.Prefix] == x.Tenant {
+			now[x.Prefix] = x.Tenant
+		}
+	}
+	seen := map[netip.Prefix]bool{}
+	for _, x := range h.all {
+		switch {
+		case now[x.Prefix] != x.Tenant:
+			refused = append(refused, fmt.Sprintf("%s of tenant %s is not announced: tenant %s has the same", x.Prefix.Addr(), x.Tenant, now[x.Prefix]))
+		case !seen[x.Prefix]:
+			seen[x.Prefix] = true
+			chosen = append(chosen, x)
+		}
+	}
+	return chosen, now, refused
+}

@@ -1,0 +1,138 @@
+package fabric
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+
+	"github.com/contiv/netplugin/v2/internal/durable"
+	"github.com/contiv/netplugin/v2/internal/hostnet"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// place sees that the host has the router addresses on one interface, which it returns:
+// where somebody has put the first of them, or else the uplink.
+func (r *Router) place(b *model.Bgp) (device string, err error) {
+	have, err := hostnet.Addresses()
+	if err != nil {
+		return "", fmt.Errorf("read this host's addresses: %w", err)
+	}
+	find := func(a netip.Addr) (string, bool) {
+		i := slices.IndexFunc(have, func(x hostnet.HostAddr) bool { return x.Prefix.Addr() == a })
+		if i < 0 {
+			return "", false
+		}
+		return have[i].Device, true
+	}
+	device, there := find(b.RouterIP.Addr())
+	if ours := slices.IndexFunc(r.put, func(x hostnet.HostAddr) bool { return x.Prefix == b.RouterIP }); there && ours < 0 {
+		// Somebody has given the host this address, and knows where.
+	} else if device, err = r.uplink(b.RouterIP, have); err != nil {
+		return "", err
+	}
+	var want []hostnet.HostAddr
+	for _, p := range []netip.Prefix{b.RouterIP, b.RouterIP6} {
+		if !p.IsValid() {
+			continue
+		}
+		at := hostnet.HostAddr{Device: device, Prefix: p}
+		if on, there := find(p.Addr()); there && !slices.Contains(r.put, at) {
+			if on != device {
+				return "", model.Errorf(model.ErrConflict, "%s is on interface %s, and the other router address on %s: both have to be on one", p.Addr(), on, device)
+			}
+			continue
+		}
+		want = append(want, at)
+	}
+	if err := r.withdraw(want); err != nil {
+		return "", err
+	}
+	for _, at := range want {
+		if slices.Contains(have, at) {
+			continue
+		}
+		if err := hostnet.PutAddress(at); err != nil {
+			return "", err
+		}
+	}
+	return device, nil
+}
+
+// uplink is the interface that gets routerip.
+func (r *Router) uplink(ip netip.Prefix, have []hostnet.HostAddr) (string, error) {
+	device := ""
+	for _, u := range r.cfg.Uplinks {
+		if hostnet.HasInterface(u) {
+			device = u
+			break
+		}
+	}
+	if device == "" {
+		return "", model.Errorf(model.ErrNotFound, "no interface of this host has routerip %s, and there is no uplink (--vlan-uplinks) that could get it", ip.Addr())
+	}
+	for _, x := range have {
+		if x.Device != device && x.Prefix.Addr().Is4() == ip.Addr().Is4() && x.Prefix.Masked().Overlaps(ip.Masked()) {
+			return "", model.Errorf(model.ErrConflict, "routerip %s is on the network of interface %s (%s), which is not the uplink %s: the address is not given to it", ip, x.Device, x.Prefix, device)
+		}
+	}
+	if err := hostnet.SwitchPort(device); err != nil {
+		return "", model.Errorf(model.ErrConflict, "%w: give routerip %s to an interface of this host that is none (docs/user/bgp.md)", err, ip)
+	}
+	return device, nil
+}
+
+// withdraw takes the addresses away that were given and are not wanted, and writes down
+// those that are, before they are given.
+func (r *Router) withdraw(want []hostnet.HostAddr) error {
+	if slices.Equal(want, r.put) {
+		return nil
+	}
+	for _, at := range r.put {
+		if !slices.Contains(want, at) {
+			if err := hostnet.TakeAddress(at); err != nil {
+				return err
+			}
+		}
+	}
+	if len(want) == 0 {
+		if err := os.Remove(r.stateFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	} else if err := durable.WriteJSON(r.stateFile(), want); err != nil {
+		return fmt.Errorf("write down the router's addresses: %w", err)
+	}
+	r.put = want
+	return nil
+}
+
+// recall reads which addresses an earlier process has given.
+func (r *Router) recall() (out []hostnet.HostAddr) {
+	data, err := os.ReadFile(r.stateFile())
+	if err == nil {
+		err = json.Unmarshal(data, &out)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.cfg.Log.Warn("which addresses BGP has given to interfaces is not known: they stay", "error", err)
+	}
+	return out
+}
+
+// Remove takes away what Routers have made here, for a host that netplugin leaves.
+func Remove(ctx context.Context, stateDir string, log *slog.Logger) error {
+	r := New(Config{StateDir: stateDir, Log: log})
+	r.put = r.recall()
+	return r.leave(ctx, true)
+}
+
+// Left tells whether Routers have left anything here.
+func Left(stateDir string) bool {
+	r := New(Config{StateDir: stateDir})
+	_, err := os.Stat(r.stateFile())
+	return err == nil || r.kernel.There()
+}
