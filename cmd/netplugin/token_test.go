@@ -67,12 +67,12 @@ func TestToken(t *testing.T) {
 			return err
 		}
 		defer resp.Body.Close()
-		if text, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(text), "does not accept this token") {
+		if text, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(text), "the token is not accepted") {
 			return fmt.Errorf("%s: %w", text, err)
 		}
 		return nil
 	})
-	if code, out := c.cni("ADD", "c2", ns); code == 0 || !strings.Contains(out, "does not accept this token") {
+	if code, out := c.cni("ADD", "c2", ns); code == 0 || !strings.Contains(out, "the token is not accepted") {
 		t.Errorf("ADD: %d %s", code, out)
 	}
 }

@@ -73,6 +73,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"endpoint ls --network":   effecttest.By("TestEndpoints"),
 	"host rm --force":         effecttest.By("TestUninstall"),
 	"host evict --force":      effecttest.By("TestEvictHost"),
+	"doctor --repair":         effecttest.By("TestDoctor"),
 	"apply --file":            effecttest.By("TestApplyFiles"),
 	"apply --dry-run":         effecttest.By("TestApplyDiffExport"),
 	"diff --file":             effecttest.By("TestApplyDiffExport"),

@@ -38,7 +38,7 @@ func eachServed(t *testing.T, test func(*testing.T, *served)) {
 				s.pods, s.far, s.near, s.vip = [2]netip.Addr{netip.MustParseAddr("fd00:244::5"), netip.MustParseAddr("fd00:244::6")}, far6, near6, netip.MustParseAddr("fd00:96::10")
 			}
 			for _, p := range s.pods {
-				run(t, "ip", "-n", s.conts, "addr", "add", fmt.Sprint(p, "/", p.BitLen()), "dev", "c0")
+				run(t, "ip", "-n", s.conts, "addr", "add", fmt.Sprint(p, "/", p.BitLen()), "dev", "c0", "nodad")
 			}
 			run(t, "ip", "-n", s.beyond, "route", "add", s.vip.String(), "via", s.near.String())
 			s.want.Natives = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/64")}
