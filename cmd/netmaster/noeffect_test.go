@@ -52,6 +52,7 @@ var flagEffects = map[string]effecttest.Effect{
 	"store-tls-dir":      effecttest.By("TestTLSPath"),
 	"token-file":         effecttest.By("TestToken"),
 	"allowed-hosts":      effecttest.By("TestHostHeader"),
+	"evict-after":        effecttest.By("TestGraceTime"),
 	"legacy-errors":      effecttest.By("TestLegacyErrors"),
 	"netmode":            effecttest.None(idleNetMode),
 	"log-level":          effecttest.By("TestFlags"),

@@ -40,6 +40,7 @@ type options struct {
 	name       string
 	hosts      []string // names that clients use, beside those known
 	legacy     bool     // status 500 for 1.x's clients
+	evictAfter string   // how long a host may be away; see graceTime
 	engine     string   // of Docker, unix:///path; empty = none
 	kubeconfig string   // file, or inCluster; empty = no Kubernetes
 	kubeUID    string   // of the Kubernetes that the store is to follow from now on
@@ -201,6 +202,7 @@ func newFlags(o *options) *daemon.FlagSet {
 		Usage: "names with a dot by which clients may ask, comma-separated, beside addresses, names without a dot and the cluster's hosts; others are refused, since a web page could have made them lead here",
 		Check: checkHostNames,
 	})
+	o.registerEvictAfter(fs)
 	fs.Bool(&o.legacy, daemon.Flag{
 		Name: "legacy-errors", Env: envPrefix + "LEGACY_ERRORS",
 		Usage: "answer refusals with status 500 to clients that send no Accept header, as netctl and the Go client of 1.x, which show the reason of no other status",

@@ -301,6 +301,11 @@ func serve(ctx context.Context, o options, st store.Store, server *join.Member, 
 				}
 			})
 			telling.Go(func() {
+				if err := ctrl.CountAbsence(ctx, term, watch, o.graceTime()); err != nil {
+					log.Debug("how long hosts are away is counted by another netmaster", "error", err)
+				}
+			})
+			telling.Go(func() {
 				if err := ctrl.FollowLabelFilter(ctx, term); err != nil {
 					log.Debug("endpoints' identities follow the label filter by another netmaster", "error", err)
 				}

@@ -25,6 +25,7 @@ var (
 	hostsAlive    = metric("hosts_alive", "Hosts of them that are alive, as netctl host ls has it.")
 	hostAlive     = metric("host_alive", "1 while a host is alive, as netctl host ls has it, else 0.", "host")
 	hostReady     = metric("host_ready", "1 while a host says that it is ready, else 0.", "host")
+	hostAway      = metric("host_away_seconds", "For how long netmasters have listened in vain to a host that is away.", "host")
 	hostProblems  = metric("host_problems", "Problems that a host tells of, by kind.", "host", "kind")
 	tagsUsed      = metric("tags_used", "VLAN ids (pool vlans) and VNIs (pool vnis) that are taken.", "pool")
 	tagsSize      = metric("tags_size", "VLAN ids and VNIs that there are.", "pool")
@@ -47,7 +48,7 @@ type clusterMetrics struct {
 // Describe implements prometheus.Collector.
 func (m clusterMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		hostsKnown, hostsAlive, hostAlive, hostReady, hostProblems, tagsUsed, tagsSize, addressesUsed, addressesSize, objectCount,
+		hostsKnown, hostsAlive, hostAlive, hostReady, hostAway, hostProblems, tagsUsed, tagsSize, addressesUsed, addressesSize, objectCount,
 		storeUp, storeAnswer, storeSize, storeQuota,
 	} {
 		ch <- d
@@ -111,6 +112,9 @@ func (m clusterMetrics) collectHosts(v *control.View, gauge func(*prometheus.Des
 		}
 		gauge(hostAlive, truth[alive[h.Name]], name)
 		gauge(hostReady, truth[alive[h.Name] && st.Ready], name)
+		if a, away := v.HostAbsence(h.Name); away {
+			gauge(hostAway, float64(a.Seconds), name)
+		}
 		for kind, count := range st.Kinds {
 			gauge(hostProblems, float64(count), name, kind)
 		}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/daemon"
+)
+
+const (
+	// evictAfter is 1.x's time until a host that is away loses its endpoints.
+	evictAfter = "24h"
+	// evictAfterMin keeps a restart of netplugin, or of its host, from being one's end.
+	evictAfterMin = time.Minute
+)
+
+func (o *options) registerEvictAfter(fs *daemon.FlagSet) {
+	o.evictAfter = evictAfter
+	fs.String(&o.evictAfter, daemon.Flag{
+		Name: "evict-after", Env: envPrefix + "EVICT_AFTER", Value: "time",
+		Usage: "for how long a host may be away, such as 90m, until its endpoints are given up, as by netctl host evict; only time counts in which netmasters listened, and none while more than half of the hosts are away; 0 = for ever",
+		Check: func(v string) error { _, err := parseEvictAfter(v); return err },
+	})
+}
+
+// graceTime is how long a host may be away; 0 = for ever.
+func (o *options) graceTime() time.Duration {
+	d, err := parseEvictAfter(o.evictAfter)
+	if err != nil {
+		return 0 // it was checked
+	}
+	return d
+}
+
+func parseEvictAfter(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d != 0 && d < evictAfterMin {
+		return 0, errors.New("must be 0, or a time such as 24h of at least 1m")
+	}
+	return d, nil
+}

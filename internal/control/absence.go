@@ -1,0 +1,183 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+	"github.com/contiv/netplugin/v2/internal/store/tables"
+)
+
+// Hosts that are away have a grace time, after which what is there is given up. It is
+// waited for and not measured by a clock: the leader adds up, in the store, how long
+// it has listened in vain itself. So a clock that is set changes nothing, a new leader
+// goes on where the last one was, and time in which nobody could hear (no netmaster,
+// no store and so no leader, a process that stood still) does not count.
+
+const (
+	// absenceStep is how much a leader adds at once; what it has not added is lost
+	// with its term.
+	absenceStep = time.Minute
+	// absenceTick is how often hosts are looked at.
+	absenceTick = time.Second
+)
+
+// CountAbsence notes, for the leader, which hosts are away and for how long already,
+// and gives up the endpoints of those that are so for grace (0 = of none), until ctx
+// ends or another leads; then it returns store.ErrFenced. It begins after twice
+// cluster.ServiceTTL, when all agents could have been heard. While more than half of
+// the hosts are away no time is counted and nothing is given up.
+func (c *Controller) CountAbsence(ctx context.Context, fence store.Fence, w *HostWatch, grace time.Duration) error {
+	a := absence{c: c, fence: fence, w: w, grace: grace, waited: map[model.HostName]time.Duration{}}
+	tick := time.NewTicker(absenceTick)
+	defer tick.Stop()
+	began := time.Now()
+	for last := began; ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		now := time.Now()
+		gap := now.Sub(last)
+		last = now
+		if gap > countPause { // nothing may have been heard meanwhile
+			began = now
+			clear(a.waited)
+		}
+		if now.Sub(began) < 2*cluster.ServiceTTL {
+			continue
+		}
+		err := a.look(ctx, gap)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, store.ErrFenced):
+			return err
+		case err != nil:
+			clear(a.waited) // the store was away, and so were agents that had to be kept there
+			c.log.Debug("how long hosts are away is not counted now", "error", err)
+		}
+	}
+}
+
+// absence is what a leader knows of hosts that are away.
+type absence struct {
+	c      *Controller
+	fence  store.Fence
+	w      *HostWatch
+	grace  time.Duration
+	waited map[model.HostName]time.Duration // not in the store yet
+	many   bool                             // too many were away at the last look
+}
+
+// look counts the time since the last one.
+func (a *absence) look(ctx context.Context, gap time.Duration) error {
+	alive, _ := a.w.Seen()
+	away, known := map[model.HostName]tables.HostAbsence{}, 0
+	for _, h := range a.c.view.Hosts() {
+		row, _ := a.c.view.HostAbsence(h.Name)
+		switch {
+		case alive[h.Name]:
+			known++
+			if row.Host != "" { // kept by a netmaster of before, which leaves it
+				if err := a.back(ctx, h.Name); err != nil {
+					return err
+				}
+			}
+			delete(a.waited, h.Name)
+		case !row.Evicted:
+			known++
+			away[h.Name] = row
+		}
+	}
+	many := tables.TooManyAway(len(away), known)
+	if many && !a.many {
+		a.c.log.Warn("more than half of the hosts are away: that says more of the network or of netmasters than of hosts; no time is counted, and nothing is given up", "away", len(away), "known", known)
+	}
+	a.many = many
+	for name := range a.waited {
+		if _, still := away[name]; !still || many {
+			delete(a.waited, name)
+		}
+	}
+	for name, row := range away {
+		if !many && row.Host != "" {
+			a.waited[name] += gap
+		}
+		step := absenceStep
+		if a.grace > 0 {
+			step = min(step, max(a.grace/10, absenceTick))
+		}
+		if row.Host == "" || a.waited[name] >= step {
+			var err error
+			if row, err = a.add(ctx, name, a.waited[name]); err != nil {
+				return err
+			}
+			delete(a.waited, name)
+		}
+		if a.grace > 0 && !many && time.Duration(row.Seconds)*time.Second >= a.grace {
+			if err := a.end(ctx, name, row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// still requires the term and that a host is away.
+func (a *absence) still(name model.HostName) func(store.Tx) error {
+	return func(tx store.Tx) error {
+		a.fence.Require(tx)
+		return stillAway(name)(tx)
+	}
+}
+
+// add notes that a host was away for longer; none when it has come back.
+func (a *absence) add(ctx context.Context, name model.HostName, more time.Duration) (row tables.HostAbsence, err error) {
+	_, err = a.c.update(ctx, fmt.Sprintf("note that host %q is away", name), func(tx store.Tx) error {
+		if err := a.still(name)(tx); err != nil {
+			return err
+		}
+		old, err := tables.HostAbsences.Find(tx, tables.HostAbsenceKey{Host: name})
+		if err != nil {
+			return err
+		}
+		if row = old.Value; !old.Exists() {
+			row = tables.HostAbsence{Host: name, Since: time.Now().UTC().Format(time.RFC3339)}
+		}
+		row.Seconds += int64(more / time.Second)
+		return tables.HostAbsences.Put(tx, row)
+	})
+	if errors.Is(err, model.ErrInUse) {
+		return tables.HostAbsence{}, nil
+	}
+	return row, err
+}
+
+// back forgets that a host was away.
+func (a *absence) back(ctx context.Context, name model.HostName) error {
+	_, err := a.c.update(ctx, fmt.Sprintf("note that host %q is back", name), func(tx store.Tx) error {
+		a.fence.Require(tx)
+		tables.HostAbsences.Delete(tx, tables.HostAbsenceKey{Host: name})
+		return nil
+	})
+	return err
+}
+
+// end gives up what is on a host whose grace time is over.
+func (a *absence) end(ctx context.Context, name model.HostName, row tables.HostAbsence) error {
+	n, err := a.c.evict(ctx, name, a.c.view.EndpointsOfHost(name), a.still(name))
+	if n > 0 || err == nil {
+		a.c.log.Warn("a host was away for the whole grace time: its endpoints are given up", "host", string(name), "endpointsReleased", n,
+			"since", row.Since, "heardInVain", (time.Duration(row.Seconds) * time.Second).String(), "grace", a.grace.String(), "error", err)
+	}
+	if errors.Is(err, model.ErrInUse) { // it is back
+		return nil
+	}
+	return err
+}

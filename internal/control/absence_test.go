@@ -1,0 +1,178 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/contiv/netplugin/v2/internal/model"
+	"github.com/contiv/netplugin/v2/internal/store"
+	"github.com/contiv/netplugin/v2/internal/store/cluster"
+)
+
+// leading is a netmaster's part as leader, for tests of absences.
+type leading struct {
+	c     *harness
+	end   context.CancelFunc
+	parts sync.WaitGroup
+}
+
+func lead(c *harness, w *HostWatch, grace time.Duration) *leading {
+	c.t.Helper()
+	var ctx context.Context
+	l := &leading{c: c}
+	ctx, l.end = context.WithCancel(c.t.Context())
+	rev, err := c.st.Update(ctx, func(tx store.Tx) error {
+		tx.Delete(cluster.LeaderKey)
+		return nil
+	})
+	c.ok(err)
+	rev, err = c.st.Update(ctx, func(tx store.Tx) error { return tx.Create(cluster.LeaderKey, []byte("x"), nil) })
+	c.ok(err)
+	fence := store.Fence{Key: cluster.LeaderKey, Create: rev}
+	l.parts.Go(func() { c.ok(c.CountOut(ctx, fence)) })
+	l.parts.Go(func() { c.ok(c.CountAbsence(ctx, fence, w, grace)) })
+	return l
+}
+
+func (l *leading) stop() { l.end(); l.parts.Wait() }
+
+// hostsOf has hosts h1 to hN kept, each with an endpoint.
+func hostsOf(c *harness, n int) (reports []HostReport) {
+	c.put(network("n", "10.1.0.0/16"))
+	for i := 1; i <= n; i++ {
+		r := reportOf(model.HostName(fmt.Sprint("h", i)), fmt.Sprint("i", i))
+		r.Control, r.VTEP, r.Listening = netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), netip.AddrFrom4([4]byte{10, 1, 1, byte(i)}), nil
+		_, err := c.KeepHost(c.t.Context(), r)
+		c.ok(err)
+		c.create(endpoint("n", fmt.Sprint("e", i), func(e *model.Endpoint) { e.Host = r.Name }))
+		reports = append(reports, r)
+	}
+	return reports
+}
+
+// TestGraceTime: a host that is away for the grace time loses its endpoints, and no
+// other; the time outlasts leaders, and counts only while one listens and the store
+// is there. Who comes back begins anew.
+func TestGraceTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log safeBuffer
+		c := newCluster(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		ctx, cancel := context.WithCancel(t.Context())
+		w := c.NewHostWatch()
+		var running sync.WaitGroup
+		running.Go(func() { c.ok(w.Run(ctx)) })
+		reports := hostsOf(c, 3)
+		living := reports[1:]
+		passes := func(d time.Duration) {
+			for ; d > 0; d -= 2 * time.Second {
+				for _, r := range living {
+					_, _ = c.KeepHost(ctx, r)
+				}
+				pass(2 * time.Second)
+			}
+		}
+		const grace = 10 * time.Minute
+		away := func() time.Duration {
+			a, _ := c.fresh().HostAbsence("h1")
+			return time.Duration(a.Seconds) * time.Second
+		}
+		has := func(when string, want int) {
+			t.Helper()
+			v := c.fresh()
+			if n := v.NumEndpointsOfHost("h1"); n != want || v.NumEndpointsOfHost("h2") != 1 || v.NumEndpointsOfHost("h3") != 1 {
+				t.Errorf("%s: h1 has %d endpoints, want %d; h2 has %d, h3 has %d", when, n, want, v.NumEndpointsOfHost("h2"), v.NumEndpointsOfHost("h3"))
+			}
+		}
+
+		l := lead(c, w, grace)
+		passes(7 * time.Minute)
+		first := away()
+		if first < 5*time.Minute || first > 7*time.Minute {
+			t.Errorf("after 7 minutes it counts as away for %s", first)
+		}
+		l.stop()
+		pass(24 * time.Hour) // nobody leads
+		has("without a leader", 1)
+
+		l = lead(c, w, grace)
+		pass(time.Second)
+		c.st.Unavailable(true)
+		passes(20 * time.Minute)
+		c.st.Unavailable(false)
+		if got := away(); got != first {
+			t.Errorf("with the store away the time grew from %s to %s", first, got)
+		}
+		has("after the store was away", 1)
+		passes(2 * time.Minute)
+		has("before the grace time is over", 1)
+		if got := away(); got <= first || got >= grace {
+			t.Errorf("the next leader goes on at %s, after %s", got, first)
+		}
+		passes(4 * time.Minute)
+		has("after the grace time", 0)
+		if h, err := c.OneHost(ctx, "h1"); err != nil || !h.Known || !h.Absence.Evicted {
+			t.Errorf("it is not known any more: %+v, %v", h, err)
+		}
+		passes(30 * time.Minute)
+		if n := log.count("its endpoints are given up"); n != 1 {
+			t.Errorf("told %d times:\n%s", n, log.String())
+		}
+
+		living = reports
+		passes(30 * time.Second)
+		if got, there := c.fresh().HostAbsence("h1"); there {
+			t.Errorf("it is back, and away: %+v", got)
+		}
+		c.create(endpoint("n", "again", func(e *model.Endpoint) { e.Host = "h1" }))
+		living = reports[1:]
+		passes(5 * time.Minute)
+		has("away once more", 1)
+		l.stop()
+		cancel()
+		running.Wait()
+		c.stop()
+	})
+}
+
+// TestManyAway: while more than half of the hosts are away nothing is counted and
+// nothing is given up, and that is told once; half of them are.
+func TestManyAway(t *testing.T) {
+	for away, want := range map[int]int{2: 2, 3: 4} {
+		synctest.Test(t, func(t *testing.T) {
+			var log safeBuffer
+			c := newCluster(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+			ctx, cancel := context.WithCancel(t.Context())
+			w := c.NewHostWatch()
+			var running sync.WaitGroup
+			running.Go(func() { c.ok(w.Run(ctx)) })
+			reports := hostsOf(c, 4)
+			l := lead(c, w, time.Minute)
+			for range 240 {
+				for _, r := range reports[away:] {
+					_, _ = c.KeepHost(ctx, r)
+				}
+				pass(2 * time.Second)
+			}
+			left := 0
+			for _, r := range reports {
+				left += c.fresh().NumEndpointsOfHost(r.Name)
+			}
+			if told := log.count("more than half of the hosts are away"); left != want || (told == 1) != (want == 4) {
+				t.Errorf("%d of 4 hosts are away: %d endpoints are left, want %d; told %d times", away, left, want, told)
+			}
+			if a, there := c.fresh().HostAbsence("h1"); !there || a.Evicted == (want == 4) || want == 4 && a.Seconds != 0 {
+				t.Errorf("%d of 4 hosts are away: %+v", away, a)
+			}
+			l.stop()
+			cancel()
+			running.Wait()
+			c.stop()
+		})
+	}
+}
