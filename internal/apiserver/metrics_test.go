@@ -101,13 +101,16 @@ func TestMetricsOfCluster(t *testing.T) {
 	}
 	defer func() { _ = reg.Close() }()
 	if _, err := f.mem.Update(t.Context(), func(tx store.Tx) error {
+		if err := tables.HostAbsences.Put(tx, tables.HostAbsence{Host: "host2", Seconds: 90}); err != nil {
+			return err
+		}
 		return tables.HostStatuses.Put(tx, tables.HostStatus{Host: "host1", Ready: true, Kinds: map[string]int{"network": 2}, Problems: map[string]string{"a": "b"}})
 	}); err != nil {
 		t.Fatal(err)
 	}
 	f.addHosts("host2")
 	tells(
-		"contiv_hosts_known 2\n", "contiv_hosts_alive 1\n", `contiv_host_alive{host="host2"} 0`, `contiv_host_ready{host="host1"} 1`, `contiv_host_problems{host="host1",kind="network"} 2`,
+		"contiv_hosts_known 2\n", "contiv_hosts_alive 1\n", `contiv_host_alive{host="host2"} 0`, `contiv_host_away_seconds{host="host2"} 90`, `contiv_host_ready{host="host1"} 1`, `contiv_host_problems{host="host1",kind="network"} 2`,
 	)
 }
 

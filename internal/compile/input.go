@@ -26,7 +26,7 @@ type Compiler struct {
 	namespaces  map[model.NamespaceName]*model.Namespace
 	inNamespace map[model.NamespaceName]set[identityOf]
 	privates    map[model.EndpointKey]netip.Addr // as this host has chosen them
-	asides      map[model.HostName]aside
+	drained     set[model.HostName]
 	control     []netip.AddrPort // sorted
 	routers     map[model.TenantName]model.RouterID
 	shared      map[model.TenantName][]model.NetworkKey    // networks of others that a tenant reaches
@@ -76,7 +76,7 @@ func New(host model.HostName) *Compiler {
 		policies:      map[model.PolicyKey]*policy{},
 		tenants:       map[model.TenantName]*tenant{},
 		privates:      map[model.EndpointKey]netip.Addr{},
-		asides:        map[model.HostName]aside{},
+		drained:       set[model.HostName]{},
 		selecting:     map[peerRef]set[*selection]{},
 		subjects:      map[subjectKey]*subject{},
 		sets:          map[string]*policySet{},

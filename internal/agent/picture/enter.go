@@ -54,6 +54,8 @@ func (c *Cluster) enterLocked(m *mirror, ch tables.Change) urgency {
 		enter(ch, nil, k, c.comp.SetService, c.comp.DeleteService)
 	case model.NamespaceName:
 		enter(ch, nil, k, c.comp.SetNamespace, c.comp.DeleteNamespace)
+	case tables.HostAbsenceKey: // it takes nothing from a picture
+		return irrelevant
 	case tables.HostDrainKey:
 		c.comp.DrainHost(k.Host, ch.Value != nil)
 	case tables.BgpKey:

@@ -6,10 +6,9 @@ import (
 	"github.com/contiv/netplugin/v2/internal/desired"
 )
 
-// TestAside: providers on a host that drains, or that nobody hears of, get no new
-// connections, as long as one of the two holds; others are not concerned, and who is
-// unhealthy stays so.
-func TestAside(t *testing.T) {
+// TestDrainedHost: providers on a host that drains get no new connections; others are
+// not concerned, and who is unhealthy stays so.
+func TestDrainedHost(t *testing.T) {
 	c := New("h1")
 	remote := cluster(c, 3)
 	c.SetService(shop(1))
@@ -32,13 +31,11 @@ func TestAside(t *testing.T) {
 	expect("at first", desired.BackendActive)
 	c.DrainHost(there.Host, true)
 	expect("it drains", desired.BackendDraining)
-	c.LoseHost(there.Host, true)
+	c.DrainHost(there.Host, true)
 	c.DrainHost(there.Host, false)
-	expect("it is lost too, and drains no more", desired.BackendDraining)
-	c.LoseHost(there.Host, false)
-	expect("it is back", desired.BackendActive)
-	c.LoseHost(there.Host, true)
-	expect("it is lost", desired.BackendDraining)
+	expect("it drains no more", desired.BackendActive)
+	c.DrainHost(there.Host, true)
+	expect("it drains again", desired.BackendDraining)
 	moved := there
 	moved.Host = "h3"
 	c.SetEndpoint(moved)
