@@ -1,5 +1,7 @@
 package apiserver
 
+import "github.com/contiv/netplugin/v2/internal/effecttest"
+
 var _ = tested("netprofiles", kindCases{
 	object: `{"tenantName":"blue","profileName":"x"}`, key: []string{"tenantName", "profileName"},
 	fields: map[string]cases{
@@ -17,5 +19,15 @@ var _ = tested("netprofiles", kindCases{
 			[]string{`{"receiveBandwidth":"10"}`, `{"receiveBandwidth":"0m"}`, `{"receiveBandwidth":"10001g"}`, `{"receiveBandwidth":10}`},
 		},
 		"receiveBurst": {[]string{`{"receiveBurst":0}`, `{"receiveBurst":2}`, `{"receiveBurst":10486}`}, []string{`{"receiveBurst":-1}`, `{"receiveBurst":1}`, `{"receiveBurst":10487}`}},
+	},
+	effects: map[string]effecttest.Effect{
+		"owner":            effecttest.By("TestOwner"),
+		"tenantName":       effecttest.By("TestMatrix"),
+		"profileName":      effecttest.By("TestMatrix"),
+		"bandwidth":        effecttest.By("TestRates"),
+		"burst":            effecttest.By("TestRates"),
+		"DSCP":             effecttest.By("TestRates"),
+		"receiveBandwidth": effecttest.By("TestRates"),
+		"receiveBurst":     effecttest.By("TestRates"),
 	},
 })

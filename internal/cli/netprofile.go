@@ -33,10 +33,6 @@ var _ = register(kindOf(netProfileList, objectKind{
 	},
 }))
 
-// The sentence is model.NoEffect's, copied since netctl does not link internal/model;
-// TestNotes compares the two.
-const noteNetProfiles = "net profiles are kept and have no effect yet: hosts neither limit nor mark what endpoints send"
-
 type netProfileOptions struct {
 	common
 	profile api.NetProfile
@@ -46,7 +42,6 @@ func newNetProfile(f *factory) *command {
 	return &command{
 		name:  "netprofile",
 		short: "Network profiles: bandwidth and marking of groups' traffic.",
-		note:  noteNetProfiles,
 		examples: []string{
 			"netctl netprofile create --tenant blue --bandwidth 100mbps --dscp 10 gold",
 			"netctl group create --tenant blue --networkprofile gold backend web",
@@ -68,7 +63,6 @@ func newNetProfileCreate(f *factory, run func(context.Context, *netProfileOption
 		name:  "create",
 		fills: p,
 		short: "Create a network profile, or change one",
-		note:  noteNetProfiles,
 		examples: []string{
 			"netctl netprofile create --tenant blue --bandwidth 100mbps --burst 200 gold",
 			"netctl netprofile create --tenant blue --bandwidth 10mbps --receive-bandwidth 50mbps silver",

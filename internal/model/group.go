@@ -14,8 +14,8 @@ var _ = register(Kind{
 			set:   in(func(g Group) bool { return g.CfgdTag != "" }),
 		},
 		{
-			Field: "netProfile", Hosts: "those with endpoints in the group",
-			Text: "a group's net profile has no effect yet: hosts neither limit nor mark what its endpoints send",
+			Field: "netProfile", Hosts: "those on Open vSwitch with endpoints in the group", ByDriver: true,
+			Text: "hosts on Open vSwitch do nothing about a group's net profile: they neither limit nor mark what its endpoints send and receive",
 			set:  in(func(g Group) bool { return g.NetProfile != "" }),
 		},
 		{

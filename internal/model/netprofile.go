@@ -9,12 +9,6 @@ import (
 
 var _ = register(Kind{
 	Collection: "netprofiles", Name: "netprofile", Order: 70,
-	NoEffects: []NoEffect{
-		{
-			Text: "net profiles are kept and have no effect yet: hosts neither limit nor mark what endpoints send",
-			set:  in(every[NetProfile]),
-		},
-	},
 })
 
 // NetProfileKey names a net profile within the cluster.

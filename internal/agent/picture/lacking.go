@@ -62,7 +62,7 @@ func (l *Lacking) Problems(pic desired.Host) (problems []compile.Problem) {
 		lacks("routes", "leads nothing from one network to another")
 	}
 	if !l.can.Bandwidth && pic.Bandwidth.Len() > 0 {
-		lacks("bandwidth", "holds no container to a rate")
+		lacks("bandwidth", "neither limits nor marks what endpoints of groups with a net profile send and receive")
 	}
 	if !l.can.Native || !l.can.WayOut6 {
 		for c := range pic.Networks.Diff(l.lastNets) {

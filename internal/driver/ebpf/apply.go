@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/contiv/netplugin/v2/internal/desired"
 	"github.com/contiv/netplugin/v2/internal/driver"
 	"github.com/contiv/netplugin/v2/internal/model"
@@ -28,8 +30,9 @@ type pass struct {
 	rewritten map[desired.PolicySetID]bool // whose ports' connections are all judged anew
 	oldHosts  []hostKey                    // entries of objects that changed or went
 	oldMACs   []stationKey
-	oldConns  []connKey        // under a former domain
-	parted    map[connKey]bool // likewise, translations: as their clients send
+	oldConns  []connKey            // under a former domain
+	parted    map[connKey]bool     // likewise, translations: as their clients send
+	qdiscs    map[int]*netlink.Tbf // queues of interfaces; nil = not looked at
 }
 
 // Apply implements driver.Driver.
@@ -84,6 +87,7 @@ func (p *pass) run() error {
 	p.subnets.begin()
 	p.natives.begin()
 	p.privates.begin()
+	p.queues.begin()
 	p.beginServices()
 	if p.scratch {
 		p.netPorts = map[uint32]map[string]stationPort{}
@@ -93,7 +97,7 @@ func (p *pass) run() error {
 	}
 	for _, step := range []func() error{
 		p.checkNetworks, p.putDevices, p.rejoin, p.putNetworks, p.putNatives, p.putTunnels, p.putNodes, p.putSets, p.putRemotes, p.putPorts, p.putMembers,
-		p.putServices, p.removePorts, p.removeHostSide, p.removeStations, p.removeConns, p.removeSets, p.removeNetworks,
+		p.putServices, p.removePorts, p.removeQueues, p.removeHostSide, p.removeStations, p.removeConns, p.removeSets, p.removeNetworks,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -239,7 +243,7 @@ func (p *pass) putPorts() error {
 		wrong := p.checkPort(name, o)
 		index, err := p.closePort(name, o, ask, all)
 		if err = cmp.Or(wrong, err); err == nil {
-			err = p.putPort(name, uint32(index), o)
+			err = p.putPort(name, uint32(index), o, all)
 		}
 		if err == nil && p.down[index] {
 			err = driver.DownError(name)
@@ -287,7 +291,7 @@ func (p *pass) attachPort(name string, index int) error {
 	return err
 }
 
-func (p *pass) putPort(name string, index uint32, o *desired.Port) error {
+func (p *pass) putPort(name string, index uint32, o *desired.Port, verify bool) error {
 	n := p.networks[o.Network]
 	if old, ok := p.last.Ports.Get(name); ok && *old != *o {
 		p.forgetPort(old)
@@ -331,7 +335,7 @@ func (p *pass) putPort(name string, index uint32, o *desired.Port) error {
 	if err := p.putWayOut(index, o, n, &entry); err != nil {
 		return err
 	}
-	return p.ports.put(index, entry)
+	return p.putRated(name, index, entry, verify)
 }
 
 func (p *pass) forgetPort(o *desired.Port) {
@@ -410,10 +414,11 @@ func (p *pass) removePorts() error {
 	for name, index := range p.indexes {
 		names[index] = name
 	}
-	for index := range p.ports.have {
+	for index, o := range p.ports.have {
 		if p.ports.wanted[index] {
 			continue
 		}
+		p.dropQueue(index, o)
 		if err := p.ports.del(index); err != nil {
 			return err
 		}
@@ -435,6 +440,7 @@ func (p *pass) removePorts() error {
 	for name := range p.indexes {
 		if !p.attached[name] {
 			delete(p.indexes, name)
+			delete(p.queued, name)
 			delete(p.endpoint, name)
 		}
 	}

@@ -45,6 +45,7 @@ const (
 	datapathMapPortCounters   = "port_counters"
 	datapathMapPorts          = "ports"
 	datapathMapPrivates       = "privates"
+	datapathMapQueues         = "queues"
 	datapathMapRules          = "rules"
 	datapathMapScratch        = "scratch"
 	datapathMapServed         = "served"
@@ -69,10 +70,12 @@ const (
 	datapathMapVips           = "vips"
 	datapathProgFromContainer = "from_container"
 	datapathProgFromHost      = "from_host"
+	datapathProgFromQueue     = "from_queue"
 	datapathProgFromTunnel    = "from_tunnel"
 	datapathProgFromUnderlay  = "from_underlay"
 	datapathProgFromUplink    = "from_uplink"
 	datapathProgToContainer   = "to_container"
+	datapathProgToQueue       = "to_queue"
 	datapathVarConnsShare     = "conns_share"
 	datapathVarConnsShort     = "conns_short"
 	datapathVarFastTicks      = "fast_ticks"
@@ -128,10 +131,12 @@ type datapathSpecs struct {
 type datapathProgramSpecs struct {
 	FromContainer *ebpf.ProgramSpec `ebpf:"from_container"`
 	FromHost      *ebpf.ProgramSpec `ebpf:"from_host"`
+	FromQueue     *ebpf.ProgramSpec `ebpf:"from_queue"`
 	FromTunnel    *ebpf.ProgramSpec `ebpf:"from_tunnel"`
 	FromUnderlay  *ebpf.ProgramSpec `ebpf:"from_underlay"`
 	FromUplink    *ebpf.ProgramSpec `ebpf:"from_uplink"`
 	ToContainer   *ebpf.ProgramSpec `ebpf:"to_container"`
+	ToQueue       *ebpf.ProgramSpec `ebpf:"to_queue"`
 }
 
 // datapathMapSpecs contains maps before they are loaded into the kernel.
@@ -167,6 +172,7 @@ type datapathMapSpecs struct {
 	PortCounters   *ebpf.MapSpec `ebpf:"port_counters"`
 	Ports          *ebpf.MapSpec `ebpf:"ports"`
 	Privates       *ebpf.MapSpec `ebpf:"privates"`
+	Queues         *ebpf.MapSpec `ebpf:"queues"`
 	Rules          *ebpf.MapSpec `ebpf:"rules"`
 	Scratch        *ebpf.MapSpec `ebpf:"scratch"`
 	Served         *ebpf.MapSpec `ebpf:"served"`
@@ -255,6 +261,7 @@ type datapathMaps struct {
 	PortCounters   *ebpf.Map `ebpf:"port_counters"`
 	Ports          *ebpf.Map `ebpf:"ports"`
 	Privates       *ebpf.Map `ebpf:"privates"`
+	Queues         *ebpf.Map `ebpf:"queues"`
 	Rules          *ebpf.Map `ebpf:"rules"`
 	Scratch        *ebpf.Map `ebpf:"scratch"`
 	Served         *ebpf.Map `ebpf:"served"`
@@ -310,6 +317,7 @@ func (m *datapathMaps) Close() error {
 		m.PortCounters,
 		m.Ports,
 		m.Privates,
+		m.Queues,
 		m.Rules,
 		m.Scratch,
 		m.Served,
@@ -356,20 +364,24 @@ type datapathVariables struct {
 type datapathPrograms struct {
 	FromContainer *ebpf.Program `ebpf:"from_container"`
 	FromHost      *ebpf.Program `ebpf:"from_host"`
+	FromQueue     *ebpf.Program `ebpf:"from_queue"`
 	FromTunnel    *ebpf.Program `ebpf:"from_tunnel"`
 	FromUnderlay  *ebpf.Program `ebpf:"from_underlay"`
 	FromUplink    *ebpf.Program `ebpf:"from_uplink"`
 	ToContainer   *ebpf.Program `ebpf:"to_container"`
+	ToQueue       *ebpf.Program `ebpf:"to_queue"`
 }
 
 func (p *datapathPrograms) Close() error {
 	return _DatapathClose(
 		p.FromContainer,
 		p.FromHost,
+		p.FromQueue,
 		p.FromTunnel,
 		p.FromUnderlay,
 		p.FromUplink,
 		p.ToContainer,
+		p.ToQueue,
 	)
 }
 

@@ -84,6 +84,7 @@ type Driver struct {
 	sets       *table[uint32, policySet]
 	rules      *ruleTable
 	privates   *table[uint32, uint32] // interface index by private address
+	queues     *table[uint32, queue]
 
 	vips         *table[hostKey, uint32] // service by virtual address
 	exposed      *table[addr, exposedEntry]
@@ -97,6 +98,7 @@ type Driver struct {
 	last     desired.Host // what the maps hold, when known
 	known    bool
 	indexes  map[string]int                     // interface index of each programmed port
+	queued   map[string]queued                  // what was made for ports with a rate
 	down     map[int]bool                       // indexes of those that somebody has set down
 	refused  map[desired.PolicySetID]refusal    // sets that do not fit
 	index    map[desired.PolicySetID]*ruleIndex // of sets whose rules are all in
@@ -224,6 +226,7 @@ func (d *Driver) takeOver() error {
 	d.sets = newTable[uint32, policySet]("sets", o.Sets, w)
 	d.rules = newRuleTable(o.Rules, w)
 	d.privates = newTable[uint32, uint32]("privates", o.Privates, w)
+	d.queues = newTable[uint32, queue]("queues", o.Queues, w)
 	d.vips = newTable[hostKey, uint32]("vips", o.Vips, w)
 	d.exposed = newTable[addr, exposedEntry]("exposed", o.Exposed, w)
 	d.services = newTable[uint32, service]("services", o.Services, w)
@@ -231,7 +234,7 @@ func (d *Driver) takeOver() error {
 	d.sources = newTable[subnetKey, uint32]("sources", o.Sources, w)
 	d.backends = newTable[backendKey, backendEntry]("backends", o.Backends, w)
 	d.tables = []filled{
-		d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.sets, d.rules, d.privates, d.tunnels, d.ends, d.natives, d.nodes,
+		d.ports, d.tags, d.networks, d.subnets, d.stations, d.hosts, d.members, d.sets, d.rules, d.privates, d.queues, d.tunnels, d.ends, d.natives, d.nodes,
 		d.vips, d.exposed, d.services, d.servicePorts, d.sources, d.backends, &d.translations, &d.counts,
 	}
 	for _, t := range []*bool{&d.settings.global, &d.source.global, &d.tags.global} {
@@ -247,7 +250,7 @@ func (d *Driver) takeOver() error {
 	d.hits = newLRU("hits", o.Hits, madeHit, true) // counters of rules that are no more go first
 	for _, load := range []func() error{
 		func() error { return d.countTables(0) }, d.settings.load, d.source.load, d.tunnels.load, d.ends.load, d.ports.load, d.tags.load, d.networks.load, d.subnets.load, d.natives.load, d.nodes.load, d.stations.load,
-		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.privates.load,
+		d.hosts.load, d.members.load, d.sets.load, d.rules.load, d.privates.load, d.queues.load,
 		d.vips.load, d.exposed.load, d.services.load, d.servicePorts.load, d.sources.load, d.backends.load,
 	} {
 		if err := load(); err != nil {
@@ -258,6 +261,7 @@ func (d *Driver) takeOver() error {
 	if err := d.setMonitor(0); err != nil { // who died may have left it on
 		return err
 	}
+	d.queued = map[string]queued{}
 	d.indexes, d.down, d.refused = map[string]int{}, map[int]bool{}, map[desired.PolicySetID]refusal{}
 	d.ruleIDs, d.endpoint, d.untold = map[uint64]string{}, map[string]model.EndpointKey{}, driver.Untold{}
 	d.gone, d.dirty, d.netPorts = map[hostKey]bool{}, map[uint32]bool{}, map[uint32]map[string]stationPort{}
@@ -331,7 +335,7 @@ func (d *Driver) uplinkName() (string, error) {
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, Faces: true, ForeignBackends: true, ServiceStats: true, Routes: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
+	return driver.Capabilities{WayOut: true, WayOut6: true, Services: true, ServicesOutside: true, ClientsByTunnel: true, Native: true, Faces: true, ForeignBackends: true, ServiceStats: true, Routes: true, Bandwidth: true, Log: true, Audit: true, Living: true, Tabled: d, Drifting: d}
 }
 
 // DriftRepairs implements driver.Drifting.

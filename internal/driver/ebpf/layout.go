@@ -85,7 +85,15 @@ type port struct {
 	Subnet, Mask                           uint32
 	Subnet6, Mask6, Private6               addr
 	Slot                                   uint32 // of its counters
-	Native                                 uint32
+	Native                                 uint16
+	Queued, TOS                            uint8 // what it receives goes by its interface's queue; what it sends is marked
+}
+
+// queue is what is done on an interface with a queue.
+type queue struct {
+	To  uint32 // on a port the queue, 0 = none; at a queue's far end the port
+	TOS uint8
+	Pad [3]byte
 }
 
 type tagKey struct{ Encap, Tag uint32 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
@@ -134,15 +135,30 @@ func (l *leftovers) unpin() error {
 	return errors.Join(errs...)
 }
 
-// unfilter removes the filters of kernels without TCX.
+// unfilter removes filters, and the queues of ports with a rate.
 func (l *leftovers) unfilter() error {
 	links, err := netlink.LinkList()
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return fmt.Errorf("ebpf driver: list interfaces: %w", err)
 	}
+	queues, err := rootQueues()
+	if err != nil {
+		return fmt.Errorf("ebpf driver: %w", err)
+	}
+	alias := queueAlias(l.cfg.PinDir)
 	a := attacher{way: attachClsact}
 	var errs []error
 	for _, i := range links {
+		if i.Attrs().Alias == alias {
+			if strings.HasPrefix(i.Attrs().Name, "cq") { // its other end goes with it
+				errs = append(errs, removeLink(i))
+			}
+			continue
+		}
+		errs = append(errs, notBefore(i.Attrs().Index))
+		if queues[i.Attrs().Index] != nil {
+			errs = append(errs, noQueue(i.Attrs().Index))
+		}
 		had := hasFilter(i.Attrs().Index)
 		if errs = append(errs, a.detach(i.Attrs().Name, i.Attrs().Index)); had {
 			errs = append(errs, removeEmptyClsact(i))

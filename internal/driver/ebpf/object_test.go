@@ -60,7 +60,7 @@ func TestLayouts(t *testing.T) {
 	}
 	for name, kv := range map[string][2]any{
 		"settings": {uint32(0), settings{}}, "tunnel_source": {uint32(0), tunnelSource{}}, "tunnels": {tunnelSource{}, uint32(0)}, "tunnel_ends": {uint32(0), tunnelSource{}}, "ports": {uint32(0), port{}}, "tags": {tagKey{}, segment{}}, "privates": {uint32(0), uint32(0)},
-		"networks": {uint32(0), network{}}, "turns": {uint32(0), uint32(0)}, "subnets": {subnetKey{}, uint32(0)}, "stations": {stationKey{}, station{}}, "hosts": {hostKey{}, hostEntry{}},
+		"networks": {uint32(0), network{}}, "queues": {uint32(0), queue{}}, "turns": {uint32(0), uint32(0)}, "subnets": {subnetKey{}, uint32(0)}, "stations": {stationKey{}, station{}}, "hosts": {hostKey{}, hostEntry{}},
 		"members": {memberKey{}, station{}}, "sets": {uint32(0), policySet{}}, "rules": {ruleKey{}, rule{}},
 		"conns": {connKey{}, conn{}}, "halfopen": {connKey{}, conn{}}, "slots": {uint32(0), slot{}},
 		"spent": {uint32(0), share{}}, "given": {uint32(0), share{}}, "swept": {uint32(0), uint64(0)}, "hits": {uint64(0), counter{}},

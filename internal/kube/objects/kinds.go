@@ -94,7 +94,7 @@ func groups() Kind {
 			"groupName":        named("name of the group in its tenant; the object's own where it is not given"),
 			"networkName":      named("a network of the tenant"),
 			"policies":         set(named("a policy of the tenant"), 8, ""),
-			"netProfile":       named("a net profile of the tenant; has no effect yet"),
+			"netProfile":       named("a net profile of the tenant, which limits and marks what the group's endpoints send and receive"),
 			"ipPool":           pattern(31, `^`+ipv4+`-`+ipv4+`$`, "first-last inside the subnet of the network"),
 			"extContractsGrps": set(named("a group of external contracts of the tenant"), 10, "has no effect yet"),
 			"cfgdTag":          tag(),
@@ -149,7 +149,7 @@ func policies() Kind {
 func netProfiles() Kind {
 	return kindOf[api.NetProfile](Kind{
 		Kind: "NetProfile", Plural: NetProfiles, Singular: "netprofile", Short: "cprofile", Model: "netprofile",
-		text: "Limits and marks what the endpoints of groups send. It is kept and has no effect yet.",
+		text: "Limits what each endpoint of the groups that name it sends and receives, and marks what it sends.",
 		spec: props{
 			"tenantName":  tenantName(),
 			"profileName": named("name of the profile in its tenant; the object's own where it is not given"),

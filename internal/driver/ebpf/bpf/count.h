@@ -92,11 +92,14 @@ static __always_inline void count_slot_tx(__u32 slot, __u64 bytes)
 	}
 }
 
-static __always_inline void count_rx(__u32 ifindex, __u64 bytes)
+// count_rx counts what a port receives, and tells whether that goes by its queue.
+static __always_inline int count_rx(__u32 ifindex, __u64 bytes)
 {
 	struct port *o = bpf_map_lookup_elem(&ports, &ifindex);
-	if (o)
-		count_slot_rx(o->slot, bytes);
+	if (!o)
+		return 0;
+	count_slot_rx(o->slot, bytes);
+	return o->queued;
 }
 
 // count_allowed counts for the rules of a packet that goes a short way.

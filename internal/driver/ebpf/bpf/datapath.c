@@ -3,6 +3,7 @@
 // order.
 #include "forward.h"
 #include "neighbour.h"
+#include "queue.h"
 #include "underlay.h"
 
 // honest tells whether a container sends in its own name only.
@@ -72,7 +73,7 @@ static __always_inline int short_way(struct __sk_buff *skb, struct fast *f, stru
 				return way;
 			}
 		}
-		if (tunnel_key(skb, l->tag, l->vtep_family, l->vtep))
+		if (tunnel_key(skb, l->tag, l->vtep_family, l->vtep, l->tos))
 			return changed ? dropped(DROP_UNKNOWN_DEST) : LONG_WAY;
 		count_allowed(f->by, len);
 		return bpf_redirect(out, 0);
@@ -81,7 +82,7 @@ static __always_inline int short_way(struct __sk_buff *skb, struct fast *f, stru
 		return LONG_WAY;
 	count_allowed(f->by, len);
 	count_slot_rx(l->rx_slot, len);
-	return bpf_redirect_peer(out, 0);
+	return l->underlay ? by_queue(skb, out) : bpf_redirect_peer(out, 0);
 }
 
 static __always_inline struct pkt *begin(struct __sk_buff *skb, __u8 from, __u32 epoch)
@@ -100,7 +101,7 @@ static __always_inline struct pkt *begin(struct __sk_buff *skb, __u8 from, __u32
 	p->way = WAY_NONE;
 	p->routed = p->across = 0;
 	p->nat = p->itself = p->begun = p->error = 0;
-	p->native = p->own = 0;
+	p->native = p->own = p->tos = 0;
 	p->asks = ASKS_INSIDE;
 	p->nat_turns = 0;
 	p->eth.proto = 0;
@@ -186,6 +187,7 @@ int from_container(struct __sk_buff *skb)
 	if (!o || !p)
 		return dropped(DROP_NO_PORT);
 	p->slot = o->slot;
+	p->tos = o->tos;
 	count_slot_tx(o->slot, len);
 	p->net = o->net;
 	p->domain = o->domain;

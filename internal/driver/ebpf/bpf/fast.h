@@ -373,13 +373,15 @@ static __noinline int remember(struct pkt *p, struct settings *g, struct station
 			return 0;
 		l->rx_slot = o->slot;
 		l->to = to;
-		l->tag = l->underlay = 0;
+		l->tag = l->tos = 0;
+		l->underlay = o->queued;
 		l->vtep_family = p->remote_family;
 		__builtin_memcpy(l->vtep, p->key.remote_ipv6, 16);
 	} else if (p->from == FROM_PORT && p->encap == ENCAP_VXLAN && s->vtep_family && g->vxlan) {
 		l->rx_slot = 0;
 		l->to = g->vxlan;
 		l->tag = p->tag;
+		l->tos = p->tos;
 		l->vtep_family = s->vtep_family;
 		__builtin_memcpy(l->vtep, s->vtep, 16);
 		l->underlay = underlay_to(g, s);

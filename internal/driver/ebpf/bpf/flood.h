@@ -22,7 +22,7 @@ static long flood_one(__u32 i, struct flooding *f)
 	if (!s)
 		return 0;
 	if (f->kind) {
-		if (f->vxlan && !tunnel_to(skb, p->tag, s) && !bpf_clone_redirect(skb, f->vxlan, 0))
+		if (f->vxlan && !tunnel_to(skb, p->tag, s, p->tos) && !bpf_clone_redirect(skb, f->vxlan, 0))
 			p->admitted++;
 		return 0;
 	}

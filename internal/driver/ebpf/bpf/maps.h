@@ -75,7 +75,9 @@ struct port {
 	struct addr subnet6, mask6;
 	struct addr private6; // as private_ip
 	__u32 slot; // of its counters
-	__u32 native; // its network is: the host knows it by its own addresses
+	__u16 native; // its network is: the host knows it by its own addresses
+	__u8 queued; // what it receives goes by the queue of its interface (queue.h)
+	__u8 tos; // what it sends is marked so, without ECN's bits; 0 = not marked
 };
 
 struct tag_key {
@@ -300,10 +302,11 @@ struct lane {
 	__u16 vtep_family;
 	__u32 tag; // of the tunnel; 0 = to a port
 	__u32 tx_slot, rx_slot; // counters of the ports at its ends, where they are here
-	__u32 underlay; // where it leaves with a tunnel header of ours; 0 = nowhere
+	__u32 underlay; // where it leaves with a tunnel header of ours, 0 = nowhere; to a port, whether by its queue
 	__u8 vtep[16]; // as in struct station; on packets out of a tunnel where they came from
 	__u8 macs[12]; // with which it leaves
-	__u32 pad[6];
+	__u32 tos; // of the tunnel's packets, without ECN's bits
+	__u32 pad[5];
 };
 
 // allowed are the rules that let a connection pass; 0 = none.

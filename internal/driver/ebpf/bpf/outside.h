@@ -183,7 +183,7 @@ static __noinline int go_back(struct __sk_buff *skb, struct pkt *p)
 			return told;
 	}
 	p->end = *end;
-	if ((p->nat && rewrite(skb, p)) || bpf_skb_store_bytes(skb, 6, g->router, 6, 0) || tunnel_key(skb, p->tag, p->end.family, p->end.vtep))
+	if ((p->nat && rewrite(skb, p)) || bpf_skb_store_bytes(skb, 6, g->router, 6, 0) || tunnel_key(skb, p->tag, p->end.family, p->end.vtep, p->tos))
 		return dropped(DROP_UNKNOWN_DEST);
 	return bpf_redirect(g->vxlan, 0);
 }

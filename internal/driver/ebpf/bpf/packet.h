@@ -133,6 +133,7 @@ struct pkt {
 	__u16 lo_turn, hi_turn; // places of its ends
 	__u32 src_hand, dst_hand; // who the ends of orig are
 	__u8 resident; // the packet's destination is an endpoint
+	__u8 tos; // with which the port that it comes from marks
 	__u32 slot; // counters of the port that it comes from
 	__u32 remote_family; // of the host that it came from by tunnel, whose address is in key; 0 = none
 	struct ip4 h4;

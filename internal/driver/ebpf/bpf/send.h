@@ -10,6 +10,13 @@
 
 #define MARK 0xc0ffee76 // of frames that the programs send out of a port
 
+// by_queue sends a frame out of a port's interface, by the queue that it may have.
+static __always_inline int by_queue(struct __sk_buff *skb, __u32 ifindex)
+{
+	skb->mark = MARK;
+	return bpf_redirect(ifindex, 0);
+}
+
 static __always_inline struct host *host_at(struct pkt *p, const struct addr *a)
 {
 	p->hk.domain = space_of(p, a);
@@ -90,13 +97,14 @@ static __always_inline int moves_on(struct __sk_buff *skb, struct pkt *p, __u32 
 	return !(p->routed | p->across | p->nat) || !next_hop(skb, p, local);
 }
 
-static __always_inline int tunnel_key(struct __sk_buff *skb, __u32 vni, __u32 family, const __u8 *vtep)
+static __always_inline int tunnel_key(struct __sk_buff *skb, __u32 vni, __u32 family, const __u8 *vtep, __u32 tos)
 {
 	struct bpf_tunnel_key k = {};
 	__u32 zero = 0;
 	struct tunnel_source *own = bpf_map_lookup_elem(&tunnel_source, &zero);
 	k.tunnel_id = vni;
 	k.tunnel_ttl = 64;
+	k.tunnel_tos = tos; // the device adds ECN's bits
 	// Receivers take nothing from another address of this host.
 	if (own && own->family == family)
 		__builtin_memcpy(k.local_ipv6, own->vtep, 16);
@@ -118,6 +126,7 @@ static __noinline int by_underlay(struct __sk_buff *skb, struct pkt *p, struct s
 		return -1;
 	l->tag = p->tag;
 	__builtin_memcpy(l->vtep, s->vtep, 4);
+	l->tos = p->tos;
 	__builtin_memcpy(l->macs, &p->eth, 12);
 	return wrap(skb, l, g);
 }
@@ -125,18 +134,15 @@ static __noinline int by_underlay(struct __sk_buff *skb, struct pkt *p, struct s
 // tunnel_to is tunnel_key with a stack of its own, for where there is little left:
 // before Linux 6.8 or so all frames of a chain of calls count in steps of 32
 // bytes, up to 512.
-static __noinline int tunnel_to(struct __sk_buff *skb, __u32 vni, const struct station *s)
+static __noinline int tunnel_to(struct __sk_buff *skb, __u32 vni, const struct station *s, __u32 tos)
 {
-	return s ? tunnel_key(skb, vni, s->vtep_family, s->vtep) : -1;
+	return s ? tunnel_key(skb, vni, s->vtep_family, s->vtep, tos) : -1;
 }
 
 static __always_inline int to_port(struct __sk_buff *skb, struct pkt *p, __u32 ifindex)
 {
-	count_rx(ifindex, p->len);
-	if (p->from == FROM_HOST) { // on its way out of an interface, where there is no other way in
-		skb->mark = MARK;
-		return bpf_redirect(ifindex, 0);
-	}
+	if (count_rx(ifindex, p->len) || p->from == FROM_HOST) // on its way out of an interface, where there is no other way in
+		return by_queue(skb, ifindex);
 	return bpf_redirect_peer(ifindex, 0);
 }
 
@@ -209,7 +215,7 @@ static __always_inline int to_station(struct __sk_buff *skb, struct pkt *p, stru
 		if (way >= 0)
 			return way;
 	}
-	if (tunnel_to(skb, p->tag, s))
+	if (tunnel_to(skb, p->tag, s, p->tos))
 		return dropped(DROP_UNKNOWN_DEST);
 	return bpf_redirect(g->vxlan, 0);
 }

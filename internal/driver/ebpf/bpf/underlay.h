@@ -110,7 +110,7 @@ static __noinline int wrap(struct __sk_buff *skb, struct lane *l, struct setting
 	__u8 ecn = data[15] & 3;
 	n.t.eth = n.eth = bpf_htons(ETH_IP);
 	n.t.vihl = 0x45;
-	n.t.tos = ecn == 3 ? 2 : ecn; // RFC 6040 section 4.1
+	n.t.tos = l->tos | (ecn == 3 ? 2 : ecn); // RFC 6040 section 4.1
 	n.t.len = bpf_htons(len + TUNNEL_BYTES - 14);
 	if (len <= SMALL)
 		n.t.frag = bpf_htons(0x4000);

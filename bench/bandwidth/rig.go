@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver/ebpf"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// rig is one host with containers, each in a namespace.
+type rig struct {
+	host       string
+	containers []string
+	pins       string
+	pic        desired.Host
+	drv        *ebpf.Driver
+	clean      []func()
+}
+
+func sh(args ...string) error {
+	if out, err := exec.CommandContext(context.Background(), args[0], args[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+func address(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}) }
+func port(i int) string        { return "cvbw" + strconv.Itoa(i) }
+
+// within runs a function on a thread of a namespace, which ends with it.
+func within(ns string, do func() error) error {
+	errs := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked
+		h, err := netns.GetFromName(ns)
+		if err == nil {
+			err = netns.Set(h)
+			_ = h.Close()
+		}
+		if err == nil {
+			err = do()
+		}
+		errs <- err
+	}()
+	return <-errs
+}
+
+func newRig(ctx context.Context, containers int) (r *rig, err error) {
+	r = &rig{host: fmt.Sprintf("bw%d-h", os.Getpid()), pins: filepath.Join(os.TempDir(), fmt.Sprintf("bw%d", os.Getpid()))}
+	defer func(made *rig) {
+		if err != nil {
+			made.close()
+		}
+	}(r)
+	add := func(ns string) error {
+		r.clean = append(r.clean, func() { _ = sh("ip", "netns", "del", ns) })
+		return sh("ip", "netns", "add", ns)
+	}
+	if err := add(r.host); err != nil {
+		return nil, err
+	}
+	r.pic = desired.Host{Name: "h1", VTEP: netip.MustParseAddr("10.8.0.1"), ArpMode: model.ArpProxy, Revision: 1}
+	r.pic.Networks = r.pic.Networks.Set(1, &desired.Network{ID: 1, Encap: model.EncapVXLAN, Tag: 100})
+	if err := sh("ip", "-n", r.host, "link", "add", "u0", "type", "veth", "peer", "name", "u1"); err != nil {
+		return nil, err
+	}
+	if err := sh("ip", "-n", r.host, "addr", "add", "10.8.0.1/24", "dev", "u0"); err != nil {
+		return nil, err
+	}
+	for i := range containers {
+		ns := fmt.Sprintf("bw%d-c%d", os.Getpid(), i)
+		r.containers = append(r.containers, ns)
+		if err := add(ns); err != nil {
+			return nil, err
+		}
+		mac := model.MAC{2, 9, 0, 0, 0, byte(i + 1)}
+		for _, args := range [][]string{
+			{"-n", r.host, "link", "add", port(i), "type", "veth", "peer", "name", "eth0", "address", mac.String(), "netns", ns},
+			{"-n", r.host, "link", "set", port(i), "up"},
+			{"-n", ns, "link", "set", "eth0", "up"},
+			{"-n", ns, "link", "set", "lo", "up"},
+			{"-n", ns, "addr", "add", address(i).String() + "/24", "dev", "eth0"},
+		} {
+			if err := sh(append([]string{"ip"}, args...)...); err != nil {
+				return nil, err
+			}
+		}
+		r.pic.Ports = r.pic.Ports.Set(port(i), &desired.Port{IfName: port(i), Network: 1, MAC: mac, IPv4: address(i), Identity: 300})
+	}
+	r.clean = append(r.clean, func() { _ = os.Remove(r.pins) }, func() { _ = sh("umount", r.pins) })
+	if err := os.Mkdir(r.pins, 0o700); err != nil {
+		return nil, err
+	}
+	if err := sh("mount", "-t", "bpf", "bpf", r.pins); err != nil {
+		return nil, err
+	}
+	err = within(r.host, func() error { // the driver's own threads stay in the namespace
+		r.drv, err = open(ctx, r.pins)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, r.apply(ctx)
+}
+
+func open(ctx context.Context, pins string) (*ebpf.Driver, error) {
+	d, err := ebpf.New(ctx, ebpf.Config{PinDir: filepath.Join(pins, "driver"), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	return d.(*ebpf.Driver), nil
+}
+
+// rate gives a container a rate, or takes it away (nil).
+func (r *rig) rate(ctx context.Context, i int, rate *desired.Rate) error {
+	r.pic.Bandwidth = r.pic.Bandwidth.Delete(port(i))
+	if rate != nil {
+		r.pic.Bandwidth = r.pic.Bandwidth.Set(port(i), rate)
+	}
+	return r.apply(ctx)
+}
+
+func (r *rig) apply(ctx context.Context) error {
+	return within(r.host, func() error {
+		rep, err := r.drv.Apply(ctx, r.pic)
+		if err == nil && len(rep.Problems) > 0 {
+			err = fmt.Errorf("problems: %v", rep.Problems)
+		}
+		return err
+	})
+}
+
+func (r *rig) close() {
+	if r.drv != nil {
+		_ = r.drv.Close()
+	}
+	for i := len(r.clean) - 1; i >= 0; i-- {
+		r.clean[i]()
+	}
+}
+
+func setCongestion(fd int, name string) error {
+	return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+}

@@ -1,0 +1,310 @@
+package ebpf
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+	"github.com/contiv/netplugin/v2/internal/model"
+)
+
+// A port with a limit of what it receives has a queue on the host's side of its
+// interface, by which programs send to it. One with a limit of what it sends has a pair
+// of devices besides: a program before the port's own leads all that comes in to the
+// first, whose queue lets it on to the second, and that leads it back to the port. One
+// that only marks has that program and no devices. Ports without a rate have nothing of
+// all this (docs/adr/0026-bandwidth.md).
+
+// queued is what was made for a port.
+type queued struct {
+	index     int
+	rate      desired.Rate
+	near, far int // the devices; 0 = none
+}
+
+// queueAlias marks the devices of a pin directory's driver.
+func queueAlias(pinDir string) string { return tunnelAlias(pinDir) + " queue" }
+
+// queueDevices are the names of a port's devices.
+func queueDevices(port string) (near, far string) {
+	sum := sha256.Sum256([]byte(port))
+	tail := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:13])
+	return "cq" + tail, "cp" + tail
+}
+
+// putQueues makes what a port's rate asks for and returns what of it the port's entry
+// has. A rate that cannot be held is a problem of its own: the port works without.
+func (p *pass) putQueues(name string, index int, verify bool) (receives bool, tos uint8, err error) {
+	r, ok := p.want.Bandwidth.Get(name)
+	if !ok {
+		delete(p.queued, name)
+		return false, 0, nil
+	}
+	q, known := p.queued[name]
+	if q.index != index {
+		q, known = queued{index: index}, false
+	}
+	if !known || verify || q.rate != *r {
+		if verify && p.qdiscs == nil {
+			if p.qdiscs, err = rootQueues(); err != nil {
+				return false, 0, err
+			}
+		}
+		again := known && q.rate == *r
+		if err = p.makeQueues(name, &q, *r, again); err != nil {
+			delete(p.queued, name)
+			return p.ports.have[uint32(index)].Queued != 0, 0, err
+		}
+		q.rate = *r
+		p.queued[name] = q
+	}
+	if r.Send.Bits > 0 || r.DSCP > 0 {
+		err = p.queues.put(uint32(index), queue{To: uint32(q.near), TOS: r.DSCP << 2})
+	}
+	if err == nil && q.far != 0 {
+		err = p.queues.put(uint32(q.far), queue{To: uint32(index)})
+	}
+	return r.Receive.Bits > 0, r.DSCP << 2, err
+}
+
+// makeQueues makes the queues, devices and programs of a port; again = they were there.
+func (p *pass) makeQueues(name string, q *queued, r desired.Rate, again bool) error {
+	var changed bool
+	if r.Receive.Bits > 0 {
+		done, err := p.setQueue(q.index, r.Receive)
+		if err != nil {
+			return err
+		}
+		changed = changed || done
+	}
+	q.near, q.far = 0, 0
+	if r.Send.Bits > 0 {
+		near, far, made, err := ensureQueueDevices(name, queueAlias(p.cfg.PinDir))
+		if err != nil {
+			return err
+		}
+		set, err := p.setQueue(near, r.Send)
+		if err != nil {
+			return err
+		}
+		_, farName := queueDevices(name)
+		back, err := p.att.filter(farName, far, true, p.obj.FromQueue)
+		if err != nil {
+			return err
+		}
+		// The way back has to be there before anything is sent to it.
+		if err := p.queues.put(uint32(far), queue{To: uint32(q.index)}); err != nil {
+			return err
+		}
+		q.near, q.far = near, far
+		changed = changed || made || set || back
+	}
+	if r.Send.Bits > 0 || r.DSCP > 0 {
+		if err := p.queues.put(uint32(q.index), queue{To: uint32(q.near), TOS: r.DSCP << 2}); err != nil {
+			return err
+		}
+		done, err := p.att.before(name, q.index, p.obj.ToQueue)
+		if err == nil {
+			err = p.att.unlink(pinName(name, true)) // which would see packets first
+		}
+		if err != nil {
+			return err
+		}
+		changed = changed || done
+	}
+	p.count(changed)
+	if again && changed {
+		p.drift.Repaired(p.cfg.Log, driver.DriftDevice, "queue of "+name, 1)
+	}
+	return nil
+}
+
+// putRated writes a port's entry, with what its rate asks for.
+func (p *pass) putRated(name string, index uint32, entry port, verify bool) error {
+	queued, tos, err := p.putQueues(name, int(index), verify)
+	if fatal(err) {
+		return err
+	} else if err != nil {
+		p.problem("bandwidth of port "+name, err)
+	}
+	if entry.TOS = tos; queued {
+		entry.Queued = 1
+	}
+	had := p.ports.have[index].Queued != 0
+	return errors.Join(p.ports.put(index, entry), p.dropReceive(index, had))
+}
+
+// dropQueue takes the queue of a port that goes away.
+func (p *pass) dropQueue(index uint32, o port) {
+	if o.Queued == 0 {
+		return
+	}
+	if err := noQueue(int(index)); err != nil {
+		p.problem("bandwidth", err)
+	}
+}
+
+// dropReceive takes a port's queue away, when its entry does not say any more that
+// there is one.
+func (p *pass) dropReceive(index uint32, had bool) error {
+	if !had || p.ports.have[index].Queued != 0 {
+		return nil
+	}
+	p.count(true)
+	return noQueue(int(index))
+}
+
+// removeQueues removes what no rate asks for: programs first, so that nothing is sent
+// to a device that goes.
+func (p *pass) removeQueues() error {
+	var devices []netlink.Link
+	for index := range p.queues.have {
+		if p.queues.wanted[index] {
+			continue
+		}
+		l, err := netlink.LinkByIndex(int(index))
+		switch {
+		case errors.As(err, &netlink.LinkNotFoundError{}):
+		case err != nil:
+			return fmt.Errorf("interface %d: %w", index, err)
+		case l.Attrs().Alias == queueAlias(p.cfg.PinDir):
+			devices = append(devices, l)
+		default:
+			err = notBefore(l.Attrs().Index)
+		}
+		if err == nil || errors.As(err, &netlink.LinkNotFoundError{}) {
+			err = p.queues.del(index)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, l := range devices {
+		if err := removeLink(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func removeLink(l netlink.Link) error {
+	err := netlink.LinkDel(l)
+	if err == nil || errors.Is(err, unix.ENODEV) || errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	return fmt.Errorf("interface %s: remove: %w", l.Attrs().Name, err)
+}
+
+// ensureQueueDevices makes a port's pair of devices, which carry what they are given
+// and send nothing themselves.
+func ensureQueueDevices(port, alias string) (near, far int, made bool, err error) {
+	name, farName := queueDevices(port)
+	l, err := netlink.LinkByName(name)
+	if err == nil {
+		if l.Attrs().Alias != alias {
+			return 0, 0, false, taken(l, alias)
+		}
+		if peer, err := netlink.LinkByName(farName); err == nil && l.Attrs().Flags&peer.Attrs().Flags&1 != 0 {
+			return l.Attrs().Index, peer.Attrs().Index, false, nil
+		}
+		if err := removeLink(l); err != nil {
+			return 0, 0, false, err
+		}
+	} else if !errors.As(err, &netlink.LinkNotFoundError{}) {
+		return 0, 0, false, fmt.Errorf("interface %s: %w", name, err)
+	}
+	// As big as packets of any interface are.
+	v := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, MTU: 65535, TxQLen: 1000}, PeerName: farName}
+	if err := netlink.LinkAdd(v); err != nil {
+		return 0, 0, false, fmt.Errorf("interface %s: %w", name, err)
+	}
+	var index [2]int
+	for i, n := range []string{name, farName} {
+		l, err := netlink.LinkByName(n)
+		if err == nil {
+			index[i] = l.Attrs().Index
+			if err = netlink.LinkSetIP6AddrGenMode(l, 1); errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
+				err = nil // a host without IPv6 asks for no address
+			}
+		}
+		for _, do := range []func() error{
+			func() error { return netlink.LinkSetAlias(l, alias) },
+			func() error { return netlink.LinkSetARPOff(l) },
+			func() error { return netlink.LinkSetUp(l) },
+		} {
+			if err == nil {
+				err = do()
+			}
+		}
+		if err != nil {
+			return 0, 0, false, errors.Join(fmt.Errorf("interface %s: %w", n, err), netlink.LinkDel(v))
+		}
+	}
+	return index[0], index[1], true, nil
+}
+
+// beforePriority is that of the program before a port's own.
+const beforePriority = filterPriority - 1
+
+// beforeFilter finds that program on a port, nil where there is none.
+func beforeFilter(ifindex int) (*netlink.BpfFilter, error) {
+	have, err := netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex}}, filterParent(true))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range have {
+		if f.Attrs().Priority != beforePriority {
+			continue
+		}
+		b, ok := f.(*netlink.BpfFilter)
+		if !ok || b.Handle != filterHandle || b.Name != filterName {
+			return nil, model.Errorf(model.ErrConflict, "a %s filter that is not ours has priority %d; delete it (tc filter del)", f.Type(), beforePriority)
+		}
+		return b, nil
+	}
+	return nil, nil
+}
+
+// before makes sure of a program before a port's own, whose place is there.
+func (a *attacher) before(ifname string, ifindex int, prog *ebpf.Program) (bool, error) {
+	id, err := a.id(prog)
+	if err != nil {
+		return false, fmt.Errorf("interface %s: %w", ifname, err)
+	}
+	have, err := beforeFilter(ifindex)
+	if err != nil {
+		return false, fmt.Errorf("interface %s: %w", ifname, err)
+	}
+	if have != nil && have.Id == int(id) {
+		return false, nil
+	}
+	if err := netlink.FilterReplace(&netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: ifindex, Parent: filterParent(true), Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: beforePriority,
+		},
+		Fd: prog.FD(), Name: filterName, DirectAction: true,
+	}); err != nil {
+		return false, fmt.Errorf("interface %s: filter: %w", ifname, err)
+	}
+	return true, nil
+}
+
+// notBefore takes that program off an interface, if it is there.
+func notBefore(ifindex int) error {
+	f, err := beforeFilter(ifindex)
+	if err != nil || f == nil { // not ours, or the interface is gone
+		return nil //nolint:nilerr // see above
+	}
+	if err := netlink.FilterDel(f); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("interface %d: filter: %w", ifindex, err)
+	}
+	return nil
+}

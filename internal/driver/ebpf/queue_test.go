@@ -1,0 +1,269 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv/netplugin/v2/internal/desired"
+	"github.com/contiv/netplugin/v2/internal/driver"
+)
+
+// burstOf is how many datagrams burst sends: far more than a limit's bucket and queue
+// hold, and sent in less time than they take.
+const burstOf = 400
+
+// burst sends datagrams marked ECT(1) from the first container to the second, as fast
+// as it can, and returns what arrives of them: how many, and the classes that they had.
+func (w *twoHosts) burst(t *testing.T, threads [2]*thread, to netip.Addr) (n int, classes []int) {
+	t.Helper()
+	network, level, opt := "udp4", unix.IPPROTO_IP, unix.IP_RECVTOS
+	if to.Is6() {
+		network, level, opt = "udp6", unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS
+	}
+	var in, out *net.UDPConn
+	var err, err2 error
+	threads[1].do(func() {
+		in, err = net.ListenUDP(network, &net.UDPAddr{})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	threads[0].do(func() {
+		out, err2 = net.DialUDP(network, nil, &net.UDPAddr{IP: to.AsSlice(), Port: in.LocalAddr().(*net.UDPAddr).Port})
+	})
+	if err2 != nil {
+		t.Fatal(err2)
+	}
+	defer out.Close()
+	set := func(c *net.UDPConn, level, opt, v int) {
+		t.Helper()
+		raw, err := c.SyscallConn()
+		if err == nil {
+			err = errors.Join(raw.Control(func(fd uintptr) { err2 = unix.SetsockoptInt(int(fd), level, opt, v) }), err2)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(in, level, opt, 1)
+	set(in, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20)
+	set(out, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 8<<20)
+	if to.Is6() {
+		set(out, level, unix.IPV6_TCLASS, 1)
+	} else {
+		set(out, level, unix.IP_TOS, 1)
+	}
+	for range burstOf {
+		if _, err := out.Write(make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	buf, oob := make([]byte, 2000), make([]byte, 100)
+	for wait := 10 * time.Second; ; wait = time.Second { // the first may come late on a busy machine
+		if err := in.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			t.Fatal(err)
+		}
+		_, on, _, _, err := in.ReadMsgUDP(buf, oob)
+		if err != nil {
+			break
+		}
+		n++
+		cmsgs, err := unix.ParseSocketControlMessage(oob[:on])
+		if err != nil || len(cmsgs) != 1 {
+			t.Fatalf("%v, %v", cmsgs, err)
+		}
+		if class := int(cmsgs[0].Data[0]); !slices.Contains(classes, class) {
+			classes = append(classes, class)
+		}
+	}
+	return n, classes
+}
+
+// outerClasses are the classes of IPv4 packets to the tunnel's port that wait in a packet
+// socket.
+func outerClasses(t *testing.T, fd int) (classes []int) {
+	t.Helper()
+	for b := make([]byte, 2000); ; {
+		n, err := unix.Read(fd, b)
+		if err != nil {
+			return classes
+		}
+		if n > 42 && b[12] == 8 && b[13] == 0 && b[23] == unix.IPPROTO_UDP && b[36] == DefaultVXLANPort>>8 && b[37] == DefaultVXLANPort&0xff && !slices.Contains(classes, int(b[15])) {
+			classes = append(classes, int(b[15]))
+		}
+	}
+}
+
+func (w *twoHosts) rate(t *testing.T, i int, r *desired.Rate) (rep driver.Report) {
+	t.Helper()
+	w.pictures[i].Bandwidth = desired.Map[string, *desired.Rate]{}
+	if r != nil {
+		w.pictures[i].Bandwidth = w.pictures[i].Bandwidth.Set(containerPort, r)
+	}
+	w.apply(t, i)
+	var err error
+	w.threads[i].do(func() { rep, err = w.drivers[i].Apply(context.Background(), w.pictures[i]) })
+	if err != nil || rep.Changes != 0 {
+		t.Errorf("the same again: %d changes, %v", rep.Changes, err)
+	}
+	return rep
+}
+
+// traces are devices and queues for ports with a rate that a host has.
+func (w *twoHosts) traces(t *testing.T, i int) (out []string) {
+	t.Helper()
+	for l := range strings.SplitSeq(run(t, "ip", "-n", w.hosts[i], "-o", "link", "show")+run(t, "tc", "-n", w.hosts[i], "qdisc", "show")+run(t, "tc", "-n", w.hosts[i], "filter", "show", "dev", containerPort, "ingress"), "\n") {
+		if strings.Contains(l, ": cq") || strings.Contains(l, ": cp") || strings.Contains(l, "tbf") || strings.Contains(l, "to_queue") {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// A rate limits what an endpoint sends and what it receives, marks what it sends inside
+// and outside and leaves ECN; it comes, changes and goes, and netplugin with it, while
+// a connection goes on, and leaves nothing behind.
+func TestRates(t *testing.T) {
+	w := newTwoHosts(t, 1600, 1500)
+	require(t, "tc")
+	threads := [2]*thread{newThread(t, w.containers[0]), newThread(t, w.containers[1])}
+	var ln net.Listener
+	var conn net.Conn
+	var err error
+	threads[1].do(func() { ln, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp4", ":0") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		if c, err := ln.Accept(); err == nil {
+			defer c.Close()
+			for b := make([]byte, 16); ; {
+				n, err := c.Read(b)
+				if err != nil {
+					return
+				}
+				if _, err := c.Write(b[:n]); err != nil {
+					return
+				}
+			}
+		}
+	}()
+	threads[0].do(func() {
+		conn, err = net.DialTCP("tcp4", nil, &net.TCPAddr{IP: containerIP4[1].AsSlice(), Port: ln.Addr().(*net.TCPAddr).Port})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	alive := func(when string) {
+		t.Helper()
+		b := []byte("x")
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		if _, err := conn.Write(b); err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		if _, err := conn.Read(b); err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+	}
+	var tap int
+	w.threads[1].do(func() { tap, err = packetSocket("u0") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(tap)
+	if err := unix.SetNonblock(tap, true); err != nil {
+		t.Fatal(err)
+	}
+	const dscp = 46
+	limited := func(when string, class int) {
+		t.Helper()
+		for _, to := range []netip.Addr{containerIP4[1], containerIP6[1]} {
+			outerClasses(t, tap)
+			n, classes := w.burst(t, threads, to)
+			if n == 0 || n > burstOf/4 || !slices.Equal(classes, []int{class}) {
+				t.Errorf("%s: %d of %d datagrams to %s passed, classes %v, want a few of class %d", when, n, burstOf, to, classes, class)
+			}
+			if outer := outerClasses(t, tap); !slices.Contains(outer, class) || class == 1 && slices.ContainsFunc(outer, func(c int) bool { return c > 3 }) {
+				t.Errorf("%s: outer classes %v, want %d", when, outer, class)
+			}
+		}
+		alive(when)
+	}
+	free := func(when string, class int) {
+		t.Helper()
+		if n, classes := w.burst(t, threads, containerIP4[1]); n < burstOf*3/4 || !slices.Equal(classes, []int{class}) {
+			t.Errorf("%s: %d of %d datagrams passed, classes %v", when, n, burstOf, classes)
+		}
+		alive(when)
+	}
+	small := desired.Limit{Bits: 2_000_000}
+	alive("no rate")
+	free("no rate", 1)
+	w.rate(t, 0, &desired.Rate{DSCP: dscp})
+	free("a mark", dscp<<2|1)
+	w.rate(t, 0, &desired.Rate{Send: small, DSCP: dscp})
+	limited("a limit of what it sends", dscp<<2|1)
+	w.restart(t, 0)
+	limited("another netplugin", dscp<<2|1)
+	w.rate(t, 0, &desired.Rate{Send: desired.Limit{Bits: 10_000_000_000, Burst: 2_000_000}})
+	free("a higher one", 1)
+	w.rate(t, 0, &desired.Rate{Send: small})
+	limited("a lower one without mark", 1)
+	w.rate(t, 0, nil)
+	free("no rate again", 1)
+	if left := w.traces(t, 0); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	w.rate(t, 1, &desired.Rate{Receive: small})
+	limited("a limit of what it receives", 1)
+	w.rate(t, 1, &desired.Rate{Receive: desired.Limit{Bits: 3_000_000}, Send: small})
+	limited("of both", 1)
+	w.restart(t, 1)
+	limited("another netplugin", 1)
+	if err := w.drivers[1].Close(); err != nil {
+		t.Fatal(err)
+	}
+	cfg := w.drivers[1].cfg
+	w.threads[1].do(func() { err = Leftovers(cfg).Remove(t.Context()) })
+	if left := w.traces(t, 1); err != nil || len(left) > 0 {
+		t.Errorf("removed: %v; left: %q", err, left)
+	}
+	w.threads[1].do(func() { w.drivers[1], err = open(t.Context(), cfg) }) // which the end of the test asks for its counters
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The queue is what a rate makes of it.
+func TestQueueOf(t *testing.T) {
+	for _, tc := range []struct {
+		bits        uint64
+		rate        uint64
+		limit       uint32
+		microsecond uint64 // of the bucket, about
+		fifo        string
+	}{
+		{10_000, 1261, 2, 2_401_000, "pfifo_head_drop"},
+		{1_000_000, 126_166, 2, 24_000, "pfifo_head_drop"},
+		{10_000_000, 1_261_666, 22_500, 3963, "bfifo"},
+		{100_000_000, 12_616_666, 56_250, 3963, "bfifo"},
+		{1_000_000_000, 126_166_666, 562_500, 3963, "bfifo"},
+		{10_000_000_000_000, 1_261_666_666_666, 1<<31 - 1, 3963, "bfifo"},
+	} {
+		q, fifo := queueOf(1, desired.Limit{Bits: tc.bits})
+		if us := uint64(q.Buffer) * queueTick / 1000; q.Rate != tc.rate || q.Limit != tc.limit || fifo != tc.fifo || us < tc.microsecond-1000 || us > tc.microsecond+1000 {
+			t.Errorf("%d: rate %d, limit %d, bucket %d µs, %s; want %+v", tc.bits, q.Rate, q.Limit, us, fifo, tc)
+		}
+	}
+}
